@@ -1,0 +1,65 @@
+package slice
+
+import "time"
+
+// Phase is where a node is in its life.
+type Phase string
+
+// The phases of a node.
+const (
+	Pending  Phase = "pending" // wanted, not there yet
+	Starting Phase = "starting"
+	Running  Phase = "running"
+	Paused   Phase = "paused"  // frozen by `pergola node pause`
+	Stopped  Phase = "stopped" // by `pergola node stop`
+	Exited   Phase = "exited"  // its first process ended and the restart policy leaves it so
+	Failed   Phase = "failed"  // could not be made: Message says why
+)
+
+// Status is what a host reports of a slice.
+type Status struct {
+	Slice string `json:"slice"`
+	// Generation is the version of the slice that the host works on.
+	Generation int64                 `json:"generation"`
+	Settled    bool                  `json:"settled"` // nothing is left to do
+	Done       int                   `json:"done"`    // actions carried out in this generation
+	Total      int                   `json:"total"`   // actions known to be needed
+	Nodes      map[string]NodeStatus `json:"nodes"`
+	Links      map[string]LinkStatus `json:"links"`
+	Errors     []string              `json:"errors,omitempty"` // what failed and is tried again
+}
+
+// NodeStatus is what a host reports of a node.
+type NodeStatus struct {
+	Phase    Phase     `json:"phase"`
+	Host     string    `json:"host,omitempty"`
+	PID      int       `json:"pid,omitempty"` // first process, as the host sees it
+	Since    time.Time `json:"since,omitzero"`
+	Restarts int       `json:"restarts,omitempty"`
+	Message  string    `json:"message,omitempty"`
+}
+
+// LinkStatus is what a host reports of a link.
+type LinkStatus struct {
+	Up     bool             `json:"up"`
+	Shapes map[string]Shape `json:"shapes,omitempty"` // by node:interface, where the shape now differs from the file's
+}
+
+// Power is what a user wants of a node beside the topology file; it is stored apart from the slice and survives
+// restarts.
+type Power string
+
+// The wanted states.
+const (
+	PowerOn     Power = "on"
+	PowerOff    Power = "off"
+	PowerFrozen Power = "frozen"
+)
+
+// Overrides are what users changed by hand on a running slice: `pergola node`, `pergola link`, `pergola restart`.
+type Overrides struct {
+	Power    map[string]Power `json:"power,omitempty"`    // by node; absent: on
+	Restarts map[string]int   `json:"restarts,omitempty"` // by node: how often `restart` was asked for
+	Down     map[string]bool  `json:"down,omitempty"`     // by link
+	Shapes   map[string]Shape `json:"shapes,omitempty"`   // by node:interface, in place of the file's
+}
