@@ -1,0 +1,43 @@
+// Package controller decides what may run: it admits slices, allocates their ids and says what a change would do.
+package controller
+
+// Op is what becomes of a node or link.
+type Op string
+
+// The operations of a plan.
+const (
+	Create Op = "create"
+	Update Op = "update"
+	Remove Op = "remove"
+)
+
+// Plan is the difference between two versions of a slice, sorted by name. An empty plan means that they are equal.
+type Plan struct {
+	Slice string   `json:"slice"`
+	Op    Op       `json:"op"` // of the slice itself; Update where it exists already
+	Nodes []Change `json:"nodes"`
+	Links []Change `json:"links"`
+	// Fields are changes of the slice beside its nodes and links: checks, attribution.
+	Fields []Field `json:"fields,omitempty"`
+}
+
+// Change is what becomes of one node or link.
+type Change struct {
+	Name   string  `json:"name"`
+	Op     Op      `json:"op"`
+	Fields []Field `json:"fields,omitempty"` // what differs, for Update
+	// Restarts is true where the node's processes end and start again.
+	Restarts bool `json:"restarts,omitempty"`
+}
+
+// Field is one value that differs, shortened for people.
+type Field struct {
+	Name string `json:"name"` // such as memory, interfaces.eth1.mtu, ends.a:eth1.rate
+	Old  string `json:"old,omitempty"`
+	New  string `json:"new,omitempty"`
+}
+
+// Empty reports whether there is nothing to do.
+func (p Plan) Empty() bool {
+	return p.Op == Update && len(p.Nodes)+len(p.Links)+len(p.Fields) == 0
+}

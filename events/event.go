@@ -1,0 +1,32 @@
+// Package events tells what happens to slices: a bus within the server that remembers the most recent events and
+// hands new ones to whoever listens.
+package events
+
+import "time"
+
+// Event is one thing that happened. Node and Link are empty where the event is not about one.
+type Event struct {
+	Seq     uint64    `json:"seq"` // counts the events of one server process, from 1
+	Time    time.Time `json:"time"`
+	Slice   string    `json:"slice,omitempty"`
+	Node    string    `json:"node,omitempty"`
+	Link    string    `json:"link,omitempty"`
+	Kind    Kind      `json:"kind"`
+	Message string    `json:"message"`
+}
+
+// Kind says what sort of thing happened.
+type Kind string
+
+// The kinds of event.
+const (
+	SliceApplied Kind = "slice-applied" // a new version of a slice was accepted
+	SliceSettled Kind = "slice-settled" // the hosts have nothing left to do for it
+	SliceGoing   Kind = "slice-going"   // a slice is to be removed
+	SliceGone    Kind = "slice-gone"    // nothing of it is left
+	NodeChanged  Kind = "node-changed"  // a node entered another phase
+	NodeWanted   Kind = "node-wanted"   // somebody asked for start, stop, pause, resume or restart
+	LinkChanged  Kind = "link-changed"  // a link went up or down
+	LinkWanted   Kind = "link-wanted"   // somebody asked for a link's state or shape
+	Failed       Kind = "failed"        // an action failed; it is tried again
+)
