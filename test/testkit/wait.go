@@ -1,0 +1,28 @@
+package testkit
+
+import (
+	"testing"
+	"time"
+)
+
+// Eventually calls cond until it returns nil and fails the test with cond's last error if that takes longer than
+// timeout. what completes the sentence "waited for ...".
+func Eventually(t testing.TB, cond func() error, timeout time.Duration, what string) {
+	t.Helper()
+	if err := poll(cond, timeout); err != nil {
+		t.Fatalf("waited %v for %s: %v", timeout, what, err)
+	}
+}
+
+// poll starts at a millisecond and backs off to a twentieth of a second: quick conditions are seen quickly and slow ones
+// cost little.
+func poll(cond func() error, timeout time.Duration) error {
+	deadline := time.Now().Add(timeout)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		err := cond()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
