@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,9 @@ func TestLeakCheckSeesAnOrphanByItsMark(t *testing.T) {
 		return err
 	}, time.Second, "the sleeper")
 	left := leftNow(t, before, mark)
-	if err := exec.Command("kill", "-9", pid).Run(); err != nil {
+	if n, err := strconv.Atoi(pid); err != nil {
+		t.Fatal(err)
+	} else if err := unix.Kill(n, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	if !hasKind(left, "process "+pid) {
