@@ -71,9 +71,9 @@ type Attributes struct {
 	FastHellos *bool        `json:"fast_hellos,omitempty" doc:"true: detect failures in less than a second, where the daemon can."`
 	ISIS       *ISIS        `json:"isis,omitempty" doc:"Parameters of IS-IS."`
 
-	Config  map[string]Source `json:"config,omitempty" doc:"Files of the routing daemon, used as they are: a path, a list of paths, or name: path. Nothing is generated then."`
-	Gateway Strings           `json:"gateway,omitempty" doc:"Default gateway of a host: a router's name, addresses, or none. Default: the first router on its network."`
-	Routes  []Route           `json:"routes,omitempty" doc:"Static routes: 10.0.0.0/8 via 10.1.1.1, or a map of to, via, interface, blackhole."`
+	Config  map[string]*Source `json:"config,omitempty" doc:"Files of the routing daemon, used as they are: a path, a list of paths, or name: path. Nothing is generated then."`
+	Gateway Strings            `json:"gateway,omitempty" doc:"Default gateway of a host: a router's name, addresses, or none. Default: the first router on its network."`
+	Routes  []Route            `json:"routes,omitempty" doc:"Static routes: 10.0.0.0/8 via 10.1.1.1, or a map of to, via, interface, blackhole."`
 
 	Image   string            `json:"image,omitempty" doc:"Image: a registry reference, or the path of an OCI layout (oci:PATH)."`
 	Rootfs  *Source           `json:"rootfs,omitempty" doc:"Root file system: a directory or a tar archive. Default: the host's programs, read-only."`
