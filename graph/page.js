@@ -1,0 +1,446 @@
+'use strict';
+// Draws the network of #data into #map. Text reaches the page as text nodes alone, never as markup.
+const data = JSON.parse(document.getElementById('data').textContent);
+const { nodes, edges } = data;
+const byId = id => document.getElementById(id);
+const map = byId('map');
+
+// element makes an SVG element below parent.
+function element(parent, tag, attributes = {}, text = '') {
+  const e = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+  if (text) e.textContent = text;
+  parent.append(e);
+  return e;
+}
+
+// html makes an HTML element; children are strings or elements.
+function html(tag, className, ...children) {
+  const e = document.createElement(tag);
+  if (className) e.className = className;
+  e.append(...children.filter(c => c !== null && c !== ''));
+  return e;
+}
+
+// --- The picture: one group for each edge and node, placed by draw().
+
+const shapes = { // of radius 1
+  router: 'M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0Z',
+  host: 'M-.6-.85H.6A.25.25 0 0 1 .85-.6V.6A.25.25 0 0 1 .6.85H-.6A.25.25 0 0 1-.85.6V-.6A.25.25 0 0 1-.6-.85Z',
+  switch: 'M0-1.15L1.15 0L0 1.15L-1.15 0Z',
+  uplink: 'M0-1.1L1.15.9H-1.15Z',
+  lan: 'M.55 0A.55.55 0 1 1-.55 0A.55.55 0 1 1 .55 0Z',
+};
+const layers = {};
+for (const name of ['grid', 'wires', 'notes', 'nodes', 'names']) layers[name] = element(map, 'g');
+
+const tone = n => !n.phase || n.phase === 'running' ? '' : n.phase === 'pending' || n.phase === 'starting' ? 'waiting' : 'bad';
+
+nodes.forEach((n, i) => {
+  n.links = [];
+  n.group = element(layers.nodes, 'g', { class: `node ${n.kind} ${tone(n)}`, tabindex: 0, role: 'button', 'aria-label': n.name });
+  element(n.group, 'path', { class: 'shape', d: shapes[n.kind] || shapes.router });
+  element(n.group, 'circle', { class: 'ring', r: 1.55 });
+  n.label = element(layers.names, 'text', { class: `name ${n.kind} ${tone(n)}` }, n.name);
+  n.group.addEventListener('pointerenter', e => { light([i], n.links); tip(e, [n.name, n.kind, n.phase].filter(Boolean).join(' · ')); });
+  n.group.addEventListener('pointerleave', calm);
+  n.group.addEventListener('keydown', e => { if (e.key === 'Enter') select('node', i); });
+});
+edges.forEach((e, k) => {
+  nodes[e.a].links.push(k);
+  nodes[e.b].links.push(k);
+  e.group = element(layers.wires, 'g', { class: 'wire' });
+  e.line = element(e.group, 'path', { class: `link ${e.down ? 'down' : e.note ? 'shaped' : ''}` });
+  e.catch = element(e.group, 'path', { class: 'catch' });
+  e.text = e.note ? element(layers.notes, 'text', { class: 'note' }, e.note) : null;
+  e.faces = [e.ai, e.bi].map(name => name ? element(layers.notes, 'text', { class: 'face', visibility: 'hidden' }, name) : null);
+  e.catch.addEventListener('pointerenter', ev => { light([e.a, e.b], [k]); tip(ev, title(e) + (e.note ? '\n' + e.note : '') + (e.down ? '\ndown' : '')); });
+  e.catch.addEventListener('pointerleave', calm);
+});
+nodes.forEach(n => { n.width = n.label.getComputedTextLength(); });
+edges.forEach(e => { e.noteWidth = e.text ? e.text.getComputedTextLength() : 0; });
+
+function title(e) {
+  const end = (node, face) => face ? `${nodes[node].name}:${face}` : nodes[node].name;
+  return `${end(e.a, e.ai)} — ${end(e.b, e.bi)}`;
+}
+
+// --- Where things are on the screen.
+
+const view = { k: 1, x: 0, y: 0, fit: 1 };
+const extent = nodes.reduce((b, n) => ({
+  x0: Math.min(b.x0, n.x), x1: Math.max(b.x1, n.x), y0: Math.min(b.y0, n.y), y1: Math.max(b.y1, n.y),
+}), { x0: Infinity, x1: -Infinity, y0: Infinity, y1: -Infinity });
+const crowd = spacing();
+
+// spacing is the lower quartile of distances from a node to the nearest other one, in picture units.
+function spacing() {
+  const sorted = nodes.map((n, i) => [n.x, n.y, i]).sort((a, b) => a[0] - b[0]);
+  const near = sorted.map(([x, y], i) => {
+    let best = Infinity;
+    for (const step of [-1, 1]) {
+      for (let j = i + step; j >= 0 && j < sorted.length && Math.abs(sorted[j][0] - x) < best; j += step) {
+        best = Math.min(best, Math.hypot(sorted[j][0] - x, sorted[j][1] - y));
+      }
+    }
+    return best;
+  }).filter(Number.isFinite).sort((a, b) => a - b);
+  return near.length ? near[near.length >> 2] : 1;
+}
+
+function fit() {
+  const wide = innerWidth > 720;
+  const pad = { left: wide ? 70 : 40, right: wide ? 70 : 40, top: wide ? 70 : 160, bottom: 90 };
+  const w = Math.max(extent.x1 - extent.x0, 1e-6), h = Math.max(extent.y1 - extent.y0, 1e-6);
+  if (wide && w / h < (innerWidth - 140) / (innerHeight - 160) * 1.25) pad.left = 330;
+  view.k = Math.min((innerWidth - pad.left - pad.right) / w, (innerHeight - pad.top - pad.bottom) / h, data.geographic ? 400 : 180);
+  view.fit = view.k;
+  view.x = (innerWidth + pad.left - pad.right) / 2 - (extent.x0 + extent.x1) / 2 * view.k;
+  view.y = (innerHeight + pad.top - pad.bottom) / 2 - (extent.y0 + extent.y1) / 2 * view.k;
+  draw();
+}
+
+const sx = n => n.x * view.k + view.x;
+const sy = n => n.y * view.k + view.y;
+let radius = 8;
+
+let wanted = false;
+function draw() {
+  if (wanted) return;
+  wanted = true;
+  requestAnimationFrame(() => { wanted = false; drawNow(); });
+}
+
+function drawNow() {
+  radius = Math.max(2.5, Math.min(9, crowd * view.k * .28));
+  drawGrid();
+  for (const n of nodes) n.group.setAttribute('transform', `translate(${sx(n).toFixed(1)} ${sy(n).toFixed(1)}) scale(${radius.toFixed(2)})`);
+  map.style.setProperty('--width', Math.max(.6, Math.min(1.6, radius / 4)).toFixed(2));
+  edges.forEach(drawEdge);
+  drawNames();
+  edges.forEach(drawFaces);
+}
+
+// drawEdge bends edges between the same nodes apart.
+function drawEdge(e) {
+  const a = nodes[Math.min(e.a, e.b)], b = nodes[Math.max(e.a, e.b)];
+  const ax = sx(a), ay = sy(a), bx = sx(b), by = sy(b);
+  const length = Math.hypot(bx - ax, by - ay) || 1;
+  const bend = e.offset * Math.min(26, length * .35);
+  const cx = (ax + bx) / 2 - (by - ay) / length * bend * 2, cy = (ay + by) / 2 + (bx - ax) / length * bend * 2;
+  const d = e.offset ? `M${ax.toFixed(1)} ${ay.toFixed(1)}Q${cx.toFixed(1)} ${cy.toFixed(1)} ${bx.toFixed(1)} ${by.toFixed(1)}` : `M${ax.toFixed(1)} ${ay.toFixed(1)}L${bx.toFixed(1)} ${by.toFixed(1)}`;
+  e.line.setAttribute('d', d);
+  e.catch.setAttribute('d', d);
+  e.at = t => ({ x: (1 - t) ** 2 * ax + 2 * t * (1 - t) * cx + t * t * bx, y: (1 - t) ** 2 * ay + 2 * t * (1 - t) * cy + t * t * by });
+  e.length = length;
+}
+
+// drawFaces names the interfaces of a highlighted edge.
+function drawFaces(e) {
+  e.faces.forEach((face, side) => {
+    if (!face) return;
+    const show = e.lit && e.length > 70;
+    face.setAttribute('visibility', show ? 'visible' : 'hidden');
+    if (!show) return;
+    const forward = (side === 0) === (e.a <= e.b), t = Math.min(.4, (radius + 24) / e.length);
+    const at = e.at(forward ? t : 1 - t);
+    face.setAttribute('x', at.x.toFixed(1));
+    face.setAttribute('y', (at.y + 3.5).toFixed(1));
+  });
+}
+
+// drawNames shows the names that have room, those with most links first, then the notes of links.
+function drawNames() {
+  const cells = new Map(), size = 64;
+  const claim = (x0, y0, x1, y1, check) => {
+    const keys = [];
+    for (let i = Math.floor(x0 / size); i <= Math.floor(x1 / size); i++) {
+      for (let j = Math.floor(y0 / size); j <= Math.floor(y1 / size); j++) keys.push(i + ',' + j);
+    }
+    if (check && keys.some(k => (cells.get(k) || []).some(b => b[0] < x1 && b[2] > x0 && b[1] < y1 && b[3] > y0))) return false;
+    for (const k of keys) { if (!cells.has(k)) cells.set(k, []); cells.get(k).push([x0, y0, x1, y1]); }
+    return true;
+  };
+  for (const n of nodes) claim(sx(n) - radius, sy(n) - radius, sx(n) + radius, sy(n) + radius, false);
+  const order = [...nodes].sort((a, b) => (a.kind === 'lan') - (b.kind === 'lan') || (b === chosen) - (a === chosen) || b.links.length - a.links.length);
+  for (const n of order) {
+    const x = sx(n), y = sy(n), half = n.width / 2, gap = radius + 3;
+    if (x < -200 || y < -50 || x > innerWidth + 200 || y > innerHeight + 50) { n.label.setAttribute('visibility', 'hidden'); continue; }
+    const spots = [[x, y + gap + 10], [x, y - gap - 2], [x + gap + half + 2, y + 4], [x - gap - half - 2, y + 4]];
+    const spot = spots.find(([cx, cy]) => claim(cx - half - 2, cy - 10, cx + half + 2, cy + 3, true)) || (n === chosen ? spots[0] : null);
+    n.label.setAttribute('visibility', spot ? 'visible' : 'hidden');
+    if (spot) { n.label.setAttribute('x', spot[0].toFixed(1)); n.label.setAttribute('y', spot[1].toFixed(1)); }
+  }
+  for (const e of edges) {
+    if (!e.text) continue;
+    const m = e.at(.5), half = e.noteWidth / 2;
+    const show = e.length > e.noteWidth * .8 && claim(m.x - half, m.y - 7, m.x + half, m.y + 7, true);
+    e.text.setAttribute('visibility', show ? 'visible' : 'hidden');
+    e.text.setAttribute('x', m.x.toFixed(1));
+    e.text.setAttribute('y', (m.y + 3.5).toFixed(1));
+  }
+}
+
+// drawGrid draws meridians and parallels, so that one sees that a map is a map.
+function drawGrid() {
+  layers.grid.replaceChildren();
+  if (!data.geographic) return;
+  const step = [30, 20, 10, 5, 2, 1, .5, .2, .1, .05, .02].find(s => s * view.k < innerWidth / 5) || .01;
+  const digits = step < 1 ? 2 : 0;
+  for (let lon = Math.ceil((-view.x / view.k / data.squeeze + data.west) / step) * step, i = 0; i < 100; lon += step, i++) {
+    const x = (lon - data.west) * data.squeeze * view.k + view.x;
+    if (x > innerWidth) break;
+    element(layers.grid, 'path', { class: 'grid', d: `M${x} 0V${innerHeight}` });
+    const shown = ((lon + 540) % 360) - 180;
+    element(layers.grid, 'text', { class: 'grid-text', x: x + 4, y: innerHeight - 28 }, `${Math.abs(shown).toFixed(digits)}° ${shown < 0 ? 'W' : 'E'}`);
+  }
+  for (let lat = Math.floor(view.y / view.k / step) * step, i = 0; i < 100; lat -= step, i++) {
+    const y = -lat * view.k + view.y;
+    if (y > innerHeight) break;
+    element(layers.grid, 'path', { class: 'grid', d: `M0 ${y}H${innerWidth}` });
+    element(layers.grid, 'text', { class: 'grid-text', x: innerWidth - 44, y: y - 4 }, `${Math.abs(lat).toFixed(digits)}° ${lat < 0 ? 'S' : 'N'}`);
+  }
+}
+
+// --- Pointer, wheel and keys.
+
+function zoom(factor, cx = innerWidth / 2, cy = innerHeight / 2) {
+  const k = Math.max(view.fit / 4, Math.min(view.fit * 60, view.k * factor));
+  view.x = cx - (cx - view.x) * k / view.k;
+  view.y = cy - (cy - view.y) * k / view.k;
+  view.k = k;
+  draw();
+}
+
+const fingers = new Map();
+let grabbed = null, travelled = 0;
+map.addEventListener('pointerdown', e => {
+  fingers.set(e.pointerId, { x: e.clientX, y: e.clientY });
+  map.setPointerCapture(e.pointerId);
+  travelled = 0;
+  const group = e.target.closest('.node');
+  grabbed = group ? nodes.find(n => n.group === group) : null;
+  const wire = e.target.closest('.wire');
+  grabbed = grabbed || (wire ? edges.find(x => x.group === wire) : null);
+});
+map.addEventListener('pointermove', e => {
+  const last = fingers.get(e.pointerId);
+  if (!last) return;
+  const dx = e.clientX - last.x, dy = e.clientY - last.y;
+  travelled += Math.abs(dx) + Math.abs(dy);
+  if (fingers.size === 2) {
+    const other = [...fingers].find(([id]) => id !== e.pointerId)[1];
+    const before = Math.hypot(last.x - other.x, last.y - other.y), after = Math.hypot(e.clientX - other.x, e.clientY - other.y);
+    if (before > 0) zoom(after / before, other.x, other.y);
+  } else if (travelled > 4) {
+    map.classList.add('moving');
+    if (grabbed && grabbed.group && grabbed.label) { grabbed.x += dx / view.k; grabbed.y += dy / view.k; } else { view.x += dx; view.y += dy; }
+    draw();
+  }
+  fingers.set(e.pointerId, { x: e.clientX, y: e.clientY });
+});
+for (const end of ['pointerup', 'pointercancel']) map.addEventListener(end, e => {
+  fingers.delete(e.pointerId);
+  map.classList.remove('moving');
+  if (end === 'pointerup' && travelled <= 4) {
+    if (!grabbed) close();
+    else if (grabbed.label) select('node', nodes.indexOf(grabbed));
+    else select('link', edges.indexOf(grabbed));
+  }
+});
+map.addEventListener('wheel', e => { e.preventDefault(); zoom(Math.exp(-e.deltaY * (e.ctrlKey ? .01 : .0016)), e.clientX, e.clientY); }, { passive: false });
+addEventListener('resize', fit);
+addEventListener('keydown', e => {
+  if (e.target === byId('search')) return;
+  const keys = { '/': () => { e.preventDefault(); byId('search').focus(); }, Escape: close, '+': () => zoom(1.4), '-': () => zoom(1 / 1.4), '0': fit };
+  if (keys[e.key] && !e.ctrlKey && !e.metaKey) keys[e.key]();
+});
+byId('in').onclick = () => zoom(1.4);
+byId('out').onclick = () => zoom(1 / 1.4);
+byId('fit').onclick = fit;
+
+// --- Highlight and tip.
+
+let chosen = null; // the selected node or edge
+
+function light(lit, wires) {
+  const near = new Set(lit);
+  for (const k of wires) { near.add(edges[k].a); near.add(edges[k].b); }
+  nodes.forEach((n, i) => {
+    n.group.classList.toggle('fade', !near.has(i));
+    n.label.classList.toggle('fade', !near.has(i));
+    n.group.classList.toggle('lit', lit.includes(i));
+  });
+  const set = new Set(wires);
+  edges.forEach((e, k) => {
+    e.group.classList.toggle('fade', !set.has(k));
+    e.group.classList.toggle('lit', set.has(k));
+    if (e.text) e.text.classList.toggle('fade', !set.has(k));
+    e.lit = set.has(k);
+    drawFaces(e);
+  });
+}
+
+function calm() {
+  byId('tip').hidden = true;
+  if (chosen && chosen.label) light([nodes.indexOf(chosen)], chosen.links);
+  else if (chosen) light([chosen.a, chosen.b], [edges.indexOf(chosen)]);
+  else {
+    for (const e of map.querySelectorAll('.fade, .lit')) e.classList.remove('fade', 'lit');
+    for (const e of edges) { e.lit = false; drawFaces(e); }
+  }
+}
+
+function tip(e, text) {
+  if (fingers.size) return;
+  const t = byId('tip');
+  t.textContent = text;
+  t.hidden = false;
+  t.style.left = Math.min(e.clientX + 14, innerWidth - t.offsetWidth - 8) + 'px';
+  t.style.top = Math.min(e.clientY + 16, innerHeight - t.offsetHeight - 8) + 'px';
+}
+
+// --- The panel.
+
+function select(kind, i) {
+  chosen = kind === 'node' ? nodes[i] : edges[i];
+  const panel = byId('panel');
+  const button = html('button', 'close', '×');
+  button.title = 'Close (Esc)';
+  button.onclick = close;
+  panel.replaceChildren(button, ...(kind === 'node' ? describeNode(chosen) : describeLink(chosen)));
+  panel.hidden = false;
+  panel.scrollTop = 0;
+  history.replaceState(null, '', '#' + encodeURIComponent(kind === 'node' ? chosen.name : 'link:' + chosen.link));
+  calm();
+  reveal(kind === 'node' ? chosen : nodes[chosen.a]);
+  draw();
+}
+
+function close() {
+  chosen = null;
+  byId('panel').hidden = true;
+  history.replaceState(null, '', location.pathname + location.search);
+  calm();
+}
+
+function facts(list) {
+  const dl = html('dl');
+  for (const f of list || []) dl.append(html('dt', '', f.key), html('dd', '', f.value));
+  return dl;
+}
+
+function nodeLink(i, text) {
+  const a = html('a', '', text || nodes[i].name);
+  a.onclick = () => { select('node', i); };
+  return a;
+}
+
+function describeNode(n) {
+  const badge = { '': 'good', waiting: 'wait', bad: 'bad' }[tone(n)];
+  const parts = [html('h2', '', n.name), html('div', 'badges', html('span', 'badge', n.kind), n.phase ? html('span', 'badge ' + badge, n.phase) : null)];
+  if (n.message) parts.push(html('p', 'message', n.message));
+  for (const s of n.sections || []) parts.push(html('h3', '', s.title), facts(s.facts));
+  if (n.links.length) parts.push(html('h3', '', `${n.links.length} ${n.kind === 'lan' ? 'ends' : 'interfaces'}`));
+  const self = nodes.indexOf(n);
+  for (const k of n.links) parts.push(describeFace(edges[k], self));
+  return parts;
+}
+
+function describeFace(e, self) {
+  const mine = e.a === self, peer = mine ? e.b : e.a;
+  const face = (mine ? e.ai : e.bi) || (mine ? e.bi : e.ai), other = mine ? e.bi : e.ai;
+  const details = (nodes[nodes[self].kind === 'lan' ? peer : self].interfaces || []).find(x => x.name === face) || {};
+  const row = html('div', 'row', html('b', '', face), html('span', '', '→ ', nodeLink(peer, nodes[peer].name + (other && nodes[self].kind !== 'lan' ? ':' + other : ''))));
+  const card = html('div', 'face-card', row);
+  for (const a of details.addresses || []) card.append(html('div', '', html('code', '', a)));
+  const small = [e.down ? 'down' : '', e.note, ...(details.facts || [])].filter(Boolean).join(' · ');
+  if (small) card.append(html('div', 'small', small));
+  return card;
+}
+
+function describeLink(e) {
+  const parts = [html('h2', '', e.link), html('div', 'badges', html('span', 'badge', 'link'), e.down ? html('span', 'badge bad', 'down') : data.live ? html('span', 'badge good', 'up') : null, e.note ? html('span', 'badge wait', e.note) : null)];
+  for (const [i, name] of [[e.a, e.ai], [e.b, e.bi]]) {
+    const details = (nodes[i].interfaces || []).find(x => x.name === name) || {};
+    const card = html('div', 'face-card', html('div', 'row', nodeLink(i), html('b', '', name)));
+    for (const a of details.addresses || []) card.append(html('div', '', html('code', '', a)));
+    if (details.facts) card.append(html('div', 'small', details.facts.join(' · ')));
+    parts.push(card);
+  }
+  return parts;
+}
+
+// reveal brings a node into the free part of the screen.
+function reveal(n) {
+  const x = sx(n), y = sy(n), wide = innerWidth > 720;
+  if (x > 40 && x < innerWidth - (wide ? 400 : 40) && y > 40 && y < innerHeight * (wide ? .9 : .45) && !(wide && x < 340 && y < 200)) return;
+  view.x += innerWidth / 2 - (wide ? 20 : 0) - x;
+  view.y += innerHeight * (wide ? .5 : .25) - y;
+  draw();
+}
+
+// --- Search.
+
+const search = byId('search'), found = byId('found');
+let hits = [], at = 0;
+function look() {
+  const q = search.value.trim().toLowerCase();
+  hits = [];
+  if (q) {
+    nodes.forEach((n, i) => {
+      const where = n.name.toLowerCase().indexOf(q);
+      const address = (n.text || []).find(t => t.toLowerCase().includes(q));
+      if (where >= 0) hits.push({ rank: where ? 1 : 0, name: n.name, why: n.kind, go: () => { select('node', i); } });
+      else if (address) hits.push({ rank: 2, name: n.name, why: address, go: () => { select('node', i); } });
+    });
+    edges.forEach((e, k) => {
+      if (e.link.toLowerCase().includes(q) && nodes[e.b].kind !== 'lan') hits.push({ rank: 3, name: e.link, why: 'link', go: () => { select('link', k); } });
+    });
+    hits.sort((a, b) => a.rank - b.rank);
+    hits = hits.slice(0, 12);
+  }
+  at = 0;
+  found.replaceChildren(...hits.map((h, i) => {
+    const li = html('li', i === at ? 'on' : '', h.name, html('small', '', h.why));
+    li.onclick = () => { h.go(); search.value = ''; look(); };
+    return li;
+  }));
+}
+search.addEventListener('input', look);
+search.addEventListener('keydown', e => {
+  if (e.key === 'Escape') { search.value = ''; look(); search.blur(); }
+  if (e.key === 'Enter' && hits[at]) { hits[at].go(); search.value = ''; look(); search.blur(); }
+  if (e.key !== 'ArrowDown' && e.key !== 'ArrowUp' || !hits.length) return;
+  e.preventDefault();
+  at = (at + (e.key === 'ArrowDown' ? 1 : hits.length - 1)) % hits.length;
+  [...found.children].forEach((li, i) => li.classList.toggle('on', i === at));
+});
+
+// --- Head and legend.
+
+function head() {
+  byId('counts').append(...data.counts.flatMap((c, i) => [i ? ' · ' : '', c.bad ? html('b', '', c.text) : c.text]));
+  for (const kind of ['router', 'host', 'switch', 'uplink', 'lan']) {
+    if (!nodes.some(n => n.kind === kind)) continue;
+    const icon = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+    icon.setAttribute('viewBox', '-1.6 -1.6 3.2 3.2');
+    element(element(icon, 'g', { class: 'node ' + kind }), 'path', { class: 'shape', d: shapes[kind] });
+    byId('legend').append(html('span', '', icon, kind === 'lan' ? 'LAN' : kind));
+  }
+  for (const [name, text, any] of [['', 'link', true], ['shaped', 'shaped', edges.some(e => e.note)], ['down', 'down', edges.some(e => e.down)]]) {
+    if (!any) continue;
+    const icon = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+    element(icon, 'path', { class: 'link ' + name, d: 'M0 8H16' });
+    byId('legend').append(html('span', '', icon, text));
+  }
+}
+
+head();
+fit();
+if (location.hash) {
+  const name = decodeURIComponent(location.hash.slice(1));
+  const i = nodes.findIndex(n => n.name === name), k = edges.findIndex(e => 'link:' + e.link === name);
+  drawNow();
+  if (i >= 0) select('node', i); else if (k >= 0) select('link', k);
+}
