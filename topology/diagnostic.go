@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +15,8 @@ type Diagnostic struct {
 	Message string `json:"message"`          // what is wrong
 	Hint    string `json:"hint,omitempty"`   // what would be right
 	Text    string `json:"text,omitempty"`   // the line of the file, where it is at hand
+	// Warning is true where the topology is good all the same: an importer left something out.
+	Warning bool `json:"warning,omitempty"`
 }
 
 // String gives `file:line:column: message (hint)` and, below, the line with a caret.
@@ -27,6 +30,9 @@ func (d Diagnostic) String() string {
 	}
 	if d.Line == 0 && d.Path != "" {
 		b.WriteString(d.Path + ": ")
+	}
+	if d.Warning {
+		b.WriteString("warning: ")
 	}
 	b.WriteString(d.Message)
 	if d.Hint != "" {
@@ -80,10 +86,11 @@ func (ds Diagnostics) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Err is nil when nothing is wrong.
+// Err is nil when nothing is wrong; warnings are not wrong.
 func (ds Diagnostics) Err() error {
-	if len(ds) == 0 {
+	wrong := slices.DeleteFunc(slices.Clone(ds), func(d Diagnostic) bool { return d.Warning })
+	if len(wrong) == 0 {
 		return nil
 	}
-	return ds
+	return wrong
 }
