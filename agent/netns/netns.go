@@ -1,0 +1,103 @@
+// Package netns is the one door through which Pergola enters a network namespace.
+//
+// A network namespace belongs to a thread of the kernel, not to a goroutine. Do locks the calling goroutine to its thread,
+// moves that thread, and moves it back. What follows from that:
+//
+//   - Goroutines started inside run on other threads, in the namespace of the process. Do not start any.
+//   - Sockets and /proc/sys/net files opened inside belong to the namespace for good; they may be used afterwards,
+//     anywhere. Opening what is needed and leaving is the best use of this package.
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrGone means that there is no such namespace (any more): its first process ended, or nothing is mounted at its path.
+var ErrGone = errors.New("network namespace is gone")
+
+// Path is where the kernel shows the network namespace of a process.
+func Path(pid int) string { return "/proc/" + strconv.Itoa(pid) + "/ns/net" }
+
+// Open holds the namespace of a process, or the one mounted at a path. It lives at least as long as the file.
+func Open(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil, fmt.Errorf("open network namespace %s: %w", path, ErrGone)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open network namespace: %w", err)
+	}
+	if !isNamespace(f) {
+		_ = f.Close()
+		return nil, fmt.Errorf("open network namespace %s: %w", path, ErrGone)
+	}
+	return f, nil
+}
+
+// Do calls f in the namespace at path (see Open and Path).
+func Do(path string, f func() error) error {
+	ns, err := Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ns.Close() }()
+	return In(ns, f)
+}
+
+// In calls f in an open namespace.
+func In(ns *os.File, f func() error) error {
+	runtime.LockOSThread()
+	home, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("open own network namespace: %w", err)
+	}
+	defer func() { _ = home.Close() }()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("enter network namespace %s: %w", ns.Name(), err)
+	}
+	defer func() {
+		// A thread that cannot get home stays locked: the runtime ends it together with its goroutine.
+		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+			runtime.UnlockOSThread()
+		}
+	}()
+	return f()
+}
+
+// New makes a network namespace and calls f in it, on a thread of its own that ends with f. The namespace ends too, unless
+// f gave it another holder: a process, an open file or a mount.
+func New(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("make network namespace: %w", err)
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+// Mounted reports whether a network namespace is mounted at path.
+func Mounted(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	return isNamespace(f)
+}
+
+func isNamespace(f *os.File) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(int(f.Fd()), &st) == nil && st.Type == unix.NSFS_MAGIC
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Counters of each port, by ifindex, one copy per CPU. User space makes a port's record before it attaches the program.
+ * Record 0 is nobody's: frames of unknown ports.
+ *
+ * A frame is counted as the kernel counts it for a device: a GSO super-frame once, with its own length.
+ */
+#pragma once
+
+#include "ports.h"
+#include "reasons.h"
+
+struct traffic {
+	__u64 frames;
+	__u64 bytes; /* with the Ethernet header */
+};
+
+struct counters {
+	struct traffic sent;   /* by the node, into the port */
+	struct traffic handed; /* to the node, past the port's device: the device's own statistics do not have them */
+	__u64 dropped[REASONS]; /* frames sent by the node, by reason */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, MAX_PORTS + 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, struct counters);
+} counts SEC(".maps");
+
+static __always_inline void count_traffic(struct traffic *t, __u32 bytes)
+{
+	t->frames++;
+	t->bytes += bytes;
+}
+
+static __always_inline void count_sent(__u32 port, __u32 bytes)
+{
+	struct counters *c = bpf_map_lookup_elem(&counts, &port);
+
+	if (c)
+		count_traffic(&c->sent, bytes);
+}
+
+static __always_inline void count_handed(__u32 port, __u32 bytes)
+{
+	struct counters *c = bpf_map_lookup_elem(&counts, &port);
+
+	if (c)
+		count_traffic(&c->handed, bytes);
+}
+
+static __always_inline void count_drop(__u32 port, enum reason why)
+{
+	__u32 nobody = 0;
+	struct counters *c = bpf_map_lookup_elem(&counts, &port);
+
+	if (!c)
+		c = bpf_map_lookup_elem(&counts, &nobody);
+	if (c && why < REASONS)
+		c->dropped[why]++;
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * port_ingress: tc ingress of a port, where every frame that a node sends enters the data path.
+ *
+ * Frames are not parsed beyond the destination address and not changed: any EtherType, VLAN tags, jumbo frames and GSO
+ * super-frames pass as they are, with their offloads (checksum, TSO).
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+
+#include "count.h"
+#include "ports.h"
+#include "reasons.h"
+
+struct frame {
+	__u32 length; /* with the Ethernet header, without an accelerated VLAN tag */
+	__u32 from;   /* ifindex */
+	const struct port *port;
+	const struct port *peer; /* NULL: the kernel's bridge takes the frame */
+};
+
+/* Whose frame is it? */
+static __always_inline enum reason enter(struct __sk_buff *skb, struct frame *f)
+{
+	f->length = skb->len;
+	f->from = skb->ifindex;
+	f->port = bpf_map_lookup_elem(&ports, &f->from);
+	if (!f->port)
+		return REASON_UNKNOWN_PORT;
+	count_sent(f->from, f->length);
+	return CONTINUE;
+}
+
+/* Where does its link lead? */
+static __always_inline enum reason follow(struct frame *f)
+{
+	__u32 peer;
+
+	switch (f->port->mode) {
+	case MODE_NONE:
+		break;
+	case MODE_KERNEL:
+		return CONTINUE;
+	case MODE_PEER:
+	case MODE_QUEUE:
+		peer = f->port->peer;
+		f->peer = bpf_map_lookup_elem(&ports, &peer);
+		return f->peer ? CONTINUE : REASON_PEER_GONE;
+	}
+	return REASON_NOT_WIRED;
+}
+
+/* Would the receiving interface take it? As __is_skb_forwardable() in the kernel, which a veth pair asks: a tag is not
+ * counted, and a super-frame passes, because it stands for frames that fit. */
+static __always_inline enum reason fit(const struct __sk_buff *skb, const struct frame *f)
+{
+	const __u32 vlan_tag = 4;
+
+	if (!f->peer || skb->gso_size)
+		return CONTINUE;
+	return f->length > f->peer->mtu + ETH_HLEN + vlan_tag ? REASON_TOO_BIG : CONTINUE;
+}
+
+/* The receiver's stack takes only what is for it. The kernel judged that (skb->pkt_type) against the port's address, so for
+ * a unicast frame we judge again: 1 if the frame may be handed over at once. If it is not for the address that we know,
+ * it goes through the peer's device, where the kernel judges by the address that the interface really has: a node may
+ * change it, and a node that bridges sends frames to others' addresses. */
+static __always_inline int address(struct __sk_buff *skb, const struct frame *f)
+{
+	const __u8 *mac = f->peer->mac;
+	__u8 to[ETH_ALEN];
+
+	if (skb->pkt_type == PACKET_BROADCAST || skb->pkt_type == PACKET_MULTICAST)
+		return 1;
+	if (bpf_skb_load_bytes(skb, 0, to, sizeof(to)))
+		return 0;
+	for (int i = 0; i < ETH_ALEN; i++)
+		if (to[i] != mac[i])
+			return 0;
+	return bpf_skb_change_type(skb, PACKET_HOST) == 0;
+}
+
+/* The one exit. */
+static __always_inline int leave(struct __sk_buff *skb, const struct frame *f, enum reason why)
+{
+	__u32 peer;
+
+	if (why != CONTINUE) {
+		count_drop(f->from, why);
+		return TC_ACT_SHOT;
+	}
+	if (!f->peer)
+		return TC_ACT_OK;
+	peer = f->port->peer;
+	if (f->port->mode == MODE_PEER && address(skb, f)) {
+		count_handed(peer, f->length);
+		return bpf_redirect_peer(peer, 0);
+	}
+	return bpf_redirect(peer, 0);
+}
+
+SEC("tc")
+int port_ingress(struct __sk_buff *skb)
+{
+	struct frame f = {};
+	enum reason why = enter(skb, &f);
+
+	if (why == CONTINUE)
+		why = follow(&f);
+	if (why == CONTINUE)
+		why = fit(skb, &f);
+	return leave(skb, &f, why);
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

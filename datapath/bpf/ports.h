@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Ports: the substrate's ends of the nodes' interfaces, by ifindex. User space writes, programs read.
+ */
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <bpf/bpf_helpers.h>
+
+#define MAX_PORTS 65536
+
+/* What becomes of frames that the node sends into the port. */
+enum mode {
+	MODE_NONE = 0, /* dropped: not wired */
+	MODE_KERNEL,   /* left to the port's master, a bridge */
+	MODE_PEER,     /* handed to the peer port's node at once */
+	MODE_QUEUE,    /* queued at the peer port's device, whose qdisc shapes that direction */
+};
+
+struct port {
+	enum mode mode;
+	__u32 peer;	    /* ifindex of the port joined with; MODE_PEER, MODE_QUEUE */
+	__u32 mtu;	    /* of the node's interface: what it receives is no longer */
+	__u8 mac[ETH_ALEN]; /* of the node's interface, as it was created */
+	__u8 pad[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_PORTS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, struct port);
+} ports SEC(".maps");

@@ -1,0 +1,159 @@
+// Package datapath is everything a packet meets: eBPF programs, the maps they read, and their counters.
+//
+// It knows nothing of slices, users or files: it is given numbers. Ports are named by ifindex; their namespace is that of the
+// thread that calls Open and Attach.
+//
+// Programs and maps are pinned, and the programs are attached to devices without a file descriptor that would keep them
+// there: they outlive the process that loaded them. Open adopts what it finds. A newer program replaces the one it finds port by
+// port, each at once, while frames flow.
+package datapath
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+)
+
+// Hook attaches a program to the ingress side of a device.
+type Hook interface {
+	// Attach makes p the device's program, in place of the one that is there, if any; no frame passes in between without
+	// either of them. The thread must be in the device's namespace.
+	Attach(ifindex int, p *ebpf.Program) error
+}
+
+// DataPath holds the pinned objects of one directory. Its methods may be called concurrently.
+type DataPath struct {
+	hook    Hook
+	program *ebpf.Program
+	ports   *ebpf.Map // uint32 ifindex -> objectPort
+	counts  *ebpf.Map // uint32 ifindex -> objectCounters of each CPU
+}
+
+// Open adopts the data path that is pinned in dir, a directory of a bpf file system, or makes it. The calling thread must be
+// in the namespace of the ports.
+func Open(dir string, hook Hook) (*DataPath, error) {
+	spec, err := loadObject()
+	if err != nil {
+		return nil, fmt.Errorf("read data path object: %w", err)
+	}
+	return open(dir, hook, spec, version{abi: ABI, program: digest(_ObjectBytes)})
+}
+
+func open(dir string, hook Hook, spec *ebpf.CollectionSpec, v version) (*DataPath, error) {
+	d := &DataPath{hook: hook}
+	if err := os.MkdirAll(v.dir(dir), 0o700); err != nil {
+		return nil, fmt.Errorf("make pin directory: %w", err)
+	}
+	err := d.load(dir, spec, v)
+	if err == nil {
+		err = d.makeCounters(0)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// load finishes with pinning the program, which says that nothing is left to do: killed before, the next Open starts over.
+func (d *DataPath) load(dir string, spec *ebpf.CollectionSpec, v version) error {
+	pinned, err := ebpf.LoadPinnedProgram(v.programPin(dir), nil)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("adopt pinned program: %w", err)
+	}
+	if pinned != nil {
+		d.program = pinned
+		return d.loadMaps(dir, spec, v)
+	}
+	var objects struct {
+		objectPrograms
+		objectMaps
+	}
+	err = spec.LoadAndAssign(&objects, &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: v.dir(dir)}})
+	if err != nil {
+		return fmt.Errorf("load data path: %w", err)
+	}
+	d.program, d.ports, d.counts = objects.PortIngress, objects.Ports, objects.Counts
+	if err := d.inherit(dir, v); err != nil {
+		return fmt.Errorf("take over the ports of an older data path: %w", err)
+	}
+	if err := d.attachAll(); err != nil {
+		return err
+	}
+	if err := d.program.Pin(v.programPin(dir)); err != nil {
+		return fmt.Errorf("pin program: %w", err)
+	}
+	return v.removeOthers(dir)
+}
+
+func (d *DataPath) loadMaps(dir string, spec *ebpf.CollectionSpec, v version) error {
+	var maps objectMaps
+	spec.Programs = nil
+	err := spec.LoadAndAssign(&maps, &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: v.dir(dir)}})
+	if err != nil {
+		return fmt.Errorf("adopt pinned maps: %w", err)
+	}
+	d.ports, d.counts = maps.Ports, maps.Counts
+	return nil
+}
+
+// attachAll gives every known port the program; ports whose device is gone are forgotten.
+func (d *DataPath) attachAll() error {
+	ports, err := d.Ports()
+	if err != nil {
+		return err
+	}
+	for ifindex := range ports {
+		err := d.Attach(ifindex)
+		if errors.Is(err, ErrNoDevice) {
+			err = d.Forget(ifindex)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Attach makes the program look at every frame that enters at the device.
+func (d *DataPath) Attach(ifindex int) error {
+	if err := d.hook.Attach(ifindex, d.program); err != nil {
+		return fmt.Errorf("attach %s to device %d: %w", objectProgPortIngress, ifindex, err)
+	}
+	return nil
+}
+
+// Close lets go of the objects; pinned and attached as they are, they stay.
+func (d *DataPath) Close() error {
+	var errs []error
+	if d.program != nil {
+		errs = append(errs, d.program.Close())
+	}
+	for _, m := range []*ebpf.Map{d.ports, d.counts} {
+		if m != nil {
+			errs = append(errs, m.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func digest(object []byte) string {
+	sum := sha256.Sum256(object)
+	return hex.EncodeToString(sum[:6])
+}
+
+// version names the pins of one build of the data path.
+type version struct {
+	abi     int
+	program string // digest of the object file
+}
+
+func (v version) dir(root string) string { return filepath.Join(root, fmt.Sprintf("abi%d", v.abi)) }
+
+func (v version) programPin(root string) string {
+	return filepath.Join(v.dir(root), objectProgPortIngress+"-"+v.program)
+}
