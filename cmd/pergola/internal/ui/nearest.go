@@ -1,0 +1,42 @@
+package ui
+
+import (
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// Nearest gives the candidate that somebody who typed word most likely meant, or "". More than a third of the
+// letters wrong is no typing error.
+func Nearest(word string, candidates []string) string {
+	best, bestDistance := "", max(len(word)/3, 1)+1
+	for _, c := range candidates {
+		d := levenshtein.ComputeDistance(strings.ToLower(word), strings.ToLower(c))
+		if d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	if best == "" && len(word) > 1 {
+		for _, c := range candidates {
+			if strings.HasPrefix(strings.ToLower(c), strings.ToLower(word)) {
+				return c
+			}
+		}
+	}
+	return best
+}
+
+// DidYouMean is advice that names the nearest candidate; without one it lists those that exist, or says that none
+// does.
+func DidYouMean(word, noun string, candidates []string) string {
+	const few = 12
+	switch near := Nearest(word, candidates); {
+	case near != "":
+		return "did you mean " + near + "?"
+	case len(candidates) == 0:
+		return "there is no " + noun
+	case len(candidates) > few:
+		return "there are " + Count(len(candidates), noun) + ", such as " + strings.Join(candidates[:few], ", ")
+	}
+	return "there is " + strings.Join(candidates, ", ")
+}
