@@ -1,0 +1,217 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"golang.org/x/sys/unix"
+)
+
+// embedded is an etcd of one member within this process. It listens nowhere: requests are function calls, so
+// that no other user of the machine can reach it.
+type embedded struct {
+	etcd   *embed.Etcd
+	log    *logger
+	client *clientv3.Client
+	lock   *os.File
+	dir    string
+
+	mu   sync.Mutex
+	why  error // first fatal report; guarded by mu
+	dead chan struct{}
+}
+
+const (
+	// A single member elects itself; short ticks make that quick.
+	tickMillis     = 20
+	electionMillis = 100
+	// etcd keeps this many log entries in memory, and an entry may hold a part of a specification.
+	snapshotEntries = 64
+	catchUpEntries  = 8
+	walSegment      = 8 << 20
+	quota           = 2 << 30
+	startTimeout    = 30 * time.Second
+)
+
+var setSegment = sync.OnceFunc(func() { wal.SegmentSizeBytes = walSegment })
+
+func startEmbedded(ctx context.Context, cfg Config) (*embedded, error) {
+	if err := makePrivate(cfg.Dir); err != nil {
+		return nil, err
+	}
+	e := &embedded{dir: cfg.Dir, dead: make(chan struct{})}
+	var err error
+	if e.lock, err = lockDir(cfg.Dir); err != nil {
+		return nil, err
+	}
+	if err := room(cfg.Dir, walSegment*2); err != nil {
+		e.lock.Close()
+		return nil, err
+	}
+	setSegment()
+	e.log = quietLogger(cfg.LogFile, e.fatal)
+	if err := e.start(ctx, e.config(cfg)); err != nil {
+		e.log.Close()
+		e.lock.Close()
+		return nil, err
+	}
+	e.client = v3client.New(e.etcd.Server)
+	return e, nil
+}
+
+func (e *embedded) config(cfg Config) *embed.Config {
+	c := embed.NewConfig()
+	c.Name = "pergola"
+	c.Dir = filepath.Join(cfg.Dir, "etcd")
+	// Nothing listens. The advertised address is a name for the member, never dialled.
+	c.ListenPeerUrls, c.ListenClientUrls = nil, nil
+	nowhere := url.URL{Scheme: "http", Host: "localhost:0"}
+	c.AdvertisePeerUrls, c.AdvertiseClientUrls = []url.URL{nowhere}, []url.URL{nowhere}
+	c.InitialCluster = c.Name + "=" + nowhere.String()
+	c.EnableGRPCGateway = false
+	c.TickMs, c.ElectionMs = tickMillis, electionMillis
+	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotEntries, catchUpEntries
+	c.MaxSnapFiles, c.MaxWalFiles = 2, 2
+	c.QuotaBackendBytes = quota
+	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModePeriodic, "5m"
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(e.log.Logger)
+	return c
+}
+
+// start brings etcd up. Much of etcd answers a broken file with a panic or an exit of the whole process, some of
+// it in goroutines of its own; fatal and the goroutine here turn that into an error.
+func (e *embedded) start(ctx context.Context, cfg *embed.Config) error {
+	timeout := time.NewTimer(startTimeout)
+	defer timeout.Stop()
+	done := make(chan error, 1)
+	var started *embed.Etcd
+	go func() {
+		err := errors.New("etcd gave up")
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("etcd cannot read its files (%v)", p)
+			}
+			done <- err
+		}()
+		started, err = embed.StartEtcd(cfg)
+	}()
+	select {
+	case err := <-done:
+		if e.cause() != nil {
+			err = e.cause()
+		}
+		if err != nil {
+			return damaged(e.dir, err)
+		}
+	case <-e.dead:
+		return damaged(e.dir, e.cause())
+	case <-timeout.C:
+		return fmt.Errorf("etcd did not start within %v", startTimeout)
+	}
+	e.etcd = started
+	select {
+	case <-e.etcd.Server.ReadyNotify():
+		return nil
+	case <-e.dead:
+		return damaged(e.dir, e.cause())
+	case <-ctx.Done():
+		e.etcd.Close()
+		return ctx.Err()
+	case <-timeout.C:
+		e.etcd.Close()
+		return fmt.Errorf("etcd was not ready within %v", startTimeout)
+	}
+}
+
+func damaged(dir string, err error) error {
+	if errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), unix.ENOSPC.Error()) {
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	return fmt.Errorf("%w; if the files are damaged, move %s away and apply the topologies again: the running networks are not affected until then", err, dir)
+}
+
+func (e *embedded) stop() {
+	select {
+	case <-e.dead: // its goroutines are gone in the middle of their work; closing would wait for them
+	default:
+		e.etcd.Close()
+	}
+	e.log.Close()
+	e.lock.Close()
+}
+
+// fatal is told of what etcd would end the process for.
+func (e *embedded) fatal(message string, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.why != nil {
+		return
+	}
+	e.why = errors.New(message)
+	if err != nil {
+		e.why = fmt.Errorf("%s: %w", message, err)
+	}
+	close(e.dead)
+}
+
+func (e *embedded) cause() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.why
+}
+
+// lockDir makes sure that one server uses the directory. The lock is the kernel's: it goes with the process.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		var owner [16]byte
+		n, _ := f.Read(owner[:])
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("it is in use by another server (process %s)", strings.TrimSpace(string(owner[:n])))
+		}
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	// Who holds it is a help for people only: a full disk must not stop anything here.
+	if f.Truncate(0) == nil {
+		fmt.Fprintf(f, "%d\n", os.Getpid())
+	}
+	return f, nil
+}
+
+// reserve is kept free beside what is written: etcd grows its file in steps, and does not survive a write that
+// fails.
+const reserve = 32 << 20
+
+func (s *Store) room(size int) error {
+	if s.embedded == nil {
+		return nil
+	}
+	return room(s.embedded.dir, uint64(size)*3) // once in the log, once in the tree, once for the copy of pages
+}
+
+func room(dir string, size uint64) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("look for free space in %s: %w", dir, err)
+	}
+	free := fs.Bavail * uint64(fs.Bsize)
+	if free < size+reserve {
+		return fmt.Errorf("%w: %s has %d MiB free and %d MiB are needed; make room and try again", ErrFull, dir, free>>20, (size+reserve)>>20+1)
+	}
+	return nil
+}

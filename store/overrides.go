@@ -1,0 +1,90 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/pergola-net/pergola/slice"
+)
+
+// Overrides gives what users changed by hand; the zero value where they changed nothing.
+func (s *Store) Overrides(ctx context.Context, name string) (slice.Overrides, error) {
+	o, _, err := s.overrides(ctx, name)
+	return o, err
+}
+
+func (s *Store) overrides(ctx context.Context, name string) (o slice.Overrides, revision int64, err error) {
+	got, err := s.get(ctx, s.key("overrides", name))
+	if err != nil || len(got.Kvs) == 0 {
+		return o, 0, err
+	}
+	if err := json.Unmarshal(got.Kvs[0].Value, &o); err != nil {
+		return o, 0, fmt.Errorf("decode overrides of slice %s: %w", name, err)
+	}
+	return o, got.Kvs[0].ModRevision, nil
+}
+
+// UpdateOverrides lets change edit the overrides of a slice. change may be called more than once: it is called
+// again when the slice or its overrides changed meanwhile, so what it checked against the slice still holds when
+// the edit is stored.
+func (s *Store) UpdateOverrides(ctx context.Context, name string, change func(*slice.Overrides) error) error {
+	for {
+		r, _, err := s.record(ctx, name)
+		if err != nil {
+			return err
+		}
+		if r.Going {
+			return fmt.Errorf("%s: %w", name, ErrGoing)
+		}
+		o, revision, err := s.overrides(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := change(&o); err != nil {
+			return err
+		}
+		data, err := json.Marshal(o)
+		if err != nil {
+			return err
+		}
+		key := s.key("overrides", name)
+		ok, err := s.commit(ctx, []clientv3.Cmp{
+			s.unchanged(name, &r),
+			clientv3.Compare(clientv3.ModRevision(key), "=", revision),
+		}, clientv3.OpPut(key, string(data)))
+		if ok || err != nil {
+			return err
+		}
+	}
+}
+
+// prune removes overrides of what is not in the slice, and reports whether there were any.
+func prune(o *slice.Overrides, s *slice.Slice) bool {
+	nodes, links, ends := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for i := range s.Nodes {
+		nodes[s.Nodes[i].Name] = true
+	}
+	for i := range s.Links {
+		links[s.Links[i].Name] = true
+		for _, e := range s.Links[i].Ends {
+			ends[e.String()] = true
+		}
+	}
+	pruned := dropMissing(o.Power, nodes)
+	pruned = dropMissing(o.Restarts, nodes) || pruned
+	pruned = dropMissing(o.Down, links) || pruned
+	return dropMissing(o.Shapes, ends) || pruned
+}
+
+func dropMissing[V any](m map[string]V, have map[string]bool) (dropped bool) {
+	for name := range m {
+		if !have[name] {
+			delete(m, name)
+			dropped = true
+		}
+	}
+	return dropped
+}

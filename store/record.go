@@ -1,0 +1,292 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strconv"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/pergola-net/pergola/slice"
+)
+
+// Record is what the store knows of a slice without reading its specification.
+type Record struct {
+	Name       string    `json:"name"`
+	ID         uint16    `json:"id"`
+	Generation int64     `json:"generation"`
+	Token      string    `json:"token"` // of the specification's parts
+	Nodes      int       `json:"nodes"`
+	Links      int       `json:"links"`
+	Blobs      []string  `json:"blobs,omitempty"` // archives that the specification names
+	Updated    time.Time `json:"updated"`
+	// Going means that nothing is wanted of the slice any more; its name and id stay taken until every host has
+	// released it.
+	Going bool `json:"going,omitempty"`
+
+	revision int64 // of the record's key: what transactions compare
+}
+
+// Slices lists the records, sorted by name.
+func (s *Store) Slices(ctx context.Context) ([]Record, error) {
+	got, err := s.get(ctx, s.key("slices", ""), clientv3.WithPrefix())
+	if err != nil {
+		return nil, err
+	}
+	records := make([]Record, 0, len(got.Kvs))
+	for _, kv := range got.Kvs {
+		r, err := decodeRecord(kv.Value, kv.ModRevision)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, r)
+	}
+	sort.Slice(records, func(i, j int) bool { return records[i].Name < records[j].Name })
+	return records, nil
+}
+
+// Record gives one record, or ErrNotFound.
+func (s *Store) Record(ctx context.Context, name string) (Record, error) {
+	r, _, err := s.record(ctx, name)
+	return r, err
+}
+
+func (s *Store) record(ctx context.Context, name string) (r Record, revision int64, err error) {
+	got, err := s.get(ctx, s.key("slices", name))
+	if err != nil {
+		return Record{}, 0, err
+	}
+	if len(got.Kvs) == 0 {
+		return Record{}, 0, fmt.Errorf("%s: %w", name, ErrNotFound)
+	}
+	r, err = decodeRecord(got.Kvs[0].Value, got.Kvs[0].ModRevision)
+	return r, got.Header.Revision, err
+}
+
+func decodeRecord(data []byte, revision int64) (Record, error) {
+	var r Record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("decode record of a slice: %w", err)
+	}
+	r.revision = revision
+	return r, nil
+}
+
+// Slice gives a slice with its record, also while it is Going. The slice is shared: callers do not change it.
+func (s *Store) Slice(ctx context.Context, name string) (*slice.Slice, Record, error) {
+	for {
+		r, revision, err := s.record(ctx, name)
+		if err != nil {
+			return nil, Record{}, err
+		}
+		spec, compacted, err := s.readSpec(ctx, r, revision)
+		if err != nil {
+			return nil, Record{}, err
+		}
+		if !compacted {
+			return spec, r, nil
+		}
+	}
+}
+
+// PutSlice stores a new version of a slice, or with expect 0 a new slice, and sets its ID and Generation. It fails
+// with ErrConflict unless expect is the present generation. Overrides of nodes, links and ends that are no more go
+// in the same transaction.
+func (s *Store) PutSlice(ctx context.Context, spec *slice.Slice, expect int64) error {
+	prev, err := s.expected(ctx, spec.Name, expect)
+	if err != nil {
+		return err
+	}
+	token, err := s.writeSpec(ctx, spec)
+	if err != nil {
+		return err
+	}
+	next := newRecord(spec, token, time.Now())
+	next.Generation = expect + 1
+	for {
+		ok, err := s.flip(ctx, prev, &next, spec)
+		if err != nil {
+			s.dropSpec(spec.Name, token)
+			return err
+		}
+		if ok {
+			break
+		}
+		// Either somebody changed the slice, which is a conflict, or its overrides, or took the id: try again.
+		if prev, err = s.expected(ctx, spec.Name, expect); err != nil {
+			s.dropSpec(spec.Name, token)
+			return err
+		}
+	}
+	spec.ID, spec.Generation = next.ID, next.Generation
+	return nil
+}
+
+// expected gives the present record, nil where there is none, if its generation is the expected one.
+func (s *Store) expected(ctx context.Context, name string, expect int64) (*Record, error) {
+	got, err := s.get(ctx, s.key("slices", name))
+	if err != nil {
+		return nil, err
+	}
+	if len(got.Kvs) == 0 {
+		if expect != 0 {
+			return nil, fmt.Errorf("%s: %w", name, ErrConflict)
+		}
+		return nil, nil
+	}
+	r, err := decodeRecord(got.Kvs[0].Value, got.Kvs[0].ModRevision)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Going:
+		return nil, fmt.Errorf("%s: %w", name, ErrGoing)
+	case r.Generation != expect:
+		return nil, fmt.Errorf("%s: %w", name, ErrConflict)
+	}
+	return &r, nil
+}
+
+// flip makes next the present version in one transaction. It reports false where something moved meanwhile.
+func (s *Store) flip(ctx context.Context, prev, next *Record, spec *slice.Slice) (bool, error) {
+	var conditions []clientv3.Cmp
+	var ops []clientv3.Op
+	if prev == nil {
+		id, err := s.freeID(ctx)
+		if err != nil {
+			return false, err
+		}
+		next.ID = id
+		owner := s.key("ids", strconv.Itoa(int(id)))
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(owner), "=", 0))
+		ops = append(ops, clientv3.OpPut(owner, next.Name))
+	} else {
+		next.ID = prev.ID
+		ops = append(ops, clientv3.OpDelete(s.key("specs", prev.Name, prev.Token, ""), clientv3.WithPrefix()))
+	}
+	overrides, revision, err := s.overrides(ctx, next.Name)
+	if err != nil {
+		return false, err
+	}
+	conditions = append(conditions,
+		s.unchanged(next.Name, prev),
+		clientv3.Compare(clientv3.ModRevision(s.key("overrides", next.Name)), "=", revision))
+	if prune(&overrides, spec) {
+		data, err := json.Marshal(overrides)
+		if err != nil {
+			return false, err
+		}
+		ops = append(ops, clientv3.OpPut(s.key("overrides", next.Name), string(data)))
+	}
+	data, err := json.Marshal(next)
+	if err != nil {
+		return false, err
+	}
+	ops = append(ops, clientv3.OpPut(s.key("slices", next.Name), string(data)))
+	return s.commit(ctx, conditions, ops...)
+}
+
+func (s *Store) unchanged(name string, prev *Record) clientv3.Cmp {
+	var revision int64
+	if prev != nil {
+		revision = prev.revision
+	}
+	return clientv3.Compare(clientv3.ModRevision(s.key("slices", name)), "=", revision)
+}
+
+// freeID finds the lowest id that no slice owns.
+func (s *Store) freeID(ctx context.Context) (uint16, error) {
+	got, err := s.get(ctx, s.key("ids", ""), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return 0, err
+	}
+	taken := make(map[string]bool, len(got.Kvs))
+	for _, kv := range got.Kvs {
+		taken[string(kv.Key)] = true
+	}
+	for id := 1; id <= slice.MaxID; id++ {
+		if !taken[s.key("ids", strconv.Itoa(id))] {
+			return uint16(id), nil
+		}
+	}
+	return 0, fmt.Errorf("allocate a slice id: all %d are in use", slice.MaxID)
+}
+
+func newRecord(spec *slice.Slice, token string, now time.Time) Record {
+	r := Record{Name: spec.Name, Token: token, Nodes: len(spec.Nodes), Links: len(spec.Links), Updated: now}
+	seen := map[string]bool{}
+	for i := range spec.Nodes {
+		fs := spec.Nodes[i].Rootfs
+		if fs.Kind == slice.RootfsTar && !seen[fs.Ref] {
+			seen[fs.Ref] = true
+			r.Blobs = append(r.Blobs, fs.Ref)
+		}
+	}
+	return r
+}
+
+// DeleteSlice marks a slice as going: from now on nothing is wanted of it.
+func (s *Store) DeleteSlice(ctx context.Context, name string) error {
+	for {
+		r, _, err := s.record(ctx, name)
+		if err != nil {
+			return err
+		}
+		if r.Going {
+			return nil
+		}
+		was := r
+		r.Going, r.Updated = true, time.Now()
+		data, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		ok, err := s.commit(ctx, []clientv3.Cmp{s.unchanged(name, &was)}, clientv3.OpPut(s.key("slices", name), string(data)))
+		if ok || err != nil {
+			return err
+		}
+	}
+}
+
+// Release says that a host has nothing left of a slice that is going. With the last host the slice's record, name
+// and id are free.
+func (s *Store) Release(ctx context.Context, host, name string) error {
+	for {
+		r, _, err := s.record(ctx, name)
+		if err != nil {
+			return err
+		}
+		if !r.Going {
+			return fmt.Errorf("release slice %s: it is wanted", name)
+		}
+		got, err := s.get(ctx, s.key("status", name, ""), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		if err != nil {
+			return err
+		}
+		mine, others := s.key("status", name, host), false
+		for _, kv := range got.Kvs {
+			others = others || string(kv.Key) != mine
+		}
+		conditions := []clientv3.Cmp{s.unchanged(name, &r)}
+		ops := []clientv3.Op{clientv3.OpDelete(mine)}
+		if !others {
+			ops = []clientv3.Op{
+				clientv3.OpDelete(s.key("status", name, ""), clientv3.WithPrefix()),
+				clientv3.OpDelete(s.key("slices", name)),
+				clientv3.OpDelete(s.key("specs", name, ""), clientv3.WithPrefix()),
+				clientv3.OpDelete(s.key("overrides", name)),
+				clientv3.OpDelete(s.key("ids", strconv.Itoa(int(r.ID)))),
+			}
+		}
+		ok, err := s.commit(ctx, conditions, ops...)
+		if err != nil {
+			return err
+		}
+		if ok {
+			s.cache.drop(name)
+			return nil
+		}
+	}
+}
