@@ -35,7 +35,7 @@ func Root(t testing.TB) {
 // module that can be loaded. In CI that is a failure unless the vm tier runs the test.
 func KernelModule(t testing.TB, name string) {
 	t.Helper()
-	if err := loadModule(name); err != nil {
+	if err := loadModule(t.Context(), name); err != nil {
 		VM(t, err.Error())
 	}
 }

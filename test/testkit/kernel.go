@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -24,14 +25,14 @@ var options = map[string]string{
 }
 
 // loadModule makes the module's feature available or says why it is not.
-func loadModule(name string) error {
+func loadModule(ctx context.Context, name string) error {
 	if _, err := os.Stat(filepath.Join("/sys/module", name)); err == nil {
 		return nil
 	}
 	if builtIn(name) {
 		return nil
 	}
-	out, err := exec.Command("modprobe", name).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "modprobe", name).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("this kernel has no %s (modprobe: %w: %s)", name, err, bytes.TrimSpace(out))
 	}

@@ -9,6 +9,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -16,6 +17,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
+	"syscall"
 	"time"
 )
 
@@ -23,27 +26,32 @@ func main() {
 	log := flag.String("log", "", "append the counts to this `file`")
 	sum := flag.String("sum", "", "add up the counts in this `file` and print them")
 	flag.Parse()
-	ok, err := false, error(nil)
+	// An interrupt ends the suite's processes; what was found until then is still said.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var ok bool
+	var err error
 	switch {
 	case *sum != "":
 		ok, err = addUp(*sum)
 	case flag.NArg() < 2:
 		err = errors.New("usage: suite [-log FILE] NAME COMMAND ARG... | suite -sum FILE")
 	default:
-		ok, err = run(flag.Arg(0), flag.Args()[1:], *log)
+		ok, err = run(ctx, flag.Arg(0), flag.Args()[1:], *log)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "suite:", err)
 	}
 	if err != nil || !ok {
+		stop()
 		os.Exit(1)
 	}
 }
 
 // run carries the suite out and reports whether it passed.
-func run(name string, command []string, log string) (bool, error) {
+func run(ctx context.Context, name string, command []string, log string) (bool, error) {
 	started := time.Now()
-	cmd := exec.Command(command[0], command[1:]...)
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
