@@ -65,27 +65,19 @@ type Applied struct {
 }
 
 // NodeVerb is what can be asked of a node.
-type NodeVerb string
+type NodeVerb = controller.NodeVerb
 
 // The verbs.
 const (
-	NodeStart   NodeVerb = "start"
-	NodeStop    NodeVerb = "stop"
-	NodePause   NodeVerb = "pause"
-	NodeResume  NodeVerb = "resume"
-	NodeRestart NodeVerb = "restart"
+	NodeStart   = controller.NodeStart
+	NodeStop    = controller.NodeStop
+	NodePause   = controller.NodePause
+	NodeResume  = controller.NodeResume
+	NodeRestart = controller.NodeRestart
 )
 
 // LinkPatch changes a running link. What is nil stays as it is.
-type LinkPatch struct {
-	// End, as node:interface, limits the change to what leaves that end; empty means all ends.
-	End    string         `json:"end,omitempty"`
-	Rate   *uint64        `json:"rate,omitempty"`   // bit/s; 0: not limited
-	Delay  *time.Duration `json:"delay,omitempty"`  // ns
-	Jitter *time.Duration `json:"jitter,omitempty"` // ns
-	Loss   *float64       `json:"loss,omitempty"`   // per cent
-	Queue  *int           `json:"queue,omitempty"`  // frames
-}
+type LinkPatch = controller.LinkPatch
 
 // LogOptions selects output of a node.
 type LogOptions struct {

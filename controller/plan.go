@@ -1,6 +1,11 @@
 // Package controller decides what may run: it admits slices, allocates their ids and says what a change would do.
 package controller
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Op is what becomes of a node or link.
 type Op string
 
@@ -40,4 +45,27 @@ type Field struct {
 // Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
 	return p.Op == Update && len(p.Nodes)+len(p.Links)+len(p.Fields) == 0
+}
+
+// Summary words the plan in a few words: 3 nodes to create, 1 link to change.
+func (p Plan) Summary() string {
+	var parts []string
+	for _, kind := range []struct {
+		word    string
+		changes []Change
+	}{{"node", p.Nodes}, {"link", p.Links}} {
+		count := map[Op]int{}
+		for _, c := range kind.changes {
+			count[c.Op]++
+		}
+		for _, op := range []Op{Create, Update, Remove} {
+			if n := count[op]; n > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s to %s", n, plural(n, kind.word), op))
+			}
+		}
+	}
+	if len(parts) == 0 {
+		return "no node or link changes"
+	}
+	return strings.Join(parts, ", ")
 }

@@ -1,0 +1,215 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/pergola-net/pergola/events"
+	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/store"
+	"github.com/pergola-net/pergola/topology"
+)
+
+// Host is the machine that is to hold a slice.
+type Host interface {
+	// Supports says, as an error, what the machine lacks for a slice: a kernel module, an image.
+	Supports(*slice.Slice) error
+}
+
+// Blobs tells which archives are present.
+type Blobs interface {
+	Has(sum string) bool
+}
+
+// Controller carries out what callers ask for, by changing the store. It is safe for concurrent use.
+type Controller struct {
+	store  *store.Store
+	host   Host
+	blobs  Blobs
+	events *events.Bus
+}
+
+// New makes a controller.
+func New(s *store.Store, host Host, blobs Blobs, bus *events.Bus) *Controller {
+	return &Controller{store: s, host: host, blobs: blobs, events: bus}
+}
+
+// Caller is who asks.
+type Caller struct {
+	UID, GID uint32
+	Root     bool
+}
+
+// attempts bounds how often a request is tried again because another one was faster.
+const attempts = 10
+
+// Apply admits a topology: afterwards its slice is wanted as the topology says. With dryRun nothing is stored. The
+// slice holds what was stored, or would be; its Generation is the one to wait for.
+func (c *Controller) Apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (Plan, *slice.Slice, error) {
+	for try := 1; ; try++ {
+		plan, s, err := c.apply(ctx, caller, t, dryRun)
+		if !errors.Is(err, store.ErrConflict) || try == attempts {
+			return plan, s, err
+		}
+	}
+}
+
+func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (Plan, *slice.Slice, error) {
+	var prev *slice.Slice
+	var generation int64
+	was, record, err := c.store.Slice(ctx, t.Name)
+	switch {
+	case err == nil && record.Going:
+		return Plan{}, nil, fmt.Errorf("%s: %w", t.Name, store.ErrGoing)
+	case err == nil:
+		prev, generation = was, record.Generation
+	case !errors.Is(err, store.ErrNotFound):
+		return Plan{}, nil, err
+	}
+	next, diagnostics := t.Resolve(prev)
+	if err := diagnostics.Err(); err != nil {
+		return Plan{}, nil, faulty(diagnostics)
+	}
+	if err := c.admit(caller, next); err != nil {
+		return Plan{}, nil, err
+	}
+	plan := Diff(prev, next)
+	next.Generation = generation
+	if prev != nil {
+		next.ID = prev.ID
+	}
+	if dryRun || plan.Empty() {
+		return plan, next, nil
+	}
+	if err := c.store.PutSlice(ctx, next, generation); err != nil {
+		return Plan{}, nil, fmt.Errorf("store slice %s: %w", t.Name, err)
+	}
+	c.events.Publish(events.Event{Slice: t.Name, Kind: events.SliceApplied, Message: fmt.Sprintf("generation %d: %s", next.Generation, plan.Summary())})
+	return plan, next, nil
+}
+
+func faulty(ds topology.Diagnostics) *Refusal {
+	r := refuse(Invalid, "the topology has %d %s", len(ds), plural(len(ds), "error"))
+	for _, d := range ds {
+		message := d.Message
+		if d.Hint != "" {
+			message += " (" + d.Hint + ")"
+		}
+		r.Faults = append(r.Faults, Fault{Location: d.Path, Message: message})
+	}
+	return r
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
+}
+
+// admit refuses what the caller may not have, and what the machine cannot do.
+func (c *Controller) admit(caller Caller, s *slice.Slice) error {
+	if faults := privileged(s); len(faults) > 0 && !caller.Root {
+		r := refuse(Forbidden, "slice %s gives a hold on the host, which root alone may have: use sudo, or leave out %s", s.Name, locations(faults))
+		r.Faults = faults
+		return r
+	}
+	for i := range s.Nodes {
+		fs := s.Nodes[i].Rootfs
+		if fs.Kind == slice.RootfsTar && !c.blobs.Has(fs.Ref) {
+			return refuse(Invalid, "the root file system archive of node %s (SHA-256 %.12s…) is not on the server: send it first", s.Nodes[i].Name, fs.Ref)
+		}
+	}
+	if err := c.host.Supports(s); err != nil {
+		return refuse(Unsupported, "this machine cannot run slice %s: %v", s.Name, err)
+	}
+	return nil
+}
+
+// privileged lists what in a slice gives a hold on the host.
+func privileged(s *slice.Slice) (faults []Fault) {
+	add := func(n *slice.Node, what, why string) {
+		faults = append(faults, Fault{Location: "nodes." + n.Name + "." + what, Message: why + ": for root alone"})
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Kind == slice.Uplink {
+			add(n, "kind", "it is the machine's own network")
+		}
+		if len(n.Binds) > 0 {
+			add(n, "binds", "it sees paths of the host")
+		}
+		switch n.Rootfs.Kind {
+		case slice.RootfsDir, slice.RootfsLayout:
+			add(n, "rootfs", "it is a directory of the host")
+		case slice.RootfsHost, slice.RootfsTar, slice.RootfsRegistry:
+		}
+	}
+	return faults
+}
+
+func locations(faults []Fault) string {
+	const most = 5
+	var names []string
+	for i, f := range faults {
+		if i == most {
+			names = append(names, fmt.Sprintf("%d more", len(faults)-most))
+			break
+		}
+		names = append(names, f.Location)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Delete asks for the removal of a slice.
+func (c *Controller) Delete(ctx context.Context, name string) error {
+	if err := c.store.DeleteSlice(ctx, name); err != nil {
+		return c.explainMissing(ctx, name, err)
+	}
+	c.events.Publish(events.Event{Slice: name, Kind: events.SliceGoing, Message: "is being removed"})
+	return nil
+}
+
+// Slice gives a slice, with its record, that may be Going; a Refusal where there is none.
+func (c *Controller) Slice(ctx context.Context, name string) (*slice.Slice, store.Record, error) {
+	s, r, err := c.store.Slice(ctx, name)
+	return s, r, c.explainMissing(ctx, name, err)
+}
+
+func (c *Controller) explainMissing(ctx context.Context, name string, err error) error {
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	var names []string
+	if records, err := c.store.Slices(ctx); err == nil {
+		for _, r := range records {
+			names = append(names, r.Name)
+		}
+	}
+	if best := closest(name, names); best != "" {
+		return refuse(NotFound, "there is no slice %q: did you mean %s?", name, best)
+	}
+	return refuse(NotFound, "there is no slice %q", name)
+}
+
+// Node gives a node of a slice that is not going.
+func (c *Controller) Node(ctx context.Context, name, node string) (*slice.Slice, *slice.Node, error) {
+	s, r, err := c.Slice(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.Going {
+		return nil, nil, fmt.Errorf("%s: %w", name, store.ErrGoing)
+	}
+	n := s.Node(node)
+	if n == nil {
+		names := make([]string, len(s.Nodes))
+		for i := range s.Nodes {
+			names[i] = s.Nodes[i].Name
+		}
+		return nil, nil, unknown("node", node, name, names)
+	}
+	return s, n, nil
+}
