@@ -1,0 +1,259 @@
+#!/bin/sh
+# FRR in a node, unmodified, by the files that Debian's package uses: /etc/frr/daemons says which daemons run and
+# with which options, /etc/frr/frr.conf holds the integrated configuration that vtysh loads, shows and writes.
+#
+#   frr start            start the daemons, load the configuration, then keep everything running (watchfrr)
+#   frr restart DAEMON   what watchfrr calls when a daemon died; also "all"
+#   frr stop DAEMON
+#   frr reload           apply frr.conf and daemons after they changed; no daemon that is still wanted restarts
+#   frr reload-user      the same for a configuration that a user wrote, by frr-reload.py where it is installed
+#
+# It takes the place of frrinit.sh and watchfrr.sh, which start one daemon after the other in one bash each and need
+# a pause of watchfrr in between: they take about 1.3 s for a router.
+set -u
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+conf=/etc/frr
+run=/run/frr
+applied=$run/applied # frr.conf as it was last loaded
+self=$0
+
+say() { echo "frr: $*" >&2; }
+
+# The order in which daemons start; the first ones before all others.
+first="zebra mgmtd"
+rest="bgpd ripd ripngd ospfd ospf6d isisd babeld pimd pim6d ldpd nhrpd eigrpd sharpd pbrd staticd bfdd fabricd vrrpd pathd"
+
+for lib in /usr/lib/frr /usr/libexec/frr /usr/sbin; do
+	[ -x "$lib/zebra" ] && break
+done
+if [ ! -x "$lib/zebra" ]; then
+	say "start: no zebra in /usr/lib/frr: install the package frr in this node's root file system"
+	exit 127
+fi
+frr_profile=traditional
+frr_global_options=
+# shellcheck disable=SC1091
+[ -r $conf/daemons ] && . $conf/daemons
+
+# wanted DAEMON: whether it shall run. zebra always does; mgmtd (FRR 9 and newer) and staticd unless told not to.
+wanted() {
+	case $1 in
+	zebra) return 0 ;;
+	mgmtd | staticd) eval "on=\${$1:-yes}" ;;
+	*) eval "on=\${$1:-no}" ;;
+	esac
+	[ "$on" != no ] && [ "$on" != 0 ] && [ -x "$lib/$1" ]
+}
+
+# instances DAEMON...: the names of what shall run; a daemon with several instances gives each as daemon-number.
+instances() {
+	for daemon; do
+		wanted "$daemon" || continue
+		eval "numbers=\${${daemon}_instances:-}"
+		[ -z "$numbers" ] && echo "$daemon"
+		for number in $(echo "$numbers" | tr , ' '); do
+			echo "$daemon-$number"
+		done
+	done
+}
+
+# launch NAME: start one daemon; returns when it listens.
+launch() {
+	daemon=${1%%-*}
+	number=${1#"$daemon"}
+	eval "options=\${${daemon}_options:-}; wrap=\${${daemon}_wrap:-}"
+	# Words are split on purpose, as FRR's own scripts do.
+	# shellcheck disable=SC2086,SC2154
+	${all_wrap:-} $wrap "$lib/$daemon" -d --log stdout -F $frr_profile $frr_global_options \
+		${number:+-n ${number#-}} $options </dev/null
+}
+
+# halt NAME: stop one daemon and wait until it is gone.
+halt() {
+	pid=$(cat "$run/$1.pid" 2>/dev/null) || return 0
+	kill -INT "$pid" 2>/dev/null || return 0
+	tries=100
+	while kill -0 "$pid" 2>/dev/null; do
+		[ $((tries -= 1)) -eq 50 ] && kill -KILL "$pid" 2>/dev/null
+		[ $tries -gt 0 ] || return 1
+		sleep 0.05
+	done
+	rm -f "$run/$1.pid"
+}
+
+# load [-d DAEMON]: send frr.conf to the daemons. Files of single daemons are read by themselves.
+load() {
+	[ -r $conf/frr.conf ] && vtysh -b "$@"
+}
+
+# alive NAME: whether the daemon runs.
+alive() { kill -0 "$(cat "$run/$1.pid" 2>/dev/null)" 2>/dev/null; }
+
+# among NAME NAME...: whether the first is one of the others.
+among() {
+	needle=$1
+	shift
+	for other; do
+		[ "$other" = "$needle" ] && return 0
+	done
+	return 1
+}
+
+start() {
+	install -d -o frr -g frr -m 0755 $run
+	ulimit -n "${MAX_FDS:-1024}"
+	for name in $(instances $first); do # the others find zebra's socket, or look again after 10 s
+		launch "$name" || { say "start: $name ended with status $?"; exit 1; }
+	done
+	for name in $(instances $rest); do
+		launch "$name" &
+	done
+	wait
+	load || say "start: not all of $conf/frr.conf was accepted: see above"
+	cp $conf/frr.conf $applied 2>/dev/null
+	watch
+}
+
+# watch: keep the daemons running. Ends when watchfrr does, and the node with it, unless reload changed the set of
+# daemons.
+watch() {
+	rm -f $run/again
+	# shellcheck disable=SC2046
+	"$lib/watchfrr" -l 5 --min-restart-interval 1 --max-restart-interval 60 \
+		-r "$self restart %s" -s "$self restart %s" -k "$self stop %s" $(instances $first $rest)
+	status=$?
+	[ -e $run/again ] && exec "$self" watch
+	exit $status
+}
+
+restart() {
+	ulimit -n "${MAX_FDS:-1024}"
+	# shellcheck disable=SC2046
+	set -- "$1" $(instances $first $rest)
+	name=$1
+	shift
+	if [ "$name" = all ]; then
+		for name; do halt "$name"; done
+		for name; do launch "$name"; done
+		load
+		return
+	fi
+	among "$name" "$@" || return 0 # reload does not want it any more
+	halt "$name"
+	launch "$name" && load -d "${name%%-*}"
+}
+
+reload() {
+	how=$1 changed=
+	# shellcheck disable=SC2046
+	set -- $(instances $first $rest)
+	for name; do
+		alive "$name" && continue
+		launch "$name" && load -d "${name%%-*}" || return
+		changed=yes
+	done
+	$how || return
+	for file in "$run"/*.pid; do
+		name=$(basename "$file" .pid)
+		among "$name" watchfrr "$@" && continue
+		halt "$name"
+		changed=yes
+	done
+	if [ -n "$changed" ]; then
+		: >$run/again
+		kill "$(cat $run/watchfrr.pid)"
+	fi
+}
+
+# difference: the commands that turn the configuration of the first file into that of the second: lines that went,
+# last first, behind "no", then lines that came, each in its context. What was changed by hand in the meantime
+# stays as it is.
+difference() {
+	awk '
+	function parent(key) { return match(key, /.*\n/) ? substr(key, 1, RLENGTH - 1) : "" }
+	function last(key) { return substr(key, length(parent(key)) + (parent(key) == "" ? 1 : 2)) }
+	# Contexts that stay when all in them is gone.
+	function stays(key) { return last(key) ~ /^(interface|address-family) / }
+	# Whether the removal of a context that is gone takes this line along.
+	function covered(key) {
+		for (key = parent(key); key != ""; key = parent(key))
+			if (!(key in new) && !stays(key)) return 1
+		return 0
+	}
+	# What a line sets, where the next line of its kind replaces it.
+	function single(key) {
+		return key ~ /(cost|interval|metric|multiplier|priority) [0-9]+$/ && sub(/ [0-9]+$/, "", key) ? key : ""
+	}
+	function enter(context, n, words, i) {
+		if (context == current) return
+		for (n = split(current, words, "\n"); n > 0; n--) print "exit"
+		n = split(context, words, "\n")
+		for (i = 1; i <= n; i++) print words[i]
+		current = context
+	}
+	FNR == 1 { file++; depth = 0 }
+	/^[ \t]*$/ || /^[ \t]*(!|#|exit|end$|frr version|Building|Current)/ { next }
+	{
+		sub(/[ \t\r]+$/, "")
+		match($0, /^ */)
+		indent = RLENGTH
+		while (depth > 0 && at[depth] >= indent) depth--
+		key = substr($0, indent + 1)
+		if (depth > 0) { key = path[depth] "\n" key; kids[file, path[depth]] = 1 }
+		at[++depth] = indent
+		path[depth] = key
+		if (file == 1) { old[key] = 1; olds[++nOld] = key } else { new[key] = 1; news[++nNew] = key }
+		if (file == 2 && single(key) != "") set[single(key)] = 1
+	}
+	END {
+		for (i = nOld; i > 0; i--) {
+			key = olds[i]
+			if (key in new || covered(key) || stays(key)) continue
+			if (single(key) != "" && single(key) in set) continue
+			split(last(key), word, " ")
+			if (word[1] == "neighbor" && word[3] == "remote-as") gone[word[2]] = 1
+			enter(parent(key))
+			if (last(key) ~ /^no /) print substr(last(key), 4); else print "no " last(key)
+		}
+		for (i = 1; i <= nNew; i++) {
+			key = news[i]
+			split(last(key), word, " ")
+			if ((2, key) in kids) continue
+			if (key in old && !(word[1] == "neighbor" && word[2] in gone)) continue
+			enter(parent(key))
+			print last(key)
+		}
+		enter("")
+	}' "$1" "$2"
+}
+
+# apply: bring the running daemons from the configuration that was loaded last to the present one.
+apply() {
+	[ -r $conf/frr.conf ] || return 0
+	[ -r $applied ] || : >$applied
+	difference $applied $conf/frr.conf >$run/difference
+	if [ -s $run/difference ]; then
+		vtysh -f $run/difference || { say "reload: not all was accepted of:"; cat $run/difference >&2; return 1; }
+	fi
+	cp $conf/frr.conf $applied
+}
+
+# apply_user: the same through FRR's own tool, which compares with what the daemons run.
+apply_user() {
+	if [ -x "$lib/frr-reload.py" ] && [ -r $conf/frr.conf ]; then
+		"$lib/frr-reload.py" --reload $conf/frr.conf && cp $conf/frr.conf $applied
+	else
+		apply
+	fi
+}
+
+case ${1:-} in
+start) start ;;
+watch) watch ;;
+restart) restart "$2" ;;
+stop) halt "$2" ;;
+reload) reload apply ;;
+reload-user) reload apply_user ;;
+difference) difference "$2" "$3" ;;
+*) say "usage: frr start | restart DAEMON | stop DAEMON | reload | reload-user | difference OLD NEW"; exit 2 ;;
+esac

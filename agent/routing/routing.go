@@ -1,0 +1,79 @@
+// Package routing writes the configuration of unmodified routing daemons: FRR and BIRD. It does no I/O: a slice
+// and a node go in; files, the node's first command and the commands that apply changed files come out.
+//
+// frr.go and bird.go hold what each suite needs to run, and the files beside them one protocol each. frr-start.sh
+// and frr-reload.sh run inside the node. segment.go answers what both suites must know of a link, so that the two
+// ends of it always agree.
+package routing
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/pergola-net/pergola/slice"
+)
+
+// Rendered is everything that makes a router out of a sliver.
+type Rendered struct {
+	// Files are put into the node before it starts, and again whenever they change.
+	Files []slice.File
+	// Command is the node's first command. It stays in the foreground, ends when the routing suite can no longer be
+	// kept running, and logs to its standard output.
+	Command []string
+	// Reload is run in the running node, in this order, after changed Files were written: it applies the difference
+	// and restarts no router. The first command that fails ends it; what it printed says why.
+	Reload [][]string
+}
+
+// Render gives what the node's Routing asks for. The node must be one of s.
+func Render(s *slice.Slice, n *slice.Node) (Rendered, error) {
+	if n.Routing == nil {
+		return Rendered{}, nil
+	}
+	if err := quotable(n); err != nil {
+		return Rendered{}, fmt.Errorf("configure %s: %w", n.Name, err)
+	}
+	var r Rendered
+	var err error
+	switch n.Routing.Daemon {
+	case slice.FRR:
+		r, err = renderFRR(newView(s, n))
+	case slice.BIRD:
+		r, err = renderBIRD(newView(s, n))
+	default:
+		err = fmt.Errorf("unknown daemon %q: known are frr and bird", n.Routing.Daemon)
+	}
+	if err != nil {
+		return Rendered{}, fmt.Errorf("configure %s: %w", n.Name, err)
+	}
+	return r, nil
+}
+
+// word is what both suites take verbatim within a line. Names come from users: a line break in one would be a
+// command of its own.
+var word = regexp.MustCompile(`^[[:alnum:]_.:@/+-]+$`)
+
+// quotable checks every name that is written into a configuration.
+func quotable(n *slice.Node) error {
+	names := []string{n.Name}
+	for _, i := range n.Interfaces {
+		names = append(names, i.Name)
+		if i.Area != "" {
+			names = append(names, i.Area)
+		}
+	}
+	if b := n.Routing.BGP; b != nil {
+		for _, nb := range b.Neighbors {
+			names = append(names, nb.Node)
+		}
+	}
+	if i := n.Routing.ISIS; i != nil {
+		names = append(names, i.NET)
+	}
+	for _, name := range names {
+		if !word.MatchString(name) {
+			return fmt.Errorf("write %q into a configuration: only letters, digits and _.:@/+- can stand there", name)
+		}
+	}
+	return nil
+}
