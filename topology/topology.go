@@ -82,9 +82,9 @@ type Attributes struct {
 	Files   map[string]File   `json:"files,omitempty" doc:"Files put into the node before it starts: path in the node: path beside the topology, or a map of content or source, and mode."`
 	Binds   Strings           `json:"binds,omitempty" doc:"Paths of the host that the node sees, SOURCE:TARGET[:ro]. For root alone."`
 	Sysctls map[string]string `json:"sysctls,omitempty" doc:"Kernel parameters of the node's namespaces, such as net.ipv4.ip_forward."`
-	CPU     float64           `json:"cpu,omitempty" doc:"Limit, in cores."`
+	CPU     float64           `json:"cpu,omitempty" minimum:"0" maximum:"1024" doc:"Limit, in cores."`
 	Memory  Bytes             `json:"memory,omitempty" doc:"Limit, such as 64MiB."`
-	PIDs    int64             `json:"pids,omitempty" doc:"Limit of processes."`
+	PIDs    int64             `json:"pids,omitempty" minimum:"0" maximum:"4194304" doc:"Limit of processes."`
 	Exec    Strings           `json:"exec,omitempty" doc:"Shell commands, run once after each start."`
 	Restart slice.Restart     `json:"restart,omitempty" enum:"always,on-failure,never" doc:"What happens when the first process ends. Default: always."`
 	Labels  map[string]string `json:"labels,omitempty" doc:"Free text for people and tools."`
@@ -100,10 +100,10 @@ type ISIS struct {
 // Interface is what a node says about one of its interfaces.
 type Interface struct {
 	Addresses Strings `json:"addresses,omitempty" doc:"Addresses with prefix length. They replace the automatic ones of their family."`
-	Cost      int     `json:"cost,omitempty" doc:"OSPF cost or IS-IS metric."`
+	Cost      int     `json:"cost,omitempty" minimum:"0" maximum:"65535" doc:"OSPF cost or IS-IS metric."`
 	Area      string  `json:"area,omitempty" doc:"OSPF area."`
 	Passive   *bool   `json:"passive,omitempty" doc:"true: announced, but no adjacency is made. Default: where no other router is on the network."`
-	MTU       int     `json:"mtu,omitempty" doc:"Bytes of payload, where it differs from the link's."`
+	MTU       int     `json:"mtu,omitempty" minimum:"68" maximum:"65535" doc:"Bytes of payload, where it differs from the link's."`
 }
 
 // Link joins two interfaces, or more (a LAN).
@@ -119,8 +119,8 @@ type Link struct {
 
 // LinkAttributes are what defaults and links can say.
 type LinkAttributes struct {
-	MTU  int    `json:"mtu,omitempty" doc:"Bytes of payload. Default: 1500."`
-	Cost int    `json:"cost,omitempty" doc:"OSPF cost or IS-IS metric."`
+	MTU  int    `json:"mtu,omitempty" minimum:"68" maximum:"65535" doc:"Bytes of payload. Default: 1500."`
+	Cost int    `json:"cost,omitempty" minimum:"0" maximum:"65535" doc:"OSPF cost or IS-IS metric."`
 	Area string `json:"area,omitempty" doc:"OSPF area."`
 	IPv4 *bool  `json:"ipv4,omitempty" doc:"false: no IPv4 addresses are chosen."`
 	IPv6 *bool  `json:"ipv6,omitempty" doc:"false: no IPv6 addresses are chosen."`
@@ -133,7 +133,7 @@ type Shape struct {
 	Delay  Duration `json:"delay,omitempty" doc:"Added, one way: 10ms."`
 	Jitter Duration `json:"jitter,omitempty" doc:"Standard deviation of the delay."`
 	Loss   Percent  `json:"loss,omitempty" doc:"Share of frames lost: 1%."`
-	Queue  int      `json:"queue,omitempty" doc:"Frames that wait before the tail is dropped."`
+	Queue  int      `json:"queue,omitempty" minimum:"0" maximum:"1000000" doc:"Frames that wait before the tail is dropped."`
 }
 
 // Route is one static route.
@@ -155,7 +155,7 @@ type File struct {
 // paths count from the topology's directory.
 type Source struct {
 	Path string `json:"path" doc:"Path as written."`
-	Data []byte `json:"data,omitempty" doc:"Content (base64)."`
+	Data []byte `json:"data,omitzero" doc:"Content (base64)."`
 	// SHA256 stands in place of Data for a tar archive, which is too big to travel inside a topology.
 	SHA256 string `json:"sha256,omitempty" doc:"Digest of an archive that is sent apart, in hex."`
 	// Where is the place in the topology that names the file, as in Diagnostic.Path. Sources fills it.
@@ -169,7 +169,7 @@ type Check struct {
 	Path    Strings  `json:"path,omitempty" doc:"[from, via, ..., to]: packets pass these nodes in this order."`
 	Exec    string   `json:"exec,omitempty" doc:"Shell command that runs in node."`
 	Node    string   `json:"node,omitempty" doc:"Node that runs exec."`
-	Status  int      `json:"status,omitempty" doc:"Wanted exit status of exec."`
+	Status  int      `json:"status,omitempty" minimum:"0" maximum:"255" doc:"Wanted exit status of exec."`
 	Output  string   `json:"output,omitempty" doc:"Regular expression (RE2) that the output of exec matches."`
 	Fails   bool     `json:"fails,omitempty" doc:"true: the check holds when the statement does not."`
 	Timeout Duration `json:"timeout,omitempty" doc:"How long to try. Default: 5s."`
