@@ -76,6 +76,9 @@ func Code(err error) int {
 
 // Fail prints err: what went wrong, why, and what to do.
 func (t *Terminal) Fail(err error) {
+	if err == nil {
+		return
+	}
 	var e *Error
 	do := ""
 	if errors.As(err, &e) {

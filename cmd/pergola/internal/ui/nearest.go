@@ -6,10 +6,10 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// Nearest gives the candidate that somebody who typed word most likely meant, or "". More than a third of the
-// letters wrong is no typing error.
+// Nearest gives the candidate that somebody who typed word most likely meant, or "". A third of the letters may be
+// wrong, and two letters that changed places count as two.
 func Nearest(word string, candidates []string) string {
-	best, bestDistance := "", max(len(word)/3, 1)+1
+	best, bestDistance := "", min((len(word)+2)/3+1, len(word))
 	for _, c := range candidates {
 		d := levenshtein.ComputeDistance(strings.ToLower(word), strings.ToLower(c))
 		if d < bestDistance {

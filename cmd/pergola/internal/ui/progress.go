@@ -11,19 +11,18 @@ import (
 )
 
 // Progress shows long work: what is being done, how many of how many, for how long. A terminal gets one line that
-// is redrawn; anything else gets a line when the work changes, and at most one every plainEvery while it goes on.
-// The live line changes no mode of the terminal, so there is nothing to restore when the command is killed.
+// is redrawn; anything else gets a plain line now and then, and none for work that is done at once. The live line
+// changes no mode of the terminal, so there is nothing to restore when the command is killed.
 type Progress struct {
 	t     *Terminal
-	now   func() time.Time
 	start time.Time
 	bar   progress.Model
 
 	mu          sync.Mutex // guards all below
 	what        string
 	done, total int
-	said        time.Time // when the last plain line was written
-	saidDone    int
+	said        time.Time // when the last plain line was written; at first, when the work began
+	saidLine    string    // it, without the time
 	closed      bool
 
 	quit chan struct{}
@@ -32,32 +31,33 @@ type Progress struct {
 
 const (
 	liveEvery  = 100 * time.Millisecond
-	plainEvery = 5 * time.Second
+	plainFirst = 2 * time.Second  // work that takes less is not talked about
+	plainEvery = 5 * time.Second  // while it moves
+	plainStill = 30 * time.Second // while nothing moves
 	barWidth   = 24
 )
 
 // Progress begins to show work. Close ends it.
-func (t *Terminal) Progress() *Progress { return t.progressAt(time.Now) }
-
-func (t *Terminal) progressAt(now func() time.Time) *Progress {
+func (t *Terminal) Progress() *Progress {
 	profile := termenv.Ascii
 	if t.color {
 		profile = termenv.ANSI
 	}
 	p := &Progress{
-		t: t, now: now, start: now(), quit: make(chan struct{}),
+		t: t, start: time.Now(), said: time.Now(), quit: make(chan struct{}),
 		bar: progress.New(progress.WithSolidFill("2"), progress.WithWidth(barWidth),
 			progress.WithoutPercentage(), progress.WithColorProfile(profile)),
 	}
-	if p.live() {
-		p.gone.Go(p.redraw)
+	if !t.Quiet {
+		p.gone.Go(p.refresh)
 	}
 	return p
 }
 
 func (p *Progress) live() bool { return p.t.err != nil && !p.t.Quiet }
 
-func (p *Progress) redraw() {
+// refresh shows the time that passes while no step comes.
+func (p *Progress) refresh() {
 	tick := time.NewTicker(liveEvery)
 	defer tick.Stop()
 	for {
@@ -66,9 +66,34 @@ func (p *Progress) redraw() {
 			return
 		case <-tick.C:
 			p.mu.Lock()
-			p.draw()
+			p.show()
 			p.mu.Unlock()
 		}
+	}
+}
+
+func (p *Progress) show() {
+	if p.live() {
+		p.draw()
+	} else {
+		p.say()
+	}
+}
+
+// say writes a plain line if it is time for one.
+func (p *Progress) say() {
+	wait := plainEvery
+	switch line := p.line(); {
+	case p.what == "":
+		return
+	case p.saidLine == "":
+		wait = plainFirst
+	case p.saidLine == line:
+		wait = plainStill
+	}
+	if now := time.Now(); now.Sub(p.said) >= wait {
+		p.said, p.saidLine = now, p.line()
+		fmt.Fprintln(p.t.Err, p.saidLine+", "+Elapsed(p.Elapsed()))
 	}
 }
 
@@ -81,15 +106,8 @@ func (p *Progress) Step(what string, done, total int) {
 	}
 	changed := what != p.what
 	p.what, p.done, p.total = what, done, total
-	switch {
-	case p.t.Quiet:
-	case p.live():
-		if changed {
-			p.draw()
-		}
-	case changed || done != p.saidDone && p.now().Sub(p.said) >= plainEvery:
-		p.said, p.saidDone = p.now(), done
-		fmt.Fprintln(p.t.Err, p.line())
+	if !p.t.Quiet && (changed || !p.live()) {
+		p.show()
 	}
 }
 
@@ -108,7 +126,7 @@ func (p *Progress) Note(format string, args ...any) {
 }
 
 // Elapsed is the time since the work began.
-func (p *Progress) Elapsed() time.Duration { return p.now().Sub(p.start) }
+func (p *Progress) Elapsed() time.Duration { return time.Since(p.start) }
 
 // Close removes the live line. It may be called twice.
 func (p *Progress) Close() {
@@ -136,7 +154,7 @@ func (p *Progress) draw() {
 	if p.what == "" {
 		return
 	}
-	line := p.line()
+	line := p.line() + ", " + Elapsed(p.Elapsed())
 	if p.total > 0 {
 		line = p.bar.ViewAs(float64(p.done)/float64(p.total)) + " " + line
 	}
@@ -151,5 +169,5 @@ func (p *Progress) line() string {
 	if p.total > 0 {
 		line += fmt.Sprintf(" %d/%d", p.done, p.total)
 	}
-	return line + ", " + Elapsed(p.Elapsed())
+	return line
 }

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/capture"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/target"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+)
+
+// captureOptions are the flags of capture.
+type captureOptions struct {
+	api.CaptureOptions
+	name      string
+	file      string
+	wireshark bool
+}
+
+func newCapture(a *app) *cobra.Command {
+	var o captureOptions
+	cmd := &cobra.Command{
+		Use:   "capture NODE:IFACE [FILTER...]",
+		Short: "Show, save or send to Wireshark the frames that pass an interface",
+		Long: `Capture the frames that pass an interface of a node, both ways. Without -w and --wireshark they are shown by tcpdump
+(of this machine). FILTER is an expression as tcpdump takes it. Ctrl-C ends the capture.`,
+		Example: `  pergola capture denver:eth1
+  pergola capture denver:eth1 -c 100 -w ospf.pcap proto ospf
+  pergola capture denver:eth1 --wireshark
+  ssh lab pergola capture denver:eth1 -w - | wireshark -k -i -`,
+		Args:              arguments(1, -1),
+		ValidArgsFunction: a.completeInterfaces,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Filter = strings.Join(args[1:], " ")
+			if o.wireshark && o.file != "" {
+				return ui.Usage("", "-w and --wireshark: choose one")
+			}
+			if o.Count < 0 || o.Snaplen < 0 {
+				return ui.Usage("", "--count and --snaplen are not negative")
+			}
+			if o.file == "-" && a.IsTTY() {
+				return ui.Usage("name a file, or pipe the output: pergola capture ... -w - | tshark -r -",
+					"-w - would write bytes to the terminal")
+			}
+			return a.capture(cmd.Context(), args[0], o)
+		},
+	}
+	a.sliceFlag(cmd, &o.name)
+	f := cmd.Flags()
+	f.StringVarP(&o.file, "write", "w", "", "write the frames to `FILE` in pcap format; -: standard output")
+	f.BoolVar(&o.wireshark, "wireshark", false, "open Wireshark on them")
+	f.IntVarP(&o.Count, "count", "c", 0, "end after `N` frames")
+	f.IntVar(&o.Snaplen, "snaplen", 0, "keep only the first `N` bytes of each frame")
+	return cmd
+}
+
+func (a *app) capture(ctx context.Context, word string, o captureOptions) error {
+	in, word := target.Split(word)
+	net, err := a.network(ctx, either(o.name, in))
+	if err != nil {
+		return err
+	}
+	defer net.Close()
+	s, err := net.state(ctx)
+	if err != nil {
+		return err
+	}
+	node, iface, err := target.Interface(s.Spec, word)
+	if err != nil {
+		return err
+	}
+	stream, err := net.Capture(ctx, net.name, node, iface, o.CaptureOptions)
+	if err != nil {
+		return fmt.Errorf("capture on %s:%s: %w", node, iface, err)
+	}
+	defer stream.Close()
+	return a.showCapture(ctx, stream, node+":"+iface, o)
+}
+
+func (a *app) showCapture(ctx context.Context, stream io.Reader, where string, o captureOptions) error {
+	switch {
+	case o.wireshark:
+		return capture.Program(ctx, a.Terminal, stream,
+			"install it (apt install wireshark), or write a file: pergola capture "+where+" -w FILE",
+			"wireshark", "-k", "-i", "-")
+	case o.file == "-":
+		_, err := capture.Save(ctx, a.Out, stream)
+		return err
+	case o.file != "":
+		a.Say("capturing on %s to %s: Ctrl-C ends", where, o.file)
+		frames, err := capture.SaveFile(ctx, o.file, stream)
+		if err != nil {
+			return err
+		}
+		a.Say("%s written to %s", ui.Count(frames, "frame"), o.file)
+		if a.JSON {
+			return a.Emit(map[string]any{"file": o.file, "frames": frames})
+		}
+		return nil
+	}
+	a.Say("capturing on %s: Ctrl-C ends", where)
+	return capture.Program(ctx, a.Terminal, stream,
+		"install it (apt install tcpdump), or write a file: pergola capture "+where+" -w FILE",
+		"tcpdump", "-n", "-l", "-r", "-")
+}

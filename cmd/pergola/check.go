@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+)
+
+// checkOptions are the flags of check.
+type checkOptions struct {
+	api.CheckRequest
+	junit string
+	wait  bool
+}
+
+func newCheck(a *app) *cobra.Command {
+	var o checkOptions
+	cmd := &cobra.Command{
+		Use:   "check [SLICE]",
+		Short: "Try whether a network does what its file says",
+		Long: `Carry out the checks of the topology file; where it has none, or with --all-pairs, every router and host pings every
+other.
+
+Exit status: 0 all hold; 1 some do not; 2 they could not be carried out.`,
+		Example: `  pergola check
+  pergola check abilene --all-pairs --junit result.xml
+  pergola check --only denver-seattle`,
+		Args:              arguments(0, 1),
+		ValidArgsFunction: a.completeSlices,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			net, err := a.network(cmd.Context(), first(args))
+			if err != nil {
+				return ui.WithCode(err, ui.ExitUsage)
+			}
+			defer net.Close()
+			return ui.WithCode(a.check(cmd.Context(), net, o), ui.ExitUsage)
+		},
+	}
+	cmd.Flags().BoolVar(&o.AllPairs, "all-pairs", false, "every node pings every other, whatever the file says")
+	cmd.Flags().StringSliceVar(&o.Names, "only", nil, "`NAME`s of the file's checks to carry out")
+	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "of each check that names none, such as 10s")
+	cmd.Flags().StringVar(&o.junit, "junit", "", "also write the results as JUnit XML to `FILE`")
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until routing has converged first")
+	return cmd
+}
+
+// check carries checks out and reports them. Its errors mean that this could not be done; a check that does not
+// hold ends the command with ExitFailed.
+func (a *app) check(ctx context.Context, net *network, o checkOptions) error {
+	p := a.Progress()
+	defer p.Close()
+	if o.wait {
+		if _, err := a.converge(ctx, net, p, defaultWait); err != nil {
+			return err
+		}
+	}
+	results, err := net.Check(ctx, net.name, o.CheckRequest, func(c api.CheckProgress) {
+		what := "checking " + net.name
+		if c.Failed > 0 {
+			what += fmt.Sprintf(" (%d failed)", c.Failed)
+		}
+		p.Step(what, c.Done, c.Total)
+	})
+	took := p.Elapsed()
+	p.Close()
+	switch {
+	case ctx.Err() != nil:
+		return ui.Interrupted("the network stays as it is")
+	case err != nil:
+		return fmt.Errorf("check %s: %w", net.name, err)
+	}
+	if o.junit != "" {
+		if err := writeJUnit(o.junit, net.name, results); err != nil {
+			return err
+		}
+	}
+	return a.reportChecks(net.name, results, took)
+}
+
+func (a *app) reportChecks(name string, results []api.CheckResult, took time.Duration) error {
+	if a.JSON {
+		if err := a.Emit(append([]api.CheckResult{}, results...)); err != nil {
+			return err
+		}
+	} else {
+		table, hidden := report.Checks(results, a.Styles, a.Verbose)
+		if len(table.Rows) > 0 {
+			a.Table(table)
+		}
+		if hidden > 0 {
+			a.Say("(%s that held not shown: -v shows all)", ui.Count(hidden, "check"))
+		}
+		a.Print("%s", report.Verdict(name, results, took, a.Terminal))
+	}
+	for _, r := range results {
+		if !r.OK {
+			return &ui.Error{Code: ui.ExitFailed}
+		}
+	}
+	return nil
+}
+
+func writeJUnit(path, name string, results []api.CheckResult) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write JUnit results: %w", err)
+	}
+	defer f.Close()
+	if err := report.JUnit(f, name, results); err != nil {
+		return fmt.Errorf("write JUnit results to %s: %w", path, err)
+	}
+	return f.Close()
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/api/client"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/source"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/target"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/topology"
+)
+
+const defaultSocket = "/run/pergola/pergola.sock"
+
+// dial connects to the running server.
+func (a *app) dial(ctx context.Context) (*client.Client, error) {
+	c, err := client.Dial(ctx, a.socket)
+	return c, a.adviseConnect(err)
+}
+
+// ensure connects to the server and starts one where none runs.
+func (a *app) ensure(ctx context.Context) (*client.Client, error) {
+	c, err := client.Dial(ctx, a.socket)
+	if err == nil || !errors.Is(err, client.ErrNoServer) {
+		return c, a.adviseConnect(err)
+	}
+	if os.Geteuid() != 0 {
+		return nil, ui.Advise(err, "only root can start one: run this command with sudo,\n"+
+			"or let an administrator start it (`systemctl start pergola`) and add you to the group pergola")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("start the server: %w", err)
+	}
+	a.Detail("starting the server: %s server", self)
+	c, err = client.EnsureServer(ctx, client.EnsureOptions{
+		Socket:  a.socket,
+		Command: []string{self, "server", "--socket", a.socket},
+		LogFile: serverLog,
+	})
+	if err != nil {
+		return nil, ui.Advise(fmt.Errorf("start the server: %w", err), "its log is "+serverLog)
+	}
+	return c, nil
+}
+
+const serverLog = "/var/log/pergola/server.log"
+
+// network is a connection, with the slice that a command is about.
+type network struct {
+	*client.Client
+	name string
+}
+
+// network connects to the server and finds the slice that name means; an empty name means the obvious one.
+func (a *app) network(ctx context.Context, name string) (*network, error) {
+	c, err := a.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	name, err = target.Slice(ctx, c, name, source.Described("."))
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return &network{c, name}, nil
+}
+
+// state gives all that is known of the slice.
+func (n *network) state(ctx context.Context) (*api.Slice, error) { return n.Slice(ctx, n.name) }
+
+// adviseConnect adds to a failed connection what to do about it.
+func (a *app) adviseConnect(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, client.ErrNoServer):
+		return ui.Advise(err, "`pergola up FILE` starts a network and, where none runs, the server")
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EACCES):
+		return ui.Advise(fmt.Errorf("connect to %s: permission denied", a.socket),
+			"use sudo, or become a member of the group pergola: `sudo usermod -aG pergola $USER`, then log in again")
+	}
+	return err
+}
+
+// explain turns a refusal of the server into the text that a person reads: what, why, and each fault on its line.
+func explain(err error) error {
+	var p *api.Problem
+	if !errors.As(err, &p) || len(p.Errors) == 0 {
+		return err
+	}
+	var lines []string
+	for _, e := range p.Errors {
+		line := e.Message
+		if e.Location != "" {
+			line = e.Location + ": " + line
+		}
+		lines = append(lines, line)
+	}
+	var advice *ui.Error
+	if errors.As(err, &advice) && advice.Do != "" {
+		lines = append(lines, advice.Do)
+	}
+	return &ui.Error{Code: ui.Code(err), Err: err, Do: strings.Join(lines, "\n")}
+}
+
+// faults is an error for what is wrong with a topology file, once each fault was written with its place.
+func (a *app) faults(err error) error {
+	var found topology.Diagnostics
+	if !errors.As(err, &found) {
+		return err
+	}
+	file, errs := "the topology", 0
+	for _, d := range found {
+		if !d.Warning {
+			errs++
+		}
+		if d.File != "" {
+			file = d.File
+		}
+	}
+	fmt.Fprintln(a.Err, found.Error())
+	return &ui.Error{Code: ui.Code(err), Err: fmt.Errorf("%s has %s", file, ui.Count(errs, "error"))}
+}
+
+// isNotFound reports whether the server said that a thing does not exist.
+func isNotFound(err error) bool {
+	var p *api.Problem
+	return errors.As(err, &p) && p.Status == 404
+}

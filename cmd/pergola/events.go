@@ -1,0 +1,47 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
+	"github.com/pergola-net/pergola/events"
+)
+
+func newEvents(a *app) *cobra.Command {
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   "events [SLICE]",
+		Short: "Show what happens: nodes that start or die, links that go up or down",
+		Long: `Show what happened recently, to one network or to all. With -f, go on until Ctrl-C. With --json, each event is one
+line.`,
+		Example:           "  pergola events\n  pergola events abilene -f\n  pergola events -f --json | jq -r .message",
+		Args:              arguments(0, 1),
+		ValidArgsFunction: a.completeSlices,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.dial(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			err = c.Events(cmd.Context(), first(args), follow, func(e events.Event) error {
+				if a.JSON {
+					return a.EmitLine(e)
+				}
+				a.Print("%s", report.Event(e, a.Terminal))
+				return nil
+			})
+			// Whoever follows ends it by Ctrl-C, and gets what he asked for.
+			if follow && cmd.Context().Err() != nil {
+				return nil
+			}
+			if err == nil && follow {
+				return errors.New("the server ended: no more events")
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until Ctrl-C")
+	return cmd
+}

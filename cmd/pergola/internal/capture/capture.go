@@ -1,0 +1,69 @@
+// Package capture brings a stream of captured frames to where a user wants to see them.
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+)
+
+// Save writes the stream to w and counts its frames. The end of ctx is the normal end of a capture.
+func Save(ctx context.Context, w io.Writer, stream io.Reader) (frames int, err error) {
+	r, err := pcapgo.NewReader(io.TeeReader(stream, w))
+	if err != nil {
+		return 0, ended(ctx, err)
+	}
+	for {
+		if _, _, err := r.ZeroCopyReadPacketData(); err != nil {
+			return frames, ended(ctx, err)
+		}
+		frames++
+	}
+}
+
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return fmt.Errorf("read the captured frames: %w", err)
+}
+
+// SaveFile is Save to a new file.
+func SaveFile(ctx context.Context, path string, stream io.Reader) (frames int, err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	frames, err = Save(ctx, f, stream)
+	if err != nil {
+		return frames, err
+	}
+	return frames, f.Close()
+}
+
+// Program shows the stream in a program of the caller's machine, which reads it from standard input. It ends when
+// the program or the stream does.
+func Program(ctx context.Context, t *ui.Terminal, stream io.Reader, missing string, argv ...string) error {
+	if _, err := exec.LookPath(argv[0]); err != nil {
+		return ui.Advise(fmt.Errorf("%s is not installed here", argv[0]), "%s", missing)
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stream, t.Out, t.Err
+	if argv[0] == "tcpdump" {
+		cmd.Stderr = io.Discard // "reading from file -" and nothing that matters
+	}
+	err := cmd.Run()
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("run %s: %w", strings.Join(argv, " "), err)
+}

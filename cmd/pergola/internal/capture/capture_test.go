@@ -1,0 +1,81 @@
+package capture
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+)
+
+// stream is a capture of n frames.
+func stream(t *testing.T, n int) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	w := pcapgo.NewWriterNanos(&b)
+	if err := w.WriteFileHeader(65535, layers.LinkTypeEthernet); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		frame := make([]byte, 60)
+		at := gopacket.CaptureInfo{Timestamp: time.Unix(int64(i), 0), CaptureLength: len(frame), Length: len(frame)}
+		if err := w.WritePacket(at, frame); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &b
+}
+
+func TestSaveFileKeepsEveryByteAndCountsFrames(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.pcap")
+	in := stream(t, 3)
+	want := bytes.Clone(in.Bytes())
+	frames, err := SaveFile(t.Context(), path, in)
+	if err != nil || frames != 3 {
+		t.Errorf("got %d frames, %v", frames, err)
+	}
+	if got, _ := os.ReadFile(path); !bytes.Equal(got, want) {
+		t.Errorf("%d bytes were written, %d captured", len(got), len(want))
+	}
+}
+
+func TestSaveOfNothingIsNoError(t *testing.T) {
+	if frames, err := Save(t.Context(), io.Discard, strings.NewReader("")); frames != 0 || err != nil {
+		t.Errorf("got %d frames, %v", frames, err)
+	}
+}
+
+func TestSaveOfRubbishIsAnError(t *testing.T) {
+	if _, err := Save(t.Context(), io.Discard, strings.NewReader(strings.Repeat("rubbish", 9))); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestProgramThatIsMissingSaysWhatToDo(t *testing.T) {
+	screen := ui.New(nil, io.Discard, io.Discard)
+	err := Program(t.Context(), screen, stream(t, 1), "install it", "no-such-program-here")
+	if err == nil || err.Error() != "no-such-program-here is not installed here" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestProgramReadsTheStream(t *testing.T) {
+	var out bytes.Buffer
+	in := stream(t, 2)
+	want := in.Len()
+	if err := Program(t.Context(), ui.New(nil, &out, io.Discard), in, "", "wc", "-c"); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(out.String()); got != strconv.Itoa(want) {
+		t.Errorf("the program read %s bytes of %d", got, want)
+	}
+}

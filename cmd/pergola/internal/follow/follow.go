@@ -1,0 +1,203 @@
+// Package follow waits for what a server does in the background and shows how far it is.
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/slice"
+)
+
+// Server is the part of the client that is needed here.
+type Server interface {
+	Progress(ctx context.Context, name string, each func(api.Progress) (stop bool)) error
+	Convergence(ctx context.Context, name string) (*api.Convergence, error)
+}
+
+// Patience is how long a host may fail at something without any progress before nobody waits any longer. The host
+// itself goes on trying.
+const Patience = 15 * time.Second
+
+var errStalled = errors.New("no progress")
+
+// Settled waits until the hosts have nothing left to do for a generation of a slice, and gives the last status. An
+// error says what does not come up.
+func Settled(ctx context.Context, s Server, p *ui.Progress, name string, generation int64) (slice.Status, error) {
+	var last slice.Status
+	settled := false
+	w := newWatch(ctx, p)
+	defer w.stop()
+	err := s.Progress(w.ctx, name, func(m api.Progress) bool {
+		if m.Gone || m.Going {
+			w.cancel(fmt.Errorf("somebody else took it down"))
+			return true
+		}
+		if m.Status.Generation < generation {
+			p.Step("bringing "+name+" up", 0, 0)
+			return false
+		}
+		last = m.Status
+		w.see(m.Status)
+		p.Step("bringing "+name+" up", m.Status.Done, m.Status.Total)
+		settled = m.Status.Settled
+		return settled
+	})
+	if settled {
+		return last, dead(name, &last)
+	}
+	return last, w.explain(err, "bring "+name+" up", last.Errors)
+}
+
+// dead is an error where a settled slice has nodes that do not run though they should.
+func dead(name string, st *slice.Status) error {
+	var faults []string
+	for node, n := range st.Nodes {
+		if n.Phase == slice.Failed || n.Phase == slice.Exited {
+			faults = append(faults, fmt.Sprintf("%s %s: %s", node, n.Phase, n.Message))
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return ui.Advise(fmt.Errorf("%s: %s not running", name, countBe(len(faults))), "%s\nlook into them with `pergola logs NODE`",
+		list(faults))
+}
+
+func countBe(n int) string {
+	if n == 1 {
+		return "1 node is"
+	}
+	return ui.Count(n, "node") + " are"
+}
+
+// Gone waits until nothing of a slice is left.
+func Gone(ctx context.Context, s Server, p *ui.Progress, name string) error {
+	gone := false
+	var last slice.Status
+	w := newWatch(ctx, p)
+	defer w.stop()
+	err := s.Progress(w.ctx, name, func(m api.Progress) bool {
+		gone, last = m.Gone, m.Status
+		w.see(m.Status)
+		p.Step("taking "+name+" down", m.Status.Done, m.Status.Total)
+		return gone
+	})
+	if gone {
+		return nil
+	}
+	return w.explain(err, "take "+name+" down", last.Errors)
+}
+
+// watch ends a wait in which things fail and nothing moves.
+type watch struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	p      *ui.Progress
+	timer  *time.Timer // runs while something fails; starts anew when something is done
+
+	failing bool
+	done    int
+	told    map[string]bool // errors
+}
+
+func newWatch(ctx context.Context, p *ui.Progress) *watch {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w := &watch{ctx: ctx, cancel: cancel, p: p, told: map[string]bool{}}
+	w.timer = time.AfterFunc(Patience, func() { cancel(errStalled) })
+	w.timer.Stop()
+	return w
+}
+
+func (w *watch) stop() {
+	w.timer.Stop()
+	w.cancel(nil)
+}
+
+// see tells each new error once, and restarts the clock when something moved.
+func (w *watch) see(st slice.Status) {
+	const few = 5
+	for _, e := range st.Errors {
+		if !w.told[e] && len(w.told) < few {
+			w.p.Note("still trying: %s", e)
+		}
+		w.told[e] = true
+	}
+	switch {
+	case len(st.Errors) == 0:
+		w.timer.Stop()
+	case !w.failing, st.Done != w.done:
+		w.timer.Reset(Patience)
+	}
+	w.failing, w.done = len(st.Errors) > 0, st.Done
+}
+
+// explain says why a wait ended before its time.
+func (w *watch) explain(err error, what string, faults []string) error {
+	if cause := context.Cause(w.ctx); errors.Is(cause, errStalled) {
+		return ui.Advise(fmt.Errorf("%s: no progress for %s", what, ui.Elapsed(Patience)), "%s\n%s", list(faults),
+			"the server goes on trying: `pergola inspect` shows the state, `pergola events -f` what happens")
+	} else if cause != nil && !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
+	if err == nil {
+		err = errors.New("the server ended the conversation")
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// list writes faults on lines, and only as many as somebody reads.
+func list(faults []string) string {
+	const few = 10
+	if len(faults) > few {
+		rest := fmt.Sprintf("and %d more", len(faults)-few)
+		faults = append(faults[:few:few], rest)
+	}
+	return strings.Join(faults, "\n")
+}
+
+// pollEvery is how often routing is asked about.
+const pollEvery = 200 * time.Millisecond
+
+// Converged waits until routing has settled. It fails with ErrNotConverged once ctx's deadline has passed.
+func Converged(ctx context.Context, s Server, p *ui.Progress, name string) (*api.Convergence, error) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	var last *api.Convergence
+	for {
+		now, err := s.Convergence(ctx, name)
+		switch {
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return last, notConverged(name, last)
+		case err != nil:
+			return last, fmt.Errorf("ask %s about convergence: %w", name, err)
+		case now.Converged:
+			return now, nil
+		}
+		last = now
+		p.Step("waiting for routing in "+name+" to converge", now.Ready, now.Routers)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// ErrNotConverged means that the time was over before routing had settled.
+var ErrNotConverged = errors.New("routing has not converged in time")
+
+func notConverged(name string, last *api.Convergence) error {
+	if last == nil {
+		return fmt.Errorf("%s: %w", name, ErrNotConverged)
+	}
+	waiting := make([]string, len(last.Waiting))
+	for i, w := range last.Waiting {
+		waiting[i] = w.Node + ": " + w.Reason
+	}
+	return ui.Advise(fmt.Errorf("%s: %w: %d of %s ready", name, ErrNotConverged, last.Ready,
+		ui.Count(last.Routers, "router")), "%s", list(waiting))
+}

@@ -1,0 +1,146 @@
+package follow
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/slice"
+)
+
+// story is a server that tells a fixed story, then falls silent.
+type story struct {
+	messages []api.Progress
+	every    time.Duration // between messages
+	routing  []api.Convergence
+	asked    int
+}
+
+func (s *story) Progress(ctx context.Context, _ string, each func(api.Progress) bool) error {
+	for _, m := range s.messages {
+		if each(m) {
+			return nil
+		}
+		select {
+		case <-time.After(s.every):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (s *story) Convergence(ctx context.Context, _ string) (*api.Convergence, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	s.asked++
+	c := s.routing[min(s.asked, len(s.routing))-1]
+	return &c, nil
+}
+
+func show() (*ui.Progress, *bytes.Buffer) {
+	var errs bytes.Buffer
+	return ui.New(strings.NewReader(""), &bytes.Buffer{}, &errs).Progress(), &errs
+}
+
+func status(generation int64, done, total int, settled bool, errs ...string) api.Progress {
+	return api.Progress{Status: slice.Status{Generation: generation, Done: done, Total: total, Settled: settled, Errors: errs}}
+}
+
+func TestSettledWaitsForTheGenerationThatWasApplied(t *testing.T) {
+	p, _ := show()
+	s := &story{messages: []api.Progress{
+		status(1, 9, 9, true), // the version before
+		status(2, 0, 3, false), status(2, 3, 3, true),
+	}}
+	st, err := Settled(t.Context(), s, p, "lab", 2)
+	if err != nil || st.Generation != 2 || st.Done != 3 {
+		t.Errorf("got generation %d, %d done, %v", st.Generation, st.Done, err)
+	}
+}
+
+func TestSettledNamesTheNodesThatDoNotRun(t *testing.T) {
+	p, _ := show()
+	m := status(1, 1, 1, true)
+	m.Status.Nodes = map[string]slice.NodeStatus{"a": {Phase: slice.Running}, "b": {Phase: slice.Exited, Message: "status 1"}}
+	_, err := Settled(t.Context(), &story{messages: []api.Progress{m}}, p, "lab", 1)
+	var advice *ui.Error
+	if !errors.As(err, &advice) || err.Error() != "lab: 1 node is not running" ||
+		!strings.Contains(advice.Do, "b exited: status 1") {
+		t.Errorf("got %v, %+v", err, advice)
+	}
+}
+
+func TestSettledGivesUpWhereNothingMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, errs := show()
+		began := time.Now()
+		s := &story{every: time.Second, messages: []api.Progress{
+			status(1, 0, 3, false), status(1, 1, 3, false, "make x: no space"), status(1, 2, 3, false, "make x: no space"),
+			status(1, 2, 3, false, "make x: no space"), status(1, 2, 3, false, "make x: no space"),
+		}}
+		_, err := Settled(t.Context(), s, p, "lab", 1)
+		p.Close()
+		if err == nil || !strings.Contains(err.Error(), "no progress for 15 s") {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took != 2*time.Second+Patience {
+			t.Errorf("gave up after %s, %s after the last progress", took, took-2*time.Second)
+		}
+		if n := strings.Count(errs.String(), "make x"); n != 1 {
+			t.Errorf("the error was told %d times:\n%s", n, errs)
+		}
+	})
+}
+
+func TestGoneEndsWithTheLastMessage(t *testing.T) {
+	p, _ := show()
+	s := &story{messages: []api.Progress{status(1, 1, 2, false), {Gone: true}}}
+	if err := Gone(t.Context(), s, p, "lab"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSettledNoticesThatItIsTakenDown(t *testing.T) {
+	p, _ := show()
+	_, err := Settled(t.Context(), &story{messages: []api.Progress{{Going: true}}}, p, "lab", 1)
+	if err == nil || !strings.Contains(err.Error(), "somebody else took it down") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestConvergedCountsRouters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := show()
+		defer p.Close()
+		s := &story{routing: []api.Convergence{{Routers: 2}, {Routers: 2, Ready: 1}, {Routers: 2, Ready: 2, Converged: true}}}
+		c, err := Converged(t.Context(), s, p, "lab")
+		if err != nil || c.Ready != 2 {
+			t.Errorf("got %+v, %v", c, err)
+		}
+	})
+}
+
+func TestNotConvergedSaysWhoWaitsForWhat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := show()
+		defer p.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		s := &story{routing: []api.Convergence{{Routers: 2, Ready: 1,
+			Waiting: []api.NodeConvergence{{Node: "b", Reason: "no neighbour on eth1"}}}}}
+		_, err := Converged(ctx, s, p, "lab")
+		var advice *ui.Error
+		if !errors.Is(err, ErrNotConverged) || !errors.As(err, &advice) || advice.Do != "b: no neighbour on eth1" {
+			t.Errorf("got %v", err)
+		}
+	})
+}

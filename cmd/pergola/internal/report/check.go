@@ -1,0 +1,132 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/lipgloss"
+	"github.com/jstemmer/go-junit-report/v2/junit"
+
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/slice"
+)
+
+// manyChecks is more than a person reads: beyond it only checks that do not hold are shown.
+const manyChecks = 40
+
+// Checks is the table of results. Of many, those that hold are hidden unless all is true.
+func Checks(results []api.CheckResult, styles ui.Styles, all bool) (t *ui.Table, hidden int) {
+	t = &ui.Table{Columns: []string{"CHECK", "RESULT", "TIME", "DETAIL"}}
+	const result = 1
+	for _, r := range results {
+		if r.OK && !all && len(results) > manyChecks {
+			hidden++
+			continue
+		}
+		t.Row(checkName(r), word(r.OK), duration(r), r.Message)
+	}
+	t.Style = func(row, column int) (lipgloss.Style, bool) {
+		if column != result {
+			return lipgloss.Style{}, false
+		}
+		if t.Rows[row][result] == word(true) {
+			return styles.Good, true
+		}
+		return styles.Bad, true
+	}
+	return t, hidden
+}
+
+func word(ok bool) string {
+	if ok {
+		return "ok"
+	}
+	return "FAILED"
+}
+
+func checkName(r api.CheckResult) string {
+	if r.Name != "" {
+		return r.Name
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Kind, r.From, r.To))
+}
+
+func duration(r api.CheckResult) string {
+	switch {
+	case r.RTT != 0:
+		return ui.Delay(r.RTT.Round(time.Microsecond))
+	case r.Duration != 0:
+		return ui.Delay(r.Duration.Round(time.Microsecond))
+	}
+	return ""
+}
+
+// Verdict is the last line of a check.
+func Verdict(name string, results []api.CheckResult, took time.Duration, t *ui.Terminal) string {
+	failed, holds := 0, "the check holds"
+	if len(results) > 1 {
+		holds = fmt.Sprintf("all %d checks hold", len(results))
+	}
+	for _, r := range results {
+		if !r.OK {
+			failed++
+		}
+	}
+	switch {
+	case len(results) == 0:
+		return name + ": there was nothing to check"
+	case failed == 0:
+		return t.Paint(t.Styles.Good, name+": "+holds) +
+			" (" + ui.Elapsed(took) + ")"
+	}
+	return t.Paint(t.Styles.Bad, fmt.Sprintf("%s: %d of %s failed", name, failed, ui.Count(len(results), "check"))) +
+		" (" + ui.Elapsed(took) + ")"
+}
+
+// JUnit writes the results as CI systems read them: one suite, one case for each check.
+func JUnit(w io.Writer, name string, results []api.CheckResult) error {
+	suite := junit.Testsuite{Name: name}
+	var total time.Duration
+	for _, r := range results {
+		c := junit.Testcase{
+			Name:      checkName(r),
+			Classname: name + "." + string(r.Kind),
+			Time:      strconv.FormatFloat(r.Duration.Seconds(), 'f', 6, 64),
+		}
+		total += r.Duration
+		if !r.OK {
+			c.Failure = &junit.Result{Message: r.Message, Type: string(r.Kind), Data: r.Message}
+		} else if r.Message != "" {
+			c.SystemOut = &junit.Output{Data: r.Message}
+		}
+		suite.AddTestcase(c)
+	}
+	suite.Time = strconv.FormatFloat(total.Seconds(), 'f', 6, 64)
+	suites := junit.Testsuites{Name: "pergola check"}
+	suites.AddSuite(suite)
+	return suites.WriteXML(w)
+}
+
+// Headline says in one line how a network is.
+func Headline(s *api.Slice, t *ui.Terminal, now time.Time) string {
+	running := 0
+	for _, n := range s.Status.Nodes {
+		if n.Phase == slice.Running {
+			running++
+		}
+	}
+	state := sliceState(api.Summary{
+		Going: s.Going, Settled: s.Status.Settled, Errors: s.Status.Errors, Running: running, Nodes: len(s.Spec.Nodes),
+	})
+	line := fmt.Sprintf("%s: %s, %d of %s running, %s", t.Paint(t.Styles.Bold, s.Spec.Name),
+		t.Paint(stateStyle(state, t.Styles), state), running, ui.Count(len(s.Spec.Nodes), "node"),
+		ui.Count(len(s.Spec.Links), "link"))
+	if changed := ago(s.Updated, now); changed != "" {
+		line += ", changed " + changed
+	}
+	return line
+}

@@ -1,0 +1,71 @@
+// Package shape reads what `link set` is to change.
+package shape
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/topology"
+)
+
+// Flags are the values as users write them, with the units of the topology file.
+type Flags struct {
+	rate, delay, jitter, loss string
+	queue                     int
+}
+
+// Add declares the flags.
+func (f *Flags) Add(set *pflag.FlagSet) {
+	set.StringVar(&f.rate, "rate", "", "bits a second, such as 10Mbit or 1G; 0: no limit")
+	set.StringVar(&f.delay, "delay", "", "added one way, such as 20ms; 0: none")
+	set.StringVar(&f.jitter, "jitter", "", "standard deviation of the delay, such as 2ms; 0: none")
+	set.StringVar(&f.loss, "loss", "", "per cent of frames lost, such as 0.5; 0: none")
+	set.IntVar(&f.queue, "queue", 0, "frames that wait before the tail is dropped; 0: the kernel's default")
+}
+
+// Patch is the change that the flags in a parsed set ask for. None at all is an error.
+func (f *Flags) Patch(set *pflag.FlagSet) (p api.LinkPatch, err error) {
+	read := []struct {
+		name string
+		into func() error
+	}{
+		{"rate", func() error { return assign(&p.Rate, topology.Rate(f.rate).Bits) }},
+		{"delay", func() error { return assign(&p.Delay, topology.Duration(f.delay).Duration) }},
+		{"jitter", func() error { return assign(&p.Jitter, topology.Duration(f.jitter).Duration) }},
+		{"loss", func() error { return assign(&p.Loss, topology.Percent(f.loss).Value) }},
+		{"queue", func() error { return assign(&p.Queue, f.frames) }},
+	}
+	changes := 0
+	for _, r := range read {
+		if !set.Changed(r.name) {
+			continue
+		}
+		changes++
+		if err := r.into(); err != nil {
+			return p, ui.Usage("", "--%s: %w", r.name, err)
+		}
+	}
+	if changes == 0 {
+		return p, ui.Usage("name at least one of --rate, --delay, --jitter, --loss, --queue", "nothing to change")
+	}
+	return p, nil
+}
+
+func assign[T any](to **T, read func() (T, error)) error {
+	v, err := read()
+	if err != nil {
+		return err
+	}
+	*to = &v
+	return nil
+}
+
+func (f *Flags) frames() (int, error) {
+	if f.queue < 0 {
+		return 0, fmt.Errorf("%d frames are less than none", f.queue)
+	}
+	return f.queue, nil
+}

@@ -1,0 +1,182 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/topology"
+	"github.com/pergola-net/pergola/topology/importer"
+)
+
+// Options say how a topology file is read.
+type Options struct {
+	Name string // in place of the file's
+	// For formats that say nothing of routing and shaping.
+	importer.ZooOptions
+	daemon  string
+	routing []string
+	images  []string // MATCH=WHAT
+	table   importer.ImageTable
+}
+
+// AddImportFlags declares the flags for formats that say nothing of routing.
+func (o *Options) AddImportFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.daemon, "daemon", "", "GraphML: routing suite of all routers, frr or bird (default frr)")
+	f.StringSliceVar(&o.routing, "routing", nil, "GraphML: routing protocols, such as ospf or isis,bgp (default ospf)")
+	f.BoolVar(&o.Delay, "delay", false, "GraphML: link delays from the coordinates of nodes")
+	f.BoolVar(&o.Rate, "rate", false, "GraphML: link rates from LinkSpeedRaw")
+	f.StringArrayVar(&o.images, "image", nil, "containerlab: use WHAT (host, a path or an image) for images like MATCH, as `MATCH=WHAT`")
+	f.BoolVar(&o.InternalOnly, "internal-only", false, "GraphML: leave out nodes marked as of other networks")
+}
+
+// Source is a topology with everything that the server needs of it.
+type Source struct {
+	Path     string
+	Name     string
+	Topology *topology.Topology
+	Warnings []string
+	archives []archive
+}
+
+// maxFile bounds a topology file; a network of ten thousand nodes has about two million bytes.
+const maxFile = 64 << 20
+
+// Load reads a topology file, found in the current directory where path is empty, and all files that it names. All
+// that is wrong with it comes at once, as topology.Diagnostics.
+func Load(path string, o Options) (*Source, error) {
+	if path == "" {
+		found, err := Find(".")
+		if err != nil {
+			return nil, err
+		}
+		path = found
+	}
+	data, err := read(path)
+	if err != nil {
+		return nil, err
+	}
+	t, found, err := parse(path, data, o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{Path: path, Topology: t}
+	if t != nil {
+		found = append(found, s.gather()...)
+	}
+	for _, d := range found {
+		if d.Warning {
+			d.Warning = false
+			s.Warnings = append(s.Warnings, d.String())
+		}
+	}
+	if err := found.Err(); err != nil {
+		return nil, err
+	}
+	if o.Name != "" {
+		t.Name = o.Name
+	}
+	s.Name = t.Name
+	return s, nil
+}
+
+func read(path string) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(io.LimitReader(os.Stdin, maxFile))
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, unreadable(path, err)
+	case len(data) > maxFile:
+		return nil, fmt.Errorf("read %s: it is larger than %d MiB: that is no topology", path, maxFile>>20)
+	}
+	return data, nil
+}
+
+// unreadable words why a topology file cannot be read.
+func unreadable(path string, err error) error {
+	var cause *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no topology file %s", path)
+	case errors.As(err, &cause):
+		return fmt.Errorf("read %s: %w", path, cause.Err)
+	}
+	return fmt.Errorf("read %s: %w", path, err)
+}
+
+// nameIn is the name of the network that a file describes.
+func nameIn(path string) (string, error) {
+	data, err := read(path)
+	if err != nil {
+		return "", err
+	}
+	t, found, err := parse(path, data, Options{})
+	switch {
+	case err != nil:
+		return "", err
+	case t == nil || t.Name == "":
+		return "", found.Err()
+	}
+	return t.Name, nil
+}
+
+// IsFile reports whether a word on the command line means a topology file.
+func IsFile(word string) bool {
+	info, err := os.Stat(word)
+	return isTopology(word) || err == nil && !info.IsDir() && strings.ContainsRune(word, filepath.Separator)
+}
+
+// Resolve gives the network that the topology means, as the server would make it.
+func (s *Source) Resolve() (*slice.Slice, error) {
+	resolved, found := s.Topology.Resolve(nil)
+	if err := found.Err(); err != nil {
+		return nil, err
+	}
+	return resolved, nil
+}
+
+// Verdict is what `validate` finds: its JSON.
+type Verdict struct {
+	File     string                `json:"file"`
+	Valid    bool                  `json:"valid"`
+	Name     string                `json:"name,omitempty"`
+	Nodes    int                   `json:"nodes"`
+	Links    int                   `json:"links"`
+	Errors   []topology.Diagnostic `json:"errors"`
+	Warnings []string              `json:"warnings,omitempty"`
+}
+
+// Validate reads a topology file and resolves it. The error is that it could not be read.
+func Validate(path string) (Verdict, error) {
+	v := Verdict{File: path, Errors: []topology.Diagnostic{}}
+	src, err := Load(path, Options{})
+	var resolved *slice.Slice
+	if err == nil {
+		v.File, v.Warnings = src.Path, src.Warnings
+		resolved, err = src.Resolve()
+	}
+	var found topology.Diagnostics
+	switch {
+	case errors.As(err, &found):
+		v.Errors = found
+	case err != nil:
+		return v, err
+	default:
+		v.Valid, v.Name, v.Nodes, v.Links = true, resolved.Name, len(resolved.Nodes), len(resolved.Links)
+	}
+	return v, nil
+}

@@ -1,0 +1,102 @@
+package source
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/topology"
+	"github.com/pergola-net/pergola/topology/importer"
+)
+
+var (
+	daemons   = []string{string(slice.FRR), string(slice.BIRD)}
+	protocols = []string{string(slice.OSPF), string(slice.ISIS), string(slice.BGP), string(slice.RIP), string(slice.Static)}
+)
+
+// parse reads a topology in any of the known formats, told apart by the file's name and content.
+func parse(path string, data []byte, o Options) (*topology.Topology, topology.Diagnostics, error) {
+	format := importer.Detect(path, data)
+	if err := o.settle(format); err != nil {
+		return nil, nil, err
+	}
+	var t *topology.Topology
+	var found topology.Diagnostics
+	switch format {
+	case importer.GraphML:
+		t, found = importer.Zoo(path, data, o.ZooOptions)
+	case importer.ClabYML:
+		t, found = importer.Clab(path, data, importer.ClabOptions{
+			Images: o.table, Dir: os.DirFS(filepath.Dir(path)), Env: os.LookupEnv,
+		})
+	default:
+		t, found = topology.Parse(path, data)
+	}
+	return t, found, nil
+}
+
+// settle reads the flags for imports. Such a flag beside a file that says it all is a mistake, not a wish.
+func (o *Options) settle(format importer.Format) error {
+	if err := o.settleImages(format); err != nil {
+		return err
+	}
+	zoo := o.daemon != "" || len(o.routing) > 0 || o.Delay || o.Rate || o.InternalOnly
+	if zoo && format != importer.GraphML {
+		return ui.Usage("the file itself says it: edit its defaults",
+			"--daemon, --routing, --delay, --rate and --internal-only are for GraphML files")
+	}
+	if o.daemon != "" && !slices.Contains(daemons, o.daemon) {
+		return ui.Usage(ui.DidYouMean(o.daemon, "daemon", daemons), "--daemon: there is no routing suite %q", o.daemon)
+	}
+	o.ZooOptions.Daemon = slice.Daemon(o.daemon)
+	for _, p := range o.routing {
+		if !slices.Contains(protocols, p) {
+			return ui.Usage(ui.DidYouMean(p, "protocol", protocols), "--routing: there is no protocol %q", p)
+		}
+		o.ZooOptions.Routing = append(o.ZooOptions.Routing, slice.Protocol(p))
+	}
+	return nil
+}
+
+// settleImages puts the user's rules for images before those that Pergola knows.
+func (o *Options) settleImages(format importer.Format) error {
+	if len(o.images) > 0 && format != importer.ClabYML {
+		return ui.Usage("the file itself says it: write image: or rootfs:", "--image is for containerlab files")
+	}
+	o.table = nil
+	for _, rule := range o.images {
+		match, what, ok := strings.Cut(rule, "=")
+		if !ok || match == "" || what == "" {
+			return ui.Usage("such as --image 'mylab/frr*=host'", "--image: %q is not MATCH=WHAT", rule)
+		}
+		r := importer.ImageRule{Match: match, Image: what}
+		if what == "host" || strings.HasPrefix(what, ".") || strings.HasPrefix(what, "/") {
+			r.Rootfs, r.Image = what, ""
+		}
+		o.table = append(o.table, r)
+	}
+	o.table = append(o.table, importer.DefaultImages()...)
+	return nil
+}
+
+// Encode writes the topology as a file of its own: YAML, or the JSON that the API takes.
+func (s *Source) Encode(asJSON bool) ([]byte, error) {
+	text, err := json.MarshalIndent(s.Topology, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encode the topology: %w", err)
+	}
+	if asJSON {
+		return append(text, '\n'), nil
+	}
+	if text, err = yaml.JSONToYAML(text); err != nil {
+		return nil, fmt.Errorf("encode the topology: %w", err)
+	}
+	return text, nil
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/shape"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/target"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/slice"
+)
+
+func newLink(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "link",
+		Short: "Change rate, delay and loss of links, cut them, mend them",
+		Long: `Change links while the network runs, or list them. LINK is a link's name, or one of its ends as NODE:IFACE; with
+` + "`set`" + `, an end limits the change to frames that leave it. What is changed here holds until ` + "`reset`" + ` or ` + "`up`" + `:
+it survives a restart of the server.`,
+		Example: "  pergola link set denver:eth1 --delay 20ms --loss 0.5\n  pergola link reset --all\n  pergola link down a:eth1--b:eth1",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    group,
+	}
+	cmd.AddCommand(newLinkSet(a), newLinkReset(a),
+		newLinkVerb(a, "down LINK...", "Cut links: their ends lose the carrier", "down", func(ctx context.Context, n *network, link string) error {
+			return n.LinkDown(ctx, n.name, link)
+		}),
+		newLinkVerb(a, "up LINK...", "Mend links that were cut", "up", func(ctx context.Context, n *network, link string) error {
+			return n.LinkUp(ctx, n.name, link)
+		}),
+		newLinkLs(a))
+	return cmd
+}
+
+func newLinkSet(a *app) *cobra.Command {
+	var name string
+	var f shape.Flags
+	cmd := &cobra.Command{
+		Use:   "set LINK",
+		Short: "Change rate, delay, jitter, loss or queue of a link",
+		Long: `Change what a link does to frames, at once and without a restart. What is not named stays as it is. Named by one end,
+as NODE:IFACE, only frames that leave this end are treated so.`,
+		Example: `  pergola link set denver:eth1 --rate 10Mbit --delay 20ms
+  pergola link set a:eth1--b:eth1 --loss 1 --jitter 2ms
+  pergola link set a:eth1--b:eth1 --rate 0        # no limit any more`,
+		Args:              arguments(1, 1),
+		ValidArgsFunction: a.completeInterfaces,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			patch, err := f.Patch(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			net, links, err := a.links(cmd.Context(), name, args)
+			if err != nil {
+				return err
+			}
+			defer net.Close()
+			patch.End = links[0].end
+			if err := net.SetLink(cmd.Context(), net.name, links[0].Name, patch); err != nil {
+				return fmt.Errorf("set link %s: %w", args[0], err)
+			}
+			return a.linksDone(net, links, "changed")
+		},
+	}
+	a.sliceFlag(cmd, &name)
+	f.Add(cmd.Flags())
+	return cmd
+}
+
+func newLinkReset(a *app) *cobra.Command {
+	var name string
+	var all bool
+	cmd := &cobra.Command{
+		Use:               "reset [LINK...]",
+		Short:             "Give links the rate, delay and loss of the file again",
+		Example:           "  pergola link reset denver:eth1\n  pergola link reset --all",
+		Args:              arguments(0, -1),
+		ValidArgsFunction: a.completeLinks,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all != (len(args) == 0) {
+				return ui.Usage("", "name links, or --all")
+			}
+			net, links, err := a.links(cmd.Context(), name, args)
+			if err != nil {
+				return err
+			}
+			defer net.Close()
+			for _, l := range links {
+				if err := net.ResetLink(cmd.Context(), net.name, l.Name); err != nil {
+					return fmt.Errorf("reset link %s: %w", l.Name, err)
+				}
+			}
+			return a.linksDone(net, links, "as the file says")
+		},
+	}
+	a.sliceFlag(cmd, &name)
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "all links of the network")
+	return cmd
+}
+
+func newLinkVerb(a *app, use, short, done string, do func(context.Context, *network, string) error) *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:               use,
+		Short:             short,
+		Example:           fmt.Sprintf("  pergola link %s denver:eth1\n  pergola link %[1]s a:eth1--b:eth1 -s abilene", done),
+		Args:              arguments(1, -1),
+		ValidArgsFunction: a.completeLinks,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			net, links, err := a.links(cmd.Context(), name, args)
+			if err != nil {
+				return err
+			}
+			defer net.Close()
+			for _, l := range links {
+				if err := do(cmd.Context(), net, l.Name); err != nil {
+					return fmt.Errorf("%s link %s: %w", done, l.Name, err)
+				}
+			}
+			return a.linksDone(net, links, done)
+		},
+	}
+	a.sliceFlag(cmd, &name)
+	return cmd
+}
+
+func newLinkLs(a *app) *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:               "ls [SLICE]",
+		Aliases:           []string{"list"},
+		Short:             "List the links of a network",
+		Example:           "  pergola link ls\n  pergola link ls abilene --json",
+		Args:              arguments(0, 1),
+		ValidArgsFunction: a.completeSlices,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withState(cmd.Context(), either(first(args), name), func(s *api.Slice) error {
+				if a.JSON {
+					return a.Emit(report.LinkStates(s))
+				}
+				a.Table(report.Links(s, a.Styles, ""))
+				return nil
+			})
+		},
+	}
+	a.sliceFlag(cmd, &name)
+	return cmd
+}
+
+// chosenLink is a link, with the end by which it was named, if any.
+type chosenLink struct {
+	*slice.Link
+	end string
+}
+
+// links finds the links that words mean, all of one network; without words, all links.
+func (a *app) links(ctx context.Context, name string, words []string) (*network, []chosenLink, error) {
+	for i, w := range words {
+		in, word := target.Split(w)
+		name, words[i] = either(name, in), word
+	}
+	net, err := a.network(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := net.state(ctx)
+	if err != nil {
+		net.Close()
+		return nil, nil, err
+	}
+	var found []chosenLink
+	for _, w := range words {
+		l, end, err := target.Link(s.Spec, w)
+		if err != nil {
+			net.Close()
+			return nil, nil, err
+		}
+		found = append(found, chosenLink{l, end})
+	}
+	if len(words) == 0 {
+		for i := range s.Spec.Links {
+			found = append(found, chosenLink{Link: &s.Spec.Links[i]})
+		}
+	}
+	return net, found, nil
+}
+
+func (a *app) linksDone(net *network, links []chosenLink, what string) error {
+	names := []string{}
+	for _, l := range links {
+		names = append(names, l.Name)
+		a.Say("%s/%s: %s", net.name, either(l.end, l.Name), what)
+	}
+	if a.JSON {
+		return a.Emit(names)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pergola-net/pergola/api"
+)
+
+func newLogs(a *app) *cobra.Command {
+	var o api.LogOptions
+	var name string
+	cmd := &cobra.Command{
+		Use:               "logs NODE",
+		Short:             "Show what a node's first process writes",
+		Example:           "  pergola logs denver --tail 20\n  pergola logs abilene/denver -f",
+		Args:              arguments(1, 1),
+		ValidArgsFunction: a.completeNodes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			net, node, err := a.node(ctx, name, args[0])
+			if err != nil {
+				return err
+			}
+			defer net.Close()
+			r, err := net.Logs(ctx, net.name, node, o)
+			if err != nil {
+				return fmt.Errorf("read the log of %s: %w", node, err)
+			}
+			defer r.Close()
+			_, err = io.Copy(a.Out, r)
+			if o.Follow && ctx.Err() != nil {
+				return nil
+			}
+			return err
+		},
+	}
+	a.sliceFlag(cmd, &name)
+	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "go on until Ctrl-C")
+	cmd.Flags().IntVarP(&o.Tail, "tail", "n", 0, "only the last `N` lines; 0: all")
+	return cmd
+}

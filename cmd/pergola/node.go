@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/target"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+)
+
+func newNode(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "Stop, start, pause or restart nodes: failures on purpose",
+		Long: `Stop, start, pause, resume or restart nodes, or list them. What is asked for here holds until the opposite is
+asked for: it survives a restart of the server and ` + "`pergola up`" + `.`,
+		Example: "  pergola node stop denver\n  pergola node pause 'leaf*'\n  pergola node ls",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    group,
+	}
+	cmd.AddCommand(
+		newNodeVerb(a, api.NodeStart, "start NODE...", "Start nodes that were stopped", "started"),
+		newNodeVerb(a, api.NodeStop, "stop NODE...", "Stop nodes, as if their power failed: links lose their carrier", "stopped"),
+		newNodeVerb(a, api.NodePause, "pause NODE...", "Freeze all processes of nodes; links stay up", "paused"),
+		newNodeVerb(a, api.NodeResume, "resume NODE...", "Let paused nodes go on", "resumed"),
+		newNodeVerb(a, api.NodeRestart, "restart NODE...", "Start nodes anew, with their links", "restarted"),
+		newNodeLs(a))
+	return cmd
+}
+
+// newRestart is `node restart` where fingers look for it.
+func newRestart(a *app) *cobra.Command {
+	return newNodeVerb(a, api.NodeRestart, "restart NODE...", "Start nodes anew, with their links", "restarted")
+}
+
+func newNodeVerb(a *app, verb api.NodeVerb, use, short, done string) *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Long:  short + ".\n\nNODE may be a shell pattern, in quotes: 'leaf*'. The command returns when the server has accepted the wish.",
+		Example: fmt.Sprintf("  pergola node %s denver\n  pergola node %[1]s abilene/denver\n  pergola node %[1]s 'leaf*' -s fabric",
+			verb),
+		Args:              arguments(1, -1),
+		ValidArgsFunction: a.completeNodes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			net, nodes, err := a.nodes(cmd.Context(), name, args)
+			if err != nil {
+				return err
+			}
+			defer net.Close()
+			for _, node := range nodes {
+				if err := net.Node(cmd.Context(), net.name, node, verb); err != nil {
+					return fmt.Errorf("%s %s: %w", verb, node, err)
+				}
+				a.Say("%s/%s %s", net.name, node, done)
+			}
+			if a.JSON {
+				return a.Emit(nodes)
+			}
+			return nil
+		},
+	}
+	a.sliceFlag(cmd, &name)
+	return cmd
+}
+
+func newNodeLs(a *app) *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:               "ls [SLICE]",
+		Aliases:           []string{"list"},
+		Short:             "List the nodes of a network",
+		Example:           "  pergola node ls\n  pergola node ls abilene --json",
+		Args:              arguments(0, 1),
+		ValidArgsFunction: a.completeSlices,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withState(cmd.Context(), either(first(args), name), func(s *api.Slice) error {
+				if a.JSON {
+					return a.Emit(s.Status.Nodes)
+				}
+				a.Table(report.Nodes(s, a.Styles, time.Now()))
+				return nil
+			})
+		},
+	}
+	a.sliceFlag(cmd, &name)
+	return cmd
+}
+
+func either(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// sliceFlag adds -s to a command that names nodes or links.
+func (a *app) sliceFlag(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVarP(name, "slice", "s", "", "the network, where several are running (also `SLICE`/NODE)")
+	_ = cmd.RegisterFlagCompletionFunc("slice", a.completeSlices)
+}
+
+// withState calls f with all that is known of a slice.
+func (a *app) withState(ctx context.Context, name string, f func(*api.Slice) error) error {
+	net, err := a.network(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer net.Close()
+	s, err := net.state(ctx)
+	if err != nil {
+		return err
+	}
+	return f(s)
+}
+
+// nodes finds the nodes that words mean, all of one network: NODE, SLICE/NODE or a shell pattern.
+func (a *app) nodes(ctx context.Context, name string, words []string) (*network, []string, error) {
+	var patterns []string
+	for _, w := range words {
+		in, pattern := target.Split(w)
+		if in != "" && name != "" && in != name {
+			return nil, nil, ui.Usage("one command works on one network", "%s and %s are two networks", name, in)
+		}
+		name = either(name, in)
+		patterns = append(patterns, pattern)
+	}
+	net, err := a.network(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := matched(ctx, net, patterns)
+	if err != nil {
+		net.Close()
+		return nil, nil, err
+	}
+	return net, found, nil
+}
+
+// matched gives the nodes that match any of the patterns, each once.
+func matched(ctx context.Context, net *network, patterns []string) ([]string, error) {
+	s, err := net.state(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	seen := map[string]bool{}
+	for _, p := range patterns {
+		names, err := target.Nodes(s.Spec, p)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range names {
+			if !seen[n] {
+				found = append(found, n)
+			}
+			seen[n] = true
+		}
+	}
+	return found, nil
+}
+
+// node finds the one node that a word means.
+func (a *app) node(ctx context.Context, name, word string) (*network, string, error) {
+	net, found, err := a.nodes(ctx, name, []string{word})
+	switch {
+	case err != nil:
+		return nil, "", err
+	case len(found) > 1:
+		net.Close()
+		return nil, "", ui.Usage("", "%q means %s: one is wanted here", word, ui.Count(len(found), "node"))
+	}
+	return net, found[0], nil
+}

@@ -1,0 +1,174 @@
+package main
+
+//go:generate go test -count=1 -run ^TestReferenceIsCurrent$ . -update
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+)
+
+// app is what all verbs share: where to write, and which server to ask.
+type app struct {
+	*ui.Terminal
+	args    []string // the command line
+	socket  string
+	noColor bool
+}
+
+// run carries out one command line and gives its exit status.
+func run(ctx context.Context, args []string, t *ui.Terminal) int {
+	a := &app{Terminal: t, args: args}
+	root := newRoot(a)
+	root.SetArgs(args)
+	root.SetIn(t.In)
+	root.SetOut(t.Out)
+	root.SetErr(t.Err)
+	err := root.ExecuteContext(ctx)
+	if err != nil && ctx.Err() != nil && ui.Code(err) != ui.ExitInterrupted {
+		err = ui.Interrupted("")
+	}
+	err = explain(a.faults(err))
+	a.Fail(err)
+	return ui.Code(err)
+}
+
+const (
+	groupNetworks = "networks"
+	groupNodes    = "nodes"
+	groupFiles    = "files"
+	groupServer   = "server"
+)
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "pergola",
+		Short: "Virtual networks of real routers, on one command",
+		Long: `Pergola brings a network of unmodified routers up from one file, keeps it as the file says, and takes it away
+without a trace.
+
+Where a command wants a SLICE (one running network) and none is named, it takes the only one there is, or the one
+that the topology file in the current directory describes.
+
+Exit status: 0 done; 1 failed, or a check does not hold; 2 the command line is wrong, or a check could not be carried
+out; 130 interrupted. exec and shell pass on the status of the command, or 125 where it could not be started.
+
+Environment: PERGOLA_SOCKET is the default of --socket; NO_COLOR switches colour off.`,
+		Example: `  pergola up abilene.graphml --daemon frr --routing ospf --wait
+  pergola exec denver -- ip route
+  pergola down`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Args:              cobra.ArbitraryArgs,
+		RunE:              group,
+		PersistentPreRun:  func(*cobra.Command, []string) { a.settle() },
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.AddGroup(
+		&cobra.Group{ID: groupNetworks, Title: "Networks:"},
+		&cobra.Group{ID: groupNodes, Title: "Nodes and links:"},
+		&cobra.Group{ID: groupFiles, Title: "Files:"},
+		&cobra.Group{ID: groupServer, Title: "Server:"})
+	a.globalFlags(root.PersistentFlags())
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommandGroupID(groupServer)
+
+	addTo(root, groupNetworks, newUp(a), newDown(a), newLs(a), newInspect(a), newWait(a), newCheck(a), newEvents(a))
+	addTo(root, groupNodes, newExec(a), newShell(a), newLogs(a), newNode(a), newRestart(a), newLink(a), newCapture(a))
+	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a))
+	addTo(root, groupServer, newServer(a), newVersion(a), newCompletion(a))
+	return root
+}
+
+func addTo(root *cobra.Command, id string, commands ...*cobra.Command) {
+	for _, c := range commands {
+		c.GroupID = id
+		root.AddCommand(c)
+	}
+}
+
+func (a *app) globalFlags(f *pflag.FlagSet) {
+	socket := os.Getenv("PERGOLA_SOCKET")
+	if socket == "" {
+		socket = defaultSocket
+	}
+	f.StringVar(&a.socket, "socket", socket, "`PATH` of the server's unix socket")
+	f.Lookup("socket").DefValue = defaultSocket
+	f.BoolVar(&a.JSON, "json", false, "write the result as JSON")
+	f.BoolVarP(&a.Quiet, "quiet", "q", false, "write results and errors only")
+	f.BoolVarP(&a.Verbose, "verbose", "v", false, "write every step")
+	f.BoolVar(&a.noColor, "no-color", false, "write without colour")
+}
+
+// settle applies the global flags.
+func (a *app) settle() {
+	if a.noColor {
+		a.SetColor(false)
+	}
+}
+
+// group is the action of a command that only holds others: help, or an error about a verb that does not exist.
+func group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	do := "see `" + cmd.CommandPath() + " --help`"
+	if near := ui.Nearest(args[0], names); near != "" {
+		do = "did you mean `" + cmd.CommandPath() + " " + near + "`?\n" + do
+	}
+	return ui.Usage(do, "%s has no command %q", cmd.CommandPath(), args[0])
+}
+
+// flagError makes an error in a flag a usage error that names the flag that was meant.
+func flagError(cmd *cobra.Command, err error) error {
+	do := "see `" + cmd.CommandPath() + " --help`"
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		var flags []string
+		collect := func(f *pflag.Flag) { flags = append(flags, f.Name) }
+		cmd.Flags().VisitAll(collect)
+		cmd.InheritedFlags().VisitAll(collect)
+		name := unknown.GetSpecifiedName()
+		if near := ui.Nearest(name, flags); near != "" && len(name) > 1 {
+			do = "did you mean --" + near + "?\n" + do
+		}
+	}
+	return ui.Usage(do, "%s: %w", cmd.CommandPath(), err)
+}
+
+// arguments checks the number of arguments: at least least, at most most (-1: any number). The words of the usage
+// line say what is missing.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		see := "see `" + cmd.CommandPath() + " --help`"
+		switch {
+		case len(args) < least:
+			return ui.Usage(see, "%s: %s is missing: usage is `%s`", cmd.CommandPath(), missing(cmd, len(args)), cmd.UseLine())
+		case most >= 0 && len(args) > most:
+			return ui.Usage(see, "%s: %q is one argument too many: usage is `%s`", cmd.CommandPath(), args[most], cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// missing is the word of the usage line for the argument with number n.
+func missing(cmd *cobra.Command, n int) string {
+	words := strings.Fields(cmd.Use)[1:]
+	if n < len(words) {
+		return strings.Trim(words[n], "[].")
+	}
+	return fmt.Sprintf("argument %d", n+1)
+}

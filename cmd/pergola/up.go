@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/follow"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/source"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/slice"
+)
+
+// upOptions are the flags of up.
+type upOptions struct {
+	source.Options
+	file    string
+	dryRun  bool
+	wait    bool
+	timeout time.Duration
+}
+
+func newUp(a *app) *cobra.Command {
+	var o upOptions
+	cmd := &cobra.Command{
+		Use:     "up [FILE]",
+		Aliases: []string{"deploy", "apply"},
+		Short:   "Bring a network up from its file, or apply what changed in the file",
+		Long: `Bring a network up from a topology file: Pergola's own YAML, a containerlab file (.clab.yml) or a graph of the
+Internet Topology Zoo (.graphml). Where the network runs already, only what differs is changed. Without FILE this is
+pergola.yaml in the current directory, or else the only topology file there.
+
+A server is started where none runs. Files that the topology names are read with your own rights.`,
+		Example: `  pergola up
+  pergola up lab.yaml --dry-run
+  pergola up abilene.graphml --daemon frr --routing ospf --delay --wait`,
+		Args: arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && o.file != "" {
+				return ui.Usage("", "FILE and -t: name the topology once")
+			}
+			return a.up(cmd.Context(), either(o.file, first(args)), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.file, "topo", "t", "", "the topology `FILE`")
+	f.BoolVarP(&o.dryRun, "dry-run", "n", false, "show what would change, and change nothing")
+	f.BoolVarP(&o.wait, "wait", "w", false, "wait until routing has converged")
+	f.DurationVar(&o.timeout, "timeout", defaultWait, "how long --wait waits; 0 for ever")
+	f.StringVar(&o.Name, "name", "", "name of the network, in place of the file's")
+	o.AddImportFlags(f)
+	return cmd
+}
+
+func (a *app) up(ctx context.Context, file string, o upOptions) error {
+	src, err := source.Load(file, o.Options)
+	if err != nil {
+		return err
+	}
+	a.warn(src.Warnings)
+	p := a.Progress()
+	defer p.Close()
+	net, applied, err := a.apply(ctx, p, src, o)
+	if err != nil {
+		p.Close()
+		if ctx.Err() != nil {
+			return ui.Interrupted("nothing was changed")
+		}
+		return err
+	}
+	defer net.Close()
+	a.warn(applied.Warnings)
+	if o.dryRun {
+		p.Close()
+		return a.showPlan(applied)
+	}
+	st, err := a.comeUp(ctx, net, p, applied, o)
+	p.Close()
+	switch {
+	case ctx.Err() != nil:
+		return ui.Interrupted(fmt.Sprintf("the server goes on bringing %s up: `pergola up` shows its progress again,\n"+
+			"`pergola down %[1]s` takes it away", net.name))
+	case err != nil:
+		return err
+	}
+	return a.isUp(net, applied, st, p.Elapsed())
+}
+
+// apply sends the topology, with the archives it names, to the server.
+func (a *app) apply(ctx context.Context, p *ui.Progress, src *source.Source, o upOptions) (*network, *api.Applied, error) {
+	p.Step("connecting to the server", 0, 0)
+	c, err := a.ensure(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !o.dryRun {
+		err = src.Upload(ctx, c, p)
+	}
+	if err == nil {
+		p.Step("sending "+src.Name, 0, 0)
+		var applied *api.Applied
+		if applied, err = c.Apply(ctx, src.Name, src.Topology, o.dryRun); err == nil {
+			return &network{c, src.Name}, applied, nil
+		}
+		err = fmt.Errorf("%s: %w", src.Path, err)
+	}
+	c.Close()
+	return nil, nil, err
+}
+
+// comeUp waits until the hosts have built what was applied and, if asked for, until routing has converged.
+func (a *app) comeUp(ctx context.Context, net *network, p *ui.Progress, applied *api.Applied, o upOptions) (slice.Status, error) {
+	st, err := follow.Settled(ctx, net, p, net.name, applied.Generation)
+	if err == nil && o.wait {
+		_, err = a.converge(ctx, net, p, o.timeout)
+	}
+	return st, err
+}
+
+func (a *app) warn(warnings []string) {
+	for _, w := range warnings {
+		a.Say("%s %s", a.PaintErr(a.Styles.Warn, "warning:"), w)
+	}
+}
+
+func (a *app) showPlan(applied *api.Applied) error {
+	if a.JSON {
+		return a.Emit(applied)
+	}
+	for _, line := range report.Plan(applied.Plan, a.Terminal) {
+		a.Print("%s", line)
+	}
+	return nil
+}
+
+func (a *app) isUp(net *network, applied *api.Applied, st slice.Status, took time.Duration) error {
+	if a.JSON {
+		return a.Emit(struct {
+			*api.Applied
+			Status slice.Status `json:"status"`
+		}{applied, st})
+	}
+	if applied.Plan.Empty() {
+		a.Say("%s is up, and as the file says: nothing to change", net.name)
+		return nil
+	}
+	if a.Verbose {
+		for _, line := range report.Plan(applied.Plan, a.Terminal) {
+			a.Print("%s", line)
+		}
+	}
+	a.Say("%s is up: %s, %s", net.name, report.PlanCounts(applied.Plan), ui.Elapsed(took))
+	a.Say("%s", a.PaintErr(a.Styles.Faint, "look around: `pergola inspect`, `pergola graph`, `pergola shell NODE`; end: `pergola down`"))
+	return nil
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/follow"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+)
+
+const defaultWait = 5 * time.Minute
+
+func newWait(a *app) *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "wait [SLICE]",
+		Short: "Wait until a network is up and its routing has converged",
+		Long: `Wait until every node runs and routing has converged: every adjacency that the topology calls for is there, and
+every router has a route to every address that its protocols announce. docs/convergence.md says it exactly.
+
+Exit status: 0 converged; 1 not within the timeout; 2 could not be found out.`,
+		Example:           "  pergola wait && pergola check\n  pergola wait abilene --timeout 30s",
+		Args:              arguments(0, 1),
+		ValidArgsFunction: a.completeSlices,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			net, err := a.network(cmd.Context(), first(args))
+			if err != nil {
+				return ui.WithCode(err, ui.ExitUsage)
+			}
+			defer net.Close()
+			return a.wait(cmd.Context(), net, timeout)
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", defaultWait, "how long to wait, such as 90s; 0 for ever")
+	return cmd
+}
+
+func first(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// wait waits until the slice is built and its routing has converged.
+func (a *app) wait(ctx context.Context, net *network, timeout time.Duration) error {
+	p := a.Progress()
+	defer p.Close()
+	if _, err := follow.Settled(ctx, net, p, net.name, 0); err != nil {
+		return a.waitEnded(ctx, net, err)
+	}
+	last, err := a.converge(ctx, net, p, timeout)
+	p.Close()
+	if a.JSON && last != nil {
+		if err := a.Emit(last); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return a.waitEnded(ctx, net, err)
+	}
+	a.Say("%s has converged: %s ready after %s", net.name, ui.Count(last.Routers, "router"), ui.Elapsed(p.Elapsed()))
+	return nil
+}
+
+// converge waits for routing alone.
+func (a *app) converge(ctx context.Context, net *network, p *ui.Progress, timeout time.Duration) (*api.Convergence, error) {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	return follow.Converged(ctx, net, p, net.name)
+}
+
+// waitEnded gives a failed wait its exit status.
+func (a *app) waitEnded(ctx context.Context, net *network, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ui.Interrupted("the network stays as it is; `pergola wait " + net.name + "` waits again")
+	case errors.Is(err, follow.ErrNotConverged):
+		return ui.WithCode(err, ui.ExitFailed)
+	}
+	return ui.WithCode(err, ui.ExitUsage)
+}
