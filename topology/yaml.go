@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -16,7 +17,7 @@ import (
 )
 
 // Parse reads a topology file. It reports everything that is wrong with it, in the order of the file; the topology
-// is nil only where the file is not YAML at all. File names the file in errors.
+// is nil only where the file is not YAML at all. File names the file in errors, and the network where the file does not.
 func Parse(file string, data []byte) (*Topology, Diagnostics) {
 	src := source{file: file, data: bytes.TrimPrefix(data, []byte("\ufeff"))}
 	root, anchors, found := src.parse()
@@ -26,6 +27,9 @@ func Parse(file string, data []byte) (*Topology, Diagnostics) {
 	d := decoder{anchors: anchors, budget: maxTokens}
 	t := &Topology{file: file, data: src.data}
 	d.topology(root, t)
+	if t.Name == "" {
+		t.Name = nameFrom(file)
+	}
 	if len(d.found) < maxFound && !d.lost {
 		t.addMeaning(&d.found)
 	}
@@ -146,4 +150,13 @@ func invalidText(data []byte) (line, column int, reason string) {
 		rest, column = rest[size:], column+1
 	}
 	return 0, 0, ""
+}
+
+// nameFrom makes a network's name of its file's: labs/ring.yaml is ring.
+func nameFrom(file string) string {
+	name, _, _ := strings.Cut(path.Base(file), ".")
+	if len(name) > 63 || !namePattern.MatchString(name) {
+		return ""
+	}
+	return name
 }
