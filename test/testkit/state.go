@@ -9,11 +9,15 @@ import (
 )
 
 // TempState makes a directory for a server's state and removes it when the test ends. Its path is short, because a unix
-// socket's path must fit into 108 bytes, which t.TempDir does not ensure.
+// socket's path must fit into 108 bytes, which t.TempDir does not ensure, and other users may pass
+// through it, as they may through /run.
 func TempState(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "pg")
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { removeState(t, dir) })

@@ -1,0 +1,155 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/pergola-net/pergola/slice"
+)
+
+// commands are what stories have beside testscript's own:
+//
+//	server start|stop|kill         the story's server; kill is kill -9
+//	eventually DURATION CMD ARG... runs CMD until it succeeds, at most for DURATION
+//	pids SLICE FILE                writes the first process of every node into FILE, one a line
+//	killnode SLICE NODE            kill -9 of a node's first process, as seen from the host
+//	killpid FILE NODE              the same, with the process taken from a file that pids wrote
+//	rtt FILE MIN MAX               the average round trip that ping wrote into FILE (or stdout) is between MIN and MAX
+func commands(s *server) map[string]func(*testscript.TestScript, bool, []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"server":     s.cmdServer,
+		"eventually": cmdEventually,
+		"pids":       s.cmdPIDs,
+		"killnode":   s.cmdKillNode,
+		"killpid":    cmdKillPID,
+		"rtt":        cmdRTT,
+	}
+}
+
+func (s *server) cmdServer(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: server start|stop|kill")
+	}
+	var err error
+	switch args[0] {
+	case "start":
+		err = s.start()
+	case "stop":
+		err = s.stop(syscall.SIGTERM)
+	case "kill":
+		err = s.stop(syscall.SIGKILL)
+	default:
+		err = fmt.Errorf("no such word: %s", args[0])
+	}
+	ts.Check(err)
+}
+
+func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: eventually DURATION CMD ARG...")
+	}
+	limit, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	deadline := time.Now().Add(limit)
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		err := ts.Exec(args[1], args[2:]...)
+		if (err == nil) != neg {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("not within %v: %s (%v)", limit, strings.Join(args[1:], " "), err)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// nodes asks for the status of a slice's nodes.
+func (s *server) nodes(name string) (map[string]slice.NodeStatus, error) {
+	out, err := s.command("node", "ls", name, "--json").Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the nodes of %s: %w", name, err)
+	}
+	var nodes map[string]slice.NodeStatus
+	if err := json.Unmarshal(out, &nodes); err != nil {
+		return nil, fmt.Errorf("parse the nodes of %s: %w", name, err)
+	}
+	return nodes, nil
+}
+
+func (s *server) cmdPIDs(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: pids SLICE FILE")
+	}
+	nodes, err := s.nodes(args[0])
+	ts.Check(err)
+	var lines []string
+	for name, n := range nodes {
+		if n.PID != 0 {
+			lines = append(lines, fmt.Sprintf("%s %d\n", name, n.PID))
+		}
+	}
+	slices.Sort(lines)
+	var text bytes.Buffer
+	for _, line := range lines {
+		text.WriteString(line)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), text.Bytes(), 0o644))
+}
+
+func (s *server) cmdKillNode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: killnode SLICE NODE")
+	}
+	nodes, err := s.nodes(args[0])
+	ts.Check(err)
+	pid := nodes[args[1]].PID
+	if pid <= 1 {
+		ts.Fatalf("%s has no process: %+v", args[1], nodes[args[1]])
+	}
+	ts.Check(syscall.Kill(pid, syscall.SIGKILL))
+}
+
+func cmdKillPID(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: killpid FILE NODE")
+	}
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		var name string
+		var pid int
+		if _, err := fmt.Sscan(line, &name, &pid); err == nil && name == args[1] && pid > 1 {
+			ts.Check(syscall.Kill(pid, syscall.SIGKILL))
+			return
+		}
+	}
+	ts.Fatalf("%s has no %s", args[0], args[1])
+}
+
+var pingSummary = regexp.MustCompile(`= [0-9.]+/([0-9.]+)/`)
+
+func cmdRTT(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: rtt FILE MIN MAX")
+	}
+	found := pingSummary.FindStringSubmatch(ts.ReadFile(args[0]))
+	if found == nil {
+		ts.Fatalf("%s has no summary of ping", args[0])
+	}
+	rtt, err := time.ParseDuration(found[1] + "ms")
+	ts.Check(err)
+	least, err := time.ParseDuration(args[1])
+	ts.Check(err)
+	most, err := time.ParseDuration(args[2])
+	ts.Check(err)
+	if rtt < least || rtt > most {
+		ts.Fatalf("the average round trip is %v, wanted %v to %v", rtt, least, most)
+	}
+}

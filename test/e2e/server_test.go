@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pergola-net/pergola/test/testkit"
+)
+
+// server is a Pergola server with directories of its own, so that many can run side by side on a machine.
+type server struct {
+	binary, state, socket, log string
+	group                      string // number of the group that may use the socket
+	process                    *exec.Cmd // nil while it is not running
+}
+
+// newServer prepares a server and sees to it that nothing is left of it, or of its slices, when the test ends.
+func newServer(t *testing.T, binary string) *server {
+	t.Helper()
+	state := testkit.TempState(t)
+	testkit.LeakCheck(t, state)
+	s := &server{binary: binary, state: state, socket: filepath.Join(state, "run", "pergola.sock"), log: filepath.Join(state, "server.log"), group: "54321"}
+	t.Cleanup(func() { s.cleanUp(t) })
+	return s
+}
+
+// cleanUp takes down what a story that failed left running. A story that passed must have done so itself.
+func (s *server) cleanUp(t *testing.T) {
+	if t.Failed() {
+		if log, err := os.ReadFile(s.log); err == nil {
+			t.Logf("the server's log:\n%s", tail(log, 16<<10))
+		}
+		if s.process == nil {
+			if err := s.start(); err != nil {
+				t.Errorf("start the server to clean up: %v", err)
+			}
+		}
+		if out, err := s.command("down", "--all").CombinedOutput(); err != nil {
+			t.Errorf("clean up: %v\n%s", err, out)
+		}
+	}
+	if err := s.stop(syscall.SIGTERM); err != nil {
+		t.Errorf("stop the server: %v", err)
+	}
+}
+
+func tail(text []byte, n int) []byte {
+	return text[max(0, len(text)-n):]
+}
+
+// start starts the server and waits until it answers.
+func (s *server) start() error {
+	if s.process != nil {
+		return errors.New("the server is running already")
+	}
+	log, err := os.OpenFile(s.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	s.process = s.command("server", "--root", s.state, "--group", s.group)
+	s.process.Stdout, s.process.Stderr = log, log
+	if err := s.process.Start(); err != nil {
+		s.process = nil
+		return fmt.Errorf("start the server: %w", err)
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for time.Now().Before(deadline) {
+		if s.command("ls").Run() == nil {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	text, _ := os.ReadFile(s.log)
+	return fmt.Errorf("the server did not answer within 30 s; its log:\n%s", tail(text, 4<<10))
+}
+
+// stop ends the server by a signal; its slices go on.
+func (s *server) stop(signal syscall.Signal) error {
+	if s.process == nil {
+		return nil
+	}
+	p := s.process
+	s.process = nil
+	if err := p.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	late := time.AfterFunc(20*time.Second, func() { _ = p.Process.Kill() })
+	err := p.Wait()
+	switch {
+	case !late.Stop():
+		return errors.New("the server did not end within 20 s of its signal")
+	case signal == syscall.SIGKILL:
+		return nil
+	}
+	return err
+}
+
+// command is a call of the binary against this server.
+func (s *server) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(s.binary, args...)
+	cmd.Env = append(os.Environ(), "PERGOLA_SOCKET="+s.socket, "NO_COLOR=1")
+	return cmd
+}
