@@ -190,7 +190,7 @@ func (a *app) links(ctx context.Context, name string, words []string) (*network,
 }
 
 func (a *app) linksDone(net *network, links []chosenLink, what string) error {
-	names := []string{}
+	names := make([]string, 0, len(links))
 	for _, l := range links {
 		names = append(names, l.Name)
 		a.Say("%s/%s: %s", net.name, either(l.end, l.Name), what)

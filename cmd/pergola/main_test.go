@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"github.com/pergola-net/pergola/cmd/pergola/internal/source"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 )
 
@@ -141,5 +142,25 @@ func TestReferenceIsCurrent(t *testing.T) {
 	}
 	if there, _ := filepath.Glob(filepath.Join(reference, "*.md")); len(there) != len(pages) {
 		t.Errorf("docs/cli has %d pages for %d commands: run go generate ./cmd/pergola", len(there), len(pages))
+	}
+}
+
+func TestQuickStartFileIsValid(t *testing.T) {
+	page, err := os.ReadFile("../../docs/quickstart.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "<<'END'\n")
+	text, _, found := strings.Cut(text, "END\n")
+	if !found {
+		t.Fatal("docs/quickstart.md has no file between <<'END' and END")
+	}
+	path := filepath.Join(t.TempDir(), "pergola.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	v, err := source.Validate(path)
+	if err != nil || !v.Valid {
+		t.Errorf("%v, %v", err, v.Errors)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/source"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/topology"
 )
 
 // upOptions are the flags of up.
@@ -106,10 +108,23 @@ func (a *app) apply(ctx context.Context, p *ui.Progress, src *source.Source, o u
 		if applied, err = c.Apply(ctx, src.Name, src.Topology, o.dryRun); err == nil {
 			return &network{c, src.Name}, applied, nil
 		}
-		err = fmt.Errorf("%s: %w", src.Path, err)
+		err = located(src, err)
 	}
 	c.Close()
 	return nil, nil, err
+}
+
+// located gives the faults that the server found their places in the file.
+func located(src *source.Source, err error) error {
+	var p *api.Problem
+	if !errors.As(err, &p) || len(p.Errors) == 0 {
+		return fmt.Errorf("%s: %w", src.Path, err)
+	}
+	var found topology.Diagnostics
+	for _, e := range p.Errors {
+		found = append(found, topology.Diagnostic{File: src.Path, Path: e.Location, Message: e.Message})
+	}
+	return src.Topology.Locate(found)
 }
 
 // comeUp waits until the hosts have built what was applied and, if asked for, until routing has converged.

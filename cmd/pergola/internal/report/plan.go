@@ -42,8 +42,9 @@ func sign(op controller.Op) string {
 		return "+"
 	case controller.Remove:
 		return "-"
+	default:
+		return "~"
 	}
-	return "~"
 }
 
 func opStyle(op controller.Op, s ui.Styles) lipgloss.Style {
@@ -52,8 +53,9 @@ func opStyle(op controller.Op, s ui.Styles) lipgloss.Style {
 		return s.Good
 	case controller.Remove:
 		return s.Bad
+	default:
+		return s.Warn
 	}
-	return s.Warn
 }
 
 func field(f controller.Field) string {

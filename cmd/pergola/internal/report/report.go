@@ -257,7 +257,7 @@ type LinkEnd struct {
 
 // LinkStates is the list of links as JSON has it.
 func LinkStates(s *api.Slice) []LinkState {
-	states := []LinkState{}
+	states := make([]LinkState, 0, len(s.Spec.Links))
 	for i := range s.Spec.Links {
 		l := &s.Spec.Links[i]
 		state := LinkState{Name: l.Name, Up: s.Status.Links[l.Name].Up, Cut: s.Overrides.Down[l.Name]}

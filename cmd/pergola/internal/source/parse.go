@@ -55,12 +55,12 @@ func (o *Options) settle(format importer.Format) error {
 	if o.daemon != "" && !slices.Contains(daemons, o.daemon) {
 		return ui.Usage(ui.DidYouMean(o.daemon, "daemon", daemons), "--daemon: there is no routing suite %q", o.daemon)
 	}
-	o.ZooOptions.Daemon = slice.Daemon(o.daemon)
+	o.Daemon = slice.Daemon(o.daemon)
 	for _, p := range o.routing {
 		if !slices.Contains(protocols, p) {
 			return ui.Usage(ui.DidYouMean(p, "protocol", protocols), "--routing: there is no protocol %q", p)
 		}
-		o.ZooOptions.Routing = append(o.ZooOptions.Routing, slice.Protocol(p))
+		o.Routing = append(o.Routing, slice.Protocol(p))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func TestProgressOnATerminalIsOneLineThatGoesAway(t *testing.T) {
 	p.Step("bringing lab up", 2, 2)
 	p.Note("a note that stays")
 	p.Close()
-	program.WriteString("the end\n")
+	fmt.Fprintln(program, "the end")
 	var lines []string
 	for len(lines) == 0 || !strings.Contains(lines[len(lines)-1], "the end") {
 		line, err := screen.ReadString('\n')
@@ -62,7 +63,7 @@ func TestProgressFitsANarrowTerminal(t *testing.T) {
 	p := term.Progress()
 	p.Step("bringing a network with a long name up", 1, 2)
 	p.Close()
-	program.WriteString("\n")
+	fmt.Fprintln(program)
 	line, err := screen.ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
