@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pergola-net/pergola/events"
@@ -212,4 +213,38 @@ func (c *Controller) Node(ctx context.Context, name, node string) (*slice.Slice,
 		return nil, nil, unknown("node", node, name, names)
 	}
 	return s, n, nil
+}
+
+// HasInterface refuses an interface that the node does not have.
+func (c *Controller) HasInterface(ctx context.Context, name, node, iface string) error {
+	_, n, err := c.Node(ctx, name, node)
+	if err != nil {
+		return err
+	}
+	if n.Interface(iface) == nil && iface != "lo" {
+		names := make([]string, len(n.Interfaces))
+		for i := range n.Interfaces {
+			names[i] = n.Interfaces[i].Name
+		}
+		return unknown("interface of node "+node, iface, name, names)
+	}
+	return nil
+}
+
+// HasChecks refuses names of checks that the slice does not have.
+func (c *Controller) HasChecks(ctx context.Context, name string, checks []string) error {
+	s, _, err := c.Slice(ctx, name)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, check := range s.Checks {
+		names = append(names, check.Name)
+	}
+	for _, check := range checks {
+		if !slices.Contains(names, check) {
+			return unknown("check", check, name, names)
+		}
+	}
+	return nil
 }

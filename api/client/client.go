@@ -4,128 +4,148 @@ package client
 import (
 	"context"
 	"errors"
-	"io"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"syscall"
+	"time"
 
 	"github.com/pergola-net/pergola/api"
-	"github.com/pergola-net/pergola/events"
 )
-
-var errTODO = errors.New("not written yet")
 
 // Client speaks to one server. It is safe for concurrent use.
 //
 // A request that the server refuses gives an *api.Problem (errors.As).
 type Client struct {
 	socket string
+	http   *http.Client
 }
-
-// Dial connects to the server that listens on a unix socket. It fails with ErrNoServer where none does, and with
-// an error that says what to do where the socket may not be used by the caller.
-func Dial(ctx context.Context, socket string) (*Client, error) { return nil, errTODO }
 
 // ErrNoServer means that nobody listens on the socket.
 var ErrNoServer = errors.New("no server is running")
 
-// EnsureOptions say where a server is, and how to start it.
-type EnsureOptions struct {
-	Socket  string   // where it listens
-	Command []string // that starts it, detached; typically {os.Executable(), "server", "--exit-when-idle", ...}
-	LogFile string   // gets the standard output and error of a started server
+// dialTimeout bounds the connection to a socket whose server does not accept.
+const dialTimeout = 10 * time.Second
+
+// Dial connects to the server that listens on a unix socket. It fails with ErrNoServer where none does, and with
+// an error that says what to do where the socket may not be used by the caller.
+func Dial(ctx context.Context, socket string) (*Client, error) {
+	c := &Client{socket: socket}
+	c.http = &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", socket)
+		},
+		DisableCompression: true,
+	}}
+	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
+	defer cancel()
+	if _, err := c.Version(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
-// EnsureServer connects to the server, and starts one where none runs.
-func EnsureServer(ctx context.Context, opt EnsureOptions) (*Client, error) { return nil, errTODO }
-
 // Close releases idle connections.
-func (c *Client) Close() error { return nil }
+func (c *Client) Close() error {
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// unreachable words why the server could not be asked.
+func (c *Client) unreachable(err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w (nobody listens on %s)", ErrNoServer, c.socket)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("connect to %s: %w: use sudo, or become a member of the group pergola", c.socket, fs.ErrPermission)
+	}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) { // its address is made up
+		err = wrapped.Err
+	}
+	return fmt.Errorf("ask the server at %s: %w", c.socket, err)
+}
 
 // Version says what answers.
-func (c *Client) Version(ctx context.Context) (*api.Version, error) { return nil, errTODO }
+func (c *Client) Version(ctx context.Context) (*api.Version, error) {
+	return get[api.Version](ctx, c, "/v1/version")
+}
 
 // Slices lists the slices, sorted by name.
-func (c *Client) Slices(ctx context.Context) ([]api.Summary, error) { return nil, errTODO }
+func (c *Client) Slices(ctx context.Context) ([]api.Summary, error) {
+	all, err := get[[]api.Summary](ctx, c, "/v1/slices")
+	if err != nil {
+		return nil, err
+	}
+	return *all, nil
+}
 
 // Slice gives one slice.
-func (c *Client) Slice(ctx context.Context, name string) (*api.Slice, error) { return nil, errTODO }
+func (c *Client) Slice(ctx context.Context, name string) (*api.Slice, error) {
+	return get[api.Slice](ctx, c, path("slices", name))
+}
 
 // Apply asks for a topology (a *topology.Topology). It returns as soon as the wish is stored: see Progress. With
-// dryRun nothing is stored.
+// dryRun nothing is stored. Where a slice of that name is being removed, Apply waits until it has gone.
 func (c *Client) Apply(ctx context.Context, name string, topology any, dryRun bool) (*api.Applied, error) {
-	return nil, errTODO
+	target := path("slices", name) + "?dry_run=" + strconv.FormatBool(dryRun)
+	for {
+		var applied api.Applied
+		err := c.do(ctx, http.MethodPut, target, topology, &applied)
+		var p *api.Problem
+		if !errors.As(err, &p) || p.Type != api.TypeGoing {
+			return &applied, err
+		}
+		if err := c.waitGone(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *Client) waitGone(ctx context.Context, name string) error {
+	err := c.Progress(ctx, name, func(p api.Progress) bool { return !p.Going })
+	var p *api.Problem
+	if errors.As(err, &p) && p.Status == http.StatusNotFound {
+		return nil
+	}
+	return err
 }
 
 // Delete asks for the removal of a slice. It returns as soon as the wish is stored: see Progress.
-func (c *Client) Delete(ctx context.Context, name string) error { return errTODO }
-
-// Progress calls each with the state of the slice now and after every change, until each returns true, the slice
-// has gone (the last call has Gone set) or ctx ends.
-func (c *Client) Progress(ctx context.Context, name string, each func(api.Progress) (stop bool)) error {
-	return errTODO
+func (c *Client) Delete(ctx context.Context, name string) error {
+	return c.do(ctx, http.MethodDelete, path("slices", name), nil, nil)
 }
 
 // Node starts, stops, pauses, resumes or restarts a node.
-func (c *Client) Node(ctx context.Context, slice, node string, verb api.NodeVerb) error { return errTODO }
+func (c *Client) Node(ctx context.Context, slice, node string, verb api.NodeVerb) error {
+	return c.do(ctx, http.MethodPost, path("slices", slice, "nodes", node, string(verb)), nil, nil)
+}
 
 // SetLink changes how a link treats frames.
 func (c *Client) SetLink(ctx context.Context, slice, link string, patch api.LinkPatch) error {
-	return errTODO
+	return c.do(ctx, http.MethodPatch, path("slices", slice, "links", link), patch, nil)
 }
 
-// ResetLink gives a link the file's values again.
-func (c *Client) ResetLink(ctx context.Context, slice, link string) error { return errTODO }
+// ResetLink gives a link the file's values again, and connects it.
+func (c *Client) ResetLink(ctx context.Context, slice, link string) error {
+	return c.do(ctx, http.MethodDelete, path("slices", slice, "links", link), nil, nil)
+}
 
-// LinkUp and LinkDown connect and cut a link.
-func (c *Client) LinkUp(ctx context.Context, slice, link string) error { return errTODO }
+// LinkUp connects a link.
+func (c *Client) LinkUp(ctx context.Context, slice, link string) error {
+	return c.do(ctx, http.MethodPost, path("slices", slice, "links", link, "up"), nil, nil)
+}
 
 // LinkDown cuts a link: its ends lose their carrier.
-func (c *Client) LinkDown(ctx context.Context, slice, link string) error { return errTODO }
-
-// Logs gives what a node's first process wrote. The caller closes the reader.
-func (c *Client) Logs(ctx context.Context, slice, node string, opt api.LogOptions) (io.ReadCloser, error) {
-	return nil, errTODO
-}
-
-// Capture gives the frames that pass an interface, as a pcap stream. The caller closes the reader.
-func (c *Client) Capture(ctx context.Context, slice, node, iface string, opt api.CaptureOptions) (io.ReadCloser, error) {
-	return nil, errTODO
-}
-
-// Exec describes a command to run in a node.
-type Exec struct {
-	Command []string
-	Env     []string // NAME=value, beside the node's own
-	Dir     string   // working directory; empty: the node's
-	TTY     bool     // run in a pseudo terminal: Stderr is not used
-	Size    api.Size // of the terminal at first
-	Resize  <-chan api.Size
-
-	Stdin          io.Reader // nil: empty
-	Stdout, Stderr io.Writer
-}
-
-// Exec runs a command in a node and gives its exit status (128 + signal where a signal ended it).
-func (c *Client) Exec(ctx context.Context, slice, node string, e Exec) (status int, err error) {
-	return 0, errTODO
+func (c *Client) LinkDown(ctx context.Context, slice, link string) error {
+	return c.do(ctx, http.MethodPost, path("slices", slice, "links", link, "down"), nil, nil)
 }
 
 // Convergence says whether routing has settled.
 func (c *Client) Convergence(ctx context.Context, slice string) (*api.Convergence, error) {
-	return nil, errTODO
+	return get[api.Convergence](ctx, c, path("slices", slice, "convergence"))
 }
-
-// Check tries the slice's checks. progress may be nil.
-func (c *Client) Check(ctx context.Context, slice string, r api.CheckRequest, progress func(api.CheckProgress)) ([]api.CheckResult, error) {
-	return nil, errTODO
-}
-
-// Events calls each with the recent events of a slice, or of all where slice is empty; with follow, also with
-// those to come, until each returns an error or ctx ends.
-func (c *Client) Events(ctx context.Context, slice string, follow bool, each func(events.Event) error) error {
-	return errTODO
-}
-
-// HasBlob reports whether the server has a blob: a root file system archive, named by its SHA-256 in hex.
-func (c *Client) HasBlob(ctx context.Context, sum string) (bool, error) { return false, errTODO }
-
-// PutBlob sends a blob. size is -1 where it is not known.
-func (c *Client) PutBlob(ctx context.Context, sum string, size int64, r io.Reader) error { return errTODO }

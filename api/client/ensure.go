@@ -1,0 +1,131 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// EnsureOptions say where a server is, and how to start it.
+type EnsureOptions struct {
+	Socket  string   // where it listens
+	Command []string // that starts it, detached; typically {os.Executable(), "server", "--exit-when-idle", ...}
+	LogFile string   // gets the standard output and error of a started server
+}
+
+// startTimeout bounds the start of a server: etcd, and the adoption of what runs.
+const startTimeout = time.Minute
+
+// EnsureServer connects to the server, and starts one where none runs. That is for root: for others the error says
+// what to do.
+func EnsureServer(ctx context.Context, opt EnsureOptions) (*Client, error) {
+	c, err := Dial(ctx, opt.Socket)
+	if !errors.Is(err, ErrNoServer) {
+		return c, err
+	}
+	if os.Geteuid() != 0 {
+		return nil, fmt.Errorf("%w, and only root can start one: use sudo, or start the service (systemctl start pergola) "+
+			"and become a member of the group pergola", ErrNoServer)
+	}
+	if err := startServer(ctx, opt); err != nil {
+		// Somebody else may have started one at the same moment: ours then gave way.
+		if c, dialErr := Dial(ctx, opt.Socket); dialErr == nil {
+			return c, nil
+		}
+		return nil, err
+	}
+	return Dial(ctx, opt.Socket)
+}
+
+// startServer starts a server that outlives this process, and waits until it says that it is ready.
+func startServer(ctx context.Context, opt EnsureOptions) error {
+	if err := os.MkdirAll(filepath.Dir(opt.LogFile), 0o755); err != nil {
+		return fmt.Errorf("start the server: %w", err)
+	}
+	log, err := os.OpenFile(opt.LogFile, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o640)
+	if err != nil {
+		return fmt.Errorf("start the server: %w", err)
+	}
+	defer log.Close()
+	begin, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return fmt.Errorf("start the server: %w", err)
+	}
+	notify, err := listenReady()
+	if err != nil {
+		return fmt.Errorf("start the server: %w", err)
+	}
+	defer notify.Close()
+
+	cmd := exec.Command(opt.Command[0], opt.Command[1:]...) // not CommandContext: it outlives ctx
+	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notify.LocalAddr().String())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the server: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	ready := make(chan struct{})
+	go waitReady(notify, ready)
+	select {
+	case <-ready:
+		return nil
+	case err := <-ended:
+		return fmt.Errorf("start the server: it ended at once (%w):\n%s", errorOr(err), said(log, begin))
+	case <-time.After(startTimeout):
+		return fmt.Errorf("start the server: not ready within %v; its log is %s", startTimeout, opt.LogFile)
+	case <-ctx.Done():
+		return ctx.Err() // it goes on starting, and may be used later
+	}
+}
+
+func errorOr(err error) error {
+	if err == nil {
+		return errors.New("exit status 0")
+	}
+	return err
+}
+
+// listenReady opens a socket for the readiness protocol of systemd (sd_notify), in the abstract namespace: nothing
+// is left behind.
+func listenReady() (*net.UnixConn, error) {
+	name := fmt.Sprintf("@pergola-start-%d-%d", os.Getpid(), time.Now().UnixNano())
+	return net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+}
+
+// waitReady closes ready when READY=1 comes; it ends when the socket is closed.
+func waitReady(notify *net.UnixConn, ready chan<- struct{}) {
+	buffer := make([]byte, 4096)
+	for {
+		n, err := notify.Read(buffer)
+		if err != nil {
+			return
+		}
+		for line := range strings.Lines(string(buffer[:n])) {
+			if strings.TrimSpace(line) == "READY=1" {
+				close(ready)
+				return
+			}
+		}
+	}
+}
+
+// said gives the last lines that were written to a log from an offset on.
+func said(log *os.File, begin int64) string {
+	text, err := io.ReadAll(io.NewSectionReader(log, begin, 1<<20))
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	const most = 10
+	return strings.Join(lines[max(0, len(lines)-most):], "\n")
+}
