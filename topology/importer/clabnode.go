@@ -56,11 +56,9 @@ func (c *clab) node(f field) *clabNode {
 		out.Kind = slice.Switch
 	case "host":
 		out.Kind = slice.Uplink
-		for _, v := range n.levels {
-			for _, key := range v.fields {
-				if key.key == "exec" {
-					c.ignore(key, "Pergola runs nothing on the host")
-				}
+		for _, key := range f.fields {
+			if key.key == "exec" {
+				c.ignore(key, "Pergola runs nothing on the host")
 			}
 		}
 	default:
@@ -171,8 +169,8 @@ func (c *clab) linux(n *clabNode, out *topology.Node) {
 	out.Env = c.merged(n, "env")
 	c.process(n, out)
 	c.binds(n, out)
-	if n.daemon != "" && len(out.Config) == 0 {
-		out.Routing = topology.Strings{"none"}
+	if n.daemon != "" && len(out.Config) == 0 { // as such images are: the daemon runs, and no protocol
+		out.Routing = topology.Strings{string(slice.Static)}
 	}
 	for _, level := range slices.Backward(n.levels) {
 		for _, line := range c.strs(level.get("exec"), "exec") {

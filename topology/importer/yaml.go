@@ -15,7 +15,7 @@ import (
 // Limits of a YAML file. The parser is recursive, and slow with very large maps.
 const (
 	maxYAML   = 2 << 20 // bytes
-	maxTokens = 400_000
+	maxTokens = 150_000
 	maxNested = 100
 	maxIndent = 400
 	maxValues = 400_000 // after aliases are resolved, which can multiply
