@@ -21,7 +21,7 @@ says the same, for editing. ` + "`up`" + ` takes such files as they are.`,
   pergola import lab.clab.yml > pergola.yaml`,
 		Args: arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			src, err := source.Load(args[0], o)
+			src, err := source.Read(args[0], o)
 			if err != nil {
 				return err
 			}

@@ -52,39 +52,60 @@ const maxFile = 64 << 20
 // Load reads a topology file, found in the current directory where path is empty, and all files that it names. All
 // that is wrong with it comes at once, as topology.Diagnostics.
 func Load(path string, o Options) (*Source, error) {
+	s, found, err := open(path, o)
+	if err != nil {
+		return nil, err
+	}
+	if s.Topology != nil {
+		found = append(found, s.gather()...)
+	}
+	return s, s.settle(found)
+}
+
+// Read reads a topology file alone; the paths in it stay as they are written.
+func Read(path string, o Options) (*Source, error) {
+	s, found, err := open(path, o)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.settle(found)
+}
+
+// open reads a topology file and says what is wrong with it.
+func open(path string, o Options) (*Source, topology.Diagnostics, error) {
 	if path == "" {
 		found, err := Find(".")
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		path = found
 	}
 	data, err := read(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	t, found, err := parse(path, data, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	s := &Source{Path: path, Topology: t}
-	if t != nil {
-		found = append(found, s.gather()...)
+	if t != nil && o.Name != "" {
+		t.Name = o.Name
 	}
+	return &Source{Path: path, Topology: t}, found, nil
+}
+
+// settle keeps the warnings and gives the errors.
+func (s *Source) settle(found topology.Diagnostics) error {
 	for _, d := range found {
 		if d.Warning {
 			d.Warning = false
 			s.Warnings = append(s.Warnings, d.String())
 		}
 	}
-	if err := found.Err(); err != nil {
-		return nil, err
+	if s.Topology != nil {
+		s.Name = s.Topology.Name
 	}
-	if o.Name != "" {
-		t.Name = o.Name
-	}
-	s.Name = t.Name
-	return s, nil
+	return found.Err()
 }
 
 func read(path string) ([]byte, error) {

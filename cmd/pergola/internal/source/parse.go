@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/topology"
@@ -88,15 +86,12 @@ func (o *Options) settleImages(format importer.Format) error {
 
 // Encode writes the topology as a file of its own: YAML, or the JSON that the API takes.
 func (s *Source) Encode(asJSON bool) ([]byte, error) {
+	if !asJSON {
+		return topology.Marshal(s.Topology)
+	}
 	text, err := json.MarshalIndent(s.Topology, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encode the topology: %w", err)
 	}
-	if asJSON {
-		return append(text, '\n'), nil
-	}
-	if text, err = yaml.JSONToYAML(text); err != nil {
-		return nil, fmt.Errorf("encode the topology: %w", err)
-	}
-	return text, nil
+	return append(text, '\n'), nil
 }
