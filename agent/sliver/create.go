@@ -1,0 +1,146 @@
+package sliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	runc "github.com/containerd/go-runc"
+	"golang.org/x/sys/unix"
+)
+
+// Create makes the namespaces, the root file system and the first process of a sliver, which waits. On failure
+// nothing is left.
+func (r *Runtime) Create(ctx context.Context, s Spec) (pid int, err error) {
+	if err := checkName("node", s.Node); err != nil {
+		return 0, err
+	}
+	unlock := r.lock(s.ID)
+	defer unlock()
+	if exists(r.nodeDir(s.ID)) {
+		return 0, fmt.Errorf("create sliver %s: %w", s.ID, ErrExists)
+	}
+	if _, err := r.sliceName(s.Slice); err != nil {
+		return 0, fmt.Errorf("create sliver %s: %w", s.ID, err)
+	}
+	withDefaults(&s)
+	rec, err := r.create(ctx, &s)
+	if err != nil {
+		// The caller's context may be what ended the attempt.
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		return 0, fmt.Errorf("create sliver %s: %w", s.ID, errors.Join(err, r.delete(undo, s.ID)))
+	}
+	r.watchProcess(s.ID, rec.Process)
+	return rec.Process.PID, nil
+}
+
+func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
+	rec := &record{SliceName: s.SliceName, Digest: s.Digest, Created: time.Now()}
+	if err := os.Mkdir(r.nodeDir(s.ID), 0o700); err != nil {
+		return nil, err
+	}
+	if err := r.writeRecord(s.ID, rec); err != nil {
+		return nil, err
+	}
+	root, err := r.makeRootfs(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	now, later := splitSysctls(s.Sysctls)
+	rec.Sysctls = later
+	rec.Command = s.Command
+	if len(rec.Command) == 0 {
+		rec.Command = root.image.command()
+	}
+	rec.Plain = len(rec.Command) == 0
+	rec.Env = environment(root.image.Env, s.Hostname, s.Env)
+	rec.Dir = root.image.dir()
+	if err := r.bundle(s, root, rec, now); err != nil {
+		return nil, err
+	}
+	group := r.groupOf(s.ID)
+	if err := r.groups.make(group); err != nil {
+		return nil, err
+	}
+	if rec.Process, err = r.runCreate(ctx, s.ID, root, rec.Plain); err != nil {
+		return nil, err
+	}
+	if err := r.groups.limit(group, limits{s.CPU, s.Memory, s.PIDs}); err != nil {
+		return nil, err
+	}
+	if err := writeFiles(rec.Process, s.Slice, s.Files); err != nil {
+		return nil, err
+	}
+	return rec, r.writeRecord(s.ID, rec)
+}
+
+// runCreate has the OCI runtime make the container. A plain one is started at once, which saves it a second run of
+// the runtime: its only process sleeps.
+func (r *Runtime) runCreate(ctx context.Context, id ID, root *rootfs, plain bool) (process, error) {
+	in, err := emptyInput()
+	if err != nil {
+		return process{}, err
+	}
+	defer in.Close()
+	name, err := r.logPath(id)
+	if err != nil {
+		return process{}, err
+	}
+	out, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+	if err != nil {
+		return process{}, fmt.Errorf("open log: %w", err)
+	}
+	defer out.Close()
+	dir := r.nodeDir(id)
+	messages, pidFile := filepath.Join(dir, "create.log"), filepath.Join(dir, "pid")
+	err = r.inGroup(ctx, r.groupOf(id), func(cgroup int) error {
+		if err := root.mount(); err != nil {
+			return err
+		}
+		if err := r.protect(); err != nil {
+			return err
+		}
+		opts := &runc.CreateOpts{IO: &stdio{in: in, out: out, err: out, cgroup: cgroup}, PidFile: pidFile}
+		if plain {
+			opts.Detach = true
+			_, err := r.command(messages).Run(ctx, id.String(), dir, opts)
+			return err
+		}
+		return r.command(messages).Create(ctx, id.String(), dir, opts)
+	})
+	if err != nil {
+		return process{}, explain(err, messages)
+	}
+	r.keepFilter(id)
+	data, err := os.ReadFile(pidFile)
+	if err != nil {
+		return process{}, fmt.Errorf("read process id: %w", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return process{}, fmt.Errorf("read process id: %w", err)
+	}
+	return findProcess(pid)
+}
+
+// inGroup calls do on a launch thread; what it forks is born in the group.
+func (r *Runtime) inGroup(ctx context.Context, group string, do func(cgroup int) error) error {
+	cgroup := -1
+	join := func() (err error) {
+		cgroup, err = r.groups.join(group)
+		return err
+	}
+	return r.launch.run(ctx, join, func() error {
+		if cgroup >= 0 {
+			defer unix.Close(cgroup)
+		}
+		defer r.groups.leave()
+		return do(cgroup)
+	})
+}

@@ -1,0 +1,87 @@
+package sliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	runc "github.com/containerd/go-runc"
+	"golang.org/x/sys/unix"
+)
+
+// Delete kills what runs in a sliver and removes everything of it but the log, whatever state it is in; also of
+// one that never was. When it returns, no process keeps the network namespace: the kernel takes it down, with its devices,
+// soon after.
+func (r *Runtime) Delete(ctx context.Context, id ID) error {
+	if err := checkName("node", id.Node); err != nil {
+		return err
+	}
+	defer r.lock(id)()
+	if err := r.delete(ctx, id); err != nil {
+		return fmt.Errorf("delete sliver %s: %w", id, err)
+	}
+	return nil
+}
+
+// delete: the record goes last, so that an interrupted Delete can be seen and repeated.
+func (r *Runtime) delete(ctx context.Context, id ID) error {
+	if err := r.kill(ctx, id); err != nil {
+		return err
+	}
+	state := filepath.Join(r.ociDir(), id.String())
+	if exists(state) {
+		if err := r.forget(ctx, id, state); err != nil {
+			return err
+		}
+	}
+	if err := r.groups.remove(r.groupOf(id)); err != nil {
+		return err
+	}
+	for _, dir := range []string{r.filesDir(id), r.nodeDir(id)} {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove files: %w", err)
+		}
+	}
+	return nil
+}
+
+func (r *Runtime) kill(ctx context.Context, id ID) error {
+	group := r.groupOf(id)
+	if rec, err := r.readRecord(id); err == nil && rec.Process.PID != 0 {
+		p := rec.Process
+		if fd, err := p.open(); err == nil {
+			err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+			unix.Close(fd)
+			if err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("kill process %d: %w", p.PID, err)
+			}
+		}
+		if r.groups.frozen(group) { // version 1: the dead do not leave before they are thawed
+			if err := r.groups.freeze(group, false); err != nil {
+				return err
+			}
+		}
+		if err := p.wait(ctx); err != nil {
+			return err
+		}
+		reap(p.PID)
+	}
+	return r.killGroup(ctx, group)
+}
+
+// forget removes the runtime's own state of a container whose processes are gone. crun without cgroups has
+// nothing but the directory, and to run it for that would take longer than all else here.
+func (r *Runtime) forget(ctx context.Context, id ID, state string) error {
+	if !r.oci.maskCgroups {
+		messages := filepath.Join(r.nodeDir(id), "delete.log")
+		if err := r.command(messages).Delete(ctx, id.String(), &runc.DeleteOpts{Force: true}); err != nil {
+			return explain(err, messages)
+		}
+	}
+	if err := os.RemoveAll(state); err != nil {
+		return fmt.Errorf("remove state of the OCI runtime: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package sliver
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	runc "github.com/containerd/go-runc"
+)
+
+// engine is the OCI runtime in use and how it differs from others.
+type engine struct {
+	path        string
+	args        []string
+	maskCgroups bool // refuses hybrid cgroups, but works without any
+	ownCgroups  bool // insists on managing the cgroup itself
+	annotates   bool // takes a compiled seccomp filter in an annotation
+}
+
+// seccompAnnotation carries a compiled filter to crun (crun(1)): compiling takes longer than everything else of a
+// launch together. Who does not know the annotation compiles the filter of the configuration, which is there too.
+const seccompAnnotation = "run.oci.seccomp_bpf_data"
+
+func (r *Runtime) findPrograms(context.Context) error {
+	names := []string{r.cfg.Runtime}
+	if r.cfg.Runtime == "" {
+		names = []string{"crun", "runc"}
+	}
+	for _, name := range names {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		if path, err = filepath.EvalSymlinks(path); err != nil {
+			return fmt.Errorf("find OCI runtime: %w", err)
+		}
+		r.oci = engine{path: path}
+		if strings.Contains(filepath.Base(path), "crun") {
+			r.oci = engine{path: path, args: []string{"--cgroup-manager=disabled"}, maskCgroups: true, annotates: true}
+		} else {
+			r.oci.ownCgroups = true
+		}
+		break
+	}
+	if r.oci.path == "" {
+		return &Unsupported{"containers", fmt.Errorf("find %s: not in PATH", strings.Join(names, " or ")), "apt-get install crun"}
+	}
+	path, err := exec.LookPath("catatonit")
+	if err != nil {
+		return &Unsupported{"containers", err, "apt-get install catatonit"}
+	}
+	if r.init, err = filepath.EvalSymlinks(path); err != nil {
+		return fmt.Errorf("find catatonit: %w", err)
+	}
+	return nil
+}
+
+// command gives the runtime for one invocation, whose messages go to a file of its own.
+func (r *Runtime) command(messages string) *runc.Runc {
+	return &runc.Runc{Command: r.oci.path, Root: r.ociDir(), ExtraArgs: r.oci.args, Log: messages, LogFormat: runc.JSON}
+}
+
+// explain turns the failure of the runtime into what it said.
+func explain(err error, messages string) error {
+	f, openErr := os.Open(messages)
+	if openErr != nil {
+		return err
+	}
+	defer f.Close()
+	var said []string
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var m struct{ Level, Msg string }
+		if json.Unmarshal(lines.Bytes(), &m) == nil && m.Level == "error" {
+			said = append(said, m.Msg)
+		}
+	}
+	if len(said) == 0 {
+		return err
+	}
+	var status *runc.ExitError
+	if errors.As(err, &status) {
+		return errors.New(strings.Join(said, "; "))
+	}
+	return fmt.Errorf("%w: %s", err, strings.Join(said, "; "))
+}
+
+// stdio are the standard streams of what the runtime starts. None may be a device of the machine: crun gives the files to the
+// container's root user, and did so to the machine's /dev/null.
+type stdio struct {
+	runc.IO
+	in, out, err *os.File
+	cgroup       int // born in it, if not negative
+}
+
+func (s *stdio) Set(c *exec.Cmd) {
+	c.Stdin, c.Stdout, c.Stderr = s.in, s.out, s.err
+	if s.cgroup >= 0 {
+		if c.SysProcAttr == nil {
+			c.SysProcAttr = &syscall.SysProcAttr{}
+		}
+		c.SysProcAttr.UseCgroupFD, c.SysProcAttr.CgroupFD = true, s.cgroup
+	}
+}
+
+func (s *stdio) Close() error { return nil }
+
+// emptyInput is a pipe that nobody writes to: end of file at once.
+func emptyInput() (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make empty input: %w", err)
+	}
+	w.Close()
+	return r, nil
+}
+
+// keepFilter remembers the seccomp filter that crun compiled for this container, for those that follow.
+func (r *Runtime) keepFilter(id ID) {
+	if !r.oci.annotates || r.seccomp.Load() != nil {
+		return
+	}
+	filter, err := os.ReadFile(filepath.Join(r.ociDir(), id.String(), "seccomp.bpf"))
+	if err != nil || len(filter) == 0 || len(filter)%8 != 0 { // struct sock_filter has 8 bytes
+		return
+	}
+	text := base64.StdEncoding.EncodeToString(filter)
+	r.seccomp.Store(&text)
+}

@@ -1,0 +1,193 @@
+package sliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is the first process of a sliver, named so that a later process of the same number is not mistaken for
+// it.
+type process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks after boot, field 22 of proc(5) stat
+}
+
+// findProcess names the live process of that number.
+func findProcess(pid int) (process, error) {
+	start, state, err := procStat(pid)
+	if err != nil {
+		return process{}, err
+	}
+	if state == 'Z' || state == 'X' {
+		return process{}, fmt.Errorf("process %d: %w", pid, unix.ESRCH)
+	}
+	return process{pid, start}, nil
+}
+
+func (p process) alive() bool {
+	if p.PID == 0 {
+		return false
+	}
+	now, err := findProcess(p.PID)
+	return err == nil && now == p
+}
+
+// open gives a pidfd of the process, or ESRCH when it is gone.
+func (p process) open() (int, error) {
+	if p.PID == 0 {
+		return -1, unix.ESRCH
+	}
+	fd, err := unix.PidfdOpen(p.PID, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return -1, err
+	}
+	// The number may have been given away before the descriptor was opened, never after.
+	if start, _, err := procStat(p.PID); err != nil || start != p.Start {
+		unix.Close(fd)
+		return -1, unix.ESRCH
+	}
+	return fd, nil
+}
+
+// wait returns when the process has ended (a zombie has) or ctx has.
+func (p process) wait(ctx context.Context) error {
+	fd, err := p.open()
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("wait for process %d: %w", p.PID, err)
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	defer f.Close()
+	defer context.AfterFunc(ctx, func() { f.SetReadDeadline(time.Unix(1, 0)) })()
+	if err := waitReadable(f); err != nil {
+		return fmt.Errorf("wait for process %d: %w", p.PID, context.Cause(ctx))
+	}
+	return nil
+}
+
+// procStat reads the state and the start time of a process: the fields after the last parenthesis, for a process may
+// be called anything.
+func procStat(pid int) (start uint64, state byte, err error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, 0, fmt.Errorf("read state of process %d: %w", pid, err)
+	}
+	text := string(data)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) < 20 {
+		return 0, 0, fmt.Errorf("read state of process %d: %d fields", pid, len(fields))
+	}
+	start, err = strconv.ParseUint(fields[19], 10, 64)
+	return start, fields[0][0], err
+}
+
+// waitReadable parks the goroutine, not a thread, until the descriptor polls readable.
+func waitReadable(f *os.File) error {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return c.Read(func(fd uintptr) bool {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, 0)
+		return err == nil && n > 0
+	})
+}
+
+// watcher tells of processes that end.
+type watcher struct {
+	exits chan ID
+
+	mu      sync.Mutex // guards files and stopped
+	files   map[*os.File]bool
+	stopped bool
+	quit    chan struct{}
+}
+
+func (w *watcher) start() error {
+	w.exits, w.quit, w.files = make(chan ID, 64), make(chan struct{}), map[*os.File]bool{}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become child subreaper: %w", err)
+	}
+	return nil
+}
+
+func (w *watcher) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
+	w.stopped = true
+	close(w.quit)
+	for f := range w.files {
+		f.Close()
+	}
+}
+
+func (w *watcher) add(f *os.File) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopped {
+		w.files[f] = true
+	}
+	return !w.stopped
+}
+
+func (w *watcher) remove(f *os.File) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.files, f)
+	f.Close()
+}
+
+// watchProcess records how the first process of a sliver ends, and tells Exits.
+func (r *Runtime) watchProcess(id ID, p process) {
+	fd, err := p.open()
+	if err != nil { // gone: List says so
+		return
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	if !r.watch.add(f) {
+		f.Close()
+		return
+	}
+	go func() {
+		defer r.watch.remove(f)
+		if waitReadable(f) != nil {
+			return
+		}
+		end := exit{reap(p.PID), time.Now()}
+		r.editRecord(id, func(rec *record) {
+			if rec.Process == p {
+				rec.Exit = &end
+			}
+		}) // an error means that the sliver is being deleted
+		select {
+		case r.watch.exits <- id:
+		case <-r.watch.quit:
+		}
+	}()
+}
+
+// reap takes the exit status of a child; a sliver that another server process made is not always one.
+func reap(pid int) (code int) {
+	var status unix.WaitStatus
+	if got, err := unix.Wait4(pid, &status, unix.WNOHANG, nil); err != nil || got != pid {
+		return -1
+	}
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}

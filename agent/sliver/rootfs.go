@@ -1,0 +1,226 @@
+package sliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/slice"
+)
+
+// rootfs is a root file system that can be mounted.
+type rootfs struct {
+	path  string
+	mount func() error // on the launch thread
+	image imageConfig  // zero unless it comes from an image
+}
+
+// makeRootfs prepares the directories of a sliver's root, below r.filesDir.
+func (r *Runtime) makeRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
+	dir := r.filesDir(s.ID)
+	if err := os.Mkdir(dir, 0o711); err != nil {
+		return nil, fmt.Errorf("make root file system: %w", err)
+	}
+	if s.Rootfs.Kind == "" || s.Rootfs.Kind == slice.RootfsHost {
+		return r.hostRootfs(s)
+	}
+	return r.imageRootfs(ctx, s)
+}
+
+// users are those of the machine that routing daemons run as; -1 where there is none.
+type users struct{ frr, frrGroup, frrvty, bird, birdGroup int }
+
+func hostUsers() users {
+	uid := func(name string) int {
+		if u, err := user.Lookup(name); err == nil {
+			if n, err := strconv.Atoi(u.Uid); err == nil && n < uids {
+				return n
+			}
+		}
+		return 0
+	}
+	gid := func(name string) int {
+		if g, err := user.LookupGroup(name); err == nil {
+			if n, err := strconv.Atoi(g.Gid); err == nil && n < uids {
+				return n
+			}
+		}
+		return 0
+	}
+	return users{uid("frr"), gid("frr"), gid("frrvty"), uid("bird"), gid("bird")}
+}
+
+// entry is a directory or a symbolic link of the skeleton.
+type entry struct {
+	path     string
+	mode     os.FileMode
+	uid, gid int
+	link     string
+}
+
+// skeleton is the root file system of a sliver that uses the machine's programs: nothing of the machine is in it
+// but what hostDirs mounts.
+func (u users) skeleton() []entry {
+	dirs := []entry{
+		{path: "usr"}, {path: "opt"}, {path: "etc"}, {path: "proc"}, {path: "sys"}, {path: "dev"}, {path: "mnt"}, {path: "srv"},
+		{path: "tmp", mode: 0o777 | os.ModeSticky},
+		{path: "home"},
+		{path: "root", mode: 0o700},
+		{path: "run"}, {path: "run/lock", mode: 0o777 | os.ModeSticky},
+		{path: "run/frr", uid: u.frr, gid: u.frrGroup}, {path: "run/bird", uid: u.bird, gid: u.birdGroup},
+		{path: "var"}, {path: "var/cache"}, {path: "var/lib"}, {path: "var/log"}, {path: "var/spool"},
+		{path: "var/tmp", mode: 0o777 | os.ModeSticky},
+		{path: "var/lib/frr", uid: u.frr, gid: u.frrGroup}, {path: "var/log/frr", uid: u.frr, gid: u.frrGroup},
+		{path: "var/run", link: "/run"}, {path: "var/lock", link: "/run/lock"},
+	}
+	for i := range dirs {
+		if dirs[i].mode == 0 {
+			dirs[i].mode = 0o755
+		}
+	}
+	return dirs
+}
+
+// etc is what a sliver has of its own in /etc. An opaque directory hides the machine's of that name.
+func (u users) etc() []entry {
+	return []entry{
+		{path: "frr", mode: 0o750, uid: u.frr, gid: u.frrGroup},
+		{path: "bird", mode: 0o750, uid: u.bird, gid: u.birdGroup},
+	}
+}
+
+func makeEntries(root string, base int, entries []entry) error {
+	for _, e := range entries {
+		path := filepath.Join(root, e.path)
+		if e.link != "" {
+			if err := os.Symlink(e.link, path); err != nil {
+				return err
+			}
+		} else if err := os.Mkdir(path, 0o700); err != nil {
+			return err
+		}
+		if err := os.Lchown(path, base+e.uid, base+e.gid); err != nil {
+			return err
+		}
+		if e.link == "" && e.mode != 0o700 { // after the change of owner, which clears special bits
+			if err := os.Chmod(path, e.mode); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hostRootfs is the default: the machine's programs and libraries, read-only, and everything else empty or private. Files
+// belong to the machine's root, which no sliver's user is: what others may not read there, slivers cannot.
+func (r *Runtime) hostRootfs(s *Spec) (*rootfs, error) {
+	dir, base := r.filesDir(s.ID), uidBase(s.Slice)
+	root, upper, work := filepath.Join(dir, "root"), filepath.Join(dir, "etc"), filepath.Join(dir, "work")
+	top := []entry{{path: "root", mode: 0o755}, {path: "etc", mode: 0o755}, {path: "work", mode: 0o700}}
+	binds := []string{}
+	skeleton := r.users.skeleton()
+	for _, name := range []string{"usr", "opt", "bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
+		fi, err := os.Lstat("/" + name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return nil, fmt.Errorf("make root file system: %w", err)
+		case fi.Mode()&os.ModeSymlink != 0: // merged into /usr
+			to, err := os.Readlink("/" + name)
+			if err != nil {
+				return nil, fmt.Errorf("make root file system: %w", err)
+			}
+			skeleton = append(skeleton, entry{path: name, link: to})
+		default:
+			binds = append(binds, name)
+			if name != "usr" && name != "opt" {
+				skeleton = append(skeleton, entry{path: name, mode: 0o755})
+			}
+		}
+	}
+	for _, part := range []struct {
+		root    string
+		entries []entry
+	}{{dir, top}, {root, skeleton}, {upper, r.users.etc()}} {
+		if err := makeEntries(part.root, base, part.entries); err != nil {
+			return nil, fmt.Errorf("make root file system: %w", err)
+		}
+	}
+	if err := fillEtc(upper, base, s.Hostname); err != nil {
+		return nil, fmt.Errorf("make root file system: %w", err)
+	}
+	return &rootfs{path: root, mount: func() error {
+		for _, name := range binds {
+			attr := uint64(unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV)
+			if err := bind("/"+name, filepath.Join(root, name), attr); err != nil {
+				return err
+			}
+		}
+		lower := filepath.Join(r.fsDir(s.Slice), "mask") + ":/etc"
+		return mountOverlay(lower, upper, work, filepath.Join(root, "etc"))
+	}}, nil
+}
+
+// fillEtc writes a node's own /etc.
+func fillEtc(etc string, base int, hostname string) error {
+	for name, text := range map[string]string{"hostname": hostname + "\n", "resolv.conf": ""} {
+		path := filepath.Join(etc, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+		if err := os.Chown(path, base, base); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{"frr", "bird"} {
+		if err := unix.Setxattr(filepath.Join(etc, dir), "trusted.overlay.opaque", []byte("y"), 0); err != nil {
+			return fmt.Errorf("make %s opaque: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+func mountOverlay(lower, upper, work, target string) error {
+	options := "lowerdir=" + lower + ",upperdir=" + upper + ",workdir=" + work
+	return mount("overlay", target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
+}
+
+// masked are the parts of the machine's /etc that no sliver sees: configurations of the machine's own services, and
+// what identifies it. Secrets are protected by their modes; this is for the rest.
+var masked = []string{
+	"NetworkManager", "X11", "apache2", "apparmor", "apparmor.d", "apt", "audit", "ca-certificates", "cloud", "cni", "containerd",
+	"containers", "cron.d", "cron.daily", "cron.hourly", "cron.monthly", "cron.weekly", "crontab", "cups", "dbus-1", "docker", "dovecot",
+	"dpkg", "exim4", "exports", "fstab", "grub.d", "gshadow", "gshadow-", "hosts.allow", "hosts.deny", "init.d", "initramfs-tools",
+	"ipsec.conf", "ipsec.d", "ipsec.secrets", "iscsi", "issue", "issue.net", "krb5.keytab", "kubernetes", "ldap", "letsencrypt",
+	"libvirt", "logrotate.d", "lvm", "machine-id", "mdadm", "modprobe.d", "motd", "mysql", "netplan", "network", "nftables.conf", "nginx",
+	"openvpn", "opasswd", "pergola", "polkit-1", "postfix", "postgresql", "ppp", "rancher", "rc0.d", "rc1.d", "rc2.d", "rc3.d",
+	"rc4.d", "rc5.d", "rc6.d", "rcS.d", "resolv.conf", "samba", "security/opasswd", "shadow", "shadow-", "ssh", "ssl/private", "sssd",
+	"strongswan.d", "sudoers", "sudoers.d", "swanctl", "systemd", "udev", "ufw", "update-motd.d", "wireguard", "wpa_supplicant",
+}
+
+// makeMask makes the overlay layer that hides them: a whiteout each (overlayfs.rst: a character device 0/0).
+func makeMask(dir string) error {
+	if exists(filepath.Join(dir, "done")) {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range append(masked, "done") {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mknod(path, unix.S_IFCHR, 0); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("hide /etc/%s: %w", name, err)
+		}
+	}
+	return nil
+}

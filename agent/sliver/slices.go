@@ -1,0 +1,180 @@
+package sliver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+// sliceRecord is what is written down of a slice.
+type sliceRecord struct {
+	Name string `json:"name"`
+}
+
+// PrepareSlice makes what the slivers of a slice share: a tmpfs for what they write, their cgroup, and /etc/hosts.
+// It may be called again at any time; nodes see changed hosts at once.
+func (r *Runtime) PrepareSlice(ctx context.Context, id uint16, name string, hosts []byte) error {
+	defer r.lock(ID{Slice: id})()
+	if err := checkName("slice", name); err != nil {
+		return err
+	}
+	if err := r.prepareSlice(id, name, hosts); err != nil {
+		return fmt.Errorf("prepare slice %d: %w", id, err)
+	}
+	return nil
+}
+
+func (r *Runtime) prepareSlice(id uint16, name string, hosts []byte) error {
+	for _, dir := range []string{r.sliceDir(id), filepath.Join(r.sliceDir(id), "nodes"), r.fsDir(id)} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return err
+		}
+	}
+	data, err := json.Marshal(sliceRecord{name})
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(filepath.Join(r.sliceDir(id), "slice.json"), data); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(r.cfg.LogDir, name), 0o755); err != nil {
+		return err
+	}
+	if err := rewrite(filepath.Join(r.sliceDir(id), "hosts"), hosts); err != nil {
+		return err
+	}
+	if err := r.groups.make(r.groupOfSlice(id)); err != nil {
+		return err
+	}
+	// Makes the parent of the nodes' groups ready for them, where that is a thing of its own (version 2).
+	if err := r.groups.delegate(r.groupOfSlice(id)); err != nil {
+		return err
+	}
+	return r.mountSlice(id)
+}
+
+// mountSlice mounts and fills the slice's tmpfs, unless that was done.
+func (r *Runtime) mountSlice(id uint16) error {
+	dir := r.fsDir(id)
+	mounted, err := isMountPoint(dir)
+	if err != nil {
+		return err
+	}
+	if !mounted {
+		options := "mode=0711,size=" + strconv.FormatInt(r.cfg.SliceBytes, 10)
+		if err := mount("pergola", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+			return err
+		}
+	}
+	if err := makeMask(filepath.Join(dir, "mask")); err != nil {
+		return err
+	}
+	return os.MkdirAll(filepath.Join(dir, "nodes"), 0o711)
+}
+
+func isMountPoint(dir string) (bool, error) {
+	var s unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, dir, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_TYPE, &s); err != nil {
+		return false, fmt.Errorf("examine %s: %w", dir, err)
+	}
+	return s.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+}
+
+// rewrite changes a file in place: it is bind-mounted, so a new file under its name would not be seen.
+func rewrite(path string, data []byte) error {
+	if old, err := os.ReadFile(path); err == nil && string(old) == string(data) {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(data, 0); err != nil {
+		return err
+	}
+	if err := f.Truncate(int64(len(data))); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// RemoveSlice deletes all slivers of a slice and what they shared, whatever state it is in. Logs stay.
+func (r *Runtime) RemoveSlice(ctx context.Context, id uint16) error {
+	if err := r.deleteAll(ctx, id); err != nil {
+		return err
+	}
+	defer r.lock(ID{Slice: id})()
+	if err := r.removeSlice(ctx, id); err != nil {
+		return fmt.Errorf("remove slice %d: %w", id, err)
+	}
+	return nil
+}
+
+// deleteAll deletes the slivers that have a record, and those of which only a cgroup is left.
+func (r *Runtime) deleteAll(ctx context.Context, id uint16) error {
+	ids, err := r.sliversOf(id)
+	if err != nil {
+		return err
+	}
+	groups, err := r.groups.children(r.groupOfSlice(id))
+	if err != nil {
+		return err
+	}
+	for _, node := range groups {
+		if n := (ID{id, node}); !exists(r.nodeDir(n)) {
+			ids = append(ids, n)
+		}
+	}
+	g := new(errgroup.Group)
+	g.SetLimit(parallel())
+	for _, n := range ids {
+		g.Go(func() error { return r.Delete(ctx, n) })
+	}
+	return g.Wait()
+}
+
+func (r *Runtime) removeSlice(ctx context.Context, id uint16) error {
+	if err := r.groups.remove(r.groupOfSlice(id)); err != nil {
+		return err
+	}
+	r.groups.remove(r.groupRoot()) // fails while other slices are there
+	dir := r.fsDir(id)
+	for {
+		err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // not mounted
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("unmount %s: %w", dir, err)
+		}
+	}
+	if err := os.RemoveAll(r.sliceDir(id)); err != nil {
+		return err
+	}
+	return r.images.forget(id)
+}
+
+// sliceName gives the name of a slice that is prepared.
+func (r *Runtime) sliceName(id uint16) (string, error) {
+	data, err := os.ReadFile(filepath.Join(r.sliceDir(id), "slice.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("slice %d: %w", id, ErrNoSlice)
+	}
+	var rec sliceRecord
+	if err == nil {
+		err = json.Unmarshal(data, &rec)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read record of slice %d: %w", id, err)
+	}
+	return rec.Name, nil
+}
