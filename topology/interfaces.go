@@ -10,6 +10,7 @@ import (
 
 const (
 	defaultMTU = 1500
+	minMTU     = 68   // RFC 791
 	minMTUv6   = 1280 // RFC 8200, section 5
 )
 
@@ -26,7 +27,7 @@ func (r *resolver) makeInterfaces() {
 			p.out.Name, p.out.Port, p.out.Link, p.out.MAC = p.name, p.number, l.name, address
 			p.out.MTU = cmp.Or(p.in.MTU, l.MTU, defaultMTU)
 			p.out.PointToPoint = p.segment.cable
-			if p.out.MTU < minMTUv6 && p.has(v6) {
+			if p.out.MTU < minMTUv6 && p.out.MTU >= minMTU && p.has(v6) {
 				r.add(l.at.at("mtu"), "write ipv6: false in this link, or a greater mtu",
 					"mtu %d is too small for IPv6 on %s: at least %d", p.out.MTU, p, minMTUv6)
 			}

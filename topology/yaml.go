@@ -106,8 +106,8 @@ func (s source) parse() (root ast.Node, anchors map[string]ast.Node, found Diagn
 		ast.Walk(collected, documents[0])
 		return documents[0], collected, nil
 	}
-	at := documents[1].GetToken().Position
-	return nil, nil, s.fail(at.Line, at.Column, "one network, one file", "the file holds %d YAML documents", len(documents))
+	line, column := lineColumn(documents[1])
+	return nil, nil, s.fail(line, column, "one network, one file", "the file holds %d YAML documents", len(documents))
 }
 
 // syntax words an error of the YAML parser.

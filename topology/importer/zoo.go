@@ -110,6 +110,9 @@ func (z *zoo) addNodes() {
 			z.external[n.id] = true
 			continue
 		}
+		if n.values["label"] == "None" { // what the Zoo's tools write for no label
+			delete(n.values, "label")
+		}
 		name := taken.name("n", n.values["label"], n.id)
 		z.names[n.id], z.byID[n.id] = name, n
 		node := topology.Node{Position: z.position(n)}
