@@ -1,0 +1,119 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Addresses that we add carry a protocol number of ours (IFA_PROTO, Linux 5.18), so that we take away our own only.
+const (
+	addressProtocol = 0x50
+	attrIFAProto    = 11 // IFA_PROTO, linux/if_addr.h
+)
+
+// addAddresses adds what is not there.
+func (c *conn) addAddresses(index int, addresses []netip.Prefix) error {
+	for _, a := range addresses {
+		err := c.changeAddress(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, index, a)
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("add address %s: %w", a, err)
+		}
+	}
+	return nil
+}
+
+// setAddresses adds what is missing, by interface, and deletes those of ours that are not wanted any more: first, because an
+// address can move from one interface to another.
+func (c *conn) setAddresses(want map[int][]netip.Prefix) error {
+	ours, err := c.ourAddresses()
+	if err != nil {
+		return err
+	}
+	for index, addresses := range ours {
+		for _, a := range addresses {
+			if slices.Contains(want[index], a) {
+				continue
+			}
+			err := c.changeAddress(unix.RTM_DELADDR, 0, index, a)
+			if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+				return fmt.Errorf("delete address %s: %w", a, err)
+			}
+		}
+	}
+	for index, addresses := range want {
+		if err := c.addAddresses(index, addresses); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *conn) changeAddress(kind, flags, index int, a netip.Prefix) error {
+	h := nl.NewIfAddrmsg(unix.AF_INET)
+	if a.Addr().Is6() {
+		h.Family = unix.AF_INET6
+	}
+	h.Index = uint32(index)
+	h.Prefixlen = uint8(a.Bits())
+	raw := a.Addr().AsSlice()
+	attrs := []*nl.RtAttr{
+		attrBytes(unix.IFA_LOCAL, raw), attrBytes(unix.IFA_ADDRESS, raw),
+		attrU32(unix.IFA_FLAGS, unix.IFA_F_NODAD|unix.IFA_F_PERMANENT), attrU8(attrIFAProto, addressProtocol),
+	}
+	if b, ok := broadcastOf(a); ok {
+		attrs = append(attrs, attrBytes(unix.IFA_BROADCAST, b.AsSlice()))
+	}
+	return c.do(kind, flags, h, attrs...)
+}
+
+// broadcastOf is the last address of an IPv4 subnet that has one: not of a /31 (RFC 3021) or /32.
+func broadcastOf(a netip.Prefix) (netip.Addr, bool) {
+	if !a.Addr().Is4() || a.Bits() > 30 {
+		return netip.Addr{}, false
+	}
+	b := a.Addr().As4()
+	for i := a.Bits(); i < 32; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	return netip.AddrFrom4(b), true
+}
+
+// ourAddresses lists what we added in this namespace, by interface.
+func (c *conn) ourAddresses() (map[int][]netip.Prefix, error) {
+	all, err := c.dump(unix.RTM_GETADDR, unix.RTM_NEWADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	ours := map[int][]netip.Prefix{}
+	for _, message := range all {
+		h := nl.DeserializeIfAddrmsg(message)
+		attrs, err := nl.ParseRouteAttr(message[h.Len():])
+		if err != nil {
+			return nil, fmt.Errorf("list addresses: %w", err)
+		}
+		var address, local netip.Addr
+		protocol := uint8(0)
+		for _, a := range attrs {
+			switch a.Attr.Type {
+			case unix.IFA_ADDRESS:
+				address, _ = netip.AddrFromSlice(a.Value)
+			case unix.IFA_LOCAL:
+				local, _ = netip.AddrFromSlice(a.Value)
+			case attrIFAProto:
+				protocol = a.Value[0]
+			}
+		}
+		if local.IsValid() { // IPv6 has only IFA_ADDRESS
+			address = local
+		}
+		if protocol == addressProtocol && address.IsValid() {
+			ours[int(h.Index)] = append(ours[int(h.Index)], netip.PrefixFrom(address, int(h.Prefixlen)))
+		}
+	}
+	return ours, nil
+}

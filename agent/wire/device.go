@@ -1,0 +1,226 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/pergola-net/pergola/datapath"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// device is what we read of a network device.
+type device struct {
+	index  int
+	name   string
+	kind   string // veth, bridge, ...; empty for lo
+	up     bool
+	mtu    int
+	master int // ifindex of its bridge, or 0
+	peer   int // ifindex of a veth's other end, in whatever namespace that is
+	group  uint32
+	mark   mark
+	marked bool // complete, and ours
+	rx, tx datapath.Traffic
+}
+
+// Bits of IFLA_EXT_MASK (linux/rtnetlink.h).
+const skipStats = 1 << 3
+
+// devices reads all devices of the namespace, without statistics.
+func (c *conn) devices() ([]device, error) { return c.dumpDevices(skipStats) }
+
+func (c *conn) dumpDevices(mask uint32) ([]device, error) {
+	all, err := c.dump(unix.RTM_GETLINK, unix.RTM_NEWLINK, nl.NewIfInfomsg(unix.AF_UNSPEC), attrU32(unix.IFLA_EXT_MASK, mask))
+	if err != nil {
+		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	devices := make([]device, 0, len(all))
+	for _, message := range all {
+		d, err := parseDevice(message)
+		if err != nil {
+			return nil, fmt.Errorf("list devices: %w", err)
+		}
+		devices = append(devices, d)
+	}
+	return devices, nil
+}
+
+// device reads one by its name.
+func (c *conn) device(name string) (device, error) {
+	d, err := c.readDevice(0, attrString(unix.IFLA_IFNAME, name))
+	if err != nil {
+		return device{}, fmt.Errorf("find device %s: %w", name, err)
+	}
+	return d, nil
+}
+
+// deviceAt reads one by its index.
+func (c *conn) deviceAt(index int) (device, error) {
+	d, err := c.readDevice(index)
+	if err != nil {
+		return device{}, fmt.Errorf("find device %d: %w", index, err)
+	}
+	return d, nil
+}
+
+func (c *conn) readDevice(index int, attrs ...*nl.RtAttr) (device, error) {
+	attrs = append(attrs, attrU32(unix.IFLA_EXT_MASK, skipStats))
+	found, err := c.request(unix.RTM_GETLINK, 0, header(index), attrs...).Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	if errors.Is(err, unix.ENODEV) {
+		return device{}, ErrNoDevice
+	}
+	if err != nil {
+		return device{}, err
+	}
+	if len(found) != 1 {
+		return device{}, fmt.Errorf("the kernel gave %d answers", len(found))
+	}
+	return parseDevice(found[0])
+}
+
+func parseDevice(message []byte) (device, error) {
+	header := nl.DeserializeIfInfomsg(message)
+	attrs, err := nl.ParseRouteAttr(message[header.Len():])
+	if err != nil {
+		return device{}, err
+	}
+	d := device{index: int(header.Index), up: header.Flags&unix.IFF_UP != 0}
+	for _, a := range attrs {
+		switch a.Attr.Type {
+		case unix.IFLA_IFNAME:
+			d.name = unix.ByteSliceToString(a.Value)
+		case unix.IFLA_MTU:
+			d.mtu = int(nl.NativeEndian().Uint32(a.Value))
+		case unix.IFLA_MASTER:
+			d.master = int(nl.NativeEndian().Uint32(a.Value))
+		case unix.IFLA_GROUP:
+			d.group = nl.NativeEndian().Uint32(a.Value)
+		case unix.IFLA_LINK:
+			d.peer = int(nl.NativeEndian().Uint32(a.Value))
+		case unix.IFLA_IFALIAS:
+			d.mark, d.marked = parseMark(unix.ByteSliceToString(a.Value))
+		case unix.IFLA_LINKINFO:
+			d.kind, err = parseKind(a.Value)
+		case unix.IFLA_STATS64:
+			d.rx, d.tx = parseStats(a.Value)
+		}
+		if err != nil {
+			return device{}, err
+		}
+	}
+	return d, nil
+}
+
+func parseKind(info []byte) (string, error) {
+	attrs, err := nl.ParseRouteAttr(info)
+	if err != nil {
+		return "", err
+	}
+	for _, a := range attrs {
+		if a.Attr.Type == unix.IFLA_INFO_KIND {
+			return unix.ByteSliceToString(a.Value), nil
+		}
+	}
+	return "", nil
+}
+
+// parseStats reads the first members of struct rtnl_link_stats64: packets and bytes, received and sent.
+func parseStats(b []byte) (rx, tx datapath.Traffic) {
+	if len(b) < 32 {
+		return rx, tx
+	}
+	u := func(i int) uint64 { return nl.NativeEndian().Uint64(b[8*i:]) }
+	return datapath.Traffic{Frames: u(0), Bytes: u(2)}, datapath.Traffic{Frames: u(1), Bytes: u(3)}
+}
+
+// veth describes a pair: one end here, the peer here or in another namespace.
+type veth struct {
+	name    string
+	mtu     int
+	group   uint32
+	peer    string
+	peerNS  *os.File // nil: here
+	peerMAC net.HardwareAddr
+}
+
+// addVeth makes a pair, down: the kernel refuses to set an end up before both are there.
+func (c *conn) addVeth(v veth) error {
+	common := func() []*nl.RtAttr {
+		return []*nl.RtAttr{ // the kernel's default is a queue for every CPU, which we do not use
+			attrU32(unix.IFLA_MTU, uint32(v.mtu)), attrU32(unix.IFLA_NUM_TX_QUEUES, 1), attrU32(unix.IFLA_NUM_RX_QUEUES, 1),
+		}
+	}
+	peer := append(common(), attrString(unix.IFLA_IFNAME, v.peer))
+	if v.peerNS != nil {
+		peer = append(peer, attrU32(unix.IFLA_NET_NS_FD, uint32(v.peerNS.Fd())))
+	} else {
+		peer = append(peer, attrU32(unix.IFLA_GROUP, v.group))
+	}
+	if v.peerMAC != nil {
+		peer = append(peer, attrBytes(unix.IFLA_ADDRESS, v.peerMAC))
+	}
+	info := attrNest(nl.VETH_INFO_PEER)
+	info.AddChild(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	for _, a := range peer {
+		info.AddChild(a)
+	}
+	attrs := append(common(), attrString(unix.IFLA_IFNAME, v.name), attrU32(unix.IFLA_GROUP, v.group),
+		attrNest(unix.IFLA_LINKINFO, attrString(unix.IFLA_INFO_KIND, "veth"), attrNest(unix.IFLA_INFO_DATA, info)))
+	return c.do(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, nl.NewIfInfomsg(unix.AF_UNSPEC), attrs...)
+}
+
+// change sets attributes of a device.
+func (c *conn) change(index int, attrs ...*nl.RtAttr) error {
+	return c.do(unix.RTM_SETLINK, 0, header(index), attrs...)
+}
+
+// changeUp sets attributes and the state of a device.
+func (c *conn) changeUp(index int, up bool, attrs ...*nl.RtAttr) error {
+	h := header(index)
+	h.Change = unix.IFF_UP
+	if up {
+		h.Flags = unix.IFF_UP
+	}
+	return c.do(unix.RTM_SETLINK, 0, h, attrs...)
+}
+
+func header(index int) *nl.IfInfomsg {
+	h := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	h.Index = int32(index)
+	return h
+}
+
+// condemned is the device group (see ip-link(8)) of what deleteDevices is about to delete.
+const condemned = 1<<31 - 1
+
+// deleteDevices deletes devices, together: the kernel waits for its readers once for all of them, where one at a time it takes
+// milliseconds each. Devices that do not exist are no error.
+func (c *conn) deleteDevices(indexes []int) error {
+	switch len(indexes) {
+	case 0:
+		return nil
+	case 1:
+		return ignoreGone(c.do(unix.RTM_DELLINK, 0, header(indexes[0])))
+	}
+	for _, index := range indexes {
+		if err := ignoreGone(c.change(index, attrU32(unix.IFLA_GROUP, condemned))); err != nil {
+			return err
+		}
+	}
+	return c.deleteGroup(condemned)
+}
+
+// deleteGroup deletes all devices of a group.
+func (c *conn) deleteGroup(group uint32) error {
+	return ignoreGone(c.do(unix.RTM_DELLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC), attrU32(unix.IFLA_GROUP, group)))
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}

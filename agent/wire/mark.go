@@ -1,0 +1,153 @@
+package wire
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pergola-net/pergola/slice"
+)
+
+// role says what a device is for.
+type role string
+
+const (
+	rolePort   role = "port"
+	roleSwitch role = "switch"
+	roleCable  role = "cable"  // one end of it
+	roleQueue  role = "queue"  // holds what a node sends to a switch until its turn has come
+	roleMember role = "member" // the switch's end of a queue
+)
+
+// mark is what a device's alias says of it:
+//
+//	pergola port abilene/denver:eth0 digest=1f6c20 ns=4026532511 queue=rate=1000000,delay=20000000
+//
+// It is written when the device is complete. It holds what the kernel cannot be asked in one go, so that Observe can compare
+// a thousand ports with a single dump.
+type mark struct {
+	role   role
+	owner  string
+	digest string
+	ns     uint64 // inode of the namespace in which the other end was put; 0: the substrate
+	queue  Queue
+}
+
+// Queue is the shape of what a device sends.
+type Queue struct {
+	slice.Shape
+	// Unsure is set while the kernel's queue is being changed, and stays if that was cut short.
+	Unsure bool
+}
+
+const (
+	markWord = "pergola"
+	maxAlias = 255 // IFALIASZ, less the final zero byte
+)
+
+// escape keeps a mark's words apart; url.PathUnescape undoes it.
+var escape = strings.NewReplacer("%", "%25", " ", "%20")
+
+func (m mark) String() string {
+	words := []string{markWord, string(m.role), escape.Replace(m.owner)}
+	add := func(key, value string) {
+		if value != "" {
+			words = append(words, key+"="+value)
+		}
+	}
+	add("digest", escape.Replace(m.digest))
+	if m.ns != 0 {
+		add("ns", strconv.FormatUint(m.ns, 10))
+	}
+	add("queue", m.queue.String())
+	return strings.Join(words, " ")
+}
+
+// checked gives the alias, if the kernel can hold it with any queue.
+func (m mark) checked() (string, error) {
+	longest := m
+	longest.queue = Queue{Shape: slice.Shape{Rate: 1<<64 - 1, Delay: 1<<63 - 1, Jitter: 1<<63 - 1, Loss: 100.0 / 3, Queue: 1 << 31}}
+	if n := len(longest.String()); n > maxAlias {
+		return "", fmt.Errorf("mark device of %s: name and digest are %d bytes too long", m.owner, n-maxAlias)
+	}
+	return m.String(), nil
+}
+
+// parseMark reads an alias. ok is false for devices that are not ours, or not complete.
+func parseMark(alias string) (m mark, ok bool) {
+	words := strings.Split(alias, " ")
+	if len(words) < 3 || words[0] != markWord {
+		return mark{}, false
+	}
+	var err error
+	m.role = role(words[1])
+	if m.owner, err = url.PathUnescape(words[2]); err != nil {
+		return mark{}, false
+	}
+	for _, word := range words[3:] {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "digest":
+			m.digest, err = url.PathUnescape(value)
+		case "ns":
+			m.ns, err = strconv.ParseUint(value, 10, 64)
+		case "queue":
+			m.queue, err = parseQueue(value)
+		}
+		if err != nil {
+			return mark{}, false
+		}
+	}
+	return m, true
+}
+
+// String is empty for a device without a queue of its own.
+func (q Queue) String() string {
+	if q.Unsure {
+		return "unsure"
+	}
+	var words []string
+	add := func(key string, set bool, value string) {
+		if set {
+			words = append(words, key+"="+value)
+		}
+	}
+	add("rate", q.Rate != 0, strconv.FormatUint(q.Rate, 10))
+	add("delay", q.Delay != 0, strconv.FormatInt(int64(q.Delay), 10))
+	add("jitter", q.Jitter != 0, strconv.FormatInt(int64(q.Jitter), 10))
+	add("loss", q.Loss != 0, strconv.FormatFloat(q.Loss, 'g', -1, 64))
+	add("queue", q.Shape.Queue != 0, strconv.Itoa(q.Shape.Queue))
+	return strings.Join(words, ",")
+}
+
+func parseQueue(text string) (q Queue, err error) {
+	if text == "unsure" {
+		return Queue{Unsure: true}, nil
+	}
+	for _, word := range strings.Split(text, ",") {
+		key, value, _ := strings.Cut(word, "=")
+		var n int64
+		switch key {
+		case "rate":
+			q.Rate, err = strconv.ParseUint(value, 10, 64)
+		case "delay":
+			n, err = strconv.ParseInt(value, 10, 64)
+			q.Delay = time.Duration(n)
+		case "jitter":
+			n, err = strconv.ParseInt(value, 10, 64)
+			q.Jitter = time.Duration(n)
+		case "loss":
+			q.Loss, err = strconv.ParseFloat(value, 64)
+		case "queue":
+			q.Shape.Queue, err = strconv.Atoi(value)
+		default:
+			err = fmt.Errorf("parse queue %q: unknown word", text)
+		}
+		if err != nil {
+			return Queue{}, err
+		}
+	}
+	return q, nil
+}

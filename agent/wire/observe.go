@@ -1,0 +1,228 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pergola-net/pergola/datapath"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// State is what there is in a substrate.
+type State struct {
+	Ports    map[string]PortState
+	Cables   map[string]CableState // by the name of each end
+	Switches map[string]SwitchState
+	// Remains are names of devices that are in no good state: half made, or left over. Delete them with DeletePorts.
+	Remains []string
+}
+
+// PortState is a port's.
+type PortState struct {
+	Owner, Digest    string
+	NetNS            uint64 // inode of the namespace of the node, as it was made
+	Up               bool
+	Peer             string // the port it is joined with, or
+	Switch           string // the switch it is attached to
+	FromNode, ToNode Queue
+}
+
+// CableState is that of an end of a cable.
+type CableState struct {
+	Owner, Digest string
+	Up            bool
+	Switch        string
+	FromNode      Queue
+}
+
+// SwitchState is a switch's.
+type SwitchState struct {
+	Owner, Digest string
+}
+
+// Observe reads the state of everything, with one question to the kernel for each kind of thing.
+func (s *Substrate) Observe(ctx context.Context) (State, error) {
+	if err := ctx.Err(); err != nil {
+		return State{}, err
+	}
+	v, err := s.view()
+	if err != nil {
+		return State{}, fmt.Errorf("observe substrate: %w", err)
+	}
+	if err := s.forget(v); err != nil {
+		return State{}, fmt.Errorf("observe substrate: %w", err)
+	}
+	state := State{Ports: map[string]PortState{}, Cables: map[string]CableState{}, Switches: map[string]SwitchState{}}
+	for _, d := range v.devices {
+		m := d.mark
+		switch {
+		case d.kind == "": // lo
+		case !d.marked:
+			state.Remains = append(state.Remains, d.name)
+		case m.role == rolePort:
+			state.Ports[d.name] = v.port(d)
+		case m.role == roleCable:
+			state.Cables[d.name] = CableState{m.owner, m.digest, d.up, v.name(d.master), v.queue(d)}
+		case m.role == roleSwitch:
+			state.Switches[d.name] = SwitchState{m.owner, m.digest}
+		case m.role == roleQueue && !v.serves(d):
+			state.Remains = append(state.Remains, d.name)
+		}
+	}
+	return state, nil
+}
+
+// view is one reading of the kernel.
+type view struct {
+	records map[int]datapath.Port
+	devices map[int]device
+	roots   map[int]bool // has a root qdisc of ours
+}
+
+// view reads records before devices, so that a record without a device has really lost it.
+func (s *Substrate) view() (v view, err error) {
+	if v.records, err = s.data.Ports(); err != nil {
+		return v, err
+	}
+	all, err := s.nl.devices()
+	if err != nil {
+		return v, err
+	}
+	v.devices = make(map[int]device, len(all))
+	for _, d := range all {
+		v.devices[d.index] = d
+	}
+	v.roots, err = s.nl.roots()
+	return v, err
+}
+
+func (v view) name(index int) string { return v.devices[index].name }
+
+// queue gives the device's queue as marked, unless the kernel has lost it.
+func (v view) queue(d device) Queue {
+	if (d.mark.queue != Queue{}) && !v.roots[d.index] {
+		return Queue{Unsure: true}
+	}
+	return d.mark.queue
+}
+
+// port resolves who is at the other end.
+func (v view) port(d device) PortState {
+	p := PortState{
+		Owner: d.mark.owner, Digest: d.mark.digest, NetNS: d.mark.ns, Up: d.up,
+		Switch: v.name(d.master), ToNode: v.queue(d),
+	}
+	peer, ok := v.peer(d)
+	switch {
+	case !ok:
+		if d.master != 0 && v.records[d.index].Mode != datapath.Kernel {
+			p.Switch = "" // attached, but not to the end
+		}
+	case peer.mark.role == rolePort:
+		p.Peer, p.FromNode = peer.name, v.queue(peer)
+		if !v.right(d, peer) {
+			p.Peer = ""
+		}
+	case peer.mark.role == roleQueue:
+		member := v.devices[peer.peer]
+		p.Switch, p.FromNode = v.name(member.master), v.queue(peer)
+		if d.master != 0 {
+			p.Switch = ""
+		}
+	}
+	return p
+}
+
+// peer gives what the device is joined with, if both say so.
+func (v view) peer(d device) (device, bool) {
+	record := v.records[d.index]
+	if !joined(record) || v.records[record.Peer].Peer != d.index {
+		return device{}, false
+	}
+	peer, ok := v.devices[record.Peer]
+	return peer, ok
+}
+
+// right reports whether frames for the peer go the way that its queue asks for.
+func (v view) right(d, peer device) bool {
+	return (v.records[d.index].Mode == datapath.Queue) == (peer.mark.queue != Queue{})
+}
+
+// serves reports whether a queue is in use.
+func (v view) serves(q device) bool {
+	_, ok := v.peer(q)
+	return ok
+}
+
+// roots finds the devices that have one of our qdiscs at the root.
+func (c *conn) roots() (map[int]bool, error) {
+	all, err := c.dump(unix.RTM_GETQDISC, unix.RTM_NEWQDISC, &nl.TcMsg{})
+	if err != nil {
+		return nil, fmt.Errorf("list qdiscs: %w", err)
+	}
+	roots := map[int]bool{}
+	for _, message := range all {
+		if h := nl.DeserializeTcMsg(message); h.Parent == tcRoot && (h.Handle == handleHTB || h.Handle == handleNetem) {
+			roots[int(h.Ifindex)] = true
+		}
+	}
+	return roots, nil
+}
+
+// forget deletes the records of ports that ended with their nodes.
+func (s *Substrate) forget(v view) error {
+	for index := range v.records {
+		if _, ok := v.devices[index]; !ok {
+			if err := s.data.Forget(index); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Substrate) forgetGone() error {
+	v, err := s.view()
+	if err != nil {
+		return err
+	}
+	return s.forget(v)
+}
+
+// Traffic is what went through a port, by direction. A GSO super-frame counts as one frame of its own length.
+type Traffic struct {
+	FromNode, ToNode datapath.Traffic
+	// Dropped counts frames from the node by the reason for which the data path dropped them.
+	Dropped map[string]uint64
+}
+
+// Counters reads the traffic of all ports and ends of cables.
+func (s *Substrate) Counters(ctx context.Context) (map[string]Traffic, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	counted, err := s.data.Counters()
+	if err != nil {
+		return nil, fmt.Errorf("read counters: %w", err)
+	}
+	all, err := s.nl.dumpDevices(0)
+	if err != nil {
+		return nil, fmt.Errorf("read counters: %w", err)
+	}
+	traffic := map[string]Traffic{}
+	for _, d := range all {
+		if d.mark.role != rolePort && d.mark.role != roleCable {
+			continue
+		}
+		from, to := d.rx, d.tx
+		if d.mark.role == roleCable { // what the switch sends, the device sends
+			from, to = d.tx, d.rx
+		}
+		c := counted[d.index]
+		to.Frames += c.Handed.Frames
+		to.Bytes += c.Handed.Bytes
+		traffic[d.name] = Traffic{FromNode: from, ToNode: to, Dropped: c.Dropped}
+	}
+	return traffic, nil
+}

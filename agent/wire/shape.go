@@ -1,0 +1,163 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pergola-net/pergola/slice"
+	"golang.org/x/sys/unix"
+)
+
+// Direction is one of a link's, seen from an end of it.
+type Direction bool
+
+// The directions. For a cable, the node is the switch at that end.
+const (
+	FromNode Direction = false // frames that leave the node into the link
+	ToNode   Direction = true
+)
+
+func (d Direction) String() string {
+	if d == ToNode {
+		return "to"
+	}
+	return "from"
+}
+
+// Shape sets what happens to frames in one direction of a port or cable; the zero Shape leaves them alone. The direction from
+// the node is that of the link, so the port must be wired. What changes without another kind of queue being needed changes
+// in place, and the frames that wait in the queue stay; when a queue goes, what waits in it is lost.
+func (s *Substrate) Shape(ctx context.Context, port string, dir Direction, shape slice.Shape) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.wiring.Lock()
+	defer s.wiring.Unlock()
+	if err := s.shapeLocked(port, dir, shape); err != nil {
+		return fmt.Errorf("shape frames %s the node of port %s: %w", dir, port, err)
+	}
+	return nil
+}
+
+func (s *Substrate) shapeLocked(port string, dir Direction, shape slice.Shape) error {
+	if err := checkShape(shape); err != nil {
+		return err
+	}
+	d, err := s.nl.device(port)
+	if err != nil {
+		return err
+	}
+	if d.mark.role == roleCable {
+		if dir == ToNode {
+			if d, err = s.nl.deviceAt(d.peer); err != nil {
+				return err
+			}
+		}
+		return s.setQueue(&d, shape)
+	}
+	e, err := s.end(port)
+	if err != nil {
+		return err
+	}
+	if dir == ToNode {
+		return s.shapePort(&e, shape)
+	}
+	peer, err := s.peerOf(e)
+	switch {
+	case err != nil:
+		return err
+	case peer != nil && peer.mark.role == rolePort:
+		return s.shapePort(peer, shape)
+	case peer != nil || e.master != 0:
+		return s.shapeAttached(&e, shape)
+	case shape == slice.Shape{}:
+		return nil
+	}
+	return ErrNotWired
+}
+
+// shapePort shapes what a port's device sends to its node. Who leads there goes by the queue while there is one.
+func (s *Substrate) shapePort(e *end, shape slice.Shape) error {
+	leader, err := s.peerOf(*e)
+	if err != nil {
+		return err
+	}
+	if leader != nil && shape == (slice.Shape{}) {
+		unshaped := e.device
+		unshaped.mark.queue = Queue{}
+		if err := s.lead(leader, unshaped); err != nil {
+			return err
+		}
+	}
+	if err := s.setQueue(&e.device, shape); err != nil {
+		return err
+	}
+	if leader == nil {
+		return nil
+	}
+	return s.lead(leader, e.device)
+}
+
+// peerOf finds what a port is joined with: another port, a queue, or nothing.
+func (s *Substrate) peerOf(e end) (*end, error) {
+	if !joined(e.record) {
+		return nil, nil
+	}
+	record, ok, err := s.data.Port(e.record.Peer)
+	if err != nil || !ok || record.Peer != e.index {
+		return nil, err
+	}
+	d, err := s.nl.deviceAt(e.record.Peer)
+	if err != nil {
+		return nil, err
+	}
+	return &end{d, record}, nil
+}
+
+// setQueue makes the device's queue be of the shape. The mark says that it is unsure while it changes.
+func (s *Substrate) setQueue(d *device, shape slice.Shape) error {
+	was, want := d.mark.queue, Queue{Shape: shape}
+	if was == want {
+		return nil
+	}
+	if err := s.markQueue(d, Queue{Unsure: true}); err != nil {
+		return err
+	}
+	if err := s.nl.setQdiscs(*d, was, shape); err != nil {
+		return err
+	}
+	return s.markQueue(d, want)
+}
+
+func (s *Substrate) markQueue(d *device, q Queue) error {
+	d.mark.queue = q
+	if err := s.nl.change(d.index, attrString(unix.IFLA_IFALIAS, d.mark.String())); err != nil {
+		return fmt.Errorf("mark device %s: %w", d.name, err)
+	}
+	return nil
+}
+
+// checkShape refuses what no kernel can do, and what this one cannot.
+func checkShape(shape slice.Shape) error {
+	switch {
+	case shape.Delay < 0, shape.Jitter < 0, shape.Queue < 0:
+		return fmt.Errorf("a negative delay, jitter or queue")
+	case !(shape.Loss >= 0 && shape.Loss <= 100):
+		return fmt.Errorf("a loss of %v %%", shape.Loss)
+	case shape.Rate != 0 && shape.Rate < minRate:
+		return fmt.Errorf("a rate below %d bit/s", minRate)
+	case shape == slice.Shape{}:
+		return nil
+	}
+	if shape.NeedsNetem() {
+		if err := HaveNetem(); err != nil {
+			return err
+		}
+	}
+	if shape.Rate != 0 || shape.Queue != 0 {
+		return HaveHTB()
+	}
+	return nil
+}
+
+const minRate = 8 // one byte a second

@@ -1,0 +1,54 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// sysctl is a kernel parameter of the namespace that the thread is in.
+type sysctl struct {
+	path  string // below /proc/sys
+	value string
+}
+
+// parseSysctl takes a user's name, with dots or slashes (sysctl(8)). Only what belongs to a network namespace will do.
+func parseSysctl(name, value string) (sysctl, error) {
+	path := name
+	if i := strings.IndexAny(name, "./"); i >= 0 && name[i] == '.' {
+		path = strings.Map(func(r rune) rune { // an interface eth0.5 is written eth0/5
+			switch r {
+			case '.':
+				return '/'
+			case '/':
+				return '.'
+			}
+			return r
+		}, name)
+	}
+	if !strings.HasPrefix(path, "net/") || !filepath.IsLocal(path) || filepath.Clean(path) != path {
+		return sysctl{}, fmt.Errorf("set sysctl %s: not a parameter of a network namespace", name)
+	}
+	return sysctl{path, value}, nil
+}
+
+// set writes the value unless it is there: some parameters have side effects even then (ip_forward resets others).
+func (s sysctl) set() error {
+	path := filepath.Join("/proc/sys", s.path)
+	have, err := os.ReadFile(path)
+	if err == nil && strings.Join(strings.Fields(string(have)), " ") == strings.Join(strings.Fields(s.value), " ") {
+		return nil
+	}
+	if err == nil || !errors.Is(err, os.ErrNotExist) { // some are write-only
+		err = os.WriteFile(path, []byte(s.value), 0)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("set sysctl %s: this kernel has none in a network namespace: %w", s.path, os.ErrNotExist)
+	}
+	if err != nil {
+		return fmt.Errorf("set sysctl %s = %s: %w", s.path, s.value, err)
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+// Package wire builds the links of virtual networks on one machine, through netlink and the data path.
+//
+// Everything lives in the substrate: a network namespace of its own, pinned below the state directory, with a bpf file system
+// beside it that holds the data path. Seen from the substrate, a network looks like this:
+//
+//	node ── veth ── port ═══ port ── veth ── node     two ports joined: the data path hands frames over
+//	node ── veth ── port ── switch ── cable ── switch a switch is a bridge, a cable a veth pair between two of them
+//	node ── veth ── port ═══ queue ── switch          a port whose frames wait in a queue before the switch gets them
+//	host ── veth ── port                              an uplink: the other end is in the machine's own namespace
+//
+// Every device carries a mark in its alias (see mark), written when the device is complete: what has none was left half made by
+// a process that died, and whoever finds it deletes it. Nothing is remembered in memory: each call asks the kernel, each may
+// be repeated, and each copes with what an earlier one left when it was killed.
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/pergola-net/pergola/agent/netns"
+	"github.com/pergola-net/pergola/datapath"
+)
+
+// Errors on which callers decide.
+var (
+	ErrNoDevice = errors.New("no such device")
+	ErrNotWired = errors.New("neither joined to a port nor attached to a switch")
+)
+
+// Config says where a substrate lives.
+type Config struct {
+	// StateDir must not be shared with another substrate.
+	StateDir string
+	// Clsact attaches programs as kernels before 6.6 must, also where this one could do better.
+	Clsact bool
+}
+
+// Substrate is an open substrate. Its methods may be called concurrently.
+type Substrate struct {
+	paths paths
+	ns    *os.File // its namespace
+	host  *os.File // the machine's
+	nl    *conn    // in its namespace
+	data  *datapath.DataPath
+
+	// wiring serialises what reads and then writes the records of two ports, or a port and its queue.
+	wiring sync.Mutex
+}
+
+// paths are the places below a state directory.
+type paths struct {
+	nsDir, ns string // file on which the namespace is mounted
+	bpf       string // mount point of the bpf file system
+}
+
+func pathsOf(stateDir string) paths {
+	dir := filepath.Join(stateDir, "netns")
+	return paths{nsDir: dir, ns: filepath.Join(dir, "substrate"), bpf: filepath.Join(stateDir, "bpf")}
+}
+
+// Present reports whether a substrate, or what is left of one, is below the state directory.
+func Present(stateDir string) bool {
+	p := pathsOf(stateDir)
+	for _, path := range []string{p.nsDir, p.bpf} {
+		if _, err := os.Lstat(path); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Open adopts the substrate below the state directory, or makes it.
+func Open(ctx context.Context, c Config) (*Substrate, error) {
+	s := &Substrate{paths: pathsOf(c.StateDir)}
+	made, err := s.paths.make()
+	if err == nil {
+		err = s.open(c)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		err = fmt.Errorf("open substrate: %w", errors.Join(err, s.Close()))
+		if made {
+			err = errors.Join(err, Remove(context.WithoutCancel(ctx), c.StateDir))
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Substrate) open(c Config) (err error) {
+	if s.host, err = netns.Open(netns.Path(os.Getpid())); err != nil {
+		return err
+	}
+	if s.ns, err = netns.Open(s.paths.ns); err != nil {
+		return err
+	}
+	if s.nl, err = dial(s.ns); err != nil {
+		return err
+	}
+	hook, err := chooseHook(c, s.nl)
+	if err != nil {
+		return err
+	}
+	return netns.In(s.ns, func() error {
+		quiet() // again: br_netfilter may have been loaded since, and then asks for every bridge's frames
+		s.data, err = datapath.Open(s.paths.bpf, hook)
+		return err
+	})
+}
+
+func chooseHook(c Config, nl *conn) (datapath.Hook, error) {
+	if c.Clsact {
+		return clsact{nl}, nil
+	}
+	err := datapath.HaveTCX()
+	switch {
+	case err == nil:
+		return datapath.TCX{}, nil
+	case errors.Is(err, ebpf.ErrNotSupported):
+		return clsact{nl}, nil
+	}
+	return nil, err
+}
+
+// Close lets go of the substrate, which stays and works on.
+func (s *Substrate) Close() error {
+	var errs []error
+	if s.data != nil {
+		errs = append(errs, s.data.Close())
+	}
+	if s.nl != nil {
+		s.nl.close()
+	}
+	for _, f := range []*os.File{s.ns, s.host} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Remove closes the substrate and removes all of it.
+func (s *Substrate) Remove(ctx context.Context, stateDir string) error {
+	return errors.Join(s.Close(), Remove(ctx, stateDir))
+}
+
+// Namespace is the path of the substrate's namespace, for those who look into it (captures).
+func (s *Substrate) Namespace() string { return s.paths.ns }
