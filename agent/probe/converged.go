@@ -38,8 +38,8 @@ func Converged(s *slice.Slice, tables map[string]Table, up func(link string) boo
 		for _, r := range d.routers {
 			taking[r] = true
 		}
-		for _, want := range d.wants {
-			f.judge(d.routers, want, &v)
+		for i := range d.wants {
+			f.judge(d.routers, &d.wants[i], &v)
 		}
 	}
 	v.Routers = len(taking)

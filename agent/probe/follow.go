@@ -83,7 +83,7 @@ type follower struct {
 }
 
 // judge counts the pairs of one destination.
-func (f *follower) judge(routers []int, want wanted, v *Verdict) {
+func (f *follower) judge(routers []int, want *wanted, v *Verdict) {
 	clear(f.state)
 	f.words = len(v.Missing) < maxMissing
 	if f.words {
@@ -104,7 +104,7 @@ func (f *follower) judge(routers []int, want wanted, v *Verdict) {
 }
 
 // follow tells whether packets from r arrive. With several next hops, all of them must lead there.
-func (f *follower) follow(r int, want wanted) state {
+func (f *follower) follow(r int, want *wanted) state {
 	if f.state[r] != unknown {
 		return f.state[r]
 	}
@@ -117,7 +117,13 @@ func (f *follower) follow(r int, want wanted) state {
 	}
 	f.state[r] = visiting
 	f.path = append(f.path, r)
-	defer func() { f.path = f.path[:len(f.path)-1] }()
+	result := f.followAll(r, route, want)
+	f.path = f.path[:len(f.path)-1]
+	return result
+}
+
+// followAll follows every next hop of a route.
+func (f *follower) followAll(r int, route *Route, want *wanted) state {
 	for _, hop := range route.Hops {
 		next, ok := f.next(r, hop, want)
 		if !ok {
@@ -145,16 +151,11 @@ func (f *follower) lose(r int, why func() string) state {
 }
 
 // next finds who takes a packet that r sends over hop.
-func (f *follower) next(r int, hop Hop, want wanted) (int, bool) {
-	segment, ok := f.segment[attachment{r, hop.Interface}]
-	if !ok {
-		return 0, false
+func (f *follower) next(r int, hop Hop, want *wanted) (int, bool) {
+	if !hop.Via.IsValid() {
+		hop.Via = want.prefix.Addr()
 	}
-	via := hop.Via
-	if !via.IsValid() {
-		via = want.prefix.Addr()
-	}
-	next, ok := f.owner[place{segment, via}]
+	next, ok := f.nodes[r].next[hop]
 	return next, ok
 }
 

@@ -1,17 +1,11 @@
 package probe
 
-import (
-	"net/netip"
-
-	"github.com/pergola-net/pergola/slice"
-)
+import "github.com/pergola-net/pergola/slice"
 
 // network is a slice as convergence sees it: nodes and the Ethernet segments that join them.
 type network struct {
 	nodes []member
 	index map[string]int // of a node, by name
-	// owner finds who has an address on a segment.
-	owner map[place]int
 	// segment numbers every interface's segment; interfaces whose link is down have none.
 	segment map[attachment]int
 	members [][]attachment // by segment
@@ -21,7 +15,7 @@ type network struct {
 type member struct {
 	node  *slice.Node
 	table Table
-	local map[netip.Addr]bool // its own addresses
+	next  map[Hop]int // routers alone: who takes a packet that is sent there
 }
 
 // attachment is an interface of a node: the node's number and the interface's name.
@@ -30,17 +24,10 @@ type attachment struct {
 	port string
 }
 
-// place is an address on a segment.
-type place struct {
-	segment int
-	address netip.Addr
-}
-
 // newNetwork joins what the slice says and what the kernels say. Nodes without a table do not run.
 func newNetwork(s *slice.Slice, tables map[string]Table, up func(link string) bool) *network {
 	w := &network{
 		index:   map[string]int{},
-		owner:   map[place]int{},
 		segment: map[attachment]int{},
 	}
 	for i := range s.Nodes {
@@ -49,26 +36,35 @@ func newNetwork(s *slice.Slice, tables map[string]Table, up func(link string) bo
 		if !runs || !n.HasSliver() {
 			continue
 		}
-		m := member{node: n, table: t, local: map[netip.Addr]bool{}}
-		for _, i := range t.Interfaces {
-			for _, a := range i.Addresses {
-				m.local[a.Addr()] = true
-			}
-		}
 		w.index[n.Name] = len(w.nodes)
-		w.nodes = append(w.nodes, m)
+		w.nodes = append(w.nodes, member{node: n, table: t})
 	}
 	w.join(s, up)
-	for number, members := range w.members {
+	for _, members := range w.members {
 		for _, a := range members {
-			if i := w.nodes[a.node].table.Interface(a.port); i != nil {
-				for _, p := range i.Addresses {
-					w.owner[place{number, p.Addr()}] = a.node
-				}
+			if w.nodes[a.node].node.Kind == slice.Router {
+				w.meet(a, members)
 			}
 		}
 	}
 	return w
+}
+
+// meet notes whom a router finds at an interface, by the addresses that their kernels have there.
+func (w *network) meet(a attachment, members []attachment) {
+	m := &w.nodes[a.node]
+	if m.next == nil {
+		m.next = map[Hop]int{}
+	}
+	for _, b := range members {
+		i := w.nodes[b.node].table.Interface(b.port)
+		if b == a || i == nil {
+			continue
+		}
+		for _, p := range i.Addresses {
+			m.next[Hop{Via: p.Addr(), Interface: a.port}] = b.node
+		}
+	}
 }
 
 // join numbers the segments. A segment is a link, or all links that switches join.
