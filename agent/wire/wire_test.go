@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -216,3 +217,5 @@ func TestRemoveOfHalfMade(t *testing.T) {
 		l.reopen() // and it can be made again
 	}
 }
+
+func splitLines(s string) []string { return strings.Split(s, "\n") }
