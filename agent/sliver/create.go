@@ -109,10 +109,10 @@ func (r *Runtime) runCreate(ctx context.Context, id ID, root *rootfs, plain bool
 		opts := &runc.CreateOpts{IO: &stdio{in: in, out: out, err: out, cgroup: cgroup}, PidFile: pidFile}
 		if plain {
 			opts.Detach = true
-			_, err := r.command(messages).Run(ctx, id.String(), dir, opts)
+			_, err := r.command(id.Slice, messages).Run(ctx, id.Node, dir, opts)
 			return err
 		}
-		return r.command(messages).Create(ctx, id.String(), dir, opts)
+		return r.command(id.Slice, messages).Create(ctx, id.Node, dir, opts)
 	})
 	if err != nil {
 		return process{}, explain(err, messages)

@@ -30,7 +30,7 @@ func (r *Runtime) delete(ctx context.Context, id ID) error {
 	if err := r.kill(ctx, id); err != nil {
 		return err
 	}
-	state := filepath.Join(r.ociDir(), id.String())
+	state := filepath.Join(r.ociDir(id.Slice), id.Node)
 	if exists(state) {
 		if err := r.forget(ctx, id, state); err != nil {
 			return err
@@ -76,7 +76,7 @@ func (r *Runtime) kill(ctx context.Context, id ID) error {
 func (r *Runtime) forget(ctx context.Context, id ID, state string) error {
 	if !r.oci.maskCgroups {
 		messages := filepath.Join(r.nodeDir(id), "delete.log")
-		if err := r.command(messages).Delete(ctx, id.String(), &runc.DeleteOpts{Force: true}); err != nil {
+		if err := r.command(id.Slice, messages).Delete(ctx, id.Node, &runc.DeleteOpts{Force: true}); err != nil {
 			return explain(err, messages)
 		}
 	}

@@ -64,8 +64,8 @@ func (r *Runtime) findPrograms(context.Context) error {
 }
 
 // command gives the runtime for one invocation, whose messages go to a file of its own.
-func (r *Runtime) command(messages string) *runc.Runc {
-	return &runc.Runc{Command: r.oci.path, Root: r.ociDir(), ExtraArgs: r.oci.args, Log: messages, LogFormat: runc.JSON}
+func (r *Runtime) command(slice uint16, messages string) *runc.Runc {
+	return &runc.Runc{Command: r.oci.path, Root: r.ociDir(slice), ExtraArgs: r.oci.args, Log: messages, LogFormat: runc.JSON}
 }
 
 // explain turns the failure of the runtime into what it said.
@@ -127,7 +127,7 @@ func (r *Runtime) keepFilter(id ID) {
 	if !r.oci.annotates || r.seccomp.Load() != nil {
 		return
 	}
-	filter, err := os.ReadFile(filepath.Join(r.ociDir(), id.String(), "seccomp.bpf"))
+	filter, err := os.ReadFile(filepath.Join(r.ociDir(id.Slice), id.Node, "seccomp.bpf"))
 	if err != nil || len(filter) == 0 || len(filter)%8 != 0 { // struct sock_filter has 8 bytes
 		return
 	}

@@ -33,10 +33,19 @@ func (r *Runtime) PrepareSlice(ctx context.Context, id uint16, name string, host
 }
 
 func (r *Runtime) prepareSlice(id uint16, name string, hosts []byte) error {
-	for _, dir := range []string{r.sliceDir(id), filepath.Join(r.sliceDir(id), "nodes"), r.fsDir(id)} {
+	if err := mountTmpfs(r.sliceDir(id), "50%"); err != nil {
+		return err
+	}
+	if err := mountTmpfs(r.fsDir(id), strconv.FormatInt(r.cfg.SliceBytes, 10)); err != nil {
+		return err
+	}
+	for _, dir := range []string{filepath.Join(r.sliceDir(id), "nodes"), filepath.Join(r.fsDir(id), "nodes")} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			return err
 		}
+	}
+	if err := makeMask(filepath.Join(r.fsDir(id), "mask")); err != nil {
+		return err
 	}
 	data, err := json.Marshal(sliceRecord{name})
 	if err != nil {
@@ -55,29 +64,18 @@ func (r *Runtime) prepareSlice(id uint16, name string, hosts []byte) error {
 		return err
 	}
 	// Makes the parent of the nodes' groups ready for them, where that is a thing of its own (version 2).
-	if err := r.groups.delegate(r.groupOfSlice(id)); err != nil {
-		return err
-	}
-	return r.mountSlice(id)
+	return r.groups.delegate(r.groupOfSlice(id))
 }
 
-// mountSlice mounts and fills the slice's tmpfs, unless that was done.
-func (r *Runtime) mountSlice(id uint16) error {
-	dir := r.fsDir(id)
-	mounted, err := isMountPoint(dir)
-	if err != nil {
+// mountTmpfs mounts a tmpfs, unless that was done.
+func mountTmpfs(dir, size string) error {
+	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return err
 	}
-	if !mounted {
-		options := "mode=0711,size=" + strconv.FormatInt(r.cfg.SliceBytes, 10)
-		if err := mount("pergola", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-			return err
-		}
-	}
-	if err := makeMask(filepath.Join(dir, "mask")); err != nil {
+	if mounted, err := isMountPoint(dir); mounted || err != nil {
 		return err
 	}
-	return os.MkdirAll(filepath.Join(dir, "nodes"), 0o711)
+	return mount("pergola", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0711,size="+size)
 }
 
 func isMountPoint(dir string) (bool, error) {
@@ -147,8 +145,8 @@ func (r *Runtime) removeSlice(ctx context.Context, id uint16) error {
 		return err
 	}
 	r.groups.remove(r.groupRoot()) // fails while other slices are there
-	dir := r.fsDir(id)
-	for {
+	dir := r.sliceDir(id)
+	for { // with what is mounted below it
 		err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // not mounted
 			break
@@ -157,7 +155,7 @@ func (r *Runtime) removeSlice(ctx context.Context, id uint16) error {
 			return fmt.Errorf("unmount %s: %w", dir, err)
 		}
 	}
-	if err := os.RemoveAll(r.sliceDir(id)); err != nil {
+	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
 	return r.images.forget(id)

@@ -43,8 +43,8 @@ type ID struct {
 	Node  string `json:"node"`
 }
 
-// String gives the name that the OCI runtime knows the sliver by.
-func (id ID) String() string { return fmt.Sprintf("%d.%s", id.Slice, id.Node) }
+// String is for messages.
+func (id ID) String() string { return fmt.Sprintf("%d/%s", id.Slice, id.Node) }
 
 // Spec is the blueprint of a sliver.
 type Spec struct {
@@ -216,7 +216,7 @@ func (r *Runtime) makeDirs(context.Context) error {
 	for _, d := range []struct {
 		path string
 		mode os.FileMode
-	}{{r.slicesDir(), 0o711}, {r.ociDir(), 0o700}, {r.cfg.LogDir, 0o755}, {r.cfg.BlobDir, 0o700}} {
+	}{{r.slicesDir(), 0o711}, {r.cfg.LogDir, 0o755}, {r.cfg.BlobDir, 0o700}} {
 		if !filepath.IsAbs(d.path) {
 			return fmt.Errorf("use directory %q: not an absolute path", d.path)
 		}

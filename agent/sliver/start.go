@@ -43,7 +43,7 @@ func (r *Runtime) start(ctx context.Context, id ID, rec *record) error {
 			return err
 		}
 		messages := filepath.Join(r.nodeDir(id), "start.log")
-		err := r.command(messages).Start(ctx, id.String())
+		err := r.command(id.Slice, messages).Start(ctx, id.Node)
 		// We may have been killed after an earlier try, before it was written down.
 		if err != nil && !r.hasStarted(ctx, id) {
 			return explain(err, messages)
@@ -54,7 +54,7 @@ func (r *Runtime) start(ctx context.Context, id ID, rec *record) error {
 }
 
 func (r *Runtime) hasStarted(ctx context.Context, id ID) bool {
-	c, err := r.command("").State(ctx, id.String())
+	c, err := r.command(id.Slice, "").State(ctx, id.Node)
 	return err == nil && c.Status == "running"
 }
 

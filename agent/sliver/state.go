@@ -7,23 +7,26 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 )
 
-// The state directory:
+// The state directory holds slices/ID for each slice, a tmpfs, so that nothing is believed to run after a reboot:
 //
-//	oci/                       the runtime's own state
-//	slices/ID/slice.json       name of the slice
-//	slices/ID/hosts            /etc/hosts of its nodes
-//	slices/ID/nodes/NODE/      record, OCI bundle, messages of the runtime
-//	slices/ID/fs/              tmpfs: what the nodes write, a directory each; and the mask of the host's /etc
+//	slice.json        name of the slice
+//	hosts             /etc/hosts of its nodes
+//	oci/              the runtime's own state
+//	nodes/NODE/       record, OCI bundle, messages of the runtime
+//	fs/               tmpfs: what the nodes write, a directory each; and the mask of the machine's /etc
+//
+// The second tmpfs is apart because slivers can fill it.
 
-func (r *Runtime) ociDir() string    { return filepath.Join(r.cfg.StateDir, "oci") }
 func (r *Runtime) slicesDir() string { return filepath.Join(r.cfg.StateDir, "slices") }
 func (r *Runtime) sliceDir(id uint16) string {
 	return filepath.Join(r.slicesDir(), strconv.Itoa(int(id)))
 }
+func (r *Runtime) ociDir(id uint16) string { return filepath.Join(r.sliceDir(id), "oci") }
 func (r *Runtime) fsDir(id uint16) string  { return filepath.Join(r.sliceDir(id), "fs") }
 func (r *Runtime) nodeDir(id ID) string    { return filepath.Join(r.sliceDir(id.Slice), "nodes", id.Node) }
 func (r *Runtime) filesDir(id ID) string   { return filepath.Join(r.fsDir(id.Slice), "nodes", id.Node) }
@@ -115,9 +118,16 @@ func (r *Runtime) Slices() ([]uint16, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list slices: %w", err)
 	}
-	var ids []uint16
+	names, err := r.groups.children(r.groupRoot())
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range entries {
-		if n, err := strconv.ParseUint(e.Name(), 10, 16); err == nil {
+		names = append(names, e.Name())
+	}
+	var ids []uint16
+	for _, name := range names {
+		if n, err := strconv.ParseUint(name, 10, 16); err == nil && !slices.Contains(ids, uint16(n)) {
 			ids = append(ids, uint16(n))
 		}
 	}
@@ -126,12 +136,12 @@ func (r *Runtime) Slices() ([]uint16, error) {
 
 // slivers gives every sliver with a state directory, of whatever state.
 func (r *Runtime) slivers() ([]ID, error) {
-	slices, err := r.Slices()
+	all, err := r.Slices()
 	if err != nil {
 		return nil, err
 	}
 	var ids []ID
-	for _, s := range slices {
+	for _, s := range all {
 		of, err := r.sliversOf(s)
 		if err != nil {
 			return nil, err
