@@ -178,7 +178,8 @@ func (n *node) chooseNames() {
 	}
 }
 
-// nameLinks calls links after their ends: a:eth1--b:eth1, and a LAN after its first end: a:eth1--lan.
+// nameLinks calls links after their ends: a:eth1--b:eth1, and a LAN after its first end: a:eth1--lan. A running LAN
+// keeps its name while it has that end.
 func (r *resolver) nameLinks() {
 	taken := map[string]*link{}
 	for _, l := range r.links {
@@ -191,7 +192,7 @@ func (r *resolver) nameLinks() {
 			continue
 		}
 		if l.lan() {
-			l.name = l.ends[0].String() + "--lan"
+			l.name = l.lanName()
 		} else {
 			ends := []string{l.ends[0].String(), l.ends[1].String()}
 			slices.Sort(ends)
@@ -202,6 +203,18 @@ func (r *resolver) nameLinks() {
 		}
 		taken[l.name] = l
 	}
+}
+
+func (l *link) lanName() string {
+	const suffix = "--lan"
+	if l.prev != nil {
+		for _, p := range l.ends {
+			if l.prev.Name == p.String()+suffix {
+				return l.prev.Name
+			}
+		}
+	}
+	return l.ends[0].String() + suffix
 }
 
 // numberPorts keeps the numbers of ports that exist and gives new ones numbers that no running port has, also not

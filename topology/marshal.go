@@ -199,7 +199,18 @@ func scalar(text string) string {
 	if err := encoder.Encode(text); err != nil {
 		return strconv.Quote(text)
 	}
-	return strings.TrimSuffix(out.String(), "\n")
+	var escaped strings.Builder
+	for _, r := range strings.TrimSuffix(out.String(), "\n") {
+		switch {
+		case r < 0x7f || strconv.IsPrint(r):
+			escaped.WriteRune(r)
+		case r <= 0xffff:
+			fmt.Fprintf(&escaped, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&escaped, `\U%08x`, r)
+		}
+	}
+	return escaped.String()
 }
 
 // isBlock reports whether a text of several lines can stand as it is.

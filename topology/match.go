@@ -10,7 +10,7 @@ import (
 
 // matchLinks finds, for every link, the link of the running version that is the same one, and gives its ends the
 // interfaces that they have there. In order of certainty: the same written name; the same written interface; the
-// same nodes, parallel links by their age; for a LAN, a common member.
+// same nodes in the same order; the same nodes, parallel links by their age; for a LAN, a common member.
 //
 // A link that changed its nodes is another link. Of parallel links without names, the youngest is taken to be the
 // one that went.
@@ -19,7 +19,7 @@ func (r *resolver) matchLinks() {
 		return
 	}
 	m := newMatcher(r.prev)
-	for _, find := range []func(*link) *slice.Link{m.byName, m.byInterface, m.byNodes, m.byMember} {
+	for _, find := range []func(*link) *slice.Link{m.byName, m.byInterface, m.byOrder, m.byNodes, m.byMember} {
 		for _, l := range r.links {
 			if l.prev != nil {
 				continue
@@ -47,6 +47,7 @@ func (r *resolver) matchLinks() {
 type matcher struct {
 	names      map[string]*slice.Link
 	interfaces map[string]*slice.Link   // by node:interface
+	ordered    map[string][]*slice.Link // by the names of all nodes
 	nodes      map[string][]*slice.Link // by the sorted names of all nodes
 	members    map[string][]*slice.Link // LANs by one node
 	claimed    map[*slice.Link]bool
@@ -54,8 +55,8 @@ type matcher struct {
 
 func newMatcher(prev *slice.Slice) *matcher {
 	m := &matcher{
-		names: map[string]*slice.Link{}, interfaces: map[string]*slice.Link{}, nodes: map[string][]*slice.Link{},
-		members: map[string][]*slice.Link{}, claimed: map[*slice.Link]bool{},
+		names: map[string]*slice.Link{}, interfaces: map[string]*slice.Link{}, ordered: map[string][]*slice.Link{},
+		nodes: map[string][]*slice.Link{}, members: map[string][]*slice.Link{}, claimed: map[*slice.Link]bool{},
 	}
 	age := map[*slice.Link]uint16{} // the port numbers of older links are lower
 	numbers := map[string]uint16{}
@@ -76,15 +77,16 @@ func newMatcher(prev *slice.Slice) *matcher {
 			}
 		}
 		age[l] = numbers[l.Ends[0].String()]
+		order := strings.Join(nodes, " ")
+		m.ordered[order] = append(m.ordered[order], l)
 		key := nodeKey(nodes)
 		m.nodes[key] = append(m.nodes[key], l)
 	}
 	older := func(a, b *slice.Link) int { return cmp.Compare(age[a], age[b]) }
-	for _, links := range m.nodes {
-		slices.SortFunc(links, older)
-	}
-	for _, links := range m.members {
-		slices.SortFunc(links, older)
+	for _, index := range []map[string][]*slice.Link{m.ordered, m.nodes, m.members} {
+		for _, links := range index {
+			slices.SortFunc(links, older)
+		}
 	}
 	return m
 }
@@ -127,6 +129,14 @@ func (m *matcher) byInterface(l *link) *slice.Link {
 		}
 	}
 	return nil
+}
+
+func (m *matcher) byOrder(l *link) *slice.Link {
+	var nodes []string
+	for _, e := range l.in.Ends {
+		nodes = append(nodes, e.Node())
+	}
+	return m.first(m.ordered[strings.Join(nodes, " ")], l)
 }
 
 func (m *matcher) byNodes(l *link) *slice.Link { return m.first(m.nodes[l.nodeKey()], l) }

@@ -173,8 +173,8 @@ func TestClabWarnsOnceOfWhatItLeavesOut(t *testing.T) {
 		}
 		got = append(got, d.Message)
 	}
-	want := []string{"prefix is ignored", "mgmt is ignored", "the machine's own programs stands for image alpine:3",
-		"the machine's own programs stands for image quay.io/frrouting/frr:10.5.1", "ports is ignored, here and at 1 other place",
+	want := []string{"prefix is ignored", "mgmt is ignored", "image alpine:3 is replaced by the machine's own programs",
+		"image quay.io/frrouting/frr:10.5.1 is replaced by the machine's own programs", "ports is ignored, here and at 1 other place",
 		`"apk add curl" is left out: the node has the machine's own programs`, "exec is ignored", "vars is ignored"}
 	slices.Sort(got)
 	slices.Sort(want)

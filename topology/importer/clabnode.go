@@ -210,15 +210,18 @@ func (c *clab) image(n *clabNode, out *topology.Node) {
 		out.Rootfs = &topology.Source{Path: rule.Rootfs}
 	}
 	n.daemon = rule.Daemon
-	if ok && out.Image != image {
-		stand := map[bool]string{true: "the machine's own programs", false: rule.Rootfs + rule.Image}[n.onHost]
-		c.substituted(at, image, stand)
+	if n.onHost || out.Image != image {
+		instead := "the machine's own programs"
+		if !n.onHost {
+			instead = rule.Rootfs + rule.Image
+		}
+		c.substituted(at, image, instead)
 	}
 }
 
 // substituted warns once of each image that another root stands for.
-func (c *clab) substituted(at value, image, stand string) {
-	message := fmt.Sprintf("%s stands for image %s", stand, image)
+func (c *clab) substituted(at value, image, instead string) {
+	message := fmt.Sprintf("image %s is replaced by %s", image, instead)
 	if !slices.ContainsFunc(c.found, func(d topology.Diagnostic) bool { return d.Message == message }) {
 		c.warn(at.line, at.column, "the image table says so", "%s", message)
 	}

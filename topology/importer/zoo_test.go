@@ -2,12 +2,15 @@ package importer
 
 import (
 	"math"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/topology"
@@ -84,6 +87,27 @@ func TestEverySampleOfTheZooResolves(t *testing.T) {
 				t.Errorf("%s: %d nodes and %d links, want %v", file, got[0], got[1], want)
 			}
 		}
+	}
+}
+
+func TestImportedTopologySurvivesBeingWritten(t *testing.T) {
+	data, err := os.ReadFile("testdata/zoo/Geant2009.graphml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, _ := zooOf(t, data, ZooOptions{Delay: true, Rate: true})
+	text, err := topology.Marshal(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, found := topology.Parse("geant.yaml", text)
+	if err := found.Err(); err != nil {
+		t.Fatal(err)
+	}
+	want, _ := top.Resolve(nil)
+	got, _ := again.Resolve(nil)
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		t.Errorf("read from what was written (-imported +read):\n%s", diff)
 	}
 }
 
