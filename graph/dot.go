@@ -86,7 +86,7 @@ func dotID(v *vertex) string {
 }
 
 // dotString quotes a string. Graphviz ends a quoted string at a quote alone, but reads escapes in labels, so that
-// backslashes are doubled; what cannot be printed becomes U+FFFD.
+// backslashes are doubled; what cannot be printed becomes a question mark.
 func dotString(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(printable(s)) + `"`
 }

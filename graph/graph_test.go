@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -145,6 +146,15 @@ func TestShapesChangedByHandAreShown(t *testing.T) {
 	got := draw(t, DOT, s, st)
 	if !strings.Contains(got, "→ 2.5 Gbit/s ← unshaped") {
 		t.Errorf("the changed rate is missing:\n%s", got)
+	}
+}
+
+func TestDurationHasThreeDigits(t *testing.T) {
+	for in, want := range map[time.Duration]string{0: "0 ms", 1276 * time.Microsecond: "1.28 ms", 10528 * time.Microsecond: "10.5 ms",
+		999_900 * time.Microsecond: "1000 ms", 20 * time.Millisecond: "20 ms", 50 * time.Microsecond: "0.05 ms", 3 * time.Second: "3s", 7: "7ns"} {
+		if got := duration(in); got != want {
+			t.Errorf("%v is written %s, want %s", in, got, want)
+		}
 	}
 }
 

@@ -20,6 +20,8 @@ var (
 	pageCSS string
 	//go:embed page.js
 	pageJS string
+	//go:embed panel.js
+	panelJS string
 
 	page = template.Must(template.New("page").Parse(pageHTML))
 )
@@ -33,7 +35,7 @@ func HTML(w io.Writer, s *slice.Slice, st *slice.Status) error {
 		Style             template.CSS
 		Script            template.JS
 		Data              pageData
-	}{s.Name, s.Attribution, template.CSS(pageCSS), template.JS(pageJS), newPageData(p, st)})
+	}{s.Name, s.Attribution, template.CSS(pageCSS), template.JS(pageJS + "\n" + panelJS), newPageData(p, st)})
 	if err != nil {
 		return fmt.Errorf("write page of %s: %w", s.Name, err)
 	}

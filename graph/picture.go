@@ -176,10 +176,14 @@ func rate(bits uint64) string {
 	return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) + " " + units[u]
 }
 
-// duration writes milliseconds, the unit of network delays, except for times that are far from it.
+// duration writes milliseconds, the unit of network delays, to three digits; other times as Go does.
 func duration(d time.Duration) string {
 	if d >= time.Second || d != 0 && d < 10*time.Microsecond {
 		return d.String()
 	}
-	return strconv.FormatFloat(float64(d.Round(time.Microsecond))/1e6, 'f', -1, 64) + " ms"
+	unit := time.Microsecond
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	return strconv.FormatFloat(float64(d.Round(unit))/1e6, 'f', -1, 64) + " ms"
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/charmbracelet/lipgloss"
 )
 
-// printable replaces what a terminal or a parser could take for a command: control and format characters, line
-// ends and broken UTF-8.
+// printable puts a question mark in place of what a terminal or a parser could take for a command: control and
+// format characters, line ends and broken UTF-8.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r == ' ' || unicode.IsPrint(r) && r != utf8.RuneError {
+		if unicode.IsPrint(r) && r != utf8.RuneError {
 			return r
 		}
-		return '\uFFFD'
-	}, strings.ToValidUTF8(s, "\uFFFD"))
+		return '?'
+	}, strings.ToValidUTF8(s, "?"))
 }
 
 // pad fills a text with blanks to a width in terminal cells.
