@@ -49,15 +49,15 @@ func line(t *testing.T) *lab.Lab {
 		}
 	}
 	testkit.LeakCheck(t)
-	return lab.New(t, s)
+	l := lab.New(t, s)
+	look(t, l)
+	return l
 }
 
-func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
-
-func TestTablesShowWhatTheKernelKnows(t *testing.T) {
-	l := line(t)
-	var tables map[string]probe.Table
-	testkit.Eventually(t, func() (err error) { // the kernel is slow to notice that a far end came up
+// look gives the tables once everything works: the kernel is slow to notice that a far end came up.
+func look(t *testing.T, l *lab.Lab) (tables map[string]probe.Table) {
+	t.Helper()
+	testkit.Eventually(t, func() (err error) {
 		pids, _ := l.PIDs(t.Context())
 		if tables, err = probe.AllTables(t.Context(), pids); err != nil {
 			return err
@@ -66,7 +66,15 @@ func TestTablesShowWhatTheKernelKnows(t *testing.T) {
 			return fmt.Errorf("got %+v", v)
 		}
 		return nil
-	}, 5*time.Second, "all routes to be seen")
+	}, 10*time.Second, "all routes to be seen")
+	return tables
+}
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+func TestTablesShowWhatTheKernelKnows(t *testing.T) {
+	l := line(t)
+	tables := look(t, l)
 	if out, err := l.Exec("r2", "ip", "route", "add", "192.0.2.0/24", "metric", "7",
 		"nexthop", "via", "10.1.1.0", "nexthop", "via", "10.1.2.1"); err != nil {
 		t.Fatal(out, err)

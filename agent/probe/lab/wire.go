@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/slice"
@@ -156,7 +157,7 @@ func (l *Lab) configure(n *slice.Node) error {
 }
 
 func addresses(name string, mtu int, all []netip.Prefix) error {
-	// Addresses are usable at once: nobody else has them.
+	// Link-local addresses are usable at once: nobody else has them.
 	if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/accept_dad", []byte("0"), 0); err != nil {
 		return err
 	}
@@ -173,7 +174,11 @@ func addresses(name string, mtu int, all []netip.Prefix) error {
 		return err
 	}
 	for _, p := range all {
-		if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: ipNet(p)}); err != nil {
+		a := &netlink.Addr{IPNet: ipNet(p)}
+		if p.Addr().Is6() {
+			a.Flags = unix.IFA_F_NODAD
+		}
+		if err := netlink.AddrReplace(link, a); err != nil {
 			return fmt.Errorf("address %s: %w", p, err)
 		}
 	}
