@@ -16,7 +16,7 @@ import (
 // server is a Pergola server with directories of its own, so that many can run side by side on a machine.
 type server struct {
 	binary, state, socket, log string
-	group                      string // number of the group that may use the socket
+	group                      string    // number of the group that may use the socket
 	process                    *exec.Cmd // nil while it is not running
 }
 
@@ -32,6 +32,7 @@ func newServer(t *testing.T, binary string) *server {
 
 // cleanUp takes down what a story that failed left running. A story that passed must have done so itself.
 func (s *server) cleanUp(t *testing.T) {
+	t.Helper()
 	if t.Failed() {
 		if log, err := os.ReadFile(s.log); err == nil {
 			t.Logf("the server's log:\n%s", tail(log, 16<<10))

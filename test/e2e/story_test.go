@@ -38,6 +38,7 @@ func TestStoriesOnStockKernel(t *testing.T) {
 
 // tell runs the stories of a directory one after the other, or those named.
 func tell(t *testing.T, dir string, names ...string) {
+	t.Helper()
 	testkit.Root(t)
 	files, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil {

@@ -26,6 +26,7 @@ func TempState(t testing.TB) string {
 
 // removeState never walks into a mount that a broken test left: that could be the machine's own root.
 func removeState(t testing.TB, dir string) {
+	t.Helper()
 	for _, point := range mountsBelow(t, dir) {
 		t.Errorf("left mounted: %s", point)
 		if err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
@@ -43,6 +44,7 @@ func removeState(t testing.TB, dir string) {
 
 // mountsBelow gives the mount points at or below dir, the deepest first.
 func mountsBelow(t testing.TB, dir string) []string {
+	t.Helper()
 	lines, err := readLines("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)

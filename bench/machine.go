@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// describeMachine says where the figures are from.
+func describeMachine(ctx context.Context, binary string) (string, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", fmt.Errorf("ask for the kernel's release: %w", err)
+	}
+	memory, err := sum("/proc/meminfo", "MemTotal")
+	if err != nil {
+		return "", err
+	}
+	version, err := exec.CommandContext(ctx, binary, "version").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask for the version of %s: %w", binary, err)
+	}
+	first, _, _ := strings.Cut(string(version), "\n")
+	facts := [][2]string{
+		{"Machine", fmt.Sprintf("%s, %d cores, %.0f GiB", processor(), runtime.NumCPU(), memory/1024)},
+		{"Kernel", unix.ByteSliceToString(u.Release[:])},
+		{"Hypervisor", hypervisor()},
+		{"Pergola", strings.TrimSpace(first)},
+		{"FRR", packageVersion(ctx, "frr")},
+		{"BIRD", packageVersion(ctx, "bird2")},
+		{"Mininet", packageVersion(ctx, "mininet")},
+	}
+	var b strings.Builder
+	for _, f := range facts {
+		fmt.Fprintf(&b, "- %s: %s\n", f[0], f[1])
+	}
+	return b.String(), nil
+}
+
+func processor() string { return cpuinfo("model name", "unknown processor") }
+
+func hypervisor() string {
+	if strings.Contains(" "+cpuinfo("flags", "")+" ", " hypervisor ") {
+		return "yes: a virtual machine, whose speed varies with its neighbours"
+	}
+	return "none"
+}
+
+func cpuinfo(key, otherwise string) string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return otherwise
+	}
+	for line := range strings.Lines(string(text)) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(v)
+		}
+	}
+	return otherwise
+}
+
+func packageVersion(ctx context.Context, name string) string {
+	out, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f=${Version}", name).Output()
+	if err != nil || len(out) == 0 {
+		return "not from a package"
+	}
+	return string(out)
+}
