@@ -267,7 +267,7 @@ func (p *picture) push(i, j int, gap float64) bool {
 	if length < gap/1000 {
 		const golden = 2.39996322972865332
 		sin, cos := math.Sincos(golden * float64(i+j))
-		dx, dy, length = cos, sin, 1
+		dx, dy = cos, sin
 		a.x, a.y, b.x, b.y = a.x-dx*gap/2, a.y-dy*gap/2, b.x+dx*gap/2, b.y+dy*gap/2
 		return true
 	}

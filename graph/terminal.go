@@ -224,8 +224,9 @@ func markInk(v *vertex) ink {
 
 // legend explains the marks and counts what is drawn and what of it is down.
 func legend(p *picture, color bool) string {
-	var words []string
-	for _, c := range p.counts() {
+	counts := p.counts()
+	words := make([]string, 0, len(counts))
+	for _, c := range counts {
 		word := c.text
 		if color && c.ink != blank {
 			word = "\x1b[" + sgr[c.ink] + "m" + word + "\x1b[0m"

@@ -298,7 +298,9 @@ func FuzzClab(f *testing.F) {
 			t.Fatalf("topology %v with %v", top, found)
 		}
 		if top != nil {
-			top.Resolve(nil)
+			if s, found := top.Resolve(nil); (s == nil) != (found.Err() != nil) {
+				t.Fatalf("slice %v with %v", s, found)
+			}
 		}
 	})
 }

@@ -2,8 +2,8 @@ package importer
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -18,6 +18,8 @@ type clabEnd struct {
 	mac        string
 	addresses  []string
 }
+
+var macPattern = regexp.MustCompile(`^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$`)
 
 // Words of the short syntax that are no nodes.
 var clabPseudo = []string{"host", "macvlan", "mgmt-net", "dummy", "vxlan", "vxlan-stitch"}
@@ -129,10 +131,8 @@ func (c *clab) end(v value) (clabEnd, bool) {
 		c.knownKeys(v, "an endpoint", "node", "interface", "mac", "ipv4", "ipv6", "vars", "labels")
 		e.node, e.face = c.str(v.get("node"), "node"), c.str(v.get("interface"), "interface")
 		e.mac = c.str(v.get("mac"), "mac")
-		if e.mac != "" {
-			if _, err := net.ParseMAC(e.mac); err != nil {
-				c.fail(v.get("mac").line, v.get("mac").column, "", "%q is not a MAC address", e.mac)
-			}
+		if e.mac != "" && !macPattern.MatchString(e.mac) {
+			c.fail(v.get("mac").line, v.get("mac").column, "such as 02:00:00:00:00:01", "%q is not a MAC address", e.mac)
 		}
 		for _, key := range []string{"ipv4", "ipv6"} {
 			c.address(&e, v.get(key), key)

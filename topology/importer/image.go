@@ -31,16 +31,15 @@ const hostRootfs = "host"
 // DefaultImages stands well-known images of labs on the machine's own programs: FRR, BIRD, ping, iperf3 and tcpdump
 // need not be fetched where they are installed.
 func DefaultImages() ImageTable {
-	var table ImageTable
-	for _, m := range []string{"frrouting/frr*", "frr", "frr-*", "*/frr"} {
-		table = append(table, ImageRule{Match: m, Rootfs: hostRootfs, Daemon: slice.FRR})
+	table := ImageTable{}
+	on := func(daemon slice.Daemon, matches ...string) {
+		for _, m := range matches {
+			table = append(table, ImageRule{Match: m, Rootfs: hostRootfs, Daemon: daemon})
+		}
 	}
-	for _, m := range []string{"bird", "bird2", "bird-*", "bird[0-9]*"} {
-		table = append(table, ImageRule{Match: m, Rootfs: hostRootfs, Daemon: slice.BIRD})
-	}
-	for _, m := range []string{"alpine", "busybox", "debian", "ubuntu", "*multitool*", "netshoot", "alpine-*", "iperf*", "linux"} {
-		table = append(table, ImageRule{Match: m, Rootfs: hostRootfs})
-	}
+	on(slice.FRR, "frrouting/frr*", "frr", "frr-*")
+	on(slice.BIRD, "bird", "bird-*", "bird[0-9]*")
+	on("", "alpine", "alpine-*", "busybox", "debian", "ubuntu", "linux", "netshoot", "iperf*", "*multitool*")
 	return table
 }
 

@@ -125,6 +125,7 @@ func tooDeep(tokens token.Tokens) *token.Token {
 			open--
 		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType:
 			chain++
+		default:
 		}
 		if open > maxNested || chain > maxNested || i > maxTokens {
 			return t
