@@ -52,39 +52,42 @@ func Do(path string, f func() error) error {
 
 // In calls f in an open namespace.
 func In(ns *os.File, f func() error) error {
+	return away(func() error {
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter network namespace %s: %w", ns.Name(), err)
+		}
+		return f()
+	})
+}
+
+// New makes a network namespace and calls f in it. The namespace ends with f, unless f gave it another holder: a process, an
+// open file or a mount.
+func New(f func() error) error {
+	return away(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("make network namespace: %w", err)
+		}
+		return f()
+	})
+}
+
+// away calls f, which moves the thread to another namespace, and moves it back. A thread that cannot get home stays locked, and
+// the runtime ends it together with its goroutine. Nothing less will do for a reason to end a thread: children that asked
+// for a signal at their parent's death (PR_SET_PDEATHSIG) get it when the thread that started them ends.
+func away(f func() error) error {
 	runtime.LockOSThread()
 	home, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("open own network namespace: %w", err)
 	}
-	defer func() { _ = home.Close() }()
-	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("enter network namespace %s: %w", ns.Name(), err)
-	}
 	defer func() {
-		// A thread that cannot get home stays locked: the runtime ends it together with its goroutine.
 		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
 			runtime.UnlockOSThread()
 		}
+		_ = home.Close()
 	}()
 	return f()
-}
-
-// New makes a network namespace and calls f in it, on a thread of its own that ends with f. The namespace ends too, unless
-// f gave it another holder: a process, an open file or a mount.
-func New(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("make network namespace: %w", err)
-			return
-		}
-		done <- f()
-	}()
-	return <-done
 }
 
 // Mounted reports whether a network namespace is mounted at path.

@@ -32,6 +32,7 @@ type PortState struct {
 type CableState struct {
 	Owner, Digest string
 	Up            bool
+	Peer          string // the other end
 	Switch        string
 	FromNode      Queue
 }
@@ -63,7 +64,7 @@ func (s *Substrate) Observe(ctx context.Context) (State, error) {
 		case m.role == rolePort:
 			state.Ports[d.name] = v.port(d)
 		case m.role == roleCable:
-			state.Cables[d.name] = CableState{m.owner, m.digest, d.up, v.name(d.master), v.queue(d)}
+			state.Cables[d.name] = CableState{m.owner, m.digest, d.up, v.name(d.peer), v.name(d.master), v.queue(d)}
 		case m.role == roleSwitch:
 			state.Switches[d.name] = SwitchState{m.owner, m.digest}
 		case m.role == roleQueue && !v.serves(d):

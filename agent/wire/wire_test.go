@@ -89,7 +89,6 @@ func (l *lab) node(name string) *node {
 		Cloneflags:  syscall.CLONE_NEWNET | syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0x60010000, Size: 65536}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0x60010000, Size: 65536}},
-		Pdeathsig:   syscall.SIGKILL,
 	}
 	l.must(cmd.Start())
 	n := &node{name: name, pid: cmd.Process.Pid, cmd: cmd}
