@@ -1,0 +1,360 @@
+// Package agent makes one host look as wanted.
+//
+//	store ──watch──> wishes ── wants ──┐
+//	                                   ├─ reconcile.Plan ── reconcile.Run ──> drive ──> sliver, wire, routing
+//	kernel, runtime ──── observe ──────┘                        │
+//	                                                            └──> status ──> store, events
+//
+// wants.go says what a slice needs of a host, observe.go what is there, drive.go how each resource is made and unmade;
+// package reconcile decides what to do. The agent keeps nothing that it could not find out again: it may be killed at any
+// instruction, and the next one goes on. The networks do not notice.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pergola-net/pergola/agent/probe"
+	"github.com/pergola-net/pergola/agent/reconcile"
+	"github.com/pergola-net/pergola/agent/sliver"
+	"github.com/pergola-net/pergola/agent/wire"
+	"github.com/pergola-net/pergola/events"
+	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/store"
+)
+
+// Config is what an agent needs.
+type Config struct {
+	Host     string // this machine's name in the store
+	StateDir string // runtime state, gone after a reboot
+	LogDir   string // what nodes print
+	BlobDir  string // archives of root file systems
+	Runtime  string // OCI runtime; empty: crun, else runc
+	Store    *store.Store
+	Events   *events.Bus
+	Log      *slog.Logger
+}
+
+// Agent reconciles one host. Its exported methods may be called from many goroutines.
+type Agent struct {
+	cfg     Config
+	runtime *sliver.Runtime
+	workers int
+
+	nudge chan struct{} // something may be other than wanted: look
+	pids  sync.Map      // sliver.ID -> int: first processes of slivers that this process made
+
+	mu        sync.Mutex // guards all below
+	substrate *wire.Substrate
+	wishes    map[string]*wish                  // by slice, what the store wants; going slices are not among them
+	going     map[string]uint16                 // by slice, its id: to be removed
+	prepared  map[uint16]string                 // by slice's id, the digest of the area that this process made
+	backoff   reconcile.Backoff                 // of actions that failed
+	crashes   reconcile.Backoff                 // of slivers whose first process ended by itself
+	reports   map[string]*report                // by slice
+	tables    map[string]map[string]probe.Table // by slice and node: at the last look for convergence
+	cancel    context.CancelFunc                // of the plan under way
+}
+
+// resync is how often the agent looks though nothing told it to: it finds what no kernel announces.
+const resync = 20 * time.Second
+
+// New checks that this machine can host slices and adopts what an earlier agent left.
+func New(ctx context.Context, cfg Config) (*Agent, error) {
+	rt, err := sliver.New(ctx, sliver.Config{StateDir: cfg.StateDir, LogDir: cfg.LogDir, BlobDir: cfg.BlobDir, Runtime: cfg.Runtime})
+	if err != nil {
+		return nil, fmt.Errorf("start agent: %w", err)
+	}
+	a := &Agent{
+		cfg: cfg, runtime: rt, workers: 3 * runtime.NumCPU(),
+		nudge:  make(chan struct{}, 1),
+		wishes: make(map[string]*wish), going: make(map[string]uint16), prepared: make(map[uint16]string), reports: make(map[string]*report), tables: make(map[string]map[string]probe.Table),
+	}
+	if wire.Present(cfg.StateDir) {
+		if a.substrate, err = wire.Open(ctx, wire.Config{StateDir: cfg.StateDir}); err != nil {
+			return nil, fmt.Errorf("adopt the substrate of an earlier server: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// Run reconciles until ctx ends. What runs on the host stays as it is then.
+func (a *Agent) Run(ctx context.Context) error {
+	changes, err := a.cfg.Store.Watch(ctx)
+	if err != nil {
+		return fmt.Errorf("watch the store: %w", err)
+	}
+	if err := a.loadAll(ctx); err != nil {
+		return err
+	}
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() { a.listen(ctx, changes) })
+	group.Go(func() { a.publish(ctx) })
+	ticker := time.NewTicker(resync)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		again := a.pass(ctx)
+		timer := time.NewTimer(again)
+		select {
+		case <-ctx.Done():
+		case <-a.nudge:
+		case <-ticker.C:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// Nudge asks for a look at the host soon.
+func (a *Agent) Nudge() {
+	select {
+	case a.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// listen turns news from the store and from the host into nudges.
+func (a *Agent) listen(ctx context.Context, changes <-chan store.Change) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case id := <-a.runtime.Exits():
+			a.noteExit(id)
+		case c, open := <-changes:
+			if !open {
+				return
+			}
+			if c.What == store.StatusChanged {
+				continue
+			}
+			if err := a.load(ctx, c); err != nil {
+				a.cfg.Log.Error("read what is wanted", "slice", c.Slice, "error", err)
+			}
+			a.interrupt()
+		}
+		a.Nudge()
+	}
+}
+
+// interrupt stops the plan under way after the actions that have begun: what is wanted has changed.
+func (a *Agent) interrupt() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.cancel != nil {
+		a.cancel()
+	}
+}
+
+// pass looks at the host once and acts on the difference. It returns when to look again at the latest.
+func (a *Agent) pass(ctx context.Context) time.Duration {
+	seen, err := a.observe(ctx)
+	if err != nil {
+		a.cfg.Log.Error("look at the host", "error", err)
+		return time.Second
+	}
+	wishes := a.wishesFor(seen)
+	want, err := wants(wishes)
+	if err != nil {
+		a.cfg.Log.Error("work out what is wanted", "error", err)
+		return resync
+	}
+	now := time.Now()
+	a.mu.Lock()
+	a.forgetCrashesLocked(seen, now)
+	for _, b := range []*reconcile.Backoff{&a.backoff, &a.crashes} {
+		b.Retain(func(k reconcile.Key) bool { return want.has(k) || seen.has[k] })
+	}
+	plan, err := reconcile.Plan(want.resources, seen.resources, func(k reconcile.Key) bool {
+		return a.backoff.Holds(k, now) || a.crashes.Holds(k, now)
+	})
+	a.mu.Unlock()
+	if err != nil {
+		a.cfg.Log.Error("plan", "error", err)
+		return resync
+	}
+	a.beginReport(wishes, want, seen, plan)
+	if len(plan) == 0 {
+		a.release(ctx, seen)
+		return a.untilRetry()
+	}
+	a.act(ctx, want, seen, plan)
+	return 0
+}
+
+// act carries out a plan and remembers what failed.
+func (a *Agent) act(ctx context.Context, want *wanted, seen *sight, plan []reconcile.Action) {
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a.mu.Lock()
+	a.cancel = cancel
+	a.mu.Unlock()
+	d := driver{Agent: a, want: want, seen: seen}
+	reconcile.Run(running, plan, a.workers, func(_ context.Context, act reconcile.Action) error {
+		// An action that has begun is carried through, or it would leave half-made things for nothing.
+		err := d.do(context.WithoutCancel(ctx), act)
+		a.noteAction(act, err)
+		return err
+	})
+}
+
+func (a *Agent) noteAction(act reconcile.Action, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		a.cfg.Log.Error("act", "action", act.String(), "error", err)
+		a.backoff.Fail(act.Key, time.Now(), err)
+	} else {
+		a.backoff.Forget(act.Key)
+	}
+	a.reportActionLocked(act, err)
+}
+
+// noteExit counts the end of a first process: one that ends again and again is started ever more slowly.
+func (a *Agent) noteExit(id sliver.ID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.crashes.Fail(reconcile.Key{Kind: kindSliver, Slice: id.Slice, Name: id.Node}, time.Now(), errExited)
+}
+
+var errExited = errors.New("its first process ended")
+
+// soundAfter is how long a first process must live for its earlier ends to be forgotten.
+const soundAfter = 10 * time.Second
+
+func (a *Agent) forgetCrashesLocked(seen *sight, now time.Time) {
+	for id, s := range seen.slivers {
+		if s.State == sliver.Running && now.Sub(s.StartedAt) > soundAfter {
+			a.crashes.Forget(reconcile.Key{Kind: kindSliver, Slice: id.Slice, Name: id.Node})
+		}
+	}
+}
+
+func (a *Agent) untilRetry() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	wait := resync
+	for _, b := range []*reconcile.Backoff{&a.backoff, &a.crashes} {
+		if next, held := b.Next(now); held {
+			wait = min(wait, next.Sub(now))
+		}
+	}
+	return wait
+}
+
+// wishesFor gives what is wanted now, given what was seen: a node whose first process ended may be meant to stay so.
+func (a *Agent) wishesFor(seen *sight) (all []wish) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(a.wishes)) {
+		w := *a.wishes[name]
+		w.left = make(map[string]bool)
+		for i := range w.spec.Nodes {
+			n := &w.spec.Nodes[i]
+			s, there := seen.slivers[sliver.ID{Slice: w.spec.ID, Node: n.Name}]
+			if there && s.State == sliver.Exited && isLeft(n.Restart, s.ExitCode) {
+				w.left[n.Name] = true
+			}
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+// isLeft reports whether a restart policy leaves a node whose first process ended with the given status.
+func isLeft(policy slice.Restart, code int) bool {
+	return policy == slice.RestartNever || policy == slice.RestartOnFailure && code == 0
+}
+
+// loadAll reads everything that is wanted.
+func (a *Agent) loadAll(ctx context.Context) error {
+	return a.load(ctx, store.Change{What: store.Resync})
+}
+
+// load reads again what a change is about.
+func (a *Agent) load(ctx context.Context, c store.Change) error {
+	names := []string{c.Slice}
+	if c.What == store.Resync {
+		records, err := a.cfg.Store.Slices(ctx)
+		if err != nil {
+			return err
+		}
+		names = names[:0]
+		for _, r := range records {
+			names = append(names, r.Name)
+		}
+	}
+	for _, name := range names {
+		if err := a.loadSlice(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Agent) loadSlice(ctx context.Context, name string) error {
+	spec, record, err := a.cfg.Store.Slice(ctx, name)
+	if errors.Is(err, store.ErrNotFound) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.wishes, name)
+		delete(a.going, name)
+		delete(a.reports, name)
+		delete(a.tables, name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var o slice.Overrides
+	if !record.Going {
+		if o, err = a.cfg.Store.Overrides(ctx, name); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.forgiveLocked(record.ID)
+	if record.Going {
+		delete(a.wishes, name)
+		a.going[name] = record.ID
+		return nil
+	}
+	a.wishes[name] = &wish{spec: spec, overrides: o}
+	delete(a.going, name)
+	return nil
+}
+
+// forgiveLocked drops the remembered failures of a slice that its user changed: the cause may be mended.
+func (a *Agent) forgiveLocked(id uint16) {
+	for _, b := range []*reconcile.Backoff{&a.backoff, &a.crashes} {
+		b.Retain(func(k reconcile.Key) bool { return k.Slice != id })
+	}
+}
+
+// release tells the store of slices that were to go and of which nothing is left here.
+func (a *Agent) release(ctx context.Context, seen *sight) {
+	a.mu.Lock()
+	var gone []string
+	for name, id := range a.going {
+		if !seen.slices[id] {
+			gone = append(gone, name)
+		}
+	}
+	a.mu.Unlock()
+	for _, name := range gone {
+		if err := a.cfg.Store.Release(ctx, a.cfg.Host, name); err != nil {
+			a.cfg.Log.Error("release", "slice", name, "error", err)
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/pergola-net/pergola/agent/reconcile"
+	"github.com/pergola-net/pergola/agent/sliver"
+	"github.com/pergola-net/pergola/events"
+	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/store"
+)
+
+// report is what the agent tells of one slice, and what it remembers in order to tell it.
+type report struct {
+	status   slice.Status
+	restarts map[string]int // by node: how often its first process was started anew
+	fresh    bool           // differs from what was published
+}
+
+// publishEvery bounds how often reports are written to the store.
+const publishEvery = 100 * time.Millisecond
+
+// publish writes fresh reports to the store until ctx ends.
+func (a *Agent) publish(ctx context.Context) {
+	ticker := time.NewTicker(publishEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for _, st := range a.freshReports() {
+			err := a.cfg.Store.PutStatus(ctx, a.cfg.Host, st)
+			if err != nil && !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
+				a.cfg.Log.Error("report", "slice", st.Slice, "error", err)
+			}
+		}
+	}
+}
+
+func (a *Agent) freshReports() (all []slice.Status) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.reports {
+		if r.fresh {
+			r.fresh = false
+			st := r.status
+			st.Nodes, st.Links = maps.Clone(st.Nodes), maps.Clone(st.Links)
+			all = append(all, st)
+		}
+	}
+	return all
+}
+
+// beginReport brings the reports up to what was seen and what is planned.
+func (a *Agent) beginReport(wishes []wish, want *wanted, seen *sight, plan []reconcile.Action) {
+	left := make(map[uint16]int)
+	for _, act := range plan {
+		left[act.Key.Slice]++
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range wishes {
+		w := &wishes[i]
+		r := a.reportLocked(w.spec.Name)
+		next := slice.Status{
+			Slice: w.spec.Name, Generation: w.spec.Generation,
+			Nodes: make(map[string]slice.NodeStatus, len(w.spec.Nodes)), Links: make(map[string]slice.LinkStatus, len(w.spec.Links)),
+		}
+		for j := range w.spec.Nodes {
+			n := &w.spec.Nodes[j]
+			next.Nodes[n.Name] = a.nodeStatus(w, n, seen, r)
+		}
+		for j := range w.spec.Links {
+			next.Links[w.spec.Links[j].Name] = linkStatus(w, &w.spec.Links[j], want, seen)
+		}
+		next.Errors = a.failuresLocked(w.spec.ID)
+		if r.status.Generation == next.Generation && !r.status.Settled {
+			next.Done = r.status.Done
+		}
+		next.Total = next.Done + left[w.spec.ID] + left[0]
+		next.Settled = left[w.spec.ID]+left[0] == 0 && len(next.Errors) == 0
+		a.announceLocked(r, &next)
+		r.status, r.fresh = next, true
+	}
+}
+
+func (a *Agent) reportLocked(name string) *report {
+	r := a.reports[name]
+	if r == nil {
+		r = &report{restarts: make(map[string]int)}
+		a.reports[name] = r
+	}
+	return r
+}
+
+// announceLocked publishes what changed between two reports.
+func (a *Agent) announceLocked(r *report, next *slice.Status) {
+	for _, name := range slices.Sorted(maps.Keys(next.Nodes)) {
+		if now, was := next.Nodes[name], r.status.Nodes[name]; now.Phase != was.Phase {
+			a.cfg.Events.Publish(events.Event{Slice: next.Slice, Node: name, Kind: events.NodeChanged, Message: describe(now)})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(next.Links)) {
+		if was, known := r.status.Links[name]; known && next.Links[name].Up != was.Up {
+			a.cfg.Events.Publish(events.Event{Slice: next.Slice, Link: name, Kind: events.LinkChanged, Message: upOrDown(next.Links[name].Up)})
+		}
+	}
+	if next.Settled && (!r.status.Settled || r.status.Generation != next.Generation) {
+		a.cfg.Events.Publish(events.Event{Slice: next.Slice, Kind: events.SliceSettled, Message: fmt.Sprintf("generation %d is as wanted", next.Generation)})
+	}
+}
+
+func describe(n slice.NodeStatus) string {
+	if n.Message != "" {
+		return string(n.Phase) + ": " + n.Message
+	}
+	return string(n.Phase)
+}
+
+func upOrDown(up bool) string {
+	if up {
+		return "up"
+	}
+	return "down"
+}
+
+// nodeStatus tells a node's phase from what was seen of it.
+func (a *Agent) nodeStatus(w *wish, n *slice.Node, seen *sight, r *report) slice.NodeStatus {
+	st := slice.NodeStatus{Host: a.cfg.Host, Restarts: r.restarts[n.Name]}
+	if w.overrides.Power[n.Name] == slice.PowerOff {
+		st.Phase = slice.Stopped
+		return st
+	}
+	key := reconcile.Key{Kind: kindSliver, Slice: w.spec.ID, Name: n.Name}
+	if cause, count := a.backoff.Cause(key); cause != nil && !w.left[n.Name] {
+		st.Phase, st.Message = slice.Failed, fmt.Sprintf("%v (%d times; it is tried again)", cause, count)
+	}
+	if !n.HasSliver() {
+		if st.Phase == "" {
+			st.Phase = slice.Running
+		}
+		return st
+	}
+	s, there := seen.slivers[sliver.ID{Slice: w.spec.ID, Node: n.Name}]
+	if !there {
+		if st.Phase == "" {
+			st.Phase = slice.Pending
+		}
+		return st
+	}
+	st.PID, st.Since = s.PID, s.StartedAt
+	switch s.State {
+	case sliver.Running:
+		st.Phase, st.Message = slice.Running, ""
+	case sliver.Paused:
+		st.Phase, st.Message = slice.Paused, ""
+	case sliver.Exited:
+		st.PID = 0
+		if w.left[n.Name] {
+			st.Phase, st.Message = slice.Exited, exitMessage(s)
+		}
+	default:
+		if st.Phase == "" {
+			st.Phase = slice.Starting
+		}
+	}
+	if cause, _ := a.backoff.Cause(reconcile.Key{Kind: kindProcess, Slice: w.spec.ID, Name: n.Name}); cause != nil {
+		st.Phase, st.Message = slice.Failed, cause.Error()
+	}
+	return st
+}
+
+func linkStatus(w *wish, l *slice.Link, want *wanted, seen *sight) slice.LinkStatus {
+	st := slice.LinkStatus{Up: len(want.links[linkName{w.spec.ID, l.Name}]) > 0}
+	for _, k := range want.links[linkName{w.spec.ID, l.Name}] {
+		st.Up = st.Up && seen.has[k]
+	}
+	for _, e := range l.Ends {
+		if s, changed := w.overrides.Shapes[e.String()]; changed && s != e.Shape {
+			if st.Shapes == nil {
+				st.Shapes = make(map[string]slice.Shape)
+			}
+			st.Shapes[e.String()] = s
+		}
+	}
+	return st
+}
+
+// failuresLocked words what failed of a slice, or of the host itself, and is held back.
+func (a *Agent) failuresLocked(id uint16) (all []string) {
+	a.backoff.Each(func(k reconcile.Key, cause error, _ int) {
+		if k.Slice == id || k.Slice == 0 {
+			all = append(all, cause.Error())
+		}
+	})
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// reportActionLocked counts an action that has ended and notes what it did to its node.
+func (a *Agent) reportActionLocked(act reconcile.Action, err error) {
+	for name, w := range a.wishes {
+		if w.spec.ID != act.Key.Slice && act.Key.Slice != 0 {
+			continue
+		}
+		r := a.reportLocked(name)
+		r.fresh = true
+		r.status.Done++
+		if err != nil {
+			r.status.Errors = a.failuresLocked(w.spec.ID)
+			a.cfg.Events.Publish(events.Event{Slice: name, Node: nodeOf(act.Key), Kind: events.Failed, Message: err.Error()})
+			continue
+		}
+		n, known := r.status.Nodes[act.Key.Name]
+		if !known || act.Op == reconcile.OpDelete {
+			continue
+		}
+		was := n.Phase
+		switch act.Key.Kind {
+		case kindSliver:
+			n.Phase = slice.Starting
+		case kindProcess:
+			n.Phase = slice.Running
+		}
+		if n.Phase != was {
+			r.status.Nodes[act.Key.Name] = n
+			a.cfg.Events.Publish(events.Event{Slice: name, Node: act.Key.Name, Kind: events.NodeChanged, Message: describe(n)})
+		}
+	}
+}
+
+// countRestart notes that a node is made anew because its first process ended.
+func (a *Agent) countRestart(id sliver.ID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name, w := range a.wishes {
+		if w.spec.ID == id.Slice {
+			a.reportLocked(name).restarts[id.Node]++
+		}
+	}
+}
+
+// warn publishes what went wrong in a node and is not tried again.
+func (a *Agent) warn(id sliver.ID, message string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name, w := range a.wishes {
+		if w.spec.ID == id.Slice {
+			a.cfg.Events.Publish(events.Event{Slice: name, Node: id.Node, Kind: events.Failed, Message: message})
+		}
+	}
+}
+
+// exitMessage words how a first process ended.
+func exitMessage(s sliver.Observed) string {
+	switch {
+	case s.ExitCode < 0:
+		return "its first process ended"
+	case s.ExitCode > 128:
+		return fmt.Sprintf("its first process was ended by signal %d", s.ExitCode-128)
+	}
+	return fmt.Sprintf("its first process ended with status %d", s.ExitCode)
+}
+
+// nodeOf gives the node that a resource belongs to by name, or nothing.
+func nodeOf(k reconcile.Key) string {
+	switch k.Kind {
+	case kindSliver, kindNet, kindConfig, kindProcess, kindBoot:
+		return k.Name
+	}
+	return ""
+}

@@ -1,0 +1,413 @@
+package agent
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pergola-net/pergola/agent/reconcile"
+	"github.com/pergola-net/pergola/agent/routing"
+	"github.com/pergola-net/pergola/agent/sliver"
+	"github.com/pergola-net/pergola/agent/wire"
+	"github.com/pergola-net/pergola/slice"
+)
+
+// The kinds of resource on a host, lowest first. Each line says what it is made of and by what name it is known.
+const (
+	kindSubstrate reconcile.Kind = iota // network namespace and data path of all slices; ""
+	kindArea                            // a slice's directory, cgroup and hosts file; ""
+	kindSliver                          // a container, created; the node
+	kindSwitch                          // a bridge; its device
+	kindPort                            // a veth pair with its addresses; the substrate's device
+	kindNet                             // loopback addresses, routes and sysctls within a sliver; the node
+	kindConfig                          // configuration of a routing daemon; the node
+	kindWire                            // a port joined to a port or a switch, or a switch to a switch; the devices
+	kindQueue                           // rate, delay and loss at a port; the substrate's device
+	kindProcess                         // the sliver's first process runs, or is frozen; the node
+	kindBoot                            // the node's exec lines have run; the node
+)
+
+// wish is one slice as a host is to have it.
+type wish struct {
+	spec      *slice.Slice
+	overrides slice.Overrides
+	left      map[string]bool // nodes whose first process ended and whose policy leaves them so
+}
+
+// wants lists what a host must hold for the given slices. It is pure: equal wishes give equal lists.
+func wants(wishes []wish) (*wanted, error) {
+	w := &wanted{details: make(map[reconcile.Key]any), links: make(map[linkName][]reconcile.Key)}
+	if len(wishes) == 0 {
+		return w, nil
+	}
+	w.add(reconcile.Resource{Key: substrateKey}, nil)
+	for _, one := range wishes {
+		if err := w.addSlice(one); err != nil {
+			return nil, fmt.Errorf("slice %s: %w", one.spec.Name, err)
+		}
+	}
+	return w, nil
+}
+
+// wanted is the list, with what is needed to make each resource: a value of the type that its kind calls for.
+type wanted struct {
+	resources []reconcile.Resource
+	details   map[reconcile.Key]any
+	links     map[linkName][]reconcile.Key // what must be there for a link to be up
+}
+
+type linkName struct {
+	slice uint16
+	name  string
+}
+
+// The details of kinds that have no type of their own elsewhere.
+type (
+	area struct {
+		name  string
+		hosts []byte
+	}
+	bridge struct{ name, owner string }
+	port   struct {
+		*slice.Interface
+		name   string // of the substrate's device
+		node   string // whose process holds its network namespace
+		uplink bool   // the machine's own namespace holds it
+	}
+	join  struct{ a, b string }         // two ports, a before b
+	plug  struct{ port, bridge string } // a port in a bridge
+	cable struct {                      // two bridges; a and b are the devices in them
+		a, b, bridgeA, bridgeB string
+		owner                  string
+		mtu                    int
+	}
+	queue struct {
+		port             string
+		fromNode, toNode slice.Shape // toNode: only where the other side is a switch; else it is the peer's fromNode
+	}
+	process struct{ frozen bool }
+	boot    struct{ lines []string }
+)
+
+// A wire is a join, a plug or a cable; the name is the one of its resource.
+type wireName interface{ name() string }
+
+func (j join) name() string  { return j.a + "=" + j.b }
+func (p plug) name() string  { return p.port + ">" + p.bridge }
+func (c cable) name() string { return c.a + "#" + c.b }
+
+// digest covers what a port cannot change while it lives; addresses are set by kindNet.
+func (p port) digest() string { return digest(p.Name, p.MAC, p.MTU, p.uplink) }
+
+func (q queue) digest() string { return fmt.Sprint(q.fromNode, q.toNode) }
+
+func newCable(c cable) cable {
+	if c.b < c.a {
+		c.a, c.b, c.bridgeA, c.bridgeB = c.b, c.a, c.bridgeB, c.bridgeA
+	}
+	return c
+}
+
+func (c cable) other(end string) string {
+	if end == c.a {
+		return c.b
+	}
+	return c.a
+}
+
+func newJoin(a, b string) join { return join{min(a, b), max(a, b)} }
+
+var substrateKey = reconcile.Key{Kind: kindSubstrate}
+
+func (w *wanted) add(r reconcile.Resource, detail any) {
+	w.resources = append(w.resources, r)
+	w.details[r.Key] = detail
+}
+
+func (w *wanted) has(k reconcile.Key) bool {
+	_, has := w.details[k]
+	return has
+}
+
+func (w *wanted) addSlice(one wish) error {
+	s := one.spec
+	b := builder{wanted: w, wish: one, area: reconcile.Key{Kind: kindArea, Slice: s.ID}, wires: make(map[string][]reconcile.Key)}
+	hosts := hostsFile(s)
+	w.add(reconcile.Resource{Key: b.area, Digest: digest(s.Name, hosts), Amend: true}, area{s.Name, hosts})
+	b.nodes = make(map[string]*slice.Node, len(s.Nodes))
+	for i := range s.Nodes {
+		b.nodes[s.Nodes[i].Name] = &s.Nodes[i]
+	}
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Kind == slice.Switch && b.isOn(n.Name) {
+			b.addSwitch(switchDevice(s.ID, n.Name), n.Name)
+		}
+	}
+	for i := range s.Links {
+		b.addLink(&s.Links[i])
+	}
+	for i := range s.Nodes {
+		if err := b.addNode(&s.Nodes[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// builder adds the resources of one slice.
+type builder struct {
+	*wanted
+	wish
+	area  reconcile.Key
+	nodes map[string]*slice.Node
+	wires map[string][]reconcile.Key // by node: what its links are made of
+}
+
+func (b *builder) isOn(node string) bool {
+	return b.overrides.Power[node] != slice.PowerOff && !b.left[node]
+}
+
+func (b *builder) key(kind reconcile.Kind, name string) reconcile.Key {
+	return reconcile.Key{Kind: kind, Slice: b.spec.ID, Name: name}
+}
+
+func (b *builder) addSwitch(device, owner string) {
+	b.add(reconcile.Resource{
+		Key: b.key(kindSwitch, device), Needs: []reconcile.Key{substrateKey, b.area}, Falls: reconcile.FallsWithAny,
+	}, bridge{device, b.spec.Name + "/" + owner})
+}
+
+// addLink adds what joins a link's ends. A link that a user took down has ports, and nothing that joins them: then
+// the nodes see no carrier.
+func (b *builder) addLink(l *slice.Link) {
+	var live []slice.End
+	for _, e := range l.Ends {
+		if b.isOn(e.Node) {
+			live = append(live, e)
+		}
+	}
+	if b.overrides.Down[l.Name] {
+		return
+	}
+	if l.LAN || len(l.Ends) > 2 {
+		device := switchDevice(b.spec.ID, "link "+l.Name)
+		b.addSwitch(device, l.Name)
+		for _, e := range live {
+			// A LAN has no side of its own to shape: it takes and gives at the rate of the end.
+			b.plug(l, e, device, side{shape: slice.Shape{Rate: b.shape(e).Rate}})
+		}
+		return
+	}
+	if len(live) < 2 {
+		return
+	}
+	x, y := live[0], live[1]
+	switch {
+	case b.nodes[y.Node].Kind == slice.Switch:
+		b.plug(l, x, switchDevice(b.spec.ID, y.Node), side{b.port(y), b.shape(y)})
+	case b.nodes[x.Node].Kind == slice.Switch:
+		b.plug(l, y, switchDevice(b.spec.ID, x.Node), side{b.port(x), b.shape(x)})
+	default:
+		p, q := b.port(x), b.port(y)
+		j := newJoin(p, q)
+		b.addWire(l, j, reconcile.FallsWithAll, []string{x.Node, y.Node}, b.key(kindPort, p), b.key(kindPort, q))
+		b.addQueue(j, queue{port: p, fromNode: b.shape(x)}, b.key(kindPort, p))
+		b.addQueue(j, queue{port: q, fromNode: b.shape(y)}, b.key(kindPort, q))
+	}
+}
+
+// side is the switch's side of a cable or plug: the name of its port, if it has one, and what it does to frames that
+// leave the switch.
+type side struct {
+	port  string
+	shape slice.Shape
+}
+
+// plug adds what joins an end to a switch.
+func (b *builder) plug(l *slice.Link, e slice.End, device string, from side) {
+	sw := b.key(kindSwitch, device)
+	if b.nodes[e.Node].Kind == slice.Switch {
+		c := cable{
+			a: b.port(e), bridgeA: switchDevice(b.spec.ID, e.Node), b: from.port, bridgeB: device,
+			owner: b.spec.Name + "/" + l.Name, mtu: b.nodes[e.Node].Interface(e.Interface).MTU,
+		}
+		if c.b == "" {
+			c.b = c.a + "l" // a LAN has no port of its own
+		}
+		c = newCable(c)
+		b.addWire(l, c, reconcile.FallsWithAny, nil, b.key(kindSwitch, c.bridgeA), b.key(kindSwitch, c.bridgeB))
+		b.addQueue(c, queue{port: b.port(e), fromNode: b.shape(e)})
+		b.addQueue(c, queue{port: c.other(b.port(e)), fromNode: from.shape})
+		return
+	}
+	p := plug{b.port(e), device}
+	b.addWire(l, p, reconcile.FallsWithAny, []string{e.Node}, b.key(kindPort, p.port), sw)
+	b.addQueue(p, queue{port: p.port, fromNode: b.shape(e), toNode: from.shape}, b.key(kindPort, p.port))
+}
+
+func (b *builder) addWire(l *slice.Link, w wireName, falls reconcile.Falls, nodes []string, needs ...reconcile.Key) {
+	k := b.key(kindWire, w.name())
+	b.add(reconcile.Resource{Key: k, Needs: needs, Falls: falls}, w)
+	of := linkName{b.spec.ID, l.Name}
+	b.links[of] = append(b.links[of], k)
+	for _, n := range nodes {
+		b.wires[n] = append(b.wires[n], k)
+	}
+}
+
+// addQueue adds the treatment of frames at a port, over the wire that it is joined by.
+func (b *builder) addQueue(over wireName, q queue, needs ...reconcile.Key) {
+	if q.toNode == (slice.Shape{}) && q.fromNode == (slice.Shape{}) {
+		return
+	}
+	b.add(reconcile.Resource{
+		Key: b.key(kindQueue, q.port), Digest: q.digest(), Amend: true, Falls: reconcile.FallsWithAny,
+		Needs: append(needs, b.key(kindWire, over.name())),
+	}, q)
+}
+
+func (b *builder) shape(e slice.End) slice.Shape {
+	if s, changed := b.overrides.Shapes[e.String()]; changed {
+		return s
+	}
+	return e.Shape
+}
+
+func (b *builder) port(e slice.End) string {
+	return slice.PortName(b.spec.ID, b.nodes[e.Node].Interface(e.Interface).Port)
+}
+
+// addNode adds a node's ports, and its sliver if it has one.
+func (b *builder) addNode(n *slice.Node) error {
+	if n.Kind == slice.Switch {
+		return nil
+	}
+	rendered, err := routing.Render(b.spec, n)
+	if err != nil {
+		return err
+	}
+	k := b.key(kindSliver, n.Name)
+	if n.HasSliver() && b.overrides.Power[n.Name] != slice.PowerOff {
+		spec := b.sliverSpec(n, rendered.Command)
+		digest := spec.Digest
+		if b.left[n.Name] {
+			digest = exitedDigest(digest)
+		}
+		b.add(reconcile.Resource{Key: k, Digest: digest, Needs: []reconcile.Key{b.area}}, spec)
+	}
+	if !b.isOn(n.Name) {
+		return nil
+	}
+	ports := b.addPorts(n, k)
+	if !n.HasSliver() {
+		return nil
+	}
+	net := networkOf(n)
+	b.add(reconcile.Resource{
+		Key: b.key(kindNet, n.Name), Digest: digest(net), Amend: true,
+		Needs: append([]reconcile.Key{k}, ports...), Falls: reconcile.FallsWithAny,
+	}, net)
+	b.addProcess(n, k, ports, rendered)
+	return nil
+}
+
+func (b *builder) addPorts(n *slice.Node, sliverKey reconcile.Key) (keys []reconcile.Key) {
+	for i := range n.Interfaces {
+		p := port{name: slice.PortName(b.spec.ID, n.Interfaces[i].Port), node: n.Name, uplink: n.Kind == slice.Uplink, Interface: &n.Interfaces[i]}
+		base := sliverKey
+		if p.uplink {
+			base = b.area
+		}
+		r := reconcile.Resource{
+			Key: b.key(kindPort, p.name), Digest: p.digest(),
+			Needs: []reconcile.Key{substrateKey, base}, Falls: reconcile.FallsWithAny,
+		}
+		b.add(r, p)
+		keys = append(keys, r.Key)
+	}
+	return keys
+}
+
+// addProcess adds what runs in a sliver. It starts after the wires, so that the first hello of a routing daemon
+// finds them; but it starts, too, when one of them cannot be made.
+func (b *builder) addProcess(n *slice.Node, sliverKey reconcile.Key, ports []reconcile.Key, rendered routing.Rendered) {
+	needs := []reconcile.Key{sliverKey}
+	if n.Routing != nil {
+		k := b.key(kindConfig, n.Name)
+		b.add(reconcile.Resource{Key: k, Digest: digest(rendered.Files), Needs: needs, Amend: true, Falls: reconcile.FallsWithAny}, rendered)
+		needs = append(needs, k)
+	}
+	frozen := b.overrides.Power[n.Name] == slice.PowerFrozen
+	after := slices.Concat([]reconcile.Key{b.key(kindNet, n.Name)}, ports, b.wires[n.Name])
+	p := b.key(kindProcess, n.Name)
+	b.add(reconcile.Resource{
+		Key: p, Digest: processDigest(frozen), Amend: true, Needs: needs, After: after, Falls: reconcile.FallsWithAny,
+	}, process{frozen})
+	if len(n.Exec) > 0 && !frozen {
+		b.add(reconcile.Resource{Key: b.key(kindBoot, n.Name), Needs: []reconcile.Key{sliverKey, p}, Falls: reconcile.FallsWithAny}, boot{n.Exec})
+	}
+}
+
+func processDigest(frozen bool) string {
+	if frozen {
+		return "frozen"
+	}
+	return "running"
+}
+
+// sliverSpec gives the container of a node. Its digest covers all that cannot change while it runs.
+func (b *builder) sliverSpec(n *slice.Node, command []string) sliver.Spec {
+	if len(n.Command) > 0 {
+		command = n.Command
+	}
+	spec := sliver.Spec{
+		ID: sliver.ID{Slice: b.spec.ID, Node: n.Name}, SliceName: b.spec.Name, Hostname: n.Name,
+		Rootfs: n.Rootfs, Command: command, Env: n.Env, Files: n.Files, Binds: n.Binds,
+		CPU: n.CPU, Memory: n.Memory, PIDs: n.PIDs,
+	}
+	spec.Digest = digest(spec, b.overrides.Restarts[n.Name])
+	return spec
+}
+
+// networkOf gives what is configured within a node's network namespace.
+func networkOf(n *slice.Node) wire.Node {
+	net := wire.Node{Router: n.Kind == slice.Router, Sysctls: n.Sysctls, Loopbacks: n.Loopbacks, Routes: n.Routes}
+	for _, i := range n.Interfaces {
+		net.Interfaces = append(net.Interfaces, wire.Interface{Name: i.Name, Addresses: i.Addresses})
+	}
+	return net
+}
+
+// hostsFile makes the names of a slice's nodes resolve within it.
+func hostsFile(s *slice.Slice) []byte {
+	var f bytes.Buffer
+	f.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nff02::1\tip6-allnodes\nff02::2\tip6-allrouters\n")
+	for i := range s.Nodes {
+		for _, v6 := range []bool{false, true} {
+			if addr, ok := s.Nodes[i].Address(v6); ok {
+				fmt.Fprintf(&f, "%s\t%s\n", addr, s.Nodes[i].Name)
+			}
+		}
+	}
+	return f.Bytes()
+}
+
+// switchDevice names the bridge of a switch or a LAN: "s", the slice, "b" and a hash of the name, 15 bytes at most.
+func switchDevice(id uint16, name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return fmt.Sprintf("s%db%s", id, strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:9]))
+}
+
+// digest is a fingerprint of values that JSON can show.
+func digest(values ...any) string {
+	h := sha256.New()
+	if err := json.NewEncoder(h).Encode(values); err != nil {
+		panic(fmt.Sprintf("agent: digest of %T: %v", values, err)) // a programming error: a value that JSON cannot show
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}
