@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/goccy/go-yaml"
@@ -92,11 +93,12 @@ func checkSchema(t testing.TB, file []byte) {
 			t.Fatal(err)
 		}
 	}
-	asJSON, err := yaml.YAMLToJSON(file)
-	if err != nil {
-		t.Fatalf("convert to JSON: %v\n%s", err, file)
+	root, _, found := source{data: file}.parse()
+	var instance any
+	if err := yaml.NodeToValue(root, &instance); err != nil || len(found) > 0 {
+		t.Fatalf("read: %v, %v\n%s", err, found, file)
 	}
-	instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(asJSON))
+	instance, err := jsonschema.UnmarshalJSON(strings.NewReader(jsonOf(t, instance)))
 	if err != nil {
 		t.Fatal(err)
 	}

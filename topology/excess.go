@@ -11,6 +11,7 @@ import (
 const (
 	maxFileBytes = 64 << 20
 	maxTokens    = 4_000_000
+	maxValues    = 1_500_000 // aliases multiply them
 	maxDepth     = 100
 	maxColumn    = 1000 // where a line begins
 	maxEntries   = 2 * slice.MaxNodes

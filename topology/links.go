@@ -289,6 +289,9 @@ func (r *resolver) shape(l *link, p *port) slice.Shape {
 	in, at := l.Shape, l.at
 	for _, key := range []string{p.node.name, p.String()} {
 		if from, ok := l.in.From[key]; ok {
+			if from.Delay != "" && from.Jitter == "" {
+				in.Jitter = "" // the other direction's
+			}
 			merge(reflect.ValueOf(&in).Elem(), reflect.ValueOf(from))
 			at = l.at.at("from").at(key)
 		}

@@ -97,7 +97,7 @@ func (f *finder) entry(m ast.MapNode, key string) (entry, bool) {
 	known, ok := f.index[node]
 	if !ok {
 		known = map[string]entry{}
-		f.d.budget = maxTokens
+		f.d.budget = maxValues
 		for _, e := range f.d.entries(m, nil) {
 			name := e.key
 			if canonical, ok := spellings[name]; ok {

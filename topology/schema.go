@@ -87,6 +87,8 @@ func (g *generator) value(t reflect.Type) object7 {
 		return object7{"type": []string{"array", "string", "number", "boolean"}, "items": anyText}
 	case reflect.TypeFor[map[string]*Source]():
 		return object7{"type": []string{"string", "array", "object"}, "items": object7{"type": "string"}, "additionalProperties": object7{"type": "string"}}
+	case reflect.TypeFor[[]Route]():
+		return object7{"anyOf": []any{object7{"type": "string"}, object7{"type": "array", "items": g.value(t.Elem())}}}
 	case reflect.TypeFor[Source]():
 		return object7{"type": "string"}
 	case reflect.TypeFor[slice.Position]():

@@ -26,6 +26,7 @@ func init() {
 		reflect.TypeFor[File]():               filePath,
 		reflect.TypeFor[map[string]*Source](): configPaths,
 		reflect.TypeFor[Route]():              routeLine,
+		reflect.TypeFor[[]Route]():            oneRoute,
 		reflect.TypeFor[slice.Position]():     positionPair,
 	}
 }
@@ -150,6 +151,17 @@ func routeLine(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
 		d.fail(at, n, "write 10.0.0.0/8 via 10.1.1.1 dev eth1", "route %q is not complete", text)
 	}
 	v.Set(reflect.ValueOf(route))
+	return true
+}
+
+// oneRoute: `routes: default via 10.1.1.1` is a list of one.
+func oneRoute(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
+	if _, ok := textOf(n); !ok {
+		return false
+	}
+	routes := make([]Route, 1)
+	d.value(n, at.item(0), reflect.ValueOf(&routes[0]).Elem())
+	v.Set(reflect.ValueOf(routes))
 	return true
 }
 

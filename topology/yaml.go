@@ -24,7 +24,7 @@ func Parse(file string, data []byte) (*Topology, Diagnostics) {
 	if len(found) > 0 {
 		return nil, found
 	}
-	d := decoder{anchors: anchors, budget: maxTokens}
+	d := decoder{anchors: anchors, budget: maxValues}
 	t := &Topology{file: file, data: src.data}
 	d.topology(root, t)
 	if t.Name == "" {
@@ -40,7 +40,9 @@ func Parse(file string, data []byte) (*Topology, Diagnostics) {
 	slices.SortStableFunc(found, func(a, b Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return t, slices.CompactFunc(found, func(a, b Diagnostic) bool { return a == b })
+	return t, slices.CompactFunc(found, func(a, b Diagnostic) bool {
+		return a.Line == b.Line && a.Column == b.Column && a.Message == b.Message // an alias repeats it at other paths
+	})
 }
 
 // addMeaning appends what is wrong with the meaning of a file, leaving out what follows from an error of its form
@@ -88,7 +90,7 @@ func (s source) parse() (root ast.Node, anchors map[string]ast.Node, found Diagn
 	if at, reason := excess(tokens); reason != "" {
 		return nil, nil, s.fail(at.Line, at.Column, "", "%s", reason)
 	}
-	tree, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	tree, err := parser.Parse(joinColons(tokens), 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		return nil, nil, s.syntax(err)
 	}
