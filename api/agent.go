@@ -37,6 +37,6 @@ type ExecRequest struct {
 	Size    Size // of the terminal at first
 	// Resize brings new sizes of the terminal; it is closed when there will be none.
 	Resize         <-chan Size
-	Stdin          io.Reader // ends when the client has no more
+	Stdin          io.Reader // ends when the client has no more, or Exec has returned: Exec does not wait for its end
 	Stdout, Stderr io.Writer
 }

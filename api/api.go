@@ -27,6 +27,8 @@ type Config struct {
 	Events     *events.Bus
 	Version    string
 	Commit     string
+	// ExitsWhenIdle says that the server was started on demand and ends by itself.
+	ExitsWhenIdle bool
 }
 
 type server struct {
@@ -100,5 +102,5 @@ func (s *server) version(context.Context, *struct{}) (*body[Version], error) {
 	if unix.Uname(&uts) == nil {
 		kernel = unix.ByteSliceToString(uts.Release[:])
 	}
-	return &body[Version]{Version{Version: s.Version, Commit: s.Commit, Kernel: kernel, PID: os.Getpid(), Started: s.started}}, nil
+	return &body[Version]{Version{Version: s.Version, Commit: s.Commit, Kernel: kernel, PID: os.Getpid(), Started: s.started, ExitsWhenIdle: s.ExitsWhenIdle}}, nil
 }

@@ -8,7 +8,7 @@ import (
 )
 
 type checkInput struct {
-	sliceInput
+	SliceInput
 	Body CheckRequest
 }
 
@@ -25,7 +25,7 @@ func (s *server) registerChecks(a huma.API) {
 
 func typeOf(v any) reflect.Type { return reflect.TypeOf(v) }
 
-func (s *server) convergence(ctx context.Context, in *sliceInput) (*body[Convergence], error) {
+func (s *server) convergence(ctx context.Context, in *SliceInput) (*body[Convergence], error) {
 	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}

@@ -83,12 +83,12 @@ func (s *server) exec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ws.SetReadLimit(maxExecMessage)
-	s.runExec(ws, name, node, req)
+	s.runExec(r.Context(), ws, name, node, req)
 }
 
 // runExec joins a websocket to a command. The command is ended when the client leaves.
-func (s *server) runExec(ws *websocket.Conn, name, node string, req ExecRequest) {
-	ctx, cancel := context.WithCancel(context.Background())
+func (s *server) runExec(ctx context.Context, ws *websocket.Conn, name, node string, req ExecRequest) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stdin, input := io.Pipe()
 	resize := make(chan Size, 1)

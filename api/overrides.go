@@ -7,38 +7,38 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-type nodeInput struct {
-	sliceInput
+type NodeInput struct {
+	SliceInput
 	Node string `path:"node" doc:"Name of the node."`
 }
 
-type linkInput struct {
-	sliceInput
+type LinkInput struct {
+	SliceInput
 	Link string `path:"link" doc:"Name of the link."`
 }
 
 type linkPatchInput struct {
-	linkInput
+	LinkInput
 	Body LinkPatch
 }
 
 func (s *server) registerOverrides(a huma.API) {
 	for _, verb := range []NodeVerb{NodeStart, NodeStop, NodePause, NodeResume, NodeRestart} {
 		huma.Post(a, "/v1/slices/{slice}/nodes/{node}/"+string(verb),
-			func(ctx context.Context, in *nodeInput) (*struct{}, error) {
+			func(ctx context.Context, in *NodeInput) (*struct{}, error) {
 				return nil, problem(s.Controller.SetPower(ctx, in.Slice, in.Node, verb))
 			}, describe(string(verb)+"-node", "Ask a node to "+string(verb)), noContent)
 	}
 	for word, up := range map[string]bool{"up": true, "down": false} {
 		huma.Post(a, "/v1/slices/{slice}/links/{link}/"+word,
-			func(ctx context.Context, in *linkInput) (*struct{}, error) {
+			func(ctx context.Context, in *LinkInput) (*struct{}, error) {
 				return nil, problem(s.Controller.SetLinkUp(ctx, in.Slice, in.Link, up))
 			}, describe("link-"+word, "Take a link "+word), noContent)
 	}
 	huma.Patch(a, "/v1/slices/{slice}/links/{link}", func(ctx context.Context, in *linkPatchInput) (*struct{}, error) {
 		return nil, problem(s.Controller.SetLink(ctx, in.Slice, in.Link, in.Body))
 	}, describe("set-link", "Change how a running link treats frames"), noContent)
-	huma.Delete(a, "/v1/slices/{slice}/links/{link}", func(ctx context.Context, in *linkInput) (*struct{}, error) {
+	huma.Delete(a, "/v1/slices/{slice}/links/{link}", func(ctx context.Context, in *LinkInput) (*struct{}, error) {
 		return nil, problem(s.Controller.ResetLink(ctx, in.Slice, in.Link))
 	}, describe("reset-link", "Give a link the file's values again"), noContent)
 }

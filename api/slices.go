@@ -20,12 +20,12 @@ const (
 	topologyTimeout = time.Minute
 )
 
-type sliceInput struct {
+type SliceInput struct {
 	Slice string `path:"slice" doc:"Name of the slice."`
 }
 
 type applyInput struct {
-	sliceInput
+	SliceInput
 	DryRun bool `query:"dry_run" doc:"Say what would change, and change nothing."`
 	Body   topology.Topology
 }
@@ -70,7 +70,7 @@ func summarize(r store.Record, st slice.Status) Summary {
 	return sum
 }
 
-func (s *server) get(ctx context.Context, in *sliceInput) (*body[Slice], error) {
+func (s *server) get(ctx context.Context, in *SliceInput) (*body[Slice], error) {
 	spec, r, err := s.Controller.Slice(ctx, in.Slice)
 	if err != nil {
 		return nil, problem(err)
@@ -101,12 +101,12 @@ func (s *server) apply(ctx context.Context, in *applyInput) (*body[Applied], err
 	return &body[Applied]{Applied{Plan: plan, DryRun: in.DryRun, Generation: spec.Generation}}, nil
 }
 
-func (s *server) delete(ctx context.Context, in *sliceInput) (*struct{}, error) {
+func (s *server) delete(ctx context.Context, in *SliceInput) (*struct{}, error) {
 	return nil, problem(s.Controller.Delete(ctx, in.Slice))
 }
 
 // progress streams what the host reports of a slice, whenever that changes.
-func (s *server) progress(ctx context.Context, in *sliceInput) (*huma.StreamResponse, error) {
+func (s *server) progress(ctx context.Context, in *SliceInput) (*huma.StreamResponse, error) {
 	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}

@@ -9,13 +9,13 @@ import (
 )
 
 type logsInput struct {
-	nodeInput
+	NodeInput
 	Tail   int  `query:"tail" minimum:"0" doc:"Last lines only; 0: all."`
 	Follow bool `query:"follow" doc:"Go on with what is written from now on."`
 }
 
 type captureInput struct {
-	nodeInput
+	NodeInput
 	Interface string `path:"interface" doc:"Name of the interface."`
 	Filter    string `query:"filter" doc:"As tcpdump takes it."`
 	Snaplen   int    `query:"snaplen" minimum:"0" doc:"Bytes kept of a frame; 0: all."`

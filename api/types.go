@@ -17,6 +17,8 @@ type Version struct {
 	Kernel  string    `json:"kernel,omitempty"` // release of the machine's kernel
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
+	// ExitsWhenIdle is true where the server ends by itself after its last slice has gone.
+	ExitsWhenIdle bool `json:"exits_when_idle,omitempty"`
 }
 
 // Problem is an error as RFC 9457 has it. Detail is a sentence for a person. Errors holds one entry for each
@@ -92,18 +94,14 @@ type CaptureOptions struct {
 	Count   int    // frames; 0: until the context ends
 }
 
-// Convergence says whether routing has settled in a slice, and if not, where.
+// Convergence says whether routing has settled in a slice, and if not, where. See docs/convergence.md.
 type Convergence struct {
-	Converged bool              `json:"converged"`
-	Routers   int               `json:"routers"`
-	Ready     int               `json:"ready"`             // routers that have converged
-	Waiting   []NodeConvergence `json:"waiting,omitempty"` // those that have not
-}
-
-// NodeConvergence says what a router still waits for.
-type NodeConvergence struct {
-	Node   string `json:"node"`
-	Reason string `json:"reason"`
+	Converged bool `json:"converged"`
+	Routers   int  `json:"routers"` // that take part in routing, and run
+	Pairs     int  `json:"pairs"`   // of a router and a prefix that it must reach
+	Reached   int  `json:"reached"` // of Pairs
+	// Missing words the first pairs that are not reached, for a person.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // CheckRequest says what to check. The zero value means the file's checks, or all pairs where the file has none.

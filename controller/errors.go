@@ -48,9 +48,14 @@ func unknown(what, name, in string, names []string) *Refusal {
 	return refuse(NotFound, "slice %s has no %s %q%s", in, what, name, hint)
 }
 
-// closest gives the name that was probably meant, or nothing: at most a third of its letters are wrong.
+// closest gives the name that was probably meant, or nothing: at most a third of its letters are wrong, or two that
+// changed places.
 func closest(name string, names []string) string {
-	best, distance := "", max(1, len(name)/3)+1
+	most := max(2, len(name)/3)
+	if len(name) < 3 {
+		most = 1
+	}
+	best, distance := "", most+1
 	for _, candidate := range slices.Sorted(slices.Values(names)) {
 		if d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(candidate)); d < distance {
 			best, distance = candidate, d

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/api"
 )
@@ -55,10 +58,47 @@ func (c *Client) Close() error {
 	return nil
 }
 
+// AwaitExit closes the client and waits until the server's process has gone, where the server ends by itself with
+// its last slice (Version.ExitsWhenIdle). It returns at once where the server stays.
+func (c *Client) AwaitExit(ctx context.Context) error {
+	v, err := c.Version(ctx)
+	if errors.Is(err, ErrNoServer) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	all, err := c.Slices(ctx)
+	if err != nil || len(all) > 0 || !v.ExitsWhenIdle {
+		return err
+	}
+	process, err := unix.PidfdOpen(v.PID, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("wait for the server to end: %w", err)
+	}
+	defer unix.Close(process)
+	c.Close()
+	for ctx.Err() == nil {
+		const step = 100 // ms, between looks at ctx
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, step)
+		if n > 0 {
+			return nil
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("wait for the server to end: %w", err)
+		}
+	}
+	return ctx.Err()
+}
+
 // unreachable words why the server could not be asked.
 func (c *Client) unreachable(err error) error {
 	switch {
-	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF): // it ended before it answered
 		return fmt.Errorf("%w (nobody listens on %s)", ErrNoServer, c.socket)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("connect to %s: %w: use sudo, or become a member of the group pergola", c.socket, fs.ErrPermission)

@@ -1,0 +1,481 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/api/client"
+	"github.com/pergola-net/pergola/events"
+	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/topology"
+)
+
+// serve runs a server with a fake agent and gives a client of it.
+func serve(t *testing.T, change ...func(*Config)) (*client.Client, Config) {
+	t.Helper()
+	dir := t.TempDir()
+	cfg := Config{
+		StateDir: filepath.Join(dir, "run"), DataDir: filepath.Join(dir, "lib"), LogDir: filepath.Join(dir, "log"),
+		Host: "testhost", NewAgent: newFake, Log: quiet(),
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	if cfg.Socket == "" {
+		cfg.Socket = filepath.Join(cfg.StateDir, "pergola.sock")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, cfg) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("server: %v", err)
+		}
+	})
+	return dialWhenReady(t, cfg.Socket), cfg
+}
+
+// dialWhenReady tries until the server answers.
+func dialWhenReady(t *testing.T, socket string) *client.Client {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		c, err := client.Dial(t.Context(), socket)
+		if err == nil {
+			t.Cleanup(func() { c.Close() })
+			return c
+		}
+		if !errors.Is(err, client.ErrNoServer) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// pair is a topology of two routers and a link.
+func pair(name string) *topology.Topology {
+	return &topology.Topology{
+		Name: name,
+		Nodes: map[string]topology.Node{
+			"a": {Attributes: topology.Attributes{Kind: slice.Router}},
+			"b": {Attributes: topology.Attributes{Kind: slice.Router}},
+		},
+		Links:  []topology.Link{{Name: "wire", Ends: []topology.End{"a:eth1", "b:eth1"}}},
+		Checks: []topology.Check{{Name: "reach", Ping: topology.Strings{"a", "b"}}},
+	}
+}
+
+func up(t *testing.T, c *client.Client, top *topology.Topology) *api.Applied {
+	t.Helper()
+	applied, err := c.Apply(t.Context(), top.Name, top, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settle(t, c, top.Name, func(p api.Progress) bool { return p.Status.Settled && p.Status.Generation == applied.Generation })
+	return applied
+}
+
+func settle(t *testing.T, c *client.Client, name string, until func(api.Progress) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := c.Progress(ctx, name, until); err != nil {
+		t.Fatalf("progress of %s: %v", name, err)
+	}
+}
+
+// refused checks that err is a problem with a status and words in its text.
+func refused(t *testing.T, err error, status int, words ...string) *api.Problem {
+	t.Helper()
+	var p *api.Problem
+	if !errors.As(err, &p) {
+		t.Fatalf("error %v, want a problem", err)
+	}
+	text := p.Detail
+	for _, e := range p.Errors {
+		text += "\n" + e.Location + ": " + e.Message
+	}
+	if p.Status != status {
+		t.Errorf("status %d, want %d: %s", p.Status, status, text)
+	}
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			t.Errorf("problem does not say %q: %s", w, text)
+		}
+	}
+	return p
+}
+
+func TestSliceLivesAndGoes(t *testing.T) {
+	c, _ := serve(t)
+	ctx := t.Context()
+	dry, err := c.Apply(ctx, "net", pair("net"), true)
+	if err != nil || len(dry.Plan.Nodes) != 2 || dry.Generation != 0 {
+		t.Fatalf("dry run: %+v, %v", dry, err)
+	}
+	if all, err := c.Slices(ctx); err != nil || len(all) != 0 {
+		t.Fatalf("after a dry run: %v, %v", all, err)
+	}
+	if applied := up(t, c, pair("net")); applied.Generation != 1 || applied.Plan.Op != "create" {
+		t.Errorf("applied %+v", applied)
+	}
+	if again := up(t, c, pair("net")); again.Generation != 1 || !again.Plan.Empty() {
+		t.Errorf("the same file again: %+v", again)
+	}
+	bigger := pair("net")
+	bigger.Nodes["c"] = topology.Node{}
+	if applied := up(t, c, bigger); applied.Generation != 2 || len(applied.Plan.Nodes) != 1 {
+		t.Errorf("one more node: %+v", applied)
+	}
+	all, err := c.Slices(ctx)
+	if err != nil || len(all) != 1 || all[0].Running != 3 || !all[0].Settled || all[0].ID != 1 {
+		t.Errorf("list: %+v, %v", all, err)
+	}
+	one, err := c.Slice(ctx, "net")
+	if err != nil || one.Spec.Node("c") == nil || one.Status.Nodes["a"].Phase != slice.Running {
+		t.Errorf("slice: %+v, %v", one, err)
+	}
+	if err := c.Delete(ctx, "net"); err != nil {
+		t.Fatal(err)
+	}
+	gone := false
+	err = c.Progress(ctx, "net", func(p api.Progress) bool { gone = p.Gone; return false })
+	var p *api.Problem
+	if !gone && !(errors.As(err, &p) && p.Status == 404) {
+		t.Errorf("gone %v, %v", gone, err)
+	}
+}
+
+func TestApplyAfterDeleteWaits(t *testing.T) {
+	c, _ := serve(t)
+	for range 3 {
+		up(t, c, pair("net"))
+		if err := c.Delete(t.Context(), "net"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	up(t, c, pair("net"))
+}
+
+func TestRefusalsSayWhatToDo(t *testing.T) {
+	c, _ := serve(t)
+	ctx := t.Context()
+	up(t, c, pair("net"))
+	bad := pair("net")
+	bad.Links = append(bad.Links, topology.Link{Ends: []topology.End{"a", "dnever"}}, topology.Link{Ends: []topology.End{"a", "x"}})
+	_, err := c.Apply(ctx, "net", bad, false)
+	if p := refused(t, err, 422, "dnever"); len(p.Errors) < 2 {
+		t.Errorf("%d errors, want all of them: %+v", len(p.Errors), p)
+	}
+	_, err = c.Apply(ctx, "other", pair("net"), false)
+	refused(t, err, 422, "other")
+	_, err = c.Slice(ctx, "nte")
+	refused(t, err, 404, "did you mean net?")
+	refused(t, c.Delete(ctx, "zzz"), 404)
+	refused(t, c.Node(ctx, "net", "A1", api.NodeStop), 404, "did you mean a?")
+	refused(t, c.LinkDown(ctx, "net", "wier"), 404, "did you mean wire?")
+	slow := pair("slow")
+	slow.Links[0].Delay = "10ms"
+	_, err = c.Apply(ctx, "slow", slow, false)
+	refused(t, err, 501, "sch_netem")
+	delay := 10 * time.Millisecond
+	refused(t, c.SetLink(ctx, "net", "wire", api.LinkPatch{Delay: &delay}), 501, "sch_netem")
+	refused(t, c.SetLink(ctx, "net", "wire", api.LinkPatch{}), 422, "nothing to set")
+	_, err = c.Capture(ctx, "net", "a", "eth7", api.CaptureOptions{})
+	refused(t, err, 404, "did you mean eth1?")
+	_, err = c.Check(ctx, "net", api.CheckRequest{Names: []string{"reac"}}, nil)
+	refused(t, err, 404, "did you mean reach?")
+	if all, err := c.Slices(ctx); err != nil || len(all) != 1 {
+		t.Errorf("slices %v, %v: something was created", all, err)
+	}
+}
+
+func TestNodesAndLinksObey(t *testing.T) {
+	c, _ := serve(t)
+	ctx := t.Context()
+	up(t, c, pair("net"))
+	phase := func(want slice.Phase) {
+		t.Helper()
+		settle(t, c, "net", func(p api.Progress) bool { return p.Status.Nodes["a"].Phase == want })
+	}
+	verb := func(v api.NodeVerb) {
+		t.Helper()
+		if err := c.Node(ctx, "net", "a", v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verb(api.NodePause)
+	phase(slice.Paused)
+	refused(t, c.Node(ctx, "net", "a", api.NodeStart), 409, "paused")
+	verb(api.NodeResume)
+	phase(slice.Running)
+	verb(api.NodeStop)
+	phase(slice.Stopped)
+	refused(t, c.Node(ctx, "net", "a", api.NodePause), 409, "start it first")
+	verb(api.NodeRestart)
+	phase(slice.Running)
+
+	rate := uint64(1e6)
+	if err := errors.Join(c.LinkDown(ctx, "net", "wire"), c.SetLink(ctx, "net", "wire", api.LinkPatch{End: "a:eth1", Rate: &rate})); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, c, "net", func(p api.Progress) bool { return !p.Status.Links["wire"].Up })
+	s, err := c.Slice(ctx, "net")
+	if err != nil || !s.Overrides.Down["wire"] || s.Overrides.Shapes["a:eth1"].Rate != rate || len(s.Overrides.Shapes) != 1 {
+		t.Errorf("overrides %+v, %v", s.Overrides, err)
+	}
+	if err := c.ResetLink(ctx, "net", "wire"); err != nil {
+		t.Fatal(err)
+	}
+	s, err = c.Slice(ctx, "net")
+	if err != nil || len(s.Overrides.Shapes) != 0 || len(s.Overrides.Down) != 0 {
+		t.Errorf("after reset: %+v, %v", s.Overrides, err)
+	}
+}
+
+func TestExecCarriesStreamsAndStatus(t *testing.T) {
+	c, _ := serve(t)
+	up(t, c, pair("net"))
+	var out, errs bytes.Buffer
+	status, err := c.Exec(t.Context(), "net", "a", client.Exec{
+		Command: []string{"/bin/sh", "-c", "cat; echo oops >&2; echo $COLOUR; exit 3"}, Env: []string{"COLOUR=green", "PATH=/bin:/usr/bin"},
+		Stdin: strings.NewReader(strings.Repeat("hello\n", 20000)), Stdout: &out, Stderr: &errs,
+	})
+	if err != nil || status != 3 {
+		t.Fatalf("status %d, %v", status, err)
+	}
+	if want := strings.Repeat("hello\n", 20000) + "green\n"; out.String() != want || errs.String() != "oops\n" {
+		t.Errorf("%d bytes of output, want %d; errors %q", out.Len(), len(want), errs.String())
+	}
+	status, err = c.Exec(t.Context(), "net", "a", client.Exec{Command: []string{"/bin/sh", "-c", "kill -9 $$"}})
+	if err != nil || status != 137 {
+		t.Errorf("killed: status %d, %v", status, err)
+	}
+	// The command ends though its input is still open.
+	in, w := io.Pipe()
+	defer w.Close()
+	if status, err = c.Exec(t.Context(), "net", "a", client.Exec{Command: []string{"/bin/true"}, Stdin: in}); err != nil || status != 0 {
+		t.Errorf("open input: status %d, %v", status, err)
+	}
+	_, err = c.Exec(t.Context(), "net", "a", client.Exec{Command: []string{"/no/such/program"}})
+	refused(t, err, 500, "/no/such/program")
+	_, err = c.Exec(t.Context(), "net", "zz", client.Exec{Command: []string{"true"}})
+	refused(t, err, 404, "zz")
+	_, err = c.Exec(t.Context(), "net", "a", client.Exec{})
+	refused(t, err, 422, "command")
+}
+
+func TestExecEndsWithItsClient(t *testing.T) {
+	c, _ := serve(t)
+	up(t, c, pair("net"))
+	ctx, cancel := context.WithCancel(t.Context())
+	out := lines{found: make(chan string, 10)}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Exec(ctx, "net", "a", client.Exec{Command: []string{"/bin/sh", "-c", "echo $$; exec sleep 1000"}, Stdout: &out})
+		done <- err
+	}()
+	pid := <-out.found
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("exec: %v", err)
+	}
+	await(t, "the command to end", func() bool { return !alive(pid) })
+}
+
+func TestExecHasATerminal(t *testing.T) {
+	c, _ := serve(t)
+	up(t, c, pair("net"))
+	out := lines{found: make(chan string, 10)}
+	in, keys := io.Pipe()
+	resize := make(chan api.Size, 1)
+	done := make(chan int, 1)
+	go func() {
+		status, err := c.Exec(t.Context(), "net", "a", client.Exec{
+			Command: []string{"/bin/sh", "-c", `stty -echo; tty >/dev/null && stty size; read x; stty size; exit 5`},
+			Env:     []string{"PATH=/bin:/usr/bin"}, TTY: true, Size: api.Size{Rows: 11, Cols: 22}, Resize: resize, Stdin: in, Stdout: &out,
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- status
+	}()
+	if got := out.next(t); got != "11 22" {
+		t.Errorf("size at first %q", got)
+	}
+	resize <- api.Size{Rows: 33, Cols: 44}
+	// The size and the keys travel in order, but are two things to the terminal: ask until it has arrived.
+	fmt.Fprintln(keys)
+	if got := out.next(t); got != "33 44" && got != "11 22" {
+		t.Errorf("size later %q", got)
+	}
+	if status := <-done; status != 5 {
+		t.Errorf("status %d", status)
+	}
+}
+
+func TestStreamsTellHowTheyEnd(t *testing.T) {
+	c, _ := serve(t)
+	top := pair("net")
+	top.Nodes["off"] = topology.Node{}
+	up(t, c, top)
+	r, err := c.Logs(t.Context(), "net", "a", api.LogOptions{Tail: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(r); string(text) != "tail 7\n" || err != nil {
+		t.Errorf("logs %q, %v", text, err)
+	}
+	r.Close()
+	if r, err = c.Logs(t.Context(), "net", "a", api.LogOptions{Tail: 99}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(r); err == nil || !strings.Contains(err.Error(), "went away") {
+		t.Errorf("broken logs: %v", err)
+	}
+	r.Close()
+	_, err = c.Logs(t.Context(), "net", "off", api.LogOptions{})
+	refused(t, err, 409, "does not run")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	if r, err = c.Logs(ctx, "net", "a", api.LogOptions{Follow: true}); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 100)
+	if n, err := r.Read(buffer); err != nil || string(buffer[:n]) != "tail 0\n" {
+		t.Errorf("the first lines of a followed log: %q, %v", buffer[:n], err)
+	}
+	cancel()
+	r.Close()
+
+	if r, err = c.Capture(t.Context(), "net", "a", "eth1", api.CaptureOptions{Filter: "tcp port 179", Snaplen: 64, Count: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(r); string(text) != `eth1 "tcp port 179" 64 5` || err != nil {
+		t.Errorf("capture %q, %v", text, err)
+	}
+	r.Close()
+}
+
+func TestCheckReportsProgressAndResults(t *testing.T) {
+	c, _ := serve(t)
+	up(t, c, pair("net"))
+	var seen []api.CheckProgress
+	results, err := c.Check(t.Context(), "net", api.CheckRequest{}, func(p api.CheckProgress) { seen = append(seen, p) })
+	if err != nil || len(results) != 2 || results[1].Message != "no answer" || len(seen) != 2 || seen[1].Failed != 1 {
+		t.Errorf("results %+v, progress %+v, %v", results, seen, err)
+	}
+	_, err = c.Check(t.Context(), "net", api.CheckRequest{Timeout: 13}, nil)
+	refused(t, err, 500, "an unlucky check")
+	conv, err := c.Convergence(t.Context(), "net")
+	if err != nil || conv.Converged || len(conv.Missing) != 1 {
+		t.Errorf("convergence %+v, %v", conv, err)
+	}
+}
+
+func TestEventsAreRememberedAndFollowed(t *testing.T) {
+	c, _ := serve(t)
+	up(t, c, pair("net"))
+	var kinds []events.Kind
+	if err := c.Events(t.Context(), "net", false, func(e events.Event) error { kinds = append(kinds, e.Kind); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if len(kinds) == 0 || kinds[0] != events.SliceApplied {
+		t.Errorf("events %v", kinds)
+	}
+	stop := errors.New("seen")
+	go c.Node(t.Context(), "net", "b", api.NodeStop)
+	err := c.Events(t.Context(), "", true, func(e events.Event) error {
+		if e.Kind == events.NodeWanted && e.Node == "b" {
+			return stop
+		}
+		return nil
+	})
+	if !errors.Is(err, stop) {
+		t.Errorf("follow: %v", err)
+	}
+}
+
+func TestBlobsAreCheckedAndNeeded(t *testing.T) {
+	c, _ := serve(t)
+	ctx := t.Context()
+	sum := sha256.Sum256([]byte("archive"))
+	name := hex.EncodeToString(sum[:])
+	top := pair("net")
+	node := top.Nodes["a"]
+	node.Rootfs = &topology.Source{Path: "x.tar", SHA256: name}
+	top.Nodes["a"] = node
+	_, err := c.Apply(ctx, "net", top, false)
+	refused(t, err, 422, "send it first")
+	if has, err := c.HasBlob(ctx, name); has || err != nil {
+		t.Errorf("has %v, %v", has, err)
+	}
+	refused(t, c.PutBlob(ctx, name, 5, strings.NewReader("other")), 422, "SHA-256")
+	if err := c.PutBlob(ctx, name, 7, strings.NewReader("archive")); err != nil {
+		t.Fatal(err)
+	}
+	if has, err := c.HasBlob(ctx, name); !has || err != nil {
+		t.Errorf("has %v, %v", has, err)
+	}
+	up(t, c, top)
+}
+
+func TestMetricsCountNodes(t *testing.T) {
+	c, cfg := serve(t)
+	up(t, c, pair("net"))
+	web := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", cfg.Socket)
+	}}}
+	defer web.CloseIdleConnections()
+	resp, err := web.Get("http://pergola/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"pergola_slices 1", `pergola_nodes{phase="running",slice="net"} 2`, `pergola_links{slice="net",state="up"} 1`, `pergola_slice_settled{slice="net"} 1`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+}
+
+func TestManyClientsApplyOneSlice(t *testing.T) {
+	c, _ := serve(t)
+	const writers = 5
+	done := make(chan error, writers)
+	for w := range writers {
+		go func() {
+			top := pair("net")
+			for i := range w {
+				top.Nodes[fmt.Sprintf("x%d", i)] = topology.Node{}
+			}
+			top.Attribution = fmt.Sprint(w)
+			_, err := c.Apply(t.Context(), "net", top, false)
+			done <- err
+		}()
+	}
+	for range writers {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	s, err := c.Slice(t.Context(), "net")
+	if err != nil || fmt.Sprint(len(s.Spec.Nodes)-2) != s.Spec.Attribution || s.Spec.Generation != writers {
+		t.Errorf("generation %d by writer %s has %d nodes: a mix, %v", s.Spec.Generation, s.Spec.Attribution, len(s.Spec.Nodes), err)
+	}
+}

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// patience is how long a server that was started on demand waits for its first slice.
+const patience = 15 * time.Second
+
+// idle tells when a server that was started on demand has nothing left to do: no slice, and no client. It is a
+// small state machine, fed by the HTTP server and by the store's watch.
+type idle struct {
+	mu      sync.Mutex
+	clients map[net.Conn]bool // connections that are open; guarded by mu
+	slices  int               // guarded by mu
+	served  bool              // there was a slice; guarded by mu
+	changed chan struct{}     // has room for one
+}
+
+func newIdle() *idle {
+	return &idle{clients: map[net.Conn]bool{}, changed: make(chan struct{}, 1)}
+}
+
+func (i *idle) poke() {
+	select {
+	case i.changed <- struct{}{}:
+	default:
+	}
+}
+
+// connState is an http.Server's ConnState. A connection that became a websocket counts as closed here: the server
+// has a slice then.
+func (i *idle) connState(c net.Conn, state http.ConnState) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch state {
+	case http.StateNew, http.StateActive, http.StateIdle:
+		i.clients[c] = true
+	case http.StateClosed, http.StateHijacked:
+		delete(i.clients, c)
+		i.poke()
+	}
+}
+
+func (i *idle) setSlices(n int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.slices = n
+	i.served = i.served || n > 0
+	i.poke()
+}
+
+func (i *idle) state() (busy, served bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.slices > 0 || len(i.clients) > 0, i.served
+}
+
+// wait returns when the server is idle: at once after its last slice and client have gone; if it never had a slice,
+// a while after its last client.
+func (i *idle) wait(ctx context.Context) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		expired := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-i.changed:
+		case <-timer.C:
+			expired = true
+		}
+		busy, served := i.state()
+		switch {
+		case busy:
+			timer.Reset(patience)
+		case served || expired:
+			return
+		}
+	}
+}

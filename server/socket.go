@@ -1,0 +1,69 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// listen opens the server's socket: for root, and for the group where it exists. The caller holds the lock, so that
+// a socket that nobody answers on is a dead server's.
+func listen(path, group string) (net.Listener, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case err == nil && info.Mode().Type() != fs.ModeSocket:
+		return nil, fmt.Errorf("listen on %s: it exists, and is not a socket", path)
+	case err == nil && answers(path):
+		return nil, fmt.Errorf("listen on %s: another server answers there", path)
+	case err == nil:
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("remove the socket of a dead server: %w", err)
+		}
+	case !errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	old := unix.Umask(0o177) // it must not be open to all for a moment; nothing else runs in this process yet
+	l, err := net.Listen("unix", path)
+	unix.Umask(old)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	if err := admitGroup(path, group); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("open %s to group %s: %w", path, group, err)
+	}
+	return l, nil
+}
+
+// admitGroup lets the members of a group use the socket. A group that does not exist admits nobody.
+func admitGroup(path, group string) error {
+	if group == "" {
+		return nil
+	}
+	g, err := user.LookupGroup(group)
+	var unknown user.UnknownGroupError
+	if errors.As(err, &unknown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	gid, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return err
+	}
+	if err := os.Chown(path, -1, gid); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o660)
+}
