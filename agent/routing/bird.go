@@ -69,7 +69,7 @@ func birdConfig(v view) []byte {
 			birdRIP(t, v, ipv6)
 		}
 		if r.Speaks(slice.BGP) && r.BGP != nil {
-			birdBGP(t, r.BGP, ipv6)
+			birdBGP(t, v, ipv6)
 		}
 	}
 	return t.buf.Bytes()

@@ -2,12 +2,15 @@ package routing
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"github.com/pergola-net/pergola/slice"
 )
 
 // birdBGP writes the sessions of a family: a session carries the family of its own addresses.
-func birdBGP(t *text, bgp *slice.BGPNode, ipv6 bool) {
+func birdBGP(t *text, v view, ipv6 bool) {
+	bgp := v.node.Routing.BGP
 	channel, suffix := family(ipv6)
 	networks := ofFamily(bgp.Networks, ipv6)
 	if len(networks) > 0 {
@@ -19,10 +22,13 @@ func birdBGP(t *text, bgp *slice.BGPNode, ipv6 bool) {
 			}
 		})
 	}
-	export := "source = RTS_BGP"
-	if len(networks) > 0 {
-		export += " || net ~ " + birdSet(networks)
+	export := func(prefixes []netip.Prefix) string {
+		if len(prefixes) == 0 {
+			return "source = RTS_BGP"
+		}
+		return "source = RTS_BGP || net ~ " + birdSet(prefixes)
 	}
+	outside := slices.Concat(networks, v.inside(ipv6))
 	number := 0
 	for _, n := range bgp.Neighbors {
 		if n.Address.Is6() != ipv6 {
@@ -30,7 +36,11 @@ func birdBGP(t *text, bgp *slice.BGPNode, ipv6 bool) {
 		}
 		number++
 		birdProtocol(t, fmt.Sprintf("bgp bgp%s_%d", suffix, number), func() {
-			birdNeighbor(t, bgp, n, channel, export)
+			if n.AS == bgp.AS {
+				birdNeighbor(t, bgp, n, channel, export(networks))
+			} else {
+				birdNeighbor(t, bgp, n, channel, export(outside))
+			}
 		})
 	}
 }

@@ -100,8 +100,8 @@ func frrLoopback(t *text, v view) {
 		frrOSPFLoopback(t, v, v4, v6)
 	}
 	if r.Speaks(slice.ISIS) && (v4 || v6) {
-		frrISISCircuit(t, v4, v6)
 		t.line("isis passive")
+		frrISISCircuit(t, v4, v6)
 	}
 }
 

@@ -21,6 +21,7 @@ func frrBGP(t *text, v view) {
 	if bgp == nil {
 		return
 	}
+	frrInside(t, v)
 	frrSection(t, fmt.Sprintf("router bgp %d", bgp.AS), func() {
 		t.line("bgp router-id %s", v.node.Routing.RouterID)
 		t.line("no bgp ebgp-requires-policy")
@@ -31,9 +32,48 @@ func frrBGP(t *text, v view) {
 		for _, n := range bgp.Neighbors {
 			frrNeighbor(t, n)
 		}
-		frrFamily(t, bgp, false)
-		frrFamily(t, bgp, true)
+		frrFamily(t, v, false)
+		frrFamily(t, v, true)
 	})
+}
+
+// frrInside lists the prefixes of AS-mates that a border router announces outside because its interior protocol
+// knows them (see view.inside).
+func frrInside(t *text, v view) {
+	for _, ipv6 := range []bool{false, true} {
+		inside := v.inside(ipv6)
+		if len(inside) == 0 {
+			continue
+		}
+		family, name := "ip", insideName(ipv6)
+		if ipv6 {
+			family = "ipv6"
+		}
+		t.line("!")
+		for i, p := range inside {
+			t.line("%s prefix-list %s seq %d permit %s", family, name, 5*(i+1), p)
+		}
+		frrSection(t, "route-map "+name+" permit 10", func() { t.line("match %s address prefix-list %s", family, name) })
+	}
+}
+
+func insideName(ipv6 bool) string {
+	if ipv6 {
+		return "inside6"
+	}
+	return "inside4"
+}
+
+// frrRedistributed names an interior protocol as bgpd does.
+func frrRedistributed(p slice.Protocol, ipv6 bool) string {
+	switch {
+	case p == slice.OSPF && ipv6:
+		return "ospf6"
+	case p == slice.RIP && ipv6:
+		return "ripng"
+	default:
+		return string(p)
+	}
 }
 
 // frrNeighbor writes a session.
@@ -51,7 +91,8 @@ func frrNeighbor(t *text, n slice.BGPNeighbor) {
 }
 
 // frrFamily writes what is said of one address family. A session carries the family of its own addresses.
-func frrFamily(t *text, bgp *slice.BGPNode, ipv6 bool) {
+func frrFamily(t *text, v view, ipv6 bool) {
+	bgp := v.node.Routing.BGP
 	name := "ipv4"
 	if ipv6 {
 		name = "ipv6"
@@ -60,6 +101,11 @@ func frrFamily(t *text, bgp *slice.BGPNode, ipv6 bool) {
 		for _, p := range bgp.Networks {
 			if p.Addr().Is6() == ipv6 {
 				t.line("network %s", p.Masked())
+			}
+		}
+		if len(v.inside(ipv6)) > 0 {
+			for _, p := range v.interior() {
+				t.line("redistribute %s route-map %s", frrRedistributed(p, ipv6), insideName(ipv6))
 			}
 		}
 		for _, n := range bgp.Neighbors {

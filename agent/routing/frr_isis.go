@@ -40,7 +40,6 @@ func frrISISPort(t *text, v view, p port) {
 	if !v4 && !v6 {
 		return
 	}
-	frrISISCircuit(t, v4, v6)
 	if p.PointToPoint {
 		t.line("isis network point-to-point")
 	}
@@ -57,6 +56,7 @@ func frrISISPort(t *text, v view, p port) {
 	if v.passive(p) {
 		t.line("isis passive")
 	}
+	frrISISCircuit(t, v4, v6) // last: with it the circuit begins to speak
 }
 
 // FRR writes link-state PDUs of 1,497 bytes and refuses a circuit that cannot carry them.

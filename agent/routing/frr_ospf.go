@@ -36,11 +36,11 @@ func frrOSPFLoopback(t *text, v view, v4, v6 bool) {
 	}
 }
 
-// frrOSPFPort makes an interface part of OSPFv2 and OSPFv3, by its addresses.
+// frrOSPFPort makes an interface part of OSPFv2 and OSPFv3, by its addresses. The area comes last: with it the
+// interface begins to speak, and its first hello must carry the right intervals.
 func frrOSPFPort(t *text, v view, p port) {
 	hello, dead, fast := v.timers(p, slice.OSPF)
 	if has(p.Addresses, false) {
-		t.line("ip ospf area %s", area(p))
 		frrOSPFCommon(t, v, p, "ip ospf")
 		if fast {
 			t.line("ip ospf dead-interval minimal hello-multiplier 4")
@@ -48,15 +48,16 @@ func frrOSPFPort(t *text, v view, p port) {
 			t.line("ip ospf hello-interval %d", hello)
 			t.line("ip ospf dead-interval %d", dead)
 		}
+		t.line("ip ospf area %s", area(p))
 	}
 	if has(p.Addresses, true) {
-		t.line("ipv6 ospf6 area %s", area(p))
 		frrOSPFCommon(t, v, p, "ipv6 ospf6")
 		if fast { // ospf6d has no hellos below a second
 			hello, dead = 1, 2
 		}
 		t.line("ipv6 ospf6 hello-interval %d", hello)
 		t.line("ipv6 ospf6 dead-interval %d", dead)
+		t.line("ipv6 ospf6 area %s", area(p))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/pergola-net/pergola/agent/probe/lab"
 	"github.com/pergola-net/pergola/agent/routing"
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/test/testkit"
 )
 
 // start gives every router its rendered configuration and starts it.
@@ -45,42 +46,29 @@ func converge(t *testing.T, l *lab.Lab, up func(string) bool, timeout time.Durat
 	return time.Since(begin)
 }
 
-// square is four routers in a ring with one stub LAN.
-func square(daemons [4]slice.Daemon, p slice.Protocol) *slice.Slice {
-	b := &lab.Topology{}
-	for i, name := range []string{"r1", "r2", "r3", "r4"} {
-		b.Router(name, daemons[i], p)
-	}
-	b.Link("r1", "r2")
-	b.Link("r2", "r3")
-	b.Link("r3", "r4")
-	b.Link("r4", "r1")
-	return b.Done()
-}
-
-var (
-	allFRR  = [4]slice.Daemon{slice.FRR, slice.FRR, slice.FRR, slice.FRR}
-	allBIRD = [4]slice.Daemon{slice.BIRD, slice.BIRD, slice.BIRD, slice.BIRD}
-	mixed   = [4]slice.Daemon{slice.FRR, slice.BIRD, slice.FRR, slice.BIRD}
-)
-
 func TestRoutersConverge(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		daemons [4]slice.Daemon
-		proto   slice.Protocol
-		within  time.Duration
+		name   string
+		slice  *slice.Slice
+		within time.Duration
 	}{
-		{"ospf on FRR", allFRR, slice.OSPF, 10 * time.Second},
-		{"ospf on BIRD", allBIRD, slice.OSPF, 20 * time.Second},
-		{"ospf on both", mixed, slice.OSPF, 20 * time.Second},
-		{"isis on FRR", allFRR, slice.ISIS, 20 * time.Second},
-		{"rip on FRR", allFRR, slice.RIP, 40 * time.Second},
-		{"rip on BIRD", allBIRD, slice.RIP, 40 * time.Second},
-		{"rip on both", mixed, slice.RIP, 40 * time.Second},
+		{"ospf on FRR", square(allFRR, slice.OSPF), 10 * time.Second},
+		{"ospf on BIRD", square(allBIRD, slice.OSPF), 20 * time.Second},
+		{"ospf on both", square(mixed, slice.OSPF), 20 * time.Second},
+		{"isis on FRR", square(allFRR, slice.ISIS), 20 * time.Second},
+		{"rip on FRR", square(allFRR, slice.RIP), 40 * time.Second},
+		{"rip on BIRD", square(allBIRD, slice.RIP), 40 * time.Second},
+		{"rip on both", square(mixed, slice.RIP), 40 * time.Second},
+		{"bgp on FRR", systems(allFRR), 30 * time.Second},
+		{"bgp on BIRD", systems(allBIRD), 40 * time.Second},
+		{"bgp on both", systems(mixed), 40 * time.Second},
+		{"areas and a LAN, ospf on FRR", office(slice.FRR, slice.OSPF), 30 * time.Second},
+		{"areas and a LAN, ospf on BIRD", office(slice.BIRD, slice.OSPF), 30 * time.Second},
+		{"a LAN and a small MTU, isis on FRR", office(slice.FRR, slice.ISIS), 30 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := lab.New(t, square(c.daemons, c.proto))
+			testkit.LeakCheck(t)
+			l := lab.New(t, c.slice)
 			start(t, l)
 			converge(t, l, nil, c.within)
 		})
