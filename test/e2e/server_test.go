@@ -13,6 +13,9 @@ import (
 	"github.com/pergola-net/pergola/test/testkit"
 )
 
+// group exists on every Debian; its members may use the socket.
+const group = "users"
+
 // server is a Pergola server with directories of its own, so that many can run side by side on a machine.
 type server struct {
 	binary, state, socket, log string
@@ -25,7 +28,7 @@ func newServer(t *testing.T, binary string) *server {
 	t.Helper()
 	state := testkit.TempState(t)
 	testkit.LeakCheck(t, state)
-	s := &server{binary: binary, state: state, socket: filepath.Join(state, "run", "pergola.sock"), log: filepath.Join(state, "server.log"), group: "54321"}
+	s := &server{binary: binary, state: state, socket: filepath.Join(state, "run", "pergola.sock"), log: filepath.Join(state, "server.log")}
 	t.Cleanup(func() { s.cleanUp(t) })
 	return s
 }
@@ -65,7 +68,8 @@ func (s *server) start() error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	s.process = s.command("server", "--root", s.state, "--group", s.group)
+	s.process = s.command("server", "--group", group, "--state-dir", filepath.Join(s.state, "run"),
+		"--data-dir", filepath.Join(s.state, "lib"), "--log-dir", filepath.Join(s.state, "log"))
 	s.process.Stdout, s.process.Stderr = log, log
 	if err := s.process.Start(); err != nil {
 		s.process = nil

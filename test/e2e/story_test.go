@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,6 +46,10 @@ func tell(t *testing.T, dir string, names ...string) {
 		t.Fatal(err)
 	}
 	binary, root := pergola(t), testkit.ModuleRoot(t)
+	gid, err := user.LookupGroup(group)
+	if err != nil {
+		t.Fatal(err)
+	}
 	told := 0
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
@@ -69,7 +74,7 @@ func tell(t *testing.T, dir string, names ...string) {
 					env.Setenv("PATH", filepath.Dir(binary)+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
 					env.Setenv("PERGOLA_SOCKET", s.socket)
 					env.Setenv("EXAMPLES", filepath.Join(root, "examples"))
-					env.Setenv("GROUP", s.group)
+					env.Setenv("GID", gid.Gid)
 					env.Setenv("NO_COLOR", "1")
 					// Stories have other users, who must be able to read what lies there for all.
 					return os.Chmod(filepath.Dir(env.WorkDir), 0o755)
