@@ -45,7 +45,9 @@ func (a *Agent) observe(ctx context.Context) (*sight, error) {
 	}
 	a.mu.Lock()
 	for _, id := range areas {
-		s.add(reconcile.Observed{Key: reconcile.Key{Kind: kindArea, Slice: id}, Digest: a.prepared[id]})
+		s.add(reconcile.Observed{
+			Key: reconcile.Key{Kind: kindArea, Slice: id}, Digest: a.prepared[id], Needs: []reconcile.Key{substrateKey},
+		})
 	}
 	a.mu.Unlock()
 	all, err := a.runtime.List()

@@ -138,7 +138,7 @@ func (w *wanted) addSlice(one wish) error {
 	s := one.spec
 	b := builder{wanted: w, wish: one, area: reconcile.Key{Kind: kindArea, Slice: s.ID}, wires: make(map[string][]reconcile.Key)}
 	hosts := hostsFile(s)
-	w.add(reconcile.Resource{Key: b.area, Digest: digest(s.Name, hosts), Amend: true}, area{s.Name, hosts})
+	w.add(reconcile.Resource{Key: b.area, Digest: digest(s.Name, hosts), Amend: true, Needs: []reconcile.Key{substrateKey}}, area{s.Name, hosts})
 	b.nodes = make(map[string]*slice.Node, len(s.Nodes))
 	for i := range s.Nodes {
 		b.nodes[s.Nodes[i].Name] = &s.Nodes[i]
