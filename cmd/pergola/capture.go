@@ -75,6 +75,9 @@ func (a *app) capture(ctx context.Context, word string, o captureOptions) error 
 		return err
 	}
 	stream, err := net.Capture(ctx, net.name, node, iface, o.CaptureOptions)
+	if err != nil && ctx.Err() != nil {
+		return ui.Interrupted("nothing was captured")
+	}
 	if err != nil {
 		return fmt.Errorf("capture on %s:%s: %w", node, iface, err)
 	}

@@ -17,8 +17,6 @@ import (
 	"github.com/pergola-net/pergola/topology"
 )
 
-const defaultSocket = "/run/pergola/pergola.sock"
-
 // dial connects to the running server.
 func (a *app) dial(ctx context.Context) (*client.Client, error) {
 	c, err := client.Dial(ctx, a.socket)
@@ -42,7 +40,7 @@ func (a *app) ensure(ctx context.Context) (*client.Client, error) {
 	a.Detail("starting the server: %s server", self)
 	c, err = client.EnsureServer(ctx, client.EnsureOptions{
 		Socket:  a.socket,
-		Command: []string{self, "server", "--socket", a.socket},
+		Command: []string{self, "server", "--exit-when-idle", "--socket", a.socket},
 		LogFile: serverLog,
 	})
 	if err != nil {
@@ -50,8 +48,6 @@ func (a *app) ensure(ctx context.Context) (*client.Client, error) {
 	}
 	return c, nil
 }
-
-const serverLog = "/var/log/pergola/server.log"
 
 // network is a connection, with the slice that a command is about.
 type network struct {

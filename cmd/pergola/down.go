@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,14 +31,26 @@ With --purge the server's state and the images it keeps go too, once the last ne
 		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeSlices,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if all && (len(args) > 0 || file != "") {
+			switch {
+			case all && (len(args) > 0 || file != ""):
 				return ui.Usage("", "--all takes every network down: it goes with no name")
+			case purge && os.Geteuid() != 0:
+				return ui.Advise(errors.New("only root can remove the server's state"), "use sudo")
+			case purge && a.socket != defaultSocket:
+				return ui.Usage("remove its directories by hand", "--purge is for the usual server: %s belongs to another", a.socket)
 			}
 			word := file
 			if len(args) > 0 {
 				word = args[0]
 			}
-			return a.down(cmd.Context(), word, all, purge)
+			names, err := a.down(cmd.Context(), word, all)
+			if err == nil && purge {
+				err = a.purge(cmd.Context())
+			}
+			if err == nil && a.JSON {
+				return a.Emit(append([]string{}, names...))
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "take every network down")
@@ -45,38 +59,74 @@ With --purge the server's state and the images it keeps go too, once the last ne
 	return cmd
 }
 
-func (a *app) down(ctx context.Context, word string, all, purge bool) error {
+// down takes networks down and gives their names. A server that was started on demand ends with its last network:
+// that is waited for too, so that the machine is as it was.
+func (a *app) down(ctx context.Context, word string, all bool) ([]string, error) {
 	c, err := a.dial(ctx)
 	if errors.Is(err, client.ErrNoServer) {
 		a.Say("nothing to do: no server is running, so no network is")
-		return a.emitDown(nil)
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer c.Close()
 	names, err := a.toGoDown(ctx, c, word, all)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p := a.Progress()
 	defer p.Close()
 	for _, name := range names {
 		if err := c.Delete(ctx, name); err != nil && !isNotFound(err) {
-			return fmt.Errorf("take %s down: %w", name, err)
+			return nil, fmt.Errorf("take %s down: %w", name, err)
 		}
 	}
 	for _, name := range names {
 		if err := follow.Gone(ctx, c, p, name); err != nil && !isNotFound(err) {
 			if ctx.Err() != nil {
-				return ui.Interrupted("the server goes on taking " + name + " down; `pergola ls` shows when it is gone")
+				return nil, ui.Interrupted("the server goes on taking " + name + " down; `pergola ls` shows when it is gone")
 			}
-			return err
+			return nil, err
 		}
 		p.Note("%s is down", name)
 	}
-	p.Close()
-	return a.emitDown(names)
+	a.awaitServer(ctx, c, p)
+	return names, nil
+}
+
+// awaitServer waits until a server that has nothing left to do has ended.
+func (a *app) awaitServer(ctx context.Context, c *client.Client, p *ui.Progress) {
+	const patience = 20 * time.Second
+	v, err := c.Version(ctx)
+	if err != nil || !v.ExitsWhenIdle {
+		return
+	}
+	if left, err := c.Slices(ctx); err != nil || len(left) > 0 {
+		return
+	}
+	c.Close() // an idle server has no clients
+	p.Step("waiting for the server to end", 0, 0)
+	if !follow.ServerEnd(ctx, v.PID, patience) {
+		a.Detail("the server (pid %d) goes on: somebody else uses it", v.PID)
+	}
+}
+
+// purge removes what survives the last network: the server's state and logs.
+func (a *app) purge(ctx context.Context) error {
+	if c, err := client.Dial(ctx, a.socket); err == nil {
+		c.Close()
+		return ui.Advise(errors.New("the server is still running, so its state stays"),
+			"take all networks down (`pergola down --all`); a server that runs as a service is stopped by `systemctl stop pergola`")
+	}
+	for _, dir := range []string{defaultStateDir, defaultDataDir, defaultLogDir} {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove the server's state: %w", err)
+		}
+		a.Detail("%s removed", dir)
+	}
+	a.Say("the server's state is gone")
+	return nil
 }
 
 // toGoDown lists the networks that are meant.
@@ -99,11 +149,4 @@ func (a *app) toGoDown(ctx context.Context, c *client.Client, word string, all b
 	}
 	name, err = target.Slice(ctx, c, name, "")
 	return []string{name}, err
-}
-
-func (a *app) emitDown(names []string) error {
-	if !a.JSON {
-		return nil
-	}
-	return a.Emit(append([]string{}, names...))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/follow"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/shape"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/target"
@@ -63,7 +64,7 @@ as NODE:IFACE, only frames that leave this end are treated so.`,
 			if err := net.SetLink(cmd.Context(), net.name, links[0].Name, patch); err != nil {
 				return fmt.Errorf("set link %s: %w", args[0], err)
 			}
-			return a.linksDone(net, links, "changed")
+			return a.linksDone(cmd.Context(), net, links, "changed")
 		},
 	}
 	a.sliceFlag(cmd, &name)
@@ -94,7 +95,7 @@ func newLinkReset(a *app) *cobra.Command {
 					return fmt.Errorf("reset link %s: %w", l.Name, err)
 				}
 			}
-			return a.linksDone(net, links, "as the file says")
+			return a.linksDone(cmd.Context(), net, links, "as the file says")
 		},
 	}
 	a.sliceFlag(cmd, &name)
@@ -121,7 +122,7 @@ func newLinkVerb(a *app, use, short, done string, do func(context.Context, *netw
 					return fmt.Errorf("%s link %s: %w", done, l.Name, err)
 				}
 			}
-			return a.linksDone(net, links, done)
+			return a.linksDone(cmd.Context(), net, links, done)
 		},
 	}
 	a.sliceFlag(cmd, &name)
@@ -189,10 +190,27 @@ func (a *app) links(ctx context.Context, name string, words []string) (*network,
 	return net, found, nil
 }
 
-func (a *app) linksDone(net *network, links []chosenLink, what string) error {
+// linksDone waits until links are as they were asked to be, and says so.
+func (a *app) linksDone(ctx context.Context, net *network, links []chosenLink, what string) error {
 	names := make([]string, 0, len(links))
 	for _, l := range links {
 		names = append(names, l.Name)
+	}
+	wanted, err := net.state(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.until(ctx, net, "change "+ui.Some(names), func(st *slice.Status) bool {
+		for _, l := range links {
+			if !follow.LinkIs(l.Link, &wanted.Overrides, st) {
+				return false
+			}
+		}
+		return true
+	}); err != nil {
+		return err
+	}
+	for _, l := range links {
 		a.Say("%s/%s: %s", net.name, either(l.end, l.Name), what)
 	}
 	if a.JSON {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -25,12 +26,8 @@ func newLogs(a *app) *cobra.Command {
 				return err
 			}
 			defer net.Close()
-			r, err := net.Logs(ctx, net.name, node, o)
-			if err != nil {
-				return fmt.Errorf("read the log of %s: %w", node, err)
-			}
-			defer r.Close()
-			_, err = io.Copy(a.Out, r)
+			err = a.logs(ctx, net, node, o)
+			// Whoever follows ends it by Ctrl-C, and got what he asked for.
 			if o.Follow && ctx.Err() != nil {
 				return nil
 			}
@@ -41,4 +38,16 @@ func newLogs(a *app) *cobra.Command {
 	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "go on until Ctrl-C")
 	cmd.Flags().IntVarP(&o.Tail, "tail", "n", 0, "only the last `N` lines; 0: all")
 	return cmd
+}
+
+func (a *app) logs(ctx context.Context, net *network, node string, o api.LogOptions) error {
+	r, err := net.Logs(ctx, net.name, node, o)
+	if err != nil {
+		return fmt.Errorf("read the log of %s: %w", node, err)
+	}
+	defer r.Close()
+	if _, err = io.Copy(a.Out, r); err != nil {
+		return fmt.Errorf("read the log of %s: %w", node, err)
+	}
+	return nil
 }

@@ -8,9 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/follow"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/target"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/slice"
 )
 
 func newNode(a *app) *cobra.Command {
@@ -43,7 +45,7 @@ func newNodeVerb(a *app, verb api.NodeVerb, use, short, done string) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
-		Long:  short + ".\n\nNODE may be a shell pattern, in quotes: 'leaf*'. The command returns when the server has accepted the wish.",
+		Long:  short + ".\n\nNODE may be a shell pattern, in quotes: 'leaf*'. The command returns when it has happened.",
 		Example: fmt.Sprintf("  pergola node %s denver\n  pergola node %[1]s abilene/denver\n  pergola node %[1]s 'leaf*' -s fabric",
 			verb),
 		Args:              arguments(1, -1),
@@ -54,20 +56,53 @@ func newNodeVerb(a *app, verb api.NodeVerb, use, short, done string) *cobra.Comm
 				return err
 			}
 			defer net.Close()
-			for _, node := range nodes {
-				if err := net.Node(cmd.Context(), net.name, node, verb); err != nil {
-					return fmt.Errorf("%s %s: %w", verb, node, err)
-				}
-				a.Say("%s/%s %s", net.name, node, done)
-			}
-			if a.JSON {
-				return a.Emit(nodes)
-			}
-			return nil
+			return a.power(cmd.Context(), net, nodes, verb, done)
 		},
 	}
 	a.sliceFlag(cmd, &name)
 	return cmd
+}
+
+// power asks for a verb on each node, and waits until all have happened.
+func (a *app) power(ctx context.Context, net *network, nodes []string, verb api.NodeVerb, done string) error {
+	before, err := net.state(ctx)
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		if err := net.Node(ctx, net.name, node, verb); err != nil {
+			return fmt.Errorf("%s %s: %w", verb, node, err)
+		}
+	}
+	err = a.until(ctx, net, fmt.Sprintf("%s %s", verb, ui.Some(nodes)), func(st *slice.Status) bool {
+		for _, node := range nodes {
+			if !follow.NodeIs(verb, before.Status.Nodes[node], st.Nodes[node]) {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		a.Say("%s/%s %s", net.name, node, done)
+	}
+	if a.JSON {
+		return a.Emit(nodes)
+	}
+	return nil
+}
+
+// until waits until a host reports that what was asked for by hand has happened.
+func (a *app) until(ctx context.Context, net *network, what string, holds func(*slice.Status) bool) error {
+	p := a.Progress()
+	defer p.Close()
+	err := follow.Until(ctx, net, p, net.name, what, holds)
+	if ctx.Err() != nil {
+		return ui.Interrupted("it was asked for, and goes on")
+	}
+	return err
 }
 
 func newNodeLs(a *app) *cobra.Command {

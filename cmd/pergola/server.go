@@ -2,13 +2,20 @@ package main
 
 import (
 	"context"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pergola-net/pergola/agent"
 	"github.com/pergola-net/pergola/server"
+)
+
+// Where a server keeps its things, unless its flags say otherwise.
+const (
+	defaultStateDir = "/run/pergola"
+	defaultDataDir  = "/var/lib/pergola"
+	defaultLogDir   = "/var/log/pergola"
+	defaultSocket   = defaultStateDir + "/pergola.sock"
+	serverLog       = defaultLogDir + "/server.log" // of a server that `up` started
 )
 
 func newServer(a *app) *cobra.Command {
@@ -26,17 +33,15 @@ func newServer(a *app) *cobra.Command {
 		Example: "  sudo pergola server\n  sudo pergola server --group pergola",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
 			cfg.Socket = a.socket
 			cfg.Version, cfg.Commit = build()
-			return server.Run(ctx, cfg)
+			return server.Run(cmd.Context(), cfg)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&cfg.StateDir, "state-dir", "/run/pergola", "runtime `directory`, emptied by a reboot")
-	f.StringVar(&cfg.DataDir, "data-dir", "/var/lib/pergola", "`directory` of what survives a reboot")
-	f.StringVar(&cfg.LogDir, "log-dir", "/var/log/pergola", "`directory` of what nodes print")
+	f.StringVar(&cfg.StateDir, "state-dir", defaultStateDir, "runtime `directory`, emptied by a reboot")
+	f.StringVar(&cfg.DataDir, "data-dir", defaultDataDir, "`directory` of what survives a reboot")
+	f.StringVar(&cfg.LogDir, "log-dir", defaultLogDir, "`directory` of what nodes print")
 	f.StringVar(&cfg.Group, "group", "pergola", "`group` whose members may use the socket, if it exists")
 	f.StringSliceVar(&cfg.Etcd, "etcd", nil, "`endpoints` of an etcd cluster, in place of the embedded store")
 	f.StringVar(&cfg.Host, "host", "", "`name` of this machine in the store (default: its host name)")

@@ -63,7 +63,7 @@ func (a *app) wait(ctx context.Context, net *network, timeout time.Duration) err
 	if err != nil {
 		return a.waitEnded(ctx, net, err)
 	}
-	a.Say("%s has converged: %s ready after %s", net.name, ui.Count(last.Routers, "router"), ui.Elapsed(p.Elapsed()))
+	a.Say("%s has converged: %s, each with a route to every destination (%s)", net.name, ui.Count(last.Routers, "router"), ui.Elapsed(p.Elapsed()))
 	return nil
 }
 

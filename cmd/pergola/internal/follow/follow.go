@@ -179,7 +179,7 @@ func Converged(ctx context.Context, s Server, p *ui.Progress, name string) (*api
 			return now, nil
 		}
 		last = now
-		p.Step("waiting for routing in "+name+" to converge", now.Ready, now.Routers)
+		p.Step("waiting for routing in "+name+" to converge", now.Reached, now.Pairs)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -194,10 +194,6 @@ func notConverged(name string, last *api.Convergence) error {
 	if last == nil {
 		return fmt.Errorf("%s: %w", name, ErrNotConverged)
 	}
-	waiting := make([]string, len(last.Waiting))
-	for i, w := range last.Waiting {
-		waiting[i] = w.Node + ": " + w.Reason
-	}
-	return ui.Advise(fmt.Errorf("%s: %w: %d of %s ready", name, ErrNotConverged, last.Ready,
-		ui.Count(last.Routers, "router")), "%s", list(waiting))
+	return ui.Advise(fmt.Errorf("%s: %w: %d of %s reached", name, ErrNotConverged, last.Reached,
+		ui.Count(last.Pairs, "destination")), "%s", list(last.Missing))
 }

@@ -121,9 +121,9 @@ func TestConvergedCountsRouters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := show()
 		defer p.Close()
-		s := &story{routing: []api.Convergence{{Routers: 2}, {Routers: 2, Ready: 1}, {Routers: 2, Ready: 2, Converged: true}}}
+		s := &story{routing: []api.Convergence{{Pairs: 2}, {Pairs: 2, Reached: 1}, {Pairs: 2, Reached: 2, Converged: true}}}
 		c, err := Converged(t.Context(), s, p, "lab")
-		if err != nil || c.Ready != 2 {
+		if err != nil || c.Reached != 2 {
 			t.Errorf("got %+v, %v", c, err)
 		}
 	})
@@ -135,11 +135,10 @@ func TestNotConvergedSaysWhoWaitsForWhat(t *testing.T) {
 		defer p.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		s := &story{routing: []api.Convergence{{Routers: 2, Ready: 1,
-			Waiting: []api.NodeConvergence{{Node: "b", Reason: "no neighbour on eth1"}}}}}
+		s := &story{routing: []api.Convergence{{Pairs: 2, Reached: 1, Missing: []string{"b: no route to a"}}}}
 		_, err := Converged(ctx, s, p, "lab")
 		var advice *ui.Error
-		if !errors.Is(err, ErrNotConverged) || !errors.As(err, &advice) || advice.Do != "b: no neighbour on eth1" {
+		if !errors.Is(err, ErrNotConverged) || !errors.As(err, &advice) || advice.Do != "b: no route to a" {
 			t.Errorf("got %v", err)
 		}
 	})

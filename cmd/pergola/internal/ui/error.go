@@ -50,14 +50,17 @@ func Advise(err error, format string, args ...any) error {
 	return &Error{Code: Code(err), Err: err, Do: fmt.Sprintf(format, args...)}
 }
 
-// WithCode gives err another status, unless the command was interrupted; what to do about it stays.
+// WithCode gives err another status, unless the command was interrupted or ended by Exit; what to do about it stays.
 func WithCode(err error, code int) error {
 	if err == nil || Code(err) == ExitInterrupted {
 		return err
 	}
 	var e *Error
-	if errors.As(err, &e) {
-		return &Error{Code: code, Err: e.Err, Do: e.Do}
+	if errors.As(err, &e) && e.Err == nil {
+		return err
+	}
+	if e != nil {
+		return &Error{Code: code, Err: err, Do: e.Do}
 	}
 	return &Error{Code: code, Err: err}
 }

@@ -1,17 +1,18 @@
 package ui
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
 )
 
 // Nearest gives the candidate that somebody who typed word most likely meant, or "". A third of the letters may be
-// wrong, and two letters that changed places count as two.
+// wrong; letters that only changed places count as one.
 func Nearest(word string, candidates []string) string {
 	best, bestDistance := "", min((len(word)+2)/3+1, len(word))
 	for _, c := range candidates {
-		d := levenshtein.ComputeDistance(strings.ToLower(word), strings.ToLower(c))
+		d := distance(strings.ToLower(word), strings.ToLower(c))
 		if d < bestDistance {
 			best, bestDistance = c, d
 		}
@@ -24,6 +25,20 @@ func Nearest(word string, candidates []string) string {
 		}
 	}
 	return best
+}
+
+func distance(a, b string) int {
+	d := levenshtein.ComputeDistance(a, b)
+	if d > 1 && sorted(a) == sorted(b) {
+		return 1
+	}
+	return d
+}
+
+func sorted(word string) string {
+	letters := []rune(word)
+	slices.Sort(letters)
+	return string(letters)
 }
 
 // DidYouMean is advice that names the nearest candidate; without one it lists those that exist, or says that none

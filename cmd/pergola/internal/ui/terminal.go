@@ -171,3 +171,12 @@ func (t *Terminal) Size(columns, lines int) (width, height int) {
 	}
 	return width, height
 }
+
+// Some names the first of many: "a, b, c and 7 more".
+func Some(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/blob"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/controller"
+	"github.com/pergola-net/pergola/events"
+	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/store"
+)
+
+// world is a server without a machine: the real store, controller and API on a unix socket, and a host that only says
+// that it did everything.
+type world struct {
+	socket string
+	store  *store.Store
+	bus    *events.Bus
+	*host
+
+	mu   sync.Mutex                     // guards seen
+	seen map[string]func(*http.Request) // by the end of a path: called when a request comes
+}
+
+const timeout = 20 * time.Second // of anything that should happen at once
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	dir := t.TempDir()
+	s, err := store.Open(ctx, store.Config{Dir: filepath.Join(dir, "etcd")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		socket: filepath.Join(dir, "pergola.sock"), store: s, bus: events.NewBus(100),
+		host: &host{store: s}, seen: map[string]func(*http.Request){},
+	}
+	blobs := blob.Dir(filepath.Join(dir, "blobs"))
+	handler := api.New(api.Config{
+		Store: s, Controller: controller.New(s, w.host, blobs, w.bus), Agent: w.host, Blobs: blobs, Events: w.bus, Version: "v-test",
+	})
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			w.notice(r)
+			handler.ServeHTTP(rw, r)
+		}),
+		ConnContext: api.WithPeer,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	listener, err := net.Listen("unix", w.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes, err := s.Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { _ = server.Serve(listener) })
+	running.Go(func() { w.host.work(ctx, changes) })
+	t.Cleanup(func() {
+		cancel()
+		server.Close()
+		running.Wait()
+		s.Close()
+	})
+	t.Setenv("PERGOLA_SOCKET", w.socket)
+	return w
+}
+
+// when calls f at the next request whose path ends so.
+func (w *world) when(end string, f func(*http.Request)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen[end] = f
+}
+
+func (w *world) notice(r *http.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for end, f := range w.seen {
+		if strings.HasSuffix(r.URL.Path, end) {
+			delete(w.seen, end)
+			f(r)
+		}
+	}
+}
+
+// outcome is what one command line did.
+type outcome struct {
+	status    int
+	out, errs string
+}
+
+func (o outcome) String() string { return fmt.Sprintf("status %d\n%s--\n%s", o.status, o.out, o.errs) }
+
+// pergola carries out one command line, in a pipe.
+func pergola(t *testing.T, args ...string) outcome {
+	t.Helper()
+	return pergolaWith(t, t.Context(), "", args...)
+}
+
+func pergolaWith(t *testing.T, ctx context.Context, stdin string, args ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("the command did not end"))
+	defer cancel()
+	var out, errs bytes.Buffer
+	status := run(ctx, args, ui.New(strings.NewReader(stdin), &out, &errs))
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		t.Fatalf("pergola %s did not end:\n%s%s", strings.Join(args, " "), &out, &errs)
+	}
+	return outcome{status, out.String(), errs.String()}
+}
+
+// host is the agent of the world. Everything that is wanted is done at once, unless hold is set.
+type host struct {
+	store *store.Store
+
+	mu       sync.Mutex // guards all below
+	hold     bool       // nothing settles
+	fault    string     // what fails, again and again
+	lacks    error      // what the machine lacks
+	waiting  int        // how often routing has not converged yet
+	commands []string   // that were run, as node: words
+}
+
+// set changes what the host does.
+func (h *host) set(change func(*host)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change(h)
+}
+
+func (h *host) work(ctx context.Context, changes <-chan store.Change) {
+	for c := range changes {
+		if c.What == store.StatusChanged || c.What == store.Gone || c.Slice == "" {
+			continue
+		}
+		spec, record, err := h.store.Slice(ctx, c.Slice)
+		if err != nil {
+			continue
+		}
+		if h.held() {
+			_ = h.store.PutStatus(ctx, "here", slice.Status{Slice: c.Slice, Generation: record.Generation, Done: 1, Total: 4, Errors: h.faults()})
+			continue
+		}
+		if record.Going {
+			_ = h.store.Release(ctx, "here", c.Slice)
+			continue
+		}
+		o, _ := h.store.Overrides(ctx, c.Slice)
+		_ = h.store.PutStatus(ctx, "here", done(spec, o, record.Generation))
+	}
+}
+
+func (h *host) held() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.hold
+}
+
+func (h *host) faults() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.fault == "" {
+		return nil
+	}
+	return []string{h.fault}
+}
+
+// done is the status of a host that has nothing left to do.
+func done(spec *slice.Slice, o slice.Overrides, generation int64) slice.Status {
+	st := slice.Status{Slice: spec.Name, Generation: generation, Settled: true,
+		Nodes: map[string]slice.NodeStatus{}, Links: map[string]slice.LinkStatus{}}
+	phases := map[slice.Power]slice.Phase{slice.PowerOff: slice.Stopped, slice.PowerFrozen: slice.Paused}
+	for i, n := range spec.Nodes {
+		phase, ok := phases[o.Power[n.Name]]
+		if !ok {
+			phase = slice.Running
+		}
+		st.Nodes[n.Name] = slice.NodeStatus{Phase: phase, PID: 100 + i + 100*o.Restarts[n.Name], Restarts: o.Restarts[n.Name]}
+	}
+	for _, l := range spec.Links {
+		link := slice.LinkStatus{Up: !o.Down[l.Name], Shapes: map[string]slice.Shape{}}
+		for _, e := range l.Ends {
+			if shape, changed := o.Shapes[e.String()]; changed && shape != e.Shape {
+				link.Shapes[e.String()] = shape
+			}
+		}
+		st.Links[l.Name] = link
+	}
+	return st
+}
+
+func (h *host) Supports(*slice.Slice) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lacks
+}
+
+// Exec has three programs: cat, false, and echo for all other words.
+func (h *host) Exec(_ context.Context, _, node string, r api.ExecRequest) (int, error) {
+	h.set(func(h *host) { h.commands = append(h.commands, node+": "+strings.Join(r.Command, " ")) })
+	switch r.Command[0] {
+	case "cat":
+		_, err := io.Copy(r.Stdout, r.Stdin)
+		return 0, err
+	case "false":
+		fmt.Fprintln(r.Stderr, "it is false")
+		return 3, nil
+	}
+	fmt.Fprintln(r.Stdout, strings.Join(r.Command, " "))
+	return 0, nil
+}
+
+func (h *host) Logs(ctx context.Context, _, node string, opt api.LogOptions, w io.Writer) error {
+	fmt.Fprintf(w, "%s says hello (tail %d)\n", node, opt.Tail)
+	if opt.Follow {
+		<-ctx.Done()
+	}
+	return nil
+}
+
+func (h *host) Capture(_ context.Context, _, _, _ string, opt api.CaptureOptions, w io.Writer) error {
+	p := pcapgo.NewWriterNanos(w)
+	if err := p.WriteFileHeader(65535, layers.LinkTypeEthernet); err != nil {
+		return err
+	}
+	for range opt.Count {
+		if err := p.WritePacket(gopacket.CaptureInfo{CaptureLength: 60, Length: 60}, make([]byte, 60)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *host) Convergence(context.Context, string) (api.Convergence, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waiting > 0 {
+		h.waiting--
+		return api.Convergence{Routers: 2, Pairs: 2, Reached: 1, Missing: []string{"b: no route to a"}}, nil
+	}
+	return api.Convergence{Converged: true, Routers: 2, Pairs: 2, Reached: 2}, nil
+}
+
+func (h *host) Check(_ context.Context, _ string, r api.CheckRequest, progress func(api.CheckProgress)) ([]api.CheckResult, error) {
+	results := []api.CheckResult{
+		{Name: "there", Kind: slice.CheckPing, From: "a", To: "b", OK: true, RTT: 90000, Duration: 1e6},
+		{Name: "back", Kind: slice.CheckPing, From: "b", To: "a", OK: !r.AllPairs, Message: "no answer", Duration: 1e6},
+	}
+	for i := range results {
+		progress(api.CheckProgress{Done: i + 1, Total: len(results)})
+	}
+	return results, nil
+}
