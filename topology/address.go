@@ -28,7 +28,7 @@ func (r *resolver) address() {
 	for _, keep := range []bool{true, false} {
 		for family := range families {
 			for _, s := range r.segments {
-				if !s.subnet[family].IsValid() && s.auto[family] && s.needs(family) {
+				if !s.subnet[family].IsValid() && s.auto[family] && s.needs() {
 					r.chooseSubnet(s, family, keep, used)
 				}
 			}
@@ -98,9 +98,7 @@ func last(p netip.Prefix) netip.Addr {
 // together.
 func (r *resolver) readSubnets(s *segment, used *netset) {
 	origin := [families]string{}
-	for family := range families {
-		s.auto[family] = r.pools.enabled[family]
-	}
+	s.auto = r.pools.enabled
 	for _, l := range s.links {
 		for family, wanted := range []*bool{l.IPv4, l.IPv6} {
 			if wanted != nil {
@@ -115,26 +113,16 @@ func (r *resolver) readSubnets(s *segment, used *netset) {
 	}
 	taken := map[netip.Addr]*port{}
 	for _, p := range s.members {
-		first := [families]bool{}
 		for _, w := range p.written {
-			a, family := w.prefix.Addr(), familyOf(w.prefix.Addr())
+			a := w.prefix.Addr()
 			if other := taken[a]; other != nil {
 				r.add(w.at, "", "address %s is taken by %s on the same network", a, other)
 			}
 			taken[a] = p
-			if a.IsLinkLocalUnicast() && a.Is6() || first[family] {
-				continue
-			}
-			first[family] = true
-			switch subnet := s.subnet[family]; {
-			case !subnet.IsValid():
-				s.subnet[family] = w.prefix.Masked()
-				origin[family] = p.String() + " has"
-			case w.prefix.Masked() == subnet:
-			case subnet.Overlaps(w.prefix):
-				r.add(w.at, fmt.Sprintf("write %s/%d", a, subnet.Bits()), "prefix length /%d differs from /%d, which %s on the same network", w.prefix.Bits(), subnet.Bits(), origin[family])
-			default:
-				r.add(w.at, "", "address %s is outside %s, which %s on the same network", w.prefix, subnet, origin[family])
+		}
+		for family := range families {
+			if w, ok := p.firstWritten(family); ok {
+				r.agreeSubnet(s, p, w, &origin[family])
 			}
 		}
 	}
@@ -142,6 +130,23 @@ func (r *resolver) readSubnets(s *segment, used *netset) {
 		if s.subnet[family].IsValid() {
 			used.insert(s.subnet[family])
 		}
+	}
+}
+
+// agreeSubnet wants a port's first address of a family to be of the segment's network; the first of all says what
+// that is. Origin says where the network comes from.
+func (r *resolver) agreeSubnet(s *segment, p *port, w writtenAddress, origin *string) {
+	a := w.prefix.Addr()
+	switch subnet := s.subnet[familyOf(a)]; {
+	case !subnet.IsValid():
+		s.subnet[familyOf(a)] = w.prefix.Masked()
+		*origin = p.String() + " has"
+	case w.prefix.Masked() == subnet:
+	case subnet.Overlaps(w.prefix):
+		r.add(w.at, fmt.Sprintf("write %s/%d", a, subnet.Bits()),
+			"prefix length /%d differs from /%d, which %s on the same network", w.prefix.Bits(), subnet.Bits(), *origin)
+	default:
+		r.add(w.at, "", "address %s is outside %s, which %s on the same network", w.prefix, subnet, *origin)
 	}
 }
 
@@ -168,7 +173,7 @@ func (r *resolver) readSubnet(s *segment, text string, at *place, origin *[famil
 }
 
 // needs reports whether any interface of a segment gets an automatic address.
-func (s *segment) needs(family int) bool {
+func (s *segment) needs() bool {
 	for _, p := range s.members {
 		if p.node.kind != slice.Uplink {
 			return true
@@ -183,20 +188,22 @@ func (r *resolver) chooseSubnet(s *segment, family int, keep bool, used *netset)
 	if s.cable {
 		from = r.pools.links[family]
 	}
-	subnet, ok := netip.Prefix{}, false
 	if keep {
-		subnet, ok = s.running(family, from, used)
-	} else if subnet, ok = choose(from, s.network(family), s.key, used); !ok {
-		r.add(s.links[0].at, "write larger pools under addressing:", "no %s network is left for link %q", familyName[family], s.links[0].name)
+		s.subnet[family] = s.running(family, from, used)
+	} else {
+		s.subnet[family] = choose(from, s.network(family), s.key, used)
+		if !s.subnet[family].IsValid() {
+			r.add(s.links[0].at, "write larger pools under addressing:", "no %s network is left for link %q", familyName[family], s.links[0].name)
+		}
 	}
-	if ok {
-		s.subnet[family] = subnet
-		used.insert(subnet)
+	if s.subnet[family].IsValid() {
+		used.insert(s.subnet[family])
 	}
 }
 
-// running is the automatic network that most of a segment's interfaces have in the running version.
-func (s *segment) running(family int, from []netip.Prefix, used *netset) (best netip.Prefix, ok bool) {
+// running is the automatic network that most of a segment's interfaces have in the running version; invalid where
+// there is none.
+func (s *segment) running(family int, from []netip.Prefix, used *netset) (best netip.Prefix) {
 	votes := map[netip.Prefix]int{}
 	for _, p := range s.members {
 		if p.prev == nil {
@@ -213,7 +220,7 @@ func (s *segment) running(family int, from []netip.Prefix, used *netset) (best n
 			}
 		}
 	}
-	return best, best.IsValid()
+	return best
 }
 
 // fits reports whether a network that was chosen earlier still has room and is of a length that is chosen.

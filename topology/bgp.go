@@ -24,10 +24,7 @@ func (r *resolver) bgp(systems disjoint) {
 	groups := map[system][]*node{}
 	var order []system
 	for i, n := range r.nodes {
-		if n.kind != slice.Router || !n.speaks(slice.BGP) && !(n.ownConfig() && n.all.AS != 0) {
-			continue
-		}
-		if !r.checkAS(n) {
+		if n.kind != slice.Router || !n.mayspeakBGP() || !r.checkAS(n) {
 			continue
 		}
 		key := system{systems.find(i), n.all.AS}
@@ -57,6 +54,10 @@ func (r *resolver) bgp(systems disjoint) {
 		}
 	}
 }
+
+// mayspeakBGP reports whether a router has sessions: by what the file says, or by its own configuration, of which the
+// AS number is all that is known.
+func (n *node) mayspeakBGP() bool { return n.speaks(slice.BGP) || n.ownConfig() && n.all.AS != 0 }
 
 func (r *resolver) checkAS(n *node) bool {
 	switch n.all.AS {
@@ -104,7 +105,7 @@ func (r *resolver) originate(n *node) {
 func (r *resolver) exterior(s *segment, room int) (sessions int) {
 	var speakers []*port
 	for _, p := range s.routers() {
-		if p.node.all.AS != 0 && (p.node.speaks(slice.BGP) || p.node.ownConfig()) {
+		if p.node.all.AS != 0 && p.node.mayspeakBGP() {
 			speakers = append(speakers, p)
 		}
 	}

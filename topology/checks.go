@@ -115,6 +115,7 @@ func describeCheck(c slice.Check) string {
 		return fmt.Sprintf("%s%s: %s", not, c.From, c.Command)
 	case slice.CheckPath:
 		return not + strings.Join(append(append([]string{c.From}, c.Via...), c.To), " > ")
+	default:
+		return fmt.Sprintf("%s%s reaches %s", not, c.From, c.To)
 	}
-	return fmt.Sprintf("%s%s reaches %s", not, c.From, c.To)
 }

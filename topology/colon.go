@@ -27,6 +27,7 @@ func joinColons(tokens token.Tokens) token.Tokens {
 			joined = append(joined[:len(joined)-ownWord(joined, t)], join(joined, t, tokens[i+1])...)
 			i++
 			continue
+		default:
 		}
 		joined = append(joined, t)
 	}
@@ -70,8 +71,9 @@ func isWord(t *token.Token) bool {
 	case token.StringType, token.IntegerType, token.FloatType, token.BinaryIntegerType, token.OctetIntegerType,
 		token.HexIntegerType, token.BoolType, token.NullType, token.InfinityType, token.NanType:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // join makes one word of the word before a colon, the colon and the word after it. Where the latter holds the end

@@ -172,6 +172,8 @@ func (d *decoder) scalar(n ast.Node, at *place, v reflect.Value) {
 		if bad = err != nil; !bad {
 			v.SetUint(u)
 		}
+	default:
+		bad = true
 	}
 	if bad {
 		d.fail(at, n, "", "%s is %s, not %s", nameOf(at), kindName(v.Kind()), d.describe(n))
@@ -317,8 +319,9 @@ func kindName(k reflect.Kind) string {
 		return "a whole number"
 	case reflect.Float64:
 		return "a number"
+	default:
+		return "a text"
 	}
-	return "a text"
 }
 
 // nameOf is the last key of a place, for messages.

@@ -30,6 +30,7 @@ var sameTopology = cmp.Options{
 }
 
 func examples(t *testing.T) []string {
+	t.Helper()
 	files, err := filepath.Glob("../examples/*.yaml")
 	if err != nil || len(files) < 4 {
 		t.Fatalf("find examples: %v, %v", files, err)

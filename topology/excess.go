@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/goccy/go-yaml/token"
+
 	"github.com/pergola-net/pergola/slice"
 )
 
@@ -65,6 +66,7 @@ func (m *meter) next(t *token.Token) (reason string) {
 		if m.flow == 0 && t.Prev != nil {
 			return m.entry(t.Prev)
 		}
+	default:
 	}
 	if m.flow > maxDepth || m.chain > maxDepth {
 		return fmt.Sprintf("nested deeper than %d levels", maxDepth)

@@ -10,34 +10,15 @@ import (
 
 // fill gives every member of a segment its addresses.
 func (r *resolver) fill(s *segment) {
+	taken := map[netip.Addr]bool{}
+	for _, p := range s.members {
+		for _, w := range p.written {
+			taken[w.prefix.Addr()] = true
+		}
+	}
 	for family := range families {
-		taken := map[netip.Addr]bool{}
-		for _, p := range s.members {
-			for _, w := range p.written {
-				taken[w.prefix.Addr()] = true
-			}
-		}
-		var open []*port
-		for _, p := range s.members {
-			if !p.writes(family) && s.auto[family] && s.subnet[family].IsValid() && p.node.kind != slice.Uplink {
-				open = append(open, p)
-			}
-		}
-		for _, p := range open {
-			if a, ok := p.running(s.subnet[family], taken); ok {
-				p.take(a, taken)
-			}
-		}
-		for i, p := range open {
-			if p.has(family) {
-				continue
-			}
-			a, ok := s.chooseHost(s.subnet[family], p, i, taken)
-			if !ok {
-				r.add(p.link.at, "write a shorter prefix length", "network %s has no address left for %s", s.subnet[family], p)
-				break
-			}
-			p.take(a, taken)
+		if s.auto[family] && s.subnet[family].IsValid() {
+			r.fillFamily(s, family, taken)
 		}
 	}
 	for _, p := range s.members {
@@ -51,13 +32,41 @@ func (r *resolver) fill(s *segment) {
 	}
 }
 
-// writes reports whether the file gives a port an address of a family. An IPv6 link-local address does not count:
-// it comes beside the others.
-func (p *port) writes(family int) bool {
-	return slices.ContainsFunc(p.written, func(w writtenAddress) bool {
-		a := w.prefix.Addr()
-		return familyOf(a) == family && !(a.Is6() && a.IsLinkLocalUnicast())
-	})
+// fillFamily gives an address to the members that the file gives none: what they have in the running version, then
+// new ones.
+func (r *resolver) fillFamily(s *segment, family int, taken map[netip.Addr]bool) {
+	var open []*port
+	for _, p := range s.members {
+		if _, written := p.firstWritten(family); !written && p.node.kind != slice.Uplink {
+			open = append(open, p)
+		}
+	}
+	for _, p := range open {
+		if a, ok := p.running(s.subnet[family], taken); ok {
+			p.take(a, taken)
+		}
+	}
+	for _, p := range open {
+		if p.has(family) {
+			continue
+		}
+		a, ok := s.chooseHost(s.subnet[family], p, taken)
+		if !ok {
+			r.add(p.link.at, "write a shorter prefix length", "network %s has no address left for %s", s.subnet[family], p)
+			break
+		}
+		p.take(a, taken)
+	}
+}
+
+// firstWritten is the first address of a family that the file gives a port. Link-local ones come beside it.
+func (p *port) firstWritten(family int) (writtenAddress, bool) {
+	for _, w := range p.written {
+		if a := w.prefix.Addr(); familyOf(a) == family && !linkLocal(a) {
+			return w, true
+		}
+	}
+	return writtenAddress{}, false
 }
 
 func (p *port) has(family int) bool {
@@ -91,19 +100,17 @@ func usable(subnet netip.Prefix, a netip.Addr) bool {
 	return a != subnet.Addr() && (a.Is6() || a != last(subnet))
 }
 
-// chooseHost picks the address of a port. On a cable the i-th of its ends has the i-th address; on a LAN, the one
-// that its names hash to, or the next free.
-func (s *segment) chooseHost(subnet netip.Prefix, p *port, i int, taken map[netip.Addr]bool) (netip.Prefix, bool) {
+// chooseHost picks the address of a port. On a cable the first end, by the names of nodes, has the first address; on a LAN
+// a port has the one that its names hash to, or the next free.
+func (s *segment) chooseHost(subnet netip.Prefix, p *port, taken map[netip.Addr]bool) (netip.Prefix, bool) {
 	host := subnet.Addr().BitLen() - subnet.Bits()
 	slots := uint64(1) << min(host, 16) // in IPv6 they keep interface identifiers short
-	start := uint64(0)
+	start := hash(p.node.name, p.link.key)
 	if s.cable {
 		start = uint64(slices.Index(s.members, p))
 		if host > 1 {
 			start++
 		}
-	} else {
-		start = hash(p.node.name, p.link.key)
 	}
 	for k := range slots {
 		a := offset(subnet.Addr(), (start+k)%slots, 0)
@@ -149,22 +156,28 @@ func (r *resolver) chooseLoopback(n *node, family int, keep bool, used *netset) 
 		bits = 128
 	}
 	var chosen netip.Prefix
-	ok := false
 	if keep {
-		if n.prev != nil {
-			for _, p := range n.prev.Loopbacks {
-				if !ok && familyOf(p.Addr()) == family && p.Bits() == bits && holds(from, p) && !used.has(p) {
-					chosen, ok = p, true
-				}
-			}
-		}
-	} else if chosen, ok = choose(from, bits, "loopback "+n.name, used); !ok {
+		chosen = n.runningLoopback(from, bits, used)
+	} else if chosen = choose(from, bits, "loopback "+n.name, used); !chosen.IsValid() {
 		r.add(n.at, "write larger pools under addressing:", "no %s loopback is left for %q", familyName[family], n.name)
 	}
-	if ok {
+	if chosen.IsValid() {
 		n.loopbacks = append(n.loopbacks, chosen)
 		used.insert(chosen)
 	}
+}
+
+// runningLoopback is the automatic loopback that a node has in the running version; invalid where it has none.
+func (n *node) runningLoopback(from []netip.Prefix, bits int, used *netset) netip.Prefix {
+	if n.prev == nil {
+		return netip.Prefix{}
+	}
+	for _, p := range n.prev.Loopbacks {
+		if p.Bits() == bits && holds(from, p) && !used.has(p) {
+			return p
+		}
+	}
+	return netip.Prefix{}
 }
 
 // loopback is a node's first loopback of a family, invalid where it has none.

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/pergola-net/pergola/slice"
 	"pgregory.net/rapid"
+
+	"github.com/pergola-net/pergola/slice"
 )
 
 // network draws a topology in which nothing is wrong.

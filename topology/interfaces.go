@@ -67,7 +67,7 @@ func (r *resolver) chooseRouterID(n *node, used *netset) {
 			return
 		}
 	}
-	if p, ok := choose(r.pools.loopbacks[v4], 32, "loopback "+n.name, used); ok {
+	if p := choose(r.pools.loopbacks[v4], 32, "loopback "+n.name, used); p.IsValid() {
 		n.routerID = p.Addr()
 		used.insert(p)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -101,17 +102,17 @@ func (r *resolver) joinEnds(l *link) bool {
 	return true
 }
 
+// interfacePattern is stricter than the kernel, which takes anything but slashes, colons and blanks.
+var interfacePattern = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._@-]*$`)
+
 // checkInterface wants a name that the kernel takes and that the node does not have yet.
 func (r *resolver) checkInterface(at *place, n *node, name string) bool {
-	bad := func(c rune) bool {
-		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._-@", c))
-	}
 	switch {
 	case name == "":
 		r.add(at, "write "+n.name+", or "+n.name+":eth1", "the interface has no name")
 	case len(name) > 15:
 		r.add(at, "", "interface name %q has %d bytes: at most 15", name, len(name))
-	case strings.ContainsFunc(name, bad) || strings.Trim(name, ".") == "":
+	case !interfacePattern.MatchString(name):
 		r.add(at, "letters, digits, . _ - and @", "%q is not a name of an interface", name)
 	case name == "lo" || name == "all" || name == "default":
 		r.add(at, "", "interface name %q has a meaning of its own in Linux", name)
@@ -232,20 +233,17 @@ func (r *resolver) numberPorts() {
 			}
 		}
 	}
-	count := 0
 	for _, l := range r.links {
 		for _, p := range l.ends {
 			if p.number = known[p.String()]; p.number != 0 {
 				continue
 			}
-			for count = 0; count <= slice.MaxInterfaces; count++ {
-				if last = last%slice.MaxInterfaces + 1; !used[uint16(last)] {
-					break
-				}
-			}
-			if count > slice.MaxInterfaces {
+			if len(used) > slice.MaxInterfaces {
 				r.add(l.at, "", "more than %d interfaces: one network cannot have more", slice.MaxInterfaces)
 				return
+			}
+			for used[uint16(last)] {
+				last = last%slice.MaxInterfaces + 1
 			}
 			p.number = uint16(last)
 			used[p.number] = true
@@ -276,10 +274,11 @@ func (r *resolver) shapeLinks() {
 	}
 }
 
+// endNames are the nodes that a link joins.
 func endNames(l *link) []string {
-	var names []string
-	for _, p := range l.ends {
-		names = append(names, p.node.name)
+	names := make([]string, len(l.ends))
+	for i, p := range l.ends {
+		names[i] = p.node.name
 	}
 	return names
 }

@@ -20,7 +20,7 @@ func Marshal(t *Topology) ([]byte, error) {
 	var out bytes.Buffer
 	for _, f := range fieldsOf(reflect.TypeFor[Topology]()).list {
 		v := reflect.ValueOf(t).Elem().FieldByIndex(f.index)
-		if v.IsZero() || (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0 {
+		if isEmpty(v) {
 			continue
 		}
 		tree, err := plain(v)
@@ -55,29 +55,9 @@ func plain(v reflect.Value) (any, error) {
 	case reflect.Pointer:
 		return plain(v.Elem())
 	case reflect.Struct:
-		o := object{}
-		for _, f := range fieldsOf(v.Type()).list {
-			value := v.FieldByIndex(f.index)
-			if value.IsZero() || (value.Kind() == reflect.Map || value.Kind() == reflect.Slice) && value.Len() == 0 {
-				continue
-			}
-			tree, err := plain(value)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", f.name, err)
-			}
-			o = append(o, pair{f.name, tree})
-		}
-		return o, nil
+		return plainStruct(v)
 	case reflect.Map:
-		o := object{}
-		for _, key := range sortedMapKeys(v) {
-			tree, err := plain(v.MapIndex(reflect.ValueOf(key)))
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", key, err)
-			}
-			o = append(o, pair{scalar(key), tree})
-		}
-		return o, nil
+		return plainMap(v)
 	case reflect.Slice:
 		l := make(list, v.Len())
 		for i := range l {
@@ -98,8 +78,42 @@ func plain(v reflect.Value) (any, error) {
 		return scalar(v.String()), nil
 	case reflect.Float64:
 		return strconv.FormatFloat(v.Float(), 'f', -1, 64), nil
+	default:
+		return fmt.Sprint(v.Interface()), nil
 	}
-	return fmt.Sprint(v.Interface()), nil
+}
+
+func plainStruct(v reflect.Value) (any, error) {
+	o := object{}
+	for _, f := range fieldsOf(v.Type()).list {
+		value := v.FieldByIndex(f.index)
+		if isEmpty(value) {
+			continue
+		}
+		tree, err := plain(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+		o = append(o, pair{f.name, tree})
+	}
+	return o, nil
+}
+
+func plainMap(v reflect.Value) (any, error) {
+	o := object{}
+	for _, key := range sortedMapKeys(v) {
+		tree, err := plain(v.MapIndex(reflect.ValueOf(key)))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		o = append(o, pair{scalar(key), tree})
+	}
+	return o, nil
+}
+
+// isEmpty reports whether nothing is written where a value stands.
+func isEmpty(v reflect.Value) bool {
+	return v.IsZero() || (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0
 }
 
 func sortedMapKeys(v reflect.Value) []string {

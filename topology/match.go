@@ -68,15 +68,14 @@ func newMatcher(prev *slice.Slice) *matcher {
 	for i := range prev.Links {
 		l := &prev.Links[i]
 		m.names[l.Name] = l
-		var nodes []string
 		for _, e := range l.Ends {
 			m.interfaces[e.String()] = l
-			nodes = append(nodes, e.Node)
 			if l.LAN {
 				m.members[e.Node] = append(m.members[e.Node], l)
 			}
 		}
 		age[l] = numbers[l.Ends[0].String()]
+		nodes := runningNames(l)
 		order := strings.Join(nodes, " ")
 		m.ordered[order] = append(m.ordered[order], l)
 		key := nodeKey(nodes)
@@ -96,25 +95,18 @@ func nodeKey(nodes []string) string {
 	return strings.Join(nodes, " ")
 }
 
-func (l *link) nodeKey() string {
-	var nodes []string
-	for _, p := range l.ends {
-		nodes = append(nodes, p.node.name)
+// runningNames are the nodes that a link of the running version joins.
+func runningNames(l *slice.Link) []string {
+	nodes := make([]string, len(l.Ends))
+	for i, e := range l.Ends {
+		nodes[i] = e.Node
 	}
-	return nodeKey(nodes)
-}
-
-func slicedKey(l *slice.Link) string {
-	var nodes []string
-	for _, e := range l.Ends {
-		nodes = append(nodes, e.Node)
-	}
-	return nodeKey(nodes)
+	return nodes
 }
 
 // free gives a link of the running version back unless it is taken or of another form.
 func (m *matcher) free(old *slice.Link, l *link) *slice.Link {
-	if old == nil || m.claimed[old] || old.LAN != l.lan() || !old.LAN && slicedKey(old) != l.nodeKey() {
+	if old == nil || m.claimed[old] || old.LAN != l.lan() || !old.LAN && nodeKey(runningNames(old)) != nodeKey(endNames(l)) {
 		return nil
 	}
 	return old
@@ -132,14 +124,10 @@ func (m *matcher) byInterface(l *link) *slice.Link {
 }
 
 func (m *matcher) byOrder(l *link) *slice.Link {
-	var nodes []string
-	for _, e := range l.in.Ends {
-		nodes = append(nodes, e.Node())
-	}
-	return m.first(m.ordered[strings.Join(nodes, " ")], l)
+	return m.first(m.ordered[strings.Join(endNames(l), " ")], l)
 }
 
-func (m *matcher) byNodes(l *link) *slice.Link { return m.first(m.nodes[l.nodeKey()], l) }
+func (m *matcher) byNodes(l *link) *slice.Link { return m.first(m.nodes[nodeKey(endNames(l))], l) }
 
 func (m *matcher) byMember(l *link) *slice.Link {
 	if !l.lan() {

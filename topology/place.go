@@ -17,7 +17,6 @@ type place struct {
 
 func (p *place) at(key string) *place   { return &place{parent: p, key: key} }
 func (p *place) item(index int) *place  { return &place{parent: p, index: index} }
-func (p *place) within(q *place) bool   { return strings.HasPrefix(p.String(), q.String()) }
 func inNode(name string) *place         { return (*place)(nil).at("nodes").at(name) }
 func inLink(index int) *place           { return (*place)(nil).at("links").item(index) }
 func inInterface(node, n string) *place { return inNode(node).at("interfaces").at(n) }

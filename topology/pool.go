@@ -14,6 +14,9 @@ const (
 	families
 )
 
+// linkLocal reports whether an address is one that comes beside the others of its interface.
+func linkLocal(a netip.Addr) bool { return a.Is6() && a.IsLinkLocalUnicast() }
+
 var familyName = [families]string{"IPv4", "IPv6"}
 
 func familyOf(a netip.Addr) int {
@@ -109,8 +112,8 @@ func hash(words ...string) uint64 {
 }
 
 // choose picks the free prefix of a length that a name hashes to, or the next free one, from the first pool that
-// has room.
-func choose(pools []netip.Prefix, bits int, name string, used *netset) (netip.Prefix, bool) {
+// has room. It is invalid where none has.
+func choose(pools []netip.Prefix, bits int, name string, used *netset) netip.Prefix {
 	for _, pool := range pools {
 		if bits < pool.Bits() {
 			continue
@@ -121,7 +124,7 @@ func choose(pools []netip.Prefix, bits int, name string, used *netset) (netip.Pr
 			p := netip.PrefixFrom(offset(pool.Addr(), (start+i)%slots, pool.Addr().BitLen()-bits), bits)
 			length, taken := used.overlap(p)
 			if !taken {
-				return p, true
+				return p
 			}
 			i++
 			if length < bits { // step over a larger network at once
@@ -130,7 +133,7 @@ func choose(pools []netip.Prefix, bits int, name string, used *netset) (netip.Pr
 			}
 		}
 	}
-	return netip.Prefix{}, false
+	return netip.Prefix{}
 }
 
 // maxTries bounds the search in one pool; a pool of LANs has fewer networks.

@@ -8,8 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/pergola-net/pergola/slice"
 	"pgregory.net/rapid"
+
+	"github.com/pergola-net/pergola/slice"
 )
 
 // mustResolve resolves a topology in which nothing is wrong.

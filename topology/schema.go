@@ -114,8 +114,9 @@ func (g *generator) value(t reflect.Type) object7 {
 		return object7{"type": "integer", "minimum": 0}
 	case reflect.Float64:
 		return object7{"type": "number"}
+	default:
+		return maps.Clone(anyText)
 	}
-	return maps.Clone(anyText)
 }
 
 // reference describes a struct once and points to it.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
 	"github.com/pergola-net/pergola/slice"
 )
 

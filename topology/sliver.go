@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/pergola-net/pergola/slice"
 )
 
@@ -58,6 +57,9 @@ func isLayout(image string) (dir string, ok bool) {
 	return "", false
 }
 
+// reference is an image as registries name it: [HOST[:PORT]/]PATH[:TAG][@DIGEST].
+var reference = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+
 func (r *resolver) rootfs(n *node) slice.Rootfs {
 	image, source := n.all.Image, n.all.Rootfs
 	at := n.at.at("rootfs")
@@ -68,7 +70,7 @@ func (r *resolver) rootfs(n *node) slice.Rootfs {
 		if dir, ok := isLayout(image); ok {
 			return slice.Rootfs{Kind: slice.RootfsLayout, Ref: dir}
 		}
-		if _, err := name.ParseReference(image); err != nil {
+		if !reference.MatchString(image) {
 			r.add(n.at.at("image"), "write such as alpine:3.20, or oci:PATH", "%q is not an image reference", image)
 		}
 		return slice.Rootfs{Kind: slice.RootfsRegistry, Ref: image}
@@ -102,7 +104,7 @@ func (r *resolver) checkTarget(at *place, target string) {
 }
 
 func (r *resolver) files(n *node) []slice.File {
-	var out []slice.File
+	out := make([]slice.File, 0, len(n.all.Files))
 	for _, target := range sortedKeys(n.all.Files) {
 		in, at := n.all.Files[target], n.at.at("files").at(target)
 		r.checkTarget(at, target)

@@ -105,7 +105,7 @@ func (r *resolver) defaultRoute(n *node, family int, router string) bool {
 // first is a port's first address of a family that is not link-local IPv6.
 func (p *port) first(family int) netip.Addr {
 	for _, a := range p.out.Addresses {
-		if familyOf(a.Addr()) == family && !(a.Addr().Is6() && a.Addr().IsLinkLocalUnicast()) {
+		if familyOf(a.Addr()) == family && !linkLocal(a.Addr()) {
 			return a.Addr()
 		}
 	}

@@ -42,6 +42,7 @@ func (r *report) checkValues(v reflect.Value, at *place) {
 		for i := range v.Len() {
 			r.checkValues(v.Index(i), at.item(i))
 		}
+	default:
 	}
 }
 
