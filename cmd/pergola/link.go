@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -90,6 +91,9 @@ func newLinkReset(a *app) *cobra.Command {
 				return err
 			}
 			defer net.Close()
+			if all {
+				links = slices.DeleteFunc(links, func(l chosenLink) bool { return !l.changed })
+			}
 			for _, l := range links {
 				if err := net.ResetLink(cmd.Context(), net.name, l.Name); err != nil {
 					return fmt.Errorf("reset link %s: %w", l.Name, err)
@@ -155,7 +159,8 @@ func newLinkLs(a *app) *cobra.Command {
 // chosenLink is a link, with the end by which it was named, if any.
 type chosenLink struct {
 	*slice.Link
-	end string
+	end     string
+	changed bool // by hand
 }
 
 // links finds the links that words mean, all of one network; without words, all links.
@@ -180,11 +185,12 @@ func (a *app) links(ctx context.Context, name string, words []string) (*network,
 			net.Close()
 			return nil, nil, err
 		}
-		found = append(found, chosenLink{l, end})
+		found = append(found, chosenLink{l, end, true})
 	}
 	if len(words) == 0 {
 		for i := range s.Spec.Links {
-			found = append(found, chosenLink{Link: &s.Spec.Links[i]})
+			l := &s.Spec.Links[i]
+			found = append(found, chosenLink{l, "", report.Changed(s, l)})
 		}
 	}
 	return net, found, nil
@@ -209,6 +215,9 @@ func (a *app) linksDone(ctx context.Context, net *network, links []chosenLink, w
 		return true
 	}); err != nil {
 		return err
+	}
+	if len(links) == 0 {
+		a.Say("%s: all links are as the file says", net.name)
 	}
 	for _, l := range links {
 		a.Say("%s/%s: %s", net.name, either(l.end, l.Name), what)

@@ -13,6 +13,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/source"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/controller"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/topology"
 )
@@ -169,6 +170,8 @@ func (a *app) isUp(net *network, applied *api.Applied, st slice.Status, took tim
 		}
 	}
 	a.Say("%s is up: %s, %s", net.name, report.PlanCounts(applied.Plan), ui.Elapsed(took))
-	a.Say("%s", a.PaintErr(a.Styles.Faint, "look around: `pergola inspect`, `pergola graph`, `pergola shell NODE`; end: `pergola down`"))
+	if applied.Plan.Op == controller.Create {
+		a.Say("%s", a.PaintErr(a.Styles.Faint, "look around: `pergola inspect`, `pergola graph`, `pergola shell NODE`; end: `pergola down`"))
+	}
 	return nil
 }

@@ -2,6 +2,8 @@
 package capture
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,14 +12,36 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 )
 
+// frameReader reads frame after frame: pcap and pcapng differ in all else.
+type frameReader interface {
+	ZeroCopyReadPacketData() (data []byte, ci gopacket.CaptureInfo, err error)
+}
+
+// ngMagic begins a pcapng file, in any byte order.
+var ngMagic = []byte{0x0a, 0x0d, 0x0d, 0x0a}
+
+// open reads the header of a capture, in either format.
+func open(stream io.Reader) (frameReader, error) {
+	buffered := bufio.NewReader(stream)
+	magic, err := buffered.Peek(len(ngMagic))
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Equal(magic, ngMagic) {
+		return pcapgo.NewNgReader(buffered, pcapgo.DefaultNgReaderOptions)
+	}
+	return pcapgo.NewReader(buffered)
+}
+
 // Save writes the stream to w and counts its frames. The end of ctx is the normal end of a capture.
 func Save(ctx context.Context, w io.Writer, stream io.Reader) (frames int, err error) {
-	r, err := pcapgo.NewReader(io.TeeReader(stream, w))
+	r, err := open(io.TeeReader(stream, w))
 	if err != nil {
 		return 0, ended(ctx, err)
 	}

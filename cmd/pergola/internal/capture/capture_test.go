@@ -48,6 +48,26 @@ func TestSaveFileKeepsEveryByteAndCountsFrames(t *testing.T) {
 	}
 }
 
+func TestSaveReadsPcapNG(t *testing.T) {
+	var in, out bytes.Buffer
+	w, err := pcapgo.NewNgWriter(&in, layers.LinkTypeEthernet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := w.WritePacket(gopacket.CaptureInfo{CaptureLength: 60, Length: 60}, make([]byte, 60)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	size := in.Len()
+	if frames, err := Save(t.Context(), &out, &in); frames != 2 || err != nil || out.Len() != size {
+		t.Errorf("got %d frames, %d bytes of %d, %v", frames, out.Len(), size, err)
+	}
+}
+
 func TestSaveOfNothingIsNoError(t *testing.T) {
 	if frames, err := Save(t.Context(), io.Discard, strings.NewReader("")); frames != 0 || err != nil {
 		t.Errorf("got %d frames, %v", frames, err)

@@ -23,8 +23,8 @@ func Plan(p controller.Plan, t *ui.Terminal) []string {
 				line += " (restarts)"
 			}
 			lines = append(lines, t.Paint(opStyle(c.Op, t.Styles), line))
-			for _, f := range c.Fields {
-				lines = append(lines, "      "+field(f))
+			for _, f := range grouped(c.Fields) {
+				lines = append(lines, "      "+f)
 			}
 		}
 	}
@@ -34,6 +34,56 @@ func Plan(p controller.Plan, t *ui.Terminal) []string {
 		lines = append(lines, t.Paint(t.Styles.Warn, sign(controller.Update)+" ")+field(f))
 	}
 	return append(lines, p.Slice+": "+PlanCounts(p))
+}
+
+// grouped writes the fields of a node or link, a line each; an interface that comes or goes as a whole is one line.
+func grouped(fields []controller.Field) (lines []string) {
+	for len(fields) > 0 {
+		rest := fields[1:]
+		group, _, inside := cutInterface(fields[0].Name)
+		for inside && len(rest) > 0 && strings.HasPrefix(rest[0].Name, group+".") {
+			rest = rest[1:]
+		}
+		if line := whole(group, fields[:len(fields)-len(rest)]); inside && line != "" {
+			lines = append(lines, line)
+		} else {
+			for _, f := range fields[:len(fields)-len(rest)] {
+				lines = append(lines, field(f))
+			}
+		}
+		fields = rest
+	}
+	return lines
+}
+
+// cutInterface splits interfaces.NAME.field; names of interfaces may have dots.
+func cutInterface(name string) (group, last string, ok bool) {
+	i := strings.LastIndexByte(name, '.')
+	if !strings.HasPrefix(name, "interfaces.") || i < len("interfaces.") {
+		return "", "", false
+	}
+	return name[:i], name[i+1:], true
+}
+
+// whole is the line for an interface that comes or goes, or "" where it only changes.
+func whole(group string, fields []controller.Field) string {
+	come, gone, addresses, link := true, true, "", ""
+	for _, f := range fields {
+		come, gone = come && f.Old == "", gone && f.New == ""
+		switch _, last, _ := cutInterface(f.Name); last {
+		case "addresses":
+			addresses = f.New
+		case "link":
+			link = f.New + f.Old
+		}
+	}
+	switch {
+	case link == "" || come == gone:
+		return ""
+	case gone:
+		return group + ": removed"
+	}
+	return strings.TrimSuffix(group+": new, "+addresses, ", ")
 }
 
 func sign(op controller.Op) string {

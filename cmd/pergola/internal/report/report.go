@@ -64,7 +64,7 @@ func stateStyle(state string, styles ui.Styles) lipgloss.Style {
 
 // Nodes is the table of the nodes of a slice; only limits it to these, if any is given.
 func Nodes(s *api.Slice, styles ui.Styles, now time.Time, only ...string) *ui.Table {
-	t := &ui.Table{Columns: []string{"NODE", "KIND", "STATE", "ADDRESSES", "PID", "RESTARTS", "SINCE"}}
+	t := &ui.Table{Columns: []string{"NODE", "KIND", "STATE", "AGE", "RESTARTS", "PID", "ADDRESSES"}}
 	const state = 2
 	for i := range s.Spec.Nodes {
 		n := &s.Spec.Nodes[i]
@@ -76,7 +76,7 @@ func Nodes(s *api.Slice, styles ui.Styles, now time.Time, only ...string) *ui.Ta
 		if phase == "" {
 			phase = string(slice.Pending)
 		}
-		t.Row(n.Name, kind(n), phase, nodeAddresses(n), number(st.PID), strconv.Itoa(st.Restarts), ui.Age(st.Since, now))
+		t.Row(n.Name, kind(n), phase, ui.Age(st.Since, now), strconv.Itoa(st.Restarts), number(st.PID), nodeAddresses(n))
 	}
 	t.Style = func(row, column int) (lipgloss.Style, bool) {
 		if column != state {
@@ -272,4 +272,14 @@ func LinkStates(s *api.Slice) []LinkState {
 		states = append(states, state)
 	}
 	return states
+}
+
+// Changed reports whether a link was changed by hand.
+func Changed(s *api.Slice, l *slice.Link) bool {
+	changed := s.Overrides.Down[l.Name]
+	for _, e := range l.Ends {
+		_, shaped := s.Overrides.Shapes[e.String()]
+		changed = changed || shaped
+	}
+	return changed
 }

@@ -79,10 +79,10 @@ func twoRouters() *api.Slice {
 func TestTables(t *testing.T) {
 	s := twoRouters()
 	same(t, draw(Nodes(s, ui.Styles{}, now)), `
-NODE  KIND        STATE    ADDRESSES              PID   RESTARTS  SINCE
-a     router/frr  running  192.0.2.1 2001:db8::1  4711  2         90s
-b     router      exited   -                      -     0         -
-sw    switch      running  -                      -     0         -
+NODE  KIND        STATE    AGE  RESTARTS  PID   ADDRESSES
+a     router/frr  running  90s  2         4711  192.0.2.1 2001:db8::1
+b     router      exited   -    0         -     -
+sw    switch      running  -    0         -     -
 `)
 	same(t, draw(Links(s, ui.Styles{}, "")), `
 LINK            STATE  ENDS           SHAPE
@@ -123,6 +123,11 @@ func TestPlanLines(t *testing.T) {
 	p := controller.Plan{Slice: "lab", Op: controller.Update,
 		Nodes: []controller.Change{
 			{Name: "a", Op: controller.Update, Restarts: true, Fields: []controller.Field{{Name: "memory", Old: "64 MiB", New: "128 MiB"}}},
+			{Name: "b", Op: controller.Update, Fields: []controller.Field{
+				{Name: "interfaces.eth0.1.mtu", Old: "1500", New: "9000"},
+				{Name: "interfaces.eth3.addresses", New: "192.0.2.1/31"}, {Name: "interfaces.eth3.link", New: "b:eth3--c:eth1"},
+				{Name: "interfaces.eth4.link", Old: "b:eth4--d:eth1"}, {Name: "interfaces.eth4.mtu", Old: "1500"},
+			}},
 			{Name: "c", Op: controller.Create},
 		},
 		Links:  []controller.Change{{Name: "a:eth1--b:eth1", Op: controller.Remove}},
@@ -131,10 +136,14 @@ func TestPlanLines(t *testing.T) {
 	same(t, strings.Join(Plan(p, term), "\n"), `
 ~ node a (restarts)
       memory: 64 MiB -> 128 MiB
+~ node b
+      interfaces.eth0.1.mtu: 1500 -> 9000
+      interfaces.eth3: new, 192.0.2.1/31
+      interfaces.eth4: removed
 + node c
 - link a:eth1--b:eth1
 ~ checks: 3
-lab: 1 node new, 1 node changed, 1 link removed`)
+lab: 1 node new, 2 nodes changed, 1 link removed`)
 	same(t, strings.Join(Plan(controller.Plan{Slice: "lab", Op: controller.Update}, term), "\n"), "lab: nothing to change")
 }
 

@@ -36,9 +36,11 @@ func Delay(d time.Duration) string {
 	return strconv.FormatInt(int64(d), 10) + " ns"
 }
 
-// Elapsed writes how long work took: "0.8 s", "42 s", "3 min 5 s".
+// Elapsed writes how long work took: "35 ms", "1.8 s", "42 s", "3 min 5 s".
 func Elapsed(d time.Duration) string {
 	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
 	case d < 10*time.Second:
 		return fmt.Sprintf("%.1f s", d.Seconds())
 	case d < time.Minute:
