@@ -1,6 +1,8 @@
 // Package api is the door of the server: HTTP and JSON over a unix socket, described by OpenAPI 3.1.
 package api
 
+//go:generate go test -count=1 -run ^TestOpenAPIIsCurrent$ . -update
+
 import (
 	"time"
 

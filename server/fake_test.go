@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 
 	"github.com/containerd/console"
@@ -124,12 +125,24 @@ func runTTY(cmd *exec.Cmd, r api.ExecRequest) (int, error) {
 	}
 	slave.Close()
 	go io.Copy(pty, r.Stdin)
-	go func() {
-		for size := range r.Resize {
-			pty.Resize(console.WinSize{Height: size.Rows, Width: size.Cols})
+	ended := make(chan struct{})
+	var sizes sync.WaitGroup
+	sizes.Go(func() {
+		for {
+			select {
+			case size, ok := <-r.Resize:
+				if !ok {
+					return
+				}
+				pty.Resize(console.WinSize{Height: size.Rows, Width: size.Cols})
+			case <-ended:
+				return
+			}
 		}
-	}()
+	})
 	io.Copy(r.Stdout, pty) // ends with EIO when the last process has closed the terminal
+	close(ended)
+	sizes.Wait()
 	return exitOf(cmd.Wait())
 }
 

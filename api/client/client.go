@@ -25,6 +25,7 @@ import (
 type Client struct {
 	socket string
 	http   *http.Client
+	server *api.Version // as it answered at first
 }
 
 // ErrNoServer means that nobody listens on the socket.
@@ -45,7 +46,8 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	}}
 	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
-	if _, err := c.Version(ctx); err != nil {
+	var err error
+	if c.server, err = c.Version(ctx); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -61,18 +63,11 @@ func (c *Client) Close() error {
 // AwaitExit closes the client and waits until the server's process has gone, where the server ends by itself with
 // its last slice (Version.ExitsWhenIdle). It returns at once where the server stays.
 func (c *Client) AwaitExit(ctx context.Context) error {
-	v, err := c.Version(ctx)
-	if errors.Is(err, ErrNoServer) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
 	all, err := c.Slices(ctx)
-	if err != nil || len(all) > 0 || !v.ExitsWhenIdle {
+	if !c.server.ExitsWhenIdle || len(all) > 0 || err != nil && !errors.Is(err, ErrNoServer) {
 		return err
 	}
-	process, err := unix.PidfdOpen(v.PID, 0)
+	process, err := unix.PidfdOpen(c.server.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
