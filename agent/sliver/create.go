@@ -118,15 +118,23 @@ func (r *Runtime) runCreate(ctx context.Context, id ID, root *rootfs, plain bool
 		return process{}, explain(err, messages)
 	}
 	r.keepFilter(id)
-	data, err := os.ReadFile(pidFile)
+	pid, err := readPID(pidFile)
 	if err != nil {
-		return process{}, fmt.Errorf("read process id: %w", err)
+		return process{}, err
+	}
+	return findProcess(pid)
+}
+
+func readPID(file string) (int, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, fmt.Errorf("read process id: %w", err)
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	if err != nil {
-		return process{}, fmt.Errorf("read process id: %w", err)
+		return 0, fmt.Errorf("read process id: %w", err)
 	}
-	return findProcess(pid)
+	return pid, nil
 }
 
 // inGroup calls do on a launch thread; what it forks is born in the group.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	runc "github.com/containerd/go-runc"
 	"golang.org/x/sys/unix"
@@ -25,8 +26,13 @@ func (r *Runtime) Delete(ctx context.Context, id ID) error {
 	return nil
 }
 
+// killTimeout is when Delete gives up on a process that survives SIGKILL: the kernel is at fault, or its disk.
+const killTimeout = 30 * time.Second
+
 // delete: the record goes last, so that an interrupted Delete can be seen and repeated.
 func (r *Runtime) delete(ctx context.Context, id ID) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, killTimeout, errors.New("it does not die"))
+	defer cancel()
 	if err := r.kill(ctx, id); err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -75,20 +74,28 @@ func (p process) wait(ctx context.Context) error {
 	return nil
 }
 
-// procStat reads the state and the start time of a process: the fields after the last parenthesis, for a process may
-// be called anything.
 func procStat(pid int) (start uint64, state byte, err error) {
+	fields, err := statFields(pid)
+	if err != nil {
+		return 0, 0, err
+	}
+	start, err = strconv.ParseUint(fields[19], 10, 64)
+	return start, fields[0][0], err
+}
+
+// statFields gives the fields of proc(5) stat from the third, the state, on: those after the last parenthesis,
+// for a process may be called anything.
+func statFields(pid int) ([]string, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return 0, 0, fmt.Errorf("read state of process %d: %w", pid, err)
+		return nil, fmt.Errorf("read state of process %d: %w", pid, err)
 	}
 	text := string(data)
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 {
-		return 0, 0, fmt.Errorf("read state of process %d: %d fields", pid, len(fields))
+		return nil, fmt.Errorf("read state of process %d: %d fields", pid, len(fields))
 	}
-	start, err = strconv.ParseUint(fields[19], 10, 64)
-	return start, fields[0][0], err
+	return fields, nil
 }
 
 // waitReadable parks the goroutine, not a thread, until the descriptor polls readable.
@@ -102,82 +109,6 @@ func waitReadable(f *os.File) error {
 		n, err := unix.Poll(p, 0)
 		return err == nil && n > 0
 	})
-}
-
-// watcher tells of processes that end.
-type watcher struct {
-	exits chan ID
-
-	mu      sync.Mutex // guards files and stopped
-	files   map[*os.File]bool
-	stopped bool
-	quit    chan struct{}
-}
-
-func (w *watcher) start() error {
-	w.exits, w.quit, w.files = make(chan ID, 64), make(chan struct{}), map[*os.File]bool{}
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("become child subreaper: %w", err)
-	}
-	return nil
-}
-
-func (w *watcher) stop() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stopped {
-		return
-	}
-	w.stopped = true
-	close(w.quit)
-	for f := range w.files {
-		f.Close()
-	}
-}
-
-func (w *watcher) add(f *os.File) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.stopped {
-		w.files[f] = true
-	}
-	return !w.stopped
-}
-
-func (w *watcher) remove(f *os.File) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.files, f)
-	f.Close()
-}
-
-// watchProcess records how the first process of a sliver ends, and tells Exits.
-func (r *Runtime) watchProcess(id ID, p process) {
-	fd, err := p.open()
-	if err != nil { // gone: List says so
-		return
-	}
-	f := os.NewFile(uintptr(fd), "pidfd")
-	if !r.watch.add(f) {
-		f.Close()
-		return
-	}
-	go func() {
-		defer r.watch.remove(f)
-		if waitReadable(f) != nil {
-			return
-		}
-		end := exit{reap(p.PID), time.Now()}
-		r.editRecord(id, func(rec *record) {
-			if rec.Process == p {
-				rec.Exit = &end
-			}
-		}) // an error means that the sliver is being deleted
-		select {
-		case r.watch.exits <- id:
-		case <-r.watch.quit:
-		}
-	}()
 }
 
 // reap takes the exit status of a child; a sliver that another server process made is not always one.

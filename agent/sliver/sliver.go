@@ -164,6 +164,7 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 func (r *Runtime) Close() {
 	r.done()
 	r.watch.stop()
+	r.watch.reapOrphans()
 }
 
 // Exits tells of each sliver whose first process ended.

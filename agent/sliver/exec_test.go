@@ -1,0 +1,99 @@
+package sliver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sh runs a shell command by Exec and gives what it prints, with the exit code when that is not 0.
+func sh(t testing.TB, r *Runtime, id ID, command string) string {
+	t.Helper()
+	var out bytes.Buffer
+	code, err := r.Exec(t.Context(), id, ExecRequest{Args: []string{"sh", "-c", command}, Stdout: &out, Stderr: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code != 0 {
+		fmt.Fprintf(&out, "exit %d", code)
+	}
+	return strings.TrimSpace(out.String())
+}
+
+func TestExec(t *testing.T) {
+	r := newRuntime(t)
+	prepare(t, r)
+	id, pid := up(t, r, spec("denver"))
+	run := func(req ExecRequest) (string, string, int) {
+		t.Helper()
+		var out, errs bytes.Buffer
+		req.Stdout, req.Stderr = &out, &errs
+		code, err := r.Exec(t.Context(), id, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.String(), errs.String(), code
+	}
+	if out, errs, code := run(ExecRequest{
+		Args: []string{"sh", "-c", "cat; pwd; echo $A >&2; id -un; exit 7"}, Stdin: strings.NewReader("in\n"), Dir: "/run",
+		Env: map[string]string{"A": "b"}, User: "frr",
+	}); out != "in\n/run\nfrr\n" || errs != "b\n" || code != 7 {
+		t.Errorf("got %q, %q, %d", out, errs, code)
+	}
+	if _, _, code := run(ExecRequest{Args: []string{"sh", "-c", "kill -9 $$"}}); code != 137 {
+		t.Errorf("killed command: exit code %d", code)
+	}
+	if out, _, _ := run(ExecRequest{Args: []string{"cat", "/proc/self/cgroup"}}); !strings.Contains(out, "/denver") {
+		t.Errorf("not in the sliver's cgroup: %s", out)
+	}
+	if out, _, _ := run(ExecRequest{Args: []string{"grep", "Seccomp:", "/proc/self/status"}}); !strings.Contains(out, "2") {
+		t.Errorf("no seccomp filter: %s", out)
+	}
+	start := time.Now()
+	run(ExecRequest{Args: []string{"sh", "-c", "sleep 1000 & echo"}})
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("waited %v for a background process", d)
+	}
+	code, err := r.Exec(t.Context(), id, ExecRequest{Args: []string{"nonsense"}})
+	if code != 127 || err == nil || !strings.Contains(err.Error(), "nonsense") {
+		t.Errorf("missing command: %d, %v", code, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := r.Exec(ctx, id, ExecRequest{Args: []string{"sleep", "999"}}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("ended context: %v", err)
+	}
+	if out := sh(t, r, id, "ps ax"); strings.Contains(out, "sleep 999") {
+		t.Errorf("command outlived its context:\n%s", out)
+	}
+	_ = pid
+}
+
+func TestExecTerminal(t *testing.T) {
+	r := newRuntime(t)
+	prepare(t, r)
+	id, _ := up(t, r, spec("denver"))
+	var out bytes.Buffer
+	sizes := make(chan [2]uint16, 1)
+	sizes <- [2]uint16{132, 50}
+	close(sizes)
+	code, err := r.Exec(t.Context(), id, ExecRequest{
+		Args: []string{"sh", "-c", "until stty size | grep '50 132'; do :; done; read x; echo got $x; tty; exit 3"},
+		TTY:  true, Stdin: strings.NewReader("hello\n"), Stdout: &out, Resize: sizes,
+	})
+	if err != nil || code != 3 {
+		t.Fatalf("%d, %v: %s", code, err, out.String())
+	}
+	for _, want := range []string{"50 132", "got hello", "/dev/pts/"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in %q", want, out.String())
+		}
+	}
+	if _, err := r.Exec(t.Context(), id, ExecRequest{Args: []string{"nonsense"}, TTY: true}); err == nil {
+		t.Error("missing command on a terminal: no error")
+	}
+}

@@ -1,0 +1,166 @@
+package sliver
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watcher tells of processes that end.
+type watcher struct {
+	exits chan ID
+
+	quit  chan struct{}
+	child chan os.Signal
+
+	mu      sync.Mutex       // guards files and stopped
+	files   map[*os.File]int // pidfd -> process id
+	stopped bool
+}
+
+func (w *watcher) start() error {
+	w.exits, w.quit, w.files = make(chan ID, 64), make(chan struct{}), map[*os.File]int{}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become child subreaper: %w", err)
+	}
+	w.child = make(chan os.Signal, 1)
+	signal.Notify(w.child, unix.SIGCHLD)
+	go w.keepReaping()
+	return nil
+}
+
+func (w *watcher) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
+	w.stopped = true
+	close(w.quit)
+	signal.Stop(w.child)
+	for f := range w.files {
+		f.Close()
+	}
+}
+
+func (w *watcher) add(f *os.File, pid int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopped {
+		w.files[f] = pid
+	}
+	return !w.stopped
+}
+
+func (w *watcher) remove(f *os.File) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.files, f)
+	f.Close()
+}
+
+// watchProcess records how the first process of a sliver ends, and tells Exits.
+func (r *Runtime) watchProcess(id ID, p process) {
+	fd, err := p.open()
+	if err != nil { // gone: List says so
+		return
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	if !r.watch.add(f, p.PID) {
+		f.Close()
+		return
+	}
+	go func() {
+		defer r.watch.remove(f)
+		if waitReadable(f) != nil {
+			return
+		}
+		end := exit{reap(p.PID), time.Now()}
+		r.editRecord(id, func(rec *record) {
+			if rec.Process == p {
+				rec.Exit = &end
+			}
+		}) // an error means that the sliver is being deleted
+		select {
+		case r.watch.exits <- id:
+		case <-r.watch.quit:
+		}
+	}()
+}
+
+// keepReaping reaps orphans now and then, while children end.
+func (w *watcher) keepReaping() {
+	for {
+		select {
+		case <-w.quit:
+			return
+		case <-w.child:
+		}
+		select {
+		case <-w.quit:
+		case <-time.After(time.Second):
+		}
+		w.reapOrphans()
+	}
+}
+
+// reapOrphans takes the exit status of ended processes that the OCI runtime left behind and that nobody waits for:
+// we are their subreaper.
+func (w *watcher) reapOrphans() {
+	session, err := unix.Getsid(0)
+	if err != nil {
+		return
+	}
+	lists, _ := filepath.Glob("/proc/self/task/*/children") // the pattern is well formed
+	for _, list := range lists {
+		children, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread ended
+		}
+		for _, child := range strings.Fields(string(children)) {
+			pid, err := strconv.Atoi(child)
+			if err == nil && !w.watches(pid) && orphan(pid, session) {
+				reap(pid)
+			}
+		}
+	}
+}
+
+// orphan is true of an ended child that this process cannot have started itself. crun leaves two kinds. The half of
+// itself that it runs in the background is in a session that is not ours and not its own. A command that crun could not execute is in a
+// sliver's process namespace, and would keep the sliver from ending; it is not the first process there.
+func orphan(pid, session int) bool {
+	fields, err := statFields(pid)
+	if err != nil || fields[0] != "Z" {
+		return false
+	}
+	if fields[3] != strconv.Itoa(pid) && fields[3] != strconv.Itoa(session) {
+		return true
+	}
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return false
+	}
+	_, ids, _ := strings.Cut(string(status), "\nNSpid:")
+	ids, _, _ = strings.Cut(ids, "\n")
+	pids := strings.Fields(ids) // one for each level of process namespaces
+	return len(pids) > 1 && pids[0] == strconv.Itoa(pid) && pids[len(pids)-1] != "1"
+}
+
+func (w *watcher) watches(pid int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.files {
+		if p == pid {
+			return true
+		}
+	}
+	return false
+}
