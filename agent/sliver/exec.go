@@ -257,8 +257,8 @@ func resize(tty console.Console, sizes <-chan [2]uint16, ended <-chan struct{}) 
 	}
 }
 
-// finish waits for output on its way. A process that the command left in the background may hold the pipe open for
-// ever: its output is not waited for.
+// finish waits for output on its way. A process that the command left in the background may hold its pipe open for
+// ever, so after a while the rest is given up. (A terminal hangs up when the command ends.)
 func (s *streams) finish() {
 	for _, f := range s.theirs {
 		f.Close()
@@ -267,11 +267,14 @@ func (s *streams) finish() {
 		s.socket.Close() // wakes who waits for a terminal that never came
 	}
 	late := time.After(500 * time.Millisecond)
-	for ; s.copies > 0; s.copies-- {
+	for s.copies > 0 {
 		select {
 		case <-s.copied:
+			s.copies--
 		case <-late:
-			return
+			for _, c := range s.ours {
+				c.Close()
+			}
 		}
 	}
 }
