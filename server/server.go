@@ -13,8 +13,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
-
 	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/blob"
 	"github.com/pergola-net/pergola/controller"
@@ -72,6 +70,8 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	tuneMemory()
+	supervisor := takeSupervisor()
+	defer supervisor.close()
 	held, err := lock(ctx, cfg.StateDir, cfg.Socket)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer listener.Close()
-	s := &server{Config: cfg, events: events.NewBus(rememberedEvents), idle: newIdle()}
+	s := &server{Config: cfg, events: events.NewBus(rememberedEvents), idle: newIdle(), supervisor: supervisor}
 	idle, err := s.run(ctx, listener)
 	if idle {
 		s.Log.Info("no slice is left: the server ends")
@@ -123,11 +123,12 @@ func tuneMemory() {
 // server is one server while it runs.
 type server struct {
 	Config
-	store  *store.Store
-	agent  Agent
-	blobs  blob.Dir
-	events *events.Bus
-	idle   *idle
+	store      *store.Store
+	agent      Agent
+	blobs      blob.Dir
+	events     *events.Bus
+	idle       *idle
+	supervisor *supervisor
 }
 
 // run opens the parts, works, and closes them. It reports whether it ended because it was idle.
@@ -150,12 +151,10 @@ func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	parts := s.start(working, stop, listener)
-	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
-		s.Log.Warn("tell the service manager", "error", err)
-	}
+	s.supervisor.tell("READY=1")
 	s.Log.Info("ready", "socket", s.Socket, "version", s.Version)
 	<-working.Done()
-	daemon.SdNotify(false, daemon.SdNotifyStopping) // it may not listen any more
+	s.supervisor.tell("STOPPING=1")
 	parts.Wait()
 	cause := context.Cause(working)
 	switch {

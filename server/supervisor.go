@@ -1,0 +1,37 @@
+package server
+
+import (
+	"net"
+	"os"
+)
+
+// supervisor is who started the server and waits for word of it: systemd, or a client's EnsureServer. The protocol
+// is that of sd_notify(3).
+type supervisor struct{ conn net.Conn }
+
+// takeSupervisor connects to the supervisor, if there is one, and hides it from child processes: an OCI runtime
+// that finds NOTIFY_SOCKET would make the node's first process wait for it.
+func takeSupervisor() *supervisor {
+	address := os.Getenv("NOTIFY_SOCKET")
+	os.Unsetenv("NOTIFY_SOCKET")
+	if address == "" {
+		return &supervisor{}
+	}
+	conn, err := net.Dial("unixgram", address)
+	if err != nil { // it does not wait any more
+		return &supervisor{}
+	}
+	return &supervisor{conn}
+}
+
+func (s *supervisor) tell(state string) {
+	if s.conn != nil {
+		_, _ = s.conn.Write([]byte(state)) // it may not listen any more
+	}
+}
+
+func (s *supervisor) close() {
+	if s.conn != nil {
+		s.conn.Close()
+	}
+}
