@@ -104,7 +104,7 @@ func (r *resolver) originate(n *node) {
 // exterior makes the sessions of a segment between different autonomous systems, and gives their number.
 func (r *resolver) exterior(s *segment, room int) (sessions int) {
 	var speakers []*port
-	for _, p := range s.routers() {
+	for _, p := range s.routers {
 		if p.node.all.AS != 0 && p.node.mayspeakBGP() {
 			speakers = append(speakers, p)
 		}

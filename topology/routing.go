@@ -83,7 +83,7 @@ func (r *resolver) systems() disjoint {
 	joined := newDisjoint(len(r.nodes))
 	for _, s := range r.segments {
 		first := map[uint32]*node{}
-		for _, p := range s.routers() {
+		for _, p := range s.routers {
 			n := p.node
 			if n.all.AS == 0 && !n.speaksInterior() && !n.ownConfig() {
 				continue
@@ -205,7 +205,7 @@ func (r *resolver) area(text string, at *place) string {
 // areas sets cost and area of a segment's interfaces and wants its OSPF routers to agree on the area.
 func (r *resolver) areas(s *segment) {
 	var first *port
-	for _, p := range s.routers() {
+	for _, p := range s.routers {
 		p.out.Cost = p.link.Cost
 		if p.in.Cost != 0 {
 			p.out.Cost = p.in.Cost
@@ -241,7 +241,7 @@ func areaName(area string) string {
 // agreeTimers wants OSPF neighbors to have the same timers: they would ignore each other (RFC 2328, section 10.5).
 func (r *resolver) agreeTimers(s *segment) {
 	var first *node
-	for _, p := range s.routers() {
+	for _, p := range s.routers {
 		if !p.node.speaks(slice.OSPF) || p.out.Passive || p.node.routing == nil {
 			continue
 		}
@@ -260,7 +260,7 @@ func (r *resolver) agreeTimers(s *segment) {
 // passive marks the interfaces over which no adjacency is to be made: no other router is there that might speak the
 // same protocol, or only routers of other autonomous systems.
 func (r *resolver) passive(s *segment) {
-	routers := s.routers()
+	routers := s.routers
 	protocols := map[uint32]map[slice.Protocol][2]*node{} // by AS and protocol: up to two who speak it
 	any := false                                          // somebody might speak anything
 	for _, p := range routers {

@@ -13,6 +13,7 @@ type segment struct {
 	key     string
 	links   []*link
 	members []*port // interfaces of routers, hosts and uplinks, by the name of their node
+	routers []*port // those members that route
 	cable   bool    // two members and one link, nothing between
 	subnet  [families]netip.Prefix
 	auto    [families]bool // members without an address of the family get one
@@ -87,19 +88,13 @@ func (r *resolver) makeSegments() {
 		slices.SortStableFunc(s.members, func(a, b *port) int {
 			return cmp.Or(cmp.Compare(a.node.name, b.node.name), cmp.Compare(a.name, b.name))
 		})
-	}
-	slices.SortFunc(r.segments, func(a, b *segment) int { return cmp.Compare(a.key, b.key) })
-}
-
-// routers are the members that route.
-func (s *segment) routers() []*port {
-	var found []*port
-	for _, p := range s.members {
-		if p.node.kind == slice.Router {
-			found = append(found, p)
+		for _, p := range s.members {
+			if p.node.kind == slice.Router {
+				s.routers = append(s.routers, p)
+			}
 		}
 	}
-	return found
+	slices.SortFunc(r.segments, func(a, b *segment) int { return cmp.Compare(a.key, b.key) })
 }
 
 // network is the length of the network that the segment needs if nothing is written.

@@ -89,8 +89,8 @@ func (r *resolver) defaultRoute(n *node, family int, router string) bool {
 		if !p.has(family) {
 			continue
 		}
-		for _, other := range p.segment.members {
-			if other.node.kind != slice.Router || router != "" && other.node.name != router {
+		for _, other := range p.segment.routers {
+			if router != "" && other.node.name != router {
 				continue
 			}
 			if via := other.first(family); via.IsValid() {
