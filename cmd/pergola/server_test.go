@@ -74,7 +74,7 @@ func TestStoryOfANetwork(t *testing.T) {
 	pergola(t, "up", "--dry-run").want(t, 0, `~ link a:eth1--b:eth1\n +\S*rate: 10Mbit -> 20Mbit`, "")
 	pergola(t, "up").want(t, 0, "", "lab is up: 1 link changed")
 
-	pergola(t, "inspect").want(t, 0, `(?s)lab: up, 3 of 3 nodes running, 2 links.*a +router/frr +running.*a:eth1--b:eth1 +up +a:eth1 b:eth1 +20 Mbit/s`, "")
+	pergola(t, "inspect").want(t, 0, `(?s)lab: up, 3 of 3 nodes running, 2 links.*a +frr +running.*a:eth1--b:eth1 +up +20 Mbit/s`, "")
 	pergola(t, "inspect", "a").want(t, 0, `(?s)INTERFACE.*eth1.*b:eth1`, "")
 	pergola(t, "inspect", "lab", "b").want(t, 0, `INTERFACE`, "")
 	pergola(t, "inspect", "lab/b").want(t, 0, `INTERFACE`, "")
@@ -161,7 +161,7 @@ func TestNodesAndLinksByHand(t *testing.T) {
 	pergola(t, "link", "ls", "--json").want(t, 0, `"cut": true`, "")
 	pergola(t, "link", "up", "a:eth2--sw:eth1").want(t, 0, "", ": up")
 	pergola(t, "link", "reset", "--all").want(t, 0, "", "a:eth1--b:eth1: as the file says")
-	pergola(t, "link", "ls").want(t, 0, `up +a:eth1 b:eth1 +10 Mbit/s`, "")
+	pergola(t, "link", "ls").want(t, 0, `up +10 Mbit/s`, "")
 	pergola(t, "link", "set", "b:eth9", "--loss", "1").want(t, 1, "", "did you mean b:eth1")
 }
 

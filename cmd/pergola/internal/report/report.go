@@ -4,6 +4,7 @@ package report
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -68,7 +69,7 @@ func Nodes(s *api.Slice, styles ui.Styles, now time.Time, only ...string) *ui.Ta
 	const state = 2
 	for i := range s.Spec.Nodes {
 		n := &s.Spec.Nodes[i]
-		if len(only) > 0 && !contains(only, n.Name) {
+		if len(only) > 0 && !slices.Contains(only, n.Name) {
 			continue
 		}
 		st := s.Status.Nodes[n.Name]
@@ -98,19 +99,10 @@ func Troubles(st *slice.Status, nodes []slice.Node) []string {
 	return append(lines, st.Errors...)
 }
 
-func contains(words []string, word string) bool {
-	for _, w := range words {
-		if w == word {
-			return true
-		}
-	}
-	return false
-}
-
-// kind says what a node is and which daemon it runs: "router/frr".
+// kind says what a node is; of a router, which daemon it runs: a terminal of 80 columns has no room for more.
 func kind(n *slice.Node) string {
 	if n.Routing != nil && n.Routing.Daemon != "" {
-		return string(n.Kind) + "/" + string(n.Routing.Daemon)
+		return string(n.Routing.Daemon)
 	}
 	return string(n.Kind)
 }
@@ -161,17 +153,25 @@ func prefixes(all []netip.Prefix) string {
 	return strings.Join(parts, " ")
 }
 
-// Links is the table of links: a row for each end, with what happens to frames that leave it. Links of other nodes
-// are left out where node is not empty.
+// Links is the table of links, with what happens to frames that leave their ends. Links of other nodes are left out
+// where node is not empty. The ends have a column where some link's name does not say them.
 func Links(s *api.Slice, styles ui.Styles, node string) *ui.Table {
-	t := &ui.Table{Columns: []string{"LINK", "STATE", "ENDS", "SHAPE"}}
+	t := &ui.Table{Columns: []string{"LINK", "STATE", "SHAPE"}}
+	named := slices.ContainsFunc(s.Spec.Links, hasOwnName)
+	if named {
+		t.Columns = []string{"LINK", "STATE", "ENDS", "SHAPE"}
+	}
 	const state = 1
 	for i := range s.Spec.Links {
 		l := &s.Spec.Links[i]
 		if node != "" && !touches(l, node) {
 			continue
 		}
-		t.Row(l.Name, linkState(s, l.Name), ends(l), linkShape(s, l))
+		if named {
+			t.Row(l.Name, linkState(s, l.Name), ends(l), linkShape(s, l))
+		} else {
+			t.Row(l.Name, linkState(s, l.Name), linkShape(s, l))
+		}
 	}
 	t.Style = func(row, column int) (lipgloss.Style, bool) {
 		if column != state {
@@ -180,6 +180,11 @@ func Links(s *api.Slice, styles ui.Styles, node string) *ui.Table {
 		return stateStyle(t.Rows[row][state], styles), true
 	}
 	return t
+}
+
+// hasOwnName reports whether the name of a link does not tell its ends.
+func hasOwnName(l slice.Link) bool {
+	return slices.ContainsFunc(l.Ends, func(e slice.End) bool { return !strings.Contains(l.Name, e.String()) })
 }
 
 func touches(l *slice.Link, node string) bool {

@@ -79,16 +79,22 @@ func twoRouters() *api.Slice {
 func TestTables(t *testing.T) {
 	s := twoRouters()
 	same(t, draw(Nodes(s, ui.Styles{}, now)), `
-NODE  KIND        STATE    AGE  RESTARTS  PID   ADDRESSES
-a     router/frr  running  90s  2         4711  192.0.2.1 2001:db8::1
-b     router      exited   -    0         -     -
-sw    switch      running  -    0         -     -
+NODE  KIND    STATE    AGE  RESTARTS  PID   ADDRESSES
+a     frr     running  90s  2         4711  192.0.2.1 2001:db8::1
+b     router  exited   -    0         -     -
+sw    switch  running  -    0         -     -
 `)
 	same(t, draw(Links(s, ui.Styles{}, "")), `
-LINK            STATE  ENDS           SHAPE
-a:eth1--b:eth1  up     a:eth1 b:eth1  from a:eth1: 20 ms*; from b:eth1: 10 Mbit/s
-a:eth2--sw:1    cut    a:eth2 sw:1    -
+LINK            STATE  SHAPE
+a:eth1--b:eth1  up     from a:eth1: 20 ms*; from b:eth1: 10 Mbit/s
+a:eth2--sw:1    cut    -
 `)
+	s.Spec.Links[1].Name = "uplink"
+	same(t, draw(Links(s, ui.Styles{}, "sw")), `
+LINK    STATE    ENDS         SHAPE
+uplink  pending  a:eth2 sw:1  -
+`)
+	s.Spec.Links[1].Name = "a:eth2--sw:1"
 	same(t, draw(Interfaces(s, s.Spec.Node("a"))), `
 INTERFACE  ADDRESSES                     MTU   MAC                LINK            TO
 lo         192.0.2.1/32 2001:db8::1/128  -     -                  -               -

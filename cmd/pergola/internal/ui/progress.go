@@ -2,12 +2,11 @@ package ui
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/charmbracelet/bubbles/progress"
 	"github.com/charmbracelet/lipgloss"
-	"github.com/muesli/termenv"
 )
 
 // Progress shows long work: what is being done, how many of how many, for how long. A terminal gets one line that
@@ -16,7 +15,6 @@ import (
 type Progress struct {
 	t     *Terminal
 	start time.Time
-	bar   progress.Model
 
 	mu          sync.Mutex // guards all below
 	what        string
@@ -39,15 +37,7 @@ const (
 
 // Progress begins to show work. Close ends it.
 func (t *Terminal) Progress() *Progress {
-	profile := termenv.Ascii
-	if t.color {
-		profile = termenv.ANSI
-	}
-	p := &Progress{
-		t: t, start: time.Now(), said: time.Now(), quit: make(chan struct{}),
-		bar: progress.New(progress.WithSolidFill("2"), progress.WithWidth(barWidth),
-			progress.WithoutPercentage(), progress.WithColorProfile(profile)),
-	}
+	p := &Progress{t: t, start: time.Now(), said: time.Now(), quit: make(chan struct{})}
 	if !t.Quiet {
 		p.gone.Go(p.refresh)
 	}
@@ -156,12 +146,19 @@ func (p *Progress) draw() {
 	}
 	line := p.line() + ", " + Elapsed(p.Elapsed())
 	if p.total > 0 {
-		line = p.bar.ViewAs(float64(p.done)/float64(p.total)) + " " + line
+		line = p.t.PaintErr(p.t.Styles.Good, bar(p.done, p.total)) + " " + line
 	}
 	if w := width(p.t.err); w > 1 {
 		line = lipgloss.NewStyle().MaxWidth(w - 1).Render(line)
 	}
 	fmt.Fprint(p.t.Err, "\r\x1b[K"+line)
+}
+
+// bar is not of the bubbles library: that one, when it is merely linked, asks the terminal for its colours at every
+// start, and waits for an answer.
+func bar(done, total int) string {
+	full := barWidth * min(done, total) / total
+	return strings.Repeat("█", full) + strings.Repeat("░", barWidth-full)
 }
 
 func (p *Progress) line() string {

@@ -27,19 +27,23 @@ func (b *Table) Row(cells ...string) {
 	b.Rows = append(b.Rows, cells)
 }
 
-// Table writes a table to the results. It is as wide as its content; a terminal that is narrower gets wrapped
-// cells instead of torn lines.
+// Table writes a table to the results. It is as wide as its content; on a terminal that is narrower the last column,
+// where the long texts are, is wrapped.
 func (t *Terminal) Table(b *Table) {
 	header, cell := lipgloss.NewStyle(), lipgloss.NewStyle()
 	if t.IsTTY() {
 		header = t.Styles.Faint
 	}
 	last := len(b.Columns) - 1
+	widths := b.fit(t.Width())
 	pad := func(s lipgloss.Style, column int) lipgloss.Style {
-		if column == last {
-			return s
+		if column < last {
+			s = s.PaddingRight(gap)
 		}
-		return s.PaddingRight(2)
+		if widths != nil {
+			s = s.Width(widths[column])
+		}
+		return s
 	}
 	drawn := table.New().Border(lipgloss.HiddenBorder()).
 		BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).
@@ -56,11 +60,42 @@ func (t *Terminal) Table(b *Table) {
 			}
 			return pad(cell, column)
 		})
-	text := drawn.String()
-	if limit := t.Width(); limit > 0 && lipgloss.Width(text) > limit {
-		text = drawn.Width(limit).String()
-	}
-	for line := range strings.SplitSeq(text, "\n") {
+	for line := range strings.SplitSeq(drawn.String(), "\n") {
 		fmt.Fprintln(t.Out, strings.TrimRight(line, " "))
 	}
+}
+
+const gap = 2 // blanks between columns
+
+// fit gives the widths of the columns, gaps included, where a table is wider than limit and its last column can be
+// wrapped between words; else nil, and the terminal may tear the lines.
+func (b *Table) fit(limit int) []int {
+	widths := make([]int, len(b.Columns))
+	total := 0
+	for i, name := range b.Columns {
+		widths[i] = lipgloss.Width(name)
+		for _, row := range b.Rows {
+			widths[i] = max(widths[i], lipgloss.Width(row[i]))
+		}
+		if i < len(b.Columns)-1 {
+			widths[i] += gap
+		}
+		total += widths[i]
+	}
+	last := len(widths) - 1
+	rest := limit - (total - widths[last])
+	if limit == 0 || total <= limit || rest < b.longestWord(last) {
+		return nil
+	}
+	widths[last] = rest
+	return widths
+}
+
+func (b *Table) longestWord(column int) (n int) {
+	for _, row := range b.Rows {
+		for word := range strings.FieldsSeq(row[column]) {
+			n = max(n, lipgloss.Width(word))
+		}
+	}
+	return n
 }
