@@ -81,20 +81,25 @@ func (r *resolver) makeSegments() {
 		}
 	}
 	for _, s := range r.segments {
-		if s.key == "" {
-			s.key = s.links[0].key
-		}
-		s.cable = len(s.links) == 1 && len(s.members) == 2 && !s.links[0].lan()
-		slices.SortStableFunc(s.members, func(a, b *port) int {
-			return cmp.Or(cmp.Compare(a.node.name, b.node.name), cmp.Compare(a.name, b.name))
-		})
-		for _, p := range s.members {
-			if p.node.kind == slice.Router {
-				s.routers = append(s.routers, p)
-			}
-		}
+		s.finish()
 	}
 	slices.SortFunc(r.segments, func(a, b *segment) int { return cmp.Compare(a.key, b.key) })
+}
+
+// finish works out what follows from the links and members.
+func (s *segment) finish() {
+	if s.key == "" {
+		s.key = s.links[0].key
+	}
+	s.cable = len(s.links) == 1 && len(s.members) == 2 && !s.links[0].lan()
+	slices.SortStableFunc(s.members, func(a, b *port) int {
+		return cmp.Or(cmp.Compare(a.node.name, b.node.name), cmp.Compare(a.name, b.name))
+	})
+	for _, p := range s.members {
+		if p.node.kind == slice.Router {
+			s.routers = append(s.routers, p)
+		}
+	}
 }
 
 // network is the length of the network that the segment needs if nothing is written.
