@@ -163,11 +163,7 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 		return time.Second
 	}
 	wishes := a.wishesFor(seen)
-	want, err := wants(wishes)
-	if err != nil {
-		a.cfg.Log.Error("work out what is wanted", "error", err)
-		return resync
-	}
+	want, broken := wants(wishes)
 	now := time.Now()
 	a.mu.Lock()
 	a.forgetCrashesLocked(seen, now)
@@ -175,14 +171,15 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 		b.Retain(func(k reconcile.Key) bool { return want.has(k) || seen.has[k] })
 	}
 	plan, err := reconcile.Plan(want.resources, seen.resources, func(k reconcile.Key) bool {
-		return a.backoff.Holds(k, now) || a.crashes.Holds(k, now)
+		// What is there of a slice that makes no sense stays as it is.
+		return broken[k.Slice] != nil || a.backoff.Holds(k, now) || a.crashes.Holds(k, now)
 	})
 	a.mu.Unlock()
 	if err != nil {
 		a.cfg.Log.Error("plan", "error", err)
 		return resync
 	}
-	a.beginReport(wishes, want, seen, plan)
+	a.beginReport(wishes, want, broken, seen, plan)
 	if len(plan) == 0 {
 		a.release(ctx, seen)
 		return a.untilRetry()

@@ -59,7 +59,7 @@ func (a *Agent) freshReports() (all []slice.Status) {
 }
 
 // beginReport brings the reports up to what was seen and what is planned.
-func (a *Agent) beginReport(wishes []wish, want *wanted, seen *sight, plan []reconcile.Action) {
+func (a *Agent) beginReport(wishes []wish, want *wanted, broken map[uint16]error, seen *sight, plan []reconcile.Action) {
 	left := make(map[uint16]int)
 	for _, act := range plan {
 		left[act.Key.Slice]++
@@ -81,6 +81,9 @@ func (a *Agent) beginReport(wishes []wish, want *wanted, seen *sight, plan []rec
 			next.Links[w.spec.Links[j].Name] = linkStatus(w, &w.spec.Links[j], want, seen)
 		}
 		next.Errors = a.failuresLocked(w.spec.ID)
+		if err := broken[w.spec.ID]; err != nil {
+			next.Errors = append(next.Errors, err.Error())
+		}
 		if r.status.Generation == next.Generation && !r.status.Settled {
 			next.Done = r.status.Done
 		}
@@ -163,8 +166,9 @@ func (a *Agent) nodeStatus(w *wish, n *slice.Node, seen *sight, r *report) slice
 		st.Phase, st.Message = slice.Paused, ""
 	case sliver.Exited:
 		st.PID = 0
-		if w.left[n.Name] {
-			st.Phase, st.Message = slice.Exited, exitMessage(s)
+		st.Phase, st.Message = slice.Exited, exitMessage(s)
+		if !w.left[n.Name] {
+			st.Phase, st.Message = slice.Failed, st.Message+"; it is started again"
 		}
 	default:
 		if st.Phase == "" {

@@ -26,7 +26,8 @@ func (a *Agent) Supports(s *slice.Slice) error {
 			htb = htb || e.Shape.Rate != 0 || e.Shape.Queue != 0
 		}
 	}
-	var missing []error
+	_, broken := wants([]wish{{spec: s}})
+	missing := []error{broken[s.ID]}
 	if netem {
 		missing = append(missing, wire.HaveNetem())
 	}

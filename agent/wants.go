@@ -39,19 +39,25 @@ type wish struct {
 	left      map[string]bool // nodes whose first process ended and whose policy leaves them so
 }
 
-// wants lists what a host must hold for the given slices. It is pure: equal wishes give equal lists.
-func wants(wishes []wish) (*wanted, error) {
-	w := &wanted{details: make(map[reconcile.Key]any), links: make(map[linkName][]reconcile.Key)}
-	if len(wishes) == 0 {
-		return w, nil
+// wants lists what a host must hold for the given slices. It is pure: equal wishes give equal lists. A slice that cannot be
+// worked out is left out, and its error given in broken, by its id.
+func wants(wishes []wish) (w *wanted, broken map[uint16]error) {
+	w = &wanted{details: make(map[reconcile.Key]any), links: make(map[linkName][]reconcile.Key)}
+	broken = make(map[uint16]error)
+	if len(wishes) > 0 {
+		w.add(reconcile.Resource{Key: substrateKey}, nil)
 	}
-	w.add(reconcile.Resource{Key: substrateKey}, nil)
 	for _, one := range wishes {
+		before := len(w.resources)
 		if err := w.addSlice(one); err != nil {
-			return nil, fmt.Errorf("slice %s: %w", one.spec.Name, err)
+			broken[one.spec.ID] = err
+			for _, r := range w.resources[before:] {
+				delete(w.details, r.Key)
+			}
+			w.resources = w.resources[:before]
 		}
 	}
-	return w, nil
+	return w, broken
 }
 
 // wanted is the list, with what is needed to make each resource: a value of the type that its kind calls for.

@@ -55,8 +55,8 @@ func (w *wanted) names(kinds ...reconcile.Kind) (names []string) {
 
 func mustWant(t *testing.T, wishes ...wish) *wanted {
 	t.Helper()
-	w, err := wants(wishes)
-	if err != nil {
+	w, broken := wants(wishes)
+	for _, err := range broken {
 		t.Fatal(err)
 	}
 	return w
@@ -166,9 +166,9 @@ func TestWhatIsWantedCanAlwaysBePlannedAndIsThenLeftAlone(t *testing.T) {
 		for id := range uint16(rapid.IntRange(0, 3).Draw(t, "slices")) {
 			wishes = append(wishes, drawNetwork(t, id+1))
 		}
-		w, err := wants(wishes)
-		if err != nil {
-			t.Fatal(err)
+		w, broken := wants(wishes)
+		if len(broken) > 0 {
+			t.Fatal(broken)
 		}
 		plan, err := reconcile.Plan(w.resources, nil, nil)
 		if err != nil {
@@ -194,6 +194,20 @@ func TestWhatIsWantedCanAlwaysBePlannedAndIsThenLeftAlone(t *testing.T) {
 			t.Fatal("equal wishes give different lists")
 		}
 	})
+}
+
+func TestASliceThatMakesNoSenseLeavesTheOthersAlone(t *testing.T) {
+	bad := network(1, []string{"h1", "h2"})
+	bad.Nodes[0].Routing = &slice.Routing{Daemon: "gated"}
+	good := network(2, []string{"h1", "h2"})
+	w, broken := wants([]wish{{spec: bad}, {spec: good}})
+	if broken[1] == nil || broken[2] != nil {
+		t.Errorf("broken %v", broken)
+	}
+	want := mustWant(t, wish{spec: good})
+	if !slices.EqualFunc(w.resources, want.resources, func(a, b reconcile.Resource) bool { return a.Key == b.Key && a.Digest == b.Digest }) {
+		t.Error("the good slice is wanted otherwise beside the bad one")
+	}
 }
 
 func TestDeviceNamesFitTheKernel(t *testing.T) {
