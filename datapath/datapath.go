@@ -13,16 +13,20 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cilium/ebpf"
 )
 
-// Hook attaches a program to the ingress side of a device.
+// Hook attaches a program to the ingress side of devices. The thread must be in their namespace.
 type Hook interface {
-	// Attach makes p the device's program, in place of the one that is there, if any; no frame passes in between without
-	// either of them. The thread must be in the device's namespace.
+	// Replace makes p the program of all these devices, each at once: no frame meets two programs, or none, if there was one.
+	// Devices that do not exist are left out.
+	Replace(ifindexes []int, p *ebpf.Program) error
+	// Attach gives a new device the program of the last Replace.
 	Attach(ifindex int, p *ebpf.Program) error
 }
 
@@ -81,8 +85,12 @@ func (d *DataPath) load(dir string, spec *ebpf.CollectionSpec, v version) error 
 	if err := d.inherit(dir, v); err != nil {
 		return fmt.Errorf("take over the ports of an older data path: %w", err)
 	}
-	if err := d.attachAll(); err != nil {
+	ports, err := d.Ports()
+	if err != nil {
 		return err
+	}
+	if err := d.hook.Replace(slices.Collect(maps.Keys(ports)), d.program); err != nil {
+		return fmt.Errorf("attach %s: %w", objectProgPortIngress, err)
 	}
 	if err := d.program.Pin(v.programPin(dir)); err != nil {
 		return fmt.Errorf("pin program: %w", err)
@@ -98,24 +106,6 @@ func (d *DataPath) loadMaps(dir string, spec *ebpf.CollectionSpec, v version) er
 		return fmt.Errorf("adopt pinned maps: %w", err)
 	}
 	d.ports, d.counts = maps.Ports, maps.Counts
-	return nil
-}
-
-// attachAll gives every known port the program; ports whose device is gone are forgotten.
-func (d *DataPath) attachAll() error {
-	ports, err := d.Ports()
-	if err != nil {
-		return err
-	}
-	for ifindex := range ports {
-		err := d.Attach(ifindex)
-		if errors.Is(err, ErrNoDevice) {
-			err = d.Forget(ifindex)
-		}
-		if err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

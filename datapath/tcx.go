@@ -11,33 +11,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoDevice is returned by hooks for a device that does not exist.
-var ErrNoDevice = errors.New("no such device")
-
-// TCX is the hook of Linux 6.6 and newer. It attaches without a BPF link: the program stays while the device does, whatever
+// TCX is the hook that Linux 6.6 brought. It attaches without a BPF link: the program stays while the device does, whatever
 // becomes of us, and needs no pin per port.
 type TCX struct{}
 
 // Attach implements Hook.
 func (TCX) Attach(ifindex int, p *ebpf.Program) error {
-	opts := link.RawAttachProgramOptions{Target: ifindex, Program: p, Attach: ebpf.AttachTCXIngress}
-	there, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: ebpf.AttachTCXIngress})
-	if errors.Is(err, unix.ENODEV) {
-		return ErrNoDevice
+	return link.RawAttachProgram(link.RawAttachProgramOptions{Target: ifindex, Program: p, Attach: ebpf.AttachTCXIngress})
+}
+
+// Replace implements Hook.
+func (t TCX) Replace(ifindexes []int, p *ebpf.Program) error {
+	for _, ifindex := range ifindexes {
+		err := t.replace(ifindex, p)
+		if err != nil && !errors.Is(err, unix.ENODEV) {
+			return fmt.Errorf("device %d: %w", ifindex, err)
+		}
 	}
-	if err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: never had a program
+	return nil
+}
+
+func (t TCX) replace(ifindex int, p *ebpf.Program) error {
+	there, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: ebpf.AttachTCXIngress})
+	if errors.Is(err, unix.ENOENT) || err == nil && len(there.Programs) == 0 {
+		return t.Attach(ifindex, p)
+	}
+	if err != nil {
 		return err
 	}
-	if err == nil && len(there.Programs) > 0 {
-		old, err := ebpf.NewProgramFromID(there.Programs[0].ID) // BPF_F_REPLACE takes no id
-		if err != nil {
-			return fmt.Errorf("open the program that is there: %w", err)
-		}
-		defer func() { _ = old.Close() }()
-		opts.Anchor = link.ReplaceProgram(old)
+	old, err := ebpf.NewProgramFromID(there.Programs[0].ID) // BPF_F_REPLACE takes no id
+	if err != nil {
+		return fmt.Errorf("open the program that is there: %w", err)
 	}
-	err = link.RawAttachProgram(opts)
-	if errors.Is(err, unix.EEXIST) { // it is there already
+	defer func() { _ = old.Close() }()
+	err = link.RawAttachProgram(link.RawAttachProgramOptions{
+		Target: ifindex, Program: p, Attach: ebpf.AttachTCXIngress, Anchor: link.ReplaceProgram(old),
+	})
+	if errors.Is(err, unix.EEXIST) { // it is this one
 		return nil
 	}
 	return err

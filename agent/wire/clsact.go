@@ -2,42 +2,61 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/cilium/ebpf"
-	"github.com/pergola-net/pergola/datapath"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
-// clsact attaches programs as a direct-action filter of a clsact qdisc, for kernels before 6.6. It lives as long as the device.
+// clsact attaches the program as a direct-action filter of the clsact qdiscs of all ports. They share one block of filters, so
+// the program is there once and is replaced for all of them in one step; lo, which has no traffic, holds the block while there is
+// no port. It lives as long as the namespace. docs/decisions/001-clsact.md says why this is preferred to tcx.
 type clsact struct{ nl *conn }
 
 const (
-	tcClsact  = 0xfffffff1 // TC_H_CLSACT
-	tcIngress = 0xfffffff2 // TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)
+	tcClsact     = 0xfffffff1 // TC_H_CLSACT
+	tcBlock      = -1         // TCM_IFINDEX_MAGIC_BLOCK, an ifindex: the header's parent is the block's number
+	ingressBlock = 13         // TCA_INGRESS_BLOCK
 
+	portBlock      = 1
 	filterHandle   = 1
 	filterPriority = 1
 
 	directAction = 1 // TCA_BPF_FLAG_ACT_DIRECT
+
+	lo = 1 // ifindex in every namespace
 )
 
-// Attach implements datapath.Hook. A filter of the same handle and priority is replaced at once.
-func (h clsact) Attach(ifindex int, p *ebpf.Program) error {
-	err := h.nl.do(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, tcHeader(ifindex, tcClsact&0xffff0000, tcClsact), attrString(nl.TCA_KIND, "clsact"))
-	if errors.Is(err, unix.ENODEV) {
-		return datapath.ErrNoDevice
+// Attach implements datapath.Hook.
+func (h clsact) Attach(ifindex int, _ *ebpf.Program) error {
+	err := h.nl.do(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, tcHeader(ifindex, tcClsact&0xffff0000, tcClsact),
+		attrString(nl.TCA_KIND, "clsact"), attrU32(ingressBlock, portBlock))
+	if errors.Is(err, unix.EEXIST) {
+		return nil
 	}
-	if err != nil && !errors.Is(err, unix.EEXIST) {
+	return err
+}
+
+// Replace implements datapath.Hook.
+func (h clsact) Replace(ifindexes []int, p *ebpf.Program) error {
+	if err := h.Attach(lo, p); err != nil {
 		return err
 	}
-	header := tcHeader(ifindex, filterHandle, tcIngress)
-	header.Info = filterPriority<<16 | uint32(bigEndian(unix.ETH_P_ALL))
-	return h.nl.do(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, header, attrString(nl.TCA_KIND, "bpf"),
+	header := &nl.TcMsg{Ifindex: tcBlock, Handle: filterHandle, Parent: portBlock}
+	header.Info = filterPriority<<16 | uint32(nl.Swap16(unix.ETH_P_ALL))
+	err := h.nl.do(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, header, attrString(nl.TCA_KIND, "bpf"),
 		attrNest(nl.TCA_OPTIONS,
 			attrU32(nl.TCA_BPF_FD, uint32(p.FD())),
 			attrString(nl.TCA_BPF_NAME, "pergola"),
 			attrU32(nl.TCA_BPF_FLAGS, directAction)))
+	if err != nil {
+		return err
+	}
+	for _, ifindex := range ifindexes {
+		if err := ignoreGone(h.Attach(ifindex, p)); err != nil {
+			return fmt.Errorf("device %d: %w", ifindex, err)
+		}
+	}
+	return nil
 }
-
-func bigEndian(v uint16) uint16 { return nl.Swap16(v) }

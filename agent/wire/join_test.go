@@ -11,9 +11,12 @@ import (
 )
 
 func TestJoinedNodesReachEachOther(t *testing.T) {
-	for _, hook := range []string{"", "clsact"} {
-		t.Run("hook="+hook, func(t *testing.T) {
-			t.Setenv("PERGOLA_TEST_CLSACT", hook)
+	for _, tcx := range []string{"", "yes"} {
+		t.Run("tcx="+tcx, func(t *testing.T) {
+			if tcx != "" {
+				testkit.KernelAtLeast(t, 6, 6)
+			}
+			t.Setenv("PERGOLA_TEST_TCX", tcx)
 			l := newLab(t)
 			a, b := l.pair()
 			l.ping("a", "192.0.2.1")
@@ -53,24 +56,14 @@ func TestLinkDownTakesTheCarrier(t *testing.T) {
 	l := newLab(t)
 	a, _ := l.pair()
 	l.ping("a", "2001:db8::1")
-	carrier := func(want string) {
-		t.Helper()
-		testkit.Eventually(t, func() error {
-			out, err := l.exec("a", "ip", "-o", "link", "show", "eth0")
-			if err == nil && !strings.Contains(out, want) {
-				err = os.ErrNotExist
-			}
-			return err
-		}, time.Second, want)
-	}
-	carrier("LOWER_UP")
+	l.carrier("a")
 	l.must(l.SetUp(l.ctx, a, false))
-	carrier("NO-CARRIER")
+	l.link("a", "NO-CARRIER")
 	if l.observe().Ports[a].Up {
 		t.Error("a port that is down is shown up")
 	}
 	l.must(l.SetUp(l.ctx, a, true))
-	carrier("LOWER_UP")
+	l.carrier("a")
 	l.ping("a", "192.0.2.1")
 	l.ping("a", "2001:db8::1") // the address outlived it
 }

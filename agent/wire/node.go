@@ -28,26 +28,30 @@ type Interface struct {
 }
 
 // nodeDefaults differ from the kernel's, so that a network is usable as soon as it is up and stays silent until somebody
-// sends. They come before the first interface, which takes them over, and users' sysctls come after them.
+// sends. They come before the first interface, which takes them over, and users' sysctls come after them: so they are set once,
+// when the last of them is not.
 var nodeDefaults = []sysctl{
-	// Addresses are usable at once: they come from one plan and cannot be doubles.
-	{"net/ipv6/conf/all/accept_dad", "0"},
-	{"net/ipv6/conf/default/accept_dad", "0"},
+	// The kernel's own default; a new namespace has the machine's.
+	{"net/ipv4/conf/all/rp_filter", "0"},
+	{"net/ipv4/conf/default/rp_filter", "0"},
 	// A link that goes down and up again has its addresses, as IPv4's always do.
 	{"net/ipv6/conf/all/keep_addr_on_down", "1"},
 	{"net/ipv6/conf/default/keep_addr_on_down", "1"},
 	// Nobody answers solicitations; on a LAN of 500 hosts, they are a flood.
 	{"net/ipv6/conf/all/router_solicitations", "0"},
 	{"net/ipv6/conf/default/router_solicitations", "0"},
-	// The kernel's own default; a new namespace has the machine's.
-	{"net/ipv4/conf/all/rp_filter", "0"},
-	{"net/ipv4/conf/default/rp_filter", "0"},
+	// Addresses are usable at once: they come from one plan and cannot be doubles.
+	{"net/ipv6/conf/default/accept_dad", "0"},
+	{"net/ipv6/conf/all/accept_dad", "0"},
 }
 
-// setAll sets what this kernel has: all of it, unless it was built without IPv6.
-func setAll(all []sysctl) error {
-	for _, s := range all {
-		if err := s.set(); err != nil && !errors.Is(err, os.ErrNotExist) {
+// setNodeDefaults sets what this kernel has of them: all, unless it was built without IPv6.
+func setNodeDefaults() error {
+	if last := nodeDefaults[len(nodeDefaults)-1]; last.is() {
+		return nil
+	}
+	for _, s := range nodeDefaults {
+		if err := s.write(); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
@@ -65,7 +69,7 @@ func (s *Substrate) ConfigureNode(ctx context.Context, pid int, n Node) error {
 		return fmt.Errorf("configure node: %w", err)
 	}
 	err = netns.Do(netns.Path(pid), func() error {
-		if err := setAll(nodeDefaults); err != nil {
+		if err := setNodeDefaults(); err != nil {
 			return err
 		}
 		nl, err := dialHere()

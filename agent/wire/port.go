@@ -134,7 +134,7 @@ func (s *Substrate) clear(name string, want mark) (there bool, err error) {
 // addInner makes the pair. The thread is in the namespace of the node's end, whose defaults must be there before it is.
 func (s *Substrate) addInner(p Port, ns *os.File, alias string) error {
 	if !p.HostNetns {
-		if err := setAll(nodeDefaults); err != nil {
+		if err := setNodeDefaults(); err != nil {
 			return err
 		}
 	}

@@ -36,14 +36,19 @@ func parseSysctl(name, value string) (sysctl, error) {
 
 // set writes the value unless it is there: some parameters have side effects even then (ip_forward resets others).
 func (s sysctl) set() error {
-	path := filepath.Join("/proc/sys", s.path)
-	have, err := os.ReadFile(path)
-	if err == nil && strings.Join(strings.Fields(string(have)), " ") == strings.Join(strings.Fields(s.value), " ") {
+	if s.is() {
 		return nil
 	}
-	if err == nil || !errors.Is(err, os.ErrNotExist) { // some are write-only
-		err = os.WriteFile(path, []byte(s.value), 0)
-	}
+	return s.write()
+}
+
+func (s sysctl) is() bool {
+	have, err := os.ReadFile(s.file())
+	return err == nil && strings.Join(strings.Fields(string(have)), " ") == strings.Join(strings.Fields(s.value), " ")
+}
+
+func (s sysctl) write() error {
+	err := os.WriteFile(s.file(), []byte(s.value), 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("set sysctl %s: this kernel has none in a network namespace: %w", s.path, os.ErrNotExist)
 	}
@@ -52,3 +57,5 @@ func (s sysctl) set() error {
 	}
 	return nil
 }
+
+func (s sysctl) file() string { return filepath.Join("/proc/sys", s.path) }

@@ -21,7 +21,6 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/cilium/ebpf"
 	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/datapath"
 )
@@ -36,8 +35,8 @@ var (
 type Config struct {
 	// StateDir must not be shared with another substrate.
 	StateDir string
-	// Clsact attaches programs as kernels before 6.6 must, also where this one could do better.
-	Clsact bool
+	// TCX attaches programs through tcx, which Linux 6.6 brought, instead of clsact; see docs/decisions/001-clsact.md.
+	TCX bool
 }
 
 // Substrate is an open substrate. Its methods may be called concurrently.
@@ -116,17 +115,13 @@ func (s *Substrate) open(c Config) (err error) {
 }
 
 func chooseHook(c Config, nl *conn) (datapath.Hook, error) {
-	if c.Clsact {
+	if !c.TCX {
 		return clsact{nl}, nil
 	}
-	err := datapath.HaveTCX()
-	switch {
-	case err == nil:
-		return datapath.TCX{}, nil
-	case errors.Is(err, ebpf.ErrNotSupported):
-		return clsact{nl}, nil
+	if err := datapath.HaveTCX(); err != nil {
+		return nil, err
 	}
-	return nil, err
+	return datapath.TCX{}, nil
 }
 
 // Close lets go of the substrate, which stays and works on.

@@ -67,7 +67,7 @@ func (l *lab) reopen() {
 		l.must(l.Close())
 	}
 	var err error
-	l.Substrate, err = wire.Open(context.Background(), wire.Config{StateDir: l.dir, Clsact: os.Getenv("PERGOLA_TEST_CLSACT") != ""})
+	l.Substrate, err = wire.Open(context.Background(), wire.Config{StateDir: l.dir, TCX: os.Getenv("PERGOLA_TEST_TCX") != ""})
 	l.must(err)
 }
 
@@ -83,7 +83,7 @@ func (l *lab) node(name string) *node {
 	if n, ok := l.nodes[name]; ok {
 		return n
 	}
-	cmd := exec.Command("sleep", "infinity")
+	cmd := exec.Command("sleep", "600")
 	cmd.Env = append(os.Environ(), "PERGOLA_TEST="+l.dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWNET | syscall.CLONE_NEWUSER,
@@ -147,6 +147,23 @@ func (l *lab) exec(name string, command ...string) (string, error) {
 	args := append([]string{"--net=" + netns.Path(l.node(name).pid)}, command...)
 	out, err := exec.Command("nsenter", args...).CombinedOutput()
 	return string(out), err
+}
+
+// link waits until the node's eth0 is shown with a flag.
+func (l *lab) link(name, flag string) {
+	l.Helper()
+	testkit.Eventually(l, func() error {
+		out, err := l.exec(name, "ip", "-o", "link", "show", "eth0")
+		if err == nil && !strings.Contains(out, flag) {
+			err = fmt.Errorf("%s", out)
+		}
+		return err
+	}, 5*time.Second, flag+" in "+name)
+}
+
+func (l *lab) carrier(name string) {
+	l.Helper()
+	l.link(name, "LOWER_UP")
 }
 
 func (l *lab) ping(from, to string, more ...string) {

@@ -64,17 +64,15 @@ static __always_inline enum reason fit(const struct __sk_buff *skb, const struct
 	return f->length > f->peer->mtu + ETH_HLEN + vlan_tag ? REASON_TOO_BIG : CONTINUE;
 }
 
-/* The receiver's stack takes only what is for it. The kernel judged that (skb->pkt_type) against the port's address, so for
- * a unicast frame we judge again: 1 if the frame may be handed over at once. If it is not for the address that we know,
- * it goes through the peer's device, where the kernel judges by the address that the interface really has: a node may
- * change it, and a node that bridges sends frames to others' addresses. */
-static __always_inline int address(struct __sk_buff *skb, const struct frame *f)
+/* May the frame be handed to the peer's node at once? What the receiver does with it depends on skb->pkt_type, which the
+ * kernel set for the port's own address, and which bpf_redirect_peer() leaves so before Linux 6.15 and since then resets to
+ * PACKET_HOST. So only frames for the node's address are handed over. All others (broadcast, multicast, other stations', also
+ * after the node changed its address) go through the peer's device, where the kernel judges again. */
+static __always_inline int direct(struct __sk_buff *skb, const struct frame *f)
 {
 	const __u8 *mac = f->peer->mac;
 	__u8 to[ETH_ALEN];
 
-	if (skb->pkt_type == PACKET_BROADCAST || skb->pkt_type == PACKET_MULTICAST)
-		return 1;
 	if (bpf_skb_load_bytes(skb, 0, to, sizeof(to)))
 		return 0;
 	for (int i = 0; i < ETH_ALEN; i++)
@@ -95,7 +93,7 @@ static __always_inline int leave(struct __sk_buff *skb, const struct frame *f, e
 	if (!f->peer)
 		return TC_ACT_OK;
 	peer = f->port->peer;
-	if (f->port->mode == MODE_PEER && address(skb, f)) {
+	if (f->port->mode == MODE_PEER && direct(skb, f)) {
 		count_handed(peer, f->length);
 		return bpf_redirect_peer(peer, 0);
 	}
