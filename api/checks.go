@@ -42,7 +42,7 @@ func (s *server) check(ctx context.Context, in *checkInput) (*huma.StreamRespons
 	}
 	return sse(func(ctx context.Context, send sender) error {
 		results, err := s.Agent.Check(ctx, in.Slice, in.Body, func(p CheckProgress) {
-			send("progress", p) // when the client has gone, ctx ends
+			_ = send("progress", p) // when the client has gone, ctx ends
 		})
 		if err != nil {
 			return err

@@ -77,7 +77,7 @@ func (s *server) exec(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // Accept has answered
 	}
-	defer ws.CloseNow()
+	defer func() { _ = ws.CloseNow() }()
 	if ws.Subprotocol() != ExecProtocol {
 		ws.Close(websocket.StatusPolicyViolation, "the subprotocol is "+ExecProtocol)
 		return
@@ -111,7 +111,7 @@ func (s *server) runExec(ctx context.Context, ws *websocket.Conn, name, node str
 	}
 	data, err := json.Marshal(outcome)
 	if err == nil {
-		out.send(ExecStatus, data)
+		_ = out.send(ExecStatus, data) // the client may have gone
 	}
 	ws.Close(websocket.StatusNormalClosure, "")
 	<-done

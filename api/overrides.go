@@ -7,11 +7,13 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
+// NodeInput names a node.
 type NodeInput struct {
 	SliceInput
 	Node string `path:"node" doc:"Name of the node."`
 }
 
+// LinkInput names a link.
 type LinkInput struct {
 	SliceInput
 	Link string `path:"link" doc:"Name of the link."`

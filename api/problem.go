@@ -87,5 +87,5 @@ func writeProblem(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
-	json.NewEncoder(w).Encode(p) // the client may have gone
+	_ = json.NewEncoder(w).Encode(p) // the client may have gone
 }

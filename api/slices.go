@@ -20,6 +20,7 @@ const (
 	topologyTimeout = time.Minute
 )
 
+// SliceInput names a slice. It is exported because huma looks only into embedded types that are.
 type SliceInput struct {
 	Slice string `path:"slice" doc:"Name of the slice."`
 }

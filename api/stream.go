@@ -36,7 +36,7 @@ func sse(stream func(ctx context.Context, send sender) error) *huma.StreamRespon
 			return flusher.Flush()
 		}
 		if err := stream(hctx.Context(), send); err != nil && hctx.Context().Err() == nil {
-			send("problem", problem(err)) // the client may have gone
+			_ = send("problem", problem(err)) // the client may have gone
 		}
 	}}
 }

@@ -36,11 +36,15 @@ func TestVerbsOfNodesFormALifeCycle(t *testing.T) {
 			if verb == NodeRestart && power != slice.PowerOff {
 				restarts++
 			}
-			power = map[NodeVerb]slice.Power{NodeStop: slice.PowerOff, NodePause: slice.PowerFrozen}[verb]
-			if power == "" {
-				power = slice.PowerOn
+			power = slice.PowerOn
+			if want, changes := map[NodeVerb]slice.Power{NodeStop: slice.PowerOff, NodePause: slice.PowerFrozen}[verb]; changes {
+				power = want
 			}
-			if got := o.Power["a"]; got != power && !(got == "" && power == slice.PowerOn) {
+			got, written := o.Power["a"]
+			if !written {
+				got = slice.PowerOn
+			}
+			if got != power {
 				t.Fatalf("after %s the power is %q, want %q", verb, got, power)
 			}
 		}

@@ -61,7 +61,9 @@ func (f *fakeAgent) settle(ctx context.Context, name string) {
 		return
 	}
 	if r.Going {
-		f.cfg.Store.Release(ctx, f.cfg.Host, name)
+		if err := f.cfg.Store.Release(ctx, f.cfg.Host, name); err != nil {
+			f.cfg.Log.Error("release", "error", err)
+		}
 		return
 	}
 	o, _ := f.cfg.Store.Overrides(ctx, name)
@@ -80,7 +82,9 @@ func (f *fakeAgent) settle(ctx context.Context, name string) {
 	for _, l := range s.Links {
 		st.Links[l.Name] = slice.LinkStatus{Up: !o.Down[l.Name]}
 	}
-	f.cfg.Store.PutStatus(ctx, f.cfg.Host, st)
+	if err := f.cfg.Store.PutStatus(ctx, f.cfg.Host, st); err != nil {
+		f.cfg.Log.Error("report", "error", err)
+	}
 }
 
 func (f *fakeAgent) Exec(ctx context.Context, _, node string, r api.ExecRequest) (int, error) {
@@ -101,7 +105,7 @@ func (f *fakeAgent) Exec(ctx context.Context, _, node string, r api.ExecRequest)
 		return 0, err
 	}
 	go func() {
-		io.Copy(in, r.Stdin)
+		_, _ = io.Copy(in, r.Stdin)
 		in.Close()
 	}()
 	return exitOf(cmd.Wait())
@@ -117,14 +121,14 @@ func runTTY(cmd *exec.Cmd, r api.ExecRequest) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	pty.Resize(console.WinSize{Height: r.Size.Rows, Width: r.Size.Cols})
+	_ = pty.Resize(console.WinSize{Height: r.Size.Rows, Width: r.Size.Cols})
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
 	slave.Close()
-	go io.Copy(pty, r.Stdin)
+	go func() { _, _ = io.Copy(pty, r.Stdin) }()
 	ended := make(chan struct{})
 	var sizes sync.WaitGroup
 	sizes.Go(func() {
@@ -134,13 +138,13 @@ func runTTY(cmd *exec.Cmd, r api.ExecRequest) (int, error) {
 				if !ok {
 					return
 				}
-				pty.Resize(console.WinSize{Height: size.Rows, Width: size.Cols})
+				_ = pty.Resize(console.WinSize{Height: size.Rows, Width: size.Cols})
 			case <-ended:
 				return
 			}
 		}
 	})
-	io.Copy(r.Stdout, pty) // ends with EIO when the last process has closed the terminal
+	_, _ = io.Copy(r.Stdout, pty) // ends with EIO when the last process has closed the terminal
 	close(ended)
 	sizes.Wait()
 	return exitOf(cmd.Wait())

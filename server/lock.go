@@ -55,7 +55,7 @@ func flock(ctx context.Context, f *os.File, socket string) (held bool, err error
 	}
 	owner, _ := io.ReadAll(io.LimitReader(f, 32)) // a help for people only
 	running := fmt.Errorf("another server runs here (process %s)", strings.TrimSpace(string(owner)))
-	if answers(socket) {
+	if answers(ctx, socket) {
 		return false, running
 	}
 	// There is no wait with a timeout: a helper waits, on a descriptor of its own.
@@ -80,8 +80,8 @@ func flock(ctx context.Context, f *os.File, socket string) (held bool, err error
 	}
 }
 
-func answers(socket string) bool {
-	c, err := net.DialTimeout("unix", socket, time.Second)
+func answers(ctx context.Context, socket string) bool {
+	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", socket)
 	if err != nil {
 		return false
 	}

@@ -70,14 +70,14 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	tuneMemory()
-	supervisor := takeSupervisor()
+	supervisor := takeSupervisor(ctx)
 	defer supervisor.close()
 	held, err := lock(ctx, cfg.StateDir, cfg.Socket)
 	if err != nil {
 		return err
 	}
 	defer held.Close()
-	listener, err := listen(cfg.Socket, cfg.Group) // early: clients wait from now on, rather than find nobody
+	listener, err := listen(ctx, cfg.Socket, cfg.Group) // early: clients wait from now on, rather than find nobody
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -123,6 +123,12 @@ func beClient() {
 	os.Exit(0)
 }
 
+// kill ends a child, if it still runs.
+func kill(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
 func startChild(t *testing.T, env ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -134,7 +140,7 @@ func startChild(t *testing.T, env ...string) (*exec.Cmd, *bufio.Scanner) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	t.Cleanup(func() { kill(cmd) })
 	return cmd, bufio.NewScanner(out)
 }
 
@@ -154,8 +160,7 @@ func TestKilledServerComesBack(t *testing.T) {
 	if err := second.Wait(); err == nil {
 		t.Error("a second server runs")
 	}
-	first.Process.Kill()
-	first.Wait()
+	kill(first)
 	if _, err := os.Stat(socket); err != nil {
 		t.Fatalf("the test wants a stale socket: %v", err)
 	}
@@ -178,7 +183,9 @@ func TestServerStopsWhenAsked(t *testing.T) {
 	followed := make(chan error, 1)
 	go func() { followed <- c.Progress(t.Context(), "net", func(api.Progress) bool { return false }) }()
 	start := time.Now()
-	server.Process.Signal(syscall.SIGTERM)
+	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
 	if err := server.Wait(); err != nil {
 		t.Errorf("the server ended with %v", err)
 	}
@@ -245,7 +252,7 @@ func settleGone(t *testing.T, c *client.Client, name string) {
 	t.Helper()
 	err := c.Progress(t.Context(), name, func(p api.Progress) bool { return p.Gone })
 	var p *api.Problem
-	if err != nil && !(errors.As(err, &p) && p.Status == 404) {
+	if known := errors.As(err, &p); err != nil && (!known || p.Status != http.StatusNotFound) {
 		t.Fatal(err)
 	}
 }
@@ -309,7 +316,9 @@ func TestManyClientsStartOneServer(t *testing.T) {
 			t.Errorf("servers %d and %d", one, pid)
 		}
 	}
-	unix.Kill(one, unix.SIGTERM)
+	if err := unix.Kill(one, unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
 	await(t, "the server to end", func() bool { return !alive(fmt.Sprint(one)) })
 }
 
@@ -322,70 +331,5 @@ func TestServerThatCannotStartSaysWhy(t *testing.T) {
 	_, err := ensure(t, dir)
 	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "lib")) {
 		t.Errorf("error: %v", err)
-	}
-}
-
-// asNobody runs the client role with another user's rights, and with one group.
-func asNobody(t *testing.T, gid uint32, env ...string) string {
-	t.Helper()
-	self := filepath.Join(t.TempDir(), "client")
-	copyProgram(t, self)
-	cmd := exec.Command(self)
-	cmd.Env = append(env, "PERGOLA_TEST_ROLE=client")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: gid}}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return string(out)
-}
-
-// copyProgram copies the test's program to where everybody can run it.
-func copyProgram(t *testing.T, to string) {
-	t.Helper()
-	for dir := filepath.Dir(to); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	in, err := os.Open(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		t.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestGroupMayUseTheServerButNotTheHost(t *testing.T) {
-	needRoot(t, "it becomes another user")
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	_, cfg := serve(t, func(c *Config) {
-		c.StateDir, c.Group = filepath.Join(dir, "run"), "nogroup"
-	})
-	socket := "PERGOLA_TEST_SOCKET=" + cfg.Socket
-	const nogroup, other = 65534, 65533
-	if out := asNobody(t, nogroup, socket, "PERGOLA_TEST_BIND=1"); !strings.Contains(out, "problem: 403") || !strings.Contains(out, "nodes.a.binds") {
-		t.Errorf("a member that binds a host path gets %q", out)
-	}
-	if out := asNobody(t, nogroup, socket); !strings.Contains(out, "generation: 1") {
-		t.Errorf("a member gets %q", out)
-	}
-	if out := asNobody(t, other, socket); !strings.Contains(out, "permission denied") || !strings.Contains(out, "group pergola") {
-		t.Errorf("somebody else gets %q", out)
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,12 +16,12 @@ import (
 
 // listen opens the server's socket: for root, and for the group where it exists. The caller holds the lock, so that
 // a socket that nobody answers on is a dead server's.
-func listen(path, group string) (net.Listener, error) {
+func listen(ctx context.Context, path, group string) (net.Listener, error) {
 	info, err := os.Lstat(path)
 	switch {
 	case err == nil && info.Mode().Type() != fs.ModeSocket:
 		return nil, fmt.Errorf("listen on %s: it exists, and is not a socket", path)
-	case err == nil && answers(path):
+	case err == nil && answers(ctx, path):
 		return nil, fmt.Errorf("listen on %s: another server answers there", path)
 	case err == nil:
 		if err := os.Remove(path); err != nil {
@@ -33,7 +34,7 @@ func listen(path, group string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	old := unix.Umask(0o177) // it must not be open to all for a moment; nothing else runs in this process yet
-	l, err := net.Listen("unix", path)
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	unix.Umask(old)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)

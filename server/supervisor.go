@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net"
 	"os"
 )
@@ -11,13 +12,13 @@ type supervisor struct{ conn net.Conn }
 
 // takeSupervisor connects to the supervisor, if there is one, and hides it from child processes: an OCI runtime
 // that finds NOTIFY_SOCKET would make the node's first process wait for it.
-func takeSupervisor() *supervisor {
+func takeSupervisor(ctx context.Context) *supervisor {
 	address := os.Getenv("NOTIFY_SOCKET")
 	os.Unsetenv("NOTIFY_SOCKET")
 	if address == "" {
 		return &supervisor{}
 	}
-	conn, err := net.Dial("unixgram", address)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unixgram", address)
 	if err != nil { // it does not wait any more
 		return &supervisor{}
 	}

@@ -49,6 +49,12 @@ func writeForever(dir string) {
 	}
 }
 
+// kill ends a child, if it still runs.
+func kill(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
 func runChild(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -60,7 +66,7 @@ func runChild(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	t.Cleanup(func() { kill(cmd) })
 	return cmd, bufio.NewScanner(out)
 }
 
@@ -79,10 +85,7 @@ func TestKilledStoreKeepsWhatItAccepted(t *testing.T) {
 	if _, err := Open(t.Context(), Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), fmt.Sprint(child.Process.Pid)) {
 		t.Errorf("a second server on the directory: %v", err)
 	}
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	child.Wait()
+	kill(child)
 
 	s := open(t, dir)
 	spec, r, err := s.Slice(t.Context(), "a")
@@ -160,7 +163,11 @@ func TestFullDiskRefusesWritesAndRecovers(t *testing.T) {
 	if err := unix.Mount("pergola-test", dir, "tmpfs", 0, "size=128m"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { unix.Unmount(dir, 0) })
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
 	s, err := Open(t.Context(), Config{Dir: filepath.Join(dir, "store")})
 	if err != nil {
 		t.Fatal(err)

@@ -343,7 +343,7 @@ func TestWatchSeesEveryKindOfChange(t *testing.T) {
 	}
 	mustPut(t, s, network("a", 2), 0)
 	expect(Change{"a", SpecChanged})
-	if err := s.UpdateOverrides(ctx, "a", func(o *slice.Overrides) error { return nil }); err != nil {
+	if err := s.UpdateOverrides(ctx, "a", func(*slice.Overrides) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	expect(Change{"a", OverridesChanged})

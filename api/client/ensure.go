@@ -65,7 +65,7 @@ func startServer(ctx context.Context, opt EnsureOptions) error {
 	}
 	defer notify.Close()
 
-	cmd := exec.Command(opt.Command[0], opt.Command[1:]...) // not CommandContext: it outlives ctx
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), opt.Command[0], opt.Command[1:]...) // it outlives ctx
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notify.LocalAddr().String())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

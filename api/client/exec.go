@@ -36,7 +36,8 @@ func (c *Client) Exec(ctx context.Context, slice, node string, e Exec) (status i
 	q := url.Values{"command": e.Command, "env": e.Env, "dir": {e.Dir}, "tty": {strconv.FormatBool(e.TTY)}}
 	q.Set("rows", strconv.Itoa(int(e.Size.Rows)))
 	q.Set("cols", strconv.Itoa(int(e.Size.Cols)))
-	ws, resp, err := websocket.Dial(ctx, base+path("slices", slice, "nodes", node, "exec")+"?"+q.Encode(), &websocket.DialOptions{
+	target := base + path("slices", slice, "nodes", node, "exec") + "?" + q.Encode()
+	ws, resp, err := websocket.Dial(ctx, target, &websocket.DialOptions{ //nolint:bodyclose // its documentation: never needed
 		HTTPClient: c.http, Subprotocols: []string{api.ExecProtocol},
 	})
 	if err != nil {
@@ -48,7 +49,7 @@ func (c *Client) Exec(ctx context.Context, slice, node string, e Exec) (status i
 		}
 		return 0, c.unreachable(err)
 	}
-	defer ws.CloseNow()
+	defer func() { _ = ws.CloseNow() }()
 	ws.SetReadLimit(maxExecMessage)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

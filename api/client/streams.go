@@ -153,7 +153,7 @@ func (c *Client) Capture(ctx context.Context, slice, node, iface string, opt api
 }
 
 func (c *Client) stream(ctx context.Context, path string) (io.ReadCloser, error) {
-	resp, err := c.open(ctx, http.MethodGet, path, nil)
+	resp, err := c.open(ctx, http.MethodGet, path, nil) //nolint:bodyclose // the caller closes the stream
 	if err != nil {
 		return nil, err
 	}
