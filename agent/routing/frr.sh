@@ -83,7 +83,24 @@ halt() {
 
 # load [-d DAEMON]: send frr.conf to the daemons. Files of single daemons are read by themselves.
 load() {
-	[ -r $conf/frr.conf ] && vtysh -b "$@"
+	[ -r $conf/frr.conf ] || return 0
+	vtysh -b "$@" || return
+	wake_isis
+}
+
+# wake_isis: FRR 8.4's isisd, given an lsp-mtu in the configuration that it starts with, never generates its second
+# link-state PDU. A change of is-type, there and back, makes it; in a file, the two would cancel out.
+wake_isis() {
+	commands=$(awk '
+	/^router isis / { head = $0; type[head] = "level-1-2" }
+	/^ is-type / { type[head] = $2 }
+	/^ lsp-mtu / { sleeps[head] }
+	END {
+		for (head in sleeps)
+			printf "configure terminal\n%s\nis-type %s\nis-type %s\nend\n",
+				head, type[head] == "level-1-2" ? "level-1" : "level-1-2", type[head]
+	}' $conf/frr.conf)
+	[ -z "$commands" ] || vtysh -c "$commands"
 }
 
 # alive NAME: whether the daemon runs.

@@ -10,14 +10,14 @@ func frrISIS(t *text, v view) {
 	}
 	level := map[int]string{1: "level-1", 2: "level-2-only", 12: "level-1-2"}[isis.Level]
 	frrSection(t, "router isis "+isisTag, func() {
+		if mtu := v.lspMTU(); mtu > 0 {
+			t.line("lsp-mtu %d", mtu)
+		}
 		t.line("net %s", isis.NET)
 		if level != "" {
 			t.line("is-type %s", level)
 		}
 		t.line("metric-style wide")
-		if mtu := v.lspMTU(); mtu > 0 {
-			t.line("lsp-mtu %d", mtu)
-		}
 		t.line("lsp-gen-interval 1")
 		t.line("spf-delay-ietf init-delay 10 short-delay 100 long-delay 500 holddown 1000 time-to-learn 500")
 		t.line("log-adjacency-changes")
