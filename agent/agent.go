@@ -47,6 +47,7 @@ type Agent struct {
 	cfg     Config
 	runtime *sliver.Runtime
 	workers int
+	metrics metrics
 
 	nudge chan struct{} // something may be other than wanted: look
 	pids  sync.Map      // sliver.ID -> int: first processes of slivers that this process made
@@ -73,7 +74,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		return nil, fmt.Errorf("start agent: %w", err)
 	}
 	a := &Agent{
-		cfg: cfg, runtime: rt, workers: 3 * runtime.NumCPU(),
+		cfg: cfg, runtime: rt, workers: 3 * runtime.NumCPU(), metrics: newMetrics(),
 		nudge:  make(chan struct{}, 1),
 		wishes: make(map[string]*wish), going: make(map[string]uint16), prepared: make(map[uint16]string), reports: make(map[string]*report), tables: make(map[string]map[string]probe.Table),
 	}
@@ -190,6 +191,7 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 
 // act carries out a plan and remembers what failed.
 func (a *Agent) act(ctx context.Context, want *wanted, seen *sight, plan []reconcile.Action) {
+	defer a.metrics.passed(time.Now())
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	a.mu.Lock()
@@ -205,10 +207,11 @@ func (a *Agent) act(ctx context.Context, want *wanted, seen *sight, plan []recon
 }
 
 func (a *Agent) noteAction(act reconcile.Action, err error) {
+	a.metrics.acted(act, err)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {
-		a.cfg.Log.Error("act", "action", act.String(), "error", err)
+		a.cfg.Log.Warn("act", "do", act.Op.String(), "resource", kindNames[act.Key.Kind], "slice", act.Key.Slice, "name", act.Key.Name, "error", err)
 		a.backoff.Fail(act.Key, time.Now(), err)
 	} else {
 		a.backoff.Forget(act.Key)

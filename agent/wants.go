@@ -32,6 +32,10 @@ const (
 	kindBoot                            // the node's exec lines have run; the node
 )
 
+var kindNames = [...]string{
+	"substrate", "area", "sliver", "switch", "port", "net", "config", "wire", "queue", "process", "boot",
+}
+
 // wish is one slice as a host is to have it.
 type wish struct {
 	spec      *slice.Slice

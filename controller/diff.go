@@ -80,7 +80,7 @@ func birth(n *slice.Node) any {
 	if n.Routing != nil {
 		daemon = n.Routing.Daemon
 	}
-	return []any{n.Kind, n.Rootfs, n.Command, n.Env, n.Files, n.Binds, n.Sysctls, n.CPU, n.Memory, n.PIDs, daemon}
+	return []any{n.Kind, n.Rootfs, n.Command, n.Env, n.Files, n.Binds, n.CPU, n.Memory, n.PIDs, daemon}
 }
 
 // fields lists the values that differ between two things, by their names in JSON.

@@ -78,10 +78,11 @@ func frrConfig(v view) []byte {
 		frrRIP(t, v)
 	}
 	// Behind the routers: an interface that speaks before its router has an identifier confuses its neighbours.
-	frrSection(t, "interface lo", func() { frrLoopback(t, v) })
 	for _, p := range v.ports {
 		frrSection(t, "interface "+p.Name, func() { frrPort(t, v, p) })
 	}
+	// Last: ospf6d tells an area of a prefix when the prefix comes, not when the area does.
+	frrSection(t, "interface lo", func() { frrLoopback(t, v) })
 	t.line("!")
 	for _, route := range r.Static {
 		frrStatic(t, route)

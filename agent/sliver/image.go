@@ -2,9 +2,44 @@ package sliver
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/pergola-net/pergola/slice"
 )
 
+// images unpacks archives and images, each once: BlobDir/roots/DIGEST/rootfs, with BlobDir/roots/DIGEST/config.json beside it.
+// BlobDir/refs remembers what a registry reference meant when it was first used.
+type images struct {
+	dir    string // BlobDir
+	flight singleflight.Group
+}
+
+// How long a registry may take to answer, and an image to arrive.
+const (
+	registryTimeout = 30 * time.Second
+	pullTimeout     = 15 * time.Minute
+)
+
+// imageConfig is what an image says about running it.
 type imageConfig struct {
 	Entrypoint []string `json:"entrypoint,omitempty"`
 	Cmd        []string `json:"cmd,omitempty"`
@@ -23,11 +58,204 @@ func (c imageConfig) dir() string {
 	return c.WorkingDir
 }
 
-type images struct{ dir string }
+func (i *images) roots() string { return filepath.Join(i.dir, "roots") }
 
-func (i *images) removeHalfMade()           {}
-func (i *images) forget(slice uint16) error { return nil }
+// removeHalfMade removes what a crash left of unpacking.
+func (i *images) removeHalfMade() {
+	left, _ := filepath.Glob(filepath.Join(i.roots(), ".new-*")) // the pattern is well formed
+	for _, dir := range left {
+		os.RemoveAll(dir) // in the way of nothing
+	}
+}
 
-func (r *Runtime) imageRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
-	return nil, errors.New("not yet")
+// BlobPath is where the archive of a slice.RootfsTar has to be, by its SHA-256.
+func (r *Runtime) BlobPath(digest string) string { return filepath.Join(r.cfg.BlobDir, digest) }
+
+// get gives the directory of a root file system, with the ids that its maker gave the files.
+func (i *images) get(ctx context.Context, from slice.Rootfs) (root string, config imageConfig, err error) {
+	key := string(from.Kind) + " " + from.Ref
+	work := context.WithoutCancel(ctx) // others may wait for the same
+	done := i.flight.DoChan(key, func() (any, error) { return i.fetch(work, from) })
+	select {
+	case <-ctx.Done():
+		return "", config, context.Cause(ctx)
+	case result := <-done:
+		if result.Err != nil {
+			return "", config, result.Err
+		}
+		root = result.Val.(string)
+	}
+	if from.Kind == slice.RootfsDir {
+		return root, config, nil
+	}
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(root), "config.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &config)
+	}
+	return root, config, err
+}
+
+func (i *images) fetch(ctx context.Context, from slice.Rootfs) (string, error) {
+	switch from.Kind {
+	case slice.RootfsDir:
+		if fi, err := os.Stat(from.Ref); err != nil || !fi.IsDir() {
+			return "", fmt.Errorf("use root directory %s: not a directory on this machine", from.Ref)
+		}
+		return from.Ref, nil
+	case slice.RootfsTar:
+		return i.fromTar(from.Ref)
+	case slice.RootfsLayout:
+		return i.fromLayout(from.Ref)
+	case slice.RootfsRegistry:
+		return i.fromRegistry(ctx, from.Ref)
+	}
+	return "", fmt.Errorf("use root file system: unknown kind %q", from.Kind)
+}
+
+var sha256OK = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+func (i *images) fromTar(digest string) (string, error) {
+	if !sha256OK.MatchString(digest) {
+		return "", fmt.Errorf("use archive %q: not a SHA-256 in hex", digest)
+	}
+	f, err := os.Open(filepath.Join(i.dir, digest))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("use archive %s: it was not sent to this machine (apply the topology again)", digest)
+	}
+	if err != nil {
+		return "", fmt.Errorf("use archive: %w", err)
+	}
+	defer f.Close()
+	return i.unpacked(digest, imageConfig{}, func() (io.ReadCloser, error) { return decompressed(f) })
+}
+
+func (i *images) fromLayout(path string) (string, error) {
+	index, err := layout.ImageIndexFromPath(path)
+	if err != nil {
+		return "", fmt.Errorf("use OCI image layout %s: %w", path, err)
+	}
+	image, err := pick(index)
+	if err != nil {
+		return "", fmt.Errorf("use OCI image layout %s: %w", path, err)
+	}
+	return i.fromImage(path, image)
+}
+
+// pick finds the image for this machine in an index, which may hold indexes.
+func pick(index v1.ImageIndex) (v1.Image, error) {
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range manifest.Manifests {
+		if m.Platform != nil && m.Platform.Architecture != "" && m.Platform.Architecture != runtime.GOARCH {
+			continue
+		}
+		if m.MediaType.IsImage() {
+			return index.Image(m.Digest)
+		}
+		if m.MediaType.IsIndex() {
+			inner, err := index.ImageIndex(m.Digest)
+			if err != nil {
+				return nil, err
+			}
+			return pick(inner)
+		}
+	}
+	return nil, fmt.Errorf("find image: none for %s", runtime.GOARCH)
+}
+
+// fromRegistry asks the registry only when the reference was never used here.
+func (i *images) fromRegistry(ctx context.Context, ref string) (string, error) {
+	sum := sha256.Sum256([]byte(ref))
+	known := filepath.Join(i.dir, "refs", hex.EncodeToString(sum[:]))
+	if digest, err := os.ReadFile(known); err == nil && sha256OK.Match(digest) {
+		if root := filepath.Join(i.roots(), string(digest), "rootfs"); exists(root) {
+			return root, nil
+		}
+	}
+	parsed, err := name.ParseReference(ref)
+	if err != nil {
+		return "", fmt.Errorf("use image %s: %w", ref, err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, pullTimeout, fmt.Errorf("not here after %v", pullTimeout))
+	defer cancel()
+	answered := time.AfterFunc(registryTimeout, cancel)
+	image, err := remote.Image(parsed, remote.WithContext(ctx),
+		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
+	if !answered.Stop() {
+		err = fmt.Errorf("no answer from %s within %v", parsed.Context().RegistryStr(), registryTimeout)
+	}
+	if err != nil {
+		return "", fmt.Errorf("pull image %s: %w (check the name and the network, or save the image as an OCI layout elsewhere and name that)", ref, err)
+	}
+	root, err := i.fromImage(ref, image)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(known), 0o700); err != nil {
+		return "", fmt.Errorf("remember image %s: %w", ref, err)
+	}
+	digest := filepath.Base(filepath.Dir(root))
+	if err := replaceFile(known, []byte(digest)); err != nil {
+		return "", fmt.Errorf("remember image %s: %w", ref, err)
+	}
+	return root, nil
+}
+
+// fromImage flattens the layers of an image.
+func (i *images) fromImage(ref string, image v1.Image) (string, error) {
+	digest, err := image.Digest()
+	if err != nil {
+		return "", fmt.Errorf("read image %s: %w", ref, err)
+	}
+	file, err := image.ConfigFile()
+	if err != nil {
+		return "", fmt.Errorf("read configuration of image %s: %w", ref, err)
+	}
+	config := imageConfig{file.Config.Entrypoint, file.Config.Cmd, file.Config.Env, file.Config.WorkingDir}
+	root, err := i.unpacked(digest.Hex, config, func() (io.ReadCloser, error) { return mutate.Extract(image), nil })
+	if err != nil {
+		return "", fmt.Errorf("unpack image %s: %w", ref, err)
+	}
+	return root, nil
+}
+
+// unpacked gives the directory of a digest; open, a tar stream, is called when there is none yet.
+func (i *images) unpacked(digest string, config imageConfig, open func() (io.ReadCloser, error)) (string, error) {
+	final := filepath.Join(i.roots(), digest)
+	if exists(final) {
+		return filepath.Join(final, "rootfs"), nil
+	}
+	if err := os.MkdirAll(i.roots(), 0o700); err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp(i.roots(), ".new-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir) // renamed, if all goes well
+	stream, err := open()
+	if err != nil {
+		return "", err
+	}
+	defer stream.Close()
+	root := filepath.Join(dir, "rootfs")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return "", err
+	}
+	if err := untar(stream, root); err != nil {
+		return "", fmt.Errorf("unpack %s: %w", digest, err)
+	}
+	data, err := json.Marshal(config)
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), data, 0o600); err != nil {
+		return "", err
+	}
+	if err := os.Rename(dir, final); err != nil && !strings.Contains(err.Error(), "exists") && !exists(final) {
+		return "", err
+	}
+	return filepath.Join(final, "rootfs"), nil
 }

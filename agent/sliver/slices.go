@@ -158,6 +158,7 @@ func (r *Runtime) removeSlice(ctx context.Context, id uint16) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
+	r.maps.drop(id)
 	return r.images.forget(id)
 }
 

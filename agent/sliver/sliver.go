@@ -119,6 +119,7 @@ type Runtime struct {
 	launch launcher
 	users  users
 	images images
+	maps   namespaces
 
 	seccomp atomic.Pointer[string] // the compiled filter, base64, once the runtime has compiled it
 
@@ -147,7 +148,7 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 		}
 	}
 	r.users = hostUsers()
-	r.images.dir = filepath.Join(cfg.BlobDir, "roots")
+	r.images.dir = cfg.BlobDir
 	r.images.removeHalfMade()
 	if err := r.watch.start(); err != nil {
 		return nil, err

@@ -27,9 +27,14 @@ func (c *conn) addAddresses(index int, addresses []netip.Prefix) error {
 	return nil
 }
 
-// setAddresses adds what is missing, by interface, and deletes those of ours that are not wanted any more: first, because an
-// address can move from one interface to another.
+// setAddresses adds what is missing, by interface, and then deletes those of ours that are not wanted any more: an interface that
+// lost its last address would lose all its routes, a daemon's too.
 func (c *conn) setAddresses(want map[int][]netip.Prefix) error {
+	for index, addresses := range want {
+		if err := c.addAddresses(index, addresses); err != nil {
+			return err
+		}
+	}
 	ours, err := c.ourAddresses()
 	if err != nil {
 		return err
@@ -43,11 +48,6 @@ func (c *conn) setAddresses(want map[int][]netip.Prefix) error {
 			if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 				return fmt.Errorf("delete address %s: %w", a, err)
 			}
-		}
-	}
-	for index, addresses := range want {
-		if err := c.addAddresses(index, addresses); err != nil {
-			return err
 		}
 	}
 	return nil

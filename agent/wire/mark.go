@@ -42,10 +42,7 @@ type Queue struct {
 	Unsure bool
 }
 
-const (
-	markWord = "pergola"
-	maxAlias = 255 // IFALIASZ, less the final zero byte
-)
+const markWord = "pergola"
 
 // escape keeps a mark's words apart; url.PathUnescape undoes it.
 var escape = strings.NewReplacer("%", "%25", " ", "%20")
@@ -65,15 +62,26 @@ func (m mark) String() string {
 	return strings.Join(words, " ")
 }
 
-// checked gives the alias, if the kernel can hold it with any queue.
-func (m mark) checked() (string, error) {
-	longest := m
-	longest.queue = Queue{Shape: slice.Shape{Rate: 1<<64 - 1, Delay: 1<<63 - 1, Jitter: 1<<63 - 1, Loss: 100.0 / 3, Queue: 1 << 31}}
-	if n := len(longest.String()); n > maxAlias {
-		return "", fmt.Errorf("mark device of %s: name and digest are %d bytes too long", m.owner, n-maxAlias)
+// newMark shortens an owner of which the kernel could not hold the whole, in the middle: it is for people.
+func newMark(r role, owner, digest string) (mark, error) {
+	const part = (maxOwner - 3) / 2
+	if len(owner) > maxOwner {
+		owner = strings.ToValidUTF8(owner[:part], "") + "..." + strings.ToValidUTF8(owner[len(owner)-part:], "")
 	}
-	return m.String(), nil
+	m := mark{role: r, owner: owner, digest: digest, ns: 1<<32 - 1, queue: longestQueue}
+	if n := len(m.String()); n > maxAlias {
+		return mark{}, fmt.Errorf("mark device of %s: digest %q is %d bytes too long", owner, digest, n-maxAlias)
+	}
+	return mark{role: r, owner: owner, digest: digest}, nil
 }
+
+const (
+	maxAlias = 255 // IFALIASZ, less the final zero byte
+	maxOwner = 100
+)
+
+// longestQueue is the longest that checkShape lets pass, near enough.
+var longestQueue = Queue{Shape: slice.Shape{Rate: maxRate, Delay: maxDelay, Jitter: maxDelay, Loss: 100.0 / 3, Queue: maxQueue}}
 
 // parseMark reads an alias. ok is false for devices that are not ours, or not complete.
 func parseMark(alias string) (m mark, ok bool) {

@@ -28,12 +28,15 @@ type Interface struct {
 }
 
 // nodeDefaults differ from the kernel's, so that a network is usable as soon as it is up and stays silent until somebody
-// sends. They come before the first interface, which takes them over, and users' sysctls come after them: so they are set once,
-// when the last of them is not.
+// sends. They come before the first interface, which takes them over, and users' sysctls come after them: so they are set
+// once, unless the last of them is.
 var nodeDefaults = []sysctl{
 	// The kernel's own default; a new namespace has the machine's.
 	{"net/ipv4/conf/all/rp_filter", "0"},
 	{"net/ipv4/conf/default/rp_filter", "0"},
+	// The second address of a subnet stays when the first goes, as systemd also sets it.
+	{"net/ipv4/conf/all/promote_secondaries", "1"},
+	{"net/ipv4/conf/default/promote_secondaries", "1"},
 	// A link that goes down and up again has its addresses, as IPv4's always do.
 	{"net/ipv6/conf/all/keep_addr_on_down", "1"},
 	{"net/ipv6/conf/default/keep_addr_on_down", "1"},
@@ -41,8 +44,8 @@ var nodeDefaults = []sysctl{
 	{"net/ipv6/conf/all/router_solicitations", "0"},
 	{"net/ipv6/conf/default/router_solicitations", "0"},
 	// Addresses are usable at once: they come from one plan and cannot be doubles.
-	{"net/ipv6/conf/default/accept_dad", "0"},
 	{"net/ipv6/conf/all/accept_dad", "0"},
+	{"net/ipv6/conf/default/accept_dad", "0"}, // the kernel's is 1: it tells whether all were set
 }
 
 // setNodeDefaults sets what this kernel has of them: all, unless it was built without IPv6.

@@ -67,12 +67,11 @@ func (s *Substrate) addPort(p Port) (err error) {
 		return err
 	}
 	defer closeNS()
-	m := mark{role: rolePort, owner: p.Owner, digest: p.Digest}
-	if m.ns, err = inode(ns); err != nil {
+	m, err := newMark(rolePort, p.Owner, p.Digest)
+	if err != nil {
 		return err
 	}
-	alias, err := m.checked()
-	if err != nil {
+	if m.ns, err = inode(ns); err != nil {
 		return err
 	}
 	if there, err := s.clear(p.Name, m); err != nil || there {
@@ -81,7 +80,7 @@ func (s *Substrate) addPort(p Port) (err error) {
 	var undo undo
 	defer undo.onError(&err)
 	undo.push(func() error { return s.deleteNamed(p.Name) })
-	err = netns.In(ns, func() error { return s.addInner(p, ns, alias) })
+	err = netns.In(ns, func() error { return s.addInner(p, ns, m.String()) })
 	if err != nil {
 		return err
 	}
@@ -92,7 +91,7 @@ func (s *Substrate) addPort(p Port) (err error) {
 	if err := s.own(d.index, datapath.Port{MTU: p.MTU, MAC: [6]byte(p.MAC)}); err != nil {
 		return err
 	}
-	return s.nl.changeUp(d.index, !p.Down, attrString(unix.IFLA_IFALIAS, alias)) // complete
+	return s.nl.changeUp(d.index, !p.Down, attrString(unix.IFLA_IFALIAS, m.String())) // complete
 }
 
 // inner opens the namespace of the port's other end.

@@ -102,7 +102,7 @@ func (c *conn) setHTB(d device, parent uint32, shape slice.Shape, inPlace bool) 
 	}
 	limit := struct{ Limit uint32 }{defaultQueue}
 	if shape.Queue != 0 {
-		limit.Limit = uint32(min(shape.Queue, math.MaxInt32))
+		limit.Limit = uint32(shape.Queue)
 	}
 	if err := c.setQdisc(d.index, "pfifo", handleFIFO, classAll, attrStruct(nl.TCA_OPTIONS, limit)); err != nil {
 		return fmt.Errorf("set queue: %w", err)
@@ -120,7 +120,7 @@ type rateSpec struct {
 }
 
 // lineRate stands for no limit, in bit/s: a queue without a rate still has to be a queue.
-const lineRate = 1e12
+const lineRate = 1_000_000_000_000
 
 func htbClass(mtu int, rate uint64) *nl.RtAttr {
 	if rate == 0 {

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/pergola-net/pergola/slice"
 	"golang.org/x/sys/unix"
@@ -140,12 +141,14 @@ func (s *Substrate) markQueue(d *device, q Queue) error {
 // checkShape refuses what no kernel can do, and what this one cannot.
 func checkShape(shape slice.Shape) error {
 	switch {
-	case shape.Delay < 0, shape.Jitter < 0, shape.Queue < 0:
-		return fmt.Errorf("a negative delay, jitter or queue")
+	case shape.Delay < 0 || shape.Delay > maxDelay, shape.Jitter < 0 || shape.Jitter > maxDelay:
+		return fmt.Errorf("a delay or jitter that is not between 0 and %v", maxDelay)
+	case shape.Queue < 0 || shape.Queue > maxQueue:
+		return fmt.Errorf("a queue that is not between 0 and %d frames", maxQueue)
 	case !(shape.Loss >= 0 && shape.Loss <= 100):
 		return fmt.Errorf("a loss of %v %%", shape.Loss)
-	case shape.Rate != 0 && shape.Rate < minRate:
-		return fmt.Errorf("a rate below %d bit/s", minRate)
+	case shape.Rate != 0 && (shape.Rate < minRate || shape.Rate > maxRate):
+		return fmt.Errorf("a rate that is not between %d and %d bit/s", minRate, uint64(maxRate))
 	case shape == slice.Shape{}:
 		return nil
 	}
@@ -160,4 +163,10 @@ func checkShape(shape slice.Shape) error {
 	return nil
 }
 
-const minRate = 8 // one byte a second
+// What can be asked for.
+const (
+	minRate  = 8 // a byte a second
+	maxRate  = lineRate
+	maxDelay = time.Hour
+	maxQueue = 1_000_000
+)

@@ -33,8 +33,7 @@ func (s *Substrate) AddSwitch(ctx context.Context, w Switch) error {
 }
 
 func (s *Substrate) addSwitch(w Switch) (err error) {
-	m := mark{role: roleSwitch, owner: w.Owner, digest: w.Digest}
-	alias, err := m.checked()
+	m, err := newMark(roleSwitch, w.Owner, w.Digest)
 	if err != nil {
 		return err
 	}
@@ -51,7 +50,7 @@ func (s *Substrate) addSwitch(w Switch) (err error) {
 	if err != nil {
 		return err
 	}
-	return s.nl.changeUp(d.index, true, attrString(unix.IFLA_IFALIAS, alias))
+	return s.nl.changeUp(d.index, true, attrString(unix.IFLA_IFALIAS, m.String()))
 }
 
 // Masks of link-local group addresses 01-80-C2-00-00-0X that a bridge forwards. Spanning tree's (0) passes where the bridge
@@ -171,8 +170,7 @@ func (s *Substrate) AddCable(ctx context.Context, c Cable) error {
 }
 
 func (s *Substrate) addCable(c Cable) (err error) {
-	m := mark{role: roleCable, owner: c.Owner, digest: c.Digest}
-	alias, err := m.checked()
+	m, err := newMark(roleCable, c.Owner, c.Digest)
 	if err != nil {
 		return err
 	}
@@ -209,7 +207,7 @@ func (s *Substrate) addCable(c Cable) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := s.nl.changeUp(d.index, !c.Down, attrString(unix.IFLA_IFALIAS, alias)); err != nil {
+		if err := s.nl.changeUp(d.index, !c.Down, attrString(unix.IFLA_IFALIAS, m.String())); err != nil {
 			return err
 		}
 	}
