@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
+	"os"
 	"os/exec"
-	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -30,30 +32,32 @@ func link(ctx context.Context, l *lab) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	var rtt, tcp, bareRTT, bareTCP []float64
-	for range l.rounds {
-		for _, side := range []struct {
-			p        pair
-			rtt, tcp *[]float64
-		}{{ours, &rtt, &tcp}, {bare, &bareRTT, &bareTCP}} {
-			us, err := side.p.ping(ctx)
-			if err != nil {
-				return nil, err
+	measures := []struct {
+		row     row
+		measure func(pair, context.Context) (float64, error)
+	}{
+		{row{what: "round trip of one link, answered by the kernel (ICMP echo)", unit: "us"}, pair.icmp},
+		{row{what: "round trip of one link, between two programs (UDP)", unit: "us"}, pair.udp},
+		{row{what: "TCP over one link", unit: "Gbit/s", moreIsBetter: true}, pair.iperf},
+	}
+	var rows []row
+	for _, m := range measures {
+		m.row.against, m.row.ratio = "bare veth pair", 0.95
+		for range l.rounds {
+			for _, side := range []struct {
+				p      pair
+				values *[]float64
+			}{{ours, &m.row.values}, {bare, &m.row.other}} {
+				v, err := m.measure(side.p, ctx)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", m.row.what, err)
+				}
+				*side.values = append(*side.values, v)
 			}
-			gbit, err := side.p.iperf(ctx)
-			if err != nil {
-				return nil, err
-			}
-			*side.rtt, *side.tcp = append(*side.rtt, us), append(*side.tcp, gbit)
 		}
+		rows = append(rows, m.row)
 	}
-	if err := l.pergola(ctx, "down", "pair"); err != nil {
-		return nil, err
-	}
-	return []row{
-		{what: "round trip of one link", unit: "us", values: rtt, against: "bare veth pair", other: bareRTT, ratio: 0.95},
-		{what: "TCP over one link", unit: "Gbit/s", values: tcp, against: "bare veth pair", other: bareTCP, ratio: 0.95, moreIsBetter: true},
-	}, nil
+	return rows, l.pergola(ctx, "down", "pair")
 }
 
 func (l *lab) ourPair(ctx context.Context) (pair, error) {
@@ -140,39 +144,70 @@ func run(cmd *exec.Cmd) ([]byte, error) {
 	return out, nil
 }
 
-var averageRTT = regexp.MustCompile(`= [0-9.]+/([0-9.]+)/`)
+// measureInside is what bench does when it runs itself within a namespace.
+func measureInside(what, address string) error {
+	if what == "echo" {
+		return echo()
+	}
+	to, err := netip.ParseAddr(address)
+	if err != nil {
+		return err
+	}
+	took, err := roundTrip(what, to)
+	fmt.Println(took.Nanoseconds())
+	return err
+}
 
-// ping gives the average round trip in microseconds of 2,000 packets.
-func (p pair) ping(ctx context.Context) (float64, error) {
-	out, err := run(inside(ctx, p.client, "taskset", "-c", "0", "ping", "-q", "-c", "2000", "-i", "0.001", p.address))
+// icmp gives the round trip in microseconds when the other's kernel answers.
+func (p pair) icmp(ctx context.Context) (float64, error) { return p.roundTrip(ctx, "icmp") }
+
+// udp gives the round trip in microseconds to a program that answers, on the same core.
+func (p pair) udp(ctx context.Context) (float64, error) {
+	stop, err := p.serve(ctx, "0", os.Args[0], "-inside", "echo")
 	if err != nil {
 		return 0, err
 	}
-	found := averageRTT.FindSubmatch(out)
-	if found == nil {
-		return 0, fmt.Errorf("ping says no average: %s", out)
+	defer stop()
+	return p.roundTrip(ctx, "udp")
+}
+
+func (p pair) roundTrip(ctx context.Context, kind string) (float64, error) {
+	out, err := run(inside(ctx, p.client, "taskset", "-c", "0", os.Args[0], "-inside", kind, p.address))
+	if err != nil {
+		return 0, err
 	}
-	ms, err := strconv.ParseFloat(string(found[1]), 64)
-	return ms * 1000, err
+	ns, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+	return ns / 1000, err
+}
+
+// serve starts a server on a core of its own and waits for its first words.
+func (p pair) serve(ctx context.Context, core string, command ...string) (stop func(), err error) {
+	server := inside(ctx, p.server, append([]string{"taskset", "-c", core}, command...)...)
+	out, err := server.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := server.Start(); err != nil {
+		return nil, err
+	}
+	stop = func() {
+		_ = server.Process.Kill() // it may have ended by itself
+		_ = server.Wait()
+	}
+	if _, err := out.Read(make([]byte, 64)); err != nil {
+		stop()
+		return nil, fmt.Errorf("start %s: %w", command[0], err)
+	}
+	return stop, nil
 }
 
 // iperf gives the throughput in Gbit/s of one TCP stream, with sender and receiver on a core each where there are two.
 func (p pair) iperf(ctx context.Context) (float64, error) {
-	server := inside(ctx, p.server, "taskset", "-c", "1", "iperf3", "--server", "--one-off", "--forceflush")
-	out, err := server.StdoutPipe()
+	stop, err := p.serve(ctx, "1", "iperf3", "--server", "--one-off", "--forceflush")
 	if err != nil {
 		return 0, err
 	}
-	if err := server.Start(); err != nil {
-		return 0, err
-	}
-	defer func() {
-		_ = server.Process.Kill() // it has ended, or never got its one client
-		_ = server.Wait()
-	}()
-	if _, err := out.Read(make([]byte, 64)); err != nil { // the first line: it listens
-		return 0, fmt.Errorf("start iperf3: %w", err)
-	}
+	defer stop()
 	text, err := run(inside(ctx, p.client, "taskset", "-c", "0", "iperf3", "--client", p.address, "--time", "3", "--json"))
 	if err != nil {
 		return 0, err

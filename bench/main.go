@@ -25,12 +25,20 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "write the report to this `FILE`; empty: standard output")
 	flag.IntVar(&o.rounds, "rounds", 5, "how often each measurement is repeated")
 	only := flag.String("only", "", "measure only what matches this `REGEXP`")
+	inside := flag.String("inside", "", "used by bench itself, within a namespace: `WHAT` to measure")
 	flag.Parse()
+	if *inside != "" {
+		fail(measureInside(*inside, flag.Arg(0)))
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := o.run(ctx, *only); err != nil {
+	fail(o.run(ctx, *only))
+}
+
+func fail(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		stop()
 		os.Exit(1)
 	}
 }
