@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/follow"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 )
@@ -57,7 +58,9 @@ func (a *app) check(ctx context.Context, net *network, o checkOptions) error {
 	p := a.Progress()
 	defer p.Close()
 	if o.wait {
-		if _, err := a.converge(ctx, net, p, defaultWait); err != nil {
+		limited, cancel := limit(ctx, defaultWait)
+		defer cancel()
+		if _, err := follow.Converged(limited, net, p, net.name); err != nil {
 			return err
 		}
 	}

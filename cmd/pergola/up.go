@@ -131,9 +131,12 @@ func located(src *source.Source, err error) error {
 // comeUp waits until the hosts have built what was applied and, if asked for, until routing has converged.
 func (a *app) comeUp(ctx context.Context, net *network, p *ui.Progress, applied *api.Applied, o upOptions) (slice.Status, error) {
 	st, err := follow.Settled(ctx, net, p, net.name, applied.Generation)
-	if err == nil && o.wait {
-		_, err = a.converge(ctx, net, p, o.timeout)
+	if err != nil || !o.wait {
+		return st, err
 	}
+	limited, cancel := limit(ctx, o.timeout)
+	defer cancel()
+	_, err = follow.Converged(limited, net, p, net.name)
 	return st, err
 }
 

@@ -50,10 +50,13 @@ func first(args []string) string {
 func (a *app) wait(ctx context.Context, net *network, timeout time.Duration) error {
 	p := a.Progress()
 	defer p.Close()
-	if _, err := follow.Settled(ctx, net, p, net.name, 0); err != nil {
-		return a.waitEnded(ctx, net, err)
+	limited, cancel := limit(ctx, timeout)
+	defer cancel()
+	var last *api.Convergence
+	_, err := follow.Settled(limited, net, p, net.name, 0)
+	if err == nil {
+		last, err = follow.Converged(limited, net, p, net.name)
 	}
-	last, err := a.converge(ctx, net, p, timeout)
 	p.Close()
 	if a.JSON && last != nil {
 		if err := a.Emit(last); err != nil {
@@ -67,22 +70,21 @@ func (a *app) wait(ctx context.Context, net *network, timeout time.Duration) err
 	return nil
 }
 
-// converge waits for routing alone.
-func (a *app) converge(ctx context.Context, net *network, p *ui.Progress, timeout time.Duration) (*api.Convergence, error) {
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
+// limit is ctx with a timeout, or without one for 0.
+func limit(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout <= 0 {
+		return context.WithCancel(ctx)
 	}
-	return follow.Converged(ctx, net, p, net.name)
+	return context.WithTimeout(ctx, timeout)
 }
 
 // waitEnded gives a failed wait its exit status.
 func (a *app) waitEnded(ctx context.Context, net *network, err error) error {
+	var not *follow.NotReached
 	switch {
 	case ctx.Err() != nil:
 		return ui.Interrupted("the network stays as it is; `pergola wait " + net.name + "` waits again")
-	case errors.Is(err, follow.ErrNotConverged):
+	case errors.As(err, &not):
 		return ui.WithCode(err, ui.ExitFailed)
 	}
 	return ui.WithCode(err, ui.ExitUsage)

@@ -34,15 +34,15 @@ func Run(ctx context.Context, s Server, t *ui.Terminal, name, node string, e cli
 		defer restore()
 	}
 	status, err := s.Exec(ctx, name, node, e)
-	return ended(ctx, node, status, err)
+	return ended(ctx, status, err)
 }
 
-func ended(ctx context.Context, node string, status int, err error) error {
+func ended(ctx context.Context, status int, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ui.Interrupted("")
 	case err != nil:
-		return ui.WithCode(fmt.Errorf("run the command in %s: %w", node, err), ui.ExitNotRun)
+		return ui.WithCode(err, ui.ExitNotRun)
 	}
 	return ui.Exit(status)
 }

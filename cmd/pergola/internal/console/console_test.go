@@ -45,7 +45,7 @@ func TestRunInAPipeGivesNoTerminal(t *testing.T) {
 func TestRunThatCannotStartIs125(t *testing.T) {
 	fails := runner(func(context.Context, string, client.Exec) (int, error) { return 0, errors.New("no such file") })
 	err := Run(t.Context(), fails, ui.New(nil, io.Discard, io.Discard), "lab", "a", client.Exec{})
-	if ui.Code(err) != ui.ExitNotRun || err.Error() != "run the command in a: no such file" {
+	if ui.Code(err) != ui.ExitNotRun || err.Error() != "no such file" {
 		t.Errorf("got %v", err)
 	}
 }

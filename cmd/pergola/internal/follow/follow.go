@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -22,6 +23,16 @@ type Server interface {
 // Patience is how long a host may fail at something without any progress before nobody waits any longer. The host
 // itself goes on trying.
 const Patience = 15 * time.Second
+
+// NotReached is the error of a network that does not come to what was waited for. Any other error means that this
+// could not be found out.
+type NotReached struct{ Err error }
+
+func (e *NotReached) Error() string { return e.Err.Error() }
+
+func (e *NotReached) Unwrap() error { return e.Err }
+
+func notReached(format string, args ...any) error { return &NotReached{fmt.Errorf(format, args...)} }
 
 var errStalled = errors.New("no progress")
 
@@ -42,8 +53,9 @@ func Settled(ctx context.Context, s Server, p *ui.Progress, name string, generat
 			return false
 		}
 		last = m.Status
-		w.see(m.Status)
-		p.Step("bringing "+name+" up", m.Status.Done, m.Status.Total)
+		up, all := parts(&m.Status)
+		w.see(&m.Status, up)
+		p.Step("bringing "+name+" up", up, all)
 		settled = m.Status.Settled
 		return settled
 	})
@@ -51,6 +63,21 @@ func Settled(ctx context.Context, s Server, p *ui.Progress, name string, generat
 		return last, dead(name, &last)
 	}
 	return last, w.explain(err, "bring "+name+" up", last.Errors)
+}
+
+// parts counts the nodes and links of a slice, and those that are as they should be.
+func parts(st *slice.Status) (up, all int) {
+	for _, n := range st.Nodes {
+		if n.Phase == slice.Running || n.Phase == slice.Stopped || n.Phase == slice.Paused {
+			up++
+		}
+	}
+	for _, l := range st.Links {
+		if l.Up {
+			up++
+		}
+	}
+	return up, len(st.Nodes) + len(st.Links)
 }
 
 // dead is an error where a settled slice has nodes that do not run though they should.
@@ -64,7 +91,7 @@ func dead(name string, st *slice.Status) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	return ui.Advise(fmt.Errorf("%s: %s not running", name, countBe(len(faults))), "%s\nlook into them with `pergola logs NODE`",
+	return ui.Advise(notReached("%s: %s not running", name, countBe(len(faults))), "%s\nlook into them with `pergola logs NODE`",
 		list(faults))
 }
 
@@ -83,7 +110,7 @@ func Gone(ctx context.Context, s Server, p *ui.Progress, name string) error {
 	defer w.stop()
 	err := s.Progress(w.ctx, name, func(m api.Progress) bool {
 		gone, last = m.Gone, m.Status
-		w.see(m.Status)
+		w.see(&m.Status, m.Status.Done-m.Status.Total)
 		p.Step("taking "+name+" down", m.Status.Done, m.Status.Total)
 		return gone
 	})
@@ -98,16 +125,17 @@ type watch struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	p      *ui.Progress
-	timer  *time.Timer // runs while something fails; starts anew when something is done
+	timer  *time.Timer // runs while something fails; starts anew when something moves
 
 	failing bool
-	done    int
-	told    map[string]bool // errors
+	best    int                  // how far it ever was
+	since   map[string]time.Time // when an error was first seen
+	told    map[string]bool      // errors
 }
 
 func newWatch(ctx context.Context, p *ui.Progress) *watch {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{ctx: ctx, cancel: cancel, p: p, told: map[string]bool{}}
+	w := &watch{ctx: ctx, cancel: cancel, p: p, best: math.MinInt, since: map[string]time.Time{}, told: map[string]bool{}}
 	w.timer = time.AfterFunc(Patience, func() { cancel(errStalled) })
 	w.timer.Stop()
 	return w
@@ -118,30 +146,47 @@ func (w *watch) stop() {
 	w.cancel(nil)
 }
 
-// see tells each new error once, and restarts the clock when something moved.
-func (w *watch) see(st slice.Status) {
-	const few = 5
-	for _, e := range st.Errors {
-		if !w.told[e] && len(w.told) < few {
-			w.p.Note("still trying: %s", e)
-		}
-		w.told[e] = true
-	}
+// see notes how far the work is: a number that rises.
+func (w *watch) see(st *slice.Status, far int) {
+	w.tell(st.Errors)
 	switch {
 	case len(st.Errors) == 0:
 		w.timer.Stop()
-	case !w.failing, st.Done != w.done:
+	case !w.failing, far > w.best:
 		w.timer.Reset(Patience)
 	}
-	w.failing, w.done = len(st.Errors) > 0, st.Done
+	w.failing, w.best = len(st.Errors) > 0, max(far, w.best)
+}
+
+// tell writes each error that lasts, once. Most go away by themselves: a host tries again.
+func (w *watch) tell(faults []string) {
+	const (
+		lasts = 3 * time.Second
+		few   = 5
+	)
+	now := time.Now()
+	for _, f := range faults {
+		first, known := w.since[f]
+		if !known {
+			w.since[f] = now
+			continue
+		}
+		if now.Sub(first) >= lasts && !w.told[f] && len(w.told) < few {
+			w.told[f] = true
+			w.p.Note("still trying: %s", f)
+		}
+	}
 }
 
 // explain says why a wait ended before its time.
 func (w *watch) explain(err error, what string, faults []string) error {
-	if cause := context.Cause(w.ctx); errors.Is(cause, errStalled) {
-		return ui.Advise(fmt.Errorf("%s: no progress for %s", what, ui.Elapsed(Patience)), "%s\n%s", list(faults),
-			"the server goes on trying: `pergola inspect` shows the state, `pergola events -f` what happens")
-	} else if cause != nil && !errors.Is(cause, context.Canceled) {
+	const goesOn = "the server goes on: `pergola inspect` shows the state, `pergola events -f` what happens"
+	switch cause := context.Cause(w.ctx); {
+	case errors.Is(cause, errStalled):
+		return ui.Advise(notReached("%s: no progress for %s", what, ui.Elapsed(Patience)), "%s\n%s", list(faults), goesOn)
+	case errors.Is(cause, context.DeadlineExceeded):
+		return ui.Advise(notReached("%s: not done in time", what), "%s\n%s", list(faults), goesOn)
+	case cause != nil && !errors.Is(cause, context.Canceled):
 		err = cause
 	}
 	if err == nil {
@@ -163,7 +208,7 @@ func list(faults []string) string {
 // pollEvery is how often routing is asked about.
 const pollEvery = 200 * time.Millisecond
 
-// Converged waits until routing has settled. It fails with ErrNotConverged once ctx's deadline has passed.
+// Converged waits until routing has settled, at most to the deadline of ctx.
 func Converged(ctx context.Context, s Server, p *ui.Progress, name string) (*api.Convergence, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -187,13 +232,10 @@ func Converged(ctx context.Context, s Server, p *ui.Progress, name string) (*api
 	}
 }
 
-// ErrNotConverged means that the time was over before routing had settled.
-var ErrNotConverged = errors.New("routing has not converged in time")
-
 func notConverged(name string, last *api.Convergence) error {
 	if last == nil {
-		return fmt.Errorf("%s: %w", name, ErrNotConverged)
+		return notReached("%s: routing has not converged in time", name)
 	}
-	return ui.Advise(fmt.Errorf("%s: %w: %d of %s reached", name, ErrNotConverged, last.Reached,
+	return ui.Advise(notReached("%s: routing has not converged in time: %d of %s reached", name, last.Reached,
 		ui.Count(last.Pairs, "destination")), "%s", list(last.Missing))
 }

@@ -55,6 +55,12 @@ func status(generation int64, done, total int, settled bool, errs ...string) api
 	return api.Progress{Status: slice.Status{Generation: generation, Done: done, Total: total, Settled: settled, Errors: errs}}
 }
 
+// running adds a node that runs.
+func running(m api.Progress, node string) api.Progress {
+	m.Status.Nodes = map[string]slice.NodeStatus{node: {Phase: slice.Running}}
+	return m
+}
+
 func TestSettledWaitsForTheGenerationThatWasApplied(t *testing.T) {
 	p, _ := show()
 	s := &story{messages: []api.Progress{
@@ -83,10 +89,11 @@ func TestSettledGivesUpWhereNothingMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, errs := show()
 		began := time.Now()
-		s := &story{every: time.Second, messages: []api.Progress{
-			status(1, 0, 3, false), status(1, 1, 3, false, "make x: no space"), status(1, 2, 3, false, "make x: no space"),
-			status(1, 2, 3, false, "make x: no space"), status(1, 2, 3, false, "make x: no space"),
-		}}
+		const fault = "make x: no space"
+		s := &story{every: time.Second, messages: []api.Progress{status(1, 0, 3, false), status(1, 1, 3, false, fault)}}
+		for retry := range 30 { // each is an action that was carried out, and none is progress
+			s.messages = append(s.messages, running(status(1, 2+retry, 3+retry, false, fault), "a"))
+		}
 		_, err := Settled(t.Context(), s, p, "lab", 1)
 		p.Close()
 		if err == nil || !strings.Contains(err.Error(), "no progress for 15 s") {
@@ -138,7 +145,8 @@ func TestNotConvergedSaysWhoWaitsForWhat(t *testing.T) {
 		s := &story{routing: []api.Convergence{{Pairs: 2, Reached: 1, Missing: []string{"b: no route to a"}}}}
 		_, err := Converged(ctx, s, p, "lab")
 		var advice *ui.Error
-		if !errors.Is(err, ErrNotConverged) || !errors.As(err, &advice) || advice.Do != "b: no route to a" {
+		var late *NotReached
+		if !errors.As(err, &late) || !errors.As(err, &advice) || advice.Do != "b: no route to a" {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -88,7 +88,7 @@ func Nodes(s *api.Slice, styles ui.Styles, now time.Time, only ...string) *ui.Ta
 	return t
 }
 
-// Troubles lists what nodes say about their state, as lines "node: message".
+// Troubles lists what nodes say about their state, as lines "node: message", and what else fails.
 func Troubles(st *slice.Status, nodes []slice.Node) []string {
 	var lines []string
 	for i := range nodes {
@@ -96,7 +96,12 @@ func Troubles(st *slice.Status, nodes []slice.Node) []string {
 			lines = append(lines, nodes[i].Name+": "+message)
 		}
 	}
-	return append(lines, st.Errors...)
+	for _, e := range st.Errors {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, e) }) {
+			lines = append(lines, e)
+		}
+	}
+	return lines
 }
 
 // kind says what a node is; of a router, which daemon it runs: a terminal of 80 columns has no room for more.

@@ -19,7 +19,11 @@ func Nearest(word string, candidates []string) string {
 	}
 	if best == "" && len(word) > 1 {
 		for _, c := range candidates {
-			if strings.HasPrefix(strings.ToLower(c), strings.ToLower(word)) {
+			if len(c) < 3 {
+				continue
+			}
+			one, other := strings.ToLower(c), strings.ToLower(word)
+			if strings.HasPrefix(one, other) || strings.HasPrefix(other, one) {
 				return c
 			}
 		}
