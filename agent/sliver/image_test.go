@@ -1,0 +1,267 @@
+package sliver
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/pergola-net/pergola/slice"
+)
+
+// archive makes a tar stream: a name that ends with / is a directory, a value that starts with -> a symbolic link.
+func archive(t testing.TB, entries map[string]string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for name, data := range entries {
+		h := &tar.Header{Name: name, Mode: 0o755, Size: int64(len(data)), Typeflag: tar.TypeReg}
+		if link, ok := strings.CutPrefix(data, "->"); ok {
+			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, link, 0
+		} else if strings.HasSuffix(name, "/") {
+			h.Typeflag, h.Size = tar.TypeDir, 0
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Size > 0 {
+			io.WriteString(w, data)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// shell gives the files of a small root file system: sh, cat, stat and their libraries.
+func shell(t testing.TB) map[string]string {
+	t.Helper()
+	files := map[string]string{"etc/motto": "small is beautiful\n", "home/": ""}
+	for _, program := range []string{"sh", "cat", "stat", "id"} {
+		path, err := exec.LookPath(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		libs, err := exec.Command("ldd", path).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range append(regexp.MustCompile(`/lib\S+`).FindAllString(string(libs), -1), path) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[strings.TrimPrefix(file, "/")] = string(data)
+		}
+	}
+	return files
+}
+
+// The same probe in every kind of root: files belong to root, and can be changed without the others seeing it.
+const imageProbe = `cat /etc/motto; stat -c %U:%G:%u /etc/motto; echo changed >/etc/motto; cat /etc/motto; id -u`
+
+const imageAnswer = "small is beautiful\nUNKNOWN:UNKNOWN:0\nchanged\n0"
+
+func TestRootFromTar(t *testing.T) {
+	r := newRuntime(t)
+	prepare(t, r)
+	data := archive(t, shell(t))
+	sum := sha256.Sum256(data)
+	digest := hex.EncodeToString(sum[:])
+	if err := os.WriteFile(r.BlobPath(digest), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []string{"a", "b"} {
+		s := spec(node)
+		s.Rootfs = slice.Rootfs{Kind: slice.RootfsTar, Ref: digest}
+		id, _ := up(t, r, s)
+		if got := sh(t, r, id, imageProbe); got != imageAnswer {
+			t.Errorf("inside: %q", got)
+		}
+	}
+}
+
+func TestRootFromDirectory(t *testing.T) {
+	r := newRuntime(t)
+	prepare(t, r)
+	dir := t.TempDir()
+	if err := untar(bytes.NewReader(archive(t, shell(t))), dir); err != nil {
+		t.Fatal(err)
+	}
+	s := spec("denver")
+	s.Rootfs = slice.Rootfs{Kind: slice.RootfsDir, Ref: dir}
+	id, _ := up(t, r, s)
+	if got := sh(t, r, id, imageProbe); got != imageAnswer {
+		t.Errorf("inside: %q", got)
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "etc/motto")); err != nil || string(data) != "small is beautiful\n" {
+		t.Errorf("the directory itself: %q, %v", data, err)
+	}
+}
+
+func TestRootFromShiftedCopy(t *testing.T) {
+	needRoot(t)
+	i := images{dir: t.TempDir()}
+	dir := t.TempDir()
+	if err := untar(bytes.NewReader(archive(t, map[string]string{"a/b": "data", "c": "->a/b"})), dir); err != nil {
+		t.Fatal(err)
+	}
+	copied, err := i.shifted(dir, uidBase(testSlice))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("stat", "-c", "%u:%g %a", copied+"/a/b", copied+"/c").Output()
+	if want := "1872756736:1872756736 755\n1872756736:1872756736 777\n"; err != nil || string(out) != want {
+		t.Errorf("got %s, %v, want %s", out, err, want)
+	}
+	if err := i.forget(testSlice); err != nil || exists(copied) {
+		t.Errorf("copy is left: %v", err)
+	}
+}
+
+// testImage has two layers, the second of which removes a file of the first.
+func testImage(t testing.TB) v1.Image {
+	t.Helper()
+	image := empty.Image
+	files := shell(t)
+	files["etc/gone"] = "x"
+	for _, layer := range []map[string]string{files, {"etc/.wh.gone": ""}} {
+		data := archive(t, layer)
+		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if image, err = mutate.AppendLayers(image, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	image, err := mutate.Config(image, v1.Config{
+		Entrypoint: []string{"sh", "-c"}, Cmd: []string{"pwd; echo $FROM; cat /etc/gone; exec cat"}, Env: []string{"FROM=image"}, WorkingDir: "/home",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+func checkImage(t *testing.T, r *Runtime, from slice.Rootfs) {
+	t.Helper()
+	s := spec("denver")
+	s.Rootfs = from
+	id, _ := up(t, r, s)
+	await(t, "output of the image's command", func() bool {
+		data, _ := os.ReadFile(r.Log(id))
+		return string(data) == "/home\nimage\ncat: /etc/gone: No such file or directory\n"
+	})
+	if err := r.Delete(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(r.Log(id))
+}
+
+func TestRootFromLayout(t *testing.T) {
+	r := newRuntime(t)
+	prepare(t, r)
+	dir := t.TempDir()
+	path, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := path.AppendImage(testImage(t)); err != nil {
+		t.Fatal(err)
+	}
+	checkImage(t, r, slice.Rootfs{Kind: slice.RootfsLayout, Ref: dir})
+}
+
+func TestRootFromRegistry(t *testing.T) {
+	r := newRuntime(t)
+	prepare(t, r)
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	ref := strings.TrimPrefix(server.URL, "http://") + "/lab/small:1"
+	parsed, err := name.ParseReference(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(parsed, testImage(t)); err != nil {
+		t.Fatal(err)
+	}
+	checkImage(t, r, slice.Rootfs{Kind: slice.RootfsRegistry, Ref: ref})
+	server.Close() // what was pulled once is here
+	checkImage(t, r, slice.Rootfs{Kind: slice.RootfsRegistry, Ref: ref})
+	s := spec("boston")
+	s.Rootfs = slice.Rootfs{Kind: slice.RootfsRegistry, Ref: ref + "0"}
+	if _, err := r.Create(t.Context(), s); err == nil || !strings.Contains(err.Error(), "lab/small:10") {
+		t.Errorf("unreachable registry: %v", err)
+	}
+}
+
+// TestSilentRegistry checks that the caller's context ends the wait.
+func TestSilentRegistry(t *testing.T) {
+	r := newRuntime(t)
+	prepare(t, r)
+	quiet := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-quiet }))
+	defer server.Close()
+	defer close(quiet)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	s := spec("denver")
+	s.Rootfs = slice.Rootfs{Kind: slice.RootfsRegistry, Ref: strings.TrimPrefix(server.URL, "http://") + "/lab/small:1"}
+	if _, err := r.Create(ctx, s); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestUntarStaysInside(t *testing.T) {
+	needRoot(t)
+	outside := filepath.Join(t.TempDir(), "outside")
+	for name, entries := range map[string][]tar.Header{
+		"dots":     {{Name: "../../../../../../.." + outside, Typeflag: tar.TypeReg}},
+		"absolute": {{Name: outside, Typeflag: tar.TypeReg}},
+		"link":     {{Name: "l", Typeflag: tar.TypeSymlink, Linkname: filepath.Dir(outside)}, {Name: "l/outside", Typeflag: tar.TypeReg}},
+		"up":       {{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "../../../../../.." + filepath.Dir(outside)}, {Name: "l/outside", Typeflag: tar.TypeReg}},
+		"final":    {{Name: "l", Typeflag: tar.TypeSymlink, Linkname: outside}, {Name: "l", Typeflag: tar.TypeReg}},
+		"hard":     {{Name: "p", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"}},
+	} {
+		root := t.TempDir()
+		var data bytes.Buffer
+		w := tar.NewWriter(&data)
+		for _, h := range entries {
+			h.Mode = 0o644
+			if err := w.WriteHeader(&h); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.Close()
+		err := untar(&data, root)
+		if exists(outside) {
+			t.Fatalf("%s: escaped", name)
+		}
+		if fi, statErr := os.Stat(filepath.Join(root, "p")); statErr == nil && fi.Size() > 0 {
+			t.Errorf("%s: linked the machine's file, %v", name, err)
+		}
+	}
+}
