@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/vishvananda/netlink/nl"
@@ -196,26 +197,45 @@ func header(index int) *nl.IfInfomsg {
 // condemned is the device group (see ip-link(8)) of what deleteDevices is about to delete.
 const condemned = 1<<31 - 1
 
+// bridgesAtOnce bounds how long everybody else waits for the RTNL: for each bridge the kernel waits for an RCU grace period
+// with it (br_multicast_dev_del), some 15 ms.
+const bridgesAtOnce = 8
+
 // deleteDevices deletes devices, together: the kernel waits for its readers once for all of them, where one at a time it takes
 // milliseconds each. Devices that do not exist are no error.
-func (c *conn) deleteDevices(indexes []int) error {
-	switch len(indexes) {
-	case 0:
-		return nil
-	case 1:
-		return ignoreGone(c.do(unix.RTM_DELLINK, 0, header(indexes[0])))
+func (c *conn) deleteDevices(devices []device) error {
+	var bridges, others []device
+	for _, d := range devices {
+		if d.kind == "bridge" {
+			bridges = append(bridges, d)
+		} else {
+			others = append(others, d)
+		}
 	}
-	for _, index := range indexes {
-		if err := ignoreGone(c.change(index, attrU32(unix.IFLA_GROUP, condemned))); err != nil {
+	if err := c.deleteAtOnce(others); err != nil {
+		return err
+	}
+	for some := range slices.Chunk(bridges, bridgesAtOnce) {
+		if err := c.deleteAtOnce(some); err != nil {
 			return err
 		}
 	}
-	return c.deleteGroup(condemned)
+	return nil
 }
 
-// deleteGroup deletes all devices of a group.
-func (c *conn) deleteGroup(group uint32) error {
-	return ignoreGone(c.do(unix.RTM_DELLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC), attrU32(unix.IFLA_GROUP, group)))
+func (c *conn) deleteAtOnce(devices []device) error {
+	switch len(devices) {
+	case 0:
+		return nil
+	case 1:
+		return ignoreGone(c.do(unix.RTM_DELLINK, 0, header(devices[0].index)))
+	}
+	for _, d := range devices {
+		if err := ignoreGone(c.change(d.index, attrU32(unix.IFLA_GROUP, condemned))); err != nil {
+			return err
+		}
+	}
+	return ignoreGone(c.do(unix.RTM_DELLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC), attrU32(unix.IFLA_GROUP, condemned)))
 }
 
 func ignoreGone(err error) error {

@@ -183,14 +183,6 @@ func (s *Substrate) forget(v view) error {
 	return nil
 }
 
-func (s *Substrate) forgetGone() error {
-	v, err := s.view()
-	if err != nil {
-		return err
-	}
-	return s.forget(v)
-}
-
 // Traffic is what went through a port, by direction. A GSO super-frame counts as one frame of its own length.
 type Traffic struct {
 	FromNode, ToNode datapath.Traffic

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/datapath"
@@ -188,7 +189,7 @@ func (s *Substrate) DeletePorts(ctx context.Context, names ...string) error {
 
 // deleteNamed deletes devices of any role, and the queues of ports.
 func (s *Substrate) deleteNamed(names ...string) error {
-	var indexes []int
+	var devices []device
 	for _, name := range names {
 		for _, n := range []string{name, queueName(name)} {
 			if len(n) >= unix.IFNAMSIZ {
@@ -201,21 +202,25 @@ func (s *Substrate) deleteNamed(names ...string) error {
 			if err != nil {
 				return err
 			}
-			indexes = append(indexes, d.index)
+			devices = append(devices, d)
 		}
 	}
-	if err := s.nl.deleteDevices(indexes); err != nil {
+	return s.deleteDevices(devices)
+}
+
+func (s *Substrate) deleteDevices(devices []device) error {
+	if err := s.nl.deleteDevices(devices); err != nil {
 		return err
 	}
-	for _, index := range indexes {
-		if err := s.data.Forget(index); err != nil {
+	for _, d := range devices {
+		if err := s.data.Forget(d.index); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// DeleteSlice deletes every device of a slice at once.
+// DeleteSlice deletes every device of a slice.
 func (s *Substrate) DeleteSlice(ctx context.Context, id uint16) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -223,10 +228,14 @@ func (s *Substrate) DeleteSlice(ctx context.Context, id uint16) error {
 	if id == 0 || id > slice.MaxID {
 		return fmt.Errorf("delete devices of slice %d: no such slice", id)
 	}
-	if err := s.nl.deleteGroup(uint32(id)); err != nil {
+	all, err := s.nl.devices()
+	if err == nil {
+		err = s.deleteDevices(slices.DeleteFunc(all, func(d device) bool { return d.group != uint32(id) }))
+	}
+	if err != nil {
 		return fmt.Errorf("delete devices of slice %d: %w", id, err)
 	}
-	return s.forgetGone()
+	return nil
 }
 
 // SetUp connects a port, or cuts it off: then the node's interface has no carrier.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/pergola-net/pergola/agent/netns"
 	"golang.org/x/sys/unix"
@@ -98,13 +99,8 @@ func (p paths) removeDevices() error {
 	if err != nil {
 		return err
 	}
-	var indexes []int
-	for _, d := range all {
-		if d.kind != "" { // lo has none
-			indexes = append(indexes, d.index)
-		}
-	}
-	return nl.deleteDevices(indexes)
+	all = slices.DeleteFunc(all, func(d device) bool { return d.kind == "" }) // lo
+	return nl.deleteDevices(all)
 }
 
 // unpin deletes pins first: the bpf file system may also be mounted in a namespace that someone copied from ours.
