@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,7 +65,7 @@ With --purge the server's state and the images it keeps go too, once the last ne
 func (a *app) down(ctx context.Context, word string, all bool) ([]string, error) {
 	c, err := a.dial(ctx)
 	if errors.Is(err, client.ErrNoServer) {
-		a.Say("nothing to do: no server is running, so no network is")
+		a.Say("nothing to do: no server is running, so no slice is")
 		return nil, nil
 	}
 	if err != nil {
@@ -120,7 +121,8 @@ func (a *app) purge(ctx context.Context) error {
 			"take all networks down (`pergola down --all`); a server that runs as a service is stopped by `systemctl stop pergola`")
 	}
 	for _, dir := range []string{defaultStateDir, defaultDataDir, defaultLogDir} {
-		if err := os.RemoveAll(dir); err != nil {
+		// A directory that an administrator mounted stays, empty.
+		if err := os.RemoveAll(dir); err != nil && !errors.Is(err, syscall.EBUSY) {
 			return fmt.Errorf("remove the server's state: %w", err)
 		}
 		a.Detail("%s removed", dir)

@@ -161,7 +161,7 @@ func (a *app) nodes(ctx context.Context, name string, words []string) (*network,
 	for _, w := range words {
 		in, pattern := target.Split(w)
 		if in != "" && name != "" && in != name {
-			return nil, nil, ui.Usage("one command works on one network", "%s and %s are two networks", name, in)
+			return nil, nil, ui.Usage("one command works on one slice", "%s and %s are two slices", name, in)
 		}
 		name = either(name, in)
 		patterns = append(patterns, pattern)

@@ -61,9 +61,9 @@ func matches(pattern, text string) bool {
 
 func TestStoryOfANetwork(t *testing.T) {
 	w := inLab(t)
-	pergola(t, "ls").want(t, 0, "", "no network is running")
+	pergola(t, "ls").want(t, 0, "", "no slice is running")
 	pergola(t, "up", "--dry-run").want(t, 0, `(?m)^\+ node a\n\+ node b\n\+ node sw\n\+ link a:eth1--b:eth1\n(.*\n)*^lab: 3 nodes and 2 links new$`, "")
-	pergola(t, "ls").want(t, 0, "", "no network is running")
+	pergola(t, "ls").want(t, 0, "", "no slice is running")
 	w.set(func(h *host) { h.waiting = 1 })
 	pergola(t, "up", "--wait").want(t, 0, "", "lab is up: 3 nodes and 2 links new")
 	pergola(t, "ls").want(t, 0, `(?m)^lab +up +3/3 +2 `, "")
@@ -81,19 +81,19 @@ func TestStoryOfANetwork(t *testing.T) {
 	pergola(t, "version").want(t, 0, `server  v-test`, "")
 
 	pergola(t, "down").want(t, 0, "", "lab is down")
-	pergola(t, "ls").want(t, 0, "", "no network is running")
-	pergola(t, "down").want(t, 1, "", `network "lab" is not running`)
+	pergola(t, "ls").want(t, 0, "", "no slice is running")
+	pergola(t, "down").want(t, 1, "", `slice "lab" is not running`)
 }
 
 func TestSeveralNetworks(t *testing.T) {
 	inLab(t)
 	pergola(t, "up", "--name", "one").want(t, 0, "", "one is up")
 	pergola(t, "up", "--name", "two").want(t, 0, "", "two is up")
-	pergola(t, "inspect").want(t, 2, "", "2 networks are running: say which one is meant(?s).*one, two")
-	pergola(t, "inspect", "tow").want(t, 1, "", `network "tow" is not running\n +did you mean two\?`)
+	pergola(t, "inspect").want(t, 2, "", "2 slices are running: say which one is meant(?s).*one, two")
+	pergola(t, "inspect", "tow").want(t, 1, "", `slice "tow" is not running\n +did you mean two\?`)
 	pergola(t, "exec", "one/a", "--", "hello").want(t, 0, "^hello\n$", "")
 	pergola(t, "exec", "-s", "two", "a", "--", "hello").want(t, 0, "^hello\n$", "")
-	pergola(t, "exec", "a", "--", "hello").want(t, 125, "", "2 networks are running")
+	pergola(t, "exec", "a", "--", "hello").want(t, 125, "", "2 slices are running")
 	// The network of the file here is the obvious one.
 	pergola(t, "up").want(t, 0, "", "lab is up")
 	pergola(t, "inspect").want(t, 0, "^lab: up", "")
@@ -103,7 +103,7 @@ func TestSeveralNetworks(t *testing.T) {
 func TestDownOfAFileIsNotDownOfAnotherNetwork(t *testing.T) {
 	inLab(t)
 	pergola(t, "up", "--name", "other").want(t, 0, "", "other is up")
-	pergola(t, "down").want(t, 1, "", `network "lab" is not running`)
+	pergola(t, "down").want(t, 1, "", `slice "lab" is not running`)
 	pergola(t, "down", "other").want(t, 0, "", "other is down")
 	pergola(t, "up").want(t, 0, "", "lab is up")
 	pergola(t, "down", "pergola.yaml").want(t, 0, "", "lab is down")
@@ -115,7 +115,7 @@ func TestFaultsThatTheServerFindsHaveTheirPlaceInTheFile(t *testing.T) {
 		h.lacks = errors.New("delay needs the kernel module sch_netem, which this machine lacks")
 	})
 	pergola(t, "up").want(t, 1, "", "error: .*sch_netem")
-	pergola(t, "ls").want(t, 0, "", "no network is running")
+	pergola(t, "ls").want(t, 0, "", "no slice is running")
 }
 
 func TestExec(t *testing.T) {
@@ -131,7 +131,7 @@ func TestExec(t *testing.T) {
 	pergola(t, "exec", "[ab]", "--", "false").want(t, 3, "", "(?m)^b  exit status 3$")
 	pergola(t, "exec", "--all", "--json", "--", "false").want(t, 3, `"node": "b",\n +"status": 3`, "")
 	pergola(t, "exec", "sw", "ls").want(t, 125, "", "sw is a switch: nothing can run in it")
-	pergola(t, "exec", "aa", "ls").want(t, 125, "", `network lab has no node "aa"\n +did you mean a\?`)
+	pergola(t, "exec", "aa", "ls").want(t, 125, "", `slice lab has no node "aa"\n +did you mean a\?`)
 	pergola(t, "exec", "--all", "a", "--", "ls").want(t, 2, "", "--all goes with no node")
 
 	w.set(func(h *host) { h.commands = nil })
@@ -251,6 +251,58 @@ func TestJSONIsStable(t *testing.T) {
 			t.Errorf("%v: %s", args, o)
 		}
 	}
+}
+
+// TestJSONIsAsDocumented runs every command of the table in docs/json.md and compares keys.
+func TestJSONIsAsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/json.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inLab(t)
+	pergola(t, "up").want(t, 0, "", "up")
+	lines := regexp.MustCompile("(?m)^\\| `(.+)` \\| .* \\| `(.+)` \\|$").FindAllStringSubmatch(string(page), -1)
+	if len(lines) < 10 {
+		t.Fatalf("the table has %d lines", len(lines))
+	}
+	for _, line := range lines {
+		args := strings.Fields(line[1])
+		args = append(args[:1:1], append([]string{"--json", "-q"}, args[1:]...)...)
+		o := pergola(t, args...)
+		var have map[string]any
+		if have = firstObject(o.out); have == nil {
+			t.Errorf("%s: %s", line[1], o)
+			continue
+		}
+		known := map[string]bool{}
+		for _, key := range strings.Fields(line[2]) {
+			name, optional := strings.CutSuffix(key, "?")
+			known[name] = true
+			if _, ok := have[name]; !ok && !optional {
+				t.Errorf("%s has no %s: %s", line[1], name, o)
+			}
+		}
+		for key := range have {
+			if !known[key] {
+				t.Errorf("%s has %s, which docs/json.md does not name", line[1], key)
+			}
+		}
+	}
+}
+
+// firstObject gives the object that a document is, or the first in its list, or the first value of a map by name.
+func firstObject(text string) map[string]any {
+	var list []map[string]any
+	if json.Unmarshal([]byte(text), &list) == nil && len(list) > 0 {
+		return list[0]
+	}
+	var byName map[string]map[string]any
+	if json.Unmarshal([]byte(text), &byName) == nil && byName["a"] != nil {
+		return byName["a"]
+	}
+	var object map[string]any
+	_ = json.Unmarshal([]byte(text), &object)
+	return object
 }
 
 func TestCompletionKnowsNames(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -34,12 +35,12 @@ func newVersion(a *app) *cobra.Command {
 					Server  *api.Version `json:"server,omitempty"`
 				}{own, commit, server})
 			}
-			a.Print("pergola %s %s", own, commit)
+			a.Print("pergola %s", strings.TrimSpace(own+" "+commit))
 			if server == nil {
 				a.Print("server  not running")
 				return nil
 			}
-			a.Print("server  %s %s, pid %d, kernel %s", server.Version, server.Commit, server.PID, server.Kernel)
+			a.Print("server  %s, pid %d, kernel %s", strings.TrimSpace(server.Version+" "+server.Commit), server.PID, server.Kernel)
 			return nil
 		},
 	}

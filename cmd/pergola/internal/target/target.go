@@ -33,18 +33,18 @@ func Slice(ctx context.Context, l Lister, name, described string) (string, error
 	case name != "" && has(names, name):
 		return name, nil
 	case name != "" && len(names) == 0:
-		return "", ui.Advise(fmt.Errorf("network %q is not running: none is", name), "start one with `pergola up FILE`")
+		return "", ui.Advise(fmt.Errorf("slice %q is not running: none is", name), "start one with `pergola up FILE`")
 	case name != "":
-		return "", ui.Advise(fmt.Errorf("network %q is not running", name), "%s", ui.DidYouMean(name, "network", names))
+		return "", ui.Advise(fmt.Errorf("slice %q is not running", name), "%s", ui.DidYouMean(name, "slice", names))
 	case len(names) == 1:
 		return names[0], nil
 	case len(names) == 0:
-		return "", ui.Advise(fmt.Errorf("no network is running"), "start one with `pergola up FILE`")
+		return "", ui.Advise(fmt.Errorf("no slice is running"), "start one with `pergola up FILE`")
 	case described != "" && has(names, described):
 		return described, nil
 	}
 	return "", ui.Usage("running are "+strings.Join(names, ", "),
-		"%s are running: say which one is meant", ui.Count(len(names), "network"))
+		"%s are running: say which one is meant", ui.Count(len(names), "slice"))
 }
 
 func has(names []string, name string) bool {
@@ -94,7 +94,7 @@ func Nodes(s *slice.Slice, pattern string) ([]string, error) {
 
 // NoNode is the error for a node that s does not have.
 func NoNode(s *slice.Slice, name string) error {
-	return ui.Advise(fmt.Errorf("network %s has no node %q", s.Name, name), "%s",
+	return ui.Advise(fmt.Errorf("slice %s has no node %q", s.Name, name), "%s",
 		ui.DidYouMean(name, "node", NodeNames(s)))
 }
 
@@ -122,7 +122,7 @@ func Link(s *slice.Slice, word string) (link *slice.Link, end string, err error)
 			known = append(known, e.String())
 		}
 	}
-	return nil, "", ui.Advise(fmt.Errorf("network %s has no link %q", s.Name, word), "%s",
+	return nil, "", ui.Advise(fmt.Errorf("slice %s has no link %q", s.Name, word), "%s",
 		ui.DidYouMean(word, "link or interface", known))
 }
 
