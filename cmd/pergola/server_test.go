@@ -125,8 +125,8 @@ func TestExec(t *testing.T) {
 	pergola(t, "exec", "a", "ls", "-l", "--all").want(t, 0, "^ls -l --all\n$", "")
 	pergola(t, "exec", "-it", "a", "ls", "-l").want(t, 0, "^ls -l\n$", "")
 	pergola(t, "exec", "a", "-s", "lab", "--", "ls").want(t, 0, "^ls\n$", "")
-	pergolaWith(t, t.Context(), "typed", "exec", "a", "cat").want(t, 0, "^typed$", "")
-	pergolaWith(t, t.Context(), "typed", "exec", "-n", "a", "cat").want(t, 0, "", "")
+	pergolaWith(t.Context(), t, "typed", "exec", "a", "cat").want(t, 0, "^typed$", "")
+	pergolaWith(t.Context(), t, "typed", "exec", "-n", "a", "cat").want(t, 0, "", "")
 	pergola(t, "exec", "--all", "--", "ip", "route").want(t, 0, "^a  ip route\nb  ip route\n$", "")
 	pergola(t, "exec", "[ab]", "--", "false").want(t, 3, "", "(?m)^b  exit status 3$")
 	pergola(t, "exec", "--all", "--json", "--", "false").want(t, 3, `"node": "b",\n +"status": 3`, "")
@@ -210,12 +210,12 @@ func TestCtrlCDuringUpSaysThatTheServerGoesOn(t *testing.T) {
 	w.set(func(h *host) { h.hold = true })
 	ctx, interrupt := context.WithCancel(t.Context())
 	w.when("/progress", func(*http.Request) { interrupt() })
-	pergolaWith(t, ctx, "", "up").want(t, 130, "", "(?s)error: interrupted.*goes on bringing lab up.*`pergola down lab`")
+	pergolaWith(ctx, t, "", "up").want(t, 130, "", "(?s)error: interrupted.*goes on bringing lab up.*`pergola down lab`")
 	pergola(t, "ls").want(t, 0, "coming up", "")
 
 	ctx, interrupt = context.WithCancel(t.Context())
 	w.when("/progress", func(*http.Request) { interrupt() })
-	pergolaWith(t, ctx, "", "down").want(t, 130, "", "goes on taking lab down")
+	pergolaWith(ctx, t, "", "down").want(t, 130, "", "goes on taking lab down")
 }
 
 func TestCtrlCEndsWhatGoesOnForEver(t *testing.T) {
@@ -230,7 +230,7 @@ func TestCtrlCEndsWhatGoesOnForEver(t *testing.T) {
 	} {
 		ctx, interrupt := context.WithCancel(t.Context())
 		w.when(c.path, func(*http.Request) { interrupt() })
-		o := pergolaWith(t, ctx, "", c.args...)
+		o := pergolaWith(ctx, t, "", c.args...)
 		if o.status != 0 || o.errs != "" {
 			t.Errorf("%v: %s", c.args, o)
 		}

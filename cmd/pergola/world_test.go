@@ -75,7 +75,7 @@ func newWorld(t *testing.T) *world {
 	}
 	var running sync.WaitGroup
 	running.Go(func() { _ = server.Serve(listener) })
-	running.Go(func() { w.host.work(ctx, changes) })
+	running.Go(func() { w.work(ctx, changes) })
 	t.Cleanup(func() {
 		cancel()
 		server.Close()
@@ -115,10 +115,10 @@ func (o outcome) String() string { return fmt.Sprintf("status %d\n%s--\n%s", o.s
 // pergola carries out one command line, in a pipe.
 func pergola(t *testing.T, args ...string) outcome {
 	t.Helper()
-	return pergolaWith(t, t.Context(), "", args...)
+	return pergolaWith(t.Context(), t, "", args...)
 }
 
-func pergolaWith(t *testing.T, ctx context.Context, stdin string, args ...string) outcome {
+func pergolaWith(ctx context.Context, t *testing.T, stdin string, args ...string) outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("the command did not end"))
 	defer cancel()

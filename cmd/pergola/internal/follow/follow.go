@@ -55,6 +55,9 @@ func Settled(ctx context.Context, s Server, p *ui.Progress, name string, generat
 		last = m.Status
 		up, all := parts(&m.Status)
 		w.see(&m.Status, up)
+		if !w.failed { // else tries count among what was done
+			up, all = m.Status.Done, m.Status.Total
+		}
 		p.Step("bringing "+name+" up", up, all)
 		settled = m.Status.Settled
 		return settled
@@ -127,7 +130,8 @@ type watch struct {
 	p      *ui.Progress
 	timer  *time.Timer // runs while something fails; starts anew when something moves
 
-	failing bool
+	failing bool // now
+	failed  bool // now or before
 	best    int                  // how far it ever was
 	since   map[string]time.Time // when an error was first seen
 	told    map[string]bool      // errors
@@ -156,6 +160,7 @@ func (w *watch) see(st *slice.Status, far int) {
 		w.timer.Reset(Patience)
 	}
 	w.failing, w.best = len(st.Errors) > 0, max(far, w.best)
+	w.failed = w.failed || w.failing
 }
 
 // tell writes each error that lasts, once. Most go away by themselves: a host tries again.
