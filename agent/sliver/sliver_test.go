@@ -13,13 +13,17 @@ import (
 // needRoot skips a test on a laptop, and fails it in CI.
 func needRoot(t testing.TB) {
 	t.Helper()
-	if os.Geteuid() == 0 {
-		return
+	if os.Geteuid() != 0 {
+		skipOutsideCI(t, "needs root")
 	}
+}
+
+func skipOutsideCI(t testing.TB, why string) {
+	t.Helper()
 	if os.Getenv("CI") != "" {
-		t.Fatal("needs root, and CI must not skip it")
+		t.Fatalf("%s, and CI must not skip this test", why)
 	}
-	t.Skip("needs root")
+	t.Skip(why)
 }
 
 const testSlice = 4000
