@@ -36,7 +36,8 @@ func TestFRR(t *testing.T) {
 		return strings.Contains(got, "192.0.2.1")
 	})
 	got = sh(t, r, id, `vtysh -c 'configure terminal' -c 'ip route 198.51.100.0/24 blackhole' -c end -c 'write memory' 2>&1;
-		cat /etc/frr/frr.conf; ip route show; stat -c %U:%G /etc/frr/frr.conf; ps -eo user:12,args | grep [f]rr/`)
+		until ip route show | grep blackhole; do sleep 0.01; done
+		cat /etc/frr/frr.conf; stat -c %U:%G /etc/frr/frr.conf; ps -eo user:12,args | grep [f]rr/`)
 	for _, want := range []string{"ip route 198.51.100.0/24 blackhole", "blackhole 198.51.100.0/24", "frr:", "frr          /usr/lib/frr/zebra"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in:\n%s", want, got)

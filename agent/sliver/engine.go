@@ -102,10 +102,11 @@ type stdio struct {
 
 func (s *stdio) Set(c *exec.Cmd) {
 	c.Stdin, c.Stdout, c.Stderr = s.in, s.out, s.err
+	if c.SysProcAttr == nil {
+		c.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	c.SysProcAttr.Setsid = true // see orphan
 	if s.cgroup >= 0 {
-		if c.SysProcAttr == nil {
-			c.SysProcAttr = &syscall.SysProcAttr{}
-		}
 		c.SysProcAttr.UseCgroupFD, c.SysProcAttr.CgroupFD = true, s.cgroup
 	}
 }

@@ -46,16 +46,38 @@ func (r *Runtime) Exec(ctx context.Context, id ID, req ExecRequest) (code int, e
 	switch {
 	case o.State == Paused:
 		return -1, fmt.Errorf("run command in sliver %s: it is paused", id)
-	case o.State != Running && o.State != Created:
+	case o.State != Running:
 		return -1, fmt.Errorf("run command in sliver %s: %w", id, ErrNotRunning)
 	case len(req.Args) == 0:
 		return -1, fmt.Errorf("run command in sliver %s: no command given", id)
+	}
+	if err := awaitInit(ctx, rec.Process); err != nil {
+		return -1, fmt.Errorf("run command in sliver %s: %w", id, err)
 	}
 	code, err = r.exec(ctx, id, rec, &req)
 	if err != nil {
 		return code, fmt.Errorf("run %s in sliver %s: %w", req.Args[0], id, err)
 	}
 	return code, nil
+}
+
+// awaitInit waits, in the first moments after Start, until the first process is not the runtime's own any more: that one cannot be
+// joined.
+func awaitInit(ctx context.Context, p process) error {
+	for wait := 100 * time.Microsecond; ; wait *= 2 {
+		line, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cmdline")
+		if err != nil || !p.alive() {
+			return ErrNotRunning
+		}
+		if strings.HasPrefix(string(line), initPath+"\x00") {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
 }
 
 func (r *Runtime) exec(ctx context.Context, id ID, rec *record, req *ExecRequest) (int, error) {

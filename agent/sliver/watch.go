@@ -133,9 +133,10 @@ func (w *watcher) reapOrphans() {
 	}
 }
 
-// orphan is true of an ended child that this process cannot have started itself. crun leaves two kinds. The half of
-// itself that it runs in the background is in a session that is not ours and not its own. A command that crun could not execute is in a
-// sliver's process namespace, and would keep the sliver from ending; it is not the first process there.
+// orphan is true of an ended child that this process cannot have started itself. The runtime leads a session of its
+// own (stdio), and leaves two kinds. The half of itself that crun runs in the background is in a session that is not ours and
+// that it does not lead. A command that crun could not execute is in a sliver's process namespace, and would keep the sliver
+// from ending; it is not the first process there.
 func orphan(pid, session int) bool {
 	fields, err := statFields(pid)
 	if err != nil || fields[0] != "Z" {

@@ -1,0 +1,48 @@
+package sliver
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// inChrootScript makes a machine as container builders and debootstrap users have it: a chroot, on an overlay, in a mount
+// namespace whose root is elsewhere. $1 is an empty directory, $2 the program to run.
+const inChrootScript = `set -e
+mkdir "$1/upper" "$1/work" "$1/root"
+mount -t tmpfs tmpfs "$1/upper" # an upper directory may not lie on an overlay
+mkdir "$1/upper/u" "$1/upper/w"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper/u,workdir=$1/upper/w" "$1/root"
+cp "$2" "$1/root/sliver.test"
+cd "$1/root"
+mount -t proc proc proc
+mount --rbind /sys sys
+mount --rbind /dev dev
+mount -t tmpfs tmpfs run
+mount -t tmpfs tmpfs tmp
+mkdir -p var/tmp
+exec chroot . /usr/bin/env SLIVER_IN_CHROOT=1 TMPDIR=/var/tmp /sliver.test -test.v -test.run "$3"`
+
+// TestInChroot repeats tests in a chroot, where the kernel makes no user namespaces unless one gets out first.
+func TestInChroot(t *testing.T) {
+	needRoot(t)
+	if os.Getenv("SLIVER_IN_CHROOT") != "" {
+		t.Skip("already there")
+	}
+	dir := t.TempDir()
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(script, []byte(inChrootScript), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
+		"sh", script, dir, self, "^(TestLifeOf.*|TestExec|TestExecTerminal|TestRootFromTar|TestIsolation|TestFRR)$").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Logf("%s", out)
+}
