@@ -11,7 +11,7 @@ import (
 
 // clsact attaches the program as a direct-action filter of the clsact qdiscs of all ports. They share one block of filters, so
 // the program is there once and is replaced for all of them in one step; lo, which has no traffic, holds the block while there is
-// no port. It lives as long as the namespace. docs/decisions/001-clsact.md says why this is preferred to tcx.
+// no port. It lives as long as the namespace. docs/decisions/004-clsact-not-tcx.md says why this is preferred to tcx.
 type clsact struct{ nl *conn }
 
 const (

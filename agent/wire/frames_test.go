@@ -195,7 +195,7 @@ func TestOffloadsStayOn(t *testing.T) {
 	l := newLab(t)
 	a, b := l.pair()
 	l.ping("a", "192.0.2.1")
-	l.throughput("192.0.2.1")
+	l.transfer("192.0.2.1", 64<<20)
 	traffic, err := l.Counters(l.ctx)
 	l.must(err)
 	for what, c := range map[string]struct{ frames, bytes uint64 }{
@@ -212,5 +212,39 @@ func TestOffloadsStayOn(t *testing.T) {
 				t.Errorf("not %q:\n%s", f, out)
 			}
 		}
+	}
+}
+
+// A queue counts frames: into a slow link, or one that loses frames, TCP sends them one by one.
+func TestShapedLinkTakesSingleFrames(t *testing.T) {
+	l := newLab(t)
+	a, b := l.pair()
+	l.ping("a", "192.0.2.1")
+	mean := func() uint64 {
+		t.Helper()
+		before, err := l.Counters(l.ctx)
+		l.must(err)
+		l.transfer("192.0.2.1", 8<<20)
+		after, err := l.Counters(l.ctx)
+		l.must(err)
+		return (after[a].FromNode.Bytes - before[a].FromNode.Bytes) / (after[a].FromNode.Frames - before[a].FromNode.Frames)
+	}
+	shape := slice.Shape{Rate: 500e6, Queue: 200}
+	l.must(l.Shape(l.ctx, a, wire.FromNode, shape))
+	if m := mean(); m > 1514 {
+		t.Errorf("frames of %d bytes into a queue", m)
+	}
+	l.must(l.Shape(l.ctx, a, wire.FromNode, slice.Shape{}))
+	if m := mean(); m < 3*1514 {
+		t.Errorf("frames of %d bytes without a queue", m)
+	}
+	l.onLAN(a, b)
+	l.must(l.Shape(l.ctx, a, wire.FromNode, shape))
+	if m := mean(); m > 1514 {
+		t.Errorf("frames of %d bytes into the queue of a switch", m)
+	}
+	l.must(l.Join(l.ctx, a, b))
+	if m := mean(); m < 3*1514 {
+		t.Errorf("frames of %d bytes after the queue", m)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/slice"
 )
 
 // end is a device in the data path's care, with its record.
@@ -102,6 +103,11 @@ func (s *Substrate) unwireLocked(e *end, keep int) error {
 			}
 		}
 	}
+	if e.record.Mode == datapath.Queue && e.record.Peer != keep {
+		if err := s.cut(e.device, slice.Shape{}); err != nil {
+			return err
+		}
+	}
 	if e.record.Mode != datapath.None && e.record.Peer != keep {
 		e.record = unwired(e.record)
 		if err := s.data.Set(e.index, e.record); err != nil {
@@ -111,12 +117,21 @@ func (s *Substrate) unwireLocked(e *end, keep int) error {
 	return s.deleteNamed(queueName(e.name))
 }
 
-// lead directs what enters at a port to another port: to its node at once, or through its device's queue.
+// lead directs what enters at a port to another port: to its node at once, or through its device's queue. The shape of that
+// queue is that of what the node sends.
 func (s *Substrate) lead(from *end, to device) error {
 	record := from.record
 	record.Peer, record.Mode = to.index, datapath.Peer
 	if to.mark.role == roleQueue || to.mark.queue != (Queue{}) {
 		record.Mode = datapath.Queue
+	}
+	if record == from.record {
+		return nil
+	}
+	if record.Mode == datapath.Queue || from.record.Mode == datapath.Queue {
+		if err := s.cut(from.device, to.mark.queue.Shape); err != nil {
+			return err
+		}
 	}
 	return s.direct(from, record)
 }

@@ -23,7 +23,7 @@ const (
 
 // mark is what a device's alias says of it:
 //
-//	pergola port abilene/denver:eth0 digest=1f6c20 ns=4026532511 queue=rate=1000000,delay=20000000
+//	pergola port abilene/denver:eth0 digest=1f6c20 ns=4026532511 pid=4711 queue=rate=1000000,delay=20000000
 //
 // It is written when the device is complete. It holds what the kernel cannot be asked in one go, so that Observe can compare
 // a thousand ports with a single dump.
@@ -32,6 +32,7 @@ type mark struct {
 	owner  string
 	digest string
 	ns     uint64 // inode of the namespace in which the other end was put; 0: the substrate
+	pid    int    // a process that was in it; whether it is, ns tells
 	queue  Queue
 }
 
@@ -58,6 +59,9 @@ func (m mark) String() string {
 	if m.ns != 0 {
 		add("ns", strconv.FormatUint(m.ns, 10))
 	}
+	if m.pid != 0 {
+		add("pid", strconv.Itoa(m.pid))
+	}
 	add("queue", m.queue.String())
 	return strings.Join(words, " ")
 }
@@ -68,7 +72,7 @@ func newMark(r role, owner, digest string) (mark, error) {
 	if len(owner) > maxOwner {
 		owner = strings.ToValidUTF8(owner[:part], "") + "..." + strings.ToValidUTF8(owner[len(owner)-part:], "")
 	}
-	m := mark{role: r, owner: owner, digest: digest, ns: 1<<32 - 1, queue: longestQueue}
+	m := mark{role: r, owner: owner, digest: digest, ns: 1<<32 - 1, pid: 1 << 22, queue: longestQueue}
 	if n := len(m.String()); n > maxAlias {
 		return mark{}, fmt.Errorf("mark device of %s: digest %q is %d bytes too long", owner, digest, n-maxAlias)
 	}
@@ -77,7 +81,7 @@ func newMark(r role, owner, digest string) (mark, error) {
 
 const (
 	maxAlias = 255 // IFALIASZ, less the final zero byte
-	maxOwner = 100
+	maxOwner = 90
 )
 
 // longestQueue is the longest that checkShape lets pass, near enough.
@@ -101,6 +105,8 @@ func parseMark(alias string) (m mark, ok bool) {
 			m.digest, err = url.PathUnescape(value)
 		case "ns":
 			m.ns, err = strconv.ParseUint(value, 10, 64)
+		case "pid":
+			m.pid, err = strconv.Atoi(value)
 		case "queue":
 			m.queue, err = parseQueue(value)
 		}

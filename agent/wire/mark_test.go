@@ -16,6 +16,7 @@ func TestMarkSurvivesTheAlias(t *testing.T) {
 			owner:  rapid.String().Draw(t, "owner"),
 			digest: rapid.String().Draw(t, "digest"),
 			ns:     rapid.Uint64().Draw(t, "ns"),
+			pid:    rapid.Int().Draw(t, "pid"),
 		}
 		want.queue.Unsure = rapid.Bool().Draw(t, "unsure")
 		if !want.queue.Unsure {

@@ -72,6 +72,7 @@ func (s *Substrate) addPort(p Port) (err error) {
 	if err != nil {
 		return err
 	}
+	m.pid = p.PID
 	if m.ns, err = inode(ns); err != nil {
 		return err
 	}

@@ -61,6 +61,9 @@ func (s *Substrate) shapeAttached(port *end, shape slice.Shape) error {
 	} else if q.member.master != 0 {
 		bridge = q.member.master
 	}
+	if err := s.cut(port.device, shape); err != nil {
+		return err
+	}
 	if err := s.setQueue(&q.end.device, shape); err != nil {
 		return err
 	}
@@ -123,6 +126,9 @@ func (s *Substrate) attachQueue(port *end, q *queue, bridge int) error {
 func (s *Substrate) removeQueue(port *end, q *queue) error {
 	if q == nil {
 		return s.deleteNamed(queueName(port.name)) // half made
+	}
+	if err := s.cut(port.device, slice.Shape{}); err != nil {
+		return err
 	}
 	bridge := max(port.master, q.member.master) // one of them is none
 	if err := s.deleteNamed(q.end.name); err != nil {

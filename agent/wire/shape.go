@@ -2,9 +2,11 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/slice"
 	"golang.org/x/sys/unix"
 )
@@ -90,6 +92,11 @@ func (s *Substrate) shapePort(e *end, shape slice.Shape) error {
 			return err
 		}
 	}
+	if leader != nil {
+		if err := s.cut(leader.device, shape); err != nil {
+			return err
+		}
+	}
 	if err := s.setQueue(&e.device, shape); err != nil {
 		return err
 	}
@@ -97,6 +104,56 @@ func (s *Substrate) shapePort(e *end, shape slice.Shape) error {
 		return nil
 	}
 	return s.lead(leader, e.device)
+}
+
+// cut makes a node send single frames, and no GSO super-frames of up to 64 KiB, into a link that loses or queues frames or is
+// slow, because the queue takes each for one frame. What passes a switch first is not cut: a super-frame on its way to a
+// shaped port of a LAN, or through a shaped cable, is lost or queued as a whole.
+func (s *Substrate) cut(port device, shape slice.Shape) error {
+	const (
+		slow   = 1e9   // bit/s; above, single frames could not fill the link
+		single = 1     // segments
+		most   = 65535 // the kernel's default, GSO_MAX_SEGS
+	)
+	segments := uint32(most)
+	if shape.Loss != 0 || shape.Queue != 0 || shape.Rate != 0 && shape.Rate < slow {
+		segments = single
+	}
+	err := s.inside(port, func(c *conn) error {
+		return ignoreGone(c.change(port.peer, attrU32(unix.IFLA_GSO_MAX_SEGS, segments)))
+	})
+	if err != nil {
+		return fmt.Errorf("limit segments at the other end of %s: %w", port.name, err)
+	}
+	return nil
+}
+
+// inside calls f where the port's other end is, if that still exists.
+func (s *Substrate) inside(port device, f func(*conn) error) error {
+	if port.mark.role != rolePort {
+		return nil
+	}
+	ns := s.host
+	if port.mark.pid != 0 {
+		var err error
+		ns, err = netns.Open(netns.Path(port.mark.pid))
+		if errors.Is(err, netns.ErrGone) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { _ = ns.Close() }()
+	}
+	if i, err := inode(ns); err != nil || i != port.mark.ns {
+		return err
+	}
+	c, err := dial(ns)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	return f(c)
 }
 
 // peerOf finds what a port is joined with: another port, a queue, or nothing.

@@ -26,7 +26,7 @@ func BenchmarkJoinAgainstBareVeth(b *testing.B) {
 		for range 7 {
 			for i, to := range []string{"192.0.2.1", "203.0.113.1"} {
 				rtt[i] = append(rtt[i], l.roundTrip(to))
-				tcp[i] = append(tcp[i], l.throughput(to))
+				tcp[i] = append(tcp[i], l.transfer(to, 1<<30))
 			}
 		}
 	}
@@ -93,9 +93,9 @@ func (l *lab) roundTrip(to string) (us float64) {
 	return float64(took.Microseconds()) / trips
 }
 
-func (l *lab) throughput(to string) (gbps float64) {
+// transfer sends bytes by TCP and gives the throughput in Gbit/s.
+func (l *lab) transfer(to string, total int) (gbps float64) {
 	l.Helper()
-	const total = 1 << 30
 	listener := in(l, "b", func() (net.Listener, error) { return net.Listen("tcp", to+":9") })
 	received := make(chan int64, 1)
 	go func() {
@@ -125,12 +125,12 @@ func (l *lab) throughput(to string) (gbps float64) {
 		}
 	}
 	l.must(client.Close())
-	if n := <-received; n != total {
+	if n := <-received; n != int64(total) {
 		l.Fatalf("%d bytes of %d came through", n, total)
 	}
 	took := time.Since(start)
 	l.must(listener.Close())
-	return total * 8 / 1e9 / took.Seconds()
+	return float64(total) * 8 / 1e9 / took.Seconds()
 }
 
 func median[T cmp.Ordered](all []T) T {

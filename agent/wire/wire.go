@@ -35,7 +35,7 @@ var (
 type Config struct {
 	// StateDir must not be shared with another substrate.
 	StateDir string
-	// TCX attaches programs through tcx, which Linux 6.6 brought, instead of clsact; see docs/decisions/001-clsact.md.
+	// TCX attaches programs through tcx, which Linux 6.6 brought, instead of clsact; see docs/decisions/004-clsact-not-tcx.md.
 	TCX bool
 }
 

@@ -18,8 +18,6 @@ import (
 	"github.com/pergola-net/pergola/test/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
-
 // lab is a substrate of a test, with its nodes.
 type lab struct {
 	testing.TB
