@@ -16,8 +16,8 @@ const ring = `
 name: ring
 nodes:
   r1: {routing: static, daemon: bird}
-  r2: {routing: none}
-  r3: {routing: none}
+  r2:
+  r3:
   h1:
   h2:
   s: {kind: switch}

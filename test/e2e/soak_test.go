@@ -75,7 +75,10 @@ func (w *wear) step() {
 		func() { w.mustSucceed(w.t, "link", "reset", "--all") },
 		func() { w.killNode(node) },
 		func() { w.killDuring(w.t, time.Duration(w.random.IntN(200))*time.Millisecond, "restart", node) },
-		func() { w.killDuring(w.t, time.Duration(w.random.IntN(300))*time.Millisecond, "down", "ring") },
+		func() {
+			w.killDuring(w.t, time.Duration(w.random.IntN(300))*time.Millisecond, "down", "ring")
+			w.mustSucceed(w.t, "up", w.file)
+		},
 	}
 	steps[w.random.IntN(len(steps))]()
 }
@@ -83,7 +86,7 @@ func (w *wear) step() {
 func (w *wear) killNode(node string) {
 	nodes, err := w.nodes("ring")
 	if err != nil {
-		return // a step before took the network down
+		w.t.Fatal(err)
 	}
 	if pid := nodes[node].PID; pid > 1 {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have gone by itself
