@@ -44,6 +44,9 @@ generate: ## rebuild what is generated and committed: eBPF objects, JSON Schema,
 lint: $(LINT) ## run golangci-lint with the fences of .golangci.yml
 	@$(LINT) run ./...
 
+fmt: $(LINT) ## format all Go files as the linter wants them
+	@$(LINT) fmt ./...
+
 $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION) (once)"
 	@GOBIN=$(dir $@) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT_VERSION)
@@ -95,4 +98,4 @@ install: build ## install the binary, the systemd unit and shell completions bel
 clean: ## remove what was built here; caches in ~/.cache/pergola stay
 	@rm -rf bin build dist
 
-.PHONY: help build demo generate lint test test-unit test-program test-net test-e2e test-root test-vm fuzz bench soak install clean
+.PHONY: help build demo generate lint fmt test test-unit test-program test-net test-e2e test-root test-vm fuzz bench soak install clean

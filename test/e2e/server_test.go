@@ -19,7 +19,6 @@ const group = "users"
 // server is a Pergola server with directories of its own, so that many can run side by side on a machine.
 type server struct {
 	binary, state, socket, log string
-	group                      string    // number of the group that may use the socket
 	process                    *exec.Cmd // nil while it is not running
 }
 
