@@ -21,13 +21,16 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+// Program is what a Hook attaches.
+type Program = ebpf.Program
+
 // Hook attaches a program to the ingress side of devices. The thread must be in their namespace.
 type Hook interface {
 	// Replace makes p the program of all these devices, each at once: no frame meets two programs, or none, if there was one.
 	// Devices that do not exist are left out.
-	Replace(ifindexes []int, p *ebpf.Program) error
+	Replace(ifindexes []int, p *Program) error
 	// Attach gives a new device the program of the last Replace.
-	Attach(ifindex int, p *ebpf.Program) error
+	Attach(ifindex int, p *Program) error
 }
 
 // DataPath holds the pinned objects of one directory. Its methods may be called concurrently.

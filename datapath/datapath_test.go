@@ -12,9 +12,10 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
 	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/test/testkit"
-	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -62,6 +63,7 @@ func (b *bench) open() *DataPath {
 }
 
 func hook(t testing.TB) Hook {
+	t.Helper()
 	if err := HaveTCX(); errors.Is(err, ebpf.ErrNotSupported) {
 		return noHook{} // attaching is tested where clsact is: agent/wire
 	} else if err != nil {
@@ -76,6 +78,7 @@ func (noHook) Attach(int, *ebpf.Program) error    { return nil }
 func (noHook) Replace([]int, *ebpf.Program) error { return nil }
 
 func ifindex(t testing.TB, name string) int {
+	t.Helper()
 	i, err := net.InterfaceByName(name)
 	if err != nil {
 		t.Error(err)
@@ -190,6 +193,7 @@ func TestNewABITakesOverPorts(t *testing.T) {
 
 // shuffle exchanges the first two members of struct port.
 func shuffle(t testing.TB, spec *ebpf.CollectionSpec) {
+	t.Helper()
 	port, ok := spec.Maps[objectMapPorts].Value.(*btf.Struct)
 	if !ok {
 		t.Error("the ports map has no typed value")

@@ -7,9 +7,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/test/testkit"
-	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }

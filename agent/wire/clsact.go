@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath"
 )
 
 // clsact attaches the program as a direct-action filter of the clsact qdiscs of all ports. They share one block of filters, so
@@ -29,7 +30,7 @@ const (
 )
 
 // Attach implements datapath.Hook.
-func (h clsact) Attach(ifindex int, _ *ebpf.Program) error {
+func (h clsact) Attach(ifindex int, _ *datapath.Program) error {
 	err := h.nl.do(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, tcHeader(ifindex, tcClsact&0xffff0000, tcClsact),
 		attrString(nl.TCA_KIND, "clsact"), attrU32(ingressBlock, portBlock))
 	if errors.Is(err, unix.EEXIST) {
@@ -39,7 +40,7 @@ func (h clsact) Attach(ifindex int, _ *ebpf.Program) error {
 }
 
 // Replace implements datapath.Hook.
-func (h clsact) Replace(ifindexes []int, p *ebpf.Program) error {
+func (h clsact) Replace(ifindexes []int, p *datapath.Program) error {
 	if err := h.Attach(lo, p); err != nil {
 		return err
 	}

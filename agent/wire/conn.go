@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/agent/netns"
 )
 
 // conn is a netlink socket in one namespace. Requests are serialised, as the kernel would do it.

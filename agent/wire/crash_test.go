@@ -42,7 +42,7 @@ func crashMe(dir string, pids []string) error {
 				return err
 			}
 		}
-		if err := s.Remove(ctx, dir); err != nil {
+		if err := s.Remove(ctx); err != nil {
 			return err
 		}
 	}
@@ -87,7 +87,7 @@ func build(ctx context.Context, s *wire.Substrate, pids []string, round int) err
 func TestKilledAtAnyMoment(t *testing.T) {
 	const kills = 25
 	l := newLab(t)
-	l.must(l.Remove(l.ctx, l.dir))
+	l.must(l.Remove(l.ctx))
 	l.Substrate = nil
 	var pids []string
 	for i := range 3 {

@@ -7,9 +7,10 @@ import (
 	"os"
 	"slices"
 
-	"github.com/pergola-net/pergola/datapath"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath"
 )
 
 // device is what we read of a network device.

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pergola-net/pergola/agent/wire"
 	"github.com/pergola-net/pergola/slice"
-	"golang.org/x/sys/unix"
 )
 
 // tap is a packet socket on a node's eth0: it sends and sees whole frames, VLAN tags included.

@@ -20,6 +20,7 @@ func TestJoinedByTCX(t *testing.T) {
 }
 
 func testJoin(t *testing.T) {
+	t.Helper()
 	l := newLab(t)
 	a, b := l.pair()
 	l.ping("a", "192.0.2.1")

@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/slice"
 	"pgregory.net/rapid"
+
+	"github.com/pergola-net/pergola/slice"
 )
 
 func TestMarkSurvivesTheAlias(t *testing.T) {

@@ -5,8 +5,9 @@ import (
 	"math"
 	"sync"
 
-	"github.com/pergola-net/pergola/slice"
 	"github.com/vishvananda/netlink/nl"
+
+	"github.com/pergola-net/pergola/slice"
 )
 
 // netemOptions is struct tc_netem_qopt.

@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/pergola-net/pergola/datapath"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath"
 )
 
 // State is what there is in a substrate.

@@ -9,11 +9,12 @@ import (
 	"os"
 	"slices"
 
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
 	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/slice"
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 )
 
 // Port is the substrate's end of a node's interface, together with that interface.

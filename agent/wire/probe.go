@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/agent/netns"
 )
 
 // MissingModuleError says that the kernel lacks something that a link asks for.

@@ -6,9 +6,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/pergola-net/pergola/slice"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/slice"
 )
 
 // A device's qdiscs, from the root down; either of the first two may be absent:

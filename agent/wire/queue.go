@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/slice"
-	"golang.org/x/sys/unix"
 )
 
 // A queue is a veth pair between a port and a switch, for frames that must wait before the switch gets them:

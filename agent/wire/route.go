@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/pergola-net/pergola/slice"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/slice"
 )
 
 // route is one in a form that can be compared.

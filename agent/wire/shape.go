@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/slice"
-	"golang.org/x/sys/unix"
 )
 
 // Direction is one of a link's, seen from an end of it.

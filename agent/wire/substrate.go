@@ -8,8 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/agent/netns"
 )
 
 // make mounts what is not mounted; made says whether there was no namespace.

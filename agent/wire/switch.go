@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pergola-net/pergola/datapath"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath"
 )
 
 // ErrSwitchFull means that the kernel's bridge takes no more ports.

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pergola-net/pergola/agent/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/agent/wire"
 )
 
 // An uplink's name must be nobody else's on this machine.

@@ -53,13 +53,14 @@ type Substrate struct {
 
 // paths are the places below a state directory.
 type paths struct {
+	stateDir  string
 	nsDir, ns string // file on which the namespace is mounted
 	bpf       string // mount point of the bpf file system
 }
 
 func pathsOf(stateDir string) paths {
 	dir := filepath.Join(stateDir, "netns")
-	return paths{nsDir: dir, ns: filepath.Join(dir, "substrate"), bpf: filepath.Join(stateDir, "bpf")}
+	return paths{stateDir: stateDir, nsDir: dir, ns: filepath.Join(dir, "substrate"), bpf: filepath.Join(stateDir, "bpf")}
 }
 
 // Present reports whether a substrate, or what is left of one, is below the state directory.
@@ -142,8 +143,8 @@ func (s *Substrate) Close() error {
 }
 
 // Remove closes the substrate and removes all of it.
-func (s *Substrate) Remove(ctx context.Context, stateDir string) error {
-	return errors.Join(s.Close(), Remove(ctx, stateDir))
+func (s *Substrate) Remove(ctx context.Context) error {
+	return errors.Join(s.Close(), Remove(ctx, s.paths.stateDir))
 }
 
 // Namespace is the path of the substrate's namespace, for those who look into it (captures).

@@ -198,7 +198,7 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	if !wire.Present(l.dir) {
 		t.Error("an open substrate is not present")
 	}
-	l.must(l.Remove(l.ctx, l.dir))
+	l.must(l.Remove(l.ctx))
 	l.Substrate = nil
 	if wire.Present(l.dir) {
 		t.Error("a removed substrate is present")
@@ -213,7 +213,7 @@ func TestRemoveLeavesNothing(t *testing.T) {
 func TestRemoveOfHalfMade(t *testing.T) {
 	for _, remains := range [][]string{{"netns"}, {"netns", "netns/substrate"}, {"netns", "bpf"}, {"bpf"}} {
 		l := newLab(t)
-		l.must(l.Remove(l.ctx, l.dir))
+		l.must(l.Remove(l.ctx))
 		l.Substrate = nil
 		for _, r := range remains {
 			var err error
