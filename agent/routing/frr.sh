@@ -131,13 +131,21 @@ start() {
 	watch
 }
 
-# watch: keep the daemons running. Ends when watchfrr does, and the node with it, unless reload changed the set of
-# daemons.
+# watch: keep the daemons running. Ends when watchfrr does, and the node with it, unless reload asked for another set
+# of daemons: that is made here, because daemons log to where their starter does.
 watch() {
-	rm -f $run/again
 	# shellcheck disable=SC2046
+	set -- $(instances $first $rest)
+	for name; do
+		alive "$name" || { launch "$name" && load -d "${name%%-*}"; }
+	done
+	for file in "$run"/*.pid; do
+		name=$(basename "$file" .pid)
+		among "$name" watchfrr "$@" || halt "$name"
+	done
+	rm -f $run/again
 	"$lib/watchfrr" -l 5 --min-restart-interval 1 --max-restart-interval 60 \
-		-r "$self restart %s" -s "$self restart %s" -k "$self stop %s" $(instances $first $rest)
+		-r "$self restart %s" -s "$self restart %s" -k "$self stop %s" "$@"
 	status=$?
 	[ -e $run/again ] && exec "$self" watch
 	exit $status
@@ -161,25 +169,24 @@ restart() {
 }
 
 reload() {
-	how=$1 changed=
+	"$1" || return
 	# shellcheck disable=SC2046
 	set -- $(instances $first $rest)
+	another=
 	for name; do
-		alive "$name" && continue
-		launch "$name" && load -d "${name%%-*}" || return
-		changed=yes
+		alive "$name" || another=yes
 	done
-	$how || return
 	for file in "$run"/*.pid; do
-		name=$(basename "$file" .pid)
-		among "$name" watchfrr "$@" && continue
-		halt "$name"
-		changed=yes
+		among "$(basename "$file" .pid)" watchfrr "$@" || another=yes
 	done
-	if [ -n "$changed" ]; then
-		: >$run/again
-		kill "$(cat $run/watchfrr.pid)"
-	fi
+	[ -n "$another" ] || return 0
+	: >$run/again
+	kill "$(cat $run/watchfrr.pid)"
+	tries=200
+	while [ -e $run/again ]; do
+		[ $((tries -= 1)) -gt 0 ] || { say "reload: the daemons did not start within 20 s"; return 1; }
+		sleep 0.1
+	done
 }
 
 # difference: the commands that turn the configuration of the first file into that of the second: lines that went,

@@ -85,6 +85,7 @@ func (l *Lab) hold(name string) {
 	cmd := exec.Command("/bin/sh", "-c", prepare, name)
 	cmd.Stdout, cmd.Stderr = &n.output, &n.output
 	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Pdeathsig:  syscall.SIGKILL, // a test that panics leaves nothing behind either
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS,
 	}
 	var err error
