@@ -49,8 +49,14 @@ func inBench(t *testing.T, f func(b *bench)) {
 // bench is what a test of programs needs. Tests run on a goroutine of their own: they must not call FailNow.
 type bench struct {
 	testing.TB
+	name string // of the case, if there are several
 	dir  string
 	a, b int
+}
+
+func (b *bench) Errorf(format string, args ...any) {
+	b.Helper()
+	b.TB.Errorf(strings.TrimPrefix(b.name+": ", ": ")+format, args...)
 }
 
 func (b *bench) open() *DataPath {

@@ -172,12 +172,12 @@ func TestNetemDelaysAndLoses(t *testing.T) {
 	if _, rtt := l.rtts("a", "192.0.2.1", 20); rtt < 40*time.Millisecond || rtt > 60*time.Millisecond {
 		t.Errorf("rtt %v, want 40 ms and little more", rtt)
 	}
-	both := slice.Shape{Delay: 40 * time.Millisecond, Jitter: 5 * time.Millisecond, Rate: 10e6, Queue: 100}
+	both := slice.Shape{Delay: 40 * time.Millisecond, Jitter: 5 * time.Millisecond, Rate: 2e6, Queue: 20}
 	l.must(l.Shape(l.ctx, a, wire.FromNode, both))
 	if _, rtt := l.rtts("a", "192.0.2.1", 50); rtt < 36*time.Millisecond || rtt > 60*time.Millisecond {
 		t.Errorf("rtt %v, want 40 ms and little more", rtt)
 	}
-	l.wantRate(l.flood("a", "192.0.2.1", b), 10e6)
+	l.wantRate(l.flood("a", "192.0.2.1", b), 2e6)
 	both.Delay = 10 * time.Millisecond // in place
 	l.must(l.Shape(l.ctx, a, wire.FromNode, both))
 	if _, rtt := l.rtts("a", "192.0.2.1", 50); rtt < 8*time.Millisecond || rtt > 30*time.Millisecond {
