@@ -150,10 +150,12 @@ func (g *cgroups1) usage(group string) (u Usage, err error) {
 	return u, nil
 }
 
+// remove looks into hierarchies that we do not use, too: runc makes groups in all.
 func (g *cgroups1) remove(group string) error {
+	dirs, _ := filepath.Glob(g.dir("*", group)) // the pattern is well formed: see checkName
 	var all []error
-	for _, c := range g.controllers {
-		all = append(all, removeDir(g.dir(c, group)))
+	for _, dir := range dirs {
+		all = append(all, removeDir(dir))
 	}
 	return errors.Join(all...)
 }

@@ -48,6 +48,11 @@ func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
 	if err := r.writeRecord(s.ID, rec); err != nil {
 		return nil, err
 	}
+	for _, b := range s.Binds {
+		if _, err := os.Stat(b.Source); err != nil {
+			return nil, fmt.Errorf("bind %s: %w", b.Source, err)
+		}
+	}
 	root, err := r.makeRootfs(ctx, s)
 	if err != nil {
 		return nil, err

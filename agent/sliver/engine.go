@@ -23,6 +23,7 @@ type engine struct {
 	maskCgroups bool // refuses hybrid cgroups, but works without any
 	ownCgroups  bool // insists on managing the cgroup itself
 	annotates   bool // takes a compiled seccomp filter in an annotation
+	detachExec  bool // gives a command a terminal, or lets go of its output, only when it need not wait for it
 }
 
 // seccompAnnotation carries a compiled filter to crun (crun(1)): compiling takes longer than everything else of a
@@ -46,7 +47,7 @@ func (r *Runtime) findPrograms(context.Context) error {
 		if strings.Contains(filepath.Base(path), "crun") {
 			r.oci = engine{path: path, args: []string{"--cgroup-manager=disabled"}, maskCgroups: true, annotates: true}
 		} else {
-			r.oci.ownCgroups = true
+			r.oci.ownCgroups, r.oci.detachExec = true, true
 		}
 		break
 	}
@@ -75,21 +76,21 @@ func explain(err error, messages string) error {
 		return err
 	}
 	defer f.Close()
-	var said []string
+	var said string // the last counts: runc tells of its own clean-up first
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var m struct{ Level, Msg string }
 		if json.Unmarshal(lines.Bytes(), &m) == nil && m.Level == "error" {
-			said = append(said, m.Msg)
+			said = m.Msg
 		}
 	}
-	if len(said) == 0 {
+	if said == "" {
 		return err
 	}
 	var status *runc.ExitError
 	if errors.As(err, &status) {
-		return errors.New(strings.Join(said, "; "))
+		return errors.New(said)
 	}
-	return fmt.Errorf("%w: %s", err, strings.Join(said, "; "))
+	return fmt.Errorf("%w: %s", err, said)
 }
 
 // stdio are the standard streams of what the runtime starts. None may be a device of the machine: crun gives the files to the

@@ -121,17 +121,38 @@ func (r *Runtime) exec(ctx context.Context, id ID, rec *record, req *ExecRequest
 		if streams.socket != nil {
 			opts.ConsoleSocket = streams.socket
 		}
+		opts.Detach = r.oci.detachExec
 		err := r.command(id.Slice, "").Exec(context.WithoutCancel(ctx), id.Node, *spec, opts)
 		if err != nil {
 			r.watch.reapOrphans() // a command that could not be executed is one, and would keep the sliver from ending
 		}
 		return err
 	})
+	if err == nil && r.oci.detachExec {
+		err = awaitDetached(pidFile)
+	}
 	streams.finish()
 	if ctx.Err() != nil {
 		return -1, context.Cause(ctx)
 	}
 	return exitCode(err, messages)
+}
+
+// awaitDetached waits for a command that the runtime has left to us, its subreaper.
+func awaitDetached(pidFile string) error {
+	pid, err := readPID(pidFile)
+	if err != nil {
+		return err
+	}
+	if p, err := findProcess(pid); err == nil { // else it is a zombie by now
+		if err := p.wait(context.Background()); err != nil {
+			return err
+		}
+	}
+	if code := reap(pid); code != 0 {
+		return &runc.ExitError{Status: code}
+	}
+	return nil
 }
 
 // exitCode tells the command's failure from the runtime's.

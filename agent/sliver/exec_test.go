@@ -27,7 +27,7 @@ func sh(t testing.TB, r *Runtime, id ID, command string) string {
 func TestExec(t *testing.T) {
 	r := newRuntime(t)
 	prepare(t, r)
-	id, pid := up(t, r, spec("denver"))
+	id, _ := up(t, r, spec("denver"))
 	run := func(req ExecRequest) (string, string, int) {
 		t.Helper()
 		var out, errs bytes.Buffer
@@ -70,7 +70,6 @@ func TestExec(t *testing.T) {
 	if out := sh(t, r, id, "ps ax"); strings.Contains(out, "sleep 999") {
 		t.Errorf("command outlived its context:\n%s", out)
 	}
-	_ = pid
 }
 
 func TestExecTerminal(t *testing.T) {

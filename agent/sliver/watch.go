@@ -17,6 +17,8 @@ import (
 type watcher struct {
 	exits chan ID
 
+	nested bool // orphans are inside slivers, too; see orphan
+
 	quit  chan struct{}
 	child chan os.Signal
 
@@ -126,7 +128,7 @@ func (w *watcher) reapOrphans() {
 		}
 		for _, child := range strings.Fields(string(children)) {
 			pid, err := strconv.Atoi(child)
-			if err == nil && !w.watches(pid) && orphan(pid, session) {
+			if err == nil && !w.watches(pid) && orphan(pid, session, w.nested) {
 				reap(pid)
 			}
 		}
@@ -136,14 +138,17 @@ func (w *watcher) reapOrphans() {
 // orphan is true of an ended child that this process cannot have started itself. The runtime leads a session of its
 // own (stdio), and leaves two kinds. The half of itself that crun runs in the background is in a session that is not ours and
 // that it does not lead. A command that crun could not execute is in a sliver's process namespace, and would keep the sliver
-// from ending; it is not the first process there.
-func orphan(pid, session int) bool {
+// from ending; it is not the first process there. (Commands that runc leaves are waited for: awaitDetached.)
+func orphan(pid, session int, nested bool) bool {
 	fields, err := statFields(pid)
 	if err != nil || fields[0] != "Z" {
 		return false
 	}
 	if fields[3] != strconv.Itoa(pid) && fields[3] != strconv.Itoa(session) {
 		return true
+	}
+	if !nested {
+		return false
 	}
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
