@@ -7,6 +7,7 @@
 package routing
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 
@@ -55,6 +56,9 @@ var word = regexp.MustCompile(`^[[:alnum:]_.:@/+-]+$`)
 
 // quotable checks every name that is written into a configuration.
 func quotable(n *slice.Node) error {
+	if len(n.Routing.Config) == 0 && !n.Routing.RouterID.Is4() {
+		return errors.New("no router identifier: it must be an IPv4 address")
+	}
 	names := []string{n.Name}
 	for _, i := range n.Interfaces {
 		names = append(names, i.Name)
