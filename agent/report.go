@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -166,7 +167,7 @@ func (a *Agent) nodeStatus(w *wish, n *slice.Node, seen *sight, r *report) slice
 		st.Phase, st.Message = slice.Paused, ""
 	case sliver.Exited:
 		st.PID = 0
-		st.Phase, st.Message = slice.Exited, exitMessage(s)
+		st.Phase, st.Message = slice.Exited, exitMessage(s)+lastWords(a.runtime.LogPath(w.spec.Name, n.Name))
 		if !w.left[n.Name] {
 			st.Phase, st.Message = slice.Failed, st.Message+"; it is started again"
 		}
@@ -271,6 +272,17 @@ func exitMessage(s sliver.Observed) string {
 		return fmt.Sprintf("its first process was ended by signal %d", s.ExitCode-128)
 	}
 	return fmt.Sprintf("its first process ended with status %d", s.ExitCode)
+}
+
+// lastWords gives the last line that a first process printed, or nothing: it often says why it ended.
+func lastWords(log string) string {
+	var line bytes.Buffer
+	if err := follow(context.Background(), log, 1, false, &line); err != nil || line.Len() == 0 {
+		return ""
+	}
+	const most = 200
+	words := bytes.ToValidUTF8(bytes.TrimSpace(line.Bytes()), nil)
+	return ": " + string(words[:min(len(words), most)])
 }
 
 // nodeOf gives the node that a resource belongs to by name, or nothing.

@@ -101,6 +101,7 @@ func Plan(wanted []Resource, observed []Observed, hold func(Key) bool) ([]Action
 		wanted:   make(map[Key]*Resource, len(wanted)),
 		observed: make(map[Key]*Observed, len(observed)),
 		goes:     make(map[Key]bool),
+		unfit:    make(map[Key]bool),
 		falls:    make(map[Key]bool),
 		hold:     hold,
 	}
@@ -126,6 +127,7 @@ type planner struct {
 	wanted   map[Key]*Resource
 	observed map[Key]*Observed
 	goes     map[Key]bool // observed, and will not be there any more (deleted, or fallen)
+	unfit    map[Key]bool // observed, and should go, but cannot now: nothing new is put on it
 	falls    map[Key]bool // of those: goes by itself
 	comes    map[Key]Op   // wanted: OpCreate or OpUpdate
 	hold     func(Key) bool
@@ -144,7 +146,10 @@ func (p *planner) decideWhatGoes(observed []Observed) {
 	stuck := p.stuck(observed)
 	var queue []Key
 	mark := func(k Key) {
-		if !p.goes[k] && !stuck[k] {
+		switch {
+		case stuck[k]:
+			p.unfit[k] = true
+		case !p.goes[k]:
 			p.goes[k] = true
 			queue = append(queue, k)
 		}
@@ -198,19 +203,19 @@ func (p *planner) fallsByItself(o *Observed) bool {
 // decideWhatComes marks what is wanted and not there, or not as wanted, unless it or something below it is held.
 func (p *planner) decideWhatComes(wanted []Resource) {
 	p.comes = make(map[Key]Op)
-	blocked := make(map[Key]bool)
+	blocked := make(map[Key]bool) // nothing new can be put on it
 	var isBlocked func(k Key, depth int) bool
 	isBlocked = func(k Key, depth int) bool {
 		if b, known := blocked[k]; known {
 			return b
 		}
 		o := p.observed[k]
-		there := o != nil && !p.goes[k]
-		b := p.held(k) && !there || depth > len(p.wanted)
-		if !there {
-			for _, need := range p.wanted[k].Needs {
-				b = b || isBlocked(need, depth+1)
-			}
+		b := p.unfit[k] || depth > len(p.wanted)
+		if o == nil || p.goes[k] {
+			b = b || p.held(k)
+		}
+		for _, need := range p.wanted[k].Needs {
+			b = b || isBlocked(need, depth+1)
 		}
 		blocked[k] = b
 		return b
@@ -223,7 +228,7 @@ func (p *planner) decideWhatComes(wanted []Resource) {
 			if !isBlocked(w.Key, 0) {
 				p.comes[w.Key] = OpCreate
 			}
-		case o.Digest != w.Digest && w.Amend && !p.held(w.Key):
+		case o.Digest != w.Digest && w.Amend && !p.held(w.Key) && !isBlocked(w.Key, 0):
 			p.comes[w.Key] = OpUpdate
 		}
 	}
