@@ -58,7 +58,7 @@ func (r *Runtime) findCgroups(context.Context) error {
 		r.groups = g
 		return err
 	}
-	g, err := newCgroups1(cgroupRoot)
+	g, err := newCgroups1(cgroupRoot, r.oci.ownCgroups)
 	r.groups = g
 	return err
 }

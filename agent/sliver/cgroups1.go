@@ -16,11 +16,12 @@ type cgroups1 struct {
 	root        string
 	controllers []string
 	rootTasks   []*os.File // open, for a launch thread does not see the hierarchies
+	shared      bool       // the OCI runtime makes the groups, too, and in all hierarchies
 }
 
 // newCgroups1 takes the controllers that are mounted; pids and freezer must be, for killing and pausing.
-func newCgroups1(root string) (*cgroups1, error) {
-	g := &cgroups1{root: root}
+func newCgroups1(root string, shared bool) (*cgroups1, error) {
+	g := &cgroups1{root: root, shared: shared}
 	for _, c := range []string{"pids", "freezer", "cpu", "cpuacct", "memory"} {
 		if exists(filepath.Join(root, c, "tasks")) {
 			f, err := os.OpenFile(filepath.Join(root, c, "tasks"), os.O_WRONLY, 0)
@@ -150,9 +151,14 @@ func (g *cgroups1) usage(group string) (u Usage, err error) {
 	return u, nil
 }
 
-// remove looks into hierarchies that we do not use, too: runc makes groups in all.
 func (g *cgroups1) remove(group string) error {
-	dirs, _ := filepath.Glob(g.dir("*", group)) // the pattern is well formed: see checkName
+	dirs := make([]string, 0, len(g.controllers))
+	for _, c := range g.controllers {
+		dirs = append(dirs, g.dir(c, group))
+	}
+	if g.shared {
+		dirs, _ = filepath.Glob(g.dir("*", group)) // the pattern is well formed: see checkName
+	}
 	var all []error
 	for _, dir := range dirs {
 		all = append(all, removeDir(dir))

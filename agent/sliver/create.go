@@ -41,6 +41,7 @@ func (r *Runtime) Create(ctx context.Context, s Spec) (pid int, err error) {
 }
 
 func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
+	defer r.awaitFilter()()
 	rec := &record{SliceName: s.SliceName, Digest: s.Digest, Created: time.Now()}
 	if err := os.Mkdir(r.nodeDir(s.ID), 0o700); err != nil {
 		return nil, err

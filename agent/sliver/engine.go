@@ -124,6 +124,19 @@ func emptyInput() (*os.File, error) {
 	return r, nil
 }
 
+// awaitFilter lets the first container have its filter compiled before all others go on with the result.
+func (r *Runtime) awaitFilter() (done func()) {
+	if !r.oci.annotates || r.seccomp.Load() != nil {
+		return func() {}
+	}
+	r.compiling.Lock()
+	if r.seccomp.Load() != nil {
+		r.compiling.Unlock()
+		return func() {}
+	}
+	return r.compiling.Unlock
+}
+
 // keepFilter remembers the seccomp filter that crun compiled for this container, for those that follow.
 func (r *Runtime) keepFilter(id ID) {
 	if !r.oci.annotates || r.seccomp.Load() != nil {

@@ -121,7 +121,8 @@ type Runtime struct {
 	images images
 	maps   namespaces
 
-	seccomp atomic.Pointer[string] // the compiled filter, base64, once the runtime has compiled it
+	seccomp   atomic.Pointer[string] // the compiled filter, base64, once the runtime has compiled it
+	compiling sync.Mutex             // held by a Create that has it compiled
 
 	locks sync.Map // ID -> *sync.Mutex; held while a record changes
 	watch watcher

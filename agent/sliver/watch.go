@@ -23,12 +23,12 @@ type watcher struct {
 	child chan os.Signal
 
 	mu      sync.Mutex       // guards files and stopped
-	files   map[*os.File]int // pidfd -> process id
+	files   map[int]*os.File // process id -> pidfd
 	stopped bool
 }
 
 func (w *watcher) start() error {
-	w.exits, w.quit, w.files = make(chan ID, 64), make(chan struct{}), map[*os.File]int{}
+	w.exits, w.quit, w.files = make(chan ID, 64), make(chan struct{}), map[int]*os.File{}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become child subreaper: %w", err)
 	}
@@ -47,7 +47,7 @@ func (w *watcher) stop() {
 	w.stopped = true
 	close(w.quit)
 	signal.Stop(w.child)
-	for f := range w.files {
+	for _, f := range w.files {
 		f.Close()
 	}
 }
@@ -56,15 +56,17 @@ func (w *watcher) add(f *os.File, pid int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.stopped {
-		w.files[f] = pid
+		w.files[pid] = f
 	}
 	return !w.stopped
 }
 
-func (w *watcher) remove(f *os.File) {
+func (w *watcher) remove(f *os.File, pid int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.files, f)
+	if w.files[pid] == f { // not that of a later process of this number
+		delete(w.files, pid)
+	}
 	f.Close()
 }
 
@@ -80,7 +82,7 @@ func (r *Runtime) watchProcess(id ID, p process) {
 		return
 	}
 	go func() {
-		defer r.watch.remove(f)
+		defer r.watch.remove(f, p.PID)
 		if waitReadable(f) != nil {
 			return
 		}
@@ -163,10 +165,5 @@ func orphan(pid, session int, nested bool) bool {
 func (w *watcher) watches(pid int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, p := range w.files {
-		if p == pid {
-			return true
-		}
-	}
-	return false
+	return w.files[pid] != nil
 }
