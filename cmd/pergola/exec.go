@@ -45,7 +45,7 @@ Exit status: that of the command; 125 where it could not be started.`,
 	f := cmd.Flags()
 	f.BoolVarP(&o.all, "all", "a", false, "in all nodes of the network")
 	f.BoolVarP(&o.noStdin, "no-stdin", "n", false, "read nothing: for loops that read a list")
-	f.BoolVarP(&o.stdin, "interactive", "i", false, "pass input on (found out by itself)")
+	f.BoolVarP(&o.stdin, "interactive", "i", false, "pass on what is typed even where the output is no terminal")
 	f.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal (found out by itself)")
 	f.StringArrayVarP(&o.env, "env", "e", nil, "set a variable, as `NAME=VALUE`")
 	f.StringVarP(&o.dir, "workdir", "w", "", "start in the `DIRECTORY`")
@@ -82,7 +82,8 @@ func (a *app) exec(ctx context.Context, cmd *cobra.Command, args []string, o exe
 	if len(nodes) > 1 || o.all || a.JSON {
 		return console.Fan(ctx, net, a.Terminal, net.name, nodes, e)
 	}
-	if !o.noStdin {
+	// Beside a pager or a pipe, what is typed is not for the command.
+	if aside := a.Stdin() != nil && a.Stdout() == nil; !o.noStdin && (!aside || o.stdin) {
 		e.Stdin = a.In
 	}
 	return console.Run(ctx, net, a.Terminal, net.name, nodes[0], e)

@@ -167,10 +167,8 @@ func (a *app) isUp(net *network, applied *api.Applied, st slice.Status, took tim
 		a.Say("%s is up, and as the file says: nothing to change", net.name)
 		return nil
 	}
-	if a.Verbose {
-		for _, line := range report.Plan(applied.Plan, a.Terminal) {
-			a.Print("%s", line)
-		}
+	for _, line := range report.Changes(applied.Plan, a.Terminal) {
+		a.Say("%s", line)
 	}
 	a.Say("%s is up: %s, %s", net.name, report.PlanCounts(applied.Plan), ui.Elapsed(took))
 	if applied.Plan.Op == controller.Create {

@@ -19,8 +19,8 @@ func newWait(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [SLICE]",
 		Short: "Wait until a network is up and its routing has converged",
-		Long: `Wait until every node runs and routing has converged: every adjacency that the topology calls for is there, and
-every router has a route to every address that its protocols announce. docs/convergence.md says it exactly.
+		Long: `Wait until every node runs and routing has converged: every router has a route to everything that its routing domain
+announces, and packets that follow the routes arrive. docs/convergence.md says it exactly.
 
 Exit status: 0 converged; 1 not within the timeout; 2 could not be found out.`,
 		Example:           "  pergola wait && pergola check\n  pergola wait abilene --timeout 30s",
@@ -66,7 +66,11 @@ func (a *app) wait(ctx context.Context, net *network, timeout time.Duration) err
 	if err != nil {
 		return a.waitEnded(ctx, net, err)
 	}
-	a.Say("%s has converged: %s, each with a route to every destination (%s)", net.name, ui.Count(last.Routers, "router"), ui.Elapsed(p.Elapsed()))
+	if last.Routers == 0 {
+		a.Say("%s is up; it has no router whose routing can be judged, so there is nothing to wait for", net.name)
+		return nil
+	}
+	a.Say("%s has converged: %s, every destination reached (%s)", net.name, ui.Count(last.Routers, "router"), ui.Elapsed(p.Elapsed()))
 	return nil
 }
 

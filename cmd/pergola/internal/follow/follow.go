@@ -130,12 +130,16 @@ type watch struct {
 	p      *ui.Progress
 	timer  *time.Timer // runs while something fails; starts anew when something moves
 
-	failing bool // now
-	failed  bool // now or before
+	failing bool                 // now
+	failed  bool                 // now or before
 	best    int                  // how far it ever was
+	planned int                  // actions, at first
 	since   map[string]time.Time // when an error was first seen
 	told    map[string]bool      // errors
 }
+
+// circles: a host that carried out twice what was planned, and this many actions more, goes round in circles.
+const circles = 50
 
 func newWatch(ctx context.Context, p *ui.Progress) *watch {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -153,13 +157,17 @@ func (w *watch) stop() {
 // see notes how far the work is: a number that rises.
 func (w *watch) see(st *slice.Status, far int) {
 	w.tell(st.Errors)
+	if w.planned == 0 {
+		w.planned = st.Total
+	}
+	failing := len(st.Errors) > 0 || st.Done > 2*w.planned+circles
 	switch {
-	case len(st.Errors) == 0:
+	case !failing:
 		w.timer.Stop()
 	case !w.failing, far > w.best:
 		w.timer.Reset(Patience)
 	}
-	w.failing, w.best = len(st.Errors) > 0, max(far, w.best)
+	w.failing, w.best = failing, max(far, w.best)
 	w.failed = w.failed || w.failing
 }
 

@@ -108,6 +108,21 @@ func TestSettledGivesUpWhereNothingMoves(t *testing.T) {
 	})
 }
 
+func TestSettledGivesUpOnAHostThatGoesRoundInCircles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := show()
+		defer p.Close()
+		s := &story{every: 100 * time.Millisecond}
+		for i := range 1000 {
+			s.messages = append(s.messages, running(status(1, i, i+1, false), "a"))
+		}
+		_, err := Settled(t.Context(), s, p, "lab", 1)
+		if err == nil || !strings.Contains(err.Error(), "no progress for 15 s") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 func TestGoneEndsWithTheLastMessage(t *testing.T) {
 	p, _ := show()
 	s := &story{messages: []api.Progress{status(1, 1, 2, false), {Gone: true}}}

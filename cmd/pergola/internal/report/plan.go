@@ -15,7 +15,20 @@ func Plan(p controller.Plan, t *ui.Terminal) []string {
 	if p.Empty() {
 		return []string{p.Slice + ": nothing to change"}
 	}
-	var lines []string
+	return append(changes(p, t, true), p.Slice+": "+PlanCounts(p))
+}
+
+// Changes is the same for something that was changed: without details unless the user asked for every step, and
+// nothing of a new slice or of more changes than a person reads.
+func Changes(p controller.Plan, t *ui.Terminal) []string {
+	const few = 20
+	if !t.Verbose && (p.Op == controller.Create || len(p.Nodes)+len(p.Links) > few) {
+		return nil
+	}
+	return changes(p, t, t.Verbose)
+}
+
+func changes(p controller.Plan, t *ui.Terminal, details bool) (lines []string) {
 	add := func(kind string, changes []controller.Change) {
 		for _, c := range changes {
 			line := fmt.Sprintf("%s %s %s", sign(c.Op), kind, c.Name)
@@ -24,7 +37,9 @@ func Plan(p controller.Plan, t *ui.Terminal) []string {
 			}
 			lines = append(lines, t.Paint(opStyle(c.Op, t.Styles), line))
 			for _, f := range grouped(c.Fields) {
-				lines = append(lines, "      "+f)
+				if details {
+					lines = append(lines, "      "+f)
+				}
 			}
 		}
 	}
@@ -33,7 +48,7 @@ func Plan(p controller.Plan, t *ui.Terminal) []string {
 	for _, f := range p.Fields {
 		lines = append(lines, t.Paint(t.Styles.Warn, sign(controller.Update)+" ")+field(f))
 	}
-	return append(lines, p.Slice+": "+PlanCounts(p))
+	return lines
 }
 
 // grouped writes the fields of a node or link, a line each; an interface that comes or goes as a whole is one line.
