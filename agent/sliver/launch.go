@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"syscall"
 
@@ -151,7 +153,24 @@ func (r *Runtime) probeLaunch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("try a container's namespaces: %w", err)
 	}
+	if err := l.run(ctx, func() error { return nil }, r.tryOverlay); err != nil {
+		return &Unsupported{"overlay file systems", err, "a kernel of 6.1 or newer with CONFIG_OVERLAY_FS; modprobe overlay"}
+	}
 	return nil
+}
+
+// tryOverlay mounts, where nobody else sees it, what every sliver needs.
+func (r *Runtime) tryOverlay() error {
+	dir := r.slicesDir()
+	if err := mount("pergola", dir, "tmpfs", 0, ""); err != nil {
+		return err
+	}
+	for _, name := range []string{"upper", "work", "root"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			return err
+		}
+	}
+	return mountOverlay("/etc", filepath.Join(dir, "upper"), filepath.Join(dir, "work"), filepath.Join(dir, "root"))
 }
 
 // inChroot compares the root of a thread with the root that the kernel gives to who enters the namespace anew.

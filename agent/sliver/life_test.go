@@ -167,6 +167,17 @@ func TestExitIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	s := spec("denver")
+	up(t, r, s)
+	if err := r.Delete(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.Node = "boston"
+	s.Command = []string{"true"}
+	up(t, r, s)
+	if id := <-r.Exits(); id != s.ID {
+		t.Errorf("told of %s, which was deleted", id)
+	}
 }
 
 func TestBadSpecLeavesNothing(t *testing.T) {
@@ -257,6 +268,25 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	if left, err := r.Slices(); err != nil || len(left) > 0 {
 		t.Errorf("slices left: %v, %v", left, err)
+	}
+}
+
+func TestLogIsTrimmed(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "log")
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	f.WriteString(strings.Repeat("old\n", 1000) + "recent\n")
+	if err := trimLog(name, 7); err != nil {
+		t.Fatal(err)
+	}
+	f.WriteString("new\n")
+	kept, _ := os.ReadFile(name + ".1")
+	now, _ := os.ReadFile(name)
+	if string(kept) != "recent\n" || string(now) != "new\n" {
+		t.Errorf("kept %q, now %q", kept, now)
 	}
 }
 

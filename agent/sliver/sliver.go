@@ -170,7 +170,7 @@ func (r *Runtime) Close() {
 	r.watch.reapOrphans()
 }
 
-// Exits tells of each sliver whose first process ended.
+// Exits tells of each sliver whose first process ended otherwise than by Delete.
 func (r *Runtime) Exits() <-chan ID { return r.watch.exits }
 
 // adopt watches the slivers that an earlier process made.

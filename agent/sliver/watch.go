@@ -86,12 +86,15 @@ func (r *Runtime) watchProcess(id ID, p process) {
 		if waitReadable(f) != nil {
 			return
 		}
-		end := exit{reap(p.PID), time.Now()}
-		r.editRecord(id, func(rec *record) {
+		end, known := exit{reap(p.PID), time.Now()}, false
+		err := r.editRecord(id, func(rec *record) {
 			if rec.Process == p {
-				rec.Exit = &end
+				rec.Exit, known = &end, true
 			}
-		}) // an error means that the sliver is being deleted
+		})
+		if err != nil || !known {
+			return // deleted: who did that knows
+		}
 		select {
 		case r.watch.exits <- id:
 		case <-r.watch.quit:
