@@ -16,11 +16,10 @@ type Traffic struct {
 	Bytes  uint64 `json:"bytes"` // with Ethernet headers
 }
 
-// Counters are one port's, summed over all CPUs.
+// Counters are one port's, summed over all CPUs. They hold what the device's own statistics do not have.
 type Counters struct {
-	Sent    Traffic           // by the node, into the port
 	Handed  Traffic           // to the node, past the port's device: not in the device's own statistics
-	Dropped map[string]uint64 // frames sent by the node and dropped, by reason; reasons that never were are absent
+	Dropped map[string]uint64 // frames from the node, by reason; reasons that never were are absent
 }
 
 // Counters reads all counters, by ifindex; 0 stands for frames that entered at unknown devices.
@@ -47,7 +46,6 @@ func (d *DataPath) Counters() (map[int]Counters, error) {
 func sum(perCPU []objectCounters, reasons []string) Counters {
 	total := Counters{Dropped: map[string]uint64{}}
 	for _, c := range perCPU {
-		total.Sent.add(c.Sent)
 		total.Handed.add(c.Handed)
 		for reason, n := range c.Dropped {
 			if n > 0 {

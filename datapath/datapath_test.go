@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 // inBench runs a test in a network namespace with two veth pairs, and with a bpf file system.
-func inBench(t *testing.T, f func(b *bench)) {
+func inBench(t testing.TB, f func(b *bench)) {
 	t.Helper()
 	testkit.Root(t)
 	dir := testkit.TempState(t)

@@ -15,7 +15,6 @@ import (
 
 type objectCounters struct {
 	_       structs.HostLayout
-	Sent    objectTraffic
 	Handed  objectTraffic
 	Dropped [5]uint64
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -163,6 +164,29 @@ func (l *lab) rtts(from, to string, n int) (received int, average time.Duration)
 	return received, time.Duration(mean * float64(time.Millisecond))
 }
 
+// inOrder sends pings close to each other: jitter must not let one overtake another.
+func (l *lab) inOrder(from, to string) {
+	l.Helper()
+	out, err := l.exec(from, "ping", "-c100", "-i0.002", to)
+	l.must(err)
+	last, seen := 0, 0
+	for _, line := range splitLines(out) {
+		_, rest, ok := strings.Cut(line, "icmp_seq=")
+		if !ok {
+			continue
+		}
+		var seq int
+		if _, err := fmt.Sscanf(rest, "%d", &seq); err != nil || seq < last {
+			l.Errorf("answer %d came after %d", seq, last)
+		}
+		last = seq
+		seen++
+	}
+	if seen != 100 {
+		l.Errorf("%d answers of 100", seen)
+	}
+}
+
 func TestNetemDelaysAndLoses(t *testing.T) {
 	testkit.KernelModule(t, "sch_netem")
 	l := newLab(t)
@@ -178,6 +202,7 @@ func TestNetemDelaysAndLoses(t *testing.T) {
 		t.Errorf("rtt %v, want 40 ms and little more", rtt)
 	}
 	l.wantRate(l.flood("a", "192.0.2.1", b), 2e6)
+	l.inOrder("a", "192.0.2.1")
 	both.Delay = 10 * time.Millisecond // in place
 	l.must(l.Shape(l.ctx, a, wire.FromNode, both))
 	if _, rtt := l.rtts("a", "192.0.2.1", 50); rtt < 8*time.Millisecond || rtt > 30*time.Millisecond {

@@ -15,10 +15,10 @@ struct traffic {
 	__u64 bytes; /* with the Ethernet header */
 };
 
+/* What the kernel does not count for us: all frames that a node sends are in the port's device's own statistics. */
 struct counters {
-	struct traffic sent;   /* by the node, into the port */
-	struct traffic handed; /* to the node, past the port's device: the device's own statistics do not have them */
-	__u64 dropped[REASONS]; /* frames sent by the node, by reason */
+	struct traffic handed;	/* to the node, past the port's device */
+	__u64 dropped[REASONS]; /* frames from the node, by reason */
 };
 
 struct {
@@ -30,26 +30,14 @@ struct {
 	__type(value, struct counters);
 } counts SEC(".maps");
 
-static __always_inline void count_traffic(struct traffic *t, __u32 bytes)
-{
-	t->frames++;
-	t->bytes += bytes;
-}
-
-static __always_inline void count_sent(__u32 port, __u32 bytes)
-{
-	struct counters *c = bpf_map_lookup_elem(&counts, &port);
-
-	if (c)
-		count_traffic(&c->sent, bytes);
-}
-
 static __always_inline void count_handed(__u32 port, __u32 bytes)
 {
 	struct counters *c = bpf_map_lookup_elem(&counts, &port);
 
-	if (c)
-		count_traffic(&c->handed, bytes);
+	if (!c)
+		return;
+	c->handed.frames++;
+	c->handed.bytes += bytes;
 }
 
 static __always_inline void count_drop(__u32 port, enum reason why)

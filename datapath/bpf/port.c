@@ -28,13 +28,10 @@ static __always_inline enum reason enter(struct __sk_buff *skb, struct frame *f)
 	f->length = skb->len;
 	f->from = skb->ifindex;
 	f->port = bpf_map_lookup_elem(&ports, &f->from);
-	if (!f->port)
-		return REASON_UNKNOWN_PORT;
-	count_sent(f->from, f->length);
-	return CONTINUE;
+	return f->port ? CONTINUE : REASON_UNKNOWN_PORT;
 }
 
-/* Where does its link lead? */
+/* Where does its link lead? Both ends must say so: an index that came to mean another port leads nowhere. */
 static __always_inline enum reason follow(struct frame *f)
 {
 	__u32 peer;
@@ -48,7 +45,7 @@ static __always_inline enum reason follow(struct frame *f)
 	case MODE_QUEUE:
 		peer = f->port->peer;
 		f->peer = bpf_map_lookup_elem(&ports, &peer);
-		return f->peer ? CONTINUE : REASON_PEER_GONE;
+		return f->peer && f->peer->peer == f->from ? CONTINUE : REASON_PEER_GONE;
 	}
 	return REASON_NOT_WIRED;
 }
@@ -70,13 +67,12 @@ static __always_inline enum reason fit(const struct __sk_buff *skb, const struct
  * after the node changed its address) go through the peer's device, where the kernel judges again. */
 static __always_inline int direct(struct __sk_buff *skb, const struct frame *f)
 {
-	const __u8 *mac = f->peer->mac;
-	__u8 to[ETH_ALEN];
+	const struct ethhdr *eth = (void *)(long)skb->data;
 
-	if (bpf_skb_load_bytes(skb, 0, to, sizeof(to)))
+	if ((void *)(eth + 1) > (void *)(long)skb->data_end)
 		return 0;
 	for (int i = 0; i < ETH_ALEN; i++)
-		if (to[i] != mac[i])
+		if (eth->h_dest[i] != f->peer->mac[i])
 			return 0;
 	return bpf_skb_change_type(skb, PACKET_HOST) == 0;
 }
