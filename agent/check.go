@@ -79,7 +79,7 @@ func (a *Agent) Check(ctx context.Context, name string, r api.CheckRequest, prog
 	out := make([]api.CheckResult, len(results))
 	for i, r := range results {
 		out[i] = api.CheckResult{
-			Name: r.Name, Kind: r.Kind, From: r.From, To: r.To, OK: r.OK, Message: r.Message, RTT: r.RTT, Duration: r.Duration,
+			Name: r.Name, Kind: r.Kind, From: r.From, To: r.To, Address: r.Address, OK: r.OK, Message: r.Message, RTT: r.RTT, Duration: r.Duration,
 		}
 	}
 	return out, nil

@@ -295,7 +295,7 @@ func (d *driver) setProcess(ctx context.Context, id sliver.ID, p process, amend 
 // boot runs a node's exec lines, each by a shell, once. A line that fails is reported, and not tried again: the lines may
 // not be repeatable.
 func (d *driver) boot(ctx context.Context, id sliver.ID, lines []string) error {
-	if err := d.runtime.Note(id, noteOf[kindBoot], "1"); err != nil {
+	if err := d.runtime.Note(id, noteOf[kindBoot], booted); err != nil {
 		return err
 	}
 	for _, line := range lines {

@@ -359,9 +359,14 @@ func (b *builder) addProcess(n *slice.Node, sliverKey reconcile.Key, ports []rec
 		Key: p, Digest: processDigest(frozen), Amend: true, Needs: needs, After: after, Falls: reconcile.FallsWithAny,
 	}, process{frozen})
 	if len(n.Exec) > 0 && !frozen {
-		b.add(reconcile.Resource{Key: b.key(kindBoot, n.Name), Needs: []reconcile.Key{sliverKey, p}, Falls: reconcile.FallsWithAny}, boot{n.Exec})
+		b.add(reconcile.Resource{
+			Key: b.key(kindBoot, n.Name), Digest: booted, Needs: []reconcile.Key{sliverKey, p}, Falls: reconcile.FallsWithAny,
+		}, boot{n.Exec})
 	}
 }
+
+// booted is all there is to say of exec lines that have run: they run once, and not again when they change.
+const booted = "booted"
 
 func processDigest(frozen bool) string {
 	if frozen {

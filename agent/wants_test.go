@@ -25,7 +25,7 @@ func network(id uint16, links ...[]string) *slice.Slice {
 			n := s.Node(name)
 			if n == nil {
 				kind := map[byte]slice.Kind{'h': slice.Host, 's': slice.Switch, 'u': slice.Uplink}[name[0]]
-				s.Nodes = append(s.Nodes, slice.Node{Name: name, Kind: kind, Restart: slice.RestartAlways})
+				s.Nodes = append(s.Nodes, slice.Node{Name: name, Kind: kind, Restart: slice.RestartAlways, Exec: []string{"true"}})
 				n = s.Node(name)
 			}
 			port++
@@ -184,6 +184,9 @@ func TestWhatIsWantedCanAlwaysBePlannedAndIsThenLeftAlone(t *testing.T) {
 				t.Fatalf("%v is wanted twice", r.Key)
 			}
 			seen[r.Key] = true
+			if noteOf[r.Key.Kind] != "" && r.Digest == "" {
+				t.Fatalf("%v: without a digest, its note says that it is not there", r.Key)
+			}
 			all = append(all, reconcile.Observed{Key: r.Key, Digest: r.Digest, Needs: r.Needs, Falls: r.Falls})
 		}
 		if plan, _ = reconcile.Plan(w.resources, all, nil); len(plan) != 0 {

@@ -4,6 +4,7 @@ package api
 //go:generate go test -count=1 -run ^TestOpenAPIIsCurrent$ . -update
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -126,6 +127,7 @@ type CheckResult struct {
 	Kind     slice.CheckKind `json:"kind"`
 	From     string          `json:"from"`
 	To       string          `json:"to,omitempty"`
+	Address  netip.Addr      `json:"address,omitzero"` // what To stood for
 	OK       bool            `json:"ok"`
 	Message  string          `json:"message,omitempty"`  // why it failed, or what was measured
 	RTT      time.Duration   `json:"rtt,omitempty"`      // ns, of a ping that was answered
