@@ -8,8 +8,8 @@
 #   frr reload           apply frr.conf and daemons after they changed; no daemon that is still wanted restarts
 #   frr reload-user      the same for a configuration that a user wrote, by frr-reload.py where it is installed
 #
-# It takes the place of frrinit.sh and watchfrr.sh, which start one daemon after the other in one bash each and need
-# a pause of watchfrr in between: they take about 1.3 s for a router.
+# It takes the place of FRR's frrinit.sh and watchfrr.sh, which start one daemon after the other, each by a bash of its
+# own, always staticd too, and let daemons log to syslog, which a node does not have.
 set -u
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 conf=/etc/frr

@@ -52,13 +52,13 @@ func TestReloadChangesRoutesAndRestartsNothing(t *testing.T) {
 			testkit.LeakCheck(t)
 			l := lab.New(t, square([4]slice.Daemon{daemon, daemon, daemon, daemon}, slice.OSPF))
 			start(t, l)
-			converge(t, l, nil, 20*time.Second)
+			converge(t, l, nil, time.Minute)
 			n := l.Slice.Node("r1")
 			before := daemons(t, l, "r1")
 			// Towards r2 by way of r4 and r3; and no OSPF on the way back there.
 			n.Interfaces[0].Cost = 100
 			apply(t, l, n)
-			converge(t, l, nil, 20*time.Second)
+			converge(t, l, nil, time.Minute)
 			testkit.Eventually(t, func() error {
 				out, err := l.Exec("r1", "ip", "route", "get", "10.0.0.2")
 				if err == nil && !strings.Contains(out, "dev eth2") {
@@ -71,7 +71,7 @@ func TestReloadChangesRoutesAndRestartsNothing(t *testing.T) {
 			other := l.Slice.Node("r2")
 			other.Interfaces[0].Passive = true
 			apply(t, l, other)
-			converge(t, l, nil, 20*time.Second)
+			converge(t, l, nil, time.Minute)
 			if after := daemons(t, l, "r1"); after != before {
 				t.Errorf("daemons restarted:\n%s%s", before, after)
 			}
@@ -83,7 +83,7 @@ func TestReloadStartsAndStopsDaemons(t *testing.T) {
 	testkit.LeakCheck(t)
 	l := lab.New(t, square(allFRR, slice.OSPF))
 	start(t, l)
-	converge(t, l, nil, 20*time.Second)
+	converge(t, l, nil, time.Minute)
 	zebra := strings.SplitN(daemons(t, l, "r1")[strings.Index(daemons(t, l, "r1"), "zebra"):], "\n", 2)[0]
 	for i := range l.Slice.Nodes {
 		n := &l.Slice.Nodes[i]
@@ -91,7 +91,7 @@ func TestReloadStartsAndStopsDaemons(t *testing.T) {
 		n.Routing.Static = []slice.Route{{To: netip.MustParsePrefix("192.0.2.0/24"), Blackhole: true}}
 		apply(t, l, n)
 	}
-	converge(t, l, nil, 30*time.Second)
+	converge(t, l, nil, time.Minute)
 	after := daemons(t, l, "r1")
 	if strings.Contains(after, "ospf") || !strings.Contains(after, "isisd") || !strings.Contains(after, "staticd") || !strings.Contains(after, zebra) {
 		t.Errorf("from OSPF to IS-IS: zebra was %s, now there are\n%s", zebra, after)
@@ -105,11 +105,11 @@ func TestFRRRestartsADaemonThatDies(t *testing.T) {
 	testkit.LeakCheck(t)
 	l := lab.New(t, square(allFRR, slice.OSPF))
 	start(t, l)
-	converge(t, l, nil, 20*time.Second)
+	converge(t, l, nil, time.Minute)
 	if _, err := l.Exec("r1", "sh", "-c", "kill -9 $(cat /run/frr/ospfd.pid)"); err != nil {
 		t.Fatal(err)
 	}
-	converge(t, l, nil, 30*time.Second)
+	converge(t, l, nil, time.Minute)
 	if out, err := l.Exec("r1", "vtysh", "-c", "show running-config"); err != nil || !strings.Contains(out, "ospf router-id 10.0.0.1") {
 		t.Errorf("after the restart: %v\n%s", err, out)
 	}
@@ -135,7 +135,7 @@ func TestUsersOwnConfigurationRunsUnmodified(t *testing.T) {
 	}
 	l := lab.New(t, s)
 	start(t, l)
-	converge(t, l, nil, 20*time.Second)
+	converge(t, l, nil, time.Minute)
 }
 
 // The difference of two configurations, as frr.sh computes it.
