@@ -33,16 +33,28 @@ func (l *launcher) run(ctx context.Context, join, do func() error) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlock: the thread is not fit for other work
+	return onThread(func() error {
 		for _, step := range []func() error{join, l.enter, do} {
 			if err := step(); err != nil {
-				result <- err
-				return
+				return err
 			}
 		}
-		result <- nil
+		return nil
+	})
+}
+
+// onThread calls do on a thread that ends afterwards, so do may spoil it. That must not be the main thread, which
+// ends with the process alone: it would keep do's namespaces, and show them in /proc/self.
+func onThread(do func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // a goroutine that ends while it is locked takes its thread with it
+		if unix.Gettid() != unix.Getpid() {
+			result <- do()
+			return
+		}
+		defer runtime.UnlockOSThread()
+		result <- onThread(do) // cannot get the main thread as long as we sit on it
 	}()
 	return <-result
 }
@@ -176,7 +188,10 @@ func (r *Runtime) tryOverlay() error {
 // inChroot compares the root of a thread with the root that the kernel gives to who enters the namespace anew.
 func inChroot() (bool, error) {
 	var before, after unix.Statx_t
-	err := (&launcher{slots: make(chan struct{}, 1)}).bare(func() error {
+	err := onThread(func() error {
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			return err
+		}
 		if err := unix.Statx(unix.AT_FDCWD, "/", 0, unix.STATX_INO|unix.STATX_MNT_ID, &before); err != nil {
 			return err
 		}
@@ -191,20 +206,6 @@ func inChroot() (bool, error) {
 		return unix.Statx(unix.AT_FDCWD, "/", 0, unix.STATX_INO|unix.STATX_MNT_ID, &after)
 	})
 	return before.Mnt_id != after.Mnt_id || before.Ino != after.Ino, err
-}
-
-// bare calls do on a thread that shares root and working directory with no other, and mounts with all.
-func (l *launcher) bare(do func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		if err := unix.Unshare(unix.CLONE_FS); err != nil {
-			result <- err
-			return
-		}
-		result <- do()
-	}()
-	return <-result
 }
 
 func unifiedCgroups() bool {

@@ -271,6 +271,27 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
+// TestMainThreadStaysClean: a namespace of the main thread would be the process's, and stay.
+func TestMainThreadStaysClean(t *testing.T) {
+	needRoot(t)
+	before, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g errgroup.Group
+	for range 200 {
+		g.Go(func() error {
+			return onThread(func() error { return syscall.Unshare(syscall.CLONE_NEWNS) })
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.Readlink("/proc/self/ns/mnt"); err != nil || after != before {
+		t.Errorf("main thread is in %s, was in %s (%v)", after, before, err)
+	}
+}
+
 func TestLogIsTrimmed(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "log")
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

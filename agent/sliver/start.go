@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -63,28 +62,23 @@ func setSysctls(p process, values map[string]string) error {
 	if len(values) == 0 {
 		return nil
 	}
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // the thread ends with the goroutine
-		result <- func() error {
-			ns, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", p.PID), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-			if err != nil {
-				return fmt.Errorf("open network namespace: %w", err)
+	return onThread(func() error {
+		ns, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", p.PID), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open network namespace: %w", err)
+		}
+		defer unix.Close(ns)
+		if err := unix.Setns(ns, unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter network namespace: %w", err)
+		}
+		for key, value := range values {
+			file := filepath.Join("/proc/sys", filepath.Clean("/"+sysctlPath(key)))
+			if err := os.WriteFile(file, []byte(value), 0); err != nil {
+				return fmt.Errorf("set sysctl %s to %s: %w", key, value, err)
 			}
-			defer unix.Close(ns)
-			if err := unix.Setns(ns, unix.CLONE_NEWNET); err != nil {
-				return fmt.Errorf("enter network namespace: %w", err)
-			}
-			for key, value := range values {
-				file := filepath.Join("/proc/sys", filepath.Clean("/"+sysctlPath(key)))
-				if err := os.WriteFile(file, []byte(value), 0); err != nil {
-					return fmt.Errorf("set sysctl %s to %s: %w", key, value, err)
-				}
-			}
-			return nil
-		}()
-	}()
-	return <-result
+		}
+		return nil
+	})
 }
 
 // findCommand looks for the program as execvp(3) will, for catatonit would say what is wrong to the log alone.
