@@ -95,6 +95,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.loadAll(ctx); err != nil {
 		return err
 	}
+	defer a.close()
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Go(func() { a.listen(ctx, changes) })
@@ -113,6 +114,16 @@ func (a *Agent) Run(ctx context.Context) error {
 		timer.Stop()
 	}
 	return nil
+}
+
+// close lets go of the host, which stays as it is.
+func (a *Agent) close() {
+	a.runtime.Close()
+	if s := a.network(); s != nil {
+		if err := s.Close(); err != nil {
+			a.cfg.Log.Warn("close the substrate", "error", err)
+		}
+	}
 }
 
 // Nudge asks for a look at the host soon.

@@ -31,21 +31,26 @@ func (a *Agent) Convergence(ctx context.Context, name string) (api.Convergence, 
 	a.tables[name] = tables
 	same := before != nil && maps.EqualFunc(before, tables, probe.Table.Equal)
 	return api.Convergence{
-		Converged: v.Converged && same && len(pids) == a.meantToRun(w),
+		Converged: v.Converged && same && a.allRun(w, pids),
 		Routers:   v.Routers, Pairs: v.Pairs, Reached: v.Reached, Missing: v.Missing,
 	}, nil
 }
 
-// meantToRun counts the nodes that must run before a network can be called converged.
-func (a *Agent) meantToRun(w *wish) (n int) {
+// allRun reports whether every node runs that is meant to: all but those that a user stopped or paused, and those whose
+// restart policy leaves them after their end.
+func (a *Agent) allRun(w *wish, pids map[string]int) bool {
 	for i := range w.spec.Nodes {
-		node := &w.spec.Nodes[i]
-		if node.HasSliver() && w.overrides.Power[node.Name] != slice.PowerOff && w.overrides.Power[node.Name] != slice.PowerFrozen &&
-			node.Restart == slice.RestartAlways {
-			n++
+		n := &w.spec.Nodes[i]
+		off := w.overrides.Power[n.Name] == slice.PowerOff || w.overrides.Power[n.Name] == slice.PowerFrozen
+		if _, runs := pids[n.Name]; runs || off || !n.HasSliver() {
+			continue
+		}
+		s, err := a.runtime.Observe(sliver.ID{Slice: w.spec.ID, Node: n.Name})
+		if err != nil || s.State != sliver.Exited || !isLeft(n.Restart, s.ExitCode) {
+			return false
 		}
 	}
-	return n
+	return true
 }
 
 // Check tries the slice's checks, or pings between all pairs where it has none.

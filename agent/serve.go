@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/pergola-net/pergola/agent/probe"
@@ -28,6 +29,9 @@ func (a *Agent) Supports(s *slice.Slice) error {
 	}
 	_, broken := wants([]wish{{spec: s}})
 	missing := []error{broken[s.ID]}
+	for i := range s.Nodes {
+		missing = append(missing, present(&s.Nodes[i]))
+	}
 	if netem {
 		missing = append(missing, wire.HaveNetem())
 	}
@@ -35,6 +39,17 @@ func (a *Agent) Supports(s *slice.Slice) error {
 		missing = append(missing, wire.HaveHTB())
 	}
 	return errors.Join(missing...)
+}
+
+// present checks what a node's file system is to come from, as far as it can be seen from here.
+func present(n *slice.Node) error {
+	if n.Rootfs.Kind != slice.RootfsDir && n.Rootfs.Kind != slice.RootfsLayout {
+		return nil
+	}
+	if _, err := os.Stat(n.Rootfs.Ref); err != nil {
+		return fmt.Errorf("root file system of %s: %w", n.Name, err)
+	}
+	return nil
 }
 
 // find gives a slice and the process of one of its nodes that runs.

@@ -179,5 +179,16 @@ func (s *server) handler() http.Handler {
 // tidy removes what the server itself put into its state directory, and the directory if nothing else is there.
 func tidy(dir string) {
 	os.Remove(filepath.Join(dir, "lock"))
-	os.Remove(dir) // fails where something is left, which then stays
+	removeEmpty(dir)
+}
+
+// removeEmpty removes a directory, and those in it, as far as they are empty: what is left of something stays.
+func removeEmpty(dir string) {
+	entries, _ := os.ReadDir(dir) // of what cannot be read, nothing is removed
+	for _, e := range entries {
+		if e.IsDir() {
+			removeEmpty(filepath.Join(dir, e.Name()))
+		}
+	}
+	os.Remove(dir)
 }
