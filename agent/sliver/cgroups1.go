@@ -30,7 +30,7 @@ func newCgroups1(root string, shared bool) (*cgroups1, error) {
 			}
 			g.controllers, g.rootTasks = append(g.controllers, c), append(g.rootTasks, f)
 		} else if c == "pids" || c == "freezer" {
-			return nil, &Unsupported{"containers", fmt.Errorf("cgroup controller %s is not mounted", c),
+			return nil, &Unsupported{featureContainers, fmt.Errorf("cgroup controller %s is not mounted", c),
 				"mount the cgroup file systems (systemd does)"}
 		}
 	}
@@ -88,7 +88,7 @@ func (g *cgroups1) join(group string) (int, error) {
 
 func (g *cgroups1) leave() {
 	for _, f := range g.rootTasks {
-		f.WriteString("0") // the thread ends in any case
+		_, _ = f.WriteString("0") // the thread ends in any case
 	}
 }
 

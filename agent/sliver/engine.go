@@ -52,11 +52,11 @@ func (r *Runtime) findPrograms(context.Context) error {
 		break
 	}
 	if r.oci.path == "" {
-		return &Unsupported{"containers", fmt.Errorf("find %s: not in PATH", strings.Join(names, " or ")), "apt-get install crun"}
+		return &Unsupported{featureContainers, fmt.Errorf("find %s: not in PATH", strings.Join(names, " or ")), "apt-get install crun"}
 	}
 	path, err := exec.LookPath("catatonit")
 	if err != nil {
-		return &Unsupported{"containers", err, "apt-get install catatonit"}
+		return &Unsupported{featureContainers, err, "apt-get install catatonit"}
 	}
 	if r.init, err = filepath.EvalSymlinks(path); err != nil {
 		return fmt.Errorf("find catatonit: %w", err)

@@ -174,7 +174,7 @@ func exitCode(err error, messages string) (int, error) {
 func killExec(pidFile string) {
 	for range 100 { // the runtime may be about to write it
 		if pid, err := readPID(pidFile); err == nil {
-			unix.Kill(pid, unix.SIGKILL)
+			_ = unix.Kill(pid, unix.SIGKILL) // else it is gone
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -208,7 +208,7 @@ func (s *streams) pipes(req *ExecRequest) error {
 		}
 		s.io.in = read
 		go func() {
-			io.Copy(write, req.Stdin)
+			_, _ = io.Copy(write, req.Stdin) // the command may not read all
 			write.Close()
 		}()
 	}
@@ -226,7 +226,7 @@ func (s *streams) pipes(req *ExecRequest) error {
 
 // same reports whether two writers are one, as os/exec does: they then share a pipe, which keeps the order.
 func same(a, b io.Writer) bool {
-	defer func() { recover() }() // types that cannot be compared
+	defer func() { _ = recover() }() // types that cannot be compared
 	return a != nil && a == b
 }
 
@@ -242,7 +242,7 @@ func (s *streams) output(to io.Writer) (*os.File, error) {
 	}
 	s.copies++
 	go func() {
-		io.Copy(to, read)
+		_, _ = io.Copy(to, read) // who does not take the output need not
 		s.copied <- struct{}{}
 	}()
 	return write, nil
@@ -271,13 +271,13 @@ func (s *streams) terminal(dir string, req *ExecRequest) error {
 			resize(tty, req.Resize, ended)
 		}()
 		if req.Stdin != nil {
-			go io.Copy(tty, req.Stdin)
+			go func() { _, _ = io.Copy(tty, req.Stdin) }()
 		}
 		to := req.Stdout
 		if to == nil {
 			to = io.Discard
 		}
-		io.Copy(to, tty) // ends with EIO, when the last process has closed its side
+		_, _ = io.Copy(to, tty) // ends with EIO, when the last process has closed its side
 		close(ended)
 		<-resizing
 		tty.Close()
@@ -293,7 +293,7 @@ func resize(tty console.Console, sizes <-chan [2]uint16, ended <-chan struct{}) 
 				return
 			}
 			// An error means that the terminal is gone, which Copy notices.
-			tty.Resize(console.WinSize{Width: size[0], Height: size[1]})
+			_ = tty.Resize(console.WinSize{Width: size[0], Height: size[1]})
 		case <-ended:
 			return
 		}

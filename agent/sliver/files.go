@@ -16,7 +16,7 @@ import (
 // WriteFiles puts files into a sliver, each as a whole or not at all, with directories as needed. Whatever symbolic
 // links the sliver has planted, nothing outside its root is touched. Files belong to who owns their directory, as far as that
 // is a user of the sliver, else to its root.
-func (r *Runtime) WriteFiles(ctx context.Context, id ID, files []slice.File) error {
+func (r *Runtime) WriteFiles(_ context.Context, id ID, files []slice.File) error {
 	defer r.lock(id)()
 	rec, err := r.readRecord(id)
 	if err != nil {
@@ -97,11 +97,11 @@ func writeFile(root, base int, f slice.File) error {
 	}
 	defer unix.Close(fd)
 	if err := fill(fd, dir, base, f); err != nil {
-		unix.Unlinkat(dir, temporary, 0)
+		_ = unix.Unlinkat(dir, temporary, 0)
 		return err
 	}
 	if err := unix.Renameat(dir, temporary, dir, path.Base(name)); err != nil {
-		unix.Unlinkat(dir, temporary, 0)
+		_ = unix.Unlinkat(dir, temporary, 0)
 		return err
 	}
 	return nil

@@ -106,15 +106,16 @@ func (r *Runtime) userNamespace(ctx context.Context, slice uint16) (*os.File, er
 	var f *os.File
 	err := r.launch.run(ctx, func() error { return nil }, func() error {
 		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: uidBase(slice), Size: uids}}
-		c := exec.Command(r.init, "-P") // sleeps
+		c := exec.CommandContext(ctx, r.init, "-P") // sleeps
 		c.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, Pdeathsig: syscall.SIGKILL,
 		}
 		if err := c.Start(); err != nil {
 			return err
 		}
-		defer c.Wait()
-		defer c.Process.Kill()
+		defer func() {
+			_, _ = c.Process.Kill(), c.Wait()
+		}()
 		var err error
 		f, err = os.Open("/proc/" + strconv.Itoa(c.Process.Pid) + "/ns/user")
 		return err

@@ -108,8 +108,9 @@ func (i *images) fetch(ctx context.Context, from slice.Rootfs) (string, error) {
 		return i.fromLayout(from.Ref)
 	case slice.RootfsRegistry:
 		return i.fromRegistry(ctx, from.Ref)
+	default:
+		return "", fmt.Errorf("use root file system: unknown kind %q", from.Kind)
 	}
-	return "", fmt.Errorf("use root file system: unknown kind %q", from.Kind)
 }
 
 var sha256OK = regexp.MustCompile(`^[0-9a-f]{64}$`)

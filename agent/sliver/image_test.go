@@ -46,7 +46,9 @@ func archive(t testing.TB, entries map[string]string) []byte {
 			t.Fatal(err)
 		}
 		if h.Size > 0 {
-			io.WriteString(w, data)
+			if _, err := io.WriteString(w, data); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if err := w.Close(); err != nil {

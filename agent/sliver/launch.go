@@ -18,9 +18,8 @@ import (
 // thread; what the container has copied from it by then lives on in the container alone. A crash at any point
 // leaves no mount behind.
 type launcher struct {
-	chrooted bool   // our root is not the root of our mount namespace
-	mask     bool   // cover /sys/fs/cgroup with a pure cgroup2 mount: crun refuses hybrid machines
-	readonly string // path of the runtime: mounted read-only, or crun executes itself twice (it protects its binary)
+	chrooted bool // our root is not the root of our mount namespace
+	mask     bool // cover /sys/fs/cgroup with a pure cgroup2 mount: crun refuses hybrid machines
 	slots    chan struct{}
 }
 

@@ -299,11 +299,16 @@ func TestLogIsTrimmed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	f.WriteString(strings.Repeat("old\n", 1000) + "recent\n")
+	write := func(text string) {
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(strings.Repeat("old\n", 1000) + "recent\n")
 	if err := trimLog(name, 7); err != nil {
 		t.Fatal(err)
 	}
-	f.WriteString("new\n")
+	write("new\n")
 	kept, _ := os.ReadFile(name + ".1")
 	now, _ := os.ReadFile(name)
 	if string(kept) != "recent\n" || string(now) != "new\n" {
@@ -314,6 +319,7 @@ func TestLogIsTrimmed(t *testing.T) {
 // reapRuntimes reaps the OCI runtimes that a killed server was running: this process is their subreaper, unlike what starts a
 // server elsewhere.
 func reapRuntimes(t testing.TB) {
+	t.Helper()
 	for name := range machine(t) {
 		var pid int
 		if n, _ := fmt.Sscanf(name, "child %d (crun) Z", &pid); n == 1 {
@@ -346,8 +352,7 @@ func TestServerDies(t *testing.T) {
 		}
 		await(t, "third sliver of the child", func() bool { return exists(r.nodeDir(ID{testSlice, "n2"})) })
 		time.Sleep(time.Duration(round) * 3 * time.Millisecond)
-		c.Process.Signal(syscall.SIGKILL)
-		c.Wait()
+		_, _ = c.Process.Kill(), c.Wait()
 		defer reapRuntimes(t)
 
 		second := openRuntime(t, dir)
@@ -364,7 +369,9 @@ func TestServerDies(t *testing.T) {
 			t.Errorf("adopted sliver: %q", got)
 		}
 		n1 := observe(t, second, ID{testSlice, "n1"}, Running)
-		syscall.Kill(n1.PID, syscall.SIGKILL)
+		if err := syscall.Kill(n1.PID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
 		select {
 		case id := <-second.Exits():
 			if id.Node != "n1" {

@@ -44,7 +44,7 @@ func (r *Runtime) trimLogs(ctx context.Context) {
 		logs, _ := filepath.Glob(filepath.Join(r.cfg.LogDir, "*", "*.log")) // the pattern is well formed
 		for _, name := range logs {
 			if fi, err := os.Lstat(name); err == nil && fi.Mode().IsRegular() && fi.Size() > r.cfg.LogBytes {
-				trimLog(name, r.cfg.LogBytes/2) // what cannot be trimmed now is tried again
+				_ = trimLog(name, r.cfg.LogBytes/2) // what cannot be trimmed now is tried again
 			}
 		}
 	}

@@ -67,7 +67,7 @@ func (p process) wait(ctx context.Context) error {
 	}
 	f := os.NewFile(uintptr(fd), "pidfd")
 	defer f.Close()
-	defer context.AfterFunc(ctx, func() { f.SetReadDeadline(time.Unix(1, 0)) })()
+	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
 	if err := waitReadable(f); err != nil {
 		return fmt.Errorf("wait for process %d: %w", p.PID, context.Cause(ctx))
 	}

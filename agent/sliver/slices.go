@@ -21,7 +21,7 @@ type sliceRecord struct {
 
 // PrepareSlice makes what the slivers of a slice share: a tmpfs for what they write, their cgroup, and /etc/hosts.
 // It may be called again at any time; nodes see changed hosts at once.
-func (r *Runtime) PrepareSlice(ctx context.Context, id uint16, name string, hosts []byte) error {
+func (r *Runtime) PrepareSlice(_ context.Context, id uint16, name string, hosts []byte) error {
 	defer r.lock(ID{Slice: id})()
 	if err := checkName("slice", name); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (r *Runtime) RemoveSlice(ctx context.Context, id uint16) error {
 		return err
 	}
 	defer r.lock(ID{Slice: id})()
-	if err := r.removeSlice(ctx, id); err != nil {
+	if err := r.removeSlice(id); err != nil {
 		return fmt.Errorf("remove slice %d: %w", id, err)
 	}
 	return nil
@@ -140,11 +140,11 @@ func (r *Runtime) deleteAll(ctx context.Context, id uint16) error {
 	return g.Wait()
 }
 
-func (r *Runtime) removeSlice(ctx context.Context, id uint16) error {
+func (r *Runtime) removeSlice(id uint16) error {
 	if err := r.groups.remove(r.groupOfSlice(id)); err != nil {
 		return err
 	}
-	r.groups.remove(r.groupRoot()) // fails while other slices are there
+	_ = r.groups.remove(r.groupRoot()) // fails while other slices are there
 	dir := r.sliceDir(id)
 	for { // with what is mounted below it
 		err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)

@@ -97,6 +97,8 @@ var (
 	ErrNoSlice    = errors.New("slice is not prepared on this machine")
 )
 
+const featureContainers = "containers"
+
 // Unsupported says that this machine cannot run slivers, and what would help.
 type Unsupported struct {
 	Feature string
@@ -206,7 +208,7 @@ func checkName(what, name string) error {
 
 func (r *Runtime) needRoot(context.Context) error {
 	if os.Geteuid() != 0 {
-		return &Unsupported{"containers", errors.New("not root"), "run the server as root"}
+		return &Unsupported{featureContainers, errors.New("not root"), "run the server as root"}
 	}
 	return nil
 }

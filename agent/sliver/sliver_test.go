@@ -36,7 +36,9 @@ func newRuntime(t testing.TB) *Runtime {
 	if err != nil {
 		t.Fatal(err)
 	}
-	os.Chmod(dir, 0o711)
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
 	before := machine(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	var r *Runtime
