@@ -120,7 +120,7 @@ func removeDir(dir string) error {
 		if err == nil || errors.Is(err, unix.ENOENT) {
 			return nil
 		}
-		if !errors.Is(err, unix.EBUSY) || wait > time.Second {
+		if below, _ := subdirs(dir); !errors.Is(err, unix.EBUSY) || len(below) > 0 || wait > time.Second {
 			return fmt.Errorf("remove cgroup %s: %w", dir, err)
 		}
 		time.Sleep(wait)
