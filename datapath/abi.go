@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -53,11 +54,11 @@ func (d *DataPath) copyPorts(old *ebpf.Map) error {
 		records = old.Iterate()
 	)
 	for records.Next(&ifindex, &value) {
+		if ifindex >= MaxPorts || !slices.ContainsFunc(value, func(b byte) bool { return b != 0 }) {
+			continue
+		}
 		if err := d.ports.Put(ifindex, convert(value, from, to)); err != nil {
 			return fmt.Errorf("write port record %d: %w", ifindex, err)
-		}
-		if err := d.makeCounters(int(ifindex)); err != nil {
-			return err
 		}
 	}
 	return records.Err()

@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -22,26 +21,30 @@ type Counters struct {
 	Dropped map[string]uint64 // frames from the node, by reason; reasons that never were are absent
 }
 
-// Counters reads all counters, by ifindex; 0 stands for frames that entered at unknown devices.
+// Counters reads the counters of all ports, by ifindex; 0 stands for frames that entered at unknown devices.
 func (d *DataPath) Counters() (map[int]Counters, error) {
 	reasons, err := Reasons()
 	if err != nil {
 		return nil, err
 	}
-	var (
-		ifindex uint32
-		perCPU  []objectCounters
-		all     = map[int]Counters{}
-		records = d.counts.Iterate()
-	)
-	for records.Next(&ifindex, &perCPU) {
-		all[int(ifindex)] = sum(perCPU, reasons)
+	ports, err := d.Ports()
+	if err != nil {
+		return nil, err
 	}
-	if err := records.Err(); err != nil {
-		return nil, fmt.Errorf("read counters: %w", err)
+	ports[nobody] = Port{}
+	all := make(map[int]Counters, len(ports))
+	for ifindex := range ports {
+		var perCPU []objectCounters
+		if err := d.counts.Lookup(uint32(ifindex), &perCPU); err != nil {
+			return nil, fmt.Errorf("read counters of device %d: %w", ifindex, err)
+		}
+		all[ifindex] = sum(perCPU, reasons)
 	}
 	return all, nil
 }
+
+// nobody is the ifindex under which frames of unknown ports are counted.
+const nobody = 0
 
 func sum(perCPU []objectCounters, reasons []string) Counters {
 	total := Counters{Dropped: map[string]uint64{}}
@@ -61,15 +64,13 @@ func (t *Traffic) add(u objectTraffic) {
 	t.Bytes += u.Bytes
 }
 
-// makeCounters makes a port's counters, at zero, unless they are there.
-func (d *DataPath) makeCounters(ifindex int) error {
+func (d *DataPath) clearCounters(ifindex int) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return fmt.Errorf("count CPUs: %w", err)
 	}
-	err = d.counts.Update(uint32(ifindex), make([]objectCounters, cpus), ebpf.UpdateNoExist)
-	if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
-		return fmt.Errorf("make counters of device %d: %w", ifindex, err)
+	if err := d.counts.Put(uint32(ifindex), make([]objectCounters, cpus)); err != nil {
+		return fmt.Errorf("clear counters of device %d: %w", ifindex, err)
 	}
 	return nil
 }

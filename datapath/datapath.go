@@ -56,11 +56,7 @@ func open(dir string, hook Hook, spec *ebpf.CollectionSpec, v version) (*DataPat
 	if err := os.MkdirAll(v.dir(dir), 0o700); err != nil {
 		return nil, fmt.Errorf("make pin directory: %w", err)
 	}
-	err := d.load(dir, spec, v)
-	if err == nil {
-		err = d.makeCounters(0)
-	}
-	if err != nil {
+	if err := d.load(dir, spec, v); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil

@@ -117,7 +117,10 @@ func TestStructsAreLaidOutAsInC(t *testing.T) {
 	}
 }
 
-func TestReasonsHaveNames(t *testing.T) {
+func TestConstantsAreThoseOfC(t *testing.T) {
+	if n := must(loadObject()).Maps[objectMapPorts].MaxEntries; n != MaxPorts {
+		t.Errorf("MaxPorts is %d, and in C %d", MaxPorts, n)
+	}
 	have, err := Reasons()
 	if err != nil {
 		t.Fatal(err)
@@ -222,10 +225,10 @@ func TestReplacedProgramKeepsPortsAndCounters(t *testing.T) {
 			b.Error(err)
 			return
 		}
-		if err := d.Set(b.a, Port{Mode: Kernel}); err != nil {
+		if err := d.Set(b.a, Port{Mode: Kernel, MTU: 1500}); err != nil {
 			b.Error(err)
 		}
-		if err := d.Set(99999, Port{}); err != nil { // its device is gone
+		if err := d.Set(9999, Port{MTU: 1500}); err != nil { // its device is gone
 			b.Error(err)
 		}
 		if err := d.Attach(b.a); err != nil {
@@ -236,7 +239,7 @@ func TestReplacedProgramKeepsPortsAndCounters(t *testing.T) {
 		}
 		d = b.open()
 		defer func() { _ = d.Close() }()
-		if diff := cmp.Diff(map[int]Port{b.a: {Mode: Kernel}, 99999: {}}, must(d.Ports())); diff != "" {
+		if diff := cmp.Diff(map[int]Port{b.a: {Mode: Kernel, MTU: 1500}, 9999: {MTU: 1500}}, must(d.Ports())); diff != "" {
 			b.Error(diff)
 		}
 		if pins, err := filepath.Glob(filepath.Join(b.dir, "abi*", "port_ingress-*")); err != nil || len(pins) != 1 {

@@ -51,39 +51,39 @@ func TestPortProgram(t *testing.T) {
 		counted map[string]Counters // by port: a, b, or nobody
 	}{
 		{
-			name: "joined", frame: toB, a: &Port{Mode: Peer}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
+			name: "joined", frame: toB, a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{"b": {Handed: handed(64)}},
 		},
 		{
-			name: "broadcast: the kernel judges", frame: ethernet(broadcast, macA, 0x0806, 60), a: &Port{Mode: Peer}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
+			name: "broadcast: the kernel judges", frame: ethernet(broadcast, macA, 0x0806, 60), a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{},
 		},
 		{
-			name: "IS-IS over LLC", frame: ethernet(allISs, macA, 1497, 1511), a: &Port{Mode: Peer}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
+			name: "IS-IS over LLC", frame: ethernet(allISs, macA, 1497, 1511), a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{},
 		},
 		{
-			name: "for another address: the kernel judges", frame: ethernet(macOther, macA, 0x0800, 64), a: &Port{Mode: Peer}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
+			name: "for another address: the kernel judges", frame: ethernet(macOther, macA, 0x0800, 64), a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{},
 		},
 		{
-			name: "shaped", frame: toB, a: &Port{Mode: Queue}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
+			name: "shaped", frame: toB, a: &Port{Mode: Queue, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{},
 		},
 		{
-			name: "on a bridge", frame: toB, a: &Port{Mode: Kernel}, verdict: verdictOK,
+			name: "on a bridge", frame: toB, a: &Port{Mode: Kernel, MTU: 1500}, verdict: verdictOK,
 			counted: map[string]Counters{},
 		},
 		{
-			name: "not wired", frame: toB, a: &Port{Mode: None}, verdict: verdictShot,
+			name: "not wired", frame: toB, a: &Port{Mode: None, MTU: 1500}, verdict: verdictShot,
 			counted: map[string]Counters{"a": {Dropped: map[string]uint64{"not wired": 1}}},
 		},
 		{
-			name: "peer gone", frame: toB, a: &Port{Mode: Peer}, verdict: verdictShot,
+			name: "peer gone", frame: toB, a: &Port{Mode: Peer, MTU: 1500}, verdict: verdictShot,
 			counted: map[string]Counters{"a": {Dropped: map[string]uint64{"peer gone": 1}}},
 		},
 		{
-			name: "peer leads elsewhere", frame: toB, a: &Port{Mode: Peer}, b: &Port{Mode: Peer, Peer: 4711, MTU: 1500, MAC: macB}, verdict: verdictShot,
+			name: "peer leads elsewhere", frame: toB, a: &Port{Mode: Peer, MTU: 1500}, b: &Port{Mode: Peer, Peer: 4711, MTU: 1500, MAC: macB}, verdict: verdictShot,
 			counted: map[string]Counters{"a": {Dropped: map[string]uint64{"peer gone": 1}}},
 		},
 		{
@@ -91,23 +91,23 @@ func TestPortProgram(t *testing.T) {
 			counted: map[string]Counters{"nobody": {Dropped: map[string]uint64{"unknown port": 1}}},
 		},
 		{
-			name: "longest that fits", frame: ethernet(macB, macA, 0x0800, 1518), a: &Port{Mode: Peer}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
+			name: "longest that fits", frame: ethernet(macB, macA, 0x0800, 1518), a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{"b": {Handed: handed(1518)}},
 		},
 		{
-			name: "too big", frame: ethernet(macB, macA, 0x0800, 1519), a: &Port{Mode: Peer}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictShot,
+			name: "too big", frame: ethernet(macB, macA, 0x0800, 1519), a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictShot,
 			counted: map[string]Counters{"a": {Dropped: map[string]uint64{"too big": 1}}},
 		},
 		{
-			name: "too big for a shaped link", frame: ethernet(macB, macA, 0x0800, 1519), a: &Port{Mode: Queue}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictShot,
+			name: "too big for a shaped link", frame: ethernet(macB, macA, 0x0800, 1519), a: &Port{Mode: Queue, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictShot,
 			counted: map[string]Counters{"a": {Dropped: map[string]uint64{"too big": 1}}},
 		},
 		{
-			name: "jumbo", frame: ethernet(macB, macA, 0x0800, 3000), a: &Port{Mode: Peer}, b: &Port{MTU: 9000, MAC: macB}, verdict: verdictRedirect,
+			name: "jumbo", frame: ethernet(macB, macA, 0x0800, 3000), a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 9000, MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{"b": {Handed: handed(3000)}},
 		},
 		{
-			name: "super-frame", frame: ethernet(macB, macA, 0x0800, 3500), gso: 1448, a: &Port{Mode: Peer}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
+			name: "super-frame", frame: ethernet(macB, macA, 0x0800, 3500), gso: 1448, a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{"b": {Handed: handed(3500)}},
 		},
 	}
@@ -133,12 +133,9 @@ func TestPortProgram(t *testing.T) {
 // reset forgets ports and counters.
 func (b *bench) reset(d *DataPath) {
 	for _, port := range []int{b.a, b.b, 0} {
-		if err := d.Forget(port); err != nil {
+		if err := d.Add(port, Port{}); err != nil {
 			b.Error(err)
 		}
-	}
-	if err := d.makeCounters(0); err != nil {
-		b.Error(err)
 	}
 }
 
@@ -194,7 +191,7 @@ func BenchmarkPortProgram(b *testing.B) {
 	inBench(b, func(n *bench) {
 		d := n.open()
 		defer func() { _ = d.Close() }()
-		n.wire(d, &Port{Mode: Peer}, &Port{MTU: 1500, MAC: macB})
+		n.wire(d, &Port{Mode: Peer, MTU: 1500}, &Port{MTU: 1500, MAC: macB})
 		opts := ebpf.RunOptions{Data: ethernet(macB, macA, 0x0800, 64), Context: &skbuff{Ifindex: uint32(n.a)}, Repeat: uint32(b.N)}
 		b.ResetTimer()
 		if _, err := d.program.Run(&opts); err != nil {

@@ -22,15 +22,23 @@ const (
 type Port struct {
 	Mode Mode
 	Peer int     // ifindex of the port joined with; modes Peer and Queue
-	MTU  int     // of the node's interface
+	MTU  int     // of the node's interface; never 0
 	MAC  [6]byte // of the node's interface
+}
+
+// MaxPorts bounds the ifindexes of ports: each is below.
+const MaxPorts = 16384
+
+// Add takes a new port into care: its counters start at zero.
+func (d *DataPath) Add(ifindex int, p Port) error {
+	if err := d.clearCounters(ifindex); err != nil {
+		return err
+	}
+	return d.Set(ifindex, p)
 }
 
 // Set writes a port's record, for frames that arrive from now on.
 func (d *DataPath) Set(ifindex int, p Port) error {
-	if err := d.makeCounters(ifindex); err != nil {
-		return err
-	}
 	record := objectPort{Mode: objectMode(p.Mode), Peer: uint32(p.Peer), Mtu: uint32(p.MTU), Mac: p.MAC}
 	if err := d.ports.Put(uint32(ifindex), record); err != nil {
 		return fmt.Errorf("write port record %d: %w", ifindex, err)
@@ -40,42 +48,43 @@ func (d *DataPath) Set(ifindex int, p Port) error {
 
 // Port reads a port's record. ok is false where there is none.
 func (d *DataPath) Port(ifindex int) (p Port, ok bool, err error) {
-	var record objectPort
-	err = d.ports.Lookup(uint32(ifindex), &record)
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
+	if ifindex <= 0 || ifindex >= MaxPorts {
 		return Port{}, false, nil
 	}
-	if err != nil {
+	var record objectPort
+	if err = d.ports.Lookup(uint32(ifindex), &record); err != nil {
 		return Port{}, false, fmt.Errorf("read port record %d: %w", ifindex, err)
 	}
-	return portOf(record), true, nil
+	return portOf(record), record.Mtu != 0, nil
 }
 
-// Ports reads all port records, by ifindex. Records that are written or deleted meanwhile may be in it or not.
+// Ports reads all port records, by ifindex. Records that are written meanwhile may be in it or not.
 func (d *DataPath) Ports() (map[int]Port, error) {
 	var (
-		ifindex uint32
-		record  objectPort
-		all     = map[int]Port{}
-		records = d.ports.Iterate()
+		at       ebpf.MapBatchCursor
+		indexes  = make([]uint32, MaxPorts)
+		records  = make([]objectPort, MaxPorts)
+		all      = map[int]Port{}
+		n, err   = d.ports.BatchLookup(&at, indexes, records, nil)
+		complete = err == nil || errors.Is(err, ebpf.ErrKeyNotExist) // there are no more
 	)
-	for records.Next(&ifindex, &record) {
-		all[int(ifindex)] = portOf(record)
-	}
-	if err := records.Err(); err != nil {
+	if !complete {
 		return nil, fmt.Errorf("read port records: %w", err)
+	}
+	for i, record := range records[:n] {
+		if record.Mtu != 0 {
+			all[int(indexes[i])] = portOf(record)
+		}
 	}
 	return all, nil
 }
 
 // Forget deletes what is kept of a port. It is no error if nothing is.
 func (d *DataPath) Forget(ifindex int) error {
-	for _, m := range []*ebpf.Map{d.ports, d.counts} {
-		if err := m.Delete(uint32(ifindex)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("delete port record %d: %w", ifindex, err)
-		}
+	if ifindex <= 0 || ifindex >= MaxPorts {
+		return nil
 	}
-	return nil
+	return d.Set(ifindex, Port{})
 }
 
 func portOf(r objectPort) Port {

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -148,8 +149,23 @@ type veth struct {
 	peerMAC net.HardwareAddr
 }
 
-// addVeth makes a pair, down: the kernel refuses to set an end up before both are there.
-func (c *conn) addVeth(v veth) error {
+// addVeth makes a pair, down (the kernel refuses to set an end up before both are there), and gives the first end's index: one that
+// the data path can take. Who draws lots need not remember what is taken.
+func (c *conn) addVeth(v veth) (index int, err error) {
+	const tries = 1000 // enough unless all but one in a hundred are taken
+	for range tries {
+		index = 2 + rand.IntN(datapath.MaxPorts-2)
+		if _, err = c.deviceAt(index); err == nil {
+			continue
+		}
+		if err = c.addVethAt(index, v); !errors.Is(err, unix.EBUSY) {
+			return index, err
+		}
+	}
+	return 0, fmt.Errorf("no number left for a port: one machine has room for %d", datapath.MaxPorts-2)
+}
+
+func (c *conn) addVethAt(index int, v veth) error {
 	common := func() []*nl.RtAttr {
 		return []*nl.RtAttr{ // the kernel's default is a queue for every CPU, which we do not use
 			attrU32(unix.IFLA_MTU, uint32(v.mtu)), attrU32(unix.IFLA_NUM_TX_QUEUES, 1), attrU32(unix.IFLA_NUM_RX_QUEUES, 1),
@@ -171,7 +187,7 @@ func (c *conn) addVeth(v veth) error {
 	}
 	attrs := append(common(), attrString(unix.IFLA_IFNAME, v.name), attrU32(unix.IFLA_GROUP, v.group),
 		attrNest(unix.IFLA_LINKINFO, attrString(unix.IFLA_INFO_KIND, "veth"), attrNest(unix.IFLA_INFO_DATA, info)))
-	return c.do(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, nl.NewIfInfomsg(unix.AF_UNSPEC), attrs...)
+	return c.do(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, header(index), attrs...)
 }
 
 // change sets attributes of a device.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/vishvananda/netlink/nl"
@@ -15,7 +16,8 @@ type State struct {
 	Ports    map[string]PortState
 	Cables   map[string]CableState // by the name of each end
 	Switches map[string]SwitchState
-	// Remains are names of devices that are in no good state: half made, or left over. Delete them with DeletePorts.
+	// Remains are names of devices that are in no good state: half made, also by calls that are under way, or left over.
+	// Delete them with DeletePorts.
 	Remains []string
 }
 
@@ -60,7 +62,7 @@ func (s *Substrate) Observe(ctx context.Context) (State, error) {
 		m := d.mark
 		switch {
 		case d.kind == "": // lo
-		case !d.marked:
+		case !d.marked, m.role == rolePort && !v.known(d):
 			state.Remains = append(state.Remains, d.name)
 		case m.role == rolePort:
 			state.Ports[d.name] = v.port(d)
@@ -94,6 +96,16 @@ func (s *Substrate) view() (v view, err error) {
 	v.devices = make(map[int]device, len(all))
 	for _, d := range all {
 		v.devices[d.index] = d
+		if d.mark.role != rolePort || v.known(d) {
+			continue
+		}
+		record, ok, err := s.data.Port(d.index) // of a port made meanwhile
+		if err != nil {
+			return v, err
+		}
+		if ok {
+			v.records[d.index] = record
+		}
 	}
 	v.roots, err = s.nl.roots()
 	return v, err
@@ -136,6 +148,12 @@ func (v view) port(d device) PortState {
 	return p
 }
 
+// known reports whether the data path has a record of the device.
+func (v view) known(d device) bool {
+	_, ok := v.records[d.index]
+	return ok
+}
+
 // peer gives what the device is joined with, if both say so.
 func (v view) peer(d device) (device, bool) {
 	record := v.records[d.index]
@@ -175,13 +193,24 @@ func (c *conn) roots() (map[int]bool, error) {
 // forget deletes the records of ports that ended with their nodes.
 func (s *Substrate) forget(v view) error {
 	for index := range v.records {
-		if _, ok := v.devices[index]; !ok {
-			if err := s.data.Forget(index); err != nil {
-				return err
-			}
+		if _, ok := v.devices[index]; ok {
+			continue
+		}
+		if err := s.forgetGone(index); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (s *Substrate) forgetGone(index int) error {
+	s.records.Lock()
+	defer s.records.Unlock()
+	_, err := s.nl.deviceAt(index)
+	if errors.Is(err, ErrNoDevice) {
+		return s.data.Forget(index)
+	}
+	return err
 }
 
 // Traffic is what went through a port, by direction. A GSO super-frame counts as one frame of its own length.

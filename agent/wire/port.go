@@ -83,18 +83,18 @@ func (s *Substrate) addPort(p Port) (err error) {
 	var undo undo
 	defer undo.onError(&err)
 	undo.push(func() error { return s.deleteNamed(p.Name) })
-	err = netns.In(ns, func() error { return s.addInner(p, ns, m.String()) })
+	var index int
+	err = netns.In(ns, func() (err error) {
+		index, err = s.addInner(p, ns, m.String())
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	d, err := s.nl.device(p.Name)
-	if err != nil {
+	if err := s.own(index, datapath.Port{MTU: p.MTU, MAC: [6]byte(p.MAC)}); err != nil {
 		return err
 	}
-	if err := s.own(d.index, datapath.Port{MTU: p.MTU, MAC: [6]byte(p.MAC)}); err != nil {
-		return err
-	}
-	return s.nl.changeUp(d.index, !p.Down, attrString(unix.IFLA_IFALIAS, m.String())) // complete
+	return s.nl.changeUp(index, !p.Down, attrString(unix.IFLA_IFALIAS, m.String())) // complete
 }
 
 // inner opens the namespace of the port's other end.
@@ -133,45 +133,49 @@ func (s *Substrate) clear(name string, want mark) (there bool, err error) {
 	return false, s.deleteNamed(name)
 }
 
-// addInner makes the pair. The thread is in the namespace of the node's end, whose defaults must be there before it is.
-func (s *Substrate) addInner(p Port, ns *os.File, alias string) error {
+// addInner makes the pair, and gives the index of the substrate's end. The thread is in the namespace of the node's end, whose
+// defaults must be there before it is.
+func (s *Substrate) addInner(p Port, ns *os.File, alias string) (index int, err error) {
 	if !p.HostNetns {
 		if err := setNodeDefaults(); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	err := s.nl.addVeth(veth{
+	index, err = s.nl.addVeth(veth{
 		name: p.Name, mtu: p.MTU, group: uint32(p.Slice),
 		peer: p.Inner, peerNS: ns, peerMAC: p.MAC,
 	})
 	if errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("an interface %s exists there already, and is not ours to replace: %w", p.Inner, err)
+		return 0, fmt.Errorf("an interface %s exists there already, and is not ours to replace: %w", p.Inner, err)
 	}
 	if err != nil {
-		return fmt.Errorf("make interface %s: %w", p.Inner, err)
+		return 0, fmt.Errorf("make interface %s: %w", p.Inner, err)
 	}
 	inside, err := dialHere()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer inside.close()
 	d, err := inside.device(p.Inner)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var attrs []*nl.RtAttr
 	if p.HostNetns { // people should see whose it is
 		attrs = append(attrs, attrString(unix.IFLA_IFALIAS, alias))
 	}
 	if err := inside.changeUp(d.index, true, attrs...); err != nil {
-		return fmt.Errorf("set interface %s up: %w", p.Inner, err)
+		return 0, fmt.Errorf("set interface %s up: %w", p.Inner, err)
 	}
-	return inside.addAddresses(d.index, p.Addresses)
+	return index, inside.addAddresses(d.index, p.Addresses)
 }
 
 // own puts a device into the care of the data path.
 func (s *Substrate) own(index int, p datapath.Port) error {
-	if err := s.data.Set(index, p); err != nil {
+	s.records.Lock()
+	err := s.data.Add(index, p)
+	s.records.Unlock()
+	if err != nil {
 		return err
 	}
 	return netns.In(s.ns, func() error { return s.data.Attach(index) })
@@ -210,16 +214,14 @@ func (s *Substrate) deleteNamed(names ...string) error {
 	return s.deleteDevices(devices)
 }
 
+// deleteDevices forgets them first: as soon as they are gone, others may get their indexes.
 func (s *Substrate) deleteDevices(devices []device) error {
-	if err := s.nl.deleteDevices(devices); err != nil {
-		return err
-	}
 	for _, d := range devices {
 		if err := s.data.Forget(d.index); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.nl.deleteDevices(devices)
 }
 
 // DeleteSlice deletes every device of a slice.

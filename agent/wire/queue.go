@@ -80,10 +80,11 @@ func (s *Substrate) addQueue(port *end) (q *queue, err error) {
 	var undo undo
 	defer undo.onError(&err)
 	undo.push(func() error { return s.deleteNamed(name) })
-	if err := s.nl.addVeth(veth{name: name, peer: member, mtu: port.mtu, group: port.group}); err != nil {
+	index, err := s.nl.addVeth(veth{name: name, peer: member, mtu: port.mtu, group: port.group})
+	if err != nil {
 		return nil, err
 	}
-	d, err := s.nl.device(name)
+	d, err := s.nl.deviceAt(index)
 	if err != nil {
 		return nil, err
 	}

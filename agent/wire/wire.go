@@ -49,6 +49,8 @@ type Substrate struct {
 
 	// wiring serialises what reads and then writes the records of two ports, or a port and its queue.
 	wiring sync.Mutex
+	// records keeps a record from being forgotten, because its device is gone, just when another got its index.
+	records sync.Mutex
 }
 
 // paths are the places below a state directory.

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Counters of each port, by ifindex, one copy per CPU. User space makes a port's record before it attaches the program.
- * Record 0 is nobody's: frames of unknown ports.
+ * Counters of each port, by ifindex, one copy per CPU. Record 0 is nobody's: frames of unknown ports.
  *
  * A frame is counted as the kernel counts it for a device: a GSO super-frame once, with its own length.
  */
@@ -22,9 +21,8 @@ struct counters {
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, MAX_PORTS + 1);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_PORTS);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 	__type(key, __u32);
 	__type(value, struct counters);
@@ -42,11 +40,11 @@ static __always_inline void count_handed(__u32 port, __u32 bytes)
 
 static __always_inline void count_drop(__u32 port, enum reason why)
 {
-	__u32 nobody = 0;
-	struct counters *c = bpf_map_lookup_elem(&counts, &port);
+	struct counters *c;
 
-	if (!c)
-		c = bpf_map_lookup_elem(&counts, &nobody);
+	if (why == REASON_UNKNOWN_PORT)
+		port = 0;
+	c = bpf_map_lookup_elem(&counts, &port);
 	if (c && why < REASONS)
 		c->dropped[why]++;
 }

@@ -27,15 +27,13 @@ static __always_inline enum reason enter(struct __sk_buff *skb, struct frame *f)
 {
 	f->length = skb->len;
 	f->from = skb->ifindex;
-	f->port = bpf_map_lookup_elem(&ports, &f->from);
+	f->port = find_port(f->from);
 	return f->port ? CONTINUE : REASON_UNKNOWN_PORT;
 }
 
 /* Where does its link lead? Both ends must say so: an index that came to mean another port leads nowhere. */
 static __always_inline enum reason follow(struct frame *f)
 {
-	__u32 peer;
-
 	switch (f->port->mode) {
 	case MODE_NONE:
 		break;
@@ -43,8 +41,7 @@ static __always_inline enum reason follow(struct frame *f)
 		return CONTINUE;
 	case MODE_PEER:
 	case MODE_QUEUE:
-		peer = f->port->peer;
-		f->peer = bpf_map_lookup_elem(&ports, &peer);
+		f->peer = find_port(f->port->peer);
 		return f->peer && f->peer->peer == f->from ? CONTINUE : REASON_PEER_GONE;
 	}
 	return REASON_NOT_WIRED;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Ports: the substrate's ends of the nodes' interfaces, by ifindex. User space writes, programs read.
+ * Ports: the substrate's ends of the nodes' interfaces, by ifindex. User space writes, programs read. Ports are made with an
+ * ifindex below MAX_PORTS, so that looking one up is a matter of three instructions.
  */
 #pragma once
 
+#include <stddef.h>
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <bpf/bpf_helpers.h>
 
-#define MAX_PORTS 65536
+#define MAX_PORTS 16384 /* datapath.MaxPorts */
 
 /* What becomes of frames that the node sends into the port. */
 enum mode {
@@ -21,16 +23,22 @@ enum mode {
 struct port {
 	enum mode mode;
 	__u32 peer;	    /* ifindex of the port joined with; MODE_PEER, MODE_QUEUE */
-	__u32 mtu;	    /* of the node's interface: what it receives is no longer */
+	__u32 mtu;	    /* of the node's interface: what it receives is no longer; 0: no such port */
 	__u8 mac[ETH_ALEN]; /* of the node's interface, as it was created */
 	__u8 pad[2];
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_PORTS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 	__type(key, __u32);
 	__type(value, struct port);
 } ports SEC(".maps");
+
+static __always_inline const struct port *find_port(__u32 ifindex)
+{
+	const struct port *p = bpf_map_lookup_elem(&ports, &ifindex);
+
+	return p && p->mtu ? p : NULL;
+}
