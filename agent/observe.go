@@ -200,6 +200,7 @@ func (s *sight) addSliver(o sliver.Observed) {
 		whole.Broken = true
 	case sliver.Exited:
 		whole.Digest = exitedDigest(o.Digest)
+	case sliver.Created, sliver.Running, sliver.Paused:
 	}
 	s.add(whole)
 	if o.State == sliver.Broken || o.State == sliver.Exited {

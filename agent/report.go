@@ -143,7 +143,7 @@ func (a *Agent) nodeStatus(w *wish, n *slice.Node, seen *sight, r *report) slice
 		return st
 	}
 	key := reconcile.Key{Kind: kindSliver, Slice: w.spec.ID, Name: n.Name}
-	if cause, count := a.backoff.Cause(key); cause != nil && !w.left[n.Name] {
+	if count, cause := a.backoff.Failures(key); cause != nil && !w.left[n.Name] {
 		st.Phase, st.Message = slice.Failed, fmt.Sprintf("%v (%d times; it is tried again)", cause, count)
 	}
 	if !n.HasSliver() {
@@ -176,7 +176,7 @@ func (a *Agent) nodeStatus(w *wish, n *slice.Node, seen *sight, r *report) slice
 			st.Phase = slice.Starting
 		}
 	}
-	if cause, _ := a.backoff.Cause(reconcile.Key{Kind: kindProcess, Slice: w.spec.ID, Name: n.Name}); cause != nil {
+	if _, cause := a.backoff.Failures(reconcile.Key{Kind: kindProcess, Slice: w.spec.ID, Name: n.Name}); cause != nil {
 		st.Phase, st.Message = slice.Failed, cause.Error()
 	}
 	return st

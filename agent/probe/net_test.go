@@ -331,7 +331,7 @@ func TestChecksAreTriedAndWorded(t *testing.T) {
 		},
 	}
 	calls := 0
-	c.Progress = func(done, total int) { calls++ }
+	c.Progress = func(int, int) { calls++ }
 	short := 300 * time.Millisecond
 	checks := []struct {
 		check slice.Check

@@ -55,10 +55,10 @@ func (b *Backoff) Next(now time.Time) (next time.Time, ok bool) {
 	return next, ok
 }
 
-// Cause gives the last failure of k and how many there were in a row.
-func (b *Backoff) Cause(k Key) (cause error, count int) {
+// Failures gives how often k failed in a row, and the last cause.
+func (b *Backoff) Failures(k Key) (count int, cause error) {
 	f := b.failures[k]
-	return f.cause, f.count
+	return f.count, f.cause
 }
 
 // Each calls visit for every remembered failure.

@@ -236,8 +236,28 @@ func (p *planner) decideWhatComes(wanted []Resource) {
 
 // order lays the actions out and joins them by what must come first.
 func (p *planner) order() []Action {
+	o := ordering{planner: p, plan: p.list(), deletes: make(map[Key]int), makes: make(map[Key]int), clears: make(map[Key][]int), fallen: make(map[Key][]int)}
+	for i, a := range o.plan {
+		if a.Op == OpDelete {
+			o.deletes[a.Key] = i
+		} else {
+			o.makes[a.Key] = i
+		}
+	}
+	o.note()
+	for i := range o.plan {
+		if o.plan[i].Op == OpDelete {
+			o.afterDelete(i)
+		} else {
+			o.afterMake(&o.plan[i])
+		}
+	}
+	return o.plan
+}
+
+// list gives the actions in the order in which they are listed: what stands on top is deleted first and made last.
+func (p *planner) list() []Action {
 	var plan []Action
-	deletes, makes := make(map[Key]int), make(map[Key]int)
 	for k := range p.goes {
 		if !p.falls[k] {
 			plan = append(plan, Action{Op: OpDelete, Key: k})
@@ -251,69 +271,79 @@ func (p *planner) order() []Action {
 			return cmp.Compare(a.Op, b.Op)
 		}
 		if a.Op == OpDelete {
-			return compareKeys(b.Key, a.Key) // what stands on top goes first
+			return compareKeys(b.Key, a.Key)
 		}
 		return compareKeys(a.Key, b.Key)
 	})
-	clears := make(map[Key][]int) // deletes of things that stand on a key
-	for i, a := range plan {
-		if a.Op != OpDelete {
-			makes[a.Key] = i
-			continue
-		}
-		deletes[a.Key] = i
-		for _, need := range p.observed[a.Key].Needs {
-			clears[need] = append(clears[need], i)
-		}
-	}
-	for i, a := range plan { // what stands on a falling thing is deleted before the cause of the fall
-		if a.Op != OpDelete {
-			continue
-		}
-		for _, need := range p.observed[a.Key].Needs {
-			if p.falls[need] {
-				for _, cause := range p.causes(need, deletes) {
-					if cause != i {
-						plan[cause].After = append(plan[cause].After, i)
-					}
-				}
-			}
-		}
-	}
-	fallen := make(map[Key][]int)
-	for k, byItself := range p.falls { // a thing that falls with several must have fallen before any of them returns
-		if byItself {
-			for _, need := range p.observed[k].Needs {
-				fallen[need] = append(fallen[need], p.causes(k, deletes)...)
-			}
-		}
-	}
-	for i := range plan {
-		a := &plan[i]
-		if a.Op == OpDelete {
-			a.After = append(a.After, clears[a.Key]...)
-			continue
-		}
-		if d, ok := deletes[a.Key]; ok {
-			a.After = append(a.After, d)
-		} else if p.falls[a.Key] {
-			a.After = append(a.After, p.causes(a.Key, deletes)...)
-		}
-		a.Soft = append(a.Soft, fallen[a.Key]...)
-		w := p.wanted[a.Key]
-		for _, need := range w.Needs {
-			if m, ok := makes[need]; ok {
-				a.After = append(a.After, m)
-			}
-			a.Soft = append(a.Soft, clears[need]...) // old tenants leave before new ones move in: names may repeat
-		}
-		for _, k := range w.After {
-			if m, ok := makes[k]; ok {
-				a.Soft = append(a.Soft, m)
-			}
-		}
-	}
 	return plan
+}
+
+// ordering is a plan in the making.
+type ordering struct {
+	*planner
+	plan    []Action
+	deletes map[Key]int   // the index of a key's delete
+	makes   map[Key]int   // and of its create or update
+	clears  map[Key][]int // deletes of what stands on a key
+	fallen  map[Key][]int // by key: deletes by which something falls that stands on it
+}
+
+// note works out clears and fallen.
+func (o *ordering) note() {
+	for i, a := range o.plan {
+		if a.Op == OpDelete {
+			for _, need := range o.observed[a.Key].Needs {
+				o.clears[need] = append(o.clears[need], i)
+			}
+		}
+	}
+	for k, byItself := range o.falls {
+		if byItself {
+			for _, need := range o.observed[k].Needs {
+				o.fallen[need] = append(o.fallen[need], o.causes(k, o.deletes)...)
+			}
+		}
+	}
+}
+
+// afterDelete lets what stands on a thing be deleted before it, and what stands on a falling thing before the cause of
+// the fall.
+func (o *ordering) afterDelete(i int) {
+	k := o.plan[i].Key
+	o.plan[i].After = append(o.plan[i].After, o.clears[k]...)
+	for _, need := range o.observed[k].Needs {
+		if !o.falls[need] {
+			continue
+		}
+		for _, cause := range o.causes(need, o.deletes) {
+			if cause != i {
+				o.plan[cause].After = append(o.plan[cause].After, i)
+			}
+		}
+	}
+}
+
+// afterMake lets a thing be made after its needs, after what it replaces, and after old tenants of its needs have left:
+// names may repeat. A thing that fell with several must have fallen before any of those returns.
+func (o *ordering) afterMake(a *Action) {
+	if d, ok := o.deletes[a.Key]; ok {
+		a.After = append(a.After, d)
+	} else if o.falls[a.Key] {
+		a.After = append(a.After, o.causes(a.Key, o.deletes)...)
+	}
+	a.Soft = append(a.Soft, o.fallen[a.Key]...)
+	w := o.wanted[a.Key]
+	for _, need := range w.Needs {
+		if m, ok := o.makes[need]; ok {
+			a.After = append(a.After, m)
+		}
+		a.Soft = append(a.Soft, o.clears[need]...)
+	}
+	for _, k := range w.After {
+		if m, ok := o.makes[k]; ok {
+			a.Soft = append(a.Soft, m)
+		}
+	}
 }
 
 // causes finds the deletes by which a falling resource falls.

@@ -62,6 +62,7 @@ func (w *world) do(_ context.Context, a Action) error {
 	case killedHere:
 		w.stops()
 		return errInjected
+	case succeeds, failsHalfway, failsAfter:
 	}
 	switch a.Op {
 	case OpDelete:

@@ -96,7 +96,7 @@ func findCommand(rec *record) error {
 			try = append(try, path.Join(dir, name))
 		}
 	}
-	var cause error = fs.ErrNotExist
+	cause := error(fs.ErrNotExist)
 	for _, p := range try {
 		if !path.IsAbs(p) {
 			p = path.Join(rec.Dir, p)

@@ -82,7 +82,7 @@ func New(t testing.TB, s *slice.Slice) *Lab {
 func (l *Lab) hold(name string) {
 	l.t.Helper()
 	n := &node{}
-	cmd := exec.Command("/bin/sh", "-c", prepare, name)
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", prepare, name) // the test's own context ends before its clean-up
 	cmd.Stdout, cmd.Stderr = &n.output, &n.output
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig:  syscall.SIGKILL, // a test that panics leaves nothing behind either
@@ -163,7 +163,7 @@ func (l *Lab) Start(name string, command []string) {
 // Exec runs a command in a node and gives what it printed.
 func (l *Lab) Exec(name string, command ...string) (string, error) {
 	args := append([]string{"-t", strconv.Itoa(l.PID(name)), "-m", "-n", "-p", "-u", "--"}, command...)
-	out, err := exec.Command("nsenter", args...).CombinedOutput()
+	out, err := exec.CommandContext(context.Background(), "nsenter", args...).CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("run %q in %s: %w: %s", command, name, err, bytes.TrimSpace(out))
 	}
