@@ -96,7 +96,7 @@ func findCommand(rec *record) error {
 			try = append(try, path.Join(dir, name))
 		}
 	}
-	cause := error(fs.ErrNotExist)
+	cause := fs.ErrNotExist
 	for _, p := range try {
 		if !path.IsAbs(p) {
 			p = path.Join(rec.Dir, p)
