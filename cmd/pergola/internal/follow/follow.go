@@ -218,15 +218,18 @@ func list(faults []string) string {
 	return strings.Join(faults, "\n")
 }
 
-// pollEvery is how often routing is asked about.
-const pollEvery = 200 * time.Millisecond
+// The pause between two questions about routing: four times what the answer took, so that looking leaves the processors
+// to the routers.
+const (
+	leastPause = 200 * time.Millisecond
+	mostPause  = 2 * time.Second
+)
 
 // Converged waits until routing has settled, at most to the deadline of ctx.
 func Converged(ctx context.Context, s Server, p *ui.Progress, name string) (*api.Convergence, error) {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	var last *api.Convergence
 	for {
+		asked := time.Now()
 		now, err := s.Convergence(ctx, name)
 		switch {
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -239,7 +242,7 @@ func Converged(ctx context.Context, s Server, p *ui.Progress, name string) (*api
 		last = now
 		p.Step("waiting for routing in "+name+" to converge", now.Reached, now.Pairs)
 		select {
-		case <-tick.C:
+		case <-time.After(min(mostPause, max(leastPause, 4*time.Since(asked)))):
 		case <-ctx.Done():
 		}
 	}
