@@ -72,15 +72,19 @@ func restarts(was, is *slice.Node) bool {
 	if !was.HasSliver() || !is.HasSliver() {
 		return false // it is made or removed, which the change of kind says
 	}
-	return !reflect.DeepEqual(birth(was), birth(is))
+	return len(fields(birth(was), birth(is))) > 0
 }
 
-func birth(n *slice.Node) any {
-	daemon := slice.Daemon("")
-	if n.Routing != nil {
-		daemon = n.Routing.Daemon
+// birth is to be compared as JSON: what comes from the store has nil where a new topology has an empty list.
+func birth(n *slice.Node) *slice.Node {
+	b := &slice.Node{
+		Kind: n.Kind, Rootfs: n.Rootfs, Command: n.Command, Env: n.Env, Files: n.Files, Binds: n.Binds,
+		CPU: n.CPU, Memory: n.Memory, PIDs: n.PIDs,
 	}
-	return []any{n.Kind, n.Rootfs, n.Command, n.Env, n.Files, n.Binds, n.CPU, n.Memory, n.PIDs, daemon}
+	if n.Routing != nil {
+		b.Routing = &slice.Routing{Daemon: n.Routing.Daemon}
+	}
+	return b
 }
 
 // fields lists the values that differ between two things, by their names in JSON.

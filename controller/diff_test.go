@@ -160,3 +160,23 @@ func TestClosestNameIsOfferedOnlyWhenClose(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatTheStoreGivesBackDoesNotRestartNodes(t *testing.T) {
+	empty := slice.Node{
+		Name: "r1", Kind: slice.Router, Command: []string{}, Env: map[string]string{}, Files: []slice.File{},
+		Interfaces: []slice.Interface{{Name: "eth1", MTU: 1500}},
+	}
+	data, err := json.Marshal(&slice.Slice{Name: "net", Nodes: []slice.Node{empty}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored slice.Slice
+	if err := json.Unmarshal(data, &stored); err != nil {
+		t.Fatal(err)
+	}
+	empty.Interfaces = []slice.Interface{{Name: "eth1", MTU: 1400}}
+	p := Diff(&stored, &slice.Slice{Name: "net", Nodes: []slice.Node{empty}})
+	if len(p.Nodes) != 1 || p.Nodes[0].Op != Update || p.Nodes[0].Restarts {
+		t.Errorf("plan %+v, want r1 to change and not to restart", p.Nodes)
+	}
+}
