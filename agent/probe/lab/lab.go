@@ -162,7 +162,8 @@ func (l *Lab) Start(name string, command []string) {
 
 // Exec runs a command in a node and gives what it printed.
 func (l *Lab) Exec(name string, command ...string) (string, error) {
-	args := append([]string{"-t", strconv.Itoa(l.PID(name)), "-m", "-n", "-p", "-u", "--"}, command...)
+	// With its root: the machine may be a chroot, and then a mount namespace alone leads out of it.
+	args := append([]string{"-t", strconv.Itoa(l.PID(name)), "-m", "-n", "-p", "-u", "-r", "-w", "--"}, command...)
 	out, err := exec.CommandContext(context.Background(), "nsenter", args...).CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("run %q in %s: %w: %s", command, name, err, bytes.TrimSpace(out))
