@@ -71,6 +71,7 @@ func statusOf(err error) int {
 		{blob.ErrDigest, http.StatusUnprocessableEntity},
 		{blob.ErrName, http.StatusUnprocessableEntity},
 		{context.DeadlineExceeded, http.StatusGatewayTimeout},
+		{context.Canceled, http.StatusServiceUnavailable}, // the server is ending
 	} {
 		if errors.Is(err, known.err) {
 			return known.status

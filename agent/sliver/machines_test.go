@@ -50,6 +50,9 @@ func TestInChroot(t *testing.T) {
 	if os.Getenv("SLIVER_IN_CHROOT") != "" {
 		t.Skip("already there")
 	}
+	if chrooted, err := inChroot(); err != nil || chrooted {
+		t.Skip("the other tests do it: this machine is a chroot", err)
+	}
 	dir := t.TempDir()
 	script := filepath.Join(dir, "script")
 	if err := os.WriteFile(script, []byte(inChrootScript), 0o700); err != nil {

@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -88,7 +89,14 @@ func (l *lab) node(name string) *node {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0x60010000, Size: 65536}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0x60010000, Size: 65536}},
 	}
-	l.must(cmd.Start())
+	err := cmd.Start()
+	if errors.Is(err, syscall.EPERM) { // in a chroot nobody makes user namespaces (user_namespaces(7))
+		cmd = exec.Command("sleep", "600")
+		cmd.Env = append(os.Environ(), "PERGOLA_TEST="+l.dir)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+		err = cmd.Start()
+	}
+	l.must(err)
 	n := &node{name: name, pid: cmd.Process.Pid, cmd: cmd}
 	l.nodes[name] = n
 	return n
