@@ -21,6 +21,7 @@ import (
 
 	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/api/client"
+	"github.com/pergola-net/pergola/test/testkit"
 	"github.com/pergola-net/pergola/topology"
 )
 
@@ -252,10 +253,16 @@ func settleGone(t *testing.T, c *client.Client, name string) {
 	t.Helper()
 	err := c.Progress(t.Context(), name, func(p api.Progress) bool { return p.Gone })
 	var p *api.Problem
-	// A server that ends when it is idle may do so before it answers.
-	if known := errors.As(err, &p); err != nil && (!known || p.Status != http.StatusNotFound && p.Status != http.StatusServiceUnavailable) {
-		t.Fatal(err)
+	if known := errors.As(err, &p); err == nil || known && p.Status == http.StatusNotFound {
+		return
 	}
+	// A server that ends when it is idle may do so before it says that the last slice is gone.
+	testkit.Eventually(t, func() error {
+		if _, again := c.Version(t.Context()); !errors.Is(again, client.ErrNoServer) {
+			return err
+		}
+		return nil
+	}, 5*time.Second, "the slice or the server to be gone")
 }
 
 func TestAwaitExitSeesTheServerOff(t *testing.T) {

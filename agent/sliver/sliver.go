@@ -142,6 +142,10 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	if cfg.LogBytes == 0 {
 		cfg.LogBytes = 4 << 20
 	}
+	// go-runc writes its temporary files there, and who starts a server may have a variable without a directory.
+	if err := os.Unsetenv("XDG_RUNTIME_DIR"); err != nil {
+		return nil, err
+	}
 	r := &Runtime{cfg: cfg}
 	for _, step := range []func(context.Context) error{
 		r.needRoot, r.makeDirs, r.findPrograms, r.findCgroups, r.probeLaunch,

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/api/client"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/follow"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/source"
@@ -76,6 +78,10 @@ func (a *app) down(ctx context.Context, word string, all bool) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
+	v, err := c.Version(ctx)
+	if err != nil {
+		return nil, err
+	}
 	p := a.Progress()
 	defer p.Close()
 	for _, name := range names {
@@ -84,7 +90,7 @@ func (a *app) down(ctx context.Context, word string, all bool) ([]string, error)
 		}
 	}
 	for _, name := range names {
-		if err := follow.Gone(ctx, c, p, name); err != nil && !isNotFound(err) {
+		if err := follow.Gone(ctx, c, p, name); err != nil && !isNotFound(err) && !a.endedIdle(ctx, v) {
 			if ctx.Err() != nil {
 				return nil, ui.Interrupted("the server goes on taking " + name + " down; `pergola ls` shows when it is gone")
 			}
@@ -94,6 +100,17 @@ func (a *app) down(ctx context.Context, word string, all bool) ([]string, error)
 	}
 	a.awaitServer(ctx, c, p)
 	return names, nil
+}
+
+// endedIdle reports whether a server went because its last network had gone: it may do so before it says that. One that
+// crashed leaves its socket.
+func (a *app) endedIdle(ctx context.Context, v *api.Version) bool {
+	const patience = 5 * time.Second
+	if !v.ExitsWhenIdle || !follow.ServerEnd(ctx, v.PID, patience) {
+		return false
+	}
+	_, err := os.Lstat(a.socket)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // awaitServer waits until a server that has nothing left to do has ended.

@@ -22,6 +22,9 @@ func lookMounts(add func(string, thing)) error {
 	}
 	for _, line := range lines {
 		if words := strings.Fields(line); len(words) > 4 {
+			if words[4] == "/run/netns" {
+				continue // ip(8) makes it with the first namespace of a name, and never removes it
+			}
 			add(line, thing{kind: "mount", name: words[4], text: []string{line}})
 		}
 	}
