@@ -192,7 +192,7 @@ func TestBadSpecLeavesNothing(t *testing.T) {
 	}{
 		"sysctl":  {func(s *Spec) { s.Sysctls = map[string]string{"net.ipv4.nonsense": "1"} }, "nonsense"},
 		"bind":    {func(s *Spec) { s.Binds = []slice.Bind{{Source: "/nonsense", Target: "/mnt"}} }, "/nonsense"},
-		"file":    {func(s *Spec) { s.Files = []slice.File{{Path: "/usr/bin/ls"}} }, "/usr/bin/ls"},
+		"file":    {func(s *Spec) { s.Files = []slice.File{{Path: "/proc/nonsense"}} }, "/proc/nonsense"},
 		"memory":  {func(s *Spec) { s.Memory = 4096 }, ""},
 		"name":    {func(s *Spec) { s.Node = "../denver" }, "denver"},
 		"dir":     {func(s *Spec) { s.Rootfs = slice.Rootfs{Kind: slice.RootfsDir, Ref: "/nonsense"} }, "/nonsense"},

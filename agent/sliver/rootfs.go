@@ -7,8 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
+	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -124,7 +127,7 @@ func (r *Runtime) hostRootfs(s *Spec) (*rootfs, error) {
 	dir, base := r.filesDir(s.ID), uidBase(s.Slice)
 	root, upper, work := filepath.Join(dir, "root"), filepath.Join(dir, "etc"), filepath.Join(dir, "work")
 	top := []entry{{path: "root", mode: 0o755}, {path: "etc", mode: 0o755}, {path: "work", mode: 0o700}}
-	binds := []string{}
+	var binds, overlays []string
 	skeleton := r.users.skeleton()
 	for _, name := range []string{"usr", "opt", "bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
 		fi, err := os.Lstat("/" + name)
@@ -139,7 +142,12 @@ func (r *Runtime) hostRootfs(s *Spec) (*rootfs, error) {
 			}
 			skeleton = append(skeleton, entry{path: name, link: to})
 		default:
-			binds = append(binds, name)
+			if holdsFile(name, s.Files) {
+				overlays = append(overlays, name)
+				top = append(top, entry{path: "upper-" + name, mode: 0o755}, entry{path: "work-" + name, mode: 0o700})
+			} else {
+				binds = append(binds, name)
+			}
 			if name != "usr" && name != "opt" {
 				skeleton = append(skeleton, entry{path: name, mode: 0o755})
 			}
@@ -163,9 +171,28 @@ func (r *Runtime) hostRootfs(s *Spec) (*rootfs, error) {
 				return err
 			}
 		}
+		for _, name := range overlays {
+			err := mountOverlay("/"+name, filepath.Join(dir, "upper-"+name), filepath.Join(dir, "work-"+name), filepath.Join(root, name))
+			if err != nil {
+				return err
+			}
+		}
 		lower := filepath.Join(r.fsDir(s.Slice), "mask") + ":/etc"
 		return mountOverlay(lower, upper, work, filepath.Join(root, "etc"))
 	}}, nil
+}
+
+// holdsFile reports whether a file of the topology comes to lie in a directory of the machine, or in one that is merged into
+// it. It then needs a layer of its own above the machine's.
+func holdsFile(dir string, files []slice.File) bool {
+	return slices.ContainsFunc(files, func(f slice.File) bool {
+		first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+f.Path), "/"), "/")
+		if to, err := os.Readlink("/" + first); err == nil {
+			first = strings.Trim(to, "/")
+			first, _, _ = strings.Cut(first, "/")
+		}
+		return first == dir
+	})
 }
 
 // fillEtc writes a node's own /etc.
