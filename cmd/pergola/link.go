@@ -21,8 +21,8 @@ func newLink(a *app) *cobra.Command {
 		Use:   "link",
 		Short: "Change rate, delay and loss of links, cut them, mend them",
 		Long: `Change links while the network runs, or list them. LINK is a link's name, or one of its ends as NODE:IFACE; with
-` + "`set`" + `, an end limits the change to frames that leave it. What is changed here holds until ` + "`reset`" + ` or ` + "`up`" + `:
-it survives a restart of the server.`,
+` + "`set`" + `, an end limits the change to frames that leave it. What is changed here holds until ` + "`link reset`" + `:
+it survives a restart of the server and ` + "`pergola up`" + `.`,
 		Example: "  pergola link set denver:eth1 --delay 20ms --loss 0.5\n  pergola link reset --all\n  pergola link down a:eth1--b:eth1",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    group,
