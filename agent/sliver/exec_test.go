@@ -96,3 +96,25 @@ func TestExecTerminal(t *testing.T) {
 		t.Error("missing command on a terminal: no error")
 	}
 }
+
+// With cgroup version 1, a thread of ours is in the sliver's group while a command runs there.
+func TestDeleteEndsCommandsAndNotTheServer(t *testing.T) {
+	r := newRuntime(t)
+	prepare(t, r)
+	id, _ := up(t, r, spec("denver"))
+	begun, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		out := writerFunc(func(p []byte) (int, error) { close(begun); return len(p), nil })
+		_, _ = r.Exec(t.Context(), id, ExecRequest{Args: []string{"sh", "-c", "echo; exec sleep 1000"}, Stdout: out})
+	}()
+	<-begun
+	if err := r.Delete(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	<-ended
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
