@@ -81,6 +81,14 @@ func birth(n *slice.Node) *slice.Node {
 		Kind: n.Kind, Rootfs: n.Rootfs, Command: n.Command, Env: n.Env, Files: n.Files, Binds: n.Binds,
 		CPU: n.CPU, Memory: n.Memory, PIDs: n.PIDs,
 	}
+	for key, value := range n.Sysctls {
+		if !slice.NetSysctl(key) {
+			if b.Sysctls == nil {
+				b.Sysctls = make(map[string]string)
+			}
+			b.Sysctls[key] = value
+		}
+	}
 	if n.Routing != nil {
 		b.Routing = &slice.Routing{Daemon: n.Routing.Daemon}
 	}

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"cmp"
+	"io/fs"
 	"path"
 	"regexp"
 	"strconv"
@@ -168,7 +169,7 @@ func (r *resolver) binds(n *node) []slice.Bind {
 }
 
 // namespaced are the kernel parameters that belong to a namespace; any other would be the whole machine's.
-var namespaced = regexp.MustCompile(`^(net\.|kernel\.(sem$|msg|shm)|fs\.mqueue\.|kernel\.(host|domain)name$)`)
+var namespaced = regexp.MustCompile(`^(net/|kernel/(sem$|msg|shm)|fs/mqueue/)`)
 
 func (r *resolver) sysctls(n *node) map[string]string {
 	if len(n.all.Sysctls) == 0 {
@@ -176,12 +177,8 @@ func (r *resolver) sysctls(n *node) map[string]string {
 	}
 	out := map[string]string{}
 	for _, key := range sortedKeys(n.all.Sysctls) {
-		// sysctl(8) takes slashes too, so that interface names may hold dots.
-		dotted := key
-		if !strings.Contains(key, ".") {
-			dotted = strings.ReplaceAll(key, "/", ".")
-		}
-		if !namespaced.MatchString(dotted) || strings.Contains(key, "..") {
+		// A path with dots for elements could lead anywhere: net.//.kernel.core_pattern is net/../kernel/core_pattern.
+		if file := slice.SysctlPath(key); !namespaced.MatchString(file) || !fs.ValidPath(file) {
 			r.add(n.at.at("sysctls").at(key), "net.*, kernel.msg*, kernel.shm*, kernel.sem and fs.mqueue.* can be set", "sysctl %q does not belong to a node", key)
 		}
 		out[key] = n.all.Sysctls[key]

@@ -191,7 +191,7 @@ func (r *Runtime) ownMounts(s *Spec) []specs.Mount {
 func splitSysctls(all map[string]string) (now, later map[string]string) {
 	now, later = map[string]string{}, map[string]string{}
 	for key, value := range all {
-		name := strings.Split(sysctlPath(key), "/")
+		name := strings.Split(slice.SysctlPath(key), "/")
 		to := now
 		if len(name) > 3 && name[0] == "net" && (name[2] == "conf" || name[2] == "neigh") &&
 			!slices.Contains([]string{"all", "default", "lo"}, name[3]) {
@@ -200,15 +200,6 @@ func splitSysctls(all map[string]string) (now, later map[string]string) {
 		to[key] = value
 	}
 	return now, later
-}
-
-// sysctlPath gives the file below /proc/sys. As in sysctl(8), the first separator decides: net/ipv4/conf/eth1.7/forwarding and
-// net.ipv4.conf.eth1/7.forwarding are the same.
-func sysctlPath(key string) string {
-	if i := strings.IndexAny(key, "./"); i >= 0 && key[i] == '.' {
-		return strings.NewReplacer(".", "/", "/", ".").Replace(key)
-	}
-	return key
 }
 
 // defaults of the kernel's own that a node should not have.

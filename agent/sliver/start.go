@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/slice"
 )
 
 // Start sets the sysctls of interfaces and lets the command run. Starting a running sliver does nothing.
@@ -72,7 +74,11 @@ func setSysctls(p process, values map[string]string) error {
 			return fmt.Errorf("enter network namespace: %w", err)
 		}
 		for key, value := range values {
-			file := filepath.Join("/proc/sys", filepath.Clean("/"+sysctlPath(key)))
+			path := slice.SysctlPath(key)
+			if !slice.NetSysctl(key) || !fs.ValidPath(path) { // we are root here, and all of /proc/sys is the machine's
+				return fmt.Errorf("set sysctl %s: not a parameter of a network namespace", key)
+			}
+			file := filepath.Join("/proc/sys", path)
 			if err := os.WriteFile(file, []byte(value), 0); err != nil {
 				return fmt.Errorf("set sysctl %s to %s: %w", key, value, err)
 			}

@@ -3,9 +3,12 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/pergola-net/pergola/slice"
 )
 
 // sysctl is a kernel parameter of the namespace that the thread is in.
@@ -16,19 +19,8 @@ type sysctl struct {
 
 // parseSysctl takes a user's name, with dots or slashes (sysctl(8)). Only what belongs to a network namespace will do.
 func parseSysctl(name, value string) (sysctl, error) {
-	path := name
-	if i := strings.IndexAny(name, "./"); i >= 0 && name[i] == '.' {
-		path = strings.Map(func(r rune) rune { // an interface eth0.5 is written eth0/5
-			switch r {
-			case '.':
-				return '/'
-			case '/':
-				return '.'
-			}
-			return r
-		}, name)
-	}
-	if !strings.HasPrefix(path, "net/") || !filepath.IsLocal(path) || filepath.Clean(path) != path {
+	path := slice.SysctlPath(name)
+	if !slice.NetSysctl(name) || !fs.ValidPath(path) {
 		return sysctl{}, fmt.Errorf("set sysctl %s: not a parameter of a network namespace", name)
 	}
 	return sysctl{path, value}, nil
