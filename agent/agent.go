@@ -61,6 +61,7 @@ type Agent struct {
 	crashes   reconcile.Backoff                 // of slivers whose first process ended by itself
 	reports   map[string]*report                // by slice
 	tables    map[string]map[string]probe.Table // by slice and node: at the last look for convergence
+	boots     map[*booting]bool                 // exec lines that run
 	cancel    context.CancelFunc                // of the plan under way
 }
 
@@ -76,7 +77,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, runtime: rt, workers: 3 * runtime.NumCPU(), metrics: newMetrics(),
 		nudge:  make(chan struct{}, 1),
-		wishes: make(map[string]*wish), going: make(map[string]uint16), prepared: make(map[uint16]string), reports: make(map[string]*report), tables: make(map[string]map[string]probe.Table),
+		wishes: make(map[string]*wish), going: make(map[string]uint16), prepared: make(map[uint16]string), reports: make(map[string]*report),
+		tables: make(map[string]map[string]probe.Table), boots: make(map[*booting]bool),
 	}
 	if wire.Present(cfg.StateDir) {
 		if a.substrate, err = wire.Open(ctx, wire.Config{StateDir: cfg.StateDir}); err != nil {
@@ -169,6 +171,11 @@ func (a *Agent) interrupt() {
 
 // pass looks at the host once and acts on the difference. It returns when to look again at the latest.
 func (a *Agent) pass(ctx context.Context) time.Duration {
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a.mu.Lock()
+	a.cancel = cancel // before the wishes are read: a later change ends what is planned for them
+	a.mu.Unlock()
 	seen, err := a.observe(ctx)
 	if err != nil {
 		a.cfg.Log.Error("look at the host", "error", err)
@@ -192,32 +199,56 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 		return resync
 	}
 	a.beginReport(wishes, want, broken, seen, plan)
+	a.release(ctx, seen)
 	if len(plan) == 0 {
-		a.release(ctx, seen)
 		return a.untilRetry()
 	}
-	a.act(ctx, want, seen, plan)
+	a.act(running, driver{Agent: a, want: want, seen: seen, running: running, interrupt: cancel}, plan)
 	return 0
 }
 
-// act carries out a plan and remembers what failed.
-func (a *Agent) act(ctx context.Context, want *wanted, seen *sight, plan []reconcile.Action) {
+// act carries out a plan and remembers what failed. It ends early when all is done for one of the slices, so that this one's user
+// need not wait for the others.
+func (a *Agent) act(ctx context.Context, d driver, plan []reconcile.Action) {
 	defer a.metrics.passed(time.Now())
-	running, cancel := context.WithCancel(ctx)
-	defer cancel()
-	a.mu.Lock()
-	a.cancel = cancel
-	a.mu.Unlock()
-	d := driver{Agent: a, want: want, seen: seen}
-	reconcile.Run(running, plan, a.workers, func(_ context.Context, act reconcile.Action) error {
+	left := newCountdown(plan)
+	reconcile.Run(ctx, plan, a.workers, func(_ context.Context, act reconcile.Action) error {
 		// An action that has begun is carried through, or it would leave half-made things for nothing.
 		err := d.do(context.WithoutCancel(ctx), act)
 		a.noteAction(act, err)
+		if left.done(act) {
+			d.interrupt()
+		}
 		return err
 	})
 }
 
+// countdown counts the actions of a plan that have not ended, by slice.
+type countdown struct {
+	mu   sync.Mutex // guards left
+	left map[uint16]int
+}
+
+func newCountdown(plan []reconcile.Action) *countdown {
+	c := countdown{left: make(map[uint16]int)}
+	for _, act := range plan {
+		c.left[act.Key.Slice]++
+	}
+	return &c
+}
+
+// done counts an action and reports whether it was the last one of a slice.
+func (c *countdown) done(act reconcile.Action) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left[act.Key.Slice]--
+	return act.Key.Slice != 0 && c.left[act.Key.Slice] == 0
+}
+
 func (a *Agent) noteAction(act reconcile.Action, err error) {
+	if errors.Is(err, reconcile.ErrSkipped) {
+		return
+	}
 	a.metrics.acted(act, err)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -260,6 +291,11 @@ func (a *Agent) untilRetry() time.Duration {
 			wait = min(wait, next.Sub(now))
 		}
 	}
+	for b := range a.boots {
+		if left := b.since.Add(bootPatience).Sub(now); left > 0 {
+			wait = min(wait, left)
+		}
+	}
 	return wait
 }
 
@@ -269,13 +305,14 @@ func (a *Agent) wishesFor(seen *sight) (all []wish) {
 	defer a.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(a.wishes)) {
 		w := *a.wishes[name]
-		w.left = make(map[string]bool)
+		w.left, w.booted = make(map[string]bool), make(map[string]bool)
 		for i := range w.spec.Nodes {
 			n := &w.spec.Nodes[i]
 			s, there := seen.slivers[sliver.ID{Slice: w.spec.ID, Node: n.Name}]
 			if there && s.State == sliver.Exited && isLeft(n.Restart, s.ExitCode) {
 				w.left[n.Name] = true
 			}
+			w.booted[n.Name] = seen.has[reconcile.Key{Kind: kindBoot, Slice: w.spec.ID, Name: n.Name}]
 		}
 		all = append(all, w)
 	}
@@ -304,6 +341,9 @@ func (a *Agent) load(ctx context.Context, c store.Change) error {
 		for _, r := range records {
 			names = append(names, r.Name)
 		}
+		a.mu.Lock() // what is gone from the store is in neither list there
+		names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(a.wishes)), maps.Keys(a.going))
+		a.mu.Unlock()
 	}
 	for _, name := range names {
 		if err := a.loadSlice(ctx, name); err != nil {
@@ -364,8 +404,12 @@ func (a *Agent) release(ctx context.Context, seen *sight) {
 	}
 	a.mu.Unlock()
 	for _, name := range gone {
-		if err := a.cfg.Store.Release(ctx, a.cfg.Host, name); err != nil {
+		if err := a.cfg.Store.Release(ctx, a.cfg.Host, name); err != nil && !errors.Is(err, store.ErrNotFound) {
 			a.cfg.Log.Error("release", "slice", name, "error", err)
+			continue
 		}
+		a.mu.Lock()
+		delete(a.going, name) // once: its name may be given again before the store tells that it was
+		a.mu.Unlock()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/pergola-net/pergola/agent/reconcile"
 	"github.com/pergola-net/pergola/agent/routing"
@@ -19,6 +20,9 @@ type driver struct {
 	*Agent
 	want *wanted
 	seen *sight
+
+	running   context.Context // of the plan: ends when something else is wanted
+	interrupt func()          // ends running
 }
 
 func (d *driver) do(ctx context.Context, act reconcile.Action) error {
@@ -49,7 +53,7 @@ func (d *driver) make(ctx context.Context, k reconcile.Key, amend bool) error {
 	case wireName:
 		return d.connect(ctx, k.Slice, w)
 	case queue:
-		return d.shape(ctx, w)
+		return d.shape(ctx, w, w.joined)
 	case process:
 		return d.setProcess(ctx, id, w, amend)
 	case boot:
@@ -75,7 +79,7 @@ func (d *driver) unmake(ctx context.Context, k reconcile.Key) error {
 	case kindWire:
 		return d.disconnect(ctx, d.seen.wires[k])
 	case kindQueue:
-		return d.shape(ctx, queue{port: k.Name})
+		return d.shape(ctx, queue{port: k.Name}, d.seen.joined[k.Name])
 	case kindNet, kindConfig, kindBoot:
 		return d.runtime.Note(id, noteOf[k.Kind], "")
 	case kindProcess:
@@ -143,6 +147,12 @@ func (d *driver) clearArea(ctx context.Context, id uint16) error {
 }
 
 func (d *driver) create(ctx context.Context, spec sliver.Spec) error {
+	// An image may take minutes to arrive. It goes on arriving when nobody waits.
+	if err := d.runtime.Fetch(d.running, spec.Rootfs); d.running.Err() != nil {
+		return reconcile.ErrSkipped
+	} else if err != nil {
+		return fmt.Errorf("create sliver %s: %w", spec.ID, err)
+	}
 	pid, err := d.runtime.Create(ctx, spec)
 	if err != nil {
 		return err
@@ -238,12 +248,12 @@ func (d *driver) cutOff(ctx context.Context, port string) error {
 	return err
 }
 
-func (d *driver) shape(ctx context.Context, q queue) error {
+func (d *driver) shape(ctx context.Context, q queue, joined bool) error {
 	s := d.network()
 	if err := s.Shape(ctx, q.port, wire.FromNode, q.fromNode); err != nil {
 		return err
 	}
-	if d.seen.joined[q.port] {
+	if joined {
 		return nil // the other direction is the peer's
 	}
 	return s.Shape(ctx, q.port, wire.ToNode, q.toNode)
@@ -268,13 +278,25 @@ func (d *driver) configure(ctx context.Context, k reconcile.Key, r routing.Rende
 		return fmt.Errorf("configure %s: %w", k.Name, err)
 	}
 	if s := d.seen.slivers[id]; amend && s.State == sliver.Running {
-		for _, command := range r.Reload {
-			if err := d.run(ctx, id, command); err != nil {
-				return fmt.Errorf("reload the configuration of %s: %w", k.Name, err)
-			}
+		if err := d.reload(ctx, id, r); err != nil {
+			return err
 		}
 	}
 	return d.runtime.Note(id, noteOf[kindConfig], digest(r.Files))
+}
+
+// reloadTimeout is how long a daemon may take to read its configuration again: a user may have stopped it.
+const reloadTimeout = time.Minute
+
+func (d *driver) reload(ctx context.Context, id sliver.ID, r routing.Rendered) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, reloadTimeout, fmt.Errorf("no answer for %v", reloadTimeout))
+	defer cancel()
+	for _, command := range r.Reload {
+		if err := d.run(ctx, id, command); err != nil {
+			return fmt.Errorf("reload the configuration of %s: %w", id.Node, err)
+		}
+	}
+	return nil
 }
 
 func (d *driver) setProcess(ctx context.Context, id sliver.ID, p process, amend bool) error {
@@ -287,20 +309,19 @@ func (d *driver) setProcess(ctx context.Context, id sliver.ID, p process, amend 
 	case p.frozen:
 		return d.runtime.Pause(id)
 	case amend:
-		return d.runtime.Resume(id)
+		return d.resume(ctx, id)
 	}
 	return nil
 }
 
-// boot runs a node's exec lines, each by a shell, once. A line that fails is reported, and not tried again: the lines may
-// not be repeatable.
-func (d *driver) boot(ctx context.Context, id sliver.ID, lines []string) error {
-	if err := d.runtime.Note(id, noteOf[kindBoot], booted); err != nil {
+// resume lets a node go on. Its routing daemon could not read what was configured meanwhile.
+func (d *driver) resume(ctx context.Context, id sliver.ID) error {
+	if err := d.runtime.Resume(id); err != nil {
 		return err
 	}
-	for _, line := range lines {
-		if err := d.run(ctx, id, []string{"/bin/sh", "-c", line}); err != nil {
-			d.warn(id, fmt.Sprintf("exec %q: %v", line, err))
+	if r, ok := d.want.details[reconcile.Key{Kind: kindConfig, Slice: id.Slice, Name: id.Node}].(routing.Rendered); ok {
+		if err := d.reload(ctx, id, r); err != nil {
+			d.warn(id, err.Error())
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -88,8 +89,9 @@ func (a *Agent) beginReport(wishes []wish, want *wanted, broken map[uint16]error
 		if r.status.Generation == next.Generation && !r.status.Settled {
 			next.Done = r.status.Done
 		}
-		next.Total = next.Done + left[w.spec.ID] + left[0]
-		next.Settled = left[w.spec.ID]+left[0] == 0 && len(next.Errors) == 0
+		todo := left[w.spec.ID] + left[0] + a.bootsLocked(w.spec.ID, time.Now())
+		next.Total = next.Done + todo
+		next.Settled = todo == 0 && len(next.Errors) == 0
 		a.announceLocked(r, &next)
 		r.status, r.fresh = next, true
 	}
@@ -276,12 +278,23 @@ func exitMessage(s sliver.Observed) string {
 
 // lastWords gives the last line that a first process printed, or nothing: it often says why it ended.
 func lastWords(log string) string {
-	var line bytes.Buffer
-	if err := follow(context.Background(), log, 1, false, &line); err != nil || line.Len() == 0 {
+	f, err := os.Open(log)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	st, err := f.Stat()
+	if err != nil {
 		return ""
 	}
 	const most = 200
-	words := bytes.ToValidUTF8(bytes.TrimSpace(line.Bytes()), nil)
+	tail := make([]byte, 4096) // no more: a line may be as long as the node likes
+	n, _ := f.ReadAt(tail, max(0, st.Size()-int64(len(tail))))
+	text := bytes.TrimSpace(bytes.ToValidUTF8(tail[:n], nil))
+	if len(text) == 0 {
+		return ""
+	}
+	words := text[bytes.LastIndexByte(text, '\n')+1:]
 	return ": " + string(words[:min(len(words), most)])
 }
 

@@ -41,6 +41,7 @@ type wish struct {
 	spec      *slice.Slice
 	overrides slice.Overrides
 	left      map[string]bool // nodes whose first process ended and whose policy leaves them so
+	booted    map[string]bool // nodes whose exec lines have run
 }
 
 // wants lists what a host must hold for the given slices. It is pure: equal wishes give equal lists. A slice that cannot be
@@ -98,7 +99,8 @@ type (
 	}
 	queue struct {
 		port             string
-		fromNode, toNode slice.Shape // toNode: only where the other side is a switch; else it is the peer's fromNode
+		fromNode, toNode slice.Shape
+		joined           bool // to a port, whose fromNode is this one's toNode
 	}
 	process struct{ frozen bool }
 	boot    struct{ lines []string }
@@ -226,8 +228,8 @@ func (b *builder) addLink(l *slice.Link) {
 		p, q := b.port(x), b.port(y)
 		j := newJoin(p, q)
 		b.addWire(l, j, reconcile.FallsWithAll, []string{x.Node, y.Node}, b.key(kindPort, p), b.key(kindPort, q))
-		b.addQueue(j, queue{port: p, fromNode: b.shape(x)}, b.key(kindPort, p))
-		b.addQueue(j, queue{port: q, fromNode: b.shape(y)}, b.key(kindPort, q))
+		b.addQueue(j, queue{port: p, fromNode: b.shape(x), joined: true}, b.key(kindPort, p))
+		b.addQueue(j, queue{port: q, fromNode: b.shape(y), joined: true}, b.key(kindPort, q))
 	}
 }
 
@@ -358,7 +360,7 @@ func (b *builder) addProcess(n *slice.Node, sliverKey reconcile.Key, ports []rec
 	b.add(reconcile.Resource{
 		Key: p, Digest: processDigest(frozen), Amend: true, Needs: needs, After: after, Falls: reconcile.FallsWithAny,
 	}, process{frozen})
-	if len(n.Exec) > 0 && !frozen {
+	if len(n.Exec) > 0 && (!frozen || b.booted[n.Name]) {
 		b.add(reconcile.Resource{
 			Key: b.key(kindBoot, n.Name), Digest: booted, Needs: []reconcile.Key{sliverKey, p}, Falls: reconcile.FallsWithAny,
 		}, boot{n.Exec})
@@ -383,7 +385,7 @@ func (b *builder) sliverSpec(n *slice.Node, command []string) sliver.Spec {
 	spec := sliver.Spec{
 		ID: sliver.ID{Slice: b.spec.ID, Node: n.Name}, SliceName: b.spec.Name, Hostname: n.Name,
 		Rootfs: n.Rootfs, Command: command, Env: n.Env, Files: n.Files, Binds: n.Binds,
-		CPU: n.CPU, Memory: n.Memory, PIDs: n.PIDs,
+		CPU: n.CPU, Memory: n.Memory, PIDs: n.PIDs, Sysctls: sysctls(n, false),
 	}
 	spec.Digest = digest(spec, b.overrides.Restarts[n.Name])
 	return spec
@@ -391,11 +393,24 @@ func (b *builder) sliverSpec(n *slice.Node, command []string) sliver.Spec {
 
 // networkOf gives what is configured within a node's network namespace.
 func networkOf(n *slice.Node) wire.Node {
-	net := wire.Node{Router: n.Kind == slice.Router, Sysctls: n.Sysctls, Loopbacks: n.Loopbacks, Routes: n.Routes}
+	net := wire.Node{Router: n.Kind == slice.Router, Sysctls: sysctls(n, true), Loopbacks: n.Loopbacks, Routes: n.Routes}
 	for _, i := range n.Interfaces {
 		net.Interfaces = append(net.Interfaces, wire.Interface{Name: i.Name, Addresses: i.Addresses})
 	}
 	return net
+}
+
+// sysctls gives the kernel parameters of a node's network namespace, or of its other namespaces; nil where it has none.
+func sysctls(n *slice.Node, net bool) (some map[string]string) {
+	for key, value := range n.Sysctls {
+		if slice.NetSysctl(key) == net {
+			if some == nil {
+				some = make(map[string]string)
+			}
+			some[key] = value
+		}
+	}
+	return some
 }
 
 // hostsFile makes the names of a slice's nodes resolve within it.

@@ -110,6 +110,29 @@ func TestANodeThatIsLeftKeepsItsRecordAndNothingElse(t *testing.T) {
 	}
 }
 
+func TestExecLinesRunOnceAcrossAPause(t *testing.T) {
+	s := network(1, []string{"h1", "h2"})
+	frozen := slice.Overrides{Power: map[string]slice.Power{"h1": slice.PowerFrozen, "h2": slice.PowerFrozen}}
+	w := mustWant(t, wish{spec: s, overrides: frozen, booted: map[string]bool{"h1": true}})
+	if got := w.names(kindBoot); !slices.Equal(got, []string{"h1"}) {
+		t.Errorf("exec lines are wanted to have run of %v: those of h1 have, those of h2 wait", got)
+	}
+}
+
+func TestOnlySysctlsOfTheNetworkChangeWhileANodeRuns(t *testing.T) {
+	s := network(1, []string{"h1", "h2"})
+	before := mustWant(t, wish{spec: s})
+	for key, kind := range map[string]reconcile.Kind{"net.ipv4.ip_forward": kindNet, "kernel.msgmax": kindSliver} {
+		s.Nodes[0].Sysctls = map[string]string{key: "1"}
+		after := mustWant(t, wish{spec: s})
+		for i, r := range before.resources {
+			if changed := after.resources[i].Digest != r.Digest; changed != (r.Key == reconcile.Key{Kind: kind, Slice: 1, Name: "h1"}) {
+				t.Errorf("%s: change of %s %s: %v", key, kindNames[r.Key.Kind], r.Key.Name, changed)
+			}
+		}
+	}
+}
+
 func TestARestartChangesTheSliverAndNothingElse(t *testing.T) {
 	s := network(1, []string{"h1", "h2"})
 	before := mustWant(t, wish{spec: s})
@@ -137,7 +160,7 @@ func TestShapesSitWhereTheSliverCannotReachThem(t *testing.T) {
 			got[q.port] = q
 		}
 	}
-	want := map[string]queue{"s1p1": {port: "s1p1", fromNode: slow}, "s1p3": {port: "s1p3", fromNode: slow, toNode: fast}}
+	want := map[string]queue{"s1p1": {port: "s1p1", fromNode: slow, joined: true}, "s1p3": {port: "s1p3", fromNode: slow, toNode: fast}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(queue{})); diff != "" {
 		t.Error(diff)
 	}

@@ -68,6 +68,15 @@ func (i *images) removeHalfMade() {
 	}
 }
 
+// Fetch sees to it that a root file system is on this machine, as Create does. When ctx ends before, it goes on arriving.
+func (r *Runtime) Fetch(ctx context.Context, from slice.Rootfs) error {
+	if from.Kind == "" || from.Kind == slice.RootfsHost {
+		return nil
+	}
+	_, _, err := r.images.get(ctx, from)
+	return err
+}
+
 // BlobPath is where the archive of a slice.RootfsTar has to be, by its SHA-256.
 func (r *Runtime) BlobPath(digest string) string { return filepath.Join(r.cfg.BlobDir, digest) }
 
