@@ -10,7 +10,7 @@ func frrISIS(t *text, v view) {
 	}
 	level := map[int]string{1: "level-1", 2: "level-2-only", 12: "level-1-2"}[isis.Level]
 	frrSection(t, "router isis "+isisTag, func() {
-		if mtu := v.lspMTU(); mtu > 0 {
+		if mtu := v.lspMTU; mtu > 0 {
 			t.line("lsp-mtu %d", mtu)
 		}
 		t.line("net %s", isis.NET)
@@ -68,10 +68,10 @@ const (
 
 // lspMTU is the size of link-state PDUs that every link of the slice carries, or 0 where that is the default. It is
 // the same on all routers, because PDUs are flooded unchanged.
-func (v view) lspMTU() int {
+func lspMTU(s *slice.Slice) int {
 	size := defaultLSPMTU
-	for i := range v.slice.Nodes {
-		n := &v.slice.Nodes[i]
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
 		if !n.Routing.Speaks(slice.ISIS) {
 			continue
 		}

@@ -20,7 +20,7 @@ func start(t *testing.T, l *lab.Lab) {
 		if n.Kind != slice.Router {
 			continue
 		}
-		r, err := routing.Render(l.Slice, n)
+		r, err := routing.NewRenderer(l.Slice).Render(n)
 		if err != nil {
 			t.Fatal(err)
 		}

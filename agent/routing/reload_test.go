@@ -20,7 +20,7 @@ import (
 // apply writes what n now asks for and reloads.
 func apply(t *testing.T, l *lab.Lab, n *slice.Node) {
 	t.Helper()
-	r, err := routing.Render(l.Slice, n)
+	r, err := routing.NewRenderer(l.Slice).Render(n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestUsersOwnConfigurationRunsUnmodified(t *testing.T) {
 	testkit.LeakCheck(t)
 	s := square(mixed, slice.OSPF)
 	for i := range s.Nodes {
-		r, err := routing.Render(s, &s.Nodes[i])
+		r, err := routing.NewRenderer(s).Render(&s.Nodes[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ ip route 192.0.2.0/24 blackhole
 func scriptOf(t *testing.T) []byte {
 	t.Helper()
 	s := square(allFRR, slice.OSPF)
-	r, err := routing.Render(s, &s.Nodes[0])
+	r, err := routing.NewRenderer(s).Render(&s.Nodes[0])
 	if err != nil {
 		t.Fatal(err)
 	}

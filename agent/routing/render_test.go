@@ -44,7 +44,7 @@ var golden = []struct {
 
 func render(t *testing.T, s *slice.Slice, node string) routing.Rendered {
 	t.Helper()
-	r, err := routing.Render(s, s.Node(node))
+	r, err := routing.NewRenderer(s).Render(s.Node(node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestRenderRefusesWhatCannotBe(t *testing.T) {
 	} {
 		s := square(allFRR, slice.OSPF)
 		c.change(s.Node("r1"))
-		if _, err := routing.Render(s, s.Node("r1")); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := routing.NewRenderer(s).Render(s.Node("r1")); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}

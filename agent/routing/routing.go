@@ -26,8 +26,28 @@ type Rendered struct {
 	Reload [][]string
 }
 
-// Render gives what the node's Routing asks for. The node must be one of s.
-func Render(s *slice.Slice, n *slice.Node) (Rendered, error) {
+// Renderer writes the configurations of one slice, which must not change meanwhile.
+type Renderer struct {
+	slice  *slice.Slice
+	nodes  map[string]*slice.Node
+	links  map[string]*slice.Link
+	lspMTU int // see lspMTU
+}
+
+// NewRenderer looks a slice over once for all of its nodes.
+func NewRenderer(s *slice.Slice) *Renderer {
+	r := &Renderer{slice: s, nodes: make(map[string]*slice.Node, len(s.Nodes)), links: make(map[string]*slice.Link, len(s.Links)), lspMTU: lspMTU(s)}
+	for i := range s.Nodes {
+		r.nodes[s.Nodes[i].Name] = &s.Nodes[i]
+	}
+	for i := range s.Links {
+		r.links[s.Links[i].Name] = &s.Links[i]
+	}
+	return r
+}
+
+// Render gives what the node's Routing asks for. The node must be one of the slice's.
+func (in *Renderer) Render(n *slice.Node) (Rendered, error) {
 	if n.Routing == nil {
 		return Rendered{}, nil
 	}
@@ -38,9 +58,9 @@ func Render(s *slice.Slice, n *slice.Node) (Rendered, error) {
 	var err error
 	switch n.Routing.Daemon {
 	case slice.FRR:
-		r, err = renderFRR(newView(s, n))
+		r, err = renderFRR(in.view(n))
 	case slice.BIRD:
-		r, err = renderBIRD(newView(s, n))
+		r, err = renderBIRD(in.view(n))
 	default:
 		err = fmt.Errorf("unknown daemon %q: known are frr and bird", n.Routing.Daemon)
 	}

@@ -25,7 +25,7 @@ const backbone = "0.0.0.0"
 
 // view is a node seen within its slice.
 type view struct {
-	slice *slice.Slice
+	*Renderer
 	node  *slice.Node
 	ports []port // the node's interfaces, in order
 }
@@ -36,36 +36,28 @@ type port struct {
 	others []*slice.Node // the other nodes with an interface on the same segment, switches looked through
 }
 
-// newView looks up the node's segments. Cost: the size of the slice.
-func newView(s *slice.Slice, n *slice.Node) view {
-	v := view{slice: s, node: n}
-	nodes := make(map[string]*slice.Node, len(s.Nodes))
-	for i := range s.Nodes {
-		nodes[s.Nodes[i].Name] = &s.Nodes[i]
-	}
-	links := make(map[string]*slice.Link, len(s.Links))
-	for i := range s.Links {
-		links[s.Links[i].Name] = &s.Links[i]
-	}
+// view looks up the node's segments. Cost: their size.
+func (in *Renderer) view(n *slice.Node) view {
+	v := view{Renderer: in, node: n}
 	for i := range n.Interfaces {
 		p := port{Interface: &n.Interfaces[i]}
-		p.others = others(nodes, links, n, p.Link)
+		p.others = in.others(n, p.Link)
 		v.ports = append(v.ports, p)
 	}
 	return v
 }
 
 // others gives the nodes that share a segment with n by this link: what is behind switches belongs to it.
-func others(nodes map[string]*slice.Node, links map[string]*slice.Link, n *slice.Node, link string) []*slice.Node {
+func (in *Renderer) others(n *slice.Node, link string) []*slice.Node {
 	seen := map[string]bool{link: true}
 	found := map[string]*slice.Node{}
 	for todo := []string{link}; len(todo) > 0; todo = todo[1:] {
-		l := links[todo[0]]
+		l := in.links[todo[0]]
 		if l == nil {
 			continue
 		}
 		for _, e := range l.Ends {
-			other := nodes[e.Node]
+			other := in.nodes[e.Node]
 			if other == nil || other == n {
 				continue
 			}
