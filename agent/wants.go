@@ -6,8 +6,6 @@ import (
 
 	"github.com/pergola-net/pergola/agent/reconcile"
 	"github.com/pergola-net/pergola/agent/routing"
-	"github.com/pergola-net/pergola/agent/sliver"
-	"github.com/pergola-net/pergola/agent/wire"
 	"github.com/pergola-net/pergola/slice"
 )
 
