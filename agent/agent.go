@@ -393,9 +393,14 @@ func (a *Agent) forgiveLocked(id uint16) {
 	}
 }
 
-// release tells the store of slices that were to go and of which nothing is left here.
+// release tells the store of slices that were to go and of which nothing is left here. The last one goes together with the
+// substrate: who waits for it finds the machine as it was.
 func (a *Agent) release(ctx context.Context, seen *sight) {
 	a.mu.Lock()
+	if _, substrate := seen.has[substrateKey]; substrate && len(a.wishes) == 0 {
+		a.mu.Unlock()
+		return
+	}
 	var gone []string
 	for name, id := range a.going {
 		if !seen.slices[id] {

@@ -95,6 +95,11 @@ func (a *Agent) beginReport(wishes []wish, want *wanted, broken map[uint16]error
 		a.announceLocked(r, &next)
 		r.status, r.fresh = next, true
 	}
+	for name, id := range a.going {
+		r := a.reportLocked(name)
+		r.status.Slice, r.status.Settled, r.status.Errors = name, false, a.failuresLocked(id)
+		r.status.Done, r.status.Total, r.fresh = 0, left[id]+left[0], true
+	}
 }
 
 func (a *Agent) reportLocked(name string) *report {
@@ -213,6 +218,12 @@ func (a *Agent) failuresLocked(id uint16) (all []string) {
 
 // reportActionLocked counts an action that has ended and notes what it did to its node.
 func (a *Agent) reportActionLocked(act reconcile.Action, err error) {
+	for name, id := range a.going {
+		if id == act.Key.Slice || act.Key.Slice == 0 {
+			r := a.reportLocked(name)
+			r.status.Done, r.status.Errors, r.fresh = r.status.Done+1, a.failuresLocked(id), true
+		}
+	}
 	for name, w := range a.wishes {
 		if w.spec.ID != act.Key.Slice && act.Key.Slice != 0 {
 			continue
