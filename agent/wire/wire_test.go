@@ -2,7 +2,6 @@ package wire_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -10,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -77,6 +77,9 @@ func (l *lab) must(err error) {
 	}
 }
 
+// haveUserNamespaces is false in a chroot, where nobody makes them (user_namespaces(7)).
+var haveUserNamespaces = sync.OnceValue(func() bool { return exec.Command("unshare", "--user", "true").Run() == nil })
+
 func (l *lab) node(name string) *node {
 	l.Helper()
 	if n, ok := l.nodes[name]; ok {
@@ -84,18 +87,13 @@ func (l *lab) node(name string) *node {
 	}
 	cmd := exec.Command("sleep", "600")
 	cmd.Env = append(os.Environ(), "PERGOLA_TEST="+l.dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWNET | syscall.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0x60010000, Size: 65536}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0x60010000, Size: 65536}},
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if haveUserNamespaces() {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0x60010000, Size: 65536}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0x60010000, Size: 65536}}
 	}
 	err := cmd.Start()
-	if errors.Is(err, syscall.EPERM) { // in a chroot nobody makes user namespaces (user_namespaces(7))
-		cmd = exec.Command("sleep", "600")
-		cmd.Env = append(os.Environ(), "PERGOLA_TEST="+l.dir)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-		err = cmd.Start()
-	}
 	l.must(err)
 	n := &node{name: name, pid: cmd.Process.Pid, cmd: cmd}
 	l.nodes[name] = n
