@@ -61,11 +61,14 @@ func (s *Store) UpdateOverrides(ctx context.Context, name string, change func(*s
 	}
 }
 
-// prune removes overrides of what is not in the slice, and reports whether there were any.
+// prune removes overrides of what is not in the slice, or became what cannot be paused, and reports whether there were any.
 func prune(o *slice.Overrides, s *slice.Slice) bool {
 	nodes, links, ends := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	powers := map[string]bool{}
 	for i := range s.Nodes {
-		nodes[s.Nodes[i].Name] = true
+		n := &s.Nodes[i]
+		nodes[n.Name] = true
+		powers[n.Name] = n.HasSliver() || o.Power[n.Name] != slice.PowerFrozen
 	}
 	for i := range s.Links {
 		links[s.Links[i].Name] = true
@@ -73,7 +76,7 @@ func prune(o *slice.Overrides, s *slice.Slice) bool {
 			ends[e.String()] = true
 		}
 	}
-	pruned := dropMissing(o.Power, nodes)
+	pruned := dropMissing(o.Power, powers)
 	pruned = dropMissing(o.Restarts, nodes) || pruned
 	pruned = dropMissing(o.Down, links) || pruned
 	return dropMissing(o.Shapes, ends) || pruned
