@@ -291,6 +291,9 @@ func (a *Agent) untilRetry() time.Duration {
 			wait = min(wait, next.Sub(now))
 		}
 	}
+	if next, held := a.crashes.Next(now.Add(-probation)); held {
+		wait = min(wait, next.Add(probation).Sub(now))
+	}
 	for b := range a.boots {
 		if left := b.since.Add(bootPatience).Sub(now); left > 0 {
 			wait = min(wait, left)

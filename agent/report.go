@@ -66,6 +66,7 @@ func (a *Agent) beginReport(wishes []wish, want *wanted, broken map[uint16]error
 	for _, act := range plan {
 		left[act.Key.Slice]++
 	}
+	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range wishes {
@@ -89,7 +90,7 @@ func (a *Agent) beginReport(wishes []wish, want *wanted, broken map[uint16]error
 		if r.status.Generation == next.Generation && !r.status.Settled {
 			next.Done = r.status.Done
 		}
-		todo := left[w.spec.ID] + left[0] + a.bootsLocked(w.spec.ID, time.Now())
+		todo := left[w.spec.ID] + left[0] + a.bootsLocked(w.spec.ID, now) + a.restartsLocked(w.spec.ID, now)
 		next.Total = next.Done + todo
 		next.Settled = todo == 0 && len(next.Errors) == 0
 		a.announceLocked(r, &next)
@@ -100,6 +101,23 @@ func (a *Agent) beginReport(wishes []wish, want *wanted, broken map[uint16]error
 		r.status.Slice, r.status.Settled, r.status.Errors = name, false, a.failuresLocked(id)
 		r.status.Done, r.status.Total, r.fresh = 0, left[id]+left[0], true
 	}
+}
+
+const (
+	// hopeless is how many ends in a row make a node one that does not run, rather than one about to be started again.
+	hopeless = 3
+	// probation is how long a node must run after that to be told from one that ends at once.
+	probation = 500 * time.Millisecond
+)
+
+// restartsLocked counts the nodes of a slice that are about to be started again, or just were.
+func (a *Agent) restartsLocked(id uint16, now time.Time) (count int) {
+	a.crashes.Each(func(k reconcile.Key, _ error, ends int) {
+		if k.Slice == id && ends < hopeless && a.crashes.Holds(k, now.Add(-probation)) {
+			count++
+		}
+	})
+	return count
 }
 
 func (a *Agent) reportLocked(name string) *report {
