@@ -127,30 +127,17 @@ func (r *Runtime) hostRootfs(s *Spec) (*rootfs, error) {
 	dir, base := r.filesDir(s.ID), uidBase(s.Slice)
 	root, upper, work := filepath.Join(dir, "root"), filepath.Join(dir, "etc"), filepath.Join(dir, "work")
 	top := []entry{{path: "root", mode: 0o755}, {path: "etc", mode: 0o755}, {path: "work", mode: 0o700}}
-	var binds, overlays []string
 	skeleton := r.users.skeleton()
-	for _, name := range []string{"usr", "opt", "bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
-		fi, err := os.Lstat("/" + name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			return nil, fmt.Errorf("make root file system: %w", err)
-		case fi.Mode()&os.ModeSymlink != 0: // merged into /usr
-			to, err := os.Readlink("/" + name)
-			if err != nil {
-				return nil, fmt.Errorf("make root file system: %w", err)
-			}
-			skeleton = append(skeleton, entry{path: name, link: to})
-		default:
-			if holdsFile(name, s.Files) {
-				overlays = append(overlays, name)
-				top = append(top, entry{path: "upper-" + name, mode: 0o755}, entry{path: "work-" + name, mode: 0o700})
-			} else {
-				binds = append(binds, name)
-			}
-			if name != "usr" && name != "opt" {
-				skeleton = append(skeleton, entry{path: name, mode: 0o755})
-			}
+	shown, err := shownDirs(s.Files)
+	if err != nil {
+		return nil, fmt.Errorf("make root file system: %w", err)
+	}
+	for _, d := range shown {
+		if d.link != "" || d.name != "usr" && d.name != "opt" {
+			skeleton = append(skeleton, entry{path: d.name, link: d.link, mode: 0o755})
+		}
+		if d.private {
+			top = append(top, entry{path: "upper-" + d.name, mode: 0o755}, entry{path: "work-" + d.name, mode: 0o700})
 		}
 	}
 	for _, part := range []struct {
@@ -165,21 +152,55 @@ func (r *Runtime) hostRootfs(s *Spec) (*rootfs, error) {
 		return nil, fmt.Errorf("make root file system: %w", err)
 	}
 	return &rootfs{path: root, mount: func() error {
-		for _, name := range binds {
-			attr := uint64(unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV)
-			if err := bind("/"+name, filepath.Join(root, name), attr); err != nil {
-				return err
-			}
-		}
-		for _, name := range overlays {
-			err := mountOverlay("/"+name, filepath.Join(dir, "upper-"+name), filepath.Join(dir, "work-"+name), filepath.Join(root, name))
-			if err != nil {
+		for _, d := range shown {
+			if err := d.mount(dir, root); err != nil {
 				return err
 			}
 		}
 		lower := filepath.Join(r.fsDir(s.Slice), "mask") + ":/etc"
 		return mountOverlay(lower, upper, work, filepath.Join(root, "etc"))
 	}}, nil
+}
+
+// shownDir is a directory of the machine that slivers see.
+type shownDir struct {
+	name    string
+	link    string // where it leads to, if it is merged into another
+	private bool   // with a layer of the node's own above it
+}
+
+// shownDirs finds them on this machine.
+func shownDirs(files []slice.File) (all []shownDir, err error) {
+	for _, name := range []string{"usr", "opt", "bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
+		d := shownDir{name: name}
+		fi, err := os.Lstat("/" + name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if fi.Mode()&os.ModeSymlink != 0 { // merged into /usr
+			if d.link, err = os.Readlink("/" + name); err != nil {
+				return nil, err
+			}
+		} else {
+			d.private = holdsFile(name, files)
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// mount shows the directory below a node's root; dir holds its layers.
+func (d shownDir) mount(dir, root string) error {
+	switch {
+	case d.link != "":
+		return nil
+	case d.private:
+		return mountOverlay("/"+d.name, filepath.Join(dir, "upper-"+d.name), filepath.Join(dir, "work-"+d.name), filepath.Join(root, d.name))
+	}
+	return bind("/"+d.name, filepath.Join(root, d.name), unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 }
 
 // holdsFile reports whether a file of the topology comes to lie in a directory of the machine, or in one that is merged into
