@@ -90,7 +90,7 @@ bench: build ## measure, and write docs/benchmarks.md
 SOAKTIME ?= 10m
 soak: build ## stories in random order and with kill -9, for SOAKTIME
 	@tools/install-deps run test
-	@PERGOLA=$(CURDIR)/bin/pergola PERGOLA_SOAK=$(SOAKTIME) $(GO) test -count=1 -timeout 0 -v -run '^TestSoak$$' $(AS_ROOT) ./test/e2e
+	@PERGOLA=$(CURDIR)/bin/pergola PERGOLA_SOAK=$(SOAKTIME) $(GO) test -count=1 -timeout 0 -v -run '^Test(Soak|Mutations)$$' $(AS_ROOT) ./test/e2e
 
 install: build ## install the binary, the systemd unit and shell completions below PREFIX
 	@$(SUDO) tools/install $(PREFIX)

@@ -17,19 +17,7 @@ import (
 // as far as time allows.
 func TestSoak(t *testing.T) {
 	testkit.Root(t)
-	long := 15 * time.Second
-	if text := os.Getenv("PERGOLA_SOAK"); text != "" {
-		var err error
-		if long, err = time.ParseDuration(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("PERGOLA_SEED"); text != "" {
-		if _, err := fmt.Sscan(text, &seed); err != nil {
-			t.Fatal(err)
-		}
-	}
+	long, seed := soakTime(t)
 	t.Logf("seed %d", seed)
 	w := &wear{server: newServer(t, pergola(t)), t: t, random: rand.New(rand.NewPCG(seed, 0))}
 	w.file = filepath.Join(w.state, "ring.yaml")
@@ -48,6 +36,25 @@ func TestSoak(t *testing.T) {
 	}
 	t.Logf("%d steps", w.steps)
 	w.mustSucceed(t, "down", "ring")
+}
+
+// soakTime reads how long to go on, and the seed.
+func soakTime(t *testing.T) (long time.Duration, seed uint64) {
+	t.Helper()
+	long = 15 * time.Second
+	if text := os.Getenv("PERGOLA_SOAK"); text != "" {
+		var err error
+		if long, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed = uint64(time.Now().UnixNano())
+	if text := os.Getenv("PERGOLA_SEED"); text != "" {
+		if _, err := fmt.Sscan(text, &seed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return long, seed
 }
 
 // wear is one soak.
