@@ -216,7 +216,7 @@ difference() {
 		current = context
 	}
 	FNR == 1 { file++; depth = 0 }
-	/^[ \t]*$/ || /^[ \t]*(!|#|exit|end$|frr version|Building|Current)/ { next }
+	/^[ \t]*$/ || /^[ \t]*(!|#|exit|end$|frr version|frr defaults|Building|Current)/ { next } # what a start decides, no reload can
 	{
 		sub(/[ \t\r]+$/, "")
 		match($0, /^ */)

@@ -33,6 +33,10 @@ func (a *app) ensure(ctx context.Context) (*client.Client, error) {
 		return nil, ui.Advise(err, "only root can start one: run this command with sudo,\n"+
 			"or let an administrator start it (`systemctl start pergola`) and add you to the group pergola")
 	}
+	if a.socket != defaultSocket {
+		return nil, ui.Advise(err, "a server that listens there was started with directories of its own; start it again:\n"+
+			"pergola server --socket %s --state-dir DIR --data-dir DIR --log-dir DIR", a.socket)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("start the server: %w", err)
