@@ -74,7 +74,8 @@ type tap struct {
 	handle *pcapgo.EthernetHandle
 	name   string
 	index  int
-	number int // in the pcapng file
+	number int       // in the pcapng file
+	since  time.Time // what was caught before passed no filter yet
 }
 
 // openTaps opens the interfaces inside the node's namespace; they are read from outside.
@@ -129,7 +130,7 @@ func openTap(pid int, link net.Interface, opt CaptureOptions) (*tap, error) {
 		_ = h.Close()
 		return nil, err
 	}
-	return &tap{pid: pid, handle: h, name: link.Name, index: link.Index}, nil
+	return &tap{pid: pid, handle: h, name: link.Name, index: link.Index, since: time.Now()}, nil
 }
 
 // noInterface names the interfaces that are there, and the one that was probably meant.
@@ -213,6 +214,9 @@ func (r *recorder) take(ctx context.Context, t *tap, stop func()) {
 		}
 		if info.InterfaceIndex != t.index {
 			continue // caught before the socket was bound
+		}
+		if info.Timestamp.Before(t.since) {
+			continue
 		}
 		frame, info = withTag(frame, info)
 		info.InterfaceIndex = t.number

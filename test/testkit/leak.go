@@ -89,10 +89,11 @@ func awaitGone(before map[string]thing, mine func(thing) bool) []string {
 
 // thing is something that a test can leave behind.
 type thing struct {
-	kind string
-	name string   // what a person needs to find it
-	text []string // where marks are looked for
-	own  bool     // belongs to this very process without any mark
+	kind   string
+	name   string   // what a person needs to find it
+	text   []string // where marks are looked for
+	own    bool     // belongs to this very process without any mark
+	others bool     // belongs to a process that was there before, and is not this one
 }
 
 func (th thing) String() string { return th.kind + " " + th.name }
@@ -101,8 +102,9 @@ func (th thing) carries(mark string) bool {
 	return slices.ContainsFunc(th.text, func(s string) bool { return strings.Contains(s, mark) })
 }
 
-// transient reports whether the machine itself makes and drops such things all the time: kernel threads.
-func (th thing) transient() bool { return th.kind == "kernel thread" }
+// transient reports whether the machine itself makes and drops such things all the time: kernel threads, and what others
+// run.
+func (th thing) transient() bool { return th.kind == "kernel thread" || th.others }
 
 // observe looks at everything that can leak; keys are unique over time as far as the kernel allows.
 func observe() (map[string]thing, error) {

@@ -47,15 +47,41 @@ func lookProcesses(add func(string, thing)) error {
 			kind = "kernel thread"
 		}
 		own := p.pid != self && descends(all, p.pid, self)
+		others := isOthers(all, p, all[self])
 		name := fmt.Sprintf("%d (parent %d, state %c): %s", p.pid, p.parent, p.state, p.command)
-		add(fmt.Sprintf("%d %s", p.pid, p.start), thing{kind: kind, name: name, text: p.text, own: own})
+		add(fmt.Sprintf("%d %s", p.pid, p.start), thing{kind: kind, name: name, text: p.text, own: own, others: others})
 		if p.netns != 0 {
 			add(strconv.FormatUint(p.netns, 10), thing{
-				kind: "network namespace", name: fmt.Sprintf("net:[%d], held by process %d: %s", p.netns, p.pid, p.command), text: p.text, own: own,
+				kind: "network namespace", name: fmt.Sprintf("net:[%d], held by process %d: %s", p.netns, p.pid, p.command), text: p.text, own: own, others: others,
 			})
 		}
 	}
 	return nil
+}
+
+// isOthers reports whether a process was started by somebody who was there before this test, and so is none of its business.
+// What a test leaves behind has this process for its parent, or init, or a reaper that came later.
+func isOthers(all map[int]process, p, self process) bool {
+	for range len(all) {
+		parent, ok := all[p.parent]
+		if !ok || parent.pid == 1 || parent.pid == self.pid {
+			return false
+		}
+		if parent.ticks() < self.ticks() {
+			return true
+		}
+		p = parent
+	}
+	return false
+}
+
+// ticks is when the process started.
+func (p process) ticks() uint64 {
+	n, err := strconv.ParseUint(p.start, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 func descends(all map[int]process, pid, ancestor int) bool {
