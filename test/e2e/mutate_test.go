@@ -168,6 +168,7 @@ func (m *mutation) asWanted() error {
 			want = slice.Stopped
 		case slice.PowerFrozen:
 			want = slice.Paused
+		case slice.PowerOn:
 		}
 		if got := is.Status.Nodes[n.Name]; got.Phase != want || want != slice.Stopped && n.HasSliver() && syscall.Kill(got.PID, 0) != nil {
 			return fmt.Errorf("node %s is %s, process %d: %s is wanted", n.Name, got.Phase, got.PID, want)
