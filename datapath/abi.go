@@ -44,7 +44,7 @@ func (d *DataPath) copyPorts(old *ebpf.Map) error {
 	if err != nil {
 		return err
 	}
-	to, err := valueType(d.ports)
+	to, err := valueType(d.maps.Ports)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (d *DataPath) copyPorts(old *ebpf.Map) error {
 		if ifindex >= MaxPorts || !slices.ContainsFunc(value, func(b byte) bool { return b != 0 }) {
 			continue
 		}
-		if err := d.ports.Put(ifindex, convert(value, from, to)); err != nil {
+		if err := d.maps.Ports.Put(ifindex, convert(value, from, to)); err != nil {
 			return fmt.Errorf("write port record %d: %w", ifindex, err)
 		}
 	}

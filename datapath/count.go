@@ -35,7 +35,7 @@ func (d *DataPath) Counters() (map[int]Counters, error) {
 	all := make(map[int]Counters, len(ports))
 	for ifindex := range ports {
 		var perCPU []objectCounters
-		if err := d.counts.Lookup(uint32(ifindex), &perCPU); err != nil {
+		if err := d.maps.Counts.Lookup(uint32(ifindex), &perCPU); err != nil {
 			return nil, fmt.Errorf("read counters of device %d: %w", ifindex, err)
 		}
 		all[ifindex] = sum(perCPU, reasons)
@@ -69,7 +69,7 @@ func (d *DataPath) clearCounters(ifindex int) error {
 	if err != nil {
 		return fmt.Errorf("count CPUs: %w", err)
 	}
-	if err := d.counts.Put(uint32(ifindex), make([]objectCounters, cpus)); err != nil {
+	if err := d.maps.Counts.Put(uint32(ifindex), make([]objectCounters, cpus)); err != nil {
 		return fmt.Errorf("clear counters of device %d: %w", ifindex, err)
 	}
 	return nil

@@ -37,8 +37,7 @@ type Hook interface {
 type DataPath struct {
 	hook    Hook
 	program *ebpf.Program
-	ports   *ebpf.Map // uint32 ifindex -> objectPort
-	counts  *ebpf.Map // uint32 ifindex -> objectCounters of each CPU
+	maps    objectMaps
 }
 
 // Open adopts the data path that is pinned in dir, a directory of a bpf file system, or makes it. The calling thread must be
@@ -80,7 +79,7 @@ func (d *DataPath) load(dir string, spec *ebpf.CollectionSpec, v version) error 
 	if err != nil {
 		return fmt.Errorf("load data path: %w", err)
 	}
-	d.program, d.ports, d.counts = objects.PortIngress, objects.Ports, objects.Counts
+	d.program, d.maps = objects.PortIngress, objects.objectMaps
 	if err := d.inherit(dir, v); err != nil {
 		return fmt.Errorf("take over the ports of an older data path: %w", err)
 	}
@@ -98,13 +97,11 @@ func (d *DataPath) load(dir string, spec *ebpf.CollectionSpec, v version) error 
 }
 
 func (d *DataPath) loadMaps(dir string, spec *ebpf.CollectionSpec, v version) error {
-	var maps objectMaps
 	spec.Programs = nil
-	err := spec.LoadAndAssign(&maps, &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: v.dir(dir)}})
+	err := spec.LoadAndAssign(&d.maps, &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: v.dir(dir)}})
 	if err != nil {
 		return fmt.Errorf("adopt pinned maps: %w", err)
 	}
-	d.ports, d.counts = maps.Ports, maps.Counts
 	return nil
 }
 
@@ -122,11 +119,7 @@ func (d *DataPath) Close() error {
 	if d.program != nil {
 		errs = append(errs, d.program.Close())
 	}
-	for _, m := range []*ebpf.Map{d.ports, d.counts} {
-		if m != nil {
-			errs = append(errs, m.Close())
-		}
-	}
+	errs = append(errs, d.maps.Close())
 	return errors.Join(errs...)
 }
 

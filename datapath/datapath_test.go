@@ -178,7 +178,7 @@ func TestNewABITakesOverPorts(t *testing.T) {
 		}
 		// Layout of the older record: peer, mode, mtu, mac.
 		record := []byte{byte(b.b), 0, 0, 0, byte(Queue), 0, 0, 0, 0xdc, 5, 0, 0, 2, 0, 0, 0, 0, 7, 0, 0}
-		if err := d.ports.Put(uint32(b.a), record); err != nil {
+		if err := d.maps.Ports.Put(uint32(b.a), record); err != nil {
 			b.Error(err)
 		}
 		if err := d.Attach(b.a); err != nil {

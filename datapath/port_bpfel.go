@@ -37,6 +37,33 @@ type objectPort struct {
 	Pad  [2]uint8
 }
 
+type objectPunt uint32
+
+const (
+	objectPuntWALK_ON              objectPunt = 0
+	objectPuntPUNT_LOCAL           objectPunt = 1
+	objectPuntPUNT_NOT_IP          objectPunt = 2
+	objectPuntPUNT_OTHER_STATION   objectPunt = 3
+	objectPuntPUNT_MALFORMED       objectPunt = 4
+	objectPuntPUNT_OPTIONS         objectPunt = 5
+	objectPuntPUNT_FRAGMENT        objectPunt = 6
+	objectPuntPUNT_TTL             objectPunt = 7
+	objectPuntPUNT_TOO_BIG         objectPunt = 8
+	objectPuntPUNT_SOURCE          objectPunt = 9
+	objectPuntPUNT_SCOPE           objectPunt = 10
+	objectPuntPUNT_NO_ROUTE        objectPunt = 11
+	objectPuntPUNT_REJECT          objectPunt = 12
+	objectPuntPUNT_UNRESOLVED      objectPunt = 13
+	objectPuntPUNT_STALE_NEIGHBOUR objectPunt = 14
+	objectPuntPUNT_REDIRECT        objectPunt = 15
+	objectPuntPUNT_LOOP            objectPunt = 16
+	objectPuntPUNT_INELIGIBLE      objectPunt = 17
+	objectPuntPUNT_ROUTE_KIND      objectPunt = 18
+	objectPuntPUNT_LEASE           objectPunt = 19
+	objectPuntPUNT_INCONSISTENT    objectPunt = 20
+	objectPuntPUNTS                objectPunt = 21
+)
+
 type objectReason uint32
 
 const (
@@ -59,8 +86,16 @@ type objectTraffic struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	objectMapCounts       = "counts"
+	objectMapLease        = "lease"
+	objectMapLegs         = "legs"
+	objectMapNeighbours   = "neighbours"
+	objectMapNexthops     = "nexthops"
+	objectMapNodes        = "nodes"
 	objectMapPorts        = "ports"
+	objectMapRouters      = "routers"
+	objectMapSources      = "sources"
 	objectProgPortIngress = "port_ingress"
+	objectVarPuntNames    = "punt_names"
 	objectVarReasonNames  = "reason_names"
 )
 
@@ -113,14 +148,22 @@ type objectProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectMapSpecs struct {
-	Counts *ebpf.MapSpec `ebpf:"counts"`
-	Ports  *ebpf.MapSpec `ebpf:"ports"`
+	Counts     *ebpf.MapSpec `ebpf:"counts"`
+	Lease      *ebpf.MapSpec `ebpf:"lease"`
+	Legs       *ebpf.MapSpec `ebpf:"legs"`
+	Neighbours *ebpf.MapSpec `ebpf:"neighbours"`
+	Nexthops   *ebpf.MapSpec `ebpf:"nexthops"`
+	Nodes      *ebpf.MapSpec `ebpf:"nodes"`
+	Ports      *ebpf.MapSpec `ebpf:"ports"`
+	Routers    *ebpf.MapSpec `ebpf:"routers"`
+	Sources    *ebpf.MapSpec `ebpf:"sources"`
 }
 
 // objectVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectVariableSpecs struct {
+	PuntNames   *ebpf.VariableSpec `ebpf:"punt_names"`
 	ReasonNames *ebpf.VariableSpec `ebpf:"reason_names"`
 }
 
@@ -144,14 +187,28 @@ func (o *objectObjects) Close() error {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectMaps struct {
-	Counts *ebpf.Map `ebpf:"counts"`
-	Ports  *ebpf.Map `ebpf:"ports"`
+	Counts     *ebpf.Map `ebpf:"counts"`
+	Lease      *ebpf.Map `ebpf:"lease"`
+	Legs       *ebpf.Map `ebpf:"legs"`
+	Neighbours *ebpf.Map `ebpf:"neighbours"`
+	Nexthops   *ebpf.Map `ebpf:"nexthops"`
+	Nodes      *ebpf.Map `ebpf:"nodes"`
+	Ports      *ebpf.Map `ebpf:"ports"`
+	Routers    *ebpf.Map `ebpf:"routers"`
+	Sources    *ebpf.Map `ebpf:"sources"`
 }
 
 func (m *objectMaps) Close() error {
 	return _ObjectClose(
 		m.Counts,
+		m.Lease,
+		m.Legs,
+		m.Neighbours,
+		m.Nexthops,
+		m.Nodes,
 		m.Ports,
+		m.Routers,
+		m.Sources,
 	)
 }
 
@@ -159,6 +216,7 @@ func (m *objectMaps) Close() error {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectVariables struct {
+	PuntNames   *ebpf.Variable `ebpf:"punt_names"`
 	ReasonNames *ebpf.Variable `ebpf:"reason_names"`
 }
 

@@ -40,7 +40,7 @@ func (d *DataPath) Add(ifindex int, p Port) error {
 // Set writes a port's record, for frames that arrive from now on.
 func (d *DataPath) Set(ifindex int, p Port) error {
 	record := objectPort{Mode: objectMode(p.Mode), Peer: uint32(p.Peer), Mtu: uint32(p.MTU), Mac: p.MAC}
-	if err := d.ports.Put(uint32(ifindex), record); err != nil {
+	if err := d.maps.Ports.Put(uint32(ifindex), record); err != nil {
 		return fmt.Errorf("write port record %d: %w", ifindex, err)
 	}
 	return nil
@@ -52,7 +52,7 @@ func (d *DataPath) Port(ifindex int) (p Port, ok bool, err error) {
 		return Port{}, false, nil
 	}
 	var record objectPort
-	if err = d.ports.Lookup(uint32(ifindex), &record); err != nil {
+	if err = d.maps.Ports.Lookup(uint32(ifindex), &record); err != nil {
 		return Port{}, false, fmt.Errorf("read port record %d: %w", ifindex, err)
 	}
 	return portOf(record), record.Mtu != 0, nil
@@ -65,7 +65,7 @@ func (d *DataPath) Ports() (map[int]Port, error) {
 		indexes  = make([]uint32, MaxPorts)
 		records  = make([]objectPort, MaxPorts)
 		all      = map[int]Port{}
-		n, err   = d.ports.BatchLookup(&at, indexes, records, nil)
+		n, err   = d.maps.Ports.BatchLookup(&at, indexes, records, nil)
 		complete = err == nil || errors.Is(err, ebpf.ErrKeyNotExist) // there are no more
 	)
 	if !complete {

@@ -12,7 +12,9 @@
 #include <bpf/bpf_helpers.h>
 
 #include "count.h"
+#include "fib.h"
 #include "ports.h"
+#include "punt.h"
 #include "reasons.h"
 
 struct frame {

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The mirror: what the programs know of each router's kernel. User space (package fib) writes, programs read.
+ *
+ *	port -> leg -> router -> FIB: nodes ... -> next hop -> port of the same router
+ *
+ * Routes are a trie with a stride of eight bits, as DPDK's rte_lpm has it: a node has one entry for each value of the next byte of
+ * the destination, and an entry is either the answer or the next node. What a prefix says is pushed down into all entries that it
+ * decides. So a lookup is one load per byte of the longest prefix that covers the destination, whatever the number of
+ * routes, and a change is one store of 32 bits per entry: for each destination a program sees the old route or the new one,
+ * never anything between.
+ */
+#pragma once
+
+#include "ports.h"
+
+#define MAX_ROUTERS 4096   /* fib.MaxRouters */
+#define MAX_NEXTHOPS 65536 /* fib.MaxNexthops; of all routers */
+#define MAX_CHUNKS 2048	   /* of nodes: 2 GiB in all */
+#define CHUNK_NODES 1024   /* nodes of a chunk: 1 MiB */
+#define NODE_ENTRIES 256
+
+/*
+ * A leg is a router's end of a link: what the router's kernel says of the interface whose substrate end is the port. All zero:
+ * the node is not mirrored. By the port's ifindex.
+ */
+struct leg {
+	__u32 router;	     /* 0: none */
+	__u32 mtu;	     /* of the interface, as `ip link` has it */
+	__u8 mac[ETH_ALEN];  /* of the interface, as it is now */
+	__u8 flags;	     /* enum leg_flags */
+	__u8 pad;
+};
+
+enum leg_flags {
+	LEG_UP = 1,	   /* administratively up, with carrier */
+	LEG_IPV4 = 2,	   /* forwards IPv4 that arrives here (net.ipv4.conf.*.forwarding, rp_filter, ...) */
+	LEG_IPV6 = 4,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_PORTS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, struct leg);
+} legs SEC(".maps");
+
+/* A router: where its tries begin. By router id; 0 is nobody's. */
+struct router {
+	__u32 root4; /* node of the first byte; 0: no IPv4 on the fast path, all its frames go to its kernel */
+	__u32 root6;
+	__u32 slice; /* whose: the scope of addresses in map sources */
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_ROUTERS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, struct router);
+} routers SEC(".maps");
+
+/*
+ * An entry of a node: two bits of type, eight bits of prefix length (for who writes; programs do not look at it), 22 bits of
+ * index. All zero is the leaf of next hop 0: no route.
+ */
+#define ENTRY_TYPE(e) ((e) >> 30)
+#define ENTRY_INDEX(e) ((e) & 0x3fffff)
+
+enum entry_type {
+	ENTRY_LEAF = 0,	 /* index of a next hop: the answer */
+	ENTRY_NODE = 1,	 /* index of the node for the next byte */
+	ENTRY_GROUP = 2, /* index of a node whose leaves are chosen by the flow's hash: ECMP, each next hop as often as it weighs */
+};
+
+struct node {
+	__u32 entry[NODE_ENTRIES];
+};
+
+/* Nodes of all routers, in chunks that are made when they are needed. Node n is in chunk n / CHUNK_NODES. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, MAX_CHUNKS);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__array(values, struct {
+		__uint(type, BPF_MAP_TYPE_ARRAY);
+		__uint(max_entries, CHUNK_NODES);
+		__uint(map_flags, BPF_F_MMAPABLE);
+		__type(key, __u32);
+		__uint(value_size, sizeof(struct node)); /* not __type: clang leaves the struct out of the BTF of an inner map */
+	});
+} nodes SEC(".maps");
+
+/* How a router sends to a next hop. Values above UNRESOLVED are reasons to punt. */
+enum nexthop_kind {
+	NEXTHOP_NONE = 0,   /* no route */
+	NEXTHOP_GATEWAY,    /* by the port, to the MAC address */
+	NEXTHOP_STALE,	    /* the same, but the kernel wants to see one frame, so that it asks whether the neighbour is still there (RFC 4861, 7.3.3) */
+	NEXTHOP_LINK,	    /* by the port, to the neighbour that has the destination's address: map neighbours */
+	NEXTHOP_UNRESOLVED, /* no MAC address yet, or the interface is down */
+	NEXTHOP_LOCAL,	    /* the router itself: its addresses, broadcast, multicast */
+	NEXTHOP_REJECT,	    /* blackhole, unreachable, prohibit */
+	NEXTHOP_OTHER,	    /* a route of a kind that is not mirrored (encap, ...) */
+};
+
+/* What changes while a next hop is in use is one word, so that it changes at once. */
+union adjacency {
+	struct {
+		__u8 mac[ETH_ALEN];
+		__u8 kind; /* enum nexthop_kind */
+		__u8 pad;
+	};
+	__u64 word;
+};
+
+struct nexthop {
+	union adjacency to;
+	__u32 port; /* ifindex of the router's port that it leaves by */
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_NEXTHOPS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, struct nexthop);
+} nexthops SEC(".maps");
+
+/* Neighbours on a router's links, by port and address (IPv4-mapped for IPv4): kinds GATEWAY and STALE. */
+struct neighbour {
+	__u32 port;
+	__u8 address[16];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 262144);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct neighbour);
+	__type(value, union adjacency);
+} neighbours SEC(".maps");
+
+/*
+ * Whose IPv4 address is it? A router drops frames that claim to come from itself (RFC 1812, 5.3.8; __fib_validate_source() in the
+ * kernel). By slice and address, in network byte order: the router, or MANY if several routers of the slice have it.
+ */
+struct source {
+	__u32 slice;
+	__be32 address;
+};
+
+#define MANY 0xffffffff
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 262144);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct source);
+	__type(value, __u32);
+} sources SEC(".maps");
+
+/*
+ * The mirror's lease: until when, by bpf_ktime_get_coarse_ns(), the agent vouches for it. A mirror that nobody keeps lies more with every
+ * second; after the lease every frame goes the kernels' way, until an agent has looked at everything again.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, __u64);
+} lease SEC(".maps");
+
+static __always_inline const struct leg *find_leg(__u32 port)
+{
+	const struct leg *l = bpf_map_lookup_elem(&legs, &port);
+
+	return l && l->router ? l : NULL;
+}
+
+static __always_inline __u32 node_entry(__u32 node, __u8 byte)
+{
+	__u32 chunk = node / CHUNK_NODES, within = node % CHUNK_NODES;
+	const struct node *n;
+	void *nodes_of;
+
+	nodes_of = bpf_map_lookup_elem(&nodes, &chunk);
+	if (!nodes_of)
+		return 0;
+	n = bpf_map_lookup_elem(nodes_of, &within);
+	return n ? n->entry[byte] : 0;
+}
+
+/* The longest prefix's answer for a destination of so many bytes: the index of a next hop. */
+static __always_inline __u32 find_route(__u32 root, const __u8 *destination, int bytes, __u32 hash)
+{
+	__u32 entry = ENTRY_NODE << 30 | root;
+
+	for (int i = 0; i < bytes; i++) {
+		entry = node_entry(ENTRY_INDEX(entry), destination[i]);
+		if (ENTRY_TYPE(entry) != ENTRY_NODE)
+			break;
+	}
+	if (ENTRY_TYPE(entry) == ENTRY_GROUP)
+		entry = node_entry(ENTRY_INDEX(entry), (__u8)hash);
+	return ENTRY_TYPE(entry) == ENTRY_LEAF ? ENTRY_INDEX(entry) : 0;
+}
