@@ -70,6 +70,9 @@ type Node struct {
 	Exec    []string          `json:"exec,omitempty"`   // shell commands run once after each start
 	Restart Restart           `json:"restart,omitempty"`
 
+	// FastPath is FastPathOff for a router that forwards in its own kernel alone, else empty.
+	FastPath FastPath `json:"fastpath,omitempty"`
+
 	// Loopbacks are the addresses of lo, beside 127.0.0.1 and ::1.
 	Loopbacks []netip.Prefix `json:"loopbacks,omitempty"`
 	// Routes are installed in the kernel by Pergola: default routes of hosts, static routes of routers without a
@@ -96,6 +99,15 @@ const (
 	RestartAlways    Restart = "always"
 	RestartOnFailure Restart = "on-failure"
 	RestartNever     Restart = "never"
+)
+
+// FastPath says whether the substrate may carry frames past a router's kernel, the way that this kernel would send them.
+type FastPath string
+
+// The settings. A slice holds only FastPathOff: what is on needs no word.
+const (
+	FastPathOn  FastPath = "on"
+	FastPathOff FastPath = "off"
 )
 
 // Interface is a node's end of a link.

@@ -40,7 +40,7 @@ func merge(base, over reflect.Value) {
 // Keys that make sense for some kinds of node only. Where a node does not have them of itself but by a group or by
 // the defaults, they are passed over.
 var (
-	routingKeys = []string{"daemon", "routing", "as", "reflector", "networks", "area", "hello", "dead", "fast_hellos", "isis", "config"}
+	routingKeys = []string{"daemon", "routing", "as", "reflector", "networks", "area", "hello", "dead", "fast_hellos", "isis", "fastpath", "config"}
 	sliverKeys  = []string{"gateway", "routes", "image", "rootfs", "cmd", "env", "files", "binds", "sysctls", "cpu", "memory", "pids", "exec", "restart"}
 	nodeKeys    = []string{"loopbacks", "router_id"}
 )

@@ -23,6 +23,9 @@ func (r *resolver) makeSlivers() {
 		n.out.Command, n.out.Env, n.out.CPU, n.out.PIDs, n.out.Exec = a.Cmd, a.Env, a.CPU, a.PIDs, a.Exec
 		n.out.Memory, _ = a.Memory.Count()
 		n.out.Restart = cmp.Or(a.Restart, slice.RestartAlways)
+		if a.FastPath == slice.FastPathOff {
+			n.out.FastPath = slice.FastPathOff
+		}
 		n.out.Rootfs = r.rootfs(n)
 		n.out.Files = r.files(n)
 		n.out.Binds = r.binds(n)

@@ -71,6 +71,8 @@ type Attributes struct {
 	FastHellos *bool        `json:"fast_hellos,omitempty" doc:"true: detect failures in less than a second, where the daemon can."`
 	ISIS       *ISIS        `json:"isis,omitempty" doc:"Parameters of IS-IS."`
 
+	FastPath slice.FastPath `json:"fastpath,omitempty" enum:"on,off" doc:"off: the router forwards in its own kernel alone. Default: on."`
+
 	Config  map[string]*Source `json:"config,omitempty" doc:"Files of the routing daemon, used as they are: a path, a list of paths, or name: path. Nothing is generated then."`
 	Gateway Strings            `json:"gateway,omitempty" doc:"Default gateway of a host: a router's name, addresses, or none. Default: the first router on its network."`
 	Routes  []Route            `json:"routes,omitempty" doc:"Static routes: 10.0.0.0/8 via 10.1.1.1, or a map of to, via, interface, blackhole."`
