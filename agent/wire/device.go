@@ -150,11 +150,14 @@ type veth struct {
 }
 
 // addVeth makes a pair, down (the kernel refuses to set an end up before both are there), and gives the first end's index: one that
-// the data path can take. Who draws lots need not remember what is taken.
-func (c *conn) addVeth(v veth) (index int, err error) {
+// the data path can take. Who draws lots need not remember what is taken; what is held, nobody takes.
+func (c *conn) addVeth(v veth, held func(index int) bool) (index int, err error) {
 	const tries = 1000 // enough unless all but one in a hundred are taken
 	for range tries {
 		index = 2 + rand.IntN(datapath.MaxPorts-2)
+		if held(index) {
+			continue
+		}
 		if _, err = c.deviceAt(index); err == nil {
 			continue
 		}
@@ -162,7 +165,7 @@ func (c *conn) addVeth(v veth) (index int, err error) {
 			return index, err
 		}
 	}
-	return 0, fmt.Errorf("no number left for a port: one machine has room for %d", datapath.MaxPorts-2)
+	return 0, fmt.Errorf("find a number for a port: one machine has room for %d", datapath.MaxPorts-2)
 }
 
 func (c *conn) addVethAt(index int, v veth) error {

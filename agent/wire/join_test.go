@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,10 @@ func testJoin(t *testing.T) {
 	}
 	want := wire.PortState{Owner: "lab/a:eth0", Digest: "d1", Up: true, Peer: b}
 	have := l.observe().Ports[a]
-	have.NetNS = 0
+	if line, err := l.exec("a", "ip", "-o", "link", "show", "eth0"); err != nil || !strings.HasPrefix(line, strconv.Itoa(have.Inner)+": ") {
+		t.Errorf("the node's interface is said to be %d, in the node: %v\n%s", have.Inner, err, line)
+	}
+	have.NetNS, have.Index, have.Inner = 0, 0, 0
 	if have != want {
 		t.Errorf("port %+v, want %+v", have, want)
 	}

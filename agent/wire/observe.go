@@ -25,6 +25,8 @@ type State struct {
 type PortState struct {
 	Owner, Digest    string
 	NetNS            uint64 // inode of the namespace of the node, as it was made
+	Index            int    // ifindex of the port
+	Inner            int    // ifindex of the node's interface, in the node's namespace: the kernel's word, which the node cannot forge
 	Up               bool
 	Peer             string // the port it is joined with, or
 	Switch           string // the switch it is attached to
@@ -124,7 +126,7 @@ func (v view) queue(d device) Queue {
 // port resolves who is at the other end.
 func (v view) port(d device) PortState {
 	p := PortState{
-		Owner: d.mark.owner, Digest: d.mark.digest, NetNS: d.mark.ns, Up: d.up,
+		Owner: d.mark.owner, Digest: d.mark.digest, NetNS: d.mark.ns, Index: d.index, Inner: d.peer, Up: d.up,
 		Switch: v.name(d.master), ToNode: v.queue(d),
 	}
 	peer, ok := v.peer(d)

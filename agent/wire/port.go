@@ -141,7 +141,7 @@ func (s *Substrate) addInner(p Port, ns *os.File, alias string) (index int, err 
 			return 0, err
 		}
 	}
-	index, err = s.nl.addVeth(veth{
+	index, err = s.addVeth(veth{
 		name: p.Name, mtu: p.MTU, group: uint32(p.Slice),
 		peer: p.Inner, peerNS: ns, peerMAC: p.MAC,
 	})

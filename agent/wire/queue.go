@@ -80,7 +80,7 @@ func (s *Substrate) addQueue(port *end) (q *queue, err error) {
 	var undo undo
 	defer undo.onError(&err)
 	undo.push(func() error { return s.deleteNamed(name) })
-	index, err := s.nl.addVeth(veth{name: name, peer: member, mtu: port.mtu, group: port.group})
+	index, err := s.addVeth(veth{name: name, peer: member, mtu: port.mtu, group: port.group})
 	if err != nil {
 		return nil, err
 	}

@@ -196,7 +196,7 @@ func (s *Substrate) addCable(c Cable) (err error) {
 	var undo undo
 	defer undo.onError(&err)
 	undo.push(func() error { return s.deleteNamed(c.Ends[0].Name) })
-	_, err = s.nl.addVeth(veth{name: c.Ends[0].Name, peer: c.Ends[1].Name, mtu: c.MTU, group: uint32(c.Slice)})
+	_, err = s.addVeth(veth{name: c.Ends[0].Name, peer: c.Ends[1].Name, mtu: c.MTU, group: uint32(c.Slice)})
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/datapath"
@@ -49,6 +50,8 @@ type Substrate struct {
 
 	// wiring serialises what reads and then writes the records of two ports, or a port and its queue.
 	wiring sync.Mutex
+	// held are the indexes that Hold keeps from new devices.
+	held atomic.Pointer[map[int]bool]
 	// records keeps a record from being forgotten, because its device is gone, just when another got its index.
 	records sync.Mutex
 }
@@ -147,6 +150,17 @@ func (s *Substrate) Close() error {
 // Remove closes the substrate and removes all of it.
 func (s *Substrate) Remove(ctx context.Context) error {
 	return errors.Join(s.Close(), Remove(ctx, s.paths.stateDir))
+}
+
+// Hold keeps indexes of ports from being given to new ones, in place of what it kept before. Whoever knows ports by their indexes, as the
+// mirror does, holds them until it has let go: an index must not come to mean the port of another node, or slice, behind its back.
+func (s *Substrate) Hold(indexes map[int]bool) { s.held.Store(&indexes) }
+
+func (s *Substrate) addVeth(v veth) (index int, err error) {
+	return s.nl.addVeth(v, func(index int) bool {
+		held := s.held.Load()
+		return held != nil && (*held)[index]
+	})
 }
 
 // Namespace is the path of the substrate's namespace, for those who look into it (captures).
