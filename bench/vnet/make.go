@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/pergola-net/pergola/agent/wire"
 	"github.com/pergola-net/pergola/slice"
 )
@@ -96,25 +94,17 @@ func (n *Network) Port(node, name string) string { return n.ports[endpoint{node,
 func (n *Network) PortIndex(node, name string) int { return n.ports[endpoint{node, name}].index }
 
 // learn reads the numbers of the devices, at both ends of the pairs, from the substrate's side.
-func (n *Network) learn() error {
-	var all []netlink.Link
-	err := n.ground.substrate(func() (err error) {
-		all, err = netlink.LinkList()
-		return err
-	})
+func (n *Network) learn(ctx context.Context) error {
+	state, err := n.ground.Substrate.Observe(ctx)
 	if err != nil {
-		return fmt.Errorf("list ports: %w", err)
-	}
-	byName := map[string]*netlink.LinkAttrs{}
-	for _, l := range all {
-		byName[l.Attrs().Name] = l.Attrs()
+		return err
 	}
 	for at, p := range n.ports {
-		a := byName[p.name]
-		if a == nil {
+		is, ok := state.Ports[p.name]
+		if !ok {
 			return fmt.Errorf("find port %s of %s: it is gone", p.name, at.node)
 		}
-		p.index, p.inner = a.Index, a.ParentIndex
+		p.index, p.inner = is.Index, is.Inner
 		n.ports[at] = p
 		n.Nodes[at.node].index[at.name] = p.inner
 	}

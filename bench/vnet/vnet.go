@@ -20,7 +20,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/agent/wire"
 )
 
@@ -118,7 +117,7 @@ func (n *Network) make(ctx context.Context) error {
 		err = n.link(ctx)
 	}
 	if err == nil {
-		err = n.learn()
+		err = n.learn(ctx)
 	}
 	if err != nil {
 		return err
@@ -142,9 +141,6 @@ func parallel[T any](all []T, f func(*T) error) error {
 	}
 	return g.Wait()
 }
-
-// substrate calls f in the substrate's namespace.
-func (g *Ground) substrate(f func() error) error { return netns.Do(g.Substrate.Namespace(), f) }
 
 // Log is one for those who do not want any.
 func Log() *slog.Logger {
