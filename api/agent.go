@@ -23,6 +23,12 @@ type Agent interface {
 	Convergence(ctx context.Context, slice string) (Convergence, error)
 	// Check tries checks and calls progress, which may be nil, from one goroutine at a time.
 	Check(ctx context.Context, slice string, r CheckRequest, progress func(CheckProgress)) ([]CheckResult, error)
+	// FastPath says what the fast path does for the routers of a slice.
+	FastPath(ctx context.Context, slice string) (FastPath, error)
+	// Verify compares the fast path's mirror with the kernels of routers: of these nodes, or of all that run.
+	Verify(ctx context.Context, slice string, nodes ...string) (Verification, error)
+	// Traffic gives what went through the interfaces of nodes, in the order of their names.
+	Traffic(ctx context.Context, slice string) ([]InterfaceTraffic, error)
 }
 
 // ErrNotRunning means that a node has no processes now.

@@ -83,6 +83,7 @@ func (s *server) register(mux *http.ServeMux, a huma.API) {
 	s.registerOverrides(a)
 	s.registerStreams(a)
 	s.registerChecks(a)
+	s.registerFastPath(a)
 	s.registerExec(mux, a)
 	s.registerBlobs(mux, a)
 	s.registerMetrics(mux)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,13 +13,18 @@ import (
 )
 
 func newInspect(a *app) *cobra.Command {
+	var fastpath bool
 	cmd := &cobra.Command{
 		Use:     "inspect [SLICE] [NODE]",
 		Aliases: []string{"status"},
 		Short:   "Show the nodes and links of a network, and what they do",
 		Long: `Show the nodes of a network with their state and addresses, and its links with what happens to frames that leave
-each end. A star marks what was changed by hand since ` + "`pergola up`" + `. With NODE, show its interfaces.`,
-		Example:           "  pergola inspect\n  pergola inspect abilene denver\n  pergola inspect --json | jq .status.nodes",
+each end. A star marks what was changed by hand since ` + "`pergola up`" + `. With NODE, show its interfaces.
+
+With --fastpath, show which routers are on the fast path, for each address family; why others are not; how many routes and neighbours the fast
+path knows of each; and how many frames it handed to their kernels, by reason.`,
+		Example: "  pergola inspect\n  pergola inspect abilene denver\n  pergola inspect denver --fastpath\n" +
+			"  pergola inspect --json | jq .status.nodes",
 		Args:              arguments(0, 2),
 		ValidArgsFunction: a.completeSlices,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -34,13 +40,19 @@ each end. A star marks what was changed by hand since ` + "`pergola up`" + `. Wi
 			if node != "" && s.Spec.Node(node) == nil {
 				return target.NoNode(s.Spec, node)
 			}
-			if a.JSON {
+			switch {
+			case fastpath && node != "":
+				return a.inspectRouter(cmd.Context(), net, node)
+			case fastpath:
+				return a.inspectFastPath(cmd.Context(), net)
+			case a.JSON:
 				return a.inspectJSON(s, node)
 			}
 			a.inspect(s, node)
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&fastpath, "fastpath", false, "show what the fast path does for routers")
 	return cmd
 }
 
@@ -106,4 +118,37 @@ func (a *app) inspectJSON(s *api.Slice, node string) error {
 		Spec   any `json:"spec"`
 		Status any `json:"status"`
 	}{s.Spec.Node(node), s.Status.Nodes[node]})
+}
+
+func (a *app) inspectFastPath(ctx context.Context, net *network) error {
+	f, err := net.FastPath(ctx, net.name)
+	if err != nil {
+		return err
+	}
+	if a.JSON {
+		return a.Emit(f)
+	}
+	a.Table(report.FastPath(f, a.Styles))
+	a.Print("\nmemory of routes: %s of %s", ui.Bytes(f.Memory.Bytes.Used), ui.Bytes(f.Memory.Bytes.Bound))
+	return nil
+}
+
+func (a *app) inspectRouter(ctx context.Context, net *network, node string) error {
+	r, err := net.RouterFastPath(ctx, net.name, node)
+	if err != nil {
+		return err
+	}
+	if a.JSON {
+		return a.Emit(r)
+	}
+	a.Table(report.Families(r, a.Styles))
+	a.Print("\n%s, %s, %s", ui.Count(r.Routes, "route"), ui.Count(r.Neighbours, "neighbour"), ui.Count(int(r.Resyncs), "resynchronisation"))
+	if t := report.Punts(r.Punts); len(t.Rows) > 0 {
+		a.Print("")
+		a.Table(t)
+	}
+	if r.Trouble != "" {
+		a.Say("%s: %s", node, r.Trouble)
+	}
+	return nil
 }

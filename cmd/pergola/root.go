@@ -80,7 +80,8 @@ Environment: PERGOLA_SOCKET is the default of --socket; NO_COLOR switches colour
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommandGroupID(groupServer)
 
-	addTo(root, groupNetworks, newUp(a), newDown(a), newLs(a), newInspect(a), newWait(a), newCheck(a), newEvents(a))
+	addTo(root, groupNetworks, newUp(a), newDown(a), newLs(a), newInspect(a), newTop(a), newWait(a), newCheck(a),
+		newVerify(a), newEvents(a))
 	addTo(root, groupNodes, newExec(a), newShell(a), newLogs(a), newNode(a), newRestart(a), newLink(a), newCapture(a))
 	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a))
 	addTo(root, groupServer, newServer(a), newVersion(a), newCompletion(a))

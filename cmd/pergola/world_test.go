@@ -140,6 +140,7 @@ type host struct {
 	lacks    error      // what the machine lacks
 	waiting  int        // how often routing has not converged yet
 	commands []string   // that were run, as node: words
+	looks    uint64     // at the traffic
 }
 
 // set changes what the host does.
@@ -271,4 +272,45 @@ func (h *host) Check(_ context.Context, _ string, r api.CheckRequest, progress f
 		progress(api.CheckProgress{Done: i + 1, Total: len(results)})
 	}
 	return results, nil
+}
+
+func (h *host) FastPath(_ context.Context, name string) (api.FastPath, error) {
+	spec, _, err := h.store.Slice(context.Background(), name)
+	if err != nil {
+		return api.FastPath{}, err
+	}
+	f := api.FastPath{Routers: []api.RouterFastPath{}, Memory: api.FastPathMemory{Bytes: api.Share{Used: 1 << 20, Bound: 1 << 30}}}
+	for _, n := range spec.Nodes {
+		if n.Kind == slice.Router {
+			f.Routers = append(f.Routers, api.RouterFastPath{
+				Node: n.Name, IPv4: api.FamilyFastPath{On: true}, IPv6: api.FamilyFastPath{Why: []string{"an ip rule of the user"}},
+				Routes: 12, Neighbours: 3, Punts: map[string]uint64{"ttl": 2, "no route": 5},
+			})
+		}
+	}
+	return f, nil
+}
+
+// Verify finds what is wrong with the host, if it has a fault.
+func (h *host) Verify(_ context.Context, _ string, nodes ...string) (api.Verification, error) {
+	v := api.Verification{Routers: append([]string{"a", "b"}, nodes...)[len(nodes):], Differences: []api.Difference{}}
+	if faults := h.faults(); len(faults) > 0 {
+		v.Differences = append(v.Differences, api.Difference{Node: "a", What: "192.0.2.0/24", Kernel: "by eth1", Mirror: faults[0]})
+	}
+	return v, nil
+}
+
+// Traffic grows with every look.
+func (h *host) Traffic(context.Context, string) ([]api.InterfaceTraffic, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.looks++
+	n := h.looks
+	return []api.InterfaceTraffic{
+		{Node: "a", Interface: "eth1"},
+		{
+			Node: "b", Interface: "eth1", Received: api.Traffic{Frames: 1000 * n, Bytes: 64000 * n}, WalkedIn: api.Traffic{Frames: 1000 * n, Bytes: 64000 * n},
+			Punts: map[string]uint64{"ttl": n},
+		},
+	}, nil
 }

@@ -124,6 +124,13 @@ func (t *Terminal) Detail(format string, args ...any) {
 	}
 }
 
+// Clear empties the screen before a table that takes the place of the last one.
+func (t *Terminal) Clear() {
+	if t.out != nil {
+		fmt.Fprint(t.Out, "\x1b[H\x1b[2J")
+	}
+}
+
 // Print writes a result line.
 func (t *Terminal) Print(format string, args ...any) { fmt.Fprintf(t.Out, format+"\n", args...) }
 

@@ -1,0 +1,145 @@
+package api
+
+import (
+	"context"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// FastPath is what the fast path does for a slice; docs/fastpath.md explains the words.
+type FastPath struct {
+	Routers []RouterFastPath `json:"routers"` // by name
+	Memory  FastPathMemory   `json:"memory"`  // of the machine: all slices share it
+}
+
+// RouterFastPath is what the fast path does for one router.
+type RouterFastPath struct {
+	Node       string         `json:"node"`
+	IPv4       FamilyFastPath `json:"ipv4"`
+	IPv6       FamilyFastPath `json:"ipv6"`
+	Routes     int            `json:"routes"`     // mirrored, of both families
+	Neighbours int            `json:"neighbours"` // mirrored, of both families
+	// Punts counts the frames that the fast path handed to the router's kernel, by reason.
+	Punts map[string]uint64 `json:"punts,omitempty"`
+	// Resyncs counts how often the mirror was in doubt and compared everything with the kernel.
+	Resyncs uint64 `json:"resyncs"`
+	// Trouble says what keeps the router from being mirrored, for a person.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// FamilyFastPath says whether the frames of an address family are walked past a router's kernel, and if not, why.
+type FamilyFastPath struct {
+	On  bool     `json:"on"`
+	Why []string `json:"why,omitempty"` // for a person
+}
+
+// FastPathMemory is how much of the memory of the fast path is in use.
+type FastPathMemory struct {
+	Routers    Share `json:"routers"`
+	Nexthops   Share `json:"nexthops"`
+	Neighbours Share `json:"neighbours"`
+	Bytes      Share `json:"bytes"` // of the routes
+}
+
+// Share is a part of a whole.
+type Share struct {
+	Used  int64 `json:"used"`
+	Bound int64 `json:"bound"`
+}
+
+// Verification is the outcome of a comparison of the mirror with the routers' kernels.
+type Verification struct {
+	Routers     []string     `json:"routers"` // that were compared
+	Differences []Difference `json:"differences"`
+}
+
+// Difference is one place where the mirror and a router's kernel do not say the same.
+type Difference struct {
+	Node   string `json:"node"`
+	What   string `json:"what"`   // such as 192.0.2.0/24, or neighbour 192.0.2.1
+	Kernel string `json:"kernel"` // what the router's kernel says
+	Mirror string `json:"mirror"` // what the programs of the fast path find
+}
+
+// InterfaceTraffic is what went through an interface of a node. A GSO super-frame counts as one frame of its own length.
+type InterfaceTraffic struct {
+	Node      string  `json:"node"`
+	Interface string  `json:"interface"`
+	Received  Traffic `json:"received"` // by the node, walked frames included
+	Sent      Traffic `json:"sent"`
+	// WalkedIn and WalkedOut are the parts of Received and Sent that passed by the node's kernel: what `ip -s link` in
+	// the node does not show.
+	WalkedIn  Traffic           `json:"walked_in"`
+	WalkedOut Traffic           `json:"walked_out"`
+	Punts     map[string]uint64 `json:"punts,omitempty"`   // frames that the fast path handed to the node's kernel here, by reason
+	Dropped   map[string]uint64 `json:"dropped,omitempty"` // frames from the node, by reason
+}
+
+// Traffic counts frames, and their bytes with Ethernet headers.
+type Traffic struct {
+	Frames uint64 `json:"frames"`
+	Bytes  uint64 `json:"bytes"`
+}
+
+func (s *server) registerFastPath(a huma.API) {
+	huma.Get(a, "/v1/slices/{slice}/fastpath", s.fastPath, describe("fastpath", "What the fast path does for a slice"))
+	huma.Get(a, "/v1/slices/{slice}/nodes/{node}/fastpath", s.routerFastPath, describe("node-fastpath", "What the fast path does for a router"))
+	huma.Get(a, "/v1/slices/{slice}/traffic", s.traffic, describe("traffic", "What went through the interfaces of a slice"))
+	huma.Post(a, "/v1/slices/{slice}/verify", s.verify, describe("verify", "Compare the fast path's mirror with the routers' kernels"))
+	huma.Post(a, "/v1/slices/{slice}/nodes/{node}/verify", s.verifyNode, describe("verify-node", "Compare the mirror with one router's kernel"))
+}
+
+func (s *server) fastPath(ctx context.Context, in *SliceInput) (*body[FastPath], error) {
+	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
+		return nil, problem(err)
+	}
+	f, err := s.Agent.FastPath(ctx, in.Slice)
+	return answer(f, err)
+}
+
+func (s *server) routerFastPath(ctx context.Context, in *NodeInput) (*body[RouterFastPath], error) {
+	if _, _, err := s.Controller.Node(ctx, in.Slice, in.Node); err != nil {
+		return nil, problem(err)
+	}
+	f, err := s.Agent.FastPath(ctx, in.Slice)
+	if err != nil {
+		return nil, problem(err)
+	}
+	for _, r := range f.Routers {
+		if r.Node == in.Node {
+			return &body[RouterFastPath]{r}, nil
+		}
+	}
+	return nil, huma.Error404NotFound(in.Node + " is no router: the fast path passes by the kernels of routers alone")
+}
+
+func (s *server) traffic(ctx context.Context, in *SliceInput) (*body[[]InterfaceTraffic], error) {
+	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
+		return nil, problem(err)
+	}
+	t, err := s.Agent.Traffic(ctx, in.Slice)
+	return answer(t, err)
+}
+
+func (s *server) verify(ctx context.Context, in *SliceInput) (*body[Verification], error) {
+	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
+		return nil, problem(err)
+	}
+	v, err := s.Agent.Verify(ctx, in.Slice)
+	return answer(v, err)
+}
+
+func (s *server) verifyNode(ctx context.Context, in *NodeInput) (*body[Verification], error) {
+	if _, _, err := s.Controller.Node(ctx, in.Slice, in.Node); err != nil {
+		return nil, problem(err)
+	}
+	v, err := s.Agent.Verify(ctx, in.Slice, in.Node)
+	return answer(v, err)
+}
+
+func answer[T any](v T, err error) (*body[T], error) {
+	if err != nil {
+		return nil, problem(err)
+	}
+	return &body[T]{v}, nil
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+)
+
+// topOptions are the flags of top.
+type topOptions struct {
+	every time.Duration
+	count int
+}
+
+func newTop(a *app) *cobra.Command {
+	var o topOptions
+	cmd := &cobra.Command{
+		Use:   "top [SLICE]",
+		Short: "Show the traffic of all interfaces, walked frames included",
+		Long: `Show what goes through the interfaces of a network, a second, the busiest first, until Ctrl-C.
+
+IN and OUT are those of the node's interface. WALKED is the share of these frames that the fast path carried past the node's kernel: ` + "`ip -s link`" + `
+in the node does not count them. PUNTS are frames that the fast path handed to the kernel, with the most frequent reason. DROPS are frames that the
+node sent into a link that did not take them.
+
+Where the output is no terminal, one table is written. With --json, the counters themselves are.`,
+		Example:           "  pergola top\n  pergola top abilene --every 5s\n  pergola top --json | jq '.[].walked_in'",
+		Args:              arguments(0, 1),
+		ValidArgsFunction: a.completeSlices,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.every <= 0 || o.count < 0 {
+				return ui.Usage("write such as --every 2s", "top: a span of %v, %d times", o.every, o.count)
+			}
+			net, err := a.network(cmd.Context(), first(args))
+			if err != nil {
+				return err
+			}
+			defer net.Close()
+			return a.top(cmd.Context(), net, o)
+		},
+	}
+	cmd.Flags().DurationVar(&o.every, "every", time.Second, "time between two looks")
+	cmd.Flags().IntVarP(&o.count, "count", "n", 0, "tables to write; 0: until Ctrl-C on a terminal, else one")
+	return cmd
+}
+
+func (a *app) top(ctx context.Context, net *network, o topOptions) error {
+	before, err := net.Traffic(ctx, net.name)
+	if err != nil {
+		return err
+	}
+	if a.JSON {
+		return a.Emit(before)
+	}
+	if o.count == 0 && !a.IsTTY() {
+		o.count = 1
+	}
+	then := time.Now()
+	for shown := 0; o.count == 0 || shown < o.count; shown++ {
+		select {
+		case <-ctx.Done():
+			return nil // Ctrl-C ends it in order
+		case <-time.After(o.every):
+		}
+		after, err := net.Traffic(ctx, net.name)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		t := report.Rates(before, after, now.Sub(then))
+		if a.IsTTY() {
+			const around = 2 // the header, and the line of the cursor
+			_, height := a.Size(0, len(t.Rows)+around)
+			t.Rows = t.Rows[:max(0, min(len(t.Rows), height-around))]
+			a.Clear()
+		}
+		a.Table(t)
+		before, then = after, now
+	}
+	return nil
+}

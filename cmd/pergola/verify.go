@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+)
+
+func newVerify(a *app) *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "verify [SLICE|NODE...]",
+		Short: "Compare what the fast path knows with what the routers' kernels say",
+		Long: `Ask the kernels of routers for their routes and neighbours, look each up in the memory of the fast path as its programs do, and print every
+difference. Without NODE, of all routers. NODE may be a shell pattern, in quotes.
+
+What changes while it is compared is looked at again: a network in which routing converges has no differences either.
+
+Exit status: 0 none; 1 some; 2 it could not be found out.`,
+		Example:           "  pergola verify\n  pergola verify abilene\n  pergola verify abilene/denver 'leaf*' --json",
+		ValidArgsFunction: a.completeNodes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			net, nodes, err := a.verified(cmd.Context(), name, args)
+			if err != nil {
+				return ui.WithCode(err, ui.ExitUsage)
+			}
+			defer net.Close()
+			return ui.WithCode(a.verify(cmd.Context(), net, nodes), ui.ExitUsage)
+		},
+	}
+	a.sliceFlag(cmd, &name)
+	return cmd
+}
+
+// verified finds out what the words mean: one network, or nodes of one. No nodes stand for all routers.
+func (a *app) verified(ctx context.Context, name string, words []string) (*network, []string, error) {
+	if len(words) == 0 {
+		net, err := a.network(ctx, name)
+		return net, nil, err
+	}
+	if len(words) == 1 && name == "" {
+		if net, err := a.network(ctx, words[0]); err == nil {
+			return net, nil, nil
+		}
+	}
+	return a.nodes(ctx, name, words)
+}
+
+func (a *app) verify(ctx context.Context, net *network, nodes []string) error {
+	if len(nodes) == 0 {
+		nodes = []string{""}
+	}
+	all := api.Verification{Routers: []string{}, Differences: []api.Difference{}}
+	for _, node := range nodes {
+		v, err := net.Verify(ctx, net.name, node)
+		if err != nil {
+			return fmt.Errorf("verify %s: %w", net.name, err)
+		}
+		all.Routers = append(all.Routers, v.Routers...)
+		all.Differences = append(all.Differences, v.Differences...)
+	}
+	if a.JSON {
+		if err := a.Emit(all); err != nil {
+			return err
+		}
+	} else {
+		if len(all.Differences) > 0 {
+			a.Table(report.Differences(all.Differences))
+		}
+		a.Print("%s", report.Verified(net.name, all))
+	}
+	if len(all.Differences) > 0 {
+		return ui.Exit(ui.ExitFailed)
+	}
+	return nil
+}
