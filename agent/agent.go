@@ -48,6 +48,7 @@ type Agent struct {
 	runtime *sliver.Runtime
 	workers int
 	metrics metrics
+	fast    *fastPath
 
 	nudge chan struct{} // something may be other than wanted: look
 	pids  sync.Map      // sliver.ID -> int: first processes of slivers that this process made
@@ -75,7 +76,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		return nil, fmt.Errorf("start agent: %w", err)
 	}
 	a := &Agent{
-		cfg: cfg, runtime: rt, workers: 3 * runtime.NumCPU(), metrics: newMetrics(),
+		cfg: cfg, runtime: rt, workers: 3 * runtime.NumCPU(), metrics: newMetrics(), fast: newFastPath(cfg.Log),
 		nudge:  make(chan struct{}, 1),
 		wishes: make(map[string]*wish), going: make(map[string]uint16), prepared: make(map[uint16]string), reports: make(map[string]*report),
 		tables: make(map[string]map[string]probe.Table), boots: make(map[*booting]bool),
@@ -102,6 +103,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer group.Wait()
 	group.Go(func() { a.listen(ctx, changes) })
 	group.Go(func() { a.publish(ctx) })
+	group.Go(func() { a.watchFastPath(ctx) })
 	ticker := time.NewTicker(resync)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
@@ -121,6 +123,9 @@ func (a *Agent) Run(ctx context.Context) error {
 // close lets go of the host, which stays as it is.
 func (a *Agent) close() {
 	a.runtime.Close()
+	if err := a.fast.close(); err != nil {
+		a.cfg.Log.Warn("close the fast path", "error", err)
+	}
 	if s := a.network(); s != nil {
 		if err := s.Close(); err != nil {
 			a.cfg.Log.Warn("close the substrate", "error", err)
@@ -182,6 +187,7 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 		return time.Second
 	}
 	wishes := a.wishesFor(seen)
+	a.fast.follow(a.network(), routersToMirror(wishes, seen))
 	want, broken := wants(wishes)
 	now := time.Now()
 	a.mu.Lock()
@@ -263,6 +269,7 @@ func (a *Agent) noteAction(act reconcile.Action, err error) {
 
 // noteExit counts the end of a first process: one that ends again and again is started ever more slowly.
 func (a *Agent) noteExit(id sliver.ID) {
+	a.fast.remove(id)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.crashes.Fail(reconcile.Key{Kind: kindSliver, Slice: id.Slice, Name: id.Node}, time.Now(), errExited)

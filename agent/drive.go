@@ -108,7 +108,7 @@ func (d *driver) closeSubstrate(ctx context.Context) error {
 	if s == nil {
 		return wire.Remove(ctx, d.cfg.StateDir)
 	}
-	if err := errors.Join(s.Close(), wire.Remove(ctx, d.cfg.StateDir)); err != nil {
+	if err := errors.Join(d.fast.close(), s.Close(), wire.Remove(ctx, d.cfg.StateDir)); err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -162,6 +162,7 @@ func (d *driver) create(ctx context.Context, spec sliver.Spec) error {
 }
 
 func (d *driver) remove(ctx context.Context, id sliver.ID) error {
+	d.fast.remove(id)
 	if err := d.runtime.Delete(ctx, id); err != nil {
 		return err
 	}

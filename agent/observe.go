@@ -23,7 +23,9 @@ type sight struct {
 	wires     map[reconcile.Key]wireName
 	joined    map[string]bool // ports whose other side is a port
 	ports     map[sliver.ID][]reconcile.Key
-	slices    map[uint16]bool // have anything here
+	netns     map[sliver.ID]uint64      // inodes of network namespaces
+	legs      map[sliver.ID]map[int]int // the substrate's ports by the ifindexes of the nodes' interfaces
+	slices    map[uint16]bool           // have anything here
 }
 
 func (s *sight) add(o reconcile.Observed) {
@@ -32,13 +34,17 @@ func (s *sight) add(o reconcile.Observed) {
 	s.slices[o.Key.Slice] = true
 }
 
-// observe asks the runtime, the kernel and the data path what is there.
-func (a *Agent) observe(ctx context.Context) (*sight, error) {
-	s := &sight{
+func newSight() *sight {
+	return &sight{
 		has: make(map[reconcile.Key]bool), slices: make(map[uint16]bool), slivers: make(map[sliver.ID]sliver.Observed),
 		wires: make(map[reconcile.Key]wireName), joined: make(map[string]bool),
-		ports: make(map[sliver.ID][]reconcile.Key),
+		ports: make(map[sliver.ID][]reconcile.Key), netns: make(map[sliver.ID]uint64), legs: make(map[sliver.ID]map[int]int),
 	}
+}
+
+// observe asks the runtime, the kernel and the data path what is there.
+func (a *Agent) observe(ctx context.Context) (*sight, error) {
+	s := newSight()
 	areas, err := a.runtime.Slices()
 	if err != nil {
 		return nil, err
@@ -54,7 +60,10 @@ func (a *Agent) observe(ctx context.Context) (*sight, error) {
 	if err != nil {
 		return nil, err
 	}
-	byPort := a.portsOf(all)
+	byPort := portsOf(all)
+	for inode, id := range byPort {
+		s.netns[id] = inode
+	}
 	if network := a.network(); network != nil {
 		state, err := network.Observe(ctx)
 		if err != nil {
@@ -77,7 +86,7 @@ func (a *Agent) observe(ctx context.Context) (*sight, error) {
 }
 
 // portsOf tells which node each port's namespace is: its inode is what the substrate knows of it.
-func (a *Agent) portsOf(all []sliver.Observed) map[uint64]sliver.ID {
+func portsOf(all []sliver.Observed) map[uint64]sliver.ID {
 	nodes := make(map[uint64]sliver.ID, len(all))
 	for _, o := range all {
 		if inode := netnsInode(o.PID); inode != 0 {
@@ -112,6 +121,10 @@ func (s *sight) addPort(name string, p wire.PortState, nodes map[uint64]sliver.I
 	if node, known := nodes[p.NetNS]; known {
 		base = reconcile.Key{Kind: kindSliver, Slice: id, Name: node.Node}
 		s.ports[node] = append(s.ports[node], key)
+		if s.legs[node] == nil {
+			s.legs[node] = make(map[int]int)
+		}
+		s.legs[node][p.Inner] = p.Index
 	}
 	s.add(reconcile.Observed{
 		Key: key, Digest: p.Digest,

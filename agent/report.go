@@ -135,6 +135,9 @@ func (a *Agent) announceLocked(r *report, next *slice.Status) {
 		if now, was := next.Nodes[name], r.status.Nodes[name]; now.Phase != was.Phase {
 			a.cfg.Events.Publish(events.Event{Slice: next.Slice, Node: name, Kind: events.NodeChanged, Message: describe(now)})
 		}
+		if now, was := next.Nodes[name], r.status.Nodes[name]; now.FastPath != was.FastPath && now.FastPath != "" {
+			a.cfg.Events.Publish(events.Event{Slice: next.Slice, Node: name, Kind: events.Failed, Message: "off the fast path: " + now.FastPath})
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(next.Links)) {
 		if was, known := r.status.Links[name]; known && next.Links[name].Up != was.Up {
@@ -162,7 +165,9 @@ func upOrDown(up bool) string {
 
 // nodeStatus tells a node's phase from what was seen of it.
 func (a *Agent) nodeStatus(w *wish, n *slice.Node, seen *sight, r *report) slice.NodeStatus {
-	st := slice.NodeStatus{Host: a.cfg.Host, Restarts: r.restarts[n.Name]}
+	st := slice.NodeStatus{
+		Host: a.cfg.Host, Restarts: r.restarts[n.Name], FastPath: a.fast.troubleOf(sliver.ID{Slice: w.spec.ID, Node: n.Name}),
+	}
 	if w.overrides.Power[n.Name] == slice.PowerOff {
 		st.Phase = slice.Stopped
 		return st

@@ -108,10 +108,11 @@ func (a *Agent) Logs(ctx context.Context, name, node string, opt api.LogOptions,
 
 // Capture copies frames of an interface, as pcapng.
 func (a *Agent) Capture(ctx context.Context, name, node, iface string, opt api.CaptureOptions, w io.Writer) error {
-	_, pid, err := a.find(name, node)
+	id, pid, err := a.find(name, node)
 	if err != nil && !errors.As(err, new(errPaused)) {
 		return err
 	}
+	defer a.fast.watched(id)()
 	filter, err := probe.CompileFilter(ctx, opt.Filter)
 	if err != nil {
 		return err

@@ -37,6 +37,8 @@ type NodeStatus struct {
 	Since    time.Time `json:"since,omitzero"`
 	Restarts int       `json:"restarts,omitempty"`
 	Message  string    `json:"message,omitempty"`
+	// FastPath says what keeps a router off the fast path that is to be on it: a trouble, not a choice.
+	FastPath string `json:"fastpath,omitempty"`
 }
 
 // LinkStatus is what a host reports of a link.

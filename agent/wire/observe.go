@@ -218,6 +218,10 @@ func (s *Substrate) forgetGone(index int) error {
 // Traffic is what went through a port, by direction. A GSO super-frame counts as one frame of its own length.
 type Traffic struct {
 	FromNode, ToNode datapath.Traffic
+	// WalkedOut and WalkedIn are the parts of both that the data path carried past the node's kernel.
+	WalkedOut, WalkedIn datapath.Traffic
+	// Punts counts frames that the data path handed to the node's kernel, by reason.
+	Punts map[string]uint64
 	// Dropped counts frames from the node by the reason for which the data path dropped them.
 	Dropped map[string]uint64
 }

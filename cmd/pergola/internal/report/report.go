@@ -95,6 +95,9 @@ func Troubles(st *slice.Status, nodes []slice.Node) []string {
 		if message := st.Nodes[nodes[i].Name].Message; message != "" {
 			lines = append(lines, nodes[i].Name+": "+message)
 		}
+		if trouble := st.Nodes[nodes[i].Name].FastPath; trouble != "" {
+			lines = append(lines, nodes[i].Name+": off the fast path: "+trouble)
+		}
 	}
 	for _, e := range st.Errors {
 		if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, e) }) {

@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pergola-net/pergola/agent/wire"
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/slice"
+)
+
+// Traffic gives what went through the interfaces of a slice's nodes.
+func (a *Agent) Traffic(ctx context.Context, name string) ([]api.InterfaceTraffic, error) {
+	a.mu.Lock()
+	w := a.wishes[name]
+	a.mu.Unlock()
+	if w == nil {
+		return nil, fmt.Errorf("slice %s is not on this host", name)
+	}
+	counted, err := a.counters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return trafficOf(w.spec, counted), nil
+}
+
+// counters reads what went through all ports, by their names.
+func (a *Agent) counters(ctx context.Context) (map[string]wire.Traffic, error) {
+	s := a.network()
+	if s == nil {
+		return nil, nil
+	}
+	return s.Counters(ctx)
+}
+
+// trafficOf picks a slice's interfaces out of what was counted, those that are there.
+func trafficOf(s *slice.Slice, counted map[string]wire.Traffic) []api.InterfaceTraffic {
+	all := []api.InterfaceTraffic{}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		for _, iface := range n.Interfaces {
+			c, there := counted[slice.PortName(s.ID, iface.Port)]
+			if !there {
+				continue
+			}
+			all = append(all, api.InterfaceTraffic{
+				Node: n.Name, Interface: iface.Name, Received: traffic(c.ToNode), Sent: traffic(c.FromNode),
+				WalkedIn: traffic(c.WalkedIn), WalkedOut: traffic(c.WalkedOut), Punts: c.Punts, Dropped: c.Dropped,
+			})
+		}
+	}
+	return all
+}
+
+func traffic(t datapath.Traffic) api.Traffic { return api.Traffic{Frames: t.Frames, Bytes: t.Bytes} }
