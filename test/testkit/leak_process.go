@@ -47,7 +47,7 @@ func lookProcesses(add func(string, thing)) error {
 			kind = "kernel thread"
 		}
 		own := p.pid != self && descends(all, p.pid, self)
-		others := isOthers(all, p, all[self])
+		others := isOthers(all, p, all[self]) || p.awaitsInit()
 		name := fmt.Sprintf("%d (parent %d, state %c): %s", p.pid, p.parent, p.state, p.command)
 		add(fmt.Sprintf("%d %s", p.pid, p.start), thing{kind: kind, name: name, text: p.text, own: own, others: others})
 		if p.netns != 0 {
@@ -74,6 +74,10 @@ func isOthers(all map[int]process, p, self process) bool {
 	}
 	return false
 }
+
+// awaitsInit reports whether nothing is left of the process but its exit status, which only init can take. Some do so late: that
+// of the vm tier's guest is a shell script.
+func (p process) awaitsInit() bool { return p.state == 'Z' && p.parent == 1 }
 
 // ticks is when the process started.
 func (p process) ticks() uint64 {

@@ -134,3 +134,20 @@ func mustObserve(t *testing.T) map[string]thing {
 	}
 	return all
 }
+
+func TestWhatOnlyInitCanReapIsNoLeak(t *testing.T) {
+	const rest = " 1 1 0 -1 4228108 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0"
+	for stat, want := range map[string]bool{
+		"423 (init) Z 1" + rest:     true,
+		"423 (init) Z 17" + rest:    false, // its parent lives, and does not wait for it
+		"423 (watchfrr) S 1" + rest: false,
+	} {
+		p, err := parseStat([]byte(stat))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.awaitsInit() != want {
+			t.Errorf("%s: got %v, want %v", stat, !want, want)
+		}
+	}
+}
