@@ -5,13 +5,15 @@
  *	port -> leg -> router -> FIB: nodes ... -> next hop -> port of the same router
  *
  * Routes are a trie with a stride of eight bits, as DPDK's rte_lpm has it: a node has one entry for each value of the next byte of
- * the destination, and an entry is either the answer or the next node. What a prefix says is pushed down into all entries that it
- * decides. So a lookup is one load per byte of the longest prefix that covers the destination, whatever the number of
- * routes, and a change is one store of 32 bits per entry: for each destination a program sees the old route or the new one,
- * never anything between.
+ * the destination, and an entry is either the answer or the way to the next node. What a prefix says is pushed down into all entries that it
+ * decides. Where there is nothing but one prefix, or one node, for several bytes, a record of the bits to compare takes the place of a
+ * chain of nodes (a Patricia trie's path). So a lookup is at most one load of an entry per byte of the longest prefix that covers the destination, whatever
+ * the number of routes, and a change is one store of 32 bits per entry: for each destination a program sees the old route or the new
+ * one, never anything between.
  */
 #pragma once
 
+#include <bpf/bpf_endian.h>
 #include "ports.h"
 
 #define MAX_ROUTERS 4096   /* fib.MaxRouters */
@@ -69,16 +71,37 @@ struct {
  * index. All zero is the leaf of next hop 0: no route.
  */
 #define ENTRY_TYPE(e) ((e) >> 30)
+#define ENTRY_RECORD(e) ((e) >> 22 & 0xff)
 #define ENTRY_INDEX(e) ((e) & 0x3fffff)
 
 enum entry_type {
 	ENTRY_LEAF = 0,	 /* index of a next hop: the answer */
 	ENTRY_NODE = 1,	 /* index of the node for the next byte */
 	ENTRY_GROUP = 2, /* index of a node whose leaves are chosen by the flow's hash: ECMP, each next hop as often as it weighs */
+	ENTRY_PATH = 3,	 /* index of a node of records; the record's number stands where others have the prefix length */
 };
 
+/*
+ * Destinations that begin with the first `length` bits of the key go on with `match`: a node that looks at the byte after these
+ * bits (then the length is a multiple of eight), or an answer. All others end with `miss`, an answer. Of a record that programs can find,
+ * only match and miss change.
+ */
+struct path {
+	__u64 high; /* the key, as numbers of the host: IPv4 in the upper half of this one */
+	__u64 low;
+	__u32 length;
+	__u32 match; /* entries */
+	__u32 miss;
+	__u32 pad;
+};
+
+#define NODE_PATHS 32
+
 struct node {
-	__u32 entry[NODE_ENTRIES];
+	union {
+		__u32 entry[NODE_ENTRIES];
+		struct path path[NODE_PATHS];
+	};
 };
 
 /* Nodes of all routers, in chunks that are made when they are needed. Node n is in chunk n / CHUNK_NODES. */
@@ -188,29 +211,89 @@ static __always_inline const struct leg *find_leg(__u32 port)
 	return l && l->router ? l : NULL;
 }
 
-static __always_inline __u32 node_entry(__u32 node, __u8 byte)
+static __always_inline const struct node *find_node(__u32 node)
 {
 	__u32 chunk = node / CHUNK_NODES, within = node % CHUNK_NODES;
-	const struct node *n;
 	void *nodes_of;
 
 	nodes_of = bpf_map_lookup_elem(&nodes, &chunk);
-	if (!nodes_of)
-		return 0;
-	n = bpf_map_lookup_elem(nodes_of, &within);
+	return nodes_of ? bpf_map_lookup_elem(nodes_of, &within) : NULL;
+}
+
+static __always_inline __u32 node_entry(__u32 node, __u8 byte)
+{
+	const struct node *n = find_node(node);
+
 	return n ? n->entry[byte] : 0;
 }
 
-/* The longest prefix's answer for a destination of so many bytes: the index of a next hop. */
-static __always_inline __u32 find_route(__u32 root, const __u8 *destination, int bytes, __u32 hash)
-{
-	__u32 entry = ENTRY_NODE << 30 | root;
+/* A destination, as numbers of the host: IPv4 in the upper half of high. */
+struct destination {
+	__u64 high;
+	__u64 low;
+};
 
+static __always_inline __u8 byte_at(const struct destination *d, __u32 bit)
+{
+	return (bit < 64 ? d->high : d->low) >> (56 - (bit & 63));
+}
+
+/* What a path says. Sets bit to the one after those that it looked at. */
+static __always_inline __u32 follow(__u32 entry, const struct destination *d, __u32 *bit)
+{
+	const struct node *n = find_node(ENTRY_INDEX(entry));
+	const struct path *p;
+	__u64 differ;
+	__u32 length;
+
+	if (!n)
+		return 0;
+	p = &n->path[ENTRY_RECORD(entry) % NODE_PATHS];
+	length = p->length;
+	differ = d->high ^ p->high;
+	if (length <= 64)
+		differ >>= (64 - length) & 63;
+	else
+		differ |= (d->low ^ p->low) >> ((128 - length) & 63);
+	*bit = length;
+	return differ ? p->miss : p->match;
+}
+
+/* The longest prefix's answer for a destination of so many bytes: a leaf, or a group. */
+static __always_inline __u32 find_entry(__u32 root, const __u8 *destination, int bytes)
+{
+	struct destination d = {};
+	__u32 entry = ENTRY_NODE << 30 | root;
+	__u32 bit = 0;
+
+	if (bytes == 4) {
+		__be32 a;
+
+		__builtin_memcpy(&a, destination, sizeof(a));
+		d.high = (__u64)bpf_ntohl(a) << 32;
+	} else {
+		__be64 a[2];
+
+		__builtin_memcpy(a, destination, sizeof(a));
+		d.high = bpf_be64_to_cpu(a[0]);
+		d.low = bpf_be64_to_cpu(a[1]);
+	}
 	for (int i = 0; i < bytes; i++) {
-		entry = node_entry(ENTRY_INDEX(entry), destination[i]);
+		entry = node_entry(ENTRY_INDEX(entry), byte_at(&d, bit));
+		bit += 8;
+		if (ENTRY_TYPE(entry) == ENTRY_PATH)
+			entry = follow(entry, &d, &bit);
 		if (ENTRY_TYPE(entry) != ENTRY_NODE)
 			break;
 	}
+	return entry;
+}
+
+/* The same, with a choice made: the index of a next hop. */
+static __always_inline __u32 find_route(__u32 root, const __u8 *destination, int bytes, __u32 hash)
+{
+	__u32 entry = find_entry(root, destination, bytes);
+
 	if (ENTRY_TYPE(entry) == ENTRY_GROUP)
 		entry = node_entry(ENTRY_INDEX(entry), (__u8)hash);
 	return ENTRY_TYPE(entry) == ENTRY_LEAF ? ENTRY_INDEX(entry) : 0;

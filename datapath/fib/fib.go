@@ -7,150 +7,127 @@ package fib
 
 import (
 	"errors"
-	"iter"
-	"net/netip"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // The bounds of the maps.
 const (
-	MaxRouters  = 4096
-	MaxNexthops = 65536 // of all routers
+	MaxRouters  = 4096 // with number 0, which is none
+	MaxNexthops = 65536
+
+	defaultBound = 1 << 30 // bytes of nodes
 )
 
-// ErrFull is wrapped by the errors of whatever finds a map full. Nothing has changed then.
+// ErrFull is wrapped by the errors of whatever finds a map full. The answers for all destinations are as before then.
 var ErrFull = errors.New("the fast path's memory is full")
 
-// Maps are the pinned maps of bpf/fib.h.
-type Maps struct {
-	Legs, Routers, Nodes, Nexthops, Neighbours, Sources, Lease *ebpf.Map
+// A routerRecord is struct router in bpf/fib.h.
+type routerRecord struct {
+	root4, root6, slice, _ uint32
 }
 
 // FIB writes the maps. There is one writer at a time. Its methods may be called concurrently.
-type FIB struct{}
+type FIB struct {
+	*memory
+	legs    []legRecord
+	routers []routerRecord
+	lease   *uint64
+	release func() error // the maps
+
+	neighbours table[neighbourKey, uint64]
+	sources    table[sourceKey, uint32]
+
+	tables  sync.Mutex                    // guards what follows, and writing the tables
+	known   map[neighbourKey]bool         // neighbours in the map: set by a router of this process, or else by an earlier one
+	owners  map[sourceKey]map[uint32]bool // of addresses
+	earlier map[uint32]bool               // routers of an earlier process
+}
 
 // Usage is how much of the maps is in use.
 type Usage struct {
 	Nodes, NodesBound           int   // trie nodes
-	Nexthops, NexthopsBound     int   // next hops, without those that all routers share
+	Nexthops, NexthopsBound     int   // next hops of routers
 	Neighbours, NeighboursBound int   // on routers' links
 	Routers, RoutersBound       int   // with those of an earlier process
-	Bytes, BytesBound           int64 // memory for nodes: taken from the kernel
+	Bytes, BytesBound           int64 // kernel memory for nodes
 }
 
-// Open adopts the maps. Routers of an earlier process stay on the fast path as they are, until legs are taken from them by SetLeg or
-// DropLeg and Reclaim frees them.
-func Open(Maps) (*FIB, error) { return &FIB{}, nil }
+// Close lets go of the maps; what is in them stays in force. Neither it nor its routers may be used afterwards.
+func (f *FIB) Close() error {
+	if err := f.release(); err != nil {
+		return fmt.Errorf("close the mirror's maps: %w", err)
+	}
+	return nil
+}
 
-// Close lets go of the maps; what is in them stays in force. No router may be used afterwards.
-func (f *FIB) Close() error { return nil }
-
-// Limit bounds the memory for nodes, 1 GiB if nobody says otherwise.
-func (f *FIB) Limit(_ int64) {}
+// Limit bounds the memory for nodes, 1 GiB if nobody says otherwise. What is there already stays.
+func (f *FIB) Limit(bytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bound = int(min(max(bytes, 0)/(chunkNodes*nodeBytes), maxChunks))
+}
 
 // Renew makes the programs believe the maps for so long from now.
-func (f *FIB) Renew(time.Duration) error { return nil }
-
-// NewRouter takes a router id that nobody uses. The router has no routes, and is on no fast path until Enable.
-func (f *FIB) NewRouter(_ uint32) (*Router, error) { return &Router{}, nil }
-
-// Earlier names the ports whose legs still refer to a router of an earlier process.
-func (f *FIB) Earlier() []int { return nil }
-
-// DropLeg takes the port's leg away, whosever it is: for ports that are new, or gone.
-func (f *FIB) DropLeg(_ int) error { return nil }
-
-// Reclaim frees the routers of an earlier process to which no leg refers any more.
-func (f *FIB) Reclaim() error { return nil }
+func (f *FIB) Renew(d time.Duration) error {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil { // as bpf_ktime_get_coarse_ns()
+		return fmt.Errorf("renew the mirror's lease: %w", err)
+	}
+	atomic.StoreUint64(f.lease, uint64(max(now.Nano()+int64(d), 0)))
+	return nil
+}
 
 // Usage says how full the maps are.
-func (f *FIB) Usage() Usage { return Usage{} }
-
-// Router is what the fast path knows of one router. Its methods may be called concurrently with those of other routers, and with
-// its own.
-type Router struct{}
-
-// Leg is a router's end of a link: an interface.
-type Leg struct {
-	MTU        int
-	MAC        [6]byte
-	Up         bool // administratively, and with carrier
-	IPv4, IPv6 bool // forwards what arrives here
+func (f *FIB) Usage() Usage {
+	f.tables.Lock()
+	neighbours := len(f.known)
+	f.tables.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return Usage{
+		Nodes: f.nodes.used, NodesBound: f.bound * chunkNodes,
+		Nexthops: f.nexthops.used, NexthopsBound: MaxNexthops - hopShared,
+		Neighbours: neighbours, NeighboursBound: f.neighbours.bound(),
+		Routers: f.ids.used, RoutersBound: MaxRouters - 1,
+		Bytes: int64(f.made) * chunkNodes * nodeBytes, BytesBound: int64(f.bound) * chunkNodes * nodeBytes,
+	}
 }
 
-// Neighbour is a station on a link whose MAC address is known.
-type Neighbour struct {
-	MAC   [6]byte
-	Stale bool // the kernel wants to see the next frame to it
+// Contents is what a router holds.
+type contents struct {
+	nodes, paths, nexthops []uint32
 }
 
-// Kind of a route.
-type Kind uint8
-
-// The kinds.
-const (
-	None    Kind = iota // no route: what Lookup finds where there is none
-	Unicast             // by one of the paths
-	Local               // to the router itself: its addresses, broadcast, multicast
-	Reject              // blackhole, unreachable, prohibit
-	Other               // of a kind that the programs leave to the kernel
-)
-
-// Route says what becomes of frames to a prefix.
-type Route struct {
-	Kind  Kind
-	Paths []Path // Unicast: at least one
+// free gives back what a router held, which no map refers to any more, and then its id.
+func (f *FIB) free(id uint32, c contents) {
+	atomic.StoreUint32(&f.routers[id].slice, 0)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for s, all := range map[*stock][]uint32{&f.nodes: c.nodes, &f.paths: c.paths, &f.nexthops: c.nexthops, &f.ids: {id}} {
+		for _, n := range all {
+			s.giveBack(n)
+		}
+	}
 }
 
-// Path is one way on.
-type Path struct {
-	Port    int        // the substrate's end of the link; 0: not known, frames go to the kernel
-	Gateway netip.Addr // invalid: the destination is on the link; may be IPv6 for IPv4 (RFC 8950)
-	Weight  int        // share of the flows among the route's paths; 0 counts as 1
+// add lists a trie's nodes and records.
+func (c *contents) add(t trie) { c.addNode(t, t.root) }
+
+func (c *contents) addNode(t trie, n uint32) {
+	c.nodes = append(c.nodes, n)
+	for i := range t.node(n) {
+		e := load(&t.node(n)[i])
+		if e.kind() == pathEntry {
+			c.paths = append(c.paths, uint32(e))
+			e = load(&t.path(e).match)
+		}
+		if e.kind() == nodeEntry {
+			c.addNode(t, e.index())
+		}
+	}
 }
-
-// Same reports whether the programs do the same with both routes: weights matter as far as they can be told apart.
-func (r Route) Same(_ Route) bool { return false }
-
-// Enable puts the router's routes in force, or takes them out, which makes the programs leave its frames to its kernel: one store each.
-func (r *Router) Enable(_, _ bool) error { return nil }
-
-// SetLeg makes the port a leg of this router, or changes it. While a leg is down, no next hop on it is resolved.
-func (r *Router) SetLeg(_ int, _ Leg) error { return nil }
-
-// DeleteLeg takes the leg away, if it is this router's, with all neighbours on it.
-func (r *Router) DeleteLeg(_ int) error { return nil }
-
-// SetRoute adds or replaces the route to a prefix.
-func (r *Router) SetRoute(_ netip.Prefix, _ Route) error { return nil }
-
-// DeleteRoute removes the route to a prefix. It is no error if there is none.
-func (r *Router) DeleteRoute(_ netip.Prefix) error { return nil }
-
-// SetNeighbour tells the MAC address of a neighbour: a gateway of routes, a destination on the link, or both.
-func (r *Router) SetNeighbour(_ int, _ netip.Addr, _ Neighbour) error { return nil }
-
-// DeleteNeighbour says that a neighbour's MAC address is not known. It is no error if it was not.
-func (r *Router) DeleteNeighbour(_ int, _ netip.Addr) error { return nil }
-
-// SetAddress says that an IPv4 address is the router's own: frames from it that arrive at the router are none of its own.
-func (r *Router) SetAddress(_ netip.Addr) error { return nil }
-
-// DeleteAddress undoes SetAddress.
-func (r *Router) DeleteAddress(_ netip.Addr) error { return nil }
-
-// Lookup finds the route to an address as a program would, from the maps. Weights are 256ths.
-func (r *Router) Lookup(_ netip.Addr) Route { return Route{} }
-
-// LookupNeighbour finds a neighbour on a link as a program would, from the maps.
-func (r *Router) LookupNeighbour(_ int, _ netip.Addr) (Neighbour, bool) { return Neighbour{}, false }
-
-// Routes yields what was set, IPv4 first. The router must not be changed meanwhile.
-func (r *Router) Routes() iter.Seq2[netip.Prefix, Route] {
-	return func(func(netip.Prefix, Route) bool) {}
-}
-
-// Close takes the router out of the maps and frees what it held.
-func (r *Router) Close() error { return nil }

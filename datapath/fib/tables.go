@@ -1,0 +1,107 @@
+package fib
+
+import "net/netip"
+
+// many is the owner of an address that several routers of a slice have.
+const many = 0xffffffff
+
+// A table is one of the maps that are hashes.
+type table[K comparable, V any] interface {
+	put(K, V) error // ErrFull
+	drop(K) error   // no error if it is not there
+	get(K) (V, bool)
+	all() (map[K]V, error)
+	bound() int
+}
+
+// A neighbourKey is struct neighbour in bpf/fib.h.
+type neighbourKey struct {
+	Port    uint32
+	Address [16]byte
+}
+
+// A sourceKey is struct source in bpf/fib.h.
+type sourceKey struct {
+	Slice   uint32
+	Address [4]byte
+}
+
+func (s station) key() neighbourKey {
+	return neighbourKey{Port: uint32(s.port), Address: s.address.As16()}
+}
+
+func (f *FIB) putNeighbour(at station, n Neighbour) error {
+	f.tables.Lock()
+	defer f.tables.Unlock()
+	if err := f.neighbours.put(at.key(), n.adjacency()); err != nil {
+		return err
+	}
+	f.known[at.key()] = true
+	return nil
+}
+
+func (f *FIB) dropNeighbour(at station) error {
+	f.tables.Lock()
+	defer f.tables.Unlock()
+	return f.forget(at.key())
+}
+
+func (f *FIB) forget(k neighbourKey) error {
+	if err := f.neighbours.drop(k); err != nil {
+		return err
+	}
+	delete(f.known, k)
+	return nil
+}
+
+// forgetNeighbours drops what an earlier process knew of a port.
+func (f *FIB) forgetNeighbours(port int) error {
+	f.tables.Lock()
+	defer f.tables.Unlock()
+	for k, ours := range f.known {
+		if k.Port == uint32(port) && !ours {
+			if err := f.forget(k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (f *FIB) own(a netip.Addr, slice, router uint32) error {
+	k := sourceKey{Slice: slice, Address: a.As4()}
+	f.tables.Lock()
+	defer f.tables.Unlock()
+	owners := f.owners[k]
+	if owners == nil {
+		owners = map[uint32]bool{}
+		f.owners[k] = owners
+	}
+	owners[router] = true
+	err := f.writeOwners(k)
+	if err != nil {
+		delete(owners, router)
+	}
+	return err
+}
+
+func (f *FIB) disown(a netip.Addr, slice, router uint32) error {
+	k := sourceKey{Slice: slice, Address: a.As4()}
+	f.tables.Lock()
+	defer f.tables.Unlock()
+	delete(f.owners[k], router)
+	return f.writeOwners(k)
+}
+
+func (f *FIB) writeOwners(k sourceKey) error {
+	owner := uint32(many)
+	switch len(f.owners[k]) {
+	case 0:
+		delete(f.owners, k)
+		return f.sources.drop(k)
+	case 1:
+		for owner = range f.owners[k] {
+		}
+	}
+	return f.sources.put(k, owner)
+}
