@@ -1,8 +1,11 @@
 package topology
 
 import (
+	"errors"
 	"fmt"
+	"io"
 
+	"github.com/goccy/go-yaml/scanner"
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/pergola-net/pergola/slice"
@@ -17,6 +20,33 @@ const (
 	maxColumn    = 1000 // where a line begins
 	maxEntries   = 2 * slice.MaxNodes
 )
+
+// tokenize takes a file apart, unless there is an excess in it. The scanner knows no end but that of its text, and needs
+// hundreds of bytes for a token, so it is given ever longer parts of the file: an excess costs what stands before it.
+func tokenize(text string) (tokens token.Tokens, at token.Position, reason string) {
+	for size := 64 << 10; size < len(text); size *= 4 {
+		if at, reason := excess(scan(text[:size], true)); reason != "" {
+			return nil, at, reason
+		}
+	}
+	tokens = scan(text, false)
+	at, reason = excess(tokens)
+	return tokens, at, reason
+}
+
+// scan goes on after an error, as the parser wants it, unless the text is but a part: then the cut may be the error, and
+// what follows it is read wrongly.
+func scan(text string, part bool) (tokens token.Tokens) {
+	var s scanner.Scanner
+	s.Init(text)
+	for {
+		more, err := s.Scan()
+		if errors.Is(err, io.EOF) || err != nil && part {
+			return tokens
+		}
+		tokens.Add(more...)
+	}
+}
 
 // excess looks at the tokens of a file before the YAML parser runs: that parser works recursively, and in time that
 // grows with the square of a block map's entries.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 )
 
@@ -86,8 +85,8 @@ func (s source) parse() (root ast.Node, anchors map[string]ast.Node, found Diagn
 	if line, column, bad := invalidText(s.data); bad != "" {
 		return nil, nil, s.fail(line, column, "save the file as UTF-8 text", "%s", bad)
 	}
-	tokens := lexer.Tokenize(string(s.data))
-	if at, reason := excess(tokens); reason != "" {
+	tokens, at, reason := tokenize(string(s.data))
+	if reason != "" {
 		return nil, nil, s.fail(at.Line, at.Column, "", "%s", reason)
 	}
 	tree, err := parser.Parse(joinColons(tokens), 0, parser.AllowDuplicateMapKey())
