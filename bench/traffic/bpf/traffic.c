@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * What is measured with: a program that makes frames, and one that counts them.
+ *
+ * generate runs by BPF_PROG_TEST_RUN with BPF_F_TEST_XDP_LIVE_FRAMES: the kernel hands it pages in a ring, and whatever it does not
+ * write is what the frame's last way left there. So it writes all headers each time.
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/pkt_cls.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define MAX_DESTINATIONS (1 << 20) /* traffic.MaxDestinations */
+#define FLOWS 256		   /* by source port: as many as a trunk may carry, and not one */
+#define PORT 7007		   /* traffic.Port */
+#define TTL 64
+
+struct headers {
+	struct ethhdr eth;
+	struct iphdr ip;
+	struct udphdr udp;
+} __attribute__((packed));
+
+/* Of the generator, set before it is loaded. */
+const volatile __u32 device; /* that the frames leave by */
+const volatile __u8 to[ETH_ALEN];
+const volatile __u8 from[ETH_ALEN];
+const volatile __be32 source;
+const volatile __u32 destinations_mask; /* their number, less one: a power of two */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_DESTINATIONS);
+	__type(key, __u32);
+	__type(value, __be32);
+} destinations SEC(".maps");
+
+__u32 serial;
+
+static __always_inline __u16 fold(__u32 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (__u16)~(sum + (sum >> 16));
+}
+
+SEC("xdp")
+int generate(struct xdp_md *ctx)
+{
+	struct headers *h = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+	__u32 n = serial++;
+
+	__u32 which = n & destinations_mask;
+	const __be32 *destination = bpf_map_lookup_elem(&destinations, &which);
+	__u16 length;
+	__u32 sum;
+
+	if (!destination || (void *)(h + 1) > end)
+		return XDP_ABORTED;
+	length = (__u16)(end - (void *)&h->ip);
+	for (int i = 0; i < ETH_ALEN; i++) {
+		h->eth.h_dest[i] = to[i];
+		h->eth.h_source[i] = from[i];
+	}
+	h->eth.h_proto = bpf_htons(ETH_P_IP);
+	h->ip = (struct iphdr){
+		.version = 4, .ihl = 5, .tot_len = bpf_htons(length), .ttl = TTL, .protocol = IPPROTO_UDP,
+		.saddr = source, .daddr = *destination,
+	};
+	sum = bpf_htons(0x4500) + h->ip.tot_len + bpf_htons(TTL << 8 | IPPROTO_UDP);
+	sum += (source & 0xffff) + (source >> 16) + (*destination & 0xffff) + (*destination >> 16);
+	h->ip.check = fold(sum);
+	h->udp = (struct udphdr){
+		.source = bpf_htons(1024 + n % FLOWS), .dest = bpf_htons(PORT),
+		.len = bpf_htons(length - sizeof(struct iphdr)),
+	};
+	return bpf_redirect(device, 0);
+}
+
+/* What a sink saw on one CPU. Times are bpf_ktime_get_coarse_ns(): a timer tick apart, and all but free. */
+struct seen {
+	__u64 frames;
+	__u64 first, last;
+	__u64 ttl; /* of the last frame */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct seen);
+} counts SEC(".maps");
+
+/* Is it traffic? Everything else (ARP, neighbour discovery) passes a sink. */
+static __always_inline int count(const struct headers *h, const void *end)
+{
+	__u32 zero = 0;
+	struct seen *s;
+
+	if ((void *)(h + 1) > end || h->eth.h_proto != bpf_htons(ETH_P_IP) || h->ip.ihl != 5 || h->ip.protocol != IPPROTO_UDP ||
+	    h->udp.dest != bpf_htons(PORT))
+		return 0;
+	s = bpf_map_lookup_elem(&counts, &zero);
+	if (!s)
+		return 0;
+	s->last = bpf_ktime_get_coarse_ns();
+	if (!s->frames++)
+		s->first = s->last;
+	s->ttl = h->ip.ttl;
+	return 1;
+}
+
+/* At a driver, for what comes from a NIC. */
+SEC("xdp")
+int sink_xdp(struct xdp_md *ctx)
+{
+	return count((void *)(long)ctx->data, (void *)(long)ctx->data_end) ? XDP_DROP : XDP_PASS;
+}
+
+/* At tc ingress, for what comes from a socket: there all frames pass, also those that came past the driver (bpf_redirect_peer). */
+SEC("tc")
+int sink_tc(struct __sk_buff *skb)
+{
+	return count((void *)(long)skb->data, (void *)(long)skb->data_end) ? TC_ACT_SHOT : TC_ACT_OK;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";
