@@ -1,0 +1,201 @@
+package mirror
+
+import (
+	"net/netip"
+
+	"github.com/pergola-net/pergola/datapath/fib"
+)
+
+// answer is what follows from a route, given the ports and the next-hop objects.
+type answer struct {
+	fib.Route
+	dead bool // all its paths are: the kernel goes on to the next route
+}
+
+// leave is what the programs are told of prefixes whose route they leave to the kernel.
+var leave = &answer{Route: fib.Route{Kind: fib.Other}}
+
+// settle tells the programs what has changed for a prefix.
+func (r *rib) settle(p netip.Prefix, e *entry) error {
+	if len(e.routes) == 0 {
+		delete(r.family(p), p)
+	}
+	if err := r.install(p, e); err != nil {
+		return err
+	}
+	if p.Addr().Is6() && !p.IsSingleIP() {
+		return r.hide(p, e)
+	}
+	return nil
+}
+
+func (r *rib) install(p netip.Prefix, e *entry) error {
+	now := r.decide(p, e)
+	switch was := e.installed; {
+	case now == nil && was == nil, now != nil && was != nil && (now == was || equal(now, was)):
+		return nil
+	case now == nil:
+		e.installed = nil
+		return r.out.DeleteRoute(p)
+	}
+	e.installed = now
+	return r.out.SetRoute(p, *now)
+}
+
+func equal(a, b *fib.Route) bool {
+	if a.Kind != b.Kind || len(a.Paths) != len(b.Paths) {
+		return false
+	}
+	for i := range a.Paths {
+		if a.Paths[i] != b.Paths[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// decide is the kernel's choice: of table local before main, of each the lowest metric that is alive. Nil: a shorter prefix
+// decides.
+func (r *rib) decide(p netip.Prefix, e *entry) *fib.Route {
+	if e.doubt != 0 {
+		return &leave.Route
+	}
+	for _, n := range e.routes {
+		if n.tos != 0 { // for some frames it is the route, for others not
+			return &leave.Route
+		}
+	}
+	if local := r.first(e, tableLocal); local != nil {
+		return local
+	}
+	if len(e.routes) > 0 && len(r.wide) > 0 && p.Addr().Is6() {
+		if hidden := r.hiddenBy(p); hidden != nil {
+			return hidden
+		}
+	}
+	if main := r.first(e, tableMain); main != nil {
+		return main
+	}
+	if r.first(e, tableDefault) != nil { // only if nothing of main, not even a shorter prefix, fits
+		return &leave.Route
+	}
+	return nil
+}
+
+// first is the answer of one table. Between routes of the same metric the kernel decides by what no message tells: their order,
+// whether the gateway answers.
+func (r *rib) first(e *entry, t table) *fib.Route {
+	var chosen *fib.Route
+	var metric uint32
+	for _, n := range e.routes {
+		if n.table != t {
+			continue
+		}
+		a := r.answer(n.hops)
+		switch {
+		case a.dead:
+		case chosen == nil:
+			chosen, metric = &a.Route, n.metric
+		case n.metric != metric:
+			return chosen
+		case !equal(chosen, &a.Route):
+			return &leave.Route
+		}
+	}
+	return chosen
+}
+
+// answer is worked out once for all routes that lead the same way.
+func (r *rib) answer(h *hops) *answer {
+	if r.doubts.about(h) {
+		return leave
+	}
+	if h.answer == nil {
+		h.answer = r.conclude(h)
+	}
+	return h.answer
+}
+
+func (r *rib) conclude(h *hops) *answer {
+	paths, kind := h.paths, h.kind
+	if h.object != 0 && kind == fib.Unicast {
+		paths, kind = r.objects.resolve(h)
+	}
+	a := &answer{Route: fib.Route{Kind: kind}}
+	if kind != fib.Unicast {
+		return a
+	}
+	for _, p := range paths {
+		if !p.dead {
+			a.Paths = append(a.Paths, fib.Path{Port: r.ports[p.link], Gateway: p.gateway, Weight: p.weight})
+		}
+	}
+	switch {
+	case len(a.Paths) > 0:
+	case len(paths) > 0:
+		a.dead = true
+	default: // a route without a way on is nothing that we know
+		return leave
+	}
+	return a
+}
+
+// hiddenBy is the answer of the longest prefix of table local that covers a prefix of table main.
+func (r *rib) hiddenBy(p netip.Prefix) *fib.Route {
+	for bits := p.Bits() - 1; bits >= 0; bits-- {
+		if r.lengths[bits] == 0 {
+			continue
+		}
+		if a := r.wide[netip.PrefixFrom(p.Addr(), bits).Masked()]; a != nil {
+			return a
+		}
+	}
+	return nil
+}
+
+// hide keeps track of the prefixes that hide others, and tells what changes below them.
+func (r *rib) hide(p netip.Prefix, e *entry) error {
+	local := r.first(e, tableLocal)
+	if e.doubt != 0 && local != nil {
+		local = &leave.Route
+	}
+	was := r.wide[p]
+	switch {
+	case local == nil && was == nil, local != nil && was != nil && equal(local, was):
+		return nil
+	case local == nil:
+		delete(r.wide, p)
+		r.lengths[p.Bits()]--
+	default:
+		r.wide[p] = local
+		if was == nil {
+			r.lengths[p.Bits()]++
+		}
+	}
+	for below, e := range r.entries[1] {
+		if below.Bits() > p.Bits() && p.Contains(below.Addr()) {
+			if err := r.install(below, e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// resettle tells the programs what has changed for all prefixes of which a route meets a condition.
+func (r *rib) resettle(concerned func(*hops) bool) error {
+	for _, all := range r.entries {
+		for p, e := range all {
+			for _, n := range e.routes {
+				if !concerned(n.hops) {
+					continue
+				}
+				if err := r.settle(p, e); err != nil {
+					return err
+				}
+				break
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,258 @@
+package mirror
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/fib"
+)
+
+// link is an interface of the node, as the kernel tells it.
+type link struct {
+	name       string
+	mac        [6]byte
+	mtu, mtu6  int
+	up         bool // administratively, and with carrier
+	taken      bool // what arrives is for a bridge, or for an XDP program of the node's own
+	noIPv6     bool
+	held       uint32 // generation of the dump until which nothing leaves by this link: 0: none
+	generation uint32
+}
+
+// settings are net.ipv4.conf.* or net.ipv6.conf.* of an interface, as far as they matter here.
+type settings struct {
+	forwarding, rpFilter, proxyNDP, ignoreLinkDown bool
+}
+
+const allLinks = -1 // NETCONFA_IFINDEX_ALL: what is set for all
+
+// links are those of one node, and what follows for the legs.
+type links struct {
+	out      sink
+	ports    map[int]int // the substrate's ends, of the node's ifindexes
+	all      map[int]*link
+	settings [2]map[int]settings // IPv4, IPv6
+	told     map[int]fib.Leg     // by port
+	live     bool                // the legs may be told
+}
+
+func newLinks(out sink, ports map[int]int) *links {
+	return &links{
+		out: out, ports: ports, all: map[int]*link{}, told: map[int]fib.Leg{},
+		settings: [2]map[int]settings{{}, {}},
+	}
+}
+
+// parseLink reads RTM_NEWLINK of family unspec.
+func parseLink(m message) (index int, l link, err error) {
+	if len(m.data) < unix.SizeofIfInfomsg {
+		return 0, l, errMalformed
+	}
+	const running = unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOWER_UP
+	index = int(binary.NativeEndian.Uint32(m.data[4:]))
+	l.up = binary.NativeEndian.Uint32(m.data[8:])&running == running
+	for a := m.body(unix.SizeofIfInfomsg); a.next(); {
+		switch a.kind {
+		case unix.IFLA_IFNAME:
+			l.name = unix.ByteSliceToString(a.value)
+		case unix.IFLA_ADDRESS:
+			if len(a.value) == len(l.mac) {
+				l.mac = [6]byte(a.value)
+			}
+		case unix.IFLA_MTU:
+			l.mtu = int(a.u32())
+		case unix.IFLA_MASTER:
+			l.taken = l.taken || a.u32() != 0
+		case unix.IFLA_XDP:
+			for x := (attributes{rest: a.value}); x.next(); {
+				l.taken = l.taken || x.kind == unix.IFLA_XDP_ATTACHED && len(x.value) > 0 && x.value[0] != 0
+			}
+		case unix.IFLA_AF_SPEC:
+			for f := (attributes{rest: a.value}); f.next(); {
+				if f.kind == unix.AF_INET6 {
+					l.ipv6(f.value)
+				}
+			}
+		}
+	}
+	return index, l, nil
+}
+
+// Indexes into IFLA_INET6_CONF (linux/ipv6.h).
+const (
+	devconfMTU6        = 2
+	devconfDisableIPv6 = 26
+)
+
+// ipv6 reads what IPv6 adds to an interface.
+func (l *link) ipv6(b []byte) {
+	for a := (attributes{rest: b}); a.next(); {
+		if a.kind != unix.IFLA_INET6_CONF {
+			continue
+		}
+		number := func(i int) uint32 {
+			if len(a.value) < 4*i+4 {
+				return 0
+			}
+			return binary.NativeEndian.Uint32(a.value[4*i:])
+		}
+		l.mtu6, l.noIPv6 = int(number(devconfMTU6)), number(devconfDisableIPv6) != 0
+	}
+}
+
+// parseIPv6Link reads RTM_NEWLINK of family inet6 into what is known of the link.
+func parseIPv6Link(m message, known link) link {
+	for a := m.body(unix.SizeofIfInfomsg); a.next(); {
+		if a.kind == unix.IFLA_PROTINFO {
+			known.ipv6(a.value)
+		}
+	}
+	return known
+}
+
+// set takes a link over, and reports whether routes may have changed with it.
+func (ls *links) set(index int, l link) (shaken bool, err error) {
+	was := ls.all[index]
+	if was != nil {
+		l.held = was.held
+		shaken = was.up != l.up || was.taken != l.taken || small(was.mtu) != small(l.mtu)
+	}
+	ls.all[index] = &l
+	return shaken, ls.tell(index)
+}
+
+// small MTUs end a protocol on an interface, and its routes with it.
+func small(mtu int) bool { return mtu < 1280 }
+
+// hold keeps a link down until a dump has told which routes it still has.
+func (ls *links) hold(index int, until uint32) error {
+	if l := ls.all[index]; l != nil {
+		l.held = until
+	}
+	return ls.tell(index)
+}
+
+// release ends the holds that waited for a dump.
+func (ls *links) release(generation uint32) error {
+	for index, l := range ls.all {
+		if l.held == 0 || l.held > generation {
+			continue
+		}
+		l.held = 0
+		if err := ls.tell(index); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove forgets a link. If it was a leg, there is none any more, whoever takes its ifindex: only the owner of the substrate's end
+// knows what a node's new interface leads to.
+func (ls *links) remove(index int) error {
+	delete(ls.all, index)
+	port, ok := ls.ports[index]
+	if !ok {
+		return nil
+	}
+	delete(ls.ports, index)
+	delete(ls.told, port)
+	return ls.out.DeleteLeg(port)
+}
+
+// goLive tells all legs, from now on.
+func (ls *links) goLive() error {
+	ls.live = true
+	return ls.tell(allLinks)
+}
+
+// tell the programs what has changed of a leg.
+func (ls *links) tell(index int) error {
+	if !ls.live {
+		return nil
+	}
+	if index == allLinks {
+		for i := range ls.ports {
+			if err := ls.tell(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	port, ok := ls.ports[index]
+	if !ok || ls.all[index] == nil {
+		return nil
+	}
+	leg := ls.leg(index)
+	if was, ok := ls.told[port]; ok && was == leg {
+		return nil
+	}
+	ls.told[port] = leg
+	return ls.out.SetLeg(port, leg)
+}
+
+func (ls *links) leg(index int) fib.Leg {
+	l := ls.all[index]
+	own, every := ls.settings[0][index], ls.settings[0][allLinks]
+	own6, every6 := ls.settings[1][index], ls.settings[1][allLinks]
+	leg := fib.Leg{
+		MTU: l.mtu, MAC: l.mac, Up: l.up && l.held == 0,
+		// Any filter of sources asks for the route back, which the programs do not look up.
+		IPv4: !l.taken && own.forwarding && !own.rpFilter && !every.rpFilter,
+		// IPv6 forwards by the setting for all. A proxy for neighbours looks into what it forwards (ip6_forward()).
+		IPv6: !l.taken && !l.noIPv6 && own6.forwarding && every6.forwarding && !own6.proxyNDP && !every6.proxyNDP,
+	}
+	if l.mtu6 > 0 { // frames between the two are the kernel's
+		leg.MTU = min(leg.MTU, l.mtu6)
+	}
+	return leg
+}
+
+// configure reads RTM_NEWNETCONF: what has changed, or all. It reports whether routes may have changed with it.
+func (ls *links) configure(m message) (shaken bool, err error) {
+	if len(m.data) < 1 {
+		return false, errMalformed
+	}
+	family := m.data[0]
+	if family != unix.AF_INET && family != unix.AF_INET6 {
+		return false, nil
+	}
+	all := ls.settings[b2i(family == unix.AF_INET6)]
+	index := 0
+	for a := m.body(sizeofNetconf); a.next(); {
+		if a.kind == netconfIfindex {
+			index = int(int32(a.u32()))
+		}
+	}
+	s := all[index]
+	was := s
+	for a := m.body(sizeofNetconf); a.next(); {
+		switch on := a.u32() != 0; a.kind {
+		case netconfForwarding:
+			s.forwarding = on
+		case netconfRPFilter:
+			s.rpFilter = on
+		case netconfProxyNeighbour:
+			s.proxyNDP = on
+		case netconfIgnoreLinkDown:
+			s.ignoreLinkDown = on
+		}
+	}
+	if m.kind == unix.RTM_DELNETCONF {
+		delete(all, index)
+		return false, nil
+	}
+	all[index] = s
+	return s.ignoreLinkDown != was.ignoreLinkDown, ls.tell(index)
+}
+
+// struct netconfmsg and its attributes (linux/netconf.h).
+const (
+	sizeofNetconf = 4 // one byte, and padding
+
+	netconfIfindex        = 1
+	netconfForwarding     = 2
+	netconfRPFilter       = 3
+	netconfProxyNeighbour = 5
+	netconfIgnoreLinkDown = 6
+)

@@ -1,0 +1,205 @@
+// Package mirror keeps the fast path's picture of each router's kernel: one netlink subscription per router sliver, and what it tells,
+// compiled into the maps by package fib.
+//
+// The kernel is the truth. Events are taken over as they come; what the kernel does without a word (routes that go with a link or an
+// address) is found by a new dump, and until then the frames concerned are the kernel's. Whenever something may be wrong (events lost, a
+// dump interrupted, a message that should not be), the router leaves the fast path at once, is read again, and returns: there is no moment
+// in which frames follow a route that the kernel does not have.
+//
+//	socket -> message -> view (links, rib, neighbours, addresses: pure) -> fib.Router
+//	            session decides when to dump, and whether the view may be trusted
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/fib"
+)
+
+// Config of a Mirror.
+type Config struct {
+	FIB *fib.FIB
+	Log *slog.Logger // nil: nowhere
+
+	// Watch says why a node's namespace may not be walked, in words, and says it again whenever that changes, until the context ends. Nil:
+	// all may.
+	Watch func(ctx context.Context, ns *os.File, report func(ipv4, ipv6 []string)) error
+
+	// A node whose kernel changes its routes and neighbours faster than EventRate a second, EventBurst in a row, forwards in its
+	// kernel until it is calm again. Zero: 2,000 and 50,000.
+	EventRate, EventBurst int
+
+	// AuditRate is how many routes a second the continuous audit compares; zero: none. What it finds it tells OnDifference,
+	// and the node is read again.
+	AuditRate    int
+	OnDifference func(name string, found []Difference)
+
+	buffer int // of sockets; for tests
+}
+
+// The lease is renewed ten times before it runs out.
+const (
+	lease = 10 * time.Second
+	renew = time.Second
+)
+
+// Router is a router sliver.
+type Router struct {
+	Slice uint32
+	NetNS *os.File // its network namespace; Set takes a copy
+
+	// Legs are the ports' ifindexes by the node's own. They come from whoever made the links: what the namespace itself says of an
+	// interface's other end its users can forge.
+	Legs map[int]int
+
+	Off bool // all its frames are its kernel's
+}
+
+// Mirror mirrors many routers. Its methods may be called concurrently.
+type Mirror struct {
+	cfg    Config
+	cancel context.CancelFunc
+	group  sync.WaitGroup
+
+	mu     sync.Mutex
+	nodes  map[string]*node
+	closed bool
+}
+
+// New makes a mirror of nobody yet, and keeps the lease.
+func New(cfg Config) *Mirror {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.EventRate == 0 {
+		cfg.EventRate, cfg.EventBurst = 2_000, 50_000
+	}
+	if cfg.buffer == 0 {
+		cfg.buffer = receiveBuffer
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &Mirror{cfg: cfg, cancel: cancel, nodes: map[string]*node{}}
+	m.group.Go(func() { m.keepLease(ctx) })
+	if cfg.AuditRate > 0 {
+		m.group.Go(func() { m.audit(ctx) })
+	}
+	return m
+}
+
+// keepLease renews it while every router's legs are this process's own: those of an earlier one nobody keeps.
+func (m *Mirror) keepLease(ctx context.Context) {
+	tick := time.NewTicker(renew)
+	defer tick.Stop()
+	for {
+		if m.settled() {
+			if err := m.cfg.FIB.Renew(lease); err != nil {
+				m.cfg.Log.Error("renew the fast path's lease", "error", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (m *Mirror) settled() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.nodes {
+		if !n.isSettled() {
+			return false
+		}
+	}
+	return true
+}
+
+// Set mirrors a router from now on, or changes what is known of it. It does not wait for the first dump.
+func (m *Mirror) Set(name string, r Router) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return fmt.Errorf("mirror %s: %w", name, os.ErrClosed)
+	}
+	was := m.nodes[name]
+	if was != nil && was.is(r) {
+		was.setOff(r.Off)
+		return nil
+	}
+	ns, err := duplicate(r.NetNS)
+	if err != nil {
+		return fmt.Errorf("mirror %s: hold its network namespace: %w", name, err)
+	}
+	if was != nil {
+		was.stop()
+	}
+	r.NetNS, r.Legs = ns, maps.Clone(r.Legs)
+	m.nodes[name] = startNode(m.cfg, name, r)
+	return nil
+}
+
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// Remove takes a router off the fast path. It is no error if it was not there.
+func (m *Mirror) Remove(name string) {
+	m.mu.Lock()
+	n := m.nodes[name]
+	delete(m.nodes, name)
+	m.mu.Unlock()
+	if n != nil {
+		n.stop()
+	}
+}
+
+// Names of the routers that are mirrored.
+func (m *Mirror) Names() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	names := make([]string, 0, len(m.nodes))
+	for name := range m.nodes {
+		names = append(names, name)
+	}
+	return names
+}
+
+// ErrUnknown means a name that was not Set.
+var ErrUnknown = errors.New("no such router")
+
+func (m *Mirror) node(name string) (*node, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := m.nodes[name]; n != nil {
+		return n, nil
+	}
+	return nil, fmt.Errorf("router %s: %w", name, ErrUnknown)
+}
+
+// Close stops mirroring. What is in the maps stays in force until the lease ends or another process takes it over.
+func (m *Mirror) Close() {
+	m.mu.Lock()
+	m.closed = true
+	nodes := m.nodes
+	m.nodes = map[string]*node{}
+	m.mu.Unlock()
+	m.cancel()
+	for _, n := range nodes {
+		n.leave()
+	}
+	m.group.Wait()
+}

@@ -1,0 +1,224 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/pergola-net/pergola/datapath/fib"
+)
+
+// node is one router: a session with its kernel, begun anew when it fails.
+type node struct {
+	cfg    Config
+	log    *slog.Logger
+	router Router
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu      sync.Mutex // guards what is below
+	keep    bool       // at the end: what is in the maps stays
+	off     bool
+	verdict *verdict // nil: not examined yet
+	settled bool     // its legs are this process's
+	session *session // nil: none
+	failure string   // why there is none
+	ended   Status   // counters of earlier sessions
+}
+
+// verdict says why a namespace may not be walked. Empty: it may.
+type verdict struct{ ipv4, ipv6 []string }
+
+func startNode(cfg Config, name string, r Router) *node {
+	ctx, cancel := context.WithCancel(context.Background())
+	n := &node{cfg: cfg, log: cfg.Log.With("router", name), router: r, cancel: cancel, done: make(chan struct{}), off: r.Off}
+	go n.run(ctx)
+	return n
+}
+
+// is reports whether this is the same router, on or off.
+func (n *node) is(r Router) bool {
+	return n.router.Slice == r.Slice && maps.Equal(n.router.Legs, r.Legs) && sameFile(n.router.NetNS, r.NetNS)
+}
+
+func sameFile(a, b *os.File) bool {
+	x, err1 := a.Stat()
+	y, err2 := b.Stat()
+	return err1 == nil && err2 == nil && os.SameFile(x, y)
+}
+
+// stop takes the router out of the maps.
+func (n *node) stop() {
+	n.cancel()
+	<-n.done
+}
+
+// leave stops, and leaves the maps as they are.
+func (n *node) leave() {
+	n.mu.Lock()
+	n.keep = true
+	n.mu.Unlock()
+	n.stop()
+}
+
+func (n *node) setOff(off bool) {
+	n.mu.Lock()
+	n.off = off
+	n.wake()
+	n.mu.Unlock()
+}
+
+// wake lets the session look at what has changed. n.mu is held.
+func (n *node) wake() {
+	if n.session != nil {
+		n.session.wake()
+	}
+}
+
+func (n *node) isSettled() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.settled
+}
+
+// A session that fails is begun anew after a while, which doubles.
+const (
+	retryFirst = time.Second
+	retryMost  = time.Minute
+)
+
+func (n *node) run(ctx context.Context) {
+	defer close(n.done)
+	defer func() { _ = n.router.NetNS.Close() }()
+	var watch sync.WaitGroup
+	watch.Go(func() { n.watch(ctx) })
+	defer watch.Wait()
+	pause := retryFirst
+	for {
+		begun := time.Now()
+		err := n.serve(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(begun) > retryMost {
+			pause = retryFirst
+		}
+		n.failed(err, pause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, retryMost)
+	}
+}
+
+func (n *node) failed(err error, pause time.Duration) {
+	n.log.Warn("the router forwards in its kernel", "reason", err, "retry", pause)
+	n.mu.Lock()
+	n.failure = err.Error()
+	n.settled = true
+	n.mu.Unlock()
+}
+
+// serve holds one session. Afterwards the router is on no fast path, unless it is to be left as it is.
+func (n *node) serve(ctx context.Context) error {
+	out, err := n.cfg.FIB.NewRouter(n.router.Slice)
+	if err != nil {
+		return errors.Join(err, n.dropLegs())
+	}
+	s, err := newSession(n, out)
+	if err == nil {
+		n.begin(s)
+		stop := context.AfterFunc(ctx, s.wake)
+		err = s.run(ctx)
+		stop()
+		n.end()
+		s.sock.close()
+	}
+	n.mu.Lock()
+	keep := n.keep
+	n.mu.Unlock()
+	if keep {
+		return err
+	}
+	return errors.Join(err, n.clear(out))
+}
+
+// clear takes the router's legs, whosever they were, and lets go of them.
+func (n *node) clear(out *fib.Router) error {
+	return errors.Join(out.Enable(false, false), n.dropLegs(), out.Close())
+}
+
+func (n *node) dropLegs() error {
+	var errs []error
+	for _, port := range n.router.Legs {
+		errs = append(errs, n.cfg.FIB.DropLeg(port))
+	}
+	return errors.Join(errs...)
+}
+
+func (n *node) begin(s *session) {
+	n.mu.Lock()
+	n.session, n.failure = s, ""
+	n.mu.Unlock()
+}
+
+func (n *node) end() {
+	n.mu.Lock()
+	n.ended = n.session.counters(n.ended)
+	n.session = nil
+	n.mu.Unlock()
+}
+
+// watch keeps the verdict.
+func (n *node) watch(ctx context.Context) {
+	if n.cfg.Watch == nil {
+		n.judge(verdict{})
+		return
+	}
+	pause := retryFirst
+	for {
+		err := n.cfg.Watch(ctx, n.router.NetNS, func(ipv4, ipv6 []string) { n.judge(verdict{ipv4, ipv6}) })
+		if ctx.Err() != nil {
+			return
+		}
+		why := []string{"it is not known whether the fast path may be used"}
+		if err != nil {
+			why[0] += ": " + err.Error()
+		}
+		n.judge(verdict{why, why})
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, retryMost)
+	}
+}
+
+func (n *node) judge(v verdict) {
+	n.mu.Lock()
+	n.verdict = &v
+	n.wake()
+	n.mu.Unlock()
+}
+
+// reasons say why a family stays in the kernel, apart from the state of the mirror itself.
+func (n *node) reasons() (ipv4, ipv6 []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.off:
+		why := []string{"switched off by its user"}
+		return why, why
+	case n.verdict == nil:
+		why := []string{"it is being examined whether the fast path may be used"}
+		return why, why
+	}
+	return n.verdict.ipv4, n.verdict.ipv6
+}

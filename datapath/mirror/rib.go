@@ -1,0 +1,242 @@
+package mirror
+
+import (
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/fib"
+)
+
+// sink takes what follows from the kernel's state; *fib.Router is one. Ports are the substrate's.
+type sink interface {
+	SetRoute(netip.Prefix, fib.Route) error
+	DeleteRoute(netip.Prefix) error
+	SetLeg(port int, leg fib.Leg) error
+	DeleteLeg(port int) error
+	SetNeighbour(port int, addr netip.Addr, n fib.Neighbour) error
+	DeleteNeighbour(port int, addr netip.Addr) error
+	SetAddress(netip.Addr) error
+	DeleteAddress(netip.Addr) error
+}
+
+// rib is the kernel's routes: messages in, what changes for the programs out. It has no clock and does no I/O.
+//
+// A dump is taken over by difference: begin, all its routes by add, sweep. Events may come in between, in the order in which the
+// kernel sent them.
+type rib struct {
+	out     sink
+	ports   map[int]int // of the node's ifindexes
+	objects objects
+	entries [2]map[netip.Prefix]*entry // IPv4, IPv6
+
+	// IPv6 routes of table local for more than one address. They hide longer prefixes of table main, which is asked later;
+	// IPv4's tables are one trie as long as nobody adds rules.
+	wide    map[netip.Prefix]*fib.Route
+	lengths [129]int // of wide
+
+	byHand     int            // IPv4 routes of type local that somebody added
+	uses       map[uint32]int // of next-hop objects, by routes
+	generation uint32         // of the last dump
+	doubts     doubts
+	again      string // why only another dump will settle what an event left open; empty: nothing is open
+}
+
+// entry is all routes to one prefix, in the order of preference.
+type entry struct {
+	routes    []route
+	one       [1]route   // where routes begins: few prefixes have more than one
+	installed *fib.Route // what the programs were told; nil: nothing
+	doubt     uint32     // generation of the dump that will tell what is true here; 0: none needed
+}
+
+func newRIB(out sink, ports map[int]int) *rib {
+	return &rib{
+		out: out, ports: ports, objects: objects{}, doubts: newDoubts(), uses: map[uint32]int{},
+		entries: [2]map[netip.Prefix]*entry{{}, {}}, wide: map[netip.Prefix]*fib.Route{},
+	}
+}
+
+func (r *rib) family(p netip.Prefix) map[netip.Prefix]*entry { return r.entries[b2i(p.Addr().Is6())] }
+
+// begin opens a dump.
+func (r *rib) begin() {
+	r.generation++
+	r.again = ""
+}
+
+// confirm takes over a route of a dump.
+func (r *rib) confirm(p netip.Prefix, n route) error {
+	e := r.entry(p)
+	i, found := r.find(e, n)
+	if found == 1 && e.routes[i].generation != r.generation {
+		return r.replace(p, e, i, n) // it has changed since
+	}
+	return r.insert(p, e, n)
+}
+
+// add takes over a new route, as an event tells it: flags are those of the message.
+func (r *rib) add(p netip.Prefix, n route, flags uint16) error {
+	e := r.entry(p)
+	i, found := r.find(e, n)
+	switch {
+	case found == 0:
+	case found == 1 && flags&unix.NLM_F_REPLACE != 0:
+		return r.replace(p, e, i, n)
+	case slices.ContainsFunc(e.routes, func(o route) bool { return o.rival(n) && o.hops.same(n.hops) }):
+	case flags&unix.NLM_F_REPLACE != 0:
+		r.again = "one of several routes to a prefix with the same metric was replaced"
+		e.doubt = r.generation + 1
+	case p.Addr().Is6():
+		// Another path of a route that has several comes as the whole route.
+		for i, o := range e.routes {
+			if o.rival(n) && o.hops.within(n.hops) {
+				return r.replace(p, e, i, n)
+			}
+		}
+	}
+	return r.insert(p, e, n)
+}
+
+// remove takes a route out, as an event tells it.
+func (r *rib) remove(p netip.Prefix, gone route) error {
+	e := r.family(p)[p]
+	if e == nil {
+		return nil
+	}
+	i, found := r.find(e, gone)
+	same := slices.IndexFunc(e.routes, func(o route) bool { return o.rival(gone) && o.hops.same(gone.hops) })
+	switch {
+	case found == 0:
+		return nil
+	case same >= 0:
+		return r.drop(p, e, same)
+	case p.Addr().Is6():
+		// One path of a route that has several: the others stay.
+		for i, o := range e.routes {
+			if o.rival(gone) && gone.hops.within(o.hops) && len(gone.hops.paths) < len(o.hops.paths) {
+				o.hops = o.hops.without(gone.hops)
+				return r.replace(p, e, i, o)
+			}
+		}
+	}
+	if found == 1 { // its state has changed since, unannounced
+		return r.drop(p, e, i)
+	}
+	r.again = "an unknown one of several routes to a prefix with the same metric was removed"
+	e.doubt = r.generation + 1
+	return r.settle(p, e)
+}
+
+func (r *rib) entry(p netip.Prefix) *entry {
+	all := r.family(p)
+	e := all[p]
+	if e == nil {
+		e = &entry{}
+		e.routes = e.one[:0]
+		all[p] = e
+	}
+	return e
+}
+
+// find counts the routes that a message without further details could mean, and gives the first.
+func (r *rib) find(e *entry, n route) (first, found int) {
+	for i, o := range e.routes {
+		if !o.rival(n) {
+			continue
+		}
+		if found == 0 {
+			first = i
+		}
+		found++
+	}
+	return first, found
+}
+
+// rival reports whether two routes to a prefix are of the same preference.
+func (r route) rival(o route) bool {
+	return r.table == o.table && r.tos == o.tos && r.metric == o.metric
+}
+
+func (r *rib) insert(p netip.Prefix, e *entry, n route) error {
+	n.generation = r.generation
+	for i := range e.routes {
+		if o := &e.routes[i]; o.rival(n) && o.hops.same(n.hops) {
+			o.generation = n.generation
+			o.hops = n.hops
+			return r.settle(p, e)
+		}
+	}
+	at := len(e.routes)
+	for at > 0 && before(n, e.routes[at-1]) {
+		at--
+	}
+	e.routes = slices.Insert(e.routes, at, n)
+	r.count(p, n, 1)
+	return r.settle(p, e)
+}
+
+func before(a, b route) bool {
+	if a.table != b.table {
+		return a.table < b.table
+	}
+	return a.metric < b.metric
+}
+
+func (r *rib) replace(p netip.Prefix, e *entry, i int, n route) error {
+	r.count(p, e.routes[i], -1)
+	n.generation = r.generation
+	e.routes[i] = n
+	r.count(p, n, 1)
+	return r.settle(p, e)
+}
+
+func (r *rib) drop(p netip.Prefix, e *entry, i int) error {
+	r.count(p, e.routes[i], -1)
+	e.routes = slices.Delete(e.routes, i, i+1)
+	return r.settle(p, e)
+}
+
+func (r *rib) count(p netip.Prefix, n route, by int) {
+	if p.Addr().Is4() && n.hops.byHand {
+		r.byHand += by
+	}
+	if id := n.hops.object; id != 0 {
+		if r.uses[id] += by; r.uses[id] == 0 {
+			delete(r.uses, id)
+		}
+	}
+}
+
+// sweep ends a family's dump: what it did not confirm is gone.
+func (r *rib) sweep(family int) error {
+	for p, e := range r.entries[family] {
+		changed := e.doubt != 0 && e.doubt <= r.generation
+		if changed {
+			e.doubt = 0
+		}
+		for i := len(e.routes) - 1; i >= 0; i-- {
+			if e.routes[i].generation != r.generation {
+				changed = true
+				r.count(p, e.routes[i], -1)
+				e.routes = slices.Delete(e.routes, i, i+1)
+			}
+		}
+		if !changed {
+			continue
+		}
+		if err := r.settle(p, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end ends a dump of everything: doubts that were there when it began are settled.
+func (r *rib) end() error {
+	if !r.doubts.settle(r.generation) {
+		return nil
+	}
+	return r.resettle(func(*hops) bool { return true })
+}

@@ -1,0 +1,306 @@
+package mirror
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/fib"
+)
+
+// session is one netlink subscription and the view that it keeps.
+//
+//	begin -> dump part by part, events in between -> end: trusted -> events
+//	           ^                                                      |
+//	           +-- something is open (soft), or nothing is sure (distrust: off the fast path meanwhile) --+
+type session struct {
+	n     *node
+	out   *fib.Router
+	sock  *socket
+	woken atomic.Bool
+
+	// Once it had to drop events, the kernel goes on dropping them, without a word, until the socket is empty (NETLINK_S_CONGESTED). So
+	// no dump is asked for before.
+	drain bool
+
+	mu      sync.Mutex // held while the view and the maps change
+	view    *view
+	dump    dump
+	limit   limiter
+	trusted bool
+	why     string // why it is not trusted
+	enabled [2]bool
+	reasons [2][]string // why not, per family
+	resyncs int
+	lag     time.Duration // from the arrival of the last event to the maps
+}
+
+func newSession(n *node, out *fib.Router) (*session, error) {
+	sock, err := openSocket(n.router.NetNS, n.cfg.buffer)
+	if err != nil {
+		return nil, err
+	}
+	return &session{
+		n: n, out: out, sock: sock,
+		view:  newView(out, n.router.Legs),
+		dump:  dump{part: parts},
+		limit: limiter{rate: float64(n.cfg.EventRate), burst: float64(n.cfg.EventBurst), tokens: float64(n.cfg.EventBurst)},
+		why:   "its routes are being read",
+	}, nil
+}
+
+// wake lets run look at what has changed.
+func (s *session) wake() {
+	s.woken.Store(true)
+	_ = s.sock.wakeAt(time.Unix(1, 0))
+}
+
+func (s *session) run(ctx context.Context) error {
+	if err := s.sock.subscribe(true); err != nil {
+		return err
+	}
+	s.dump.due = time.Now()
+	for ctx.Err() == nil {
+		if err := s.tick(time.Now()); err != nil {
+			return err
+		}
+		err := s.sock.receive(s.take, !s.drain)
+		switch {
+		case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
+		case errors.Is(err, errEmpty):
+			s.drain = false
+		case errors.Is(err, errOverrun), errors.Is(err, errMalformed), errors.Is(err, errUnexpected):
+			s.drain = true
+			if err := s.doubt(err.Error()); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// tick does what is due, and says when to be woken.
+func (s *session) tick(now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.limit.over(now) {
+		if err := s.sock.subscribe(true); err != nil {
+			return err
+		}
+		s.dump.due = now
+	}
+	if s.dump.idle() && s.dump.isDue(now) && !s.drain {
+		if err := s.request(now); err != nil {
+			return err
+		}
+	}
+	if err := s.enable(); err != nil {
+		return err
+	}
+	next := s.dump.due
+	if !s.limit.until.IsZero() {
+		next = s.limit.until
+	} else if !s.dump.idle() {
+		next = time.Time{}
+	}
+	if err := s.sock.wakeAt(next); err != nil {
+		return err
+	}
+	if s.woken.Swap(false) { // between enable and wakeAt
+		return s.sock.wakeAt(time.Unix(1, 0))
+	}
+	return nil
+}
+
+// take takes over what one read gave.
+func (s *session) take(b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	arrived, events := time.Now(), s.view.events
+	for len(b) > 0 {
+		m, rest, err := nextMessage(b)
+		if err != nil {
+			return err
+		}
+		b = rest
+		switch {
+		case m.port == s.sock.port && m.seq == s.sock.seq:
+			err = s.reply(m)
+		case m.port == s.sock.port && m.seq != 0 || m.kind == unix.NLMSG_NOOP || !s.limit.until.IsZero():
+		case m.kind < unix.NLMSG_MIN_TYPE:
+			err = fmt.Errorf("%w: type %d", errUnexpected, m.kind)
+		default:
+			err = s.view.tell(m, s.dump.part)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if events == s.view.events {
+		return nil
+	}
+	s.lag = time.Since(arrived)
+	return s.look(arrived, s.view.events-events)
+}
+
+// look looks at what events have left open.
+func (s *session) look(now time.Time, events int) error {
+	if s.limit.exceeded(now, events) {
+		return s.pause(now)
+	}
+	if s.view.rib.again != "" && s.dump.idle() && s.dump.due.IsZero() {
+		s.dump.schedule(now)
+	}
+	return s.enable()
+}
+
+// pause leaves a node that changes faster than it is worth to its kernel, and hears of nothing for a while.
+func (s *session) pause(now time.Time) error {
+	if err := s.sock.subscribe(false); err != nil {
+		return err
+	}
+	s.limit.pause(now)
+	s.dump.interrupted = true
+	s.dump.due = time.Time{}
+	return s.distrust(fmt.Sprintf("its routes and neighbours change more than %.0f times a second", s.limit.rate))
+}
+
+// doubt: nothing is sure any more, all is read again.
+func (s *session) doubt(why string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dump.interrupted = true
+	if s.dump.idle() {
+		s.dump.schedule(time.Now())
+	}
+	return s.distrust(why)
+}
+
+func (s *session) distrust(why string) error {
+	if s.trusted {
+		s.n.log.Warn("the router forwards in its kernel until its routes are read again", "reason", why)
+	}
+	s.trusted, s.why = false, why
+	s.resyncs++
+	return s.enable()
+}
+
+// request asks for the next part of a dump, the first if none is under way.
+func (s *session) request(now time.Time) error {
+	d := &s.dump
+	d.due = time.Time{}
+	if d.part == parts {
+		d.part = 0
+		d.begun = now
+		d.interrupted = false
+		s.view.begin()
+	}
+	d.waiting = true
+	s.view.unsure = false
+	if err := s.sock.request(d.part); err != nil {
+		return fmt.Errorf("ask for a dump: %w", err)
+	}
+	return nil
+}
+
+// reply takes over a message of the dump that is under way.
+func (s *session) reply(m message) error {
+	if m.flags&unix.NLM_F_DUMP_INTR != 0 {
+		s.dump.interrupted = true
+	}
+	switch m.kind {
+	case unix.NLMSG_DONE:
+		return s.partDone()
+	case unix.NLMSG_ERROR:
+		if len(m.data) >= 4 {
+			// A kernel without IPv6, or without next-hop objects, has nothing to tell of them.
+			no := unix.Errno(-int32(binary.NativeEndian.Uint32(m.data)))
+			if errors.Is(no, unix.EOPNOTSUPP) || errors.Is(no, unix.EAFNOSUPPORT) {
+				return s.partDone()
+			}
+			return fmt.Errorf("dump part %d: %w", s.dump.part, no)
+		}
+		return errMalformed
+	}
+	return s.view.confirm(m)
+}
+
+// partDone goes on with the next part, if this one is whole.
+func (s *session) partDone() error {
+	d := &s.dump
+	now := time.Now()
+	d.waiting = false
+	switch {
+	case !s.limit.until.IsZero():
+		d.part = parts
+		return nil
+	case d.interrupted:
+		d.part = parts
+		d.end(now)
+		d.schedule(now)
+		return nil
+	case d.part == partRoutes6 && s.view.unsure:
+		d.again(now)
+		return nil
+	}
+	if err := s.view.sweep(d.part); err != nil {
+		return err
+	}
+	d.part++
+	d.repeats = 0
+	if d.part < parts {
+		return s.request(now)
+	}
+	d.end(now)
+	return s.synchronised(now)
+}
+
+func (s *session) synchronised(now time.Time) error {
+	if err := s.view.end(); err != nil {
+		return err
+	}
+	if !s.trusted {
+		s.trusted, s.why = true, ""
+		s.n.log.Debug("routes read", "took", s.dump.took)
+	}
+	if s.view.rib.again != "" {
+		s.dump.schedule(now)
+	}
+	if err := s.enable(); err != nil || s.view.links.live {
+		return err
+	}
+	// The roots are in place: the legs move from an earlier process's router to a whole one.
+	if err := s.view.links.goLive(); err != nil {
+		return err
+	}
+	s.n.mu.Lock()
+	s.n.settled = true
+	s.n.mu.Unlock()
+	return nil
+}
+
+// enable puts the router on the fast path, or takes it off, as things are.
+func (s *session) enable() error {
+	ipv4, ipv6 := s.n.reasons()
+	own4, own6 := s.view.reasons()
+	s.reasons = [2][]string{append(own4, ipv4...), append(own6, ipv6...)}
+	now := [2]bool{s.trusted && len(s.reasons[0]) == 0, s.trusted && len(s.reasons[1]) == 0}
+	if now == s.enabled {
+		return nil
+	}
+	if err := s.out.Enable(now[0], now[1]); err != nil {
+		return err
+	}
+	s.enabled = now
+	s.n.log.Info("fast path", "ipv4", now[0], "ipv6", now[1], "why", s.why, "why4", s.reasons[0], "why6", s.reasons[1])
+	return nil
+}

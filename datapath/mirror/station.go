@@ -1,0 +1,167 @@
+package mirror
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/fib"
+)
+
+// neighbours are those on a node's legs whose MAC address its kernel knows.
+type neighbours struct {
+	out   sink
+	ports map[int]int
+	all   map[neighbourKey]neighbour
+}
+
+type neighbourKey struct {
+	link int
+	addr netip.Addr
+}
+
+type neighbour struct {
+	fib.Neighbour
+	generation uint32
+}
+
+// resolved are the states in which the kernel sends to a neighbour without further ado. A stale one it asks again, once it is used.
+const resolved = unix.NUD_REACHABLE | unix.NUD_DELAY | unix.NUD_PROBE | unix.NUD_PERMANENT | unix.NUD_NOARP
+
+// apply takes over RTM_NEWNEIGH or RTM_DELNEIGH.
+func (ns *neighbours) apply(m message, generation uint32) error {
+	if len(m.data) < unix.SizeofNdMsg {
+		return errMalformed
+	}
+	link := int(binary.NativeEndian.Uint32(m.data[4:]))
+	state, flags := binary.NativeEndian.Uint16(m.data[8:]), m.data[10]
+	family := m.data[0]
+	if family != unix.AF_INET && family != unix.AF_INET6 || flags&unix.NTF_PROXY != 0 {
+		return nil // a bridge's, or an address that the node answers for
+	}
+	k := neighbourKey{link: link}
+	n := neighbour{generation: generation}
+	known := false
+	for a := m.body(unix.SizeofNdMsg); a.next(); {
+		switch a.kind {
+		case unix.NDA_DST:
+			k.addr = a.address()
+		case unix.NDA_LLADDR:
+			if len(a.value) == len(n.MAC) {
+				n.MAC = [6]byte(a.value)
+				known = n.MAC[0]&1 == 0 && n.MAC != [6]byte{}
+			}
+		}
+	}
+	n.Stale = state&unix.NUD_STALE != 0
+	if !k.addr.IsValid() || k.addr.IsMulticast() {
+		return nil
+	}
+	if m.kind == unix.RTM_DELNEIGH || !known || state&(resolved|unix.NUD_STALE) == 0 {
+		return ns.remove(k)
+	}
+	return ns.set(k, n)
+}
+
+func (ns *neighbours) set(k neighbourKey, n neighbour) error {
+	port, ok := ns.ports[k.link]
+	if !ok {
+		return nil
+	}
+	was, known := ns.all[k]
+	ns.all[k] = n
+	// Of a stale one the programs themselves turn the state round, when they hand the kernel a frame. So it is told again.
+	if known && was.Neighbour == n.Neighbour && !n.Stale {
+		return nil
+	}
+	return ns.out.SetNeighbour(port, k.addr, n.Neighbour)
+}
+
+func (ns *neighbours) remove(k neighbourKey) error {
+	if _, known := ns.all[k]; !known {
+		return nil
+	}
+	delete(ns.all, k)
+	port, ok := ns.ports[k.link]
+	if !ok {
+		return nil // its leg is gone, and it with the leg
+	}
+	return ns.out.DeleteNeighbour(port, k.addr)
+}
+
+// sweep ends a dump: what it did not confirm is gone.
+func (ns *neighbours) sweep(generation uint32) error {
+	for k, n := range ns.all {
+		if n.generation == generation {
+			continue
+		}
+		if err := ns.remove(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addresses are a node's own IPv4 addresses: frames that claim to come from them are not forwarded. (IPv6 does not look.)
+type addresses struct {
+	out sink
+	all map[addressKey]uint32 // generation
+	on  map[netip.Addr]int    // how often each is configured
+}
+
+type addressKey struct {
+	link   int
+	prefix netip.Prefix // as configured: with the host's bits
+}
+
+// parseAddress reads RTM_NEWADDR or RTM_DELADDR. It is false for addresses that do not matter.
+func parseAddress(m message) (k addressKey, ok bool, err error) {
+	if len(m.data) < unix.SizeofIfAddrmsg {
+		return k, false, errMalformed
+	}
+	if m.data[0] != unix.AF_INET {
+		return k, false, nil
+	}
+	var addr, peer netip.Addr
+	for a := m.body(unix.SizeofIfAddrmsg); a.next(); {
+		switch a.kind {
+		case unix.IFA_LOCAL:
+			addr = a.address()
+		case unix.IFA_ADDRESS: // of the other end, on a point-to-point link
+			peer = a.address()
+		}
+	}
+	if !addr.IsValid() {
+		addr = peer
+	}
+	k = addressKey{link: int(binary.NativeEndian.Uint32(m.data[4:])), prefix: netip.PrefixFrom(addr, int(m.data[1]))}
+	return k, addr.Is4() && !addr.IsLoopback(), nil
+}
+
+func (as *addresses) set(k addressKey, generation uint32) error {
+	_, known := as.all[k]
+	as.all[k] = generation
+	if known {
+		return nil
+	}
+	addr := k.prefix.Addr()
+	if as.on[addr]++; as.on[addr] > 1 {
+		return nil
+	}
+	return as.out.SetAddress(addr)
+}
+
+// remove reports whether the node has no such address any more.
+func (as *addresses) remove(k addressKey) (last bool, err error) {
+	if _, known := as.all[k]; !known {
+		return false, nil
+	}
+	delete(as.all, k)
+	addr := k.prefix.Addr()
+	if as.on[addr]--; as.on[addr] > 0 {
+		return false, nil
+	}
+	delete(as.on, addr)
+	return true, as.out.DeleteAddress(addr)
+}

@@ -1,0 +1,75 @@
+package mirror
+
+import "time"
+
+// Status is what a user may know of one router's mirror.
+type Status struct {
+	Synchronised bool
+	IPv4, IPv6   FamilyStatus
+	Neighbours   int
+	Resyncs      int           // how often everything had to be read again off the fast path
+	Events       int           // taken over one by one
+	LastLag      time.Duration // from the arrival of the last event to the maps
+	LastDump     time.Duration // how long the last dump of everything took
+}
+
+// FamilyStatus is that of IPv4 or IPv6.
+type FamilyStatus struct {
+	FastPath bool
+	Why      []string // it is not on the fast path
+	Routes   int      // prefixes
+}
+
+// Status of a router.
+func (m *Mirror) Status(name string) (Status, error) {
+	n, err := m.node(name)
+	if err != nil {
+		return Status{}, err
+	}
+	return n.status(), nil
+}
+
+func (n *node) status() Status {
+	n.mu.Lock()
+	s, failure, ended := n.session, n.failure, n.ended
+	n.mu.Unlock()
+	if s == nil {
+		if failure == "" {
+			failure = "it is about to be read"
+		}
+		why := FamilyStatus{Why: []string{failure}}
+		ended.IPv4, ended.IPv6 = why, why
+		return ended
+	}
+	return s.status(ended)
+}
+
+func (s *session) status(ended Status) Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var families [2]FamilyStatus
+	for i := range families {
+		f := FamilyStatus{FastPath: s.enabled[i], Routes: len(s.view.rib.entries[i])}
+		if !s.trusted {
+			f.Why = append(f.Why, s.why)
+		}
+		f.Why = append(f.Why, s.reasons[i]...)
+		families[i] = f
+	}
+	return Status{
+		Synchronised: s.trusted && s.view.rib.again == "" && s.dump.part == parts,
+		IPv4:         families[0], IPv6: families[1],
+		Neighbours: len(s.view.neighbours.all),
+		Resyncs:    ended.Resyncs + s.resyncs,
+		Events:     ended.Events + s.view.events,
+		LastLag:    s.lag,
+		LastDump:   s.dump.took,
+	}
+}
+
+// counters adds this session's to those of earlier ones.
+func (s *session) counters(ended Status) Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Status{Resyncs: ended.Resyncs + s.resyncs, Events: ended.Events + s.view.events}
+}

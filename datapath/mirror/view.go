@@ -1,0 +1,288 @@
+package mirror
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// view is one node's kernel as its messages tell it, and what follows from it for the programs. It has no clock and does no I/O but to
+// its sink.
+type view struct {
+	parser     routeParser
+	rib        *rib
+	links      *links
+	neighbours neighbours
+	addresses  addresses
+	unsure     bool // an IPv6 route went while IPv6 routes were dumped: see tell
+	events     int  // told so far
+}
+
+// newView begins with nothing. ports are the substrate's ends of the node's links.
+func newView(out sink, ports map[int]int) *view {
+	ports = maps.Clone(ports)
+	return &view{
+		rib:        newRIB(out, ports),
+		links:      newLinks(out, ports),
+		neighbours: neighbours{out: out, ports: ports, all: map[neighbourKey]neighbour{}},
+		addresses:  addresses{out: out, all: map[addressKey]uint32{}, on: map[netip.Addr]int{}},
+	}
+}
+
+// errUnexpected means a message that should not have come: the view is not to be trusted.
+var errUnexpected = errors.New("unexpected netlink message")
+
+// dumped are the parts of a dump, in the order in which they are asked for: routes come after what they refer to.
+type part int
+
+const (
+	partLinks part = iota
+	partNetconf4
+	partNetconf6
+	partAddresses
+	partObjects
+	partRoutes4
+	partRoutes6
+	partNeighbours
+	parts // their number
+)
+
+// begin opens a dump of everything, at the end of which the view is what the kernel is.
+func (v *view) begin() {
+	v.parser.forget()
+	v.rib.begin()
+}
+
+// confirm takes over a message of a dump.
+func (v *view) confirm(m message) error {
+	switch m.kind {
+	case unix.RTM_NEWROUTE:
+		p, n, ok, err := v.parser.parse(m)
+		if err != nil || !ok {
+			return err
+		}
+		return v.rib.confirm(p, n)
+	case unix.RTM_NEWLINK:
+		return v.link(m, v.rib.generation)
+	}
+	return v.apply(m)
+}
+
+// tell takes over an event. during is the part of a dump that it came in between; parts if none.
+func (v *view) tell(m message, during part) error {
+	v.events++
+	switch m.kind {
+	case unix.RTM_NEWROUTE:
+		p, n, ok, err := v.parser.parse(m)
+		if err != nil || !ok {
+			return err
+		}
+		return v.rib.add(p, n, m.flags)
+	case unix.RTM_DELROUTE:
+		p, n, ok, err := v.parser.parse(m)
+		if err != nil || !ok {
+			return err
+		}
+		// A dump of IPv6 routes that has to be continued after a change starts over and skips as many prefixes as it had
+		// (fib6_dump_table()): if one of them went, it skips one too many.
+		v.unsure = v.unsure || during == partRoutes6 && p.Addr().Is6()
+		return v.rib.remove(p, n)
+	case unix.RTM_NEWLINK:
+		return v.link(m, v.rib.generation+1)
+	}
+	return v.apply(m)
+}
+
+func (v *view) apply(m message) error {
+	switch m.kind {
+	case unix.RTM_DELLINK:
+		return v.linkGone(m)
+	case unix.RTM_NEWNETCONF, unix.RTM_DELNETCONF:
+		return v.netconf(m)
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		return v.address(m)
+	case unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP:
+		return v.object(m)
+	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
+		return v.neighbours.apply(m, v.rib.generation)
+	}
+	return fmt.Errorf("%w: type %d", errUnexpected, m.kind)
+}
+
+// link takes over RTM_NEWLINK. What leaves by a link that has changed waits for a dump of that generation: the kernel does not announce
+// IPv4 routes that went with a link, and the link may be back before anybody has looked.
+func (v *view) link(m message, until uint32) error {
+	if len(m.data) < unix.SizeofIfInfomsg {
+		return errMalformed
+	}
+	index := int(binary.NativeEndian.Uint32(m.data[4:]))
+	var l link
+	switch m.data[0] {
+	case unix.AF_UNSPEC:
+		var err error
+		if index, l, err = parseLink(m); err != nil {
+			return err
+		}
+	case unix.AF_INET6:
+		known := v.links.all[index]
+		if known == nil {
+			return nil
+		}
+		l = parseIPv6Link(m, *known)
+	default: // a bridge's port
+		return nil
+	}
+	l.generation = v.rib.generation
+	shaken, err := v.links.set(index, l)
+	if err != nil || !shaken {
+		return err
+	}
+	return v.shake(index, until)
+}
+
+func (v *view) shake(index int, until uint32) error {
+	if err := v.links.hold(index, until); err != nil {
+		return err
+	}
+	return v.rib.doubtLink(index)
+}
+
+func (v *view) linkGone(m message) error {
+	if len(m.data) < unix.SizeofIfInfomsg {
+		return errMalformed
+	}
+	if m.data[0] != unix.AF_UNSPEC {
+		return nil
+	}
+	return v.removeLink(int(binary.NativeEndian.Uint32(m.data[4:])))
+}
+
+func (v *view) removeLink(index int) error {
+	if v.links.all[index] == nil {
+		return nil
+	}
+	if err := v.links.remove(index); err != nil {
+		return err
+	}
+	v.parser.forget() // a new interface with this ifindex leads elsewhere
+	return v.rib.doubtLink(index)
+}
+
+func (v *view) netconf(m message) error {
+	shaken, err := v.links.configure(m)
+	if err == nil && shaken {
+		v.rib.again = "net.*.conf.*.ignore_routes_with_linkdown has changed, and perhaps routes with it"
+		for index := range v.links.all {
+			if err := v.rib.doubtLink(index); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+func (v *view) address(m message) error {
+	k, ok, err := parseAddress(m)
+	if err != nil || !ok {
+		return err
+	}
+	if m.kind == unix.RTM_NEWADDR {
+		return v.addresses.set(k, v.rib.generation)
+	}
+	return v.removeAddress(k)
+}
+
+func (v *view) removeAddress(k addressKey) error {
+	last, err := v.addresses.remove(k)
+	if err != nil || !last {
+		return err
+	}
+	return v.rib.doubtSource(k.prefix.Addr())
+}
+
+func (v *view) object(m message) error {
+	id, o, err := parseObject(m)
+	if err != nil {
+		return err
+	}
+	o.generation = v.rib.generation
+	was, known := v.rib.objects[id]
+	if m.kind == unix.RTM_DELNEXTHOP {
+		return v.removeObject(id)
+	}
+	v.rib.objects[id] = o
+	if known && was.same(o) {
+		return nil
+	}
+	v.parser.forget() // what was concluded from it
+	return v.rib.doubtObject(id)
+}
+
+func (v *view) removeObject(id uint32) error {
+	if err := v.rib.doubtObject(id); err != nil {
+		return err
+	}
+	delete(v.rib.objects, id)
+	v.parser.forget()
+	return nil
+}
+
+// sweep ends one part of a dump: what it did not confirm is gone.
+func (v *view) sweep(p part) error {
+	generation := v.rib.generation
+	switch p {
+	case partLinks:
+		for index, l := range v.links.all {
+			if l.generation != generation {
+				if err := v.removeLink(index); err != nil {
+					return err
+				}
+			}
+		}
+	case partAddresses:
+		for k, g := range v.addresses.all {
+			if g != generation {
+				if err := v.removeAddress(k); err != nil {
+					return err
+				}
+			}
+		}
+	case partObjects:
+		for id, o := range v.rib.objects {
+			if o.generation != generation {
+				if err := v.removeObject(id); err != nil {
+					return err
+				}
+			}
+		}
+	case partRoutes4:
+		return v.rib.sweep(0)
+	case partRoutes6:
+		return v.rib.sweep(1)
+	case partNeighbours:
+		return v.neighbours.sweep(generation)
+	case partNetconf4, partNetconf6, parts:
+	}
+	return nil
+}
+
+// end ends a dump of everything.
+func (v *view) end() error {
+	if err := v.rib.end(); err != nil {
+		return err
+	}
+	return v.links.release(v.rib.generation)
+}
+
+// reasons say what about the node itself keeps a family in its kernel.
+func (v *view) reasons() (ipv4, ipv6 []string) {
+	if v.rib.byHand > 0 {
+		// Then the kernel looks up sources, and drops what claims to come from such a route (fib_validate_source()).
+		ipv4 = append(ipv4, "there are routes of type local that the kernel did not make")
+	}
+	return ipv4, nil
+}
