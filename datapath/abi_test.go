@@ -17,6 +17,29 @@ var layouts = map[int]string{
 	2: `counts PerCPUArray 16384 flags=0 u32 -> counters{handed:traffic/16@0 dropped:Array/40@16}
 ports Array 16384 flags=0 u32 -> port{mode:mode/4@0 peer:__u32/4@4 mtu:__u32/4@8 mac:Array/6@12 pad:Array/2@18}
 `,
+	3: `counts PerCPUArray 16384 flags=0 u32 -> counters{handed:traffic/16@0 walked_in:traffic/16@16 walked_out:traffic/16@32 dropped:Array/48@48}
+lease Array 1 flags=1024 u32 -> unsigned long long
+legs Array 16384 flags=1024 u32 -> leg{router:__u32/4@0 mtu:__u32/4@4 mac:Array/6@8 flags:__u8/1@14 pad:__u8/1@15}
+neighbours Hash 262144 flags=1 u160 -> adjacency{:Struct/8@0 word:__u64/8@0}
+nexthops Array 65536 flags=1024 u32 -> nexthop{to:adjacency/8@0 port:__u32/4@8 pad:__u32/4@12}
+nodes ArrayOfMaps 2048 flags=0 u32 -> ?
+nodes of Array 1024 flags=1024 u32 -> 1024 bytes
+ports Array 16384 flags=0 u32 -> port{mode:mode/4@0 peer:__u32/4@4 mtu:__u32/4@8 mac:Array/6@12 external:__u8/1@18 pad:__u8/1@19}
+punts PerCPUArray 4096 flags=0 u32 -> punted{frames:Array/168@0}
+routers Array 4096 flags=1024 u32 -> router{root4:__u32/4@0 root6:__u32/4@4 slice:__u32/4@8 pad:__u32/4@12}
+sources Hash 262144 flags=1 u64 -> unsigned int
+counts PerCPUArray 16384 flags=0 u32 -> counters{handed:traffic/16@0 walked_in:traffic/16@16 walked_out:traffic/16@32 dropped:Array/48@48}
+lease Array 1 flags=1024 u32 -> unsigned long long
+legs Array 16384 flags=1024 u32 -> leg{router:__u32/4@0 mtu:__u32/4@4 mac:Array/6@8 flags:__u8/1@14 pad:__u8/1@15}
+neighbours Hash 262144 flags=1 u160 -> adjacency{:Struct/8@0 word:__u64/8@0}
+nexthops Array 65536 flags=1024 u32 -> nexthop{to:adjacency/8@0 port:__u32/4@8 pad:__u32/4@12}
+nodes ArrayOfMaps 2048 flags=0 u32 -> ?
+nodes of Array 1024 flags=1024 u32 -> 1024 bytes
+ports Array 16384 flags=0 u32 -> port{mode:mode/4@0 peer:__u32/4@4 mtu:__u32/4@8 mac:Array/6@12 external:__u8/1@18 pad:__u8/1@19}
+punts PerCPUArray 4096 flags=0 u32 -> punted{frames:Array/168@0}
+routers Array 4096 flags=1024 u32 -> router{root4:__u32/4@0 root6:__u32/4@4 slice:__u32/4@8 pad:__u32/4@12}
+sources Hash 262144 flags=1 u64 -> unsigned int
+`,
 }
 
 func TestABIGrowsWithThePinnedMaps(t *testing.T) {
@@ -38,27 +61,46 @@ func layout(t *testing.T, spec *ebpf.CollectionSpec) string {
 			continue
 		}
 		fmt.Fprintf(&out, "%s %v %d flags=%d u%d -> %s\n", name, m.Type, m.MaxEntries, m.Flags, m.KeySize*8, members(t, m.Value))
+		if m.InnerMap != nil {
+			fmt.Fprintf(&out, "%s of %v %d flags=%d u%d -> %d bytes\n", name, m.InnerMap.Type, m.InnerMap.MaxEntries, m.InnerMap.Flags, m.InnerMap.KeySize*8, m.InnerMap.ValueSize)
+		}
 	}
 	return out.String()
 }
 
 func members(t *testing.T, value btf.Type) string {
 	t.Helper()
-	s, ok := value.(*btf.Struct)
-	if !ok {
-		t.Fatalf("value is a %T, not a struct", value)
+	if value == nil { // an inner map's, or plain bytes
+		return "?"
 	}
-	var all []string
-	for _, m := range s.Members {
+	value = btf.UnderlyingType(value)
+	composite, ok := value.(interface{ TypeName() string })
+	if !ok {
+		t.Fatalf("value is a %T", value)
+	}
+	var all []btf.Member
+	switch v := value.(type) {
+	case *btf.Struct:
+		all = v.Members
+	case *btf.Union:
+		all = v.Members
+	default:
+		return kind(value)
+	}
+	var list []string
+	for _, m := range all {
 		size, err := btf.Sizeof(m.Type)
 		if err != nil {
 			t.Fatal(err)
 		}
-		kind := m.Type.TypeName()
-		if kind == "" {
-			kind = strings.TrimPrefix(fmt.Sprintf("%T", m.Type), "*btf.")
-		}
-		all = append(all, fmt.Sprintf("%s:%s/%d@%d", m.Name, kind, size, m.Offset.Bytes()))
+		list = append(list, fmt.Sprintf("%s:%s/%d@%d", m.Name, kind(m.Type), size, m.Offset.Bytes()))
 	}
-	return s.Name + "{" + strings.Join(all, " ") + "}"
+	return composite.TypeName() + "{" + strings.Join(list, " ") + "}"
+}
+
+func kind(t btf.Type) string {
+	if name := t.TypeName(); name != "" {
+		return name
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%T", t), "*btf.")
 }

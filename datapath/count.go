@@ -17,8 +17,10 @@ type Traffic struct {
 
 // Counters are one port's, summed over all CPUs. They hold what the device's own statistics do not have.
 type Counters struct {
-	Handed  Traffic           // to the node, past the port's device: not in the device's own statistics
-	Dropped map[string]uint64 // frames from the node, by reason; reasons that never were are absent
+	Handed    Traffic           // to the node, past the port's device: not in the device's own statistics
+	WalkedIn  Traffic           // into a router and out of it again on the fast path, which its kernel did not see: those that came in here,
+	WalkedOut Traffic           // and those that went out here
+	Dropped   map[string]uint64 // frames from the node, by reason; reasons that never were are absent
 }
 
 // Counters reads the counters of all ports, by ifindex; 0 stands for frames that entered at unknown devices.
@@ -50,6 +52,8 @@ func sum(perCPU []objectCounters, reasons []string) Counters {
 	total := Counters{Dropped: map[string]uint64{}}
 	for _, c := range perCPU {
 		total.Handed.add(c.Handed)
+		total.WalkedIn.add(c.WalkedIn)
+		total.WalkedOut.add(c.WalkedOut)
 		for reason, n := range c.Dropped {
 			if n > 0 {
 				total.Dropped[reasons[reason]] += n
@@ -75,22 +79,61 @@ func (d *DataPath) clearCounters(ifindex int) error {
 	return nil
 }
 
+// Punted says how many frames the fast path handed to a router's kernel, by reason; reasons that never were are absent. router is a
+// router's id (package fib).
+func (d *DataPath) Punted(router uint32) (map[string]uint64, error) {
+	punts, err := Punts()
+	if err != nil {
+		return nil, err
+	}
+	var perCPU []objectPunted
+	if err := d.maps.Punts.Lookup(router, &perCPU); err != nil {
+		return nil, fmt.Errorf("read punts of router %d: %w", router, err)
+	}
+	total := map[string]uint64{}
+	for _, c := range perCPU {
+		for punt, n := range c.Frames {
+			if n > 0 {
+				total[punts[punt]] += n
+			}
+		}
+	}
+	return total, nil
+}
+
+// ClearPunted starts a router's counts again at zero: its id may have been another's.
+func (d *DataPath) ClearPunted(router uint32) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("count CPUs: %w", err)
+	}
+	if err := d.maps.Punts.Put(router, make([]objectPunted, cpus)); err != nil {
+		return fmt.Errorf("clear punts of router %d: %w", router, err)
+	}
+	return nil
+}
+
 // Reasons names why frames are dropped, by number; it is the enum of bpf/reasons.h.
-var Reasons = sync.OnceValues(func() ([]string, error) {
+var Reasons = sync.OnceValues(func() ([]string, error) { return names("reason", "REASON_", objectReasonREASONS) })
+
+// Punts names why frames are handed to routers' kernels, by number; it is the enum of bpf/punt.h.
+var Punts = sync.OnceValues(func() ([]string, error) { return names("punt", "PUNT_", objectPuntPUNTS) })
+
+// names reads an enum of so many values out of the object: REASON_NOT_WIRED is "not wired".
+func names[N ~uint32](enum, prefix string, n N) ([]string, error) {
 	spec, err := loadObject()
 	if err != nil {
 		return nil, fmt.Errorf("read data path object: %w", err)
 	}
 	var list *btf.Enum
-	if err := spec.Types.TypeByName("reason", &list); err != nil {
-		return nil, fmt.Errorf("read reasons: %w", err)
+	if err := spec.Types.TypeByName(enum, &list); err != nil {
+		return nil, fmt.Errorf("read names of enum %s: %w", enum, err)
 	}
-	names := make([]string, objectReasonREASONS)
+	names := make([]string, n)
 	for _, v := range list.Values {
 		if v.Value < uint64(len(names)) {
-			name := strings.TrimPrefix(v.Name, "REASON_")
-			names[v.Value] = strings.ToLower(strings.ReplaceAll(name, "_", " "))
+			names[v.Value] = strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(v.Name, prefix), "_", " "))
 		}
 	}
 	return names, nil
-})
+}

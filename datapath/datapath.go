@@ -19,6 +19,8 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/pergola-net/pergola/datapath/fib"
 )
 
 // Program is what a Hook attaches.
@@ -111,6 +113,14 @@ func (d *DataPath) Attach(ifindex int) error {
 		return fmt.Errorf("attach %s to device %d: %w", objectProgPortIngress, ifindex, err)
 	}
 	return nil
+}
+
+// FIB is what routers' forwarding tables are written into. The maps stay the data path's: they are closed with it.
+func (d *DataPath) FIB() fib.Maps {
+	return fib.Maps{
+		Legs: d.maps.Legs, Routers: d.maps.Routers, Nodes: d.maps.Nodes, Nexthops: d.maps.Nexthops,
+		Neighbours: d.maps.Neighbours, Sources: d.maps.Sources, Lease: d.maps.Lease,
+	}
 }
 
 // Close lets go of the objects; pinned and attached as they are, they stay.

@@ -98,7 +98,7 @@ func TestStructsAreLaidOutAsInC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]any{"port": objectPort{}, "counters": objectCounters{}, "traffic": objectTraffic{}} {
+	for name, value := range map[string]any{"port": objectPort{}, "counters": objectCounters{}, "traffic": objectTraffic{}, "punted": objectPunted{}} {
 		var c *btf.Struct
 		if err := spec.Types.TypeByName(name, &c); err != nil {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func TestStructsAreLaidOutAsInC(t *testing.T) {
 			t.Errorf("struct %s: %d bytes in C, %d in Go", name, c.Size, g.Size())
 		}
 		for _, m := range c.Members {
-			f, ok := g.FieldByNameFunc(func(s string) bool { return strings.EqualFold(s, m.Name) })
+			f, ok := g.FieldByNameFunc(func(s string) bool { return strings.EqualFold(s, strings.ReplaceAll(m.Name, "_", "")) })
 			size, err := btf.Sizeof(m.Type)
 			if err != nil || !ok || f.Offset != uintptr(m.Offset.Bytes()) || f.Type.Size() != uintptr(size) {
 				t.Errorf("struct %s, member %s: at %d in C, %d in Go (%v)", name, m.Name, m.Offset.Bytes(), f.Offset, err)
@@ -125,7 +125,7 @@ func TestConstantsAreThoseOfC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"continue", "unknown port", "not wired", "peer gone", "too big"}
+	want := []string{"continue", "unknown port", "not wired", "peer gone", "too big", "no memory"}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
 	}

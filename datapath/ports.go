@@ -24,6 +24,9 @@ type Port struct {
 	Peer int     // ifindex of the port joined with; modes Peer and Queue
 	MTU  int     // of the node's interface; never 0
 	MAC  [6]byte // of the node's interface
+
+	// External says that there is no node: the device itself leads out of the machine, and frames to the port leave by it.
+	External bool
 }
 
 // MaxPorts bounds the ifindexes of ports: each is below.
@@ -40,6 +43,9 @@ func (d *DataPath) Add(ifindex int, p Port) error {
 // Set writes a port's record, for frames that arrive from now on.
 func (d *DataPath) Set(ifindex int, p Port) error {
 	record := objectPort{Mode: objectMode(p.Mode), Peer: uint32(p.Peer), Mtu: uint32(p.MTU), Mac: p.MAC}
+	if p.External {
+		record.External = 1
+	}
 	if err := d.maps.Ports.Put(uint32(ifindex), record); err != nil {
 		return fmt.Errorf("write port record %d: %w", ifindex, err)
 	}
@@ -88,5 +94,5 @@ func (d *DataPath) Forget(ifindex int) error {
 }
 
 func portOf(r objectPort) Port {
-	return Port{Mode: Mode(r.Mode), Peer: int(r.Peer), MTU: int(r.Mtu), MAC: r.Mac}
+	return Port{Mode: Mode(r.Mode), Peer: int(r.Peer), MTU: int(r.Mtu), MAC: r.Mac, External: r.External != 0}
 }

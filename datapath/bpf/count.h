@@ -6,7 +6,9 @@
  */
 #pragma once
 
+#include "fib.h"
 #include "ports.h"
+#include "punt.h"
 #include "reasons.h"
 
 struct traffic {
@@ -16,8 +18,10 @@ struct traffic {
 
 /* What the kernel does not count for us: all frames that a node sends are in the port's device's own statistics. */
 struct counters {
-	struct traffic handed;	/* to the node, past the port's device */
-	__u64 dropped[REASONS]; /* frames from the node, by reason */
+	struct traffic handed;	   /* to the node, past the port's device */
+	struct traffic walked_in;  /* into a router and out of it again, which its kernel did not see: here they came in, */
+	struct traffic walked_out; /* and here they went out */
+	__u64 dropped[REASONS];	   /* frames from the node, by reason */
 };
 
 struct {
@@ -28,6 +32,19 @@ struct {
 	__type(value, struct counters);
 } counts SEC(".maps");
 
+/* Frames that the fast path handed to a router's kernel, by router id, one copy per CPU. */
+struct punted {
+	__u64 frames[PUNTS]; /* by enum punt */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_ROUTERS);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, struct punted);
+} punts SEC(".maps");
+
 static __always_inline void count_handed(__u32 port, __u32 bytes)
 {
 	struct counters *c = bpf_map_lookup_elem(&counts, &port);
@@ -36,6 +53,29 @@ static __always_inline void count_handed(__u32 port, __u32 bytes)
 		return;
 	c->handed.frames++;
 	c->handed.bytes += bytes;
+}
+
+static __always_inline void count_walked(__u32 in, __u32 out, __u32 bytes)
+{
+	struct counters *c = bpf_map_lookup_elem(&counts, &in);
+
+	if (c) {
+		c->walked_in.frames++;
+		c->walked_in.bytes += bytes;
+	}
+	c = bpf_map_lookup_elem(&counts, &out);
+	if (c) {
+		c->walked_out.frames++;
+		c->walked_out.bytes += bytes;
+	}
+}
+
+static __always_inline void count_punt(__u32 router, enum punt why)
+{
+	struct punted *p = bpf_map_lookup_elem(&punts, &router);
+
+	if (p && why < PUNTS)
+		p->frames[why]++;
 }
 
 static __always_inline void count_drop(__u32 port, enum reason why)

@@ -2,8 +2,9 @@
 /*
  * port_ingress: tc ingress of a port, where every frame that a node sends enters the data path.
  *
- * Frames are not parsed beyond the destination address and not changed: any EtherType, VLAN tags, jumbo frames and GSO
- * super-frames pass as they are, with their offloads (checksum, TSO).
+ * Frames that meet no router are not parsed beyond the destination address and not changed: any EtherType, VLAN tags, jumbo
+ * frames and GSO super-frames pass as they are, with their offloads (checksum, TSO). Where a router would be next, the frame walks
+ * (walk.h); offloads stay as they are there, too.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -12,100 +13,102 @@
 #include <bpf/bpf_helpers.h>
 
 #include "count.h"
-#include "fib.h"
-#include "ports.h"
-#include "punt.h"
+#include "link.h"
 #include "reasons.h"
+#include "walk.h"
 
-struct frame {
-	__u32 length; /* with the Ethernet header, without an accelerated VLAN tag */
-	__u32 from;   /* ifindex */
-	const struct port *port;
-	const struct port *peer; /* NULL: the kernel's bridge takes the frame */
-};
-
-/* Whose frame is it? */
-static __always_inline enum reason enter(struct __sk_buff *skb, struct frame *f)
+static __always_inline void enter(const struct __sk_buff *skb, struct frame *f)
 {
 	f->length = skb->len;
+	f->segment = skb->gso_size;
+	f->tagged = skb->vlan_present;
 	f->from = skb->ifindex;
-	f->port = find_port(f->from);
-	return f->port ? CONTINUE : REASON_UNKNOWN_PORT;
 }
 
-/* Where does its link lead? Both ends must say so: an index that came to mean another port leads nowhere. */
-static __always_inline enum reason follow(struct frame *f)
+static __always_inline enum reason pass_routers(struct __sk_buff *skb, struct frame *f)
 {
-	switch (f->port->mode) {
-	case MODE_NONE:
-		break;
-	case MODE_KERNEL:
+	struct walk *w = begin(f);
+	__u32 n = f->length;
+
+	if (n > HEADER_COPIED)
+		n = HEADER_COPIED;
+	if (!w || n < ETH_HLEN || bpf_skb_load_bytes(skb, 0, &w->header.eth, n))
 		return CONTINUE;
-	case MODE_PEER:
-	case MODE_QUEUE:
-		f->peer = find_port(f->port->peer);
-		return f->peer && f->peer->peer == f->from ? CONTINUE : REASON_PEER_GONE;
-	}
-	return REASON_NOT_WIRED;
+	return walk(f, w, false);
 }
 
-/* Would the receiving interface take it? As __is_skb_forwardable() in the kernel, which a veth pair asks: a tag is not
- * counted, and a super-frame passes, because it stands for frames that fit. */
-static __always_inline enum reason fit(const struct __sk_buff *skb, const struct frame *f)
+/* What the routers did becomes true. */
+static __always_inline enum reason write_header(struct __sk_buff *skb, const struct frame *f)
 {
-	const __u32 vlan_tag = 4;
+	const struct header *h;
 
-	if (!f->peer || skb->gso_size)
+	if (!f->walk || !f->walk->hops)
 		return CONTINUE;
-	return f->length > f->peer->mtu + ETH_HLEN + vlan_tag ? REASON_TOO_BIG : CONTINUE;
+	h = &f->walk->header;
+	return bpf_skb_store_bytes(skb, 0, &h->eth, header_changed(h), BPF_F_RECOMPUTE_CSUM) ? REASON_NO_MEMORY : CONTINUE;
 }
 
-/* May the frame be handed to the peer's node at once? What the receiver does with it depends on skb->pkt_type, which the
+/* The address of the node's interface, as far as we know. */
+static __always_inline const __u8 *node_mac(__u32 port)
+{
+	const struct leg *l = find_leg(port);
+	const struct port *p;
+
+	if (l)
+		return l->mac;
+	p = find_port(port);
+	return p && !p->external ? p->mac : NULL;
+}
+
+/* May the frame be handed to the node at once? What the receiver does with it depends on skb->pkt_type, which the
  * kernel set for the port's own address, and which bpf_redirect_peer() leaves so before Linux 6.15 and since then resets to
  * PACKET_HOST. So only frames for the node's address are handed over. All others (broadcast, multicast, other stations', also
- * after the node changed its address) go through the peer's device, where the kernel judges again. */
-static __always_inline int direct(struct __sk_buff *skb, const struct frame *f)
+ * after the node changed its address) go through the port's device, where the kernel judges again. */
+static __always_inline bool direct(struct __sk_buff *skb, const struct frame *f)
 {
 	const struct ethhdr *eth = (void *)(long)skb->data;
+	const __u8 *mac = node_mac(f->at);
 
-	if ((void *)(eth + 1) > (void *)(long)skb->data_end)
-		return 0;
-	for (int i = 0; i < ETH_ALEN; i++)
-		if (eth->h_dest[i] != f->peer->mac[i])
-			return 0;
-	return bpf_skb_change_type(skb, PACKET_HOST) == 0;
+	if (!mac || (void *)(eth + 1) > (void *)(long)skb->data_end)
+		return false;
+	return same_mac(eth->h_dest, mac) && bpf_skb_change_type(skb, PACKET_HOST) == 0;
 }
 
 /* The one exit. */
-static __always_inline int leave(struct __sk_buff *skb, const struct frame *f, enum reason why)
+static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum reason why)
 {
-	__u32 peer;
-
+	if (f->walk)
+		account(f);
+	if (why == CONTINUE)
+		why = write_header(skb, f);
 	if (why != CONTINUE) {
 		count_drop(f->from, why);
 		return TC_ACT_SHOT;
 	}
-	if (!f->peer)
-		return TC_ACT_OK;
-	peer = f->port->peer;
-	if (f->port->mode == MODE_PEER && direct(skb, f)) {
-		count_handed(peer, f->length);
-		return bpf_redirect_peer(peer, 0);
+	switch (f->mode) {
+	case MODE_KERNEL: /* the bridge takes frames that came in at the port: this one did, or is to look so */
+		return f->walk ? bpf_redirect(f->from, BPF_F_INGRESS) : TC_ACT_OK;
+	case MODE_PEER:
+		if (direct(skb, f)) {
+			count_handed(f->at, f->length);
+			return bpf_redirect_peer(f->at, 0);
+		}
+		break;
+	default:
+		break;
 	}
-	return bpf_redirect(peer, 0);
+	return bpf_redirect(f->at, 0);
 }
 
 SEC("tc")
 int port_ingress(struct __sk_buff *skb)
 {
 	struct frame f = {};
-	enum reason why = enter(skb, &f);
+	enum reason why;
 
+	enter(skb, &f);
+	why = cross(&f);
 	if (why == CONTINUE)
-		why = follow(&f);
-	if (why == CONTINUE)
-		why = fit(skb, &f);
+		why = pass_routers(skb, &f);
 	return leave(skb, &f, why);
 }
-
-char _license[] SEC("license") = "Dual BSD/GPL";

@@ -25,7 +25,8 @@ struct port {
 	__u32 peer;	    /* ifindex of the port joined with; MODE_PEER, MODE_QUEUE */
 	__u32 mtu;	    /* of the node's interface: what it receives is no longer; 0: no such port */
 	__u8 mac[ETH_ALEN]; /* of the node's interface, as it was created */
-	__u8 pad[2];
+	__u8 external;	    /* there is no node: the device itself leads out of the machine, and frames to the port leave by it */
+	__u8 pad;
 };
 
 struct {

@@ -13,6 +13,7 @@ enum reason {
 	REASON_NOT_WIRED,    /* the port is joined to nothing */
 	REASON_PEER_GONE,    /* the port it is joined to does not exist any more */
 	REASON_TOO_BIG,      /* longer than the receiving interface's MTU */
+	REASON_NO_MEMORY,    /* to change the header of a frame whose bytes others hold too */
 
 	REASONS, /* their number */
 };

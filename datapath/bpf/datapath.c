@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * All programs, which share all maps: one object.
+ */
+#include "port.c"
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Which of several equal paths a flow takes: the same for all its frames, and at each router independent of what the router
+ * before chose, so that not all flows that one path brings leave by one path again.
+ */
+#pragma once
+
+#include "header.h"
+
+static __always_inline __u64 mix(__u64 x)
+{
+	x ^= x >> 32;
+	x *= 0xd6e8feb86659fd93;
+	x ^= x >> 32;
+	x *= 0xd6e8feb86659fd93;
+	return x ^ x >> 32;
+}
+
+static __always_inline bool has_ports(__u8 protocol)
+{
+	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP || protocol == IPPROTO_DCCP ||
+	       protocol == IPPROTO_UDPLITE;
+}
+
+static __always_inline __u64 hash_flow(const struct header *h, const struct frame *f)
+{
+	__u32 need = ETH_HLEN + (is_ip4(h) ? sizeof(h->ip4) : sizeof(h->ip6)) + sizeof(h->above4.ports);
+	const __u64 *addresses = (const void *)&h->ip6.saddr;
+	__u64 hash = protocol(h), ports = 0;
+
+	if (has_ports(protocol(h)) && f->length >= need)
+		ports = is_ip4(h) ? *(const __u32 *)h->above4.ports : *(const __u32 *)h->above6.ports;
+	if (is_ip4(h))
+		return mix(mix((__u64)h->ip4.saddr << 32 | h->ip4.daddr) ^ ports << 8 ^ hash);
+	hash ^= (__u64)(*(const __u32 *)&h->ip6 & bpf_htonl(0xfffff)) << 32; /* flow label */
+	for (int i = 0; i < 4; i++)
+		hash = mix(hash ^ addresses[i]);
+	return mix(hash ^ ports << 8);
+}

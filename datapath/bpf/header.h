@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * A frame's headers, in a copy. Routers on the way change the copy; the frame itself is written once, at the end of the walk.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "link.h"
+#include "punt.h"
+
+/* What is read of the layer above IP: the ports, and TCP's data offset. */
+struct ports_and_offset {
+	__be16 ports[2];
+	__u8 skipped[8];
+	__u8 offset; /* in the upper four bits, in words */
+	__u8 more[3];
+};
+
+struct header {
+	__u8 align[2]; /* so that what follows Ethernet is aligned */
+	struct ethhdr eth;
+	union {
+		struct {
+			struct iphdr ip4;
+			struct ports_and_offset above4;
+		};
+		struct {
+			struct ipv6hdr ip6;
+			struct ports_and_offset above6;
+		};
+	};
+};
+
+/* So much of a frame is copied, if it is so long. */
+#define HEADER_COPIED (sizeof(struct header) - offsetof(struct header, eth))
+
+enum {
+	IPV4_FRAGMENT = 0x3fff, /* more fragments, offset */
+	NEXTHDR_HOP = 0,
+	NEXTHDR_FRAGMENT = 44,
+};
+
+static __always_inline bool same_mac(const __u8 *a, const __u8 *b)
+{
+	const __u16 *x = (const void *)a, *y = (const void *)b;
+
+	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]));
+}
+
+static __always_inline bool verify_ip4_checksum(const struct iphdr *ip)
+{
+	const __u32 *word = (const void *)ip;
+	__u64 sum = 0;
+
+	for (int i = 0; i < 5; i++)
+		sum += word[i];
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum == 0xffff;
+}
+
+/*
+ * Is it a header that every router forwards? What ip_rcv_core() and ip_route_input_slow() refuse whatever the routes are; they
+ * cut padding, too. The copy holds at least so much.
+ */
+static __always_inline enum punt inspect_ip4(const struct header *h, const struct frame *f)
+{
+	__u32 from = bpf_ntohl(h->ip4.saddr), to = bpf_ntohl(h->ip4.daddr);
+
+	if (f->length < ETH_HLEN + sizeof(h->ip4) || h->ip4.version != 4 || h->ip4.ihl < 5)
+		return PUNT_MALFORMED;
+	if (h->ip4.ihl != 5)
+		return PUNT_OPTIONS;
+	if (bpf_ntohs(h->ip4.tot_len) + ETH_HLEN != f->length || !verify_ip4_checksum(&h->ip4))
+		return PUNT_MALFORMED;
+	if (h->ip4.frag_off & bpf_htons(IPV4_FRAGMENT))
+		return PUNT_FRAGMENT;
+	/* 0.0.0.0/8, 127.0.0.0/8, 224.0.0.0/4, 255.255.255.255 */
+	if (from >> 24 == 0 || from >> 24 == 127 || from >> 28 == 14 || from == 0xffffffff)
+		return PUNT_SOURCE;
+	if (to >> 24 == 0 || to >> 24 == 127 || to >> 28 == 14 || to == 0xffffffff)
+		return PUNT_SCOPE;
+	return WALK_ON;
+}
+
+/* Addresses below ::/64 are the unspecified one, loopback, and those that embed IPv4's: none that a router should see. */
+static __always_inline bool is_special_ip6(const struct in6_addr *a)
+{
+	return !(a->s6_addr32[0] | a->s6_addr32[1]) || a->s6_addr[0] == 0xff ||
+	       (a->s6_addr32[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
+}
+
+/* The same for IPv6: what ip6_rcv_core() and ip6_forward() refuse whatever the routes are. */
+static __always_inline enum punt inspect_ip6(const struct header *h, const struct frame *f)
+{
+	if (f->length < ETH_HLEN + sizeof(h->ip6) || h->ip6.version != 6 ||
+	    bpf_ntohs(h->ip6.payload_len) + sizeof(h->ip6) + ETH_HLEN != f->length)
+		return PUNT_MALFORMED;
+	if (h->ip6.nexthdr == NEXTHDR_HOP)
+		return PUNT_OPTIONS;
+	if (h->ip6.nexthdr == NEXTHDR_FRAGMENT)
+		return PUNT_FRAGMENT;
+	if (is_special_ip6(&h->ip6.saddr))
+		return PUNT_SOURCE;
+	if (is_special_ip6(&h->ip6.daddr))
+		return PUNT_SCOPE;
+	return WALK_ON;
+}
+
+static __always_inline bool is_ip4(const struct header *h) { return h->eth.h_proto == bpf_htons(ETH_P_IP); }
+
+/* Which of the two layouts the layer above has; NULL: it was not copied. */
+static __always_inline const struct ports_and_offset *above(const struct header *h, const struct frame *f)
+{
+	__u32 begins = ETH_HLEN + (is_ip4(h) ? sizeof(h->ip4) : sizeof(h->ip6));
+
+	if (f->length < begins + sizeof(h->above4))
+		return NULL;
+	return is_ip4(h) ? &h->above4 : &h->above6;
+}
+
+static __always_inline __u8 protocol(const struct header *h) { return is_ip4(h) ? h->ip4.protocol : h->ip6.nexthdr; }
+
+/*
+ * The longest packet that the frame stands for, to be compared with an MTU: as skb_gso_validate_network_len(). For what is
+ * neither TCP nor short, headers are not read, but bounded: the kernel then decides.
+ */
+static __always_inline __u32 packet_length(const struct header *h, const struct frame *f)
+{
+	const __u32 at_most = 128; /* headers above IP, those of tunnels included */
+	__u32 network = is_ip4(h) ? sizeof(h->ip4) : sizeof(h->ip6);
+	const struct ports_and_offset *transport;
+
+	if (!f->segment)
+		return f->length - ETH_HLEN;
+	transport = above(h, f);
+	if (transport && protocol(h) == IPPROTO_TCP)
+		return network + (transport->offset >> 4) * 4 + f->segment;
+	return network + at_most + f->segment;
+}
+
+/* The next router's turn: it will find the frame with these addresses. TTL and checksum follow at the end. */
+static __always_inline void readdress(struct header *h, const __u8 *to, const __u8 *from)
+{
+	__builtin_memcpy(h->eth.h_dest, to, ETH_ALEN);
+	__builtin_memcpy(h->eth.h_source, from, ETH_ALEN);
+}
+
+static __always_inline __u8 ttl(const struct header *h) { return is_ip4(h) ? h->ip4.ttl : h->ip6.hop_limit; }
+
+/*
+ * What so many routers make of TTL and checksum: as ip_decrease_ttl() each, which keeps the sum of all words (RFC 1624) and never
+ * writes a checksum of all ones.
+ */
+static __always_inline void age(struct header *h, __u32 hops)
+{
+	__u32 check;
+
+	if (!is_ip4(h)) {
+		h->ip6.hop_limit -= hops;
+		return;
+	}
+	h->ip4.ttl -= hops;
+	check = h->ip4.check + bpf_htons(0x0100) * hops;
+	if (check >= 0xffff)
+		check -= 0xffff;
+	h->ip4.check = check;
+}
+
+/* How much of the frame a walk may have changed: up to the IPv4 checksum, or the hop limit. */
+static __always_inline __u32 header_changed(const struct header *h)
+{
+	return ETH_HLEN + (is_ip4(h) ? offsetof(struct iphdr, saddr) : offsetof(struct ipv6hdr, saddr));
+}

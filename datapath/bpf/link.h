@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * A frame on a link: what it is like, where it came from and where it has come to.
+ */
+#pragma once
+
+#include "ports.h"
+#include "reasons.h"
+
+struct walk;
+
+struct frame {
+	__u32 length;	/* with the Ethernet header, without an accelerated VLAN tag */
+	__u32 segment;	/* of a GSO super-frame: payload of each of the frames that it stands for; else 0 */
+	__u32 tagged;	/* has an accelerated VLAN tag */
+	__u32 from;	/* port by which it entered its link */
+	__u32 at;	/* port at the link's other end; none if a bridge has the frame */
+	enum mode mode; /* how it gets there */
+	struct walk *walk; /* what routers on the way did to it; NULL: there was none */
+};
+
+/* Where does the link lead? Both ends must say so: an index that came to mean another port leads nowhere. */
+static __always_inline enum reason cross(struct frame *f)
+{
+	const struct port *port = find_port(f->from), *peer;
+	const __u32 vlan_tag = 4;
+
+	if (!port)
+		return REASON_UNKNOWN_PORT;
+	f->mode = port->mode;
+	switch (f->mode) {
+	case MODE_NONE:
+		return REASON_NOT_WIRED;
+	case MODE_KERNEL:
+		return CONTINUE;
+	case MODE_PEER:
+	case MODE_QUEUE:
+		break;
+	default:
+		return REASON_NOT_WIRED;
+	}
+	f->at = port->peer;
+	peer = find_port(f->at);
+	if (!peer || peer->peer != f->from)
+		return REASON_PEER_GONE;
+	/* Would the receiving interface take it? As __is_skb_forwardable() in the kernel, which a veth pair asks: a tag is not
+	 * counted, and a super-frame passes, because it stands for frames that fit. */
+	return !f->segment && f->length > peer->mtu + ETH_HLEN + vlan_tag ? REASON_TOO_BIG : CONTINUE;
+}
