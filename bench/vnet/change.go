@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,6 +42,15 @@ type (
 
 // Changes of interfaces.
 type (
+	// Resolve says how neighbours on the interface are asked for: so often, and so long after one another.
+	Resolve struct {
+		Interface  string
+		IPv6       bool
+		Times      int
+		Wait       time.Duration // not less than 10 ms
+		QueueBytes int           // what waits for the answer meanwhile
+	}
+
 	SetLink struct {
 		Interface string
 		Up        bool
@@ -69,6 +79,9 @@ func (c SetLink) String() string {
 		return "link set " + c.Interface + " up"
 	}
 	return "link set " + c.Interface + " down"
+}
+func (c Resolve) String() string {
+	return fmt.Sprintf("resolve neighbours on %s %d times, %v each", c.Interface, c.Times, c.Wait)
 }
 func (c SetMTU) String() string { return fmt.Sprintf("link set %s mtu %d", c.Interface, c.MTU) }
 
@@ -223,6 +236,37 @@ func (c SetMTU) message(n *Node) (message, error) {
 	m, err := linkMessage(n, c.Interface, 0, 0)
 	m.attrU32(unix.IFLA_MTU, uint32(c.MTU))
 	return m, err
+}
+
+// Attributes of neighbour tables, from linux/neighbour.h.
+const (
+	tableName    = 1  // NDTA_NAME
+	tableParms   = 6  // NDTA_PARMS
+	parmIfindex  = 1  // NDTPA_IFINDEX
+	parmRetrans  = 5  // NDTPA_RETRANS_TIME
+	parmMcast    = 11 // NDTPA_MCAST_PROBES
+	parmQueueLen = 16 // NDTPA_QUEUE_LENBYTES
+)
+
+func (c Resolve) message(n *Node) (message, error) {
+	index, err := n.Index(c.Interface)
+	if err != nil {
+		return message{}, err
+	}
+	m := message{kind: unix.RTM_SETNEIGHTBL}
+	table := "arp_cache\x00"
+	m.body = append(m.body, unix.AF_INET, 0, 0, 0)
+	if c.IPv6 {
+		m.body[0], table = unix.AF_INET6, "ndisc_cache\x00"
+	}
+	var parms message
+	parms.attrU32(parmIfindex, uint32(index))
+	parms.attr(parmRetrans, binary.NativeEndian.AppendUint64(nil, uint64(c.Wait.Milliseconds())))
+	parms.attrU32(parmMcast, uint32(c.Times))
+	parms.attrU32(parmQueueLen, uint32(c.QueueBytes))
+	m.attr(tableName, []byte(table))
+	m.attr(tableParms, parms.body)
+	return m, nil
 }
 
 func linkMessage(n *Node, name string, flags, change uint32) (message, error) {

@@ -1,0 +1,133 @@
+package differential
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/bench/vnet"
+)
+
+// testcase is a network and what happens to it. All of it is plain data, so that parts can be left out.
+type testcase struct {
+	seed  uint64
+	plan  vnet.Plan
+	steps []step
+	loose bool // who sends an ICMP error is not compared
+}
+
+// step is an event, or frames.
+type step struct {
+	events []event
+	frames []frame
+}
+
+// newCase draws one with at least so many frames.
+func newCase(seed uint64, frames int) *testcase {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	routers := 2 + rng.IntN(6)
+	switch rng.IntN(5) {
+	case 0:
+		routers = 2 + rng.IntN(39)
+	case 1:
+		routers = 2 + rng.IntN(16)
+	}
+	g := randomGraph(rng, routers)
+	g.route()
+	g.disturb()
+	c := &testcase{seed: seed, plan: g.plan(g.seeding()), loose: g.ecmp == spread}
+	s := newSender(g)
+	for sent := 0; sent < frames; {
+		var batch []frame
+		for range 20 + rng.IntN(40) {
+			batch = append(batch, s.frames()...)
+		}
+		c.steps = append(c.steps, step{frames: batch})
+		sent += len(batch)
+		for range rng.IntN(3) {
+			if e := g.events(); e != nil {
+				c.steps = append(c.steps, step{events: e})
+			}
+		}
+	}
+	return c
+}
+
+// seeding says which neighbours nodes know from the start: all, none, or some, and some of these not for sure.
+func (g *graph) seeding() func(*end, *end) []vnet.Neighbour {
+	kind := g.rng.IntN(4)
+	return func(e, other *end) (all []vnet.Neighbour) {
+		for _, family := range []int{4, 6} {
+			if !e.link.prefix(family).IsValid() {
+				continue
+			}
+			b := vnet.Neighbour{Interface: e.name, Address: other.address(family), MAC: mac(e.link.number, other.place)}
+			if kind == 0 {
+				continue
+			}
+			if kind == 1 {
+				switch g.rng.IntN(4) {
+				case 0:
+					continue
+				case 1:
+					b.State = unix.NUD_STALE
+				}
+			}
+			all = append(all, b)
+		}
+		return all
+	}
+}
+
+// String is the case for a person: what is needed to do it by hand.
+func (c *testcase) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, %d nodes, %d links\n", c.seed, len(c.plan.Nodes), len(c.plan.Links))
+	for i, l := range c.plan.Links {
+		fmt.Fprintf(&b, "link %d:", i+1)
+		for _, e := range l.Ends {
+			fmt.Fprintf(&b, " %s:%s mtu %d %s %v", e.Node, e.Interface, e.MTU, e.MAC, e.Addresses)
+		}
+		b.WriteByte('\n')
+	}
+	for _, n := range c.plan.Nodes {
+		fmt.Fprintf(&b, "%s: loopbacks %v\n", n.Name, n.Loopbacks)
+		for _, r := range n.Routes {
+			fmt.Fprintf(&b, "  route %v\n", r)
+		}
+		for _, m := range n.Neighbours {
+			fmt.Fprintf(&b, "  neighbour %v\n", m)
+		}
+	}
+	for i, s := range c.steps {
+		for _, e := range s.events {
+			fmt.Fprintf(&b, "step %d: %v\n", i+1, e)
+		}
+		for _, f := range s.frames {
+			fmt.Fprintf(&b, "step %d: %s sends #%d (%s): %s\n", i+1, f.host, f.id, f.note, describe(f.data))
+		}
+	}
+	return b.String()
+}
+
+func (c *testcase) frames() (n int) {
+	for _, s := range c.steps {
+		n += len(s.frames)
+	}
+	return n
+}
+
+// lanAddress is the MAC address of a host on a LAN, or nil.
+func (c *testcase) lanAddress(host string) net.HardwareAddr {
+	for _, l := range c.plan.Links {
+		for _, e := range l.Ends {
+			if e.Node == host && l.LAN {
+				return e.MAC
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package differential
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+)
+
+// received is a frame at a host.
+type received struct {
+	offload [vnetHeader]byte
+	data    []byte
+}
+
+// header is what is looked at to compare a received frame.
+type header struct {
+	kind  uint16 // EtherType
+	v4    bool
+	proto byte // the last header's
+	first bool // of the packet's fragments, or its only part
+	at    int  // where the last header begins
+}
+
+func parse(b []byte) header {
+	h := header{kind: binary.BigEndian.Uint16(b[12:]), first: true}
+	switch {
+	case h.kind == etherIPv4 && len(b) >= 34:
+		h.v4, h.proto = true, b[23]
+		h.first = binary.BigEndian.Uint16(b[20:])&0x1fff == 0
+		h.at = 14 + int(b[14]&15)*4
+	case h.kind == etherIPv6 && len(b) >= 54:
+		h.proto, h.at = b[20], 54
+		for h.at+8 <= len(b) && (h.proto == protoHop || h.proto == protoOptions || h.proto == protoRouting || h.proto == protoFrag) {
+			length := 8 + 8*int(b[h.at+1])
+			if h.proto == protoFrag {
+				length = 8
+				h.first = h.first && binary.BigEndian.Uint16(b[h.at+2:])&^7 == 0
+			}
+			h.proto, h.at = b[h.at], h.at+length
+		}
+	}
+	if h.at == 0 || h.at >= len(b) {
+		h.proto = protoNone
+	}
+	return h
+}
+
+// ICMP types.
+const (
+	icmpReply        = 0
+	icmpUnreachable  = 3
+	icmpRedirect     = 5
+	icmpExceeded     = 11
+	icmpParameter    = 12
+	icmp6Unreachable = 1
+	icmp6Parameter   = 4
+	icmp6QueryMLD    = 130
+	icmp6DoneMLD     = 132
+	icmp6SolicitRA   = 133
+	icmp6Redirect    = 137
+	icmp6ReportMLD   = 143
+	icmp6EchoReply   = 129
+)
+
+// idle reports whether a frame is what kernels say to each other when they like: it has no counterpart in the other network.
+func idle(b []byte) bool {
+	h := parse(b)
+	_, ours := number(b)
+	switch {
+	case h.kind == etherARP:
+		return !ours
+	case h.v4 && h.proto == protoICMP && h.first:
+		return b[h.at] == icmpRedirect // as often as the kernel pleases
+	case !h.v4 && h.proto == protoICMPv6 && h.first:
+		kind := b[h.at]
+		talk := kind >= icmp6QueryMLD && kind <= icmp6DoneMLD || kind >= icmp6SolicitRA && kind < icmp6Redirect || kind == icmp6ReportMLD
+		return kind == icmp6Redirect || talk && !ours
+	}
+	return false
+}
+
+// normal gives what must be the same in both networks. loose leaves out of ICMP errors who sent them.
+func normal(r received, loose bool) string {
+	b := append([]byte{}, r.data...)
+	h := parse(b)
+	if loose && isError(h, b) {
+		id, _ := number(b)
+		return fmt.Sprintf("ICMP error %d, %d about %d", b[h.at], b[h.at+1], id)
+	}
+	if isError(h, b) && h.at+8 < len(b) {
+		right := !h.v4 || sum(b[h.at:min(len(b), 14+int(binary.BigEndian.Uint16(b[16:])))], 0) == 0xffff
+		quoted := append(append([]byte{}, b[:14]...), b[h.at+8:]...)
+		unnumber(quoted)
+		copy(b[h.at+8:], quoted[14:])
+		if h.v4 {
+			b[h.at+2], b[h.at+3] = 0, 0
+		}
+		if !right {
+			b[h.at+2] = 1
+		}
+	}
+	unnumber(b)
+	return string(r.offload[:]) + string(b)
+}
+
+// unnumber takes away from a frame what is not the same in both networks: kernels number the IPv4 packets that they make themselves, and
+// fragments, as they like (RFC 6864). Of the header's checksum remains whether it was right.
+func unnumber(b []byte) {
+	h := parse(b)
+	switch {
+	case h.v4 && h.at >= 34 && (h.proto == protoTCP || h.proto == protoICMP && (!h.first || h.at < len(b) && b[h.at] != 8)):
+		right := sum(b[14:min(h.at, len(b))], 0) == 0xffff
+		b[18], b[19], b[24], b[25] = 0, 0, 0, 0
+		if !right {
+			b[24] = 1
+		}
+	case h.kind == etherIPv6 && h.proto == protoICMPv6 && b[20] == protoFrag:
+		copy(b[54+4:54+8], "id??")
+	}
+}
+
+func isError(h header, b []byte) bool {
+	if !h.first || h.at+1 >= len(b) {
+		return false
+	}
+	if h.v4 {
+		kind := b[h.at]
+		return h.proto == protoICMP && (kind == icmpUnreachable || kind == icmpExceeded || kind == icmpParameter)
+	}
+	return h.proto == protoICMPv6 && b[h.at] >= icmp6Unreachable && b[h.at] <= icmp6Parameter
+}
+
+// difference is what one host received in one network only.
+type difference struct {
+	host                 string
+	kernelOnly, fastOnly []received
+}
+
+// compare takes frames as multisets.
+func compare(host string, kernel, fast []received, loose bool) *difference {
+	count := map[string]int{}
+	for _, r := range fast {
+		if !idle(r.data) {
+			count[normal(r, loose)]++
+		}
+	}
+	d := &difference{host: host}
+	for _, r := range kernel {
+		if idle(r.data) {
+			continue
+		}
+		if k := normal(r, loose); count[k] > 0 {
+			count[k]--
+		} else {
+			d.kernelOnly = append(d.kernelOnly, r)
+		}
+	}
+	for _, r := range fast {
+		if idle(r.data) {
+			continue
+		}
+		if k := normal(r, loose); count[k] > 0 {
+			count[k]--
+			d.fastOnly = append(d.fastOnly, r)
+		}
+	}
+	if len(d.kernelOnly)+len(d.fastOnly) == 0 {
+		return nil
+	}
+	return d
+}
+
+// String shows the frames side by side, as far as a person needs it.
+func (d *difference) String() string {
+	var b strings.Builder
+	show := func(what string, all []received) {
+		for i, r := range all {
+			if i == 5 {
+				fmt.Fprintf(&b, "  %s: and %d more\n", what, len(all)-i)
+				break
+			}
+			fmt.Fprintf(&b, "  %s: %s\n", what, describe(r.data))
+			if r.offload != [vnetHeader]byte{} {
+				fmt.Fprintf(&b, "    offload %x\n", r.offload)
+			}
+		}
+	}
+	fmt.Fprintf(&b, "%s received:\n", d.host)
+	show("by the kernels only", d.kernelOnly)
+	show("by the fast path only", d.fastOnly)
+	return b.String()
+}

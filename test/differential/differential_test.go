@@ -1,0 +1,115 @@
+package differential
+
+import (
+	"flag"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/bench/vnet"
+	"github.com/pergola-net/pergola/test/testkit"
+)
+
+var (
+	seedFlag     = flag.Uint64("seed", 0, "run the one case of this seed")
+	networksFlag = flag.Int("networks", 110, "number of networks")
+	framesFlag   = flag.Int("frames", 100, "frames for each network, at least")
+	firstFlag    = flag.Uint64("first", 1, "seed of the first network")
+	shrinkFlag   = flag.Int("shrink", 300, "how often a failing case is tried again with less of it")
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+func newArena(t testing.TB) *arena {
+	t.Helper()
+	testkit.Root(t)
+	dir := testkit.TempState(t)
+	testkit.LeakCheck(t, dir)
+	g, err := vnet.Open(t.Context(), dir, vnet.Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := openBacklog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = b.file.Close()
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	stay(t)
+	return &arena{ground: g, backlog: b, fast: true}
+}
+
+// stay keeps the test on one CPU, which then also does all the forwarding.
+func stay(t testing.TB) {
+	t.Helper()
+	runtime.LockOSThread()
+	var before, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		t.Fatal(err)
+	}
+	for cpu := range 1024 {
+		if before.IsSet(cpu) {
+			one.Set(cpu)
+			break
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.SchedSetaffinity(0, &before); err != nil {
+			t.Error(err)
+		}
+		runtime.UnlockOSThread()
+	})
+}
+
+// play runs a case, and on failure looks for a smaller one that fails.
+func (a *arena) play(t *testing.T, c *testcase) {
+	t.Helper()
+	f, err := a.run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f == nil {
+		return
+	}
+	t.Logf("seed %d: %v", c.seed, f)
+	small := shrink(c, *shrinkFlag, func(c *testcase) bool {
+		f, err := a.run(t.Context(), c)
+		return err == nil && f != nil
+	})
+	last := f
+	if f, err := a.run(t.Context(), small); err == nil && f != nil {
+		last = f
+	}
+	t.Errorf("go test ./test/differential -seed %d: the networks differ\n%v\n%v", c.seed, last, small)
+}
+
+// Without a fast path in either, two networks that are alike do the same: otherwise the other test proves nothing.
+func TestKernelsAgree(t *testing.T) {
+	a := newArena(t)
+	a.fast = false
+	a.rounds(t, max(1, *networksFlag/10))
+}
+
+func (a *arena) rounds(t *testing.T, networks int) {
+	t.Helper()
+	start := time.Now()
+	if *seedFlag != 0 {
+		a.play(t, newCase(*seedFlag, *framesFlag))
+		return
+	}
+	for i := range networks {
+		if a.play(t, newCase(*firstFlag+uint64(i), *framesFlag)); t.Failed() {
+			break
+		}
+	}
+	t.Logf("%d networks in %v: %+v", networks, time.Since(start).Round(time.Millisecond), a.stats)
+}

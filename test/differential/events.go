@@ -1,0 +1,181 @@
+package differential
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/bench/vnet"
+)
+
+// event is something that happens in a network. What cannot be done (a route that is not there is deleted, say) can be done in neither.
+type event struct {
+	node    string
+	change  vnet.Change // or
+	carrier *carrier    // or
+	command []string    // run in the node
+}
+
+// carrier is that of a node's interface, as the substrate sets it when a link fails.
+type carrier struct {
+	name string
+	up   bool
+}
+
+func (e event) String() string {
+	switch {
+	case e.change != nil:
+		return fmt.Sprintf("%s: %v", e.node, e.change)
+	case e.carrier != nil:
+		return fmt.Sprintf("%s: carrier of %s: %v", e.node, e.carrier.name, e.carrier.up)
+	}
+	return fmt.Sprintf("%s: %s", e.node, strings.Join(e.command, " "))
+}
+
+// anyRouter draws one.
+func (g *graph) anyRouter() *node {
+	for {
+		if n := g.nodes[g.rng.IntN(len(g.nodes))]; n.router {
+			return n
+		}
+	}
+}
+
+func (g *graph) anyEnd(n *node) *end { return n.ends[g.rng.IntN(len(n.ends))] }
+
+// events draws what happens next: one thing, or several that belong together.
+func (g *graph) events() []event {
+	n := g.anyRouter()
+	if len(n.ends) == 0 {
+		return nil
+	}
+	if g.ecmp != single { // nothing that would make paths differ in more than their links
+		switch g.rng.IntN(3) {
+		case 0:
+			return g.twins(n)
+		case 1:
+			return g.addressEvent(n)
+		}
+		return g.neighbourEvent(n, false)
+	}
+	switch g.rng.IntN(12) {
+	case 0, 1, 2, 3:
+		return g.routeEvent(n)
+	case 4, 5:
+		up := g.rng.IntN(3) > 0
+		return []event{{node: n.name, change: vnet.SetLink{Interface: g.anyEnd(n).name, Up: up}}}
+	case 6, 7:
+		return []event{{node: n.name, carrier: &carrier{g.anyEnd(n).name, g.rng.IntN(2) > 0}}}
+	case 8:
+		return g.addressEvent(n)
+	case 9:
+		return []event{{node: n.name, change: vnet.SetMTU{Interface: g.anyEnd(n).name, MTU: pick(g.rng, 1500, 1400, 1280, 1300, 600)}}}
+	case 10:
+		return g.commandEvent(n)
+	}
+	return g.neighbourEvent(n, true)
+}
+
+func (g *graph) routeEvent(n *node) []event {
+	if len(n.routes) == 0 {
+		return nil
+	}
+	switch g.rng.IntN(4) {
+	case 0:
+		return []event{{node: n.name, change: vnet.DeleteRoute{Route: n.routes[g.rng.IntN(len(n.routes))]}}}
+	case 1:
+		return []event{{node: n.name, change: vnet.ReplaceRoute{Route: n.routes[g.rng.IntN(len(n.routes))]}}}
+	case 2:
+		return []event{{node: n.name, change: vnet.AddRoute{Route: g.randomRoute(n)}}}
+	}
+	return []event{{node: n.name, change: vnet.ReplaceRoute{Route: g.randomRoute(n)}}}
+}
+
+func (g *graph) addressEvent(n *node) []event {
+	family := pick(g.rng, 4, 6)
+	name, a := "lo", netip.PrefixFrom(nth(n.loopback(family), 1), n.loopback(family).Bits())
+	if g.ecmp == single && g.rng.IntN(2) == 0 {
+		e := g.anyEnd(n)
+		if p := e.link.prefix(family); p.IsValid() {
+			name, a = e.name, netip.PrefixFrom(e.address(family), p.Bits())
+		}
+	}
+	if g.rng.IntN(2) == 0 {
+		return []event{{node: n.name, change: vnet.DeleteAddress{Interface: name, Prefix: a}}}
+	}
+	return []event{{node: n.name, change: vnet.AddAddress{Interface: name, Prefix: a}}}
+}
+
+// neighbourEvent forgets, doubts or, if that may be, mistakes a neighbour.
+func (g *graph) neighbourEvent(n *node, mistake bool) []event {
+	e := g.anyEnd(n)
+	other := e.link.ends[g.rng.IntN(len(e.link.ends))]
+	family := pick(g.rng, 4, 6)
+	if other == e || !e.link.prefix(family).IsValid() {
+		return nil
+	}
+	b := vnet.Neighbour{Interface: e.name, Address: other.address(family), MAC: mac(e.link.number, other.place)}
+	switch g.rng.IntN(5) {
+	case 0:
+		b.State = unix.NUD_STALE
+	case 1:
+		b.State = unix.NUD_REACHABLE
+	case 2:
+		return []event{{node: n.name, change: vnet.DeleteNeighbour{Neighbour: b}}}
+	case 3:
+		if mistake {
+			b.MAC = mac(e.link.number, 99)
+		}
+	}
+	return []event{{node: n.name, change: vnet.SetNeighbour{Neighbour: b}}}
+}
+
+// twins takes one of several parallel links out of service at both ends, or puts it back.
+func (g *graph) twins(n *node) []event {
+	if g.ecmp != parallel {
+		return nil
+	}
+	for _, e := range n.ends {
+		for _, twin := range n.ends {
+			if twin != e && len(e.link.ends) == 2 && len(twin.link.ends) == 2 && e.peer().node == twin.peer().node {
+				up := g.rng.IntN(2) == 0
+				return []event{
+					{node: n.name, change: vnet.SetLink{Interface: e.name, Up: up}},
+					{node: e.peer().node.name, change: vnet.SetLink{Interface: e.peer().name, Up: up}},
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// peer is the other end of a link of two.
+func (e *end) peer() *end { return e.link.ends[1-e.place] }
+
+// commandEvent makes a router one that the fast path must leave alone, or undoes it.
+func (g *graph) commandEvent(n *node) []event {
+	sysctl := func(path string) []string {
+		return []string{"sh", "-c", fmt.Sprintf("echo %d > /proc/sys/net/%s", g.rng.IntN(2), path)}
+	}
+	e := g.anyEnd(n)
+	var command []string
+	switch g.rng.IntN(7) {
+	case 0:
+		command = []string{"ip", pick(g.rng, "-4", "-6"), "rule", pick(g.rng, "add", "del"), "pref", "1000", "iif", e.name, pick(g.rng, "blackhole", "prohibit")}
+	case 1:
+		command = []string{"nft", "add table inet t; add chain inet t c { type filter hook forward priority 0; }; add rule inet t c meta l4proto udp drop"}
+	case 2:
+		command = []string{"nft", "delete table inet t"}
+	case 3:
+		command = sysctl("ipv4/conf/" + e.name + "/forwarding")
+	case 4:
+		command = sysctl("ipv4/conf/" + e.name + "/rp_filter")
+	case 5:
+		command = sysctl("ipv6/conf/" + e.name + "/forwarding")
+	case 6:
+		command = sysctl("ipv4/ip_forward")
+	}
+	return []event{{node: n.name, command: command}}
+}

@@ -1,0 +1,383 @@
+package differential
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pergola-net/pergola/bench/vnet"
+)
+
+// arena is where cases are run: twice, side by side.
+type arena struct {
+	ground  *vnet.Ground
+	backlog *backlog
+	slice   uint16 // the next one
+	fast    bool   // false: both networks forward in their kernels, which tests the test
+	stats   stats
+}
+
+// stats are sums over all cases.
+type stats struct {
+	Frames     int    // sent, in each of both
+	Received   int    // by hosts, in the network without fast path
+	KernelHops uint64 // frames that routers' kernels forwarded, in the network without fast path
+	SlowHops   uint64 // in the one with it
+}
+
+// failure is a case's outcome that is not as it should be.
+type failure struct {
+	step  int
+	hosts []*difference
+}
+
+func (f *failure) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "after step %d:\n", f.step+1)
+	for _, d := range f.hosts {
+		b.WriteString(d.String())
+	}
+	return b.String()
+}
+
+// sides are the two networks.
+const (
+	kernel = 0
+	fast   = 1
+)
+
+type match struct {
+	*arena
+	c    *testcase
+	nets [2]*vnet.Network
+	taps [2]map[string]*tap
+}
+
+// run plays a case. The calling thread must stay on one CPU.
+func (a *arena) run(ctx context.Context, c *testcase) (f *failure, err error) {
+	m := &match{arena: a, c: c}
+	defer func() { err = errors.Join(err, m.close()) }()
+	if err := m.open(ctx); err != nil {
+		return nil, fmt.Errorf("prepare case %d: %w", c.seed, err)
+	}
+	for i, s := range c.steps {
+		if len(s.events) > 0 {
+			if err := m.happen(ctx, s.events); err != nil {
+				return nil, fmt.Errorf("case %d, step %d: %v: %w", c.seed, i+1, s.events, err)
+			}
+			continue
+		}
+		hosts, err := m.send(s.frames)
+		if err != nil {
+			return nil, fmt.Errorf("case %d, step %d: %w", c.seed, i+1, err)
+		}
+		if len(hosts) > 0 {
+			return &failure{i, hosts}, nil
+		}
+	}
+	return nil, m.count()
+}
+
+func (m *match) open(ctx context.Context) error {
+	var g errgroup.Group
+	for side := range m.nets {
+		plan := m.c.plan
+		plan.Slice = 1 + m.slice%4000
+		m.slice++
+		g.Go(func() (err error) {
+			m.nets[side], err = m.ground.New(ctx, plan)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := m.resolveQuickly(); err != nil {
+		return err
+	}
+	if err := m.settle(nil); err != nil {
+		return err
+	}
+	for side, n := range m.nets {
+		m.taps[side] = map[string]*tap{}
+		for _, p := range m.c.plan.Nodes {
+			if p.Router {
+				continue
+			}
+			t, err := openTap(n.Nodes[p.Name], "eth0", m.c.lanAddress(p.Name))
+			if err != nil {
+				return err
+			}
+			m.taps[side][p.Name] = t
+		}
+	}
+	if !m.fast {
+		return nil
+	}
+	if err := m.nets[fast].FastPath(ctx, true); err != nil {
+		return err
+	}
+	return m.nets[fast].InStep(ctx)
+}
+
+// resolveQuickly lets neighbours that do not answer be given up after one question.
+func (m *match) resolveQuickly() error {
+	for _, n := range m.nets {
+		for _, l := range m.c.plan.Links {
+			for _, e := range l.Ends {
+				for _, v6 := range []bool{false, true} {
+					if v6 && e.MTU < 1280 {
+						continue
+					}
+					r := vnet.Resolve{Interface: e.Interface, IPv6: v6, Times: 1, Wait: 20 * time.Millisecond, QueueBytes: 4 << 20}
+					if err := n.Nodes[e.Node].Apply(r); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (m *match) close() error {
+	var errs []error
+	for side, n := range m.nets {
+		for _, t := range m.taps[side] {
+			errs = append(errs, t.close())
+		}
+		if n != nil {
+			errs = append(errs, n.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// settle waits until the kernels of both networks have done what they were told, and say the same of it. nil stands for all nodes.
+func (m *match) settle(names []string) error {
+	if names == nil {
+		for _, p := range m.c.plan.Nodes {
+			names = append(names, p.Name)
+		}
+	}
+	var why error
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); pause(time.Millisecond) {
+		if why = m.settled(names); why == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("wait for the kernels to settle: %w", why)
+}
+
+func (m *match) settled(names []string) error {
+	for _, name := range names {
+		var states [2]vnet.State
+		for side, n := range m.nets {
+			var err error
+			if states[side], err = n.Nodes[name].State(); err != nil {
+				return err
+			}
+			if p := states[side].Pending; len(p) > 0 {
+				return fmt.Errorf("node %s: %v", name, p)
+			}
+		}
+		if !slices.Equal(states[kernel].Lines, states[fast].Lines) {
+			return fmt.Errorf("node %s: the kernels differ:\n%s\n%s", name, missing(states[kernel].Lines, states[fast].Lines), missing(states[fast].Lines, states[kernel].Lines))
+		}
+	}
+	return nil
+}
+
+// missing are the lines of a that b has not.
+func missing(a, b []string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) }), "\n")
+}
+
+// happen lets events happen in both networks, and waits until they have.
+func (m *match) happen(ctx context.Context, all []event) error {
+	var near []string
+	for _, e := range all {
+		var outcome [2]error
+		for side, n := range m.nets {
+			outcome[side] = m.do(ctx, n, e)
+		}
+		if (outcome[kernel] == nil) != (outcome[fast] == nil) {
+			return fmt.Errorf("one network only: %w", errors.Join(outcome[:]...))
+		}
+		near = append(near, m.near(e.node)...)
+	}
+	slices.Sort(near)
+	if err := m.settle(slices.Compact(near)); err != nil {
+		return err
+	}
+	if !m.fast {
+		return nil
+	}
+	return m.nets[fast].InStep(ctx)
+}
+
+func (m *match) do(ctx context.Context, n *vnet.Network, e event) error {
+	node := n.Nodes[e.node]
+	switch {
+	case node == nil:
+		return nil // left out
+	case e.change != nil:
+		return node.Apply(e.change)
+	case e.carrier != nil:
+		return m.ground.Substrate.SetUp(ctx, n.Port(e.node, e.carrier.name), e.carrier.up)
+	}
+	_, err := node.Exec(ctx, e.command[0], e.command[1:]...)
+	return err
+}
+
+// near are the nodes that share a link with one, and itself.
+func (m *match) near(name string) (all []string) {
+	for _, l := range m.c.plan.Links {
+		if slices.ContainsFunc(l.Ends, func(e vnet.End) bool { return e.Node == name }) {
+			for _, e := range l.Ends {
+				all = append(all, e.Node)
+			}
+		}
+	}
+	return all
+}
+
+// send injects frames into both networks and compares what hosts receive.
+func (m *match) send(frames []frame) ([]*difference, error) {
+	for side := range m.nets {
+		for i := range frames {
+			if t := m.taps[side][frames[i].host]; t != nil {
+				_ = t.send(&frames[i]) // what is too long, say, is refused in both
+			}
+		}
+		if err := m.backlog.drained(); err != nil {
+			return nil, err
+		}
+	}
+	m.stats.Frames += len(frames)
+	var got [2]map[string][]received
+	for side := range got {
+		got[side] = map[string][]received{}
+	}
+	// Neighbours that do not answer are given up after a while; then there is an ICMP error for each frame that waited.
+	var found []*difference
+	for deadline := time.Now().Add(time.Second); ; pause(5 * time.Millisecond) {
+		busy, err := m.unresolved()
+		if err != nil {
+			return nil, err
+		}
+		if err := m.collect(&got); err != nil {
+			return nil, err
+		}
+		found = nil
+		for host := range m.taps[kernel] {
+			if d := compare(host, got[kernel][host], got[fast][host], m.c.loose); d != nil {
+				found = append(found, d)
+			}
+		}
+		if busy == 0 && len(found) == 0 || time.Now().After(deadline) {
+			break
+		}
+	}
+	for _, all := range got[kernel] {
+		m.stats.Received += len(all)
+	}
+	return found, nil
+}
+
+func (m *match) collect(got *[2]map[string][]received) error {
+	if err := m.backlog.drained(); err != nil {
+		return err
+	}
+	for side := range m.nets {
+		for host, t := range m.taps[side] {
+			all, err := t.receive()
+			if err != nil {
+				return err
+			}
+			got[side][host] = append(got[side][host], all...)
+		}
+	}
+	return nil
+}
+
+// unresolved counts the neighbours that nodes are asking for.
+func (m *match) unresolved() (n int, err error) {
+	for _, network := range m.nets {
+		for _, node := range network.Nodes {
+			k, err := node.Unresolved()
+			if err != nil {
+				return 0, err
+			}
+			n += k
+		}
+	}
+	return n, nil
+}
+
+// count adds up what routers' kernels forwarded.
+func (m *match) count() error {
+	var hops [2]uint64
+	for side, n := range m.nets {
+		for _, p := range m.c.plan.Nodes {
+			if !p.Router {
+				continue
+			}
+			k, err := forwarded(n.Nodes[p.Name])
+			if err != nil {
+				return err
+			}
+			hops[side] += k
+		}
+	}
+	m.stats.KernelHops += hops[kernel]
+	m.stats.SlowHops += hops[fast]
+	return nil
+}
+
+// forwarded reads how many packets a node's kernel has forwarded.
+func forwarded(n *vnet.Node) (total uint64, err error) {
+	err = n.Do(func() error {
+		v4, err := os.ReadFile("/proc/thread-self/net/snmp")
+		if err != nil {
+			return err
+		}
+		v6, err := os.ReadFile("/proc/thread-self/net/snmp6")
+		if err != nil {
+			return err
+		}
+		lines := strings.Split(string(v4), "\n")
+		names, values := strings.Fields(lines[0]), strings.Fields(lines[1])
+		for _, pair := range [][2]string{
+			{values[slices.Index(names, "ForwDatagrams")]},
+			{valueOf(string(v6), "Ip6OutForwDatagrams")},
+		} {
+			k, err := strconv.ParseUint(pair[0], 10, 64)
+			if err != nil {
+				return err
+			}
+			total += k
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read counters of node %s: %w", n.Name, err)
+	}
+	return total, nil
+}
+
+func valueOf(text, name string) string {
+	for _, line := range strings.Split(text, "\n") {
+		if words := strings.Fields(line); len(words) == 2 && words[0] == name {
+			return words[1]
+		}
+	}
+	return ""
+}
