@@ -81,7 +81,7 @@ func (r *Runtime) groupOf(id ID) string { return r.groupOfSlice(id.Slice) + "/" 
 func (r *Runtime) killGroup(ctx context.Context, group string) error {
 	for {
 		pids, err := r.groups.processes(group)
-		// With version 1, a launch thread of ours is in the group as long as a command of Exec runs there.
+		// With version 1, a launch thread of ours is in the group for a moment.
 		pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() })
 		if err != nil || len(pids) == 0 {
 			return err

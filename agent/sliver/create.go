@@ -105,14 +105,14 @@ func (r *Runtime) runCreate(ctx context.Context, id ID, root *rootfs, plain bool
 	defer out.Close()
 	dir := r.nodeDir(id)
 	messages, pidFile := filepath.Join(dir, "create.log"), filepath.Join(dir, "pid")
-	err = r.inGroup(ctx, r.groupOf(id), func(cgroup int) error {
+	err = r.inGroup(ctx, r.groupOf(id), func(cgroup int, launched func()) error {
 		if err := root.mount(); err != nil {
 			return err
 		}
 		if err := r.protect(); err != nil {
 			return err
 		}
-		opts := &runc.CreateOpts{IO: &stdio{in: in, out: out, err: out, cgroup: cgroup}, PidFile: pidFile}
+		opts := &runc.CreateOpts{IO: &stdio{in: in, out: out, err: out, cgroup: cgroup, launched: launched}, PidFile: pidFile}
 		if plain {
 			opts.Detach = true
 			_, err := r.command(id.Slice, messages).Run(ctx, id.Node, dir, opts)
@@ -143,18 +143,23 @@ func readPID(file string) (int, error) {
 	return pid, nil
 }
 
-// inGroup calls do on a launch thread; what it forks is born in the group.
-func (r *Runtime) inGroup(ctx context.Context, group string, do func(cgroup int) error) error {
+// inGroup calls do on a launch thread; what it forks is born in the group. The thread leaves the group when do calls
+// launched, or else returns. Until then nobody may freeze the group: with version 1 he would freeze a thread of ours, and with
+// either a child between fork and exec, for which the whole process waits. So who calls this holds the lock of the sliver.
+func (r *Runtime) inGroup(ctx context.Context, group string, do func(cgroup int, launched func()) error) error {
 	cgroup := -1
 	join := func() (err error) {
 		cgroup, err = r.groups.join(group)
 		return err
 	}
-	return r.launch.run(ctx, join, func() error {
+	return r.launch.run(ctx, join, func(launched func()) error {
 		if cgroup >= 0 {
 			defer unix.Close(cgroup)
 		}
 		defer r.groups.leave()
-		return do(cgroup)
+		return do(cgroup, func() {
+			r.groups.leave()
+			launched()
+		})
 	})
 }

@@ -98,7 +98,8 @@ func explain(err error, messages string) error {
 type stdio struct {
 	runc.IO
 	in, out, err *os.File
-	cgroup       int // born in it, if not negative
+	cgroup       int    // born in it, if not negative
+	launched     func() // called when the runtime was forked; may be nil
 }
 
 func (s *stdio) Set(c *exec.Cmd) {
@@ -110,6 +111,14 @@ func (s *stdio) Set(c *exec.Cmd) {
 	if s.cgroup >= 0 {
 		c.SysProcAttr.UseCgroupFD, c.SysProcAttr.CgroupFD = true, s.cgroup
 	}
+}
+
+// CloseAfterStart implements runc.StartCloser.
+func (s *stdio) CloseAfterStart() error {
+	if s.launched != nil {
+		s.launched()
+	}
+	return nil
 }
 
 func (s *stdio) Close() error { return nil }

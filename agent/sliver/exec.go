@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/containerd/console"
@@ -35,21 +36,12 @@ type ExecRequest struct {
 // Exec runs a command in a sliver, within its namespaces and limits, and gives its exit code: 127 with an error when
 // there is no such command, 128 + signal when it was killed. When ctx ends, the command is killed.
 func (r *Runtime) Exec(ctx context.Context, id ID, req ExecRequest) (code int, err error) {
-	o, err := r.Observe(id)
-	if err != nil {
-		return -1, err
-	}
-	rec, err := r.readRecord(id)
-	if err != nil {
-		return -1, err
-	}
-	switch {
-	case o.State == Paused:
-		return -1, fmt.Errorf("run command in sliver %s: it is paused", id)
-	case o.State != Running:
-		return -1, fmt.Errorf("run command in sliver %s: %w", id, ErrNotRunning)
-	case len(req.Args) == 0:
+	if len(req.Args) == 0 {
 		return -1, fmt.Errorf("run command in sliver %s: no command given", id)
+	}
+	rec, err := r.runs(id)
+	if err != nil {
+		return -1, fmt.Errorf("run command in sliver %s: %w", id, err)
 	}
 	if err := awaitInit(ctx, rec.Process); err != nil {
 		return -1, fmt.Errorf("run command in sliver %s: %w", id, err)
@@ -60,6 +52,24 @@ func (r *Runtime) Exec(ctx context.Context, id ID, req ExecRequest) (code int, e
 	}
 	return code, nil
 }
+
+// runs gives the record of a sliver that can take a command.
+func (r *Runtime) runs(id ID) (*record, error) {
+	o, err := r.Observe(id)
+	if err != nil {
+		return nil, err
+	}
+	switch o.State {
+	case Running:
+		return r.readRecord(id)
+	case Paused:
+		return nil, errPaused
+	default:
+		return nil, ErrNotRunning
+	}
+}
+
+var errPaused = errors.New("it is paused")
 
 // awaitInit waits, in the first moments after Start, until the first process is not the runtime's own any more: that one cannot be
 // joined.
@@ -112,11 +122,20 @@ func (r *Runtime) exec(ctx context.Context, id ID, rec *record, req *ExecRequest
 	messages, pidFile := filepath.Join(dir, "log"), filepath.Join(dir, "pid")
 	// Killing the runtime alone would leave the command running.
 	defer context.AfterFunc(ctx, func() { killExec(pidFile) })()
-	err = r.inGroup(ctx, r.groupOf(id), func(cgroup int) error {
+	unlock := sync.OnceFunc(r.lock(id)) // until the runtime is forked: see inGroup
+	defer unlock()
+	if _, err := r.runs(id); err != nil {
+		return -1, err
+	}
+	err = r.inGroup(ctx, r.groupOf(id), func(cgroup int, launched func()) error {
 		if err := r.protect(); err != nil {
 			return err
 		}
 		streams.io.cgroup = cgroup
+		streams.io.launched = func() {
+			launched()
+			unlock()
+		}
 		opts := &runc.ExecOpts{IO: streams.io, LogFile: messages, PidFile: pidFile}
 		if streams.socket != nil {
 			opts.ConsoleSocket = streams.socket

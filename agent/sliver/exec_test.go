@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -97,22 +100,89 @@ func TestExecTerminal(t *testing.T) {
 	}
 }
 
-// With cgroup version 1, a thread of ours is in the sliver's group while a command runs there.
-func TestDeleteEndsCommandsAndNotTheServer(t *testing.T) {
-	r := newRuntime(t)
-	prepare(t, r)
-	id, _ := up(t, r, spec("denver"))
+// running starts a command that runs until the test ends, and returns when it runs.
+func running(t *testing.T, r *Runtime, id ID) (ended chan struct{}) {
+	t.Helper()
 	begun, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		out := writerFunc(func(p []byte) (int, error) { close(begun); return len(p), nil })
-		_, _ = r.Exec(t.Context(), id, ExecRequest{Args: []string{"sh", "-c", "echo; exec sleep 1000"}, Stdout: out})
+		if _, err := r.Exec(t.Context(), id, ExecRequest{Args: []string{"sh", "-c", "echo; exec sleep 1000"}, Stdout: out}); err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
 	}()
-	<-begun
+	select {
+	case <-begun:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the command does not begin")
+	}
+	return ended
+}
+
+func TestDeleteEndsCommands(t *testing.T) {
+	r := newRuntime(t)
+	prepare(t, r)
+	id, _ := up(t, r, spec("denver"))
+	ended := running(t, r, id)
 	if err := r.Delete(t.Context(), id); err != nil {
 		t.Error(err)
 	}
 	<-ended
+}
+
+func TestManyCommandsBlockNobody(t *testing.T) {
+	r := newRuntime(t)
+	prepare(t, r)
+	id, _ := up(t, r, spec("denver"))
+	for range parallel() + 1 {
+		running(t, r, id)
+	}
+	up(t, r, spec("chicago"))
+}
+
+// With cgroup version 1, the thread that forks a command is in the sliver's group for a moment: a pause must not meet it there.
+func TestPauseDoesNotFreezeTheServer(t *testing.T) {
+	r := newRuntime(t)
+	prepare(t, r)
+	id, _ := up(t, r, spec("denver"))
+	running(t, r, id)
+	if pids, err := r.groups.processes(r.groupOf(id)); err != nil || slices.Contains(pids, os.Getpid()) {
+		t.Errorf("the server is in the sliver's group while a command runs: %v, %v", pids, err)
+	}
+	done := make(chan struct{})
+	var commands sync.WaitGroup
+	for range 4 {
+		commands.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if _, err := r.Exec(t.Context(), id, ExecRequest{Args: []string{"true"}}); err != nil && !errors.Is(err, errPaused) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 30 {
+		if err := r.Pause(id); err != nil {
+			t.Error(err)
+		}
+		if pids, err := r.groups.processes(r.groupOf(id)); err != nil || slices.Contains(pids, os.Getpid()) {
+			t.Errorf("frozen with the sliver: %v, %v", pids, err)
+		}
+		up(t, r, spec("chicago")) // nothing else waits for who is paused
+		if err := r.Delete(t.Context(), ID{testSlice, "chicago"}); err != nil {
+			t.Error(err)
+		}
+		if err := r.Resume(id); err != nil {
+			t.Error(err)
+		}
+	}
+	close(done)
+	commands.Wait()
 }
 
 type writerFunc func(p []byte) (int, error)

@@ -104,7 +104,7 @@ func (r *Runtime) userNamespace(ctx context.Context, slice uint16) (*os.File, er
 		return f, nil
 	}
 	var f *os.File
-	err := r.launch.run(ctx, func() error { return nil }, func() error {
+	err := r.launch.run(ctx, func() error { return nil }, func(func()) error {
 		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: uidBase(slice), Size: uids}}
 		c := exec.CommandContext(ctx, r.init, "-P") // sleeps
 		c.SysProcAttr = &syscall.SysProcAttr{

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -24,16 +25,18 @@ type launcher struct {
 }
 
 // run calls join, while the thread still sees the machine's mounts, and then do, when it has its own. What these fork
-// is born in this thread's namespace and cgroups; what they start with go is not.
-func (l *launcher) run(ctx context.Context, join, do func() error) error {
+// is born in this thread's namespace and cgroups; what they start with go is not. do may call launched when all is forked and it
+// only waits: others may launch then.
+func (l *launcher) run(ctx context.Context, join func() error, do func(launched func()) error) error {
 	select {
 	case l.slots <- struct{}{}:
-		defer func() { <-l.slots }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	launched := sync.OnceFunc(func() { <-l.slots })
+	defer launched()
 	return onThread(func() error {
-		for _, step := range []func() error{join, l.enter, do} {
+		for _, step := range []func() error{join, l.enter, func() error { return do(launched) }} {
 			if err := step(); err != nil {
 				return err
 			}
@@ -149,7 +152,7 @@ func (r *Runtime) probeLaunch(ctx context.Context) error {
 	if l.chrooted, err = inChroot(); err != nil {
 		return fmt.Errorf("examine root directory: %w", err)
 	}
-	err = l.run(ctx, func() error { return nil }, func() error {
+	err = l.run(ctx, func() error { return nil }, func(func()) error {
 		c := exec.CommandContext(ctx, r.init, "--version")
 		c.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
@@ -164,7 +167,7 @@ func (r *Runtime) probeLaunch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("try a container's namespaces: %w", err)
 	}
-	if err := l.run(ctx, func() error { return nil }, r.tryOverlay); err != nil {
+	if err := l.run(ctx, func() error { return nil }, func(func()) error { return r.tryOverlay() }); err != nil {
 		return &Unsupported{"overlay file systems", err, "a kernel of 6.1 or newer with CONFIG_OVERLAY_FS; modprobe overlay"}
 	}
 	return nil
