@@ -7,19 +7,16 @@ import (
 
 // Goal is something that the fast path is to reach.
 type Goal struct {
-	What  string
-	Value float64 // as measured; not a number if it was not
-	Unit  string  // of Value; "x" is a ratio
-	Least float64 // Value must not be below; 0: nothing said
-	Most  float64 // nor above; 0: nothing said
+	What    string  `json:"what"`
+	Value   float64 `json:"value"`           // as measured
+	Unit    string  `json:"unit"`            // of it; "x" is a ratio
+	Least   float64 `json:"least,omitempty"` // it must not be below; 0: nothing said
+	Most    float64 `json:"most,omitempty"`  // nor above; 0: nothing said
+	Reached bool    `json:"reached"`
 }
 
-// Reached reports whether the goal is; ok is false if that was not measured.
-func (g Goal) Reached() (reached, ok bool) {
-	if math.IsNaN(g.Value) {
-		return false, false
-	}
-	return (g.Least == 0 || g.Value >= g.Least) && (g.Most == 0 || g.Value <= g.Most), true
+func (g Goal) reached() bool {
+	return (g.Least == 0 || g.Value >= g.Least) && (g.Most == 0 || g.Value <= g.Most)
 }
 
 // Wanted is the goal in words.
@@ -36,8 +33,21 @@ const (
 	Many = 1_000_000
 )
 
-// Goals compares what was measured with what is promised. Ratios are to plain namespaces and veth pairs, unless they say otherwise.
-func (r *Result) Goals() []Goal {
+// judge compares what was measured with what is promised. Ratios are to the kernel alone, unless they say otherwise. What was not
+// measured is left out.
+func (r *Result) judge() []Goal {
+	var all []Goal
+	for _, g := range r.goals() {
+		if math.IsNaN(g.Value) {
+			continue
+		}
+		g.Reached = g.reached()
+		all = append(all, g)
+	}
+	return all
+}
+
+func (r *Result) goals() []Goal {
 	fast := func(m Measure, routers int) Key { return Key{Measure: m, Network: Fast, Routers: routers} }
 	toPlain := func(m Measure, routers int) float64 {
 		plain := fast(m, routers)

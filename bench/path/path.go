@@ -19,12 +19,12 @@ import (
 // Config says what to measure.
 type Config struct {
 	Rounds   int
-	Routers  []int         // lengths of chains
-	Measures []Measure     // none: all
-	Networks []Network     // beside Fast and Plain, which always are
-	Table    bool          // also a router with Many routes
-	Window   time.Duration // of one measurement
-	Progress func(string)  // told what is done now
+	Routers  []int                              // lengths of chains
+	Measures []Measure                          // none: all
+	Networks []Network                          // beside Fast and Plain, which always are
+	Table    bool                               // also a router with Many routes
+	Window   time.Duration                      // of one measurement
+	Progress func(what string, done, total int) // of total steps; 0: not known
 }
 
 // DefaultWindow is long enough for a rate to settle, and short enough to be rarely disturbed.
@@ -49,7 +49,7 @@ func (c *Config) check() error {
 		c.Window = DefaultWindow
 	}
 	if c.Progress == nil {
-		c.Progress = func(string) {}
+		c.Progress = func(string, int, int) {}
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func Run(ctx context.Context, c Config) (_ *Result, err error) {
 	}
 	b := &bench{Config: c, result: Result{Rounds: c.Rounds}}
 	defer func() {
-		c.Progress("removing the chains")
+		c.Progress("removing the chains", 0, 0)
 		err = errors.Join(err, b.undo.run())
 	}()
 	if err := b.build(ctx); err != nil {
@@ -76,6 +76,7 @@ func Run(ctx context.Context, c Config) (_ *Result, err error) {
 	for _, p := range b.probes {
 		b.result.Series = append(b.result.Series, p.Series)
 	}
+	b.result.Goals = b.result.judge()
 	return &b.result, nil
 }
 
@@ -126,7 +127,7 @@ func (b *bench) build(ctx context.Context) error {
 }
 
 func (b *bench) addPeer(ctx context.Context, network Network, open func(context.Context) (maker, error)) error {
-	b.Progress("starting " + string(network))
+	b.Progress("starting "+network.Title(), 0, 0)
 	m, err := open(ctx)
 	if err != nil {
 		return err
@@ -143,7 +144,7 @@ func (b *bench) addPeer(ctx context.Context, network Network, open func(context.
 // add makes a network's chains of all lengths, with their probes, and sees to it that each works.
 func (b *bench) add(ctx context.Context, network Network, m maker) error {
 	for _, routers := range b.Routers {
-		b.Progress(fmt.Sprintf("building a chain of %d routers (%s)", routers, network))
+		b.Progress(fmt.Sprintf("building a chain of %d routers (%s)", routers, network), 0, 0)
 		if err := b.addHosts(ctx, network, m, routers); err != nil {
 			return err
 		}
@@ -210,7 +211,7 @@ func (b *bench) measure(ctx context.Context) error {
 	slices.SortStableFunc(order, func(p, q *probe) int { return p.place() - q.place() })
 	for round := range b.Rounds {
 		for i, p := range order {
-			b.Progress(fmt.Sprintf("round %d of %d, %d of %d: %s", round+1, b.Rounds, i+1, len(order), p.Measure))
+			b.Progress(fmt.Sprintf("measuring, round %d of %d", round+1, b.Rounds), round*len(order)+i, b.Rounds*len(order))
 			value, ok, err := b.sample(ctx, p)
 			if err != nil {
 				return fmt.Errorf("measure %s across %d routers (%s): %w", p.Measure, p.Routers, p.Network, err)

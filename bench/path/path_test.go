@@ -15,7 +15,7 @@ func TestRunMeasuresEveryNetwork(t *testing.T) {
 	testkit.Root(t)
 	testkit.LeakCheck(t, "pgpath")
 	r, err := Run(t.Context(), Config{
-		Rounds: 1, Routers: []int{0, 2}, Networks: []Network{Off, Mininet, OVS}, Window: 5 * time.Millisecond, Progress: func(s string) { t.Log(s) },
+		Rounds: 1, Routers: []int{0, 2}, Networks: []Network{Off, Mininet, OVS}, Window: 5 * time.Millisecond, Progress: func(what string, _, _ int) { t.Log(what) },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -67,6 +67,7 @@ type Result struct {
 	Thrown  int       `json:"thrown"`  // of them, thrown away because time was stolen
 	Series  []Series  `json:"series"`
 	Missing []Missing `json:"missing,omitempty"`
+	Goals   []Goal    `json:"goals"`
 }
 
 func (r *Result) find(k Key) *Series {

@@ -22,7 +22,7 @@ func (b *bench) addTables(ctx context.Context, makers ...nicMaker) error {
 	for _, routes := range []int{Few, Many} {
 		table := newTable(routes)
 		for i, m := range makers {
-			b.Progress(fmt.Sprintf("building a router with %d routes (%s)", routes, networks[i]))
+			b.Progress(fmt.Sprintf("building a router with %d routes (%s)", routes, networks[i]), 0, 0)
 			c, err := m.nics(ctx, 1)
 			if err != nil {
 				return err

@@ -1,0 +1,128 @@
+package path
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// Title is the network's name for people.
+func (n Network) Title() string {
+	return map[Network]string{
+		Fast: "Pergola", Off: "Pergola, fast path off", Plain: "kernel alone", Mininet: "Mininet", OVS: "Open vSwitch",
+	}[n]
+}
+
+// networks in the order of columns.
+var networks = []Network{Fast, Off, Plain, Mininet, OVS}
+
+// Title says for people what is measured.
+func (m Measure) Title() string {
+	return map[Measure]string{
+		NIC: "NIC to NIC, 64 B", UDP: "UDP from a socket, 64 B", TCP: "TCP", ICMPTrip: "round trip, ICMP", UDPTrip: "round trip, UDP",
+	}[m]
+}
+
+// Unit is the one for people, and how many of it are one of the series' own.
+func (m Measure) Unit() (name string, factor float64) {
+	switch m {
+	case NIC, UDP:
+		return "Mframes/s", 1e-6
+	case TCP:
+		return "Gbit/s", 1e-9
+	default:
+		return "us", 1e6
+	}
+}
+
+// Table is text in rows and columns.
+type Table struct {
+	Columns []string
+	Rows    [][]string
+}
+
+// GoalTable says what is promised and what is kept.
+func (r *Result) GoalTable() Table {
+	t := Table{Columns: []string{"what", "measured", "wanted", "kept"}}
+	for _, g := range r.Goals {
+		kept := "yes"
+		if !g.Reached {
+			kept = "no"
+		}
+		t.Rows = append(t.Rows, []string{g.What, fmt.Sprintf("%s %s", number(g.Value), g.Unit), g.Wanted(), kept})
+	}
+	return t
+}
+
+// SeriesTable has the medians of all series: a row for each thing measured, a column for each network.
+func (r *Result) SeriesTable() Table {
+	t := Table{Columns: []string{"what", "routers", "unit"}}
+	var present []Network
+	for _, n := range networks {
+		if slices.ContainsFunc(r.Series, func(s Series) bool { return s.Network == n }) {
+			present = append(present, n)
+			t.Columns = append(t.Columns, n.Title())
+		}
+	}
+	var keys []Key
+	for _, s := range r.Series {
+		k := s.Key
+		k.Network = ""
+		if !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortStableFunc(keys, func(a, b Key) int { return a.place() - b.place() })
+	for _, k := range keys {
+		what := k.Measure.Title()
+		if k.Routes != 0 {
+			what += fmt.Sprintf(", %d routes", k.Routes)
+		}
+		unit, factor := k.Measure.Unit()
+		cells := []string{what, strconv.Itoa(k.Routers), unit}
+		for _, n := range present {
+			k.Network = n
+			cells = append(cells, number(r.Median(k)*factor))
+		}
+		t.Rows = append(t.Rows, cells)
+	}
+	return t
+}
+
+// number has three figures, which is more than is certain.
+func number(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return ""
+	case v >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case v >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case v >= 1:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 3, 64)
+}
+
+// Doubts says what a reader must know of the figures.
+func (r *Result) Doubts() []string {
+	var all []string
+	if r.Thrown > 0 {
+		all = append(all, fmt.Sprintf("%d of %d windows were thrown away, because the hypervisor took time from this machine during them.",
+			r.Thrown, r.Windows))
+	}
+	for _, s := range r.Series {
+		what := fmt.Sprintf("%s, %d routers, %s", s.Measure.Title(), s.Routers, s.Network.Title())
+		if len(s.Samples) < r.Rounds {
+			all = append(all, fmt.Sprintf("%s: %d of %d rounds had a window without that.", what, len(s.Samples), r.Rounds))
+		}
+		if s.Slow > 0.01 {
+			all = append(all, fmt.Sprintf("%s: up to %.0f %% of the frames went through the first router's kernel.", what, s.Slow*100))
+		}
+	}
+	for _, m := range r.Missing {
+		all = append(all, fmt.Sprintf("%s was not measured: %s.", m.What, m.Why))
+	}
+	return all
+}
