@@ -30,7 +30,7 @@ type engine struct {
 // launch together. Who does not know the annotation compiles the filter of the configuration, which is there too.
 const seccompAnnotation = "run.oci.seccomp_bpf_data"
 
-func (r *Runtime) findPrograms(context.Context) error {
+func (r *Runtime) findPrograms(ctx context.Context) error {
 	names := []string{r.cfg.Runtime}
 	if r.cfg.Runtime == "" {
 		names = []string{"crun", "runc"}
@@ -47,6 +47,9 @@ func (r *Runtime) findPrograms(context.Context) error {
 		if strings.Contains(filepath.Base(path), "crun") {
 			r.oci = engine{path: path, args: []string{"--cgroup-manager=disabled"}, maskCgroups: true, annotates: true}
 		} else {
+			if err := checkRunc(ctx, path); err != nil {
+				return err
+			}
 			r.oci.ownCgroups, r.oci.detachExec = true, true
 		}
 		break

@@ -1,0 +1,52 @@
+package sliver
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// runcFixed is the first version in which a container cannot leave through a directory that runc forgot to close,
+// CVE-2024-21626.
+var runcFixed = []int{1, 1, 12}
+
+// runcPatched are the packages of distributions that have the correction in an older version.
+var runcPatched = regexp.MustCompile(`1\.1\.5\+ds1-1\+deb12u\d|rc93\+ds1-5\+deb11u([3-9]|\d\d)|` +
+	`1\.1\.7-0ubuntu1~2[02]\.04\.([2-9]|\d\d)|1\.1\.7-0ubuntu2\.([2-9]|\d\d)`)
+
+var runcVersion = regexp.MustCompile(`^runc version (\d+)\.(\d+)\.(\d+)(\S*)`)
+
+// checkRunc refuses a runc that would let a container have the machine. Of other runtimes it knows nothing.
+func checkRunc(ctx context.Context, path string) error {
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return fmt.Errorf("ask %s for its version: %w", path, err)
+	}
+	if version, unsafe := unsafeRunc(string(out)); unsafe {
+		return &Unsupported{featureContainers, fmt.Errorf("%s is runc %s, out of which containers can break (CVE-2024-21626)", path, version),
+			"apt-get install crun, which is preferred where it is there; or install runc 1.1.12 or newer"}
+	}
+	return nil
+}
+
+// unsafeRunc reads what `runc --version` says.
+func unsafeRunc(said string) (version string, unsafe bool) {
+	m := runcVersion.FindStringSubmatch(said)
+	if m == nil {
+		return "", false
+	}
+	var have []int
+	for _, part := range m[1:4] {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return m[0], true
+		}
+		have = append(have, n)
+	}
+	candidate := slices.Equal(have, runcFixed) && strings.HasPrefix(m[4], "-rc")
+	return strings.TrimPrefix(m[0], "runc version "), (slices.Compare(have, runcFixed) < 0 || candidate) && !runcPatched.MatchString(said)
+}
