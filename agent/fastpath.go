@@ -8,13 +8,16 @@ import (
 	"maps"
 	"os"
 	"sync"
-	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/agent/sliver"
 	"github.com/pergola-net/pergola/agent/wire"
+	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/datapath/mirror"
+	"github.com/pergola-net/pergola/datapath/mirror/eligible"
 	"github.com/pergola-net/pergola/slice"
 )
 
@@ -48,39 +51,43 @@ func routersToMirror(wishes []wish, seen *sight) map[sliver.ID]mirrored {
 // fastPath keeps the mirror as the host was seen. It is no resource: what goes wrong with it keeps no slice from being settled, and
 // its routers forward in their kernels meanwhile. Every pass hands it what it saw; what fails is tried again by the next.
 type fastPath struct {
-	log *slog.Logger
+	log         *slog.Logger
+	differences prometheus.Counter // that the continuous audit found
 
 	mu       sync.Mutex // guards all below
 	memory   fibMemory
+	watcher  *eligible.Watcher
 	mirror   mirrorKeeper // nil: there is no substrate, or
 	trouble  error        // it could not be opened
 	routers  map[sliver.ID]mirrored
 	captures map[sliver.ID]int    // that run: who looks wants to see every frame
 	refused  map[sliver.ID]error  // that the mirror did not take
-	troubles map[sliver.ID]string // as they were last told
+	seen     map[sliver.ID]string // troubles, at the last look
+	troubles map[sliver.ID]string // that were there at two looks in a row: a router that is being read is none
+	counted  map[sliver.ID]uint32 // numbers under which routers' punts are counted
 }
 
 func newFastPath(log *slog.Logger) *fastPath {
 	return &fastPath{
-		log: log, routers: make(map[sliver.ID]mirrored), captures: make(map[sliver.ID]int),
-		refused: make(map[sliver.ID]error), troubles: make(map[sliver.ID]string),
+		log: log, differences: newAuditMetric(), routers: make(map[sliver.ID]mirrored), captures: make(map[sliver.ID]int), refused: make(map[sliver.ID]error),
+		seen: make(map[sliver.ID]string), troubles: make(map[sliver.ID]string), counted: make(map[sliver.ID]uint32),
 	}
 }
 
 // What the agent needs of packages mirror and fib.
 type (
 	mirrorKeeper interface {
-		Set(name string, r mirrorRouter) error
+		Set(name string, r mirror.Router) error
 		Remove(name string)
-		Status(name string) mirrorStatus
-		Verify(ctx context.Context, name string) ([]mirrorDifference, error)
-		Close() error
+		Status(name string) (mirror.Status, error)
+		Verify(ctx context.Context, name string) ([]mirror.Difference, error)
+		Close()
 	}
 	fibMemory interface {
 		Earlier() []int
 		DropLeg(port int) error
 		Reclaim() error
-		Usage() stubUsage
+		Usage() fib.Usage
 		Close() error
 	}
 )
@@ -118,13 +125,27 @@ func (f *fastPath) mirrorLocked(want map[sliver.ID]mirrored) {
 }
 
 func (f *fastPath) openLocked(s *wire.Substrate) error {
-	m, memory, err := openMirror(s, f.log)
+	watcher, err := eligible.New(eligible.Config{})
 	if err != nil {
-		return err
+		return fmt.Errorf("watch what users do in routers: %w", err)
 	}
-	f.mirror, f.memory = m, memory
+	memory, err := fib.Open(s.FIB())
+	if err != nil {
+		return fmt.Errorf("open the fast path's memory: %w", errors.Join(err, watcher.Close()))
+	}
+	f.watcher, f.memory = watcher, memory
+	f.mirror = mirror.New(mirror.Config{
+		FIB: memory, Log: f.log, AuditRate: auditRate, OnDifference: f.noteAudit,
+		Watch: func(ctx context.Context, ns *os.File, report func(ipv4, ipv6 []string)) error {
+			return watcher.Watch(ctx, ns, func(v eligible.Verdict) { report(v.IPv4, v.IPv6) })
+		},
+	})
 	return nil
 }
+
+// auditRate is how many routes a second are compared with the kernels, all the time: a thousand routers of a thousand routes
+// in less than two minutes, for a few per cent of a CPU.
+const auditRate = 10_000
 
 // heldLocked gives the ports that are known: none of them may become another behind the mirror's back.
 func (f *fastPath) heldLocked() map[int]bool {
@@ -158,8 +179,9 @@ func (f *fastPath) close() error {
 	if f.mirror == nil {
 		return nil
 	}
-	err := errors.Join(f.mirror.Close(), f.memory.Close())
-	f.mirror, f.memory = nil, nil
+	f.mirror.Close()
+	err := errors.Join(f.watcher.Close(), f.memory.Close())
+	f.mirror, f.memory, f.watcher = nil, nil, nil
 	clear(f.routers)
 	clear(f.refused)
 	return err
@@ -173,7 +195,7 @@ func (f *fastPath) setLocked(id sliver.ID, r mirrored) {
 	f.routers[id] = r // also if it fails: its ports may be legs by then
 	ns, err := r.open()
 	if err == nil {
-		err = f.mirror.Set(id.String(), mirrorRouter{
+		err = f.mirror.Set(id.String(), mirror.Router{
 			Slice: uint32(r.slice), NetNS: ns, Legs: r.legs, Off: r.off || f.captures[id] > 0,
 		})
 		err = errors.Join(err, ns.Close())
@@ -231,60 +253,5 @@ func (f *fastPath) capture(id sliver.ID, more int) {
 	}
 	if r, known := f.routers[id]; known && f.captures[id] == max(0, more) { // the first one, or the last
 		f.setLocked(id, r)
-	}
-}
-
-// troubleLocked words what keeps a router off the fast path against the topology's will, for a person.
-func (f *fastPath) troubleLocked(id sliver.ID) string {
-	_, known := f.routers[id]
-	switch {
-	case f.trouble != nil:
-		return "the fast path does not work: " + f.trouble.Error()
-	case !known:
-		return ""
-	case f.refused[id] != nil:
-		return f.refused[id].Error()
-	}
-	if err := f.mirror.Status(id.String()).Trouble; err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
-// troubleOf words what keeps a router off the fast path; empty: nothing but choice.
-func (f *fastPath) troubleOf(id sliver.ID) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.troubleLocked(id)
-}
-
-// changed reports whether the troubles are others than when it was last asked.
-func (f *fastPath) changed() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := make(map[sliver.ID]string)
-	for id := range f.routers {
-		if t := f.troubleLocked(id); t != "" {
-			now[id] = t
-		}
-	}
-	same := maps.Equal(now, f.troubles)
-	f.troubles = now
-	return !same
-}
-
-// watchFastPath asks for a look at the host when the fast path of some router fails or works again, until ctx ends.
-func (a *Agent) watchFastPath(ctx context.Context) {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if a.fast.changed() {
-			a.Nudge()
-		}
 	}
 }

@@ -19,25 +19,22 @@ func (a *Agent) FastPath(ctx context.Context, name string) (api.FastPath, error)
 	if w == nil {
 		return api.FastPath{}, fmt.Errorf("slice %s is not on this host", name)
 	}
-	counted, err := a.counters(ctx)
-	if err != nil {
-		return api.FastPath{}, err
-	}
+	return a.fastPathOf(ctx, w)
+}
+
+func (a *Agent) fastPathOf(ctx context.Context, w *wish) (api.FastPath, error) {
 	f := api.FastPath{Routers: []api.RouterFastPath{}, Memory: a.fast.usage()}
 	for i := range w.spec.Nodes {
 		n := &w.spec.Nodes[i]
 		if n.Kind != slice.Router {
 			continue
 		}
-		r := a.fast.router(sliver.ID{Slice: w.spec.ID, Node: n.Name})
+		id := sliver.ID{Slice: w.spec.ID, Node: n.Name}
+		r := a.fast.router(id)
 		r.Node = n.Name
-		for _, iface := range n.Interfaces {
-			for reason, frames := range counted[slice.PortName(w.spec.ID, iface.Port)].Punts {
-				if r.Punts == nil {
-					r.Punts = make(map[string]uint64)
-				}
-				r.Punts[reason] += frames
-			}
+		var err error
+		if r.Punts, err = a.fast.punts(ctx, a.network(), id); err != nil {
+			return api.FastPath{}, err
 		}
 		f.Routers = append(f.Routers, r)
 	}
@@ -57,14 +54,16 @@ func (f *fastPath) router(id sliver.ID) (r api.RouterFastPath) {
 	case f.captures[id] > 0:
 		return off("pergola capture takes its frames", "")
 	}
-	if trouble := f.troubleLocked(id); trouble != "" {
-		return off("it cannot be mirrored", trouble)
+	if f.trouble != nil || f.refused[id] != nil {
+		return off("it cannot be mirrored", f.troubleLocked(id))
 	}
-	st := f.mirror.Status(id.String())
+	st, err := f.mirror.Status(id.String())
+	if err != nil {
+		return off("it cannot be mirrored", err.Error())
+	}
 	return api.RouterFastPath{
-		IPv4:   api.FamilyFastPath{On: len(st.IPv4) == 0, Why: st.IPv4},
-		IPv6:   api.FamilyFastPath{On: len(st.IPv6) == 0, Why: st.IPv6},
-		Routes: st.Routes, Neighbours: st.Neighbours, Resyncs: st.Resyncs,
+		IPv4: api.FamilyFastPath{On: st.IPv4.FastPath, Why: st.IPv4.Why}, IPv6: api.FamilyFastPath{On: st.IPv6.FastPath, Why: st.IPv6.Why},
+		Routes: st.IPv4.Routes + st.IPv6.Routes, Neighbours: st.Neighbours, Resyncs: uint64(st.Resyncs),
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/agent/sliver"
 	"github.com/pergola-net/pergola/agent/wire"
+	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/datapath/mirror"
 	"github.com/pergola-net/pergola/slice"
 )
 
@@ -47,12 +49,12 @@ func TestRoutersWithPortsAreMirrored(t *testing.T) {
 
 // fakeMirror notes what it is told.
 type fakeMirror struct {
-	routers map[string]mirrorRouter
+	routers map[string]mirror.Router
 	sets    int
 	refuse  error
 }
 
-func (m *fakeMirror) Set(name string, r mirrorRouter) error {
+func (m *fakeMirror) Set(name string, r mirror.Router) error {
 	m.sets++
 	if m.refuse != nil {
 		return m.refuse
@@ -61,10 +63,12 @@ func (m *fakeMirror) Set(name string, r mirrorRouter) error {
 	m.routers[name] = r
 	return nil
 }
-func (m *fakeMirror) Remove(name string)         { delete(m.routers, name) }
-func (m *fakeMirror) Status(string) mirrorStatus { return mirrorStatus{} }
-func (m *fakeMirror) Close() error               { return nil }
-func (m *fakeMirror) Verify(context.Context, string) ([]mirrorDifference, error) {
+func (m *fakeMirror) Remove(name string) { delete(m.routers, name) }
+func (m *fakeMirror) Status(string) (mirror.Status, error) {
+	return mirror.Status{Synchronised: true}, nil
+}
+func (m *fakeMirror) Close() {}
+func (m *fakeMirror) Verify(context.Context, string) ([]mirror.Difference, error) {
 	return nil, nil
 }
 
@@ -76,11 +80,11 @@ type fakeMemory struct {
 func (m *fakeMemory) Earlier() []int         { return m.earlier }
 func (m *fakeMemory) DropLeg(port int) error { m.dropped = append(m.dropped, port); return nil }
 func (m *fakeMemory) Reclaim() error         { return nil }
-func (m *fakeMemory) Usage() stubUsage       { return stubUsage{} }
+func (m *fakeMemory) Usage() fib.Usage       { return fib.Usage{} }
 func (m *fakeMemory) Close() error           { return nil }
 
 func TestMirrorFollowsWhatIsSeen(t *testing.T) {
-	m := &fakeMirror{routers: map[string]mirrorRouter{}}
+	m := &fakeMirror{routers: map[string]mirror.Router{}}
 	f := newFastPath(slog.New(slog.DiscardHandler))
 	f.mirror = m
 	pid := os.Getpid()
@@ -90,7 +94,7 @@ func TestMirrorFollowsWhatIsSeen(t *testing.T) {
 		return mirrored{slice: 7, netns: inode, pid: pid, legs: legs, off: off}
 	}
 	f.mirrorLocked(map[sliver.ID]mirrored{a: router(map[int]int{2: 52}, false), b: router(map[int]int{2: 53}, true)})
-	want := map[string]mirrorRouter{
+	want := map[string]mirror.Router{
 		"7/a": {Slice: 7, Legs: map[int]int{2: 52}}, "7/b": {Slice: 7, Legs: map[int]int{2: 53}, Off: true},
 	}
 	check := func(when string, sets int) {
@@ -103,8 +107,8 @@ func TestMirrorFollowsWhatIsSeen(t *testing.T) {
 	f.mirrorLocked(map[sliver.ID]mirrored{a: router(map[int]int{2: 52}, false), b: router(map[int]int{2: 53}, true)})
 	check("nothing changed", 2)
 	f.mirrorLocked(map[sliver.ID]mirrored{a: router(map[int]int{2: 52, 3: 60}, false), b: router(map[int]int{2: 53}, false)})
-	want["7/a"] = mirrorRouter{Slice: 7, Legs: map[int]int{2: 52, 3: 60}}
-	want["7/b"] = mirrorRouter{Slice: 7, Legs: map[int]int{2: 53}}
+	want["7/a"] = mirror.Router{Slice: 7, Legs: map[int]int{2: 52, 3: 60}}
+	want["7/b"] = mirror.Router{Slice: 7, Legs: map[int]int{2: 53}}
 	check("a port more, and fastpath: on", 4)
 	if held := f.heldLocked(); !held[52] || !held[60] || !held[53] || len(held) != 3 {
 		t.Errorf("held: %v", held)
@@ -112,12 +116,12 @@ func TestMirrorFollowsWhatIsSeen(t *testing.T) {
 
 	// Two captures at once: off with the first, on again after the last.
 	first, second := f.watched(b), f.watched(b)
-	want["7/b"] = mirrorRouter{Slice: 7, Legs: map[int]int{2: 53}, Off: true}
+	want["7/b"] = mirror.Router{Slice: 7, Legs: map[int]int{2: 53}, Off: true}
 	check("captures begin", 5)
 	first()
 	check("one capture is left", 5)
 	second()
-	want["7/b"] = mirrorRouter{Slice: 7, Legs: map[int]int{2: 53}}
+	want["7/b"] = mirror.Router{Slice: 7, Legs: map[int]int{2: 53}}
 	check("captures ended", 6)
 
 	delete(want, "7/a")
@@ -131,13 +135,16 @@ func TestMirrorFollowsWhatIsSeen(t *testing.T) {
 }
 
 func TestWhatTheMirrorRefusesIsTroubleAndTriedAgain(t *testing.T) {
-	m := &fakeMirror{routers: map[string]mirrorRouter{}, refuse: errors.New("no memory")}
+	m := &fakeMirror{routers: map[string]mirror.Router{}, refuse: errors.New("no memory")}
 	f := newFastPath(slog.New(slog.DiscardHandler))
 	f.mirror = m
 	a := sliver.ID{Slice: 7, Node: "a"}
 	want := map[sliver.ID]mirrored{a: {slice: 7, netns: netnsInode(os.Getpid()), pid: os.Getpid(), legs: map[int]int{2: 52}}}
 	f.mirrorLocked(want)
-	if got := f.troubleOf(a); got != "no memory" || !f.changed() || f.changed() {
+	if f.look() || !f.look() || f.look() {
+		t.Error("a trouble is one that two looks found, and is told once")
+	}
+	if got := f.troubleOf(a); got != "no memory" {
 		t.Errorf("trouble %q", got)
 	}
 	if r := f.router(a); r.IPv4.On || r.Trouble != "no memory" {
@@ -145,7 +152,7 @@ func TestWhatTheMirrorRefusesIsTroubleAndTriedAgain(t *testing.T) {
 	}
 	m.refuse = nil
 	f.mirrorLocked(want)
-	if got := f.troubleOf(a); got != "" || !f.changed() || m.sets != 2 {
+	if changed, got := f.look(), f.troubleOf(a); got != "" || !changed || m.sets != 2 {
 		t.Errorf("trouble %q after %d tries", got, m.sets)
 	}
 }
@@ -153,7 +160,7 @@ func TestWhatTheMirrorRefusesIsTroubleAndTriedAgain(t *testing.T) {
 func TestLegsOfAnEarlierServerGoWithTheirPorts(t *testing.T) {
 	memory := &fakeMemory{earlier: []int{52, 61}}
 	f := newFastPath(slog.New(slog.DiscardHandler))
-	f.mirror, f.memory = &fakeMirror{routers: map[string]mirrorRouter{}}, memory
+	f.mirror, f.memory = &fakeMirror{routers: map[string]mirror.Router{}}, memory
 	f.mirrorLocked(map[sliver.ID]mirrored{{Slice: 7, Node: "a"}: {slice: 7, netns: netnsInode(os.Getpid()), pid: os.Getpid(), legs: map[int]int{2: 52}}})
 	f.reclaimLocked()
 	if !slices.Equal(memory.dropped, []int{61}) {

@@ -31,7 +31,7 @@ func newMetrics() metrics {
 
 // Collectors gives the agent's metrics.
 func (a *Agent) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{a.metrics.passes, a.metrics.actions}
+	return []prometheus.Collector{a.metrics.passes, a.metrics.actions, a.fast.differences, fastPathMetrics{a}}
 }
 
 func (m metrics) acted(act reconcile.Action, err error) {

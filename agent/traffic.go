@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/pergola-net/pergola/agent/sliver"
 	"github.com/pergola-net/pergola/agent/wire"
 	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/datapath"
@@ -11,18 +12,29 @@ import (
 )
 
 // Traffic gives what went through the interfaces of a slice's nodes.
-func (a *Agent) Traffic(ctx context.Context, name string) ([]api.InterfaceTraffic, error) {
+func (a *Agent) Traffic(ctx context.Context, name string) (t api.SliceTraffic, err error) {
 	a.mu.Lock()
 	w := a.wishes[name]
 	a.mu.Unlock()
 	if w == nil {
-		return nil, fmt.Errorf("slice %s is not on this host", name)
+		return t, fmt.Errorf("slice %s is not on this host", name)
 	}
 	counted, err := a.counters(ctx)
 	if err != nil {
-		return nil, err
+		return t, err
 	}
-	return trafficOf(w.spec, counted), nil
+	t.Interfaces, t.Punts = trafficOf(w.spec, counted), make(map[string]map[string]uint64)
+	for i := range w.spec.Nodes {
+		n := w.spec.Nodes[i].Name
+		punts, err := a.fast.punts(ctx, a.network(), sliver.ID{Slice: w.spec.ID, Node: n})
+		if err != nil {
+			return t, err
+		}
+		if len(punts) > 0 {
+			t.Punts[n] = punts
+		}
+	}
+	return t, nil
 }
 
 // counters reads what went through all ports, by their names.
@@ -46,7 +58,7 @@ func trafficOf(s *slice.Slice, counted map[string]wire.Traffic) []api.InterfaceT
 			}
 			all = append(all, api.InterfaceTraffic{
 				Node: n.Name, Interface: iface.Name, Received: traffic(c.ToNode), Sent: traffic(c.FromNode),
-				WalkedIn: traffic(c.WalkedIn), WalkedOut: traffic(c.WalkedOut), Punts: c.Punts, Dropped: c.Dropped,
+				WalkedIn: traffic(c.WalkedIn), WalkedOut: traffic(c.WalkedOut), Dropped: c.Dropped,
 			})
 		}
 	}

@@ -27,8 +27,8 @@ type Agent interface {
 	FastPath(ctx context.Context, slice string) (FastPath, error)
 	// Verify compares the fast path's mirror with the kernels of routers: of these nodes, or of all that run.
 	Verify(ctx context.Context, slice string, nodes ...string) (Verification, error)
-	// Traffic gives what went through the interfaces of nodes, in the order of their names.
-	Traffic(ctx context.Context, slice string) ([]InterfaceTraffic, error)
+	// Traffic gives what went through the interfaces of nodes.
+	Traffic(ctx context.Context, slice string) (SliceTraffic, error)
 }
 
 // ErrNotRunning means that a node has no processes now.

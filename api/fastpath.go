@@ -61,6 +61,13 @@ type Difference struct {
 	Mirror string `json:"mirror"` // what the programs of the fast path find
 }
 
+// SliceTraffic is what went through the interfaces of a slice's nodes.
+type SliceTraffic struct {
+	Interfaces []InterfaceTraffic `json:"interfaces"` // in the order of their names
+	// Punts counts the frames that the fast path handed to routers' kernels, by node and reason.
+	Punts map[string]map[string]uint64 `json:"punts"`
+}
+
 // InterfaceTraffic is what went through an interface of a node. A GSO super-frame counts as one frame of its own length.
 type InterfaceTraffic struct {
 	Node      string  `json:"node"`
@@ -71,7 +78,6 @@ type InterfaceTraffic struct {
 	// the node does not show.
 	WalkedIn  Traffic           `json:"walked_in"`
 	WalkedOut Traffic           `json:"walked_out"`
-	Punts     map[string]uint64 `json:"punts,omitempty"`   // frames that the fast path handed to the node's kernel here, by reason
 	Dropped   map[string]uint64 `json:"dropped,omitempty"` // frames from the node, by reason
 }
 
@@ -113,7 +119,7 @@ func (s *server) routerFastPath(ctx context.Context, in *NodeInput) (*body[Route
 	return nil, huma.Error404NotFound(in.Node + " is no router: the fast path passes by the kernels of routers alone")
 }
 
-func (s *server) traffic(ctx context.Context, in *SliceInput) (*body[[]InterfaceTraffic], error) {
+func (s *server) traffic(ctx context.Context, in *SliceInput) (*body[SliceTraffic], error) {
 	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}

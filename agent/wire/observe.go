@@ -220,8 +220,6 @@ type Traffic struct {
 	FromNode, ToNode datapath.Traffic
 	// WalkedOut and WalkedIn are the parts of both that the data path carried past the node's kernel.
 	WalkedOut, WalkedIn datapath.Traffic
-	// Punts counts frames that the data path handed to the node's kernel, by reason.
-	Punts map[string]uint64
 	// Dropped counts frames from the node by the reason for which the data path dropped them.
 	Dropped map[string]uint64
 }
@@ -249,9 +247,18 @@ func (s *Substrate) Counters(ctx context.Context) (map[string]Traffic, error) {
 			from, to = d.tx, d.rx
 		}
 		c := counted[d.index]
-		to.Frames += c.Handed.Frames
-		to.Bytes += c.Handed.Bytes
-		traffic[d.name] = Traffic{FromNode: from, ToNode: to, Dropped: c.Dropped}
+		traffic[d.name] = Traffic{
+			FromNode: sum(from, c.WalkedOut), ToNode: sum(to, c.Handed, c.WalkedIn),
+			WalkedOut: c.WalkedOut, WalkedIn: c.WalkedIn, Dropped: c.Dropped,
+		}
 	}
 	return traffic, nil
+}
+
+func sum(parts ...datapath.Traffic) (all datapath.Traffic) {
+	for _, t := range parts {
+		all.Frames += t.Frames
+		all.Bytes += t.Bytes
+	}
+	return all
 }

@@ -152,16 +152,5 @@ func (s *Substrate) Remove(ctx context.Context) error {
 	return errors.Join(s.Close(), Remove(ctx, s.paths.stateDir))
 }
 
-// Hold keeps indexes of ports from being given to new ones, in place of what it kept before. Whoever knows ports by their indexes, as the
-// mirror does, holds them until it has let go: an index must not come to mean the port of another node, or slice, behind its back.
-func (s *Substrate) Hold(indexes map[int]bool) { s.held.Store(&indexes) }
-
-func (s *Substrate) addVeth(v veth) (index int, err error) {
-	return s.nl.addVeth(v, func(index int) bool {
-		held := s.held.Load()
-		return held != nil && (*held)[index]
-	})
-}
-
 // Namespace is the path of the substrate's namespace, for those who look into it (captures).
 func (s *Substrate) Namespace() string { return s.paths.ns }

@@ -18,12 +18,8 @@ func (c *Client) RouterFastPath(ctx context.Context, slice, node string) (*api.R
 }
 
 // Traffic gives what went through the interfaces of a slice.
-func (c *Client) Traffic(ctx context.Context, slice string) ([]api.InterfaceTraffic, error) {
-	all, err := get[[]api.InterfaceTraffic](ctx, c, path("slices", slice, "traffic"))
-	if err != nil {
-		return nil, err
-	}
-	return *all, nil
+func (c *Client) Traffic(ctx context.Context, slice string) (*api.SliceTraffic, error) {
+	return get[api.SliceTraffic](ctx, c, path("slices", slice, "traffic"))
 }
 
 // Verify compares the fast path's mirror with the kernel of a router; an empty node means all routers of the slice.

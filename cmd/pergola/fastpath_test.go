@@ -28,7 +28,7 @@ func TestVerifyPrintsEachDifference(t *testing.T) {
 func TestTopShowsTheBusiestFirst(t *testing.T) {
 	inLab(t)
 	pergola(t, "up").want(t, 0, "", "up")
-	pergola(t, "top", "--every", "50ms").want(t, 0, `(?s)^INTERFACE.*\nb:eth1 +\d+ .*bit/s +0 +- +100 % +[0-9.]+ ttl +0\na:eth1 +0 `, "")
+	pergola(t, "top", "--every", "50ms").want(t, 0, `(?s)^INTERFACE.*\nb:eth1 +\d+ .*bit/s +0 +- +100 % +0\na:eth1 +0 .*\n\nNODE +PUNT +FRAMES/S\nb +ttl +[0-9.]+\n$`, "")
 	pergola(t, "top", "--json").want(t, 0, `"walked_in"`, "")
 	pergola(t, "top", "--every", "0s").want(t, 2, "", "a span of 0s")
 }

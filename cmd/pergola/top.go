@@ -24,11 +24,11 @@ func newTop(a *app) *cobra.Command {
 		Long: `Show what goes through the interfaces of a network, a second, the busiest first, until Ctrl-C.
 
 IN and OUT are those of the node's interface. WALKED is the share of these frames that the fast path carried past the node's kernel: ` + "`ip -s link`" + `
-in the node does not count them. PUNTS are frames that the fast path handed to the kernel, with the most frequent reason. DROPS are frames that the
-node sent into a link that did not take them.
+in the node does not count them. DROPS are frames that the node sent into a link that did not take them. Below are the frames that the fast path handed
+to routers' kernels, by reason.
 
 Where the output is no terminal, one table is written. With --json, the counters themselves are.`,
-		Example:           "  pergola top\n  pergola top abilene --every 5s\n  pergola top --json | jq '.[].walked_in'",
+		Example:           "  pergola top\n  pergola top abilene --every 5s\n  pergola top --json | jq '.interfaces[].walked_in'",
 		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeSlices,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -74,15 +74,26 @@ func (a *app) top(ctx context.Context, net *network, o topOptions) error {
 			return err
 		}
 		now := time.Now()
-		t := report.Rates(before, after, now.Sub(then))
-		if a.IsTTY() {
-			const around = 2 // the header, and the line of the cursor
-			_, height := a.Size(0, len(t.Rows)+around)
-			t.Rows = t.Rows[:max(0, min(len(t.Rows), height-around))]
-			a.Clear()
-		}
-		a.Table(t)
+		a.showTop(report.Rates(before, after, now.Sub(then)), report.PuntRates(before, after, now.Sub(then)))
 		before, then = after, now
 	}
 	return nil
+}
+
+// showTop writes the tables; on a terminal, in place of the last ones, and only as many rows as it has lines.
+func (a *app) showTop(rates, punts *ui.Table) {
+	if a.IsTTY() {
+		around := 2 // the header, and the line of the cursor
+		if len(punts.Rows) > 0 {
+			around += 2 + len(punts.Rows)
+		}
+		_, height := a.Size(0, len(rates.Rows)+around)
+		rates.Rows = rates.Rows[:max(0, min(len(rates.Rows), height-around))]
+		a.Clear()
+	}
+	a.Table(rates)
+	if len(punts.Rows) > 0 {
+		a.Print("")
+		a.Table(punts)
+	}
 }

@@ -301,16 +301,14 @@ func (h *host) Verify(_ context.Context, _ string, nodes ...string) (api.Verific
 }
 
 // Traffic grows with every look.
-func (h *host) Traffic(context.Context, string) ([]api.InterfaceTraffic, error) {
+func (h *host) Traffic(context.Context, string) (api.SliceTraffic, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.looks++
 	n := h.looks
-	return []api.InterfaceTraffic{
-		{Node: "a", Interface: "eth1"},
-		{
-			Node: "b", Interface: "eth1", Received: api.Traffic{Frames: 1000 * n, Bytes: 64000 * n}, WalkedIn: api.Traffic{Frames: 1000 * n, Bytes: 64000 * n},
-			Punts: map[string]uint64{"ttl": n},
-		},
+	walked := api.Traffic{Frames: 1000 * n, Bytes: 64000 * n}
+	return api.SliceTraffic{
+		Interfaces: []api.InterfaceTraffic{{Node: "a", Interface: "eth1"}, {Node: "b", Interface: "eth1", Received: walked, WalkedIn: walked}},
+		Punts:      map[string]map[string]uint64{"b": {"ttl": n, "local": 5}},
 	}, nil
 }

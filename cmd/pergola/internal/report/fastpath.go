@@ -124,14 +124,14 @@ func punts(all map[string]uint64) string {
 }
 
 // Rates is the table of what went through interfaces between two looks, the busiest first.
-func Rates(before, after []api.InterfaceTraffic, span time.Duration) *ui.Table {
-	t := &ui.Table{Columns: []string{"INTERFACE", "IN/S", "IN", "OUT/S", "OUT", "WALKED", "PUNTS/S", "DROPS/S"}}
-	earlier := make(map[string]api.InterfaceTraffic, len(before))
-	for _, i := range before {
+func Rates(before, after *api.SliceTraffic, span time.Duration) *ui.Table {
+	t := &ui.Table{Columns: []string{"INTERFACE", "IN/S", "IN", "OUT/S", "OUT", "WALKED", "DROPS/S"}}
+	earlier := make(map[string]api.InterfaceTraffic, len(before.Interfaces))
+	for _, i := range before.Interfaces {
 		earlier[i.Node+":"+i.Interface] = i
 	}
-	rows := make([]rate, 0, len(after))
-	for _, i := range after {
+	rows := make([]rate, 0, len(after.Interfaces))
+	for _, i := range after.Interfaces {
 		name := i.Node + ":" + i.Interface
 		rows = append(rows, newRate(name, earlier[name], i, span))
 	}
@@ -145,7 +145,23 @@ func Rates(before, after []api.InterfaceTraffic, span time.Duration) *ui.Table {
 		return 0
 	})
 	for _, r := range rows {
-		t.Row(r.name, perSecond(r.inFrames), ui.Rate(uint64(r.inBits)), perSecond(r.outFrames), ui.Rate(uint64(r.outBits)), r.walked, r.punted, perSecond(r.dropped))
+		t.Row(r.name, perSecond(r.inFrames), ui.Rate(uint64(r.inBits)), perSecond(r.outFrames), ui.Rate(uint64(r.outBits)), r.walked, perSecond(r.dropped))
+	}
+	return t
+}
+
+// PuntRates is the table of the frames that routers' kernels got from the fast path between two looks, by reason. Routers that got none are
+// left out.
+func PuntRates(before, after *api.SliceTraffic, span time.Duration) *ui.Table {
+	t := &ui.Table{Columns: []string{"NODE", "PUNT", "FRAMES/S"}}
+	for _, node := range slices.Sorted(maps.Keys(after.Punts)) {
+		news := map[string]uint64{}
+		for reason, n := range after.Punts[node] {
+			news[reason] = since(before.Punts[node][reason], n)
+		}
+		for _, reason := range byCount(news) {
+			t.Row(node, reason, perSecond(float64(news[reason])/span.Seconds()))
+		}
 	}
 	return t
 }
@@ -155,7 +171,6 @@ type rate struct {
 	name                                 string
 	inFrames, inBits, outFrames, outBits float64
 	walked                               string // share of all frames
-	punted                               string
 	dropped                              float64
 }
 
@@ -169,16 +184,6 @@ func newRate(name string, was, is api.InterfaceTraffic, span time.Duration) rate
 	walked := per(was.WalkedIn.Frames, is.WalkedIn.Frames) + per(was.WalkedOut.Frames, is.WalkedOut.Frames)
 	if all := r.inFrames + r.outFrames; all > 0 {
 		r.walked = fmt.Sprintf("%.0f %%", 100*min(walked/all, 1))
-	}
-	news := map[string]uint64{}
-	var sum float64
-	for reason, n := range is.Punts {
-		news[reason] = since(was.Punts[reason], n)
-		sum += per(was.Punts[reason], n)
-	}
-	r.punted = perSecond(sum)
-	if sum > 0 {
-		r.punted += " " + byCount(news)[0]
 	}
 	for reason, n := range is.Dropped {
 		r.dropped += per(was.Dropped[reason], n)

@@ -1,0 +1,43 @@
+package wire
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/pergola-net/pergola/datapath/fib"
+)
+
+// FIB is what the fast path knows of routers' kernels. It stays the substrate's, which must be open as long as it is used.
+func (s *Substrate) FIB() fib.Maps { return s.data.FIB() }
+
+// Hold keeps indexes of ports from being given to new ones, in place of what it kept before. Whoever knows ports by their indexes, as the
+// mirror does, holds them until it has let go: an index must not come to mean the port of another node, or slice, behind its back.
+func (s *Substrate) Hold(indexes map[int]bool) { s.held.Store(&indexes) }
+
+func (s *Substrate) addVeth(v veth) (index int, err error) {
+	return s.nl.addVeth(v, func(index int) bool {
+		held := s.held.Load()
+		return held != nil && (*held)[index]
+	})
+}
+
+// Router gives the number under which the fast path knows the node that a port belongs to; 0: it does not know it.
+func (s *Substrate) Router(port int) (uint32, error) {
+	var leg [16]byte // struct leg in datapath/bpf/fib.h: the router comes first
+	if err := s.data.FIB().Legs.Lookup(uint32(port), &leg); err != nil {
+		return 0, fmt.Errorf("read leg %d: %w", port, err)
+	}
+	return binary.NativeEndian.Uint32(leg[:]), nil
+}
+
+// Punts counts the frames that the fast path handed to a router's kernel, by reason, since ClearPunts.
+func (s *Substrate) Punts(ctx context.Context, router uint32) (map[string]uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return s.data.Punted(router)
+}
+
+// ClearPunts begins to count from zero: a number may have been another router's.
+func (s *Substrate) ClearPunts(router uint32) error { return s.data.ClearPunted(router) }
