@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pergola-net/pergola/bench/path"
 	"github.com/pergola-net/pergola/slice"
 )
 
@@ -19,7 +20,8 @@ import (
 type lab struct {
 	binary, dir string
 	rounds      int
-	server      *exec.Cmd // nil while none runs
+	server      *exec.Cmd    // nil while none runs
+	path        *path.Result // nil unless it was measured
 }
 
 func newLab(binary string, rounds int) (*lab, error) {

@@ -3,15 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"syscall"
+	"time"
+
+	"github.com/pergola-net/pergola/agent/netns"
+	"github.com/pergola-net/pergola/bench/traffic"
 )
 
 // pair is two network namespaces with a link between them, each named by a process that lives in it.
@@ -20,8 +21,8 @@ type pair struct {
 	address        string // of the server
 }
 
-// link compares one link of a network with a bare veth pair between two plain namespaces. The same programs run in both, entered
-// from outside, so that only the link differs.
+// link compares one link of a network with a bare veth pair between two plain namespaces. The same programs measure both, with
+// sockets in these, so that only the link differs.
 func link(ctx context.Context, l *lab) ([]row, error) {
 	bare, undo, err := barePair(ctx)
 	if err != nil {
@@ -144,83 +145,63 @@ func run(cmd *exec.Cmd) ([]byte, error) {
 	return out, nil
 }
 
-// measureInside is what bench does when it runs itself within a namespace.
-func measureInside(what, address string) error {
-	if what == "echo" {
-		return echo()
-	}
-	to, err := netip.ParseAddr(address)
-	if err != nil {
-		return err
-	}
-	took, err := roundTrip(what, to)
-	fmt.Println(took.Nanoseconds())
-	return err
-}
-
 // icmp gives the round trip in microseconds when the other's kernel answers.
-func (p pair) icmp(ctx context.Context) (float64, error) { return p.roundTrip(ctx, "icmp") }
+func (p pair) icmp(context.Context) (float64, error) { return p.roundTrip(traffic.ICMP) }
 
 // udp gives the round trip in microseconds to a program that answers, on the same core.
-func (p pair) udp(ctx context.Context) (float64, error) {
-	stop, err := p.serve(ctx, "0", os.Args[0], "-inside", "echo")
+func (p pair) udp(context.Context) (_ float64, err error) {
+	ns, err := netns.Open(netns.Path(p.server))
 	if err != nil {
 		return 0, err
 	}
-	defer stop()
-	return p.roundTrip(ctx, "udp")
-}
-
-func (p pair) roundTrip(ctx context.Context, kind string) (float64, error) {
-	out, err := run(inside(ctx, p.client, "taskset", "-c", "0", os.Args[0], "-inside", kind, p.address))
+	defer func() { _ = ns.Close() }()
+	echo, err := traffic.StartEcho(ns, 0)
 	if err != nil {
 		return 0, err
 	}
-	ns, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-	return ns / 1000, err
+	defer func() { err = errors.Join(err, echo.Stop()) }()
+	return p.roundTrip(traffic.UDP)
 }
 
-// serve starts a server on a core of its own and waits for its first words.
-func (p pair) serve(ctx context.Context, core string, command ...string) (stop func(), err error) {
-	server := inside(ctx, p.server, append([]string{"taskset", "-c", core}, command...)...)
-	out, err := server.StdoutPipe()
+func (p pair) roundTrip(kind string) (float64, error) {
+	ns, err := netns.Open(netns.Path(p.client))
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	if err := server.Start(); err != nil {
-		return nil, err
+	defer func() { _ = ns.Close() }()
+	pinger, err := traffic.NewPinger(ns, kind, netip.MustParseAddr(p.address))
+	if err != nil {
+		return 0, err
 	}
-	stop = func() {
-		_ = server.Process.Kill() // it may have ended by itself
-		_ = server.Wait()
-	}
-	if _, err := out.Read(make([]byte, 64)); err != nil {
-		stop()
-		return nil, fmt.Errorf("start %s: %w", command[0], err)
-	}
-	return stop, nil
+	defer func() { _ = pinger.Close() }()
+	var took time.Duration
+	err = traffic.OnCPU(0, func() error {
+		if _, err := pinger.Ping(warmUp); err != nil {
+			return err
+		}
+		took, err = pinger.Ping(pinging)
+		return err
+	})
+	return float64(took.Nanoseconds()) / 1000, err
 }
 
-// iperf gives the throughput in Gbit/s of one TCP stream, with sender and receiver on a core each where there are two.
+const (
+	warmUp  = 30 * time.Millisecond
+	pinging = 300 * time.Millisecond
+)
+
+// iperf gives the throughput in Gbit/s of one TCP stream.
 func (p pair) iperf(ctx context.Context) (float64, error) {
-	stop, err := p.serve(ctx, "1", "iperf3", "--server", "--one-off", "--forceflush")
+	from, err := netns.Open(netns.Path(p.client))
 	if err != nil {
 		return 0, err
 	}
-	defer stop()
-	text, err := run(inside(ctx, p.client, "taskset", "-c", "0", "iperf3", "--client", p.address, "--time", "3", "--json"))
+	defer func() { _ = from.Close() }()
+	to, err := netns.Open(netns.Path(p.server))
 	if err != nil {
 		return 0, err
 	}
-	var result struct {
-		End struct {
-			Received struct {
-				BitsPerSecond float64 `json:"bits_per_second"`
-			} `json:"sum_received"`
-		} `json:"end"`
-	}
-	if err := json.Unmarshal(text, &result); err != nil {
-		return 0, fmt.Errorf("parse what iperf3 says: %w", err)
-	}
-	return result.End.Received.BitsPerSecond / 1e9, nil
+	defer func() { _ = to.Close() }()
+	bits, err := traffic.TCP(ctx, from, to, netip.MustParseAddr(p.address), 3*time.Second)
+	return bits / 1e9, err
 }

@@ -34,6 +34,7 @@ func describeMachine(ctx context.Context, binary string) (string, error) {
 		{"FRR", packageVersion(ctx, "frr")},
 		{"BIRD", packageVersion(ctx, "bird2")},
 		{"Mininet", packageVersion(ctx, "mininet")},
+		{"Open vSwitch", packageVersion(ctx, "openvswitch-switch")},
 	}
 	var b strings.Builder
 	for _, f := range facts {

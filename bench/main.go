@@ -25,12 +25,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "write the report to this `FILE`; empty: standard output")
 	flag.IntVar(&o.rounds, "rounds", 5, "how often each measurement is repeated")
 	only := flag.String("only", "", "measure only what matches this `REGEXP`")
-	inside := flag.String("inside", "", "used by bench itself, within a namespace: `WHAT` to measure")
 	flag.Parse()
-	if *inside != "" {
-		fail(measureInside(*inside, flag.Arg(0)))
-		return
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	fail(o.run(ctx, *only))
@@ -67,6 +62,7 @@ var scenarios = []scenario{
 	{"line-500", func(ctx context.Context, l *lab) ([]row, error) { return hosts(ctx, l, line, 500, limits{up: 30}) }},
 	{"memory", memory},
 	{"link", link},
+	{"path", chains},
 }
 
 func (o options) run(ctx context.Context, only string) error {
@@ -105,7 +101,15 @@ func (o options) run(ctx context.Context, only string) error {
 		}
 		rows = append(rows, more...)
 	}
-	return o.write(report(machine, rows, only != "", o.rounds))
+	text := report(machine, rows, only != "", o.rounds)
+	if l.path != nil {
+		plots, err := draw(l.path, filepath.Dir(o.out))
+		if err != nil {
+			return err
+		}
+		text += pathSection(l.path, o.rounds, plots)
+	}
+	return o.write(text)
 }
 
 func (o options) write(text string) error {

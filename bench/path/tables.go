@@ -14,8 +14,8 @@ func (n Network) Title() string {
 	}[n]
 }
 
-// networks in the order of columns.
-var networks = []Network{Fast, Off, Plain, Mininet, OVS}
+// Networks lists them, in the order of columns.
+var Networks = []Network{Fast, Off, Plain, Mininet, OVS}
 
 // Title says for people what is measured.
 func (m Measure) Title() string {
@@ -59,7 +59,7 @@ func (r *Result) GoalTable() Table {
 func (r *Result) SeriesTable() Table {
 	t := Table{Columns: []string{"what", "routers", "unit"}}
 	var present []Network
-	for _, n := range networks {
+	for _, n := range Networks {
 		if slices.ContainsFunc(r.Series, func(s Series) bool { return s.Network == n }) {
 			present = append(present, n)
 			t.Columns = append(t.Columns, n.Title())
