@@ -18,7 +18,7 @@ func (f *FIB) adopt() error {
 		return fmt.Errorf("wait for the programs that run: %w", err)
 	}
 	for i, kind := range constants {
-		atomic.StoreUint64(&f.hops[i].to, adjacency(kind, [6]byte{}))
+		f.store64(&f.hops[i].to, adjacency(kind, [6]byte{}))
 	}
 	f.earlier = map[uint32]bool{}
 	for i := range f.legs {
@@ -35,8 +35,8 @@ func (f *FIB) adopt() error {
 		f.earlier[uint32(id)] = true
 		c, err := f.find(r)
 		if err != nil { // then the kernel forwards for it
-			atomic.StoreUint32(&r.root4, 0)
-			atomic.StoreUint32(&r.root6, 0)
+			f.store32(&r.root4, 0)
+			f.store32(&r.root6, 0)
 			continue
 		}
 		used.nodes = append(used.nodes, c.nodes...)
@@ -216,7 +216,7 @@ func (f *FIB) DropLeg(port int) error {
 	}
 	f.tables.Lock()
 	if f.earlier[f.legs[port].owner()] {
-		f.legs[port].clear()
+		f.clearLeg(port)
 	}
 	f.tables.Unlock()
 	if err := f.forgetNeighbours(port); err != nil {
@@ -263,8 +263,8 @@ func (f *FIB) reclaim(id uint32) {
 	if err != nil { // it made sense when it was adopted
 		all = contents{}
 	}
-	atomic.StoreUint32(&r.root4, 0)
-	atomic.StoreUint32(&r.root6, 0)
+	f.store32(&r.root4, 0)
+	f.store32(&r.root6, 0)
 	delete(f.earlier, id)
 	f.free(id, all)
 }

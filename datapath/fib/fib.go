@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -78,7 +77,7 @@ func (f *FIB) Renew(d time.Duration) error {
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil { // as bpf_ktime_get_coarse_ns()
 		return fmt.Errorf("renew the mirror's lease: %w", err)
 	}
-	atomic.StoreUint64(f.lease, uint64(max(now.Nano()+int64(d), 0)))
+	f.store64(f.lease, uint64(max(now.Nano()+int64(d), 0)))
 	return nil
 }
 
@@ -105,7 +104,7 @@ type contents struct {
 
 // free gives back what a router held, which no map refers to any more, and then its id.
 func (f *FIB) free(id uint32, c contents) {
-	atomic.StoreUint32(&f.routers[id].slice, 0)
+	f.store32(&f.routers[id].slice, 0)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for s, all := range map[*stock][]uint32{&f.nodes: c.nodes, &f.paths: c.paths, &f.nexthops: c.nexthops, &f.ids: {id}} {

@@ -54,15 +54,15 @@ func (r *legRecord) owner() uint32 {
 	return binary.NativeEndian.Uint32(b[:])
 }
 
-// write puts the link's half first: who sees the router sees the link.
-func (r *legRecord) write(l legRecord) {
-	atomic.StoreUint64(&r.link, l.link)
-	atomic.StoreUint64(&r.router, l.router)
+// writeLeg puts the link's half first: who sees the router sees the link.
+func (f *FIB) writeLeg(port int, l legRecord) {
+	f.store64(&f.legs[port].link, l.link)
+	f.store64(&f.legs[port].router, l.router)
 }
 
-func (r *legRecord) clear() {
-	atomic.StoreUint64(&r.router, 0)
-	atomic.StoreUint64(&r.link, 0)
+func (f *FIB) clearLeg(port int) {
+	f.store64(&f.legs[port].router, 0)
+	f.store64(&f.legs[port].link, 0)
 }
 
 // SetLeg makes the port a leg of this router, whosever it was, or changes it. While a leg is down, no next hop on it is resolved.
@@ -82,7 +82,7 @@ func (r *Router) SetLeg(port int, l Leg) error {
 		}
 	}
 	r.legs[port] = l
-	r.fib.legs[port].write(l.record(r.id))
+	r.fib.writeLeg(port, l.record(r.id))
 	if old.Up != l.Up {
 		r.resolvePort(port)
 	}
@@ -103,8 +103,8 @@ func (r *Router) DeleteLeg(port int) error {
 }
 
 func (r *Router) deleteLeg(port int) error {
-	if record := &r.fib.legs[port]; record.owner() == r.id {
-		record.clear()
+	if r.fib.legs[port].owner() == r.id {
+		r.fib.clearLeg(port)
 	}
 	delete(r.legs, port)
 	r.resolvePort(port)

@@ -98,8 +98,18 @@ func (m *memory) node(n uint32) *node {
 // load and store are how entries are read and written where programs may find them.
 func load(at *uint32) entry { return entry(atomic.LoadUint32(at)) }
 
-func (m *memory) store(at *uint32, e entry) {
-	atomic.StoreUint32(at, uint32(e))
+func (m *memory) store(at *uint32, e entry) { m.store32(at, uint32(e)) }
+
+// store32 and store64 are how everything is written that programs may see.
+func (m *memory) store32(at *uint32, v uint32) {
+	atomic.StoreUint32(at, v)
+	if m.stored != nil {
+		m.stored()
+	}
+}
+
+func (m *memory) store64(at *uint64, v uint64) {
+	atomic.StoreUint64(at, v)
 	if m.stored != nil {
 		m.stored()
 	}

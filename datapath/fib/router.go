@@ -6,7 +6,6 @@ import (
 	"iter"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 
 	"github.com/gaissmai/bart"
 )
@@ -57,7 +56,7 @@ func (f *FIB) NewRouter(slice uint32) (*Router, error) {
 		f.giveBack(&f.ids, id)
 		return nil, fmt.Errorf("add router: %w", err)
 	}
-	atomic.StoreUint32(&f.routers[id].slice, slice)
+	f.store32(&f.routers[id].slice, slice)
 	return r, nil
 }
 
@@ -75,8 +74,8 @@ func (r *Router) Enable(ipv4, ipv6 bool) error {
 		return t.root
 	}
 	record := &r.fib.routers[r.id]
-	atomic.StoreUint32(&record.root4, root(ipv4, r.ipv4))
-	atomic.StoreUint32(&record.root6, root(ipv6, r.ipv6))
+	r.fib.store32(&record.root4, root(ipv4, r.ipv4))
+	r.fib.store32(&record.root6, root(ipv6, r.ipv6))
 	return nil
 }
 
@@ -176,8 +175,8 @@ func (r *Router) Close() error {
 		errs = append(errs, r.deleteLeg(port))
 	}
 	record := &r.fib.routers[r.id]
-	atomic.StoreUint32(&record.root4, 0)
-	atomic.StoreUint32(&record.root6, 0)
+	r.fib.store32(&record.root4, 0)
+	r.fib.store32(&record.root6, 0)
 	for at := range r.neighbours { // on ports that never were legs
 		errs = append(errs, r.deleteNeighbour(at))
 	}

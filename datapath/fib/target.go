@@ -3,7 +3,6 @@ package fib
 import (
 	"encoding/binary"
 	"net/netip"
-	"sync/atomic"
 )
 
 // The kinds of next hops: enum nexthop_kind in bpf/fib.h.
@@ -180,10 +179,7 @@ func (r *Router) resolve(h *hop) {
 			word = n.adjacency()
 		}
 	}
-	atomic.StoreUint64(&r.fib.hops[h.index].to, word)
-	if r.fib.stored != nil {
-		r.fib.stored()
-	}
+	r.fib.store64(&r.fib.hops[h.index].to, word)
 }
 
 // routeOf says which route an answer stands for.
