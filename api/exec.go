@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/coder/websocket"
 	"github.com/danielgtaylor/huma/v2"
@@ -46,7 +47,7 @@ func (s *server) registerExec(mux *http.ServeMux, a huma.API) {
 		OperationID: "exec", Method: http.MethodGet, Path: path, Summary: "Run a command in a node",
 		Description: "A websocket, subprotocol `" + ExecProtocol + "`. Messages are binary; the first byte says what the rest is. " +
 			"To the server: 0 input, 4 size of the terminal ({\"rows\":24,\"cols\":80}), 255 no more input. " +
-			"To the client: 1 output, 2 error output, and last 3, {\"status\":0} or {\"problem\":{...}}.",
+			"To the client: 1 output, which may be empty, 2 error output, and last 3, {\"status\":0} or {\"problem\":{...}}.",
 		Parameters: []*huma.Param{
 			{Name: "slice", In: "path", Required: true, Schema: text},
 			{Name: "node", In: "path", Required: true, Schema: text},
@@ -96,6 +97,7 @@ func (s *server) runExec(ctx context.Context, ws *websocket.Conn, name, node str
 	out := &execWriter{ctx: ctx, ws: ws}
 	req.Stdout, req.Stderr = out.channel(ExecStdout), out.channel(ExecStderr)
 
+	go out.watch(cancel)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -159,6 +161,24 @@ func (e *execWriter) send(channel byte, data []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.ws.Write(e.ctx, websocket.MessageBinary, append([]byte{channel}, data...))
+}
+
+// watch calls gone when the client has left. As long as the command does not take its input, nobody reads from the connection and
+// would learn that it has ended; so it is written to, now and then, without effect.
+func (e *execWriter) watch(gone func()) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if e.send(ExecStdout, nil) != nil {
+			gone()
+			return
+		}
+	}
 }
 
 func (e *execWriter) channel(channel byte) io.Writer {

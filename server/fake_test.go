@@ -192,3 +192,15 @@ func (f *fakeAgent) Check(_ context.Context, _ string, r api.CheckRequest, progr
 	progress(api.CheckProgress{Done: 2, Total: 2, Failed: 1})
 	return []api.CheckResult{{Name: "a to b", OK: true}, {Name: "b to a", Message: "no answer"}}, nil
 }
+
+func (f *fakeAgent) FastPath(context.Context, string) (api.FastPath, error) {
+	return api.FastPath{Routers: []api.RouterFastPath{}}, nil
+}
+
+func (f *fakeAgent) Verify(context.Context, string, ...string) (api.Verification, error) {
+	return api.Verification{}, nil
+}
+
+func (f *fakeAgent) Traffic(context.Context, string) (api.SliceTraffic, error) {
+	return api.SliceTraffic{}, nil
+}

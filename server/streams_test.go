@@ -49,20 +49,30 @@ func TestExecCarriesStreamsAndStatus(t *testing.T) {
 func TestExecEndsWithItsClient(t *testing.T) {
 	c, _ := serve(t)
 	up(t, c, pair("net"))
-	ctx, cancel := context.WithCancel(t.Context())
-	out := lines{found: make(chan string, 10)}
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.Exec(ctx, "net", "a", client.Exec{Command: []string{"/bin/sh", "-c", "echo $$; exec sleep 1000"}, Stdout: &out})
-		done <- err
-	}()
-	pid := <-out.found
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("exec: %v", err)
+	for name, in := range map[string]io.Reader{"no input": nil, "input that nobody reads": endless{}} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			out := lines{found: make(chan string, 10)}
+			done := make(chan error, 1)
+			go func() {
+				_, err := c.Exec(ctx, "net", "a", client.Exec{
+					Command: []string{"/bin/sh", "-c", "echo $$; exec sleep 1000"}, Stdin: in, Stdout: &out,
+				})
+				done <- err
+			}()
+			pid := <-out.found
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Errorf("exec: %v", err)
+			}
+			await(t, "the command to end", func() bool { return !alive(pid) })
+		})
 	}
-	await(t, "the command to end", func() bool { return !alive(pid) })
 }
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestExecHasATerminal(t *testing.T) {
 	c, _ := serve(t)
