@@ -98,6 +98,9 @@ func (s *server) takeStock(ctx context.Context) {
 	s.idle.setSlices(len(records))
 	var blobs []string
 	for _, r := range records {
+		if r.Corrupt {
+			return // it may name any of them
+		}
 		blobs = append(blobs, r.Blobs...)
 	}
 	if err := s.blobs.Keep(blobs); err != nil {

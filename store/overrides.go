@@ -22,7 +22,7 @@ func (s *Store) overrides(ctx context.Context, name string) (o slice.Overrides, 
 		return o, 0, err
 	}
 	if err := json.Unmarshal(got.Kvs[0].Value, &o); err != nil {
-		return o, 0, fmt.Errorf("decode overrides of slice %s: %w", name, err)
+		return o, 0, fmt.Errorf("decode overrides of slice %s: %w (%w)", name, ErrCorrupt, err)
 	}
 	return o, got.Kvs[0].ModRevision, nil
 }

@@ -3,11 +3,14 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/pergola-net/pergola/slice"
@@ -27,10 +30,13 @@ type Record struct {
 	// released it.
 	Going bool `json:"going,omitempty"`
 
+	// Corrupt means that the record cannot be decoded: it has nothing but its name, and its id where that is known.
+	Corrupt bool `json:"-"`
+
 	revision int64 // of the record's key: what transactions compare
 }
 
-// Slices lists the records, sorted by name.
+// Slices lists the records, sorted by name, those that are Corrupt included.
 func (s *Store) Slices(ctx context.Context) ([]Record, error) {
 	got, err := s.get(ctx, s.key("slices", ""), clientv3.WithPrefix())
 	if err != nil {
@@ -38,8 +44,8 @@ func (s *Store) Slices(ctx context.Context) ([]Record, error) {
 	}
 	records := make([]Record, 0, len(got.Kvs))
 	for _, kv := range got.Kvs {
-		r, err := decodeRecord(kv.Value, kv.ModRevision)
-		if err != nil {
+		r, err := s.decodeRecord(ctx, kv)
+		if err != nil && !r.Corrupt {
 			return nil, err
 		}
 		records = append(records, r)
@@ -62,29 +68,55 @@ func (s *Store) record(ctx context.Context, name string) (r Record, revision int
 	if len(got.Kvs) == 0 {
 		return Record{}, 0, fmt.Errorf("%s: %w", name, ErrNotFound)
 	}
-	r, err = decodeRecord(got.Kvs[0].Value, got.Kvs[0].ModRevision)
+	r, err = s.decodeRecord(ctx, got.Kvs[0])
 	return r, got.Header.Revision, err
 }
 
-func decodeRecord(data []byte, revision int64) (Record, error) {
+// decodeRecord fails with ErrCorrupt, and then still says whose record it is.
+func (s *Store) decodeRecord(ctx context.Context, kv *mvccpb.KeyValue) (Record, error) {
 	var r Record
-	if err := json.Unmarshal(data, &r); err != nil {
-		return r, fmt.Errorf("decode record of a slice: %w", err)
+	if err := json.Unmarshal(kv.Value, &r); err != nil {
+		name := strings.TrimPrefix(string(kv.Key), s.key("slices", ""))
+		id, idErr := s.idOf(ctx, name)
+		if idErr != nil {
+			return Record{}, idErr
+		}
+		return Record{Name: name, ID: id, Corrupt: true, revision: kv.ModRevision}, fmt.Errorf("decode record of slice %s: %w (%w)", name, ErrCorrupt, err)
 	}
-	r.revision = revision
+	r.revision = kv.ModRevision
 	return r, nil
 }
 
-// Slice gives a slice with its record, also while it is Going. The slice is shared: callers do not change it.
+// idOf looks for the id that a slice owns; 0 where there is none.
+func (s *Store) idOf(ctx context.Context, name string) (uint16, error) {
+	got, err := s.get(ctx, s.key("ids", ""), clientv3.WithPrefix())
+	if err != nil {
+		return 0, err
+	}
+	for _, kv := range got.Kvs {
+		id, err := strconv.ParseUint(strings.TrimPrefix(string(kv.Key), s.key("ids", "")), 10, 16)
+		if err == nil && string(kv.Value) == name {
+			return uint16(id), nil
+		}
+	}
+	return 0, nil
+}
+
+// Slice gives a slice with its record, also while it is Going. The slice is shared: callers do not change it. With
+// ErrCorrupt, the record says what is still known; one that is Going needs no more, so then there is no error, and the slice has a
+// name and an id alone.
 func (s *Store) Slice(ctx context.Context, name string) (*slice.Slice, Record, error) {
 	for {
 		r, revision, err := s.record(ctx, name)
 		if err != nil {
-			return nil, Record{}, err
+			return nil, r, err
 		}
 		spec, compacted, err := s.readSpec(ctx, r, revision)
+		if errors.Is(err, ErrCorrupt) && r.Going {
+			return &slice.Slice{Name: r.Name, ID: r.ID, Generation: r.Generation}, r, nil
+		}
 		if err != nil {
-			return nil, Record{}, err
+			return nil, r, err
 		}
 		if !compacted {
 			return spec, r, nil
@@ -137,7 +169,7 @@ func (s *Store) expected(ctx context.Context, name string, expect int64) (*Recor
 		}
 		return nil, nil
 	}
-	r, err := decodeRecord(got.Kvs[0].Value, got.Kvs[0].ModRevision)
+	r, err := s.decodeRecord(ctx, got.Kvs[0])
 	switch {
 	case err != nil:
 		return nil, err
@@ -231,7 +263,7 @@ func newRecord(spec *slice.Slice, token string, now time.Time) Record {
 func (s *Store) DeleteSlice(ctx context.Context, name string) error {
 	for {
 		r, _, err := s.record(ctx, name)
-		if err != nil {
+		if err != nil && !r.Corrupt {
 			return err
 		}
 		if r.Going {

@@ -113,7 +113,7 @@ func (s *Store) readSpec(ctx context.Context, r Record, revision int64) (spec *s
 	}
 	spec = new(slice.Slice)
 	if err := unpack(data, spec); err != nil {
-		return nil, false, fmt.Errorf("decode slice %s of %s: %w", r.Name, s.where, err)
+		return nil, false, fmt.Errorf("decode slice %s of %s: %w (%w)", r.Name, s.where, ErrCorrupt, err)
 	}
 	spec.ID, spec.Generation = r.ID, r.Generation
 	s.cache.put(r, spec)
@@ -126,9 +126,9 @@ func (s *Store) sweep(ctx context.Context, age time.Duration) error {
 	if err != nil {
 		return err
 	}
-	used := map[string]string{}
+	used, corrupt := map[string]string{}, map[string]bool{}
 	for _, r := range records {
-		used[r.Name] = r.Token
+		used[r.Name], corrupt[r.Name] = r.Token, r.Corrupt
 	}
 	got, err := s.get(ctx, s.key("specs", ""), clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Store) sweep(ctx context.Context, age time.Duration) error {
 	}
 	for _, kv := range got.Kvs {
 		parts := strings.Split(strings.TrimPrefix(string(kv.Key), s.key("specs", "")), "/")
-		if len(parts) != 3 || used[parts[0]] == parts[1] || time.Since(tokenTime(parts[1])) < age {
+		if len(parts) != 3 || used[parts[0]] == parts[1] || corrupt[parts[0]] || time.Since(tokenTime(parts[1])) < age {
 			continue
 		}
 		s.dropSpec(parts[0], parts[1])

@@ -38,6 +38,7 @@ var (
 	ErrGoing    = errors.New("the slice is being removed")
 	ErrConflict = errors.New("the slice was changed by somebody else meanwhile")
 	ErrFull     = errors.New("no space left for the store")
+	ErrCorrupt  = errors.New("what the store has of it cannot be read; remove the slice (pergola down) and apply its file again")
 )
 
 // Config says where the store is.

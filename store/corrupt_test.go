@@ -1,0 +1,60 @@
+package store
+
+import (
+	"errors"
+	"testing"
+)
+
+// What cannot be decoded is the trouble of its slice alone, and can be removed.
+func TestOneCorruptSliceHarmsNoOther(t *testing.T) {
+	for what, corrupt := range map[string]func(t *testing.T, s *Store, bad Record){
+		"record": func(t *testing.T, s *Store, bad Record) {
+			write(t, s, s.key("slices", bad.Name), "{not JSON")
+		},
+		"specification": func(t *testing.T, s *Store, bad Record) {
+			write(t, s, s.key("specs", bad.Name, bad.Token, "000000"), "not zstd")
+			s.cache.drop(bad.Name)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir)
+			mustPut(t, s, network("bad", 3), 0)
+			mustPut(t, s, network("good", 3), 0)
+			bad, err := s.Record(t.Context(), "bad")
+			if err != nil {
+				t.Fatal(err)
+			}
+			corrupt(t, s, bad)
+			s.Close()
+			s = open(t, dir) // and sweeps
+			records, err := s.Slices(t.Context())
+			if err != nil || len(records) != 2 || records[0].Name != "bad" || records[0].ID != bad.ID {
+				t.Fatalf("listed %+v, %v", records, err)
+			}
+			if spec, _, err := s.Slice(t.Context(), "good"); err != nil || len(spec.Nodes) != 3 {
+				t.Errorf("the good slice: %v", err)
+			}
+			if _, r, err := s.Slice(t.Context(), "bad"); !errors.Is(err, ErrCorrupt) || r.ID != bad.ID {
+				t.Errorf("the bad slice: %+v, %v", r, err)
+			}
+			if err := s.DeleteSlice(t.Context(), "bad"); err != nil {
+				t.Fatal(err)
+			}
+			if spec, r, err := s.Slice(t.Context(), "bad"); err != nil || !r.Going || spec.ID != bad.ID {
+				t.Errorf("the bad slice, going: %+v, %v", r, err)
+			}
+			if err := s.Release(t.Context(), "host", "bad"); err != nil {
+				t.Fatal(err)
+			}
+			mustPut(t, s, network("bad", 2), 0)
+		})
+	}
+}
+
+func write(t *testing.T, s *Store, key, value string) {
+	t.Helper()
+	if _, err := s.kv.Put(t.Context(), key, value); err != nil {
+		t.Fatal(err)
+	}
+}
