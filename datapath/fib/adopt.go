@@ -24,6 +24,8 @@ func (f *FIB) adopt() error {
 	for i := range f.legs {
 		if id := f.legs[i].owner(); id != 0 {
 			f.earlier[id] = true
+		} else if f.legs[i].link != 0 { // half made, or half unmade
+			f.clearLeg(i)
 		}
 	}
 	used := contents{}

@@ -97,26 +97,37 @@ func newHistory(t *rapid.T) *history {
 // change runs f, which turns the answer for an address into what now says. At every moment each address has its old answer or its new
 // one, and once it has the new one, keeps it.
 func (h *history) change(f func() error, now func(netip.Addr) Route) {
-	before, done := make([]Route, len(h.look)), make([]bool, len(h.look))
+	type answer struct {
+		last          entry
+		before, after Route
+		done          bool
+	}
+	answers := make([]answer, len(h.look))
 	for i, a := range h.look {
-		before[i] = h.want.lookup(a)
+		answers[i] = answer{last: ^entry(0), before: h.want.lookup(a), after: now(a)}
 	}
 	check := func() {
 		for i, a := range h.look {
-			got := h.router.routeOf(h.router.trie(a).lookup(keyOf(a)))
-			isNew := got.Same(now(a))
-			if !isNew && (done[i] || !got.Same(before[i])) {
-				h.Fatalf("%v goes to %v in between, from %v to %v", a, got, before[i], now(a))
+			at := &answers[i]
+			e := h.router.trie(a).lookup(keyOf(a))
+			if e == at.last {
+				continue
 			}
-			done[i] = done[i] || isNew
+			at.last = e
+			got := h.router.routeOf(e)
+			isNew := got.Same(at.after)
+			if !isNew && (at.done || !got.Same(at.before)) {
+				h.Fatalf("%v goes to %v in between, from %v to %v", a, got, at.before, at.after)
+			}
+			at.done = at.done || isNew
 		}
 	}
 	h.check = check
 	must(h, f())
 	h.check = nil
 	check()
-	if i := slices.Index(done, false); i >= 0 {
-		h.Fatalf("%v still goes to %v, not to %v", h.look[i], h.router.Lookup(h.look[i]), now(h.look[i]))
+	if i := slices.IndexFunc(answers, func(a answer) bool { return !a.done }); i >= 0 {
+		h.Fatalf("%v still goes to %v, not to %v", h.look[i], h.router.Lookup(h.look[i]), answers[i].after)
 	}
 }
 
@@ -128,6 +139,7 @@ func (h *history) set(p netip.Prefix, r Route) {
 		}
 	}
 	h.look = append(h.look, edges(p)...)
+	h.look = h.look[max(0, len(h.look)-200):]
 	h.change(func() error { return h.router.SetRoute(p, r) }, after.lookup)
 	h.want = after
 }
