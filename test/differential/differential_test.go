@@ -99,6 +99,12 @@ func TestKernelsAgree(t *testing.T) {
 	a.rounds(t, max(1, *networksFlag/10))
 }
 
+// With the fast path and without, hosts receive the same.
+func TestFastPathAgreesWithKernels(t *testing.T) {
+	a := newArena(t)
+	a.rounds(t, *networksFlag)
+}
+
 func (a *arena) rounds(t *testing.T, networks int) {
 	t.Helper()
 	start := time.Now()

@@ -214,13 +214,21 @@ func (m *match) happen(ctx context.Context, all []event) error {
 		near = append(near, m.near(e.node)...)
 	}
 	slices.Sort(near)
-	if err := m.settle(slices.Compact(near)); err != nil {
-		return err
-	}
-	if !m.fast {
+	near = slices.Compact(near)
+	if len(near) == 0 {
 		return nil
 	}
-	return m.nets[fast].InStep(ctx)
+	if err := m.settle(near); err != nil || !m.fast {
+		return err
+	}
+	for _, e := range all {
+		if e.command != nil {
+			if err := m.nets[fast].Judged(ctx, e.node); err != nil {
+				return err
+			}
+		}
+	}
+	return m.nets[fast].InStep(ctx, near...)
 }
 
 func (m *match) do(ctx context.Context, n *vnet.Network, e event) error {
