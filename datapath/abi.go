@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -118,12 +119,12 @@ func (v version) removeOthers(root string) error {
 	if err != nil {
 		return err
 	}
-	programs, err := filepath.Glob(filepath.Join(v.dir(root), objectProgPortIngress+"-*"))
+	programs, err := filepath.Glob(filepath.Join(v.dir(root), "*-*"))
 	if err != nil {
 		return err
 	}
 	for _, pin := range programs {
-		if pin != v.programPin(root) {
+		if !strings.HasSuffix(pin, "-"+v.programs) {
 			stale = append(stale, pin)
 		}
 	}

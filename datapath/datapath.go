@@ -4,8 +4,8 @@
 // thread that calls Open and Attach.
 //
 // Programs and maps are pinned, and the programs are attached to devices without a file descriptor that would keep them
-// there: they outlive the process that loaded them. Open adopts what it finds. A newer program replaces the one it finds port by
-// port, each at once, while frames flow.
+// there, or with a link that is pinned, too: they outlive the process that loaded them. Open adopts what it finds. A newer program
+// replaces the one it finds device by device, each at once, while frames flow.
 package datapath
 
 import (
@@ -37,9 +37,10 @@ type Hook interface {
 
 // DataPath holds the pinned objects of one directory. Its methods may be called concurrently.
 type DataPath struct {
-	hook    Hook
-	program *ebpf.Program
-	maps    objectMaps
+	dir      string
+	hook     Hook
+	programs objectPrograms
+	maps     objectMaps
 }
 
 // Open adopts the data path that is pinned in dir, a directory of a bpf file system, or makes it. The calling thread must be
@@ -49,58 +50,96 @@ func Open(dir string, hook Hook) (*DataPath, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read data path object: %w", err)
 	}
-	return open(dir, hook, spec, version{abi: ABI, program: digest(_ObjectBytes)})
+	return open(dir, hook, spec, version{abi: ABI, programs: digest(_ObjectBytes)})
 }
 
 func open(dir string, hook Hook, spec *ebpf.CollectionSpec, v version) (*DataPath, error) {
-	d := &DataPath{hook: hook}
+	d := &DataPath{dir: dir, hook: hook}
 	if err := os.MkdirAll(v.dir(dir), 0o700); err != nil {
 		return nil, fmt.Errorf("make pin directory: %w", err)
 	}
-	if err := d.load(dir, spec, v); err != nil {
+	if err := d.load(spec, v); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
 }
 
-// load finishes with pinning the program, which says that nothing is left to do: killed before, the next Open starts over.
-func (d *DataPath) load(dir string, spec *ebpf.CollectionSpec, v version) error {
-	pinned, err := ebpf.LoadPinnedProgram(v.programPin(dir), nil)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("adopt pinned program: %w", err)
+// load adopts the programs and maps of this version. If not all are there it makes what is missing, and puts the programs in the place of
+// older ones. Pinning the programs says that nothing is left to do: killed before, the next Open starts over.
+func (d *DataPath) load(spec *ebpf.CollectionSpec, v version) error {
+	adopted, err := d.adoptPrograms(v)
+	if err != nil {
+		return fmt.Errorf("adopt pinned programs: %w", err)
 	}
-	if pinned != nil {
-		d.program = pinned
-		return d.loadMaps(dir, spec, v)
+	if adopted {
+		return d.loadMaps(spec, v)
 	}
 	var objects struct {
 		objectPrograms
 		objectMaps
 	}
-	err = spec.LoadAndAssign(&objects, &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: v.dir(dir)}})
+	err = spec.LoadAndAssign(&objects, &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: v.dir(d.dir)}})
 	if err != nil {
 		return fmt.Errorf("load data path: %w", err)
 	}
-	d.program, d.maps = objects.PortIngress, objects.objectMaps
-	if err := d.inherit(dir, v); err != nil {
+	d.programs, d.maps = objects.objectPrograms, objects.objectMaps
+	if err := d.inherit(d.dir, v); err != nil {
 		return fmt.Errorf("take over the ports of an older data path: %w", err)
 	}
+	if err := d.replacePrograms(); err != nil {
+		return err
+	}
+	for name, p := range d.byName() {
+		if err := (*p).Pin(v.programPin(d.dir, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("pin program %s: %w", name, err)
+		}
+	}
+	return v.removeOthers(d.dir)
+}
+
+// byName lists the programs that are pinned.
+func (d *DataPath) byName() map[string]**ebpf.Program {
+	return map[string]**ebpf.Program{
+		objectProgPortIngress: &d.programs.PortIngress,
+		objectProgLinecard:    &d.programs.Linecard,
+	}
+}
+
+// adoptPrograms opens the pinned programs, all or none.
+func (d *DataPath) adoptPrograms(v version) (bool, error) {
+	for name, p := range d.byName() {
+		pinned, err := ebpf.LoadPinnedProgram(v.programPin(d.dir, name), nil)
+		if errors.Is(err, os.ErrNotExist) {
+			err := d.programs.Close()
+			d.programs = objectPrograms{}
+			return false, err
+		}
+		if err != nil {
+			return false, err
+		}
+		*p = pinned
+	}
+	return true, nil
+}
+
+// replacePrograms attaches the programs where older ones are attached.
+func (d *DataPath) replacePrograms() error {
 	ports, err := d.Ports()
 	if err != nil {
 		return err
 	}
-	if err := d.hook.Replace(slices.Collect(maps.Keys(ports)), d.program); err != nil {
+	if err := d.hook.Replace(slices.Collect(maps.Keys(ports)), d.programs.PortIngress); err != nil {
 		return fmt.Errorf("attach %s: %w", objectProgPortIngress, err)
 	}
-	if err := d.program.Pin(v.programPin(dir)); err != nil {
-		return fmt.Errorf("pin program: %w", err)
+	if err := d.replaceXDP(); err != nil {
+		return fmt.Errorf("attach %s: %w", objectProgLinecard, err)
 	}
-	return v.removeOthers(dir)
+	return nil
 }
 
-func (d *DataPath) loadMaps(dir string, spec *ebpf.CollectionSpec, v version) error {
+func (d *DataPath) loadMaps(spec *ebpf.CollectionSpec, v version) error {
 	spec.Programs = nil
-	err := spec.LoadAndAssign(&d.maps, &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: v.dir(dir)}})
+	err := spec.LoadAndAssign(&d.maps, &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: v.dir(d.dir)}})
 	if err != nil {
 		return fmt.Errorf("adopt pinned maps: %w", err)
 	}
@@ -109,7 +148,7 @@ func (d *DataPath) loadMaps(dir string, spec *ebpf.CollectionSpec, v version) er
 
 // Attach makes the program look at every frame that enters at the device.
 func (d *DataPath) Attach(ifindex int) error {
-	if err := d.hook.Attach(ifindex, d.program); err != nil {
+	if err := d.hook.Attach(ifindex, d.programs.PortIngress); err != nil {
 		return fmt.Errorf("attach %s to device %d: %w", objectProgPortIngress, ifindex, err)
 	}
 	return nil
@@ -125,12 +164,7 @@ func (d *DataPath) FIB() fib.Maps {
 
 // Close lets go of the objects; pinned and attached as they are, they stay.
 func (d *DataPath) Close() error {
-	var errs []error
-	if d.program != nil {
-		errs = append(errs, d.program.Close())
-	}
-	errs = append(errs, d.maps.Close())
-	return errors.Join(errs...)
+	return errors.Join(d.programs.Close(), d.maps.Close())
 }
 
 func digest(object []byte) string {
@@ -140,12 +174,13 @@ func digest(object []byte) string {
 
 // version names the pins of one build of the data path.
 type version struct {
-	abi     int
-	program string // digest of the object file
+	abi      int
+	programs string // digest of the object file
 }
 
 func (v version) dir(root string) string { return filepath.Join(root, fmt.Sprintf("abi%d", v.abi)) }
 
-func (v version) programPin(root string) string {
-	return filepath.Join(v.dir(root), objectProgPortIngress+"-"+v.program)
+// programPin tells programs from maps, whose names have no hyphen.
+func (v version) programPin(root, name string) string {
+	return filepath.Join(v.dir(root), name+"-"+v.programs)
 }

@@ -112,6 +112,7 @@ type objectTraffic struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	objectMapCounts       = "counts"
+	objectMapDevices      = "devices"
 	objectMapLease        = "lease"
 	objectMapLegs         = "legs"
 	objectMapNeighbours   = "neighbours"
@@ -122,6 +123,7 @@ const (
 	objectMapRouters      = "routers"
 	objectMapSources      = "sources"
 	objectMapWalks        = "walks"
+	objectProgLinecard    = "linecard"
 	objectProgPortIngress = "port_ingress"
 	objectVarPuntNames    = "punt_names"
 	objectVarReasonNames  = "reason_names"
@@ -169,6 +171,7 @@ type objectSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectProgramSpecs struct {
+	Linecard    *ebpf.ProgramSpec `ebpf:"linecard"`
 	PortIngress *ebpf.ProgramSpec `ebpf:"port_ingress"`
 }
 
@@ -177,6 +180,7 @@ type objectProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectMapSpecs struct {
 	Counts     *ebpf.MapSpec `ebpf:"counts"`
+	Devices    *ebpf.MapSpec `ebpf:"devices"`
 	Lease      *ebpf.MapSpec `ebpf:"lease"`
 	Legs       *ebpf.MapSpec `ebpf:"legs"`
 	Neighbours *ebpf.MapSpec `ebpf:"neighbours"`
@@ -218,6 +222,7 @@ func (o *objectObjects) Close() error {
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectMaps struct {
 	Counts     *ebpf.Map `ebpf:"counts"`
+	Devices    *ebpf.Map `ebpf:"devices"`
 	Lease      *ebpf.Map `ebpf:"lease"`
 	Legs       *ebpf.Map `ebpf:"legs"`
 	Neighbours *ebpf.Map `ebpf:"neighbours"`
@@ -233,6 +238,7 @@ type objectMaps struct {
 func (m *objectMaps) Close() error {
 	return _ObjectClose(
 		m.Counts,
+		m.Devices,
 		m.Lease,
 		m.Legs,
 		m.Neighbours,
@@ -258,11 +264,13 @@ type objectVariables struct {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectPrograms struct {
+	Linecard    *ebpf.Program `ebpf:"linecard"`
 	PortIngress *ebpf.Program `ebpf:"port_ingress"`
 }
 
 func (p *objectPrograms) Close() error {
 	return _ObjectClose(
+		p.Linecard,
 		p.PortIngress,
 	)
 }

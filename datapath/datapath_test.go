@@ -138,7 +138,7 @@ func TestRestartAdoptsWhatIsPinned(t *testing.T) {
 		if err := d.Set(b.a, want); err != nil {
 			b.Error(err)
 		}
-		first, err := d.program.Info()
+		first, err := d.programs.PortIngress.Info()
 		if err != nil {
 			b.Error(err)
 		}
@@ -147,7 +147,7 @@ func TestRestartAdoptsWhatIsPinned(t *testing.T) {
 		}
 		d = b.open()
 		defer func() { _ = d.Close() }()
-		second, err := d.program.Info()
+		second, err := d.programs.PortIngress.Info()
 		if err != nil {
 			b.Error(err)
 		}
@@ -171,7 +171,7 @@ func TestNewABITakesOverPorts(t *testing.T) {
 			return
 		}
 		shuffle(b, older)
-		d, err := open(b.dir, hook(b), older, version{abi: 0, program: "older"})
+		d, err := open(b.dir, hook(b), older, version{abi: 0, programs: "older"})
 		if err != nil {
 			b.Error(err)
 			return
@@ -220,7 +220,7 @@ func TestReplacedProgramKeepsPortsAndCounters(t *testing.T) {
 			b.Error(err)
 			return
 		}
-		d, err := open(b.dir, hook(b), spec, version{abi: ABI, program: "older"})
+		d, err := open(b.dir, hook(b), spec, version{abi: ABI, programs: "older"})
 		if err != nil {
 			b.Error(err)
 			return

@@ -162,7 +162,7 @@ func (b *bench) run(d *DataPath, frame []byte, gso uint32) (verdict uint32, out 
 		DataOut: make([]byte, len(frame)+256),
 		Context: &skbuff{Ifindex: uint32(b.a), GSOSize: gso},
 	}
-	verdict, err := d.program.Run(&opts)
+	verdict, err := d.programs.PortIngress.Run(&opts)
 	if err != nil {
 		b.Error(err)
 	}
@@ -194,7 +194,7 @@ func BenchmarkPortProgram(b *testing.B) {
 		n.wire(d, &Port{Mode: Peer, MTU: 1500}, &Port{MTU: 1500, MAC: macB})
 		opts := ebpf.RunOptions{Data: ethernet(macB, macA, 0x0800, 64), Context: &skbuff{Ifindex: uint32(n.a)}, Repeat: uint32(b.N)}
 		b.ResetTimer()
-		if _, err := d.program.Run(&opts); err != nil {
+		if _, err := d.programs.PortIngress.Run(&opts); err != nil {
 			b.Error(err)
 		}
 	})

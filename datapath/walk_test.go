@@ -51,3 +51,4 @@ func TestWalkPassesRouters(t *testing.T) {
 		}
 	})
 }
+

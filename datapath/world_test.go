@@ -245,7 +245,7 @@ type outcome struct {
 func (w *world) send(frame []byte, ctx skbuff) outcome {
 	ctx.Ifindex = uint32(w.a)
 	opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: &ctx}
-	verdict, err := w.d.program.Run(&opts)
+	verdict, err := w.d.programs.PortIngress.Run(&opts)
 	w.check(err)
 	return outcome{verdict, opts.DataOut, w.take()}
 }

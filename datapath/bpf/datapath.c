@@ -2,6 +2,7 @@
 /*
  * All programs, which share all maps: one object.
  */
+#include "linecard.c"
 #include "port.c"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
