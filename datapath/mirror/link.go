@@ -224,7 +224,7 @@ func (ls *links) configure(m message) (shaken bool, err error) {
 			index = int(int32(a.u32()))
 		}
 	}
-	s := all[index]
+	s, known := all[index]
 	was := s
 	for a := m.body(sizeofNetconf); a.next(); {
 		switch on := a.u32() != 0; a.kind {
@@ -243,7 +243,7 @@ func (ls *links) configure(m message) (shaken bool, err error) {
 		return false, nil
 	}
 	all[index] = s
-	return s.ignoreLinkDown != was.ignoreLinkDown, ls.tell(index)
+	return known && s.ignoreLinkDown != was.ignoreLinkDown, ls.tell(index)
 }
 
 // struct netconfmsg and its attributes (linux/netconf.h).

@@ -20,7 +20,7 @@ const receiveBuffer = 32 << 20
 // groups whose events tell of everything that a view is made of.
 var groups = []int{
 	unix.RTNLGRP_LINK, unix.RTNLGRP_IPV6_IFINFO, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF,
-	unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH,
+	unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH,
 }
 
 // errOverrun means that the kernel had to drop events, because they came faster than they were read.
@@ -109,7 +109,7 @@ func (s *socket) subscribe(on bool) error {
 	err := s.raw.Control(func(fd uintptr) {
 		for _, g := range groups {
 			err := unix.SetsockoptInt(int(fd), unix.SOL_NETLINK, option, g)
-			if err != nil && g != unix.RTNLGRP_IPV6_NETCONF && g != unix.RTNLGRP_IPV6_IFINFO {
+			if err != nil {
 				failed = fmt.Errorf("subscribe to netlink group %d: %w", g, err)
 				return
 			}

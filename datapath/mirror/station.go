@@ -115,7 +115,7 @@ type addressKey struct {
 	prefix netip.Prefix // as configured: with the host's bits
 }
 
-// parseAddress reads RTM_NEWADDR or RTM_DELADDR. It is false for addresses that do not matter.
+// parseAddress reads RTM_NEWADDR or RTM_DELADDR. It is false for IPv6.
 func parseAddress(m message) (k addressKey, ok bool, err error) {
 	if len(m.data) < unix.SizeofIfAddrmsg {
 		return k, false, errMalformed
@@ -136,7 +136,10 @@ func parseAddress(m message) (k addressKey, ok bool, err error) {
 		addr = peer
 	}
 	k = addressKey{link: int(binary.NativeEndian.Uint32(m.data[4:])), prefix: netip.PrefixFrom(addr, int(m.data[1]))}
-	return k, addr.Is4() && !addr.IsLoopback(), nil
+	if !addr.Is4() {
+		return k, false, errMalformed
+	}
+	return k, true, nil
 }
 
 func (as *addresses) set(k addressKey, generation uint32) error {
@@ -146,7 +149,7 @@ func (as *addresses) set(k addressKey, generation uint32) error {
 		return nil
 	}
 	addr := k.prefix.Addr()
-	if as.on[addr]++; as.on[addr] > 1 {
+	if as.on[addr]++; as.on[addr] > 1 || addr.IsLoopback() { // which nobody forwards anyway
 		return nil
 	}
 	return as.out.SetAddress(addr)
@@ -163,5 +166,18 @@ func (as *addresses) remove(k addressKey) (last bool, err error) {
 		return false, nil
 	}
 	delete(as.on, addr)
+	if addr.IsLoopback() {
+		return true, nil
+	}
 	return true, as.out.DeleteAddress(addr)
+}
+
+// any reports whether a link has any.
+func (as *addresses) any(link int) bool {
+	for k := range as.all {
+		if k.link == link {
+			return true
+		}
+	}
+	return false
 }

@@ -137,6 +137,9 @@ func (v *view) link(m message, until uint32) error {
 		return nil
 	}
 	l.generation = v.rib.generation
+	if was := v.links.all[index]; was != nil && was.mtu != l.mtu {
+		v.rib.again = "an MTU has changed, and perhaps that of IPv6 after it, which is not announced"
+	}
 	shaken, err := v.links.set(index, l)
 	if err != nil || !shaken {
 		return err
@@ -187,8 +190,13 @@ func (v *view) netconf(m message) error {
 
 func (v *view) address(m message) error {
 	k, ok, err := parseAddress(m)
-	if err != nil || !ok {
+	if err != nil {
 		return err
+	}
+	if !ok {
+		// Only its addresses tell that IPv6 was switched off or on for an interface.
+		v.rib.again = "an IPv6 address has changed, and perhaps its interface"
+		return nil
 	}
 	if m.kind == unix.RTM_NEWADDR {
 		return v.addresses.set(k, v.rib.generation)
@@ -198,8 +206,17 @@ func (v *view) address(m message) error {
 
 func (v *view) removeAddress(k addressKey) error {
 	last, err := v.addresses.remove(k)
-	if err != nil || !last {
+	if err != nil {
 		return err
+	}
+	if v.links.all[k.link] != nil && !v.addresses.any(k.link) {
+		// The last one: IPv4 ends on the interface, and with it all routes (fib_inetaddr_event()).
+		if err := v.shake(k.link, v.rib.generation+1); err != nil {
+			return err
+		}
+	}
+	if !last {
+		return nil
 	}
 	return v.rib.doubtSource(k.prefix.Addr())
 }

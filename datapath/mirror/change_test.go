@@ -1,0 +1,361 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pergola-net/pergola/agent/netns"
+	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/test/testkit"
+)
+
+// What the kernel does to IPv4 routes when a link or an address goes, it does not announce.
+func TestWhatTheKernelDoesWithoutAWord(t *testing.T) {
+	const static = "ip route add 192.0.2.0/24 via 10.0.0.2; ip -6 route add 2001:db8:a::/48 via 2001:db8::2"
+	for title, s := range map[string]story{
+		"link down and up": {
+			{static, []string{"192.0.2.1 10.0.0.2@100", "2001:db8:a::1 2001:db8::2@100"}},
+			{"ip link set eth0 down", []string{"192.0.2.1 nowhere", "10.0.0.7 nowhere", "10.0.0.1 local", "2001:db8:a::1 nowhere"}},
+			{"ip link set eth0 up", []string{"192.0.2.1 nowhere", "10.0.0.7 link@100"}},
+			{static, []string{"192.0.2.1 10.0.0.2@100", "2001:db8:a::1 2001:db8::2@100"}},
+			{"ip link set eth0 down; ip link set eth0 up", []string{"192.0.2.1 nowhere", "10.0.0.7 link@100"}},
+		},
+		"one path of several": {
+			{"ip route add 192.0.2.0/24 nexthop via 10.0.0.2 nexthop via 10.0.1.2; ip route add 192.0.2.0/24 via 10.0.2.2 metric 9", []string{"192.0.2.1 10.0.0.2@100*128 10.0.1.2@101*128"}},
+			{"ip link set eth0 down", []string{"192.0.2.1 10.0.1.2@101"}},
+			{"ip link set eth0 up", []string{"192.0.2.1 10.0.0.2@100*128 10.0.1.2@101*128"}},
+			{"ip link set eth0 down; ip link set eth1 down", []string{"192.0.2.1 10.0.2.2@102"}},
+		},
+		"address deleted": {
+			{"ip addr add 172.16.0.1/32 dev eth2; ip route add 192.0.2.0/24 via 10.0.0.2 src 172.16.0.1; ip route add 192.0.2.0/24 via 10.0.1.2 metric 7", []string{"192.0.2.1 10.0.0.2@100", "172.16.0.1 local"}},
+			{"ip addr del 172.16.0.1/32 dev eth2", []string{"192.0.2.1 10.0.1.2@101", "172.16.0.1 nowhere"}},
+			{"ip addr add 10.9.0.1/24 dev eth1; ip addr del 10.0.1.1/24 dev eth1", []string{"192.0.2.1 10.0.1.2@101", "10.0.1.7 nowhere", "10.0.1.1 nowhere"}},
+			{"ip addr del 10.9.0.1/24 dev eth1", []string{"192.0.2.1 nowhere"}}, // the last one
+		},
+		"MTU too small for a protocol": {
+			{static, []string{"192.0.2.1 10.0.0.2@100", "2001:db8:a::1 2001:db8::2@100"}},
+			{"ip link set eth0 mtu 1000", []string{"192.0.2.1 10.0.0.2@100", "2001:db8:a::1 nowhere"}},
+			{"ip link set eth0 mtu 1500", []string{"192.0.2.1 10.0.0.2@100", "2001:db8::7 nowhere"}}, // its addresses went
+		},
+		"renamed": {
+			{static, []string{"192.0.2.1 10.0.0.2@100"}},
+			{"ip link set eth0 down; ip link set eth0 name uplink; ip link set uplink up", []string{"10.0.0.7 link@100"}},
+			{"ip route add 192.0.2.0/24 via 10.0.0.2", []string{"192.0.2.1 10.0.0.2@100"}},
+		},
+		"IPv6 off": {
+			{static, []string{"2001:db8:a::1 2001:db8::2@100"}},
+			{"sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1", []string{"2001:db8:a::1 nowhere", "2001:db8::7 nowhere"}},
+		},
+	} {
+		t.Run(title, func(t *testing.T) { s.run(newLab(t)) })
+	}
+}
+
+func TestLossOfCarrier(t *testing.T) {
+	l := newLab(t)
+	l.script("sysctl -qw net.ipv4.conf.all.ignore_routes_with_linkdown=1; ip route add 192.0.2.0/24 via 10.0.0.2; ip route add 192.0.2.0/24 via 10.0.1.2 metric 9")
+	story{{"true", []string{"192.0.2.1 10.0.0.2@100"}}}.run(l)
+	l.inFar("ip link set port0 down")
+	l.leads("192.0.2.1", "10.0.1.2@101")
+	l.synced()
+	l.inFar("ip link set port0 up")
+	l.leads("192.0.2.1", "10.0.0.2@100")
+	l.synced()
+}
+
+func (l *lab) inFar(s string) {
+	l.Helper()
+	if err := netns.In(l.far, func() error { return sh(s) }); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// A user may make an interface with the ifindex of one that he deleted. It leads nowhere that the mirror knows.
+func TestInterfaceDeletedOrMovedByTheUser(t *testing.T) {
+	for title, away := range map[string]string{
+		"deleted": "ip link del eth0",
+		"moved":   "unshare -n sleep 60 & pid=$!; sleep 0.2; ip link set eth0 netns $pid; kill $pid",
+	} {
+		t.Run(title, func(t *testing.T) {
+			l := newLab(t)
+			l.synced()
+			index := 0
+			for i, port := range l.legs {
+				if port == l.ports[0] {
+					index = i
+				}
+			}
+			l.leads("10.0.0.7", "link@100")
+			l.script(away)
+			l.leads("10.0.0.7", "nowhere")
+			l.script(fmt.Sprintf("ip link add forged index %d type veth peer name other; ip link set forged up; ip link set other up; ip addr add 10.0.0.1/24 dev forged", index))
+			l.leads("10.0.0.7", "link@0")
+			l.synced()
+		})
+	}
+}
+
+func TestLegs(t *testing.T) {
+	l := newLab(t)
+	l.synced()
+	for _, c := range []struct {
+		do   string
+		want func(*fib.Leg)
+	}{
+		{"true", func(*fib.Leg) {}},
+		{"ip link set eth0 mtu 1400", func(g *fib.Leg) { g.MTU = 1400 }},
+		{"ip link set eth0 mtu 1500", func(*fib.Leg) {}},
+		{"ip link set eth0 address 02:00:00:00:00:07", func(g *fib.Leg) { g.MAC = [6]byte{2, 0, 0, 0, 0, 7} }},
+		{"sysctl -qw net.ipv4.conf.eth0.forwarding=0", func(g *fib.Leg) { g.IPv4 = false }},
+		{"sysctl -qw net.ipv4.ip_forward=0", func(g *fib.Leg) { g.IPv4 = false }},
+		{"sysctl -qw net.ipv4.ip_forward=1", func(*fib.Leg) {}},
+		{"sysctl -qw net.ipv4.conf.all.rp_filter=2", func(g *fib.Leg) { g.IPv4 = false }},
+		{"sysctl -qw net.ipv4.conf.all.rp_filter=0; sysctl -qw net.ipv4.conf.eth0.rp_filter=1", func(g *fib.Leg) { g.IPv4 = false }},
+		{"sysctl -qw net.ipv4.conf.eth0.rp_filter=0; sysctl -qw net.ipv6.conf.all.forwarding=0", func(g *fib.Leg) { g.IPv6 = false }},
+		{"sysctl -qw net.ipv6.conf.all.forwarding=1; sysctl -qw net.ipv6.conf.eth0.proxy_ndp=1", func(g *fib.Leg) { g.IPv6 = false }},
+		{"sysctl -qw net.ipv6.conf.eth0.proxy_ndp=0; sysctl -qw net.ipv4.conf.eth0.proxy_arp=1", func(*fib.Leg) {}},
+		{"ip link add br7 type bridge; ip link set eth0 master br7", func(g *fib.Leg) { g.IPv4, g.IPv6 = false, false }},
+		{"ip link set eth0 nomaster", func(*fib.Leg) {}},
+		{"ip link set eth0 down", func(g *fib.Leg) { g.Up = false }},
+		{"ip link set eth0 up", func(*fib.Leg) {}},
+	} {
+		l.script(c.do)
+		want := fib.Leg{MTU: 1500, Up: true, IPv4: true, IPv6: true, MAC: l.leg(0).MAC}
+		c.want(&want)
+		testkit.Eventually(t, func() error {
+			if have := l.leg(0); have != want {
+				return fmt.Errorf("%s: %+v, want %+v", c.do, have, want)
+			}
+			return nil
+		}, 5*time.Second, "the leg to change")
+		l.synced()
+	}
+}
+
+// leg is what the mirror told of a port.
+func (l *lab) leg(i int) fib.Leg {
+	s := l.session()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.view.links.told[l.ports[i]]
+}
+
+func (l *lab) session() *session {
+	l.Helper()
+	n, err := l.mirror.node(name)
+	if err != nil {
+		l.Fatal(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.session == nil {
+		l.Fatal("no session: " + n.failure)
+	}
+	return n.session
+}
+
+func TestNeighbours(t *testing.T) {
+	l := newLab(t)
+	l.synced()
+	for _, c := range []struct{ do, addr, want string }{
+		{"ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev eth0 nud permanent", "10.0.0.2", "020000000002"},
+		{"ip neigh replace 10.0.0.2 lladdr 02:00:00:00:00:03 dev eth0 nud reachable", "10.0.0.2", "020000000003"},
+		{"ip neigh replace 10.0.0.2 lladdr 02:00:00:00:00:03 dev eth0 nud stale", "10.0.0.2", "020000000003 stale"},
+		{"ip neigh replace 10.0.0.2 lladdr 02:00:00:00:00:03 dev eth0 nud noarp", "10.0.0.2", "020000000003"},
+		{"ip neigh replace 10.0.0.2 dev eth0 nud failed", "10.0.0.2", "none"},
+		{"ip neigh add 2001:db8::2 lladdr 02:00:00:00:00:04 dev eth0 nud reachable router", "2001:db8::2", "020000000004"},
+		{"ip neigh del 2001:db8::2 dev eth0", "2001:db8::2", "none"},
+		{"ip neigh add proxy 10.0.0.9 dev eth0", "10.0.0.9", "none"},
+		{"ip neigh add 10.0.0.3 lladdr 00:00:00:00:00:00 dev eth0 nud permanent; ip neigh add 10.0.0.4 lladdr 01:00:5e:00:00:01 dev eth0 nud permanent", "10.0.0.3", "none"},
+		{"true", "10.0.0.4", "none"},
+	} {
+		l.script(c.do)
+		testkit.Eventually(t, func() error {
+			n, ok := l.session().out.LookupNeighbour(l.ports[0], netip.MustParseAddr(c.addr))
+			have := fmt.Sprintf("%x", n.MAC)
+			if n.Stale {
+				have += " stale"
+			}
+			if !ok {
+				have = "none"
+			}
+			if have != c.want {
+				return fmt.Errorf("%s: %s, want %s", c.do, have, c.want)
+			}
+			return nil
+		}, 5*time.Second, "the neighbour to change")
+		l.synced()
+	}
+}
+
+// A tiny buffer overruns: nothing may be believed until all is read again, and then all is right.
+func TestOverrun(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.buffer = 4 << 10 })
+	l.synced()
+	for round := range 5 {
+		var b strings.Builder
+		for i := range 3000 {
+			fmt.Fprintf(&b, "route replace 172.%d.%d.0/24 via 10.0.%d.2\n", 16+i/256, i%256, (round+i)%3)
+		}
+		l.batch(b.String())
+		l.synced()
+		l.leads("172.16.1.1", fmt.Sprintf("10.0.%d.2@%d", (round+1)%3, 100+(round+1)%3))
+	}
+	s, err := l.mirror.Status(name)
+	if err != nil || s.Resyncs == 0 {
+		t.Errorf("%+v, %v: want a resynchronisation", s, err)
+	}
+}
+
+// A node that changes without end is left to its kernel, and returns when it is calm.
+func TestFlappingIsLimited(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.EventRate, c.EventBurst = 100, 500 })
+	l.synced()
+	l.batch(strings.Repeat("route add 192.0.2.0/24 via 10.0.0.2\nroute del 192.0.2.0/24\n", 1000))
+	testkit.Eventually(t, func() error {
+		s, err := l.mirror.Status(name)
+		if err != nil || s.IPv4.FastPath || len(s.IPv4.Why) == 0 || !strings.Contains(s.IPv4.Why[0], "more than 100 times a second") {
+			return fmt.Errorf("%+v, %w", s, err)
+		}
+		return nil
+	}, 5*time.Second, "the router to leave the fast path")
+	l.script("ip route add 198.51.100.0/24 via 10.0.1.2")
+	l.leads("198.51.100.1", "10.0.1.2@101")
+	l.synced()
+}
+
+func TestEligibilityAndOff(t *testing.T) {
+	reports := make(chan func(ipv4, ipv6 []string), 1)
+	l := newLab(t, func(c *Config) {
+		c.Watch = func(ctx context.Context, _ *os.File, report func(ipv4, ipv6 []string)) error {
+			reports <- report
+			<-ctx.Done()
+			return nil
+		}
+	})
+	report := <-reports
+	l.fastPath(false, false, "being examined")
+	report(nil, nil)
+	l.fastPath(true, true, "")
+	report([]string{"tcpdump"}, nil)
+	l.fastPath(false, true, "tcpdump")
+	report(nil, nil)
+	l.set(Router{Off: true})
+	l.fastPath(false, false, "switched off")
+	l.set(Router{})
+	l.fastPath(true, true, "")
+	l.script("ip route add local 192.0.2.0/24 dev lo")
+	l.fastPath(false, true, "type local")
+	l.script("ip route del local 192.0.2.0/24 dev lo")
+	l.fastPath(true, true, "")
+	l.synced()
+}
+
+func (l *lab) fastPath(ipv4, ipv6 bool, why string) {
+	l.Helper()
+	testkit.Eventually(l, func() error {
+		s, err := l.mirror.Status(name)
+		if err != nil {
+			return err
+		}
+		if s.IPv4.FastPath != ipv4 || s.IPv6.FastPath != ipv6 || !strings.Contains(strings.Join(s.IPv4.Why, ";"), why) {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	}, 5*time.Second, "the fast path to be "+why)
+}
+
+// A full map keeps one router in its kernel, which says so; when there is room again it returns.
+func TestFullMap(t *testing.T) {
+	l := newLab(t)
+	l.synced()
+	l.fib.Limit(1)
+	var b strings.Builder
+	for i := range 4000 { // no two nodes alike
+		fmt.Fprintf(&b, "route add 172.%d.%d.%d/26 via 10.0.%d.%d\n", 16+i/256, i%256, i%4*64, i%3, 2+i/12%250)
+	}
+	l.batch(b.String())
+	testkit.Eventually(t, func() error {
+		s, err := l.mirror.Status(name)
+		if err != nil || len(s.IPv4.Why) == 0 || !strings.Contains(s.IPv4.Why[0], "full") {
+			return fmt.Errorf("%+v, %w", s, err)
+		}
+		return nil
+	}, 10*time.Second, "the map to be full")
+	l.fib.Limit(1 << 30)
+	testkit.Eventually(t, func() error {
+		if s, err := l.mirror.Status(name); err != nil || !s.IPv4.FastPath {
+			return errors.Join(err, errors.New("not on the fast path"))
+		}
+		return nil
+	}, 20*time.Second, "the router to return")
+	l.synced()
+	l.leads("172.16.0.1", "10.0.0.2@100")
+}
+
+// Verify names what differs: here it is made to.
+func TestVerifyNamesDifferences(t *testing.T) {
+	l := newLab(t)
+	l.script("ip route add 192.0.2.0/24 via 10.0.0.2; ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev eth0 nud permanent")
+	l.synced()
+	s := l.session()
+	forged := fib.Route{Kind: fib.Unicast, Paths: []fib.Path{{Port: 101, Gateway: netip.MustParseAddr("10.0.1.5"), Weight: 1}}}
+	for _, err := range []error{
+		s.out.SetRoute(netip.MustParsePrefix("192.0.2.0/24"), forged),
+		s.out.SetRoute(netip.MustParsePrefix("198.51.100.0/24"), forged),
+		s.out.SetNeighbour(100, netip.MustParseAddr("10.0.0.2"), fib.Neighbour{MAC: [6]byte{2, 0, 0, 0, 0, 9}}),
+		s.out.DeleteRoute(netip.MustParsePrefix("10.0.2.0/24")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := l.mirror.Verify(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, d := range found {
+		fmt.Fprintln(&all, d)
+	}
+	for _, want := range []string{
+		"192.0.2.0/24: kernel via 10.0.0.2 dev eth0, mirror via 10.0.1.5 dev eth1\n",
+		"198.51.100.0/24: kernel has no route, mirror via 10.0.1.5 dev eth1\n",
+		"10.0.2.0/24: kernel dev eth2, mirror has no route\n",
+		"neighbour 10.0.0.2 dev eth0: kernel is at 020000000002, mirror is at 020000000009\n",
+	} {
+		if !strings.Contains(all.String(), want) {
+			t.Errorf("missing %q in\n%s", want, all.String())
+		}
+	}
+}
+
+// The audit finds what Verify finds, tells it, and has the node read again.
+func TestAuditRepairs(t *testing.T) {
+	told := make(chan []Difference, 16)
+	l := newLab(t, func(c *Config) {
+		c.AuditRate = 10_000
+		c.OnDifference = func(_ string, found []Difference) { told <- found }
+	})
+	l.script("ip route add 192.0.2.0/24 via 10.0.0.2")
+	l.leads("192.0.2.1", "10.0.0.2@100")
+	if err := l.session().out.SetRoute(netip.MustParsePrefix("198.51.100.0/24"), fib.Route{Kind: fib.Reject}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case found := <-told:
+		if len(found) != 1 && len(found) != 2 {
+			t.Errorf("found %v", found)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the audit found nothing")
+	}
+	l.leads("198.51.100.1", "nowhere")
+	l.synced()
+}

@@ -1,0 +1,275 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/pergola-net/pergola/agent/netns"
+	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/test/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// lab is a router in a namespace with three veths, whose other ends, the ports, are in another.
+type lab struct {
+	testing.TB
+	fib    *fib.FIB
+	mirror *Mirror
+	ns     *os.File // the router's
+	far    *os.File // the ports'
+	legs   map[int]int
+	ports  [3]int
+}
+
+const name = "r"
+
+// newLab makes a router with 10.0.i.1/24 and 2001:db8:i::1/64 on eth0 to eth2, and mirrors it.
+func newLab(t testing.TB, change ...func(*Config)) *lab {
+	t.Helper()
+	testkit.Root(t)
+	testkit.LeakCheck(t)
+	l := &lab{TB: t, legs: map[int]int{}}
+	l.ns, l.far = namespace(t), namespace(t)
+	l.script(`
+		sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
+		sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
+		sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.all.keep_addr_on_down=1
+		ip link set lo up`)
+	for i := range 3 {
+		l.addLeg(i)
+	}
+	l.fib = openFIB(t)
+	cfg := Config{FIB: l.fib, Log: slog.New(slog.NewTextHandler(testWriter{t}, nil))}
+	for _, f := range change {
+		f(&cfg)
+	}
+	l.mirror = New(cfg)
+	t.Cleanup(l.mirror.Close)
+	l.set(Router{})
+	return l
+}
+
+func (l *lab) set(r Router) {
+	l.Helper()
+	r.Slice, r.NetNS, r.Legs = 1, l.ns, l.legs
+	if err := l.mirror.Set(name, r); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// addLeg makes eth<i>.
+func (l *lab) addLeg(i int) {
+	l.Helper()
+	err := netns.In(l.far, func() error {
+		return sh(fmt.Sprintf("ip link add port%d index %d type veth peer name eth%d netns /proc/%d/fd/%d; ip link set port%d up",
+			i, 100+i, i, os.Getpid(), l.ns.Fd(), i))
+	})
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.ports[i] = 100 + i
+	l.script(fmt.Sprintf(`
+		ip link set eth%d up
+		ip addr add 10.0.%d.1/24 dev eth%d
+		ip addr add 2001:db8:%d::1/64 dev eth%d nodad`, i, i, i, i, i))
+	index, err := strconv.Atoi(strings.TrimSpace(l.output(fmt.Sprintf("cat /sys/class/net/eth%d/ifindex || ip -o link show eth%d | cut -d: -f1", i, i))))
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.legs[index] = l.ports[i]
+}
+
+func namespace(t testing.TB) *os.File {
+	t.Helper()
+	var ns *os.File
+	err := netns.New(func() (err error) {
+		ns, err = netns.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	return ns
+}
+
+func sh(script string) error {
+	out, err := exec.Command("sh", "-ec", script).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", script, err, out)
+	}
+	return nil
+}
+
+// script runs in the router's namespace.
+func (l *lab) script(s string) {
+	l.Helper()
+	if err := netns.In(l.ns, func() error { return sh(s) }); err != nil {
+		l.Fatal(err)
+	}
+}
+
+func (l *lab) output(s string) string {
+	l.Helper()
+	var out []byte
+	err := netns.In(l.ns, func() (err error) {
+		out, err = exec.Command("unshare", "-m", "sh", "-c", "mount -t sysfs sysfs /sys 2>/dev/null; "+s).Output()
+		return err
+	})
+	if err != nil {
+		l.Fatal(err)
+	}
+	return string(out)
+}
+
+// batch hands lines to `ip -batch`.
+func (l *lab) batch(lines string) {
+	l.Helper()
+	err := netns.In(l.ns, func() error {
+		c := exec.Command("ip", "-force", "-batch", "-")
+		c.Stdin = strings.NewReader(lines)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("ip -batch: %w: %.500s", err, out)
+		}
+		return nil
+	})
+	if err != nil {
+		l.Fatal(err)
+	}
+}
+
+// synced waits until the mirror has caught up with the kernel, and compares them.
+func (l *lab) synced() {
+	l.Helper()
+	testkit.Eventually(l, func() error {
+		s, err := l.mirror.Status(name)
+		if err != nil || !s.Synchronised {
+			return fmt.Errorf("%+v, %w", s, err)
+		}
+		return nil
+	}, 30*time.Second, "the mirror to be synchronised")
+	l.verify()
+}
+
+func (l *lab) verify() {
+	l.Helper()
+	found, err := l.mirror.Verify(context.Background(), name)
+	if err != nil {
+		l.Fatal(err)
+	}
+	for _, d := range found {
+		l.Errorf("differs: %v", d)
+	}
+}
+
+func (l *lab) lookup(addr string) fib.Route {
+	l.Helper()
+	n, err := l.mirror.node(name)
+	if err != nil {
+		l.Fatal(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.session == nil {
+		return fib.Route{}
+	}
+	return n.session.out.Lookup(netip.MustParseAddr(addr))
+}
+
+// leads waits until frames to an address are dealt with in the way that words say: see words.route, with port numbers.
+func (l *lab) leads(addr, want string) {
+	l.Helper()
+	testkit.Eventually(l, func() error {
+		if have := brief(l.lookup(addr)); have != want {
+			return errors.New(have)
+		}
+		return nil
+	}, 5*time.Second, addr+" to lead to "+want)
+}
+
+func brief(r fib.Route) string {
+	switch r.Kind {
+	case fib.None:
+		return "nowhere"
+	case fib.Local:
+		return "local"
+	case fib.Reject:
+		return "reject"
+	case fib.Other:
+		return "other"
+	case fib.Unicast:
+	}
+	var s []string
+	for _, p := range r.Paths {
+		via := "link"
+		if p.Gateway.IsValid() {
+			via = p.Gateway.String()
+		}
+		w := ""
+		if len(r.Paths) > 1 {
+			w = fmt.Sprintf("*%d", p.Weight)
+		}
+		s = append(s, fmt.Sprintf("%s@%d%s", via, p.Port, w))
+	}
+	return strings.Join(s, " ")
+}
+
+type testWriter struct{ testing.TB }
+
+func (w testWriter) Write(b []byte) (int, error) {
+	w.Helper()
+	w.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// openFIB makes maps as bpf/fib.h has them.
+func openFIB(t testing.TB) *fib.FIB {
+	t.Helper()
+	const mmapable = 0x400
+	array := func(value, n uint32) *ebpf.Map {
+		return newMap(t, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: value, MaxEntries: n, Flags: mmapable})
+	}
+	hash := func(key, value uint32) *ebpf.Map {
+		return newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: key, ValueSize: value, MaxEntries: 262144, Flags: 1})
+	}
+	nodes := newMap(t, &ebpf.MapSpec{
+		Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 2048,
+		InnerMap: &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 1024, MaxEntries: 1024, Flags: mmapable},
+	})
+	f, err := fib.Open(fib.Maps{
+		Legs: array(16, 16384), Routers: array(16, 4096), Nodes: nodes, Nexthops: array(16, 65536),
+		Neighbours: hash(20, 8), Sources: hash(8, 4), Lease: array(8, 1),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func newMap(t testing.TB, spec *ebpf.MapSpec) *ebpf.Map {
+	t.Helper()
+	m, err := ebpf.NewMap(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	return m
+}
