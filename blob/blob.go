@@ -108,13 +108,16 @@ func (d Dir) receive(f *os.File, sum string, r io.Reader) error {
 	}
 }
 
-func (d Dir) room(size int64) error {
+func (d Dir) room(size int64) error { return Room(string(d), size) }
+
+// Room fails with ErrFull where a file of that size would leave the disk of a directory with less than the reserve.
+func Room(dir string, size int64) error {
 	var fs unix.Statfs_t
-	if err := unix.Statfs(string(d), &fs); err != nil {
-		return fmt.Errorf("look for free space in %s: %w", d, err)
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("look for free space in %s: %w", dir, err)
 	}
 	if free := int64(fs.Bavail) * fs.Bsize; free < size+reserve {
-		return fmt.Errorf("%w: %s has %d MiB free, and %d MiB are needed", ErrFull, d, free>>20, (size+reserve)>>20)
+		return fmt.Errorf("%w: %s has %d MiB free, and %d MiB are needed", ErrFull, dir, free>>20, (size+reserve)>>20)
 	}
 	return nil
 }

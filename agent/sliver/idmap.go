@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/blob"
 )
 
 // imageRootfs makes a root file system of a directory, an archive or an image: an overlay, whose lower layer shows the files with
@@ -213,6 +215,13 @@ func copyFile(from, to string) error {
 		return err
 	}
 	defer source.Close()
+	fi, err := source.Stat()
+	if err != nil {
+		return err
+	}
+	if err := blob.Room(filepath.Dir(to), fi.Size()); err != nil {
+		return err
+	}
 	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

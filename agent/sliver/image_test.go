@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"log"
 	"net/http"
@@ -26,7 +27,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/blob"
 	"github.com/pergola-net/pergola/slice"
 )
 
@@ -234,6 +237,35 @@ func TestSilentRegistry(t *testing.T) {
 	s.Rootfs = slice.Rootfs{Kind: slice.RootfsRegistry, Ref: strings.TrimPrefix(server.URL, "http://") + "/lab/small:1"}
 	if _, err := r.Create(ctx, s); err == nil {
 		t.Error("no error")
+	}
+}
+
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("pergola-test", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func TestArchiveDoesNotFillTheDisk(t *testing.T) {
+	needRoot(t)
+	dir := smallDisk(t, "300m") // of which 256 MiB are the reserve
+	data := archive(t, map[string]string{"etc/motto": "small is beautiful\n", "large": strings.Repeat("x", 60<<20)})
+	i := images{dir: dir}
+	sum := sha256.Sum256(data)
+	_, err := i.unpacked(hex.EncodeToString(sum[:]), imageConfig{}, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil })
+	if !errors.Is(err, blob.ErrFull) {
+		t.Errorf("got %v", err)
+	}
+	if left, err := os.ReadDir(i.roots()); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
 	}
 }
 

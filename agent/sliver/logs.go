@@ -2,6 +2,7 @@ package sliver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,43 +32,76 @@ func (r *Runtime) logPath(id ID) (string, error) {
 	return r.LogPath(name, id.Node), nil
 }
 
-// trimLogs keeps logs within bounds, as long as the server runs: a sliver writes to its log without us.
+// How often logs are looked at. A sliver writes to its log without us: that costs nothing, goes on when the server does not,
+// and means that a log can grow until the next look. So we come sooner where one grows fast.
+const (
+	trimSeldom = time.Second
+	trimOften  = 20 * time.Millisecond
+)
+
+// trimLogs keeps logs within bounds, as long as the server runs.
 func (r *Runtime) trimLogs(ctx context.Context) {
-	tick := time.NewTicker(5 * time.Second)
-	defer tick.Stop()
-	for {
+	for pause := trimSeldom; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(pause):
 		}
-		logs, _ := filepath.Glob(filepath.Join(r.cfg.LogDir, "*", "*.log")) // the pattern is well formed
-		for _, name := range logs {
-			if fi, err := os.Lstat(name); err == nil && fi.Mode().IsRegular() && fi.Size() > r.cfg.LogBytes {
-				_ = trimLog(name, r.cfg.LogBytes/2) // what cannot be trimmed now is tried again
-			}
-		}
+		pause = nextTrim(pause, r.trimAll(), r.cfg.LogBytes)
 	}
 }
 
-// trimLog keeps the end of a log under the name NAME.1 and empties it. The writer's descriptor appends, so it
-// goes on at the new end; lines that it writes meanwhile are lost.
+// trimAll cuts logs that are too long, and gives the size that the longest had.
+func (r *Runtime) trimAll() (longest int64) {
+	logs, _ := filepath.Glob(filepath.Join(r.cfg.LogDir, "*", "*.log")) // the pattern is well formed
+	for _, name := range logs {
+		fi, err := os.Lstat(name)
+		if err != nil || !fi.Mode().IsRegular() {
+			continue
+		}
+		longest = max(longest, fi.Size())
+		if fi.Size() > r.cfg.LogBytes {
+			_ = trimLog(name, r.cfg.LogBytes/2) // what cannot be trimmed now is tried again
+		}
+	}
+	return longest
+}
+
+// nextTrim comes after a pause in which the longest log grew, at most, to what it is: a log that grows as fast is to be at its bound
+// by then.
+func nextTrim(pause time.Duration, longest, bound int64) time.Duration {
+	if longest <= bound {
+		return min(2*pause, trimSeldom)
+	}
+	return max(time.Duration(float64(pause)*float64(bound)/float64(longest)), trimOften)
+}
+
+// trimLog keeps the end of a log under the name NAME.1 and empties it, in any case: where the disk is full, that is
+// what helps. The writer's descriptor appends, so it goes on at the new end; lines that it writes meanwhile are lost.
 func trimLog(name string, keep int64) error {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
 		return fmt.Errorf("trim log: %w", err)
 	}
 	defer f.Close()
-	if _, err := f.Seek(-keep, io.SeekEnd); err != nil {
-		return fmt.Errorf("trim log: %w", err)
-	}
-	old, err := os.OpenFile(name+".1", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
+	err = keepEnd(f, name+".1", keep)
 	if err != nil {
-		return fmt.Errorf("trim log: %w", err)
+		err = fmt.Errorf("keep the end of log %s: %w", name, errors.Join(err, os.Remove(name+".1")))
+	}
+	return errors.Join(err, f.Truncate(0))
+}
+
+func keepEnd(f *os.File, name string, keep int64) error {
+	if _, err := f.Seek(-keep, io.SeekEnd); err != nil {
+		return err
+	}
+	old, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
+	if err != nil {
+		return err
 	}
 	defer old.Close()
 	if _, err := io.CopyN(old, f, keep); err != nil {
-		return fmt.Errorf("trim log: %w", err)
+		return err
 	}
-	return f.Truncate(0)
+	return old.Close()
 }

@@ -12,6 +12,8 @@ import (
 	"path"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/blob"
 )
 
 // decompressed reads a tar archive that may be gzipped.
@@ -39,6 +41,11 @@ func untar(r io.Reader, root string) error {
 		}
 		if err != nil {
 			return fmt.Errorf("read archive: %w", err)
+		}
+		if h.Typeflag == tar.TypeReg { // what an archive holds has no bound but this
+			if err := blob.Room(root, h.Size); err != nil {
+				return fmt.Errorf("unpack %s: %w", h.Name, err)
+			}
 		}
 		if err := untarEntry(fd, h, archive); err != nil {
 			return fmt.Errorf("unpack %s: %w", h.Name, err)
