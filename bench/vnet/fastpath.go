@@ -148,9 +148,11 @@ func (n *Network) Judged(ctx context.Context, name string) error {
 	first, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var want eligible.Verdict
-	err := eligible.Watch(first, n.Nodes[name].NS, eligible.Config{}, func(v eligible.Verdict) {
-		want = v
-		cancel()
+	err := eligible.Watch(first, n.Nodes[name].NS, eligible.Config{Rest: time.Millisecond}, func(v eligible.Verdict) {
+		if !slices.ContainsFunc(append(v.IPv4, v.IPv6...), transient) {
+			want = v
+			cancel()
+		}
 	})
 	if err != nil && first.Err() == nil {
 		return fmt.Errorf("judge %s: %w", name, err)

@@ -42,7 +42,7 @@ func newArena(t testing.TB) *arena {
 		}
 	})
 	stay(t)
-	return &arena{ground: g, backlog: b, fast: true}
+	return &arena{ground: g, backlog: b, fast: true, stats: stats{Times: map[string]time.Duration{}}}
 }
 
 // stay keeps the test on one CPU, which then also does all the forwarding.
@@ -112,10 +112,12 @@ func (a *arena) rounds(t *testing.T, networks int) {
 		a.play(t, newCase(*seedFlag, *framesFlag))
 		return
 	}
+	defer func() {
+		t.Logf("%d networks in %v: %+v", networks, time.Since(start).Round(time.Millisecond), a.stats)
+	}()
 	for i := range networks {
 		if a.play(t, newCase(*firstFlag+uint64(i), *framesFlag)); t.Failed() {
 			break
 		}
 	}
-	t.Logf("%d networks in %v: %+v", networks, time.Since(start).Round(time.Millisecond), a.stats)
 }

@@ -30,6 +30,7 @@ type stats struct {
 	Received   int    // by hosts, in the network without fast path
 	KernelHops uint64 // frames that routers' kernels forwarded, in the network without fast path
 	SlowHops   uint64 // in the one with it
+	Times      map[string]time.Duration
 }
 
 // failure is a case's outcome that is not as it should be.
@@ -63,6 +64,7 @@ type match struct {
 // run plays a case. The calling thread must stay on one CPU.
 func (a *arena) run(ctx context.Context, c *testcase) (f *failure, err error) {
 	m := &match{arena: a, c: c}
+	defer m.took("all", time.Now())
 	defer func() { err = errors.Join(err, m.close()) }()
 	if err := m.open(ctx); err != nil {
 		return nil, fmt.Errorf("prepare case %d: %w", c.seed, err)
@@ -85,7 +87,11 @@ func (a *arena) run(ctx context.Context, c *testcase) (f *failure, err error) {
 	return nil, m.count()
 }
 
+// took adds up where the time goes.
+func (m *match) took(what string, since time.Time) { m.stats.Times[what] += time.Since(since) }
+
 func (m *match) open(ctx context.Context) error {
+	begun := time.Now()
 	var g errgroup.Group
 	for side := range m.nets {
 		plan := m.c.plan
@@ -99,6 +105,7 @@ func (m *match) open(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
+	m.took("make", begun)
 	if err := m.resolveQuickly(); err != nil {
 		return err
 	}
@@ -121,6 +128,8 @@ func (m *match) open(ctx context.Context) error {
 	if !m.fast {
 		return nil
 	}
+	m.took("open", begun)
+	defer m.took("mirror", time.Now())
 	if err := m.nets[fast].FastPath(ctx, true); err != nil {
 		return err
 	}
@@ -148,6 +157,7 @@ func (m *match) resolveQuickly() error {
 }
 
 func (m *match) close() error {
+	defer m.took("close", time.Now())
 	var errs []error
 	for side, n := range m.nets {
 		for _, t := range m.taps[side] {
@@ -202,6 +212,7 @@ func missing(a, b []string) string {
 
 // happen lets events happen in both networks, and waits until they have.
 func (m *match) happen(ctx context.Context, all []event) error {
+	defer m.took("events", time.Now())
 	var near []string
 	for _, e := range all {
 		var outcome [2]error
@@ -221,6 +232,7 @@ func (m *match) happen(ctx context.Context, all []event) error {
 	if err := m.settle(near); err != nil || !m.fast {
 		return err
 	}
+	defer m.took("events: mirror", time.Now())
 	for _, e := range all {
 		if e.command != nil {
 			if err := m.nets[fast].Judged(ctx, e.node); err != nil {
@@ -259,6 +271,7 @@ func (m *match) near(name string) (all []string) {
 
 // send injects frames into both networks and compares what hosts receive.
 func (m *match) send(frames []frame) ([]*difference, error) {
+	defer m.took("frames", time.Now())
 	for side := range m.nets {
 		for i := range frames {
 			if t := m.taps[side][frames[i].host]; t != nil {
