@@ -11,7 +11,7 @@ import (
 // adopt finds out what an earlier process left: what routers and legs still refer to is in use, everything else is free.
 func (f *FIB) adopt() error {
 	if f.made == 0 {
-		if err := f.grow(); err != nil {
+		if err := f.grow(); err != nil { // the first chunk, of which wait makes use
 			return err
 		}
 	} else if err := f.kernel.wait(); err != nil { // for what the earlier process had just given back

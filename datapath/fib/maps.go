@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -87,22 +88,34 @@ func (k *mappings) release(n int, chunk *ebpf.Map) {
 	}
 }
 
-func (k *mappings) grow(n int) ([]uint32, error) {
-	if n >= maxChunks {
-		return nil, ErrFull
+// grow puts all chunks in place at once: each waits (see wait), and so they wait together.
+func (k *mappings) grow(n, count int) ([][]uint32, error) {
+	var (
+		puts errgroup.Group
+		all  [][]uint32
+		errs []error
+	)
+	for i := n; i < n+count; i++ {
+		chunk, err := ebpf.NewMap(&ebpf.MapSpec{
+			Name: "fib_chunk", Type: ebpf.Array, KeySize: 4, ValueSize: nodeBytes, MaxEntries: chunkNodes, Flags: unix.BPF_F_MMAPABLE,
+		})
+		if errors.Is(err, unix.ENOMEM) {
+			err = fmt.Errorf("%w: %w", ErrFull, err)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			break
+		}
+		memory, err := mmap[uint32](k, chunk)
+		errs = append(errs, err)
+		all = append(all, memory)
+		puts.Go(func() error {
+			defer k.release(i, chunk)
+			return k.nodes.Put(uint32(i), chunk)
+		})
 	}
-	chunk, err := ebpf.NewMap(&ebpf.MapSpec{
-		Name: "fib_chunk", Type: ebpf.Array, KeySize: 4, ValueSize: nodeBytes, MaxEntries: chunkNodes, Flags: unix.BPF_F_MMAPABLE,
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer k.release(n, chunk)
-	memory, err := mmap[uint32](k, chunk)
-	if err != nil {
-		return nil, err
-	}
-	return memory, k.nodes.Put(uint32(n), chunk)
+	errs = append(errs, puts.Wait())
+	return all, errors.Join(errs...)
 }
 
 // wait relies on what the kernel promises for maps in maps: an update returns when all programs that may see the old value have

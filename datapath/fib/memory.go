@@ -35,8 +35,9 @@ type nexthop struct {
 
 // kernel is what memory needs of the maps.
 type kernel interface {
-	// grow puts chunk number n in place and gives its memory, all zero. On return no program runs that was running before.
-	grow(n int) ([]uint32, error)
+	// grow puts so many chunks in place, the first as number n, and gives their memory, all zero. On return no program runs that
+	// was running before.
+	grow(n, count int) ([][]uint32, error)
 	// wait returns when no program runs any more that was running before.
 	wait() error
 }
@@ -133,7 +134,7 @@ func (m *memory) newNode(fill entry) (uint32, error) {
 // takeNode grows rather than waits while little rests: growing is as good as waiting.
 func (m *memory) takeNode() (uint32, error) {
 	if len(m.nodes.free) == 0 && len(m.nodes.rest) < chunkNodes && m.made < m.bound {
-		if err := m.grow(); err != nil {
+		if err := m.grow(); err != nil && len(m.nodes.rest) == 0 {
 			return 0, err
 		}
 	}
@@ -143,18 +144,22 @@ func (m *memory) takeNode() (uint32, error) {
 	return m.nodes.take(), nil
 }
 
+// grow adds a quarter to the chunks that are there: so there are few waits on the way to a million routes.
 func (m *memory) grow() error {
-	chunk, err := m.kernel.grow(m.made)
+	count := min(1+m.made/4, m.bound-m.made)
+	chunks, err := m.kernel.grow(m.made, count)
 	if err != nil {
-		return fmt.Errorf("add chunk %d of nodes: %w", m.made, err)
+		return fmt.Errorf("add %d chunks of nodes to %d: %w", count, m.made, err)
 	}
-	m.chunks[m.made] = chunk
-	for i := chunkNodes - 1; i >= 0; i-- {
-		if n := uint32(m.made*chunkNodes + i); n != 0 { // node 0 is no node
-			m.nodes.free = append(m.nodes.free, n)
+	for _, chunk := range chunks {
+		m.chunks[m.made] = chunk
+		for i := chunkNodes - 1; i >= 0; i-- {
+			if n := uint32(m.made*chunkNodes + i); n != 0 { // node 0 is no node
+				m.nodes.free = append(m.nodes.free, n)
+			}
 		}
+		m.made++
 	}
-	m.made++
 	m.rested()
 	return nil
 }

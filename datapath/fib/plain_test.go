@@ -43,12 +43,14 @@ func (p *plain) open(t fataler) *FIB {
 
 type fataler interface{ Fatalf(string, ...any) }
 
-func (p *plain) grow(n int) ([]uint32, error) {
+func (p *plain) grow(n, count int) ([][]uint32, error) {
 	if n != len(p.chunks) {
 		return nil, fmt.Errorf("chunk %d after %d", n, len(p.chunks))
 	}
-	p.chunks = append(p.chunks, make([]uint32, chunkNodes*nodeEntries))
-	return p.chunks[n], p.wait()
+	for range count {
+		p.chunks = append(p.chunks, make([]uint32, chunkNodes*nodeEntries))
+	}
+	return p.chunks[n:], p.wait()
 }
 
 func (p *plain) wait() error {
