@@ -1,0 +1,47 @@
+// Package eligible says whether a node may be walked: whether forwarding a frame past its kernel, by the mirror's routes alone, gives
+// what its kernel would have given.
+//
+// A Watcher looks into network namespaces and reports for each of them, and for IPv4 and IPv6 apart, why not:
+//
+//   - policy rules beyond the kernel's own three, VRFs
+//   - forwarding that is switched off (per interface it is the mirror's business, as are routes with an encapsulation)
+//   - nftables chains where forwarded packets pass, flowtables; iptables rules and policies of the older kind
+//   - qdiscs that somebody set, clsact and ingress among them, and so filters; XDP programs
+//   - interfaces whose frames another device takes first: ports of a bridge, bond or VRF, what lies below a macvlan
+//   - xfrm policies for packets that pass, or a default policy that blocks
+//   - packet sockets that would see passing packets (tcpdump), unless their filter provably refuses them all
+//
+// What announces itself is looked at when it does; packet sockets and old iptables do not, and are looked at every Interval.
+// From a change that the kernel announces until it has been looked at, a node that changes too often counts as being examined, which is
+// a reason like all others. So does whatever cannot be read.
+//
+// Of no effect on frames that are walked, and so not looked at: what is for or from the node itself (chains of input and output,
+// cgroup programs), MPLS, bridging and multicast. Not seen, because no namespace lists them: tcx programs and netfilter's BPF links. Loading
+// those takes privileges outside of the node. A macvlan in passthru mode that was moved into a namespace inside the node is not seen either.
+package eligible
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Verdict holds the reasons why a node must forward in its own kernel, as an operator understands them. None: it may be walked.
+type Verdict struct{ IPv4, IPv6 []string }
+
+// both adds a reason that concerns IPv4 and IPv6.
+func (v *Verdict) both(format string, args ...any) {
+	v.ipv4(format, args...)
+	v.ipv6(format, args...)
+}
+
+func (v *Verdict) ipv4(format string, args ...any) {
+	v.IPv4 = append(v.IPv4, fmt.Sprintf(format, args...))
+}
+
+func (v *Verdict) ipv6(format string, args ...any) {
+	v.IPv6 = append(v.IPv6, fmt.Sprintf(format, args...))
+}
+
+func (v Verdict) equal(o Verdict) bool {
+	return slices.Equal(v.IPv4, o.IPv4) && slices.Equal(v.IPv6, o.IPv6)
+}

@@ -1,0 +1,273 @@
+package eligible
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pergola-net/pergola/agent/netns"
+	"github.com/pergola-net/pergola/test/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// bench is a namespace that is watched: a router with eth0 and eth1, joined to each other.
+type bench struct {
+	t  *testing.T
+	w  *Watcher
+	ns *os.File
+
+	mu      sync.Mutex // guards what follows
+	verdict *Verdict
+	reports int
+}
+
+// quick is for tests that wait for what is polled.
+var quick = Config{Interval: 50 * time.Millisecond}
+
+func newBench(t *testing.T, w *Watcher) *bench {
+	t.Helper()
+	b := &bench{t: t, w: w, ns: newNamespace(t)}
+	b.run("ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth0 up && ip link set eth1 up")
+	b.run("echo 1 >/proc/sys/net/ipv4/ip_forward && echo 1 >/proc/sys/net/ipv6/conf/all/forwarding")
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Watch(ctx, b.ns, b.report) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Watch: %v", err)
+		}
+	})
+	b.await("", "")
+	return b
+}
+
+func newWatcher(t *testing.T, c Config) *Watcher {
+	t.Helper()
+	w, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func newNamespace(t testing.TB) *os.File {
+	t.Helper()
+	var ns *os.File
+	err := netns.New(func() (err error) {
+		ns, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	return ns
+}
+
+func (b *bench) report(v Verdict) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.verdict = &v
+	b.reports++
+}
+
+// run has a shell do something in the namespace.
+func (b *bench) run(script string) {
+	b.t.Helper()
+	var out []byte
+	err := netns.In(b.ns, func() (err error) {
+		// The list of tables in /proc/self/net is that of the namespace; /proc/sys/net too.
+		out, err = exec.CommandContext(context.Background(), "/bin/sh", "-ec", script).CombinedOutput()
+		return err
+	})
+	if err != nil {
+		b.t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+}
+
+// start starts a program in the namespace, and gives what ends it.
+func (b *bench) start(command ...string) (stop func()) {
+	b.t.Helper()
+	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...)
+	if err := netns.In(b.ns, cmd.Start); err != nil {
+		b.t.Fatalf("start %v: %v", command, err)
+	}
+	return sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+}
+
+// await waits until the verdict has one reason for each family, with these words; "" is no reason.
+func (b *bench) await(ipv4, ipv6 string) {
+	b.t.Helper()
+	testkit.Eventually(b.t, func() error { return b.is(ipv4, ipv6) }, 10*time.Second, fmt.Sprintf("reasons %q for IPv4, %q for IPv6", ipv4, ipv6))
+}
+
+func (b *bench) is(ipv4, ipv6 string) error {
+	is := func(reasons []string, want string) bool {
+		if want == "" {
+			return len(reasons) == 0
+		}
+		return len(reasons) == 1 && strings.Contains(reasons[0], want)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.verdict == nil {
+		return errors.New("no verdict yet")
+	}
+	if !is(b.verdict.IPv4, ipv4) || !is(b.verdict.IPv6, ipv6) {
+		return fmt.Errorf("IPv4: %q, IPv6: %q", b.verdict.IPv4, b.verdict.IPv6)
+	}
+	return nil
+}
+
+func TestConditionsThatAnnounceThemselves(t *testing.T) {
+	testkit.Root(t)
+	testkit.LeakCheck(t)
+	b := newBench(t, newWatcher(t, Config{Interval: time.Hour})) // nothing is polled
+	for _, c := range []struct{ name, set, ipv4, ipv6, lift string }{
+		{"policy rule", "ip rule add pref 100 from 10.0.0.0/8 iif eth1 lookup 200", "policy rule 100: from 10.0.0.0/8 iif eth1 lookup 200", "", "ip rule del pref 100"},
+		{"IPv6 policy rule", "ip -6 rule add pref 7 to 2001:db8::/32 fwmark 1 prohibit", "", "policy rule 7: from all to 2001:db8::/32 fwmark 0x1", "ip -6 rule del pref 7"},
+		{"a rule that goes", "ip rule del pref 32766", "policy rule 32766 (lookup main) is missing", "", "ip rule add pref 32766 lookup main"},
+		{"the last rule", "ip rule del pref 32767", "", "", "ip rule add pref 32767 lookup default"},
+		{"not", "ip rule add not pref 32765 lookup main", "policy rule 32765: from not all lookup main", "", "ip rule del pref 32765"},
+		{"no forwarding", "echo 0 >/proc/sys/net/ipv4/ip_forward", "net.ipv4.ip_forward", "", "echo 1 >/proc/sys/net/ipv4/ip_forward"},
+		{"no IPv6 forwarding", "echo 0 >/proc/sys/net/ipv6/conf/all/forwarding", "", "net.ipv6.conf.all.forwarding", "echo 1 >/proc/sys/net/ipv6/conf/all/forwarding"},
+		{"qdisc", "tc qdisc add dev eth0 root tbf rate 1mbit burst 10k latency 50ms", "qdisc tbf on eth0", "qdisc tbf on eth0", "tc qdisc del dev eth0 root"},
+		{"a tree of qdiscs", "tc qdisc add dev eth0 root handle 1: htb; tc class add dev eth0 parent 1: classid 1:1 htb rate 1mbit; tc qdisc add dev eth0 parent 1:1 pfifo", "qdisc htb on eth0", "qdisc htb on eth0", "tc qdisc del dev eth0 root"},
+		{"clsact", "tc qdisc add dev eth1 clsact", "qdisc clsact on eth1", "qdisc clsact on eth1", "tc qdisc del dev eth1 clsact"},
+		{"mirred", "tc qdisc add dev eth1 ingress && tc filter add dev eth1 ingress u32 match u32 0 0 action mirred egress mirror dev eth0", "qdisc ingress on eth1", "qdisc ingress on eth1", "tc qdisc del dev eth1 ingress"},
+		{"noqueue is the default", "tc qdisc add dev eth0 root noqueue", "", "", "true"},
+		{"bridge", "ip link add br0 type bridge && ip link set eth1 master br0", "eth1 belongs to bridge br0", "eth1 belongs to bridge br0", "ip link del br0"},
+		{"macvlan", "ip link add mv0 link eth0 type macvlan mode passthru", "macvlan mv0 takes frames of eth0", "macvlan mv0 takes frames of eth0", "ip link del mv0"},
+		{"a bridge of nothing", "ip link add br0 type bridge", "", "", "ip link del br0"},
+		{"nftables rule", "nft add table inet f && nft 'add chain inet f passing { type filter hook forward priority 0; }' && nft add rule inet f passing counter", "nftables chain inet f passing (forward: 1 rules)", "nftables chain inet f passing (forward: 1 rules)", "nft flush chain inet f passing"},
+		{"policy", "nft 'add chain inet f passing { policy drop; }'", "policy drop", "policy drop", "nft delete table inet f"},
+		{"nat", "nft add table ip n && nft 'add chain ip n post { type nat hook postrouting priority 100; }'", "nftables chain ip n post (postrouting: 0 rules)", "", "nft delete table ip n"},
+		{"IPv6 prerouting", "nft add table ip6 f && nft 'add chain ip6 f pre { type filter hook prerouting priority 0; }' && nft add rule ip6 f pre counter", "", "nftables chain ip6 f pre (prerouting: 1 rules)", "nft delete table ip6 f"},
+		{"netdev ingress", "nft add table netdev f && nft 'add chain netdev f in { type filter hook ingress device eth0 priority 0; }' && nft add rule netdev f in counter", "nftables chain netdev f in (ingress: 1 rules)", "nftables chain netdev f in (ingress: 1 rules)", "nft delete table netdev f"},
+		{"what is for the node itself", "nft add table inet f && nft 'add chain inet f in { type filter hook input priority 0; policy drop; }' && nft add rule inet f in ct state established accept && nft 'add chain inet f out { type filter hook output priority 0; }' && nft add rule inet f out counter && nft add chain inet f other && nft add rule inet f other drop", "", "", "nft delete table inet f"},
+		{"bridge and arp", "nft add table bridge f && nft 'add chain bridge f passing { type filter hook forward priority 0; }' && nft add rule bridge f passing counter && nft add table arp f && nft 'add chain arp f in { type filter hook input priority 0; policy drop; }'", "", "", "nft delete table bridge f; nft delete table arp f"},
+		{"xfrm policy", "ip xfrm policy add src 10.0.0.0/8 dst 10.9.0.0/16 dir fwd action block", "xfrm policy (fwd): 10.0.0.0/8 to 10.9.0.0/16", "", "ip xfrm policy flush"},
+		{"xfrm policy of IPv6", "ip xfrm policy add src 2001:db8::/32 dst ::/0 dir out action block", "", "xfrm policy (out): 2001:db8::/32 to ::/0", "ip xfrm policy flush"},
+		{"xfrm policy for the node itself", "ip xfrm policy add src 10.0.0.0/8 dst 10.9.0.0/16 dir in action block", "", "", "ip xfrm policy flush"},
+		{"xfrm default", "ip xfrm policy setdefault fwd block", "xfrm default policy blocks", "xfrm default policy blocks", "ip xfrm policy setdefault fwd accept"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b.t = t
+			b.run(c.set)
+			b.await(c.ipv4, c.ipv6)
+			b.run(c.lift)
+			if c.ipv4 == "" && c.ipv6 == "" {
+				b.examined()
+			}
+			b.await("", "")
+		})
+	}
+}
+
+// examined waits until something later than all before has been seen.
+func (b *bench) examined() {
+	b.t.Helper()
+	b.run("ip rule add pref 99 lookup main")
+	testkit.Eventually(b.t, func() error {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !strings.Contains(fmt.Sprint(b.verdict.IPv4), "policy rule 99") {
+			return fmt.Errorf("%q", b.verdict.IPv4)
+		}
+		return nil
+	}, 10*time.Second, "a rule to be seen")
+	b.run("ip rule del pref 99")
+}
+
+func TestPacketSockets(t *testing.T) {
+	testkit.Root(t)
+	testkit.LeakCheck(t)
+	b := newBench(t, newWatcher(t, quick))
+	for _, c := range []struct {
+		words      string
+		ipv4, ipv6 string
+	}{
+		{"", "packet socket on eth0 receives IPv4", "packet socket on eth0 receives IPv6"},
+		{"host 10.0.0.1", "packet socket on eth0", ""},
+		{"ip6 and tcp", "", "packet socket on eth0"},
+		{"-Q in udp port 53", "packet socket on eth0", "packet socket on eth0"},
+		{"arp", "", ""},
+		{"isis", "", ""},
+		{"ether multicast", "", ""},
+		{"ip and dst host 224.0.0.5", "", ""},
+		{"ip proto 89 and dst net 224.0.0.0/24", "", ""},
+		{"-i any", "packet socket on all interfaces", "packet socket on all interfaces"},
+		{"-i any arp", "", ""},
+		{"-i any ip", "packet socket on all interfaces", ""},
+		{"-i lo", "", ""},
+	} {
+		t.Run("tcpdump "+c.words, func(t *testing.T) {
+			b.t = t
+			words := strings.Fields(c.words)
+			if !slices.Contains(words, "-i") {
+				words = append([]string{"-i", "eth0"}, words...)
+			}
+			stop := b.start(append([]string{"tcpdump", "-n", "-U", "-w", "/dev/null"}, words...)...)
+			defer stop()
+			b.listening(1)
+			b.await(c.ipv4, c.ipv6)
+			stop()
+			b.await("", "")
+		})
+	}
+}
+
+// listening waits until the watcher has seen so many packet sockets that hear something, and looked at them.
+func (b *bench) listening(count int) {
+	b.t.Helper()
+	testkit.Eventually(b.t, func() error {
+		b.w.Poke()
+		b.w.mu.Lock()
+		defer b.w.mu.Unlock()
+		sockets, err := b.w.nodes[0].packetSockets()
+		hear := 0
+		for _, data := range sockets {
+			if s, err := parsePacketSocket(data); err == nil && s.proto != 0 {
+				hear++
+			}
+		}
+		if err == nil && hear < count {
+			err = fmt.Errorf("%d of %d sockets hear something", hear, len(sockets))
+		}
+		return err
+	}, 10*time.Second, fmt.Sprintf("%d packet sockets", count))
+	b.examined()
+}
+
+func TestPokePolls(t *testing.T) {
+	testkit.Root(t)
+	testkit.LeakCheck(t)
+	w := newWatcher(t, Config{Interval: time.Hour})
+	b := newBench(t, w)
+	stop := b.start("tcpdump", "-n", "-w", "/dev/null", "-i", "eth1")
+	defer stop()
+	testkit.Eventually(t, func() error {
+		w.Poke()
+		return b.is("packet socket on eth1", "packet socket on eth1")
+	}, 10*time.Second, "the capture to be seen")
+	stop()
+	w.Poke()
+	b.await("", "")
+}

@@ -1,0 +1,342 @@
+package eligible
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/agent/netns"
+)
+
+// node is one namespace that is watched. Two goroutines deal with it: that of Watch, which looks, and the watcher's, which hears and
+// polls, and marks what is to be looked at.
+type node struct {
+	ns   *os.File
+	rest time.Duration // between two looks
+	wake chan struct{} // of capacity 1: something was marked
+
+	verdicts [areaCount]Verdict // Watch's own
+	names    map[int]string     // of interfaces, by index; Watch's own
+
+	mu        sync.Mutex // guards what follows; taken after Watcher.mu
+	dirty     areas      // to be looked at
+	failed    areas      // to be looked at again with the next poll
+	listeners [len(sources)]listener
+	diag      socket
+	tables    [len(xtablesFamilies)]*os.File
+	polled    polled
+}
+
+// listener is a socket that announces. When the watcher has heard it, it is deaf until somebody reads it: a namespace in which
+// something changes all the time costs no more than its looks.
+type listener struct {
+	socket socket
+	heard  bool
+}
+
+// polled is what a poll found.
+type polled struct {
+	packets []byte // descriptions of packet sockets, each behind its length
+	failure string
+	names   [len(xtablesFamilies)]string // of tables
+}
+
+// maxPackets bounds the description of a namespace's packet sockets: some hundreds of them.
+const maxPackets = 256 << 10
+
+var errCrowded = errors.New("there are too many to watch them")
+
+func newNode(ns *os.File, rest time.Duration) (*node, error) {
+	n := &node{ns: ns, rest: rest, wake: make(chan struct{}, 1), dirty: everything, diag: -1}
+	for i := range n.listeners {
+		n.listeners[i].socket = -1
+	}
+	err := netns.In(ns, func() error {
+		for i, s := range sources {
+			var err error
+			n.listeners[i].socket, err = open(s.protocol, s.groups...)
+			if err != nil && !errors.Is(err, errAbsent) {
+				return err
+			}
+		}
+		var err error
+		n.diag, err = open(unix.NETLINK_SOCK_DIAG)
+		return err
+	})
+	if err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func (n *node) close() {
+	n.diag.close()
+	for _, l := range n.listeners {
+		l.socket.close()
+	}
+	for _, f := range n.tables {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// mark has the areas looked at.
+func (n *node) mark(a areas) {
+	n.mu.Lock()
+	n.dirty |= a
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run looks and reports until the context ends.
+func (n *node) run(ctx context.Context, hear func(fd int), report func(Verdict)) error {
+	var last Verdict
+	first := true
+	say := func(v Verdict) {
+		if first || !v.equal(last) {
+			report(v)
+		}
+		first, last = false, v
+	}
+	for {
+		n.examine(n.take(hear))
+		looked := time.Now()
+		say(n.verdict())
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-n.wake:
+		}
+		if wait := n.rest - time.Since(looked); wait > 0 {
+			say(doubtful(n.verdict()))
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(wait):
+			}
+		}
+	}
+}
+
+// doubtful is the verdict on a node that has changed and was not looked at since.
+func doubtful(v Verdict) Verdict {
+	const reason = "being examined: changes often"
+	if len(v.IPv4) == 0 {
+		v.IPv4 = []string{reason}
+	}
+	if len(v.IPv6) == 0 {
+		v.IPv6 = []string{reason}
+	}
+	return v
+}
+
+func (n *node) verdict() Verdict {
+	var all Verdict
+	for _, v := range n.verdicts {
+		all.IPv4 = append(all.IPv4, v.IPv4...)
+		all.IPv6 = append(all.IPv6, v.IPv6...)
+	}
+	return all
+}
+
+// take gives what is to be looked at, and lets the watcher hear again what it heard. In this order, so that what changes during the
+// look is heard.
+func (n *node) take(hear func(fd int)) areas {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range n.listeners {
+		l := &n.listeners[i]
+		if l.heard {
+			l.heard = false
+			n.dirty |= drain(l.socket, sources[i])
+			hear(int(l.socket))
+		}
+	}
+	dirty := n.dirty
+	n.dirty = 0
+	return dirty
+}
+
+// drain reads what a socket has announced.
+func drain(s socket, about source) areas {
+	var changed areas
+	var header [unix.NLMSG_HDRLEN]byte
+	for range 1000 {
+		size, _, err := unix.Recvfrom(int(s), header[:], unix.MSG_DONTWAIT)
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return changed
+		case errors.Is(err, unix.EINTR):
+		case err != nil || size < len(header): // ENOBUFS: something was lost
+			changed |= about.all
+		default:
+			changed |= about.about(byteOrder.Uint16(header[4:]))
+		}
+	}
+	return changed | about.all
+}
+
+// examine looks at what is dirty.
+func (n *node) examine(dirty areas) {
+	var failed, again areas
+	err := netns.In(n.ns, func() error {
+		v := &visit{node: n, sockets: map[int]socket{}, buf: make([]byte, answerSize)}
+		defer v.close()
+		for a := range areaCount {
+			if dirty&a.alone() == 0 {
+				continue
+			}
+			var f, g bool
+			if n.verdicts[a], f, g = v.look(a); f {
+				failed |= a.alone()
+			} else if g {
+				again |= a.alone()
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		for a := range areaCount {
+			n.verdicts[a] = Verdict{}
+		}
+		n.verdicts[0].both("cannot look into the node: %v", err)
+		failed = everything
+	}
+	n.mu.Lock()
+	n.failed |= failed
+	n.mu.Unlock()
+	if again != 0 {
+		n.mark(again)
+	}
+}
+
+// name notes the names of interfaces.
+func (n *node) name(links []link) {
+	n.names = make(map[int]string, len(links))
+	for _, l := range links {
+		n.names[l.index] = l.name
+	}
+}
+
+func (n *node) nameOf(device int) string {
+	if name, ok := n.names[device]; ok {
+		return name
+	}
+	return fmt.Sprintf("interface %d", device)
+}
+
+// poll looks at what announces nothing. tables: which of the lists of xtablesFamilies this kernel has.
+func (n *node) poll(buf []byte, tables [len(xtablesFamilies)]bool, audit bool) {
+	n.mu.Lock()
+	crowded := n.polled.failure == errCrowded.Error()
+	changed := n.failed
+	n.failed = 0
+	if audit {
+		changed = everything
+	}
+	if !crowded || audit { // a crowd is expensive to list
+		if n.pollPackets(buf) {
+			changed |= packets.alone()
+		}
+	}
+	if n.pollTables(buf, tables) {
+		changed |= oldTables.alone()
+	}
+	n.mu.Unlock()
+	if changed != 0 {
+		n.mark(changed)
+	}
+}
+
+// pollPackets lists the packet sockets and reports whether they are not what they were. buf is for the answer and the list.
+func (n *node) pollPackets(buf []byte) (changed bool) {
+	list := buf[answerSize:answerSize]
+	err := n.diag.ask(listPackets, buf[:answerSize], func(data []byte) error {
+		if len(list)+len(data)+4 > maxPackets {
+			return errCrowded
+		}
+		list = append(byteOrder.AppendUint32(list, uint32(len(data))), data...)
+		return nil
+	})
+	failure := ""
+	if err != nil {
+		failure, list = err.Error(), list[:0]
+		if errors.Is(err, errCrowded) {
+			failure = errCrowded.Error()
+		}
+	}
+	if failure == n.polled.failure && bytes.Equal(list, n.polled.packets) {
+		return false
+	}
+	n.polled.failure, n.polled.packets = failure, bytes.Clone(list)
+	return true
+}
+
+// pollTables reads which old tables there are, and reports whether they must be looked at: always, if there are any.
+func (n *node) pollTables(buf []byte, tables [len(xtablesFamilies)]bool) (changed bool) {
+	for i, f := range n.tables {
+		if f == nil {
+			changed = changed || tables[i] // there are now: look, and open it
+			continue
+		}
+		names := buf[:0]
+		if size, err := unix.Pread(int(f.Fd()), buf[:answerSize], 0); err == nil {
+			names = buf[:size]
+		}
+		if len(names) > 0 || n.polled.names[i] != "" {
+			n.polled.names[i] = string(names)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// packetSockets gives what the last poll found, a description each.
+func (n *node) packetSockets() (list [][]byte, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.polled.failure != "" {
+		return nil, errors.New(n.polled.failure)
+	}
+	for rest := n.polled.packets; len(rest) >= 4; {
+		size := byteOrder.Uint32(rest)
+		list = append(list, rest[4:4+size])
+		rest = rest[4+size:]
+	}
+	return list, nil
+}
+
+// oldTables gives the names of the old tables, from within the namespace.
+func (n *node) oldTables() (names [len(xtablesFamilies)][]string, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, x := range xtablesFamilies {
+		if n.tables[i] == nil {
+			if n.tables[i], err = x.openNames(); err != nil {
+				return names, fmt.Errorf("list %s tables: %w", x.command, err)
+			}
+		}
+		if n.tables[i] == nil {
+			continue
+		}
+		b := make([]byte, 4096)
+		size, err := unix.Pread(int(n.tables[i].Fd()), b, 0)
+		if err != nil {
+			return names, fmt.Errorf("list %s tables: %w", x.command, err)
+		}
+		names[i] = strings.Fields(string(b[:size]))
+	}
+	return names, nil
+}
