@@ -158,16 +158,16 @@ func (m *match) resolveQuickly() error {
 
 func (m *match) close() error {
 	defer m.took("close", time.Now())
-	var errs []error
+	var g errgroup.Group
 	for side, n := range m.nets {
 		for _, t := range m.taps[side] {
-			errs = append(errs, t.close())
+			g.Go(t.close)
 		}
 		if n != nil {
-			errs = append(errs, n.Close())
+			g.Go(n.Close)
 		}
 	}
-	return errors.Join(errs...)
+	return g.Wait()
 }
 
 // settle waits until the kernels of both networks have done what they were told, and say the same of it. nil stands for all nodes.
