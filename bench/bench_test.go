@@ -35,8 +35,10 @@ func TestRowJudgesByMedianAndRatio(t *testing.T) {
 }
 
 func TestReportSaysWhatWasNotKept(t *testing.T) {
-	text := report("- Machine: test\n", []row{{what: "start", unit: "s", values: []float64{9}, most: 8}}, true, 1)
-	if !strings.Contains(text, "**no**") || !strings.Contains(text, "Only some") {
+	r := results{rounds: 1, partial: true, failed: []string{"line-500: too slow"}}
+	r.rows = []row{{what: "start", unit: "s", values: []float64{9}, most: 8}}
+	text := r.report("- Machine: test\n")
+	if !strings.Contains(text, "**no**") || !strings.Contains(text, "Only some") || !strings.Contains(text, "line-500: too slow") {
 		t.Errorf("the report hides what was not kept:\n%s", text)
 	}
 }

@@ -50,6 +50,14 @@ func (l *lab) close() {
 	}
 }
 
+// reset takes down what a measurement that failed left.
+func (l *lab) reset(ctx context.Context) error {
+	if l.server == nil {
+		return nil
+	}
+	return errors.Join(l.pergola(ctx, "down", "--all"), l.stop())
+}
+
 func (l *lab) socket() string { return filepath.Join(l.dir, "run", "pergola.sock") }
 
 // start starts the server and waits until it answers.

@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -86,22 +87,16 @@ func (o options) run(ctx context.Context, only string) error {
 	if err != nil {
 		return err
 	}
-	var rows []row
+	results := results{rounds: o.rounds, partial: only != ""}
 	for _, s := range scenarios {
 		if !match.MatchString(s.name) {
 			continue
 		}
-		fmt.Fprintf(os.Stderr, "%s\n", s.name)
-		more, err := s.run(ctx, l)
-		if err != nil {
-			return fmt.Errorf("measure %s: %w", s.name, err)
+		if err := results.take(ctx, s, l); err != nil {
+			return err
 		}
-		for _, r := range more {
-			fmt.Fprintf(os.Stderr, "    %s\n", strings.Join(r.cells(), " | "))
-		}
-		rows = append(rows, more...)
 	}
-	text := report(machine, rows, only != "", o.rounds)
+	text := results.report(machine)
 	if l.path != nil {
 		plots, err := draw(l.path, filepath.Dir(o.out))
 		if err != nil {
@@ -109,7 +104,50 @@ func (o options) run(ctx context.Context, only string) error {
 		}
 		text += pathSection(l.path, o.rounds, plots)
 	}
-	return o.write(text)
+	if err := o.write(text); err != nil {
+		return err
+	}
+	if len(results.failed) > 0 {
+		return fmt.Errorf("not everything could be measured: %s", strings.Join(results.failed, "; "))
+	}
+	return nil
+}
+
+// results are what the report is written from.
+type results struct {
+	rounds  int
+	partial bool // on purpose
+	rows    []row
+	failed  []string
+}
+
+// patience is what one scenario may take at most; the longest, Mininet's line of 500 switches, takes five minutes, and the fast path twenty.
+const patience = 40 * time.Minute
+
+// take measures a scenario. One that fails is said to, and does not take the others with it.
+func (r *results) take(ctx context.Context, s scenario, l *lab) error {
+	fmt.Fprintf(os.Stderr, "%s\n", s.name)
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	rows, err := s.run(limited, l)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "    failed: %v\n", err)
+		r.failed = append(r.failed, fmt.Sprintf("%s: %s", s.name, firstLine(err.Error())))
+		return l.reset(ctx)
+	}
+	for _, row := range rows {
+		fmt.Fprintf(os.Stderr, "    %s\n", strings.Join(row.cells(), " | "))
+	}
+	r.rows = append(r.rows, rows...)
+	return nil
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
 }
 
 func (o options) write(text string) error {

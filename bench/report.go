@@ -76,18 +76,24 @@ func number(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// report is docs/benchmarks.md.
-func report(machine string, rows []row, partial bool, rounds int) string {
+// report is docs/benchmarks.md, but for the section of the fast path.
+func (r *results) report(machine string) string {
 	var b strings.Builder
 	b.WriteString("# Benchmarks\n\n")
 	b.WriteString("Written by `make bench`; do not edit. ")
-	fmt.Fprintf(&b, "Each figure is the median of %d rounds, with the lowest and the highest beside it. What is compared was measured in the same run,\n", rounds)
+	fmt.Fprintf(&b, "Each figure is the median of %d rounds, with the lowest and the highest beside it. What is compared was measured in the same run,\n", r.rounds)
 	b.WriteString("the rounds of both alternating. The programs that measure are in [bench](../bench).\n\n")
-	if partial {
+	if r.partial {
 		b.WriteString("**Only some of the measurements were made.**\n\n")
 	}
+	for _, f := range r.failed {
+		fmt.Fprintf(&b, "**Not measured:** %s\n\n", f)
+	}
 	b.WriteString(machine + "\n")
-	table(&b, []string{"what", "median", "lowest to highest", "compared with", "times better", "promised", "kept"}, rows)
+	if len(r.rows) == 0 {
+		return b.String()
+	}
+	table(&b, []string{"what", "median", "lowest to highest", "compared with", "times better", "promised", "kept"}, r.rows)
 	b.WriteString(notes)
 	return b.String()
 }

@@ -147,24 +147,35 @@ func NewNICSink(ns *os.File, device int) (*Sink, error) {
 
 // NewHostSink attaches one where a device's frames enter the stack of its namespace: no socket wakes up for them.
 func NewHostSink(ns *os.File, device int) (*Sink, error) {
-	return newSink(func(o *objectObjects) (func() error, error) {
-		clsact := &netlink.GenericQdisc{QdiscType: "clsact", QdiscAttrs: netlink.QdiscAttrs{
-			LinkIndex: device, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
-		}}
-		filter := &netlink.BpfFilter{FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: device, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1,
-		}, Fd: o.SinkTc.FD(), Name: "sink", DirectAction: true}
-		detach := func() error { return netns.In(ns, func() error { return netlink.QdiscDel(clsact) }) }
-		return detach, netns.In(ns, func() error {
-			if err := netlink.QdiscAdd(clsact); err != nil {
-				return err
+	return newSink(func(o *objectObjects) (detach func() error, err error) {
+		err = netns.In(ns, func() error {
+			l, err := link.AttachTCX(link.TCXOptions{Program: o.SinkTc, Interface: device, Attach: ebpf.AttachTCXIngress})
+			if err == nil {
+				detach = l.Close
+				return nil
 			}
-			if err := netlink.FilterAdd(filter); err != nil {
-				return errors.Join(err, netlink.QdiscDel(clsact))
-			}
-			return nil
+			// Before Linux 6.6.
+			detach, err = attachClsact(ns, device, o.SinkTc)
+			return err
 		})
+		return detach, err
 	})
+}
+
+func attachClsact(ns *os.File, device int, p *ebpf.Program) (detach func() error, err error) {
+	clsact := &netlink.GenericQdisc{QdiscType: "clsact", QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: device, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
+	}}
+	filter := &netlink.BpfFilter{FilterAttrs: netlink.FilterAttrs{
+		LinkIndex: device, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1,
+	}, Fd: p.FD(), Name: "sink", DirectAction: true}
+	if err := netlink.QdiscAdd(clsact); err != nil {
+		return nil, err
+	}
+	if err := netlink.FilterAdd(filter); err != nil {
+		return nil, errors.Join(err, netlink.QdiscDel(clsact))
+	}
+	return func() error { return netns.In(ns, func() error { return netlink.QdiscDel(clsact) }) }, nil
 }
 
 // Seen is what a sink counted since its last Reset.
