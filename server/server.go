@@ -28,8 +28,9 @@ type Config struct {
 	Socket   string   // empty: pergola.sock in StateDir
 	Group    string   // whose members may use the socket; empty: root alone
 	Etcd     []string // endpoints of an etcd cluster; empty: an embedded one in DataDir
-	Host     string   // this machine's name in the store; empty: its host name
-	Runtime  string   // OCI runtime; empty: the agent chooses
+	EtcdTLS  EtcdTLS
+	Host     string // this machine's name in the store; empty: its host name
+	Runtime  string // OCI runtime; empty: the agent chooses
 	// ExitWhenIdle ends the server when its last slice has gone, or when nobody wants one.
 	ExitWhenIdle bool
 	Version      string
@@ -133,8 +134,12 @@ type server struct {
 
 // run opens the parts, works, and closes them. It reports whether it ended because it was idle.
 func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err error) {
+	certificates, err := s.EtcdTLS.config(s.Etcd)
+	if err != nil {
+		return false, err
+	}
 	s.store, err = store.Open(ctx, store.Config{
-		Dir: filepath.Join(s.DataDir, "store"), Endpoints: s.Etcd, LogFile: filepath.Join(s.LogDir, "etcd.log"),
+		Dir: filepath.Join(s.DataDir, "store"), Endpoints: s.Etcd, TLS: certificates, LogFile: filepath.Join(s.LogDir, "etcd.log"),
 	})
 	if err != nil {
 		return false, err
