@@ -142,6 +142,15 @@ func TestExec(t *testing.T) {
 	}
 }
 
+func TestShellOfTheOtherRoutingSuite(t *testing.T) {
+	inLab(t)
+	edit(t, "name: lab\nnodes:\n  a: {kind: router, daemon: bird, routing: ospf}\n  b: {kind: router, routing: ospf}\nlinks:\n- [a, b]\n")
+	pergola(t, "up").want(t, 0, "", "lab is up")
+	pergola(t, "shell", "a", "--birdc").want(t, 0, "birdc", "")
+	pergola(t, "shell", "a", "--vtysh").want(t, 125, "", "node a runs bird, which has no vtysh\n.*`pergola shell a --birdc`")
+	pergola(t, "shell", "b", "--birdc").want(t, 125, "", "node b runs frr, which has no birdc\n.*`pergola shell b --vtysh`")
+}
+
 func TestNodesAndLinksByHand(t *testing.T) {
 	inLab(t)
 	pergola(t, "up").want(t, 0, "", "up")
@@ -159,6 +168,12 @@ func TestNodesAndLinksByHand(t *testing.T) {
 	pergola(t, "link", "ls").want(t, 0, `from a:eth1: 1 Gbit/s\*; from b:eth1: 10 Mbit/s`, "")
 	pergola(t, "link", "ls").want(t, 0, `(?m)^a:eth2--sw:eth1 +cut`, "")
 	pergola(t, "link", "ls", "--json").want(t, 0, `"cut": true`, "")
+	pergola(t, "node", "pause", "b").want(t, 0, "", "lab/b paused")
+	pergola(t, "up").want(t, 0, "", "as the file says but for what was changed by hand: nothing to change\n"+
+		"changed by hand: node b is paused: `pergola node resume b`\n"+
+		"changed by hand: link a:eth2--sw:eth1 is down: `pergola link up a:eth2--sw:eth1`\n"+
+		"changed by hand: frames out of a:eth1 are treated otherwise: `pergola link reset a:eth1`\n$")
+	pergola(t, "node", "resume", "b").want(t, 0, "", "lab/b resumed")
 	pergola(t, "link", "up", "a:eth2--sw:eth1").want(t, 0, "", ": up")
 	pergola(t, "link", "reset", "--all").want(t, 0, "", "a:eth1--b:eth1: as the file says")
 	pergola(t, "link", "ls").want(t, 0, `up +10 Mbit/s`, "")

@@ -1,15 +1,40 @@
 package main
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/pergola-net/pergola/api/client"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/console"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/slice"
 )
 
 // bestShell runs bash where the node has it.
 const bestShell = "command -v bash >/dev/null && exec bash; exec sh"
+
+// suites are the routing suites by their command line.
+var suites = map[string]slice.Daemon{"vtysh": slice.FRR, "birdc": slice.BIRD}
+
+// speaks refuses the command line of one routing suite where the node runs the other.
+func speaks(ctx context.Context, net *network, node, command string) error {
+	s, err := net.state(ctx)
+	if err != nil {
+		return err
+	}
+	n := s.Spec.Node(node)
+	if n == nil || n.Routing == nil || n.Routing.Daemon == suites[command] {
+		return nil // what it has of its own is its business
+	}
+	for other, daemon := range suites {
+		if daemon == n.Routing.Daemon {
+			return ui.Usage(fmt.Sprintf("`pergola shell %s --%s`", node, other), "node %s runs %s, which has no %s", node, daemon, command)
+		}
+	}
+	return nil
+}
 
 func newShell(a *app) *cobra.Command {
 	var name string
@@ -37,6 +62,11 @@ shell.`,
 				return ui.WithCode(err, ui.ExitNotRun)
 			}
 			defer net.Close()
+			if vtysh || birdc {
+				if err := speaks(cmd.Context(), net, node, command[0]); err != nil {
+					return ui.WithCode(err, ui.ExitNotRun)
+				}
+			}
 			return console.Run(cmd.Context(), net, a.Terminal, net.name, node, client.Exec{Command: command, Stdin: a.In})
 		},
 	}

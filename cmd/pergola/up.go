@@ -90,7 +90,7 @@ func (a *app) up(ctx context.Context, file string, o upOptions) error {
 	case err != nil:
 		return err
 	}
-	return a.isUp(net, applied, st, p.Elapsed())
+	return a.isUp(ctx, net, applied, st, p.Elapsed())
 }
 
 // apply sends the topology, with the archives it names, to the server.
@@ -156,15 +156,29 @@ func (a *app) showPlan(applied *api.Applied) error {
 	return nil
 }
 
-func (a *app) isUp(net *network, applied *api.Applied, st slice.Status, took time.Duration) error {
+func (a *app) isUp(ctx context.Context, net *network, applied *api.Applied, st slice.Status, took time.Duration) error {
 	if a.JSON {
 		return a.Emit(struct {
 			*api.Applied
 			Status slice.Status `json:"status"`
 		}{applied, st})
 	}
+	now, err := net.state(ctx)
+	if err != nil {
+		return err
+	}
+	byHand := report.Overrides(now.Overrides)
+	defer func() {
+		for _, line := range byHand {
+			a.Say("changed by hand: %s", line)
+		}
+	}()
 	if applied.Plan.Empty() {
-		a.Say("%s is up, and as the file says: nothing to change", net.name)
+		and := "and as the file says"
+		if len(byHand) > 0 {
+			and = "and as the file says but for what was changed by hand"
+		}
+		a.Say("%s is up, %s: nothing to change", net.name, and)
 		return nil
 	}
 	for _, line := range report.Changes(applied.Plan, a.Terminal) {

@@ -24,6 +24,7 @@ type Options struct {
 	daemon  string
 	routing []string
 	images  []string // MATCH=WHAT
+	tables  []string // files of such rules
 	table   importer.ImageTable
 }
 
@@ -34,6 +35,7 @@ func (o *Options) AddImportFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.Delay, "delay", false, "GraphML: link delays from the coordinates of nodes")
 	f.BoolVar(&o.Rate, "rate", false, "GraphML: link rates from LinkSpeedRaw")
 	f.StringArrayVar(&o.images, "image", nil, "containerlab: use WHAT (host, a path or an image) for images like MATCH, as `MATCH=WHAT`")
+	f.StringArrayVar(&o.tables, "images", nil, "containerlab: take what to use for images from a table, a YAML `FILE`")
 	f.BoolVar(&o.InternalOnly, "internal-only", false, "GraphML: leave out nodes marked as of other networks")
 }
 

@@ -65,8 +65,8 @@ func (o *Options) settle(format importer.Format) error {
 
 // settleImages puts the user's rules for images before those that Pergola knows.
 func (o *Options) settleImages(format importer.Format) error {
-	if len(o.images) > 0 && format != importer.ClabYML {
-		return ui.Usage("the file itself says it: write image: or rootfs:", "--image is for containerlab files")
+	if len(o.images)+len(o.tables) > 0 && format != importer.ClabYML {
+		return ui.Usage("the file itself says it: write image: or rootfs:", "--image and --images are for containerlab files")
 	}
 	o.table = nil
 	for _, rule := range o.images {
@@ -79,6 +79,17 @@ func (o *Options) settleImages(format importer.Format) error {
 			r.Rootfs, r.Image = what, ""
 		}
 		o.table = append(o.table, r)
+	}
+	for _, name := range o.tables {
+		data, err := read(name)
+		if err != nil {
+			return err
+		}
+		rules, found := importer.ParseImages(name, data)
+		if rules == nil {
+			return found
+		}
+		o.table = append(o.table, rules...)
 	}
 	o.table = append(o.table, importer.DefaultImages()...)
 	return nil

@@ -121,7 +121,8 @@ func TestLoadRefuses(t *testing.T) {
 	}{
 		{"none.yaml", Options{}, "there is no topology file none.yaml"},
 		{"lab.yaml", Options{daemon: "frr"}, "are for GraphML files"},
-		{"lab.yaml", Options{images: []string{"a=b"}}, "--image is for containerlab files"},
+		{"lab.yaml", Options{tables: []string{"t.yaml"}}, "--image and --images are for containerlab files"},
+		{"lab.yaml", Options{images: []string{"a=b"}}, "--image and --images are for containerlab files"},
 		{"net.graphml", Options{daemon: "quagga"}, `no routing suite "quagga"`},
 		{"net.graphml", Options{routing: []string{"opsf"}}, `no protocol "opsf"`},
 	} {
@@ -143,5 +144,24 @@ func TestNameOfAFileIsTheNetworkInIt(t *testing.T) {
 	}
 	if got := Described("."); got != "lab" {
 		t.Errorf("the directory describes %q", got)
+	}
+}
+
+func TestImagesComeFromATable(t *testing.T) {
+	files(t, map[string]string{
+		"lab.clab.yml": "name: lab\ntopology:\n  nodes:\n    a: {kind: linux, image: mylab/thing:1}\n",
+		"images.yaml":  "images:\n- {match: mylab/*, rootfs: host}\n",
+		"wrong.yaml":   "images:\n- {mach: mylab/*, rootfs: host}\n",
+	})
+	s, err := Read("lab.clab.yml", Options{tables: []string{"images.yaml"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := s.Encode(false)
+	if err != nil || strings.Contains(string(text), "mylab") {
+		t.Errorf("the table was not used: %s, %v", text, err)
+	}
+	if _, err := Read("lab.clab.yml", Options{tables: []string{"wrong.yaml"}}); err == nil || !strings.Contains(err.Error(), "wrong.yaml:2:") {
+		t.Errorf("a wrong table: %v", err)
 	}
 }
