@@ -251,6 +251,9 @@ func (d *driver) cutOff(ctx context.Context, port string) error {
 
 func (d *driver) shape(ctx context.Context, q queue, joined bool) error {
 	s := d.network()
+	if err := s.Reenter(ctx, q.port, q.again); err != nil {
+		return err
+	}
 	if err := s.Shape(ctx, q.port, wire.FromNode, q.fromNode); err != nil {
 		return err
 	}

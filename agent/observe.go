@@ -139,7 +139,7 @@ func (s *sight) addPortWire(name string, p wire.PortState, state wire.State) {
 	port := reconcile.Key{Kind: kindPort, Slice: id, Name: name}
 	var w wireName
 	o := reconcile.Observed{Needs: []reconcile.Key{port}}
-	q := queue{port: name, fromNode: p.FromNode.Shape}
+	q := queue{port: name, fromNode: p.FromNode.Shape, again: p.Again}
 	unsure := p.FromNode.Unsure
 	switch {
 	case p.Switch != "":
@@ -163,7 +163,7 @@ func (s *sight) addPortWire(name string, p wire.PortState, state wire.State) {
 		s.wires[o.Key] = w
 		s.add(o)
 	}
-	if q.fromNode != (slice.Shape{}) || q.toNode != (slice.Shape{}) || unsure {
+	if q.fromNode != (slice.Shape{}) || q.toNode != (slice.Shape{}) || q.again || unsure {
 		s.add(reconcile.Observed{
 			Key: reconcile.Key{Kind: kindQueue, Slice: id, Name: name}, Digest: q.digest(), Broken: unsure,
 			Needs: []reconcile.Key{port, o.Key}, Falls: reconcile.FallsWithAny,

@@ -93,6 +93,7 @@ type (
 		port             string
 		fromNode, toNode slice.Shape
 		joined           bool // to a port, whose fromNode is this one's toNode
+		again            bool // what comes out of the queue, or the switch, enters the data path again: a router there is walked through
 	}
 	process struct{ frozen bool }
 	boot    struct{ lines []string }
@@ -108,7 +109,7 @@ func (c cable) name() string { return c.a + "#" + c.b }
 // digest covers what a port cannot change while it lives; addresses are set by kindNet.
 func (p port) digest() string { return digest(p.Name, p.MAC, p.MTU, p.uplink) }
 
-func (q queue) digest() string { return fmt.Sprint(q.fromNode, q.toNode) }
+func (q queue) digest() string { return fmt.Sprint(q.fromNode, q.toNode, q.again) }
 
 func newCable(c cable) cable {
 	if c.b < c.a {
@@ -221,8 +222,10 @@ func (b *builder) addLink(l *slice.Link) {
 		p, q := b.port(x), b.port(y)
 		j := newJoin(p, q)
 		b.addWire(l, j, reconcile.FallsWithAll, []string{x.Node, y.Node}, b.key(kindPort, p), b.key(kindPort, q))
-		b.addQueue(j, queue{port: p, fromNode: b.shape(x), joined: true}, b.key(kindPort, p))
-		b.addQueue(j, queue{port: q, fromNode: b.shape(y), joined: true}, b.key(kindPort, q))
+		shaped := b.shape(x) != (slice.Shape{}) || b.shape(y) != (slice.Shape{})
+		again := shaped && (b.isWalked(x.Node) || b.isWalked(y.Node))
+		b.addQueue(j, queue{port: p, fromNode: b.shape(x), joined: true, again: again}, b.key(kindPort, p))
+		b.addQueue(j, queue{port: q, fromNode: b.shape(y), joined: true, again: again}, b.key(kindPort, q))
 	}
 }
 
@@ -252,7 +255,7 @@ func (b *builder) plug(l *slice.Link, e slice.End, device string, from side) {
 	}
 	p := plug{b.port(e), device}
 	b.addWire(l, p, reconcile.FallsWithAny, []string{e.Node}, b.key(kindPort, p.port), sw)
-	b.addQueue(p, queue{port: p.port, fromNode: b.shape(e), toNode: from.shape}, b.key(kindPort, p.port))
+	b.addQueue(p, queue{port: p.port, fromNode: b.shape(e), toNode: from.shape, again: b.isWalked(e.Node)}, b.key(kindPort, p.port))
 }
 
 func (b *builder) addWire(l *slice.Link, w wireName, falls reconcile.Falls, nodes []string, needs ...reconcile.Key) {
@@ -267,13 +270,19 @@ func (b *builder) addWire(l *slice.Link, w wireName, falls reconcile.Falls, node
 
 // addQueue adds the treatment of frames at a port, over the wire that it is joined by.
 func (b *builder) addQueue(over wireName, q queue, needs ...reconcile.Key) {
-	if q.toNode == (slice.Shape{}) && q.fromNode == (slice.Shape{}) {
+	if q.toNode == (slice.Shape{}) && q.fromNode == (slice.Shape{}) && !q.again {
 		return
 	}
 	b.add(reconcile.Resource{
 		Key: b.key(kindQueue, q.port), Digest: q.digest(), Amend: true, Falls: reconcile.FallsWithAny,
 		Needs: append(needs, b.key(kindWire, over.name())),
 	}, q)
+}
+
+// isWalked reports whether frames may pass by a node's kernel.
+func (b *builder) isWalked(node string) bool {
+	n := b.nodes[node]
+	return n.Kind == slice.Router && n.FastPath != slice.FastPathOff
 }
 
 func (b *builder) shape(e slice.End) slice.Shape {

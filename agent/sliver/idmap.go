@@ -27,7 +27,7 @@ func (r *Runtime) imageRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := uidBase(s.Slice)
+	unpacked, base := lower, uidBase(s.Slice)
 	ids, err := r.userNamespace(ctx, s.Slice)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (r *Runtime) imageRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
 		return nil, fmt.Errorf("make root file system: %w", err)
 	}
 	root := filepath.Join(dir, "root")
-	return &rootfs{path: root, image: config, mount: func() error {
+	return &rootfs{path: root, image: config, lower: unpacked, mount: func() error {
 		if mapped {
 			if err := idmap(lower, filepath.Join(dir, "lower"), ids); err != nil {
 				return err

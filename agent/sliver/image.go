@@ -45,6 +45,7 @@ type imageConfig struct {
 	Cmd        []string `json:"cmd,omitempty"`
 	Env        []string `json:"env,omitempty"`
 	WorkingDir string   `json:"working_dir,omitempty"`
+	User       string   `json:"user,omitempty"` // of the command; what Exec runs is root's
 }
 
 func (c imageConfig) command() []string {
@@ -223,7 +224,7 @@ func (i *images) fromImage(ref string, image v1.Image) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read configuration of image %s: %w", ref, err)
 	}
-	config := imageConfig{file.Config.Entrypoint, file.Config.Cmd, file.Config.Env, file.Config.WorkingDir}
+	config := imageConfig{file.Config.Entrypoint, file.Config.Cmd, file.Config.Env, file.Config.WorkingDir, file.Config.User}
 	root, err := i.unpacked(digest.Hex, config, func() (io.ReadCloser, error) { return mutate.Extract(image), nil })
 	if err != nil {
 		return "", fmt.Errorf("unpack image %s: %w", ref, err)

@@ -152,6 +152,7 @@ func testImage(t testing.TB) v1.Image {
 	image := empty.Image
 	files := shell(t)
 	files["etc/gone"] = "x"
+	files["etc/passwd"], files["etc/group"] = "root:x:0:0::/:/bin/sh\nspeaker:x:123:45::/:/bin/sh\n", "bgp:x:45:\n"
 	for _, layer := range []map[string]string{files, {"etc/.wh.gone": ""}} {
 		data := archive(t, layer)
 		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil })
@@ -163,7 +164,7 @@ func testImage(t testing.TB) v1.Image {
 		}
 	}
 	image, err := mutate.Config(image, v1.Config{
-		Entrypoint: []string{"sh", "-c"}, Cmd: []string{"pwd; echo $FROM; cat /etc/gone; exec cat"}, Env: []string{"FROM=image"}, WorkingDir: "/home",
+		Entrypoint: []string{"sh", "-c"}, Cmd: []string{"pwd; echo $FROM; cat /etc/gone; stat -c %u:%g /proc/self/; exec cat"}, Env: []string{"FROM=image"}, WorkingDir: "/home", User: "speaker",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +179,7 @@ func checkImage(t *testing.T, r *Runtime, from slice.Rootfs) {
 	id, _ := up(t, r, s)
 	await(t, "output of the image's command", func() bool {
 		data, _ := os.ReadFile(r.Log(id))
-		return string(data) == "/home\nimage\ncat: /etc/gone: No such file or directory\n"
+		return string(data) == "/home\nimage\ncat: /etc/gone: No such file or directory\n123:45\n"
 	})
 	if err := r.Delete(t.Context(), id); err != nil {
 		t.Fatal(err)

@@ -112,6 +112,11 @@ func (r *Runtime) bundle(s *Spec, root *rootfs, rec *record, now map[string]stri
 			ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sysrq-trigger"},
 		},
 	}
+	if !rec.Plain && root.image.User != "" {
+		if err := setImageUser(config.Process, root); err != nil {
+			return err
+		}
+	}
 	if r.oci.ownCgroups {
 		config.Linux.CgroupsPath = "/" + r.groupOf(s.ID)
 	}
@@ -129,6 +134,19 @@ func (r *Runtime) bundle(s *Spec, root *rootfs, rec *record, now map[string]stri
 	}
 	if err := os.WriteFile(filepath.Join(r.nodeDir(s.ID), "config.json"), data, 0o600); err != nil {
 		return fmt.Errorf("write OCI configuration: %w", err)
+	}
+	return nil
+}
+
+// setImageUser runs the command as the user that the image names.
+func setImageUser(p *specs.Process, root *rootfs) error {
+	fd, err := unix.Open(root.lower, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open image: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := setUser(fd, p, root.image.User); err != nil {
+		return fmt.Errorf("run as the image's user: %w", err)
 	}
 	return nil
 }

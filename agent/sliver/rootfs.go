@@ -23,6 +23,7 @@ type rootfs struct {
 	path  string
 	mount func() error // on the launch thread
 	image imageConfig  // zero unless it comes from an image
+	lower string       // directory of the image, as it came
 }
 
 // makeRootfs prepares the directories of a sliver's root, below r.filesDir.

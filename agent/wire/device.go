@@ -145,6 +145,7 @@ type veth struct {
 	mtu     int
 	group   uint32
 	peer    string
+	twins   bool     // both ends get indexes that the data path can take
 	peerNS  *os.File // nil: here
 	peerMAC net.HardwareAddr
 }
@@ -154,21 +155,37 @@ type veth struct {
 func (c *conn) addVeth(v veth, held func(index int) bool) (index int, err error) {
 	const tries = 1000 // enough unless all but one in a hundred are taken
 	for range tries {
-		index = 2 + rand.IntN(datapath.MaxPorts-2)
-		if held(index) {
+		var peer int
+		if index, err = c.draw(held); err == nil && v.twins {
+			peer, err = c.draw(held)
+		}
+		if err != nil {
+			return 0, err
+		}
+		if index == 0 || v.twins && (peer == 0 || peer == index) {
 			continue
 		}
-		if _, err = c.deviceAt(index); err == nil {
-			continue
-		}
-		if err = c.addVethAt(index, v); !errors.Is(err, unix.EBUSY) {
+		if err = c.addVethAt(index, peer, v); !errors.Is(err, unix.EBUSY) {
 			return index, err
 		}
 	}
 	return 0, fmt.Errorf("find a number for a port: one machine has room for %d", datapath.MaxPorts-2)
 }
 
-func (c *conn) addVethAt(index int, v veth) error {
+// draw gives an index that was free; 0: it was not.
+func (c *conn) draw(held func(index int) bool) (int, error) {
+	index := 2 + rand.IntN(datapath.MaxPorts-2)
+	if held(index) {
+		return 0, nil
+	}
+	_, err := c.deviceAt(index)
+	if errors.Is(err, ErrNoDevice) {
+		return index, nil
+	}
+	return 0, err
+}
+
+func (c *conn) addVethAt(index, peerIndex int, v veth) error {
 	common := func() []*nl.RtAttr {
 		return []*nl.RtAttr{ // the kernel's default is a queue for every CPU, which we do not use
 			attrU32(unix.IFLA_MTU, uint32(v.mtu)), attrU32(unix.IFLA_NUM_TX_QUEUES, 1), attrU32(unix.IFLA_NUM_RX_QUEUES, 1),
@@ -184,7 +201,7 @@ func (c *conn) addVethAt(index int, v veth) error {
 		peer = append(peer, attrBytes(unix.IFLA_ADDRESS, v.peerMAC))
 	}
 	info := attrNest(nl.VETH_INFO_PEER)
-	info.AddChild(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	info.AddChild(header(peerIndex))
 	for _, a := range peer {
 		info.AddChild(a)
 	}

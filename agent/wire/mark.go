@@ -19,6 +19,7 @@ const (
 	roleCable  role = "cable"  // one end of it
 	roleQueue  role = "queue"  // holds what a node sends to a switch until its turn has come
 	roleMember role = "member" // the switch's end of a queue
+	// A queue's other end is a member, or the queue of the port that its port is joined with.
 )
 
 // mark is what a device's alias says of it:
@@ -34,6 +35,7 @@ type mark struct {
 	ns     uint64 // inode of the namespace in which the other end was put; 0: the substrate
 	pid    int    // a process that was in it; whether it is, ns tells
 	queue  Queue
+	again  bool // of a queue with a member: what the switch sends enters the data path by it; see Reenter
 }
 
 // Queue is the shape of what a device sends.
@@ -63,6 +65,9 @@ func (m mark) String() string {
 		add("pid", strconv.Itoa(m.pid))
 	}
 	add("queue", m.queue.String())
+	if m.again {
+		add("again", "yes")
+	}
 	return strings.Join(words, " ")
 }
 
@@ -109,6 +114,8 @@ func parseMark(alias string) (m mark, ok bool) {
 			m.pid, err = strconv.Atoi(value)
 		case "queue":
 			m.queue, err = parseQueue(value)
+		case "again":
+			m.again = value == "yes"
 		}
 		if err != nil {
 			return mark{}, false

@@ -31,6 +31,7 @@ type PortState struct {
 	Peer             string // the port it is joined with, or
 	Switch           string // the switch it is attached to
 	FromNode, ToNode Queue
+	Again            bool // what comes to the node out of a queue or a switch enters the data path again
 }
 
 // CableState is that of an end of a cable.
@@ -141,13 +142,27 @@ func (v view) port(d device) PortState {
 			p.Peer = ""
 		}
 	case peer.mark.role == roleQueue:
-		member := v.devices[peer.peer]
-		p.Switch, p.FromNode = v.name(member.master), v.queue(peer)
-		if d.master != 0 {
-			p.Switch = ""
-		}
+		v.throughQueue(d, peer, &p)
 	}
 	return p
+}
+
+// throughQueue resolves who is at the other end of a port's queue: a switch, or another port by its own queue.
+func (v view) throughQueue(d, q device, p *PortState) {
+	far := v.devices[q.peer]
+	p.Switch, p.FromNode, p.Again = "", v.queue(q), q.mark.again
+	switch {
+	case far.mark.role == roleQueue:
+		p.Again = true
+		if other, ok := v.peer(far); ok {
+			p.Peer = other.name
+		}
+	case d.master == 0:
+		p.Switch = v.name(far.master)
+	}
+	if p.Again {
+		p.ToNode = v.queue(far)
+	}
 }
 
 // known reports whether the data path has a record of the device.

@@ -220,6 +220,11 @@ func (s *Substrate) deleteDevices(devices []device) error {
 		if err := s.data.Forget(d.index); err != nil {
 			return err
 		}
+		if d.mark.role == roleQueue { // its other end goes with it
+			if err := s.data.Forget(d.peer); err != nil {
+				return err
+			}
+		}
 	}
 	return s.nl.deleteDevices(devices)
 }

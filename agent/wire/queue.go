@@ -15,7 +15,8 @@ import (
 //	node ── veth ── s1p3 ═══ s1p3q ── s1p3m ── switch
 //
 // s1p3 and s1p3q are joined like any two ports, so that the qdisc of s1p3q shapes what the node sends and the qdisc of s1p3 what it
-// receives; s1p3m is the switch's port.
+// receives; s1p3m is the switch's port. Where frames to the node are to enter the data path again (see Reenter), it is s1p3m whose qdisc
+// shapes them.
 
 func queueName(port string) string  { return port + "q" }
 func memberName(port string) string { return port + "m" }
@@ -35,11 +36,11 @@ func (s *Substrate) queueOf(port end) (*queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.nl.device(memberName(port.name))
+	m, err := s.nl.deviceAt(e.peer)
 	if err != nil {
 		return nil, err
 	}
-	if !e.marked || !m.marked || e.record.Peer != port.index {
+	if !e.marked || !m.marked || m.mark.role != roleMember || e.record.Peer != port.index {
 		return nil, nil
 	}
 	return &queue{e, m}, nil
@@ -51,7 +52,7 @@ func (s *Substrate) shapeAttached(port *end, shape slice.Shape) error {
 	if err != nil {
 		return err
 	}
-	if shape == (slice.Shape{}) {
+	if shape == (slice.Shape{}) && (q == nil || !q.end.mark.again) {
 		return s.removeQueue(port, q)
 	}
 	bridge := port.master

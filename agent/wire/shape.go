@@ -63,13 +63,23 @@ func (s *Substrate) shapeLocked(port string, dir Direction, shape slice.Shape) e
 	if err != nil {
 		return err
 	}
-	if dir == ToNode {
-		return s.shapePort(&e, shape)
-	}
 	peer, err := s.peerOf(e)
+	if err != nil {
+		return err
+	}
+	far, err := s.farOf(peer)
 	switch {
 	case err != nil:
 		return err
+	case far != nil && dir == ToNode:
+		return s.setQueue(&far.device, shape)
+	case far != nil && far.mark.role == roleQueue:
+		if err := s.cut(e.device, shape); err != nil {
+			return err
+		}
+		return s.setQueue(&peer.device, shape)
+	case dir == ToNode:
+		return s.shapePort(&e, shape)
 	case peer != nil && peer.mark.role == rolePort:
 		return s.shapePort(peer, shape)
 	case peer != nil || e.master != 0:

@@ -23,6 +23,7 @@ import (
 //	pids SLICE FILE                writes the first process of every node into FILE, one a line
 //	killnode SLICE NODE            kill -9 of a node's first process, as seen from the host
 //	killpid FILE NODE              the same, with the process taken from a file that pids wrote
+//	walked SLICE NODE:IFACE N      N frames or more were walked into a router by the interface since the last time it was asked
 //	rtt FILE MIN MAX               the average round trip that ping wrote into FILE (or stdout) is between MIN and MAX
 func commands(s *server) map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
@@ -32,6 +33,7 @@ func commands(s *server) map[string]func(*testscript.TestScript, bool, []string)
 		"killnode":   s.cmdKillNode,
 		"killpid":    cmdKillPID,
 		"rtt":        cmdRTT,
+		"walked":     s.cmdWalked,
 	}
 }
 
