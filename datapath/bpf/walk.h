@@ -187,10 +187,27 @@ static __always_inline enum punt send(struct frame *f, struct walk *w, __u32 rou
 	return WALK_ON;
 }
 
+/*
+ * The verifier looks at a global function once, by itself, and not again for each way that leads to it: lookups are most of
+ * what there is to look at.
+ */
+__noinline __u32 find_entry4(__u32 root, __u32 destination)
+{
+	return find_entry(root, (const __u8 *)&destination, 4);
+}
+
+__noinline __u32 find_entry6(__u32 root, __u64 first, __u64 second)
+{
+	__u64 destination[] = {first, second};
+
+	return find_entry(root, (const __u8 *)destination, 16);
+}
+
 /* What a router does with a frame that came to its interface. */
 static __always_inline enum punt forward(struct frame *f, struct walk *w, const struct leg *in)
 {
 	const struct header *h = &w->header;
+	const __u64 *to6 = (const void *)&h->ip6.daddr;
 	const struct router *r;
 	__u32 root, entry, index;
 	struct nexthop *next;
@@ -210,9 +227,9 @@ static __always_inline enum punt forward(struct frame *f, struct walk *w, const 
 	if (ttl(h) <= w->hops + 1)
 		return PUNT_TTL;
 	if (w->family == LEG_IPV4)
-		entry = find_entry(root, (const __u8 *)&h->ip4.daddr, 4);
+		entry = find_entry4(root, h->ip4.daddr);
 	else
-		entry = find_entry(root, h->ip6.daddr.s6_addr, 16);
+		entry = find_entry6(root, to6[0], to6[1]);
 	if (ENTRY_TYPE(entry) == ENTRY_GROUP)
 		entry = choose(w, f, entry, in->router);
 	if (ENTRY_TYPE(entry) != ENTRY_LEAF)
