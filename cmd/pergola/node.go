@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -168,14 +170,36 @@ func (a *app) nodes(ctx context.Context, name string, words []string) (*network,
 	}
 	net, err := a.network(ctx, name)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, a.adviseNode(ctx, err, name, patterns)
 	}
 	found, err := matched(ctx, net, patterns)
 	if err != nil {
+		var known *ui.Error
+		if guessed := errors.As(err, &known) && strings.HasPrefix(known.Do, "did you mean"); !guessed && name == "" {
+			if near := target.Elsewhere(ctx, net, net.Slice, net.name, patterns[0]); near != "" {
+				err = ui.Advise(err, "did you mean %s?", near)
+			}
+		}
 		net.Close()
 		return nil, nil, err
 	}
 	return net, found, nil
+}
+
+// adviseNode adds to an error that one of several slices must be chosen, which of them has such a node.
+func (a *app) adviseNode(ctx context.Context, err error, name string, patterns []string) error {
+	if name != "" || len(patterns) == 0 || ui.Code(err) != ui.ExitUsage {
+		return err
+	}
+	c, dialErr := a.dial(ctx)
+	if dialErr != nil {
+		return err
+	}
+	defer c.Close()
+	if near := target.Elsewhere(ctx, c, c.Slice, "", patterns[0]); near != "" {
+		return ui.Advise(err, "did you mean %s?", near)
+	}
+	return err
 }
 
 // matched gives the nodes that match any of the patterns, each once.

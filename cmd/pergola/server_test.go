@@ -142,6 +142,20 @@ func TestExec(t *testing.T) {
 	}
 }
 
+func TestNodeOfAnotherSliceIsSuggested(t *testing.T) {
+	inLab(t)
+	pergola(t, "up").want(t, 0, "", "lab is up")
+	edit(t, "name: west\nnodes: [denver, seattle]\nlinks:\n- [denver, seattle]\n")
+	pergola(t, "up").want(t, 0, "", "west is up")
+	pergola(t, "exec", "dnever", "ls").want(t, 125, "", "did you mean denver")
+	edit(t, labFile) // of the two, the directory describes lab
+	pergola(t, "exec", "dnever", "ls").want(t, 125, "", `slice lab has no node "dnever"\n.*did you mean west/denver\?`)
+	if err := os.Remove("pergola.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	pergola(t, "exec", "dnever", "ls").want(t, 125, "", `2 slices are running.*\n.*did you mean west/denver\?`)
+}
+
 func TestShellOfTheOtherRoutingSuite(t *testing.T) {
 	inLab(t)
 	edit(t, "name: lab\nnodes:\n  a: {kind: router, daemon: bird, routing: ospf}\n  b: {kind: router, routing: ospf}\nlinks:\n- [a, b]\n")

@@ -98,6 +98,33 @@ func NoNode(s *slice.Slice, name string) error {
 		ui.DidYouMean(name, "node", NodeNames(s)))
 }
 
+// Elsewhere looks for a node in the other slices of a server, for a user who misspelt it or meant another slice; empty where
+// none is like it.
+func Elsewhere(ctx context.Context, l Lister, get func(ctx context.Context, name string) (*api.Slice, error), not, node string) string {
+	all, err := l.Slices(ctx)
+	if err != nil {
+		return ""
+	}
+	bySpelling := map[string]string{} // node -> SLICE/NODE, of the first slice that has it
+	var names []string
+	for _, sum := range all {
+		if sum.Name == not {
+			continue
+		}
+		s, err := get(ctx, sum.Name)
+		if err != nil {
+			continue
+		}
+		for _, name := range NodeNames(s.Spec) {
+			if bySpelling[name] == "" {
+				bySpelling[name] = sum.Name + "/" + name
+				names = append(names, name)
+			}
+		}
+	}
+	return bySpelling[ui.Nearest(node, names)]
+}
+
 // NodeNames lists the nodes of s.
 func NodeNames(s *slice.Slice) []string {
 	names := make([]string, len(s.Nodes))
