@@ -47,22 +47,22 @@ func (m *Mirror) auditOne(ctx context.Context, name string) (routes int) {
 		if m.cfg.OnDifference != nil {
 			m.cfg.OnDifference(name, found)
 		}
-		n.readAgain("an audit found that the mirror differs: " + found[0].String())
+		n.startOver("an audit found that the mirror differs: " + found[0].String())
 	}
 	return routes
 }
 
-// readAgain takes the router off the fast path until everything is read again.
-func (n *node) readAgain(why string) {
+// startOver ends the node's session. What is in the maps is not what this process put there, so it is no base for anything.
+func (n *node) startOver(why string) {
 	n.mu.Lock()
 	s := n.session
 	n.mu.Unlock()
 	if s == nil {
 		return
 	}
-	if err := s.doubt(why); err != nil {
-		n.log.Error("leave the fast path", "error", err)
-	}
+	s.mu.Lock()
+	s.broken = errors.New(why)
+	s.mu.Unlock()
 	s.wake()
 }
 

@@ -277,8 +277,9 @@ func TestFullMap(t *testing.T) {
 	l.synced()
 	l.fib.Limit(1)
 	var b strings.Builder
-	for i := range 4000 { // no two nodes alike
-		fmt.Fprintf(&b, "route add 172.%d.%d.%d/26 via 10.0.%d.%d\n", 16+i/256, i%256, i%4*64, i%3, 2+i/12%250)
+	for i := range 10000 { // no two nodes alike
+		fmt.Fprintf(&b, "route add 172.%d.%d.0/26 via 10.0.0.%d\n", 16+i/256, i%256, 2+i%200)
+		fmt.Fprintf(&b, "route add 172.%d.%d.64/26 via 10.0.1.%d\n", 16+i/256, i%256, 2+i/200)
 	}
 	l.batch(b.String())
 	testkit.Eventually(t, func() error {

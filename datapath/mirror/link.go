@@ -111,12 +111,15 @@ func parseIPv6Link(m message, known link) link {
 	return known
 }
 
-// set takes a link over, and reports whether routes may have changed with it.
-func (ls *links) set(index int, l link) (shaken bool, err error) {
-	was := ls.all[index]
-	if was != nil {
+// set takes a link over, and reports whether routes may have changed with it: then nothing leaves by it before a dump of that
+// generation.
+func (ls *links) set(index int, l link, until uint32) (shaken bool, err error) {
+	if was := ls.all[index]; was != nil {
 		l.held = was.held
 		shaken = was.up != l.up || was.taken != l.taken || small(was.mtu) != small(l.mtu)
+	}
+	if shaken {
+		l.held = until
 	}
 	ls.all[index] = &l
 	return shaken, ls.tell(index)
@@ -156,6 +159,11 @@ func (ls *links) remove(index int) error {
 		return nil
 	}
 	delete(ls.ports, index)
+	if _, told := ls.told[port]; !told { // perhaps an earlier process's: taken over first
+		if err := ls.out.SetLeg(port, fib.Leg{}); err != nil {
+			return err
+		}
+	}
 	delete(ls.told, port)
 	return ls.out.DeleteLeg(port)
 }

@@ -15,8 +15,7 @@ var errMalformed = errors.New("malformed netlink message")
 type message struct {
 	kind  uint16
 	flags uint16
-	seq   uint32
-	port  uint32 // netlink port of the request that it answers, or that caused it
+	seq   uint32 // of the request that it answers, or that caused it
 	data  []byte // behind the netlink header
 }
 
@@ -33,7 +32,6 @@ func nextMessage(b []byte) (m message, rest []byte, err error) {
 		kind:  binary.NativeEndian.Uint16(b[4:]),
 		flags: binary.NativeEndian.Uint16(b[6:]),
 		seq:   binary.NativeEndian.Uint32(b[8:]),
-		port:  binary.NativeEndian.Uint32(b[12:]),
 		data:  b[unix.NLMSG_HDRLEN:size],
 	}
 	return m, b[min(align(size), len(b)):], nil

@@ -95,12 +95,17 @@ func New(cfg Config) *Mirror {
 	return m
 }
 
-// keepLease renews it while every router's legs are this process's own: those of an earlier one nobody keeps.
+// keepLease renews it while this process keeps every leg. Those of an earlier one nobody keeps: until they are taken over or dropped, the
+// earlier process's lease goes on, and ends.
 func (m *Mirror) keepLease(ctx context.Context) {
 	tick := time.NewTicker(renew)
 	defer tick.Stop()
-	for {
-		if m.settled() {
+	alone := false
+	for begun := time.Now(); ; {
+		if !alone {
+			alone = m.takenOver(time.Since(begun) > lease)
+		}
+		if alone {
 			if err := m.cfg.FIB.Renew(lease); err != nil {
 				m.cfg.Log.Error("renew the fast path's lease", "error", err)
 			}
@@ -113,13 +118,16 @@ func (m *Mirror) keepLease(ctx context.Context) {
 	}
 }
 
-func (m *Mirror) settled() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, n := range m.nodes {
-		if !n.isSettled() {
-			return false
+// takenOver reports whether an earlier process has left nothing, or nothing any more.
+func (m *Mirror) takenOver(late bool) bool {
+	if left := m.cfg.FIB.Earlier(); len(left) > 0 {
+		if late {
+			m.cfg.Log.Warn("no router is on the fast path: nobody keeps ports of an earlier process", "ports", left)
 		}
+		return false
+	}
+	if err := m.cfg.FIB.Reclaim(); err != nil {
+		m.cfg.Log.Error("free what an earlier process left", "error", err)
 	}
 	return true
 }

@@ -24,7 +24,6 @@ type node struct {
 	keep    bool       // at the end: what is in the maps stays
 	off     bool
 	verdict *verdict // nil: not examined yet
-	settled bool     // its legs are this process's
 	session *session // nil: none
 	failure string   // why there is none
 	ended   Status   // counters of earlier sessions
@@ -79,12 +78,6 @@ func (n *node) wake() {
 	}
 }
 
-func (n *node) isSettled() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.settled
-}
-
 // A session that fails is begun anew after a while, which doubles.
 const (
 	retryFirst = time.Second
@@ -121,7 +114,6 @@ func (n *node) failed(err error, pause time.Duration) {
 	n.log.Warn("the router forwards in its kernel", "reason", err, "retry", pause)
 	n.mu.Lock()
 	n.failure = err.Error()
-	n.settled = true
 	n.mu.Unlock()
 }
 

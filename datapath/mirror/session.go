@@ -34,6 +34,7 @@ type session struct {
 	view    *view
 	dump    dump
 	limit   limiter
+	broken  error // why the session has to end; nil: it need not
 	trusted bool
 	why     string // why it is not trusted
 	enabled [2]bool
@@ -92,6 +93,9 @@ func (s *session) run(ctx context.Context) error {
 func (s *session) tick(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.broken != nil {
+		return s.broken
+	}
 	if s.limit.over(now) {
 		if err := s.sock.subscribe(true); err != nil {
 			return err
@@ -122,10 +126,10 @@ func (s *session) tick(now time.Time) error {
 }
 
 // take takes over what one read gave.
-func (s *session) take(b []byte) error {
+func (s *session) take(b []byte, events bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	arrived, events := time.Now(), s.view.events
+	arrived, before := time.Now(), s.view.events
 	for len(b) > 0 {
 		m, rest, err := nextMessage(b)
 		if err != nil {
@@ -133,11 +137,9 @@ func (s *session) take(b []byte) error {
 		}
 		b = rest
 		switch {
-		case m.port == s.sock.port && m.seq == s.sock.seq:
+		case !events && m.seq == s.sock.seq:
 			err = s.reply(m)
-		case m.port == s.sock.port && m.seq != 0 || m.kind == unix.NLMSG_NOOP || !s.limit.until.IsZero():
-		case m.kind < unix.NLMSG_MIN_TYPE:
-			err = fmt.Errorf("%w: type %d", errUnexpected, m.kind)
+		case !events || !s.limit.until.IsZero(): // answers that nobody waits for any more; what came before the pause
 		default:
 			err = s.view.tell(m, s.dump.part)
 		}
@@ -145,11 +147,11 @@ func (s *session) take(b []byte) error {
 			return err
 		}
 	}
-	if events == s.view.events {
+	if before == s.view.events {
 		return nil
 	}
 	s.lag = time.Since(arrived)
-	return s.look(arrived, s.view.events-events)
+	return s.look(arrived, s.view.events-before)
 }
 
 // look looks at what events have left open.
@@ -279,13 +281,7 @@ func (s *session) synchronised(now time.Time) error {
 		return err
 	}
 	// The roots are in place: the legs move from an earlier process's router to a whole one.
-	if err := s.view.links.goLive(); err != nil {
-		return err
-	}
-	s.n.mu.Lock()
-	s.n.settled = true
-	s.n.mu.Unlock()
-	return nil
+	return s.view.links.goLive()
 }
 
 // enable puts the router on the fast path, or takes it off, as things are.

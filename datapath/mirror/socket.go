@@ -30,7 +30,6 @@ var errOverrun = errors.New("the kernel's events came faster than they were read
 type socket struct {
 	file *os.File
 	raw  syscall.RawConn
-	port uint32 // its own netlink port
 	seq  uint32 // of the last request
 }
 
@@ -63,13 +62,7 @@ func (s *socket) prepare(fd, buffer int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1); err != nil {
 		return err
 	}
-	own, err := unix.Getsockname(fd)
-	if err != nil {
-		return err
-	}
-	if n, ok := own.(*unix.SockaddrNetlink); ok {
-		s.port = n.Pid
-	}
+	var err error
 	s.raw, err = s.file.SyscallConn()
 	return err
 }
@@ -172,9 +165,10 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }
 // errEmpty means that no message waits.
 var errEmpty = errors.New("no message")
 
-// receive hands messages to f, which must not keep them. If there are none it waits for them until the deadline
-// (os.ErrDeadlineExceeded), or not (errEmpty).
-func (s *socket) receive(f func([]byte) error, wait bool) error {
+// receive hands messages to f, which must not keep them, and says whether they are events or answers. (Port and sequence number do not tell:
+// an event has those of the request that caused it, perhaps from another namespace, where the same port is another socket.) If there
+// are none it waits for them until the deadline (os.ErrDeadlineExceeded), or not (errEmpty).
+func (s *socket) receive(f func(b []byte, events bool) error, wait bool) error {
 	var failed error
 	err := s.raw.Read(func(fd uintptr) bool {
 		failed = nil
@@ -192,8 +186,10 @@ func (s *socket) receive(f func([]byte) error, wait bool) error {
 			failed = err
 		case flags&unix.MSG_TRUNC != 0:
 			failed = fmt.Errorf("%w: too long", errMalformed)
-		case fromKernel(from):
-			failed = f(b[:n])
+		default:
+			if sender, ok := from.(*unix.SockaddrNetlink); ok && sender.Pid == 0 { // the kernel
+				failed = f(b[:n], sender.Groups != 0)
+			}
 		}
 		return true
 	})
@@ -201,11 +197,6 @@ func (s *socket) receive(f func([]byte) error, wait bool) error {
 		return err
 	}
 	return failed
-}
-
-func fromKernel(from unix.Sockaddr) bool {
-	n, ok := from.(*unix.SockaddrNetlink)
-	return ok && n.Pid == 0
 }
 
 func (s *socket) wakeAt(t time.Time) error { return s.file.SetReadDeadline(t) }

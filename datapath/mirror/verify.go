@@ -187,7 +187,7 @@ func (v *view) readPart(ctx context.Context, sock *socket, p part, pace func(int
 			return err
 		}
 		size := 0
-		err := sock.receive(func(b []byte) error {
+		err := sock.receive(func(b []byte, _ bool) error {
 			size = len(b)
 			for len(b) > 0 {
 				m, rest, err := nextMessage(b)

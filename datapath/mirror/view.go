@@ -140,15 +140,8 @@ func (v *view) link(m message, until uint32) error {
 	if was := v.links.all[index]; was != nil && was.mtu != l.mtu {
 		v.rib.again = "an MTU has changed, and perhaps that of IPv6 after it, which is not announced"
 	}
-	shaken, err := v.links.set(index, l)
+	shaken, err := v.links.set(index, l, until)
 	if err != nil || !shaken {
-		return err
-	}
-	return v.shake(index, until)
-}
-
-func (v *view) shake(index int, until uint32) error {
-	if err := v.links.hold(index, until); err != nil {
 		return err
 	}
 	return v.rib.doubtLink(index)
@@ -211,7 +204,11 @@ func (v *view) removeAddress(k addressKey) error {
 	}
 	if v.links.all[k.link] != nil && !v.addresses.any(k.link) {
 		// The last one: IPv4 ends on the interface, and with it all routes (fib_inetaddr_event()).
-		if err := v.shake(k.link, v.rib.generation+1); err != nil {
+		err := v.links.hold(k.link, v.rib.generation+1)
+		if err == nil {
+			err = v.rib.doubtLink(k.link)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -253,6 +250,13 @@ func (v *view) sweep(p part) error {
 	generation := v.rib.generation
 	switch p {
 	case partLinks:
+		for index := range v.links.ports {
+			if v.links.all[index] == nil { // it never was, or not any more: see links.remove
+				if err := v.links.remove(index); err != nil {
+					return err
+				}
+			}
+		}
 		for index, l := range v.links.all {
 			if l.generation != generation {
 				if err := v.removeLink(index); err != nil {

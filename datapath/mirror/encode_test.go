@@ -1,0 +1,107 @@
+package mirror
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// kroute is a route as the kernel has it.
+type kroute struct {
+	prefix netip.Prefix
+	table  byte
+	tos    byte
+	metric uint32
+	kind   byte
+	paths  []path
+	source netip.Addr
+}
+
+func attribute(kind uint16, value []byte) []byte {
+	b := make([]byte, 4, 4+align(len(value)))
+	binary.NativeEndian.PutUint16(b, uint16(4+len(value)))
+	binary.NativeEndian.PutUint16(b[2:], kind)
+	b = append(b, value...)
+	return append(b, make([]byte, align(len(b))-len(b))...)
+}
+
+func number(kind uint16, n uint32) []byte {
+	return attribute(kind, binary.NativeEndian.AppendUint32(nil, n))
+}
+
+func netlinkMessage(kind, flags uint16, body []byte) message {
+	return message{kind: kind, flags: flags, data: body}
+}
+
+// bytes are a message as it comes from a socket.
+func (m message) bytes() []byte {
+	b := make([]byte, unix.NLMSG_HDRLEN)
+	binary.NativeEndian.PutUint32(b, uint32(unix.NLMSG_HDRLEN+len(m.data)))
+	binary.NativeEndian.PutUint16(b[4:], m.kind)
+	binary.NativeEndian.PutUint16(b[6:], m.flags)
+	return append(b, m.data...)
+}
+
+func (r kroute) message(kind, flags uint16) message {
+	family := byte(unix.AF_INET)
+	if r.prefix.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	b := []byte{family, byte(r.prefix.Bits()), 0, r.tos, r.table, unix.RTPROT_BOOT, 0, r.kind, 0, 0, 0, 0}
+	if r.table == unix.RT_TABLE_LOCAL {
+		b[5] = unix.RTPROT_KERNEL
+	}
+	b = append(b, number(unix.RTA_TABLE, uint32(r.table))...)
+	if r.prefix.Bits() > 0 {
+		b = append(b, attribute(unix.RTA_DST, r.prefix.Addr().AsSlice())...)
+	}
+	if r.metric != 0 {
+		b = append(b, number(unix.RTA_PRIORITY, r.metric)...)
+	}
+	if r.source.IsValid() {
+		b = append(b, attribute(unix.RTA_PREFSRC, r.source.AsSlice())...)
+	}
+	if len(r.paths) == 1 {
+		p := r.paths[0]
+		b[8] = b2i(p.dead)
+		b = append(b, number(unix.RTA_OIF, uint32(p.link))...)
+		b = append(b, gatewayAttribute(p)...)
+	} else if len(r.paths) > 1 {
+		var all []byte
+		for _, p := range r.paths {
+			hop := make([]byte, unix.SizeofRtNexthop)
+			hop[2], hop[3] = b2i(p.dead), byte(p.weight-1)
+			binary.NativeEndian.PutUint32(hop[4:], uint32(p.link))
+			hop = append(hop, gatewayAttribute(p)...)
+			binary.NativeEndian.PutUint16(hop, uint16(len(hop)))
+			all = append(all, hop...)
+		}
+		b = append(b, attribute(unix.RTA_MULTIPATH, all)...)
+	}
+	return netlinkMessage(kind, flags, b)
+}
+
+func gatewayAttribute(p path) []byte {
+	if !p.gateway.IsValid() {
+		return nil
+	}
+	return attribute(unix.RTA_GATEWAY, p.gateway.AsSlice())
+}
+
+func linkMessage(kind uint16, index int, up bool) message {
+	b := make([]byte, unix.SizeofIfInfomsg)
+	binary.NativeEndian.PutUint32(b[4:], uint32(index))
+	if up {
+		binary.NativeEndian.PutUint32(b[8:], unix.IFF_UP|unix.IFF_RUNNING|unix.IFF_LOWER_UP)
+	}
+	b = append(b, number(unix.IFLA_MTU, 1500)...)
+	return netlinkMessage(kind, 0, append(b, attribute(unix.IFLA_ADDRESS, []byte{2, 0, 0, 0, 0, byte(index)})...))
+}
+
+func addressMessage(kind uint16, index int, addr netip.Addr) message {
+	b := make([]byte, unix.SizeofIfAddrmsg)
+	b[0], b[1] = unix.AF_INET, 24
+	binary.NativeEndian.PutUint32(b[4:], uint32(index))
+	return netlinkMessage(kind, 0, append(b, attribute(unix.IFA_LOCAL, addr.AsSlice())...))
+}
