@@ -31,16 +31,18 @@ func accepts(filter []bpf.RawInstruction, frames []frame, start int) bool {
 	if !all || len(program) == 0 {
 		return true
 	}
+	states := make([]registers, len(program))
 	for _, f := range frames {
-		if mayAccept(program, f, start) {
+		clear(states)
+		if mayAccept(program, states, f, start) {
 			return true
 		}
 	}
 	return false
 }
 
-func mayAccept(program []bpf.Instruction, f frame, start int) bool {
-	states := make([]registers, len(program))
+// mayAccept goes through the program with one kind of frame. states, all zero, are for its use: one for each instruction.
+func mayAccept(program []bpf.Instruction, states []registers, f frame, start int) bool {
 	states[0] = registers{reached: true, a: exactly(0), x: exactly(0)}
 	for i := range states[0].scratch {
 		states[0].scratch[i] = exactly(0)

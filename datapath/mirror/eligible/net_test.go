@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// bench is a namespace that is watched: a router with eth0 and eth1, joined to each other.
-type bench struct {
+// watched is a namespace that is watched: a router with eth0 and eth1, joined to each other.
+type watched struct {
 	t  *testing.T
 	w  *Watcher
 	ns *os.File
@@ -32,14 +31,22 @@ type bench struct {
 // quick is for tests that wait for what is polled.
 var quick = Config{Interval: 50 * time.Millisecond}
 
-func newBench(t *testing.T, w *Watcher) *bench {
+func newWatched(t *testing.T, w *Watcher) *watched {
 	t.Helper()
-	b := &bench{t: t, w: w, ns: newNamespace(t)}
+	b := &watched{t: t, w: w, ns: newNamespace(t)}
 	b.run("ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth0 up && ip link set eth1 up")
 	b.run("echo 1 >/proc/sys/net/ipv4/ip_forward && echo 1 >/proc/sys/net/ipv6/conf/all/forwarding")
+	b.watch()
+	return b
+}
+
+// watch starts to watch, and waits until there is no reason.
+func (b *watched) watch() {
+	b.t.Helper()
+	t := b.t
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- w.Watch(ctx, b.ns, b.report) }()
+	go func() { ended <- b.w.Watch(ctx, b.ns, b.report) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -47,7 +54,6 @@ func newBench(t *testing.T, w *Watcher) *bench {
 		}
 	})
 	b.await("", "")
-	return b
 }
 
 func newWatcher(t *testing.T, c Config) *Watcher {
@@ -78,7 +84,7 @@ func newNamespace(t testing.TB) *os.File {
 	return ns
 }
 
-func (b *bench) report(v Verdict) {
+func (b *watched) report(v Verdict) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.verdict = &v
@@ -86,11 +92,10 @@ func (b *bench) report(v Verdict) {
 }
 
 // run has a shell do something in the namespace.
-func (b *bench) run(script string) {
+func (b *watched) run(script string) {
 	b.t.Helper()
 	var out []byte
 	err := netns.In(b.ns, func() (err error) {
-		// The list of tables in /proc/self/net is that of the namespace; /proc/sys/net too.
 		out, err = exec.CommandContext(context.Background(), "/bin/sh", "-ec", script).CombinedOutput()
 		return err
 	})
@@ -100,7 +105,7 @@ func (b *bench) run(script string) {
 }
 
 // start starts a program in the namespace, and gives what ends it.
-func (b *bench) start(command ...string) (stop func()) {
+func (b *watched) start(command ...string) (stop func()) {
 	b.t.Helper()
 	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...)
 	if err := netns.In(b.ns, cmd.Start); err != nil {
@@ -113,12 +118,12 @@ func (b *bench) start(command ...string) (stop func()) {
 }
 
 // await waits until the verdict has one reason for each family, with these words; "" is no reason.
-func (b *bench) await(ipv4, ipv6 string) {
+func (b *watched) await(ipv4, ipv6 string) {
 	b.t.Helper()
 	testkit.Eventually(b.t, func() error { return b.is(ipv4, ipv6) }, 10*time.Second, fmt.Sprintf("reasons %q for IPv4, %q for IPv6", ipv4, ipv6))
 }
 
-func (b *bench) is(ipv4, ipv6 string) error {
+func (b *watched) is(ipv4, ipv6 string) error {
 	is := func(reasons []string, want string) bool {
 		if want == "" {
 			return len(reasons) == 0
@@ -139,7 +144,7 @@ func (b *bench) is(ipv4, ipv6 string) error {
 func TestConditionsThatAnnounceThemselves(t *testing.T) {
 	testkit.Root(t)
 	testkit.LeakCheck(t)
-	b := newBench(t, newWatcher(t, Config{Interval: time.Hour})) // nothing is polled
+	b := newWatched(t, newWatcher(t, Config{Interval: time.Hour})) // nothing is polled
 	for _, c := range []struct{ name, set, ipv4, ipv6, lift string }{
 		{"policy rule", "ip rule add pref 100 from 10.0.0.0/8 iif eth1 lookup 200", "policy rule 100: from 10.0.0.0/8 iif eth1 lookup 200", "", "ip rule del pref 100"},
 		{"IPv6 policy rule", "ip -6 rule add pref 7 to 2001:db8::/32 fwmark 1 prohibit", "", "policy rule 7: from all to 2001:db8::/32 fwmark 0x1", "ip -6 rule del pref 7"},
@@ -182,7 +187,7 @@ func TestConditionsThatAnnounceThemselves(t *testing.T) {
 }
 
 // examined waits until something later than all before has been seen.
-func (b *bench) examined() {
+func (b *watched) examined() {
 	b.t.Helper()
 	b.run("ip rule add pref 99 lookup main")
 	testkit.Eventually(b.t, func() error {
@@ -196,78 +201,15 @@ func (b *bench) examined() {
 	b.run("ip rule del pref 99")
 }
 
-func TestPacketSockets(t *testing.T) {
+func TestStormOfChanges(t *testing.T) {
 	testkit.Root(t)
 	testkit.LeakCheck(t)
-	b := newBench(t, newWatcher(t, quick))
-	for _, c := range []struct {
-		words      string
-		ipv4, ipv6 string
-	}{
-		{"", "packet socket on eth0 receives IPv4", "packet socket on eth0 receives IPv6"},
-		{"host 10.0.0.1", "packet socket on eth0", ""},
-		{"ip6 and tcp", "", "packet socket on eth0"},
-		{"-Q in udp port 53", "packet socket on eth0", "packet socket on eth0"},
-		{"arp", "", ""},
-		{"isis", "", ""},
-		{"ether multicast", "", ""},
-		{"ip and dst host 224.0.0.5", "", ""},
-		{"ip proto 89 and dst net 224.0.0.0/24", "", ""},
-		{"-i any", "packet socket on all interfaces", "packet socket on all interfaces"},
-		{"-i any arp", "", ""},
-		{"-i any ip", "packet socket on all interfaces", ""},
-		{"-i lo", "", ""},
-	} {
-		t.Run("tcpdump "+c.words, func(t *testing.T) {
-			b.t = t
-			words := strings.Fields(c.words)
-			if !slices.Contains(words, "-i") {
-				words = append([]string{"-i", "eth0"}, words...)
-			}
-			stop := b.start(append([]string{"tcpdump", "-n", "-U", "-w", "/dev/null"}, words...)...)
-			defer stop()
-			b.listening(1)
-			b.await(c.ipv4, c.ipv6)
-			stop()
-			b.await("", "")
-		})
-	}
-}
-
-// listening waits until the watcher has seen so many packet sockets that hear something, and looked at them.
-func (b *bench) listening(count int) {
-	b.t.Helper()
-	testkit.Eventually(b.t, func() error {
-		b.w.Poke()
-		b.w.mu.Lock()
-		defer b.w.mu.Unlock()
-		sockets, err := b.w.nodes[0].packetSockets()
-		hear := 0
-		for _, data := range sockets {
-			if s, err := parsePacketSocket(data); err == nil && s.proto != 0 {
-				hear++
-			}
-		}
-		if err == nil && hear < count {
-			err = fmt.Errorf("%d of %d sockets hear something", hear, len(sockets))
-		}
-		return err
-	}, 10*time.Second, fmt.Sprintf("%d packet sockets", count))
-	b.examined()
-}
-
-func TestPokePolls(t *testing.T) {
-	testkit.Root(t)
-	testkit.LeakCheck(t)
-	w := newWatcher(t, Config{Interval: time.Hour})
-	b := newBench(t, w)
-	stop := b.start("tcpdump", "-n", "-w", "/dev/null", "-i", "eth1")
-	defer stop()
-	testkit.Eventually(t, func() error {
-		w.Poke()
-		return b.is("packet socket on eth1", "packet socket on eth1")
-	}, 10*time.Second, "the capture to be seen")
-	stop()
-	w.Poke()
+	b := newWatched(t, newWatcher(t, Config{Interval: time.Hour}))
+	b.run("for i in $(seq 3000); do echo rule add pref 500 lookup 200; echo rule del pref 500; done | ip -batch - && ip rule add pref 501 lookup 200")
+	b.await("policy rule 501", "")
+	b.run("ip rule del pref 501")
 	b.await("", "")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t.Logf("6000 changes: %d reports", b.reports)
 }

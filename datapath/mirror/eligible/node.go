@@ -27,6 +27,7 @@ type node struct {
 
 	mu        sync.Mutex // guards what follows; taken after Watcher.mu
 	dirty     areas      // to be looked at
+	doubt     bool       // something has changed since the last look
 	failed    areas      // to be looked at again with the next poll
 	listeners [len(sources)]listener
 	diag      socket
@@ -120,7 +121,9 @@ func (n *node) run(ctx context.Context, hear func(fd int), report func(Verdict))
 		case <-n.wake:
 		}
 		if wait := n.rest - time.Since(looked); wait > 0 {
-			say(doubtful(n.verdict()))
+			if n.inDoubt() {
+				say(doubtful(n.verdict()))
+			}
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -140,6 +143,12 @@ func doubtful(v Verdict) Verdict {
 		v.IPv6 = []string{reason}
 	}
 	return v
+}
+
+func (n *node) inDoubt() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.doubt
 }
 
 func (n *node) verdict() Verdict {
@@ -165,7 +174,7 @@ func (n *node) take(hear func(fd int)) areas {
 		}
 	}
 	dirty := n.dirty
-	n.dirty = 0
+	n.dirty, n.doubt = 0, false
 	return dirty
 }
 
@@ -249,6 +258,7 @@ func (n *node) poll(buf []byte, tables [len(xtablesFamilies)]bool, audit bool) {
 	if !crowded || audit { // a crowd is expensive to list
 		if n.pollPackets(buf) {
 			changed |= packets.alone()
+			n.doubt = true
 		}
 	}
 	if n.pollTables(buf, tables) {

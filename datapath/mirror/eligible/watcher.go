@@ -193,7 +193,7 @@ func (w *Watcher) heard(fd int32) {
 		return
 	}
 	e.node.mu.Lock()
-	e.node.listeners[e.listener].heard = true
+	e.node.listeners[e.listener].heard, e.node.doubt = true, true
 	e.node.mu.Unlock()
 	e.node.mark(0)
 }
