@@ -68,6 +68,7 @@ func BenchmarkMillion(b *testing.B) { benchmarkStart(b, 1_000_000) }
 func BenchmarkHundredThousand(b *testing.B) { benchmarkStart(b, 100_000) }
 
 func benchmarkStart(b *testing.B, routes int) {
+	b.Helper()
 	l := newLab(b, func(c *Config) { c.EventRate, c.EventBurst, c.Log = 1000, 1000, nil })
 	l.mirror.Remove(name)
 	l.batch(manyRoutes(routes))

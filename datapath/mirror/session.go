@@ -223,17 +223,25 @@ func (s *session) reply(m message) error {
 	case unix.NLMSG_DONE:
 		return s.partDone()
 	case unix.NLMSG_ERROR:
-		if len(m.data) >= 4 {
-			// A kernel without IPv6, or without next-hop objects, has nothing to tell of them.
-			no := unix.Errno(-int32(binary.NativeEndian.Uint32(m.data)))
-			if errors.Is(no, unix.EOPNOTSUPP) || errors.Is(no, unix.EAFNOSUPPORT) {
-				return s.partDone()
-			}
-			return fmt.Errorf("dump part %d: %w", s.dump.part, no)
-		}
-		return errMalformed
+		return s.refused(m)
 	}
 	return s.view.confirm(m)
+}
+
+// refused: the kernel does not dump this part.
+func (s *session) refused(m message) error {
+	if len(m.data) < 4 {
+		return errMalformed
+	}
+	switch no := unix.Errno(-int32(binary.NativeEndian.Uint32(m.data))); {
+	case errors.Is(no, unix.EOPNOTSUPP), errors.Is(no, unix.EAFNOSUPPORT):
+		return s.partDone() // a kernel without IPv6, or without next-hop objects, has nothing to tell of them
+	case errors.Is(no, unix.ENOBUFS): // events have filled the socket meanwhile
+		s.dump.waiting, s.dump.part = false, parts
+		return errOverrun
+	default:
+		return fmt.Errorf("dump part %d: %w", s.dump.part, no)
+	}
 }
 
 // partDone goes on with the next part, if this one is whole.

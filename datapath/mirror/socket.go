@@ -172,7 +172,7 @@ func (s *socket) receive(f func(b []byte, events bool) error, wait bool) error {
 	var failed error
 	err := s.raw.Read(func(fd uintptr) bool {
 		failed = nil
-		buffer := buffers.Get().(*[]byte) //nolint:errcheck // there is nothing else in it
+		buffer := buffers.Get().(*[]byte)
 		defer buffers.Put(buffer)
 		b := *buffer
 		n, _, flags, from, err := unix.Recvmsg(int(fd), b, nil, 0)

@@ -90,19 +90,6 @@ func (ns *neighbours) remove(k neighbourKey) error {
 	return ns.out.DeleteNeighbour(port, k.addr)
 }
 
-// sweep ends a dump: what it did not confirm is gone.
-func (ns *neighbours) sweep(generation uint32) error {
-	for k, n := range ns.all {
-		if n.generation == generation {
-			continue
-		}
-		if err := ns.remove(k); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // addresses are a node's own IPv4 addresses: frames that claim to come from them are not forwarded. (IPv6 does not look.)
 type addresses struct {
 	out sink

@@ -109,6 +109,9 @@ func (v *view) apply(m message) error {
 		return v.object(m)
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
 		return v.neighbours.apply(m, v.rib.generation)
+	case unix.RTM_GETNEIGH, // asks a daemon to resolve a neighbour (app_solicit)
+		unix.RTM_NEWNEXTHOPBUCKET, unix.RTM_DELNEXTHOPBUCKET: // of resilient groups, which are the kernel's
+		return nil
 	}
 	return fmt.Errorf("%w: type %d", errUnexpected, m.kind)
 }
@@ -247,48 +250,48 @@ func (v *view) removeObject(id uint32) error {
 
 // sweep ends one part of a dump: what it did not confirm is gone.
 func (v *view) sweep(p part) error {
-	generation := v.rib.generation
+	now := v.rib.generation
 	switch p {
 	case partLinks:
-		for index := range v.links.ports {
-			if v.links.all[index] == nil { // it never was, or not any more: see links.remove
-				if err := v.links.remove(index); err != nil {
-					return err
-				}
-			}
-		}
-		for index, l := range v.links.all {
-			if l.generation != generation {
-				if err := v.removeLink(index); err != nil {
-					return err
-				}
-			}
-		}
+		return v.sweepLinks(now)
 	case partAddresses:
-		for k, g := range v.addresses.all {
-			if g != generation {
-				if err := v.removeAddress(k); err != nil {
-					return err
-				}
-			}
-		}
+		return sweep(v.addresses.all, func(generation uint32) bool { return generation == now }, v.removeAddress)
 	case partObjects:
-		for id, o := range v.rib.objects {
-			if o.generation != generation {
-				if err := v.removeObject(id); err != nil {
-					return err
-				}
-			}
-		}
+		return sweep(v.rib.objects, func(o object) bool { return o.generation == now }, v.removeObject)
 	case partRoutes4:
 		return v.rib.sweep(0)
 	case partRoutes6:
 		return v.rib.sweep(1)
 	case partNeighbours:
-		return v.neighbours.sweep(generation)
+		return sweep(v.neighbours.all, func(n neighbour) bool { return n.generation == now }, v.neighbours.remove)
 	case partNetconf4, partNetconf6, parts:
 	}
 	return nil
+}
+
+// sweep removes what is not confirmed.
+func sweep[K comparable, V any](all map[K]V, confirmed func(V) bool, remove func(K) error) error {
+	for k, v := range all {
+		if confirmed(v) {
+			continue
+		}
+		if err := remove(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *view) sweepLinks(now uint32) error {
+	for index := range v.links.ports {
+		if v.links.all[index] != nil {
+			continue
+		}
+		if err := v.links.remove(index); err != nil { // it never was
+			return err
+		}
+	}
+	return sweep(v.links.all, func(l *link) bool { return l.generation == now }, v.removeLink)
 }
 
 // end ends a dump of everything.
