@@ -149,10 +149,7 @@ func (b *bench) add(ctx context.Context, network Network, m maker) error {
 			return err
 		}
 		if n, ok := m.(nicMaker); ok && network != Off && routers > 0 && slices.Contains(b.Measures, NIC) {
-			err := b.addNICs(ctx, network, n, routers)
-			if errors.Is(err, errNoLineCard) {
-				b.result.Missing = append(b.result.Missing, Missing{fmt.Sprintf("%s, %d routers", NIC, routers), err.Error()})
-			} else if err != nil {
+			if err := b.addNICs(ctx, network, n, routers); err != nil {
 				return err
 			}
 		}
