@@ -22,6 +22,7 @@ import (
 // Everything that is started for a sliver is born in the sliver's group, the OCI runtime itself included: whatever a crash
 // leaves behind can be found there and killed.
 type cgroups interface {
+	path(group string) string    // of the directory in the hierarchy that is asked about processes
 	make(group string) error     // an existing one is left as it is
 	delegate(group string) error // the children of the group are to have limits
 	// join prepares the launch thread that calls it: what it forks is born in the group. fd is to be given

@@ -64,6 +64,8 @@ func (g *cgroups1) hierarchy() ([]cgroup1.Subsystem, error) {
 	return all, nil
 }
 
+func (g *cgroups1) path(group string) string { return g.dir("pids", group) }
+
 func (g *cgroups1) make(group string) error {
 	for _, c := range g.controllers {
 		if err := os.MkdirAll(g.dir(c, group), 0o755); err != nil {

@@ -51,6 +51,8 @@ func (g *cgroups2) delegate(group string) error {
 
 func (g *cgroups2) dir(group string) string { return filepath.Join(g.root, group) }
 
+func (g *cgroups2) path(group string) string { return g.dir(group) }
+
 func (g *cgroups2) open(group string) (*cgroup2.Manager, error) {
 	return cgroup2.Load("/"+group, cgroup2.WithMountpoint(g.root))
 }

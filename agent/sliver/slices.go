@@ -60,6 +60,9 @@ func (r *Runtime) prepareSlice(id uint16, name string, hosts []byte) error {
 	if err := rewrite(filepath.Join(r.sliceDir(id), "hosts"), hosts); err != nil {
 		return err
 	}
+	if err := r.markGroups(); err != nil {
+		return err
+	}
 	if err := r.groups.make(r.groupOfSlice(id)); err != nil {
 		return err
 	}
