@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/pergola-net/pergola/test/testkit"
 	"io"
 	"os"
 	"os/exec"
@@ -51,7 +52,7 @@ func copyProgram(t *testing.T, to string) {
 }
 
 func TestGroupMayUseTheServerButNotTheHost(t *testing.T) {
-	needRoot(t, "it becomes another user")
+	testkit.Root(t) // it becomes another user
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)

@@ -30,11 +30,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // await waits for a condition that nothing announces.
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
+	testkit.Await(t, condition, 20*time.Second, what)
 }
 
 func alive(pid string) bool {
@@ -212,19 +208,8 @@ func ensure(t *testing.T, dir string, env ...string) (*client.Client, error) {
 	})
 }
 
-func needRoot(t *testing.T, why string) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("needs root: " + why)
-	}
-	t.Skip("needs root: " + why)
-}
-
 func TestServerStartedOnDemandEndsWithItsLastSlice(t *testing.T) {
-	needRoot(t, "root alone starts servers")
+	testkit.Root(t) // root alone starts servers
 	dir := t.TempDir()
 	for range 3 { // the next one starts while the last one ends
 		c, err := ensure(t, dir)
@@ -266,7 +251,7 @@ func settleGone(t *testing.T, c *client.Client, name string) {
 }
 
 func TestAwaitExitSeesTheServerOff(t *testing.T) {
-	needRoot(t, "root alone starts servers")
+	testkit.Root(t) // root alone starts servers
 	dir := t.TempDir()
 	c, err := ensure(t, dir)
 	if err != nil {
@@ -293,7 +278,7 @@ func TestAwaitExitSeesTheServerOff(t *testing.T) {
 }
 
 func TestManyClientsStartOneServer(t *testing.T) {
-	needRoot(t, "root alone starts servers")
+	testkit.Root(t) // root alone starts servers
 	dir := t.TempDir()
 	t.Setenv("PERGOLA_TEST_ROLE", "server")
 	t.Setenv("PERGOLA_TEST_IDLE", "1")
@@ -331,7 +316,7 @@ func TestManyClientsStartOneServer(t *testing.T) {
 }
 
 func TestServerThatCannotStartSaysWhy(t *testing.T) {
-	needRoot(t, "root alone starts servers")
+	testkit.Root(t) // root alone starts servers
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "lib"), []byte("in the way"), 0o600); err != nil {
 		t.Fatal(err)

@@ -31,6 +31,7 @@ import (
 
 	"github.com/pergola-net/pergola/blob"
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/test/testkit"
 )
 
 // archive makes a tar stream: a name that ends with / is a directory, a value that starts with -> a symbolic link.
@@ -127,7 +128,7 @@ func TestRootFromDirectory(t *testing.T) {
 }
 
 func TestRootFromShiftedCopy(t *testing.T) {
-	needRoot(t)
+	testkit.Root(t)
 	i := images{dir: t.TempDir()}
 	dir := t.TempDir()
 	if err := untar(bytes.NewReader(archive(t, map[string]string{"a/b": "data", "c": "->a/b"})), dir); err != nil {
@@ -256,7 +257,7 @@ func smallDisk(t *testing.T, size string) string {
 }
 
 func TestArchiveDoesNotFillTheDisk(t *testing.T) {
-	needRoot(t)
+	testkit.Root(t)
 	dir := smallDisk(t, "300m") // of which 256 MiB are the reserve
 	data := archive(t, map[string]string{"etc/motto": "small is beautiful\n", "large": strings.Repeat("x", 60<<20)})
 	i := images{dir: dir}
@@ -271,7 +272,7 @@ func TestArchiveDoesNotFillTheDisk(t *testing.T) {
 }
 
 func TestUntarStaysInside(t *testing.T) {
-	needRoot(t)
+	testkit.Root(t)
 	outside := filepath.Join(t.TempDir(), "outside")
 	for name, entries := range map[string][]tar.Header{
 		"dots":     {{Name: "../../../../../../.." + outside, Typeflag: tar.TypeReg}},

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/test/testkit"
 )
 
 func observe(t testing.TB, r *Runtime, id ID, want State) Observed {
@@ -142,11 +143,7 @@ func TestLifeOfCommand(t *testing.T) {
 
 func await(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no %s", what)
-		}
-	}
+	testkit.Await(t, done, 10*time.Second, what)
 }
 
 func TestExitIsTold(t *testing.T) {
@@ -274,7 +271,7 @@ func TestManyAtOnce(t *testing.T) {
 
 // TestMainThreadStaysClean: a namespace of the main thread would be the process's, and stay.
 func TestMainThreadStaysClean(t *testing.T) {
-	needRoot(t)
+	testkit.Root(t)
 	before, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
 		t.Fatal(err)
@@ -318,7 +315,7 @@ func TestLogIsTrimmed(t *testing.T) {
 }
 
 func TestLogIsEmptiedOnAFullDisk(t *testing.T) {
-	needRoot(t)
+	testkit.Root(t)
 	name := filepath.Join(smallDisk(t, "1m"), "log")
 	if err := os.WriteFile(name, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/pergola-net/pergola/test/testkit"
 )
 
 // inChrootScript makes a machine as container builders and debootstrap users have it: a chroot, on an overlay, in a mount
@@ -27,7 +29,7 @@ exec chroot . /usr/bin/env SLIVER_IN_CHROOT=1 TMPDIR=/var/tmp /sliver.test -test
 // TestUnifiedCgroups repeats tests where version 2 of cgroups is all there is. On a hybrid machine it has no controllers there, but
 // killing, pausing and being born in a group are the same.
 func TestUnifiedCgroups(t *testing.T) {
-	needRoot(t)
+	testkit.Root(t)
 	if unifiedCgroups() {
 		t.Skip("the other tests do it")
 	}
@@ -46,7 +48,7 @@ func TestUnifiedCgroups(t *testing.T) {
 
 // TestInChroot repeats tests in a chroot, where the kernel makes no user namespaces unless one gets out first.
 func TestInChroot(t *testing.T) {
-	needRoot(t)
+	testkit.Root(t)
 	if os.Getenv("SLIVER_IN_CHROOT") != "" {
 		t.Skip("already there")
 	}

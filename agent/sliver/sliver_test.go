@@ -8,15 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-)
 
-// needRoot skips a test on a laptop, and fails it in CI.
-func needRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		skipOutsideCI(t, "needs root")
-	}
-}
+	"github.com/pergola-net/pergola/test/testkit"
+)
 
 func skipOutsideCI(t testing.TB, why string) {
 	t.Helper()
@@ -31,7 +25,7 @@ const testSlice = 4000
 // newRuntime gives a Runtime with directories of its own; at the end of the test nothing of it may be left.
 func newRuntime(t testing.TB) *Runtime {
 	t.Helper()
-	needRoot(t)
+	testkit.Root(t)
 	dir, err := os.MkdirTemp("", "sliver")
 	if err != nil {
 		t.Fatal(err)
