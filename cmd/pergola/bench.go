@@ -64,10 +64,6 @@ type benchPathOptions struct {
 
 func (o benchPathOptions) config() (path.Config, error) {
 	c := path.Config{Rounds: o.rounds, Routers: o.routers, Table: o.table}
-	if os.Geteuid() != 0 {
-		return c, ui.Advise(errors.New("bench path makes network namespaces, devices and eBPF programs, which only root may"),
-			"run it with sudo")
-	}
 	if o.rounds < 1 {
 		return c, ui.Usage("", "--rounds must be at least 1")
 	}
@@ -80,8 +76,14 @@ func (o benchPathOptions) config() (path.Config, error) {
 	if c.Measures, err = chosen("--only", o.only, path.Measures); err != nil {
 		return c, err
 	}
-	c.Networks, err = chosen("--against", o.against, []path.Network{path.Off, path.Mininet, path.OVS})
-	return c, err
+	if c.Networks, err = chosen("--against", o.against, []path.Network{path.Off, path.Mininet, path.OVS}); err != nil {
+		return c, err
+	}
+	if os.Geteuid() != 0 {
+		return c, ui.Advise(errors.New("bench path makes network namespaces, devices and eBPF programs, which only root may"),
+			"run it with sudo")
+	}
+	return c, nil
 }
 
 // chosen turns the words of a flag into what they name.
