@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
@@ -13,6 +14,19 @@ func Eventually(t testing.TB, cond func() error, timeout time.Duration, what str
 		t.Fatalf("waited %v for %s: %v", timeout, what, err)
 	}
 }
+
+// Await is Eventually for a condition that has nothing to say while it does not hold.
+func Await(t testing.TB, cond func() bool, timeout time.Duration, what string) {
+	t.Helper()
+	Eventually(t, func() error {
+		if !cond() {
+			return errNotYet
+		}
+		return nil
+	}, timeout, what)
+}
+
+var errNotYet = errors.New("not yet")
 
 // poll starts at a millisecond and backs off to a twentieth of a second: quick conditions are seen quickly and slow ones
 // cost little.
