@@ -1,7 +1,6 @@
 package server
 
 import (
-	"github.com/pergola-net/pergola/test/testkit"
 	"io"
 	"os"
 	"os/exec"
@@ -9,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/pergola-net/pergola/test/testkit"
 )
 
 // asNobody runs the client role with another user's rights, and with one group.

@@ -9,9 +9,11 @@ import (
 func TestOneCorruptSliceHarmsNoOther(t *testing.T) {
 	for what, corrupt := range map[string]func(t *testing.T, s *Store, bad Record){
 		"record": func(t *testing.T, s *Store, bad Record) {
+			t.Helper()
 			write(t, s, s.key("slices", bad.Name), "{not JSON")
 		},
 		"specification": func(t *testing.T, s *Store, bad Record) {
+			t.Helper()
 			write(t, s, s.key("specs", bad.Name, bad.Token, "000000"), "not zstd")
 			s.cache.drop(bad.Name)
 		},
