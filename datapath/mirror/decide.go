@@ -18,7 +18,7 @@ var leave = &answer{Route: fib.Route{Kind: fib.Other}}
 // settle tells the programs what has changed for a prefix.
 func (r *rib) settle(p netip.Prefix, e *entry) error {
 	if len(e.routes) == 0 {
-		delete(r.family(p), p)
+		r.entries.remove(p)
 	}
 	if err := r.install(p, e); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (r *rib) hide(p netip.Prefix, e *entry) error {
 			r.lengths[p.Bits()]++
 		}
 	}
-	for below, e := range r.entries[1] {
+	for below, e := range r.entries.all(1) {
 		if below.Bits() > p.Bits() && p.Contains(below.Addr()) {
 			if err := r.install(below, e); err != nil {
 				return err
@@ -184,8 +184,8 @@ func (r *rib) hide(p netip.Prefix, e *entry) error {
 
 // resettle tells the programs what has changed for all prefixes of which a route meets a condition.
 func (r *rib) resettle(concerned func(*hops) bool) error {
-	for _, all := range r.entries {
-		for p, e := range all {
+	for family := range 2 {
+		for p, e := range r.entries.all(family) {
 			for _, n := range e.routes {
 				if !concerned(n.hops) {
 					continue

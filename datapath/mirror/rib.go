@@ -29,7 +29,7 @@ type rib struct {
 	out     sink
 	ports   map[int]int // of the node's ifindexes
 	objects objects
-	entries [2]map[netip.Prefix]*entry // IPv4, IPv6
+	entries index
 
 	// IPv6 routes of table local for more than one address. They hide longer prefixes of table main, which is asked later;
 	// IPv4's tables are one trie as long as nobody adds rules.
@@ -54,11 +54,9 @@ type entry struct {
 func newRIB(out sink, ports map[int]int) *rib {
 	return &rib{
 		out: out, ports: ports, objects: objects{}, doubts: newDoubts(), uses: map[uint32]int{},
-		entries: [2]map[netip.Prefix]*entry{{}, {}}, wide: map[netip.Prefix]*fib.Route{},
+		entries: newIndex(), wide: map[netip.Prefix]*fib.Route{},
 	}
 }
-
-func (r *rib) family(p netip.Prefix) map[netip.Prefix]*entry { return r.entries[b2i(p.Addr().Is6())] }
 
 // begin opens a dump.
 func (r *rib) begin() {
@@ -101,7 +99,7 @@ func (r *rib) add(p netip.Prefix, n route, flags uint16) error {
 
 // remove takes a route out, as an event tells it.
 func (r *rib) remove(p netip.Prefix, gone route) error {
-	e := r.family(p)[p]
+	e := r.entries.get(p)
 	if e == nil {
 		return nil
 	}
@@ -130,12 +128,11 @@ func (r *rib) remove(p netip.Prefix, gone route) error {
 }
 
 func (r *rib) entry(p netip.Prefix) *entry {
-	all := r.family(p)
-	e := all[p]
+	e := r.entries.get(p)
 	if e == nil {
 		e = &entry{}
 		e.routes = e.one[:0]
-		all[p] = e
+		r.entries.put(p, e)
 	}
 	return e
 }
@@ -211,7 +208,7 @@ func (r *rib) count(p netip.Prefix, n route, by int) {
 
 // sweep ends a family's dump: what it did not confirm is gone.
 func (r *rib) sweep(family int) error {
-	for p, e := range r.entries[family] {
+	for p, e := range r.entries.all(family) {
 		changed := e.doubt != 0 && e.doubt <= r.generation
 		if changed {
 			e.doubt = 0

@@ -49,7 +49,7 @@ func (s *session) status(ended Status) Status {
 	defer s.mu.Unlock()
 	var families [2]FamilyStatus
 	for i := range families {
-		f := FamilyStatus{FastPath: s.enabled[i], Routes: len(s.view.rib.entries[i])}
+		f := FamilyStatus{FastPath: s.enabled[i], Routes: s.view.rib.entries.count(i)}
 		if !s.trusted {
 			f.Why = append(f.Why, s.why)
 		}

@@ -113,7 +113,7 @@ func (n *node) compare(ctx context.Context, pace func(int)) ([]Difference, int, 
 
 // leaves reports whether the mirror knows that it does not know: frames to the prefix are the kernel's until a dump has told.
 func (r *rib) leaves(p netip.Prefix) bool {
-	e := r.family(p)[p]
+	e := r.entries.get(p)
 	return e != nil && e.installed == &leave.Route
 }
 
