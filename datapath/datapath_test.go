@@ -93,6 +93,16 @@ func ifindex(t testing.TB, name string) int {
 	return i.Index
 }
 
+func device(t testing.TB, index int) string {
+	t.Helper()
+	i, err := net.InterfaceByIndex(index)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	return i.Name
+}
+
 func TestStructsAreLaidOutAsInC(t *testing.T) {
 	spec, err := loadObject()
 	if err != nil {
@@ -138,28 +148,32 @@ func TestRestartAdoptsWhatIsPinned(t *testing.T) {
 		if err := d.Set(b.a, want); err != nil {
 			b.Error(err)
 		}
-		first, err := d.programs.PortIngress.Info()
-		if err != nil {
-			b.Error(err)
-		}
+		first := b.ids(d)
 		if err := d.Close(); err != nil {
 			b.Error(err)
 		}
 		d = b.open()
 		defer func() { _ = d.Close() }()
-		second, err := d.programs.PortIngress.Info()
-		if err != nil {
-			b.Error(err)
-		}
-		idA, _ := first.ID()
-		idB, _ := second.ID()
-		if idA != idB {
-			b.Errorf("program %d was replaced by %d", idA, idB)
+		if diff := cmp.Diff(first, b.ids(d)); diff != "" {
+			b.Errorf("programs were replaced: %s", diff)
 		}
 		if have, ok, err := d.Port(b.a); err != nil || !ok || have != want {
 			b.Errorf("port record %+v, %v, %v; want %+v", have, ok, err, want)
 		}
 	})
+}
+
+func (b *bench) ids(d *DataPath) map[string]ebpf.ProgramID {
+	ids := map[string]ebpf.ProgramID{}
+	for name, p := range d.byName() {
+		info, err := (*p).Info()
+		if err != nil {
+			b.Error(err)
+			continue
+		}
+		ids[name], _ = info.ID()
+	}
+	return ids
 }
 
 // An older data path has another layout of its records; the new one takes the ports over and leaves nothing of the old.
@@ -242,7 +256,7 @@ func TestReplacedProgramKeepsPortsAndCounters(t *testing.T) {
 		if diff := cmp.Diff(map[int]Port{b.a: {Mode: Kernel, MTU: 1500}, 9999: {MTU: 1500}}, must(d.Ports())); diff != "" {
 			b.Error(diff)
 		}
-		if pins, err := filepath.Glob(filepath.Join(b.dir, "abi*", "port_ingress-*")); err != nil || len(pins) != 1 {
+		if pins, err := filepath.Glob(filepath.Join(b.dir, "abi*", "*-*")); err != nil || len(pins) != len(d.byName()) {
 			b.Errorf("pinned programs: %v, %v", pins, err)
 		}
 	})

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// world is a virtual network in maps that a test writes itself: the plain version of what package fib does. There are no nodes;
-// ports are numbers, but for the first, from which frames are sent.
+// world is a virtual network in maps that a test writes itself: the plain version of what package fib does. Unless it is live, there are no
+// nodes; ports are numbers, but for the first, from which frames are sent.
 type world struct {
 	*bench
 	d        *DataPath
@@ -20,7 +20,8 @@ type world struct {
 	nodes    uint32
 	routers  uint32
 	chunk    *ebpf.Map
-	unicast  []uint32 // next hops out of which a test makes groups
+	stations map[int]*station // behind real ports, in a world that is live; else nil
+	bare     bool             // new ports are without a program
 }
 
 // Kinds of next hops (bpf/fib.h).
@@ -58,6 +59,9 @@ func newWorld(b *bench, d *DataPath) *world {
 }
 
 func (w *world) close() {
+	for _, s := range w.stations {
+		w.check(s.close())
+	}
 	w.check(w.chunk.Close())
 }
 
@@ -78,8 +82,12 @@ func (w *world) lease(d time.Duration) {
 // port makes a port of a node with this address.
 func (w *world) port(mac [6]byte) int {
 	w.ports++
-	w.check(w.d.Add(w.ports, Port{MTU: 1500, MAC: mac}))
-	return w.ports
+	port := w.ports
+	if w.stations != nil {
+		port = w.plug(mac)
+	}
+	w.check(w.d.Add(port, Port{MTU: 1500, MAC: mac}))
+	return port
 }
 
 // change edits a port's record.

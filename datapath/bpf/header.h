@@ -39,8 +39,16 @@ struct header {
 	};
 };
 
-/* So much of a frame is copied, if it is so long. */
-#define HEADER_COPIED (sizeof(struct header) - offsetof(struct header, eth))
+/* How many bytes of the frame to copy to &header.eth. 0: it has no Ethernet header. */
+static __always_inline __u64 header_length(const struct frame *f)
+{
+	__u64 n = f->length;
+
+	asm volatile("" : "+r"(n)); /* the verifier of Linux 6.1 must see that this very register is bounded */
+	if (n > sizeof(struct header) - offsetof(struct header, eth))
+		return sizeof(struct header) - offsetof(struct header, eth);
+	return n < ETH_HLEN ? 0 : n;
+}
 
 enum {
 	IPV4_FRAGMENT = 0x3fff, /* more fragments, offset */

@@ -25,13 +25,11 @@ struct {
 static __always_inline bool walk_through(struct xdp_md *ctx, struct frame *f)
 {
 	struct walk *w = begin(f);
-	__u32 n = f->length;
+	__u64 n = header_length(f);
 
 	if (!w)
 		return true;
-	if (n > HEADER_COPIED)
-		n = HEADER_COPIED;
-	if (n < ETH_HLEN || bpf_xdp_load_bytes(ctx, 0, &w->header.eth, n))
+	if (!n || bpf_xdp_load_bytes(ctx, 0, &w->header.eth, n))
 		return false;
 	return walk(f, w, true) == CONTINUE && w->why == WALK_ON && f->mode == MODE_PEER;
 }

@@ -28,11 +28,9 @@ static __always_inline void enter(const struct __sk_buff *skb, struct frame *f)
 static __always_inline enum reason pass_routers(struct __sk_buff *skb, struct frame *f)
 {
 	struct walk *w = begin(f);
-	__u32 n = f->length;
+	__u64 n = header_length(f);
 
-	if (n > HEADER_COPIED)
-		n = HEADER_COPIED;
-	if (!w || n < ETH_HLEN || bpf_skb_load_bytes(skb, 0, &w->header.eth, n))
+	if (!w || !n || bpf_skb_load_bytes(skb, 0, &w->header.eth, n))
 		return CONTINUE;
 	return walk(f, w, false);
 }

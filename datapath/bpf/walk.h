@@ -7,7 +7,9 @@
  *	  as the routers before have changed it;
  *	- before a queue, or a bridge: they take it as the last router would have sent it;
  *	- where a link leads nowhere (reasons.h).
- * Nothing but the Ethernet addresses, TTL and checksum changes in a router, so they are changed in a copy, TTL and checksum once.
+ * Nothing but the Ethernet addresses, TTL and checksum changes in a router, so they are changed in a copy, TTL and checksum once. (The
+ * kernel also derives skb->priority from the TOS, in ip_forward(); a veth pair clears it at the end of the router's own link, so
+ * nobody behind it could tell.)
  * This file does not know what kind of program it is in: that reads the copy, and writes it back.
  */
 #pragma once

@@ -1,0 +1,130 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/agent/netns"
+)
+
+// station is a node that only listens, and sends what it is told to.
+type station struct {
+	ns     *os.File
+	socket int
+	napi   link.Link // a program on its interface that passes everything
+}
+
+// inLiveWorld runs a test in a world where ports are devices, and every port has a station behind it.
+func inLiveWorld(t testing.TB, f func(w *world)) {
+	t.Helper()
+	inWorld(t, func(w *world) {
+		if _, ok := hook(w).(TCX); !ok {
+			w.Skip("live frames need tcx")
+		}
+		w.check(os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)) // nobody speaks but stations
+		w.stations = map[int]*station{}
+		w.a = w.port(macA)
+		f(w)
+	})
+}
+
+// plug makes a device and a station behind it.
+func (w *world) plug(mac [6]byte) int {
+	s := &station{socket: -1}
+	name := fmt.Sprintf("p%d", w.ports)
+	w.check(netns.New(func() (err error) {
+		s.ns, err = netns.Open("/proc/thread-self/ns/net")
+		return errors.Join(err, os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0))
+	}))
+	w.ip("link add %s type veth peer name e0 address %s netns /proc/%d/fd/%d", name, net.HardwareAddr(mac[:]), os.Getpid(), s.ns.Fd())
+	w.ip("link set %s up", name)
+	w.check(netns.In(s.ns, func() (err error) {
+		w.ip("link set e0 up")
+		if s.napi, err = passAll(ifindex(w, "e0")); err != nil {
+			return err
+		}
+		s.socket, err = packetSocket(ifindex(w, "e0"))
+		return err
+	}))
+	index := ifindex(w, name)
+	if !w.bare {
+		w.check(w.d.Attach(index))
+	}
+	w.stations[index] = s
+	return index
+}
+
+// passAll attaches a program that lets the interface take frames from XDP programs at the other end.
+func passAll(index int) (link.Link, error) {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = p.Close() }()
+	return link.AttachXDP(link.XDPOptions{Program: p, Interface: index, Flags: link.XDPDriverMode})
+}
+
+func packetSocket(index int) (int, error) {
+	const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL<<8&0xff00
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, all)
+	if err != nil {
+		return -1, err
+	}
+	return fd, errors.Join(
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20),
+		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
+		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: index}),
+	)
+}
+
+func (s *station) close() error {
+	return errors.Join(s.napi.Close(), unix.Close(s.socket), s.ns.Close())
+}
+
+func (w *world) ip(format string, args ...any) {
+	if out, err := exec.Command("sh", "-c", "ip "+fmt.Sprintf(format, args...)).CombinedOutput(); err != nil {
+		w.Errorf("ip %s: %s", fmt.Sprintf(format, args...), out)
+	}
+}
+
+// heard is a frame as a station got it.
+type heard struct {
+	Port  int
+	Kind  uint8 // PACKET_HOST, ...
+	Frame []byte
+}
+
+// hear takes what has come to all stations.
+func (w *world) hear() []heard {
+	var all []heard
+	buf := make([]byte, 1<<16)
+	for port, s := range w.stations {
+		for {
+			n, from, err := unix.Recvfrom(s.socket, buf, 0)
+			if err != nil {
+				break
+			}
+			kind := uint8(0)
+			if l, ok := from.(*unix.SockaddrLinklayer); ok {
+				kind = l.Pkttype
+			}
+			all = append(all, heard{port, kind, append([]byte{}, buf[:n]...)})
+		}
+	}
+	return all
+}
+
+// say sends a frame as the station behind a port.
+func (w *world) say(port int, frame []byte) error {
+	_, err := unix.Write(w.stations[port].socket, frame)
+	return err
+}
