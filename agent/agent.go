@@ -374,14 +374,13 @@ func (a *Agent) loadSlice(ctx context.Context, name string) error {
 		delete(a.tables, name)
 		return nil
 	}
-	if err != nil {
-		return err
-	}
 	var o slice.Overrides
-	if !record.Going {
-		if o, err = a.cfg.Store.Overrides(ctx, name); err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
+	if err == nil && !record.Going {
+		o, err = a.cfg.Store.Overrides(ctx, name)
+	}
+	corrupt := errors.Is(err, store.ErrCorrupt)
+	if err != nil && !corrupt && !errors.Is(err, store.ErrNotFound) {
+		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -391,8 +390,13 @@ func (a *Agent) loadSlice(ctx context.Context, name string) error {
 		a.going[name] = record.ID
 		return nil
 	}
-	a.wishes[name] = &wish{spec: spec, overrides: o}
 	delete(a.going, name)
+	if corrupt {
+		spec = &slice.Slice{Name: name, ID: record.ID, Generation: record.Generation}
+		a.wishes[name] = &wish{spec: spec, corrupt: err}
+		return nil
+	}
+	a.wishes[name] = &wish{spec: spec, overrides: o}
 	return nil
 }
 

@@ -34,6 +34,7 @@ type wish struct {
 	overrides slice.Overrides
 	left      map[string]bool // nodes whose first process ended and whose policy leaves them so
 	booted    map[string]bool // nodes whose exec lines have run
+	corrupt   error           // what is wanted cannot be read: spec has a name and an id alone, and what runs stays as it is
 }
 
 // wants lists what a host must hold for the given slices. It is pure: equal wishes give equal lists. A slice that cannot be
@@ -46,7 +47,11 @@ func wants(wishes []wish) (w *wanted, broken map[uint16]error) {
 	}
 	for _, one := range wishes {
 		before := len(w.resources)
-		if err := w.addSlice(one); err != nil {
+		err := one.corrupt
+		if err == nil {
+			err = w.addSlice(one)
+		}
+		if err != nil {
 			broken[one.spec.ID] = err
 			for _, r := range w.resources[before:] {
 				delete(w.details, r.Key)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -254,5 +255,17 @@ func TestHostsFileNamesEveryNodeByBothFamilies(t *testing.T) {
 		if !strings.Contains(string(hostsFile(s)), line) {
 			t.Errorf("no line %q in\n%s", line, hostsFile(s))
 		}
+	}
+}
+
+func TestASliceThatCannotBeReadLeavesTheOthersAlone(t *testing.T) {
+	good, unread := network(1, []string{"h1", "h2"}), errors.New("decode slice: unexpected end")
+	w, broken := wants([]wish{{spec: &slice.Slice{Name: "torn", ID: 2}, corrupt: unread}, {spec: good}})
+	alone, _ := wants([]wish{{spec: good}})
+	if !errors.Is(broken[2], unread) || len(broken) != 1 {
+		t.Errorf("broken: %v", broken)
+	}
+	if diff := cmp.Diff(alone.resources, w.resources); diff != "" {
+		t.Errorf("resources differ from those of the good slice alone:\n%s", diff)
 	}
 }
