@@ -43,7 +43,7 @@ func TestPacketSockets(t *testing.T) {
 			if !slices.Contains(words, "-i") {
 				words = append([]string{"-i", "eth0"}, words...)
 			}
-			stop := b.start(append([]string{"tcpdump", "-n", "-U", "-w", "/dev/null"}, words...)...)
+			stop := b.start(append([]string{"tcpdump", "-n", "-U", "-w", "-"}, words...)...)
 			defer stop()
 			b.listening(1)
 			b.await(c.ipv4, c.ipv6)
@@ -80,7 +80,7 @@ func TestPokePolls(t *testing.T) {
 	testkit.LeakCheck(t)
 	w := newWatcher(t, Config{Interval: time.Hour})
 	b := newWatched(t, w)
-	stop := b.start("tcpdump", "-n", "-w", "/dev/null", "-i", "eth1")
+	stop := b.start("tcpdump", "-n", "-w", "-", "-i", "eth1")
 	defer stop()
 	testkit.Eventually(t, func() error {
 		w.Poke()
