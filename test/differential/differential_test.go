@@ -17,6 +17,7 @@ var (
 	networksFlag = flag.Int("networks", 110, "number of networks")
 	framesFlag   = flag.Int("frames", 100, "frames for each network, at least")
 	firstFlag    = flag.Uint64("first", 1, "seed of the first network")
+	longFlag     = flag.Bool("long", false, "a million frames, and no limit of time: make soak")
 	shrinkFlag   = flag.Int("shrink", 300, "how often a failing case is tried again with less of it")
 )
 
@@ -42,7 +43,7 @@ func newArena(t testing.TB) *arena {
 		}
 	})
 	stay(t)
-	return &arena{ground: g, backlog: b, fast: true, stats: stats{Times: map[string]time.Duration{}}}
+	return &arena{ground: g, backlog: b, fast: true}
 }
 
 // stay keeps the test on one CPU, which then also does all the forwarding.
@@ -102,7 +103,27 @@ func TestKernelsAgree(t *testing.T) {
 // With the fast path and without, hosts receive the same.
 func TestFastPathAgreesWithKernels(t *testing.T) {
 	a := newArena(t)
-	a.rounds(t, *networksFlag)
+	networks := *networksFlag
+	if *longFlag {
+		*framesFlag = 500
+		networks = 1_000_000 / *framesFlag
+	}
+	a.rounds(t, networks)
+	a.walked(t)
+}
+
+// walked fails if so little took the fast path that its agreement with the kernels means nothing: kernels count what they forward
+// (ForwDatagrams), and must have had that much less to do.
+func (a *arena) walked(t *testing.T) {
+	t.Helper()
+	const all, plain = 0.5, 0.9
+	s := a.stats
+	if share := 1 - float64(s.SlowHops)/float64(s.KernelHops); share < all {
+		t.Errorf("of %d hops, %.2f were walked, want %.2f", s.KernelHops, share, all)
+	}
+	if share := 1 - float64(s.SlowPlain)/float64(s.KernelPlain); share < plain {
+		t.Errorf("of %d hops of valid frames in networks without a flaw, %.2f were walked, want %.2f", s.KernelPlain, share, plain)
+	}
 }
 
 func (a *arena) rounds(t *testing.T, networks int) {

@@ -15,7 +15,6 @@ type frame struct {
 	data    []byte
 	offload []byte // struct virtio_net_hdr for super-frames, or nil
 	note    string
-	plain   bool // nothing is odd about it: where there is a way, it can be walked
 }
 
 // magic marks what was sent by us, and its answers: it is followed by the frame's number.
@@ -65,8 +64,8 @@ type draft struct {
 	payload  []byte
 }
 
-// frames draws one frame, or the fragments of one packet.
-func (s *sender) frames() []frame {
+// frames draws one frame, or the fragments of one packet. plain is one about which nothing is odd: where there is a way, it can be walked.
+func (s *sender) frames(plain bool) []frame {
 	host := s.hosts[s.rng.IntN(len(s.hosts))]
 	s.next++
 	d := &draft{frame: &frame{id: s.next, host: host.name}, e: host.ends[0], family: pick(s.rng, 4, 6)}
@@ -83,13 +82,19 @@ func (s *sender) frames() []frame {
 	d.to = s.destination(d.family)
 	d.payload = s.payload(d)
 	switch {
+	case plain:
+		other := s.hosts[s.rng.IntN(len(s.hosts)-1)]
+		if other == host {
+			other = s.hosts[len(s.hosts)-1]
+		}
+		d.to = other.ends[0].address(d.family)
+		s.valid(d, 64)
 	case s.some(8):
 		s.oddEthernet(d)
 	case s.some(24) && d.from.Is4() == d.to.Is4():
 		s.super(d)
 	case s.rng.IntN(4) > 0:
-		d.plain, d.note = true, "plain"
-		s.valid(d)
+		s.valid(d, s.ttl(d))
 	case d.family == 4:
 		return s.odd4(d)
 	default:
@@ -180,14 +185,18 @@ func (s *sender) segment(d *draft) (proto byte, b []byte) {
 	}
 }
 
-// valid is what most traffic is like.
-func (s *sender) valid(d *draft) {
-	proto, segment := s.segment(d)
+func (s *sender) ttl(d *draft) byte {
 	ttl := byte(pick(s.rng, 64, 64, 64, 64, 255, 128, 32))
 	if s.some(10) { // traceroute
 		ttl = byte(s.rng.IntN(8))
-		d.note, d.plain = fmt.Sprintf("TTL %d", ttl), false
+		d.note = fmt.Sprintf("TTL %d", ttl)
 	}
+	return ttl
+}
+
+// valid is what most traffic is like.
+func (s *sender) valid(d *draft, ttl byte) {
+	proto, segment := s.segment(d)
 	if d.family == 4 {
 		h := ipv4{from: d.from, to: d.to, proto: proto, ttl: ttl, id: uint16(s.rng.Uint32()), tos: pick(s.rng, byte(0), 0, 0x10, 0xb8, 3)}
 		if s.some(2) {

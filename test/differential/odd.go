@@ -9,8 +9,7 @@ import (
 
 // oddEthernet is a frame whose Ethernet header leads it past the gateway's IP stack, or another protocol.
 func (s *sender) oddEthernet(d *draft) {
-	s.valid(d)
-	d.plain = false
+	s.valid(d, 64)
 	switch d.note = pick(s.rng, "other station", "broadcast", "multicast", "VLAN", "EtherType", "ARP", "LLC", "short", "wrong EtherType", "own MAC"); d.note {
 	case "other station":
 		d.data[5] ^= 0x55
