@@ -46,7 +46,11 @@ func BenchmarkFloor(b *testing.B) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		runtime.LockOSThread()
-		fd := int(sock.file.Fd()) // which from now on blocks
+		fd := int(sock.file.Fd())
+		if err := unix.SetNonblock(fd, false); err != nil {
+			b.Error(err)
+			return
+		}
 		buffer := make([]byte, 64<<10)
 		for {
 			n, err := unix.Read(fd, buffer)

@@ -162,8 +162,12 @@ func (n *node) begin(s *session) {
 
 func (n *node) end() {
 	n.mu.Lock()
-	n.ended = n.session.counters(n.ended)
+	s := n.session
 	n.session = nil
+	n.mu.Unlock()
+	ended := s.counters(n.ended) // only this goroutine changes them
+	n.mu.Lock()
+	n.ended = ended
 	n.mu.Unlock()
 }
 

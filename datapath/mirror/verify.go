@@ -133,9 +133,13 @@ func (s *session) compareMaps(kernel *memory, w words) []Difference {
 
 func (s *session) compareLegs(kernel *memory, w words) []Difference {
 	var found []Difference
-	for port, want := range kernel.legs {
-		have, ok := s.view.links.told[port]
-		if s.view.links.live && (!ok || want != have && have.Up) {
+	for index, port := range s.view.rib.ports {
+		want, there := kernel.legs[port]
+		l := s.view.links.all[index]
+		if !there || !s.view.links.live || l != nil && l.held != 0 {
+			continue
+		}
+		if have, ok := s.view.links.told[port]; !ok || want != have {
 			found = append(found, Difference{"interface " + w.link(port), leg(want, true), leg(have, ok)})
 		}
 	}
