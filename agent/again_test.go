@@ -32,8 +32,8 @@ func TestFramesEnterAgainWhereARouterIsWalked(t *testing.T) {
 	want := map[string]bool{
 		"s7p1": true, "s7p2": true, // shaped, to a router
 		"s7p5": true, "s7p6": true, // shaped, from a router that is walked to one that is not
-		"s7p7": false, // shaped, between a host and a router that is not walked
-		"s7p10": true, // a router on a LAN
+		"s7p7":  false, // shaped, between a host and a router that is not walked
+		"s7p10": true,  // a router on a LAN
 	}
 	if diff := cmp.Diff(want, again(mustWant(t, wish{spec: s}))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
