@@ -62,15 +62,15 @@ type fastPath struct {
 	routers  map[sliver.ID]mirrored
 	captures map[sliver.ID]int    // that run: who looks wants to see every frame
 	refused  map[sliver.ID]error  // that the mirror did not take
-	seen     map[sliver.ID]string // troubles, at the last look
-	troubles map[sliver.ID]string // that were there at two looks in a row: a router that is being read is none
+	seen     map[sliver.ID]int    // at how many looks in a row a router was in trouble
+	troubles map[sliver.ID]string // that last: a router that is being read is none
 	counted  map[sliver.ID]uint32 // numbers under which routers' punts are counted
 }
 
 func newFastPath(log *slog.Logger) *fastPath {
 	return &fastPath{
 		log: log, differences: newAuditMetric(), routers: make(map[sliver.ID]mirrored), captures: make(map[sliver.ID]int), refused: make(map[sliver.ID]error),
-		seen: make(map[sliver.ID]string), troubles: make(map[sliver.ID]string), counted: make(map[sliver.ID]uint32),
+		seen: make(map[sliver.ID]int), troubles: make(map[sliver.ID]string), counted: make(map[sliver.ID]uint32),
 	}
 }
 
@@ -184,6 +184,7 @@ func (f *fastPath) close() error {
 	f.mirror, f.memory, f.watcher = nil, nil, nil
 	clear(f.routers)
 	clear(f.refused)
+	clear(f.counted)
 	return err
 }
 
@@ -237,6 +238,7 @@ func (f *fastPath) removeLocked(id sliver.ID) {
 	f.mirror.Remove(id.String())
 	delete(f.routers, id)
 	delete(f.refused, id)
+	delete(f.counted, id)
 }
 
 // watched takes a router off the fast path until done is called: whoever captures its frames wants to see all of them.

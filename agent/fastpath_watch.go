@@ -58,15 +58,17 @@ func (f *fastPath) troubleOf(id sliver.ID) string {
 	return f.troubles[id]
 }
 
+// patience is how many looks, one a second, a router may take to be read: a million routes take some.
+const patience = 5
+
 // look notes the troubles that there are, and reports whether others last than before.
 func (f *fastPath) look() (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	seen, lasting := make(map[sliver.ID]string), make(map[sliver.ID]string)
+	seen, lasting := make(map[sliver.ID]int), make(map[sliver.ID]string)
 	for id := range f.routers {
 		if t := f.troubleLocked(id); t != "" {
-			seen[id] = t
-			if f.seen[id] != "" {
+			if seen[id] = f.seen[id] + 1; seen[id] >= patience {
 				lasting[id] = t
 			}
 		}
