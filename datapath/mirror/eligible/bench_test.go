@@ -26,6 +26,20 @@ func BenchmarkPoll(b *testing.B) {
 	}
 }
 
+// BenchmarkPollAll is what 500 namespaces cost at every Interval; their audits come on top.
+func BenchmarkPollAll(b *testing.B) {
+	w := &Watcher{config: Config{Interval: time.Second, Audit: 1000 * time.Hour}}
+	for range 500 {
+		w.nodes = append(w.nodes, benchNode(b, 2))
+	}
+	buf := newPollBuffer()
+	w.poll(buf)
+	b.ReportAllocs()
+	for b.Loop() {
+		w.poll(buf)
+	}
+}
+
 // BenchmarkExamine is a look at everything.
 func BenchmarkExamine(b *testing.B) {
 	n := benchNode(b, 20)

@@ -189,7 +189,7 @@ func FuzzAccepts(f *testing.F) {
 		decoded, _ := bpf.Disassemble(raws)
 		vm, err := bpf.NewVM(decoded)
 		if err != nil {
-			t.Skip("no kernel would take it")
+			return // no kernel would take it
 		}
 		for _, family := range []struct {
 			name   string

@@ -11,13 +11,17 @@
 //   - xfrm policies for packets that pass, or a default policy that blocks
 //   - packet sockets that would see passing packets (tcpdump), unless their filter provably refuses them all
 //
-// What announces itself is looked at when it does; packet sockets and old iptables do not, and are looked at every Interval.
-// From a change that the kernel announces until it has been looked at, a node that changes too often counts as being examined, which is
-// a reason like all others. So does whatever cannot be read.
+// What announces itself is looked at when it does; packet sockets and old iptables do not, and are looked at every Interval (the
+// first of a namespace's old tables: every fourth).
+// A node that changes so often that it has to wait for its next look counts as being examined meanwhile, which is a reason like all others. So is
+// whatever cannot be read. Until its first verdict, a node is not to be walked.
 //
 // Of no effect on frames that are walked, and so not looked at: what is for or from the node itself (chains of input and output,
-// cgroup programs), MPLS, bridging and multicast. Not seen, because no namespace lists them: tcx programs and netfilter's BPF links. Loading
-// those takes privileges outside of the node. A macvlan in passthru mode that was moved into a namespace inside the node is not seen either.
+// cgroup programs), MPLS, bridging and multicast.
+//
+// Not seen: tcx programs and netfilter's BPF links, which no namespace lists, and whose loading takes privileges that no node has; a macvlan
+// in passthru mode above a node's interface that was moved into a namespace within the node; IPVS. And a look is not an
+// instant: an nftables transaction that is refused, and would have emptied a chain, may be taken for one that did, until the next audit.
 package eligible
 
 import (

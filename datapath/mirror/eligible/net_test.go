@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	ebpflink "github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 
 	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/test/testkit"
@@ -212,4 +218,64 @@ func TestStormOfChanges(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.Logf("6000 changes: %d reports", b.reports)
+}
+
+func TestXDP(t *testing.T) {
+	testkit.Root(t)
+	testkit.LeakCheck(t)
+	b := newWatched(t, newWatcher(t, Config{Interval: time.Hour}))
+	pass := newXDP(t)
+	set := func(fd int) {
+		err := netns.In(b.ns, func() error {
+			eth0, err := netlink.LinkByName("eth0")
+			if err != nil {
+				return err
+			}
+			return netlink.LinkSetXdpFd(eth0, fd)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(pass.FD())
+	b.await("XDP program on eth0", "XDP program on eth0")
+	set(-1)
+	b.await("", "")
+}
+
+// TestAuditFindsWhatIsNotAnnounced: a program attached by a BPF link is not.
+func TestAuditFindsWhatIsNotAnnounced(t *testing.T) {
+	testkit.Root(t)
+	testkit.LeakCheck(t)
+	b := newWatched(t, newWatcher(t, Config{Interval: 20 * time.Millisecond, Audit: 100 * time.Millisecond}))
+	pass := newXDP(t)
+	var attached ebpflink.Link
+	err := netns.In(b.ns, func() error {
+		eth0, err := net.InterfaceByName("eth0")
+		if err != nil {
+			return err
+		}
+		attached, err = ebpflink.AttachXDP(ebpflink.XDPOptions{Program: pass, Interface: eth0.Index})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.await("XDP program on eth0", "XDP program on eth0")
+	_ = attached.Close()
+	b.await("", "")
+}
+
+// newXDP loads a program that passes every frame.
+func newXDP(t *testing.T) *ebpf.Program {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type:         ebpf.XDP,
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
 }

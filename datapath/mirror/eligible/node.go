@@ -33,6 +33,7 @@ type node struct {
 	diag      socket
 	tables    [len(xtablesFamilies)]*os.File
 	polled    polled
+	polls     int
 }
 
 // listener is a socket that announces. When the watcher has heard it, it is deaf until somebody reads it: a namespace in which
@@ -51,6 +52,10 @@ type polled struct {
 
 // maxPackets bounds the description of a namespace's packet sockets: some hundreds of them.
 const maxPackets = 256 << 10
+
+// tablesEvery is how many polls there are to one that asks whether there are old tables: reading two files costs as much as listing
+// packet sockets, and few people still make any.
+const tablesEvery = 4
 
 var errCrowded = errors.New("there are too many to watch them")
 
@@ -261,8 +266,10 @@ func (n *node) poll(buf []byte, tables [len(xtablesFamilies)]bool, audit bool) {
 			n.doubt = true
 		}
 	}
-	if n.pollTables(buf, tables) {
-		changed |= oldTables.alone()
+	if n.polls++; n.polls%tablesEvery == 0 || n.polled.names != [len(xtablesFamilies)]string{} {
+		if n.pollTables(buf, tables) {
+			changed |= oldTables.alone()
+		}
 	}
 	n.mu.Unlock()
 	if changed != 0 {
