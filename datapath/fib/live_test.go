@@ -10,8 +10,8 @@ import (
 )
 
 // TestProgramsFindOldOrNewWhileRoutesChange lets a program look up all the time while routes come and go in so little memory that everything
-// given back is soon used again. Each prefix has a next hop of its own: so an answer that no covering prefix ever gave is one that
-// was found in memory used again too early, or half written.
+// given back is soon used again. Each prefix has a next hop of its own: so an answer that no covering prefix ever gave was found
+// in what is half written. (That the wait for programs is left out, it does not notice: the moment is too short to be met.)
 func TestProgramsFindOldOrNewWhileRoutesChange(t *testing.T) {
 	m := newMachine(t)
 	f := m.open()
@@ -64,6 +64,7 @@ func TestProgramsFindOldOrNewWhileRoutesChange(t *testing.T) {
 
 // change sets and deletes routes at random until told to stop, and says how many.
 func change(t *testing.T, r *Router, prefixes []netip.Prefix, route func(int) Route, stop *atomic.Bool) int {
+	t.Helper()
 	random := rand.New(rand.NewPCG(3, 4))
 	n := 0
 	for ; !stop.Load(); n++ {
