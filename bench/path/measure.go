@@ -154,6 +154,32 @@ func (c *Chain) forwarded() (read func() (uint64, error), done func(), err error
 	return read, func() { _ = s.Close() }, nil
 }
 
+// ready waits until the ends reach each other: links come up and neighbours are found in the kernel's own time.
+func (c *Chain) ready(ctx context.Context) (err error) {
+	const tries = 5 // of two seconds
+	for range tries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err = c.ping(); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("reach one end of a chain of %d routers from the other: %w", c.Routers, err)
+}
+
+func (c *Chain) ping() (err error) {
+	pinger, err := traffic.NewPinger(c.Left.NS, traffic.ICMP, c.Right.Address)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pinger.Close()) }()
+	if _, err := pinger.Ping(0); err != nil {
+		return err
+	}
+	return c.passed(pinger.TTL())
+}
+
 // passed checks by a frame's TTL that it has met all routers.
 func (c *Chain) passed(ttl int) error {
 	const initial = 64

@@ -52,6 +52,9 @@ func openOVS(ctx context.Context) (_ maker, err error) {
 	if err := o.daemon("ovsdb-server", database, "--remote=punix:"+o.socket(), "--unixctl="+filepath.Join(o.dir, "ovsdb.ctl")); err != nil {
 		return nil, err
 	}
+	if err := appears(ctx, o.socket()); err != nil {
+		return nil, err
+	}
 	if err := o.vsctl(ctx, "--no-wait", "init"); err != nil {
 		return nil, err
 	}
@@ -240,18 +243,27 @@ func flowsOf(i, routers int) []string {
 	}
 }
 
-// flows waits for the bridge: its management socket is there when it is.
-func (o *ovs) flows(ctx context.Context, bridge string, flows []string) error {
-	socket := filepath.Join(o.dir, bridge+".mgmt")
+// appears waits for a socket of a daemon.
+func appears(ctx context.Context, socket string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
 	for {
 		if _, err := os.Stat(socket); err == nil {
-			break
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("wait for %s: %w", socket, ctx.Err())
 		case <-time.After(10 * time.Millisecond):
 		}
+	}
+}
+
+// flows gives a bridge its flows. Its management socket is there when it is.
+func (o *ovs) flows(ctx context.Context, bridge string, flows []string) error {
+	socket := filepath.Join(o.dir, bridge+".mgmt")
+	if err := appears(ctx, socket); err != nil {
+		return err
 	}
 	cmd := o.command(ctx, "ovs-ofctl", "add-flows", "unix:"+socket, "-")
 	cmd.Stdin = strings.NewReader(strings.Join(flows, "\n") + "\n")

@@ -163,6 +163,9 @@ func (b *bench) addHosts(ctx context.Context, network Network, m maker, routers 
 		return err
 	}
 	b.undo.push(c.Close)
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
 	for _, measure := range b.Measures {
 		if measure == NIC {
 			continue
@@ -184,6 +187,9 @@ func (b *bench) addNICs(ctx context.Context, network Network, m nicMaker, router
 		return err
 	}
 	b.undo.push(c.Close)
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
 	p, err := nicProbe(Key{Measure: NIC, Network: network, Routers: routers}, c, repeat(c.Right.Address))
 	if err != nil {
 		return err

@@ -28,6 +28,9 @@ func (b *bench) addTables(ctx context.Context, makers ...nicMaker) error {
 				return err
 			}
 			b.undo.push(c.Close)
+			if err := c.ready(ctx); err != nil {
+				return err
+			}
 			if err := c.install(ctx, table); err != nil {
 				return err
 			}
