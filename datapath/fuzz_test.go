@@ -37,6 +37,7 @@ func FuzzWalk(f *testing.F) {
 }
 
 func (w *world) fuzz(t *testing.T, frame []byte, segment uint32) {
+	t.Helper()
 	if len(frame) > 3000 {
 		return
 	}

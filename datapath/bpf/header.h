@@ -127,16 +127,6 @@ static __always_inline enum punt inspect_ip6(const struct header *h, const struc
 
 static __always_inline bool is_ip4(const struct header *h) { return h->eth.h_proto == bpf_htons(ETH_P_IP); }
 
-/* Which of the two layouts the layer above has; NULL: it was not copied. */
-static __always_inline const struct ports_and_offset *above(const struct header *h, const struct frame *f)
-{
-	__u32 begins = ETH_HLEN + (is_ip4(h) ? sizeof(h->ip4) : sizeof(h->ip6));
-
-	if (f->length < begins + sizeof(h->above4))
-		return NULL;
-	return is_ip4(h) ? &h->above4 : &h->above6;
-}
-
 static __always_inline __u8 protocol(const struct header *h) { return is_ip4(h) ? h->ip4.protocol : h->ip6.nexthdr; }
 
 /*
@@ -147,14 +137,13 @@ static __always_inline __u32 packet_length(const struct header *h, const struct 
 {
 	const __u32 at_most = 128; /* headers above IP, those of tunnels included */
 	__u32 network = is_ip4(h) ? sizeof(h->ip4) : sizeof(h->ip6);
-	const struct ports_and_offset *transport;
+	__u8 offset = is_ip4(h) ? h->above4.offset : h->above6.offset;
 
 	if (!f->segment)
 		return f->length - ETH_HLEN;
-	transport = above(h, f);
-	if (transport && protocol(h) == IPPROTO_TCP)
-		return network + (transport->offset >> 4) * 4 + f->segment;
-	return network + at_most + f->segment;
+	if (protocol(h) != IPPROTO_TCP || f->length < ETH_HLEN + network + sizeof(h->above4))
+		return network + at_most + f->segment;
+	return network + (offset >> 4) * 4 + f->segment;
 }
 
 /* The next router's turn: it will find the frame with these addresses. TTL and checksum follow at the end. */

@@ -46,16 +46,16 @@ static __always_inline enum reason write_header(struct __sk_buff *skb, const str
 	return bpf_skb_store_bytes(skb, 0, &h->eth, header_changed(h), BPF_F_RECOMPUTE_CSUM) ? REASON_NO_MEMORY : CONTINUE;
 }
 
-/* The address of the node's interface, as far as we know. */
-static __always_inline const __u8 *node_mac(__u32 port)
+/* Is it for the node's interface, as far as we know that one's address? */
+static __always_inline bool for_node(const __u8 *destination, __u32 port)
 {
 	const struct leg *l = find_leg(port);
 	const struct port *p;
 
 	if (l)
-		return l->mac;
+		return same_mac(destination, l->mac);
 	p = find_port(port);
-	return p && !p->external ? p->mac : NULL;
+	return p && !p->external && same_mac(destination, p->mac);
 }
 
 /* May the frame be handed to the node at once? What the receiver does with it depends on skb->pkt_type, which the
@@ -65,11 +65,10 @@ static __always_inline const __u8 *node_mac(__u32 port)
 static __always_inline bool direct(struct __sk_buff *skb, const struct frame *f)
 {
 	const struct ethhdr *eth = (void *)(long)skb->data;
-	const __u8 *mac = node_mac(f->at);
 
-	if (!mac || (void *)(eth + 1) > (void *)(long)skb->data_end)
+	if ((void *)(eth + 1) > (void *)(long)skb->data_end || !for_node(eth->h_dest, f->at))
 		return false;
-	return same_mac(eth->h_dest, mac) && bpf_skb_change_type(skb, PACKET_HOST) == 0;
+	return bpf_skb_change_type(skb, PACKET_HOST) == 0;
 }
 
 /* The one exit. */
