@@ -91,6 +91,7 @@ SOAKTIME ?= 10m
 soak: build ## stories in random order and with kill -9, for SOAKTIME
 	@tools/install-deps run test
 	@PERGOLA=$(CURDIR)/bin/pergola PERGOLA_SOAK=$(SOAKTIME) $(GO) test -count=1 -timeout 0 -v -run '^Test(Soak|Mutations)$$' $(AS_ROOT) ./test/e2e
+	@$(GO) test -count=1 -timeout 0 -v -run '^TestFastPathAgreesWithKernels$$' $(AS_ROOT) ./test/differential -long
 
 install: build ## install the binary, the systemd unit and shell completions below PREFIX
 	@$(SUDO) tools/install $(PREFIX)

@@ -152,7 +152,8 @@ func (s *sender) destination(family int) netip.Addr {
 	for range 100 {
 		l := s.links[s.rng.IntN(len(s.links))]
 		e := l.ends[s.rng.IntN(len(l.ends))]
-		if l.prefix(family).IsValid() && (!e.node.router || s.some(3)) {
+		// Where paths differ, a router's own address on a link is nearer by some of them.
+		if l.prefix(family).IsValid() && (!e.node.router || s.ecmp != spread && s.some(3)) {
 			return e.address(family)
 		}
 	}
@@ -162,6 +163,9 @@ func (s *sender) destination(family int) netip.Addr {
 // nobody is an address that leads nowhere in particular.
 func (s *sender) nobody(family int) netip.Addr {
 	if l := s.links[s.rng.IntN(len(s.links))]; s.some(2) && l.prefix(family).IsValid() && l.prefix(family).Bits() < 30*family/4 {
+		if s.ecmp == spread { // 0 is all routers' on the link (RFC 4291, 2.6.1)
+			return nth(l.prefix(family), 77)
+		}
 		return nth(l.prefix(family), pick(s.rng, 0, 77, 255))
 	}
 	if family == 4 {
