@@ -13,10 +13,11 @@ import (
 
 func newBench(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure what this machine does",
-		Args:  cobra.ArbitraryArgs,
-		RunE:  group,
+		Use:     "bench",
+		Short:   "Measure what this machine does",
+		Example: `  sudo pergola bench path`,
+		Args:    cobra.ArbitraryArgs,
+		RunE:    group,
 	}
 	cmd.AddCommand(newBenchPath(a))
 	return cmd
