@@ -17,17 +17,22 @@ type Change interface {
 
 // Changes of routes.
 type (
-	AddRoute     struct{ Route } // fails if there is one
+	// AddRoute adds a route; it is an error if there is one of the same prefix and metric.
+	AddRoute struct{ Route }
+	// ReplaceRoute adds a route, or replaces the one of the same prefix and metric.
 	ReplaceRoute struct{ Route }
-	DeleteRoute  struct{ Route }
+	// DeleteRoute deletes a route.
+	DeleteRoute struct{ Route }
 )
 
 // Changes of addresses.
 type (
+	// AddAddress gives an interface an address.
 	AddAddress struct {
 		Interface string
 		Prefix    netip.Prefix
 	}
+	// DeleteAddress takes it away.
 	DeleteAddress struct {
 		Interface string
 		Prefix    netip.Prefix
@@ -36,7 +41,9 @@ type (
 
 // Changes of neighbours.
 type (
-	SetNeighbour    struct{ Neighbour }
+	// SetNeighbour adds or replaces a neighbour.
+	SetNeighbour struct{ Neighbour }
+	// DeleteNeighbour deletes the neighbour of that address.
 	DeleteNeighbour struct{ Neighbour }
 )
 
@@ -50,11 +57,12 @@ type (
 		Wait       time.Duration // not less than 10 ms
 		QueueBytes int           // what waits for the answer meanwhile
 	}
-
+	// SetLink sets an interface up or down, as an administrator would.
 	SetLink struct {
 		Interface string
 		Up        bool
 	}
+	// SetMTU sets an interface's MTU.
 	SetMTU struct {
 		Interface string
 		MTU       int

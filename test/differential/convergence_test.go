@@ -86,6 +86,7 @@ func bit(on bool) int {
 
 // cut gives the time from the kernel's word that it has the new route to when the first frame that arrives was sent.
 func (a *arena) cut(b *testing.B, n *vnet.Network, from, to *tap) (time.Duration, error) {
+	b.Helper()
 	r1 := n.Nodes["r1"]
 	if err := r1.Apply(vnet.ReplaceRoute{Route: way(1)}); err != nil {
 		return 0, err
