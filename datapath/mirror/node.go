@@ -86,7 +86,11 @@ const (
 
 func (n *node) run(ctx context.Context) {
 	defer close(n.done)
-	defer func() { _ = n.router.NetNS.Close() }()
+	defer func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		_ = n.router.NetNS.Close()
+	}()
 	var watch sync.WaitGroup
 	watch.Go(func() { n.watch(ctx) })
 	defer watch.Wait()
@@ -130,7 +134,7 @@ func (n *node) serve(ctx context.Context) error {
 		err = s.run(ctx)
 		stop()
 		n.end()
-		s.sock.close()
+		s.sock.Load().close()
 	}
 	n.mu.Lock()
 	keep := n.keep

@@ -23,7 +23,7 @@ import (
 type session struct {
 	n     *node
 	out   *fib.Router
-	sock  *socket
+	sock  atomic.Pointer[socket]
 	woken atomic.Bool
 
 	// Once it had to drop events, the kernel goes on dropping them, without a word, until the socket is empty (NETLINK_S_CONGESTED). So
@@ -48,23 +48,25 @@ func newSession(n *node, out *fib.Router) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &session{
-		n: n, out: out, sock: sock,
+	s := &session{
+		n: n, out: out,
 		view:  newView(out, n.router.Legs),
 		dump:  dump{part: parts},
 		limit: limiter{rate: float64(n.cfg.EventRate), burst: float64(n.cfg.EventBurst), tokens: float64(n.cfg.EventBurst)},
 		why:   "its routes are being read",
-	}, nil
+	}
+	s.sock.Store(sock)
+	return s, nil
 }
 
 // wake lets run look at what has changed.
 func (s *session) wake() {
 	s.woken.Store(true)
-	_ = s.sock.wakeAt(time.Unix(1, 0))
+	_ = s.sock.Load().wakeAt(time.Unix(1, 0))
 }
 
 func (s *session) run(ctx context.Context) error {
-	if err := s.sock.subscribe(true); err != nil {
+	if err := s.sock.Load().subscribe(true); err != nil {
 		return err
 	}
 	s.dump.due = time.Now()
@@ -72,9 +74,13 @@ func (s *session) run(ctx context.Context) error {
 		if err := s.tick(time.Now()); err != nil {
 			return err
 		}
-		err := s.sock.receive(s.take, !s.drain)
+		err := s.sock.Load().receive(s.take, !s.drain && !s.dump.waiting)
 		switch {
 		case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
+		case errors.Is(err, errEmpty) && s.dump.waiting:
+			if err := s.reopen(); err != nil {
+				return err
+			}
 		case errors.Is(err, errEmpty):
 			s.drain = false
 		case errors.Is(err, errOverrun), errors.Is(err, errMalformed), errors.Is(err, errUnexpected):
@@ -89,6 +95,28 @@ func (s *session) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// reopen gives up a socket whose dump has come to a stop. The kernel goes on with a dump when somebody reads: there is always more until its
+// end, unless events left no room for it at that moment. Then nothing makes it go on, and no other dump is possible there.
+func (s *session) reopen() error {
+	sock, err := openSocket(s.n.router.NetNS, s.n.cfg.buffer)
+	if err != nil {
+		return err
+	}
+	s.sock.Swap(sock).close()
+	s.mu.Lock()
+	s.dump.waiting, s.dump.part = false, parts
+	paused := !s.limit.until.IsZero()
+	s.mu.Unlock()
+	s.drain = false
+	if paused {
+		return nil
+	}
+	if err := sock.subscribe(true); err != nil {
+		return err
+	}
+	return s.doubt("the kernel did not finish telling its routes")
+}
+
 // tick does what is due, and says when to be woken.
 func (s *session) tick(now time.Time) error {
 	s.mu.Lock()
@@ -97,7 +125,7 @@ func (s *session) tick(now time.Time) error {
 		return s.broken
 	}
 	if s.limit.over(now) {
-		if err := s.sock.subscribe(true); err != nil {
+		if err := s.sock.Load().subscribe(true); err != nil {
 			return err
 		}
 		s.dump.due = now
@@ -116,11 +144,11 @@ func (s *session) tick(now time.Time) error {
 	} else if !s.dump.idle() {
 		next = time.Time{}
 	}
-	if err := s.sock.wakeAt(next); err != nil {
+	if err := s.sock.Load().wakeAt(next); err != nil {
 		return err
 	}
 	if s.woken.Swap(false) { // between enable and wakeAt
-		return s.sock.wakeAt(time.Unix(1, 0))
+		return s.sock.Load().wakeAt(time.Unix(1, 0))
 	}
 	return nil
 }
@@ -137,7 +165,7 @@ func (s *session) take(b []byte, events bool) error {
 		}
 		b = rest
 		switch {
-		case !events && m.seq == s.sock.seq:
+		case !events && m.seq == s.sock.Load().seq:
 			err = s.reply(m)
 		case !events || !s.limit.until.IsZero(): // answers that nobody waits for any more; what came before the pause
 		default:
@@ -167,7 +195,7 @@ func (s *session) look(now time.Time, events int) error {
 
 // pause leaves a node that changes faster than it is worth to its kernel, and hears of nothing for a while.
 func (s *session) pause(now time.Time) error {
-	if err := s.sock.subscribe(false); err != nil {
+	if err := s.sock.Load().subscribe(false); err != nil {
 		return err
 	}
 	s.limit.pause(now)
@@ -208,7 +236,7 @@ func (s *session) request(now time.Time) error {
 	}
 	d.waiting = true
 	s.view.unsure = false
-	if err := s.sock.request(d.part); err != nil {
+	if err := s.sock.Load().request(d.part); err != nil {
 		return fmt.Errorf("ask for a dump: %w", err)
 	}
 	return nil

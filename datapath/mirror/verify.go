@@ -76,17 +76,23 @@ var errNoSession = errors.New("it is not mirrored at present")
 func (n *node) compare(ctx context.Context, pace func(int)) ([]Difference, int, error) {
 	n.mu.Lock()
 	s := n.session
-	n.mu.Unlock()
 	if s == nil {
+		n.mu.Unlock()
 		return nil, 0, errNoSession
 	}
+	ns, err := duplicate(n.router.NetNS) // which ends with the node
+	n.mu.Unlock()
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = ns.Close() }()
 	kernel := newMemory()
 	s.mu.Lock()
 	ports := s.view.rib.ports
 	fresh := newView(kernel, ports)
 	s.mu.Unlock()
 	fresh.links.live = true
-	if err := fresh.read(ctx, n.router.NetNS, pace); err != nil {
+	if err := fresh.read(ctx, ns, pace); err != nil {
 		return nil, 0, err
 	}
 	s.mu.Lock()
