@@ -12,12 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/agent/sliver"
 	"github.com/pergola-net/pergola/agent/wire"
 	"github.com/pergola-net/pergola/datapath/fib"
 	"github.com/pergola-net/pergola/datapath/mirror"
 	"github.com/pergola-net/pergola/datapath/mirror/eligible"
+	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/slice"
 )
 

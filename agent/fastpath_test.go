@@ -10,11 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/agent/sliver"
 	"github.com/pergola-net/pergola/agent/wire"
 	"github.com/pergola-net/pergola/datapath/fib"
 	"github.com/pergola-net/pergola/datapath/mirror"
+	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/slice"
 )
 

@@ -8,10 +8,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/agent/reconcile"
 	"github.com/pergola-net/pergola/agent/sliver"
 	"github.com/pergola-net/pergola/agent/wire"
+	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/slice"
 )
 

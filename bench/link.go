@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/bench/traffic"
+	"github.com/pergola-net/pergola/netns"
 )
 
 // pair is two network namespaces with a link between them, each named by a process that lives in it.

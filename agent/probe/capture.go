@@ -19,7 +19,7 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/agent/netns"
+	"github.com/pergola-net/pergola/netns"
 )
 
 // AnyInterface stands for all interfaces of a node.

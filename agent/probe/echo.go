@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
 
-	"github.com/pergola-net/pergola/agent/netns"
+	"github.com/pergola-net/pergola/netns"
 )
 
 // echoSocket sends ICMP echo requests of one family from within a node and hears what comes back: replies, and errors

@@ -16,9 +16,9 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/agent/probe"
 	"github.com/pergola-net/pergola/agent/probe/lab"
+	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/test/testkit"
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/agent/netns"
+	"github.com/pergola-net/pergola/netns"
 )
 
 // conn is a netlink socket in one namespace. Requests are serialised, as the kernel would do it.

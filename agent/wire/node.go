@@ -8,7 +8,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/pergola-net/pergola/agent/netns"
+	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/slice"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/agent/wire"
+	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/slice"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/agent/netns"
+	"github.com/pergola-net/pergola/netns"
 )
 
 // BenchmarkJoinAgainstBareVeth compares a link with a veth pair between two namespaces: round trips of 64-byte UDP

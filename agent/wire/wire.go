@@ -22,8 +22,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/netns"
 )
 
 // Errors on which callers decide.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/bench/vnet"
 	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/netns"
 )
 
 // lineCards makes the ports of both hosts what the devices of a NIC are: frames come in through XDP, and go out so.

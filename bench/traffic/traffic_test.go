@@ -13,7 +13,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/pergola-net/pergola/agent/netns"
+	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/test/testkit"
 )
 

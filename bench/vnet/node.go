@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/agent/netns"
+	"github.com/pergola-net/pergola/netns"
 )
 
 // Node is a namespace.

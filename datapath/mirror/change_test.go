@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/test/testkit"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/test/testkit"
 )
 

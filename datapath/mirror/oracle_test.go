@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/test/testkit"
 )
 

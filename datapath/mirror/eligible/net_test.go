@@ -17,7 +17,7 @@ import (
 	ebpflink "github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
-	"github.com/pergola-net/pergola/agent/netns"
+	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/test/testkit"
 )
 

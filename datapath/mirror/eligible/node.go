@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/agent/netns"
+	"github.com/pergola-net/pergola/netns"
 )
 
 // node is one namespace that is watched. Two goroutines deal with it: that of Watch, which looks, and the watcher's, which hears and

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/agent/netns"
 	"github.com/pergola-net/pergola/agent/probe"
 	"github.com/pergola-net/pergola/agent/probe/lab"
 	"github.com/pergola-net/pergola/agent/routing"
+	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/test/testkit"
 )
