@@ -62,6 +62,7 @@ test-unit: bin/suite ## pure Go, under the race detector
 	@mkdir -p build && $(SUITE) unit $(GO) test -json -race $(PURE)
 
 test-program: bin/suite ## eBPF programs, frame in and frame out
+	@tools/install-deps run test
 	@mkdir -p build && $(SUITE) program $(GO) test -json -count=1 -p 1 $(AS_ROOT) $(PROGRAM)
 
 test-net: bin/suite ## namespaces, containers, routing daemons, traffic
