@@ -21,7 +21,7 @@ import (
 //	server start|stop|kill         the story's server; kill is kill -9
 //	eventually DURATION CMD ARG... runs CMD until it succeeds, at most for DURATION
 //	pids SLICE FILE                writes the first process of every node into FILE, one a line
-//	killnode SLICE NODE            kill -9 of a node's first process, as seen from the host
+//	killnode SLICE NODE            kill -9 of a node's first process, as seen from the host, until the server has seen it, too
 //	killpid FILE NODE              the same, with the process taken from a file that pids wrote
 //	walked SLICE NODE:IFACE N      N frames or more were walked into a router by the interface since the last time it was asked
 //	rtt FILE MIN MAX               the average round trip that ping wrote into FILE (or stdout) is between MIN and MAX
@@ -118,6 +118,16 @@ func (s *server) cmdKillNode(ts *testscript.TestScript, neg bool, args []string)
 		ts.Fatalf("%s has no process: %+v", args[1], nodes[args[1]])
 	}
 	ts.Check(syscall.Kill(pid, syscall.SIGKILL))
+	// Until then, what the story asks about the node would be told of the dead one.
+	deadline := time.Now().Add(20 * time.Second)
+	for pause := 5 * time.Millisecond; nodes[args[1]].PID == pid; pause = min(2*pause, 200*time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("the server still takes %s for alive: %+v", args[1], nodes[args[1]])
+		}
+		time.Sleep(pause)
+		nodes, err = s.nodes(args[0])
+		ts.Check(err)
+	}
 }
 
 func cmdKillPID(ts *testscript.TestScript, neg bool, args []string) {
