@@ -35,7 +35,11 @@ static __always_inline enum reason pass_routers(struct __sk_buff *skb, struct fr
 	return walk(f, w, false);
 }
 
-/* What the routers did becomes true. */
+/*
+ * What the routers did becomes true. If the device gave a sum of the frame (CHECKSUM_COMPLETE), that begins at the network header here
+ * (bpf_push_mac_rcsum() in the kernel adds the Ethernet header when the frame is sent), so new MAC addresses do not change it: no
+ * BPF_F_RECOMPUTE_CSUM. Neither does an IPv4 header, which sums to zero before and after; an IPv6 hop limit does.
+ */
 static __always_inline enum reason write_header(struct __sk_buff *skb, const struct frame *f)
 {
 	const struct header *h;
@@ -43,7 +47,11 @@ static __always_inline enum reason write_header(struct __sk_buff *skb, const str
 	if (!f->walk || !f->walk->hops)
 		return CONTINUE;
 	h = &f->walk->header;
-	return bpf_skb_store_bytes(skb, 0, &h->eth, header_changed(h), BPF_F_RECOMPUTE_CSUM) ? REASON_NO_MEMORY : CONTINUE;
+	if (bpf_skb_store_bytes(skb, 0, &h->eth, header_changed(h), 0))
+		return REASON_NO_MEMORY;
+	if (!is_ip4(h))
+		bpf_csum_update(skb, ~(__u32)bpf_htons(f->walk->hops)); /* refuses where there is no such sum */
+	return CONTINUE;
 }
 
 /* Is it for the node's interface, as far as we know that one's address? */

@@ -291,7 +291,10 @@ static long count_pass(__u32 i, struct frame *f)
 /* Enters the walk into the books, once it is certain that it takes place. */
 static __always_inline void account(struct frame *f)
 {
-	bpf_loop(f->walk->hops, count_pass, f, 0);
+	if (f->walk->hops == 1)
+		count_pass(0, f); /* without the call of a loop */
+	else if (f->walk->hops)
+		bpf_loop(f->walk->hops, count_pass, f, 0);
 	if (f->walk->why != WALK_ON)
 		count_punt(f->walk->router, f->walk->why);
 }
