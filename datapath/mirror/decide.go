@@ -17,7 +17,7 @@ var leave = &answer{Route: fib.Route{Kind: fib.Other}}
 
 // settle tells the programs what has changed for a prefix.
 func (r *rib) settle(p netip.Prefix, e *entry) error {
-	if len(e.routes) == 0 {
+	if len(e.routes) == 0 && e.doubt == 0 {
 		r.entries.remove(p)
 	}
 	if err := r.install(p, e); err != nil {

@@ -235,8 +235,22 @@ func (w testWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// openFIB makes maps as bpf/fib.h has them.
 func openFIB(t testing.TB) *fib.FIB {
+	t.Helper()
+	f, err := fib.Open(newMaps(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// newMaps makes maps as bpf/fib.h has them.
+func newMaps(t testing.TB) fib.Maps {
 	t.Helper()
 	const mmapable = 0x400
 	array := func(value, n uint32) *ebpf.Map {
@@ -249,19 +263,10 @@ func openFIB(t testing.TB) *fib.FIB {
 		Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 2048,
 		InnerMap: &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 1024, MaxEntries: 1024, Flags: mmapable},
 	})
-	f, err := fib.Open(fib.Maps{
+	return fib.Maps{
 		Legs: array(16, 16384), Routers: array(16, 4096), Nodes: nodes, Nexthops: array(16, 65536),
 		Neighbours: hash(20, 8), Sources: hash(8, 4), Lease: array(8, 1),
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return f
 }
 
 func newMap(t testing.TB, spec *ebpf.MapSpec) *ebpf.Map {

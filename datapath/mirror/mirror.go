@@ -95,8 +95,8 @@ func New(cfg Config) *Mirror {
 	return m
 }
 
-// keepLease renews it while this process keeps every leg. Those of an earlier one nobody keeps: until they are taken over or dropped, the
-// earlier process's lease goes on, and ends.
+// keepLease renews it while this process keeps every leg. Those of an earlier one nobody keeps: until they are taken over the earlier
+// process's lease goes on, and ends. Then what is left is dropped: a router that cannot be read keeps no other off the fast path.
 func (m *Mirror) keepLease(ctx context.Context) {
 	tick := time.NewTicker(renew)
 	defer tick.Stop()
@@ -118,13 +118,18 @@ func (m *Mirror) keepLease(ctx context.Context) {
 	}
 }
 
-// takenOver reports whether an earlier process has left nothing, or nothing any more.
+// takenOver reports whether an earlier process has left nothing, or nothing any more. What is left late is dropped.
 func (m *Mirror) takenOver(late bool) bool {
-	if left := m.cfg.FIB.Earlier(); len(left) > 0 {
-		if late {
-			m.cfg.Log.Warn("no router is on the fast path: nobody keeps ports of an earlier process", "ports", left)
-		}
+	left := m.cfg.FIB.Earlier()
+	if len(left) > 0 && !late {
 		return false
+	}
+	for _, port := range left {
+		m.cfg.Log.Warn("forget a port of an earlier process, which no router has taken over", "port", port)
+		if err := m.cfg.FIB.DropLeg(port); err != nil {
+			m.cfg.Log.Error("forget a port of an earlier process", "error", err)
+			return false
+		}
 	}
 	if err := m.cfg.FIB.Reclaim(); err != nil {
 		m.cfg.Log.Error("free what an earlier process left", "error", err)

@@ -23,8 +23,8 @@ type sink interface {
 
 // rib is the kernel's routes: messages in, what changes for the programs out. It has no clock and does no I/O.
 //
-// A dump is taken over by difference: begin, all its routes by add, sweep. Events may come in between, in the order in which the
-// kernel sent them.
+// A dump is taken over by difference: begin, all its routes by add, sweep. Events may come in between: each
+// before or after what the dump says of the same route.
 type rib struct {
 	out     sink
 	ports   map[int]int // of the node's ifindexes
@@ -39,6 +39,7 @@ type rib struct {
 	byHand     int            // IPv4 routes of type local that somebody added
 	uses       map[uint32]int // of next-hop objects, by routes
 	generation uint32         // of the last dump
+	touched    touched[routeKey]
 	doubts     doubts
 	again      string // why only another dump will settle what an event left open; empty: nothing is open
 }
@@ -62,11 +63,15 @@ func newRIB(out sink, ports map[int]int) *rib {
 func (r *rib) begin() {
 	r.generation++
 	r.again = ""
+	r.touched.forget()
 }
 
 // confirm takes over a route of a dump.
 func (r *rib) confirm(p netip.Prefix, n route) error {
 	e := r.entry(p)
+	if r.touched.has(n.key(p)) && e.same(n) < 0 {
+		return r.doubtPrefix(p, e, "a route changed while routes were read") // which of the two words is the newer nobody knows
+	}
 	i, found := r.find(e, n)
 	if found == 1 && e.routes[i].generation != r.generation {
 		return r.replace(p, e, i, n) // it has changed since
@@ -80,9 +85,12 @@ func (r *rib) add(p netip.Prefix, n route, flags uint16) error {
 	i, found := r.find(e, n)
 	switch {
 	case found == 0:
+	case flags&unix.NLM_F_REPLACE == 0 && r.touched.has(n.key(p)) && e.same(n) < 0: // perhaps the dump has told what became of it
+		r.again = "a route was added while routes were read"
+		e.doubt = r.generation + 1
 	case found == 1 && flags&unix.NLM_F_REPLACE != 0:
 		return r.replace(p, e, i, n)
-	case slices.ContainsFunc(e.routes, func(o route) bool { return o.rival(n) && o.hops.same(n.hops) }):
+	case e.same(n) >= 0:
 	case flags&unix.NLM_F_REPLACE != 0:
 		r.again = "one of several routes to a prefix with the same metric was replaced"
 		e.doubt = r.generation + 1
@@ -104,7 +112,7 @@ func (r *rib) remove(p netip.Prefix, gone route) error {
 		return nil
 	}
 	i, found := r.find(e, gone)
-	same := slices.IndexFunc(e.routes, func(o route) bool { return o.rival(gone) && o.hops.same(gone.hops) })
+	same := e.same(gone)
 	switch {
 	case found == 0:
 		return nil
@@ -119,10 +127,18 @@ func (r *rib) remove(p netip.Prefix, gone route) error {
 			}
 		}
 	}
-	if found == 1 { // its state has changed since, unannounced
-		return r.drop(p, e, i)
+	switch {
+	case found > 1:
+		return r.doubtPrefix(p, e, "an unknown one of several routes to a prefix with the same metric was removed")
+	case r.touched.has(gone.key(p)) && e.routes[i].generation == r.generation: // perhaps the dump has told what was left of it
+		return r.doubtPrefix(p, e, "a route was removed while routes were read")
 	}
-	r.again = "an unknown one of several routes to a prefix with the same metric was removed"
+	return r.drop(p, e, i) // its state has changed since, unannounced
+}
+
+// doubtPrefix leaves a prefix to the kernel until another dump.
+func (r *rib) doubtPrefix(p netip.Prefix, e *entry, why string) error {
+	r.again = why
 	e.doubt = r.generation + 1
 	return r.settle(p, e)
 }
@@ -149,6 +165,11 @@ func (r *rib) find(e *entry, n route) (first, found int) {
 		found++
 	}
 	return first, found
+}
+
+// same finds the very route, by all that a message tells; -1: it is not there.
+func (e *entry) same(n route) int {
+	return slices.IndexFunc(e.routes, func(o route) bool { return o.rival(n) && o.hops.same(n.hops) })
 }
 
 // rival reports whether two routes to a prefix are of the same preference.
@@ -232,6 +253,7 @@ func (r *rib) sweep(family int) error {
 
 // end ends a dump of everything: doubts that were there when it began are settled.
 func (r *rib) end() error {
+	r.touched.forget()
 	if !r.doubts.settle(r.generation) {
 		return nil
 	}

@@ -20,6 +20,9 @@ type kernel struct {
 	routes []kroute
 	links  [3]bool // up; ifindexes 1 to 3, ports 101 to 103
 	source [3]bool // address 10.9.<i>.1 is there
+	during part    // of a dump
+	late   bool    // events wait
+	queue  []message
 }
 
 var (
@@ -40,7 +43,7 @@ func TestMirrorNeverLies(t *testing.T) {
 	for name, v6 := range map[string]bool{"IPv4": false, "IPv6": true} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				k := &kernel{T: t, told: newMemory(), v6: v6, links: [3]bool{true, true, true}}
+				k := &kernel{T: t, told: newMemory(), v6: v6, links: [3]bool{true, true, true}, during: parts}
 				k.v = newView(k.told, map[int]int{1: 101, 2: 102, 3: 103})
 				k.v.links.live = true
 				k.dump()
@@ -53,6 +56,20 @@ func TestMirrorNeverLies(t *testing.T) {
 				} else {
 					actions["append"], actions["address"] = k.append4, k.readdress
 				}
+				var names []string
+				for name := range actions {
+					if name != "" && name != "dump" {
+						names = append(names, name)
+					}
+				}
+				slices.Sort(names)
+				actions["disturbed dump"] = func(t *rapid.T) {
+					k.disturbedDump(func() {
+						for range rapid.IntRange(0, 2).Draw(t, "changes") {
+							actions[rapid.SampledFrom(names).Draw(t, "change")](t)
+						}
+					})
+				}
 				t.Repeat(actions)
 			})
 		})
@@ -60,7 +77,11 @@ func TestMirrorNeverLies(t *testing.T) {
 }
 
 func (k *kernel) tell(m message) {
-	if err := k.v.tell(m, parts); err != nil {
+	if k.late {
+		k.queue = append(k.queue, m)
+		return
+	}
+	if err := k.v.tell(m, k.during); err != nil {
 		k.Fatal(err)
 	}
 }
@@ -69,17 +90,55 @@ func (k *kernel) tell(m message) {
 func (k *kernel) dump() {
 	k.v.begin()
 	for p := range parts {
-		for _, m := range k.part(p) {
-			if err := k.v.confirm(m); err != nil {
-				k.Fatal(err)
-			}
-		}
+		k.confirm(k.part(p))
 		if err := k.v.sweep(p); err != nil {
 			k.Fatal(err)
 		}
 	}
 	if err := k.v.end(); err != nil {
 		k.Fatal(err)
+	}
+}
+
+// disturbedDump has all read while things change: what the dump says may be newer than events that come after it, and older than events that
+// came before.
+func (k *kernel) disturbedDump(change func()) {
+	k.v.begin()
+	for p := range parts {
+		k.during = p
+		disturbed := p == partAddresses || p == partRoutes4 || p == partRoutes6 // links change and are dumped under one lock
+		if disturbed {
+			k.late = true
+			change()
+		}
+		ms := k.part(p)
+		at := 0
+		if disturbed {
+			at = rapid.IntRange(0, len(ms)).Draw(k.T, "told before")
+			k.confirm(ms[:at])
+			k.late = false
+			for _, m := range k.queue {
+				k.tell(m)
+			}
+			k.queue = nil
+			change()
+		}
+		k.confirm(ms[at:])
+		if err := k.v.sweep(p); err != nil {
+			k.Fatal(err)
+		}
+	}
+	if err := k.v.end(); err != nil {
+		k.Fatal(err)
+	}
+	k.during = parts
+}
+
+func (k *kernel) confirm(ms []message) {
+	for _, m := range ms {
+		if err := k.v.confirm(m); err != nil {
+			k.Fatal(err)
+		}
 	}
 }
 

@@ -14,6 +14,8 @@ type neighbours struct {
 	out   sink
 	ports map[int]int
 	all   map[neighbourKey]neighbour
+
+	touched touched[neighbourKey]
 }
 
 type neighbourKey struct {
@@ -29,8 +31,8 @@ type neighbour struct {
 // resolved are the states in which the kernel sends to a neighbour without further ado. A stale one it asks again, once it is used.
 const resolved = unix.NUD_REACHABLE | unix.NUD_DELAY | unix.NUD_PROBE | unix.NUD_PERMANENT | unix.NUD_NOARP
 
-// apply takes over RTM_NEWNEIGH or RTM_DELNEIGH.
-func (ns *neighbours) apply(m message, generation uint32) error {
+// apply takes over RTM_NEWNEIGH or RTM_DELNEIGH, from a dump or as an event.
+func (ns *neighbours) apply(m message, from origin, generation uint32) error {
 	if len(m.data) < unix.SizeofNdMsg {
 		return errMalformed
 	}
@@ -56,6 +58,9 @@ func (ns *neighbours) apply(m message, generation uint32) error {
 	}
 	n.Stale = state&unix.NUD_STALE != 0
 	if !k.addr.IsValid() || k.addr.IsMulticast() {
+		return nil
+	}
+	if ns.touched.stale(k, from) {
 		return nil
 	}
 	if m.kind == unix.RTM_DELNEIGH || !known || state&(resolved|unix.NUD_STALE) == 0 {
@@ -95,6 +100,8 @@ type addresses struct {
 	out sink
 	all map[addressKey]uint32 // generation
 	on  map[netip.Addr]int    // how often each is configured
+
+	touched touched[addressKey]
 }
 
 type addressKey struct {

@@ -55,6 +55,8 @@ const (
 func (v *view) begin() {
 	v.parser.forget()
 	v.rib.begin()
+	v.neighbours.touched.forget()
+	v.addresses.touched.forget()
 }
 
 // confirm takes over a message of a dump.
@@ -69,17 +71,24 @@ func (v *view) confirm(m message) error {
 	case unix.RTM_NEWLINK:
 		return v.link(m, v.rib.generation)
 	}
-	return v.apply(m)
+	return v.apply(m, dumped)
 }
 
 // tell takes over an event. during is the part of a dump that it came in between; parts if none.
 func (v *view) tell(m message, during part) error {
 	v.events++
+	from := alone
+	if during != parts {
+		from = between
+	}
 	switch m.kind {
 	case unix.RTM_NEWROUTE:
 		p, n, ok, err := v.parser.parse(m)
 		if err != nil || !ok {
 			return err
+		}
+		if from == between {
+			v.rib.touched.add(n.key(p))
 		}
 		return v.rib.add(p, n, m.flags)
 	case unix.RTM_DELROUTE:
@@ -89,26 +98,29 @@ func (v *view) tell(m message, during part) error {
 		}
 		// A dump of IPv6 routes that has to be continued after a change starts over and skips as many prefixes as it had
 		// (fib6_dump_table()): if one of them went, it skips one too many.
+		if from == between {
+			v.rib.touched.add(n.key(p))
+		}
 		v.unsure = v.unsure || during == partRoutes6 && p.Addr().Is6()
 		return v.rib.remove(p, n)
 	case unix.RTM_NEWLINK:
 		return v.link(m, v.rib.generation+1)
 	}
-	return v.apply(m)
+	return v.apply(m, from)
 }
 
-func (v *view) apply(m message) error {
+func (v *view) apply(m message, from origin) error {
 	switch m.kind {
 	case unix.RTM_DELLINK:
 		return v.linkGone(m)
 	case unix.RTM_NEWNETCONF, unix.RTM_DELNETCONF:
 		return v.netconf(m)
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
-		return v.address(m)
+		return v.address(m, from)
 	case unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP:
 		return v.object(m)
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
-		return v.neighbours.apply(m, v.rib.generation)
+		return v.neighbours.apply(m, from, v.rib.generation)
 	case unix.RTM_GETNEIGH, // asks a daemon to resolve a neighbour (app_solicit)
 		unix.RTM_NEWNEXTHOPBUCKET, unix.RTM_DELNEXTHOPBUCKET: // of resilient groups, which are the kernel's
 		return nil
@@ -184,7 +196,7 @@ func (v *view) netconf(m message) error {
 	return err
 }
 
-func (v *view) address(m message) error {
+func (v *view) address(m message, from origin) error {
 	k, ok, err := parseAddress(m)
 	if err != nil {
 		return err
@@ -192,6 +204,9 @@ func (v *view) address(m message) error {
 	if !ok {
 		// Only its addresses tell that IPv6 was switched off or on for an interface.
 		v.rib.again = "an IPv6 address has changed, and perhaps its interface"
+		return nil
+	}
+	if v.addresses.touched.stale(k, from) {
 		return nil
 	}
 	if m.kind == unix.RTM_NEWADDR {
@@ -296,6 +311,8 @@ func (v *view) sweepLinks(now uint32) error {
 
 // end ends a dump of everything.
 func (v *view) end() error {
+	v.neighbours.touched.forget()
+	v.addresses.touched.forget()
 	if err := v.rib.end(); err != nil {
 		return err
 	}

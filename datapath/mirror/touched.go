@@ -1,0 +1,51 @@
+package mirror
+
+import "net/netip"
+
+// origin of a message.
+type origin int
+
+const (
+	dumped  origin = iota
+	between        // an event while a dump is under way
+	alone          // an event otherwise
+)
+
+// touched are the keys of which events have told since the dump that is under way began. An event may overtake the dump's older word: newer
+// kernels dump routes, neighbours and addresses without the lock under which they change, and tell that a route goes before it has gone. So
+// of such a key the dump does not have the last word. (Where the kernel still takes the lock, both say the same.)
+type touched[K comparable] struct{ keys map[K]struct{} }
+
+func (t *touched[K]) add(k K) {
+	if t.keys == nil {
+		t.keys = map[K]struct{}{}
+	}
+	t.keys[k] = struct{}{}
+}
+
+func (t *touched[K]) has(k K) bool {
+	_, ok := t.keys[k]
+	return ok
+}
+
+// stale reports whether a message is not to be believed, where each message tells all of its key: the dump's word after an event's.
+func (t *touched[K]) stale(k K, from origin) bool {
+	if from == between {
+		t.add(k)
+	}
+	return from == dumped && t.has(k)
+}
+
+func (t *touched[K]) forget() { t.keys = nil }
+
+// routeKey is what rivals have in common.
+type routeKey struct {
+	prefix netip.Prefix
+	table  table
+	tos    uint8
+	metric uint32
+}
+
+func (r route) key(p netip.Prefix) routeKey {
+	return routeKey{prefix: p, table: r.table, tos: r.tos, metric: r.metric}
+}
