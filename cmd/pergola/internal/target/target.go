@@ -98,14 +98,14 @@ func NoNode(s *slice.Slice, name string) error {
 		ui.DidYouMean(name, "node", NodeNames(s)))
 }
 
-// Elsewhere looks for a node in the other slices of a server, for a user who misspelt it or meant another slice; empty where
-// none is like it.
+// Elsewhere looks for a node in the other slices of a server, for a user who misspelt it or meant another slice: "one/a or two/a";
+// empty where none is like it.
 func Elsewhere(ctx context.Context, l Lister, get func(ctx context.Context, name string) (*api.Slice, error), not, node string) string {
 	all, err := l.Slices(ctx)
 	if err != nil {
 		return ""
 	}
-	bySpelling := map[string]string{} // node -> SLICE/NODE, of the first slice that has it
+	bySpelling := map[string][]string{} // node -> SLICE/NODE of each slice that has it
 	var names []string
 	for _, sum := range all {
 		if sum.Name == not {
@@ -116,13 +116,11 @@ func Elsewhere(ctx context.Context, l Lister, get func(ctx context.Context, name
 			continue
 		}
 		for _, name := range NodeNames(s.Spec) {
-			if bySpelling[name] == "" {
-				bySpelling[name] = sum.Name + "/" + name
-				names = append(names, name)
-			}
+			bySpelling[name] = append(bySpelling[name], sum.Name+"/"+name)
+			names = append(names, name)
 		}
 	}
-	return bySpelling[ui.Nearest(node, names)]
+	return strings.Join(bySpelling[ui.Nearest(node, names)], " or ")
 }
 
 // NodeNames lists the nodes of s.
