@@ -229,6 +229,12 @@ func (f *FIB) DropLeg(port int) error {
 
 // Reclaim frees the routers of an earlier process to which no leg refers any more.
 func (f *FIB) Reclaim() error {
+	f.tables.Lock()
+	alone := f.alone
+	f.tables.Unlock()
+	if alone { // as it is for most of a process's life
+		return nil
+	}
 	ports := f.Earlier()
 	f.tables.Lock()
 	defer f.tables.Unlock()
@@ -256,6 +262,7 @@ func (f *FIB) Reclaim() error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("reclaim what an earlier process left: %w", err)
 	}
+	f.alone = len(f.earlier) == 0
 	return nil
 }
 

@@ -45,6 +45,7 @@ type FIB struct {
 	known   map[neighbourKey]bool         // neighbours in the map: set by a router of this process, or else by an earlier one
 	owners  map[sourceKey]map[uint32]bool // of addresses
 	earlier map[uint32]bool               // routers of an earlier process
+	alone   bool                          // nothing of an earlier process is left
 }
 
 // Usage is how much of the maps is in use.
