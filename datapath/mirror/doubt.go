@@ -52,6 +52,10 @@ func settle[K comparable](all map[K]uint32, generation uint32) {
 // (fib_sync_down_addr()).
 func (r *rib) doubtSource(addr netip.Addr) error {
 	r.again = "an address was removed, and perhaps routes with it"
+	if r.sources[addr] == 0 { // none that is known: only what a dump may still tell is in doubt
+		r.doubts.sources[addr] = r.generation + 1
+		return nil
+	}
 	return doubt(r, r.doubts.sources, addr, func(h *hops) bool { return h.source == addr })
 }
 

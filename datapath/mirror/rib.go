@@ -36,9 +36,10 @@ type rib struct {
 	wide    map[netip.Prefix]*fib.Route
 	lengths [129]int // of wide
 
-	byHand     int            // IPv4 routes of type local that somebody added
-	uses       map[uint32]int // of next-hop objects, by routes
-	generation uint32         // of the last dump
+	byHand     int                // IPv4 routes of type local that somebody added
+	uses       map[uint32]int     // of next-hop objects, by routes
+	sources    map[netip.Addr]int // preferred by IPv4 routes, and by how many
+	generation uint32             // of the last dump
 	touched    touched[routeKey]
 	doubts     doubts
 	again      string // why only another dump will settle what an event left open; empty: nothing is open
@@ -54,7 +55,7 @@ type entry struct {
 
 func newRIB(out sink, ports map[int]int) *rib {
 	return &rib{
-		out: out, ports: ports, objects: objects{}, doubts: newDoubts(), uses: map[uint32]int{},
+		out: out, ports: ports, objects: objects{}, doubts: newDoubts(), uses: map[uint32]int{}, sources: map[netip.Addr]int{},
 		entries: newIndex(), wide: map[netip.Prefix]*fib.Route{},
 	}
 }
@@ -219,6 +220,11 @@ func (r *rib) drop(p netip.Prefix, e *entry, i int) error {
 func (r *rib) count(p netip.Prefix, n route, by int) {
 	if p.Addr().Is4() && n.hops.byHand {
 		r.byHand += by
+	}
+	if a := n.hops.source; a.Is4() {
+		if r.sources[a] += by; r.sources[a] == 0 {
+			delete(r.sources, a)
+		}
 	}
 	if id := n.hops.object; id != 0 {
 		if r.uses[id] += by; r.uses[id] == 0 {
