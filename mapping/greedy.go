@@ -1,0 +1,252 @@
+package mapping
+
+import "sort"
+
+// Greedy places the nodes one after the other: first those that have no choice, then always the one that is tied the most to
+// those that have a place, where its neighbours are, as far as the strategy and the hosts' capacity allow; then it
+// moves nodes as long as that shortens the cut (the sum of the rates of links between hosts). When it gets stuck in this
+// order it tries again with the greatest demands first, as bin packing does.
+//
+// Time: O(nodes × (nodes + links × hosts)). It is a heuristic: that it finds nothing does not mean that there is nothing.
+func Greedy(s Substrate, r Request, now Mapping) (Mapping, error) {
+	var err error
+	for _, order := range []order{byTies, byDemand} {
+		var st *state
+		if st, err = newState(s, r); err != nil {
+			return nil, err
+		}
+		free := st.keep(now)
+		if err = st.place(free, order); err == nil {
+			st.improve(free)
+			return st.mapping(), nil
+		}
+	}
+	return nil, err
+}
+
+// keep puts every node that may stay where it is, and returns the others.
+func (st *state) keep(now Mapping) (free []int) {
+	host := map[string]int{}
+	for h := range st.hosts {
+		host[st.hosts[h].Name] = h
+	}
+	for n := range st.nodes {
+		h, exists := host[now[st.nodes[n].Name]]
+		if exists && st.allowed(n, h, true) == "" && st.room(n, h) == "" {
+			st.put(n, h)
+		} else {
+			free = append(free, n)
+		}
+	}
+	return free
+}
+
+// order chooses the next of the nodes that have no place.
+type order func(st *state, free []int) (at int)
+
+// place puts the free nodes; the error is an *Impossible.
+func (st *state) place(free []int, next order) error {
+	left := append([]int(nil), free...)
+	target := st.target()
+	for len(left) > 0 {
+		i := next(st, left)
+		n := left[i]
+		left = append(left[:i], left[i+1:]...)
+		h, reasons := st.best(n, target)
+		if h == nowhere {
+			return &Impossible{Node: st.nodes[n].Name, Reasons: reasons}
+		}
+		st.put(n, h)
+	}
+	return nil
+}
+
+// target is the number of nodes that no host should exceed while another may take more: with Spread an equal part.
+func (st *state) target() int {
+	open := 0
+	for h := range st.hosts {
+		if !st.hosts[h].Cordoned && !st.hosts[h].Draining {
+			open++
+		}
+	}
+	if st.strategy == Pack || open == 0 {
+		return len(st.nodes)
+	}
+	return (len(st.nodes) + open - 1) / open
+}
+
+// best is the host for node n, or nowhere and each host's reason.
+func (st *state) best(n, target int) (int, map[string]string) {
+	reasons, found := map[string]string{}, nowhere
+	var chosen rank
+	for h := range st.hosts {
+		why := st.allowed(n, h, false)
+		if why == "" {
+			why = st.room(n, h)
+		}
+		if why != "" {
+			reasons[st.hosts[h].Name] = why
+			continue
+		}
+		if r := st.rank(n, h, target); found == nowhere || r.better(chosen) {
+			found, chosen = h, r
+		}
+	}
+	return found, reasons
+}
+
+// rank compares hosts for one node; fields in the order in which they count.
+type rank struct {
+	over    bool    // beyond its part
+	tied    float64 // the weight of the node's links that would not leave the host
+	filling float64 // preferred: low with Spread, high with Pack
+	busy    float64
+}
+
+func (st *state) rank(n, h, target int) rank {
+	r := rank{over: st.count[h] >= target, tied: st.ties(n, h), filling: st.filling(h), busy: st.hosts[h].Busy}
+	if st.strategy == Pack {
+		r.filling = -r.filling
+	}
+	return r
+}
+
+func (r rank) better(than rank) bool {
+	switch {
+	case r.over != than.over:
+		return than.over
+	case r.tied != than.tied:
+		return r.tied > than.tied
+	case r.filling != than.filling:
+		return r.filling < than.filling
+	default:
+		return r.busy < than.busy // a tie goes to the first by name
+	}
+}
+
+// ties sums the weight of links between node n and what is on host h.
+func (st *state) ties(n, h int) float64 {
+	sum := 0.0
+	for _, l := range st.linksOf[n] {
+		for _, other := range st.ends[l] {
+			if other != n && st.at[other] == h {
+				sum += weight(st.links[l].Rate)
+				break
+			}
+		}
+	}
+	return sum
+}
+
+// weight is a link's in Mbit/s; one to which nothing is promised weighs as much as 1 Mbit/s.
+func weight(rate uint64) float64 { return max(float64(rate)/1e6, 1) }
+
+// filling is how full host h is: the greatest of its shares of cores and memory, and, for nodes to which nothing is
+// promised, their number.
+func (st *state) filling(h int) float64 {
+	full := float64(st.count[h]) / float64(len(st.nodes))
+	if capacity := st.hosts[h].Capacity; capacity.Cores > 0 && capacity.Memory > 0 {
+		full = max(full, st.used[h].Cores/capacity.Cores, float64(st.used[h].Memory)/float64(capacity.Memory))
+	}
+	return full
+}
+
+// byTies chooses a node without a choice, else the one with the strongest ties to those that have a place, else the
+// one with the greatest demand.
+func byTies(st *state, free []int) int {
+	return first(free, func(a, b int) bool {
+		if pa, pb := st.nodes[a].Host != "", st.nodes[b].Host != ""; pa != pb {
+			return pa
+		}
+		if ta, tb := st.placedTies(a), st.placedTies(b); ta != tb {
+			return ta > tb
+		}
+		return st.greater(a, b)
+	})
+}
+
+// byDemand chooses a node without a choice, else the one with the greatest demand.
+func byDemand(st *state, free []int) int {
+	return first(free, func(a, b int) bool {
+		if pa, pb := st.nodes[a].Host != "", st.nodes[b].Host != ""; pa != pb {
+			return pa
+		}
+		return st.greater(a, b)
+	})
+}
+
+// first is the place of the least element; equal ones keep their order.
+func first(list []int, less func(a, b int) bool) int {
+	at := 0
+	for i := range list {
+		if less(list[i], list[at]) {
+			at = i
+		}
+	}
+	return at
+}
+
+func (st *state) placedTies(n int) float64 {
+	sum := 0.0
+	for _, l := range st.linksOf[n] {
+		for _, other := range st.ends[l] {
+			if other != n && st.at[other] != nowhere {
+				sum += weight(st.links[l].Rate)
+				break
+			}
+		}
+	}
+	return sum
+}
+
+func (st *state) greater(a, b int) bool {
+	da, db := st.nodes[a].Demand, st.nodes[b].Demand
+	if da.Cores != db.Cores {
+		return da.Cores > db.Cores
+	}
+	return da.Memory > db.Memory
+}
+
+// improve moves the given nodes, one at a time, wherever that shortens the cut and keeps to the strategy (Kernighan
+// and Lin 1970, with single moves as in Fiduccia and Mattheyses 1982). Each move shortens the cut, so it ends; ten rounds bound its time.
+func (st *state) improve(movable []int) {
+	const rounds = 10
+	target := st.target()
+	for range rounds {
+		moved := false
+		for _, n := range movable {
+			from := st.at[n]
+			st.put(n, nowhere)
+			to, _ := st.best(n, target)
+			if to != nowhere && to != from && st.ties(n, to) > st.ties(n, from) {
+				st.put(n, to)
+				moved = true
+			} else {
+				st.put(n, from)
+			}
+		}
+		if !moved {
+			return
+		}
+	}
+}
+
+func (st *state) mapping() Mapping {
+	m := Mapping{}
+	for n, h := range st.at {
+		m[st.nodes[n].Name] = st.hosts[h].Name
+	}
+	return m
+}
+
+// Moved lists the nodes whose host differs between two mappings, sorted; nodes that only one of them has are not in it.
+func Moved(from, to Mapping) []string {
+	var names []string
+	for node, host := range to {
+		if old, had := from[node]; had && old != host {
+			names = append(names, node)
+		}
+	}
+	sort.Strings(names)
+	return names
+}
