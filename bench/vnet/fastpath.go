@@ -14,6 +14,7 @@ import (
 	"github.com/pergola-net/pergola/datapath/fib"
 	"github.com/pergola-net/pergola/datapath/mirror"
 	"github.com/pergola-net/pergola/datapath/mirror/eligible"
+	"github.com/pergola-net/pergola/slice"
 )
 
 // fastPath is the mirror of the routers on a ground, with all that it needs.
@@ -60,6 +61,11 @@ func (f *fastPath) remove(n *Network) error {
 
 // FastPath switches the whole network between the walk and forwarding in the routers' kernels, and waits until it is so.
 func (n *Network) FastPath(ctx context.Context, on bool) error {
+	for _, l := range n.Plan.Links {
+		if err := n.reenter(ctx, l, on); err != nil {
+			return err
+		}
+	}
 	legs := map[string]map[int]int{}
 	for at, p := range n.ports {
 		if legs[at.node] == nil {
@@ -81,6 +87,25 @@ func (n *Network) FastPath(ctx context.Context, on bool) error {
 			if err := n.await(ctx, p.Name, on); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// reenter lets walks go on behind a link that ends them, a LAN or one that is shaped, as the agent does. A router's end of a LAN
+// does so for itself, the ends of a link between two nodes only together.
+func (n *Network) reenter(ctx context.Context, l LinkPlan, on bool) error {
+	router := func(e End) bool { return n.Plan.Node(e.Node).Router }
+	shaped := func(e End) bool { return e.Shape != (slice.Shape{}) }
+	if !l.LAN && !slices.ContainsFunc(l.Ends, shaped) {
+		return nil
+	}
+	for _, e := range l.Ends {
+		if !router(e) && (l.LAN || !slices.ContainsFunc(l.Ends, router)) {
+			continue
+		}
+		if err := n.ground.Substrate.Reenter(ctx, n.Port(e.Node, e.Interface), on); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -72,7 +72,10 @@ func MAC(port string) net.HardwareAddr {
 func (n *Network) wire(ctx context.Context, number int, l LinkPlan) error {
 	s := n.ground.Substrate
 	if !l.LAN {
-		return s.Join(ctx, n.Port(l.Ends[0].Node, l.Ends[0].Interface), n.Port(l.Ends[1].Node, l.Ends[1].Interface))
+		if err := s.Join(ctx, n.Port(l.Ends[0].Node, l.Ends[0].Interface), n.Port(l.Ends[1].Node, l.Ends[1].Interface)); err != nil {
+			return err
+		}
+		return n.shape(ctx, l)
 	}
 	name := fmt.Sprintf("s%db%d", n.Plan.Slice, number+1)
 	owner := fmt.Sprintf("vnet%d/lan%d", n.Plan.Slice, number+1)
@@ -82,6 +85,18 @@ func (n *Network) wire(ctx context.Context, number int, l LinkPlan) error {
 	for _, e := range l.Ends {
 		if err := s.Attach(ctx, n.Port(e.Node, e.Interface), name); err != nil {
 			return err
+		}
+	}
+	return n.shape(ctx, l)
+}
+
+func (n *Network) shape(ctx context.Context, l LinkPlan) error {
+	for _, e := range l.Ends {
+		if e.Shape == (slice.Shape{}) {
+			continue
+		}
+		if err := n.ground.Substrate.Shape(ctx, n.Port(e.Node, e.Interface), wire.FromNode, e.Shape); err != nil {
+			return fmt.Errorf("shape %s of %s: %w", e.Interface, e.Node, err)
 		}
 	}
 	return nil

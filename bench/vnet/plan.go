@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/slice"
 )
 
 // Plan is what a network is to be.
@@ -38,6 +40,7 @@ type End struct {
 	MTU             int // 1500 where it is 0
 	MAC             net.HardwareAddr
 	Addresses       []netip.Prefix
+	Shape           slice.Shape // of what the node sends
 }
 
 // Route is one of the main table.
