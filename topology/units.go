@@ -33,6 +33,9 @@ const (
 
 var ratePattern = regexp.MustCompile(`(?i)^([0-9]+(?:\.[0-9]+)?) ?([kmgt]?)(?:bit|bits|bps|b|bit/s|b/s)?$`)
 
+// bytesPattern are rates whose B reads as bytes: 10MB is eight times 10Mbit to most people.
+var bytesPattern = regexp.MustCompile(`B(?:ps|/s)?$`)
+
 // RateOf is the shortest way to write a rate in bit/s.
 func RateOf(bits uint64) Rate {
 	for _, unit := range []struct {
@@ -61,6 +64,9 @@ func (r Rate) Bits() (uint64, error) {
 	number, err := strconv.ParseFloat(parts[1], 64)
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a rate: %w", string(r), err)
+	}
+	if bytesPattern.MatchString(string(r)) {
+		return 0, fmt.Errorf("%q may be bytes: a rate is in bits, so write %s%sbit", string(r), parts[1], parts[2])
 	}
 	factor := map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}[strings.ToLower(parts[2])]
 	bits := math.Round(number * factor)

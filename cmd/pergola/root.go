@@ -32,6 +32,9 @@ func run(ctx context.Context, args []string, t *ui.Terminal) int {
 	root.SetOut(t.Out)
 	root.SetErr(t.Err)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = t.Lost()
+	}
 	if err != nil && ctx.Err() != nil && ui.Code(err) != ui.ExitInterrupted {
 		err = ui.Interrupted("")
 	}
@@ -70,7 +73,9 @@ Environment: PERGOLA_SOCKET is the default of --socket; NO_COLOR switches colour
 		RunE:              group,
 		PersistentPreRun:  func(*cobra.Command, []string) { a.settle() },
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Version:           ownVersion(),
 	}
+	root.SetVersionTemplate("pergola {{.Version}}\n")
 	root.AddGroup(
 		&cobra.Group{ID: groupNetworks, Title: "Networks:"},
 		&cobra.Group{ID: groupNodes, Title: "Nodes and links:"},
@@ -85,7 +90,28 @@ Environment: PERGOLA_SOCKET is the default of --socket; NO_COLOR switches colour
 	addTo(root, groupNodes, newExec(a), newShell(a), newLogs(a), newNode(a), newRestart(a), newLink(a), newCapture(a))
 	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a))
 	addTo(root, groupServer, newServer(a), newBench(a), newVersion(a), newCompletion(a))
+	helpOf(root)
 	return root
+}
+
+// helpOf makes `help WORD` an error where there is no such verb: cobra's own shows the help of all in its place.
+func helpOf(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "help" {
+			continue
+		}
+		c.Run, c.RunE = nil, func(_ *cobra.Command, args []string) error {
+			about, rest, err := root.Find(args)
+			if err != nil {
+				return err
+			}
+			if len(rest) > 0 && about.HasAvailableSubCommands() {
+				return group(about, rest)
+			}
+			return about.Help()
+		}
+	}
 }
 
 func addTo(root *cobra.Command, id string, commands ...*cobra.Command) {
@@ -135,6 +161,9 @@ func group(cmd *cobra.Command, args []string) error {
 
 // flagError makes an error in a flag a usage error that names the flag that was meant.
 func flagError(cmd *cobra.Command, err error) error {
+	if words := cmd.Flags().Args(); len(words) > 0 && cmd.HasAvailableSubCommands() {
+		return group(cmd, words) // a misspelt verb knows none of the flags that the right one has
+	}
 	do := "see `" + cmd.CommandPath() + " --help`"
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {

@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
+	"os"
+	"os/user"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pergola-net/pergola/agent"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/server"
 )
 
@@ -33,6 +37,13 @@ func newServer(a *app) *cobra.Command {
 		Example: "  sudo pergola server\n  sudo pergola server --group pergola",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if os.Geteuid() != 0 {
+				return ui.Advise(errors.New("the server makes containers, network devices and eBPF programs, which only root may"),
+					"run it with sudo, or start the service: systemctl start pergola")
+			}
+			if _, err := user.LookupGroup(cfg.Group); err != nil && cmd.Flags().Changed("group") {
+				a.warn([]string{"there is no group " + cfg.Group + ": only root can use this server"})
+			}
 			cfg.Socket = a.socket
 			cfg.Version, cfg.Commit = build()
 			return server.Run(cmd.Context(), cfg)

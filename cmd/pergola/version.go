@@ -35,7 +35,7 @@ func newVersion(a *app) *cobra.Command {
 					Server  *api.Version `json:"server,omitempty"`
 				}{own, commit, server})
 			}
-			a.Print("pergola %s", strings.TrimSpace(own+" "+commit))
+			a.Print("pergola %s", ownVersion())
 			if server == nil {
 				a.Print("server  not running")
 				return nil
@@ -44,6 +44,12 @@ func newVersion(a *app) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// ownVersion is what build gives, for people.
+func ownVersion() string {
+	own, commit := build()
+	return strings.TrimSpace(own + " " + commit)
 }
 
 // build gives the version and the commit that this program was built from.

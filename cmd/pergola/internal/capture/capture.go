@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/pcapgo"
@@ -81,13 +82,23 @@ func Program(ctx context.Context, t *ui.Terminal, stream io.Reader, missing stri
 		return ui.Advise(fmt.Errorf("%s is not installed here", argv[0]), "%s", missing)
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stream, t.Out, t.Err
-	if argv[0] == "tcpdump" {
-		cmd.Stderr = io.Discard // "reading from file -" and nothing that matters
-	}
+	var said bytes.Buffer // shown if it fails: tcpdump says much that does not matter
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stream, t.Out, &said
 	err := cmd.Run()
-	if err == nil || ctx.Err() != nil {
+	var failed *exec.ExitError
+	switch {
+	case err == nil || ctx.Err() != nil:
 		return nil
+	case errors.As(err, &failed) && argv[0] == "tcpdump" && failed.ExitCode() == tcpdumpCannotWrite:
+		return ui.Exit(128 + int(syscall.SIGPIPE)) // who read its output has seen enough
 	}
-	return fmt.Errorf("run %s: %w", strings.Join(argv, " "), err)
+	return fmt.Errorf("run %s: %w: %s", strings.Join(argv, " "), err, lastLine(said.String()))
+}
+
+// tcpdumpCannotWrite is tcpdump's exit status when its standard output is closed (S_ERR_ND_WRITE_FILE in its status-exit-codes.h).
+const tcpdumpCannotWrite = 14
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
 }

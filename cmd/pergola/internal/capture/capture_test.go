@@ -48,6 +48,23 @@ func TestSaveFileKeepsEveryByteAndCountsFrames(t *testing.T) {
 	}
 }
 
+// TestProgramWhoseReaderHasGone is `pergola capture ... | head -1`: no failure that anybody wants to read of.
+func TestProgramWhoseReaderHasGone(t *testing.T) {
+	bin := t.TempDir()
+	script := "#!/bin/sh\necho tcpdump: Unable to write output: Broken pipe >&2\nexit 14\n"
+	if err := os.WriteFile(filepath.Join(bin, "tcpdump"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	var said bytes.Buffer
+	term := ui.New(strings.NewReader(""), io.Discard, &said)
+	err := Program(t.Context(), term, stream(t, 1), "", "tcpdump")
+	term.Fail(err)
+	if ui.Code(err) != 141 || said.Len() > 0 {
+		t.Errorf("status %d, and it said %q; wanted 141 and nothing", ui.Code(err), said.String())
+	}
+}
+
 func TestSaveReadsPcapNG(t *testing.T) {
 	var in, out bytes.Buffer
 	w, err := pcapgo.NewNgWriter(&in, layers.LinkTypeEthernet)

@@ -134,7 +134,7 @@ func unreadable(path string, err error) error {
 	var cause *fs.PathError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no topology file %s", path)
+		return fmt.Errorf("there is no file %s", path)
 	case errors.As(err, &cause):
 		return fmt.Errorf("read %s: %w", path, cause.Err)
 	}

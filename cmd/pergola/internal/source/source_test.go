@@ -119,7 +119,7 @@ func TestLoadRefuses(t *testing.T) {
 		o     Options
 		fails string
 	}{
-		{"none.yaml", Options{}, "there is no topology file none.yaml"},
+		{"none.yaml", Options{}, "there is no file none.yaml"},
 		{"lab.yaml", Options{daemon: "frr"}, "are for GraphML files"},
 		{"lab.yaml", Options{tables: []string{"t.yaml"}}, "--image and --images are for containerlab files"},
 		{"lab.yaml", Options{images: []string{"a=b"}}, "--image and --images are for containerlab files"},

@@ -147,6 +147,9 @@ func Link(s *slice.Slice, word string) (link *slice.Link, end string, err error)
 			known = append(known, e.String())
 		}
 	}
+	if n := s.Node(word); n != nil && len(n.Interfaces) > 0 {
+		return nil, "", whichOf(n, "link")
+	}
 	return nil, "", ui.Advise(fmt.Errorf("slice %s has no link %q", s.Name, word), "%s",
 		ui.DidYouMean(word, "link or interface", known))
 }
@@ -165,11 +168,20 @@ func Interface(s *slice.Slice, word string) (node, iface string, err error) {
 		}
 		names = append(names, node+":"+i.Name)
 	}
-	if !ok {
-		return "", "", ui.Usage("there is "+strings.Join(names, ", "), "which interface of %s?", node)
+	if !ok && len(names) > 0 {
+		return "", "", whichOf(n, "interface")
 	}
 	return "", "", ui.Advise(fmt.Errorf("node %s has no interface %q", node, iface), "%s",
 		ui.DidYouMean(word, "interface", names))
+}
+
+// whichOf asks back where only a node was named.
+func whichOf(n *slice.Node, what string) error {
+	names := make([]string, len(n.Interfaces))
+	for i := range n.Interfaces {
+		names[i] = n.Name + ":" + n.Interfaces[i].Name
+	}
+	return ui.Usage("there is "+strings.Join(names, ", "), "which %s of %s?", what, n.Name)
 }
 
 // LinkNames lists the links of s.

@@ -99,9 +99,13 @@ func TestLinkIsFoundByNameAndByEnd(t *testing.T) {
 			t.Errorf("%s: got %v, %q, %v", word, l, got, err)
 		}
 	}
-	_, _, err := Link(lab, "leaf2:eth7")
-	if want := `slice lab has no link "leaf2:eth7"; did you mean leaf2:eth1?`; text(err) != want {
-		t.Errorf("got %s, want %s", text(err), want)
+	for word, fails := range map[string]string{
+		"leaf2:eth7": `slice lab has no link "leaf2:eth7"; did you mean leaf2:eth1?`,
+		"leaf1":      "which link of leaf1?; there is leaf1:eth1, leaf1:eth2",
+	} {
+		if _, _, err := Link(lab, word); text(err) != fails {
+			t.Errorf("%s: got %s, want %s", word, text(err), fails)
+		}
 	}
 }
 

@@ -145,10 +145,11 @@ func (p *Progress) draw() {
 		return
 	}
 	line := p.line() + ", " + Elapsed(p.Elapsed())
-	if p.total > 0 {
+	w := width(p.t.err)
+	if fits := w <= 1 || barWidth+1+lipgloss.Width(line) < w; fits && p.total > 0 { // the numbers matter more than the bar
 		line = p.t.PaintErr(p.t.Styles.Good, bar(p.done, p.total)) + " " + line
 	}
-	if w := width(p.t.err); w > 1 {
+	if w > 1 {
 		line = lipgloss.NewStyle().MaxWidth(w - 1).Render(line)
 	}
 	fmt.Fprint(p.t.Err, "\r\x1b[K"+line)

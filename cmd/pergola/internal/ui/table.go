@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/charmbracelet/lipgloss"
@@ -61,7 +60,7 @@ func (t *Terminal) Table(b *Table) {
 			return pad(cell, column)
 		})
 	for line := range strings.SplitSeq(drawn.String(), "\n") {
-		fmt.Fprintln(t.Out, strings.TrimRight(line, " "))
+		t.Print("%s", strings.TrimRight(line, " "))
 	}
 }
 

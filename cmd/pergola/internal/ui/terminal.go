@@ -26,6 +26,7 @@ type Terminal struct {
 
 	in, out, err *os.File // nil where the stream is no terminal
 	color        bool
+	lost         error // the first
 	Styles       Styles
 }
 
@@ -132,7 +133,14 @@ func (t *Terminal) Clear() {
 }
 
 // Print writes a result line.
-func (t *Terminal) Print(format string, args ...any) { fmt.Fprintf(t.Out, format+"\n", args...) }
+func (t *Terminal) Print(format string, args ...any) {
+	if _, err := fmt.Fprintf(t.Out, format+"\n", args...); err != nil && t.lost == nil {
+		t.lost = fmt.Errorf("write the result: %w", err)
+	}
+}
+
+// Lost is the error, if any, by which lines that Print or Table wrote were lost: a full disk behind a redirection.
+func (t *Terminal) Lost() error { return t.lost }
 
 // Paint renders text for the results in a style; plain where nobody looks.
 func (t *Terminal) Paint(s lipgloss.Style, text string) string {
