@@ -1,0 +1,113 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Identity is what a member proves itself with.
+type Identity struct {
+	Certificate *x509.Certificate
+	Key         crypto.Signer
+	Authority   *x509.Certificate
+}
+
+// TLS is the certificate as crypto/tls wants it. The authority's goes with it: who joins knows only its pin.
+func (id *Identity) TLS() tls.Certificate {
+	return tls.Certificate{Certificate: [][]byte{id.Certificate.Raw, id.Authority.Raw}, PrivateKey: id.Key, Leaf: id.Certificate}
+}
+
+// ServerConfig is for listeners. Clients without a certificate are let in as far as TLS is concerned, for they may want to join; what
+// else they may do, the handlers decide by PeerOf. The identity is asked for at each connection, so that a renewed one counts at once.
+func ServerConfig(now func() *Identity) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		NextProtos: []string{"h2", "http/1.1"},
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			id := now()
+			return &tls.Config{
+				MinVersion:   tls.VersionTLS13,
+				NextProtos:   []string{"h2", "http/1.1"},
+				Certificates: []tls.Certificate{id.TLS()},
+				ClientAuth:   tls.VerifyClientCertIfGiven,
+				ClientCAs:    pool(id.Authority),
+			}, nil
+		},
+	}
+}
+
+// ClientConfig is for members that call a server: it must be a server of the same cluster, by whatever name or address it is called. Names
+// are not compared, because a server is known by its role: addresses change, and NAT stands between.
+func ClientConfig(now func() *Identity) *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		InsecureSkipVerify: true, // VerifyConnection does it, by role instead of name
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			cert := now().TLS()
+			return &cert, nil
+		},
+		VerifyConnection: func(state tls.ConnectionState) error {
+			return verifyServer(state.PeerCertificates, now().Authority)
+		},
+	}
+}
+
+// JoinConfig is for who has nothing but a token: the server must show the authority that the token pins, and a certificate of it.
+func JoinConfig(t Token) *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		InsecureSkipVerify: true, // VerifyConnection does it, by the pin
+		VerifyConnection: func(state tls.ConnectionState) error {
+			for _, cert := range state.PeerCertificates {
+				if cert.IsCA && Pin(cert) == t.Pin {
+					return verifyServer(state.PeerCertificates, cert)
+				}
+			}
+			return errors.New("this server is not of the cluster that made the token: its certificate authority is another one")
+		},
+	}
+}
+
+func verifyServer(chain []*x509.Certificate, authority *x509.Certificate) error {
+	if len(chain) == 0 {
+		return errors.New("the server has no certificate")
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: pool(authority), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	if invalid := (x509.CertificateInvalidError{}); errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		return fmt.Errorf("the server's certificate is valid from %s to %s, and this machine's clock says %s: is it right?", chain[0].NotBefore.UTC().Format(time.RFC3339),
+			chain[0].NotAfter.UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339))
+	}
+	if err != nil {
+		return fmt.Errorf("the server's certificate is not of this cluster: %w", err)
+	}
+	if m := memberOf(chain[0]); m.Role != Server {
+		return fmt.Errorf("%s answers, which is no server of the cluster (its role is %s)", m.Name, m.Role)
+	}
+	return nil
+}
+
+// PeerOf says who is at the other end of a connection; ok is false for who showed no certificate.
+func PeerOf(state *tls.ConnectionState) (m Member, ok bool) {
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return Member{}, false
+	}
+	return memberOf(state.VerifiedChains[0][0]), true
+}
+
+func memberOf(cert *x509.Certificate) Member {
+	m := Member{Name: cert.Subject.CommonName}
+	if len(cert.Subject.Organization) == 1 {
+		m.Role = Role(cert.Subject.Organization[0])
+	}
+	return m
+}
+
+func pool(cert *x509.Certificate) *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(cert)
+	return p
+}
