@@ -48,7 +48,7 @@ func (d *driver) runLines(ctx context.Context, id sliver.ID, pid int, lines []st
 		late := time.AfterFunc(bootPatience, func() {
 			d.warn(id, fmt.Sprintf("exec %q has not ended after %v: nothing waits for it any longer", line, bootPatience))
 		})
-		err := d.run(ctx, id, []string{"/bin/sh", "-c", line})
+		_, err := d.run(ctx, id, []string{"/bin/sh", "-c", line})
 		late.Stop()
 		if s, lost := d.runtime.Observe(id); lost != nil || s.PID != pid {
 			return // the lines are those of a node that is no more

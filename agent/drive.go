@@ -296,8 +296,12 @@ func (d *driver) reload(ctx context.Context, id sliver.ID, r routing.Rendered) e
 	ctx, cancel := context.WithTimeoutCause(ctx, reloadTimeout, fmt.Errorf("no answer for %v", reloadTimeout))
 	defer cancel()
 	for _, command := range r.Reload {
-		if err := d.run(ctx, id, command); err != nil {
+		complaints, err := d.run(ctx, id, command)
+		if err != nil {
 			return fmt.Errorf("reload the configuration of %s: %w", id.Node, err)
+		}
+		if complaints != "" { // that daemons had to start anew, for example
+			d.warn(id, "reload the configuration: "+complaints)
 		}
 	}
 	return nil
@@ -331,15 +335,15 @@ func (d *driver) resume(ctx context.Context, id sliver.ID) error {
 	return nil
 }
 
-// run runs a command in a node; what it printed is part of the error if it fails.
-func (d *driver) run(ctx context.Context, id sliver.ID, command []string) error {
-	var out bytes.Buffer
-	code, err := d.runtime.Exec(ctx, id, sliver.ExecRequest{Args: command, Stdout: &out, Stderr: &out})
+// run runs a command in a node and gives what it complained about; if it fails, all that it printed is part of the error.
+func (d *driver) run(ctx context.Context, id sliver.ID, command []string) (complaints string, err error) {
+	var out, complained bytes.Buffer
+	code, err := d.runtime.Exec(ctx, id, sliver.ExecRequest{Args: command, Stdout: &out, Stderr: &complained})
 	if err != nil {
-		return err
+		return "", err
 	}
 	if code != 0 {
-		return fmt.Errorf("%s: exit status %d: %s", command[0], code, strings.TrimSpace(out.String()))
+		return "", fmt.Errorf("%s: exit status %d: %s", command[0], code, strings.TrimSpace(out.String()+complained.String()))
 	}
-	return nil
+	return strings.TrimSpace(complained.String()), nil
 }

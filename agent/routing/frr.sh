@@ -5,7 +5,8 @@
 #   frr start            start the daemons, load the configuration, then keep everything running (watchfrr)
 #   frr restart DAEMON   what watchfrr calls when a daemon died; also "all"
 #   frr stop DAEMON
-#   frr reload           apply frr.conf and daemons after they changed; no daemon that is still wanted restarts
+#   frr reload           apply frr.conf and daemons after they changed. No daemon that is still wanted restarts, unless
+#                        they refuse it: then all start anew, and standard error says so
 #   frr reload-user      the same for a configuration that a user wrote, by frr-reload.py where it is installed
 #
 # It takes the place of FRR's frrinit.sh and watchfrr.sh, which start one daemon after the other, each by a bash of its
@@ -14,7 +15,8 @@ set -u
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 conf=/etc/frr
 run=/run/frr
-applied=$run/applied # frr.conf as it was last loaded
+applied=$run/applied # frr.conf as the daemons were last given it, or an older one
+again=$run/again     # there while watchfrr ends to begin again: watch, or afresh
 self=$0
 
 say() { echo "frr: $*" >&2; }
@@ -126,9 +128,16 @@ start() {
 		launch "$name" &
 	done
 	wait
+	cp $conf/frr.conf $applied 2>/dev/null # before it is read: what changes meanwhile is left to a reload
 	load || say "start: not all of $conf/frr.conf was accepted: see above"
-	cp $conf/frr.conf $applied 2>/dev/null
 	watch
+}
+
+# afresh: start everything anew.
+afresh() {
+	# shellcheck disable=SC2046
+	for name in $(instances $rest $first); do halt "$name"; done
+	start
 }
 
 # watch: keep the daemons running. Ends when watchfrr does, and the node with it, unless reload asked for another set
@@ -143,11 +152,11 @@ watch() {
 		name=$(basename "$file" .pid)
 		among "$name" watchfrr "$@" || halt "$name"
 	done
-	rm -f $run/again
+	rm -f $again
 	"$lib/watchfrr" -l 5 --min-restart-interval 1 --max-restart-interval 60 \
 		-r "$self restart %s" -s "$self restart %s" -k "$self stop %s" "$@"
 	status=$?
-	[ -e $run/again ] && exec "$self" watch
+	[ -e $again ] && exec "$self" "$(cat $again)"
 	exit $status
 }
 
@@ -168,7 +177,27 @@ restart() {
 	launch "$name" && load -d "${name%%-*}"
 }
 
+# rewatch HOW: let watchfrr end and the node's first process go on by HOW, and wait until watchfrr is back.
+rewatch() {
+	echo "$1" >$again.new && mv $again.new $again
+	kill "$(cat $run/watchfrr.pid)"
+	await not test -e $again && await alive watchfrr || { say "reload: the daemons did not start within 20 s"; return 1; }
+}
+
+not() { ! "$@"; }
+
+# await COMMAND: wait until it succeeds, for 20 s at most.
+await() {
+	tries=200
+	until "$@"; do
+		[ $((tries -= 1)) -gt 0 ] || return 1
+		sleep 0.1
+	done
+}
+
 reload() {
+	# Not during a start: the daemons would get half of it from here and half from there.
+	await alive watchfrr || { say "reload: FRR did not start within 20 s"; return 1; }
 	"$1" || return
 	# shellcheck disable=SC2046
 	set -- $(instances $first $rest)
@@ -179,19 +208,12 @@ reload() {
 	for file in "$run"/*.pid; do
 		among "$(basename "$file" .pid)" watchfrr "$@" || another=yes
 	done
-	[ -n "$another" ] || return 0
-	: >$run/again
-	kill "$(cat $run/watchfrr.pid)"
-	tries=200
-	while [ -e $run/again ]; do
-		[ $((tries -= 1)) -gt 0 ] || { say "reload: the daemons did not start within 20 s"; return 1; }
-		sleep 0.1
-	done
+	[ -z "$another" ] || rewatch watch
 }
 
-# difference: the commands that turn the configuration of the first file into that of the second: lines that went,
-# last first, behind "no", then lines that came, each in its context. What was changed by hand in the meantime
-# stays as it is.
+# difference OLD NEW [RUNNING]: the commands that turn the configuration of the first file into that of the second: lines
+# that went, last first, behind "no", then lines that came, each in its context. What was changed by hand in the meantime
+# stays as it is. Given what is running: without what that shows to be done.
 difference() {
 	awk '
 	function parent(key) { return match(key, /.*\n/) ? substr(key, 1, RLENGTH - 1) : "" }
@@ -215,7 +237,7 @@ difference() {
 		for (i = 1; i <= n; i++) print words[i]
 		current = context
 	}
-	FNR == 1 { file++; depth = 0 }
+	FNR == 1 { depth = 0 }
 	/^[ \t]*$/ || /^[ \t]*(!|#|exit|end$|frr version|frr defaults|Building|Current)/ { next } # what a start decides, no reload can
 	{
 		sub(/[ \t\r]+$/, "")
@@ -226,7 +248,9 @@ difference() {
 		if (depth > 0) { key = path[depth] "\n" key; kids[file, path[depth]] = 1 }
 		at[++depth] = indent
 		path[depth] = key
-		if (file == 1) { old[key] = 1; olds[++nOld] = key } else { new[key] = 1; news[++nNew] = key }
+		if (file == 1) { old[key] = 1; olds[++nOld] = key }
+		if (file == 2) { new[key] = 1; news[++nNew] = key }
+		if (file == 3) running[key] = 1
 		if (file == 2 && single(key) != "") set[single(key)] = 1
 	}
 	END {
@@ -234,6 +258,7 @@ difference() {
 			key = olds[i]
 			if (key in new || covered(key) || stays(key)) continue
 			if (single(key) != "" && single(key) in set) continue
+			if (file == 3 && !(key in running)) continue
 			split(last(key), word, " ")
 			if (word[1] == "neighbor" && word[3] == "remote-as") gone[word[2]] = 1
 			enter(parent(key))
@@ -244,22 +269,39 @@ difference() {
 			split(last(key), word, " ")
 			if ((2, key) in kids) continue
 			if (key in old && !(word[1] == "neighbor" && word[2] in gone)) continue
+			if (file == 3 && key in running) continue
 			enter(parent(key))
 			print last(key)
 		}
 		enter("")
-	}' "$1" "$2"
+	}' file=1 "$1" file=2 "$2" ${3:+file=3 "$3"}
 }
 
-# apply: bring the running daemons from the configuration that was loaded last to the present one.
+# apply: bring the running daemons from the configuration that was loaded last to the present one. A daemon refuses
+# to take away what it does not have, as after watchfrr gave it a newer configuration than the last: so what was
+# refused is tried once more by what the daemons say that they run. Else they start anew, unless what is written is at fault.
 apply() {
 	[ -r $conf/frr.conf ] || return 0
 	[ -r $applied ] || : >$applied
-	difference $applied $conf/frr.conf >$run/difference
-	if [ -s $run/difference ]; then
-		vtysh -f $run/difference || { say "reload: not all was accepted of:"; cat $run/difference >&2; return 1; }
+	cp $conf/frr.conf $run/wanted # it may change meanwhile
+	difference $applied $run/wanted >$run/difference
+	if ! send; then
+		vtysh -c "show running-config" >$run/running
+		difference $applied $run/wanted $run/running >$run/difference
+		send || insist || return
 	fi
-	cp $conf/frr.conf $applied
+	mv $run/wanted $applied
+}
+
+# send: give the daemons the commands in $run/difference. What they say stays in $run/refused.
+send() { [ ! -s $run/difference ] || vtysh -f $run/difference >$run/refused 2>&1; }
+
+# insist: start all daemons anew, with a configuration that they refused to change to.
+insist() {
+	vtysh -C -f $conf/frr.conf >$run/faults 2>&1 || { say "reload: $conf/frr.conf is not accepted:"; cat $run/faults >&2; return 1; }
+	say "reload: the daemons were started anew, for they refused:"
+	cat $run/refused >&2
+	rewatch afresh
 }
 
 # apply_user: the same through FRR's own tool, which compares with what the daemons run.
@@ -274,10 +316,11 @@ apply_user() {
 case ${1:-} in
 start) start ;;
 watch) watch ;;
+afresh) afresh ;;
 restart) restart "$2" ;;
 stop) halt "$2" ;;
 reload) reload apply ;;
 reload-user) reload apply_user ;;
-difference) difference "$2" "$3" ;;
-*) say "usage: frr start | restart DAEMON | stop DAEMON | reload | reload-user | difference OLD NEW"; exit 2 ;;
+difference) difference "$2" "$3" "${4:-}" ;;
+*) say "usage: frr start | restart DAEMON | stop DAEMON | reload | reload-user | difference OLD NEW [RUNNING]"; exit 2 ;;
 esac

@@ -17,8 +17,8 @@ import (
 	"github.com/pergola-net/pergola/test/testkit"
 )
 
-// apply writes what n now asks for and reloads.
-func apply(t *testing.T, l *lab.Lab, n *slice.Node) {
+// apply writes what n now asks for, reloads, and gives what was said about it.
+func apply(t *testing.T, l *lab.Lab, n *slice.Node) (said string) {
 	t.Helper()
 	r, err := routing.NewRenderer(l.Slice).Render(n)
 	if err != nil {
@@ -32,8 +32,10 @@ func apply(t *testing.T, l *lab.Lab, n *slice.Node) {
 		}
 		if out = strings.TrimSpace(out); out != "" {
 			t.Logf("%s: %v: %s", n.Name, command, out)
+			said += out
 		}
 	}
+	return said
 }
 
 // daemons gives the pids of a node's routing daemons.
@@ -116,6 +118,89 @@ func TestFRRRestartsADaemonThatDies(t *testing.T) {
 	if out, err := l.Exec("r1", "vtysh", "-c", "write memory"); err != nil || !strings.Contains(out, "[OK]") {
 		t.Errorf("write memory: %v\n%s", err, out)
 	}
+}
+
+// A change must reach the daemons also when it comes while they start, with what was wanted before.
+func TestChangeWhileFRRStartsIsNotLost(t *testing.T) {
+	testkit.LeakCheck(t)
+	l := lab.New(t, square(allFRR, slice.OSPF))
+	start(t, l)
+	// Each router at another moment of its start.
+	for name, file := range map[string]string{"r1": "zebra.pid", "r2": "ospfd.pid", "r3": "ospfd.vty", "r4": "watchfrr.pid"} {
+		testkit.Eventually(t, func() error {
+			_, err := l.Exec(name, "test", "-e", "/run/frr/"+file)
+			return err
+		}, 10*time.Second, name+" to have "+file)
+		n := l.Slice.Node(name)
+		n.Interfaces[0].Cost = 77
+		apply(t, l, n)
+		if out := running(t, l, name); !strings.Contains(out, "ip ospf cost 77\n") {
+			t.Errorf("%s, changed when %s was there, has\n%s", name, file, out)
+		}
+	}
+	converge(t, l, nil, time.Minute)
+}
+
+// running gives the configuration that a node's FRR runs by.
+func running(t *testing.T, l *lab.Lab, node string) string {
+	t.Helper()
+	out, err := l.Exec(node, "vtysh", "-c", "show running-config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A daemon refuses to forget what it does not know: what a user took away by hand, or what it never heard of because
+// it was restarted with a newer configuration. An interface that is no longer wanted goes all the same.
+func TestReloadTakesAwayWhatIsGoneAlready(t *testing.T) {
+	testkit.LeakCheck(t)
+	l := lab.New(t, square(allFRR, slice.OSPF))
+	start(t, l)
+	converge(t, l, nil, time.Minute)
+	before := daemons(t, l, "r1")
+	if _, err := l.Exec("r1", "vtysh", "-c", "configure", "-c", "interface eth2", "-c", "no ip ospf area 0.0.0.0"); err != nil {
+		t.Fatal(err)
+	}
+	n := l.Slice.Node("r1")
+	n.Interfaces[0].Cost = 77
+	n.Interfaces = n.Interfaces[:1]
+	if said := apply(t, l, n); said != "" {
+		t.Errorf("said: %s", said)
+	}
+	if out := running(t, l, "r1"); !strings.Contains(out, "ip ospf cost 77\n") || strings.Count(out, "ip ospf area") != 2 || strings.Count(out, "ipv6 ospf6 area") != 2 {
+		t.Errorf("r1 runs\n%s", out)
+	}
+	if after := daemons(t, l, "r1"); after != before {
+		t.Errorf("daemons restarted:\n%s%s", before, after)
+	}
+}
+
+// Where what a user did by hand makes the daemons refuse what is wanted, they are started anew, and it is said.
+func TestReloadRestartsDaemonsThatRefuse(t *testing.T) {
+	testkit.LeakCheck(t)
+	l := lab.New(t, square(allFRR, slice.OSPF))
+	n := l.Slice.Node("r1")
+	all := n.Interfaces
+	n.Interfaces = all[:1]
+	start(t, l)
+	converge(t, l, func(link string) bool { return link != "l4" }, time.Minute)
+	// ospfd takes no interface by its name while it has networks.
+	if _, err := l.Exec("r1", "vtysh", "-c", "configure", "-c", "interface eth1", "-c", "no ip ospf area 0.0.0.0", "-c", "interface lo",
+		"-c", "no ip ospf area 0.0.0.0", "-c", "router ospf", "-c", "network 0.0.0.0/0 area 0"); err != nil {
+		t.Fatal(err)
+	}
+	n.Interfaces = all
+	if said := apply(t, l, n); !strings.Contains(said, "started anew") {
+		t.Errorf("said: %s", said)
+	}
+	if out := running(t, l, "r1"); strings.Count(out, "ip ospf area") != 3 || strings.Contains(out, "network 0.0.0.0") {
+		t.Errorf("r1 runs\n%s", out)
+	}
+	if _, err := l.Exec("r1", "pidof", "watchfrr"); err != nil {
+		t.Errorf("nobody watches: %v", err)
+	}
+	converge(t, l, nil, time.Minute)
 }
 
 func TestUsersOwnConfigurationRunsUnmodified(t *testing.T) {

@@ -1,9 +1,8 @@
 // Package routing writes the configuration of unmodified routing daemons: FRR and BIRD. It does no I/O: a slice
 // and a node go in; files, the node's first command and the commands that apply changed files come out.
 //
-// frr.go and bird.go hold what each suite needs to run, and the files beside them one protocol each. frr-start.sh
-// and frr-reload.sh run inside the node. segment.go answers what both suites must know of a link, so that the two
-// ends of it always agree.
+// frr.go and bird.go hold what each suite needs to run, and the files beside them one protocol each. frr.sh runs inside
+// the node. segment.go answers what both suites must know of a link, so that the two ends of it always agree.
 package routing
 
 import (
@@ -22,7 +21,8 @@ type Rendered struct {
 	// kept running, and logs to its standard output.
 	Command []string
 	// Reload is run in the running node, in this order, after changed Files were written: it applies the difference
-	// and restarts no router. The first command that fails ends it; what it printed says why.
+	// and restarts no router, unless its daemons refuse. The first command that fails ends it; what it printed says why.
+	// What one that succeeds prints to standard error, its users ought to know.
 	Reload [][]string
 }
 
