@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -44,12 +45,41 @@ func (s *server) cleanUp(t *testing.T) {
 				t.Errorf("start the server to clean up: %v", err)
 			}
 		}
+		s.explain(t)
 		if out, err := s.command("down", "--all").CombinedOutput(); err != nil {
 			t.Errorf("clean up: %v\n%s", err, out)
 		}
 	}
 	if err := s.stop(syscall.SIGTERM); err != nil {
 		t.Errorf("stop the server: %v", err)
+	}
+}
+
+// routes shows what a router thinks of its network, and what it told the kernel.
+const routes = `ip route; ip -6 route; ip -br link
+if [ -d /run/bird ]; then birdc "show protocols"; birdc "show route all"; birdc "show ospf neighbors"; birdc "show ospf state"; birdc "show ospf lsadb"
+elif [ -d /run/frr ]; then
+	for about in neighbor route "database router" "database external"; do
+		for family in ip ipv6; do
+			version=ospf; [ $family = ip ] || version=ospf6
+			[ -e /run/frr/${version}d.pid ] && vtysh -c "show $family $version $about"
+		done
+	done
+	vtysh -c "show running-config"
+fi 2>&1`
+
+// explain shows what every router of a story that failed has come to: nobody can ask it any more.
+func (s *server) explain(t *testing.T) {
+	t.Helper()
+	out, err := s.command("ls", "--json").Output()
+	var slices []struct{ Name string }
+	if err := errors.Join(err, json.Unmarshal(out, &slices)); err != nil {
+		t.Errorf("list the slices: %v", err)
+	}
+	for _, slice := range slices {
+		cmd := s.command("exec", "--all", "-s", slice.Name, "--", "timeout", "5", "sh", "-c", routes)
+		out, err := cmd.CombinedOutput()
+		t.Logf("the nodes of %s (%v):\n%s", slice.Name, err, tail(out, 64<<10))
 	}
 }
 
