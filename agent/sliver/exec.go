@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -103,6 +104,12 @@ func (r *Runtime) exec(ctx context.Context, id ID, rec *record, req *ExecRequest
 	defer unix.Close(root)
 	if err := setUser(root, spec, req.User); err != nil {
 		return -1, err
+	}
+	switch err := findCommand(rec.Process, spec.Args[0], spec.Env, spec.Cwd); {
+	case errors.Is(err, fs.ErrNotExist):
+		return 127, err
+	case errors.Is(err, fs.ErrPermission):
+		return 126, err
 	}
 	dir, err := os.MkdirTemp(r.nodeDir(id), "exec")
 	if err != nil {

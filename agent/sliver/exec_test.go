@@ -61,9 +61,12 @@ func TestExec(t *testing.T) {
 	if d := time.Since(start); d > 5*time.Second {
 		t.Errorf("waited %v for a background process", d)
 	}
-	code, err := r.Exec(t.Context(), id, ExecRequest{Args: []string{"nonsense"}})
-	if code != 127 || err == nil || !strings.Contains(err.Error(), "nonsense") {
-		t.Errorf("missing command: %d, %v", code, err)
+	for name, want := range map[string]int{"nonsense": 127, "/nonsense": 127, "/etc": 126, "/etc/hostname": 126} {
+		var said bytes.Buffer // by who runs the command: the error says it already
+		code, err := r.Exec(t.Context(), id, ExecRequest{Args: []string{name}, Stdout: &said, Stderr: &said})
+		if code != want || err == nil || !strings.Contains(err.Error(), name) || said.Len() > 0 {
+			t.Errorf("missing command: %d, %v, %q", code, err, said.String())
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

@@ -40,7 +40,7 @@ func (r *Runtime) start(ctx context.Context, id ID, rec *record) error {
 		return err
 	}
 	if !rec.Plain {
-		if err := findCommand(rec); err != nil {
+		if err := findCommand(rec.Process, rec.Command[0], rec.Env, rec.Dir); err != nil {
 			return err
 		}
 		messages := filepath.Join(r.nodeDir(id), "start.log")
@@ -87,25 +87,25 @@ func setSysctls(p process, values map[string]string) error {
 	})
 }
 
-// findCommand looks for the program as execvp(3) will, for catatonit would say what is wrong to the log alone.
-func findCommand(rec *record) error {
-	root, err := openRoot(rec.Process)
+// findCommand looks for the program as execvp(3) will: catatonit would say what is wrong to the log alone, and the runtime to the
+// standard error of who asked for a command.
+func findCommand(in process, name string, env []string, dir string) error {
+	root, err := openRoot(in)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(root)
-	name := rec.Command[0]
 	try := []string{name}
 	if !strings.Contains(name, "/") {
 		try = nil
-		for _, dir := range strings.Split(lookup(rec.Env, "PATH"), ":") {
+		for _, dir := range strings.Split(lookup(env, "PATH"), ":") {
 			try = append(try, path.Join(dir, name))
 		}
 	}
 	cause := fs.ErrNotExist
 	for _, p := range try {
 		if !path.IsAbs(p) {
-			p = path.Join(rec.Dir, p)
+			p = path.Join(dir, p)
 		}
 		err := executable(root, p)
 		if err == nil {
@@ -116,7 +116,7 @@ func findCommand(rec *record) error {
 		}
 	}
 	if len(try) > 1 {
-		return fmt.Errorf("find command %q in PATH %s of the node: %w", name, lookup(rec.Env, "PATH"), cause)
+		return fmt.Errorf("find command %q in PATH %s of the node: %w", name, lookup(env, "PATH"), cause)
 	}
 	return fmt.Errorf("find command %q in the node: %w", name, cause)
 }
