@@ -205,8 +205,8 @@ func TestWaitAndCheckTellTheOutcomeByTheirStatus(t *testing.T) {
 	w.set(func(h *host) { h.waiting = 0 })
 	pergola(t, "wait", "--timeout", "1s", "lob").want(t, 2, "", "did you mean lab")
 
-	pergola(t, "check").want(t, 0, `(?m)^there +ok +90 us\s(.*\n)*^lab: all 2 checks hold`, "")
-	pergola(t, "check", "--all-pairs", "--junit", "x.xml").want(t, 1, `(?m)^back +FAILED .* no answer$(.*\n)*^lab: 1 of 2 checks failed`, "")
+	pergola(t, "check").want(t, 0, `(?m)^there +- +ok +90 us\s(.*\n)*^lab: all 2 checks hold`, "")
+	pergola(t, "check", "--all-pairs", "--junit", "x.xml").want(t, 1, `(?m)^back +- +FAILED .* no answer$(.*\n)*^lab: 1 of 2 checks failed`, "")
 	if x, err := os.ReadFile("x.xml"); err != nil || !strings.Contains(string(x), `failures="1"`) {
 		t.Errorf("%s, %v", x, err)
 	}

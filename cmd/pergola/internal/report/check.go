@@ -20,14 +20,14 @@ const manyChecks = 40
 
 // Checks is the table of results. Of many, those that hold are hidden unless all is true.
 func Checks(results []api.CheckResult, styles ui.Styles, all bool) (t *ui.Table, hidden int) {
-	t = &ui.Table{Columns: []string{"CHECK", "RESULT", "TIME", "DETAIL"}}
-	const result = 1
+	t = &ui.Table{Columns: []string{"CHECK", "ADDRESS", "RESULT", "TIME", "DETAIL"}}
+	const result = 2
 	for _, r := range results {
 		if r.OK && !all && len(results) > manyChecks {
 			hidden++
 			continue
 		}
-		t.Row(checkName(r), word(r.OK), duration(r), r.Message)
+		t.Row(checkName(r), address(r), word(r.OK), duration(r), r.Message)
 	}
 	t.Style = func(row, column int) (lipgloss.Style, bool) {
 		if column != result {
@@ -53,6 +53,14 @@ func checkName(r api.CheckResult) string {
 		return r.Name
 	}
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Kind, r.From, r.To))
+}
+
+// address is what was asked for: a node has one of each family.
+func address(r api.CheckResult) string {
+	if !r.Address.IsValid() {
+		return ""
+	}
+	return r.Address.String()
 }
 
 func duration(r api.CheckResult) string {
@@ -93,7 +101,7 @@ func JUnit(w io.Writer, name string, results []api.CheckResult) error {
 	var total time.Duration
 	for _, r := range results {
 		c := junit.Testcase{
-			Name:      checkName(r),
+			Name:      strings.TrimSpace(checkName(r) + " " + address(r)),
 			Classname: name + "." + string(r.Kind),
 			Time:      strconv.FormatFloat(r.Duration.Seconds(), 'f', 6, 64),
 		}

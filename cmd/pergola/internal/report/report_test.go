@@ -155,15 +155,15 @@ lab: 1 node new, 2 nodes changed, 1 link removed`)
 
 var results = []api.CheckResult{
 	{Name: "a-b", Kind: slice.CheckPing, From: "a", To: "b", OK: true, RTT: 123456, Duration: time.Millisecond},
-	{Kind: slice.CheckPing, From: "b", To: "a", Message: "no answer <within> 5s", Duration: 5 * time.Second},
+	{Kind: slice.CheckPing, From: "b", To: "a", Address: netip.MustParseAddr("2001:db8::1"), Message: "no answer <within> 5s", Duration: 5 * time.Second},
 }
 
 func TestChecksShowEveryFailure(t *testing.T) {
 	table, hidden := Checks(results, ui.Styles{}, false)
 	same(t, draw(table), `
-CHECK     RESULT  TIME    DETAIL
-a-b       ok      123 us  -
-ping b a  FAILED  5 s     no answer <within> 5s
+CHECK     ADDRESS      RESULT  TIME    DETAIL
+a-b       -            ok      123 us  -
+ping b a  2001:db8::1  FAILED  5 s     no answer <within> 5s
 `)
 	if hidden != 0 {
 		t.Errorf("%d of two checks are hidden", hidden)
@@ -204,7 +204,7 @@ func TestJUnitIsWhatCIReads(t *testing.T) {
 	}
 	s := read.Suites[0]
 	if s.Name != "lab" || s.Tests != 2 || s.Failures != 1 || s.Cases[0].Failure != nil ||
-		s.Cases[1].Failure.Message != "no answer <within> 5s" {
+		s.Cases[0].Name != "a-b" || s.Cases[1].Name != "ping b a 2001:db8::1" || s.Cases[1].Failure.Message != "no answer <within> 5s" {
 		t.Errorf("got %+v from\n%s", s, &b)
 	}
 }
