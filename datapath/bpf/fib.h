@@ -288,13 +288,3 @@ static __always_inline __u32 find_entry(__u32 root, const __u8 *destination, int
 	}
 	return entry;
 }
-
-/* The same, with a choice made: the index of a next hop. */
-static __always_inline __u32 find_route(__u32 root, const __u8 *destination, int bytes, __u32 hash)
-{
-	__u32 entry = find_entry(root, destination, bytes);
-
-	if (ENTRY_TYPE(entry) == ENTRY_GROUP)
-		entry = node_entry(ENTRY_INDEX(entry), (__u8)hash);
-	return ENTRY_TYPE(entry) == ENTRY_LEAF ? ENTRY_INDEX(entry) : 0;
-}

@@ -137,6 +137,11 @@ func (r *Router) SetNeighbour(port int, address netip.Addr, n Neighbour) error {
 	if r.closed {
 		return fmt.Errorf("set neighbour %v at port %d: %w", address, port, errClosed)
 	}
+	if _, has := r.neighbours[at]; !has {
+		if err := afford(r.id, "neighbours", len(r.neighbours)+1, r.fib.neighbours.bound(), tableShare); err != nil {
+			return fmt.Errorf("set neighbour %v at port %d: %w", address, port, err)
+		}
+	}
 	if err := r.fib.putNeighbour(at, n); err != nil {
 		return fmt.Errorf("set neighbour %v at port %d: %w", address, port, err)
 	}
@@ -195,6 +200,9 @@ func (r *Router) SetAddress(a netip.Addr) error {
 	}
 	if r.addresses[a] {
 		return nil
+	}
+	if err := afford(r.id, "sources", len(r.addresses)+1, r.fib.sources.bound(), tableShare); err != nil {
+		return fmt.Errorf("set address %v: %w", a, err)
 	}
 	if err := r.fib.own(a, r.slice, r.id); err != nil {
 		return fmt.Errorf("set address %v: %w", a, err)

@@ -123,3 +123,20 @@ func TestTheNextProcessAdoptsRealMaps(t *testing.T) {
 		t.Errorf("left by the process before: %+v", u)
 	}
 }
+
+func TestChunksBehindOneThatFailsAreNotKept(t *testing.T) {
+	m := newMachine(t)
+	f := m.open()
+	defer m.close(f)
+	k := f.kernel.(*mappings)
+	before := len(k.mapped)
+	if chunks, err := k.grow(maxChunks-1, 2); len(chunks) != 1 || err != nil {
+		t.Errorf("one of two chunks has a place: %d, %v", len(chunks), err)
+	}
+	if chunks, err := k.grow(maxChunks, 2); len(chunks) != 0 || err == nil {
+		t.Errorf("none of two chunks has a place: %d, %v", len(chunks), err)
+	}
+	if got := len(k.mapped) - before; got != 1 {
+		t.Errorf("%d chunks are mapped, not 1", got)
+	}
+}

@@ -1,12 +1,13 @@
 package fib
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -90,32 +91,51 @@ func (k *mappings) release(n int, chunk *ebpf.Map) {
 
 // grow puts all chunks in place at once: each waits (see wait), and so they wait together.
 func (k *mappings) grow(n, count int) ([][]uint32, error) {
-	var (
-		puts errgroup.Group
-		all  [][]uint32
-		errs []error
-	)
-	for i := n; i < n+count; i++ {
-		chunk, err := ebpf.NewMap(&ebpf.MapSpec{
-			Name: "fib_chunk", Type: ebpf.Array, KeySize: 4, ValueSize: nodeBytes, MaxEntries: chunkNodes, Flags: unix.BPF_F_MMAPABLE,
-		})
-		if errors.Is(err, unix.ENOMEM) {
-			err = fmt.Errorf("%w: %w", ErrFull, err)
-		}
-		if err != nil {
-			errs = append(errs, err)
-			break
-		}
-		memory, err := mmap[uint32](k, chunk)
-		errs = append(errs, err)
-		all = append(all, memory)
-		puts.Go(func() error {
-			defer k.release(i, chunk)
-			return k.nodes.Put(uint32(i), chunk)
-		})
+	var puts sync.WaitGroup
+	chunks, errs := make([]*ebpf.Map, count), make([]error, count)
+	for i := range count {
+		puts.Go(func() { chunks[i], errs[i] = k.put(n + i) })
 	}
-	errs = append(errs, puts.Wait())
-	return all, errors.Join(errs...)
+	puts.Wait()
+	var (
+		all    [][]uint32
+		failed error
+	)
+	for i, chunk := range chunks {
+		failed = cmp.Or(failed, errs[i])
+		if failed == nil {
+			var memory []uint32
+			if memory, failed = mmap[uint32](k, chunk); failed == nil {
+				k.release(n+i, chunk)
+				all = append(all, memory)
+				continue
+			}
+		}
+		if chunk != nil { // behind one that failed: chunks are in place without gaps
+			failed = errors.Join(failed, k.nodes.Delete(uint32(n+i)), chunk.Close())
+		}
+	}
+	if len(all) > 0 {
+		return all, nil
+	}
+	return nil, failed
+}
+
+// put makes a chunk and puts it in place.
+func (k *mappings) put(n int) (*ebpf.Map, error) {
+	chunk, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "fib_chunk", Type: ebpf.Array, KeySize: 4, ValueSize: nodeBytes, MaxEntries: chunkNodes, Flags: unix.BPF_F_MMAPABLE,
+	})
+	if errors.Is(err, unix.ENOMEM) {
+		err = fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := k.nodes.Put(uint32(n), chunk); err != nil {
+		return nil, errors.Join(err, chunk.Close())
+	}
+	return chunk, nil
 }
 
 // wait relies on what the kernel promises for maps in maps: an update returns when all programs that may see the old value have
@@ -156,7 +176,7 @@ func (h hash[K, V]) bound() int { return int(h.m.MaxEntries()) }
 func (h hash[K, V]) put(k K, v V) error {
 	err := h.m.Put(&k, &v)
 	if errors.Is(err, unix.E2BIG) {
-		return fmt.Errorf("%w: %v has %d entries", ErrFull, h.m, h.bound())
+		return fmt.Errorf("%w: all %d are in use", ErrFull, h.bound())
 	}
 	return err
 }

@@ -35,8 +35,8 @@ type nexthop struct {
 
 // kernel is what memory needs of the maps.
 type kernel interface {
-	// grow puts so many chunks in place, the first as number n, and gives their memory, all zero. On return no program runs that
-	// was running before.
+	// grow puts so many chunks in place, the first as number n, or at least one, and gives their memory, all zero. On return no program
+	// runs that was running before.
 	grow(n, count int) ([][]uint32, error)
 	// wait returns when no program runs any more that was running before.
 	wait() error
@@ -116,21 +116,6 @@ func (m *memory) store64(at *uint64, v uint64) {
 	}
 }
 
-// newNode makes a node in which every entry is the same.
-func (m *memory) newNode(fill entry) (uint32, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n, err := m.takeNode()
-	if err != nil {
-		return 0, err
-	}
-	entries := m.node(n)
-	for i := range entries {
-		entries[i] = uint32(fill)
-	}
-	return n, nil
-}
-
 // takeNode grows rather than waits while little rests: growing is as good as waiting.
 func (m *memory) takeNode() (uint32, error) {
 	if len(m.nodes.free) == 0 && len(m.nodes.rest) < chunkNodes && m.made < m.bound {
@@ -170,7 +155,7 @@ func (m *memory) await(s *stock) error {
 		return nil
 	}
 	if len(s.rest) == 0 {
-		return fmt.Errorf("%w: map %s has %d in use", ErrFull, s.name, s.used)
+		return fmt.Errorf("%w: map %s: all %d are in use", ErrFull, s.name, s.used)
 	}
 	return m.wait()
 }
@@ -190,20 +175,10 @@ func (m *memory) rested() {
 	}
 }
 
-func (m *memory) freeNode(n uint32) { m.giveBack(&m.nodes, n) }
-
-func (m *memory) giveBack(s *stock, n uint32) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s.giveBack(n)
-}
-
-// newPath makes a record; the entry refers to it.
-func (m *memory) newPath(k key, length int, match, miss entry) (entry, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// takePath carves nodes, which never come back: records are all they are good for.
+func (m *memory) takePath() (entry, error) {
 	if len(m.paths.free) == 0 && len(m.paths.rest) < chunkNodes {
-		n, err := m.takeNode() // never comes back: records are all it is good for
+		n, err := m.takeNode()
 		if err != nil && len(m.paths.rest) == 0 {
 			return 0, err
 		}
@@ -216,25 +191,18 @@ func (m *memory) newPath(k key, length int, match, miss entry) (entry, error) {
 	if err := m.await(&m.paths); err != nil {
 		return 0, err
 	}
-	e := entry(m.paths.take())
-	*m.path(e) = path{key: k.first(length), length: uint32(length), match: uint32(match), miss: uint32(miss)}
-	return e, nil
+	return entry(m.paths.take()), nil
 }
 
-func (m *memory) freePath(e entry) { m.giveBack(&m.paths, uint32(e)) }
+func (m *memory) giveBack(s *stock, n uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.giveBack(n)
+}
 
 // path is the record that an entry refers to.
 func (m *memory) path(e entry) *path {
 	return (*path)(unsafe.Pointer(&m.node(e.index())[int(e.record())*nodeEntries/nodePaths]))
-}
-
-func (m *memory) newNexthop() (uint32, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.await(&m.nexthops); err != nil {
-		return 0, err
-	}
-	return m.nexthops.take(), nil
 }
 
 func (m *memory) newRouterID() (uint32, error) {

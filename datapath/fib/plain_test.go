@@ -20,7 +20,7 @@ type plain struct {
 
 func newPlain() *plain {
 	return &plain{
-		hops: make([]nexthop, 256), legs: make([]legRecord, 64), routers: make([]routerRecord, 16),
+		hops: make([]nexthop, 1024), legs: make([]legRecord, 64), routers: make([]routerRecord, 16),
 		neighbours: plainTable[neighbourKey, uint64]{}, sources: plainTable[sourceKey, uint32]{},
 	}
 }
@@ -63,7 +63,7 @@ type plainTable[K comparable, V any] map[K]V
 func (t plainTable[K, V]) bound() int { return 100 }
 func (t plainTable[K, V]) put(k K, v V) error {
 	if _, ok := t[k]; !ok && len(t) == t.bound() {
-		return ErrFull
+		return fmt.Errorf("%w: all %d are in use", ErrFull, t.bound())
 	}
 	t[k] = v
 	return nil

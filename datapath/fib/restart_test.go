@@ -116,7 +116,7 @@ func TestRoutersOfAnEarlierProcessStayInForceUntilReplaced(t *testing.T) {
 	f = p.open(t)
 	find := func() *nexthop {
 		root := p.routers[p.legs[3].owner()].root4
-		return &p.hops[(trie{memory: f.memory, root: root}).lookup(keyOf(address)).index()]
+		return &p.hops[(trie{account: &account{memory: f.memory}, root: root}).lookup(keyOf(address)).index()]
 	}
 	before := *find()
 	next := mustRouter(t, f)

@@ -13,9 +13,10 @@ import (
 // Router is what the fast path knows of one router. Its methods may be called concurrently with those of other routers, and with
 // its own.
 type Router struct {
-	fib   *FIB
-	id    uint32
-	slice uint32
+	fib     *FIB
+	id      uint32
+	slice   uint32
+	account *account
 
 	mu         sync.Mutex // guards what follows; taken before those of FIB
 	ipv4, ipv6 trie
@@ -44,12 +45,12 @@ func (f *FIB) NewRouter(slice uint32) (*Router, error) {
 		return nil, fmt.Errorf("add router: %w", err)
 	}
 	r := &Router{
-		fib: f, id: id, slice: slice, targets: map[targetKey]*target{}, hops: map[station]*hop{}, byIndex: map[uint32]*hop{},
+		fib: f, id: id, slice: slice, account: &account{memory: f.memory, router: id}, targets: map[targetKey]*target{}, hops: map[station]*hop{}, byIndex: map[uint32]*hop{},
 		legs: map[int]Leg{}, neighbours: map[station]Neighbour{}, addresses: map[netip.Addr]bool{},
 	}
-	if r.ipv4, err = newTrie(f.memory); err == nil {
-		if r.ipv6, err = newTrie(f.memory); err != nil {
-			f.freeNode(r.ipv4.root)
+	if r.ipv4, err = newTrie(r.account); err == nil {
+		if r.ipv6, err = newTrie(r.account); err != nil {
+			r.account.freeNode(r.ipv4.root)
 		}
 	}
 	if err != nil {

@@ -1,6 +1,9 @@
 package fib
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+)
 
 // many is the owner of an address that several routers of a slice have.
 const many = 0xffffffff
@@ -34,7 +37,7 @@ func (f *FIB) putNeighbour(at station, n Neighbour) error {
 	f.tables.Lock()
 	defer f.tables.Unlock()
 	if err := f.neighbours.put(at.key(), n.adjacency()); err != nil {
-		return err
+		return fmt.Errorf("write map neighbours: %w", err)
 	}
 	f.known[at.key()] = true
 	return nil
@@ -80,7 +83,9 @@ func (f *FIB) own(a netip.Addr, slice, router uint32) error {
 	owners[router] = true
 	err := f.writeOwners(k)
 	if err != nil {
-		delete(owners, router)
+		if delete(owners, router); len(owners) == 0 {
+			delete(f.owners, k)
+		}
 	}
 	return err
 }
@@ -103,5 +108,8 @@ func (f *FIB) writeOwners(k sourceKey) error {
 		for owner = range f.owners[k] {
 		}
 	}
-	return f.sources.put(k, owner)
+	if err := f.sources.put(k, owner); err != nil {
+		return fmt.Errorf("write map sources: %w", err)
+	}
+	return nil
 }

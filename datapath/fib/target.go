@@ -118,7 +118,7 @@ func (r *Router) buildPaths(t *target) error {
 		t.answer = leaves[0]
 		return nil
 	}
-	n, err := r.fib.newNode(0)
+	n, err := r.account.newNode(0)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (r *Router) release(t *target) {
 	}
 	delete(r.targets, t.route.key())
 	if t.answer.kind() == groupEntry {
-		r.fib.freeNode(t.answer.index())
+		r.account.freeNode(t.answer.index())
 	}
 	for _, h := range t.hops {
 		r.releaseHop(h)
@@ -149,7 +149,7 @@ func (r *Router) acquireHop(port int, gateway netip.Addr) (*hop, error) {
 		h.uses++
 		return h, nil
 	}
-	index, err := r.fib.newNexthop()
+	index, err := r.account.newNexthop()
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (r *Router) releaseHop(h *hop) {
 	}
 	delete(r.hops, station{port: h.port, address: h.gateway})
 	delete(r.byIndex, h.index)
-	r.fib.giveBack(&r.fib.nexthops, h.index)
+	r.account.freeNexthop(h.index)
 }
 
 // resolve writes what is known of a next hop, in one store.

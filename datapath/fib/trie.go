@@ -9,16 +9,16 @@ package fib
 //   - A path entry's record is either a jump, whose match is a node at the depth of the record's length (a multiple of eight), or stands for the
 //     only route below this place, whose answer is its match. Its miss is what covers the place as a whole.
 type trie struct {
-	*memory
+	*account
 	root uint32
 }
 
-func newTrie(m *memory) (trie, error) {
-	root, err := m.newNode(0)
-	return trie{memory: m, root: root}, err
+func newTrie(a *account) (trie, error) {
+	root, err := a.newNode(0)
+	return trie{account: a, root: root}, err
 }
 
-// lookup gives the answer for a destination, as find_route() in bpf/fib.h does, but not yet which of a group.
+// lookup gives the answer for a destination, as find_entry() in bpf/fib.h does.
 func (t trie) lookup(k key) entry {
 	n, depth := t.root, 0
 	for {

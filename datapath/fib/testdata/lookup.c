@@ -33,6 +33,16 @@ struct {
 	__type(value, struct lookup);
 } lookups SEC(".maps");
 
+/* The index of a next hop; in place of the walk's choice from a group, the hash's. */
+static __always_inline __u32 find_route(__u32 root, const __u8 *destination, int bytes, __u32 hash)
+{
+	__u32 entry = find_entry(root, destination, bytes);
+
+	if (ENTRY_TYPE(entry) == ENTRY_GROUP)
+		entry = node_entry(ENTRY_INDEX(entry), (__u8)hash);
+	return ENTRY_TYPE(entry) == ENTRY_LEAF ? ENTRY_INDEX(entry) : 0;
+}
+
 static long look_up4(__u32 i, const __u32 *root)
 {
 	struct lookup *l = bpf_map_lookup_elem(&lookups, &i);
