@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,19 +72,23 @@ func (a *app) inspected(cmd *cobra.Command, args []string) (net *network, node s
 		return net, node, err
 	}
 	net, err = a.network(cmd.Context(), args[0])
-	if err == nil || ui.Code(err) == ui.ExitInterrupted {
+	if err == nil || !errors.Is(err, target.ErrNotRunning) {
 		return net, "", err
 	}
 	// No network of that name: the word may be a node of the obvious one.
-	obvious, other := a.network(cmd.Context(), "")
+	if obvious, other := a.network(cmd.Context(), ""); other == nil {
+		s, other := obvious.state(cmd.Context())
+		if other == nil && s.Spec.Node(args[0]) != nil {
+			return obvious, args[0], nil
+		}
+		obvious.Close()
+	}
+	c, other := a.dial(cmd.Context())
 	if other != nil {
 		return nil, "", err
 	}
-	if s, other := obvious.state(cmd.Context()); other == nil && s.Spec.Node(args[0]) != nil {
-		return obvious, args[0], nil
-	}
-	obvious.Close()
-	return nil, "", err
+	defer c.Close()
+	return nil, "", target.NoName(cmd.Context(), c, c.Slice, args[0])
 }
 
 func (a *app) inspect(s *api.Slice, node string) {

@@ -79,6 +79,7 @@ func TestStoryOfANetwork(t *testing.T) {
 	pergola(t, "inspect", "a").want(t, 0, `(?s)INTERFACE.*eth1.*b:eth1`, "")
 	pergola(t, "inspect", "lab", "b").want(t, 0, `INTERFACE`, "")
 	pergola(t, "inspect", "lab/b").want(t, 0, `INTERFACE`, "")
+	pergola(t, "inspect", "ws").want(t, 1, "", `did you mean lab/sw\?`)
 	pergola(t, "version").want(t, 0, `server  v-test`, "")
 
 	pergola(t, "down").want(t, 0, "", "lab is down")
@@ -91,7 +92,8 @@ func TestSeveralNetworks(t *testing.T) {
 	pergola(t, "up", "--name", "one").want(t, 0, "", "one is up")
 	pergola(t, "up", "--name", "two").want(t, 0, "", "two is up")
 	pergola(t, "inspect").want(t, 2, "", "2 slices are running: say which one is meant(?s).*one, two")
-	pergola(t, "inspect", "tow").want(t, 1, "", `slice "tow" is not running\n +did you mean two\?`)
+	pergola(t, "inspect", "tow").want(t, 1, "", `"tow" is neither a slice that runs nor a node of one\n +did you mean two\?`)
+	pergola(t, "inspect", "a").want(t, 1, "", `did you mean one/a or two/a\?`)
 	pergola(t, "exec", "one/a", "--", "hello").want(t, 0, "^hello\n$", "")
 	pergola(t, "exec", "-s", "two", "a", "--", "hello").want(t, 0, "^hello\n$", "")
 	pergola(t, "exec", "a", "--", "hello").want(t, 125, "", "2 slices are running")

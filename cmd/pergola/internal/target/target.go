@@ -4,8 +4,11 @@ package target
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/pergola-net/pergola/api"
@@ -17,6 +20,9 @@ import (
 type Lister interface {
 	Slices(ctx context.Context) ([]api.Summary, error)
 }
+
+// ErrNotRunning is of a slice that was named and does not exist, while others do.
+var ErrNotRunning = errors.New("not running")
 
 // Slice chooses a slice: the one that is named; without a name the only one there is, or among several the one
 // that describes, the topology of the current directory, names.
@@ -35,7 +41,7 @@ func Slice(ctx context.Context, l Lister, name, described string) (string, error
 	case name != "" && len(names) == 0:
 		return "", ui.Advise(fmt.Errorf("slice %q is not running: none is", name), "start one with `pergola up FILE`")
 	case name != "":
-		return "", ui.Advise(fmt.Errorf("slice %q is not running", name), "%s", ui.DidYouMean(name, "slice", names))
+		return "", ui.Advise(fmt.Errorf("slice %q is %w", name, ErrNotRunning), "%s", ui.DidYouMean(name, "slice", names))
 	case len(names) == 1:
 		return names[0], nil
 	case len(names) == 0:
@@ -101,26 +107,44 @@ func NoNode(s *slice.Slice, name string) error {
 // Elsewhere looks for a node in the other slices of a server, for a user who misspelt it or meant another slice: "one/a or two/a";
 // empty where none is like it.
 func Elsewhere(ctx context.Context, l Lister, get func(ctx context.Context, name string) (*api.Slice, error), not, node string) string {
+	_, meant := spelled(ctx, l, get, not)
+	return strings.Join(meant[ui.Nearest(node, slices.Sorted(maps.Keys(meant)))], " or ")
+}
+
+// NoName is the error for a word that names neither a slice nor a node of any.
+func NoName(ctx context.Context, l Lister, get func(ctx context.Context, name string) (*api.Slice, error), word string) error {
+	names, meant := spelled(ctx, l, get, "")
+	for _, name := range names {
+		meant[name] = append([]string{name}, meant[name]...)
+	}
+	err := fmt.Errorf("%q is neither a slice that runs nor a node of one", word)
+	if near := ui.Nearest(word, slices.Sorted(maps.Keys(meant))); near != "" {
+		return ui.Advise(err, "did you mean %s?", strings.Join(meant[near], " or "))
+	}
+	return ui.Advise(err, "%s", ui.DidYouMean("", "slice", names))
+}
+
+// spelled gives the slices of a server but one, and what each name of a node means: SLICE/NODE in every slice that has it.
+func spelled(ctx context.Context, l Lister, get func(ctx context.Context, name string) (*api.Slice, error), not string) (names []string, meant map[string][]string) {
+	meant = map[string][]string{}
 	all, err := l.Slices(ctx)
 	if err != nil {
-		return ""
+		return nil, meant
 	}
-	bySpelling := map[string][]string{} // node -> SLICE/NODE of each slice that has it
-	var names []string
 	for _, sum := range all {
 		if sum.Name == not {
 			continue
 		}
+		names = append(names, sum.Name)
 		s, err := get(ctx, sum.Name)
 		if err != nil {
-			continue
+			continue // it went in the meantime
 		}
-		for _, name := range NodeNames(s.Spec) {
-			bySpelling[name] = append(bySpelling[name], sum.Name+"/"+name)
-			names = append(names, name)
+		for _, node := range NodeNames(s.Spec) {
+			meant[node] = append(meant[node], sum.Name+"/"+node)
 		}
 	}
-	return strings.Join(bySpelling[ui.Nearest(node, names)], " or ")
+	return names, meant
 }
 
 // NodeNames lists the nodes of s.
