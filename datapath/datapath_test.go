@@ -108,7 +108,7 @@ func TestStructsAreLaidOutAsInC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]any{"port": objectPort{}, "counters": objectCounters{}, "traffic": objectTraffic{}, "punted": objectPunted{}} {
+	for name, value := range map[string]any{"port": objectPort{}, "counters": objectCounters{}, "traffic": objectTraffic{}, "punted": objectPunted{}, "leg": objectLeg{}} {
 		var c *btf.Struct
 		if err := spec.Types.TypeByName(name, &c); err != nil {
 			t.Fatal(err)

@@ -93,6 +93,15 @@ func (d *DataPath) Forget(ifindex int) error {
 	return d.Set(ifindex, Port{})
 }
 
+// Router gives the id (package fib) of the router that a port belongs to; 0: none that the fast path knows.
+func (d *DataPath) Router(port int) (uint32, error) {
+	var leg objectLeg
+	if err := d.maps.Legs.Lookup(uint32(port), &leg); err != nil {
+		return 0, fmt.Errorf("read leg %d: %w", port, err)
+	}
+	return leg.Router, nil
+}
+
 func portOf(r objectPort) Port {
 	return Port{Mode: Mode(r.Mode), Peer: int(r.Peer), MTU: int(r.Mtu), MAC: r.Mac, External: r.External != 0}
 }

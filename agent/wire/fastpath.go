@@ -2,8 +2,6 @@ package wire
 
 import (
 	"context"
-	"encoding/binary"
-	"fmt"
 
 	"github.com/pergola-net/pergola/datapath/fib"
 )
@@ -24,11 +22,7 @@ func (s *Substrate) addVeth(v veth) (index int, err error) {
 
 // Router gives the number under which the fast path knows the node that a port belongs to; 0: it does not know it.
 func (s *Substrate) Router(port int) (uint32, error) {
-	var leg [16]byte // struct leg in datapath/bpf/fib.h: the router comes first
-	if err := s.data.FIB().Legs.Lookup(uint32(port), &leg); err != nil {
-		return 0, fmt.Errorf("read leg %d: %w", port, err)
-	}
-	return binary.NativeEndian.Uint32(leg[:]), nil
+	return s.data.Router(port)
 }
 
 // Punts counts the frames that the fast path handed to a router's kernel, by reason, since ClearPunts.

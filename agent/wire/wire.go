@@ -79,8 +79,12 @@ func Present(stateDir string) bool {
 	return false
 }
 
-// Open adopts the substrate below the state directory, or makes it.
+// Open adopts the substrate below the state directory, or makes it. On a kernel that is too old for it, the error is a
+// *datapath.MissingHelpersError, and nothing was made.
 func Open(ctx context.Context, c Config) (*Substrate, error) {
+	if err := datapath.Supported(); err != nil { // before anything is made
+		return nil, fmt.Errorf("open substrate: %w", err)
+	}
 	s := &Substrate{paths: pathsOf(c.StateDir)}
 	made, err := s.paths.make()
 	if err == nil {
