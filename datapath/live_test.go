@@ -15,7 +15,7 @@ import (
 // awaits takes what stations hear until there are so many frames, or it takes too long.
 func (w *world) awaits(n int) []heard {
 	var all []heard
-	for deadline := time.Now().Add(2 * time.Second); len(all) < n && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Second); len(all) < n && w.listen(time.Until(deadline)); {
 		all = append(all, w.hear()...)
 	}
 	return all

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -121,6 +122,20 @@ func (w *world) hear() []heard {
 		}
 	}
 	return all
+}
+
+// listen waits until something has come to a station. It says no after so long.
+func (w *world) listen(d time.Duration) bool {
+	var sockets []unix.PollFd
+	for _, s := range w.stations {
+		sockets = append(sockets, unix.PollFd{Fd: int32(s.socket), Events: unix.POLLIN})
+	}
+	n, err := unix.Poll(sockets, int(max(0, d.Milliseconds())))
+	if errors.Is(err, unix.EINTR) {
+		return d > 0
+	}
+	w.check(err)
+	return n > 0
 }
 
 // say sends a frame as the station behind a port.
