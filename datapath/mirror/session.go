@@ -139,10 +139,11 @@ func (s *session) tick(now time.Time) error {
 		return err
 	}
 	next := s.dump.due
-	if !s.limit.until.IsZero() {
-		next = s.limit.until
-	} else if !s.dump.idle() {
+	switch {
+	case s.drain || !s.dump.idle(): // run does not wait; and after a deadline that has passed, it would not even read
 		next = time.Time{}
+	case !s.limit.until.IsZero():
+		next = s.limit.until
 	}
 	if err := s.sock.Load().wakeAt(next); err != nil {
 		return err
