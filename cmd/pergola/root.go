@@ -82,6 +82,8 @@ Environment: PERGOLA_SOCKET is the default of --socket; NO_COLOR switches colour
 		&cobra.Group{ID: groupFiles, Title: "Files:"},
 		&cobra.Group{ID: groupServer, Title: "Server:"})
 	a.globalFlags(root.PersistentFlags())
+	root.InitDefaultVersionFlag() // after those, of which one is -v
+	root.Flags().Lookup("version").Usage = "show the version, as the command version does"
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommandGroupID(groupServer)
 
