@@ -239,8 +239,8 @@ func (a *Agent) failuresLocked(id uint16) (all []string) {
 	return slices.Compact(all)
 }
 
-// reportActionLocked counts an action that has ended and notes what it did to its node.
-func (a *Agent) reportActionLocked(act reconcile.Action, err error) {
+// reportActionLocked counts an action that has ended and notes what it did to its node. What failed as it did before is no news.
+func (a *Agent) reportActionLocked(act reconcile.Action, before, err error) {
 	for name, id := range a.going {
 		if id == act.Key.Slice || act.Key.Slice == 0 {
 			r := a.reportLocked(name)
@@ -256,6 +256,9 @@ func (a *Agent) reportActionLocked(act reconcile.Action, err error) {
 		r.status.Done++
 		if err != nil {
 			r.status.Errors = a.failuresLocked(w.spec.ID)
+			if before != nil && before.Error() == err.Error() {
+				continue
+			}
 			a.cfg.Events.Publish(events.Event{Slice: name, Node: nodeOf(act.Key), Kind: events.Failed, Message: err.Error()})
 			continue
 		}

@@ -99,6 +99,9 @@ func (s *server) apply(ctx context.Context, in *applyInput) (*body[Applied], err
 	if err != nil {
 		return nil, problem(err)
 	}
+	if plan.Empty() && !in.DryRun {
+		s.Agent.Retry(in.Slice)
+	}
 	return &body[Applied]{Applied{Plan: plan, DryRun: in.DryRun, Generation: spec.Generation}}, nil
 }
 

@@ -35,6 +35,8 @@ func (f *fakeAgent) Supports(s *slice.Slice) error {
 	return nil
 }
 
+func (f *fakeAgent) Retry(string) {}
+
 func (f *fakeAgent) Run(ctx context.Context) error {
 	changes, err := f.cfg.Store.Watch(ctx)
 	if err != nil {

@@ -3,7 +3,7 @@ package reconcile
 import "time"
 
 // Backoff remembers failures and says when a key may be tried again: after 250 ms, then twice as long each time, up to
-// 30 s. The zero value is ready for use. It is not safe for concurrent use.
+// 4 minutes. The zero value is ready for use. It is not safe for concurrent use.
 type Backoff struct {
 	failures map[Key]failure
 }
@@ -17,7 +17,7 @@ type failure struct {
 // The bounds of the pause between tries.
 const (
 	firstPause = 250 * time.Millisecond
-	lastPause  = 30 * time.Second
+	lastPause  = 4 * time.Minute
 )
 
 // Fail records that an attempt at k failed at now.

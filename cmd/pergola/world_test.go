@@ -301,6 +301,8 @@ func (h *host) Verify(_ context.Context, _ string, nodes ...string) (api.Verific
 }
 
 // Traffic grows with every look.
+func (h *host) Retry(string) {}
+
 func (h *host) Traffic(context.Context, string) (api.SliceTraffic, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
