@@ -148,17 +148,38 @@ func group(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	var names []string
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
-		}
-	}
 	do := "see `" + cmd.CommandPath() + " --help`"
-	if near := ui.Nearest(args[0], names); near != "" {
+	if near := meant(cmd, args[0]); near != "" {
 		do = "did you mean `" + cmd.CommandPath() + " " + near + "`?\n" + do
 	}
 	return ui.Usage(do, "%s has no command %q", cmd.CommandPath(), args[0])
+}
+
+// habits are verbs of other tools, and what does the same here.
+var habits = map[string]string{
+	"ssh": "shell", "console": "shell", "connect": "shell", "attach": "shell", "bash": "shell", "vtysh": "shell",
+	"ping": "exec", "traceroute": "exec", "run": "exec", "tcpdump": "capture", "wireshark": "capture",
+	"show": "inspect", "map": "graph", "draw": "graph", "create": "up", "delete": "down", "remove": "down", "rm": "down", "test": "check",
+}
+
+// meant is the verb below cmd that somebody meant by a word: another tool's verb, one that stands a level deeper, or one misspelt; or "".
+func meant(cmd *cobra.Command, word string) string {
+	if verb := habits[word]; verb != "" && !cmd.HasParent() {
+		return verb
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if !c.IsAvailableCommand() {
+			continue
+		}
+		names = append(names, c.Name())
+		for _, below := range c.Commands() {
+			if below.Name() == word {
+				return c.Name() + " " + word
+			}
+		}
+	}
+	return ui.Nearest(word, names)
 }
 
 // flagError makes an error in a flag a usage error that names the flag that was meant.
