@@ -102,7 +102,7 @@ func (s *server) apply(ctx context.Context, in *applyInput) (*body[Applied], err
 	if plan.Empty() && !in.DryRun {
 		s.Agent.Retry(in.Slice)
 	}
-	return &body[Applied]{Applied{Plan: plan, DryRun: in.DryRun, Generation: spec.Generation}}, nil
+	return &body[Applied]{Applied{Plan: plan, DryRun: in.DryRun, Generation: spec.Generation, Warnings: plan.Warnings}}, nil
 }
 
 func (s *server) delete(ctx context.Context, in *SliceInput) (*struct{}, error) {

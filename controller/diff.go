@@ -29,6 +29,7 @@ func Diff(prev, next *slice.Slice) Plan {
 	default:
 		p.Slice = next.Name
 		p.Fields = fields(outline(prev), outline(next))
+		p.Warnings = kept(prev, next)
 	}
 	p.Nodes = changes(prev.Nodes, next.Nodes, func(n *slice.Node) string { return n.Name }, restarts)
 	p.Links = changes(prev.Links, next.Links, func(l *slice.Link) string { return l.Name }, func(_, _ *slice.Link) bool { return false })
@@ -73,6 +74,23 @@ func restarts(was, is *slice.Node) bool {
 		return false // it is made or removed, which the change of kind says
 	}
 	return len(fields(birth(was), birth(is))) > 0
+}
+
+// kept tells of kernel parameters that are no longer asked for in nodes that go on running: what their defaults were, nobody knows.
+func kept(prev, next *slice.Slice) (warnings []string) {
+	for i := range next.Nodes {
+		is := &next.Nodes[i]
+		was := prev.Node(is.Name)
+		if was == nil || !was.HasSliver() || !is.HasSliver() || restarts(was, is) {
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(was.Sysctls)) {
+			if _, still := is.Sysctls[key]; !still {
+				warnings = append(warnings, fmt.Sprintf("%s keeps %s = %s until it is started anew: `pergola restart %[1]s`", is.Name, key, was.Sysctls[key]))
+			}
+		}
+	}
+	return warnings
 }
 
 // birth is to be compared as JSON: what comes from the store has nil where a new topology has an empty list.

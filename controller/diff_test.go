@@ -180,3 +180,25 @@ func TestWhatTheStoreGivesBackDoesNotRestartNodes(t *testing.T) {
 		t.Errorf("plan %+v, want r1 to change and not to restart", p.Nodes)
 	}
 }
+
+func TestKernelParametersThatAreTakenOutAreWarnedOf(t *testing.T) {
+	node := func(memory int64, sysctls map[string]string) *slice.Slice {
+		return &slice.Slice{Name: "net", Nodes: []slice.Node{{Name: "a", Kind: slice.Host, Memory: memory, Sysctls: sysctls}}}
+	}
+	both := map[string]string{"net.ipv4.ip_default_ttl": "9", "kernel.msgmax": "9000"}
+	for _, c := range []struct {
+		name string
+		next *slice.Slice
+		want []string
+	}{
+		{"another value", node(0, map[string]string{"net.ipv4.ip_default_ttl": "10", "kernel.msgmax": "9000"}), nil},
+		{"taken out", node(0, map[string]string{"kernel.msgmax": "9000"}),
+			[]string{"a keeps net.ipv4.ip_default_ttl = 9 until it is started anew: `pergola restart a`"}},
+		{"taken out of a node that starts anew", node(1<<20, nil), nil},
+		{"one that starts the node anew", node(0, nil), nil},
+	} {
+		if got := Diff(node(0, both), c.next).Warnings; !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}

@@ -24,6 +24,8 @@ type Plan struct {
 	Links []Change `json:"links"`
 	// Fields are changes of the slice beside its nodes and links: checks, attribution.
 	Fields []Field `json:"fields,omitempty"`
+	// Warnings say what the change leaves as it was.
+	Warnings []string `json:"-"`
 }
 
 // Change is what becomes of one node or link.
