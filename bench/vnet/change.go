@@ -132,18 +132,21 @@ func (r Route) message(n *Node, kind, flags uint16) (message, error) {
 	if r.Source.IsValid() {
 		m.attr(unix.RTA_PREFSRC, r.Source.AsSlice())
 	}
+	if r.Object != 0 {
+		m.attrU32(routeObject, r.Object)
+	}
 	if len(r.Hops) > 1 {
 		return m, r.multipath(n, &m)
 	}
 	for _, h := range r.Hops {
-		if err := h.attrs(n, &m); err != nil {
+		if err := h.attrs(n, r, &m); err != nil {
 			return m, err
 		}
 	}
 	return m, nil
 }
 
-func (h Hop) attrs(n *Node, m *message) error {
+func (h Hop) attrs(n *Node, r Route, m *message) error {
 	if h.Interface != "" {
 		index, err := n.Index(h.Interface)
 		if err != nil {
@@ -151,10 +154,18 @@ func (h Hop) attrs(n *Node, m *message) error {
 		}
 		m.attrU32(unix.RTA_OIF, uint32(index))
 	}
-	if h.Via.IsValid() {
-		m.attr(unix.RTA_GATEWAY, h.Via.AsSlice())
-	}
+	h.gateway(r, m)
 	return nil
+}
+
+func (h Hop) gateway(r Route, m *message) {
+	switch {
+	case !h.Via.IsValid():
+	case h.Via.Is4() == r.To.Addr().Is4():
+		m.attr(unix.RTA_GATEWAY, h.Via.AsSlice())
+	default: // struct rtvia
+		m.attr(unix.RTA_VIA, append(binary.NativeEndian.AppendUint16(nil, uint16(family(h.Via))), h.Via.AsSlice()...))
+	}
 }
 
 // multipath writes struct rtnexthop for each hop (linux/rtnetlink.h).
@@ -169,9 +180,7 @@ func (r Route) multipath(n *Node, m *message) error {
 			}
 		}
 		var via message
-		if h.Via.IsValid() {
-			via.attr(unix.RTA_GATEWAY, h.Via.AsSlice())
-		}
+		h.gateway(r, &via)
 		all.body = binary.NativeEndian.AppendUint16(all.body, uint16(unix.SizeofRtNexthop+len(via.body)))
 		all.body = append(all.body, 0, uint8(max(h.Weight, 1)-1))
 		all.body = binary.NativeEndian.AppendUint32(all.body, uint32(index))

@@ -62,7 +62,7 @@ func (f *fastPath) remove(n *Network) error {
 // FastPath switches the whole network between the walk and forwarding in the routers' kernels, and waits until it is so.
 func (n *Network) FastPath(ctx context.Context, on bool) error {
 	for _, l := range n.Plan.Links {
-		if err := n.reenter(ctx, l, on); err != nil {
+		if err := errors.Join(n.reenter(ctx, l, on), n.xdp(l, on)); err != nil {
 			return err
 		}
 	}
@@ -217,3 +217,6 @@ func poll(ctx context.Context, f func() error) error {
 		}
 	}
 }
+
+// FastPathMemory is what the mirrors take of the kernel's memory, in bytes.
+func (g *Ground) FastPathMemory() uint64 { return uint64(g.fast.memory.Usage().Bytes) }

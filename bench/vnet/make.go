@@ -145,6 +145,9 @@ func (n *Network) configure(p *NodePlan) error {
 	for _, b := range p.Neighbours {
 		all = append(all, SetNeighbour{b})
 	}
+	for _, o := range p.Objects {
+		all = append(all, ReplaceObject{o})
+	}
 	for _, r := range p.Routes {
 		all = append(all, AddRoute{r})
 	}

@@ -24,6 +24,7 @@ type NodePlan struct {
 	Router     bool
 	Sysctls    map[string]string // set before there are interfaces: use "default" for those of interfaces
 	Loopbacks  []netip.Prefix
+	Objects    []Object
 	Routes     []Route
 	Neighbours []Neighbour
 }
@@ -41,20 +42,22 @@ type End struct {
 	MAC             net.HardwareAddr
 	Addresses       []netip.Prefix
 	Shape           slice.Shape // of what the node sends
+	NIC             bool        // behind it is a line card, as where frames come in from outside; for hosts, on links of two
 }
 
 // Route is one of the main table.
 type Route struct {
 	To     netip.Prefix
-	Kind   uint8 // RTN_BLACKHOLE, ...; 0 stands for RTN_UNICAST
-	Hops   []Hop // more than one: ECMP
+	Kind   uint8  // RTN_BLACKHOLE, ...; 0 stands for RTN_UNICAST
+	Hops   []Hop  // more than one: ECMP
+	Object uint32 // the next hop object, in place of Hops; 0: none
 	Metric int
 	Source netip.Addr // preferred, if valid
 }
 
 // Hop is a route's next hop.
 type Hop struct {
-	Via       netip.Addr // invalid: the destination is on the link
+	Via       netip.Addr // invalid: the destination is on the link; an IPv4 route's may be IPv6 (RFC 8950)
 	Interface string
 	Weight    int // 0 stands for 1
 }
@@ -105,12 +108,15 @@ func (r Route) String() string {
 		b.WriteString(kindNames[r.Kind] + " ")
 	}
 	b.WriteString(r.To.String())
+	if r.Object != 0 {
+		fmt.Fprintf(&b, " nhid %d", r.Object)
+	}
 	for _, h := range r.Hops {
 		if len(r.Hops) > 1 {
 			b.WriteString(" nexthop")
 		}
 		if h.Via.IsValid() {
-			b.WriteString(" via " + h.Via.String())
+			b.WriteString(" via " + inet6(r, h) + h.Via.String())
 		}
 		if h.Interface != "" {
 			b.WriteString(" dev " + h.Interface)
@@ -126,6 +132,14 @@ func (r Route) String() string {
 		b.WriteString(" src " + r.Source.String())
 	}
 	return b.String()
+}
+
+// inet6 is the word for a gateway of another family than the route's.
+func inet6(r Route, h Hop) string {
+	if r.To.Addr().Is4() && h.Via.Is6() {
+		return "inet6 "
+	}
+	return ""
 }
 
 var kindNames = map[uint8]string{

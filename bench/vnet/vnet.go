@@ -119,6 +119,11 @@ func (n *Network) make(ctx context.Context) error {
 	if err == nil {
 		err = n.learn(ctx)
 	}
+	for _, l := range n.Plan.Links {
+		if err == nil {
+			err = n.lineCards(l)
+		}
+	}
 	if err != nil {
 		return err
 	}
