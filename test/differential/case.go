@@ -9,11 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/bench/vnet"
+	"github.com/pergola-net/pergola/slice"
 )
 
 // testcase is a network and what happens to it. All of it is plain data, so that parts can be left out.
 type testcase struct {
 	seed  uint64
+	least int // frames that were asked for
 	plan  vnet.Plan
 	steps []step
 	loose bool // which of several equal routers sends a frame is not compared
@@ -39,8 +41,11 @@ func newCase(seed uint64, frames int) *testcase {
 	g := randomGraph(rng, routers)
 	g.route()
 	g.disturb()
+	if g.odd.objects {
+		g.nameObjects()
+	}
 	neighbours, known := g.seeding()
-	c := &testcase{seed: seed, plan: g.plan(neighbours), loose: g.ecmp == spread, sound: known && g.ecmp != single && len(g.lans()) == 0}
+	c := &testcase{seed: seed, least: frames, plan: g.plan(neighbours), loose: g.ecmp == spread, sound: known && g.ecmp != single && len(g.lans()) == 0}
 	s := newSender(g)
 	for sent := 0; sent < frames; {
 		var batch []frame
@@ -93,11 +98,20 @@ func (c *testcase) String() string {
 		fmt.Fprintf(&b, "link %d:", i+1)
 		for _, e := range l.Ends {
 			fmt.Fprintf(&b, " %s:%s mtu %d %s %v", e.Node, e.Interface, e.MTU, e.MAC, e.Addresses)
+			if e.Shape != (slice.Shape{}) {
+				fmt.Fprintf(&b, " %+v", e.Shape)
+			}
+			if e.NIC {
+				b.WriteString(" NIC")
+			}
 		}
 		b.WriteByte('\n')
 	}
 	for _, n := range c.plan.Nodes {
 		fmt.Fprintf(&b, "%s: loopbacks %v\n", n.Name, n.Loopbacks)
+		for _, o := range n.Objects {
+			fmt.Fprintf(&b, "  nexthop %v\n", o)
+		}
 		for _, r := range n.Routes {
 			fmt.Fprintf(&b, "  route %v\n", r)
 		}

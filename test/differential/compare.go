@@ -3,6 +3,7 @@ package differential
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -104,8 +105,12 @@ func normal(r received, loose bool) string {
 		}
 	}
 	unnumber(b)
+	r.offload[0] &^= dataValid
 	return string(r.offload[:]) + string(b)
 }
+
+// dataValid says that the receiver's interface has looked at the checksum, as it does to frames from XDP: VIRTIO_NET_HDR_F_DATA_VALID.
+const dataValid = 2
 
 // unnumber takes away from a frame what is not the same in both networks: kernels number the IPv4 packets that they make themselves, and
 // fragments, as they like (RFC 6864). Of the header's checksum remains whether it was right.
@@ -138,9 +143,10 @@ func isError(h header, b []byte) bool {
 type difference struct {
 	host                 string
 	kernelOnly, fastOnly []received
+	order                []string // flows whose frames came in another order
 }
 
-// compare takes frames as multisets.
+// compare takes frames as multisets, and the frames of a flow as a sequence.
 func compare(host string, kernel, fast []received, loose bool) *difference {
 	count := map[string]int{}
 	for _, r := range fast {
@@ -169,9 +175,40 @@ func compare(host string, kernel, fast []received, loose bool) *difference {
 		}
 	}
 	if len(d.kernelOnly)+len(d.fastOnly) == 0 {
+		d.order = reordered(sequences(kernel), sequences(fast))
+	}
+	if len(d.kernelOnly)+len(d.fastOnly)+len(d.order) == 0 {
 		return nil
 	}
 	return d
+}
+
+// sequences are the numbers of the frames of each flow of UDP, in the order in which they came.
+func sequences(all []received) map[string][]uint32 {
+	flows := map[string][]uint32{}
+	for _, r := range all {
+		h := parse(r.data)
+		id, ours := number(r.data)
+		if h.proto != protoUDP || !h.first || !ours || h.at+4 > len(r.data) {
+			continue
+		}
+		from, to := 26, 34 // the addresses
+		if !h.v4 {
+			from, to = 22, 54
+		}
+		flow := string(r.data[from:to]) + string(r.data[h.at:h.at+4])
+		flows[flow] = append(flows[flow], id)
+	}
+	return flows
+}
+
+func reordered(kernel, fast map[string][]uint32) (all []string) {
+	for flow, want := range kernel {
+		if have := fast[flow]; !slices.Equal(have, want) {
+			all = append(all, fmt.Sprintf("by the kernels %d, by the fast path %d", want, have))
+		}
+	}
+	return all
 }
 
 // String shows the frames side by side, as far as a person needs it.
@@ -192,5 +229,8 @@ func (d *difference) String() string {
 	fmt.Fprintf(&b, "%s received:\n", d.host)
 	show("by the kernels only", d.kernelOnly)
 	show("by the fast path only", d.fastOnly)
+	for _, flow := range d.order {
+		fmt.Fprintf(&b, "  in another order: %s\n", flow)
+	}
 	return b.String()
 }

@@ -2,6 +2,7 @@ package differential
 
 import (
 	"flag"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -90,26 +91,40 @@ func (a *arena) play(t *testing.T, c *testcase) {
 	if f, err := a.run(t.Context(), small); err == nil && f != nil {
 		last = f
 	}
-	t.Errorf("go test ./test/differential -seed %d: the networks differ\n%v\n%v", c.seed, last, small)
+	t.Errorf("the networks differ; again, and smaller:\n%s\n%v\n%v", replay(t.Name(), c), last, small)
+}
+
+// replay is the command that plays a case again and shrinks it. With another number of frames it would have other events.
+func replay(test string, c *testcase) string {
+	return fmt.Sprintf("go test ./test/differential -count=1 -v -timeout 0 -run '^%s$' -seed %d -frames %d -shrink %d", test, c.seed, c.least, 10**shrinkFlag)
 }
 
 // Without a fast path in either, two networks that are alike do the same: otherwise the other test proves nothing.
 func TestKernelsAgree(t *testing.T) {
 	a := newArena(t)
 	a.fast = false
-	a.rounds(t, max(1, *networksFlag/10))
+	a.rounds(t, max(1, networks()/10))
 }
 
 // With the fast path and without, hosts receive the same.
 func TestFastPathAgreesWithKernels(t *testing.T) {
 	a := newArena(t)
-	networks := *networksFlag
-	if *longFlag {
-		*framesFlag = 500
-		networks = 1_000_000 / *framesFlag
+	a.rounds(t, networks())
+	if *seedFlag == 0 {
+		a.walked(t)
 	}
-	a.rounds(t, networks)
-	a.walked(t)
+}
+
+// networks is how many are played: the vm tier's processor is emulated.
+func networks() int {
+	switch {
+	case *longFlag:
+		*framesFlag = 500
+		return 1_000_000 / *framesFlag
+	case testkit.InVM():
+		return *networksFlag / 20
+	}
+	return *networksFlag
 }
 
 // walked fails if so little took the fast path that its agreement with the kernels means nothing: kernels count what they forward

@@ -52,13 +52,18 @@ func (g *graph) events() []event {
 		return nil
 	}
 	if g.ecmp != single { // nothing that would make paths differ in more than their links
-		switch g.rng.IntN(3) {
+		switch g.rng.IntN(4) {
 		case 0:
 			return g.twins(n)
 		case 1:
 			return g.addressEvent(n)
+		case 2:
+			return g.objectEvent(n)
 		}
 		return g.neighbourEvent(n, false)
+	}
+	if len(n.named.all) > 0 && g.rng.IntN(6) == 0 {
+		return g.objectEvent(n)
 	}
 	switch g.rng.IntN(12) {
 	case 0, 1, 2, 3:
@@ -71,11 +76,19 @@ func (g *graph) events() []event {
 	case 8:
 		return g.addressEvent(n)
 	case 9:
-		return []event{{node: n.name, change: vnet.SetMTU{Interface: g.anyEnd(n).name, MTU: pick(g.rng, 1500, 1400, 1280, 1300, 600)}}}
+		return g.mtuEvent(n)
 	case 10:
 		return g.commandEvent(n)
 	}
 	return g.neighbourEvent(n, true)
+}
+
+func (g *graph) mtuEvent(n *node) []event {
+	e := g.anyEnd(n)
+	if !e.link.direct() {
+		return nil
+	}
+	return []event{{node: n.name, change: vnet.SetMTU{Interface: e.name, MTU: pick(g.rng, 1500, 1400, 1280, 1300, 600)}}}
 }
 
 func (g *graph) routeEvent(n *node) []event {

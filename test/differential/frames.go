@@ -93,8 +93,10 @@ func (s *sender) frames(plain bool) []frame {
 		s.valid(d, 64)
 	case s.some(8):
 		s.oddEthernet(d)
-	case s.some(24) && d.from.Is4() == d.to.Is4():
+	case s.some(24) && !d.e.nic && d.from.Is4() == d.to.Is4(): // what comes in by a NIC is no longer than a link's MTU
 		s.super(d)
+	case s.some(8):
+		return s.train(d)
 	case s.rng.IntN(4) > 0:
 		s.valid(d, s.ttl(d))
 	case d.family == 4:
@@ -129,6 +131,29 @@ func (s *sender) payload(d *draft) []byte {
 	copy(b, magic)
 	binary.BigEndian.PutUint32(b[4:], d.id)
 	return b
+}
+
+// train is several frames of one flow, which must arrive in this order.
+func (s *sender) train(d *draft) []frame {
+	const sport = 3000
+	dport := uint16(s.rng.IntN(60000) + 1024)
+	var all []frame
+	for i := range 3 + s.rng.IntN(6) {
+		if i > 0 {
+			s.next++
+			d.frame = &frame{id: s.next, host: d.host}
+			d.payload = s.payload(d)
+		}
+		d.note = fmt.Sprintf("train, %d", i+1)
+		segment := udp(d.from, d.to, sport, dport, d.payload)
+		if d.family == 4 {
+			s.send(d, etherIPv4, ipv4{from: d.from, to: d.to, proto: protoUDP, ttl: 64, id: uint16(s.rng.Uint32())}.packet(segment))
+		} else {
+			s.send(d, etherIPv6, ipv6{from: d.from, to: d.to, next: protoUDP, hop: 64}.packet(segment))
+		}
+		all = append(all, *d.frame)
+	}
+	return all
 }
 
 // isHost reports whether an address is a host's.

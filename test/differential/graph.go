@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 
 	"github.com/pergola-net/pergola/bench/vnet"
+	"github.com/pergola-net/pergola/slice"
 )
 
 // ecmp says how a network's routes use several next hops. The fast path and the kernel choose among them by different hashes, and
@@ -22,8 +24,22 @@ const (
 type graph struct {
 	rng   *rand.Rand
 	ecmp  ecmp
+	odd   odd
 	nodes []*node
 	links []*link
+}
+
+// odd is what not all networks have, but any may.
+type odd struct {
+	objects bool // routes name next hop objects
+	via6    bool // IPv4 routes have IPv6 gateways (RFC 8950)
+	shaped  bool // links have queues, which end a walk
+	nics    bool // frames of hosts come in through line cards, by XDP
+}
+
+func randomOdd(rng *rand.Rand) odd {
+	one := func() bool { return rng.IntN(4) == 0 }
+	return odd{objects: one(), via6: one(), shaped: one(), nics: one()}
 }
 
 type node struct {
@@ -32,6 +48,7 @@ type node struct {
 	router bool
 	ends   []*end
 	routes []vnet.Route
+	named  objects
 }
 
 type link struct {
@@ -49,6 +66,8 @@ type end struct {
 	place int // among the link's ends
 	mtu   int
 	cost  int // of sending by it
+	shape slice.Shape
+	nic   bool
 }
 
 func (e *end) address(family int) netip.Addr {
@@ -75,7 +94,7 @@ func (n *node) loopback(family int) netip.Prefix {
 
 // randomGraph draws routers, what joins them, and hosts.
 func randomGraph(rng *rand.Rand, routers int) *graph {
-	g := &graph{rng: rng, ecmp: ecmp(rng.IntN(3))}
+	g := &graph{rng: rng, ecmp: ecmp(rng.IntN(3)), odd: randomOdd(rng)}
 	for range routers {
 		g.node(true)
 	}
@@ -90,8 +109,10 @@ func randomGraph(rng *rand.Rand, routers int) *graph {
 		}
 	}
 	for _, l := range g.links {
+		g.queues(l)
 		g.number(l)
 	}
+	g.lineCards()
 	return g
 }
 
@@ -190,7 +211,7 @@ func (g *graph) number(l *link) {
 	}
 	for _, e := range l.ends {
 		e.mtu = mtu
-		if g.ecmp == single && g.rng.IntN(40) == 0 { // a mistake in somebody's configuration
+		if g.ecmp == single && l.direct() && g.rng.IntN(40) == 0 { // a mistake in somebody's configuration
 			e.mtu = 1300
 		}
 		if e.mtu < 1280 { // IPv6 does not work there
@@ -199,11 +220,40 @@ func (g *graph) number(l *link) {
 	}
 }
 
+// direct says that the ends may disagree about the MTU: frames that are too long for the receiver arrive. A veth drops them behind a queue
+// or a LAN, unless the fast path goes on there and hands them over as it does on a direct link.
+func (l *link) direct() bool {
+	shaped := func(e *end) bool { return e.shape != (slice.Shape{}) }
+	return !l.lan && !slices.ContainsFunc(l.ends, shaped)
+}
+
+// queues draws what has one: an end, both, or none. None is so slow that a frame would wait for longer than it takes to look.
+func (g *graph) queues(l *link) {
+	if !g.odd.shaped || g.rng.IntN(3) > 0 {
+		return
+	}
+	for _, e := range l.ends {
+		if g.rng.IntN(2) == 0 {
+			e.shape = slice.Shape{Rate: 10e9, Queue: g.rng.IntN(2) * 1000}
+		}
+	}
+}
+
+// lineCards draws hosts that are outside, behind a NIC. What ends at a queue or a LAN is none.
+func (g *graph) lineCards() {
+	for _, n := range g.nodes {
+		if !g.odd.nics || n.router || n.ends[0].link.lan || n.ends[0].shape != (slice.Shape{}) || n.ends[0].peer().shape != (slice.Shape{}) {
+			continue
+		}
+		n.ends[0].nic = g.rng.IntN(3) > 0
+	}
+}
+
 // plan is the graph with its routes, as a network to make.
 func (g *graph) plan(neighbours func(*end, *end) []vnet.Neighbour) vnet.Plan {
 	var p vnet.Plan
 	for _, n := range g.nodes {
-		np := vnet.NodePlan{Name: n.name, Router: n.router, Sysctls: sysctls(), Routes: n.routes}
+		np := vnet.NodePlan{Name: n.name, Router: n.router, Sysctls: sysctls(), Objects: n.named.all, Routes: n.routes}
 		if n.router {
 			np.Loopbacks = []netip.Prefix{n.loopback(4), n.loopback(6)}
 		}
@@ -219,7 +269,7 @@ func (g *graph) plan(neighbours func(*end, *end) []vnet.Neighbour) vnet.Plan {
 	for _, l := range g.links {
 		lp := vnet.LinkPlan{LAN: l.lan}
 		for _, e := range l.ends {
-			ve := vnet.End{Node: e.node.name, Interface: e.name, MTU: e.mtu, MAC: mac(l.number, e.place)}
+			ve := vnet.End{Node: e.node.name, Interface: e.name, MTU: e.mtu, MAC: mac(l.number, e.place), Shape: e.shape, NIC: e.nic}
 			for _, family := range []int{4, 6} {
 				if s := l.prefix(family); s.IsValid() {
 					ve.Addresses = append(ve.Addresses, netip.PrefixFrom(e.address(family), s.Bits()))

@@ -109,7 +109,7 @@ func (g *graph) hops(family int, n *node, d int, distance map[*node]int) []vnet.
 			if g.ecmp != single {
 				weight += g.rng.IntN(3)
 			}
-			hops, to = append(hops, vnet.Hop{Via: other.address(family), Interface: e.name, Weight: weight}), append(to, other.node)
+			hops, to = append(hops, vnet.Hop{Via: g.gateway(family, other), Interface: e.name, Weight: weight}), append(to, other.node)
 		}
 	}
 	return hops
@@ -182,9 +182,17 @@ func (g *graph) randomRoute(n *node) vnet.Route {
 	case other == e:
 		r.Kind = unix.RTN_UNREACHABLE
 	default:
-		r.Hops = []vnet.Hop{{Via: other.address(family), Interface: e.name}}
+		r.Hops = []vnet.Hop{{Via: g.gateway(family, other), Interface: e.name}}
 	}
 	return r
+}
+
+// gateway is how a route names a router: in some networks, some of IPv4 by an IPv6 address.
+func (g *graph) gateway(family int, e *end) netip.Addr {
+	if family == 4 && g.odd.via6 && e.link.v6.IsValid() && g.rng.IntN(3) > 0 {
+		return e.address(6)
+	}
+	return e.address(family)
 }
 
 func (g *graph) randomPrefix(family int) netip.Prefix {

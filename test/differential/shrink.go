@@ -118,6 +118,7 @@ func (c *testcase) withoutLink(i int) *testcase {
 		node.Routes = slices.DeleteFunc(slices.Clone(node.Routes), func(r vnet.Route) bool {
 			return slices.ContainsFunc(r.Hops, func(h vnet.Hop) bool { return on(h.Interface) })
 		})
+		withoutObjects(node, on)
 	}
 	return d
 }
