@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 )
 
 // limits are what is promised, in seconds; 0: nothing.
@@ -47,8 +49,8 @@ func abilene(ctx context.Context, l *lab) ([]row, error) {
 		down = append(down, s)
 	}
 	return []row{
-		{what: "Abilene, 11 FRR routers, OSPF: no server to converged", unit: "s", values: up, most: 8},
-		{what: "Abilene: down", unit: "s", values: down},
+		{What: "Abilene, 11 FRR routers, OSPF: no server to converged", Unit: "s", Values: up, Most: 8},
+		{What: "Abilene: down", Unit: "s", Values: down},
 	}, nil
 }
 
@@ -60,8 +62,8 @@ func grid(ctx context.Context, l *lab, daemon string, most float64) ([]row, erro
 		return nil, err
 	}
 	return []row{
-		{what: fmt.Sprintf("10x10 grid of %s routers, OSPF: up to converged", daemon), unit: "s", values: up, most: most},
-		{what: fmt.Sprintf("10x10 grid of %s routers: down", daemon), unit: "s", values: down},
+		{What: fmt.Sprintf("10x10 grid of %s routers, OSPF: up to converged", daemon), Unit: "s", Values: up, Most: most},
+		{What: fmt.Sprintf("10x10 grid of %s routers: down", daemon), Unit: "s", Values: down},
 	}, nil
 }
 
@@ -103,54 +105,84 @@ func hosts(ctx context.Context, l *lab, make func(int) topo, n int, most limits)
 		rounds = 1 // Mininet takes minutes
 	}
 	var up, down, theirUp, theirDown []float64
+	var gaveUp mininetTimes
 	for round := range l.rounds {
 		u, d, err := l.upDownOnce(ctx, t)
 		if err != nil {
 			return nil, err
 		}
 		up, down = append(up, u), append(down, d)
-		if round < rounds {
-			m, err := runMininet(ctx, t.mininet, n)
-			if err != nil {
-				return nil, err
-			}
-			theirUp, theirDown = append(theirUp, m.Up), append(theirDown, m.Down)
+		if round < l.rounds-rounds {
+			continue
+		}
+		m, err := runMininet(ctx, t.mininet, n)
+		if err != nil {
+			return nil, err
+		}
+		if gaveUp = m; m.GaveUp {
+			fmt.Fprintf(os.Stderr, "    Mininet's %s,%d: gave up after %v\n", t.mininet, n, mininetPatience)
+		}
+		if m.Up > 0 {
+			theirUp = append(theirUp, m.Up)
+		}
+		if m.Down > 0 {
+			theirDown = append(theirDown, m.Down)
 		}
 	}
 	graph := map[string]string{"single": "one switch", "linear": fmt.Sprintf("a line of %d switches", n)}[t.mininet]
-	return []row{
-		{what: fmt.Sprintf("%d hosts on %s: up", n, graph), unit: "s", values: up, most: most.up, against: "Mininet", other: theirUp, ratio: 2},
-		{what: fmt.Sprintf("%d hosts on %s: down", n, graph), unit: "s", values: down, most: most.down, against: "Mininet", other: theirDown, ratio: 5},
-	}, nil
+	rows := []row{{What: fmt.Sprintf("%d hosts on %s: up", n, graph), Unit: "s", Values: up, Most: most.up}}
+	if len(theirUp) > 0 {
+		rows[0].Against, rows[0].Other, rows[0].Ratio, rows[0].GaveUp = "Mininet", theirUp, 2, gaveUp.GaveUp && !gaveUp.wasUp
+	}
+	rows = append(rows, row{What: fmt.Sprintf("%d hosts on %s: down", n, graph), Unit: "s", Values: down, Most: most.down})
+	if len(theirDown) > 0 {
+		rows[1].Against, rows[1].Other, rows[1].Ratio, rows[1].GaveUp = "Mininet", theirDown, 5, gaveUp.GaveUp
+	}
+	return rows, nil
 }
 
 //go:embed mininet_times.py
 var mininetScript []byte
 
-// mininetTimes are seconds.
-type mininetTimes struct{ Up, Down float64 }
+// mininetTimes are seconds. Where Mininet was stopped, the last of them is what it took until then; 0: it did not come to that.
+type mininetTimes struct {
+	Up, Down float64
+	GaveUp   bool
+	wasUp    bool
+}
 
-// runMininet times Mininet in a network and a mount namespace of its own: what it makes there it removes itself, and whatever it
-// does not goes with the namespace.
-func runMininet(ctx context.Context, graph string, n int) (mininetTimes, error) {
-	var m mininetTimes
-	script, err := os.CreateTemp("", "mininet*.py")
-	if err != nil {
-		return m, err
-	}
-	defer func() { _ = os.Remove(script.Name()) }()
-	if _, err := script.Write(mininetScript); err != nil {
-		return m, err
-	}
-	if err := script.Close(); err != nil {
-		return m, err
-	}
-	cmd := exec.CommandContext(ctx, "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
-		"/usr/bin/python3", script.Name(), graph, fmt.Sprint(n))
-	cmd.Stderr = os.Stderr
+// mininetPatience is when one run is stopped.
+const mininetPatience = 5 * time.Minute
+
+// runMininet times Mininet in a network, a mount and a PID namespace of its own: what it makes there it removes itself, and whatever it
+// does not goes with the namespaces.
+func runMininet(ctx context.Context, graph string, n int) (m mininetTimes, err error) {
+	limited, cancel := context.WithTimeout(ctx, mininetPatience)
+	defer cancel()
+	cmd := exec.CommandContext(limited, "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
+		"/usr/bin/python3", "-c", string(mininetScript), graph, fmt.Sprint(n))
+	cmd.WaitDelay = 10 * time.Second // those who were killed with it may be slow to let go of its output
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	begun := time.Now()
 	out, err := cmd.Output()
-	if err != nil {
-		return m, fmt.Errorf("run Mininet's %s,%d: %w", graph, n, err)
+	for line := range bytes.Lines(out) {
+		if err := json.Unmarshal(line, &m); err != nil {
+			return m, fmt.Errorf("parse what Mininet's %s,%d says: %w", graph, n, err)
+		}
 	}
-	return m, json.Unmarshal(out, &m)
+	m.wasUp = m.Up > 0
+	switch {
+	case err == nil:
+		return m, nil
+	case limited.Err() == nil || ctx.Err() != nil:
+		return m, fmt.Errorf("run Mininet's %s,%d: %w: %s", graph, n, err, bytes.TrimSpace(complaint.Bytes()))
+	}
+	m.GaveUp = true
+	if took := time.Since(begun).Seconds(); m.wasUp {
+		m.Down = took - m.Up
+	} else {
+		m.Up = took
+	}
+	return m, nil
 }

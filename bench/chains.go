@@ -4,9 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pergola-net/pergola/bench/path"
 )
@@ -25,22 +24,26 @@ func chains(ctx context.Context, l *lab) ([]row, error) {
 	return nil, nil
 }
 
+// pathLimit is how long rounds of it may begin: all of make bench is to take half an hour.
+const pathLimit = 14 * time.Minute
+
 // pathCommand measures twice as many rounds as other measurements have: rates vary more than times.
 func pathCommand(rounds int) string {
-	return "pergola bench path --routers 0,1,2,4,8,16 --against off,mininet,ovs --table --json --rounds " + strconv.Itoa(2*rounds)
+	return fmt.Sprintf("pergola bench path --routers 0,1,2,4,8,16 --against off,mininet,ovs --table --json --rounds %d --limit %v", 2*rounds, pathLimit)
 }
 
 // pathSection is what the report says of the fast path.
-func pathSection(r *path.Result, rounds int, plots []drawing) string {
+func (m *measurement) pathSection(plots []drawing) string {
 	var b strings.Builder
 	b.WriteString("\n## The fast path\n\n")
-	fmt.Fprintf(&b, "Made by `%s`, medians of %d rounds. Ratios (x) are medians over the rounds, and say how\n", pathCommand(rounds), r.Rounds)
-	b.WriteString("many times as much or as long it is in comparison with *kernel alone*: the same chain of network namespaces, joined by veth pairs, without Pergola.\n\n")
-	for _, t := range []path.Table{r.GoalTable(), r.SeriesTable()} {
-		markdown(&b, t)
-		b.WriteString("\n")
-	}
-	for _, d := range r.Doubts() {
+	fmt.Fprintf(&b, "Made by `%s`, medians of %d rounds.\n", pathCommand(m.Origin.Rounds), m.Path.Rounds)
+	b.WriteString("*Kernel alone* is the same chain of network namespaces, joined by veth pairs, without Pergola. Ratios are medians over the rounds.\n\n")
+	goals, series := m.Path.GoalTable(), m.Path.SeriesTable()
+	table(&b, goals.Columns, goals.Rows)
+	b.WriteString("\nIn brackets: how many times better Pergola is.\n\n")
+	table(&b, series.Columns, series.Rows)
+	b.WriteString("\n")
+	for _, d := range m.Path.Doubts() {
 		b.WriteString("- " + d + "\n")
 	}
 	for _, p := range plots {
@@ -48,15 +51,6 @@ func pathSection(r *path.Result, rounds int, plots []drawing) string {
 	}
 	b.WriteString(pathNotes)
 	return b.String()
-}
-
-func markdown(b *strings.Builder, t path.Table) {
-	line := func(cells []string) { fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | ")) }
-	line(t.Columns)
-	line(slices.Repeat([]string{"---"}, len(t.Columns)))
-	for _, row := range t.Rows {
-		line(row)
-	}
 }
 
 const pathNotes = `

@@ -18,19 +18,28 @@ import (
 
 // lab is where measurements happen: a directory of their own, and a server in it that is started when needed.
 type lab struct {
-	binary, dir string
-	rounds      int
-	server      *exec.Cmd    // nil while none runs
-	path        *path.Result // nil unless it was measured
+	binary, tests string // the programs to measure
+	dir           string
+	rounds        int
+	server        *exec.Cmd    // nil while none runs
+	path          *path.Result // nil unless it was measured
 }
 
-func newLab(binary string, rounds int) (*lab, error) {
+func newLab(o options) (*lab, error) {
+	binary, err := filepath.Abs(o.pergola)
+	if err != nil {
+		return nil, err
+	}
+	tests, err := filepath.Abs(o.tests)
+	if err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("/tmp", "pgbench")
 	if err != nil {
 		return nil, err
 	}
 	// Slivers, whose users are not root, pass through it.
-	return &lab{binary: binary, dir: dir, rounds: rounds}, os.Chmod(dir, 0o755)
+	return &lab{binary: binary, tests: tests, dir: dir, rounds: o.rounds}, os.Chmod(dir, 0o755)
 }
 
 // close takes everything away, also after an interrupt.

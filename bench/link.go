@@ -37,21 +37,21 @@ func link(ctx context.Context, l *lab) ([]row, error) {
 		row     row
 		measure func(pair, context.Context) (float64, error)
 	}{
-		{row{what: "round trip of one link, answered by the kernel (ICMP echo)", unit: "us"}, pair.icmp},
-		{row{what: "round trip of one link, between two programs (UDP)", unit: "us"}, pair.udp},
-		{row{what: "TCP over one link", unit: "Gbit/s", moreIsBetter: true}, pair.iperf},
+		{row{What: "round trip of one link, answered by the kernel (ICMP echo)", Unit: "us"}, pair.icmp},
+		{row{What: "round trip of one link, between two programs (UDP)", Unit: "us"}, pair.udp},
+		{row{What: "TCP over one link", Unit: "Gbit/s", MoreIsBetter: true}, pair.iperf},
 	}
 	var rows []row
 	for _, m := range measures {
-		m.row.against, m.row.ratio = "bare veth pair", 0.95
+		m.row.Against, m.row.Ratio = "bare veth pair", 0.95
 		for range l.rounds {
 			for _, side := range []struct {
 				p      pair
 				values *[]float64
-			}{{ours, &m.row.values}, {bare, &m.row.other}} {
+			}{{ours, &m.row.Values}, {bare, &m.row.Other}} {
 				v, err := m.measure(side.p, ctx)
 				if err != nil {
-					return nil, fmt.Errorf("%s: %w", m.row.what, err)
+					return nil, fmt.Errorf("%s: %w", m.row.What, err)
 				}
 				*side.values = append(*side.values, v)
 			}

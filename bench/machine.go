@@ -12,21 +12,21 @@ import (
 )
 
 // describeMachine says where the figures are from.
-func describeMachine(ctx context.Context, binary string) (string, error) {
+func describeMachine(ctx context.Context, binary string) ([]fact, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
-		return "", fmt.Errorf("ask for the kernel's release: %w", err)
+		return nil, fmt.Errorf("ask for the kernel's release: %w", err)
 	}
 	memory, err := sum("/proc/meminfo", "MemTotal")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	version, err := exec.CommandContext(ctx, binary, "version").Output()
 	if err != nil {
-		return "", fmt.Errorf("ask for the version of %s: %w", binary, err)
+		return nil, fmt.Errorf("ask for the version of %s: %w", binary, err)
 	}
 	first, _, _ := strings.Cut(string(version), "\n")
-	facts := [][2]string{
+	return []fact{
 		{"Machine", fmt.Sprintf("%s, %d cores, %.0f GiB", processor(), runtime.NumCPU(), memory/1024)},
 		{"Kernel", unix.ByteSliceToString(u.Release[:])},
 		{"Hypervisor", hypervisor()},
@@ -35,12 +35,7 @@ func describeMachine(ctx context.Context, binary string) (string, error) {
 		{"BIRD", packageVersion(ctx, "bird2")},
 		{"Mininet", packageVersion(ctx, "mininet")},
 		{"Open vSwitch", packageVersion(ctx, "openvswitch-switch")},
-	}
-	var b strings.Builder
-	for _, f := range facts {
-		fmt.Fprintf(&b, "- %s: %s\n", f[0], f[1])
-	}
-	return b.String(), nil
+	}, nil
 }
 
 func processor() string { return cpuinfo("model name", "unknown processor") }

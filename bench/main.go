@@ -1,7 +1,9 @@
 // Command bench measures Pergola on this machine and writes docs/benchmarks.md: what is promised, what was measured, on what
 // machine, by what command. It drives the real binary, as a user does, with a server and directories of its own.
 //
-//	bench -pergola bin/pergola -out docs/benchmarks.md [-only REGEXP] [-rounds N]
+//	bench -pergola bin/pergola -tests bin -out docs/benchmarks.md [-only REGEXP] [-rounds N]
+//
+// With -only, the scenarios that it leaves out stay in the report as they were.
 //
 // Each measurement is repeated and its median is reported; where two things are compared, their rounds alternate (A B A B), so
 // that what else happens on the machine hits both.
@@ -9,12 +11,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,9 +27,10 @@ import (
 func main() {
 	var o options
 	flag.StringVar(&o.pergola, "pergola", "bin/pergola", "`PATH` of the binary to measure")
-	flag.StringVar(&o.out, "out", "", "write the report to this `FILE`; empty: standard output")
+	flag.StringVar(&o.tests, "tests", "bin", "`DIRECTORY` of fib.test and mirror.test, made by go test -c")
+	flag.StringVar(&o.out, "out", "", "write the report to this `FILE`, what it is made of to FILE.json beside it, and plots; empty: say only what is measured")
 	flag.IntVar(&o.rounds, "rounds", 5, "how often each measurement is repeated")
-	only := flag.String("only", "", "measure only what matches this `REGEXP`")
+	only := flag.String("only", "", "measure only scenarios whose whole name matches this `REGEXP`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -41,108 +46,113 @@ func fail(err error) {
 
 // options are the flags.
 type options struct {
-	pergola, out string
-	rounds       int
+	pergola, tests, out string
+	rounds              int
 }
 
-// scenario is one thing that is measured: one or more rows of the report.
+// scenario is one thing that is measured: one or more rows of the report, or, for the fast path's speed, a section.
 type scenario struct {
 	name string
+	most time.Duration // that it may take; all together stay far below the sum
 	run  func(context.Context, *lab) ([]row, error)
 }
 
-var scenarios = []scenario{
-	{"abilene", abilene},
-	{"grid-frr", func(ctx context.Context, l *lab) ([]row, error) { return grid(ctx, l, "frr", 30) }},
-	{"grid-bird", func(ctx context.Context, l *lab) ([]row, error) { return grid(ctx, l, "bird", 12) }},
-	{"star-100", func(ctx context.Context, l *lab) ([]row, error) { return hosts(ctx, l, star, 100, limits{}) }},
-	{"star-500", func(ctx context.Context, l *lab) ([]row, error) {
-		return hosts(ctx, l, star, 500, limits{up: 8, down: 5})
-	}},
-	{"line-100", func(ctx context.Context, l *lab) ([]row, error) { return hosts(ctx, l, line, 100, limits{}) }},
-	{"line-500", func(ctx context.Context, l *lab) ([]row, error) { return hosts(ctx, l, line, 500, limits{up: 30}) }},
-	{"memory", memory},
-	{"link", link},
-	{"path", chains},
+// The last one leaves the kernel cleaning up after Mininet, which would disturb others.
+var scenarios []scenario
+
+func init() { // not a value: the report, which they write, lists them
+	const short, long = 4 * time.Minute, 8 * time.Minute
+	scenarios = []scenario{
+		{"abilene", short, abilene},
+		{"grid-frr", short, func(ctx context.Context, l *lab) ([]row, error) { return grid(ctx, l, "frr", 30) }},
+		{"grid-bird", short, func(ctx context.Context, l *lab) ([]row, error) { return grid(ctx, l, "bird", 12) }},
+		{"star-100", short, func(ctx context.Context, l *lab) ([]row, error) { return hosts(ctx, l, star, 100, limits{}) }},
+		{"star-500", short, func(ctx context.Context, l *lab) ([]row, error) {
+			return hosts(ctx, l, star, 500, limits{up: 8, down: 5})
+		}},
+		{"line-100", short, func(ctx context.Context, l *lab) ([]row, error) { return hosts(ctx, l, line, 100, limits{}) }},
+		{"memory", short, memory},
+		{"link", short, link},
+		{"mirror", long, mirrors},
+		{"convergence", short, convergence},
+		{"path", pathLimit + 5*time.Minute, chains},
+		{"line-500", long + mininetPatience, func(ctx context.Context, l *lab) ([]row, error) { return hosts(ctx, l, line, 500, limits{up: 30}) }},
+	}
 }
 
 func (o options) run(ctx context.Context, only string) error {
-	match, err := regexp.Compile(only)
+	match, err := regexp.Compile("^(" + only + ")$")
 	if err != nil {
-		return err
+		return fmt.Errorf("parse -only: %w", err)
+	}
+	chosen := slices.DeleteFunc(slices.Clone(scenarios), func(s scenario) bool { return only != "" && !match.MatchString(s.name) })
+	if len(chosen) == 0 {
+		return fmt.Errorf("choose scenarios: %q matches none", only)
 	}
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("measure: only root can bring networks up")
+		return errors.New("measure: only root can bring networks up: run it with sudo")
 	}
-	binary, err := filepath.Abs(o.pergola)
-	if err != nil {
-		return err
+	// Read first: what could not be kept would be lost.
+	report := &document{}
+	if o.out != "" {
+		if report, err = readDocument(o.out); err != nil {
+			return err
+		}
+		if _, err := os.Stat(o.out); err == nil && only != "" && len(report.Scenarios) == 0 {
+			return fmt.Errorf("keep the rest of %s: there is no %s that says what it holds: measure without -only first", o.out, beside(o.out))
+		}
 	}
-	l, err := newLab(binary, o.rounds)
+	l, err := newLab(o)
 	if err != nil {
 		return err
 	}
 	defer l.close()
-	machine, err := describeMachine(ctx, binary)
+	machine, err := describeMachine(ctx, l.binary)
 	if err != nil {
 		return err
 	}
-	results := results{rounds: o.rounds, partial: only != ""}
-	for _, s := range scenarios {
-		if !match.MatchString(s.name) {
-			continue
-		}
-		if err := results.take(ctx, s, l); err != nil {
-			return err
-		}
-	}
-	text := results.report(machine)
-	if l.path != nil {
-		plots, err := draw(l.path, filepath.Dir(o.out))
+	from := origin{Machine: machine, Command: strings.Join(os.Args, " "), Rounds: o.rounds}
+	var failed []string
+	for _, s := range chosen {
+		m, err := s.measure(ctx, l)
 		if err != nil {
 			return err
 		}
-		text += pathSection(l.path, o.rounds, plots)
+		if m.Failed != "" {
+			failed = append(failed, m.Name+": "+m.Failed)
+		}
+		m.Origin = from
+		report.put(m)
+		if err := o.write(report); err != nil { // after each: an interrupt loses only what was under way
+			return err
+		}
 	}
-	if err := o.write(text); err != nil {
-		return err
-	}
-	if len(results.failed) > 0 {
-		return fmt.Errorf("not everything could be measured: %s", strings.Join(results.failed, "; "))
+	if len(failed) > 0 {
+		return fmt.Errorf("measure everything: %s", strings.Join(failed, "; "))
 	}
 	return nil
 }
 
-// results are what the report is written from.
-type results struct {
-	rounds  int
-	partial bool // on purpose
-	rows    []row
-	failed  []string
-}
-
-// patience is what one scenario may take at most; the longest, Mininet's line of 500 switches, takes five minutes, and the fast path twenty.
-const patience = 40 * time.Minute
-
-// take measures a scenario. One that fails is said to, and does not take the others with it.
-func (r *results) take(ctx context.Context, s scenario, l *lab) error {
+// measure takes a scenario. One that fails is said to, and does not take the others with it.
+func (s scenario) measure(ctx context.Context, l *lab) (*measurement, error) {
 	fmt.Fprintf(os.Stderr, "%s\n", s.name)
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, s.most)
 	defer cancel()
+	begun := time.Now()
+	l.path = nil
 	rows, err := s.run(limited, l)
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "    failed: %v\n", err)
-		r.failed = append(r.failed, fmt.Sprintf("%s: %s", s.name, firstLine(err.Error())))
-		return l.reset(ctx)
+		fmt.Fprintf(os.Stderr, "    failed after %.0f s: %v\n", time.Since(begun).Seconds(), err)
+		return &measurement{Name: s.name, Failed: firstLine(err.Error())}, l.reset(ctx)
 	}
 	for _, row := range rows {
 		fmt.Fprintf(os.Stderr, "    %s\n", strings.Join(row.cells(), " | "))
 	}
-	r.rows = append(r.rows, rows...)
-	return nil
+	fmt.Fprintf(os.Stderr, "    (%.0f s)\n", time.Since(begun).Seconds())
+	return &measurement{Name: s.name, Rows: rows, Path: l.path}, nil
 }
 
 func firstLine(text string) string {
@@ -150,10 +160,19 @@ func firstLine(text string) string {
 	return line
 }
 
-func (o options) write(text string) error {
+func (o options) write(d *document) error {
 	if o.out == "" {
-		_, err := os.Stdout.WriteString(text)
-		return err
+		return nil
 	}
-	return os.WriteFile(o.out, []byte(text), 0o644)
+	var plots []drawing
+	if m := d.find("path"); m != nil && m.Path != nil {
+		var err error
+		if plots, err = draw(m.Path, filepath.Dir(o.out)); err != nil {
+			return err
+		}
+	}
+	if err := d.write(o.out, plots); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
 }

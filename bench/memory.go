@@ -52,8 +52,8 @@ func memory(ctx context.Context, l *lab) ([]row, error) {
 		}
 	}
 	return []row{
-		{what: "server with agent, 100 nodes: resident set", unit: "MiB", values: server, most: 150},
-		{what: "each node: its init's proportional set and the kernel's memory", unit: "MiB", values: perNode, most: 1.5},
+		{What: "server with agent, 100 nodes: resident set", Unit: "MiB", Values: server, Most: 150},
+		{What: "each node: its init's proportional set and the kernel's memory", Unit: "MiB", Values: perNode, Most: 1.5},
 	}, nil
 }
 

@@ -8,15 +8,20 @@ import (
 
 // row is one measurement. A limit or ratio of 0 promises nothing.
 type row struct {
-	what, unit string
-	values     []float64
-	most       float64 // the median must not be more
+	What   string    `json:"what"`
+	Unit   string    `json:"unit"`
+	Values []float64 `json:"values"`
+	Most   float64   `json:"most,omitempty"` // the median must not be more
 	// What it is compared with, in the same run.
-	against string
-	other   []float64
-	// ratio is how many times better than the other the median must be at least.
-	ratio        float64
-	moreIsBetter bool
+	Against string    `json:"against,omitempty"`
+	Other   []float64 `json:"other,omitempty"`
+	// GaveUp: the other was stopped; its figure is what it took until then.
+	GaveUp bool `json:"gave_up,omitempty"`
+	// Ratio is how many times better than the other the median must be at least.
+	Ratio        float64 `json:"ratio,omitempty"`
+	MoreIsBetter bool    `json:"more_is_better,omitempty"`
+	// MostMore is how much more than the other it may be, in the median over the rounds.
+	MostMore float64 `json:"most_more,omitempty"`
 }
 
 func median(v []float64) float64 {
@@ -30,40 +35,68 @@ func median(v []float64) float64 {
 
 // better is how many times better than the other this is.
 func (r row) better() float64 {
-	if r.moreIsBetter {
-		return median(r.values) / median(r.other)
+	if r.MoreIsBetter {
+		return median(r.Values) / median(r.Other)
 	}
-	return median(r.other) / median(r.values)
+	return median(r.Other) / median(r.Values)
+}
+
+// more is how much more than the other this is, round by round.
+func (r row) more() float64 {
+	var all []float64
+	for i := range min(len(r.Values), len(r.Other)) {
+		all = append(all, r.Values[i]-r.Other[i])
+	}
+	return median(all)
 }
 
 func (r row) holds() bool {
-	if r.most > 0 && median(r.values) > r.most {
+	switch {
+	case r.Most > 0 && median(r.Values) > r.Most, r.MostMore > 0 && r.more() > r.MostMore:
 		return false
 	}
-	return r.against == "" || r.better() >= r.ratio
+	return r.Ratio == 0 || r.better() >= r.Ratio
 }
 
-// cells are the columns of the report's table.
+var columns = []string{"scenario", "what", "median", "lowest to highest", "compared with", "times better", "goal", "reached"}
+
+// cells are the columns of the report's table, but for the scenario.
 func (r row) cells() []string {
-	wanted := []string{}
-	if r.most > 0 {
-		wanted = append(wanted, fmt.Sprintf("at most %g", r.most))
+	goals := []string{}
+	if r.Most > 0 {
+		goals = append(goals, fmt.Sprintf("at most %g", r.Most))
+	}
+	if r.Ratio > 0 {
+		goals = append(goals, fmt.Sprintf("at least %g x", r.Ratio))
+	}
+	if r.MostMore > 0 {
+		goals = append(goals, fmt.Sprintf("at most %g more", r.MostMore))
 	}
 	other, better := "", ""
-	if r.against != "" {
-		wanted = append(wanted, fmt.Sprintf("at least %g x", r.ratio))
-		other = fmt.Sprintf("%s: %s (of %d)", r.against, number(median(r.other)), len(r.other))
-		better = fmt.Sprintf("%.2f", r.better())
+	if r.Against != "" {
+		other, better = r.compared()
 	}
 	verdict := "yes"
 	switch {
-	case len(wanted) == 0:
+	case len(goals) == 0:
 		verdict = ""
 	case !r.holds():
-		verdict = "**no**"
+		verdict = "**missed**"
 	}
-	spread := number(slices.Min(r.values)) + " to " + number(slices.Max(r.values))
-	return []string{r.what + ", " + r.unit, number(median(r.values)), spread, other, better, strings.Join(wanted, ", "), verdict}
+	spread := number(slices.Min(r.Values)) + " to " + number(slices.Max(r.Values))
+	return []string{r.What + ", " + r.Unit, number(median(r.Values)), spread, other, better, strings.Join(goals, ", "), verdict}
+}
+
+func (r row) compared() (other, better string) {
+	other = fmt.Sprintf("%s: %s (of %d)", r.Against, number(median(r.Other)), len(r.Other))
+	if r.MostMore > 0 {
+		return other, "" // a difference is what counts, and it may be that neither took any time
+	}
+	better = fmt.Sprintf("%.2f", r.better())
+	if r.GaveUp {
+		return fmt.Sprintf("%s: gave up after %s", r.Against, number(median(r.Other))), "more than " + better
+	}
+	return other, better
 }
 
 func number(v float64) string {
@@ -76,34 +109,75 @@ func number(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// report is docs/benchmarks.md, but for the section of the fast path.
-func (r *results) report(machine string) string {
+// report writes docs/benchmarks.md.
+func (d *document) report(plots []drawing) string {
 	var b strings.Builder
 	b.WriteString("# Benchmarks\n\n")
-	b.WriteString("Written by `make bench`; do not edit. ")
-	fmt.Fprintf(&b, "Each figure is the median of %d rounds, with the lowest and the highest beside it. What is compared was measured in the same run,\n", r.rounds)
-	b.WriteString("the rounds of both alternating. The programs that measure are in [bench](../bench).\n\n")
-	if r.partial {
-		b.WriteString("**Only some of the measurements were made.**\n\n")
+	b.WriteString("Written by `make bench`; do not edit. Figures are medians, with the lowest and the highest beside them. What is compared was measured in the same run,\n")
+	b.WriteString("the rounds of both alternating. `bin/bench -only SCENARIO -out docs/benchmarks.md` measures one scenario anew and leaves the others as they are.\n")
+	b.WriteString("The programs that measure are in [bench](../bench); all rounds are in [benchmarks.json](benchmarks.json).\n\n")
+	d.origins(&b)
+	var rows [][]string
+	var fast *measurement
+	for _, m := range d.Scenarios {
+		if m.Failed != "" {
+			fmt.Fprintf(&b, "**Not measured:** %s: %s\n\n", m.Name, m.Failed)
+		}
+		for _, r := range m.Rows {
+			rows = append(rows, append([]string{m.Name}, r.cells()...))
+		}
+		if m.Path != nil {
+			fast = m
+		}
 	}
-	for _, f := range r.failed {
-		fmt.Fprintf(&b, "**Not measured:** %s\n\n", f)
+	if len(rows) > 0 {
+		table(&b, columns, rows)
+		b.WriteString(notes)
 	}
-	b.WriteString(machine + "\n")
-	if len(r.rows) == 0 {
-		return b.String()
+	if fast != nil {
+		b.WriteString(fast.pathSection(plots))
 	}
-	table(&b, []string{"what", "median", "lowest to highest", "compared with", "times better", "promised", "kept"}, r.rows)
-	b.WriteString(notes)
 	return b.String()
 }
 
-func table(b *strings.Builder, head []string, rows []row) {
+// origins say where and how the figures were made; one for all, as it should be, or else one for each that differs.
+func (d *document) origins(b *strings.Builder) {
+	var known []origin
+	names := map[int][]string{}
+	for _, m := range d.Scenarios {
+		i := slices.IndexFunc(known, func(o origin) bool { return o.equal(m.Origin) })
+		if i < 0 {
+			i = len(known)
+			known = append(known, m.Origin)
+		}
+		names[i] = append(names[i], m.Name)
+	}
+	for i, o := range known {
+		if len(known) > 1 {
+			fmt.Fprintf(b, "**%s:**\n\n", strings.Join(names[i], ", "))
+		}
+		for _, f := range append(o.Machine, fact{"Command", "`" + o.Command + "`"}) {
+			fmt.Fprintf(b, "- %s: %s\n", f.Name, f.Value)
+		}
+		b.WriteString("\n")
+	}
+	var missing []string
+	for _, s := range scenarios {
+		if d.find(s.name) == nil {
+			missing = append(missing, s.name)
+		}
+	}
+	if len(missing) > 0 {
+		fmt.Fprintf(b, "**Not measured yet:** %s\n\n", strings.Join(missing, ", "))
+	}
+}
+
+func table(b *strings.Builder, head []string, rows [][]string) {
 	line := func(cells []string) { fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | ")) }
 	line(head)
 	line(slices.Repeat([]string{"---"}, len(head)))
 	for _, r := range rows {
-		line(r.cells())
+		line(r)
 	}
 }
 
@@ -113,7 +187,13 @@ How it is measured:
 - **up** is the wall time of ` + "`pergola up`" + `, from the command to its end: every node runs, every link is there. **Converged** is ` + "`pergola up --wait`" + `; what converged means
   is said in [convergence.md](convergence.md). *No server* includes the start of the server. **down** is the wall time of ` + "`pergola down`" + `: nothing is left when it ends.
 - **Mininet** is Debian's package with its LinuxBridge switch and no controller, timed from the constructor to the end of start(), and stop(). It does not wait for anything beyond. The line of 500 switches
-  takes it minutes and is run once.
+  takes it minutes: it is run once, last of all, and stopped after five minutes.
+- **A link fails**: between two routers that have two links. The router before it hears that the carrier is gone, and changes its route at once, as a routing daemon would
+  that knows another way. Numbered frames are sent every few microseconds; what is measured is the longest time for which none arrived. Frames on the fast path that
+  are on their way past both routers do not touch the link between them, and arrive until the mirror has heard.
+- **The mirror**: the benchmarks of [datapath/mirror](../datapath/mirror) and [datapath/fib](../datapath/fib). A cold start is that of a router whose kernel has the routes already, to the moment from which its frames are
+  walked. A change is visible from when the kernel has acknowledged the new route to when the maps hold it. A lookup is one within a program, of destinations drawn evenly from all routes, so that nothing is found in a cache.
+  Memory is that of the kernel's maps and of the heap of the process that keeps them.
 - After each up, and outside of what is timed, the first host pings the last.
 - **The kernel's memory** is the growth of unreclaimable slab, kernel stacks, page tables and per-CPU memory in /proc/meminfo, divided by the number of nodes.
 - **The link**: the same programs measure both pairs of namespaces. Round trips: the median of all that fit into 0.3 s, one after the other, 64 bytes, all on one core. TCP: iperf3, 3 s, one stream, a core each

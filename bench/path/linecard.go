@@ -14,7 +14,7 @@ import (
 func (p pergolaChains) lineCards(n *vnet.Network, routers int) error {
 	left, right := n.PortIndex(node(0), rightDevice), n.PortIndex(node(routers+1), leftDevice)
 	return netns.Do(p.ground.Substrate.Namespace(), func() error {
-		data, err := datapath.Open(filepath.Join(p.dir, "bpf"), adopted{})
+		data, err := datapath.Open(filepath.Join(p.path, "bpf"), adopted{})
 		if err != nil {
 			return fmt.Errorf("open the data path: %w", err)
 		}

@@ -37,10 +37,12 @@ func openOVS(ctx context.Context) (_ maker, err error) {
 			return nil, err
 		}
 	}
-	if o.dir, err = os.MkdirTemp("/tmp", "pgpath-ovs"); err != nil {
+	d, err := newDirectory()
+	if err != nil {
 		return nil, err
 	}
-	o.undo.push(func() error { return os.RemoveAll(o.dir) })
+	o.dir = d.path
+	o.undo.push(d.remove)
 	if o.ns, err = newNamespace(); err != nil {
 		return nil, err
 	}
@@ -88,7 +90,7 @@ func (o *ovs) vsctl(ctx context.Context, args ...string) error {
 func (o *ovs) daemon(name string, args ...string) error {
 	// Not bound to a context: it is ended in order.
 	cmd := o.command(context.Background(), name, append(args, "-vconsole:off", "-vsyslog:off")...)
-	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // Ctrl-C is for us alone
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL} // Ctrl-C is for us alone
 	if err := in(o.ns, cmd.Start); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}

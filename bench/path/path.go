@@ -24,6 +24,7 @@ type Config struct {
 	Networks []Network                          // beside Fast and Plain, which always are
 	Table    bool                               // also a router with Many routes
 	Window   time.Duration                      // of one measurement
+	Limit    time.Duration                      // after which no further round begins; 0: none
 	Progress func(what string, done, total int) // of total steps; 0: not known
 }
 
@@ -62,7 +63,10 @@ func Run(ctx context.Context, c Config) (_ *Result, err error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("measure the path: %w", err)
 	}
-	b := &bench{Config: c, result: Result{Rounds: c.Rounds}}
+	if err := collect(ctx); err != nil {
+		return nil, fmt.Errorf("remove what a run that was killed left: %w", err)
+	}
+	b := &bench{Config: c, result: Result{Wanted: c.Rounds}}
 	defer func() {
 		c.Progress("removing the chains", 0, 0)
 		err = errors.Join(err, b.undo.run())
@@ -212,7 +216,12 @@ func (b *bench) addProbe(ctx context.Context, p *probe) error {
 func (b *bench) measure(ctx context.Context) error {
 	order := slices.Clone(b.probes)
 	slices.SortStableFunc(order, func(p, q *probe) int { return p.place() - q.place() })
+	begun := time.Now()
 	for round := range b.Rounds {
+		if round > 0 && b.Limit > 0 && time.Since(begun) > b.Limit {
+			break
+		}
+		b.result.Rounds++
 		for i, p := range order {
 			b.Progress(fmt.Sprintf("measuring, round %d of %d", round+1, b.Rounds), round*len(order)+i, b.Rounds*len(order))
 			value, ok, err := b.sample(ctx, p)

@@ -6,31 +6,30 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 
 	"github.com/pergola-net/pergola/bench/vnet"
 )
 
 // pergola makes chains of Pergola's own ports and wires, on a ground of their own.
 type pergola struct {
-	dir    string
+	directory
 	ground *vnet.Ground
 	slices uint16 // made so far
 }
 
 func openPergola(ctx context.Context) (*pergola, error) {
-	dir, err := os.MkdirTemp("/tmp", "pgpath")
+	dir, err := newDirectory()
 	if err != nil {
 		return nil, err
 	}
-	g, err := vnet.Open(ctx, dir, slog.New(slog.DiscardHandler))
+	g, err := vnet.Open(ctx, dir.path, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, dir.remove())
 	}
-	return &pergola{dir: dir, ground: g}, nil
+	return &pergola{directory: dir, ground: g}, nil
 }
 
-func (p *pergola) close() error { return errors.Join(p.ground.Close(), os.RemoveAll(p.dir)) }
+func (p *pergola) close() error { return errors.Join(p.ground.Close(), p.remove()) }
 
 // fast makes chains whose frames walk, or do not.
 func (p *pergola) fast(on bool) pergolaChains { return pergolaChains{p, on} }

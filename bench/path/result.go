@@ -63,6 +63,7 @@ type Missing struct {
 // Result is all that was measured.
 type Result struct {
 	Rounds  int       `json:"rounds"`
+	Wanted  int       `json:"wanted"`  // rounds, had there been time
 	Windows int       `json:"windows"` // looked at
 	Thrown  int       `json:"thrown"`  // of them, thrown away because time was stolen
 	Series  []Series  `json:"series"`

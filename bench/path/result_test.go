@@ -73,7 +73,7 @@ func TestTablesShowWhatIsThereAndWhatIsNot(t *testing.T) {
 	if got := strings.Join(table.Columns, "|"); got != "what|routers|unit|Pergola|kernel alone" {
 		t.Errorf("columns %s", got)
 	}
-	for i, want := range []string{"UDP from a socket, 64 B|4|Mframes/s|2.00|1.00", "TCP|0|Gbit/s|25.0|"} {
+	for i, want := range []string{"UDP from a socket, 64 B|4|Mframes/s|2.00|1.00 (1.00)", "TCP|0|Gbit/s|25.0|"} {
 		if got := strings.Join(table.Rows[i], "|"); got != want {
 			t.Errorf("row %s, want %s", got, want)
 		}

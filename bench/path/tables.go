@@ -42,20 +42,40 @@ type Table struct {
 	Rows    [][]string
 }
 
-// GoalTable says what is promised and what is kept.
+// GoalTable says what is promised and what is reached.
 func (r *Result) GoalTable() Table {
-	t := Table{Columns: []string{"what", "measured", "wanted", "kept"}}
+	t := Table{Columns: []string{"what", "Pergola", "compared with", "ratio", "goal", "reached"}}
 	for _, g := range r.Goals {
-		kept := "yes"
+		reached := "yes"
 		if !g.Reached {
-			kept = "no"
+			reached = "missed"
 		}
-		t.Rows = append(t.Rows, []string{g.What, fmt.Sprintf("%s %s", number(g.Value), g.Unit), g.Wanted(), kept})
+		t.Rows = append(t.Rows, []string{
+			g.What, r.figure(g.Of), r.figure(g.To) + g.apart(), fmt.Sprintf("%s %s", number(g.Value), g.Unit), g.Wanted(), reached,
+		})
 	}
 	return t
 }
 
-// SeriesTable has the medians of all series: a row for each thing measured, a column for each network.
+// figure is a series' median with its unit.
+func (r *Result) figure(k Key) string {
+	unit, factor := k.Measure.Unit()
+	return number(r.Median(k)*factor) + " " + unit
+}
+
+// apart says in what the two sides of a comparison differ.
+func (g Goal) apart() string {
+	switch {
+	case g.Of.Network != g.To.Network:
+		return fmt.Sprintf(" (%s)", g.To.Network.Title())
+	case g.Of.Routers != g.To.Routers:
+		return fmt.Sprintf(" (%d router)", g.To.Routers)
+	}
+	return fmt.Sprintf(" (%d routes)", g.To.Routes)
+}
+
+// SeriesTable has the medians of all series: a row for each thing measured, a column for each network, and in brackets how many times
+// better the fast path is.
 func (r *Result) SeriesTable() Table {
 	t := Table{Columns: []string{"what", "routers", "unit"}}
 	var present []Network
@@ -83,11 +103,24 @@ func (r *Result) SeriesTable() Table {
 		cells := []string{what, strconv.Itoa(k.Routers), unit}
 		for _, n := range present {
 			k.Network = n
-			cells = append(cells, number(r.Median(k)*factor))
+			cells = append(cells, number(r.Median(k)*factor)+r.brackets(k))
 		}
 		t.Rows = append(t.Rows, cells)
 	}
 	return t
+}
+
+func (r *Result) brackets(k Key) string {
+	fast := k
+	fast.Network = Fast
+	times := r.Ratio(fast, k)
+	if k.Measure == ICMPTrip || k.Measure == UDPTrip {
+		times = r.Ratio(k, fast)
+	}
+	if k.Network == Fast || math.IsNaN(times) {
+		return ""
+	}
+	return fmt.Sprintf(" (%s)", number(times))
 }
 
 // number has three figures, which is more than is certain.
@@ -111,6 +144,9 @@ func (r *Result) Doubts() []string {
 	if r.Thrown > 0 {
 		all = append(all, fmt.Sprintf("%d of %d windows were thrown away, because the hypervisor took time from this machine during them.",
 			r.Thrown, r.Windows))
+	}
+	if r.Rounds < r.Wanted {
+		all = append(all, fmt.Sprintf("Time was up after %d of %d rounds.", r.Rounds, r.Wanted))
 	}
 	for _, s := range r.Series {
 		what := fmt.Sprintf("%s, %d routers, %s", s.Measure.Title(), s.Routers, s.Network.Title())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -51,6 +52,7 @@ and comparisons are made within each round. A window in which a hypervisor took 
 	f.IntSliceVar(&o.routers, "routers", []int{1, 4, 16}, "lengths of chains")
 	f.StringSliceVar(&o.only, "only", nil, "measure only these of nic, udp, tcp, icmp-trip, udp-trip")
 	f.StringSliceVar(&o.against, "against", nil, "compare also with these of off (Pergola without its fast path), mininet, ovs")
+	f.DurationVar(&o.limit, "limit", 0, "begin no further round after this time; 0: measure all")
 	f.BoolVar(&o.table, "table", false, "also a router with 1,000,000 routes (half a minute, 1 GiB of memory)")
 	return cmd
 }
@@ -58,13 +60,14 @@ and comparisons are made within each round. A window in which a hypervisor took 
 // benchPathOptions are the flags of bench path.
 type benchPathOptions struct {
 	rounds        int
+	limit         time.Duration
 	routers       []int
 	only, against []string
 	table         bool
 }
 
 func (o benchPathOptions) config() (path.Config, error) {
-	c := path.Config{Rounds: o.rounds, Routers: o.routers, Table: o.table}
+	c := path.Config{Rounds: o.rounds, Routers: o.routers, Table: o.table, Limit: o.limit}
 	if o.rounds < 1 {
 		return c, ui.Usage("", "--rounds must be at least 1")
 	}

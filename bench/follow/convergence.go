@@ -1,0 +1,239 @@
+package follow
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/bench/traffic"
+	"github.com/pergola-net/pergola/bench/vnet"
+	"github.com/pergola-net/pergola/netns"
+)
+
+// Astray says for each round how long frames went astray.
+type Astray struct{ Kernel, Fast []time.Duration }
+
+// Convergence cuts a link that carries traffic. The router before it sees the loss of carrier and takes another route, as a
+// routing daemon would that knows one:
+//
+//	a ── r1 ═══ r2 ── b    two links between the routers
+//
+// What is measured is the time from the sending of the last frame that arrives by the old way to that of the first that arrives by the new
+// one; in rounds that alternate between the fast path and the routers' kernels alone.
+func Convergence(ctx context.Context, rounds int) (_ Astray, err error) {
+	g, done, err := open(ctx)
+	if err != nil {
+		return Astray{}, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	n, err := g.New(ctx, twoWays())
+	if err != nil {
+		return Astray{}, err
+	}
+	defer func() { err = errors.Join(err, n.Close()) }()
+	c := &cut{Network: n, ground: g}
+	var all Astray
+	for range rounds {
+		for _, side := range []struct {
+			fast   bool
+			values *[]time.Duration
+		}{{false, &all.Kernel}, {true, &all.Fast}} {
+			if err := n.FastPath(ctx, side.fast); err != nil {
+				return all, err
+			}
+			gap, err := c.measure(ctx, side.fast)
+			if err != nil {
+				return all, fmt.Errorf("cut a link (fast path: %t): %w", side.fast, err)
+			}
+			*side.values = append(*side.values, gap)
+		}
+	}
+	return all, nil
+}
+
+// The links of twoWays.
+const (
+	first   = 0
+	oldLink = 1
+	newLink = 2
+	last    = 3
+)
+
+func twoWays() vnet.Plan {
+	p := vnet.Plan{Slice: 1, Nodes: []vnet.NodePlan{{Name: "a"}, {Name: "r1", Router: true}, {Name: "r2", Router: true}, {Name: "b"}}}
+	join(&p, "a", "r1")
+	join(&p, "r1", "r2")
+	join(&p, "r1", "r2")
+	join(&p, "r2", "b")
+	p.Node("a").Routes = []vnet.Route{{To: subnet(last), Hops: []vnet.Hop{{Via: address(first, 1)}}}}
+	p.Node("b").Routes = []vnet.Route{{To: subnet(first), Hops: []vnet.Hop{{Via: address(last, 0)}}}}
+	p.Node("r1").Routes = []vnet.Route{way(oldLink)}
+	p.Node("r2").Routes = []vnet.Route{{To: subnet(first), Hops: []vnet.Hop{{Via: address(newLink, 0)}}}}
+	return p
+}
+
+// way is the route of r1 to b by one of the two links.
+func way(link int) vnet.Route {
+	return vnet.Route{To: subnet(last), Hops: []vnet.Hop{{Via: address(link, 1), Interface: device(link)}}}
+}
+
+type cut struct {
+	*vnet.Network
+	ground *vnet.Ground
+}
+
+// set takes the old link's carrier away, or gives it back, at both ends.
+func (c *cut) set(ctx context.Context, up bool) error {
+	s := c.ground.Substrate
+	return errors.Join(s.SetUp(ctx, c.Port("r1", device(oldLink)), up), s.SetUp(ctx, c.Port("r2", device(oldLink)), up))
+}
+
+func (c *cut) measure(ctx context.Context, fast bool) (_ time.Duration, err error) {
+	d, err := startDaemon(c.Nodes["r1"], device(oldLink), vnet.ReplaceRoute{Route: way(newLink)})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, d.stop()) }()
+	if err := c.set(ctx, true); err != nil {
+		return 0, err
+	}
+	if err := d.awaitCarrier(ctx); err != nil {
+		return 0, err
+	}
+	if err := c.Nodes["r1"].Apply(vnet.ReplaceRoute{Route: way(oldLink)}); err != nil {
+		return 0, err
+	}
+	if fast {
+		if err := c.InStep(ctx); err != nil {
+			return 0, err
+		}
+	}
+	s, err := openStream(c.Nodes["a"], c.Nodes["b"])
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	d.armed.Store(true)
+	failed := make(chan error, 1)
+	var isCut atomic.Bool
+	go func() {
+		time.Sleep(20 * time.Millisecond) // traffic runs
+		failed <- traffic.OnCPU(other(), func() error { return c.set(ctx, false) })
+		isCut.Store(true)
+	}()
+	var gap time.Duration
+	err = traffic.OnCPU(core, func() error {
+		gap, err = s.gap(ctx, &isCut)
+		return err
+	})
+	return gap, errors.Join(err, <-failed)
+}
+
+// core is the sender's; everybody else's is another, where there is one.
+const core = 0
+
+func other() int { return min(core+1, runtime.NumCPU()-1) }
+
+// stream is numbered frames from one node to another. Their sender looks itself which ones arrived: all that happens to a frame happens
+// while it is sent, or soon after.
+type stream struct {
+	from, to int
+	sent     []time.Duration
+	begun    time.Time
+	arrived  int // the last that did
+}
+
+func openStream(from, to *vnet.Node) (s *stream, err error) {
+	s = &stream{from: -1, to: -1, arrived: -1, begun: time.Now()}
+	socket := func(n *vnet.Node, fd *int) error {
+		return netns.In(n.NS, func() (err error) {
+			*fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+			return err
+		})
+	}
+	err = errors.Join(socket(from, &s.from), socket(to, &s.to))
+	if err == nil {
+		err = unix.Bind(s.to, &unix.SockaddrInet4{Port: traffic.Port})
+	}
+	if err == nil {
+		err = unix.Connect(s.from, &unix.SockaddrInet4{Port: traffic.Port, Addr: address(last, 1).As4()})
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open a stream: %w", err), s.close())
+	}
+	return s, nil
+}
+
+func (s *stream) close() error {
+	var errs []error
+	for _, fd := range []int{s.from, s.to} {
+		if fd >= 0 {
+			errs = append(errs, unix.Close(fd))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// gap sends until the link has been cut and frames arrive again, and for a while longer, and gives the longest time for which none arrived.
+func (s *stream) gap(ctx context.Context, isCut *atomic.Bool) (longest time.Duration, err error) {
+	const (
+		patience = 10 * time.Second
+		after    = 50 * time.Millisecond // a mirror that lags must not go unseen
+	)
+	var cutAt time.Duration
+	for now := time.Duration(0); now < patience; now = time.Since(s.begun) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		if cutAt == 0 && isCut.Load() {
+			cutAt = now
+		}
+		if err := s.send(now); err != nil {
+			return 0, err
+		}
+		g, err := s.receive()
+		if err != nil {
+			return 0, err
+		}
+		longest = max(longest, g)
+		if cutAt != 0 && s.arrived >= 0 && s.sent[s.arrived] > cutAt+after {
+			return longest, nil
+		}
+	}
+	return 0, fmt.Errorf("of %d frames, the last that arrived was number %d", len(s.sent), s.arrived)
+}
+
+func (s *stream) send(now time.Duration) error {
+	_, err := unix.Write(s.from, binary.BigEndian.AppendUint32(nil, uint32(len(s.sent))))
+	if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, unix.ENETUNREACH) {
+		return fmt.Errorf("send: %w", err)
+	}
+	s.sent = append(s.sent, now)
+	return nil
+}
+
+// receive takes what has arrived, and gives the longest time between the sending of two frames of which none between arrived. Single
+// frames that are lost, or late, leave none worth mentioning.
+func (s *stream) receive() (longest time.Duration, err error) {
+	var b [4]byte
+	for {
+		n, _, err := unix.Recvfrom(s.to, b[:], 0)
+		if errors.Is(err, unix.EAGAIN) {
+			return longest, nil
+		}
+		if err != nil || n != len(b) {
+			return 0, fmt.Errorf("receive %d bytes: %w", n, err)
+		}
+		number := int(binary.BigEndian.Uint32(b[:]))
+		if s.arrived >= 0 && number > s.arrived+1 {
+			longest = max(longest, s.sent[number]-s.sent[s.arrived])
+		}
+		s.arrived = max(s.arrived, number)
+	}
+}

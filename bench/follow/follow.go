@@ -1,0 +1,54 @@
+// Package follow measures how closely the fast path follows the kernels that it stands for: how long frames go astray when a link
+// fails, and what memory the mirrors of many routers take.
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/pergola-net/pergola/bench/vnet"
+)
+
+// open makes a ground in a directory of its own.
+func open(ctx context.Context) (g *vnet.Ground, closeIt func() error, err error) {
+	dir, err := os.MkdirTemp("/tmp", "pgfollow")
+	if err != nil {
+		return nil, nil, err
+	}
+	if g, err = vnet.Open(ctx, dir, slog.New(slog.DiscardHandler)); err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return g, func() error { return errors.Join(g.Close(), os.RemoveAll(dir)) }, nil
+}
+
+// Links are numbered; their ends are 0 and 1. 198.18.0.0/15 is for benchmarks (RFC 2544).
+func address(link, end int) netip.Addr {
+	return netip.AddrFrom4([4]byte{198, 18 + byte(link>>8), byte(link), byte(1 + end)})
+}
+
+func subnet(link int) netip.Prefix { return netip.PrefixFrom(address(link, 0), 24).Masked() }
+
+func mac(link, end int) net.HardwareAddr {
+	return net.HardwareAddr{2, 0, 0, byte(link >> 8), byte(link), byte(1 + end)}
+}
+
+// join adds a link between two nodes to a plan, who know each other's MAC address from the beginning.
+func join(p *vnet.Plan, names ...string) {
+	var l vnet.LinkPlan
+	number := len(p.Links)
+	for end, name := range names {
+		l.Ends = append(l.Ends, vnet.End{
+			Node: name, Interface: device(number), MAC: mac(number, end), Addresses: []netip.Prefix{netip.PrefixFrom(address(number, end), 24)},
+		})
+		n := p.Node(name)
+		n.Neighbours = append(n.Neighbours, vnet.Neighbour{Interface: device(number), Address: address(number, 1-end), MAC: mac(number, 1-end)})
+	}
+	p.Links = append(p.Links, l)
+}
+
+func device(link int) string { return fmt.Sprintf("eth%d", link) }
