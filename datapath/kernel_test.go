@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,8 +19,7 @@ func TestOldKernelIsRefusedByTheNameOfWhatItLacks(t *testing.T) {
 	asked := map[call]bool{}
 	err = supported(spec, func(p ebpf.ProgramType, helper asm.BuiltinFunc) error { // as Linux 5.9 would answer
 		asked[call{p, helper}] = true
-		switch helper {
-		case asm.FnLoop, asm.FnRedirectPeer, asm.FnXdpLoadBytes:
+		if slices.Contains([]asm.BuiltinFunc{asm.FnLoop, asm.FnRedirectPeer, asm.FnXdpLoadBytes}, helper) {
 			return ebpf.ErrNotSupported
 		}
 		return nil
