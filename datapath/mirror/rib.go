@@ -70,8 +70,10 @@ func (r *rib) begin() {
 // confirm takes over a route of a dump.
 func (r *rib) confirm(p netip.Prefix, n route) error {
 	e := r.entry(p)
-	if r.touched.has(n.key(p)) && e.same(n) < 0 {
-		return r.doubtPrefix(p, e, "a route changed while routes were read") // which of the two words is the newer nobody knows
+	if r.touched.has(n.key(p)) && e.same(n) < 0 { // which of the two words is the newer nobody knows: both are kept, one of them is true
+		r.again = "a route changed while routes were read"
+		e.doubt = r.generation + 1
+		return r.insert(p, e, n)
 	}
 	i, found := r.find(e, n)
 	if found == 1 && e.routes[i].generation != r.generation {
@@ -83,6 +85,7 @@ func (r *rib) confirm(p netip.Prefix, n route) error {
 // add takes over a new route, as an event tells it: flags are those of the message.
 func (r *rib) add(p netip.Prefix, n route, flags uint16) error {
 	e := r.entry(p)
+	r.prolong(e)
 	i, found := r.find(e, n)
 	switch {
 	case found == 0:
@@ -112,11 +115,14 @@ func (r *rib) remove(p netip.Prefix, gone route) error {
 	if e == nil {
 		return nil
 	}
+	r.prolong(e)
 	i, found := r.find(e, gone)
 	same := e.same(gone)
 	switch {
 	case found == 0:
 		return nil
+	case p.Addr().Is6() && e.with(gone) > 1: // in the kernel only one has such a path: another went unannounced
+		return r.doubtPrefix(p, e, "a path of an unknown one of several routes to a prefix was removed")
 	case same >= 0:
 		return r.drop(p, e, same)
 	case p.Addr().Is6():
@@ -142,6 +148,15 @@ func (r *rib) doubtPrefix(p netip.Prefix, e *entry, why string) error {
 	r.again = why
 	e.doubt = r.generation + 1
 	return r.settle(p, e)
+}
+
+// prolong is for an event that meets a doubt: nobody knows which of the entry's routes there are, and so which one the event means. A dump that
+// is under way may have read before it.
+func (r *rib) prolong(e *entry) {
+	if e.doubt != 0 {
+		r.again = "a route changed of which there was a doubt"
+		e.doubt = r.generation + 1
+	}
 }
 
 func (r *rib) entry(p netip.Prefix) *entry {
@@ -171,6 +186,16 @@ func (r *rib) find(e *entry, n route) (first, found int) {
 // same finds the very route, by all that a message tells; -1: it is not there.
 func (e *entry) same(n route) int {
 	return slices.IndexFunc(e.routes, func(o route) bool { return o.rival(n) && o.hops.same(n.hops) })
+}
+
+// with counts the routes that have all paths of n, and perhaps others.
+func (e *entry) with(n route) (count int) {
+	for _, o := range e.routes {
+		if o.rival(n) && n.hops.within(o.hops) {
+			count++
+		}
+	}
+	return count
 }
 
 // rival reports whether two routes to a prefix are of the same preference.

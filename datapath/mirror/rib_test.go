@@ -1,6 +1,8 @@
 package mirror
 
 import (
+	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -76,11 +78,25 @@ func TestMirrorNeverLies(t *testing.T) {
 	}
 }
 
+// String is for the log of a failure.
+func (m message) String() string {
+	if m.kind != unix.RTM_NEWROUTE && m.kind != unix.RTM_DELROUTE {
+		return fmt.Sprintf("type %d, % x", m.kind, m.data)
+	}
+	p, n, _, err := new(routeParser).parse(m)
+	if err != nil {
+		return err.Error()
+	}
+	verb := map[bool]string{true: "new", false: "gone"}[m.kind == unix.RTM_NEWROUTE]
+	return fmt.Sprintf("%s (flags %#x) %s table %d metric %d tos %d kind %d %+v", verb, m.flags, p, n.table, n.metric, n.tos, n.hops.kind, n.hops.paths)
+}
+
 func (k *kernel) tell(m message) {
 	if k.late {
 		k.queue = append(k.queue, m)
 		return
 	}
+	k.Logf("event: %v", m)
 	if err := k.v.tell(m, k.during); err != nil {
 		k.Fatal(err)
 	}
@@ -124,6 +140,7 @@ func (k *kernel) disturbedDump(change func()) {
 			change()
 		}
 		k.confirm(ms[at:])
+		k.Logf("dump: part %d ends", p)
 		if err := k.v.sweep(p); err != nil {
 			k.Fatal(err)
 		}
@@ -136,6 +153,7 @@ func (k *kernel) disturbedDump(change func()) {
 
 func (k *kernel) confirm(ms []message) {
 	for _, m := range ms {
+		k.Logf("dump: %v", m)
 		if err := k.v.confirm(m); err != nil {
 			k.Fatal(err)
 		}
@@ -328,12 +346,22 @@ func (k *kernel) choice(addr netip.Addr) (fib.Route, bool) {
 
 func (k *kernel) ask(addr netip.Addr, asked []byte) (_ fib.Route, sure, ok bool) {
 	sure = true
-	for bits := addr.BitLen(); bits >= 0; bits-- {
-		here := slices.Clone(k.routes)
-		here = slices.DeleteFunc(here, func(r kroute) bool {
-			return r.prefix.Bits() != bits || !r.prefix.Contains(addr) || !slices.Contains(asked, r.table) || !r.alive()
-		})
-		slices.SortStableFunc(here, func(a, b kroute) int { return (int(b.table)-int(a.table))*1000 + int(a.metric) - int(b.metric) })
+	var fits []kroute
+	for _, r := range k.routes {
+		if r.prefix.Contains(addr) && slices.Contains(asked, r.table) && r.alive() {
+			fits = append(fits, r)
+		}
+	}
+	slices.SortStableFunc(fits, func(a, b kroute) int {
+		return cmp.Or(cmp.Compare(b.prefix.Bits(), a.prefix.Bits()), cmp.Compare(b.table, a.table), cmp.Compare(a.metric, b.metric))
+	})
+	for len(fits) > 0 {
+		n := 1 // as long as the longest
+		for n < len(fits) && fits[n].prefix == fits[0].prefix {
+			n++
+		}
+		here := fits[:n:n]
+		fits = fits[n:]
 		sure = sure && !slices.ContainsFunc(here, func(r kroute) bool { return r.tos != 0 })
 		here = slices.DeleteFunc(here, func(r kroute) bool { return r.tos != 0 })
 		if len(here) == 0 {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/fib"
 )
 
 func neighbourMessage(kind uint16, link byte, addr netip.Addr, mac byte) message {
@@ -44,5 +46,54 @@ func TestAnEventOvertakesTheDump(t *testing.T) {
 			t.Errorf("addresses %v", told.addresses)
 		}
 		must(v.tell(neighbourMessage(unix.RTM_NEWNEIGH, 1, gone, 1), parts))
+	}
+}
+
+// IPv6: of a path that is removed, only that path is told. Which of the routes that a doubt left it belonged to is not known, so the doubt
+// stays until a dump that has begun afterwards.
+func TestAPathRemovedFromADoubtfulRoute(t *testing.T) {
+	everything := netip.MustParsePrefix("::/0")
+	a, b := path{link: 1, gateway: netip.MustParseAddr("fe80::a"), weight: 1}, path{link: 1, gateway: netip.MustParseAddr("fe80::b"), weight: 1}
+	way := func(table byte, paths ...path) kroute {
+		return kroute{prefix: everything, table: table, metric: 1, kind: unix.RTN_UNICAST, paths: paths}
+	}
+	for _, table := range []byte{unix.RT_TABLE_MAIN, unix.RT_TABLE_LOCAL} {
+		told := newMemory()
+		v := newView(told, map[int]int{1: 101})
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		dump := func(events func(), routes ...kroute) {
+			t.Helper()
+			v.begin()
+			events()
+			for _, r := range routes {
+				must(v.confirm(r.message(unix.RTM_NEWROUTE, 0)))
+			}
+			must(v.sweep(partRoutes6))
+			must(v.end())
+		}
+		below := kroute{prefix: netip.MustParsePrefix("2001:db8::/32"), table: unix.RT_TABLE_MAIN, metric: 1, kind: unix.RTN_BLACKHOLE}
+		check := func(when string, want fib.Kind) {
+			t.Helper()
+			if have := told.routes[everything].Kind; have != want {
+				t.Errorf("table %d, %s: %v, not %v", table, when, have, want)
+			}
+			// Table local hides main, also while it is in doubt.
+			if have := told.routes[below.prefix].Kind; table == unix.RT_TABLE_LOCAL && have != want {
+				t.Errorf("below it, %s: %v, not %v", when, have, want)
+			}
+		}
+		dump(func() {}, below, way(table, a))
+		check("at first", fib.Unicast)
+		dump(func() { must(v.tell(way(table, a, b).message(unix.RTM_NEWROUTE, unix.NLM_F_APPEND), partRoutes6)) }, below, way(table, a))
+		check("told of a second path, the dump of one", fib.Other)
+		dump(func() { must(v.tell(way(table, a).message(unix.RTM_DELROUTE, 0), partRoutes6)) }, below, way(table, a, b))
+		check("told that the first went, the dump of two", fib.Other)
+		dump(func() {}, below, way(table, b))
+		check("after a dump that nothing disturbed", fib.Unicast)
 	}
 }
