@@ -152,7 +152,7 @@ type mininetTimes struct {
 }
 
 // mininetPatience is when one run is stopped.
-const mininetPatience = 5 * time.Minute
+const mininetPatience = 4 * time.Minute
 
 // runMininet times Mininet in a network, a mount and a PID namespace of its own: what it makes there it removes itself, and whatever it
 // does not goes with the namespaces.

@@ -187,7 +187,7 @@ How it is measured:
 - **up** is the wall time of ` + "`pergola up`" + `, from the command to its end: every node runs, every link is there. **Converged** is ` + "`pergola up --wait`" + `; what converged means
   is said in [convergence.md](convergence.md). *No server* includes the start of the server. **down** is the wall time of ` + "`pergola down`" + `: nothing is left when it ends.
 - **Mininet** is Debian's package with its LinuxBridge switch and no controller, timed from the constructor to the end of start(), and stop(). It does not wait for anything beyond. The line of 500 switches
-  takes it minutes: it is run once, last of all, and stopped after five minutes.
+  takes it minutes: it is run once, last of all, and stopped after four minutes.
 - **A link fails**: between two routers that have two links. The router before it hears that the carrier is gone, and changes its route at once, as a routing daemon would
   that knows another way. Numbered frames are sent every few microseconds; what is measured is the longest time for which none arrived. Frames on the fast path that
   are on their way past both routers do not touch the link between them, and arrive until the mirror has heard.
