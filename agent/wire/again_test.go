@@ -62,6 +62,25 @@ func TestFramesOfJoinedPortsEnterAgain(t *testing.T) {
 	l.ping("a", "192.0.2.1")
 }
 
+// What is too long for the receiver is found out behind the queue, and is counted with the receiver's port.
+func TestDropsBehindAQueueAreCounted(t *testing.T) {
+	l := newLab(t)
+	a := l.port("a", func(p *wire.Port) { p.MTU = 9000 })
+	b := l.port("b", nil)
+	l.must(l.Join(l.ctx, a, b))
+	l.must(l.Shape(l.ctx, a, wire.FromNode, slice.Shape{Rate: 10e6}))
+	l.reenter(a, true)
+	l.carrier("a")
+	l.tap("a").send(ethernet(everyone, mac(1), "88b5", 9000))
+	testkit.Eventually(t, func() error {
+		traffic, err := l.Counters(l.ctx)
+		if err == nil && traffic[b].Dropped["too big"] != 1 {
+			err = fmt.Errorf("dropped at %s: %v", b, traffic[b].Dropped)
+		}
+		return err
+	}, 5*time.Second, "the frame to be counted")
+}
+
 func TestFramesOfASwitchEnterAgain(t *testing.T) {
 	l := newLab(t)
 	ports := l.lan(l.sw("s7b1"), 3)

@@ -235,7 +235,8 @@ type Traffic struct {
 	FromNode, ToNode datapath.Traffic
 	// WalkedOut and WalkedIn are the parts of both that the data path carried past the node's kernel.
 	WalkedOut, WalkedIn datapath.Traffic
-	// Dropped counts frames from the node by the reason for which the data path dropped them.
+	// Dropped counts frames that the data path dropped, by reason: from the node, and out of the queue by which frames come to the node (see
+	// Reenter).
 	Dropped map[string]uint64
 }
 
@@ -252,6 +253,12 @@ func (s *Substrate) Counters(ctx context.Context) (map[string]Traffic, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read counters: %w", err)
 	}
+	queues := map[string]datapath.Counters{}
+	for _, d := range all {
+		if d.mark.role == roleQueue {
+			queues[d.name] = counted[d.index]
+		}
+	}
 	traffic := map[string]Traffic{}
 	for _, d := range all {
 		if d.mark.role != rolePort && d.mark.role != roleCable {
@@ -262,6 +269,12 @@ func (s *Substrate) Counters(ctx context.Context) (map[string]Traffic, error) {
 			from, to = d.tx, d.rx
 		}
 		c := counted[d.index]
+		for why, n := range queues[queueName(d.name)].Dropped {
+			if c.Dropped == nil {
+				c.Dropped = map[string]uint64{}
+			}
+			c.Dropped[why] += n
+		}
 		traffic[d.name] = Traffic{
 			FromNode: sum(from, c.WalkedOut), ToNode: sum(to, c.Handed, c.WalkedIn),
 			WalkedOut: c.WalkedOut, WalkedIn: c.WalkedIn, Dropped: c.Dropped,
