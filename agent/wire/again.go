@@ -107,16 +107,20 @@ func (s *Substrate) openPair(a, b *end) (err error) {
 			return err
 		}
 	}
-	for i, port := range []*end{a, b} {
-		q, err := s.nl.device(names[i])
-		if err != nil {
-			return err
-		}
-		if err := s.lead(port, q); err != nil {
-			return err
-		}
+	qa, err := s.nl.device(names[0])
+	if err != nil {
+		return err
+	}
+	qb, err := s.nl.device(names[1])
+	if err != nil {
+		return err
+	}
+	if err := s.leadBoth(a, qa, b, qb, &undo); err != nil {
+		return err
 	}
 	for _, port := range []*end{a, b} {
+		shape := port.mark.queue.Shape
+		undo.push(func() error { return s.setQueue(&port.device, shape) })
 		if err := s.setQueue(&port.device, slice.Shape{}); err != nil {
 			return err
 		}
@@ -141,7 +145,7 @@ func (s *Substrate) makeQueue(name string, port *end, mtu int, shape slice.Shape
 }
 
 // closePair joins two ports directly again, and moves the shapes of what they send to the ports that receive it.
-func (s *Substrate) closePair(a, qa, qb *end) error {
+func (s *Substrate) closePair(a, qa, qb *end) (err error) {
 	b, err := s.peerOf(*qb)
 	if err != nil {
 		return err
@@ -149,21 +153,22 @@ func (s *Substrate) closePair(a, qa, qb *end) error {
 	if b == nil {
 		return ErrNotWired
 	}
+	var undo undo
+	defer undo.onError(&err)
 	fromA, fromB := qa.mark.queue.Shape, qb.mark.queue.Shape
 	for _, to := range []struct {
 		port  *end
 		shape slice.Shape
 	}{{b, fromA}, {a, fromB}} {
+		undo.push(func() error { return s.setQueue(&to.port.device, slice.Shape{}) })
 		if err := s.setQueue(&to.port.device, to.shape); err != nil {
 			return err
 		}
 	}
-	if err := s.lead(a, b.device); err != nil {
+	if err := s.leadBoth(a, b.device, b, a.device, &undo); err != nil {
 		return err
 	}
-	if err := s.lead(b, a.device); err != nil {
-		return err
-	}
+	undo = nil // done: a pair that cannot be deleted is in nobody's way, and Observe shows it
 	return s.deleteNamed(qa.name, qb.name)
 }
 

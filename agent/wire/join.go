@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/pergola-net/pergola/datapath"
@@ -120,28 +121,56 @@ func (s *Substrate) unwireLocked(e *end, keep int) error {
 // lead directs what enters at a port to another port: to its node at once, or through its device's queue. The shape of that
 // queue is that of what the node sends.
 func (s *Substrate) lead(from *end, to device) error {
+	record, err := s.prepare(from, to)
+	if err != nil {
+		return err
+	}
+	return s.direct(from, record)
+}
+
+// leadBoth is lead for two ports whose link both have to change: what enters between the two is lost, so there is nothing between them but
+// one another.
+func (s *Substrate) leadBoth(a *end, toA device, b *end, toB device, undo *undo) error {
+	recordA, err := s.prepare(a, toA)
+	if err != nil {
+		return err
+	}
+	recordB, err := s.prepare(b, toB)
+	if err != nil {
+		return err
+	}
+	oldA, oldB := a.record, b.record
+	undo.push(func() error { return errors.Join(s.direct(a, oldA), s.direct(b, oldB)) })
+	if err := s.direct(a, recordA); err != nil {
+		return err
+	}
+	return s.direct(b, recordB)
+}
+
+// prepare does what takes time about lead, and gives the record that directs frames.
+func (s *Substrate) prepare(from *end, to device) (datapath.Port, error) {
 	record := from.record
 	record.Peer, record.Mode = to.index, datapath.Peer
 	if to.mark.role == roleQueue || to.mark.queue != (Queue{}) {
 		record.Mode = datapath.Queue
 	}
-	if record == from.record {
-		return nil
-	}
-	if record.Mode == datapath.Queue || from.record.Mode == datapath.Queue {
+	if record != from.record && (record.Mode == datapath.Queue || from.record.Mode == datapath.Queue) {
 		if err := s.cut(from.device, to.mark.queue.Shape); err != nil {
-			return err
+			return record, err
 		}
 	}
-	return s.direct(from, record)
+	return record, nil
 }
 
 func (s *Substrate) direct(e *end, record datapath.Port) error {
 	if record == e.record {
 		return nil
 	}
+	if err := s.data.Set(e.index, record); err != nil {
+		return err
+	}
 	e.record = record
-	return s.data.Set(e.index, record)
+	return nil
 }
 
 func joined(p datapath.Port) bool { return p.Mode == datapath.Peer || p.Mode == datapath.Queue }
