@@ -5,9 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -113,55 +110,6 @@ func untag(b, oob []byte) []byte {
 		}
 	}
 	return append([]byte{}, b...)
-}
-
-// backlog says when the processor has nothing left to do: frames wait for each next hop in a queue of the CPU, and a thread that runs on
-// that CPU and finds it empty knows that all it sent has arrived where it can.
-type backlog struct {
-	file *os.File
-	buf  []byte
-}
-
-func openBacklog() (*backlog, error) {
-	f, err := os.Open("/proc/net/softnet_stat")
-	if err != nil {
-		return nil, err
-	}
-	return &backlog{f, make([]byte, 1<<16)}, nil
-}
-
-// drained waits until the queues of all CPUs are empty.
-func (b *backlog) drained() error {
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
-		n, err := b.length()
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return nil
-		}
-		pause(20 * time.Microsecond) // lets ksoftirqd have the CPU
-	}
-	return errors.New("wait for the CPUs' backlog to drain: other traffic never ends")
-}
-
-func (b *backlog) length() (total uint64, err error) {
-	n, err := b.file.ReadAt(b.buf, 0)
-	if n == 0 {
-		return 0, fmt.Errorf("read the CPUs' backlog: %w", err)
-	}
-	for _, line := range strings.Split(strings.TrimSpace(string(b.buf[:n])), "\n") {
-		words := strings.Fields(line)
-		if len(words) < 12 {
-			return 0, errors.New("read the CPUs' backlog: this kernel does not say it")
-		}
-		v, err := strconv.ParseUint(words[11], 16, 64)
-		if err != nil {
-			return 0, fmt.Errorf("read the CPUs' backlog: %w", err)
-		}
-		total += v
-	}
-	return total, nil
 }
 
 func pause(d time.Duration) {

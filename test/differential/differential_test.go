@@ -38,7 +38,7 @@ func newArena(t testing.TB) *arena {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = b.file.Close()
+		_ = b.close()
 		if err := g.Close(); err != nil {
 			t.Error(err)
 		}
@@ -128,16 +128,18 @@ func networks() int {
 }
 
 // walked fails if so little took the fast path that its agreement with the kernels means nothing: kernels count what they forward
-// (ForwDatagrams), and must have had that much less to do.
+// (ForwDatagrams), and must have had that much less to do. A few networks have no typical share; there, something must have been walked.
 func (a *arena) walked(t *testing.T) {
 	t.Helper()
-	const all, plain = 0.5, 0.9
-	s := a.stats
-	if share := 1 - float64(s.SlowHops)/float64(s.KernelHops); share < all {
-		t.Errorf("of %d hops, %.2f were walked, want %.2f", s.KernelHops, share, all)
+	s, all, plain := a.stats, 0.5, 0.9
+	if s.Frames < 5000 {
+		all, plain = 0, 0
 	}
-	if share := 1 - float64(s.SlowPlain)/float64(s.KernelPlain); share < plain {
-		t.Errorf("of %d hops of valid frames in networks without a flaw, %.2f were walked, want %.2f", s.KernelPlain, share, plain)
+	if share := 1 - float64(s.SlowHops)/float64(s.KernelHops); share <= all {
+		t.Errorf("of %d hops, %.2f were walked, want more than %.2f", s.KernelHops, share, all)
+	}
+	if share := 1 - float64(s.SlowPlain)/float64(s.KernelPlain); share <= plain {
+		t.Errorf("of %d hops of valid frames in networks without a flaw, %.2f were walked, want more than %.2f", s.KernelPlain, share, plain)
 	}
 }
 

@@ -1,0 +1,104 @@
+package differential
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// backlog says when the processor has nothing left to do: frames wait for each next hop in a queue of the CPU, and a thread that runs on
+// that CPU and finds it empty knows that all it sent has arrived where it can. Behind XDP they wait in a queue of the device instead, which
+// cannot be seen; but what is not done with them at once is left to ksoftirqd, which then is running.
+type backlog struct {
+	file      *os.File
+	ksoftirqd []*os.File // their states
+	buf       []byte
+}
+
+func openBacklog() (*backlog, error) {
+	f, err := os.Open("/proc/net/softnet_stat")
+	if err != nil {
+		return nil, err
+	}
+	b := &backlog{file: f, buf: make([]byte, 1<<16)}
+	names, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	for _, name := range names {
+		if comm, err := os.ReadFile(name); err != nil || !bytes.HasPrefix(comm, []byte("ksoftirqd/")) {
+			continue // it may be gone
+		}
+		stat, err := os.Open(filepath.Join(filepath.Dir(name), "stat"))
+		if err != nil {
+			return nil, errors.Join(err, b.close())
+		}
+		b.ksoftirqd = append(b.ksoftirqd, stat)
+	}
+	return b, nil
+}
+
+func (b *backlog) close() error {
+	errs := []error{b.file.Close()}
+	for _, f := range b.ksoftirqd {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// drained waits until the queues of all CPUs are empty.
+func (b *backlog) drained() error {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		n, err := b.length()
+		if err != nil {
+			return err
+		}
+		running, err := b.running()
+		if err != nil {
+			return err
+		}
+		if n == 0 && !running {
+			return nil
+		}
+		pause(20 * time.Microsecond) // lets ksoftirqd have the CPU
+	}
+	return errors.New("wait for the CPUs' backlog to drain: other traffic never ends")
+}
+
+func (b *backlog) length() (total uint64, err error) {
+	n, err := b.file.ReadAt(b.buf, 0)
+	if n == 0 {
+		return 0, fmt.Errorf("read the CPUs' backlog: %w", err)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(b.buf[:n])), "\n") {
+		words := strings.Fields(line)
+		if len(words) < 12 {
+			return 0, errors.New("read the CPUs' backlog: this kernel does not say it")
+		}
+		v, err := strconv.ParseUint(words[11], 16, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read the CPUs' backlog: %w", err)
+		}
+		total += v
+	}
+	return total, nil
+}
+
+// running reports whether a ksoftirqd is: its state, behind the name in brackets, is R.
+func (b *backlog) running() (bool, error) {
+	for _, f := range b.ksoftirqd {
+		n, err := f.ReadAt(b.buf, 0)
+		if n == 0 {
+			return false, fmt.Errorf("read the state of ksoftirqd: %w", err)
+		}
+		if bytes.Contains(b.buf[:n], []byte(") R ")) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
