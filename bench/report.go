@@ -189,8 +189,7 @@ How it is measured:
 - **Mininet** is Debian's package with its LinuxBridge switch and no controller, timed from the constructor to the end of start(), and stop(). It does not wait for anything beyond. The line of 500 switches
   takes it minutes: it is run once, last of all, and stopped after four minutes.
 - **A link fails**: between two routers that have two links. The router before it hears that the carrier is gone, and changes its route at once, as a routing daemon would
-  that knows another way. Numbered frames are sent every few microseconds; what is measured is the longest time for which none arrived. Frames on the fast path that
-  are on their way past both routers do not touch the link between them, and arrive until the mirror has heard.
+  that knows another way. Numbered frames are sent every few microseconds; what is measured is the longest time for which none arrived.
 - **The mirror**: the benchmarks of [datapath/mirror](../datapath/mirror) and [datapath/fib](../datapath/fib). A cold start is that of a router whose kernel has the routes already, to the moment from which its frames are
   walked. A change is visible from when the kernel has acknowledged the new route to when the maps hold it. A lookup is one within a program, of destinations drawn evenly from all routes, so that nothing is found in a cache.
   Memory is that of the kernel's maps and of the heap of the process that keeps them.

@@ -88,10 +88,20 @@ type cut struct {
 	ground *vnet.Ground
 }
 
-// set takes the old link's carrier away, or gives it back, at both ends.
+// set cuts the old link, or mends it, as the agent does: carrier first.
 func (c *cut) set(ctx context.Context, up bool) error {
-	s := c.ground.Substrate
-	return errors.Join(s.SetUp(ctx, c.Port("r1", device(oldLink)), up), s.SetUp(ctx, c.Port("r2", device(oldLink)), up))
+	s, ports := c.ground.Substrate, []string{c.Port("r1", device(oldLink)), c.Port("r2", device(oldLink))}
+	var errs []error
+	if up {
+		errs = append(errs, s.Join(ctx, ports[0], ports[1]))
+	}
+	for _, p := range ports {
+		errs = append(errs, s.SetUp(ctx, p, up))
+		if !up {
+			errs = append(errs, s.Unjoin(ctx, p))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (c *cut) measure(ctx context.Context, fast bool) (_ time.Duration, err error) {
