@@ -54,7 +54,7 @@ func TestMirrorNeverLies(t *testing.T) {
 					"link": k.flip, "dump": func(*rapid.T) { k.dump(); k.check(true) },
 				}
 				if v6 {
-					actions["append"], actions["delete a path"] = k.appendPath, k.deletePath
+					actions["append"], actions["delete a path"], actions["append another kind"] = k.appendPath, k.deletePath, k.append6
 				} else {
 					actions["append"], actions["address"] = k.append4, k.readdress
 				}
@@ -204,6 +204,9 @@ func (k *kernel) draw() kroute {
 			r.paths = append(r.paths, p)
 		}
 	}
+	if len(r.paths) == 1 { // has no weight
+		r.paths[0].weight = 1
+	}
 	if i := rapid.IntRange(0, 5).Draw(k.T, "source"); !k.v6 && i < 3 && k.source[i] {
 		r.source = source(i)
 	}
@@ -216,7 +219,7 @@ func (k *kernel) drawPath() path {
 	if k.v6 {
 		gateway = netip.MustParseAddr("fe80::" + gateway.String())
 	}
-	return path{link: link, gateway: gateway, weight: 1}
+	return path{link: link, gateway: gateway, weight: rapid.SampledFrom([]int{1, 1, 3}).Draw(k.T, "weight")}
 }
 
 func (r kroute) rival(o kroute) bool {
@@ -237,7 +240,12 @@ func (k *kernel) add(*rapid.T) {
 func (k *kernel) replace(*rapid.T) {
 	r := k.draw()
 	i := k.rivalOf(r)
-	if !r.possible() || i < 0 || k.v6 && slices.ContainsFunc(k.routes[i+1:], r.rival) || k.has(r) {
+	if k.v6 { // the first with gateways, or without, as the new one; otherwise the first (fib6_add_rt2node())
+		if j := slices.IndexFunc(k.routes, func(o kroute) bool { return o.rival(r) && (o.kind == 1) == (r.kind == 1) }); j >= 0 {
+			i = j
+		}
+	}
+	if !r.possible() || i < 0 || k.has(r) {
 		return
 	}
 	k.routes[i] = r
@@ -254,6 +262,17 @@ func (k *kernel) has(r kroute) bool {
 func (k *kernel) append4(*rapid.T) {
 	r := k.draw()
 	if !r.possible() || k.rivalOf(r) < 0 || k.has(r) {
+		return
+	}
+	k.routes = append(k.routes, r)
+	k.tell(r.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND))
+}
+
+// append6: what is no further path of a route is another with the same metric.
+func (k *kernel) append6(*rapid.T) {
+	r := k.draw()
+	i := k.rivalOf(r)
+	if !r.possible() || i < 0 || k.has(r) || r.kind == 1 && slices.ContainsFunc(k.routes, func(o kroute) bool { return o.rival(r) && o.kind == 1 }) {
 		return
 	}
 	k.routes = append(k.routes, r)
@@ -290,6 +309,9 @@ func (k *kernel) deletePath(*rapid.T) {
 		}
 		j := rapid.IntRange(0, len(r.paths)-1).Draw(k.T, "which")
 		k.routes[i].paths = slices.Delete(slices.Clone(r.paths), j, j+1)
+		if len(k.routes[i].paths) == 1 {
+			k.routes[i].paths[0].weight = 1 // which no message tells any more
+		}
 		r.paths = r.paths[j : j+1]
 		k.tell(r.message(unix.RTM_DELROUTE, 0))
 		return
