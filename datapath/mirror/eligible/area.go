@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"unicode"
 
 	"golang.org/x/sys/unix"
@@ -102,16 +103,37 @@ func aboutRoute(kind uint16) areas {
 type visit struct {
 	node    *node
 	sockets map[int]socket
-	buf     []byte
+	buf     *[]byte // for one answer at a time
 }
 
 // answerSize is more than the kernel sends at once.
 const answerSize = 64 << 10
 
+// answers are buffers for visits, most of which are short.
+var answers = sync.Pool{New: func() any { b := make([]byte, answerSize); return &b }}
+
+func newVisit(n *node) *visit {
+	return &visit{node: n, sockets: map[int]socket{}, buf: answers.Get().(*[]byte)}
+}
+
 func (v *visit) close() {
 	for _, s := range v.sockets {
 		s.close()
 	}
+	if len(*v.buf) == answerSize {
+		answers.Put(v.buf)
+	}
+}
+
+// room gives so many bytes, all zero, until the next answer.
+func (v *visit) room(size int) []byte {
+	if size > len(*v.buf) {
+		b := make([]byte, size)
+		v.buf = &b
+	}
+	b := (*v.buf)[:size]
+	clear(b)
+	return b
 }
 
 func (v *visit) route(request []byte, f func(data []byte) error) error {
@@ -127,7 +149,7 @@ func (v *visit) ask(protocol int, request []byte, f func(data []byte) error) err
 		}
 		v.sockets[protocol] = s
 	}
-	return s.ask(request, v.buf, f)
+	return s.ask(request, *v.buf, f)
 }
 
 // look looks at one area. again: what was seen was about to change.

@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	ebpflink "github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/test/testkit"
@@ -218,6 +219,30 @@ func TestStormOfChanges(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.Logf("6000 changes: %d reports", b.reports)
+}
+
+// Root in a node may send to the groups that are listened to. That is no change, whatever it says.
+func TestForgedAnnouncements(t *testing.T) {
+	testkit.Root(t)
+	testkit.LeakCheck(t)
+	b := newWatched(t, newWatcher(t, Config{Interval: time.Hour}))
+	err := netns.In(b.ns, func() error {
+		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(fd) }()
+		forged := request(unix.RTM_NEWRULE, 0, make([]byte, ruleHeader))
+		for range 5000 {
+			err = errors.Join(err, unix.Sendto(fd, forged, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (unix.RTNLGRP_IPV4_RULE - 1)}))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.examined()
+	b.await("", "")
 }
 
 func TestXDP(t *testing.T) {

@@ -24,6 +24,15 @@ var errAbsent = errors.New("not part of this kernel")
 // sequence is that of all requests: each socket has one at a time.
 const sequence = 1
 
+// kernel is where it listens.
+func kernel() unix.Sockaddr { return &unix.SockaddrNetlink{Family: unix.AF_NETLINK} }
+
+// fromKernel: root of the node may send to groups, too.
+func fromKernel(sender unix.Sockaddr) bool {
+	a, ok := sender.(*unix.SockaddrNetlink)
+	return ok && a.Pid == 0
+}
+
 func open(protocol int, groups ...int) (socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -34,8 +43,8 @@ func open(protocol int, groups ...int) (socket, error) {
 	}
 	// The kernel answers at once; should one not, an error is better than a watcher that stands still.
 	err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2})
-	if err == nil { // a socket without a port of its own is sent no announcements
-		err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+	if err == nil { // gives it a port, without which it is sent no announcements, and lets nobody but the kernel send to that
+		err = unix.Connect(fd, kernel())
 	}
 	if err == nil && len(groups) > 0 { // one announcement says as much as a thousand
 		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 16<<10)
@@ -79,7 +88,7 @@ func request(kind int, flags netlink.HeaderFlags, data []byte) []byte {
 // ask sends a request and gives the data of each message of the answer to f; it is valid only until f returns. buf must hold
 // what the kernel sends at once: 32 KiB.
 func (s socket) ask(request, buf []byte, f func(data []byte) error) error {
-	if err := unix.Sendto(int(s), request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(int(s), request, 0, kernel()); err != nil {
 		return fmt.Errorf("ask the kernel: %w", err)
 	}
 	var failed error
@@ -91,8 +100,7 @@ func (s socket) ask(request, buf []byte, f func(data []byte) error) error {
 		if err != nil {
 			return fmt.Errorf("read the kernel's answer: %w", err)
 		}
-		// Root of the node may write to any netlink socket of its namespace. The kernel is port 0.
-		if peer, ok := from.(*unix.SockaddrNetlink); !ok || peer.Pid != 0 {
+		if !fromKernel(from) {
 			continue
 		}
 		if n > len(buf) {

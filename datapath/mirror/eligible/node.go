@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -19,7 +20,7 @@ import (
 // polls, and marks what is to be looked at.
 type node struct {
 	ns   *os.File
-	rest time.Duration // between two looks
+	rest time.Duration // between two looks, at least
 	wake chan struct{} // of capacity 1: something was marked
 
 	verdicts [areaCount]Verdict // Watch's own
@@ -106,6 +107,9 @@ func (n *node) mark(a areas) {
 	}
 }
 
+// idle is how many times as long as a look took a namespace rests: looks cost at most a twentieth of a core, whatever there is to see.
+const idle = 19
+
 // run looks and reports until the context ends.
 func (n *node) run(ctx context.Context, hear func(fd int), report func(Verdict)) error {
 	var last Verdict
@@ -117,7 +121,7 @@ func (n *node) run(ctx context.Context, hear func(fd int), report func(Verdict))
 		first, last = false, v
 	}
 	for {
-		n.examine(n.take(hear))
+		rest := max(n.rest, idle*n.look(hear))
 		looked := time.Now()
 		say(n.verdict())
 		select {
@@ -125,7 +129,7 @@ func (n *node) run(ctx context.Context, hear func(fd int), report func(Verdict))
 			return ctx.Err()
 		case <-n.wake:
 		}
-		if wait := n.rest - time.Since(looked); wait > 0 {
+		if wait := rest - time.Since(looked); wait > 0 {
 			if n.inDoubt() {
 				say(doubtful(n.verdict()))
 			}
@@ -188,11 +192,11 @@ func drain(s socket, about source) areas {
 	var changed areas
 	var header [unix.NLMSG_HDRLEN]byte
 	for range 1000 {
-		size, _, err := unix.Recvfrom(int(s), header[:], unix.MSG_DONTWAIT)
+		size, from, err := unix.Recvfrom(int(s), header[:], unix.MSG_DONTWAIT)
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			return changed
-		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EINTR), err == nil && !fromKernel(from):
 		case err != nil || size < len(header): // ENOBUFS: something was lost
 			changed |= about.all
 		default:
@@ -202,11 +206,28 @@ func drain(s socket, about source) areas {
 	return changed | about.all
 }
 
-// examine looks at what is dirty.
+// look looks at what is dirty, and says how much of a core it took.
+func (n *node) look(hear func(fd int)) (cost time.Duration) {
+	runtime.LockOSThread() // whose time is measured
+	defer runtime.UnlockOSThread()
+	begun := threadTime()
+	if dirty := n.take(hear); dirty != 0 {
+		n.examine(dirty)
+	}
+	return threadTime() - begun
+}
+
+func threadTime() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // every thread has one
+	return time.Duration(t.Nano())
+}
+
+// examine looks at areas.
 func (n *node) examine(dirty areas) {
 	var failed, again areas
 	err := netns.In(n.ns, func() error {
-		v := &visit{node: n, sockets: map[int]socket{}, buf: make([]byte, answerSize)}
+		v := newVisit(n)
 		defer v.close()
 		for a := range areaCount {
 			if dirty&a.alone() == 0 {

@@ -15,7 +15,7 @@ import (
 // Config of a Watcher. Zero values mean the defaults.
 type Config struct {
 	Interval time.Duration // between two looks at what announces nothing: packet sockets, old iptables; 1 s
-	Rest     time.Duration // between two looks at a namespace that announces changes; 50 ms
+	Rest     time.Duration // at least, between two looks at a namespace that announces changes; 50 ms
 	Audit    time.Duration // within which all of a namespace is looked at again, whatever it announced; 1 min
 }
 

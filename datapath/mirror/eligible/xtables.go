@@ -31,7 +31,7 @@ const (
 	xtEntriesHeader = 40
 	xtVerdict       = 32       // offset within a standard target
 	xtAccept        = -(1 + 1) // -NF_ACCEPT - 1
-	xtMaxSize       = 64 << 20 // of a table
+	xtMaxSize       = 1 << 20  // of a table that is read: some thousand chains
 )
 
 // xtHooks are those that forwarded packets meet.
@@ -64,7 +64,7 @@ func lookAtXtables(v *visit) (Verdict, error) {
 	}
 	for i, x := range xtablesFamilies {
 		for _, table := range names[i] {
-			reasons, err := x.judge(table)
+			reasons, err := x.judge(v, table)
 			if err != nil {
 				return verdict, fmt.Errorf("%s table %s: %w", x.command, table, err)
 			}
@@ -79,7 +79,7 @@ func lookAtXtables(v *visit) (Verdict, error) {
 }
 
 // judge looks at one table of the namespace of the calling thread.
-func (x xtables) judge(table string) ([]string, error) {
+func (x xtables) judge(v *visit, table string) ([]string, error) {
 	fd, err := unix.Socket(x.family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open socket: %w", err)
@@ -87,7 +87,7 @@ func (x xtables) judge(table string) ([]string, error) {
 	defer func() { _ = unix.Close(fd) }()
 	var name [xtName]byte
 	copy(name[:xtName-1], table)
-	buf := make([]byte, xtInfoSize)
+	buf := v.room(xtInfoSize)
 	copy(buf, name[:])
 	if err := getsockopt(fd, x.level, xtGetInfo, buf); err != nil {
 		return nil, fmt.Errorf("read size: %w", err)
@@ -98,7 +98,7 @@ func (x xtables) judge(table string) ([]string, error) {
 	}
 	var entries []byte
 	if !info.hasRules() { // then only the policies are of interest
-		entries = make([]byte, xtEntriesHeader+info.size)
+		entries = v.room(xtEntriesHeader + int(info.size))
 		copy(entries, name[:])
 		byteOrder.PutUint32(entries[xtName:], info.size)
 		if err := getsockopt(fd, x.level, xtGetEntries, entries); err != nil {
