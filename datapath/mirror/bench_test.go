@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,10 +31,36 @@ func BenchmarkChange(b *testing.B) {
 	})
 }
 
+// BenchmarkChangeWhileVerified does so while the router's 1,000,000 routes are compared with the kernel's, again and again.
+func BenchmarkChangeWhileVerified(b *testing.B) {
+	l := newLab(b, func(c *Config) { c.EventRate, c.EventBurst, c.Log = 1e9, 1e9, nil })
+	l.mirror.Remove(l.name)
+	l.batch(manyRoutes(1_000_000))
+	l.set(Router{})
+	l.returns()
+	out, addr := l.session().out, netip.MustParseAddr("192.0.2.1")
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() {
+		for ctx.Err() == nil {
+			if found, err := l.mirror.Verify(ctx, l.name); ctx.Err() == nil && (err != nil || len(found) > 0) {
+				b.Errorf("%d differences, %v", len(found), err)
+			}
+		}
+	})
+	l.measure(b, func(i int) bool {
+		r := out.Lookup(addr)
+		return len(r.Paths) == 1 && r.Paths[0].Port == l.ports[i%2]
+	})
+	b.StopTimer()
+	cancel()
+	group.Wait()
+}
+
 // BenchmarkFloor measures what a change costs that nobody does anything with: a thread waits for the kernel's message, and has it.
 func BenchmarkFloor(b *testing.B) {
 	l := newLab(b, func(c *Config) { c.Log = nil })
-	l.mirror.Remove(name)
+	l.mirror.Remove(l.name)
 	sock, err := openSocket(l.ns, 1<<20)
 	if err != nil {
 		b.Fatal(err)
@@ -123,23 +150,23 @@ func BenchmarkHundredThousand(b *testing.B) { benchmarkStart(b, 100_000) }
 func benchmarkStart(b *testing.B, routes int) {
 	b.Helper()
 	l := newLab(b, func(c *Config) { c.EventRate, c.EventBurst, c.Log = 1000, 1000, nil })
-	l.mirror.Remove(name)
+	l.mirror.Remove(l.name)
 	l.batch(manyRoutes(routes))
 	b.ResetTimer()
 	for range b.N {
 		begun := time.Now()
 		l.set(Router{})
 		testkit.Eventually(b, func() error {
-			if s, err := l.mirror.Status(name); err != nil || !s.IPv4.FastPath || !s.Synchronised {
+			if s, err := l.mirror.Status(l.name); err != nil || !s.IPv4.FastPath || !s.Synchronised {
 				return fmt.Errorf("%+v, %w", s, err)
 			}
 			return nil
 		}, time.Minute, "all routes to be mirrored")
 		b.ReportMetric(time.Since(begun).Seconds(), "s/start")
 		b.StopTimer()
-		s, _ := l.mirror.Status(name)
+		s, _ := l.mirror.Status(l.name)
 		b.Logf("%d routes, dump %v, %+v", s.IPv4.Routes, s.LastDump, l.fib.Usage())
-		l.mirror.Remove(name)
+		l.mirror.Remove(l.name)
 		b.StartTimer()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,11 @@ func TestWhatTheKernelDoesWithoutAWord(t *testing.T) {
 			{"ip addr del 172.16.0.1/32 dev eth2", []string{"192.0.2.1 10.0.1.2@101", "172.16.0.1 nowhere"}},
 			{"ip addr add 10.9.0.1/24 dev eth1; ip addr del 10.0.1.1/24 dev eth1", []string{"192.0.2.1 10.0.1.2@101", "10.0.1.7 nowhere", "10.0.1.1 nowhere"}},
 			{"ip addr del 10.9.0.1/24 dev eth1", []string{"192.0.2.1 nowhere"}}, // the last one
+		},
+		"address back": {
+			{"ip route add 192.0.2.0/24 nexthop via 10.0.0.2 nexthop via 10.0.1.2", []string{"192.0.2.1 10.0.0.2@100*128 10.0.1.2@101*128"}},
+			{"ip addr del 10.0.1.1/24 dev eth1", []string{"192.0.2.1 10.0.0.2@100"}},
+			{"ip addr add 10.0.1.1/24 dev eth1", []string{"192.0.2.1 10.0.0.2@100*128 10.0.1.2@101*128"}},
 		},
 		"MTU too small for a protocol": {
 			{static, []string{"192.0.2.1 10.0.0.2@100", "2001:db8:a::1 2001:db8::2@100"}},
@@ -101,6 +107,31 @@ func TestInterfaceDeletedOrMovedByTheUser(t *testing.T) {
 	}
 }
 
+// An interface that was away, in a namespace within the node, is a leg again when the owner of its other end says that it is the same.
+func TestInterfaceThatReturns(t *testing.T) {
+	l := newLab(t)
+	l.synced()
+	l.leads("10.0.0.7", "link@100")
+	l.script(`
+		unshare -n sleep 60 & pid=$!
+		while [ "$(readlink /proc/$pid/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do sleep 0.01; done
+		ip link set eth0 netns $pid; nsenter -t $pid -n ip link set eth0 netns $$
+		kill $pid; ip link set eth0 up; ip addr add 10.0.0.1/24 dev eth0`)
+	l.leads("10.0.0.7", "link@0")
+	testkit.Eventually(t, func() error {
+		if s, err := l.mirror.Status(l.name); err != nil || !slices.Equal(s.Lost, []int{100}) {
+			return fmt.Errorf("%+v, %w", s, err)
+		}
+		return nil
+	}, 5*time.Second, "the port to be lost")
+	l.set(Router{})
+	l.leads("10.0.0.7", "link@100")
+	l.synced()
+	if s, err := l.mirror.Status(l.name); err != nil || len(s.Lost) > 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 func TestLegs(t *testing.T) {
 	l := newLab(t)
 	l.synced()
@@ -148,7 +179,7 @@ func (l *lab) leg(i int) fib.Leg {
 
 func (l *lab) session() *session {
 	l.Helper()
-	n, err := l.mirror.node(name)
+	n, err := l.mirror.node(l.name)
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -207,7 +238,7 @@ func TestOverrun(t *testing.T) {
 		l.synced()
 		l.leads("172.16.1.1", fmt.Sprintf("10.0.%d.2@%d", (round+1)%3, 100+(round+1)%3))
 	}
-	s, err := l.mirror.Status(name)
+	s, err := l.mirror.Status(l.name)
 	if err != nil || s.Resyncs == 0 {
 		t.Errorf("%+v, %v: want a resynchronisation", s, err)
 	}
@@ -219,7 +250,7 @@ func TestFlappingIsLimited(t *testing.T) {
 	l.synced()
 	l.batch(strings.Repeat("route add 192.0.2.0/24 via 10.0.0.2\nroute del 192.0.2.0/24\n", 1000))
 	testkit.Eventually(t, func() error {
-		s, err := l.mirror.Status(name)
+		s, err := l.mirror.Status(l.name)
 		if err != nil || s.IPv4.FastPath || len(s.IPv4.Why) == 0 || !strings.Contains(s.IPv4.Why[0], "more than 100 times a second") {
 			return fmt.Errorf("%+v, %w", s, err)
 		}
@@ -260,7 +291,7 @@ func TestEligibilityAndOff(t *testing.T) {
 func (l *lab) fastPath(ipv4, ipv6 bool, why string) {
 	l.Helper()
 	testkit.Eventually(l, func() error {
-		s, err := l.mirror.Status(name)
+		s, err := l.mirror.Status(l.name)
 		if err != nil {
 			return err
 		}
@@ -283,7 +314,7 @@ func TestFullMap(t *testing.T) {
 	}
 	l.batch(b.String())
 	testkit.Eventually(t, func() error {
-		s, err := l.mirror.Status(name)
+		s, err := l.mirror.Status(l.name)
 		if err != nil || len(s.IPv4.Why) == 0 || !strings.Contains(s.IPv4.Why[0], "full") {
 			return fmt.Errorf("%+v, %w", s, err)
 		}
@@ -291,7 +322,7 @@ func TestFullMap(t *testing.T) {
 	}, 10*time.Second, "the map to be full")
 	l.fib.Limit(1 << 30)
 	testkit.Eventually(t, func() error {
-		if s, err := l.mirror.Status(name); err != nil || !s.IPv4.FastPath {
+		if s, err := l.mirror.Status(l.name); err != nil || !s.IPv4.FastPath {
 			return errors.Join(err, errors.New("not on the fast path"))
 		}
 		return nil
@@ -317,7 +348,7 @@ func TestVerifyNamesDifferences(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	found, err := l.mirror.Verify(t.Context(), name)
+	found, err := l.mirror.Verify(t.Context(), l.name)
 	if err != nil {
 		t.Fatal(err)
 	}

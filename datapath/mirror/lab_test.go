@@ -25,6 +25,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // lab is a router in a namespace with three veths, whose other ends, the ports, are in another.
 type lab struct {
 	testing.TB
+	name   string
 	fib    *fib.FIB
 	mirror *Mirror
 	ns     *os.File // the router's
@@ -33,23 +34,13 @@ type lab struct {
 	ports  [3]int
 }
 
-const name = "r"
-
 // newLab makes a router with 10.0.i.1/24 and 2001:db8:i::1/64 on eth0 to eth2, and mirrors it.
 func newLab(t testing.TB, change ...func(*Config)) *lab {
 	t.Helper()
 	testkit.Root(t)
 	testkit.LeakCheck(t)
-	l := &lab{TB: t, legs: map[int]int{}}
-	l.ns, l.far = namespace(t), namespace(t)
-	l.script(`
-		sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
-		sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
-		sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.all.keep_addr_on_down=1
-		ip link set lo up`)
-	for i := range 3 {
-		l.addLeg(i)
-	}
+	l := &lab{TB: t, name: "r"}
+	l.build(100)
 	l.fib = openFIB(t)
 	cfg := Config{FIB: l.fib, Log: slog.New(slog.NewTextHandler(testWriter{t}, nil))}
 	for _, f := range change {
@@ -61,10 +52,34 @@ func newLab(t testing.TB, change ...func(*Config)) *lab {
 	return l
 }
 
+// another makes a router beside the first, with the same addresses, in the same mirror. Its ports are 200 to 202.
+func (l *lab) another() *lab {
+	l.Helper()
+	o := &lab{TB: l.TB, name: "another", fib: l.fib, mirror: l.mirror}
+	o.build(200)
+	o.set(Router{})
+	return o
+}
+
+// build makes the router's namespace and links.
+func (l *lab) build(port int) {
+	l.Helper()
+	l.ns, l.far, l.legs = namespace(l.TB), namespace(l.TB), map[int]int{}
+	l.script(`
+		sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
+		sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
+		sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.all.keep_addr_on_down=1
+		ip link set lo up`)
+	for i := range 3 {
+		l.ports[i] = port + i
+		l.addLeg(i)
+	}
+}
+
 func (l *lab) set(r Router) {
 	l.Helper()
 	r.Slice, r.NetNS, r.Legs = 1, l.ns, l.legs
-	if err := l.mirror.Set(name, r); err != nil {
+	if err := l.mirror.Set(l.name, r); err != nil {
 		l.Fatal(err)
 	}
 }
@@ -74,12 +89,11 @@ func (l *lab) addLeg(i int) {
 	l.Helper()
 	err := netns.In(l.far, func() error {
 		return sh(fmt.Sprintf("ip link add port%d index %d type veth peer name eth%d netns /proc/%d/fd/%d; ip link set port%d up",
-			i, 100+i, i, os.Getpid(), l.ns.Fd(), i))
+			i, l.ports[i], i, os.Getpid(), l.ns.Fd(), i))
 	})
 	if err != nil {
 		l.Fatal(err)
 	}
-	l.ports[i] = 100 + i
 	l.script(fmt.Sprintf(`
 		ip link set eth%d up
 		ip addr add 10.0.%d.1/24 dev eth%d
@@ -155,7 +169,7 @@ func (l *lab) batch(lines string) {
 func (l *lab) synced() {
 	l.Helper()
 	testkit.Eventually(l, func() error {
-		s, err := l.mirror.Status(name)
+		s, err := l.mirror.Status(l.name)
 		if err != nil || !s.Synchronised {
 			return fmt.Errorf("%+v, %w", s, err)
 		}
@@ -166,7 +180,7 @@ func (l *lab) synced() {
 
 func (l *lab) verify() {
 	l.Helper()
-	found, err := l.mirror.Verify(context.Background(), name)
+	found, err := l.mirror.Verify(context.Background(), l.name)
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -177,7 +191,7 @@ func (l *lab) verify() {
 
 func (l *lab) lookup(addr string) fib.Route {
 	l.Helper()
-	n, err := l.mirror.node(name)
+	n, err := l.mirror.node(l.name)
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -67,12 +67,14 @@ type Router struct {
 // Mirror mirrors many routers. Its methods may be called concurrently.
 type Mirror struct {
 	cfg    Config
+	ctx    context.Context // until Close
 	cancel context.CancelFunc
-	group  sync.WaitGroup
+	group  sync.WaitGroup // of all who use the FIB, apart from the nodes
 
-	mu     sync.Mutex
-	nodes  map[string]*node
-	closed bool
+	mu      sync.Mutex // guards what follows; never held while a node works
+	nodes   map[string]*node
+	leaving map[string]*node // removed, and not yet out of the maps
+	closed  bool
 }
 
 // New makes a mirror of nobody yet, and keeps the lease.
@@ -87,7 +89,7 @@ func New(cfg Config) *Mirror {
 		cfg.buffer = receiveBuffer
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &Mirror{cfg: cfg, cancel: cancel, nodes: map[string]*node{}}
+	m := &Mirror{cfg: cfg, ctx: ctx, cancel: cancel, nodes: map[string]*node{}, leaving: map[string]*node{}}
 	m.group.Go(func() { m.keepLease(ctx) })
 	if cfg.AuditRate > 0 {
 		m.group.Go(func() { m.audit(ctx) })
@@ -137,28 +139,44 @@ func (m *Mirror) takenOver(late bool) bool {
 	return true
 }
 
-// Set mirrors a router from now on, or changes what is known of it. It does not wait for the first dump.
+// Set mirrors a router from now on, or changes what is known of it. It does not wait for the first dump, but until what was known of it before
+// is out of the maps: its ports may be another's now.
 func (m *Mirror) Set(name string, r Router) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return fmt.Errorf("mirror %s: %w", name, os.ErrClosed)
-	}
-	was := m.nodes[name]
-	if was != nil && was.is(r) {
-		was.setOff(r.Off)
-		return nil
-	}
-	ns, err := duplicate(r.NetNS)
+	was, err := m.replace(name, r)
 	if err != nil {
-		return fmt.Errorf("mirror %s: hold its network namespace: %w", name, err)
+		return fmt.Errorf("mirror %s: %w", name, err)
 	}
 	if was != nil {
 		was.stop()
 	}
-	r.NetNS, r.Legs = ns, maps.Clone(r.Legs)
-	m.nodes[name] = startNode(m.cfg, name, r)
 	return nil
+}
+
+// replace begins a node, and gives the one that it follows. One that changes but a little goes on.
+func (m *Mirror) replace(name string, r Router) (was *node, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, os.ErrClosed
+	}
+	was = m.nodes[name]
+	if was != nil && was.is(r) {
+		was.setOff(r.Off)
+		return nil, nil
+	}
+	ns, err := duplicate(r.NetNS)
+	if err != nil {
+		return nil, fmt.Errorf("hold its network namespace: %w", err)
+	}
+	if was == nil {
+		was = m.leaving[name]
+	}
+	if was != nil {
+		was.cancel()
+	}
+	r.NetNS, r.Legs = ns, maps.Clone(r.Legs)
+	m.nodes[name] = startNode(m.cfg, name, r, was)
+	return was, nil
 }
 
 func duplicate(f *os.File) (*os.File, error) {
@@ -173,11 +191,22 @@ func duplicate(f *os.File) (*os.File, error) {
 func (m *Mirror) Remove(name string) {
 	m.mu.Lock()
 	n := m.nodes[name]
-	delete(m.nodes, name)
-	m.mu.Unlock()
-	if n != nil {
-		n.stop()
+	if n == nil {
+		n = m.leaving[name]
 	}
+	if n == nil {
+		m.mu.Unlock()
+		return
+	}
+	delete(m.nodes, name)
+	m.leaving[name] = n
+	m.mu.Unlock()
+	n.stop()
+	m.mu.Lock()
+	if m.leaving[name] == n {
+		delete(m.leaving, name)
+	}
+	m.mu.Unlock()
 }
 
 // Names of the routers that are mirrored.
@@ -203,16 +232,39 @@ func (m *Mirror) node(name string) (*node, error) {
 	return nil, fmt.Errorf("router %s: %w", name, ErrUnknown)
 }
 
-// Close stops mirroring. What is in the maps stays in force until the lease ends or another process takes it over.
+// begin is for work that Close must wait for; end ends it.
+func (m *Mirror) begin(ctx context.Context) (working context.Context, end func(), err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, nil, os.ErrClosed
+	}
+	m.group.Add(1)
+	working, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(m.ctx, func() { cancel(os.ErrClosed) })
+	return working, func() {
+		stop()
+		cancel(nil)
+		m.group.Done()
+	}, nil
+}
+
+// Close stops mirroring. What is in the maps stays in force until the lease ends or another process takes it over. Afterwards
+// nothing of the mirror uses the FIB.
 func (m *Mirror) Close() {
 	m.mu.Lock()
 	m.closed = true
-	nodes := m.nodes
+	stay, leaving := m.nodes, maps.Clone(m.leaving)
 	m.nodes = map[string]*node{}
 	m.mu.Unlock()
 	m.cancel()
-	for _, n := range nodes {
+	for _, n := range stay {
 		n.leave()
+	}
+	for _, all := range []map[string]*node{stay, leaving} {
+		for _, n := range all {
+			n.stop()
+		}
 	}
 	m.group.Wait()
 }

@@ -18,6 +18,7 @@ type node struct {
 	log    *slog.Logger
 	router Router
 	cancel context.CancelFunc
+	before *node // whose ports it may have; has to be out of the maps first. nil: none
 	done   chan struct{}
 
 	mu      sync.Mutex // guards what is below
@@ -32,16 +33,16 @@ type node struct {
 // verdict says why a namespace may not be walked. Empty: it may.
 type verdict struct{ ipv4, ipv6 []string }
 
-func startNode(cfg Config, name string, r Router) *node {
+func startNode(cfg Config, name string, r Router, before *node) *node {
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &node{cfg: cfg, log: cfg.Log.With("router", name), router: r, cancel: cancel, done: make(chan struct{}), off: r.Off}
+	n := &node{cfg: cfg, log: cfg.Log.With("router", name), router: r, cancel: cancel, before: before, done: make(chan struct{}), off: r.Off}
 	go n.run(ctx)
 	return n
 }
 
-// is reports whether this is the same router, on or off.
+// is reports whether this is the same router, on or off, and has all its legs.
 func (n *node) is(r Router) bool {
-	return n.router.Slice == r.Slice && maps.Equal(n.router.Legs, r.Legs) && sameFile(n.router.NetNS, r.NetNS)
+	return len(n.status().Lost) == 0 && n.router.Slice == r.Slice && maps.Equal(n.router.Legs, r.Legs) && sameFile(n.router.NetNS, r.NetNS)
 }
 
 func sameFile(a, b *os.File) bool {
@@ -56,12 +57,12 @@ func (n *node) stop() {
 	<-n.done
 }
 
-// leave stops, and leaves the maps as they are.
+// leave begins to stop, and leaves the maps as they are.
 func (n *node) leave() {
 	n.mu.Lock()
 	n.keep = true
 	n.mu.Unlock()
-	n.stop()
+	n.cancel()
 }
 
 func (n *node) setOff(off bool) {
@@ -91,6 +92,10 @@ func (n *node) run(ctx context.Context) {
 		defer n.mu.Unlock()
 		_ = n.router.NetNS.Close()
 	}()
+	if n.before != nil {
+		<-n.before.done
+		n.before = nil
+	}
 	var watch sync.WaitGroup
 	watch.Go(func() { n.watch(ctx) })
 	defer watch.Wait()

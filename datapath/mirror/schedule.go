@@ -55,6 +55,9 @@ const (
 	pauseMost  = 30 * time.Second
 )
 
+// doubtful is how many events a doubt counts for: all is read again.
+const doubtful = 200
+
 // exceeded takes events into account.
 func (l *limiter) exceeded(now time.Time, events int) bool {
 	l.refill(now)

@@ -26,6 +26,8 @@ type session struct {
 	sock  atomic.Pointer[socket]
 	woken atomic.Bool
 
+	published atomic.Pointer[Status] // without the counters of earlier sessions
+
 	// Once it had to drop events, the kernel goes on dropping them, without a word, until the socket is empty (NETLINK_S_CONGESTED). So
 	// no dump is asked for before.
 	drain bool
@@ -56,6 +58,7 @@ func newSession(n *node, out *fib.Router) (*session, error) {
 		why:   "its routes are being read",
 	}
 	s.sock.Store(sock)
+	s.publish()
 	return s, nil
 }
 
@@ -83,6 +86,10 @@ func (s *session) run(ctx context.Context) error {
 			}
 		case errors.Is(err, errEmpty):
 			s.drain = false
+		case errors.Is(err, errForeign):
+			if err := s.foreign(); err != nil {
+				return err
+			}
 		case errors.Is(err, errOverrun), errors.Is(err, errMalformed), errors.Is(err, errUnexpected):
 			s.drain = true
 			if err := s.doubt(err.Error()); err != nil {
@@ -105,7 +112,7 @@ func (s *session) reopen() error {
 	s.sock.Swap(sock).close()
 	s.mu.Lock()
 	s.dump.waiting, s.dump.part = false, parts
-	paused := !s.limit.until.IsZero()
+	paused := s.paused()
 	s.mu.Unlock()
 	s.drain = false
 	if paused {
@@ -138,11 +145,12 @@ func (s *session) tick(now time.Time) error {
 	if err := s.enable(); err != nil {
 		return err
 	}
+	s.publish()
 	next := s.dump.due
 	switch {
 	case s.drain || !s.dump.idle(): // run does not wait; and after a deadline that has passed, it would not even read
 		next = time.Time{}
-	case !s.limit.until.IsZero():
+	case s.paused():
 		next = s.limit.until
 	}
 	if err := s.sock.Load().wakeAt(next); err != nil {
@@ -168,7 +176,7 @@ func (s *session) take(b []byte, events bool) error {
 		switch {
 		case !events && m.seq == s.sock.Load().seq:
 			err = s.reply(m)
-		case !events || !s.limit.until.IsZero(): // answers that nobody waits for any more; what came before the pause
+		case !events || s.paused(): // answers that nobody waits for any more; what came before the pause
 		default:
 			err = s.view.tell(m, s.dump.part)
 		}
@@ -186,7 +194,7 @@ func (s *session) take(b []byte, events bool) error {
 // look looks at what events have left open.
 func (s *session) look(now time.Time, events int) error {
 	if s.limit.exceeded(now, events) {
-		return s.pause(now)
+		return s.pause(now, fmt.Sprintf("its routes and neighbours change more than %.0f times a second", s.limit.rate))
 	}
 	if s.view.rib.again != "" && s.dump.idle() && s.dump.due.IsZero() {
 		s.dump.schedule(now)
@@ -194,24 +202,45 @@ func (s *session) look(now time.Time, events int) error {
 	return s.enable()
 }
 
-// pause leaves a node that changes faster than it is worth to its kernel, and hears of nothing for a while.
-func (s *session) pause(now time.Time) error {
+// foreign is for a datagram that is not the kernel's: it says nothing, but costs as much as an event.
+func (s *session) foreign() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if s.paused() || !s.limit.exceeded(now, 1) {
+		return nil
+	}
+	return s.pause(now, errForeign.Error())
+}
+
+func (s *session) paused() bool { return !s.limit.until.IsZero() }
+
+// pause leaves a node that costs more than it is worth to its kernel, and hears of nothing for a while: to a socket that is in no group
+// nobody but the kernel can send.
+func (s *session) pause(now time.Time, why string) error {
 	if err := s.sock.Load().subscribe(false); err != nil {
 		return err
 	}
 	s.limit.pause(now)
 	s.dump.interrupted = true
 	s.dump.due = time.Time{}
-	return s.distrust(fmt.Sprintf("its routes and neighbours change more than %.0f times a second", s.limit.rate))
+	return s.distrust(why)
 }
 
 // doubt: nothing is sure any more, all is read again.
 func (s *session) doubt(why string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.paused() { // it will be
+		return nil
+	}
+	now := time.Now()
 	s.dump.interrupted = true
+	if s.limit.exceeded(now, doubtful) {
+		return s.pause(now, "again and again: "+why)
+	}
 	if s.dump.idle() {
-		s.dump.schedule(time.Now())
+		s.dump.schedule(now)
 	}
 	return s.distrust(why)
 }
@@ -279,7 +308,7 @@ func (s *session) partDone() error {
 	now := time.Now()
 	d.waiting = false
 	switch {
-	case !s.limit.until.IsZero():
+	case s.paused():
 		d.part = parts
 		return nil
 	case d.interrupted:

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/netns"
 )
 
 // The kernel's memory for events that are not yet read, per node. 32 MiB held the notifications of 50,000 routes added at
@@ -23,8 +24,12 @@ var groups = []int{
 	unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH,
 }
 
-// errOverrun means that the kernel had to drop events, because they came faster than they were read.
-var errOverrun = errors.New("the kernel's events came faster than they were read, and some are lost")
+var (
+	// errOverrun means that the kernel had to drop events, because they came faster than they were read.
+	errOverrun = errors.New("the kernel's events came faster than they were read, and some are lost")
+	// errForeign means a datagram that is not the kernel's. Root in the node may send to a group, as the kernel does.
+	errForeign = errors.New("a process in the node sends netlink messages in the kernel's place")
+)
 
 // socket is a netlink route socket in a node's namespace. It belongs to the namespace for good and may be used anywhere.
 type socket struct {
@@ -36,7 +41,7 @@ type socket struct {
 // openSocket opens a socket in the namespace. It hears of nothing before subscribe.
 func openSocket(ns *os.File, buffer int) (*socket, error) {
 	fd := -1
-	err := visit(ns, func() (err error) {
+	err := netns.In(ns, func() (err error) {
 		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 		return err
 	})
@@ -52,7 +57,9 @@ func openSocket(ns *os.File, buffer int) (*socket, error) {
 }
 
 func (s *socket) prepare(fd, buffer int) error {
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	// It gets a port, and is the kernel's alone: whoever else sends to the port of a connected socket is refused
+	// (netlink_getsockbyportid()). Only to groups can others still send.
+	if err := unix.Connect(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer); err != nil {
@@ -65,29 +72,6 @@ func (s *socket) prepare(fd, buffer int) error {
 	var err error
 	s.raw, err = s.file.SyscallConn()
 	return err
-}
-
-// visit calls f in a namespace, on a thread of its own that ends there if it cannot get home.
-func visit(ns *os.File, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		home, err := os.Open("/proc/thread-self/ns/net")
-		if err != nil {
-			runtime.UnlockOSThread()
-			done <- err
-			return
-		}
-		defer func() { _ = home.Close() }()
-		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err == nil {
-			err = f()
-		}
-		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
-			runtime.UnlockOSThread()
-		}
-		done <- err
-	}()
-	return <-done
 }
 
 func (s *socket) close() { _ = s.file.Close() }
@@ -165,7 +149,7 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }
 // errEmpty means that no message waits.
 var errEmpty = errors.New("no message")
 
-// receive hands messages to f, which must not keep them, and says whether they are events or answers. (Port and sequence number do not tell:
+// receive hands the kernel's messages to f, which must not keep them, and says whether they are events or answers. (Port and sequence number do not tell:
 // an event has those of the request that caused it, perhaps from another namespace, where the same port is another socket.) If there
 // are none it waits for them until the deadline (os.ErrDeadlineExceeded), or not (errEmpty).
 func (s *socket) receive(f func(b []byte, events bool) error, wait bool) error {
@@ -176,6 +160,7 @@ func (s *socket) receive(f func(b []byte, events bool) error, wait bool) error {
 		defer buffers.Put(buffer)
 		b := *buffer
 		n, _, flags, from, err := unix.Recvmsg(int(fd), b, nil, 0)
+		sender, _ := from.(*unix.SockaddrNetlink)
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			failed = errEmpty
@@ -184,12 +169,12 @@ func (s *socket) receive(f func(b []byte, events bool) error, wait bool) error {
 			failed = errOverrun
 		case err != nil:
 			failed = err
+		case sender == nil || sender.Pid != 0: // before anything else: it may be of any length, and say anything
+			failed = errForeign
 		case flags&unix.MSG_TRUNC != 0:
 			failed = fmt.Errorf("%w: too long", errMalformed)
 		default:
-			if sender, ok := from.(*unix.SockaddrNetlink); ok && sender.Pid == 0 { // the kernel
-				failed = f(b[:n], sender.Groups != 0)
-			}
+			failed = f(b[:n], sender.Groups != 0)
 		}
 		return true
 	})

@@ -3,6 +3,7 @@ package mirror
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -95,18 +96,36 @@ func (ns *neighbours) remove(k neighbourKey) error {
 	return ns.out.DeleteNeighbour(port, k.addr)
 }
 
-// addresses are a node's own IPv4 addresses: frames that claim to come from them are not forwarded. (IPv6 does not look.)
+// addresses are a node's own IPv4 addresses: frames that claim to come from them are not forwarded. (IPv6 does not look.) Nor are those from
+// its links' broadcast addresses, once there was a policy rule or a route of type local, for as long as the node lives: from then on the kernel
+// looks sources up in its routes (fib_has_custom_rules, fib_validate_source()). So these are always the kernel's.
 type addresses struct {
 	out sink
 	all map[addressKey]uint32 // generation
-	on  map[netip.Addr]int    // how often each is configured
+	own map[netip.Addr]int    // how often each is configured
+	on  map[netip.Addr]int    // or is a broadcast address of one that is
 
 	touched touched[addressKey]
 }
 
 type addressKey struct {
-	link   int
-	prefix netip.Prefix // as configured: with the host's bits
+	link      int
+	prefix    netip.Prefix // as configured: with the host's bits
+	broadcast netip.Addr   // as configured; invalid: not
+}
+
+// broadcasts are the addresses to which the kernel has routes of type broadcast, or had in some version (fib_add_ifaddr()).
+func (k addressKey) broadcasts() []netip.Addr {
+	var all []netip.Addr
+	if k.prefix.Bits() < 31 {
+		first := k.prefix.Masked().Addr().As4()
+		last := binary.BigEndian.Uint32(first[:]) | ^uint32(0)>>k.prefix.Bits()
+		all = append(all, netip.AddrFrom4(first), netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, last))))
+	}
+	if b := k.broadcast; b.Is4() && !slices.Contains(all, b) {
+		all = append(all, b)
+	}
+	return all
 }
 
 // parseAddress reads RTM_NEWADDR or RTM_DELADDR. It is false for IPv6.
@@ -124,12 +143,14 @@ func parseAddress(m message) (k addressKey, ok bool, err error) {
 			addr = a.address()
 		case unix.IFA_ADDRESS: // of the other end, on a point-to-point link
 			peer = a.address()
+		case unix.IFA_BROADCAST:
+			k.broadcast = a.address()
 		}
 	}
 	if !addr.IsValid() {
 		addr = peer
 	}
-	k = addressKey{link: int(binary.NativeEndian.Uint32(m.data[4:])), prefix: netip.PrefixFrom(addr, int(m.data[1]))}
+	k.link, k.prefix = int(binary.NativeEndian.Uint32(m.data[4:])), netip.PrefixFrom(addr, int(m.data[1]))
 	if !addr.Is4() {
 		return k, false, errMalformed
 	}
@@ -142,7 +163,16 @@ func (as *addresses) set(k addressKey, generation uint32) error {
 	if known {
 		return nil
 	}
-	addr := k.prefix.Addr()
+	as.own[k.prefix.Addr()]++
+	for _, addr := range append(k.broadcasts(), k.prefix.Addr()) {
+		if err := as.take(addr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (as *addresses) take(addr netip.Addr) error {
 	if as.on[addr]++; as.on[addr] > 1 || addr.IsLoopback() { // which nobody forwards anyway
 		return nil
 	}
@@ -156,14 +186,27 @@ func (as *addresses) remove(k addressKey) (last bool, err error) {
 	}
 	delete(as.all, k)
 	addr := k.prefix.Addr()
+	if as.own[addr]--; as.own[addr] == 0 {
+		delete(as.own, addr)
+		last = true
+	}
+	for _, addr := range append(k.broadcasts(), addr) {
+		if err := as.drop(addr); err != nil {
+			return last, err
+		}
+	}
+	return last, nil
+}
+
+func (as *addresses) drop(addr netip.Addr) error {
 	if as.on[addr]--; as.on[addr] > 0 {
-		return false, nil
+		return nil
 	}
 	delete(as.on, addr)
 	if addr.IsLoopback() {
-		return true, nil
+		return nil
 	}
-	return true, as.out.DeleteAddress(addr)
+	return as.out.DeleteAddress(addr)
 }
 
 // any reports whether a link has any.

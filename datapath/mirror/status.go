@@ -11,6 +11,10 @@ type Status struct {
 	Events       int           // taken over one by one
 	LastLag      time.Duration // from the arrival of the last event to the maps
 	LastDump     time.Duration // how long the last dump of everything took
+
+	// Lost are ports whose interface was deleted in the node, or moved to another namespace. They are no legs, also if an interface with that
+	// ifindex appears: whether it is the same only the owner of the ports knows. He calls Set again when it is.
+	Lost []int
 }
 
 // FamilyStatus is that of IPv4 or IPv6.
@@ -20,7 +24,7 @@ type FamilyStatus struct {
 	Routes   int      // prefixes
 }
 
-// Status of a router.
+// Status of a router, as it was when its session last waited for the kernel: whatever the session does now, nobody waits for it.
 func (m *Mirror) Status(name string) (Status, error) {
 	n, err := m.node(name)
 	if err != nil {
@@ -41,12 +45,14 @@ func (n *node) status() Status {
 		ended.IPv4, ended.IPv6 = why, why
 		return ended
 	}
-	return s.status(ended)
+	now := *s.published.Load()
+	now.Resyncs += ended.Resyncs
+	now.Events += ended.Events
+	return now
 }
 
-func (s *session) status(ended Status) Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// publish makes known how things are. s.mu is held.
+func (s *session) publish() {
 	var families [2]FamilyStatus
 	for i := range families {
 		f := FamilyStatus{FastPath: s.enabled[i], Routes: s.view.rib.entries.count(i)}
@@ -56,15 +62,30 @@ func (s *session) status(ended Status) Status {
 		f.Why = append(f.Why, s.reasons[i]...)
 		families[i] = f
 	}
-	return Status{
+	s.published.Store(&Status{
 		Synchronised: s.trusted && s.view.rib.again == "" && s.dump.part == parts,
 		IPv4:         families[0], IPv6: families[1],
 		Neighbours: len(s.view.neighbours.all),
-		Resyncs:    ended.Resyncs + s.resyncs,
-		Events:     ended.Events + s.view.events,
+		Resyncs:    s.resyncs,
+		Events:     s.view.events,
 		LastLag:    s.lag,
 		LastDump:   s.dump.took,
+		Lost:       s.lost(),
+	})
+}
+
+func (s *session) lost() []int {
+	all := s.n.router.Legs
+	if len(s.view.links.ports) == len(all) {
+		return nil
 	}
+	var ports []int
+	for index, port := range all {
+		if _, there := s.view.links.ports[index]; !there {
+			ports = append(ports, port)
+		}
+	}
+	return ports
 }
 
 // counters adds this session's to those of earlier ones.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -38,7 +37,15 @@ func (m *Mirror) Verify(ctx context.Context, name string) ([]Difference, error) 
 	if err != nil {
 		return nil, err
 	}
+	ctx, end, err := m.begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("verify router %s: %w", name, err)
+	}
+	defer end()
 	found, _, err := n.verify(ctx, func(int) {})
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("verify router %s: %w", name, err)
 	}
@@ -72,104 +79,44 @@ func (n *node) verify(ctx context.Context, pace func(int)) (found []Difference, 
 // errNoSession means that there is nothing to compare.
 var errNoSession = errors.New("it is not mirrored at present")
 
-// compare is one look. Every entry of the maps is compared with what a fresh view of the kernel, with nobody's history, has to say.
+// compare is one look.
 func (n *node) compare(ctx context.Context, pace func(int)) ([]Difference, int, error) {
-	n.mu.Lock()
-	s := n.session
-	if s == nil {
-		n.mu.Unlock()
-		return nil, 0, errNoSession
-	}
-	ns, err := duplicate(n.router.NetNS) // which ends with the node
-	n.mu.Unlock()
+	s, ns, err := n.hold()
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { _ = ns.Close() }()
 	kernel := newMemory()
 	s.mu.Lock()
-	ports := s.view.rib.ports
-	fresh := newView(kernel, ports)
+	fresh := newView(kernel, s.view.rib.ports)
 	s.mu.Unlock()
 	fresh.links.live = true
 	if err := fresh.read(ctx, ns, pace); err != nil {
 		return nil, 0, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w := words{view: fresh}
-	var found []Difference
-	mirror := map[netip.Prefix]fib.Route{}
-	for p, r := range s.out.Routes() {
-		mirror[p] = r
+	c := comparison{mirror: s, kernel: kernel, words: words{view: fresh}}
+	if err := errors.Join(c.routes(ctx), c.lookups(ctx)); err != nil {
+		return nil, 0, err
 	}
-	for p, want := range kernel.routes {
-		if have, ok := mirror[p]; !ok || !want.Same(have) && !s.view.rib.leaves(p) {
-			found = append(found, Difference{p.String(), w.route(want, true), w.route(have, ok)})
-		}
-		delete(mirror, p)
+	c.legs()
+	c.neighbours()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.session != s { // what was its is given away
+		return nil, 0, errNoSession
 	}
-	for p, have := range mirror {
-		found = append(found, Difference{p.String(), w.route(fib.Route{}, false), w.route(have, true)})
-	}
-	found = append(found, s.compareMaps(kernel, w)...)
-	found = append(found, s.compareLegs(kernel, w)...)
-	return append(found, s.compareNeighbours(kernel, w)...), len(kernel.routes), nil
+	return c.found, len(kernel.routes), nil
 }
 
-// leaves reports whether the mirror knows that it does not know: frames to the prefix are the kernel's until a dump has told.
-func (r *rib) leaves(p netip.Prefix) bool {
-	e := r.entries.get(p)
-	return e != nil && e.installed == &leave.Route
-}
-
-// compareMaps looks up the first address of every prefix as a program would, in the maps themselves.
-func (s *session) compareMaps(kernel *memory, w words) []Difference {
-	var found []Difference
-	lengths := kernel.lengths()
-	for p := range kernel.routes {
-		addr := p.Addr()
-		want := kernel.longest(addr, lengths)
-		if have := s.out.Lookup(addr); !want.Same(have) && have.Kind != fib.Other {
-			found = append(found, Difference{addr.String(), w.route(want, true), w.route(have, true)})
-		}
+// hold gives the session, and the namespace, which is the caller's: the node's ends with the node.
+func (n *node) hold() (*session, *os.File, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.session == nil {
+		return nil, nil, errNoSession
 	}
-	return found
-}
-
-func (s *session) compareLegs(kernel *memory, w words) []Difference {
-	var found []Difference
-	for index, port := range s.view.rib.ports {
-		want, there := kernel.legs[port]
-		l := s.view.links.all[index]
-		if !there || !s.view.links.live || l != nil && l.held != 0 {
-			continue
-		}
-		if have, ok := s.view.links.told[port]; !ok || want != have {
-			found = append(found, Difference{"interface " + w.link(port), leg(want, true), leg(have, ok)})
-		}
-	}
-	return found
-}
-
-func (s *session) compareNeighbours(kernel *memory, w words) []Difference {
-	var found []Difference
-	for k, want := range kernel.neighbours {
-		have, ok := s.out.LookupNeighbour(k.link, k.addr)
-		if !ok || have.MAC != want.MAC { // stale or not: the programs themselves change that
-			found = append(found, Difference{"neighbour " + k.addr.String() + " dev " + w.link(k.link), mac(want, true), mac(have, ok)})
-		}
-	}
-	for k := range s.view.neighbours.all {
-		port := s.view.rib.ports[k.link]
-		if _, ok := kernel.neighbours[neighbourKey{port, k.addr}]; ok || port == 0 {
-			continue
-		}
-		if have, ok := s.out.LookupNeighbour(port, k.addr); ok {
-			found = append(found, Difference{"neighbour " + k.addr.String() + " dev " + w.link(port), "has none", mac(have, true)})
-		}
-	}
-	return found
+	ns, err := duplicate(n.router.NetNS)
+	return n.session, ns, err
 }
 
 // read fills a view from scratch.
@@ -216,7 +163,7 @@ func (v *view) readPart(ctx context.Context, sock *socket, p part, pace func(int
 			}
 			return nil
 		}, true)
-		if err != nil {
+		if err != nil && !errors.Is(err, errForeign) {
 			return err
 		}
 		pace(size)

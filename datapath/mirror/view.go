@@ -29,7 +29,7 @@ func newView(out sink, ports map[int]int) *view {
 		rib:        newRIB(out, ports),
 		links:      newLinks(out, ports),
 		neighbours: neighbours{out: out, ports: ports, all: map[neighbourKey]neighbour{}},
-		addresses:  addresses{out: out, all: map[addressKey]uint32{}, on: map[netip.Addr]int{}},
+		addresses:  addresses{out: out, all: map[addressKey]uint32{}, own: map[netip.Addr]int{}, on: map[netip.Addr]int{}},
 	}
 }
 
@@ -209,10 +209,14 @@ func (v *view) address(m message, from origin) error {
 	if v.addresses.touched.stale(k, from) {
 		return nil
 	}
-	if m.kind == unix.RTM_NEWADDR {
-		return v.addresses.set(k, v.rib.generation)
+	if m.kind != unix.RTM_NEWADDR {
+		return v.removeAddress(k)
 	}
-	return v.removeAddress(k)
+	_, known := v.addresses.all[k]
+	if err := v.addresses.set(k, v.rib.generation); err != nil || known || from == dumped {
+		return err
+	}
+	return v.rib.doubtLink(k.link) // dead paths by it may be alive again (fib_inetaddr_event())
 }
 
 func (v *view) removeAddress(k addressKey) error {

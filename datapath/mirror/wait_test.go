@@ -1,0 +1,140 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pergola-net/pergola/test/testkit"
+)
+
+// While one router's session works, for however long, whoever asks about it or deals with others does not wait.
+func TestNobodyWaitsForAnothersWork(t *testing.T) {
+	l := newLab(t)
+	calm := l.another()
+	l.synced()
+	calm.synced()
+	s := l.session()
+	s.mu.Lock() // it works
+	removed := make(chan struct{})
+	go func() {
+		l.mirror.Remove(l.name)
+		close(removed)
+	}()
+	testkit.Eventually(t, func() error {
+		if len(l.mirror.Names()) != 1 {
+			return errors.New("not yet")
+		}
+		return nil
+	}, 5*time.Second, "the router to be removed")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		calm.mirror.Remove(calm.name)
+		calm.set(Router{})
+		calm.synced()
+		calm.set(Router{Off: true})
+		calm.fastPath(false, false, "switched off")
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Error("the other router waits")
+	}
+	select {
+	case <-removed:
+		t.Error("Remove has returned before the router is out of the maps")
+	default:
+	}
+	s.mu.Unlock()
+	<-removed
+	<-done
+}
+
+func TestStatusDoesNotWait(t *testing.T) {
+	l := newLab(t)
+	l.fastPath(true, true, "")
+	s := l.session()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answered := make(chan Status, 1)
+	go func() {
+		st, err := l.mirror.Status(l.name)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- st
+	}()
+	select {
+	case st := <-answered:
+		if !st.IPv4.FastPath || st.IPv4.Routes == 0 {
+			t.Errorf("%+v", st)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("Status waits")
+	}
+}
+
+// A router that is set again while what it was before is being removed begins when that is out of the maps.
+func TestSetWhileItIsRemoved(t *testing.T) {
+	l := newLab(t)
+	l.synced()
+	s := l.session()
+	s.mu.Lock()
+	var group sync.WaitGroup
+	group.Go(func() { l.mirror.Remove(l.name) })
+	testkit.Eventually(t, func() error {
+		if len(l.mirror.Names()) != 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	}, 5*time.Second, "the router to be removed")
+	group.Go(func() { l.set(Router{}) })
+	testkit.Eventually(t, func() error {
+		if len(l.mirror.Names()) != 1 {
+			return errors.New("not yet")
+		}
+		return nil
+	}, 5*time.Second, "the router to be set")
+	s.mu.Unlock()
+	group.Wait()
+	l.synced()
+	l.leads("10.0.0.7", "link@100")
+}
+
+// The maps' memory may go as soon as the mirror is closed, whoever verifies.
+func TestCloseWaitsForVerify(t *testing.T) {
+	l := newLab(t)
+	l.batch(manyRoutes(5000))
+	l.synced()
+	begun := make(chan struct{}, 4)
+	var group sync.WaitGroup
+	for range cap(begun) {
+		group.Go(func() {
+			for first := true; ; first = false {
+				_, err := l.mirror.Verify(context.Background(), l.name)
+				if first {
+					begun <- struct{}{}
+				}
+				if errors.Is(err, ErrUnknown) || errors.Is(err, os.ErrClosed) {
+					return
+				}
+				if err != nil && !errors.Is(err, errNoSession) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range cap(begun) {
+		<-begun
+	}
+	l.mirror.Close()
+	if err := l.fib.Close(); err != nil {
+		t.Error(err)
+	}
+	group.Wait()
+}
