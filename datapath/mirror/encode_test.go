@@ -16,6 +16,8 @@ type kroute struct {
 	kind   byte
 	paths  []path
 	source netip.Addr
+	object uint32 // of next hops, which leads by paths
+	bare   bool   // of an object only the number is told (net.ipv4.nexthop_compat_mode=0)
 }
 
 func attribute(kind uint16, value []byte) []byte {
@@ -62,6 +64,12 @@ func (r kroute) message(kind, flags uint16) message {
 	if r.source.IsValid() {
 		b = append(b, attribute(unix.RTA_PREFSRC, r.source.AsSlice())...)
 	}
+	if r.object != 0 {
+		b = append(b, number(rtaNHID, r.object)...)
+	}
+	if r.bare {
+		return netlinkMessage(kind, flags, b)
+	}
 	if len(r.paths) == 1 {
 		p := r.paths[0]
 		b[8] = b2i(p.dead)
@@ -87,6 +95,12 @@ func gatewayAttribute(p path) []byte {
 		return nil
 	}
 	return attribute(unix.RTA_GATEWAY, p.gateway.AsSlice())
+}
+
+func objectMessage(kind uint16, id uint32, p path) message {
+	b := append(make([]byte, sizeofNHMsg), number(unix.NHA_ID, id)...)
+	b = append(b, number(unix.NHA_OIF, uint32(p.link))...)
+	return netlinkMessage(kind, 0, append(b, attribute(unix.NHA_GATEWAY, p.gateway.AsSlice())...))
 }
 
 func linkMessage(kind uint16, index int, up bool) message {

@@ -22,6 +22,8 @@ type kernel struct {
 	routes []kroute
 	links  [3]bool // up; ifindexes 1 to 3, ports 101 to 103
 	source [3]bool // address 10.9.<i>.1 is there
+	object [2]path // by id less one; link 0: is not there
+	bare   bool    // objects' routes do not spell them out
 	during part    // of a dump
 	late   bool    // events wait
 	queue  []message
@@ -45,13 +47,13 @@ func TestMirrorNeverLies(t *testing.T) {
 	for name, v6 := range map[string]bool{"IPv4": false, "IPv6": true} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				k := &kernel{T: t, told: newMemory(), v6: v6, links: [3]bool{true, true, true}, during: parts}
+				k := &kernel{T: t, told: newMemory(), v6: v6, links: [3]bool{true, true, true}, during: parts, bare: rapid.Bool().Draw(t, "bare")}
 				k.v = newView(k.told, map[int]int{1: 101, 2: 102, 3: 103})
 				k.v.links.live = true
 				k.dump()
 				actions := map[string]func(*rapid.T){
 					"": func(*rapid.T) { k.check(false) }, "add": k.add, "add2": k.add, "add3": k.add, "replace": k.replace, "delete": k.delete,
-					"link": k.flip, "dump": func(*rapid.T) { k.dump(); k.check(true) },
+					"link": k.flip, "object": k.setObject, "delete an object": k.deleteObject, "dump": func(*rapid.T) { k.dump(); k.check(true) },
 				}
 				if v6 {
 					actions["append"], actions["delete a path"], actions["append another kind"] = k.appendPath, k.deletePath, k.append6
@@ -172,181 +174,18 @@ func (k *kernel) part(p part) (ms []message) {
 				ms = append(ms, addressMessage(unix.RTM_NEWADDR, i+1, source(i)))
 			}
 		}
+	case p == partObjects:
+		for i, o := range k.object {
+			if o.link != 0 {
+				ms = append(ms, objectMessage(unix.RTM_NEWNEXTHOP, uint32(i+1), o))
+			}
+		}
 	case p == partRoutes4 && !k.v6, p == partRoutes6 && k.v6:
 		for _, r := range k.routes {
 			ms = append(ms, r.message(unix.RTM_NEWROUTE, 0))
 		}
 	}
 	return ms
-}
-
-func source(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, byte(i), 1}) }
-
-func (k *kernel) draw() kroute {
-	r := kroute{
-		prefix: rapid.SampledFrom(prefixes4).Draw(k.T, "prefix"),
-		table:  rapid.SampledFrom([]byte{254, 254, 254, 255, 253}).Draw(k.T, "table"),
-		metric: uint32(rapid.IntRange(0, 2).Draw(k.T, "metric")),
-		kind:   rapid.SampledFrom([]byte{1, 1, 1, 1, 2, 6, 9}).Draw(k.T, "kind"),
-	}
-	if k.v6 {
-		r.prefix = prefixes6[slices.Index(prefixes4, r.prefix)]
-		r.table = max(r.table, 254)
-		r.metric++
-	} else if rapid.IntRange(0, 9).Draw(k.T, "tos") == 0 {
-		r.tos = 0x10
-	}
-	if r.kind != 1 {
-		return r
-	}
-	for range rapid.IntRange(1, 3).Draw(k.T, "paths") {
-		if p := k.drawPath(); k.links[p.link-1] && !slices.ContainsFunc(r.paths, p.same) {
-			r.paths = append(r.paths, p)
-		}
-	}
-	if len(r.paths) == 1 { // has no weight
-		r.paths[0].weight = 1
-	}
-	if i := rapid.IntRange(0, 5).Draw(k.T, "source"); !k.v6 && i < 3 && k.source[i] {
-		r.source = source(i)
-	}
-	return r
-}
-
-func (k *kernel) drawPath() path {
-	link := rapid.IntRange(1, 3).Draw(k.T, "link")
-	gateway := netip.AddrFrom4([4]byte{192, 168, byte(link), byte(rapid.IntRange(2, 3).Draw(k.T, "gateway"))})
-	if k.v6 {
-		gateway = netip.MustParseAddr("fe80::" + gateway.String())
-	}
-	return path{link: link, gateway: gateway, weight: rapid.SampledFrom([]int{1, 1, 3}).Draw(k.T, "weight")}
-}
-
-func (r kroute) rival(o kroute) bool {
-	return r.prefix == o.prefix && r.table == o.table && r.tos == o.tos && r.metric == o.metric
-}
-
-func (k *kernel) rivalOf(r kroute) int { return slices.IndexFunc(k.routes, r.rival) }
-
-func (r kroute) possible() bool { return r.kind != 1 || len(r.paths) > 0 }
-
-func (k *kernel) add(*rapid.T) {
-	if r := k.draw(); r.possible() && k.rivalOf(r) < 0 {
-		k.routes = append(k.routes, r)
-		k.tell(r.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL))
-	}
-}
-
-func (k *kernel) replace(*rapid.T) {
-	r := k.draw()
-	i := k.rivalOf(r)
-	if k.v6 { // the first with gateways, or without, as the new one; otherwise the first (fib6_add_rt2node())
-		if j := slices.IndexFunc(k.routes, func(o kroute) bool { return o.rival(r) && (o.kind == 1) == (r.kind == 1) }); j >= 0 {
-			i = j
-		}
-	}
-	if !r.possible() || i < 0 || k.has(r) {
-		return
-	}
-	k.routes[i] = r
-	k.tell(r.message(unix.RTM_NEWROUTE, unix.NLM_F_REPLACE))
-}
-
-// has reports whether there is such a route already.
-func (k *kernel) has(r kroute) bool {
-	return slices.ContainsFunc(k.routes, func(o kroute) bool {
-		return o.rival(r) && o.kind == r.kind && o.source == r.source && slices.EqualFunc(o.paths, r.paths, path.same)
-	})
-}
-
-func (k *kernel) append4(*rapid.T) {
-	r := k.draw()
-	if !r.possible() || k.rivalOf(r) < 0 || k.has(r) {
-		return
-	}
-	k.routes = append(k.routes, r)
-	k.tell(r.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND))
-}
-
-// append6: what is no further path of a route is another with the same metric.
-func (k *kernel) append6(*rapid.T) {
-	r := k.draw()
-	i := k.rivalOf(r)
-	if !r.possible() || i < 0 || k.has(r) || r.kind == 1 && slices.ContainsFunc(k.routes, func(o kroute) bool { return o.rival(r) && o.kind == 1 }) {
-		return
-	}
-	k.routes = append(k.routes, r)
-	k.tell(r.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND))
-}
-
-func (k *kernel) delete(*rapid.T) {
-	if len(k.routes) == 0 {
-		return
-	}
-	i := rapid.IntRange(0, len(k.routes)-1).Draw(k.T, "which")
-	r := k.routes[i]
-	k.routes = slices.Delete(k.routes, i, i+1)
-	k.tell(r.message(unix.RTM_DELROUTE, 0))
-}
-
-// appendPath: the whole route is told.
-func (k *kernel) appendPath(*rapid.T) {
-	p := k.drawPath()
-	for i, r := range k.routes {
-		if r.kind == 1 && k.links[p.link-1] && !slices.ContainsFunc(r.paths, p.same) {
-			k.routes[i].paths = append(slices.Clone(r.paths), p)
-			k.tell(k.routes[i].message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND))
-			return
-		}
-	}
-}
-
-// deletePath: only the path is told.
-func (k *kernel) deletePath(*rapid.T) {
-	for i, r := range k.routes {
-		if len(r.paths) < 2 {
-			continue
-		}
-		j := rapid.IntRange(0, len(r.paths)-1).Draw(k.T, "which")
-		k.routes[i].paths = slices.Delete(slices.Clone(r.paths), j, j+1)
-		if len(k.routes[i].paths) == 1 {
-			k.routes[i].paths[0].weight = 1 // which no message tells any more
-		}
-		r.paths = r.paths[j : j+1]
-		k.tell(r.message(unix.RTM_DELROUTE, 0))
-		return
-	}
-}
-
-// flip takes a link down or up. Nothing is said of routes.
-func (k *kernel) flip(*rapid.T) {
-	i := rapid.IntRange(0, 2).Draw(k.T, "link")
-	k.links[i] = !k.links[i]
-	for n, r := range k.routes {
-		k.routes[n].paths = slices.Clone(r.paths)
-		for j, p := range r.paths {
-			k.routes[n].paths[j].dead = !k.links[p.link-1]
-		}
-	}
-	k.routes = slices.DeleteFunc(k.routes, func(r kroute) bool { return len(r.paths) > 0 && !r.alive() })
-	k.tell(linkMessage(unix.RTM_NEWLINK, i+1, k.links[i]))
-}
-
-func (r kroute) alive() bool {
-	return len(r.paths) == 0 || slices.ContainsFunc(r.paths, func(p path) bool { return !p.dead })
-}
-
-// readdress adds or deletes an address, the latter with all routes that prefer it.
-func (k *kernel) readdress(*rapid.T) {
-	i := rapid.IntRange(0, 2).Draw(k.T, "address")
-	k.source[i] = !k.source[i]
-	kind := uint16(unix.RTM_NEWADDR)
-	if !k.source[i] {
-		kind = unix.RTM_DELADDR
-		// The last address of its link: all routes by it go.
-		k.routes = slices.DeleteFunc(k.routes, func(r kroute) bool { return r.source == source(i) })
-	}
-	k.tell(addressMessage(kind, i+1, source(i)))
 }
 
 // choice is what the kernel does with a frame, and whether messages tell it.
