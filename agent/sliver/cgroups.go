@@ -44,6 +44,14 @@ type limits struct {
 	pids   int64
 }
 
+const cpuPeriod = 100 * time.Millisecond
+
+// quota gives the processor time, in us, that may be used in each period.
+func (l limits) quota() (quota int64, period uint64) {
+	period = uint64(cpuPeriod / time.Microsecond)
+	return int64(l.cpu * float64(period)), period
+}
+
 // Usage is what the processes of a sliver use.
 type Usage struct {
 	CPU    time.Duration // since the sliver was made

@@ -100,18 +100,17 @@ func (g *cgroups1) limit(group string, l limits) error {
 		resources.Pids = &specs.LinuxPids{Limit: &l.pids}
 	}
 	if l.cpu > 0 {
-		period := uint64(cpuPeriod / time.Microsecond)
-		quota := int64(l.cpu * float64(period))
+		quota, period := l.quota()
 		resources.CPU = &specs.LinuxCPU{Period: &period, Quota: &quota}
 	}
 	if l.memory > 0 {
 		resources.Memory = &specs.LinuxMemory{Limit: &l.memory}
 	}
 	c, err := g.open(group)
-	if err != nil {
-		return fmt.Errorf("limit cgroup: %w", err)
+	if err == nil {
+		err = c.Update(resources)
 	}
-	if err := c.Update(resources); err != nil {
+	if err != nil {
 		return fmt.Errorf("limit cgroup: %w", err)
 	}
 	return nil

@@ -13,8 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const cpuPeriod = 100 * time.Millisecond
-
 // cgroups2 drives version 2, the only one on current distributions.
 type cgroups2 struct {
 	root        string
@@ -80,18 +78,17 @@ func (g *cgroups2) limit(group string, l limits) error {
 		resources.Pids = &cgroup2.Pids{Max: l.pids}
 	}
 	if l.cpu > 0 {
-		period := uint64(cpuPeriod / time.Microsecond)
-		quota := int64(l.cpu * float64(period))
+		quota, period := l.quota()
 		resources.CPU = &cgroup2.CPU{Max: cgroup2.NewCPUMax(&quota, &period)}
 	}
 	if l.memory > 0 {
 		resources.Memory = &cgroup2.Memory{Max: &l.memory}
 	}
 	c, err := g.open(group)
-	if err != nil {
-		return fmt.Errorf("limit cgroup: %w", err)
+	if err == nil {
+		err = c.Update(resources)
 	}
-	if err := c.Update(resources); err != nil {
+	if err != nil {
 		return fmt.Errorf("limit cgroup: %w", err)
 	}
 	return nil

@@ -35,15 +35,7 @@ func get[T any](ctx context.Context, c *Client, path string) (*T, error) {
 
 // do sends in as JSON, unless it is nil, and decodes the answer into out, unless that is nil.
 func (c *Client) do(ctx context.Context, method, path string, in, out any) error {
-	var body io.Reader
-	if in != nil {
-		data, err := json.Marshal(in)
-		if err != nil {
-			return fmt.Errorf("encode request: %w", err)
-		}
-		body = bytes.NewReader(data)
-	}
-	r, err := c.open(ctx, method, path, body)
+	r, err := c.ask(ctx, method, path, in)
 	if err != nil {
 		return err
 	}
@@ -55,6 +47,18 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any) error
 		return fmt.Errorf("decode the server's answer: %w", err)
 	}
 	return nil
+}
+
+// ask sends in as JSON, unless it is nil, and gives the answer, if it is not a problem. The caller closes its body.
+func (c *Client) ask(ctx context.Context, method, path string, in any) (*http.Response, error) {
+	if in == nil {
+		return c.open(ctx, method, path, nil)
+	}
+	data, err := json.Marshal(in)
+	if err != nil {
+		return nil, fmt.Errorf("encode request: %w", err)
+	}
+	return c.open(ctx, method, path, bytes.NewReader(data))
 }
 
 // open sends a request and gives the answer, if it is not a problem. The caller closes its body.

@@ -94,15 +94,7 @@ func (c *Client) Events(ctx context.Context, slice string, follow bool, each fun
 
 // sse reads server-sent events until each returns an error, which it returns, or the stream ends.
 func (c *Client) sse(ctx context.Context, method, path string, in any, each func(event string, data []byte) error) error {
-	var body io.Reader
-	if in != nil {
-		data, err := json.Marshal(in)
-		if err != nil {
-			return fmt.Errorf("encode request: %w", err)
-		}
-		body = bytes.NewReader(data)
-	}
-	resp, err := c.open(ctx, method, path, body)
+	resp, err := c.ask(ctx, method, path, in)
 	if err != nil {
 		return err
 	}

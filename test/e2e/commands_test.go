@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/test/testkit"
 )
 
 // commands are what stories have beside testscript's own:
@@ -61,16 +63,18 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	limit, err := time.ParseDuration(args[0])
 	ts.Check(err)
-	deadline := time.Now().Add(limit)
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+	err = testkit.Poll(func() error {
 		err := ts.Exec(args[1], args[2:]...)
-		if (err == nil) != neg {
-			return
+		switch {
+		case !neg:
+			return err
+		case err == nil:
+			return errors.New("it succeeds")
 		}
-		if time.Now().After(deadline) {
-			ts.Fatalf("not within %v: %s (%v)", limit, strings.Join(args[1:], " "), err)
-		}
-		time.Sleep(pause)
+		return nil
+	}, limit)
+	if err != nil {
+		ts.Fatalf("not within %v: %s (%v)", limit, strings.Join(args[1:], " "), err)
 	}
 }
 
@@ -119,15 +123,13 @@ func (s *server) cmdKillNode(ts *testscript.TestScript, neg bool, args []string)
 	}
 	ts.Check(syscall.Kill(pid, syscall.SIGKILL))
 	// Until then, what the story asks about the node would be told of the dead one.
-	deadline := time.Now().Add(20 * time.Second)
-	for pause := 5 * time.Millisecond; nodes[args[1]].PID == pid; pause = min(2*pause, 200*time.Millisecond) {
-		if time.Now().After(deadline) {
-			ts.Fatalf("the server still takes %s for alive: %+v", args[1], nodes[args[1]])
+	ts.Check(testkit.Poll(func() error {
+		nodes, err := s.nodes(args[0])
+		if err == nil && nodes[args[1]].PID == pid {
+			err = fmt.Errorf("the server still takes %s for alive: %+v", args[1], nodes[args[1]])
 		}
-		time.Sleep(pause)
-		nodes, err = s.nodes(args[0])
-		ts.Check(err)
-	}
+		return err
+	}, 20*time.Second))
 }
 
 func cmdKillPID(ts *testscript.TestScript, neg bool, args []string) {

@@ -63,7 +63,7 @@ func Main(m *testing.M) {
 // awaitGone polls until nothing new that is mine is left, and otherwise says what.
 func awaitGone(before map[string]thing, mine func(thing) bool) []string {
 	var left []string
-	err := poll(func() error {
+	err := Poll(func() error {
 		now, err := observe()
 		if err != nil {
 			left = []string{err.Error()}

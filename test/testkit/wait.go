@@ -10,7 +10,7 @@ import (
 // timeout. what completes the sentence "waited for ...".
 func Eventually(t testing.TB, cond func() error, timeout time.Duration, what string) {
 	t.Helper()
-	if err := poll(cond, timeout); err != nil {
+	if err := Poll(cond, timeout); err != nil {
 		t.Fatalf("waited %v for %s: %v", timeout, what, err)
 	}
 }
@@ -28,9 +28,9 @@ func Await(t testing.TB, cond func() bool, timeout time.Duration, what string) {
 
 var errNotYet = errors.New("not yet")
 
-// poll starts at a millisecond and backs off to a twentieth of a second: quick conditions are seen quickly and slow ones
-// cost little.
-func poll(cond func() error, timeout time.Duration) error {
+// Poll is Eventually for who has no test at hand: it gives cond's last error. It starts at a millisecond and backs off to a
+// twentieth of a second: quick conditions are seen quickly and slow ones cost little.
+func Poll(cond func() error, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		err := cond()
