@@ -56,8 +56,11 @@ func (s *server) cleanUp(t *testing.T) {
 }
 
 // routes shows what a router thinks of its network, and what it told the kernel.
-const routes = `ip route; ip -6 route; ip -br link
-if [ -d /run/bird ]; then birdc "show protocols"; birdc "show route all"; birdc "show ospf neighbors"; birdc "show ospf state"; birdc "show ospf lsadb"
+const routes = `exec 2>&1
+ip route; ip -6 route; ip -br link
+if [ -S /run/bird/bird.ctl ]; then
+	birdc "show protocols"; birdc "show route all"; birdc "show ospf neighbors"
+	for protocol in ospf4 ospf6; do birdc "show ospf state $protocol"; birdc "show ospf lsadb $protocol"; done
 elif [ -d /run/frr ]; then
 	for about in neighbor route "database router" "database external"; do
 		for family in ip ipv6; do
@@ -66,7 +69,7 @@ elif [ -d /run/frr ]; then
 		done
 	done
 	vtysh -c "show running-config"
-fi 2>&1`
+fi`
 
 // explain shows what every router of a story that failed has come to: nobody can ask it any more.
 func (s *server) explain(t *testing.T) {
@@ -104,15 +107,11 @@ func (s *server) start() error {
 		s.process = nil
 		return fmt.Errorf("start the server: %w", err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
-	for time.Now().Before(deadline) {
-		if s.command("ls").Run() == nil {
-			return nil
-		}
-		time.Sleep(10 * time.Millisecond)
+	if err := testkit.Poll(func() error { return s.command("ls").Run() }, 30*time.Second); err != nil {
+		text, _ := os.ReadFile(s.log)
+		return fmt.Errorf("the server did not answer within 30 s; its log:\n%s", tail(text, 4<<10))
 	}
-	text, _ := os.ReadFile(s.log)
-	return fmt.Errorf("the server did not answer within 30 s; its log:\n%s", tail(text, 4<<10))
+	return nil
 }
 
 // stop ends the server by a signal; its slices go on.
