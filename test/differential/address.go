@@ -1,5 +1,6 @@
 // Package differential proves the fast path right: random networks, random frames, random events, once with the fast path and
-// once without. Every host must receive the same frames, and those of a flow in the same order.
+// once without. Every host must receive the same frames, and those of a flow in the same order
+// where there are no queues.
 //
 // Networks have 2 to 40 routers and up to seven hosts; ECMP by routes or by next hop objects; blackholes, loops and holes; LANs, queues, and
 // hosts behind line cards, whose frames come in by XDP; IPv4 by IPv6 gateways; mixed MTUs; neighbours that are unknown, in doubt or wrong.

@@ -293,7 +293,7 @@ func (m *match) send(frames []frame) ([]*difference, error) {
 		}
 		found = nil
 		for host := range m.taps[kernel] {
-			if d := compare(host, got[kernel][host], got[fast][host], m.c.loose); d != nil {
+			if d := compare(host, got[kernel][host], got[fast][host], m.c); d != nil {
 				found = append(found, d)
 			}
 		}
