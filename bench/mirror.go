@@ -50,7 +50,7 @@ func mirrors(ctx context.Context, l *lab) ([]row, error) {
 	}
 	const mib = 1 << 20
 	return append(rows, row{
-		What: fmt.Sprintf("mirrors of 500 routers with 1000 routes each: memory (%.0f in maps)", float64(maps)/mib), Unit: "MiB",
+		What: fmt.Sprintf("mirrors of 500 routers with 1000 consecutive /24 routes each: memory (%.0f in maps)", float64(maps)/mib), Unit: "MiB",
 		Values: []float64{float64(maps+heap) / mib}, Most: 1024,
 	}), nil
 }
