@@ -49,13 +49,14 @@ type path struct {
 
 func (h *hops) same(o *hops) bool { return h == o || h.key != "" && h.key == o.key }
 
-// within reports whether all paths of h are paths of o.
+// within reports whether all paths of h are paths of o. IPv6 joins only paths with gateways, and none of next-hop objects, into one route
+// (rt6_qualify_for_ecmp()).
 func (h *hops) within(o *hops) bool {
-	if h.kind != o.kind || len(h.paths) == 0 {
+	if h.kind != o.kind || len(h.paths) == 0 || h.object != 0 || o.object != 0 {
 		return false
 	}
 	for _, p := range h.paths {
-		if !slices.ContainsFunc(o.paths, p.same) {
+		if !p.gateway.IsValid() || !slices.ContainsFunc(o.paths, p.same) {
 			return false
 		}
 	}

@@ -97,3 +97,25 @@ func TestAPathRemovedFromADoubtfulRoute(t *testing.T) {
 		check("after a dump that nothing disturbed", fib.Unicast)
 	}
 }
+
+// IPv6: a route by a next-hop object stays beside one that has its path among others.
+func TestARouteByAnObjectIsNoPathOfAnother(t *testing.T) {
+	told := newMemory()
+	v := newView(told, map[int]int{1: 101})
+	a, b := path{link: 1, gateway: netip.MustParseAddr("fe80::a"), weight: 1}, path{link: 1, gateway: netip.MustParseAddr("fe80::b"), weight: 1}
+	r := kroute{prefix: netip.MustParsePrefix("2001:db8::/32"), table: unix.RT_TABLE_MAIN, metric: 1, kind: unix.RTN_UNICAST, object: 1, paths: []path{a}}
+	both := r
+	both.object, both.paths = 0, []path{a, b}
+	for _, m := range []message{
+		objectMessage(unix.RTM_NEWNEXTHOP, 1, a),
+		r.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE),
+		both.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND),
+	} {
+		if err := v.tell(m, parts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if have := told.routes[r.prefix].Kind; have != fib.Other { // which of the two it is no message tells
+		t.Errorf("mirror %v", have)
+	}
+}
