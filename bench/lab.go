@@ -122,6 +122,8 @@ func (l *lab) pergola(ctx context.Context, args ...string) error {
 func (l *lab) output(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, l.binary, args...)
 	cmd.Env = append(os.Environ(), "PERGOLA_SOCKET="+l.socket(), "NO_COLOR=1")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it removes what it made
+	cmd.WaitDelay = time.Minute
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
