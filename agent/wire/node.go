@@ -95,6 +95,10 @@ func (n Node) sysctls() ([]sysctl, error) {
 		forward = "1"
 	}
 	all := []sysctl{{"net/ipv4/ip_forward", forward}}
+	if n.Router {
+		// The kernel's own value when forwarding is switched on, which on a machine that forwards it is from the beginning.
+		all = append(all, sysctl{"net/ipv4/conf/all/accept_redirects", "0"})
+	}
 	if haveIPv6() {
 		all = append(all, sysctl{"net/ipv6/conf/all/forwarding", forward})
 	}

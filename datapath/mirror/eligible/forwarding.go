@@ -23,6 +23,10 @@ func lookAtForwarding(v *visit) (Verdict, error) {
 		return verdict, err
 	case !on:
 		verdict.ipv4("does not forward: net.ipv4.ip_forward is 0")
+	default:
+		if verdict.IPv4, err = learnt(); err != nil {
+			return verdict, err
+		}
 	}
 	switch on, err := forwards(v, unix.AF_INET6); {
 	case errors.Is(err, unix.EOPNOTSUPP):
