@@ -73,12 +73,13 @@ const (
 	objectPuntPUNT_ROUTE_KIND      objectPunt = 18
 	objectPuntPUNT_LEASE           objectPunt = 19
 	objectPuntPUNT_INCONSISTENT    objectPunt = 20
-	objectPuntPUNTS                objectPunt = 21
+	objectPuntPUNT_SUPER_FRAME     objectPunt = 21
+	objectPuntPUNTS                objectPunt = 22
 )
 
 type objectPunted struct {
 	_      structs.HostLayout
-	Frames [21]uint64
+	Frames [22]uint64
 }
 
 type objectReason uint32

@@ -122,6 +122,10 @@ var statePunts = slices.Concat(
 		{name: "source is several routers'", why: "source", at: 0, world: func(w *world, _ line) { w.source(host4[0], many) }},
 		{name: "super-frame of TCP, too big", why: "too big", at: 1, packet: packet{tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1161}, world: mtu1200},
 		{name: "super-frame of TCP, too big, IPv6", why: "too big", at: 1, packet: packet{v6: true, tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1141}, world: mtu1200},
+		{
+			name: "super-frame, before a queue", why: "super frame", at: 1, packet: packet{tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1460},
+			world: func(w *world, l line) { w.change(l.out[1], func(p *Port) { p.Mode = Queue }) },
+		},
 		{name: "super-frame of UDP: headers unknown", why: "too big", at: 1, packet: packet{payload: 3000}, ctx: skbuff{GSOSize: 1100}, world: mtu1200},
 	},
 )

@@ -39,6 +39,8 @@ struct header {
 	};
 };
 
+static __always_inline bool is_ip4(const struct header *h) { return h->eth.h_proto == bpf_htons(ETH_P_IP); }
+
 /* How many bytes of the frame to copy to &header.eth. 0: it has no Ethernet header. */
 static __always_inline __u64 header_length(const struct frame *f)
 {
@@ -48,6 +50,34 @@ static __always_inline __u64 header_length(const struct frame *f)
 	if (n > sizeof(struct header) - offsetof(struct header, eth))
 		return sizeof(struct header) - offsetof(struct header, eth);
 	return n < ETH_HLEN ? 0 : n;
+}
+
+typedef __u64 __attribute__((may_alias)) word;
+
+/*
+ * Copies the headers from where a program sees them without a helper's help: a helper's call and its string copy, out of which the CPU
+ * cannot forward what is read next, cost 20 ns. Words are stored so that each field lies within one. Says no where the frame does not begin
+ * with all of it: short, or in fragments.
+ */
+static __always_inline bool copy_header(struct header *h, const struct frame *f, const void *data, const void *end)
+{
+	const word *ip = data + ETH_HLEN;
+	word *to = (void *)&h->ip6;
+	const unsigned int words = sizeof(h->ip6) / sizeof(*ip), ports = sizeof(h->above6) / sizeof(*ip);
+
+	if ((const void *)(ip + words) > end)
+		return false;
+	*(word *)h->eth.h_dest = *(const word *)data;
+	*(word *)h->eth.h_source = *(const word *)(data + ETH_ALEN); /* and h_proto */
+	for (unsigned int i = 0; i < words; i++)
+		to[i] = ip[i];
+	if (is_ip4(h) || f->length <= ETH_HLEN + sizeof(h->ip6))
+		return true;
+	if ((const void *)(ip + words + ports) > end)
+		return false;
+	for (unsigned int i = words; i < words + ports; i++)
+		to[i] = ip[i];
+	return true;
 }
 
 enum {
@@ -125,8 +155,6 @@ static __always_inline enum punt inspect_ip6(const struct header *h, const struc
 	return WALK_ON;
 }
 
-static __always_inline bool is_ip4(const struct header *h) { return h->eth.h_proto == bpf_htons(ETH_P_IP); }
-
 static __always_inline __u8 protocol(const struct header *h) { return is_ip4(h) ? h->ip4.protocol : h->ip6.nexthdr; }
 
 /*
@@ -178,4 +206,24 @@ static __always_inline void age(struct header *h, __u32 hops)
 static __always_inline __u32 header_changed(const struct header *h)
 {
 	return ETH_HLEN + (is_ip4(h) ? offsetof(struct iphdr, saddr) : offsetof(struct ipv6hdr, saddr));
+}
+
+/* Writes that to where the frame begins. Says no where not all of it is there. */
+static __always_inline bool paste_header(const struct header *h, void *data, const void *end)
+{
+	struct ethhdr *eth = data;
+	struct iphdr *ip4 = (void *)(eth + 1);
+	struct ipv6hdr *ip6 = (void *)(eth + 1);
+
+	if ((void *)(ip4 + 1) > end)
+		return false;
+	__builtin_memcpy(eth->h_dest, h->eth.h_dest, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, h->eth.h_source, ETH_ALEN);
+	if (is_ip4(h)) {
+		ip4->ttl = h->ip4.ttl;
+		ip4->check = h->ip4.check;
+	} else {
+		ip6->hop_limit = h->ip6.hop_limit;
+	}
+	return true;
 }

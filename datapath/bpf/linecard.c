@@ -22,35 +22,51 @@ struct {
 	__type(value, __u32);
 } devices SEC(".maps");
 
-static __always_inline bool walk_through(struct xdp_md *ctx, struct frame *f)
+static __always_inline bool read_header(struct xdp_md *ctx, const struct frame *f, struct header *h)
 {
-	struct walk *w = begin(f);
 	__u64 n = header_length(f);
 
-	if (!w)
+	if (copy_header(h, f, (void *)(long)ctx->data, (void *)(long)ctx->data_end))
 		return true;
-	if (!n || bpf_xdp_load_bytes(ctx, 0, &w->header.eth, n))
+	return n && !bpf_xdp_load_bytes(ctx, 0, &h->eth, n);
+}
+
+static __always_inline bool write_header(struct xdp_md *ctx, const struct header *h)
+{
+	if (paste_header(h, (void *)(long)ctx->data, (void *)(long)ctx->data_end))
+		return true;
+	return !bpf_xdp_store_bytes(ctx, 0, (void *)&h->eth, header_changed(h));
+}
+
+/* Past all routers on the way? */
+static __always_inline bool walk_through(struct xdp_md *ctx, struct frame *f)
+{
+	const struct leg *in = arrived(f);
+	struct walk *w;
+
+	if (!in)
+		return true;
+	w = begin();
+	if (!w || !read_header(ctx, f, &w->header))
 		return false;
-	return walk(f, w, true) == CONTINUE && w->why == WALK_ON && f->mode == MODE_PEER;
+	return walk(f, w, in, true) == CONTINUE && w->why == WALK_ON && f->mode == MODE_PEER;
 }
 
 SEC("xdp.frags")
 int linecard(struct xdp_md *ctx)
 {
 	struct frame f = {};
-	const struct header *h;
 
 	f.length = bpf_xdp_get_buff_len(ctx);
 	f.from = ctx->ingress_ifindex;
 	if (cross(&f) != CONTINUE || f.mode != MODE_PEER || !walk_through(ctx, &f))
 		return XDP_PASS;
-	if (!bpf_map_lookup_elem(&devices, &f.at))
+	if (bpf_redirect_map(&devices, f.at, XDP_PASS) != XDP_REDIRECT) /* no such device; nothing has happened yet */
 		return XDP_PASS;
 	if (f.walk && f.walk->hops) {
-		h = &f.walk->header;
-		if (bpf_xdp_store_bytes(ctx, 0, (void *)&h->eth, header_changed(h)))
+		if (!write_header(ctx, &f.walk->header))
 			return XDP_PASS;
 		account(&f);
 	}
-	return bpf_redirect_map(&devices, f.at, XDP_DROP);
+	return XDP_REDIRECT;
 }

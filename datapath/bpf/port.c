@@ -25,14 +25,23 @@ static __always_inline void enter(const struct __sk_buff *skb, struct frame *f)
 	f->from = skb->ifindex;
 }
 
-static __always_inline enum reason pass_routers(struct __sk_buff *skb, struct frame *f)
+static __always_inline bool load_header(const struct __sk_buff *skb, const struct frame *f, struct header *h)
 {
-	struct walk *w = begin(f);
 	__u64 n = header_length(f);
 
-	if (!w || !n || bpf_skb_load_bytes(skb, 0, &w->header.eth, n))
+	if (copy_header(h, f, (void *)(long)skb->data, (void *)(long)skb->data_end))
+		return true;
+	return n && !bpf_skb_load_bytes(skb, 0, &h->eth, n);
+}
+
+static __always_inline enum reason pass_routers(struct __sk_buff *skb, struct frame *f)
+{
+	const struct leg *in = arrived(f);
+	struct walk *w = in ? begin() : NULL;
+
+	if (!w || !load_header(skb, f, &w->header))
 		return CONTINUE;
-	return walk(f, w, false);
+	return walk(f, w, in, false);
 }
 
 /*
@@ -40,7 +49,7 @@ static __always_inline enum reason pass_routers(struct __sk_buff *skb, struct fr
  * (bpf_push_mac_rcsum() in the kernel adds the Ethernet header when the frame is sent), so new MAC addresses do not change it: no
  * BPF_F_RECOMPUTE_CSUM. Neither does an IPv4 header, which sums to zero before and after; an IPv6 hop limit does.
  */
-static __always_inline enum reason write_header(struct __sk_buff *skb, const struct frame *f)
+static __always_inline enum reason store_header(struct __sk_buff *skb, const struct frame *f)
 {
 	const struct header *h;
 
@@ -85,7 +94,7 @@ static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum re
 	if (f->walk)
 		account(f);
 	if (why == CONTINUE)
-		why = write_header(skb, f);
+		why = store_header(skb, f);
 	if (why != CONTINUE) {
 		count_drop(f->from, why);
 		return TC_ACT_SHOT;

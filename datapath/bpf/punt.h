@@ -34,6 +34,8 @@ enum punt {
 	PUNT_LEASE,	   /* nobody keeps the mirror */
 	PUNT_INCONSISTENT, /* the mirror contradicts itself: being changed at this moment */
 
+	PUNT_SUPER_FRAME, /* for a queue, which would take it for one frame: whether it is cut before, its sender's interface says (gso_max_segs) */
+
 	PUNTS, /* their number */
 };
 

@@ -52,12 +52,18 @@ struct {
 	__type(value, struct walk);
 } walks SEC(".maps");
 
-/* Is it a router's turn? Then the program has to read the header into what this returns. */
-static __always_inline struct walk *begin(const struct frame *f)
+/* Whose turn is it? NULL: no router's, or there is no link. */
+static __always_inline const struct leg *arrived(const struct frame *f)
+{
+	return f->mode == MODE_PEER ? find_leg(f->at) : NULL;
+}
+
+/* It is a router's turn: the program has to read the header into what this returns. */
+static __always_inline struct walk *begin(void)
 {
 	__u32 zero = 0;
 
-	return f->mode == MODE_PEER && find_leg(f->at) ? bpf_map_lookup_elem(&walks, &zero) : NULL;
+	return bpf_map_lookup_elem(&walks, &zero);
 }
 
 static __always_inline bool leased(void)
@@ -89,14 +95,16 @@ static __always_inline enum punt inspect(struct walk *w, const struct frame *f)
 }
 
 /* Which router of the slice has the source address? IPv6 routers do not ask. */
-static __always_inline __u32 find_source(const struct walk *w, const struct frame *f)
+static __always_inline __u32 find_source(const struct walk *w, const struct leg *in)
 {
-	const struct leg *in = find_leg(f->at);
-	const struct router *r = in ? bpf_map_lookup_elem(&routers, &in->router) : NULL;
+	const struct router *r;
 	const __u32 *owner;
 	struct source s;
 
-	if (!r || w->family != LEG_IPV4)
+	if (w->family != LEG_IPV4)
+		return 0;
+	r = bpf_map_lookup_elem(&routers, &in->router);
+	if (!r)
 		return 0;
 	s.slice = r->slice;
 	s.address = w->header.ip4.saddr;
@@ -149,6 +157,13 @@ static __always_inline enum punt judge(__u8 kind)
 	return PUNT_INCONSISTENT;
 }
 
+static __always_inline bool is_queued(__u32 port)
+{
+	const struct port *p = find_port(port);
+
+	return p && p->mode == MODE_QUEUE;
+}
+
 /* Send the frame out of the router, to the next hop. */
 static __always_inline enum punt send(struct frame *f, struct walk *w, __u32 router, struct nexthop *next)
 {
@@ -178,6 +193,8 @@ static __always_inline enum punt send(struct frame *f, struct walk *w, __u32 rou
 			__sync_val_compare_and_swap(&to->word, now.word, now.word + ((__u64)(NEXTHOP_GATEWAY - NEXTHOP_STALE) << 48));
 		return PUNT_STALE_NEIGHBOUR;
 	}
+	if (f->segment && is_queued(next->port))
+		return PUNT_SUPER_FRAME;
 	if (w->hops >= MAX_HOPS)
 		return PUNT_LOOP;
 	p = &w->passed[w->hops];
@@ -257,8 +274,8 @@ static long step(__u32 number __attribute__((unused)), struct frame *f)
 	return w->drop != CONTINUE || f->mode != MODE_PEER;
 }
 
-/* Walk on from the port where the frame is; its header has been read. */
-static __always_inline enum reason walk(struct frame *f, struct walk *w, bool untraced)
+/* Walk on from a router's interface where the frame is; its header has been read. */
+static __always_inline enum reason walk(struct frame *f, struct walk *w, const struct leg *in, bool untraced)
 {
 	w->flow = 0;
 	w->hops = 0;
@@ -270,7 +287,7 @@ static __always_inline enum reason walk(struct frame *f, struct walk *w, bool un
 	w->source = 0;
 	w->packet = 0;
 	if (w->refused == WALK_ON) {
-		w->source = find_source(w, f);
+		w->source = find_source(w, in);
 		w->packet = packet_length(&w->header, f);
 	}
 	f->walk = w;
