@@ -18,6 +18,7 @@ type idle struct {
 	clients map[net.Conn]bool // connections that are open; guarded by mu
 	slices  int               // guarded by mu
 	served  bool              // there was a slice; guarded by mu
+	ended   bool              // wait has returned; guarded by mu
 	changed chan struct{}     // has room for one
 }
 
@@ -33,10 +34,15 @@ func (i *idle) poke() {
 }
 
 // connState is an http.Server's ConnState. A connection that became a websocket counts as closed here: the server
-// has a slice then.
+// has a slice then. Who comes when the server has made up its mind to end is not let in, rather than lose the server between two
+// questions: for the client that is as if none ran, and it starts the next one.
 func (i *idle) connState(c net.Conn, state http.ConnState) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if i.ended && state == http.StateNew {
+		_ = c.Close()
+		return
+	}
 	switch state {
 	case http.StateNew, http.StateActive, http.StateIdle:
 		i.clients[c] = true
@@ -54,10 +60,13 @@ func (i *idle) setSlices(n int) {
 	i.poke()
 }
 
-func (i *idle) state() (busy, served bool) {
+// end makes up the server's mind: there is nothing left to do, or it is busy.
+func (i *idle) end(expired bool) (ended, busy bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.slices > 0 || len(i.clients) > 0, i.served
+	busy = i.slices > 0 || len(i.clients) > 0
+	i.ended = !busy && (i.served || expired)
+	return i.ended, busy
 }
 
 // wait returns when the server is idle: at once after its last slice and client have gone; if it never had a slice,
@@ -74,12 +83,12 @@ func (i *idle) wait(ctx context.Context) {
 		case <-timer.C:
 			expired = true
 		}
-		busy, served := i.state()
+		ended, busy := i.end(expired)
 		switch {
+		case ended:
+			return
 		case busy:
 			timer.Reset(patience)
-		case served || expired:
-			return
 		}
 	}
 }
