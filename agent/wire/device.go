@@ -165,9 +165,11 @@ func (c *conn) addVeth(v veth, held func(index int) bool) (index int, err error)
 		if index == 0 || v.twins && (peer == 0 || peer == index) {
 			continue
 		}
-		if err = c.addVethAt(index, peer, v); !errors.Is(err, unix.EBUSY) {
-			return index, err
+		err = c.addVethAt(index, peer, v)
+		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) && c.lost(index, v.name) {
+			continue
 		}
+		return index, err
 	}
 	return 0, fmt.Errorf("find a number for a port: one machine has room for %d", datapath.MaxPorts-2)
 }
@@ -183,6 +185,12 @@ func (c *conn) draw(held func(index int) bool) (int, error) {
 		return index, nil
 	}
 	return 0, err
+}
+
+// lost reports whether somebody else drew the same index at the same moment: the kernel says EEXIST of it as it does of names.
+func (c *conn) lost(index int, name string) bool {
+	d, err := c.deviceAt(index)
+	return err == nil && d.name != name
 }
 
 func (c *conn) addVethAt(index, peerIndex int, v veth) error {
