@@ -1,13 +1,16 @@
 package mapping
 
-import "sort"
+import (
+	"math"
+	"slices"
+)
 
 // Greedy places the nodes one after the other: first those that have no choice, then always the one that is tied the most to
 // those that have a place, where its neighbours are, as far as the strategy and the hosts' capacity allow; then it
 // moves nodes as long as that shortens the cut (the sum of the rates of links between hosts). When it gets stuck in this
 // order it tries again with the greatest demands first, as bin packing does.
 //
-// Time: O(nodes × (nodes + links × hosts)). It is a heuristic: that it finds nothing does not mean that there is nothing.
+// Time: O(nodes × (nodes + hosts) × links of a node). It is a heuristic: that it finds nothing does not mean that there is nothing.
 func Greedy(s Substrate, r Request, now Mapping) (Mapping, error) {
 	var err error
 	for _, order := range []order{byTies, byDemand} {
@@ -46,13 +49,13 @@ type order func(st *state, free []int) (at int)
 
 // place puts the free nodes; the error is an *Impossible.
 func (st *state) place(free []int, next order) error {
-	left := append([]int(nil), free...)
-	target := st.target()
+	left := slices.Clone(free)
+	parts := st.parts()
 	for len(left) > 0 {
 		i := next(st, left)
 		n := left[i]
-		left = append(left[:i], left[i+1:]...)
-		h, reasons := st.best(n, target)
+		left = slices.Delete(left, i, i+1)
+		h, reasons := st.best(n, parts)
 		if h == nowhere {
 			return &Impossible{Node: st.nodes[n].Name, Reasons: reasons}
 		}
@@ -61,22 +64,30 @@ func (st *state) place(free []int, next order) error {
 	return nil
 }
 
-// target is the number of nodes that no host should exceed while another may take more: with Spread an equal part.
-func (st *state) target() int {
-	open := 0
-	for h := range st.hosts {
-		if !st.hosts[h].Cordoned && !st.hosts[h].Draining {
-			open++
+// parts is the number of nodes that each host should not exceed while another may take more: with Spread, in proportion to its
+// cores; equal where no cores are known.
+func (st *state) parts() []int {
+	parts, sum := slices.Repeat([]int{len(st.nodes)}, len(st.hosts)), 0.0
+	if st.strategy == Pack {
+		return parts
+	}
+	weights := make([]float64, len(st.hosts))
+	for h, host := range st.hosts {
+		if !host.Cordoned && !host.Draining {
+			weights[h] = max(host.Capacity.Cores, 1e-3)
+			sum += weights[h]
 		}
 	}
-	if st.strategy == Pack || open == 0 {
-		return len(st.nodes)
+	for h, w := range weights {
+		if w > 0 {
+			parts[h] = int(math.Ceil(float64(len(st.nodes))*w/sum - 1e-9))
+		}
 	}
-	return (len(st.nodes) + open - 1) / open
+	return parts
 }
 
 // best is the host for node n, or nowhere and each host's reason.
-func (st *state) best(n, target int) (int, map[string]string) {
+func (st *state) best(n int, parts []int) (int, map[string]string) {
 	reasons, found := map[string]string{}, nowhere
 	var chosen rank
 	for h := range st.hosts {
@@ -88,7 +99,7 @@ func (st *state) best(n, target int) (int, map[string]string) {
 			reasons[st.hosts[h].Name] = why
 			continue
 		}
-		if r := st.rank(n, h, target); found == nowhere || r.better(chosen) {
+		if r := st.rank(n, h, parts[h]); found == nowhere || r.better(chosen) {
 			found, chosen = h, r
 		}
 	}
@@ -103,8 +114,8 @@ type rank struct {
 	busy    float64
 }
 
-func (st *state) rank(n, h, target int) rank {
-	r := rank{over: st.count[h] >= target, tied: st.ties(n, h), filling: st.filling(h), busy: st.hosts[h].Busy}
+func (st *state) rank(n, h, part int) rank {
+	r := rank{over: st.count[h] >= part, tied: st.ties(n, h), filling: st.filling(h), busy: st.hosts[h].Busy}
 	if st.strategy == Pack {
 		r.filling = -r.filling
 	}
@@ -124,15 +135,16 @@ func (r rank) better(than rank) bool {
 	}
 }
 
-// ties sums the weight of links between node n and what is on host h.
+// ties sums the weight of links between node n and what else is on host h.
 func (st *state) ties(n, h int) float64 {
 	sum := 0.0
 	for _, l := range st.linksOf[n] {
-		for _, other := range st.ends[l] {
-			if other != n && st.at[other] == h {
-				sum += weight(st.links[l].Rate)
-				break
-			}
+		others := st.on[l][h]
+		if st.at[n] == h {
+			others--
+		}
+		if others > 0 {
+			sum += weight(st.links[l].Rate)
 		}
 	}
 	return sum
@@ -186,14 +198,12 @@ func first(list []int, less func(a, b int) bool) int {
 	return at
 }
 
+// placedTies sums the weight of links between node n, which has no place, and what has one.
 func (st *state) placedTies(n int) float64 {
 	sum := 0.0
 	for _, l := range st.linksOf[n] {
-		for _, other := range st.ends[l] {
-			if other != n && st.at[other] != nowhere {
-				sum += weight(st.links[l].Rate)
-				break
-			}
+		if len(st.on[l]) > 0 {
+			sum += weight(st.links[l].Rate)
 		}
 	}
 	return sum
@@ -211,13 +221,13 @@ func (st *state) greater(a, b int) bool {
 // and Lin 1970, with single moves as in Fiduccia and Mattheyses 1982). Each move shortens the cut, so it ends; ten rounds bound its time.
 func (st *state) improve(movable []int) {
 	const rounds = 10
-	target := st.target()
+	parts := st.parts()
 	for range rounds {
 		moved := false
 		for _, n := range movable {
 			from := st.at[n]
 			st.put(n, nowhere)
-			to, _ := st.best(n, target)
+			to, _ := st.best(n, parts)
 			if to != nowhere && to != from && st.ties(n, to) > st.ties(n, from) {
 				st.put(n, to)
 				moved = true
@@ -247,6 +257,6 @@ func Moved(from, to Mapping) []string {
 			names = append(names, node)
 		}
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	return names
 }

@@ -2,7 +2,7 @@ package mapping
 
 import (
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -24,13 +24,13 @@ func (e *Impossible) Error() string {
 	}
 	var lines []string
 	for why, names := range hosts {
-		sort.Strings(names)
+		slices.Sort(names)
 		if more := len(names) - shown; more > 0 {
 			names = append(names[:shown:shown], fmt.Sprintf("%d more", more))
 		}
 		lines = append(lines, strings.Join(names, ", ")+": "+why)
 	}
-	sort.Strings(lines)
+	slices.Sort(lines)
 	return fmt.Sprintf("place node %s: no host can take it: %s", e.Node, strings.Join(lines, "; "))
 }
 

@@ -75,6 +75,18 @@ func TestSpreadCutsAChainOncePerHost(t *testing.T) {
 	}
 }
 
+func TestSpreadFollowsCores(t *testing.T) {
+	s := hosts(2, big)
+	s.Hosts[1].Capacity.Cores = 24
+	m, err := mapping.Greedy(s, chain(20, mapping.Resources{}, 0), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]int{"h1": 5, "h2": 15}, count(m)); diff != "" {
+		t.Errorf("parts (-want +got):\n%s", diff)
+	}
+}
+
 func TestPackFillsOneHostFirst(t *testing.T) {
 	r := chain(10, mapping.Resources{Cores: 1, Memory: gib}, 0)
 	r.Strategy = mapping.Pack
@@ -177,6 +189,7 @@ func TestBadRequests(t *testing.T) {
 	}{
 		{"twice", mapping.Request{Nodes: []mapping.Node{{Name: "a"}, {Name: "a"}}}, "two nodes are called a"},
 		{"no node", mapping.Request{Nodes: []mapping.Node{{Name: "a"}}, Links: []mapping.Link{{Nodes: []string{"a", "b"}}}}, "ends at b, which is no node"},
+		{"end twice", mapping.Request{Nodes: []mapping.Node{{Name: "a"}}, Links: []mapping.Link{{Nodes: []string{"a", "a"}}}}, "ends at a twice"},
 		{"strategy", mapping.Request{Strategy: "best"}, `unknown strategy "best": spread or pack`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -184,6 +197,9 @@ func TestBadRequests(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
+	}
+	if _, err := mapping.Greedy(mapping.Substrate{Hosts: []mapping.Host{{Name: "h"}, {Name: "h"}}}, chain(1, mapping.Resources{}, 0), nil); err == nil || !strings.Contains(err.Error(), "two hosts are called h") {
+		t.Errorf("two hosts of one name: %v", err)
 	}
 	if _, err := mapping.Greedy(mapping.Substrate{}, chain(1, mapping.Resources{}, 0), nil); err == nil || !strings.Contains(err.Error(), "there is no host") {
 		t.Errorf("no hosts: %v", err)
@@ -363,10 +379,22 @@ func TestFewPossibleMappingsAreMissed(t *testing.T) {
 	}
 }
 
+// lan is n nodes on one segment.
+func lan(n int, demand mapping.Resources, rate uint64) mapping.Request {
+	r := chain(n, demand, rate)
+	segment := mapping.Link{Rate: rate}
+	for _, node := range r.Nodes {
+		segment.Nodes = append(segment.Nodes, node.Name)
+	}
+	r.Links = []mapping.Link{segment}
+	return r
+}
+
 func BenchmarkGreedy(b *testing.B) {
-	for _, n := range []int{100, 1000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			s, r := hosts(20, mapping.Host{Capacity: mapping.Resources{Cores: 64, Memory: 256 * gib}}), chain(n, mapping.Resources{Cores: 0.1, Memory: gib / 8}, 1e6)
+	s := hosts(20, mapping.Host{Capacity: mapping.Resources{Cores: 64, Memory: 256 * gib}})
+	demand := mapping.Resources{Cores: 0.1, Memory: gib / 8}
+	for name, r := range map[string]mapping.Request{"chain-100": chain(100, demand, 1e6), "chain-1000": chain(1000, demand, 1e6), "lan-1000": lan(1000, demand, 1e6)} {
+		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if _, err := mapping.Greedy(s, r, nil); err != nil {
 					b.Fatal(err)

@@ -1,8 +1,10 @@
 package mapping
 
 import (
+	"cmp"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 )
 
 // state is a mapping that is being made. Hosts, nodes and links are indexes into the sorted inputs.
@@ -10,51 +12,37 @@ type state struct {
 	hosts    []Host
 	nodes    []Node
 	links    []Link
-	ends     [][]int // by link: its nodes
 	linksOf  [][]int // by node
 	at       []int   // by node: its host, or nowhere
+	on       []ends  // by link
 	used     []Resources
 	rate     []uint64 // by host: what links that leave it hold
 	count    []int    // by host: nodes of this request
 	strategy Strategy
 }
 
+// ends counts a link's nodes on each host that has some.
+type ends map[int]int
+
 const nowhere = -1
 
 // newState checks the request and sorts it by name, so that the order of the input means nothing.
 func newState(s Substrate, r Request) (*state, error) {
-	st := &state{hosts: append([]Host(nil), s.Hosts...), nodes: append([]Node(nil), r.Nodes...), links: r.Links, strategy: r.Strategy}
-	switch st.strategy {
-	case "":
-		st.strategy = Spread
-	case Spread, Pack:
-	default:
+	st := &state{hosts: slices.Clone(s.Hosts), nodes: slices.Clone(r.Nodes), links: r.Links, strategy: cmp.Or(r.Strategy, Spread)}
+	if st.strategy != Spread && st.strategy != Pack {
 		return nil, fmt.Errorf("map nodes to hosts: unknown strategy %q: spread or pack", r.Strategy)
 	}
-	sort.Slice(st.hosts, func(i, j int) bool { return st.hosts[i].Name < st.hosts[j].Name })
-	sort.Slice(st.nodes, func(i, j int) bool { return st.nodes[i].Name < st.nodes[j].Name })
-	index := map[string]int{}
-	for i, n := range st.nodes {
-		if _, twice := index[n.Name]; twice {
-			return nil, fmt.Errorf("map nodes to hosts: two nodes are called %s", n.Name)
-		}
-		index[n.Name] = i
-	}
-	st.linksOf, st.ends = make([][]int, len(st.nodes)), make([][]int, len(st.links))
-	for l, link := range st.links {
-		for _, name := range link.Nodes {
-			n, known := index[name]
-			if !known {
-				return nil, fmt.Errorf("map nodes to hosts: a link ends at %s, which is no node", name)
-			}
-			st.ends[l] = append(st.ends[l], n)
-			st.linksOf[n] = append(st.linksOf[n], l)
+	slices.SortFunc(st.hosts, func(a, b Host) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(st.nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range len(st.hosts) - 1 {
+		if st.hosts[i].Name == st.hosts[i+1].Name {
+			return nil, fmt.Errorf("map nodes to hosts: two hosts are called %s", st.hosts[i].Name)
 		}
 	}
-	st.at = make([]int, len(st.nodes))
-	for i := range st.at {
-		st.at[i] = nowhere
+	if err := st.joinNodes(); err != nil {
+		return nil, err
 	}
+	st.at = slices.Repeat([]int{nowhere}, len(st.nodes))
 	st.used, st.rate, st.count = make([]Resources, len(st.hosts)), make([]uint64, len(st.hosts)), make([]int, len(st.hosts))
 	for i, h := range st.hosts {
 		st.used[i], st.rate[i] = h.Used, h.UsedRate
@@ -62,58 +50,71 @@ func newState(s Substrate, r Request) (*state, error) {
 	return st, nil
 }
 
-// loads adds to the hosts' rates what the links of node n hold with every node where it is now; sign is 1 or -1. To move a node: take its links' loads away, change at, add them.
-func (st *state) loads(n int, add bool) {
-	for _, l := range st.linksOf[n] {
-		for _, h := range st.carriers(l) {
-			if add {
-				st.rate[h] += st.links[l].Rate
-			} else {
-				st.rate[h] -= st.links[l].Rate
+// joinNodes finds the links of each node.
+func (st *state) joinNodes() error {
+	index := map[string]int{}
+	for i, n := range st.nodes {
+		if _, twice := index[n.Name]; twice {
+			return fmt.Errorf("map nodes to hosts: two nodes are called %s", n.Name)
+		}
+		index[n.Name] = i
+	}
+	st.linksOf, st.on = make([][]int, len(st.nodes)), make([]ends, len(st.links))
+	for l, link := range st.links {
+		st.on[l] = ends{}
+		for _, name := range link.Nodes {
+			n, known := index[name]
+			if !known {
+				return fmt.Errorf("map nodes to hosts: a link ends at %s, which is no node", name)
 			}
+			if slices.Contains(st.linksOf[n], l) {
+				return fmt.Errorf("map nodes to hosts: a link ends at %s twice", name)
+			}
+			st.linksOf[n] = append(st.linksOf[n], l)
 		}
 	}
+	return nil
 }
 
 // carriers lists the hosts that carry link l: none while all its nodes that have a place share one host.
-func (st *state) carriers(l int) []int {
-	var hosts []int
-	for _, n := range st.ends[l] {
-		if h := st.at[n]; h != nowhere && !contains(hosts, h) {
-			hosts = append(hosts, h)
-		}
-	}
-	if len(hosts) < 2 {
+func (st *state) carriers(l int) ends {
+	if len(st.on[l]) < 2 {
 		return nil
 	}
-	return hosts
-}
-
-func contains(list []int, x int) bool {
-	for _, y := range list {
-		if x == y {
-			return true
-		}
-	}
-	return false
+	return st.on[l]
 }
 
 // put gives node n the host h, or takes its host away (nowhere). It asks nobody whether h can.
 func (st *state) put(n, h int) {
-	st.loads(n, false)
+	old := st.at[n]
+	for _, l := range st.linksOf[n] {
+		for c := range st.carriers(l) {
+			st.rate[c] -= st.links[l].Rate
+		}
+		if old != nowhere {
+			if st.on[l][old]--; st.on[l][old] == 0 {
+				delete(st.on[l], old)
+			}
+		}
+		if h != nowhere {
+			st.on[l][h]++
+		}
+		for c := range st.carriers(l) {
+			st.rate[c] += st.links[l].Rate
+		}
+	}
 	demand := st.nodes[n].Demand
-	if old := st.at[n]; old != nowhere {
+	if old != nowhere {
 		st.used[old].Cores -= demand.Cores
 		st.used[old].Memory -= demand.Memory
 		st.count[old]--
 	}
-	st.at[n] = h
 	if h != nowhere {
 		st.used[h].Cores += demand.Cores
 		st.used[h].Memory += demand.Memory
 		st.count[h]++
 	}
-	st.loads(n, true)
+	st.at[n] = h
 }
 
 // allowed says why node n may not be on host h whatever else is there; empty: it may. A node that is there already
@@ -128,12 +129,7 @@ func (st *state) allowed(n, h int, there bool) string {
 	case host.Cordoned && !there:
 		return "is cordoned"
 	}
-	names := make([]string, 0, len(node.Labels))
-	for name := range node.Labels {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(node.Labels)) {
 		if value, has := host.Labels[name]; !has {
 			return fmt.Sprintf("has no label %s", name)
 		} else if value != node.Labels[name] {
@@ -156,7 +152,7 @@ func (st *state) room(n, h int) string {
 	st.put(n, h)
 	defer st.put(n, nowhere)
 	for _, l := range st.linksOf[n] {
-		for _, c := range st.carriers(l) {
+		for _, c := range slices.Sorted(maps.Keys(st.carriers(l))) {
 			if over := &st.hosts[c]; over.Rate > 0 && st.links[l].Rate > 0 && st.rate[c] > over.Rate {
 				return fmt.Sprintf("links that leave %s would need %s of %s", over.Name, bits(st.rate[c]), bits(over.Rate))
 			}
