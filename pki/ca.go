@@ -81,6 +81,9 @@ func LoadAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	if public, ok := cert.PublicKey.(*ecdsa.PublicKey); !ok || !public.Equal(key.Public()) {
 		return nil, errors.New("load the certificate authority: the key is not the certificate's")
 	}
+	if !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0 {
+		return nil, fmt.Errorf("load the certificate authority: the certificate of %s may not sign others", cert.Subject.CommonName)
+	}
 	return &Authority{Certificate: cert, key: key}, nil
 }
 
@@ -99,6 +102,9 @@ type Member struct {
 
 // Issue signs a certificate for the owner of the key. It serves for both sides of a connection, since servers talk to each other too.
 func (a *Authority) Issue(m Member, public crypto.PublicKey, now time.Time) (*x509.Certificate, error) {
+	if err := a.refuses(m, public, now); err != nil {
+		return nil, fmt.Errorf("issue a certificate for %q: %w", m.Name, err)
+	}
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: m.Name, Organization: []string{string(m.Role)}},
 		NotBefore:   now.Add(-skew),
@@ -121,6 +127,22 @@ func (a *Authority) Issue(m Member, public crypto.PublicKey, now time.Time) (*x5
 		return nil, fmt.Errorf("issue a certificate for %s: %w", m.Name, err)
 	}
 	return cert, nil
+}
+
+// refuses says why the authority signs no such certificate.
+func (a *Authority) refuses(m Member, public crypto.PublicKey, now time.Time) error {
+	key, ok := public.(*ecdsa.PublicKey)
+	switch {
+	case m.Name == "":
+		return errors.New("its owner has no name")
+	case m.Role != Server && m.Role != Agent && m.Role != Admin:
+		return fmt.Errorf("unknown role %q", m.Role)
+	case !ok || key.Curve != elliptic.P256():
+		return errors.New("its key is none of ECDSA with P-256")
+	case now.After(a.Certificate.NotAfter):
+		return fmt.Errorf("the certificate authority expired at %s", a.Certificate.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return nil
 }
 
 // IssueRequest signs a certificate for the key of a PKCS #10 request (DER), whose owner proves by its signature that it has the private key.

@@ -1,8 +1,10 @@
 package pki_test
 
 import (
+	"crypto/ed25519"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -73,6 +75,8 @@ func TestMembersKnowEachOtherAndNobodyElse(t *testing.T) {
 	server := pki.ServerConfig(identity(t, ours, "s1", pki.Server, now))
 	token, _ := pki.NewToken(ours, pki.Agent, "", time.Hour, now)
 	stranger, _ := pki.NewToken(foreign, pki.Agent, "", time.Hour, now)
+	intruder := identity(t, foreign, "h1", pki.Agent, now)()
+	intruder.Authority = ours.Certificate // it believes our servers; they are not to believe it
 	for _, tt := range []struct {
 		name           string
 		server, client *tls.Config
@@ -84,6 +88,7 @@ func TestMembersKnowEachOtherAndNobodyElse(t *testing.T) {
 		{name: "joining", server: server, client: pki.JoinConfig(token)},
 		{name: "joining another cluster", server: server, client: pki.JoinConfig(stranger), want: "not of the cluster that made the token"},
 		{name: "agent of another cluster", server: server, client: pki.ClientConfig(identity(t, foreign, "h1", pki.Agent, now)), want: "not of this cluster"},
+		{name: "an intruder", server: server, client: pki.ClientConfig(func() *pki.Identity { return intruder }), want: "unknown certificate authority"},
 		{name: "an agent that plays server", server: pki.ServerConfig(identity(t, ours, "h2", pki.Agent, now)), client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now)), want: "h2 answers, which is no server"},
 		{name: "an agent that plays server to who joins", server: pki.ServerConfig(identity(t, ours, "h2", pki.Agent, now)), client: pki.JoinConfig(token), want: "h2 answers, which is no server"},
 		{name: "expired", server: pki.ServerConfig(identity(t, ours, "s1", pki.Server, now.Add(-365*24*time.Hour))), client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now)), want: "this machine's clock says"},
@@ -121,7 +126,10 @@ func TestTokens(t *testing.T) {
 	a := authority(t, now)
 	token, grant := pki.NewToken(a, pki.Agent, "lab", time.Hour, now)
 	other, _ := pki.NewToken(a, pki.Agent, "", time.Hour, now)
-	text := token.String()
+	text := token.Text()
+	if said := fmt.Sprint(token); strings.Contains(said, strings.Split(text, "-")[2]) || !strings.Contains(said, token.ID) {
+		t.Errorf("printed as %s", said)
+	}
 	read, err := pki.ParseToken(" " + text + "\n")
 	if err != nil || read != token {
 		t.Fatalf("read %v (%v), wrote %v", read, err, token)
@@ -176,7 +184,28 @@ func TestAuthorityIsKept(t *testing.T) {
 	if at := pki.Renewal(member.Certificate); !at.After(now.Add(59*24*time.Hour)) || !at.Before(now.Add(61*24*time.Hour)) {
 		t.Errorf("renewal at %s", at)
 	}
-	if _, err := a.IssueRequest(pki.Member{Name: "h1"}, []byte("no request"), now); err == nil {
+	if _, err := a.IssueRequest(pki.Member{Name: "h1", Role: pki.Agent}, []byte("no request"), now); err == nil {
 		t.Error("issued for no request")
+	}
+	memberKey, err := pki.EncodeKey(member.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pki.LoadAuthority(pki.EncodeCertificate(member.Certificate), memberKey); err == nil || !strings.Contains(err.Error(), "may not sign others") {
+		t.Errorf("a member as an authority: %v", err)
+	}
+	for want, try := range map[string]struct {
+		m   pki.Member
+		at  time.Time
+		key any
+	}{
+		"has no name":  {pki.Member{Role: pki.Agent}, now, member.Key.Public()},
+		"unknown role": {pki.Member{Name: "h1"}, now, member.Key.Public()},
+		"P-256":        {pki.Member{Name: "h1", Role: pki.Agent}, now, ed25519.PublicKey{}},
+		"expired":      {pki.Member{Name: "h1", Role: pki.Agent}, now.AddDate(11, 0, 0), member.Key.Public()},
+	} {
+		if _, err := a.Issue(try.m, try.key, try.at); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 }

@@ -35,6 +35,8 @@ func ServerConfig(now func() *Identity) *tls.Config {
 				Certificates: []tls.Certificate{id.TLS()},
 				ClientAuth:   tls.VerifyClientCertIfGiven,
 				ClientCAs:    pool(id.Authority),
+				// Nobody resumes: a renewed or withdrawn certificate counts at the next connection.
+				SessionTicketsDisabled: true,
 			}, nil
 		},
 	}
@@ -90,7 +92,7 @@ func verifyServer(chain []*x509.Certificate, authority *x509.Certificate) error 
 	return nil
 }
 
-// PeerOf says who is at the other end of a connection; ok is false for who showed no certificate.
+// PeerOf says, at a server, who is at the other end of a connection; ok is false for who showed no certificate.
 func PeerOf(state *tls.ConnectionState) (m Member, ok bool) {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return Member{}, false

@@ -49,12 +49,15 @@ func NewToken(a *Authority, role Role, note string, life time.Duration, now time
 	return t, Grant{ID: t.ID, Hash: sha256.Sum256([]byte(t.secret)), Role: role, Note: note, Created: now, Expires: now.Add(life)}
 }
 
-// String is the text that a user copies. It holds the secret.
-func (t Token) String() string {
+// String names the token without its secret: it is safe in logs.
+func (t Token) String() string { return tokenPrefix + "-" + t.ID + "-..." }
+
+// Text is what a user copies. It holds the secret.
+func (t Token) Text() string {
 	return strings.Join([]string{tokenPrefix, t.ID, t.secret, alphabet.EncodeToString(t.Pin[:])}, "-")
 }
 
-// ParseToken reads String's text; space around it, as terminals add it, does not matter.
+// ParseToken reads Text's text; space around it, as terminals add it, does not matter.
 func ParseToken(text string) (Token, error) {
 	text = strings.TrimSpace(text)
 	parts := strings.Split(text, "-")
