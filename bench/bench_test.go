@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,6 +83,46 @@ func TestOnlyWhatWasMeasuredIsReplaced(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+}
+
+func TestFailureReplacesOnlyAFailure(t *testing.T) {
+	d := &document{}
+	for _, m := range []*measurement{
+		{Name: "link", Failed: "old"}, {Name: "link", Failed: "new", Rows: []row{{What: "TCP", Unit: "s", Values: []float64{1}}}},
+		{Name: "abilene", Rows: []row{{What: "up", Unit: "s", Values: []float64{1}}}}, {Name: "abilene", Failed: "later"},
+	} {
+		d.put(m)
+	}
+	text := reported(d)
+	if !strings.Contains(text, "**Measured in part:** link: new") || !strings.Contains(text, "| abilene | up, s |") || strings.Contains(text, "later") {
+		t.Errorf("the report has what was replaced, or lost what was measured:\n%s", text)
+	}
+}
+
+func TestCauseNamesNoPlaces(t *testing.T) {
+	err := errors.New("fork/exec /tmp/x/bin/pergola: run [up /tmp/y1/star.yaml --all] in 10.0.0.0/24 of 3/4\nmore")
+	if got, want := cause(t.Context(), err), "fork/exec pergola: run [up star.yaml --all] in 10.0.0.0/24 of 3/4"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, errors.New("not done within 4 minutes"))
+	defer cancel()
+	if got := cause(ctx, err); got != "not done within 4 minutes" {
+		t.Errorf("a scenario whose time was up failed for %q", got)
+	}
+}
+
+func TestServerThatDiesAtStartSaysWhy(t *testing.T) {
+	dir := t.TempDir()
+	l := &lab{dir: dir, binary: filepath.Join(dir, "pergola")}
+	if err := os.WriteFile(l.binary, []byte("#!/bin/sh\n[ $1 = server ] && echo no room\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.start(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no room") {
+		t.Errorf("start: %v", err)
+	}
+	if err := l.stop(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -23,56 +23,54 @@ func abilene(ctx context.Context, l *lab) ([]row, error) {
 	}
 	var up, down []float64
 	for round := range l.rounds {
-		if l.server != nil {
-			if err := l.stop(); err != nil {
-				return nil, err
-			}
+		var u, d float64
+		if u, d, err = l.abileneOnce(ctx, file, round == 0); err != nil {
+			break
 		}
-		s, err := timed(func() error {
-			if err := l.start(ctx); err != nil {
-				return err
-			}
-			return l.pergola(ctx, "up", file, "--name", "abilene", "--daemon", "frr", "--routing", "ospf", "--wait")
-		})
-		if err != nil {
-			return nil, err
-		}
-		up = append(up, s)
-		if round == 0 {
-			if err := l.pergola(ctx, "check", "abilene"); err != nil {
-				return nil, err
-			}
-		}
-		if s, err = timed(func() error { return l.pergola(ctx, "down", "abilene") }); err != nil {
-			return nil, err
-		}
-		down = append(down, s)
+		up, down = append(up, u), append(down, d)
 	}
 	return []row{
 		{What: "Abilene, 11 FRR routers, OSPF: no server to converged", Unit: "s", Values: up, Most: 8},
 		{What: "Abilene: down", Unit: "s", Values: down},
-	}, nil
+	}, err
+}
+
+func (l *lab) abileneOnce(ctx context.Context, file string, check bool) (up, down float64, err error) {
+	if err := l.stop(); err != nil {
+		return 0, 0, err
+	}
+	up, err = timed(func() error {
+		if err := l.start(ctx); err != nil {
+			return err
+		}
+		return l.pergola(ctx, "up", file, "--name", "abilene", "--daemon", "frr", "--routing", "ospf", "--wait")
+	})
+	if err == nil && check {
+		err = l.pergola(ctx, "check", "abilene")
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	down, err = timed(func() error { return l.pergola(ctx, "down", "abilene") })
+	return up, down, err
 }
 
 // grid is 10 by 10 routers.
 func grid(ctx context.Context, l *lab, daemon string, most float64) ([]row, error) {
 	t := gridOf(10, daemon)
 	up, down, err := l.upDown(ctx, t, "--wait")
-	if err != nil {
-		return nil, err
-	}
 	return []row{
 		{What: fmt.Sprintf("10x10 grid of %s routers, OSPF: up to converged", daemon), Unit: "s", Values: up, Most: most},
 		{What: fmt.Sprintf("10x10 grid of %s routers: down", daemon), Unit: "s", Values: down},
-	}, nil
+	}, err
 }
 
-// upDown times all rounds of one topology.
+// upDown times all rounds of one topology; with an error come those before it.
 func (l *lab) upDown(ctx context.Context, t topo, flags ...string) (up, down []float64, err error) {
 	for range l.rounds {
 		u, d, err := l.upDownOnce(ctx, t, flags...)
 		if err != nil {
-			return nil, nil, err
+			return up, down, err
 		}
 		up, down = append(up, u), append(down, d)
 	}
@@ -105,23 +103,25 @@ func hosts(ctx context.Context, l *lab, make func(int) topo, n int, most limits)
 		rounds = 1 // Mininet takes minutes
 	}
 	var up, down, theirUp, theirDown []float64
-	var gaveUp mininetTimes
+	var gaveUp, neverUp bool // in any round
+	var err error
 	for round := range l.rounds {
-		u, d, err := l.upDownOnce(ctx, t)
-		if err != nil {
-			return nil, err
+		var u, d float64
+		if u, d, err = l.upDownOnce(ctx, t); err != nil {
+			break
 		}
 		up, down = append(up, u), append(down, d)
 		if round < l.rounds-rounds {
 			continue
 		}
-		m, err := runMininet(ctx, t.mininet, n)
-		if err != nil {
-			return nil, err
+		var m mininetTimes
+		if m, err = runMininet(ctx, t.mininet, n); err != nil {
+			break
 		}
-		if gaveUp = m; m.GaveUp {
+		if m.GaveUp {
 			fmt.Fprintf(os.Stderr, "    Mininet's %s,%d: gave up after %v\n", t.mininet, n, mininetPatience)
 		}
+		gaveUp, neverUp = gaveUp || m.GaveUp, neverUp || m.GaveUp && !m.wasUp
 		if m.Up > 0 {
 			theirUp = append(theirUp, m.Up)
 		}
@@ -132,13 +132,13 @@ func hosts(ctx context.Context, l *lab, make func(int) topo, n int, most limits)
 	graph := map[string]string{"single": "one switch", "linear": fmt.Sprintf("a line of %d switches", n)}[t.mininet]
 	rows := []row{{What: fmt.Sprintf("%d hosts on %s: up", n, graph), Unit: "s", Values: up, Most: most.up}}
 	if len(theirUp) > 0 {
-		rows[0].Against, rows[0].Other, rows[0].Ratio, rows[0].GaveUp = "Mininet", theirUp, 2, gaveUp.GaveUp && !gaveUp.wasUp
+		rows[0].Against, rows[0].Other, rows[0].Ratio, rows[0].GaveUp = "Mininet", theirUp, 2, neverUp
 	}
 	rows = append(rows, row{What: fmt.Sprintf("%d hosts on %s: down", n, graph), Unit: "s", Values: down, Most: most.down})
 	if len(theirDown) > 0 {
-		rows[1].Against, rows[1].Other, rows[1].Ratio, rows[1].GaveUp = "Mininet", theirDown, 5, gaveUp.GaveUp
+		rows[1].Against, rows[1].Other, rows[1].Ratio, rows[1].GaveUp = "Mininet", theirDown, 5, gaveUp
 	}
-	return rows, nil
+	return rows, err
 }
 
 //go:embed mininet_times.py

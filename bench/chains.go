@@ -17,10 +17,11 @@ func chains(ctx context.Context, l *lab) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.path = &path.Result{}
-	if err := json.Unmarshal(out, l.path); err != nil {
+	var result path.Result
+	if err := json.Unmarshal(out, &result); err != nil {
 		return nil, fmt.Errorf("parse what bench path says: %w", err)
 	}
+	l.path = &result
 	return nil, nil
 }
 

@@ -23,7 +23,7 @@ type measurement struct {
 	Origin origin       `json:"origin"`
 	Rows   []row        `json:"rows,omitempty"`
 	Path   *path.Result `json:"path,omitempty"`
-	Failed string       `json:"failed,omitempty"` // why nothing was measured
+	Failed string       `json:"failed,omitempty"` // why nothing was measured, or not everything
 }
 
 // origin says what the figures are from.
@@ -69,11 +69,11 @@ func (d *document) find(name string) *measurement {
 	return d.Scenarios[i]
 }
 
-// put takes a measurement in place of an earlier one of the same scenario. One that failed replaces none: figures that are true of an
-// earlier commit are better than none, and say of which they are.
+// put takes a measurement in place of an earlier one of the same scenario. One that failed replaces none that did
+// not: figures that are true of an earlier commit are better than none, and say of which they are.
 func (d *document) put(m *measurement) {
 	if was := d.find(m.Name); was != nil {
-		if m.Failed == "" {
+		if m.Failed == "" || was.Failed != "" {
 			*was = *m
 		}
 		return
@@ -91,8 +91,13 @@ func (d *document) write(report string, plots []drawing) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(beside(report), append(text, '\n'), 0o644); err != nil {
+	return errors.Join(replace(beside(report), append(text, '\n')), replace(report, []byte(d.report(plots))))
+}
+
+// replace writes a file so that whoever interrupts it leaves the old one or the new.
+func replace(name string, text []byte) error {
+	if err := os.WriteFile(name+".new", text, 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(report, []byte(d.report(plots)), 0o644)
+	return os.Rename(name+".new", name)
 }

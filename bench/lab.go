@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,8 +23,15 @@ type lab struct {
 	binary, tests string // the programs to measure
 	dir           string
 	rounds        int
-	server        *exec.Cmd    // nil while none runs
+	server        *server      // nil while none was started
+	left          bool         // something may be that nobody took down
 	path          *path.Result // nil unless it was measured
+}
+
+// server is one that was started.
+type server struct {
+	*os.Process
+	ended chan error // how, once
 }
 
 func newLab(o options) (*lab, error) {
@@ -44,27 +53,27 @@ func newLab(o options) (*lab, error) {
 
 // close takes everything away, also after an interrupt.
 func (l *lab) close() {
-	if l.server != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := l.pergola(ctx, "down", "--all"); err != nil {
-			fmt.Fprintln(os.Stderr, "bench: clean up:", err)
-		}
-		if err := l.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "bench: clean up:", err)
-		}
-	}
+	l.reset(context.Background())
 	if err := os.RemoveAll(l.dir); err != nil {
 		fmt.Fprintln(os.Stderr, "bench: clean up:", err)
 	}
 }
 
-// reset takes down what a measurement that failed left.
-func (l *lab) reset(ctx context.Context) error {
-	if l.server == nil {
-		return nil
+// reset takes down what a measurement that failed left. It has a minute; what it could not do the next one tries again, with a new server.
+func (l *lab) reset(ctx context.Context) {
+	if l.server == nil && !l.left {
+		return
 	}
-	return errors.Join(l.pergola(ctx, "down", "--all"), l.stop())
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	err := l.start(ctx)
+	if err == nil {
+		err = l.pergola(ctx, "down", "--all")
+	}
+	l.left = err != nil
+	if err := errors.Join(err, l.stop()); err != nil {
+		fmt.Fprintln(os.Stderr, "bench: clean up:", err)
+	}
 }
 
 func (l *lab) socket() string { return filepath.Join(l.dir, "run", "pergola.sock") }
@@ -77,7 +86,7 @@ func (l *lab) start(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(l.dir, "log"), 0o755); err != nil {
 		return err
 	}
-	log, err := os.Create(filepath.Join(l.dir, "log", "server.log"))
+	log, err := os.Create(l.log())
 	if err != nil {
 		return err
 	}
@@ -91,26 +100,56 @@ func (l *lab) start(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	l.server = cmd
-	for {
-		if l.pergola(ctx, "ls") == nil {
-			return nil
-		}
+	l.server = &server{cmd.Process, make(chan error, 1)}
+	go func(s *server) { s.ended <- cmd.Wait() }(l.server)
+	return l.answers(ctx)
+}
+
+// answers waits until the server does.
+func (l *lab) answers(ctx context.Context) error {
+	for l.pergola(ctx, "ls") != nil {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("wait for the server: %w: %s", ctx.Err(), l.lastWords())
+		case err := <-l.server.ended:
+			l.server = nil
+			return fmt.Errorf("start the server: it ended: %w: %s", cmp.Or(err, errors.New("exit status 0")), l.lastWords())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+	return nil
 }
 
-func (l *lab) stop() error {
-	cmd := l.server
-	l.server = nil
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
+func (l *lab) log() string { return filepath.Join(l.dir, "log", "server.log") }
+
+// lastWords are the end of the server's log, which is removed with the lab; in one line, as errors are.
+func (l *lab) lastWords() string {
+	const most = 1000
+	text, err := os.ReadFile(l.log())
+	if err != nil {
+		return err.Error()
 	}
-	return cmd.Wait()
+	return strings.ReplaceAll(string(bytes.TrimSpace(text[max(0, len(text)-most):])), "\n", "; ")
+}
+
+// stop stops the server, if there is one. One that has not ended after 20 seconds is killed.
+func (l *lab) stop() error {
+	s := l.server
+	if s == nil {
+		return nil
+	}
+	l.server = nil
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if err := s.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("stop the server: %w", err)
+		}
+		select {
+		case err := <-s.ended:
+			return err
+		case <-time.After(20 * time.Second):
+		}
+	}
+	return errors.New("stop the server: it does not end, though killed")
 }
 
 // pergola runs one command of the CLI; its error holds what the command printed.

@@ -51,7 +51,7 @@ func link(ctx context.Context, l *lab) ([]row, error) {
 			}{{ours, &m.row.Values}, {bare, &m.row.Other}} {
 				v, err := m.measure(side.p, ctx)
 				if err != nil {
-					return nil, fmt.Errorf("%s: %w", m.row.What, err)
+					return append(rows, m.row), fmt.Errorf("%s: %w", m.row.What, err)
 				}
 				*side.values = append(*side.values, v)
 			}
@@ -136,6 +136,7 @@ func inside(ctx context.Context, pid int, command ...string) *exec.Cmd {
 }
 
 func run(cmd *exec.Cmd) ([]byte, error) {
+	cmd.WaitDelay = 10 * time.Second // one that was killed may have left its output to others
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -89,6 +89,9 @@ func (o options) run(ctx context.Context, only string) error {
 	if len(chosen) == 0 {
 		return fmt.Errorf("choose scenarios: %q matches none", only)
 	}
+	if o.rounds < 1 {
+		return fmt.Errorf("parse -rounds: %d are none", o.rounds)
+	}
 	if os.Geteuid() != 0 {
 		return errors.New("measure: only root can bring networks up: run it with sudo")
 	}
@@ -126,6 +129,9 @@ func (o options) run(ctx context.Context, only string) error {
 		if err := o.write(report); err != nil { // after each: an interrupt loses only what was under way
 			return err
 		}
+		if m.Failed != "" {
+			l.reset(ctx)
+		}
 	}
 	if len(failed) > 0 {
 		return fmt.Errorf("measure everything: %s", strings.Join(failed, "; "))
@@ -133,10 +139,13 @@ func (o options) run(ctx context.Context, only string) error {
 	return nil
 }
 
-// measure takes a scenario. One that fails is said to, and does not take the others with it.
+// measure takes a scenario. One that fails is said to, with the rounds that it finished, and does not take the others with it.
 func (s scenario) measure(ctx context.Context, l *lab) (*measurement, error) {
 	fmt.Fprintf(os.Stderr, "%s\n", s.name)
-	limited, cancel := context.WithTimeout(ctx, s.most)
+	if l.left {
+		l.reset(ctx)
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, s.most, fmt.Errorf("not done within %.0f minutes", s.most.Minutes()))
 	defer cancel()
 	begun := time.Now()
 	l.path = nil
@@ -144,34 +153,40 @@ func (s scenario) measure(ctx context.Context, l *lab) (*measurement, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	m := &measurement{Name: s.name, Rows: slices.DeleteFunc(rows, func(r row) bool { return !r.any() }), Path: l.path}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "    failed after %.0f s: %v\n", time.Since(begun).Seconds(), err)
-		return &measurement{Name: s.name, Failed: firstLine(err.Error())}, l.reset(ctx)
+		m.Failed = cause(limited, err)
 	}
-	for _, row := range rows {
+	for _, row := range m.Rows {
 		fmt.Fprintf(os.Stderr, "    %s\n", strings.Join(row.cells(), " | "))
 	}
 	fmt.Fprintf(os.Stderr, "    (%.0f s)\n", time.Since(begun).Seconds())
-	return &measurement{Name: s.name, Rows: rows, Path: l.path}, nil
+	return m, nil
 }
 
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line
+// cause says why a scenario failed, in a line that can be published: where things were on this machine is nobody's business.
+func cause(ctx context.Context, err error) string {
+	if ctx.Err() != nil {
+		return context.Cause(ctx).Error()
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return paths.ReplaceAllStringFunc(line, filepath.Base)
 }
+
+// paths are absolute; fractions, prefixes of addresses and the like have something before their slash.
+var paths = regexp.MustCompile(`\B(/[^\s/:;,"'()\[\]{}]+)+/?`)
 
 func (o options) write(d *document) error {
 	if o.out == "" {
 		return nil
 	}
 	var plots []drawing
+	var err error
 	if m := d.find("path"); m != nil && m.Path != nil {
-		var err error
-		if plots, err = draw(m.Path, filepath.Dir(o.out)); err != nil {
-			return err
-		}
+		plots, err = draw(m.Path, filepath.Dir(o.out))
 	}
-	if err := d.write(o.out, plots); err != nil {
+	if err := errors.Join(err, d.write(o.out, plots)); err != nil { // without plots rather than not
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil

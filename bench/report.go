@@ -24,6 +24,9 @@ type row struct {
 	MostMore float64 `json:"most_more,omitempty"`
 }
 
+// any tells whether there are figures of all that the row shows.
+func (r row) any() bool { return len(r.Values) > 0 && (r.Against == "" || len(r.Other) > 0) }
+
 func median(v []float64) float64 {
 	s := slices.Sorted(slices.Values(v))
 	n := len(s)
@@ -121,7 +124,7 @@ func (d *document) report(plots []drawing) string {
 	var fast *measurement
 	for _, m := range d.Scenarios {
 		if m.Failed != "" {
-			fmt.Fprintf(&b, "**Not measured:** %s: %s\n\n", m.Name, m.Failed)
+			fmt.Fprintf(&b, "**%s:** %s: %s\n\n", m.extent(), m.Name, m.Failed)
 		}
 		for _, r := range m.Rows {
 			rows = append(rows, append([]string{m.Name}, r.cells()...))
@@ -138,6 +141,14 @@ func (d *document) report(plots []drawing) string {
 		b.WriteString(fast.pathSection(plots))
 	}
 	return b.String()
+}
+
+// extent says of a scenario that failed what there is of it.
+func (m *measurement) extent() string {
+	if len(m.Rows) > 0 {
+		return "Measured in part"
+	}
+	return "Not measured"
 }
 
 // origins say where and how the figures were made; one for all, as it should be, or else one for each that differs.

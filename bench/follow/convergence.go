@@ -25,7 +25,7 @@ type Astray struct{ Kernel, Fast []time.Duration }
 //	a ── r1 ═══ r2 ── b    two links between the routers
 //
 // What is measured is the time from the sending of the last frame that arrives by the old way to that of the first that arrives by the new
-// one; in rounds that alternate between the fast path and the routers' kernels alone.
+// one; in rounds that alternate between the fast path and the routers' kernels alone. With an error come the rounds before it.
 func Convergence(ctx context.Context, rounds int) (_ Astray, err error) {
 	g, done, err := open(ctx)
 	if err != nil {
@@ -44,10 +44,7 @@ func Convergence(ctx context.Context, rounds int) (_ Astray, err error) {
 			fast   bool
 			values *[]time.Duration
 		}{{false, &all.Kernel}, {true, &all.Fast}} {
-			if err := n.FastPath(ctx, side.fast); err != nil {
-				return all, err
-			}
-			gap, err := c.measure(ctx, side.fast)
+			gap, err := c.round(ctx, side.fast)
 			if err != nil {
 				return all, fmt.Errorf("cut a link (fast path: %t): %w", side.fast, err)
 			}
@@ -104,6 +101,41 @@ func (c *cut) set(ctx context.Context, up bool) error {
 	return errors.Join(errs...)
 }
 
+// round measures once, and makes sure that it measures what it shall: with the fast path, frames must have walked the new way.
+func (c *cut) round(ctx context.Context, fast bool) (time.Duration, error) {
+	if err := c.FastPath(ctx, fast); err != nil {
+		return 0, err
+	}
+	if !fast {
+		return c.measure(ctx, fast)
+	}
+	if err := walked(c.Network); err != nil {
+		return 0, err
+	}
+	before, err := c.walks(ctx)
+	if err != nil {
+		return 0, err
+	}
+	gap, err := c.measure(ctx, fast)
+	if err != nil {
+		return 0, err
+	}
+	after, err := c.walks(ctx)
+	if err == nil && after == before {
+		err = errors.New("no frame walked the new way")
+	}
+	return gap, err
+}
+
+// walks counts the frames that r1 sent the new way without its kernel.
+func (c *cut) walks(ctx context.Context) (uint64, error) {
+	all, err := c.ground.Substrate.Counters(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return all[c.Port("r1", device(newLink))].WalkedOut.Frames, nil
+}
+
 func (c *cut) measure(ctx context.Context, fast bool) (_ time.Duration, err error) {
 	d, err := startDaemon(c.Nodes["r1"], device(oldLink), vnet.ReplaceRoute{Route: way(newLink)})
 	if err != nil {
@@ -131,17 +163,23 @@ func (c *cut) measure(ctx context.Context, fast bool) (_ time.Duration, err erro
 	defer func() { err = errors.Join(err, s.close()) }()
 	d.armed.Store(true)
 	failed := make(chan error, 1)
+	ended := make(chan struct{})
 	var isCut atomic.Bool
 	go func() {
-		time.Sleep(20 * time.Millisecond) // traffic runs
-		failed <- traffic.OnCPU(other(), func() error { return c.set(ctx, false) })
-		isCut.Store(true)
+		select {
+		case <-s.runs:
+			failed <- traffic.OnCPU(other(), func() error { return c.set(ctx, false) })
+			isCut.Store(true)
+		case <-ended: // gap says why
+			failed <- nil
+		}
 	}()
 	var gap time.Duration
 	err = traffic.OnCPU(core, func() error {
 		gap, err = s.gap(ctx, &isCut)
 		return err
 	})
+	close(ended)
 	return gap, errors.Join(err, <-failed)
 }
 
@@ -156,11 +194,16 @@ type stream struct {
 	from, to int
 	sent     []time.Duration
 	begun    time.Time
-	arrived  int // the last that did
+	arrived  int           // the last that did
+	count    int           // of those that did
+	runs     chan struct{} // closed once enough have for the loss of more to be noticed
 }
 
+// enough frames have arrived that the stream is known to run.
+const enough = 100
+
 func openStream(from, to *vnet.Node) (s *stream, err error) {
-	s = &stream{from: -1, to: -1, arrived: -1, begun: time.Now()}
+	s = &stream{from: -1, to: -1, arrived: -1, begun: time.Now(), runs: make(chan struct{})}
 	socket := func(n *vnet.Node, fd *int) error {
 		return netns.In(n.NS, func() (err error) {
 			*fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -216,6 +259,9 @@ func (s *stream) gap(ctx context.Context, isCut *atomic.Bool) (longest time.Dura
 			return longest, nil
 		}
 	}
+	if s.count < enough {
+		return 0, fmt.Errorf("the link was not cut: of %d frames only %d arrived before", len(s.sent), s.count)
+	}
 	return 0, fmt.Errorf("of %d frames, the last that arrived was number %d", len(s.sent), s.arrived)
 }
 
@@ -245,5 +291,8 @@ func (s *stream) receive() (longest time.Duration, err error) {
 			longest = max(longest, s.sent[number]-s.sent[s.arrived])
 		}
 		s.arrived = max(s.arrived, number)
+		if s.count++; s.count == enough {
+			close(s.runs)
+		}
 	}
 }

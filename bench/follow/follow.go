@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 
 	"github.com/pergola-net/pergola/bench/vnet"
 )
@@ -24,6 +25,23 @@ func open(ctx context.Context) (g *vnet.Ground, closeIt func() error, err error)
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return g, func() error { return errors.Join(g.Close(), os.RemoveAll(dir)) }, nil
+}
+
+// walked fails where the kernel of a router still forwards: what is measured would be said of the fast path, and be the kernel's.
+func walked(n *vnet.Network) error {
+	for _, p := range n.Plan.Nodes {
+		if !p.Router {
+			continue
+		}
+		s, err := n.Status(p.Name)
+		if err == nil && !s.IPv4.FastPath {
+			err = errors.New(strings.Join(s.IPv4.Why, ", "))
+		}
+		if err != nil {
+			return fmt.Errorf("put %s on the fast path: %w", p.Name, err)
+		}
+	}
+	return nil
 }
 
 // Links are numbered; their ends are 0 and 1. 198.18.0.0/15 is for benchmarks (RFC 2544).

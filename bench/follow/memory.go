@@ -28,6 +28,9 @@ func Memory(ctx context.Context, routers, routes int) (maps, heap uint64, err er
 	if err := n.FastPath(ctx, true); err != nil {
 		return 0, 0, err
 	}
+	if err := walked(n); err != nil {
+		return 0, 0, err
+	}
 	after := heapNow()
 	return g.FastPathMemory(), after - min(after, before), nil
 }

@@ -66,6 +66,7 @@ func (n *Network) FastPath(ctx context.Context, on bool) error {
 			return err
 		}
 	}
+	n.off = !on
 	legs := map[string]map[int]int{}
 	for at, p := range n.ports {
 		if legs[at.node] == nil {
@@ -121,7 +122,7 @@ func (n *Network) await(ctx context.Context, name string, on bool) error {
 		}
 		known := last.Synchronised || !on
 		for _, f := range []mirror.FamilyStatus{last.IPv4, last.IPv6} {
-			known = known && f.FastPath == (len(f.Why) == 0) && (on || !f.FastPath) && !slices.ContainsFunc(f.Why, transient)
+			known = known && f.FastPath == (len(f.Why) == 0) && (on || !f.FastPath) && !slices.ContainsFunc(f.Why, n.transient)
 		}
 		if !known {
 			return fmt.Errorf("%+v", last)
@@ -134,9 +135,9 @@ func (n *Network) await(ctx context.Context, name string, on bool) error {
 	return nil
 }
 
-// transient are reasons that will give way to others, or to none.
-func transient(why string) bool {
-	return strings.Contains(why, "being examined") || strings.Contains(why, "being read") || strings.Contains(why, "about to be")
+// transient are reasons that will give way to others, or to none. Of a router that is no longer switched off the mirror may still say it is.
+func (n *Network) transient(why string) bool {
+	return !n.off && strings.Contains(why, "switched off") || strings.Contains(why, "being examined") || strings.Contains(why, "being read") || strings.Contains(why, "about to be")
 }
 
 // Status is what the mirror says of a router.
@@ -174,7 +175,7 @@ func (n *Network) Judged(ctx context.Context, name string) error {
 	defer cancel()
 	var want eligible.Verdict
 	err := eligible.Watch(first, n.Nodes[name].NS, eligible.Config{Rest: time.Millisecond}, func(v eligible.Verdict) {
-		if !slices.ContainsFunc(append(v.IPv4, v.IPv6...), transient) {
+		if !slices.ContainsFunc(append(v.IPv4, v.IPv6...), n.transient) {
 			want = v
 			cancel()
 		}

@@ -54,6 +54,7 @@ type Network struct {
 	Nodes  map[string]*Node
 	ground *Ground
 	ports  map[endpoint]port
+	off    bool // as FastPath was told last
 }
 
 // endpoint names a node's interface.
