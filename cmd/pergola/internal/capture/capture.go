@@ -82,23 +82,34 @@ func Program(ctx context.Context, t *ui.Terminal, stream io.Reader, missing stri
 		return ui.Advise(fmt.Errorf("%s is not installed here", argv[0]), "%s", missing)
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	var said bytes.Buffer // shown if it fails: tcpdump says much that does not matter
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stream, t.Out, &said
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stream, t.Out, t.Err
+	var said lastWords
+	if argv[0] == "tcpdump" { // it says much that does not matter; what it says last does, if it fails
+		cmd.Stderr = &said
+	}
 	err := cmd.Run()
-	var failed *exec.ExitError
-	switch {
+	switch last := said.line(); {
 	case err == nil || ctx.Err() != nil:
 		return nil
-	case errors.As(err, &failed) && argv[0] == "tcpdump" && failed.ExitCode() == tcpdumpCannotWrite:
+	case strings.HasSuffix(last, "Broken pipe"):
 		return ui.Exit(128 + int(syscall.SIGPIPE)) // who read its output has seen enough
+	case last != "":
+		return fmt.Errorf("run %s: %w: %s", strings.Join(argv, " "), err, last)
 	}
-	return fmt.Errorf("run %s: %w: %s", strings.Join(argv, " "), err, lastLine(said.String()))
+	return fmt.Errorf("run %s: %w", strings.Join(argv, " "), err)
 }
 
-// tcpdumpCannotWrite is tcpdump's exit status when its standard output is closed (S_ERR_ND_WRITE_FILE in its status-exit-codes.h).
-const tcpdumpCannotWrite = 14
+// lastWords keeps the end of what is written to it.
+type lastWords []byte
 
-func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return lines[len(lines)-1]
+func (w *lastWords) Write(p []byte) (int, error) {
+	const most = 4096
+	*w = append(*w, p...)
+	*w = append((*w)[:0], (*w)[max(0, len(*w)-most):]...)
+	return len(p), nil
+}
+
+func (w *lastWords) line() string {
+	text := bytes.TrimSpace(*w)
+	return string(text[bytes.LastIndexByte(text, '\n')+1:])
 }

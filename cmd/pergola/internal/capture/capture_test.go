@@ -48,20 +48,38 @@ func TestSaveFileKeepsEveryByteAndCountsFrames(t *testing.T) {
 	}
 }
 
-// TestProgramWhoseReaderHasGone is `pergola capture ... | head -1`: no failure that anybody wants to read of.
-func TestProgramWhoseReaderHasGone(t *testing.T) {
+// TestTcpdumpThatCannotWrite is `pergola capture ... | head -1`, no failure that anybody wants to read of, and
+// `pergola capture ... >/dev/full`, which is one: tcpdump's status is the same.
+func TestTcpdumpThatCannotWrite(t *testing.T) {
 	bin := t.TempDir()
-	script := "#!/bin/sh\necho tcpdump: Unable to write output: Broken pipe >&2\nexit 14\n"
-	if err := os.WriteFile(filepath.Join(bin, "tcpdump"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	for _, c := range []struct {
+		cause  string
+		status int
+		says   string
+	}{
+		{"Broken pipe", 141, ""},
+		{"No space left on device", 1, "error: run tcpdump: exit status 14: tcpdump: Unable to write output: No space left on device\n"},
+	} {
+		script := "#!/bin/sh\nhead -c 10000 /dev/zero >&2\nprintf '\\ntcpdump: Unable to write output: " + c.cause + "\\n' >&2\nexit 14\n"
+		if err := os.WriteFile(filepath.Join(bin, "tcpdump"), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var said bytes.Buffer
+		term := ui.New(strings.NewReader(""), io.Discard, &said)
+		err := Program(t.Context(), term, stream(t, 1), "", "tcpdump")
+		term.Fail(err)
+		if ui.Code(err) != c.status || said.String() != c.says {
+			t.Errorf("%s: status %d, and it said %q; wanted %d and %q", c.cause, ui.Code(err), said.String(), c.status, c.says)
+		}
+	}
+}
+
+func TestProgramSaysWhatItHasToSay(t *testing.T) {
 	var said bytes.Buffer
-	term := ui.New(strings.NewReader(""), io.Discard, &said)
-	err := Program(t.Context(), term, stream(t, 1), "", "tcpdump")
-	term.Fail(err)
-	if ui.Code(err) != 141 || said.Len() > 0 {
-		t.Errorf("status %d, and it said %q; wanted 141 and nothing", ui.Code(err), said.String())
+	err := Program(t.Context(), ui.New(nil, io.Discard, &said), stream(t, 1), "", "sh", "-c", "echo no display >&2; exit 3")
+	if err == nil || !strings.HasSuffix(err.Error(), "exit status 3") || said.String() != "no display\n" {
+		t.Errorf("got %v, and it said %q", err, said.String())
 	}
 }
 
