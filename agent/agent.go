@@ -53,6 +53,8 @@ type Agent struct {
 	nudge chan struct{} // something may be other than wanted: look
 	pids  sync.Map      // sliver.ID -> int: first processes of slivers that this process made
 
+	telling sync.Mutex // held while reports are written, so that an older one never follows a newer; taken before mu
+
 	mu        sync.Mutex // guards all below
 	substrate *wire.Substrate
 	wishes    map[string]*wish                  // by slice, what the store wants; going slices are not among them
@@ -199,12 +201,14 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 		// What is there of a slice that makes no sense stays as it is.
 		return broken[k.Slice] != nil || a.backoff.Holds(k, now) || a.crashes.Holds(k, now)
 	})
+	if err == nil { // under the same lock: what Retry lets be tried is in both, the plan and its report, or in neither
+		a.beginReportLocked(wishes, want, broken, seen, plan)
+	}
 	a.mu.Unlock()
 	if err != nil {
 		a.cfg.Log.Error("plan", "error", err)
 		return resync
 	}
-	a.beginReport(wishes, want, broken, seen, plan)
 	a.release(ctx, seen)
 	if len(plan) == 0 {
 		return a.untilRetry()

@@ -37,11 +37,18 @@ func (a *Agent) publish(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		for _, st := range a.freshReports() {
-			err := a.cfg.Store.PutStatus(ctx, a.cfg.Host, st)
-			if err != nil && !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
-				a.cfg.Log.Error("report", "slice", st.Slice, "error", err)
-			}
+		a.tell(ctx)
+	}
+}
+
+// tell writes what is fresh to the store now.
+func (a *Agent) tell(ctx context.Context) {
+	a.telling.Lock()
+	defer a.telling.Unlock()
+	for _, st := range a.freshReports() {
+		err := a.cfg.Store.PutStatus(ctx, a.cfg.Host, st)
+		if err != nil && !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
+			a.cfg.Log.Error("report", "slice", st.Slice, "error", err)
 		}
 	}
 }
@@ -60,15 +67,13 @@ func (a *Agent) freshReports() (all []slice.Status) {
 	return all
 }
 
-// beginReport brings the reports up to what was seen and what is planned.
-func (a *Agent) beginReport(wishes []wish, want *wanted, broken map[uint16]error, seen *sight, plan []reconcile.Action) {
+// beginReportLocked brings the reports up to what was seen and what is planned.
+func (a *Agent) beginReportLocked(wishes []wish, want *wanted, broken map[uint16]error, seen *sight, plan []reconcile.Action) {
 	left := make(map[uint16]int)
 	for _, act := range plan {
 		left[act.Key.Slice]++
 	}
 	now := time.Now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	for i := range wishes {
 		w := &wishes[i]
 		r := a.reportLocked(w.spec.Name)

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pergola-net/pergola/agent/reconcile"
 	"github.com/pergola-net/pergola/events"
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/store"
 )
 
 func TestLastWordsAreBounded(t *testing.T) {
@@ -50,11 +52,42 @@ func TestFailureIsToldOnceUntilTheCauseChanges(t *testing.T) {
 	if want := []string{"no image", "no space", "no image"}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
-	a.noteAction(act, nil)
-	a.noteAction(act, errors.New("no image"))
-	a.nudge = make(chan struct{}, 1)
-	a.Retry("lab")
-	if _, cause := a.backoff.Failures(act.Key); cause != nil || len(a.nudge) != 1 {
-		t.Errorf("asked for anew, it still holds back for %v", cause)
+}
+
+// Who asks anew for a network that has settled without one of its nodes, and then looks, must not find that as the outcome.
+func TestRetryOfWhatHasSettledIsReportedBeforeItReturns(t *testing.T) {
+	s, err := store.Open(t.Context(), store.Config{Dir: t.TempDir(), LogFile: filepath.Join(t.TempDir(), "etcd.log")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	spec := &slice.Slice{Name: "lab", Nodes: []slice.Node{{Name: "a"}}}
+	if err := s.PutSlice(t.Context(), spec, 0); err != nil {
+		t.Fatal(err)
+	}
+	a := &Agent{
+		cfg:   Config{Host: "here", Store: s, Events: events.NewBus(10), Log: slog.New(slog.DiscardHandler)},
+		nudge: make(chan struct{}, 1), wishes: map[string]*wish{"lab": {spec: spec}},
+		reports: map[string]*report{"lab": {status: slice.Status{Slice: "lab", Generation: 1, Settled: true, Done: 7, Total: 7}, fresh: true}},
+	}
+	settled := func() bool {
+		t.Helper()
+		st, err := s.Status(t.Context(), "lab")
+		if err != nil || st.Generation != 1 {
+			t.Fatalf("got %+v, %v", st, err)
+		}
+		return st.Settled
+	}
+	a.tell(t.Context())
+	if a.Retry(t.Context(), "lab"); !settled() || len(a.nudge) != 1 {
+		t.Error("nothing had failed, and it is not settled any more, or nobody looks")
+	}
+	node := reconcile.Key{Kind: kindSliver, Slice: spec.ID, Name: "a"}
+	a.crashes.Fail(node, time.Now(), errExited)
+	if a.Retry(t.Context(), "lab"); settled() {
+		t.Error("a node is to be started again, and it is settled")
+	}
+	if a.crashes.Holds(node, time.Now()) {
+		t.Error("asked for anew, it is still held back")
 	}
 }

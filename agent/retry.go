@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -68,20 +69,41 @@ func (a *Agent) untilRetry() time.Duration {
 	return wait
 }
 
-// forgiveLocked drops the remembered failures of a slice that its user changed: the cause may be mended.
-func (a *Agent) forgiveLocked(id uint16) {
+// forgiveLocked drops the remembered failures of a slice that its user changed: the cause may be mended. It reports
+// whether there were any.
+func (a *Agent) forgiveLocked(id uint16) (some bool) {
 	for _, b := range []*reconcile.Backoff{&a.backoff, &a.crashes} {
-		b.Retain(func(k reconcile.Key) bool { return k.Slice != id })
+		b.Retain(func(k reconcile.Key) bool {
+			some = some || k.Slice == id
+			return k.Slice != id
+		})
 	}
+	return some
 }
 
-// Retry tries at once what failed of a slice, or of the host itself.
-func (a *Agent) Retry(name string) {
-	a.mu.Lock()
-	if w := a.wishes[name]; w != nil {
-		a.forgiveLocked(w.spec.ID)
-		a.forgiveLocked(substrateKey.Slice)
+// Retry tries at once what failed of a slice, or of the host itself. A slice may have settled with nodes that do not
+// run, as they are to be started in minutes: that is reported no longer, or who asked would take it for the outcome.
+func (a *Agent) Retry(ctx context.Context, name string) {
+	if a.forgive(name) {
+		a.tell(context.WithoutCancel(ctx))
 	}
-	a.mu.Unlock()
 	a.Nudge()
+}
+
+// forgive drops what failed of a slice or of the host, and reports whether anything had.
+func (a *Agent) forgive(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w := a.wishes[name]
+	if w == nil {
+		return false
+	}
+	ofSlice, ofHost := a.forgiveLocked(w.spec.ID), a.forgiveLocked(substrateKey.Slice)
+	if !ofSlice && !ofHost {
+		return false
+	}
+	r := a.reportLocked(name)
+	r.status.Slice, r.status.Settled, r.fresh = name, false, true
+	r.status.Done, r.status.Total = 0, 0
+	return true
 }

@@ -13,8 +13,9 @@ import (
 type Agent interface {
 	// Supports says, as an error, what the machine lacks for a slice.
 	Supports(*slice.Slice) error
-	// Retry forgets what failed of a slice: its user asks for it anew, and may have mended the cause.
-	Retry(slice string)
+	// Retry forgets what failed of a slice: its user asks for it anew, and may have mended the cause. If anything had, what the host
+	// reports of the slice is no longer settled when Retry returns.
+	Retry(ctx context.Context, slice string)
 	// Exec runs a command in a node and gives its exit status, 128 + signal where a signal ended it.
 	Exec(ctx context.Context, slice, node string, r ExecRequest) (status int, err error)
 	// Logs writes what a node's first process wrote.

@@ -100,7 +100,7 @@ func (s *server) apply(ctx context.Context, in *applyInput) (*body[Applied], err
 		return nil, problem(err)
 	}
 	if plan.Empty() && !in.DryRun {
-		s.Agent.Retry(in.Slice)
+		s.Agent.Retry(ctx, in.Slice)
 	}
 	return &body[Applied]{Applied{Plan: plan, DryRun: in.DryRun, Generation: spec.Generation, Warnings: plan.Warnings}}, nil
 }

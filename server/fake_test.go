@@ -35,7 +35,7 @@ func (f *fakeAgent) Supports(s *slice.Slice) error {
 	return nil
 }
 
-func (f *fakeAgent) Retry(string) {}
+func (f *fakeAgent) Retry(context.Context, string) {}
 
 func (f *fakeAgent) Run(ctx context.Context) error {
 	changes, err := f.cfg.Store.Watch(ctx)

@@ -300,9 +300,9 @@ func (h *host) Verify(_ context.Context, _ string, nodes ...string) (api.Verific
 	return v, nil
 }
 
-// Traffic grows with every look.
-func (h *host) Retry(string) {}
+func (h *host) Retry(context.Context, string) {}
 
+// Traffic grows with every look.
 func (h *host) Traffic(context.Context, string) (api.SliceTraffic, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
