@@ -128,7 +128,8 @@ start() {
 		launch "$name" &
 	done
 	wait
-	cp $conf/frr.conf $applied 2>/dev/null # before it is read: what changes meanwhile is left to a reload
+	# Before it is read: what changes meanwhile is left to a reload. It has passwords: for root alone.
+	(umask 077 && cp $conf/frr.conf $applied 2>/dev/null)
 	load || say "start: not all of $conf/frr.conf was accepted: see above"
 	watch
 }
@@ -196,6 +197,7 @@ await() {
 }
 
 reload() {
+	umask 077 # configurations have passwords, and $run is open to all; daemons are started by others
 	# Not during a start: the daemons would get half of it from here and half from there.
 	await alive watchfrr || { say "reload: FRR did not start within 20 s"; return 1; }
 	"$1" || return

@@ -174,6 +174,11 @@ func TestReloadTakesAwayWhatIsGoneAlready(t *testing.T) {
 	if after := daemons(t, l, "r1"); after != before {
 		t.Errorf("daemons restarted:\n%s%s", before, after)
 	}
+	// What this took has passwords.
+	out, err := l.Exec("r1", "sh", "-c", "cd /run/frr && stat -c '%a %n' applied difference refused running")
+	if want := "600 applied\n600 difference\n600 refused\n600 running\n"; err != nil || out != want {
+		t.Errorf("%v: got\n%swant\n%s", err, out, want)
+	}
 }
 
 // Where what a user did by hand makes the daemons refuse what is wanted, they are started anew, and it is said.
