@@ -135,8 +135,15 @@ func (a *arena) walked(t *testing.T) {
 	if s.Frames < 5000 {
 		all, plain = 0, 0
 	}
+	if s.KernelHops == 0 {
+		t.Error("no kernel forwarded anything: there was nothing to compare with")
+		return
+	}
 	if share := 1 - float64(s.SlowHops)/float64(s.KernelHops); share <= all {
 		t.Errorf("of %d hops, %.2f were walked, want more than %.2f", s.KernelHops, share, all)
+	}
+	if s.KernelPlain == 0 { // all networks of a few had a flaw
+		return
 	}
 	if share := 1 - float64(s.SlowPlain)/float64(s.KernelPlain); share <= plain {
 		t.Errorf("of %d hops of valid frames in networks without a flaw, %.2f were walked, want more than %.2f", s.KernelPlain, share, plain)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -43,15 +44,19 @@ func foreign(t *testing.T) {
 		if out, err := exec.CommandContext(t.Context(), "ip", strings.Fields(words)...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %s: %v\n%s", words, err, out)
 		}
-	}
-	t.Cleanup(func() {
-		for _, name := range []string{"s1p1", "s1b1"} {
-			if out, err := exec.Command("ip", "link", "del", name).CombinedOutput(); err != nil {
-				t.Errorf("delete %s: %v\n%s", name, err, out)
-			}
+		if added, is := strings.CutPrefix(words, "link add "); is {
+			name, _, _ := strings.Cut(added, " ")
+			t.Cleanup(func() {
+				if out, err := exec.Command("ip", "link", "del", name).CombinedOutput(); err != nil {
+					t.Errorf("delete %s: %v\n%s", name, err, out)
+				}
+			})
 		}
-	})
+	}
 }
+
+// countdown is what is left of the life of a route that a router advertised.
+var countdown = regexp.MustCompile(` expires -?\d+sec`)
 
 // settings are those of this network namespace: sysctls by their path, and what tools list.
 func settings(t *testing.T) map[string]string {
@@ -79,7 +84,7 @@ func settings(t *testing.T) map[string]string {
 		if err != nil {
 			t.Fatalf("%v: %v", list, err)
 		}
-		all[strings.Join(list, " ")] = string(out)
+		all[strings.Join(list, " ")] = countdown.ReplaceAllString(string(out), "")
 	}
 	if len(all) < 100 {
 		t.Fatalf("only %d settings were found", len(all))
