@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	"github.com/pergola-net/pergola/datapath/fib"
 )
@@ -35,12 +36,15 @@ func (c *comparison) routes(ctx context.Context) error {
 			return err
 		}
 		count++
-		if have, ok := set[p]; !ok || !want.Same(have) && !c.mirror.leaves(p) {
+		if have, ok := set[p]; !ok || !want.Same(have) && !c.mirror.leaves(p) && !c.mirror.holds(have) {
 			c.add(p.String(), c.words.route(want, true), c.words.route(have, ok))
 		}
 		delete(set, p)
 	}
 	for p, have := range set {
+		if c.mirror.leaves(p) || c.mirror.holds(have) { // the kernel has dropped it without a word
+			continue
+		}
 		c.add(p.String(), c.words.route(fib.Route{}, false), c.words.route(have, true))
 	}
 	return nil
@@ -62,6 +66,20 @@ func (s *session) leaves(p netip.Prefix) bool {
 	return e != nil && e.installed == &leave.Route
 }
 
+// holds reports whether a route is by a link that is held until a dump has told. A local one, whose frames are the kernel's anyway, may be by any.
+func (s *session) holds(r fib.Route) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for index, port := range s.view.rib.ports {
+		l := s.view.links.all[index]
+		by := r.Kind == fib.Local || slices.ContainsFunc(r.Paths, func(p fib.Path) bool { return p.Port == port })
+		if by && l != nil && l.held != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // lookups looks up the first address of every prefix as a program would, in the maps themselves.
 func (c *comparison) lookups(ctx context.Context) error {
 	lengths := c.kernel.lengths()
@@ -73,7 +91,7 @@ func (c *comparison) lookups(ctx context.Context) error {
 		count++
 		addr := p.Addr()
 		want := c.kernel.longest(addr, lengths)
-		if have := c.mirror.out.Lookup(addr); !want.Same(have) && have.Kind != fib.Other {
+		if have := c.mirror.out.Lookup(addr); !want.Same(have) && have.Kind != fib.Other && !c.mirror.holds(have) {
 			c.add(addr.String(), c.words.route(want, true), c.words.route(have, true))
 		}
 	}

@@ -78,10 +78,15 @@ func (l *lab) build(port int) {
 
 func (l *lab) set(r Router) {
 	l.Helper()
-	r.Slice, r.NetNS, r.Legs = 1, l.ns, l.legs
-	if err := l.mirror.Set(l.name, r); err != nil {
+	if err := l.trySet(r); err != nil {
 		l.Fatal(err)
 	}
+}
+
+// trySet is for goroutines other than the test's.
+func (l *lab) trySet(r Router) error {
+	r.Slice, r.NetNS, r.Legs = 1, l.ns, l.legs
+	return l.mirror.Set(l.name, r)
 }
 
 // addLeg makes eth<i>.

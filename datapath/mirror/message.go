@@ -37,6 +37,19 @@ func nextMessage(b []byte) (m message, rest []byte, err error) {
 	return m, b[min(align(size), len(b)):], nil
 }
 
+// refusal is why the kernel does not answer a request for a dump (NLMSG_ERROR). Of what it does not have, as IPv6 or next-hop objects, it has
+// nothing to tell: that is no error.
+func (m message) refusal() error {
+	if len(m.data) < 4 {
+		return errMalformed
+	}
+	no := unix.Errno(-int32(binary.NativeEndian.Uint32(m.data)))
+	if no == unix.EOPNOTSUPP || no == unix.EAFNOSUPPORT {
+		return nil
+	}
+	return no
+}
+
 func align(n int) int { return (n + 3) &^ 3 }
 
 // attributes walks over the attributes of a message, or over those inside an attribute:

@@ -170,13 +170,9 @@ func (n *node) begin(s *session) {
 }
 
 func (n *node) end() {
+	ended := n.session.counters(n.ended) // only this goroutine changes these two
 	n.mu.Lock()
-	s := n.session
-	n.session = nil
-	n.mu.Unlock()
-	ended := s.counters(n.ended) // only this goroutine changes them
-	n.mu.Lock()
-	n.ended = ended
+	n.session, n.ended = nil, ended // together: nobody sees a counter go back
 	n.mu.Unlock()
 }
 

@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -288,17 +287,14 @@ func (s *session) reply(m message) error {
 
 // refused: the kernel does not dump this part.
 func (s *session) refused(m message) error {
-	if len(m.data) < 4 {
-		return errMalformed
-	}
-	switch no := unix.Errno(-int32(binary.NativeEndian.Uint32(m.data))); {
-	case errors.Is(no, unix.EOPNOTSUPP), errors.Is(no, unix.EAFNOSUPPORT):
-		return s.partDone() // a kernel without IPv6, or without next-hop objects, has nothing to tell of them
-	case errors.Is(no, unix.ENOBUFS): // events have filled the socket meanwhile
+	switch err := m.refusal(); {
+	case err == nil:
+		return s.partDone()
+	case errors.Is(err, unix.ENOBUFS): // events have filled the socket meanwhile
 		s.dump.waiting, s.dump.part = false, parts
 		return errOverrun
 	default:
-		return fmt.Errorf("dump part %d: %w", s.dump.part, no)
+		return fmt.Errorf("dump part %d: %w", s.dump.part, err)
 	}
 }
 

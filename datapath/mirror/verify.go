@@ -42,7 +42,7 @@ func (m *Mirror) Verify(ctx context.Context, name string) ([]Difference, error) 
 		return nil, fmt.Errorf("verify router %s: %w", name, err)
 	}
 	defer end()
-	found, _, err := n.verify(ctx, func(int) {})
+	found, err := n.verifySoon(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -52,8 +52,28 @@ func (m *Mirror) Verify(ctx context.Context, name string) ([]Difference, error) 
 	return found, nil
 }
 
+// patience is how long to wait for a router that is being read. A pause may be longer.
+const patience = 5 * time.Second
+
+func (n *node) verifySoon(ctx context.Context) ([]Difference, error) {
+	for begun := time.Now(); ; {
+		found, _, err := n.verify(ctx, func(int) {})
+		if !errors.Is(err, errNoSession) || time.Since(begun) > patience {
+			return found, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-n.done:
+			return nil, err
+		case <-time.After(secondLook):
+		}
+	}
+}
+
 // verify also says how many routes it has compared. pace is called for each piece of a dump, with its length.
 func (n *node) verify(ctx context.Context, pace func(int)) (found []Difference, routes int, err error) {
+	var before map[Difference]bool
 	for look := range looks {
 		now, count, err := n.compare(ctx, pace)
 		if err != nil {
@@ -61,10 +81,14 @@ func (n *node) verify(ctx context.Context, pace func(int)) (found []Difference, 
 		}
 		routes = count
 		if look > 0 {
-			now = slices.DeleteFunc(now, func(d Difference) bool { return !slices.Contains(found, d) })
+			now = slices.DeleteFunc(now, func(d Difference) bool { return !before[d] })
 		}
 		if found = now; len(found) == 0 || look == looks-1 {
 			break
+		}
+		before = make(map[Difference]bool, len(found))
+		for _, d := range found {
+			before[d] = true
 		}
 		select {
 		case <-ctx.Done():
@@ -76,7 +100,7 @@ func (n *node) verify(ctx context.Context, pace func(int)) (found []Difference, 
 	return found, routes, nil
 }
 
-// errNoSession means that there is nothing to compare.
+// errNoSession means that there is nothing to compare, or nothing that claims to be right.
 var errNoSession = errors.New("it is not mirrored at present")
 
 // compare is one look.
@@ -88,8 +112,12 @@ func (n *node) compare(ctx context.Context, pace func(int)) ([]Difference, int, 
 	defer func() { _ = ns.Close() }()
 	kernel := newMemory()
 	s.mu.Lock()
+	err = s.claims()
 	fresh := newView(kernel, s.view.rib.ports)
 	s.mu.Unlock()
+	if err != nil {
+		return nil, 0, err
+	}
 	fresh.links.live = true
 	if err := fresh.read(ctx, ns, pace); err != nil {
 		return nil, 0, err
@@ -100,12 +128,26 @@ func (n *node) compare(ctx context.Context, pace func(int)) ([]Difference, int, 
 	}
 	c.legs()
 	c.neighbours()
+	s.mu.Lock()
+	err = s.claims()
+	s.mu.Unlock()
+	if err != nil { // it has heard nothing meanwhile, or not all
+		return nil, 0, err
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.session != s { // what was its is given away
 		return nil, 0, errNoSession
 	}
 	return c.found, len(kernel.routes), nil
+}
+
+// claims is no error if the session claims to be right. s.mu is held.
+func (s *session) claims() error {
+	if !s.trusted {
+		return fmt.Errorf("%w: %s", errNoSession, s.why)
+	}
+	return nil
 }
 
 // hold gives the session, and the namespace, which is the caller's: the node's ends with the node.
@@ -144,24 +186,10 @@ func (v *view) readPart(ctx context.Context, sock *socket, p part, pace func(int
 			return err
 		}
 		size := 0
-		err := sock.receive(func(b []byte, _ bool) error {
+		err := sock.receive(func(b []byte, _ bool) (err error) {
 			size = len(b)
-			for len(b) > 0 {
-				m, rest, err := nextMessage(b)
-				if err != nil {
-					return err
-				}
-				b = rest
-				switch m.kind {
-				case unix.NLMSG_DONE, unix.NLMSG_ERROR: // what a kernel does not have, it has nothing of
-					done = true
-				default:
-					if err := v.confirm(m); err != nil {
-						return err
-					}
-				}
-			}
-			return nil
+			done, err = v.replies(b)
+			return err
 		}, true)
 		if err != nil && !errors.Is(err, errForeign) {
 			return err
@@ -169,6 +197,29 @@ func (v *view) readPart(ctx context.Context, sock *socket, p part, pace func(int
 		pace(size)
 	}
 	return v.sweep(p)
+}
+
+// replies takes over a piece of a dump, and reports whether it is the last.
+func (v *view) replies(b []byte) (done bool, err error) {
+	for len(b) > 0 {
+		m, rest, err := nextMessage(b)
+		if err != nil {
+			return false, err
+		}
+		b = rest
+		switch m.kind {
+		case unix.NLMSG_DONE:
+			done = true
+		case unix.NLMSG_ERROR:
+			done, err = true, m.refusal()
+		default:
+			err = v.confirm(m)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return done, nil
 }
 
 // words tell of routes as `ip route` does.

@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -30,17 +31,13 @@ func TestNobodyWaitsForAnothersWork(t *testing.T) {
 		}
 		return nil
 	}, 5*time.Second, "the router to be removed")
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		calm.mirror.Remove(calm.name)
-		calm.set(Router{})
-		calm.synced()
-		calm.set(Router{Off: true})
-		calm.fastPath(false, false, "switched off")
-	}()
+	done := make(chan error, 1)
+	go func() { done <- calm.goAndReturn() }()
 	select {
-	case <-done:
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
 	case <-time.After(20 * time.Second):
 		t.Error("the other router waits")
 	}
@@ -51,7 +48,33 @@ func TestNobodyWaitsForAnothersWork(t *testing.T) {
 	}
 	s.mu.Unlock()
 	<-removed
-	<-done
+}
+
+// goAndReturn is for goroutines other than the test's.
+func (l *lab) goAndReturn() error {
+	is := func(what string, ok func(Status) bool) error {
+		return testkit.Poll(func() error {
+			s, err := l.mirror.Status(l.name)
+			if err != nil || !ok(s) {
+				return fmt.Errorf("not %s: %+v, %w", what, s, err)
+			}
+			return nil
+		}, 10*time.Second)
+	}
+	l.mirror.Remove(l.name)
+	if err := l.trySet(Router{}); err != nil {
+		return err
+	}
+	if err := is("synchronised", func(s Status) bool { return s.Synchronised }); err != nil {
+		return err
+	}
+	if found, err := l.mirror.Verify(context.Background(), l.name); err != nil || len(found) > 0 {
+		return fmt.Errorf("%v differ: %w", found, err)
+	}
+	if err := l.trySet(Router{Off: true}); err != nil {
+		return err
+	}
+	return is("switched off", func(s Status) bool { return !s.IPv4.FastPath && !s.IPv6.FastPath })
 }
 
 func TestStatusDoesNotWait(t *testing.T) {
@@ -92,7 +115,11 @@ func TestSetWhileItIsRemoved(t *testing.T) {
 		}
 		return nil
 	}, 5*time.Second, "the router to be removed")
-	group.Go(func() { l.set(Router{}) })
+	group.Go(func() {
+		if err := l.trySet(Router{}); err != nil {
+			t.Error(err)
+		}
+	})
 	testkit.Eventually(t, func() error {
 		if len(l.mirror.Names()) != 1 {
 			return errors.New("not yet")
