@@ -101,8 +101,8 @@ func TestFailureReplacesOnlyAFailure(t *testing.T) {
 }
 
 func TestCauseNamesNoPlaces(t *testing.T) {
-	err := errors.New("fork/exec /tmp/x/bin/pergola: run [up /tmp/y1/star.yaml --all] in 10.0.0.0/24 of 3/4\nmore")
-	if got, want := cause(t.Context(), err), "fork/exec pergola: run [up star.yaml --all] in 10.0.0.0/24 of 3/4"; got != want {
+	err := errors.New("fork/exec /tmp/x/bin/pergola: run [up /tmp/y1/star.yaml --all] in 10.0.0.0/24 of 3/4\nprogress\nerror: no /tmp/y1/socket")
+	if got, want := cause(t.Context(), err), "fork/exec pergola: run [up star.yaml --all] in 10.0.0.0/24 of 3/4: error: no socket"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, errors.New("not done within 4 minutes"))

@@ -70,8 +70,8 @@ func (l *lab) reset(ctx context.Context) {
 	if err == nil {
 		err = l.pergola(ctx, "down", "--all")
 	}
-	l.left = err != nil
-	if err := errors.Join(err, l.stop()); err != nil {
+	err = errors.Join(err, l.stop()) // one that had died took nothing down
+	if l.left = err != nil; l.left {
 		fmt.Fprintln(os.Stderr, "bench: clean up:", err)
 	}
 }

@@ -170,8 +170,12 @@ func cause(ctx context.Context, err error) string {
 	if ctx.Err() != nil {
 		return context.Cause(ctx).Error()
 	}
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return paths.ReplaceAllStringFunc(line, filepath.Base)
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	text := lines[0]
+	if len(lines) > 1 { // what a command complained about last
+		text += ": " + lines[len(lines)-1]
+	}
+	return paths.ReplaceAllStringFunc(text, filepath.Base)
 }
 
 // paths are absolute; fractions, prefixes of addresses and the like have something before their slash.
