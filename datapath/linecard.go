@@ -27,7 +27,11 @@ func (d *DataPath) AttachXDP(ifindex int, native bool) error {
 		return fmt.Errorf("attach %s to device %d: %w", objectProgLinecard, ifindex, err)
 	}
 	defer func() { _ = l.Close() }()
-	if err := l.Pin(d.linkPin(ifindex)); err != nil {
+	if err = l.Pin(d.linkPin(ifindex)); errors.Is(err, os.ErrExist) {
+		// A device has one link: what is pinned is that of an earlier device of this number, which is gone.
+		err = errors.Join(d.DetachXDP(ifindex), l.Pin(d.linkPin(ifindex)))
+	}
+	if err != nil {
 		return fmt.Errorf("pin %s of device %d: %w", objectProgLinecard, ifindex, err)
 	}
 	return nil

@@ -122,6 +122,18 @@ func TestReplacedLineCardStaysAttached(t *testing.T) {
 	})
 }
 
+// A device that went took its line card along, but not what was pinned of it; the next device may have its number.
+func TestLineCardOfADeviceThatCameAgain(t *testing.T) {
+	inLiveWorld(t, func(w *world) {
+		w.a = w.port(macA)
+		w.check(w.d.AttachXDP(w.a, true))
+		defer func() { w.check(w.d.DetachXDP(w.a)) }()
+		w.ip("link del %s", device(w, w.a))
+		w.ip("link add again index %d type veth", w.a)
+		w.check(w.d.AttachXDP(w.a, true))
+	})
+}
+
 // Whatever a node sends stays in its slice, and arrives once. The other slice has the same addresses.
 func TestLiveFramesStayInTheirSlice(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
