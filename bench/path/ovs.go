@@ -14,6 +14,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/bench/vnet"
 )
 
 // ovs makes chains with Open vSwitch: each router is a bridge whose flows route, and patch ports join them. Its database and daemon run
@@ -161,7 +163,7 @@ func (o *ovs) host(c *Chain, side string, routers int, device string, address ne
 		return nil, fmt.Errorf("make a host: %w", err)
 	}
 	// A packet socket hands over frames whose checksum was left to a NIC that there is none of.
-	return ns, setOffload(ns, device, offloadChecksum, false)
+	return ns, vnet.SetOffload(ns, device, vnet.Checksum, false)
 }
 
 func ovsHost(device string, link, end, routers int) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/pergola-net/pergola/bench/vnet"
 	"github.com/pergola-net/pergola/netns"
 )
 
@@ -30,7 +31,7 @@ func (plain) nics(ctx context.Context, routers int) (*Chain, error) {
 	if first == nil {
 		first = c.Right.NS
 	}
-	if err := setOffload(first, leftDevice, offloadGRO, true); err != nil {
+	if err := vnet.SetOffload(first, leftDevice, vnet.GRO, true); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil

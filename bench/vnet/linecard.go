@@ -16,10 +16,12 @@ func (n *Network) lineCards(l LinkPlan) error {
 		if !e.NIC {
 			continue
 		}
-		if err := offloads(n.Nodes[e.Node], e.Interface); err != nil {
+		// At the other end of a wire frames are complete, and those that XDP redirects are taken: by a veth only with GRO, or a program.
+		ns := n.Nodes[e.Node].NS
+		if err := errors.Join(SetOffload(ns, e.Interface, Checksum, false), SetOffload(ns, e.Interface, GRO, true)); err != nil {
 			return err
 		}
-		err := n.ground.data(func(d *datapath.DataPath) error {
+		err := n.ground.Data(func(d *datapath.DataPath) error {
 			port := n.PortIndex(e.Node, e.Interface)
 			record, ok, err := d.Port(port)
 			if err == nil && !ok {
@@ -44,7 +46,7 @@ func (n *Network) xdp(l LinkPlan, on bool) error {
 		if !e.NIC {
 			continue
 		}
-		err := n.ground.data(func(d *datapath.DataPath) error {
+		err := n.ground.Data(func(d *datapath.DataPath) error {
 			const native = true
 			port := n.PortIndex(e.Node, e.Interface)
 			if !on {
@@ -59,8 +61,8 @@ func (n *Network) xdp(l LinkPlan, on bool) error {
 	return nil
 }
 
-// data calls f with the substrate's data path, in its namespace.
-func (g *Ground) data(f func(*datapath.DataPath) error) error {
+// Data calls f with the substrate's data path, in its namespace.
+func (g *Ground) Data(f func(*datapath.DataPath) error) error {
 	return netns.Do(g.Substrate.Namespace(), func() error {
 		d, err := datapath.Open(filepath.Join(g.dir, "bpf"), adopted{})
 		if err != nil {
