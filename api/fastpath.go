@@ -78,7 +78,7 @@ type InterfaceTraffic struct {
 	// the node does not show.
 	WalkedIn  Traffic           `json:"walked_in"`
 	WalkedOut Traffic           `json:"walked_out"`
-	Dropped   map[string]uint64 `json:"dropped,omitempty"` // frames from the node, by reason
+	Dropped   map[string]uint64 `json:"dropped,omitempty"` // frames from the node, and those behind a queue that led to it, by reason
 }
 
 // Traffic counts frames, and their bytes with Ethernet headers.

@@ -99,7 +99,7 @@ func barePair(ctx context.Context) (p pair, undo func(), err error) {
 		}
 	}()
 	for range 2 {
-		// The shell says when the namespace is there; it then waits for its input to end, which it never does.
+		// The shell says when the namespace is there; it then stays until it is killed.
 		h := exec.CommandContext(ctx, "unshare", "--net", "sh", "-c", "ip link set lo up && echo ready && exec sleep infinity")
 		h.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		out, err := h.StdoutPipe()
