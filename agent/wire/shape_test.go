@@ -177,26 +177,32 @@ func (l *lab) rtts(from, to string, n int) (received int, average time.Duration)
 	return received, time.Duration(mean * float64(time.Millisecond))
 }
 
-// inOrder sends pings close to each other: jitter must not let one overtake another.
+// inOrder sends pings 2 ms apart: jitter must not let one overtake another. At a jitter of 5 ms, one in three would. A few are
+// allowed, for the kernel itself lets a frame overtake another where two processors pass frames to one veth, each by a backlog of
+// its own: on an emulated machine, about one in a thousand.
 func (l *lab) inOrder(from, to string) {
 	l.Helper()
+	const allowed = 4
 	out, err := l.exec(from, "ping", "-c100", "-i0.002", to)
 	l.must(err)
-	last, seen := 0, 0
+	last, seen, overtaken := 0, 0, 0
 	for _, line := range splitLines(out) {
 		_, rest, ok := strings.Cut(line, "icmp_seq=")
 		if !ok {
 			continue
 		}
 		var seq int
-		if _, err := fmt.Sscanf(rest, "%d", &seq); err != nil || seq < last {
-			l.Errorf("answer %d came after %d", seq, last)
+		if _, err := fmt.Sscanf(rest, "%d", &seq); err != nil {
+			l.Errorf("%q: %v", line, err)
+		}
+		if seq < last {
+			overtaken++
 		}
 		last = seq
 		seen++
 	}
-	if seen != 100 {
-		l.Errorf("%d answers of 100", seen)
+	if seen != 100 || overtaken > allowed {
+		l.Errorf("%d answers of 100, %d of them overtaken, want all and at most %d:\n%s", seen, overtaken, allowed, out)
 	}
 }
 
