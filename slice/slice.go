@@ -27,6 +27,8 @@ type Slice struct {
 	Checks     []Check `json:"checks,omitempty"`
 	// Attribution is the licence note of imported data; it is shown wherever the network is drawn.
 	Attribution string `json:"attribution,omitempty"`
+	// Strategy says how nodes are spread over hosts: Spread, which is also meant where it is empty, or Pack.
+	Strategy Strategy `json:"strategy,omitempty"`
 }
 
 // MaxID is the largest slice ID; each slice owns 65,536 user ids of the host (see agent/sliver).
@@ -72,6 +74,11 @@ type Node struct {
 
 	// FastPath is FastPathOff for a router that forwards in its own kernel alone, else empty.
 	FastPath FastPath `json:"fastpath,omitempty"`
+
+	// Host is the machine that the sliver runs on. The controller chooses it, within what Placement allows. It is empty on a
+	// machine that is in no cluster.
+	Host      string    `json:"host,omitempty"`
+	Placement Placement `json:"placement,omitzero"`
 
 	// Loopbacks are the addresses of lo, beside 127.0.0.1 and ::1.
 	Loopbacks []netip.Prefix `json:"loopbacks,omitempty"`
@@ -133,6 +140,8 @@ type Link struct {
 	Name string `json:"name"`
 	Ends []End  `json:"ends"` // two: point-to-point, or a cable to a switch; more, or LAN: one Ethernet segment
 	LAN  bool   `json:"lan,omitempty"`
+	// Tunnel is what carries the link's frames from host to host.
+	Tunnel Tunnel `json:"tunnel,omitzero"`
 }
 
 // End is one end of a link. Shape is what the substrate does to frames that leave the node into the link.

@@ -14,6 +14,7 @@ const (
 	Stopped  Phase = "stopped" // by `pergola node stop`
 	Exited   Phase = "exited"  // its first process ended and the restart policy leaves it so
 	Failed   Phase = "failed"  // could not be made: Message says why
+	Lost     Phase = "lost"    // its host does not answer: whether it runs, nobody knows
 )
 
 // Status is what a host reports of a slice.

@@ -1,0 +1,52 @@
+// Package substrate describes the machines that slices run on. It is plain data: JSON in the store and in the API.
+package substrate
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Host is a machine of the substrate, as its agent describes it.
+type Host struct {
+	Name string `json:"name"`
+	// Machine tells it from another one that claims the same name: the machine id, or what stands for it.
+	Machine string `json:"machine"`
+	// Address is the end of the tunnels to this host; peers send from theirs to this one.
+	Address netip.Addr `json:"address"`
+	// API is where members of the cluster reach its agent: host:port.
+	API string `json:"api"`
+	// Underlays are the interfaces into the substrate, the one with Address first.
+	Underlays []Underlay `json:"underlays,omitempty"`
+
+	Cores    float64  `json:"cores"`
+	Memory   uint64   `json:"memory"`             // bytes
+	Load     float64  `json:"load"`               // cores that are busy, measured
+	Kernel   string   `json:"kernel"`             // release: 6.1.0-27-amd64
+	Version  string   `json:"version"`            // of Pergola
+	Features []string `json:"features,omitempty"` // what its kernel has of what slices may ask for: see the Feature constants
+	// Labels are those that its agent was started with; the cluster's users may add to them (Policy).
+	Labels  map[string]string `json:"labels,omitempty"`
+	Updated time.Time         `json:"updated"`
+}
+
+// Underlay is an interface that carries tunnels.
+type Underlay struct {
+	Name      string         `json:"name"`
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	MTU       int            `json:"mtu"`            // bytes of an IP packet
+	Rate      uint64         `json:"rate,omitempty"` // bit/s; 0: not known
+	XDP       string         `json:"xdp"`            // native, generic, or why there is none
+}
+
+// What a kernel may have that slices ask for.
+const (
+	FeatureNetem = "netem"
+	FeatureHTB   = "htb"
+)
+
+// Policy is what the cluster's users decided of a host.
+type Policy struct {
+	Cordoned bool              `json:"cordoned,omitempty"` // takes no new nodes
+	Draining bool              `json:"draining,omitempty"` // gives away what it has
+	Labels   map[string]string `json:"labels,omitempty"`   // beside the agent's; an empty value takes one away
+}
