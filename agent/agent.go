@@ -28,6 +28,7 @@ import (
 	"github.com/pergola-net/pergola/events"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/store"
+	"github.com/pergola-net/pergola/substrate"
 )
 
 // Config is what an agent needs.
@@ -40,7 +41,11 @@ type Config struct {
 	Store    *store.Store
 	Events   *events.Bus
 	Log      *slog.Logger
+	Cluster  *Cluster // nil: this machine is alone
 }
+
+// Cluster is how this machine takes part in one.
+type Cluster = substrate.Membership
 
 // Agent reconciles one host. Its exported methods may be called from many goroutines.
 type Agent struct {

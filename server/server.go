@@ -18,6 +18,7 @@ import (
 	"github.com/pergola-net/pergola/controller"
 	"github.com/pergola-net/pergola/events"
 	"github.com/pergola-net/pergola/store"
+	"github.com/pergola-net/pergola/substrate"
 )
 
 // Config says where a server keeps its things and how it behaves.
@@ -56,7 +57,11 @@ type AgentConfig struct {
 	Store    *store.Store
 	Events   *events.Bus
 	Log      *slog.Logger
+	Cluster  *Cluster // nil: this machine is alone
 }
+
+// Cluster is how this machine takes part in one.
+type Cluster = substrate.Membership
 
 const (
 	rememberedEvents = 4096
