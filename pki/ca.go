@@ -74,7 +74,7 @@ func LoadAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the certificate authority: %w", err)
 	}
-	key, err := parseKey(keyPEM)
+	key, err := ParseKey(keyPEM)
 	if err != nil {
 		return nil, fmt.Errorf("load the certificate authority: %w", err)
 	}
@@ -211,7 +211,8 @@ func EncodeKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-func parseKey(text []byte) (crypto.Signer, error) {
+// ParseKey reads what EncodeKey wrote.
+func ParseKey(text []byte) (crypto.Signer, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "PRIVATE KEY" {
 		return nil, errors.New("no PEM private key")

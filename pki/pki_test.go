@@ -86,9 +86,13 @@ func TestMembersKnowEachOtherAndNobodyElse(t *testing.T) {
 		{name: "agent", server: server, client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now)), member: "h1"},
 		{name: "server to server", server: server, client: pki.ClientConfig(identity(t, ours, "s2", pki.Server, now)), member: "s2"},
 		{name: "joining", server: server, client: pki.JoinConfig(token)},
-		{name: "joining another cluster", server: server, client: pki.JoinConfig(stranger), want: "not of the cluster that made the token"},
+		{name: "joining another cluster", server: server, client: pki.JoinConfig(stranger), want: "not the cluster that the token is from"},
 		{name: "agent of another cluster", server: server, client: pki.ClientConfig(identity(t, foreign, "h1", pki.Agent, now)), want: "not of this cluster"},
 		{name: "an intruder", server: server, client: pki.ClientConfig(func() *pki.Identity { return intruder }), want: "unknown certificate authority"},
+		{name: "a peer", server: pki.ServerConfig(identity(t, ours, "h2", pki.Agent, now)), client: pki.PeerConfig(identity(t, ours, "h1", pki.Agent, now), "h2"), member: "h1"},
+		{name: "another peer", server: pki.ServerConfig(identity(t, ours, "h3", pki.Agent, now)), client: pki.PeerConfig(identity(t, ours, "h1", pki.Agent, now), "h2"), want: "h3 answers in place of h2"},
+		{name: "not valid yet", server: pki.ServerConfig(identity(t, ours, "s1", pki.Server, now.Add(3*time.Hour))), client: pki.JoinConfig(token), want: "this machine's clock says"},
+		{name: "asking for its clock", server: pki.ServerConfig(identity(t, ours, "s1", pki.Server, now.Add(3*time.Hour))), client: pki.ClockConfig(token)},
 		{name: "an agent that plays server", server: pki.ServerConfig(identity(t, ours, "h2", pki.Agent, now)), client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now)), want: "h2 answers, which is no server"},
 		{name: "an agent that plays server to who joins", server: pki.ServerConfig(identity(t, ours, "h2", pki.Agent, now)), client: pki.JoinConfig(token), want: "h2 answers, which is no server"},
 		{name: "expired", server: pki.ServerConfig(identity(t, ours, "s1", pki.Server, now.Add(-365*24*time.Hour))), client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now)), want: "this machine's clock says"},
@@ -206,6 +210,26 @@ func TestAuthorityIsKept(t *testing.T) {
 	} {
 		if _, err := a.Issue(try.m, try.key, try.at); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestSealedSecretsAreOpenedUnderTheirName(t *testing.T) {
+	seal := pki.NewSeal()
+	sealed, err := seal.Close("key", []byte("secret"))
+	if err != nil || strings.Contains(string(sealed), "secret") {
+		t.Fatalf("%q, %v", sealed, err)
+	}
+	if open, err := seal.Open("key", sealed); err != nil || string(open) != "secret" {
+		t.Errorf("%q, %v", open, err)
+	}
+	for name, try := range map[string]func() ([]byte, error){
+		"another key":  func() ([]byte, error) { return pki.NewSeal().Open("key", sealed) },
+		"another name": func() ([]byte, error) { return seal.Open("other", sealed) },
+		"cut":          func() ([]byte, error) { return seal.Open("key", sealed[:5]) },
+	} {
+		if _, err := try(); err == nil {
+			t.Errorf("%s opens it", name)
 		}
 	}
 }

@@ -58,38 +58,78 @@ func ClientConfig(now func() *Identity) *tls.Config {
 	}
 }
 
+// PeerConfig is for members that call a certain other one, server or agent: it must be the one of that name.
+func PeerConfig(now func() *Identity, name string) *tls.Config {
+	config := ClientConfig(now)
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		m, err := verify(state.PeerCertificates, now().Authority, time.Now())
+		if err == nil && m.Name != name {
+			err = fmt.Errorf("%s answers in place of %s: an address that moved?", m.Name, name)
+		}
+		return err
+	}
+	return config
+}
+
 // JoinConfig is for who has nothing but a token: the server must show the authority that the token pins, and a certificate of it.
-func JoinConfig(t Token) *tls.Config {
+func JoinConfig(t Token) *tls.Config { return joinConfig(t, verifyServer) }
+
+// ClockConfig is JoinConfig without a look at the clock: for who found out by a ClockError that clocks differ, and asks the server for its own. It is
+// for nothing else: an old certificate would do.
+func ClockConfig(t Token) *tls.Config {
+	return joinConfig(t, func(chain []*x509.Certificate, authority *x509.Certificate) error {
+		_, err := verify(chain, authority, chain[0].NotBefore)
+		return err
+	})
+}
+
+func joinConfig(t Token, check func(chain []*x509.Certificate, authority *x509.Certificate) error) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
 		InsecureSkipVerify: true, // VerifyConnection does it, by the pin
 		VerifyConnection: func(state tls.ConnectionState) error {
 			for _, cert := range state.PeerCertificates {
 				if cert.IsCA && Pin(cert) == t.Pin {
-					return verifyServer(state.PeerCertificates, cert)
+					return check(state.PeerCertificates, cert)
 				}
 			}
-			return errors.New("this server is not of the cluster that made the token: its certificate authority is another one")
+			return ErrPin
 		},
 	}
 }
 
+// ErrPin means that somebody answers who is not of the cluster that made the token.
+var ErrPin = errors.New("this is not the cluster that the token is from: its certificate authority is another one")
+
+// ClockError means that a certificate does not hold at this moment, by this machine's clock.
+type ClockError struct{ From, To, Now time.Time }
+
+func (e *ClockError) Error() string {
+	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	return fmt.Sprintf("its certificate is valid from %s to %s, and this machine's clock says %s: is it right?", stamp(e.From), stamp(e.To), stamp(e.Now))
+}
+
 func verifyServer(chain []*x509.Certificate, authority *x509.Certificate) error {
-	if len(chain) == 0 {
-		return errors.New("the server has no certificate")
+	m, err := verify(chain, authority, time.Now())
+	if err == nil && m.Role != Server {
+		err = fmt.Errorf("%s answers, which is no server of the cluster (its role is %s)", m.Name, m.Role)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: pool(authority), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	return err
+}
+
+// verify says who shows the chain, if the authority vouches for it at that time.
+func verify(chain []*x509.Certificate, authority *x509.Certificate, now time.Time) (Member, error) {
+	if len(chain) == 0 {
+		return Member{}, errors.New("it has no certificate")
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: pool(authority), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, CurrentTime: now})
 	if invalid := (x509.CertificateInvalidError{}); errors.As(err, &invalid) && invalid.Reason == x509.Expired {
-		return fmt.Errorf("the server's certificate is valid from %s to %s, and this machine's clock says %s: is it right?", chain[0].NotBefore.UTC().Format(time.RFC3339),
-			chain[0].NotAfter.UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339))
+		return Member{}, &ClockError{From: chain[0].NotBefore, To: chain[0].NotAfter, Now: now}
 	}
 	if err != nil {
-		return fmt.Errorf("the server's certificate is not of this cluster: %w", err)
+		return Member{}, fmt.Errorf("its certificate is not of this cluster: %w", err)
 	}
-	if m := memberOf(chain[0]); m.Role != Server {
-		return fmt.Errorf("%s answers, which is no server of the cluster (its role is %s)", m.Name, m.Role)
-	}
-	return nil
+	return memberOf(chain[0]), nil
 }
 
 // PeerOf says, at a server, who is at the other end of a connection; ok is false for who showed no certificate.
