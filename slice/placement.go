@@ -1,5 +1,10 @@
 package slice
 
+import (
+	"maps"
+	"slices"
+)
+
 // Strategy says what is preferred among hosts that could all take a node.
 type Strategy string
 
@@ -14,6 +19,9 @@ type Placement struct {
 	Host       string            `json:"host,omitempty"`   // the only one; empty: any
 	Labels     map[string]string `json:"labels,omitempty"` // all of which the host must have
 	Reschedule Reschedule        `json:"reschedule,omitempty"`
+	// Since is the generation from which on Reschedule is as it is, where the node ran on its host before with another one: a host that
+	// was lost without having seen that version goes by the older one. 0: from the start.
+	Since int64 `json:"since,omitempty"`
 }
 
 // Reschedule says whether a node starts elsewhere when its host is lost. A host that may have lost the cluster ends
@@ -26,6 +34,17 @@ const (
 	RescheduleAlways Reschedule = "always"
 )
 
+// Awaits names a host that may still run the node, though the node was moved away from it; empty: none may, so it can be started.
+// reported is the generation that a host's status of the slice bears, 0 without a status, and whether there is such a host in the cluster.
+func (n *Node) Awaits(reported func(host string) (generation int64, exists bool)) string {
+	for _, host := range slices.Sorted(maps.Keys(n.Left)) {
+		if generation, exists := reported(host); exists && generation < n.Left[host] {
+			return host
+		}
+	}
+	return ""
+}
+
 // TunnelKind is an encapsulation.
 type TunnelKind string
 
@@ -35,18 +54,30 @@ const (
 	VXLAN TunnelKind = "vxlan" // RFC 7348
 )
 
-// Tunnel says how a link's frames go from host to host.
+// Tunnel says how frames of a link, or of a switch, go from host to host.
 type Tunnel struct {
 	Kind TunnelKind `json:"kind,omitempty"`
-	// Key is the GRE key, or the VNI: of this link alone among all of the substrate, 1 to MaxTunnelKey. It is 0 where
-	// all ends are on one host.
-	Key uint32 `json:"key,omitempty"`
+	// Number tells the slice's tunnels apart: 1 to MaxTunnels. It belongs to this link or switch as long as that reaches over
+	// several hosts, and is 0 where all is on one.
+	Number uint16 `json:"number,omitempty"`
 	// DSCP copies the inner packet's DSCP to the outer header (RFC 2983, uniform model); else it is 0 there.
 	DSCP bool `json:"dscp,omitempty"`
 }
 
+// MaxTunnels bounds the links and switches of one slice that reach over several hosts. MaxID and it share the 24 bits of a VNI.
+const MaxTunnels = 4095
+
 // MaxTunnelKey is the largest key: a VNI has 24 bits.
 const MaxTunnelKey = 1<<24 - 1
+
+// Key is the GRE key, or the VNI, in the slice of an ID: different ones for all tunnels of the substrate, without anybody
+// handing them out. It is 0 where there is no tunnel.
+func (t Tunnel) Key(id uint16) uint32 {
+	if t.Number == 0 {
+		return 0
+	}
+	return uint32(id)<<12 | uint32(t.Number)
+}
 
 // Overhead is how many bytes shorter an inner packet must be than what the path between the hosts carries: outer IP header,
 // GRE with key (8) or UDP and VXLAN (16), inner Ethernet header.

@@ -79,6 +79,11 @@ type Node struct {
 	// machine that is in no cluster.
 	Host      string    `json:"host,omitempty"`
 	Placement Placement `json:"placement,omitzero"`
+	// Left holds the hosts that the node was moved away from while they might still run it, each with the generation of
+	// that move. The node starts only when each of them works on that generation, or is no host any more (Awaits).
+	Left map[string]int64 `json:"left,omitempty"`
+	// Tunnel is what carries a Switch's frames from host to host; its cables are each on one host.
+	Tunnel Tunnel `json:"tunnel,omitzero"`
 
 	// Loopbacks are the addresses of lo, beside 127.0.0.1 and ::1.
 	Loopbacks []netip.Prefix `json:"loopbacks,omitempty"`
@@ -122,10 +127,12 @@ type Interface struct {
 	Name string `json:"name"` // as the node sees it: at most 15 bytes
 	// Port numbers the interface within the slice (1 to MaxInterfaces). It never changes while the interface
 	// exists: the substrate names its devices by it.
-	Port      uint16         `json:"port"`
-	Link      string         `json:"link"`
-	MAC       string         `json:"mac"` // six bytes, colons, lower case
-	MTU       int            `json:"mtu"` // bytes of payload, as `ip link` counts
+	Port uint16 `json:"port"`
+	Link string `json:"link"`
+	MAC  string `json:"mac"` // six bytes, colons, lower case
+	MTU  int    `json:"mtu"` // bytes of payload, as `ip link` counts
+	// FixedMTU is true where the user wrote the MTU: it is refused, not lessened, where a tunnel cannot carry it.
+	FixedMTU  bool           `json:"fixed_mtu,omitempty"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	// Routing parameters of this interface; the zero value means the protocol's default.
 	Cost    int    `json:"cost,omitempty"`    // OSPF cost or IS-IS metric
@@ -140,7 +147,7 @@ type Link struct {
 	Name string `json:"name"`
 	Ends []End  `json:"ends"` // two: point-to-point, or a cable to a switch; more, or LAN: one Ethernet segment
 	LAN  bool   `json:"lan,omitempty"`
-	// Tunnel is what carries the link's frames from host to host.
+	// Tunnel is what carries the link's frames from host to host. Its Number is 0 for a cable to a switch.
 	Tunnel Tunnel `json:"tunnel,omitzero"`
 }
 

@@ -1,0 +1,162 @@
+package slice
+
+import (
+	"maps"
+	"slices"
+)
+
+// Segment is one Ethernet segment: links, and the switches that join them.
+type Segment struct {
+	Links    []*Link
+	Switches []*Node
+}
+
+// Segments lists a slice's segments.
+func (s *Slice) Segments() []*Segment {
+	switches := map[string]*Node{}
+	for i := range s.Nodes {
+		if s.Nodes[i].Kind == Switch {
+			switches[s.Nodes[i].Name] = &s.Nodes[i]
+		}
+	}
+	of := map[*Node]*Segment{}
+	all := make([]*Segment, 0, len(s.Links))
+	for i := range s.Links {
+		seg := &Segment{Links: []*Link{&s.Links[i]}}
+		all = append(all, seg)
+		for _, e := range s.Links[i].Ends {
+			sw := switches[e.Node]
+			switch other := of[sw]; {
+			case sw == nil || other == seg:
+			case other == nil:
+				of[sw] = seg
+				seg.Switches = append(seg.Switches, sw)
+			default:
+				other.take(seg, of)
+				seg = other
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(seg *Segment) bool { return len(seg.Links) == 0 })
+}
+
+// take takes what is in another segment, and leaves that one empty.
+func (seg *Segment) take(from *Segment, of map[*Node]*Segment) {
+	seg.Links = append(seg.Links, from.Links...)
+	seg.Switches = append(seg.Switches, from.Switches...)
+	for _, sw := range from.Switches {
+		of[sw] = seg
+	}
+	from.Links, from.Switches = nil, nil
+}
+
+// Span says on which host each part of a slice is, its nodes being placed. What is a bridge is on every host that has an end
+// of it: a LAN, a switch. What is a cable is on one host, but for a link between two nodes.
+//
+//   - An end at a node is where the node is.
+//   - A switch's end of a cable to a node is where that node is: so a switch is on every host that has a node plugged into it.
+//   - A switch's end of a cable to another switch, or at a LAN, is on the first by name of the hosts that have nodes of either. On that
+//     host both bridges are.
+type Span struct {
+	ends     map[End]string
+	links    map[string][]string
+	switches map[string][]string
+}
+
+// Host is where an end is; its Shape does not matter.
+func (s *Span) Host(e End) string { return s.ends[End{Node: e.Node, Interface: e.Interface}] }
+
+// Link lists the hosts that have an end of a link, sorted; one of a slice that is not placed is on the host "".
+func (s *Span) Link(name string) []string { return s.links[name] }
+
+// Switch lists the hosts that have a switch's bridge, sorted; none where nothing is plugged into it.
+func (s *Span) Switch(name string) []string { return s.switches[name] }
+
+// Span works out where everything is.
+func (s *Slice) Span() *Span {
+	span := &Span{ends: map[End]string{}, links: map[string][]string{}, switches: map[string][]string{}}
+	host := map[string]string{} // of what is no switch
+	for i := range s.Nodes {
+		if s.Nodes[i].Kind != Switch {
+			host[s.Nodes[i].Name] = s.Nodes[i].Host
+		}
+	}
+	for _, seg := range s.Segments() {
+		span.lay(seg, host)
+	}
+	return span
+}
+
+// lay places one segment.
+func (s *Span) lay(seg *Segment, host map[string]string) {
+	whole, atLink, atSwitch := set{}, make([]set, len(seg.Links)), map[string]set{} // the hosts of nodes that are at each
+	for i, l := range seg.Links {
+		atLink[i] = set{}
+		for _, e := range l.Ends {
+			if at, isNode := host[e.Node]; isNode {
+				atLink[i][at], whole[at] = true, true
+			}
+		}
+		for _, e := range l.Ends {
+			if _, isNode := host[e.Node]; !isNode {
+				atSwitch[e.Node] = union(atSwitch[e.Node], atLink[i])
+			}
+		}
+	}
+	plugged := map[string]set{}
+	for i, l := range seg.Links {
+		on := set{}
+		for _, e := range l.Ends {
+			at, isNode := host[e.Node]
+			if !isNode {
+				at = joint(l, e.Node, atLink[i], atSwitch, whole)
+				plugged[e.Node] = union(plugged[e.Node], set{at: true})
+			}
+			s.ends[End{Node: e.Node, Interface: e.Interface}] = at
+			on[at] = true
+		}
+		s.links[l.Name] = on.sorted()
+	}
+	for sw, on := range plugged {
+		s.switches[sw] = on.sorted()
+	}
+}
+
+// joint is where a switch's end of a link is: with the node at the other end; at a LAN or another switch, on the first
+// host of either.
+func joint(l *Link, sw string, atLink set, atSwitch map[string]set, whole set) string {
+	if !l.LAN && len(atLink) > 0 {
+		return atLink.first()
+	}
+	either := atLink
+	for _, e := range l.Ends {
+		if !l.LAN || e.Node == sw {
+			either = union(either, atSwitch[e.Node])
+		}
+	}
+	if len(either) == 0 {
+		either = whole // neither has a node: any host does, if only both ends get the same
+	}
+	return either.first()
+}
+
+type set map[string]bool
+
+func union(a, b set) set {
+	all := maps.Clone(a)
+	if all == nil {
+		all = set{}
+	}
+	maps.Copy(all, b)
+	return all
+}
+
+func (s set) sorted() []string { return slices.Sorted(maps.Keys(s)) }
+
+// first is the first name, empty where there is none.
+func (s set) first() string {
+	if names := s.sorted(); len(names) > 0 {
+		return names[0]
+	}
+	return ""
+}
