@@ -83,36 +83,71 @@ func broadcastOf(a netip.Prefix) (netip.Addr, bool) {
 	return netip.AddrFrom4(b), true
 }
 
-// ourAddresses lists what we added in this namespace, by interface.
-func (c *conn) ourAddresses() (map[int][]netip.Prefix, error) {
-	all, err := c.dump(unix.RTM_GETADDR, unix.RTM_NEWADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
+// address is one of an interface.
+type address struct {
+	netip.Prefix
+	index    int
+	protocol uint8
+	scope    uint8
+	flags    uint32
+}
+
+// addresses lists those of all interfaces of this namespace.
+func (c *conn) addresses() ([]address, error) {
+	messages, err := c.dump(unix.RTM_GETADDR, unix.RTM_NEWADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
-	ours := map[int][]netip.Prefix{}
-	for _, message := range all {
-		h := nl.DeserializeIfAddrmsg(message)
-		attrs, err := nl.ParseRouteAttr(message[h.Len():])
+	var all []address
+	for _, message := range messages {
+		a, err := parseAddress(message)
 		if err != nil {
 			return nil, fmt.Errorf("list addresses: %w", err)
 		}
-		var address, local netip.Addr
-		protocol := uint8(0)
-		for _, a := range attrs {
-			switch a.Attr.Type {
-			case unix.IFA_ADDRESS:
-				address, _ = netip.AddrFromSlice(a.Value)
-			case unix.IFA_LOCAL:
-				local, _ = netip.AddrFromSlice(a.Value)
-			case attrIFAProto:
-				protocol = a.Value[0]
-			}
+		if a.IsValid() {
+			all = append(all, a)
 		}
-		if local.IsValid() { // IPv6 has only IFA_ADDRESS
-			address = local
+	}
+	return all, nil
+}
+
+func parseAddress(message []byte) (a address, err error) {
+	h := nl.DeserializeIfAddrmsg(message)
+	attrs, err := nl.ParseRouteAttr(message[h.Len():])
+	if err != nil {
+		return a, err
+	}
+	a.index, a.scope, a.flags = int(h.Index), h.Scope, uint32(h.Flags)
+	var ip, local netip.Addr
+	for _, attr := range attrs {
+		switch attr.Attr.Type {
+		case unix.IFA_ADDRESS:
+			ip, _ = netip.AddrFromSlice(attr.Value)
+		case unix.IFA_LOCAL:
+			local, _ = netip.AddrFromSlice(attr.Value)
+		case unix.IFA_FLAGS:
+			a.flags = nl.NativeEndian().Uint32(attr.Value)
+		case attrIFAProto:
+			a.protocol = attr.Value[0]
 		}
-		if protocol == addressProtocol && address.IsValid() {
-			ours[int(h.Index)] = append(ours[int(h.Index)], netip.PrefixFrom(address, int(h.Prefixlen)))
+	}
+	if local.IsValid() { // IPv6 has only IFA_ADDRESS
+		ip = local
+	}
+	a.Prefix = netip.PrefixFrom(ip, int(h.Prefixlen))
+	return a, nil
+}
+
+// ourAddresses lists what we added in this namespace, by interface.
+func (c *conn) ourAddresses() (map[int][]netip.Prefix, error) {
+	all, err := c.addresses()
+	if err != nil {
+		return nil, err
+	}
+	ours := map[int][]netip.Prefix{}
+	for _, a := range all {
+		if a.protocol == addressProtocol {
+			ours[a.index] = append(ours[a.index], a.Prefix)
 		}
 	}
 	return ours, nil

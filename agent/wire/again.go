@@ -60,7 +60,7 @@ func (s *Substrate) reenterLocked(port string, again bool) error {
 		return s.leaveMember(&e, peer, far)
 	case !again:
 		return nil
-	case peer != nil && peer.mark.role == rolePort:
+	case peer != nil && peer.mark.isPort():
 		return s.openPair(&e, peer)
 	case peer != nil || e.master != 0:
 		return s.enterByMember(&e)

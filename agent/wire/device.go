@@ -20,6 +20,7 @@ type device struct {
 	name   string
 	kind   string // veth, bridge, ...; empty for lo
 	up     bool
+	loop   bool // a loopback
 	mtu    int
 	master int // ifindex of its bridge, or 0
 	peer   int // ifindex of a veth's other end, in whatever namespace that is
@@ -27,6 +28,13 @@ type device struct {
 	mark   mark
 	marked bool // complete, and ours
 	rx, tx datapath.Traffic
+	xdp    xdp
+}
+
+// xdp is the XDP program of a device, if it has one.
+type xdp struct {
+	attached uint8  // XDP_ATTACHED_*: how; 0: there is none
+	program  uint32 // its id
 }
 
 // Bits of IFLA_EXT_MASK (linux/rtnetlink.h).
@@ -90,7 +98,7 @@ func parseDevice(message []byte) (device, error) {
 	if err != nil {
 		return device{}, err
 	}
-	d := device{index: int(header.Index), up: header.Flags&unix.IFF_UP != 0}
+	d := device{index: int(header.Index), up: header.Flags&unix.IFF_UP != 0, loop: header.Flags&unix.IFF_LOOPBACK != 0}
 	for _, a := range attrs {
 		switch a.Attr.Type {
 		case unix.IFLA_IFNAME:
@@ -107,6 +115,8 @@ func parseDevice(message []byte) (device, error) {
 			d.mark, d.marked = parseMark(unix.ByteSliceToString(a.Value))
 		case unix.IFLA_LINKINFO:
 			d.kind, err = parseKind(a.Value)
+		case unix.IFLA_XDP:
+			d.xdp, err = parseXDP(a.Value)
 		case unix.IFLA_STATS64:
 			d.rx, d.tx = parseStats(a.Value)
 		}
@@ -128,6 +138,22 @@ func parseKind(info []byte) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+func parseXDP(value []byte) (x xdp, err error) {
+	attrs, err := nl.ParseRouteAttr(value)
+	if err != nil {
+		return x, err
+	}
+	for _, a := range attrs {
+		switch a.Attr.Type {
+		case unix.IFLA_XDP_ATTACHED:
+			x.attached = a.Value[0]
+		case unix.IFLA_XDP_PROG_ID:
+			x.program = nl.NativeEndian().Uint32(a.Value)
+		}
+	}
+	return x, nil
 }
 
 // parseStats reads the first members of struct rtnl_link_stats64: packets and bytes, received and sent.

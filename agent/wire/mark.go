@@ -19,6 +19,9 @@ const (
 	roleCable  role = "cable"  // one end of it
 	roleQueue  role = "queue"  // holds what a node sends to a switch until its turn has come
 	roleMember role = "member" // the switch's end of a queue
+	roleTunnel role = "tunnel" // stands for an interface on another machine
+	roleTwin   role = "twin"   // its other end
+	roleUplink role = "uplink" // leads to the machine's own namespace, with what tunnels carry
 	// A queue's other end is a member, or the queue of the port that its port is joined with.
 )
 
@@ -36,6 +39,8 @@ type mark struct {
 	pid    int    // a process that was in it; whether it is, ns tells
 	queue  Queue
 	again  bool // of a queue with a member: what the switch sends enters the data path by it; see Reenter
+
+	isolated bool // of a tunnel, as Tunnel.Isolated
 }
 
 // Queue is the shape of what a device sends.
@@ -46,6 +51,9 @@ type Queue struct {
 }
 
 const markWord = "pergola"
+
+// isPort reports whether a device can be wired and shaped as a port.
+func (m mark) isPort() bool { return m.role == rolePort || m.role == roleTunnel }
 
 // escape keeps a mark's words apart; url.PathUnescape undoes it.
 var escape = strings.NewReplacer("%", "%25", " ", "%20")
@@ -68,6 +76,9 @@ func (m mark) String() string {
 	if m.again {
 		add("again", "yes")
 	}
+	if m.isolated {
+		add("isolated", "yes")
+	}
 	return strings.Join(words, " ")
 }
 
@@ -77,7 +88,7 @@ func newMark(r role, owner, digest string) (mark, error) {
 	if len(owner) > maxOwner {
 		owner = strings.ToValidUTF8(owner[:part], "") + "..." + strings.ToValidUTF8(owner[len(owner)-part:], "")
 	}
-	m := mark{role: r, owner: owner, digest: digest, ns: 1<<32 - 1, pid: 1 << 22, queue: longestQueue}
+	m := mark{role: r, owner: owner, digest: digest, ns: 1<<32 - 1, pid: 1 << 22, queue: longestQueue, isolated: r == roleTunnel}
 	if n := len(m.String()); n > maxAlias {
 		return mark{}, fmt.Errorf("mark device of %s: digest %q is %d bytes too long", owner, digest, n-maxAlias)
 	}
@@ -116,6 +127,8 @@ func parseMark(alias string) (m mark, ok bool) {
 			m.queue, err = parseQueue(value)
 		case "again":
 			m.again = value == "yes"
+		case "isolated":
+			m.isolated = value == "yes"
 		}
 		if err != nil {
 			return mark{}, false

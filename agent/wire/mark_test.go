@@ -13,12 +13,13 @@ import (
 func TestMarkSurvivesTheAlias(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := mark{
-			role:   role(rapid.SampledFrom([]string{"port", "switch", "cable", "queue", "member"}).Draw(t, "role")),
+			role:   role(rapid.SampledFrom([]string{"port", "switch", "cable", "queue", "member", "tunnel", "twin", "uplink"}).Draw(t, "role")),
 			owner:  rapid.String().Draw(t, "owner"),
 			digest: rapid.String().Draw(t, "digest"),
 			ns:     rapid.Uint64().Draw(t, "ns"),
 			pid:    rapid.Int().Draw(t, "pid"),
 		}
+		want.again, want.isolated = rapid.Bool().Draw(t, "again"), rapid.Bool().Draw(t, "isolated")
 		want.queue.Unsure = rapid.Bool().Draw(t, "unsure")
 		if !want.queue.Unsure {
 			want.queue.Shape = slice.Shape{

@@ -32,6 +32,7 @@ type PortState struct {
 	Switch           string // the switch it is attached to
 	FromNode, ToNode Queue
 	Again            bool // what comes to the node out of a queue or a switch enters the data path again
+	Tunnel           bool // the node is on another machine: see Tunnel. NetNS and Inner are 0
 }
 
 // CableState is that of an end of a cable.
@@ -65,9 +66,9 @@ func (s *Substrate) Observe(ctx context.Context) (State, error) {
 		m := d.mark
 		switch {
 		case d.kind == "": // lo
-		case !d.marked, m.role == rolePort && !v.known(d):
+		case !d.marked, m.isPort() && !v.known(d), m.role == roleTwin && !v.tunnels[d.peer]:
 			state.Remains = append(state.Remains, d.name)
-		case m.role == rolePort:
+		case m.isPort():
 			state.Ports[d.name] = v.port(d)
 		case m.role == roleCable:
 			state.Cables[d.name] = CableState{m.owner, m.digest, d.up, v.name(d.peer), v.name(d.master), v.queue(d)}
@@ -85,6 +86,7 @@ type view struct {
 	records map[int]datapath.Port
 	devices map[int]device
 	roots   map[int]bool // has a root qdisc of ours
+	tunnels map[int]bool // devices that are a tunnel in the data path
 }
 
 // view reads records before devices, so that a record without a device has really lost it.
@@ -99,7 +101,7 @@ func (s *Substrate) view() (v view, err error) {
 	v.devices = make(map[int]device, len(all))
 	for _, d := range all {
 		v.devices[d.index] = d
-		if d.mark.role != rolePort || v.known(d) {
+		if !d.mark.isPort() || v.recorded(d) {
 			continue
 		}
 		record, ok, err := s.data.Port(d.index) // of a port made meanwhile
@@ -109,6 +111,9 @@ func (s *Substrate) view() (v view, err error) {
 		if ok {
 			v.records[d.index] = record
 		}
+	}
+	if v.tunnels, err = s.tunnels(); err != nil {
+		return v, err
 	}
 	v.roots, err = s.nl.roots()
 	return v, err
@@ -128,7 +133,10 @@ func (v view) queue(d device) Queue {
 func (v view) port(d device) PortState {
 	p := PortState{
 		Owner: d.mark.owner, Digest: d.mark.digest, NetNS: d.mark.ns, Index: d.index, Inner: d.peer, Up: d.up,
-		Switch: v.name(d.master), ToNode: v.queue(d),
+		Switch: v.name(d.master), ToNode: v.queue(d), Tunnel: d.mark.role == roleTunnel,
+	}
+	if p.Tunnel {
+		p.Inner = 0
 	}
 	peer, ok := v.peer(d)
 	switch {
@@ -136,7 +144,7 @@ func (v view) port(d device) PortState {
 		if d.master != 0 && v.records[d.index].Mode != datapath.Kernel {
 			p.Switch = "" // attached, but not to the end
 		}
-	case peer.mark.role == rolePort:
+	case peer.mark.isPort():
 		p.Peer, p.FromNode = peer.name, v.queue(peer)
 		if !v.right(d, peer) {
 			p.Peer = ""
@@ -165,8 +173,12 @@ func (v view) throughQueue(d, q device, p *PortState) {
 	}
 }
 
-// known reports whether the data path has a record of the device.
+// known reports whether the data path has all that belongs to the device.
 func (v view) known(d device) bool {
+	return v.recorded(d) && (d.mark.role != roleTunnel || v.tunnels[d.index])
+}
+
+func (v view) recorded(d device) bool {
 	_, ok := v.records[d.index]
 	return ok
 }
@@ -261,7 +273,7 @@ func (s *Substrate) Counters(ctx context.Context) (map[string]Traffic, error) {
 	}
 	traffic := map[string]Traffic{}
 	for _, d := range all {
-		if d.mark.role != rolePort && d.mark.role != roleCable {
+		if !d.mark.isPort() && d.mark.role != roleCable {
 			continue
 		}
 		from, to := d.rx, d.tx

@@ -181,7 +181,7 @@ func (s *Substrate) own(index int, p datapath.Port) error {
 	return netns.In(s.ns, func() error { return s.data.Attach(index) })
 }
 
-// DeletePorts deletes ports, cables (by either end) and the queues between ports and switches, together. What does not exist is
+// DeletePorts deletes ports, tunnels, cables (by either end) and the queues between ports and switches, together. What does not exist is
 // no error: a node that ended took its ports along.
 func (s *Substrate) DeletePorts(ctx context.Context, names ...string) error {
 	if err := ctx.Err(); err != nil {
@@ -220,7 +220,7 @@ func (s *Substrate) deleteDevices(devices []device) error {
 		if err := s.data.Forget(d.index); err != nil {
 			return err
 		}
-		if d.mark.role == roleQueue { // its other end goes with it
+		if d.mark.role == roleQueue || d.mark.role == roleTunnel { // its other end goes with it
 			if err := s.data.Forget(d.peer); err != nil {
 				return err
 			}

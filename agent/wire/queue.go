@@ -117,8 +117,8 @@ func (s *Substrate) attachQueue(port *end, q *queue, bridge int) error {
 		}
 		port.master = 0
 	}
-	if q.member.master != bridge {
-		if err := s.nl.setMaster(q.member.index, bridge); err != nil {
+	if q.member.master != bridge || port.mark.isolated && port.record.Peer != q.end.index {
+		if err := s.nl.plugIn(q.member, bridge, port.mark.isolated); err != nil {
 			return err
 		}
 	}
@@ -141,7 +141,7 @@ func (s *Substrate) removeQueue(port *end, q *queue) error {
 		return s.direct(port, unwired(port.record))
 	}
 	if port.master != bridge {
-		if err := s.nl.setMaster(port.index, bridge); err != nil {
+		if err := s.nl.plugIn(port.device, bridge, port.mark.isolated); err != nil {
 			return err
 		}
 	}

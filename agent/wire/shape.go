@@ -80,7 +80,7 @@ func (s *Substrate) shapeLocked(port string, dir Direction, shape slice.Shape) e
 		return s.setQueue(&peer.device, shape)
 	case dir == ToNode:
 		return s.shapePort(&e, shape)
-	case peer != nil && peer.mark.role == rolePort:
+	case peer != nil && peer.mark.isPort():
 		return s.shapePort(peer, shape)
 	case peer != nil || e.master != 0:
 		return s.shapeAttached(&e, shape)

@@ -80,9 +80,39 @@ func (c *conn) setMaster(index, bridge int) error {
 	if err != nil || bridge == 0 {
 		return err
 	}
+	return c.changeBridgePort(index, attrU16(nl.IFLA_BRPORT_GROUP_FWD_MASK, forwardGroupsPort))
+}
+
+// plugIn is setMaster for a device that is to be isolated, or not. It does not take a frame before it is.
+func (c *conn) plugIn(d device, bridge int, isolated bool) error {
+	if !isolated || bridge == 0 {
+		return c.setMaster(d.index, bridge)
+	}
+	if err := c.changeUp(d.index, false); err != nil {
+		return err
+	}
+	if err := c.setMaster(d.index, bridge); err != nil {
+		return err
+	}
+	if err := c.isolate(d.index, true); err != nil {
+		return err
+	}
+	return c.changeUp(d.index, true)
+}
+
+// isolate keeps a bridge from sending what came in by one isolated port out by another.
+func (c *conn) isolate(index int, isolated bool) error {
+	value := uint8(0)
+	if isolated {
+		value = 1
+	}
+	return c.changeBridgePort(index, attrU8(nl.IFLA_BRPORT_ISOLATED, value))
+}
+
+func (c *conn) changeBridgePort(index int, attr *nl.RtAttr) error {
 	h := header(index)
 	h.Family = unix.AF_BRIDGE
-	return c.do(unix.RTM_SETLINK, 0, h, attrNest(unix.IFLA_PROTINFO|unix.NLA_F_NESTED, attrU16(nl.IFLA_BRPORT_GROUP_FWD_MASK, forwardGroupsPort)))
+	return c.do(unix.RTM_SETLINK, 0, h, attrNest(unix.IFLA_PROTINFO|unix.NLA_F_NESTED, attr))
 }
 
 // DeleteSwitches deletes switches, together. What does not exist is no error. Ports attached to them stay, unwired.
@@ -130,8 +160,8 @@ func (s *Substrate) attachLocked(port, sw string) error {
 			return err
 		}
 	}
-	if e.master != bridge.index {
-		if err := s.nl.setMaster(e.index, bridge.index); err != nil {
+	if e.master != bridge.index || e.mark.isolated && e.record.Mode != datapath.Kernel { // that is not certain then
+		if err := s.nl.plugIn(e.device, bridge.index, e.mark.isolated); err != nil {
 			return err
 		}
 	}

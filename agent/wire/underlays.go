@@ -1,0 +1,179 @@
+package wire
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/substrate"
+)
+
+// Underlays lists the interfaces of the machine that can carry tunnels: those that are up and have addresses that others can reach, the one of the
+// default route first. The machine's namespace is the thread's.
+func Underlays() ([]substrate.Underlay, error) {
+	c, err := dialHere()
+	if err != nil {
+		return nil, fmt.Errorf("list underlays: %w", err)
+	}
+	defer c.close()
+	all, err := c.underlays()
+	if err != nil {
+		return nil, fmt.Errorf("list underlays: %w", err)
+	}
+	return all, nil
+}
+
+func (c *conn) underlays() ([]substrate.Underlay, error) {
+	devices, err := c.devices()
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := c.addresses()
+	if err != nil {
+		return nil, err
+	}
+	preferred, err := c.defaultDevice()
+	if err != nil {
+		return nil, err
+	}
+	rates, err := ethtool.NewEthtool()
+	if err != nil {
+		return nil, fmt.Errorf("ask for rates: %w", err)
+	}
+	defer rates.Close()
+	rank := func(d device) int {
+		if d.index == preferred {
+			return 0
+		}
+		return d.index
+	}
+	slices.SortFunc(devices, func(a, b device) int { return cmp.Compare(rank(a), rank(b)) })
+	var all []substrate.Underlay
+	for _, d := range devices {
+		if !d.up || d.loop || d.marked { // what is marked leads to a node of somebody's slice
+			continue
+		}
+		u := substrate.Underlay{Name: d.name, MTU: d.mtu, Addresses: reachable(addresses, d.index), Rate: rateOf(rates, d.name), XDP: guessXDP(d)}
+		if len(u.Addresses) > 0 {
+			all = append(all, u)
+		}
+	}
+	return all, nil
+}
+
+// reachable lists an interface's addresses that will do as an end of tunnels: not such as end with the link, or soon.
+func reachable(all []address, index int) (some []netip.Prefix) {
+	const passing = unix.IFA_F_TEMPORARY | unix.IFA_F_DEPRECATED | unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED
+	for _, a := range all {
+		if a.index == index && a.scope < unix.RT_SCOPE_LINK && a.Addr().IsGlobalUnicast() && a.flags&passing == 0 {
+			some = append(some, a.Prefix)
+		}
+	}
+	return some
+}
+
+// defaultDevice is the interface of the default route; 0: there is none.
+func (c *conn) defaultDevice() (index int, err error) {
+	best := uint32(0)
+	all, err := c.dump(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_UNSPEC}})
+	if err != nil {
+		return 0, fmt.Errorf("list routes: %w", err)
+	}
+	for _, message := range all {
+		h := nl.DeserializeRtMsg(message)
+		if h.Dst_len != 0 || h.Table != unix.RT_TABLE_MAIN || h.Type != unix.RTN_UNICAST {
+			continue
+		}
+		attrs, err := nl.ParseRouteAttr(message[h.Len():])
+		if err != nil {
+			return 0, fmt.Errorf("list routes: %w", err)
+		}
+		var to int
+		var metric uint32
+		for _, a := range attrs {
+			switch a.Attr.Type {
+			case unix.RTA_OIF:
+				to = int(nl.NativeEndian().Uint32(a.Value))
+			case unix.RTA_PRIORITY:
+				metric = nl.NativeEndian().Uint32(a.Value)
+			}
+		}
+		if h.Family == unix.AF_INET6 { // of two equally good ones, IPv4's
+			metric++
+		}
+		if to != 0 && (index == 0 || metric < best) {
+			index, best = to, metric
+		}
+	}
+	return index, nil
+}
+
+// rateOf is what the driver says, in bit/s; 0: nothing, as of a link that is down, and of most that are no hardware.
+func rateOf(e *ethtool.Ethtool, name string) uint64 {
+	const unknown = 1<<32 - 1
+	settings, err := e.GetLinkSettings(name)
+	if err != nil || settings.Speed == unknown {
+		return 0
+	}
+	return uint64(settings.Speed) * 1_000_000
+}
+
+// What is said of XDP at an interface; else it is why there is none.
+const (
+	xdpNative  = "native"
+	xdpGeneric = "generic"
+)
+
+// guessXDP says what to expect of the interface's driver.
+func guessXDP(d device) string {
+	switch err := haveXDP(d.index); {
+	case errors.Is(err, errNoXDP):
+		return "none: the driver has none of its own"
+	case err != nil:
+		return "not known before it is tried"
+	}
+	return xdpNative
+}
+
+var errNoXDP = errors.New("the driver has no XDP")
+
+// haveXDP returns nil if the driver of an interface in the thread's namespace has XDP that redirects, errNoXDP if it has not, and any other error
+// if that could not be found out: Linux tells since 6.3, by the generic netlink family netdev.
+func haveXDP(index int) error {
+	const (
+		devGet        = 1 // NETDEV_CMD_DEV_GET
+		attrIfindex   = 1 // NETDEV_A_DEV_IFINDEX
+		attrFeatures  = 3 // NETDEV_A_DEV_XDP_FEATURES
+		basicRedirect = 3 // NETDEV_XDP_ACT_BASIC and _REDIRECT
+	)
+	family, err := netlink.GenlFamilyGet("netdev")
+	if err != nil {
+		return fmt.Errorf("ask for XDP: %w", err)
+	}
+	r := nl.NewNetlinkRequest(int(family.ID), 0)
+	r.AddData(&nl.Genlmsg{Command: devGet, Version: 1})
+	r.AddData(attrU32(attrIfindex, uint32(index)))
+	answers, err := r.Execute(unix.NETLINK_GENERIC, 0)
+	if err != nil {
+		return fmt.Errorf("ask for XDP: %w", err)
+	}
+	for _, answer := range answers {
+		attrs, err := nl.ParseRouteAttr(answer[nl.SizeofGenlmsg:])
+		if err != nil {
+			return fmt.Errorf("ask for XDP: %w", err)
+		}
+		for _, a := range attrs {
+			if a.Attr.Type == attrFeatures && nl.NativeEndian().Uint64(a.Value)&basicRedirect == basicRedirect {
+				return nil
+			}
+		}
+	}
+	return errNoXDP
+}
