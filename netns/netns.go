@@ -40,6 +40,9 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
+// Here holds the namespace that the calling goroutine is in: that of the process, unless it was called by In, Do or New.
+func Here() (*os.File, error) { return Open("/proc/thread-self/ns/net") }
+
 // Do calls f in the namespace at path (see Open and Path).
 func Do(path string, f func() error) error {
 	ns, err := Open(path)

@@ -51,7 +51,8 @@ type Substrate struct {
 	// wiring serialises what reads and then writes the records of two ports, or a port and its queue.
 	wiring sync.Mutex
 	// held are the indexes that Hold keeps from new devices.
-	held atomic.Pointer[map[int]bool]
+	held     atomic.Pointer[map[int]bool]
+	underlay underlay
 	// records keeps a record from being forgotten, because its device is gone, just when another got its index.
 	records sync.Mutex
 }
@@ -79,7 +80,7 @@ func Present(stateDir string) bool {
 	return false
 }
 
-// Open adopts the substrate below the state directory, or makes it. On a kernel that is too old for it, the error is a
+// Open adopts the substrate below the state directory, or makes it. The machine's namespace is that of the caller. On a kernel that is too old for it, the error is a
 // *datapath.MissingHelpersError, and nothing was made.
 func Open(ctx context.Context, c Config) (*Substrate, error) {
 	if err := datapath.Supported(); err != nil { // before anything is made
@@ -104,7 +105,7 @@ func Open(ctx context.Context, c Config) (*Substrate, error) {
 }
 
 func (s *Substrate) open(c Config) (err error) {
-	if s.host, err = netns.Open(netns.Path(os.Getpid())); err != nil {
+	if s.host, err = netns.Here(); err != nil {
 		return err
 	}
 	if s.ns, err = netns.Open(s.paths.ns); err != nil {
