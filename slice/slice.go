@@ -97,6 +97,9 @@ type Node struct {
 // DefaultPIDs bounds the processes of a node that names no limit of its own.
 const DefaultPIDs = 1024
 
+// DefaultMTU is that of an interface for which none is written and which no tunnel forces to less.
+const DefaultMTU = 1500
+
 // Position is where a node is drawn; degrees as in WGS 84.
 type Position struct {
 	Latitude  float64 `json:"latitude"`

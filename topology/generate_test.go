@@ -11,7 +11,10 @@ import (
 
 // network draws a topology in which nothing is wrong.
 func network(t *rapid.T) *Topology {
-	top := &Topology{Name: "lab", Nodes: map[string]Node{}}
+	top := &Topology{Name: "lab", Nodes: map[string]Node{}, Placement: rapid.SampledFrom([]slice.Strategy{"", slice.Spread, slice.Pack}).Draw(t, "placement")}
+	if rapid.IntRange(0, 3).Draw(t, "vxlan") == 0 {
+		top.Defaults = &Defaults{Link: &LinkAttributes{Tunnel: slice.VXLAN, DSCP: DSCPCopy}}
+	}
 	daemon := rapid.SampledFrom([]slice.Daemon{"", slice.FRR, slice.BIRD})
 	count := rapid.IntRange(1, 14).Draw(t, "nodes")
 	var sites, switches []string
@@ -34,6 +37,7 @@ func network(t *rapid.T) *Topology {
 			n.Exec = Strings{rapid.StringMatching(`[a-z ]{1,10}`).Draw(t, "exec"), "true"}
 		}
 		if n.Kind != slice.Switch {
+			placeAnyhow(t, &n)
 			sites = append(sites, name)
 		}
 		top.Nodes[name] = n
@@ -44,6 +48,17 @@ func network(t *rapid.T) *Topology {
 		}
 	}
 	return top
+}
+
+// placeAnyhow draws what a node says about hosts.
+func placeAnyhow(t *rapid.T, n *Node) {
+	switch rapid.IntRange(0, 5).Draw(t, "where") {
+	case 0:
+		n.Host = rapid.SampledFrom([]string{"h1", "h2"}).Draw(t, "host")
+	case 1:
+		n.HostLabels = map[string]string{"rack": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "rack")}
+		n.Reschedule = rapid.SampledFrom([]slice.Reschedule{"", slice.RescheduleAlways, slice.RescheduleNever}).Draw(t, "reschedule")
+	}
 }
 
 // anyLink draws a cable, a LAN or a cable to a switch; never one between switches, which might close a loop.

@@ -67,6 +67,13 @@ var foreign = map[string]string{
 	"ip":             "write addresses:",
 	"ipv4_address":   "write addresses:",
 	"interface":      "write interfaces:",
+	"strategy":       "write placement: spread, or placement: pack, at the top",
+	"node_selector":  "write host_labels: {rack: a}",
+	"nodeSelector":   "write host_labels: {rack: a}",
+	"box":            "write host: with the name of a machine",
+	"encap":          "write tunnel: egre, or tunnel: vxlan",
+	"vni":            "write tunnel: vxlan; Pergola chooses the VNI",
+	"key":            "write tunnel: egre; Pergola chooses the key",
 }
 
 // spellings are other ways to write a key that are taken as they are.

@@ -9,9 +9,8 @@ import (
 )
 
 const (
-	defaultMTU = 1500
-	minMTU     = 68   // RFC 791
-	minMTUv6   = 1280 // RFC 8200, section 5
+	minMTU   = 68   // RFC 791
+	minMTUv6 = 1280 // RFC 8200, section 5
 )
 
 // makeInterfaces writes the interfaces out, but for what routing adds.
@@ -25,7 +24,8 @@ func (r *resolver) makeInterfaces() {
 			}
 			macs[address] = true
 			p.out.Name, p.out.Port, p.out.Link, p.out.MAC = p.name, p.number, l.name, address
-			p.out.MTU = cmp.Or(p.in.MTU, l.MTU, defaultMTU)
+			p.out.MTU = cmp.Or(p.in.MTU, l.MTU, slice.DefaultMTU)
+			p.out.FixedMTU = p.in.MTU != 0 || l.MTU != 0
 			p.out.PointToPoint = p.segment.cable
 			if p.out.MTU < minMTUv6 && p.out.MTU >= minMTU && p.has(v6) {
 				r.add(l.at.at("mtu"), "write ipv6: false in this link, or a greater mtu",

@@ -43,6 +43,7 @@ var (
 	routingKeys = []string{"daemon", "routing", "as", "reflector", "networks", "area", "hello", "dead", "fast_hellos", "isis", "fastpath", "config"}
 	sliverKeys  = []string{"gateway", "routes", "image", "rootfs", "cmd", "env", "files", "binds", "sysctls", "cpu", "memory", "pids", "exec", "restart"}
 	nodeKeys    = []string{"loopbacks", "router_id"}
+	moveKeys    = []string{"host_labels", "reschedule"}
 )
 
 // useless are the keys that a node of a kind has no use for.
@@ -52,8 +53,10 @@ func useless(kind slice.Kind) []string {
 		return []string{"gateway"}
 	case slice.Host:
 		return append([]string{"router_id"}, routingKeys...)
-	case slice.Switch, slice.Uplink:
-		return slices.Concat(routingKeys, sliverKeys, nodeKeys)
+	case slice.Switch: // it is wherever something is plugged into it
+		return slices.Concat(routingKeys, sliverKeys, nodeKeys, moveKeys, []string{"host"})
+	case slice.Uplink:
+		return slices.Concat(routingKeys, sliverKeys, nodeKeys, moveKeys)
 	}
 	return nil
 }
@@ -114,7 +117,11 @@ func (r *resolver) dropUseless(n *node) {
 			if n.kind == slice.Host && slices.Contains(routingKeys, key) {
 				hint = "write kind: router, or leave kind out"
 			}
-			r.add(n.at.at(key), hint, "a %s has no %s", n.kind, key)
+			article := "a"
+			if n.kind == slice.Uplink {
+				article = "an"
+			}
+			r.add(n.at.at(key), hint, "%s %s has no %s", article, n.kind, key)
 		}
 		if f, ok := allFields.byName[key]; ok {
 			all.FieldByIndex(f.index).SetZero()

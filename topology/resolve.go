@@ -86,6 +86,9 @@ func (l *link) lan() bool { return l.in.LAN || len(l.in.Ends) > 2 }
 
 func (t *Topology) resolve(prev *slice.Slice, complete bool) (*slice.Slice, Diagnostics) {
 	r := &resolver{t: t, prev: prev, complete: complete, out: &slice.Slice{Name: t.Name, Attribution: t.Attribution}}
+	if t.Placement == slice.Pack {
+		r.out.Strategy = slice.Pack
+	}
 	if len(t.Nodes) > slice.MaxNodes {
 		r.add((*place)(nil).at("nodes"), "", "%d nodes: one network can have %d", len(t.Nodes), slice.MaxNodes)
 		return nil, r.found
@@ -107,6 +110,7 @@ func (t *Topology) resolve(prev *slice.Slice, complete bool) (*slice.Slice, Diag
 	r.makeSegments()
 	r.address()
 	r.makeSlivers()
+	r.tunnelSwitches()
 	r.makeInterfaces()
 	r.route()
 	r.makeChecks()
@@ -140,7 +144,7 @@ func (r *resolver) result() *slice.Slice {
 		r.out.Nodes = append(r.out.Nodes, out)
 	}
 	for _, l := range r.links {
-		out := slice.Link{Name: l.name, LAN: l.lan()}
+		out := slice.Link{Name: l.name, LAN: l.lan(), Tunnel: l.tunnel()}
 		for _, p := range l.ends {
 			out.Ends = append(out.Ends, slice.End{Node: p.node.name, Interface: p.name, Shape: p.shape})
 		}

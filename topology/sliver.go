@@ -17,6 +17,7 @@ func (r *resolver) makeSlivers() {
 		a := &n.all
 		n.out = slice.Node{Name: n.name, Kind: n.kind, Labels: a.Labels, Position: n.own.Position}
 		r.checkPosition(n)
+		n.out.Placement = r.placement(n)
 		if !n.out.HasSliver() {
 			continue
 		}

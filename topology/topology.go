@@ -14,6 +14,7 @@ import (
 type Topology struct {
 	Name        string           `json:"name,omitempty" doc:"Name of the network: letters, digits, - and _."`
 	Attribution string           `json:"attribution,omitempty" doc:"Licence note of imported data; shown wherever the network is drawn."`
+	Placement   slice.Strategy   `json:"placement,omitempty" enum:"spread,pack" doc:"In a cluster: spread takes hosts in like parts, pack few of them. Default: spread."`
 	Addressing  *Addressing      `json:"addressing,omitempty" doc:"Address families, and the pools of automatic addresses."`
 	Defaults    *Defaults        `json:"defaults,omitempty" doc:"Attributes of all nodes and of all links."`
 	Groups      map[string]Group `json:"groups,omitempty" doc:"Attributes shared by some nodes. They override the defaults."`
@@ -90,6 +91,10 @@ type Attributes struct {
 	Exec    Strings           `json:"exec,omitempty" doc:"Shell commands, run once after each start."`
 	Restart slice.Restart     `json:"restart,omitempty" enum:"always,on-failure,never" doc:"What happens when the first process ends. Default: always."`
 	Labels  map[string]string `json:"labels,omitempty" doc:"Free text for people and tools."`
+
+	Host       string            `json:"host,omitempty" doc:"Machine of the cluster that the node runs on. Default: any."`
+	HostLabels map[string]string `json:"host_labels,omitempty" doc:"Labels that this machine must have."`
+	Reschedule slice.Reschedule  `json:"reschedule,omitempty" enum:"always,never" doc:"Whether the node starts elsewhere when its machine is lost. Default: never."`
 }
 
 // ISIS are the parameters of IS-IS.
@@ -126,8 +131,20 @@ type LinkAttributes struct {
 	Area string `json:"area,omitempty" doc:"OSPF area."`
 	IPv4 *bool  `json:"ipv4,omitempty" doc:"false: no IPv4 addresses are chosen."`
 	IPv6 *bool  `json:"ipv6,omitempty" doc:"false: no IPv6 addresses are chosen."`
+
+	Tunnel slice.TunnelKind `json:"tunnel,omitempty" enum:"egre,vxlan" doc:"What carries frames from machine to machine: egre (GRE with a key) or vxlan. Default: egre."`
+	DSCP   DSCP             `json:"dscp,omitempty" enum:"copy,none" doc:"copy: the tunnel's packets have the DSCP of those within. Default: none, that is 0."`
 	Shape
 }
+
+// DSCP says what a tunnel's packets have there.
+type DSCP string
+
+// The settings.
+const (
+	DSCPCopy DSCP = "copy"
+	DSCPNone DSCP = "none"
+)
 
 // Shape is what happens to frames in one direction, or in both.
 type Shape struct {
