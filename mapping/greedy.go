@@ -73,7 +73,7 @@ func (st *state) parts() []int {
 	}
 	weights := make([]float64, len(st.hosts))
 	for h, host := range st.hosts {
-		if !host.Cordoned && !host.Draining {
+		if !host.Cordoned && !host.Draining && host.Closed == "" {
 			weights[h] = max(host.Capacity.Cores, 1e-3)
 			sum += weights[h]
 		}

@@ -26,11 +26,13 @@ type Substrate struct {
 type Host struct {
 	Name     string
 	Labels   map[string]string
+	Features []string // of its kernel, in words of the caller
 	Capacity Resources
 	Rate     uint64    // bit/s that the interface carries in each direction; 0: not known, no constraint
 	Used     Resources // held by other slices
 	UsedRate uint64    // bit/s reserved by other slices' links that leave the host
 	Busy     float64   // measured load in cores; decides between hosts that are otherwise equal
+	Closed   string    // why it takes no new nodes, such as "is lost"; it keeps what it has. Empty: it is open
 	Cordoned bool      // takes no new nodes; keeps what it has
 	Draining bool      // takes no new nodes, and gives away what it has, but for nodes that are pinned to it
 }
@@ -54,6 +56,7 @@ type Node struct {
 	Demand Resources
 	Host   string            // the only host it may run on; empty: any
 	Labels map[string]string // the host must have all of these
+	Needs  []string          // features that the host must have, all of them
 }
 
 // Link joins two nodes, or more (a LAN). A link whose nodes share a host costs the substrate nothing; else each host with

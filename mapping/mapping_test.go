@@ -143,20 +143,24 @@ func TestLinksKeepToTheHostsRate(t *testing.T) {
 }
 
 func TestReasonsNameEveryHost(t *testing.T) {
-	s := hosts(6, big)
+	s := hosts(8, big)
 	s.Hosts[0].Cordoned = true
 	s.Hosts[1].Draining = true
 	s.Hosts[2].Used = mapping.Resources{Cores: 7.5}
 	s.Hosts[3].Used = mapping.Resources{Memory: 16 * gib}
 	s.Hosts[4].Rate, s.Hosts[4].UsedRate = 1e9, 1e9
 	s.Hosts[5].Labels = map[string]string{"site": "field"}
+	s.Hosts[6].Closed = "is lost"
 	for i := range 5 {
 		s.Hosts[i].Labels = map[string]string{"site": "lab"}
+	}
+	for i := range 7 {
+		s.Hosts[i].Features = []string{"netem"}
 	}
 	r := mapping.Request{
 		Nodes: []mapping.Node{
 			{Name: "a", Host: "h3", Demand: mapping.Resources{}},
-			{Name: "b", Demand: mapping.Resources{Cores: 1, Memory: gib}, Labels: map[string]string{"site": "lab"}},
+			{Name: "b", Demand: mapping.Resources{Cores: 1, Memory: gib}, Labels: map[string]string{"site": "lab"}, Needs: []string{"netem"}},
 		},
 		Links: []mapping.Link{{Nodes: []string{"a", "b"}, Rate: 10e6}},
 	}
@@ -172,6 +176,8 @@ func TestReasonsNameEveryHost(t *testing.T) {
 		"h4": "1024 MiB of memory wanted, 0 of 16384 MiB free",
 		"h5": "links that leave h5 would need 1.01 Gbit/s of 1 Gbit/s",
 		"h6": "its label site is field, not lab",
+		"h7": "is lost",
+		"h8": "its kernel lacks netem",
 	}
 	if diff := cmp.Diff(want, impossible.Reasons); diff != "" {
 		t.Errorf("reasons (-want +got):\n%s", diff)
@@ -217,12 +223,17 @@ func problem(t *rapid.T) (mapping.Substrate, mapping.Request) {
 			UsedRate: uint64(rapid.SampledFrom([]int{0, 5e8}).Draw(t, "used rate")),
 			Cordoned: rapid.IntRange(0, 9).Draw(t, "cordoned") == 0,
 			Draining: rapid.IntRange(0, 9).Draw(t, "draining") == 0,
+			Closed:   rapid.SampledFrom([]string{"", "", "", "", "", "", "", "is lost"}).Draw(t, "closed"),
+			Features: rapid.SampledFrom([][]string{{"netem"}, {"netem"}, nil}).Draw(t, "features"),
 		})
 	}
 	r := mapping.Request{Strategy: rapid.SampledFrom([]mapping.Strategy{mapping.Spread, mapping.Pack}).Draw(t, "strategy")}
 	for i := range rapid.IntRange(1, 8).Draw(t, "nodes") {
 		n := mapping.Node{Name: fmt.Sprintf("n%d", i), Demand: mapping.Resources{
 			Cores: float64(rapid.IntRange(0, 4).Draw(t, "cores wanted")) / 2, Memory: uint64(rapid.IntRange(0, 2).Draw(t, "memory wanted")) * gib}}
+		if rapid.IntRange(0, 5).Draw(t, "needs") == 0 {
+			n.Needs = []string{"netem"}
+		}
 		if rapid.IntRange(0, 5).Draw(t, "pinned") == 0 {
 			n.Host = rapid.SampledFrom(s.Hosts).Draw(t, "pin").Name
 		}
@@ -254,8 +265,10 @@ func faults(s mapping.Substrate, r mapping.Request, m, now mapping.Mapping) (lis
 			list = append(list, n.Name+" has no host")
 		case n.Host != "" && n.Host != h.Name:
 			list = append(list, n.Name+" is not where it is pinned")
-		case h.Draining && (!stays || n.Host != h.Name), h.Cordoned && !stays:
+		case h.Draining && (!stays || n.Host != h.Name), (h.Cordoned || h.Closed != "") && !stays:
 			list = append(list, n.Name+" is on a closed host")
+		case len(n.Needs) > 0 && !slices.Contains(h.Features, n.Needs[0]):
+			list = append(list, n.Name+" lacks what it needs")
 		}
 		u := used[h.Name]
 		used[h.Name] = mapping.Resources{Cores: u.Cores + n.Demand.Cores, Memory: u.Memory + n.Demand.Memory}
@@ -314,7 +327,7 @@ func TestALostHostMovesItsOwnNodesOnly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, r := problem(t)
 		for i := range s.Hosts {
-			s.Hosts[i].Cordoned, s.Hosts[i].Draining = false, false
+			s.Hosts[i].Cordoned, s.Hosts[i].Draining, s.Hosts[i].Closed = false, false, ""
 		}
 		now, err := mapping.Greedy(s, r, nil)
 		if err != nil {

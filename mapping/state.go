@@ -126,8 +126,15 @@ func (st *state) allowed(n, h int, there bool) string {
 		return "the node is pinned to " + node.Host
 	case host.Draining && (!there || node.Host != host.Name):
 		return "is being drained"
+	case host.Closed != "" && !there:
+		return host.Closed
 	case host.Cordoned && !there:
 		return "is cordoned"
+	}
+	for _, need := range node.Needs {
+		if !slices.Contains(host.Features, need) {
+			return "its kernel lacks " + need
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(node.Labels)) {
 		if value, has := host.Labels[name]; !has {
