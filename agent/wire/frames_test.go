@@ -103,27 +103,29 @@ var everyone = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 func group(last byte) net.HardwareAddr { return net.HardwareAddr{0x01, 0x80, 0xc2, 0, 0, last} }
 
+// anyFrames are from mac(1), for mac(2) or others.
+var anyFrames = []struct {
+	name string
+	to   net.HardwareAddr
+	head string // after the addresses
+	load int
+	kind uint8
+}{
+	{"unknown EtherType", mac(2), "88b5", 100, host},
+	{"smallest", mac(2), "88b5", 46, host},
+	{"largest", mac(2), "88b5", 1500, host},
+	{"broadcast", everyone, "88b5", 46, broadcast},
+	{"IS-IS, 802.3 with LLC", group(0x14), "05d9fefe03", 1494, multicast},
+	{"LLDP", group(0x0e), "88cc", 100, multicast},
+	{"spanning tree", group(0x00), "0026424203", 35, multicast},
+	{"LACP", group(0x02), "8809", 110, multicast},
+	{"VLAN tag", mac(2), "8100006488b5", 1500, host},
+	{"two tags", mac(2), "88a8006481000065" + "88b5", 1400, host},
+	{"for another station", mac(99), "88b5", 60, others},
+}
+
 // Any frame that a cable would carry comes through, is not changed, and is taken as it would be at the end of a cable.
 func TestAnyFramePasses(t *testing.T) {
-	frames := []struct {
-		name string
-		to   net.HardwareAddr
-		head string // after the addresses
-		load int
-		kind uint8
-	}{
-		{"unknown EtherType", mac(2), "88b5", 100, host},
-		{"smallest", mac(2), "88b5", 46, host},
-		{"largest", mac(2), "88b5", 1500, host},
-		{"broadcast", everyone, "88b5", 46, broadcast},
-		{"IS-IS, 802.3 with LLC", group(0x14), "05d9fefe03", 1494, multicast},
-		{"LLDP", group(0x0e), "88cc", 100, multicast},
-		{"spanning tree", group(0x00), "0026424203", 35, multicast},
-		{"LACP", group(0x02), "8809", 110, multicast},
-		{"VLAN tag", mac(2), "8100006488b5", 1500, host},
-		{"two tags", mac(2), "88a8006481000065" + "88b5", 1400, host},
-		{"for another station", mac(99), "88b5", 60, others},
-	}
 	for _, way := range []struct {
 		name string
 		wire func(l *lab, a, b string)
@@ -145,7 +147,7 @@ func TestAnyFramePasses(t *testing.T) {
 			way.wire(l, a, b)
 			from, to := l.tap("a"), l.tap("b")
 			l.carrier("a")
-			for _, f := range frames {
+			for _, f := range anyFrames {
 				frame := ethernet(f.to, mac(1), f.head, f.load)
 				from.send(frame)
 				if kind, ok := to.sees(frame); !ok || kind != f.kind {

@@ -27,6 +27,8 @@ type lab struct {
 	dir   string
 	nodes map[string]*node
 	ports int
+
+	machine *os.File // its namespace; nil: this one's
 }
 
 // node is a process in namespaces of its own, as a container's first process is.
@@ -38,17 +40,23 @@ type node struct {
 
 func newLab(t testing.TB) *lab {
 	t.Helper()
+	return newLabOn(t, nil)
+}
+
+// newLabOn is newLab on a machine of its own, as far as its namespace makes one.
+func newLabOn(t testing.TB, machine *os.File) *lab {
+	t.Helper()
 	testkit.Root(t)
 	dir := testkit.TempState(t)
 	testkit.LeakCheck(t, dir)
-	l := &lab{TB: t, ctx: t.Context(), dir: dir, nodes: map[string]*node{}}
+	l := &lab{TB: t, ctx: t.Context(), dir: dir, nodes: map[string]*node{}, machine: machine}
 	t.Cleanup(func() {
 		if l.Substrate != nil {
 			if err := l.Close(); err != nil {
 				t.Error(err)
 			}
 		}
-		if err := wire.Remove(context.Background(), dir); err != nil {
+		if err := l.there(func() error { return wire.Remove(context.Background(), dir) }); err != nil {
 			t.Error(err)
 		}
 		for _, n := range l.nodes {
@@ -65,9 +73,18 @@ func (l *lab) reopen() {
 	if l.Substrate != nil {
 		l.must(l.Close())
 	}
-	var err error
-	l.Substrate, err = wire.Open(context.Background(), wire.Config{StateDir: l.dir, TCX: os.Getenv("PERGOLA_TEST_TCX") != ""})
-	l.must(err)
+	l.must(l.there(func() (err error) {
+		l.Substrate, err = wire.Open(context.Background(), wire.Config{StateDir: l.dir, TCX: os.Getenv("PERGOLA_TEST_TCX") != ""})
+		return err
+	}))
+}
+
+// there calls f in the machine's namespace.
+func (l *lab) there(f func() error) error {
+	if l.machine == nil {
+		return f()
+	}
+	return netns.In(l.machine, f)
 }
 
 func (l *lab) must(err error) {
