@@ -91,7 +91,7 @@ Environment: PERGOLA_SOCKET is the default of --socket; NO_COLOR switches colour
 		newVerify(a), newEvents(a))
 	addTo(root, groupNodes, newExec(a), newShell(a), newLogs(a), newNode(a), newRestart(a), newLink(a), newCapture(a))
 	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a))
-	addTo(root, groupServer, newServer(a), newBench(a), newVersion(a), newCompletion(a))
+	addTo(root, groupServer, newServer(a), newBench(a), newDev(a), newVersion(a), newCompletion(a))
 	helpOf(root)
 	return root
 }

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pergola-net/pergola/api/client"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/testbed"
+)
+
+// devUpOptions are the flags of dev cluster up.
+type devUpOptions struct {
+	machines, servers, mtu int
+	timeout                time.Duration
+}
+
+func newDevUp(d *devCluster) *cobra.Command {
+	var o devUpOptions
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Make the machines, and a cluster of them",
+		Long: `Make machines h1, h2, ... and start Pergola in each: a server in h1, servers that join it in as many as --servers says, and
+agents in the others. It returns when all have joined.
+
+` + "The machines' addresses are 198.18.0.1, 198.18.0.2, ... and fd00:198:18::1, ...; they know each other by name.",
+		Example: "  sudo pergola dev cluster up\n  sudo pergola dev cluster up -n 5 --servers 3 --mtu 9000",
+		Args:    arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), o.timeout, fmt.Errorf("not done within %v", o.timeout))
+			defer cancel()
+			return d.up(ctx, o)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVarP(&o.machines, "machines", "n", 3, "make `N` machines")
+	f.IntVar(&o.servers, "servers", 1, "this many of them are servers: 1, 3 or 5")
+	f.IntVar(&o.mtu, "mtu", testbed.DefaultMTU, "the wires carry IP packets of so many `BYTES`")
+	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "give up after this time")
+	return cmd
+}
+
+func (o devUpOptions) check() error {
+	switch {
+	case o.machines < 1 || o.machines > testbed.MaxMachines:
+		return ui.Usage("", "-n: a cluster of %d machines: between 1 and %d can be made", o.machines, testbed.MaxMachines)
+	case o.servers < 1 || o.servers > o.machines:
+		return ui.Usage("", "--servers: %d of %d machines", o.servers, o.machines)
+	case o.mtu < testbed.MinMTU || o.mtu > testbed.MaxMTU:
+		return ui.Usage("", "--mtu: %d: a wire carries %d to %d", o.mtu, testbed.MinMTU, testbed.MaxMTU)
+	}
+	return nil
+}
+
+func (d *devCluster) up(ctx context.Context, o devUpOptions) error {
+	if err := d.root(); err != nil {
+		return err
+	}
+	unlock, err := testbed.Lock(d.dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := testbed.Open(d.dir); err == nil {
+		return ui.Advise(errors.New("a cluster of namespaces is there already"), "`pergola dev cluster ls` shows it, `pergola dev cluster down` removes it")
+	}
+	progress := d.Progress()
+	defer progress.Close()
+	progress.Step("making machines", 0, o.machines)
+	b, err := d.boot(ctx, o)
+	if err != nil {
+		// Nothing runs in it that anybody could want to look at.
+		return errors.Join(err, testbed.Remove(context.WithoutCancel(ctx), d.dir))
+	}
+	if err := d.startCluster(ctx, b, o, progress); err != nil {
+		return ui.Advise(err, "`pergola dev cluster down` removes what was made")
+	}
+	progress.Close()
+	d.Say("%s; `pergola dev cluster exec h1 -- pergola host ls` shows them, `pergola dev cluster down` removes them", ui.Count(o.machines, "machine"))
+	return nil
+}
+
+// boot makes the bed with all machines.
+func (d *devCluster) boot(ctx context.Context, o devUpOptions) (*testbed.Bed, error) {
+	c := testbed.Config{MTU: o.mtu}
+	for i := range o.machines {
+		c.Machines = append(c.Machines, fmt.Sprintf("h%d", i+1))
+	}
+	b, err := testbed.Create(d.dir, c)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find pergola: %w", err)
+	}
+	return b, each(b.Machines(), func(m *testbed.Machine) error { return m.Boot(ctx, self, "dev", verbMachine) })
+}
+
+// startCluster starts Pergola in all machines.
+func (d *devCluster) startCluster(ctx context.Context, b *testbed.Bed, _ devUpOptions, progress *ui.Progress) error {
+	machines := b.Machines()
+	var mu sync.Mutex
+	started := 0
+	return each(machines, func(m *testbed.Machine) error {
+		if err := d.start(ctx, m, "server"); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		started++
+		progress.Step("starting pergola", started, len(machines))
+		return nil
+	})
+}
+
+// start starts Pergola in a machine and waits until it answers.
+func (d *devCluster) start(ctx context.Context, m *testbed.Machine, args ...string) error {
+	if err := m.Start(args...); err != nil {
+		return err
+	}
+	for {
+		c, err := client.Dial(ctx, m.Socket())
+		if err == nil {
+			return c.Close()
+		}
+		s, failed := m.Status()
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("wait for pergola in %s: %w (%w)", m.Name, context.Cause(ctx), err)
+		case failed != nil:
+			return failed
+		case !s.Running:
+			return ui.Advise(fmt.Errorf("pergola in %s has ended (%s): %s", m.Name, s.Ended, lastLine(m.Log())), "its log: %s", m.Log())
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// each does something to all machines at once.
+func each(machines []*testbed.Machine, do func(*testbed.Machine) error) error {
+	errs := make([]error, len(machines))
+	var all sync.WaitGroup
+	for i, m := range machines {
+		all.Go(func() { errs[i] = do(m) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// lastLine is that of a log.
+func lastLine(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = f.Close() }()
+	last := ""
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		last = lines.Text()
+	}
+	return last
+}

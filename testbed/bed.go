@@ -1,0 +1,246 @@
+// Package testbed makes several machines of one, for trying a cluster and for testing it.
+//
+// A machine of the bed is a set of namespaces (network, mount, PID, UTS, cgroup) with a first process of its own, with its own
+// /run, /var, /proc, /sys, cgroup hierarchies and BPF file system; the rest of the file system is that of the real
+// machine. In it runs one Pergola process, as a child of the first process: it can be killed and started again, and what it
+// left running lives on, as on a real machine. A veth pair, the machine's wire, leads from its eth0 into a switch, a bridge
+// in a namespace that belongs to the bed.
+//
+//	machine h1          │ switch                   │ machine h2
+//	init ── pergola     │                          │ pergola ── init
+//	         eth0 ──────┼── h1 ── bridge ── h2 ────┼── eth0
+//
+// All that a bed is made of lies below one directory or bears its mark:
+//
+//	DIR/bed.json        what the bed consists of
+//	DIR/switch          the switch's network namespace, mounted
+//	DIR/hosts           /etc/hosts of the machines
+//	DIR/NAME/run        /run of a machine; its first process listens on machine.sock in it
+//	DIR/NAME/var        /var of a machine
+//	pergola-dev-HASH    the cgroup of the bed, in each hierarchy, with one below it for each machine
+//
+// No process watches over a bed. Who makes or changes it may be killed at any moment; Remove finds everything
+// by these names, and nothing else.
+package testbed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNone means that there is no bed in a directory.
+var ErrNone = errors.New("no test bed is there")
+
+// MaxMachines is how many a bed can have.
+const MaxMachines = 64
+
+// What wires can carry (RFC 8200 wants 1280 for IPv6; 65535 is the veth driver's limit).
+const (
+	MinMTU     = 1280
+	MaxMTU     = 65535
+	DefaultMTU = 1500
+)
+
+// Config describes a bed.
+type Config struct {
+	Machines []string // names, which become host names and those of the switch's ports
+	MTU      int      // of all wires
+}
+
+// Bed is one that was made.
+type Bed struct {
+	dir string
+	Config
+}
+
+const stateFile = "bed.json"
+
+// Create makes a bed in a directory that must be empty or not exist: its switch, and no machine yet.
+func Create(dir string, c Config) (*Bed, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	b := &Bed{Config: c}
+	for _, step := range []func() error{func() error { return b.makeDir(dir) }, b.save, b.writeHosts, b.makeGroups, b.makeSwitch} {
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("make test bed: %w", err)
+		}
+	}
+	return b, nil
+}
+
+func (b *Bed) makeDir(dir string) (err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if b.dir, err = resolve(dir); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(b.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() != stateFile+".new" { // a crash of save
+			return fmt.Errorf("%s is not empty", b.dir)
+		}
+	}
+	return nil
+}
+
+// save says that a bed is here. That comes first, so that whatever a crash leaves is known as a bed's.
+func (b *Bed) save() error {
+	text, err := json.Marshal(b.Config)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(b.path(stateFile+".new"), text, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(b.path(stateFile+".new"), b.path(stateFile))
+}
+
+// resolve gives a directory its one name: the bed's mark is made of it.
+func resolve(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(dir)
+}
+
+func (c *Config) check() error {
+	if len(c.Machines) < 1 || len(c.Machines) > MaxMachines {
+		return fmt.Errorf("make test bed: it has 1 to %d machines, not %d", MaxMachines, len(c.Machines))
+	}
+	if c.MTU < MinMTU || c.MTU > MaxMTU {
+		return fmt.Errorf("make test bed: wires carry frames of %d to %d bytes, not %d", MinMTU, MaxMTU, c.MTU)
+	}
+	return nil
+}
+
+// Open finds the bed of a directory.
+func Open(dir string) (*Bed, error) {
+	b := &Bed{}
+	var text []byte
+	var err error
+	if b.dir, err = resolve(dir); err == nil {
+		text, err = os.ReadFile(b.path(stateFile))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("find test bed in %s: %w", dir, ErrNone)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find test bed: %w", err)
+	}
+	if err := json.Unmarshal(text, &b.Config); err != nil {
+		return nil, fmt.Errorf("read %s: %w", b.path(stateFile), err)
+	}
+	return b, nil
+}
+
+// Lock keeps others from making, changing or removing the bed of a directory at the same time. The lock goes with the process.
+func Lock(dir string) (unlock func(), err error) {
+	// The directory's own inode would go with the bed; its parent's stays.
+	f, err := os.Open(filepath.Dir(filepath.Clean(dir)))
+	if err != nil {
+		return nil, fmt.Errorf("lock test bed: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock test bed: another command changes it: %w", err)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+func (b *Bed) path(below ...string) string {
+	return filepath.Join(append([]string{b.dir}, below...)...)
+}
+
+// The machines' networks: of the range for benchmarks (RFC 2544), and unique local addresses (RFC 4193).
+var (
+	network4 = netip.MustParsePrefix("198.18.0.0/24")
+	network6 = netip.MustParsePrefix("fd00:198:18::/64")
+)
+
+// Addresses gives those of the machine with a number, from 1, with the length of its network's prefix.
+func Addresses(number int) (v4, v6 netip.Prefix) {
+	four, six := network4.Addr().As4(), network6.Addr().As16()
+	four[3], six[15] = byte(number), byte(number)
+	return netip.PrefixFrom(netip.AddrFrom4(four), network4.Bits()), netip.PrefixFrom(netip.AddrFrom16(six), network6.Bits())
+}
+
+// writeHosts lets the machines find each other by name.
+func (b *Bed) writeHosts() error {
+	text := "127.0.0.1 localhost\n::1 localhost\n"
+	for i, name := range b.Config.Machines {
+		v4, v6 := Addresses(i + 1)
+		text += fmt.Sprintf("%s %s\n%s %s\n", v4.Addr(), name, v6.Addr(), name)
+	}
+	return os.WriteFile(b.path("hosts"), []byte(text), 0o644)
+}
+
+// Machines gives all machines in order, whether they run or not.
+func (b *Bed) Machines() []*Machine {
+	var all []*Machine
+	for i, name := range b.Config.Machines {
+		all = append(all, &Machine{bed: b, Name: name, Number: i + 1})
+	}
+	return all
+}
+
+// Machine finds one by its name.
+func (b *Bed) Machine(name string) (*Machine, bool) {
+	for _, m := range b.Machines() {
+		if m.Name == name {
+			return m, true
+		}
+	}
+	return nil, false
+}
+
+// Remove ends all machines of the bed in a directory and removes all that belongs to it, whatever state it is in.
+func Remove(ctx context.Context, dir string) error {
+	b, err := Open(dir)
+	if err != nil {
+		return err
+	}
+	if err := b.removeGroups(ctx); err != nil {
+		return fmt.Errorf("end the machines of the test bed: %w", err)
+	}
+	if err := unix.Unmount(b.path("switch"), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil &&
+		!errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove the test bed's switch: %w", err)
+	}
+	left, err := mountsBelow(b.dir)
+	if err == nil && len(left) > 0 { // never walk into it: it could be anything
+		err = fmt.Errorf("something is mounted at %v", left)
+	}
+	if err != nil {
+		return fmt.Errorf("remove test bed: %w", err)
+	}
+	entries, err := os.ReadDir(b.dir)
+	if err != nil {
+		return fmt.Errorf("remove test bed: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() != stateFile {
+			err = errors.Join(err, os.RemoveAll(b.path(e.Name())))
+		}
+	}
+	if err == nil { // last, as long as it is there the rest can be found
+		err = os.RemoveAll(b.dir)
+	}
+	if err != nil {
+		return fmt.Errorf("remove test bed: %w", err)
+	}
+	return nil
+}
