@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/cilium/ebpf"
 
@@ -41,6 +42,8 @@ type DataPath struct {
 	hook     Hook
 	programs objectPrograms
 	maps     objectMaps
+
+	tunnelling sync.Mutex // guards what several maps say of tunnels together
 }
 
 // Open adopts the data path that is pinned in dir, a directory of a bpf file system, or makes it. The calling thread must be
@@ -59,6 +62,9 @@ func open(dir string, hook Hook, spec *ebpf.CollectionSpec, v version) (*DataPat
 		return nil, fmt.Errorf("make pin directory: %w", err)
 	}
 	if err := d.load(spec, v); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	if err := d.forgetStrayNames(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -100,8 +106,12 @@ func (d *DataPath) load(spec *ebpf.CollectionSpec, v version) error {
 // byName lists the programs that are pinned.
 func (d *DataPath) byName() map[string]**ebpf.Program {
 	return map[string]**ebpf.Program{
-		objectProgPortIngress: &d.programs.PortIngress,
-		objectProgLinecard:    &d.programs.Linecard,
+		objectProgPortIngress:      &d.programs.PortIngress,
+		objectProgLinecard:         &d.programs.Linecard,
+		objectProgUnderlayIngress:  &d.programs.UnderlayIngress,
+		objectProgUplinkIngress:    &d.programs.UplinkIngress,
+		objectProgUnderlayEgress:   &d.programs.UnderlayEgress,
+		objectProgUnderlayLinecard: &d.programs.UnderlayLinecard,
 	}
 }
 

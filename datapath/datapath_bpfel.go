@@ -18,7 +18,23 @@ type objectCounters struct {
 	Handed    objectTraffic
 	WalkedIn  objectTraffic
 	WalkedOut objectTraffic
-	Dropped   [6]uint64
+	Dropped   [15]uint64
+}
+
+type objectEncapsulation struct {
+	_      structs.HostLayout
+	Kind   uint8
+	V6     uint8
+	Dscp   uint8
+	Length uint8
+	Key    uint32
+	Header [56]uint8
+}
+
+type objectEnd struct {
+	_     structs.HostLayout
+	Kind  objectTunnelKind
+	Local [16]uint8
 }
 
 type objectLeg struct {
@@ -37,6 +53,7 @@ const (
 	objectModeMODE_KERNEL objectMode = 1
 	objectModeMODE_PEER   objectMode = 2
 	objectModeMODE_QUEUE  objectMode = 3
+	objectModeMODE_TUNNEL objectMode = 4
 )
 
 type objectPort struct {
@@ -85,13 +102,22 @@ type objectPunted struct {
 type objectReason uint32
 
 const (
-	objectReasonCONTINUE            objectReason = 0
-	objectReasonREASON_UNKNOWN_PORT objectReason = 1
-	objectReasonREASON_NOT_WIRED    objectReason = 2
-	objectReasonREASON_PEER_GONE    objectReason = 3
-	objectReasonREASON_TOO_BIG      objectReason = 4
-	objectReasonREASON_NO_MEMORY    objectReason = 5
-	objectReasonREASONS             objectReason = 6
+	objectReasonCONTINUE              objectReason = 0
+	objectReasonREASON_UNKNOWN_PORT   objectReason = 1
+	objectReasonREASON_NOT_WIRED      objectReason = 2
+	objectReasonREASON_PEER_GONE      objectReason = 3
+	objectReasonREASON_TOO_BIG        objectReason = 4
+	objectReasonREASON_NO_MEMORY      objectReason = 5
+	objectReasonREASON_STRAY          objectReason = 6
+	objectReasonREASON_MALFORMED      objectReason = 7
+	objectReasonREASON_FRAGMENT       objectReason = 8
+	objectReasonREASON_UNKNOWN_TUNNEL objectReason = 9
+	objectReasonREASON_CONGESTION     objectReason = 10
+	objectReasonREASON_VLAN_TAGS      objectReason = 11
+	objectReasonREASON_SUPER_FRAME    objectReason = 12
+	objectReasonREASON_NO_UPLINK      objectReason = 13
+	objectReasonREASON_NO_ROUTE       objectReason = 14
+	objectReasonREASONS               objectReason = 15
 )
 
 type objectRouter struct {
@@ -108,26 +134,64 @@ type objectTraffic struct {
 	Bytes  uint64
 }
 
+type objectTunnel struct {
+	_     structs.HostLayout
+	Kind  objectTunnelKind
+	Key   uint32
+	Local [16]uint8
+	Peer  [16]uint8
+}
+
+type objectTunnelKind uint32
+
+const (
+	objectTunnelKindTUNNEL_NONE  objectTunnelKind = 0
+	objectTunnelKindTUNNEL_EGRE  objectTunnelKind = 1
+	objectTunnelKindTUNNEL_VXLAN objectTunnelKind = 2
+)
+
+type objectUnderlay struct {
+	_        structs.HostLayout
+	Received objectTraffic
+	Sent     objectTraffic
+	Dropped  [15]uint64
+}
+
+type objectUplink struct {
+	_       structs.HostLayout
+	Inside  uint32
+	Outside uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	objectMapCounts       = "counts"
-	objectMapDevices      = "devices"
-	objectMapLease        = "lease"
-	objectMapLegs         = "legs"
-	objectMapNeighbours   = "neighbours"
-	objectMapNexthops     = "nexthops"
-	objectMapNodes        = "nodes"
-	objectMapPorts        = "ports"
-	objectMapPunts        = "punts"
-	objectMapRouters      = "routers"
-	objectMapSources      = "sources"
-	objectMapWalks        = "walks"
-	objectProgLinecard    = "linecard"
-	objectProgPortIngress = "port_ingress"
-	objectVarPuntNames    = "punt_names"
-	objectVarReasonNames  = "reason_names"
+	objectMapCounts            = "counts"
+	objectMapDevices           = "devices"
+	objectMapEncapsulations    = "encapsulations"
+	objectMapEnds              = "ends"
+	objectMapLease             = "lease"
+	objectMapLegs              = "legs"
+	objectMapNeighbours        = "neighbours"
+	objectMapNexthops          = "nexthops"
+	objectMapNodes             = "nodes"
+	objectMapPorts             = "ports"
+	objectMapPunts             = "punts"
+	objectMapRouters           = "routers"
+	objectMapSources           = "sources"
+	objectMapTunnels           = "tunnels"
+	objectMapUnderlays         = "underlays"
+	objectMapUplinks           = "uplinks"
+	objectMapWalks             = "walks"
+	objectProgLinecard         = "linecard"
+	objectProgPortIngress      = "port_ingress"
+	objectProgUnderlayEgress   = "underlay_egress"
+	objectProgUnderlayIngress  = "underlay_ingress"
+	objectProgUnderlayLinecard = "underlay_linecard"
+	objectProgUplinkIngress    = "uplink_ingress"
+	objectVarPuntNames         = "punt_names"
+	objectVarReasonNames       = "reason_names"
 )
 
 // loadObject returns the embedded CollectionSpec for object.
@@ -172,26 +236,35 @@ type objectSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectProgramSpecs struct {
-	Linecard    *ebpf.ProgramSpec `ebpf:"linecard"`
-	PortIngress *ebpf.ProgramSpec `ebpf:"port_ingress"`
+	Linecard         *ebpf.ProgramSpec `ebpf:"linecard"`
+	PortIngress      *ebpf.ProgramSpec `ebpf:"port_ingress"`
+	UnderlayEgress   *ebpf.ProgramSpec `ebpf:"underlay_egress"`
+	UnderlayIngress  *ebpf.ProgramSpec `ebpf:"underlay_ingress"`
+	UnderlayLinecard *ebpf.ProgramSpec `ebpf:"underlay_linecard"`
+	UplinkIngress    *ebpf.ProgramSpec `ebpf:"uplink_ingress"`
 }
 
 // objectMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectMapSpecs struct {
-	Counts     *ebpf.MapSpec `ebpf:"counts"`
-	Devices    *ebpf.MapSpec `ebpf:"devices"`
-	Lease      *ebpf.MapSpec `ebpf:"lease"`
-	Legs       *ebpf.MapSpec `ebpf:"legs"`
-	Neighbours *ebpf.MapSpec `ebpf:"neighbours"`
-	Nexthops   *ebpf.MapSpec `ebpf:"nexthops"`
-	Nodes      *ebpf.MapSpec `ebpf:"nodes"`
-	Ports      *ebpf.MapSpec `ebpf:"ports"`
-	Punts      *ebpf.MapSpec `ebpf:"punts"`
-	Routers    *ebpf.MapSpec `ebpf:"routers"`
-	Sources    *ebpf.MapSpec `ebpf:"sources"`
-	Walks      *ebpf.MapSpec `ebpf:"walks"`
+	Counts         *ebpf.MapSpec `ebpf:"counts"`
+	Devices        *ebpf.MapSpec `ebpf:"devices"`
+	Encapsulations *ebpf.MapSpec `ebpf:"encapsulations"`
+	Ends           *ebpf.MapSpec `ebpf:"ends"`
+	Lease          *ebpf.MapSpec `ebpf:"lease"`
+	Legs           *ebpf.MapSpec `ebpf:"legs"`
+	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
+	Nexthops       *ebpf.MapSpec `ebpf:"nexthops"`
+	Nodes          *ebpf.MapSpec `ebpf:"nodes"`
+	Ports          *ebpf.MapSpec `ebpf:"ports"`
+	Punts          *ebpf.MapSpec `ebpf:"punts"`
+	Routers        *ebpf.MapSpec `ebpf:"routers"`
+	Sources        *ebpf.MapSpec `ebpf:"sources"`
+	Tunnels        *ebpf.MapSpec `ebpf:"tunnels"`
+	Underlays      *ebpf.MapSpec `ebpf:"underlays"`
+	Uplinks        *ebpf.MapSpec `ebpf:"uplinks"`
+	Walks          *ebpf.MapSpec `ebpf:"walks"`
 }
 
 // objectVariableSpecs contains global variables before they are loaded into the kernel.
@@ -222,24 +295,31 @@ func (o *objectObjects) Close() error {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectMaps struct {
-	Counts     *ebpf.Map `ebpf:"counts"`
-	Devices    *ebpf.Map `ebpf:"devices"`
-	Lease      *ebpf.Map `ebpf:"lease"`
-	Legs       *ebpf.Map `ebpf:"legs"`
-	Neighbours *ebpf.Map `ebpf:"neighbours"`
-	Nexthops   *ebpf.Map `ebpf:"nexthops"`
-	Nodes      *ebpf.Map `ebpf:"nodes"`
-	Ports      *ebpf.Map `ebpf:"ports"`
-	Punts      *ebpf.Map `ebpf:"punts"`
-	Routers    *ebpf.Map `ebpf:"routers"`
-	Sources    *ebpf.Map `ebpf:"sources"`
-	Walks      *ebpf.Map `ebpf:"walks"`
+	Counts         *ebpf.Map `ebpf:"counts"`
+	Devices        *ebpf.Map `ebpf:"devices"`
+	Encapsulations *ebpf.Map `ebpf:"encapsulations"`
+	Ends           *ebpf.Map `ebpf:"ends"`
+	Lease          *ebpf.Map `ebpf:"lease"`
+	Legs           *ebpf.Map `ebpf:"legs"`
+	Neighbours     *ebpf.Map `ebpf:"neighbours"`
+	Nexthops       *ebpf.Map `ebpf:"nexthops"`
+	Nodes          *ebpf.Map `ebpf:"nodes"`
+	Ports          *ebpf.Map `ebpf:"ports"`
+	Punts          *ebpf.Map `ebpf:"punts"`
+	Routers        *ebpf.Map `ebpf:"routers"`
+	Sources        *ebpf.Map `ebpf:"sources"`
+	Tunnels        *ebpf.Map `ebpf:"tunnels"`
+	Underlays      *ebpf.Map `ebpf:"underlays"`
+	Uplinks        *ebpf.Map `ebpf:"uplinks"`
+	Walks          *ebpf.Map `ebpf:"walks"`
 }
 
 func (m *objectMaps) Close() error {
 	return _ObjectClose(
 		m.Counts,
 		m.Devices,
+		m.Encapsulations,
+		m.Ends,
 		m.Lease,
 		m.Legs,
 		m.Neighbours,
@@ -249,6 +329,9 @@ func (m *objectMaps) Close() error {
 		m.Punts,
 		m.Routers,
 		m.Sources,
+		m.Tunnels,
+		m.Underlays,
+		m.Uplinks,
 		m.Walks,
 	)
 }
@@ -265,14 +348,22 @@ type objectVariables struct {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectPrograms struct {
-	Linecard    *ebpf.Program `ebpf:"linecard"`
-	PortIngress *ebpf.Program `ebpf:"port_ingress"`
+	Linecard         *ebpf.Program `ebpf:"linecard"`
+	PortIngress      *ebpf.Program `ebpf:"port_ingress"`
+	UnderlayEgress   *ebpf.Program `ebpf:"underlay_egress"`
+	UnderlayIngress  *ebpf.Program `ebpf:"underlay_ingress"`
+	UnderlayLinecard *ebpf.Program `ebpf:"underlay_linecard"`
+	UplinkIngress    *ebpf.Program `ebpf:"uplink_ingress"`
 }
 
 func (p *objectPrograms) Close() error {
 	return _ObjectClose(
 		p.Linecard,
 		p.PortIngress,
+		p.UnderlayEgress,
+		p.UnderlayIngress,
+		p.UnderlayLinecard,
+		p.UplinkIngress,
 	)
 }
 

@@ -16,16 +16,19 @@ const (
 	Kernel = Mode(objectModeMODE_KERNEL) // left to the device's master, a bridge
 	Peer   = Mode(objectModeMODE_PEER)   // handed to the peer port's node at once
 	Queue  = Mode(objectModeMODE_QUEUE)  // queued at the peer port's device, whose qdisc shapes them
+	// Tunnelled: sent into the tunnel that begins at the peer port, of whose veth pair this is the far end.
+	Tunnelled = Mode(objectModeMODE_TUNNEL)
 )
 
 // Port is what the data path knows of a port.
 type Port struct {
 	Mode Mode
-	Peer int     // ifindex of the port joined with; modes Peer and Queue
+	Peer int     // ifindex of the port joined with; modes Peer, Queue and Tunnelled
 	MTU  int     // of the node's interface; never 0
 	MAC  [6]byte // of the node's interface
 
-	// External says that there is no node: the device itself leads out of the machine, and frames to the port leave by it.
+	// External says that there is no node: the device itself leads out of the machine, and frames to the port leave by it; or by the
+	// tunnel that begins at the port (SetTunnel).
 	External bool
 }
 
@@ -42,10 +45,7 @@ func (d *DataPath) Add(ifindex int, p Port) error {
 
 // Set writes a port's record, for frames that arrive from now on.
 func (d *DataPath) Set(ifindex int, p Port) error {
-	record := objectPort{Mode: objectMode(p.Mode), Peer: uint32(p.Peer), Mtu: uint32(p.MTU), Mac: p.MAC}
-	if p.External {
-		record.External = 1
-	}
+	record := objectPort{Mode: objectMode(p.Mode), Peer: uint32(p.Peer), Mtu: uint32(p.MTU), Mac: p.MAC, External: flag(p.External)}
 	if err := d.maps.Ports.Put(uint32(ifindex), record); err != nil {
 		return fmt.Errorf("write port record %d: %w", ifindex, err)
 	}
@@ -90,7 +90,7 @@ func (d *DataPath) Forget(ifindex int) error {
 	if ifindex <= 0 || ifindex >= MaxPorts {
 		return nil
 	}
-	return d.Set(ifindex, Port{})
+	return errors.Join(d.DeleteTunnel(ifindex), d.Set(ifindex, Port{}))
 }
 
 // Router gives the id (package fib) of the router that a port belongs to; 0: none that the fast path knows.

@@ -4,5 +4,6 @@
  */
 #include "linecard.c"
 #include "port.c"
+#include "underlay.c"
 
 char _license[] SEC("license") = "Dual BSD/GPL";

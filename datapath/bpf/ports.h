@@ -18,14 +18,15 @@ enum mode {
 	MODE_KERNEL,   /* left to the port's master, a bridge */
 	MODE_PEER,     /* handed to the peer port's node at once */
 	MODE_QUEUE,    /* queued at the peer port's device, whose qdisc shapes that direction */
+	MODE_TUNNEL,   /* sent into the tunnel that begins at the peer port, of which this one is the far end */
 };
 
 struct port {
 	enum mode mode;
-	__u32 peer;	    /* ifindex of the port joined with; MODE_PEER, MODE_QUEUE */
+	__u32 peer;	    /* ifindex of the port joined with; MODE_PEER, MODE_QUEUE, MODE_TUNNEL */
 	__u32 mtu;	    /* of the node's interface: what it receives is no longer; 0: no such port */
 	__u8 mac[ETH_ALEN]; /* of the node's interface, as it was created */
-	__u8 external;	    /* there is no node: the device itself leads out of the machine, and frames to the port leave by it */
+	__u8 external;	    /* there is no node: the device itself leads out of the machine, and frames to the port leave by it; or a tunnel begins here (tunnel.h) */
 	__u8 pad;
 };
 

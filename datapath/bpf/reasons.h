@@ -15,6 +15,17 @@ enum reason {
 	REASON_TOO_BIG,      /* longer than the receiving interface's MTU */
 	REASON_NO_MEMORY,    /* to change the header of a frame whose bytes others hold too */
 
+	/* Of tunnels (tunnel.h). */
+	REASON_STRAY,	       /* came to the uplink, and is no tunnel's packet */
+	REASON_MALFORMED,      /* an outer header that is not in order, or no Ethernet frame behind it */
+	REASON_FRAGMENT,       /* an outer packet in fragments */
+	REASON_UNKNOWN_TUNNEL, /* no tunnel of this kind and key ends here for who sent it */
+	REASON_CONGESTION,     /* met outside, and the inner packet cannot say so (RFC 6040, 4.2) */
+	REASON_VLAN_TAGS,      /* more of them than a tunnel takes */
+	REASON_SUPER_FRAME,    /* of a kind that the kernel could not cut inside a tunnel */
+	REASON_NO_UPLINK,      /* nothing leads out of the substrate */
+	REASON_NO_ROUTE,       /* to the tunnel's other end */
+
 	REASONS, /* their number */
 };
 

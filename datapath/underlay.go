@@ -1,0 +1,101 @@
+package datapath
+
+import "fmt"
+
+// SetUplink says which device leads out of the substrate: its end of the veth pair whose other end is in the machine's namespace.
+// The pair carries the longest super-frame: its MTU is 65535 at both ends.
+func (d *DataPath) SetUplink(index int) error {
+	return d.changeUplink(func(u *objectUplink) { u.Inside = uint32(index) })
+}
+
+// AttachUplink makes outer packets that come into the substrate by the uplink be decapsulated. The thread must be in the substrate's
+// namespace.
+func (d *DataPath) AttachUplink(index int) error {
+	return attachIngress(index, objectProgUplinkIngress, d.programs.UplinkIngress)
+}
+
+// AttachUnderlay makes outer packets of tunnels that come in by a network card go to the substrate. All else passes as it
+// is, to other programs at the card and to the kernel. The thread must be in the machine's namespace; AttachEgress comes first.
+func (d *DataPath) AttachUnderlay(nic int) error {
+	return attachIngress(nic, objectProgUnderlayIngress, d.programs.UnderlayIngress)
+}
+
+// DetachUnderlay undoes AttachUnderlay. It is no error if there is nothing to undo.
+func (d *DataPath) DetachUnderlay(nic int) error {
+	return detachIngress(nic)
+}
+
+// AttachEgress makes outer packets that leave the substrate be routed: at the uplink's other end, in the machine's namespace, where the thread
+// must be. The device must have net.ipv4.conf.*.forwarding and its IPv6 sibling on, for the kernel to look routes up for what
+// comes in there; nothing of it reaches the kernel's own forwarding.
+func (d *DataPath) AttachEgress(index int) error {
+	if err := d.changeUplink(func(u *objectUplink) { u.Outside = uint32(index) }); err != nil {
+		return err
+	}
+	return attachIngress(index, objectProgUnderlayEgress, d.programs.UnderlayEgress)
+}
+
+func (d *DataPath) changeUplink(change func(*objectUplink)) error {
+	d.tunnelling.Lock()
+	defer d.tunnelling.Unlock()
+	var u objectUplink
+	if err := d.maps.Uplinks.Lookup(uint32(0), &u); err != nil {
+		return fmt.Errorf("read uplink: %w", err)
+	}
+	change(&u)
+	if err := d.maps.Uplinks.Put(uint32(0), u); err != nil {
+		return fmt.Errorf("write uplink: %w", err)
+	}
+	return nil
+}
+
+// Names of what Underlay counts beside drops.
+const (
+	Received = "received"
+	Sent     = "sent"
+)
+
+// Underlay counts outer packets since the maps were made: those that were decapsulated (Received) and made (Sent), and those that were
+// dropped where no port was known yet, or any more, by reason. What never was is absent.
+func (d *DataPath) Underlay() (map[string]uint64, error) {
+	reasons, err := Reasons()
+	if err != nil {
+		return nil, err
+	}
+	var perCPU []objectUnderlay
+	if err := d.maps.Underlays.Lookup(uint32(0), &perCPU); err != nil {
+		return nil, fmt.Errorf("read counters of the underlay: %w", err)
+	}
+	all := map[string]uint64{}
+	count := func(what string, n uint64) {
+		if n > 0 {
+			all[what] += n
+		}
+	}
+	for _, c := range perCPU {
+		count(Received, c.Received.Frames)
+		count(Sent, c.Sent.Frames)
+		for reason, n := range c.Dropped {
+			count(reasons[reason], n)
+		}
+	}
+	return all, nil
+}
+
+// AttachLineCard makes the line card of tunnels look at every frame that comes in at a network card, before the kernel makes an sk_buff of it.
+// What it does not send on itself goes to the program of AttachUnderlay: the card must have both. The thread must be in the
+// machine's namespace. A card that has a program of XDP already is left alone: the error is a *TakenError.
+func (d *DataPath) AttachLineCard(nic int, native bool) error {
+	if err := d.attachXDP(nic, native, nicPrefix, d.programs.UnderlayLinecard); err != nil {
+		return fmt.Errorf("attach %s to network card %d: %w", objectProgUnderlayLinecard, nic, err)
+	}
+	return nil
+}
+
+// DetachLineCard undoes AttachLineCard. It is no error if there is nothing to undo.
+func (d *DataPath) DetachLineCard(nic int) error {
+	if err := d.detachXDP(nic, nicPrefix); err != nil {
+		return fmt.Errorf("detach %s from network card %d: %w", objectProgUnderlayLinecard, nic, err)
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package datapath
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// Prefixes of pins of links, by ifindex: of devices in the substrate, and of network cards, which are numbered in the machine's namespace.
+const (
+	linkPrefix = "xdp-"
+	nicPrefix  = "nic-"
+)
+
+// linkPin is where the link is pinned that keeps a program attached: beside the directories of ABIs, because it stays when they change.
+func (d *DataPath) linkPin(prefix string, ifindex int) string {
+	return filepath.Join(d.dir, prefix+strconv.Itoa(ifindex))
+}
+
+// TakenError says that a device has another program of XDP, and there can be one only.
+type TakenError struct {
+	Program uint32 // its id, as `bpftool prog` shows it; 0: could not be found out
+}
+
+func (e *TakenError) Error() string {
+	return fmt.Sprintf("it is taken by XDP program %d (bpftool prog show id %d)", e.Program, e.Program)
+}
+
+// attachXDP attaches a program with a link, which is pinned. If ours is attached already, it becomes p.
+func (d *DataPath) attachXDP(ifindex int, native bool, prefix string, p *ebpf.Program) error {
+	mode := link.XDPGenericMode
+	if native {
+		mode = link.XDPDriverMode
+	}
+	l, err := link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: mode})
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
+		if id, ask := xdpProgram(ifindex); ask == nil {
+			return &TakenError{id}
+		}
+		return &TakenError{}
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }()
+	pin := d.linkPin(prefix, ifindex)
+	if err = l.Pin(pin); errors.Is(err, os.ErrExist) {
+		// A device has one link: what is pinned is that of an earlier device of this number, which is gone.
+		err = errors.Join(d.detachXDP(ifindex, prefix), l.Pin(pin))
+	}
+	if err != nil {
+		return fmt.Errorf("pin the link: %w", err)
+	}
+	return nil
+}
+
+func (d *DataPath) detachXDP(ifindex int, prefix string) error {
+	if err := os.Remove(d.linkPin(prefix, ifindex)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// replaceXDP puts programs in the place of older ones, and forgets links whose device is gone.
+func (d *DataPath) replaceXDP() error {
+	for prefix, p := range map[string]*ebpf.Program{linkPrefix: d.programs.Linecard, nicPrefix: d.programs.UnderlayLinecard} {
+		pins, err := filepath.Glob(filepath.Join(d.dir, prefix+"*"))
+		if err != nil {
+			return err
+		}
+		for _, pin := range pins {
+			if err := updateLink(pin, p); err != nil {
+				return fmt.Errorf("%s: %w", filepath.Base(pin), err)
+			}
+		}
+	}
+	return nil
+}
+
+func updateLink(pin string, p *ebpf.Program) error {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if err != nil {
+		return err
+	}
+	err = l.Update(p)
+	if errors.Is(err, unix.ENOLINK) {
+		err = l.Unpin()
+	}
+	return errors.Join(err, l.Close())
+}
+
+// xdpProgram asks which program a device of the thread's namespace has.
+func xdpProgram(ifindex int) (uint32, error) {
+	const programID = 4 // IFLA_XDP_PROG_ID
+	dump, err := syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC)
+	if err != nil {
+		return 0, fmt.Errorf("list devices: %w", err)
+	}
+	messages, err := syscall.ParseNetlinkMessage(dump)
+	if err != nil {
+		return 0, fmt.Errorf("list devices: %w", err)
+	}
+	for i := range messages {
+		m := &messages[i]
+		if m.Header.Type != unix.RTM_NEWLINK || int(binary.NativeEndian.Uint32(m.Data[4:])) != ifindex {
+			continue
+		}
+		attributes, err := syscall.ParseNetlinkRouteAttr(m)
+		if err != nil {
+			return 0, fmt.Errorf("read device %d: %w", ifindex, err)
+		}
+		for _, a := range attributes {
+			if a.Attr.Type&^unix.NLA_F_NESTED == unix.IFLA_XDP {
+				return nested(a.Value, programID), nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("device %d: %w", ifindex, unix.ENODEV)
+}
+
+// nested finds a number among attributes.
+func nested(b []byte, want uint16) uint32 {
+	for len(b) >= unix.SizeofRtAttr {
+		n, kind := int(binary.NativeEndian.Uint16(b)), binary.NativeEndian.Uint16(b[2:])
+		if n < unix.SizeofRtAttr || n > len(b) {
+			break
+		}
+		if kind == want && n == unix.SizeofRtAttr+4 {
+			return binary.NativeEndian.Uint32(b[unix.SizeofRtAttr:])
+		}
+		b = b[min(len(b), (n+3)&^3):]
+	}
+	return 0
+}
