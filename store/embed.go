@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,18 +19,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// embedded is an etcd of one member within this process. It listens nowhere: requests are function calls, so
-// that no other user of the machine can reach it.
+// embedded is an etcd within this process, whose requests are function calls. Without a cluster it has one member and listens
+// nowhere, so that no other user of the machine can reach it.
 type embedded struct {
-	etcd   *embed.Etcd
-	log    *logger
-	client *clientv3.Client
-	lock   *os.File
-	dir    string
+	etcd    *embed.Etcd
+	log     *logger
+	client  *clientv3.Client
+	lock    *os.File
+	dir     string
+	cluster *ClusterConfig // nil: a single machine's
+	doors   *doors         // with cluster
 
 	mu   sync.Mutex
 	why  error // first fatal report; guarded by mu
 	dead chan struct{}
+
+	stopping atomic.Bool
 }
 
 const (
@@ -42,6 +47,8 @@ const (
 	walSegment      = 8 << 20
 	quota           = 2 << 30
 	startTimeout    = 30 * time.Second
+	// quorumPatience is how long a member that starts waits for the others: some elections.
+	quorumPatience = 5 * clusterElectionMillis * time.Millisecond
 )
 
 var setSegment = sync.OnceFunc(func() { wal.SegmentSizeBytes = walSegment })
@@ -50,7 +57,7 @@ func startEmbedded(ctx context.Context, cfg Config) (*embedded, error) {
 	if err := makePrivate(cfg.Dir); err != nil {
 		return nil, err
 	}
-	e := &embedded{dir: cfg.Dir, dead: make(chan struct{})}
+	e := &embedded{dir: cfg.Dir, cluster: cfg.Cluster, dead: make(chan struct{})}
 	var err error
 	if e.lock, err = lockDir(cfg.Dir); err != nil {
 		return nil, err
@@ -61,13 +68,33 @@ func startEmbedded(ctx context.Context, cfg Config) (*embedded, error) {
 	}
 	setSegment()
 	e.log = quietLogger(cfg.LogFile, e.fatal)
-	if err := e.start(ctx, e.config(cfg)); err != nil {
+	if err := e.open(ctx, cfg); err != nil {
+		if e.doors != nil {
+			e.doors.close()
+		}
 		e.log.Close()
 		e.lock.Close()
 		return nil, err
 	}
 	e.client = v3client.New(e.etcd.Server)
 	return e, nil
+}
+
+func (e *embedded) open(ctx context.Context, cfg Config) error {
+	config := e.config(cfg)
+	if e.cluster != nil {
+		var err error
+		if e.doors, err = openDoors(ctx, cfg.Dir, cfg.Prefix, e.cluster); err != nil {
+			return err
+		}
+		if err := e.cluster.membership(config, e.doors); err != nil {
+			return err
+		}
+	}
+	if err := e.start(ctx, config); err != nil {
+		return err
+	}
+	return e.await(ctx)
 }
 
 func (e *embedded) config(cfg Config) *embed.Config {
@@ -120,6 +147,21 @@ func (e *embedded) start(ctx context.Context, cfg *embed.Config) error {
 		return fmt.Errorf("etcd did not start within %v", startTimeout)
 	}
 	e.etcd = started
+	if e.doors != nil {
+		e.doors.serve(e.etcd.Server)
+		go e.expelled()
+	}
+	return nil
+}
+
+// await returns once the store can be used. A member of a cluster that lacks its quorum can be: what is known is read.
+func (e *embedded) await(ctx context.Context) error {
+	patience, enough := startTimeout, false
+	if e.cluster != nil && len(e.etcd.Server.Cluster().Members()) > 1 {
+		patience, enough = quorumPatience, true
+	}
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
 	select {
 	case <-e.etcd.Server.ReadyNotify():
 		return nil
@@ -129,9 +171,25 @@ func (e *embedded) start(ctx context.Context, cfg *embed.Config) error {
 		e.etcd.Close()
 		return ctx.Err()
 	case <-timeout.C:
+		if enough {
+			return nil
+		}
+		n := len(e.etcd.Server.Cluster().Members())
 		e.etcd.Close()
+		if n > 1 {
+			return fmt.Errorf("it belongs to a cluster of %d servers, and was started as if it were alone", n)
+		}
 		return fmt.Errorf("etcd was not ready within %v", startTimeout)
 	}
+}
+
+// expelled turns the end of a member that the others removed into a dead store.
+func (e *embedded) expelled() {
+	<-e.etcd.Server.StopNotify()
+	if e.stopping.Load() {
+		return
+	}
+	e.fatal("etcd ended", ErrRemoved)
 }
 
 func damaged(dir string, err error) error {
@@ -142,10 +200,17 @@ func damaged(dir string, err error) error {
 }
 
 func (e *embedded) stop() {
+	e.stopping.Store(true)
+	if e.doors != nil {
+		e.doors.closeClients()
+	}
 	select {
 	case <-e.dead: // its goroutines are gone in the middle of their work; closing would wait for them
 	default:
-		e.etcd.Close()
+		e.etcd.Close() // hands leadership on, which needs the other doors
+	}
+	if e.doors != nil {
+		e.doors.close()
 	}
 	e.log.Close()
 	e.lock.Close()

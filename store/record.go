@@ -25,7 +25,9 @@ type Record struct {
 	Nodes      int       `json:"nodes"`
 	Links      int       `json:"links"`
 	Blobs      []string  `json:"blobs,omitempty"` // archives that the specification names
-	Updated    time.Time `json:"updated"`
+	// Hosts are those that may hold something of the slice: its nodes were placed there, and they have not released it since.
+	Hosts   []string  `json:"hosts,omitempty"`
+	Updated time.Time `json:"updated"`
 	// Going means that nothing is wanted of the slice any more; its name and id stay taken until every host has
 	// released it.
 	Going bool `json:"going,omitempty"`
@@ -185,6 +187,7 @@ func (s *Store) expected(ctx context.Context, name string, expect int64) (*Recor
 func (s *Store) flip(ctx context.Context, prev, next *Record, spec *slice.Slice) (bool, error) {
 	var conditions []clientv3.Cmp
 	var ops []clientv3.Op
+	next.Hosts = hostsOf(spec)
 	if prev == nil {
 		id, err := s.freeID(ctx)
 		if err != nil {
@@ -196,6 +199,7 @@ func (s *Store) flip(ctx context.Context, prev, next *Record, spec *slice.Slice)
 		ops = append(ops, clientv3.OpPut(owner, next.Name))
 	} else {
 		next.ID = prev.ID
+		next.Hosts = union(next.Hosts, prev.Hosts)
 		ops = append(ops, clientv3.OpDelete(s.key("specs", prev.Name, prev.Token, ""), clientv3.WithPrefix()))
 	}
 	overrides, revision, err := s.overrides(ctx, next.Name)
@@ -282,43 +286,3 @@ func (s *Store) DeleteSlice(ctx context.Context, name string) error {
 	}
 }
 
-// Release says that a host has nothing left of a slice that is going. With the last host the slice's record, name
-// and id are free.
-func (s *Store) Release(ctx context.Context, host, name string) error {
-	for {
-		r, _, err := s.record(ctx, name)
-		if err != nil {
-			return err
-		}
-		if !r.Going {
-			return fmt.Errorf("release slice %s: it is wanted", name)
-		}
-		got, err := s.get(ctx, s.key("status", name, ""), clientv3.WithPrefix(), clientv3.WithKeysOnly())
-		if err != nil {
-			return err
-		}
-		mine, others := s.key("status", name, host), false
-		for _, kv := range got.Kvs {
-			others = others || string(kv.Key) != mine
-		}
-		conditions := []clientv3.Cmp{s.unchanged(name, &r)}
-		ops := []clientv3.Op{clientv3.OpDelete(mine)}
-		if !others {
-			ops = []clientv3.Op{
-				clientv3.OpDelete(s.key("status", name, ""), clientv3.WithPrefix()),
-				clientv3.OpDelete(s.key("slices", name)),
-				clientv3.OpDelete(s.key("specs", name, ""), clientv3.WithPrefix()),
-				clientv3.OpDelete(s.key("overrides", name)),
-				clientv3.OpDelete(s.key("ids", strconv.Itoa(int(r.ID)))),
-			}
-		}
-		ok, err := s.commit(ctx, conditions, ops...)
-		if err != nil {
-			return err
-		}
-		if ok {
-			s.cache.drop(name)
-			return nil
-		}
-	}
-}

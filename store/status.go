@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -27,50 +29,132 @@ func (s *Store) PutStatus(ctx context.Context, host string, st slice.Status) err
 	return nil
 }
 
-// Status gives what the hosts report of a slice, as one; the zero value but for the name where none does yet.
+// report is what one host says.
+type report struct {
+	host string
+	lost bool // the host is not alive: what it said may not be so any more
+	slice.Status
+}
+
+// Status gives what the hosts report of a slice, as one; the zero value but for the name where none does yet. Nodes of hosts that
+// are lost have the phase Lost.
 func (s *Store) Status(ctx context.Context, name string) (slice.Status, error) {
-	got, err := s.get(ctx, s.key("status", name, ""), clientv3.WithPrefix())
+	got, err := s.snapshot(ctx,
+		clientv3.OpGet(s.key("status", name, ""), clientv3.WithPrefix()),
+		clientv3.OpGet(s.key("hosts", ""), clientv3.WithPrefix(), clientv3.WithKeysOnly()),
+		clientv3.OpGet(s.key("alive", ""), clientv3.WithPrefix(), clientv3.WithKeysOnly()))
 	if err != nil {
 		return slice.Status{}, err
 	}
-	var all []slice.Status
-	for _, kv := range got.Kvs {
-		var st slice.Status
-		if err := unpack(kv.Value, &st); err != nil {
-			host := strings.TrimPrefix(string(kv.Key), s.key("status", name, ""))
-			return slice.Status{}, fmt.Errorf("decode status of slice %s on host %s: %w", name, host, err)
+	known, living := s.byName("hosts", got[1]), s.byName("alive", got[2])
+	lost := func(host string) bool { return known[host] != nil && living[host] == nil }
+	var reports []report
+	for _, kv := range got[0] {
+		r := report{host: strings.TrimPrefix(string(kv.Key), s.key("status", name, ""))}
+		if err := unpack(kv.Value, &r.Status); err != nil {
+			return slice.Status{}, fmt.Errorf("decode status of slice %s on host %s: %w", name, r.host, err)
 		}
-		all = append(all, st)
+		r.lost = lost(r.host)
+		reports = append(reports, r)
 	}
-	return merge(name, all), nil
+	if len(known) == 0 { // one machine
+		return merge(name, nil, reports), nil
+	}
+	spec, record, err := s.Slice(ctx, name)
+	if errors.Is(err, ErrCorrupt) || errors.Is(err, ErrNotFound) || record.Going {
+		return merge(name, nil, reports), nil
+	}
+	if err != nil {
+		return slice.Status{}, err
+	}
+	for _, host := range hostsOf(spec) { // who never said anything counts too
+		if !slices.ContainsFunc(reports, func(r report) bool { return r.host == host }) {
+			reports = append(reports, report{host: host, lost: lost(host)})
+		}
+	}
+	return merge(name, spec, reports), nil
 }
 
-// merge makes one report of those of several hosts: the oldest generation counts, and all must have settled.
-func merge(name string, all []slice.Status) slice.Status {
-	sum := slice.Status{Slice: name, Settled: len(all) > 0, Nodes: map[string]slice.NodeStatus{}, Links: map[string]slice.LinkStatus{}}
-	for i, st := range all {
-		if i == 0 || st.Generation < sum.Generation {
-			sum.Generation = st.Generation
+// merge makes one report of those of several hosts: the oldest generation counts, and all must have settled. spec is the slice where
+// its nodes are placed on hosts, else nil.
+func merge(name string, spec *slice.Slice, reports []report) slice.Status {
+	sum := slice.Status{Slice: name, Settled: len(reports) > 0, Nodes: map[string]slice.NodeStatus{}, Links: map[string]slice.LinkStatus{}}
+	placed := placement(spec)
+	first := true
+	for i := range reports {
+		r := &reports[i]
+		if r.lost && spec != nil && !wanted(spec, r.host) {
+			continue // what it has left is nobody's any more, and cleared away when it returns
 		}
-		sum.Settled = sum.Settled && st.Settled
-		sum.Done += st.Done
-		sum.Total += st.Total
-		sum.Errors = append(sum.Errors, st.Errors...)
-		for node, ns := range st.Nodes {
-			sum.Nodes[node] = ns
+		if first || r.Generation < sum.Generation {
+			sum.Generation = r.Generation
 		}
-		for link, ls := range st.Links {
-			if have, ok := sum.Links[link]; ok { // a link between hosts is up where both ends are
-				ls.Up = ls.Up && have.Up
-				for end, shape := range have.Shapes {
-					if ls.Shapes == nil {
-						ls.Shapes = map[string]slice.Shape{}
-					}
-					ls.Shapes[end] = shape
-				}
-			}
-			sum.Links[link] = ls
+		first = false
+		sum.Settled = sum.Settled && r.Settled && !r.lost
+		sum.Done += r.Done
+		sum.Total += r.Total
+		sum.Errors = append(sum.Errors, r.Errors...)
+		mergeNodes(sum.Nodes, r, placed)
+		mergeLinks(sum.Links, r)
+	}
+	for node, host := range placed {
+		at := slices.IndexFunc(reports, func(r report) bool { return r.host == host })
+		if at >= 0 && reports[at].lost {
+			sum.Nodes[node] = lostNode(sum.Nodes[node], host)
 		}
 	}
 	return sum
+}
+
+// placement says on which host each node is wanted; of those that are placed.
+func placement(spec *slice.Slice) map[string]string {
+	placed := map[string]string{}
+	if spec == nil {
+		return placed
+	}
+	for i := range spec.Nodes {
+		if n := &spec.Nodes[i]; n.Host != "" {
+			placed[n.Name] = n.Host
+		}
+	}
+	return placed
+}
+
+// mergeNodes adds what a host says of nodes. Of several that speak of one node, the host counts on which it is wanted.
+func mergeNodes(nodes map[string]slice.NodeStatus, r *report, placed map[string]string) {
+	for name, node := range r.Nodes {
+		if node.Host == "" && len(placed) > 0 {
+			node.Host = r.host
+		}
+		if r.lost {
+			node = lostNode(node, r.host)
+		}
+		if _, ok := nodes[name]; ok && placed[name] != r.host {
+			continue
+		}
+		nodes[name] = node
+	}
+}
+
+func lostNode(node slice.NodeStatus, host string) slice.NodeStatus {
+	node.Phase, node.Host, node.PID, node.FastPath = slice.Lost, host, 0, ""
+	node.Message = "host " + host + " does not answer"
+	return node
+}
+
+// mergeLinks adds what a host says of links. A link between hosts is up where all its ends are.
+func mergeLinks(links map[string]slice.LinkStatus, r *report) {
+	for name, link := range r.Links {
+		link.Up = link.Up && !r.lost
+		if have, ok := links[name]; ok {
+			link.Up = link.Up && have.Up
+			for end, shape := range have.Shapes {
+				if link.Shapes == nil {
+					link.Shapes = map[string]slice.Shape{}
+				}
+				link.Shapes[end] = shape
+			}
+		}
+		links[name] = link
+	}
 }

@@ -25,11 +25,14 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/pergola-net/pergola/pki"
 )
 
 // Errors that callers decide on.
@@ -38,6 +41,8 @@ var (
 	ErrGoing    = errors.New("the slice is being removed")
 	ErrConflict = errors.New("the slice was changed by somebody else meanwhile")
 	ErrFull     = errors.New("no space left for the store")
+	ErrNoQuorum = errors.New("the cluster has no quorum")
+	ErrRemoved  = errors.New("this server was removed from the cluster")
 	ErrCorrupt  = errors.New("what the store has of it cannot be read; remove the slice (pergola down) and apply its file again")
 )
 
@@ -47,6 +52,10 @@ type Config struct {
 	// Endpoints of an etcd cluster, such as https://10.0.0.1:2379.
 	Endpoints []string
 	TLS       *tls.Config // for Endpoints
+	// Follow means that the endpoints are servers of Pergola's cluster: their list is kept up to date as servers come and go.
+	Follow bool
+	// Cluster makes the embedded etcd a member of a cluster. Without it, it is alone and listens nowhere.
+	Cluster *ClusterConfig
 	Prefix    string      // of all keys; empty: /pergola/
 	LogFile   string      // gets what the embedded etcd has to say from warnings up; empty: nothing is kept
 	Timeout   time.Duration
@@ -58,12 +67,17 @@ const DefaultTimeout = 10 * time.Second
 // Store is an open store. It is safe for concurrent use.
 type Store struct {
 	kv       *clientv3.Client
+	prober   *clientv3.Client // asks single servers of a cluster; nil where there is none
 	prefix   string
 	where    string // for error messages
 	timeout  time.Duration
 	embedded *embedded // nil with Endpoints
 	log      *logger   // of the client, with Endpoints
 	cache    specCache
+	quorum   *quorum
+	absences absences
+	life     context.Context // ends with the store
+	end      context.CancelFunc
 	close    sync.Once
 }
 
@@ -76,24 +90,21 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = DefaultTimeout
 	}
-	s := &Store{prefix: cfg.Prefix, timeout: cfg.Timeout}
-	orphanAge := time.Hour // another server may be writing parts now
+	s := &Store{prefix: cfg.Prefix, timeout: cfg.Timeout, quorum: newQuorum()}
+	s.life, s.end = context.WithCancel(context.Background())
 	var err error
 	if len(cfg.Endpoints) > 0 {
 		s.where = "etcd at " + strings.Join(cfg.Endpoints, ", ")
-		s.log = quietLogger(cfg.LogFile, nil)
-		s.kv, err = dial(cfg, s.log.Logger)
+		err = s.openRemote(cfg)
 	} else {
 		s.where = "store in " + cfg.Dir
-		orphanAge = 0
-		if s.embedded, err = startEmbedded(ctx, cfg); err == nil {
-			s.kv = s.embedded.client
-		}
+		err = s.openEmbedded(ctx, cfg)
 	}
 	if err != nil {
+		s.end()
 		return nil, fmt.Errorf("open %s: %w", s.where, err)
 	}
-	if err := s.sweep(ctx, orphanAge); err != nil {
+	if err := s.begin(ctx, cfg); err != nil {
 		s.Close()
 		if len(cfg.Endpoints) > 0 {
 			return nil, fmt.Errorf("open %s: %w; check that it runs and that the addresses and certificates are right", s.where, err)
@@ -103,20 +114,105 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
+func (s *Store) openRemote(cfg Config) error {
+	s.log = quietLogger(cfg.LogFile, nil)
+	var err error
+	if s.kv, err = dial(cfg, s.log.Logger); err != nil {
+		s.log.Close()
+		return err
+	}
+	if cfg.Follow {
+		s.prober = s.kv
+	}
+	return nil
+}
+
+func (s *Store) openEmbedded(ctx context.Context, cfg Config) error {
+	var err error
+	if s.embedded, err = startEmbedded(ctx, cfg); err != nil {
+		return err
+	}
+	s.kv = s.embedded.client
+	if cfg.Cluster == nil {
+		return nil
+	}
+	s.prober, err = dial(Config{Endpoints: []string{s.embedded.etcd.Config().AdvertiseClientUrls[0].String()}, TLS: pki.ClientConfig(cfg.Cluster.Identity)},
+		s.embedded.log.Logger)
+	if err != nil {
+		s.kv.Close()
+		s.embedded.stop()
+		return err
+	}
+	go s.watchLeader(s.life)
+	return nil
+}
+
+// begin does what comes first in a store that answers. Without a quorum it comes later: what is known can be read at once.
+func (s *Store) begin(ctx context.Context, cfg Config) error {
+	orphanAge := time.Hour // another server may be writing parts now
+	if s.embedded != nil && cfg.Cluster == nil {
+		orphanAge = 0
+	}
+	if cfg.Cluster != nil {
+		if err := s.takePlace(ctx); err != nil && !errors.Is(err, ErrNoQuorum) {
+			return err
+		}
+	}
+	if cfg.Follow {
+		bounded, cancel := context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+		_ = s.kv.Sync(bounded) // later, then: what matters shows next
+	}
+	if err := s.sweep(ctx, orphanAge); err != nil && !errors.Is(err, ErrNoQuorum) {
+		return err
+	}
+	return nil
+}
+
 func dial(cfg Config, log *zap.Logger) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{
+	c := clientv3.Config{
 		Endpoints:            cfg.Endpoints,
 		TLS:                  cfg.TLS,
 		DialTimeout:          5 * time.Second,
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 5 * time.Second,
 		Logger:               log,
-	})
+	}
+	if cfg.Follow {
+		c.AutoSyncInterval = followEvery
+	}
+	return clientv3.New(c)
+}
+
+// followEvery is how often a client looks who the servers are.
+const followEvery = 30 * time.Second
+
+// Endpoints are the addresses of the servers, as far as they are known now: what an agent wants to remember for its next start. There are none
+// of an embedded store without a cluster.
+func (s *Store) Endpoints(ctx context.Context) []string {
+	if s.embedded == nil {
+		return s.kv.Endpoints()
+	}
+	members, err := s.memberList(ctx)
+	if err != nil || s.embedded.cluster == nil {
+		return nil
+	}
+	var endpoints []string
+	for _, m := range members {
+		if !m.IsLearner {
+			endpoints = append(endpoints, m.ClientURLs...)
+		}
+	}
+	return endpoints
 }
 
 // Close ends the store. An embedded etcd is stopped.
 func (s *Store) Close() error {
 	s.close.Do(func() {
+		s.end()
+		if s.prober != nil {
+			s.prober.Close()
+		}
 		s.kv.Close()
 		if s.embedded != nil {
 			s.embedded.stop()
@@ -148,23 +244,69 @@ func (s *Store) Err() error {
 
 func (s *Store) key(parts ...string) string { return s.prefix + strings.Join(parts, "/") }
 
-// get, put and commit are the three ways to etcd: each is bounded in time and explains its errors.
+// get, snapshot, put, commit and request are the ways to etcd: each is bounded in time and explains its errors.
 
-func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (got *clientv3.GetResponse, err error) {
+	err = s.read(ctx, func(ctx context.Context, opt ...clientv3.OpOption) error {
+		got, err = s.kv.Get(ctx, key, append(opt, opts...)...)
+		return err
+	})
+	return got, err
+}
+
+// snapshot reads several things at one revision.
+func (s *Store) snapshot(ctx context.Context, gets ...clientv3.Op) ([][]*mvccpb.KeyValue, error) {
+	var results [][]*mvccpb.KeyValue
+	err := s.read(ctx, func(ctx context.Context, opts ...clientv3.OpOption) error {
+		ops := make([]clientv3.Op, len(gets))
+		for i, op := range gets {
+			for _, opt := range opts {
+				opt(&op)
+			}
+			ops[i] = op
+		}
+		r, err := s.kv.Txn(ctx).Then(ops...).Commit()
+		if err != nil {
+			return err
+		}
+		results = results[:0]
+		for _, one := range r.Responses {
+			results = append(results, one.GetResponseRange().Kvs)
+		}
+		return nil
+	})
+	return results, err
+}
+
+// read asks for what the cluster agrees on, or, while there is no quorum, for what the nearest member knows.
+func (s *Store) read(ctx context.Context, ask func(context.Context, ...clientv3.OpOption) error) error {
+	if s.quorum.missing() == nil {
+		err := s.request(ctx, "read", func(ctx context.Context) error { return ask(s.withLeader(ctx)) })
+		if !errors.Is(err, ErrNoQuorum) {
+			return err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	r, err := s.kv.Get(ctx, key, opts...)
-	return r, s.explain(ctx, "read", err)
+	return s.explain(ctx, "read", ask(ctx, clientv3.WithSerializable()))
+}
+
+// withLeader makes a server without a leader say so at once.
+func (s *Store) withLeader(ctx context.Context) context.Context {
+	if s.prober == nil {
+		return ctx
+	}
+	return clientv3.WithRequireLeader(ctx)
 }
 
 func (s *Store) put(ctx context.Context, key, value string) error {
 	if err := s.room(len(value)); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	_, err := s.kv.Put(ctx, key, value)
-	return s.explain(ctx, "write", err)
+	return s.request(ctx, "write", func(ctx context.Context) error {
+		_, err := s.kv.Put(ctx, key, value)
+		return err
+	})
 }
 
 // commit carries out ops if all conditions hold, and says whether they did.
@@ -176,26 +318,52 @@ func (s *Store) commit(ctx context.Context, conditions []clientv3.Cmp, ops ...cl
 	if err := s.room(size); err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	r, err := s.kv.Txn(ctx).If(conditions...).Then(ops...).Commit()
-	if err != nil {
-		return false, s.explain(ctx, "write", err)
+	var done bool
+	err := s.request(ctx, "write", func(ctx context.Context) error {
+		r, err := s.kv.Txn(ctx).If(conditions...).Then(ops...).Commit()
+		if err == nil {
+			done = r.Succeeded
+		}
+		return err
+	})
+	return done, err
+}
+
+// request carries out what needs the quorum.
+func (s *Store) request(ctx context.Context, verb string, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	quorum := s.quorum.present()
+	defer context.AfterFunc(quorum, func() { cancel(context.Cause(quorum)) })()
+	if quorum.Err() != nil {
+		return fmt.Errorf("%s %s: %w", verb, s.where, context.Cause(quorum))
 	}
-	return r.Succeeded, nil
+	ctx, done := context.WithTimeout(ctx, s.timeout)
+	defer done()
+	return s.explain(ctx, verb, do(ctx))
 }
 
 func (s *Store) explain(ctx context.Context, verb string, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
+	}
+	away := errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded || status.Code(err) == codes.Unavailable
+	if away && s.embedded == nil && s.prober != nil {
+		s.suspect()
+	}
+	switch cause := context.Cause(ctx); {
 	case s.embedded != nil && s.Err() != nil:
 		return s.Err()
+	case errors.Is(cause, ErrNoQuorum):
+		return fmt.Errorf("%s %s: %w", verb, s.where, cause)
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return fmt.Errorf("%s %s: %w: its quota is used up; remove slices, then compact and defragment etcd", verb, s.where, ErrFull)
-	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded, status.Code(err) == codes.Unavailable:
+	case away:
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return ctx.Err()
+		}
+		if missing := s.quorum.missing(); missing != nil {
+			return fmt.Errorf("%s %s: %w", verb, s.where, missing)
 		}
 		return fmt.Errorf("%s %s: no answer within %v: %w", verb, s.where, s.timeout, err)
 	}

@@ -18,6 +18,8 @@ const (
 	OverridesChanged What = "overrides"
 	StatusChanged    What = "status"
 	Gone             What = "gone"
+	// HostsChanged means that hosts came, went or were described or treated otherwise. Slice is empty.
+	HostsChanged What = "host"
 	// Resync means that changes may have been missed: look at everything. Slice is empty.
 	Resync What = "resync"
 )
@@ -62,9 +64,20 @@ func (s *Store) follow(ctx context.Context, revision int64, out chan<- Change) {
 		if ctx.Err() == nil {
 			out <- Change{What: Resync}
 		}
-		select { // etcd may be away for long
+		s.pause(ctx)
+	}
+}
+
+// pause waits before etcd is asked again, which may be away for long. Without a quorum nothing changes.
+func (s *Store) pause(ctx context.Context) {
+	for {
+		select {
 		case <-ctx.Done():
+			return
 		case <-time.After(time.Second):
+		}
+		if s.quorum.missing() == nil {
+			return
 		}
 	}
 }
@@ -74,6 +87,8 @@ func (s *Store) change(e *clientv3.Event) (Change, bool) {
 	name, _, _ := strings.Cut(rest, "/")
 	gone := e.Type == mvccpb.DELETE
 	switch {
+	case kind == "hosts" || kind == "policies" || kind == "alive":
+		return Change{What: HostsChanged}, true
 	case kind == "slices" && gone:
 		return Change{name, Gone}, true
 	case kind == "slices":

@@ -1,0 +1,143 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/pergola-net/pergola/pki"
+)
+
+// ClusterConfig makes the embedded etcd a member of a cluster: other members and the agents of other hosts reach it, by mutual
+// TLS with the cluster's certificates.
+//
+// A store that was opened without it keeps what it has when it is opened with it: so a single machine becomes the first member.
+type ClusterConfig struct {
+	Name string // of this member: its host's
+	// Where it listens: address:port. Port 0 is any that is free.
+	ListenPeer, ListenClient string
+	// How the others reach it: https://address:port. Empty: where it listens. The certificate must name the peer URL's address,
+	// because etcd's members compare it.
+	AdvertisePeer, AdvertiseClient string
+	// Identity is what it proves itself with. It is asked for again and again: a renewed certificate counts within a minute.
+	Identity func() *pki.Identity
+	// Initial are all members and their peer URLs, this one's included, as AddMember gave them to who joins. It counts only where the
+	// directory is new. A member that was there before, and the first one, need none.
+	Initial map[string]string
+}
+
+// Members of a cluster hear each other over a network, and on machines with other things to do.
+const (
+	clusterTickMillis     = 100
+	clusterElectionMillis = 1500
+)
+
+// membership fills the part of etcd's configuration that a member of a cluster needs. etcd dials its peers by files;
+// everything that listens is ours (see doors).
+func (c *ClusterConfig) membership(cfg *embed.Config, doors *doors) error {
+	peer, err := advertised(c.AdvertisePeer, doors.peer)
+	if err != nil {
+		return fmt.Errorf("peer address: %w", err)
+	}
+	client, err := advertised(c.AdvertiseClient, doors.client)
+	if err != nil {
+		return fmt.Errorf("client address: %w", err)
+	}
+	if err := c.Identity().Certificate.VerifyHostname(peer.Hostname()); err != nil {
+		return fmt.Errorf("the certificate of %s does not fit the address %s by which other servers reach it: %w", c.Name, peer.Host, err)
+	}
+	cfg.Name = c.Name
+	cfg.AdvertisePeerUrls, cfg.AdvertiseClientUrls = []url.URL{*peer}, []url.URL{*client}
+	cfg.InitialCluster = c.Name + "=" + peer.String()
+	if len(c.Initial) > 0 {
+		cfg.ClusterState = embed.ClusterStateFlagExisting
+		cfg.InitialCluster = initialCluster(c.Initial)
+	}
+	cfg.TickMs, cfg.ElectionMs = clusterTickMillis, clusterElectionMillis
+	cfg.MaxLearners = maxLearners
+	cfg.PeerTLSInfo = doors.peerFiles()
+	return nil
+}
+
+// advertised gives the URL by which others reach what listens there.
+func advertised(wanted string, listener net.Listener) (*url.URL, error) {
+	if wanted == "" {
+		address, ok := listener.Addr().(*net.TCPAddr)
+		if !ok || address.IP.IsUnspecified() {
+			return nil, fmt.Errorf("it listens at %s, which is no address that others could use: say which", listener.Addr())
+		}
+		wanted = "https://" + address.String()
+	}
+	u, err := url.Parse(wanted)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" {
+		return nil, fmt.Errorf("%s is none of the form https://address:port", wanted)
+	}
+	return u, nil
+}
+
+// peerFiles says where etcd finds what it proves itself with to its peers. It reads the files at each connection. Certificate and key
+// are one file, so that a renewal replaces both at once.
+func (d *doors) peerFiles() transport.TLSInfo {
+	member := filepath.Join(d.dir, "member.pem")
+	return transport.TLSInfo{CertFile: member, KeyFile: member, TrustedCAFile: filepath.Join(d.dir, "authority.pem"), ClientCertAuth: true}
+}
+
+// writeIdentity writes those files, unless they hold the identity already.
+func (d *doors) writeIdentity() error {
+	id := d.identity()
+	key, err := pki.EncodeKey(id.Key)
+	if err != nil {
+		return err
+	}
+	authority := pki.EncodeCertificate(id.Authority)
+	files := d.peerFiles()
+	if err := replace(files.TrustedCAFile, authority); err != nil {
+		return fmt.Errorf("write the authority's certificate: %w", err)
+	}
+	if err := replace(files.CertFile, bytes.Join([][]byte{pki.EncodeCertificate(id.Certificate), authority, key}, nil)); err != nil {
+		return fmt.Errorf("write the member's certificate: %w", err)
+	}
+	return nil
+}
+
+// replace gives a private file another content at once.
+func replace(path string, data []byte) error {
+	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, data) {
+		return nil
+	}
+	next := path + ".new"
+	if err := os.WriteFile(next, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}
+
+// renewEvery is how soon a renewed certificate counts among peers.
+const renewEvery = time.Minute
+
+func (d *doors) keepIdentity(ctx context.Context) {
+	tick := time.NewTicker(renewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_ = d.writeIdentity() // the old one holds for weeks
+		}
+	}
+}
+
+var errNoIdentity = errors.New("a cluster needs a certificate")

@@ -1,0 +1,160 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// quorum knows whether the cluster can decide. While it cannot, reads are answered from what the nearest member knows, which may be old,
+// and changes are refused at once instead of after a timeout.
+type quorum struct {
+	mu     sync.Mutex
+	ctx    context.Context // ends, with ErrNoQuorum as cause, when the quorum is lost; guarded by mu
+	lose   context.CancelCauseFunc
+	asking bool // somebody finds out now; guarded by mu
+}
+
+const (
+	// leaderless is how long a cluster may be without a leader: elections take that.
+	leaderless = 2 * clusterElectionMillis * time.Millisecond
+	// Between two looks.
+	glance       = 100 * time.Millisecond
+	recount      = 2 * time.Second
+	probeTimeout = time.Second
+)
+
+func newQuorum() *quorum {
+	q := &quorum{}
+	q.regain()
+	return q
+}
+
+// present gives the context of the present quorum.
+func (q *quorum) present() context.Context {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ctx
+}
+
+// missing says why changes do not work; nil while they do.
+func (q *quorum) missing() error { return context.Cause(q.present()) }
+
+func (q *quorum) lost(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ctx.Err() != nil { // other numbers
+		q.ctx, q.lose = context.WithCancelCause(context.Background())
+	}
+	q.lose(err)
+}
+
+func (q *quorum) regain() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ctx == nil || q.ctx.Err() != nil {
+		q.ctx, q.lose = context.WithCancelCause(context.Background())
+	}
+}
+
+// census is what the servers of a cluster say.
+type census struct {
+	members, answers int
+	leader           bool // one of those that answer knows a leader
+}
+
+func (c census) err() error {
+	return fmt.Errorf("%w (%d of %d servers answer): reading works, changes do not", ErrNoQuorum, c.answers, c.members)
+}
+
+// watchLeader keeps the quorum of a member of a cluster up to date, until ctx ends.
+func (s *Store) watchLeader(ctx context.Context) {
+	tick := time.NewTicker(glance)
+	defer tick.Stop()
+	seen, counted := time.Now(), time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		switch now := time.Now(); {
+		case s.embedded.etcd.Server.Leader() != 0:
+			seen = now
+			s.quorum.regain()
+		case now.Sub(seen) > leaderless && now.Sub(counted) > recount:
+			c := s.count(ctx)
+			counted = time.Now()
+			if s.embedded.etcd.Server.Leader() == 0 {
+				s.quorum.lost(c.err())
+			}
+		}
+	}
+}
+
+// suspect finds out, for a client of a cluster, whether a request failed because there is no quorum.
+func (s *Store) suspect() {
+	q := s.quorum
+	q.mu.Lock()
+	if q.asking || q.ctx.Err() != nil {
+		q.mu.Unlock()
+		return
+	}
+	q.asking = true
+	q.mu.Unlock()
+	c := s.count(s.life)
+	q.mu.Lock()
+	q.asking = false
+	q.mu.Unlock()
+	if c.answers == 0 || c.leader {
+		return
+	}
+	q.lost(c.err())
+	go s.awaitQuorum()
+}
+
+func (s *Store) awaitQuorum() {
+	for {
+		select {
+		case <-s.life.Done():
+			return
+		case <-time.After(recount / 2):
+		}
+		c := s.count(s.life)
+		if c.leader || c.answers == 0 {
+			s.quorum.regain()
+			return
+		}
+		s.quorum.lost(c.err())
+	}
+}
+
+// count asks all servers.
+func (s *Store) count(ctx context.Context) census {
+	members, err := s.Members(ctx)
+	if err != nil {
+		return census{}
+	}
+	c := census{members: len(members)}
+	for _, m := range members {
+		if m.Learner {
+			c.members--
+			continue
+		}
+		if m.Answers {
+			c.answers++
+			c.leader = c.leader || m.follows
+		}
+	}
+	return c
+}
+
+// ask asks one server what it knows.
+func (s *Store) ask(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return s.prober.Status(ctx, endpoint)
+}

@@ -1,0 +1,35 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/pergola-net/pergola/slice"
+)
+
+// Generations gives the generation that each host's report of a slice bears, by host.
+func (s *Store) Generations(ctx context.Context, name string) (map[string]int64, error) {
+	got, err := s.get(ctx, s.key("status", name, ""), clientv3.WithPrefix())
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]int64, len(got.Kvs))
+	for _, kv := range got.Kvs {
+		host := strings.TrimPrefix(string(kv.Key), s.key("status", name, ""))
+		var st slice.Status
+		if err := unpack(kv.Value, &st); err != nil {
+			return nil, fmt.Errorf("decode status of slice %s on host %s: %w", name, host, err)
+		}
+		all[host] = st.Generation
+	}
+	return all, nil
+}
+
+// DropStatus forgets what a host reported of a slice of which it has nothing any more.
+func (s *Store) DropStatus(ctx context.Context, host, name string) error {
+	_, err := s.commit(ctx, nil, clientv3.OpDelete(s.key("status", name, host)))
+	return err
+}

@@ -1,0 +1,134 @@
+package store
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/pergola-net/pergola/pki"
+)
+
+// roleGuard stands between a member's etcd and who calls it. Servers may do anything. Agents take part in what the cluster keeps of
+// slices and hosts; the authority's key and the tokens are not theirs, nor is the membership: a host that was broken into does not
+// give the cluster away.
+type roleGuard struct {
+	prefix string
+}
+
+func (g roleGuard) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if !isServer(ctx) && !g.allows(req) {
+		return nil, errServersOnly
+	}
+	return handler(ctx, req)
+}
+
+func (g roleGuard) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if isServer(s.Context()) {
+		return handler(srv, s)
+	}
+	switch info.FullMethod {
+	case pb.Watch_Watch_FullMethodName, pb.Lease_LeaseKeepAlive_FullMethodName:
+		return handler(srv, guardedStream{s, g})
+	}
+	return errServersOnly
+}
+
+// guardedStream looks at each message of a stream.
+type guardedStream struct {
+	grpc.ServerStream
+	guard roleGuard
+}
+
+func (s guardedStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	if !s.guard.allows(m) {
+		return errServersOnly
+	}
+	return nil
+}
+
+const servedToServers = "only servers of the cluster may do this"
+
+var errServersOnly = status.Error(codes.PermissionDenied, servedToServers)
+
+func isServer(ctx context.Context) bool {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return false
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok {
+		return false
+	}
+	m, ok := pki.PeerOf(&info.State)
+	return ok && m.Role == pki.Server
+}
+
+// allows says whether an agent may ask for it. What is not named here it may not.
+func (g roleGuard) allows(req any) bool {
+	switch r := req.(type) {
+	case *pb.RangeRequest:
+		return g.within(r.Key, r.RangeEnd)
+	case *pb.PutRequest:
+		return g.within(r.Key, nil)
+	case *pb.DeleteRangeRequest:
+		return g.within(r.Key, r.RangeEnd)
+	case *pb.TxnRequest:
+		return g.allowsTxn(r)
+	case *pb.WatchRequest:
+		create := r.GetCreateRequest()
+		return create == nil || g.within(create.Key, create.RangeEnd)
+	case *pb.LeaseGrantRequest, *pb.LeaseRevokeRequest, *pb.LeaseKeepAliveRequest, *pb.LeaseTimeToLiveRequest,
+		*pb.MemberListRequest, *pb.StatusRequest, *healthpb.HealthCheckRequest:
+		return true
+	}
+	return false
+}
+
+func (g roleGuard) allowsTxn(r *pb.TxnRequest) bool {
+	for _, c := range r.Compare {
+		if !g.within(c.Key, c.RangeEnd) {
+			return false
+		}
+	}
+	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
+		for _, op := range branch {
+			if !g.allowsOp(op) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (g roleGuard) allowsOp(op *pb.RequestOp) bool {
+	switch r := op.Request.(type) {
+	case *pb.RequestOp_RequestRange:
+		return g.allows(r.RequestRange)
+	case *pb.RequestOp_RequestPut:
+		return g.allows(r.RequestPut)
+	case *pb.RequestOp_RequestDeleteRange:
+		return g.allows(r.RequestDeleteRange)
+	case *pb.RequestOp_RequestTxn:
+		return g.allows(r.RequestTxn)
+	}
+	return false
+}
+
+// within says whether a range lies below the prefix. An empty end means one key; "\x00" means all that follow.
+func (g roleGuard) within(key, end []byte) bool {
+	last := clientv3.GetPrefixRangeEnd(g.prefix)
+	if string(key) < g.prefix || string(key) >= last {
+		return false
+	}
+	return len(end) == 0 || string(end) != "\x00" && string(end) <= last
+}
