@@ -51,10 +51,10 @@ $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION) (once)"
 	@GOBIN=$(dir $@) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT_VERSION)
 
-test: ## run every tier, the cheap ones first: unit, program, net, e2e, vm
+test: ## run every tier, the cheap ones first: unit, program, net, e2e, cluster, vm
 	@tools/install-deps run generate test vm
 	@mkdir -p build && rm -f build/results
-	@failed=; for tier in unit program net e2e vm; do $(MAKE) -s --no-print-directory test-$$tier || failed="$$failed $$tier"; done; \
+	@failed=; for tier in unit program net e2e cluster vm; do $(MAKE) -s --no-print-directory test-$$tier || failed="$$failed $$tier"; done; \
 	bin/suite -sum build/results; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 test-unit: bin/suite ## pure Go, under the race detector
@@ -71,9 +71,13 @@ test-net: bin/suite ## namespaces, containers, routing daemons, traffic
 
 test-e2e: build bin/suite ## stories with the real binary
 	@tools/install-deps run test
-	@mkdir -p build && PERGOLA=$(CURDIR)/bin/pergola $(SUITE) e2e $(GO) test -json -count=1 -timeout 10m $(AS_ROOT) $(E2E)
+	@mkdir -p build && PERGOLA=$(CURDIR)/bin/pergola $(SUITE) e2e $(GO) test -json -count=1 -timeout 10m -skip '^TestCluster$$' $(AS_ROOT) $(E2E)
 
-test-root: test-program test-net test-e2e ## the tiers that need root
+test-cluster: build bin/suite ## stories of several machines, made of namespaces
+	@tools/install-deps run test
+	@mkdir -p build && PERGOLA=$(CURDIR)/bin/pergola $(SUITE) cluster $(GO) test -json -count=1 -timeout 10m -run '^TestCluster$$' $(AS_ROOT) $(E2E)
+
+test-root: test-program test-net test-e2e test-cluster ## the tiers that need root
 
 test-vm: build bin/suite ## the tests of test/vm/tests.txt on Debian's stock kernel, emulated
 	@tools/install-deps run test vm
@@ -101,4 +105,4 @@ install: build ## install the binary, the systemd unit and shell completions bel
 clean: ## remove what was built here; caches in ~/.cache/pergola stay
 	@rm -rf bin build dist
 
-.PHONY: help build demo generate lint fmt test test-unit test-program test-net test-e2e test-root test-vm fuzz bench soak install clean
+.PHONY: help build demo generate lint fmt test test-unit test-program test-net test-e2e test-cluster test-root test-vm fuzz bench soak install clean

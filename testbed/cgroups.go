@@ -96,6 +96,16 @@ func (b *Bed) makeGroups() error {
 	return nil
 }
 
+// Groups are the machine's cgroups, one in each hierarchy, from the real machine's view.
+func (m *Machine) Groups() ([]string, error) {
+	all, err := hierarchies()
+	var groups []string
+	for _, h := range all {
+		groups = append(groups, filepath.Join(h.point, m.bed.group(), m.Name))
+	}
+	return groups, err
+}
+
 func makeGroup(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("make cgroup: %w", err)

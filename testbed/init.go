@@ -37,9 +37,9 @@ type request struct {
 
 // Status says what became of a machine's Pergola.
 type Status struct {
-	Args    []string // with which it was started; none: never
+	Args    []string // with which it was started; nil: never
 	Running bool
-	Ended   string // how, if it has ended: exit status 1, killed
+	Ended   string // how, if it has ended: "exit status 1", "killed"
 }
 
 type reply struct {
@@ -70,8 +70,6 @@ const stopTimeout = 15 * time.Second
 // supervisor is the first process of a machine: it starts one Pergola and takes the exit statuses of all processes that
 // have no other parent, nodes' among them. It ends by a signal only, and the machine with it.
 type supervisor struct {
-	program string
-
 	requests sync.Mutex // one at a time
 	mu       sync.Mutex // guards the rest; who holds it knows that no child is reaped
 	pid      int        // of the running Pergola, or 0
@@ -79,14 +77,14 @@ type supervisor struct {
 	status   Status
 }
 
-// Init does the work of a machine's first process until ctx ends. program is the path of Pergola.
-func Init(ctx context.Context, program string) error {
+// Init does the work of a machine's first process until ctx ends.
+func Init(ctx context.Context) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "unix", controlSocket)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	defer func() { _ = l.Close() }()
-	s := &supervisor{program: program}
+	s := &supervisor{}
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
 	go func() {
@@ -203,7 +201,8 @@ func (s *supervisor) start(args []string) error {
 	if s.pid != 0 {
 		return errors.New("start pergola: it runs")
 	}
-	p, err := os.StartProcess(s.program, append([]string{filepath.Join(binDir, "pergola")}, args...), &os.ProcAttr{
+	program := filepath.Join(binDir, "pergola") // by its path: one that was built anew meanwhile is taken
+	p, err := os.StartProcess(program, append([]string{program}, args...), &os.ProcAttr{
 		Dir: "/", Files: []*os.File{nil, log, log}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {

@@ -159,6 +159,6 @@ func newDevInit() *cobra.Command {
 		Short:  "Be the first process of a machine of a test bed",
 		Hidden: true,
 		Args:   arguments(0, 0),
-		RunE:   func(cmd *cobra.Command, _ []string) error { return testbed.Init(cmd.Context(), "/proc/self/exe") },
+		RunE:   func(cmd *cobra.Command, _ []string) error { return testbed.Init(cmd.Context()) },
 	}
 }
