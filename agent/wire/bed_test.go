@@ -33,6 +33,7 @@ type bed struct {
 type machine struct {
 	*lab
 	number   int
+	ns       *os.File
 	ip4, ip6 netip.Addr
 }
 
@@ -102,9 +103,19 @@ func setUp(name string, addresses ...netip.Prefix) error {
 
 func (b *bed) add(number int) {
 	b.Helper()
-	ns := b.namespace()
+	m := &machine{number: number}
+	m.ns, m.ip4, m.ip6 = b.nic(number)
+	m.lab = newLabOn(b.TB, m.ns)
+	m.ports = 100 * number // the names of ports are the slice's
+	b.machines = append(b.machines, m)
+}
+
+// nic makes a namespace with an interface that is plugged into the switch.
+func (b *bed) nic(number int) (ns *os.File, ip4, ip6 netip.Addr) {
+	b.Helper()
+	ns = b.namespace()
+	ip4, ip6 = netip.AddrFrom4([4]byte{10, 9, 0, byte(number)}), netip.MustParseAddr(fmt.Sprintf("fd09::%d", number))
 	wireEnd := fmt.Sprint("w", number)
-	m := &machine{number: number, ip4: netip.AddrFrom4([4]byte{10, 9, 0, byte(number)}), ip6: netip.MustParseAddr(fmt.Sprintf("fd09::%d", number))}
 	b.must(netns.In(b.wires, func() error {
 		pair := netlink.NewVeth(netlink.LinkAttrs{Name: wireEnd, MTU: b.mtu, HardwareAddr: mac(0xff00 + number)})
 		pair.PeerName, pair.PeerNamespace, pair.PeerMTU, pair.PeerHardwareAddr = nic, netlink.NsFd(ns.Fd()), uint32(b.mtu), mac(0xfe00+number)
@@ -118,15 +129,13 @@ func (b *bed) add(number int) {
 		return netlink.LinkSetMaster(pair, sw)
 	}))
 	b.must(netns.In(ns, func() error {
-		return setUp(nic, netip.PrefixFrom(m.ip4, 24), netip.PrefixFrom(m.ip6, 64))
+		return setUp(nic, netip.PrefixFrom(ip4, 24), netip.PrefixFrom(ip6, 64))
 	}))
 	// On a wire, checksums are complete and no frame is longer than the MTU.
 	for device, where := range map[string]*os.File{nic: ns, wireEnd: b.wires} {
 		b.must(asAWire(where, device))
 	}
-	m.lab = newLabOn(b.TB, ns)
-	m.ports = 100 * number // the names of ports are the slice's
-	b.machines = append(b.machines, m)
+	return ns, ip4, ip6
 }
 
 func asAWire(where *os.File, device string) error {
@@ -239,7 +248,7 @@ func (m *machine) run(command ...string) string {
 	return out
 }
 
-func (m *machine) try(command ...string) (string, error) { return runIn(m.machine, command...) }
+func (m *machine) try(command ...string) (string, error) { return runIn(m.ns, command...) }
 
 func runIn(ns *os.File, command ...string) (out string, err error) {
 	err = netns.In(ns, func() error {

@@ -28,13 +28,7 @@ type device struct {
 	mark   mark
 	marked bool // complete, and ours
 	rx, tx datapath.Traffic
-	xdp    xdp
-}
-
-// xdp is the XDP program of a device, if it has one.
-type xdp struct {
-	attached uint8  // XDP_ATTACHED_*: how; 0: there is none
-	program  uint32 // its id
+	xdp    uint32 // id of the program of XDP; 0: there is none
 }
 
 // Bits of IFLA_EXT_MASK (linux/rtnetlink.h).
@@ -140,20 +134,18 @@ func parseKind(info []byte) (string, error) {
 	return "", nil
 }
 
-func parseXDP(value []byte) (x xdp, err error) {
+// parseXDP reads the program's id.
+func parseXDP(value []byte) (program uint32, err error) {
 	attrs, err := nl.ParseRouteAttr(value)
 	if err != nil {
-		return x, err
+		return 0, err
 	}
 	for _, a := range attrs {
-		switch a.Attr.Type {
-		case unix.IFLA_XDP_ATTACHED:
-			x.attached = a.Value[0]
-		case unix.IFLA_XDP_PROG_ID:
-			x.program = nl.NativeEndian().Uint32(a.Value)
+		if a.Attr.Type == unix.IFLA_XDP_PROG_ID {
+			program = nl.NativeEndian().Uint32(a.Value)
 		}
 	}
-	return x, nil
+	return program, nil
 }
 
 // parseStats reads the first members of struct rtnl_link_stats64: packets and bytes, received and sent.

@@ -13,35 +13,35 @@ import (
 	"github.com/pergola-net/pergola/slice"
 )
 
-// tap is a packet socket on a node's eth0: it sends and sees whole frames, VLAN tags included.
+// tap is a packet socket on an interface: it sends and sees whole frames, VLAN tags included.
 type tap struct {
-	*lab
+	testing.TB
 	fd int
 }
 
+// tap opens one on a node's eth0.
 func (l *lab) tap(name string) *tap {
 	l.Helper()
-	fd := in(l, name, func() (int, error) {
-		i, err := net.InterfaceByName("eth0")
-		if err != nil {
-			return -1, err
-		}
-		all := int(unix.ETH_P_ALL>>8 | unix.ETH_P_ALL<<8&0xff00)
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all)
-		if err != nil {
-			return -1, err
-		}
-		err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1)
-		if err == nil {
-			err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200_000})
-		}
-		if err == nil {
-			err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: uint16(all), Ifindex: i.Index})
-		}
-		return fd, err
-	})
-	l.Cleanup(func() { _ = unix.Close(fd) })
-	return &tap{l, fd}
+	return &tap{l, in(l, name, func() (int, error) { return openTap(l, "eth0") })}
+}
+
+func openTap(t testing.TB, device string) (fd int, err error) {
+	i, err := net.InterfaceByName(device)
+	if err != nil {
+		return -1, err
+	}
+	all := int(unix.ETH_P_ALL>>8 | unix.ETH_P_ALL<<8&0xff00)
+	if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all); err != nil {
+		return -1, err
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1); err != nil {
+		return -1, err
+	}
+	if err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200_000}); err != nil {
+		return -1, err
+	}
+	return fd, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: uint16(all), Ifindex: i.Index})
 }
 
 func (t *tap) send(frame []byte) {
@@ -51,22 +51,43 @@ func (t *tap) send(frame []byte) {
 	}
 }
 
-// sees waits for a frame and reports whether it came, and how the stack took it (PACKET_HOST, ...). It puts a VLAN tag
-// back that the kernel moved out of the frame.
+// sees waits for a frame and reports whether it came, and how the stack took it (PACKET_HOST, ...).
 func (t *tap) sees(frame []byte) (kind uint8, ok bool) {
 	t.Helper()
-	buf, oob := make([]byte, 1<<16), make([]byte, 256)
 	for deadline := time.Now().Add(500 * time.Millisecond); time.Now().Before(deadline); {
-		n, m, _, from, err := unix.Recvmsg(t.fd, buf, oob, 0)
-		if err != nil {
-			continue
-		}
-		link, isLink := from.(*unix.SockaddrLinklayer)
-		if isLink && bytes.Equal(untag(buf[:n], oob[:m]), frame) {
-			return link.Pkttype, true
+		if have, how := t.next(); bytes.Equal(have, frame) {
+			return how, true
 		}
 	}
 	return 0, false
+}
+
+// copies counts how often a frame comes, until nothing at all has come for a while.
+func (t *tap) copies(frame []byte) (n int) {
+	t.Helper()
+	for {
+		have, how := t.next()
+		if have == nil {
+			return n
+		}
+		if how != unix.PACKET_OUTGOING && bytes.Equal(have, frame) {
+			n++
+		}
+	}
+}
+
+// next waits for a frame; nil: none came. It puts a VLAN tag back that the kernel moved out of the frame.
+func (t *tap) next() (frame []byte, kind uint8) {
+	buf, oob := make([]byte, 1<<16), make([]byte, 256)
+	n, m, _, from, err := unix.Recvmsg(t.fd, buf, oob, 0)
+	if err != nil {
+		return nil, 0
+	}
+	link, ok := from.(*unix.SockaddrLinklayer)
+	if !ok {
+		return nil, 0
+	}
+	return untag(buf[:n], oob[:m]), link.Pkttype
 }
 
 func untag(frame, oob []byte) []byte {
@@ -103,14 +124,16 @@ var everyone = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 func group(last byte) net.HardwareAddr { return net.HardwareAddr{0x01, 0x80, 0xc2, 0, 0, last} }
 
-// anyFrames are from mac(1), for mac(2) or others.
-var anyFrames = []struct {
+type anyFrame struct {
 	name string
 	to   net.HardwareAddr
 	head string // after the addresses
 	load int
 	kind uint8
-}{
+}
+
+// anyFrames are from mac(1), for mac(2) or others.
+var anyFrames = []anyFrame{
 	{"unknown EtherType", mac(2), "88b5", 100, host},
 	{"smallest", mac(2), "88b5", 46, host},
 	{"largest", mac(2), "88b5", 1500, host},

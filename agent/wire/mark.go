@@ -40,7 +40,8 @@ type mark struct {
 	queue  Queue
 	again  bool // of a queue with a member: what the switch sends enters the data path by it; see Reenter
 
-	isolated bool // of a tunnel, as Tunnel.Isolated
+	isolated bool   // of a tunnel, as Tunnel.Isolated
+	nics     string // of the uplink: the machine's interfaces at which there may be programs of ours, by index
 }
 
 // Queue is the shape of what a device sends.
@@ -79,6 +80,7 @@ func (m mark) String() string {
 	if m.isolated {
 		add("isolated", "yes")
 	}
+	add("nics", m.nics)
 	return strings.Join(words, " ")
 }
 
@@ -129,6 +131,8 @@ func parseMark(alias string) (m mark, ok bool) {
 			m.again = value == "yes"
 		case "isolated":
 			m.isolated = value == "yes"
+		case "nics":
+			m.nics = value
 		}
 		if err != nil {
 			return mark{}, false

@@ -119,6 +119,19 @@ func (s *Substrate) view() (v view, err error) {
 	return v, err
 }
 
+// tunnels finds the ports at which the data path has a tunnel begin.
+func (s *Substrate) tunnels() (map[int]bool, error) {
+	all, err := s.data.Tunnels()
+	if err != nil {
+		return nil, err
+	}
+	begin := make(map[int]bool, len(all))
+	for index := range all {
+		begin[index] = true
+	}
+	return begin, nil
+}
+
 func (v view) name(index int) string { return v.devices[index].name }
 
 // queue gives the device's queue as marked, unless the kernel has lost it.

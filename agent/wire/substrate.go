@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/netns"
 )
 
@@ -67,7 +68,8 @@ func quiet() {
 	}
 }
 
-// Remove removes the substrate below the state directory, or what is left of one: devices, mounts, files.
+// Remove removes the substrate below the state directory, or what is left of one: devices, mounts, files, and programs at the interfaces of
+// the machine, whose namespace is the caller's.
 func Remove(ctx context.Context, stateDir string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -100,6 +102,13 @@ func (p paths) removeDevices() error {
 	if err != nil {
 		return err
 	}
+	for _, d := range all {
+		for _, index := range d.mark.indexes() {
+			if err := new(datapath.DataPath).DetachUnderlay(index); err != nil { // needs nothing of an open one
+				return err
+			}
+		}
+	}
 	all = slices.DeleteFunc(all, func(d device) bool { return d.kind == "" }) // lo
 	return nl.deleteDevices(all)
 }
@@ -109,13 +118,15 @@ func (p paths) unpin() error {
 	if !isBPF(p.bpf) {
 		return nil
 	}
-	pins, err := filepath.Glob(filepath.Join(p.bpf, "abi*"))
-	if err != nil {
-		return err
-	}
-	for _, pin := range pins {
-		if err := os.RemoveAll(pin); err != nil {
-			return fmt.Errorf("unpin data path: %w", err)
+	for _, pattern := range []string{"abi*", "xdp-*", "nic-*"} { // the kernel has files of its own there
+		pins, err := filepath.Glob(filepath.Join(p.bpf, pattern))
+		if err != nil {
+			return err
+		}
+		for _, pin := range pins {
+			if err := os.RemoveAll(pin); err != nil {
+				return fmt.Errorf("unpin data path: %w", err)
+			}
 		}
 	}
 	return nil

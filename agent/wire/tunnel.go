@@ -52,7 +52,8 @@ func (t Tunnel) check() error {
 	case t.MTU < minMTU || t.MTU > maxMTU:
 		return fmt.Errorf("an MTU that is not between %d and %d", minMTU, maxMTU)
 	}
-	return nil
+	_, err := kindOf(t.Kind)
+	return err
 }
 
 // What a veth pair takes (ETH_MIN_MTU, ETH_MAX_MTU).
@@ -60,6 +61,24 @@ const (
 	minMTU = 68
 	maxMTU = 65535
 )
+
+func kindOf(k slice.TunnelKind) (datapath.TunnelKind, error) {
+	switch k {
+	case slice.EGRE, "":
+		return datapath.EGRE, nil
+	case slice.VXLAN:
+		return datapath.VXLAN, nil
+	}
+	return 0, fmt.Errorf("unknown kind %q", k)
+}
+
+func (s *Substrate) setTunnel(index int, t Tunnel) error {
+	kind, err := kindOf(t.Kind)
+	if err != nil {
+		return err
+	}
+	return s.data.SetTunnel(index, datapath.Tunnel{Kind: kind, Key: t.Key, Local: t.Local.Unmap(), Peer: t.Peer.Unmap(), DSCP: t.DSCP})
+}
 
 func twinName(tunnel string) string { return tunnel + "t" }
 
@@ -123,7 +142,7 @@ func (s *Substrate) makeTunnel(t Tunnel, m mark) (err error) {
 	if err := s.own(index, datapath.Port{External: true, MTU: t.MTU}); err != nil {
 		return err
 	}
-	if err := s.own(twin.index, datapath.Port{Mode: modeTunnel, Peer: index, MTU: t.MTU}); err != nil {
+	if err := s.own(twin.index, datapath.Port{Mode: datapath.Tunnelled, Peer: index, MTU: t.MTU}); err != nil {
 		return err
 	}
 	if err := s.setTunnel(index, t); err != nil {

@@ -18,7 +18,7 @@ type UnderlayConfig struct {
 // UnderlayState is what there is of it.
 type UnderlayState struct {
 	NICs     map[string]NICState // those that OpenUnderlay was told, also such as are absent
-	Counters map[string]uint64   // frames by what became of them: received, sent, and drops by reason
+	Counters map[string]uint64   // packets by what became of them: received, sent, and drops by reason
 }
 
 // NICState is that of an interface that carries tunnels.
@@ -38,33 +38,38 @@ type underlay struct {
 }
 
 // OpenUnderlay leads tunnels' packets from and to these interfaces of the machine. What it attached to interfaces that are no longer named is taken
-// away. Interfaces that are absent are left out: call it again when they may have come; if nothing has changed it does nothing.
+// away. Interfaces that are absent are left out: call it again when they may have come. What is there is not disturbed.
 func (s *Substrate) OpenUnderlay(ctx context.Context, c UnderlayConfig) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.underlay.mu.Lock()
 	defer s.underlay.mu.Unlock()
-	if err := s.openUnderlayLocked(c); err != nil {
+	s.underlay.nics, s.underlay.why = slices.Clone(c.Interfaces), map[string]string{}
+	machine, err := dial(s.host)
+	if err != nil {
+		return fmt.Errorf("open underlay: %w", err)
+	}
+	defer machine.close()
+	if len(c.Interfaces) == 0 {
+		err = s.closeUnderlay()
+	} else {
+		err = s.openUnderlay(machine, c)
+	}
+	if err != nil {
 		return fmt.Errorf("open underlay: %w", err)
 	}
 	return nil
 }
 
-func (s *Substrate) openUnderlayLocked(c UnderlayConfig) error {
-	s.underlay.nics, s.underlay.why = slices.Clone(c.Interfaces), map[string]string{}
-	machine, err := dial(s.host)
+// openUnderlay notes where programs of ours may be before they are, and until they no longer are.
+func (s *Substrate) openUnderlay(machine *conn, c UnderlayConfig) error {
+	uplink, err := s.makeUplink(machine)
 	if err != nil {
-		return err
-	}
-	defer machine.close()
-	if len(c.Interfaces) == 0 {
-		return errors.Join(s.leave(nil), s.deleteNamed(uplinkName))
-	}
-	if err := s.makeUplink(machine); err != nil {
 		return fmt.Errorf("lead to the machine: %w", err)
 	}
-	keep := map[int]bool{}
+	var nics []device
+	var indexes []int
 	for _, name := range c.Interfaces {
 		nic, err := machine.device(name)
 		if errors.Is(err, ErrNoDevice) {
@@ -73,24 +78,45 @@ func (s *Substrate) openUnderlayLocked(c UnderlayConfig) error {
 		if err != nil {
 			return err
 		}
-		keep[nic.index] = true
-		if err := s.attachNIC(nic); err != nil {
-			return fmt.Errorf("interface %s: %w", name, err)
+		if nic.loop {
+			return fmt.Errorf("interface %s leads nowhere", name)
+		}
+		nics, indexes = append(nics, nic), append(indexes, nic.index)
+	}
+	before := uplink.mark.indexes()
+	if err := s.markNICs(&uplink, append(before, indexes...)); err != nil {
+		return err
+	}
+	for _, nic := range nics {
+		if err := netns.In(s.host, func() error { return s.attachNIC(nic) }); err != nil {
+			return fmt.Errorf("interface %s: %w", nic.name, err)
 		}
 	}
-	return s.leave(keep)
-}
-
-// attachNIC attaches the programs of an interface. It does without a line card where there cannot be one.
-func (s *Substrate) attachNIC(nic device) error {
-	return netns.In(s.host, func() error {
-		if err := s.attachUnderlay(nic.index); err != nil {
+	for _, index := range before {
+		if slices.Contains(indexes, index) {
+			continue
+		}
+		if err := netns.In(s.host, func() error { return s.detachNIC(index) }); err != nil {
 			return err
 		}
-		why, err := s.attachLineCard(nic)
-		s.underlay.why[nic.name] = why
+	}
+	return s.markNICs(&uplink, indexes)
+}
+
+func (s *Substrate) closeUnderlay() error {
+	uplink, err := s.nl.device(uplinkName)
+	if errors.Is(err, ErrNoDevice) {
+		return nil
+	}
+	if err != nil {
 		return err
-	})
+	}
+	for _, index := range uplink.mark.indexes() {
+		if err := netns.In(s.host, func() error { return s.detachNIC(index) }); err != nil {
+			return err
+		}
+	}
+	return s.deleteNamed(uplinkName)
 }
 
 // Underlay reads the state of the underlay.
@@ -100,45 +126,31 @@ func (s *Substrate) Underlay(ctx context.Context) (UnderlayState, error) {
 	}
 	s.underlay.mu.Lock()
 	defer s.underlay.mu.Unlock()
-	state := UnderlayState{NICs: map[string]NICState{}}
-	machine, err := dial(s.host)
+	state, err := s.underlayLocked()
 	if err != nil {
-		return state, fmt.Errorf("observe underlay: %w", err)
-	}
-	defer machine.close()
-	for _, name := range s.underlay.nics {
-		d, err := machine.device(name)
-		if err != nil && !errors.Is(err, ErrNoDevice) {
-			return state, fmt.Errorf("observe underlay: %w", err)
-		}
-		if err != nil {
-			state.NICs[name] = NICState{}
-			continue
-		}
-		state.NICs[name] = NICState{Present: true, Up: d.up, Index: d.index, MTU: d.mtu, XDP: s.stateOfXDP(d)}
-	}
-	if state.Counters, err = s.underlayCounters(); err != nil {
-		return state, fmt.Errorf("observe underlay: %w", err)
+		return UnderlayState{}, fmt.Errorf("observe underlay: %w", err)
 	}
 	return state, nil
 }
 
-// stateOfXDP says what is there now: a program may have gone, or come, by another's doing.
-func (s *Substrate) stateOfXDP(d device) string {
-	if why := s.underlay.why[d.name]; why != "" {
-		return why
+func (s *Substrate) underlayLocked() (state UnderlayState, err error) {
+	machine, err := dial(s.host)
+	if err != nil {
+		return state, err
 	}
-	switch d.xdp.attached {
-	case xdpAttachedNone:
-		return "none: it was taken away"
-	case xdpAttachedGeneric:
-		return xdpGeneric
+	defer machine.close()
+	state.NICs = map[string]NICState{}
+	for _, name := range s.underlay.nics {
+		d, err := machine.device(name)
+		switch {
+		case errors.Is(err, ErrNoDevice):
+			state.NICs[name] = NICState{}
+		case err != nil:
+			return state, err
+		default:
+			state.NICs[name] = NICState{Present: true, Up: d.up, Index: d.index, MTU: d.mtu, XDP: s.underlay.xdp(d)}
+		}
 	}
-	return xdpNative
+	state.Counters, err = s.data.Underlay()
+	return state, err
 }
-
-// What the kernel says of XDP at a device (linux/if_link.h).
-const (
-	xdpAttachedNone    = 0
-	xdpAttachedGeneric = 2
-)

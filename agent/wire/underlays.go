@@ -125,11 +125,8 @@ func rateOf(e *ethtool.Ethtool, name string) uint64 {
 	return uint64(settings.Speed) * 1_000_000
 }
 
-// What is said of XDP at an interface; else it is why there is none.
-const (
-	xdpNative  = "native"
-	xdpGeneric = "generic"
-)
+// xdpNative is said of an interface whose driver runs the line card; of others, why there is none.
+const xdpNative = "native"
 
 // guessXDP says what to expect of the interface's driver.
 func guessXDP(d device) string {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/vishvananda/netlink/nl"
@@ -29,27 +30,30 @@ func outerName(stateDir string) (string, error) {
 	return markWord + hex.EncodeToString(sum[:4]), nil
 }
 
-// makeUplink makes the pair, unless it is there, and attaches its programs.
-func (s *Substrate) makeUplink(machine *conn) error {
+// makeUplink makes the pair, unless it is there, attaches its programs, and gives the substrate's end.
+func (s *Substrate) makeUplink(machine *conn) (inner device, err error) {
 	name, err := outerName(s.paths.stateDir)
 	if err != nil {
-		return err
+		return inner, err
 	}
-	inner, outer, err := s.uplink(machine, name)
+	inner, outer, err := s.findUplink(machine, name)
 	if errors.Is(err, ErrNoDevice) {
 		inner, outer, err = s.newUplink(machine, name)
 	}
 	if err != nil {
-		return err
+		return inner, err
 	}
-	if err := s.attachUplink(inner.index); err != nil {
-		return err
+	if err := s.data.SetUplink(inner.index); err != nil {
+		return inner, err
 	}
-	return netns.In(s.host, func() error { return s.attachEgress(outer.index) })
+	if err := netns.In(s.ns, func() error { return s.data.AttachUplink(inner.index) }); err != nil {
+		return inner, err
+	}
+	return inner, netns.In(s.host, func() error { return s.data.AttachEgress(outer.index) })
 }
 
-// uplink finds the pair. ErrNoDevice: there is none that is complete.
-func (s *Substrate) uplink(machine *conn, name string) (inner, outer device, err error) {
+// findUplink finds the pair. ErrNoDevice: there is none that is complete.
+func (s *Substrate) findUplink(machine *conn, name string) (inner, outer device, err error) {
 	if inner, err = s.nl.device(uplinkName); err != nil {
 		return inner, outer, err
 	}
@@ -88,6 +92,9 @@ func (s *Substrate) newUplink(machine *conn, name string) (inner, outer device, 
 	if err := machine.silence(outer.index); err != nil {
 		return inner, outer, err
 	}
+	if err := netns.In(s.host, func() error { return letLookUp(name) }); err != nil {
+		return inner, outer, err
+	}
 	if err := machine.changeUp(outer.index, true, alias); err != nil {
 		return inner, outer, err
 	}
@@ -96,6 +103,17 @@ func (s *Substrate) newUplink(machine *conn, name string) (inner, outer device, 
 	}
 	inner, err = s.nl.deviceAt(index)
 	return inner, outer, err
+}
+
+// letLookUp lets the data path look routes up for what comes in at a device, which the kernel allows where it would forward. It never comes to
+// that: the program there leaves it nothing.
+func letLookUp(name string) error {
+	for _, s := range []sysctl{{"net/ipv4/conf/" + name + "/forwarding", "1"}, {"net/ipv6/conf/" + name + "/forwarding", "1"}} {
+		if err := s.set(); err != nil && !errors.Is(err, os.ErrNotExist) { // a machine without IPv6
+			return err
+		}
+	}
+	return nil
 }
 
 // silence keeps the machine's stack from using a device: without IPv6 addresses it says nothing there by itself.
