@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pergola-net/pergola/events"
 	"github.com/pergola-net/pergola/slice"
@@ -26,15 +27,23 @@ type Blobs interface {
 
 // Controller carries out what callers ask for, by changing the store. It is safe for concurrent use.
 type Controller struct {
-	store  *store.Store
-	host   Host
-	blobs  Blobs
-	events *events.Bus
+	store   *store.Store
+	host    Host
+	blobs   Blobs
+	events  *events.Bus
+	cluster Cluster // nil on a machine that is in no cluster
+	self    string  // this member of the cluster
+	grace   time.Duration
+	held    heldCache
 }
 
-// New makes a controller.
-func New(s *store.Store, host Host, blobs Blobs, bus *events.Bus) *Controller {
-	return &Controller{store: s, host: host, blobs: blobs, events: bus}
+// New makes a controller: of one machine, unless an option says more.
+func New(s *store.Store, host Host, blobs Blobs, bus *events.Bus, options ...Option) *Controller {
+	c := &Controller{store: s, host: host, blobs: blobs, events: bus, grace: Grace}
+	for _, o := range options {
+		o(c)
+	}
+	return c
 }
 
 // Caller is who asks.
@@ -76,7 +85,13 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 	if err := c.admit(caller, next); err != nil {
 		return Plan{}, nil, err
 	}
+	moves, notes, err := c.place(ctx, prev, next, generation+1)
+	if err != nil {
+		return Plan{}, nil, err
+	}
 	plan := Diff(prev, next)
+	plan.locate(next, moves)
+	plan.Warnings = append(plan.Warnings, notes...)
 	next.Generation = generation
 	if prev != nil {
 		next.ID = prev.ID
@@ -110,7 +125,7 @@ func plural(n int, word string) string {
 	return word + "s"
 }
 
-// admit refuses what the caller may not have, and what the machine cannot do.
+// admit refuses what the caller may not have, and what was not sent.
 func (c *Controller) admit(caller Caller, s *slice.Slice) error {
 	if faults := privileged(s); len(faults) > 0 && !caller.Root {
 		r := refuse(Forbidden, "slice %s gives a hold on the host, which root alone may have: use sudo, or leave out %s", s.Name, locations(faults))
@@ -123,10 +138,50 @@ func (c *Controller) admit(caller Caller, s *slice.Slice) error {
 			return refuse(Invalid, "the root file system archive of node %s (SHA-256 %.12s…) is not on the server: send it first", s.Nodes[i].Name, fs.Ref)
 		}
 	}
+	return nil
+}
+
+// place finds out where the slice can run: in a cluster it gives each node a host, else this machine must be able to. It tells
+// from which hosts nodes were moved away, and what a user should know.
+func (c *Controller) place(ctx context.Context, prev, next *slice.Slice, generation int64) (moves map[string]string, notes []string, err error) {
+	if c.cluster == nil {
+		return nil, passedOver(next), c.supports(next)
+	}
+	p, err := c.placing(ctx, prev, next, generation)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := p.place(); err != nil {
+		return nil, nil, err
+	}
+	elsewhere := func(n slice.Node) bool { return n.Kind != slice.Switch && n.Host != c.self }
+	if !slices.ContainsFunc(next.Nodes, elsewhere) { // of the other hosts' directories, nothing is known here
+		err = c.supports(next)
+	}
+	return p.moves, p.notes, err
+}
+
+func (c *Controller) supports(s *slice.Slice) error {
 	if err := c.host.Supports(s); err != nil {
 		return refuse(Unsupported, "this machine cannot run slice %s: %v", s.Name, err)
 	}
 	return nil
+}
+
+// placing gathers what the hosts of a slice depend on.
+func (c *Controller) placing(ctx context.Context, prev, next *slice.Slice, generation int64) (*placing, error) {
+	p := &placing{prev: prev, next: next, generation: generation}
+	var err error
+	if p.hosts, err = c.cluster.Hosts(ctx); err != nil {
+		return nil, fmt.Errorf("list hosts: %w", err)
+	}
+	if p.held, err = c.heldBy(ctx, next.Name); err != nil {
+		return nil, fmt.Errorf("sum what slices hold of hosts: %w", err)
+	}
+	if p.reported, err = c.store.Generations(ctx, next.Name); err != nil {
+		return nil, fmt.Errorf("read what hosts report of slice %s: %w", next.Name, err)
+	}
+	return p, nil
 }
 
 // privileged lists what in a slice gives a hold on the host.

@@ -31,7 +31,7 @@ func Diff(prev, next *slice.Slice) Plan {
 		p.Fields = fields(outline(prev), outline(next))
 		p.Warnings = kept(prev, next)
 	}
-	p.Nodes = changes(prev.Nodes, next.Nodes, func(n *slice.Node) string { return n.Name }, restarts)
+	p.Nodes = changes(shown(prev), shown(next), func(n *slice.Node) string { return n.Name }, restarts)
 	p.Links = changes(prev.Links, next.Links, func(l *slice.Link) string { return l.Name }, func(_, _ *slice.Link) bool { return false })
 	return p
 }
@@ -39,9 +39,19 @@ func Diff(prev, next *slice.Slice) Plan {
 // outline is a slice without what Diff shows elsewhere, and without what admission sets.
 func outline(s *slice.Slice) any {
 	return struct {
-		Checks      []slice.Check `json:"checks,omitempty"`
-		Attribution string        `json:"attribution,omitempty"`
-	}{s.Checks, s.Attribution}
+		Checks      []slice.Check  `json:"checks,omitempty"`
+		Attribution string         `json:"attribution,omitempty"`
+		Placement   slice.Strategy `json:"placement,omitempty"`
+	}{s.Checks, s.Attribution, s.Strategy}
+}
+
+// shown are the nodes without what hosts alone need to know of their past.
+func shown(s *slice.Slice) []slice.Node {
+	nodes := slices.Clone(s.Nodes)
+	for i := range nodes {
+		nodes[i].Left, nodes[i].Placement.Since = nil, 0
+	}
+	return nodes
 }
 
 func changes[T any](prev, next []T, name func(*T) string, restarts func(was, is *T) bool) []Change {
@@ -67,13 +77,13 @@ func changes[T any](prev, next []T, name func(*T) string, restarts func(was, is 
 	return all
 }
 
-// restarts reports whether the node's sliver is made anew: when something changed that a container has from its
+// restarts reports whether the node's sliver is made anew: on another host, or when something changed that a container has from its
 // birth. Interfaces, addresses and routing configuration change while it runs.
 func restarts(was, is *slice.Node) bool {
 	if !was.HasSliver() || !is.HasSliver() {
 		return false // it is made or removed, which the change of kind says
 	}
-	return len(fields(birth(was), birth(is))) > 0
+	return was.Host != "" && is.Host != "" && was.Host != is.Host || len(fields(birth(was), birth(is))) > 0
 }
 
 // kept tells of kernel parameters that are no longer asked for in nodes that go on running: what their defaults were, nobody knows.

@@ -3,10 +3,12 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pergola-net/pergola/events"
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/store"
 )
 
 // NodeVerb is what can be asked of a node.
@@ -129,13 +131,34 @@ func (c *Controller) SetLink(ctx context.Context, name, link string, patch LinkP
 		if err := patch.apply(s.Name, l, &trial, o); err != nil {
 			return err
 		}
-		part := *s
-		part.Links = []slice.Link{trial}
+		return c.canTreat(ctx, s, &trial)
+	})
+}
+
+// canTreat refuses what a host's kernel cannot do to a link's frames.
+func (c *Controller) canTreat(ctx context.Context, s *slice.Slice, l *slice.Link) error {
+	part := *s
+	part.Links = []slice.Link{*l}
+	if c.cluster == nil {
 		if err := c.host.Supports(&part); err != nil {
 			return refuse(Unsupported, "this machine cannot do that to link %s: %v", l.Name, err)
 		}
 		return nil
-	})
+	}
+	hosts, err := c.cluster.Hosts(ctx)
+	if err != nil {
+		return fmt.Errorf("list hosts: %w", err)
+	}
+	span := s.Span()
+	for _, e := range l.Ends {
+		i := slices.IndexFunc(hosts, func(h store.HostState) bool { return h.Name == span.Host(e) })
+		for _, feature := range features(e.Shape) {
+			if i >= 0 && !slices.Contains(hosts[i].Features, feature) {
+				return refuse(Unsupported, "host %s cannot do that to link %s: its kernel lacks %s", hosts[i].Name, l.Name, feature)
+			}
+		}
+	}
+	return nil
 }
 
 func (c *Controller) changeLink(ctx context.Context, name, link, message string, change func(*slice.Slice, *slice.Link, *slice.Overrides) error) error {

@@ -4,6 +4,8 @@ package controller
 import (
 	"fmt"
 	"strings"
+
+	"github.com/pergola-net/pergola/slice"
 )
 
 // Op is what becomes of a node or link.
@@ -33,6 +35,9 @@ type Change struct {
 	Name   string  `json:"name"`
 	Op     Op      `json:"op"`
 	Fields []Field `json:"fields,omitempty"` // what differs, for Update
+	// Host is where a node is to run, and From where it ran, if it moves. Both are empty on a machine that is in no cluster.
+	Host string `json:"host,omitempty"`
+	From string `json:"from,omitempty"`
 	// Restarts is true where the node's processes end and start again.
 	Restarts bool `json:"restarts,omitempty"`
 }
@@ -66,8 +71,32 @@ func (p Plan) Summary() string {
 			}
 		}
 	}
+	if n := p.moved(); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d %s to move to another host", n, plural(n, "node")))
+	}
 	if len(parts) == 0 {
 		return "no node or link changes"
 	}
 	return strings.Join(parts, ", ")
+}
+
+func (p Plan) moved() (n int) {
+	for _, c := range p.Nodes {
+		if c.From != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// locate notes on which hosts the nodes of the plan are to be.
+func (p *Plan) locate(s *slice.Slice, moves map[string]string) {
+	hosts := map[string]string{}
+	for i := range s.Nodes {
+		hosts[s.Nodes[i].Name] = s.Nodes[i].Host
+	}
+	for i := range p.Nodes {
+		c := &p.Nodes[i]
+		c.Host, c.From = hosts[c.Name], moves[c.Name]
+	}
 }

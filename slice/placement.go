@@ -35,10 +35,11 @@ const (
 )
 
 // Awaits names a host that may still run the node, though the node was moved away from it; empty: none may, so it can be started.
-// reported is the generation that a host's status of the slice bears, 0 without a status, and whether there is such a host in the cluster.
-func (n *Node) Awaits(reported func(host string) (generation int64, exists bool)) string {
+// reported gives the generation of a host's status of the slice. has is false without one, which means that nothing of the slice is there,
+// and for what is no host of the cluster any more.
+func (n *Node) Awaits(reported func(host string) (generation int64, has bool)) string {
 	for _, host := range slices.Sorted(maps.Keys(n.Left)) {
-		if generation, exists := reported(host); exists && generation < n.Left[host] {
+		if generation, has := reported(host); has && generation < n.Left[host] {
 			return host
 		}
 	}

@@ -1,0 +1,277 @@
+package controller
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pergola-net/pergola/mapping"
+	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/store"
+	"github.com/pergola-net/pergola/substrate"
+)
+
+// placing is one slice on its way to its hosts. It is pure: everything that counts is in it.
+type placing struct {
+	next       *slice.Slice // its nodes get hosts, its links tunnels, its interfaces MTUs
+	prev       *slice.Slice // the running version, or nil
+	generation int64        // of next
+	hosts      []store.HostState
+	held       map[string]load  // what other slices hold, by host
+	reported   map[string]int64 // the generations that hosts' statuses of this slice bear, by host
+	lost       map[string]bool  // hosts that have been lost for so long that they have ended what may start elsewhere
+	// unasked is true where nobody waits for the answer: a node that contradicts the cluster is left where it is, and the others go on.
+	unasked bool
+
+	byName map[string]*store.HostState
+	was    map[string]*slice.Node // nodes of prev, by name
+	stuck  map[string]bool        // nodes that stay whatever there is
+	moves  map[string]string      // the hosts that nodes were moved away from, by node
+	notes  []string               // what a user should know
+}
+
+// place gives every node a host, or says in a *Refusal why there is none. Nodes that run stay where they are, as long as that is
+// allowed; one that should go and that no other host can take stays too, with a note.
+func (p *placing) place() error {
+	p.byName, p.was = map[string]*store.HostState{}, map[string]*slice.Node{}
+	p.stuck, p.moves = map[string]bool{}, map[string]string{}
+	for i := range p.hosts {
+		p.byName[p.hosts[i].Name] = &p.hosts[i]
+	}
+	if p.prev != nil {
+		for i := range p.prev.Nodes {
+			p.was[p.prev.Nodes[i].Name] = &p.prev.Nodes[i]
+		}
+	}
+	if faults := p.checkPins(); len(faults) > 0 && !p.unasked {
+		return unplaceable(p.next.Name, faults)
+	}
+	m, err := p.mapNodes()
+	if err != nil {
+		return err
+	}
+	for i := range p.next.Nodes {
+		if n := &p.next.Nodes[i]; n.Kind != slice.Switch {
+			p.settle(n, m[n.Name])
+		}
+	}
+	if err := p.numberTunnels(); err != nil {
+		return err
+	}
+	if faults := p.fitMTUs(); len(faults) > 0 {
+		return unplaceable(p.next.Name, faults)
+	}
+	return nil
+}
+
+func unplaceable(name string, faults []Fault) *Refusal {
+	r := refuse(Invalid, "slice %s does not fit the cluster: %s", name, faults[0].Message)
+	if more := len(faults) - 1; more > 0 {
+		r.Message += fmt.Sprintf(" (and %d more)", more)
+	}
+	r.Faults = faults
+	return r
+}
+
+// now is the host that a node runs on and may stay on for the time being; empty where it has none.
+func (p *placing) now(node string) string {
+	was := p.was[node]
+	if was == nil || p.byName[was.Host] == nil {
+		return ""
+	}
+	return was.Host
+}
+
+// free reports whether a node's host is lost and has certainly ended it: then it may start elsewhere.
+func (p *placing) free(n *slice.Node) bool {
+	was := p.was[n.Name]
+	if was == nil || !p.lost[was.Host] || was.Placement.Reschedule != slice.RescheduleAlways || n.Placement.Reschedule != slice.RescheduleAlways {
+		return false
+	}
+	// The host goes by the version that it knew last.
+	return p.reported[was.Host] >= was.Placement.Since
+}
+
+// mapNodes chooses the hosts.
+func (p *placing) mapNodes() (mapping.Mapping, error) {
+	const most = 32 // tries to find out what has to stay: then all stays that may
+	request, now := p.request()
+	stays := map[string]string{} // why nodes stay that should go
+	for try := 1; ; try++ {
+		m, err := mapping.Greedy(p.substrate(), request, now)
+		var impossible *mapping.Impossible
+		if !errors.As(err, &impossible) {
+			for _, name := range slices.Sorted(maps.Keys(stays)) {
+				p.notes = append(p.notes, fmt.Sprintf("%s stays on %s: no other host can take it: %s", name, m[name], stays[name]))
+			}
+			return m, err
+		}
+		if !p.leaving(p.next.Node(impossible.Node)) || stays[impossible.Node] != "" {
+			return nil, nowhere(p.next.Name, impossible)
+		}
+		delete(impossible.Reasons, p.now(impossible.Node))
+		why := cmp.Or(reasons(impossible), "there is none")
+		for i := range request.Nodes {
+			n := &request.Nodes[i]
+			if n.Name == impossible.Node || try == most && p.leaving(p.next.Node(n.Name)) {
+				n.Host = p.now(n.Name)
+				now[n.Name], stays[n.Name] = n.Host, why
+			}
+		}
+	}
+}
+
+// leaving reports whether it is for its host's sake that a node cannot stay.
+func (p *placing) leaving(n *slice.Node) bool {
+	here := p.now(n.Name)
+	return here != "" && n.Placement.Host == "" && (p.byName[here].Policy.Draining || p.free(n))
+}
+
+func nowhere(name string, err *mapping.Impossible) *Refusal {
+	r := refuse(Conflict, "slice %s: no host can take node %s: %s", name, err.Node, cmp.Or(reasons(err), "there is none"))
+	for _, host := range slices.Sorted(maps.Keys(err.Reasons)) {
+		r.Faults = append(r.Faults, Fault{Location: "nodes." + err.Node, Message: host + ": " + err.Reasons[host]})
+	}
+	return r
+}
+
+// reasons words why the hosts cannot take a node, without its name.
+func reasons(err *mapping.Impossible) string {
+	_, text, _ := strings.Cut(err.Error(), "no host can take it: ")
+	return text
+}
+
+// request is the slice as package mapping sees it, and where its nodes are.
+func (p *placing) request() (mapping.Request, mapping.Mapping) {
+	r := mapping.Request{Links: joints(p.next), Strategy: mapping.Spread}
+	if p.next.Strategy == slice.Pack {
+		r.Strategy = mapping.Pack
+	}
+	now, needs := mapping.Mapping{}, p.needs()
+	for i := range p.next.Nodes {
+		n := &p.next.Nodes[i]
+		if n.Kind == slice.Switch {
+			continue
+		}
+		r.Nodes = append(r.Nodes, mapping.Node{
+			Name: n.Name, Demand: mapping.Resources{Cores: n.CPU, Memory: uint64(n.Memory)},
+			Host: n.Placement.Host, Labels: n.Placement.Labels, Needs: needs[n.Name],
+		})
+		if p.stuck[n.Name] {
+			now[n.Name] = p.was[n.Name].Host
+			r.Nodes[len(r.Nodes)-1].Host = now[n.Name]
+		} else if here := p.now(n.Name); here != "" && !p.free(n) {
+			now[n.Name] = here
+		}
+	}
+	return r, now
+}
+
+// needs lists, by node, what its host's kernel must have: for what the node sends, and for what a switch sends to it.
+func (p *placing) needs() map[string][]string {
+	all := map[string][]string{}
+	for i := range p.next.Links {
+		l := &p.next.Links[i]
+		for _, e := range l.Ends {
+			for _, feature := range features(e.Shape) {
+				for _, n := range l.Ends {
+					if (n == e || p.next.Node(e.Node).Kind == slice.Switch) && !slices.Contains(all[n.Node], feature) {
+						all[n.Node] = append(all[n.Node], feature)
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// features are what a kernel needs for a treatment of frames.
+func features(s slice.Shape) (list []string) {
+	if s.Rate != 0 || s.Queue != 0 {
+		list = append(list, substrate.FeatureHTB)
+	}
+	if s.NeedsNetem() {
+		list = append(list, substrate.FeatureNetem)
+	}
+	return list
+}
+
+// substrate is the cluster as package mapping sees it. What this slice holds already always has room: hosts may be promised to more
+// than they have when somebody else was faster, and that is no reason to move what runs.
+func (p *placing) substrate() mapping.Substrate {
+	own := map[string]load{}
+	if p.prev != nil {
+		own = holds(p.prev)
+	}
+	problems := Problems(p.hosts)
+	var s mapping.Substrate
+	for i := range p.hosts {
+		h := &p.hosts[i]
+		mine, others := own[h.Name], p.held[h.Name]
+		to := mapping.Host{
+			Name: h.Name, Labels: labels(h), Features: h.Features, Busy: h.Load,
+			Capacity: mapping.Resources{Cores: max(h.Cores, mine.Cores), Memory: max(h.Memory, mine.Memory)},
+			Rate:     underlay(h).Rate,
+			Cordoned: h.Policy.Cordoned, Draining: h.Policy.Draining, Closed: problems[h.Name],
+		}
+		if !h.Alive {
+			to.Closed = "is lost"
+		}
+		to.Used = mapping.Resources{
+			Cores:  min(others.Cores, to.Capacity.Cores-mine.Cores),
+			Memory: min(others.Memory, to.Capacity.Memory-mine.Memory),
+		}
+		if to.Rate > 0 {
+			to.Rate = max(to.Rate, mine.rate)
+			to.UsedRate = min(others.rate, to.Rate-mine.rate)
+		}
+		s.Hosts = append(s.Hosts, to)
+	}
+	for name := range p.stuck {
+		gone := p.was[name].Host
+		if p.byName[gone] == nil && !slices.ContainsFunc(s.Hosts, func(h mapping.Host) bool { return h.Name == gone }) {
+			s.Hosts = append(s.Hosts, mapping.Host{Name: gone, Closed: "does not exist", Capacity: own[gone].Resources})
+		}
+	}
+	return s
+}
+
+// settle puts a node on a host, and notes who must let go of it first.
+func (p *placing) settle(n *slice.Node, host string) {
+	n.Host, n.Left, n.Placement.Since = host, nil, 0
+	was := p.was[n.Name]
+	if was == nil {
+		return
+	}
+	left := maps.Clone(was.Left)
+	if was.Host != "" && was.Host != host {
+		p.moves[n.Name] = was.Host
+		if !p.free(n) {
+			if left == nil {
+				left = map[string]int64{}
+			}
+			left[was.Host] = p.generation
+		}
+	}
+	maps.DeleteFunc(left, func(h string, generation int64) bool {
+		reported, has := p.reported[h]
+		return p.byName[h] == nil || h == host || has && reported >= generation
+	})
+	if len(left) > 0 {
+		n.Left = left
+		for _, h := range slices.Sorted(maps.Keys(left)) {
+			if !p.byName[h].Alive {
+				p.notes = append(p.notes, fmt.Sprintf("%s starts on %s when %s has let go of it, but %[3]s is lost: when it is gone for good, say so: `pergola host rm --force %[3]s`", n.Name, host, h))
+			}
+		}
+	}
+	if n.Placement.Reschedule == slice.RescheduleAlways && was.Host == host {
+		n.Placement.Since = p.generation
+		if was.Placement.Reschedule == slice.RescheduleAlways {
+			n.Placement.Since = was.Placement.Since
+		}
+	}
+}
