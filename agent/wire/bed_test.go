@@ -39,6 +39,9 @@ type machine struct {
 
 const nic = "eth0"
 
+// testAddress is a machine's.
+func testAddress(machine int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, 0, byte(machine)}) }
+
 func newBed(t testing.TB, machines, mtu int) *bed {
 	t.Helper()
 	testkit.Root(t)
@@ -114,7 +117,7 @@ func (b *bed) add(number int) {
 func (b *bed) nic(number int) (ns *os.File, ip4, ip6 netip.Addr) {
 	b.Helper()
 	ns = b.namespace()
-	ip4, ip6 = netip.AddrFrom4([4]byte{10, 9, 0, byte(number)}), netip.MustParseAddr(fmt.Sprintf("fd09::%d", number))
+	ip4, ip6 = testAddress(number), netip.MustParseAddr(fmt.Sprintf("fd09::%d", number))
 	wireEnd := fmt.Sprint("w", number)
 	b.must(netns.In(b.wires, func() error {
 		pair := netlink.NewVeth(netlink.LinkAttrs{Name: wireEnd, MTU: b.mtu, HardwareAddr: mac(0xff00 + number)})

@@ -19,6 +19,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv("PERGOLA_TEST_CRASH_TUNNELS"); dir != "" {
+		pid, err := strconv.Atoi(os.Getenv("PERGOLA_TEST_PIDS"))
+		if err == nil {
+			err = crashMeWithTunnels(dir, pid)
+		}
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) // it was to be killed
+	}
 	if dir := os.Getenv("PERGOLA_TEST_CRASH"); dir != "" {
 		fmt.Fprintln(os.Stderr, crashMe(dir, strings.Fields(os.Getenv("PERGOLA_TEST_PIDS"))))
 		os.Exit(1) // it was to be killed

@@ -1,0 +1,165 @@
+package wire_test
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+
+	"github.com/pergola-net/pergola/agent/wire"
+	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/substrate"
+)
+
+// programs is what is attached to the machine's interface, as people see it.
+func (m *machine) programs() string {
+	m.Helper()
+	return strings.Join([]string{
+		m.run("tc", "qdisc", "show", "dev", nic), m.run("tc", "filter", "show", "dev", nic, "ingress"),
+		m.run("ip", "-o", "-d", "link", "show", "dev", nic), m.run("ip", "-o", "-br", "link"),
+	}, "\n")
+}
+
+func (m *machine) xdp() string {
+	m.Helper()
+	state, err := m.Underlay(m.ctx)
+	m.must(err)
+	return state.NICs[nic].XDP
+}
+
+func TestInterfacesOfTheMachineGetBackWhatTheyHad(t *testing.T) {
+	b := newBed(t, 1, 1500)
+	m := b.machines[0]
+	before := m.programs()
+	m.openUnderlay()
+	if have := m.xdp(); have != "native" {
+		t.Errorf("the line card is said to be %q", have)
+	}
+	with := m.programs()
+	if with == before || !strings.Contains(with, "underlay_ingress") || !strings.Contains(with, "xdp") {
+		t.Errorf("what is attached:\n%s", with)
+	}
+	m.openUnderlay() // is there: nothing changes
+	if again := m.programs(); again != with {
+		t.Errorf("attached twice:\n%s\nbefore:\n%s", again, with)
+	}
+	m.reopen()
+	m.openUnderlay()
+	if again := m.programs(); again != with {
+		t.Errorf("after a restart:\n%s\nbefore:\n%s", again, with)
+	}
+	if remains := m.observe().Remains; len(remains) > 0 {
+		t.Errorf("remains %v", remains)
+	}
+	m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{}))
+	if after := m.programs(); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+	m.openUnderlay()
+	m.must(m.Close())
+	m.Substrate = nil
+	m.must(m.there(func() error { return wire.Remove(context.Background(), m.dir) }))
+	if after := m.programs(); after != before {
+		t.Errorf("before:\n%s\nafter Remove:\n%s", before, after)
+	}
+}
+
+// Interfaces come and go, are named or not.
+func TestUnderlayFollowsItsConfiguration(t *testing.T) {
+	b := newBed(t, 1, 1500)
+	m := b.machines[0]
+	m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{Interfaces: []string{nic, "eth1"}}))
+	state, err := m.Underlay(m.ctx)
+	m.must(err)
+	if !state.NICs[nic].Present || !state.NICs[nic].Up || state.NICs["eth1"].Present {
+		t.Errorf("%+v", state.NICs)
+	}
+	m.run("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "other")
+	m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{Interfaces: []string{"eth1"}}))
+	if with := m.programs(); strings.Contains(with, "underlay_ingress") || strings.Contains(with, "prog/xdp") {
+		t.Errorf("what is attached to an interface that is no longer named:\n%s", with)
+	}
+	state, err = m.Underlay(m.ctx)
+	m.must(err)
+	if e := state.NICs["eth1"]; !e.Present || e.Up || !strings.Contains(e.XDP, "ethtool -K") {
+		t.Errorf("a veth pair that leaves checksums to be filled in has %+v", e)
+	}
+	m.run("ip", "link", "delete", "eth1")
+	m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{Interfaces: []string{nic, "eth1"}}))
+	m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{}))
+	if err := m.OpenUnderlay(m.ctx, wire.UnderlayConfig{Interfaces: []string{"lo"}}); err == nil {
+		t.Error("lo was taken")
+	}
+}
+
+// Another's XDP program stays; tunnels work without a line card.
+func TestInterfaceThatIsTaken(t *testing.T) {
+	b := newBed(t, 2, 1500)
+	m := b.machines[0]
+	var theirs link.Link
+	m.must(m.there(func() error {
+		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+			Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2 /* XDP_PASS */), asm.Return()},
+		})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = p.Close() }()
+		i, err := netlink.LinkByName(nic)
+		if err != nil {
+			return err
+		}
+		theirs, err = link.AttachXDP(link.XDPOptions{Program: p, Interface: i.Attrs().Index, Flags: link.XDPDriverMode})
+		return err
+	}))
+	defer func() { _ = theirs.Close() }()
+	b.openUnderlays()
+	if have := m.xdp(); !strings.Contains(have, "taken by XDP program") {
+		t.Errorf("the line card is said to be %q", have)
+	}
+	a, _ := b.pair(tunnelOf{kind: slice.EGRE})
+	a.ping("a", "192.0.2.1")
+}
+
+func TestUnderlaysAreInterfacesWithAddresses(t *testing.T) {
+	b := newBed(t, 1, 9000)
+	m := b.machines[0]
+	m.openUnderlay()
+	m.run("ip", "address", "add", "192.0.2.77/32", "dev", "lo")
+	m.run("ip", "link", "set", "lo", "up")
+	m.run("ip", "route", "add", "default", "via", "10.9.0.9")
+	m.run("ip", "link", "add", "first", "type", "veth", "peer", "name", "other")
+	m.run("ip", "link", "set", "first", "up")
+	m.run("ip", "address", "add", "198.51.100.1/24", "dev", "first")
+	var have []substrate.Underlay
+	m.must(m.there(func() (err error) {
+		have, err = wire.Underlays()
+		return err
+	}))
+	want := []netip.Prefix{netip.PrefixFrom(m.ip4, 24), netip.PrefixFrom(m.ip6, 64)}
+	if len(have) != 2 || have[0].Name != nic || have[0].MTU != 9000 || !slices.Equal(have[0].Addresses, want) || have[1].Name != "first" {
+		t.Fatalf("%+v", have)
+	}
+	if have[0].XDP != "native" && !strings.HasPrefix(have[0].XDP, "not known") { // before Linux 6.3
+		t.Errorf("XDP: %q", have[0].XDP)
+	}
+	m.must(m.there(func() error {
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		settings, err := e.GetLinkSettings(nic)
+		if err == nil && have[0].Rate != uint64(settings.Speed)*1e6 {
+			t.Errorf("rate %d of an interface of %d Mbit/s", have[0].Rate, settings.Speed)
+		}
+		return err
+	}))
+}
