@@ -112,4 +112,3 @@ func TestKilledWhileTunnelsAreMade(t *testing.T) {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
 }
-

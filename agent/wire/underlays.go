@@ -130,6 +130,9 @@ const xdpNative = "native"
 
 // guessXDP says what to expect of the interface's driver.
 func guessXDP(d device) string {
+	if !d.ether {
+		return "none: " + errPackets.Error()
+	}
 	switch err := haveXDP(d.index); {
 	case errors.Is(err, errNoXDP):
 		return "none: the driver has none of its own"
