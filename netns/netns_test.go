@@ -81,3 +81,22 @@ func inode(t *testing.T, path string) uint64 {
 	}
 	return st.Ino
 }
+
+func TestHereIsWhereTheCallerIs(t *testing.T) {
+	testkit.Root(t)
+	testkit.LeakCheck(t)
+	err := netns.New(func() error {
+		here, err := netns.Here()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = here.Close() }()
+		if have, want := inode(t, here.Name()), inode(t, netns.Path(os.Getpid())); have == want {
+			t.Error("here is the namespace of the process")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

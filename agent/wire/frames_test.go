@@ -26,6 +26,7 @@ func (l *lab) tap(name string) *tap {
 }
 
 func openTap(t testing.TB, device string) (fd int, err error) {
+	t.Helper()
 	i, err := net.InterfaceByName(device)
 	if err != nil {
 		return -1, err

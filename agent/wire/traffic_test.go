@@ -87,6 +87,7 @@ func sentBy(t testing.TB, ns *os.File, device string) (frames, bytes uint64) {
 // A node's TCP sends super-frames into the tunnel; on the wire they are frames like others, and all bytes arrive.
 func TestSuperFramesCrossATunnel(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind tunnelOf) {
+		t.Helper()
 		b := newBed(t, 2, 1500)
 		b.openUnderlays()
 		a, c := b.pair(kind)

@@ -19,6 +19,7 @@ func forEachKind(t *testing.T, f func(t *testing.T, kind tunnelOf)) {
 
 func TestNodesOfTwoMachinesReachEachOther(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind tunnelOf) {
+		t.Helper()
 		b := newBed(t, 2, 1500)
 		b.openUnderlays()
 		before := b.machines[1].counted()
@@ -68,6 +69,7 @@ func TestTheUnderlaysMTUIsUsed(t *testing.T) {
 
 func TestAnyFrameCrossesATunnel(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind tunnelOf) {
+		t.Helper()
 		for _, shaped := range []bool{false, true} {
 			b := newBed(t, 2, 1600)
 			b.openUnderlays()
