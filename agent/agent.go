@@ -12,10 +12,10 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -49,13 +49,21 @@ type Cluster = substrate.Membership
 
 // Agent reconciles one host. Its exported methods may be called from many goroutines.
 type Agent struct {
-	cfg     Config
-	runtime *sliver.Runtime
-	workers int
-	metrics metrics
-	fast    *fastPath
+	cfg      Config
+	runtime  *sliver.Runtime
+	workers  int
+	metrics  metrics
+	fast     *fastPath
+	contact  contact
+	cpu      cpuMeter // read by who describes the host: one after the other
+	underlay trouble
+	opened   struct { // the last call of OpenUnderlay; of the goroutine that passes
+		substrate *wire.Substrate
+		at        time.Time
+	}
 
 	nudge chan struct{} // something may be other than wanted: look
+	urge  chan struct{} // the store is to be told of something now
 	pids  sync.Map      // sliver.ID -> int: first processes of slivers that this process made
 
 	telling sync.Mutex // held while reports are written, so that an older one never follows a newer; taken before mu
@@ -64,6 +72,9 @@ type Agent struct {
 	substrate *wire.Substrate
 	wishes    map[string]*wish                  // by slice, what the store wants; going slices are not among them
 	going     map[string]uint16                 // by slice, its id: to be removed
+	gone      []string                          // of those, what the store is to be told of: nothing is left here
+	peers     map[string]netip.Addr             // where the other hosts' ends of tunnels are
+	fenced    bool                              // see fence.go
 	prepared  map[uint16]string                 // by slice's id, the digest of the area that this process made
 	backoff   reconcile.Backoff                 // of actions that failed
 	crashes   reconcile.Backoff                 // of slivers whose first process ended by itself
@@ -84,7 +95,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, runtime: rt, workers: 3 * runtime.NumCPU(), metrics: newMetrics(), fast: newFastPath(cfg.Log),
-		nudge:  make(chan struct{}, 1),
+		contact: contact{log: cfg.Log}, fenced: cfg.Cluster != nil,
+		nudge: make(chan struct{}, 1), urge: make(chan struct{}, 1),
 		wishes: make(map[string]*wish), going: make(map[string]uint16), prepared: make(map[uint16]string), reports: make(map[string]*report),
 		tables: make(map[string]map[string]probe.Table), boots: make(map[*booting]bool),
 	}
@@ -98,17 +110,20 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 
 // Run reconciles until ctx ends. What runs on the host stays as it is then.
 func (a *Agent) Run(ctx context.Context) error {
-	changes, err := a.cfg.Store.Watch(ctx)
+	defer a.close()
+	changes, held, err := a.begin(ctx)
 	if err != nil {
-		return fmt.Errorf("watch the store: %w", err)
-	}
-	if err := a.loadAll(ctx); err != nil {
 		return err
 	}
-	defer a.close()
 	var group sync.WaitGroup
 	defer group.Wait()
+	if held != nil {
+		a.setFenced(false)
+		group.Go(func() { a.guard(ctx, held) })
+		group.Go(func() { a.announce(ctx) })
+	}
 	group.Go(func() { a.listen(ctx, changes) })
+	group.Go(func() { a.heed(ctx) })
 	group.Go(func() { a.publish(ctx) })
 	group.Go(func() { a.watchFastPath(ctx) })
 	ticker := time.NewTicker(resync)
@@ -148,30 +163,6 @@ func (a *Agent) Nudge() {
 	}
 }
 
-// listen turns news from the store and from the host into nudges.
-func (a *Agent) listen(ctx context.Context, changes <-chan store.Change) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case id := <-a.runtime.Exits():
-			a.noteExit(id)
-		case c, open := <-changes:
-			if !open {
-				return
-			}
-			if c.What == store.StatusChanged {
-				continue
-			}
-			if err := a.load(ctx, c); err != nil {
-				a.cfg.Log.Error("read what is wanted", "slice", c.Slice, "error", err)
-			}
-			a.interrupt()
-		}
-		a.Nudge()
-	}
-}
-
 // interrupt stops the plan under way after the actions that have begun: what is wanted has changed.
 func (a *Agent) interrupt() {
 	a.mu.Lock()
@@ -193,9 +184,11 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 		a.cfg.Log.Error("look at the host", "error", err)
 		return time.Second
 	}
-	wishes := a.wishesFor(seen)
+	at, wishes := a.wishesFor(seen)
 	a.fast.follow(a.network(), routersToMirror(wishes, seen))
-	want, broken := wants(wishes)
+	a.noteFences(at, wishes, seen)
+	a.openUnderlay(ctx)
+	want, broken := wants(at, wishes)
 	now := time.Now()
 	a.mu.Lock()
 	a.forgetCrashesLocked(seen, now)
@@ -214,7 +207,7 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 		a.cfg.Log.Error("plan", "error", err)
 		return resync
 	}
-	a.release(ctx, seen)
+	a.letGo(want, seen)
 	if len(plan) == 0 {
 		return a.untilRetry()
 	}
@@ -261,14 +254,18 @@ func (c *countdown) done(act reconcile.Action) bool {
 }
 
 // wishesFor gives what is wanted now, given what was seen: a node whose first process ended may be meant to stay so.
-func (a *Agent) wishesFor(seen *sight) (all []wish) {
+func (a *Agent) wishesFor(seen *sight) (at place, all []wish) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	at = a.placeLocked()
 	for _, name := range slices.Sorted(maps.Keys(a.wishes)) {
 		w := *a.wishes[name]
 		w.left, w.booted = make(map[string]bool), make(map[string]bool)
 		for i := range w.spec.Nodes {
 			n := &w.spec.Nodes[i]
+			if !at.owns(n) {
+				continue
+			}
 			s, there := seen.slivers[sliver.ID{Slice: w.spec.ID, Node: n.Name}]
 			if there && s.State == sliver.Exited && isLeft(n.Restart, s.ExitCode) {
 				w.left[n.Name] = true
@@ -277,102 +274,10 @@ func (a *Agent) wishesFor(seen *sight) (all []wish) {
 		}
 		all = append(all, w)
 	}
-	return all
+	return at, all
 }
 
 // isLeft reports whether a restart policy leaves a node whose first process ended with the given status.
 func isLeft(policy slice.Restart, code int) bool {
 	return policy == slice.RestartNever || policy == slice.RestartOnFailure && code == 0
-}
-
-// loadAll reads everything that is wanted.
-func (a *Agent) loadAll(ctx context.Context) error {
-	return a.load(ctx, store.Change{What: store.Resync})
-}
-
-// load reads again what a change is about.
-func (a *Agent) load(ctx context.Context, c store.Change) error {
-	names := []string{c.Slice}
-	if c.What == store.Resync {
-		records, err := a.cfg.Store.Slices(ctx)
-		if err != nil {
-			return err
-		}
-		names = names[:0]
-		for _, r := range records {
-			names = append(names, r.Name)
-		}
-		a.mu.Lock() // what is gone from the store is in neither list there
-		names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(a.wishes)), maps.Keys(a.going))
-		a.mu.Unlock()
-	}
-	for _, name := range names {
-		if err := a.loadSlice(ctx, name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (a *Agent) loadSlice(ctx context.Context, name string) error {
-	spec, record, err := a.cfg.Store.Slice(ctx, name)
-	if errors.Is(err, store.ErrNotFound) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.wishes, name)
-		delete(a.going, name)
-		delete(a.reports, name)
-		delete(a.tables, name)
-		return nil
-	}
-	var o slice.Overrides
-	if err == nil && !record.Going {
-		o, err = a.cfg.Store.Overrides(ctx, name)
-	}
-	corrupt := errors.Is(err, store.ErrCorrupt)
-	if err != nil && !corrupt && !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.forgiveLocked(record.ID)
-	if record.Going {
-		delete(a.wishes, name)
-		a.going[name] = record.ID
-		return nil
-	}
-	delete(a.going, name)
-	if corrupt {
-		spec = &slice.Slice{Name: name, ID: record.ID, Generation: record.Generation}
-		a.wishes[name] = &wish{spec: spec, corrupt: err}
-		return nil
-	}
-	a.wishes[name] = &wish{spec: spec, overrides: o}
-	return nil
-}
-
-// release tells the store of slices that were to go and of which nothing is left here. The last one goes together with the
-// substrate: who waits for it finds the machine as it was.
-func (a *Agent) release(ctx context.Context, seen *sight) {
-	a.mu.Lock()
-	if _, substrate := seen.has[substrateKey]; substrate && len(a.wishes) == 0 {
-		a.mu.Unlock()
-		return
-	}
-	var gone []string
-	for name, id := range a.going {
-		if !seen.slices[id] {
-			gone = append(gone, name)
-		}
-	}
-	a.mu.Unlock()
-	for _, name := range gone {
-		if err := a.cfg.Store.Release(ctx, a.cfg.Host, name); err != nil && !errors.Is(err, store.ErrNotFound) {
-			a.cfg.Log.Error("release", "slice", name, "error", err)
-			continue
-		}
-		a.mu.Lock()
-		delete(a.going, name) // once: its name may be given again before the store tells that it was
-		a.mu.Unlock()
-	}
 }

@@ -3,11 +3,9 @@ package agent
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/base32"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/pergola-net/pergola/agent/sliver"
 	"github.com/pergola-net/pergola/agent/wire"
@@ -62,12 +60,6 @@ func hostsFile(s *slice.Slice) []byte {
 		}
 	}
 	return f.Bytes()
-}
-
-// switchDevice names the bridge of a switch or a LAN: "s", the slice, "b" and a hash of the name, 15 bytes at most.
-func switchDevice(id uint16, name string) string {
-	sum := sha256.Sum256([]byte(name))
-	return fmt.Sprintf("s%db%s", id, strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:9]))
 }
 
 // digest is a fingerprint of values that JSON can show.

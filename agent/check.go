@@ -13,7 +13,7 @@ import (
 	"github.com/pergola-net/pergola/slice"
 )
 
-// Convergence looks at all routing tables of a slice once. Routing has converged when this look and the one before it
+// Convergence looks at the routing tables of a slice's nodes that are here once. Routing has converged when this look and the one before it
 // found every destination reachable, and the tables equal; see docs/convergence.md.
 func (a *Agent) Convergence(ctx context.Context, name string) (api.Convergence, error) {
 	w, pids, err := a.running(name)
@@ -24,14 +24,22 @@ func (a *Agent) Convergence(ctx context.Context, name string) (api.Convergence, 
 	if err != nil {
 		return api.Convergence{}, err
 	}
+	at := a.place()
+	for i := range w.spec.Nodes {
+		n := &w.spec.Nodes[i]
+		if off := w.overrides.Power[n.Name] == slice.PowerOff; n.HasSliver() && !at.owns(n) && !off {
+			tables[n.Name] = probe.Expected(n)
+		}
+	}
 	v := probe.Converged(w.spec, tables, func(link string) bool { return !w.overrides.Down[link] })
+	run := a.allRun(w, pids)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before := a.tables[name]
 	a.tables[name] = tables
 	same := before != nil && maps.EqualFunc(before, tables, probe.Table.Equal)
 	return api.Convergence{
-		Converged: v.Converged && same && a.allRun(w, pids),
+		Converged: v.Converged && same && run,
 		Routers:   v.Routers, Pairs: v.Pairs, Reached: v.Reached, Missing: v.Missing,
 	}, nil
 }
@@ -39,10 +47,11 @@ func (a *Agent) Convergence(ctx context.Context, name string) (api.Convergence, 
 // allRun reports whether every node runs that is meant to: all but those that a user stopped or paused, and those whose
 // restart policy leaves them after their end.
 func (a *Agent) allRun(w *wish, pids map[string]int) bool {
+	at := a.place()
 	for i := range w.spec.Nodes {
 		n := &w.spec.Nodes[i]
 		off := w.overrides.Power[n.Name] == slice.PowerOff || w.overrides.Power[n.Name] == slice.PowerFrozen
-		if _, runs := pids[n.Name]; runs || off || !n.HasSliver() {
+		if _, runs := pids[n.Name]; runs || off || !n.HasSliver() || !at.owns(n) {
 			continue
 		}
 		s, err := a.runtime.Observe(sliver.ID{Slice: w.spec.ID, Node: n.Name})
@@ -53,14 +62,16 @@ func (a *Agent) allRun(w *wish, pids map[string]int) bool {
 	return true
 }
 
-// Check tries the slice's checks, or pings between all pairs where it has none.
+// Check tries the slice's checks from nodes that are here, or pings from them to all others where it has none.
 func (a *Agent) Check(ctx context.Context, name string, r api.CheckRequest, progress func(api.CheckProgress)) ([]api.CheckResult, error) {
 	w, pids, err := a.running(name)
 	if err != nil {
 		return nil, err
 	}
+	at := a.place()
 	c := probe.Checker{
 		Slice: w.spec,
+		From:  func(node string) bool { n := w.spec.Node(node); return n != nil && at.owns(n) }, // other hosts try theirs
 		PID:   func(node string) (int, bool) { pid, ok := pids[node]; return pid, ok },
 		Exec: func(ctx context.Context, node, command string) (int, []byte, error) {
 			var out bytes.Buffer

@@ -46,6 +46,8 @@ func (d *driver) make(ctx context.Context, k reconcile.Key, amend bool) error {
 		return d.network().AddSwitch(ctx, wire.Switch{Name: w.name, Slice: k.Slice, Owner: w.owner})
 	case port:
 		return d.addPort(ctx, k.Slice, w)
+	case wire.Tunnel:
+		return d.network().AddTunnel(ctx, w)
 	case wire.Node:
 		return d.setUp(ctx, k, w)
 	case routing.Rendered:

@@ -68,7 +68,7 @@ func (m fastPathMetrics) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		s.routers(w.spec.Name, f)
-		s.interfaces(w.spec.Name, trafficOf(w.spec, counted))
+		s.interfaces(w.spec.Name, trafficOf(m.place(), w.spec, counted))
 	}
 }
 

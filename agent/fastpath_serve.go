@@ -24,9 +24,10 @@ func (a *Agent) FastPath(ctx context.Context, name string) (api.FastPath, error)
 
 func (a *Agent) fastPathOf(ctx context.Context, w *wish) (api.FastPath, error) {
 	f := api.FastPath{Routers: []api.RouterFastPath{}, Memory: a.fast.usage()}
+	at := a.place()
 	for i := range w.spec.Nodes {
 		n := &w.spec.Nodes[i]
-		if n.Kind != slice.Router {
+		if n.Kind != slice.Router || !at.owns(n) {
 			continue
 		}
 		id := sliver.ID{Slice: w.spec.ID, Node: n.Name}

@@ -117,8 +117,8 @@ func (s *sight) addNetwork(state wire.State, nodes map[uint64]sliver.ID) {
 func (s *sight) addPort(name string, p wire.PortState, nodes map[uint64]sliver.ID) {
 	id := sliceOf(name)
 	key := reconcile.Key{Kind: kindPort, Slice: id, Name: name}
-	base := reconcile.Key{Kind: kindArea, Slice: id} // of an uplink
-	if node, known := nodes[p.NetNS]; known {
+	base := reconcile.Key{Kind: kindArea, Slice: id} // of an uplink, or a tunnel
+	if node, known := nodes[p.NetNS]; known && !p.Tunnel {
 		base = reconcile.Key{Kind: kindSliver, Slice: id, Name: node.Node}
 		s.ports[node] = append(s.ports[node], key)
 		if s.legs[node] == nil {
@@ -152,7 +152,7 @@ func (s *sight) addPortWire(name string, p wire.PortState, state wire.State) {
 		w = newJoin(name, p.Peer)
 		o.Needs = append(o.Needs, reconcile.Key{Kind: kindPort, Slice: id, Name: p.Peer})
 		o.Falls, o.Broken = reconcile.FallsWithAll, !p.Up || !state.Ports[p.Peer].Up
-	case p.Up:
+	case p.Up && !p.Tunnel: // a tunnel is up before it is wired
 		w = plug{port: name}
 		o.Falls, o.Broken = reconcile.FallsWithAny, true
 	default:

@@ -2,8 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,7 +12,6 @@ import (
 	"github.com/pergola-net/pergola/agent/sliver"
 	"github.com/pergola-net/pergola/events"
 	"github.com/pergola-net/pergola/slice"
-	"github.com/pergola-net/pergola/store"
 )
 
 // report is what the agent tells of one slice, and what it remembers in order to tell it.
@@ -22,49 +19,8 @@ type report struct {
 	status   slice.Status
 	restarts map[string]int // by node: how often its first process was started anew
 	fresh    bool           // differs from what was published
-}
-
-// publishEvery bounds how often reports are written to the store.
-const publishEvery = 100 * time.Millisecond
-
-// publish writes fresh reports to the store until ctx ends.
-func (a *Agent) publish(ctx context.Context) {
-	ticker := time.NewTicker(publishEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		a.tell(ctx)
-	}
-}
-
-// tell writes what is fresh to the store now.
-func (a *Agent) tell(ctx context.Context) {
-	a.telling.Lock()
-	defer a.telling.Unlock()
-	for _, st := range a.freshReports() {
-		err := a.cfg.Store.PutStatus(ctx, a.cfg.Host, st)
-		if err != nil && !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
-			a.cfg.Log.Error("report", "slice", st.Slice, "error", err)
-		}
-	}
-}
-
-func (a *Agent) freshReports() (all []slice.Status) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, r := range a.reports {
-		if r.fresh {
-			r.fresh = false
-			st := r.status
-			st.Nodes, st.Links = maps.Clone(st.Nodes), maps.Clone(st.Links)
-			all = append(all, st)
-		}
-	}
-	return all
+	absent   bool           // there is nothing of it here, and nobody waits to hear that
+	released bool           // the store has nothing of it from this host
 }
 
 // beginReportLocked brings the reports up to what was seen and what is planned.
@@ -77,35 +33,72 @@ func (a *Agent) beginReportLocked(wishes []wish, want *wanted, broken map[uint16
 	for i := range wishes {
 		w := &wishes[i]
 		r := a.reportLocked(w.spec.Name)
-		next := slice.Status{
-			Slice: w.spec.Name, Generation: w.spec.Generation,
-			Nodes: make(map[string]slice.NodeStatus, len(w.spec.Nodes)), Links: make(map[string]slice.LinkStatus, len(w.spec.Links)),
-		}
-		for j := range w.spec.Nodes {
-			n := &w.spec.Nodes[j]
-			next.Nodes[n.Name] = a.nodeStatus(w, n, seen, r)
-		}
-		for j := range w.spec.Links {
-			next.Links[w.spec.Links[j].Name] = linkStatus(w, &w.spec.Links[j], want, seen)
-		}
-		next.Errors = a.failuresLocked(w.spec.ID)
+		next := a.statusLocked(w, want, seen, r)
 		if err := broken[w.spec.ID]; err != nil {
 			next.Errors = append(next.Errors, err.Error())
-		}
-		if r.status.Generation == next.Generation && !r.status.Settled {
-			next.Done = r.status.Done
 		}
 		todo := left[w.spec.ID] + left[0] + a.bootsLocked(w.spec.ID, now) + a.restartsLocked(w.spec.ID, now)
 		next.Total = next.Done + todo
 		next.Settled = todo == 0 && len(next.Errors) == 0
 		a.announceLocked(r, &next)
+		y := want.layouts[w.spec.ID]
+		r.absent = y != nil && !y.holds() && !seen.slices[w.spec.ID] && !leftBehind(w.spec, a.cfg.Host)
 		r.status, r.fresh = next, true
 	}
 	for name, id := range a.going {
 		r := a.reportLocked(name)
 		r.status.Slice, r.status.Settled, r.status.Errors = name, false, a.failuresLocked(id)
 		r.status.Done, r.status.Total, r.fresh = 0, left[id]+left[0], true
+		r.absent = false
 	}
+}
+
+// statusLocked says how this host's part of a slice is, but for what is still to be done.
+func (a *Agent) statusLocked(w *wish, want *wanted, seen *sight, r *report) slice.Status {
+	next := slice.Status{
+		Slice: w.spec.Name, Generation: w.spec.Generation,
+		Nodes: make(map[string]slice.NodeStatus, len(w.spec.Nodes)), Links: make(map[string]slice.LinkStatus, len(w.spec.Links)),
+	}
+	if y := want.layouts[w.spec.ID]; y != nil {
+		for i := range w.spec.Nodes {
+			if n := &w.spec.Nodes[i]; y.tells(n) {
+				next.Nodes[n.Name] = a.nodeStatus(y.place, w, n, seen, r)
+			}
+		}
+		for i := range w.spec.Links {
+			if l := &w.spec.Links[i]; y.hasPart(l) {
+				next.Links[l.Name] = linkStatus(w, l, want, seen)
+			}
+		}
+		if hasForeign(y, seen, w.spec.ID) { // whoever has the node now waits for this host to let go of it
+			next.Generation = min(next.Generation, r.status.Generation)
+		}
+	}
+	next.Errors = append(a.failuresLocked(w.spec.ID), want.troubles(w.spec)...)
+	if r.status.Generation == next.Generation && !r.status.Settled {
+		next.Done = r.status.Done
+	}
+	return next
+}
+
+// hasForeign reports whether a sliver is still here of a node that is another host's, or nobody's.
+func hasForeign(y *layout, seen *sight, id uint16) bool {
+	for s := range seen.slivers {
+		if n := y.nodes[s.Node]; s.Slice == id && (n == nil || !y.owns(n)) {
+			return true
+		}
+	}
+	return false
+}
+
+// leftBehind reports whether a node was moved away from a host and others want to hear that it is gone.
+func leftBehind(s *slice.Slice, host string) bool {
+	for i := range s.Nodes {
+		if _, was := s.Nodes[i].Left[host]; was {
+			return true
+		}
+	}
+	return false
 }
 
 const (
@@ -169,12 +162,16 @@ func upOrDown(up bool) string {
 }
 
 // nodeStatus tells a node's phase from what was seen of it.
-func (a *Agent) nodeStatus(w *wish, n *slice.Node, seen *sight, r *report) slice.NodeStatus {
+func (a *Agent) nodeStatus(at place, w *wish, n *slice.Node, seen *sight, r *report) slice.NodeStatus {
 	st := slice.NodeStatus{
 		Host: a.cfg.Host, Restarts: r.restarts[n.Name], FastPath: a.fast.troubleOf(sliver.ID{Slice: w.spec.ID, Node: n.Name}),
 	}
 	if w.overrides.Power[n.Name] == slice.PowerOff {
 		st.Phase = slice.Stopped
+		return st
+	}
+	if why := w.barred(at, n); why != "" {
+		st.Phase, st.Message = slice.Pending, why
 		return st
 	}
 	key := reconcile.Key{Kind: kindSliver, Slice: w.spec.ID, Name: n.Name}

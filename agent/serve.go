@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/pergola-net/pergola/agent/probe"
+	"github.com/pergola-net/pergola/agent/routing"
 	"github.com/pergola-net/pergola/agent/sliver"
 	"github.com/pergola-net/pergola/agent/wire"
 	"github.com/pergola-net/pergola/api"
@@ -20,17 +21,22 @@ var _ api.Agent = (*Agent)(nil)
 
 // Supports says what this machine lacks for a slice.
 func (a *Agent) Supports(s *slice.Slice) error {
+	at := a.place()
 	var netem, htb bool
 	for i := range s.Links {
 		for _, e := range s.Links[i].Ends {
+			if n := s.Node(e.Node); a.cfg.Cluster != nil && n != nil && n.Kind != slice.Switch && !at.owns(n) {
+				continue // shaped on another host
+			}
 			netem = netem || e.Shape.NeedsNetem()
 			htb = htb || e.Shape.Rate != 0 || e.Shape.Queue != 0
 		}
 	}
-	_, broken := wants([]wish{{spec: s}})
-	missing := []error{broken[s.ID]}
+	missing := []error{canRender(s)}
 	for i := range s.Nodes {
-		missing = append(missing, present(&s.Nodes[i]))
+		if a.cfg.Cluster == nil || at.owns(&s.Nodes[i]) {
+			missing = append(missing, present(&s.Nodes[i]))
+		}
 	}
 	if netem {
 		missing = append(missing, wire.HaveNetem())
@@ -39,6 +45,20 @@ func (a *Agent) Supports(s *slice.Slice) error {
 		missing = append(missing, wire.HaveHTB())
 	}
 	return errors.Join(missing...)
+}
+
+// canRender works all nodes out, wherever they are.
+func canRender(s *slice.Slice) error {
+	r := routing.NewRenderer(s)
+	for i := range s.Nodes {
+		if s.Nodes[i].Kind == slice.Switch {
+			continue
+		}
+		if _, err := r.Render(&s.Nodes[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // present checks what a node's file system is to come from, as far as it can be seen from here.
@@ -64,6 +84,8 @@ func (a *Agent) find(name, node string) (id sliver.ID, pid int, err error) {
 	switch {
 	case n == nil:
 		return id, 0, fmt.Errorf("slice %s has no node %s", name, node)
+	case !a.place().owns(n):
+		return id, 0, fmt.Errorf("%s is on host %s, and this is %s: %w", node, n.Host, a.cfg.Host, api.ErrNotRunning)
 	case !n.HasSliver():
 		return id, 0, fmt.Errorf("%s is a %s, which has no processes of its own: %w", node, n.Kind, api.ErrNotRunning)
 	}

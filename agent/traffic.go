@@ -23,9 +23,9 @@ func (a *Agent) Traffic(ctx context.Context, name string) (t api.SliceTraffic, e
 	if err != nil {
 		return t, err
 	}
-	t.Interfaces, t.Punts = trafficOf(w.spec, counted), make(map[string]map[string]uint64)
+	t.Interfaces, t.Punts = trafficOf(a.place(), w.spec, counted), make(map[string]map[string]uint64)
 	for i := range w.spec.Nodes {
-		n := w.spec.Nodes[i].Name
+		n := w.spec.Nodes[i].Name // of another host's, nothing is counted
 		punts, err := a.fast.punts(ctx, a.network(), sliver.ID{Slice: w.spec.ID, Node: n})
 		if err != nil {
 			return t, err
@@ -46,11 +46,15 @@ func (a *Agent) counters(ctx context.Context) (map[string]wire.Traffic, error) {
 	return s.Counters(ctx)
 }
 
-// trafficOf picks a slice's interfaces out of what was counted, those that are there.
-func trafficOf(s *slice.Slice, counted map[string]wire.Traffic) []api.InterfaceTraffic {
+// trafficOf picks the interfaces of a slice's nodes that are at a place out of what was counted: what stands for one elsewhere has the same
+// name.
+func trafficOf(at place, s *slice.Slice, counted map[string]wire.Traffic) []api.InterfaceTraffic {
 	all := []api.InterfaceTraffic{}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
+		if n.Kind != slice.Switch && !at.owns(n) {
+			continue
+		}
 		for _, iface := range n.Interfaces {
 			c, there := counted[slice.PortName(s.ID, iface.Port)]
 			if !there {

@@ -15,7 +15,7 @@ const (
 	kindArea                            // a slice's directory, cgroup and hosts file; ""
 	kindSliver                          // a container, created; the node
 	kindSwitch                          // a bridge; its device
-	kindPort                            // a veth pair with its addresses; the substrate's device
+	kindPort                            // a veth pair with its addresses, or what stands for one on another host; the substrate's device
 	kindNet                             // loopback addresses, routes and sysctls within a sliver; the node
 	kindConfig                          // configuration of a routing daemon; the node
 	kindWire                            // a port joined to a port or a switch, or a switch to a switch; the devices
@@ -32,24 +32,38 @@ var kindNames = [...]string{
 type wish struct {
 	spec      *slice.Slice
 	overrides slice.Overrides
-	left      map[string]bool // nodes whose first process ended and whose policy leaves them so
-	booted    map[string]bool // nodes whose exec lines have run
-	corrupt   error           // what is wanted cannot be read: spec has a name and an id alone, and what runs stays as it is
+	left      map[string]bool   // nodes whose first process ended and whose policy leaves them so
+	booted    map[string]bool   // nodes whose exec lines have run
+	awaited   map[string]string // by node: the host that may still run it, though it was moved here
+	corrupt   error             // what is wanted cannot be read: spec has a name and an id alone, and what runs stays as it is
 }
 
-// wants lists what a host must hold for the given slices. It is pure: equal wishes give equal lists. A slice that cannot be
-// worked out is left out, and its error given in broken, by its id.
-func wants(wishes []wish) (w *wanted, broken map[uint16]error) {
-	w = &wanted{details: make(map[reconcile.Key]any), links: make(map[linkName][]reconcile.Key)}
-	broken = make(map[uint16]error)
-	if len(wishes) > 0 {
-		w.add(reconcile.Resource{Key: substrateKey}, nil)
+// barred says why a node that is to run at a place may not, yet; empty where it may.
+func (w *wish) barred(at place, n *slice.Node) string {
+	switch {
+	case !at.owns(n):
+		return ""
+	case at.fenced && n.Placement.Reschedule == slice.RescheduleAlways:
+		return "this host has lost the cluster: the node may be started elsewhere"
+	case w.awaited[n.Name] != "":
+		return fmt.Sprintf("host %s, which had it before, has not let go of it yet", w.awaited[n.Name])
 	}
+	return ""
+}
+
+// wants lists what a host must hold for the given slices, its own parts of them. It is pure: equal wishes give equal lists. A slice that
+// cannot be worked out is left out, and its error given in broken, by its id.
+func wants(at place, wishes []wish) (w *wanted, broken map[uint16]error) {
+	w = &wanted{
+		details: make(map[reconcile.Key]any), links: make(map[linkName][]reconcile.Key),
+		cut: make(map[linkName]error), layouts: make(map[uint16]*layout),
+	}
+	broken = make(map[uint16]error)
 	for _, one := range wishes {
 		before := len(w.resources)
 		err := one.corrupt
 		if err == nil {
-			err = w.addSlice(one)
+			err = w.addSlice(one, at)
 		}
 		if err != nil {
 			broken[one.spec.ID] = err
@@ -59,6 +73,9 @@ func wants(wishes []wish) (w *wanted, broken map[uint16]error) {
 			w.resources = w.resources[:before]
 		}
 	}
+	if len(w.resources) > 0 || len(broken) > 0 {
+		w.add(reconcile.Resource{Key: substrateKey}, nil)
+	}
 	return w, broken
 }
 
@@ -67,6 +84,8 @@ type wanted struct {
 	resources []reconcile.Resource
 	details   map[reconcile.Key]any
 	links     map[linkName][]reconcile.Key // what must be there for a link to be up
+	cut       map[linkName]error           // why a link to another host cannot be made
+	layouts   map[uint16]*layout           // by slice; of those that make sense
 }
 
 type linkName struct {
@@ -144,18 +163,21 @@ func (w *wanted) has(k reconcile.Key) bool {
 	return has
 }
 
-func (w *wanted) addSlice(one wish) error {
+func (w *wanted) addSlice(one wish, at place) error {
 	s := one.spec
-	b := builder{wanted: w, wish: one, area: reconcile.Key{Kind: kindArea, Slice: s.ID}, routing: routing.NewRenderer(s), wires: make(map[string][]reconcile.Key)}
+	b := builder{
+		wanted: w, wish: one, layout: newLayout(s, at), area: reconcile.Key{Kind: kindArea, Slice: s.ID},
+		routing: routing.NewRenderer(s), wires: make(map[string][]reconcile.Key),
+	}
+	w.layouts[s.ID] = b.layout
+	if !b.holds() {
+		return nil
+	}
 	hosts := hostsFile(s)
 	w.add(reconcile.Resource{Key: b.area, Digest: digest(s.Name, hosts), Amend: true, Needs: []reconcile.Key{substrateKey}}, area{s.Name, hosts})
-	b.nodes = make(map[string]*slice.Node, len(s.Nodes))
-	for i := range s.Nodes {
-		b.nodes[s.Nodes[i].Name] = &s.Nodes[i]
-	}
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.Kind == slice.Switch && b.isOn(n.Name) {
-			b.addSwitch(switchDevice(s.ID, n.Name), n.Name)
+			b.addSwitch(n)
 		}
 	}
 	for i := range s.Links {
@@ -173,137 +195,23 @@ func (w *wanted) addSlice(one wish) error {
 type builder struct {
 	*wanted
 	wish
+	*layout
 	area    reconcile.Key
 	routing *routing.Renderer
-	nodes   map[string]*slice.Node
 	wires   map[string][]reconcile.Key // by node: what its links are made of
 }
 
 func (b *builder) isOn(node string) bool {
-	return b.overrides.Power[node] != slice.PowerOff && !b.left[node]
+	return b.overrides.Power[node] != slice.PowerOff && !b.left[node] && b.barred(b.place, b.nodes[node]) == ""
 }
 
 func (b *builder) key(kind reconcile.Kind, name string) reconcile.Key {
 	return reconcile.Key{Kind: kind, Slice: b.spec.ID, Name: name}
 }
 
-func (b *builder) addSwitch(device, owner string) {
-	b.add(reconcile.Resource{
-		Key: b.key(kindSwitch, device), Needs: []reconcile.Key{substrateKey, b.area}, Falls: reconcile.FallsWithAny,
-	}, bridge{device, b.spec.Name + "/" + owner})
-}
-
-// addLink adds what joins a link's ends. A link that a user took down has ports, and nothing that joins them: then
-// the nodes see no carrier.
-func (b *builder) addLink(l *slice.Link) {
-	var live []slice.End
-	for _, e := range l.Ends {
-		if b.isOn(e.Node) {
-			live = append(live, e)
-		}
-	}
-	if b.overrides.Down[l.Name] {
-		return
-	}
-	if l.LAN || len(l.Ends) > 2 {
-		device := switchDevice(b.spec.ID, "link "+l.Name)
-		b.addSwitch(device, l.Name)
-		for _, e := range live {
-			// A LAN has no side of its own to shape: it takes and gives at the rate of the end.
-			b.plug(l, e, device, side{shape: slice.Shape{Rate: b.shape(e).Rate}})
-		}
-		return
-	}
-	if len(live) < 2 {
-		return
-	}
-	x, y := live[0], live[1]
-	switch {
-	case b.nodes[y.Node].Kind == slice.Switch:
-		b.plug(l, x, switchDevice(b.spec.ID, y.Node), side{b.port(y), b.shape(y)})
-	case b.nodes[x.Node].Kind == slice.Switch:
-		b.plug(l, y, switchDevice(b.spec.ID, x.Node), side{b.port(x), b.shape(x)})
-	default:
-		p, q := b.port(x), b.port(y)
-		j := newJoin(p, q)
-		b.addWire(l, j, reconcile.FallsWithAll, []string{x.Node, y.Node}, b.key(kindPort, p), b.key(kindPort, q))
-		shaped := b.shape(x) != (slice.Shape{}) || b.shape(y) != (slice.Shape{})
-		again := shaped && (b.isWalked(x.Node) || b.isWalked(y.Node))
-		b.addQueue(j, queue{port: p, fromNode: b.shape(x), joined: true, again: again}, b.key(kindPort, p))
-		b.addQueue(j, queue{port: q, fromNode: b.shape(y), joined: true, again: again}, b.key(kindPort, q))
-	}
-}
-
-// side is the switch's side of a cable or plug: the name of its port, if it has one, and what it does to frames that
-// leave the switch.
-type side struct {
-	port  string
-	shape slice.Shape
-}
-
-// plug adds what joins an end to a switch.
-func (b *builder) plug(l *slice.Link, e slice.End, device string, from side) {
-	sw := b.key(kindSwitch, device)
-	if b.nodes[e.Node].Kind == slice.Switch {
-		c := cable{
-			a: b.port(e), bridgeA: switchDevice(b.spec.ID, e.Node), b: from.port, bridgeB: device,
-			owner: b.spec.Name + "/" + l.Name, mtu: b.nodes[e.Node].Interface(e.Interface).MTU,
-		}
-		if c.b == "" {
-			c.b = c.a + "l" // a LAN has no port of its own
-		}
-		c = newCable(c)
-		b.addWire(l, c, reconcile.FallsWithAny, nil, b.key(kindSwitch, c.bridgeA), b.key(kindSwitch, c.bridgeB))
-		b.addQueue(c, queue{port: b.port(e), fromNode: b.shape(e)})
-		b.addQueue(c, queue{port: c.other(b.port(e)), fromNode: from.shape})
-		return
-	}
-	p := plug{b.port(e), device}
-	b.addWire(l, p, reconcile.FallsWithAny, []string{e.Node}, b.key(kindPort, p.port), sw)
-	b.addQueue(p, queue{port: p.port, fromNode: b.shape(e), toNode: from.shape, again: b.isWalked(e.Node)}, b.key(kindPort, p.port))
-}
-
-func (b *builder) addWire(l *slice.Link, w wireName, falls reconcile.Falls, nodes []string, needs ...reconcile.Key) {
-	k := b.key(kindWire, w.name())
-	b.add(reconcile.Resource{Key: k, Needs: needs, Falls: falls}, w)
-	of := linkName{b.spec.ID, l.Name}
-	b.links[of] = append(b.links[of], k)
-	for _, n := range nodes {
-		b.wires[n] = append(b.wires[n], k)
-	}
-}
-
-// addQueue adds the treatment of frames at a port, over the wire that it is joined by.
-func (b *builder) addQueue(over wireName, q queue, needs ...reconcile.Key) {
-	if q.toNode == (slice.Shape{}) && q.fromNode == (slice.Shape{}) && !q.again {
-		return
-	}
-	b.add(reconcile.Resource{
-		Key: b.key(kindQueue, q.port), Digest: q.digest(), Amend: true, Falls: reconcile.FallsWithAny,
-		Needs: append(needs, b.key(kindWire, over.name())),
-	}, q)
-}
-
-// isWalked reports whether frames may pass by a node's kernel.
-func (b *builder) isWalked(node string) bool {
-	n := b.nodes[node]
-	return n.Kind == slice.Router && n.FastPath != slice.FastPathOff
-}
-
-func (b *builder) shape(e slice.End) slice.Shape {
-	if s, changed := b.overrides.Shapes[e.String()]; changed {
-		return s
-	}
-	return e.Shape
-}
-
-func (b *builder) port(e slice.End) string {
-	return slice.PortName(b.spec.ID, b.nodes[e.Node].Interface(e.Interface).Port)
-}
-
 // addNode adds a node's ports, and its sliver if it has one.
 func (b *builder) addNode(n *slice.Node) error {
-	if n.Kind == slice.Switch {
+	if n.Kind == slice.Switch || !b.owns(n) {
 		return nil
 	}
 	rendered, err := b.routing.Render(n)
@@ -311,7 +219,7 @@ func (b *builder) addNode(n *slice.Node) error {
 		return err
 	}
 	k := b.key(kindSliver, n.Name)
-	if n.HasSliver() && b.overrides.Power[n.Name] != slice.PowerOff {
+	if n.HasSliver() && b.overrides.Power[n.Name] != slice.PowerOff && b.barred(b.place, n) == "" {
 		spec := b.sliverSpec(n, rendered.Command)
 		digest := spec.Digest
 		if b.left[n.Name] {

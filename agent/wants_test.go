@@ -56,7 +56,7 @@ func (w *wanted) names(kinds ...reconcile.Kind) (names []string) {
 
 func mustWant(t *testing.T, wishes ...wish) *wanted {
 	t.Helper()
-	w, broken := wants(wishes)
+	w, broken := wants(place{}, wishes)
 	for _, err := range broken {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestWhatIsWantedCanAlwaysBePlannedAndIsThenLeftAlone(t *testing.T) {
 		for id := range uint16(rapid.IntRange(0, 3).Draw(t, "slices")) {
 			wishes = append(wishes, drawNetwork(t, id+1))
 		}
-		w, broken := wants(wishes)
+		w, broken := wants(place{}, wishes)
 		if len(broken) > 0 {
 			t.Fatal(broken)
 		}
@@ -216,7 +216,7 @@ func TestWhatIsWantedCanAlwaysBePlannedAndIsThenLeftAlone(t *testing.T) {
 		if plan, _ = reconcile.Plan(w.resources, all, nil); len(plan) != 0 {
 			t.Fatalf("plan %v for what is as wanted", plan)
 		}
-		again, _ := wants(wishes)
+		again, _ := wants(place{}, wishes)
 		if !slices.EqualFunc(w.resources, again.resources, func(a, b reconcile.Resource) bool { return a.Digest == b.Digest && a.Key == b.Key }) {
 			t.Fatal("equal wishes give different lists")
 		}
@@ -227,7 +227,7 @@ func TestASliceThatMakesNoSenseLeavesTheOthersAlone(t *testing.T) {
 	bad := network(1, []string{"h1", "h2"})
 	bad.Nodes[0].Routing = &slice.Routing{Daemon: "gated"}
 	good := network(2, []string{"h1", "h2"})
-	w, broken := wants([]wish{{spec: bad}, {spec: good}})
+	w, broken := wants(place{}, []wish{{spec: bad}, {spec: good}})
 	if broken[1] == nil || broken[2] != nil {
 		t.Errorf("broken %v", broken)
 	}
@@ -260,8 +260,8 @@ func TestHostsFileNamesEveryNodeByBothFamilies(t *testing.T) {
 
 func TestASliceThatCannotBeReadLeavesTheOthersAlone(t *testing.T) {
 	good, unread := network(1, []string{"h1", "h2"}), errors.New("decode slice: unexpected end")
-	w, broken := wants([]wish{{spec: &slice.Slice{Name: "torn", ID: 2}, corrupt: unread}, {spec: good}})
-	alone, _ := wants([]wish{{spec: good}})
+	w, broken := wants(place{}, []wish{{spec: &slice.Slice{Name: "torn", ID: 2}, corrupt: unread}, {spec: good}})
+	alone, _ := wants(place{}, []wish{{spec: good}})
 	if !errors.Is(broken[2], unread) || len(broken) != 1 {
 		t.Errorf("broken: %v", broken)
 	}

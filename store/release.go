@@ -14,6 +14,9 @@ import (
 	"github.com/pergola-net/pergola/slice"
 )
 
+// ErrWanted means that a host is to have a part of a slice that it releases.
+var ErrWanted = errors.New("it is wanted")
+
 // Release says that a host has nothing left of a slice: one that is going, or one that has no node on this host any more. When no host
 // is left that may hold something of a slice that is going, its record, name and id are free. A host that is lost may hold something until
 // it is removed (DeleteHost).
@@ -27,7 +30,7 @@ func (s *Store) Release(ctx context.Context, host, name string) error {
 			return err
 		}
 		if err != nil || wanted(spec, host) {
-			return fmt.Errorf("release slice %s: it is wanted", name)
+			return fmt.Errorf("release slice %s: %w", name, ErrWanted)
 		}
 		return nil
 	})
@@ -106,9 +109,10 @@ func (s *Store) reporters(ctx context.Context, name string) ([]string, error) {
 	return hosts, nil
 }
 
-// wanted says whether a host has to do something for a slice. Where nodes are not placed, there is one host alone.
+// wanted says whether a host has to do something for a slice. Where nodes are not placed, there is one host alone. A switch is where its
+// neighbours are.
 func wanted(spec *slice.Slice, host string) bool {
-	return slices.ContainsFunc(spec.Nodes, func(n slice.Node) bool { return n.Host == "" || n.Host == host })
+	return slices.ContainsFunc(spec.Nodes, func(n slice.Node) bool { return n.Kind != slice.Switch && (n.Host == "" || n.Host == host) })
 }
 
 // hostsOf are the hosts on which nodes are placed, sorted.

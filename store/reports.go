@@ -27,9 +27,3 @@ func (s *Store) Generations(ctx context.Context, name string) (map[string]int64,
 	}
 	return all, nil
 }
-
-// DropStatus forgets what a host reported of a slice of which it has nothing any more.
-func (s *Store) DropStatus(ctx context.Context, host, name string) error {
-	_, err := s.commit(ctx, nil, clientv3.OpDelete(s.key("status", name, host)))
-	return err
-}

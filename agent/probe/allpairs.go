@@ -51,7 +51,7 @@ type job struct {
 func (c Checker) job(from *slice.Node, ipv6 bool) *job {
 	j := &job{from: from.Name}
 	source, ok := from.Address(ipv6)
-	if !ok || !from.HasSliver() {
+	if !ok || !from.HasSliver() || !c.tries(from.Name) {
 		return j
 	}
 	j.source = source

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,6 +36,8 @@ type Checker struct {
 	Slice *slice.Slice
 	// PID gives a process of a node; ok is false where the node does not run.
 	PID func(node string) (pid int, ok bool)
+	// From tells whose checks and pings are tried; nil: everybody's.
+	From func(node string) bool
 	// Exec runs a shell command in a node. It is needed for checks of kind exec alone.
 	Exec func(ctx context.Context, node, command string) (status int, output []byte, err error)
 	// Progress is told after each result; nil: nobody. It is not called concurrently.
@@ -49,6 +52,7 @@ const defaultCheckTimeout = 5 * time.Second
 // Run tries the checks and gives the results in their order. The error is ctx's; results that were not reached then
 // say so.
 func (c Checker) Run(ctx context.Context, checks []slice.Check) ([]CheckResult, error) {
+	checks = slices.DeleteFunc(slices.Clone(checks), func(check slice.Check) bool { return !c.tries(check.From) })
 	results := make([]CheckResult, len(checks))
 	report := c.reporter(len(checks))
 	var g errgroup.Group
@@ -63,6 +67,8 @@ func (c Checker) Run(ctx context.Context, checks []slice.Check) ([]CheckResult, 
 	_ = g.Wait() // results carry the errors
 	return results, ctx.Err()
 }
+
+func (c Checker) tries(node string) bool { return c.From == nil || c.From(node) }
 
 func (c Checker) parallel() int { return cmp.Or(c.Parallel, 4*runtime.NumCPU()) }
 

@@ -21,8 +21,8 @@ type Verdict struct {
 // maxMissing bounds Verdict.Missing.
 const maxMissing = 10
 
-// Converged judges one look at a network; docs/convergence.md says what is asked. tables holds the nodes that run;
-// up tells which links are not taken down (nil: all). Two equal looks make the verdict final: see AwaitConverged.
+// Converged judges one look at a network; docs/convergence.md says what is asked. tables holds the nodes that run. Routers that are Elsewhere are
+// not judged: what is sent to one of them is taken to arrive, as its own host judges the rest of the way. up tells which links are not taken down (nil: all). Two equal looks make the verdict final: see AwaitConverged.
 func Converged(s *slice.Slice, tables map[string]Table, up func(link string) bool) Verdict {
 	if up == nil {
 		up = func(string) bool { return true }
@@ -36,7 +36,9 @@ func Converged(s *slice.Slice, tables map[string]Table, up func(link string) boo
 	taking := map[int]bool{}
 	for _, d := range w.domains() {
 		for _, r := range d.routers {
-			taking[r] = true
+			if !w.nodes[r].table.Elsewhere {
+				taking[r] = true
+			}
 		}
 		for i := range d.wants {
 			f.judge(d.routers, &d.wants[i], &v)
@@ -51,7 +53,7 @@ func Converged(s *slice.Slice, tables map[string]Table, up func(link string) boo
 // static adds the static routes of routers with a daemon: they must be in the kernel.
 func (w *network) static(f *follower, v *Verdict) {
 	for i, m := range w.nodes {
-		if m.node.Routing == nil || len(m.node.Routing.Config) > 0 {
+		if m.table.Elsewhere || m.node.Routing == nil || len(m.node.Routing.Config) > 0 {
 			continue
 		}
 		for _, r := range m.node.Routing.Static {

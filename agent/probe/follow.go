@@ -89,11 +89,16 @@ func (f *follower) judge(routers []int, want *wanted, v *Verdict) {
 	if f.words {
 		f.why = map[int]string{}
 	}
+	for i := range f.nodes {
+		if f.nodes[i].table.Elsewhere {
+			f.state[i] = arrives
+		}
+	}
 	for _, home := range want.homes {
 		f.state[home] = arrives
 	}
 	for _, r := range routers {
-		if slices.Contains(want.homes, r) {
+		if f.nodes[r].table.Elsewhere || slices.Contains(want.homes, r) {
 			continue
 		}
 		ok := f.follow(r, want) == arrives

@@ -16,6 +16,9 @@ import (
 type Table struct {
 	Interfaces []Interface `json:"interfaces"`
 	Routes     []Route     `json:"routes"` // of the main table, both families
+
+	// Elsewhere marks a node of another host, of which the slice's word is all that is known here; see Expected.
+	Elsewhere bool `json:"-"`
 }
 
 // Interface is a network device of a node.

@@ -1,0 +1,219 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/agent/wire"
+	"github.com/pergola-net/pergola/substrate"
+)
+
+// announceEvery is how often the agent looks whether its host is still as it said.
+const announceEvery = 3 * time.Second
+
+// announce tells the cluster what this host is, whenever that has changed, until ctx ends.
+func (a *Agent) announce(ctx context.Context) {
+	ticker := time.NewTicker(announceEvery)
+	defer ticker.Stop()
+	var told substrate.Host
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		now := a.describe(ctx)
+		if sameHost(told, now) {
+			continue
+		}
+		err := a.cfg.Store.PutHost(ctx, now)
+		if a.contact.note(err); err == nil {
+			told = now
+		}
+	}
+}
+
+// sameHost reports whether nobody needs to be told of a difference: the load is never the same twice.
+func sameHost(a, b substrate.Host) bool {
+	if math.Abs(a.Load-b.Load) > 0.1*max(a.Cores, 1) {
+		return false
+	}
+	a.Load, a.Updated = b.Load, b.Updated
+	return reflect.DeepEqual(a, b)
+}
+
+// describe says what this host is. What cannot be found out is left out.
+func (a *Agent) describe(ctx context.Context) substrate.Host {
+	c := a.cfg.Cluster
+	h := substrate.Host{
+		Name: a.cfg.Host, Machine: c.Machine, Address: c.Address, API: c.API, Version: c.Version, Labels: maps.Clone(c.Labels),
+		Cores: float64(runtime.NumCPU()), Load: a.cpu.measure(), Kernel: release(), Updated: time.Now(),
+	}
+	if proc, err := procfs.NewDefaultFS(); err == nil {
+		if m, err := proc.Meminfo(); err == nil && m.MemTotalBytes != nil {
+			h.Memory = *m.MemTotalBytes
+		}
+	}
+	if wire.HaveNetem() == nil {
+		h.Features = append(h.Features, substrate.FeatureNetem)
+	}
+	if wire.HaveHTB() == nil {
+		h.Features = append(h.Features, substrate.FeatureHTB)
+	}
+	h.Underlays = a.underlays(ctx)
+	return h
+}
+
+func release() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// cpuMeter measures how many cores are busy.
+type cpuMeter struct {
+	last procfs.CPUStat
+	rate float64
+}
+
+// measure gives the average since it was last asked, if that is long enough ago to say anything.
+func (m *cpuMeter) measure() float64 {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return 0
+	}
+	busy := func(s procfs.CPUStat) float64 { return s.User + s.Nice + s.System + s.IRQ + s.SoftIRQ + s.Steal }
+	now := stat.CPUTotal
+	worked, idled := busy(now)-busy(m.last), now.Idle+now.Iowait-m.last.Idle-m.last.Iowait
+	if total := worked + idled; total > 0.5 {
+		m.rate = math.Round(100*worked/total*float64(len(stat.CPU))) / 100
+		m.last = now
+	}
+	return m.rate
+}
+
+// underlays describes the interfaces that carry tunnels, the one with this host's address first. What is wrong with one is said in place of its
+// XDP mode.
+func (a *Agent) underlays(ctx context.Context) []substrate.Underlay {
+	all, err := wire.Underlays()
+	if err != nil {
+		a.cfg.Log.Warn("describe this host", "error", err)
+		return nil
+	}
+	found := underlaysOf(a.cfg.Cluster, all)
+	s := a.network()
+	if s == nil {
+		return found
+	}
+	state, err := s.Underlay(ctx)
+	if err != nil {
+		return found // the substrate was closed meanwhile, or is about to be opened anew
+	}
+	for i := range found {
+		if nic, opened := state.NICs[found[i].Name]; opened && nic.Present {
+			found[i].XDP = nic.XDP
+		}
+	}
+	if trouble := a.underlay.get(); trouble != "" && len(found) > 0 {
+		found[0].XDP = "none: " + trouble
+	}
+	return found
+}
+
+// underlaysOf picks a member's underlays out of a machine's interfaces.
+func underlaysOf(c *Cluster, all []substrate.Underlay) []substrate.Underlay {
+	isMain := func(u substrate.Underlay) bool {
+		return slices.ContainsFunc(u.Addresses, func(p netip.Prefix) bool { return p.Addr() == c.Address.Unmap() })
+	}
+	var some []substrate.Underlay
+	for _, u := range all {
+		if slices.Contains(c.Interfaces, u.Name) || len(c.Interfaces) == 0 && isMain(u) {
+			some = append(some, u)
+		}
+	}
+	for _, name := range c.Interfaces {
+		if !slices.ContainsFunc(some, func(u substrate.Underlay) bool { return u.Name == name }) {
+			some = append(some, substrate.Underlay{Name: name, XDP: "none: the interface is absent, down or has no address"})
+		}
+	}
+	slices.SortStableFunc(some, func(x, y substrate.Underlay) int {
+		switch {
+		case isMain(x) == isMain(y):
+			return strings.Compare(x.Name, y.Name)
+		case isMain(x):
+			return -1
+		}
+		return 1
+	})
+	return some
+}
+
+// openEvery is how often the agent looks whether an interface came or went.
+const openEvery = 5 * time.Second
+
+// openUnderlay lets tunnels out of the substrate, and in: when it is there, and again in case an interface came or went. Its trouble is no
+// slice's, and is told in the description of the host.
+func (a *Agent) openUnderlay(ctx context.Context) {
+	s := a.network()
+	if a.cfg.Cluster == nil || s == nil || s == a.opened.substrate && time.Since(a.opened.at) < openEvery {
+		return
+	}
+	a.opened.substrate, a.opened.at = s, time.Now()
+	all, err := wire.Underlays()
+	var names []string
+	for _, u := range underlaysOf(a.cfg.Cluster, all) {
+		names = append(names, u.Name)
+	}
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("no interface has this host's address %s", a.cfg.Cluster.Address)
+	}
+	if err == nil {
+		err = s.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: names})
+	}
+	if a.underlay.set(err) && err != nil {
+		a.cfg.Log.Warn("open the way to other hosts", "error", err)
+	}
+}
+
+// trouble is what goes wrong now, in words.
+type trouble struct {
+	mu   sync.Mutex // guards text
+	text string
+}
+
+// set reports whether it is another one than before.
+func (t *trouble) set(err error) (news bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	news = text != t.text
+	t.text = text
+	return news
+}
+
+func (t *trouble) get() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text
+}

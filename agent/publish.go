@@ -1,0 +1,130 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/store"
+)
+
+// publishEvery bounds how often reports are written to the store.
+const publishEvery = 100 * time.Millisecond
+
+// publish writes fresh reports to the store until ctx ends.
+func (a *Agent) publish(ctx context.Context) {
+	ticker := time.NewTicker(publishEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-a.urge:
+		}
+		a.tell(ctx)
+		a.release(ctx)
+	}
+}
+
+// news is what the store is to be told of a slice.
+type news struct {
+	slice.Status
+	released bool // there is nothing of it here
+}
+
+// tell writes what is fresh to the store now. What it does not take is written later.
+func (a *Agent) tell(ctx context.Context) {
+	a.telling.Lock()
+	defer a.telling.Unlock()
+	for _, n := range a.freshReports() {
+		var err error
+		if n.released {
+			err = a.cfg.Store.Release(ctx, a.cfg.Host, n.Slice)
+		} else {
+			err = a.cfg.Store.PutStatus(ctx, a.cfg.Host, n.Status)
+		}
+		a.contact.note(err)
+		a.noteTold(n, err)
+	}
+}
+
+func (a *Agent) freshReports() (all []news) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.reports {
+		if !r.fresh {
+			continue
+		}
+		r.fresh = false
+		switch {
+		case !r.absent:
+			n := news{Status: r.status}
+			n.Nodes, n.Links = maps.Clone(n.Nodes), maps.Clone(n.Links)
+			all = append(all, n)
+		case !r.released:
+			all = append(all, news{Status: slice.Status{Slice: r.status.Slice}, released: true})
+		}
+	}
+	return all
+}
+
+// noteTold remembers what the store has of a report.
+func (a *Agent) noteTold(n news, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.reports[n.Slice]
+	switch {
+	case r == nil || errors.Is(err, store.ErrNotFound): // the slice is gone
+	case errors.Is(err, store.ErrWanted): // again: the next look finds that
+	case err != nil:
+		r.fresh = true
+	default:
+		r.released = n.released
+	}
+}
+
+// letGo notes which slices that were to go have nothing here any more. The last one goes together with the substrate: who waits for it
+// finds the machine as it was.
+func (a *Agent) letGo(want *wanted, seen *sight) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gone = nil
+	if _, substrate := seen.has[substrateKey]; substrate && !want.has(substrateKey) {
+		return
+	}
+	for name, id := range a.going {
+		if !seen.slices[id] {
+			a.gone = append(a.gone, name)
+		}
+	}
+	if len(a.gone) > 0 {
+		select {
+		case a.urge <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// release tells the store of slices that have nothing here any more.
+func (a *Agent) release(ctx context.Context) {
+	a.mu.Lock()
+	gone := a.gone
+	a.gone = nil
+	a.mu.Unlock()
+	for _, name := range gone {
+		err := a.cfg.Store.Release(ctx, a.cfg.Host, name)
+		a.contact.note(err)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			a.cfg.Log.Debug("release", "slice", name, "error", err)
+			a.Nudge() // the next look finds it again
+			continue
+		}
+		a.mu.Lock()
+		delete(a.going, name) // once: its name may be given again before the store tells that it was
+		delete(a.reports, name)
+		a.mu.Unlock()
+	}
+}
