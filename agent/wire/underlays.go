@@ -130,21 +130,19 @@ const xdpNative = "native"
 
 // guessXDP says what to expect of the interface's driver.
 func guessXDP(d device) string {
-	if !d.ether {
-		return "none: " + errPackets.Error()
+	if err := fitForXDP(d); err != nil {
+		return whyNoXDP(err)
 	}
 	switch err := haveXDP(d.index); {
-	case errors.Is(err, errNoXDP):
-		return "none: the driver has none of its own"
-	case err != nil:
-		return "not known before it is tried"
+	case err == nil:
+		return xdpNative
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return whyNoXDP(err)
 	}
-	return xdpNative
+	return "not known before it is tried"
 }
 
-var errNoXDP = errors.New("the driver has no XDP")
-
-// haveXDP returns nil if the driver of an interface in the thread's namespace has XDP that redirects, errNoXDP if it has not, and any other error
+// haveXDP returns nil if the driver of an interface in the thread's namespace has XDP that redirects, EOPNOTSUPP if it has not, and any other error
 // if that could not be found out: Linux tells since 6.3, by the generic netlink family netdev.
 func haveXDP(index int) error {
 	const (
@@ -175,5 +173,5 @@ func haveXDP(index int) error {
 			}
 		}
 	}
-	return errNoXDP
+	return unix.EOPNOTSUPP
 }
