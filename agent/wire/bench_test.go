@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/agent/wire"
+	"github.com/pergola-net/pergola/slice"
 )
 
 // phase reports how long each of n steps took, in milliseconds.
@@ -80,4 +80,30 @@ func BenchmarkLine500(b *testing.B) {
 	}
 }
 
-var _ = wire.Port{}
+// BenchmarkTunnels1000 is a machine with a thousand tunnels: made, joined in pairs, observed, deleted.
+func BenchmarkTunnels1000(b *testing.B) {
+	const tunnels = 1000
+	for b.Loop() {
+		bed := newBed(b, 1, 1500)
+		m := bed.machines[0]
+		m.ctx = context.Background()
+		m.openUnderlay()
+		peer := &machine{ip4: testAddress(2)}
+		kind := tunnelOf{kind: slice.EGRE}
+		var names []string
+		phase(b, "tunnel", tunnels, func() {
+			for i := range tunnels {
+				w := kind.tunnel(m, peer, fmt.Sprintf("s7p%d", 1000+i), uint32(i+1), 1458)
+				m.must(m.AddTunnel(m.ctx, w))
+				names = append(names, w.Name)
+			}
+		})
+		phase(b, "join", tunnels/2, func() {
+			for i := 0; i < tunnels; i += 2 {
+				m.must(m.Join(m.ctx, names[i], names[i+1]))
+			}
+		})
+		phase(b, "observe", 1, func() { m.observe() })
+		phase(b, "delete-all", 1, func() { m.must(m.DeletePorts(m.ctx, names...)) })
+	}
+}
