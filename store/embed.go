@@ -156,9 +156,13 @@ func (e *embedded) start(ctx context.Context, cfg *embed.Config) error {
 
 // await returns once the store can be used. A member of a cluster that lacks its quorum can be: what is known is read.
 func (e *embedded) await(ctx context.Context) error {
-	patience, enough := startTimeout, false
-	if e.cluster != nil && len(e.etcd.Server.Cluster().Members()) > 1 {
-		patience, enough = quorumPatience, true
+	patience, members := startTimeout, len(e.etcd.Server.Cluster().Members())
+	if members > 1 {
+		patience = quorumPatience
+		if e.cluster == nil {
+			e.etcd.Close()
+			return fmt.Errorf("it belongs to a cluster of %d servers, and was started as if it were alone", members)
+		}
 	}
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
@@ -171,14 +175,10 @@ func (e *embedded) await(ctx context.Context) error {
 		e.etcd.Close()
 		return ctx.Err()
 	case <-timeout.C:
-		if enough {
+		if members > 1 {
 			return nil
 		}
-		n := len(e.etcd.Server.Cluster().Members())
 		e.etcd.Close()
-		if n > 1 {
-			return fmt.Errorf("it belongs to a cluster of %d servers, and was started as if it were alone", n)
-		}
 		return fmt.Errorf("etcd was not ready within %v", startTimeout)
 	}
 }

@@ -171,6 +171,12 @@ func (s *Store) RemoveMember(ctx context.Context, name string) error {
 			_, err := s.kv.MemberRemove(ctx, m.ID)
 			return err
 		})
+		if err == nil {
+			err = s.request(ctx, "write", func(ctx context.Context) error {
+				_, err := s.kv.Delete(ctx, s.key("servers", name))
+				return err
+			})
+		}
 		if err != nil {
 			return fmt.Errorf("remove server %s: %w", name, err)
 		}
@@ -222,7 +228,7 @@ func (s *Store) takePlace(ctx context.Context) error {
 		}
 	}
 	if !server.IsLearner() {
-		return nil
+		return s.announce(ctx)
 	}
 	err := s.patiently(ctx, func(ctx context.Context) error {
 		_, err := s.kv.MemberPromote(ctx, uint64(id))
@@ -234,5 +240,5 @@ func (s *Store) takePlace(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("become a server with a vote: %w", err)
 	}
-	return nil
+	return s.announce(ctx)
 }

@@ -18,13 +18,13 @@ import (
 
 // Record is what the store knows of a slice without reading its specification.
 type Record struct {
-	Name       string    `json:"name"`
-	ID         uint16    `json:"id"`
-	Generation int64     `json:"generation"`
-	Token      string    `json:"token"` // of the specification's parts
-	Nodes      int       `json:"nodes"`
-	Links      int       `json:"links"`
-	Blobs      []string  `json:"blobs,omitempty"` // archives that the specification names
+	Name       string   `json:"name"`
+	ID         uint16   `json:"id"`
+	Generation int64    `json:"generation"`
+	Token      string   `json:"token"` // of the specification's parts
+	Nodes      int      `json:"nodes"`
+	Links      int      `json:"links"`
+	Blobs      []string `json:"blobs,omitempty"` // archives that the specification names
 	// Hosts are those that may hold something of the slice: its nodes were placed there, and they have not released it since.
 	Hosts   []string  `json:"hosts,omitempty"`
 	Updated time.Time `json:"updated"`
@@ -285,4 +285,3 @@ func (s *Store) DeleteSlice(ctx context.Context, name string) error {
 		}
 	}
 }
-

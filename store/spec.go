@@ -113,7 +113,7 @@ func (s *Store) readSpec(ctx context.Context, r Record, revision int64) (spec *s
 	}
 	spec = new(slice.Slice)
 	if err := unpack(data, spec); err != nil {
-		return nil, false, fmt.Errorf("decode slice %s of %s: %w (%w)", r.Name, s.where, ErrCorrupt, err)
+		return nil, false, fmt.Errorf("decode slice %s of %s: %w (%w)", r.Name, s.where(), ErrCorrupt, err)
 	}
 	spec.ID, spec.Generation = r.ID, r.Generation
 	s.cache.put(r, spec)

@@ -56,9 +56,9 @@ type Config struct {
 	Follow bool
 	// Cluster makes the embedded etcd a member of a cluster. Without it, it is alone and listens nowhere.
 	Cluster *ClusterConfig
-	Prefix    string      // of all keys; empty: /pergola/
-	LogFile   string      // gets what the embedded etcd has to say from warnings up; empty: nothing is kept
-	Timeout   time.Duration
+	Prefix  string // of all keys; empty: /pergola/
+	LogFile string // gets what the embedded etcd has to say from warnings up; empty: nothing is kept
+	Timeout time.Duration
 }
 
 // DefaultTimeout bounds every request to etcd.
@@ -69,7 +69,8 @@ type Store struct {
 	kv       *clientv3.Client
 	prober   *clientv3.Client // asks single servers of a cluster; nil where there is none
 	prefix   string
-	where    string // for error messages
+	dir      string   // of the embedded etcd
+	initial  []string // Endpoints of the configuration
 	timeout  time.Duration
 	embedded *embedded // nil with Endpoints
 	log      *logger   // of the client, with Endpoints
@@ -94,22 +95,22 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	var err error
 	if len(cfg.Endpoints) > 0 {
-		s.where = "etcd at " + strings.Join(cfg.Endpoints, ", ")
+		s.initial = cfg.Endpoints
 		err = s.openRemote(cfg)
 	} else {
-		s.where = "store in " + cfg.Dir
+		s.dir = cfg.Dir
 		err = s.openEmbedded(ctx, cfg)
 	}
 	if err != nil {
 		s.end()
-		return nil, fmt.Errorf("open %s: %w", s.where, err)
+		return nil, fmt.Errorf("open %s: %w", s.where(), err)
 	}
 	if err := s.begin(ctx, cfg); err != nil {
 		s.Close()
 		if len(cfg.Endpoints) > 0 {
-			return nil, fmt.Errorf("open %s: %w; check that it runs and that the addresses and certificates are right", s.where, err)
+			return nil, fmt.Errorf("open %s: %w; check that it runs and that the addresses and certificates are right", s.where(), err)
 		}
-		return nil, fmt.Errorf("open %s: %w", s.where, err)
+		return nil, fmt.Errorf("open %s: %w", s.where(), err)
 	}
 	return s, nil
 }
@@ -154,14 +155,15 @@ func (s *Store) begin(ctx context.Context, cfg Config) error {
 		orphanAge = 0
 	}
 	if cfg.Cluster != nil {
-		if err := s.takePlace(ctx); err != nil && !errors.Is(err, ErrNoQuorum) {
+		if err := s.takePlace(ctx); errors.Is(err, ErrNoQuorum) {
+			go s.takePlaceLater(s.life)
+		} else if err != nil {
 			return err
 		}
 	}
 	if cfg.Follow {
-		bounded, cancel := context.WithTimeout(ctx, s.timeout)
-		defer cancel()
-		_ = s.kv.Sync(bounded) // later, then: what matters shows next
+		s.learnEndpoints(ctx)
+		go s.followServers(s.life)
 	}
 	if err := s.sweep(ctx, orphanAge); err != nil && !errors.Is(err, ErrNoQuorum) {
 		return err
@@ -178,32 +180,7 @@ func dial(cfg Config, log *zap.Logger) (*clientv3.Client, error) {
 		DialKeepAliveTimeout: 5 * time.Second,
 		Logger:               log,
 	}
-	if cfg.Follow {
-		c.AutoSyncInterval = followEvery
-	}
 	return clientv3.New(c)
-}
-
-// followEvery is how often a client looks who the servers are.
-const followEvery = 30 * time.Second
-
-// Endpoints are the addresses of the servers, as far as they are known now: what an agent wants to remember for its next start. There are none
-// of an embedded store without a cluster.
-func (s *Store) Endpoints(ctx context.Context) []string {
-	if s.embedded == nil {
-		return s.kv.Endpoints()
-	}
-	members, err := s.memberList(ctx)
-	if err != nil || s.embedded.cluster == nil {
-		return nil
-	}
-	var endpoints []string
-	for _, m := range members {
-		if !m.IsLearner {
-			endpoints = append(endpoints, m.ClientURLs...)
-		}
-	}
-	return endpoints
 }
 
 // Close ends the store. An embedded etcd is stopped.
@@ -236,10 +213,22 @@ func (s *Store) Dead() <-chan struct{} {
 func (s *Store) Err() error {
 	select {
 	case <-s.Dead():
-		return fmt.Errorf("%s: %w", s.where, s.embedded.cause())
+		return fmt.Errorf("%s: %w", s.where(), s.embedded.cause())
 	default:
 		return nil
 	}
+}
+
+// where names the store in errors.
+func (s *Store) where() string {
+	if s.dir != "" {
+		return "store in " + s.dir
+	}
+	endpoints := s.initial
+	if s.kv != nil {
+		endpoints = s.kv.Endpoints()
+	}
+	return "etcd at " + strings.Join(endpoints, ", ")
 }
 
 func (s *Store) key(parts ...string) string { return s.prefix + strings.Join(parts, "/") }
@@ -336,7 +325,7 @@ func (s *Store) request(ctx context.Context, verb string, do func(context.Contex
 	quorum := s.quorum.present()
 	defer context.AfterFunc(quorum, func() { cancel(context.Cause(quorum)) })()
 	if quorum.Err() != nil {
-		return fmt.Errorf("%s %s: %w", verb, s.where, context.Cause(quorum))
+		return fmt.Errorf("%s %s: %w", verb, s.where(), context.Cause(quorum))
 	}
 	ctx, done := context.WithTimeout(ctx, s.timeout)
 	defer done()
@@ -347,7 +336,7 @@ func (s *Store) explain(ctx context.Context, verb string, err error) error {
 	if err == nil {
 		return nil
 	}
-	away := errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded || status.Code(err) == codes.Unavailable
+	away := isAway(err)
 	if away && s.embedded == nil && s.prober != nil {
 		s.suspect()
 	}
@@ -355,19 +344,28 @@ func (s *Store) explain(ctx context.Context, verb string, err error) error {
 	case s.embedded != nil && s.Err() != nil:
 		return s.Err()
 	case errors.Is(cause, ErrNoQuorum):
-		return fmt.Errorf("%s %s: %w", verb, s.where, cause)
+		return fmt.Errorf("%s %s: %w", verb, s.where(), cause)
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return fmt.Errorf("%s %s: %w: its quota is used up; remove slices, then compact and defragment etcd", verb, s.where, ErrFull)
+		return fmt.Errorf("%s %s: %w: its quota is used up; remove slices, then compact and defragment etcd", verb, s.where(), ErrFull)
 	case away:
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return ctx.Err()
 		}
 		if missing := s.quorum.missing(); missing != nil {
-			return fmt.Errorf("%s %s: %w", verb, s.where, missing)
+			return fmt.Errorf("%s %s: %w", verb, s.where(), missing)
 		}
-		return fmt.Errorf("%s %s: no answer within %v: %w", verb, s.where, s.timeout, err)
+		return fmt.Errorf("%s %s: no answer within %v: %w", verb, s.where(), s.timeout, err)
 	}
-	return fmt.Errorf("%s %s: %w", verb, s.where, err)
+	return fmt.Errorf("%s %s: %w", verb, s.where(), err)
+}
+
+// isAway says whether an error means that nobody answered, or nobody who could decide.
+func isAway(err error) bool {
+	code := status.Code(err)
+	if known := (rpctypes.EtcdError{}); errors.As(err, &known) {
+		code = known.Code()
+	}
+	return (errors.Is(err, context.DeadlineExceeded) || code == codes.DeadlineExceeded || code == codes.Unavailable) && !errors.Is(err, rpctypes.ErrUnhealthy)
 }
 
 // Dir of the embedded store is made private: what is in it are the users' files.

@@ -1,0 +1,379 @@
+package store
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pergola-net/pergola/pki"
+)
+
+// cluster is a test's servers on loopback, with real certificates.
+type cluster struct {
+	t         *testing.T
+	authority *pki.Authority
+	servers   map[string]*server
+}
+
+type server struct {
+	*Store
+	config Config
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	authority, err := pki.NewAuthority("test", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{t: t, authority: authority, servers: map[string]*server{}}
+}
+
+func (c *cluster) identity(name string, role pki.Role) func() *pki.Identity {
+	c.t.Helper()
+	key, err := pki.NewKey()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	member := pki.Member{Name: name, Role: role}
+	if role == pki.Server {
+		member.Hosts = []string{"127.0.0.1"}
+	}
+	cert, err := c.authority.Issue(member, key.(crypto.Signer).Public(), time.Now())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	id := &pki.Identity{Certificate: cert, Key: key, Authority: c.authority.Certificate}
+	return func() *pki.Identity { return id }
+}
+
+// config gives a server ports of its own, which it keeps when it starts again.
+func (c *cluster) config(name string) Config {
+	c.t.Helper()
+	return Config{
+		Dir: filepath.Join(c.t.TempDir(), name), LogFile: filepath.Join(c.t.TempDir(), "etcd.log"),
+		Cluster: &ClusterConfig{Name: name, ListenPeer: freeAddress(c.t), ListenClient: freeAddress(c.t), Identity: c.identity(name, pki.Server)},
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (c *cluster) start(name string, config Config) *server {
+	c.t.Helper()
+	s, err := Open(c.t.Context(), config)
+	if err != nil {
+		c.t.Fatalf("server %s: %v", name, err)
+	}
+	c.t.Cleanup(func() { s.Close() })
+	c.servers[name] = &server{s, config}
+	return c.servers[name]
+}
+
+func (c *cluster) stop(name string) {
+	c.servers[name].Close()
+}
+
+func (c *cluster) restart(name string) *server {
+	c.t.Helper()
+	return c.start(name, c.servers[name].config)
+}
+
+// join starts a server that s lets in.
+func (c *cluster) join(s *server, name string) *server {
+	c.t.Helper()
+	config := c.config(name)
+	var err error
+	config.Cluster.Initial, err = s.AddMember(c.t.Context(), name, "https://"+config.Cluster.ListenPeer)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return c.start(name, config)
+}
+
+// three makes a cluster of h1, h2 and h3.
+func three(t *testing.T) *cluster {
+	t.Helper()
+	c := newCluster(t)
+	h1 := c.start("h1", c.config("h1"))
+	c.join(h1, "h2")
+	c.join(h1, "h3")
+	return c
+}
+
+// agent opens the servers' store as a host without an etcd of its own does.
+func (c *cluster) agent(name string) *Store {
+	c.t.Helper()
+	config := Config{Follow: true, TLS: pki.ClientConfig(c.identity(name, pki.Agent)), Timeout: 5 * time.Second}
+	for _, s := range c.servers {
+		config.Endpoints = append(config.Endpoints, "https://"+s.config.Cluster.ListenClient)
+	}
+	s, err := Open(c.t.Context(), config)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func (c *cluster) leader() (leader, follower string) {
+	c.t.Helper()
+	for name, s := range c.servers {
+		etcd := s.embedded.etcd.Server
+		if etcd.Leader() == etcd.MemberID() {
+			leader = name
+		} else {
+			follower = name
+		}
+	}
+	if leader == "" {
+		c.t.Fatal("no leader")
+	}
+	return leader, follower
+}
+
+// eventually waits for what comes within seconds on an idle machine, and may take much longer on a busy one.
+func eventually(t *testing.T, what string, done func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if err = done(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("%s: %v", what, err)
+}
+
+func TestThreeServers(t *testing.T) {
+	c := three(t)
+	ctx := t.Context()
+	members, err := c.servers["h2"].Members(ctx)
+	if err != nil || len(members) != 3 {
+		t.Fatalf("%+v, %v", members, err)
+	}
+	for i, m := range members {
+		if m.Name != fmt.Sprintf("h%d", i+1) || m.Learner || !m.Answers || m.PeerURL == "" || m.ClientURL == "" {
+			t.Errorf("member %+v", m)
+		}
+	}
+	mustPut(t, c.servers["h3"].Store, network("a", 2), 0)
+	agent := c.agent("h4")
+	if _, r, err := agent.Slice(ctx, "a"); err != nil || r.Nodes != 2 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+
+	// The leader stops: the others go on, and so does the agent.
+	leader, _ := c.leader()
+	c.stop(leader)
+	eventually(t, "write without the old leader", func() error { return agent.PutSlice(ctx, network("b", 2), 0) })
+
+	// It was lost for good: another takes its place.
+	var left *server
+	for name := range c.servers {
+		if name != leader {
+			left = c.servers[name]
+		}
+	}
+	delete(c.servers, leader)
+	if err := left.RemoveMember(ctx, leader); err != nil {
+		t.Fatal(err)
+	}
+	if err := left.RemoveMember(ctx, leader); !errors.Is(err, ErrNoMember) {
+		t.Errorf("removed twice: %v", err)
+	}
+	fresh := c.join(left, leader)
+	if records, err := fresh.Slices(ctx); err != nil || len(records) != 2 {
+		t.Errorf("the new server knows %+v, %v", records, err)
+	}
+
+	t.Run("quorum", func(t *testing.T) { loseQuorum(t, c, agent) })
+}
+
+func loseQuorum(t *testing.T, c *cluster, agent *Store) {
+	ctx := t.Context()
+	left := c.servers["h1"]
+	c.stop("h2")
+	c.stop("h3")
+	for name, s := range map[string]*Store{"server": left.Store, "agent": agent} {
+		eventually(t, name+" notices", func() error {
+			err := s.PutSlice(ctx, network("c", 1), 0)
+			if !errors.Is(err, ErrNoQuorum) {
+				return fmt.Errorf("it says %w", err)
+			}
+			return nil
+		})
+		err := s.PutSlice(ctx, network("c", 1), 0)
+		if err == nil || !strings.Contains(err.Error(), "the cluster has no quorum (1 of 3 servers answer): reading works, changes do not") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, r, err := s.Slice(ctx, "a"); err != nil || r.Nodes != 2 {
+			t.Errorf("%s reads %+v, %v", name, r, err)
+		}
+	}
+	if members, err := left.Members(ctx); err != nil || len(members) != 3 || !members[0].Answers || members[1].Answers {
+		t.Errorf("members %+v, %v", members, err)
+	}
+
+	// A server that starts into this can be read too.
+	c.stop("h1")
+	left = c.restart("h1")
+	if _, r, err := left.Slice(ctx, "a"); err != nil || r.Nodes != 2 {
+		t.Errorf("after its restart it reads %+v, %v", r, err)
+	}
+	if err := left.PutSlice(ctx, network("c", 1), 0); !errors.Is(err, ErrNoQuorum) {
+		t.Errorf("after its restart it writes: %v", err)
+	}
+
+	c.restart("h2")
+	for name, s := range map[string]*Store{"server": left.Store, "agent": agent} {
+		eventually(t, name+" writes again", func() error { return s.PutSlice(ctx, network("d-"+name, 1), 0) })
+	}
+}
+
+func TestSingleStoreBecomesTheFirstMember(t *testing.T) {
+	c := newCluster(t)
+	config := c.config("h1")
+	alone := config
+	alone.Cluster = nil
+	s := c.start("h1", alone)
+	mustPut(t, s.Store, network("a", 2), 0)
+	s.Close()
+
+	s = c.start("h1", config)
+	agent := c.agent("h2")
+	if _, r, err := agent.Slice(t.Context(), "a"); err != nil || r.Nodes != 2 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	members, err := agent.Members(t.Context())
+	if err != nil || len(members) != 1 || members[0].Name != "h1" || members[0].PeerURL != "https://"+config.Cluster.ListenPeer || !members[0].Leader {
+		t.Errorf("members %+v, %v", members, err)
+	}
+	c.join(s, "h3")
+	c.stop("h3")
+	c.stop("h1")
+	if _, err := Open(t.Context(), alone); err == nil || !strings.Contains(err.Error(), "belongs to a cluster of 2") {
+		t.Errorf("started alone: %v", err)
+	}
+}
+
+func TestStrangersAreNotLetIn(t *testing.T) {
+	c := newCluster(t)
+	s := c.start("h1", c.config("h1"))
+	stranger := newCluster(t)
+	for name, identity := range map[string]func() *pki.Identity{
+		"another cluster's": stranger.identity("h1", pki.Server), "admin": c.identity("root", pki.Admin),
+	} {
+		config := pki.ClientConfig(identity)
+		config.VerifyConnection = nil // it would notice first
+		opened, err := Open(t.Context(), Config{Endpoints: []string{"https://" + s.config.Cluster.ListenClient}, TLS: config, Timeout: time.Second})
+		if err == nil {
+			opened.Close()
+			t.Errorf("%s certificate is let in", name)
+		}
+	}
+}
+
+func TestAgentsMayNotTouchTheClustersTrust(t *testing.T) {
+	ctx := t.Context()
+	c := newCluster(t)
+	s := c.start("h1", c.config("h1"))
+	agent := c.agent("h2")
+	cert, key, err := c.authority.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutAuthority(ctx, cert, key); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutAuthority(ctx, cert, key); !errors.Is(err, ErrAuthority) {
+		t.Errorf("put twice: %v", err)
+	}
+	if _, got, err := s.Authority(ctx); err != nil || string(got) != string(key) {
+		t.Errorf("authority: %v", err)
+	}
+	for what, do := range map[string]func() error{
+		"read the authority": func() error { _, _, err := agent.Authority(ctx); return err },
+		"write a grant":      func() error { return agent.PutGrant(ctx, pki.Grant{ID: "x"}) },
+		"add a server":       func() error { _, err := agent.AddMember(ctx, "h2", "https://127.0.0.1:1"); return err },
+		"remove a server":    func() error { return agent.RemoveMember(ctx, "h1") },
+		"read everything": func() error {
+			_, err := agent.kv.Get(ctx, "\x00", prefixKeys()...)
+			return err
+		},
+		"take a snapshot": func() error {
+			r, err := agent.kv.Snapshot(ctx)
+			if err == nil {
+				_, err = r.Read(make([]byte, 1))
+				r.Close()
+			}
+			return err
+		},
+		"watch everything": func() error {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			for r := range agent.kv.Watch(ctx, "\x00", prefixKeys()...) {
+				if r.Err() != nil {
+					return r.Err()
+				}
+			}
+			return ctx.Err()
+		},
+	} {
+		if err := do(); err == nil || !strings.Contains(err.Error(), servedToServers) {
+			t.Errorf("an agent may %s: %v", what, err)
+		}
+	}
+	// But it watches, leases and leads.
+	if _, err := agent.Watch(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGrants(t *testing.T) {
+	ctx := t.Context()
+	c := newCluster(t)
+	s := open(t, t.TempDir())
+	now := time.Now()
+	token, grant := pki.NewToken(c.authority, pki.Agent, "rack 1", time.Hour, now)
+	_, other := pki.NewToken(c.authority, pki.Server, "", time.Minute, now.Add(time.Second))
+	for _, g := range []pki.Grant{grant, other} {
+		if err := s.PutGrant(ctx, g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := s.Grant(ctx, token.ID)
+	if err != nil || got.Role != pki.Agent || got.Note != "rack 1" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if err := got.Check(token, now); err != nil {
+		t.Errorf("used in time: %v", err)
+	}
+	if err := got.Check(token, now.Add(2*time.Hour)); !errors.Is(err, pki.ErrToken) || !strings.Contains(err.Error(), "expired") {
+		t.Errorf("used late: %v", err)
+	}
+	if list, err := s.Grants(ctx); err != nil || len(list) != 2 || list[0].ID != other.ID {
+		t.Errorf("listed %+v, %v", list, err)
+	}
+	if err := s.DeleteGrant(ctx, token.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Grant(ctx, token.ID); !errors.Is(err, ErrNoGrant) {
+		t.Errorf("revoked: %v", err)
+	}
+	if err := s.DeleteGrant(ctx, token.ID); !errors.Is(err, ErrNoGrant) {
+		t.Errorf("revoked twice: %v", err)
+	}
+}
