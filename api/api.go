@@ -27,6 +27,8 @@ type Config struct {
 	Events     *events.Bus
 	Version    string
 	Commit     string
+	// Cluster is nil on a machine that shares its store with no other one.
+	Cluster Cluster
 	// ExitsWhenIdle says that the server was started on demand and ends by itself.
 	ExitsWhenIdle bool
 }
@@ -41,6 +43,9 @@ func New(cfg Config) http.Handler {
 	mux := http.NewServeMux()
 	s := &server{Config: cfg, started: time.Now()}
 	s.register(mux, newAPI(mux))
+	if s.Cluster != nil {
+		return s.atHost(mux)
+	}
 	return mux
 }
 
@@ -54,7 +59,7 @@ func OpenAPI() ([]byte, error) {
 
 func newAPI(mux *http.ServeMux) huma.API {
 	cfg := huma.DefaultConfig("Pergola", "1")
-	cfg.Info.Description = "Virtual networks on Linux machines. Spoken over a unix socket; errors are RFC 9457 problems."
+	cfg.Info.Description = "Virtual networks on Linux machines. Spoken over a unix socket, and among the machines of a cluster over TLS; errors are RFC 9457 problems."
 	cfg.OpenAPIPath = "/openapi"
 	cfg.DocsPath, cfg.SchemasPath = "", ""
 	cfg.CreateHooks = nil // no $schema in answers
@@ -84,6 +89,9 @@ func (s *server) register(mux *http.ServeMux, a huma.API) {
 	s.registerStreams(a)
 	s.registerChecks(a)
 	s.registerFastPath(a)
+	s.registerCluster(a)
+	s.registerHosts(a)
+	s.registerMembers(a)
 	s.registerExec(mux, a)
 	s.registerBlobs(mux, a)
 	s.registerMetrics(mux)

@@ -2,6 +2,10 @@ package api
 
 import (
 	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -9,7 +13,8 @@ import (
 // FastPath is what the fast path does for a slice; docs/fastpath.md explains the words.
 type FastPath struct {
 	Routers []RouterFastPath `json:"routers"` // by name
-	Memory  FastPathMemory   `json:"memory"`  // of the machine: all slices share it
+	Memory  FastPathMemory   `json:"memory"`  // of the machine: all slices share it; of several machines, the sum
+	Silent
 }
 
 // RouterFastPath is what the fast path does for one router.
@@ -51,6 +56,7 @@ type Share struct {
 type Verification struct {
 	Routers     []string     `json:"routers"` // that were compared
 	Differences []Difference `json:"differences"`
+	Silent
 }
 
 // Difference is one place where the mirror and a router's kernel do not say the same.
@@ -66,6 +72,7 @@ type SliceTraffic struct {
 	Interfaces []InterfaceTraffic `json:"interfaces"` // in the order of their names
 	// Punts counts the frames that the fast path handed to routers' kernels, by node and reason.
 	Punts map[string]map[string]uint64 `json:"punts"`
+	Silent
 }
 
 // InterfaceTraffic is what went through an interface of a node. A GSO super-frame counts as one frame of its own length.
@@ -95,12 +102,31 @@ func (s *server) registerFastPath(a huma.API) {
 	huma.Post(a, "/v1/slices/{slice}/nodes/{node}/verify", s.verifyNode, describe("verify-node", "Compare the mirror with one router's kernel"))
 }
 
-func (s *server) fastPath(ctx context.Context, in *SliceInput) (*body[FastPath], error) {
+func (s *server) fastPath(ctx context.Context, in *PartInput) (*body[FastPath], error) {
 	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}
-	f, err := s.Agent.FastPath(ctx, in.Slice)
-	return answer(f, err)
+	all := FastPath{Routers: []RouterFastPath{}}
+	own := func(ctx context.Context) (FastPath, error) { return s.Agent.FastPath(ctx, in.Slice) }
+	silent, err := gather(ctx, s, *in, http.MethodGet, "fastpath", own, func(f FastPath) {
+		all.Routers = append(all.Routers, f.Routers...)
+		all.Memory.add(f.Memory)
+	})
+	slices.SortFunc(all.Routers, func(a, b RouterFastPath) int { return strings.Compare(a.Node, b.Node) })
+	all.Silent = silent
+	return answer(all, err)
+}
+
+func (m *FastPathMemory) add(other FastPathMemory) {
+	m.Routers.add(other.Routers)
+	m.Nexthops.add(other.Nexthops)
+	m.Neighbours.add(other.Neighbours)
+	m.Bytes.add(other.Bytes)
+}
+
+func (s *Share) add(other Share) {
+	s.Used += other.Used
+	s.Bound += other.Bound
 }
 
 func (s *server) routerFastPath(ctx context.Context, in *NodeInput) (*body[RouterFastPath], error) {
@@ -119,20 +145,35 @@ func (s *server) routerFastPath(ctx context.Context, in *NodeInput) (*body[Route
 	return nil, huma.Error404NotFound(in.Node + " is no router: the fast path passes by the kernels of routers alone")
 }
 
-func (s *server) traffic(ctx context.Context, in *SliceInput) (*body[SliceTraffic], error) {
+func (s *server) traffic(ctx context.Context, in *PartInput) (*body[SliceTraffic], error) {
 	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}
-	t, err := s.Agent.Traffic(ctx, in.Slice)
-	return answer(t, err)
+	all := SliceTraffic{Interfaces: []InterfaceTraffic{}, Punts: map[string]map[string]uint64{}}
+	own := func(ctx context.Context) (SliceTraffic, error) { return s.Agent.Traffic(ctx, in.Slice) }
+	silent, err := gather(ctx, s, *in, http.MethodGet, "traffic", own, func(t SliceTraffic) {
+		all.Interfaces = append(all.Interfaces, t.Interfaces...)
+		maps.Copy(all.Punts, t.Punts)
+	})
+	slices.SortStableFunc(all.Interfaces, func(a, b InterfaceTraffic) int { return strings.Compare(a.Node, b.Node) })
+	all.Silent = silent
+	return answer(all, err)
 }
 
-func (s *server) verify(ctx context.Context, in *SliceInput) (*body[Verification], error) {
+func (s *server) verify(ctx context.Context, in *PartInput) (*body[Verification], error) {
 	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}
-	v, err := s.Agent.Verify(ctx, in.Slice)
-	return answer(v, err)
+	all := Verification{Routers: []string{}, Differences: []Difference{}}
+	own := func(ctx context.Context) (Verification, error) { return s.Agent.Verify(ctx, in.Slice) }
+	silent, err := gather(ctx, s, *in, http.MethodPost, "verify", own, func(v Verification) {
+		all.Routers = append(all.Routers, v.Routers...)
+		all.Differences = append(all.Differences, v.Differences...)
+	})
+	slices.Sort(all.Routers)
+	slices.SortStableFunc(all.Differences, func(a, b Difference) int { return strings.Compare(a.Node, b.Node) })
+	all.Silent = silent
+	return answer(all, err)
 }
 
 func (s *server) verifyNode(ctx context.Context, in *NodeInput) (*body[Verification], error) {

@@ -70,6 +70,12 @@ func statusOf(err error) int {
 		{blob.ErrSize, http.StatusRequestEntityTooLarge},
 		{blob.ErrDigest, http.StatusUnprocessableEntity},
 		{blob.ErrName, http.StatusUnprocessableEntity},
+		{errLost, http.StatusBadGateway},
+		{store.ErrNoGrant, http.StatusNotFound},
+		{store.ErrNoHost, http.StatusNotFound},
+		{store.ErrHostAlive, http.StatusConflict},
+		{store.ErrNameTaken, http.StatusConflict},
+		{store.ErrNoQuorum, http.StatusServiceUnavailable},
 		{context.DeadlineExceeded, http.StatusGatewayTimeout},
 		{context.Canceled, http.StatusServiceUnavailable}, // the server is ending
 	} {

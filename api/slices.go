@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -37,6 +39,7 @@ func (s *server) registerSlices(a huma.API) {
 	huma.Put(a, "/v1/slices/{slice}", s.apply, describe("apply-slice", "Make a slice as a topology says"), func(op *huma.Operation) {
 		op.MaxBodyBytes, op.BodyReadTimeout = maxTopology, topologyTimeout
 	})
+	huma.Post(a, "/v1/slices/{slice}/retry", s.retry, describe("retry-slice", "Try again at once what failed"), noContent)
 	huma.Delete(a, "/v1/slices/{slice}", s.delete, describe("delete-slice", "Remove a slice"), func(op *huma.Operation) {
 		op.DefaultStatus = http.StatusAccepted
 	})
@@ -53,9 +56,25 @@ func (s *server) list(ctx context.Context, _ *struct{}) (*body[[]Summary], error
 		if err != nil {
 			return nil, problem(err)
 		}
-		all = append(all, summarize(r, st))
+		sum := summarize(r, st)
+		if s.Cluster != nil {
+			sum.Hosts = s.placedOn(ctx, r)
+		}
+		all = append(all, sum)
 	}
 	return &body[[]Summary]{all}, nil
+}
+
+// placedOn lists the hosts of a slice; of one that has gone meanwhile, none.
+func (s *server) placedOn(ctx context.Context, r store.Record) []string {
+	if r.Corrupt {
+		return nil
+	}
+	spec, _, err := s.Store.Slice(ctx, r.Name)
+	if err != nil {
+		return nil
+	}
+	return slices.Compact(slices.Sorted(maps.Values(placement(spec))))
 }
 
 func summarize(r store.Record, st slice.Status) Summary {
@@ -100,9 +119,47 @@ func (s *server) apply(ctx context.Context, in *applyInput) (*body[Applied], err
 		return nil, problem(err)
 	}
 	if plan.Empty() && !in.DryRun {
-		s.Agent.Retry(ctx, in.Slice)
+		s.retryAll(ctx, PartInput{SliceInput: in.SliceInput})
 	}
-	return &body[Applied]{Applied{Plan: plan, DryRun: in.DryRun, Generation: spec.Generation, Warnings: plan.Warnings}}, nil
+	return &body[Applied]{Applied{Plan: plan, DryRun: in.DryRun, Generation: spec.Generation, Warnings: plan.Warnings, Placement: placement(spec)}}, nil
+}
+
+// placement maps nodes to hosts.
+func placement(spec *slice.Slice) map[string]string {
+	var on map[string]string
+	for i := range spec.Nodes {
+		n := &spec.Nodes[i]
+		if n.Host == "" {
+			continue
+		}
+		if on == nil {
+			on = map[string]string{}
+		}
+		on[n.Name] = n.Host
+	}
+	return on
+}
+
+// retry forgets what failed of a slice.
+func (s *server) retry(ctx context.Context, in *PartInput) (*struct{}, error) {
+	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
+		return nil, problem(err)
+	}
+	s.retryAll(ctx, *in)
+	return nil, nil
+}
+
+// retryAll has all hosts of a slice do so. One that does not answer has other troubles.
+func (s *server) retryAll(ctx context.Context, in PartInput) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	own := func(ctx context.Context) error {
+		s.Agent.Retry(ctx, in.Slice)
+		return nil
+	}
+	if _, err := s.ask(ctx, in, http.MethodPost, "retry", nil, own, func(string, io.Reader) error { return nil }); err != nil {
+		return // the slice has gone
+	}
 }
 
 func (s *server) delete(ctx context.Context, in *SliceInput) (*struct{}, error) {

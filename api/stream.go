@@ -1,9 +1,13 @@
 package api
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -39,6 +43,41 @@ func sse(stream func(ctx context.Context, send sender) error) *huma.StreamRespon
 			_ = send("problem", problem(err)) // the client may have gone
 		}
 	}}
+}
+
+// maxEvent bounds one server-sent event: the progress of the largest slice fits.
+const maxEvent = 64 << 20
+
+// ReadEvents reads server-sent events until each returns an error, which it returns, or the stream ends. An event "problem" is an error.
+func ReadEvents(stream io.Reader, each func(event string, data []byte) error) error {
+	lines := bufio.NewScanner(stream)
+	lines.Buffer(nil, maxEvent)
+	event := ""
+	for lines.Scan() {
+		line := lines.Bytes()
+		if name, ok := bytes.CutPrefix(line, []byte("event: ")); ok {
+			event = string(name)
+			continue
+		}
+		data, ok := bytes.CutPrefix(line, []byte("data: "))
+		if !ok {
+			continue
+		}
+		if event == "problem" {
+			p := new(Problem)
+			if err := json.Unmarshal(data, p); err != nil {
+				return fmt.Errorf("decode the server's answer: %w", err)
+			}
+			return p
+		}
+		if err := each(event, data); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("read the server's answer: %w", err)
+	}
+	return nil
 }
 
 // bytesOf streams bytes. An error before the first byte is a problem as usual; a later one is told in a trailer.

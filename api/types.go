@@ -40,6 +40,7 @@ type Summary struct {
 	Going      bool      `json:"going"`   // it is being removed
 	Updated    time.Time `json:"updated"` // when this generation was accepted
 	Errors     []string  `json:"errors,omitempty"`
+	Hosts      []string  `json:"hosts,omitempty"` // that nodes are placed on; none where the server is in no cluster
 }
 
 // Slice is everything that is known of one slice.
@@ -67,6 +68,8 @@ type Applied struct {
 	DryRun     bool     `json:"dry_run,omitempty"`
 	Generation int64    `json:"generation"` // the one to wait for; with DryRun the one that is there, 0 for none
 	Warnings   []string `json:"warnings,omitempty"`
+	// Placement says on which host each node runs, or would; empty where the server is in no cluster.
+	Placement map[string]string `json:"placement,omitempty"`
 }
 
 // NodeVerb is what can be asked of a node.
@@ -105,6 +108,7 @@ type Convergence struct {
 	Reached   int  `json:"reached"` // of Pairs
 	// Missing words the first pairs that are not reached, for a person.
 	Missing []string `json:"missing,omitempty"`
+	Silent
 }
 
 // CheckRequest says what to check. The zero value means the file's checks, or all pairs where the file has none.

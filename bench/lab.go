@@ -92,7 +92,7 @@ func (l *lab) start(ctx context.Context) error {
 	}
 	defer func() { _ = log.Close() }()
 	// Not bound to ctx: an interrupt must leave a server that takes its networks down.
-	cmd := exec.Command(l.binary, "server", //nolint:noctx // see above
+	cmd := exec.Command(l.binary, "server", "--listen", "none", //nolint:noctx // see above
 		"--state-dir", filepath.Join(l.dir, "run"), "--data-dir", filepath.Join(l.dir, "lib"), "--log-dir", filepath.Join(l.dir, "log"))
 	cmd.Env = append(os.Environ(), "PERGOLA_SOCKET="+l.socket())
 	cmd.Stdout, cmd.Stderr = log, log

@@ -23,7 +23,8 @@ func (s *server) start(ctx context.Context, stop context.CancelCauseFunc, listen
 			}
 		})
 	}
-	run("serve requests", func() error { return s.serve(ctx, listener) })
+	handler := s.handler()
+	run("serve requests", func() error { return s.serve(ctx, listener, handler) })
 	run("run the agent", func() error { return s.agent.Run(ctx) })
 	run("keep house", func() error { return s.keepHouse(ctx) })
 	run("keep the store", func() error {
@@ -34,6 +35,13 @@ func (s *server) start(ctx context.Context, stop context.CancelCauseFunc, listen
 			return nil
 		}
 	})
+	if s.cluster != nil {
+		run("serve other machines", func() error { return s.serveMembers(ctx, s.door, handler) })
+		run("keep the membership", func() error { return s.cluster.keep(ctx) })
+	}
+	if s.cluster != nil && s.cluster.IsServer() {
+		run("lead the cluster", func() error { return s.lead(ctx) })
+	}
 	if s.ExitWhenIdle {
 		run("be idle", func() error {
 			s.idle.wait(ctx)
@@ -43,16 +51,18 @@ func (s *server) start(ctx context.Context, stop context.CancelCauseFunc, listen
 	return &parts
 }
 
-func (s *server) serve(ctx context.Context, listener net.Listener) error {
+func (s *server) serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	web := &http.Server{Handler: handler, ConnContext: api.WithPeer, ConnState: s.idle.connState, ReadHeaderTimeout: headerTimeout}
+	return serveUntil(ctx, web, func() error { return web.Serve(listener) })
+}
+
+// serveUntil serves until ctx ends; then requests have a moment to end, too.
+func serveUntil(ctx context.Context, web *http.Server, serve func() error) error {
 	requests, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	web := &http.Server{
-		Handler: s.handler(), ConnContext: api.WithPeer, ConnState: s.idle.connState,
-		BaseContext:       func(net.Listener) context.Context { return requests },
-		ReadHeaderTimeout: headerTimeout,
-	}
+	web.BaseContext = func(net.Listener) context.Context { return requests }
 	failed := make(chan error, 1)
-	go func() { failed <- web.Serve(listener) }()
+	go func() { failed <- serve() }()
 	select {
 	case err := <-failed:
 		return err
@@ -65,6 +75,15 @@ func (s *server) serve(ctx context.Context, listener net.Listener) error {
 		return errors.Join(err, web.Close())
 	}
 	return nil
+}
+
+// lead does the duties that one server has for all, while it is that one.
+func (s *server) lead(ctx context.Context) error {
+	err := s.store.Campaign(ctx, "controller", s.Host, s.controller().Lead)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // keepHouse follows the store: it counts slices, tells of those that have gone, and drops blobs that no slice names.
@@ -81,7 +100,7 @@ func (s *server) keepHouse(ctx context.Context) error {
 			s.takeStock(ctx)
 		case store.SpecChanged, store.Resync:
 			s.takeStock(ctx)
-		case store.OverridesChanged, store.StatusChanged:
+		case store.OverridesChanged, store.StatusChanged, store.HostsChanged:
 		}
 	}
 	return nil
@@ -105,5 +124,8 @@ func (s *server) takeStock(ctx context.Context) {
 	}
 	if err := s.blobs.Keep(blobs); err != nil {
 		s.Log.Error("drop blobs that no slice names", "error", err)
+	}
+	if s.cluster != nil {
+		s.cluster.wantBlobs(ctx, s, records)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"github.com/pergola-net/pergola/blob"
 	"github.com/pergola-net/pergola/controller"
 	"github.com/pergola-net/pergola/events"
+	"github.com/pergola-net/pergola/pki"
 	"github.com/pergola-net/pergola/store"
 	"github.com/pergola-net/pergola/substrate"
 )
@@ -32,12 +34,26 @@ type Config struct {
 	EtcdTLS  EtcdTLS
 	Host     string // this machine's name in the store; empty: its host name
 	Runtime  string // OCI runtime; empty: the agent chooses
-	// ExitWhenIdle ends the server when its last slice has gone, or when nobody wants one.
+	// ExitWhenIdle ends the server when its last slice has gone, or when nobody wants one. A member of a cluster stays.
 	ExitWhenIdle bool
-	Version      string
-	Commit       string
-	NewAgent     func(context.Context, AgentConfig) (Agent, error)
-	Log          *slog.Logger // nil: standard error
+	Membership
+	Version  string
+	Commit   string
+	NewAgent func(context.Context, AgentConfig) (Agent, error)
+	Log      *slog.Logger // nil: standard error
+}
+
+// Membership says whether a server works together with other machines. A machine that is a member remembers it: its server needs none of
+// this when it starts again.
+type Membership struct {
+	Role      pki.Role // what to be in a cluster: pki.Server, which is also meant where it is empty, or pki.Agent
+	Listen    string   // where the others reach this machine: ADDRESS[:PORT], ListenAuto, or ListenNone, also meant where it is empty
+	Advertise string   // ADDRESS[:PORT], where they reach it by another address than that
+	Join      string   // URL of a server of the cluster to join
+	Token     string   // with which
+	Underlay  []string // interfaces that carry tunnels; empty: the one with the address
+	Labels    map[string]string
+	Out       io.Writer // gets the command by which other machines join; nil: nobody
 }
 
 // Agent makes this host look as wanted.
@@ -72,6 +88,7 @@ const (
 // Run runs a server until ctx ends, or until it is idle if that was asked for. The networks stay when it ends. One
 // server can use a state directory.
 func Run(ctx context.Context, cfg Config) error {
+	named := cfg.Host != ""
 	if err := cfg.complete(); err != nil {
 		return err
 	}
@@ -88,7 +105,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer listener.Close()
-	s := &server{Config: cfg, events: events.NewBus(rememberedEvents), idle: newIdle(), supervisor: supervisor}
+	s := &server{Config: cfg, named: named, events: events.NewBus(rememberedEvents), idle: newIdle(), supervisor: supervisor}
 	idle, err := s.run(ctx, listener)
 	if idle {
 		s.Log.Info("no slice is left: the server ends")
@@ -129,6 +146,9 @@ func tuneMemory() {
 // server is one server while it runs.
 type server struct {
 	Config
+	named      bool     // the user chose the name of this host
+	cluster    *cluster // nil where this machine is alone
+	door       net.Listener
 	store      *store.Store
 	agent      Agent
 	blobs      blob.Dir
@@ -139,28 +159,28 @@ type server struct {
 
 // run opens the parts, works, and closes them. It reports whether it ended because it was idle.
 func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err error) {
-	certificates, err := s.EtcdTLS.config(s.Etcd)
-	if err != nil {
+	if s.cluster, err = s.enter(ctx); err != nil {
 		return false, err
 	}
-	s.store, err = store.Open(ctx, store.Config{
-		Dir: filepath.Join(s.DataDir, "store"), Endpoints: s.Etcd, TLS: certificates, LogFile: filepath.Join(s.LogDir, "etcd.log"),
-	})
-	if err != nil {
+	if err := s.openStore(ctx); err != nil {
 		return false, err
 	}
 	defer s.store.Close()
 	s.blobs = blob.Dir(filepath.Join(s.DataDir, "blobs"))
-	s.agent, err = s.NewAgent(ctx, AgentConfig{
-		Host: s.Host, StateDir: s.StateDir, LogDir: s.LogDir, BlobDir: string(s.blobs), Runtime: s.Runtime,
-		Store: s.store, Events: s.events, Log: s.Log,
-	})
-	if err != nil {
+	if s.cluster != nil {
+		defer s.cluster.close()
+		if s.door, err = s.cluster.openDoor(ctx); err != nil {
+			return false, err
+		}
+		defer s.door.Close()
+	}
+	if err := s.openAgent(ctx); err != nil {
 		return false, err
 	}
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	parts := s.start(working, stop, listener)
+	s.announce(ctx)
 	s.supervisor.tell("READY=1")
 	s.Log.Info("ready", "socket", s.Socket, "version", s.Version)
 	<-working.Done()
@@ -176,14 +196,66 @@ func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err
 	return false, cause
 }
 
+// openStore opens this machine's own store, or its part of the cluster's.
+func (s *server) openStore(ctx context.Context) error {
+	certificates, err := s.EtcdTLS.config(s.Etcd)
+	if err != nil {
+		return err
+	}
+	cfg := store.Config{Dir: filepath.Join(s.DataDir, "store"), Endpoints: s.Etcd, TLS: certificates, LogFile: filepath.Join(s.LogDir, "etcd.log")}
+	if s.cluster == nil {
+		s.store, err = store.Open(ctx, cfg)
+		return err
+	}
+	if err := s.cluster.storeConfig(&cfg); err != nil {
+		return err
+	}
+	if s.store, err = store.Open(ctx, cfg); err != nil {
+		return err
+	}
+	s.cluster.store = s.store
+	if err := s.cluster.enthrone(ctx); err != nil {
+		s.store.Close()
+		return fmt.Errorf("keep the cluster's authority: %w", err)
+	}
+	return nil
+}
+
+func (s *server) openAgent(ctx context.Context) error {
+	cfg := AgentConfig{
+		Host: s.Host, StateDir: s.StateDir, LogDir: s.LogDir, BlobDir: string(s.blobs), Runtime: s.Runtime,
+		Store: s.store, Events: s.events, Log: s.Log,
+	}
+	var err error
+	if s.cluster != nil {
+		s.ExitWhenIdle = false // others may need it
+		if cfg.Cluster, err = s.membershipOf(s.cluster); err != nil {
+			return err
+		}
+	}
+	s.agent, err = s.NewAgent(ctx, cfg)
+	return err
+}
+
 var errIdle = errors.New("idle")
 
 // handler is the API.
 func (s *server) handler() http.Handler {
-	return api.New(api.Config{
-		Store: s.store, Controller: controller.New(s.store, s.agent, s.blobs, s.events), Agent: s.agent,
+	cfg := api.Config{
+		Store: s.store, Controller: s.controller(), Agent: s.agent,
 		Blobs: s.blobs, Events: s.events, Version: s.Version, Commit: s.Commit, ExitsWhenIdle: s.ExitWhenIdle,
-	})
+	}
+	if s.cluster != nil {
+		cfg.Cluster = s.cluster
+	}
+	return api.New(cfg)
+}
+
+func (s *server) controller() *controller.Controller {
+	if s.cluster == nil {
+		return controller.New(s.store, s.agent, s.blobs, s.events)
+	}
+	return controller.New(s.store, s.agent, s.blobs, s.events, controller.InCluster(s.store, s.Host))
 }
 
 // tidy removes what the server itself put into its state directory, and the directory if nothing else is there.

@@ -1,8 +1,6 @@
 package client
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,9 +16,6 @@ import (
 
 // errEnded means that a stream ended before it should: the server stopped.
 var errEnded = errors.New("the server closed the connection")
-
-// maxEvent bounds one server-sent event: the progress of the largest slice fits.
-const maxEvent = 64 << 20
 
 // Progress calls each with the state of the slice now and after every change, until each returns true, the slice
 // has gone (the last call has Gone set) or ctx ends.
@@ -99,37 +94,11 @@ func (c *Client) sse(ctx context.Context, method, path string, in any, each func
 		return err
 	}
 	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, maxEvent)
-	event := ""
-	for lines.Scan() {
-		line := lines.Bytes()
-		if name, ok := bytes.CutPrefix(line, []byte("event: ")); ok {
-			event = string(name)
-			continue
-		}
-		data, ok := bytes.CutPrefix(line, []byte("data: "))
-		if !ok {
-			continue
-		}
-		if event == "problem" {
-			p := new(api.Problem)
-			if err := json.Unmarshal(data, p); err != nil {
-				return fmt.Errorf("decode the server's answer: %w", err)
-			}
-			return p
-		}
-		if err := each(event, data); err != nil {
-			return err
-		}
-	}
+	err = api.ReadEvents(resp.Body, each)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err := lines.Err(); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("read the server's answer: %w", err)
-	}
-	return nil
+	return err
 }
 
 // Logs gives what a node's first process wrote. The caller closes the reader.

@@ -19,7 +19,7 @@ func newCompletion(a *app) *cobra.Command {
 		Use:   "completion SHELL",
 		Short: "Write the script that completes commands and names in a shell",
 		Long: `Write the completion script for bash, zsh or fish. It completes commands and flags, and the names of running
-networks, their nodes, interfaces and links.`,
+networks, their nodes, interfaces and links, and of the cluster's machines.`,
 		Example: `  pergola completion bash | sudo tee /etc/bash_completion.d/pergola >/dev/null
   pergola completion zsh > "${fpath[1]}/_pergola"
   pergola completion fish > ~/.config/fish/completions/pergola.fish`,
@@ -101,4 +101,14 @@ func (a *app) completeLinks(cmd *cobra.Command, args []string, to string) ([]str
 
 func (a *app) completeInterfaces(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
 	return a.completeIn(target.InterfaceNames)(cmd, args, to)
+}
+
+func (a *app) completeHosts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.completeFrom(cmd.Context(), func(ctx context.Context, c *client.Client) (names []string) {
+		hosts, _ := c.Hosts(ctx)
+		for _, h := range hosts {
+			names = append(names, h.Name)
+		}
+		return names
+	})
 }

@@ -35,7 +35,7 @@ func (a *app) ensure(ctx context.Context) (*client.Client, error) {
 	}
 	if a.socket != defaultSocket {
 		return nil, ui.Advise(err, "a server that listens there was started with directories of its own; start it again:\n"+
-			"pergola server --socket %s --state-dir DIR --data-dir DIR --log-dir DIR", a.socket)
+			"pergola server --listen none --socket %s --state-dir DIR --data-dir DIR --log-dir DIR", a.socket)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -44,7 +44,7 @@ func (a *app) ensure(ctx context.Context) (*client.Client, error) {
 	a.Detail("starting the server: %s server", self)
 	c, err = client.EnsureServer(ctx, client.EnsureOptions{
 		Socket:  a.socket,
-		Command: []string{self, "server", "--exit-when-idle", "--socket", a.socket},
+		Command: []string{self, "server", "--exit-when-idle", "--listen", "none", "--socket", a.socket},
 		LogFile: serverLog,
 	})
 	if err != nil {

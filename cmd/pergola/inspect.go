@@ -16,9 +16,8 @@ import (
 func newInspect(a *app) *cobra.Command {
 	var fastpath bool
 	cmd := &cobra.Command{
-		Use:     "inspect [SLICE] [NODE]",
-		Aliases: []string{"status"},
-		Short:   "Show the nodes and links of a network, and what they do",
+		Use:   "inspect [SLICE] [NODE]",
+		Short: "Show the nodes and links of a network, and what they do",
 		Long: `Show the nodes of a network with their state and addresses, and its links with what happens to frames that leave
 each end. A star marks what was changed by hand since ` + "`pergola up`" + `. With NODE, show its interfaces.
 
@@ -135,6 +134,7 @@ func (a *app) inspectFastPath(ctx context.Context, net *network) error {
 	}
 	a.Table(report.FastPath(f, a.Styles))
 	a.Print("\nmemory of routes: %s of %s", ui.Bytes(f.Memory.Bytes.Used), ui.Bytes(f.Memory.Bytes.Bound))
+	a.warn(report.SilentHosts(f.Silent))
 	return nil
 }
 

@@ -63,7 +63,7 @@ that the topology file in the current directory describes.
 Exit status: 0 done; 1 failed, or a check does not hold; 2 the command line is wrong, or a check could not be carried
 out; 130 interrupted. exec and shell pass on the status of the command, or 125 where it could not be started.
 
-Environment: PERGOLA_SOCKET is the default of --socket; NO_COLOR switches colour off.`,
+Environment: PERGOLA_SOCKET is the default of --socket, PERGOLA_TOKEN that of a token to join with; NO_COLOR switches colour off.`,
 		Example: `  pergola up abilene.graphml --daemon frr --routing ospf --wait
   pergola exec denver -- ip route
   pergola down`,
@@ -80,7 +80,7 @@ Environment: PERGOLA_SOCKET is the default of --socket; NO_COLOR switches colour
 		&cobra.Group{ID: groupNetworks, Title: "Networks:"},
 		&cobra.Group{ID: groupNodes, Title: "Nodes and links:"},
 		&cobra.Group{ID: groupFiles, Title: "Files:"},
-		&cobra.Group{ID: groupServer, Title: "Server:"})
+		&cobra.Group{ID: groupServer, Title: "Servers and machines:"})
 	a.globalFlags(root.PersistentFlags())
 	root.InitDefaultVersionFlag() // after those, of which one is -v
 	root.Flags().Lookup("version").Usage = "show the version, as the command version does"
@@ -91,7 +91,7 @@ Environment: PERGOLA_SOCKET is the default of --socket; NO_COLOR switches colour
 		newVerify(a), newEvents(a))
 	addTo(root, groupNodes, newExec(a), newShell(a), newLogs(a), newNode(a), newRestart(a), newLink(a), newCapture(a))
 	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a))
-	addTo(root, groupServer, newServer(a), newBench(a), newDev(a), newVersion(a), newCompletion(a))
+	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newStatus(a), newBench(a), newDev(a), newVersion(a), newCompletion(a))
 	helpOf(root)
 	return root
 }

@@ -7,9 +7,11 @@ import (
 	"os/user"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pergola-net/pergola/agent"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/pki"
 	"github.com/pergola-net/pergola/server"
 )
 
@@ -23,33 +25,55 @@ const (
 )
 
 func newServer(a *app) *cobra.Command {
-	cfg := server.Config{
-		NewAgent: func(ctx context.Context, c server.AgentConfig) (server.Agent, error) {
-			return agent.New(ctx, agent.Config(c))
-		},
-	}
+	o := serverOptions{role: pki.Server}
 	cmd := &cobra.Command{
 		Use:   "server",
 		Short: "Run the server in the foreground",
-		Long: "Run the server: the store, the agent of this machine and the API, in one process.\n\n" +
-			"`pergola up` starts one by itself where none runs. When the server ends, by whatever cause, the networks stay;\n" +
-			"the next server goes on with them.",
-		Example: "  sudo pergola server\n  sudo pergola server --group pergola",
-		Args:    arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if os.Geteuid() != 0 {
-				return ui.Advise(errors.New("the server makes containers, network devices and eBPF programs, which only root may"),
-					"run it with sudo, or start the service: systemctl start pergola")
-			}
-			if _, err := user.LookupGroup(cfg.Group); err != nil && cmd.Flags().Changed("group") {
-				a.warn([]string{"there is no group " + cfg.Group + ": only root can use this server"})
-			}
-			cfg.Socket = a.socket
-			cfg.Version, cfg.Commit = build()
-			return server.Run(cmd.Context(), cfg)
-		},
+		Long: `Run the server: the store, the agent of this machine and the API, in one process.
+
+It listens for other machines of a cluster at this machine's first global address, by TLS, and prints the command by which they join: port 7470 for
+the API, 7471 and 7472 for the store. With --listen none, nobody but this machine reaches it. With --join, it becomes one more server of a cluster:
+of three servers one may fail.
+
+` + "`pergola up`" + ` starts a server by itself where none runs; that one listens nowhere. When the server ends, by whatever cause, the networks stay;
+the next server goes on with them. A machine that is a member of a cluster remembers it.`,
+		Example: "  sudo pergola server\n  sudo pergola server --listen 192.0.2.1\n  sudo pergola server --listen none --group pergola\n" +
+			"  sudo pergola server --join https://192.0.2.1:7470 --token TOKEN",
+		Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, o) },
 	}
 	f := cmd.Flags()
+	o.flags(f)
+	f.BoolVar(&o.cfg.ExitWhenIdle, "exit-when-idle", false, "end when the last slice has gone; a member of a cluster stays")
+	return cmd
+}
+
+func newAgent(a *app) *cobra.Command {
+	o := serverOptions{role: pki.Agent}
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Let this machine take part in a cluster, in the foreground",
+		Long: `Run this machine as a member of a cluster, whose servers keep the state. The first time it joins by a token, as ` + "`pergola token create`" + ` prints it; from then on
+it has a certificate and needs no flags. Every command works on every member.
+
+When the agent ends, or its servers do not answer, the networks go on.`,
+		Example: "  sudo pergola agent --join https://192.0.2.1:7470 --token TOKEN\n  sudo pergola agent",
+		Args:    arguments(0, 0),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, o) },
+	}
+	o.flags(cmd.Flags())
+	return cmd
+}
+
+// serverOptions are the flags of server and agent.
+type serverOptions struct {
+	cfg    server.Config
+	role   pki.Role
+	labels []string
+}
+
+func (o *serverOptions) flags(f *pflag.FlagSet) {
+	cfg := &o.cfg
 	f.StringVar(&cfg.StateDir, "state-dir", defaultStateDir, "runtime `directory`, emptied by a reboot")
 	f.StringVar(&cfg.DataDir, "data-dir", defaultDataDir, "`directory` of what survives a reboot")
 	f.StringVar(&cfg.LogDir, "log-dir", defaultLogDir, "`directory` of what nodes print")
@@ -58,8 +82,42 @@ func newServer(a *app) *cobra.Command {
 	f.StringVar(&cfg.EtcdTLS.CA, "etcd-ca", "", "PEM `file` of the authorities that may vouch for the etcd cluster")
 	f.StringVar(&cfg.EtcdTLS.Cert, "etcd-cert", "", "PEM `file` of this server's certificate for the etcd cluster")
 	f.StringVar(&cfg.EtcdTLS.Key, "etcd-key", "", "PEM `file` of that certificate's key")
-	f.StringVar(&cfg.Host, "host", "", "`name` of this machine in the store (default: its host name)")
+	f.StringVar(&cfg.Host, "host", "", "`name` of this machine in the cluster (default: its host name)")
 	f.StringVar(&cfg.Runtime, "runtime", "", "OCI runtime: a name or `path` (default: crun, else runc)")
-	f.BoolVar(&cfg.ExitWhenIdle, "exit-when-idle", false, "end when the last slice has gone")
-	return cmd
+	f.StringVar(&cfg.Listen, "listen", server.ListenAuto, "`address[:port]` at which other machines reach this one; auto: its first global address; none: nobody does")
+	f.StringVar(&cfg.Advertise, "advertise", "", "`address[:port]` by which they call it, where that is another one (NAT)")
+	f.StringVar(&cfg.Join, "join", "", "`URL` of a server of the cluster to join")
+	f.StringVar(&cfg.Token, "token", "", "`token` to join with (default: the environment's PERGOLA_TOKEN)")
+	f.StringSliceVar(&cfg.Underlay, "underlay", nil, "`interfaces` that carry links to other machines (default: that of the address)")
+	f.StringSliceVar(&o.labels, "label", nil, "`key=value` that topologies choose this machine by; may be given several times")
+}
+
+func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
+	cfg := o.cfg
+	var err error
+	if cfg.Labels, err = parseLabels(o.labels, false); err != nil {
+		return err
+	}
+	if cfg.Token == "" && cfg.Join != "" {
+		cfg.Token = os.Getenv("PERGOLA_TOKEN")
+	}
+	if cfg.Join != "" && cfg.Token == "" {
+		return ui.Usage("`pergola token create` on a member of the cluster prints the whole command", "--join needs a token: --token TOKEN")
+	}
+	if cfg.Join != "" && cfg.Listen == server.ListenNone {
+		return ui.Usage("name one with --listen, or leave it out for this machine's first", "--join with --listen none: the other machines need an address")
+	}
+	if os.Geteuid() != 0 {
+		return ui.Advise(errors.New("the server makes containers, network devices and eBPF programs, which only root may"),
+			"run it with sudo, or start the service: systemctl start pergola")
+	}
+	if _, err := user.LookupGroup(cfg.Group); err != nil && cmd.Flags().Changed("group") {
+		a.warn([]string{"there is no group " + cfg.Group + ": only root can use this server"})
+	}
+	cfg.Role, cfg.Socket, cfg.Out = o.role, a.socket, a.Out
+	cfg.Version, cfg.Commit = build()
+	cfg.NewAgent = func(ctx context.Context, c server.AgentConfig) (server.Agent, error) {
+		return agent.New(ctx, agent.Config(c))
+	}
+	return server.Run(cmd.Context(), cfg)
 }

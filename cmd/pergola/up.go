@@ -153,6 +153,9 @@ func (a *app) showPlan(applied *api.Applied) error {
 	for _, line := range report.Plan(applied.Plan, a.Terminal) {
 		a.Print("%s", line)
 	}
+	for _, line := range report.Placement(applied.Placement) {
+		a.Print("on %s", line)
+	}
 	return nil
 }
 
@@ -183,6 +186,9 @@ func (a *app) isUp(ctx context.Context, net *network, applied *api.Applied, st s
 	}
 	for _, line := range report.Changes(applied.Plan, a.Terminal) {
 		a.Say("%s", line)
+	}
+	for _, line := range report.Placement(applied.Placement) {
+		a.Say("on %s", line)
 	}
 	a.Say("%s is up: %s, %s", net.name, report.PlanCounts(applied.Plan), ui.Elapsed(took))
 	if applied.Plan.Op == controller.Create {

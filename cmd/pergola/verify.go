@@ -63,6 +63,7 @@ func (a *app) verify(ctx context.Context, net *network, nodes []string) error {
 		}
 		all.Routers = append(all.Routers, v.Routers...)
 		all.Differences = append(all.Differences, v.Differences...)
+		all.Silent.Silent = append(all.Silent.Silent, v.Silent.Silent...)
 	}
 	if a.JSON {
 		if err := a.Emit(all); err != nil {
@@ -74,8 +75,12 @@ func (a *app) verify(ctx context.Context, net *network, nodes []string) error {
 		}
 		a.Print("%s", report.Verified(net.name, all))
 	}
-	if len(all.Differences) > 0 {
+	a.warn(report.SilentHosts(all.Silent))
+	switch {
+	case len(all.Differences) > 0:
 		return ui.Exit(ui.ExitFailed)
+	case len(all.Silent.Silent) > 0:
+		return ui.Exit(ui.ExitUsage)
 	}
 	return nil
 }

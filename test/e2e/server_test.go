@@ -100,7 +100,7 @@ func (s *server) start() error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	s.process = s.command("server", "--group", group, "--state-dir", filepath.Join(s.state, "run"),
+	s.process = s.command("server", "--listen", "none", "--group", group, "--state-dir", filepath.Join(s.state, "run"),
 		"--data-dir", filepath.Join(s.state, "lib"), "--log-dir", filepath.Join(s.state, "log"))
 	s.process.Stdout, s.process.Stderr = log, log
 	if err := s.process.Start(); err != nil {

@@ -20,8 +20,16 @@ import (
 func Slices(all []api.Summary, styles ui.Styles, now time.Time) *ui.Table {
 	const state = 1
 	t := &ui.Table{Columns: []string{"NAME", "STATE", "NODES", "LINKS", "CHANGED"}}
+	placed := slices.ContainsFunc(all, func(s api.Summary) bool { return len(s.Hosts) > 0 })
+	if placed {
+		t.Columns = append(t.Columns, "HOSTS")
+	}
 	for _, s := range all {
-		t.Row(s.Name, sliceState(s), fmt.Sprintf("%d/%d", s.Running, s.Nodes), strconv.Itoa(s.Links), ago(s.Updated, now))
+		row := []string{s.Name, sliceState(s), fmt.Sprintf("%d/%d", s.Running, s.Nodes), strconv.Itoa(s.Links), ago(s.Updated, now)}
+		if placed {
+			row = append(row, strings.Join(s.Hosts, ","))
+		}
+		t.Row(row...)
 	}
 	t.Style = func(row, column int) (lipgloss.Style, bool) {
 		if column != state {
@@ -57,7 +65,7 @@ func stateStyle(state string, styles ui.Styles) lipgloss.Style {
 	switch state {
 	case "up", string(slice.Running):
 		return styles.Good
-	case "in trouble", "down", string(slice.Failed), string(slice.Exited):
+	case "in trouble", "down", string(slice.Failed), string(slice.Exited), string(slice.Lost):
 		return styles.Bad
 	}
 	return styles.Warn
@@ -67,6 +75,10 @@ func stateStyle(state string, styles ui.Styles) lipgloss.Style {
 func Nodes(s *api.Slice, styles ui.Styles, now time.Time, only ...string) *ui.Table {
 	t := &ui.Table{Columns: []string{"NODE", "KIND", "STATE", "AGE", "RESTARTS", "PID", "ADDRESSES"}}
 	const state = 2
+	placed := slices.ContainsFunc(s.Spec.Nodes, func(n slice.Node) bool { return n.Host != "" })
+	if placed {
+		t.Columns = []string{"NODE", "KIND", "STATE", "HOST", "AGE", "RESTARTS", "PID", "ADDRESSES"}
+	}
 	for i := range s.Spec.Nodes {
 		n := &s.Spec.Nodes[i]
 		if len(only) > 0 && !slices.Contains(only, n.Name) {
@@ -77,7 +89,11 @@ func Nodes(s *api.Slice, styles ui.Styles, now time.Time, only ...string) *ui.Ta
 		if phase == "" {
 			phase = string(slice.Pending)
 		}
-		t.Row(n.Name, kind(n), phase, ui.Age(st.Since, now), strconv.Itoa(st.Restarts), number(st.PID), nodeAddresses(n))
+		row := []string{n.Name, kind(n), phase, ui.Age(st.Since, now), strconv.Itoa(st.Restarts), number(st.PID), nodeAddresses(n)}
+		if placed {
+			row = slices.Insert(row, state+1, n.Host)
+		}
+		t.Row(row...)
 	}
 	t.Style = func(row, column int) (lipgloss.Style, bool) {
 		if column != state {

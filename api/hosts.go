@@ -1,0 +1,225 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/pergola-net/pergola/controller"
+	"github.com/pergola-net/pergola/store"
+	"github.com/pergola-net/pergola/substrate"
+)
+
+// Host is a machine of the cluster, and what is placed on it.
+type Host struct {
+	substrate.Host
+	Policy substrate.Policy `json:"policy"`
+	Alive  bool             `json:"alive"`
+	Since  time.Time        `json:"since,omitzero"` // when it came, or was lost
+	Self   bool             `json:"self,omitempty"` // it is the machine that answers
+	// Problem says what else keeps it from taking nodes, for a person.
+	Problem string `json:"problem,omitempty"`
+	Nodes   int    `json:"nodes"` // placed on it
+	// CPU and RAM are the cores and the bytes that these nodes may use, as far as they have limits.
+	CPU    float64     `json:"cpu"`
+	RAM    int64       `json:"ram"`
+	Slices []HostSlice `json:"slices,omitempty"`
+}
+
+// HostSlice is what a host has of a slice.
+type HostSlice struct {
+	Name  string `json:"name"`
+	Nodes int    `json:"nodes"`
+}
+
+// AllLabels are those of a host's agent, with what users changed.
+func (h *Host) AllLabels() map[string]string {
+	all := maps.Clone(h.Labels)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for k, v := range h.Policy.Labels {
+		if all[k] = v; v == "" {
+			delete(all, k)
+		}
+	}
+	return all
+}
+
+// HostPatch changes what the cluster does with a host. What is nil stays as it is.
+type HostPatch struct {
+	Cordoned *bool `json:"cordoned,omitempty" doc:"It takes no new nodes."`
+	Draining *bool `json:"draining,omitempty" doc:"It gives away what it has."`
+	// Labels are set; an empty value takes one away.
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// HostInput names a host.
+type HostInput struct {
+	Host string `path:"host" doc:"Name of the host."`
+}
+
+type hostPatchInput struct {
+	HostInput
+	Body HostPatch
+}
+
+type hostRemoveInput struct {
+	HostInput
+	Force bool `query:"force" doc:"Also where it is alive, or has nodes."`
+}
+
+func (s *server) registerHosts(a huma.API) {
+	huma.Get(a, "/v1/hosts", s.hosts, describe("list-hosts", "List the machines of the cluster"))
+	huma.Get(a, "/v1/hosts/{host}", s.host, describe("get-host", "Everything about a machine"))
+	huma.Patch(a, "/v1/hosts/{host}", s.patchHost, describe("change-host", "Cordon, drain or label a machine"), noContent)
+	huma.Delete(a, "/v1/hosts/{host}", s.removeHost, describe("remove-host", "Forget a machine"), noContent)
+}
+
+func (s *server) hosts(ctx context.Context, _ *struct{}) (*body[[]Host], error) {
+	states, err := s.Store.Hosts(ctx)
+	if err != nil {
+		return nil, problem(err)
+	}
+	all := make([]Host, 0, len(states))
+	problems := controller.Problems(states)
+	for _, h := range states {
+		host := s.hostOf(h)
+		host.Problem = problems[h.Name]
+		all = append(all, host)
+	}
+	if len(all) == 0 {
+		return &body[[]Host]{all}, nil // no cluster: nothing has a place
+	}
+	return answer(all, s.addPlaced(ctx, all))
+}
+
+func (s *server) host(ctx context.Context, in *HostInput) (*body[Host], error) {
+	if _, err := s.hostState(ctx, in.Host); err != nil {
+		return nil, problem(err)
+	}
+	all, err := s.hosts(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range all.Body {
+		if h.Name == in.Host {
+			return &body[Host]{h}, nil
+		}
+	}
+	return nil, huma.Error404NotFound(fmt.Sprintf("host %s has gone", in.Host))
+}
+
+func (s *server) hostOf(h store.HostState) Host {
+	return Host{Host: h.Host, Policy: h.Policy, Alive: h.Alive, Since: h.Since, Self: s.Cluster != nil && s.Cluster.Self() == h.Name}
+}
+
+// hostState is a host; where there is none of the name, the error names those that there are.
+func (s *server) hostState(ctx context.Context, name string) (store.HostState, error) {
+	all, err := s.Store.Hosts(ctx)
+	if err != nil {
+		return store.HostState{}, err
+	}
+	var names []string
+	for _, h := range all {
+		if h.Name == name {
+			return h, nil
+		}
+		names = append(names, h.Name)
+	}
+	if len(names) == 0 {
+		return store.HostState{}, huma.Error404NotFound(fmt.Sprintf("there is no host %q: this machine is in no cluster", name))
+	}
+	return store.HostState{}, huma.Error404NotFound(fmt.Sprintf("there is no host %q: the cluster has %s", name, strings.Join(names, ", ")))
+}
+
+// addPlaced counts what the slices have on the hosts.
+func (s *server) addPlaced(ctx context.Context, hosts []Host) error {
+	records, err := s.Store.Slices(ctx)
+	if err != nil {
+		return err
+	}
+	at := make(map[string]*Host, len(hosts))
+	for i := range hosts {
+		at[hosts[i].Name] = &hosts[i]
+	}
+	for _, r := range records {
+		if r.Corrupt {
+			continue
+		}
+		spec, _, err := s.Store.Slice(ctx, r.Name)
+		if err != nil {
+			continue // it has gone meanwhile
+		}
+		nodes := map[string]int{}
+		for i := range spec.Nodes {
+			n := &spec.Nodes[i]
+			if h := at[n.Host]; h != nil {
+				nodes[n.Host]++
+				h.Nodes++
+				h.CPU += n.CPU
+				h.RAM += n.Memory
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(nodes)) {
+			at[name].Slices = append(at[name].Slices, HostSlice{Name: r.Name, Nodes: nodes[name]})
+		}
+	}
+	return nil
+}
+
+func (s *server) patchHost(ctx context.Context, in *hostPatchInput) (*struct{}, error) {
+	if _, err := s.hostState(ctx, in.Host); err != nil {
+		return nil, problem(err)
+	}
+	err := s.Store.UpdatePolicy(ctx, in.Host, func(p *substrate.Policy) error {
+		if in.Body.Cordoned != nil {
+			p.Cordoned = *in.Body.Cordoned
+		}
+		if in.Body.Draining != nil {
+			p.Draining = *in.Body.Draining
+		}
+		if p.Labels == nil && len(in.Body.Labels) > 0 {
+			p.Labels = map[string]string{}
+		}
+		maps.Copy(p.Labels, in.Body.Labels)
+		return nil
+	})
+	return nil, problem(err)
+}
+
+// removeHost forgets a host, so that nothing is waited for any more. One that is alive would come back.
+func (s *server) removeHost(ctx context.Context, in *hostRemoveInput) (*struct{}, error) {
+	state, err := s.hostState(ctx, in.Host)
+	if err != nil {
+		return nil, problem(err)
+	}
+	one := []Host{s.hostOf(state)}
+	if err := s.addPlaced(ctx, one); err != nil {
+		return nil, problem(err)
+	}
+	switch h := one[0]; {
+	case in.Force:
+	case h.Alive:
+		return nil, huma.Error409Conflict(fmt.Sprintf("host %s is alive, and would come back: stop its server first", h.Name))
+	case h.Nodes > 0:
+		return nil, huma.Error409Conflict(fmt.Sprintf("host %s has %d nodes of %s: move them away first (pergola host drain %[1]s)", h.Name, h.Nodes, sliceNames(h.Slices)))
+	}
+	if err := s.removeMember(ctx, in.Host); err != nil {
+		return nil, problem(err)
+	}
+	return nil, problem(s.Store.DeleteHost(ctx, in.Host))
+}
+
+func sliceNames(all []HostSlice) string {
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.Name
+	}
+	return strings.Join(names, ", ")
+}

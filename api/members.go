@@ -1,0 +1,103 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/pergola-net/pergola/store"
+)
+
+// ClusterStatus is what there is of machines, as the one that answers sees them.
+type ClusterStatus struct {
+	Self    string   `json:"self,omitempty"` // empty: a machine that is in no cluster
+	Server  bool     `json:"server"`         // this one is a server
+	Hosts   int      `json:"hosts"`
+	Alive   int      `json:"alive"`
+	Servers []Member `json:"servers"` // that keep the store
+	// Trouble says that the servers cannot decide: reading works, changes do not.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// Member is a server that keeps the store.
+type Member struct {
+	Name    string `json:"name"`
+	Peer    string `json:"peer"` // URL by which the others reach it
+	Answers bool   `json:"answers"`
+	Leader  bool   `json:"leader,omitempty"`
+	Learner bool   `json:"learner,omitempty"` // it joined, and has no vote yet
+}
+
+func (s *server) registerMembers(a huma.API) {
+	huma.Get(a, "/v1/cluster", s.status, describe("cluster", "The cluster, its servers and whether they have a quorum"))
+}
+
+func (s *server) status(ctx context.Context, _ *struct{}) (*body[ClusterStatus], error) {
+	st := ClusterStatus{Servers: []Member{}}
+	if s.Cluster == nil {
+		return &body[ClusterStatus]{st}, nil
+	}
+	st.Self, st.Server = s.Cluster.Self(), s.Cluster.IsServer()
+	hosts, err := s.Store.Hosts(ctx)
+	if err != nil {
+		return nil, problem(err)
+	}
+	st.Hosts = len(hosts)
+	for _, h := range hosts {
+		if h.Alive {
+			st.Alive++
+		}
+	}
+	members, err := s.Store.Members(ctx)
+	if err != nil {
+		return nil, problem(err)
+	}
+	for _, m := range members {
+		st.Servers = append(st.Servers, Member{Name: m.Name, Peer: m.PeerURL, Answers: m.Answers, Leader: m.Leader, Learner: m.Learner})
+	}
+	st.Trouble = troubleOf(st.Servers)
+	return &body[ClusterStatus]{st}, nil
+}
+
+// troubleOf says, in the store's words, that servers are too few to decide.
+func troubleOf(servers []Member) string {
+	voters, answer, leads := 0, 0, false
+	for _, m := range servers {
+		leads = leads || m.Leader
+		if !m.Learner {
+			voters++
+		}
+		if !m.Learner && m.Answers {
+			answer++
+		}
+	}
+	switch {
+	case answer <= voters/2 && voters > 0:
+		return fmt.Sprintf("%v (%d of %d servers answer): reading works, changes do not", store.ErrNoQuorum, answer, voters)
+	case !leads && voters > 0:
+		return "the servers have no leader: an election is under way"
+	}
+	return ""
+}
+
+// removeMember takes a host's vote, if it has one.
+func (s *server) removeMember(ctx context.Context, host string) error {
+	if s.Cluster == nil {
+		return nil
+	}
+	members, err := s.Store.Members(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		if m.Name != host {
+			continue
+		}
+		if err := s.Store.RemoveMember(ctx, host); !errors.Is(err, store.ErrNoMember) {
+			return err
+		}
+	}
+	return nil
+}
