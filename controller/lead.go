@@ -18,7 +18,7 @@ import (
 const Grace = 15 * time.Second
 
 // Lead does what one member of a cluster must do for all, until ctx ends or the store fails: it moves nodes away from hosts that are lost, being
-// drained, or no hosts any more. It is to run as the leader of store.Campaign. Should there be two for a moment, they write the
+// drained, or no hosts any more, and fits MTUs to paths that changed. It is to run as the leader of store.Campaign. Should there be two for a moment, they write the
 // same thing, and one of them is told so.
 func (c *Controller) Lead(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
@@ -33,14 +33,14 @@ func (c *Controller) Lead(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("list hosts: %w", err)
 		}
-		news, lost, again := w.look(hosts, time.Now())
-		for _, e := range news {
+		seen := w.look(hosts, time.Now())
+		for _, e := range seen.news {
 			c.events.Publish(e)
 		}
-		if err := c.tend(ctx, hosts, lost, &w); err != nil {
+		if err := c.tend(ctx, hosts, seen, w.said); err != nil {
 			return err
 		}
-		if !await(ctx, changes, again) {
+		if !await(ctx, changes, seen.again) {
 			return ctx.Err()
 		}
 	}
@@ -71,16 +71,28 @@ func await(ctx context.Context, changes <-chan store.Change, most time.Duration)
 type watchman struct {
 	grace time.Duration
 	alive map[string]bool   // nil before the first look
+	paths string            // what tunnels between the hosts depend on
 	said  map[string]string // why nodes of a slice stay where they should not, by slice
 }
 
-// look compares hosts with those of the last look: what is new, which are lost for good, and when to look again at the latest.
-func (w *watchman) look(hosts []store.HostState, now time.Time) (news []events.Event, lost []string, again time.Duration) {
+// sight is what one look brought.
+type sight struct {
+	news  []events.Event
+	lost  []string      // hosts that have been lost for the grace
+	paths bool          // what tunnels depend on changed, or was not known: MTUs may not fit any more
+	again time.Duration // when to look again at the latest
+}
+
+// look compares hosts with those of the last look.
+func (w *watchman) look(hosts []store.HostState, now time.Time) sight {
 	const most = 30 * time.Second // what did not fit may fit by then
-	again = most
+	var news []events.Event
+	var lost []string
+	again, paths := most, ""
 	seen := map[string]bool{}
 	for _, h := range hosts {
 		seen[h.Name] = h.Alive
+		paths += fmt.Sprintln(h.Name, h.Address, underlay(&h).MTU)
 		was, known := w.alive[h.Name]
 		switch {
 		case h.Alive && known && !was:
@@ -104,8 +116,9 @@ func (w *watchman) look(hosts []store.HostState, now time.Time) (news []events.E
 			news = append(news, events.Event{Kind: HostLost, Message: "host " + name + " was removed from the cluster"})
 		}
 	}
-	w.alive = seen
-	return news, lost, again
+	changed := paths != w.paths
+	w.alive, w.paths = seen, paths
+	return sight{news, lost, changed, again}
 }
 
 // Events of the cluster: of no slice.
@@ -115,12 +128,12 @@ const (
 )
 
 // tend moves what has to move, slice by slice, and says once what cannot.
-func (c *Controller) tend(ctx context.Context, hosts []store.HostState, lost []string, w *watchman) error {
+func (c *Controller) tend(ctx context.Context, hosts []store.HostState, seen sight, said map[string]string) error {
 	records, err := c.store.Slices(ctx)
 	if err != nil {
 		return fmt.Errorf("list slices: %w", err)
 	}
-	closed := unwelcome(hosts, lost)
+	closed := unwelcome(hosts, seen.lost)
 	for _, r := range records {
 		if r.Going || r.Corrupt {
 			continue
@@ -129,17 +142,19 @@ func (c *Controller) tend(ctx context.Context, hosts []store.HostState, lost []s
 		if err != nil {
 			return fmt.Errorf("read slice %s: %w", r.Name, err)
 		}
-		concerned := slices.ContainsFunc(slices.Collect(maps.Keys(held)), closed)
-		why := ""
-		if concerned {
-			if why, err = c.replace(ctx, r.Name, lost); err != nil {
-				return err
-			}
+		on := slices.Collect(maps.Keys(held))
+		if !slices.ContainsFunc(on, closed) && !(seen.paths && len(on) > 1) {
+			delete(said, r.Name)
+			continue
 		}
-		if why != "" && w.said[r.Name] != why {
+		why, err := c.replace(ctx, r.Name, seen.lost)
+		if err != nil {
+			return err
+		}
+		if why != "" && said[r.Name] != why {
 			c.events.Publish(events.Event{Slice: r.Name, Kind: events.Failed, Message: why})
 		}
-		w.said[r.Name] = why
+		said[r.Name] = why
 	}
 	return nil
 }

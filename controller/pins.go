@@ -26,8 +26,8 @@ func (p *placing) checkPins() (faults []Fault) {
 		h := p.byName[pin]
 		switch {
 		case pin == "":
-			if what := anchored(n); what != "" && len(names) > 1 {
-				add("has %s, so it must be said which: write host: with one of %s", what, list(names))
+			if what := anchored(n); what != "" {
+				p.anchor(n, what, add)
 			}
 		case h == nil:
 			hint := "the cluster has " + list(names)
@@ -47,6 +47,19 @@ func (p *placing) checkPins() (faults []Fault) {
 		}
 	}
 	return faults
+}
+
+// anchor keeps a node that has something of one machine on that machine. Of a new one, it must be known which that is.
+func (p *placing) anchor(n *slice.Node, what string, add func(format string, args ...any)) {
+	switch here := p.now(n.Name); {
+	case here != "":
+		p.stuck[n.Name] = true
+		if p.byName[here].Policy.Draining {
+			p.notes = append(p.notes, fmt.Sprintf("%s stays on %s: it has %s", n.Name, here, what))
+		}
+	case len(p.hosts) > 1:
+		add("has %s, so it must be said which: write host: with one of %s", what, list(slices.Sorted(maps.Keys(p.byName))))
+	}
 }
 
 // list words names, of which there may be many.

@@ -35,11 +35,11 @@ const (
 )
 
 // Awaits names a host that may still run the node, though the node was moved away from it; empty: none may, so it can be started.
-// reported gives the generation of a host's status of the slice. has is false without one, which means that nothing of the slice is there,
-// and for what is no host of the cluster any more.
-func (n *Node) Awaits(reported func(host string) (generation int64, has bool)) string {
+// reported gives the generation of a host's status of the slice, 0 without one, and whether there is such a host in the cluster. A host that
+// a node left reports until the node's record of it goes.
+func (n *Node) Awaits(reported func(host string) (generation int64, exists bool)) string {
 	for _, host := range slices.Sorted(maps.Keys(n.Left)) {
-		if generation, has := reported(host); has && generation < n.Left[host] {
+		if generation, exists := reported(host); exists && generation < n.Left[host] {
 			return host
 		}
 	}
