@@ -89,7 +89,9 @@ func (b *builder) address(t *wire.Tunnel, host string) error {
 	case !b.place.address.IsValid():
 		return errors.New("this host has no address for tunnels")
 	case !known:
-		return errors.New("no such host has said where it is")
+		return errors.New("no such host has joined the cluster")
+	case !there.IsValid():
+		return errors.New("the host there has not said where it is yet")
 	case there == b.place.address:
 		return fmt.Errorf("both hosts have the address %s: start one of them with another --advertise", there)
 	case there.Is4() != b.place.address.Is4():
