@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/pergola-net/pergola/api/client"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/testbed"
 )
@@ -82,7 +79,7 @@ func (d *devCluster) up(ctx context.Context, o devUpOptions) error {
 		// Nothing runs in it that anybody could want to look at.
 		return errors.Join(err, testbed.Remove(context.WithoutCancel(ctx), d.dir))
 	}
-	if err := d.startCluster(ctx, b, o, progress); err != nil {
+	if err := d.startCluster(ctx, b, o.servers, progress); err != nil {
 		return ui.Advise(err, "`pergola dev cluster down` removes what was made")
 	}
 	progress.Close()
@@ -105,72 +102,4 @@ func (d *devCluster) boot(ctx context.Context, o devUpOptions) (*testbed.Bed, er
 		return nil, fmt.Errorf("find pergola: %w", err)
 	}
 	return b, each(b.Machines(), func(m *testbed.Machine) error { return m.Boot(ctx, self, "dev", verbMachine) })
-}
-
-// startCluster starts Pergola in all machines.
-func (d *devCluster) startCluster(ctx context.Context, b *testbed.Bed, _ devUpOptions, progress *ui.Progress) error {
-	machines := b.Machines()
-	var mu sync.Mutex
-	started := 0
-	return each(machines, func(m *testbed.Machine) error {
-		if err := d.start(ctx, m, "server"); err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		started++
-		progress.Step("starting pergola", started, len(machines))
-		return nil
-	})
-}
-
-// start starts Pergola in a machine and waits until it answers.
-func (d *devCluster) start(ctx context.Context, m *testbed.Machine, args ...string) error {
-	if err := m.Start(args...); err != nil {
-		return err
-	}
-	for {
-		c, err := client.Dial(ctx, m.Socket())
-		if err == nil {
-			return c.Close()
-		}
-		s, failed := m.Status()
-		switch {
-		case ctx.Err() != nil:
-			return fmt.Errorf("wait for pergola in %s: %w (%w)", m.Name, context.Cause(ctx), err)
-		case failed != nil:
-			return failed
-		case !s.Running:
-			return ui.Advise(fmt.Errorf("pergola in %s has ended (%s): %s", m.Name, s.Ended, lastLine(m.Log())), "its log: %s", m.Log())
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-// each does something to all machines at once.
-func each(machines []*testbed.Machine, do func(*testbed.Machine) error) error {
-	errs := make([]error, len(machines))
-	var all sync.WaitGroup
-	for i, m := range machines {
-		all.Go(func() { errs[i] = do(m) })
-	}
-	all.Wait()
-	return errors.Join(errs...)
-}
-
-// lastLine is that of a log.
-func lastLine(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return err.Error()
-	}
-	defer func() { _ = f.Close() }()
-	last := ""
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		last = lines.Text()
-	}
-	return last
 }
