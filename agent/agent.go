@@ -54,6 +54,7 @@ type Agent struct {
 	workers  int
 	metrics  metrics
 	fast     *fastPath
+	register func(context.Context) (lease, error) // in a cluster
 	contact  contact
 	cpu      cpuMeter // read by who describes the host: one after the other
 	underlay trouble
@@ -100,6 +101,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		wishes: make(map[string]*wish), going: make(map[string]uint16), prepared: make(map[uint16]string), reports: make(map[string]*report),
 		tables: make(map[string]map[string]probe.Table), boots: make(map[*booting]bool),
 	}
+	a.register = a.registerHost
 	if wire.Present(cfg.StateDir) {
 		if a.substrate, err = wire.Open(ctx, wire.Config{StateDir: cfg.StateDir}); err != nil {
 			return nil, fmt.Errorf("adopt the substrate of an earlier server: %w", err)

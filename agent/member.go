@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -36,9 +35,9 @@ func (a *Agent) begin(ctx context.Context) (changes <-chan store.Change, l lease
 
 func (a *Agent) tryBegin(ctx context.Context, l lease) (<-chan store.Change, lease, error) {
 	if a.cfg.Cluster != nil && l == nil {
-		mine, err := a.cfg.Store.Register(ctx, a.describe(ctx), leaseTTL)
+		mine, err := a.register(ctx)
 		if err != nil {
-			return nil, nil, fmt.Errorf("register host %s: %w", a.cfg.Host, err)
+			return nil, nil, err
 		}
 		l = mine
 	}
@@ -47,6 +46,11 @@ func (a *Agent) tryBegin(ctx context.Context, l lease) (<-chan store.Change, lea
 		return nil, l, fmt.Errorf("watch the store: %w", err)
 	}
 	return changes, l, a.loadAll(ctx)
+}
+
+// registerHost makes this host one of the cluster's.
+func (a *Agent) registerHost(ctx context.Context) (lease, error) {
+	return a.cfg.Store.Register(ctx, a.describe(ctx), leaseTTL)
 }
 
 // listen turns news from the store into nudges. What could not be read is read again when the store answers.

@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/pergola-net/pergola/agent/sliver"
+	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/store"
+	"github.com/pergola-net/pergola/substrate"
+)
+
+func TestASilentStoreIsToldOfOnceAndOnceMoreWhenItAnswers(t *testing.T) {
+	var log bytes.Buffer
+	c := contact{log: slog.New(slog.NewTextHandler(&log, nil))}
+	silence := errors.New("no answer within 10s")
+	for _, err := range []error{
+		nil, context.Canceled, fmt.Errorf("lab: %w", store.ErrNotFound), // nothing is wrong
+		silence, silence, context.Canceled, silence,
+		fmt.Errorf("lab: %w", store.ErrGoing), nil,
+	} {
+		c.note(err)
+	}
+	if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "does not answer") || !strings.Contains(log.String(), "answers again") {
+		t.Errorf("log:\n%s", log.String())
+	}
+}
+
+func TestOnlyNewsOfAHostIsNews(t *testing.T) {
+	h := substrate.Host{Name: "A", Cores: 8, Load: 1, Labels: map[string]string{"rack": "a"}}
+	for name, c := range map[string]struct {
+		change func(*substrate.Host)
+		same   bool
+	}{
+		"nothing":         {func(*substrate.Host) {}, true},
+		"a little load":   {func(h *substrate.Host) { h.Load = 1.5 }, true},
+		"much load":       {func(h *substrate.Host) { h.Load = 4 }, false},
+		"another address": {func(h *substrate.Host) { h.Address = netip.MustParseAddr("192.0.2.9") }, false},
+		"another label":   {func(h *substrate.Host) { h.Labels = map[string]string{"rack": "b"} }, false},
+	} {
+		now := h
+		c.change(&now)
+		if sameHost(h, now) != c.same {
+			t.Errorf("%s: same is %v", name, !c.same)
+		}
+	}
+}
+
+func TestUnderlaysAreThoseOfTheMembership(t *testing.T) {
+	at := func(name string, prefixes ...string) substrate.Underlay {
+		u := substrate.Underlay{Name: name, XDP: "native"}
+		for _, p := range prefixes {
+			u.Addresses = append(u.Addresses, netip.MustParsePrefix(p))
+		}
+		return u
+	}
+	all := []substrate.Underlay{at("eth0", "192.0.2.1/24"), at("eth1", "198.51.100.1/24", "2001:db8::1/64"), at("wg0", "203.0.113.1/24")}
+	address := netip.MustParseAddr("198.51.100.1")
+	for name, c := range map[string]struct {
+		member Cluster
+		want   []string
+	}{
+		"the one with the address":  {Cluster{Address: address}, []string{"eth1"}},
+		"it comes first":            {Cluster{Address: address, Interfaces: []string{"eth0", "eth1"}}, []string{"eth1", "eth0"}},
+		"one that is not there":     {Cluster{Address: address, Interfaces: []string{"eth9", "eth1"}}, []string{"eth1", "eth9"}},
+		"nobody has the address":    {Cluster{Address: netip.MustParseAddr("192.0.2.77")}, nil},
+		"as IPv4 mapped into IPv6":  {Cluster{Address: netip.MustParseAddr("::ffff:198.51.100.1")}, []string{"eth1"}},
+		"an address of IPv6 itself": {Cluster{Address: netip.MustParseAddr("2001:db8::1")}, []string{"eth1"}},
+	} {
+		var got []string
+		for _, u := range underlaysOf(&c.member, all) {
+			got = append(got, u.Name)
+			if missing := !strings.HasPrefix(u.XDP, "native"); missing != (u.Name == "eth9") {
+				t.Errorf("%s: %s: XDP is %q", name, u.Name, u.XDP)
+			}
+		}
+		if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// Another host starts a node that was here when this one reports the generation in which it was moved.
+func TestAGenerationIsReportedWhenWhatWasMovedAwayIsGone(t *testing.T) {
+	s := on(network(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "B"})
+	s.Generation = 5
+	w := wish{spec: s}
+	a := &Agent{cfg: Config{Host: "A"}, fast: newFastPath(slog.New(slog.DiscardHandler))}
+	want, _ := wants(placeOf("A"), []wish{w})
+	seen := newSight()
+	r := &report{status: slice.Status{Generation: 4}}
+	seen.slivers[sliver.ID{Slice: 7, Node: "h2"}] = sliver.Observed{State: sliver.Running}
+	if got := a.statusLocked(&w, want, seen, r); got.Generation != 4 {
+		t.Errorf("h2 is still here: generation %d, want 4", got.Generation)
+	}
+	clear(seen.slivers)
+	got := a.statusLocked(&w, want, seen, r)
+	if _, tells := got.Nodes["h2"]; got.Generation != 5 || tells || len(got.Nodes) != 1 || len(got.Links) != 1 {
+		t.Errorf("h2 is gone: %+v", got)
+	}
+}
