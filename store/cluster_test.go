@@ -204,9 +204,12 @@ func TestThreeServers(t *testing.T) {
 
 func loseQuorum(t *testing.T, c *cluster, agent *Store) {
 	ctx := t.Context()
+	start := time.Now()
+	lap := func(what string) { t.Logf("LAP %s: %v", what, time.Since(start)); start = time.Now() }
 	left := c.servers["h1"]
 	c.stop("h2")
 	c.stop("h3")
+	lap("stopped")
 	for name, s := range map[string]*Store{"server": left.Store, "agent": agent} {
 		eventually(t, name+" notices", func() error {
 			err := s.PutSlice(ctx, network("c", 1), 0)
@@ -215,6 +218,7 @@ func loseQuorum(t *testing.T, c *cluster, agent *Store) {
 			}
 			return nil
 		})
+		lap(name+" noticed")
 		err := s.PutSlice(ctx, network("c", 1), 0)
 		if err == nil || !strings.Contains(err.Error(), "the cluster has no quorum (1 of 3 servers answer): reading works, changes do not") {
 			t.Errorf("%s: %v", name, err)
@@ -223,13 +227,16 @@ func loseQuorum(t *testing.T, c *cluster, agent *Store) {
 			t.Errorf("%s reads %+v, %v", name, r, err)
 		}
 	}
+	lap("refused")
 	if members, err := left.Members(ctx); err != nil || len(members) != 3 || !members[0].Answers || members[1].Answers {
 		t.Errorf("members %+v, %v", members, err)
 	}
 
 	// A server that starts into this can be read too.
 	c.stop("h1")
+	lap("stop h1")
 	left = c.restart("h1")
+	lap("restart h1")
 	if _, r, err := left.Slice(ctx, "a"); err != nil || r.Nodes != 2 {
 		t.Errorf("after its restart it reads %+v, %v", r, err)
 	}
@@ -237,9 +244,12 @@ func loseQuorum(t *testing.T, c *cluster, agent *Store) {
 		t.Errorf("after its restart it writes: %v", err)
 	}
 
+	lap("tried")
 	c.restart("h2")
+	lap("restart h2")
 	for name, s := range map[string]*Store{"server": left.Store, "agent": agent} {
 		eventually(t, name+" writes again", func() error { return s.PutSlice(ctx, network("d-"+name, 1), 0) })
+		lap(name+" writes")
 	}
 }
 

@@ -48,7 +48,7 @@ const (
 	quota           = 2 << 30
 	startTimeout    = 30 * time.Second
 	// quorumPatience is how long a member that starts waits for the others: some elections.
-	quorumPatience = 5 * clusterElectionMillis * time.Millisecond
+	quorumPatience = 3 * clusterElectionMillis * time.Millisecond
 )
 
 var setSegment = sync.OnceFunc(func() { wal.SegmentSizeBytes = walSegment })

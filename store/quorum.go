@@ -75,6 +75,9 @@ func (s *Store) watchLeader(ctx context.Context) {
 	tick := time.NewTicker(glance)
 	defer tick.Stop()
 	seen, counted := time.Now(), time.Time{}
+	if s.embedded.etcd.Server.Leader() == 0 { // it waited for one while it started
+		seen = time.Time{}
+	}
 	for {
 		select {
 		case <-ctx.Done():

@@ -89,9 +89,10 @@ func (s *Store) writeSpec(ctx context.Context, spec *slice.Slice) (token string,
 
 // dropSpec removes parts that never came to be used. What it leaves is swept later.
 func (s *Store) dropSpec(name, token string) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
-	defer cancel()
-	_, _ = s.kv.Delete(ctx, s.key("specs", name, token, ""), clientv3.WithPrefix())
+	_ = s.request(context.Background(), "write", func(ctx context.Context) error {
+		_, err := s.kv.Delete(ctx, s.key("specs", name, token, ""), clientv3.WithPrefix())
+		return err
+	})
 }
 
 // readSpec reads the specification of a record as it was at a revision of the store. compacted tells that the
