@@ -158,6 +158,7 @@ func eventually(t *testing.T, what string, done func() error) {
 }
 
 func TestThreeServers(t *testing.T) {
+	t.Parallel()
 	c := three(t)
 	ctx := t.Context()
 	members, err := c.servers["h2"].Members(ctx)
@@ -204,12 +205,9 @@ func TestThreeServers(t *testing.T) {
 
 func loseQuorum(t *testing.T, c *cluster, agent *Store) {
 	ctx := t.Context()
-	start := time.Now()
-	lap := func(what string) { t.Logf("LAP %s: %v", what, time.Since(start)); start = time.Now() }
 	left := c.servers["h1"]
 	c.stop("h2")
 	c.stop("h3")
-	lap("stopped")
 	for name, s := range map[string]*Store{"server": left.Store, "agent": agent} {
 		eventually(t, name+" notices", func() error {
 			err := s.PutSlice(ctx, network("c", 1), 0)
@@ -218,7 +216,6 @@ func loseQuorum(t *testing.T, c *cluster, agent *Store) {
 			}
 			return nil
 		})
-		lap(name+" noticed")
 		err := s.PutSlice(ctx, network("c", 1), 0)
 		if err == nil || !strings.Contains(err.Error(), "the cluster has no quorum (1 of 3 servers answer): reading works, changes do not") {
 			t.Errorf("%s: %v", name, err)
@@ -227,16 +224,13 @@ func loseQuorum(t *testing.T, c *cluster, agent *Store) {
 			t.Errorf("%s reads %+v, %v", name, r, err)
 		}
 	}
-	lap("refused")
 	if members, err := left.Members(ctx); err != nil || len(members) != 3 || !members[0].Answers || members[1].Answers {
 		t.Errorf("members %+v, %v", members, err)
 	}
 
 	// A server that starts into this can be read too.
 	c.stop("h1")
-	lap("stop h1")
 	left = c.restart("h1")
-	lap("restart h1")
 	if _, r, err := left.Slice(ctx, "a"); err != nil || r.Nodes != 2 {
 		t.Errorf("after its restart it reads %+v, %v", r, err)
 	}
@@ -244,16 +238,14 @@ func loseQuorum(t *testing.T, c *cluster, agent *Store) {
 		t.Errorf("after its restart it writes: %v", err)
 	}
 
-	lap("tried")
 	c.restart("h2")
-	lap("restart h2")
 	for name, s := range map[string]*Store{"server": left.Store, "agent": agent} {
 		eventually(t, name+" writes again", func() error { return s.PutSlice(ctx, network("d-"+name, 1), 0) })
-		lap(name+" writes")
 	}
 }
 
 func TestSingleStoreBecomesTheFirstMember(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	config := c.config("h1")
 	alone := config
@@ -280,6 +272,7 @@ func TestSingleStoreBecomesTheFirstMember(t *testing.T) {
 }
 
 func TestStrangersAreNotLetIn(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	s := c.start("h1", c.config("h1"))
 	stranger := newCluster(t)
@@ -297,6 +290,7 @@ func TestStrangersAreNotLetIn(t *testing.T) {
 }
 
 func TestAgentsMayNotTouchTheClustersTrust(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	c := newCluster(t)
 	s := c.start("h1", c.config("h1"))
@@ -353,6 +347,7 @@ func TestAgentsMayNotTouchTheClustersTrust(t *testing.T) {
 }
 
 func TestGrants(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	c := newCluster(t)
 	s := open(t, t.TempDir())
