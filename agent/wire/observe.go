@@ -255,7 +255,8 @@ func (s *Substrate) forgetGone(index int) error {
 	return err
 }
 
-// Traffic is what went through a port, by direction. A GSO super-frame counts as one frame of its own length.
+// Traffic is what went through a port, by direction. A GSO super-frame counts as one frame of its own length. Of a tunnel, ToNode is what went into
+// it; what came out of it is counted where it went to, and here only what the data path carried past a router there.
 type Traffic struct {
 	FromNode, ToNode datapath.Traffic
 	// WalkedOut and WalkedIn are the parts of both that the data path carried past the node's kernel.

@@ -40,8 +40,8 @@ func TestNodesOfTwoMachinesReachEachOther(t *testing.T) {
 		}
 		traffic, err := a.Counters(a.ctx)
 		a.must(err)
-		if n := traffic[c.port]; n.ToNode.Frames == 0 || n.FromNode.Frames == 0 {
-			t.Errorf("the tunnel's frames are counted as %+v", n)
+		if into, out := traffic[c.port].ToNode, traffic[a.port].ToNode; into.Frames == 0 || out.Frames == 0 {
+			t.Errorf("frames are counted as %+v into the tunnel, %+v out of it", into, out)
 		}
 		a.must(a.DeletePorts(a.ctx, c.port))
 		a.noPing("a", "192.0.2.1")
