@@ -18,8 +18,10 @@ func (a *Agent) loadAll(ctx context.Context) error {
 
 // load reads again what a change is about, and reports whether that may change what is wanted here.
 func (a *Agent) load(ctx context.Context, c store.Change) (news bool, err error) {
-	names := []string{c.Slice}
+	var names []string
 	switch c.What {
+	case store.SpecChanged, store.OverridesChanged, store.StatusChanged, store.Gone:
+		names = []string{c.Slice}
 	case store.HostsChanged:
 		if news, err = a.loadHosts(ctx); err != nil || !news {
 			return false, err
