@@ -85,7 +85,7 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 	if err := c.admit(caller, next); err != nil {
 		return Plan{}, nil, err
 	}
-	moves, notes, err := c.place(ctx, prev, next, generation+1)
+	moves, notes, err := c.place(ctx, t, prev, next, generation+1)
 	if err != nil {
 		return Plan{}, nil, err
 	}
@@ -143,7 +143,7 @@ func (c *Controller) admit(caller Caller, s *slice.Slice) error {
 
 // place finds out where the slice can run: in a cluster it gives each node a host, else this machine must be able to. It tells
 // from which hosts nodes were moved away, and what a user should know.
-func (c *Controller) place(ctx context.Context, prev, next *slice.Slice, generation int64) (moves map[string]string, notes []string, err error) {
+func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next *slice.Slice, generation int64) (moves map[string]string, notes []string, err error) {
 	if c.cluster == nil {
 		return nil, passedOver(next), c.supports(next)
 	}
@@ -151,6 +151,7 @@ func (c *Controller) place(ctx context.Context, prev, next *slice.Slice, generat
 	if err != nil {
 		return nil, nil, err
 	}
+	p.top = t
 	if err := p.place(); err != nil {
 		return nil, nil, err
 	}

@@ -27,7 +27,7 @@ func (c *Controller) Lead(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch the cluster: %w", err)
 	}
-	w := watchman{grace: c.grace, said: map[string]string{}}
+	w := watchman{grace: c.grace}
 	for {
 		hosts, err := c.cluster.Hosts(ctx)
 		if err != nil {
@@ -37,9 +37,16 @@ func (c *Controller) Lead(ctx context.Context) error {
 		for _, e := range seen.news {
 			c.events.Publish(e)
 		}
-		if err := c.tend(ctx, hosts, seen, w.said); err != nil {
+		stays, err := c.reschedule(ctx, hosts, seen)
+		if err != nil {
 			return err
 		}
+		for _, name := range slices.Sorted(maps.Keys(stays)) {
+			if w.said[name] != stays[name] {
+				c.events.Publish(events.Event{Slice: name, Kind: events.Failed, Message: stays[name]})
+			}
+		}
+		w.said = stays
 		if !await(ctx, changes, seen.again) {
 			return ctx.Err()
 		}
@@ -127,36 +134,46 @@ const (
 	HostBack events.Kind = "host-back"
 )
 
-// tend moves what has to move, slice by slice, and says once what cannot.
-func (c *Controller) tend(ctx context.Context, hosts []store.HostState, seen sight, said map[string]string) error {
+// Reschedule starts the nodes of lost hosts elsewhere, where their policy is to, and moves nodes away from hosts that are being drained
+// or were removed. The caller answers for it that lost hosts have ended such nodes: they have been lost for Grace. It gives, by slice,
+// why something stays where it should not be; all else is done.
+func (c *Controller) Reschedule(ctx context.Context, lost []string) (stays map[string]string, err error) {
+	hosts, err := c.cluster.Hosts(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list hosts: %w", err)
+	}
+	return c.reschedule(ctx, hosts, sight{lost: lost, paths: true})
+}
+
+func (c *Controller) reschedule(ctx context.Context, hosts []store.HostState, seen sight) (stays map[string]string, err error) {
 	records, err := c.store.Slices(ctx)
 	if err != nil {
-		return fmt.Errorf("list slices: %w", err)
+		return nil, fmt.Errorf("list slices: %w", err)
 	}
-	closed := unwelcome(hosts, seen.lost)
+	leave := unwelcome(hosts, seen.lost)
+	stays = map[string]string{}
 	for _, r := range records {
 		if r.Going || r.Corrupt {
 			continue
 		}
 		held, err := c.held.of(ctx, c.store, r)
 		if err != nil {
-			return fmt.Errorf("read slice %s: %w", r.Name, err)
+			return nil, fmt.Errorf("read slice %s: %w", r.Name, err)
 		}
 		on := slices.Collect(maps.Keys(held))
-		if !slices.ContainsFunc(on, closed) && !(seen.paths && len(on) > 1) {
-			delete(said, r.Name)
+		concerned := slices.ContainsFunc(on, leave) || seen.paths && len(on) > 1
+		if !concerned {
 			continue
 		}
 		why, err := c.replace(ctx, r.Name, seen.lost)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if why != "" && said[r.Name] != why {
-			c.events.Publish(events.Event{Slice: r.Name, Kind: events.Failed, Message: why})
+		if why != "" {
+			stays[r.Name] = why
 		}
-		said[r.Name] = why
 	}
-	return nil
+	return stays, nil
 }
 
 // unwelcome tells of which hosts nodes should go away.
@@ -166,28 +183,6 @@ func unwelcome(hosts []store.HostState, lost []string) func(host string) bool {
 		stays[h.Name] = !h.Policy.Draining && !slices.Contains(lost, h.Name)
 	}
 	return func(host string) bool { return !stays[host] }
-}
-
-// Reschedule starts the nodes of lost hosts elsewhere, where their policy is to, and moves nodes away from hosts that are being drained
-// or were removed. The caller answers for it that lost hosts have ended such nodes: they have been lost for Grace. The error tells what cannot
-// be moved; all else is.
-func (c *Controller) Reschedule(ctx context.Context, lost []string) error {
-	records, err := c.store.Slices(ctx)
-	if err != nil {
-		return fmt.Errorf("list slices: %w", err)
-	}
-	var all []error
-	for _, r := range records {
-		if r.Going || r.Corrupt {
-			continue
-		}
-		if why, err := c.replace(ctx, r.Name, lost); err != nil {
-			all = append(all, err)
-		} else if why != "" {
-			all = append(all, fmt.Errorf("slice %s: %s", r.Name, why))
-		}
-	}
-	return errors.Join(all...)
 }
 
 // replace places a slice anew. why tells what stays though it should not; err, that the store does not answer.

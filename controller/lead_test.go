@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -140,7 +141,7 @@ func TestTheLeaderMovesNodesOfALostHost(t *testing.T) {
 		}
 	}
 	stop()
-	if err := <-led; err != context.Canceled {
+	if err := <-led; !errors.Is(err, context.Canceled) {
 		t.Errorf("the leader ended with %v", err)
 	}
 }

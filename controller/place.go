@@ -12,13 +12,15 @@ import (
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/store"
 	"github.com/pergola-net/pergola/substrate"
+	"github.com/pergola-net/pergola/topology"
 )
 
 // placing is one slice on its way to its hosts. It is pure: everything that counts is in it.
 type placing struct {
-	next       *slice.Slice // its nodes get hosts, its links tunnels, its interfaces MTUs
-	prev       *slice.Slice // the running version, or nil
-	generation int64        // of next
+	next       *slice.Slice       // its nodes get hosts, its links tunnels, its interfaces MTUs
+	prev       *slice.Slice       // the running version, or nil
+	top        *topology.Topology // what next was made from: for the places of faults; nil where nobody asked
+	generation int64              // of next
 	hosts      []store.HostState
 	held       map[string]load  // what other slices hold, by host
 	reported   map[string]int64 // the generations that hosts' statuses of this slice bear, by host
@@ -131,10 +133,9 @@ func (p *placing) leaving(n *slice.Node) bool {
 }
 
 func nowhere(name string, err *mapping.Impossible) *Refusal {
-	r := refuse(Conflict, "slice %s: no host can take node %s: %s", name, err.Node, cmp.Or(reasons(err), "there is none"))
-	for _, host := range slices.Sorted(maps.Keys(err.Reasons)) {
-		r.Faults = append(r.Faults, Fault{Location: "nodes." + err.Node, Message: host + ": " + err.Reasons[host]})
-	}
+	why := fmt.Sprintf("no host can take node %s: %s", err.Node, cmp.Or(reasons(err), "there is none"))
+	r := refuse(Conflict, "slice %s: %s", name, why)
+	r.Faults = []Fault{{Location: "nodes." + err.Node, Message: why}}
 	return r
 }
 
@@ -172,13 +173,16 @@ func (p *placing) request() (mapping.Request, mapping.Mapping) {
 
 // needs lists, by node, what its host's kernel must have: for what the node sends, and for what a switch sends to it.
 func (p *placing) needs() map[string][]string {
-	all := map[string][]string{}
+	all, switches := map[string][]string{}, map[string]bool{}
+	for i := range p.next.Nodes {
+		switches[p.next.Nodes[i].Name] = p.next.Nodes[i].Kind == slice.Switch
+	}
 	for i := range p.next.Links {
 		l := &p.next.Links[i]
 		for _, e := range l.Ends {
 			for _, feature := range features(e.Shape) {
 				for _, n := range l.Ends {
-					if (n == e || p.next.Node(e.Node).Kind == slice.Switch) && !slices.Contains(all[n.Node], feature) {
+					if (n == e || switches[e.Node]) && !slices.Contains(all[n.Node], feature) {
 						all[n.Node] = append(all[n.Node], feature)
 					}
 				}

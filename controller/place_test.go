@@ -161,9 +161,9 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		name, file, want string
 		change           func(h []store.HostState)
 	}{
-		{"mtu", wide, "slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does not fit: between h1 and h2 packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: at most 1458 are left (write mtu: 1458, or no mtu) (and 1 more)",
+		{"mtu", wide, "slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does not fit: between h1 and h2 packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: at most 1458 are left (write mtu: 1458, or no mtu)",
 			func(h []store.HostState) { h[0].Underlays[0].MTU = 9216 }},
-		{"path too narrow for IPv6", pair, "slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has IPv6, which needs 1280 bytes: between h1 and h2 packets of 1300 bytes pass (wg0 of h2), of which egre takes 42: at most 1258 are left (write ipv6: false in this link) (and 1 more)",
+		{"path too narrow for IPv6", pair, "slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has IPv6, which needs 1280 bytes: between h1 and h2 packets of 1300 bytes pass (wg0 of h2), of which egre takes 42: at most 1258 are left (write ipv6: false in this link)",
 			func(h []store.HostState) { h[1].Underlays[0].Name, h[1].Underlays[0].MTU = "wg0", 1300 }},
 		{"two families", pair, "slice lab does not fit the cluster: link a:eth1--b:eth1 cannot be carried: the tunnels of host h1 end at an IPv4 address, those of h2 at an IPv6 address",
 			func(h []store.HostState) { h[1].Address = netip.MustParseAddr("2001:db8::2") }},
@@ -284,5 +284,53 @@ func TestNumbersComeRoundAndAreNotAllGone(t *testing.T) {
 	next.Links = append(next.Links, slice.Link{Name: "more", Ends: next.Links[0].Ends})
 	if err := p.numberTunnels(); err == nil || !strings.Contains(err.Error(), "4096 links and switches reach over several hosts: one slice can have 4095") {
 		t.Errorf("one more: %v", err)
+	}
+}
+
+func TestFaultsPointIntoTheFile(t *testing.T) {
+	const file = `name: lab
+groups: {far: {host: h7, members: [d]}}
+nodes:
+  a: {host: h1}
+  b: {host: h2, interfaces: {eth2: {mtu: 5000}}}
+  c: {cpu: 100}
+  d:
+links:
+  - [a, b]
+  - {ends: [a, b], mtu: 9000}
+`
+	for _, tt := range []struct {
+		lines int // of the nodes that are left
+		want  string
+	}{
+		{4, `lab.yaml:7:3: node d is to run on host "h7", which does not exist: did you mean h1?`},
+		{3, "lab.yaml:6:3: no host can take node c: h1, h2: 100 cores wanted, 8 of 8 free"},
+		{2, "lab.yaml:5:42: link a:eth2--b:eth2: b:eth2 has mtu 5000"},
+		{2, "lab.yaml:8:25: link a:eth2--b:eth2: a:eth2 has mtu 9000"},
+	} {
+		text := file
+		if tt.lines < 4 {
+			text = strings.Replace(strings.Replace(text, "  d:\n", "", 1), "{far: {host: h7, members: [d]}}", "", 1)
+		}
+		if tt.lines < 3 {
+			text = strings.Replace(text, "  c: {cpu: 100}\n", "", 1)
+		}
+		top, found := topology.Parse("lab.yaml", []byte(text))
+		if len(found) > 0 {
+			t.Fatal(found.Error())
+		}
+		next, _ := top.Resolve(nil)
+		err := (&placing{hosts: machines(2), next: next, top: top}).place()
+		var r *Refusal
+		if !errors.As(err, &r) {
+			t.Fatalf("%d nodes: %v", tt.lines, err)
+		}
+		var faults topology.Diagnostics
+		for _, f := range r.Faults {
+			faults = append(faults, topology.Diagnostic{Path: f.Location, Message: f.Message})
+		}
+		if got := top.Locate(faults).Error(); !strings.Contains(got, tt.want) {
+			t.Errorf("got %s\nwant %s", got, tt.want)
+		}
 	}
 }

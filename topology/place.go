@@ -3,8 +3,11 @@ package topology
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/pergola-net/pergola/slice"
 )
 
 // place is a position in a topology, as a chain from the inside out: cheap to extend, written out only for an
@@ -20,6 +23,39 @@ func (p *place) item(index int) *place  { return &place{parent: p, index: index}
 func inNode(name string) *place         { return (*place)(nil).at("nodes").at(name) }
 func inLink(index int) *place           { return (*place)(nil).at("links").item(index) }
 func inInterface(node, n string) *place { return inNode(node).at("interfaces").at(n) }
+
+// LinkPath is the path of what became a link of s when the topology was resolved, as in Diagnostic.Path. Links without a name that join
+// the same nodes are told apart by the age of their ports; where some are older than the file's order, it may be the wrong one of them.
+func (t *Topology) LinkPath(s *slice.Slice, l *slice.Link) string {
+	named := map[string]bool{}
+	for i, in := range t.Links {
+		if in.Name == l.Name {
+			return inLink(i).String()
+		}
+		named[in.Name] = true
+	}
+	age := func(l *slice.Link) uint16 { return s.Node(l.Ends[0].Node).Interface(l.Ends[0].Interface).Port }
+	older := 0
+	for i := range s.Links {
+		if other := &s.Links[i]; !named[other.Name] && sameNodes(other, l) && age(other) < age(l) {
+			older++
+		}
+	}
+	for i, in := range t.Links {
+		if in.Name != "" || !slices.EqualFunc(in.Ends, l.Ends, func(w End, e slice.End) bool { return w.Node() == e.Node }) {
+			continue
+		}
+		if older == 0 {
+			return inLink(i).String()
+		}
+		older--
+	}
+	return "links"
+}
+
+func sameNodes(a, b *slice.Link) bool {
+	return slices.EqualFunc(a.Ends, b.Ends, func(x, y slice.End) bool { return x.Node == y.Node })
+}
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 

@@ -1,0 +1,144 @@
+package controller
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/pergola-net/pergola/slice"
+)
+
+// fitMTUs gives the interfaces of each segment an MTU that its tunnels carry: the default or less. One that the user wrote stays, and is a fault where it does
+// not fit.
+func (p *placing) fitMTUs() (faults []Fault) {
+	span := p.next.Span()
+	nodes := make(map[string]*slice.Node, len(p.next.Nodes))
+	for i := range p.next.Nodes {
+		nodes[p.next.Nodes[i].Name] = &p.next.Nodes[i]
+	}
+	for _, seg := range p.next.Segments() {
+		way := p.path(seg, span)
+		mtu := slice.DefaultMTU
+		if way.tunnelled {
+			if why := way.broken(); why != "" {
+				faults = append(faults, Fault{Location: p.placeOf(seg.Links[0], nil), Message: "link " + seg.Links[0].Name + " " + why})
+				continue
+			}
+			mtu = min(mtu, way.carries())
+		}
+		said := map[int]bool{} // by MTU: what is wrong at one end is wrong at the others
+		for _, l := range seg.Links {
+			for i := range l.Ends {
+				e := &l.Ends[i]
+				at := nodes[e.Node].Interface(e.Interface)
+				if !at.FixedMTU {
+					at.MTU = mtu
+				}
+				if why := way.refuses(at); why != "" && !said[at.MTU] {
+					said[at.MTU] = true
+					faults = append(faults, Fault{Location: p.placeOf(l, e), Message: fmt.Sprintf("link %s: %s %s", l.Name, e, why)})
+				}
+			}
+		}
+	}
+	return faults
+}
+
+// placeOf is where a user would change a link, or the MTU of one of its ends.
+func (p *placing) placeOf(l *slice.Link, end *slice.End) string {
+	switch {
+	case p.top == nil:
+		return "links." + l.Name
+	case end == nil:
+		return p.top.LinkPath(p.next, l)
+	case p.top.Nodes[end.Node].Interfaces[end.Interface].MTU != 0:
+		return "nodes." + end.Node + ".interfaces." + end.Interface + ".mtu"
+	}
+	return p.top.LinkPath(p.next, l) + ".mtu"
+}
+
+// path is what lies between the hosts of a segment.
+type path struct {
+	tunnelled bool
+	kind      slice.TunnelKind // the one with the greatest overhead
+	hosts     []string
+	families  map[bool]string // a host with an IPv6 address (true), one with an IPv4 address
+	narrowest string          // the host whose interface carries the least
+	device    string          // that interface
+	mtu       int             // of it
+}
+
+func (p *placing) path(seg *slice.Segment, span *slice.Span) path {
+	way := path{families: map[bool]string{}}
+	add := func(t slice.Tunnel) {
+		if t.Number != 0 && (!way.tunnelled || t.Kind.Overhead(false) > way.kind.Overhead(false)) {
+			way.tunnelled, way.kind = true, t.Kind
+		}
+	}
+	seen := map[string]bool{}
+	for _, l := range seg.Links {
+		add(l.Tunnel)
+		for _, name := range span.Link(l.Name) {
+			h := p.byName[name]
+			if h == nil || seen[name] {
+				continue
+			}
+			seen[name] = true
+			way.hosts = append(way.hosts, name)
+			if h.Address.IsValid() {
+				way.families[isIPv6(h.Address)] = name
+			}
+			if u := underlay(h); way.narrowest == "" || u.MTU < way.mtu {
+				way.narrowest, way.device, way.mtu = name, u.Name, u.MTU
+			}
+		}
+	}
+	for _, sw := range seg.Switches {
+		add(sw.Tunnel)
+	}
+	return way
+}
+
+func isIPv6(a netip.Addr) bool { return a.Unmap().Is6() }
+
+func (w *path) overhead() int { return w.kind.Overhead(w.families[true] != "") }
+
+// carries is the largest packet of a node that fits.
+func (w *path) carries() int { return w.mtu - w.overhead() }
+
+// broken says why no tunnel can be made; empty: it can.
+func (w *path) broken() string {
+	const least = 68 // RFC 791
+	switch {
+	case w.families[false] != "" && w.families[true] != "":
+		return fmt.Sprintf("cannot be carried: the tunnels of host %s end at an IPv4 address, those of %s at an IPv6 address", w.families[false], w.families[true])
+	case w.carries() < least:
+		return "cannot be carried: " + w.terms()
+	}
+	return ""
+}
+
+// terms words the sum: between h1 and h2, packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: 1458 are left.
+func (w *path) terms() string {
+	between := "between " + list(w.hosts[:len(w.hosts)-1]) + " and " + w.hosts[len(w.hosts)-1]
+	return fmt.Sprintf("%s packets of %d bytes pass (%s of %s), of which %s takes %d: at most %d are left",
+		between, w.mtu, w.device, w.narrowest, w.kind, w.overhead(), max(w.carries(), 0))
+}
+
+// refuses says why an interface cannot have the MTU that it has; empty: it can.
+func (w *path) refuses(i *slice.Interface) string {
+	const leastIPv6 = 1280 // RFC 8200, section 5
+	if !w.tunnelled {
+		return ""
+	}
+	if i.MTU > w.carries() {
+		return fmt.Sprintf("has mtu %d, which does not fit: %s (write mtu: %d, or no mtu)", i.MTU, w.terms(), w.carries())
+	}
+	if !i.FixedMTU && i.MTU < leastIPv6 {
+		for _, a := range i.Addresses {
+			if a.Addr().Is6() {
+				return fmt.Sprintf("has IPv6, which needs %d bytes: %s (write ipv6: false in this link)", leastIPv6, w.terms())
+			}
+		}
+	}
+	return ""
+}
