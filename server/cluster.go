@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,6 +25,7 @@ type cluster struct {
 	store   *store.Store // set before anything is asked
 	log     *slog.Logger
 	fetches blobFetches
+	renewal func(*x509.Certificate) time.Time
 
 	mu        sync.Mutex                 // guards all below
 	member    membership                 // as it is on disk
@@ -33,7 +35,7 @@ type cluster struct {
 }
 
 func newCluster(k *kept, machine string, log *slog.Logger) *cluster {
-	return &cluster{kept: k, machine: machine, log: log, member: k.member, peers: map[string]*http.Transport{}}
+	return &cluster{kept: k, machine: machine, log: log, renewal: pki.Renewal, member: k.member, peers: map[string]*http.Transport{}}
 }
 
 // now is what this machine proves itself with.

@@ -46,6 +46,9 @@ func (s *server) enter(ctx context.Context) (*cluster, error) {
 	}
 	c := newCluster(k, id, s.Log)
 	c.foreign = len(s.Etcd) > 0
+	if s.renewal != nil {
+		c.renewal = s.renewal
+	}
 	return c, nil
 }
 

@@ -5,22 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/containerd/console"
 
 	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/store"
+	"github.com/pergola-net/pergola/substrate"
 )
 
 // fakeAgent reports every slice as running at once and runs commands on the machine itself.
 type fakeAgent struct {
 	cfg AgentConfig
 }
+
+// fakeTTL is short, so that a host that has gone is lost soon.
+const fakeTTL = 2 * time.Second
 
 func newFake(_ context.Context, cfg AgentConfig) (Agent, error) { return &fakeAgent{cfg: cfg}, nil }
 
@@ -38,6 +44,21 @@ func (f *fakeAgent) Supports(s *slice.Slice) error {
 func (f *fakeAgent) Retry(context.Context, string) {}
 
 func (f *fakeAgent) Run(ctx context.Context) error {
+	if m := f.cfg.Cluster; m != nil {
+		host := substrate.Host{
+			Name: f.cfg.Host, Machine: m.Machine, Address: m.Address, API: m.API, Cores: 8, Memory: 8 << 30, Labels: m.Labels, Version: m.Version,
+			Underlays: []substrate.Underlay{{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(m.Address, 24)}, MTU: 1500, XDP: "native"}},
+		}
+		lease, err := f.cfg.Store.Register(ctx, host, fakeTTL)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			farewell, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			_ = lease.Close(farewell) // the servers may have gone before
+		}()
+	}
 	changes, err := f.cfg.Store.Watch(ctx)
 	if err != nil {
 		return err
@@ -71,6 +92,9 @@ func (f *fakeAgent) settle(ctx context.Context, name string) {
 	o, _ := f.cfg.Store.Overrides(ctx, name)
 	st := slice.Status{Slice: name, Generation: r.Generation, Settled: true, Nodes: map[string]slice.NodeStatus{}, Links: map[string]slice.LinkStatus{}}
 	for _, n := range s.Nodes {
+		if !f.owns(n.Host) {
+			continue
+		}
 		phase := slice.Running
 		switch o.Power[n.Name] {
 		case slice.PowerOff:
@@ -89,9 +113,32 @@ func (f *fakeAgent) settle(ctx context.Context, name string) {
 	}
 }
 
+// owns is the contract's rule.
+func (f *fakeAgent) owns(host string) bool {
+	return host == f.cfg.Host || host == "" && (f.cfg.Cluster == nil || !f.cfg.Cluster.Joined)
+}
+
+// own lists the nodes of a slice that this host has.
+func (f *fakeAgent) own(ctx context.Context, name string) (names []string) {
+	s, _, err := f.cfg.Store.Slice(ctx, name)
+	if err != nil {
+		return nil
+	}
+	for _, n := range s.Nodes {
+		if f.owns(n.Host) {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
 func (f *fakeAgent) Exec(ctx context.Context, _, node string, r api.ExecRequest) (int, error) {
 	if node == "off" {
 		return 0, fmt.Errorf("node %s: %w", node, api.ErrNotRunning)
+	}
+	if r.Command[0] == "where" {
+		_, err := fmt.Fprint(r.Stdout, f.cfg.Host)
+		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, r.Command[0], r.Command[1:]...)
 	cmd.Env, cmd.Dir = r.Env, r.Dir
@@ -186,23 +233,53 @@ func (f *fakeAgent) Convergence(context.Context, string) (api.Convergence, error
 	return api.Convergence{Routers: 2, Pairs: 2, Reached: 1, Missing: []string{"b: no route to 10.0.0.1"}}, nil
 }
 
-func (f *fakeAgent) Check(_ context.Context, _ string, r api.CheckRequest, progress func(api.CheckProgress)) ([]api.CheckResult, error) {
+func (f *fakeAgent) Check(ctx context.Context, name string, r api.CheckRequest, progress func(api.CheckProgress)) ([]api.CheckResult, error) {
 	if r.Timeout == 13 {
 		return nil, errors.New("an unlucky check")
+	}
+	if f.cfg.Cluster != nil {
+		var results []api.CheckResult
+		own := f.own(ctx, name)
+		for i, n := range own {
+			progress(api.CheckProgress{Done: i + 1, Total: len(own)})
+			results = append(results, api.CheckResult{Name: n, From: n, OK: true, Message: f.cfg.Host})
+		}
+		return results, nil
 	}
 	progress(api.CheckProgress{Done: 1, Total: 2})
 	progress(api.CheckProgress{Done: 2, Total: 2, Failed: 1})
 	return []api.CheckResult{{Name: "a to b", OK: true}, {Name: "b to a", Message: "no answer"}}, nil
 }
 
-func (f *fakeAgent) FastPath(context.Context, string) (api.FastPath, error) {
-	return api.FastPath{Routers: []api.RouterFastPath{}}, nil
+func (f *fakeAgent) FastPath(ctx context.Context, name string) (api.FastPath, error) {
+	fast := api.FastPath{Routers: []api.RouterFastPath{}}
+	if f.cfg.Cluster != nil {
+		for _, n := range f.own(ctx, name) {
+			fast.Routers = append(fast.Routers, api.RouterFastPath{Node: n, Trouble: f.cfg.Host})
+		}
+		fast.Memory.Bytes = api.Share{Used: 1, Bound: 10}
+	}
+	return fast, nil
 }
 
-func (f *fakeAgent) Verify(context.Context, string, ...string) (api.Verification, error) {
-	return api.Verification{}, nil
+func (f *fakeAgent) Verify(ctx context.Context, name string, nodes ...string) (api.Verification, error) {
+	var v api.Verification
+	if f.cfg.Cluster != nil && len(nodes) == 0 {
+		nodes = f.own(ctx, name)
+	}
+	v.Routers = nodes
+	for _, n := range nodes {
+		v.Differences = append(v.Differences, api.Difference{Node: n, What: f.cfg.Host})
+	}
+	return v, nil
 }
 
-func (f *fakeAgent) Traffic(context.Context, string) (api.SliceTraffic, error) {
-	return api.SliceTraffic{}, nil
+func (f *fakeAgent) Traffic(ctx context.Context, name string) (api.SliceTraffic, error) {
+	var t api.SliceTraffic
+	if f.cfg.Cluster != nil {
+		for _, n := range f.own(ctx, name) {
+			t.Interfaces = append(t.Interfaces, api.InterfaceTraffic{Node: n, Interface: "eth1"})
+		}
+	}
+	return t, nil
 }

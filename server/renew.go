@@ -18,7 +18,7 @@ import (
 // renewInTime has this machine's certificate renewed when two thirds of its time are over.
 func (c *cluster) renewInTime(ctx context.Context, now time.Time) error {
 	id := c.now()
-	if now.Before(pki.Renewal(id.Certificate)) {
+	if now.Before(c.renewal(id.Certificate)) {
 		return nil
 	}
 	request, err := pki.Request(id.Key)

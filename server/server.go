@@ -3,6 +3,7 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -54,6 +55,8 @@ type Membership struct {
 	Underlay  []string // interfaces that carry tunnels; empty: the one with the address
 	Labels    map[string]string
 	Out       io.Writer // gets the command by which other machines join; nil: nobody
+
+	renewal func(*x509.Certificate) time.Time // when a certificate is renewed; nil: pki.Renewal
 }
 
 // Agent makes this host look as wanted.
