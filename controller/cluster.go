@@ -104,7 +104,7 @@ func holds(s *slice.Slice) map[string]load {
 		l.Memory += uint64(n.Memory)
 		held[n.Host] = l
 	}
-	for _, link := range joints(s) {
+	for _, link := range joints(s, false) {
 		on := map[string]bool{}
 		for _, n := range link.Nodes {
 			on[at[n]] = true
@@ -119,40 +119,6 @@ func holds(s *slice.Slice) map[string]load {
 		}
 	}
 	return held
-}
-
-// joints are a slice's segments as package mapping sees them: which nodes, and how much the fastest of them may send.
-func joints(s *slice.Slice) (links []mapping.Link) {
-	kinds := make(map[string]slice.Kind, len(s.Nodes))
-	for i := range s.Nodes {
-		kinds[s.Nodes[i].Name] = s.Nodes[i].Kind
-	}
-	for _, seg := range s.Segments() {
-		var joint mapping.Link
-		seen := map[string]bool{}
-		for _, l := range seg.Links {
-			plugged := false // a node is: what is between switches is on one host
-			for _, e := range l.Ends {
-				if kinds[e.Node] == slice.Switch {
-					continue
-				}
-				plugged = true
-				if !seen[e.Node] {
-					seen[e.Node] = true
-					joint.Nodes = append(joint.Nodes, e.Node)
-				}
-			}
-			for _, e := range l.Ends {
-				if plugged {
-					joint.Rate = max(joint.Rate, e.Shape.Rate)
-				}
-			}
-		}
-		if len(joint.Nodes) > 1 {
-			links = append(links, joint)
-		}
-	}
-	return links
 }
 
 // heldBy sums what all slices but one hold of the hosts. What is going is not counted.

@@ -107,11 +107,10 @@ func (w *path) carries() int { return w.mtu - w.overhead() }
 
 // broken says why no tunnel can be made; empty: it can.
 func (w *path) broken() string {
-	const least = 68 // RFC 791
 	switch {
 	case w.families[false] != "" && w.families[true] != "":
 		return fmt.Sprintf("cannot be carried: the tunnels of host %s end at an IPv4 address, those of %s at an IPv6 address", w.families[false], w.families[true])
-	case w.carries() < least:
+	case w.carries() < leastMTU:
 		return "cannot be carried: " + w.terms()
 	}
 	return ""
@@ -126,19 +125,14 @@ func (w *path) terms() string {
 
 // refuses says why an interface cannot have the MTU that it has; empty: it can.
 func (w *path) refuses(i *slice.Interface) string {
-	const leastIPv6 = 1280 // RFC 8200, section 5
 	if !w.tunnelled {
 		return ""
 	}
 	if i.MTU > w.carries() {
 		return fmt.Sprintf("has mtu %d, which does not fit: %s (write mtu: %d, or no mtu)", i.MTU, w.terms(), w.carries())
 	}
-	if !i.FixedMTU && i.MTU < leastIPv6 {
-		for _, a := range i.Addresses {
-			if a.Addr().Is6() {
-				return fmt.Sprintf("has IPv6, which needs %d bytes: %s (write ipv6: false in this link)", leastIPv6, w.terms())
-			}
-		}
+	if i.MTU < smallestMTU(i) {
+		return fmt.Sprintf("has IPv6, which needs %d bytes: %s (write ipv6: false in this link)", leastMTUIPv6, w.terms())
 	}
 	return ""
 }

@@ -102,8 +102,14 @@ func (p *placing) mapNodes() (mapping.Mapping, error) {
 	const most = 32 // tries to find out what has to stay: then all stays that may
 	request, now := p.request()
 	stays := map[string]string{} // why nodes stay that should go
+	substrate := p.substrate()
+	if _, err := mapping.Greedy(substrate, request, now); errors.Is(err, mapping.ErrImpossible) {
+		for i := range request.Links { // if it is for this, fitMTUs has the better words
+			request.Links[i].MTU = 0
+		}
+	}
 	for try := 1; ; try++ {
-		m, err := mapping.Greedy(p.substrate(), request, now)
+		m, err := mapping.Greedy(substrate, request, now)
 		var impossible *mapping.Impossible
 		if !errors.As(err, &impossible) {
 			for _, name := range slices.Sorted(maps.Keys(stays)) {
@@ -147,7 +153,8 @@ func reasons(err *mapping.Impossible) string {
 
 // request is the slice as package mapping sees it, and where its nodes are.
 func (p *placing) request() (mapping.Request, mapping.Mapping) {
-	r := mapping.Request{Links: joints(p.next), Strategy: mapping.Spread}
+	ipv6 := slices.ContainsFunc(p.hosts, func(h store.HostState) bool { return isIPv6(h.Address) })
+	r := mapping.Request{Links: joints(p.next, ipv6), Strategy: mapping.Spread}
 	if p.next.Strategy == slice.Pack {
 		r.Strategy = mapping.Pack
 	}
@@ -218,7 +225,7 @@ func (p *placing) substrate() mapping.Substrate {
 		to := mapping.Host{
 			Name: h.Name, Labels: labels(h), Features: h.Features, Busy: h.Load,
 			Capacity: mapping.Resources{Cores: max(h.Cores, mine.Cores), Memory: max(h.Memory, mine.Memory)},
-			Rate:     underlay(h).Rate,
+			Rate:     underlay(h).Rate, MTU: underlay(h).MTU,
 			Cordoned: h.Policy.Cordoned, Draining: h.Policy.Draining, Closed: problems[h.Name],
 		}
 		if !h.Alive {

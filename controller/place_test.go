@@ -118,6 +118,15 @@ func TestALinkWithinAHostIsAsItWas(t *testing.T) {
 	}
 }
 
+func TestWhatNoPathCarriesIsPlacedOnOneHost(t *testing.T) {
+	const file = "name: lab\nnodes: [a, b, c, d]\nlinks: [{ends: [a, b], mtu: 9000}, [b, c], {ends: [c, d], mtu: 9000}]\n"
+	s := mustPlace(t, &placing{hosts: machines(2), next: resolved(t, file, nil)})
+	at := hostsOf(s)
+	if at["a"] != at["b"] || at["c"] != at["d"] || at["b"] == at["c"] {
+		t.Errorf("%v", at)
+	}
+}
+
 func TestASwitchOverHostsHasTheTunnel(t *testing.T) {
 	const file = `
 name: lab

@@ -95,6 +95,9 @@ func (st *state) best(n int, parts []int) (int, map[string]string) {
 		if why == "" {
 			why = st.room(n, h)
 		}
+		if why == "" {
+			why = st.carries(n, h)
+		}
 		if why != "" {
 			reasons[st.hosts[h].Name] = why
 			continue

@@ -29,6 +29,7 @@ type Host struct {
 	Features []string // of its kernel, in words of the caller
 	Capacity Resources
 	Rate     uint64    // bit/s that the interface carries in each direction; 0: not known, no constraint
+	MTU      int       // bytes of a packet that the interface carries; 0: not known, no constraint
 	Used     Resources // held by other slices
 	UsedRate uint64    // bit/s reserved by other slices' links that leave the host
 	Busy     float64   // measured load in cores; decides between hosts that are otherwise equal
@@ -64,6 +65,7 @@ type Node struct {
 type Link struct {
 	Nodes []string
 	Rate  uint64 // bit/s in the busier direction; 0: nothing is promised
+	MTU   int    // bytes of a packet that carries it between hosts. It binds nodes that are placed, not those that are kept
 }
 
 // Strategy says what is preferred among mappings that are all possible.

@@ -187,6 +187,33 @@ func TestReasonsNameEveryHost(t *testing.T) {
 	}
 }
 
+func TestALinkThatNoPathCarriesStaysOnOneHost(t *testing.T) {
+	s := hosts(3, big)
+	s.Hosts[0].MTU, s.Hosts[1].MTU, s.Hosts[2].MTU = 1500, 9000, 9000
+	r := chain(4, mapping.Resources{Cores: 1}, 0)
+	for i := range r.Links {
+		r.Links[i].MTU = 5042
+	}
+	m, err := mapping.Greedy(s, r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range r.Links {
+		if a, b := m[l.Nodes[0]], m[l.Nodes[1]]; a != b && (a == "h1" || b == "h1") {
+			t.Errorf("%v: %s to %s", l.Nodes, a, b)
+		}
+	}
+	r.Nodes[0].Host, r.Nodes[1].Host = "h1", "h2"
+	if _, err := mapping.Greedy(s, r, nil); err == nil || !strings.Contains(err.Error(), "h2: a link from it would need packets of 5042 bytes, h1 has 1500") {
+		t.Errorf("got %v", err)
+	}
+	// What runs is not moved for it: the path may have become narrower.
+	now := mapping.Mapping{r.Nodes[0].Name: "h1", r.Nodes[1].Name: "h2", r.Nodes[2].Name: "h2", r.Nodes[3].Name: "h2"}
+	if m, err := mapping.Greedy(s, r, now); err != nil || len(mapping.Moved(now, m)) > 0 {
+		t.Errorf("moved: %v, %v", m, err)
+	}
+}
+
 func TestBadRequests(t *testing.T) {
 	for _, tt := range []struct {
 		name string

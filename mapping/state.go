@@ -168,6 +168,22 @@ func (st *state) room(n, h int) string {
 	return ""
 }
 
+// carries says which of the links that node n would have between host h and others a host does not carry; empty: none.
+func (st *state) carries(n, h int) string {
+	for _, l := range st.linksOf[n] {
+		hosts := maps.Clone(st.on[l])
+		if hosts[h]++; len(hosts) < 2 {
+			continue
+		}
+		for _, c := range slices.Sorted(maps.Keys(hosts)) {
+			if narrow := &st.hosts[c]; narrow.MTU > 0 && narrow.MTU < st.links[l].MTU {
+				return fmt.Sprintf("a link from it would need packets of %d bytes, %s has %d", st.links[l].MTU, narrow.Name, narrow.MTU)
+			}
+		}
+	}
+	return ""
+}
+
 // bits prints a rate as iproute2 does.
 func bits(rate uint64) string {
 	for _, unit := range []struct {

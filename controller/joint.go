@@ -1,0 +1,66 @@
+package controller
+
+import (
+	"github.com/pergola-net/pergola/mapping"
+	"github.com/pergola-net/pergola/slice"
+)
+
+const (
+	leastMTU     = 68   // RFC 791
+	leastMTUIPv6 = 1280 // RFC 8200, section 5
+)
+
+// joints are a slice's segments as package mapping sees them: which nodes, how much the fastest of them may send, and how large their packets
+// are, encapsulated in IPv6 or IPv4.
+func joints(s *slice.Slice, ipv6 bool) (links []mapping.Link) {
+	nodes := make(map[string]*slice.Node, len(s.Nodes))
+	for i := range s.Nodes {
+		nodes[s.Nodes[i].Name] = &s.Nodes[i]
+	}
+	for _, seg := range s.Segments() {
+		var joint mapping.Link
+		var kind slice.TunnelKind
+		seen := map[string]bool{}
+		for _, l := range seg.Links {
+			rate := uint64(0)
+			plugged := false // a node is: what is between switches is on one host
+			for _, e := range l.Ends {
+				n := nodes[e.Node]
+				rate = max(rate, e.Shape.Rate)
+				if i := n.Interface(e.Interface); i != nil {
+					joint.MTU = max(joint.MTU, smallestMTU(i))
+				}
+				if n.Kind != slice.Switch {
+					plugged = true
+					if !seen[n.Name] {
+						seen[n.Name] = true
+						joint.Nodes = append(joint.Nodes, n.Name)
+					}
+				}
+			}
+			if plugged {
+				joint.Rate = max(joint.Rate, rate)
+			}
+			if l.Tunnel.Kind == slice.VXLAN {
+				kind = slice.VXLAN
+			}
+		}
+		if joint.MTU += kind.Overhead(ipv6); len(joint.Nodes) > 1 {
+			links = append(links, joint)
+		}
+	}
+	return links
+}
+
+// smallestMTU is the least that an interface can do with.
+func smallestMTU(i *slice.Interface) int {
+	if i.FixedMTU {
+		return i.MTU
+	}
+	for _, a := range i.Addresses {
+		if a.Addr().Is6() {
+			return leastMTUIPv6
+		}
+	}
+	return leastMTU
+}
