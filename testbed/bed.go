@@ -25,6 +25,8 @@ package testbed
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -163,6 +165,12 @@ func Lock(dir string) (unlock func(), err error) {
 
 func (b *Bed) path(below ...string) string {
 	return filepath.Join(append([]string{b.dir}, below...)...)
+}
+
+// digest tells the bed from others, in so many hexadecimal digits.
+func (b *Bed) digest(digits int) string {
+	sum := sha256.Sum256([]byte(b.dir))
+	return hex.EncodeToString(sum[:])[:digits]
 }
 
 // The machines' networks: of the range for benchmarks (RFC 2544), and unique local addresses (RFC 4193).

@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -67,10 +65,7 @@ func controllers(options string) string {
 }
 
 // group is the name of the bed's group.
-func (b *Bed) group() string {
-	sum := sha256.Sum256([]byte(b.dir))
-	return "pergola-dev-" + hex.EncodeToString(sum[:4])
-}
+func (b *Bed) group() string { return "pergola-dev-" + b.digest(8) }
 
 func (b *Bed) makeGroups() error {
 	all, err := hierarchies()

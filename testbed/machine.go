@@ -70,9 +70,7 @@ func (m *Machine) makeDirs() error {
 			return err
 		}
 	}
-	// An id of its own (machine-id(5)), by which a cluster tells machines apart; made from the bed's, so that it is the same
-	// in every life of the bed.
-	id := fmt.Sprintf("%016x%016d\n", hash(m.bed.dir), m.Number)
+	id := fmt.Sprintf("%s%016x\n", m.bed.digest(16), m.Number) // machine-id(5): 32 hexadecimal digits
 	return os.WriteFile(m.bed.path(m.Name, "machine-id"), []byte(id), 0o444)
 }
 
@@ -112,7 +110,7 @@ func (m *Machine) launch(ctx context.Context, program []string) (pid int, err er
 		return 0, context.Cause(ctx)
 	case err != nil:
 		return 0, err
-	case string(text) != ready:
+	case !strings.HasSuffix(string(text), ready):
 		return 0, fmt.Errorf("start its first process: %s", strings.TrimSpace(strings.TrimPrefix(string(text), "error: ")))
 	}
 	return cmd.Process.Pid, nil

@@ -2,7 +2,6 @@ package testbed
 
 import (
 	"fmt"
-	"hash/fnv"
 	"net"
 	"net/netip"
 	"os"
@@ -162,10 +161,4 @@ func (m *Machine) wire(do func(netlink.Link) error) error {
 		return fmt.Errorf("find the wire of machine %s: %w", m.Name, err)
 	}
 	return nil
-}
-
-func hash(s string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(s))
-	return h.Sum64()
 }

@@ -27,6 +27,9 @@ const Port = 7007
 // MaxDestinations bounds a generator's.
 const MaxDestinations = 1 << 20
 
+// MaxOuter bounds what comes before a frame.
+const MaxOuter = 80
+
 // FrameSize is the length of small frames, with the Ethernet header: the shortest that Ethernet has, less its checksum, is 60.
 const FrameSize = 64
 
@@ -37,6 +40,7 @@ type Flow struct {
 	Source       netip.Addr
 	Destinations []netip.Addr // taken in turn; as many as a power of two
 	Size         int          // of a frame
+	Outer        []byte       // what comes before it: the headers of a tunnel, from Ethernet on, for frames of this size
 }
 
 // Generator sends frames out of a device as a NIC's driver would get them from the wire: through XDP, without a socket.
@@ -51,6 +55,9 @@ func NewGenerator(ns *os.File, f Flow) (*Generator, error) {
 	if n := len(f.Destinations); bits.OnesCount(uint(n)) != 1 || n > MaxDestinations {
 		return nil, fmt.Errorf("make a generator: %d destinations are no power of two up to %d", n, MaxDestinations)
 	}
+	if len(f.Outer) > MaxOuter {
+		return nil, fmt.Errorf("make a generator: %d bytes before a frame", len(f.Outer))
+	}
 	g := &Generator{ns: ns, flow: f}
 	if err := g.load(); err != nil {
 		return nil, fmt.Errorf("make a generator: %w", err)
@@ -64,7 +71,10 @@ func (g *Generator) load() error {
 		return err
 	}
 	spec.Maps["destinations"].MaxEntries = uint32(len(g.flow.Destinations))
+	var outer [MaxOuter]byte
+	copy(outer[:], g.flow.Outer)
 	for name, value := range map[string]any{
+		"outer": outer, "outer_size": uint32(len(g.flow.Outer)),
 		"device": uint32(g.flow.Device), "from": g.flow.From, "to": g.flow.To,
 		"source": word(g.flow.Source), "destinations_mask": uint32(len(g.flow.Destinations) - 1),
 	} {
@@ -100,7 +110,7 @@ func (g *Generator) Send(frames int) error {
 	)
 	err := netns.In(g.ns, func() error {
 		_, err := g.obj.Generate.Run(&ebpf.RunOptions{
-			Data: make([]byte, g.flow.Size), Repeat: uint32(frames), Flags: liveFrames, BatchSize: batch,
+			Data: make([]byte, len(g.flow.Outer)+g.flow.Size), Repeat: uint32(frames), Flags: liveFrames, BatchSize: batch,
 		})
 		return err
 	})
@@ -119,9 +129,15 @@ type Sink struct {
 	detach func() error
 }
 
-func newSink(attach func(*objectObjects) (detach func() error, err error)) (*Sink, error) {
+func newSink(outer int, attach func(*objectObjects) (detach func() error, err error)) (*Sink, error) {
 	s := &Sink{}
-	err := loadObjectObjects(&s.obj, nil)
+	spec, err := loadObject()
+	if err == nil {
+		err = spec.Variables["outer_size"].Set(uint32(outer))
+	}
+	if err == nil {
+		err = spec.LoadAndAssign(&s.obj, nil)
+	}
 	if err == nil {
 		s.detach, err = attach(&s.obj)
 	}
@@ -132,8 +148,11 @@ func newSink(attach func(*objectObjects) (detach func() error, err error)) (*Sin
 }
 
 // NewNICSink attaches one to the driver of a namespace's device.
-func NewNICSink(ns *os.File, device int) (*Sink, error) {
-	return newSink(func(o *objectObjects) (detach func() error, err error) {
+func NewNICSink(ns *os.File, device int) (*Sink, error) { return NewTunnelSink(ns, device, 0) }
+
+// NewTunnelSink is NewNICSink for frames in a tunnel, before which so many bytes are.
+func NewTunnelSink(ns *os.File, device, outer int) (*Sink, error) {
+	return newSink(outer, func(o *objectObjects) (detach func() error, err error) {
 		err = netns.In(ns, func() error {
 			l, err := link.AttachXDP(link.XDPOptions{Program: o.SinkXdp, Interface: device, Flags: link.XDPDriverMode})
 			if err == nil {
@@ -147,7 +166,7 @@ func NewNICSink(ns *os.File, device int) (*Sink, error) {
 
 // NewHostSink attaches one where a device's frames enter the stack of its namespace: no socket wakes up for them.
 func NewHostSink(ns *os.File, device int) (*Sink, error) {
-	return newSink(func(o *objectObjects) (detach func() error, err error) {
+	return newSink(0, func(o *objectObjects) (detach func() error, err error) {
 		err = netns.In(ns, func() error {
 			l, err := link.AttachTCX(link.TCXOptions{Program: o.SinkTc, Interface: device, Attach: ebpf.AttachTCXIngress})
 			if err == nil {

@@ -33,6 +33,8 @@ const (
 	objectVarDestinationsMask = "destinations_mask"
 	objectVarDevice           = "device"
 	objectVarFrom             = "from"
+	objectVarOuter            = "outer"
+	objectVarOuterSize        = "outer_size"
 	objectVarSerial           = "serial"
 	objectVarSource           = "source"
 	objectVarTo               = "to"
@@ -100,6 +102,8 @@ type objectVariableSpecs struct {
 	DestinationsMask *ebpf.VariableSpec `ebpf:"destinations_mask"`
 	Device           *ebpf.VariableSpec `ebpf:"device"`
 	From             *ebpf.VariableSpec `ebpf:"from"`
+	Outer            *ebpf.VariableSpec `ebpf:"outer"`
+	OuterSize        *ebpf.VariableSpec `ebpf:"outer_size"`
 	Serial           *ebpf.VariableSpec `ebpf:"serial"`
 	Source           *ebpf.VariableSpec `ebpf:"source"`
 	To               *ebpf.VariableSpec `ebpf:"to"`
@@ -143,6 +147,8 @@ type objectVariables struct {
 	DestinationsMask *ebpf.Variable `ebpf:"destinations_mask"`
 	Device           *ebpf.Variable `ebpf:"device"`
 	From             *ebpf.Variable `ebpf:"from"`
+	Outer            *ebpf.Variable `ebpf:"outer"`
+	OuterSize        *ebpf.Variable `ebpf:"outer_size"`
 	Serial           *ebpf.Variable `ebpf:"serial"`
 	Source           *ebpf.Variable `ebpf:"source"`
 	To               *ebpf.Variable `ebpf:"to"`

@@ -18,6 +18,7 @@
 #define FLOWS 256		   /* by source port: as many as a trunk may carry, and not one */
 #define PORT 7007		   /* traffic.Port */
 #define TTL 64
+#define OUTER_WORDS 10		   /* 80 bytes, traffic.MaxOuter: Ethernet, IPv6, UDP, VXLAN need 70 */
 
 struct headers {
 	struct ethhdr eth;
@@ -31,6 +32,10 @@ const volatile __u8 to[ETH_ALEN];
 const volatile __u8 from[ETH_ALEN];
 const volatile __be32 source;
 const volatile __u32 destinations_mask; /* their number, less one: a power of two */
+
+/* Of both: what comes before the frame where it is in a tunnel. */
+const volatile __u64 outer[OUTER_WORDS];
+const volatile __u32 outer_size;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -50,8 +55,8 @@ static __always_inline __u16 fold(__u32 sum)
 SEC("xdp")
 int generate(struct xdp_md *ctx)
 {
-	struct headers *h = (void *)(long)ctx->data;
-	void *end = (void *)(long)ctx->data_end;
+	void *start = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct headers *h = start + outer_size;
 	__u32 n = serial++;
 
 	__u32 which = n & destinations_mask;
@@ -61,6 +66,9 @@ int generate(struct xdp_md *ctx)
 
 	if (!destination || (void *)(h + 1) > end)
 		return XDP_ABORTED;
+	/* Whole words: what is too much is written over. The verifier knows outer_size. */
+	for (__u32 i = 0; i < OUTER_WORDS && i * 8 < outer_size; i++)
+		((__u64 *)start)[i] = outer[i];
 	length = (__u16)(end - (void *)&h->ip);
 	for (int i = 0; i < ETH_ALEN; i++) {
 		h->eth.h_dest[i] = to[i];
@@ -96,8 +104,9 @@ struct {
 } counts SEC(".maps");
 
 /* Is it traffic? Everything else (ARP, neighbour discovery) passes a sink. */
-static __always_inline int count(const struct headers *h, const void *end)
+static __always_inline int count(const void *start, const void *end)
 {
+	const struct headers *h = start + outer_size;
 	__u32 zero = 0;
 	struct seen *s;
 
