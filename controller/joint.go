@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"slices"
+
 	"github.com/pergola-net/pergola/mapping"
 	"github.com/pergola-net/pergola/slice"
 )
@@ -20,36 +22,37 @@ func joints(s *slice.Slice, ipv6 bool) (links []mapping.Link) {
 	for _, seg := range s.Segments() {
 		var joint mapping.Link
 		var kind slice.TunnelKind
-		seen := map[string]bool{}
 		for _, l := range seg.Links {
-			rate := uint64(0)
-			plugged := false // a node is: what is between switches is on one host
-			for _, e := range l.Ends {
-				n := nodes[e.Node]
-				rate = max(rate, e.Shape.Rate)
-				if i := n.Interface(e.Interface); i != nil {
-					joint.MTU = max(joint.MTU, smallestMTU(i))
-				}
-				if n.Kind != slice.Switch {
-					plugged = true
-					if !seen[n.Name] {
-						seen[n.Name] = true
-						joint.Nodes = append(joint.Nodes, n.Name)
-					}
-				}
-			}
-			if plugged {
-				joint.Rate = max(joint.Rate, rate)
-			}
+			joinEnds(&joint, l, nodes)
 			if l.Tunnel.Kind == slice.VXLAN {
 				kind = slice.VXLAN
 			}
 		}
+		slices.Sort(joint.Nodes)
+		joint.Nodes = slices.Compact(joint.Nodes)
 		if joint.MTU += kind.Overhead(ipv6); len(joint.Nodes) > 1 {
 			links = append(links, joint)
 		}
 	}
 	return links
+}
+
+// joinEnds adds one link of a segment. Rates of cables between switches do not count: each is on one host.
+func joinEnds(joint *mapping.Link, l *slice.Link, nodes map[string]*slice.Node) {
+	rate, before := uint64(0), len(joint.Nodes)
+	for _, e := range l.Ends {
+		n := nodes[e.Node]
+		rate = max(rate, e.Shape.Rate)
+		if i := n.Interface(e.Interface); i != nil {
+			joint.MTU = max(joint.MTU, smallestMTU(i))
+		}
+		if n.Kind != slice.Switch {
+			joint.Nodes = append(joint.Nodes, n.Name)
+		}
+	}
+	if len(joint.Nodes) > before {
+		joint.Rate = max(joint.Rate, rate)
+	}
 }
 
 // smallestMTU is the least that an interface can do with.
