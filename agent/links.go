@@ -16,6 +16,7 @@ func (b *builder) addSwitch(n *slice.Node) {
 		return
 	}
 	var all, here []*slice.Link
+	var plugged []string
 	for i := range b.spec.Links {
 		l := &b.spec.Links[i]
 		for _, e := range l.Ends {
@@ -25,12 +26,34 @@ func (b *builder) addSwitch(n *slice.Node) {
 			all = append(all, l)
 			if b.hasEnd(e) {
 				here = append(here, l)
+				plugged = append(plugged, b.inSwitch(l, e))
 			}
 		}
 	}
 	b.addBridge(segment{
-		device: switchDevice(b.spec.ID, n.Name), owner: n.Name, hosts: b.hosts(n), tunnel: n.Tunnel, mtu: b.mtu(all...), links: here,
+		device: switchDevice(b.spec.ID, n.Name), owner: n.Name, hosts: b.hosts(n), tunnel: n.Tunnel, mtu: b.mtu(all...), links: here, plugged: plugged,
 	})
+}
+
+// inSwitch names the device that is in a switch's bridge for an end of it.
+func (b *builder) inSwitch(l *slice.Link, e slice.End) string {
+	if isLAN(l) {
+		return b.port(e)
+	}
+	for _, other := range l.Ends {
+		if other != e && !b.isSwitch(other.Node) {
+			return b.port(other)
+		}
+	}
+	return b.port(e)
+}
+
+// inLAN names the device that is in a LAN's bridge for an end of it.
+func (b *builder) inLAN(e slice.End) string {
+	if b.isSwitch(e.Node) {
+		return b.port(e) + "l" // a LAN has no port of its own
+	}
+	return b.port(e)
 }
 
 // addLink adds what joins a link's ends, as far as it is here. A link that a user took down has ports, and nothing that joins them: then
@@ -49,6 +72,11 @@ func (b *builder) addLink(l *slice.Link) {
 		g := segment{
 			device: switchDevice(b.spec.ID, "link "+l.Name), owner: l.Name, hosts: b.span.Link(l.Name),
 			tunnel: l.Tunnel, mtu: b.mtu(l), links: []*slice.Link{l},
+		}
+		for _, e := range l.Ends {
+			if b.hasEnd(e) {
+				g.plugged = append(g.plugged, b.inLAN(e))
+			}
 		}
 		b.addBridge(g)
 		for _, e := range live {
@@ -98,24 +126,22 @@ func (b *builder) plug(l *slice.Link, e slice.End, device string, from side) {
 	if !b.hasEnd(e) {
 		return
 	}
-	sw := b.key(kindSwitch, device)
 	of := []*slice.Link{l}
 	if b.isSwitch(e.Node) {
-		c := cable{
-			a: b.port(e), bridgeA: switchDevice(b.spec.ID, e.Node), b: from.port, bridgeB: device,
+		if from.port == "" {
+			from.port = b.inLAN(e)
+		}
+		c := newCable(cable{
+			a: b.port(e), bridgeA: b.room(switchDevice(b.spec.ID, e.Node), b.port(e)), b: from.port, bridgeB: b.room(device, from.port),
 			owner: b.spec.Name + "/" + l.Name, mtu: b.nodes[e.Node].Interface(e.Interface).MTU,
-		}
-		if c.b == "" {
-			c.b = c.a + "l" // a LAN has no port of its own
-		}
-		c = newCable(c)
+		})
 		b.addWire(of, c, reconcile.FallsWithAny, nil, b.key(kindSwitch, c.bridgeA), b.key(kindSwitch, c.bridgeB))
 		b.addQueue(c, queue{port: b.port(e), fromNode: b.shape(e)})
 		b.addQueue(c, queue{port: c.other(b.port(e)), fromNode: from.shape})
 		return
 	}
-	p := plug{b.port(e), device}
-	b.addWire(of, p, reconcile.FallsWithAny, []string{e.Node}, b.key(kindPort, p.port), sw)
+	p := plug{b.port(e), b.room(device, b.port(e))}
+	b.addWire(of, p, reconcile.FallsWithAny, []string{e.Node}, b.key(kindPort, p.port), b.key(kindSwitch, p.bridge))
 	b.addQueue(p, queue{port: p.port, fromNode: b.shape(e), toNode: from.shape, again: b.isWalked(e.Node)}, b.key(kindPort, p.port))
 }
 

@@ -24,15 +24,15 @@ type segment struct {
 	tunnel slice.Tunnel
 	mtu    int
 	links  []*slice.Link // that are not up before it is whole
+
+	plugged []string // devices that may be in the bridge here, beside stand-ins
 }
 
 // addBridge adds the bridge that is here, and a stand-in for each other host: what came out of one goes into no other, or frames would go
 // round.
 func (b *builder) addBridge(g segment) {
-	sw := b.key(kindSwitch, g.device)
-	b.add(reconcile.Resource{
-		Key: sw, Needs: []reconcile.Key{substrateKey, b.area}, Falls: reconcile.FallsWithAny,
-	}, bridge{g.device, b.spec.Name + "/" + g.owner})
+	sw := b.bridge(g.device, g.owner)
+	b.divide(g)
 	for _, host := range g.hosts {
 		if b.is(host) {
 			continue

@@ -167,7 +167,7 @@ func (w *wanted) addSlice(one wish, at place) error {
 	s := one.spec
 	b := builder{
 		wanted: w, wish: one, layout: newLayout(s, at), area: reconcile.Key{Kind: kindArea, Slice: s.ID},
-		routing: routing.NewRenderer(s), wires: make(map[string][]reconcile.Key),
+		routing: routing.NewRenderer(s), wires: make(map[string][]reconcile.Key), rooms: make(map[string]string),
 	}
 	w.layouts[s.ID] = b.layout
 	if !b.holds() {
@@ -199,6 +199,7 @@ type builder struct {
 	area    reconcile.Key
 	routing *routing.Renderer
 	wires   map[string][]reconcile.Key // by node: what its links are made of
+	rooms   map[string]string          // by device: the bridge that it is in, where its switch has several here
 }
 
 func (b *builder) isOn(node string) bool {
