@@ -118,11 +118,12 @@ func (c *conn) defaultDevice() (index int, err error) {
 // rateOf is what the driver says, in bit/s; 0: nothing, as of a link that is down, and of most that are no hardware.
 func rateOf(e *ethtool.Ethtool, name string) uint64 {
 	const unknown = 1<<32 - 1
-	settings, err := e.GetLinkSettings(name)
-	if err != nil || settings.Speed == unknown {
+	var settings ethtool.EthtoolCmd // GetLinkSettings prints its trouble to the standard output
+	speed, err := e.CmdGet(&settings, name)
+	if err != nil || speed == unknown {
 		return 0
 	}
-	return uint64(settings.Speed) * 1_000_000
+	return uint64(speed) * 1_000_000
 }
 
 // xdpNative is said of an interface whose driver runs the line card; of others, why there is none.
