@@ -114,6 +114,9 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.close()
 	changes, held, err := a.begin(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

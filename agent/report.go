@@ -215,8 +215,9 @@ func (a *Agent) nodeStatus(at place, w *wish, n *slice.Node, seen *sight, r *rep
 }
 
 func linkStatus(w *wish, l *slice.Link, want *wanted, seen *sight) slice.LinkStatus {
-	st := slice.LinkStatus{Up: len(want.links[linkName{w.spec.ID, l.Name}]) > 0}
-	for _, k := range want.links[linkName{w.spec.ID, l.Name}] {
+	name := linkName{w.spec.ID, l.Name}
+	st := slice.LinkStatus{Up: len(want.links[name]) > 0 && want.cut[name] == nil}
+	for _, k := range want.links[name] {
 		st.Up = st.Up && seen.has[k]
 	}
 	for _, e := range l.Ends {
