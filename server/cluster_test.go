@@ -526,3 +526,40 @@ func (s *syncBuffer) String() string {
 	defer s.mu.Unlock()
 	return s.b.String()
 }
+
+func TestAgentWaitsForItsServers(t *testing.T) {
+	testkit.Root(t)
+	h1 := run(t, machineConfig(t, "h1"))
+	h2 := joined(t, h1, "h2", pki.Agent)
+	for _, m := range []*member{h2, h1} {
+		if err := m.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h2.cfg.Join, h2.cfg.Token = "", ""
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, h2.cfg) }()
+	testkit.Eventually(t, func() error {
+		c, err := client.Dial(t.Context(), h2.cfg.Socket)
+		if err == nil {
+			c.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "do not answer: it tries again") {
+			return fmt.Errorf("it says %v", err)
+		}
+		return nil
+	}, 60*time.Second, "h2 to say what is wrong")
+	run(t, h1.cfg)
+	testkit.Eventually(t, func() error {
+		c, err := client.Dial(t.Context(), h2.cfg.Socket)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}, 30*time.Second, "h2 to answer")
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -10,6 +11,9 @@ import (
 
 // patience is how long a server that was started on demand waits for its first slice.
 const patience = 15 * time.Second
+
+// errIdle ends a server that has nothing left to do.
+var errIdle = errors.New("idle")
 
 // idle tells when a server that was started on demand has nothing left to do: no slice, and no client. It is a
 // small state machine, fed by the HTTP server and by the store's watch.

@@ -165,7 +165,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err
 	if s.cluster, err = s.enter(ctx); err != nil {
 		return false, err
 	}
-	if err := s.openStore(ctx); err != nil {
+	if err := s.openStore(ctx, listener); err != nil {
 		return false, err
 	}
 	defer s.store.Close()
@@ -200,7 +200,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err
 }
 
 // openStore opens this machine's own store, or its part of the cluster's.
-func (s *server) openStore(ctx context.Context) error {
+func (s *server) openStore(ctx context.Context, listener net.Listener) error {
 	certificates, err := s.EtcdTLS.config(s.Etcd)
 	if err != nil {
 		return err
@@ -213,7 +213,7 @@ func (s *server) openStore(ctx context.Context) error {
 	if err := s.cluster.storeConfig(&cfg); err != nil {
 		return err
 	}
-	if s.store, err = store.Open(ctx, cfg); err != nil {
+	if s.store, err = s.awaitStore(ctx, cfg, listener); err != nil {
 		return err
 	}
 	s.cluster.store = s.store
@@ -239,8 +239,6 @@ func (s *server) openAgent(ctx context.Context) error {
 	s.agent, err = s.NewAgent(ctx, cfg)
 	return err
 }
-
-var errIdle = errors.New("idle")
 
 // handler is the API.
 func (s *server) handler() http.Handler {

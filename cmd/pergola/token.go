@@ -39,7 +39,7 @@ func newTokenCreate(a *app) *cobra.Command {
 		Short: "Make a token, and print the command that joins by it",
 		Long: `Make a token, and print the command by which another machine joins. With --role server, that machine also keeps the cluster's state: of three
 servers one may fail, of five two. Its secret is shown this once.`,
-		Example: "  pergola token create\n  pergola token create --role server --life 1h --note 'rack 7'\n  ssh h2 sudo $(pergola token create -q)",
+		Example: "  pergola token create\n  pergola token create --role server --life 1h --note rack7\n  pergola token create --quiet",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			wanted, ok := roles[role]
