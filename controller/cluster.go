@@ -121,6 +121,11 @@ func holds(s *slice.Slice) map[string]load {
 	return held
 }
 
+// homeless reports whether a slice has nodes that are on no host in particular.
+func homeless(s *slice.Slice) bool {
+	return slices.ContainsFunc(s.Nodes, func(n slice.Node) bool { return n.Kind != slice.Switch && n.Host == "" })
+}
+
 // heldBy sums what all slices but one hold of the hosts. What is going is not counted.
 func (c *Controller) heldBy(ctx context.Context, but string) (map[string]load, error) {
 	records, err := c.store.Slices(ctx)
@@ -132,11 +137,11 @@ func (c *Controller) heldBy(ctx context.Context, but string) (map[string]load, e
 		if r.Name == but || r.Going || r.Corrupt {
 			continue
 		}
-		one, err := c.held.of(ctx, c.store, r)
+		one, err := c.held.get(ctx, c.store, r)
 		if err != nil {
 			return nil, err
 		}
-		for h, l := range one {
+		for h, l := range one.of {
 			total := sum[h]
 			total.Cores += l.Cores
 			total.Memory += l.Memory

@@ -11,36 +11,38 @@ import (
 // heldCache remembers what the newest version of each slice holds of hosts, so that placing one slice does not count all the others' nodes.
 type heldCache struct {
 	mu    sync.Mutex
-	known map[string]heldSlice // by the slice's name; guarded by mu
+	known map[string]holding // by the slice's name; guarded by mu
 }
 
-type heldSlice struct {
-	token string // of the version
-	load  map[string]load
+// holding is what one version of a slice holds.
+type holding struct {
+	token    string          // of the version
+	of       map[string]load // by host
+	homeless bool            // it has nodes without a host: it is from the time before the cluster
 }
 
-// of gives what a slice holds, as its record or a newer one has it; nothing where it has gone meanwhile, or is unreadable.
-func (h *heldCache) of(ctx context.Context, s *store.Store, r store.Record) (map[string]load, error) {
+// get gives what a slice holds, as its record or a newer one has it; nothing where it has gone meanwhile, or is unreadable.
+func (h *heldCache) get(ctx context.Context, s *store.Store, r store.Record) (holding, error) {
 	h.mu.Lock()
 	have, ok := h.known[r.Name]
 	h.mu.Unlock()
 	if ok && have.token == r.Token {
-		return have.load, nil
+		return have, nil
 	}
 	spec, now, err := s.Slice(ctx, r.Name)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
-		return nil, nil
+		return holding{}, nil
 	}
 	if err != nil {
-		return nil, err
+		return holding{}, err
 	}
-	one := holds(spec)
+	one := holding{now.Token, holds(spec), homeless(spec)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.known == nil {
-		h.known = map[string]heldSlice{}
+		h.known = map[string]holding{}
 	}
-	h.known[r.Name] = heldSlice{now.Token, one}
+	h.known[r.Name] = one
 	return one, nil
 }
 
@@ -48,7 +50,7 @@ func (h *heldCache) of(ctx context.Context, s *store.Store, r store.Record) (map
 func (h *heldCache) forget(records []store.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	kept := make(map[string]heldSlice, len(records))
+	kept := make(map[string]holding, len(records))
 	for _, r := range records {
 		if have, ok := h.known[r.Name]; ok {
 			kept[r.Name] = have

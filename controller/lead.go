@@ -18,7 +18,7 @@ import (
 const Grace = 15 * time.Second
 
 // Lead does what one member of a cluster must do for all, until ctx ends or the store fails: it moves nodes away from hosts that are lost, being
-// drained, or no hosts any more, and fits MTUs to paths that changed. It is to run as the leader of store.Campaign. Should there be two for a moment, they write the
+// drained, or no hosts any more, gives nodes from before there was a cluster the host that they are on, and fits MTUs to paths that changed. It is to run as the leader of store.Campaign. Should there be two for a moment, they write the
 // same thing, and one of them is told so.
 func (c *Controller) Lead(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
@@ -156,12 +156,12 @@ func (c *Controller) reschedule(ctx context.Context, hosts []store.HostState, se
 		if r.Going || r.Corrupt {
 			continue
 		}
-		held, err := c.held.of(ctx, c.store, r)
+		held, err := c.held.get(ctx, c.store, r)
 		if err != nil {
 			return nil, fmt.Errorf("read slice %s: %w", r.Name, err)
 		}
-		on := slices.Collect(maps.Keys(held))
-		concerned := slices.ContainsFunc(on, leave) || seen.paths && len(on) > 1
+		on := slices.Collect(maps.Keys(held.of))
+		concerned := slices.ContainsFunc(on, leave) || seen.paths && len(on) > 1 || held.homeless
 		if !concerned {
 			continue
 		}
@@ -210,6 +210,9 @@ func (c *Controller) replaceOnce(ctx context.Context, name string, lost []string
 	if err != nil {
 		return "", err
 	}
+	if p.founder() == "" && homeless(prev) {
+		return "", nil // the one that will have begun with it will say so
+	}
 	p.unasked, p.lost = true, map[string]bool{}
 	for _, host := range lost {
 		p.lost[host] = true
@@ -247,45 +250,4 @@ func unplaced(s *slice.Slice) *slice.Slice {
 		next.Nodes[i].Interfaces = slices.Clone(next.Nodes[i].Interfaces)
 	}
 	return &next
-}
-
-// Adopt gives the nodes that have no host this member as their host: the first member of a cluster does so before others join, for the slices
-// of the time before. Nothing moves.
-func (c *Controller) Adopt(ctx context.Context) error {
-	records, err := c.store.Slices(ctx)
-	if err != nil {
-		return fmt.Errorf("list slices: %w", err)
-	}
-	var all []error
-	for _, r := range records {
-		if r.Going || r.Corrupt {
-			continue
-		}
-		if err := c.adopt(ctx, r.Name); err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrGoing) {
-			all = append(all, fmt.Errorf("adopt slice %s: %w", r.Name, err))
-		}
-	}
-	return errors.Join(all...)
-}
-
-func (c *Controller) adopt(ctx context.Context, name string) error {
-	for try := 1; ; try++ {
-		prev, record, err := c.store.Slice(ctx, name)
-		if err != nil {
-			return err
-		}
-		next := unplaced(prev)
-		changed := false
-		for i := range next.Nodes {
-			if n := &next.Nodes[i]; n.Kind != slice.Switch && n.Host == "" {
-				n.Host, changed = c.self, true
-			}
-		}
-		if !changed {
-			return nil
-		}
-		if err := c.store.PutSlice(ctx, next, record.Generation); !errors.Is(err, store.ErrConflict) || try == attempts {
-			return err
-		}
-	}
 }

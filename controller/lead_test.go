@@ -203,27 +203,36 @@ func TestAMachineAloneIsAsItWas(t *testing.T) {
 func TestSlicesOfTheTimeBeforeTheClusterStay(t *testing.T) {
 	f := &fake{hosts: machines(3)}
 	alone, s, bus := member(t, f)
-	mustApply(t, alone, spreadChain)
-	c := New(s, f, f, bus, InCluster(f, "h2"))
-	if err := c.Adopt(t.Context()); err != nil {
+	greedy := strings.Replace(spreadChain, "reschedule: always", "reschedule: always, cpu: 7", 1) // alone, nobody counts
+	_, old := mustApply(t, alone, greedy)
+	c := New(s, f, f, bus, InCluster(f, "h1"))
+	reschedule := func() *slice.Slice {
+		t.Helper()
+		if stays, err := c.Reschedule(t.Context(), nil); err != nil || len(stays) > 0 {
+			t.Fatal(stays, err)
+		}
+		spec, _, err := s.Slice(t.Context(), "lab")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return spec
+	}
+	if spec := reschedule(); spec.Generation != old.Generation {
+		t.Errorf("placed before it is known who has it: %v", hostsOf(spec))
+	}
+	if err := s.PutStatus(t.Context(), "h2", slice.Status{Slice: "lab", Generation: old.Generation}); err != nil {
 		t.Fatal(err)
 	}
-	spec, r, err := s.Slice(t.Context(), "lab")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := reschedule()
 	for _, n := range spec.Nodes {
-		if n.Host != "h2" {
-			t.Errorf("%s is on %q", n.Name, n.Host)
+		if n.Host != "h2" || len(n.Left) != 0 {
+			t.Errorf("%s is on %q, left %v", n.Name, n.Host, n.Left)
 		}
 	}
-	if err := c.Adopt(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, again, _ := s.Slice(t.Context(), "lab"); again.Generation != r.Generation {
+	if again := reschedule(); again.Generation != spec.Generation {
 		t.Error("adopted twice")
 	}
-	if plan, _ := mustApply(t, c, spreadChain); !plan.Empty() {
+	if plan, _ := mustApply(t, c, greedy); !plan.Empty() {
 		t.Errorf("moved: %+v", plan)
 	}
 }

@@ -44,6 +44,7 @@ func (p *placing) place() error {
 		p.byName[p.hosts[i].Name] = &p.hosts[i]
 	}
 	if p.prev != nil {
+		p.prev = housed(p.prev, p.founder())
 		for i := range p.prev.Nodes {
 			p.was[p.prev.Nodes[i].Name] = &p.prev.Nodes[i]
 		}
@@ -76,6 +77,32 @@ func unplaceable(name string, faults []Fault) *Refusal {
 	}
 	r.Faults = faults
 	return r
+}
+
+// founder is the host that has nodes from before there was a cluster: the only one that says anything of the slice; empty where that is not
+// known.
+func (p *placing) founder() string {
+	for host := range p.reported {
+		if len(p.reported) == 1 && slices.ContainsFunc(p.hosts, func(h store.HostState) bool { return h.Name == host }) {
+			return host
+		}
+	}
+	return ""
+}
+
+// housed gives the nodes without a host that host.
+func housed(s *slice.Slice, host string) *slice.Slice {
+	if host == "" || !homeless(s) {
+		return s
+	}
+	next := *s
+	next.Nodes = slices.Clone(s.Nodes)
+	for i := range next.Nodes {
+		if n := &next.Nodes[i]; n.Kind != slice.Switch {
+			n.Host = cmp.Or(n.Host, host)
+		}
+	}
+	return &next
 }
 
 // now is the host that a node runs on and may stay on for the time being; empty where it has none.
