@@ -3,14 +3,18 @@ package store
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 
@@ -33,17 +37,27 @@ type ClusterConfig struct {
 	// Initial are all members and their peer URLs, this one's included, as AddMember gave them to who joins. It counts only where the
 	// directory is new. A member that was there before, and the first one, need none.
 	Initial map[string]string
+
+	election time.Duration // tests have less time; 0: clusterElection
 }
 
 // Members of a cluster hear each other over a network, and on machines with other things to do.
 const (
-	clusterTickMillis     = 100
-	clusterElectionMillis = 1500
+	clusterElection = 1500 * time.Millisecond
+	electionTicks   = 15
+	clusterEntries  = 512
 )
+
+func (c *ClusterConfig) electionTime() time.Duration {
+	if c.election > 0 {
+		return c.election
+	}
+	return clusterElection
+}
 
 // membership fills the part of etcd's configuration that a member of a cluster needs. etcd dials its peers by files;
 // everything that listens is ours (see doors).
-func (c *ClusterConfig) membership(cfg *embed.Config, doors *doors) error {
+func (c *ClusterConfig) membership(ctx context.Context, cfg *embed.Config, doors *doors) error {
 	peer, err := advertised(c.AdvertisePeer, doors.peer)
 	if err != nil {
 		return fmt.Errorf("peer address: %w", err)
@@ -58,14 +72,69 @@ func (c *ClusterConfig) membership(cfg *embed.Config, doors *doors) error {
 	cfg.Name = c.Name
 	cfg.AdvertisePeerUrls, cfg.AdvertiseClientUrls = []url.URL{*peer}, []url.URL{*client}
 	cfg.InitialCluster = c.Name + "=" + peer.String()
-	if len(c.Initial) > 0 {
+	if len(c.Initial) > 0 && !joined(cfg.Dir) {
 		cfg.ClusterState = embed.ClusterStateFlagExisting
-		cfg.InitialCluster = initialCluster(c.Initial)
+		cfg.InitialCluster = initialCluster(c.freshInitial(ctx, peer.String()))
 	}
-	cfg.TickMs, cfg.ElectionMs = clusterTickMillis, clusterElectionMillis
+	election := c.electionTime()
+	cfg.TickMs, cfg.ElectionMs = uint((election / electionTicks).Milliseconds()), uint(election.Milliseconds())
 	cfg.MaxLearners = maxLearners
+	// A member that is behind by more than this is sent the whole database.
+	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = clusterEntries, clusterEntries
 	cfg.PeerTLSInfo = doors.peerFiles()
 	return nil
+}
+
+// joined says whether a member was there before: then its files know the others.
+func joined(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "member"))
+	return err == nil
+}
+
+// freshInitial is Initial as the other servers know it now: another server may have been let in after this one, and etcd starts
+// with the exact list alone.
+func (c *ClusterConfig) freshInitial(ctx context.Context, own string) map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, membershipTimeout)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: pki.ClientConfig(c.Identity), TLSHandshakeTimeout: probeTimeout}}
+	defer client.CloseIdleConnections()
+	for _, peer := range c.Initial {
+		if peer == own {
+			continue
+		}
+		if members, err := peerMembers(ctx, client, peer); err == nil {
+			return initialMembers(members, c.Name, own)
+		}
+	}
+	return c.Initial
+}
+
+// peerMembers asks a server by the address at which etcd's members talk.
+func peerMembers(ctx context.Context, client *http.Client, peer string) ([]*pb.Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, peer+"/members", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	var listed []struct {
+		ID       uint64   `json:"id"`
+		PeerURLs []string `json:"peerURLs"`
+		Name     string   `json:"name"`
+	}
+	if err := json.NewDecoder(io.LimitReader(answer.Body, 1<<20)).Decode(&listed); err != nil {
+		return nil, err
+	}
+	members := make([]*pb.Member, len(listed))
+	for i, m := range listed {
+		members[i] = &pb.Member{ID: m.ID, Name: m.Name, PeerURLs: m.PeerURLs}
+	}
+	return members, nil
 }
 
 // advertised gives the URL by which others reach what listens there.

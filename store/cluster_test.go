@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"crypto"
 	"errors"
 	"fmt"
 	"net"
@@ -45,7 +44,7 @@ func (c *cluster) identity(name string, role pki.Role) func() *pki.Identity {
 	if role == pki.Server {
 		member.Hosts = []string{"127.0.0.1"}
 	}
-	cert, err := c.authority.Issue(member, key.(crypto.Signer).Public(), time.Now())
+	cert, err := c.authority.Issue(member, key.Public(), time.Now())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -58,7 +57,7 @@ func (c *cluster) config(name string) Config {
 	c.t.Helper()
 	return Config{
 		Dir: filepath.Join(c.t.TempDir(), name), LogFile: filepath.Join(c.t.TempDir(), "etcd.log"),
-		Cluster: &ClusterConfig{Name: name, ListenPeer: freeAddress(c.t), ListenClient: freeAddress(c.t), Identity: c.identity(name, pki.Server)},
+		Cluster: &ClusterConfig{Name: name, ListenPeer: freeAddress(c.t), ListenClient: freeAddress(c.t), Identity: c.identity(name, pki.Server), election: 600 * time.Millisecond},
 	}
 }
 
@@ -92,8 +91,8 @@ func (c *cluster) restart(name string) *server {
 	return c.start(name, c.servers[name].config)
 }
 
-// join starts a server that s lets in.
-func (c *cluster) join(s *server, name string) *server {
+// admit makes s let a server in.
+func (c *cluster) admit(s *server, name string) Config {
 	c.t.Helper()
 	config := c.config(name)
 	var err error
@@ -101,7 +100,7 @@ func (c *cluster) join(s *server, name string) *server {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return c.start(name, config)
+	return config
 }
 
 // three makes a cluster of h1, h2 and h3.
@@ -109,8 +108,10 @@ func three(t *testing.T) *cluster {
 	t.Helper()
 	c := newCluster(t)
 	h1 := c.start("h1", c.config("h1"))
-	c.join(h1, "h2")
-	c.join(h1, "h3")
+	// Both are let in before one starts: later ones would wait until the earlier one was there for some seconds.
+	h2, h3 := c.admit(h1, "h2"), c.admit(h1, "h3")
+	c.start("h2", h2)
+	c.start("h3", h3)
 	return c
 }
 
@@ -170,7 +171,7 @@ func TestThreeServers(t *testing.T) {
 			t.Errorf("member %+v", m)
 		}
 	}
-	mustPut(t, c.servers["h3"].Store, network("a", 2), 0)
+	eventually(t, "write", func() error { return c.servers["h3"].PutSlice(ctx, network("a", 2), 0) })
 	agent := c.agent("h4")
 	if _, r, err := agent.Slice(ctx, "a"); err != nil || r.Nodes != 2 {
 		t.Fatalf("%+v, %v", r, err)
@@ -195,15 +196,16 @@ func TestThreeServers(t *testing.T) {
 	if err := left.RemoveMember(ctx, leader); !errors.Is(err, ErrNoMember) {
 		t.Errorf("removed twice: %v", err)
 	}
-	fresh := c.join(left, leader)
+	fresh := c.start(leader, c.admit(left, leader))
 	if records, err := fresh.Slices(ctx); err != nil || len(records) != 2 {
 		t.Errorf("the new server knows %+v, %v", records, err)
 	}
 
-	t.Run("quorum", func(t *testing.T) { loseQuorum(t, c, agent) })
+	loseQuorum(t, c, agent)
 }
 
 func loseQuorum(t *testing.T, c *cluster, agent *Store) {
+	t.Helper()
 	ctx := t.Context()
 	left := c.servers["h1"]
 	c.stop("h2")
@@ -263,12 +265,27 @@ func TestSingleStoreBecomesTheFirstMember(t *testing.T) {
 	if err != nil || len(members) != 1 || members[0].Name != "h1" || members[0].PeerURL != "https://"+config.Cluster.ListenPeer || !members[0].Leader {
 		t.Errorf("members %+v, %v", members, err)
 	}
-	c.join(s, "h3")
-	c.stop("h3")
+	second := c.start("h3", c.admit(s, "h3"))
 	c.stop("h1")
 	if _, err := Open(t.Context(), alone); err == nil || !strings.Contains(err.Error(), "belongs to a cluster of 2") {
 		t.Errorf("started alone: %v", err)
 	}
+	s = c.restart("h1")
+	eventually(t, "write to both", func() error { return s.PutSlice(t.Context(), network("b", 1), 0) })
+
+	// The others remove a server that runs.
+	if err := s.RemoveMember(t.Context(), "h3"); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "dead", second.Dead())
+	if err := second.Err(); !errors.Is(err, ErrRemoved) {
+		t.Errorf("it is dead because %v", err)
+	}
+	c.stop("h3")
+	if _, err := Open(t.Context(), second.config); !errors.Is(err, ErrRemoved) {
+		t.Errorf("started after it was removed: %v", err)
+	}
+	mustPut(t, s.Store, network("c", 1), 0)
 }
 
 func TestStrangersAreNotLetIn(t *testing.T) {

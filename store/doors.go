@@ -18,6 +18,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/rafthttp"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/pergola-net/pergola/pki"
 )
@@ -34,6 +35,12 @@ type doors struct {
 	stopKeeping  context.CancelFunc
 	parts        sync.WaitGroup
 }
+
+// Both sides of a client's connection notice a wire that was cut.
+const (
+	clientPing = 10 * time.Second
+	clientPong = 5 * time.Second
+)
 
 // openDoors takes the ports. Who calls before serve waits.
 func openDoors(ctx context.Context, dir, prefix string, c *ClusterConfig) (*doors, error) {
@@ -68,7 +75,9 @@ func (d *doors) serve(etcd *etcdserver.EtcdServer) {
 		ErrorLog:          log.New(io.Discard, "", 0),
 	}
 	guard := roleGuard{prefix: d.prefix}
-	d.grpc = v3rpc.Server(etcd, d.tls("h2", pki.Server, pki.Agent), guard.unary, grpc.ChainStreamInterceptor(guard.stream))
+	d.grpc = v3rpc.Server(etcd, d.tls("h2", pki.Server, pki.Agent), guard.unary, grpc.ChainStreamInterceptor(guard.stream),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: clientPing / 2}), // what clients may, or be sent away
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: clientPing, Timeout: clientPong}))
 	d.parts.Go(func() { d.keepIdentity(ctx) })
 	d.parts.Go(func() { _ = d.http.Serve(tls.NewListener(d.peer, d.tls("http/1.1", pki.Server))) })
 	d.parts.Go(func() { _ = d.grpc.Serve(d.client) })

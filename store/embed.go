@@ -47,8 +47,8 @@ const (
 	walSegment      = 8 << 20
 	quota           = 2 << 30
 	startTimeout    = 30 * time.Second
-	// quorumPatience is how long a member that starts waits for the others: some elections.
-	quorumPatience = 3 * clusterElectionMillis * time.Millisecond
+	// quorumPatience is how many elections a member that starts waits for the others.
+	quorumPatience = 3
 )
 
 var setSegment = sync.OnceFunc(func() { wal.SegmentSizeBytes = walSegment })
@@ -87,11 +87,11 @@ func (e *embedded) open(ctx context.Context, cfg Config) error {
 		if e.doors, err = openDoors(ctx, cfg.Dir, cfg.Prefix, e.cluster); err != nil {
 			return err
 		}
-		if err := e.cluster.membership(config, e.doors); err != nil {
+		if err := e.cluster.membership(ctx, config, e.doors); err != nil {
 			return err
 		}
 	}
-	if err := e.start(ctx, config); err != nil {
+	if err := e.start(config); err != nil {
 		return err
 	}
 	return e.await(ctx)
@@ -118,7 +118,7 @@ func (e *embedded) config(cfg Config) *embed.Config {
 
 // start brings etcd up. Much of etcd answers a broken file with a panic or an exit of the whole process, some of
 // it in goroutines of its own; fatal and the goroutine here turn that into an error.
-func (e *embedded) start(ctx context.Context, cfg *embed.Config) error {
+func (e *embedded) start(cfg *embed.Config) error {
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()
 	done := make(chan error, 1)
@@ -158,11 +158,11 @@ func (e *embedded) start(ctx context.Context, cfg *embed.Config) error {
 func (e *embedded) await(ctx context.Context) error {
 	patience, members := startTimeout, len(e.etcd.Server.Cluster().Members())
 	if members > 1 {
-		patience = quorumPatience
 		if e.cluster == nil {
 			e.etcd.Close()
 			return fmt.Errorf("it belongs to a cluster of %d servers, and was started as if it were alone", members)
 		}
+		patience = quorumPatience * e.cluster.electionTime()
 	}
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
@@ -193,6 +193,9 @@ func (e *embedded) expelled() {
 }
 
 func damaged(dir string, err error) error {
+	if errors.Is(err, ErrRemoved) {
+		return fmt.Errorf("%w; to let it in again, move %s away and join", err, dir)
+	}
 	if errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), unix.ENOSPC.Error()) {
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
@@ -204,9 +207,8 @@ func (e *embedded) stop() {
 	if e.doors != nil {
 		e.doors.closeClients()
 	}
-	select {
-	case <-e.dead: // its goroutines are gone in the middle of their work; closing would wait for them
-	default:
+	// After a fatal report its goroutines are gone in the middle of their work; closing would wait for them.
+	if cause := e.cause(); cause == nil || errors.Is(cause, ErrRemoved) {
 		e.etcd.Close() // hands leadership on, which needs the other doors
 	}
 	if e.doors != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
@@ -183,7 +184,7 @@ func (l *Lease) renew(ctx context.Context) error {
 	id := l.id
 	l.mu.Unlock()
 	sent := uptime()
-	_, err := l.store.kv.KeepAliveOnce(ctx, id)
+	err := l.store.keepAlive(ctx, id)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		l.lose()
 		return fmt.Errorf("renew the lease of host %s: %w", l.host.Name, err)
@@ -197,6 +198,24 @@ func (l *Lease) renew(ctx context.Context) error {
 		l.until = sent + l.ttl
 	}
 	return nil
+}
+
+// keepAlive renews a lease once. The client's own KeepAliveOnce tries again without a pause while nobody answers.
+func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the stream
+	stream, err := s.leases.LeaseKeepAlive(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
+		return err
+	}
+	r, err := stream.Recv()
+	if err == nil && r.TTL <= 0 {
+		return rpctypes.ErrLeaseNotFound
+	}
+	return err
 }
 
 // register takes the host's name under a new lease.

@@ -169,10 +169,13 @@ func (s *Store) RemoveMember(ctx context.Context, name string) error {
 		}
 		err := s.reconfigure(ctx, func(ctx context.Context) error {
 			_, err := s.kv.MemberRemove(ctx, m.ID)
+			if errors.Is(err, rpctypes.ErrMemberNotFound) { // an attempt without an answer did it: the leader removed itself
+				return nil
+			}
 			return err
 		})
 		if err == nil {
-			err = s.request(ctx, "write", func(ctx context.Context) error {
+			err = s.reconfigure(ctx, func(ctx context.Context) error { // it may have been the leader
 				_, err := s.kv.Delete(ctx, s.key("servers", name))
 				return err
 			})
@@ -188,7 +191,7 @@ func (s *Store) RemoveMember(ctx context.Context, name string) error {
 // reconfigure carries out a change of membership. etcd wants all connections to have been up for some seconds before, and then says
 // that the cluster is not healthy: after a server started, that passes.
 func (s *Store) reconfigure(ctx context.Context, change func(context.Context) error) error {
-	return s.patiently(ctx, change, rpctypes.ErrUnhealthy, rpctypes.ErrTooManyLearners)
+	return s.patiently(ctx, change, rpctypes.ErrUnhealthy, rpctypes.ErrTooManyLearners, rpctypes.ErrTimeoutDueToLeaderFail, rpctypes.ErrLeaderChanged)
 }
 
 // patiently tries again while the error is one of those that pass.

@@ -19,12 +19,12 @@ type quorum struct {
 }
 
 const (
-	// leaderless is how long a cluster may be without a leader: elections take that.
-	leaderless = 2 * clusterElectionMillis * time.Millisecond
+	// leaderless is for how many elections a cluster may be without a leader.
+	leaderless = 2
 	// Between two looks.
 	glance       = 100 * time.Millisecond
 	recount      = 2 * time.Second
-	probeTimeout = time.Second
+	probeTimeout = 2 * time.Second
 )
 
 func newQuorum() *quorum {
@@ -74,6 +74,7 @@ func (c census) err() error {
 func (s *Store) watchLeader(ctx context.Context) {
 	tick := time.NewTicker(glance)
 	defer tick.Stop()
+	grace := leaderless * s.embedded.cluster.electionTime()
 	seen, counted := time.Now(), time.Time{}
 	if s.embedded.etcd.Server.Leader() == 0 { // it waited for one while it started
 		seen = time.Time{}
@@ -88,7 +89,7 @@ func (s *Store) watchLeader(ctx context.Context) {
 		case s.embedded.etcd.Server.Leader() != 0:
 			seen = now
 			s.quorum.regain()
-		case now.Sub(seen) > leaderless && now.Sub(counted) > recount:
+		case now.Sub(seen) > grace && now.Sub(counted) > recount:
 			c := s.count(ctx)
 			counted = time.Now()
 			if s.embedded.etcd.Server.Leader() == 0 {
@@ -137,6 +138,8 @@ func (s *Store) awaitQuorum() {
 
 // count asks all servers.
 func (s *Store) count(ctx context.Context) census {
+	ctx, cancel := context.WithTimeout(ctx, 2*probeTimeout)
+	defer cancel()
 	members, err := s.Members(ctx)
 	if err != nil {
 		return census{}

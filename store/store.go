@@ -25,10 +25,14 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -67,6 +71,7 @@ const DefaultTimeout = 10 * time.Second
 // Store is an open store. It is safe for concurrent use.
 type Store struct {
 	kv       *clientv3.Client
+	leases   pb.LeaseClient
 	prober   *clientv3.Client // asks single servers of a cluster; nil where there is none
 	prefix   string
 	dir      string   // of the embedded etcd
@@ -122,6 +127,7 @@ func (s *Store) openRemote(cfg Config) error {
 		s.log.Close()
 		return err
 	}
+	s.leases = clientv3.RetryLeaseClient(s.kv)
 	if cfg.Follow {
 		s.prober = s.kv
 	}
@@ -134,10 +140,11 @@ func (s *Store) openEmbedded(ctx context.Context, cfg Config) error {
 		return err
 	}
 	s.kv = s.embedded.client
+	s.leases = adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(s.embedded.etcd.Server))
 	if cfg.Cluster == nil {
 		return nil
 	}
-	s.prober, err = dial(Config{Endpoints: []string{s.embedded.etcd.Config().AdvertiseClientUrls[0].String()}, TLS: pki.ClientConfig(cfg.Cluster.Identity)},
+	s.prober, err = dial(Config{Follow: true, Endpoints: []string{s.embedded.etcd.Config().AdvertiseClientUrls[0].String()}, TLS: pki.ClientConfig(cfg.Cluster.Identity)},
 		s.embedded.log.Logger)
 	if err != nil {
 		s.kv.Close()
@@ -176,9 +183,12 @@ func dial(cfg Config, log *zap.Logger) (*clientv3.Client, error) {
 		Endpoints:            cfg.Endpoints,
 		TLS:                  cfg.TLS,
 		DialTimeout:          5 * time.Second,
-		DialKeepAliveTime:    10 * time.Second,
-		DialKeepAliveTimeout: 5 * time.Second,
+		DialKeepAliveTime:    clientPing,
+		DialKeepAliveTimeout: clientPong,
 		Logger:               log,
+	}
+	if cfg.Follow { // members of the substrate, behind no proxy
+		c.DialOptions = []grpc.DialOption{grpc.WithNoProxy()}
 	}
 	return clientv3.New(c)
 }
