@@ -41,7 +41,7 @@ type world struct {
 
 const timeout = 20 * time.Second // of anything that should happen at once
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, change ...func(*api.Config, *store.Store)) *world {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	dir := t.TempDir()
@@ -51,12 +51,19 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{
 		socket: filepath.Join(dir, "pergola.sock"), store: s, bus: events.NewBus(100),
-		host: &host{store: s}, seen: map[string]func(*http.Request){},
+		host: &host{store: s, machines: []string{"here"}}, seen: map[string]func(*http.Request){},
 	}
 	blobs := blob.Dir(filepath.Join(dir, "blobs"))
-	handler := api.New(api.Config{
+	cfg := api.Config{
 		Store: s, Controller: controller.New(s, w.host, blobs, w.bus), Agent: w.host, Blobs: blobs, Events: w.bus, Version: "v-test",
-	})
+	}
+	for _, c := range change {
+		c(&cfg, s)
+	}
+	if cfg.Cluster != nil {
+		w.machines = []string{"h1", "h2", "h3"}
+	}
+	handler := api.New(cfg)
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			w.notice(r)
@@ -132,7 +139,8 @@ func pergolaWith(ctx context.Context, t *testing.T, stdin string, args ...string
 
 // host is the agent of the world. Everything that is wanted is done at once, unless hold is set.
 type host struct {
-	store *store.Store
+	store    *store.Store
+	machines []string // that it stands for
 
 	mu       sync.Mutex // guards all below
 	hold     bool       // nothing settles
@@ -164,11 +172,21 @@ func (h *host) work(ctx context.Context, changes <-chan store.Change) {
 			continue
 		}
 		if record.Going {
-			_ = h.store.Release(ctx, "here", c.Slice)
+			for _, host := range h.machines {
+				_ = h.store.Release(ctx, host, c.Slice)
+			}
 			continue
 		}
 		o, _ := h.store.Overrides(ctx, c.Slice)
-		_ = h.store.PutStatus(ctx, "here", done(spec, o, record.Generation))
+		for _, host := range h.machines {
+			st := done(spec, o, record.Generation)
+			for name := range st.Nodes {
+				if on := spec.Node(name).Host; on != "" && on != host {
+					delete(st.Nodes, name)
+				}
+			}
+			_ = h.store.PutStatus(ctx, host, st)
+		}
 	}
 }
 
