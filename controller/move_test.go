@@ -172,6 +172,17 @@ func TestWhatHasSomethingOfAMachineStaysThere(t *testing.T) {
 	}
 }
 
+func TestWhatFitsNowhereKeepsNobodyElseBack(t *testing.T) {
+	prev := running(t, strings.Replace(chain, "d: }", "d: {cpu: 9}}", 1))
+	p := replaced(t, prev, without(machines(3), "h2"))
+	if c, d := p.next.Node("c"), p.next.Node("d"); c.Host == "h2" || d.Host != "h2" {
+		t.Errorf("c is on %s, d, which fits nowhere, on %s", c.Host, d.Host)
+	}
+	if len(p.notes) != 1 || p.notes[0] != "d has no host since h2 was removed: no other host can take it: h1: 9 cores wanted, 6 of 8 free; h3: 9 cores wanted, 8 of 8 free" {
+		t.Errorf("%q", p.notes)
+	}
+}
+
 func TestALinkThatSpansHostsAfterAMoveIsRemade(t *testing.T) {
 	prev := running(t, chain)
 	mustPlace(t, &placing{prev: prev, next: prev, generation: 4, hosts: machines(3)})

@@ -140,11 +140,15 @@ func (p *placing) mapNodes() (mapping.Mapping, error) {
 		var impossible *mapping.Impossible
 		if !errors.As(err, &impossible) {
 			for _, name := range slices.Sorted(maps.Keys(stays)) {
-				p.notes = append(p.notes, fmt.Sprintf("%s stays on %s: no other host can take it: %s", name, m[name], stays[name]))
+				where := "stays on " + m[name]
+				if p.byName[m[name]] == nil {
+					where = "has no host since " + m[name] + " was removed"
+				}
+				p.notes = append(p.notes, fmt.Sprintf("%s %s: no other host can take it: %s", name, where, stays[name]))
 			}
 			return m, err
 		}
-		if !p.leaving(p.next.Node(impossible.Node)) || stays[impossible.Node] != "" {
+		if stays[impossible.Node] != "" || !p.mayStay(p.next.Node(impossible.Node)) {
 			return nil, nowhere(p.next.Name, impossible)
 		}
 		delete(impossible.Reasons, p.now(impossible.Node))
@@ -152,11 +156,18 @@ func (p *placing) mapNodes() (mapping.Mapping, error) {
 		for i := range request.Nodes {
 			n := &request.Nodes[i]
 			if n.Name == impossible.Node || try == most && p.leaving(p.next.Node(n.Name)) {
-				n.Host = p.now(n.Name)
-				now[n.Name], stays[n.Name] = n.Host, why
+				n.Host = p.was[n.Name].Host
+				now[n.Name], stays[n.Name], p.stuck[n.Name] = n.Host, why, true
 			}
 		}
+		substrate = p.substrate()
 	}
+}
+
+// mayStay reports whether a node can be left where it is when no other host takes it: one that only should go, or any where nobody
+// waits for the answer.
+func (p *placing) mayStay(n *slice.Node) bool {
+	return p.leaving(n) || p.unasked && p.was[n.Name] != nil
 }
 
 // leaving reports whether it is for its host's sake that a node cannot stay.
