@@ -33,12 +33,16 @@ var (
 	slicesMetric  = prometheus.NewDesc("pergola_slices", "Slices in the store.", nil, nil)
 	nodesMetric   = prometheus.NewDesc("pergola_nodes", "Nodes of a slice in a phase.", []string{"slice", "phase"}, nil)
 	linksMetric   = prometheus.NewDesc("pergola_links", "Links of a slice by state.", []string{"slice", "state"}, nil)
+	aliveMetric   = prometheus.NewDesc("pergola_host_alive", "1 where a machine of the cluster is alive, 0 where it is lost.", []string{"host"}, nil)
+	takesMetric   = prometheus.NewDesc("pergola_host_schedulable", "1 where a machine of the cluster takes new nodes, if it is alive.", []string{"host"}, nil)
+	placedMetric  = prometheus.NewDesc("pergola_host_nodes", "Nodes that are placed on a machine of the cluster.", []string{"host"}, nil)
+	loadMetric    = prometheus.NewDesc("pergola_host_load_cores", "Cores of a machine of the cluster that are busy.", []string{"host"}, nil)
 	settledMetric = prometheus.NewDesc("pergola_slice_settled", "1 where nothing is left to do for a slice.", []string{"slice"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (sliceMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{slicesMetric, nodesMetric, linksMetric, settledMetric} {
+	for _, d := range []*prometheus.Desc{slicesMetric, nodesMetric, linksMetric, settledMetric, aliveMetric, takesMetric, placedMetric, loadMetric} {
 		ch <- d
 	}
 }
@@ -52,6 +56,7 @@ func (m sliceMetrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.NewInvalidMetric(slicesMetric, err)
 		return
 	}
+	m.collectHosts(ctx, ch)
 	gauge := func(d *prometheus.Desc, n int, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
 	}
@@ -84,6 +89,27 @@ func (m sliceMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		for state, n := range states {
 			gauge(linksMetric, n, r.Name, state)
+		}
+	}
+}
+
+// collectHosts tells of the machines of a cluster, as every member sees them.
+func (m sliceMetrics) collectHosts(ctx context.Context, ch chan<- prometheus.Metric) {
+	if m.Cluster == nil {
+		return
+	}
+	hosts, err := m.hosts(ctx, nil)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(aliveMetric, err)
+		return
+	}
+	yes := map[bool]float64{true: 1}
+	for _, h := range hosts.Body {
+		for d, n := range map[*prometheus.Desc]float64{
+			aliveMetric: yes[h.Alive], takesMetric: yes[!h.Policy.Cordoned && !h.Policy.Draining && h.Problem == ""],
+			placedMetric: float64(h.Nodes), loadMetric: h.Load,
+		} {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, h.Name)
 		}
 	}
 }

@@ -147,6 +147,8 @@ func word(r pki.Role) string {
 		return "server"
 	case pki.Agent:
 		return "agent"
+	case pki.Admin:
+		return "admin"
 	}
 	return string(r)
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -405,7 +406,7 @@ func TestThreeServersOutliveOne(t *testing.T) {
 		_, err := h3.Apply(t.Context(), "other", pair("other"), false)
 		var p *api.Problem
 		if !errors.As(err, &p) || p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Detail, "no quorum (1 of 3") {
-			return fmt.Errorf("a change gives %v", err)
+			return fmt.Errorf("a change gives another error: %w", cmp.Or(err, errors.New("none")))
 		}
 		return nil
 	}, 30*time.Second, "changes to be refused")
@@ -546,7 +547,7 @@ func TestAgentWaitsForItsServers(t *testing.T) {
 			c.Close()
 		}
 		if err == nil || !strings.Contains(err.Error(), "do not answer: it tries again") {
-			return fmt.Errorf("it says %v", err)
+			return fmt.Errorf("it says something else: %w", cmp.Or(err, errors.New("nothing")))
 		}
 		return nil
 	}, 60*time.Second, "h2 to say what is wrong")

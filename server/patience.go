@@ -70,11 +70,11 @@ func excuse(listener net.Listener, why string) (stop func()) {
 		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusServiceUnavailable, why)
 	})}
-	ended := make(chan error, 1)
-	go func() { ended <- web.Serve(second) }()
+	var served sync.WaitGroup
+	served.Go(func() { _ = web.Serve(second) }) // until it is closed
 	return func() {
 		web.Close()
-		<-ended
+		served.Wait()
 	}
 }
 

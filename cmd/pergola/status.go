@@ -22,7 +22,7 @@ servers what runs goes on and can be looked at, but nothing can be changed.
 
 Exit status: 0; 1 where the servers cannot decide.`,
 		Example: "  pergola status\n  pergola status --json | jq -r .trouble",
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return ui.Usage("`pergola inspect "+args[0]+"` shows it", "status is about the cluster: %q is one argument too many", args[0])
 			}
