@@ -97,16 +97,20 @@ func (b *Bed) mount(name string) error {
 // mountKernel mounts the kernel's file systems anew: they show the namespaces of who mounts them.
 func mountKernel(hierarchies []hierarchy) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	groups, err := unix.OpenTree(unix.AT_FDCWD, "/sys/fs/cgroup", unix.OPEN_TREE_CLONE|unix.AT_RECURSIVE|unix.OPEN_TREE_CLOEXEC)
+	const groups = "/sys/fs/cgroup"
+	// With version 1, a tmpfs holds the mount points: without what is mounted there, for no file system can be mounted over itself.
+	points, err := unix.OpenTree(unix.AT_FDCWD, groups, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("copy the mounts of cgroups: %w", err)
+		return fmt.Errorf("copy the mount of %s: %w", groups, err)
 	}
-	defer func() { _ = unix.Close(groups) }()
+	defer func() { _ = unix.Close(points) }()
 	if err := errors.Join(mount("proc", "/proc", "proc", flags, ""), mount("sysfs", "/sys", "sysfs", flags, "")); err != nil {
 		return err
 	}
-	if err := unix.MoveMount(groups, "", unix.AT_FDCWD, "/sys/fs/cgroup", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("mount cgroups: %w", err)
+	if !slices.ContainsFunc(hierarchies, func(h hierarchy) bool { return h.point == groups }) {
+		if err := unix.MoveMount(points, "", unix.AT_FDCWD, groups, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("mount %s: %w", groups, err)
+		}
 	}
 	for _, h := range hierarchies {
 		if err := mount("cgroup", h.point, h.kind, flags, h.options); err != nil {
