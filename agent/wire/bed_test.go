@@ -120,7 +120,9 @@ func (b *bed) nic(number int) (ns *os.File, ip4, ip6 netip.Addr) {
 	ip4, ip6 = testAddress(number), netip.MustParseAddr(fmt.Sprintf("fd09::%d", number))
 	wireEnd := fmt.Sprint("w", number)
 	b.must(netns.In(b.wires, func() error {
-		pair := netlink.NewVeth(netlink.LinkAttrs{Name: wireEnd, MTU: b.mtu, HardwareAddr: mac(0xff00 + number)})
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU, attrs.HardwareAddr, attrs.TxQLen = wireEnd, b.mtu, mac(0xff00+number), 1000
+		pair := netlink.NewVeth(attrs)
 		pair.PeerName, pair.PeerNamespace, pair.PeerMTU, pair.PeerHardwareAddr = nic, netlink.NsFd(ns.Fd()), uint32(b.mtu), mac(0xfe00+number)
 		if err := b.up(pair); err != nil {
 			return err
