@@ -183,6 +183,19 @@ func TestWhatFitsNowhereKeepsNobodyElseBack(t *testing.T) {
 	}
 }
 
+// A label that goes away moves nothing by itself; the next time that somebody applies the file, it counts.
+func TestLabelsCountWhenSomebodyAsks(t *testing.T) {
+	prev := running(t, strings.Replace(chain, "d: }", "d: {host_labels: {rack: a}}}", 1))
+	labelled := machines(3, func(h []store.HostState) { h[0].Policy.Draining, h[2].Labels = true, map[string]string{"rack": "a"} })
+	if p := replaced(t, prev, labelled); p.next.Node("d").Host != "h2" || len(p.moves) != 2 {
+		t.Errorf("moves %v", p.moves)
+	}
+	p := &placing{prev: prev, next: unplaced(prev), generation: 5, hosts: labelled}
+	if mustPlace(t, p); p.next.Node("d").Host != "h3" {
+		t.Errorf("d is on %s", p.next.Node("d").Host)
+	}
+}
+
 func TestALinkThatSpansHostsAfterAMoveIsRemade(t *testing.T) {
 	prev := running(t, chain)
 	mustPlace(t, &placing{prev: prev, next: prev, generation: 4, hosts: machines(3)})

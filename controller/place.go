@@ -156,8 +156,8 @@ func (p *placing) mapNodes() (mapping.Mapping, error) {
 		for i := range request.Nodes {
 			n := &request.Nodes[i]
 			if n.Name == impossible.Node || try == most && p.leaving(p.next.Node(n.Name)) {
-				n.Host = p.was[n.Name].Host
-				now[n.Name], stays[n.Name], p.stuck[n.Name] = n.Host, why, true
+				hold(n, p.was[n.Name].Host, now)
+				stays[n.Name], p.stuck[n.Name] = why, true
 			}
 		}
 		substrate = p.substrate()
@@ -206,14 +206,21 @@ func (p *placing) request() (mapping.Request, mapping.Mapping) {
 			Name: n.Name, Demand: mapping.Resources{Cores: n.CPU, Memory: uint64(n.Memory)},
 			Host: n.Placement.Host, Labels: n.Placement.Labels, Needs: needs[n.Name],
 		})
-		if p.stuck[n.Name] {
-			now[n.Name] = p.was[n.Name].Host
-			r.Nodes[len(r.Nodes)-1].Host = now[n.Name]
-		} else if here := p.now(n.Name); here != "" && !p.free(n) {
+		here := p.now(n.Name)
+		switch {
+		case p.stuck[n.Name], p.unasked && here != "" && !p.leaving(n):
+			hold(&r.Nodes[len(r.Nodes)-1], p.was[n.Name].Host, now)
+		case here != "" && !p.free(n):
 			now[n.Name] = here
 		}
 	}
 	return r, now
+}
+
+// hold makes a node stay on a host, also where it would not be put today.
+func hold(n *mapping.Node, host string, now mapping.Mapping) {
+	n.Host, n.Labels, n.Needs = host, nil, nil
+	now[n.Name] = host
 }
 
 // needs lists, by node, what its host's kernel must have: for what the node sends, and for what a switch sends to it.

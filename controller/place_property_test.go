@@ -62,7 +62,7 @@ func needless(p *placing) (list []string) {
 		if h == nil || pinned || h.Policy.Draining || p.free(n) {
 			continue
 		}
-		if rack := n.Placement.Labels["rack"]; rack == "" || labels(h)["rack"] == rack {
+		if rack := n.Placement.Labels["rack"]; p.unasked || rack == "" || labels(h)["rack"] == rack {
 			list = append(list, fmt.Sprintf("%s from %s to %s", node, from, n.Host))
 		}
 	}
