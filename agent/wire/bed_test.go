@@ -45,15 +45,19 @@ func testAddress(machine int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9,
 func newBed(t testing.TB, machines, mtu int) *bed {
 	t.Helper()
 	testkit.Root(t)
-	testkit.LeakCheck(t)
+	var dirs []string
+	for range machines {
+		dirs = append(dirs, testkit.TempState(t))
+	}
+	testkit.LeakCheck(t, dirs...)
 	b := &bed{TB: t, mtu: mtu}
 	b.wires = b.namespace()
 	b.must(netns.In(b.wires, func() error {
 		snooping := false
 		return b.up(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "switch", MTU: mtu}, MulticastSnooping: &snooping})
 	}))
-	for i := range machines {
-		b.add(i + 1)
+	for i, dir := range dirs {
+		b.add(i+1, dir)
 	}
 	return b
 }
@@ -104,11 +108,11 @@ func setUp(name string, addresses ...netip.Prefix) error {
 	return netlink.LinkSetUp(l)
 }
 
-func (b *bed) add(number int) {
+func (b *bed) add(number int, dir string) {
 	b.Helper()
 	m := &machine{number: number}
 	m.ns, m.ip4, m.ip6 = b.nic(number)
-	m.lab = newLabOn(b.TB, m.ns)
+	m.lab = newLabOn(b.TB, m.ns, dir)
 	m.ports = 100 * number // the names of ports are the slice's
 	b.machines = append(b.machines, m)
 }

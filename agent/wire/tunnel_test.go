@@ -50,7 +50,7 @@ func TestNodesOfTwoMachinesReachEachOther(t *testing.T) {
 
 // What is as long as the MTU fits, one byte more is refused by the node's own kernel, and the underlay's MTU is used.
 func TestTheUnderlaysMTUIsUsed(t *testing.T) {
-	for _, mtu := range []int{1280, 9000} {
+	for _, mtu := range []int{1400, 9000} {
 		for _, kind := range tunnelKinds {
 			t.Run(fmt.Sprintf("%d, %v", mtu, kind), func(t *testing.T) {
 				b := newBed(t, 2, mtu)

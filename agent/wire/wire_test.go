@@ -40,15 +40,15 @@ type node struct {
 
 func newLab(t testing.TB) *lab {
 	t.Helper()
-	return newLabOn(t, nil)
-}
-
-// newLabOn is newLab on a machine of its own, as far as its namespace makes one.
-func newLabOn(t testing.TB, machine *os.File) *lab {
-	t.Helper()
 	testkit.Root(t)
 	dir := testkit.TempState(t)
 	testkit.LeakCheck(t, dir)
+	return newLabOn(t, nil, dir)
+}
+
+// newLabOn is newLab on a machine of its own, as far as its namespace makes one. The caller looks for leaks.
+func newLabOn(t testing.TB, machine *os.File, dir string) *lab {
+	t.Helper()
 	l := &lab{TB: t, ctx: t.Context(), dir: dir, nodes: map[string]*node{}, machine: machine}
 	t.Cleanup(func() {
 		if l.Substrate != nil {
