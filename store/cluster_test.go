@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -201,6 +203,12 @@ func TestThreeServers(t *testing.T) {
 		t.Errorf("the new server knows %+v, %v", records, err)
 	}
 
+	eventually(t, "the agent learns of the new server", func() error {
+		if known := agent.Endpoints(ctx); !slices.Contains(known, "https://"+fresh.config.Cluster.ListenClient) || len(known) != 3 {
+			return fmt.Errorf("it knows %v", known)
+		}
+		return nil
+	})
 	loseQuorum(t, c, agent)
 }
 
@@ -208,8 +216,11 @@ func loseQuorum(t *testing.T, c *cluster, agent *Store) {
 	t.Helper()
 	ctx := t.Context()
 	left := c.servers["h1"]
-	c.stop("h2")
-	c.stop("h3")
+	var both sync.WaitGroup
+	for _, name := range []string{"h2", "h3"} { // at once: the leader would look for an heir
+		both.Go(func() { c.stop(name) })
+	}
+	both.Wait()
 	for name, s := range map[string]*Store{"server": left.Store, "agent": agent} {
 		eventually(t, name+" notices", func() error {
 			err := s.PutSlice(ctx, network("c", 1), 0)

@@ -209,7 +209,10 @@ func (e *embedded) stop() {
 	}
 	// After a fatal report its goroutines are gone in the middle of their work; closing would wait for them.
 	if cause := e.cause(); cause == nil || errors.Is(cause, ErrRemoved) {
-		e.etcd.Close() // hands leadership on, which needs the other doors
+		// It hands leadership on, which needs the other doors, and an heir: all may be stopping.
+		patience := time.AfterFunc(farewell, e.etcd.Server.HardStop)
+		e.etcd.Close()
+		patience.Stop()
 	}
 	if e.doors != nil {
 		e.doors.close()

@@ -30,12 +30,13 @@ func (s *Store) followServers(ctx context.Context) {
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-		s.followWatch(ctx, s.kv.Watch(watch, s.key("servers", ""), clientv3.WithPrefix()), tick.C)
+		s.followWatch(ctx, s.kv.Watch(watch, s.key("servers", ""), clientv3.WithPrefix(), clientv3.WithCreatedNotify()), tick.C)
 		cancel()
 		s.pause(ctx)
 	}
 }
 
+// followWatch looks whenever something changed, and when the watch begins: what changed before it was not seen.
 func (s *Store) followWatch(ctx context.Context, events clientv3.WatchChan, tick <-chan time.Time) {
 	for {
 		select {

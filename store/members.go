@@ -61,7 +61,7 @@ func (s *Store) visit(ctx context.Context, m *Member) {
 		m.Answers, m.Leader, m.follows = true, server.Leader() == server.MemberID(), server.Leader() != 0
 		return
 	}
-	if m.ClientURL == "" || s.prober == nil {
+	if m.ClientURL == "" || s.peers == nil {
 		return
 	}
 	if st, err := s.ask(ctx, m.ClientURL); err == nil {

@@ -3,10 +3,13 @@ package store
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 )
 
 // quorum knows whether the cluster can decide. While it cannot, reads are answered from what the nearest member knows, which may be old,
@@ -158,9 +161,18 @@ func (s *Store) count(ctx context.Context) census {
 	return c
 }
 
-// ask asks one server what it knows.
-func (s *Store) ask(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
+// ask asks one server what it knows, and takes its silence for an answer, unlike etcd's client, which waits for it.
+func (s *Store) ask(ctx context.Context, endpoint string) (*pb.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	return s.prober.Status(ctx, endpoint)
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient("passthrough:///"+u.Host, grpc.WithTransportCredentials(credentials.NewTLS(s.peers)), grpc.WithNoProxy())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{})
 }

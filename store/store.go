@@ -33,6 +33,7 @@ import (
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -72,7 +73,7 @@ const DefaultTimeout = 10 * time.Second
 type Store struct {
 	kv       *clientv3.Client
 	leases   pb.LeaseClient
-	prober   *clientv3.Client // asks single servers of a cluster; nil where there is none
+	peers    *tls.Config // to ask single servers of the cluster; nil where there is none
 	prefix   string
 	dir      string   // of the embedded etcd
 	initial  []string // Endpoints of the configuration
@@ -123,13 +124,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 func (s *Store) openRemote(cfg Config) error {
 	s.log = quietLogger(cfg.LogFile, nil)
 	var err error
-	if s.kv, err = dial(cfg, s.log.Logger); err != nil {
+	if s.kv, err = clientv3.New(clientConfig(cfg, s.log.Logger)); err != nil {
 		s.log.Close()
 		return err
 	}
 	s.leases = clientv3.RetryLeaseClient(s.kv)
 	if cfg.Follow {
-		s.prober = s.kv
+		s.peers = cfg.TLS
 	}
 	return nil
 }
@@ -144,13 +145,7 @@ func (s *Store) openEmbedded(ctx context.Context, cfg Config) error {
 	if cfg.Cluster == nil {
 		return nil
 	}
-	s.prober, err = dial(Config{Follow: true, Endpoints: []string{s.embedded.etcd.Config().AdvertiseClientUrls[0].String()}, TLS: pki.ClientConfig(cfg.Cluster.Identity)},
-		s.embedded.log.Logger)
-	if err != nil {
-		s.kv.Close()
-		s.embedded.stop()
-		return err
-	}
+	s.peers = pki.ClientConfig(cfg.Cluster.Identity)
 	go s.watchLeader(s.life)
 	return nil
 }
@@ -178,7 +173,7 @@ func (s *Store) begin(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-func dial(cfg Config, log *zap.Logger) (*clientv3.Client, error) {
+func clientConfig(cfg Config, log *zap.Logger) clientv3.Config {
 	c := clientv3.Config{
 		Endpoints:            cfg.Endpoints,
 		TLS:                  cfg.TLS,
@@ -187,19 +182,21 @@ func dial(cfg Config, log *zap.Logger) (*clientv3.Client, error) {
 		DialKeepAliveTimeout: clientPong,
 		Logger:               log,
 	}
+	// The default waits up to two minutes between attempts: a lease is lost in seconds.
+	c.DialOptions = []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+		MinConnectTimeout: c.DialTimeout,
+	})}
 	if cfg.Follow { // members of the substrate, behind no proxy
-		c.DialOptions = []grpc.DialOption{grpc.WithNoProxy()}
+		c.DialOptions = append(c.DialOptions, grpc.WithNoProxy())
 	}
-	return clientv3.New(c)
+	return c
 }
 
 // Close ends the store. An embedded etcd is stopped.
 func (s *Store) Close() error {
 	s.close.Do(func() {
 		s.end()
-		if s.prober != nil {
-			s.prober.Close()
-		}
 		s.kv.Close()
 		if s.embedded != nil {
 			s.embedded.stop()
@@ -292,7 +289,7 @@ func (s *Store) read(ctx context.Context, ask func(context.Context, ...clientv3.
 
 // withLeader makes a server without a leader say so at once.
 func (s *Store) withLeader(ctx context.Context) context.Context {
-	if s.prober == nil {
+	if s.peers == nil {
 		return ctx
 	}
 	return clientv3.WithRequireLeader(ctx)
@@ -347,7 +344,7 @@ func (s *Store) explain(ctx context.Context, verb string, err error) error {
 		return nil
 	}
 	away := isAway(err)
-	if away && s.embedded == nil && s.prober != nil {
+	if away && s.embedded == nil && s.peers != nil {
 		s.suspect()
 	}
 	switch cause := context.Cause(ctx); {
