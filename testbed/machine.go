@@ -179,7 +179,7 @@ func (m *Machine) Command(args ...string) ([]string, error) {
 	// --root: a caller in a chroot is to find the machine's root, not that of its mount namespace.
 	return append([]string{
 		"nsenter", fmt.Sprintf("--target=%d", pid), "--mount", "--uts", "--net", "--pid", "--cgroup", "--root", "--",
-		"env", "PATH=" + binDir + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "--unset=PERGOLA_SOCKET",
+		"env", "--unset=PERGOLA_SOCKET", "PATH=" + binDir + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin",
 		"sh", "-c", `cd "$0" 2>/dev/null || cd /; exec "$@"`, dir,
 	}, args...), nil
 }
