@@ -247,6 +247,7 @@ func problem(t *rapid.T) (mapping.Substrate, mapping.Request) {
 			Name:     fmt.Sprintf("h%d", i),
 			Capacity: mapping.Resources{Cores: float64(rapid.IntRange(1, 6).Draw(t, "cores")), Memory: uint64(rapid.IntRange(1, 6).Draw(t, "memory")) * gib},
 			Rate:     uint64(rapid.SampledFrom([]int{0, 1e9, 2e9}).Draw(t, "rate")),
+			MTU:      rapid.SampledFrom([]int{0, 1500, 9000}).Draw(t, "mtu"),
 			UsedRate: uint64(rapid.SampledFrom([]int{0, 5e8}).Draw(t, "used rate")),
 			Cordoned: rapid.IntRange(0, 9).Draw(t, "cordoned") == 0,
 			Draining: rapid.IntRange(0, 9).Draw(t, "draining") == 0,
@@ -269,6 +270,7 @@ func problem(t *rapid.T) (mapping.Substrate, mapping.Request) {
 	for range rapid.IntRange(0, 12).Draw(t, "links") {
 		ends := rapid.SliceOfNDistinct(rapid.IntRange(0, len(r.Nodes)-1), 1, min(3, len(r.Nodes)), rapid.ID[int]).Draw(t, "ends")
 		l := mapping.Link{Rate: uint64(rapid.SampledFrom([]int{0, 1e8, 4e8, 9e8}).Draw(t, "link rate"))}
+		l.MTU = rapid.SampledFrom([]int{0, 1322, 1322, 9000}).Draw(t, "link mtu")
 		for _, e := range ends {
 			l.Nodes = append(l.Nodes, r.Nodes[e].Name)
 		}
@@ -308,6 +310,9 @@ func faults(s mapping.Substrate, r mapping.Request, m, now mapping.Mapping) (lis
 		if len(on) > 1 {
 			for h := range on {
 				rate[h] += l.Rate
+				if has := byName[h].MTU; now == nil && has > 0 && has < l.MTU {
+					list = append(list, fmt.Sprintf("%s carries %d bytes, not %d", h, has, l.MTU))
+				}
 			}
 		}
 	}
