@@ -79,7 +79,8 @@ type SliceTraffic struct {
 type InterfaceTraffic struct {
 	Node      string  `json:"node"`
 	Interface string  `json:"interface"`
-	Received  Traffic `json:"received"` // by the node, walked frames included
+	Host      string  `json:"host,omitempty"` // that the node runs on; empty where the server is in no cluster
+	Received  Traffic `json:"received"`       // by the node, walked frames included
 	Sent      Traffic `json:"sent"`
 	// WalkedIn and WalkedOut are the parts of Received and Sent that passed by the node's kernel: what `ip -s link` in
 	// the node does not show.
@@ -150,7 +151,15 @@ func (s *server) traffic(ctx context.Context, in *PartInput) (*body[SliceTraffic
 		return nil, problem(err)
 	}
 	all := SliceTraffic{Interfaces: []InterfaceTraffic{}, Punts: map[string]map[string]uint64{}}
-	own := func(ctx context.Context) (SliceTraffic, error) { return s.Agent.Traffic(ctx, in.Slice) }
+	own := func(ctx context.Context) (SliceTraffic, error) {
+		t, err := s.Agent.Traffic(ctx, in.Slice)
+		for i := range t.Interfaces {
+			if s.Cluster != nil {
+				t.Interfaces[i].Host = s.Cluster.Self()
+			}
+		}
+		return t, err
+	}
 	silent, err := gather(ctx, s, *in, http.MethodGet, "traffic", own, func(t SliceTraffic) {
 		all.Interfaces = append(all.Interfaces, t.Interfaces...)
 		maps.Copy(all.Punts, t.Punts)

@@ -138,3 +138,21 @@ func tunnelEnd(called netip.Addr, underlay []string) (netip.Addr, error) {
 	}
 	return firstGlobal(underlay[0])
 }
+
+// assigned reports whether an address that was listened at is one of this machine still.
+func assigned(listen string) bool {
+	at, err := netip.ParseAddrPort(listen)
+	if err != nil || at.Addr().IsUnspecified() || at.Addr().IsLoopback() {
+		return err == nil
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return true // nobody knows: listening will tell
+	}
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == at.Addr().Unmap() {
+			return true
+		}
+	}
+	return false
+}

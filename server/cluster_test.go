@@ -399,19 +399,25 @@ func TestThreeServersOutliveOne(t *testing.T) {
 	if err != nil || strings.Contains(token.Join, h1.cfg.Listen+":") && token.Join == "" {
 		t.Errorf("%+v %v", token, err)
 	}
+	if err := h4.RemoveHost(t.Context(), "h1", false); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := h4.Cluster(t.Context()); err != nil || len(st.Servers) != 2 || st.Hosts != 3 || st.Trouble != "" {
+		t.Errorf("without h1: %+v %v", st, err)
+	}
 	if err := h2.stop(); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, func() error {
 		_, err := h3.Apply(t.Context(), "other", pair("other"), false)
 		var p *api.Problem
-		if !errors.As(err, &p) || p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Detail, "no quorum (1 of 3") {
+		if !errors.As(err, &p) || p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Detail, "no quorum (1 of 2") {
 			return fmt.Errorf("a change gives another error: %w", cmp.Or(err, errors.New("none")))
 		}
 		return nil
 	}, 30*time.Second, "changes to be refused")
 	st, err := h3.Cluster(t.Context())
-	if err != nil || !strings.Contains(st.Trouble, "1 of 3 servers answer") {
+	if err != nil || !strings.Contains(st.Trouble, "1 of 2 servers answer") {
 		t.Errorf("cluster %+v %v", st, err)
 	}
 	if all, err := h3.Slices(t.Context()); err != nil || len(all) != 1 {
@@ -526,6 +532,77 @@ func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
+}
+
+func TestMembersMove(t *testing.T) {
+	testkit.Root(t)
+	h1 := run(t, machineConfig(t, "h1"))
+	h2 := joined(t, h1, "h2", pki.Agent)
+	for _, m := range []*member{h2, h1} {
+		if err := m.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h1.cfg.Listen = nextAddress()
+	h1 = run(t, h1.cfg)
+	h2.cfg.Listen = nextAddress()
+	invite(t, h1, &h2.cfg, pki.Agent) // so it learns where the server is now
+	h2 = run(t, h2.cfg)
+	up(t, h2.Client, pinned("net", "h1", "h2"))
+	for _, m := range []*member{h1, h2} {
+		for node, host := range map[string]string{"a": "h1", "b": "h2"} {
+			var out bytes.Buffer
+			if _, err := m.Exec(t.Context(), "net", node, client.Exec{Command: []string{"where"}, Stdout: &out}); err != nil || out.String() != host {
+				t.Errorf("exec in %s from %s: %q %v", node, m.cfg.Host, out.String(), err)
+			}
+		}
+	}
+}
+
+func TestRemovedHostsAreNotBelieved(t *testing.T) {
+	testkit.Root(t)
+	h1 := run(t, machineConfig(t, "h1"))
+	h2 := joined(t, h1, "h2", pki.Agent)
+	k, err := openKept(filepath.Join(h2.cfg.DataDir, "cluster"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := newTransport()
+	by.TLSClientConfig = pki.ClientConfig(func() *pki.Identity { return k.identity.Load() })
+	defer by.CloseIdleConnections()
+	ask := func(verb, path, who string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), verb, "https://"+h1.cfg.Listen+":7470"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(api.CallerHeader, who)
+		resp, err := by.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(text)
+	}
+	if status, text := ask(http.MethodGet, "/v1/slices", "0 0 true"); status != http.StatusOK {
+		t.Errorf("a member: %d %s", status, text)
+	}
+	// On behalf of whom a member asks, it says itself.
+	if status, text := ask(http.MethodDelete, "/v1/tokens/x", "1000 1000 false"); status != http.StatusForbidden {
+		t.Errorf("a user of a member: %d %s", status, text)
+	}
+	if status, text := ask(http.MethodDelete, "/v1/tokens/x", "0 0 true"); status != http.StatusNotFound {
+		t.Errorf("root of a member: %d %s", status, text)
+	}
+	if err := h2.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := h1.RemoveHost(t.Context(), "h2", false); err != nil {
+		t.Fatal(err)
+	}
+	if status, text := ask(http.MethodGet, "/v1/slices", "0 0 true"); status != http.StatusForbidden || !strings.Contains(text, "host h2 is not in the cluster any more") {
+		t.Errorf("a host that was removed: %d %s", status, text)
+	}
 }
 
 func TestAgentWaitsForItsServers(t *testing.T) {

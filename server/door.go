@@ -19,7 +19,7 @@ import (
 func (c *cluster) openDoor(ctx context.Context) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", c.current().Listen)
 	if err != nil {
-		return nil, fmt.Errorf("listen for the other machines of the cluster: %w", err)
+		return nil, fmt.Errorf("listen for the other machines of the cluster: %w: an address of this machine is named by --listen ADDRESS", err)
 	}
 	return l, nil
 }

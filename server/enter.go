@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/pergola-net/pergola/pki"
+	"github.com/pergola-net/pergola/store"
 	"github.com/pergola-net/pergola/substrate"
 )
 
@@ -20,7 +23,7 @@ func (s *server) enter(ctx context.Context) (*cluster, error) {
 	k, err := openKept(dir)
 	switch {
 	case err == nil:
-		if alone, err := s.resume(k); alone || err != nil {
+		if alone, err := s.resume(ctx, k); alone || err != nil {
 			return nil, err
 		}
 	case !errors.Is(err, errNoMember):
@@ -53,7 +56,7 @@ func (s *server) enter(ctx context.Context) (*cluster, error) {
 }
 
 // resume goes on as the member that this machine is. The one that made a cluster, and is its only server, may be alone again.
-func (s *server) resume(k *kept) (alone bool, err error) {
+func (s *server) resume(ctx context.Context, k *kept) (alone bool, err error) {
 	m := &k.member
 	if s.Join == "" {
 		s.Role = m.Role // nobody asked for another one: `pergola server` is what the service starts on every machine
@@ -73,29 +76,97 @@ func (s *server) resume(k *kept) (alone bool, err error) {
 		if token.Pin != pki.Pin(k.identity.Load().Authority) {
 			return false, fmt.Errorf("this machine is a member of another cluster than that of the token: %s", leave)
 		}
+		if err := s.reachBy(m); err != nil {
+			return false, err
+		}
 	}
 	if s.named && s.Host != m.Name {
 		return false, fmt.Errorf("this machine is a member by the name %s, and cannot be called %s: %s", m.Name, s.Host, leave)
 	}
 	s.Host = m.Name
-	return false, s.moved(k)
+	return false, s.moved(ctx, k)
 }
 
-// moved takes over an address that the flags say and the membership does not.
-func (s *server) moved(k *kept) error {
-	m := k.member
-	if s.Listen == "" || s.Listen == ListenAuto || s.Listen == ListenNone {
-		return nil
-	}
-	at, called, err := addresses(s.Listen, s.Advertise)
-	if err != nil || at.String() == m.Listen && called.String() == m.Advertise {
+// reachBy notes a server's address that a member is told of: those that it knew may be old ones.
+func (s *server) reachBy(m *membership) error {
+	target, err := joinURL(s.Join)
+	if err != nil {
 		return err
 	}
-	if err := k.identity.Load().Certificate.VerifyHostname(called.Addr().String()); err != nil && m.Role == pki.Server && !m.Founder {
-		return fmt.Errorf("move this server from %s to %s: its certificate is for the old address: remove it from the cluster and let it join again", m.Advertise, called)
+	at, err := netip.ParseAddrPort(target)
+	if err != nil || m.Role != pki.Agent {
+		return nil // a name: its etcd is asked for by those that are known
+	}
+	m.Servers = reached(target, m.Servers)
+	if etcd := "https://" + after(at, etcdClientPort); !slices.Contains(m.Etcd, etcd) && len(s.Etcd) == 0 {
+		m.Etcd = append([]string{etcd}, m.Etcd...)
+	}
+	return nil
+}
+
+// moved takes over an address that the flags say and the membership does not. That of an agent may also have changed by itself.
+func (s *server) moved(ctx context.Context, k *kept) error {
+	m := k.member
+	listen := s.Listen
+	if listen == "" || listen == ListenAuto || listen == ListenNone {
+		if m.Role != pki.Agent || s.Advertise != "" || assigned(m.Listen) {
+			return k.remember(m)
+		}
+		listen = ListenAuto
+	}
+	at, called, err := addresses(listen, s.Advertise)
+	if err != nil {
+		return err
+	}
+	switch {
+	case m.Role == pki.Agent || called.Addr().String() == addressOf(m.Advertise):
+	case m.Founder && len(m.Servers) <= 1: // nobody else knows it as a server
+		if err := s.recertify(ctx, k, called.Addr()); err != nil {
+			return fmt.Errorf("move this server from %s to %s: %w", m.Advertise, called, err)
+		}
+	default:
+		return fmt.Errorf("this server is known to the others as %s, and cannot move to %s: give it its address back; or stop it, run `pergola host rm %s` on another member, "+
+			"remove %s here, and let it join again", m.Advertise, called, m.Name, k.dir)
+	}
+	if at.String() != m.Listen || called.String() != m.Advertise {
+		s.Log.Info("this machine has moved", "from", m.Advertise, "to", called)
 	}
 	m.Listen, m.Advertise = at.String(), called.String()
 	return k.remember(m)
+}
+
+// recertify gives the only server of a cluster a certificate for another address. The store is asked for the authority while it listens nowhere.
+func (s *server) recertify(ctx context.Context, k *kept, address netip.Addr) error {
+	certificates, err := s.EtcdTLS.config(s.Etcd)
+	if err != nil {
+		return err
+	}
+	st, err := store.Open(ctx, store.Config{Dir: filepath.Join(s.DataDir, "store"), Endpoints: s.Etcd, TLS: certificates})
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	cert, key, err := st.Authority(ctx)
+	if err != nil {
+		return err
+	}
+	authority, err := pki.LoadAuthority(cert, key)
+	if err != nil {
+		return err
+	}
+	own, err := authority.Issue(pki.Member{Name: k.member.Name, Role: pki.Server, Hosts: []string{address.String()}}, k.identity.Load().Key.Public(), time.Now())
+	if err != nil {
+		return err
+	}
+	return k.renew(pki.EncodeCertificate(own))
+}
+
+func addressOf(hostPort string) string {
+	a, err := netip.ParseAddrPort(hostPort)
+	if err != nil {
+		return ""
+	}
+	return a.Addr().String()
 }
 
 // membershipOf is what the agent needs to know of the cluster.

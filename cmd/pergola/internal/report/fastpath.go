@@ -126,6 +126,10 @@ func punts(all map[string]uint64) string {
 // Rates is the table of what went through interfaces between two looks, the busiest first.
 func Rates(before, after *api.SliceTraffic, span time.Duration) *ui.Table {
 	t := &ui.Table{Columns: []string{"INTERFACE", "IN/S", "IN", "OUT/S", "OUT", "WALKED", "DROPS/S"}}
+	placed := slices.ContainsFunc(after.Interfaces, func(i api.InterfaceTraffic) bool { return i.Host != "" })
+	if placed {
+		t.Columns = slices.Insert(t.Columns, 1, "HOST")
+	}
 	earlier := make(map[string]api.InterfaceTraffic, len(before.Interfaces))
 	for _, i := range before.Interfaces {
 		earlier[i.Node+":"+i.Interface] = i
@@ -133,7 +137,9 @@ func Rates(before, after *api.SliceTraffic, span time.Duration) *ui.Table {
 	rows := make([]rate, 0, len(after.Interfaces))
 	for _, i := range after.Interfaces {
 		name := i.Node + ":" + i.Interface
-		rows = append(rows, newRate(name, earlier[name], i, span))
+		r := newRate(name, earlier[name], i, span)
+		r.host = i.Host
+		rows = append(rows, r)
 	}
 	slices.SortStableFunc(rows, func(a, b rate) int {
 		switch x, y := a.inFrames+a.outFrames, b.inFrames+b.outFrames; {
@@ -145,7 +151,11 @@ func Rates(before, after *api.SliceTraffic, span time.Duration) *ui.Table {
 		return 0
 	})
 	for _, r := range rows {
-		t.Row(r.name, perSecond(r.inFrames), ui.Rate(uint64(r.inBits)), perSecond(r.outFrames), ui.Rate(uint64(r.outBits)), r.walked, perSecond(r.dropped))
+		row := []string{r.name, perSecond(r.inFrames), ui.Rate(uint64(r.inBits)), perSecond(r.outFrames), ui.Rate(uint64(r.outBits)), r.walked, perSecond(r.dropped)}
+		if placed {
+			row = slices.Insert(row, 1, r.host)
+		}
+		t.Row(row...)
 	}
 	return t
 }
@@ -168,7 +178,7 @@ func PuntRates(before, after *api.SliceTraffic, span time.Duration) *ui.Table {
 
 // rate is one row: per second.
 type rate struct {
-	name                                 string
+	name, host                           string
 	inFrames, inBits, outFrames, outBits float64
 	walked                               string // share of all frames
 	dropped                              float64
