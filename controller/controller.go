@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pergola-net/pergola/events"
@@ -35,6 +36,9 @@ type Controller struct {
 	self    string  // this member of the cluster
 	grace   time.Duration
 	held    heldCache
+	// turn is held, in a cluster, from reading what slices hold of hosts until a slice is written, so that two at once are not promised
+	// the same. Between members, it may happen: then both run, and the host is promised to more than it has.
+	turn sync.Mutex
 }
 
 // New makes a controller: of one machine, unless an option says more.
@@ -84,6 +88,10 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 	}
 	if err := c.admit(caller, next); err != nil {
 		return Plan{}, nil, err
+	}
+	if c.cluster != nil && !dryRun {
+		c.turn.Lock()
+		defer c.turn.Unlock()
 	}
 	moves, notes, err := c.place(ctx, t, prev, next, generation+1)
 	if err != nil {

@@ -205,6 +205,8 @@ func (c *Controller) replaceOnce(ctx context.Context, name string, lost []string
 	if err != nil || record.Going {
 		return "", err
 	}
+	c.turn.Lock()
+	defer c.turn.Unlock()
 	next := unplaced(prev)
 	p, err := c.placing(ctx, prev, next, record.Generation+1)
 	if err != nil {

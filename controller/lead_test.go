@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -183,6 +184,30 @@ func TestSlicesShareHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustApply(t, c, one("third"))
+}
+
+func TestTwoAtOnceAreNotPromisedTheSame(t *testing.T) {
+	f := &fake{hosts: machines(2)}
+	c, _, _ := member(t, f, InCluster(f, "h1"))
+	done := make(chan error)
+	for i := range 8 {
+		go func() {
+			top, _ := topology.Parse("lab.yaml", fmt.Appendf(nil, "name: lab%d\nnodes: {a: {cpu: 5}}\n", i))
+			_, _, err := c.Apply(t.Context(), Caller{Root: true}, top, false)
+			done <- err
+		}()
+	}
+	fit := 0
+	for range 8 {
+		if err := <-done; err == nil {
+			fit++
+		} else if !strings.Contains(err.Error(), "no host can take node a") {
+			t.Error(err)
+		}
+	}
+	if fit != 2 {
+		t.Errorf("%d slices of 5 cores on two hosts with 8", fit)
+	}
 }
 
 func TestAMachineAloneIsAsItWas(t *testing.T) {
