@@ -167,6 +167,7 @@ type objectUplink struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	objectMapAsked             = "asked"
 	objectMapCounts            = "counts"
 	objectMapDevices           = "devices"
 	objectMapEncapsulations    = "encapsulations"
@@ -184,6 +185,7 @@ const (
 	objectMapUnderlays         = "underlays"
 	objectMapUplinks           = "uplinks"
 	objectMapWalks             = "walks"
+	objectMapWrappings         = "wrappings"
 	objectProgLinecard         = "linecard"
 	objectProgPortIngress      = "port_ingress"
 	objectProgUnderlayEgress   = "underlay_egress"
@@ -248,6 +250,7 @@ type objectProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectMapSpecs struct {
+	Asked          *ebpf.MapSpec `ebpf:"asked"`
 	Counts         *ebpf.MapSpec `ebpf:"counts"`
 	Devices        *ebpf.MapSpec `ebpf:"devices"`
 	Encapsulations *ebpf.MapSpec `ebpf:"encapsulations"`
@@ -265,6 +268,7 @@ type objectMapSpecs struct {
 	Underlays      *ebpf.MapSpec `ebpf:"underlays"`
 	Uplinks        *ebpf.MapSpec `ebpf:"uplinks"`
 	Walks          *ebpf.MapSpec `ebpf:"walks"`
+	Wrappings      *ebpf.MapSpec `ebpf:"wrappings"`
 }
 
 // objectVariableSpecs contains global variables before they are loaded into the kernel.
@@ -295,6 +299,7 @@ func (o *objectObjects) Close() error {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectMaps struct {
+	Asked          *ebpf.Map `ebpf:"asked"`
 	Counts         *ebpf.Map `ebpf:"counts"`
 	Devices        *ebpf.Map `ebpf:"devices"`
 	Encapsulations *ebpf.Map `ebpf:"encapsulations"`
@@ -312,10 +317,12 @@ type objectMaps struct {
 	Underlays      *ebpf.Map `ebpf:"underlays"`
 	Uplinks        *ebpf.Map `ebpf:"uplinks"`
 	Walks          *ebpf.Map `ebpf:"walks"`
+	Wrappings      *ebpf.Map `ebpf:"wrappings"`
 }
 
 func (m *objectMaps) Close() error {
 	return _ObjectClose(
+		m.Asked,
 		m.Counts,
 		m.Devices,
 		m.Encapsulations,
@@ -333,6 +340,7 @@ func (m *objectMaps) Close() error {
 		m.Underlays,
 		m.Uplinks,
 		m.Walks,
+		m.Wrappings,
 	)
 }
 

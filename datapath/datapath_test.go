@@ -59,6 +59,13 @@ func (b *bench) Errorf(format string, args ...any) {
 	b.TB.Errorf(strings.TrimPrefix(b.name+": ", ": ")+format, args...)
 }
 
+func (b *bench) check(err error) {
+	b.Helper()
+	if err != nil {
+		b.Error(err)
+	}
+}
+
 func (b *bench) open() *DataPath {
 	d, err := Open(b.dir, hook(b))
 	if err != nil {
@@ -108,7 +115,8 @@ func TestStructsAreLaidOutAsInC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]any{"port": objectPort{}, "counters": objectCounters{}, "traffic": objectTraffic{}, "punted": objectPunted{}, "leg": objectLeg{}} {
+	for name, value := range map[string]any{"port": objectPort{}, "counters": objectCounters{}, "traffic": objectTraffic{}, "punted": objectPunted{}, "leg": objectLeg{},
+		"tunnel": objectTunnel{}, "end": objectEnd{}, "encapsulation": objectEncapsulation{}, "uplink": objectUplink{}, "underlay": objectUnderlay{}} {
 		var c *btf.Struct
 		if err := spec.Types.TypeByName(name, &c); err != nil {
 			t.Fatal(err)
@@ -135,7 +143,8 @@ func TestConstantsAreThoseOfC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"continue", "unknown port", "not wired", "peer gone", "too big", "no memory"}
+	want := []string{"continue", "unknown port", "not wired", "peer gone", "too big", "no memory",
+		"stray", "malformed", "fragment", "unknown tunnel", "congestion", "vlan tags", "super frame", "no uplink", "no route"}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
 	}

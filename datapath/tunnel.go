@@ -133,7 +133,7 @@ type TunnelTakenError struct{ Port int }
 func (e *TunnelTakenError) Error() string { return fmt.Sprintf("the tunnel is port %d's", e.Port) }
 
 // SetTunnel makes a tunnel begin at a port, whose record is External: frames to the port go into the tunnel, and what comes out of it enters the
-// port's link. It replaces an older tunnel of the port: frames meet the old one or the new one.
+// port's link. It replaces an older tunnel of the port; a frame that goes into it at that very moment may be lost.
 func (d *DataPath) SetTunnel(port int, t Tunnel) error {
 	if err := d.setTunnel(port, t); err != nil {
 		return fmt.Errorf("make a tunnel begin at port %d: %w", port, err)

@@ -65,13 +65,6 @@ func (w *world) close() {
 	w.check(w.chunk.Close())
 }
 
-func (w *world) check(err error) {
-	w.Helper()
-	if err != nil {
-		w.Error(err)
-	}
-}
-
 // lease vouches for the maps, for so long.
 func (w *world) lease(d time.Duration) {
 	var now unix.Timespec

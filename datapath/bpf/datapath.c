@@ -4,6 +4,7 @@
  */
 #include "linecard.c"
 #include "port.c"
+#include "tunnelcard.c"
 #include "underlay.c"
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -37,3 +37,20 @@ static __always_inline __u64 hash_flow(const struct header *h, const struct fram
 		hash = mix(hash ^ addresses[i]);
 	return mix(hash ^ ports << 8);
 }
+
+/*
+ * What tells flows apart outside of a tunnel: all frames of a flow are alike there, also those in fragments, of which the first alone
+ * has ports.
+ */
+static __always_inline __u32 entropy(const struct header *h, const struct frame *f)
+{
+	const __u64 *addresses = (const void *)&h->eth;
+
+	if (h->eth.h_proto == bpf_htons(ETH_P_IPV6) && f->length >= ETH_HLEN + sizeof(h->ip6))
+		return hash_flow(h, f);
+	if (h->eth.h_proto != bpf_htons(ETH_P_IP) || f->length < ETH_HLEN + sizeof(h->ip4))
+		return mix(addresses[0] ^ (__u64)*(const __u32 *)(h->eth.h_source + 2) << 32);
+	if (h->ip4.ihl != 5 || h->ip4.frag_off & bpf_htons(IPV4_FRAGMENT))
+		return mix((__u64)h->ip4.saddr << 32 | h->ip4.daddr);
+	return hash_flow(h, f);
+}

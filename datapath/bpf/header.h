@@ -82,6 +82,7 @@ static __always_inline bool copy_header(struct header *h, const struct frame *f,
 
 enum {
 	IPV4_FRAGMENT = 0x3fff, /* more fragments, offset */
+	IPV4_OFFSET = 0x1fff,
 	NEXTHDR_HOP = 0,
 	NEXTHDR_FRAGMENT = 44,
 };
@@ -93,7 +94,8 @@ static __always_inline bool same_mac(const __u8 *a, const __u8 *b)
 	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]));
 }
 
-static __always_inline bool verify_ip4_checksum(const struct iphdr *ip)
+/* The sum of all words: of a header whose checksum is right, all ones. */
+static __always_inline __u16 sum_ip4(const struct iphdr *ip)
 {
 	const __u32 *word = (const void *)ip;
 	__u64 sum = 0;
@@ -104,8 +106,10 @@ static __always_inline bool verify_ip4_checksum(const struct iphdr *ip)
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
-	return sum == 0xffff;
+	return sum;
 }
+
+static __always_inline bool verify_ip4_checksum(const struct iphdr *ip) { return sum_ip4(ip) == 0xffff; }
 
 /*
  * Is it a header that every router forwards? What ip_rcv_core() and ip_route_input_slow() refuse whatever the routes are; they

@@ -16,10 +16,15 @@ struct frame {
 	__u32 from;	/* port by which it entered its link */
 	__u32 at;	/* port at the link's other end; none if a bridge has the frame */
 	enum mode mode; /* how it gets there */
+	__u8 external;	/* there is no node at the other end: it leads out of the machine */
+	__u8 unread;	/* what the kernel knows of the frame is not true any more: it goes through a device, where it is looked at anew */
 	struct walk *walk; /* what routers on the way did to it; NULL: there was none */
 };
 
-/* Where does the link lead? Both ends must say so: an index that came to mean another port leads nowhere. */
+/*
+ * Where does the link lead? Both ends must say so: an index that came to mean another port leads nowhere. (The far end of a tunnel's veth
+ * pair is no end of the link, which the near one is.)
+ */
 static __always_inline enum reason cross(struct frame *f)
 {
 	const struct port *port = find_port(f->from), *peer;
@@ -35,14 +40,16 @@ static __always_inline enum reason cross(struct frame *f)
 		return CONTINUE;
 	case MODE_PEER:
 	case MODE_QUEUE:
+	case MODE_TUNNEL:
 		break;
 	default:
 		return REASON_NOT_WIRED;
 	}
 	f->at = port->peer;
 	peer = find_port(f->at);
-	if (!peer || peer->peer != f->from)
+	if (!peer || (peer->peer != f->from && f->mode != MODE_TUNNEL))
 		return REASON_PEER_GONE;
+	f->external = peer->external;
 	/* Would the receiving interface take it? As __is_skb_forwardable() in the kernel, which a veth pair asks: a tag is not
 	 * counted, and a super-frame passes, because it stands for frames that fit. */
 	return !f->segment && f->length > peer->mtu + ETH_HLEN + vlan_tag ? REASON_TOO_BIG : CONTINUE;

@@ -10,7 +10,16 @@
  */
 #pragma once
 
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+
 #include "count.h"
+#include "flow.h"
+#include "header.h"
 #include "ports.h"
 
 #define MAX_OUTER 56 /* IPv6, UDP, VXLAN: the longest outer header, without Ethernet */
@@ -100,3 +109,48 @@ struct {
 	__type(key, __u32);
 	__type(value, struct underlay);
 } underlays SEC(".maps");
+
+static __always_inline const struct uplink *find_uplink(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&uplinks, &zero);
+}
+
+static __always_inline bool begins_tunnel(__u32 port)
+{
+	const struct encapsulation *e = bpf_map_lookup_elem(&encapsulations, &port);
+
+	return e && e->kind != TUNNEL_NONE;
+}
+
+static __always_inline void count_received(__u32 bytes)
+{
+	__u32 zero = 0;
+	struct underlay *u = bpf_map_lookup_elem(&underlays, &zero);
+
+	if (!u)
+		return;
+	u->received.frames++;
+	u->received.bytes += bytes;
+}
+
+static __always_inline void count_sent(__u32 bytes)
+{
+	__u32 zero = 0;
+	struct underlay *u = bpf_map_lookup_elem(&underlays, &zero);
+
+	if (!u)
+		return;
+	u->sent.frames++;
+	u->sent.bytes += bytes;
+}
+
+static __always_inline void count_lost(enum reason why)
+{
+	__u32 zero = 0;
+	struct underlay *u = bpf_map_lookup_elem(&underlays, &zero);
+
+	if (u && why < REASONS)
+		u->dropped[why]++;
+}

@@ -1,18 +1,226 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * Between the network cards, which are the machine's, and the substrate, which has a namespace of its own. A veth pair joins them, the uplink.
+ *
+ *	network card, tc ingress: underlay_ingress      tunnels' packets go to the uplink, all others pass
+ *	uplink, substrate's end:  uplink_ingress        decapsulated, the frame enters its link at the tunnel's port, and walks
+ *	uplink, machine's end:    underlay_egress       encapsulated by the substrate, the packet is routed and leaves by a network card
+ *
+ * The line card of tunnels (tunnelcard.c) does all of it at once for most frames; then these programs never see them.
+ */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>
 
+#include "outer.h"
+#include "route.h"
+#include "skb.h"
 #include "tunnel.h"
 
+/* Says no where there is less than the shortest outer packet. */
+static __always_inline bool load_outer(const struct __sk_buff *skb, struct outer_header *h)
+{
+	__u32 above = ETH_HLEN + sizeof(h->ip4);
+
+	if (bpf_skb_load_bytes(skb, 0, &h->eth, ETH_HLEN + sizeof(h->ip6)))
+		return false;
+	if (!is_outer_ip4(h))
+		above = ETH_HLEN + sizeof(h->ip6);
+	return !bpf_skb_load_bytes(skb, above, &h->gre, sizeof(h->vxlan));
+}
+
+/* Could it be a tunnel's packet? Most are not, which costs them no more than this. */
+static __always_inline bool looks_ours(const struct __sk_buff *skb)
+{
+	const struct ethhdr *eth = (void *)(long)skb->data;
+	const struct ipv6hdr *ip6 = (void *)(eth + 1);
+	const struct iphdr *ip4 = (void *)(eth + 1);
+	__u8 protocol;
+
+	if (skb->pkt_type != PACKET_HOST || skb->vlan_present)
+		return false;
+	if ((void *)(ip6 + 1) > (void *)(long)skb->data_end)
+		return true; /* in fragments, perhaps */
+	if (eth->h_proto == bpf_htons(ETH_P_IP))
+		protocol = ip4->protocol;
+	else if (eth->h_proto == bpf_htons(ETH_P_IPV6))
+		protocol = ip6->nexthdr;
+	else
+		return false;
+	return protocol == IPPROTO_GRE || protocol == IPPROTO_UDP;
+}
+
+/* Others may have programs behind this one: what passes is theirs (TC_ACT_UNSPEC). */
 SEC("tc")
-int underlay_ingress(struct __sk_buff *skb __attribute__((unused))) { return TC_ACT_UNSPEC; }
+int underlay_ingress(struct __sk_buff *skb)
+{
+	struct outer_header h = {};
+	const struct uplink *u;
+
+	if (!looks_ours(skb) || !load_outer(skb, &h) || !is_ours(&h))
+		return TC_ACT_UNSPEC;
+	u = find_uplink();
+	return u && u->outside ? bpf_redirect_peer(u->outside, 0) : TC_ACT_UNSPEC;
+}
+
+/* The inner packet's header says what the network outside met. */
+static __always_inline enum reason mark_congestion(struct __sk_buff *skb, __u8 outer, __be16 type)
+{
+	const __u32 at = ETH_HLEN;
+	__u8 ecn, head[2];
+	__be16 old, new;
+
+	if (outer == NOT_ECT || (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6)))
+		return CONTINUE;
+	if (bpf_skb_load_bytes(skb, at, head, sizeof(head)))
+		return CONTINUE;
+	__builtin_memcpy(&old, head, sizeof(old));
+	if (type == bpf_htons(ETH_P_IP)) {
+		ecn = decapsulate_ecn(head[1] & 3, outer);
+		head[1] = (head[1] & ~3) | (ecn & 3);
+	} else {
+		ecn = decapsulate_ecn(head[1] >> 4 & 3, outer);
+		head[1] = (head[1] & ~0x30) | (ecn & 3) << 4;
+	}
+	if (ecn == ECN_DROP)
+		return REASON_CONGESTION;
+	__builtin_memcpy(&new, head, sizeof(new));
+	if (new == old)
+		return CONTINUE;
+	if (type == bpf_htons(ETH_P_IP) && bpf_l3_csum_replace(skb, at + offsetof(struct iphdr, check), old, new, sizeof(new)))
+		return REASON_NO_MEMORY;
+	/* An IPv4 header sums to the same as before. */
+	if (bpf_skb_store_bytes(skb, at, head, sizeof(head), type == bpf_htons(ETH_P_IP) ? 0 : BPF_F_RECOMPUTE_CSUM))
+		return REASON_NO_MEMORY;
+	return CONTINUE;
+}
+
+/*
+ * Takes the outer headers off, those between the first Ethernet header and what is behind the second. The kernel does that to IP packets, of which
+ * it leaves an IP header's length at least, and it goes by what it takes the frame for: the family of the outer packet. So that is changed
+ * first, to the inner one's. What is no IP packet inside, or too short for one, is unread (link.h); if it is shorter than any, it gets a tail
+ * for the moment.
+ */
+static __always_inline enum reason strip(struct __sk_buff *skb, struct frame *f, const struct outer *o, struct ethhdr *eth)
+{
+	const __u32 ip4 = sizeof(struct iphdr), ip6 = sizeof(struct ipv6hdr);
+	__u32 payload = o->total - o->length - ETH_HLEN;
+	__s32 cut = o->length;
+	bool tail = false;
+
+	if (bpf_skb_load_bytes(skb, o->length, eth, sizeof(*eth)))
+		return REASON_MALFORMED;
+	if (skb->len > o->total) /* padding; where it cannot be cut off, it is the inner frame's */
+		bpf_skb_change_tail(skb, o->total, 0);
+	if (eth->h_proto == bpf_htons(ETH_P_IPV6) && payload >= ip6) {
+		if (!o->v6) {
+			if (bpf_skb_change_proto(skb, bpf_htons(ETH_P_IPV6), 0))
+				return REASON_NO_MEMORY;
+			cut += ip6 - ip4;
+		}
+	} else {
+		f->unread = eth->h_proto != bpf_htons(ETH_P_IP) || payload < ip4;
+		tail = payload < ip4;
+		if (tail && bpf_skb_change_tail(skb, skb->len + ip4 - payload, 0))
+			return REASON_MALFORMED;
+		if (o->v6) {
+			if (bpf_skb_change_proto(skb, bpf_htons(ETH_P_IP), 0))
+				return REASON_NO_MEMORY;
+			cut -= ip6 - ip4;
+		}
+	}
+	if (bpf_skb_adjust_room(skb, -cut, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
+		return f->segment ? REASON_SUPER_FRAME : REASON_NO_MEMORY;
+	if (tail) /* older kernels do not always: then the frame is padded, as it would be on a wire */
+		bpf_skb_change_tail(skb, ETH_HLEN + payload, 0);
+	return bpf_skb_store_bytes(skb, 0, eth, sizeof(*eth), 0) ? REASON_NO_MEMORY : CONTINUE;
+}
+
+/* What comes out of the tunnel enters its link at the tunnel's port. */
+static __always_inline enum reason decapsulate(struct __sk_buff *skb, struct frame *f, const struct outer *o)
+{
+	struct ethhdr eth;
+	enum reason why;
+
+	f->segment = skb->gso_size;
+	why = strip(skb, f, o, &eth);
+	if (why != CONTINUE)
+		return why;
+	bpf_set_hash_invalid(skb); /* it was the outer packet's */
+	return f->unread ? CONTINUE : mark_congestion(skb, o->ecn, eth.h_proto);
+}
+
+/* Whose is it, and what is inside? */
+__noinline int come_out(struct __sk_buff *skb, struct passage *p)
+{
+	struct outer_header h = {};
+	struct frame f = {};
+	struct outer o = {};
+	enum reason why;
+
+	if (!p)
+		return REASON_STRAY;
+	if (skb->vlan_present || !load_outer(skb, &h) || !is_ours(&h))
+		return REASON_STRAY;
+	why = read_outer(&h, skb->len, skb->gso_size, &o);
+	if (why != CONTINUE)
+		return why;
+	p->from = find_tunnel(&o);
+	if (!p->from)
+		return REASON_UNKNOWN_TUNNEL;
+	count_received(skb->len);
+	why = decapsulate(skb, &f, &o);
+	p->unread = f.unread;
+	return why;
+}
+
+static __always_inline int lose(enum reason why)
+{
+	count_lost(why);
+	return TC_ACT_SHOT;
+}
 
 SEC("tc")
-int uplink_ingress(struct __sk_buff *skb __attribute__((unused))) { return TC_ACT_SHOT; }
+int uplink_ingress(struct __sk_buff *skb)
+{
+	struct passage p = {};
+	struct frame f = {};
+	enum reason why = come_out(skb, &p);
 
+	if (!p.from)
+		return lose(why);
+	enter(skb, &f);
+	f.from = p.from;
+	f.unread = p.unread;
+	if (why == CONTINUE)
+		why = cross(&f);
+	if (why == CONTINUE)
+		why = pass_routers(skb, &f);
+	return leave(skb, &f, why);
+}
+
+/* What comes from the substrate has no addresses yet. */
 SEC("tc")
-int underlay_egress(struct __sk_buff *skb __attribute__((unused))) { return TC_ACT_SHOT; }
+int underlay_egress(struct __sk_buff *skb)
+{
+	struct outer_header h = {};
+	struct road r = {};
 
-SEC("xdp.frags")
-int underlay_linecard(struct xdp_md *ctx __attribute__((unused))) { return XDP_PASS; }
+	if (!load_outer(skb, &h) || h.eth.h_source[0] | h.eth.h_source[1] | h.eth.h_source[5])
+		return lose(REASON_STRAY);
+	switch (find_road(skb, &h.ip4, &h.gre, !is_outer_ip4(&h), skb->ifindex, skb->gso_size, &r)) {
+	case BPF_FIB_LKUP_RET_SUCCESS:
+		break;
+	case BPF_FIB_LKUP_RET_NO_NEIGH:
+		return bpf_redirect_neigh(r.nic, NULL, 0, 0);
+	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
+		return lose(REASON_TOO_BIG);
+	default:
+		return lose(REASON_NO_ROUTE);
+	}
+	if (asks_neighbour())
+		return bpf_redirect_neigh(r.nic, NULL, 0, 0);
+	if (bpf_skb_store_bytes(skb, 0, r.to, sizeof(r.to) + sizeof(r.from), 0))
+		return lose(REASON_NO_MEMORY);
+	return bpf_redirect(r.nic, 0);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What programs of tc do with a frame, from where it enters a link to where it leaves the data path.
+ */
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+
+#include "count.h"
+#include "encapsulate.h"
+#include "link.h"
+#include "reasons.h"
+#include "walk.h"
+
+static __always_inline void enter(const struct __sk_buff *skb, struct frame *f)
+{
+	f->length = skb->len;
+	f->segment = skb->gso_size;
+	f->tagged = skb->vlan_present;
+	f->from = skb->ifindex;
+}
+
+static __always_inline enum reason pass_routers(struct __sk_buff *skb, struct frame *f)
+{
+	const struct leg *in = arrived(f);
+	struct walk *w = in ? begin() : NULL;
+
+	if (!w || !load_header(skb, f, &w->header))
+		return CONTINUE;
+	return walk(f, w, in, false);
+}
+
+/*
+ * What the routers did becomes true. If the device gave a sum of the frame (CHECKSUM_COMPLETE), that begins at the network header here
+ * (bpf_push_mac_rcsum() in the kernel adds the Ethernet header when the frame is sent), so new MAC addresses do not change it: no
+ * BPF_F_RECOMPUTE_CSUM. Neither does an IPv4 header, which sums to zero before and after; an IPv6 hop limit does.
+ */
+static __always_inline enum reason store_header(struct __sk_buff *skb, const struct frame *f)
+{
+	const struct header *h;
+
+	if (!f->walk || !f->walk->hops)
+		return CONTINUE;
+	h = &f->walk->header;
+	if (bpf_skb_store_bytes(skb, 0, &h->eth, header_changed(h), 0))
+		return REASON_NO_MEMORY;
+	if (!is_ip4(h))
+		bpf_csum_update(skb, ~(__u32)bpf_htons(f->walk->hops)); /* refuses where there is no such sum */
+	return CONTINUE;
+}
+
+/* Is it for the node's interface, as far as we know that one's address? */
+static __always_inline bool for_node(const __u8 *destination, __u32 port)
+{
+	const struct leg *l = find_leg(port);
+	const struct port *p;
+
+	if (l)
+		return same_mac(destination, l->mac);
+	p = find_port(port);
+	return p && !p->external && same_mac(destination, p->mac);
+}
+
+/* May the frame be handed to the node at once? What the receiver does with it depends on skb->pkt_type, which the
+ * kernel set for the port's own address, and which bpf_redirect_peer() leaves so before Linux 6.15 and since then resets to
+ * PACKET_HOST. So only frames for the node's address are handed over. All others (broadcast, multicast, other stations', also
+ * after the node changed its address) go through the port's device, where the kernel judges again. */
+static __always_inline bool direct(struct __sk_buff *skb, const struct frame *f)
+{
+	const struct ethhdr *eth = (void *)(long)skb->data;
+
+	if (f->unread || (void *)(eth + 1) > (void *)(long)skb->data_end || !for_node(eth->h_dest, f->at))
+		return false;
+	return bpf_skb_change_type(skb, PACKET_HOST) == 0;
+}
+
+static __always_inline __u32 how(const struct frame *f) { return (f->walk ? INTO_WALKED : 0) | (f->unread ? INTO_UNREAD : 0); }
+
+/* The one exit. */
+static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum reason why)
+{
+	if (f->walk)
+		account(f);
+	if (why == CONTINUE)
+		why = store_header(skb, f);
+	if (why != CONTINUE) {
+		count_drop(f->from, why);
+		return TC_ACT_SHOT;
+	}
+	switch (f->mode) {
+	case MODE_KERNEL: /* the bridge takes frames that came in at the port: this one did, or is to look so */
+		return f->from != skb->ifindex ? bpf_redirect(f->from, BPF_F_INGRESS) : TC_ACT_OK;
+	case MODE_TUNNEL:
+		return into_tunnel(skb, f->from, f->at, how(f));
+	case MODE_PEER:
+		if (f->external && begins_tunnel(f->at))
+			return into_tunnel(skb, f->from, f->at, how(f) | INTO_HANDED);
+		if (direct(skb, f)) {
+			count_handed(f->at, f->length);
+			return bpf_redirect_peer(f->at, 0);
+		}
+		break;
+	default:
+		break;
+	}
+	return bpf_redirect(f->at, 0);
+}

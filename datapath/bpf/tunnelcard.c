@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * underlay_linecard: XDP at a network card of the machine, the line card of tunnels.
+ *
+ * It does what underlay_ingress, uplink_ingress and underlay_egress do together, without an sk_buff and without going through the substrate's
+ * namespace: out of the tunnel, past all routers, and to a device that takes frames from XDP programs (map devices), or into another tunnel
+ * and out by the card again. It decides before it changes anything; where it is not certain that all of it can be done, the packet goes on to
+ * underlay_ingress as it came, and is counted there.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "link.h"
+#include "outer.h"
+#include "route.h"
+#include "tunnel.h"
+#include "xdp.h"
+
+/* Says no where the packet does not begin with all of it. */
+static __always_inline bool copy_outer(struct outer_header *h, const void *data, const void *end)
+{
+	const struct ethhdr *eth = data;
+	const struct iphdr *ip4 = (const void *)(eth + 1);
+	const struct ipv6hdr *ip6 = (const void *)(eth + 1);
+	const void *above = ip6 + 1;
+
+	if (above > end)
+		return false;
+	__builtin_memcpy(&h->eth, eth, sizeof(*eth));
+	__builtin_memcpy(&h->ip6, ip6, sizeof(*ip6));
+	if (is_outer_ip4(h))
+		above = ip4 + 1;
+	if (above + sizeof(h->vxlan) > end)
+		return false;
+	__builtin_memcpy(&h->vxlan, above, sizeof(h->vxlan));
+	return true;
+}
+
+/* Whose is it, and what is inside? Says no where not all is in order. */
+__noinline int open_packet(struct xdp_md *ctx, struct passage *p)
+{
+	__u32 length = bpf_xdp_get_buff_len(ctx);
+	struct outer_header h = {};
+	struct outer o = {};
+
+	if (!p || !copy_outer(&h, (void *)(long)ctx->data, (void *)(long)ctx->data_end) || h.eth.h_dest[0] & 1 || !is_ours(&h))
+		return false;
+	if (read_outer(&h, length, 0, &o) != CONTINUE || o.total != length)
+		return false;
+	p->from = find_tunnel(&o);
+	p->begin = o.length;
+	p->length = o.total - o.length;
+	p->ecn = o.ecn;
+	return p->from != 0;
+}
+
+/* The inner packet's header: as the walk has left it, or as it came. */
+static __always_inline const struct header *see_inner(struct xdp_md *ctx, const struct passage *p)
+{
+	struct walk *w = begin();
+	struct frame f = {};
+
+	if (!w || p->walked)
+		return w ? &w->header : NULL;
+	f.length = p->length;
+	return read_header(ctx, &f, &w->header, p->begin) ? &w->header : NULL;
+}
+
+/* Would it come out of the tunnel as it is? */
+__noinline int keeps_ecn(struct xdp_md *ctx, struct passage *p)
+{
+	const struct header *h;
+	__u8 inner;
+
+	if (!p)
+		return false;
+	if (p->ecn == NOT_ECT || p->ecn == ECT_0)
+		return true;
+	h = see_inner(ctx, p);
+	if (!h)
+		return false;
+	inner = traffic_class(h, p->length) & 3;
+	return decapsulate_ecn(inner, p->ecn) == inner;
+}
+
+/* To a device that takes it. */
+__noinline int deliver(struct xdp_md *ctx, struct passage *p)
+{
+	const struct walk *w = begin();
+
+	if (!p || !w || bpf_redirect_map(&devices, p->at, XDP_PASS) != XDP_REDIRECT) /* no such device; nothing has happened yet */
+		return XDP_PASS;
+	if (bpf_xdp_adjust_head(ctx, p->begin))
+		return XDP_PASS;
+	return p->walked && !write_header(ctx, &w->header, 0) ? XDP_ABORTED : XDP_REDIRECT;
+}
+
+/* Into the tunnel that begins where the frame has come to, and out by the card. */
+__noinline int relay(struct xdp_md *ctx, struct passage *p)
+{
+	const struct encapsulation *e;
+	const struct uplink *u = find_uplink();
+	struct wrapping *w = find_wrapping();
+	const struct header *h;
+	struct frame f = {};
+	struct road r = {};
+	__u32 n;
+
+	if (!p || !u || !u->outside || !w)
+		return XDP_PASS;
+	e = bpf_map_lookup_elem(&encapsulations, &p->at);
+	h = see_inner(ctx, p);
+	if (!e || e->kind == TUNNEL_NONE || !h)
+		return XDP_PASS;
+	n = e->length & 63;
+	if (n > MAX_OUTER)
+		return XDP_PASS;
+	f.length = p->length;
+	write_outer(w, e, &f, h, p->length, false);
+	if (find_road(ctx, w->bytes, w->bytes + (e->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)), e->v6, u->outside, 0, &r) !=
+		    BPF_FIB_LKUP_RET_SUCCESS ||
+	    r.nic != ctx->ingress_ifindex || asks_neighbour())
+		return XDP_PASS;
+	__builtin_memcpy(w->eth.h_dest, r.to, ETH_ALEN);
+	__builtin_memcpy(w->eth.h_source, r.from, ETH_ALEN);
+	if (bpf_xdp_adjust_head(ctx, (int)p->begin - (int)(sizeof(w->eth) + n)))
+		return XDP_PASS;
+	if (bpf_xdp_store_bytes(ctx, 0, &w->eth, sizeof(w->eth) + n) || (p->walked && !write_header(ctx, h, sizeof(w->eth) + n)))
+		return XDP_ABORTED;
+	count_sent(sizeof(w->eth) + n + p->length);
+	count_handed(p->at, p->length);
+	return XDP_TX;
+}
+
+SEC("xdp.frags")
+int underlay_linecard(struct xdp_md *ctx)
+{
+	struct passage p = {};
+	struct frame f = {};
+	int verdict;
+
+	if (!open_packet(ctx, &p))
+		return XDP_PASS;
+	f.from = p.from;
+	f.length = p.length;
+	if (cross(&f) != CONTINUE || f.mode != MODE_PEER || !walk_through(ctx, &f, p.begin))
+		return XDP_PASS;
+	p.at = f.at;
+	p.walked = f.walk && f.walk->hops;
+	if (!keeps_ecn(ctx, &p))
+		return XDP_PASS;
+	verdict = f.external && begins_tunnel(f.at) ? relay(ctx, &p) : deliver(ctx, &p);
+	if (verdict == XDP_PASS)
+		return XDP_PASS;
+	count_received(p.begin + p.length);
+	if (f.walk)
+		account(&f);
+	if (verdict == XDP_ABORTED) /* the frame has become shorter than it was, between two looks */
+		count_drop(p.from, REASON_NO_MEMORY);
+	return verdict;
+}

@@ -1,0 +1,288 @@
+package datapath
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/safchain/ethtool"
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/netns"
+)
+
+// machine is a live world with an uplink to a host's namespace, where there is a network card. A wire joins two of them.
+type machine struct {
+	*world
+	substrate, host *os.File
+	nic             int
+}
+
+func hold() (f *os.File, err error) {
+	err = netns.New(func() (err error) {
+		f, err = netns.Here()
+		return errors.Join(err, os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0))
+	})
+	return f, err
+}
+
+func path(ns *os.File) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.Fd()) }
+
+// inside and outside run f in the namespace of the ports, and of the network card.
+func (m *machine) inside(f func())  { m.check(netns.In(m.substrate, func() error { f(); return nil })) }
+func (m *machine) outside(f func()) { m.check(netns.In(m.host, func() error { f(); return nil })) }
+
+// inTwoMachines runs a test with two machines, on a thread in the first one's substrate.
+func inTwoMachines(t testing.TB, f func(a, b *machine)) {
+	t.Helper()
+	inLiveWorld(t, func(w *world) {
+		a := &machine{world: w, substrate: must(netns.Here()), host: must(hold())}
+		b := &machine{world: &world{}, substrate: must(hold()), host: must(hold())}
+		defer func() {
+			for _, ns := range []*os.File{a.substrate, a.host, b.substrate, b.host} {
+				w.check(ns.Close())
+			}
+		}()
+		a.outside(func() { w.ip("link add nic type veth peer name nic netns %s", path(b.host)) })
+		b.inside(func() {
+			other := &bench{TB: t, dir: filepath.Join(w.dir, "b")}
+			d := other.open()
+			b.world = newWorld(other, d)
+			b.ports = 5000 // names of devices, and stations, of their own
+			b.stations = map[int]*station{}
+			b.a = b.port(macB)
+		})
+		defer func() {
+			b.close()
+			w.check(b.d.Close())
+		}()
+		a.connect(here4.String(), here6.String(), macHere)
+		b.connect(there4.String(), there6.String(), macThere)
+		f(a, b)
+	})
+}
+
+// connect makes the uplink, and gives the network card its addresses.
+func (m *machine) connect(address4, address6 string, mac [6]byte) {
+	m.inside(func() {
+		m.ip("link add uplink mtu 65535 type veth peer name outside mtu 65535 netns %s", path(m.host))
+		m.ip("link set uplink up")
+		m.check(m.d.SetUplink(ifindex(m, "uplink")))
+		m.check(m.d.AttachUplink(ifindex(m, "uplink")))
+	})
+	m.outside(func() {
+		m.check(os.WriteFile("/proc/sys/net/ipv4/conf/outside/forwarding", []byte("1"), 0))
+		for _, device := range []string{"nic", "outside"} {
+			m.check(os.WriteFile("/proc/sys/net/ipv6/conf/"+device+"/disable_ipv6", []byte("0"), 0))
+		}
+		m.check(os.WriteFile("/proc/sys/net/ipv6/conf/outside/forwarding", []byte("1"), 0))
+		m.ip("link set nic address 02:09:00:00:00:%02x mtu 2000", mac[5])
+		for _, device := range []string{"lo", "nic", "outside"} {
+			m.ip("link set %s up", device)
+		}
+		m.ip("address add %s/24 dev nic", address4)
+		m.ip("address add %s/64 dev nic nodad", address6)
+		m.nic = ifindex(m, "nic")
+		e, err := ethtool.NewEthtool()
+		m.check(err)
+		defer e.Close()
+		m.check(e.Change("nic", map[string]bool{"tx-checksum-ip-generic": false, "tx-tcp-segmentation": false, "tx-tcp6-segmentation": false}))
+		m.check(m.d.AttachEgress(ifindex(m, "outside")))
+		m.check(m.d.AttachUnderlay(m.nic))
+	})
+}
+
+// standIn makes the port of a tunnel, with its device, and joins it with a port.
+func (m *machine) standIn(with int, t Tunnel) (port int) {
+	m.inside(func() {
+		m.ports++
+		near, far := fmt.Sprintf("t%d", m.ports), fmt.Sprintf("t%dt", m.ports)
+		m.ip("link add %s up mtu 2000 type veth peer name %s", near, far)
+		m.ip("link set %s up mtu 2000", far)
+		port = ifindex(m, near)
+		m.check(m.d.Add(port, Port{MTU: 1500, External: true}))
+		m.check(m.d.Add(ifindex(m, far), Port{Mode: Tunnelled, Peer: port, MTU: 1500}))
+		for _, device := range []string{near, far} {
+			m.check(m.d.Attach(ifindex(m, device)))
+		}
+	})
+	m.check(m.d.SetTunnel(port, t))
+	m.join(with, port)
+	return port
+}
+
+// untagged is the frame as a packet socket gives it: without its first tag.
+func untagged(f []byte) []byte {
+	if t := binary.BigEndian.Uint16(f[12:]); t == 0x8100 || t == 0x88a8 {
+		return slices.Concat(f[:12], f[16:])
+	}
+	return f
+}
+
+func (m *machine) awaitsFrame(want []byte) {
+	m.Helper()
+	have := m.awaits(1)
+	for i := range have {
+		have[i].Kind = 0
+	}
+	if diff := cmp.Diff([]heard{{Port: m.a, Frame: want}}, have); diff != "" {
+		m.Errorf("heard (-want +have):\n%s", diff)
+	}
+}
+
+// Any frame comes out on the other machine as it was sent: at once, by queues and by bridges; by tc and, where it can, by XDP.
+func TestLiveTunnels(t *testing.T) {
+	inTwoMachines(t, func(a, b *machine) {
+		for _, tunnel := range sorts {
+			near, far := a.standIn(a.a, tunnel), b.standIn(b.a, tunnel.turned())
+			for _, way := range []struct {
+				name string
+				mode Mode
+			}{{"at once", Peer}, {"by queues", Queue}, {"by bridges", Kernel}, {"by XDP", Peer}} {
+				a.tunnelWay(near, way.mode)
+				b.tunnelWay(far, way.mode)
+				if way.name == "by XDP" {
+					a.cards(true)
+					b.cards(true)
+				}
+				for name, frame := range odd(macB) {
+					a.name, b.name = fmt.Sprintf("%s, %s, %s", tunnel.named(), way.name, name), ""
+					b.name = a.name
+					if a.say(a.a, frame) == nil {
+						b.awaitsFrame(untagged(frame))
+					}
+				}
+				for _, v6 := range []bool{false, true} {
+					a.superFrame(b, v6)
+				}
+			}
+			a.cards(false)
+			b.cards(false)
+			a.tunnelWay(near, Peer)
+			b.tunnelWay(far, Peer)
+			a.check(a.d.Forget(near))
+			b.check(b.d.Forget(far))
+		}
+		for what, n := range merge(must(a.d.Underlay()), must(b.d.Underlay())) {
+			if what != Sent && what != Received {
+				t.Errorf("%d packets dropped: %s", n, what)
+			}
+		}
+	})
+}
+
+// tunnelWay says how frames go between a node's port and the tunnel's.
+func (m *machine) tunnelWay(port int, mode Mode) {
+	for _, p := range []int{m.a, port} {
+		m.change(p, func(r *Port) { r.Mode = mode })
+	}
+	m.inside(func() {
+		if mode != Kernel {
+			m.ip("link del br0 2>/dev/null || true")
+			return
+		}
+		m.ip("link add br0 up mtu 1500 type bridge mcast_snooping 0 group_fwd_mask 0x8")
+		for _, p := range []int{m.a, port} {
+			m.ip("link set %s master br0", device(m, p))
+		}
+	})
+}
+
+func (m *machine) cards(on bool) {
+	m.outside(func() {
+		if on {
+			m.check(m.d.AttachLineCard(m.nic, true))
+		} else {
+			m.check(m.d.DetachLineCard(m.nic))
+		}
+	})
+	m.inside(func() {
+		if on {
+			m.check(m.d.TakeXDP(m.a, m.a))
+		} else {
+			m.check(m.d.RefuseXDP(m.a))
+		}
+	})
+}
+
+// superFrame sends a TCP super-frame, whose checksum is still to be computed. The network card, which cannot cut it, has the kernel do so.
+func (m *machine) superFrame(to *machine, v6 bool) {
+	m.Helper()
+	const size, segment = 9000, 1200
+	p := packet{to: macB, v6: v6, tcp: true, payload: size}
+	frame := p.bytes()
+	above := 34
+	kind := byte(1) // VIRTIO_NET_HDR_GSO_TCPV4
+	if v6 {
+		above, kind = 54, 4
+	}
+	for i := above + 20; i < len(frame); i++ {
+		frame[i] = byte(i * 7)
+	}
+	binary.BigEndian.PutUint16(frame[above+16:], fold(pseudo(frame, above)))
+	header := []byte{1, kind} // the checksum is wanted
+	for _, n := range []int{above + 20, segment, above, 16} {
+		header = binary.LittleEndian.AppendUint16(header, uint16(n))
+	}
+	m.check(m.stations[m.a].sendSuper(slices.Concat(header, frame)))
+	var have []byte
+	for _, h := range to.awaits((size + segment - 1) / segment) {
+		if fold(pseudo(h.Frame, above)+sum16(h.Frame[above:])) != 0xffff {
+			to.Errorf("a segment with a wrong checksum: %x", h.Frame)
+		}
+		have = append(have, h.Frame[above+20:]...)
+	}
+	if !bytes.Equal(have, frame[above+20:]) {
+		to.Errorf("IPv6 %v: of a super-frame of %d bytes, %d came, or others", v6, size, len(have))
+	}
+}
+
+func sum16(b []byte) (sum uint32) {
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	if len(b)%2 == 1 {
+		sum += uint32(b[len(b)-1]) << 8
+	}
+	return sum
+}
+
+// pseudo is the sum of TCP's pseudo-header.
+func pseudo(frame []byte, above int) uint32 {
+	addresses := frame[26:34]
+	if above == 54 {
+		addresses = frame[22:54]
+	}
+	return sum16(addresses) + unix.IPPROTO_TCP + uint32(len(frame)-above)
+}
+
+func fold(sum uint32) uint16 {
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	return uint16(sum)
+}
+
+// sendSuper sends a frame behind a struct virtio_net_hdr.
+func (s *station) sendSuper(frame []byte) error {
+	return netns.In(s.ns, func() error {
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(fd) }()
+		const e0 = 2 // after lo
+		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1), unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: e0}))
+		if err != nil {
+			return err
+		}
+		_, err = unix.Write(fd, frame)
+		return err
+	})
+}
