@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/store"
 )
 
 // PartInput says whether a request is for this host's part alone.
@@ -89,35 +90,44 @@ func (s *server) askHost(ctx context.Context, name, of, method, verb string, req
 	if !h.Alive {
 		return lost(h)
 	}
-	data, err := json.Marshal(request)
+	resp, err := s.send(ctx, &h, method, "/v1/slices/"+url.PathEscape(of)+"/"+verb, request)
 	if err != nil {
 		return err
 	}
-	target := url.URL{Scheme: "https", Host: h.API, Path: "/v1/slices/" + of + "/" + verb}
-	r, err := http.NewRequestWithContext(ctx, method, target.String(), nil)
-	if err != nil {
-		return err
-	}
+	defer resp.Body.Close()
+	return each(name, resp.Body)
+}
+
+// send asks another host for its part, on behalf of the caller, and gives its answer if that is no problem. The caller closes its body.
+func (s *server) send(ctx context.Context, h *store.HostState, method, path string, request any) (*http.Response, error) {
+	var content io.Reader
 	if request != nil {
-		r.Body = io.NopCloser(bytes.NewReader(data))
-		r.ContentLength = int64(len(data))
-		r.Header.Set("Content-Type", "application/json")
+		data, err := json.Marshal(request)
+		if err != nil {
+			return nil, err
+		}
+		content = bytes.NewReader(data)
 	}
+	r, err := http.NewRequestWithContext(ctx, method, "https://"+h.API+path, content)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set(PartHeader, "1")
 	r.Header.Set(CallerHeader, writeCaller(caller(ctx)))
 	resp, err := s.Cluster.Peer(h.Host).RoundTrip(r)
 	if err != nil {
-		return unanswered(&h, err)
+		return nil, unanswered(h, err)
+	}
+	if resp.StatusCode < http.StatusBadRequest {
+		return resp, nil
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode >= http.StatusBadRequest {
-		var p Problem
-		if err := json.NewDecoder(resp.Body).Decode(&p); err != nil || p.Detail == "" {
-			return fmt.Errorf("host %s answers %s", name, resp.Status)
-		}
-		return errors.New(p.Detail)
+	var p Problem
+	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil || p.Detail == "" {
+		return nil, fmt.Errorf("host %s answers %s", h.Name, resp.Status)
 	}
-	return each(name, resp.Body)
+	return nil, errors.New(p.Detail)
 }
 
 // gather adds up the parts of all hosts of a slice, the own one first.

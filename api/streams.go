@@ -25,6 +25,7 @@ type captureInput struct {
 type eventsInput struct {
 	Slice  string `query:"slice" doc:"Only events of this slice."`
 	Follow bool   `query:"follow" doc:"Go on with events to come."`
+	Part   string `header:"Pergola-Part" doc:"1: only events of this host."`
 }
 
 func (s *server) registerStreams(a huma.API) {
@@ -68,26 +69,32 @@ func (s *server) capture(ctx context.Context, in *captureInput) (*huma.StreamRes
 	}), nil
 }
 
-func (s *server) events(_ context.Context, in *eventsInput) (*huma.StreamResponse, error) {
-	return sse(func(ctx context.Context, send sender) error {
-		batch, last := s.Events.Recent(0), uint64(0)
-		for {
-			for _, e := range batch {
-				last = e.Seq
-				if in.Slice != "" && e.Slice != in.Slice {
-					continue
-				}
-				if err := send("event", e); err != nil {
-					return err
-				}
+func (s *server) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+	if s.Cluster != nil && in.Part == "" {
+		return s.allEvents(ctx, in)
+	}
+	return sse(func(ctx context.Context, send sender) error { return s.ownEvents(ctx, in, send) }), nil
+}
+
+// ownEvents are those of this host.
+func (s *server) ownEvents(ctx context.Context, in *eventsInput, send sender) error {
+	batch, last := s.Events.Recent(0), uint64(0)
+	for {
+		for _, e := range batch {
+			last = e.Seq
+			if in.Slice != "" && e.Slice != in.Slice {
+				continue
 			}
-			if !in.Follow {
-				return nil
-			}
-			var err error
-			if batch, err = s.Events.Next(ctx, last); err != nil {
+			if err := send("event", e); err != nil {
 				return err
 			}
 		}
-	}), nil
+		if !in.Follow {
+			return nil
+		}
+		var err error
+		if batch, err = s.Events.Next(ctx, last); err != nil {
+			return err
+		}
+	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/api/client"
+	"github.com/pergola-net/pergola/events"
 	"github.com/pergola-net/pergola/pki"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/test/testkit"
@@ -187,6 +188,38 @@ func TestTwoMachinesAnswerAsOne(t *testing.T) {
 			}
 		}
 		checkMerged(t, m)
+		var kinds []string
+		err := m.Events(t.Context(), "net", false, func(e events.Event) error {
+			kinds = append(kinds, fmt.Sprint(e.Kind, " ", e.Message))
+			return nil
+		})
+		if err != nil || !slices.Contains(kinds, "node-changed h1") || !slices.Contains(kinds, "node-changed h2") {
+			t.Errorf("events from %s: %v %v", m.cfg.Host, kinds, err)
+		}
+	}
+}
+
+func TestEventsOfAllHostsAreFollowed(t *testing.T) {
+	testkit.Root(t)
+	h1 := run(t, machineConfig(t, "h1"))
+	h2 := joined(t, h1, "h2", pki.Agent)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	enough := errors.New("both were told of")
+	ended := make(chan error, 1)
+	told := map[string]int{}
+	go func() {
+		ended <- h1.Events(ctx, "", true, func(e events.Event) error {
+			told[e.Slice+" "+e.Message]++
+			if told["net h1"] > 0 && told["net h2"] > 0 {
+				return enough
+			}
+			return nil
+		})
+	}()
+	up(t, h2.Client, pinned("net", "h1", "h2"))
+	if err := <-ended; !errors.Is(err, enough) {
+		t.Errorf("%v: %v", err, told)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/console"
 
 	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/events"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/store"
 	"github.com/pergola-net/pergola/substrate"
@@ -107,6 +108,9 @@ func (f *fakeAgent) settle(ctx context.Context, name string) {
 	}
 	for _, l := range s.Links {
 		st.Links[l.Name] = slice.LinkStatus{Up: !o.Down[l.Name]}
+	}
+	if f.cfg.Cluster != nil {
+		f.cfg.Events.Publish(events.Event{Slice: name, Kind: events.NodeChanged, Message: f.cfg.Host})
 	}
 	if err := f.cfg.Store.PutStatus(ctx, f.cfg.Host, st); err != nil {
 		f.cfg.Log.Error("report", "error", err)

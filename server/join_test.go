@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,11 +43,11 @@ func distant(t *testing.T, ahead time.Duration) (address string, token pki.Token
 			_ = json.NewEncoder(w).Encode(api.JoinAnswer{Time: there})
 		}),
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- web.ServeTLS(listener, "", "") }()
+	var served sync.WaitGroup
+	served.Go(func() { _ = web.ServeTLS(listener, "", "") }) // until it is closed
 	t.Cleanup(func() {
 		web.Close()
-		<-ended
+		served.Wait()
 	})
 	token, _ = pki.NewToken(authority, pki.Agent, "", time.Hour, time.Now())
 	return listener.Addr().String(), token
