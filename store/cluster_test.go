@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -236,6 +235,9 @@ func loseQuorum(t *testing.T, c *cluster, agent *Store) {
 		if _, r, err := s.Slice(ctx, "a"); err != nil || r.Nodes != 2 {
 			t.Errorf("%s reads %+v, %v", name, r, err)
 		}
+		if _, err := s.Hosts(Linearizable(ctx)); !errors.Is(err, ErrNoQuorum) {
+			t.Errorf("%s reads what nobody agrees on: %v", name, err)
+		}
 	}
 	if members, err := left.Members(ctx); err != nil || len(members) != 3 || !members[0].Answers || members[1].Answers {
 		t.Errorf("members %+v, %v", members, err)
@@ -297,116 +299,4 @@ func TestSingleStoreBecomesTheFirstMember(t *testing.T) {
 		t.Errorf("started after it was removed: %v", err)
 	}
 	mustPut(t, s.Store, network("c", 1), 0)
-}
-
-func TestStrangersAreNotLetIn(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	s := c.start("h1", c.config("h1"))
-	stranger := newCluster(t)
-	for name, identity := range map[string]func() *pki.Identity{
-		"another cluster's": stranger.identity("h1", pki.Server), "admin": c.identity("root", pki.Admin),
-	} {
-		config := pki.ClientConfig(identity)
-		config.VerifyConnection = nil // it would notice first
-		opened, err := Open(t.Context(), Config{Endpoints: []string{"https://" + s.config.Cluster.ListenClient}, TLS: config, Timeout: time.Second})
-		if err == nil {
-			opened.Close()
-			t.Errorf("%s certificate is let in", name)
-		}
-	}
-}
-
-func TestAgentsMayNotTouchTheClustersTrust(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	c := newCluster(t)
-	s := c.start("h1", c.config("h1"))
-	agent := c.agent("h2")
-	cert, key, err := c.authority.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.PutAuthority(ctx, cert, key); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.PutAuthority(ctx, cert, key); !errors.Is(err, ErrAuthority) {
-		t.Errorf("put twice: %v", err)
-	}
-	if _, got, err := s.Authority(ctx); err != nil || string(got) != string(key) {
-		t.Errorf("authority: %v", err)
-	}
-	for what, do := range map[string]func() error{
-		"read the authority": func() error { _, _, err := agent.Authority(ctx); return err },
-		"write a grant":      func() error { return agent.PutGrant(ctx, pki.Grant{ID: "x"}) },
-		"add a server":       func() error { _, err := agent.AddMember(ctx, "h2", "https://127.0.0.1:1"); return err },
-		"remove a server":    func() error { return agent.RemoveMember(ctx, "h1") },
-		"read everything": func() error {
-			_, err := agent.kv.Get(ctx, "\x00", prefixKeys()...)
-			return err
-		},
-		"take a snapshot": func() error {
-			r, err := agent.kv.Snapshot(ctx)
-			if err == nil {
-				_, err = r.Read(make([]byte, 1))
-				r.Close()
-			}
-			return err
-		},
-		"watch everything": func() error {
-			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-			defer cancel()
-			for r := range agent.kv.Watch(ctx, "\x00", prefixKeys()...) {
-				if r.Err() != nil {
-					return r.Err()
-				}
-			}
-			return ctx.Err()
-		},
-	} {
-		if err := do(); err == nil || !strings.Contains(err.Error(), servedToServers) {
-			t.Errorf("an agent may %s: %v", what, err)
-		}
-	}
-	// But it watches, leases and leads.
-	if _, err := agent.Watch(ctx); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestGrants(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	c := newCluster(t)
-	s := open(t, t.TempDir())
-	now := time.Now()
-	token, grant := pki.NewToken(c.authority, pki.Agent, "rack 1", time.Hour, now)
-	_, other := pki.NewToken(c.authority, pki.Server, "", time.Minute, now.Add(time.Second))
-	for _, g := range []pki.Grant{grant, other} {
-		if err := s.PutGrant(ctx, g); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := s.Grant(ctx, token.ID)
-	if err != nil || got.Role != pki.Agent || got.Note != "rack 1" {
-		t.Fatalf("%+v, %v", got, err)
-	}
-	if err := got.Check(token, now); err != nil {
-		t.Errorf("used in time: %v", err)
-	}
-	if err := got.Check(token, now.Add(2*time.Hour)); !errors.Is(err, pki.ErrToken) || !strings.Contains(err.Error(), "expired") {
-		t.Errorf("used late: %v", err)
-	}
-	if list, err := s.Grants(ctx); err != nil || len(list) != 2 || list[0].ID != other.ID {
-		t.Errorf("listed %+v, %v", list, err)
-	}
-	if err := s.DeleteGrant(ctx, token.ID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Grant(ctx, token.ID); !errors.Is(err, ErrNoGrant) {
-		t.Errorf("revoked: %v", err)
-	}
-	if err := s.DeleteGrant(ctx, token.ID); !errors.Is(err, ErrNoGrant) {
-		t.Errorf("revoked twice: %v", err)
-	}
 }

@@ -24,7 +24,8 @@ const (
 // log: Campaign returns ctx's error alone.
 //
 // A leader that cannot reach the cluster learns of its end at about the time when another one may begin: for moments there may be two.
-// What a leader writes must therefore be conditional, as all that the store writes of slices is.
+// What a leader writes must therefore be conditional, as all that the store writes of slices is; and what it reads with the context that it is
+// given is never old (see Linearizable).
 func (s *Store) Campaign(ctx context.Context, name, host string, lead func(ctx context.Context) error) error {
 	for ctx.Err() == nil {
 		// What fails here is that etcd is away or lost its quorum: it will be back.
@@ -63,7 +64,7 @@ func (s *Store) reign(ctx context.Context, name, host string, lead func(ctx cont
 	if err := concurrency.NewElection(session, s.key("elections", name)).Campaign(term, host); err != nil {
 		return err
 	}
-	return lead(term)
+	return lead(Linearizable(term))
 }
 
 // revoke ends a lease now rather than when its time is over; of its own, whatever happens to the caller.

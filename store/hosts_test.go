@@ -1,17 +1,13 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/netip"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/pki"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/substrate"
 )
@@ -133,175 +129,7 @@ func TestTwoMachinesWithOneName(t *testing.T) {
 	}
 }
 
-// proxy stands between an agent and a server, and can be cut.
-type proxy struct {
-	net.Listener
-	target string
-
-	mu    sync.Mutex
-	cut   bool
-	conns []net.Conn
-}
-
-func newProxy(t *testing.T, target string) *proxy {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{Listener: l, target: target}
-	t.Cleanup(func() { l.Close(); p.set(true) })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go p.pass(c)
-		}
-	}()
-	return p
-}
-
-func (p *proxy) pass(c net.Conn) {
-	defer c.Close()
-	p.mu.Lock()
-	if p.cut {
-		p.mu.Unlock()
-		return
-	}
-	up, err := net.Dial("tcp", p.target)
-	if err != nil {
-		p.mu.Unlock()
-		return
-	}
-	p.conns = append(p.conns, c, up)
-	p.mu.Unlock()
-	go func() { _, _ = io.Copy(up, c); up.Close() }()
-	_, _ = io.Copy(c, up)
-}
-
-func (p *proxy) set(cut bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cut = cut
-	for _, c := range p.conns {
-		c.Close()
-	}
-	p.conns = nil
-}
-
-func TestLeaseIsLostAndRenewed(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	c := newCluster(t)
-	server := c.start("h1", c.config("h1"))
-	wire := newProxy(t, server.config.Cluster.ListenClient)
-	agent, err := Open(ctx, Config{Endpoints: []string{"https://" + wire.Addr().String()}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer agent.Close()
-	const ttl = 3 * time.Second
-	lease, err := agent.Register(ctx, machine("h2", "b"), ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lease.stop()
-	before := lease.Deadline()
-	eventually(t, "renewal", func() error {
-		if !lease.Deadline().After(before.Add(ttl / 8)) {
-			return fmt.Errorf("deadline %v", lease.Deadline())
-		}
-		return nil
-	})
-
-	h := machine("h2", "b")
-	h.Load = 7
-	if err := agent.PutHost(ctx, h); err != nil {
-		t.Fatal(err)
-	}
-	wire.set(true)
-	within(t, "lost", lease.Lost())
-	// The holder knows first: the others still see it alive, or have for the length of a request.
-	if !isClosed(lease.Lost()) || isClosed(lease.Renewed()) {
-		t.Error("lost and renewed")
-	}
-	eventually(t, "the others see it too", func() error { return lostHost(ctx, server.Store, "h2") })
-	renewed := lease.Renewed()
-	wire.set(false)
-	within(t, "renewed", renewed)
-	if got, err := server.HostState(ctx, "h2"); err != nil || !got.Alive || got.Load != 7 {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if isClosed(lease.Lost()) || time.Until(lease.Deadline()) <= 0 || lease.Err() != nil {
-		t.Errorf("lost after it was renewed: %v", lease.Err())
-	}
-
-	// Another machine takes the name while this one is away.
-	wire.set(true)
-	within(t, "lost again", lease.Lost())
-	eventually(t, "the others see it again", func() error { return lostHost(ctx, server.Store, "h2") })
-	register(t, server.Store, machine("h2", "c"))
-	wire.set(false)
-	eventually(t, "the name's loss", func() error {
-		if err := lease.Err(); !errors.Is(err, ErrNameTaken) {
-			return fmt.Errorf("%w", err)
-		}
-		return nil
-	})
-	if isClosed(lease.Renewed()) {
-		t.Error("renewed under another machine's name")
-	}
-}
-
-func lostHost(ctx context.Context, s *Store, name string) error {
-	if h, err := s.HostState(ctx, name); err != nil || h.Alive {
-		return fmt.Errorf("alive %v, %w", h.Alive, err)
-	}
-	return nil
-}
-
-func TestLeadershipMoves(t *testing.T) {
-	t.Parallel()
-	s := open(t, t.TempDir())
-	leads := make(chan string)
-	stop := map[string]context.CancelFunc{}
-	var parts sync.WaitGroup
-	for _, host := range []string{"h1", "h2"} {
-		ctx, cancel := context.WithCancel(t.Context())
-		stop[host] = cancel
-		parts.Go(func() {
-			err := s.Campaign(ctx, "duty", host, func(ctx context.Context) error {
-				select {
-				case leads <- host:
-				case <-ctx.Done():
-				}
-				<-ctx.Done()
-				return ctx.Err()
-			})
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: %v", host, err)
-			}
-		})
-	}
-	first := <-leads
-	if now, err := s.Leader(t.Context(), "duty"); err != nil || now != first {
-		t.Errorf("leader %s, %v; want %s", now, err, first)
-	}
-	stop[first]()
-	second := <-leads
-	if second == first {
-		t.Errorf("%s leads again", first)
-	}
-	stop[second]()
-	parts.Wait()
-	if now, err := s.Leader(t.Context(), "duty"); !errors.Is(err, ErrNoLeader) {
-		t.Errorf("leader %s, %v", now, err)
-	}
-}
-
-// placed is a slice whose nodes are on hosts.
+// placedOn makes a slice whose nodes are on hosts.
 func placedOn(name string, hosts ...string) *slice.Slice {
 	s := network(name, len(hosts))
 	for i, host := range hosts {

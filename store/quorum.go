@@ -21,6 +21,16 @@ type quorum struct {
 	asking bool // somebody finds out now; guarded by mu
 }
 
+// Linearizable makes what is read with the context be what the cluster agrees on now: without a quorum, such reads fail with ErrNoQuorum
+// instead of telling what one server remembers. It is for who acts on what is absent.
+func Linearizable(ctx context.Context) context.Context {
+	return context.WithValue(ctx, linearizable{}, true)
+}
+
+type linearizable struct{}
+
+func isLinearizable(ctx context.Context) bool { return ctx.Value(linearizable{}) != nil }
+
 const (
 	// leaderless is for how many elections a cluster may be without a leader.
 	leaderless = 2

@@ -1,0 +1,186 @@
+package store
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pergola-net/pergola/pki"
+)
+
+func TestStrangersAreNotLetIn(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	s := c.start("h1", c.config("h1"))
+	stranger := newCluster(t)
+	for name, identity := range map[string]func() *pki.Identity{
+		"another cluster's": stranger.identity("h1", pki.Server), "admin": c.identity("root", pki.Admin),
+	} {
+		config := pki.ClientConfig(identity)
+		config.VerifyConnection = nil // it would notice first
+		opened, err := Open(t.Context(), Config{Endpoints: []string{"https://" + s.config.Cluster.ListenClient}, TLS: config, Timeout: time.Second})
+		if err == nil {
+			opened.Close()
+			t.Errorf("%s certificate is let in", name)
+		}
+	}
+	// Among peers, servers alone.
+	for role, welcome := range map[pki.Role]bool{pki.Server: true, pki.Agent: false, pki.Admin: false} {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: pki.ClientConfig(c.identity("h2", role))}}
+		_, err := peerMembers(t.Context(), client, "https://"+s.config.Cluster.ListenPeer)
+		if (err == nil) != welcome {
+			t.Errorf("%s at the door of peers: %v", role, err)
+		}
+		client.CloseIdleConnections()
+	}
+}
+
+func TestRenewedCertificateCounts(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	config := c.config("h1")
+	var id atomic.Pointer[pki.Identity]
+	id.Store(config.Cluster.Identity())
+	config.Cluster.Identity = id.Load
+	s := c.start("h1", config)
+	id.Store(c.identity("h1", pki.Server)())
+	doors := s.embedded.doors
+	if err := doors.writeIdentity(); err != nil {
+		t.Fatal(err)
+	}
+	for name, listener := range map[string]net.Listener{"peers": doors.peer, "clients": doors.client} {
+		conn, err := (&tls.Dialer{Config: pki.ClientConfig(id.Load)}).DialContext(t.Context(), "tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
+		if !shown.Equal(id.Load().Certificate) {
+			t.Errorf("the door for %s shows the old certificate", name)
+		}
+		conn.Close()
+	}
+	for _, file := range []string{doors.peerFiles().CertFile, doors.peerFiles().TrustedCAFile} {
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", file, info, err)
+		}
+	}
+	if cert, err := tls.LoadX509KeyPair(doors.peerFiles().CertFile, doors.peerFiles().KeyFile); err != nil || !cert.Leaf.Equal(id.Load().Certificate) {
+		t.Errorf("what etcd shows to its peers: %v", err)
+	}
+}
+
+func TestCertificateMustFitTheAddress(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	config := c.config("h1")
+	config.Cluster.AdvertisePeer = "https://192.0.2.1:7472"
+	if _, err := Open(t.Context(), config); err == nil || !strings.Contains(err.Error(), "192.0.2.1") || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("opened: %v", err)
+	}
+	config = c.config("h1")
+	config.Cluster.ListenPeer = "0.0.0.0:0"
+	if _, err := Open(t.Context(), config); err == nil || !strings.Contains(err.Error(), "no address that others could use") {
+		t.Errorf("opened: %v", err)
+	}
+}
+
+func TestAgentsMayNotTouchTheClustersTrust(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := newCluster(t)
+	s := c.start("h1", c.config("h1"))
+	agent := c.agent("h2")
+	cert, key, err := c.authority.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutAuthority(ctx, cert, key); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutAuthority(ctx, cert, key); !errors.Is(err, ErrAuthority) {
+		t.Errorf("put twice: %v", err)
+	}
+	if _, got, err := s.Authority(ctx); err != nil || string(got) != string(key) {
+		t.Errorf("authority: %v", err)
+	}
+	for what, do := range map[string]func() error{
+		"read the authority": func() error { _, _, err := agent.Authority(ctx); return err },
+		"write a grant":      func() error { return agent.PutGrant(ctx, pki.Grant{ID: "x"}) },
+		"add a server":       func() error { _, err := agent.AddMember(ctx, "h2", "https://127.0.0.1:1"); return err },
+		"remove a server":    func() error { return agent.RemoveMember(ctx, "h1") },
+		"read everything": func() error {
+			_, err := agent.kv.Get(ctx, "\x00", prefixKeys()...)
+			return err
+		},
+		"take a snapshot": func() error {
+			r, err := agent.kv.Snapshot(ctx)
+			if err == nil {
+				_, err = r.Read(make([]byte, 1))
+				r.Close()
+			}
+			return err
+		},
+		"watch everything": func() error {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			for r := range agent.kv.Watch(ctx, "\x00", prefixKeys()...) {
+				if r.Err() != nil {
+					return r.Err()
+				}
+			}
+			return ctx.Err()
+		},
+	} {
+		if err := do(); err == nil || !strings.Contains(err.Error(), servedToServers) {
+			t.Errorf("an agent may %s: %v", what, err)
+		}
+	}
+	// But it watches, leases and leads.
+	if _, err := agent.Watch(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGrants(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := newCluster(t)
+	s := open(t, t.TempDir())
+	now := time.Now()
+	token, grant := pki.NewToken(c.authority, pki.Agent, "rack 1", time.Hour, now)
+	_, other := pki.NewToken(c.authority, pki.Server, "", time.Minute, now.Add(time.Second))
+	for _, g := range []pki.Grant{grant, other} {
+		if err := s.PutGrant(ctx, g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := s.Grant(ctx, token.ID)
+	if err != nil || got.Role != pki.Agent || got.Note != "rack 1" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if err := got.Check(token, now); err != nil {
+		t.Errorf("used in time: %v", err)
+	}
+	if err := got.Check(token, now.Add(2*time.Hour)); !errors.Is(err, pki.ErrToken) || !strings.Contains(err.Error(), "expired") {
+		t.Errorf("used late: %v", err)
+	}
+	if list, err := s.Grants(ctx); err != nil || len(list) != 2 || list[0].ID != other.ID {
+		t.Errorf("listed %+v, %v", list, err)
+	}
+	if err := s.DeleteGrant(ctx, token.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Grant(ctx, token.ID); !errors.Is(err, ErrNoGrant) {
+		t.Errorf("revoked: %v", err)
+	}
+	if err := s.DeleteGrant(ctx, token.ID); !errors.Is(err, ErrNoGrant) {
+		t.Errorf("revoked twice: %v", err)
+	}
+}
