@@ -41,8 +41,6 @@ func (l *term) Lost() <-chan struct{} {
 	return l.lost
 }
 
-func (l *term) Err() error { return nil }
-
 // end lets the deadline be near, as it is when renewals do not get through.
 func (l *term) end() {
 	l.mu.Lock()

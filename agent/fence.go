@@ -29,7 +29,6 @@ const (
 type lease interface {
 	Deadline() time.Time   // when it ends, unless it is renewed before
 	Lost() <-chan struct{} // closed when it is lost, perhaps earlier; another one when it is held again
-	Err() error            // of the last attempt to renew it
 }
 
 // guard keeps the fence until ctx ends.
@@ -38,7 +37,7 @@ func (a *Agent) guard(ctx context.Context, l lease) {
 		lost := l.Lost()
 		wait := min(time.Until(l.Deadline())-fenceMargin, fenceLook)
 		if wait <= 0 {
-			a.closeFence(ctx, l)
+			a.closeFence(ctx)
 			wait = fencePoll
 		} else if a.isFenced() {
 			a.openFence(ctx, l)
@@ -47,7 +46,7 @@ func (a *Agent) guard(ctx context.Context, l lease) {
 		select {
 		case <-ctx.Done():
 		case <-lost:
-			a.closeFence(ctx, l)
+			a.closeFence(ctx)
 		case <-time.After(wait):
 			continue
 		}
@@ -58,9 +57,9 @@ func (a *Agent) guard(ctx context.Context, l lease) {
 	}
 }
 
-func (a *Agent) closeFence(ctx context.Context, l lease) {
+func (a *Agent) closeFence(ctx context.Context) {
 	if !a.isFenced() {
-		a.cfg.Log.Warn("the cluster may take this host for lost: nodes that it may start elsewhere are ended here", "error", l.Err())
+		a.cfg.Log.Warn("the cluster may take this host for lost: nodes that it may start elsewhere are ended here")
 		a.setFenced(true)
 	}
 	a.endFenced(ctx)
