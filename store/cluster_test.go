@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"slices"
@@ -62,15 +63,24 @@ func (c *cluster) config(name string) Config {
 	}
 }
 
+// freeAddress finds a port below those that Linux gives to connections: a server that is away for a while finds it free again.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000))
+		if _, taken := addresses.LoadOrStore(address, true); taken {
+			continue
+		}
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
+
+var addresses sync.Map // that tests of this process have
 
 func (c *cluster) start(name string, config Config) *server {
 	c.t.Helper()
