@@ -18,6 +18,8 @@ type Cluster interface {
 	Self() string
 	// IsServer says whether this host may read the cluster's secrets: its authority's key, and its tokens.
 	IsServer() bool
+	// KeepsStore is false where the store is an etcd cluster that is not the servers'.
+	KeepsStore() bool
 	// Authority vouches for all members. Its key is not there.
 	Authority() *pki.Authority
 	// Peer speaks, as this host, to the API of another one and to nobody else.
@@ -49,7 +51,8 @@ type JoinAnswer struct {
 	Authority   string    `json:"authority"`   // PEM
 	Servers     []string  `json:"servers"`     // host:port of APIs
 	Etcd        []string  `json:"etcd"`        // endpoints of the store
-	Time        time.Time `json:"time"`        // by the server's clock
+	Foreign     bool      `json:"foreign,omitempty" doc:"The store is an etcd cluster that is not the servers': certificates for it are each machine's own."`
+	Time        time.Time `json:"time"` // by the server's clock
 	// Initial has the members of the store's quorum and their peer URLs, by name, the new one included: for servers alone.
 	Initial map[string]string `json:"initial,omitempty"`
 }

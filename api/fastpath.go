@@ -13,7 +13,7 @@ import (
 // FastPath is what the fast path does for a slice; docs/fastpath.md explains the words.
 type FastPath struct {
 	Routers []RouterFastPath `json:"routers"` // by name
-	Memory  FastPathMemory   `json:"memory"`  // of the machine: all slices share it; of several machines, the sum
+	Memory  FastPathMemory   `json:"memory"`  // of the machine: all slices share it; of the machines that have some of the routers, the sum
 	Silent
 }
 
@@ -111,7 +111,9 @@ func (s *server) fastPath(ctx context.Context, in *PartInput) (*body[FastPath], 
 	own := func(ctx context.Context) (FastPath, error) { return s.Agent.FastPath(ctx, in.Slice) }
 	silent, err := gather(ctx, s, *in, http.MethodGet, "fastpath", own, func(f FastPath) {
 		all.Routers = append(all.Routers, f.Routers...)
-		all.Memory.add(f.Memory)
+		if len(f.Routers) > 0 || s.Cluster == nil { // other machines have nothing to do with it
+			all.Memory.add(f.Memory)
+		}
 	})
 	slices.SortFunc(all.Routers, func(a, b RouterFastPath) int { return strings.Compare(a.Node, b.Node) })
 	all.Silent = silent

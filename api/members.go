@@ -50,6 +50,9 @@ func (s *server) status(ctx context.Context, _ *struct{}) (*body[ClusterStatus],
 			st.Alive++
 		}
 	}
+	if !s.Cluster.KeepsStore() {
+		return &body[ClusterStatus]{st}, nil // what becomes of its members, its own tools say
+	}
 	members, err := s.Store.Members(ctx)
 	if err != nil {
 		return nil, problem(err)
@@ -84,7 +87,7 @@ func troubleOf(servers []Member) string {
 
 // removeMember takes a host's vote, if it has one.
 func (s *server) removeMember(ctx context.Context, host string) error {
-	if s.Cluster == nil {
+	if s.Cluster == nil || !s.Cluster.KeepsStore() {
 		return nil
 	}
 	members, err := s.Store.Members(ctx)

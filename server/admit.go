@@ -42,9 +42,9 @@ func (c *cluster) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, 
 	}
 	answer := api.JoinAnswer{
 		Certificate: string(pki.EncodeCertificate(cert)), Authority: string(pki.EncodeCertificate(authority.Certificate)),
-		Servers: c.Servers(), Etcd: c.endpoints(), Time: time.Now(),
+		Servers: c.Servers(), Etcd: c.endpoints(), Foreign: !c.KeepsStore(), Time: time.Now(),
 	}
-	if r.Role == pki.Server && len(answer.Etcd) > 0 {
+	if r.Role == pki.Server && c.KeepsStore() {
 		if answer.Initial, err = c.store.AddMember(ctx, r.Name, "https://"+after(address, etcdPeerPort)); err != nil {
 			return api.JoinAnswer{}, fmt.Errorf("make %s a server: %w", r.Name, err)
 		}
@@ -53,11 +53,11 @@ func (c *cluster) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, 
 	return answer, nil
 }
 
-// endpoints are where agents find the store; none where it is an etcd of somebody else, which each of them is told of by its flags.
+// endpoints are where members find the store.
 func (c *cluster) endpoints() []string {
 	m := c.current()
-	if c.foreign {
-		return nil
+	if m.Foreign {
+		return m.Etcd
 	}
 	own := "https://" + after(c.own(), etcdClientPort)
 	others := slices.DeleteFunc(slices.Clone(m.Etcd), func(u string) bool { return u == own })

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -21,7 +22,6 @@ import (
 type cluster struct {
 	kept    *kept
 	machine string
-	foreign bool         // the store is an etcd that is not the servers' own
 	store   *store.Store // set before anything is asked
 	log     *slog.Logger
 	fetches blobFetches
@@ -54,6 +54,9 @@ func (c *cluster) Self() string { return c.current().Name }
 // IsServer implements api.Cluster.
 func (c *cluster) IsServer() bool { return c.current().Role == pki.Server }
 
+// KeepsStore implements api.Cluster.
+func (c *cluster) KeepsStore() bool { return !c.current().Foreign }
+
 // Authority implements api.Cluster.
 func (c *cluster) Authority() *pki.Authority { return &pki.Authority{Certificate: c.now().Authority} }
 
@@ -76,14 +79,15 @@ func (c *cluster) own() netip.AddrPort {
 // storeConfig makes this machine's store a part of the cluster's.
 func (c *cluster) storeConfig(cfg *store.Config) error {
 	m := c.current()
-	if m.Role == pki.Agent {
-		if len(cfg.Endpoints) == 0 {
-			cfg.Endpoints, cfg.TLS, cfg.Follow = m.Etcd, pki.ClientConfig(c.now), true
-		}
+	switch {
+	case len(cfg.Endpoints) > 0:
+		return nil // by flags
+	case m.Foreign:
+		cfg.Endpoints = m.Etcd
 		return nil
-	}
-	if len(cfg.Endpoints) > 0 {
-		return nil // the cluster's store is somebody else's etcd
+	case m.Role == pki.Agent:
+		cfg.Endpoints, cfg.TLS, cfg.Follow = m.Etcd, pki.ClientConfig(c.now), true
+		return nil
 	}
 	at, err := netip.ParseAddrPort(m.Listen)
 	if err != nil {
@@ -108,8 +112,11 @@ func (c *cluster) enthrone(ctx context.Context) error {
 		return err
 	}
 	err = c.store.PutAuthority(ctx, pki.EncodeCertificate(c.now().Authority), key)
-	if errors.Is(err, store.ErrAuthority) { // of an earlier start that died, or somebody else's: signer sees
-		_, err = c.signer(ctx)
+	if errors.Is(err, store.ErrAuthority) { // put there by an earlier start that died at this place, or by somebody else
+		if _, err = c.signer(ctx); err != nil {
+			_ = os.RemoveAll(c.kept.dir) // nobody has joined by it
+			return fmt.Errorf("%w: a cluster was made in it before: join that one (pergola server --join)", err)
+		}
 	}
 	if err != nil {
 		return err
@@ -204,6 +211,9 @@ const keepEvery = time.Minute
 
 // lookAround notes where servers answer now, for the day on which this machine starts and the one by which it joined is gone.
 func (c *cluster) lookAround(ctx context.Context) error {
+	if !c.KeepsStore() {
+		return nil // etcd's members are no hosts
+	}
 	members, err := c.store.Members(ctx)
 	if err != nil {
 		return err

@@ -48,7 +48,6 @@ func (s *server) enter(ctx context.Context) (*cluster, error) {
 		return nil, err
 	}
 	c := newCluster(k, id, s.Log)
-	c.foreign = len(s.Etcd) > 0
 	if s.renewal != nil {
 		c.renewal = s.renewal
 	}

@@ -68,7 +68,7 @@ func (s *server) join(ctx context.Context, dir string) (*kept, error) {
 	}
 	return newKept(dir, id, membership{
 		Name: s.Host, Role: s.Role, Listen: at.String(), Advertise: called.String(),
-		Servers: reached(target, answer.Servers), Etcd: answer.Etcd, Initial: answer.Initial,
+		Servers: reached(target, answer.Servers), Etcd: answer.Etcd, Initial: answer.Initial, Foreign: answer.Foreign,
 	})
 }
 
@@ -196,5 +196,5 @@ func (s *server) found(dir string, now time.Time) (*kept, error) {
 	if err := (&kept{dir: dir}).write(authorityKeyFile, key); err != nil { // before the membership, without which it is nothing
 		return nil, err
 	}
-	return newKept(dir, id, membership{Name: s.Host, Role: pki.Server, Founder: true, Listen: at.String(), Advertise: called.String()})
+	return newKept(dir, id, membership{Name: s.Host, Role: pki.Server, Founder: true, Listen: at.String(), Advertise: called.String(), Etcd: s.Etcd, Foreign: len(s.Etcd) > 0})
 }

@@ -21,6 +21,8 @@ type membership struct {
 	// Servers are where the cluster's servers answered at the last look, and Etcd where their store does.
 	Servers []string `json:"servers,omitempty"`
 	Etcd    []string `json:"etcd,omitempty"`
+	// Foreign means that the store is an etcd cluster of somebody else, and not the servers'.
+	Foreign bool `json:"foreign,omitempty"`
 	// Initial has the members of the store's quorum by name, for a server that has joined and whose etcd has not started yet.
 	Initial map[string]string `json:"initial,omitempty"`
 }

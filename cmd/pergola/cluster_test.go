@@ -23,6 +23,7 @@ import (
 type paper struct{ authority *pki.Authority }
 
 func (paper) Self() string                          { return "h1" }
+func (paper) KeepsStore() bool                      { return true }
 func (paper) IsServer() bool                        { return true }
 func (p paper) Authority() *pki.Authority           { return p.authority }
 func (paper) Peer(substrate.Host) http.RoundTripper { return nowhere{} }

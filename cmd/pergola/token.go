@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -60,7 +61,7 @@ servers one may fail, of five two. Its secret is shown this once.`,
 						Command string `json:"command"`
 					}{t, t.Command()})
 				}
-				a.Say("on the machine that is to join, as root, within %s:", ui.Elapsed(life))
+				a.Say("on the machine that is to join, as root, within %s:", span(life))
 				a.Print("%s", t.Command())
 				return nil
 			})
@@ -139,4 +140,15 @@ func tokenID(word string) string {
 	word = strings.TrimPrefix(word, "pergola-")
 	id, _, _ := strings.Cut(word, "-")
 	return id
+}
+
+// span writes how long a token lives.
+func span(d time.Duration) string {
+	switch {
+	case d >= 2*time.Hour && d%time.Hour == 0:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	case d >= time.Minute && d%time.Minute == 0:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	}
+	return d.String()
 }
