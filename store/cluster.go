@@ -17,6 +17,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 
 	"github.com/pergola-net/pergola/pki"
 )
@@ -87,8 +88,7 @@ func (c *ClusterConfig) membership(ctx context.Context, cfg *embed.Config, doors
 
 // joined says whether a member was there before: then its files know the others.
 func joined(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, "member"))
-	return err == nil
+	return wal.Exist(filepath.Join(dir, "member", "wal"))
 }
 
 // freshInitial is Initial as the other servers know it now: another server may have been let in after this one, and etcd starts

@@ -269,6 +269,20 @@ func loseQuorum(t *testing.T, c *cluster, agent *Store) {
 	}
 }
 
+func TestServerThatReachesNoOtherSaysSo(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	config := c.config("h2")
+	dead := "https://" + freeAddress(t)
+	config.Cluster.Initial = map[string]string{"h1": dead, "h2": "https://" + config.Cluster.ListenPeer}
+	for range 2 { // and does not begin a cluster of its own then
+		_, err := Open(t.Context(), config)
+		if err == nil || !strings.Contains(err.Error(), "could not retrieve cluster information from the given URLs") || strings.Contains(err.Error(), "damaged") {
+			t.Fatalf("opened: %v", err)
+		}
+	}
+}
+
 func TestSingleStoreBecomesTheFirstMember(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

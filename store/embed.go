@@ -27,6 +27,7 @@ type embedded struct {
 	client  *clientv3.Client
 	lock    *os.File
 	dir     string
+	fresh   bool           // it began with this start
 	cluster *ClusterConfig // nil: a single machine's
 	doors   *doors         // with cluster
 
@@ -82,6 +83,7 @@ func startEmbedded(ctx context.Context, cfg Config) (*embedded, error) {
 
 func (e *embedded) open(ctx context.Context, cfg Config) error {
 	config := e.config(cfg)
+	e.fresh = !joined(config.Dir)
 	if e.cluster != nil {
 		var err error
 		if e.doors, err = openDoors(ctx, cfg.Dir, cfg.Prefix, e.cluster); err != nil {
@@ -139,10 +141,10 @@ func (e *embedded) start(cfg *embed.Config) error {
 			err = e.cause()
 		}
 		if err != nil {
-			return damaged(e.dir, err)
+			return e.damaged(err)
 		}
 	case <-e.dead:
-		return damaged(e.dir, e.cause())
+		return e.damaged(e.cause())
 	case <-timeout.C:
 		return fmt.Errorf("etcd did not start within %v", startTimeout)
 	}
@@ -170,7 +172,7 @@ func (e *embedded) await(ctx context.Context) error {
 	case <-e.etcd.Server.ReadyNotify():
 		return nil
 	case <-e.dead:
-		return damaged(e.dir, e.cause())
+		return e.damaged(e.cause())
 	case <-ctx.Done():
 		e.etcd.Close()
 		return ctx.Err()
@@ -192,14 +194,19 @@ func (e *embedded) expelled() {
 	e.fatal("etcd ended", ErrRemoved)
 }
 
-func damaged(dir string, err error) error {
-	if errors.Is(err, ErrRemoved) {
-		return fmt.Errorf("%w; to let it in again, move %s away and join", err, dir)
-	}
-	if errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), unix.ENOSPC.Error()) {
+// damaged says what to do about an etcd that does not start.
+func (e *embedded) damaged(err error) error {
+	switch {
+	case errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), unix.ENOSPC.Error()):
 		return fmt.Errorf("%w: %w", ErrFull, err)
+	case e.fresh:
+		return err
+	case errors.Is(err, ErrRemoved):
+		return fmt.Errorf("%w; to let it in again, move %s away and join", err, e.dir)
+	case e.cluster != nil:
+		return fmt.Errorf("%w; if the files are damaged and the cluster has other servers, remove this one, move %s away and join again", err, e.dir)
 	}
-	return fmt.Errorf("%w; if the files are damaged, move %s away and apply the topologies again: the running networks are not affected until then", err, dir)
+	return fmt.Errorf("%w; if the files are damaged, move %s away and apply the topologies again: the running networks are not affected until then", err, e.dir)
 }
 
 func (e *embedded) stop() {

@@ -219,6 +219,7 @@ func TestNodesOfLostHostsAreLost(t *testing.T) {
 		leases[name] = register(t, s, machine(name, name))
 	}
 	spec := placedOn("a", "h1", "h2", "h3")
+	spec.Nodes = append(spec.Nodes, slice.Node{Name: "sw", Kind: slice.Switch})
 	mustPut(t, s, spec, 0)
 	put := func(host string, generation int64, nodes ...string) {
 		t.Helper()
@@ -230,8 +231,8 @@ func TestNodesOfLostHostsAreLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put("h1", 1, "r00000")
-	put("h2", 1, "r00001")
+	put("h1", 1, "r00000", "sw")
+	put("h2", 1, "r00001", "sw")
 	if st, err := s.Status(ctx, "a"); err != nil || st.Settled || st.Generation != 0 {
 		t.Errorf("settled before h3 said a word: %+v, %v", st, err)
 	}
@@ -244,17 +245,17 @@ func TestNodesOfLostHostsAreLost(t *testing.T) {
 	if err != nil || st.Settled || st.Links["l00001"].Up {
 		t.Fatalf("%+v, %v", st, err)
 	}
-	for node, want := range map[string]slice.Phase{"r00000": slice.Running, "r00001": slice.Lost, "r00002": slice.Lost} {
+	for node, want := range map[string]slice.Phase{"r00000": slice.Running, "sw": slice.Running, "r00001": slice.Lost, "r00002": slice.Lost} {
 		if got := st.Nodes[node]; got.Phase != want || want == slice.Lost && (got.PID != 0 || got.Message == "") {
 			t.Errorf("%s is %+v, want %s", node, got, want)
 		}
 	}
 	// They are made anew on a host that lives: what the lost one said counts no more.
-	for i := range spec.Nodes {
+	for i := range 3 {
 		spec.Nodes[i].Host = "h1"
 	}
 	mustPut(t, s, spec, 1)
-	put("h1", 2, "r00000", "r00001", "r00002")
+	put("h1", 2, "r00000", "r00001", "r00002", "sw")
 	st, err = s.Status(ctx, "a")
 	if err != nil || !st.Settled || st.Generation != 2 || st.Nodes["r00001"].Phase != slice.Running || st.Nodes["r00001"].Host != "h1" || !st.Links["l00001"].Up {
 		t.Errorf("%+v, %v", st, err)

@@ -38,7 +38,8 @@ type Lease struct {
 }
 
 // Register makes the host known and alive. ErrNameTaken says that another machine is alive under its name. The lease is renewed until it
-// is closed; when it ended because etcd was away, it is had again as soon as etcd is back.
+// is closed; when it ended because etcd was away, it is had again as soon as etcd is back. A host that was removed meanwhile (DeleteHost) is
+// not: Err says ErrNoHost.
 func (s *Store) Register(ctx context.Context, h substrate.Host, ttl time.Duration) (*Lease, error) {
 	l := &Lease{store: s, ttl: ttl, host: h, lost: make(chan struct{}), renewed: make(chan struct{})}
 	if err := l.register(ctx); err != nil {
@@ -259,6 +260,9 @@ func (l *Lease) claim(ctx context.Context, lease clientv3.LeaseID) error {
 			if err := json.Unmarshal(got[0][0].Value, &other); err == nil && other.Machine != h.Machine {
 				return fmt.Errorf("%w: another machine (%s) is alive as host %s: start one of them under another name", ErrNameTaken, other.Address, h.Name)
 			}
+		}
+		if l.again() && len(got[1]) == 0 {
+			return fmt.Errorf("%w: host %s was removed from the cluster: let it join again", ErrNoHost, h.Name)
 		}
 		described, err := json.Marshal(h)
 		if err != nil {

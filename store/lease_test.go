@@ -135,6 +135,35 @@ func TestLeaseIsLostAndRenewed(t *testing.T) {
 	}
 }
 
+func TestRemovedHostStaysRemoved(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := open(t, t.TempDir())
+	const ttl = time.Second
+	lease, err := s.Register(ctx, machine("h1", "a"), ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.stop()
+	// As if etcd had been away: the lease ends, and somebody removes the host before it has another one.
+	if _, err := s.kv.Revoke(ctx, lease.id); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteHost(ctx, "h1"); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "lost", lease.Lost())
+	eventually(t, "a reason", func() error {
+		if err := lease.Err(); !errors.Is(err, ErrNoHost) {
+			return fmt.Errorf("it says %w", err)
+		}
+		return nil
+	})
+	if _, err := s.HostState(ctx, "h1"); !errors.Is(err, ErrNoHost) {
+		t.Errorf("it is back: %v", err)
+	}
+}
+
 func lostHost(ctx context.Context, s *Store, name string) error {
 	if h, err := s.HostState(ctx, name); err != nil || h.Alive {
 		return fmt.Errorf("alive %v, %w", h.Alive, err)

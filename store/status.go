@@ -120,7 +120,8 @@ func placement(spec *slice.Slice) map[string]string {
 	return placed
 }
 
-// mergeNodes adds what a host says of nodes. Of several that speak of one node, the host counts on which it is wanted.
+// mergeNodes adds what a host says of nodes. Of several that speak of one node, the host counts on which it is wanted; of a switch, which is
+// on many, who has trouble, and rather who is there than who is lost.
 func mergeNodes(nodes map[string]slice.NodeStatus, r *report, placed map[string]string) {
 	for name, node := range r.Nodes {
 		if node.Host == "" && len(placed) > 0 {
@@ -129,10 +130,22 @@ func mergeNodes(nodes map[string]slice.NodeStatus, r *report, placed map[string]
 		if r.lost {
 			node = lostNode(node, r.host)
 		}
-		if _, ok := nodes[name]; ok && placed[name] != r.host {
-			continue
+		have, ok := nodes[name]
+		if owner := placed[name]; !ok || owner == r.host || owner == "" && weight(node.Phase) > weight(have.Phase) {
+			nodes[name] = node
 		}
-		nodes[name] = node
+	}
+}
+
+// weight says which of several phases of one switch is told.
+func weight(p slice.Phase) int {
+	switch p {
+	case slice.Lost:
+		return 0
+	case slice.Failed:
+		return 2
+	default:
+		return 1
 	}
 }
 
