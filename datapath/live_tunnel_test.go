@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,6 +118,12 @@ func (m *machine) standIn(with int, t Tunnel) (port int) {
 	return port
 }
 
+// padded says whether that is the frame, or what becomes of one that is shorter than the kernel can have it.
+func padded(frame, have []byte) bool {
+	const least = 14 + 20
+	return len(have) == max(least, len(frame)) && bytes.HasPrefix(have, frame) && bytes.Count(have[len(frame):], []byte{0}) == len(have)-len(frame)
+}
+
 // untagged is the frame as a packet socket gives it: without its first tag.
 func untagged(f []byte) []byte {
 	if t := binary.BigEndian.Uint16(f[12:]); t == 0x8100 || t == 0x88a8 {
@@ -130,6 +137,9 @@ func (m *machine) awaitsFrame(want []byte) {
 	have := m.awaits(1)
 	for i := range have {
 		have[i].Kind = 0
+		if padded(want, have[i].Frame) {
+			have[i].Frame = want
+		}
 	}
 	if diff := cmp.Diff([]heard{{Port: m.a, Frame: want}}, have); diff != "" {
 		m.Errorf("heard (-want +have):\n%s", diff)
@@ -154,6 +164,9 @@ func TestLiveTunnels(t *testing.T) {
 				for name, frame := range odd(macB) {
 					a.name, b.name = fmt.Sprintf("%s, %s, %s", tunnel.named(), way.name, name), ""
 					b.name = a.name
+					if way.mode == Kernel && strings.HasPrefix(name, "runt") {
+						continue // bridges refuse them, where they are filtered (br_netfilter)
+					}
 					if a.say(a.a, frame) == nil {
 						b.awaitsFrame(untagged(frame))
 					}
@@ -170,7 +183,7 @@ func TestLiveTunnels(t *testing.T) {
 			b.check(b.d.Forget(far))
 		}
 		for what, n := range merge(must(a.d.Underlay()), must(b.d.Underlay())) {
-			if what != Sent && what != Received {
+			if what != Sent && what != Received && what != "stray" { // IPv6 speaks at the uplink
 				t.Errorf("%d packets dropped: %s", n, what)
 			}
 		}

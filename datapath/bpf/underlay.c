@@ -95,45 +95,63 @@ static __always_inline enum reason mark_congestion(struct __sk_buff *skb, __u8 o
 	return CONTINUE;
 }
 
+#define LEAST sizeof(struct iphdr) /* that the kernel leaves behind an Ethernet header */
+
+/* An inner packet that is shorter. The cut leaves rests of the outer header behind the Ethernet header; the packet is moved there. */
+struct short_packet {
+	__u8 bytes[LEAST];
+};
+
+static __always_inline bool load_short(struct __sk_buff *skb, __u32 at, __u32 payload, struct short_packet *p)
+{
+	__u64 n = payload;
+
+	asm volatile("" : "+r"(n)); /* as header_length() */
+	return n == 0 || n >= LEAST || !bpf_skb_load_bytes(skb, at, p->bytes, n);
+}
+
+/* Where the tail cannot be cut off, which not all kernels do, the packet is padded, as it would be on a wire. */
+static __always_inline bool store_short(struct __sk_buff *skb, __u32 payload, const struct short_packet *p)
+{
+	if (payload >= LEAST)
+		return true;
+	if (bpf_skb_store_bytes(skb, ETH_HLEN, p->bytes, sizeof(p->bytes), BPF_F_RECOMPUTE_CSUM))
+		return false;
+	bpf_skb_change_tail(skb, ETH_HLEN + payload, 0);
+	return true;
+}
+
 /*
- * Takes the outer headers off, those between the first Ethernet header and what is behind the second. The kernel does that to IP packets, of which
- * it leaves an IP header's length at least, and it goes by what it takes the frame for: the family of the outer packet. So that is changed
- * first, to the inner one's. What is no IP packet inside, or too short for one, is unread (link.h); if it is shorter than any, it gets a tail
- * for the moment.
+ * Takes the outer headers off, those between the first Ethernet header and what is behind the second. The kernel does that to IP packets, and it
+ * goes by what it takes the packet for: the family of the outer one. So that is changed first, to the inner one's. What is no IP packet inside, or too
+ * short for one, is unread (link.h).
  */
 static __always_inline enum reason strip(struct __sk_buff *skb, struct frame *f, const struct outer *o, struct ethhdr *eth)
 {
-	const __u32 ip4 = sizeof(struct iphdr), ip6 = sizeof(struct ipv6hdr);
+	const __s32 grows = sizeof(struct ipv6hdr) - sizeof(struct iphdr);
 	__u32 payload = o->total - o->length - ETH_HLEN;
+	struct short_packet rest = {};
 	__s32 cut = o->length;
-	bool tail = false;
+	bool v6;
 
-	if (bpf_skb_load_bytes(skb, o->length, eth, sizeof(*eth)))
+	if (bpf_skb_load_bytes(skb, o->length, eth, sizeof(*eth)) || !load_short(skb, o->length + ETH_HLEN, payload, &rest))
 		return REASON_MALFORMED;
 	if (skb->len > o->total) /* padding; where it cannot be cut off, it is the inner frame's */
 		bpf_skb_change_tail(skb, o->total, 0);
-	if (eth->h_proto == bpf_htons(ETH_P_IPV6) && payload >= ip6) {
-		if (!o->v6) {
-			if (bpf_skb_change_proto(skb, bpf_htons(ETH_P_IPV6), 0))
-				return REASON_NO_MEMORY;
-			cut += ip6 - ip4;
-		}
-	} else {
-		f->unread = eth->h_proto != bpf_htons(ETH_P_IP) || payload < ip4;
-		tail = payload < ip4;
-		if (tail && bpf_skb_change_tail(skb, skb->len + ip4 - payload, 0))
-			return REASON_MALFORMED;
-		if (o->v6) {
-			if (bpf_skb_change_proto(skb, bpf_htons(ETH_P_IP), 0))
-				return REASON_NO_MEMORY;
-			cut -= ip6 - ip4;
-		}
+	v6 = eth->h_proto == bpf_htons(ETH_P_IPV6) && payload >= sizeof(struct ipv6hdr);
+	f->unread = !v6 && (eth->h_proto != bpf_htons(ETH_P_IP) || payload < sizeof(struct iphdr));
+	if (v6 != o->v6) {
+		if (bpf_skb_change_proto(skb, v6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP), 0))
+			return REASON_NO_MEMORY;
+		cut += v6 ? grows : -grows;
 	}
+	if (payload < LEAST)
+		cut -= LEAST - payload;
 	if (bpf_skb_adjust_room(skb, -cut, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
 		return f->segment ? REASON_SUPER_FRAME : REASON_NO_MEMORY;
-	if (tail) /* older kernels do not always: then the frame is padded, as it would be on a wire */
-		bpf_skb_change_tail(skb, ETH_HLEN + payload, 0);
-	return bpf_skb_store_bytes(skb, 0, eth, sizeof(*eth), 0) ? REASON_NO_MEMORY : CONTINUE;
+	if (bpf_skb_store_bytes(skb, 0, eth, sizeof(*eth), 0) || !store_short(skb, payload, &rest))
+		return REASON_NO_MEMORY;
+	return CONTINUE;
 }
 
 /* What comes out of the tunnel enters its link at the tunnel's port. */
