@@ -148,13 +148,17 @@ func (b *bed) nic(number int) (ns *os.File, ip4, ip6 netip.Addr) {
 }
 
 func asAWire(where *os.File, device string) error {
+	return switchOffloads(where, device, map[string]bool{"tx-checksum-ip-generic": false, "rx-gro": true})
+}
+
+func switchOffloads(where *os.File, device string, to map[string]bool) error {
 	return netns.In(where, func() error {
 		e, err := ethtool.NewEthtool()
 		if err != nil {
 			return err
 		}
 		defer e.Close()
-		if err := e.Change(device, map[string]bool{"tx-checksum-ip-generic": false, "rx-gro": true}); err != nil {
+		if err := e.Change(device, to); err != nil {
 			return fmt.Errorf("switch offloads of %s: %w", device, err)
 		}
 		return nil

@@ -80,6 +80,7 @@ func (o *ovs) daemon(words ...string) {
 func ovsEnd(b *bed, e foreignEnd) foreign {
 	b.Helper()
 	const node, outside = "node", "outside"
+	b.must(switchOffloads(e.ns, nic, map[string]bool{"rx-gro": false})) // its packet sockets take no super-frames
 	o := newOVS(b, e.ns)
 	far := foreign{ns: e.ns, device: node, mac: mac(901)}
 	kind := "gre"
@@ -87,7 +88,8 @@ func ovsEnd(b *bed, e foreignEnd) foreign {
 		kind = "vxlan"
 	}
 	o.vsctl("add-br", outside, "--", "set", "bridge", outside, "datapath_type=netdev", "other-config:hwaddr="+mac(0xfe09).String(), "--",
-		"add-port", outside, nic, "--", "add-br", node, "--", "set", "bridge", node, "datapath_type=netdev", "other-config:hwaddr="+far.mac.String(), "--",
+		"add-port", outside, nic, "--", "add-br", node, "--", "set", "bridge", node, "datapath_type=netdev", "other-config:hwaddr="+far.mac.String(),
+		"other-config:forward-bpdu=true", "--",
 		"add-port", node, "far", "--", "set", "interface", "far", "type="+kind, fmt.Sprintf("options:remote_ip=%v", e.remote),
 		fmt.Sprintf("options:local_ip=%v", e.local), fmt.Sprintf("options:key=%d", e.key))
 	bits := e.local.BitLen() * 3 / 4
