@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/pergola-net/pergola/blob"
 	"github.com/pergola-net/pergola/slice"
@@ -15,6 +17,7 @@ import (
 
 // blobFetches are the archives that are under way to this machine.
 type blobFetches struct {
+	parts sync.WaitGroup
 	mu    sync.Mutex
 	going map[string]bool // by SHA-256; guarded by mu
 }
@@ -50,19 +53,38 @@ func (c *cluster) wantBlobs(ctx context.Context, s *server, records []store.Reco
 			continue // it has gone meanwhile
 		}
 		for _, sum := range missing(spec, c.Self(), s.blobs) {
-			if !c.fetches.begin(sum) {
-				continue
+			if c.fetches.begin(sum) {
+				c.fetches.parts.Go(func() {
+					defer c.fetches.end(sum)
+					s.keepFetching(ctx, r.Name, sum)
+				})
 			}
-			go func() {
-				defer c.fetches.end(sum)
-				if err := c.fetchBlob(ctx, s.blobs, sum); err != nil {
-					if ctx.Err() == nil {
-						s.Log.Error("fetch an archive from another host", "slice", spec.Name, "sha256", sum, "error", err)
-					}
-					return
-				}
-				s.agent.Retry(ctx, spec.Name)
-			}()
+		}
+	}
+}
+
+// fetchPause is between two attempts to find an archive.
+const fetchPause = 10 * time.Second
+
+// keepFetching ends when the archive is here, or nobody wants it any more.
+func (s *server) keepFetching(ctx context.Context, of, sum string) {
+	for {
+		err := s.cluster.fetchBlob(ctx, s.blobs, sum)
+		if err == nil {
+			s.agent.Retry(ctx, of) // what failed for want of it
+			return
+		}
+		if ctx.Err() == nil {
+			s.Log.Error("fetch an archive from another host", "slice", of, "sha256", sum, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(fetchPause):
+		}
+		spec, r, err := s.store.Slice(ctx, of)
+		if err != nil || r.Going || !slices.Contains(missing(spec, s.Host, s.blobs), sum) {
+			return
 		}
 	}
 }

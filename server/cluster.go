@@ -176,8 +176,14 @@ func (c *cluster) AnyServer() http.RoundTripper {
 	return firstOf{servers: c.Servers, by: c.anyServer}
 }
 
-// close ends the connections to other members.
+// close ends what is under way with other members. What fetches has been told to end.
 func (c *cluster) close() {
+	c.fetches.parts.Wait()
+	c.hangUp()
+}
+
+// hangUp ends connections to other members that nobody uses.
+func (c *cluster) hangUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.peers {

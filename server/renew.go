@@ -40,7 +40,7 @@ func (c *cluster) renewInTime(ctx context.Context, now time.Time) error {
 	if err := c.kept.renew(cert); err != nil {
 		return err
 	}
-	c.close() // connections to come show the new one
+	c.hangUp() // connections to come show the new one
 	c.log.Info("certificate renewed", "valid until", c.now().Certificate.NotAfter)
 	return nil
 }

@@ -1,0 +1,365 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/api/client"
+	"github.com/pergola-net/pergola/pki"
+	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/topology"
+)
+
+func TestTokensThatAreNoGood(t *testing.T) {
+	testkit.Root(t) // who makes tokens
+	h1 := run(t, machineConfig(t, "h1"))
+	ctx := t.Context()
+	good := machineConfig(t, "h2")
+	invite(t, h1, &good, pki.Agent)
+
+	with := func(change func(*Config)) Config {
+		cfg := good
+		cfg.StateDir, cfg.Socket = filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "s")
+		change(&cfg)
+		return cfg
+	}
+	revoked, err := h1.CreateToken(ctx, api.TokenRequest{Role: pki.Agent, Note: "short"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := h1.Tokens(ctx)
+	if err != nil || !slices.ContainsFunc(all, func(k api.Token) bool { return k.ID == revoked.ID && k.Note == "short" && !k.Expired }) {
+		t.Errorf("tokens %+v %v", all, err)
+	}
+	if err := h1.RevokeToken(ctx, revoked.ID); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, h1.RevokeToken(ctx, revoked.ID), http.StatusNotFound, "no such token")
+	startFails(t, with(func(c *Config) { c.Token = revoked.Text }), "it was revoked", "pergola token create")
+	expired, err := h1.CreateToken(ctx, api.TokenRequest{Role: pki.Agent, Life: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	startFails(t, with(func(c *Config) { c.Token = expired.Text }), "it expired at", "it is")
+	startFails(t, with(func(c *Config) { c.Role = pki.Server }), "it is for agents", "pergola agent --join")
+	startFails(t, with(func(c *Config) { c.Token = c.Token[:40] }), "was its end cut off")
+	startFails(t, with(func(c *Config) { c.Host = "h1" }), "the name is taken", "h1 is a host already", "--host NAME")
+	startFails(t, with(func(c *Config) { c.Host = "not a name" }), "no name for a host")
+	startFails(t, with(func(c *Config) { c.Advertise = h1.cfg.Listen }), "is the address of host h1")
+	startFails(t, with(func(c *Config) { c.Join = "https://" + nextAddress() }), "join the cluster at", "connection refused")
+	stranger, err := pki.NewAuthority("other", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, _ := pki.NewToken(stranger, pki.Agent, "", time.Hour, time.Now())
+	startFails(t, with(func(c *Config) { c.Token = foreign.Text() }), "this is not the cluster that the token is from")
+	startFails(t, with(func(c *Config) { c.Join, c.Token = "", "" }), "this machine is in no cluster", "pergola agent --join")
+	if hosts, err := h1.Hosts(ctx); err != nil || len(hosts) != 1 {
+		t.Errorf("hosts %v %v", hosts, err)
+	}
+	run(t, good) // nothing of that spoiled it
+}
+
+func TestMembersRememberTheirCluster(t *testing.T) {
+	testkit.Root(t) // who makes tokens
+	h1 := run(t, machineConfig(t, "h1"))
+	h2 := joined(t, h1, "h2", pki.Agent)
+	up(t, h1.Client, pinned("net", "h1", "h2"))
+	for _, m := range []*member{h2, h1} {
+		if err := m.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h1.cfg.Listen = ListenAuto // what it was is on disk
+	again1 := run(t, h1.cfg)
+	h2.cfg.Join, h2.cfg.Token, h2.cfg.Listen, h2.cfg.Host, h2.cfg.Role = "", "", ListenNone, "", "" // as the service starts it
+	again2 := run(t, h2.cfg)
+	if line := again1.out.String(); !strings.Contains(line, "cluster of 2 hosts") {
+		t.Errorf("the first server prints %q", line)
+	}
+	var out bytes.Buffer
+	if _, err := again1.Exec(t.Context(), "net", "b", client.Exec{Command: []string{"where"}, Stdout: &out}); err != nil || out.String() != "h2" {
+		t.Errorf("exec: %q %v", out.String(), err)
+	}
+	for _, m := range []*member{again1, again2} {
+		for _, name := range []string{keyFile, certificateFile, membershipFile} {
+			if info, err := os.Stat(filepath.Join(m.cfg.DataDir, "cluster", name)); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%s: %v %v", name, info.Mode(), err)
+			}
+		}
+	}
+	other := again2.cfg
+	if err := again2.stop(); err != nil {
+		t.Fatal(err)
+	}
+	other.Host = "h3"
+	startFails(t, other, "a member by the name h2")
+	other = again2.cfg
+	invite(t, again1, &other, pki.Server)
+	startFails(t, other, "a member already, as one of the agents")
+}
+
+func TestThreeServersOutliveOne(t *testing.T) {
+	testkit.Root(t) // who makes tokens
+	h1 := run(t, machineConfig(t, "h1"))
+	h2 := joined(t, h1, "h2", pki.Server)
+	h3 := joined(t, h2, "h3", pki.Server)
+	h4 := joined(t, h3, "h4", pki.Agent)
+	testkit.Eventually(t, func() error {
+		st, err := h4.Cluster(t.Context())
+		if err == nil && (len(st.Servers) != 3 || st.Trouble != "" || st.Alive != 4 || st.Server) {
+			err = fmt.Errorf("cluster %+v", st)
+		}
+		return err
+	}, 30*time.Second, "three servers")
+	if err := h1.stop(); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, func() error {
+		_, err := h4.Apply(t.Context(), "net", pinned("net", "h2", "h4"), false)
+		return err
+	}, 30*time.Second, "a change without h1")
+	token, err := h4.CreateToken(t.Context(), api.TokenRequest{Role: pki.Agent}) // by a server that is there
+	if err != nil || strings.Contains(token.Join, h1.cfg.Listen+":") && token.Join == "" {
+		t.Errorf("%+v %v", token, err)
+	}
+	if err := h4.RemoveHost(t.Context(), "h1", false); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := h4.Cluster(t.Context()); err != nil || len(st.Servers) != 2 || st.Hosts != 3 || st.Trouble != "" {
+		t.Errorf("without h1: %+v %v", st, err)
+	}
+	if err := h2.stop(); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, func() error {
+		_, err := h3.Apply(t.Context(), "other", pair("other"), false)
+		var p *api.Problem
+		if !errors.As(err, &p) || p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Detail, "no quorum (1 of 2") {
+			return fmt.Errorf("a change gives another error: %w", cmp.Or(err, errors.New("none")))
+		}
+		return nil
+	}, 30*time.Second, "changes to be refused")
+	st, err := h3.Cluster(t.Context())
+	if err != nil || !strings.Contains(st.Trouble, "1 of 2 servers answer") {
+		t.Errorf("cluster %+v %v", st, err)
+	}
+	if all, err := h3.Slices(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("reading: %v %v", all, err)
+	}
+}
+
+func TestCertificatesAreRenewed(t *testing.T) {
+	testkit.Root(t) // who makes tokens
+	h1 := run(t, machineConfig(t, "h1"))
+	h2 := joined(t, h1, "h2", pki.Agent)
+	for _, m := range []*member{h2, h1} {
+		if err := m.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	certificate := func(m *member) string {
+		text, err := os.ReadFile(filepath.Join(m.cfg.DataDir, "cluster", certificateFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	was1, was2 := certificate(h1), certificate(h2)
+	h2.cfg.Join, h2.cfg.Token = "", ""
+	var renewed sync.Map
+	for _, m := range []*member{h1, h2} {
+		m.cfg.renewal = func(c *x509.Certificate) time.Time { // each once
+			if _, done := renewed.LoadOrStore(c.Subject.CommonName, true); done {
+				return pki.Renewal(c)
+			}
+			return c.NotBefore
+		}
+		run(t, m.cfg)
+	}
+	await(t, "new certificates", func() bool { return certificate(h1) != was1 && certificate(h2) != was2 })
+}
+
+func TestArchivesGoWhereTheyAreNeeded(t *testing.T) {
+	testkit.Root(t) // who makes tokens
+	h1 := run(t, machineConfig(t, "h1"))
+	h2 := joined(t, h1, "h2", pki.Agent)
+	content := []byte("an archive")
+	digest := sha256.Sum256(content)
+	sum := hex.EncodeToString(digest[:])
+	if err := h1.PutBlob(t.Context(), sum, int64(len(content)), bytes.NewReader(content)); err != nil {
+		t.Fatal(err)
+	}
+	top := pinned("net", "h1", "h2")
+	node := top.Nodes["b"]
+	node.Rootfs = &topology.Source{Path: "root.tar", SHA256: sum}
+	top.Nodes["b"] = node
+	up(t, h1.Client, top)
+	testkit.Eventually(t, func() error {
+		has, err := h2.HasBlob(t.Context(), sum)
+		if err == nil && !has {
+			err = errors.New("not there")
+		}
+		return err
+	}, 20*time.Second, "the archive on h2")
+}
+
+func TestMembersAloneAreLetIn(t *testing.T) {
+	testkit.Root(t) // who makes tokens
+	h1 := run(t, machineConfig(t, "h1"))
+	token, err := pki.ParseToken(mustToken(t, h1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := newTransport()
+	by.TLSClientConfig = pki.JoinConfig(token)
+	defer by.CloseIdleConnections()
+	for path, status := range map[string]int{"/v1/slices": 401, "/v1/tokens": 401, "/v1/renew": 401, "/metrics": 401, "/v1/blobs/x": 401, "/v1/join": 405} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+h1.cfg.Listen+":7470"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(api.CallerHeader, "0 0 true")
+		resp, err := by.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != status {
+			t.Errorf("%s: %s, want %d", path, resp.Status, status)
+		}
+	}
+}
+
+func mustToken(t *testing.T, m *member) string {
+	t.Helper()
+	token, err := m.CreateToken(t.Context(), api.TokenRequest{Role: pki.Agent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.Text
+}
+
+func TestMembersMove(t *testing.T) {
+	testkit.Root(t)
+	h1 := run(t, machineConfig(t, "h1"))
+	h2 := joined(t, h1, "h2", pki.Agent)
+	for _, m := range []*member{h2, h1} {
+		if err := m.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h1.cfg.Listen = nextAddress()
+	h1 = run(t, h1.cfg)
+	h2.cfg.Listen = nextAddress()
+	invite(t, h1, &h2.cfg, pki.Agent) // so it learns where the server is now
+	h2 = run(t, h2.cfg)
+	up(t, h2.Client, pinned("net", "h1", "h2"))
+	for _, m := range []*member{h1, h2} {
+		for node, host := range map[string]string{"a": "h1", "b": "h2"} {
+			var out bytes.Buffer
+			if _, err := m.Exec(t.Context(), "net", node, client.Exec{Command: []string{"where"}, Stdout: &out}); err != nil || out.String() != host {
+				t.Errorf("exec in %s from %s: %q %v", node, m.cfg.Host, out.String(), err)
+			}
+		}
+	}
+}
+
+func TestRemovedHostsAreNotBelieved(t *testing.T) {
+	testkit.Root(t)
+	h1 := run(t, machineConfig(t, "h1"))
+	h2 := joined(t, h1, "h2", pki.Agent)
+	k, err := openKept(filepath.Join(h2.cfg.DataDir, "cluster"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := newTransport()
+	by.TLSClientConfig = pki.ClientConfig(func() *pki.Identity { return k.identity.Load() })
+	defer by.CloseIdleConnections()
+	ask := func(verb, path, who string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), verb, "https://"+h1.cfg.Listen+":7470"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(api.CallerHeader, who)
+		resp, err := by.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(text)
+	}
+	if status, text := ask(http.MethodGet, "/v1/slices", "0 0 true"); status != http.StatusOK {
+		t.Errorf("a member: %d %s", status, text)
+	}
+	// On behalf of whom a member asks, it says itself.
+	if status, text := ask(http.MethodDelete, "/v1/tokens/x", "1000 1000 false"); status != http.StatusForbidden {
+		t.Errorf("a user of a member: %d %s", status, text)
+	}
+	if status, text := ask(http.MethodDelete, "/v1/tokens/x", "0 0 true"); status != http.StatusNotFound {
+		t.Errorf("root of a member: %d %s", status, text)
+	}
+	if err := h2.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := h1.RemoveHost(t.Context(), "h2", false); err != nil {
+		t.Fatal(err)
+	}
+	if status, text := ask(http.MethodGet, "/v1/slices", "0 0 true"); status != http.StatusForbidden || !strings.Contains(text, "host h2 is not in the cluster any more") {
+		t.Errorf("a host that was removed: %d %s", status, text)
+	}
+}
+
+func TestAgentWaitsForItsServers(t *testing.T) {
+	testkit.Root(t)
+	h1 := run(t, machineConfig(t, "h1"))
+	h2 := joined(t, h1, "h2", pki.Agent)
+	for _, m := range []*member{h2, h1} {
+		if err := m.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h2.cfg.Join, h2.cfg.Token = "", ""
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, h2.cfg) }()
+	testkit.Eventually(t, func() error {
+		c, err := client.Dial(t.Context(), h2.cfg.Socket)
+		if err == nil {
+			c.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "do not answer: it tries again") {
+			return fmt.Errorf("it says something else: %w", cmp.Or(err, errors.New("nothing")))
+		}
+		return nil
+	}, 60*time.Second, "h2 to say what is wrong")
+	run(t, h1.cfg)
+	testkit.Eventually(t, func() error {
+		c, err := client.Dial(t.Context(), h2.cfg.Socket)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}, 30*time.Second, "h2 to answer")
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
