@@ -207,16 +207,16 @@ func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) error {
 	defer cancel() // ends the stream
 	stream, err := s.leases.LeaseKeepAlive(ctx)
 	if err != nil {
-		return err
+		return rpctypes.Error(err)
 	}
 	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
-		return err
+		return rpctypes.Error(err)
 	}
 	r, err := stream.Recv()
 	if err == nil && r.TTL <= 0 {
 		return rpctypes.ErrLeaseNotFound
 	}
-	return err
+	return rpctypes.Error(err)
 }
 
 // register takes the host's name under a new lease.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -133,6 +134,42 @@ func TestLeaseIsLostAndRenewed(t *testing.T) {
 	if isClosed(lease.Renewed()) {
 		t.Error("renewed under another machine's name")
 	}
+}
+
+// An agent that starts while no server answers has a store, and a lease as soon as one does.
+func TestPatientStoreOpensWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := newCluster(t)
+	server := c.start("h1", c.config("h1"))
+	wire := newProxy(t, server.config.Cluster.ListenClient)
+	wire.set(true)
+	endpoint := "https://" + wire.Addr().String()
+	agent, err := Open(ctx, Config{Endpoints: []string{endpoint}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent)), Follow: true, Patient: true, Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer agent.Close()
+	if _, err := agent.Slices(ctx); err == nil || errors.Is(err, ErrNoQuorum) || !strings.Contains(err.Error(), endpoint) {
+		t.Errorf("it reads: %v", err)
+	}
+	if _, err := agent.Register(ctx, machine("h2", "b"), 10*time.Second); err == nil {
+		t.Error("it registers")
+	}
+	wire.set(false)
+	eventually(t, "registration", func() error {
+		lease, err := agent.Register(ctx, machine("h2", "b"), 10*time.Second)
+		if err == nil {
+			lease.stop()
+		}
+		return err
+	})
+	eventually(t, "the servers' own addresses", func() error {
+		if known := agent.Endpoints(ctx); len(known) != 1 || known[0] == endpoint {
+			return fmt.Errorf("it knows %v", known)
+		}
+		return nil
+	})
 }
 
 func TestRemovedHostStaysRemoved(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/api/v3/version"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -58,7 +59,7 @@ func (s *Store) Members(ctx context.Context) ([]Member, error) {
 func (s *Store) visit(ctx context.Context, m *Member) {
 	if s.embedded != nil && uint64(s.embedded.etcd.Server.MemberID()) == m.id {
 		server := s.embedded.etcd.Server
-		m.Answers, m.Leader, m.follows = true, server.Leader() == server.MemberID(), server.Leader() != 0
+		m.Answers, m.Leader, m.follows, m.Version = true, server.Leader() == server.MemberID(), server.Leader() != 0, version.Version
 		return
 	}
 	if m.ClientURL == "" || s.peers == nil {

@@ -62,6 +62,8 @@ type Config struct {
 	TLS       *tls.Config // for Endpoints
 	// Follow means that the endpoints are servers of Pergola's cluster: their list is kept up to date as servers come and go.
 	Follow bool
+	// Patient makes Open return before the endpoints answered, for who has duties without them: an agent ends what may be started elsewhere.
+	Patient bool
 	// Cluster makes the embedded etcd a member of a cluster. Without it, it is alone and listens nowhere.
 	Cluster *ClusterConfig
 	Prefix  string // of all keys; empty: /pergola/
@@ -92,7 +94,7 @@ type Store struct {
 }
 
 // Open opens the store and starts the embedded etcd where no endpoints are given. It returns once the store
-// answers, or an error within seconds.
+// answers (but see Config.Patient), or an error within seconds.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Prefix == "" {
 		cfg.Prefix = "/pergola/"
@@ -167,8 +169,13 @@ func (s *Store) begin(ctx context.Context, cfg Config) error {
 		}
 	}
 	if cfg.Follow {
-		s.learnEndpoints(ctx)
 		go s.followServers(s.life)
+	}
+	if cfg.Patient {
+		return nil
+	}
+	if cfg.Follow {
+		s.learnEndpoints(ctx)
 	}
 	if err := s.sweep(ctx, orphanAge); err != nil && !errors.Is(err, ErrNoQuorum) {
 		return err
