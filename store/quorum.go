@@ -112,25 +112,51 @@ func (s *Store) watchLeader(ctx context.Context) {
 	}
 }
 
-// suspect finds out, for a client of a cluster, whether a request failed because there is no quorum.
-func (s *Store) suspect() {
+// suspect finds out, for a client of a cluster, whether a request failed because there is no quorum. If no server answers at all, it says why.
+func (s *Store) suspect() error {
 	q := s.quorum
 	q.mu.Lock()
 	if q.asking || q.ctx.Err() != nil {
 		q.mu.Unlock()
-		return
+		return nil
 	}
 	q.asking = true
 	q.mu.Unlock()
-	c := s.count(s.life)
-	q.mu.Lock()
-	q.asking = false
-	q.mu.Unlock()
-	if c.answers == 0 || c.leader {
-		return
+	defer func() {
+		q.mu.Lock()
+		q.asking = false
+		q.mu.Unlock()
+	}()
+	if why := s.reach(s.life); why != nil {
+		return why
 	}
-	q.lost(c.err())
-	go s.awaitQuorum()
+	if c := s.count(s.life); c.answers > 0 && !c.leader {
+		q.lost(c.err())
+		go s.awaitQuorum()
+	}
+	return nil
+}
+
+// reach asks the endpoints until one answers. If none does, it says what came in the way of the last one that said anything: a refused
+// connection, or a certificate that does not hold.
+func (s *Store) reach(ctx context.Context) error {
+	endpoints := s.kv.Endpoints()
+	answers := make(chan error, len(endpoints))
+	for _, endpoint := range endpoints {
+		go func() {
+			_, err := s.ask(ctx, endpoint)
+			answers <- err
+		}()
+	}
+	var why error
+	for range endpoints {
+		err := <-answers
+		if err == nil {
+			return nil
+		}
+		why = err
+	}
+	return why
 }
 
 func (s *Store) awaitQuorum() {

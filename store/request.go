@@ -117,7 +117,9 @@ func (s *Store) explain(ctx context.Context, verb string, err error) error {
 	}
 	away := isAway(err)
 	if away && s.embedded == nil && s.peers != nil {
-		s.suspect()
+		if why := s.suspect(); why != nil {
+			err = fmt.Errorf("%w (%s)", err, status.Convert(why).Message())
+		}
 	}
 	switch cause := context.Cause(ctx); {
 	case s.embedded != nil && s.Err() != nil:

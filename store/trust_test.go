@@ -31,6 +31,12 @@ func TestStrangersAreNotLetIn(t *testing.T) {
 			t.Errorf("%s certificate is let in", name)
 		}
 	}
+	_, err := Open(t.Context(), Config{
+		Endpoints: []string{"https://" + s.config.Cluster.ListenClient}, TLS: pki.ClientConfig(stranger.identity("h2", pki.Agent)), Follow: true, Timeout: time.Second,
+	})
+	if err == nil || !strings.Contains(err.Error(), "certificate is not of this cluster") {
+		t.Errorf("an agent of another cluster: %v", err)
+	}
 	// Among peers, servers alone.
 	for role, welcome := range map[pki.Role]bool{pki.Server: true, pki.Agent: false, pki.Admin: false} {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: pki.ClientConfig(c.identity("h2", role))}}
