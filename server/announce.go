@@ -16,6 +16,10 @@ func (s *server) announce(ctx context.Context) {
 	if s.cluster == nil || s.Out == nil || !s.cluster.IsServer() {
 		return
 	}
+	if s.supervisor.conn != nil { // its log has more readers than a secret may have
+		fmt.Fprintf(s.Out, "%s is a server of a cluster: other machines join by the command that `pergola token create` prints.\n", s.Host)
+		return
+	}
 	hosts, err := s.store.Hosts(ctx)
 	if err == nil && len(hosts) > 1 {
 		fmt.Fprintf(s.Out, "%s is a server of a cluster of %d hosts; one more joins by the command that `pergola token create` prints.\n", s.Host, len(hosts))
