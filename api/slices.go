@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 
@@ -176,15 +177,18 @@ func (s *server) progress(ctx context.Context, in *SliceInput) (*huma.StreamResp
 		if err != nil {
 			return err
 		}
+		var last *Progress
 		for {
 			p, err := s.progressNow(ctx, in.Slice)
 			if err != nil {
 				return err
 			}
-			if err := send("progress", p); err != nil || p.Gone {
-				return err
+			if last == nil || !reflect.DeepEqual(p, *last) { // hosts tell of more than of this slice
+				if err := send("progress", p); err != nil || p.Gone {
+					return err
+				}
 			}
-			if !changed(changes, in.Slice) {
+			if last = &p; !changed(changes, in.Slice) {
 				return nil
 			}
 		}
@@ -207,7 +211,7 @@ func (s *server) progressNow(ctx context.Context, name string) (Progress, error)
 // changed waits for a change that concerns the slice; false when there will be none.
 func changed(changes <-chan store.Change, name string) bool {
 	for c := range changes {
-		if c.What == store.Resync || c.Slice == name {
+		if c.What == store.Resync || c.What == store.HostsChanged || c.Slice == name {
 			return true
 		}
 	}

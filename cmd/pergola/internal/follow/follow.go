@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +52,10 @@ func Settled(ctx context.Context, s Server, p *ui.Progress, name string, generat
 		}
 		if m.Status.Generation < generation {
 			p.Step("bringing "+name+" up", 0, 0)
+			if lost := lost(&m.Status); len(lost) > 0 { // it will not hear of the new one
+				last = m.Status
+				w.see(&m.Status, 0)
+			}
 			return false
 		}
 		last = m.Status
@@ -65,7 +71,27 @@ func Settled(ctx context.Context, s Server, p *ui.Progress, name string, generat
 	if settled {
 		return last, dead(name, &last)
 	}
-	return last, w.explain(err, "bring "+name+" up", last.Errors)
+	return last, w.explain(err, "bring "+name+" up", faults(&last))
+}
+
+// faults are what fails, and which hosts are waited for in vain.
+func faults(st *slice.Status) []string {
+	return append(slices.Clone(st.Errors), lost(st)...)
+}
+
+// lost says which hosts do not answer that have nodes of a slice.
+func lost(st *slice.Status) []string {
+	hosts := map[string]bool{}
+	for _, n := range st.Nodes {
+		if n.Phase == slice.Lost {
+			hosts[n.Host] = true
+		}
+	}
+	var said []string
+	for _, h := range slices.Sorted(maps.Keys(hosts)) {
+		said = append(said, fmt.Sprintf("host %s does not answer; where it will not come back, `pergola host rm %[1]s` forgets it", h))
+	}
+	return said
 }
 
 // parts counts the nodes and links of a slice, and those that are as they should be.
@@ -120,7 +146,7 @@ func Gone(ctx context.Context, s Server, p *ui.Progress, name string) error {
 	if gone {
 		return nil
 	}
-	return w.explain(err, "take "+name+" down", last.Errors)
+	return w.explain(err, "take "+name+" down", faults(&last))
 }
 
 // watch ends a wait in which things fail and nothing moves.
@@ -156,11 +182,12 @@ func (w *watch) stop() {
 
 // see notes how far the work is: a number that rises.
 func (w *watch) see(st *slice.Status, far int) {
-	w.tell(st.Errors)
+	all := faults(st)
+	w.tell(all)
 	if w.planned == 0 {
 		w.planned = st.Total
 	}
-	failing := len(st.Errors) > 0 || st.Done > 2*w.planned+circles
+	failing := len(all) > 0 || st.Done > 2*w.planned+circles
 	switch {
 	case !failing:
 		w.timer.Stop()

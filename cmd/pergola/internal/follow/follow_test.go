@@ -123,6 +123,28 @@ func TestSettledGivesUpOnAHostThatGoesRoundInCircles(t *testing.T) {
 	})
 }
 
+func TestWaitsNameHostsThatAreLost(t *testing.T) {
+	lost := status(1, 3, 3, false)
+	lost.Status.Nodes = map[string]slice.NodeStatus{"a": {Phase: slice.Running, Host: "h1"}, "b": {Phase: slice.Lost, Host: "h2"}, "c": {Phase: slice.Lost, Host: "h2"}}
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := show()
+		defer p.Close()
+		s := &story{messages: []api.Progress{lost}}
+		for _, generation := range []int64{1, 2} {
+			_, err := Settled(t.Context(), s, p, "lab", generation)
+			var advice *ui.Error
+			if !errors.As(err, &advice) || strings.Count(advice.Do, "host h2 does not answer") != 1 || !strings.Contains(advice.Do, "pergola host rm h2") {
+				t.Errorf("generation %d: %v", generation, err)
+			}
+		}
+		err := Gone(t.Context(), s, p, "lab")
+		var advice *ui.Error
+		if !errors.As(err, &advice) || !strings.Contains(advice.Do, "pergola host rm h2") {
+			t.Errorf("down: %v", err)
+		}
+	})
+}
+
 func TestGoneEndsWithTheLastMessage(t *testing.T) {
 	p, _ := show()
 	s := &story{messages: []api.Progress{status(1, 1, 2, false), {Gone: true}}}
