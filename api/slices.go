@@ -84,8 +84,12 @@ func summarize(r store.Record, st slice.Status) Summary {
 		Settled: st.Settled && st.Generation == r.Generation && !r.Going, Updated: r.Updated, Errors: st.Errors,
 	}
 	for _, n := range st.Nodes {
-		if n.Phase == slice.Running {
+		switch n.Phase {
+		case slice.Running:
 			sum.Running++
+		case slice.Lost:
+			sum.Lost++
+		default:
 		}
 	}
 	return sum

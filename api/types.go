@@ -35,6 +35,7 @@ type Summary struct {
 	Generation int64     `json:"generation"`
 	Nodes      int       `json:"nodes"`
 	Running    int       `json:"running"` // nodes in phase running, switches and uplinks included
+	Lost       int       `json:"lost,omitempty"` // nodes whose host does not answer
 	Links      int       `json:"links"`
 	Settled    bool      `json:"settled"` // the host has nothing left to do
 	Going      bool      `json:"going"`   // it is being removed

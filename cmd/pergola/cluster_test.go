@@ -128,6 +128,8 @@ func TestHostsThatDoNotAnswerAreNamed(t *testing.T) {
 	pergola(t, "check", "--all-pairs").want(t, 1, "host h2 .*does not answer", "")
 	pergola(t, "wait", "--timeout", "300ms").want(t, 1, "", "host h2 at 192.0.2.2:7470 does not answer")
 	lose("h2")
+	pergola(t, "ls").want(t, 0, `(?m)^lab +degraded +\d/3 `, "")
+	pergola(t, "inspect").want(t, 0, `(?m)^lab: degraded(.*\n)*^b +frr +lost +h2 `, "b: host h2 does not answer")
 	pergola(t, "logs", "b").want(t, 1, "", "node b is on host h2, which does not answer: it is lost since")
 	pergola(t, "host", "rm", "h2").want(t, 1, "", "host h2 has 1 nodes of lab: move them away first")
 	pergola(t, "host", "rm", "h2", "--force").want(t, 0, "", "h2 removed")

@@ -121,14 +121,18 @@ func JUnit(w io.Writer, name string, results []api.CheckResult) error {
 
 // Headline says in one line how a network is.
 func Headline(s *api.Slice, t *ui.Terminal, now time.Time) string {
-	running := 0
+	running, lost := 0, 0
 	for _, n := range s.Status.Nodes {
-		if n.Phase == slice.Running {
+		switch n.Phase {
+		case slice.Running:
 			running++
+		case slice.Lost:
+			lost++
+		default:
 		}
 	}
 	state := sliceState(api.Summary{
-		Going: s.Going, Settled: s.Status.Settled, Errors: s.Status.Errors, Running: running, Nodes: len(s.Spec.Nodes),
+		Going: s.Going, Settled: s.Status.Settled, Errors: s.Status.Errors, Running: running, Lost: lost, Nodes: len(s.Spec.Nodes),
 	})
 	line := fmt.Sprintf("%s: %s, %d of %s running, %s", t.Paint(t.Styles.Bold, s.Spec.Name),
 		t.Paint(stateStyle(state, t.Styles), state), running, ui.Count(len(s.Spec.Nodes), "node"),

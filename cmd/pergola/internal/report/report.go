@@ -53,6 +53,8 @@ func sliceState(s api.Summary) string {
 		return "going down"
 	case len(s.Errors) > 0:
 		return "in trouble"
+	case s.Lost > 0:
+		return "degraded"
 	case !s.Settled:
 		return "coming up"
 	case s.Running < s.Nodes:
