@@ -43,8 +43,8 @@ func TestCluster(t *testing.T) {
 
 // cluster is a test bed, which the story makes.
 type cluster struct {
-	binary, dir string
-	copies      *copies // being watched
+	binary, dir, examples string
+	copies                *copies // being watched
 }
 
 // newCluster sees to it that nothing is left of the bed when the test ends.
@@ -52,7 +52,7 @@ func newCluster(t *testing.T, binary string) *cluster {
 	t.Helper()
 	state := testkit.TempState(t)
 	testkit.LeakCheck(t, state)
-	c := &cluster{binary: binary, dir: filepath.Join(state, "bed")}
+	c := &cluster{binary: binary, dir: filepath.Join(state, "bed"), examples: filepath.Join(testkit.ModuleRoot(t), "examples")}
 	t.Cleanup(func() { c.cleanUp(t) })
 	return c
 }
@@ -118,5 +118,6 @@ func (c *cluster) setUp(env *testscript.Env) error {
 	env.Setenv("PERGOLA_DEV_DIR", c.dir)
 	env.Setenv("PERGOLA_SOCKET", filepath.Join(env.WorkDir, "no-server-here"))
 	env.Setenv("NO_COLOR", "1")
+	env.Setenv("EXAMPLES", c.examples)
 	return os.Chmod(filepath.Dir(env.WorkDir), 0o755)
 }
