@@ -38,6 +38,9 @@ func (a *Agent) beginReportLocked(wishes []wish, want *wanted, broken map[uint16
 			next.Errors = append(next.Errors, err.Error())
 		}
 		todo := left[w.spec.ID] + left[0] + a.bootsLocked(w.spec.ID, now) + a.restartsLocked(w.spec.ID, now)
+		if r.status.Generation == next.Generation && (!r.status.Settled || todo == 0) {
+			next.Done = r.status.Done // also when this host has settled: others may not have, and the sum is shown
+		}
 		next.Total = next.Done + todo
 		next.Settled = todo == 0 && len(next.Errors) == 0
 		a.announceLocked(r, &next)
@@ -75,9 +78,6 @@ func (a *Agent) statusLocked(w *wish, want *wanted, seen *sight, r *report) slic
 		}
 	}
 	next.Errors = append(a.failuresLocked(w.spec.ID), want.troubles(w.spec)...)
-	if r.status.Generation == next.Generation && !r.status.Settled {
-		next.Done = r.status.Done
-	}
 	return next
 }
 
