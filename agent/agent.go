@@ -8,6 +8,9 @@
 // wants.go says what a slice needs of a host, observe.go what is there, drive.go how each resource is made and unmade;
 // package reconcile decides what to do. The agent keeps nothing that it could not find out again: it may be killed at any
 // instruction, and the next one goes on. The networks do not notice.
+//
+// Of a slice that reaches over several hosts, each holds its own part (layout.go), with stand-ins for the rest (tunnels.go). What an agent
+// does as a member of a cluster is in member.go, host.go and fence.go.
 package agent
 
 import (
