@@ -161,6 +161,7 @@ func TestLiveTunnels(t *testing.T) {
 					a.cards(true)
 					b.cards(true)
 				}
+				b.take()
 				for name, frame := range odd(macB) {
 					a.name, b.name = fmt.Sprintf("%s, %s, %s", tunnel.named(), way.name, name), ""
 					b.name = a.name
@@ -173,6 +174,9 @@ func TestLiveTunnels(t *testing.T) {
 				}
 				for _, v6 := range []bool{false, true} {
 					a.superFrame(b, v6)
+				}
+				if n := b.take()[fmt.Sprintf("handed %d", b.a)]; way.name == "by XDP" && n > 0 {
+					b.Errorf("%d frames came by tc", n)
 				}
 			}
 			a.cards(false)
@@ -187,6 +191,41 @@ func TestLiveTunnels(t *testing.T) {
 				t.Errorf("%d packets dropped: %s", n, what)
 			}
 		}
+	})
+}
+
+// Out of a tunnel, past routers, into another one: by tc, and by the line card alone.
+func TestLiveRelay(t *testing.T) {
+	inTwoMachines(t, func(a, b *machine) {
+		var l line
+		var end int
+		b.inside(func() { l = b.line(2) })
+		a.inside(func() { end = a.port(macB) })
+		in, out := sorts[0], sorts[3]
+		a.standIn(a.a, in)
+		b.standIn(l.in[0], in.turned())
+		b.standIn(l.out[1], out.turned())
+		a.standIn(end, out)
+		for _, card := range []bool{false, true} {
+			if card {
+				a.cards(true)
+				b.cards(true)
+				b.outside(func() { b.check(b.d.DetachUnderlay(b.nic)) })
+			}
+			for _, v6 := range []bool{false, true} {
+				p := packet{v6: v6}
+				var have []heard
+				for try := 0; try < 3 && have == nil; try++ { // one in a second is the kernel's, which asks for the neighbour
+					a.check(a.say(a.a, p.bytes()))
+					have = a.awaits(1)
+				}
+				if diff := cmp.Diff([]heard{{end, unix.PACKET_HOST, p.after(macB, mac(3), 2)}}, have); diff != "" {
+					a.Errorf("line card %v, IPv6 %v: heard (-want +have):\n%s", card, v6, diff)
+				}
+			}
+		}
+		a.cards(false)
+		b.cards(false)
 	})
 }
 

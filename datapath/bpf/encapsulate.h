@@ -124,7 +124,7 @@ static __always_inline enum reason make_room(struct __sk_buff *skb, struct frame
 static __always_inline enum reason wrap(struct __sk_buff *skb, struct frame *f, const struct encapsulation *e, bool walked)
 {
 	struct tags t = {};
-	__u32 inner, ethernet, n = e->length & 63;
+	__u32 inner, ethernet, n = e->length & OUTER_MASK;
 	struct wrapping *w = find_wrapping();
 	const struct header *h;
 	enum reason why = take_tags(skb, &t);
@@ -132,7 +132,7 @@ static __always_inline enum reason wrap(struct __sk_buff *skb, struct frame *f, 
 	if (why != CONTINUE)
 		return why;
 	h = see_header(skb, f, walked && !t.number);
-	if (!w || !h || n > MAX_OUTER)
+	if (!w || !h)
 		return REASON_NO_MEMORY;
 	inner = skb->len + t.number * sizeof(struct tag);
 	write_outer(w, e, f, h, inner, t.number);

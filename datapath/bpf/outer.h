@@ -250,6 +250,7 @@ static __always_inline void complete_outer(void *outer, const struct encapsulati
 }
 
 #define MAX_TAGS 2
+#define OUTER_MASK 63 /* MAX_OUTER fits; masked, the verifier of Linux 6.1 sees that a length is bounded, whichever register it is in */
 
 struct tag {
 	__be16 tci;
@@ -260,7 +261,7 @@ struct tag {
 struct wrapping {
 	__u8 align[2];
 	struct ethhdr eth; /* its addresses are the egress's business */
-	__u8 bytes[MAX_OUTER + ETH_HLEN + MAX_TAGS * sizeof(struct tag) + 2]; /* outer header, inner Ethernet header */
+	__u8 bytes[OUTER_MASK + ETH_HLEN + MAX_TAGS * sizeof(struct tag) + 3]; /* outer header, inner Ethernet header */
 };
 
 /* Where programs keep it, as walks. */

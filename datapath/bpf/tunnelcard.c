@@ -104,17 +104,16 @@ __noinline int relay(struct xdp_md *ctx, struct passage *p)
 	const struct header *h;
 	struct frame f = {};
 	struct road r = {};
-	__u32 n;
+	__u32 n, at;
 
 	if (!p || !u || !u->outside || !w)
 		return XDP_PASS;
-	e = bpf_map_lookup_elem(&encapsulations, &p->at);
+	at = p->at; /* on the stack, where Linux 6.1 wants keys to be */
+	e = bpf_map_lookup_elem(&encapsulations, &at);
 	h = see_inner(ctx, p);
 	if (!e || e->kind == TUNNEL_NONE || !h)
 		return XDP_PASS;
-	n = e->length & 63;
-	if (n > MAX_OUTER)
-		return XDP_PASS;
+	n = e->length & OUTER_MASK;
 	f.length = p->length;
 	write_outer(w, e, &f, h, p->length, false);
 	if (find_road(ctx, w->bytes, w->bytes + (e->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)), e->v6, u->outside, 0, &r) !=

@@ -99,6 +99,8 @@ static __always_inline enum reason mark_congestion(struct __sk_buff *skb, __u8 o
 
 /* An inner packet that is shorter. The cut leaves rests of the outer header behind the Ethernet header; the packet is moved there. */
 struct short_packet {
+	__u8 align[3];
+	__u8 before; /* what stands before it: Linux 6.1 does not see that a length that is not 0 is at least 1 */
 	__u8 bytes[LEAST];
 };
 
@@ -107,7 +109,7 @@ static __always_inline bool load_short(struct __sk_buff *skb, __u32 at, __u32 pa
 	__u64 n = payload;
 
 	asm volatile("" : "+r"(n)); /* as header_length() */
-	return n == 0 || n >= LEAST || !bpf_skb_load_bytes(skb, at, p->bytes, n);
+	return n >= LEAST || !bpf_skb_load_bytes(skb, at - 1, &p->before, n + 1);
 }
 
 /* Where the tail cannot be cut off, which not all kernels do, the packet is padded, as it would be on a wire. */
@@ -224,7 +226,7 @@ int underlay_egress(struct __sk_buff *skb)
 	struct outer_header h = {};
 	struct road r = {};
 
-	if (!load_outer(skb, &h) || h.eth.h_source[0] | h.eth.h_source[1] | h.eth.h_source[5])
+	if (!load_outer(skb, &h) || !same_mac(h.eth.h_source, r.from))
 		return lose(REASON_STRAY);
 	switch (find_road(skb, &h.ip4, &h.gre, !is_outer_ip4(&h), skb->ifindex, skb->gso_size, &r)) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
