@@ -32,6 +32,10 @@ type device struct {
 	xdp    uint32 // id of the program of XDP; 0: there is none
 }
 
+// ofOurKind is false of what the kernel puts into every namespace by itself: lo, and fallback devices of tunnels (gre0, sit0, ...) once
+// their modules are loaded. They cannot be deleted.
+func (d device) ofOurKind() bool { return d.kind == "veth" || d.kind == "bridge" }
+
 // Bits of IFLA_EXT_MASK (linux/rtnetlink.h).
 const skipStats = 1 << 3
 

@@ -1,13 +1,13 @@
 package wire_test
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"testing"
-
-	"github.com/vishvananda/netlink"
 
 	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/test/testkit"
@@ -79,16 +79,15 @@ func exchange(t *testing.T, what string, from, to *tap, source, station net.Hard
 	}
 }
 
-// kernelEnd makes the kernel's own tunnel device.
-func kernelEnd(make func(foreignEnd) netlink.Link) func(*bed, foreignEnd) foreign {
+// kernelEnd makes the kernel's own tunnel device, whose kind and options are given in the words of ip-link(8).
+func kernelEnd(words func(foreignEnd) string) func(*bed, foreignEnd) foreign {
 	return func(b *bed, e foreignEnd) foreign {
 		far := foreign{ns: e.ns, device: "tunnel", mac: mac(901)}
-		b.must(netns.In(e.ns, func() error {
-			l := make(e)
-			*l.Attrs() = netlink.NewLinkAttrs()
-			l.Attrs().Name, l.Attrs().MTU, l.Attrs().HardwareAddr = far.device, 1500, far.mac
-			return b.up(l, prefixes("192.0.2.1/31", "2001:db8::1/127")...)
-		}))
+		command := fmt.Sprintf("ip link add %s address %s mtu 1500 type %s", far.device, far.mac, words(e))
+		if out, err := runIn(e.ns, strings.Fields(command)...); err != nil {
+			b.Fatalf("%s: %v: %s", command, err, out)
+		}
+		b.must(netns.In(e.ns, func() error { return setUp(far.device, prefixes("192.0.2.1/31", "2001:db8::1/127")...) }))
 		return far
 	}
 }
@@ -98,11 +97,12 @@ func TestKernelVXLANInteroperates(t *testing.T) {
 	testkit.KernelModule(t, "vxlan")
 	for _, kind := range tunnelKinds[2:] {
 		t.Run(kind.String(), func(t *testing.T) {
-			interoperate(t, kind, kernelEnd(func(e foreignEnd) netlink.Link {
-				return &netlink.Vxlan{
-					VxlanId: int(e.key), SrcAddr: e.local.AsSlice(), Group: e.remote.AsSlice(), Port: 4789, Learning: true,
-					UDP6ZeroCSumRx: kind.ipv6, // RFC 6935
+			interoperate(t, kind, kernelEnd(func(e foreignEnd) string {
+				words := fmt.Sprintf("vxlan id %d local %v remote %v dstport 4789", e.key, e.local, e.remote)
+				if kind.ipv6 {
+					words += " udp6zerocsumrx" // RFC 6935
 				}
+				return words
 			}))
 		})
 	}
@@ -114,12 +114,12 @@ func TestKernelGRETAPInteroperates(t *testing.T) {
 	testkit.KernelModule(t, "ip6_gre")
 	for _, kind := range tunnelKinds[:2] {
 		t.Run(kind.String(), func(t *testing.T) {
-			interoperate(t, kind, kernelEnd(func(e foreignEnd) netlink.Link {
-				const withKey = 0x2000 // GRE_KEY
-				return &netlink.Gretap{
-					Local: e.local.AsSlice(), Remote: e.remote.AsSlice(), IKey: e.key, OKey: e.key, IFlags: withKey, OFlags: withKey,
-					Ttl: 64, PMtuDisc: 1,
+			interoperate(t, kind, kernelEnd(func(e foreignEnd) string {
+				device, more := "gretap", ""
+				if kind.ipv6 { // by default it puts an extension header (RFC 2473, 4.1.1) between, which no one else does
+					device, more = "ip6gretap", " encaplimit none"
 				}
+				return fmt.Sprintf("%s local %v remote %v key %d%s", device, e.local, e.remote, e.key, more)
 			}))
 		})
 	}

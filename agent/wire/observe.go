@@ -65,7 +65,7 @@ func (s *Substrate) Observe(ctx context.Context) (State, error) {
 	for _, d := range v.devices {
 		m := d.mark
 		switch {
-		case d.kind == "": // lo
+		case !d.ofOurKind():
 		case !d.marked, m.isPort() && !v.known(d), m.role == roleTwin && !v.tunnels[d.peer]:
 			state.Remains = append(state.Remains, d.name)
 		case m.isPort():

@@ -109,7 +109,7 @@ func (p paths) removeDevices() error {
 			}
 		}
 	}
-	all = slices.DeleteFunc(all, func(d device) bool { return d.kind == "" }) // lo
+	all = slices.DeleteFunc(all, func(d device) bool { return !d.ofOurKind() })
 	return nl.deleteDevices(all)
 }
 
