@@ -37,13 +37,10 @@ func (s *Substrate) detachNIC(index int) error {
 // errChecksums is of a veth pair as containers have it: its peer leaves checksums to the receiver, and what XDP sends on would stay without them.
 var errChecksums = errors.New("a veth pair whose other end may leave checksums to be filled in (once `ethtool -K <interface> tx off` is said at both ends, it can have one)")
 
-var errPackets = errors.New("it has packets, not frames, as tunnels have (WireGuard, tun)")
+var errNoEthernet = errors.New("it is no Ethernet interface, so it cannot carry tunnels")
 
 // fitForXDP asks whether frames come in at the interface as they come from a wire.
 func fitForXDP(nic device) error {
-	if !nic.ether {
-		return errPackets
-	}
 	if nic.kind != "veth" {
 		return nil
 	}

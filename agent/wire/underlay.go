@@ -78,8 +78,8 @@ func (s *Substrate) openUnderlay(machine *conn, c UnderlayConfig) error {
 		if err != nil {
 			return err
 		}
-		if nic.loop {
-			return fmt.Errorf("interface %s leads nowhere", name)
+		if !nic.ether { // lo, WireGuard, tun: the programs read an Ethernet header first
+			return fmt.Errorf("interface %s: %w", name, errNoEthernet)
 		}
 		nics, indexes = append(nics, nic), append(indexes, nic.index)
 	}
