@@ -20,6 +20,7 @@ type device struct {
 	name   string
 	kind   string // veth, bridge, ...; empty for lo
 	up     bool
+	loop   bool // lo
 	ether  bool // an Ethernet interface
 	mtu    int
 	master int // ifindex of its bridge, or 0
@@ -96,7 +97,9 @@ func parseDevice(message []byte) (device, error) {
 	if err != nil {
 		return device{}, err
 	}
-	d := device{index: int(header.Index), up: header.Flags&unix.IFF_UP != 0, ether: header.Type == unix.ARPHRD_ETHER}
+	d := device{
+		index: int(header.Index), up: header.Flags&unix.IFF_UP != 0, loop: header.Type == unix.ARPHRD_LOOPBACK, ether: header.Type == unix.ARPHRD_ETHER,
+	}
 	for _, a := range attrs {
 		switch a.Attr.Type {
 		case unix.IFLA_IFNAME:

@@ -15,7 +15,7 @@ import (
 	"github.com/pergola-net/pergola/substrate"
 )
 
-// Underlays lists the interfaces of the machine that can carry tunnels: those of Ethernet that are up and have addresses that others can reach, the one of the
+// Underlays lists the interfaces of the machine that could carry tunnels: those that are up and have addresses that others can reach, the one of the
 // default route first. The machine's namespace is the thread's.
 func Underlays() ([]substrate.Underlay, error) {
 	c, err := dialHere()
@@ -57,7 +57,7 @@ func (c *conn) underlays() ([]substrate.Underlay, error) {
 	slices.SortFunc(devices, func(a, b device) int { return cmp.Compare(rank(a), rank(b)) })
 	var all []substrate.Underlay
 	for _, d := range devices {
-		if !d.up || !d.ether || d.marked { // what is marked leads to a node of somebody's slice
+		if !d.up || d.loop || d.marked { // what is marked leads to a node of somebody's slice
 			continue
 		}
 		u := substrate.Underlay{Name: d.name, MTU: d.mtu, Addresses: reachable(addresses, d.index), Rate: rateOf(rates, d.name), XDP: guessXDP(d)}
@@ -131,6 +131,9 @@ const xdpNative = "native"
 
 // guessXDP says what to expect of the interface's driver.
 func guessXDP(d device) string {
+	if !d.ether { // and OpenUnderlay refuses it
+		return whyNoXDP(errNoEthernet)
+	}
 	if err := fitForXDP(d); err != nil {
 		return whyNoXDP(err)
 	}
