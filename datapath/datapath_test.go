@@ -78,17 +78,28 @@ func (b *bench) open() *DataPath {
 func hook(t testing.TB) Hook {
 	t.Helper()
 	if err := HaveTCX(); errors.Is(err, ebpf.ErrNotSupported) {
-		return noHook{} // attaching is tested where clsact is: agent/wire
+		return byClsact{} // agent/wire's own is tested there
 	} else if err != nil {
 		t.Error(err)
 	}
 	return TCX{}
 }
 
-type noHook struct{}
+// byClsact attaches to each device by itself, where there is no tcx.
+type byClsact struct{}
 
-func (noHook) Attach(int, *ebpf.Program) error    { return nil }
-func (noHook) Replace([]int, *ebpf.Program) error { return nil }
+func (byClsact) Attach(ifindex int, p *ebpf.Program) error {
+	return attachIngress(ifindex, objectProgPortIngress, p)
+}
+
+func (h byClsact) Replace(ifindexes []int, p *ebpf.Program) error {
+	for _, i := range ifindexes {
+		if err := h.Attach(i, p); err != nil && !errors.Is(err, unix.ENODEV) {
+			return err
+		}
+	}
+	return nil
+}
 
 func ifindex(t testing.TB, name string) int {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -329,8 +330,11 @@ func (s *station) sendSuper(frame []byte) error {
 			return err
 		}
 		defer func() { _ = unix.Close(fd) }()
-		const e0 = 2 // after lo
-		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1), unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: e0}))
+		e0, err := net.InterfaceByName("e0")
+		if err != nil {
+			return err
+		}
+		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1), unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: e0.Index}))
 		if err != nil {
 			return err
 		}

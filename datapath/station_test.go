@@ -28,9 +28,6 @@ type station struct {
 func inLiveWorld(t testing.TB, f func(w *world)) {
 	t.Helper()
 	inWorld(t, func(w *world) {
-		if _, ok := hook(w).(TCX); !ok {
-			w.Skip("live frames need tcx")
-		}
 		w.check(os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)) // nobody speaks but stations
 		w.stations = map[int]*station{}
 		w.a = w.port(macA)
