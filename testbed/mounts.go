@@ -3,6 +3,7 @@ package testbed
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -47,6 +48,10 @@ func Build(dir, name string, program ...string) error {
 	}
 	if err := linkProgram(program[0]); err != nil {
 		return err
+	}
+	// A machine outlives the command that made it, and what that command was born with: a lock, say, that flock(1) holds for it.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("let go of open files: %w", err)
 	}
 	return fmt.Errorf("execute %s: %w", program[0], unix.Exec(program[0], program, environment()))
 }

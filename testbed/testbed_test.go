@@ -155,6 +155,25 @@ func TestMachinesHaveWhatDiffersOfTheirOwn(t *testing.T) {
 	}
 }
 
+// TestMachinesInheritNoFiles: who runs the tests under flock(1) would find the lock held as long as a machine lives.
+func TestMachinesInheritNoFiles(t *testing.T) {
+	testkit.Root(t)
+	file := filepath.Join(testkit.TempState(t), "lock")
+	fd, err := unix.Open(file, unix.O_CREAT|unix.O_RDWR, 0o600) // not O_CLOEXEC
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	b := newBed(t, Config{Machines: []string{"h1"}, MTU: 1500})
+	m := b.Machines()[0]
+	if err := m.Start(asSleeper); err != nil {
+		t.Fatal(err)
+	}
+	if open := mustIn(t, m, "sh", "-c", "ls -l /proc/1/fd /proc/$(pgrep -P 1)/fd"); strings.Contains(open, file) {
+		t.Errorf("a machine holds %s:\n%s", file, open)
+	}
+}
+
 func TestCgroupsOfMachinesDoNotMeet(t *testing.T) {
 	b := newBed(t, Config{Machines: []string{"h1", "h2"}, MTU: 1500})
 	all, err := hierarchies()
