@@ -34,7 +34,7 @@ type Summary struct {
 	ID         uint16    `json:"id"`
 	Generation int64     `json:"generation"`
 	Nodes      int       `json:"nodes"`
-	Running    int       `json:"running"` // nodes in phase running, switches and uplinks included
+	Running    int       `json:"running"`        // nodes in phase running, switches and uplinks included
 	Lost       int       `json:"lost,omitempty"` // nodes whose host does not answer
 	Links      int       `json:"links"`
 	Settled    bool      `json:"settled"` // the host has nothing left to do
