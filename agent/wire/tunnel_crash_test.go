@@ -108,7 +108,5 @@ func TestKilledWhileTunnelsAreMade(t *testing.T) {
 	}
 	m.reopen()
 	remove()
-	if after := m.programs(); after != before {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
-	}
+	m.wantPrograms(before)
 }

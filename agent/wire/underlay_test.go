@@ -2,10 +2,13 @@ package wire_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -16,6 +19,7 @@ import (
 	"github.com/pergola-net/pergola/agent/wire"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/substrate"
+	"github.com/pergola-net/pergola/test/testkit"
 )
 
 // programs is what is attached to the machine's interface, as people see it.
@@ -25,6 +29,17 @@ func (m *machine) programs() string {
 		m.run("tc", "qdisc", "show", "dev", nic), m.run("tc", "filter", "show", "dev", nic, "ingress"),
 		m.run("ip", "-o", "-d", "link", "show", "dev", nic), m.run("ip", "-o", "-br", "link"),
 	}, "\n")
+}
+
+// wantPrograms waits until the interface has again what it had: the kernel takes XDP programs off in the background.
+func (m *machine) wantPrograms(before string) {
+	m.Helper()
+	testkit.Eventually(m, func() error {
+		if after := m.programs(); after != before {
+			return fmt.Errorf("before:\n%s\nnow:\n%s", before, after)
+		}
+		return nil
+	}, 10*time.Second, "the interface to have what it had")
 }
 
 func (m *machine) xdp() string {
@@ -59,16 +74,12 @@ func TestInterfacesOfTheMachineGetBackWhatTheyHad(t *testing.T) {
 		t.Errorf("remains %v", remains)
 	}
 	m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{}))
-	if after := m.programs(); after != before {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
-	}
+	m.wantPrograms(before)
 	m.openUnderlay()
 	m.must(m.Close())
 	m.Substrate = nil
 	m.must(m.there(func() error { return wire.Remove(context.Background(), m.dir) }))
-	if after := m.programs(); after != before {
-		t.Errorf("before:\n%s\nafter Remove:\n%s", before, after)
-	}
+	m.wantPrograms(before)
 }
 
 // Interfaces come and go, are named or not.
@@ -83,9 +94,12 @@ func TestUnderlayFollowsItsConfiguration(t *testing.T) {
 	}
 	m.run("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "other")
 	m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{Interfaces: []string{"eth1"}}))
-	if with := m.programs(); strings.Contains(with, "underlay_ingress") || strings.Contains(with, "prog/xdp") {
-		t.Errorf("what is attached to an interface that is no longer named:\n%s", with)
-	}
+	testkit.Eventually(t, func() error {
+		if with := m.programs(); strings.Contains(with, "underlay_ingress") || strings.Contains(with, "prog/xdp") {
+			return errors.New(with)
+		}
+		return nil
+	}, 10*time.Second, "an interface that is no longer named to be left alone")
 	state, err = m.Underlay(m.ctx)
 	m.must(err)
 	if e := state.NICs["eth1"]; !e.Present || e.Up || !strings.Contains(e.XDP, "ethtool -K") {
