@@ -149,7 +149,7 @@ func (s *server) addPlaced(ctx context.Context, hosts []Host) error {
 		at[hosts[i].Name] = &hosts[i]
 	}
 	for _, r := range records {
-		if r.Corrupt {
+		if r.Corrupt || r.Going { // what goes is not waited for
 			continue
 		}
 		spec, _, err := s.Store.Slice(ctx, r.Name)
