@@ -200,8 +200,18 @@ func (d *driver) addPort(ctx context.Context, id uint16, p port) error {
 		w.Addresses = p.Addresses
 	} else if w.PID, err = d.pid(sliver.ID{Slice: id, Node: p.node}); err != nil {
 		return fmt.Errorf("add interface %s: %w", w.Owner, err)
+	} else if err := d.unsettle(sliver.ID{Slice: id, Node: p.node}); err != nil {
+		return fmt.Errorf("add interface %s: %w", w.Owner, err)
 	}
 	return d.network().AddPort(ctx, w)
+}
+
+// unsettle forgets that a node's network was configured, before it gets an interface anew: the plan may end before that is configured.
+func (d *driver) unsettle(id sliver.ID) error {
+	if d.seen.slivers[id].Notes[noteOf[kindNet]] == "" {
+		return nil
+	}
+	return d.runtime.Note(id, noteOf[kindNet], "")
 }
 
 // connect makes a wire, and then lets its ports have a carrier.
