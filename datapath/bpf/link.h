@@ -14,7 +14,7 @@ struct frame {
 	__u32 segment;	/* of a GSO super-frame: payload of each of the frames that it stands for; else 0 */
 	__u32 tagged;	/* has an accelerated VLAN tag */
 	__u32 from;	/* port by which it entered its link */
-	__u32 at;	/* port at the link's other end; none if a bridge has the frame */
+	__u32 at;	/* port at the link's other end; means nothing if a bridge has the frame (MODE_KERNEL) */
 	enum mode mode; /* how it gets there */
 	struct walk *walk; /* what routers on the way did to it; NULL: there was none */
 };
