@@ -93,7 +93,7 @@ func (d *driver) unmake(ctx context.Context, k reconcile.Key) error {
 var noteOf = map[reconcile.Kind]string{kindNet: "net", kindConfig: "config", kindBoot: "boot"}
 
 func (d *driver) openSubstrate(ctx context.Context) error {
-	s, err := wire.Open(ctx, wire.Config{StateDir: d.cfg.StateDir})
+	s, err := wire.Open(ctx, wire.Config{StateDir: d.cfg.StateDir, Deleted: d.Nudge})
 	if err != nil {
 		return err
 	}
@@ -196,8 +196,18 @@ func (d *driver) addPort(ctx context.Context, id uint16, p port) error {
 	}
 	if p.uplink {
 		w.Addresses = p.Addresses
-	} else if w.PID, err = d.pid(sliver.ID{Slice: id, Node: p.node}); err != nil {
+		return d.network().AddPort(ctx, w)
+	}
+	node := sliver.ID{Slice: id, Node: p.node}
+	if w.PID, err = d.pid(node); err != nil {
 		return fmt.Errorf("add interface %s: %w", w.Owner, err)
+	}
+	// In the place of an interface that was deleted in the node, it has neither addresses nor routes yet. What says that the node has them
+	// goes first, or a server that died in between would leave it so.
+	if note := noteOf[kindNet]; d.seen.slivers[node].Notes[note] != "" {
+		if err := d.runtime.Note(node, note, ""); err != nil {
+			return fmt.Errorf("add interface %s: %w", w.Owner, err)
+		}
 	}
 	return d.network().AddPort(ctx, w)
 }
