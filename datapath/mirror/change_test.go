@@ -119,7 +119,8 @@ func TestInterfaceThatReturns(t *testing.T) {
 		kill $pid; ip link set eth0 up; ip addr add 10.0.0.1/24 dev eth0`)
 	l.leads("10.0.0.7", "link@0")
 	testkit.Eventually(t, func() error {
-		if s, err := l.mirror.Status(l.name); err != nil || !slices.Equal(s.Lost, []int{100}) {
+		const why = "it was deleted, or moved to another namespace"
+		if s, err := l.mirror.Status(l.name); err != nil || !slices.Equal(s.Lost, []int{100}) || l.whyOff("eth0") != why+"; "+why {
 			return fmt.Errorf("%+v, %w", s, err)
 		}
 		return nil

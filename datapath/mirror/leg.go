@@ -42,21 +42,28 @@ func (ls *links) reasons(index int) (why [2][]string) {
 	return why
 }
 
-// off lists the legs that are off the fast path, of the families that are on it.
+// off lists the legs that are off the fast path, and those that are none any more, of the families that are on it.
 func (ls *links) off(enabled [2]bool) (all []LegStatus) {
+	const lost = "it was deleted, or moved to another namespace"
+	for _, index := range slices.Sorted(maps.Keys(ls.lost)) {
+		all = appendOff(all, ls.lost[index], [2][]string{{lost}, {lost}}, enabled)
+	}
 	for _, index := range slices.Sorted(maps.Keys(ls.why)) {
-		if _, isLeg := ls.ports[index]; !isLeg {
-			continue
-		}
-		why := ls.why[index]
-		for family, on := range enabled {
-			if !on {
-				why[family] = nil
-			}
-		}
-		if len(why[0])+len(why[1]) > 0 {
-			all = append(all, LegStatus{Interface: ls.all[index].name, IPv4: why[0], IPv6: why[1]})
+		if _, isLeg := ls.ports[index]; isLeg {
+			all = appendOff(all, ls.all[index].name, ls.why[index], enabled)
 		}
 	}
 	return all
+}
+
+func appendOff(all []LegStatus, name string, why [2][]string, enabled [2]bool) []LegStatus {
+	for family, on := range enabled {
+		if !on {
+			why[family] = nil
+		}
+	}
+	if len(why[0])+len(why[1]) == 0 {
+		return all
+	}
+	return append(all, LegStatus{Interface: name, IPv4: why[0], IPv6: why[1]})
 }

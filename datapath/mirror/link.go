@@ -35,12 +35,13 @@ type links struct {
 	settings [2]map[int]settings // IPv4, IPv6
 	told     map[int]fib.Leg     // by port
 	why      map[int][2][]string // the frames that arrive are the kernel's, IPv4's or IPv6's
+	lost     map[int]string      // names of what were legs
 	live     bool                // the legs may be told
 }
 
 func newLinks(out sink, ports map[int]int) *links {
 	return &links{
-		out: out, ports: ports, all: map[int]*link{}, told: map[int]fib.Leg{}, why: map[int][2][]string{},
+		out: out, ports: ports, all: map[int]*link{}, told: map[int]fib.Leg{}, why: map[int][2][]string{}, lost: map[int]string{},
 		settings: [2]map[int]settings{{}, {}},
 	}
 }
@@ -154,6 +155,7 @@ func (ls *links) release(generation uint32) error {
 // remove forgets a link. If it was a leg, there is none any more, whoever takes its ifindex: only the owner of the substrate's end
 // knows what a node's new interface leads to.
 func (ls *links) remove(index int) error {
+	was := ls.all[index]
 	delete(ls.all, index)
 	delete(ls.why, index)
 	port, ok := ls.ports[index]
@@ -161,6 +163,9 @@ func (ls *links) remove(index int) error {
 		return nil
 	}
 	delete(ls.ports, index)
+	if was != nil {
+		ls.lost[index] = was.name
+	}
 	if _, told := ls.told[port]; !told { // perhaps an earlier process's: taken over first
 		if err := ls.out.SetLeg(port, fib.Leg{}); err != nil {
 			return err
