@@ -106,7 +106,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a.register = a.registerHost
 	if wire.Present(cfg.StateDir) {
-		if a.substrate, err = wire.Open(ctx, wire.Config{StateDir: cfg.StateDir}); err != nil {
+		if a.substrate, err = wire.Open(ctx, wire.Config{StateDir: cfg.StateDir, Deleted: a.Nudge}); err != nil {
 			return nil, fmt.Errorf("adopt the substrate of an earlier server: %w", err)
 		}
 	}

@@ -95,7 +95,7 @@ func (d *driver) unmake(ctx context.Context, k reconcile.Key) error {
 var noteOf = map[reconcile.Kind]string{kindNet: "net", kindConfig: "config", kindBoot: "boot"}
 
 func (d *driver) openSubstrate(ctx context.Context) error {
-	s, err := wire.Open(ctx, wire.Config{StateDir: d.cfg.StateDir})
+	s, err := wire.Open(ctx, wire.Config{StateDir: d.cfg.StateDir, Deleted: d.Nudge})
 	if err != nil {
 		return err
 	}
@@ -198,15 +198,20 @@ func (d *driver) addPort(ctx context.Context, id uint16, p port) error {
 	}
 	if p.uplink {
 		w.Addresses = p.Addresses
-	} else if w.PID, err = d.pid(sliver.ID{Slice: id, Node: p.node}); err != nil {
-		return fmt.Errorf("add interface %s: %w", w.Owner, err)
-	} else if err := d.unsettle(sliver.ID{Slice: id, Node: p.node}); err != nil {
+		return d.network().AddPort(ctx, w)
+	}
+	node := sliver.ID{Slice: id, Node: p.node}
+	if w.PID, err = d.pid(node); err == nil {
+		err = d.unsettle(node)
+	}
+	if err != nil {
 		return fmt.Errorf("add interface %s: %w", w.Owner, err)
 	}
 	return d.network().AddPort(ctx, w)
 }
 
-// unsettle forgets that a node's network was configured, before it gets an interface anew: the plan may end before that is configured.
+// unsettle forgets that a node's network was configured, before it gets an interface in the place of one that is gone: that has neither
+// addresses nor routes yet, and the plan may end, or the server die, before it has.
 func (d *driver) unsettle(id sliver.ID) error {
 	if d.seen.slivers[id].Notes[noteOf[kindNet]] == "" {
 		return nil

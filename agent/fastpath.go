@@ -49,36 +49,55 @@ func routersToMirror(wishes []wish, seen *sight) map[sliver.ID]mirrored {
 }
 
 // fastPath keeps the mirror as the host was seen. It is no resource: what goes wrong with it keeps no slice from being settled, and
-// its routers forward in their kernels meanwhile. Every pass hands it what it saw; what fails is tried again by the next.
+// its routers forward in their kernels meanwhile. Every pass hands it what it saw; what fails is tried again by the next. What one router
+// takes to be gone keeps nobody waiting but who removes it.
 type fastPath struct {
 	log         *slog.Logger
 	differences prometheus.Counter // that the continuous audit found
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards all below; never held while a router goes
 	memory   fibMemory
 	watcher  *eligible.Watcher
 	mirror   mirrorKeeper // nil: there is no substrate, or
 	trouble  error        // it could not be opened
 	routers  map[sliver.ID]mirrored
+	going    map[sliver.ID]departure
 	captures map[sliver.ID]int    // that run: who looks wants to see every frame
 	refused  map[sliver.ID]error  // that the mirror did not take
 	seen     map[sliver.ID]int    // at how many looks in a row a router was in trouble
+	lost     map[sliver.ID]int    // how many of a router's interfaces were deleted in it, or moved
 	troubles map[sliver.ID]string // that last: a router that is being read is none
 	counted  map[sliver.ID]uint32 // numbers under which routers' punts are counted
 }
 
+// departure is what a router was, and may still be in the maps.
+type departure struct {
+	ports map[int]bool
+	gone  <-chan struct{} // closed when it is not; nil: nobody knows before the router is set again, or removed
+}
+
+func (d departure) isOver() bool {
+	select {
+	case <-d.gone:
+		return true
+	default:
+		return false
+	}
+}
+
 func newFastPath(log *slog.Logger) *fastPath {
 	return &fastPath{
-		log: log, differences: newAuditMetric(), routers: make(map[sliver.ID]mirrored), captures: make(map[sliver.ID]int), refused: make(map[sliver.ID]error),
-		seen: make(map[sliver.ID]int), troubles: make(map[sliver.ID]string), counted: make(map[sliver.ID]uint32),
+		log: log, differences: newAuditMetric(), routers: make(map[sliver.ID]mirrored), going: make(map[sliver.ID]departure),
+		captures: make(map[sliver.ID]int), refused: make(map[sliver.ID]error), seen: make(map[sliver.ID]int), lost: make(map[sliver.ID]int),
+		troubles: make(map[sliver.ID]string), counted: make(map[sliver.ID]uint32),
 	}
 }
 
 // What the agent needs of packages mirror and fib.
 type (
 	mirrorKeeper interface {
-		Set(name string, r mirror.Router) error
-		Remove(name string)
+		Set(name string, r mirror.Router) (gone <-chan struct{}, err error)
+		Remove(name string) (gone <-chan struct{})
 		Status(name string) (mirror.Status, error)
 		Verify(ctx context.Context, name string) ([]mirror.Difference, error)
 		Close()
@@ -147,9 +166,13 @@ func (f *fastPath) openLocked(s *wire.Substrate) error {
 // in less than two minutes, for a few per cent of a CPU.
 const auditRate = 10_000
 
-// heldLocked gives the ports that are known: none of them may become another behind the mirror's back.
+// heldLocked gives the ports that are known, also of routers that are not gone yet: none of them may become another behind the mirror's back.
 func (f *fastPath) heldLocked() map[int]bool {
+	maps.DeleteFunc(f.going, func(_ sliver.ID, d departure) bool { return d.isOver() })
 	held := make(map[int]bool)
+	for _, d := range f.going {
+		maps.Copy(held, d.ports)
+	}
 	for _, r := range f.routers {
 		for _, port := range r.legs {
 			held[port] = true
@@ -175,32 +198,30 @@ func (f *fastPath) reclaimLocked() {
 // close lets go of the mirror. What the programs know stays, and is theirs to believe as long as the lease holds.
 func (f *fastPath) close() error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.mirror == nil {
-		return nil
-	}
-	f.mirror.Close()
-	err := errors.Join(f.watcher.Close(), f.memory.Close())
+	keeper, memory, watcher := f.mirror, f.memory, f.watcher
 	f.mirror, f.memory, f.watcher = nil, nil, nil
 	clear(f.routers)
+	clear(f.going)
 	clear(f.refused)
 	clear(f.counted)
-	return err
+	f.mu.Unlock()
+	if keeper == nil {
+		return nil
+	}
+	keeper.Close()
+	return errors.Join(watcher.Close(), memory.Close())
 }
 
 func (m mirrored) equal(o mirrored) bool {
 	return m.netns == o.netns && m.off == o.off && maps.Equal(m.legs, o.legs)
 }
 
+// setLocked tells the mirror what a router is now.
 func (f *fastPath) setLocked(id sliver.ID, r mirrored) {
+	was := f.routers[id]
 	f.routers[id] = r // also if it fails: its ports may be legs by then
-	ns, err := r.open()
-	if err == nil {
-		err = f.mirror.Set(id.String(), mirror.Router{
-			Slice: uint32(r.slice), NetNS: ns, Legs: r.legs, Off: r.off || f.captures[id] > 0,
-		})
-		err = errors.Join(err, ns.Close())
-	}
+	gone, err := f.tellLocked(id, r)
+	f.departLocked(id, was, gone)
 	if errors.Is(err, netns.ErrGone) {
 		err = nil // the next look will not find it any more
 	}
@@ -209,6 +230,27 @@ func (f *fastPath) setLocked(id sliver.ID, r mirrored) {
 		f.log.Warn("mirror", "router", id.String(), "error", err)
 		f.refused[id] = err
 	}
+}
+
+func (f *fastPath) tellLocked(id sliver.ID, r mirrored) (gone <-chan struct{}, err error) {
+	ns, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	gone, err = f.mirror.Set(id.String(), mirror.Router{
+		Slice: uint32(r.slice), NetNS: ns, Legs: r.legs, Off: r.off || f.captures[id] > 0,
+	})
+	return gone, errors.Join(err, ns.Close())
+}
+
+// departLocked notes what a router was before, until that is gone. What it was still earlier goes first.
+func (f *fastPath) departLocked(id sliver.ID, was mirrored, gone <-chan struct{}) {
+	d := departure{ports: make(map[int]bool), gone: gone}
+	maps.Copy(d.ports, f.going[id].ports)
+	for _, port := range was.legs {
+		d.ports[port] = true
+	}
+	f.going[id] = d
 }
 
 // open opens a router's network namespace, if it still is the one that was seen.
@@ -224,21 +266,31 @@ func (m mirrored) open() (*os.File, error) {
 	return ns, nil
 }
 
-// remove forgets a router that goes: the sockets of its mirror would keep its network namespace, and with it its links.
+// remove forgets a router that goes, and waits until nothing of it is left: the sockets of its mirror would keep its network namespace,
+// and with it its links.
 func (f *fastPath) remove(id sliver.ID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.removeLocked(id)
+	if gone := f.forget(id); gone != nil {
+		<-gone
+	}
 }
 
-func (f *fastPath) removeLocked(id sliver.ID) {
-	if _, known := f.routers[id]; !known {
-		return
+// forget begins to do what remove does. gone is nil if there is no mirror.
+func (f *fastPath) forget(id sliver.ID) (gone <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mirror == nil {
+		return nil
 	}
-	f.mirror.Remove(id.String())
+	return f.removeLocked(id)
+}
+
+func (f *fastPath) removeLocked(id sliver.ID) (gone <-chan struct{}) {
+	gone = f.mirror.Remove(id.String())
+	f.departLocked(id, f.routers[id], gone)
 	delete(f.routers, id)
 	delete(f.refused, id)
 	delete(f.counted, id)
+	return gone
 }
 
 // watched takes a router off the fast path until done is called: whoever captures its frames wants to see all of them.

@@ -62,10 +62,14 @@ func (f *fastPath) router(id sliver.ID) (r api.RouterFastPath) {
 	if err != nil {
 		return off("it cannot be mirrored", err.Error())
 	}
-	return api.RouterFastPath{
+	r = api.RouterFastPath{
 		IPv4: api.FamilyFastPath{On: st.IPv4.FastPath, Why: st.IPv4.Why}, IPv6: api.FamilyFastPath{On: st.IPv6.FastPath, Why: st.IPv6.Why},
 		Routes: st.IPv4.Routes + st.IPv6.Routes, Neighbours: st.Neighbours, Resyncs: uint64(st.Resyncs),
 	}
+	for _, leg := range st.Off {
+		r.Interfaces = append(r.Interfaces, api.InterfaceFastPath{Interface: leg.Interface, IPv4: leg.IPv4, IPv6: leg.IPv6})
+	}
+	return r
 }
 
 // off is a router whose kernel forwards all frames.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/pergola-net/pergola/agent/wire"
 	"github.com/pergola-net/pergola/datapath/fib"
 	"github.com/pergola-net/pergola/datapath/mirror"
+	"github.com/pergola-net/pergola/datapath/mirror/eligible"
 	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/slice"
 )
@@ -52,22 +54,45 @@ type fakeMirror struct {
 	routers map[string]mirror.Router
 	sets    int
 	refuse  error
+	lost    []int
+	slow    chan struct{} // closed when what was is gone; nil: at once
+	closing func()
 }
 
-func (m *fakeMirror) Set(name string, r mirror.Router) error {
+func (m *fakeMirror) Set(name string, r mirror.Router) (gone <-chan struct{}, err error) {
 	m.sets++
 	if m.refuse != nil {
-		return m.refuse
+		return nil, m.refuse
 	}
 	r.NetNS = nil // it is closed
 	m.routers[name] = r
-	return nil
+	return m.gone(), nil
 }
-func (m *fakeMirror) Remove(name string) { delete(m.routers, name) }
+
+func (m *fakeMirror) Remove(name string) (gone <-chan struct{}) {
+	delete(m.routers, name)
+	return m.gone()
+}
+
+func (m *fakeMirror) gone() <-chan struct{} {
+	if m.slow != nil {
+		return m.slow
+	}
+	gone := make(chan struct{})
+	close(gone)
+	return gone
+}
+
 func (m *fakeMirror) Status(string) (mirror.Status, error) {
-	return mirror.Status{Synchronised: true}, nil
+	return mirror.Status{Synchronised: true, Lost: m.lost, IPv4: mirror.FamilyStatus{FastPath: true}}, nil
 }
-func (m *fakeMirror) Close() {}
+
+func (m *fakeMirror) Close() {
+	if m.closing != nil {
+		m.closing()
+	}
+}
+
 func (m *fakeMirror) Verify(context.Context, string) ([]mirror.Difference, error) {
 	return nil, nil
 }
@@ -132,6 +157,76 @@ func TestMirrorFollowsWhatIsSeen(t *testing.T) {
 	f.mirrorLocked(map[sliver.ID]mirrored{b: gone})
 	delete(want, "7/b")
 	check("b has another namespace than was seen", 6)
+}
+
+// While a router goes, nobody waits but who removes it, and its ports become nobody else's.
+func TestOnlyWhoRemovesARouterWaitsUntilItIsGone(t *testing.T) {
+	m := &fakeMirror{routers: map[string]mirror.Router{}}
+	f := newFastPath(slog.New(slog.DiscardHandler))
+	f.mirror, f.memory = m, &fakeMemory{}
+	var err error
+	if f.watcher, err = eligible.New(eligible.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	pid := os.Getpid()
+	a, b := sliver.ID{Slice: 7, Node: "a"}, sliver.ID{Slice: 7, Node: "b"}
+	router := func(port int) mirrored {
+		return mirrored{slice: 7, netns: netnsInode(pid), pid: pid, legs: map[int]int{2: port}}
+	}
+	held := func(want ...int) {
+		t.Helper()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if got := slices.Sorted(maps.Keys(f.heldLocked())); !slices.Equal(got, want) {
+			t.Errorf("held: %v, want %v", got, want)
+		}
+	}
+	f.mirrorLocked(map[sliver.ID]mirrored{a: router(52), b: router(60)})
+	m.slow = make(chan struct{})
+	f.mirrorLocked(map[sliver.ID]mirrored{a: router(53), b: router(60)})
+	held(52, 53, 60)
+	m.refuse = errors.New("no memory")
+	f.mirrorLocked(map[sliver.ID]mirrored{a: router(54), b: router(60)})
+	held(52, 53, 54, 60)
+	f.forget(a)
+	held(52, 53, 54, 60)
+	removed := make(chan struct{})
+	go func() {
+		f.remove(a)
+		close(removed)
+	}()
+	f.look()
+	if r := f.router(b); !r.IPv4.On {
+		t.Errorf("status of the other router: %+v", r)
+	}
+	select {
+	case <-removed:
+		t.Error("the router is said to be gone")
+	default:
+	}
+	close(m.slow)
+	<-removed
+	held(60)
+	m.closing = func() { f.router(b) } // waits for ever, if close holds what it should not
+	if err := f.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An interface that is away makes the agent look at the host, once.
+func TestLostInterfaceIsToldOnce(t *testing.T) {
+	m := &fakeMirror{routers: map[string]mirror.Router{}}
+	f := newFastPath(slog.New(slog.DiscardHandler))
+	f.mirror = m
+	pid := os.Getpid()
+	f.mirrorLocked(map[sliver.ID]mirrored{{Slice: 7, Node: "a"}: {slice: 7, netns: netnsInode(pid), pid: pid, legs: map[int]int{2: 52}}})
+	if f.look() {
+		t.Error("a change is told, and there was none")
+	}
+	m.lost = []int{52}
+	if !f.look() || f.look() {
+		t.Error("a lost interface is told once")
+	}
 }
 
 func TestWhatTheMirrorRefusesIsTroubleAndTriedAgain(t *testing.T) {

@@ -11,7 +11,8 @@ import (
 	"github.com/pergola-net/pergola/datapath/mirror"
 )
 
-// watchFastPath looks at the fast path until ctx ends, and asks for a look at the host when it fails for some router or works again.
+// watchFastPath looks at the fast path until ctx ends, and asks for a look at the host when it fails for some router or works again, or when
+// a router has lost an interface.
 func (a *Agent) watchFastPath(ctx context.Context) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -61,20 +62,24 @@ func (f *fastPath) troubleOf(id sliver.ID) string {
 // patience is how many looks, one a second, a router may take to be read: a million routes take some.
 const patience = 5
 
-// look notes the troubles that there are, and reports whether others last than before.
+// look notes the troubles that there are, and reports whether others last than before, or whether a router has lost an interface: what the
+// mirror hears of one that is moved away, nobody else does.
 func (f *fastPath) look() (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	seen, lasting := make(map[sliver.ID]int), make(map[sliver.ID]string)
+	seen, lost, lasting := make(map[sliver.ID]int), make(map[sliver.ID]int), make(map[sliver.ID]string)
 	for id := range f.routers {
+		if st, err := f.mirror.Status(id.String()); err == nil && len(st.Lost) > 0 {
+			lost[id] = len(st.Lost)
+		}
 		if t := f.troubleLocked(id); t != "" {
 			if seen[id] = f.seen[id] + 1; seen[id] >= patience {
 				lasting[id] = t
 			}
 		}
 	}
-	changed = !maps.Equal(lasting, f.troubles)
-	f.seen, f.troubles = seen, lasting
+	changed = !maps.Equal(lasting, f.troubles) || !maps.Equal(lost, f.lost)
+	f.seen, f.lost, f.troubles = seen, lost, lasting
 	return changed
 }
 

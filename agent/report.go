@@ -8,6 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/docker/go-units"
+	"golang.org/x/sys/unix"
+
 	"github.com/pergola-net/pergola/agent/reconcile"
 	"github.com/pergola-net/pergola/agent/sliver"
 	"github.com/pergola-net/pergola/events"
@@ -199,7 +202,7 @@ func (a *Agent) nodeStatus(at place, w *wish, n *slice.Node, seen *sight, r *rep
 		st.Phase, st.Message = slice.Paused, ""
 	case sliver.Exited:
 		st.PID = 0
-		st.Phase, st.Message = slice.Exited, exitMessage(s)+lastWords(a.runtime.LogPath(w.spec.Name, n.Name))
+		st.Phase, st.Message = slice.Exited, exitMessage(s, n.Memory)+lastWords(a.runtime.LogPath(w.spec.Name, n.Name))
 		if !w.left[n.Name] {
 			st.Phase, st.Message = slice.Failed, st.Message+"; it is started again"
 		}
@@ -305,9 +308,12 @@ func (a *Agent) warn(id sliver.ID, message string) {
 	}
 }
 
-// exitMessage words how a first process ended.
-func exitMessage(s sliver.Observed) string {
+// exitMessage words how a first process ended that may have had so many bytes of memory.
+func exitMessage(s sliver.Observed, memory int64) string {
+	const killed = 128 + int(unix.SIGKILL)
 	switch {
+	case s.OutOfMemory && (s.ExitCode < 0 || s.ExitCode == killed):
+		return "it needed more than its `memory: " + units.BytesSize(float64(memory)) + "`"
 	case s.ExitCode < 0:
 		return "its first process ended"
 	case s.ExitCode > 128:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/agent/reconcile"
+	"github.com/pergola-net/pergola/agent/sliver"
 	"github.com/pergola-net/pergola/events"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/store"
@@ -33,6 +34,24 @@ func TestLastWordsAreBounded(t *testing.T) {
 	}
 	if got := lastWords(log); len(got) > 202 {
 		t.Errorf("%d bytes of a log of a terabyte", len(got))
+	}
+}
+
+func TestEndForWantOfMemoryIsToldAsThat(t *testing.T) {
+	for _, c := range []struct {
+		code int
+		oom  bool
+		want string
+	}{
+		{137, true, "it needed more than its `memory: 64MiB`"},
+		{-1, true, "it needed more than its `memory: 64MiB`"}, // nobody watched
+		{137, false, "its first process was ended by signal 9"},
+		{1, true, "its first process ended with status 1"}, // another one was killed, and it went on
+		{-1, false, "its first process ended"},
+	} {
+		if got := exitMessage(sliver.Observed{ExitCode: c.code, OutOfMemory: c.oom}, 64<<20); got != c.want {
+			t.Errorf("status %d, out of memory %v: %q, want %q", c.code, c.oom, got, c.want)
+		}
 	}
 }
 

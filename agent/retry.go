@@ -29,7 +29,7 @@ func (a *Agent) noteAction(act reconcile.Action, err error) {
 
 // noteExit counts the end of a first process: one that ends again and again is started ever more slowly.
 func (a *Agent) noteExit(id sliver.ID) {
-	a.fast.remove(id)
+	a.fast.forget(id)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.crashes.Fail(reconcile.Key{Kind: kindSliver, Slice: id.Slice, Name: id.Node}, time.Now(), errExited)

@@ -26,6 +26,8 @@ type RouterFastPath struct {
 	Neighbours int            `json:"neighbours"` // mirrored, of both families
 	// Punts counts the frames that the fast path handed to the router's kernel, by reason.
 	Punts map[string]uint64 `json:"punts,omitempty"`
+	// Interfaces are those by which the kernel takes what comes in, though the router is on the fast path.
+	Interfaces []InterfaceFastPath `json:"interfaces,omitempty"`
 	// Resyncs counts how often the mirror was in doubt and compared everything with the kernel.
 	Resyncs uint64 `json:"resyncs"`
 	// Trouble says what keeps the router from being mirrored, for a person.
@@ -36,6 +38,13 @@ type RouterFastPath struct {
 type FamilyFastPath struct {
 	On  bool     `json:"on"`
 	Why []string `json:"why,omitempty"` // for a person
+}
+
+// InterfaceFastPath says why frames of an address family that come in by an interface are not walked past a router's kernel.
+type InterfaceFastPath struct {
+	Interface string   `json:"interface"`
+	IPv4      []string `json:"ipv4,omitempty"` // for a person
+	IPv6      []string `json:"ipv6,omitempty"`
 }
 
 // FastPathMemory is how much of the memory of the fast path is in use.

@@ -169,6 +169,26 @@ func TestWalkPunts(t *testing.T) {
 	})
 }
 
+// A reason that is new in bpf/punt.h needs a case, too.
+func TestEveryPuntHasACase(t *testing.T) {
+	all, err := Punts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]bool{
+		"walk on": true, // none
+		"loop":    true, // takes more routers: TestWalkEndsAfter64Routers
+	}
+	for _, c := range slices.Concat(headerPunts, statePunts) {
+		have[c.why] = true
+	}
+	for _, why := range all {
+		if !have[why] {
+			t.Errorf("no case of TestWalkPunts is punted for this reason: %q", why)
+		}
+	}
+}
+
 func (w *world) punts(c puntCase) {
 	w.lease(time.Hour)
 	w.clearSources()

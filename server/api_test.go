@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -267,17 +268,19 @@ func TestEventsAreRememberedAndFollowed(t *testing.T) {
 		t.Errorf("events %v", kinds)
 	}
 	stop := errors.New("seen")
-	go func() {
+	var asked sync.WaitGroup
+	asked.Go(func() {
 		if err := c.Node(t.Context(), "net", "b", api.NodeStop); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
 	err := c.Events(t.Context(), "", true, func(e events.Event) error {
 		if e.Kind == events.NodeWanted && e.Node == "b" {
 			return stop
 		}
 		return nil
 	})
+	asked.Wait() // the event comes before the answer
 	if !errors.Is(err, stop) {
 		t.Errorf("follow: %v", err)
 	}

@@ -203,21 +203,24 @@ func (c Checker) tryExec(ctx context.Context, check slice.Check, timeout time.Du
 	case err != nil:
 		return &brokenError{err}
 	case status != check.Status:
-		return fmt.Errorf("%q ended with status %d, not %d: %s", check.Command, status, check.Status, short(output))
+		return fmt.Errorf("%q ended with status %d, not %d%s", check.Command, status, check.Status, printed(output))
 	case want != nil && !want.Match(output):
-		return fmt.Errorf("%q printed nothing that matches %q: %s", check.Command, check.Output, short(output))
+		return fmt.Errorf("%q printed nothing that matches %q%s", check.Command, check.Output, printed(output))
 	}
 	return nil
 }
 
-// short cuts an output down to what fits into a table.
-func short(output []byte) string {
+// printed ends a message with an output, if there is any, cut down to what fits into a table.
+func printed(output []byte) string {
 	const most = 200
 	s := strings.TrimSpace(string(output))
-	if len(s) > most {
+	switch {
+	case s == "":
+		return ""
+	case len(s) > most:
 		s = s[:most] + "..."
 	}
-	return s
+	return ": " + s
 }
 
 func words(names []string) string {

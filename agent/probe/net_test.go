@@ -51,7 +51,27 @@ func line(t *testing.T) *lab.Lab {
 	testkit.LeakCheck(t)
 	l := lab.New(t, s)
 	look(t, l)
+	reach(t, l, "r1", "r4")
 	return l
+}
+
+// reach waits until frames pass in both families: the tables show an interface before the kernel has noticed that its far end
+// is up, and what it sends until then is lost; the next question for a neighbour follows a second later, at each hop.
+func reach(t *testing.T, l *lab.Lab, from, to string) {
+	t.Helper()
+	var targets []netip.Addr
+	for _, isIPv6 := range []bool{false, true} {
+		if a, ok := l.Slice.Node(to).Address(isIPv6); ok {
+			targets = append(targets, a)
+		}
+	}
+	testkit.Eventually(t, func() error {
+		results, err := probe.Ping(t.Context(), l.PID(from), targets, probe.PingOptions{})
+		for _, r := range results {
+			err = errors.Join(err, r.Err)
+		}
+		return err
+	}, 20*time.Second, "the first answers")
 }
 
 // look gives the tables once everything works: the kernel is slow to notice that a far end came up.
@@ -350,6 +370,7 @@ func TestChecksAreTriedAndWorded(t *testing.T) {
 		{slice.Check{Kind: slice.CheckExec, From: "r1", Command: "echo hello", Output: "bye"}, false, "hello"},
 		{slice.Check{Kind: slice.CheckExec, From: "r1", Command: "exit 3", Status: 3}, true, ""},
 		{slice.Check{Kind: slice.CheckExec, From: "r1", Command: "exit 3"}, false, "status 3, not 0"},
+		{slice.Check{Kind: slice.CheckExec, From: "r1", Command: "echo why; exit 3"}, false, "status 3, not 0: why"},
 	}
 	var list []slice.Check
 	for _, c := range checks {
@@ -360,7 +381,7 @@ func TestChecksAreTriedAndWorded(t *testing.T) {
 		t.Fatal(calls, err)
 	}
 	for i, want := range checks {
-		if r := results[i]; r.OK != want.ok || !strings.Contains(r.Message, want.says) {
+		if r := results[i]; r.OK != want.ok || !strings.Contains(r.Message, want.says) || strings.HasSuffix(r.Message, ": ") {
 			t.Errorf("%+v: got ok=%v %q", want.check, r.OK, r.Message)
 		}
 	}

@@ -34,6 +34,7 @@ type cgroups interface {
 	freeze(group string, on bool) error
 	frozen(group string) bool
 	usage(group string) (Usage, error)
+	outOfMemory(group string) bool // the kernel has killed a process of the group, which had reached its limit
 	remove(group string) error
 	children(group string) ([]string, error)
 }
@@ -162,6 +163,20 @@ func readNumber(file string) (uint64, error) {
 		return 0, fmt.Errorf("read cgroup: %w", err)
 	}
 	return strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
+}
+
+// readCount reads a line of a file that names what it counts.
+func readCount(file, name string) (count uint64) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			count, _ = strconv.ParseUint(strings.TrimSpace(rest), 10, 64) // 0 for what is no number
+		}
+	}
+	return count
 }
 
 func subdirs(dir string) ([]string, error) {

@@ -152,6 +152,13 @@ func (g *cgroups1) usage(group string) (u Usage, err error) {
 	return u, nil
 }
 
+// outOfMemory: oom_kill also counts those whom the kernel killed because the machine had no memory left.
+func (g *cgroups1) outOfMemory(group string) bool {
+	dir := g.dir("memory", group)
+	reached, err := readNumber(filepath.Join(dir, "memory.failcnt"))
+	return err == nil && reached > 0 && readCount(filepath.Join(dir, "memory.oom_control"), "oom_kill") > 0
+}
+
 func (g *cgroups1) remove(group string) error {
 	dirs := make([]string, 0, len(g.controllers))
 	for _, c := range g.controllers {

@@ -137,6 +137,12 @@ func (g *cgroups2) usage(group string) (u Usage, err error) {
 	return u, err
 }
 
+// outOfMemory: oom_kill also counts those whom the kernel killed because the machine had no memory left, oom does not.
+func (g *cgroups2) outOfMemory(group string) bool {
+	file := filepath.Join(g.dir(group), "memory.events")
+	return readCount(file, "oom") > 0 && readCount(file, "oom_kill") > 0
+}
+
 func (g *cgroups2) remove(group string) error { return removeDir(g.dir(group)) }
 
 func (g *cgroups2) children(group string) ([]string, error) { return subdirs(g.dir(group)) }

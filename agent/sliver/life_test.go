@@ -178,6 +178,29 @@ func TestExitIsTold(t *testing.T) {
 	}
 }
 
+// A sliver that needs more memory than it may have is known for that, and one that was killed for another reason is not.
+func TestEndForWantOfMemoryIsSeen(t *testing.T) {
+	r := newRuntime(t)
+	prepare(t, r)
+	for command, want := range map[string]bool{"exec tail /dev/zero": true, "kill -9 $$": false} {
+		s := spec("denver")
+		s.Memory = 32 << 20
+		s.Command = []string{"sh", "-c", command}
+		up(t, r, s)
+		select {
+		case <-r.Exits():
+			if o := observe(t, r, s.ID, Exited); o.ExitCode != 137 || o.OutOfMemory != want {
+				t.Errorf("%s: %+v", command, o)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("exit was not told")
+		}
+		if err := r.Delete(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestBadSpecLeavesNothing(t *testing.T) {
 	r := newRuntime(t)
 	if _, err := r.Create(t.Context(), spec("denver")); !errors.Is(err, ErrNoSlice) {

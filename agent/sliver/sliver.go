@@ -87,6 +87,9 @@ type Observed struct {
 	ExitedAt  time.Time
 	ExitCode  int // 128 + signal for a killed process; -1: not known, nobody watched
 	Notes     map[string]string
+
+	// OutOfMemory says of a sliver that has exited that it needed more than its memory limit: the kernel killed a process in it.
+	OutOfMemory bool
 }
 
 // The causes that a caller may want to tell apart.

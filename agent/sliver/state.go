@@ -194,6 +194,7 @@ func (r *Runtime) Observe(id ID) (Observed, error) {
 	case rec.Process.PID == 0:
 	case !rec.Process.alive():
 		o.State, o.ExitCode = Exited, -1
+		o.OutOfMemory = r.groups.outOfMemory(r.groupOf(id))
 		if rec.Exit != nil {
 			o.ExitCode, o.ExitedAt = rec.Exit.Code, rec.Exit.Time
 		}

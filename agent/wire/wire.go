@@ -39,6 +39,8 @@ type Config struct {
 	StateDir string
 	// TCX attaches programs through tcx, which Linux 6.6 brought, instead of clsact; see docs/decisions/004-clsact-not-tcx.md.
 	TCX bool
+	// Deleted is called soon after devices have gone from the substrate, whoever deleted them. Nil: nobody asks.
+	Deleted func()
 }
 
 // Substrate is an open substrate. Its methods may be called concurrently.
@@ -48,6 +50,7 @@ type Substrate struct {
 	host  *os.File // the machine's
 	nl    *conn    // in its namespace
 	data  *datapath.DataPath
+	watch *watch // nil: there is none
 
 	// wiring serialises what reads and then writes the records of two ports, or a port and its queue.
 	wiring sync.Mutex
@@ -115,6 +118,11 @@ func (s *Substrate) open(c Config) (err error) {
 	if s.nl, err = dial(s.ns); err != nil {
 		return err
 	}
+	if c.Deleted != nil {
+		if s.watch, err = startWatch(s.ns, c.Deleted); err != nil {
+			return err
+		}
+	}
 	hook, err := chooseHook(c, s.nl)
 	if err != nil {
 		return err
@@ -141,6 +149,9 @@ func (s *Substrate) Close() error {
 	var errs []error
 	if s.data != nil {
 		errs = append(errs, s.data.Close())
+	}
+	if s.watch != nil {
+		errs = append(errs, s.watch.close())
 	}
 	if s.nl != nil {
 		s.nl.close()

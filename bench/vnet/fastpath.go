@@ -50,13 +50,16 @@ func (f *fastPath) close() error {
 func (n *Network) mirrorName(node string) string { return fmt.Sprintf("vnet%d/%s", n.Plan.Slice, node) }
 
 // remove takes a network's routers off the fast path.
-func (f *fastPath) remove(n *Network) error {
+func (f *fastPath) remove(n *Network) {
+	var going []<-chan struct{}
 	for _, p := range n.Plan.Nodes {
 		if p.Router {
-			f.mirror.Remove(n.mirrorName(p.Name))
+			going = append(going, f.mirror.Remove(n.mirrorName(p.Name)))
 		}
 	}
-	return nil
+	for _, gone := range going {
+		<-gone
+	}
 }
 
 // FastPath switches the whole network between the walk and forwarding in the routers' kernels, and waits until it is so.
@@ -79,9 +82,11 @@ func (n *Network) FastPath(ctx context.Context, on bool) error {
 			continue
 		}
 		r := mirror.Router{Slice: uint32(n.Plan.Slice), NetNS: n.Nodes[p.Name].NS, Legs: legs[p.Name], Off: !on}
-		if err := n.ground.fast.mirror.Set(n.mirrorName(p.Name), r); err != nil {
+		gone, err := n.ground.fast.mirror.Set(n.mirrorName(p.Name), r)
+		if err != nil {
 			return err
 		}
+		<-gone // before a port becomes another's
 	}
 	for _, p := range n.Plan.Nodes {
 		if p.Router {

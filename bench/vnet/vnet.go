@@ -91,8 +91,8 @@ func New(ctx context.Context, dir string, log *slog.Logger, plan Plan) (*Network
 
 // Close removes the network.
 func (n *Network) Close() error {
-	var errs []error
-	errs = append(errs, n.ground.fast.remove(n), n.ground.Substrate.DeleteSlice(context.Background(), n.Plan.Slice))
+	n.ground.fast.remove(n)
+	errs := []error{n.ground.Substrate.DeleteSlice(context.Background(), n.Plan.Slice)}
 	for _, node := range n.Nodes {
 		errs = append(errs, node.close())
 	}

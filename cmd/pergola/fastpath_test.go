@@ -5,8 +5,8 @@ import "testing"
 func TestFastPathIsInspected(t *testing.T) {
 	inLab(t)
 	pergola(t, "up").want(t, 0, "", "up")
-	pergola(t, "inspect", "--fastpath").want(t, 0, `(?s)NODE +IPV4 +IPV6.*\na +on +off +12 +3 +7 \(no route\) +IPv6: an ip rule of the user\n.*memory of routes: 1MiB of 1GiB`, "")
-	pergola(t, "inspect", "a", "--fastpath").want(t, 0, `(?s)IPv4 +on +-\nIPv6 +off +an ip rule of the user\n\n12 routes, 3 neighbours.*\nno route +5\nttl +2\n`, "")
+	pergola(t, "inspect", "--fastpath").want(t, 0, `(?s)NODE +IPV4 +IPV6.*\na +on +off +12 +3 +7 \(no route\) +IPv6: an ip rule of the user; eth1: net.ipv4.conf.eth1.rp_filter is not 0\n.*memory of routes: 1 MiB of 1 GiB`, "")
+	pergola(t, "inspect", "a", "--fastpath").want(t, 0, `(?s)IPv4 +on +-\nIPv4 by eth1 +off +net.ipv4.conf.eth1.rp_filter is not 0\nIPv6 +off +an ip rule of the user\n\n12 routes, 3 neighbours.*\nno route +5\nttl +2\n`, "")
 	pergola(t, "inspect", "sw", "--fastpath").want(t, 1, "", "sw is no router")
 	pergola(t, "inspect", "a", "--fastpath", "--json").want(t, 0, `"no route": 5`, "")
 }

@@ -302,7 +302,8 @@ func (h *host) FastPath(_ context.Context, name string) (api.FastPath, error) {
 		if n.Kind == slice.Router {
 			f.Routers = append(f.Routers, api.RouterFastPath{
 				Node: n.Name, IPv4: api.FamilyFastPath{On: true}, IPv6: api.FamilyFastPath{Why: []string{"an ip rule of the user"}},
-				Routes: 12, Neighbours: 3, Punts: map[string]uint64{"ttl": 2, "no route": 5},
+				Interfaces: []api.InterfaceFastPath{{Interface: "eth1", IPv4: []string{"net.ipv4.conf.eth1.rp_filter is not 0"}}},
+				Routes:     12, Neighbours: 3, Punts: map[string]uint64{"ttl": 2, "no route": 5},
 			})
 		}
 	}

@@ -119,7 +119,7 @@ struct {
 	});
 } nodes SEC(".maps");
 
-/* How a router sends to a next hop. Values above UNRESOLVED are reasons to punt. */
+/* How a router sends to a next hop. NONE, and values from UNRESOLVED on, are reasons to punt. */
 enum nexthop_kind {
 	NEXTHOP_NONE = 0,   /* no route */
 	NEXTHOP_GATEWAY,    /* by the port, to the MAC address */

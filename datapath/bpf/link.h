@@ -14,7 +14,7 @@ struct frame {
 	__u32 segment;	/* of a GSO super-frame: payload of each of the frames that it stands for; else 0 */
 	__u32 tagged;	/* has an accelerated VLAN tag */
 	__u32 from;	/* port by which it entered its link */
-	__u32 at;	/* port at the link's other end; none if a bridge has the frame */
+	__u32 at;	/* port at the link's other end; means nothing if a bridge has the frame (MODE_KERNEL) */
 	enum mode mode; /* how it gets there */
 	__u8 external;	/* there is no node at the other end: it leads out of the machine */
 	__u8 unread;	/* what the kernel knows of the frame is not true any more: it goes through a device, where it is looked at anew */

@@ -5,7 +5,7 @@
  * It begins where a frame has crossed a link to a port whose node is a mirrored router, and ends
  *	- at a node that is no mirrored router, or where a router has to see the frame (punt.h): it is handed to that node,
  *	  as the routers before have changed it;
- *	- before a queue, or a bridge: they take it as the last router would have sent it;
+ *	- before a queue, or a bridge: they take it as the last router would have sent it (a super-frame before a queue: see punt.h);
  *	- where a link leads nowhere (reasons.h).
  * Nothing but the Ethernet addresses, TTL and checksum changes in a router, so they are changed in a copy, TTL and checksum once. (The
  * kernel also derives skb->priority from the TOS, in ip_forward(); a veth pair clears it at the end of the router's own link, so

@@ -34,7 +34,7 @@ func BenchmarkChange(b *testing.B) {
 // BenchmarkChangeWhileVerified does so while the router's 1,000,000 routes are compared with the kernel's, again and again.
 func BenchmarkChangeWhileVerified(b *testing.B) {
 	l := newLab(b, func(c *Config) { c.EventRate, c.EventBurst, c.Log = 1e9, 1e9, nil })
-	l.mirror.Remove(l.name)
+	<-l.mirror.Remove(l.name)
 	l.batch(manyRoutes(1_000_000))
 	l.set(Router{})
 	l.returns()
@@ -60,7 +60,7 @@ func BenchmarkChangeWhileVerified(b *testing.B) {
 // BenchmarkFloor measures what a change costs that nobody does anything with: a thread waits for the kernel's message, and has it.
 func BenchmarkFloor(b *testing.B) {
 	l := newLab(b, func(c *Config) { c.Log = nil })
-	l.mirror.Remove(l.name)
+	<-l.mirror.Remove(l.name)
 	sock, err := openSocket(l.ns, 1<<20)
 	if err != nil {
 		b.Fatal(err)
@@ -150,7 +150,7 @@ func BenchmarkHundredThousand(b *testing.B) { benchmarkStart(b, 100_000) }
 func benchmarkStart(b *testing.B, routes int) {
 	b.Helper()
 	l := newLab(b, func(c *Config) { c.EventRate, c.EventBurst, c.Log = 1000, 1000, nil })
-	l.mirror.Remove(l.name)
+	<-l.mirror.Remove(l.name)
 	l.batch(manyRoutes(routes))
 	b.ResetTimer()
 	for range b.N {
@@ -166,7 +166,7 @@ func benchmarkStart(b *testing.B, routes int) {
 		b.StopTimer()
 		s, _ := l.mirror.Status(l.name)
 		b.Logf("%d routes, dump %v, %+v", s.IPv4.Routes, s.LastDump, l.fib.Usage())
-		l.mirror.Remove(l.name)
+		<-l.mirror.Remove(l.name)
 		b.StartTimer()
 	}
 }

@@ -119,7 +119,8 @@ func TestInterfaceThatReturns(t *testing.T) {
 		kill $pid; ip link set eth0 up; ip addr add 10.0.0.1/24 dev eth0`)
 	l.leads("10.0.0.7", "link@0")
 	testkit.Eventually(t, func() error {
-		if s, err := l.mirror.Status(l.name); err != nil || !slices.Equal(s.Lost, []int{100}) {
+		const why = "it was deleted, or moved to another namespace"
+		if s, err := l.mirror.Status(l.name); err != nil || !slices.Equal(s.Lost, []int{100}) || l.whyOff("eth0") != why+"; "+why {
 			return fmt.Errorf("%+v, %w", s, err)
 		}
 		return nil
@@ -138,35 +139,53 @@ func TestLegs(t *testing.T) {
 	for _, c := range []struct {
 		do   string
 		want func(*fib.Leg)
+		why  string // frames that come in here are the kernel's
 	}{
-		{"true", func(*fib.Leg) {}},
-		{"ip link set eth0 mtu 1400", func(g *fib.Leg) { g.MTU = 1400 }},
-		{"ip link set eth0 mtu 1500", func(*fib.Leg) {}},
-		{"ip link set eth0 address 02:00:00:00:00:07", func(g *fib.Leg) { g.MAC = [6]byte{2, 0, 0, 0, 0, 7} }},
-		{"sysctl -qw net.ipv4.conf.eth0.forwarding=0", func(g *fib.Leg) { g.IPv4 = false }},
-		{"sysctl -qw net.ipv4.ip_forward=0", func(g *fib.Leg) { g.IPv4 = false }},
-		{"sysctl -qw net.ipv4.ip_forward=1", func(*fib.Leg) {}},
-		{"sysctl -qw net.ipv4.conf.all.rp_filter=2", func(g *fib.Leg) { g.IPv4 = false }},
-		{"sysctl -qw net.ipv4.conf.all.rp_filter=0; sysctl -qw net.ipv4.conf.eth0.rp_filter=1", func(g *fib.Leg) { g.IPv4 = false }},
-		{"sysctl -qw net.ipv4.conf.eth0.rp_filter=0; sysctl -qw net.ipv6.conf.all.forwarding=0", func(g *fib.Leg) { g.IPv6 = false }},
-		{"sysctl -qw net.ipv6.conf.all.forwarding=1; sysctl -qw net.ipv6.conf.eth0.proxy_ndp=1", func(g *fib.Leg) { g.IPv6 = false }},
-		{"sysctl -qw net.ipv6.conf.eth0.proxy_ndp=0; sysctl -qw net.ipv4.conf.eth0.proxy_arp=1", func(*fib.Leg) {}},
-		{"ip link add br7 type bridge; ip link set eth0 master br7", func(g *fib.Leg) { g.IPv4, g.IPv6 = false, false }},
-		{"ip link set eth0 nomaster", func(*fib.Leg) {}},
-		{"ip link set eth0 down", func(g *fib.Leg) { g.Up = false }},
-		{"ip link set eth0 up", func(*fib.Leg) {}},
+		{"true", func(*fib.Leg) {}, ""},
+		{"ip link set eth0 mtu 1400", func(g *fib.Leg) { g.MTU = 1400 }, ""},
+		{"ip link set eth0 mtu 1500", func(*fib.Leg) {}, ""},
+		{"ip link set eth0 address 02:00:00:00:00:07", func(g *fib.Leg) { g.MAC = [6]byte{2, 0, 0, 0, 0, 7} }, ""},
+		{"sysctl -qw net.ipv4.conf.eth0.forwarding=0", func(g *fib.Leg) { g.IPv4 = false }, "net.ipv4.conf.eth0.forwarding is 0"},
+		{"sysctl -qw net.ipv4.ip_forward=0", func(g *fib.Leg) { g.IPv4 = false }, "net.ipv4.conf.eth0.forwarding is 0"},
+		{"sysctl -qw net.ipv4.ip_forward=1", func(*fib.Leg) {}, ""},
+		{"sysctl -qw net.ipv4.conf.all.rp_filter=2", func(g *fib.Leg) { g.IPv4 = false }, "net.ipv4.conf.all.rp_filter is not 0"},
+		{"sysctl -qw net.ipv4.conf.all.rp_filter=0; sysctl -qw net.ipv4.conf.eth0.rp_filter=1", func(g *fib.Leg) { g.IPv4 = false }, "net.ipv4.conf.eth0.rp_filter is not 0"},
+		{"sysctl -qw net.ipv4.conf.eth0.rp_filter=0; sysctl -qw net.ipv6.conf.all.forwarding=0", func(g *fib.Leg) { g.IPv6 = false }, "net.ipv6.conf.all.forwarding is 0"},
+		{"sysctl -qw net.ipv6.conf.all.forwarding=1; sysctl -qw net.ipv6.conf.eth0.proxy_ndp=1", func(g *fib.Leg) { g.IPv6 = false }, "net.ipv6.conf.eth0.proxy_ndp is 1"},
+		{"sysctl -qw net.ipv6.conf.eth0.proxy_ndp=0; sysctl -qw net.ipv4.conf.eth0.proxy_arp=1", func(*fib.Leg) {}, ""},
+		{"ip link add br7 type bridge; ip link set eth0 master br7", func(g *fib.Leg) { g.IPv4, g.IPv6 = false, false }, "a bridge, a bond or an XDP program takes its frames; a bridge, a bond or an XDP program takes its frames"},
+		{"ip link set eth0 nomaster", func(*fib.Leg) {}, ""},
+		{"ip link set eth0 down", func(g *fib.Leg) { g.Up = false }, ""},
+		{"ip link set eth0 up", func(*fib.Leg) {}, ""},
 	} {
 		l.script(c.do)
 		want := fib.Leg{MTU: 1500, Up: true, IPv4: true, IPv6: true, MAC: l.leg(0).MAC}
 		c.want(&want)
 		testkit.Eventually(t, func() error {
-			if have := l.leg(0); have != want {
-				return fmt.Errorf("%s: %+v, want %+v", c.do, have, want)
+			have, why := l.leg(0), l.whyOff("eth0")
+			if have != want || why != c.why {
+				return fmt.Errorf("%s: %+v (%s), want %+v (%s)", c.do, have, why, want, c.why)
 			}
 			return nil
 		}, 5*time.Second, "the leg to change")
 		l.synced()
 	}
+}
+
+// whyOff joins the reasons that an interface is off the fast path.
+func (l *lab) whyOff(name string) string {
+	l.Helper()
+	s, err := l.mirror.Status(l.name)
+	if err != nil {
+		l.Fatal(err)
+	}
+	var all []string
+	for _, g := range s.Off {
+		if g.Interface == name {
+			all = slices.Concat(all, g.IPv4, g.IPv6)
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 // leg is what the mirror told of a port.

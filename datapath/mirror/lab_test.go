@@ -86,7 +86,11 @@ func (l *lab) set(r Router) {
 // trySet is for goroutines other than the test's.
 func (l *lab) trySet(r Router) error {
 	r.Slice, r.NetNS, r.Legs = 1, l.ns, l.legs
-	return l.mirror.Set(l.name, r)
+	gone, err := l.mirror.Set(l.name, r)
+	if err == nil {
+		<-gone
+	}
+	return err
 }
 
 // addLeg makes eth<i>.

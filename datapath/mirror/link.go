@@ -34,12 +34,14 @@ type links struct {
 	all      map[int]*link
 	settings [2]map[int]settings // IPv4, IPv6
 	told     map[int]fib.Leg     // by port
+	why      map[int][2][]string // the frames that arrive are the kernel's, IPv4's or IPv6's
+	lost     map[int]string      // names of what were legs
 	live     bool                // the legs may be told
 }
 
 func newLinks(out sink, ports map[int]int) *links {
 	return &links{
-		out: out, ports: ports, all: map[int]*link{}, told: map[int]fib.Leg{},
+		out: out, ports: ports, all: map[int]*link{}, told: map[int]fib.Leg{}, why: map[int][2][]string{}, lost: map[int]string{},
 		settings: [2]map[int]settings{{}, {}},
 	}
 }
@@ -153,12 +155,17 @@ func (ls *links) release(generation uint32) error {
 // remove forgets a link. If it was a leg, there is none any more, whoever takes its ifindex: only the owner of the substrate's end
 // knows what a node's new interface leads to.
 func (ls *links) remove(index int) error {
+	was := ls.all[index]
 	delete(ls.all, index)
+	delete(ls.why, index)
 	port, ok := ls.ports[index]
 	if !ok {
 		return nil
 	}
 	delete(ls.ports, index)
+	if was != nil {
+		ls.lost[index] = was.name
+	}
 	if _, told := ls.told[port]; !told { // perhaps an earlier process's: taken over first
 		if err := ls.out.SetLeg(port, fib.Leg{}); err != nil {
 			return err
@@ -191,7 +198,11 @@ func (ls *links) tell(index int) error {
 	if !ok || ls.all[index] == nil {
 		return nil
 	}
-	leg := ls.leg(index)
+	leg, why := ls.leg(index)
+	ls.why[index] = why
+	if leg.IPv4 && leg.IPv6 {
+		delete(ls.why, index)
+	}
 	if was, ok := ls.told[port]; ok && was == leg {
 		return nil
 	}
@@ -199,21 +210,15 @@ func (ls *links) tell(index int) error {
 	return ls.out.SetLeg(port, leg)
 }
 
-func (ls *links) leg(index int) fib.Leg {
+// leg is what the programs are to know of a link, and why its frames of a family are the kernel's.
+func (ls *links) leg(index int) (leg fib.Leg, why [2][]string) {
 	l := ls.all[index]
-	own, every := ls.settings[0][index], ls.settings[0][allLinks]
-	own6, every6 := ls.settings[1][index], ls.settings[1][allLinks]
-	leg := fib.Leg{
-		MTU: l.mtu, MAC: l.mac, Up: l.up && l.held == 0,
-		// Any filter of sources asks for the route back, which the programs do not look up.
-		IPv4: !l.taken && own.forwarding && !own.rpFilter && !every.rpFilter,
-		// IPv6 forwards by the setting for all. A proxy for neighbours looks into what it forwards (ip6_forward()).
-		IPv6: !l.taken && !l.noIPv6 && own6.forwarding && every6.forwarding && !own6.proxyNDP && !every6.proxyNDP,
-	}
+	why = ls.reasons(index)
+	leg = fib.Leg{MTU: l.mtu, MAC: l.mac, Up: l.up && l.held == 0, IPv4: len(why[0]) == 0, IPv6: len(why[1]) == 0}
 	if l.mtu6 > 0 { // frames between the two are the kernel's
 		leg.MTU = min(leg.MTU, l.mtu6)
 	}
-	return leg
+	return leg, why
 }
 
 // configure reads RTM_NEWNETCONF: what has changed, or all. It reports whether routes may have changed with it.

@@ -139,45 +139,42 @@ func (m *Mirror) takenOver(late bool) bool {
 	return true
 }
 
-// Set mirrors a router from now on, or changes what is known of it. It does not wait for the first dump, but until what was known of it before
-// is out of the maps: its ports may be another's now.
-func (m *Mirror) Set(name string, r Router) error {
-	was, err := m.replace(name, r)
-	if err != nil {
-		return fmt.Errorf("mirror %s: %w", name, err)
-	}
-	if was != nil {
-		was.stop()
-	}
-	return nil
-}
-
-// replace begins a node, and gives the one that it follows. One that changes but a little goes on.
-func (m *Mirror) replace(name string, r Router) (was *node, err error) {
+// Set mirrors a router from now on, or changes what is known of it. It does not wait, neither for the first dump nor until what was known of
+// the router before is out of the maps. That is so when gone is closed; until then its ports must become no other's.
+func (m *Mirror) Set(name string, r Router) (gone <-chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, os.ErrClosed
+		return nil, fmt.Errorf("mirror %s: %w", name, os.ErrClosed)
 	}
-	was = m.nodes[name]
+	was := m.nodes[name]
 	if was != nil && was.is(r) {
 		was.setOff(r.Off)
-		return nil, nil
+		return was.after, nil
 	}
 	ns, err := duplicate(r.NetNS)
 	if err != nil {
-		return nil, fmt.Errorf("hold its network namespace: %w", err)
+		return nil, fmt.Errorf("mirror %s: hold its network namespace: %w", name, err)
 	}
 	if was == nil {
 		was = m.leaving[name]
 	}
+	after := nobody
 	if was != nil {
 		was.cancel()
+		after = was.done
 	}
 	r.NetNS, r.Legs = ns, maps.Clone(r.Legs)
-	m.nodes[name] = startNode(m.cfg, name, r, was)
-	return was, nil
+	m.nodes[name] = startNode(m.cfg, name, r, after)
+	return after, nil
 }
+
+// nobody has to go.
+var nobody = func() <-chan struct{} {
+	gone := make(chan struct{})
+	close(gone)
+	return gone
+}()
 
 func duplicate(f *os.File) (*os.File, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -187,26 +184,21 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// Remove takes a router off the fast path. It is no error if it was not there.
-func (m *Mirror) Remove(name string) {
+// Remove begins to take a router off the fast path. When gone is closed it is out of the maps, and nothing here holds its network
+// namespace. It is no error if it was not there.
+func (m *Mirror) Remove(name string) (gone <-chan struct{}) {
 	m.mu.Lock()
-	n := m.nodes[name]
-	if n == nil {
-		n = m.leaving[name]
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.leaving, func(_ string, n *node) bool { return n.isGone() })
+	if n := m.nodes[name]; n != nil {
+		n.cancel()
+		delete(m.nodes, name)
+		m.leaving[name] = n // which has waited for those that left before it, when it is gone
 	}
-	if n == nil {
-		m.mu.Unlock()
-		return
+	if n := m.leaving[name]; n != nil {
+		return n.done
 	}
-	delete(m.nodes, name)
-	m.leaving[name] = n
-	m.mu.Unlock()
-	n.stop()
-	m.mu.Lock()
-	if m.leaving[name] == n {
-		delete(m.leaving, name)
-	}
-	m.mu.Unlock()
+	return nobody
 }
 
 // Names of the routers that are mirrored.

@@ -18,8 +18,8 @@ type node struct {
 	log    *slog.Logger
 	router Router
 	cancel context.CancelFunc
-	before *node // whose ports it may have; has to be out of the maps first. nil: none
-	done   chan struct{}
+	after  <-chan struct{} // closed when whose ports it may have is out of the maps: it begins then
+	done   chan struct{}   // closed when it is out of the maps
 
 	mu      sync.Mutex // guards what is below
 	keep    bool       // at the end: what is in the maps stays
@@ -33,9 +33,9 @@ type node struct {
 // verdict says why a namespace may not be walked. Empty: it may.
 type verdict struct{ ipv4, ipv6 []string }
 
-func startNode(cfg Config, name string, r Router, before *node) *node {
+func startNode(cfg Config, name string, r Router, after <-chan struct{}) *node {
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &node{cfg: cfg, log: cfg.Log.With("router", name), router: r, cancel: cancel, before: before, done: make(chan struct{}), off: r.Off}
+	n := &node{cfg: cfg, log: cfg.Log.With("router", name), router: r, cancel: cancel, after: after, done: make(chan struct{}), off: r.Off}
 	go n.run(ctx)
 	return n
 }
@@ -55,6 +55,15 @@ func sameFile(a, b *os.File) bool {
 func (n *node) stop() {
 	n.cancel()
 	<-n.done
+}
+
+func (n *node) isGone() bool {
+	select {
+	case <-n.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // leave begins to stop, and leaves the maps as they are.
@@ -92,10 +101,7 @@ func (n *node) run(ctx context.Context) {
 		defer n.mu.Unlock()
 		_ = n.router.NetNS.Close()
 	}()
-	if n.before != nil {
-		<-n.before.done
-		n.before = nil
-	}
+	<-n.after
 	var watch sync.WaitGroup
 	watch.Go(func() { n.watch(ctx) })
 	defer watch.Wait()

@@ -6,6 +6,7 @@ import "time"
 type Status struct {
 	Synchronised bool
 	IPv4, IPv6   FamilyStatus
+	Off          []LegStatus // interfaces that are off the fast path, while the router is on it
 	Neighbours   int
 	Resyncs      int           // how often everything had to be read again off the fast path
 	Events       int           // taken over one by one
@@ -65,6 +66,7 @@ func (s *session) publish() {
 	s.published.Store(&Status{
 		Synchronised: s.trusted && s.view.rib.again == "" && s.dump.part == parts,
 		IPv4:         families[0], IPv6: families[1],
+		Off:        s.view.links.off(s.enabled),
 		Neighbours: len(s.view.neighbours.all),
 		Resyncs:    s.resyncs,
 		Events:     s.view.events,

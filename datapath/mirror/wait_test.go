@@ -20,17 +20,10 @@ func TestNobodyWaitsForAnothersWork(t *testing.T) {
 	calm.synced()
 	s := l.session()
 	s.mu.Lock() // it works
-	removed := make(chan struct{})
-	go func() {
-		l.mirror.Remove(l.name)
-		close(removed)
-	}()
-	testkit.Eventually(t, func() error {
-		if len(l.mirror.Names()) != 1 {
-			return errors.New("not yet")
-		}
-		return nil
-	}, 5*time.Second, "the router to be removed")
+	removed := l.mirror.Remove(l.name)
+	if names := l.mirror.Names(); len(names) != 1 {
+		t.Errorf("mirrored are %v", names)
+	}
 	done := make(chan error, 1)
 	go func() { done <- calm.goAndReturn() }()
 	select {
@@ -43,7 +36,7 @@ func TestNobodyWaitsForAnothersWork(t *testing.T) {
 	}
 	select {
 	case <-removed:
-		t.Error("Remove has returned before the router is out of the maps")
+		t.Error("the router is said to be gone while it is in the maps")
 	default:
 	}
 	s.mu.Unlock()
@@ -61,7 +54,7 @@ func (l *lab) goAndReturn() error {
 			return nil
 		}, 10*time.Second)
 	}
-	l.mirror.Remove(l.name)
+	<-l.mirror.Remove(l.name)
 	if err := l.trySet(Router{}); err != nil {
 		return err
 	}
@@ -107,27 +100,31 @@ func TestSetWhileItIsRemoved(t *testing.T) {
 	l.synced()
 	s := l.session()
 	s.mu.Lock()
-	var group sync.WaitGroup
-	group.Go(func() { l.mirror.Remove(l.name) })
-	testkit.Eventually(t, func() error {
-		if len(l.mirror.Names()) != 0 {
-			return errors.New("not yet")
+	removed := l.mirror.Remove(l.name)
+	was, err := l.mirror.Set(l.name, Router{Slice: 1, NetNS: l.ns, Legs: l.legs})
+	if err != nil {
+		t.Error(err) // no Fatal: s.mu is held
+	}
+	again := l.mirror.Remove(l.name)
+	if _, err := l.mirror.Set(l.name, Router{Slice: 1, NetNS: l.ns, Legs: l.legs}); err != nil {
+		t.Error(err) // no Fatal: s.mu is held
+	}
+	for name, gone := range map[string]<-chan struct{}{"removed": removed, "replaced": was, "removed again": again} {
+		select {
+		case <-gone:
+			t.Errorf("what is %s is said to be gone while it is in the maps", name)
+		default:
 		}
-		return nil
-	}, 5*time.Second, "the router to be removed")
-	group.Go(func() {
-		if err := l.trySet(Router{}); err != nil {
-			t.Error(err)
-		}
-	})
-	testkit.Eventually(t, func() error {
-		if len(l.mirror.Names()) != 1 {
-			return errors.New("not yet")
-		}
-		return nil
-	}, 5*time.Second, "the router to be set")
+	}
 	s.mu.Unlock()
-	group.Wait()
+	<-again
+	for name, gone := range map[string]<-chan struct{}{"removed": removed, "replaced": was} {
+		select {
+		case <-gone:
+		default:
+			t.Errorf("what is %s is not gone, and what came later is", name)
+		}
+	}
 	l.synced()
 	l.leads("10.0.0.7", "link@100")
 }

@@ -23,3 +23,17 @@ func TestParametersThatLetARouterLearn(t *testing.T) {
 		b.await("", "")
 	}
 }
+
+// An interface that does not forward takes redirects by its own setting, and what it has learnt is of force for all.
+func TestRedirectsOfAnInterfaceThatDoesNotForward(t *testing.T) {
+	testkit.Root(t)
+	testkit.LeakCheck(t)
+	b := newWatched(t, newWatcher(t, Config{Interval: 20 * time.Millisecond, Audit: 100 * time.Millisecond}))
+	conf := "/proc/sys/net/ipv4/conf/eth1/"
+	b.run("echo 1 >" + conf + "accept_redirects; echo 0 >" + conf + "forwarding")
+	b.await("net.ipv4.conf.eth1.forwarding is 0, and its accept_redirects 1", "")
+	b.run("echo 0 >" + conf + "accept_redirects")
+	b.await("", "")
+	b.run("echo 1 >" + conf + "forwarding; echo 1 >" + conf + "accept_redirects")
+	b.await("", "")
+}

@@ -61,13 +61,14 @@ func ended(ctx context.Context, err error) error {
 	return fmt.Errorf("read the captured frames: %w", err)
 }
 
-// SaveFile is Save to a new file.
-func SaveFile(ctx context.Context, path string, stream io.Reader) (frames int, err error) {
+// SaveFile is Save to a new file. It calls begun when that is there.
+func SaveFile(ctx context.Context, path string, stream io.Reader, begun func()) (frames int, err error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
+	begun()
 	frames, err = Save(ctx, f, stream)
 	if err != nil {
 		return frames, err

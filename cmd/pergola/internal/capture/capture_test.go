@@ -39,12 +39,16 @@ func TestSaveFileKeepsEveryByteAndCountsFrames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.pcap")
 	in := stream(t, 3)
 	want := bytes.Clone(in.Bytes())
-	frames, err := SaveFile(t.Context(), path, in)
-	if err != nil || frames != 3 {
-		t.Errorf("got %d frames, %v", frames, err)
+	begun := 0
+	frames, err := SaveFile(t.Context(), path, in, func() { begun++ })
+	if err != nil || frames != 3 || begun != 1 {
+		t.Errorf("got %d frames, %v; begun %d times", frames, err, begun)
 	}
 	if got, _ := os.ReadFile(path); !bytes.Equal(got, want) {
 		t.Errorf("%d bytes were written, %d captured", len(got), len(want))
+	}
+	if _, err := SaveFile(t.Context(), filepath.Join(path, "below"), in, func() { t.Error("begun without a file") }); err == nil {
+		t.Error("a file below a file")
 	}
 }
 

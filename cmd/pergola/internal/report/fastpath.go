@@ -41,11 +41,24 @@ func FastPath(f *api.FastPath, styles ui.Styles) *ui.Table {
 	return t
 }
 
-// Families is the table of a router's address families.
+// Families is the table of a router's address families, and of the interfaces that are off the fast path while the router is on it.
 func Families(r *api.RouterFastPath, styles ui.Styles) *ui.Table {
 	t := &ui.Table{Columns: []string{"FAMILY", "FAST PATH", "WHY NOT"}}
-	t.Row("IPv4", onOff(r.IPv4.On), strings.Join(r.IPv4.Why, "; "))
-	t.Row("IPv6", onOff(r.IPv6.On), strings.Join(r.IPv6.Why, "; "))
+	for _, family := range []struct {
+		name string
+		api.FamilyFastPath
+		why func(api.InterfaceFastPath) []string
+	}{
+		{"IPv4", r.IPv4, func(i api.InterfaceFastPath) []string { return i.IPv4 }},
+		{"IPv6", r.IPv6, func(i api.InterfaceFastPath) []string { return i.IPv6 }},
+	} {
+		t.Row(family.name, onOff(family.On), strings.Join(family.Why, "; "))
+		for _, i := range r.Interfaces {
+			if why := family.why(i); len(why) > 0 {
+				t.Row(family.name+" by "+i.Interface, onOff(false), strings.Join(why, "; "))
+			}
+		}
+	}
 	t.Style = func(row, column int) (lipgloss.Style, bool) { return onOffStyle(t, styles, row, column, 1) }
 	return t
 }
@@ -76,7 +89,7 @@ func onOffStyle(t *ui.Table, styles ui.Styles, row, column int, of ...int) (lipg
 	return styles.Warn, true
 }
 
-// whyNot joins the reasons of both families; what holds for both is said once.
+// whyNot joins the reasons of both families, and those of interfaces; what holds for both families is said once.
 func whyNot(r api.RouterFastPath) string {
 	var parts []string
 	if r.Trouble != "" {
@@ -91,6 +104,11 @@ func whyNot(r api.RouterFastPath) string {
 	for _, why := range r.IPv6.Why {
 		if !slices.Contains(r.IPv4.Why, why) {
 			parts = append(parts, "IPv6: "+why)
+		}
+	}
+	for _, i := range r.Interfaces {
+		for _, why := range slices.Concat(i.IPv4, i.IPv6) {
+			parts = append(parts, i.Interface+": "+why)
 		}
 	}
 	return strings.Join(parts, "; ")

@@ -20,8 +20,10 @@ func Rate(bits uint64) string {
 		[]string{"bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "Pbit/s"})
 }
 
-// Bytes writes a memory size.
-func Bytes(n int64) string { return units.BytesSize(float64(n)) }
+// Bytes writes a memory size: "64 MiB".
+func Bytes(n int64) string {
+	return units.CustomSize("%.4g %s", float64(n), 1024, []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"})
+}
 
 // Delay writes a short time with the precision that matters: "12.5 ms", "340 us".
 func Delay(d time.Duration) string {
