@@ -7,6 +7,7 @@ import (
 
 	"github.com/pergola-net/pergola/agent/sliver"
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/store"
 )
 
 // The fence. A node that starts elsewhere when its host is lost must not run on two hosts. A host is lost when it has not renewed its lease
@@ -68,7 +69,7 @@ func (a *Agent) closeFence(ctx context.Context) {
 // openFence reads anew what is wanted here: while the lease is held, nothing is taken from this host without its seeing it.
 func (a *Agent) openFence(ctx context.Context, l lease) {
 	lost := l.Lost()
-	err := a.loadAll(ctx)
+	err := a.loadAll(store.Linearizable(ctx)) // not what a server that was cut off remembers
 	a.contact.note(err)
 	if err != nil || time.Until(l.Deadline()) < fenceMargin {
 		return

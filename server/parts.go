@@ -79,7 +79,7 @@ func serveUntil(ctx context.Context, web *http.Server, serve func() error) error
 
 // lead does the duties that one server has for all, while it is that one.
 func (s *server) lead(ctx context.Context) error {
-	err := s.store.Campaign(ctx, "controller", s.Host, s.controller().Lead)
+	err := s.store.Campaign(ctx, "controller", s.Host, s.controller.Lead)
 	if ctx.Err() != nil {
 		return nil
 	}

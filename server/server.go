@@ -154,6 +154,7 @@ type server struct {
 	door       net.Listener
 	store      *store.Store
 	agent      Agent
+	controller *controller.Controller
 	blobs      blob.Dir
 	events     *events.Bus
 	idle       *idle
@@ -224,6 +225,7 @@ func (s *server) openStore(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
+// openAgent makes the agent, and the controller, which admits what the agent supports.
 func (s *server) openAgent(ctx context.Context) error {
 	cfg := AgentConfig{
 		Host: s.Host, StateDir: s.StateDir, LogDir: s.LogDir, BlobDir: string(s.blobs), Runtime: s.Runtime,
@@ -236,27 +238,27 @@ func (s *server) openAgent(ctx context.Context) error {
 			return err
 		}
 	}
-	s.agent, err = s.NewAgent(ctx, cfg)
-	return err
+	if s.agent, err = s.NewAgent(ctx, cfg); err != nil {
+		return err
+	}
+	var options []controller.Option
+	if s.cluster != nil {
+		options = append(options, controller.InCluster(s.store, s.Host))
+	}
+	s.controller = controller.New(s.store, s.agent, s.blobs, s.events, options...)
+	return nil
 }
 
 // handler is the API.
 func (s *server) handler() http.Handler {
 	cfg := api.Config{
-		Store: s.store, Controller: s.controller(), Agent: s.agent,
+		Store: s.store, Controller: s.controller, Agent: s.agent,
 		Blobs: s.blobs, Events: s.events, Version: s.Version, Commit: s.Commit, ExitsWhenIdle: s.ExitWhenIdle,
 	}
 	if s.cluster != nil {
 		cfg.Cluster = s.cluster
 	}
 	return api.New(cfg)
-}
-
-func (s *server) controller() *controller.Controller {
-	if s.cluster == nil {
-		return controller.New(s.store, s.agent, s.blobs, s.events)
-	}
-	return controller.New(s.store, s.agent, s.blobs, s.events, controller.InCluster(s.store, s.Host))
 }
 
 // tidy removes what the server itself put into its state directory, and the directory if nothing else is there.
