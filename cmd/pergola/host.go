@@ -176,7 +176,8 @@ func (a *app) drained(ctx context.Context, c *client.Client, host string) error 
 		p.Step("draining "+host, most-h.Nodes, most)
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s has %s still", host, ui.Count(h.Nodes, "node"))
+			return ui.Advise(fmt.Errorf("%s has %s still", host, ui.Count(h.Nodes, "node")),
+				"`pergola host inspect %s` shows of which slices; nodes whose file says `host: %[1]s` stay, and others where no host fits", host)
 		case <-time.After(drainLook):
 		}
 	}
