@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -181,6 +182,9 @@ func (s *server) createToken(ctx context.Context, in *tokenInput) (*body[Created
 	}
 	if !caller(ctx).Root {
 		return nil, huma.Error403Forbidden("a token lets machines into the cluster: only root may make one")
+	}
+	if m, ok := ctx.Value(memberKey{}).(pki.Member); ok && m.Role == pki.Agent && in.Body.Role != pki.Agent { // it says itself who its root is
+		return nil, huma.Error403Forbidden(fmt.Sprintf("host %s is an agent, and a server's token gives all of the cluster's secrets: make it on a server", m.Name))
 	}
 	t, err := NewToken(ctx, s.Store, c, in.Body)
 	if err != nil {

@@ -36,7 +36,7 @@ func (c *cluster) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, 
 	if err != nil {
 		return api.JoinAnswer{}, fmt.Errorf("let %s in: %w", r.Name, err)
 	}
-	cert, err := authority.IssueRequest(pki.Member{Name: r.Name, Role: r.Role, Hosts: []string{address.Addr().String()}}, r.Request, time.Now())
+	cert, err := authority.IssueRequest(memberAt(r.Name, r.Role, address), r.Request, time.Now())
 	if err != nil {
 		return api.JoinAnswer{}, huma.Error422UnprocessableEntity(err.Error())
 	}
@@ -113,13 +113,23 @@ func (c *cluster) checkPlace(ctx context.Context, r api.JoinRequest) (netip.Addr
 	return address, nil
 }
 
+// memberAt is what a certificate says of who answers at an address. That of an agent names no address: etcd's members know each other by nothing
+// else, and an agent must not pass for one of them.
+func memberAt(name string, role pki.Role, at netip.AddrPort) pki.Member {
+	m := pki.Member{Name: name, Role: role}
+	if role == pki.Server {
+		m.Hosts = []string{at.Addr().String()}
+	}
+	return m
+}
+
 // Renew implements api.Cluster: it signs the key of a member anew, if it still is one.
 func (c *cluster) Renew(ctx context.Context, m pki.Member, r api.RenewRequest) (api.RenewAnswer, error) {
 	address, err := netip.ParseAddrPort(r.API)
 	if err != nil {
 		return api.RenewAnswer{}, huma.Error422UnprocessableEntity(fmt.Sprintf("others cannot reach %q", r.API))
 	}
-	cert, err := c.sign(ctx, pki.Member{Name: m.Name, Role: m.Role, Hosts: []string{address.Addr().String()}}, r.Request)
+	cert, err := c.sign(ctx, memberAt(m.Name, m.Role, address), r.Request)
 	return api.RenewAnswer{Certificate: string(cert)}, err
 }
 

@@ -316,6 +316,13 @@ func TestRemovedHostsAreNotBelieved(t *testing.T) {
 	if status, text := ask(http.MethodDelete, "/v1/tokens/x", "0 0 true"); status != http.StatusNotFound {
 		t.Errorf("root of a member: %d %s", status, text)
 	}
+	var p *api.Problem
+	if _, err := h2.CreateToken(t.Context(), api.TokenRequest{Role: pki.Server}); !errors.As(err, &p) || p.Status != http.StatusForbidden || !strings.Contains(p.Detail, "make it on a server") {
+		t.Errorf("an agent's token for a server: %v", err)
+	}
+	if names := k.identity.Load().Certificate.IPAddresses; len(names) > 0 {
+		t.Errorf("an agent's certificate is one for %v", names)
+	}
 	if err := h2.stop(); err != nil {
 		t.Fatal(err)
 	}
