@@ -213,3 +213,55 @@ func TestALinkThatSpansHostsAfterAMoveIsRemade(t *testing.T) {
 		t.Errorf("mtu %d on one host", mtu)
 	}
 }
+
+// Nobody is left who could say what the way between them carried.
+func TestALinkWhoseHostsWereRemovedStaysAsItWas(t *testing.T) {
+	prev := running(t, strings.NewReplacer("b: ,", "b: {host: h1},", "c: {", "c: {host: h2, ").Replace(chain))
+	mustPlace(t, &placing{prev: prev, next: prev, generation: 4, hosts: machines(3)})
+	for _, gone := range [][]string{{"h1"}, {"h2"}, {"h1", "h2"}} {
+		hosts := machines(3)
+		for _, name := range gone {
+			hosts = without(hosts, name)
+		}
+		p := replaced(t, prev, hosts)
+		b, c := p.next.Node("b"), p.next.Node("c")
+		if b.Host != "h1" || c.Host != "h2" || b.Interface("eth2").MTU != 1458 || c.Interface("eth1").MTU != 1458 {
+			t.Errorf("without %v: b is on %s, c on %s, with mtu %d and %d", gone, b.Host, c.Host, b.Interface("eth2").MTU, c.Interface("eth1").MTU)
+		}
+	}
+}
+
+// What was there before the cluster is on the one host that tells of it, under whatever name it told of it before.
+func TestNodesFromBeforeTheClusterStayWhereTheyAre(t *testing.T) {
+	prev := running(t, strings.Replace(chain, "d: }", "d: {host: h2}}", 1))
+	for i := range prev.Nodes {
+		prev.Nodes[i].Host = ""
+	}
+	for _, reported := range []map[string]int64{{"h1": 4}, {"h1": 4, "localhost": 3}} {
+		p := &placing{prev: prev, next: unplaced(prev), generation: 5, hosts: machines(3), reported: reported}
+		mustPlace(t, p)
+		if a, d := p.next.Node("a"), p.next.Node("d"); a.Host != "h1" || len(a.Left) != 0 || d.Host != "h2" || !cmp.Equal(d.Left, map[string]int64{"h1": 5}) {
+			t.Errorf("reported by %v: a is on %s having left %v, d on %s having left %v", reported, a.Host, a.Left, d.Host, d.Left)
+		}
+	}
+	// Where nobody told of it, any may have it.
+	p := &placing{prev: prev, next: unplaced(prev), generation: 5, hosts: machines(3)}
+	mustPlace(t, p)
+	if left := p.next.Node("d").Left; !cmp.Equal(left, map[string]int64{"h1": 5, "h3": 5}) {
+		t.Errorf("d left %v", left)
+	}
+}
+
+// A node that comes back to a host before this one heard that it had gone runs there as the older version wants it: it may not be ended there.
+func TestANodeThatComesBackMayLeaveWhenItsHostKnowsThat(t *testing.T) {
+	prev := running(t, chain)
+	c := prev.Node("c")
+	c.Host, c.Left, c.Placement.Reschedule = "h3", map[string]int64{"h2": 4}, slice.RescheduleAlways
+	pinned := unplaced(prev)
+	pinned.Node("c").Placement.Host = "h2"
+	p := &placing{prev: prev, next: pinned, generation: 5, hosts: machines(3), reported: map[string]int64{"h2": 3, "h3": 4}}
+	mustPlace(t, p)
+	if c := p.next.Node("c"); c.Host != "h2" || c.Placement.Since != 5 || !cmp.Equal(c.Left, map[string]int64{"h3": 5}) {
+		t.Errorf("c is on %s, may leave since %d, left %v", c.Host, c.Placement.Since, c.Left)
+	}
+}

@@ -19,6 +19,9 @@ func (p *placing) fitMTUs() (faults []Fault) {
 		way := p.path(seg, span)
 		mtu := slice.DefaultMTU
 		if way.tunnelled {
+			if len(way.hosts) < 2 {
+				continue // the others were removed: all stays as it was for those that are left
+			}
 			if why := way.broken(); why != "" {
 				faults = append(faults, Fault{Location: p.placeOf(seg.Links[0], nil), Message: "link " + seg.Links[0].Name + " " + why})
 				continue

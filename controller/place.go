@@ -80,14 +80,18 @@ func unplaceable(name string, faults []Fault) *Refusal {
 }
 
 // founder is the host that has nodes from before there was a cluster: the only one that says anything of the slice; empty where that is not
-// known.
+// known. The name that the machine bore then is no host's.
 func (p *placing) founder() string {
-	for host := range p.reported {
-		if len(p.reported) == 1 && slices.ContainsFunc(p.hosts, func(h store.HostState) bool { return h.Name == host }) {
-			return host
+	var hosts []string
+	for i := range p.hosts {
+		if _, reports := p.reported[p.hosts[i].Name]; reports {
+			hosts = append(hosts, p.hosts[i].Name)
 		}
 	}
-	return ""
+	if len(hosts) != 1 {
+		return ""
+	}
+	return hosts[0]
 }
 
 // housed gives the nodes without a host that host.
@@ -303,15 +307,21 @@ func (p *placing) settle(n *slice.Node, host string) {
 		return
 	}
 	left := maps.Clone(was.Left)
-	if was.Host != "" && was.Host != host {
+	if left == nil {
+		left = map[string]int64{}
+	}
+	switch {
+	case was.Host == "": // from before there was a cluster, and nobody knows which host has it
+		for name := range p.byName {
+			left[name] = p.generation
+		}
+	case was.Host != host:
 		p.moves[n.Name] = was.Host
 		if !p.free(n) {
-			if left == nil {
-				left = map[string]int64{}
-			}
 			left[was.Host] = p.generation
 		}
 	}
+	_, returns := left[host] // which may run it as an older version wants it
 	maps.DeleteFunc(left, func(h string, generation int64) bool {
 		reported, has := p.reported[h]
 		return p.byName[h] == nil || h == host || has && reported >= generation
@@ -324,9 +334,9 @@ func (p *placing) settle(n *slice.Node, host string) {
 			}
 		}
 	}
-	if n.Placement.Reschedule == slice.RescheduleAlways && was.Host == host {
+	if n.Placement.Reschedule == slice.RescheduleAlways && (was.Host == host || returns) {
 		n.Placement.Since = p.generation
-		if was.Placement.Reschedule == slice.RescheduleAlways {
+		if was.Host == host && was.Placement.Reschedule == slice.RescheduleAlways {
 			n.Placement.Since = was.Placement.Since
 		}
 	}
