@@ -44,6 +44,9 @@ func (c *cluster) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, 
 		Certificate: string(pki.EncodeCertificate(cert)), Authority: string(pki.EncodeCertificate(authority.Certificate)),
 		Servers: c.Servers(), Etcd: c.endpoints(), Foreign: !c.KeepsStore(), Time: time.Now(),
 	}
+	if err := c.share(); err != nil {
+		return api.JoinAnswer{}, fmt.Errorf("let %s in: %w", r.Name, err)
+	}
 	if r.Role == pki.Server && c.KeepsStore() {
 		if answer.Initial, err = c.store.AddMember(ctx, r.Name, "https://"+after(address, etcdPeerPort)); err != nil {
 			return api.JoinAnswer{}, fmt.Errorf("make %s a server: %w", r.Name, err)

@@ -237,11 +237,23 @@ func (c *cluster) lookAround(ctx context.Context) error {
 			etcd = append(etcd, m.ClientURL)
 		}
 	}
-	if len(servers) == 0 || slices.Equal(servers, next.Servers) && slices.Equal(etcd, next.Etcd) {
+	shared := len(hosts) > 1
+	if len(servers) == 0 || slices.Equal(servers, next.Servers) && slices.Equal(etcd, next.Etcd) && shared == next.Shared {
 		return nil
 	}
-	next.Servers, next.Etcd = servers, etcd
+	next.Servers, next.Etcd, next.Shared = servers, etcd, shared
 	return c.remember(next)
+}
+
+// share notes, before another machine is let in, that this one is not all of the cluster any more.
+func (c *cluster) share() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.member.Shared {
+		return nil
+	}
+	c.member.Shared = true
+	return c.kept.remember(c.member)
 }
 
 func (c *cluster) remember(m membership) error {

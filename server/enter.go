@@ -54,7 +54,7 @@ func (s *server) enter(ctx context.Context) (*cluster, error) {
 	return c, nil
 }
 
-// resume goes on as the member that this machine is. The one that made a cluster, and is its only server, may be alone again.
+// resume goes on as the member that this machine is. The one that made a cluster, and is all of it, may be alone again.
 func (s *server) resume(ctx context.Context, k *kept) (alone bool, err error) {
 	m := &k.member
 	if s.Join == "" {
@@ -62,7 +62,7 @@ func (s *server) resume(ctx context.Context, k *kept) (alone bool, err error) {
 	}
 	leave := fmt.Sprintf("to leave that cluster, stop this machine's server, run `pergola host rm %s` on another member, and remove %s here", m.Name, k.dir)
 	switch {
-	case s.Listen == ListenNone && m.Founder && len(m.Servers) <= 1:
+	case s.Listen == ListenNone && m.Founder && len(m.Servers) <= 1 && !m.Shared && !m.Foreign:
 		s.Host = m.Name
 		return true, nil
 	case m.Role != s.Role:

@@ -23,6 +23,8 @@ type membership struct {
 	Etcd    []string `json:"etcd,omitempty"`
 	// Foreign means that the store is an etcd cluster of somebody else, and not the servers'.
 	Foreign bool `json:"foreign,omitempty"`
+	// Shared means that there are other machines in the cluster: they need this one to listen.
+	Shared bool `json:"shared,omitempty"`
 	// Initial has the members of the store's quorum by name, for a server that has joined and whose etcd has not started yet.
 	Initial map[string]string `json:"initial,omitempty"`
 }

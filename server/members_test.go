@@ -86,7 +86,7 @@ func TestMembersRememberTheirCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h1.cfg.Listen = ListenAuto // what it was is on disk
+	h1.cfg.Listen = ListenNone // as the service starts it; what it was is on disk
 	again1 := run(t, h1.cfg)
 	h2.cfg.Join, h2.cfg.Token, h2.cfg.Listen, h2.cfg.Host, h2.cfg.Role = "", "", ListenNone, "", "" // as the service starts it
 	again2 := run(t, h2.cfg)
