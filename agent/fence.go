@@ -99,7 +99,15 @@ func (a *Agent) setFenced(on bool) {
 // fenceNote marks slivers that the fence ends: an agent that was started without a store must know them.
 const fenceNote = "fence"
 
-// noteFences keeps the marks as the slices want them.
+// fenceNoteOf is a node's mark; empty: it has none.
+func fenceNoteOf(n *slice.Node) string {
+	if n.Placement.Reschedule == slice.RescheduleAlways {
+		return string(slice.RescheduleAlways)
+	}
+	return ""
+}
+
+// noteFences keeps the marks as the slices want them; a new sliver has its mark from the start.
 func (a *Agent) noteFences(at place, wishes []wish, seen *sight) {
 	if a.cfg.Cluster == nil {
 		return
@@ -109,10 +117,7 @@ func (a *Agent) noteFences(at place, wishes []wish, seen *sight) {
 			n := &w.spec.Nodes[i]
 			id := sliver.ID{Slice: w.spec.ID, Node: n.Name}
 			s, there := seen.slivers[id]
-			want := ""
-			if n.Placement.Reschedule == slice.RescheduleAlways {
-				want = string(n.Placement.Reschedule)
-			}
+			want := fenceNoteOf(n)
 			if !there || !at.owns(n) || s.State == sliver.Broken || s.Notes[fenceNote] == want {
 				continue
 			}

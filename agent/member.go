@@ -46,6 +46,9 @@ func (a *Agent) tryBegin(ctx context.Context, l lease) (<-chan store.Change, lea
 	if err != nil {
 		return nil, l, fmt.Errorf("watch the store: %w", err)
 	}
+	if a.cfg.Cluster != nil {
+		ctx = store.Linearizable(ctx) // not what a server that was cut off remembers
+	}
 	return changes, l, a.loadAll(ctx)
 }
 

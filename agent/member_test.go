@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/pergola-net/pergola/agent/reconcile"
 	"github.com/pergola-net/pergola/agent/sliver"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/store"
@@ -106,5 +107,21 @@ func TestAGenerationIsReportedWhenWhatWasMovedAwayIsGone(t *testing.T) {
 	got := a.statusLocked(&w, want, seen, r)
 	if _, tells := got.Nodes["h2"]; got.Generation != 5 || tells || len(got.Nodes) != 1 || len(got.Links) != 1 {
 		t.Errorf("h2 is gone: %+v", got)
+	}
+}
+
+// An agent that is started without a store knows by its mark alone what the fence ends: no process of the node may run before the mark is there.
+func TestANewSliverBearsTheMarkOfTheFence(t *testing.T) {
+	s := on(network(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "A"})
+	key := reconcile.Key{Kind: kindSliver, Slice: 7, Name: "h1"}
+	before, _ := wants(placeOf("A"), []wish{{spec: s}})
+	s.Node("h1").Placement.Reschedule = slice.RescheduleAlways
+	after, _ := wants(placeOf("A"), []wish{{spec: s}})
+	was, is := before.details[key].(sliver.Spec), after.details[key].(sliver.Spec)
+	if was.Notes[fenceNote] != "" || is.Notes[fenceNote] == "" {
+		t.Errorf("marks %v, then %v", was.Notes, is.Notes)
+	}
+	if was.Digest != is.Digest {
+		t.Error("another policy makes the sliver anew")
 	}
 }

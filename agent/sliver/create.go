@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -42,7 +43,7 @@ func (r *Runtime) Create(ctx context.Context, s Spec) (pid int, err error) {
 
 func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
 	defer r.awaitFilter()()
-	rec := &record{SliceName: s.SliceName, Digest: s.Digest, Created: time.Now()}
+	rec := &record{SliceName: s.SliceName, Digest: s.Digest, Created: time.Now(), Notes: maps.Clone(s.Notes)}
 	if err := os.Mkdir(r.nodeDir(s.ID), 0o700); err != nil {
 		return nil, err
 	}

@@ -36,12 +36,16 @@ func observe(t testing.TB, r *Runtime, id ID, want State) Observed {
 func TestLifeOfPlainSliver(t *testing.T) {
 	r := newRuntime(t)
 	prepare(t, r)
-	id := spec("denver").ID
-	pid, err := r.Create(t.Context(), spec("denver"))
+	denver := spec("denver")
+	denver.Notes = map[string]string{"born": "so"}
+	id := denver.ID
+	pid, err := r.Create(t.Context(), denver)
 	if err != nil {
 		t.Fatal(err)
 	}
-	observe(t, r, id, Created)
+	if o := observe(t, r, id, Created); o.Notes["born"] != "so" {
+		t.Errorf("notes %v", o.Notes)
+	}
 	if _, err := r.Create(t.Context(), spec("denver")); !errors.Is(err, ErrExists) {
 		t.Errorf("second Create: %v", err)
 	}
@@ -54,7 +58,7 @@ func TestLifeOfPlainSliver(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := observe(t, r, id, Running)
-	if o.PID != pid || o.Digest != "d1" || o.SliceName != "test" || o.StartedAt.IsZero() || o.Notes["booted"] != "yes" {
+	if o.PID != pid || o.Digest != "d1" || o.SliceName != "test" || o.StartedAt.IsZero() || o.Notes["booted"] != "yes" || o.Notes["born"] != "so" {
 		t.Errorf("observed %+v", o)
 	}
 	if u, err := r.Usage(id); err != nil || u.PIDs == 0 || u.CPU == 0 || u.Memory == 0 {

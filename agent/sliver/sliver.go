@@ -61,6 +61,7 @@ type Spec struct {
 	Memory    int64             // bytes; 0: no limit
 	PIDs      int64             // 0: slice.DefaultPIDs
 	Sysctls   map[string]string // net.* and what else the kernel keeps per namespace
+	Notes     map[string]string `json:"-"` // that it bears before anything runs in it (Runtime.Note); no part of the blueprint
 }
 
 // State is where a sliver is in its life.
