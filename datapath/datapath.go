@@ -64,7 +64,7 @@ func open(dir string, hook Hook, spec *ebpf.CollectionSpec, v version) (*DataPat
 	if err := d.load(spec, v); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	if err := d.forgetStrayNames(); err != nil {
+	if err := d.forgetStrays(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil

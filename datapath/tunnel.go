@@ -204,16 +204,28 @@ func (d *DataPath) removeName(t Tunnel) error {
 	if err := ignoreNotExist(d.maps.Tunnels.Delete(t.name())); err != nil {
 		return err
 	}
-	names, err := d.names()
-	if err != nil {
+	if used, err := d.isEnd(t.end()); used || err != nil {
 		return err
 	}
-	for name := range names {
-		if name.Kind == objectTunnelKind(t.Kind) && name.Local == t.Local.As16() {
-			return nil
+	return ignoreNotExist(d.maps.Ends.Delete(t.end()))
+}
+
+// isEnd looks for a tunnel of this kind that ends at this address. Mostly all do: then the first that it meets is one.
+func (d *DataPath) isEnd(e objectEnd) (bool, error) {
+	var (
+		name  objectTunnel
+		port  uint32
+		names = d.maps.Tunnels.Iterate()
+	)
+	for names.Next(&name, &port) {
+		if name.Kind == e.Kind && name.Local == e.Local {
+			return true, nil
 		}
 	}
-	return ignoreNotExist(d.maps.Ends.Delete(t.end()))
+	if err := names.Err(); err != nil {
+		return false, fmt.Errorf("read tunnels: %w", err)
+	}
+	return false, nil
 }
 
 func ignoreNotExist(err error) error {
@@ -261,8 +273,9 @@ func (d *DataPath) Tunnels() (map[int]Tunnel, error) {
 	return all, nil
 }
 
-// forgetStrayNames removes what a process that was killed while it changed a tunnel left: names that lead to ports with another tunnel.
-func (d *DataPath) forgetStrayNames() error {
+// forgetStrays removes what a process that was killed while it changed a tunnel left: names that lead to ports with another tunnel, and
+// addresses where none ends, whose packets are the machine's.
+func (d *DataPath) forgetStrays() error {
 	good, err := d.Tunnels()
 	if err != nil {
 		return err
@@ -276,6 +289,33 @@ func (d *DataPath) forgetStrayNames() error {
 			if err := ignoreNotExist(d.maps.Tunnels.Delete(name)); err != nil {
 				return fmt.Errorf("remove a name that leads to port %d: %w", port, err)
 			}
+		}
+	}
+	return d.forgetStrayEnds(good)
+}
+
+func (d *DataPath) forgetStrayEnds(good map[int]Tunnel) error {
+	used := map[objectEnd]bool{}
+	for _, t := range good {
+		used[t.end()] = true
+	}
+	var (
+		end   objectEnd
+		value uint32
+		stray []objectEnd
+		ends  = d.maps.Ends.Iterate()
+	)
+	for ends.Next(&end, &value) {
+		if !used[end] {
+			stray = append(stray, end)
+		}
+	}
+	if err := ends.Err(); err != nil {
+		return fmt.Errorf("read where tunnels end: %w", err)
+	}
+	for _, end := range stray {
+		if err := ignoreNotExist(d.maps.Ends.Delete(end)); err != nil {
+			return fmt.Errorf("remove an address where no tunnel ends: %w", err)
 		}
 	}
 	return nil

@@ -416,15 +416,22 @@ func count(t testing.TB, m *ebpf.Map) int {
 	return n
 }
 
-// A process was killed while it changed a tunnel: the next one removes the name that leads to a port with another tunnel.
-func TestStrayNamesOfTunnelsAreForgotten(t *testing.T) {
+// A process was killed while it changed a tunnel: the next one removes the name that leads to a port with another tunnel, and the address where
+// no tunnel ends.
+func TestStraysOfTunnelsAreForgotten(t *testing.T) {
 	inUplinkedWorld(t, func(w *world) {
 		port := w.tunnelled(w.a, sorts[0])
 		w.check(w.d.maps.Tunnels.Put(sorts[2].name(), uint32(port)))
+		w.check(w.d.maps.Ends.Put(sorts[2].end(), uint32(1)))
 		d := w.open()
 		defer func() { w.check(d.Close()) }()
 		if names := slices.Collect(maps.Keys(must(d.names()))); len(names) != 1 || names[0] != sorts[0].name() {
 			w.Errorf("left: %+v", names)
+		}
+		var value uint32
+		w.check(d.maps.Ends.Lookup(sorts[0].end(), &value))
+		if n := count(w, d.maps.Ends); n != 1 {
+			w.Errorf("tunnels end at %d addresses, want 1", n)
 		}
 	})
 }
