@@ -40,18 +40,15 @@ func (d *DataPath) attachXDP(ifindex int, native bool, prefix string, p *ebpf.Pr
 	if native {
 		mode = link.XDPDriverMode
 	}
+	pin := d.linkPin(prefix, ifindex)
 	l, err := link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: mode})
-	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
-		if id, ask := xdpProgram(ifindex); ask == nil {
-			return &TakenError{id}
-		}
-		return &TakenError{}
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) { // also by a link of ours
+		return keepXDP(pin, ifindex, p)
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { _ = l.Close() }()
-	pin := d.linkPin(prefix, ifindex)
 	if err = l.Pin(pin); errors.Is(err, os.ErrExist) {
 		// A device has one link: what is pinned is that of an earlier device of this number, which is gone.
 		err = errors.Join(d.detachXDP(ifindex, prefix), l.Pin(pin))
@@ -60,6 +57,30 @@ func (d *DataPath) attachXDP(ifindex int, native bool, prefix string, p *ebpf.Pr
 		return fmt.Errorf("pin the link: %w", err)
 	}
 	return nil
+}
+
+// keepXDP makes p the program of the pinned link, if that is what the device has. Else the error is a *TakenError.
+func keepXDP(pin string, ifindex int, p *ebpf.Program) error {
+	id, err := xdpProgram(ifindex)
+	if err != nil {
+		return &TakenError{}
+	}
+	l, err := link.LoadPinnedLink(pin, nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return &TakenError{id}
+	}
+	if err != nil {
+		return fmt.Errorf("open the pinned link: %w", err)
+	}
+	defer func() { _ = l.Close() }()
+	info, err := l.Info()
+	if err != nil {
+		return fmt.Errorf("read the pinned link: %w", err)
+	}
+	if xdp := info.XDP(); xdp == nil || int(xdp.Ifindex) != ifindex || uint32(info.Program) != id {
+		return &TakenError{id}
+	}
+	return l.Update(p)
 }
 
 func (d *DataPath) detachXDP(ifindex int, prefix string) error {

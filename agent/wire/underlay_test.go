@@ -70,6 +70,9 @@ func TestInterfacesOfTheMachineGetBackWhatTheyHad(t *testing.T) {
 	if again := m.programs(); again != with {
 		t.Errorf("after a restart:\n%s\nbefore:\n%s", again, with)
 	}
+	if have := m.xdp(); have != "native" {
+		t.Errorf("after a restart the line card is said to be %q", have)
+	}
 	if remains := m.observe().Remains; len(remains) > 0 {
 		t.Errorf("remains %v", remains)
 	}
