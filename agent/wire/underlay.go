@@ -84,7 +84,7 @@ func (s *Substrate) openUnderlay(machine *conn, c UnderlayConfig) error {
 		nics, indexes = append(nics, nic), append(indexes, nic.index)
 	}
 	before := uplink.mark.indexes()
-	if err := s.markNICs(&uplink, append(before, indexes...)); err != nil {
+	if err := s.markNICs(&uplink, slices.Concat(before, indexes)); err != nil {
 		return err
 	}
 	for _, nic := range nics {
