@@ -76,6 +76,7 @@ func statusOf(err error) int {
 		{store.ErrHostAlive, http.StatusConflict},
 		{store.ErrNameTaken, http.StatusConflict},
 		{store.ErrNoQuorum, http.StatusServiceUnavailable},
+		{store.ErrSilent, http.StatusServiceUnavailable},
 		{context.DeadlineExceeded, http.StatusGatewayTimeout},
 		{context.Canceled, http.StatusServiceUnavailable}, // the server is ending
 	} {

@@ -150,7 +150,7 @@ func TestPatientStoreOpensWithoutAnAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer agent.Close()
-	if _, err := agent.Slices(ctx); err == nil || errors.Is(err, ErrNoQuorum) || !strings.Contains(err.Error(), endpoint) {
+	if _, err := agent.Slices(ctx); err == nil || errors.Is(err, ErrNoQuorum) || !errors.Is(err, ErrSilent) || !strings.Contains(err.Error(), wire.Addr().String()) {
 		t.Errorf("it reads: %v", err)
 	}
 	if _, err := agent.Register(ctx, machine("h2", "b"), 10*time.Second); err == nil {
@@ -170,6 +170,38 @@ func TestPatientStoreOpensWithoutAnAnswer(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestAgentWithoutServersSaysSoSoon(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := newCluster(t)
+	server := c.start("h1", c.config("h1"))
+	wire := newProxy(t, server.config.Cluster.ListenClient)
+	tls := pki.ClientConfig(c.identity("h2", pki.Agent))
+	agent, err := Open(ctx, Config{Endpoints: []string{"https://" + wire.Addr().String()}, TLS: tls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent.peers = tls // it follows servers, but for learning that there is a way round the wire
+	defer agent.Close()
+	refused := func(trouble, want string) {
+		began := time.Now()
+		_, err := agent.Slices(ctx)
+		if err == nil || !errors.Is(err, ErrSilent) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", trouble, err)
+		}
+		if took := time.Since(began); took > DefaultTimeout/2 {
+			t.Errorf("%s: said after %v", trouble, took)
+		}
+	}
+	wire.set(true)
+	refused("a wire that is cut", "do not answer ("+wire.Addr().String()+": ")
+	wire.set(false)
+	eventually(t, "the server's answer", func() error { _, err := agent.Slices(ctx); return err })
+	wire.Close()
+	wire.set(true)
+	refused("nobody listens", "do not answer ("+wire.Addr().String()+": connection refused); what runs here goes on")
 }
 
 func TestRemovedHostStaysRemoved(t *testing.T) {

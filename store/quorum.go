@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 )
 
 // quorum knows whether the cluster can decide. While it cannot, reads are answered from what the nearest member knows, which may be old,
@@ -112,13 +116,13 @@ func (s *Store) watchLeader(ctx context.Context) {
 	}
 }
 
-// suspect finds out, for a client of a cluster, whether a request failed because there is no quorum. If no server answers at all, it says why.
-func (s *Store) suspect() error {
+// suspect finds out, for a client of a cluster some of whose servers answer, whether a request failed because there is no quorum.
+func (s *Store) suspect() {
 	q := s.quorum
 	q.mu.Lock()
 	if q.asking || q.ctx.Err() != nil {
 		q.mu.Unlock()
-		return nil
+		return
 	}
 	q.asking = true
 	q.mu.Unlock()
@@ -127,14 +131,61 @@ func (s *Store) suspect() error {
 		q.asking = false
 		q.mu.Unlock()
 	}()
-	if why := s.reach(s.life); why != nil {
-		return why
-	}
 	if c := s.count(s.life); c.answers > 0 && !c.leader {
 		q.lost(c.err())
 		go s.awaitQuorum()
 	}
-	return nil
+}
+
+// isFollower says that the store is that of the cluster's servers, and this process is none of them.
+func (s *Store) isFollower() bool { return s.embedded == nil && s.peers != nil }
+
+// A request of a follower that has no answer after hush makes it ask for any sign of life, and it waits no longer than silence for one.
+const (
+	hush    = time.Second
+	silence = 2500 * time.Millisecond
+)
+
+// giveUp ends a request that no server will answer, long before its time is over. It returns when the request has ended, or a server is there.
+func (s *Store) giveUp(ctx context.Context, end context.CancelCauseFunc) {
+	for began := time.Now().Add(-hush); ; {
+		why := s.reach(ctx)
+		switch {
+		case why == nil || ctx.Err() != nil:
+			return
+		case time.Since(began) >= silence:
+			end(s.silent(why))
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(glance):
+		}
+	}
+}
+
+// silent says that no server answers.
+func (s *Store) silent(why error) error {
+	var servers []string
+	for _, endpoint := range s.kv.Endpoints() {
+		servers = append(servers, strings.TrimPrefix(endpoint, "https://"))
+	}
+	return fmt.Errorf("%w (%s: %s); what runs here goes on", ErrSilent, strings.Join(servers, ", "), reason(why))
+}
+
+// reason is what gRPC's words of a connection that failed say to a person.
+func reason(err error) string {
+	text := status.Convert(err).Message()
+	switch {
+	case status.Code(err) == codes.DeadlineExceeded:
+		return fmt.Sprintf("no answer within %v", probeTimeout)
+	case strings.Contains(text, unix.ECONNREFUSED.Error()):
+		return unix.ECONNREFUSED.Error()
+	}
+	if _, desc, ok := strings.Cut(text, `desc = "`); ok {
+		text = strings.TrimSuffix(desc, `"`)
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(text, "transport: "), "authentication handshake failed: ")
 }
 
 // reach asks the endpoints until one answers. If none does, it says what came in the way of the last one that said anything: a refused

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -108,6 +109,9 @@ func (s *Store) request(ctx context.Context, verb string, do func(context.Contex
 	}
 	ctx, done := context.WithTimeout(ctx, s.timeout)
 	defer done()
+	if s.isFollower() {
+		defer time.AfterFunc(hush, func() { s.giveUp(ctx, cancel) }).Stop()
+	}
 	return s.explain(ctx, verb, do(ctx))
 }
 
@@ -116,12 +120,15 @@ func (s *Store) explain(ctx context.Context, verb string, err error) error {
 		return nil
 	}
 	away := isAway(err)
-	if away && s.embedded == nil && s.peers != nil {
-		if why := s.suspect(); why != nil {
-			err = fmt.Errorf("%w (%s)", err, status.Convert(why).Message())
+	if away && s.isFollower() {
+		if why := s.reach(s.life); why != nil {
+			return s.silent(why)
 		}
+		s.suspect()
 	}
 	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, ErrSilent):
+		return cause
 	case s.embedded != nil && s.Err() != nil:
 		return s.Err()
 	case errors.Is(cause, ErrNoQuorum):

@@ -50,6 +50,7 @@ var (
 	ErrConflict = errors.New("the slice was changed by somebody else meanwhile")
 	ErrFull     = errors.New("no space left for the store")
 	ErrNoQuorum = errors.New("the cluster has no quorum")
+	ErrSilent   = errors.New("the servers of the cluster do not answer")
 	ErrRemoved  = errors.New("this server was removed from the cluster")
 	ErrCorrupt  = errors.New("what the store has of it cannot be read; remove the slice (pergola down) and apply its file again")
 )
