@@ -187,9 +187,11 @@ func (c *Controller) placing(ctx context.Context, prev, next *slice.Slice, gener
 	if p.held, err = c.heldBy(ctx, next.Name); err != nil {
 		return nil, fmt.Errorf("sum what slices hold of hosts: %w", err)
 	}
-	if p.reported, err = c.store.Generations(ctx, next.Name); err != nil {
+	reports, err := c.store.Reports(ctx, next.Name)
+	if err != nil {
 		return nil, fmt.Errorf("read what hosts report of slice %s: %w", next.Name, err)
 	}
+	p.heed(reports)
 	return p, nil
 }
 

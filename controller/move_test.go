@@ -265,3 +265,23 @@ func TestANodeThatComesBackMayLeaveWhenItsHostKnowsThat(t *testing.T) {
 		t.Errorf("c is on %s, may leave since %d, left %v", c.Host, c.Placement.Since, c.Left)
 	}
 }
+
+func TestANodeThatWasRemovedAwaitsTheHostThatDidNotHearOfIt(t *testing.T) {
+	prev := running(t, chain)
+	prev.Nodes, prev.Links = prev.Nodes[:3], prev.Links[:2]
+	again := func(host string) *slice.Node {
+		p := &placing{prev: prev, next: resolved(t, strings.Replace(chain, "d: }", "d: {host: "+host+"}}", 1), prev), generation: 5, hosts: machines(3)}
+		p.next.Node("d").Placement.Reschedule = slice.RescheduleAlways
+		p.heed(map[string]slice.Status{
+			"h1": {Generation: 4, Nodes: map[string]slice.NodeStatus{"a": {}, "b": {}}},
+			"h2": {Generation: 3, Nodes: map[string]slice.NodeStatus{"c": {}, "d": {}}},
+		})
+		return mustPlace(t, p).Node("d")
+	}
+	if d := again("h3"); !cmp.Equal(d.Left, map[string]int64{"h2": 5}) || d.Placement.Since != 0 {
+		t.Errorf("elsewhere: left %v, may leave since %d", d.Left, d.Placement.Since)
+	}
+	if d := again("h2"); len(d.Left) != 0 || d.Placement.Since != 5 {
+		t.Errorf("on the same host: left %v, may leave since %d", d.Left, d.Placement.Since)
+	}
+}

@@ -19,8 +19,8 @@ func (p *placing) fitMTUs() (faults []Fault) {
 		way := p.path(seg, span)
 		mtu := slice.DefaultMTU
 		if way.tunnelled {
-			if len(way.hosts) < 2 {
-				continue // the others were removed: all stays as it was for those that are left
+			if len(way.hosts) == 0 {
+				continue // all were removed: nobody can say what passes, and nobody asks
 			}
 			if why := way.broken(); why != "" {
 				faults = append(faults, Fault{Location: p.placeOf(seg.Links[0], nil), Message: "link " + seg.Links[0].Name + " " + why})
@@ -121,7 +121,11 @@ func (w *path) broken() string {
 
 // terms words the sum: between h1 and h2, packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: 1458 are left.
 func (w *path) terms() string {
-	between := "between " + list(w.hosts[:len(w.hosts)-1]) + " and " + w.hosts[len(w.hosts)-1]
+	last := len(w.hosts) - 1
+	between := "between " + list(w.hosts[:last]) + " and " + w.hosts[last]
+	if last == 0 { // the others were removed
+		between = "to and from " + w.hosts[0]
+	}
 	return fmt.Sprintf("%s packets of %d bytes pass (%s of %s), of which %s takes %d: at most %d are left",
 		between, w.mtu, w.device, w.narrowest, w.kind, w.overhead(), max(w.carries(), 0))
 }

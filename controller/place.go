@@ -22,9 +22,10 @@ type placing struct {
 	top        *topology.Topology // what next was made from: for the places of faults; nil where nobody asked
 	generation int64              // of next
 	hosts      []store.HostState
-	held       map[string]load  // what other slices hold, by host
-	reported   map[string]int64 // the generations that hosts' statuses of this slice bear, by host
-	lost       map[string]bool  // hosts that have been lost for so long that they have ended what may start elsewhere
+	held       map[string]load     // what other slices hold, by host
+	reported   map[string]int64    // the generations that hosts' statuses of this slice bear, by host
+	named      map[string][]string // the hosts whose statuses name a node, by node
+	lost       map[string]bool     // hosts that have been lost for so long that they have ended what may start elsewhere
 	// unasked is true where nobody waits for the answer: a node that contradicts the cluster is left where it is, and the others go on.
 	unasked bool
 
@@ -299,28 +300,21 @@ func (p *placing) substrate() mapping.Substrate {
 	return s
 }
 
+// heed notes what matters here of what hosts report.
+func (p *placing) heed(reports map[string]slice.Status) {
+	p.reported, p.named = make(map[string]int64, len(reports)), map[string][]string{}
+	for host, st := range reports {
+		p.reported[host] = st.Generation
+		for node := range st.Nodes {
+			p.named[node] = append(p.named[node], host)
+		}
+	}
+}
+
 // settle puts a node on a host, and notes who must let go of it first.
 func (p *placing) settle(n *slice.Node, host string) {
 	n.Host, n.Left, n.Placement.Since = host, nil, 0
-	was := p.was[n.Name]
-	if was == nil {
-		return
-	}
-	left := maps.Clone(was.Left)
-	if left == nil {
-		left = map[string]int64{}
-	}
-	switch {
-	case was.Host == "": // from before there was a cluster, and nobody knows which host has it
-		for name := range p.byName {
-			left[name] = p.generation
-		}
-	case was.Host != host:
-		p.moves[n.Name] = was.Host
-		if !p.free(n) {
-			left[was.Host] = p.generation
-		}
-	}
+	left := p.holders(n, host)
 	_, returns := left[host] // which may run it as an older version wants it
 	maps.DeleteFunc(left, func(h string, generation int64) bool {
 		reported, has := p.reported[h]
@@ -334,10 +328,41 @@ func (p *placing) settle(n *slice.Node, host string) {
 			}
 		}
 	}
-	if n.Placement.Reschedule == slice.RescheduleAlways && (was.Host == host || returns) {
+	if n.Placement.Reschedule != slice.RescheduleAlways {
+		return
+	}
+	switch was := p.was[n.Name]; {
+	case was != nil && was.Host == host && was.Placement.Reschedule == slice.RescheduleAlways:
+		n.Placement.Since = was.Placement.Since
+	case was != nil && was.Host == host, returns:
 		n.Placement.Since = p.generation
-		if was.Host == host && was.Placement.Reschedule == slice.RescheduleAlways {
-			n.Placement.Since = was.Placement.Since
+	}
+}
+
+// holders gives the hosts that may run a node until they hear that it is to be on a host, each with the generation that says so.
+func (p *placing) holders(n *slice.Node, host string) map[string]int64 {
+	was := p.was[n.Name]
+	if was == nil { // a host may not have heard yet that an older version's node of that name was removed
+		left := map[string]int64{}
+		for _, h := range p.named[n.Name] {
+			left[h] = p.generation
+		}
+		return left
+	}
+	left := maps.Clone(was.Left)
+	if left == nil {
+		left = map[string]int64{}
+	}
+	switch {
+	case was.Host == "": // from before there was a cluster, and nobody knows which host has it
+		for h := range p.byName {
+			left[h] = p.generation
+		}
+	case was.Host != host:
+		p.moves[n.Name] = was.Host
+		if !p.free(n) {
+			left[was.Host] = p.generation
 		}
 	}
+	return left
 }

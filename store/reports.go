@@ -12,18 +12,31 @@ import (
 
 // Generations gives the generation that each host's report of a slice bears, by host.
 func (s *Store) Generations(ctx context.Context, name string) (map[string]int64, error) {
+	reports, err := s.Reports(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]int64, len(reports))
+	for host := range reports {
+		all[host] = reports[host].Generation
+	}
+	return all, nil
+}
+
+// Reports gives what each host reports of a slice, by host.
+func (s *Store) Reports(ctx context.Context, name string) (map[string]slice.Status, error) {
 	got, err := s.get(ctx, s.key("status", name, ""), clientv3.WithPrefix())
 	if err != nil {
 		return nil, err
 	}
-	all := make(map[string]int64, len(got.Kvs))
+	all := make(map[string]slice.Status, len(got.Kvs))
 	for _, kv := range got.Kvs {
 		host := strings.TrimPrefix(string(kv.Key), s.key("status", name, ""))
 		var st slice.Status
 		if err := unpack(kv.Value, &st); err != nil {
 			return nil, fmt.Errorf("decode status of slice %s on host %s: %w", name, host, err)
 		}
-		all[host] = st.Generation
+		all[host] = st
 	}
 	return all, nil
 }
