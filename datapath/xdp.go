@@ -83,11 +83,17 @@ func keepXDP(pin string, ifindex int, p *ebpf.Program) error {
 	return l.Update(p)
 }
 
+// detachXDP takes the program away at once: what is left to the last one who closes a link, the kernel does in the background, and the
+// device would seem taken for a while.
 func (d *DataPath) detachXDP(ifindex int, prefix string) error {
-	if err := os.Remove(d.linkPin(prefix, ifindex)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	l, err := link.LoadPinnedLink(d.linkPin(prefix, ifindex), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	return nil
+	return errors.Join(l.Detach(), l.Unpin(), l.Close())
 }
 
 // replaceXDP puts programs in the place of older ones, and forgets links whose device is gone.

@@ -86,7 +86,7 @@ func inCluster(t *testing.T) (w *world, lose func(host string)) {
 func TestStoryOfHosts(t *testing.T) {
 	_, lose := inCluster(t)
 	pergola(t, "host", "ls").want(t, 0, `(?m)^HOST +ADDRESS +STATE +NODES +CORES +MEMORY +LOAD +LABELS$
-^h1 +192\.0\.2\.1 +alive +0 +0/4 +0B/8GiB +0\.50 +rack=a$`, "")
+^h1 +192\.0\.2\.1 +alive +0 +0/4 +0 B/8 GiB +0\.50 +rack=a$`, "")
 	pergola(t, "up", "--dry-run").want(t, 0, `(?m)^on h1: a.*\n^on h2: b`, "")
 	pergola(t, "up").want(t, 0, "", `(?m)^on h1: a.*\n^on h2: b.*\nlab is up`)
 	pergola(t, "inspect").want(t, 0, `(?m)^NODE +KIND +STATE +HOST .*\n^a +frr +running +h1 `, "")
