@@ -71,7 +71,7 @@ type hostPatchInput struct {
 
 type hostRemoveInput struct {
 	HostInput
-	Force bool `query:"force" doc:"Also where it is alive, or has nodes."`
+	Force bool `query:"force" doc:"Also where it has nodes."`
 }
 
 func (s *server) registerHosts(a huma.API) {
@@ -204,10 +204,9 @@ func (s *server) removeHost(ctx context.Context, in *hostRemoveInput) (*struct{}
 		return nil, problem(err)
 	}
 	switch h := one[0]; {
-	case in.Force:
-	case h.Alive:
+	case h.Alive: // force or not: as a server, it would lose its vote and then be refused here
 		return nil, huma.Error409Conflict(fmt.Sprintf("host %s is alive, and would come back: stop its server first", h.Name))
-	case h.Nodes > 0:
+	case h.Nodes > 0 && !in.Force:
 		return nil, huma.Error409Conflict(fmt.Sprintf("host %s has %d nodes of %s: move them away first (pergola host drain %[1]s)", h.Name, h.Nodes, sliceNames(h.Slices)))
 	}
 	if err := s.removeMember(ctx, in.Host); err != nil {

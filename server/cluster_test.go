@@ -302,7 +302,9 @@ func TestHostsAreCordonedAndLabelled(t *testing.T) {
 		t.Errorf("%+v %v", h, err)
 	}
 	refused(t, h1.SetHost(t.Context(), "h3", patch), http.StatusNotFound, `no host "h3"`, "h1, h2")
-	refused(t, h1.RemoveHost(t.Context(), "h2", false), http.StatusConflict, "host h2 is alive")
+	for _, force := range []bool{false, true} {
+		refused(t, h1.RemoveHost(t.Context(), "h2", force), http.StatusConflict, "host h2 is alive")
+	}
 
 	// Without h2, all is placed on h1.
 	if applied := up(t, h2.Client, pair("net")); applied.Placement["a"] != "h1" || applied.Placement["b"] != "h1" {
