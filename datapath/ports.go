@@ -35,9 +35,9 @@ type Port struct {
 // MaxPorts bounds the ifindexes of ports: each is below.
 const MaxPorts = 16384
 
-// Add takes a new port into care: its counters start at zero.
+// Add takes a new port into care: its counters start at zero, and no tunnel leads to it that an earlier port of this number left.
 func (d *DataPath) Add(ifindex int, p Port) error {
-	if err := d.clearCounters(ifindex); err != nil {
+	if err := errors.Join(d.DeleteTunnel(ifindex), d.clearCounters(ifindex)); err != nil {
 		return err
 	}
 	return d.Set(ifindex, p)

@@ -394,6 +394,10 @@ func TestTunnelsAreSetReplacedAndDeleted(t *testing.T) {
 		w.check(w.d.DeleteTunnel(a))
 		w.check(w.d.DeleteTunnel(a))
 		is(map[int]Tunnel{b: two}, 1)
+		w.check(w.d.Add(b, Port{MTU: 1500})) // its device went without a word, and another one has its number
+		is(map[int]Tunnel{}, 0)
+		w.check(w.d.Add(b, Port{MTU: 1500, External: true}))
+		w.check(w.d.SetTunnel(b, two))
 		w.check(w.d.Forget(b))
 		is(map[int]Tunnel{}, 0)
 		for _, bad := range []Tunnel{{}, {Kind: VXLAN, Key: 1 << 24, Local: here4, Peer: there4}, {Kind: EGRE, Local: here4, Peer: there6}, {Kind: EGRE, Local: here4, Peer: netip.MustParseAddr("224.0.0.5")}} {
