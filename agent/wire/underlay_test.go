@@ -76,6 +76,14 @@ func TestInterfacesOfTheMachineGetBackWhatTheyHad(t *testing.T) {
 	if remains := m.observe().Remains; len(remains) > 0 {
 		t.Errorf("remains %v", remains)
 	}
+	for _, forwarding := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"} { // what a firewall's script may do
+		m.run("sysctl", "-qw", forwarding+"=1")
+		m.run("sysctl", "-qw", forwarding+"=0")
+	}
+	m.openUnderlay()
+	if have := strings.Fields(m.run("sh", "-c", "cat /proc/sys/net/ipv[46]/conf/pergola*/forwarding")); !slices.Equal(have, []string{"1", "1"}) {
+		t.Errorf("no routes are looked up for what leaves the substrate: forwarding is %v", have)
+	}
 	m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{}))
 	m.wantPrograms(before)
 	m.openUnderlay()

@@ -43,6 +43,10 @@ func (s *Substrate) makeUplink(machine *conn) (inner device, err error) {
 	if err != nil {
 		return inner, err
 	}
+	// Again each time: who turns forwarding off for the machine turns it off here, too.
+	if err := netns.In(s.host, func() error { return letLookUp(name) }); err != nil {
+		return inner, err
+	}
 	if err := s.data.SetUplink(inner.index); err != nil {
 		return inner, err
 	}
@@ -90,9 +94,6 @@ func (s *Substrate) newUplink(machine *conn, name string) (inner, outer device, 
 	}
 	alias := attrString(unix.IFLA_IFALIAS, m.String())
 	if err := machine.silence(outer.index); err != nil {
-		return inner, outer, err
-	}
-	if err := netns.In(s.host, func() error { return letLookUp(name) }); err != nil {
 		return inner, outer, err
 	}
 	if err := machine.changeUp(outer.index, true, alias); err != nil {
