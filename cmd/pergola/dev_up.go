@@ -77,7 +77,11 @@ func (d *devCluster) up(ctx context.Context, o devUpOptions) error {
 	b, err := d.boot(ctx, o)
 	if err != nil {
 		// Nothing runs in it that anybody could want to look at.
-		return errors.Join(err, testbed.Remove(context.WithoutCancel(ctx), d.dir))
+		left := testbed.Remove(context.WithoutCancel(ctx), d.dir)
+		if errors.Is(left, testbed.ErrNone) { // the directory is another's
+			left = nil
+		}
+		return errors.Join(err, left)
 	}
 	if err := d.startCluster(ctx, b, o.servers, progress); err != nil {
 		return ui.Advise(err, "`pergola dev cluster down` removes what was made")
