@@ -116,7 +116,7 @@ func (s *Substrate) closeUnderlay() error {
 			return err
 		}
 	}
-	return s.deleteNamed(uplinkName)
+	return s.deleteUplink()
 }
 
 // Underlay reads the state of the underlay.

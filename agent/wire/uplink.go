@@ -71,7 +71,7 @@ func (s *Substrate) findUplink(machine *conn, name string) (inner, outer device,
 }
 
 func (s *Substrate) newUplink(machine *conn, name string) (inner, outer device, err error) {
-	if err = s.deleteNamed(uplinkName); err != nil { // half made
+	if err = s.deleteUplink(); err != nil { // half made
 		return inner, outer, err
 	}
 	var undo undo
@@ -104,6 +104,14 @@ func (s *Substrate) newUplink(machine *conn, name string) (inner, outer device, 
 	}
 	inner, err = s.nl.deviceAt(index)
 	return inner, outer, err
+}
+
+// deleteUplink lets the data path forget it first: as soon as it is gone, a port may get its index, and would get what goes into tunnels.
+func (s *Substrate) deleteUplink() error {
+	if err := s.data.SetUplink(0); err != nil {
+		return err
+	}
+	return s.deleteNamed(uplinkName)
 }
 
 // letLookUp lets the data path look routes up for what comes in at a device, which the kernel allows where it would forward. It never comes to
