@@ -234,7 +234,7 @@ func (c *Controller) replaceOnce(ctx context.Context, name string, lost []string
 	if Diff(prev, next).Empty() {
 		return why, nil
 	}
-	if err := c.store.PutSlice(ctx, next, record.Generation); err != nil {
+	if err := c.store.PutSlice(ctx, next, record.Generation, p.freed()...); err != nil {
 		return "", fmt.Errorf("store slice %s: %w", name, err)
 	}
 	for _, node := range slices.Sorted(maps.Keys(p.moves)) {

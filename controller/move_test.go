@@ -100,6 +100,16 @@ func TestOnlyWhatMayStartElsewhereLeavesALostHost(t *testing.T) {
 	}
 }
 
+func TestAHostThatIsBackKeepsItsNodes(t *testing.T) {
+	prev := running(t, chain)
+	if p := replaced(t, prev, machines(3), "h2"); len(p.moves) != 0 || len(p.freed()) != 0 {
+		t.Errorf("moves %v, freed %v", p.moves, p.freed())
+	}
+	if p := replaced(t, prev, machines(3, lose("h2")), "h2"); !slices.Equal(p.freed(), []string{"h2"}) {
+		t.Errorf("freed %v", p.freed())
+	}
+}
+
 // A host goes by the version that it knew. One that did not hear that its node may start elsewhere does not end it.
 func TestANodeStartsElsewhereOnlyIfItsLostHostKnewThatItMay(t *testing.T) {
 	prev := running(t, chain)

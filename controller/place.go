@@ -122,11 +122,24 @@ func (p *placing) now(node string) string {
 // free reports whether a node's host is lost and has certainly ended it: then it may start elsewhere.
 func (p *placing) free(n *slice.Node) bool {
 	was := p.was[n.Name]
-	if was == nil || !p.lost[was.Host] || was.Placement.Reschedule != slice.RescheduleAlways || n.Placement.Reschedule != slice.RescheduleAlways {
+	if was == nil || was.Placement.Reschedule != slice.RescheduleAlways || n.Placement.Reschedule != slice.RescheduleAlways {
+		return false
+	}
+	if h := p.byName[was.Host]; !p.lost[was.Host] || h != nil && h.Alive { // it may be back since it was found lost
 		return false
 	}
 	// The host goes by the version that it knew last.
 	return p.reported[was.Host] >= was.Placement.Since
+}
+
+// freed are the lost hosts from which nodes start elsewhere without their word.
+func (p *placing) freed() (hosts []string) {
+	for node, host := range p.moves {
+		if p.byName[host] != nil && p.free(p.next.Node(node)) && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
 }
 
 // mapNodes chooses the hosts.

@@ -261,3 +261,28 @@ func TestNodesOfLostHostsAreLost(t *testing.T) {
 		t.Errorf("%+v, %v", st, err)
 	}
 }
+
+// Whatever the leader saw before: what it takes from a lost host it takes from one that is lost then.
+func TestNothingIsTakenFromAHostThatIsBack(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := open(t, t.TempDir())
+	spec := &slice.Slice{Name: "lab", Nodes: []slice.Node{{Name: "a", Host: "h1"}}}
+	if err := s.PutSlice(ctx, spec, 0); err != nil {
+		t.Fatal(err)
+	}
+	lease := register(t, s, machine("h1", "a"))
+	moved := &slice.Slice{Name: "lab", Nodes: []slice.Node{{Name: "a", Host: "h2"}}}
+	if err := s.PutSlice(ctx, moved, 1, "h1"); !errors.Is(err, ErrConflict) {
+		t.Errorf("moved away from a host that is alive: %v", err)
+	}
+	if now, _, err := s.Slice(ctx, "lab"); err != nil || now.Nodes[0].Host != "h1" {
+		t.Errorf("the slice is %+v, %v", now, err)
+	}
+	if err := lease.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutSlice(ctx, moved, 1, "h1"); err != nil || moved.Generation != 2 {
+		t.Errorf("moved away from a lost host: generation %d, %v", moved.Generation, err)
+	}
+}

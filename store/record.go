@@ -128,8 +128,9 @@ func (s *Store) Slice(ctx context.Context, name string) (*slice.Slice, Record, e
 
 // PutSlice stores a new version of a slice, or with expect 0 a new slice, and sets its ID and Generation. It fails
 // with ErrConflict unless expect is the present generation. Overrides of nodes, links and ends that are no more go
-// in the same transaction.
-func (s *Store) PutSlice(ctx context.Context, spec *slice.Slice, expect int64) error {
+// in the same transaction. It fails with ErrConflict, too, when one of the hosts that were lost is alive again: what may be taken from a
+// host that is lost may run again on one that is not.
+func (s *Store) PutSlice(ctx context.Context, spec *slice.Slice, expect int64, lost ...string) error {
 	prev, err := s.expected(ctx, spec.Name, expect)
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func (s *Store) PutSlice(ctx context.Context, spec *slice.Slice, expect int64) e
 	next := newRecord(spec, token, time.Now())
 	next.Generation = expect + 1
 	for {
-		ok, err := s.flip(ctx, prev, &next, spec)
+		ok, err := s.flip(ctx, prev, &next, spec, lost)
 		if err != nil {
 			s.dropSpec(spec.Name, token)
 			return err
@@ -149,8 +150,11 @@ func (s *Store) PutSlice(ctx context.Context, spec *slice.Slice, expect int64) e
 		if ok {
 			break
 		}
-		// Either somebody changed the slice, which is a conflict, or its overrides, or took the id: try again.
-		if prev, err = s.expected(ctx, spec.Name, expect); err != nil {
+		// Either somebody changed the slice, or a host is back, which is a conflict, or the overrides changed, or the id was taken: try again.
+		if prev, err = s.expected(ctx, spec.Name, expect); err == nil {
+			err = s.stillLost(ctx, lost)
+		}
+		if err != nil {
 			s.dropSpec(spec.Name, token)
 			return err
 		}
@@ -183,8 +187,22 @@ func (s *Store) expected(ctx context.Context, name string, expect int64) (*Recor
 	return &r, nil
 }
 
+// stillLost fails with ErrConflict when one of the hosts is alive.
+func (s *Store) stillLost(ctx context.Context, hosts []string) error {
+	for _, host := range hosts {
+		got, err := s.get(ctx, s.key("alive", host), clientv3.WithKeysOnly())
+		if err != nil {
+			return err
+		}
+		if len(got.Kvs) > 0 {
+			return fmt.Errorf("host %s is alive again: %w", host, ErrConflict)
+		}
+	}
+	return nil
+}
+
 // flip makes next the present version in one transaction. It reports false where something moved meanwhile.
-func (s *Store) flip(ctx context.Context, prev, next *Record, spec *slice.Slice) (bool, error) {
+func (s *Store) flip(ctx context.Context, prev, next *Record, spec *slice.Slice, lost []string) (bool, error) {
 	var conditions []clientv3.Cmp
 	var ops []clientv3.Op
 	next.Hosts = hostsOf(spec)
@@ -209,6 +227,9 @@ func (s *Store) flip(ctx context.Context, prev, next *Record, spec *slice.Slice)
 	conditions = append(conditions,
 		s.unchanged(next.Name, prev),
 		clientv3.Compare(clientv3.ModRevision(s.key("overrides", next.Name)), "=", revision))
+	for _, host := range lost {
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.key("alive", host)), "=", 0))
+	}
 	if prune(&overrides, spec) {
 		data, err := json.Marshal(overrides)
 		if err != nil {
