@@ -40,6 +40,9 @@ func (c *cluster) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, 
 	if err != nil {
 		return api.JoinAnswer{}, huma.Error422UnprocessableEntity(err.Error())
 	}
+	if err := c.store.Readmit(ctx, r.Name, cert.NotBefore); err != nil {
+		return api.JoinAnswer{}, fmt.Errorf("let %s in: %w", r.Name, err)
+	}
 	answer := api.JoinAnswer{
 		Certificate: string(pki.EncodeCertificate(cert)), Authority: string(pki.EncodeCertificate(authority.Certificate)),
 		Servers: c.Servers(), Etcd: c.endpoints(), Foreign: !c.KeepsStore(), Time: time.Now(),

@@ -279,8 +279,8 @@ func TestLostHostsAreNamed(t *testing.T) {
 
 	// It was removed, but for its certificate: no member believes that.
 	h2.cfg.Join, h2.cfg.Token = "", ""
-	again := run(t, h2.cfg) // its agent registers, and so it is a host again
-	if hosts, err := again.Hosts(t.Context()); err != nil || len(hosts) != 2 {
+	startFails(t, h2.cfg, "this host was removed from the cluster", "use a new token")
+	if hosts, err := h1.Hosts(t.Context()); err != nil || len(hosts) != 1 {
 		t.Errorf("hosts: %v %v", hosts, err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/api/client"
 	"github.com/pergola-net/pergola/pki"
+	"github.com/pergola-net/pergola/store"
 	"github.com/pergola-net/pergola/test/testkit"
 	"github.com/pergola-net/pergola/topology"
 )
@@ -331,6 +332,22 @@ func TestRemovedHostsAreNotBelieved(t *testing.T) {
 	}
 	if status, text := ask(http.MethodGet, "/v1/slices", "0 0 true"); status != http.StatusForbidden || !strings.Contains(text, "host h2 is not in the cluster any more") {
 		t.Errorf("a host that was removed: %d %s", status, text)
+	}
+	again := h2.cfg
+	again.Join, again.Token = "", ""
+	startFails(t, again, "this host was removed from the cluster: let it join again")
+	if err := os.RemoveAll(filepath.Join(again.DataDir, "cluster")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second) // certificates count whole seconds
+	invite(t, h1, &again, pki.Agent)
+	run(t, again)
+	config := store.Config{Endpoints: k.member.Etcd, TLS: pki.ClientConfig(func() *pki.Identity { return k.identity.Load() }), Follow: true}
+	if old, err := store.Open(t.Context(), config); !errors.Is(err, store.ErrNoHost) {
+		if err == nil {
+			old.Close()
+		}
+		t.Errorf("the old certificate of a host that joined again: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -41,6 +42,9 @@ func (s *server) awaitStore(ctx context.Context, cfg store.Config, listener net.
 	defer close(opened)
 	for said := (time.Time{}); ; {
 		st, err := store.Open(ctx, cfg)
+		if errors.Is(err, store.ErrNoHost) {
+			return nil, fmt.Errorf("%w: remove %s here, and use a new token (pergola agent --join)", err, s.cluster.kept.dir)
+		}
 		if err == nil || ctx.Err() != nil {
 			return st, err
 		}

@@ -119,6 +119,9 @@ func (s *Store) explain(ctx context.Context, verb string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if s.isFollower() && status.Code(err) == codes.PermissionDenied && status.Convert(err).Message() == servedToMembers {
+		return fmt.Errorf("%w: %s: let it join again", ErrNoHost, servedToMembers)
+	}
 	away := isAway(err)
 	if away && s.isFollower() {
 		if why := s.reach(s.life); why != nil {

@@ -2,9 +2,12 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
+	"strconv"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -20,11 +23,12 @@ import (
 // give the cluster away.
 type roleGuard struct {
 	prefix string
+	kv     mvcc.KV // what this member knows
 }
 
 func (g roleGuard) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if !isServer(ctx) && !g.allows(req) {
-		return nil, errServersOnly
+	if err := g.refuses(ctx, req); err != nil {
+		return nil, err
 	}
 	return handler(ctx, req)
 }
@@ -50,27 +54,64 @@ func (s guardedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	if !s.guard.allows(m) {
+	return s.guard.refuses(s.Context(), m)
+}
+
+// What is said to agents.
+const (
+	servedToServers = "only servers of the cluster may do this"
+	servedToMembers = "this host was removed from the cluster"
+)
+
+var (
+	errServersOnly = status.Error(codes.PermissionDenied, servedToServers)
+	errBarred      = status.Error(codes.PermissionDenied, servedToMembers)
+)
+
+// refuses says why who calls may not do something; nil where it may.
+func (g roleGuard) refuses(ctx context.Context, req any) error {
+	switch {
+	case isServer(ctx):
+		return nil
+	case g.barred(ctx):
+		return errBarred
+	case !g.allows(req):
 		return errServersOnly
 	}
 	return nil
 }
 
-const servedToServers = "only servers of the cluster may do this"
-
-var errServersOnly = status.Error(codes.PermissionDenied, servedToServers)
+// barred says whether the caller's certificate is one of a host that was removed (see Store.bar).
+func (g roleGuard) barred(ctx context.Context) bool {
+	state := stateOf(ctx)
+	m, ok := pki.PeerOf(state)
+	if !ok {
+		return true
+	}
+	got, err := g.kv.Range(ctx, []byte(trustKey(g.prefix, "barred", m.Name)), nil, mvcc.RangeOptions{})
+	if err != nil || len(got.KVs) == 0 {
+		return false
+	}
+	until, err := strconv.ParseInt(string(got.KVs[0].Value), 10, 64)
+	return err != nil || state.VerifiedChains[0][0].NotBefore.Unix() < until
+}
 
 func isServer(ctx context.Context) bool {
+	m, ok := pki.PeerOf(stateOf(ctx))
+	return ok && m.Role == pki.Server
+}
+
+// stateOf is the connection by which a caller came; nil where it is none by TLS.
+func stateOf(ctx context.Context) *tls.ConnectionState {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return false
+		return nil
 	}
 	info, ok := p.AuthInfo.(credentials.TLSInfo)
 	if !ok {
-		return false
+		return nil
 	}
-	m, ok := pki.PeerOf(&info.State)
-	return ok && m.Role == pki.Server
+	return &info.State
 }
 
 // allows says whether an agent may ask for it. What is not named here it may not.

@@ -119,7 +119,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	if err := s.begin(ctx, cfg); err != nil {
 		s.Close()
-		if len(cfg.Endpoints) > 0 {
+		if len(cfg.Endpoints) > 0 && !errors.Is(err, ErrNoHost) {
 			return nil, fmt.Errorf("open %s: %w; check that it runs and that the addresses and certificates are right", s.where(), err)
 		}
 		return nil, fmt.Errorf("open %s: %w", s.where(), err)

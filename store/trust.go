@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,8 +24,10 @@ var (
 )
 
 // trustKey names what only servers may touch: it lies beside the prefix, not below it, and the door for agents lets nothing of it through.
-func (s *Store) trustKey(parts ...string) string {
-	return strings.TrimSuffix(s.prefix, "/") + "-trust/" + strings.Join(parts, "/")
+func (s *Store) trustKey(parts ...string) string { return trustKey(s.prefix, parts...) }
+
+func trustKey(prefix string, parts ...string) string {
+	return strings.TrimSuffix(prefix, "/") + "-trust/" + strings.Join(parts, "/")
 }
 
 type authority struct {
@@ -127,5 +131,23 @@ func (s *Store) DeleteGrant(ctx context.Context, id string) error {
 	if err == nil && deleted == 0 {
 		return fmt.Errorf("%s: %w", id, ErrNoGrant)
 	}
+	return err
+}
+
+// A host that was removed is barred: certificates hold for weeks, and the door for agents asks for more. All of its name are worthless, and
+// when it joins again, all but those issued from then on. (A server that was removed had the authority's key: nothing bars that.)
+
+// everBarred is the bar for every certificate of a name.
+const everBarred = math.MaxInt64
+
+// bar is the operation by which DeleteHost bars a host.
+func (s *Store) bar(name string) clientv3.Op {
+	return clientv3.OpPut(s.trustKey("barred", name), strconv.FormatInt(everBarred, 10))
+}
+
+// Readmit lets a host in that was removed, by certificates that are valid from issued on.
+func (s *Store) Readmit(ctx context.Context, name string, issued time.Time) error {
+	key := s.trustKey("barred", name)
+	_, err := s.commit(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), ">", 0)}, clientv3.OpPut(key, strconv.FormatInt(issued.Unix(), 10)))
 	return err
 }

@@ -154,6 +154,53 @@ func TestAgentsMayNotTouchTheClustersTrust(t *testing.T) {
 	}
 }
 
+func TestRemovedHostsAreBarred(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := newCluster(t)
+	s := c.start("h1", c.config("h1"))
+	removed, other := c.agent("h2"), c.agent("h3")
+	lease, err := removed.Register(ctx, machine("h2", "b"), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteHost(ctx, "h2"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := removed.Slices(ctx); !errors.Is(err, ErrNoHost) {
+		t.Errorf("it reads: %v", err)
+	}
+	if _, err := removed.Register(ctx, machine("h2", "b"), 10*time.Second); !errors.Is(err, ErrNoHost) {
+		t.Errorf("it registers: %v", err)
+	}
+	if _, err := other.Slices(ctx); err != nil {
+		t.Errorf("another host: %v", err)
+	}
+	if err := s.Readmit(ctx, "h3", time.Now().Add(time.Hour)); err != nil { // who was not removed is not barred
+		t.Fatal(err)
+	}
+	if _, err := other.Slices(ctx); err != nil {
+		t.Errorf("another host that joins: %v", err)
+	}
+	until := c.identity("h2", pki.Agent)().Certificate.NotBefore.Add(time.Second)
+	if err := s.Readmit(ctx, "h2", until); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := removed.Slices(ctx); !errors.Is(err, ErrNoHost) {
+		t.Errorf("with the old certificate it reads: %v", err)
+	}
+	eventually(t, "a new certificate to count", func() error {
+		again, err := Open(ctx, Config{Follow: true, TLS: pki.ClientConfig(c.identity("h2", pki.Agent)), Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
+		if err == nil {
+			again.Close()
+		}
+		return err
+	})
+}
+
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
