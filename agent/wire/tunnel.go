@@ -77,7 +77,12 @@ func (s *Substrate) setTunnel(index int, t Tunnel) error {
 	if err != nil {
 		return err
 	}
-	return s.data.SetTunnel(index, datapath.Tunnel{Kind: kind, Key: t.Key, Local: t.Local.Unmap(), Peer: t.Peer.Unmap(), DSCP: t.DSCP})
+	local := t.Local.Unmap()
+	err = s.data.SetTunnel(index, datapath.Tunnel{Kind: kind, Key: t.Key, Local: local, Peer: t.Peer.Unmap(), DSCP: t.DSCP})
+	if err != nil || local.Is4() {
+		return err
+	}
+	return s.letLookUp("ipv6")
 }
 
 func twinName(tunnel string) string { return tunnel + "t" }

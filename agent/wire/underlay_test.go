@@ -80,10 +80,24 @@ func TestInterfacesOfTheMachineGetBackWhatTheyHad(t *testing.T) {
 		m.run("sysctl", "-qw", forwarding+"=1")
 		m.run("sysctl", "-qw", forwarding+"=0")
 	}
-	m.openUnderlay()
-	if have := strings.Fields(m.run("sh", "-c", "cat /proc/sys/net/ipv[46]/conf/pergola*/forwarding")); !slices.Equal(have, []string{"1", "1"}) {
-		t.Errorf("no routes are looked up for what leaves the substrate: forwarding is %v", have)
+	wantForwarding := func(want ...string) {
+		t.Helper()
+		if have := strings.Fields(m.run("sh", "-c", "cat /proc/sys/net/ipv[46]/conf/pergola*/forwarding")); !slices.Equal(have, want) {
+			t.Errorf("at the uplink, IPv4 and IPv6 are forwarded %v, want %v", have, want)
+		}
 	}
+	wantForwarding("0", "0")
+	m.openUnderlay()
+	wantForwarding("1", "0")
+	peer := &machine{ip6: netip.MustParseAddr("fd09::9")}
+	m.must(m.AddTunnel(m.ctx, tunnelOf{slice.EGRE, true}.tunnel(m, peer, "s7p900", 1, 1400)))
+	wantForwarding("1", "1")
+	m.run("sysctl", "-qw", "net.ipv6.conf.all.forwarding=1")
+	m.run("sysctl", "-qw", "net.ipv6.conf.all.forwarding=0")
+	wantForwarding("1", "0")
+	m.openUnderlay()
+	wantForwarding("1", "1")
+	m.must(m.DeletePorts(m.ctx, "s7p900"))
 	m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{}))
 	m.wantPrograms(before)
 	m.openUnderlay()

@@ -43,8 +43,7 @@ func (s *Substrate) makeUplink(machine *conn) (inner device, err error) {
 	if err != nil {
 		return inner, err
 	}
-	// Again each time: who turns forwarding off for the machine turns it off here, too.
-	if err := netns.In(s.host, func() error { return letLookUp(name) }); err != nil {
+	if err := s.letLookUpAll(); err != nil { // each time: who turns forwarding off for the machine turns it off here, too
 		return inner, err
 	}
 	if err := s.data.SetUplink(inner.index); err != nil {
@@ -114,15 +113,34 @@ func (s *Substrate) deleteUplink() error {
 	return s.deleteNamed(uplinkName)
 }
 
-// letLookUp lets the data path look routes up for what comes in at a device, which the kernel allows where it would forward. It never comes to
-// that: the program there leaves it nothing.
-func letLookUp(name string) error {
-	for _, s := range []sysctl{{"net/ipv4/conf/" + name + "/forwarding", "1"}, {"net/ipv6/conf/" + name + "/forwarding", "1"}} {
-		if err := s.set(); err != nil && !errors.Is(err, os.ErrNotExist) { // a machine without IPv6
-			return err
+// letLookUpAll is letLookUp for all families that there are tunnels over, and for IPv4.
+func (s *Substrate) letLookUpAll() error {
+	all, err := s.data.Tunnels()
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		if t.Local.Is6() {
+			err = s.letLookUp("ipv6")
+			break
 		}
 	}
-	return nil
+	return errors.Join(err, s.letLookUp("ipv4"))
+}
+
+// letLookUp lets the data path look routes up for what comes in at the uplink's other end, which the kernel allows where it would forward. It never
+// comes to that: the program there leaves it nothing. IPv6 waits until a tunnel needs it: when the kernel begins to forward at any device, it forgets the
+// default routes that router advertisements brought (rt6_purge_dflt_routers()), until the next ones come.
+func (s *Substrate) letLookUp(family string) error {
+	name, err := outerName(s.paths.stateDir)
+	if err != nil {
+		return err
+	}
+	err = netns.In(s.host, sysctl{"net/" + family + "/conf/" + name + "/forwarding", "1"}.set)
+	if errors.Is(err, os.ErrNotExist) { // a machine without IPv6; or the uplink is still to come, and asks itself
+		return nil
+	}
+	return err
 }
 
 // silence keeps the machine's stack from using a device: without IPv6 addresses it says nothing there by itself.
