@@ -19,8 +19,8 @@ import (
 )
 
 // roleGuard stands between a member's etcd and who calls it. Servers may do anything. Agents take part in what the cluster keeps of
-// slices and hosts; the authority's key and the tokens are not theirs, nor is the membership: a host that was broken into does not
-// give the cluster away.
+// slices and hosts; the authority's key and the tokens are not theirs, nor is the membership. That keeps a host out for good that was broken
+// into and removed. As long as it is a member it can write slices, and so have on every host what root may ask for in a topology.
 type roleGuard struct {
 	prefix string
 	kv     mvcc.KV // what this member knows
