@@ -28,7 +28,8 @@ func (c *cluster) openDoor(ctx context.Context) (net.Listener, error) {
 func (s *server) serveMembers(ctx context.Context, listener net.Listener, inner http.Handler) error {
 	web := &http.Server{
 		Handler: s.cluster.guard(inner), TLSConfig: pki.ServerConfig(s.cluster.now), ReadHeaderTimeout: headerTimeout,
-		ErrorLog: log.New(quietTLS{s.cluster}, "", 0),
+		IdleTimeout: 2 * peerIdle, // members hang up before; who is none shall not stay
+		ErrorLog:    log.New(quietTLS{s.cluster}, "", 0),
 	}
 	return serveUntil(ctx, web, func() error { return web.ServeTLS(listener, "", "") })
 }
