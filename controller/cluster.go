@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -69,19 +70,22 @@ func labels(h *store.HostState) map[string]string {
 	return all
 }
 
-// underlay is the interface that carries a host's tunnels; its MTU is the default where the host told of none.
-func underlay(h *store.HostState) substrate.Underlay {
+// underlay is the interface that carries a host's tunnels. Where the host tells of none that has its address and is up, known is false, and the
+// MTU may be the default.
+func underlay(h *store.HostState) (u substrate.Underlay, known bool) {
 	for _, u := range h.Underlays {
 		for _, p := range u.Addresses {
 			if p.Addr() == h.Address {
-				return u
+				return u, true
 			}
 		}
 	}
+	u = substrate.Underlay{Name: "its interface"}
 	if len(h.Underlays) > 0 {
-		return h.Underlays[0]
+		u = h.Underlays[0]
 	}
-	return substrate.Underlay{Name: "its interface", MTU: slice.DefaultMTU}
+	u.MTU = cmp.Or(u.MTU, slice.DefaultMTU)
+	return u, false
 }
 
 // load is what slices hold of one host.

@@ -99,7 +99,8 @@ func (w *watchman) look(hosts []store.HostState, now time.Time) sight {
 	seen := map[string]bool{}
 	for _, h := range hosts {
 		seen[h.Name] = h.Alive
-		paths += fmt.Sprintln(h.Name, h.Address, underlay(&h).MTU)
+		carrier, known := underlay(&h)
+		paths += fmt.Sprintln(h.Name, h.Address, carrier.MTU, known)
 		was, known := w.alive[h.Name]
 		switch {
 		case h.Alive && known && !was:

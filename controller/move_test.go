@@ -9,6 +9,7 @@ import (
 
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/store"
+	"github.com/pergola-net/pergola/substrate"
 )
 
 const chain = `
@@ -293,5 +294,25 @@ func TestANodeThatWasRemovedAwaitsTheHostThatDidNotHearOfIt(t *testing.T) {
 	}
 	if d := again("h2"); len(d.Left) != 0 || d.Placement.Since != 5 {
 		t.Errorf("on the same host: left %v, may leave since %d", d.Left, d.Placement.Since)
+	}
+}
+
+// An interface that is down says nothing of the path: links are as they were when it is up again.
+func TestAnInterfaceThatIsDownChangesNoMTU(t *testing.T) {
+	jumbo := func(h []store.HostState) {
+		for i := range h {
+			h[i].Underlays[0].MTU = 9000
+		}
+	}
+	prev := running(t, chain)
+	mustPlace(t, &placing{prev: prev, next: prev, generation: 4, hosts: machines(3, jumbo)})
+	for name, down := range map[string]func(h []store.HostState){
+		"untold": func(h []store.HostState) { h[0].Underlays = nil },
+		"named":  func(h []store.HostState) { h[0].Underlays = []substrate.Underlay{{Name: "eth0", XDP: "none"}} },
+	} {
+		p := replaced(t, prev, machines(3, jumbo, down))
+		if plan := Diff(prev, p.next); !plan.Empty() {
+			t.Errorf("%s: %+v", name, plan)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/pergola-net/pergola/slice"
 )
@@ -18,10 +19,10 @@ func (p *placing) fitMTUs() (faults []Fault) {
 	for _, seg := range p.next.Segments() {
 		way := p.path(seg, span)
 		mtu := slice.DefaultMTU
+		if way.tunnelled && p.isDark(seg, &way) {
+			continue
+		}
 		if way.tunnelled {
-			if len(way.hosts) == 0 {
-				continue // all were removed: nobody can say what passes, and nobody asks
-			}
 			if why := way.broken(); why != "" {
 				faults = append(faults, Fault{Location: p.placeOf(seg.Links[0], nil), Message: "link " + seg.Links[0].Name + " " + why})
 				continue
@@ -46,6 +47,20 @@ func (p *placing) fitMTUs() (faults []Fault) {
 	return faults
 }
 
+// isDark reports whether a tunnelled segment is better left as it is: all its hosts were removed, or it reached over several already, and
+// the interface of one is down, of which more is known when it is up again.
+func (p *placing) isDark(seg *slice.Segment, way *path) bool {
+	if len(way.hosts) == 0 {
+		return true
+	}
+	if !way.unknown || !p.unasked {
+		return false
+	}
+	before := tunnels(p.prev)
+	return slices.ContainsFunc(seg.Links, func(l *slice.Link) bool { return before["link "+l.Name].Number != 0 }) ||
+		slices.ContainsFunc(seg.Switches, func(sw *slice.Node) bool { return before["switch "+sw.Name].Number != 0 })
+}
+
 // placeOf is where a user would change a link, or the MTU of one of its ends.
 func (p *placing) placeOf(l *slice.Link, end *slice.End) string {
 	switch {
@@ -68,6 +83,7 @@ type path struct {
 	narrowest string          // the host whose interface carries the least
 	device    string          // that interface
 	mtu       int             // of it
+	unknown   bool            // a host does not tell of its interface
 }
 
 func (p *placing) path(seg *slice.Segment, span *slice.Span) path {
@@ -90,7 +106,9 @@ func (p *placing) path(seg *slice.Segment, span *slice.Span) path {
 			if h.Address.IsValid() {
 				way.families[isIPv6(h.Address)] = name
 			}
-			if u := underlay(h); way.narrowest == "" || u.MTU < way.mtu {
+			u, known := underlay(h)
+			way.unknown = way.unknown || !known
+			if way.narrowest == "" || u.MTU < way.mtu {
 				way.narrowest, way.device, way.mtu = name, u.Name, u.MTU
 			}
 		}

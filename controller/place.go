@@ -285,10 +285,11 @@ func (p *placing) substrate() mapping.Substrate {
 	for i := range p.hosts {
 		h := &p.hosts[i]
 		mine, others := own[h.Name], p.held[h.Name]
+		carrier, _ := underlay(h)
 		to := mapping.Host{
 			Name: h.Name, Labels: labels(h), Features: h.Features, Busy: h.Load,
 			Capacity: mapping.Resources{Cores: max(h.Cores, mine.Cores), Memory: max(h.Memory, mine.Memory)},
-			Rate:     underlay(h).Rate, MTU: underlay(h).MTU,
+			Rate:     carrier.Rate, MTU: carrier.MTU,
 			Cordoned: h.Policy.Cordoned, Draining: h.Policy.Draining, Closed: problems[h.Name],
 		}
 		if !h.Alive {
