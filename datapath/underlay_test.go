@@ -111,8 +111,11 @@ func TestUnderlayRoutesOuterPackets(t *testing.T) {
 		}
 		for _, tunnel := range sorts {
 			w.name = tunnel.named()
-			egress(tunnel, 0) // the first of each second is the kernel's, which asks for the neighbour
-			w.expect(egress(tunnel, 0), verdictRedirect, tunnel.outer(frame, around{to: macThere, from: macHere}), map[string]uint64{})
+			have := egress(tunnel, 0)
+			if bytes.HasPrefix(have.Frame, make([]byte, 12)) { // the first of each second, and CPU, is the kernel's, which asks for the neighbour
+				have = egress(tunnel, 0)
+			}
+			w.expect(have, verdictRedirect, tunnel.outer(frame, around{to: macThere, from: macHere}), map[string]uint64{})
 
 			w.name = "no neighbour"
 			tunnel.Peer = netip.MustParseAddr("203.0.113.77")
@@ -122,7 +125,7 @@ func TestUnderlayRoutesOuterPackets(t *testing.T) {
 			w.expect(egress(tunnel, 0), verdictRedirect, tunnel.outer(frame, around{}), map[string]uint64{})
 
 			w.name = "too big"
-			have := egress(tunnel, 1500)
+			have = egress(tunnel, 1500)
 			w.expect(have, verdictShot, have.Frame, map[string]uint64{"too big": 1})
 
 			w.name = "no route"
