@@ -112,8 +112,8 @@ func TestUnderlayRoutesOuterPackets(t *testing.T) {
 		for _, tunnel := range sorts {
 			w.name = tunnel.named()
 			have := egress(tunnel, 0)
-			if bytes.HasPrefix(have.Frame, make([]byte, 12)) { // the first of each second, and CPU, is the kernel's, which asks for the neighbour
-				have = egress(tunnel, 0)
+			for try := 0; try < 4 && bytes.HasPrefix(have.Frame, make([]byte, 12)); try++ {
+				have = egress(tunnel, 0) // the first of each second, on each CPU, is the kernel's, which asks for the neighbour
 			}
 			w.expect(have, verdictRedirect, tunnel.outer(frame, around{to: macThere, from: macHere}), map[string]uint64{})
 
