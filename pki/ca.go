@@ -40,6 +40,19 @@ const (
 	Admin  Role = "pergola:admins"
 )
 
+// Word is what a role is called on the command line, and among people.
+func (r Role) Word() string {
+	switch r {
+	case Server:
+		return "server"
+	case Agent:
+		return "agent"
+	case Admin:
+		return "admin"
+	}
+	return string(r)
+}
+
 // Authority signs certificates.
 type Authority struct {
 	Certificate *x509.Certificate

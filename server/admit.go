@@ -89,7 +89,7 @@ func (c *cluster) checkToken(ctx context.Context, r api.JoinRequest) error {
 	}
 	if grant.Role != r.Role {
 		return huma.Error403Forbidden(fmt.Sprintf("%v: it is for %s, and this machine wants to be one of %s: use `pergola %s --join`, or make another token (pergola token create --role %s)",
-			pki.ErrToken, plural(grant.Role), plural(r.Role), word(grant.Role), word(r.Role)))
+			pki.ErrToken, plural(grant.Role), plural(r.Role), grant.Role.Word(), r.Role.Word()))
 	}
 	return nil
 }
@@ -156,17 +156,4 @@ func (c *cluster) sign(ctx context.Context, m pki.Member, request []byte) ([]byt
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// word is what a role is called on the command line.
-func word(r pki.Role) string {
-	switch r {
-	case pki.Server:
-		return "server"
-	case pki.Agent:
-		return "agent"
-	case pki.Admin:
-		return "admin"
-	}
-	return string(r)
-}
-
-func plural(r pki.Role) string { return word(r) + "s" }
+func plural(r pki.Role) string { return r.Word() + "s" }

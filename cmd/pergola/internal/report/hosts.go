@@ -12,7 +12,6 @@ import (
 
 	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/pki"
 )
 
 // Hosts is the list of the machines of a cluster.
@@ -155,7 +154,7 @@ func Tokens(all []api.Token, styles ui.Styles, now time.Time) *ui.Table {
 		if !k.Expired {
 			left = "in " + ui.Age(now, k.Expires)
 		}
-		t.Row(k.ID, RoleName(k.Role), left, ago(k.Created, now), k.Note)
+		t.Row(k.ID, k.Role.Word(), left, ago(k.Created, now), k.Note)
 	}
 	t.Style = func(row, column int) (lipgloss.Style, bool) {
 		if column != expires || !all[row].Expired {
@@ -164,19 +163,6 @@ func Tokens(all []api.Token, styles ui.Styles, now time.Time) *ui.Table {
 		return styles.Bad, true
 	}
 	return t
-}
-
-// RoleName is what a role is called on the command line.
-func RoleName(r pki.Role) string {
-	switch r {
-	case pki.Server:
-		return "server"
-	case pki.Agent:
-		return "agent"
-	case pki.Admin:
-		return "admin"
-	}
-	return string(r)
 }
 
 // Members is the table of the servers that keep the cluster's state.
