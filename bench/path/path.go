@@ -247,30 +247,10 @@ func (k Key) place() int {
 
 // sample measures in windows until there is one that nobody disturbed; ok is false if there was none.
 func (b *bench) sample(ctx context.Context, p *probe) (value float64, ok bool, err error) {
-	const (
-		tries     = 4
-		maxStolen = 0.01 // of all cores' time; less is below the kernel's reckoning in most windows
-	)
-	for range tries {
-		if err := ctx.Err(); err != nil {
-			return 0, false, err
-		}
-		before, err := traffic.ReadLoad()
-		if err != nil {
-			return 0, false, err
-		}
-		if value, err = p.window(ctx, b.Window); err != nil {
-			return 0, false, errors.Join(err, ctx.Err())
-		}
-		after, err := traffic.ReadLoad()
-		if err != nil {
-			return 0, false, err
-		}
+	value, thrown, ok, err := traffic.Undisturbed(ctx, func() (float64, error) {
 		b.result.Windows++
-		if after.StolenSince(before) <= maxStolen {
-			return value, true, nil
-		}
-		b.result.Thrown++
-	}
-	return 0, false, nil
+		return p.window(ctx, b.Window)
+	})
+	b.result.Thrown += thrown
+	return value, ok, err
 }

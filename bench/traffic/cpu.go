@@ -2,6 +2,8 @@ package traffic
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -69,4 +71,33 @@ func (l Load) StolenSince(earlier Load) float64 {
 		return 0
 	}
 	return float64(l.Stolen-earlier.Stolen) / float64(l.Total-earlier.Total)
+}
+
+// Undisturbed measures in windows until there is one of whose time next to nothing was stolen. thrown counts those before it; ok is false if
+// there was none in four.
+func Undisturbed(ctx context.Context, window func() (float64, error)) (value float64, thrown int, ok bool, err error) {
+	const (
+		tries     = 4
+		maxStolen = 0.01 // of all cores' time; less is below the kernel's reckoning in most windows
+	)
+	for thrown = range tries {
+		if err := ctx.Err(); err != nil {
+			return 0, thrown, false, err
+		}
+		before, err := ReadLoad()
+		if err != nil {
+			return 0, thrown, false, err
+		}
+		if value, err = window(); err != nil {
+			return 0, thrown, false, errors.Join(err, ctx.Err())
+		}
+		after, err := ReadLoad()
+		if err != nil {
+			return 0, thrown, false, err
+		}
+		if after.StolenSince(before) <= maxStolen {
+			return value, thrown, true, nil
+		}
+	}
+	return 0, tries, false, nil
 }

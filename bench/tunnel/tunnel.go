@@ -207,32 +207,12 @@ func (b *bench) measure(ctx context.Context) error {
 
 // sample measures in windows until there is one that nobody disturbed; ok is false if there was none.
 func (b *bench) sample(ctx context.Context, p *probe) (rate float64, ok bool, err error) {
-	const (
-		tries     = 4
-		maxStolen = 0.01 // of all cores' time
-	)
-	for range tries {
-		if err := ctx.Err(); err != nil {
-			return 0, false, err
-		}
-		before, err := traffic.ReadLoad()
-		if err != nil {
-			return 0, false, err
-		}
-		if rate, err = p.window(b.Window); err != nil {
-			return 0, false, err
-		}
-		after, err := traffic.ReadLoad()
-		if err != nil {
-			return 0, false, err
-		}
+	rate, thrown, ok, err := traffic.Undisturbed(ctx, func() (float64, error) {
 		b.result.Windows++
-		if after.StolenSince(before) <= maxStolen {
-			return rate, true, nil
-		}
-		b.result.Thrown++
-	}
-	return 0, false, nil
+		return p.window(b.Window)
+	})
+	b.result.Thrown += thrown
+	return rate, ok, err
 }
 
 // undo holds the reverse of steps taken.

@@ -130,7 +130,7 @@ func (m *machine) pergola(ctx context.Context, routers int) (p *pergola, err err
 	}
 	for r := range routers {
 		for side := range 2 {
-			plan.Nodes = append(plan.Nodes, vnet.NodePlan{Name: stub(r, side)})
+			plan.Nodes = append(plan.Nodes, vnet.NodePlan{Name: remote(r, side)})
 			plan.Links = append(plan.Links, linkPlan(r, side))
 		}
 	}
@@ -154,9 +154,9 @@ func (m *machine) pergola(ctx context.Context, routers int) (p *pergola, err err
 	return p, network.InStep(ctx)
 }
 
-func routerName(r int) string { return fmt.Sprintf("r%d", r) }
-func stub(r, side int) string { return fmt.Sprintf("s%d-%d", r, side) }
-func device(side int) string  { return fmt.Sprintf("eth%d", side) }
+func routerName(r int) string   { return fmt.Sprintf("r%d", r) }
+func remote(r, side int) string { return fmt.Sprintf("s%d-%d", r, side) }
+func device(side int) string    { return fmt.Sprintf("eth%d", side) }
 
 func key(r, side int) uint32 { return uint32(1<<12 | (2*r + side + 1)) }
 
@@ -169,11 +169,11 @@ func routerPlan(r int) vnet.NodePlan {
 	return n
 }
 
-// linkPlan joins a router's interface to a stub, in whose place a tunnel comes.
+// linkPlan joins a router's interface to one of a node on another machine, in whose place a tunnel comes.
 func linkPlan(r, side int) vnet.LinkPlan {
 	return vnet.LinkPlan{Ends: []vnet.End{
 		{Node: routerName(r), Interface: device(side), MAC: mac(inner(side, 1)), Addresses: []netip.Prefix{net24(inner(side, 1))}},
-		{Node: stub(r, side), Interface: "eth0", MAC: mac(inner(side, 2))},
+		{Node: remote(r, side), Interface: "eth0", MAC: mac(inner(side, 2))},
 	}}
 }
 
