@@ -144,43 +144,28 @@ func TestUnderlayRoutesOuterPackets(t *testing.T) {
 func TestTunnelCardDoesWhatItCanAndLeavesTheRest(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {
 		w.check(w.d.changeUplink(func(u *objectUplink) { u.Outside = uint32(w.b) }))
-		for _, in := range sorts {
-			for _, out := range sorts {
-				for _, v6 := range []bool{false, true} {
-					w.name = fmt.Sprintf("%s to %s, IPv6 inside %v", in.named(), out.named(), v6)
-					l := w.line(2)
-					in.Key, out.Key, out.Peer = 100, 200, third4
-					if out.Local.Is6() {
-						out.Peer = third6
-					}
-					w.tunnelled(l.in[0], in)
-					p := packet{v6: v6}
-					came := in.turned().outer(p.bytes(), around{to: macHere, from: macThere})
-					w.expect(w.card(came), xdpPass, came, map[string]uint64{}) // no device takes it
-					w.check(w.d.TakeXDP(l.end, w.b))
-					w.expect(w.card(came), xdpRedirect, p.after(macB, mac(3), 2), l.passed(2, Received))
+		w.betweenTunnels(func(in, out Tunnel, p packet, l line) {
+			came := in.turned().outer(p.bytes(), around{to: macHere, from: macThere})
+			w.expect(w.card(came), xdpPass, came, map[string]uint64{}) // no device takes it
+			w.check(w.d.TakeXDP(l.end, w.b))
+			w.expect(w.card(came), xdpRedirect, p.after(macB, mac(3), 2), l.passed(2, Received))
 
-					last := w.tunnelled(l.out[1], out)
-					have := w.card(came)
-					if have.Verdict == xdpPass { // the first of each second
-						have = w.card(came)
-					}
-					a := entropyOf(out, have.Frame)
-					a.to, a.from = macThere, macHere
-					w.expect(have, xdpTX, out.outer(p.after(macB, mac(3), 2), a), l.passed(2, Received, Sent, fmt.Sprintf("handed %d", last)))
-
-					w.setNexthop(l.next[1], unresolved, l.out[1], macB)
-					w.expect(w.card(came), xdpPass, came, map[string]uint64{})
-					w.setNexthop(l.next[1], gateway, l.out[1], macB)
-					w.check(w.d.changeUplink(func(u *objectUplink) { u.Outside = 0 }))
-					w.expect(w.card(came), xdpPass, came, map[string]uint64{})
-					w.check(w.d.changeUplink(func(u *objectUplink) { u.Outside = uint32(w.b) }))
-					for port := range must(w.d.Tunnels()) {
-						w.check(w.d.Forget(port))
-					}
-				}
+			last := w.tunnelled(l.out[1], out)
+			have := w.card(came)
+			for try := 0; try < 4 && have.Verdict == xdpPass; try++ { // the first of each second, on each CPU
+				have = w.card(came)
 			}
-		}
+			a := entropyOf(out, have.Frame)
+			a.to, a.from = macThere, macHere
+			w.expect(have, xdpTX, out.outer(p.after(macB, mac(3), 2), a), l.passed(2, Received, Sent, fmt.Sprintf("handed %d", last)))
+
+			w.setNexthop(l.next[1], unresolved, l.out[1], macB)
+			w.expect(w.card(came), xdpPass, came, map[string]uint64{})
+			w.setNexthop(l.next[1], gateway, l.out[1], macB)
+			w.check(w.d.changeUplink(func(u *objectUplink) { u.Outside = 0 }))
+			w.expect(w.card(came), xdpPass, came, map[string]uint64{})
+			w.check(w.d.changeUplink(func(u *objectUplink) { u.Outside = uint32(w.b) }))
+		})
 	})
 }
 
