@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/pki"
+	"github.com/pergola-net/pergola/test/testkit"
 )
 
 // cluster is a test's servers on loopback, with real certificates.
@@ -160,13 +161,7 @@ func (c *cluster) leader() (leader, follower string) {
 // eventually waits for what comes within seconds on an idle machine, and may take much longer on a busy one.
 func eventually(t *testing.T, what string, done func() error) {
 	t.Helper()
-	var err error
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if err = done(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("%s: %v", what, err)
+	testkit.Eventually(t, done, time.Minute, what)
 }
 
 func TestThreeServers(t *testing.T) {
