@@ -18,6 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// The main thread never moves: what the kernel shows of the process (/proc/PID/ns/net, /proc/net) is what that thread has. Locked to the
+// main goroutine, it runs no other one.
+func init() { runtime.LockOSThread() }
+
 // ErrGone means that there is no such namespace (any more): its first process ended, or nothing is mounted at its path.
 var ErrGone = errors.New("network namespace is gone")
 

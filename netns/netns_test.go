@@ -100,3 +100,24 @@ func TestHereIsWhereTheCallerIs(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Goroutines would take turns on the main thread, and the process would seem to be where they are.
+func TestTheProcessStaysAtHome(t *testing.T) {
+	testkit.Root(t)
+	testkit.LeakCheck(t)
+	home := inode(t, netns.Path(os.Getpid()))
+	for range 100 {
+		done := make(chan error)
+		go func() {
+			done <- netns.New(func() error {
+				if now := inode(t, netns.Path(os.Getpid())); now != home {
+					return errors.New("the process has moved")
+				}
+				return nil
+			})
+		}()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
