@@ -25,7 +25,7 @@ func chains(ctx context.Context, l *lab) ([]row, error) {
 	return nil, nil
 }
 
-// pathLimit is how long rounds of it may begin: all of make bench is to take half an hour.
+// pathLimit is how long rounds of it may begin: all of make bench is to take three quarters of an hour.
 const pathLimit = 14 * time.Minute
 
 // pathCommand measures twice as many rounds as other measurements have: rates vary more than times.
@@ -34,7 +34,7 @@ func pathCommand(rounds int) string {
 }
 
 // pathSection is what the report says of the fast path.
-func (m *measurement) pathSection(plots []drawing) string {
+func (m *measurement) pathSection(pictures []picture) string {
 	var b strings.Builder
 	b.WriteString("\n## The fast path\n\n")
 	fmt.Fprintf(&b, "Made by `%s`, medians of %d rounds.\n", pathCommand(m.Origin.Rounds), m.Path.Rounds)
@@ -47,9 +47,7 @@ func (m *measurement) pathSection(plots []drawing) string {
 	for _, d := range m.Path.Doubts() {
 		b.WriteString("- " + d + "\n")
 	}
-	for _, p := range plots {
-		fmt.Fprintf(&b, "\n![%s](%s)\n", p.title, p.file)
-	}
+	show(&b, pictures)
 	b.WriteString(pathNotes)
 	return b.String()
 }

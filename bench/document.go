@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/pergola-net/pergola/bench/path"
+	"github.com/pergola-net/pergola/bench/tunnel"
 )
 
 // document is all that was measured, in this run or in earlier ones. It is kept beside the report, as JSON, so that a scenario can be
@@ -19,11 +20,12 @@ type document struct {
 
 // measurement is what a scenario showed.
 type measurement struct {
-	Name   string       `json:"name"`
-	Origin origin       `json:"origin"`
-	Rows   []row        `json:"rows,omitempty"`
-	Path   *path.Result `json:"path,omitempty"`
-	Failed string       `json:"failed,omitempty"` // why nothing was measured, or not everything
+	Name    string         `json:"name"`
+	Origin  origin         `json:"origin"`
+	Rows    []row          `json:"rows,omitempty"`
+	Path    *path.Result   `json:"path,omitempty"`
+	Tunnels *tunnel.Result `json:"tunnels,omitempty"`
+	Failed  string         `json:"failed,omitempty"` // why nothing was measured, or not everything
 }
 
 // origin says what the figures are from.
@@ -86,7 +88,7 @@ func (d *document) put(m *measurement) {
 }
 
 // write writes the report and the document beside it.
-func (d *document) write(report string, plots []drawing) error {
+func (d *document) write(report string, plots plots) error {
 	text, err := json.MarshalIndent(d, "", " ")
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/bench/path"
+	"github.com/pergola-net/pergola/bench/tunnel"
 	"github.com/pergola-net/pergola/slice"
 )
 
@@ -23,9 +24,10 @@ type lab struct {
 	binary, tests string // the programs to measure
 	dir           string
 	rounds        int
-	server        *server      // nil while none was started
-	left          bool         // something may be that nobody took down
-	path          *path.Result // nil unless it was measured
+	server        *server        // nil while none was started
+	left          bool           // something may be that nobody took down
+	path          *path.Result   // nil unless it was measured
+	tunnels       *tunnel.Result // likewise
 }
 
 // server is one that was started.

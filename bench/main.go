@@ -50,7 +50,7 @@ type options struct {
 	rounds              int
 }
 
-// scenario is one thing that is measured: one or more rows of the report, or, for the fast path's speed, a section.
+// scenario is one thing that is measured: one or more rows of the report, or, for the fast path and for tunnels, a section.
 type scenario struct {
 	name string
 	most time.Duration // that it may take; all together stay far below the sum
@@ -76,6 +76,8 @@ func init() { // not a value: the report, which they write, lists them
 		{"mirror", long, mirrors},
 		{"convergence", short, convergence},
 		{"path", pathLimit + 5*time.Minute, chains},
+		{"tunnel", tunnelLimit + 2*time.Minute, tunnels},
+		{"cluster-frr", long, clusterGrid},
 		{"line-500", long + mininetPatience, func(ctx context.Context, l *lab) ([]row, error) { return hosts(ctx, l, line, 500, limits{up: 30}) }},
 	}
 }
@@ -148,12 +150,12 @@ func (s scenario) measure(ctx context.Context, l *lab) (*measurement, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, s.most, fmt.Errorf("not done within %.0f minutes", s.most.Minutes()))
 	defer cancel()
 	begun := time.Now()
-	l.path = nil
+	l.path, l.tunnels = nil, nil
 	rows, err := s.run(limited, l)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	m := &measurement{Name: s.name, Rows: slices.DeleteFunc(rows, func(r row) bool { return !r.any() }), Path: l.path}
+	m := &measurement{Name: s.name, Rows: slices.DeleteFunc(rows, func(r row) bool { return !r.any() }), Path: l.path, Tunnels: l.tunnels}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "    failed after %.0f s: %v\n", time.Since(begun).Seconds(), err)
 		m.Failed = cause(limited, err)
@@ -185,11 +187,7 @@ func (o options) write(d *document) error {
 	if o.out == "" {
 		return nil
 	}
-	var plots []drawing
-	var err error
-	if m := d.find("path"); m != nil && m.Path != nil {
-		plots, err = draw(m.Path, filepath.Dir(o.out))
-	}
+	plots, err := d.draw(filepath.Dir(o.out))
 	if err := errors.Join(err, d.write(o.out, plots)); err != nil { // without plots rather than not
 		return fmt.Errorf("write report: %w", err)
 	}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -14,79 +16,122 @@ import (
 	"github.com/pergola-net/pergola/bench/path"
 )
 
-// drawing is one plot of a measure against the number of routers.
-type drawing struct {
-	file    string
-	measure path.Measure
-	title   string
-}
+// plots are the pictures that go with scenarios, by name.
+type plots map[string][]picture
 
-var drawings = []drawing{
-	{"path-nic.svg", path.NIC, "64-byte frames from NIC to NIC, one core"},
-	{"path-udp.svg", path.UDP, "64-byte frames from a UDP socket, one core"},
-	{"path-tcp.svg", path.TCP, "TCP, one stream"},
-	{"path-roundtrip.svg", path.ICMPTrip, "Round trip, ICMP echo"},
-}
+// picture is a file beside the report.
+type picture struct{ file, title string }
 
-// draw writes the plots of a result into a directory, and gives the names of their files.
-func draw(r *path.Result, dir string) ([]drawing, error) {
-	var drawn []drawing
-	for _, d := range drawings {
-		if len(r.Hops(d.measure)) < 2 {
-			continue
-		}
-		if err := d.draw(r, filepath.Join(dir, d.file)); err != nil {
-			return nil, fmt.Errorf("draw %s: %w", d.file, err)
-		}
-		drawn = append(drawn, d)
+// show puts pictures into the report.
+func show(b *strings.Builder, pictures []picture) {
+	for _, p := range pictures {
+		fmt.Fprintf(b, "\n![%s](%s)\n", p.title, p.file)
 	}
-	return drawn, nil
 }
 
-func (d drawing) draw(r *path.Result, file string) error {
-	unit, factor := d.measure.Unit()
+// draw writes all plots into a directory. With an error come those that could be drawn.
+func (d *document) draw(dir string) (plots, error) {
+	all := plots{}
+	var errs []error
+	for _, m := range d.Scenarios {
+		var err error
+		switch {
+		case m.Path != nil:
+			all[m.Name], err = drawPath(m.Path, dir)
+		case m.Tunnels != nil:
+			all[m.Name], err = drawTunnels(m.Tunnels, dir)
+		}
+		errs = append(errs, err)
+	}
+	return all, errors.Join(errs...)
+}
+
+// newPlot makes an empty one that begins at zero.
+func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
-	p.Title.Text = d.title
-	p.X.Label.Text = "routers on the way"
-	p.Y.Label.Text = unit
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	p.Legend.Top = true
+	p.Y.Min = 0
 	p.Add(plotter.NewGrid())
-	hops := r.Hops(d.measure)
-	p.X.Tick.Marker = ticks(hops)
-	if d.measure == path.ICMPTrip { // between user space and eBPF lie two powers of ten
-		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-		p.Legend.Top = false
-	} else {
-		p.Y.Min = 0
+	return p
+}
+
+// addLine draws a line, the one of that number, through points, of which some may not be there.
+func addLine(p *plot.Plot, number int, title string, points plotter.XYs) error {
+	var there plotter.XYs
+	for _, xy := range points {
+		if !math.IsNaN(xy.Y) {
+			there = append(there, xy)
+		}
 	}
-	for i, network := range path.Networks {
-		var points plotter.XYs
-		for _, n := range hops {
-			y := r.Median(path.Key{Measure: d.measure, Network: network, Routers: n}) * factor
-			if !math.IsNaN(y) {
-				points = append(points, plotter.XY{X: float64(n), Y: y})
-			}
-		}
-		if len(points) == 0 {
-			continue
-		}
-		line, dots, err := plotter.NewLinePoints(points)
-		if err != nil {
-			return err
-		}
-		line.Color, dots.Color, dots.Shape = plotutil.Color(i), plotutil.Color(i), plotutil.Shape(i)
-		line.Width = vg.Points(1.5)
-		p.Add(line, dots)
-		p.Legend.Add(network.Title(), line, dots)
+	if len(there) == 0 {
+		return nil
 	}
-	return p.Save(16*vg.Centimeter, 10*vg.Centimeter, file)
+	line, dots, err := plotter.NewLinePoints(there)
+	if err != nil {
+		return err
+	}
+	line.Color, dots.Color, dots.Shape = plotutil.Color(number), plotutil.Color(number), plotutil.Shape(number)
+	line.Width = vg.Points(1.5)
+	p.Add(line, dots)
+	p.Legend.Add(title, line, dots)
+	return nil
+}
+
+func save(p *plot.Plot, dir, file string) error {
+	if err := p.Save(16*vg.Centimeter, 10*vg.Centimeter, filepath.Join(dir, file)); err != nil {
+		return fmt.Errorf("draw %s: %w", file, err)
+	}
+	return nil
 }
 
 // ticks are where there are figures.
-func ticks(hops []int) plot.ConstantTicks {
+func ticks(at []int) plot.ConstantTicks {
 	var all plot.ConstantTicks
-	for _, n := range hops {
+	for _, n := range at {
 		all = append(all, plot.Tick{Value: float64(n), Label: strconv.Itoa(n)})
 	}
 	return all
+}
+
+// pathDrawings are measures against the number of routers.
+var pathDrawings = []struct {
+	picture
+	measure path.Measure
+}{
+	{picture{"path-nic.svg", "64-byte frames from NIC to NIC, one core"}, path.NIC},
+	{picture{"path-udp.svg", "64-byte frames from a UDP socket, one core"}, path.UDP},
+	{picture{"path-tcp.svg", "TCP, one stream"}, path.TCP},
+	{picture{"path-roundtrip.svg", "Round trip, ICMP echo"}, path.ICMPTrip},
+}
+
+func drawPath(r *path.Result, dir string) ([]picture, error) {
+	var drawn []picture
+	for _, d := range pathDrawings {
+		hops := r.Hops(d.measure)
+		if len(hops) < 2 {
+			continue
+		}
+		unit, factor := d.measure.Unit()
+		p := newPlot(d.title, "routers on the way", unit)
+		p.X.Tick.Marker = ticks(hops)
+		if d.measure == path.ICMPTrip { // between user space and eBPF lie two powers of ten
+			p.Y.Scale, p.Y.Tick.Marker, p.Y.Min = plot.LogScale{}, plot.LogTicks{Prec: -1}, math.Inf(1)
+			p.Legend.Top = false
+		}
+		for i, network := range path.Networks {
+			var points plotter.XYs
+			for _, n := range hops {
+				points = append(points, plotter.XY{X: float64(n), Y: r.Median(path.Key{Measure: d.measure, Network: network, Routers: n}) * factor})
+			}
+			if err := addLine(p, i, network.Title(), points); err != nil {
+				return drawn, err
+			}
+		}
+		if err := save(p, dir, d.file); err != nil {
+			return drawn, err
+		}
+		drawn = append(drawn, d.picture)
+	}
+	return drawn, nil
 }

@@ -113,7 +113,7 @@ func number(v float64) string {
 }
 
 // report writes docs/benchmarks.md.
-func (d *document) report(plots []drawing) string {
+func (d *document) report(plots plots) string {
 	var b strings.Builder
 	b.WriteString("# Benchmarks\n\n")
 	b.WriteString("Written by `make bench`; do not edit. Figures are medians, with the lowest and the highest beside them. What is compared was measured in the same run,\n")
@@ -121,7 +121,7 @@ func (d *document) report(plots []drawing) string {
 	b.WriteString("The programs that measure are in [bench](../bench); all rounds are in [benchmarks.json](benchmarks.json).\n\n")
 	d.origins(&b)
 	var rows [][]string
-	var fast *measurement
+	var sections strings.Builder
 	for _, m := range d.Scenarios {
 		if m.Failed != "" {
 			fmt.Fprintf(&b, "**%s:** %s: %s\n\n", m.extent(), m.Name, m.Failed)
@@ -130,17 +130,17 @@ func (d *document) report(plots []drawing) string {
 			rows = append(rows, append([]string{m.Name}, r.cells()...))
 		}
 		if m.Path != nil {
-			fast = m
+			sections.WriteString(m.pathSection(plots[m.Name]))
+		}
+		if m.Tunnels != nil {
+			sections.WriteString(m.tunnelSection(plots[m.Name]))
 		}
 	}
 	if len(rows) > 0 {
 		table(&b, columns, rows)
 		b.WriteString(notes)
 	}
-	if fast != nil {
-		b.WriteString(fast.pathSection(plots))
-	}
-	return b.String()
+	return b.String() + sections.String()
 }
 
 // extent says of a scenario that failed what there is of it.
@@ -204,6 +204,8 @@ How it is measured:
 - **The mirror**: the benchmarks of [datapath/mirror](../datapath/mirror) and [datapath/fib](../datapath/fib). A cold start is that of a router whose kernel has the routes already, to the moment from which its frames are
   walked. A change is visible from when the kernel has acknowledged the new route to when the maps hold it. A lookup is one within a program, of destinations drawn evenly from all routes, so that nothing is found in a cache.
   Memory is that of the kernel's maps and of the heap of the process that keeps them.
+- **A cluster**: five machines made of namespaces by ` + "`pergola dev cluster up -n 5 --servers 3`" + `, which share this one's processors; the same grid, spread over them by the placement, with
+  tunnels between. What is timed is ` + "`pergola up --wait`" + ` in one of them, until routing has converged everywhere, and ` + "`pergola down`" + `.
 - After each up, and outside of what is timed, the first host pings the last.
 - **The kernel's memory** is the growth of unreclaimable slab, kernel stacks, page tables and per-CPU memory in /proc/meminfo, divided by the number of nodes.
 - **The link**: the same programs measure both pairs of namespaces. Round trips: the median of all that fit into 0.3 s, one after the other, 64 bytes, all on one core. TCP: iperf3, 3 s, one stream, a core each

@@ -47,7 +47,7 @@ func TestReportHasTheFastPathAndItsPlots(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	for _, p := range drawings {
+	for _, p := range pathDrawings {
 		if _, err := os.Stat(filepath.Join(dir, p.file)); err != nil {
 			t.Error(err)
 		}

@@ -2,12 +2,12 @@ package path
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
-	"slices"
+
+	"github.com/pergola-net/pergola/undo"
 )
 
 // Chain is a row of routers between two hosts, each link a subnet. It is what everything is measured on, whoever made it.
@@ -18,7 +18,7 @@ type Chain struct {
 	First *os.File
 	// settle waits until changes of the routers are known wherever they must be; nil: they are at once.
 	settle func(context.Context) error
-	undo   undo
+	undo   undo.Steps
 }
 
 // End is a host's interface.
@@ -31,7 +31,7 @@ type End struct {
 }
 
 // Close removes the chain.
-func (c *Chain) Close() error { return c.undo.run() }
+func (c *Chain) Close() error { return c.undo.Run() }
 
 // maker makes chains of one kind. What it makes lives no longer than the maker.
 type maker interface {
@@ -102,19 +102,4 @@ func (e End) device() (int, error) {
 		return 0, fmt.Errorf("find interface %s: %w", e.Device, err)
 	}
 	return index, nil
-}
-
-// undo holds the reverse of steps taken.
-type undo []func() error
-
-func (u *undo) push(f func() error) { *u = append(*u, f) }
-
-// run takes them, the last one first.
-func (u *undo) run() error {
-	var errs []error
-	for _, f := range slices.Backward(*u) {
-		errs = append(errs, f())
-	}
-	*u = nil
-	return errors.Join(errs...)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/bench/traffic"
+	"github.com/pergola-net/pergola/undo"
 )
 
 // probe measures one thing in windows.
@@ -191,12 +192,8 @@ func (c *Chain) passed(ttl int) error {
 
 // nicProbe measures between the ends of a chain as between two NICs, with frames for the given destinations.
 func nicProbe(k Key, c *Chain, destinations []netip.Addr) (_ *probe, err error) {
-	var undo undo
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, undo.run())
-		}
-	}()
+	var steps undo.Steps
+	defer steps.OnError(&err)
 	from, err := c.Left.device()
 	if err != nil {
 		return nil, err
@@ -209,7 +206,7 @@ func nicProbe(k Key, c *Chain, destinations []netip.Addr) (_ *probe, err error) 
 	if err != nil {
 		return nil, err
 	}
-	undo.push(sink.Close)
+	steps.Push(sink.Close)
 	generator, err := traffic.NewGenerator(c.Left.NS, traffic.Flow{
 		Device: from, From: c.Left.MAC, To: c.Left.Next,
 		Source: c.Left.Address, Destinations: destinations, Size: traffic.FrameSize,
@@ -217,8 +214,8 @@ func nicProbe(k Key, c *Chain, destinations []netip.Addr) (_ *probe, err error) 
 	if err != nil {
 		return nil, err
 	}
-	undo.push(generator.Close)
-	p := &probe{Series: Series{Key: k}, chain: c, close: undo.run}
+	steps.Push(generator.Close)
+	p := &probe{Series: Series{Key: k}, chain: c, close: steps.Run}
 	p.window = p.nic(generator, sink)
 	return p, nil
 }

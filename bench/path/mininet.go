@@ -58,7 +58,7 @@ func (mininet) hosts(ctx context.Context, routers int) (_ *Chain, err error) {
 	if err != nil {
 		return nil, errors.Join(err, control.Close())
 	}
-	c.undo.push(func() error { return errors.Join(control.Close(), cmd.Wait()) })
+	c.undo.Push(func() error { return errors.Join(control.Close(), cmd.Wait()) })
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
 	namespaces, err := receiveFiles(control)
@@ -66,7 +66,7 @@ func (mininet) hosts(ctx context.Context, routers int) (_ *Chain, err error) {
 		return nil, fmt.Errorf("%w: %s", errors.Join(err, c.Close()), lastLine(complaint.Bytes())) // it has ended: all is said
 	}
 	for _, ns := range namespaces {
-		c.undo.push(ns.Close)
+		c.undo.Push(ns.Close)
 	}
 	c.Left, c.Right = ends(namespaces[0], namespaces[1], routers)
 	if routers > 0 {

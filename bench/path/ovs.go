@@ -1,110 +1,52 @@
 package path
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/bench/ovs"
 	"github.com/pergola-net/pergola/bench/vnet"
+	"github.com/pergola-net/pergola/undo"
 )
 
-// ovs makes chains with Open vSwitch: each router is a bridge whose flows route, and patch ports join them. Its database and daemon run
-// in a directory and a namespace of their own, beside a system's Open vSwitch. The data path is the one in user space, which needs no
-// kernel module; it takes and gives frames through packet sockets and has a core of its own while others have none.
-type ovs struct {
-	dir  string
+// ovsChains makes chains with Open vSwitch: each router is a bridge whose flows route, and patch ports join them.
+type ovsChains struct {
+	*ovs.Switches
 	ns   *os.File
-	undo undo
+	undo undo.Steps
 }
 
 func openOVS(ctx context.Context) (_ maker, err error) {
-	o := &ovs{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, o.close())
-		}
-	}()
-	for _, program := range []string{"ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl"} {
-		if _, err := exec.LookPath(program); err != nil {
-			return nil, err
-		}
+	o := &ovsChains{}
+	defer o.undo.OnError(&err)
+	if err := ovs.Installed(); err != nil {
+		return nil, err
 	}
 	d, err := newDirectory()
 	if err != nil {
 		return nil, err
 	}
-	o.dir = d.path
-	o.undo.push(d.remove)
+	o.undo.Push(d.remove)
 	if o.ns, err = newNamespace(); err != nil {
 		return nil, err
 	}
-	o.undo.push(o.ns.Close)
-	database := filepath.Join(o.dir, "conf.db")
-	if err := o.run(ctx, "ovsdb-tool", "create", database, "/usr/share/openvswitch/vswitch.ovsschema"); err != nil {
+	o.undo.Push(o.ns.Close)
+	if o.Switches, err = ovs.Start(ctx, d.path, o.ns); err != nil {
 		return nil, err
 	}
-	if err := o.daemon("ovsdb-server", database, "--remote=punix:"+o.socket(), "--unixctl="+filepath.Join(o.dir, "ovsdb.ctl")); err != nil {
-		return nil, err
-	}
-	if err := appears(ctx, o.socket()); err != nil {
-		return nil, err
-	}
-	if err := o.vsctl(ctx, "--no-wait", "init"); err != nil {
-		return nil, err
-	}
-	return o, o.daemon("ovs-vswitchd", "unix:"+o.socket(), "--disable-system", "--unixctl="+filepath.Join(o.dir, "vswitchd.ctl"))
+	o.undo.Push(o.Switches.Stop)
+	return o, nil
 }
 
-func (o *ovs) socket() string { return filepath.Join(o.dir, "db.sock") }
+func (o *ovsChains) close() error { return o.undo.Run() }
 
-func (o *ovs) close() error { return o.undo.run() }
-
-func (o *ovs) command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+o.dir, "OVS_LOGDIR="+o.dir, "OVS_DBDIR="+o.dir)
-	return cmd
-}
-
-func (o *ovs) run(ctx context.Context, name string, args ...string) error {
-	out, err := o.command(ctx, name, args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("run %s: %w: %s", name, err, lastLine(out))
-	}
-	return nil
-}
-
-// vsctl changes the database, and waits until the daemon has done what it says.
-func (o *ovs) vsctl(ctx context.Context, args ...string) error {
-	return o.run(ctx, "ovs-vsctl", append([]string{"--timeout=10", "--db=unix:" + o.socket()}, args...)...)
-}
-
-// daemon starts a daemon in the namespace; it ends with the chains.
-func (o *ovs) daemon(name string, args ...string) error {
-	// Not bound to a context: it is ended in order.
-	cmd := o.command(context.Background(), name, append(args, "-vconsole:off", "-vsyslog:off")...)
-	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL} // Ctrl-C is for us alone
-	if err := in(o.ns, cmd.Start); err != nil {
-		return fmt.Errorf("start %s: %w", name, err)
-	}
-	o.undo.push(func() error {
-		_ = cmd.Process.Kill() // nothing of it shall last
-		_ = cmd.Wait()
-		return nil
-	})
-	return nil
-}
-
-func (o *ovs) hosts(ctx context.Context, routers int) (_ *Chain, err error) {
+func (o *ovsChains) hosts(ctx context.Context, routers int) (_ *Chain, err error) {
 	c := &Chain{Routers: routers}
 	defer func() {
 		if err != nil {
@@ -119,11 +61,11 @@ func (o *ovs) hosts(ctx context.Context, routers int) (_ *Chain, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.vsctl(ctx, o.bridges(routers)...); err != nil {
+	if err := o.Set(ctx, o.bridges(routers)...); err != nil {
 		return nil, err
 	}
 	for i := range max(1, routers) {
-		if err := o.flows(ctx, bridge(routers, i), flowsOf(i, routers)); err != nil {
+		if err := o.Flows(ctx, bridge(routers, i), flowsOf(i, routers)); err != nil {
 			return nil, err
 		}
 	}
@@ -139,12 +81,12 @@ func (o *ovs) hosts(ctx context.Context, routers int) (_ *Chain, err error) {
 }
 
 // host makes a namespace with a veth whose other end is in Open vSwitch's.
-func (o *ovs) host(c *Chain, side string, routers int, device string, address net.HardwareAddr) (*os.File, error) {
+func (o *ovsChains) host(c *Chain, side string, routers int, device string, address net.HardwareAddr) (*os.File, error) {
 	ns, err := newNamespace()
 	if err != nil {
 		return nil, err
 	}
-	c.undo.push(ns.Close)
+	c.undo.Push(ns.Close)
 	err = in(ns, func() error {
 		veth := netlink.NewVeth(netlink.LinkAttrs{Name: device, HardwareAddr: address})
 		veth.PeerName, veth.PeerNamespace = ovsPort(side, routers), netlink.NsFd(o.ns.Fd())
@@ -200,7 +142,7 @@ const (
 )
 
 // bridges are the words for ovs-vsctl. A chain of no routers is one bridge.
-func (o *ovs) bridges(routers int) []string {
+func (o *ovsChains) bridges(routers int) []string {
 	var words []string
 	say := func(format string, args ...any) {
 		words = append(words, strings.Fields("-- "+fmt.Sprintf(format, args...))...)
@@ -245,35 +187,4 @@ func flowsOf(i, routers int) []string {
 		fmt.Sprintf(flow, subnet(routers), mac(i, 1), mac(i+1, 0), mac(i+1, 1), rightPort),
 		fmt.Sprintf(flow, subnet(0), mac(i+1, 0), mac(i, 1), mac(i, 0), leftPort),
 	}
-}
-
-// appears waits for a socket of a daemon.
-func appears(ctx context.Context, socket string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	for {
-		if _, err := os.Stat(socket); err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w", socket, ctx.Err())
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-}
-
-// flows gives a bridge its flows. Its management socket is there when it is.
-func (o *ovs) flows(ctx context.Context, bridge string, flows []string) error {
-	socket := filepath.Join(o.dir, bridge+".mgmt")
-	if err := appears(ctx, socket); err != nil {
-		return err
-	}
-	cmd := o.command(ctx, "ovs-ofctl", "add-flows", "unix:"+socket, "-")
-	cmd.Stdin = strings.NewReader(strings.Join(flows, "\n") + "\n")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("add flows to %s: %w: %s", bridge, err, lastLine(bytes.TrimSpace(out)))
-	}
-	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/bench/traffic"
+	"github.com/pergola-net/pergola/undo"
 )
 
 // Config says what to measure.
@@ -69,7 +70,7 @@ func Run(ctx context.Context, c Config) (_ *Result, err error) {
 	b := &bench{Config: c, result: Result{Wanted: c.Rounds}}
 	defer func() {
 		c.Progress("removing the chains", 0, 0)
-		err = errors.Join(err, b.undo.run())
+		err = errors.Join(err, b.undo.Run())
 	}()
 	if err := b.build(ctx); err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ type bench struct {
 	Config
 	probes []*probe
 	result Result
-	undo   undo
+	undo   undo.Steps
 }
 
 // build makes all chains and probes. What others make may be absent, and then is said to be.
@@ -97,7 +98,7 @@ func (b *bench) build(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open a data path: %w", err)
 	}
-	b.undo.push(pergola.close)
+	b.undo.Push(pergola.close)
 	own := []struct {
 		network Network
 		maker   maker
@@ -136,7 +137,7 @@ func (b *bench) addPeer(ctx context.Context, network Network, open func(context.
 	if err != nil {
 		return err
 	}
-	b.undo.push(m.close)
+	b.undo.Push(m.close)
 	before := len(b.probes)
 	if err := b.add(ctx, network, m); err != nil {
 		b.probes = b.probes[:before]
@@ -166,7 +167,7 @@ func (b *bench) addHosts(ctx context.Context, network Network, m maker, routers 
 	if err != nil {
 		return err
 	}
-	b.undo.push(c.Close)
+	b.undo.Push(c.Close)
 	if err := c.ready(ctx); err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func (b *bench) addNICs(ctx context.Context, network Network, m nicMaker, router
 	if err != nil {
 		return err
 	}
-	b.undo.push(c.Close)
+	b.undo.Push(c.Close)
 	if err := c.ready(ctx); err != nil {
 		return err
 	}
@@ -203,7 +204,7 @@ func (b *bench) addNICs(ctx context.Context, network Network, m nicMaker, router
 
 // addProbe takes a probe that has shown that it works. The first window is not counted: neighbours had to be found.
 func (b *bench) addProbe(ctx context.Context, p *probe) error {
-	b.undo.push(p.close)
+	b.undo.Push(p.close)
 	if _, err := p.window(ctx, b.Window/10); err != nil {
 		return fmt.Errorf("try %s across %d routers (%s): %w", p.Measure, p.Routers, p.Network, err)
 	}
@@ -229,7 +230,7 @@ func (b *bench) measure(ctx context.Context) error {
 				return fmt.Errorf("measure %s across %d routers (%s): %w", p.Measure, p.Routers, p.Network, err)
 			}
 			if ok {
-				p.Samples = append(p.Samples, Sample{round, value})
+				p.Samples = append(p.Samples, Sample{Round: round, Value: value})
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func (p pergolaChains) chain(ctx context.Context, routers int) (*Chain, *vnet.Ne
 		return nil, nil, err
 	}
 	c := &Chain{Routers: routers, settle: func(ctx context.Context) error { return n.InStep(ctx) }}
-	c.undo.push(n.Close)
+	c.undo.Push(n.Close)
 	c.Left, c.Right = ends(n.Nodes[node(0)].NS, n.Nodes[node(routers+1)].NS, routers)
 	if routers > 0 {
 		c.First = n.Nodes[node(1)].NS

@@ -60,7 +60,7 @@ func plainChain(ctx context.Context, routers int) (_ *Chain, err error) {
 		if nodes[i], err = newNamespace(); err != nil {
 			return nil, err
 		}
-		c.undo.push(nodes[i].Close)
+		c.undo.Push(nodes[i].Close)
 	}
 	for i := range routers + 1 {
 		if err := ctx.Err(); err != nil {

@@ -3,6 +3,8 @@ package path
 import (
 	"math"
 	"slices"
+
+	"github.com/pergola-net/pergola/bench/rounds"
 )
 
 // Measure is what is measured.
@@ -49,10 +51,7 @@ type Series struct {
 }
 
 // Sample is what one window showed.
-type Sample struct {
-	Round int     `json:"round"`
-	Value float64 `json:"value"`
-}
+type Sample = rounds.Sample
 
 // Missing says why something was not measured.
 type Missing struct {
@@ -85,15 +84,10 @@ func (r *Result) Median(k Key) float64 {
 	if s == nil {
 		return math.NaN()
 	}
-	values := make([]float64, len(s.Samples))
-	for i, sample := range s.Samples {
-		values[i] = sample.Value
-	}
-	return median(values)
+	return rounds.Median(s.Samples)
 }
 
-// Ratio of two series: the median over those rounds that have both. The speed of the machine varies, and within a round it varies
-// least.
+// Ratio of two series: the median over those rounds that have both.
 func (r *Result) Ratio(of, to Key) float64 {
 	return r.paired(of, to, func(a, b float64) float64 { return a / b })
 }
@@ -104,26 +98,7 @@ func (r *Result) paired(a, b Key, f func(a, b float64) float64) float64 {
 	if of == nil || to == nil {
 		return math.NaN()
 	}
-	var values []float64
-	for _, s := range of.Samples {
-		i := slices.IndexFunc(to.Samples, func(t Sample) bool { return t.Round == s.Round })
-		if i >= 0 {
-			values = append(values, f(s.Value, to.Samples[i].Value))
-		}
-	}
-	return median(values)
-}
-
-func median(values []float64) float64 {
-	s := slices.Sorted(slices.Values(values))
-	n := len(s)
-	switch {
-	case n == 0:
-		return math.NaN()
-	case n%2 == 1:
-		return s[n/2]
-	}
-	return (s[n/2-1] + s[n/2]) / 2
+	return rounds.Paired(of.Samples, to.Samples, f)
 }
 
 // Hops lists the numbers of routers of which a measure has series.

@@ -10,7 +10,7 @@ func series(m Measure, n Network, routers int, values ...float64) Series {
 	s := Series{Key: Key{Measure: m, Network: n, Routers: routers}}
 	for round, v := range values {
 		if !math.IsNaN(v) {
-			s.Samples = append(s.Samples, Sample{round, v})
+			s.Samples = append(s.Samples, Sample{Round: round, Value: v})
 		}
 	}
 	return s

@@ -27,7 +27,7 @@ func (b *bench) addTables(ctx context.Context, makers ...nicMaker) error {
 			if err != nil {
 				return err
 			}
-			b.undo.push(c.Close)
+			b.undo.Push(c.Close)
 			if err := c.ready(ctx); err != nil {
 				return err
 			}

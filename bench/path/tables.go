@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/pergola-net/pergola/bench/rounds"
 )
 
 // Title is the network's name for people.
@@ -37,10 +39,7 @@ func (m Measure) Unit() (name string, factor float64) {
 }
 
 // Table is text in rows and columns.
-type Table struct {
-	Columns []string
-	Rows    [][]string
-}
+type Table = rounds.Table
 
 // GoalTable says what is promised and what is reached.
 func (r *Result) GoalTable() Table {
@@ -51,7 +50,7 @@ func (r *Result) GoalTable() Table {
 			reached = "missed"
 		}
 		t.Rows = append(t.Rows, []string{
-			g.What, r.figure(g.Of), r.figure(g.To) + g.apart(), fmt.Sprintf("%s %s", number(g.Value), g.Unit), g.Wanted(), reached,
+			g.What, r.figure(g.Of), r.figure(g.To) + g.apart(), fmt.Sprintf("%s %s", rounds.Number(g.Value), g.Unit), g.Wanted(), reached,
 		})
 	}
 	return t
@@ -60,7 +59,7 @@ func (r *Result) GoalTable() Table {
 // figure is a series' median with its unit.
 func (r *Result) figure(k Key) string {
 	unit, factor := k.Measure.Unit()
-	return number(r.Median(k)*factor) + " " + unit
+	return rounds.Number(r.Median(k)*factor) + " " + unit
 }
 
 // apart says in what the two sides of a comparison differ.
@@ -103,7 +102,7 @@ func (r *Result) SeriesTable() Table {
 		cells := []string{what, strconv.Itoa(k.Routers), unit}
 		for _, n := range present {
 			k.Network = n
-			cells = append(cells, number(r.Median(k)*factor)+r.brackets(k))
+			cells = append(cells, rounds.Number(r.Median(k)*factor)+r.brackets(k))
 		}
 		t.Rows = append(t.Rows, cells)
 	}
@@ -120,22 +119,7 @@ func (r *Result) brackets(k Key) string {
 	if k.Network == Fast || math.IsNaN(times) {
 		return ""
 	}
-	return fmt.Sprintf(" (%s)", number(times))
-}
-
-// number has three figures, which is more than is certain.
-func number(v float64) string {
-	switch {
-	case math.IsNaN(v):
-		return ""
-	case v >= 100:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case v >= 10:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	case v >= 1:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	}
-	return strconv.FormatFloat(v, 'f', 3, 64)
+	return fmt.Sprintf(" (%s)", rounds.Number(times))
 }
 
 // Doubts says what a reader must know of the figures.

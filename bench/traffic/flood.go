@@ -58,18 +58,42 @@ func NewFlood(ns *os.File, to netip.Addr, size int) (*Flood, error) {
 func (f *Flood) Send(d time.Duration) (sent int, took time.Duration, err error) {
 	started := time.Now()
 	for took < d {
-		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(f.fd),
-			uintptr(unsafe.Pointer(&f.messages[0])), uintptr(len(f.messages)), 0, 0, 0)
-		// ENOBUFS: a queue on the way is full. ECONNREFUSED: an ICMP answer to an earlier datagram.
-		if errno != 0 && errno != unix.EINTR && errno != unix.ENOBUFS && errno != unix.ECONNREFUSED {
-			return sent, took, fmt.Errorf("send: %w", errno)
+		n, err := f.send(len(f.messages))
+		if err != nil {
+			return sent, took, err
 		}
-		if errno == 0 {
-			sent += int(n)
-		}
+		sent += n
 		took = time.Since(started)
 	}
 	return sent, took, nil
+}
+
+// Pace sends for so long, so many datagrams a second, one after the other.
+func (f *Flood) Pace(d time.Duration, rate float64) (sent int, err error) {
+	total := max(1, int(rate*d.Seconds()))
+	for started := time.Now(); sent < total; {
+		if float64(sent) > rate*time.Since(started).Seconds() {
+			continue // a timer would be too coarse
+		}
+		n, err := f.send(1)
+		if err != nil {
+			return sent, err
+		}
+		sent += n
+	}
+	return sent, nil
+}
+
+// send sends up to n datagrams.
+func (f *Flood) send(n int) (sent int, err error) {
+	done, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(f.fd), uintptr(unsafe.Pointer(&f.messages[0])), uintptr(n), 0, 0, 0)
+	switch errno {
+	case 0:
+		return int(done), nil
+	case unix.EINTR, unix.ENOBUFS, unix.ECONNREFUSED: // a queue on the way is full; an ICMP answer to an earlier datagram
+		return 0, nil
+	}
+	return 0, fmt.Errorf("send: %w", errno)
 }
 
 // Close closes the socket.

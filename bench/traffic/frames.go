@@ -41,6 +41,14 @@ type Flow struct {
 	Destinations []netip.Addr // taken in turn; as many as a power of two
 	Size         int          // of a frame
 	Outer        []byte       // what comes before it: the headers of a tunnel, from Ethernet on, for frames of this size
+	Keys         Keys         // of tunnels; none: the one in Outer is that of all
+}
+
+// Keys are those of tunnels that frames take in turn: First, First+Step, ...
+type Keys struct {
+	At          int // offset in Outer, where a key has 32 bits
+	Count       int
+	First, Step uint32
 }
 
 // Generator sends frames out of a device as a NIC's driver would get them from the wire: through XDP, without a socket.
@@ -57,6 +65,9 @@ func NewGenerator(ns *os.File, f Flow) (*Generator, error) {
 	}
 	if len(f.Outer) > MaxOuter {
 		return nil, fmt.Errorf("make a generator: %d bytes before a frame", len(f.Outer))
+	}
+	if f.Keys.Count > 1 && f.Keys.At+4 > len(f.Outer) {
+		return nil, fmt.Errorf("make a generator: keys at %d of %d bytes", f.Keys.At, len(f.Outer))
 	}
 	g := &Generator{ns: ns, flow: f}
 	if err := g.load(); err != nil {
@@ -76,6 +87,7 @@ func (g *Generator) load() error {
 	for name, value := range map[string]any{
 		"outer": outer, "outer_size": uint32(len(g.flow.Outer)),
 		"device": uint32(g.flow.Device), "from": g.flow.From, "to": g.flow.To,
+		"keys": uint32(g.flow.Keys.Count), "key_at": uint32(g.flow.Keys.At), "key_first": g.flow.Keys.First, "key_step": g.flow.Keys.Step,
 		"source": word(g.flow.Source), "destinations_mask": uint32(len(g.flow.Destinations) - 1),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {

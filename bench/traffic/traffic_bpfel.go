@@ -33,6 +33,10 @@ const (
 	objectVarDestinationsMask = "destinations_mask"
 	objectVarDevice           = "device"
 	objectVarFrom             = "from"
+	objectVarKeyAt            = "key_at"
+	objectVarKeyFirst         = "key_first"
+	objectVarKeyStep          = "key_step"
+	objectVarKeys             = "keys"
 	objectVarOuter            = "outer"
 	objectVarOuterSize        = "outer_size"
 	objectVarSerial           = "serial"
@@ -102,6 +106,10 @@ type objectVariableSpecs struct {
 	DestinationsMask *ebpf.VariableSpec `ebpf:"destinations_mask"`
 	Device           *ebpf.VariableSpec `ebpf:"device"`
 	From             *ebpf.VariableSpec `ebpf:"from"`
+	KeyAt            *ebpf.VariableSpec `ebpf:"key_at"`
+	KeyFirst         *ebpf.VariableSpec `ebpf:"key_first"`
+	KeyStep          *ebpf.VariableSpec `ebpf:"key_step"`
+	Keys             *ebpf.VariableSpec `ebpf:"keys"`
 	Outer            *ebpf.VariableSpec `ebpf:"outer"`
 	OuterSize        *ebpf.VariableSpec `ebpf:"outer_size"`
 	Serial           *ebpf.VariableSpec `ebpf:"serial"`
@@ -147,6 +155,10 @@ type objectVariables struct {
 	DestinationsMask *ebpf.Variable `ebpf:"destinations_mask"`
 	Device           *ebpf.Variable `ebpf:"device"`
 	From             *ebpf.Variable `ebpf:"from"`
+	KeyAt            *ebpf.Variable `ebpf:"key_at"`
+	KeyFirst         *ebpf.Variable `ebpf:"key_first"`
+	KeyStep          *ebpf.Variable `ebpf:"key_step"`
+	Keys             *ebpf.Variable `ebpf:"keys"`
 	Outer            *ebpf.Variable `ebpf:"outer"`
 	OuterSize        *ebpf.Variable `ebpf:"outer_size"`
 	Serial           *ebpf.Variable `ebpf:"serial"`

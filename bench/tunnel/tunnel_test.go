@@ -2,30 +2,44 @@ package tunnel
 
 import (
 	"flag"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/pergola-net/pergola/bench/rounds"
 	"github.com/pergola-net/pergola/test/testkit"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-var rounds = flag.Int("rounds", 1, "measure each thing so many `times`")
+var take = flag.Int("rounds", 1, "take so many `rounds`")
 
 // TestEveryWayLetsFramesThrough prints figures: with -v -rounds 10 they are worth reading.
 func TestEveryWayLetsFramesThrough(t *testing.T) {
 	testkit.Root(t)
 	testkit.LeakCheck(t, "pgtunnel")
-	c := Config{Rounds: *rounds, Sizes: []int{64, 512, 1400}, Window: 200 * time.Millisecond}
-	if *rounds == 1 {
-		c.Ways, c.Sizes, c.Window = []Way{Native, Beside, VXLAN, EGRE}, []int{64}, 20*time.Millisecond
+	c := Config{Rounds: *take, Sizes: []int{64, 1400}, Slices: []int{8}, Window: 20 * time.Millisecond}
+	if *take > 1 {
+		c = Default(*take)
 	}
 	result, err := Run(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range result.Series {
-		t.Logf("%-7s %4d bytes  %6.3f Mpps  %5.2f of native", s.Way, s.Size, s.Median()/1e6, s.Ratio())
+	for _, table := range []rounds.Table{
+		result.GoalTable(), result.FrameTable(), result.BitTable(), result.ScaleTable(), result.PairTable(), result.IsolationTable(),
+	} {
+		t.Log(table.Columns)
+		for _, row := range table.Rows {
+			t.Log(row)
+		}
 	}
-	t.Logf("%d tunnels in %v; %d windows, %d thrown away", result.Tunnels, result.SetUp, result.Windows, result.Thrown)
+	t.Log(result.Doubts())
+	// Each series was tried before the first round, and its window failed if nothing came through.
+	for _, w := range Ways {
+		missing := slices.ContainsFunc(result.Missing, func(m Missing) bool { return m.What == w })
+		if tried := slices.ContainsFunc(result.Series, func(s Series) bool { return s.Key == RateKey(w, 1400) }); tried == missing {
+			t.Errorf("%s: tried %v, said to be missing %v", w, tried, missing)
+		}
+	}
 }

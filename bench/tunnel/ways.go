@@ -4,48 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
-	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/agent/wire"
-	"github.com/pergola-net/pergola/bench/vnet"
+	"github.com/pergola-net/pergola/bench/traffic"
 	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/slice"
 )
 
 // open makes of a machine what a way needs.
-func (b *bench) open(ctx context.Context, m *machine, w Way) (road, error) {
+func (b *bench) open(ctx context.Context, m *machine, w Way, slices int) (road, error) {
 	switch w {
 	case Native:
 		return m.native()
 	case Beside:
-		p, err := m.pergola(ctx, 1)
-		if err != nil {
-			return road{}, errors.Join(err, p.close())
+		if _, err := b.pergola(ctx, m, routers{kind: slice.EGRE, slices: 1}); err != nil {
+			return road{}, err
 		}
-		m.undo.push(p.close)
 		return m.native()
+	case Bridged, Direct:
+		return m.container(w == Bridged)
+	case OVS:
+		return m.openVSwitch(ctx)
+	case EGRE, LAN:
+		if _, err := b.pergola(ctx, m, routers{kind: slice.EGRE, lan: w == LAN, slices: slices}); err != nil {
+			return road{}, err
+		}
+		r := within(greHeaders(key(1, 0)))
+		r.keys = traffic.Keys{At: greKeyAt, Count: slices, First: key(1, 0), Step: key(2, 0) - key(1, 0)}
+		return r, nil
 	case VXLAN:
-		return m.vxlan()
-	case EGRE, Many:
-		routers := 1
-		if w == Many {
-			routers = many
-		}
-		p, err := m.pergola(ctx, routers)
-		if err != nil {
-			return road{}, errors.Join(err, p.close())
-		}
-		m.undo.push(p.close)
-		if w == Many {
-			b.result.SetUp, b.result.Tunnels = p.took, 2*routers
-		}
-		return road{[6]byte(mac(inner(0, 2))), [6]byte(mac(inner(0, 1))), greHeaders(key(routers/2, 0))}, nil
+		_, err := b.pergola(ctx, m, routers{kind: slice.VXLAN, slices: 1})
+		return within(vxlanHeaders(key(1, 0))), err
 	}
 	return road{}, fmt.Errorf("there is no way %q", w)
 }
@@ -56,135 +50,100 @@ func (m *machine) native() (road, error) {
 		to := net24(inner(1, 0)).Masked()
 		return errors.Join(forward(), netlink.RouteAdd(&netlink.Route{Dst: ipNet(to), Gw: outside(1, 2).AsSlice()}))
 	})
-	return road{[6]byte(mac(outside(0, 2))), [6]byte(mac(outside(0, 1))), noTunnel}, err
+	return road{from: [6]byte(mac(outside(0, 2))), to: [6]byte(mac(outside(0, 1))), outer: noTunnel}, err
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}
 }
 
-// vxlan makes a router whose interfaces are VXLAN devices of the machine's kernel.
-func (m *machine) vxlan() (road, error) {
-	var router *os.File
-	err := netns.New(func() (err error) {
-		if router, err = netns.Here(); err == nil {
-			err = forward()
-		}
-		return err
-	})
+// container makes a router whose interfaces are VXLAN devices of the machine's kernel, or are bridged with such.
+func (m *machine) container(bridged bool) (road, error) {
+	router, err := newNamespace()
 	if err != nil {
 		return road{}, err
 	}
-	m.undo.push(router.Close)
+	m.undo.Push(router.Close)
+	if err := netns.In(router, forward); err != nil {
+		return road{}, err
+	}
 	for side := range 2 {
-		name := fmt.Sprintf("vxlan%d", side)
-		err := netns.In(m.ns, func() error {
-			device := &netlink.Vxlan{
-				LinkAttrs: netlink.LinkAttrs{Name: name, MTU: 1500, HardwareAddr: mac(inner(side, 1))},
-				VxlanId:   side + 1, SrcAddr: outside(side, 1).AsSlice(), Group: outside(side, 2).AsSlice(), Port: vxlanPort,
-			}
-			if err := netlink.LinkAdd(device); err != nil {
+		v := kernelVXLAN{
+			number: side, vni: uint32(side + 1), local: outside(side, 1), peer: outside(side, 2),
+			inside: router, own: inner(side, 1), other: inner(side, 2),
+		}
+		if err := v.connect(m.ns, bridged); err != nil {
+			return road{}, err
+		}
+	}
+	return within(vxlanHeaders(1)), nil
+}
+
+// kernelVXLAN is a VXLAN device of a machine's kernel that leads to a container.
+type kernelVXLAN struct {
+	number      int // of the container's interface
+	vni         uint32
+	local, peer netip.Addr
+	inside      *os.File // the container
+	own, other  netip.Addr
+}
+
+// connect makes the device in a machine's namespace and moves it into the container, or puts a bridge and a veth pair between.
+func (v kernelVXLAN) connect(machine *os.File, bridged bool) error {
+	name := device(v.number)
+	err := netns.In(machine, func() error {
+		vxlan := &netlink.Vxlan{
+			LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("vxlan%d", v.number), MTU: nicMTU - slice.VXLAN.Overhead(false)},
+			VxlanId:   int(v.vni), SrcAddr: v.local.AsSlice(), Group: v.peer.AsSlice(), Port: vxlanPort,
+		}
+		if !bridged {
+			vxlan.Name, vxlan.HardwareAddr = name, mac(v.own)
+		}
+		if err := netlink.LinkAdd(vxlan); err != nil {
+			return err
+		}
+		if !bridged {
+			return netlink.LinkSetNsFd(vxlan, int(v.inside.Fd()))
+		}
+		return v.bridge(vxlan, name)
+	})
+	if err == nil {
+		err = netns.In(v.inside, func() error { return setUp(name, net24(v.own), v.other) })
+	}
+	if err != nil {
+		return fmt.Errorf("make VXLAN device %d: %w", v.number, err)
+	}
+	return nil
+}
+
+// bridge joins the device with a veth pair whose other end is the container's. What would be learned from traffic in both directions is known.
+func (v kernelVXLAN) bridge(vxlan *netlink.Vxlan, name string) error {
+	br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("br%d", v.number), MTU: vxlan.MTU}}
+	if err := netlink.LinkAdd(br); err != nil {
+		return err
+	}
+	veth := netlink.NewVeth(netlink.LinkAttrs{Name: fmt.Sprintf("veth%d", v.number), MTU: vxlan.MTU})
+	veth.PeerName, veth.PeerNamespace, veth.PeerMTU, veth.PeerHardwareAddr = name, netlink.NsFd(v.inside.Fd()), uint32(vxlan.MTU), mac(v.own)
+	if err := netlink.LinkAdd(veth); err != nil {
+		return err
+	}
+	for _, l := range []netlink.Link{vxlan, veth, br} {
+		if l != br {
+			if err := netlink.LinkSetMaster(l, br); err != nil {
 				return err
 			}
-			return netlink.LinkSetNsFd(device, int(router.Fd()))
-		})
-		if err == nil {
-			err = netns.In(router, func() error { return setUp(name, net24(inner(side, 1)), inner(side, 2)) })
 		}
-		if err != nil {
-			return road{}, fmt.Errorf("make %s: %w", name, err)
+		if err := netlink.LinkSetUp(l); err != nil {
+			return err
 		}
 	}
-	return road{[6]byte(mac(inner(0, 2))), [6]byte(mac(inner(0, 1))), vxlanHeaders(1)}, nil
-}
-
-// pergola is a substrate with routers, each between two tunnels.
-type pergola struct {
-	dir  string
-	undo undo
-	took time.Duration // to make the tunnels and to join them
-}
-
-func (p *pergola) close() error { return errors.Join(p.undo.run(), os.RemoveAll(p.dir)) }
-
-func (m *machine) pergola(ctx context.Context, routers int) (p *pergola, err error) {
-	p = &pergola{}
-	if p.dir, err = os.MkdirTemp("/tmp", "pgtunnel"); err != nil {
-		return p, err
-	}
-	var ground *vnet.Ground
-	err = netns.In(m.ns, func() error { // the machine's namespace is that of who opens the substrate
-		ground, err = vnet.Open(ctx, p.dir, slog.New(slog.DiscardHandler))
-		return err
-	})
-	if err != nil {
-		return p, err
-	}
-	p.undo.push(ground.Close)
-	if err := ground.Substrate.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: []string{inNIC, outNIC}}); err != nil {
-		return p, err
-	}
-	plan := vnet.Plan{Slice: 1}
-	for r := range routers {
-		plan.Nodes = append(plan.Nodes, routerPlan(r))
-	}
-	for r := range routers {
-		for side := range 2 {
-			plan.Nodes = append(plan.Nodes, vnet.NodePlan{Name: remote(r, side)})
-			plan.Links = append(plan.Links, linkPlan(r, side))
+	for address, port := range map[netip.Addr]netlink.Link{v.own: veth, v.other: vxlan} {
+		station := &netlink.Neigh{
+			LinkIndex: port.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_MASTER, State: netlink.NUD_NOARP, HardwareAddr: mac(address),
+		}
+		if err := netlink.NeighSet(station); err != nil {
+			return fmt.Errorf("tell the bridge where %s is: %w", address, err)
 		}
 	}
-	network, err := ground.New(ctx, plan)
-	if err != nil {
-		return p, err
-	}
-	p.undo.push(network.Close)
-	begun := time.Now()
-	for r := range routers {
-		for side := range 2 {
-			if err := addTunnel(ctx, ground.Substrate, network, r, side); err != nil {
-				return p, err
-			}
-		}
-	}
-	p.took = time.Since(begun)
-	if err := network.FastPath(ctx, true); err != nil {
-		return p, err
-	}
-	return p, network.InStep(ctx)
-}
-
-func routerName(r int) string   { return fmt.Sprintf("r%d", r) }
-func remote(r, side int) string { return fmt.Sprintf("s%d-%d", r, side) }
-func device(side int) string    { return fmt.Sprintf("eth%d", side) }
-
-func key(r, side int) uint32 { return uint32(1<<12 | (2*r + side + 1)) }
-
-// routerPlan has the addresses that the frames are for; its neighbours are at the other ends of the tunnels.
-func routerPlan(r int) vnet.NodePlan {
-	n := vnet.NodePlan{Name: routerName(r), Router: true}
-	for side := range 2 {
-		n.Neighbours = append(n.Neighbours, vnet.Neighbour{Interface: device(side), Address: inner(side, 2), MAC: mac(inner(side, 2))})
-	}
-	return n
-}
-
-// linkPlan joins a router's interface to one of a node on another machine, in whose place a tunnel comes.
-func linkPlan(r, side int) vnet.LinkPlan {
-	return vnet.LinkPlan{Ends: []vnet.End{
-		{Node: routerName(r), Interface: device(side), MAC: mac(inner(side, 1)), Addresses: []netip.Prefix{net24(inner(side, 1))}},
-		{Node: remote(r, side), Interface: "eth0", MAC: mac(inner(side, 2))},
-	}}
-}
-
-func addTunnel(ctx context.Context, s *wire.Substrate, n *vnet.Network, r, side int) error {
-	const first = 20000 // number of a port: those of the network begin at 1
-	t := wire.Tunnel{
-		Name: slice.PortName(1, uint16(first+2*r+side)), Slice: 1, Owner: "bench/" + routerName(r), Digest: "bench",
-		Kind: slice.EGRE, Key: key(r, side), Local: outside(side, 1), Peer: outside(side, 2), MTU: 1500,
-	}
-	if err := s.AddTunnel(ctx, t); err != nil {
-		return err
-	}
-	return s.Join(ctx, n.Port(routerName(r), device(side)), t.Name)
+	return nil
 }

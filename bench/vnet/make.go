@@ -71,13 +71,16 @@ func MAC(port string) net.HardwareAddr {
 
 func (n *Network) wire(ctx context.Context, number int, l LinkPlan) error {
 	s := n.ground.Substrate
+	if !l.LAN && len(l.Ends) == 1 {
+		return nil
+	}
 	if !l.LAN {
 		if err := s.Join(ctx, n.Port(l.Ends[0].Node, l.Ends[0].Interface), n.Port(l.Ends[1].Node, l.Ends[1].Interface)); err != nil {
 			return err
 		}
 		return n.shape(ctx, l)
 	}
-	name := fmt.Sprintf("s%db%d", n.Plan.Slice, number+1)
+	name := n.Switch(number)
 	owner := fmt.Sprintf("vnet%d/lan%d", n.Plan.Slice, number+1)
 	if err := s.AddSwitch(ctx, wire.Switch{Name: name, Slice: n.Plan.Slice, Owner: owner, Digest: "vnet"}); err != nil {
 		return err
@@ -101,6 +104,9 @@ func (n *Network) shape(ctx context.Context, l LinkPlan) error {
 	}
 	return nil
 }
+
+// Switch names the one of a LAN, which is the link of that number in the plan, from 0.
+func (n *Network) Switch(link int) string { return fmt.Sprintf("s%db%d", n.Plan.Slice, link+1) }
 
 // Port names the substrate's end of a node's interface.
 func (n *Network) Port(node, name string) string { return n.ports[endpoint{node, name}].name }

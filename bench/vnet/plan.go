@@ -29,7 +29,7 @@ type NodePlan struct {
 	Neighbours []Neighbour
 }
 
-// LinkPlan joins two interfaces, or, with a switch between them, any number.
+// LinkPlan joins two interfaces, or, with a switch between them, any number. One end alone the caller joins with something else.
 type LinkPlan struct {
 	LAN  bool
 	Ends []End
@@ -79,7 +79,7 @@ func (p *Plan) check() error {
 		known[n.Name] = true
 	}
 	for i, l := range p.Links {
-		if !l.LAN && len(l.Ends) != 2 {
+		if n := len(l.Ends); !l.LAN && n != 1 && n != 2 {
 			return fmt.Errorf("link %d has %d ends", i, len(l.Ends))
 		}
 		for _, e := range l.Ends {

@@ -33,6 +33,10 @@ const volatile __u8 from[ETH_ALEN];
 const volatile __be32 source;
 const volatile __u32 destinations_mask; /* their number, less one: a power of two */
 
+const volatile __u32 keys;		/* of tunnels that frames take in turn; 0 or 1: the one in outer is that of all */
+const volatile __u32 key_at;		/* offset of the key in outer */
+const volatile __u32 key_first, key_step;
+
 /* Of both: what comes before the frame where it is in a tunnel. */
 const volatile __u64 outer[OUTER_WORDS];
 const volatile __u32 outer_size;
@@ -69,6 +73,8 @@ int generate(struct xdp_md *ctx)
 	/* Whole words: what is too much is written over. The verifier knows outer_size. */
 	for (__u32 i = 0; i < OUTER_WORDS && i * 8 < outer_size; i++)
 		((__u64 *)start)[i] = outer[i];
+	if (keys > 1)
+		*(__be32 *)(start + key_at) = bpf_htonl(key_first + n % keys * key_step);
 	length = (__u16)(end - (void *)&h->ip);
 	for (int i = 0; i < ETH_ALEN; i++) {
 		h->eth.h_dest[i] = to[i];

@@ -1,0 +1,173 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pergola-net/pergola/agent/wire"
+	"github.com/pergola-net/pergola/bench/vnet"
+	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/undo"
+)
+
+// ground is a machine's substrate, with the networks of slices on it.
+type ground struct {
+	*vnet.Ground
+	undo undo.Steps
+}
+
+// openGround makes one in a machine's namespace, whose NICs carry tunnels.
+func openGround(ctx context.Context, ns *os.File, nics ...string) (_ *ground, err error) {
+	g := &ground{}
+	defer g.undo.OnError(&err)
+	dir, err := os.MkdirTemp("/tmp", "pgtunnel")
+	if err != nil {
+		return nil, err
+	}
+	g.undo.Push(func() error { return os.RemoveAll(dir) })
+	err = netns.In(ns, func() error { // the machine's namespace is that of who opens the substrate
+		g.Ground, err = vnet.Open(ctx, dir, slog.New(slog.DiscardHandler))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.undo.Push(g.Ground.Close)
+	return g, g.Substrate.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: nics})
+}
+
+// add makes the network of a slice.
+func (g *ground) add(ctx context.Context, plan vnet.Plan) (*vnet.Network, error) {
+	n, err := g.New(ctx, plan)
+	if err == nil {
+		g.undo.Push(n.Close)
+	}
+	return n, err
+}
+
+// tunnel describes one that takes the place of an interface of another machine's node.
+func tunnel(kind slice.TunnelKind, number uint16, side int, local, peer netip.Addr) wire.Tunnel {
+	const first = 20000 // number of a port: those of networks begin at 1
+	return wire.Tunnel{
+		Name: slice.PortName(number, uint16(first+side)), Slice: number, Owner: fmt.Sprintf("bench%d/far:eth%d", number, side), Digest: "bench",
+		Kind: kind, Key: key(int(number), side), Local: local, Peer: peer, MTU: nicMTU - kind.Overhead(false),
+	}
+}
+
+// key is that of a slice's tunnel, as the agent makes it.
+func key(slice, side int) uint32 { return uint32(slice<<12 | (side + 1)) }
+
+func device(side int) string { return fmt.Sprintf("eth%d", side) }
+
+// routers are slices with one router each, which is between two tunnels. All have the same addresses.
+type routers struct {
+	kind   slice.TunnelKind
+	lan    bool // links are LANs
+	slices int
+}
+
+const router = "r"
+
+func (r routers) plan(number int) vnet.Plan {
+	p := vnet.Plan{Slice: uint16(number), Nodes: []vnet.NodePlan{{Name: router, Router: true}}}
+	for side := range 2 {
+		p.Nodes[0].Neighbours = append(p.Nodes[0].Neighbours, vnet.Neighbour{Interface: device(side), Address: inner(side, 2), MAC: mac(inner(side, 2))})
+		p.Links = append(p.Links, vnet.LinkPlan{LAN: r.lan, Ends: []vnet.End{{
+			Node: router, Interface: device(side), MTU: nicMTU - r.kind.Overhead(false), MAC: mac(inner(side, 1)),
+			Addresses: []netip.Prefix{net24(inner(side, 1))},
+		}}})
+	}
+	return p
+}
+
+// pergola makes a machine's slices.
+func (b *bench) pergola(ctx context.Context, m *machine, r routers) (_ *ground, err error) {
+	g, err := openGround(ctx, m.ns, inNIC, outNIC)
+	if err != nil {
+		return nil, err
+	}
+	m.undo.Push(g.undo.Run)
+	networks := make([]*vnet.Network, r.slices)
+	var making errgroup.Group
+	making.SetLimit(runtime.NumCPU())
+	for i := range networks {
+		making.Go(func() (err error) {
+			networks[i], err = g.New(ctx, r.plan(i+1))
+			return err
+		})
+	}
+	err = making.Wait()
+	for _, n := range networks {
+		if n != nil {
+			g.undo.Push(n.Close)
+		}
+	}
+	if err == nil {
+		err = b.connect(ctx, g, r, networks)
+	}
+	for _, n := range networks {
+		if err == nil {
+			err = errors.Join(n.FastPath(ctx, true), n.InStep(ctx))
+		}
+	}
+	return g, err
+}
+
+// connect adds all tunnels. Where there are many it does so several times, and notes how long that takes.
+func (b *bench) connect(ctx context.Context, g *ground, r routers, networks []*vnet.Network) error {
+	times := 1
+	if len(networks) > 1 {
+		times = min(3, b.Rounds)
+	}
+	for i := range times {
+		begun := time.Now()
+		names, err := g.connect(ctx, r, networks)
+		if err != nil {
+			return err
+		}
+		if len(networks) == 1 {
+			return nil
+		}
+		b.note(Key{Measure: SetUp, Way: EGRE, Slices: len(networks)}, time.Since(begun))
+		if i+1 == times {
+			break
+		}
+		begun = time.Now()
+		if err := g.Substrate.DeletePorts(ctx, names...); err != nil {
+			return err
+		}
+		b.note(Key{Measure: Deletion, Way: EGRE, Slices: len(networks)}, time.Since(begun))
+	}
+	return nil
+}
+
+func (g *ground) connect(ctx context.Context, r routers, networks []*vnet.Network) (names []string, err error) {
+	for _, n := range networks {
+		for side := range 2 {
+			t := tunnel(r.kind, n.Plan.Slice, side, outside(side, 1), outside(side, 2))
+			if err := g.Substrate.AddTunnel(ctx, t); err != nil {
+				return nil, err
+			}
+			names = append(names, t.Name)
+			if r.lan {
+				t.Isolated = true
+				err = g.Substrate.Attach(ctx, t.Name, n.Switch(side))
+			} else {
+				err = g.Substrate.Join(ctx, n.Port(router, device(side)), t.Name)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return names, nil
+}

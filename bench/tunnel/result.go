@@ -1,0 +1,136 @@
+package tunnel
+
+import (
+	"math"
+	"slices"
+
+	"github.com/pergola-net/pergola/bench/rounds"
+)
+
+// Measure is what is measured.
+type Measure string
+
+// The measures.
+const (
+	Rate     Measure = "rate"     // through a machine, frames/s
+	Trip     Measure = "trip"     // round trip between nodes of two machines, ICMP, s
+	TCP      Measure = "tcp"      // between the same, one stream, bit/s
+	Reserved Measure = "reserved" // what arrives of a slice that sends as much as it can through a link with a rate, frames/s
+	Lost     Measure = "lost"     // the share that is lost of a slice's frames that are fewer than its link's rate
+	SetUp    Measure = "set-up"   // of Scale tunnels, with their joints, s
+	Deletion Measure = "deletion" // of as many, s
+)
+
+// Way is how frames get through the machine.
+type Way string
+
+// The ways.
+const (
+	Native  Way = "native"  // the kernel forwards plain frames: no tunnels
+	Beside  Way = "beside"  // the same, on a machine that carries tunnels of Pergola: its own traffic
+	Bridged Way = "bridged" // a container between two bridges, each with a VXLAN device of the kernel: what Docker and containerlab users have
+	Direct  Way = "direct"  // a container that has the kernel's VXLAN devices within
+	OVS     Way = "ovs"     // Open vSwitch in user space: flows between two tunnels of keyed GRE
+	LAN     Way = "lan"     // a router of Pergola between two LANs that reach over several machines, EGRE
+	EGRE    Way = "egre"    // a router of Pergola between two tunnels
+	VXLAN   Way = "vxlan"   // the same, with VXLAN outside
+)
+
+// Ways are those through a machine, in the order of tables.
+var Ways = []Way{Native, Beside, Bridged, Direct, OVS, LAN, VXLAN, EGRE}
+
+// What happens beside a slice whose rate is reserved.
+const (
+	Alone   Way = "alone"
+	Flooded Way = "flooded" // another slice sends as much as it can
+)
+
+// Key names a series.
+type Key struct {
+	Measure Measure `json:"measure"`
+	Way     Way     `json:"way"`
+	Size    int     `json:"size,omitempty"`   // of frames, in the tunnel
+	Slices  int     `json:"slices,omitempty"` // on the host, all of which frames are for in turn
+}
+
+// Series holds what was measured of one thing: at most one value for each round.
+type Series struct {
+	Key
+	Samples []rounds.Sample `json:"samples"`
+}
+
+// Missing says why something was not measured.
+type Missing struct {
+	What Way    `json:"what"`
+	Why  string `json:"why"`
+}
+
+// Result is all that was measured.
+type Result struct {
+	Rounds  int       `json:"rounds"`
+	Wanted  int       `json:"wanted"`  // rounds, had there been time
+	Windows int       `json:"windows"` // looked at
+	Thrown  int       `json:"thrown"`  // of them, thrown away because time was stolen
+	Sizes   []int     `json:"sizes"`
+	Slices  []int     `json:"slices"`
+	Series  []Series  `json:"series"`
+	Missing []Missing `json:"missing,omitempty"`
+	Goals   []Goal    `json:"goals"`
+}
+
+func (r *Result) samples(k Key) []rounds.Sample {
+	i := slices.IndexFunc(r.Series, func(s Series) bool { return s.Key == k })
+	if i < 0 {
+		return nil
+	}
+	return r.Series[i].Samples
+}
+
+// Median of a series; not a number where nothing was measured.
+func (r *Result) Median(k Key) float64 { return rounds.Median(r.samples(k)) }
+
+// Ratio of two series: the median over the rounds that have both.
+func (r *Result) Ratio(of, to Key) float64 {
+	return rounds.Paired(r.samples(of), r.samples(to), func(a, b float64) float64 { return a / b })
+}
+
+// More is how much more one is than the other.
+func (r *Result) More(of, than Key) float64 {
+	return rounds.Paired(r.samples(of), r.samples(than), func(a, b float64) float64 { return a - b })
+}
+
+// Gbits is a rate of frames in Gbit/s of what is in the tunnel.
+func Gbits(rate float64, size int) float64 { return rate * float64(size) * 8 / 1e9 }
+
+// WireRate is how many frames of a size, each in a GRE tunnel with a key or, native, in none, a wire of Ethernet takes in a second: beside them there are
+// checksum, preamble and gap.
+func WireRate(bits float64, size int, native bool) float64 {
+	const outer, ethernet = 42, 4 + 8 + 12
+	if !native {
+		size += outer
+	}
+	return bits / 8 / float64(max(size, 60)+ethernet)
+}
+
+// RateKey is that of the rates of a way with frames of a size.
+func RateKey(w Way, size int) Key {
+	switch w {
+	case LAN, EGRE, VXLAN:
+		return rate(w, size, 1)
+	default:
+		return rate(w, size, 0)
+	}
+}
+
+func rate(w Way, size, slices int) Key { return Key{Measure: Rate, Way: w, Size: size, Slices: slices} }
+
+// worst is the greatest of a series.
+func (r *Result) worst(k Key) float64 {
+	worst := math.NaN()
+	for _, s := range r.samples(k) {
+		if math.IsNaN(worst) || s.Value > worst {
+			worst = s.Value
+		}
+	}
+	return worst
+}

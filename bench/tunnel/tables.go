@@ -1,0 +1,131 @@
+package tunnel
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/pergola-net/pergola/bench/rounds"
+)
+
+// Title is the way's name for people.
+func (w Way) Title() string {
+	return map[Way]string{
+		Native: "native forwarding", Beside: "native, beside tunnels", Bridged: "kernel VXLAN, bridges, container", Direct: "kernel VXLAN in the container",
+		OVS: "Open vSwitch in user space, keyed GRE", LAN: "Pergola, EGRE, LANs", EGRE: "Pergola, EGRE", VXLAN: "Pergola, VXLAN",
+		Alone: "alone", Flooded: "beside a flood",
+	}[w]
+}
+
+// GoalTable says what is promised and what is reached.
+func (r *Result) GoalTable() rounds.Table {
+	t := rounds.Table{Columns: []string{"what", "measured", "compared with", "result", "goal", "reached"}}
+	for _, g := range r.Goals {
+		reached := "yes"
+		if !g.Reached {
+			reached = "**missed**"
+		}
+		t.Rows = append(t.Rows, []string{g.What, g.Found, g.Against, rounds.Number(g.Value) + " " + g.Unit, g.Wanted(), reached})
+	}
+	return t
+}
+
+// Present are the ways of which there are rates, in the order of tables.
+func (r *Result) Present() []Way {
+	return slices.DeleteFunc(slices.Clone(Ways), func(w Way) bool {
+		return !slices.ContainsFunc(r.Series, func(s Series) bool { return s.Measure == Rate && s.Way == w })
+	})
+}
+
+// FrameTable has the rates in Mframes/s, and in brackets what they are of native forwarding.
+func (r *Result) FrameTable() rounds.Table {
+	return r.bySize("Mframes/s", func(w Way, size int) string {
+		text := rounds.Number(r.Median(RateKey(w, size)) / 1e6)
+		if of := r.Ratio(RateKey(w, size), RateKey(Native, size)); w != Native && !math.IsNaN(of) {
+			text += " (" + rounds.Number(of) + ")"
+		}
+		return text
+	})
+}
+
+// BitTable has the rates in Gbit/s.
+func (r *Result) BitTable() rounds.Table {
+	return r.bySize("Gbit/s", func(w Way, size int) string { return rounds.Number(Gbits(r.Median(RateKey(w, size)), size)) })
+}
+
+func (r *Result) bySize(unit string, cell func(Way, int) string) rounds.Table {
+	t := rounds.Table{Columns: []string{unit}}
+	for _, size := range r.Sizes {
+		t.Columns = append(t.Columns, strconv.Itoa(size)+" B")
+	}
+	for _, w := range r.Present() {
+		row := []string{w.Title()}
+		for _, size := range r.Sizes {
+			row = append(row, cell(w, size))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// PairTable has what was measured between nodes of two machines.
+func (r *Result) PairTable() rounds.Table {
+	t := rounds.Table{Columns: []string{"between two machines", "round trip, us", "more than native, us", "TCP, Gbit/s"}}
+	for _, w := range pairWays {
+		trip, bare := Key{Measure: Trip, Way: w}, Key{Measure: Trip, Way: Native}
+		more := ""
+		if w != Native {
+			more = rounds.Number(r.More(trip, bare) * 1e6)
+		}
+		t.Rows = append(t.Rows, []string{
+			w.Title(), rounds.Number(r.Median(trip) * 1e6), more, rounds.Number(r.Median(Key{Measure: TCP, Way: w}) / 1e9),
+		})
+	}
+	return t
+}
+
+// IsolationTable has what a slice got of its rate.
+func (r *Result) IsolationTable() rounds.Table {
+	t := rounds.Table{Columns: []string{fmt.Sprintf("a slice with %d Mbit/s", int(reservedRate/1e6)), "arrives when it sends more, Mbit/s", "lost when it sends less, %"}}
+	for _, w := range []Way{Alone, Flooded} {
+		t.Rows = append(t.Rows, []string{
+			w.Title(), rounds.Number(1000 * Gbits(r.Median(Key{Measure: Reserved, Way: w}), reservedSize)),
+			rounds.Number(100 * r.Median(Key{Measure: Lost, Way: w})),
+		})
+	}
+	return t
+}
+
+// ScaleTable has what depends on the number of slices.
+func (r *Result) ScaleTable() rounds.Table {
+	t := rounds.Table{Columns: []string{"slices on the host", "tunnels", "64 B, Mframes/s", "of 1 slice", "set up, s", "deleted, s"}}
+	for _, n := range append([]int{1}, r.Slices...) {
+		k := rate(EGRE, r.Sizes[0], n)
+		t.Rows = append(t.Rows, []string{
+			strconv.Itoa(n), strconv.Itoa(2 * n), rounds.Number(r.Median(k) / 1e6), rounds.Number(r.Ratio(k, rate(EGRE, r.Sizes[0], 1))),
+			rounds.Number(r.Median(Key{Measure: SetUp, Way: EGRE, Slices: n})), rounds.Number(r.Median(Key{Measure: Deletion, Way: EGRE, Slices: n})),
+		})
+	}
+	return t
+}
+
+// Doubts says what a reader must know of the figures.
+func (r *Result) Doubts() []string {
+	var all []string
+	if r.Thrown > 0 {
+		all = append(all, fmt.Sprintf("%d of %d windows were thrown away, because the hypervisor took time from this machine during them.", r.Thrown, r.Windows))
+	}
+	if r.Rounds < r.Wanted {
+		all = append(all, fmt.Sprintf("Time was up after %d of %d rounds.", r.Rounds, r.Wanted))
+	}
+	for _, s := range r.Series {
+		if n := len(s.Samples); n < r.Rounds && s.Measure != SetUp && s.Measure != Deletion {
+			all = append(all, fmt.Sprintf("%s, %s, %d B, %d slices: %d of %d rounds had a window without that.", s.Measure, s.Way.Title(), s.Size, s.Slices, n, r.Rounds))
+		}
+	}
+	for _, m := range r.Missing {
+		all = append(all, fmt.Sprintf("%s was not measured: %s.", m.What.Title(), m.Why))
+	}
+	return all
+}
