@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/pergola-net/pergola/bench/path"
+	"github.com/pergola-net/pergola/bench/rounds"
+	"github.com/pergola-net/pergola/bench/tunnel"
 )
 
 func TestReportHasTheFastPathAndItsPlots(t *testing.T) {
@@ -49,6 +51,51 @@ func TestReportHasTheFastPathAndItsPlots(t *testing.T) {
 	}
 	for _, p := range pathDrawings {
 		if _, err := os.Stat(filepath.Join(dir, p.file)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestReportHasTunnelsAndTheirPlots(t *testing.T) {
+	r := &tunnel.Result{Rounds: 1, Wanted: 2, Sizes: []int{64, 1400}, Slices: []int{8}, Goals: []tunnel.Goal{{
+		What: "EGRE", Found: "1 Mframes/s", Against: "2 Mframes/s (native)", Value: 0.5, Unit: "x", Bound: 1.5,
+	}}}
+	for i, w := range tunnel.Ways {
+		for _, size := range r.Sizes {
+			r.Series = append(r.Series, tunnel.Series{Key: tunnel.RateKey(w, size), Samples: []rounds.Sample{{Value: 1e6 / float64(i+1)}}})
+		}
+	}
+	dir := t.TempDir()
+	report := filepath.Join(dir, "benchmarks.md")
+	d := &document{}
+	d.put(&measurement{Name: "tunnel", Tunnels: r, Origin: origin{Command: "bin/bench", Rounds: 5}})
+	if err := (options{out: report}).write(d); err != nil {
+		t.Fatal(err)
+	}
+	d, err := readDocument(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (options{out: report}).write(d); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| EGRE | 1 Mframes/s | 2 Mframes/s (native) | 0.500 x | at least 1.5 x | **missed** |", "| native forwarding | 1.00 | 1.00 |",
+		"| Pergola, EGRE | 0.125 (0.125) |", "Time was up after 1 of 2 rounds", "-rounds 5",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	for _, file := range []string{"tunnel-ways.svg", "tunnel-frames.svg", "tunnel-bits.svg"} {
+		if !strings.Contains(string(text), "("+file+")") {
+			t.Errorf("the report does not show %s", file)
+		}
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
 			t.Error(err)
 		}
 	}

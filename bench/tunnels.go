@@ -150,7 +150,7 @@ How it is measured:
 - **Slices**: so many on the host, each with a router between two tunnels of its own, all with the same addresses within. Frames are for all of them in turn. **Set up**: all tunnels are added and joined with the
   routers' ports, one after the other; **deleted**: all by one call.
 - **Between two machines**: pings of 64 bytes between nodes, the median of all that fit into a window, on one core; iperf3, one stream, a core each for sender and receiver, the wire's frames cut to
-  its MTU. Native is between the machines themselves.
+  its MTU. What is compared with is the same between the machines themselves.
 - **A reserved rate**: two slices have a link each between the same two machines, with 100 Mbit/s. One sends frames of 1400 bytes from one core, as many as it can or 90 % of its rate; the other floods its link with small frames from
   the other core.
 `

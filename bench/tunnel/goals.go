@@ -54,7 +54,7 @@ func (r *Result) judge() []Goal {
 	}
 	trip, bare := Key{Measure: Trip, Way: EGRE}, Key{Measure: Trip, Way: Native}
 	add(Goal{
-		What: "round trip between nodes of two machines: what EGRE adds to that between the machines", Found: r.figure(trip), Against: r.figure(bare) + " (native)",
+		What: "round trip between nodes of two machines: what EGRE adds to that between the machines", Found: r.figure(trip), Against: r.figure(bare) + " (the machines themselves)",
 		Value: r.More(trip, bare) * 1e6, Unit: "us", Most: true, Bound: 3,
 	})
 	setUp := Key{Measure: SetUp, Way: EGRE, Slices: Scale / 2}

@@ -71,15 +71,19 @@ func (r *Result) bySize(unit string, cell func(Way, int) string) rounds.Table {
 
 // PairTable has what was measured between nodes of two machines.
 func (r *Result) PairTable() rounds.Table {
-	t := rounds.Table{Columns: []string{"between two machines", "round trip, us", "more than native, us", "TCP, Gbit/s"}}
+	t := rounds.Table{Columns: []string{"between two machines", "round trip, us", "more than the machines, us", "TCP, Gbit/s"}}
 	for _, w := range pairWays {
+		title := w.Title()
+		if w == Native {
+			title = "the machines themselves"
+		}
 		trip, bare := Key{Measure: Trip, Way: w}, Key{Measure: Trip, Way: Native}
 		more := ""
 		if w != Native {
 			more = rounds.Number(r.More(trip, bare) * 1e6)
 		}
 		t.Rows = append(t.Rows, []string{
-			w.Title(), rounds.Number(r.Median(trip) * 1e6), more, rounds.Number(r.Median(Key{Measure: TCP, Way: w}) / 1e9),
+			title, rounds.Number(r.Median(trip) * 1e6), more, rounds.Number(r.Median(Key{Measure: TCP, Way: w}) / 1e9),
 		})
 	}
 	return t
