@@ -63,7 +63,7 @@ func (l *lab) close() {
 
 // reset takes down what a measurement that failed left. It has a minute; what it could not do the next one tries again, with a new server.
 func (l *lab) reset(ctx context.Context) {
-	if l.server == nil && !l.left {
+	if l.server == nil && !l.left && !l.hasCluster() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -72,7 +72,7 @@ func (l *lab) reset(ctx context.Context) {
 	if err == nil {
 		err = l.pergola(ctx, "down", "--all")
 	}
-	err = errors.Join(err, l.stop()) // one that had died took nothing down
+	err = errors.Join(err, l.stop(), l.removeCluster(ctx)) // a server that had died took nothing down
 	if l.left = err != nil; l.left {
 		fmt.Fprintln(os.Stderr, "bench: clean up:", err)
 	}

@@ -92,8 +92,9 @@ func (f *Flood) send(n int) (sent int, err error) {
 		return int(done), nil
 	case unix.EINTR, unix.ENOBUFS, unix.ECONNREFUSED: // a queue on the way is full; an ICMP answer to an earlier datagram
 		return 0, nil
+	default:
+		return 0, fmt.Errorf("send: %w", errno)
 	}
-	return 0, fmt.Errorf("send: %w", errno)
 }
 
 // Close closes the socket.

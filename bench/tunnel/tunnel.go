@@ -101,15 +101,15 @@ func (b *bench) build(ctx context.Context) error {
 	return nil
 }
 
-// addMachine makes a way's machine, and a probe for each size.
-func (b *bench) addMachine(ctx context.Context, w Way, sizes []int, slices int) error {
-	b.Progress(fmt.Sprintf("building a machine (%s, %d)", w, slices), 0, 0)
+// addMachine makes a way's machine, with a number of slices where it has any, and a probe for each size.
+func (b *bench) addMachine(ctx context.Context, w Way, sizes []int, number int) error {
+	b.Progress(fmt.Sprintf("building a machine (%s, %d)", w, number), 0, 0)
 	m, err := newMachine()
 	b.undo.Push(m.undo.Run)
 	if err != nil {
 		return err
 	}
-	r, err := b.open(ctx, m, w, slices)
+	r, err := b.open(ctx, m, w, number)
 	if err != nil {
 		return err
 	}
@@ -125,8 +125,8 @@ func (b *bench) addMachine(ctx context.Context, w Way, sizes []int, slices int) 
 		}
 		b.undo.Push(generator.Close)
 		key := RateKey(w, size)
-		if slices > 1 {
-			key = rate(w, size, slices)
+		if number > 1 {
+			key = rate(w, size, number)
 		}
 		f := &forwarding{generator: generator, sink: sink}
 		if err := b.add(ctx, key, f.window); err != nil {
