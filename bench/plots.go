@@ -73,6 +73,9 @@ func addLine(p *plot.Plot, number int, title string, points plotter.XYs) error {
 	}
 	line.Color, dots.Color, dots.Shape = plotutil.Color(number), plotutil.Color(number), plotutil.Shape(number)
 	line.Width = vg.Points(1.5)
+	if number >= len(plotutil.SoftColors) { // colours come again
+		line.Dashes = plotutil.Dashes(1)
+	}
 	p.Add(line, dots)
 	p.Legend.Add(title, line, dots)
 	return nil

@@ -104,8 +104,9 @@ func drawWays(r *tunnel.Result, dir string, to picture) error {
 	}
 	bars.Horizontal, bars.Color = true, plotutil.Color(2)
 	p.Add(bars)
-	p.X.Min = 0
 	p.NominalY(names...)
+	p.X.Min, p.X.Max = 0, 1.05*slices.Max(values)
+	p.Y.Min, p.Y.Max = -0.5, float64(len(values))-0.5
 	return save(p, dir, to.file)
 }
 
@@ -129,9 +130,8 @@ func drawSizes(r *tunnel.Result, dir string, to picture, unit string, of func(ra
 	if err := addLine(p, len(ways), "a wire of 1 Gbit/s", wire); err != nil {
 		return err
 	}
-	if unit != "Mframes/s" {
-		p.Legend.Left = true
-	}
+	p.Y.Max *= 1.6 // for the legend
+	p.Legend.Left = true
 	return save(p, dir, to.file)
 }
 
@@ -147,7 +147,7 @@ How it is measured:
   saves bridge and veth pair (Trellis's *direct tunnel termination*). This kernel has no GRE to compare with.
 - **Open vSwitch** is Debian's package with its data path in user space, which ends the tunnels itself; flows rewrite addresses and TTL. Its daemon has the other core.
 - **Pergola**: a virtual router between two tunnels, point to point. **LANs**: each interface of the router is in a LAN that reaches over several machines, so there is a bridge on each side.
-- **Slices**: so many on the host, each with a router between two tunnels of its own, all with the same addresses within. Frames are for all of them in turn. **Set up**: all tunnels are added and joined with the
+- **Slices**: so many on the host, each with a router between two tunnels of its own, all with the same addresses within. Frames are for all of them in turn, so that each router's tables are used, or for one of them. **Set up**: all tunnels are added and joined with the
   routers' ports, one after the other; **deleted**: all by one call.
 - **Between two machines**: pings of 64 bytes between nodes, the median of all that fit into a window, on one core; iperf3, one stream, a core each for sender and receiver, the wire's frames cut to
   its MTU. What is compared with is the same between the machines themselves.

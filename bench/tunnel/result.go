@@ -39,6 +39,9 @@ const (
 // Ways are those through a machine, in the order of tables.
 var Ways = []Way{Native, Beside, Bridged, Direct, OVS, LAN, VXLAN, EGRE}
 
+// One is EGRE on a host with many slices, of which the frames are for one.
+const One Way = "one"
+
 // What happens beside a slice whose rate is reserved.
 const (
 	Alone   Way = "alone"
@@ -50,7 +53,7 @@ type Key struct {
 	Measure Measure `json:"measure"`
 	Way     Way     `json:"way"`
 	Size    int     `json:"size,omitempty"`   // of frames, in the tunnel
-	Slices  int     `json:"slices,omitempty"` // on the host, all of which frames are for in turn
+	Slices  int     `json:"slices,omitempty"` // on the host
 }
 
 // Series holds what was measured of one thing: at most one value for each round.

@@ -39,7 +39,7 @@ func TestGoalsAreJudged(t *testing.T) {
 		"EGRE through a virtual router, 64 B":                                                   {1.6, true},
 		"EGRE against a wire of 1 Gbit/s, which native forwarding fills, 512 B":                 {0.1e6 / WireRate(1e9, 512, false), false},
 		"EGRE against a wire of 10 Gbit/s, which native forwarding fills, 1400 B":               {0.9e6 / WireRate(10e9, 1400, false), true},
-		"8 slices, 16 tunnels on the host, 64 B":                                                {0.75, false},
+		"8 slices, 16 tunnels on the host, frames for all in turn, 64 B":                        {0.75, false},
 		"round trip between nodes of two machines: what EGRE adds to that between the machines": {2.5, true},
 		"loss below a reserved rate while another slice floods, the worst round":                {1, false},
 	} {

@@ -14,7 +14,7 @@ func (w Way) Title() string {
 	return map[Way]string{
 		Native: "native forwarding", Beside: "native, beside tunnels", Bridged: "kernel VXLAN, bridges, container", Direct: "kernel VXLAN in the container",
 		OVS: "Open vSwitch in user space, keyed GRE", LAN: "Pergola, EGRE, LANs", EGRE: "Pergola, EGRE", VXLAN: "Pergola, VXLAN",
-		Alone: "alone", Flooded: "beside a flood",
+		One: "Pergola, EGRE, frames for one slice", Alone: "alone", Flooded: "beside a flood",
 	}[w]
 }
 
@@ -41,7 +41,7 @@ func (r *Result) Present() []Way {
 // FrameTable has the rates in Mframes/s, and in brackets what they are of native forwarding.
 func (r *Result) FrameTable() rounds.Table {
 	return r.bySize("Mframes/s", func(w Way, size int) string {
-		text := rounds.Number(r.Median(RateKey(w, size)) / 1e6)
+		text := r.in(RateKey(w, size))
 		if of := r.Ratio(RateKey(w, size), RateKey(Native, size)); w != Native && !math.IsNaN(of) {
 			text += " (" + rounds.Number(of) + ")"
 		}
@@ -83,7 +83,7 @@ func (r *Result) PairTable() rounds.Table {
 			more = rounds.Number(r.More(trip, bare) * 1e6)
 		}
 		t.Rows = append(t.Rows, []string{
-			title, rounds.Number(r.Median(trip) * 1e6), more, rounds.Number(r.Median(Key{Measure: TCP, Way: w}) / 1e9),
+			title, r.in(trip), more, r.in(Key{Measure: TCP, Way: w}),
 		})
 	}
 	return t
@@ -94,8 +94,7 @@ func (r *Result) IsolationTable() rounds.Table {
 	t := rounds.Table{Columns: []string{fmt.Sprintf("a slice with %d Mbit/s", int(reservedRate/1e6)), "arrives when it sends more, Mbit/s", "lost when it sends less, %"}}
 	for _, w := range []Way{Alone, Flooded} {
 		t.Rows = append(t.Rows, []string{
-			w.Title(), rounds.Number(1000 * Gbits(r.Median(Key{Measure: Reserved, Way: w}), reservedSize)),
-			rounds.Number(100 * r.Median(Key{Measure: Lost, Way: w})),
+			w.Title(), r.in(Key{Measure: Reserved, Way: w}), r.in(Key{Measure: Lost, Way: w}),
 		})
 	}
 	return t
@@ -103,12 +102,13 @@ func (r *Result) IsolationTable() rounds.Table {
 
 // ScaleTable has what depends on the number of slices.
 func (r *Result) ScaleTable() rounds.Table {
-	t := rounds.Table{Columns: []string{"slices on the host", "tunnels", "64 B, Mframes/s", "of 1 slice", "set up, s", "deleted, s"}}
+	t := rounds.Table{Columns: []string{"slices on the host", "tunnels", "for all, Mframes/s", "of 1 slice", "for one, Mframes/s", "of 1 slice", "set up, s", "deleted, s"}}
+	base := rate(EGRE, r.Sizes[0], 1)
 	for _, n := range append([]int{1}, r.Slices...) {
-		k := rate(EGRE, r.Sizes[0], n)
+		all, one := rate(EGRE, r.Sizes[0], n), rate(One, r.Sizes[0], n)
 		t.Rows = append(t.Rows, []string{
-			strconv.Itoa(n), strconv.Itoa(2 * n), rounds.Number(r.Median(k) / 1e6), rounds.Number(r.Ratio(k, rate(EGRE, r.Sizes[0], 1))),
-			rounds.Number(r.Median(Key{Measure: SetUp, Way: EGRE, Slices: n})), rounds.Number(r.Median(Key{Measure: Deletion, Way: EGRE, Slices: n})),
+			strconv.Itoa(n), strconv.Itoa(2 * n), r.in(all), rounds.Number(r.Ratio(all, base)), r.in(one), rounds.Number(r.Ratio(one, base)),
+			r.in(Key{Measure: SetUp, Way: EGRE, Slices: n}), r.in(Key{Measure: Deletion, Way: EGRE, Slices: n}),
 		})
 	}
 	return t

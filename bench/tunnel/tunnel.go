@@ -119,21 +119,28 @@ func (b *bench) addMachine(ctx context.Context, w Way, sizes []int, number int) 
 	}
 	b.undo.Push(sink.Close)
 	for _, size := range sizes {
-		generator, err := traffic.NewGenerator(m.left.ns, r.flow(m, size))
-		if err != nil {
-			return err
-		}
-		b.undo.Push(generator.Close)
-		key := RateKey(w, size)
+		k := RateKey(w, size)
 		if number > 1 {
-			key = rate(w, size, number)
+			k = rate(w, size, number)
 		}
-		f := &forwarding{generator: generator, sink: sink}
-		if err := b.add(ctx, key, f.window); err != nil {
+		if err := b.addRate(ctx, m, &r, sink, k); err != nil {
 			return err
 		}
 	}
-	return nil
+	if number == 1 {
+		return nil
+	}
+	one := within(greHeaders(key(number/2, 0)))
+	return b.addRate(ctx, m, &one, sink, rate(One, sizes[0], number))
+}
+
+func (b *bench) addRate(ctx context.Context, m *machine, r *road, sink *traffic.Sink, k Key) error {
+	generator, err := traffic.NewGenerator(m.left.ns, r.flow(m, k.Size))
+	if err != nil {
+		return err
+	}
+	b.undo.Push(generator.Close)
+	return b.add(ctx, k, (&forwarding{generator: generator, sink: sink}).window)
 }
 
 // add takes a probe that has shown that it works.

@@ -40,9 +40,9 @@ func (b *bench) open(ctx context.Context, m *machine, w Way, slices int) (road, 
 	case VXLAN:
 		_, err := b.pergola(ctx, m, routers{kind: slice.VXLAN, slices: 1})
 		return within(vxlanHeaders(key(1, 0))), err
-	default:
-		return road{}, fmt.Errorf("there is no way %q", w)
+	case One, Alone, Flooded:
 	}
+	return road{}, fmt.Errorf("there is no way %q through a machine", w)
 }
 
 // native lets the machine's kernel forward what is for the network within.
