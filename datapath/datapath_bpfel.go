@@ -181,6 +181,7 @@ const (
 	objectMapPunts             = "punts"
 	objectMapRouters           = "routers"
 	objectMapSources           = "sources"
+	objectMapSuspects          = "suspects"
 	objectMapTunnels           = "tunnels"
 	objectMapUnderlays         = "underlays"
 	objectMapUplinks           = "uplinks"
@@ -264,6 +265,7 @@ type objectMapSpecs struct {
 	Punts          *ebpf.MapSpec `ebpf:"punts"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
 	Sources        *ebpf.MapSpec `ebpf:"sources"`
+	Suspects       *ebpf.MapSpec `ebpf:"suspects"`
 	Tunnels        *ebpf.MapSpec `ebpf:"tunnels"`
 	Underlays      *ebpf.MapSpec `ebpf:"underlays"`
 	Uplinks        *ebpf.MapSpec `ebpf:"uplinks"`
@@ -313,6 +315,7 @@ type objectMaps struct {
 	Punts          *ebpf.Map `ebpf:"punts"`
 	Routers        *ebpf.Map `ebpf:"routers"`
 	Sources        *ebpf.Map `ebpf:"sources"`
+	Suspects       *ebpf.Map `ebpf:"suspects"`
 	Tunnels        *ebpf.Map `ebpf:"tunnels"`
 	Underlays      *ebpf.Map `ebpf:"underlays"`
 	Uplinks        *ebpf.Map `ebpf:"uplinks"`
@@ -336,6 +339,7 @@ func (m *objectMaps) Close() error {
 		m.Punts,
 		m.Routers,
 		m.Sources,
+		m.Suspects,
 		m.Tunnels,
 		m.Underlays,
 		m.Uplinks,

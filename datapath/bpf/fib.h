@@ -192,6 +192,21 @@ struct {
 } sources SEC(".maps");
 
 /*
+ * Most frames come from no router's address, and need not be looked for in map sources, which is a hash: a bit is set for
+ * addresses that end like one there.
+ */
+#define SUSPECTS (1 << 19) /* fib.suspectBits */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SUSPECTS / 64);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, __u64);
+} suspects SEC(".maps");
+
+/*
  * The mirror's lease: until when, by bpf_ktime_get_coarse_ns(), the agent vouches for it. A mirror that nobody keeps lies more with every
  * second; after the lease every frame goes the kernels' way, until an agent has looked at everything again.
  */

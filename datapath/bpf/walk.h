@@ -94,6 +94,15 @@ static __always_inline enum punt inspect(struct walk *w, const struct frame *f)
 	return w->family == LEG_IPV4 ? inspect_ip4(&w->header, f) : inspect_ip6(&w->header, f);
 }
 
+/* Does a router's address end like this one? */
+static __always_inline bool is_suspect(__be32 source)
+{
+	__u32 bit = bpf_ntohl(source) % SUSPECTS, index = bit / 64;
+	const __u64 *bits = bpf_map_lookup_elem(&suspects, &index);
+
+	return bits && *bits >> bit % 64 & 1;
+}
+
 /* Which router of the slice has the source address? IPv6 routers do not ask. */
 static __always_inline __u32 find_source(const struct walk *w, const struct leg *in)
 {
@@ -101,7 +110,7 @@ static __always_inline __u32 find_source(const struct walk *w, const struct leg 
 	const __u32 *owner;
 	struct source s;
 
-	if (w->family != LEG_IPV4)
+	if (w->family != LEG_IPV4 || !is_suspect(w->header.ip4.saddr))
 		return 0;
 	r = bpf_map_lookup_elem(&routers, &in->router);
 	if (!r)

@@ -40,6 +40,7 @@ const (
 	objectMapPorts            = "ports"
 	objectMapRouters          = "routers"
 	objectMapSources          = "sources"
+	objectMapSuspects         = "suspects"
 	objectProgLoopLookNowhere = "loop_look_nowhere"
 	objectProgLoopLookUp4     = "loop_look_up4"
 	objectProgLoopLookUp6     = "loop_look_up6"
@@ -111,6 +112,7 @@ type objectMapSpecs struct {
 	Ports      *ebpf.MapSpec `ebpf:"ports"`
 	Routers    *ebpf.MapSpec `ebpf:"routers"`
 	Sources    *ebpf.MapSpec `ebpf:"sources"`
+	Suspects   *ebpf.MapSpec `ebpf:"suspects"`
 }
 
 // objectVariableSpecs contains global variables before they are loaded into the kernel.
@@ -154,6 +156,7 @@ type objectMaps struct {
 	Ports      *ebpf.Map `ebpf:"ports"`
 	Routers    *ebpf.Map `ebpf:"routers"`
 	Sources    *ebpf.Map `ebpf:"sources"`
+	Suspects   *ebpf.Map `ebpf:"suspects"`
 }
 
 func (m *objectMaps) Close() error {
@@ -168,6 +171,7 @@ func (m *objectMaps) Close() error {
 		m.Ports,
 		m.Routers,
 		m.Sources,
+		m.Suspects,
 	)
 }
 

@@ -12,6 +12,7 @@ type plain struct {
 	hops       []nexthop
 	legs       []legRecord
 	routers    []routerRecord
+	suspects   []uint64
 	lease      uint64
 	neighbours plainTable[neighbourKey, uint64]
 	sources    plainTable[sourceKey, uint32]
@@ -20,7 +21,7 @@ type plain struct {
 
 func newPlain() *plain {
 	return &plain{
-		hops: make([]nexthop, 1024), legs: make([]legRecord, 64), routers: make([]routerRecord, 16),
+		hops: make([]nexthop, 1024), legs: make([]legRecord, 64), routers: make([]routerRecord, 16), suspects: make([]uint64, suspectBits/64),
 		neighbours: plainTable[neighbourKey, uint64]{}, sources: plainTable[sourceKey, uint32]{},
 	}
 }
@@ -32,7 +33,7 @@ func (p *plain) open(t fataler) *FIB {
 		m.made++
 	}
 	f := &FIB{
-		memory: m, legs: p.legs, routers: p.routers, lease: &p.lease, release: func() error { return nil },
+		memory: m, legs: p.legs, routers: p.routers, suspects: p.suspects, lease: &p.lease, release: func() error { return nil },
 		neighbours: p.neighbours, sources: p.sources,
 	}
 	if err := f.adopt(); err != nil {

@@ -79,12 +79,14 @@ func (f *FIB) own(a netip.Addr, slice, router uint32) error {
 	if owners == nil {
 		owners = map[uint32]bool{}
 		f.owners[k] = owners
+		f.suspect(k)
 	}
 	owners[router] = true
 	err := f.writeOwners(k)
 	if err != nil {
 		if delete(owners, router); len(owners) == 0 {
 			delete(f.owners, k)
+			f.clear(k)
 		}
 	}
 	return err
@@ -103,7 +105,11 @@ func (f *FIB) writeOwners(k sourceKey) error {
 	switch len(f.owners[k]) {
 	case 0:
 		delete(f.owners, k)
-		return f.sources.drop(k)
+		if err := f.sources.drop(k); err != nil {
+			return err
+		}
+		f.clear(k)
+		return nil
 	case 1:
 		for owner = range f.owners[k] {
 		}
