@@ -129,7 +129,8 @@ func (f *fastPath) follow(network *wire.Substrate, want map[sliver.ID]mirrored) 
 	f.reclaimLocked()
 }
 
-// mirrorLocked tells the mirror what is other than it was, and again what it refused.
+// mirrorLocked tells the mirror what is other than it was, and again what it refused, and where it takes an interface for lost: one that
+// was moved away and came back between two looks is seen as it was.
 func (f *fastPath) mirrorLocked(want map[sliver.ID]mirrored) {
 	for id, is := range f.routers {
 		if is.netns != want[id].netns {
@@ -137,7 +138,7 @@ func (f *fastPath) mirrorLocked(want map[sliver.ID]mirrored) {
 		}
 	}
 	for id, r := range want {
-		if f.refused[id] != nil || !f.routers[id].equal(r) {
+		if f.refused[id] != nil || f.lost[id] > 0 || !f.routers[id].equal(r) {
 			f.setLocked(id, r)
 		}
 	}

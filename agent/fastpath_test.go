@@ -213,19 +213,28 @@ func TestOnlyWhoRemovesARouterWaitsUntilItIsGone(t *testing.T) {
 	}
 }
 
-// An interface that is away makes the agent look at the host, once.
+// An interface that is away makes the agent look at the host, once; the mirror then hears again what is seen, which may be that it is back.
 func TestLostInterfaceIsToldOnce(t *testing.T) {
 	m := &fakeMirror{routers: map[string]mirror.Router{}}
 	f := newFastPath(slog.New(slog.DiscardHandler))
 	f.mirror = m
 	pid := os.Getpid()
-	f.mirrorLocked(map[sliver.ID]mirrored{{Slice: 7, Node: "a"}: {slice: 7, netns: netnsInode(pid), pid: pid, legs: map[int]int{2: 52}}})
+	want := map[sliver.ID]mirrored{{Slice: 7, Node: "a"}: {slice: 7, netns: netnsInode(pid), pid: pid, legs: map[int]int{2: 52}}}
+	f.mirrorLocked(want)
 	if f.look() {
 		t.Error("a change is told, and there was none")
 	}
 	m.lost = []int{52}
 	if !f.look() || f.look() {
 		t.Error("a lost interface is told once")
+	}
+	if f.mirrorLocked(want); m.sets != 2 {
+		t.Errorf("the mirror was told %d times, want 2", m.sets)
+	}
+	m.lost = nil
+	f.look()
+	if f.mirrorLocked(want); m.sets != 2 {
+		t.Errorf("the mirror was told %d times, though nothing is lost any more", m.sets)
 	}
 }
 
