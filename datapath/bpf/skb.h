@@ -31,7 +31,7 @@ static __always_inline enum reason pass_routers(struct __sk_buff *skb, struct fr
 
 	if (!w || !load_header(skb, f, &w->header))
 		return CONTINUE;
-	return walk(f, w, in, false);
+	return walk(f, w, false);
 }
 
 /*

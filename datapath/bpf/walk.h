@@ -104,16 +104,12 @@ static __always_inline bool is_suspect(__be32 source)
 }
 
 /* Which router of the slice has the source address? IPv6 routers do not ask. */
-static __always_inline __u32 find_source(const struct walk *w, const struct leg *in)
+static __always_inline __u32 find_source(const struct walk *w, const struct router *r)
 {
-	const struct router *r;
 	const __u32 *owner;
 	struct source s;
 
 	if (w->family != LEG_IPV4 || !is_suspect(w->header.ip4.saddr))
-		return 0;
-	r = bpf_map_lookup_elem(&routers, &in->router);
-	if (!r)
 		return 0;
 	s.slice = r->slice;
 	s.address = w->header.ip4.saddr;
@@ -231,21 +227,45 @@ __noinline __u32 find_entry6(__u32 root, __u64 first, __u64 second)
 	return find_entry(root, (const __u8 *)destination, 16);
 }
 
-/* What a router does with a frame that came to its interface. */
+/* What a router has for the destination: 0 if it is not on the fast path, or if there is no route. */
+static __always_inline __u32 look_up(__u32 root, const struct header *h)
+{
+	const __u64 *to6 = (const void *)&h->ip6.daddr;
+
+	return is_ip4(h) ? find_entry4(root, h->ip4.daddr) : find_entry6(root, to6[0], to6[1]);
+}
+
+/* What is the same for all routers of a slice. */
+static __always_inline void examine(struct frame *f, struct walk *w, const struct router *r)
+{
+	w->refused = inspect(w, f);
+	if (w->refused != WALK_ON)
+		return;
+	w->source = find_source(w, r);
+	w->packet = packet_length(&w->header, f);
+}
+
+/*
+ * What a router does with a frame that came to its interface. The route is looked up before anything else, and needed last: in a large table it
+ * is in no cache, and what is done meanwhile costs nothing.
+ */
 static __always_inline enum punt forward(struct frame *f, struct walk *w, const struct leg *in)
 {
+	const struct router *r = bpf_map_lookup_elem(&routers, &in->router);
 	const struct header *h = &w->header;
-	const __u64 *to6 = (const void *)&h->ip6.daddr;
-	const struct router *r;
 	__u32 root, entry, index;
 	struct nexthop *next;
 
+	if (!r)
+		return PUNT_INCONSISTENT;
+	root = is_ip4(h) ? r->root4 : r->root6;
+	entry = look_up(root, h);
+	if (!w->hops)
+		examine(f, w, r);
 	if (w->refused == PUNT_NOT_IP)
 		return w->refused;
 	if (!same_mac(h->eth.h_dest, in->mac))
 		return h->eth.h_dest[0] & 1 ? PUNT_LOCAL : PUNT_OTHER_STATION;
-	r = bpf_map_lookup_elem(&routers, &in->router);
-	root = !r ? 0 : w->family == LEG_IPV4 ? r->root4 : r->root6;
 	if (!root || !(in->flags & LEG_UP) || !(in->flags & w->family))
 		return PUNT_INELIGIBLE;
 	if (w->refused)
@@ -254,10 +274,6 @@ static __always_inline enum punt forward(struct frame *f, struct walk *w, const 
 		return PUNT_SOURCE;
 	if (ttl(h) <= w->hops + 1)
 		return PUNT_TTL;
-	if (w->family == LEG_IPV4)
-		entry = find_entry4(root, h->ip4.daddr);
-	else
-		entry = find_entry6(root, to6[0], to6[1]);
 	if (ENTRY_TYPE(entry) == ENTRY_GROUP)
 		entry = choose(w, f, entry, in->router);
 	if (ENTRY_TYPE(entry) != ENTRY_LEAF)
@@ -284,7 +300,7 @@ static long step(__u32 number __attribute__((unused)), struct frame *f)
 }
 
 /* Walk on from a router's interface where the frame is; its header has been read. */
-static __always_inline enum reason walk(struct frame *f, struct walk *w, const struct leg *in, bool untraced)
+static __always_inline enum reason walk(struct frame *f, struct walk *w, bool untraced)
 {
 	w->flow = 0;
 	w->hops = 0;
@@ -292,13 +308,9 @@ static __always_inline enum reason walk(struct frame *f, struct walk *w, const s
 	w->drop = CONTINUE;
 	w->family = 0;
 	w->untraced = untraced;
-	w->refused = inspect(w, f);
+	w->refused = WALK_ON;
 	w->source = 0;
 	w->packet = 0;
-	if (w->refused == WALK_ON) {
-		w->source = find_source(w, in);
-		w->packet = packet_length(&w->header, f);
-	}
 	f->walk = w;
 	bpf_loop(MAX_HOPS + 1, step, f, 0);
 	age(&w->header, w->hops);

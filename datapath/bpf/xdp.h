@@ -51,5 +51,5 @@ static __always_inline bool walk_through(struct xdp_md *ctx, struct frame *f, __
 	w = begin();
 	if (!w || !read_header(ctx, f, &w->header, at))
 		return false;
-	return walk(f, w, in, true) == CONTINUE && w->why == WALK_ON && f->mode == MODE_PEER;
+	return walk(f, w, true) == CONTINUE && w->why == WALK_ON && f->mode == MODE_PEER;
 }
