@@ -74,6 +74,7 @@ nodes of Array 1024 flags=1024 u32 -> 1024 bytes
 ports Array 16384 flags=0 u32 -> port{mode:mode/4@0 peer:__u32/4@4 mtu:__u32/4@8 mac:Array/6@12 external:__u8/1@18 pad:__u8/1@19}
 punts PerCPUArray 4096 flags=0 u32 -> punted{frames:Array/176@0}
 routers Array 4096 flags=1024 u32 -> router{root4:__u32/4@0 root6:__u32/4@4 slice:__u32/4@8 pad:__u32/4@12}
+shortcuts Array 65536 flags=1024 u32 -> shortcut{to:adjacency/8@0 :Union/8@8}
 sources Hash 262144 flags=1 u64 -> unsigned int
 suspects Array 8192 flags=1024 u32 -> unsigned long long
 tunnels Hash 16384 flags=1 u320 -> unsigned int

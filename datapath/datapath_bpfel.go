@@ -180,6 +180,7 @@ const (
 	objectMapPorts             = "ports"
 	objectMapPunts             = "punts"
 	objectMapRouters           = "routers"
+	objectMapShortcuts         = "shortcuts"
 	objectMapSources           = "sources"
 	objectMapSuspects          = "suspects"
 	objectMapTunnels           = "tunnels"
@@ -264,6 +265,7 @@ type objectMapSpecs struct {
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
 	Punts          *ebpf.MapSpec `ebpf:"punts"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
+	Shortcuts      *ebpf.MapSpec `ebpf:"shortcuts"`
 	Sources        *ebpf.MapSpec `ebpf:"sources"`
 	Suspects       *ebpf.MapSpec `ebpf:"suspects"`
 	Tunnels        *ebpf.MapSpec `ebpf:"tunnels"`
@@ -314,6 +316,7 @@ type objectMaps struct {
 	Ports          *ebpf.Map `ebpf:"ports"`
 	Punts          *ebpf.Map `ebpf:"punts"`
 	Routers        *ebpf.Map `ebpf:"routers"`
+	Shortcuts      *ebpf.Map `ebpf:"shortcuts"`
 	Sources        *ebpf.Map `ebpf:"sources"`
 	Suspects       *ebpf.Map `ebpf:"suspects"`
 	Tunnels        *ebpf.Map `ebpf:"tunnels"`
@@ -338,6 +341,7 @@ func (m *objectMaps) Close() error {
 		m.Ports,
 		m.Punts,
 		m.Routers,
+		m.Shortcuts,
 		m.Sources,
 		m.Suspects,
 		m.Tunnels,

@@ -83,6 +83,24 @@ func TestWalkFindsNeighboursOnTheLink(t *testing.T) {
 	})
 }
 
+// A shortcut is taken before the table is looked at, if it is to this neighbour. Of a stale one it is the shortcut that changes.
+func TestWalkTakesShortcutsToNeighbours(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.line(1)
+		p := packet{}
+		w.setNexthop(l.next[0], onLink, l.out[0], [6]byte{})
+		w.shortcut(l.out[0], host4[1], stale, macB, host4[1])
+		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.bytes(),
+			l.passed(0, "stale neighbour: router 1", fmt.Sprintf("handed %d", l.in[0])))
+		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.after(macB, mac(1), 1), l.passed(1, fmt.Sprintf("handed %d", l.end)))
+		w.shortcut(l.out[0], host4[0], gateway, mac(99), host4[1])
+		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.bytes(),
+			l.passed(0, "unresolved: router 1", fmt.Sprintf("handed %d", l.in[0])))
+		w.neighbour(l.out[0], host4[1], gateway, macB)
+		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.after(macB, mac(1), 1), l.passed(1, fmt.Sprintf("handed %d", l.end)))
+	})
+}
+
 func TestWalkEndsAfter64Routers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.line(66)

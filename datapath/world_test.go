@@ -124,6 +124,15 @@ func (w *world) neighbour(port int, addr netip.Addr, kind byte, mac [6]byte) {
 	w.check(w.d.maps.Neighbours.Put(append(key, a[:]...), append(mac[:], kind, 0)))
 }
 
+// shortcut puts one to a neighbour at the place of another.
+func (w *world) shortcut(port int, addr netip.Addr, kind byte, mac [6]byte, at netip.Addr) {
+	key := func(addr netip.Addr) []byte {
+		return append(binary.NativeEndian.AppendUint32(nil, uint32(port)), addr.AsSlice()...)
+	}
+	place := uint32(binary.NativeEndian.Uint64(key(at)) * 0x9e3779b97f4a7c15 >> 48)
+	w.check(w.d.maps.Shortcuts.Put(place, append(append(mac[:], kind, 0), key(addr)...)))
+}
+
 func (w *world) source(addr netip.Addr, router uint32) {
 	w.check(w.d.maps.Sources.Put(append(binary.NativeEndian.AppendUint32(nil, slice), addr.AsSlice()...), router))
 	const suspects = 1 << 19 // SUSPECTS in bpf/fib.h

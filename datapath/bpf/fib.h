@@ -172,6 +172,32 @@ struct {
 } neighbours SEC(".maps");
 
 /*
+ * Shortcuts to IPv4 neighbours, which save a lookup in a hash: each has one place, which port and address give, and is there unless
+ * another came first.
+ */
+#define MAX_SHORTCUTS 65536 /* fib.maxShortcuts */
+
+struct shortcut {
+	union adjacency to;
+	union {
+		struct {
+			__u32 port;
+			__be32 address;
+		};
+		__u64 neighbour; /* both; 0: none */
+	};
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SHORTCUTS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, struct shortcut);
+} shortcuts SEC(".maps");
+
+/*
  * Whose IPv4 address is it? A router drops frames that claim to come from itself (RFC 1812, 5.3.8; __fib_validate_source() in the
  * kernel). By slice and address, in network byte order: the router, or MANY if several routers of the slice have it.
  */

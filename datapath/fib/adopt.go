@@ -100,6 +100,7 @@ func (f *FIB) adoptTables() error {
 	for k := range neighbours {
 		f.known[k] = false
 	}
+	f.adoptShortcuts(neighbours)
 	sources, err := f.sources.all()
 	if err != nil {
 		return fmt.Errorf("read addresses of routers: %w", err)

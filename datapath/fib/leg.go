@@ -182,7 +182,7 @@ func (r *Router) LookupNeighbour(port int, address netip.Addr) (Neighbour, bool)
 	if r.closed {
 		return Neighbour{}, false
 	}
-	word, ok := r.fib.neighbours.get(at.key())
+	word, ok := r.fib.neighbour(at.key())
 	kind, mac := parseAdjacency(word)
 	if h := r.hops[at]; ok && h != nil && r.legs[port].Up { // who sends to it as to a gateway looks there
 		k, m := parseAdjacency(atomic.LoadUint64(&r.fib.hops[h.index].to))

@@ -39,6 +39,7 @@ const (
 	objectMapOrders           = "orders"
 	objectMapPorts            = "ports"
 	objectMapRouters          = "routers"
+	objectMapShortcuts        = "shortcuts"
 	objectMapSources          = "sources"
 	objectMapSuspects         = "suspects"
 	objectProgLoopLookNowhere = "loop_look_nowhere"
@@ -111,6 +112,7 @@ type objectMapSpecs struct {
 	Orders     *ebpf.MapSpec `ebpf:"orders"`
 	Ports      *ebpf.MapSpec `ebpf:"ports"`
 	Routers    *ebpf.MapSpec `ebpf:"routers"`
+	Shortcuts  *ebpf.MapSpec `ebpf:"shortcuts"`
 	Sources    *ebpf.MapSpec `ebpf:"sources"`
 	Suspects   *ebpf.MapSpec `ebpf:"suspects"`
 }
@@ -155,6 +157,7 @@ type objectMaps struct {
 	Orders     *ebpf.Map `ebpf:"orders"`
 	Ports      *ebpf.Map `ebpf:"ports"`
 	Routers    *ebpf.Map `ebpf:"routers"`
+	Shortcuts  *ebpf.Map `ebpf:"shortcuts"`
 	Sources    *ebpf.Map `ebpf:"sources"`
 	Suspects   *ebpf.Map `ebpf:"suspects"`
 }
@@ -170,6 +173,7 @@ func (m *objectMaps) Close() error {
 		m.Orders,
 		m.Ports,
 		m.Routers,
+		m.Shortcuts,
 		m.Sources,
 		m.Suspects,
 	)

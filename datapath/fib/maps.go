@@ -13,7 +13,7 @@ import (
 
 // Maps are the pinned maps of bpf/fib.h.
 type Maps struct {
-	Legs, Routers, Nodes, Nexthops, Neighbours, Sources, Suspects, Lease *ebpf.Map
+	Legs, Routers, Nodes, Nexthops, Neighbours, Shortcuts, Sources, Suspects, Lease *ebpf.Map
 }
 
 // mappings are the maps' memory as this process sees it.
@@ -47,6 +47,9 @@ func (k *mappings) open(maps Maps) (*FIB, error) {
 		return nil, err
 	}
 	if f.routers, err = mmap[routerRecord](k, maps.Routers); err != nil {
+		return nil, err
+	}
+	if f.shortcuts, err = mmap[shortcut](k, maps.Shortcuts); err != nil {
 		return nil, err
 	}
 	if f.suspects, err = mmap[uint64](k, maps.Suspects); err != nil {

@@ -57,6 +57,7 @@ type memory struct {
 	paths    stock // of entries
 	nexthops stock
 	ids      stock // of routers
+	waits    int   // that have ended
 }
 
 // A stock is what can be handed out: now, or after the next wait.
@@ -160,6 +161,13 @@ func (m *memory) await(s *stock) error {
 	return m.wait()
 }
 
+// waited counts the waits. Whoever finds more than before knows that one began and ended in between.
+func (m *memory) waited() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.waits
+}
+
 // wait makes free what rests.
 func (m *memory) wait() error {
 	if err := m.kernel.wait(); err != nil {
@@ -170,6 +178,7 @@ func (m *memory) wait() error {
 }
 
 func (m *memory) rested() {
+	m.waits++
 	for _, s := range []*stock{&m.nodes, &m.paths, &m.nexthops, &m.ids} {
 		s.rested()
 	}

@@ -12,6 +12,7 @@ type plain struct {
 	hops       []nexthop
 	legs       []legRecord
 	routers    []routerRecord
+	shortcuts  []shortcut
 	suspects   []uint64
 	lease      uint64
 	neighbours plainTable[neighbourKey, uint64]
@@ -21,7 +22,7 @@ type plain struct {
 
 func newPlain() *plain {
 	return &plain{
-		hops: make([]nexthop, 1024), legs: make([]legRecord, 64), routers: make([]routerRecord, 16), suspects: make([]uint64, suspectBits/64),
+		hops: make([]nexthop, 1024), legs: make([]legRecord, 64), routers: make([]routerRecord, 16), shortcuts: make([]shortcut, maxShortcuts), suspects: make([]uint64, suspectBits/64),
 		neighbours: plainTable[neighbourKey, uint64]{}, sources: plainTable[sourceKey, uint32]{},
 	}
 }
@@ -33,7 +34,7 @@ func (p *plain) open(t fataler) *FIB {
 		m.made++
 	}
 	f := &FIB{
-		memory: m, legs: p.legs, routers: p.routers, suspects: p.suspects, lease: &p.lease, release: func() error { return nil },
+		memory: m, legs: p.legs, routers: p.routers, shortcuts: p.shortcuts, suspects: p.suspects, lease: &p.lease, release: func() error { return nil },
 		neighbours: p.neighbours, sources: p.sources,
 	}
 	if err := f.adopt(); err != nil {

@@ -70,7 +70,7 @@ func (m *machine) open() *FIB {
 	m.Helper()
 	o := m.objects.objectMaps
 	f, err := Open(Maps{
-		Legs: o.Legs, Routers: o.Routers, Nodes: o.Nodes, Nexthops: o.Nexthops, Neighbours: o.Neighbours, Sources: o.Sources, Suspects: o.Suspects, Lease: o.Lease,
+		Legs: o.Legs, Routers: o.Routers, Nodes: o.Nodes, Nexthops: o.Nexthops, Neighbours: o.Neighbours, Shortcuts: o.Shortcuts, Sources: o.Sources, Suspects: o.Suspects, Lease: o.Lease,
 	})
 	if err != nil {
 		m.Fatal(err)

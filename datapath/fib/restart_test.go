@@ -95,6 +95,9 @@ func empty(t fataler, p *plain, f *FIB) {
 	if len(p.neighbours) > 0 || len(p.sources) > 0 {
 		t.Fatalf("left: neighbours %v, sources %v", p.neighbours, p.sources)
 	}
+	if i := slices.IndexFunc(p.shortcuts, func(s shortcut) bool { return s.neighbour != 0 }); i >= 0 {
+		t.Fatalf("left: shortcut %d: %+v", i, p.shortcuts[i])
+	}
 	if i := slices.IndexFunc(p.suspects, func(word uint64) bool { return word != 0 }); i >= 0 {
 		t.Fatalf("left: suspects %d: %x", i, p.suspects[i])
 	}

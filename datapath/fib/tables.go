@@ -3,6 +3,7 @@ package fib
 import (
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 )
 
 // many is the owner of an address that several routers of a slice have.
@@ -39,8 +40,17 @@ func (f *FIB) putNeighbour(at station, n Neighbour) error {
 	if err := f.neighbours.put(at.key(), n.adjacency()); err != nil {
 		return fmt.Errorf("write map neighbours: %w", err)
 	}
+	f.putShortcut(at.key(), n.adjacency())
 	f.known[at.key()] = true
 	return nil
+}
+
+// neighbour finds one as a program does.
+func (f *FIB) neighbour(k neighbourKey) (word uint64, ok bool) {
+	if s, _ := f.shortcut(k); s != nil {
+		return atomic.LoadUint64(&s.to), true
+	}
+	return f.neighbours.get(k)
 }
 
 func (f *FIB) dropNeighbour(at station) error {
@@ -50,6 +60,7 @@ func (f *FIB) dropNeighbour(at station) error {
 }
 
 func (f *FIB) forget(k neighbourKey) error {
+	f.dropShortcut(k)
 	if err := f.neighbours.drop(k); err != nil {
 		return err
 	}
