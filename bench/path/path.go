@@ -125,6 +125,11 @@ func (b *bench) build(ctx context.Context) error {
 			b.result.Missing = append(b.result.Missing, Missing{string(network), err.Error()})
 		}
 	}
+	if slices.Contains(b.Networks, Relay) {
+		if err := b.addRelay(ctx); err != nil {
+			return fmt.Errorf("build chains (%s): %w", Relay, err)
+		}
+	}
 	if b.Table && slices.Contains(b.Measures, NIC) {
 		return b.addTables(ctx, pergola.fast(true), plain{})
 	}
@@ -160,6 +165,14 @@ func (b *bench) add(ctx context.Context, network Network, m maker) error {
 		}
 	}
 	return nil
+}
+
+// addRelay makes what has no routers.
+func (b *bench) addRelay(ctx context.Context) error {
+	if err := b.addHosts(ctx, Relay, relay{}, 0); err != nil || !slices.Contains(b.Measures, NIC) {
+		return err
+	}
+	return b.addNICs(ctx, Relay, relay{}, 0)
 }
 
 func (b *bench) addHosts(ctx context.Context, network Network, m maker, routers int) error {

@@ -32,6 +32,7 @@ const (
 	Plain   Network = "plain"   // network namespaces and veth pairs: the kernel alone
 	Mininet Network = "mininet" // Mininet with Linux routers
 	OVS     Network = "ovs"     // Open vSwitch bridges that route, in user space
+	Relay   Network = "relay"   // a program that hands frames on, and no router
 )
 
 // Key names a series.

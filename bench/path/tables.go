@@ -12,12 +12,12 @@ import (
 // Title is the network's name for people.
 func (n Network) Title() string {
 	return map[Network]string{
-		Fast: "Pergola", Off: "Pergola, fast path off", Plain: "kernel alone", Mininet: "Mininet", OVS: "Open vSwitch",
+		Fast: "Pergola", Off: "Pergola, fast path off", Plain: "kernel alone", Mininet: "Mininet", OVS: "Open vSwitch", Relay: "a relay",
 	}[n]
 }
 
 // Networks lists them, in the order of columns.
-var Networks = []Network{Fast, Off, Plain, Mininet, OVS}
+var Networks = []Network{Fast, Off, Plain, Mininet, OVS, Relay}
 
 // Title says for people what is measured.
 func (m Measure) Title() string {

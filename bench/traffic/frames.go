@@ -178,19 +178,7 @@ func NewTunnelSink(ns *os.File, device, outer int) (*Sink, error) {
 
 // NewHostSink attaches one where a device's frames enter the stack of its namespace: no socket wakes up for them.
 func NewHostSink(ns *os.File, device int) (*Sink, error) {
-	return newSink(0, func(o *objectObjects) (detach func() error, err error) {
-		err = netns.In(ns, func() error {
-			l, err := link.AttachTCX(link.TCXOptions{Program: o.SinkTc, Interface: device, Attach: ebpf.AttachTCXIngress})
-			if err == nil {
-				detach = l.Close
-				return nil
-			}
-			// Before Linux 6.6.
-			detach, err = attachClsact(ns, device, o.SinkTc)
-			return err
-		})
-		return detach, err
-	})
+	return newSink(0, func(o *objectObjects) (detach func() error, err error) { return attachTC(ns, device, o.SinkTc) })
 }
 
 func attachClsact(ns *os.File, device int, p *ebpf.Program) (detach func() error, err error) {
@@ -199,7 +187,7 @@ func attachClsact(ns *os.File, device int, p *ebpf.Program) (detach func() error
 	}}
 	filter := &netlink.BpfFilter{FilterAttrs: netlink.FilterAttrs{
 		LinkIndex: device, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1,
-	}, Fd: p.FD(), Name: "sink", DirectAction: true}
+	}, Fd: p.FD(), Name: "traffic", DirectAction: true}
 	if err := netlink.QdiscAdd(clsact); err != nil {
 		return nil, err
 	}

@@ -28,6 +28,8 @@ const (
 	objectMapCounts           = "counts"
 	objectMapDestinations     = "destinations"
 	objectProgGenerate        = "generate"
+	objectProgRelayTc         = "relay_tc"
+	objectProgRelayXdp        = "relay_xdp"
 	objectProgSinkTc          = "sink_tc"
 	objectProgSinkXdp         = "sink_xdp"
 	objectVarDestinationsMask = "destinations_mask"
@@ -37,6 +39,8 @@ const (
 	objectVarKeyFirst         = "key_first"
 	objectVarKeyStep          = "key_step"
 	objectVarKeys             = "keys"
+	objectVarOne              = "one"
+	objectVarOther            = "other"
 	objectVarOuter            = "outer"
 	objectVarOuterSize        = "outer_size"
 	objectVarSerial           = "serial"
@@ -87,6 +91,8 @@ type objectSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectProgramSpecs struct {
 	Generate *ebpf.ProgramSpec `ebpf:"generate"`
+	RelayTc  *ebpf.ProgramSpec `ebpf:"relay_tc"`
+	RelayXdp *ebpf.ProgramSpec `ebpf:"relay_xdp"`
 	SinkTc   *ebpf.ProgramSpec `ebpf:"sink_tc"`
 	SinkXdp  *ebpf.ProgramSpec `ebpf:"sink_xdp"`
 }
@@ -110,6 +116,8 @@ type objectVariableSpecs struct {
 	KeyFirst         *ebpf.VariableSpec `ebpf:"key_first"`
 	KeyStep          *ebpf.VariableSpec `ebpf:"key_step"`
 	Keys             *ebpf.VariableSpec `ebpf:"keys"`
+	One              *ebpf.VariableSpec `ebpf:"one"`
+	Other            *ebpf.VariableSpec `ebpf:"other"`
 	Outer            *ebpf.VariableSpec `ebpf:"outer"`
 	OuterSize        *ebpf.VariableSpec `ebpf:"outer_size"`
 	Serial           *ebpf.VariableSpec `ebpf:"serial"`
@@ -159,6 +167,8 @@ type objectVariables struct {
 	KeyFirst         *ebpf.Variable `ebpf:"key_first"`
 	KeyStep          *ebpf.Variable `ebpf:"key_step"`
 	Keys             *ebpf.Variable `ebpf:"keys"`
+	One              *ebpf.Variable `ebpf:"one"`
+	Other            *ebpf.Variable `ebpf:"other"`
 	Outer            *ebpf.Variable `ebpf:"outer"`
 	OuterSize        *ebpf.Variable `ebpf:"outer_size"`
 	Serial           *ebpf.Variable `ebpf:"serial"`
@@ -171,6 +181,8 @@ type objectVariables struct {
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectPrograms struct {
 	Generate *ebpf.Program `ebpf:"generate"`
+	RelayTc  *ebpf.Program `ebpf:"relay_tc"`
+	RelayXdp *ebpf.Program `ebpf:"relay_xdp"`
 	SinkTc   *ebpf.Program `ebpf:"sink_tc"`
 	SinkXdp  *ebpf.Program `ebpf:"sink_xdp"`
 }
@@ -178,6 +190,8 @@ type objectPrograms struct {
 func (p *objectPrograms) Close() error {
 	return _ObjectClose(
 		p.Generate,
+		p.RelayTc,
+		p.RelayXdp,
 		p.SinkTc,
 		p.SinkXdp,
 	)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * What is measured with: a program that makes frames, and one that counts them.
+ * What is measured with: a program that makes frames, one that counts them, and one that does nothing but hand them on.
  *
  * generate runs by BPF_PROG_TEST_RUN with BPF_F_TEST_XDP_LIVE_FRAMES: the kernel hands it pages in a ring, and whatever it does not
  * write is what the frame's last way left there. So it writes all headers each time.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/pkt_cls.h>
@@ -141,6 +142,26 @@ SEC("tc")
 int sink_tc(struct __sk_buff *skb)
 {
 	return count((void *)(long)skb->data, (void *)(long)skb->data_end) ? TC_ACT_SHOT : TC_ACT_OK;
+}
+
+/* Of a relay: the devices that it joins, set before it is loaded. */
+const volatile __u32 one, other;
+
+static __always_inline __u32 opposite(__u32 device) { return device == one ? other : one; }
+
+/* At a driver. */
+SEC("xdp")
+int relay_xdp(struct xdp_md *ctx)
+{
+	return bpf_redirect(opposite(ctx->ingress_ifindex), 0);
+}
+
+/* At tc ingress. */
+SEC("tc")
+int relay_tc(struct __sk_buff *skb)
+{
+	bpf_skb_change_type(skb, PACKET_HOST); /* before Linux 6.15 bpf_redirect_peer() leaves it as it is: another station's */
+	return bpf_redirect_peer(opposite(skb->ifindex), 0);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";
