@@ -68,7 +68,10 @@ type Agent struct {
 
 	nudge chan struct{} // something may be other than wanted: look
 	urge  chan struct{} // the store is to be told of something now
+	known chan struct{} // closed when it is known what is wanted
 	pids  sync.Map      // sliver.ID -> int: first processes of slivers that this process made
+
+	learnOnce sync.Once // closes known
 
 	telling sync.Mutex // held while reports are written, so that an older one never follows a newer; taken before mu
 
@@ -100,7 +103,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, runtime: rt, workers: 3 * runtime.NumCPU(), metrics: newMetrics(), fast: newFastPath(cfg.Log),
 		contact: contact{log: cfg.Log}, fenced: cfg.Cluster != nil,
-		nudge: make(chan struct{}, 1), urge: make(chan struct{}, 1),
+		nudge: make(chan struct{}, 1), urge: make(chan struct{}, 1), known: make(chan struct{}),
 		wishes: make(map[string]*wish), going: make(map[string]uint16), prepared: make(map[uint16]string), reports: make(map[string]*report),
 		tables: make(map[string]map[string]probe.Table), boots: make(map[*booting]bool),
 	}
@@ -116,24 +119,27 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 // Run reconciles until ctx ends. What runs on the host stays as it is then.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.close()
-	changes, held, err := a.begin(ctx)
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() { end(a.learn(running)) })
+	select {
+	case <-running.Done():
+	case <-a.known:
+		group.Go(func() { a.heed(running) })
+		group.Go(func() { a.publish(running) })
+		group.Go(func() { a.watchFastPath(running) })
+		a.passes(running)
+	}
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	var group sync.WaitGroup
-	defer group.Wait()
-	if held != nil {
-		a.setFenced(time.Until(held.Deadline()) < fenceMargin) // the store may have been slow to answer the rest
-		group.Go(func() { a.guard(ctx, held) })
-		group.Go(func() { a.announce(ctx) })
-	}
-	group.Go(func() { a.listen(ctx, changes) })
-	group.Go(func() { a.heed(ctx) })
-	group.Go(func() { a.publish(ctx) })
-	group.Go(func() { a.watchFastPath(ctx) })
+	return context.Cause(running)
+}
+
+// passes looks at the host again and again until ctx ends.
+func (a *Agent) passes(ctx context.Context) {
 	ticker := time.NewTicker(resync)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
@@ -147,7 +153,6 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		timer.Stop()
 	}
-	return nil
 }
 
 // close lets go of the host, which stays as it is.

@@ -17,22 +17,64 @@ import (
 // retryStore is how long the agent waits before it asks a store again that gave no answer.
 const retryStore = time.Second
 
-// begin reads what is wanted; in a cluster, it registers this host first. There, it goes on asking a store that does not answer: what
-// runs here runs on meanwhile.
+// learn finds out what is wanted here, and goes on to do so until ctx ends. In a cluster it makes this host one of those that live, and keeps
+// the fence.
+func (a *Agent) learn(ctx context.Context) error {
+	changes, held, err := a.begin(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.learned()
+	var group sync.WaitGroup
+	defer group.Wait()
+	if held != nil {
+		a.setFenced(time.Until(held.Deadline()) < fenceMargin) // the store may have been slow to answer the rest
+		group.Go(func() { a.guard(ctx, held) })
+		group.Go(func() { a.announce(ctx) })
+	}
+	a.listen(ctx, changes)
+	return nil
+}
+
+// begin reads what is wanted; in a cluster, it registers this host first. There, it goes on asking a store that does not answer. Meanwhile
+// what was wanted last is, but for what may have been started elsewhere: that is ended first of all.
 func (a *Agent) begin(ctx context.Context) (changes <-chan store.Change, l lease, err error) {
 	for {
 		changes, l, err = a.tryBegin(ctx, l)
-		if err == nil || a.cfg.Cluster == nil || errors.Is(err, store.ErrNameTaken) || ctx.Err() != nil {
+		final := a.cfg.Cluster == nil || errors.Is(err, store.ErrNameTaken) || errors.Is(err, store.ErrNoHost)
+		if err == nil || final || ctx.Err() != nil {
 			return changes, l, err
 		}
 		a.contact.note(err)
 		a.endFenced(ctx)
+		a.recall(ctx)
 		select {
 		case <-ctx.Done():
 		case <-time.After(retryStore):
 		}
 	}
 }
+
+// recall takes what the store said last to an earlier agent for what is wanted, unless that is known, or nobody remembers.
+func (a *Agent) recall(ctx context.Context) {
+	select {
+	case <-a.known:
+		return
+	default:
+	}
+	if err := a.loadAll(store.Recalling(ctx)); err != nil {
+		a.cfg.Log.Debug("recall what was wanted last", "error", err)
+		return
+	}
+	a.cfg.Log.Info("until the store answers, this host is to have what it was to have last")
+	a.learned()
+}
+
+// learned lets passes begin: before, nothing would be wanted.
+func (a *Agent) learned() { a.learnOnce.Do(func() { close(a.known) }) }
 
 func (a *Agent) tryBegin(ctx context.Context, l lease) (<-chan store.Change, lease, error) {
 	if a.cfg.Cluster != nil && l == nil {

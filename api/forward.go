@@ -81,7 +81,19 @@ func (s *server) atHost(own http.Handler) http.Handler {
 		})
 	}
 	mux.Handle("/", own)
-	return mux
+	return recalling(mux)
+}
+
+// recalling answers what is asked of slices by what the cluster's servers said last, while none of them does: it is for reading, and for what a
+// host does with its own nodes.
+func recalling(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reads := r.Method == http.MethodGet || strings.HasSuffix(r.URL.Path, "/check") || strings.HasSuffix(r.URL.Path, "/verify")
+		if reads && strings.HasPrefix(r.URL.Path, "/v1/slices") {
+			r = r.WithContext(store.Recalling(r.Context()))
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // hostOfNode finds the other host that a request is for; nil where it is this one, or where nobody else can know better.

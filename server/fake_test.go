@@ -51,6 +51,9 @@ func (f *fakeAgent) Run(ctx context.Context) error {
 			Underlays: []substrate.Underlay{{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(m.Address, 24)}, MTU: 1500, XDP: "native"}},
 		}
 		lease, err := f.cfg.Store.Register(ctx, host, fakeTTL)
+		for errors.Is(err, store.ErrSilent) && ctx.Err() == nil {
+			lease, err = f.cfg.Store.Register(ctx, host, fakeTTL)
+		}
 		if err != nil {
 			return err
 		}

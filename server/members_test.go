@@ -366,21 +366,25 @@ func TestAgentWaitsForItsServers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, h2.cfg) }()
-	testkit.Eventually(t, func() error {
+	hosts := func() ([]api.Host, error) {
 		c, err := client.Dial(t.Context(), h2.cfg.Socket)
-		if err == nil {
-			c.Close()
+		if err != nil {
+			return nil, err
 		}
-		if err == nil || !strings.Contains(err.Error(), "do not answer: it tries again") {
+		defer c.Close()
+		return c.Hosts(t.Context())
+	}
+	testkit.Eventually(t, func() error {
+		if _, err := hosts(); err == nil || !strings.Contains(err.Error(), "servers of the cluster do not answer") {
 			return fmt.Errorf("it says something else: %w", cmp.Or(err, errors.New("nothing")))
 		}
 		return nil
 	}, 60*time.Second, "h2 to say what is wrong")
 	run(t, h1.cfg)
 	testkit.Eventually(t, func() error {
-		c, err := client.Dial(t.Context(), h2.cfg.Socket)
-		if err == nil {
-			c.Close()
+		all, err := hosts()
+		if err == nil && len(all) != 2 {
+			err = fmt.Errorf("it sees %v", all)
 		}
 		return err
 	}, 30*time.Second, "h2 to answer")

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/events"
@@ -25,7 +26,7 @@ func (s *server) start(ctx context.Context, stop context.CancelCauseFunc, listen
 	}
 	handler := s.handler()
 	run("serve requests", func() error { return s.serve(ctx, listener, handler) })
-	run("run the agent", func() error { return s.agent.Run(ctx) })
+	run("run the agent", func() error { return s.expelled(s.agent.Run(ctx)) })
 	run("keep house", func() error { return s.keepHouse(ctx) })
 	run("keep the store", func() error {
 		select {
@@ -86,9 +87,28 @@ func (s *server) lead(ctx context.Context) error {
 	return err
 }
 
+// storePause is how long a store is left alone that gave no answer.
+const storePause = time.Second
+
+// expelled tells a machine whose host was removed what to do.
+func (s *server) expelled(err error) error {
+	if s.cluster == nil || !errors.Is(err, store.ErrNoHost) {
+		return err
+	}
+	return fmt.Errorf("%w: remove %s here, and use a new token (pergola agent --join)", err, s.cluster.kept.dir)
+}
+
 // keepHouse follows the store: it counts slices, tells of those that have gone, and drops blobs that no slice names.
 func (s *server) keepHouse(ctx context.Context) error {
 	changes, err := s.store.Watch(ctx)
+	for s.cluster != nil && err != nil { // its servers may be away
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(storePause):
+		}
+		changes, err = s.store.Watch(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -166,7 +166,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err
 	if s.cluster, err = s.enter(ctx); err != nil {
 		return false, err
 	}
-	if err := s.openStore(ctx, listener); err != nil {
+	if err := s.openStore(ctx); err != nil {
 		return false, err
 	}
 	defer s.store.Close()
@@ -201,20 +201,21 @@ func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err
 }
 
 // openStore opens this machine's own store, or its part of the cluster's.
-func (s *server) openStore(ctx context.Context, listener net.Listener) error {
+func (s *server) openStore(ctx context.Context) error {
 	certificates, err := s.EtcdTLS.config(s.Etcd)
 	if err != nil {
 		return err
 	}
 	cfg := store.Config{Dir: filepath.Join(s.DataDir, "store"), Endpoints: s.Etcd, TLS: certificates, LogFile: filepath.Join(s.LogDir, "etcd.log")}
-	if s.cluster == nil {
-		s.store, err = store.Open(ctx, cfg)
-		return err
+	if s.cluster != nil {
+		if err := s.cluster.storeConfig(&cfg); err != nil {
+			return err
+		}
+		if s.cluster.current().Role == pki.Agent { // its servers may be away, and it has duties meanwhile
+			cfg.Patient, cfg.Memory = true, s.memory()
+		}
 	}
-	if err := s.cluster.storeConfig(&cfg); err != nil {
-		return err
-	}
-	if s.store, err = s.awaitStore(ctx, cfg, listener); err != nil {
+	if s.store, err = store.Open(ctx, cfg); err != nil || s.cluster == nil {
 		return err
 	}
 	s.cluster.store = s.store
@@ -224,6 +225,9 @@ func (s *server) openStore(ctx context.Context, listener net.Listener) error {
 	}
 	return nil
 }
+
+// memory is where an agent keeps what its servers say.
+func (s *server) memory() string { return filepath.Join(s.StateDir, "memory") }
 
 // openAgent makes the agent, and the controller, which admits what the agent supports.
 func (s *server) openAgent(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -56,12 +57,21 @@ func (s *Store) PutHost(ctx context.Context, h substrate.Host) error {
 
 // Hosts lists the hosts, sorted by name.
 func (s *Store) Hosts(ctx context.Context) ([]HostState, error) {
-	return s.readHosts(ctx, "", clientv3.WithPrefix())
+	return recall(ctx, s, func() ([]HostState, error) {
+		hosts, err := s.readHosts(ctx, "", clientv3.WithPrefix())
+		if err == nil {
+			s.memory.heardHosts(hosts)
+		}
+		return hosts, err
+	}, (*memory).hostsLocked)
 }
 
 // HostState gives one host, or ErrNoHost.
 func (s *Store) HostState(ctx context.Context, name string) (HostState, error) {
-	hosts, err := s.readHosts(ctx, name)
+	hosts, err := recall(ctx, s, func() ([]HostState, error) { return s.readHosts(ctx, name) }, func(m *memory) ([]HostState, error) {
+		hosts, err := m.hostsLocked()
+		return slices.DeleteFunc(hosts, func(h HostState) bool { return h.Name != name }), err
+	})
 	if err != nil {
 		return HostState{}, err
 	}

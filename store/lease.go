@@ -193,6 +193,7 @@ func (l *Lease) renew(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("renew the lease of host %s: %w", l.host.Name, err)
 	}
+	l.store.memory.note(false)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held { // else the fence was quicker, and what it ended must be heard of before anything begins again

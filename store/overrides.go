@@ -12,19 +12,39 @@ import (
 
 // Overrides gives what users changed by hand; the zero value where they changed nothing.
 func (s *Store) Overrides(ctx context.Context, name string) (slice.Overrides, error) {
-	o, _, err := s.overrides(ctx, name)
-	return o, err
+	return recall(ctx, s, func() (slice.Overrides, error) {
+		o, _, err := s.overrides(ctx, name)
+		return o, err
+	}, func(m *memory) (slice.Overrides, error) {
+		if m.slices[name] == nil {
+			return slice.Overrides{}, nil
+		}
+		return s.decodeOverrides(name, m.slices[name].Overrides)
+	})
 }
 
 func (s *Store) overrides(ctx context.Context, name string) (o slice.Overrides, revision int64, err error) {
 	got, err := s.get(ctx, s.key("overrides", name))
-	if err != nil || len(got.Kvs) == 0 {
+	if err != nil {
 		return o, 0, err
 	}
-	if err := json.Unmarshal(got.Kvs[0].Value, &o); err != nil {
-		return o, 0, fmt.Errorf("decode overrides of slice %s: %w (%w)", name, ErrCorrupt, err)
+	var data []byte
+	if len(got.Kvs) > 0 {
+		data, revision = got.Kvs[0].Value, got.Kvs[0].ModRevision
 	}
-	return o, got.Kvs[0].ModRevision, nil
+	s.memory.heardOverrides(name, data, got.Header.Revision)
+	o, err = s.decodeOverrides(name, data)
+	return o, revision, err
+}
+
+func (s *Store) decodeOverrides(name string, data []byte) (o slice.Overrides, err error) {
+	if len(data) == 0 {
+		return o, nil
+	}
+	if err := json.Unmarshal(data, &o); err != nil {
+		return o, fmt.Errorf("decode overrides of slice %s: %w (%w)", name, ErrCorrupt, err)
+	}
+	return o, nil
 }
 
 // UpdateOverrides lets change edit the overrides of a slice. change may be called more than once: it is called

@@ -40,6 +40,10 @@ type Record struct {
 
 // Slices lists the records, sorted by name, those that are Corrupt included.
 func (s *Store) Slices(ctx context.Context) ([]Record, error) {
+	return recall(ctx, s, func() ([]Record, error) { return s.readSlices(ctx) }, (*memory).recordsLocked)
+}
+
+func (s *Store) readSlices(ctx context.Context) ([]Record, error) {
 	got, err := s.get(ctx, s.key("slices", ""), clientv3.WithPrefix())
 	if err != nil {
 		return nil, err
@@ -53,6 +57,7 @@ func (s *Store) Slices(ctx context.Context) ([]Record, error) {
 		records = append(records, r)
 	}
 	sort.Slice(records, func(i, j int) bool { return records[i].Name < records[j].Name })
+	s.memory.heardNames(records, got.Header.Revision)
 	return records, nil
 }
 
@@ -68,6 +73,7 @@ func (s *Store) record(ctx context.Context, name string) (r Record, revision int
 		return Record{}, 0, err
 	}
 	if len(got.Kvs) == 0 {
+		s.memory.heardGone(name, got.Header.Revision)
 		return Record{}, 0, fmt.Errorf("%s: %w", name, ErrNotFound)
 	}
 	r, err = s.decodeRecord(ctx, got.Kvs[0])
@@ -108,22 +114,39 @@ func (s *Store) idOf(ctx context.Context, name string) (uint16, error) {
 // ErrCorrupt, the record says what is still known; one that is Going needs no more, so then there is no error, and the slice has a
 // name and an id alone.
 func (s *Store) Slice(ctx context.Context, name string) (*slice.Slice, Record, error) {
+	got, err := recall(ctx, s, func() (told, error) { return s.readSlice(ctx, name) }, func(m *memory) (told, error) { return m.sliceLocked(name) })
+	return got.spec, got.record, err
+}
+
+func (s *Store) readSlice(ctx context.Context, name string) (told, error) {
 	for {
 		r, revision, err := s.record(ctx, name)
+		if errors.Is(err, ErrCorrupt) {
+			s.memory.heardSlice(r, nil, revision)
+		}
 		if err != nil {
-			return nil, r, err
+			return told{nil, r}, err
 		}
 		spec, compacted, err := s.readSpec(ctx, r, revision)
+		if errors.Is(err, ErrCorrupt) {
+			s.memory.heardSlice(r, nil, revision)
+		}
 		if errors.Is(err, ErrCorrupt) && r.Going {
-			return &slice.Slice{Name: r.Name, ID: r.ID, Generation: r.Generation}, r, nil
+			return told{nameOnly(r), r}, nil
 		}
 		if err != nil {
-			return nil, r, err
+			return told{nil, r}, err
 		}
 		if !compacted {
-			return spec, r, nil
+			s.memory.heardSlice(r, spec, revision)
+			return told{spec, r}, nil
 		}
 	}
+}
+
+// nameOnly is all that is left of a slice that cannot be read.
+func nameOnly(r Record) *slice.Slice {
+	return &slice.Slice{Name: r.Name, ID: r.ID, Generation: r.Generation}
 }
 
 // PutSlice stores a new version of a slice, or with expect 0 a new slice, and sets its ID and Generation. It fails

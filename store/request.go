@@ -116,6 +116,14 @@ func (s *Store) request(ctx context.Context, verb string, do func(context.Contex
 }
 
 func (s *Store) explain(ctx context.Context, verb string, err error) error {
+	err = s.reasonOf(ctx, verb, err)
+	if silent := s.isSilence(err); silent || err == nil {
+		s.memory.note(silent)
+	}
+	return err
+}
+
+func (s *Store) reasonOf(ctx context.Context, verb string, err error) error {
 	if err == nil {
 		return nil
 	}

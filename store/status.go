@@ -14,6 +14,7 @@ import (
 
 // PutStatus stores what a host reports of a slice. It fails with ErrNotFound when the slice is no more.
 func (s *Store) PutStatus(ctx context.Context, host string, st slice.Status) error {
+	s.memory.said(host, st)
 	data, err := pack(st)
 	if err != nil {
 		return fmt.Errorf("encode status of slice %s: %w", st.Slice, err)
@@ -39,6 +40,10 @@ type report struct {
 // Status gives what the hosts report of a slice, as one; the zero value but for the name where none does yet. Nodes of hosts that
 // are lost have the phase Lost.
 func (s *Store) Status(ctx context.Context, name string) (slice.Status, error) {
+	return recall(ctx, s, func() (slice.Status, error) { return s.readStatus(ctx, name) }, func(m *memory) (slice.Status, error) { return m.statusLocked(name) })
+}
+
+func (s *Store) readStatus(ctx context.Context, name string) (slice.Status, error) {
 	got, err := s.snapshot(ctx,
 		clientv3.OpGet(s.key("status", name, ""), clientv3.WithPrefix()),
 		clientv3.OpGet(s.key("hosts", ""), clientv3.WithPrefix(), clientv3.WithKeysOnly()),

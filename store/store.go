@@ -65,6 +65,9 @@ type Config struct {
 	Follow bool
 	// Patient makes Open return before the endpoints answered, for who has duties without them: an agent ends what may be started elsewhere.
 	Patient bool
+	// Memory is a directory for what the servers of Endpoints say, so that who reads it with Recalling has it while none of them answers; empty:
+	// nothing is remembered.
+	Memory string
 	// Cluster makes the embedded etcd a member of a cluster. Without it, it is alone and listens nowhere.
 	Cluster *ClusterConfig
 	Prefix  string // of all keys; empty: /pergola/
@@ -87,6 +90,7 @@ type Store struct {
 	embedded *embedded // nil with Endpoints
 	log      *logger   // of the client, with Endpoints
 	cache    specCache
+	memory   *memory // nil: nothing is remembered
 	quorum   *quorum
 	absences absences
 	life     context.Context // ends with the store
@@ -135,6 +139,9 @@ func (s *Store) openRemote(cfg Config) error {
 		return err
 	}
 	s.leases = clientv3.RetryLeaseClient(s.kv)
+	if cfg.Memory != "" {
+		s.memory = openMemory(cfg.Memory, s.log.Logger)
+	}
 	if cfg.Follow {
 		s.peers = cfg.TLS
 	}
