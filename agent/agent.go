@@ -45,6 +45,7 @@ type Config struct {
 	Events   *events.Bus
 	Log      *slog.Logger
 	Cluster  *Cluster // nil: this machine is alone
+	Sentry   []string // command that calls Sentry, to which the state directory is added; empty: there is none
 }
 
 // Cluster is how this machine takes part in one.
@@ -61,7 +62,8 @@ type Agent struct {
 	contact  contact
 	cpu      cpuMeter // read by who describes the host: one after the other
 	underlay trouble
-	opened   struct { // the last call of OpenUnderlay; of the goroutine that passes
+	posted   time.Duration // what the sentry was told; of the goroutine that keeps the fence
+	opened   struct {      // the last call of OpenUnderlay; of the goroutine that passes
 		substrate *wire.Substrate
 		at        time.Time
 	}

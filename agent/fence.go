@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,8 @@ import (
 //	     ▲                  └── not ──> fenced: what may start elsewhere is ended, and not made
 //	     └── lease renewed, and everything read anew ──┘
 //
-// An agent that starts is fenced but for this: it waits for one answer of the store before it ends anything.
+// An agent that starts is fenced but for this: it waits for one answer of the store before it ends anything. While no agent lives, the sentry
+// keeps the fence (sentry.go).
 const (
 	leaseTTL    = 10 * time.Second
 	fenceMargin = 2 * time.Second        // for ending nodes
@@ -36,6 +38,7 @@ type lease interface {
 func (a *Agent) guard(ctx context.Context, l lease) {
 	for ctx.Err() == nil {
 		lost := l.Lost()
+		a.post(l)
 		wait := min(time.Until(l.Deadline())-fenceMargin, fenceLook)
 		if wait <= 0 {
 			a.closeFence(ctx)
@@ -107,10 +110,15 @@ func fenceNoteOf(n *slice.Node) string {
 	return ""
 }
 
-// noteFences keeps the marks as the slices want them; a new sliver has its mark from the start.
+// noteFences keeps the marks as the slices want them; a new sliver has its mark from the start. There is a sentry before there is a mark.
 func (a *Agent) noteFences(at place, wishes []wish, seen *sight) {
 	if a.cfg.Cluster == nil {
 		return
+	}
+	if marks(at, wishes) {
+		if err := a.callSentry(); err != nil {
+			a.cfg.Log.Error("nodes that start elsewhere are not ended here should this process be killed", "error", err)
+		}
 	}
 	for _, w := range wishes {
 		for i := range w.spec.Nodes {
@@ -126,6 +134,13 @@ func (a *Agent) noteFences(at place, wishes []wish, seen *sight) {
 			}
 		}
 	}
+}
+
+// marks reports whether a host may have nodes now that the fence ends.
+func marks(at place, wishes []wish) bool {
+	return !at.fenced && slices.ContainsFunc(wishes, func(w wish) bool {
+		return slices.ContainsFunc(w.spec.Nodes, func(n slice.Node) bool { return at.owns(&n) && fenceNoteOf(&n) != "" })
+	})
 }
 
 // endFenced ends what the fence ends, at once: no plan, and nothing that waits for one, is in the way. Passes keep it so.

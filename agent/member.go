@@ -31,6 +31,7 @@ func (a *Agent) learn(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	if held != nil {
+		a.post(held)
 		a.setFenced(time.Until(held.Deadline()) < fenceMargin) // the store may have been slow to answer the rest
 		group.Go(func() { a.guard(ctx, held) })
 		group.Go(func() { a.announce(ctx) })

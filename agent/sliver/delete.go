@@ -9,7 +9,6 @@ import (
 	"time"
 
 	runc "github.com/containerd/go-runc"
-	"golang.org/x/sys/unix"
 )
 
 // Delete kills what runs in a sliver and removes everything of it but the log, whatever state it is in; also of
@@ -57,12 +56,8 @@ func (r *Runtime) kill(ctx context.Context, id ID) error {
 	group := r.groupOf(id)
 	if rec, err := r.readRecord(id); err == nil && rec.Process.PID != 0 {
 		p := rec.Process
-		if fd, err := p.open(); err == nil {
-			err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-			unix.Close(fd)
-			if err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("kill process %d: %w", p.PID, err)
-			}
+		if err := p.kill(); err != nil {
+			return err
 		}
 		if r.groups.frozen(group) { // version 1: the dead do not leave before they are thawed
 			if err := r.groups.freeze(group, false); err != nil {

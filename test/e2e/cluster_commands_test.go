@@ -26,8 +26,8 @@ import (
 //	alive N                        waits until the cluster has N hosts that are alive, seen from every machine whose Pergola runs
 //	leader VAR                     sets the environment variable to the server that leads the others
 //	process VAR HOST SLICE NODE    sets the variable to what tells the node's process from all others: the name of its namespace
-//	copies watch SLICE NODE        begins to count on how many machines the node has processes, all the time
-//	copies most N                  ends that: there were never more than N at once, and once there were N
+//	copies watch SLICE NODE        begins to count on how many machines the node has processes, all the time; for several nodes, if told so again
+//	copies most N                  ends that: of each there were never more than N at once, and once there were N
 func (c *cluster) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"eventually": cmdEventually,
@@ -175,19 +175,21 @@ func (c *cluster) cmdProcess(ts *testscript.TestScript, neg bool, args []string)
 
 func (c *cluster) cmdCopies(ts *testscript.TestScript, neg bool, args []string) {
 	switch {
-	case !neg && len(args) == 3 && args[0] == "watch" && c.copies == nil:
+	case !neg && len(args) == 3 && args[0] == "watch":
 		b, err := testbed.Open(c.dir)
 		ts.Check(err)
 		var is struct{ Spec struct{ ID uint16 } }
 		ts.Check(get(b.Machines()[0], "/v1/slices/"+args[1], &is))
-		c.copies, err = watchCopies(b, is.Spec.ID, args[2])
+		w, err := watchCopies(b, is.Spec.ID, args[2])
 		ts.Check(err)
-	case !neg && len(args) == 2 && args[0] == "most" && c.copies != nil:
-		most := c.copies.end()
-		c.copies = nil
-		if fmt.Sprint(most) != args[1] {
-			ts.Fatalf("there were processes of it on %d machines at once, wanted are %s", most, args[1])
+		c.copies = append(c.copies, w)
+	case !neg && len(args) == 2 && args[0] == "most" && len(c.copies) > 0:
+		for _, w := range c.copies {
+			if most := w.end(); fmt.Sprint(most) != args[1] {
+				ts.Fatalf("there were processes of %s on %d machines at once, wanted are %s", w.node, most, args[1])
+			}
 		}
+		c.copies = nil
 	default:
 		ts.Fatalf("usage: copies watch SLICE NODE | copies most N")
 	}
@@ -195,6 +197,7 @@ func (c *cluster) cmdCopies(ts *testscript.TestScript, neg bool, args []string) 
 
 // copies counts on how many machines a node lives.
 type copies struct {
+	node string
 	quit chan struct{}
 	once sync.Once
 	most chan int
@@ -212,7 +215,7 @@ func watchCopies(b *testbed.Bed, id uint16, node string) (*copies, error) {
 			patterns = append(patterns, filepath.Join(g, "pergola-*", fmt.Sprint(id), node, "cgroup.procs"))
 		}
 	}
-	w := &copies{quit: make(chan struct{}), most: make(chan int, 1)}
+	w := &copies{node: node, quit: make(chan struct{}), most: make(chan int, 1)}
 	go func() {
 		most := 0
 		for {

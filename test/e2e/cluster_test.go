@@ -44,7 +44,7 @@ func TestCluster(t *testing.T) {
 // cluster is a test bed, which the story makes.
 type cluster struct {
 	binary, dir, examples string
-	copies                *copies // being watched
+	copies                []*copies // being watched
 }
 
 // newCluster sees to it that nothing is left of the bed when the test ends.
@@ -60,8 +60,8 @@ func newCluster(t *testing.T, binary string) *cluster {
 // cleanUp removes what a story that failed left. A story that passed must have done so itself.
 func (c *cluster) cleanUp(t *testing.T) {
 	t.Helper()
-	if c.copies != nil {
-		c.copies.end()
+	for _, w := range c.copies {
+		w.end()
 	}
 	b, err := testbed.Open(c.dir)
 	if errors.Is(err, testbed.ErrNone) {
