@@ -85,7 +85,7 @@ func (a *Agent) callSentry() error {
 		return err
 	}
 	defer free.Close()
-	cmd := exec.Command(a.cfg.Sentry[0], append(slices.Clone(a.cfg.Sentry[1:]), a.cfg.StateDir)...)
+	cmd := exec.CommandContext(context.Background(), a.cfg.Sentry[0], append(slices.Clone(a.cfg.Sentry[1:]), a.cfg.StateDir)...)
 	cmd.Args[0] = "pergola"
 	cmd.Dir, cmd.ExtraFiles = "/", []*os.File{free} // with the lock
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -85,10 +86,11 @@ func (s *server) atHost(own http.Handler) http.Handler {
 }
 
 // recalling answers what is asked of slices by what the cluster's servers said last, while none of them does: it is for reading, and for what a
-// host does with its own nodes.
+// host does with its own nodes. Who follows progress waits for what is so now.
 func recalling(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		reads := r.Method == http.MethodGet || strings.HasSuffix(r.URL.Path, "/check") || strings.HasSuffix(r.URL.Path, "/verify")
+		verb := path.Base(r.URL.Path)
+		reads := r.Method == http.MethodGet && verb != "progress" || verb == "check" || verb == "verify"
 		if reads && strings.HasPrefix(r.URL.Path, "/v1/slices") {
 			r = r.WithContext(store.Recalling(r.Context()))
 		}
