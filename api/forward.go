@@ -85,17 +85,23 @@ func (s *server) atHost(own http.Handler) http.Handler {
 	return recalling(mux)
 }
 
-// recalling answers what is asked of slices by what the cluster's servers said last, while none of them does: it is for reading, and for what a
-// host does with its own nodes. Who follows progress waits for what is so now.
+// recalling answers what is asked of slices by what the cluster's servers said last, while none of them does.
 func recalling(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		verb := path.Base(r.URL.Path)
-		reads := r.Method == http.MethodGet && verb != "progress" || verb == "check" || verb == "verify"
-		if reads && strings.HasPrefix(r.URL.Path, "/v1/slices") {
+		if recalls(r.Method, r.URL.Path) {
 			r = r.WithContext(store.Recalling(r.Context()))
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// recalls tells requests that change nothing but in a host's own nodes. Who follows progress waits for what is so now.
+func recalls(method, target string) bool {
+	if target != "/v1/slices" && !strings.HasPrefix(target, "/v1/slices/") {
+		return false
+	}
+	verb := path.Base(target)
+	return method == http.MethodGet && verb != "progress" || method == http.MethodPost && (verb == "check" || verb == "verify")
 }
 
 // hostOfNode finds the other host that a request is for; nil where it is this one, or where nobody else can know better.
