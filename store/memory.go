@@ -68,7 +68,11 @@ func openMemory(dir string, log *zap.Logger) *memory {
 		m.forget(err)
 		m.dir = dir
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "slices"), 0o700); err != nil {
+	err := makePrivate(dir)
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(dir, "slices"), 0o700)
+	}
+	if err != nil {
 		m.forget(err)
 	}
 	return m
