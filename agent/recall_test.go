@@ -146,7 +146,7 @@ func TestAnAgentWithoutServersGoesByWhatTheySaidLast(t *testing.T) {
 	stop() // and the next one finds that as it is to be
 
 	d.start()
-	away = d.serve()
+	d.serve()
 	d.awaitPID("h1, with a lease", func() bool { return d.pid("h1") != 0 })
 	if d.pid("h2") != stays || d.pid("h3") != again {
 		t.Error("what ran was started anew by the servers' first word")
