@@ -294,7 +294,7 @@ func compareTunnels(t *rapid.T, parts map[string]*wanted) {
 	}
 	for e, tun := range ends {
 		back, there := ends[end{e.key, e.peer, e.local}]
-		if !there || back.Kind != tun.Kind || back.MTU != tun.MTU || back.Isolated != tun.Isolated || back.DSCP != tun.DSCP {
+		if !there || back.Kind != tun.Kind || back.MTU != tun.MTU || back.Isolated != tun.Isolated || back.DSCP != tun.DSCP || back.StormControl != tun.StormControl || tun.Isolated != (tun.StormControl > 0) {
 			t.Fatalf("%+v has the counterpart %+v (%v)", tun, back, there)
 		}
 	}

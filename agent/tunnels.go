@@ -37,7 +37,10 @@ func (b *builder) addBridge(g segment) {
 		if b.is(host) {
 			continue
 		}
-		t := wire.Tunnel{Name: tunnelDevice(b.spec.ID, g.device, host), Owner: g.owner + " at " + host, MTU: g.mtu, Isolated: true}
+		t := wire.Tunnel{
+			Name: tunnelDevice(b.spec.ID, g.device, host), Owner: g.owner + " at " + host, MTU: g.mtu, Isolated: true,
+			StormControl: g.tunnel.StormLimit(),
+		}
 		k, ok := b.addTunnel(g.links, t, g.tunnel, host)
 		if !ok {
 			continue

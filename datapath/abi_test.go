@@ -61,9 +61,10 @@ tunnels Hash 16384 flags=1 u320 -> unsigned int
 underlays PerCPUArray 1 flags=0 u32 -> underlay{received:traffic/16@0 sent:traffic/16@16 dropped:Array/120@32}
 uplinks Array 1 flags=0 u32 -> uplink{inside:__u32/4@0 outside:__u32/4@4}
 `,
-	6: `counts PerCPUArray 16384 flags=0 u32 -> counters{handed:traffic/16@0 walked_in:traffic/16@16 walked_out:traffic/16@32 dropped:Array/120@48}
+	6: `buckets Array 16384 flags=0 u32 -> unsigned long long
+counts PerCPUArray 16384 flags=0 u32 -> counters{handed:traffic/16@0 walked_in:traffic/16@16 walked_out:traffic/16@32 emerged:traffic/16@48 dropped:Array/128@64}
 devices DevMap 16384 flags=0 u32 -> unsigned int
-encapsulations Array 16384 flags=0 u32 -> encapsulation{kind:__u8/1@0 v6:__u8/1@1 dscp:__u8/1@2 length:__u8/1@3 key:__u32/4@4 header:Array/56@8}
+encapsulations Array 16384 flags=0 u32 -> encapsulation{kind:__u8/1@0 v6:__u8/1@1 dscp:__u8/1@2 length:__u8/1@3 key:__u32/4@4 storm:__u32/4@8 header:Array/56@12}
 ends Hash 1024 flags=1 u160 -> unsigned int
 lease Array 1 flags=1024 u32 -> unsigned long long
 legs Array 16384 flags=1024 u32 -> leg{router:__u32/4@0 mtu:__u32/4@4 mac:Array/6@8 flags:__u8/1@14 pad:__u8/1@15}
@@ -78,7 +79,7 @@ shortcuts Array 65536 flags=1024 u32 -> shortcut{to:adjacency/8@0 :Union/8@8}
 sources Hash 262144 flags=1 u64 -> unsigned int
 suspects Array 8192 flags=1024 u32 -> unsigned long long
 tunnels Hash 16384 flags=1 u320 -> unsigned int
-underlays PerCPUArray 1 flags=0 u32 -> underlay{received:traffic/16@0 sent:traffic/16@16 dropped:Array/120@32}
+underlays PerCPUArray 1 flags=0 u32 -> underlay{received:traffic/16@0 sent:traffic/16@16 by_card:__u64/8@32 dropped:Array/128@40}
 uplinks Array 1 flags=0 u32 -> uplink{inside:__u32/4@0 outside:__u32/4@4}
 `,
 }

@@ -20,6 +20,7 @@ type Counters struct {
 	Handed    Traffic           // to the node, past the port's device: not in the device's own statistics
 	WalkedIn  Traffic           // into a router and out of it again on the fast path, which its kernel did not see: those that came in here,
 	WalkedOut Traffic           // and those that went out here
+	Emerged   Traffic           // out of the tunnel that begins here, without outer headers
 	Dropped   map[string]uint64 // frames from the node, by reason; reasons that never were are absent
 }
 
@@ -54,6 +55,7 @@ func sum(perCPU []objectCounters, reasons []string) Counters {
 		total.Handed.add(c.Handed)
 		total.WalkedIn.add(c.WalkedIn)
 		total.WalkedOut.add(c.WalkedOut)
+		total.Emerged.add(c.Emerged)
 		for reason, n := range c.Dropped {
 			if n > 0 {
 				total.Dropped[reasons[reason]] += n

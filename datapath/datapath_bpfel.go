@@ -18,7 +18,8 @@ type objectCounters struct {
 	Handed    objectTraffic
 	WalkedIn  objectTraffic
 	WalkedOut objectTraffic
-	Dropped   [15]uint64
+	Emerged   objectTraffic
+	Dropped   [16]uint64
 }
 
 type objectEncapsulation struct {
@@ -28,6 +29,7 @@ type objectEncapsulation struct {
 	Dscp   uint8
 	Length uint8
 	Key    uint32
+	Storm  uint32
 	Header [56]uint8
 }
 
@@ -117,7 +119,8 @@ const (
 	objectReasonREASON_SUPER_FRAME    objectReason = 12
 	objectReasonREASON_NO_UPLINK      objectReason = 13
 	objectReasonREASON_NO_ROUTE       objectReason = 14
-	objectReasonREASONS               objectReason = 15
+	objectReasonREASON_STORM          objectReason = 15
+	objectReasonREASONS               objectReason = 16
 )
 
 type objectRouter struct {
@@ -154,7 +157,8 @@ type objectUnderlay struct {
 	_        structs.HostLayout
 	Received objectTraffic
 	Sent     objectTraffic
-	Dropped  [15]uint64
+	ByCard   uint64
+	Dropped  [16]uint64
 }
 
 type objectUplink struct {
@@ -168,6 +172,7 @@ type objectUplink struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	objectMapAsked             = "asked"
+	objectMapBuckets           = "buckets"
 	objectMapCounts            = "counts"
 	objectMapDevices           = "devices"
 	objectMapEncapsulations    = "encapsulations"
@@ -253,6 +258,7 @@ type objectProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectMapSpecs struct {
 	Asked          *ebpf.MapSpec `ebpf:"asked"`
+	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
 	Counts         *ebpf.MapSpec `ebpf:"counts"`
 	Devices        *ebpf.MapSpec `ebpf:"devices"`
 	Encapsulations *ebpf.MapSpec `ebpf:"encapsulations"`
@@ -304,6 +310,7 @@ func (o *objectObjects) Close() error {
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectMaps struct {
 	Asked          *ebpf.Map `ebpf:"asked"`
+	Buckets        *ebpf.Map `ebpf:"buckets"`
 	Counts         *ebpf.Map `ebpf:"counts"`
 	Devices        *ebpf.Map `ebpf:"devices"`
 	Encapsulations *ebpf.Map `ebpf:"encapsulations"`
@@ -329,6 +336,7 @@ type objectMaps struct {
 func (m *objectMaps) Close() error {
 	return _ObjectClose(
 		m.Asked,
+		m.Buckets,
 		m.Counts,
 		m.Devices,
 		m.Encapsulations,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -39,6 +40,9 @@ type Tunnel struct {
 	Peer  netip.Addr // of the other one, of the same family
 	TTL   uint8      // of outer packets; 0: 64
 	DSCP  bool       // outer packets have the inner packet's DSCP; else 0
+
+	// StormControl is how many frames to groups, broadcast and multicast, go into it in a second; 0: as many as come.
+	StormControl int
 }
 
 // Numbers of protocols.
@@ -60,6 +64,8 @@ func (t Tunnel) check() error {
 		return fmt.Errorf("VNI %d is above %d", t.Key, maxVNI)
 	case !t.Local.IsValid() || !t.Peer.IsValid() || t.Local.Unmap().Is4() != t.Peer.Unmap().Is4():
 		return fmt.Errorf("%v and %v are no two addresses of one family", t.Local, t.Peer)
+	case t.StormControl < 0 || t.StormControl > int(time.Second):
+		return fmt.Errorf("%d frames a second is no bound", t.StormControl)
 	case t.Local.Zone() != "" || t.Peer.Zone() != "":
 		return fmt.Errorf("%v or %v is link-local", t.Local, t.Peer)
 	}
@@ -93,7 +99,7 @@ func (t Tunnel) encapsulation() objectEncapsulation {
 		h = binary.BigEndian.AppendUint16(h, unix.ETH_P_TEB)
 		h = binary.BigEndian.AppendUint32(h, t.Key)
 	}
-	e := objectEncapsulation{Kind: uint8(t.Kind), Key: t.Key, Length: uint8(len(h)), V6: flag(v6), Dscp: flag(t.DSCP)}
+	e := objectEncapsulation{Kind: uint8(t.Kind), Key: t.Key, Length: uint8(len(h)), V6: flag(v6), Dscp: flag(t.DSCP), Storm: uint32(t.StormControl)}
 	copy(e.Header[:], h)
 	return e
 }
@@ -118,7 +124,7 @@ func (t Tunnel) network() (header []byte, v6 bool) {
 
 // tunnelOf reads a tunnel back out of what frames are encapsulated with.
 func tunnelOf(e objectEncapsulation) Tunnel {
-	t := Tunnel{Kind: TunnelKind(e.Kind), Key: e.Key, DSCP: e.Dscp != 0}
+	t := Tunnel{Kind: TunnelKind(e.Kind), Key: e.Key, DSCP: e.Dscp != 0, StormControl: int(e.Storm)}
 	if e.V6 != 0 {
 		t.TTL, t.Local, t.Peer = e.Header[7], netip.AddrFrom16([16]byte(e.Header[8:])), netip.AddrFrom16([16]byte(e.Header[24:]))
 	} else {
@@ -170,6 +176,7 @@ func (d *DataPath) setTunnel(port int, t Tunnel) error {
 	err = errors.Join(
 		d.maps.Ends.Put(t.end(), uint32(1)),
 		d.maps.Tunnels.Put(t.name(), uint32(port)),
+		d.maps.Buckets.Put(uint32(port), uint64(0)), // full
 		d.maps.Encapsulations.Put(uint32(port), t.encapsulation()),
 	)
 	if err != nil || old.Kind == 0 || tunnelOf(old).name() == t.name() {

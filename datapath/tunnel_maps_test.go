@@ -88,7 +88,7 @@ func TestStraysOfTunnelsAreForgotten(t *testing.T) {
 
 func TestOuterHeaderIsReadBack(t *testing.T) {
 	for _, want := range sorts {
-		want.TTL, want.DSCP = 3, true
+		want.TTL, want.DSCP, want.StormControl = 3, true, 10_000
 		e := want.encapsulation()
 		if have := tunnelOf(e); have != want {
 			t.Errorf("%+v became %+v", want, have)

@@ -46,10 +46,15 @@ func (w *world) receive(outer []byte) outcome {
 	return w.run(w.d.programs.UplinkIngress, w.b, outer)
 }
 
-// takeAll reads all counters, the underlay's too, and starts them again at zero.
+// takeAll reads all counters, the underlay's too but ByLineCard, and starts them again at zero. What the underlay received has emerged from tunnels.
 func (w *world) takeAll() map[string]uint64 {
+	w.Helper()
 	all := w.take()
 	maps.Copy(all, must(w.d.Underlay()))
+	if all[Received] != w.emerged {
+		w.Errorf("%d packets received, %d frames out of tunnels", all[Received], w.emerged)
+	}
+	delete(all, ByLineCard)
 	w.check(w.d.maps.Underlays.Put(uint32(0), make([]objectUnderlay, ebpf.MustPossibleCPU())))
 	return all
 }

@@ -51,12 +51,13 @@ func (d *DataPath) changeUplink(change func(*objectUplink)) error {
 
 // Names of what Underlay counts beside drops.
 const (
-	Received = "received"
-	Sent     = "sent"
+	Received   = "received"
+	Sent       = "sent"
+	ByLineCard = "by the line card"
 )
 
-// Underlay counts outer packets since the maps were made: those that were decapsulated (Received) and made (Sent), and those that were
-// dropped where no port was known yet, or any more, by reason. What never was is absent.
+// Underlay counts outer packets since the maps were made: those that were decapsulated (Received), those of them that the line card dealt with
+// alone (ByLineCard), those that were made (Sent), and those that were dropped where no port was known yet, or any more, by reason. What never was is absent.
 func (d *DataPath) Underlay() (map[string]uint64, error) {
 	reasons, err := Reasons()
 	if err != nil {
@@ -75,6 +76,7 @@ func (d *DataPath) Underlay() (map[string]uint64, error) {
 	for _, c := range perCPU {
 		count(Received, c.Received.Frames)
 		count(Sent, c.Sent.Frames)
+		count(ByLineCard, c.ByCard)
 		for reason, n := range c.Dropped {
 			count(reasons[reason], n)
 		}

@@ -215,6 +215,37 @@ func TestTunnelCardLeavesWhatECNWouldChange(t *testing.T) {
 	})
 }
 
+// What a tunnel took in and gave out is known for each, by programs of tc and by the line card.
+func TestTrafficOfEachTunnelIsCounted(t *testing.T) {
+	inRoutedWorld(t, func(w *world) {
+		end := w.port(macB)
+		w.check(w.d.TakeXDP(end, w.b))
+		for _, tunnel := range sorts {
+			port := w.tunnelled(end, tunnel)
+			frame := packet{to: macB}.bytes()
+			came := tunnel.turned().outer(frame, around{to: macHere, from: macThere})
+			want := Counters{Emerged: Traffic{Frames: 1, Bytes: uint64(len(frame))}, Dropped: map[string]uint64{}}
+			for name, p := range map[string]*ebpf.Program{"tc": w.d.programs.UplinkIngress, "XDP": w.d.programs.UnderlayLinecard} {
+				w.name = tunnel.named() + ", " + name
+				opts := ebpf.RunOptions{Data: came, DataOut: make([]byte, len(came)+256), Context: &skbuff{Ifindex: uint32(w.b)}}
+				if name == "XDP" {
+					opts.Context = &xdpMD{DataEnd: uint32(len(came)), IngressIfindex: uint32(w.a)}
+				}
+				_, err := p.Run(&opts)
+				w.check(err)
+				if n := must(w.d.Underlay())[ByLineCard]; n > 0 != (name == "XDP") {
+					w.Errorf("%d packets by the line card", n)
+				}
+				if diff := cmp.Diff(want, must(w.d.Counters())[port]); diff != "" {
+					w.Errorf("of the tunnel (-want +have):\n%s", diff)
+				}
+				w.takeAll()
+			}
+			w.check(w.d.Forget(port))
+		}
+	})
+}
+
 // Whatever others have at a card stays.
 func TestUnderlayProgramsComeAndGo(t *testing.T) {
 	inBench(t, func(b *bench) {

@@ -22,6 +22,7 @@ type world struct {
 	chunk    *ebpf.Map
 	stations map[int]*station // behind real ports, in a world that is live; else nil
 	bare     bool             // new ports are without a program
+	emerged  uint64           // frames out of tunnels, when counters were last taken
 }
 
 // Kinds of next hops (bpf/fib.h).
@@ -263,11 +264,13 @@ func (w *world) send(frame []byte, ctx skbuff) outcome {
 	return outcome{verdict, opts.DataOut, w.take()}
 }
 
-// take reads all counters, by what is counted where, and starts them again at zero. Ports and routers go by their place in a line:
+// take reads all counters but Emerged, by what is counted where, and starts them again at zero. Ports and routers go by their place in a line:
 // "in 0", "out 0", "in 1", ...; what is walked is so many frames of so many bytes, which must be the same.
 func (w *world) take() map[string]uint64 {
 	all := map[string]uint64{}
+	w.emerged = 0
 	for port, c := range must(w.d.Counters()) {
+		w.emerged += c.Emerged.Frames
 		count := func(what string, t Traffic) {
 			if t.Frames > 0 {
 				all[fmt.Sprintf("%s %d", what, port)] = t.Frames

@@ -63,6 +63,26 @@ type Tunnel struct {
 	Number uint16 `json:"number,omitempty"`
 	// DSCP copies the inner packet's DSCP to the outer header (RFC 2983, uniform model); else it is 0 there.
 	DSCP bool `json:"dscp,omitempty"`
+	// StormControl is how many frames to groups, broadcast and multicast, go into each tunnel of a LAN or a switch in a second; 0: DefaultStormControl.
+	StormControl int `json:"storm_control,omitempty"`
+}
+
+// DefaultStormControl is more than a thousand nodes of one LAN send in the second in which they all start, and a few per cent of what a loop
+// brings about.
+const DefaultStormControl = 10_000
+
+// NoStormControl lets all frames in.
+const NoStormControl = -1
+
+// StormLimit is how many frames to groups go in in a second; 0: as many as come.
+func (t Tunnel) StormLimit() int {
+	switch t.StormControl {
+	case 0:
+		return DefaultStormControl
+	case NoStormControl:
+		return 0
+	}
+	return t.StormControl
 }
 
 // MaxTunnels bounds the links and switches of one slice that reach over several hosts. MaxID and it share the 24 bits of a VNI.

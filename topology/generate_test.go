@@ -13,7 +13,7 @@ import (
 func network(t *rapid.T) *Topology {
 	top := &Topology{Name: "lab", Nodes: map[string]Node{}, Placement: rapid.SampledFrom([]slice.Strategy{"", slice.Spread, slice.Pack}).Draw(t, "placement")}
 	if rapid.IntRange(0, 3).Draw(t, "vxlan") == 0 {
-		top.Defaults = &Defaults{Link: &LinkAttributes{Tunnel: slice.VXLAN, DSCP: DSCPCopy}}
+		top.Defaults = &Defaults{Link: &LinkAttributes{Tunnel: slice.VXLAN, DSCP: DSCPCopy, StormControl: "20kpps"}}
 	}
 	daemon := rapid.SampledFrom([]slice.Daemon{"", slice.FRR, slice.BIRD})
 	count := rapid.IntRange(1, 14).Draw(t, "nodes")
@@ -75,6 +75,9 @@ func anyLink(t *rapid.T, sites, switches []string) (l Link, ok bool) {
 	}
 	for _, e := range ends {
 		l.Ends = append(l.Ends, End(e))
+	}
+	if len(ends) > 2 {
+		l.StormControl = rapid.SampledFrom([]FrameRate{"", "off", "250", "1.5kpps"}).Draw(t, "storm control")
 	}
 	if rapid.Bool().Draw(t, "shaped") {
 		l.Rate = RateOf(uint64(rapid.IntRange(1, 100_000).Draw(t, "rate")) * 1000)

@@ -72,6 +72,7 @@ var foreign = map[string]string{
 	"nodeSelector":   "write host_labels: {rack: a}",
 	"box":            "write host: with the name of a machine",
 	"encap":          "write tunnel: egre, or tunnel: vxlan",
+	"storm-control":  "write storm_control: 10kpps",
 	"vni":            "write tunnel: vxlan; Pergola chooses the VNI",
 	"key":            "write tunnel: egre; Pergola chooses the key",
 }

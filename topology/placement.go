@@ -2,6 +2,7 @@ package topology
 
 import (
 	"regexp"
+	"slices"
 
 	"github.com/pergola-net/pergola/slice"
 )
@@ -40,11 +41,24 @@ func (l *link) tunnel() slice.Tunnel {
 	if l.Tunnel == slice.VXLAN {
 		t.Kind = slice.VXLAN
 	}
+	if l.floods() {
+		t.StormControl, _ = l.StormControl.Frames()
+	}
 	return t
+}
+
+// floods reports whether a frame may go to several of the link's machines.
+func (l *link) floods() bool {
+	return l.lan() || slices.ContainsFunc(l.ends, func(p *port) bool { return p.node.kind == slice.Switch })
 }
 
 // tunnelSwitches gives switches the tunnels that the links plugged into them ask for.
 func (r *resolver) tunnelSwitches() {
+	for _, l := range r.links {
+		if l.in.StormControl != "" && !l.floods() {
+			r.add(l.at.at("storm_control"), "leave it out", "the link joins two nodes: storm control is for LANs, and links of switches")
+		}
+	}
 	for _, n := range r.nodes {
 		if n.kind != slice.Switch {
 			continue
@@ -53,7 +67,7 @@ func (r *resolver) tunnelSwitches() {
 			t := p.link.tunnel()
 			if i > 0 && t != n.out.Tunnel {
 				r.add(p.link.at, "write the same in all of them, or in defaults: {link: ...}",
-					"links of switch %q differ in tunnel or dscp, but between two hosts it has one tunnel", n.name)
+					"links of switch %q differ in tunnel, dscp or storm_control, but between two hosts it has one tunnel", n.name)
 				break
 			}
 			n.out.Tunnel = t

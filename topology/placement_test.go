@@ -8,6 +8,35 @@ import (
 	"github.com/pergola-net/pergola/slice"
 )
 
+func TestStormControlIsOfWhatFloods(t *testing.T) {
+	const file = `
+defaults: {link: {storm_control: 2.5kpps}}
+nodes: {a: , b: , c: , s: {kind: switch}, u: {kind: switch}}
+links:
+  - {name: ab, ends: [a, b]}
+  - {name: abc, ends: [a, b, c], storm_control: off}
+  - {name: lan, ends: [a, c], lan: true, storm_control: 7}
+  - {ends: [a, s]}
+  - {ends: [b, u], storm_control: 1Mpps}
+`
+	s := mustResolve(t, mustParse(t, "t.yaml", []byte(file)), nil)
+	for _, c := range []struct {
+		name string
+		have slice.Tunnel
+		want int
+	}{
+		{"a link of two nodes", s.Link("ab").Tunnel, 0},
+		{"switched off", s.Link("abc").Tunnel, slice.NoStormControl},
+		{"a LAN of two nodes", s.Link("lan").Tunnel, 7},
+		{"a switch, by the defaults", s.Node("s").Tunnel, 2500},
+		{"a switch, by its link", s.Node("u").Tunnel, 1_000_000},
+	} {
+		if c.have.StormControl != c.want {
+			t.Errorf("%s: %d frames a second, want %d", c.name, c.have.StormControl, c.want)
+		}
+	}
+}
+
 func TestPlacementIsTheLastWord(t *testing.T) {
 	const file = `
 placement: pack

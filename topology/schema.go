@@ -77,6 +77,8 @@ func (g *generator) value(t reflect.Type) object7 {
 	switch t {
 	case reflect.TypeFor[Rate]():
 		return object7{"type": []string{"string", "integer"}, "pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?([bB]it|[bB]its|bps|b|[bB]it/s|b/s)?$`}
+	case reflect.TypeFor[FrameRate]():
+		return object7{"type": []string{"string", "integer"}, "pattern": `^(off|[0-9]+(\.[0-9]+)? ?[kKmM]?([pP][pP][sS]|[pP]/[sS]|/[sS])?)$`}
 	case reflect.TypeFor[Duration]():
 		return object7{"type": []string{"string", "integer"}, "pattern": `^(0|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$`}
 	case reflect.TypeFor[Percent]():

@@ -134,6 +134,8 @@ type LinkAttributes struct {
 
 	Tunnel slice.TunnelKind `json:"tunnel,omitempty" enum:"egre,vxlan" doc:"What carries frames from machine to machine: egre (GRE with a key) or vxlan. Default: egre."`
 	DSCP   DSCP             `json:"dscp,omitempty" enum:"copy,none" doc:"copy: the tunnel's packets have the DSCP of those within. Default: none, that is 0."`
+
+	StormControl FrameRate `json:"storm_control,omitempty" doc:"Broadcast and multicast frames a second that a LAN or switch sends to each other machine: 500pps, 20kpps, off. Default: 10kpps."`
 	Shape
 }
 

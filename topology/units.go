@@ -10,11 +10,16 @@ import (
 	"time"
 
 	"github.com/docker/go-units"
+
+	"github.com/pergola-net/pergola/slice"
 )
 
 // Rate is a number of bits a second as users write it: 10Mbit, 1G, 2.5Gbps, 64000. Empty: not given; 0: no limit.
 // Prefixes are decimal and a rate is always in bits: bps is bits a second here, other than for tc.
 type Rate string
+
+// FrameRate is a number of frames a second as users write it: 500pps, 20kpps, 1000; or off. Empty: not given.
+type FrameRate string
 
 // Duration is a span of time as users write it: 10ms, 1.5s. Empty: not given.
 type Duration string
@@ -26,9 +31,10 @@ type Percent string
 type Bytes string
 
 const (
-	maxRate  = 1_000_000_000_000 // 1 Tbit/s
-	minRate  = 1_000
-	maxDelay = 4 * time.Minute // netem counts 64 ns ticks in 32 bits
+	maxRate      = 1_000_000_000_000 // 1 Tbit/s
+	minRate      = 1_000
+	maxFrameRate = 10_000_000
+	maxDelay     = 4 * time.Minute // netem counts 64 ns ticks in 32 bits
 )
 
 var ratePattern = regexp.MustCompile(`(?i)^([0-9]+(?:\.[0-9]+)?) ?([kmgt]?)(?:bit|bits|bps|b|bit/s|b/s)?$`)
@@ -74,6 +80,31 @@ func (r Rate) Bits() (uint64, error) {
 		return 0, fmt.Errorf("rate %s is out of range: 1kbit to 1Tbit, or 0 for no limit", string(r))
 	}
 	return uint64(bits), nil
+}
+
+var frameRatePattern = regexp.MustCompile(`(?i)^([0-9]+(?:\.[0-9]+)?) ?([km]?)(?:pps|p/s|/s)?$`)
+
+// Frames is the number of frames a second; slice.NoStormControl for off, 0 where none is given.
+func (r FrameRate) Frames() (int, error) {
+	switch r {
+	case "":
+		return 0, nil
+	case "off":
+		return slice.NoStormControl, nil
+	}
+	parts := frameRatePattern.FindStringSubmatch(string(r))
+	if parts == nil {
+		return 0, fmt.Errorf("%q is no number of frames a second: write such as 500pps, 20kpps, or off", string(r))
+	}
+	number, err := strconv.ParseFloat(parts[1], 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no number of frames a second: %w", string(r), err)
+	}
+	frames := math.Round(number * map[string]float64{"": 1, "k": 1e3, "m": 1e6}[strings.ToLower(parts[2])])
+	if frames < 1 || frames > maxFrameRate {
+		return 0, fmt.Errorf("%s is out of range: 1pps to 10Mpps, or off", string(r))
+	}
+	return int(frames), nil
 }
 
 // Duration is the span of time; 0 where none is given.

@@ -9,10 +9,11 @@ import (
 // checked is a text whose form can be wrong.
 type checked interface{ check() error }
 
-func (r Rate) check() error     { _, err := r.Bits(); return err }
-func (d Duration) check() error { _, err := d.Duration(); return err }
-func (p Percent) check() error  { _, err := p.Value(); return err }
-func (b Bytes) check() error    { _, err := b.Count(); return err }
+func (r Rate) check() error      { _, err := r.Bits(); return err }
+func (r FrameRate) check() error { _, err := r.Frames(); return err }
+func (d Duration) check() error  { _, err := d.Duration(); return err }
+func (p Percent) check() error   { _, err := p.Value(); return err }
+func (b Bytes) check() error     { _, err := b.Count(); return err }
 
 // checkValues reports every value below v that is wrong by itself: units, numbers out of range, words that are not
 // among those allowed.

@@ -3,14 +3,19 @@ package wire_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/agent/wire"
 	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/test/testkit"
 )
 
 // raw sends one IPv4 packet, with a header by the kernel.
@@ -94,4 +99,33 @@ func receiveRaw(t testing.TB, ns *os.File, send func()) []byte {
 		t.Fatalf("receive a packet of GRE: %v", err)
 	}
 	return buf[:n]
+}
+
+// One slice floods its link, which is shaped, through the same machines and network cards; what another one sends within its own rate all arrives.
+func TestFloodOfOneSliceLeavesAnotherAlone(t *testing.T) {
+	b := newBed(t, 2, 1500)
+	b.openUnderlays()
+	kind := tunnelOf{kind: slice.EGRE}
+	calm, _ := b.pair(kind)
+	mtu := func(p *wire.Port) { p.Slice, p.MTU = 8, b.mtu-kind.kind.Overhead(false) }
+	near, far := end{machine: calm.machine}, end{machine: b.machines[1]}
+	near.port, far.port = near.lab.port("near", mtu, "198.51.100.0/31"), far.lab.port("far", mtu, "198.51.100.1/31")
+	b.link(kind, near, far)
+	calm.must(calm.Shape(calm.ctx, calm.port, wire.FromNode, slice.Shape{Rate: 10e6}))
+	near.must(near.Shape(near.ctx, near.port, wire.FromNode, slice.Shape{Rate: 2e6, Queue: 20}))
+	calm.ping("a", "192.0.2.1")
+	near.ping("near", "198.51.100.1")
+
+	stop := near.floods("near", "198.51.100.1")
+	defer stop()
+	testkit.Eventually(t, func() error {
+		if sent, got := near.traffic(near.port).FromNode.Bytes, far.traffic(far.port).ToNode.Bytes; sent < 3*got || got < 1<<16 {
+			return fmt.Errorf("of %d bytes, %d came through", sent, got)
+		}
+		return nil
+	}, 30*time.Second, "more than the link takes")
+	out, err := calm.exec("a", "ping", "-q", "-c200", "-i0.01", "-s1000", "-W10", "192.0.2.1")
+	if err != nil || !strings.Contains(out, " 0% packet loss") {
+		t.Errorf("beside the flood: %v\n%s", err, out)
+	}
 }

@@ -1,11 +1,13 @@
 package wire_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,27 +22,8 @@ import (
 func (l *lab) flood(from, to, toPort string) float64 {
 	l.Helper()
 	const window = 600 * time.Millisecond
-	var conn net.Conn
-	l.must(netns.Do(netns.Path(l.node(from).pid), func() (err error) {
-		conn, err = net.Dial("udp", net.JoinHostPort(to, "9"))
-		return err
-	}))
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		payload := make([]byte, 1200)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				for range 12 { // 50 to 100 Mbit/s, as late as timers are
-					_, _ = conn.Write(payload) // refused by ICMP now and then
-				}
-				time.Sleep(time.Millisecond)
-			}
-		}
-	}()
+	stop := l.floods(from, to)
+	defer stop()
 	read := func() (uint64, time.Time) {
 		traffic, err := l.Counters(l.ctx)
 		l.must(err)
@@ -50,10 +33,33 @@ func (l *lab) flood(from, to, toPort string) float64 {
 	bytes, start := read()
 	time.Sleep(window)
 	after, end := read()
-	close(stop)
-	<-stopped
-	l.must(conn.Close())
 	return float64(after-bytes) * 8 / end.Sub(start).Seconds()
+}
+
+// floods sends UDP datagrams, 50 to 100 Mbit/s, until stop is called.
+func (l *lab) floods(from, to string) (stop func()) {
+	l.Helper()
+	var conn net.Conn
+	l.must(netns.Do(netns.Path(l.node(from).pid), func() (err error) {
+		conn, err = net.Dial("udp", net.JoinHostPort(to, "9"))
+		return err
+	}))
+	ctx, cancel := context.WithCancel(l.ctx)
+	var sender sync.WaitGroup
+	sender.Go(func() {
+		payload := make([]byte, 1200)
+		for ctx.Err() == nil {
+			for range 12 { // as late as timers are
+				_, _ = conn.Write(payload) // refused by ICMP now and then
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+	return func() {
+		cancel()
+		sender.Wait()
+		_ = conn.Close()
+	}
 }
 
 // tries is how often a rate is measured before it is wrong: on a busy machine, the sender may not get to send.

@@ -34,6 +34,8 @@ type Tunnel struct {
 	DSCP  bool       // see slice.Tunnel
 	MTU   int        // of the interfaces at both ends
 
+	StormControl int // frames to groups that go in, in a second; 0: as many as come
+
 	// Isolated keeps a switch from sending what came out of one tunnel into another: all hosts of a LAN have tunnels to one another, so
 	// frames would go round.
 	Isolated bool
@@ -78,7 +80,9 @@ func (s *Substrate) setTunnel(index int, t Tunnel) error {
 		return err
 	}
 	local := t.Local.Unmap()
-	err = s.data.SetTunnel(index, datapath.Tunnel{Kind: kind, Key: t.Key, Local: local, Peer: t.Peer.Unmap(), DSCP: t.DSCP})
+	err = s.data.SetTunnel(index, datapath.Tunnel{
+		Kind: kind, Key: t.Key, Local: local, Peer: t.Peer.Unmap(), DSCP: t.DSCP, StormControl: t.StormControl,
+	})
 	if err != nil || local.Is4() {
 		return err
 	}

@@ -21,6 +21,7 @@ struct counters {
 	struct traffic handed;	   /* to the node, past the port's device */
 	struct traffic walked_in;  /* into a router and out of it again, which its kernel did not see: here they came in, */
 	struct traffic walked_out; /* and here they went out */
+	struct traffic emerged;	   /* out of the tunnel that begins here, without outer headers */
 	__u64 dropped[REASONS];	   /* frames from the node, by reason */
 };
 
@@ -53,6 +54,16 @@ static __always_inline void count_handed(__u32 port, __u32 bytes)
 		return;
 	c->handed.frames++;
 	c->handed.bytes += bytes;
+}
+
+static __always_inline void count_emerged(__u32 port, __u32 bytes)
+{
+	struct counters *c = bpf_map_lookup_elem(&counts, &port);
+
+	if (!c)
+		return;
+	c->emerged.frames++;
+	c->emerged.bytes += bytes;
 }
 
 static __always_inline void count_walked(__u32 in, __u32 out, __u32 bytes)

@@ -16,6 +16,7 @@
 #include "header.h"
 #include "link.h"
 #include "outer.h"
+#include "storm.h"
 #include "tunnel.h"
 #include "walk.h"
 
@@ -165,6 +166,8 @@ __noinline int into_tunnel(struct __sk_buff *skb, __u32 from, __u32 at, __u32 ho
 	f.unread = !!(how & INTO_UNREAD);
 	if (!e || e->kind == TUNNEL_NONE)
 		why = REASON_UNKNOWN_TUNNEL;
+	else if (is_storm(skb, &f, e, at))
+		why = REASON_STORM;
 	else if (u && u->inside)
 		why = wrap(skb, &f, e, how & INTO_WALKED);
 	if (why != CONTINUE || !u) {

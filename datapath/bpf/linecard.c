@@ -17,7 +17,7 @@ int linecard(struct xdp_md *ctx)
 {
 	struct frame f = {};
 
-	f.length = bpf_xdp_get_buff_len(ctx);
+	f.length = f.longest = bpf_xdp_get_buff_len(ctx);
 	f.from = ctx->ingress_ifindex;
 	if (cross(&f) != CONTINUE || f.mode != MODE_PEER || !walk_through(ctx, &f, 0))
 		return XDP_PASS;

@@ -9,6 +9,7 @@
 
 struct walk;
 
+/* What tells ways of the program apart lies in pairs of words: the verifier remembers eight bytes together, or not at all. */
 struct frame {
 	__u32 length;	/* with the Ethernet header, without an accelerated VLAN tag */
 	__u32 segment;	/* of a GSO super-frame: payload of each of the frames that it stands for; else 0 */
@@ -16,6 +17,7 @@ struct frame {
 	__u32 from;	/* port by which it entered its link */
 	__u32 at;	/* port at the link's other end; means nothing if a bridge has the frame (MODE_KERNEL) */
 	enum mode mode; /* how it gets there */
+	__u32 longest;	/* length of the longest of the frames that a super-frame stands for, at least; of any other frame its own */
 	__u8 external;	/* there is no node at the other end: it leads out of the machine */
 	__u8 unread;	/* what the kernel knows of the frame is not true any more: it goes through a device, where it is looked at anew */
 	struct walk *walk; /* what routers on the way did to it; NULL: there was none */
@@ -51,6 +53,7 @@ static __always_inline enum reason cross(struct frame *f)
 		return REASON_PEER_GONE;
 	f->external = peer->external;
 	/* Would the receiving interface take it? As __is_skb_forwardable() in the kernel, which a veth pair asks: a tag is not
-	 * counted, and a super-frame passes, because it stands for frames that fit. */
-	return !f->segment && f->length > peer->mtu + ETH_HLEN + vlan_tag ? REASON_TOO_BIG : CONTINUE;
+	 * counted. That one lets every super-frame pass, and a node may send such as stand for frames that do not fit: with another MTU than
+	 * the link's, or by packet sockets. They are judged by these. */
+	return f->longest > peer->mtu + ETH_HLEN + vlan_tag ? REASON_TOO_BIG : CONTINUE;
 }

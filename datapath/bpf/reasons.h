@@ -25,6 +25,7 @@ enum reason {
 	REASON_SUPER_FRAME,    /* of a kind that the kernel could not cut inside a tunnel */
 	REASON_NO_UPLINK,      /* nothing leads out of the substrate */
 	REASON_NO_ROUTE,       /* to the tunnel's other end */
+	REASON_STORM,	       /* more frames to groups than a LAN's tunnel takes (storm.h) */
 
 	REASONS, /* their number */
 };

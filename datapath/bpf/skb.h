@@ -16,10 +16,54 @@
 #include "reasons.h"
 #include "walk.h"
 
-static __always_inline void enter(const struct __sk_buff *skb, struct frame *f)
+#define BY_FRAGS 0xffff /* GSO_BY_FRAGS in the kernel: SCTP's super-frames, of packets that it has made already */
+
+/* The byte that says how long the header above IP is; 0 where it cannot be read. */
+static __always_inline __u8 offset_of_tcp(const struct __sk_buff *skb, __u32 at)
+{
+	__u8 offset = 0;
+
+	bpf_skb_load_bytes(skb, at + offsetof(struct ports_and_offset, offset), &offset, sizeof(offset));
+	return offset;
+}
+
+/*
+ * The longest frame that this one stands for: if it is a super-frame, as skb_gso_network_seglen() in the kernel has it. What is between the headers of IP and TCP or UDP, and
+ * what is in front of them, is not read, as in packet_length() (header.h), but here it is left out: nothing is dropped that fits.
+ */
+__noinline int longest_frame(struct __sk_buff *skb)
+{
+	__u32 headers = ETH_HLEN + sizeof(struct iphdr) + sizeof(struct udphdr);
+	struct {
+		__u8 align[2]; /* as in struct header */
+		struct ethhdr eth;
+		struct iphdr ip4;
+	} h = {};
+	__u32 above;
+	__u8 next;
+
+	if (!skb->gso_size)
+		return skb->len;
+	if (skb->gso_size == BY_FRAGS || bpf_skb_load_bytes(skb, 0, &h.eth, sizeof(h.eth) + sizeof(h.ip4)))
+		return 0;
+	if (h.eth.h_proto == bpf_htons(ETH_P_IP)) {
+		above = ETH_HLEN + h.ip4.ihl * 4;
+		next = h.ip4.protocol;
+	} else if (h.eth.h_proto == bpf_htons(ETH_P_IPV6)) {
+		above = ETH_HLEN + sizeof(struct ipv6hdr);
+		next = *((const __u8 *)&h.ip4 + offsetof(struct ipv6hdr, nexthdr));
+	} else {
+		return headers + skb->gso_size;
+	}
+	headers = above + (next == IPPROTO_TCP ? (offset_of_tcp(skb, above) >> 4) * 4 : sizeof(struct udphdr));
+	return headers + skb->gso_size < skb->len ? headers + skb->gso_size : skb->len;
+}
+
+static __always_inline void enter(struct __sk_buff *skb, struct frame *f)
 {
 	f->length = skb->len;
 	f->segment = skb->gso_size;
+	f->longest = longest_frame(skb);
 	f->tagged = skb->vlan_present;
 	f->from = skb->ifindex;
 }

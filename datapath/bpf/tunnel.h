@@ -70,6 +70,7 @@ struct encapsulation {
 	__u8 dscp;   /* is copied from the inner packet */
 	__u8 length; /* of the header: 28, 36, 48 or 56 */
 	__u32 key;
+	__u32 storm; /* frames to groups that go in, in a second (storm.h); 0: as many as come */
 	__u8 header[MAX_OUTER]; /* lengths, checksum, ECN, UDP source port and flow label are zero */
 };
 
@@ -99,6 +100,7 @@ struct {
 struct underlay {
 	struct traffic received; /* and decapsulated */
 	struct traffic sent;	 /* encapsulated */
+	__u64 by_card;		 /* of the packets received: by the line card alone (tunnelcard.c) */
 	__u64 dropped[REASONS];	 /* where no port is known yet, or any more */
 };
 
@@ -124,15 +126,18 @@ static __always_inline bool begins_tunnel(__u32 port)
 	return e && e->kind != TUNNEL_NONE;
 }
 
-static __always_inline void count_received(__u32 bytes)
+/* A packet came, and a frame was in it, of the tunnel at this port. */
+static __always_inline void count_received(__u32 bytes, __u32 port, __u32 inner, bool by_card)
 {
 	__u32 zero = 0;
 	struct underlay *u = bpf_map_lookup_elem(&underlays, &zero);
 
+	count_emerged(port, inner);
 	if (!u)
 		return;
 	u->received.frames++;
 	u->received.bytes += bytes;
+	u->by_card += by_card;
 }
 
 static __always_inline void count_sent(__u32 bytes)

@@ -111,7 +111,7 @@ __noinline int relay(struct xdp_md *ctx, struct passage *p)
 	at = p->at; /* on the stack, where Linux 6.1 wants keys to be */
 	e = bpf_map_lookup_elem(&encapsulations, &at);
 	h = see_inner(ctx, p);
-	if (!e || e->kind == TUNNEL_NONE || !h)
+	if (!e || e->kind == TUNNEL_NONE || e->storm || !h)
 		return XDP_PASS;
 	n = e->length & OUTER_MASK;
 	f.length = p->length;
@@ -141,7 +141,7 @@ int underlay_linecard(struct xdp_md *ctx)
 	if (!open_packet(ctx, &p))
 		return XDP_PASS;
 	f.from = p.from;
-	f.length = p.length;
+	f.length = f.longest = p.length;
 	if (cross(&f) != CONTINUE || f.mode != MODE_PEER || !walk_through(ctx, &f, p.begin))
 		return XDP_PASS;
 	p.at = f.at;
@@ -151,7 +151,7 @@ int underlay_linecard(struct xdp_md *ctx)
 	verdict = f.external && begins_tunnel(f.at) ? relay(ctx, &p) : deliver(ctx, &p);
 	if (verdict == XDP_PASS)
 		return XDP_PASS;
-	count_received(p.begin + p.length);
+	count_received(p.begin + p.length, p.from, p.length, true);
 	if (f.walk)
 		account(&f);
 	if (verdict == XDP_ABORTED) /* the frame has become shorter than it was, between two looks */

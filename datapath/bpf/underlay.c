@@ -188,7 +188,7 @@ __noinline int come_out(struct __sk_buff *skb, struct passage *p)
 	p->from = find_tunnel(&o);
 	if (!p->from)
 		return REASON_UNKNOWN_TUNNEL;
-	count_received(skb->len);
+	count_received(skb->len, p->from, o.total - o.length, false);
 	why = decapsulate(skb, &f, &o);
 	p->unread = f.unread;
 	return why;
