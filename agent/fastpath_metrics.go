@@ -41,6 +41,7 @@ func (fastPathMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		framesMetric, bytesMetric, droppedMetric, walkedMetric, walkedBytesMetric, puntsMetric, eligibleMetric, routesMetric,
 		resyncsMetric, memoryMetric, memoryBoundMetric, nexthopsMetric, fibNeighboursGauge,
+		tunnelFramesMetric, tunnelBytesMetric, tunnelDroppedMetric, underlayPacketsMetric, underlayCardMetric, underlayDroppedMetric,
 	} {
 		ch <- d
 	}
@@ -56,6 +57,7 @@ func (m fastPathMetrics) Collect(ch chan<- prometheus.Metric) {
 	s.gauge(memoryBoundMetric, float64(u.Bytes.Bound))
 	s.gauge(nexthopsMetric, float64(u.Nexthops.Used))
 	s.gauge(fibNeighboursGauge, float64(u.Neighbours.Used))
+	s.underlay(ctx, m.Agent)
 	counted, err := m.counters(ctx)
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(framesMetric, err)
@@ -69,6 +71,7 @@ func (m fastPathMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		s.routers(w.spec.Name, f)
 		s.interfaces(w.spec.Name, trafficOf(m.place(), w.spec, counted))
+		s.tunnels(w.spec.Name, tunnelsOf(w.spec, counted))
 	}
 }
 

@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/pergola-net/pergola/agent/sliver"
 	"github.com/pergola-net/pergola/agent/wire"
@@ -24,6 +27,7 @@ func (a *Agent) Traffic(ctx context.Context, name string) (t api.SliceTraffic, e
 		return t, err
 	}
 	t.Interfaces, t.Punts = trafficOf(a.place(), w.spec, counted), make(map[string]map[string]uint64)
+	t.Tunnels = tunnelsOf(w.spec, counted)
 	for i := range w.spec.Nodes {
 		n := w.spec.Nodes[i].Name // of another host's, nothing is counted
 		punts, err := a.fast.punts(ctx, a.network(), sliver.ID{Slice: w.spec.ID, Node: n})
@@ -32,6 +36,34 @@ func (a *Agent) Traffic(ctx context.Context, name string) (t api.SliceTraffic, e
 		}
 		if len(punts) > 0 {
 			t.Punts[n] = punts
+		}
+	}
+	return t, nil
+}
+
+// Underlay gives what went through all tunnels of this host.
+func (a *Agent) Underlay(ctx context.Context) (t api.UnderlayTraffic, err error) {
+	s := a.network()
+	if s == nil {
+		return t, nil
+	}
+	state, err := s.Underlay(ctx)
+	if err != nil {
+		return t, err
+	}
+	for what, n := range state.Counters {
+		switch what {
+		case datapath.Received:
+			t.Received = n
+		case datapath.ByLineCard:
+			t.ByLineCard = n
+		case datapath.Sent:
+			t.Sent = n
+		default:
+			if t.Dropped == nil {
+				t.Dropped = map[string]uint64{}
+			}
+			t.Dropped[what] = n
 		}
 	}
 	return t, nil
@@ -66,6 +98,21 @@ func trafficOf(at place, s *slice.Slice, counted map[string]wire.Traffic) []api.
 			})
 		}
 	}
+	return all
+}
+
+// tunnelsOf picks a slice's tunnels out of what was counted, in the order of their other ends.
+func tunnelsOf(s *slice.Slice, counted map[string]wire.Traffic) (all []api.TunnelTraffic) {
+	for port, c := range counted {
+		if c.Tunnel != nil && c.Tunnel.Slice == s.ID {
+			all = append(all, api.TunnelTraffic{
+				To: c.Tunnel.Owner, Port: port, Received: traffic(c.FromNode), Sent: traffic(c.ToNode), Dropped: c.Dropped,
+			})
+		}
+	}
+	slices.SortFunc(all, func(a, b api.TunnelTraffic) int {
+		return cmp.Or(strings.Compare(a.To, b.To), strings.Compare(a.Port, b.Port))
+	})
 	return all
 }
 

@@ -32,6 +32,8 @@ type Agent interface {
 	Verify(ctx context.Context, slice string, nodes ...string) (Verification, error)
 	// Traffic gives what went through the interfaces of nodes.
 	Traffic(ctx context.Context, slice string) (SliceTraffic, error)
+	// Underlay gives what went through all tunnels of this host.
+	Underlay(ctx context.Context) (UnderlayTraffic, error)
 }
 
 // ErrNotRunning means that a node has no processes now.

@@ -79,9 +79,23 @@ type Difference struct {
 // SliceTraffic is what went through the interfaces of a slice's nodes.
 type SliceTraffic struct {
 	Interfaces []InterfaceTraffic `json:"interfaces"` // in the order of their names
+	// Tunnels are those to other hosts, as each of both has them.
+	Tunnels []TunnelTraffic `json:"tunnels,omitempty"`
 	// Punts counts the frames that the fast path handed to routers' kernels, by node and reason.
 	Punts map[string]map[string]uint64 `json:"punts"`
 	Silent
+}
+
+// TunnelTraffic is what went through a tunnel, as one of its hosts counts it: frames of the slice, without the tunnel's headers.
+type TunnelTraffic struct {
+	To       string  `json:"to"`   // the interface at the other end, or a switch's or LAN's part: b:eth1, lan at h2
+	Port     string  `json:"port"` // the device that stands for it on the host
+	Host     string  `json:"host,omitempty"`
+	Received Traffic `json:"received"` // out of the tunnel
+	Sent     Traffic `json:"sent"`     // to the tunnel, also frames that it did not take
+	// Dropped counts frames by reason: of those received, those that went no further, and of a switch or a LAN those that the tunnel did not
+	// take. Of a link of two nodes, the latter are counted at the interface that sent them.
+	Dropped map[string]uint64 `json:"dropped,omitempty"`
 }
 
 // InterfaceTraffic is what went through an interface of a node. A GSO super-frame counts as one frame of its own length.
@@ -169,10 +183,16 @@ func (s *server) traffic(ctx context.Context, in *PartInput) (*body[SliceTraffic
 				t.Interfaces[i].Host = s.Cluster.Self()
 			}
 		}
+		for i := range t.Tunnels {
+			if s.Cluster != nil {
+				t.Tunnels[i].Host = s.Cluster.Self()
+			}
+		}
 		return t, err
 	}
 	silent, err := gather(ctx, s, *in, http.MethodGet, "traffic", own, func(t SliceTraffic) {
 		all.Interfaces = append(all.Interfaces, t.Interfaces...)
+		all.Tunnels = append(all.Tunnels, t.Tunnels...)
 		maps.Copy(all.Punts, t.Punts)
 	})
 	slices.SortStableFunc(all.Interfaces, func(a, b InterfaceTraffic) int { return strings.Compare(a.Node, b.Node) })

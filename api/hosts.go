@@ -2,8 +2,11 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +38,14 @@ type Host struct {
 type HostSlice struct {
 	Name  string `json:"name"`
 	Nodes int    `json:"nodes"`
+}
+
+// UnderlayTraffic counts packets of a host's tunnels, of all slices, since its data path was made.
+type UnderlayTraffic struct {
+	Received   uint64            `json:"received"`          // frames were in them
+	ByLineCard uint64            `json:"by_line_card"`      // of those received: dealt with in XDP alone
+	Sent       uint64            `json:"sent"`              // with frames in them
+	Dropped    map[string]uint64 `json:"dropped,omitempty"` // by reason, where no tunnel is known yet, or any more
 }
 
 // AllLabels are those of a host's agent, with what users changed.
@@ -77,6 +88,7 @@ type hostRemoveInput struct {
 func (s *server) registerHosts(a huma.API) {
 	huma.Get(a, "/v1/hosts", s.hosts, describe("list-hosts", "List the machines of the cluster"))
 	huma.Get(a, "/v1/hosts/{host}", s.host, describe("get-host", "Everything about a machine"))
+	huma.Get(a, "/v1/hosts/{host}/underlay", s.underlay, describe("underlay", "What went through all tunnels of a machine"))
 	huma.Patch(a, "/v1/hosts/{host}", s.patchHost, describe("change-host", "Cordon, drain or label a machine"), noContent)
 	huma.Delete(a, "/v1/hosts/{host}", s.removeHost, describe("remove-host", "Forget a machine"), noContent)
 }
@@ -113,6 +125,31 @@ func (s *server) host(ctx context.Context, in *HostInput) (*body[Host], error) {
 		}
 	}
 	return nil, huma.Error404NotFound(fmt.Sprintf("host %s has gone", in.Host))
+}
+
+// underlay has the host itself say it.
+func (s *server) underlay(ctx context.Context, in *HostInput) (*body[UnderlayTraffic], error) {
+	h, err := s.hostState(ctx, in.Host)
+	if err != nil {
+		return nil, problem(err)
+	}
+	if !s.elsewhere(h.Name) {
+		u, err := s.Agent.Underlay(ctx)
+		return answer(u, err)
+	}
+	if !h.Alive {
+		return nil, problem(lost(h))
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	resp, err := s.send(ctx, &h, http.MethodGet, "/v1/hosts/"+url.PathEscape(h.Name)+"/underlay", nil)
+	if err != nil {
+		return nil, problem(err)
+	}
+	defer resp.Body.Close()
+	var u UnderlayTraffic
+	err = json.NewDecoder(resp.Body).Decode(&u)
+	return answer(u, err)
 }
 
 func (s *server) hostOf(h store.HostState) Host {

@@ -234,6 +234,13 @@ func checkMerged(t *testing.T, m *member) {
 	}
 	if tr, err := m.Traffic(ctx, "net"); err != nil || len(tr.Interfaces) != 2 || tr.Interfaces[1].Node != "b" {
 		t.Errorf("traffic from %s: %+v %v", from, tr, err)
+	} else if len(tr.Tunnels) != 2 || tr.Tunnels[0].Host == tr.Tunnels[1].Host {
+		t.Errorf("tunnels from %s: %+v", from, tr.Tunnels)
+	}
+	for _, host := range []string{"h1", "h2"} {
+		if u, err := m.Underlay(ctx, host); err != nil || u.Dropped[host] != 1 {
+			t.Errorf("underlay of %s from %s: %+v %v", host, from, u, err)
+		}
 	}
 	var last api.CheckProgress
 	results, err := m.Check(ctx, "net", api.CheckRequest{AllPairs: true}, func(p api.CheckProgress) { last = p })

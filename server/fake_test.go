@@ -282,11 +282,16 @@ func (f *fakeAgent) Verify(ctx context.Context, name string, nodes ...string) (a
 	return v, nil
 }
 
+func (f *fakeAgent) Underlay(context.Context) (api.UnderlayTraffic, error) {
+	return api.UnderlayTraffic{Dropped: map[string]uint64{f.cfg.Host: 1}}, nil
+}
+
 func (f *fakeAgent) Traffic(ctx context.Context, name string) (api.SliceTraffic, error) {
 	var t api.SliceTraffic
 	if f.cfg.Cluster != nil {
 		for _, n := range f.own(ctx, name) {
 			t.Interfaces = append(t.Interfaces, api.InterfaceTraffic{Node: n, Interface: "eth1"})
+			t.Tunnels = append(t.Tunnels, api.TunnelTraffic{To: "other end", Port: n})
 		}
 	}
 	return t, nil

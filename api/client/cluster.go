@@ -22,6 +22,11 @@ func (c *Client) Host(ctx context.Context, name string) (*api.Host, error) {
 	return get[api.Host](ctx, c, path("hosts", name))
 }
 
+// Underlay gives what went through all tunnels of a host.
+func (c *Client) Underlay(ctx context.Context, name string) (*api.UnderlayTraffic, error) {
+	return get[api.UnderlayTraffic](ctx, c, path("hosts", name, "underlay"))
+}
+
 // SetHost changes what the cluster does with a host.
 func (c *Client) SetHost(ctx context.Context, name string, patch api.HostPatch) error {
 	return c.do(ctx, http.MethodPatch, path("hosts", name), patch, nil)

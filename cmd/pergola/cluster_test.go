@@ -91,7 +91,7 @@ func TestStoryOfHosts(t *testing.T) {
 	pergola(t, "up").want(t, 0, "", `(?m)^on h1: a.*\n^on h2: b.*\nlab is up`)
 	pergola(t, "inspect").want(t, 0, `(?m)^NODE +KIND +STATE +HOST .*\n^a +frr +running +h1 `, "")
 	pergola(t, "ls").want(t, 0, `(?m)HOSTS$\n^lab +up .* h1,h2`, "")
-	pergola(t, "host", "inspect", "h2").want(t, 0, `(?s)^h2: alive for .*, 1 node placed on it\n.*features +htb\n.*eth0 +192\.0\.2\.2/24 +1500 +10 Gbit/s +native.*lab +1`, "")
+	pergola(t, "host", "inspect", "h2").want(t, 0, `(?s)^h2: alive for .*, 1 node placed on it\n.*features +htb\n.*eth0 +192\.0\.2\.2/24 +1500 +10 Gbit/s +native.*lab +1`, "what went through the tunnels is not known: host h2 at .* does not answer")
 	pergola(t, "host", "inspect", "hh2").want(t, 1, "", "no host \"hh2\": the cluster has h1, h2, h3\n +did you mean h2\\?")
 	pergola(t, "host", "cordon", "h2", "h3").want(t, 0, "", "h2 takes no new nodes\nh3 takes no new nodes")
 	pergola(t, "host", "ls").want(t, 0, `(?m)^h2 .* alive, cordoned `, "")

@@ -83,6 +83,7 @@ func newHostInspect(a *app) *cobra.Command {
 					return a.Emit(h)
 				}
 				a.inspectHost(h)
+				a.inspectUnderlay(ctx, c, h)
 				return nil
 			})
 		},
@@ -104,6 +105,20 @@ func (a *app) inspectHost(h *api.Host) {
 	if h.Problem != "" {
 		a.Say("%s takes no nodes: it %s", h.Name, h.Problem)
 	}
+}
+
+// inspectUnderlay adds what went through a host's tunnels, if it answers.
+func (a *app) inspectUnderlay(ctx context.Context, c *client.Client, h *api.Host) {
+	if !h.Alive || len(h.Underlays) == 0 {
+		return
+	}
+	u, err := c.Underlay(ctx, h.Name)
+	if err != nil {
+		a.Say("what went through the tunnels is not known: %v", err)
+		return
+	}
+	a.Print("")
+	a.Table(report.UnderlayTraffic(u))
 }
 
 // newHostSet is a verb that changes one thing of hosts.

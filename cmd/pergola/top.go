@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,8 +25,8 @@ func newTop(a *app) *cobra.Command {
 		Long: `Show what goes through the interfaces of a network, a second, the busiest first, until Ctrl-C.
 
 IN and OUT are those of the node's interface. WALKED is the share of these frames that the fast path carried past the node's kernel: ` + "`ip -s link`" + `
-in the node does not count them. DROPS are frames that the node sent into a link that did not take them. Below are the frames that the fast path handed
-to routers' kernels, by reason.
+in the node does not count them. DROPS are frames that the node sent into a link that did not take them. Below are the tunnels to other machines that carried
+something, as the machine at each end counts it, and the frames that the fast path handed to routers' kernels, by reason.
 
 Where the output is no terminal, one table is written. With --json, the counters themselves are.`,
 		Example:           "  pergola top\n  pergola top abilene --every 5s\n  pergola top --json | jq '.interfaces[].walked_in'",
@@ -75,26 +76,28 @@ func (a *app) top(ctx context.Context, net *network, o topOptions) error {
 			return err
 		}
 		now := time.Now()
-		a.showTop(report.Rates(before, after, now.Sub(then)), report.PuntRates(before, after, now.Sub(then)))
+		span := now.Sub(then)
+		a.showTop(report.Rates(before, after, span), report.TunnelRates(before, after, span), report.PuntRates(before, after, span))
 		before, then = after, now
 	}
 	return nil
 }
 
-// showTop writes the tables; on a terminal, in place of the last ones, and only as many rows as it has lines.
-func (a *app) showTop(rates, punts *ui.Table) {
+// showTop writes the tables; on a terminal, in place of the last ones, and of interfaces only as many rows as it has lines.
+func (a *app) showTop(rates *ui.Table, below ...*ui.Table) {
+	below = slices.DeleteFunc(below, func(t *ui.Table) bool { return len(t.Rows) == 0 })
 	if a.IsTTY() {
 		around := 2 // the header, and the line of the cursor
-		if len(punts.Rows) > 0 {
-			around += 2 + len(punts.Rows)
+		for _, t := range below {
+			around += 2 + len(t.Rows)
 		}
 		_, height := a.Size(0, len(rates.Rows)+around)
 		rates.Rows = rates.Rows[:max(0, min(len(rates.Rows), height-around))]
 		a.Clear()
 	}
 	a.Table(rates)
-	if len(punts.Rows) > 0 {
+	for _, t := range below {
 		a.Print("")
-		a.Table(punts)
+		a.Table(t)
 	}
 }

@@ -321,6 +321,10 @@ func (h *host) Verify(_ context.Context, _ string, nodes ...string) (api.Verific
 
 func (h *host) Retry(context.Context, string) {}
 
+func (h *host) Underlay(context.Context) (api.UnderlayTraffic, error) {
+	return api.UnderlayTraffic{}, nil
+}
+
 // Traffic grows with every look.
 func (h *host) Traffic(context.Context, string) (api.SliceTraffic, error) {
 	h.mu.Lock()

@@ -136,6 +136,18 @@ func Underlays(h *api.Host, styles ui.Styles) *ui.Table {
 	return t
 }
 
+// UnderlayTraffic is the table of what became of the packets of a machine's tunnels.
+func UnderlayTraffic(u *api.UnderlayTraffic) *ui.Table {
+	t := &ui.Table{Columns: []string{"TUNNELS", "PACKETS"}}
+	t.Row("received", strconv.FormatUint(u.Received, 10))
+	t.Row("by the line card", strconv.FormatUint(u.ByLineCard, 10))
+	t.Row("sent", strconv.FormatUint(u.Sent, 10))
+	for _, reason := range byCount(u.Dropped) {
+		t.Row("dropped: "+reason, strconv.FormatUint(u.Dropped[reason], 10))
+	}
+	return t
+}
+
 // HostSlices is the table of what a machine has of slices.
 func HostSlices(h *api.Host) *ui.Table {
 	t := &ui.Table{Columns: []string{"SLICE", "NODES"}}
