@@ -109,6 +109,7 @@ func (d *DataPath) byName() map[string]**ebpf.Program {
 		objectProgPortIngress:      &d.programs.PortIngress,
 		objectProgLinecard:         &d.programs.Linecard,
 		objectProgUnderlayIngress:  &d.programs.UnderlayIngress,
+		objectProgUnderlayPackets:  &d.programs.UnderlayPackets,
 		objectProgUplinkIngress:    &d.programs.UplinkIngress,
 		objectProgUnderlayEgress:   &d.programs.UnderlayEgress,
 		objectProgUnderlayLinecard: &d.programs.UnderlayLinecard,

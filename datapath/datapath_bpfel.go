@@ -198,6 +198,7 @@ const (
 	objectProgUnderlayEgress   = "underlay_egress"
 	objectProgUnderlayIngress  = "underlay_ingress"
 	objectProgUnderlayLinecard = "underlay_linecard"
+	objectProgUnderlayPackets  = "underlay_packets"
 	objectProgUplinkIngress    = "uplink_ingress"
 	objectVarPuntNames         = "punt_names"
 	objectVarReasonNames       = "reason_names"
@@ -250,6 +251,7 @@ type objectProgramSpecs struct {
 	UnderlayEgress   *ebpf.ProgramSpec `ebpf:"underlay_egress"`
 	UnderlayIngress  *ebpf.ProgramSpec `ebpf:"underlay_ingress"`
 	UnderlayLinecard *ebpf.ProgramSpec `ebpf:"underlay_linecard"`
+	UnderlayPackets  *ebpf.ProgramSpec `ebpf:"underlay_packets"`
 	UplinkIngress    *ebpf.ProgramSpec `ebpf:"uplink_ingress"`
 }
 
@@ -377,6 +379,7 @@ type objectPrograms struct {
 	UnderlayEgress   *ebpf.Program `ebpf:"underlay_egress"`
 	UnderlayIngress  *ebpf.Program `ebpf:"underlay_ingress"`
 	UnderlayLinecard *ebpf.Program `ebpf:"underlay_linecard"`
+	UnderlayPackets  *ebpf.Program `ebpf:"underlay_packets"`
 	UplinkIngress    *ebpf.Program `ebpf:"uplink_ingress"`
 }
 
@@ -387,6 +390,7 @@ func (p *objectPrograms) Close() error {
 		p.UnderlayEgress,
 		p.UnderlayIngress,
 		p.UnderlayLinecard,
+		p.UnderlayPackets,
 		p.UplinkIngress,
 	)
 }

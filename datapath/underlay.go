@@ -20,6 +20,11 @@ func (d *DataPath) AttachUnderlay(nic int) error {
 	return attachIngress(nic, objectProgUnderlayIngress, d.programs.UnderlayIngress)
 }
 
+// AttachUnderlayOfPackets is AttachUnderlay for an interface whose packets come without an Ethernet header.
+func (d *DataPath) AttachUnderlayOfPackets(nic int) error {
+	return attachIngress(nic, objectProgUnderlayPackets, d.programs.UnderlayPackets)
+}
+
 // DetachUnderlay undoes AttachUnderlay. It is no error if there is nothing to undo.
 func (d *DataPath) DetachUnderlay(nic int) error {
 	return detachIngress(nic)

@@ -22,6 +22,7 @@ type device struct {
 	up     bool
 	loop   bool // lo
 	ether  bool // an Ethernet interface
+	bare   bool // carries IP packets without a header of its own: WireGuard, tun, ipip
 	mtu    int
 	master int // ifindex of its bridge, or 0
 	peer   int // ifindex of a veth's other end, in whatever namespace that is
@@ -97,8 +98,14 @@ func parseDevice(message []byte) (device, error) {
 	if err != nil {
 		return device{}, err
 	}
-	d := device{
-		index: int(header.Index), up: header.Flags&unix.IFF_UP != 0, loop: header.Type == unix.ARPHRD_LOOPBACK, ether: header.Type == unix.ARPHRD_ETHER,
+	d := device{index: int(header.Index), up: header.Flags&unix.IFF_UP != 0}
+	switch header.Type {
+	case unix.ARPHRD_LOOPBACK:
+		d.loop = true
+	case unix.ARPHRD_ETHER:
+		d.ether = true
+	case unix.ARPHRD_NONE, unix.ARPHRD_RAWIP, unix.ARPHRD_TUNNEL, unix.ARPHRD_TUNNEL6, unix.ARPHRD_SIT:
+		d.bare = true
 	}
 	for _, a := range attrs {
 		switch a.Attr.Type {

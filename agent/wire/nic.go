@@ -16,7 +16,11 @@ import (
 // attachNIC attaches the programs of an interface of the machine. It does without a line card where there cannot be one. The thread is in the
 // machine's namespace.
 func (s *Substrate) attachNIC(nic device) error {
-	if err := s.data.AttachUnderlay(nic.index); err != nil {
+	attach := s.data.AttachUnderlay
+	if nic.bare {
+		attach = s.data.AttachUnderlayOfPackets
+	}
+	if err := attach(nic.index); err != nil {
 		return err
 	}
 	err := fitForXDP(nic)
@@ -37,10 +41,20 @@ func (s *Substrate) detachNIC(index int) error {
 // errChecksums is of a veth pair as containers have it: its peer leaves checksums to the receiver, and what XDP sends on would stay without them.
 var errChecksums = errors.New("a veth pair whose other end may leave checksums to be filled in (once `ethtool -K <interface> tx off` is said at both ends, it can have one)")
 
-var errNoEthernet = errors.New("it is no Ethernet interface, so it cannot carry tunnels")
+// errNotIP is of lo, PPP, and what nobody has tried.
+var errNotIP = errors.New("it carries neither Ethernet frames nor IP packets as they are, so it cannot carry tunnels")
+
+// errNoEthernet is of WireGuard, tun and the like, which carry tunnels all the same.
+var errNoEthernet = errors.New("no Ethernet interface")
 
 // fitForXDP asks whether frames come in at the interface as they come from a wire.
 func fitForXDP(nic device) error {
+	switch {
+	case nic.bare:
+		return errNoEthernet
+	case !nic.ether:
+		return errNotIP
+	}
 	if nic.kind != "veth" {
 		return nil
 	}
@@ -103,15 +117,20 @@ func (s *Substrate) markNICs(uplink *device, indexes []int) error {
 	}
 	m := uplink.mark
 	m.nics = strings.Join(words, ",")
-	if m == uplink.mark {
-		return nil
-	}
 	if len(m.String()) > maxAlias {
 		return fmt.Errorf("%d interfaces are too many", len(words))
 	}
-	uplink.mark = m
-	if err := s.nl.change(uplink.index, attrString(unix.IFLA_IFALIAS, m.String())); err != nil {
-		return fmt.Errorf("mark device %s: %w", uplink.name, err)
+	return s.remark(uplink, m)
+}
+
+// remark writes another mark.
+func (s *Substrate) remark(d *device, m mark) error {
+	if m == d.mark {
+		return nil
 	}
+	if err := s.nl.change(d.index, attrString(unix.IFLA_IFALIAS, m.String())); err != nil {
+		return fmt.Errorf("mark device %s: %w", d.name, err)
+	}
+	d.mark = m
 	return nil
 }

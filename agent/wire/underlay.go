@@ -32,7 +32,7 @@ type NICState struct {
 
 // underlay is what Underlay says beside the kernel.
 type underlay struct {
-	mu   sync.Mutex        // guards all, and serialises OpenUnderlay
+	mu   sync.Mutex        // guards all, and the uplink; taken after Substrate.wiring
 	nics []string          // as told
 	why  map[string]string // there is no line card, by interface
 }
@@ -78,8 +78,8 @@ func (s *Substrate) openUnderlay(machine *conn, c UnderlayConfig) error {
 		if err != nil {
 			return err
 		}
-		if !nic.ether { // lo, WireGuard, tun: the programs read an Ethernet header first
-			return fmt.Errorf("interface %s: %w", name, errNoEthernet)
+		if !nic.ether && !nic.bare {
+			return fmt.Errorf("interface %s: %w", name, errNotIP)
 		}
 		nics, indexes = append(nics, nic), append(indexes, nic.index)
 	}

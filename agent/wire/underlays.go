@@ -131,9 +131,6 @@ const xdpNative = "native"
 
 // guessXDP says what to expect of the interface's driver.
 func guessXDP(d device) string {
-	if !d.ether { // and OpenUnderlay refuses it
-		return whyNoXDP(errNoEthernet)
-	}
 	if err := fitForXDP(d); err != nil {
 		return whyNoXDP(err)
 	}

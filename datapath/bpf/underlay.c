@@ -3,6 +3,7 @@
  * Between the network cards, which are the machine's, and the substrate, which has a namespace of its own. A veth pair joins them, the uplink.
  *
  *	network card, tc ingress: underlay_ingress      tunnels' packets go to the uplink, all others pass
+ *	the same, of packets:     underlay_packets      also where no Ethernet header comes with them
  *	uplink, substrate's end:  uplink_ingress        decapsulated, the frame enters its link at the tunnel's port, and walks
  *	uplink, machine's end:    underlay_egress       encapsulated by the substrate, the packet is routed and leaves by a network card
  *
@@ -17,37 +18,48 @@
 #include "skb.h"
 #include "tunnel.h"
 
+static __always_inline bool load_above(const struct __sk_buff *skb, __u32 network, struct outer_header *h)
+{
+	return !bpf_skb_load_bytes(skb, network + (is_outer_ip4(h) ? sizeof(h->ip4) : sizeof(h->ip6)), &h->gre, sizeof(h->vxlan));
+}
+
 /* Says no where there is less than the shortest outer packet. */
 static __always_inline bool load_outer(const struct __sk_buff *skb, struct outer_header *h)
 {
-	__u32 above = ETH_HLEN + sizeof(h->ip4);
-
-	if (bpf_skb_load_bytes(skb, 0, &h->eth, ETH_HLEN + sizeof(h->ip6)))
-		return false;
-	if (!is_outer_ip4(h))
-		above = ETH_HLEN + sizeof(h->ip6);
-	return !bpf_skb_load_bytes(skb, above, &h->gre, sizeof(h->vxlan));
+	return !bpf_skb_load_bytes(skb, 0, &h->eth, ETH_HLEN + sizeof(h->ip6)) && load_above(skb, ETH_HLEN, h);
 }
 
-/* Could it be a tunnel's packet? Most are not, which costs them no more than this. */
-static __always_inline bool looks_ours(const struct __sk_buff *skb)
+/* The same of a packet without an Ethernet header, which is made up. */
+static __always_inline bool load_packet(const struct __sk_buff *skb, struct outer_header *h)
 {
-	const struct ethhdr *eth = (void *)(long)skb->data;
-	const struct ipv6hdr *ip6 = (void *)(eth + 1);
-	const struct iphdr *ip4 = (void *)(eth + 1);
+	h->eth.h_proto = skb->protocol;
+	return !bpf_skb_load_bytes(skb, 0, &h->ip6, sizeof(h->ip6)) && load_above(skb, 0, h);
+}
+
+/* Could it be a tunnel's packet, with its IP header here? Most are not, which costs them no more than this. */
+static __always_inline bool looks_ours(const struct __sk_buff *skb, __u32 network)
+{
+	const struct ipv6hdr *ip6 = (void *)(long)skb->data + network;
+	const struct iphdr *ip4 = (void *)(long)skb->data + network;
 	__u8 protocol;
 
 	if (skb->pkt_type != PACKET_HOST || skb->vlan_present)
 		return false;
 	if ((void *)(ip6 + 1) > (void *)(long)skb->data_end)
 		return true; /* in fragments, perhaps */
-	if (eth->h_proto == bpf_htons(ETH_P_IP))
+	if (skb->protocol == bpf_htons(ETH_P_IP))
 		protocol = ip4->protocol;
-	else if (eth->h_proto == bpf_htons(ETH_P_IPV6))
+	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
 		protocol = ip6->nexthdr;
 	else
 		return false;
 	return protocol == IPPROTO_GRE || protocol == IPPROTO_UDP;
+}
+
+static __always_inline int lose(enum reason why)
+{
+	count_lost(why);
+	return TC_ACT_SHOT;
 }
 
 /* Others may have programs behind this one: what passes is theirs (TC_ACT_UNSPEC). */
@@ -57,10 +69,30 @@ int underlay_ingress(struct __sk_buff *skb)
 	struct outer_header h = {};
 	const struct uplink *u;
 
-	if (!looks_ours(skb) || !load_outer(skb, &h) || !is_ours(&h))
+	if (!looks_ours(skb, ETH_HLEN) || !load_outer(skb, &h) || !is_ours(&h))
 		return TC_ACT_UNSPEC;
 	u = find_uplink();
 	return u && u->outside ? bpf_redirect_peer(u->outside, 0) : TC_ACT_UNSPEC;
+}
+
+/*
+ * The same at an interface of packets (WireGuard, tun, ipip). Those of tunnels get an Ethernet header, without addresses, which nobody asks for here: from
+ * then on they are as all others. On the way out bpf_redirect() takes the header off again, where the device has none.
+ */
+SEC("tc")
+int underlay_packets(struct __sk_buff *skb)
+{
+	struct outer_header h = {};
+	const struct uplink *u;
+
+	if (!looks_ours(skb, 0) || !load_packet(skb, &h) || !is_ours(&h))
+		return TC_ACT_UNSPEC;
+	u = find_uplink();
+	if (!u || !u->outside)
+		return TC_ACT_UNSPEC;
+	if (bpf_skb_change_head(skb, ETH_HLEN, 0) || bpf_skb_store_bytes(skb, 0, &h.eth, sizeof(h.eth), 0))
+		return lose(REASON_NO_MEMORY);
+	return bpf_redirect_peer(u->outside, 0);
 }
 
 /* The inner packet's header says what the network outside met. */
@@ -192,12 +224,6 @@ __noinline int come_out(struct __sk_buff *skb, struct passage *p)
 	why = decapsulate(skb, &f, &o);
 	p->unread = f.unread;
 	return why;
-}
-
-static __always_inline int lose(enum reason why)
-{
-	count_lost(why);
-	return TC_ACT_SHOT;
 }
 
 SEC("tc")

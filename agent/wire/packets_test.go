@@ -1,0 +1,152 @@
+package wire_test
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/agent/wire"
+	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/test/testkit"
+)
+
+// vpn is an interface of packets between machines, with addresses of its own.
+const (
+	vpn    = "wg0"
+	vpnMTU = 1420 // WireGuard's
+)
+
+// behind gives a machine the addresses that it has there.
+func (m *machine) behind() *machine {
+	b := *m
+	b.ip4, b.ip6 = netip.AddrFrom4([4]byte{10, 10, 0, byte(m.number)}), netip.MustParseAddr(fmt.Sprintf("fd0a::%d", m.number))
+	return &b
+}
+
+// setUpVPN sets it up, in the thread's namespace.
+func (m *machine) setUpVPN() error {
+	b := m.behind()
+	if err := setUp(vpn, netip.PrefixFrom(b.ip4, 24), netip.PrefixFrom(b.ip6, 64)); err != nil {
+		return err
+	}
+	_, err := runIn(m.ns, "ip", "link", "set", vpn, "mtu", fmt.Sprint(vpnMTU))
+	return err
+}
+
+// openTun makes a tun device, and gives what is behind it.
+func (m *machine) openTun(flags uint16) *os.File {
+	m.Helper()
+	var file *os.File
+	m.must(netns.In(m.ns, func() error {
+		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		request, err := unix.NewIfreq(vpn)
+		if err != nil {
+			return err
+		}
+		request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI | flags)
+		if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
+			return err
+		}
+		if flags&unix.IFF_VNET_HDR != 0 {
+			if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, unix.TUN_F_CSUM|unix.TUN_F_TSO4|unix.TUN_F_TSO6); err != nil {
+				return err
+			}
+		}
+		file = os.NewFile(uintptr(fd), vpn) // now that there is something to wait for
+		return m.setUpVPN()
+	}))
+	return file
+}
+
+// byTun joins two machines by a process that carries packets, as VPNs do that are no part of the kernel.
+func byTun(flags uint16) func(one, two *machine) {
+	return func(one, two *machine) {
+		a, b := one.openTun(flags), two.openTun(flags)
+		for _, way := range [][2]*os.File{{a, b}, {b, a}} {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = io.CopyBuffer(struct{ io.Writer }{way[0]}, struct{ io.Reader }{way[1]}, make([]byte, 1<<17)) // until it is closed
+			}()
+			one.Cleanup(func() {
+				_ = way[1].Close()
+				<-done
+			})
+		}
+	}
+}
+
+// overPackets runs tunnels through an interface of packets between two machines.
+func overPackets(t *testing.T, connect func(one, two *machine), kinds ...tunnelOf) {
+	t.Helper()
+	for _, kind := range kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			b := newBed(t, 2, 1500)
+			connect(b.machines[0], b.machines[1])
+			for _, m := range b.machines {
+				m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{Interfaces: []string{vpn}}))
+			}
+			near := b.machines[0]
+			state, err := near.Underlay(near.ctx)
+			near.must(err)
+			if s := state.NICs[vpn]; !s.Present || !s.Up || s.MTU != vpnMTU || s.XDP != "none: no Ethernet interface" {
+				t.Errorf("the interface is %+v", s)
+			}
+			b.machines = []*machine{near.behind(), b.machines[1].behind()}
+			b.mtu = vpnMTU
+			crossesVPN(b, kind)
+			// The machines' own packets pass as ever.
+			near, far := b.machines[0], b.machines[1]
+			carry(t, near.ns, far.ns, far.ip4.String(), 1<<20)
+			carry(t, far.ns, near.ns, near.ip6.String(), 1<<20)
+			near.must(near.OpenUnderlay(near.ctx, wire.UnderlayConfig{}))
+			if left := near.run("tc", "filter", "show", "dev", vpn, "ingress"); left != "" {
+				t.Errorf("left at the interface: %s", left)
+			}
+		})
+	}
+}
+
+// crossesVPN sends packets as long as fit, TCP, and those of anyFrames that fit.
+func crossesVPN(b *bed, kind tunnelOf) {
+	b.Helper()
+	a, c := b.pair(kind)
+	inner := vpnMTU - kind.kind.Overhead(kind.ipv6)
+	a.ping("a", "192.0.2.1", "-M", "do", "-s", fmt.Sprint(inner-28))
+	a.ping("a", "2001:db8::1", "-M", "do", "-s", fmt.Sprint(inner-48))
+	here, there := a.nodeNamespace("a"), c.nodeNamespace("b")
+	carry(b, here, there, "192.0.2.1", 1<<20)
+	carry(b, there, here, "2001:db8::", 1<<20)
+	from, to := a.tap("a"), c.tap("b")
+	for _, f := range anyFrames {
+		station := f.to
+		if slices.Equal(station, mac(2)) {
+			station = mac(201)
+		}
+		frame := ethernet(station, mac(101), f.head, min(f.load, inner-8))
+		from.send(frame)
+		if kind, ok := to.sees(frame); !ok || kind != f.kind {
+			b.Errorf("%s: came through: %v, taken as %d, want %d", f.name, ok, kind, f.kind)
+		}
+	}
+}
+
+// A VPN, or whatever else carries IP, is as good as a wire.
+func TestTunnelsThroughAnInterfaceOfPackets(t *testing.T) {
+	testkit.Root(t)
+	overPackets(t, byTun(0), tunnelKinds...)
+}
+
+// The same, where super-frames pass.
+func TestTunnelsThroughAnInterfaceOfSuperPackets(t *testing.T) {
+	testkit.Root(t)
+	overPackets(t, byTun(unix.IFF_VNET_HDR), tunnelKinds...)
+}
