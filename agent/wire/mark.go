@@ -42,6 +42,7 @@ type mark struct {
 
 	isolated bool   // of a tunnel, as Tunnel.Isolated
 	nics     string // of the uplink: the machine's interfaces at which there may be programs of ours, by index
+	raised   bool   // of the uplink: net.ipv6.conf.default.forwarding of the machine may be 1, and is to be 0 again
 }
 
 // Queue is the shape of what a device sends.
@@ -81,6 +82,9 @@ func (m mark) String() string {
 		add("isolated", "yes")
 	}
 	add("nics", m.nics)
+	if m.raised {
+		add("raised", "yes")
+	}
 	return strings.Join(words, " ")
 }
 
@@ -133,6 +137,8 @@ func parseMark(alias string) (m mark, ok bool) {
 			m.isolated = value == "yes"
 		case "nics":
 			m.nics = value
+		case "raised":
+			m.raised = value == "yes"
 		}
 		if err != nil {
 			return mark{}, false

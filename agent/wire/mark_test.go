@@ -20,6 +20,7 @@ func TestMarkSurvivesTheAlias(t *testing.T) {
 			pid:    rapid.Int().Draw(t, "pid"),
 		}
 		want.again, want.isolated = rapid.Bool().Draw(t, "again"), rapid.Bool().Draw(t, "isolated")
+		want.raised = rapid.Bool().Draw(t, "raised")
 		want.queue.Unsure = rapid.Bool().Draw(t, "unsure")
 		if !want.queue.Unsure {
 			want.queue.Shape = slice.Shape{

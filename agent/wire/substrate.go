@@ -103,6 +103,9 @@ func (p paths) removeDevices() error {
 		return err
 	}
 	for _, d := range all {
+		if err := lowerDefault(d.mark); err != nil {
+			return err
+		}
 		for _, index := range d.mark.indexes() {
 			if err := new(datapath.DataPath).DetachUnderlay(index); err != nil { // needs nothing of an open one
 				return err

@@ -34,6 +34,11 @@ func (s sysctl) set() error {
 	return s.write()
 }
 
+func (s sysctl) exists() bool {
+	_, err := os.Stat(s.file())
+	return err == nil
+}
+
 func (s sysctl) is() bool {
 	have, err := os.ReadFile(s.file())
 	return err == nil && strings.Join(strings.Fields(string(have)), " ") == strings.Join(strings.Fields(s.value), " ")

@@ -86,7 +86,7 @@ func (s *Substrate) setTunnel(index int, t Tunnel) error {
 	if err != nil || local.Is4() {
 		return err
 	}
-	return s.letLookUp("ipv6")
+	return s.letLookUpIPv6()
 }
 
 func twinName(tunnel string) string { return tunnel + "t" }

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/vishvananda/netlink/nl"
@@ -43,7 +42,7 @@ func (s *Substrate) makeUplink(machine *conn) (inner device, err error) {
 	if err != nil {
 		return inner, err
 	}
-	if err := s.letLookUpAll(); err != nil { // each time: who turns forwarding off for the machine turns it off here, too
+	if err := s.letLookUpLocked(machine, inner, outer); err != nil {
 		return inner, err
 	}
 	if err := s.data.SetUplink(inner.index); err != nil {
@@ -63,7 +62,7 @@ func (s *Substrate) findUplink(machine *conn, name string) (inner, outer device,
 	if outer, err = machine.device(name); err != nil {
 		return inner, outer, err
 	}
-	if !inner.marked || !outer.marked || inner.peer != outer.index || outer.peer != inner.index {
+	if !inner.marked || !outer.marked || !outer.up || inner.peer != outer.index || outer.peer != inner.index {
 		return inner, outer, ErrNoDevice
 	}
 	return inner, outer, nil
@@ -110,37 +109,17 @@ func (s *Substrate) deleteUplink() error {
 	if err := s.data.SetUplink(0); err != nil {
 		return err
 	}
-	return s.deleteNamed(uplinkName)
-}
-
-// letLookUpAll is letLookUp for all families that there are tunnels over, and for IPv4.
-func (s *Substrate) letLookUpAll() error {
-	all, err := s.data.Tunnels()
-	if err != nil {
-		return err
-	}
-	for _, t := range all {
-		if t.Local.Is6() {
-			err = s.letLookUp("ipv6")
-			break
-		}
-	}
-	return errors.Join(err, s.letLookUp("ipv4"))
-}
-
-// letLookUp lets the data path look routes up for what comes in at the uplink's other end, which the kernel allows where it would forward. It never
-// comes to that: the program there leaves it nothing. IPv6 waits until a tunnel needs it: when the kernel begins to forward at any device, it forgets the
-// default routes that router advertisements brought (rt6_purge_dflt_routers()), until the next ones come.
-func (s *Substrate) letLookUp(family string) error {
-	name, err := outerName(s.paths.stateDir)
-	if err != nil {
-		return err
-	}
-	err = netns.In(s.host, sysctl{"net/" + family + "/conf/" + name + "/forwarding", "1"}.set)
-	if errors.Is(err, os.ErrNotExist) { // a machine without IPv6; or the uplink is still to come, and asks itself
+	inner, err := s.nl.device(uplinkName)
+	if errors.Is(err, ErrNoDevice) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if err := netns.In(s.host, func() error { return lowerDefault(inner.mark) }); err != nil { // whoever raised it was killed
+		return err
+	}
+	return s.deleteNamed(uplinkName)
 }
 
 // silence keeps the machine's stack from using a device: without IPv6 addresses it says nothing there by itself.
