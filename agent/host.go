@@ -186,7 +186,7 @@ func (a *Agent) openUnderlay(ctx context.Context) {
 		err = fmt.Errorf("no interface has this host's address %s", a.cfg.Cluster.Address)
 	}
 	if err == nil {
-		err = s.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: names})
+		err = s.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: names, NoXDP: a.cfg.Cluster.NoXDP})
 	}
 	if a.underlay.set(err) && err != nil {
 		a.cfg.Log.Warn("open the way to other hosts", "error", err)

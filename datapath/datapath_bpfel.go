@@ -181,9 +181,11 @@ const (
 	objectMapLegs              = "legs"
 	objectMapNeighbours        = "neighbours"
 	objectMapNexthops          = "nexthops"
+	objectMapNics              = "nics"
 	objectMapNodes             = "nodes"
 	objectMapPorts             = "ports"
 	objectMapPunts             = "punts"
+	objectMapRoads             = "roads"
 	objectMapRouters           = "routers"
 	objectMapShortcuts         = "shortcuts"
 	objectMapSources           = "sources"
@@ -269,9 +271,11 @@ type objectMapSpecs struct {
 	Legs           *ebpf.MapSpec `ebpf:"legs"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
 	Nexthops       *ebpf.MapSpec `ebpf:"nexthops"`
+	Nics           *ebpf.MapSpec `ebpf:"nics"`
 	Nodes          *ebpf.MapSpec `ebpf:"nodes"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
 	Punts          *ebpf.MapSpec `ebpf:"punts"`
+	Roads          *ebpf.MapSpec `ebpf:"roads"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
 	Shortcuts      *ebpf.MapSpec `ebpf:"shortcuts"`
 	Sources        *ebpf.MapSpec `ebpf:"sources"`
@@ -321,9 +325,11 @@ type objectMaps struct {
 	Legs           *ebpf.Map `ebpf:"legs"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
 	Nexthops       *ebpf.Map `ebpf:"nexthops"`
+	Nics           *ebpf.Map `ebpf:"nics"`
 	Nodes          *ebpf.Map `ebpf:"nodes"`
 	Ports          *ebpf.Map `ebpf:"ports"`
 	Punts          *ebpf.Map `ebpf:"punts"`
+	Roads          *ebpf.Map `ebpf:"roads"`
 	Routers        *ebpf.Map `ebpf:"routers"`
 	Shortcuts      *ebpf.Map `ebpf:"shortcuts"`
 	Sources        *ebpf.Map `ebpf:"sources"`
@@ -347,9 +353,11 @@ func (m *objectMaps) Close() error {
 		m.Legs,
 		m.Neighbours,
 		m.Nexthops,
+		m.Nics,
 		m.Nodes,
 		m.Ports,
 		m.Punts,
+		m.Roads,
 		m.Routers,
 		m.Shortcuts,
 		m.Sources,

@@ -23,6 +23,7 @@ func FuzzTunnel(f *testing.F) {
 		}
 	}
 	inRoutedWorld(f, func(w *world) {
+		w.asked(never)
 		owner := map[string]int{} // of ports and routers: their slice
 		for n := range 2 {
 			for i, t := range sorts {

@@ -1,6 +1,9 @@
 package datapath
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // SetUplink says which device leads out of the substrate: its end of the veth pair whose other end is in the machine's namespace.
 // The pair carries the longest super-frame: its MTU is 65535 at both ends.
@@ -103,6 +106,36 @@ func (d *DataPath) AttachLineCard(nic int, native bool) error {
 func (d *DataPath) DetachLineCard(nic int) error {
 	if err := d.detachXDP(nic, nicPrefix); err != nil {
 		return fmt.Errorf("detach %s from network card %d: %w", objectProgUnderlayLinecard, nic, err)
+	}
+	return nil
+}
+
+// inPartsBit is IN_PARTS in tunnelcard.c.
+const inPartsBit = 1 << 31
+
+// TakeFrames says that a network card takes frames that the line card of another one sends, as its driver can when it has ndo_xdp_xmit; and, with
+// inParts, frames that lie in several buffers. Elsewhere they would be lost. The card has its entry until RefuseFrames, or until it goes. The thread must be
+// in the machine's namespace.
+func (d *DataPath) TakeFrames(nic int, inParts bool) error {
+	index := uint32(nic)
+	err := d.maps.Nics.Put(index, index)
+	if err == nil && inParts {
+		err = d.maps.Nics.Put(index|inPartsBit, index)
+	} else if err == nil {
+		err = ignoreNotExist(d.maps.Nics.Delete(index | inPartsBit))
+	}
+	if err != nil {
+		return fmt.Errorf("let line cards send to network card %d: %w", nic, err)
+	}
+	return nil
+}
+
+// RefuseFrames undoes TakeFrames. It is no error if there is nothing to undo.
+func (d *DataPath) RefuseFrames(nic int) error {
+	index := uint32(nic)
+	err := errors.Join(ignoreNotExist(d.maps.Nics.Delete(index)), ignoreNotExist(d.maps.Nics.Delete(index|inPartsBit)))
+	if err != nil {
+		return fmt.Errorf("keep line cards from sending to network card %d: %w", nic, err)
 	}
 	return nil
 }

@@ -176,6 +176,7 @@ func (s *server) membershipOf(c *cluster) (*Cluster, error) {
 		return nil, err
 	}
 	return &substrate.Membership{
-		Joined: !m.Founder, Machine: c.machine, Address: end, Interfaces: s.Underlay, API: m.Advertise, Labels: s.Labels, Version: s.Version,
+		Joined: !m.Founder, Machine: c.machine, Address: end, Interfaces: s.Underlay, NoXDP: s.NoXDP, API: m.Advertise,
+		Labels: s.Labels, Version: s.Version,
 	}, nil
 }

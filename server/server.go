@@ -53,6 +53,7 @@ type Membership struct {
 	Join      string   // URL of a server of the cluster to join
 	Token     string   // with which
 	Underlay  []string // interfaces that carry tunnels; empty: the one with the address
+	NoXDP     bool     // interfaces have no line card
 	Labels    map[string]string
 	Out       io.Writer // gets the command by which other machines join; nil: nobody
 

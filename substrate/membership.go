@@ -10,6 +10,7 @@ type Membership struct {
 	Machine    string
 	Address    netip.Addr // the end of the tunnels to this machine
 	Interfaces []string   // that carry tunnels; empty: the one with Address
+	NoXDP      bool       // interfaces have no line card
 	API        string     // where members reach this one: host:port
 	Labels     map[string]string
 	Version    string // of Pergola

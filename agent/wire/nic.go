@@ -7,15 +7,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/netns"
 )
 
-// attachNIC attaches the programs of an interface of the machine. It does without a line card where there cannot be one. The thread is in the
-// machine's namespace.
-func (s *Substrate) attachNIC(nic device) error {
+// attachNIC attaches the programs of an interface of the machine. It does without a line card where there cannot be one, or is to be none. The thread
+// is in the machine's namespace.
+func (s *Substrate) attachNIC(nic device, noXDP bool) error {
 	attach := s.data.AttachUnderlay
 	if nic.bare {
 		attach = s.data.AttachUnderlayOfPackets
@@ -23,7 +22,10 @@ func (s *Substrate) attachNIC(nic device) error {
 	if err := attach(nic.index); err != nil {
 		return err
 	}
-	err := fitForXDP(nic)
+	err := errSwitchedOff
+	if !noXDP {
+		err = fitForXDP(nic)
+	}
 	if err != nil {
 		err = errors.Join(err, s.data.DetachLineCard(nic.index))
 	} else {
@@ -35,56 +37,26 @@ func (s *Substrate) attachNIC(nic device) error {
 }
 
 func (s *Substrate) detachNIC(index int) error {
-	return errors.Join(s.data.DetachLineCard(index), s.data.DetachUnderlay(index))
+	return errors.Join(s.data.RefuseFrames(index), s.data.DetachLineCard(index), s.data.DetachUnderlay(index))
 }
 
-// errChecksums is of a veth pair as containers have it: its peer leaves checksums to the receiver, and what XDP sends on would stay without them.
-var errChecksums = errors.New("a veth pair whose other end may leave checksums to be filled in (once `ethtool -K <interface> tx off` is said at both ends, it can have one)")
-
-// errNotIP is of lo, PPP, and what nobody has tried.
-var errNotIP = errors.New("it carries neither Ethernet frames nor IP packets as they are, so it cannot carry tunnels")
-
-// errNoEthernet is of WireGuard, tun and the like, which carry tunnels all the same.
-var errNoEthernet = errors.New("no Ethernet interface")
-
-// fitForXDP asks whether frames come in at the interface as they come from a wire.
-func fitForXDP(nic device) error {
-	switch {
-	case nic.bare:
-		return errNoEthernet
-	case !nic.ether:
-		return errNotIP
+// followDriver lets line cards of other interfaces send by this one as long as its driver takes what they send. Drivers change their mind, with a
+// setting, a program, or what is at the other end of a veth pair; and what they do not take is lost.
+func (s *Substrate) followDriver(nic device) error {
+	var able features
+	err := errSwitchedOff
+	if !s.underlay.noXDP && nic.ether {
+		err = netns.In(s.host, func() (err error) {
+			able, err = askXDP(nic.index)
+			return err
+		})
 	}
-	if nic.kind != "veth" {
-		return nil
+	takes := err == nil && able.has(takesFrames)
+	s.underlay.takes[nic.name] = takes
+	if !takes {
+		return s.data.RefuseFrames(nic.index)
 	}
-	e, err := ethtool.NewEthtool()
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	features, err := e.Features(nic.name)
-	if err != nil {
-		return fmt.Errorf("ask for offloads: %w", err)
-	}
-	if features["tx-checksum-ip-generic"] { // of this end; who prepares a pair for this does it at both
-		return errChecksums
-	}
-	return nil
-}
-
-// whyNoXDP says why there is no line card; "" if there is one.
-func whyNoXDP(err error) string {
-	var taken *datapath.TakenError
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &taken):
-		return "none: " + taken.Error()
-	case errors.Is(err, unix.EOPNOTSUPP):
-		return "none: the driver has none of its own"
-	}
-	return "none: " + err.Error()
+	return netns.In(s.host, func() error { return s.data.TakeFrames(nic.index, able.has(takesParts)) })
 }
 
 // xdp says what there is now: a program may have gone by another's doing.
@@ -94,6 +66,8 @@ func (u *underlay) xdp(d device) string {
 		return why
 	case d.xdp == 0:
 		return "none: it was taken away"
+	case len(u.nics) > 1 && !u.takes[d.name]:
+		return xdpNative + "; what comes in by other interfaces leaves it by tc"
 	}
 	return xdpNative
 }

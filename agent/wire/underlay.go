@@ -13,6 +13,7 @@ import (
 // UnderlayConfig says which of the machine's interfaces carry tunnels.
 type UnderlayConfig struct {
 	Interfaces []string // none: there are no tunnels, and nothing is left of them
+	NoXDP      bool     // the programs of tc do all the work
 }
 
 // UnderlayState is what there is of it.
@@ -32,9 +33,11 @@ type NICState struct {
 
 // underlay is what Underlay says beside the kernel.
 type underlay struct {
-	mu   sync.Mutex        // guards all, and the uplink; taken after Substrate.wiring
-	nics []string          // as told
-	why  map[string]string // there is no line card, by interface
+	mu    sync.Mutex        // guards all, and the uplink; taken after Substrate.wiring
+	nics  []string          // as told
+	noXDP bool              // as told
+	why   map[string]string // there is no line card, by interface
+	takes map[string]bool   // what line cards of others send, by interface
 }
 
 // OpenUnderlay leads tunnels' packets from and to these interfaces of the machine. What it attached to interfaces that are no longer named is taken
@@ -45,7 +48,8 @@ func (s *Substrate) OpenUnderlay(ctx context.Context, c UnderlayConfig) error {
 	}
 	s.underlay.mu.Lock()
 	defer s.underlay.mu.Unlock()
-	s.underlay.nics, s.underlay.why = slices.Clone(c.Interfaces), map[string]string{}
+	s.underlay.nics, s.underlay.noXDP = slices.Clone(c.Interfaces), c.NoXDP
+	s.underlay.why, s.underlay.takes = map[string]string{}, map[string]bool{}
 	machine, err := dial(s.host)
 	if err != nil {
 		return fmt.Errorf("open underlay: %w", err)
@@ -88,7 +92,12 @@ func (s *Substrate) openUnderlay(machine *conn, c UnderlayConfig) error {
 		return err
 	}
 	for _, nic := range nics {
-		if err := netns.In(s.host, func() error { return s.attachNIC(nic) }); err != nil {
+		if err := netns.In(s.host, func() error { return s.attachNIC(nic, c.NoXDP) }); err != nil {
+			return fmt.Errorf("interface %s: %w", nic.name, err)
+		}
+	}
+	for _, nic := range nics { // a program at it may be what makes a driver take frames
+		if err := s.followDriver(nic); err != nil {
 			return fmt.Errorf("interface %s: %w", nic.name, err)
 		}
 	}
@@ -119,7 +128,7 @@ func (s *Substrate) closeUnderlay() error {
 	return s.deleteUplink()
 }
 
-// Underlay reads the state of the underlay.
+// Underlay reads the state of the underlay, and follows what drivers have come to take: call it now and then.
 func (s *Substrate) Underlay(ctx context.Context) (UnderlayState, error) {
 	if err := ctx.Err(); err != nil {
 		return UnderlayState{}, err
@@ -148,6 +157,9 @@ func (s *Substrate) underlayLocked() (state UnderlayState, err error) {
 		case err != nil:
 			return state, err
 		default:
+			if err := s.followDriver(d); err != nil {
+				return state, err
+			}
 			state.NICs[name] = NICState{Present: true, Up: d.up, Index: d.index, MTU: d.mtu, XDP: s.underlay.xdp(d)}
 		}
 	}

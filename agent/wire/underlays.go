@@ -2,13 +2,11 @@ package wire
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/safchain/ethtool"
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -124,55 +122,4 @@ func rateOf(e *ethtool.Ethtool, name string) uint64 {
 		return 0
 	}
 	return uint64(speed) * 1_000_000
-}
-
-// xdpNative is said of an interface whose driver runs the line card; of others, why there is none.
-const xdpNative = "native"
-
-// guessXDP says what to expect of the interface's driver.
-func guessXDP(d device) string {
-	if err := fitForXDP(d); err != nil {
-		return whyNoXDP(err)
-	}
-	switch err := haveXDP(d.index); {
-	case err == nil:
-		return xdpNative
-	case errors.Is(err, unix.EOPNOTSUPP):
-		return whyNoXDP(err)
-	}
-	return "not known before it is tried"
-}
-
-// haveXDP returns nil if the driver of an interface in the thread's namespace has XDP that redirects, EOPNOTSUPP if it has not, and any other error
-// if that could not be found out: Linux tells since 6.3, by the generic netlink family netdev.
-func haveXDP(index int) error {
-	const (
-		devGet        = 1 // NETDEV_CMD_DEV_GET
-		attrIfindex   = 1 // NETDEV_A_DEV_IFINDEX
-		attrFeatures  = 3 // NETDEV_A_DEV_XDP_FEATURES
-		basicRedirect = 3 // NETDEV_XDP_ACT_BASIC and _REDIRECT
-	)
-	family, err := netlink.GenlFamilyGet("netdev")
-	if err != nil {
-		return fmt.Errorf("ask for XDP: %w", err)
-	}
-	r := nl.NewNetlinkRequest(int(family.ID), 0)
-	r.AddData(&nl.Genlmsg{Command: devGet, Version: 1})
-	r.AddData(attrU32(attrIfindex, uint32(index)))
-	answers, err := r.Execute(unix.NETLINK_GENERIC, 0)
-	if err != nil {
-		return fmt.Errorf("ask for XDP: %w", err)
-	}
-	for _, answer := range answers {
-		attrs, err := nl.ParseRouteAttr(answer[nl.SizeofGenlmsg:])
-		if err != nil {
-			return fmt.Errorf("ask for XDP: %w", err)
-		}
-		for _, a := range attrs {
-			if a.Attr.Type == attrFeatures && nl.NativeEndian().Uint64(a.Value)&basicRedirect == basicRedirect {
-				return nil
-			}
-		}
-	}
-	return unix.EOPNOTSUPP
 }

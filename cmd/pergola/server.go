@@ -65,11 +65,18 @@ When the agent ends, or its servers do not answer, the networks go on.`,
 	return cmd
 }
 
+// Values of --xdp.
+const (
+	xdpAuto = "auto"
+	xdpOff  = "off"
+)
+
 // serverOptions are the flags of server and agent.
 type serverOptions struct {
 	cfg    server.Config
 	role   pki.Role
 	labels []string
+	xdp    string
 }
 
 func (o *serverOptions) flags(f *pflag.FlagSet) {
@@ -89,6 +96,7 @@ func (o *serverOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&cfg.Join, "join", "", "`URL` of a server of the cluster to join")
 	f.StringVar(&cfg.Token, "token", "", "`token` to join with (default: the environment's PERGOLA_TOKEN)")
 	f.StringSliceVar(&cfg.Underlay, "underlay", nil, "`interfaces` that carry links to other machines (default: that of the address)")
+	f.StringVar(&o.xdp, "xdp", xdpAuto, "`mode` of the underlay: auto, with programs of XDP at interfaces whose driver runs them, or off, with programs of tc alone")
 	f.StringSliceVar(&o.labels, "label", nil, "`key=value` that topologies choose this machine by; may be given several times")
 }
 
@@ -97,6 +105,9 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 	var err error
 	if cfg.Labels, err = parseLabels(o.labels, false); err != nil {
 		return err
+	}
+	if cfg.NoXDP = o.xdp == xdpOff; !cfg.NoXDP && o.xdp != xdpAuto {
+		return ui.Usage("", "--xdp is %s or %s, not %q", xdpAuto, xdpOff, o.xdp)
 	}
 	if cfg.Token == "" && cfg.Join != "" {
 		cfg.Token = os.Getenv("PERGOLA_TOKEN")

@@ -73,7 +73,12 @@ struct passage {
 	__u8 ecn;     /* outside */
 	__u8 unread;  /* link.h */
 	__u8 walked;  /* a walk has left a copy of its header */
-	__u8 pad;
+	__u8 split;   /* what came lies in more than one buffer */
+};
+
+/* IPv4-mapped for IPv4. */
+struct address {
+	__u8 bytes[16];
 };
 
 static __always_inline bool is_outer_ip4(const struct outer_header *h) { return h->eth.h_proto == bpf_htons(ETH_P_IP); }
@@ -86,31 +91,41 @@ static __always_inline void map_address(__u8 *to, __be32 address)
 }
 
 /*
- * Does it come for tunnels that end here? Not those with IPv4 options, IPv6 extension headers, or a fragment's rest: these are the
+ * Of what kind of tunnel would it be? Of none are those with IPv4 options, IPv6 extension headers, or a fragment's rest: these are the
  * kernel's.
  */
-static __always_inline bool is_ours(const struct outer_header *h)
+static __always_inline enum tunnel_kind find_kind(const struct outer_header *h)
 {
-	struct end e = {};
 	__u8 protocol;
 
 	if (is_outer_ip4(h)) {
 		if (h->ip4.version != 4 || h->ip4.ihl != 5 || h->ip4.frag_off & bpf_htons(IPV4_OFFSET))
-			return false;
+			return TUNNEL_NONE;
 		protocol = h->ip4.protocol;
-		map_address(e.local, h->ip4.daddr);
 	} else if (h->eth.h_proto == bpf_htons(ETH_P_IPV6)) {
 		protocol = h->ip6.nexthdr;
-		__builtin_memcpy(e.local, &h->ip6.daddr, sizeof(e.local));
 	} else {
-		return false;
+		return TUNNEL_NONE;
 	}
 	if (protocol == IPPROTO_GRE && h->gre.protocol == bpf_htons(ETH_P_TEB) && h->gre.flags & bpf_htons(GRE_KEY))
-		e.kind = TUNNEL_EGRE;
-	else if (protocol == IPPROTO_UDP && h->vxlan.udp.dest == bpf_htons(VXLAN_PORT))
-		e.kind = TUNNEL_VXLAN;
-	else
+		return TUNNEL_EGRE;
+	if (protocol == IPPROTO_UDP && h->vxlan.udp.dest == bpf_htons(VXLAN_PORT))
+		return TUNNEL_VXLAN;
+	return TUNNEL_NONE;
+}
+
+/* Does it come for tunnels that end here? */
+static __always_inline bool is_ours(const struct outer_header *h)
+{
+	struct end e = {};
+
+	e.kind = find_kind(h);
+	if (e.kind == TUNNEL_NONE)
 		return false;
+	if (is_outer_ip4(h))
+		map_address(e.local, h->ip4.daddr);
+	else
+		__builtin_memcpy(e.local, &h->ip6.daddr, sizeof(e.local));
 	return bpf_map_lookup_elem(&ends, &e) != NULL;
 }
 

@@ -7,6 +7,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#include "flow.h"
 #include "outer.h"
 
 #ifndef AF_INET
@@ -18,6 +19,7 @@
 
 struct road {
 	__u32 nic; /* ifindex in the machine's namespace */
+	__u32 mtu; /* of the whole way, as far as the machine knows it */
 	__u8 to[ETH_ALEN];
 	__u8 from[ETH_ALEN];
 };
@@ -56,32 +58,96 @@ static __always_inline long find_road(void *ctx, const void *network, const void
 	}
 	ret = bpf_fib_lookup(ctx, &p, sizeof(p), 0);
 	r->nic = p.ifindex;
+	r->mtu = p.mtu_result; /* in the place of tot_len, where that was asked for */
 	__builtin_memcpy(r->to, p.dmac, ETH_ALEN);
 	__builtin_memcpy(r->from, p.smac, ETH_ALEN);
 	return ret;
 }
 
-/* When a CPU last let the kernel see a frame. */
+/* When the kernel last saw a packet to a machine: one clock for each. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct address);
 	__type(value, __u64);
 } asked SEC(".maps");
 
+static __always_inline void find_peer(const void *network, bool v6, struct address *peer)
+{
+	const struct ipv6hdr *ip6 = network;
+	const struct iphdr *ip4 = network;
+
+	if (v6)
+		__builtin_memcpy(peer->bytes, &ip6->daddr, sizeof(peer->bytes));
+	else
+		map_address(peer->bytes, ip4->daddr);
+}
+
 /*
- * bpf_fib_lookup() takes a neighbour's address as it finds it, and the kernel does not learn that it is used. One frame a second goes
- * the kernel's way, so that it asks whether a stale neighbour is still there (RFC 4861, 7.3.3).
+ * bpf_fib_lookup() takes a neighbour's address as it finds it, and the kernel does not learn that it is used. One packet a second to each machine
+ * goes the kernel's way, so that it asks whether a stale neighbour is still there (RFC 4861, 7.3.3). underlay_egress sends it, and says so; the
+ * line card only leaves it to that.
  */
-static __always_inline bool asks_neighbour(void)
+static __always_inline bool is_kernels_turn(const struct address *peer, __u64 now)
 {
 	const __u64 second = 1000000000;
-	__u64 now = bpf_ktime_get_coarse_ns();
-	__u32 zero = 0;
-	__u64 *last = bpf_map_lookup_elem(&asked, &zero);
+	const __u64 *last = bpf_map_lookup_elem(&asked, peer);
 
-	if (!last || now - *last < second)
-		return false;
-	*last = now;
-	return true;
+	return !last || now >= *last + second;
+}
+
+#define MAX_ROADS 4096
+#define KEEP_ROAD 10000000 /* ns */
+
+/*
+ * Where packets of a tunnel went lately, one copy per CPU: to ask the kernel costs as much as all else that the line card does. An answer is good
+ * for so long that a change of routes or neighbours is followed sooner than anybody could announce it, and for packets that no route, rule or
+ * multipath hash could tell apart.
+ */
+struct kept_road {
+	struct road road;
+	__u32 port;  /* of the tunnel; 0: nothing is kept */
+	__u64 class; /* of its packets: road_class() */
+	__u64 until; /* by bpf_ktime_get_coarse_ns() */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_ROADS);
+	__type(key, __u32);
+	__type(value, struct kept_road);
+} roads SEC(".maps");
+
+/* What packets of one tunnel differ in that a way may depend on: DSCP, flow label, UDP source port. */
+static __always_inline __u64 road_class(const struct encapsulation *e, const void *network)
+{
+	const struct ipv6hdr *ip6 = network;
+	const struct iphdr *ip4 = network;
+	const struct udphdr *udp = e->v6 ? (const void *)(ip6 + 1) : (const void *)(ip4 + 1);
+	__u64 class = e->v6 ? *(const __be32 *)ip6 & bpf_htonl(0x0fffffff) : ip4->tos & 0xfc;
+
+	return e->kind == TUNNEL_VXLAN ? class << 16 | udp->source : class;
+}
+
+/* The way of a packet into the tunnel that begins at the port; NULL: the programs of tc are to find out, or the kernel is to see it. */
+static __always_inline const struct road *keep_road(void *ctx, const void *network, const struct encapsulation *e, __u32 port, __u32 by)
+{
+	const void *above = network + (e->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	__u64 now = bpf_ktime_get_coarse_ns(), class = road_class(e, network);
+	__u32 slot = (port + (__u32)mix(class)) % MAX_ROADS;
+	struct kept_road *k = bpf_map_lookup_elem(&roads, &slot);
+	struct address peer = {};
+
+	if (!k)
+		return NULL;
+	if (k->port == port && k->class == class && now < k->until)
+		return &k->road;
+	k->port = 0;
+	find_peer(network, e->v6, &peer);
+	if (is_kernels_turn(&peer, now) || find_road(ctx, network, above, e->v6, by, 0, &k->road) != BPF_FIB_LKUP_RET_SUCCESS)
+		return NULL;
+	k->port = port;
+	k->class = class;
+	k->until = now + KEEP_ROAD;
+	return &k->road;
 }

@@ -4,8 +4,8 @@
  *
  * It does what underlay_ingress, uplink_ingress and underlay_egress do together, without an sk_buff and without going through the substrate's
  * namespace: out of the tunnel, past all routers, and to a device that takes frames from XDP programs (map devices), or into another tunnel
- * and out by the card again. It decides before it changes anything; where it is not certain that all of it can be done, the packet goes on to
- * underlay_ingress as it came, and is counted there.
+ * and out by this card or another one (map nics). It decides before it changes anything; where it is not certain that all of it can be done, the
+ * packet goes on to underlay_ingress as it came, and is counted there.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -15,6 +15,18 @@
 #include "route.h"
 #include "tunnel.h"
 #include "xdp.h"
+
+/* Network cards that take frames from the line card of another one, by ifindex in the machine's namespace; IN_PARTS beside it: also such as lie in
+ * several buffers. Elsewhere they would be lost. User space asks the drivers; a card that is gone is gone from here, too. */
+#define IN_PARTS (1u << 31)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__uint(max_entries, 128);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, __u32);
+} nics SEC(".maps");
 
 /* Says no where the packet does not begin with all of it. */
 static __always_inline bool copy_outer(struct outer_header *h, const void *data, const void *end)
@@ -39,11 +51,12 @@ static __always_inline bool copy_outer(struct outer_header *h, const void *data,
 /* Whose is it, and what is inside? Says no where not all is in order. */
 __noinline int open_packet(struct xdp_md *ctx, struct passage *p)
 {
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u32 length = bpf_xdp_get_buff_len(ctx);
 	struct outer_header h = {};
 	struct outer o = {};
 
-	if (!p || !copy_outer(&h, (void *)(long)ctx->data, (void *)(long)ctx->data_end) || h.eth.h_dest[0] & 1 || !is_ours(&h))
+	if (!p || !copy_outer(&h, data, end) || h.eth.h_dest[0] & 1 || find_kind(&h) == TUNNEL_NONE)
 		return false;
 	if (read_outer(&h, length, 0, &o) != CONTINUE || o.total != length)
 		return false;
@@ -51,6 +64,7 @@ __noinline int open_packet(struct xdp_md *ctx, struct passage *p)
 	p->begin = o.length;
 	p->length = o.total - o.length;
 	p->ecn = o.ecn;
+	p->split = end - data != length;
 	return p->from != 0;
 }
 
@@ -95,16 +109,25 @@ __noinline int deliver(struct xdp_md *ctx, struct passage *p)
 	return p->walked && !write_header(ctx, &w->header, 0) ? XDP_ABORTED : XDP_REDIRECT;
 }
 
-/* Into the tunnel that begins where the frame has come to, and out by the card. */
+/* How it leaves by a network card, if it can. */
+static __always_inline int choose_card(const struct xdp_md *ctx, const struct passage *p, __u32 nic)
+{
+	if (nic == ctx->ingress_ifindex)
+		return XDP_TX;
+	return bpf_redirect_map(&nics, p->split ? nic | IN_PARTS : nic, XDP_PASS);
+}
+
+/* Into the tunnel that begins where the frame has come to, and out by a card. */
 __noinline int relay(struct xdp_md *ctx, struct passage *p)
 {
 	const struct encapsulation *e;
 	const struct uplink *u = find_uplink();
 	struct wrapping *w = find_wrapping();
 	const struct header *h;
+	const struct road *r;
 	struct frame f = {};
-	struct road r = {};
 	__u32 n, at;
+	int verdict;
 
 	if (!p || !u || !u->outside || !w)
 		return XDP_PASS;
@@ -116,19 +139,21 @@ __noinline int relay(struct xdp_md *ctx, struct passage *p)
 	n = e->length & OUTER_MASK;
 	f.length = p->length;
 	write_outer(w, e, &f, h, p->length, false);
-	if (find_road(ctx, w->bytes, w->bytes + (e->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)), e->v6, u->outside, 0, &r) !=
-		    BPF_FIB_LKUP_RET_SUCCESS ||
-	    r.nic != ctx->ingress_ifindex || asks_neighbour())
+	r = keep_road(ctx, w->bytes, e, at, u->outside);
+	if (!r || n + p->length > r->mtu)
 		return XDP_PASS;
-	__builtin_memcpy(w->eth.h_dest, r.to, ETH_ALEN);
-	__builtin_memcpy(w->eth.h_source, r.from, ETH_ALEN);
+	verdict = choose_card(ctx, p, r->nic);
+	if (verdict == XDP_PASS)
+		return XDP_PASS;
+	__builtin_memcpy(w->eth.h_dest, r->to, ETH_ALEN);
+	__builtin_memcpy(w->eth.h_source, r->from, ETH_ALEN);
 	if (bpf_xdp_adjust_head(ctx, (int)p->begin - (int)(sizeof(w->eth) + n)))
 		return XDP_PASS;
 	if (bpf_xdp_store_bytes(ctx, 0, &w->eth, sizeof(w->eth) + n) || (p->walked && !write_header(ctx, h, sizeof(w->eth) + n)))
 		return XDP_ABORTED;
 	count_sent(sizeof(w->eth) + n + p->length);
 	count_handed(p->at, p->length);
-	return XDP_TX;
+	return verdict;
 }
 
 SEC("xdp.frags")

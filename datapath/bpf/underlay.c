@@ -249,7 +249,9 @@ int uplink_ingress(struct __sk_buff *skb)
 SEC("tc")
 int underlay_egress(struct __sk_buff *skb)
 {
+	__u64 now = bpf_ktime_get_coarse_ns();
 	struct outer_header h = {};
+	struct address peer = {};
 	struct road r = {};
 
 	if (!load_outer(skb, &h) || !same_mac(h.eth.h_source, r.from))
@@ -264,8 +266,11 @@ int underlay_egress(struct __sk_buff *skb)
 	default:
 		return lose(REASON_NO_ROUTE);
 	}
-	if (asks_neighbour())
+	find_peer(&h.ip4, !is_outer_ip4(&h), &peer);
+	if (is_kernels_turn(&peer, now)) {
+		bpf_map_update_elem(&asked, &peer, &now, BPF_ANY);
 		return bpf_redirect_neigh(r.nic, NULL, 0, 0);
+	}
 	if (bpf_skb_store_bytes(skb, 0, r.to, sizeof(r.to) + sizeof(r.from), 0))
 		return lose(REASON_NO_MEMORY);
 	return bpf_redirect(r.nic, 0);

@@ -128,7 +128,7 @@ func Underlays(h *api.Host, styles ui.Styles) *ui.Table {
 		switch {
 		case column != xdp:
 			return lipgloss.Style{}, false
-		case t.Rows[row][xdp] == "native":
+		case strings.HasPrefix(t.Rows[row][xdp], "native"):
 			return styles.Good, true
 		}
 		return styles.Warn, true

@@ -1,0 +1,131 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath"
+)
+
+// What the driver of an interface does for XDP.
+
+// xdpNative is said of an interface whose driver runs the line card; of others, why there is none.
+const xdpNative = "native"
+
+var (
+	errSwitchedOff = errors.New("switched off (--xdp off)")
+	errNotIP       = errors.New("it carries neither Ethernet frames nor IP packets as they are, so it cannot carry tunnels") // lo, PPP, and what nobody has tried
+	errNoEthernet  = errors.New("no Ethernet interface")                                                                     // WireGuard, tun and the like, which carry tunnels all the same
+
+	// errChecksums is of a veth pair as containers have it: its peer leaves checksums to the receiver, and what XDP sends on would stay without them.
+	errChecksums = errors.New("a veth pair whose other end may leave checksums to be filled in (once `ethtool -K <interface> tx off` is said at both ends, it can have one)")
+
+	// errDeaf: what a program sends to a veth is lost, even back by XDP_TX, unless the other end polls for it.
+	errDeaf = errors.New("a veth pair whose other end takes nothing from XDP (once `ethtool -K <interface> gro on` is said there, it can have one)")
+)
+
+// fitForXDP asks whether frames come in at the interface as they come from a wire, and leave it as by a wire. The thread is in its namespace.
+func fitForXDP(nic device) error {
+	switch {
+	case nic.bare:
+		return errNoEthernet
+	case !nic.ether:
+		return errNotIP
+	case nic.kind != "veth":
+		return nil
+	}
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	offloads, err := e.Features(nic.name)
+	if err != nil {
+		return fmt.Errorf("ask for offloads: %w", err)
+	}
+	if offloads["tx-checksum-ip-generic"] { // of this end; who prepares a pair for this does it at both
+		return errChecksums
+	}
+	if able, err := askXDP(nic.index); err == nil && !able.has(takesFrames) {
+		return errDeaf
+	}
+	return nil
+}
+
+// guessXDP says what to expect of the interface's driver.
+func guessXDP(d device) string {
+	if err := fitForXDP(d); err != nil {
+		return whyNoXDP(err)
+	}
+	switch able, err := askXDP(d.index); {
+	case err != nil:
+		return "not known before it is tried"
+	case able.has(runs | redirects):
+		return xdpNative
+	}
+	return whyNoXDP(unix.EOPNOTSUPP)
+}
+
+// whyNoXDP says why there is no line card; "" if there is one.
+func whyNoXDP(err error) string {
+	var taken *datapath.TakenError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &taken):
+		return "none: " + taken.Error()
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return "none: the driver has none of its own"
+	}
+	return "none: " + err.Error()
+}
+
+// features is enum netdev_xdp_act of the kernel.
+type features uint64
+
+const (
+	runs        features = 1 << 0 // programs, and sends back what they want
+	redirects   features = 1 << 1
+	takesFrames features = 1 << 2 // that programs at other devices redirect: ndo_xdp_xmit
+	takesParts  features = 1 << 6 // and frames in several buffers
+)
+
+func (f features) has(all features) bool { return f&all == all }
+
+// askXDP asks the kernel what the driver of an interface in the thread's namespace does for XDP now. It tells since Linux 6.3, by the generic netlink
+// family netdev; before, that is an error.
+func askXDP(index int) (features, error) {
+	const (
+		devGet       = 1 // NETDEV_CMD_DEV_GET
+		attrIfindex  = 1 // NETDEV_A_DEV_IFINDEX
+		attrFeatures = 3 // NETDEV_A_DEV_XDP_FEATURES
+	)
+	family, err := netlink.GenlFamilyGet("netdev")
+	if err != nil {
+		return 0, fmt.Errorf("ask for XDP: %w", err)
+	}
+	r := nl.NewNetlinkRequest(int(family.ID), 0)
+	r.AddData(&nl.Genlmsg{Command: devGet, Version: 1})
+	r.AddData(attrU32(attrIfindex, uint32(index)))
+	answers, err := r.Execute(unix.NETLINK_GENERIC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("ask for XDP: %w", err)
+	}
+	for _, answer := range answers {
+		attrs, err := nl.ParseRouteAttr(answer[nl.SizeofGenlmsg:])
+		if err != nil {
+			return 0, fmt.Errorf("ask for XDP: %w", err)
+		}
+		for _, a := range attrs {
+			if a.Attr.Type == attrFeatures {
+				return features(nl.NativeEndian().Uint64(a.Value)), nil
+			}
+		}
+	}
+	return 0, errors.New("ask for XDP: the kernel does not say")
+}

@@ -1,0 +1,218 @@
+package datapath
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// never is a time when the kernel was asked last, for it not to be asked again.
+var never = time.Unix(1<<32, 0)
+
+// asked says when the kernel last saw a packet to each of the other machines, by the clock of programs; the zero time: it never did.
+func (w *world) asked(last time.Time) {
+	w.Helper()
+	for _, peer := range []netip.Addr{here4, there4, third4, here6, there6, third6} {
+		if last.IsZero() {
+			w.check(ignoreNotExist(w.d.maps.Asked.Delete(peer.As16())))
+		} else {
+			w.check(w.d.maps.Asked.Put(peer.As16(), uint64(last.UnixNano())))
+		}
+	}
+}
+
+// keptRoad is struct kept_road.
+type keptRoad struct {
+	NIC, MTU     uint32
+	To, From     [6]byte
+	Port         uint32
+	Class, Until uint64
+}
+
+// keep edits what is kept of roads, on all CPUs.
+func (w *world) keep(edit func(*keptRoad)) {
+	w.Helper()
+	for slot := range w.d.maps.Roads.MaxEntries() {
+		perCPU := make([]keptRoad, ebpf.MustPossibleCPU())
+		w.check(w.d.maps.Roads.Lookup(slot, &perCPU))
+		kept := false
+		for i := range perCPU {
+			if perCPU[i].Port != 0 {
+				kept = true
+				edit(&perCPU[i])
+			}
+		}
+		if kept {
+			w.check(w.d.maps.Roads.Put(slot, perCPU))
+		}
+	}
+}
+
+// relay joins two tunnels of a sort without a router between: what comes by the one, and the other.
+func (w *world) relay(in Tunnel) (came func(packet) []byte, out Tunnel) {
+	out = in
+	in.Key, out.Key, out.Peer = 100, 200, third4
+	if out.Local.Is6() {
+		out.Peer = third6
+	}
+	w.tunnelled(w.tunnelled(w.a, in), out)
+	return func(p packet) []byte { return in.turned().outer(p.bytes(), around{to: macHere, from: macThere}) }, out
+}
+
+// One packet a second goes by tc, which hands it to the kernel; the line card leaves that to tc.
+func TestTunnelCardLeavesTheKernelsTurn(t *testing.T) {
+	inRoutedWorld(t, func(w *world) {
+		for _, tunnel := range sorts {
+			w.name = tunnel.named()
+			relay, out := w.relay(tunnel)
+			came, goes := relay(packet{}), out.outer(packet{}.bytes(), around{})
+			w.asked(time.Time{})
+			for range 2 {
+				w.expect(w.card(came), xdpPass, came, map[string]uint64{})
+			}
+			w.expect(w.run(w.d.programs.UnderlayEgress, w.b, goes), verdictRedirect, goes, map[string]uint64{})
+			var last uint64
+			w.check(w.d.maps.Asked.Lookup(out.Peer.As16(), &last))
+			w.asked(never)
+			if have := w.card(came); have.Verdict != xdpTX {
+				w.Errorf("%s: verdict %d", w.name, have.Verdict)
+			}
+			w.asked(time.Time{})
+			w.keep(func(k *keptRoad) { k.Until = 0 })
+			w.expect(w.card(came), xdpPass, came, map[string]uint64{})
+			w.forgetTunnels()
+		}
+	})
+}
+
+func (w *world) forgetTunnels() {
+	for port := range must(w.d.Tunnels()) {
+		w.check(w.d.Forget(port))
+	}
+}
+
+// What the kernel answered is good for a while, for packets that are alike to routes; then a change is followed.
+func TestTunnelCardKeepsRoads(t *testing.T) {
+	inRoutedWorld(t, func(w *world) {
+		w.asked(never)
+		to := func(p packet, relay func(packet) []byte) string {
+			w.Helper()
+			have := w.card(relay(p))
+			if have.Verdict != xdpTX {
+				return fmt.Sprintf("verdict %d", have.Verdict)
+			}
+			return net.HardwareAddr(have.Frame[:6]).String()
+		}
+		old, moved := net.HardwareAddr(macThere[:]).String(), net.HardwareAddr(macOther[:]).String()
+		is := func(want, have string) {
+			w.Helper()
+			if have != want {
+				w.Errorf("%s: sent to %s, want %s", w.name, have, want)
+			}
+		}
+		for _, tunnel := range sorts {
+			for _, peer := range []netip.Addr{third4, third6} {
+				w.ip("neighbour replace %s lladdr %s dev pa nud permanent", peer, old)
+			}
+			came, _ := w.relay(tunnel)
+			one, two := packet{sport: 1000}, packet{sport: 1001}
+			w.name = tunnel.named()
+			is(old, to(one, came))
+			w.keep(func(k *keptRoad) { k.Until = 1 << 63 })
+			for _, peer := range []netip.Addr{third4, third6} {
+				w.ip("neighbour replace %s lladdr %s dev pa nud permanent", peer, moved)
+			}
+			w.name = tunnel.named() + ", while it is kept"
+			is(old, to(one, came))
+			w.name = tunnel.named() + ", another flow"
+			if tunnel.Kind == VXLAN || tunnel.Local.Is6() {
+				is(moved, to(two, came))
+			} else {
+				is(old, to(two, came))
+			}
+			w.name = tunnel.named() + ", longer than the way carries"
+			is(fmt.Sprintf("verdict %d", xdpPass), to(packet{sport: 1000, payload: 1450}, came))
+			is(old, to(one, came))
+			w.name = tunnel.named() + ", when it is old"
+			w.keep(func(k *keptRoad) { k.Until = 0 })
+			is(moved, to(one, came))
+			w.name = tunnel.named() + ", no neighbour"
+			w.keep(func(k *keptRoad) { k.Until = 0 })
+			for _, peer := range []netip.Addr{third4, third6} {
+				w.ip("neighbour delete %s dev pa", peer)
+			}
+			is(fmt.Sprintf("verdict %d", xdpPass), to(one, came))
+			w.forgetTunnels()
+		}
+	})
+}
+
+// What comes in by one card leaves by another one that takes it, whole or in parts.
+func TestTunnelCardSendsByOtherCards(t *testing.T) {
+	inRoutedWorld(t, func(w *world) {
+		w.asked(never)
+		w.ip("link set pa mtu 9000")
+		w.ip("link set pa1 mtu 9000")
+		other := ifindex(w, "pa1")
+		napi, err := passAll(other)
+		w.check(err)
+		defer func() { w.check(napi.Close()) }()
+		for _, tunnel := range sorts {
+			relay, _ := w.relay(tunnel)
+			small, large := relay(packet{}), relay(packet{payload: 6000})
+			by := func(nic int, frame []byte) uint32 {
+				w.Helper()
+				opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: &xdpMD{DataEnd: uint32(len(frame)), IngressIfindex: uint32(nic)}}
+				verdict, err := w.d.programs.UnderlayLinecard.Run(&opts)
+				w.check(err)
+				if verdict == xdpPass && !bytes.Equal(opts.DataOut, frame) {
+					w.Errorf("%s: changed and passed: %x", w.name, opts.DataOut)
+				}
+				return verdict
+			}
+			is := func(what string, nic int, frame []byte, want uint32) {
+				w.Helper()
+				if have := by(nic, frame); have != want {
+					w.Errorf("%s, %s: verdict %d, want %d", tunnel.named(), what, have, want)
+				}
+			}
+			is("back", w.a, small, xdpTX)
+			is("back, in parts", w.a, large, xdpTX)
+			is("no card takes it", other, small, xdpPass)
+			w.check(w.d.TakeFrames(w.a, true))
+			is("taken", other, small, xdpRedirect)
+			is("taken in parts", other, large, xdpRedirect)
+			w.check(w.d.TakeFrames(w.a, false))
+			is("taken", other, small, xdpRedirect)
+			is("not taken in parts", other, large, xdpPass)
+			w.check(w.d.RefuseFrames(w.a))
+			w.check(w.d.RefuseFrames(w.a))
+			is("no longer taken", other, small, xdpPass)
+			w.forgetTunnels()
+		}
+	})
+}
+
+func TestCardsThatAreGoneTakeNothing(t *testing.T) {
+	inRoutedWorld(t, func(w *world) {
+		w.ip("link add gone type dummy")
+		index := ifindex(w, "gone")
+		w.check(w.d.TakeFrames(index, true))
+		if n := count(w, w.d.maps.Nics); n != 2 {
+			w.Errorf("%d entries", n)
+		}
+		w.ip("link delete gone")
+		if n := count(w, w.d.maps.Nics); n != 0 {
+			w.Errorf("%d entries are left", n)
+		}
+		if err := w.d.TakeFrames(index, false); err == nil {
+			w.Errorf("a card that is gone takes frames")
+		}
+		w.check(w.d.RefuseFrames(index))
+	})
+}
