@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -225,6 +226,56 @@ func TestLiveRelay(t *testing.T) {
 		}
 		a.cards(false)
 		b.cards(false)
+	})
+}
+
+// The same, in by one card and out by another: nothing of it is left to tc.
+func TestLiveRelayByAnotherCard(t *testing.T) {
+	inTwoMachines(t, func(a, b *machine) {
+		own, peer := netip.MustParseAddr("198.51.100.2"), netip.MustParseAddr("198.51.100.1")
+		a.outside(func() { a.ip("link add nic2 mtu 2000 type veth peer name nic2 mtu 2000 netns %s", path(b.host)) })
+		for m, address := range map[*machine]netip.Addr{a: peer, b: own} {
+			m.outside(func() {
+				m.ip("link set nic2 address 02:09:00:00:01:%02x up", address.As4()[3])
+				m.ip("address add %s/24 dev nic2", address)
+			})
+		}
+		var l line
+		var end, other int
+		b.inside(func() { l = b.line(2) })
+		a.inside(func() { end = a.port(macB) })
+		in, out := sorts[0], Tunnel{Kind: EGRE, Key: 1, Local: own, Peer: peer}
+		a.standIn(a.a, in)
+		b.standIn(l.in[0], in.turned())
+		b.standIn(l.out[1], out)
+		a.standIn(end, out.turned())
+		a.outside(func() {
+			nic := ifindex(a, "nic2")
+			a.check(a.d.AttachUnderlay(nic))
+			a.check(a.d.AttachLineCard(nic, true)) // polls for what XDP sends
+		})
+		b.asked(never, peer)
+		b.outside(func() {
+			b.ip("neighbour add %s lladdr 02:09:00:00:01:01 dev nic2 nud permanent", peer)
+			other = ifindex(b, "nic2")
+			b.check(b.d.DetachUnderlay(b.nic))
+			b.check(b.d.AttachLineCard(b.nic, true))
+			b.check(b.d.TakeFrames(other, true))
+		})
+		for _, v6 := range []bool{false, true} {
+			p := packet{v6: v6}
+			a.check(a.say(a.a, p.bytes()))
+			if diff := cmp.Diff([]heard{{end, unix.PACKET_HOST, p.after(macB, mac(3), 2)}}, a.awaits(1)); diff != "" {
+				a.Errorf("IPv6 %v: heard (-want +have):\n%s", v6, diff)
+			}
+		}
+		b.check(b.d.RefuseFrames(other))
+		a.check(a.say(a.a, packet{}.bytes()))
+		if have := a.awaits(1); len(have) > 0 {
+			a.Errorf("by a card that takes nothing, and without tc, came %+v", have)
+		}
+		b.outside(func() { b.check(b.d.DetachLineCard(b.nic)) })
+		a.outside(func() { a.check(a.d.DetachLineCard(ifindex(a, "nic2"))) })
 	})
 }
 

@@ -15,9 +15,9 @@ import (
 var never = time.Unix(1<<32, 0)
 
 // asked says when the kernel last saw a packet to each of the other machines, by the clock of programs; the zero time: it never did.
-func (w *world) asked(last time.Time) {
+func (w *world) asked(last time.Time, others ...netip.Addr) {
 	w.Helper()
-	for _, peer := range []netip.Addr{here4, there4, third4, here6, there6, third6} {
+	for _, peer := range append(others, here4, there4, third4, here6, there6, third6) {
 		if last.IsZero() {
 			w.check(ignoreNotExist(w.d.maps.Asked.Delete(peer.As16())))
 		} else {
