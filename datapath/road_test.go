@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // never is a time when the kernel was asked last, for it not to be asked again.
@@ -96,9 +97,24 @@ func (w *world) forgetTunnels() {
 	}
 }
 
+// stay keeps the thread on one CPU, each of which has roads of its own, until the returned function is called.
+func (w *world) stay() (leave func()) {
+	w.Helper()
+	var before, one unix.CPUSet
+	w.check(unix.SchedGetaffinity(0, &before))
+	for cpu := 0; one.Count() == 0; cpu++ {
+		if before.IsSet(cpu) {
+			one.Set(cpu)
+		}
+	}
+	w.check(unix.SchedSetaffinity(0, &one))
+	return func() { w.check(unix.SchedSetaffinity(0, &before)) }
+}
+
 // What the kernel answered is good for a while, for packets that are alike to routes; then a change is followed.
 func TestTunnelCardKeepsRoads(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {
+		defer w.stay()()
 		w.asked(never)
 		to := func(p packet, relay func(packet) []byte) string {
 			w.Helper()
@@ -156,8 +172,8 @@ func TestTunnelCardKeepsRoads(t *testing.T) {
 func TestTunnelCardSendsByOtherCards(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {
 		w.asked(never)
-		w.ip("link set pa mtu 9000")
 		w.ip("link set pa1 mtu 9000")
+		w.ip("link set pa mtu 9000")
 		other := ifindex(w, "pa1")
 		napi, err := passAll(other)
 		w.check(err)
@@ -200,7 +216,7 @@ func TestTunnelCardSendsByOtherCards(t *testing.T) {
 
 func TestCardsThatAreGoneTakeNothing(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {
-		w.ip("link add gone type dummy")
+		w.ip("link add gone type veth peer name gone1")
 		index := ifindex(w, "gone")
 		w.check(w.d.TakeFrames(index, true))
 		if n := count(w, w.d.maps.Nics); n != 2 {

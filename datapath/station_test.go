@@ -63,7 +63,9 @@ func (w *world) plug(mac [6]byte) int {
 
 // passAll attaches a program that lets the interface take frames from XDP programs at the other end.
 func passAll(index int) (link.Link, error) {
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}})
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.XDP, Flags: unix.BPF_F_XDP_HAS_FRAGS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
+	})
 	if err != nil {
 		return nil, err
 	}

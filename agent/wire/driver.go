@@ -109,8 +109,13 @@ func askXDP(index int) (features, error) {
 	if err != nil {
 		return 0, fmt.Errorf("ask for XDP: %w", err)
 	}
+	var header struct {
+		nl.Genlmsg
+		_ uint16 // of the kernel's, which wants zeroes there: the library's struct ends before, and copies what happens to be behind
+	}
+	header.Command, header.Version = devGet, 1
 	r := nl.NewNetlinkRequest(int(family.ID), 0)
-	r.AddData(&nl.Genlmsg{Command: devGet, Version: 1})
+	r.AddData(&header.Genlmsg)
 	r.AddData(attrU32(attrIfindex, uint32(index)))
 	answers, err := r.Execute(unix.NETLINK_GENERIC, 0)
 	if err != nil {

@@ -239,7 +239,7 @@ static __always_inline void complete_outer(void *outer, const struct encapsulati
 					   __u32 inner, bool tagged)
 {
 	__u8 class = traffic_class(h, f->length) & ((e->dscp ? 0xfc : 0) | (tagged ? 0 : 3));
-	__u32 flow = entropy(h, f), length = e->length + inner;
+	__u32 flow = e->v6 || e->kind == TUNNEL_VXLAN ? entropy(h, f) : 0, length = e->length + inner;
 	struct udphdr *udp;
 
 	if (e->v6) {

@@ -109,6 +109,24 @@ __noinline int deliver(struct xdp_md *ctx, struct passage *p)
 	return p->walked && !write_header(ctx, &w->header, 0) ? XDP_ABORTED : XDP_REDIRECT;
 }
 
+/* Writes the outer headers to where the packet begins: n bytes behind Ethernet's. */
+static __always_inline bool paste_outer(struct xdp_md *ctx, const struct wrapping *w, __u32 n)
+{
+	void *data = (void *)(long)ctx->data;
+	const __u32 least = sizeof(struct iphdr) + 8;
+	__u32 *to = data + sizeof(w->eth);
+	const __u32 *from = (const void *)w->bytes;
+
+	if (data + sizeof(w->eth) + MAX_OUTER > (void *)(long)ctx->data_end)
+		return !bpf_xdp_store_bytes(ctx, 0, (void *)&w->eth, sizeof(w->eth) + n);
+	__builtin_memcpy(data, &w->eth, sizeof(w->eth));
+	__builtin_memcpy(to, from, least);
+	for (__u32 i = least / 4; i < MAX_OUTER / 4; i++)
+		if (4 * i < n)
+			to[i] = from[i];
+	return true;
+}
+
 /* How it leaves by a network card, if it can. */
 static __always_inline int choose_card(const struct xdp_md *ctx, const struct passage *p, __u32 nic)
 {
@@ -127,7 +145,7 @@ __noinline int relay(struct xdp_md *ctx, struct passage *p)
 	const struct road *r;
 	struct frame f = {};
 	__u32 n, at;
-	int verdict;
+	int verdict, cut;
 
 	if (!p || !u || !u->outside || !w)
 		return XDP_PASS;
@@ -147,9 +165,10 @@ __noinline int relay(struct xdp_md *ctx, struct passage *p)
 		return XDP_PASS;
 	__builtin_memcpy(w->eth.h_dest, r->to, ETH_ALEN);
 	__builtin_memcpy(w->eth.h_source, r->from, ETH_ALEN);
-	if (bpf_xdp_adjust_head(ctx, (int)p->begin - (int)(sizeof(w->eth) + n)))
+	cut = (int)p->begin - (int)(sizeof(w->eth) + n);
+	if (cut && bpf_xdp_adjust_head(ctx, cut))
 		return XDP_PASS;
-	if (bpf_xdp_store_bytes(ctx, 0, &w->eth, sizeof(w->eth) + n) || (p->walked && !write_header(ctx, h, sizeof(w->eth) + n)))
+	if (!paste_outer(ctx, w, n) || (p->walked && !write_header(ctx, h, sizeof(w->eth) + n)))
 		return XDP_ABORTED;
 	count_sent(sizeof(w->eth) + n + p->length);
 	count_handed(p->at, p->length);
