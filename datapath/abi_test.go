@@ -70,6 +70,7 @@ lease Array 1 flags=1024 u32 -> unsigned long long
 legs Array 16384 flags=1024 u32 -> leg{router:__u32/4@0 mtu:__u32/4@4 mac:Array/6@8 flags:__u8/1@14 pad:__u8/1@15}
 neighbours Hash 262144 flags=1 u160 -> adjacency{:Struct/8@0 word:__u64/8@0}
 nexthops Array 65536 flags=1024 u32 -> nexthop{to:adjacency/8@0 port:__u32/4@8 pad:__u32/4@12}
+nics DevMapHash 128 flags=0 u32 -> unsigned int
 nodes ArrayOfMaps 2048 flags=0 u32 -> ?
 nodes of Array 1024 flags=1024 u32 -> 1024 bytes
 ports Array 16384 flags=0 u32 -> port{mode:mode/4@0 peer:__u32/4@4 mtu:__u32/4@8 mac:Array/6@12 external:__u8/1@18 pad:__u8/1@19}
