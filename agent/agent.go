@@ -44,8 +44,9 @@ type Config struct {
 	Store    *store.Store
 	Events   *events.Bus
 	Log      *slog.Logger
-	Cluster  *Cluster // nil: this machine is alone
-	Sentry   []string // command that calls Sentry, to which the state directory is added; empty: there is none
+	Cluster  *Cluster           // nil: this machine is alone
+	Sentry   []string           // command that calls Sentry, to which the state directory is added; empty: there is none
+	Consents substrate.Consents // what slices may have of this machine, should it be in a cluster; nil: whatever they ask for
 }
 
 // Cluster is how this machine takes part in one.

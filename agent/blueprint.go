@@ -23,6 +23,7 @@ func (b *builder) sliverSpec(n *slice.Node, command []string) sliver.Spec {
 		CPU: n.CPU, Memory: n.Memory, PIDs: n.PIDs, Sysctls: sysctls(n, false),
 	}
 	spec.Digest = digest(spec, b.overrides.Restarts[n.Name])
+	spec.Beneath = b.beneath(b.spec.Name, n)
 	if note := fenceNoteOf(n); note != "" && n.Host != "" {
 		spec.Notes = map[string]string{fenceNote: note} // which may change while the sliver is there
 	}

@@ -150,7 +150,7 @@ func (d *driver) clearArea(ctx context.Context, id uint16) error {
 
 func (d *driver) create(ctx context.Context, spec sliver.Spec) error {
 	// An image may take minutes to arrive. It goes on arriving when nobody waits.
-	if err := d.runtime.Fetch(d.running, spec.Rootfs); d.running.Err() != nil {
+	if err := d.runtime.Fetch(d.running, spec); d.running.Err() != nil {
 		return reconcile.ErrSkipped
 	} else if err != nil {
 		return fmt.Errorf("create sliver %s: %w", spec.ID, err)

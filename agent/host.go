@@ -72,6 +72,9 @@ func (a *Agent) describe(ctx context.Context) substrate.Host {
 	if wire.HaveHTB() == nil {
 		h.Features = append(h.Features, substrate.FeatureHTB)
 	}
+	if c := a.cfg.Consents; c != nil {
+		h.Allows = c.Terms().Allowance
+	}
 	h.Underlays = a.underlays(ctx)
 	return h
 }

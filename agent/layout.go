@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/substrate"
 )
 
 // place is a host, as it matters to what it must hold. The zero value but for the name is that of a machine in no cluster.
@@ -14,6 +15,7 @@ type place struct {
 	address netip.Addr            // of its ends of tunnels
 	peers   map[string]netip.Addr // of the other hosts' ends, by host
 	fenced  bool                  // may not have nodes that start elsewhere when it is lost; see fence.go
+	terms   *substrate.Terms      // what its root lets slices have of it; nil: whatever they ask for
 }
 
 // is reports whether a host, as nodes and package slice name it, is this one.

@@ -75,6 +75,7 @@ func (a *Agent) loadSlice(ctx context.Context, name string) error {
 	spec, record, err := a.cfg.Store.Slice(ctx, name)
 	if errors.Is(err, store.ErrNotFound) {
 		a.forget(name)
+		a.withdraw(ctx, name)
 		return nil
 	}
 	next := &wish{spec: spec}

@@ -171,6 +171,9 @@ func (a *Agent) placeLocked() place {
 	p := place{host: a.cfg.Host}
 	if c := a.cfg.Cluster; c != nil {
 		p.joined, p.address, p.peers, p.fenced = c.Joined, c.Address.Unmap(), a.peers, a.fenced
+		if a.cfg.Consents != nil {
+			p.terms = a.cfg.Consents.Terms()
+		}
 	}
 	return p
 }

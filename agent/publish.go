@@ -115,6 +115,7 @@ func (a *Agent) release(ctx context.Context) {
 	a.gone = nil
 	a.mu.Unlock()
 	for _, name := range gone {
+		a.withdraw(ctx, name)
 		err := a.cfg.Store.Release(ctx, a.cfg.Host, name)
 		a.contact.note(err)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -80,7 +80,7 @@ func (a *Agent) statusLocked(w *wish, want *wanted, seen *sight, r *report) slic
 			next.Generation = min(next.Generation, r.status.Generation)
 		}
 	}
-	next.Errors = append(a.failuresLocked(w.spec.ID), want.troubles(w.spec)...)
+	next.Errors = slices.Concat(a.failuresLocked(w.spec.ID), want.troubles(w.spec), a.placeLocked().refusals(w.spec))
 	return next
 }
 
@@ -175,6 +175,9 @@ func (a *Agent) nodeStatus(at place, w *wish, n *slice.Node, seen *sight, r *rep
 	}
 	if why := w.barred(at, n); why != "" {
 		st.Phase, st.Message = slice.Pending, why
+		if at.refuses(w.spec.Name, n) != "" {
+			st.Phase = slice.Failed // it waits for nothing that comes by itself
+		}
 		return st
 	}
 	key := reconcile.Key{Kind: kindSliver, Slice: w.spec.ID, Name: n.Name}

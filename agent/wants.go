@@ -40,9 +40,12 @@ type wish struct {
 
 // barred says why a node that is to run at a place may not, yet; empty where it may.
 func (w *wish) barred(at place, n *slice.Node) string {
+	refused := at.refuses(w.spec.Name, n)
 	switch {
 	case !at.owns(n):
 		return ""
+	case refused != "":
+		return refused
 	case at.fenced && n.Placement.Reschedule == slice.RescheduleAlways:
 		return "this host has lost the cluster: the node may be started elsewhere"
 	case w.awaited[n.Name] != "":

@@ -210,7 +210,19 @@ func (s *server) addPlaced(ctx context.Context, hosts []Host) error {
 	return nil
 }
 
+// rootAlone keeps from those who may only use slices (the group of the socket) what is about machines: who is in the cluster, and what is placed
+// where. A slice they may end anyway.
+func rootAlone(ctx context.Context) error {
+	if caller(ctx).Root {
+		return nil
+	}
+	return huma.Error403Forbidden("the machines of the cluster are for root alone to change: use sudo")
+}
+
 func (s *server) patchHost(ctx context.Context, in *hostPatchInput) (*struct{}, error) {
+	if err := rootAlone(ctx); err != nil {
+		return nil, err
+	}
 	if _, err := s.hostState(ctx, in.Host); err != nil {
 		return nil, problem(err)
 	}
@@ -232,6 +244,9 @@ func (s *server) patchHost(ctx context.Context, in *hostPatchInput) (*struct{}, 
 
 // removeHost forgets a host, so that nothing is waited for any more. One that is alive would come back.
 func (s *server) removeHost(ctx context.Context, in *hostRemoveInput) (*struct{}, error) {
+	if err := rootAlone(ctx); err != nil {
+		return nil, err
+	}
 	state, err := s.hostState(ctx, in.Host)
 	if err != nil {
 		return nil, problem(err)

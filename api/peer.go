@@ -41,7 +41,7 @@ func peer(c net.Conn) (controller.Caller, error) {
 	if sockErr != nil {
 		return controller.Caller{}, sockErr
 	}
-	return controller.Caller{UID: cred.Uid, GID: cred.Gid, Root: cred.Uid == 0}, nil
+	return controller.Caller{UID: cred.Uid, GID: cred.Gid, Root: cred.Uid == 0, Local: true}, nil
 }
 
 // caller is who asks; somebody without rights where that is not known.

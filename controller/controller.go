@@ -34,8 +34,10 @@ type Controller struct {
 	events  *events.Bus
 	cluster Cluster // nil on a machine that is in no cluster
 	self    string  // this member of the cluster
-	grace   time.Duration
-	held    heldCache
+	// consents is told what root of this machine lets slices have of it; nil: nobody is.
+	consents Consents
+	grace    time.Duration
+	held     heldCache
 	// turn is held, in a cluster, from reading what slices hold of hosts until a slice is written, so that two at once are not promised
 	// the same. Between members, it may happen: then both run, and the host is promised to more than it has.
 	turn sync.Mutex
@@ -54,6 +56,7 @@ func New(s *store.Store, host Host, blobs Blobs, bus *events.Bus, options ...Opt
 type Caller struct {
 	UID, GID uint32
 	Root     bool
+	Local    bool // the kernel of this machine says so; else a member of the cluster does
 }
 
 // attempts bounds how often a request is tried again because another one was faster.
@@ -93,7 +96,8 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 		c.turn.Lock()
 		defer c.turn.Unlock()
 	}
-	moves, notes, err := c.place(ctx, t, prev, next, generation+1)
+	own := caller.Root && caller.Local
+	moves, notes, err := c.place(ctx, t, prev, next, generation+1, own)
 	if err != nil {
 		return Plan{}, nil, err
 	}
@@ -104,11 +108,25 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 	if prev != nil {
 		next.ID = prev.ID
 	}
-	if dryRun || plan.Empty() {
+	if dryRun {
 		return plan, next, nil
 	}
-	if err := c.store.PutSlice(ctx, next, generation); err != nil {
+	put := func() error {
+		if plan.Empty() {
+			return nil
+		}
+		return c.store.PutSlice(ctx, next, generation)
+	}
+	if own {
+		err = c.consent(next, put)
+	} else {
+		err = put()
+	}
+	if err != nil {
 		return Plan{}, nil, fmt.Errorf("store slice %s: %w", t.Name, err)
+	}
+	if plan.Empty() {
+		return plan, next, nil
 	}
 	c.events.Publish(events.Event{Slice: t.Name, Kind: events.SliceApplied, Message: fmt.Sprintf("generation %d: %s", next.Generation, plan.Summary())})
 	return plan, next, nil
@@ -150,8 +168,8 @@ func (c *Controller) admit(caller Caller, s *slice.Slice) error {
 }
 
 // place finds out where the slice can run: in a cluster it gives each node a host, else this machine must be able to. It tells
-// from which hosts nodes were moved away, and what a user should know.
-func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next *slice.Slice, generation int64) (moves map[string]string, notes []string, err error) {
+// from which hosts nodes were moved away, and what a user should know. own means that root of this machine asks.
+func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next *slice.Slice, generation int64, own bool) (moves map[string]string, notes []string, err error) {
 	if c.cluster == nil {
 		return nil, passedOver(next), c.supports(next)
 	}
@@ -160,7 +178,13 @@ func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next
 		return nil, nil, err
 	}
 	p.top = t
+	if own {
+		p.home = c.self
+	}
 	if err := p.place(); err != nil {
+		return nil, nil, err
+	}
+	if err := p.askHosts(); err != nil {
 		return nil, nil, err
 	}
 	elsewhere := func(n slice.Node) bool { return n.Kind != slice.Switch && n.Host != c.self }
@@ -197,21 +221,10 @@ func (c *Controller) placing(ctx context.Context, prev, next *slice.Slice, gener
 
 // privileged lists what in a slice gives a hold on the host.
 func privileged(s *slice.Slice) (faults []Fault) {
-	add := func(n *slice.Node, what, why string) {
-		faults = append(faults, Fault{Location: "nodes." + n.Name + "." + what, Message: why + ": for root alone"})
-	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.Kind == slice.Uplink {
-			add(n, "kind", "it is the machine's own network")
-		}
-		if len(n.Binds) > 0 {
-			add(n, "binds", "it sees paths of the host")
-		}
-		switch n.Rootfs.Kind {
-		case slice.RootfsDir, slice.RootfsLayout:
-			add(n, "rootfs", "it is a directory of the host")
-		case slice.RootfsHost, slice.RootfsTar, slice.RootfsRegistry:
+		for _, h := range n.Holds() {
+			faults = append(faults, Fault{Location: "nodes." + n.Name + "." + h.Field, Message: "it has of the host " + h.String() + ": for root alone"})
 		}
 	}
 	return faults

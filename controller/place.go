@@ -20,6 +20,7 @@ type placing struct {
 	next       *slice.Slice       // its nodes get hosts, its links tunnels, its interfaces MTUs
 	prev       *slice.Slice       // the running version, or nil
 	top        *topology.Topology // what next was made from: for the places of faults; nil where nobody asked
+	home       string             // the member whose root asks, on that machine itself; empty: nobody's
 	generation int64              // of next
 	hosts      []store.HostState
 	held       map[string]load     // what other slices hold, by host

@@ -38,10 +38,14 @@ type Config struct {
 	// ExitWhenIdle ends the server when its last slice has gone, or when nobody wants one. A member of a cluster stays.
 	ExitWhenIdle bool
 	Membership
-	Version  string
-	Commit   string
-	NewAgent func(context.Context, AgentConfig) (Agent, error)
-	Log      *slog.Logger // nil: standard error
+	Version string
+	Commit  string
+	// HostPaths are directories of which slices that were applied on other machines may have something, HostNetwork lets them have this
+	// machine's network. Nil: as it was; a machine remembers them.
+	HostPaths   []string
+	HostNetwork *bool
+	NewAgent    func(context.Context, AgentConfig) (Agent, error)
+	Log         *slog.Logger // nil: standard error
 }
 
 // Membership says whether a server works together with other machines. A machine that is a member remembers it: its server needs none of
@@ -79,6 +83,7 @@ type AgentConfig struct {
 	Log      *slog.Logger
 	Cluster  *Cluster // nil: this machine is alone
 	Sentry   []string // command of the process that keeps an agent's fence when that was killed; empty: there is none
+	Consents substrate.Consents
 }
 
 // Cluster is how this machine takes part in one.
@@ -158,6 +163,7 @@ type server struct {
 	agent      Agent
 	controller *controller.Controller
 	blobs      blob.Dir
+	consents   *consents
 	events     *events.Bus
 	idle       *idle
 	supervisor *supervisor
@@ -165,6 +171,12 @@ type server struct {
 
 // run opens the parts, works, and closes them. It reports whether it ended because it was idle.
 func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err error) {
+	if s.consents, err = openConsents(s.DataDir); err == nil {
+		err = s.consents.allow(s.HostPaths, s.HostNetwork)
+	}
+	if err != nil {
+		return false, err
+	}
 	if s.cluster, err = s.enter(ctx); err != nil {
 		return false, err
 	}
@@ -172,6 +184,10 @@ func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err
 		return false, err
 	}
 	defer s.store.Close()
+	s.consents.store = s.store
+	if err := s.consents.prune(ctx); err != nil {
+		s.Log.Warn("forget what slices had of this machine that are no more", "error", err)
+	}
 	s.blobs = blob.Dir(filepath.Join(s.DataDir, "blobs"))
 	if s.cluster != nil {
 		defer s.cluster.close()
@@ -235,7 +251,7 @@ func (s *server) memory() string { return filepath.Join(s.StateDir, "memory") }
 func (s *server) openAgent(ctx context.Context) error {
 	cfg := AgentConfig{
 		Host: s.Host, StateDir: s.StateDir, LogDir: s.LogDir, BlobDir: string(s.blobs), Runtime: s.Runtime,
-		Store: s.store, Events: s.events, Log: s.Log,
+		Store: s.store, Events: s.events, Log: s.Log, Consents: s.consents,
 	}
 	var err error
 	if s.cluster != nil {
@@ -247,7 +263,7 @@ func (s *server) openAgent(ctx context.Context) error {
 	if s.agent, err = s.NewAgent(ctx, cfg); err != nil {
 		return err
 	}
-	var options []controller.Option
+	options := []controller.Option{controller.WithConsents(s.consents)}
 	if s.cluster != nil {
 		options = append(options, controller.InCluster(s.store, s.Host))
 	}

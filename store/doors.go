@@ -75,11 +75,11 @@ func (d *doors) serve(etcd *etcdserver.EtcdServer) {
 		ErrorLog:          log.New(io.Discard, "", 0),
 	}
 	guard := roleGuard{prefix: d.prefix, kv: etcd.KV()}
-	d.grpc = v3rpc.Server(etcd, d.tls("h2", pki.Server, pki.Agent), guard.unary, grpc.ChainStreamInterceptor(guard.stream),
+	d.grpc = v3rpc.Server(etcd, d.tls("h2", nil, pki.Server, pki.Agent), guard.unary, grpc.ChainStreamInterceptor(guard.stream),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: clientPing / 2}), // what clients may, or be sent away
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: clientPing, Timeout: clientPong}))
 	d.parts.Go(func() { d.keepIdentity(ctx) })
-	d.parts.Go(func() { _ = d.http.Serve(tls.NewListener(d.peer, d.tls("http/1.1", pki.Server))) })
+	d.parts.Go(func() { _ = d.http.Serve(tls.NewListener(d.peer, d.tls("http/1.1", guard.barred, pki.Server))) })
 	d.parts.Go(func() { _ = d.grpc.Serve(d.client) })
 }
 
@@ -101,8 +101,9 @@ func (d *doors) close() {
 	d.parts.Wait()
 }
 
-// tls is for a door that only members with one of the roles pass.
-func (d *doors) tls(protocol string, roles ...pki.Role) *tls.Config {
+// tls is for a door that only members with one of the roles pass, and none that is barred: where that is nil, what is behind the door looks
+// at each request.
+func (d *doors) tls(protocol string, barred func(*tls.ConnectionState) bool, roles ...pki.Role) *tls.Config {
 	base := pki.ServerConfig(d.identity)
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -115,6 +116,9 @@ func (d *doors) tls(protocol string, roles ...pki.Role) *tls.Config {
 			config.NextProtos = []string{protocol}
 			config.ClientAuth = tls.RequireAndVerifyClientCert
 			config.VerifyConnection = func(state tls.ConnectionState) error {
+				if barred != nil && barred(&state) {
+					return errors.New(servedToMembers)
+				}
 				m, _ := pki.PeerOf(&state)
 				for _, role := range roles {
 					if m.Role == role {

@@ -20,7 +20,7 @@ import (
 
 // roleGuard stands between a member's etcd and who calls it. Servers may do anything. Agents take part in what the cluster keeps of
 // slices and hosts; the authority's key and the tokens are not theirs, nor is the membership. That keeps a host out for good that was broken
-// into and removed. As long as it is a member it can write slices, and so have on every host what root may ask for in a topology.
+// into and removed. As long as it is a member it can write slices; what these may have of a host itself, the host decides (substrate.Terms).
 type roleGuard struct {
 	prefix string
 	kv     mvcc.KV // what this member knows
@@ -34,14 +34,14 @@ func (g roleGuard) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, 
 }
 
 func (g roleGuard) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if isServer(s.Context()) {
-		return handler(srv, s)
-	}
 	switch info.FullMethod {
 	case pb.Watch_Watch_FullMethodName, pb.Lease_LeaseKeepAlive_FullMethodName:
 		return handler(srv, guardedStream{s, g})
 	}
-	return errServersOnly
+	if !isServer(s.Context()) {
+		return errServersOnly
+	}
+	return handler(srv, guardedStream{s, g})
 }
 
 // guardedStream looks at each message of a stream.
@@ -71,10 +71,10 @@ var (
 // refuses says why who calls may not do something; nil where it may.
 func (g roleGuard) refuses(ctx context.Context, req any) error {
 	switch {
+	case g.barred(stateOf(ctx)):
+		return errBarred
 	case isServer(ctx):
 		return nil
-	case g.barred(ctx):
-		return errBarred
 	case !g.allows(req):
 		return errServersOnly
 	}
@@ -82,13 +82,12 @@ func (g roleGuard) refuses(ctx context.Context, req any) error {
 }
 
 // barred says whether the caller's certificate is one of a host that was removed (see Store.bar).
-func (g roleGuard) barred(ctx context.Context) bool {
-	state := stateOf(ctx)
+func (g roleGuard) barred(state *tls.ConnectionState) bool {
 	m, ok := pki.PeerOf(state)
 	if !ok {
 		return true
 	}
-	got, err := g.kv.Range(ctx, []byte(trustKey(g.prefix, "barred", m.Name)), nil, mvcc.RangeOptions{})
+	got, err := g.kv.Range(context.Background(), []byte(trustKey(g.prefix, "barred", m.Name)), nil, mvcc.RangeOptions{})
 	if err != nil || len(got.KVs) == 0 {
 		return false
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -199,6 +200,62 @@ func TestRemovedHostsAreBarred(t *testing.T) {
 		}
 		return err
 	})
+}
+
+func TestRemovedServersAreBarredToo(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := newCluster(t)
+	s := c.start("h1", c.config("h1"))
+	cert, key, err := c.authority.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutAuthority(ctx, cert, key); err != nil {
+		t.Fatal(err)
+	}
+	id := c.identity("h2", pki.Server)
+	removed, err := Open(ctx, Config{Follow: true, TLS: pki.ClientConfig(id), Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer removed.Close()
+	lease, err := removed.Register(ctx, machine("h2", "b"), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	asPeer := func() error {
+		conn, err := (&tls.Dialer{Config: pki.ClientConfig(id)}).DialContext(ctx, "tcp", s.config.Cluster.ListenPeer)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if _, err = fmt.Fprint(conn, "GET /version HTTP/1.0\r\n\r\n"); err == nil { // TLS 1.3: only what is read tells
+			_, err = conn.Read(make([]byte, 1))
+		}
+		return err
+	}
+	if _, _, err := removed.Authority(ctx); err != nil {
+		t.Errorf("before: %v", err)
+	}
+	if err := asPeer(); err != nil {
+		t.Errorf("before: %v", err)
+	}
+	if err := s.DeleteHost(ctx, "h2"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := removed.Authority(ctx); !errors.Is(err, ErrNoHost) {
+		t.Errorf("it reads the authority's key: %v", err)
+	}
+	if _, err := removed.AddMember(ctx, "h2", "https://127.0.0.1:1"); !errors.Is(err, ErrNoHost) {
+		t.Errorf("it adds itself: %v", err)
+	}
+	if err := asPeer(); err == nil {
+		t.Error("it comes in by the door for peers")
+	}
 }
 
 func TestGrants(t *testing.T) {

@@ -25,8 +25,10 @@ type Host struct {
 	Version  string   `json:"version"`            // of Pergola
 	Features []string `json:"features,omitempty"` // what its kernel has of what slices may ask for: see the Feature constants
 	// Labels are those that its agent was started with; the cluster's users may add to them (Policy).
-	Labels  map[string]string `json:"labels,omitempty"`
-	Updated time.Time         `json:"updated"`
+	Labels map[string]string `json:"labels,omitempty"`
+	// Allows is what it lets any slice have of itself: for the user's sake, since it decides by its own terms.
+	Allows  Allowance `json:"allows,omitzero"`
+	Updated time.Time `json:"updated"`
 }
 
 // Underlay is an interface that carries tunnels.

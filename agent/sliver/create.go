@@ -50,13 +50,16 @@ func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
 	if err := r.writeRecord(s.ID, rec); err != nil {
 		return nil, err
 	}
-	for _, b := range s.Binds {
-		if _, err := os.Stat(b.Source); err != nil {
-			return nil, fmt.Errorf("bind %s: %w", b.Source, err)
-		}
+	plain, err := s.resolved()
+	if err != nil {
+		return nil, err
 	}
+	s = &plain
 	root, err := r.makeRootfs(ctx, s)
 	if err != nil {
+		return nil, err
+	}
+	if err := r.makeStages(s); err != nil {
 		return nil, err
 	}
 	now, later := splitSysctls(s.Sysctls)
@@ -75,7 +78,7 @@ func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
 	if err := r.groups.make(group); err != nil {
 		return nil, err
 	}
-	if rec.Process, err = r.runCreate(ctx, s.ID, root, rec.Plain); err != nil {
+	if rec.Process, err = r.runCreate(ctx, s, root, rec.Plain); err != nil {
 		return nil, err
 	}
 	if err := r.groups.limit(group, limits{s.CPU, s.Memory, s.PIDs}); err != nil {
@@ -89,7 +92,8 @@ func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
 
 // runCreate has the OCI runtime make the container. A plain one is started at once, which saves it a second run of
 // the runtime: its only process sleeps.
-func (r *Runtime) runCreate(ctx context.Context, id ID, root *rootfs, plain bool) (process, error) {
+func (r *Runtime) runCreate(ctx context.Context, s *Spec, root *rootfs, plain bool) (process, error) {
+	id := s.ID
 	in, err := emptyInput()
 	if err != nil {
 		return process{}, err
@@ -107,7 +111,7 @@ func (r *Runtime) runCreate(ctx context.Context, id ID, root *rootfs, plain bool
 	dir := r.nodeDir(id)
 	messages, pidFile := filepath.Join(dir, "create.log"), filepath.Join(dir, "pid")
 	err = r.inGroup(ctx, r.groupOf(id), func(cgroup int, launched func()) error {
-		if err := root.mount(); err != nil {
+		if err := errors.Join(root.mount(), r.mountStages(s)); err != nil {
 			return err
 		}
 		if err := r.protect(); err != nil {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/blob"
+	"github.com/pergola-net/pergola/slice"
 )
 
 // imageRootfs makes a root file system of a directory, an archive or an image: an overlay, whose lower layer shows the files with
@@ -32,10 +33,16 @@ func (r *Runtime) imageRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
 	if err != nil {
 		return nil, err
 	}
-	mapped := true
-	if err := idmap(lower, "", ids); err != nil {
+	open, mapped := openAny, true
+	if s.Rootfs.Kind == slice.RootfsDir {
+		open = openPlain
+	}
+	if err := idmap(open, lower, "", ids); err != nil {
 		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EPERM) {
 			return nil, err
+		}
+		if s.Rootfs.Kind == slice.RootfsDir && len(s.Beneath) > 0 { // while it is copied, it could be changed
+			return nil, fmt.Errorf("use root directory %s, as a slice may that was applied on another machine: its file system does not map ids: %w", lower, err)
 		}
 		mapped = false // the file system cannot do it: overlayfs, NFS ...
 		if lower, err = r.images.shifted(lower, base); err != nil {
@@ -51,7 +58,7 @@ func (r *Runtime) imageRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
 	root := filepath.Join(dir, "root")
 	return &rootfs{path: root, image: config, lower: unpacked, mount: func() error {
 		if mapped {
-			if err := idmap(lower, filepath.Join(dir, "lower"), ids); err != nil {
+			if err := idmap(open, lower, filepath.Join(dir, "lower"), ids); err != nil {
 				return err
 			}
 			lower = filepath.Join(dir, "lower")
@@ -61,8 +68,13 @@ func (r *Runtime) imageRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
 }
 
 // idmap shows source at target with its ids mapped by a user namespace. Without target it is only tried.
-func idmap(source, target string, userns *os.File) error {
-	tree, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+func idmap(open func(string) (int, error), source, target string, userns *os.File) error {
+	fd, err := open(source)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	tree, err := unix.OpenTree(fd, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("bind %s: %w", source, err)
 	}
@@ -81,6 +93,14 @@ func idmap(source, target string, userns *os.File) error {
 		return fmt.Errorf("bind %s on %s: %w", source, target, err)
 	}
 	return nil
+}
+
+func openAny(path string) (int, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open %s: %w", path, err)
+	}
+	return fd, nil
 }
 
 // namespaces are user namespaces that exist to say how ids are mapped: one per slice, without processes.

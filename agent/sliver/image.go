@@ -69,12 +69,15 @@ func (i *images) removeHalfMade() {
 	}
 }
 
-// Fetch sees to it that a root file system is on this machine, as Create does. When ctx ends before, it goes on arriving.
-func (r *Runtime) Fetch(ctx context.Context, from slice.Rootfs) error {
-	if from.Kind == "" || from.Kind == slice.RootfsHost {
+// Fetch sees to it that a sliver's root file system is on this machine, as Create does. When ctx ends before, it goes on arriving.
+func (r *Runtime) Fetch(ctx context.Context, s Spec) error {
+	if s.Rootfs.Kind == "" || s.Rootfs.Kind == slice.RootfsHost {
 		return nil
 	}
-	_, _, err := r.images.get(ctx, from)
+	s, err := s.resolved()
+	if err == nil {
+		_, _, err = r.images.get(ctx, s.Rootfs)
+	}
 	return err
 }
 

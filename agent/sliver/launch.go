@@ -128,7 +128,12 @@ func mount(source, target, kind string, flags uintptr, options string) error {
 
 // bind shows source, with everything mounted below it, at target; attr restricts all of it.
 func bind(source, target string, attr uint64) error {
-	tree, err := unix.OpenTree(unix.AT_FDCWD, source, unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	return bindAt(unix.AT_FDCWD, source, source, target, attr)
+}
+
+// bindAt is bind for a path that starts at an open one, which source names in errors.
+func bindAt(fd int, path, source, target string, attr uint64) error {
+	tree, err := unix.OpenTree(fd, path, unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("bind %s: %w", source, err)
 	}

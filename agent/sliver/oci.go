@@ -193,12 +193,12 @@ func (r *Runtime) ownMounts(s *Spec) []specs.Mount {
 	if exists("/dev/net/tun") {
 		mounts = append(mounts, file("/dev/net/tun", "/dev/net/tun", "nosuid", "noexec"))
 	}
-	for _, b := range s.Binds {
+	for i, b := range s.Binds {
 		mode := "rw"
 		if b.ReadOnly {
 			mode = "ro"
 		}
-		m := file(b.Source, b.Target, mode, "nosuid", "nodev")
+		m := file(r.stage(s.ID, i), b.Target, mode, "nosuid", "nodev")
 		m.Options[0] = "rbind"
 		mounts = append(mounts, m)
 	}

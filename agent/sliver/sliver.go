@@ -57,6 +57,7 @@ type Spec struct {
 	Env       map[string]string
 	Files     []slice.File
 	Binds     []slice.Bind
+	Beneath   map[string]string `json:"-"` // by path of the machine that it sees: the directory that this must not lead out of; no part of the blueprint
 	CPU       float64           // cores; 0: no limit
 	Memory    int64             // bytes; 0: no limit
 	PIDs      int64             // 0: slice.DefaultPIDs

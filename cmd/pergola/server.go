@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/user"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -77,6 +81,7 @@ type serverOptions struct {
 	role   pki.Role
 	labels []string
 	xdp    string
+	token  string // file of it
 }
 
 func (o *serverOptions) flags(f *pflag.FlagSet) {
@@ -94,7 +99,10 @@ func (o *serverOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&cfg.Listen, "listen", server.ListenAuto, "`address[:port]` at which other machines reach this one; auto: its first global address; none: nobody does")
 	f.StringVar(&cfg.Advertise, "advertise", "", "`address[:port]` by which they call it, where that is another one (NAT)")
 	f.StringVar(&cfg.Join, "join", "", "`URL` of a server of the cluster to join")
-	f.StringVar(&cfg.Token, "token", "", "`token` to join with (default: the environment's PERGOLA_TOKEN)")
+	f.StringVar(&cfg.Token, "token", "", "`token` to join with, for all to see who see this machine's processes (default: the environment's PERGOLA_TOKEN)")
+	f.StringVar(&o.token, "token-file", "", "`file` to read the token from; -: standard input")
+	f.StringSliceVar(&cfg.HostPaths, "host-paths", nil, "`directories` of this machine of which slices applied on others may have something; remembered")
+	f.Bool("host-network", false, "let slices applied on other machines have this one's network (kind: uplink); remembered")
 	f.StringSliceVar(&cfg.Underlay, "underlay", nil, "`interfaces` that carry links to other machines (default: that of the address)")
 	f.StringVar(&o.xdp, "xdp", xdpAuto, "`mode` of the underlay: auto, with programs of XDP at interfaces whose driver runs them, or off, with programs of tc alone")
 	f.StringSliceVar(&o.labels, "label", nil, "`key=value` that topologies choose this machine by; may be given several times")
@@ -109,11 +117,15 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 	if cfg.NoXDP = o.xdp == xdpOff; !cfg.NoXDP && o.xdp != xdpAuto {
 		return ui.Usage("", "--xdp is %s or %s, not %q", xdpAuto, xdpOff, o.xdp)
 	}
-	if cfg.Token == "" && cfg.Join != "" {
-		cfg.Token = os.Getenv("PERGOLA_TOKEN")
+	if cfg.Token, err = o.readToken(a.In); err != nil {
+		return err
 	}
 	if cfg.Join != "" && cfg.Token == "" {
-		return ui.Usage("`pergola token create` on a member of the cluster prints the whole command", "--join needs a token: --token TOKEN")
+		return ui.Usage("`pergola token create` on a member of the cluster prints the whole command", "--join needs a token: --token TOKEN, or --token-file FILE")
+	}
+	if network := cmd.Flags().Lookup("host-network"); network.Changed {
+		on := network.Value.String() == "true"
+		cfg.HostNetwork = &on
 	}
 	if cfg.Join != "" && cfg.Listen == server.ListenNone {
 		return ui.Usage("name one with --listen, or leave it out for this machine's first", "--join with --listen none: the other machines need an address")
@@ -133,3 +145,28 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 	}
 	return server.Run(cmd.Context(), cfg)
 }
+
+// readToken finds the token to join with. On the command line, everybody sees it who sees this machine's processes.
+func (o *serverOptions) readToken(stdin io.Reader) (string, error) {
+	switch {
+	case o.token != "" && o.cfg.Token != "":
+		return "", ui.Usage("keep one of them", "--token and --token-file both name a token")
+	case o.token == "-":
+		line, err := bufio.NewReader(io.LimitReader(stdin, maxToken)).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", fmt.Errorf("read the token from standard input: %w", err)
+		}
+		return strings.TrimSpace(line), nil
+	case o.token != "":
+		text, err := os.ReadFile(o.token)
+		if err != nil {
+			return "", fmt.Errorf("read the token: %w", err)
+		}
+		return strings.TrimSpace(string(text)), nil
+	case o.cfg.Token == "" && o.cfg.Join != "":
+		return os.Getenv("PERGOLA_TOKEN"), nil
+	}
+	return o.cfg.Token, nil
+}
+
+const maxToken = 1 << 10
