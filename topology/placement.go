@@ -26,7 +26,11 @@ func (r *resolver) placement(n *node) slice.Placement {
 		return out
 	}
 	// A node with one host has nowhere else to start. What the defaults want of all, it is not asked about.
+	holds := n.out.Holds()
 	switch {
+	case len(holds) > 0 && n.own.Reschedule != "":
+		r.add(n.at.at("reschedule"), "leave out one of them; an archive or an image of a registry is everywhere", "%q has %s of one machine (%s), so it cannot start elsewhere", n.name, holds[0], holds[0].Field)
+	case len(holds) > 0:
 	case a.Host == "":
 		out.Reschedule = slice.RescheduleAlways
 	case n.own.Host != "" && n.own.Reschedule != "":

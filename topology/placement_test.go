@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,11 +50,13 @@ nodes:
   b:
   c: {reschedule: never}
   s: {kind: switch}
+  d: {binds: ["/srv/d:/d"]}
   u: {kind: uplink, host: h1}
 links:
   - {name: ab, ends: [a, b]}
   - {name: bc, ends: [b, c], tunnel: egre, dscp: none, mtu: 9000}
   - [c, s]
+  - [d, s]
   - [s, "u:lab0"]
 `
 	s := mustResolve(t, mustParse(t, "t.yaml", []byte(file)), nil)
@@ -65,6 +68,7 @@ links:
 		"a": {Labels: map[string]string{"site": "lab", "rack": "7"}, Reschedule: slice.RescheduleAlways},
 		"b": {Host: "h3", Labels: lab}, // it cannot start elsewhere, whatever the defaults want
 		"c": {Labels: lab},
+		"d": {Labels: lab}, // so has this one something that no other host has
 		"s": {},
 		"u": {Host: "h1"},
 	} {
@@ -85,6 +89,21 @@ links:
 	for name, fixed := range map[string]bool{"a": false, "c": true} {
 		if i := s.Node(name).Interface("eth1"); i.FixedMTU != fixed {
 			t.Errorf("%s:%s has a written MTU: %v, want %v", name, i.Name, i.FixedMTU, fixed)
+		}
+	}
+}
+
+func TestWhatOneMachineHasStartsNowhereElse(t *testing.T) {
+	for field, want := range map[string]string{
+		"binds: [/srv/a:/a]": `t.yaml:4:17: "a" has /srv/a of one machine (binds), so it cannot start elsewhere (leave out one of them; `,
+		"binds: [/a:/a:ro]":  `"a" has /a (to read) of one machine (binds)`,
+		"rootfs: /srv/root":  `"a" has /srv/root (to read) of one machine (rootfs)`,
+		"image: oci:/srv/i":  `"a" has /srv/i (to read) of one machine (image)`,
+		"host: h1":           `"a" runs on host h1 alone`,
+	} {
+		_, found := Parse("t.yaml", []byte("nodes:\n  a:\n    "+field+"\n    reschedule: always\n"))
+		if text := found.Error(); !strings.Contains(text, want) {
+			t.Errorf("%s: %s", field, text)
 		}
 	}
 }

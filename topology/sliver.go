@@ -17,28 +17,32 @@ func (r *resolver) makeSlivers() {
 		a := &n.all
 		n.out = slice.Node{Name: n.name, Kind: n.kind, Labels: a.Labels, Position: n.own.Position}
 		r.checkPosition(n)
+		if n.out.HasSliver() {
+			r.makeSliver(n)
+		}
 		n.out.Placement = r.placement(n)
-		if !n.out.HasSliver() {
-			continue
+	}
+}
+
+func (r *resolver) makeSliver(n *node) {
+	a := &n.all
+	n.out.Command, n.out.Env, n.out.CPU, n.out.PIDs, n.out.Exec = a.Cmd, a.Env, a.CPU, a.PIDs, a.Exec
+	n.out.Memory, _ = a.Memory.Count()
+	n.out.Restart = cmp.Or(a.Restart, slice.RestartAlways)
+	if a.FastPath == slice.FastPathOff {
+		n.out.FastPath = slice.FastPathOff
+	}
+	n.out.Rootfs = r.rootfs(n)
+	n.out.Files = r.files(n)
+	n.out.Binds = r.binds(n)
+	n.out.Sysctls = r.sysctls(n)
+	for _, key := range sortedKeys(a.Env) {
+		if key == "" || strings.ContainsAny(key, "=\x00") {
+			r.add(n.at.at("env").at(key), "", "%q is not a name of an environment variable", key)
 		}
-		n.out.Command, n.out.Env, n.out.CPU, n.out.PIDs, n.out.Exec = a.Cmd, a.Env, a.CPU, a.PIDs, a.Exec
-		n.out.Memory, _ = a.Memory.Count()
-		n.out.Restart = cmp.Or(a.Restart, slice.RestartAlways)
-		if a.FastPath == slice.FastPathOff {
-			n.out.FastPath = slice.FastPathOff
-		}
-		n.out.Rootfs = r.rootfs(n)
-		n.out.Files = r.files(n)
-		n.out.Binds = r.binds(n)
-		n.out.Sysctls = r.sysctls(n)
-		for _, key := range sortedKeys(a.Env) {
-			if key == "" || strings.ContainsAny(key, "=\x00") {
-				r.add(n.at.at("env").at(key), "", "%q is not a name of an environment variable", key)
-			}
-		}
-		if len(a.Cmd) > 0 && a.Cmd[0] == "" {
-			r.add(n.at.at("cmd"), "write cmd: [/usr/sbin/program, argument]", "the command has no program")
-		}
+	}
+	if len(a.Cmd) > 0 && a.Cmd[0] == "" {
+		r.add(n.at.at("cmd"), "write cmd: [/usr/sbin/program, argument]", "the command has no program")
 	}
 }
 
