@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -314,5 +315,56 @@ func TestAnInterfaceThatIsDownChangesNoMTU(t *testing.T) {
 		if plan := Diff(prev, p.next); !plan.Empty() {
 			t.Errorf("%s: %+v", name, plan)
 		}
+	}
+}
+
+func TestALinkThatDoesNotFitHoldsOnlyItsOwnNodes(t *testing.T) {
+	const file = `
+name: lab
+defaults: {node: {routing: ospf, reschedule: always, cpu: 1}}
+nodes: {a: , b: , c: , d: }
+links: [{ends: [a, d], mtu: 8900}, [a, b], [c, d]]
+`
+	wide := func(h []store.HostState) { h[0].Underlays[0].MTU, h[1].Underlays[0].MTU = 9000, 9000 }
+	prev := replaced(t, running(t, file), machines(3, wide)).next
+	prev.Generation++
+	for _, tt := range []struct {
+		name, node, host, want string
+		change                 func(h []store.HostState)
+	}{
+		{
+			"a drained host whose other nodes fit elsewhere", "b", "h3", "a stays on h1: no other host can take it: ",
+			func(h []store.HostState) {
+				h[0].Policy.Draining, h[1].Cores, h[1].Policy.Cordoned = true, 2, true
+			},
+		},
+		{
+			"an MTU that became smaller", "b", "h3", "link a:eth1--d:eth1: a:eth1 has mtu 8900, which does not fit",
+			func(h []store.HostState) {
+				h[0].Policy.Draining, h[1].Policy.Cordoned = true, true
+				h[0].Underlays[0].MTU = 1500
+			},
+		},
+		{
+			"addresses of two families", "", "", "b stays on h1: link a:eth2--b:eth1 cannot be carried: ",
+			func(h []store.HostState) {
+				h[0].Policy.Draining, h[1].Policy.Cordoned = true, true
+				h[2].Address = netip.MustParseAddr("2001:db8::3")
+				h[2].Underlays[0].Addresses = []netip.Prefix{netip.MustParsePrefix("2001:db8::3/64")}
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := replaced(t, prev, machines(3, wide, tt.change))
+			if tt.node != "" && p.next.Node(tt.node).Host != tt.host {
+				t.Errorf("%v", hostsOf(p.next))
+			}
+			if n := p.next.Node("a"); n.Host != "h1" || n.Interface("eth1").MTU != 8900 || p.moves["a"] != "" {
+				t.Errorf("a is on %s, mtu %d, moves %v", n.Host, n.Interface("eth1").MTU, p.moves)
+			}
+			if !slices.ContainsFunc(p.notes, func(n string) bool { return strings.HasPrefix(n, tt.want) }) {
+				t.Errorf("notes %q, want %q", p.notes, tt.want)
+			}
+		})
 	}
 }

@@ -8,9 +8,46 @@ import (
 	"github.com/pergola-net/pergola/slice"
 )
 
-// fitMTUs gives the interfaces of each segment an MTU that its tunnels carry: the default or less. One that the user wrote stays, and is a fault where it does
-// not fit.
-func (p *placing) fitMTUs() (faults []Fault) {
+// misfit is a segment whose frames its tunnels do not carry.
+type misfit struct {
+	Fault
+	segment *slice.Segment
+}
+
+func faultsOf(all []misfit) (faults []Fault) {
+	for _, m := range all {
+		faults = append(faults, m.Fault)
+	}
+	return faults
+}
+
+// holdBack makes the nodes stay that a misfit is for, where nobody waits for the answer, and says so. Of a segment of which no node moves, it only says
+// that it does not fit any more: that keeps nobody else from moving. None is held twice.
+func (p *placing) holdBack(misfits []misfit) (held []string) {
+	for _, m := range misfits {
+		moves := false
+		for _, l := range m.segment.Links {
+			for _, e := range l.Ends {
+				if p.moves[e.Node] == "" {
+					continue
+				}
+				moves = true
+				if !p.stuck[e.Node] {
+					p.stuck[e.Node] = true
+					held = append(held, fmt.Sprintf("%s stays on %s: %s", e.Node, p.moves[e.Node], m.Message))
+				}
+			}
+		}
+		if !moves {
+			p.notes = append(p.notes, m.Message)
+		}
+	}
+	return held
+}
+
+// fitMTUs gives the interfaces of each segment an MTU that its tunnels carry: the default or less. One that the user wrote stays, and is a misfit where it
+// does not fit.
+func (p *placing) fitMTUs() (misfits []misfit) {
 	span := p.next.Span()
 	nodes := make(map[string]*slice.Node, len(p.next.Nodes))
 	for i := range p.next.Nodes {
@@ -24,7 +61,7 @@ func (p *placing) fitMTUs() (faults []Fault) {
 		}
 		if way.tunnelled {
 			if why := way.broken(); why != "" {
-				faults = append(faults, Fault{Location: p.placeOf(seg.Links[0], nil), Message: "link " + seg.Links[0].Name + " " + why})
+				misfits = append(misfits, misfit{Fault{Location: p.placeOf(seg.Links[0], nil), Message: "link " + seg.Links[0].Name + " " + why}, seg})
 				continue
 			}
 			mtu = min(mtu, way.carries())
@@ -39,12 +76,12 @@ func (p *placing) fitMTUs() (faults []Fault) {
 				}
 				if why := way.refuses(at); why != "" && !said[at.MTU] {
 					said[at.MTU] = true
-					faults = append(faults, Fault{Location: p.placeOf(l, e), Message: fmt.Sprintf("link %s: %s %s", l.Name, e, why)})
+					misfits = append(misfits, misfit{Fault{Location: p.placeOf(l, e), Message: fmt.Sprintf("link %s: %s %s", l.Name, e, why)}, seg})
 				}
 			}
 		}
 	}
-	return faults
+	return misfits
 }
 
 // isDark reports whether a tunnelled segment is better left as it is: all its hosts were removed, or it reached over several already, and

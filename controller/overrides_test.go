@@ -130,7 +130,7 @@ func TestHoldsOnTheHostAreNamed(t *testing.T) {
 		{Name: "out", Kind: slice.Uplink},
 		{Name: "plain", Kind: slice.Router, Rootfs: slice.Rootfs{Kind: slice.RootfsRegistry, Ref: "alpine"}},
 	}}
-	want := "nodes.bound.binds, nodes.dir.rootfs, nodes.layout.rootfs, nodes.out.kind"
+	want := "nodes.bound.binds, nodes.dir.rootfs, nodes.layout.image, nodes.out.kind"
 	if got := locations(privileged(s)); got != want {
 		t.Errorf("privileged: %s, want %s", got, want)
 	}

@@ -54,22 +54,31 @@ func (p *placing) place() error {
 	if faults := p.checkPins(); len(faults) > 0 && !p.unasked {
 		return unplaceable(p.next.Name, faults)
 	}
-	m, err := p.mapNodes()
-	if err != nil {
-		return err
-	}
-	for i := range p.next.Nodes {
-		if n := &p.next.Nodes[i]; n.Kind != slice.Switch {
-			p.settle(n, m[n.Name])
+	for {
+		m, err := p.mapNodes()
+		if err != nil {
+			return err
 		}
+		said := len(p.notes)
+		for i := range p.next.Nodes {
+			if n := &p.next.Nodes[i]; n.Kind != slice.Switch {
+				p.settle(n, m[n.Name])
+			}
+		}
+		if err := p.numberTunnels(); err != nil {
+			return err
+		}
+		misfits := p.fitMTUs()
+		if len(misfits) > 0 && !p.unasked {
+			return unplaceable(p.next.Name, faultsOf(misfits))
+		}
+		held := p.holdBack(misfits)
+		if len(held) == 0 {
+			return nil
+		}
+		p.notes = append(p.notes[:said], held...)
+		clear(p.moves)
 	}
-	if err := p.numberTunnels(); err != nil {
-		return err
-	}
-	if faults := p.fitMTUs(); len(faults) > 0 {
-		return unplaceable(p.next.Name, faults)
-	}
-	return nil
 }
 
 func unplaceable(name string, faults []Fault) *Refusal {
@@ -149,7 +158,7 @@ func (p *placing) mapNodes() (mapping.Mapping, error) {
 	request, now := p.request()
 	stays := map[string]string{} // why nodes stay that should go
 	substrate := p.substrate()
-	if _, err := mapping.Greedy(substrate, request, now); errors.Is(err, mapping.ErrImpossible) {
+	if _, err := mapping.Greedy(substrate, request, now); !p.unasked && errors.Is(err, mapping.ErrImpossible) {
 		for i := range request.Links { // if it is for this, fitMTUs has the better words
 			request.Links[i].MTU = 0
 		}
