@@ -22,6 +22,10 @@ func (s *server) enter(ctx context.Context) (*cluster, error) {
 	dir := filepath.Join(s.DataDir, "cluster")
 	k, err := openKept(dir)
 	switch {
+	case err == nil && k.lapsed(time.Now()):
+		if k, err = s.joinAgain(ctx, k); err != nil {
+			return nil, err
+		}
 	case err == nil:
 		if alone, err := s.resume(ctx, k); alone || err != nil {
 			return nil, err
@@ -84,6 +88,28 @@ func (s *server) resume(ctx context.Context, k *kept) (alone bool, err error) {
 	}
 	s.Host = m.Name
 	return false, s.moved(ctx, k)
+}
+
+// lapsed reports whether the cluster does not believe an agent any more: it was off for longer than its certificate holds. A server signs itself
+// another one.
+func (k *kept) lapsed(now time.Time) bool {
+	return k.member.Role == pki.Agent && now.After(k.identity.Load().Certificate.NotAfter)
+}
+
+// joinAgain lets a member in whose certificate expired, by a new token and as the host that it was.
+func (s *server) joinAgain(ctx context.Context, k *kept) (*kept, error) {
+	if s.Join == "" || s.Token == "" {
+		return nil, fmt.Errorf("this machine's certificate, by which it is a member of the cluster, expired at %s, and it is %s by its clock: if that is right, the machine was off for too long, and joins again "+
+			"by a new token (the command that `pergola token create` prints on a server); what runs here runs on, and its name stays %s",
+			stamp(k.identity.Load().Certificate.NotAfter), stamp(time.Now()), k.member.Name)
+	}
+	if s.Role != k.member.Role {
+		return nil, fmt.Errorf("this machine was a member as one of the %s: let it join again by a token for these", plural(k.member.Role))
+	}
+	if !s.named {
+		s.Host = k.member.Name
+	}
+	return s.join(ctx, k.dir)
 }
 
 // reachBy notes a server's address that a member is told of: those that it knew may be old ones.

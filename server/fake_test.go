@@ -48,6 +48,7 @@ func (f *fakeAgent) Run(ctx context.Context) error {
 	if m := f.cfg.Cluster; m != nil {
 		host := substrate.Host{
 			Name: f.cfg.Host, Machine: m.Machine, Address: m.Address, API: m.API, Cores: 8, Memory: 8 << 30, Labels: m.Labels, Version: m.Version,
+			Allows:    f.cfg.Consents.Terms().Allowance,
 			Underlays: []substrate.Underlay{{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(m.Address, 24)}, MTU: 1500, XDP: "native"}},
 		}
 		lease, err := f.cfg.Store.Register(ctx, host, fakeTTL)

@@ -56,7 +56,7 @@ func (a Allowance) Covers(h slice.Hold) (dir string, ok bool) {
 func Advice(host string, h slice.Hold) string {
 	flag := "--host-network"
 	if h.Path != "" {
-		flag = "--host-paths " + filepath.Dir(filepath.Clean(h.Path))
+		flag = "--host-paths " + filepath.Clean(h.Path)
 	}
 	return "apply the slice on " + host + " itself, as root, or start Pergola there with " + flag
 }
