@@ -33,6 +33,7 @@ func (a *Agent) publish(ctx context.Context) {
 type news struct {
 	slice.Status
 	released bool // there is nothing of it here
+	settles  bool // it is as wanted here, and was not
 }
 
 // tell writes what is fresh to the store now. What it does not take is written later.
@@ -48,6 +49,11 @@ func (a *Agent) tell(ctx context.Context) {
 		}
 		a.contact.note(err)
 		a.noteTold(n, err)
+		if n.settles && err == nil {
+			if last, err := a.cfg.Store.SettledBy(ctx, a.cfg.Host, n.Slice); err == nil && last {
+				a.announceSettled(&n.Status)
+			}
+		}
 	}
 }
 
@@ -61,7 +67,8 @@ func (a *Agent) freshReports() (all []news) {
 		r.fresh = false
 		switch {
 		case !r.absent:
-			n := news{Status: r.status}
+			n := news{Status: r.status, settles: r.settles}
+			r.settles = false
 			n.Nodes, n.Links = maps.Clone(n.Nodes), maps.Clone(n.Links)
 			all = append(all, n)
 		case !r.released:
@@ -80,7 +87,7 @@ func (a *Agent) noteTold(n news, err error) {
 	case r == nil || errors.Is(err, store.ErrNotFound): // the slice is gone
 	case errors.Is(err, store.ErrWanted): // again: the next look finds that
 	case err != nil:
-		r.fresh = true
+		r.fresh, r.settles = true, r.settles || n.settles
 	default:
 		r.released = n.released
 	}

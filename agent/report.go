@@ -22,6 +22,7 @@ type report struct {
 	status   slice.Status
 	restarts map[string]int // by node: how often its first process was started anew
 	fresh    bool           // differs from what was published
+	settles  bool           // it settled, which is to be announced if all hosts have
 	absent   bool           // there is nothing of it here, and nobody waits to hear that
 	released bool           // the store has nothing of it from this host
 }
@@ -145,9 +146,18 @@ func (a *Agent) announceLocked(r *report, next *slice.Status) {
 			a.cfg.Events.Publish(events.Event{Slice: next.Slice, Link: name, Kind: events.LinkChanged, Message: upOrDown(next.Links[name].Up)})
 		}
 	}
-	if next.Settled && (!r.status.Settled || r.status.Generation != next.Generation) {
-		a.cfg.Events.Publish(events.Event{Slice: next.Slice, Kind: events.SliceSettled, Message: fmt.Sprintf("generation %d is as wanted", next.Generation)})
+	switch news := !r.status.Settled || r.status.Generation != next.Generation; {
+	case !next.Settled:
+		r.settles = false
+	case news && a.cfg.Cluster == nil:
+		a.announceSettled(next)
+	case news:
+		r.settles = true
 	}
+}
+
+func (a *Agent) announceSettled(st *slice.Status) {
+	a.cfg.Events.Publish(events.Event{Slice: st.Slice, Kind: events.SliceSettled, Message: fmt.Sprintf("generation %d is as wanted", st.Generation)})
 }
 
 func describe(n slice.NodeStatus) string {

@@ -30,6 +30,40 @@ func (s *Store) PutStatus(ctx context.Context, host string, st slice.Status) err
 	return nil
 }
 
+// SettledBy reports whether it was a host's last report of a slice that made it settled: of all that reported, exactly one is told so.
+func (s *Store) SettledBy(ctx context.Context, host, name string) (bool, error) {
+	own, err := s.get(ctx, s.key("status", name, host))
+	if err != nil || len(own.Kvs) == 0 {
+		return false, err
+	}
+	at := clientv3.WithRev(own.Kvs[0].ModRevision)
+	got, err := s.snapshot(ctx, clientv3.OpGet(s.key("status", name, ""), clientv3.WithPrefix(), at), clientv3.OpGet(s.key("slices", name), at))
+	if err != nil || len(got[1]) == 0 {
+		return false, err
+	}
+	record, err := s.decodeRecord(ctx, got[1][0])
+	if err != nil {
+		return false, err
+	}
+	settled := map[string]bool{}
+	for _, kv := range got[0] {
+		var st slice.Status
+		if err := unpack(kv.Value, &st); err != nil {
+			return false, fmt.Errorf("decode status %s: %w", kv.Key, err)
+		}
+		settled[strings.TrimPrefix(string(kv.Key), s.key("status", name, ""))] = st.Settled && st.Generation == record.Generation
+	}
+	for _, h := range record.Hosts {
+		settled[h] = settled[h] // who never said anything counts too
+	}
+	for _, done := range settled {
+		if !done {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // report is what one host says.
 type report struct {
 	host string

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/controller"
 	"github.com/pergola-net/pergola/pki"
+	"github.com/pergola-net/pergola/server"
 	"github.com/pergola-net/pergola/store"
 	"github.com/pergola-net/pergola/substrate"
 )
@@ -44,7 +47,7 @@ func (nowhere) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("no route to host")
 }
 
-// inCluster is inLab with three hosts, of which the last is lost at once.
+// inCluster is inLab with three hosts, where root asks.
 func inCluster(t *testing.T) (w *world, lose func(host string)) {
 	t.Helper()
 	authority, err := pki.NewAuthority("test", time.Now())
@@ -78,6 +81,7 @@ func inCluster(t *testing.T) (w *world, lose func(host string)) {
 			_ = l.Close(context.Background())
 		}
 	})
+	w.be(controller.Caller{Root: true})
 	t.Chdir(t.TempDir())
 	edit(t, strings.NewReplacer("a: {kind: router}", "a: {kind: router, host: h1}", "b: {kind: router}", "b: {kind: router, host: h2}").Replace(labFile))
 	return w, lose
@@ -138,10 +142,6 @@ func TestHostsThatDoNotAnswerAreNamed(t *testing.T) {
 func TestTokensLetMachinesIn(t *testing.T) {
 	inCluster(t)
 	pergola(t, "token", "ls").want(t, 0, "", "there is no token: nobody can join")
-	if o := pergola(t, "token", "create"); o.status != 0 { // only root may, and the test need not be
-		o.want(t, 1, "", "only root may make one")
-		return
-	}
 	o := pergola(t, "token", "create", "--role", "server", "--note", "rack 7", "--life", "1h").want(t, 0,
 		`^pergola server --join https://192\.0\.2\.1:7470 --token pergola-\w{8}-\w{26}-\w+\n$`, "as root, within 60 min")
 	id := strings.Split(o.out, "-")
@@ -150,6 +150,57 @@ func TestTokensLetMachinesIn(t *testing.T) {
 	pergola(t, "token", "create", "--life", "-1h").want(t, 2, "", "--life")
 	pergola(t, "token", "revoke", id[len(id)-3]).want(t, 0, "", "revoked")
 	pergola(t, "token", "revoke", id[len(id)-3]).want(t, 1, "", "no such token\n +`pergola token ls` lists them")
+}
+
+func TestMachinesAreForRootAlone(t *testing.T) {
+	w, lose := inCluster(t)
+	pergola(t, "up").want(t, 0, "", "lab is up")
+	lose("h3")
+	w.be(controller.Caller{UID: 1000, GID: 1000})
+	for _, args := range []string{"host cordon h1", "host uncordon h1", "host drain h1", "host label h1 a=b", "host rm h3", "host rm h3 --force"} {
+		pergola(t, strings.Fields(args)...).want(t, 1, "", "the machines of the cluster are for root alone to change: use sudo")
+	}
+	pergola(t, "token", "create").want(t, 1, "", "only root may make one")
+	pergola(t, "token", "revoke", "abcd2345").want(t, 1, "", "for root alone")
+	pergola(t, "host", "ls").want(t, 0, "h3", "")
+	pergola(t, "status").want(t, 0, "3 hosts, 2 alive", "")
+	pergola(t, "restart", "a").want(t, 0, "", "restarted") // slices are the group's
+	w.be(controller.Caller{Root: true})
+	pergola(t, "host", "rm", "h3").want(t, 0, "", "h3 removed")
+}
+
+func TestWhereTheTokenComesFrom(t *testing.T) {
+	const token = "pergola-abcd2345-abcdefghijklmnopqrstuvwxyz-x"
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PERGOLA_TOKEN", "of the environment")
+	for name, tt := range map[string]struct {
+		o    serverOptions
+		want string
+	}{
+		"a flag":          {serverOptions{cfg: joining(token)}, token},
+		"a file":          {serverOptions{cfg: joining(""), token: file}, token},
+		"standard input":  {serverOptions{cfg: joining(""), token: "-"}, token},
+		"the environment": {serverOptions{cfg: joining("")}, "of the environment"},
+		"nobody joins":    {serverOptions{}, ""},
+	} {
+		if got, err := tt.o.readToken(strings.NewReader(token + "\nmore\n")); err != nil || got != tt.want {
+			t.Errorf("%s: %q %v", name, got, err)
+		}
+	}
+	pergola(t, "agent", "--join", "192.0.2.1", "--token", "x", "--token-file", file).want(t, 2, "", "--token and --token-file both name a token")
+	pergola(t, "agent", "--join", "192.0.2.1", "--token-file", file+"x").want(t, 1, "", "read the token: open .*no such file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pergola(t, "agent", "--join", "192.0.2.1", "--token-file", file).want(t, 2, "", "--join needs a token")
+}
+
+func joining(token string) (cfg server.Config) {
+	cfg.Join, cfg.Token = "https://192.0.2.1:7470", token
+	return cfg
 }
 
 func TestLonelyMachineHasNoHosts(t *testing.T) {

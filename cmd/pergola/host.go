@@ -288,6 +288,9 @@ func (a *app) eachHost(ctx context.Context, hosts []string, do func(ctx context.
 				return a.noHost(ctx, c, host, err)
 			}
 		}
+		if a.JSON {
+			return a.Emit(hosts)
+		}
 		return nil
 	})
 }

@@ -119,6 +119,7 @@ func newTokenRevoke(a *app) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withServer(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				var revoked []string
 				for _, word := range args {
 					id := tokenID(word)
 					if err := c.RevokeToken(ctx, id); err != nil {
@@ -128,6 +129,10 @@ func newTokenRevoke(a *app) *cobra.Command {
 						return err
 					}
 					a.Say("token %s revoked", id)
+					revoked = append(revoked, id)
+				}
+				if a.JSON {
+					return a.Emit(revoked)
 				}
 				return nil
 			})

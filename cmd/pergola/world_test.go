@@ -23,6 +23,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/controller"
 	"github.com/pergola-net/pergola/events"
+	"github.com/pergola-net/pergola/pki"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/store"
 )
@@ -35,8 +36,9 @@ type world struct {
 	bus    *events.Bus
 	*host
 
-	mu   sync.Mutex                     // guards seen
-	seen map[string]func(*http.Request) // by the end of a path: called when a request comes
+	mu     sync.Mutex                     // guards all below
+	seen   map[string]func(*http.Request) // by the end of a path: called when a request comes
+	caller *controller.Caller             // who asks; nil: who runs the test
 }
 
 const timeout = 20 * time.Second // of anything that should happen at once
@@ -66,8 +68,7 @@ func newWorld(t *testing.T, change ...func(*api.Config, *store.Store)) *world {
 	handler := api.New(cfg)
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			w.notice(r)
-			handler.ServeHTTP(rw, r)
+			handler.ServeHTTP(rw, w.notice(r))
 		}),
 		ConnContext: api.WithPeer,
 		BaseContext: func(net.Listener) context.Context { return ctx },
@@ -100,7 +101,14 @@ func (w *world) when(end string, f func(*http.Request)) {
 	w.seen[end] = f
 }
 
-func (w *world) notice(r *http.Request) {
+// be makes all further requests somebody's.
+func (w *world) be(who controller.Caller) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.caller = &who
+}
+
+func (w *world) notice(r *http.Request) *http.Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for end, f := range w.seen {
@@ -109,6 +117,10 @@ func (w *world) notice(r *http.Request) {
 			f(r)
 		}
 	}
+	if w.caller != nil {
+		r = r.WithContext(api.WithMember(r.Context(), pki.Member{Name: "h1", Role: pki.Server}, *w.caller))
+	}
+	return r
 }
 
 // outcome is what one command line did.
