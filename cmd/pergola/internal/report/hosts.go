@@ -114,7 +114,20 @@ func Host(h *api.Host, now time.Time) []string {
 		"features        " + features,
 		"version         " + h.Version,
 		"labels          " + Labels(h),
+		"gives slices    " + allowed(h),
 	}
+}
+
+// allowed is what slices may have of a machine that were applied on others.
+func allowed(h *api.Host) string {
+	all := slices.Clone(h.Allows.Paths)
+	if h.Allows.Network {
+		all = append(all, "its network")
+	}
+	if len(all) == 0 {
+		return "nothing of its own that its root did not ask for there"
+	}
+	return strings.Join(all, ", ")
 }
 
 // Underlays is the table of the interfaces that carry a machine's tunnels.
