@@ -141,6 +141,9 @@ func (a *Agent) underlays(ctx context.Context) []substrate.Underlay {
 	return found
 }
 
+// noUnderlay stands where an interface's name would.
+const noUnderlay = "(none)"
+
 // underlaysOf picks a member's underlays out of a machine's interfaces.
 func underlaysOf(c *Cluster, all []substrate.Underlay) []substrate.Underlay {
 	isMain := func(u substrate.Underlay) bool {
@@ -156,6 +159,9 @@ func underlaysOf(c *Cluster, all []substrate.Underlay) []substrate.Underlay {
 		if !slices.ContainsFunc(some, func(u substrate.Underlay) bool { return u.Name == name }) {
 			some = append(some, substrate.Underlay{Name: name, XDP: "none: the interface is absent, down or has no address"})
 		}
+	}
+	if len(some) == 0 {
+		some = append(some, substrate.Underlay{Name: noUnderlay, XDP: fmt.Sprintf("none: no interface that is up has this host's address %s", c.Address)})
 	}
 	slices.SortStableFunc(some, func(x, y substrate.Underlay) int {
 		switch {
@@ -183,10 +189,12 @@ func (a *Agent) openUnderlay(ctx context.Context) {
 	all, err := wire.Underlays()
 	var names []string
 	for _, u := range underlaysOf(a.cfg.Cluster, all) {
-		names = append(names, u.Name)
+		if u.Name != noUnderlay {
+			names = append(names, u.Name)
+		}
 	}
 	if err == nil && len(names) == 0 {
-		err = fmt.Errorf("no interface has this host's address %s", a.cfg.Cluster.Address)
+		err = fmt.Errorf("no interface that is up has this host's address %s", a.cfg.Cluster.Address)
 	}
 	if err == nil {
 		err = s.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: names, NoXDP: a.cfg.Cluster.NoXDP})

@@ -46,15 +46,15 @@ func (s *Store) SettledBy(ctx context.Context, host, name string) (bool, error) 
 		return false, err
 	}
 	settled := map[string]bool{}
+	for _, h := range record.Hosts { // who never said anything counts too
+		settled[h] = false
+	}
 	for _, kv := range got[0] {
 		var st slice.Status
 		if err := unpack(kv.Value, &st); err != nil {
 			return false, fmt.Errorf("decode status %s: %w", kv.Key, err)
 		}
 		settled[strings.TrimPrefix(string(kv.Key), s.key("status", name, ""))] = st.Settled && st.Generation == record.Generation
-	}
-	for _, h := range record.Hosts {
-		settled[h] = settled[h] // who never said anything counts too
 	}
 	for _, done := range settled {
 		if !done {
