@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/store"
 )
 
@@ -19,6 +20,7 @@ type holding struct {
 	token    string          // of the version
 	of       map[string]load // by host
 	homeless bool            // it has nodes without a host: it is from the time before the cluster
+	left     bool            // it has nodes that were moved away from hosts which may have let go of them by now
 }
 
 // get gives what a slice holds, as its record or a newer one has it; nothing where it has gone meanwhile, or is unreadable.
@@ -36,7 +38,7 @@ func (h *heldCache) get(ctx context.Context, s *store.Store, r store.Record) (ho
 	if err != nil {
 		return holding{}, err
 	}
-	one := holding{now.Token, holds(spec), homeless(spec)}
+	one := holding{now.Token, holds(spec), homeless(spec), len(leavings(spec)) > 0}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.known == nil {
@@ -44,6 +46,17 @@ func (h *heldCache) get(ctx context.Context, s *store.Store, r store.Record) (ho
 	}
 	h.known[r.Name] = one
 	return one, nil
+}
+
+// leavings counts the hosts that nodes were moved away from, by node.
+func leavings(s *slice.Slice) map[string]int {
+	counts := map[string]int{}
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; len(n.Left) > 0 {
+			counts[n.Name] = len(n.Left)
+		}
+	}
+	return counts
 }
 
 // forget drops what is no slice any more.

@@ -18,7 +18,7 @@ import (
 const Grace = 15 * time.Second
 
 // Lead does what one member of a cluster must do for all, until ctx ends or the store fails: it moves nodes away from hosts that are lost, being
-// drained, or no hosts any more, gives nodes from before there was a cluster the host that they are on, and fits MTUs to paths that changed. It is to run as the leader of store.Campaign. Should there be two for a moment, they write the
+// drained, or no hosts any more, forgets hosts that nodes were moved away from once these have let go of them, gives nodes from before there was a cluster the host that they are on, and fits MTUs to paths that changed. It is to run as the leader of store.Campaign. Should there be two for a moment, they write the
 // same thing, and one of them is told so.
 func (c *Controller) Lead(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
@@ -162,7 +162,7 @@ func (c *Controller) reschedule(ctx context.Context, hosts []store.HostState, se
 			return nil, fmt.Errorf("read slice %s: %w", r.Name, err)
 		}
 		on := slices.Collect(maps.Keys(held.of))
-		concerned := slices.ContainsFunc(on, leave) || seen.paths && len(on) > 1 || held.homeless
+		concerned := slices.ContainsFunc(on, leave) || seen.paths && len(on) > 1 || held.homeless || held.left
 		if !concerned {
 			continue
 		}
@@ -232,7 +232,8 @@ func (c *Controller) replaceOnce(ctx context.Context, name string, lost []string
 			why += fmt.Sprintf(" (and %d more)", more)
 		}
 	}
-	if Diff(prev, next).Empty() {
+	// A version that says nothing but who has let go of nodes lets these hosts be done with the slice.
+	if Diff(prev, next).Empty() && maps.Equal(leavings(prev), leavings(next)) {
 		return why, nil
 	}
 	if err := c.store.PutSlice(ctx, next, record.Generation, p.freed()...); err != nil {

@@ -165,6 +165,39 @@ func wait(t *testing.T, bus *events.Bus, message string) {
 	}
 }
 
+// Until then, a host that was drained and taken away would keep the slice from going.
+func TestHostsThatLetGoOfNodesAreForgotten(t *testing.T) {
+	f := &fake{hosts: machines(2)}
+	c, s, _ := member(t, f, InCluster(f, "h1"))
+	_, spec := mustApply(t, c, "name: lab\nnodes: [a]\n")
+	from := spec.Node("a").Host
+	f.set(machines(2, func(h []store.HostState) {
+		for i := range h {
+			h[i].Policy.Draining = h[i].Name == from
+		}
+	}))
+	for _, tt := range []struct {
+		reported, generation int64
+		left                 int
+	}{
+		{spec.Generation, spec.Generation + 1, 1},     // it moves
+		{spec.Generation, spec.Generation + 1, 1},     // its host has not heard of it
+		{spec.Generation + 1, spec.Generation + 2, 0}, // now it has
+		{spec.Generation + 2, spec.Generation + 2, 0},
+	} {
+		if err := s.PutStatus(t.Context(), from, slice.Status{Slice: "lab", Generation: tt.reported}); err != nil {
+			t.Fatal(err)
+		}
+		if stays, err := c.Reschedule(t.Context(), nil); err != nil || len(stays) > 0 {
+			t.Fatal(stays, err)
+		}
+		now, _, err := s.Slice(t.Context(), "lab")
+		if err != nil || now.Generation != tt.generation || len(now.Node("a").Left) != tt.left || now.Node("a").Host == from {
+			t.Errorf("%s having reported %d: generation %d, %+v, %v", from, tt.reported, now.Generation, now.Node("a"), err)
+		}
+	}
+}
+
 func TestSlicesShareHosts(t *testing.T) {
 	f := &fake{hosts: machines(2)}
 	c, _, _ := member(t, f, InCluster(f, "h1"))
