@@ -20,6 +20,7 @@ func newHost(a *app) *cobra.Command {
 		Use:     "host",
 		Aliases: []string{"hosts"},
 		Short:   "Show and change the machines of the cluster",
+		Long:    "Show and change the machines of the cluster. To change them is for root, of any machine.",
 		Example: "  pergola host ls\n  pergola host drain h2",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    group,
