@@ -231,7 +231,7 @@ func TestGoHasTheTypesOfC(t *testing.T) {
 	}
 	sizes := map[string]uintptr{
 		"node": unsafe.Sizeof(node{}), "path": unsafe.Sizeof(path{}), "leg": unsafe.Sizeof(legRecord{}), "router": unsafe.Sizeof(routerRecord{}),
-		"nexthop": unsafe.Sizeof(nexthop{}), "neighbour": unsafe.Sizeof(neighbourKey{}), "source": unsafe.Sizeof(sourceKey{}),
+		"nexthop": unsafe.Sizeof(nexthop{}), "neighbour": unsafe.Sizeof(neighbourKey{}), "source": unsafe.Sizeof(sourceKey{}), "shortcut": unsafe.Sizeof(shortcut{}),
 	}
 	for name, size := range sizes {
 		var c *btf.Struct
@@ -273,7 +273,8 @@ func TestGoHasTheTypesOfC(t *testing.T) {
 	if len(constants) > 0 {
 		t.Errorf("not in C: %v", slices.Sorted(maps.Keys(constants)))
 	}
-	for name, want := range map[string]uint32{objectMapRouters: MaxRouters, objectMapNexthops: MaxNexthops, objectMapNodes: maxChunks} {
+	for name, want := range map[string]uint32{objectMapRouters: MaxRouters, objectMapNexthops: MaxNexthops, objectMapNodes: maxChunks,
+		objectMapShortcuts: maxShortcuts, objectMapSuspects: suspectBits / 64} {
 		if got := spec.Maps[name].MaxEntries; got != want {
 			t.Errorf("map %s: %d entries in C, %d in Go", name, got, want)
 		}
