@@ -32,6 +32,7 @@ struct pass {
 struct walk {
 	struct header header;
 	__u64 flow; /* its hash; 0: nobody asked yet */
+	__u64 tick, now; /* jiffies, and the time then: these two outlive the walk */
 	__u32 packet; /* length of the longest packet that the frame stands for */
 	__u32 source; /* router that has the source address; 0: none, MANY */
 	enum punt refused; /* by any router: the header says so */
@@ -66,12 +67,24 @@ static __always_inline struct walk *begin(void)
 	return bpf_map_lookup_elem(&walks, &zero);
 }
 
-static __always_inline bool leased(void)
+/* The coarse clock moves with jiffies, which take one load: it is asked once a tick. */
+static __always_inline __u64 coarse_clock(struct walk *w)
+{
+	__u64 tick = bpf_jiffies64();
+
+	if (w->tick != tick) {
+		w->tick = tick;
+		w->now = bpf_ktime_get_coarse_ns();
+	}
+	return w->now;
+}
+
+static __always_inline bool leased(struct walk *w)
 {
 	__u32 zero = 0;
 	const __u64 *until = bpf_map_lookup_elem(&lease, &zero);
 
-	return until && bpf_ktime_get_coarse_ns() < *until;
+	return until && coarse_clock(w) < *until;
 }
 
 /* Would routers in general forward the frame? */
@@ -89,7 +102,7 @@ static __always_inline enum punt inspect(struct walk *w, const struct frame *f)
 	default:
 		return PUNT_NOT_IP;
 	}
-	if (!leased())
+	if (!leased(w))
 		return PUNT_LEASE;
 	return w->family == LEG_IPV4 ? inspect_ip4(&w->header, f) : inspect_ip6(&w->header, f);
 }
