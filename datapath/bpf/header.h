@@ -25,7 +25,7 @@ struct ports_and_offset {
 };
 
 struct header {
-	__u8 align[2]; /* so that what follows Ethernet is aligned */
+	__u8 align[2]; /* so that what follows Ethernet is aligned, and the source's address */
 	struct ethhdr eth;
 	union {
 		struct {
@@ -37,7 +37,7 @@ struct header {
 			struct ports_and_offset above6;
 		};
 	};
-};
+} __attribute__((aligned(8)));
 
 static __always_inline bool is_ip4(const struct header *h) { return h->eth.h_proto == bpf_htons(ETH_P_IP); }
 
@@ -61,22 +61,21 @@ typedef __u64 __attribute__((may_alias)) word;
  */
 static __always_inline bool copy_header(struct header *h, const struct frame *f, const void *data, const void *end)
 {
-	const word *ip = data + ETH_HLEN;
-	word *to = (void *)&h->ip6;
-	const unsigned int words = sizeof(h->ip6) / sizeof(*ip), ports = sizeof(h->above6) / sizeof(*ip);
+	const word *from = data + ETH_ALEN; /* the source's address and the type, then the IP header */
+	word *to = (word *)h + 1;
+	const unsigned int words = 1 + sizeof(h->ip6) / sizeof(*to), ports = sizeof(h->above6) / sizeof(*to);
 
-	if ((const void *)(ip + words) > end)
+	if ((const void *)(from + words) > end)
 		return false;
-	*(word *)h->eth.h_dest = *(const word *)data;
-	*(word *)h->eth.h_source = *(const word *)(data + ETH_ALEN); /* and h_proto */
+	__builtin_memcpy(h->eth.h_dest, __builtin_assume_aligned(data, 2), ETH_ALEN);
 	for (unsigned int i = 0; i < words; i++)
-		to[i] = ip[i];
+		to[i] = from[i];
 	if (is_ip4(h) || f->length <= ETH_HLEN + sizeof(h->ip6))
 		return true;
-	if ((const void *)(ip + words + ports) > end)
+	if ((const void *)(from + words + ports) > end)
 		return false;
 	for (unsigned int i = words; i < words + ports; i++)
-		to[i] = ip[i];
+		to[i] = from[i];
 	return true;
 }
 
@@ -221,8 +220,7 @@ static __always_inline bool paste_header(const struct header *h, void *data, con
 
 	if ((void *)(ip4 + 1) > end)
 		return false;
-	__builtin_memcpy(eth->h_dest, h->eth.h_dest, ETH_ALEN);
-	__builtin_memcpy(eth->h_source, h->eth.h_source, ETH_ALEN);
+	__builtin_memcpy(__builtin_assume_aligned(eth, 2), &h->eth, 2 * ETH_ALEN); /* not the type */
 	if (is_ip4(h)) {
 		ip4->ttl = h->ip4.ttl;
 		ip4->check = h->ip4.check;
