@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/bench/path"
+	"github.com/pergola-net/pergola/bench/scratch"
 	"github.com/pergola-net/pergola/bench/tunnel"
 	"github.com/pergola-net/pergola/slice"
 )
@@ -23,6 +24,7 @@ import (
 type lab struct {
 	binary, tests string // the programs to measure
 	dir           string
+	held          scratch.Dir // dir, unless a run that was killed had it
 	rounds        int
 	server        *server        // nil while none was started
 	left          bool           // something may be that nobody took down
@@ -36,27 +38,53 @@ type server struct {
 	ended chan error // how, once
 }
 
+// directories is where labs have theirs. Slivers, whose users are not root, pass through them.
+const directories = "/tmp/pgbench-*"
+
 func newLab(o options) (*lab, error) {
-	binary, err := filepath.Abs(o.pergola)
+	l, err := o.lab()
 	if err != nil {
 		return nil, err
 	}
-	tests, err := filepath.Abs(o.tests)
-	if err != nil {
+	if l.held, err = scratch.New(directories); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("/tmp", "pgbench")
-	if err != nil {
+	l.dir = l.held.Path
+	return l, os.Chmod(l.dir, 0o755)
+}
+
+// lab gives one without a directory.
+func (o options) lab() (l *lab, err error) {
+	l = &lab{rounds: o.rounds}
+	if l.binary, err = filepath.Abs(o.pergola); err != nil {
 		return nil, err
 	}
-	// Slivers, whose users are not root, pass through it.
-	return &lab{binary: binary, tests: tests, dir: dir, rounds: o.rounds}, os.Chmod(dir, 0o755)
+	l.tests, err = filepath.Abs(o.tests)
+	return l, err
+}
+
+// clearUp takes away what a run left in its directory that was killed: its server may still run there, and hold networks.
+func (o options) clearUp(ctx context.Context, dir string) error {
+	l, err := o.lab()
+	if err != nil {
+		return err
+	}
+	l.dir, l.left = dir, true
+	if pid, err := l.serverPID(ctx); err == nil { // else it has died, too
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			return fmt.Errorf("end its server: %w", err)
+		}
+	}
+	if l.reset(ctx); l.left {
+		return errors.New("its networks were not taken down")
+	}
+	return nil
 }
 
 // close takes everything away, also after an interrupt.
 func (l *lab) close() {
 	l.reset(context.Background())
-	if err := os.RemoveAll(l.dir); err != nil {
+	if err := l.held.Remove(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench: clean up:", err)
 	}
 }
@@ -172,6 +200,22 @@ func (l *lab) output(ctx context.Context, args ...string) ([]byte, error) {
 		return nil, fmt.Errorf("pergola %v: %w\n%s", args, err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return out, nil
+}
+
+// serverPID asks the server which process it is.
+func (l *lab) serverPID(ctx context.Context) (int, error) {
+	out, err := l.output(ctx, "version", "--json")
+	if err != nil {
+		return 0, err
+	}
+	var v struct{ Server *struct{ PID int } }
+	if err := json.Unmarshal(out, &v); err != nil {
+		return 0, err
+	}
+	if v.Server == nil || v.Server.PID <= 1 {
+		return 0, errors.New("the server does not say its process")
+	}
+	return v.Server.PID, nil
 }
 
 // file writes a topology and gives its path.

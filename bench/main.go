@@ -22,6 +22,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pergola-net/pergola/bench/scratch"
 )
 
 func main() {
@@ -106,6 +108,9 @@ func (o options) run(ctx context.Context, only string) error {
 		if _, err := os.Stat(o.out); err == nil && only != "" && len(report.Scenarios) == 0 {
 			return fmt.Errorf("keep the rest of %s: there is no %s that says what it holds: measure without -only first", o.out, beside(o.out))
 		}
+	}
+	if err := scratch.Collect(ctx, directories, o.clearUp); err != nil {
+		return fmt.Errorf("remove what a run that was killed left: %w", err)
 	}
 	l, err := newLab(o)
 	if err != nil {

@@ -3,8 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -58,18 +56,11 @@ func memory(ctx context.Context, l *lab) ([]row, error) {
 }
 
 func (l *lab) serverRSS(ctx context.Context) (float64, error) {
-	out, err := l.output(ctx, "version", "--json")
+	pid, err := l.serverPID(ctx)
 	if err != nil {
 		return 0, err
 	}
-	var v struct{ Server *struct{ PID int } }
-	if err := json.Unmarshal(out, &v); err != nil {
-		return 0, err
-	}
-	if v.Server == nil {
-		return 0, errors.New("the server does not say its process")
-	}
-	return sum(fmt.Sprintf("/proc/%d/status", v.Server.PID), "VmRSS")
+	return sum(fmt.Sprintf("/proc/%d/status", pid), "VmRSS")
 }
 
 // initPSS is the mean over the nodes' first processes.

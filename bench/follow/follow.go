@@ -9,22 +9,27 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 
+	"github.com/pergola-net/pergola/bench/scratch"
 	"github.com/pergola-net/pergola/bench/vnet"
 )
 
-// open makes a ground in a directory of its own.
+const directories = "/tmp/pgfollow-*"
+
+// open makes a ground in a directory of its own, when what runs left that were killed is gone.
 func open(ctx context.Context) (g *vnet.Ground, closeIt func() error, err error) {
-	dir, err := os.MkdirTemp("/tmp", "pgfollow")
+	if err := scratch.Collect(ctx, directories, scratch.Substrate); err != nil {
+		return nil, nil, fmt.Errorf("remove what a run that was killed left: %w", err)
+	}
+	dir, err := scratch.New(directories)
 	if err != nil {
 		return nil, nil, err
 	}
-	if g, err = vnet.Open(ctx, dir, slog.New(slog.DiscardHandler)); err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+	if g, err = vnet.Open(ctx, dir.Path, slog.New(slog.DiscardHandler)); err != nil {
+		return nil, nil, errors.Join(err, dir.Remove())
 	}
-	return g, func() error { return errors.Join(g.Close(), os.RemoveAll(dir)) }, nil
+	return g, func() error { return errors.Join(g.Close(), dir.Remove()) }, nil
 }
 
 // walked fails where the kernel of a router still forwards: what is measured would be said of the fast path, and be the kernel's.

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/pergola-net/pergola/bench/ovs"
+	"github.com/pergola-net/pergola/bench/scratch"
 	"github.com/pergola-net/pergola/bench/vnet"
 	"github.com/pergola-net/pergola/undo"
 )
@@ -28,16 +29,16 @@ func openOVS(ctx context.Context) (_ maker, err error) {
 	if err := ovs.Installed(); err != nil {
 		return nil, err
 	}
-	d, err := newDirectory()
+	d, err := scratch.New(directories())
 	if err != nil {
 		return nil, err
 	}
-	o.undo.Push(d.remove)
+	o.undo.Push(d.Remove)
 	if o.ns, err = newNamespace(); err != nil {
 		return nil, err
 	}
 	o.undo.Push(o.ns.Close)
-	if o.Switches, err = ovs.Start(ctx, d.path, o.ns); err != nil {
+	if o.Switches, err = ovs.Start(ctx, d.Path, o.ns); err != nil {
 		return nil, err
 	}
 	o.undo.Push(o.Switches.Stop)

@@ -10,9 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/pergola-net/pergola/bench/scratch"
 	"github.com/pergola-net/pergola/bench/traffic"
 	"github.com/pergola-net/pergola/undo"
 )
@@ -59,12 +61,15 @@ func (c *Config) check() error {
 // MaxRouters bounds a chain: at most so many hops are walked at once, and a TTL of 64 reaches no further.
 const MaxRouters = 62
 
+// directories is where runs have theirs.
+func directories() string { return filepath.Join(os.TempDir(), "pgpath-*") }
+
 // Run measures. When the context ends it gives up and removes what it made.
 func Run(ctx context.Context, c Config) (_ *Result, err error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("measure the path: %w", err)
 	}
-	if err := collect(ctx); err != nil {
+	if err := scratch.Collect(ctx, directories(), scratch.Substrate); err != nil {
 		return nil, fmt.Errorf("remove what a run that was killed left: %w", err)
 	}
 	b := &bench{Config: c, result: Result{Wanted: c.Rounds}}

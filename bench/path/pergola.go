@@ -7,29 +7,30 @@ import (
 	"log/slog"
 	"net/netip"
 
+	"github.com/pergola-net/pergola/bench/scratch"
 	"github.com/pergola-net/pergola/bench/vnet"
 )
 
 // pergola makes chains of Pergola's own ports and wires, on a ground of their own.
 type pergola struct {
-	directory
+	dir    scratch.Dir
 	ground *vnet.Ground
 	slices uint16 // made so far
 }
 
 func openPergola(ctx context.Context) (*pergola, error) {
-	dir, err := newDirectory()
+	dir, err := scratch.New(directories())
 	if err != nil {
 		return nil, err
 	}
-	g, err := vnet.Open(ctx, dir.path, slog.New(slog.DiscardHandler))
+	g, err := vnet.Open(ctx, dir.Path, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return nil, errors.Join(err, dir.remove())
+		return nil, errors.Join(err, dir.Remove())
 	}
-	return &pergola{directory: dir, ground: g}, nil
+	return &pergola{dir: dir, ground: g}, nil
 }
 
-func (p *pergola) close() error { return errors.Join(p.ground.Close(), p.remove()) }
+func (p *pergola) close() error { return errors.Join(p.ground.Close(), p.dir.Remove()) }
 
 // fast makes chains whose frames walk, or do not.
 func (p *pergola) fast(on bool) pergolaChains { return pergolaChains{p, on} }
