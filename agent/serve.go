@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
+	"sync"
 
 	"github.com/pergola-net/pergola/agent/probe"
 	"github.com/pergola-net/pergola/agent/routing"
@@ -20,7 +20,7 @@ import (
 var _ api.Agent = (*Agent)(nil)
 
 // Supports says what this machine lacks for a slice.
-func (a *Agent) Supports(s *slice.Slice) error {
+func (a *Agent) Supports(ctx context.Context, s *slice.Slice) error {
 	at := a.place()
 	var netem, htb bool
 	for i := range s.Links {
@@ -32,12 +32,7 @@ func (a *Agent) Supports(s *slice.Slice) error {
 			htb = htb || e.Shape.Rate != 0 || e.Shape.Queue != 0
 		}
 	}
-	missing := []error{canRender(s)}
-	for i := range s.Nodes {
-		if a.cfg.Cluster == nil || at.owns(&s.Nodes[i]) {
-			missing = append(missing, present(&s.Nodes[i]))
-		}
-	}
+	missing := []error{canRender(s), a.haveRoots(ctx, s)}
 	if netem {
 		missing = append(missing, wire.HaveNetem())
 	}
@@ -61,15 +56,32 @@ func canRender(s *slice.Slice) error {
 	return nil
 }
 
-// present checks what a node's file system is to come from, as far as it can be seen from here.
-func present(n *slice.Node) error {
-	if n.Rootfs.Kind != slice.RootfsDir && n.Rootfs.Kind != slice.RootfsLayout {
-		return nil
+// haveRoots checks that there is what the file systems of this host's nodes are to come from.
+func (a *Agent) haveRoots(ctx context.Context, s *slice.Slice) error {
+	at := a.place()
+	users := make(map[slice.Rootfs]string) // the first node of each
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if _, known := users[n.Rootfs]; !known && (a.cfg.Cluster == nil || at.owns(n)) {
+			users[n.Rootfs] = n.Name
+		}
 	}
-	if _, err := os.Stat(n.Rootfs.Ref); err != nil {
-		return fmt.Errorf("root file system of %s: %w", n.Name, err)
+	var group sync.WaitGroup
+	missing := make(chan error, len(users))
+	for from, node := range users {
+		group.Go(func() {
+			if err := a.runtime.Available(ctx, from); err != nil {
+				missing <- fmt.Errorf("root file system of %s: %w", node, err)
+			}
+		})
 	}
-	return nil
+	group.Wait()
+	close(missing)
+	var all []error
+	for err := range missing {
+		all = append(all, err)
+	}
+	return errors.Join(all...)
 }
 
 // find gives a slice and the process of one of its nodes that runs.

@@ -12,7 +12,7 @@ import (
 // A node that does not run is an error that wraps ErrNotRunning.
 type Agent interface {
 	// Supports says, as an error, what the machine lacks for a slice.
-	Supports(*slice.Slice) error
+	Supports(context.Context, *slice.Slice) error
 	// Retry forgets what failed of a slice: its user asks for it anew, and may have mended the cause. If anything had, what the host
 	// reports of the slice is no longer settled when Retry returns.
 	Retry(ctx context.Context, slice string)

@@ -18,7 +18,7 @@ import (
 // Host is the machine that is to hold a slice.
 type Host interface {
 	// Supports says, as an error, what the machine lacks for a slice: a kernel module, an image.
-	Supports(*slice.Slice) error
+	Supports(context.Context, *slice.Slice) error
 }
 
 // Blobs tells which archives are present.
@@ -171,7 +171,7 @@ func (c *Controller) admit(caller Caller, s *slice.Slice) error {
 // from which hosts nodes were moved away, and what a user should know. own means that root of this machine asks.
 func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next *slice.Slice, generation int64, own bool) (moves map[string]string, notes []string, err error) {
 	if c.cluster == nil {
-		return nil, passedOver(next), c.supports(next)
+		return nil, passedOver(next), c.supports(ctx, next)
 	}
 	p, err := c.placing(ctx, prev, next, generation)
 	if err != nil {
@@ -189,13 +189,13 @@ func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next
 	}
 	elsewhere := func(n slice.Node) bool { return n.Kind != slice.Switch && n.Host != c.self }
 	if !slices.ContainsFunc(next.Nodes, elsewhere) { // of the other hosts' directories, nothing is known here
-		err = c.supports(next)
+		err = c.supports(ctx, next)
 	}
 	return p.moves, p.notes, err
 }
 
-func (c *Controller) supports(s *slice.Slice) error {
-	if err := c.host.Supports(s); err != nil {
+func (c *Controller) supports(ctx context.Context, s *slice.Slice) error {
+	if err := c.host.Supports(ctx, s); err != nil {
 		return refuse(Unsupported, "this machine cannot run slice %s: %v", s.Name, err)
 	}
 	return nil

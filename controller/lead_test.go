@@ -70,7 +70,7 @@ func (f *fake) set(hosts []store.HostState) {
 	f.hosts = hosts
 }
 
-func (*fake) Supports(*slice.Slice) error { return nil }
+func (*fake) Supports(context.Context, *slice.Slice) error { return nil }
 func (*fake) Has(string) bool             { return true }
 
 // member makes a controller over a store of its own.

@@ -138,9 +138,9 @@ func (c *Controller) SetLink(ctx context.Context, name, link string, patch LinkP
 // canTreat refuses what a host's kernel cannot do to a link's frames.
 func (c *Controller) canTreat(ctx context.Context, s *slice.Slice, l *slice.Link) error {
 	part := *s
-	part.Links = []slice.Link{*l}
+	part.Links, part.Nodes = []slice.Link{*l}, nil // the nodes are there
 	if c.cluster == nil {
-		if err := c.host.Supports(&part); err != nil {
+		if err := c.host.Supports(ctx, &part); err != nil {
 			return refuse(Unsupported, "this machine cannot do that to link %s: %v", l.Name, err)
 		}
 		return nil

@@ -31,7 +31,7 @@ const fakeTTL = 2 * time.Second
 
 func newFake(_ context.Context, cfg AgentConfig) (Agent, error) { return &fakeAgent{cfg: cfg}, nil }
 
-func (f *fakeAgent) Supports(s *slice.Slice) error {
+func (f *fakeAgent) Supports(_ context.Context, s *slice.Slice) error {
 	for _, l := range s.Links {
 		for _, e := range l.Ends {
 			if e.Shape.NeedsNetem() {

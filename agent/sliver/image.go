@@ -81,6 +81,23 @@ func (r *Runtime) Fetch(ctx context.Context, s Spec) error {
 	return err
 }
 
+// Available says, as an error, why a root file system cannot be had. It fetches nothing: of an image that was never used here, it asks the
+// registry whether there is one.
+func (r *Runtime) Available(ctx context.Context, from slice.Rootfs) error {
+	switch from.Kind {
+	case slice.RootfsDir:
+		_, err := r.images.fetch(ctx, from)
+		return err
+	case slice.RootfsLayout:
+		_, err := openLayout(from.Ref)
+		return err
+	case slice.RootfsRegistry:
+		return r.images.ask(ctx, from.Ref)
+	default:
+		return nil // archives are sent before they are named
+	}
+}
+
 // BlobPath is where the archive of a slice.RootfsTar has to be, by its SHA-256.
 func (r *Runtime) BlobPath(digest string) string { return filepath.Join(r.cfg.BlobDir, digest) }
 
@@ -144,15 +161,23 @@ func (i *images) fromTar(digest string) (string, error) {
 }
 
 func (i *images) fromLayout(path string) (string, error) {
+	image, err := openLayout(path)
+	if err != nil {
+		return "", err
+	}
+	return i.fromImage(path, image)
+}
+
+func openLayout(path string) (v1.Image, error) {
 	index, err := layout.ImageIndexFromPath(path)
 	if err != nil {
-		return "", fmt.Errorf("use OCI image layout %s: %w", path, err)
+		return nil, fmt.Errorf("use OCI image layout %s: %w", path, err)
 	}
 	image, err := pick(index)
 	if err != nil {
-		return "", fmt.Errorf("use OCI image layout %s: %w", path, err)
+		return nil, fmt.Errorf("use OCI image layout %s: %w", path, err)
 	}
-	return i.fromImage(path, image)
+	return image, nil
 }
 
 // pick finds the image for this machine in an index, which may hold indexes.
@@ -179,34 +204,48 @@ func pick(index v1.ImageIndex) (v1.Image, error) {
 	return nil, fmt.Errorf("find image: none for %s", runtime.GOARCH)
 }
 
+// known gives the root file system that a registry reference meant when it was first used here.
+func (i *images) known(ref string) (root string, ok bool) {
+	digest, err := os.ReadFile(i.refPath(ref))
+	if err != nil || !sha256OK.Match(digest) {
+		return "", false
+	}
+	root = filepath.Join(i.roots(), string(digest), "rootfs")
+	return root, exists(root)
+}
+
+func (i *images) refPath(ref string) string {
+	sum := sha256.Sum256([]byte(ref))
+	return filepath.Join(i.dir, "refs", hex.EncodeToString(sum[:]))
+}
+
+// ask asks the registry for an image that was never used here, and not for its layers.
+func (i *images) ask(ctx context.Context, ref string) error {
+	if _, ok := i.known(ref); ok {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	_, err := manifest(ctx, cancel, ref)
+	return err
+}
+
 // fromRegistry asks the registry only when the reference was never used here.
 func (i *images) fromRegistry(ctx context.Context, ref string) (string, error) {
-	sum := sha256.Sum256([]byte(ref))
-	known := filepath.Join(i.dir, "refs", hex.EncodeToString(sum[:]))
-	if digest, err := os.ReadFile(known); err == nil && sha256OK.Match(digest) {
-		if root := filepath.Join(i.roots(), string(digest), "rootfs"); exists(root) {
-			return root, nil
-		}
-	}
-	parsed, err := name.ParseReference(ref)
-	if err != nil {
-		return "", fmt.Errorf("use image %s: %w", ref, err)
+	if root, ok := i.known(ref); ok {
+		return root, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, pullTimeout, fmt.Errorf("not here after %v", pullTimeout))
 	defer cancel()
-	answered := time.AfterFunc(registryTimeout, cancel)
-	image, err := remote.Image(parsed, remote.WithContext(ctx),
-		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
-	if !answered.Stop() {
-		err = fmt.Errorf("no answer from %s within %v", parsed.Context().RegistryStr(), registryTimeout)
-	}
+	image, err := manifest(ctx, cancel, ref)
 	if err != nil {
-		return "", fmt.Errorf("pull image %s: %w (check the name and the network, or save the image as an OCI layout elsewhere and name that)", ref, err)
+		return "", err
 	}
 	root, err := i.fromImage(ref, image)
 	if err != nil {
 		return "", err
 	}
+	known := i.refPath(ref)
 	if err := os.MkdirAll(filepath.Dir(known), 0o700); err != nil {
 		return "", fmt.Errorf("remember image %s: %w", ref, err)
 	}
@@ -215,6 +254,25 @@ func (i *images) fromRegistry(ctx context.Context, ref string) (string, error) {
 		return "", fmt.Errorf("remember image %s: %w", ref, err)
 	}
 	return root, nil
+}
+
+// manifest gives what the registry says of an image for this machine, whose layers come later. Unless the registry answers in time, cancel is
+// called.
+func manifest(ctx context.Context, cancel func(), ref string) (v1.Image, error) {
+	parsed, err := name.ParseReference(ref)
+	if err != nil {
+		return nil, fmt.Errorf("use image %s: %w", ref, err)
+	}
+	answered := time.AfterFunc(registryTimeout, cancel)
+	image, err := remote.Image(parsed, remote.WithContext(ctx),
+		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
+	if !answered.Stop() {
+		err = fmt.Errorf("no answer from %s within %v", parsed.Context().RegistryStr(), registryTimeout)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pull image %s: %w (check the name and the network, or save the image as an OCI layout elsewhere and name that)", ref, err)
+	}
+	return image, nil
 }
 
 // fromImage flattens the layers of an image.

@@ -225,6 +225,41 @@ func TestRootFromRegistry(t *testing.T) {
 	}
 }
 
+func TestAvailableTellsMissingImages(t *testing.T) {
+	r := &Runtime{images: images{dir: t.TempDir()}}
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	ref := strings.TrimPrefix(server.URL, "http://") + "/lab/small"
+	parsed, err := name.ParseReference(ref + ":1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(parsed, empty.Image); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, c := range []struct {
+		from slice.Rootfs
+		says string // empty: it can be had
+	}{
+		{slice.Rootfs{}, ""},
+		{slice.Rootfs{Kind: slice.RootfsRegistry, Ref: ref + ":1"}, ""},
+		{slice.Rootfs{Kind: slice.RootfsRegistry, Ref: ref + ":2"}, "pull image " + ref + ":2"},
+		{slice.Rootfs{Kind: slice.RootfsRegistry, Ref: "no such name"}, "use image no such name"},
+		{slice.Rootfs{Kind: slice.RootfsDir, Ref: dir}, ""},
+		{slice.Rootfs{Kind: slice.RootfsDir, Ref: dir + "/none"}, "not a directory"},
+		{slice.Rootfs{Kind: slice.RootfsLayout, Ref: dir}, "use OCI image layout"},
+	} {
+		err := r.Available(t.Context(), c.from)
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: %v, want %q", c.from, err, c.says)
+		}
+	}
+	if left, err := os.ReadDir(r.images.dir); err != nil || len(left) > 0 {
+		t.Errorf("to ask is not to fetch: %v, %v", left, err)
+	}
+}
+
 // TestSilentRegistry checks that the caller's context ends the wait.
 func TestSilentRegistry(t *testing.T) {
 	r := newRuntime(t)

@@ -241,7 +241,7 @@ func done(spec *slice.Slice, o slice.Overrides, generation int64) slice.Status {
 	return st
 }
 
-func (h *host) Supports(*slice.Slice) error {
+func (h *host) Supports(context.Context, *slice.Slice) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lacks
