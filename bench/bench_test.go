@@ -30,6 +30,7 @@ func TestRowJudgesByMedianAndRatio(t *testing.T) {
 		{"over the limit", row{Values: []float64{1, 9, 8}, Most: 3}, false},
 		{"less is better", row{Values: []float64{1}, Against: "x", Other: []float64{2}, Ratio: 2}, true},
 		{"not twice as good", row{Values: []float64{1}, Against: "x", Other: []float64{1.9}, Ratio: 2}, false},
+		{"as good in most rounds, for all that the machine changed", row{Values: []float64{1, 5, 6}, Against: "x", Other: []float64{2, 10, 3}, Ratio: 2}, true},
 		{"more is better", row{Values: []float64{0.96}, Against: "x", Other: []float64{1}, Ratio: 0.95, MoreIsBetter: true}, true},
 		{"little more", row{Values: []float64{1, 6}, Against: "x", Other: []float64{0, 3}, MostMore: 5}, true},
 		{"much more", row{Values: []float64{8, 9}, Against: "x", Other: []float64{0, 3}, MostMore: 5}, false},

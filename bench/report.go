@@ -36,12 +36,23 @@ func median(v []float64) float64 {
 	return (s[n/2-1] + s[n/2]) / 2
 }
 
-// better is how many times better than the other this is.
+// better is how many times better than the other this is: the median over the rounds, where both have as many.
 func (r row) better() float64 {
-	if r.MoreIsBetter {
-		return median(r.Values) / median(r.Other)
+	if len(r.Values) != len(r.Other) {
+		return r.ratio(median(r.Values), median(r.Other))
 	}
-	return median(r.Other) / median(r.Values)
+	var all []float64
+	for i := range r.Values {
+		all = append(all, r.ratio(r.Values[i], r.Other[i]))
+	}
+	return median(all)
+}
+
+func (r row) ratio(this, other float64) float64 {
+	if r.MoreIsBetter {
+		return this / other
+	}
+	return other / this
 }
 
 // more is how much more than the other this is, round by round.
@@ -117,7 +128,7 @@ func (d *document) report(plots plots) string {
 	var b strings.Builder
 	b.WriteString("# Benchmarks\n\n")
 	b.WriteString("Written by `make bench`; do not edit. Figures are medians, with the lowest and the highest beside them. What is compared was measured in the same run,\n")
-	b.WriteString("the rounds of both alternating. `bin/bench -only SCENARIO -out docs/benchmarks.md` measures one scenario anew and leaves the others as they are.\n")
+	b.WriteString("the rounds of both alternating; *times better* is the median over the rounds, where both have as many. `bin/bench -only SCENARIO -out docs/benchmarks.md` measures one scenario anew and leaves the others as they are.\n")
 	b.WriteString("The programs that measure are in [bench](../bench); all rounds are in [benchmarks.json](benchmarks.json).\n\n")
 	d.origins(&b)
 	var rows [][]string
@@ -209,6 +220,6 @@ How it is measured:
   tunnels between. What is timed is ` + "`pergola up --wait`" + ` in one of them, until routing has converged everywhere, and ` + "`pergola down`" + `.
 - After each up, and outside of what is timed, the first host pings the last.
 - **The kernel's memory** is the growth of unreclaimable slab, kernel stacks, page tables and per-CPU memory in /proc/meminfo, divided by the number of nodes.
-- **The link**: the same programs measure both pairs of namespaces. Round trips: the median of all that fit into 0.3 s, one after the other, 64 bytes, all on one core. TCP: iperf3, 3 s, one stream, a core each
-  for sender and receiver. A bare veth pair has nothing between its two ends; a link of Pergola has the substrate, where frames are counted and where a link can be shaped and cut.
+- **The link**: the same programs measure both pairs of namespaces. Round trips: the median of all that fit into 0.3 s, one after the other, 64 bytes, all on one core. TCP: iperf3, 1 s, one stream, a core each
+  for sender and receiver. A window of which the hypervisor took time is measured again. A bare veth pair has nothing between its two ends; a link of Pergola has the substrate, where frames are counted and where a link can be shaped and cut.
 `
