@@ -52,7 +52,10 @@ instances() {
 	for daemon; do
 		wanted "$daemon" || continue
 		eval "numbers=\${${daemon}_instances:-}"
-		[ -z "$numbers" ] && echo "$daemon"
+		if [ -z "$numbers" ]; then
+			echo "$daemon"
+			continue
+		fi
 		for number in $(echo "$numbers" | tr , ' '); do
 			echo "$daemon-$number"
 		done
@@ -70,9 +73,16 @@ launch() {
 		${number:+-n ${number#-}} $options </dev/null
 }
 
+# look_up NAME: set pid to the daemon's process. (By what the shell has built in, as everything on the way of a start: a program that
+# is run takes a millisecond, and a machine starts routers by the hundred.)
+look_up() { read -r pid 2>/dev/null <"$run/$1.pid"; }
+
+# alive NAME: whether the daemon runs.
+alive() { look_up "$1" && kill -0 "$pid" 2>/dev/null; }
+
 # halt NAME: stop one daemon and wait until it is gone.
 halt() {
-	pid=$(cat "$run/$1.pid" 2>/dev/null) || return 0
+	look_up "$1" || return 0
 	kill -INT "$pid" 2>/dev/null || return 0
 	tries=100
 	while kill -0 "$pid" 2>/dev/null; do
@@ -93,6 +103,7 @@ load() {
 # wake_isis: FRR 8.4's isisd, given an lsp-mtu in the configuration that it starts with, never generates its second
 # link-state PDU. A change of is-type, there and back, makes it; in a file, the two would cancel out.
 wake_isis() {
+	wanted isisd || return 0
 	commands=$(awk '
 	/^router isis / { head = $0; type[head] = "level-1-2" }
 	/^ is-type / { type[head] = $2 }
@@ -104,9 +115,6 @@ wake_isis() {
 	}' $conf/frr.conf)
 	[ -z "$commands" ] || vtysh -c "$commands"
 }
-
-# alive NAME: whether the daemon runs.
-alive() { kill -0 "$(cat "$run/$1.pid" 2>/dev/null)" 2>/dev/null; }
 
 # among NAME NAME...: whether the first is one of the others.
 among() {
@@ -150,8 +158,8 @@ watch() {
 		alive "$name" || { launch "$name" && load -d "${name%%-*}"; }
 	done
 	for file in "$run"/*.pid; do
-		name=$(basename "$file" .pid)
-		among "$name" watchfrr "$@" || halt "$name"
+		name=${file##*/}
+		among "${name%.pid}" watchfrr "$@" || halt "${name%.pid}"
 	done
 	rm -f $again
 	"$lib/watchfrr" -l 5 --min-restart-interval 1 --max-restart-interval 60 \
@@ -181,7 +189,7 @@ restart() {
 # rewatch HOW: let watchfrr end and the node's first process go on by HOW, and wait until watchfrr is back.
 rewatch() {
 	echo "$1" >$again.new && mv $again.new $again
-	kill "$(cat $run/watchfrr.pid)"
+	look_up watchfrr && kill "$pid"
 	await not test -e $again && await alive watchfrr || { say "reload: the daemons did not start within 20 s"; return 1; }
 }
 
@@ -208,7 +216,8 @@ reload() {
 		alive "$name" || another=yes
 	done
 	for file in "$run"/*.pid; do
-		among "$(basename "$file" .pid)" watchfrr "$@" || another=yes
+		name=${file##*/}
+		among "${name%.pid}" watchfrr "$@" || another=yes
 	done
 	[ -z "$another" ] || rewatch watch
 }
