@@ -10,8 +10,9 @@ import (
 	"github.com/pergola-net/pergola/store"
 )
 
-// publishEvery bounds how often reports are written to the store.
-const publishEvery = 100 * time.Millisecond
+// publishEvery bounds how often reports are written to the store while they change, which at hundreds of nodes is work for all who read
+// them. That a slice has settled is told at once.
+const publishEvery = 250 * time.Millisecond
 
 // publish writes fresh reports to the store until ctx ends.
 func (a *Agent) publish(ctx context.Context) {
@@ -108,10 +109,15 @@ func (a *Agent) letGo(want *wanted, seen *sight) {
 		}
 	}
 	if len(a.gone) > 0 {
-		select {
-		case a.urge <- struct{}{}:
-		default:
-		}
+		a.hurry()
+	}
+}
+
+// hurry has the store told of what is new now.
+func (a *Agent) hurry() {
+	select {
+	case a.urge <- struct{}{}:
+	default:
 	}
 }
 

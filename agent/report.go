@@ -48,6 +48,9 @@ func (a *Agent) beginReportLocked(wishes []wish, want *wanted, broken map[uint16
 		next.Total = next.Done + todo
 		next.Settled = todo == 0 && len(next.Errors) == 0
 		a.announceLocked(r, &next)
+		if next.Settled != r.status.Settled {
+			a.hurry()
+		}
 		y := want.layouts[w.spec.ID]
 		r.absent = y != nil && !y.holds() && !seen.slices[w.spec.ID] && !leftBehind(w.spec, a.cfg.Host)
 		r.status, r.fresh = next, true

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/slice"
@@ -29,33 +30,54 @@ type Interface struct {
 
 // nodeDefaults differ from the kernel's, so that a network is usable as soon as it is up and stays silent until somebody
 // sends. They come before the first interface, which takes them over, and users' sysctls come after them: so they are set
-// once, unless the last of them is.
-var nodeDefaults = []sysctl{
-	// The kernel's own default; a new namespace has the machine's.
-	{"net/ipv4/conf/all/rp_filter", "0"},
-	{"net/ipv4/conf/default/rp_filter", "0"},
-	// The second address of a subnet stays when the first goes, as systemd also sets it.
-	{"net/ipv4/conf/all/promote_secondaries", "1"},
-	{"net/ipv4/conf/default/promote_secondaries", "1"},
-	// A link that goes down and up again has its addresses, as IPv4's always do.
-	{"net/ipv6/conf/all/keep_addr_on_down", "1"},
-	{"net/ipv6/conf/default/keep_addr_on_down", "1"},
-	// Nobody answers solicitations; on a LAN of 500 hosts, they are a flood.
-	{"net/ipv6/conf/all/router_solicitations", "0"},
-	{"net/ipv6/conf/default/router_solicitations", "0"},
-	// Addresses are usable at once: they come from one plan and cannot be doubles.
-	{"net/ipv6/conf/all/accept_dad", "0"},
-	{"net/ipv6/conf/default/accept_dad", "0"}, // the kernel's is 1: it tells whether all were set
+// once, unless the last of them is. By directory: to find conf among those of all namespaces takes the kernel the longer, the more
+// there are.
+var nodeDefaults = []struct {
+	dir  string
+	sets []sysctl // in all and default
+}{
+	{"/proc/sys/net/ipv4/conf", []sysctl{
+		{"rp_filter", "0"},           // the kernel's own default; a new namespace has the machine's
+		{"promote_secondaries", "1"}, // the second address of a subnet stays when the first goes, as systemd also sets it
+	}},
+	{"/proc/sys/net/ipv6/conf", []sysctl{
+		{"keep_addr_on_down", "1"},    // a link that goes down and up again has its addresses, as IPv4's always do
+		{"router_solicitations", "0"}, // nobody answers them; on a LAN of 500 hosts, they are a flood
+		{"accept_dad", "0"},           // addresses are usable at once: they come from one plan and cannot be doubles
+	}},
 }
+
+// lastDefault tells whether all were set: the kernel's is 1.
+var lastDefault = sysctl{"net/ipv6/conf/default/accept_dad", "0"}
 
 // setNodeDefaults sets what this kernel has of them: all, unless it was built without IPv6.
 func setNodeDefaults() error {
-	if last := nodeDefaults[len(nodeDefaults)-1]; last.is() {
+	if lastDefault.is() {
 		return nil
 	}
-	for _, s := range nodeDefaults {
-		if err := s.write(); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+	for _, d := range nodeDefaults {
+		dir, err := os.OpenRoot(d.dir)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("set sysctls: %w", err)
+		}
+		err = setDefaults(dir, d.sets)
+		_ = dir.Close()
+		if err != nil {
+			return fmt.Errorf("set sysctls in %s: %w", d.dir, err)
+		}
+	}
+	return nil
+}
+
+func setDefaults(dir *os.Root, sets []sysctl) error {
+	for _, s := range sets {
+		for _, of := range []string{"all", "default"} {
+			if err := dir.WriteFile(of+"/"+s.path, []byte(s.value), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
 		}
 	}
 	return nil
@@ -72,8 +94,10 @@ func (s *Substrate) ConfigureNode(ctx context.Context, pid int, n Node) error {
 		return fmt.Errorf("configure node: %w", err)
 	}
 	err = netns.Do(netns.Path(pid), func() error {
-		if err := setNodeDefaults(); err != nil {
-			return err
+		if len(n.Interfaces) == 0 { // the first would have brought them
+			if err := setNodeDefaults(); err != nil {
+				return err
+			}
 		}
 		nl, err := dialHere()
 		if err != nil {
@@ -117,10 +141,10 @@ func (n Node) sysctls() ([]sysctl, error) {
 	return all, nil
 }
 
-func haveIPv6() bool {
+var haveIPv6 = sync.OnceValue(func() bool {
 	_, err := os.Stat("/proc/sys/net/ipv6")
 	return err == nil
-}
+})
 
 func (c *conn) configure(n Node, sysctls []sysctl) error {
 	lo, err := c.device("lo")
