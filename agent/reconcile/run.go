@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 )
 
@@ -10,8 +11,8 @@ import (
 // context ended.
 var ErrSkipped = errors.New("skipped")
 
-// Run carries out a plan with so many workers. do is called at most once for each action, from many goroutines. The
-// result holds the outcome of each action by its index; an action behind a failed one is ErrSkipped.
+// Run carries out a plan with so many workers. Of the actions that may begin, the one that is listed first does. do is called at most once for
+// each action, from many goroutines. The result holds the outcome of each action by its index; an action behind a failed one is ErrSkipped.
 // When ctx ends, actions under way are waited for, and no further one begins.
 func Run(ctx context.Context, plan []Action, workers int, do func(context.Context, Action) error) []error {
 	r := runner{plan: plan, waits: make([]int, len(plan)), next: make([][]int, len(plan)), result: make([]error, len(plan))}
@@ -44,7 +45,7 @@ type runner struct {
 	mu     sync.Mutex // guards all below
 	more   sync.Cond  // ready or left changed
 	waits  []int      // by action: how many it still waits for
-	ready  []int      // may begin, first come first served
+	ready  []int      // may begin; in the order of the plan
 	left   int        // not ended
 	result []error
 }
@@ -89,7 +90,8 @@ func (r *runner) endLocked(i int, err error) {
 	r.left--
 	for _, n := range r.next[i] {
 		if r.waits[n]--; r.waits[n] == 0 {
-			r.ready = append(r.ready, n)
+			at, _ := slices.BinarySearch(r.ready, n)
+			r.ready = slices.Insert(r.ready, at, n)
 		}
 	}
 	r.more.Broadcast()
