@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 )
 
@@ -11,8 +10,8 @@ import (
 // context ended.
 var ErrSkipped = errors.New("skipped")
 
-// Run carries out a plan with so many workers. Of the actions that may begin, the one that is listed first does. do is called at most once for
-// each action, from many goroutines. The result holds the outcome of each action by its index; an action behind a failed one is ErrSkipped.
+// Run carries out a plan with so many workers. do is called at most once for each action, from many goroutines. The
+// result holds the outcome of each action by its index; an action behind a failed one is ErrSkipped.
 // When ctx ends, actions under way are waited for, and no further one begins.
 func Run(ctx context.Context, plan []Action, workers int, do func(context.Context, Action) error) []error {
 	r := runner{plan: plan, waits: make([]int, len(plan)), next: make([][]int, len(plan)), result: make([]error, len(plan))}
@@ -45,7 +44,7 @@ type runner struct {
 	mu     sync.Mutex // guards all below
 	more   sync.Cond  // ready or left changed
 	waits  []int      // by action: how many it still waits for
-	ready  []int      // may begin; in the order of the plan
+	ready  []int      // may begin, first come first served
 	left   int        // not ended
 	result []error
 }
@@ -90,8 +89,7 @@ func (r *runner) endLocked(i int, err error) {
 	r.left--
 	for _, n := range r.next[i] {
 		if r.waits[n]--; r.waits[n] == 0 {
-			at, _ := slices.BinarySearch(r.ready, n)
-			r.ready = slices.Insert(r.ready, at, n)
+			r.ready = append(r.ready, n)
 		}
 	}
 	r.more.Broadcast()
