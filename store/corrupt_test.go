@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 )
@@ -11,6 +12,15 @@ func TestOneCorruptSliceHarmsNoOther(t *testing.T) {
 		"record": func(t *testing.T, s *Store, bad Record) {
 			t.Helper()
 			write(t, s, s.key("slices", bad.Name), "{not JSON")
+		},
+		"record of another slice": func(t *testing.T, s *Store, bad Record) {
+			t.Helper()
+			bad.Name = "good"
+			data, err := json.Marshal(bad)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, s, s.key("slices", "bad"), string(data))
 		},
 		"specification": func(t *testing.T, s *Store, bad Record) {
 			t.Helper()
@@ -51,6 +61,25 @@ func TestOneCorruptSliceHarmsNoOther(t *testing.T) {
 			}
 			mustPut(t, s, network("bad", 2), 0)
 		})
+	}
+}
+
+// By its name a slice has what hosts let it have: its specification cannot choose another one.
+func TestASliceHasTheNameThatItIsStoredBy(t *testing.T) {
+	s := open(t, t.TempDir())
+	mustPut(t, s, network("mine", 3), 0)
+	r, err := s.Record(t.Context(), "mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := pack(network("yours", 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, s.key("specs", "mine", r.Token, "000000"), string(data))
+	s.cache.drop("mine")
+	if spec, _, err := s.Slice(t.Context(), "mine"); err != nil || spec.Name != "mine" {
+		t.Errorf("%+v, %v", spec, err)
 	}
 }
 

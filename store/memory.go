@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"go.uber.org/zap"
@@ -135,6 +136,11 @@ func (m *memory) keepSliceLocked(name string) { m.keepLocked(m.slices[name], "sl
 // newFile ends the names of files that are being written. Names of slices have no dots.
 const newFile = ".new"
 
+// isFileName reports whether a file can have a slice's name: every member of the cluster can write slices, and so names, that no topology has.
+func isFileName(name string) bool {
+	return name != "" && len(name) < 128 && !strings.ContainsAny(name, "./\x00")
+}
+
 func writePacked(path string, v any) error {
 	data, err := pack(v)
 	if err != nil {
@@ -183,9 +189,10 @@ func (m *memory) heardNames(records []Record, revision int64) {
 	}
 }
 
-// heardSlice takes a slice as it was at a revision of the store. spec is nil where it cannot be read.
+// heardSlice takes a slice as it was at a revision of the store. spec is nil where it cannot be read. One whose name is none is not
+// remembered: then there is a slice of which nothing is known.
 func (m *memory) heardSlice(r Record, spec *slice.Slice, revision int64) {
-	if m == nil {
+	if m == nil || !isFileName(r.Name) {
 		return
 	}
 	m.mu.Lock()

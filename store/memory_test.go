@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"go.uber.org/zap"
@@ -196,5 +197,33 @@ func TestHalfAMemoryIsNone(t *testing.T) {
 	m.heardSlice(a, aSpec, 1)
 	if _, err := os.Stat(filepath.Join(dir, "slices")); !errors.Is(err, os.ErrNotExist) || m.dir != "" {
 		t.Errorf("a memory that cannot be kept is still there: %v", err)
+	}
+}
+
+// What every member can write names no file but the memory's own.
+func TestNamesLeadToNoOtherFile(t *testing.T) {
+	t.Parallel()
+	top := t.TempDir()
+	m := openMemory(filepath.Join(top, "memory"), zap.NewNop())
+	other := filepath.Join(top, "other")
+	if err := os.WriteFile(other, []byte("other"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"../../other", other, "..", ".", "", "../names", strings.Repeat("a", 300)} {
+		at := int64(i + 1)
+		r := Record{Name: name, ID: 1, revision: at}
+		m.heardSlice(r, &slice.Slice{Name: name, ID: 1}, at)
+		m.heardNames([]Record{r}, at)
+		if all, err := m.recordsLocked(); !errors.Is(err, ErrSilent) {
+			t.Errorf("%q: %v, %v", name, all, err)
+		}
+		m.heardGone(name, at)
+		m.heardNames(nil, at)
+	}
+	if text, err := os.ReadFile(other); err != nil || string(text) != "other" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if m.dir == "" {
+		t.Error("the memory was given up")
 	}
 }

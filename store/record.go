@@ -83,8 +83,12 @@ func (s *Store) record(ctx context.Context, name string) (r Record, revision int
 // decodeRecord fails with ErrCorrupt, and then still says whose record it is.
 func (s *Store) decodeRecord(ctx context.Context, kv *mvccpb.KeyValue) (Record, error) {
 	var r Record
-	if err := json.Unmarshal(kv.Value, &r); err != nil {
-		name := strings.TrimPrefix(string(kv.Key), s.key("slices", ""))
+	name := strings.TrimPrefix(string(kv.Key), s.key("slices", ""))
+	err := json.Unmarshal(kv.Value, &r)
+	if err == nil && r.Name != name { // by its name a slice has what hosts consented to, and files: it is nobody's to say but the key's
+		err = fmt.Errorf("it says that it is slice %q", r.Name)
+	}
+	if err != nil {
 		id, idErr := s.idOf(ctx, name)
 		if idErr != nil {
 			return Record{}, idErr

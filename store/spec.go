@@ -116,7 +116,7 @@ func (s *Store) readSpec(ctx context.Context, r Record, revision int64) (spec *s
 	if err := unpack(data, spec); err != nil {
 		return nil, false, fmt.Errorf("decode slice %s of %s: %w (%w)", r.Name, s.where(), ErrCorrupt, err)
 	}
-	spec.ID, spec.Generation = r.ID, r.Generation
+	spec.Name, spec.ID, spec.Generation = r.Name, r.ID, r.Generation
 	s.cache.put(r, spec)
 	return spec, false, nil
 }
