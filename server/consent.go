@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -64,14 +65,24 @@ func (c *consents) allow(paths []string, network *bool) error {
 	})
 }
 
-// Give implements controller.Consents: this machine's root asked for a slice that has this of it.
+// Give implements controller.Consents: this machine's root asked for a slice that has this of it. Until that is stored, the slice that runs keeps
+// what it has.
 func (c *consents) Give(name string, holds []slice.Hold, put func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.giveLocked(name, holds); err != nil {
+	both := slices.Clone(c.Terms().Given[name])
+	for _, h := range holds {
+		if !slices.ContainsFunc(both, h.Within) {
+			both = append(both, h)
+		}
+	}
+	if err := c.giveLocked(name, both); err != nil {
 		return err
 	}
-	return put()
+	if err := put(); err != nil {
+		return err
+	}
+	return c.giveLocked(name, holds)
 }
 
 // Forget takes back what a slice was given that is going or is no more: another one may get its name.

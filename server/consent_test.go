@@ -35,6 +35,18 @@ func TestConsentsAreKept(t *testing.T) {
 	if err := c.Give("lab", []slice.Hold{read, write}, func() error { stored = true; return nil }); err != nil || !stored {
 		t.Fatalf("stored %v: %v", stored, err)
 	}
+	silence := errors.New("no answer")
+	if err := c.Give("lab", []slice.Hold{{Path: "/var/new"}}, func() error { return silence }); !errors.Is(err, silence) {
+		t.Error(err)
+	}
+	for _, h := range []slice.Hold{read, write, {Path: "/var/new"}} { // which of both versions runs, nobody knows
+		if _, ok := c.Terms().Covers("lab", h); !ok {
+			t.Errorf("a version that may not have been stored takes %s away", h)
+		}
+	}
+	if err := c.Give("lab", []slice.Hold{read, write}, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
 	if c, err = openConsents(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +64,7 @@ func TestConsentsAreKept(t *testing.T) {
 		{"lab", slice.Hold{Path: "/var/lab"}, "", true},
 		{"lab", slice.Hold{Path: "/etc/frr", Write: true}, "", false},
 		{"lab", slice.Hold{Path: "/etc"}, "", false},
+		{"lab", slice.Hold{Path: "/var/new"}, "", false},
 		{"other", read, "", false},
 		{"other", slice.Hold{}, "", true},
 		{"other", slice.Hold{Path: "/srv/labs", Write: true}, "/srv/labs", true},
