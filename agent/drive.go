@@ -155,6 +155,9 @@ func (d *driver) create(ctx context.Context, spec sliver.Spec) error {
 	} else if err != nil {
 		return fmt.Errorf("create sliver %s: %w", spec.ID, err)
 	}
+	if spec.Notes[fenceNote] != "" { // the one that was called when the plan was made may have gone while the image arrived
+		d.needSentry()
+	}
 	pid, err := d.runtime.Create(ctx, spec)
 	if err != nil {
 		return err

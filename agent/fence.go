@@ -116,9 +116,7 @@ func (a *Agent) noteFences(at place, wishes []wish, seen *sight) {
 		return
 	}
 	if marks(at, wishes) {
-		if err := a.callSentry(); err != nil {
-			a.cfg.Log.Error("nodes that start elsewhere are not ended here should this process be killed", "error", err)
-		}
+		a.needSentry()
 	}
 	for _, w := range wishes {
 		for i := range w.spec.Nodes {
@@ -133,6 +131,13 @@ func (a *Agent) noteFences(at place, wishes []wish, seen *sight) {
 				a.cfg.Log.Warn("note that a node may start elsewhere", "node", id.String(), "error", err)
 			}
 		}
+	}
+}
+
+// needSentry sees to it that there is a sentry, or says that there is none.
+func (a *Agent) needSentry() {
+	if err := a.callSentry(); err != nil {
+		a.cfg.Log.Error("nodes that start elsewhere are not ended here should this process be killed", "error", err)
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 //	agent ── until when ──> fence/until ──> sentry ── SIGKILL ──> first processes of marked slivers
 const (
 	sentryLook   = time.Second     // between looks: timers stand still while a machine is suspended
-	sentryStay   = 3 * time.Second // after the last node: the next one may be about to come
+	sentryStay   = 3 * time.Second // after the last node or call: the next one may be about to come
 	sentryMargin = fenceMargin / 2 // before the end of the lease: an agent that lives has been here before
 )
 
@@ -75,7 +75,7 @@ func postedUntil(stateDir string) (time.Duration, error) {
 	return time.Duration(n), err
 }
 
-// callSentry starts the sentry if none is there. Nodes that may start elsewhere are made after it has come.
+// callSentry starts the sentry if none is there; one that is stays for a while. Nodes that may start elsewhere are made right after a call.
 func (a *Agent) callSentry() error {
 	if len(a.cfg.Sentry) == 0 {
 		return nil
@@ -102,7 +102,7 @@ func (a *Agent) callSentry() error {
 	return nil
 }
 
-// takePost takes the lock of the one sentry of a state directory; nil where somebody has it.
+// takePost takes the lock of the one sentry of a state directory; nil where somebody has it, who sees by the lock's time that he is called.
 func takePost(stateDir string) (*os.File, error) {
 	dir := fenceDir(stateDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -110,6 +110,11 @@ func takePost(stateDir string) (*os.File, error) {
 	}
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	now := time.Now()
+	if err := os.Chtimes(f.Name(), now, now); err != nil {
+		f.Close()
 		return nil, fmt.Errorf("lock %s: %w", dir, err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
@@ -122,9 +127,18 @@ func takePost(stateDir string) (*os.File, error) {
 	return f, nil
 }
 
+// lastCall is when the agent called its sentry last, by a clock that may be set: only a change says something.
+func lastCall(stateDir string) (at time.Time) {
+	if fi, err := os.Stat(filepath.Join(fenceDir(stateDir), "lock")); err == nil {
+		at = fi.ModTime()
+	}
+	return at
+}
+
 // Sentry does its work for the agent of a state directory, and returns when there is nothing left for it to do. Whoever starts it has taken its
 // post, and hands the lock down as an open file.
 func Sentry(ctx context.Context, stateDir string, log *slog.Logger) error {
+	called := lastCall(stateDir)
 	for idle := uptime(); ctx.Err() == nil; {
 		until, err := postedUntil(stateDir)
 		if err != nil {
@@ -140,9 +154,11 @@ func Sentry(ctx context.Context, stateDir string, log *slog.Logger) error {
 				log.Warn("nodes that may start elsewhere are ended here: nobody renews this host's lease", "nodes", ended, "error", err)
 			}
 		}
-		if has, err := sliver.HasMarked(stateDir, fenceNote); has || err != nil {
-			idle = uptime()
-		} else if uptime()-idle > sentryStay {
+		has, err := sliver.HasMarked(stateDir, fenceNote)
+		switch last := lastCall(stateDir); {
+		case has || err != nil || !last.Equal(called):
+			idle, called = uptime(), last
+		case uptime()-idle > sentryStay:
 			return nil
 		}
 		select {

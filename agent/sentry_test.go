@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pergola-net/pergola/agent/sliver"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/test/testkit"
 )
@@ -126,6 +127,45 @@ func TestOneSentryIsCalled(t *testing.T) {
 		}
 		return err
 	}, time.Minute, "the post to be free")
+}
+
+func TestASentryThatIsCalledAgainStays(t *testing.T) {
+	state := t.TempDir()
+	done := make(chan error, 1)
+	go func() { done <- Sentry(t.Context(), state, slog.New(slog.DiscardHandler)) }()
+	for began := uptime(); uptime()-began < 2*sentryStay; {
+		f, err := takePost(state)
+		if f == nil || err != nil {
+			t.Fatalf("%v, %v", f, err)
+		}
+		f.Close()
+		select {
+		case err := <-done:
+			t.Fatalf("it went after %v, while it was called: %v", uptime()-began, err)
+		case <-time.After(sentryStay / 4):
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// One record that cannot be read does not save the others' nodes.
+func TestTheSentryEndsWhatItCanRead(t *testing.T) {
+	state := t.TempDir()
+	mover := stand(t, state, "mover", "always")
+	bad := filepath.Join(state, "slices", "1", "nodes", "bad")
+	if err := os.MkdirAll(bad, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bad, "sliver.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n, err := sliver.EndMarked(state, fenceNote)
+	if n != 1 || err == nil || !strings.Contains(err.Error(), bad) {
+		t.Errorf("%d ended, %v", n, err)
+	}
+	ended(t, mover)
 }
 
 func TestASentryIsCalledForNodesThatMayStartElsewhereAlone(t *testing.T) {

@@ -14,10 +14,7 @@ import (
 // no Runtime: nothing but processes goes, so that the one of another process finds the rest as after a crash.
 func EndMarked(stateDir, note string) (ended int, err error) {
 	marked, err := markedSlivers(stateDir, note)
-	if err != nil {
-		return 0, err
-	}
-	var errs []error
+	errs := []error{err}
 	for _, rec := range marked {
 		if err := rec.Process.kill(); err != nil {
 			errs = append(errs, err)
@@ -34,12 +31,13 @@ func HasMarked(stateDir, note string) (bool, error) {
 	return len(marked) > 0, err
 }
 
-// markedSlivers reads the records of slivers that live. The first process is that of a PID namespace: no other one outlives it.
+// markedSlivers reads the records of slivers that live. One that cannot be read is an error, and hides no other. The first process is that of a PID namespace: no other one outlives it.
 func markedSlivers(stateDir, note string) (all []record, err error) {
 	files, err := filepath.Glob(filepath.Join(stateDir, "slices", "*", "nodes", "*", "sliver.json"))
 	if err != nil {
 		return nil, fmt.Errorf("list slivers: %w", err)
 	}
+	var errs []error
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if errors.Is(err, os.ErrNotExist) {
@@ -49,14 +47,14 @@ func markedSlivers(stateDir, note string) (all []record, err error) {
 		if err == nil {
 			err = json.Unmarshal(data, &rec)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read record of a sliver: %w", err)
-		}
-		if rec.Notes[note] != "" && rec.Process.alive() {
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("read record of a sliver %s: %w", file, err))
+		case rec.Notes[note] != "" && rec.Process.alive():
 			all = append(all, rec)
 		}
 	}
-	return all, nil
+	return all, errors.Join(errs...)
 }
 
 // kill kills the process, if it is there.
