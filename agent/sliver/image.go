@@ -165,7 +165,7 @@ func (i *images) fromLayout(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return i.fromImage(path, image)
+	return i.fromImage(path, image, path)
 }
 
 func openLayout(path string) (v1.Image, error) {
@@ -241,7 +241,7 @@ func (i *images) fromRegistry(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	root, err := i.fromImage(ref, image)
+	root, err := i.fromImage(ref, image, "")
 	if err != nil {
 		return "", err
 	}
@@ -275,8 +275,9 @@ func manifest(ctx context.Context, cancel func(), ref string) (v1.Image, error) 
 	return image, nil
 }
 
-// fromImage flattens the layers of an image.
-func (i *images) fromImage(ref string, image v1.Image) (string, error) {
+// fromImage flattens the layers of an image. What comes out of a directory stands for that directory's image alone: there, nobody compares
+// layers with their digests, as is done with what registries send.
+func (i *images) fromImage(ref string, image v1.Image, dir string) (string, error) {
 	digest, err := image.Digest()
 	if err != nil {
 		return "", fmt.Errorf("read image %s: %w", ref, err)
@@ -286,7 +287,12 @@ func (i *images) fromImage(ref string, image v1.Image) (string, error) {
 		return "", fmt.Errorf("read configuration of image %s: %w", ref, err)
 	}
 	config := imageConfig{file.Config.Entrypoint, file.Config.Cmd, file.Config.Env, file.Config.WorkingDir, file.Config.User}
-	root, err := i.unpacked(digest.Hex, config, func() (io.ReadCloser, error) { return mutate.Extract(image), nil })
+	key := digest.Hex
+	if dir != "" {
+		sum := sha256.Sum256([]byte(digest.Hex + " " + dir))
+		key = hex.EncodeToString(sum[:])
+	}
+	root, err := i.unpacked(key, config, func() (io.ReadCloser, error) { return mutate.Extract(image), nil })
 	if err != nil {
 		return "", fmt.Errorf("unpack image %s: %w", ref, err)
 	}

@@ -202,6 +202,36 @@ func TestRootFromLayout(t *testing.T) {
 	checkImage(t, r, slice.Rootfs{Kind: slice.RootfsLayout, Ref: dir})
 }
 
+// A directory may hold other layers than its manifest, or that of a registry's image, says.
+func TestALayoutStandsForNoOtherImage(t *testing.T) {
+	i := images{dir: t.TempDir()}
+	roots := map[string]bool{}
+	for range 2 {
+		dir := t.TempDir()
+		path, err := layout.Write(dir, empty.Index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := path.AppendImage(empty.Image); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			root, err := i.fromLayout(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			roots[root] = true
+		}
+	}
+	root, err := i.fromImage("registry/image", empty.Image, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if roots[root] = true; len(roots) != 3 {
+		t.Errorf("three images are in %v", roots)
+	}
+}
+
 func TestRootFromRegistry(t *testing.T) {
 	r := newRuntime(t)
 	prepare(t, r)
