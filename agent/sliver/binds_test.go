@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pergola-net/pergola/slice"
 )
 
@@ -13,7 +15,7 @@ func TestBindsShowTheMachinesPaths(t *testing.T) {
 	r := newRuntime(t)
 	prepare(t, r)
 	dir := t.TempDir()
-	for _, sub := range []string{"data/inner", "other"} {
+	for _, sub := range []string{"data/inner", "other", "other/disk"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o777); err != nil {
 			t.Fatal(err)
 		}
@@ -29,6 +31,14 @@ func TestBindsShowTheMachinesPaths(t *testing.T) {
 	if err := os.Symlink("other", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
+	if err := unix.Mount("none", filepath.Join(dir, "other/disk"), "tmpfs", 0, "mode=777"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(filepath.Join(dir, "other/disk"), unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
 	s := spec("denver")
 	s.Binds = []slice.Bind{
 		{Source: dir + "/data", Target: "/data"},
@@ -38,8 +48,8 @@ func TestBindsShowTheMachinesPaths(t *testing.T) {
 	s.Beneath = map[string]string{dir + "/data": dir, dir + "/link": dir}
 	id, _ := up(t, r, s)
 	const probe = `cat /data/inner/word /mnt/linked/word /srv/file; echo mine >/data/inner/new && echo written
-echo no >/mnt/linked/new || echo refused; echo no >/srv/file || echo refused`
-	if got, want := sh(t, r, id, "{ "+probe+"; } 2>/dev/null"), "deep\nlinked\nalone\nwritten\nrefused\nrefused"; strings.TrimSpace(got) != want {
+echo no >/mnt/linked/new || echo refused; echo no >/mnt/linked/disk/new || echo refused; echo no >/srv/file || echo refused`
+	if got, want := sh(t, r, id, "{ "+probe+"; } 2>/dev/null"), "deep\nlinked\nalone\nwritten\nrefused\nrefused\nrefused"; strings.TrimSpace(got) != want {
 		t.Errorf("inside: %q, want %q", got, want)
 	}
 	if text, err := os.ReadFile(dir + "/data/inner/new"); err != nil || string(text) != "mine\n" {

@@ -96,18 +96,22 @@ func (r *Runtime) stage(id ID, bind int) string {
 // mountStages is for the launch thread.
 func (r *Runtime) mountStages(s *Spec) error {
 	for i, b := range s.Binds {
-		if err := bindPlain(b.Source, r.stage(s.ID, i)); err != nil {
+		attr := uint64(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV)
+		if b.ReadOnly { // the runtime makes so the uppermost mount alone
+			attr |= unix.MOUNT_ATTR_RDONLY
+		}
+		if err := bindPlain(b.Source, r.stage(s.ID, i), attr); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func bindPlain(source, target string) error {
+func bindPlain(source, target string, attr uint64) error {
 	fd, err := openPlain(source)
 	if err != nil {
 		return fmt.Errorf("bind %s: %w", source, err)
 	}
 	defer unix.Close(fd)
-	return bindAt(fd, "", source, target, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	return bindAt(fd, "", source, target, attr)
 }
