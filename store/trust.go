@@ -134,9 +134,9 @@ func (s *Store) DeleteGrant(ctx context.Context, id string) error {
 	return err
 }
 
-// A host that was removed is barred: certificates hold for weeks, and the door for agents asks for more. All of its name are worthless, and
-// when it joins again, all but those issued from then on. (A server that was removed is
-// barred too; but it had the authority's key, and could sign itself another name: nothing bars that.)
+// A host that was removed is barred from the doors of etcd: certificates hold for weeks. All of its name are worthless, and when it joins again,
+// all but those issued from then on. (A server that was removed is barred too; but it had the authority's key, and could sign itself another
+// name: nothing bars that.)
 
 // everBarred is the bar for every certificate of a name.
 const everBarred = math.MaxInt64
