@@ -8,6 +8,7 @@ import (
 
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/undo"
 )
 
 // Reenter makes what comes to a port's node out of a queue, or from a switch, enter the data path again, so that a router there need not be
@@ -91,9 +92,9 @@ func (s *Substrate) openPair(a, b *end) (err error) {
 	if err := s.deleteNamed(names[0], names[1]); err != nil { // half made
 		return err
 	}
-	var undo undo
-	defer undo.onError(&err)
-	undo.push(func() error { return s.deleteNamed(names[0], names[1]) })
+	var steps undo.Steps
+	defer steps.OnError(&err)
+	steps.Push(func() error { return s.deleteNamed(names[0], names[1]) })
 	mtu := max(a.mtu, b.mtu) // what is too long for either, the ports drop and count
 	if _, err := s.addVeth(veth{name: names[0], peer: names[1], twins: true, mtu: mtu, group: a.group}); err != nil {
 		return err
@@ -115,12 +116,12 @@ func (s *Substrate) openPair(a, b *end) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.leadBoth(a, qa, b, qb, &undo); err != nil {
+	if err := s.leadBoth(a, qa, b, qb, &steps); err != nil {
 		return err
 	}
 	for _, port := range []*end{a, b} {
 		shape := port.mark.queue.Shape
-		undo.push(func() error { return s.setQueue(&port.device, shape) })
+		steps.Push(func() error { return s.setQueue(&port.device, shape) })
 		if err := s.setQueue(&port.device, slice.Shape{}); err != nil {
 			return err
 		}
@@ -153,22 +154,22 @@ func (s *Substrate) closePair(a, qa, qb *end) (err error) {
 	if b == nil {
 		return ErrNotWired
 	}
-	var undo undo
-	defer undo.onError(&err)
+	var steps undo.Steps
+	defer steps.OnError(&err)
 	fromA, fromB := qa.mark.queue.Shape, qb.mark.queue.Shape
 	for _, to := range []struct {
 		port  *end
 		shape slice.Shape
 	}{{b, fromA}, {a, fromB}} {
-		undo.push(func() error { return s.setQueue(&to.port.device, slice.Shape{}) })
+		steps.Push(func() error { return s.setQueue(&to.port.device, slice.Shape{}) })
 		if err := s.setQueue(&to.port.device, to.shape); err != nil {
 			return err
 		}
 	}
-	if err := s.leadBoth(a, b.device, b, a.device, &undo); err != nil {
+	if err := s.leadBoth(a, b.device, b, a.device, &steps); err != nil {
 		return err
 	}
-	undo = nil // done: a pair that cannot be deleted is in nobody's way, and Observe shows it
+	steps = nil // done: a pair that cannot be deleted is in nobody's way, and Observe shows it
 	return s.deleteNamed(qa.name, qb.name)
 }
 

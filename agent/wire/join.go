@@ -7,6 +7,7 @@ import (
 
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/undo"
 )
 
 // end is a device in the data path's care, with its record.
@@ -130,7 +131,7 @@ func (s *Substrate) lead(from *end, to device) error {
 
 // leadBoth is lead for two ports whose link both have to change: what enters between the two is lost, so there is nothing between them but
 // one another.
-func (s *Substrate) leadBoth(a *end, toA device, b *end, toB device, undo *undo) error {
+func (s *Substrate) leadBoth(a *end, toA device, b *end, toB device, steps *undo.Steps) error {
 	recordA, err := s.prepare(a, toA)
 	if err != nil {
 		return err
@@ -140,7 +141,7 @@ func (s *Substrate) leadBoth(a *end, toA device, b *end, toB device, undo *undo)
 		return err
 	}
 	oldA, oldB := a.record, b.record
-	undo.push(func() error { return errors.Join(s.direct(a, oldA), s.direct(b, oldB)) })
+	steps.Push(func() error { return errors.Join(s.direct(a, oldA), s.direct(b, oldB)) })
 	if err := s.direct(a, recordA); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/undo"
 )
 
 // Port is the substrate's end of a node's interface, together with that interface.
@@ -80,9 +81,9 @@ func (s *Substrate) addPort(p Port) (err error) {
 	if there, err := s.clear(p.Name, m); err != nil || there {
 		return err
 	}
-	var undo undo
-	defer undo.onError(&err)
-	undo.push(func() error { return s.deleteNamed(p.Name) })
+	var steps undo.Steps
+	defer steps.OnError(&err)
+	steps.Push(func() error { return s.deleteNamed(p.Name) })
 	var index int
 	err = netns.In(ns, func() (err error) {
 		index, err = s.addInner(p, ns, m.String())
@@ -260,19 +261,4 @@ func (s *Substrate) SetUp(ctx context.Context, port string, up bool) error {
 		return fmt.Errorf("set port %s up or down: %w", port, err)
 	}
 	return nil
-}
-
-// undo holds the reverse of steps taken.
-type undo []func() error
-
-func (u *undo) push(f func() error) { *u = append(*u, f) }
-
-// onError runs the steps backwards if *err is set, and adds what fails.
-func (u *undo) onError(err *error) {
-	if *err == nil {
-		return
-	}
-	for i := len(*u) - 1; i >= 0; i-- {
-		*err = errors.Join(*err, (*u)[i]())
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/undo"
 )
 
 // A queue is a veth pair between a port and a switch, for frames that must wait before the switch gets them:
@@ -78,9 +79,9 @@ func (s *Substrate) addQueue(port *end) (q *queue, err error) {
 	if err := s.deleteNamed(name); err != nil {
 		return nil, err
 	}
-	var undo undo
-	defer undo.onError(&err)
-	undo.push(func() error { return s.deleteNamed(name) })
+	var steps undo.Steps
+	defer steps.OnError(&err)
+	steps.Push(func() error { return s.deleteNamed(name) })
 	index, err := s.addVeth(veth{name: name, peer: member, mtu: port.mtu, group: port.group})
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/undo"
 )
 
 // ErrSwitchFull means that the kernel's bridge takes no more ports.
@@ -41,9 +42,9 @@ func (s *Substrate) addSwitch(w Switch) (err error) {
 	if there, err := s.clear(w.Name, m); err != nil || there {
 		return err
 	}
-	var undo undo
-	defer undo.onError(&err)
-	undo.push(func() error { return s.deleteNamed(w.Name) })
+	var steps undo.Steps
+	defer steps.OnError(&err)
+	steps.Push(func() error { return s.deleteNamed(w.Name) })
 	if err := s.nl.addBridge(w.Name, uint32(w.Slice)); err != nil {
 		return err
 	}
@@ -223,9 +224,9 @@ func (s *Substrate) addCable(c Cable) (err error) {
 			return err
 		}
 	}
-	var undo undo
-	defer undo.onError(&err)
-	undo.push(func() error { return s.deleteNamed(c.Ends[0].Name) })
+	var steps undo.Steps
+	defer steps.OnError(&err)
+	steps.Push(func() error { return s.deleteNamed(c.Ends[0].Name) })
 	_, err = s.addVeth(veth{name: c.Ends[0].Name, peer: c.Ends[1].Name, mtu: c.MTU, group: uint32(c.Slice)})
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/undo"
 )
 
 // A Tunnel leads to an interface, or to the part of a LAN, on another machine. On this one a stand-in takes its place: a veth pair with both
@@ -137,9 +138,9 @@ func (s *Substrate) addTunnelLocked(t Tunnel) (err error) {
 }
 
 func (s *Substrate) makeTunnel(t Tunnel, m mark) (err error) {
-	var undo undo
-	defer undo.onError(&err)
-	undo.push(func() error { return s.deleteNamed(t.Name) })
+	var steps undo.Steps
+	defer steps.OnError(&err)
+	steps.Push(func() error { return s.deleteNamed(t.Name) })
 	index, err := s.addVeth(veth{name: t.Name, peer: twinName(t.Name), twins: true, mtu: t.MTU, group: uint32(t.Slice)})
 	if err != nil {
 		return err

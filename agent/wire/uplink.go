@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/undo"
 )
 
 // The uplink is a veth pair from the substrate into the machine's own namespace. What tunnels carry passes it, between the programs at the machine's
@@ -72,9 +73,9 @@ func (s *Substrate) newUplink(machine *conn, name string) (inner, outer device, 
 	if err = s.deleteUplink(); err != nil { // half made
 		return inner, outer, err
 	}
-	var undo undo
-	defer undo.onError(&err)
-	undo.push(func() error { return s.deleteNamed(uplinkName) })
+	var steps undo.Steps
+	defer steps.OnError(&err)
+	steps.Push(func() error { return s.deleteNamed(uplinkName) })
 	// Whatever the interfaces carry passes.
 	index, err := s.addVeth(veth{name: uplinkName, peer: name, peerNS: s.host, mtu: maxMTU})
 	if errors.Is(err, unix.EEXIST) {
