@@ -3,24 +3,24 @@ package tunnel
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/vishvananda/netlink"
 
 	"github.com/pergola-net/pergola/bench/ovs"
+	"github.com/pergola-net/pergola/bench/scratch"
 	"github.com/pergola-net/pergola/netns"
 )
 
 // openVSwitch makes a bridge whose flows route between two tunnels. Each NIC is a port of another bridge, which has its addresses: so Open vSwitch
 // itself makes and takes the packets outside.
 func (m *machine) openVSwitch(ctx context.Context) (road, error) {
-	dir, err := os.MkdirTemp("/tmp", "pgtunnel")
+	dir, err := scratch.New(directories)
 	if err != nil {
 		return road{}, err
 	}
-	m.undo.Push(func() error { return os.RemoveAll(dir) })
-	s, err := ovs.Start(ctx, dir, m.ns)
+	m.undo.Push(dir.Remove)
+	s, err := ovs.Start(ctx, dir.Path, m.ns)
 	if err != nil {
 		return road{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pergola-net/pergola/agent/wire"
+	"github.com/pergola-net/pergola/bench/scratch"
 	"github.com/pergola-net/pergola/bench/vnet"
 	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/slice"
@@ -29,13 +30,13 @@ type ground struct {
 func openGround(ctx context.Context, ns *os.File, nics ...string) (_ *ground, err error) {
 	g := &ground{}
 	defer g.undo.OnError(&err)
-	dir, err := os.MkdirTemp("/tmp", "pgtunnel")
+	dir, err := scratch.New(directories)
 	if err != nil {
 		return nil, err
 	}
-	g.undo.Push(func() error { return os.RemoveAll(dir) })
+	g.undo.Push(dir.Remove)
 	err = netns.In(ns, func() error { // the machine's namespace is that of who opens the substrate
-		g.Ground, err = vnet.Open(ctx, dir, slog.New(slog.DiscardHandler))
+		g.Ground, err = vnet.Open(ctx, dir.Path, slog.New(slog.DiscardHandler))
 		return err
 	})
 	if err != nil {

@@ -18,7 +18,9 @@ import (
 
 	"github.com/pergola-net/pergola/bench/ovs"
 	"github.com/pergola-net/pergola/bench/rounds"
+	"github.com/pergola-net/pergola/bench/scratch"
 	"github.com/pergola-net/pergola/bench/traffic"
+	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/undo"
 )
 
@@ -39,10 +41,22 @@ func Default(rounds int) Config {
 	}
 }
 
+// directories is where substrates and Open vSwitch have theirs.
+const directories = "/tmp/pgtunnel-*"
+
+// clearUp removes the substrate of a run that was killed. The NICs that it names were in a namespace that ended with the run; here, other
+// interfaces have their numbers: so nothing is looked for in the namespace of the caller.
+func clearUp(ctx context.Context, dir string) error {
+	return netns.New(func() error { return scratch.Substrate(ctx, dir) })
+}
+
 // Run measures. When the context ends it gives up; what it made is removed in any case.
 func Run(ctx context.Context, c Config) (_ *Result, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("measure tunnels: only root can make network namespaces and devices")
+	}
+	if err := scratch.Collect(ctx, directories, clearUp); err != nil {
+		return nil, fmt.Errorf("remove what a run that was killed left: %w", err)
 	}
 	if c.Progress == nil {
 		c.Progress = func(string, int, int) {}
