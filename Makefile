@@ -19,7 +19,7 @@ PURE := $(addprefix ./,api/... agent/reconcile/... agent/routing/... cmd/... con
 PROGRAM := ./datapath/...
 E2E := ./test/e2e/...
 packages = $(shell $(GO) list $(1) 2>/dev/null)
-NET = $(filter-out $(call packages,$(PURE)) $(call packages,$(PROGRAM)) $(call packages,$(E2E)) %/bench,$(call packages,./...))
+NET = $(filter-out $(call packages,$(PURE)) $(call packages,$(PROGRAM)) $(call packages,$(E2E)),$(call packages,./...))
 SUITE = bin/suite -log build/results
 
 .DEFAULT_GOAL := build
