@@ -58,9 +58,9 @@ func newAgent(a *app) *cobra.Command {
 		Use:   "agent",
 		Short: "Let this machine take part in a cluster, in the foreground",
 		Long: `Run this machine as a member of a cluster, whose servers keep the state. The first time it joins by a token, as ` + "`pergola token create`" + ` prints it; from then on
-it has a certificate and needs no flags. Every command works on every member.
+it has a certificate and needs neither --join nor a token. Every command works on every member.
 
-When the agent ends, or its servers do not answer, the networks go on.`,
+When the agent ends, or its servers do not answer, the networks go on, but for nodes with reschedule: always.`,
 		Example: "  sudo pergola agent --join https://192.0.2.1:7470 --token TOKEN\n  sudo pergola agent",
 		Args:    arguments(0, 0),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, o) },
@@ -97,7 +97,7 @@ func (o *serverOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&cfg.Host, "host", "", "`name` of this machine in the cluster (default: its host name)")
 	f.StringVar(&cfg.Runtime, "runtime", "", "OCI runtime: a name or `path` (default: crun, else runc)")
 	f.StringVar(&cfg.Listen, "listen", server.ListenAuto, "`address[:port]` at which other machines reach this one; auto: its first global address; none: nobody does")
-	f.StringVar(&cfg.Advertise, "advertise", "", "`address[:port]` by which they call it, where that is another one (NAT)")
+	f.StringVar(&cfg.Advertise, "advertise", "", "`address[:port]` by which they call it, where that is another one (NAT, which tunnels do not cross)")
 	f.StringVar(&cfg.Join, "join", "", "`URL` of a server of the cluster to join")
 	f.StringVar(&cfg.Token, "token", "", "`token` to join with, for all to see who see this machine's processes (default: the environment's PERGOLA_TOKEN)")
 	f.StringVar(&o.token, "token-file", "", "`file` to read the token from; -: standard input")
