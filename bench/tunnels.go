@@ -147,7 +147,8 @@ How it is measured:
   saves bridge and veth pair (Trellis's *direct tunnel termination*). This kernel has no GRE to compare with.
 - **Open vSwitch** is Debian's package with its data path in user space, which ends the tunnels itself; flows rewrite addresses and TTL. Its daemon has the other core.
 - **Pergola**: a virtual router between two tunnels, point to point. **LANs**: each interface of the router is in a LAN that reaches over several machines, so there is a bridge on each side.
-- **Slices**: so many on the host, each with a router between two tunnels of its own, all with the same addresses within. Frames are for all of them in turn, so that each router's tables are used, or for one of them. **Set up**: all tunnels are added and joined with the
+- **Slices**: so many on the host, each with a router between two tunnels of its own, all with the same addresses within. Frames are for all of them in turn, so that each router's tables are used, or for one of them. The goal
+  for 1000 tunnels is about a lookup among many, so its frames are for one slice; what frames for all of them reach is beside it in the table. **Set up**: all tunnels are added and joined with the
   routers' ports, one after the other; **deleted**: all by one call.
 - **Between two machines**: pings of 64 bytes between nodes, the median of all that fit into a window, on one core; iperf3, one stream, a core each for sender and receiver, the wire's frames cut to
   its MTU. What is compared with is the same between the machines themselves.
