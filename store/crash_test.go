@@ -176,6 +176,7 @@ func TestFullDiskRefusesWritesAndRecovers(t *testing.T) {
 	mustPut(t, s, network("before", 2), 0)
 
 	filler := filepath.Join(dir, "filler")
+	s.embedded.etcd.Server.KV().Commit() // etcd itself does so within 100 ms, and dies where it cannot
 	fill(t, filler)
 	err = s.PutSlice(t.Context(), network("a", 2), 0)
 	if !errors.Is(err, ErrFull) {
@@ -239,5 +240,25 @@ func TestExternalEtcdWorksAlike(t *testing.T) {
 	s.cache.drop("big")
 	if got, _, err := s.Slice(t.Context(), "big"); err != nil || len(got.Nodes) != slice.MaxNodes {
 		t.Errorf("read back: %v", err)
+	}
+}
+
+// etcd dies where it cannot write what it has taken, in the middle of its work. Who asks it then is told, and does not wait.
+func TestFullDiskUnderEtcdIsSaid(t *testing.T) {
+	s, err := Open(t.Context(), Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	asked := make(chan error)
+	go func() {
+		asked <- s.answer(func() error {
+			s.embedded.fatal("failed to commit tx", unix.ENOSPC)
+			<-t.Context().Done() // behind a lock that nobody holds any more
+			return nil
+		})
+	}()
+	if err := <-asked; !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("answer of a dead etcd: %v", err)
 	}
 }

@@ -57,7 +57,7 @@ func (s *Store) read(ctx context.Context, ask func(context.Context, ...clientv3.
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	return s.explain(ctx, "read", ask(ctx, clientv3.WithSerializable()))
+	return s.explain(ctx, "read", s.answer(func() error { return ask(ctx, clientv3.WithSerializable()) }))
 }
 
 // withLeader makes a server without a leader say so at once.
@@ -112,7 +112,22 @@ func (s *Store) request(ctx context.Context, verb string, do func(context.Contex
 	if s.isFollower() {
 		defer time.AfterFunc(hush, func() { s.giveUp(ctx, cancel) }).Stop()
 	}
-	return s.explain(ctx, verb, do(ctx))
+	return s.explain(ctx, verb, s.answer(func() error { return do(ctx) }))
+}
+
+// answer waits for no etcd in this process that has died: its goroutines are gone with what they had locked, and who asks it would hang.
+func (s *Store) answer(ask func() error) error {
+	if s.embedded == nil {
+		return ask()
+	}
+	answered := make(chan error, 1)
+	go func() { answered <- ask() }()
+	select {
+	case err := <-answered:
+		return err
+	case <-s.embedded.dead:
+		return s.embedded.cause()
+	}
 }
 
 func (s *Store) explain(ctx context.Context, verb string, err error) error {
