@@ -17,6 +17,9 @@ func clusterGrid(ctx context.Context, l *lab) (_ []row, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := os.MkdirAll(filepath.Dir(l.cluster()), 0o700); err != nil {
+		return nil, err
+	}
 	if err := l.pergola(ctx, "dev", "cluster", "up", "-n", "5", "--servers", "3", "--dir", l.cluster()); err != nil {
 		return nil, err
 	}
@@ -51,8 +54,8 @@ func (l *lab) clusterOnce(ctx context.Context, t topo, file string) (up, down fl
 	return up, down, err
 }
 
-// cluster is the directory of the machines.
-func (l *lab) cluster() string { return filepath.Join(l.dir, "cluster") }
+// cluster is the directory of the machines. Whoever changes them locks the one above it; the run's own is locked by the run.
+func (l *lab) cluster() string { return filepath.Join(l.dir, "beds", "cluster") }
 
 func (l *lab) hasCluster() bool {
 	_, err := os.Lstat(l.cluster())
