@@ -53,7 +53,9 @@ static __always_inline enum reason cross(struct frame *f)
 		return REASON_PEER_GONE;
 	f->external = peer->external;
 	/* Would the receiving interface take it? As __is_skb_forwardable() in the kernel, which a veth pair asks: a tag is not
-	 * counted. That one lets every super-frame pass, and a node may send such as stand for frames that do not fit: with another MTU than
-	 * the link's, or by packet sockets. They are judged by these. */
+	 * counted, and a super-frame passes. Where it leaves the machine, it is judged by the frames that it stands for: a node may send such as
+	 * do not fit, with another MTU than the link's, or by packet sockets. */
+	if (f->segment && !peer->external)
+		return CONTINUE;
 	return f->longest > peer->mtu + ETH_HLEN + vlan_tag ? REASON_TOO_BIG : CONTINUE;
 }
