@@ -23,29 +23,12 @@ func TestReportHasTheFastPathAndItsPlots(t *testing.T) {
 			}
 		}
 	}
-	dir := t.TempDir()
-	report := filepath.Join(dir, "benchmarks.md")
-	d := &document{}
-	d.put(&measurement{Name: "path", Path: r, Origin: origin{Machine: []fact{{"Kernel", "6.18"}}, Command: "bin/bench", Rounds: 5}})
-	if err := (options{out: report}).write(d); err != nil {
-		t.Fatal(err)
-	}
-	d, err := readDocument(report)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := (options{out: report}).write(d); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(report)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, text := writtenTwice(t, &measurement{Name: "path", Path: r, Origin: origin{Machine: []fact{{"Kernel", "6.18"}}, Command: "bin/bench", Rounds: 5}})
 	for _, want := range []string{
 		"- Kernel: 6.18", "| one router | 1.00 Mframes/s | 0.333 Mframes/s (kernel alone) | 2.00 x | at least 1.5 x | yes |",
 		"Time was up after 1 of 2 rounds", "(path-udp.svg)", "--rounds 10",
 	} {
-		if !strings.Contains(string(text), want) {
+		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
@@ -65,10 +48,32 @@ func TestReportHasTunnelsAndTheirPlots(t *testing.T) {
 			r.Series = append(r.Series, tunnel.Series{Key: tunnel.RateKey(w, size), Samples: []rounds.Sample{{Value: 1e6 / float64(i+1)}}})
 		}
 	}
-	dir := t.TempDir()
+	dir, text := writtenTwice(t, &measurement{Name: "tunnel", Tunnels: r, Origin: origin{Command: "bin/bench", Rounds: 5}})
+	for _, want := range []string{
+		"| EGRE | 1 Mframes/s | 2 Mframes/s (native) | 0.500 x | at least 1.5 x | **missed** |", "| native forwarding | 1.00 | 1.00 |",
+		"| Pergola, EGRE | 0.125 (0.125) |", "Time was up after 1 of 2 rounds", "-rounds 5",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	for _, file := range []string{"tunnel-ways.svg", "tunnel-frames.svg", "tunnel-bits.svg"} {
+		if !strings.Contains(text, "("+file+")") {
+			t.Errorf("the report does not show %s", file)
+		}
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// writtenTwice writes a report, reads it back and writes it again, as a run with -only does.
+func writtenTwice(t *testing.T, m *measurement) (dir, text string) {
+	t.Helper()
+	dir = t.TempDir()
 	report := filepath.Join(dir, "benchmarks.md")
 	d := &document{}
-	d.put(&measurement{Name: "tunnel", Tunnels: r, Origin: origin{Command: "bin/bench", Rounds: 5}})
+	d.put(m)
 	if err := (options{out: report}).write(d); err != nil {
 		t.Fatal(err)
 	}
@@ -79,24 +84,9 @@ func TestReportHasTunnelsAndTheirPlots(t *testing.T) {
 	if err := (options{out: report}).write(d); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(report)
+	b, err := os.ReadFile(report)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{
-		"| EGRE | 1 Mframes/s | 2 Mframes/s (native) | 0.500 x | at least 1.5 x | **missed** |", "| native forwarding | 1.00 | 1.00 |",
-		"| Pergola, EGRE | 0.125 (0.125) |", "Time was up after 1 of 2 rounds", "-rounds 5",
-	} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("no %q in\n%s", want, text)
-		}
-	}
-	for _, file := range []string{"tunnel-ways.svg", "tunnel-frames.svg", "tunnel-bits.svg"} {
-		if !strings.Contains(string(text), "("+file+")") {
-			t.Errorf("the report does not show %s", file)
-		}
-		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
-			t.Error(err)
-		}
-	}
+	return dir, string(b)
 }

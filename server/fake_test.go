@@ -52,8 +52,11 @@ func (f *fakeAgent) Run(ctx context.Context) error {
 			Underlays: []substrate.Underlay{{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(m.Address, 24)}, MTU: 1500, XDP: "native"}},
 		}
 		lease, err := f.cfg.Store.Register(ctx, host, fakeTTL)
-		for err != nil && !errors.Is(err, store.ErrNoHost) && !errors.Is(err, store.ErrNameTaken) && ctx.Err() == nil { // as agents do
-			time.Sleep(50 * time.Millisecond)
+		for err != nil && !errors.Is(err, store.ErrNoHost) && !errors.Is(err, store.ErrNameTaken) && ctx.Err() == nil {
+			select { // asks again, as agents do, until the servers answer
+			case <-ctx.Done():
+			case <-time.After(50 * time.Millisecond):
+			}
 			lease, err = f.cfg.Store.Register(ctx, host, fakeTTL)
 		}
 		if err != nil {

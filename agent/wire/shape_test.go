@@ -48,11 +48,17 @@ func (l *lab) floods(from, to string) (stop func()) {
 	var sender sync.WaitGroup
 	sender.Go(func() {
 		payload := make([]byte, 1200)
-		for ctx.Err() == nil {
-			for range 12 { // as late as timers are
-				_, _ = conn.Write(payload) // refused by ICMP now and then
+		pace := time.NewTicker(time.Millisecond)
+		defer pace.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-pace.C: // as late as timers are
+				for range 12 {
+					_, _ = conn.Write(payload) // refused by ICMP now and then
+				}
 			}
-			time.Sleep(time.Millisecond)
 		}
 	})
 	return func() {

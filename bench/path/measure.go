@@ -79,19 +79,10 @@ func (p *probe) udpTrip(_ context.Context, d time.Duration) (_ float64, err erro
 	return p.trip(traffic.UDP, d)
 }
 
-func (p *probe) trip(kind string, d time.Duration) (_ float64, err error) {
-	pinger, err := traffic.NewPinger(p.chain.Left.NS, kind, p.chain.Right.Address)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, pinger.Close()) }()
-	var took time.Duration
-	err = traffic.OnCPU(core, func() error {
-		took, err = pinger.Ping(d)
-		return err
-	})
+func (p *probe) trip(kind string, d time.Duration) (float64, error) {
+	took, ttl, err := traffic.RoundTrip(p.chain.Left.NS, kind, p.chain.Right.Address, core, d)
 	if err == nil && kind == traffic.ICMP {
-		err = p.chain.passed(pinger.TTL())
+		err = p.chain.passed(ttl)
 	}
 	return took.Seconds(), err
 }

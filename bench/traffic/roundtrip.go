@@ -92,6 +92,20 @@ func (p *Pinger) receive() error {
 // TTL is that of the last answer of a pinger of kind ICMP.
 func (p *Pinger) TTL() int { return int(p.answer[8]) }
 
+// RoundTrip pings for so long, on one core, and gives the median and the TTL of the last answer, which only ICMP knows.
+func RoundTrip(ns *os.File, kind string, to netip.Addr, core int, d time.Duration) (median time.Duration, ttl int, err error) {
+	p, err := NewPinger(ns, kind, to)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	err = OnCPU(core, func() error {
+		median, err = p.Ping(d)
+		return err
+	})
+	return median, p.TTL(), err
+}
+
 // echoRequest is an ICMP echo request with 56 bytes of data (RFC 792); as data of UDP it serves as well.
 func echoRequest() []byte {
 	p := make([]byte, 64)

@@ -137,17 +137,8 @@ func nodes(ctx context.Context, grounds [2]*ground, number uint16, kind slice.Tu
 	return path{in[0], in[1], inner(pairSide, 2)}, nil
 }
 
-func (p path) trip(_ context.Context, d time.Duration) (_ float64, err error) {
-	pinger, err := traffic.NewPinger(p.from, traffic.ICMP, p.address)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, pinger.Close()) }()
-	var took time.Duration
-	err = traffic.OnCPU(core, func() error {
-		took, err = pinger.Ping(d)
-		return err
-	})
+func (p path) trip(_ context.Context, d time.Duration) (float64, error) {
+	took, _, err := traffic.RoundTrip(p.from, traffic.ICMP, p.address, core, d)
 	return took.Seconds(), err
 }
 
