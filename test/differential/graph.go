@@ -283,10 +283,11 @@ func (g *graph) plan(neighbours func(*end, *end) []vnet.Neighbour) vnet.Plan {
 }
 
 // sysctls make the kernels' answers depend on frames alone: no answer is held back because there were many before it, and
-// nothing is given up after a time.
+// nothing is given up after a time. A limit of no time per destination is not enough: kernels limit the answers of a mask to a
+// thousand a second for all destinations together (icmp_msgs_per_sec), and IPv6's mask of errors is full by default. Type 255 is no error.
 func sysctls() map[string]string {
 	s := map[string]string{
-		"net.ipv4.icmp_ratelimit": "0", "net.ipv4.icmp_ratemask": "0", "net.ipv6.icmp.ratelimit": "0",
+		"net.ipv4.icmp_ratelimit": "0", "net.ipv4.icmp_ratemask": "0", "net.ipv6.icmp.ratelimit": "0", "net.ipv6.icmp.ratemask": "255",
 		"net.ipv4.ipfrag_time": "3600", "net.ipv6.ip6frag_time": "3600",
 		"net.ipv6.auto_flowlabels":       "0",
 		"net.ipv4.tcp_invalid_ratelimit": "0",
