@@ -29,4 +29,5 @@ const (
 	LinkChanged  Kind = "link-changed"  // a link went up or down
 	LinkWanted   Kind = "link-wanted"   // somebody asked for a link's state or shape
 	Failed       Kind = "failed"        // an action failed; it is tried again
+	HostRefused  Kind = "host-refused"  // a machine came by a certificate that counts no more
 )

@@ -134,10 +134,19 @@ func verify(chain []*x509.Certificate, authority *x509.Certificate, now time.Tim
 
 // PeerOf says, at a server, who is at the other end of a connection; ok is false for who showed no certificate.
 func PeerOf(state *tls.ConnectionState) (m Member, ok bool) {
-	if state == nil || len(state.VerifiedChains) == 0 {
+	cert := CertificateOf(state)
+	if cert == nil {
 		return Member{}, false
 	}
-	return memberOf(state.VerifiedChains[0][0]), true
+	return memberOf(cert), true
+}
+
+// CertificateOf is what who is at the other end showed, at a server; nil: nothing that holds.
+func CertificateOf(state *tls.ConnectionState) *x509.Certificate {
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return nil
+	}
+	return state.VerifiedChains[0][0]
 }
 
 func memberOf(cert *x509.Certificate) Member {

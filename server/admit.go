@@ -40,7 +40,7 @@ func (c *cluster) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, 
 	if err != nil {
 		return api.JoinAnswer{}, huma.Error422UnprocessableEntity(err.Error())
 	}
-	if err := c.store.Readmit(ctx, r.Name, cert.NotBefore); err != nil {
+	if err := c.store.Admit(ctx, cert); err != nil {
 		return api.JoinAnswer{}, fmt.Errorf("let %s in: %w", r.Name, err)
 	}
 	answer := api.JoinAnswer{
@@ -150,6 +150,9 @@ func (c *cluster) sign(ctx context.Context, m pki.Member, request []byte) ([]byt
 	cert, err := authority.IssueRequest(m, request, time.Now())
 	if err != nil {
 		return nil, huma.Error422UnprocessableEntity(err.Error())
+	}
+	if err := c.stillMember(ctx, cert); err != nil { // it asks for another key than that by which it joined
+		return nil, huma.Error403Forbidden(err.Error())
 	}
 	return pki.EncodeCertificate(cert), nil
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pergola-net/pergola/events"
 	"github.com/pergola-net/pergola/pki"
 	"github.com/pergola-net/pergola/store"
 	"github.com/pergola-net/pergola/substrate"
@@ -20,12 +21,13 @@ import (
 
 // cluster is this machine's place in one. It implements api.Cluster.
 type cluster struct {
-	kept    *kept
-	machine string
-	store   *store.Store // set before anything is asked
-	log     *slog.Logger
-	fetches blobFetches
-	renewal func(*x509.Certificate) time.Time
+	kept     *kept
+	machine  string
+	store    *store.Store // set before anything is asked
+	log      *slog.Logger
+	fetches  blobFetches
+	renewal  func(*x509.Certificate) time.Time
+	outcasts *outcasts
 
 	mu        sync.Mutex                 // guards all below
 	member    membership                 // as it is on disk
@@ -34,8 +36,10 @@ type cluster struct {
 	anyServer *http.Transport
 }
 
-func newCluster(k *kept, machine string, log *slog.Logger) *cluster {
-	return &cluster{kept: k, machine: machine, log: log, renewal: pki.Renewal, member: k.member, peers: map[string]*http.Transport{}}
+func newCluster(k *kept, machine string, log *slog.Logger, bus *events.Bus) *cluster {
+	return &cluster{
+		kept: k, machine: machine, log: log, renewal: pki.Renewal, outcasts: newOutcasts(log, bus), member: k.member, peers: map[string]*http.Transport{},
+	}
 }
 
 // now is what this machine proves itself with.
@@ -94,7 +98,7 @@ func (c *cluster) storeConfig(cfg *store.Config) error {
 		return fmt.Errorf("listen at %s: %w", m.Listen, err)
 	}
 	cfg.Cluster = &store.ClusterConfig{
-		Name: m.Name, Identity: c.now, Initial: m.Initial,
+		Name: m.Name, Identity: c.now, Initial: m.Initial, Refused: c.outcasts.refused,
 		ListenClient: after(at, etcdClientPort), ListenPeer: after(at, etcdPeerPort),
 		AdvertiseClient: "https://" + after(c.own(), etcdClientPort), AdvertisePeer: "https://" + after(c.own(), etcdPeerPort),
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,7 +56,8 @@ func (c *cluster) guard(inner http.Handler) http.Handler {
 		case m.Role == pki.Admin:
 			who = controller.Caller{Root: true}
 		default:
-			if err := c.stillMember(r.Context(), m); err != nil {
+			if err := c.stillMember(r.Context(), pki.CertificateOf(r.TLS)); err != nil {
+				c.outcasts.refused(m.Name, r.RemoteAddr, err)
 				refuse(w, http.StatusForbidden, err.Error())
 				return
 			}
@@ -69,11 +71,14 @@ func (c *cluster) guard(inner http.Handler) http.Handler {
 	})
 }
 
-// stillMember refuses a host that was removed: its certificate holds for weeks.
-func (c *cluster) stillMember(ctx context.Context, m pki.Member) error {
-	_, err := c.store.HostState(ctx, m.Name)
+// stillMember refuses a host that was removed, or whose name another machine has now: its certificate holds for weeks.
+func (c *cluster) stillMember(ctx context.Context, cert *x509.Certificate) error {
+	err := c.store.Admits(ctx, cert)
+	if errors.Is(err, store.ErrReplaced) {
+		return err
+	}
 	if errors.Is(err, store.ErrNoHost) {
-		return fmt.Errorf("host %s is not in the cluster any more: let it join again", m.Name)
+		return fmt.Errorf("host %s is not in the cluster any more: let it join again", cert.Subject.CommonName)
 	}
 	return nil // without an answer of the store, the certificate counts
 }

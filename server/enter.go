@@ -51,7 +51,7 @@ func (s *server) enter(ctx context.Context) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newCluster(k, id, s.Log)
+	c := newCluster(k, id, s.Log, s.events)
 	if s.renewal != nil {
 		c.renewal = s.renewal
 	}

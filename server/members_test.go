@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -21,8 +22,8 @@ import (
 
 	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/api/client"
+	"github.com/pergola-net/pergola/events"
 	"github.com/pergola-net/pergola/pki"
-	"github.com/pergola-net/pergola/store"
 	"github.com/pergola-net/pergola/test/testkit"
 	"github.com/pergola-net/pergola/topology"
 )
@@ -286,20 +287,19 @@ func TestRemovedHostsAreNotBelieved(t *testing.T) {
 	testkit.Root(t)
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Agent)
-	certified := time.Now()
 	k, err := openKept(filepath.Join(h2.cfg.DataDir, "cluster"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	by := newTransport()
-	by.TLSClientConfig = pki.ClientConfig(func() *pki.Identity { return k.identity.Load() })
-	defer by.CloseIdleConnections()
-	ask := func(verb, path, who string) (int, string) {
-		r, err := http.NewRequestWithContext(t.Context(), verb, "https://"+h1.cfg.Listen+":7470"+path, nil)
+	askAt := func(at *member, verb, path, who string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), verb, "https://"+at.cfg.Listen+":7470"+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Header.Set(api.CallerHeader, who)
+		by := newTransport()
+		by.TLSClientConfig = pki.PeerConfig(func() *pki.Identity { return k.identity.Load() }, at.cfg.Host)
+		defer by.CloseIdleConnections()
 		resp, err := by.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
@@ -308,6 +308,7 @@ func TestRemovedHostsAreNotBelieved(t *testing.T) {
 		text, _ := io.ReadAll(resp.Body)
 		return resp.StatusCode, string(text)
 	}
+	ask := func(verb, path, who string) (int, string) { return askAt(h1, verb, path, who) }
 	if status, text := ask(http.MethodGet, "/v1/slices", "0 0 true"); status != http.StatusOK {
 		t.Errorf("a member: %d %s", status, text)
 	}
@@ -337,19 +338,59 @@ func TestRemovedHostsAreNotBelieved(t *testing.T) {
 	again := h2.cfg
 	again.Join, again.Token = "", ""
 	startFails(t, again, "this host was removed from the cluster: let it join again")
+
+	// Nor when another machine has its name.
+	joined(t, h1, "h2", pki.Agent)
+	h3 := joined(t, h1, "h3", pki.Agent)
+	for _, at := range []*member{h1, h3} {
+		if status, text := askAt(at, http.MethodGet, "/v1/slices", "0 0 true"); status != http.StatusForbidden || !strings.Contains(text, "another machine joined the cluster as host h2, at 20") {
+			t.Errorf("a host whose name another machine has, at %s: %d %s", at.cfg.Host, status, text)
+		}
+	}
+	startFails(t, again, "another machine joined the cluster as host h2, at 20", "under another name: remove "+filepath.Join(again.DataDir, "cluster"), "--host NAME")
+	var told []string
+	err = h1.Events(t.Context(), "", false, func(e events.Event) error {
+		if e.Kind == events.HostRefused {
+			told = append(told, e.Message)
+		}
+		return nil
+	})
+	if text := strings.Join(told, "\n"); err != nil || strings.Count(text, "which was host h2, was refused: another machine joined") != 2 { // by h1 and by h3, once each
+		t.Errorf("h1 tells of %q %v", told, err)
+	}
 	if err := os.RemoveAll(filepath.Join(again.DataDir, "cluster")); err != nil {
 		t.Fatal(err)
 	}
-	// Certificates count whole seconds: those of one second are equally old.
-	testkit.Await(t, func() bool { return time.Now().Unix() > certified.Unix() }, time.Minute, "the next second")
+	again.Host = "h4"
 	invite(t, h1, &again, pki.Agent)
 	run(t, again)
-	config := store.Config{Endpoints: k.member.Etcd, TLS: pki.ClientConfig(func() *pki.Identity { return k.identity.Load() }), Follow: true}
-	if old, err := store.Open(t.Context(), config); !errors.Is(err, store.ErrNoHost) {
-		if err == nil {
-			old.Close()
+}
+
+func TestCertificatesAreRenewedForTheSameKey(t *testing.T) {
+	testkit.Root(t) // who makes tokens
+	h1 := run(t, machineConfig(t, "h1"))
+	h2 := joined(t, h1, "h2", pki.Agent)
+	k, err := openKept(filepath.Join(h2.cfg.DataDir, "cluster"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := newTransport()
+	by.TLSClientConfig = pki.ClientConfig(func() *pki.Identity { return k.identity.Load() })
+	defer by.CloseIdleConnections()
+	other, err := pki.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, key := range map[string]crypto.Signer{"its own": k.identity.Load().Key, "another": other} {
+		request, err := pki.Request(key)
+		if err != nil {
+			t.Fatal(err)
 		}
-		t.Errorf("the old certificate of a host that joined again: %v", err)
+		var answer api.RenewAnswer
+		err = call(t.Context(), by, "https://"+h1.cfg.Listen+":7470/v1/renew", api.RenewRequest{Request: request, API: h2.cfg.Listen + ":7470"}, &answer)
+		if (err == nil) != (name == "its own") {
+			t.Errorf("for %s key: %v", name, err)
+		}
 	}
 }
 

@@ -95,7 +95,11 @@ func (s *server) expelled(err error) error {
 	if s.cluster == nil || !errors.Is(err, store.ErrNoHost) {
 		return err
 	}
-	return fmt.Errorf("%w: remove %s here, and use a new token (pergola agent --join)", err, s.cluster.kept.dir)
+	name := ""
+	if errors.Is(err, store.ErrReplaced) {
+		name = " --host NAME"
+	}
+	return fmt.Errorf("%w: remove %s here, and use a new token (pergola %s --join URL --token TOKEN%s, as `pergola token create` prints it)", err, s.cluster.kept.dir, s.Role.Word(), name)
 }
 
 // keepHouse follows the store: it counts slices, tells of those that have gone, and drops blobs that no slice names.

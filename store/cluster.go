@@ -38,6 +38,8 @@ type ClusterConfig struct {
 	// Initial are all members and their peer URLs, this one's included, as AddMember gave them to who joins. It counts only where the
 	// directory is new. A member that was there before, and the first one, need none.
 	Initial map[string]string
+	// Refused, if set, is told of who came with a certificate that counts no more.
+	Refused func(host, from string, why error)
 
 	election time.Duration // tests have less time; 0: clusterElection
 }

@@ -29,6 +29,7 @@ type doors struct {
 	dir          string
 	identity     func() *pki.Identity
 	prefix       string // of what agents may touch
+	refused      func(host, from string, why error)
 	peer, client net.Listener
 	grpc         *grpc.Server
 	http         *http.Server
@@ -47,7 +48,7 @@ func openDoors(ctx context.Context, dir, prefix string, c *ClusterConfig) (*door
 	if c.Identity == nil || c.Identity() == nil {
 		return nil, errNoIdentity
 	}
-	d := &doors{dir: dir, prefix: prefix, identity: c.Identity}
+	d := &doors{dir: dir, prefix: prefix, identity: c.Identity, refused: c.Refused}
 	if err := d.writeIdentity(); err != nil {
 		return nil, err
 	}
@@ -74,12 +75,12 @@ func (d *doors) serve(etcd *etcdserver.EtcdServer) {
 		ReadHeaderTimeout: time.Minute,
 		ErrorLog:          log.New(io.Discard, "", 0),
 	}
-	guard := roleGuard{prefix: d.prefix, kv: etcd.KV()}
+	guard := roleGuard{prefix: d.prefix, kv: etcd.KV(), refused: d.refused}
 	d.grpc = v3rpc.Server(etcd, d.tls("h2", nil, pki.Server, pki.Agent), guard.unary, grpc.ChainStreamInterceptor(guard.stream),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: clientPing / 2}), // what clients may, or be sent away
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: clientPing, Timeout: clientPong}))
 	d.parts.Go(func() { d.keepIdentity(ctx) })
-	d.parts.Go(func() { _ = d.http.Serve(tls.NewListener(d.peer, d.tls("http/1.1", guard.barred, pki.Server))) })
+	d.parts.Go(func() { _ = d.http.Serve(tls.NewListener(d.peer, d.tls("http/1.1", guard.outcastPeer, pki.Server))) })
 	d.parts.Go(func() { _ = d.grpc.Serve(d.client) })
 }
 
@@ -101,9 +102,9 @@ func (d *doors) close() {
 	d.parts.Wait()
 }
 
-// tls is for a door that only members with one of the roles pass, and none that is barred: where that is nil, what is behind the door looks
+// tls is for a door that only members with one of the roles pass, and no outcast: where that is nil, what is behind the door looks
 // at each request.
-func (d *doors) tls(protocol string, barred func(*tls.ConnectionState) bool, roles ...pki.Role) *tls.Config {
+func (d *doors) tls(protocol string, outcast func(*tls.ConnectionState, net.Addr) error, roles ...pki.Role) *tls.Config {
 	base := pki.ServerConfig(d.identity)
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -116,8 +117,10 @@ func (d *doors) tls(protocol string, barred func(*tls.ConnectionState) bool, rol
 			config.NextProtos = []string{protocol}
 			config.ClientAuth = tls.RequireAndVerifyClientCert
 			config.VerifyConnection = func(state tls.ConnectionState) error {
-				if barred != nil && barred(&state) {
-					return errors.New(servedToMembers)
+				if outcast != nil {
+					if err := outcast(&state, hello.Conn.RemoteAddr()); err != nil {
+						return err
+					}
 				}
 				m, _ := pki.PeerOf(&state)
 				for _, role := range roles {

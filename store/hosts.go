@@ -207,7 +207,7 @@ func (s *Store) DeleteHost(ctx context.Context, name string) error {
 	ok, err := s.commit(ctx, []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(s.key("hosts", name)), ">", 0),
 		clientv3.Compare(clientv3.CreateRevision(s.key("alive", name)), "=", 0),
-	}, clientv3.OpDelete(s.key("hosts", name)), clientv3.OpDelete(s.key("policies", name)), s.bar(name))
+	}, clientv3.OpDelete(s.key("hosts", name)), clientv3.OpDelete(s.key("policies", name)), s.expel(name))
 	if err != nil {
 		return err
 	}

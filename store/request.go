@@ -142,8 +142,8 @@ func (s *Store) reasonOf(ctx context.Context, verb string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if s.isFollower() && status.Code(err) == codes.PermissionDenied && status.Convert(err).Message() == servedToMembers {
-		return fmt.Errorf("%w: %s: let it join again", ErrNoHost, servedToMembers)
+	if why := status.Convert(err).Message(); s.isFollower() && status.Code(err) == codes.PermissionDenied && why != servedToServers {
+		return &outcast{why}
 	}
 	away := isAway(err)
 	if away && s.isFollower() {

@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"crypto/tls"
-	"strconv"
+	"crypto/x509"
+	"net"
+	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -22,8 +24,9 @@ import (
 // slices and hosts; the authority's key and the tokens are not theirs, nor is the membership. That keeps a host out for good that was broken
 // into and removed. As long as it is a member it can write slices; what these may have of a host itself, the host decides (substrate.Terms).
 type roleGuard struct {
-	prefix string
-	kv     mvcc.KV // what this member knows
+	prefix  string
+	kv      mvcc.KV // what this member knows
+	refused func(host, from string, why error)
 }
 
 func (g roleGuard) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -57,42 +60,65 @@ func (s guardedStream) RecvMsg(m any) error {
 	return s.guard.refuses(s.Context(), m)
 }
 
-// What is said to agents.
-const (
-	servedToServers = "only servers of the cluster may do this"
-	servedToMembers = "this host was removed from the cluster"
-)
+const servedToServers = "only servers of the cluster may do this"
 
-var (
-	errServersOnly = status.Error(codes.PermissionDenied, servedToServers)
-	errBarred      = status.Error(codes.PermissionDenied, servedToMembers)
-)
+var errServersOnly = status.Error(codes.PermissionDenied, servedToServers)
 
 // refuses says why who calls may not do something; nil where it may.
 func (g roleGuard) refuses(ctx context.Context, req any) error {
-	switch {
-	case g.barred(stateOf(ctx)):
-		return errBarred
-	case isServer(ctx):
-		return nil
-	case !g.allows(req):
+	if err := g.outcast(stateOf(ctx)); err != nil {
+		if from, ok := peer.FromContext(ctx); ok {
+			g.tell(stateOf(ctx), from.Addr, err)
+		}
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	if !isServer(ctx) && !g.allows(req) {
 		return errServersOnly
 	}
 	return nil
 }
 
-// barred says whether the caller's certificate is one of a host that was removed (see Store.bar).
-func (g roleGuard) barred(state *tls.ConnectionState) bool {
-	m, ok := pki.PeerOf(state)
+// tell lets this server say who came with a certificate that counts no more.
+func (g roleGuard) tell(state *tls.ConnectionState, from net.Addr, why error) {
+	if cert := pki.CertificateOf(state); cert != nil && g.refused != nil {
+		g.refused(cert.Subject.CommonName, from.String(), why)
+	}
+}
+
+// outcast says why a caller is no member, though it has a certificate (see admission); nil where it is one.
+func (g roleGuard) outcast(state *tls.ConnectionState) error {
+	cert := pki.CertificateOf(state)
+	if cert == nil {
+		return errNoIdentity
+	}
+	a, ok := g.admission(cert)
 	if !ok {
-		return true
+		return nil
 	}
-	got, err := g.kv.Range(context.Background(), []byte(trustKey(g.prefix, "barred", m.Name)), nil, mvcc.RangeOptions{})
+	return a.refuses(cert)
+}
+
+// outcastPeer is outcast at the door by which servers hear of each other.
+func (g roleGuard) outcastPeer(state *tls.ConnectionState, from net.Addr) error {
+	err := g.outcast(state)
+	if err == nil {
+		return nil
+	}
+	if cert := pki.CertificateOf(state); cert != nil {
+		if a, ok := g.admission(cert); ok && a.mayBeNews(cert) {
+			return nil
+		}
+	}
+	g.tell(state, from, err)
+	return err
+}
+
+func (g roleGuard) admission(cert *x509.Certificate) (a admission, ok bool) {
+	got, err := g.kv.Range(context.Background(), []byte(admissionKey(g.prefix, cert.Subject.CommonName)), nil, mvcc.RangeOptions{})
 	if err != nil || len(got.KVs) == 0 {
-		return false
+		return admission{}, false
 	}
-	until, err := strconv.ParseInt(string(got.KVs[0].Value), 10, 64)
-	return err != nil || state.VerifiedChains[0][0].NotBefore.Unix() < until
+	return decodeAdmission(got.KVs[0].Value), true
 }
 
 func isServer(ctx context.Context) bool {
@@ -117,7 +143,7 @@ func stateOf(ctx context.Context) *tls.ConnectionState {
 func (g roleGuard) allows(req any) bool {
 	switch r := req.(type) {
 	case *pb.RangeRequest:
-		return g.within(r.Key, r.RangeEnd)
+		return g.within(r.Key, r.RangeEnd) || g.isAdmission(r)
 	case *pb.PutRequest:
 		return g.within(r.Key, nil)
 	case *pb.DeleteRangeRequest:
@@ -162,6 +188,11 @@ func (g roleGuard) allowsOp(op *pb.RequestOp) bool {
 		return g.allows(r.RequestTxn)
 	}
 	return false
+}
+
+// isAdmission says that a range is one host's admission: agents have doors, too.
+func (g roleGuard) isAdmission(r *pb.RangeRequest) bool {
+	return len(r.RangeEnd) == 0 && strings.HasPrefix(string(r.Key), admissionKey(g.prefix, ""))
 }
 
 // within says whether a range lies below the prefix. An empty end means one key; "\x00" means all that follow.

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
@@ -131,24 +129,5 @@ func (s *Store) DeleteGrant(ctx context.Context, id string) error {
 	if err == nil && deleted == 0 {
 		return fmt.Errorf("%s: %w", id, ErrNoGrant)
 	}
-	return err
-}
-
-// A host that was removed is barred from the doors of etcd: certificates hold for weeks. All of its name are worthless, and when it joins again,
-// all but those issued from then on. (A server that was removed is barred too; but it had the authority's key, and could sign itself another
-// name: nothing bars that.)
-
-// everBarred is the bar for every certificate of a name.
-const everBarred = math.MaxInt64
-
-// bar is the operation by which DeleteHost bars a host.
-func (s *Store) bar(name string) clientv3.Op {
-	return clientv3.OpPut(s.trustKey("barred", name), strconv.FormatInt(everBarred, 10))
-}
-
-// Readmit lets a host in that was removed, by certificates that are valid from issued on.
-func (s *Store) Readmit(ctx context.Context, name string, issued time.Time) error {
-	key := s.trustKey("barred", name)
-	_, err := s.commit(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), ">", 0)}, clientv3.OpPut(key, strconv.FormatInt(issued.Unix(), 10)))
 	return err
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -120,8 +121,13 @@ func TestAgentsMayNotTouchTheClustersTrust(t *testing.T) {
 	for what, do := range map[string]func() error{
 		"read the authority": func() error { _, _, err := agent.Authority(ctx); return err },
 		"write a grant":      func() error { return agent.PutGrant(ctx, pki.Grant{ID: "x"}) },
-		"add a server":       func() error { _, err := agent.AddMember(ctx, "h2", "https://127.0.0.1:1"); return err },
-		"remove a server":    func() error { return agent.RemoveMember(ctx, "h1") },
+		"write an admission": func() error { return agent.Admit(ctx, c.identity("h3", pki.Agent)().Certificate) },
+		"read all admissions": func() error {
+			_, err := agent.kv.Get(ctx, admissionKey(agent.prefix, ""), prefixKeys()...)
+			return err
+		},
+		"add a server":    func() error { _, err := agent.AddMember(ctx, "h2", "https://127.0.0.1:1"); return err },
+		"remove a server": func() error { return agent.RemoveMember(ctx, "h1") },
 		"read everything": func() error {
 			_, err := agent.kv.Get(ctx, "\x00", prefixKeys()...)
 			return err
@@ -180,26 +186,53 @@ func TestRemovedHostsAreBarred(t *testing.T) {
 	if _, err := other.Slices(ctx); err != nil {
 		t.Errorf("another host: %v", err)
 	}
-	if err := s.Readmit(ctx, "h3", time.Now().Add(time.Hour)); err != nil { // who was not removed is not barred
+	if err := s.Admit(ctx, c.identity("h2", pki.Agent)().Certificate); err != nil { // another machine's: issued in the same second
 		t.Fatal(err)
 	}
-	if _, err := other.Slices(ctx); err != nil {
-		t.Errorf("another host that joins: %v", err)
-	}
-	until := c.identity("h2", pki.Agent)().Certificate.NotBefore.Add(time.Second)
-	if err := s.Readmit(ctx, "h2", until); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := removed.Slices(ctx); !errors.Is(err, ErrNoHost) {
+	if _, err := removed.Slices(ctx); !errors.Is(err, ErrReplaced) || !errors.Is(err, ErrNoHost) || !strings.Contains(err.Error(), "another machine joined the cluster as host h2, at ") {
 		t.Errorf("with the old certificate it reads: %v", err)
 	}
-	eventually(t, "a new certificate to count", func() error {
-		again, err := Open(ctx, Config{Follow: true, TLS: pki.ClientConfig(c.identity("h2", pki.Agent)), Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
-		if err == nil {
-			again.Close()
+	id := c.identity("h2", pki.Agent)
+	if err := s.Admit(ctx, id().Certificate); err != nil {
+		t.Fatal(err)
+	}
+	renewed, err := c.authority.Issue(pki.Member{Name: "h2", Role: pki.Agent}, id().Key.Public(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, cert := range map[string]*x509.Certificate{"new": id().Certificate, "renewed": renewed} {
+		identity := func() *pki.Identity {
+			return &pki.Identity{Certificate: cert, Key: id().Key, Authority: id().Authority}
 		}
-		return err
-	})
+		again, err := Open(ctx, Config{Follow: true, TLS: pki.ClientConfig(identity), Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
+		if err != nil {
+			t.Errorf("a %s certificate: %v", name, err)
+			continue
+		}
+		if _, err := again.Slices(ctx); err != nil {
+			t.Errorf("a %s certificate: %v", name, err)
+		}
+		again.Close()
+	}
+}
+
+// A server that was off for long hears of those that joined meanwhile from nobody but them.
+func TestNewsOfAdmissionsComeByPeers(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	c := newCluster(t)
+	was := c.identity("h2", pki.Server)().Certificate
+	known := admission{Key: keyOf(was), Since: now.Add(-2 * time.Hour)}
+	next := c.identity("h2", pki.Server)().Certificate
+	if known.refuses(was) != nil || known.refuses(next) == nil || !known.mayBeNews(next) {
+		t.Error("who joined again two hours after the admission that is known is kept out")
+	}
+	if heard := (admission{Key: keyOf(next), Since: now}); heard.refuses(was) == nil || heard.mayBeNews(was) {
+		t.Error("who was replaced is let in")
+	}
+	if gone := (admission{Since: now}); gone.refuses(next) == nil || gone.mayBeNews(next) {
+		t.Error("who was removed is let in")
+	}
 }
 
 func TestRemovedServersAreBarredToo(t *testing.T) {
