@@ -255,8 +255,15 @@ func (s *server) removeHost(ctx context.Context, in *hostRemoveInput) (*struct{}
 	if err := s.addPlaced(ctx, one); err != nil {
 		return nil, problem(err)
 	}
+	voters, err := s.voters(ctx)
+	if err != nil {
+		return nil, problem(err)
+	}
+	ofTwo := len(voters) == 2 && slices.Contains(voters, in.Host)
 	switch h := one[0]; {
-	case h.Alive: // force or not: as a server, it would lose its vote and then be refused here
+	case h.Alive && ofTwo && h.Self:
+		return nil, huma.Error409Conflict(fmt.Sprintf("host %s cannot remove itself: run this on the other server", h.Name))
+	case h.Alive && !ofTwo: // force or not: as a server, it would lose its vote and then be refused here
 		return nil, huma.Error409Conflict(fmt.Sprintf("host %s is alive, and would come back: stop its server first", h.Name))
 	case h.Nodes > 0 && !in.Force:
 		return nil, huma.Error409Conflict(fmt.Sprintf("host %s has %d nodes of %s: move them away first (pergola host drain %[1]s)", h.Name, h.Nodes, sliceNames(h.Slices)))
@@ -264,8 +271,36 @@ func (s *server) removeHost(ctx context.Context, in *hostRemoveInput) (*struct{}
 	if err := s.removeMember(ctx, in.Host); err != nil {
 		return nil, problem(err)
 	}
+	if one[0].Alive {
+		if err := s.awaitLoss(ctx, in.Host); err != nil {
+			return nil, problem(err)
+		}
+	}
 	return nil, problem(s.Store.DeleteHost(ctx, in.Host))
 }
+
+// awaitLoss waits for the end of a server that was removed while it ran, as of two it has to be: once one of them is stopped, the other alone can
+// decide nothing. The process ends by itself, and its lease some seconds later.
+func (s *server) awaitLoss(ctx context.Context, host string) error {
+	ctx, cancel := context.WithTimeout(ctx, lossTimeout)
+	defer cancel()
+	for {
+		h, err := s.Store.HostState(ctx, host)
+		if err != nil || !h.Alive {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return huma.Error409Conflict(fmt.Sprintf("%s is no server any more, and alive: stop it, and remove the host then", host))
+		case <-time.After(lossLook):
+		}
+	}
+}
+
+const (
+	lossTimeout = 30 * time.Second
+	lossLook    = 250 * time.Millisecond
+)
 
 func sliceNames(all []HostSlice) string {
 	names := make([]string, len(all))

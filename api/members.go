@@ -19,6 +19,8 @@ type ClusterStatus struct {
 	Servers []Member `json:"servers"` // that keep the store
 	// Trouble says that the servers cannot decide: reading works, changes do not.
 	Trouble string `json:"trouble,omitempty"`
+	// Warnings say what works and should not stay so, for a person.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Member is a server that keeps the store.
@@ -61,6 +63,9 @@ func (s *server) status(ctx context.Context, _ *struct{}) (*body[ClusterStatus],
 		st.Servers = append(st.Servers, Member{Name: m.Name, Peer: m.PeerURL, Answers: m.Answers, Leader: m.Leader, Learner: m.Learner})
 	}
 	st.Trouble = troubleOf(st.Servers)
+	if even := EvenServers(len(st.Servers)); even != "" {
+		st.Warnings = append(st.Warnings, even)
+	}
 	return &body[ClusterStatus]{st}, nil
 }
 
@@ -83,6 +88,33 @@ func troubleOf(servers []Member) string {
 		return "the servers have no leader: an election is under way"
 	}
 	return ""
+}
+
+// EvenServers says why that many servers are no good number to stay at; empty: they are. Those that join and have no vote yet count: they will have one.
+func EvenServers(n int) string {
+	const advice = "let one more join (pergola token create --role server)"
+	switch {
+	case n%2 == 1 || n == 0:
+		return ""
+	case n == 2:
+		return "both servers must answer for anything to be changed, so two are worse than one: " + advice
+	}
+	return fmt.Sprintf("%d of %d servers must answer for anything to be changed, so they stand the loss of %d, as %d do: %s", n/2+1, n, n/2-1, n-1, advice)
+}
+
+// voters names the servers that keep the store, if they do.
+func (s *server) voters(ctx context.Context) ([]string, error) {
+	if s.Cluster == nil || !s.Cluster.KeepsStore() {
+		return nil, nil
+	}
+	members, err := s.Store.Members(ctx)
+	var names []string
+	for _, m := range members {
+		if !m.Learner {
+			names = append(names, m.Name)
+		}
+	}
+	return names, err
 }
 
 // removeMember takes a host's vote, if it has one.

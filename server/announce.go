@@ -20,6 +20,7 @@ func (s *server) announce(ctx context.Context) {
 		fmt.Fprintf(s.Out, "%s is a server of a cluster: other machines join by the command that `pergola token create` prints.\n", s.Host)
 		return
 	}
+	defer s.warnOfEven(ctx)
 	hosts, err := s.store.Hosts(ctx)
 	if err == nil && len(hosts) > 1 {
 		fmt.Fprintf(s.Out, "%s is a server of a cluster of %d hosts; one more joins by the command that `pergola token create` prints.\n", s.Host, len(hosts))
@@ -32,6 +33,20 @@ func (s *server) announce(ctx context.Context) {
 	}
 	fmt.Fprintf(s.Out, "Another machine joins by this command, within a day, as root:\n\n  %s\n\n"+
 		"`pergola token create` prints another one; with --role server, for a machine that keeps the cluster's state, too.\n", line)
+}
+
+func (s *server) warnOfEven(ctx context.Context) {
+	if !s.cluster.KeepsStore() {
+		return
+	}
+	members, err := s.store.Members(ctx)
+	if err != nil {
+		s.Log.Warn("count the servers of the cluster", "error", err)
+		return
+	}
+	if even := api.EvenServers(len(members)); even != "" {
+		fmt.Fprintf(s.Out, "Warning: %s.\n", even)
+	}
 }
 
 func (s *server) joinLine(ctx context.Context) (string, error) {

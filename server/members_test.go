@@ -24,6 +24,7 @@ import (
 	"github.com/pergola-net/pergola/api/client"
 	"github.com/pergola-net/pergola/events"
 	"github.com/pergola-net/pergola/pki"
+	"github.com/pergola-net/pergola/store"
 	"github.com/pergola-net/pergola/test/testkit"
 	"github.com/pergola-net/pergola/topology"
 )
@@ -121,11 +122,15 @@ func TestThreeServersOutliveOne(t *testing.T) {
 	testkit.Root(t) // who makes tokens
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Server)
+	if st, err := h2.Cluster(t.Context()); err != nil || len(st.Warnings) != 1 || !strings.Contains(st.Warnings[0], "two are worse than one") {
+		t.Errorf("two servers: %+v %v", st, err)
+	}
+	testkit.Await(t, func() bool { return strings.Contains(h2.out.String(), "two are worse than one") }, 20*time.Second, "h2 to print so")
 	h3 := joined(t, h2, "h3", pki.Server)
 	h4 := joined(t, h3, "h4", pki.Agent)
 	testkit.Eventually(t, func() error {
 		st, err := h4.Cluster(t.Context())
-		if err == nil && (len(st.Servers) != 3 || st.Trouble != "" || st.Alive != 4 || st.Server) {
+		if err == nil && (len(st.Servers) != 3 || st.Trouble != "" || len(st.Warnings) > 0 || st.Alive != 4 || st.Server) {
 			err = fmt.Errorf("cluster %+v", st)
 		}
 		return err
@@ -165,6 +170,33 @@ func TestThreeServersOutliveOne(t *testing.T) {
 	if all, err := h3.Slices(t.Context()); err != nil || len(all) != 1 {
 		t.Errorf("reading: %v %v", all, err)
 	}
+}
+
+func TestOfTwoServersOneIsRemovedWhileItRuns(t *testing.T) {
+	testkit.Root(t) // who makes tokens
+	h1 := run(t, machineConfig(t, "h1"))
+	cfg := machineConfig(t, "h2")
+	invite(t, h1, &cfg, pki.Server)
+	done := make(chan error, 1)
+	go func() { done <- Run(t.Context(), cfg) }()
+	testkit.Eventually(t, func() error {
+		st, err := h1.Cluster(t.Context())
+		if err == nil && (st.Alive != 2 || len(st.Servers) != 2 || st.Servers[1].Learner) {
+			err = fmt.Errorf("cluster %+v", st)
+		}
+		return err
+	}, 40*time.Second, "two servers")
+	refused(t, h1.RemoveHost(t.Context(), "h1", false), http.StatusConflict, "host h1 cannot remove itself: run this on the other server")
+	if err := h1.RemoveHost(t.Context(), "h2", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, store.ErrRemoved) {
+		t.Errorf("h2 ended: %v", err)
+	}
+	if st, err := h1.Cluster(t.Context()); err != nil || st.Hosts != 1 || len(st.Servers) != 1 || st.Trouble != "" || len(st.Warnings) > 0 {
+		t.Errorf("what is left: %+v %v", st, err)
+	}
+	up(t, h1.Client, pair("net"))
 }
 
 func TestCertificatesAreRenewed(t *testing.T) {

@@ -69,6 +69,7 @@ func (a *app) status(ctx context.Context, c *client.Client, st *api.ClusterStatu
 	if st.Trouble != "" {
 		a.warn([]string{st.Trouble})
 	}
+	a.warn(st.Warnings)
 	return nil
 }
 
