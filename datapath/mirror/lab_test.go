@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/fib"
 	"github.com/pergola-net/pergola/netns"
@@ -221,6 +223,37 @@ func (l *lab) leads(addr, want string) {
 		}
 		return nil
 	}, 5*time.Second, addr+" to lead to "+want)
+}
+
+// addGroup makes a group of next-hop objects, with weights that `ip` does not know.
+func (l *lab) addGroup(id uint32, members ...member) error {
+	var group []byte
+	for _, m := range members {
+		group = binary.NativeEndian.AppendUint32(group, m.id)
+		group = append(group, byte(m.weight-1), byte((m.weight-1)>>8), 0, 0)
+	}
+	b := append(make([]byte, sizeofNHMsg), number(unix.NHA_ID, id)...)
+	b = append(b, attribute(unix.NHA_GROUP, group)...)
+	request := netlinkMessage(unix.RTM_NEWNEXTHOP, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, b).bytes()
+	return netns.In(l.ns, func() error {
+		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(fd) }()
+		if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+			return err
+		}
+		answer := make([]byte, 1<<12)
+		n, _, err := unix.Recvfrom(fd, answer, 0)
+		if err != nil {
+			return err
+		}
+		if m, _, err := nextMessage(answer[:n]); err != nil || binary.NativeEndian.Uint32(m.data) != 0 {
+			return fmt.Errorf("add a group: %w, %w", err, m.refusal())
+		}
+		return nil
+	})
 }
 
 func brief(r fib.Route) string {

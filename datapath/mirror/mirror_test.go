@@ -120,3 +120,21 @@ func TestNextHopObjects(t *testing.T) {
 		}
 	}
 }
+
+// A weight of more than 256, as newer kernels have it, does not fit into the messages of routes: they wrap it.
+func TestLargeWeights(t *testing.T) {
+	for _, compatible := range []int{0, 1} {
+		t.Run(fmt.Sprintf("compat %d", compatible), func(t *testing.T) {
+			l := newLab(t)
+			l.synced()
+			l.script(fmt.Sprintf(`sysctl -qw net.ipv4.nexthop_compat_mode=%d
+				ip nexthop add id 1 via 10.0.0.2 dev eth0; ip nexthop add id 2 via 10.0.1.2 dev eth1`, compatible))
+			if err := l.addGroup(10, member{1, 300}, member{2, 100}); err != nil {
+				t.Fatal(err)
+			}
+			l.script("ip route add 192.0.2.0/24 nhid 10")
+			l.leads("192.0.2.1", "10.0.0.2@100*192 10.0.1.2@101*64")
+			l.synced()
+		})
+	}
+}

@@ -82,6 +82,18 @@ func (all objects) hasMember(group, id uint32) bool {
 	return false
 }
 
+// weigh gives paths that a route's message spells out, in the order of the group, the weights that only the object tells: there they have eight bits.
+func (o object) weigh(paths []path) []path {
+	if len(paths) != len(o.members) {
+		return paths
+	}
+	weighed := slices.Clone(paths)
+	for i, m := range o.members {
+		weighed[i].weight = m.weight
+	}
+	return weighed
+}
+
 // resolve finds the paths of a route by its object. The kernel spells them out in the route's own messages, unless
 // net.ipv4.nexthop_compat_mode is 0.
 func (all objects) resolve(h *hops) ([]path, fib.Kind) {
@@ -92,7 +104,7 @@ func (all objects) resolve(h *hops) ([]path, fib.Kind) {
 	case o.kind != fib.Unicast:
 		return nil, o.kind
 	case len(h.paths) > 0:
-		return h.paths, fib.Unicast
+		return o.weigh(h.paths), fib.Unicast
 	case len(o.members) == 0:
 		return []path{{link: o.link, gateway: o.gateway, weight: 1}}, fib.Unicast
 	}
