@@ -111,15 +111,16 @@ type addresses struct {
 type addressKey struct {
 	link      int
 	prefix    netip.Prefix // as configured: with the host's bits
+	subnet    netip.Prefix // on a point-to-point link, the other end's
 	broadcast netip.Addr   // as configured; invalid: not
 }
 
 // broadcasts are the addresses to which the kernel has routes of type broadcast, or had in some version (fib_add_ifaddr()).
 func (k addressKey) broadcasts() []netip.Addr {
 	var all []netip.Addr
-	if k.prefix.Bits() < 31 {
-		first := k.prefix.Masked().Addr().As4()
-		last := binary.BigEndian.Uint32(first[:]) | ^uint32(0)>>k.prefix.Bits()
+	if k.subnet.Bits() < 31 {
+		first := k.subnet.Addr().As4()
+		last := binary.BigEndian.Uint32(first[:]) | ^uint32(0)>>k.subnet.Bits()
 		all = append(all, netip.AddrFrom4(first), netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, last))))
 	}
 	if b := k.broadcast; b.Is4() && !slices.Contains(all, b) {
@@ -150,8 +151,12 @@ func parseAddress(m message) (k addressKey, ok bool, err error) {
 	if !addr.IsValid() {
 		addr = peer
 	}
+	if !peer.IsValid() {
+		peer = addr
+	}
 	k.link, k.prefix = int(binary.NativeEndian.Uint32(m.data[4:])), netip.PrefixFrom(addr, int(m.data[1]))
-	if !addr.Is4() {
+	k.subnet, err = peer.Prefix(int(m.data[1]))
+	if !addr.Is4() || !peer.Is4() || err != nil {
 		return k, false, errMalformed
 	}
 	return k, true, nil
