@@ -301,9 +301,59 @@ func TestEligibilityAndOff(t *testing.T) {
 	l.set(Router{})
 	l.fastPath(true, true, "")
 	l.script("ip route add local 192.0.2.0/24 dev lo")
-	l.fastPath(false, true, "type local")
+	l.fastPath(false, true, "table local")
 	l.script("ip route del local 192.0.2.0/24 dev lo")
 	l.fastPath(true, true, "")
+	l.synced()
+}
+
+// Once there was a policy rule, the kernel asks table local before main, and looks sources up: `ip route get` says so here. The programs do neither, so what makes
+// a difference then keeps the router off the fast path.
+func TestWhatAPolicyRuleLeavesBehind(t *testing.T) {
+	for title, add := range map[string]string{
+		"address of lo with a subnet": "addr add 192.0.2.1/24 dev lo",
+		"local, like the kernel's":    "route add local 192.0.2.0/24 dev lo proto kernel",
+		"table local leads elsewhere": "route add 192.0.2.0/24 via 10.0.1.2 table local",
+		"local, in table main":        "route add local 192.0.2.0/24 dev lo table main",
+		"multicast":                   "route add multicast 192.0.2.0/24 dev eth1",
+	} {
+		t.Run(title, func(t *testing.T) {
+			l := newLab(t)
+			l.synced()
+			l.script("ip route add 192.0.2.128/25 via 10.0.0.2; ip route add 198.51.100.0/24 via 10.0.0.2; ip rule add pref 9 from 203.0.113.1 lookup 9; ip rule del pref 9")
+			l.fastPath(true, true, "")
+			forwards := func(to, from string) bool {
+				return strings.Contains(l.output(fmt.Sprintf("ip route get %s from %s iif eth2 2>&1 || true", to, from)), "via 10.0.0.2 ")
+			}
+			if !forwards("192.0.2.200", "10.0.2.7") || !forwards("198.51.100.1", "192.0.2.7") {
+				t.Fatal("the kernel does not forward")
+			}
+			l.script("ip " + add)
+			if forwards("192.0.2.200", "10.0.2.7") && forwards("198.51.100.1", "192.0.2.7") {
+				t.Fatal("the kernel does as before")
+			}
+			l.fastPath(false, true, "table local")
+			l.synced()
+			l.script("ip " + strings.Replace(add, " add ", " del ", 1))
+			l.fastPath(true, true, "")
+		})
+	}
+}
+
+// An IPv6 route ends when its time is over, though the kernel tells only when it tidies up.
+func TestRouteThatExpires(t *testing.T) {
+	l := newLab(t)
+	l.synced()
+	l.script("ip -6 route add 2001:db8:a::/48 via 2001:db8::2 expires 1")
+	testkit.Eventually(t, func() error {
+		if out := l.output("ip -6 route get 2001:db8:a::1 from 2001:db8:2::7 iif eth2 2>&1 || true"); !strings.Contains(out, "unreachable") {
+			return errors.New(out)
+		}
+		return nil
+	}, 5*time.Second, "the kernel to forget the route")
+	if have := brief(l.lookup("2001:db8:a::1")); have != "other" && have != "nowhere" {
+		t.Errorf("the mirror has %s", have)
+	}
 	l.synced()
 }
 

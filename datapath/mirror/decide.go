@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/pergola-net/pergola/datapath/fib"
 )
@@ -57,13 +58,8 @@ func equal(a, b *fib.Route) bool {
 // decide is the kernel's choice: of table local before main, of each the lowest metric that is alive. Nil: a shorter prefix
 // decides.
 func (r *rib) decide(p netip.Prefix, e *entry) *fib.Route {
-	if e.doubt != 0 {
+	if e.doubt != 0 || e.partial() {
 		return &leave.Route
-	}
-	for _, n := range e.routes {
-		if n.tos != 0 { // for some frames it is the route, for others not
-			return &leave.Route
-		}
 	}
 	if local := r.first(e, tableLocal); local != nil {
 		return local
@@ -80,6 +76,12 @@ func (r *rib) decide(p netip.Prefix, e *entry) *fib.Route {
 		return &leave.Route
 	}
 	return nil
+}
+
+// partial reports whether a route is for some frames, and for others not. Metrics do not matter then: IPv6 looks for the source first, and where it fits
+// none goes on to a shorter prefix (fib6_node_lookup_1()).
+func (e *entry) partial() bool {
+	return slices.ContainsFunc(e.routes, func(n route) bool { return n.tos != 0 || n.hops.some })
 }
 
 // first is the answer of one table. Between routes of the same metric the kernel decides by what no message tells: their order,
@@ -156,7 +158,7 @@ func (r *rib) hiddenBy(p netip.Prefix) *fib.Route {
 // hide keeps track of the prefixes that hide others, and tells what changes below them.
 func (r *rib) hide(p netip.Prefix, e *entry) error {
 	local := r.first(e, tableLocal)
-	if e.doubt != 0 && local != nil {
+	if local != nil && (e.doubt != 0 || e.partial()) {
 		local = &leave.Route
 	}
 	was := r.wide[p]

@@ -71,9 +71,11 @@ func TestKindsOfRoutes(t *testing.T) {
 			[]string{"192.0.2.1 link@101", "198.51.100.1 203.0.113.9@102", "2001:db8:a::1 link@101"}}},
 		"not mirrored": {{`ip route add throw 192.0.2.0/26; ip route add 192.0.2.64/26 via 10.0.0.2 mtu 1300; ip route add 192.0.2.128/26 via 10.0.0.2 mtu lock 1300
 			ip route add 192.0.2.192/26 via 10.0.0.2 realm 5; ip route add 198.51.100.0/24 tos 0x10 via 10.0.0.2; ip -6 route add 2001:db8:a::/48 via 2001:db8::2 mtu 1300
+			ip route add 198.18.0.0/24 via 10.0.0.2 mtu lock 0; ip -6 route add 2001:db8:d::/48 via 2001:db8::2 expires 300
 			ip route add table default 203.0.113.0/24 via 10.0.0.2; ip route add table 77 203.0.112.0/24 via 10.0.0.2; ip -6 route add 2001:db8:b::/48 from 2001:db8:c::/48 via 2001:db8::2`,
-			[]string{"192.0.2.1 other", "192.0.2.65 other", "192.0.2.129 other", "192.0.2.193 other", "198.51.100.1 other", "2001:db8:a::1 other", "203.0.113.1 other", "203.0.112.1 nowhere", "2001:db8:b::1 other"}}},
-		"harmless attributes": {{"ip route add 192.0.2.0/24 via 10.0.0.2 src 10.0.1.1 advmss 500 hoplimit 3 proto bird; ip -6 route add 2001:db8:a::/48 via 2001:db8::2 expires 300 pref high",
+			[]string{"192.0.2.1 other", "192.0.2.65 other", "192.0.2.129 other", "192.0.2.193 other", "198.51.100.1 other", "2001:db8:a::1 other", "203.0.113.1 other", "203.0.112.1 nowhere", "2001:db8:b::1 other",
+				"198.18.0.1 other", "2001:db8:d::1 other"}}},
+		"harmless attributes": {{"ip route add 192.0.2.0/24 via 10.0.0.2 src 10.0.1.1 advmss 500 hoplimit 3 proto bird; ip -6 route add 2001:db8:a::/48 via 2001:db8::2 pref high",
 			[]string{"192.0.2.1 10.0.0.2@100", "2001:db8:a::1 2001:db8::2@100"}}},
 		"same metric": {
 			{"ip route add 192.0.2.0/24 via 10.0.0.2; ip route append 192.0.2.0/24 via 10.0.1.2", []string{"192.0.2.1 other"}},
@@ -85,6 +87,12 @@ func TestKindsOfRoutes(t *testing.T) {
 		"local hides main in IPv6": {
 			{"ip -6 route add local 2001:db8:a::/48 dev lo; ip -6 route add 2001:db8:a:b::/64 via 2001:db8::2", []string{"2001:db8:a:b::1 local", "2001:db8:a::1 local"}},
 			{"ip -6 route del local 2001:db8:a::/48 dev lo", []string{"2001:db8:a:b::1 2001:db8::2@100", "2001:db8:a::1 nowhere"}},
+		},
+		"for some sources, whatever the metrics": {
+			{"ip -6 route add 2001:db8:a::/48 via 2001:db8::2 metric 100; ip -6 route add 2001:db8:a:b::/64 via 2001:db8::2", []string{"2001:db8:a::1 2001:db8::2@100"}},
+			{"ip -6 route add 2001:db8:a::/48 from 2001:db8:c::/48 via 2001:db8:1::2 metric 1024", []string{"2001:db8:a::1 other", "2001:db8:a:b::1 2001:db8::2@100"}},
+			{"ip -6 route del 2001:db8:a::/48 from 2001:db8:c::/48", []string{"2001:db8:a::1 2001:db8::2@100"}},
+			{"ip -6 route add local 2001:db8:a::/48 from 2001:db8:c::/48 dev lo; ip -6 route add local 2001:db8:a::/48 dev lo metric 1", []string{"2001:db8:a:b::1 other"}},
 		},
 		"a dummy's, and a tunnel's": {{"ip link add br7 type bridge; ip link set br7 up; ip route add 192.0.2.0/24 dev br7", []string{"192.0.2.1 link@0"}}},
 	} {

@@ -36,7 +36,7 @@ type rib struct {
 	wide    map[netip.Prefix]*fib.Route
 	lengths [129]int // of wide
 
-	byHand     int                // IPv4 routes of type local that somebody added
+	apart      int                // IPv4 routes that are: see apart
 	uses       map[uint32]int     // of next-hop objects, by routes
 	sources    map[netip.Addr]int // preferred by IPv4 routes, and by how many
 	generation uint32             // of the last dump
@@ -77,6 +77,9 @@ func (r *rib) confirm(p netip.Prefix, n route) error {
 	}
 	i, found := r.find(e, n)
 	if found == 1 && e.routes[i].generation != r.generation {
+		if e.routes[i].hops.expires && !n.hops.expires { // for ever; or it expires just now
+			r.again = "a route does not expire any more"
+		}
 		return r.replace(p, e, i, n) // it has changed since
 	}
 	return r.insert(p, e, n)
@@ -217,7 +220,7 @@ func (r *rib) insert(p netip.Prefix, e *entry, n route) error {
 		at--
 	}
 	e.routes = slices.Insert(e.routes, at, n)
-	r.count(p, n, 1)
+	r.count(n, 1)
 	return r.settle(p, e)
 }
 
@@ -229,22 +232,22 @@ func before(a, b route) bool {
 }
 
 func (r *rib) replace(p netip.Prefix, e *entry, i int, n route) error {
-	r.count(p, e.routes[i], -1)
+	r.count(e.routes[i], -1)
 	n.generation = r.generation
 	e.routes[i] = n
-	r.count(p, n, 1)
+	r.count(n, 1)
 	return r.settle(p, e)
 }
 
 func (r *rib) drop(p netip.Prefix, e *entry, i int) error {
-	r.count(p, e.routes[i], -1)
+	r.count(e.routes[i], -1)
 	e.routes = slices.Delete(e.routes, i, i+1)
 	return r.settle(p, e)
 }
 
-func (r *rib) count(p netip.Prefix, n route, by int) {
-	if p.Addr().Is4() && n.hops.byHand {
-		r.byHand += by
+func (r *rib) count(n route, by int) {
+	if n.hops.apart {
+		r.apart += by
 	}
 	if a := n.hops.source; a.Is4() {
 		if r.sources[a] += by; r.sources[a] == 0 {
@@ -268,7 +271,7 @@ func (r *rib) sweep(family int) error {
 		for i := len(e.routes) - 1; i >= 0; i-- {
 			if e.routes[i].generation != r.generation {
 				changed = true
-				r.count(p, e.routes[i], -1)
+				r.count(e.routes[i], -1)
 				e.routes = slices.Delete(e.routes, i, i+1)
 			}
 		}

@@ -31,13 +31,15 @@ type route struct {
 
 // hops is where a route leads. Thousands of routes lead the same way: they share it.
 type hops struct {
-	key    string // all that a message says of it: hops with the same key are the same. Empty: taken together from several messages
-	kind   fib.Kind
-	paths  []path     // of kind Unicast
-	source netip.Addr // the route goes when this address goes
-	object uint32     // next-hop object that the route names
-	byHand bool       // a local route that the kernel did not make itself
-	answer *answer    // what follows from it: see rib.answer
+	key     string // all that a message says of it: hops with the same key are the same. Empty: taken together from several messages
+	kind    fib.Kind
+	paths   []path     // of kind Unicast
+	source  netip.Addr // the route goes when this address goes
+	object  uint32     // next-hop object that the route names
+	expires bool       // see expires
+	some    bool       // only frames from some sources take it
+	apart   bool       // see apart
+	answer  *answer    // what follows from it: see rib.answer
 }
 
 type path struct {
@@ -105,8 +107,7 @@ func (p *routeParser) parse(m message) (netip.Prefix, route, bool, error) {
 		return netip.Prefix{}, r, false, nil
 	}
 	kind, protocol := m.data[7], m.data[5]
-	byHand := kind == unix.RTN_LOCAL && protocol != unix.RTPROT_KERNEL
-	p.key = append(p.key[:0], family, kind, byte(flags&unix.RTNH_F_DEAD), sourceBits, b2i(byHand))
+	p.key = append(p.key[:0], family, kind, byte(flags&unix.RTNH_F_DEAD), sourceBits, 0, 0)
 	for a := m.body(unix.SizeofRtMsg); a.next(); {
 		switch a.kind {
 		case unix.RTA_DST:
@@ -115,7 +116,9 @@ func (p *routeParser) parse(m message) (netip.Prefix, route, bool, error) {
 			number = a.u32()
 		case unix.RTA_PRIORITY:
 			r.metric = a.u32()
-		case unix.RTA_CACHEINFO, unix.RTA_PREF, unix.RTA_EXPIRES, unix.RTA_PAD, unix.RTA_UID, unix.RTA_MARK, unix.RTA_IIF:
+		case unix.RTA_CACHEINFO:
+			p.key[keyExpires] = b2i(expires(a.value))
+		case unix.RTA_PREF, unix.RTA_EXPIRES, unix.RTA_PAD, unix.RTA_UID, unix.RTA_MARK, unix.RTA_IIF:
 		default:
 			p.key = append(p.key, a.whole...)
 			p.key = append(p.key, "\x00\x00\x00"[:align(len(a.whole))-len(a.whole)]...)
@@ -129,8 +132,27 @@ func (p *routeParser) parse(m message) (netip.Prefix, route, bool, error) {
 	if err != nil || !prefix.IsValid() || destination.Is4() != (family == unix.AF_INET) {
 		return netip.Prefix{}, r, false, errMalformed
 	}
+	p.key[keyApart] = b2i(apart(prefix, r.table, kind, protocol))
 	r.hops = p.hops()
 	return prefix, r, true, nil
+}
+
+// apart reports whether an IPv4 route makes a difference once there was a policy rule, or a route of type local that somebody added: from then on, for as long as the node
+// lives, the kernel asks table local before main, and drops frames whose source has a route of another type than unicast (fib_has_custom_rules,
+// fib_unmerge(), fib_validate_source()). What it makes itself for each address, and for loopback, makes none: such sources are dropped before, or by addresses.
+func apart(p netip.Prefix, t table, kind, protocol byte) bool {
+	if !p.Addr().Is4() {
+		return false
+	}
+	own := protocol == unix.RTPROT_KERNEL && t == tableLocal && (p.IsSingleIP() || p.Addr().IsLoopback() && p.Bits() >= 8)
+	return !own && (t == tableLocal || kindOf(kind) == fib.Local)
+}
+
+// expires reads struct rta_cacheinfo: has the route a time? IPv6 does not use it after that, and tells when it tidies up, perhaps a minute later
+// (fib6_check_expired()).
+func expires(cache []byte) bool {
+	const at = 8 // rta_expires
+	return len(cache) >= at+4 && binary.NativeEndian.Uint32(cache[at:]) != 0
 }
 
 func tableOf(number uint32, family byte) (table, bool) {
@@ -155,7 +177,12 @@ func b2i(b bool) byte {
 // What golang.org/x/sys/unix does not have of linux/rtnetlink.h.
 const rtaNHID = 30
 
-const keyHeader = 5 // what the key has before the attributes
+// What the key has before the attributes: family, type, whether it is dead, bits of the source, and these.
+const (
+	keyApart   = 4
+	keyExpires = 5
+	keyHeader  = 6
+)
 
 func (p *routeParser) hops() *hops {
 	if h := p.known[string(p.key)]; h != nil {
@@ -173,8 +200,8 @@ func (p *routeParser) hops() *hops {
 }
 
 func newHops(key []byte) *hops {
-	h := &hops{key: string(key), kind: kindOf(key[1]), byHand: key[4] != 0}
-	if key[3] != 0 { // a route for certain sources
+	h := &hops{key: string(key), kind: kindOf(key[1]), some: key[3] != 0, apart: key[keyApart] != 0, expires: key[keyExpires] != 0}
+	if h.some || h.expires {
 		h.kind = fib.Other
 	}
 	single := path{weight: 1, dead: key[2] != 0}
@@ -260,11 +287,11 @@ func gateway(a attributes) netip.Addr {
 	return a.address()
 }
 
-// limitsMTU reports whether a route's metrics change how it forwards: its own MTU counts, locked or not (ip_dst_mtu_maybe_forward()
-// in the kernel). The others are for what the router itself sends.
+// limitsMTU reports whether a route's metrics change how it forwards: its own MTU counts, locked or not, and a lock without
+// one makes it 576 (ip_dst_mtu_maybe_forward() in the kernel). The others are for what the router itself sends.
 func limitsMTU(metrics []byte) bool {
 	for a := (attributes{rest: metrics}); a.next(); {
-		if a.kind == unix.RTAX_MTU {
+		if a.kind == unix.RTAX_MTU || a.kind == unix.RTAX_LOCK && a.u32()&(1<<unix.RTAX_MTU) != 0 {
 			return true
 		}
 	}

@@ -325,9 +325,8 @@ func (v *view) end() error {
 
 // reasons say what about the node itself keeps a family in its kernel.
 func (v *view) reasons() (ipv4, ipv6 []string) {
-	if v.rib.byHand > 0 {
-		// Then the kernel looks up sources, and drops what claims to come from such a route (fib_validate_source()).
-		ipv4 = append(ipv4, "there are routes of type local that the kernel did not make")
+	if v.rib.apart > 0 {
+		ipv4 = append(ipv4, "there are routes of type local, or in table local, for more than the node's own addresses")
 	}
 	return ipv4, nil
 }

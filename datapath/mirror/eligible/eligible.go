@@ -18,8 +18,8 @@
 // whatever cannot be read. Until its first verdict, a node is not to be walked.
 //
 // A policy rule leaves traces when it is gone: the kernel goes on asking the (remaining) rules, finds IPv4's table local apart from main, and
-// looks up sources in its routes. As long as nobody adds routes of type local, which is the mirror's business, the first two lead to the same
-// routes; for the third, the mirror leaves frames from broadcast addresses to the kernel in any case. So a node returns when its rules are gone.
+// looks up sources in its routes. As long as there are no routes of type local, or in table local, but those to the node's own addresses, which is the mirror's
+// business, the first two lead to the same routes; for the third, the mirror leaves frames from broadcast addresses to the kernel in any case. So a node returns when its rules are gone.
 //
 // Of no effect on frames that are walked, and so not looked at: what is for or from the node itself (chains of input and output,
 // cgroup programs), MPLS, bridging and multicast.
