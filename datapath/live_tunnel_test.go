@@ -229,7 +229,46 @@ func TestLiveRelay(t *testing.T) {
 	})
 }
 
-// The same, in by one card and out by another: nothing of it is left to tc.
+// A card whose other end polls, but has no program of XDP, sends back what is heard at once: on a quiet wire nothing else would wake that end.
+func TestLiveRelayWakesTheOtherEnd(t *testing.T) {
+	inTwoMachines(t, func(a, b *machine) {
+		var l line
+		var end int
+		b.inside(func() { l = b.line(2) })
+		a.inside(func() { end = a.port(macB) })
+		in, out := sorts[0], sorts[1]
+		a.standIn(a.a, in)
+		b.standIn(l.in[0], in.turned())
+		b.standIn(l.out[1], out.turned())
+		a.standIn(end, out)
+		for m, other := range map[*machine]string{a: there4.String(), b: here4.String()} { // nobody else speaks
+			m.outside(func() {
+				m.check(os.WriteFile("/proc/sys/net/ipv6/conf/nic/disable_ipv6", []byte("1"), 0))
+				m.ip("neighbour add %s lladdr 02:09:00:00:00:%02x dev nic nud permanent", other, netip.MustParseAddr(other).As4()[3])
+			})
+		}
+		a.outside(func() {
+			e, err := ethtool.NewEthtool()
+			a.check(err)
+			defer e.Close()
+			a.check(e.Change("nic", map[string]bool{"rx-gro": true}))
+		})
+		b.asked(never)
+		b.outside(func() {
+			b.check(b.d.DetachUnderlay(b.nic))
+			b.check(b.d.SendBack(b.nic))
+			b.check(b.d.AttachLineCard(b.nic, true))
+		})
+		p := packet{}
+		a.check(a.say(a.a, p.bytes()))
+		if diff := cmp.Diff([]heard{{end, unix.PACKET_HOST, p.after(macB, mac(3), 2)}}, a.awaits(1)); diff != "" {
+			a.Errorf("heard (-want +have):\n%s", diff)
+		}
+		b.outside(func() { b.check(b.d.DetachLineCard(b.nic)) })
+	})
+}
+
+// Out of a tunnel and into another one, in by one card and out by another: nothing of it is left to tc.
 func TestLiveRelayByAnotherCard(t *testing.T) {
 	inTwoMachines(t, func(a, b *machine) {
 		own, peer := netip.MustParseAddr("198.51.100.2"), netip.MustParseAddr("198.51.100.1")

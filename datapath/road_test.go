@@ -209,6 +209,11 @@ func TestTunnelCardSendsByOtherCards(t *testing.T) {
 			w.check(w.d.RefuseFrames(w.a))
 			w.check(w.d.RefuseFrames(w.a))
 			is("no longer taken", other, small, xdpPass)
+			w.check(w.d.SendBack(w.a))
+			is("back as to others", w.a, small, xdpRedirect)
+			is("back as to others, in parts", w.a, large, xdpRedirect)
+			is("not taken from others", other, small, xdpPass)
+			w.check(w.d.maps.Nics.Delete(uint32(w.a) | backBit))
 			w.forgetTunnels()
 		}
 	})
@@ -219,7 +224,8 @@ func TestCardsThatAreGoneTakeNothing(t *testing.T) {
 		w.ip("link add gone type veth peer name gone1")
 		index := ifindex(w, "gone")
 		w.check(w.d.TakeFrames(index, true))
-		if n := count(w, w.d.maps.Nics); n != 2 {
+		w.check(w.d.SendBack(index))
+		if n := count(w, w.d.maps.Nics); n != 3 {
 			w.Errorf("%d entries", n)
 		}
 		w.ip("link delete gone")

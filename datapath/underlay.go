@@ -110,8 +110,11 @@ func (d *DataPath) DetachLineCard(nic int) error {
 	return nil
 }
 
-// inPartsBit is IN_PARTS in tunnelcard.c.
-const inPartsBit = 1 << 31
+// IN_PARTS and BACK in tunnelcard.c.
+const (
+	inPartsBit = 1 << 31
+	backBit    = 1 << 30
+)
 
 // TakeFrames says that a network card takes frames that the line card of another one sends, as its driver can when it has ndo_xdp_xmit; and, with
 // inParts, frames that lie in several buffers. Elsewhere they would be lost. The card has its entry until RefuseFrames, or until it goes. The thread must be
@@ -136,6 +139,16 @@ func (d *DataPath) RefuseFrames(nic int) error {
 	err := errors.Join(ignoreNotExist(d.maps.Nics.Delete(index)), ignoreNotExist(d.maps.Nics.Delete(index|inPartsBit)))
 	if err != nil {
 		return fmt.Errorf("keep line cards from sending to network card %d: %w", nic, err)
+	}
+	return nil
+}
+
+// SendBack lets the line card of a network card send by this one as it does by others, and not by XDP_TX. That is for veth: the kernel puts what XDP_TX
+// sends before the other end, but wakes that only if it has a program of XDP of its own (veth_xdp_flush), and not if it polls because GRO is on. Frames then
+// wait until something else wakes it. The card has its entry until it goes. The thread must be in the machine's namespace.
+func (d *DataPath) SendBack(nic int) error {
+	if err := d.maps.Nics.Put(uint32(nic)|backBit, uint32(nic)); err != nil {
+		return fmt.Errorf("let the line card of network card %d send back: %w", nic, err)
 	}
 	return nil
 }

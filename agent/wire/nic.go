@@ -30,7 +30,12 @@ func (s *Substrate) attachNIC(nic device, noXDP bool) error {
 		err = errors.Join(err, s.data.DetachLineCard(nic.index))
 	} else {
 		const native = true // the generic one breaks TSO of what the machine itself receives
-		err = s.data.AttachLineCard(nic.index, native)
+		if nic.kind == "veth" {
+			err = s.data.SendBack(nic.index)
+		}
+		if err == nil {
+			err = s.data.AttachLineCard(nic.index, native)
+		}
 	}
 	s.underlay.why[nic.name] = whyNoXDP(err)
 	return nil

@@ -17,8 +17,10 @@
 #include "xdp.h"
 
 /* Network cards that take frames from the line card of another one, by ifindex in the machine's namespace; IN_PARTS beside it: also such as lie in
- * several buffers. Elsewhere they would be lost. User space asks the drivers; a card that is gone is gone from here, too. */
+ * several buffers. Elsewhere they would be lost. BACK beside it: the card's own line card sends by it that way, too, and not by XDP_TX. User space
+ * asks the drivers; a card that is gone is gone from here, too. */
 #define IN_PARTS (1u << 31)
+#define BACK (1u << 30)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
@@ -131,7 +133,7 @@ static __always_inline bool paste_outer(struct xdp_md *ctx, const struct wrappin
 static __always_inline int choose_card(const struct xdp_md *ctx, const struct passage *p, __u32 nic)
 {
 	if (nic == ctx->ingress_ifindex)
-		return XDP_TX;
+		return bpf_redirect_map(&nics, nic | BACK, XDP_TX);
 	return bpf_redirect_map(&nics, p->split ? nic | IN_PARTS : nic, XDP_PASS);
 }
 
