@@ -63,6 +63,8 @@ type Agent struct {
 	contact  contact
 	cpu      cpuMeter // read by who describes the host: one after the other
 	underlay trouble
+	strays   strays        // of who describes the host
+	astray   bool          // the same: what strays said last
 	posted   time.Duration // what the sentry was told; of the goroutine that keeps the fence
 	opened   struct {      // the last call of OpenUnderlay; of the goroutine that passes
 		substrate *wire.Substrate

@@ -75,7 +75,7 @@ func (a *Agent) describe(ctx context.Context) substrate.Host {
 	if c := a.cfg.Consents; c != nil {
 		h.Allows = c.Terms().Allowance
 	}
-	h.Underlays = a.underlays(ctx)
+	a.describeUnderlays(ctx, &h)
 	return h
 }
 
@@ -113,22 +113,26 @@ func (m *cpuMeter) measure() float64 {
 	return m.rate
 }
 
-// underlays describes the interfaces that carry tunnels, the one with this host's address first. What is wrong with one is said in place of its
-// XDP mode.
-func (a *Agent) underlays(ctx context.Context) []substrate.Underlay {
+// describeUnderlays describes the interfaces that carry tunnels, the one with this host's address first. What is wrong with one is said in place of
+// its XDP mode.
+func (a *Agent) describeUnderlays(ctx context.Context, h *substrate.Host) {
 	all, err := wire.Underlays()
 	if err != nil {
 		a.cfg.Log.Warn("describe this host", "error", err)
-		return nil
+		return
 	}
 	found := underlaysOf(a.cfg.Cluster, all)
+	h.Underlays, h.Bound = found, isBound(a.cfg.Cluster, found)
 	s := a.network()
 	if s == nil {
-		return found
+		return
 	}
 	state, err := s.Underlay(ctx)
 	if err != nil {
-		return found // the substrate was closed meanwhile, or is about to be opened anew
+		return // the substrate was closed meanwhile, or is about to be opened anew
+	}
+	if len(state.NICs) > 0 || state.Bound { // also while the VPN that it is bound to is absent
+		h.Bound = state.Bound
 	}
 	for i := range found {
 		if nic, opened := state.NICs[found[i].Name]; opened && nic.Present {
@@ -138,7 +142,7 @@ func (a *Agent) underlays(ctx context.Context) []substrate.Underlay {
 	if trouble := a.underlay.get(); trouble != "" && len(found) > 0 {
 		found[0].XDP = "none: " + trouble
 	}
-	return found
+	a.noteStrays(h, state.Counters[offUnderlay], h.Updated)
 }
 
 // noUnderlay stands where an interface's name would.
@@ -188,7 +192,8 @@ func (a *Agent) openUnderlay(ctx context.Context) {
 	a.opened.substrate, a.opened.at = s, time.Now()
 	all, err := wire.Underlays()
 	var names []string
-	for _, u := range underlaysOf(a.cfg.Cluster, all) {
+	found := underlaysOf(a.cfg.Cluster, all)
+	for _, u := range found {
 		if u.Name != noUnderlay {
 			names = append(names, u.Name)
 		}
@@ -197,7 +202,7 @@ func (a *Agent) openUnderlay(ctx context.Context) {
 		err = fmt.Errorf("no interface that is up has this host's address %s", a.cfg.Cluster.Address)
 	}
 	if err == nil {
-		err = s.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: names, NoXDP: a.cfg.Cluster.NoXDP})
+		err = s.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: names, NoXDP: a.cfg.Cluster.NoXDP, Bound: isBound(a.cfg.Cluster, found)})
 	}
 	if a.underlay.set(err) && err != nil {
 		a.cfg.Log.Warn("open the way to other hosts", "error", err)

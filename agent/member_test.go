@@ -9,12 +9,14 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/pergola-net/pergola/agent/reconcile"
 	"github.com/pergola-net/pergola/agent/sliver"
+	"github.com/pergola-net/pergola/events"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/store"
 	"github.com/pergola-net/pergola/substrate"
@@ -91,6 +93,62 @@ func TestUnderlaysAreThoseOfTheMembership(t *testing.T) {
 }
 
 // Another host starts a node that was here when this one reports the generation in which it was moved.
+// What a VPN would have encrypted leaves by nothing else; on machines with several network cards, the routes are right.
+func TestPacketsLeaveByWhatRootNamedOrByTheVPN(t *testing.T) {
+	of := func(name, kind string) substrate.Underlay { return substrate.Underlay{Name: name, Kind: kind} }
+	for name, c := range map[string]struct {
+		named []string
+		found []substrate.Underlay
+		want  bool
+	}{
+		"a network card":         {nil, []substrate.Underlay{of("eth0", "")}, false},
+		"several in one":         {nil, []substrate.Underlay{of("bond0", "bond")}, false},
+		"of no network card":     {nil, []substrate.Underlay{of("dummy0", "dummy")}, false},
+		"a VLAN":                 {nil, []substrate.Underlay{of("eth0.7", "vlan")}, false},
+		"WireGuard":              {nil, []substrate.Underlay{of("wg0", "wireguard")}, true},
+		"OpenVPN":                {nil, []substrate.Underlay{of("tap0", "tun")}, true},
+		"MACsec":                 {nil, []substrate.Underlay{of("macsec0", "macsec")}, true},
+		"what nobody knows":      {nil, []substrate.Underlay{of("new0", "new")}, true},
+		"beside a network card":  {nil, []substrate.Underlay{of("eth0", ""), of("wg0", "wireguard")}, true},
+		"named":                  {[]string{"eth0", "eth1"}, []substrate.Underlay{of("eth0", ""), of("eth1", "")}, true},
+		"named, and absent":      {[]string{"wg0"}, []substrate.Underlay{of("wg0", "")}, true},
+		"nobody has the address": {nil, []substrate.Underlay{of(noUnderlay, "")}, false},
+	} {
+		if have := isBound(&Cluster{Interfaces: c.named}, c.found); have != c.want {
+			t.Errorf("%s: bound %v", name, have)
+		}
+	}
+}
+
+func TestPacketsThatAreKeptBackAreToldOfOnce(t *testing.T) {
+	bus := events.NewBus(8)
+	a := &Agent{cfg: Config{Events: bus, Log: slog.New(slog.DiscardHandler)}}
+	start := time.Now()
+	for _, c := range []struct {
+		after int // seconds
+		count uint64
+		want  bool
+	}{
+		{0, 7, false}, // of an earlier process's time
+		{3, 7, false}, {6, 8, true}, {9, 30, true}, {12, 30, true}, {38, 30, true}, {39, 30, false}, {42, 30, false},
+		{45, 2, false}, // the data path was made anew
+		{48, 3, true},
+	} {
+		h := substrate.Host{Name: "h1", Underlays: []substrate.Underlay{{Name: "wg0"}}}
+		a.noteStrays(&h, c.count, start.Add(time.Duration(c.after)*time.Second))
+		if have := h.Trouble; (have != "") != c.want || c.want && !strings.Contains(have, "by another interface than wg0") {
+			t.Errorf("after %d s, %d packets: %q", c.after, c.count, have)
+		}
+	}
+	var told []string
+	for _, e := range bus.Recent(0) {
+		told = append(told, e.Message)
+	}
+	if len(told) != 3 || !strings.Contains(told[0], "host h1: packets of tunnels are kept back") || !strings.Contains(told[1], "any more") {
+		t.Errorf("told: %q", told)
+	}
+}
+
 func TestAGenerationIsReportedWhenWhatWasMovedAwayIsGone(t *testing.T) {
 	s := on(network(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "B"})
 	s.Generation = 5

@@ -14,7 +14,7 @@ import (
 
 // ABI numbers the layout and meaning of the pinned maps. Programs of the same ABI share maps: a rebuilt program takes the
 // place of the old one and nothing else happens. Raise it with any change to a map, to a struct in it, or to what a value means.
-const ABI = 6
+const ABI = 7
 
 // inherit copies the port records of data paths with another ABI into ours, member by member: what both layouts call by the same
 // name and give the same size is carried over, the rest is zero. A member whose meaning changes must therefore change

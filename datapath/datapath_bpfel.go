@@ -19,7 +19,7 @@ type objectCounters struct {
 	WalkedIn  objectTraffic
 	WalkedOut objectTraffic
 	Emerged   objectTraffic
-	Dropped   [16]uint64
+	Dropped   [17]uint64
 }
 
 type objectEncapsulation struct {
@@ -120,7 +120,8 @@ const (
 	objectReasonREASON_NO_UPLINK      objectReason = 13
 	objectReasonREASON_NO_ROUTE       objectReason = 14
 	objectReasonREASON_STORM          objectReason = 15
-	objectReasonREASONS               objectReason = 16
+	objectReasonREASON_OFF_UNDERLAY   objectReason = 16
+	objectReasonREASONS               objectReason = 17
 )
 
 type objectRouter struct {
@@ -158,13 +159,14 @@ type objectUnderlay struct {
 	Received objectTraffic
 	Sent     objectTraffic
 	ByCard   uint64
-	Dropped  [16]uint64
+	Dropped  [17]uint64
 }
 
 type objectUplink struct {
 	_       structs.HostLayout
 	Inside  uint32
 	Outside uint32
+	Bound   uint32
 }
 
 // Names of all BPF objects in the ELF.
@@ -177,6 +179,7 @@ const (
 	objectMapDevices           = "devices"
 	objectMapEncapsulations    = "encapsulations"
 	objectMapEnds              = "ends"
+	objectMapExits             = "exits"
 	objectMapLease             = "lease"
 	objectMapLegs              = "legs"
 	objectMapNeighbours        = "neighbours"
@@ -267,6 +270,7 @@ type objectMapSpecs struct {
 	Devices        *ebpf.MapSpec `ebpf:"devices"`
 	Encapsulations *ebpf.MapSpec `ebpf:"encapsulations"`
 	Ends           *ebpf.MapSpec `ebpf:"ends"`
+	Exits          *ebpf.MapSpec `ebpf:"exits"`
 	Lease          *ebpf.MapSpec `ebpf:"lease"`
 	Legs           *ebpf.MapSpec `ebpf:"legs"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
@@ -321,6 +325,7 @@ type objectMaps struct {
 	Devices        *ebpf.Map `ebpf:"devices"`
 	Encapsulations *ebpf.Map `ebpf:"encapsulations"`
 	Ends           *ebpf.Map `ebpf:"ends"`
+	Exits          *ebpf.Map `ebpf:"exits"`
 	Lease          *ebpf.Map `ebpf:"lease"`
 	Legs           *ebpf.Map `ebpf:"legs"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
@@ -349,6 +354,7 @@ func (m *objectMaps) Close() error {
 		m.Devices,
 		m.Encapsulations,
 		m.Ends,
+		m.Exits,
 		m.Lease,
 		m.Legs,
 		m.Neighbours,

@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // SetUplink says which device leads out of the substrate: its end of the veth pair whose other end is in the machine's namespace.
@@ -41,6 +42,60 @@ func (d *DataPath) AttachEgress(index int) error {
 		return err
 	}
 	return attachIngress(index, objectProgUnderlayEgress, d.programs.UnderlayEgress)
+}
+
+// BindUnderlay makes packets of tunnels leave by these interfaces alone: such as the machine's routes lead elsewhere are dropped. The thread must be
+// in the machine's namespace. A data path that is made anew is not bound, but has no uplink either.
+func (d *DataPath) BindUnderlay(nics []int) error {
+	for _, nic := range nics {
+		if err := d.maps.Exits.Put(uint32(nic), uint32(nic)); err != nil {
+			return fmt.Errorf("let packets of tunnels leave by interface %d: %w", nic, err)
+		}
+	}
+	if err := d.changeUplink(func(u *objectUplink) { u.Bound = 1 }); err != nil {
+		return err
+	}
+	return d.closeExits(nics)
+}
+
+// FreeUnderlay undoes BindUnderlay: packets of tunnels go wherever the machine's routes lead.
+func (d *DataPath) FreeUnderlay() error {
+	if err := d.changeUplink(func(u *objectUplink) { u.Bound = 0 }); err != nil {
+		return err
+	}
+	return d.closeExits(nil)
+}
+
+// IsUnderlayBound says which of the two was called last.
+func (d *DataPath) IsUnderlayBound() (bool, error) {
+	var u objectUplink
+	if err := d.maps.Uplinks.Lookup(uint32(0), &u); err != nil {
+		return false, fmt.Errorf("read uplink: %w", err)
+	}
+	return u.Bound != 0, nil
+}
+
+// closeExits removes the interfaces but these.
+func (d *DataPath) closeExits(but []int) error {
+	var (
+		nic, index uint32
+		stale      []uint32
+		all        = d.maps.Exits.Iterate()
+	)
+	for all.Next(&nic, &index) {
+		if !slices.Contains(but, int(nic)) {
+			stale = append(stale, nic)
+		}
+	}
+	if err := all.Err(); err != nil {
+		return fmt.Errorf("read by which interfaces packets of tunnels leave: %w", err)
+	}
+	for _, nic := range stale {
+		if err := ignoreNotExist(d.maps.Exits.Delete(nic)); err != nil {
+			return fmt.Errorf("keep packets of tunnels from interface %d: %w", nic, err)
+		}
+	}
+	return nil
 }
 
 func (d *DataPath) changeUplink(change func(*objectUplink)) error {

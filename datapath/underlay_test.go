@@ -140,6 +140,75 @@ func TestUnderlayRoutesOuterPackets(t *testing.T) {
 	})
 }
 
+// Where a VPN carries the tunnels, no other interface does, wherever the machine's routes lead.
+func TestOuterPacketsLeaveByTheUnderlayAlone(t *testing.T) {
+	inRoutedWorld(t, func(w *world) {
+		for _, tunnel := range sorts {
+			unknown := tunnel
+			unknown.Peer = netip.MustParseAddr("203.0.113.77")
+			if tunnel.Local.Is6() {
+				unknown.Peer = netip.MustParseAddr("2001:db8:f::77")
+			}
+			relay, out := w.relay(tunnel)
+			goes := func(may bool) {
+				w.Helper()
+				w.asked(never)
+				bare := func(t Tunnel) []byte { return t.outer(packet{}.bytes(), around{}) }
+				sent, want, verdict, card := out.outer(packet{}.bytes(), around{to: macThere, from: macHere}), map[string]uint64{}, uint32(verdictRedirect), uint32(xdpTX)
+				if !may {
+					sent, want, verdict, card = bare(out), map[string]uint64{"off underlay": 1}, verdictShot, xdpPass
+				}
+				w.expect(w.run(w.d.programs.UnderlayEgress, w.b, bare(out)), verdict, sent, want)
+				w.expect(w.run(w.d.programs.UnderlayEgress, w.b, bare(unknown)), verdict, bare(unknown), want) // the kernel would ask for the neighbour
+				w.asked(time.Time{})
+				w.expect(w.run(w.d.programs.UnderlayEgress, w.b, bare(out)), verdict, bare(out), want)
+				w.asked(never)
+				w.keep(func(k *keptRoad) { k.Until = 0 })
+				if have := w.card(relay(packet{})); have.Verdict != card {
+					w.Errorf("%s: verdict %d of the line card, want %d", w.name, have.Verdict, card)
+				}
+				w.takeAll()
+			}
+			for _, c := range []struct {
+				name string
+				nics []int
+				may  bool
+			}{{"another interface", []int{w.b}, false}, {"two interfaces", []int{w.b, w.a}, true}, {"the interface", []int{w.a}, true}, {"none", nil, false}} {
+				w.name = tunnel.named() + ", bound to " + c.name
+				w.check(w.d.BindUnderlay(c.nics))
+				goes(c.may)
+			}
+			w.name = tunnel.named() + ", free again"
+			w.check(w.d.FreeUnderlay())
+			goes(true)
+			w.forgetTunnels()
+		}
+	})
+}
+
+// The number of an interface that is gone may become another one's.
+func TestInterfacesThatAreGoneAreNoExits(t *testing.T) {
+	inRoutedWorld(t, func(w *world) {
+		w.ip("link add gone type veth peer name gone1")
+		index := ifindex(w, "gone")
+		w.check(w.d.BindUnderlay([]int{w.a, index}))
+		if n := count(w, w.d.maps.Exits); n != 2 {
+			w.Errorf("%d entries", n)
+		}
+		w.ip("link delete gone")
+		if n := count(w, w.d.maps.Exits); n != 1 {
+			w.Errorf("%d entries are left", n)
+		}
+		if bound, err := w.d.IsUnderlayBound(); !bound || err != nil {
+			w.Errorf("bound: %v, %v", bound, err)
+		}
+		w.check(w.d.FreeUnderlay())
+		if n := count(w, w.d.maps.Exits); n != 0 {
+			w.Errorf("%d entries are left", n)
+		}
+	})
+}
+
 // The line card gives what the three programs of tc give together, or leaves the packet as it came.
 func TestTunnelCardDoesWhatItCanAndLeavesTheRest(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {

@@ -3,6 +3,7 @@ package substrate
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -17,6 +18,10 @@ type Host struct {
 	API string `json:"api"`
 	// Underlays are the interfaces into the substrate, the one with Address first.
 	Underlays []Underlay `json:"underlays,omitempty"`
+	// Bound says that packets of tunnels leave by Underlays alone, wherever the machine's routes lead.
+	Bound bool `json:"bound,omitempty"`
+	// Trouble is what goes wrong with its tunnels, for a person.
+	Trouble string `json:"trouble,omitempty"`
 
 	Cores    float64  `json:"cores"`
 	Memory   uint64   `json:"memory"`             // bytes
@@ -34,11 +39,19 @@ type Host struct {
 // Underlay is an interface that carries tunnels.
 type Underlay struct {
 	Name      string         `json:"name"`
+	Kind      string         `json:"kind,omitempty"` // as the kernel has it: wireguard, tun, bond; empty for hardware
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	MTU       int            `json:"mtu"`            // bytes of an IP packet
 	Rate      uint64         `json:"rate,omitempty"` // bit/s; 0: not known
 	XDP       string         `json:"xdp"`            // native, generic, or why there is none
 }
+
+// plain are the kinds of interfaces that are a network card, several, or a part of one.
+var plain = []string{"", "bond", "bridge", "dummy", "ipoib", "ipvlan", "ipvtap", "macvlan", "macvtap", "openvswitch", "team", "veth", "vlan", "vrf"}
+
+// IsVPN reports whether an interface may enclose, and so encrypt, what it carries: WireGuard, tun and tap, ipip, MACsec. A kind that nobody thought
+// of does.
+func (u Underlay) IsVPN() bool { return !slices.Contains(plain, u.Kind) }
 
 // What a kernel may have that slices ask for.
 const (

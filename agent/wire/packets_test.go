@@ -1,6 +1,9 @@
 package wire_test
 
 import (
+	"bytes"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -8,10 +11,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/agent/wire"
 	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/test/testkit"
 )
 
@@ -136,6 +141,94 @@ func crossesVPN(b *bed, kind tunnelOf) {
 		if kind, ok := to.sees(frame); !ok || kind != f.kind {
 			b.Errorf("%s: came through: %v, taken as %d, want %d", f.name, ok, kind, f.kind)
 		}
+	}
+}
+
+// ears hears what packets of tunnels come in by a machine's wire, as anybody there could.
+type ears struct {
+	*machine
+	socket int
+}
+
+func (m *machine) listen() ears {
+	m.Helper()
+	e := ears{machine: m}
+	m.must(netns.In(m.ns, func() (err error) {
+		all := int(binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL)))
+		e.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, all)
+		if err != nil {
+			return err
+		}
+		i, err := netlink.LinkByName(nic)
+		if err != nil {
+			return err
+		}
+		return unix.Bind(e.socket, &unix.SockaddrLinklayer{Protocol: uint16(all), Ifindex: i.Attrs().Index})
+	}))
+	m.Cleanup(func() { _ = unix.Close(e.socket) })
+	return e
+}
+
+// hears reports how many packets have come for the address since it was asked last.
+func (e ears) hears(to netip.Addr) (n int) {
+	e.Helper()
+	packet := make([]byte, 1<<11)
+	for {
+		size, _, err := unix.Recvfrom(e.socket, packet, 0)
+		if errors.Is(err, unix.EAGAIN) {
+			return n
+		}
+		e.must(err)
+		if size > 40 && (bytes.Equal(packet[16:20], to.AsSlice()) || bytes.Equal(packet[24:40], to.AsSlice())) {
+			n++
+		}
+	}
+}
+
+// While a VPN is down, the machine's routes may lead elsewhere; what the VPN would have encrypted does not go there.
+func TestNothingLeavesInClearWhileTheVPNIsDown(t *testing.T) {
+	for _, kind := range []tunnelOf{{slice.EGRE, false}, {slice.VXLAN, true}} {
+		t.Run(kind.String(), func(t *testing.T) {
+			b := newBed(t, 2, 1500)
+			wires := b.machines
+			byTun(0)(wires[0], wires[1])
+			open := func(m *machine, bound bool) {
+				m.Helper()
+				m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{Interfaces: []string{vpn}, Bound: bound}))
+			}
+			for _, m := range wires {
+				open(m, true)
+			}
+			b.machines = []*machine{wires[0].behind(), wires[1].behind()}
+			b.mtu = vpnMTU
+			a, c := b.pair(kind)
+			a.ping("a", "192.0.2.1")
+			peer, family, by := c.ip4, "-4", wires[1].ip4
+			if kind.ipv6 {
+				peer, family, by = c.ip6, "-6", wires[1].ip6
+			}
+			clear := wires[1].listen()
+			a.run("ip", family, "route", "add", "default", "via", by.String(), "dev", nic)
+			a.run("ip", "link", "set", vpn, "down")
+			node := a.nodeNamespace("a")
+			send := func() { _, _ = runIn(node, "ping", "-c", "3", "-i", "0.2", "-W", "1", "192.0.2.1") }
+			before := a.counted()
+			send()
+			a.wantCounted(before, "off underlay", 3)
+			if n := clear.hears(peer); n > 0 {
+				t.Errorf("%d packets came by the wire, in clear", n)
+			}
+			a.reopen() // wg0 is down still
+			send()
+			if n := clear.hears(peer); n > 0 {
+				t.Errorf("after a restart, %d packets came by the wire, in clear", n)
+			}
+			open(a.machine, false)
+			send()
+			if clear.hears(peer) == 0 {
+				t.Error("nothing came by the wire where nothing keeps it from there: the test does not see it")
+			}
+		})
 	}
 }
 

@@ -14,12 +14,14 @@ import (
 type UnderlayConfig struct {
 	Interfaces []string // none: there are no tunnels, and nothing is left of them
 	NoXDP      bool     // the programs of tc do all the work
+	Bound      bool     // packets of tunnels leave by these interfaces alone, wherever the machine's routes lead
 }
 
 // UnderlayState is what there is of it.
 type UnderlayState struct {
 	NICs     map[string]NICState // those that OpenUnderlay was told, also such as are absent
 	Counters map[string]uint64   // packets by what became of them: received, sent, and drops by reason
+	Bound    bool                // see UnderlayConfig
 }
 
 // NICState is that of an interface that carries tunnels.
@@ -68,10 +70,6 @@ func (s *Substrate) OpenUnderlay(ctx context.Context, c UnderlayConfig) error {
 
 // openUnderlay notes where programs of ours may be before they are, and until they no longer are.
 func (s *Substrate) openUnderlay(machine *conn, c UnderlayConfig) error {
-	uplink, err := s.makeUplink(machine)
-	if err != nil {
-		return fmt.Errorf("lead to the machine: %w", err)
-	}
 	var nics []device
 	var indexes []int
 	for _, name := range c.Interfaces {
@@ -86,6 +84,13 @@ func (s *Substrate) openUnderlay(machine *conn, c UnderlayConfig) error {
 			return fmt.Errorf("interface %s: %w", name, errNotIP)
 		}
 		nics, indexes = append(nics, nic), append(indexes, nic.index)
+	}
+	if err := netns.In(s.host, func() error { return s.bind(c.Bound, indexes) }); err != nil { // before anything can leave
+		return err
+	}
+	uplink, err := s.makeUplink(machine)
+	if err != nil {
+		return fmt.Errorf("lead to the machine: %w", err)
 	}
 	before := uplink.mark.indexes()
 	if err := s.markNICs(&uplink, slices.Concat(before, indexes)); err != nil {
@@ -110,6 +115,14 @@ func (s *Substrate) openUnderlay(machine *conn, c UnderlayConfig) error {
 		}
 	}
 	return s.markNICs(&uplink, indexes)
+}
+
+// bind says by which interfaces packets of tunnels leave. The thread is in the machine's namespace.
+func (s *Substrate) bind(bound bool, indexes []int) error {
+	if bound {
+		return s.data.BindUnderlay(indexes)
+	}
+	return s.data.FreeUnderlay()
 }
 
 func (s *Substrate) closeUnderlay() error {
@@ -162,6 +175,9 @@ func (s *Substrate) underlayLocked() (state UnderlayState, err error) {
 			}
 			state.NICs[name] = NICState{Present: true, Up: d.up, Index: d.index, MTU: d.mtu, XDP: s.underlay.xdp(d)}
 		}
+	}
+	if state.Bound, err = s.data.IsUnderlayBound(); err != nil {
+		return state, err
 	}
 	state.Counters, err = s.data.Underlay()
 	return state, err

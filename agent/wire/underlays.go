@@ -58,7 +58,7 @@ func (c *conn) underlays() ([]substrate.Underlay, error) {
 		if !d.up || d.loop || d.marked { // what is marked leads to a node of somebody's slice
 			continue
 		}
-		u := substrate.Underlay{Name: d.name, MTU: d.mtu, Addresses: reachable(addresses, d.index), Rate: rateOf(rates, d.name), XDP: guessXDP(d)}
+		u := substrate.Underlay{Name: d.name, Kind: d.kind, MTU: d.mtu, Addresses: reachable(addresses, d.index), Rate: rateOf(rates, d.name), XDP: guessXDP(d)}
 		if len(u.Addresses) > 0 {
 			all = append(all, u)
 		}

@@ -123,6 +123,16 @@ func TestStoryOfHosts(t *testing.T) {
 	}
 }
 
+func TestTroubleOfAHostIsTold(t *testing.T) {
+	w, _ := inCluster(t)
+	if err := w.store.PutHost(t.Context(), substrate.Host{Name: "h2", Bound: true, Trouble: "packets are kept back"}); err != nil {
+		t.Fatal(err)
+	}
+	pergola(t, "host", "ls").want(t, 0, "h2", "(?m)^h2: packets are kept back$")
+	pergola(t, "host", "inspect", "h2").want(t, 0, "and leave by +the interfaces below, and no others", "(?m)^h2: packets are kept back$")
+	pergola(t, "host", "inspect", "h2", "--json").want(t, 0, `"bound": true,\n *"trouble": "packets are kept back"`, "")
+}
+
 func TestHostsThatDoNotAnswerAreNamed(t *testing.T) {
 	_, lose := inCluster(t)
 	pergola(t, "up").want(t, 0, "", "lab is up")

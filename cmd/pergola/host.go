@@ -55,10 +55,8 @@ LOAD is measured.`,
 					return nil
 				}
 				a.Table(report.Hosts(hosts, a.Styles, time.Now()))
-				for _, h := range hosts {
-					if h.Problem != "" {
-						a.Say("%s takes no nodes: it %s", h.Name, h.Problem)
-					}
+				for i := range hosts {
+					a.sayTrouble(&hosts[i])
 				}
 				return nil
 			})
@@ -103,8 +101,15 @@ func (a *app) inspectHost(h *api.Host) {
 		a.Print("")
 		a.Table(report.HostSlices(h))
 	}
+	a.sayTrouble(h)
+}
+
+func (a *app) sayTrouble(h *api.Host) {
 	if h.Problem != "" {
 		a.Say("%s takes no nodes: it %s", h.Name, h.Problem)
+	}
+	if h.Trouble != "" {
+		a.Say("%s: %s", h.Name, h.Trouble)
 	}
 }
 

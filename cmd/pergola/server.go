@@ -103,7 +103,7 @@ func (o *serverOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.token, "token-file", "", "`file` to read the token from; -: standard input")
 	f.StringSliceVar(&cfg.HostPaths, "host-paths", nil, "`directories` of this machine of which slices applied on others may have something; remembered")
 	f.Bool("host-network", false, "let slices applied on other machines have this one's network (kind: uplink); remembered")
-	f.StringSliceVar(&cfg.Underlay, "underlay", nil, "`interfaces` that carry links to other machines (default: that of the address)")
+	f.StringSliceVar(&cfg.Underlay, "underlay", nil, "`interfaces` that alone carry links to other machines (default: that of the address)")
 	f.StringVar(&o.xdp, "xdp", xdpAuto, "`mode` of the underlay: auto, with programs of XDP at interfaces whose driver runs them, or off, with programs of tc alone")
 	f.StringSliceVar(&o.labels, "label", nil, "`key=value` that topologies choose this machine by; may be given several times")
 }

@@ -64,6 +64,24 @@ static __always_inline long find_road(void *ctx, const void *network, const void
 	return ret;
 }
 
+/* The interfaces of the underlay, by ifindex in the machine's namespace. One that is gone is gone from here, too: its number may become another one's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__uint(max_entries, 128);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, __u32);
+} exits SEC(".maps");
+
+/*
+ * May packets of tunnels leave by the interface? While a VPN is down, the machine's routes may lead elsewhere, by the default route, to where anybody
+ * reads what the VPN would have encrypted.
+ */
+static __always_inline bool is_exit(const struct uplink *u, __u32 nic)
+{
+	return !u->bound || bpf_map_lookup_elem(&exits, &nic);
+}
+
 /* When the kernel last saw a packet to a machine: one clock for each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -130,7 +148,8 @@ static __always_inline __u64 road_class(const struct encapsulation *e, const voi
 }
 
 /* The way of a packet into the tunnel that begins at the port; NULL: the programs of tc are to find out, or the kernel is to see it. */
-static __always_inline const struct road *keep_road(void *ctx, const void *network, const struct encapsulation *e, __u32 port, __u32 by)
+static __always_inline const struct road *keep_road(void *ctx, const void *network, const struct encapsulation *e, __u32 port,
+						       const struct uplink *u)
 {
 	const void *above = network + (e->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 	__u64 now = bpf_ktime_get_coarse_ns(), class = road_class(e, network);
@@ -144,7 +163,9 @@ static __always_inline const struct road *keep_road(void *ctx, const void *netwo
 		return &k->road;
 	k->port = 0;
 	find_peer(network, e->v6, &peer);
-	if (is_kernels_turn(&peer, now) || find_road(ctx, network, above, e->v6, by, 0, &k->road) != BPF_FIB_LKUP_RET_SUCCESS)
+	if (is_kernels_turn(&peer, now) || find_road(ctx, network, above, e->v6, u->outside, 0, &k->road) != BPF_FIB_LKUP_RET_SUCCESS)
+		return NULL;
+	if (!is_exit(u, k->road.nic))
 		return NULL;
 	k->port = port;
 	k->class = class;

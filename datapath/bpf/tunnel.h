@@ -86,6 +86,7 @@ struct {
 struct uplink {
 	__u32 inside;  /* ifindex of the substrate's end */
 	__u32 outside; /* of the machine's */
+	__u32 bound;   /* packets of tunnels leave by interfaces in the map exits alone (route.h) */
 };
 
 struct {

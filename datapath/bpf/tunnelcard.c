@@ -159,7 +159,7 @@ __noinline int relay(struct xdp_md *ctx, struct passage *p)
 	n = e->length & OUTER_MASK;
 	f.length = p->length;
 	write_outer(w, e, &f, h, p->length, false);
-	r = keep_road(ctx, w->bytes, e, at, u->outside);
+	r = keep_road(ctx, w->bytes, e, at, u);
 	if (!r || n + p->length > r->mtu)
 		return XDP_PASS;
 	verdict = choose_card(ctx, p, r->nic);

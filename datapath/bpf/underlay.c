@@ -251,21 +251,27 @@ int underlay_egress(struct __sk_buff *skb)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
 	struct outer_header h = {};
+	const struct uplink *u = find_uplink();
 	struct address peer = {};
 	struct road r = {};
+	long found;
 
-	if (!load_outer(skb, &h) || !same_mac(h.eth.h_source, r.from))
+	if (!u || !load_outer(skb, &h) || !same_mac(h.eth.h_source, r.from))
 		return lose(REASON_STRAY);
-	switch (find_road(skb, &h.ip4, &h.gre, !is_outer_ip4(&h), skb->ifindex, skb->gso_size, &r)) {
+	found = find_road(skb, &h.ip4, &h.gre, !is_outer_ip4(&h), skb->ifindex, skb->gso_size, &r);
+	switch (found) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
-		break;
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
-		return bpf_redirect_neigh(r.nic, NULL, 0, 0);
+		break;
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
 		return lose(REASON_TOO_BIG);
 	default:
 		return lose(REASON_NO_ROUTE);
 	}
+	if (!is_exit(u, r.nic))
+		return lose(REASON_OFF_UNDERLAY);
+	if (found == BPF_FIB_LKUP_RET_NO_NEIGH)
+		return bpf_redirect_neigh(r.nic, NULL, 0, 0);
 	find_peer(&h.ip4, !is_outer_ip4(&h), &peer);
 	if (is_kernels_turn(&peer, now)) {
 		bpf_map_update_elem(&asked, &peer, &now, BPF_ANY);

@@ -107,6 +107,7 @@ func Host(h *api.Host, now time.Time) []string {
 	return []string{
 		fmt.Sprintf("%s: %s%s, %s placed on it", h.Name, hostState(h, now), since, ui.Count(h.Nodes, "node")),
 		"tunnels end at  " + hostAddress(h),
+		"and leave by    " + exits(h),
 		"API             " + h.API,
 		fmt.Sprintf("cores           %s promised of %s, load %s", decimal(h.CPU), decimal(h.Cores), strconv.FormatFloat(h.Load, 'f', 2, 64)),
 		fmt.Sprintf("memory          %s promised of %s", ui.Bytes(h.RAM), ui.Bytes(int64(h.Memory))),
@@ -116,6 +117,14 @@ func Host(h *api.Host, now time.Time) []string {
 		"labels          " + Labels(h),
 		"gives slices    " + allowed(h),
 	}
+}
+
+// exits is where packets of tunnels leave a machine.
+func exits(h *api.Host) string {
+	if !h.Bound {
+		return "wherever its routes lead"
+	}
+	return "the interfaces below, and no others"
 }
 
 // allowed is what slices may have of a machine that were applied on others.
