@@ -133,6 +133,17 @@ func TestTroubleOfAHostIsTold(t *testing.T) {
 	pergola(t, "host", "inspect", "h2", "--json").want(t, 0, `"bound": true,\n *"trouble": "packets are kept back"`, "")
 }
 
+func TestCountersOfTunnelsAreInTheDocument(t *testing.T) {
+	inCluster(t)
+	pergola(t, "host", "inspect", "h1").want(t, 0, `(?m)^dropped: unknown tunnel +2$`, "")
+	pergola(t, "host", "inspect", "h1", "--json").want(t, 0, `"name": "h1"(?s:.*)"tunnels": \{\s+"received": 12,\s+"by_line_card": 0,\s+"sent": 3,\s+"dropped": \{\s+"unknown tunnel": 2\s`, "")
+	o := pergola(t, "host", "inspect", "h2", "--json") // which does not answer
+	o.want(t, 0, `"name": "h2"`, "what went through the tunnels is not known")
+	if strings.Contains(o.out, `"tunnels"`) {
+		t.Errorf("counters that nobody knows: %s", o)
+	}
+}
+
 func TestHostsThatDoNotAnswerAreNamed(t *testing.T) {
 	_, lose := inCluster(t)
 	pergola(t, "up").want(t, 0, "", "lab is up")

@@ -78,11 +78,15 @@ func newHostInspect(a *app) *cobra.Command {
 				if err != nil {
 					return a.noHost(ctx, c, args[0], err)
 				}
+				u := a.underlayTraffic(ctx, c, h)
 				if a.JSON {
-					return a.Emit(h)
+					return a.Emit(inspectedHost{h, u})
 				}
 				a.inspectHost(h)
-				a.inspectUnderlay(ctx, c, h)
+				if u != nil {
+					a.Print("")
+					a.Table(report.UnderlayTraffic(u))
+				}
 				return nil
 			})
 		},
@@ -113,18 +117,23 @@ func (a *app) sayTrouble(h *api.Host) {
 	}
 }
 
-// inspectUnderlay adds what went through a host's tunnels, if it answers.
-func (a *app) inspectUnderlay(ctx context.Context, c *client.Client, h *api.Host) {
+// inspectedHost is what there is to see of a machine.
+type inspectedHost struct {
+	*api.Host
+	Tunnels *api.UnderlayTraffic `json:"tunnels,omitempty"`
+}
+
+// underlayTraffic asks a host what went through its tunnels; nil: it is not known.
+func (a *app) underlayTraffic(ctx context.Context, c *client.Client, h *api.Host) *api.UnderlayTraffic {
 	if !h.Alive || len(h.Underlays) == 0 {
-		return
+		return nil
 	}
 	u, err := c.Underlay(ctx, h.Name)
 	if err != nil {
 		a.Say("what went through the tunnels is not known: %v", err)
-		return
+		return nil
 	}
-	a.Print("")
-	a.Table(report.UnderlayTraffic(u))
+	return u
 }
 
 // newHostSet is a verb that changes one thing of hosts.
