@@ -139,18 +139,20 @@ func lastCall(stateDir string) (at time.Time) {
 // post, and hands the lock down as an open file.
 func Sentry(ctx context.Context, stateDir string, log *slog.Logger) error {
 	called := lastCall(stateDir)
+	var unread, unended trouble // said when it changes, not at each look
 	for idle := uptime(); ctx.Err() == nil; {
 		until, err := postedUntil(stateDir)
-		if err != nil {
+		if unread.set(err) && err != nil {
 			log.Error("read until when nodes may run that start elsewhere", "error", err)
 		}
 		wait := sentryLook
 		switch left := until - sentryMargin - uptime(); {
 		case left > 0:
 			wait = min(wait, left)
+			unended.set(nil)
 		default:
 			ended, err := sliver.EndMarked(stateDir, fenceNote)
-			if ended > 0 || err != nil {
+			if news := unended.set(err) && err != nil; ended > 0 || news {
 				log.Warn("nodes that may start elsewhere are ended here: nobody renews this host's lease", "nodes", ended, "error", err)
 			}
 		}
