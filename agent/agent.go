@@ -54,19 +54,20 @@ type Cluster = substrate.Membership
 
 // Agent reconciles one host. Its exported methods may be called from many goroutines.
 type Agent struct {
-	cfg      Config
-	runtime  *sliver.Runtime
-	workers  int
-	metrics  metrics
-	fast     *fastPath
-	register func(context.Context) (lease, error) // in a cluster
-	contact  contact
-	cpu      cpuMeter // read by who describes the host: one after the other
-	underlay trouble
-	strays   strays        // of who describes the host
-	astray   bool          // the same: what strays said last
-	posted   time.Duration // what the sentry was told; of the goroutine that keeps the fence
-	opened   struct {      // the last call of OpenUnderlay; of the goroutine that passes
+	cfg       Config
+	runtime   *sliver.Runtime
+	workers   int
+	metrics   metrics
+	fast      *fastPath
+	register  func(context.Context) (lease, error)                        // in a cluster
+	settledBy func(ctx context.Context, host, slice string) (bool, error) // Store.SettledBy
+	contact   contact
+	cpu       cpuMeter // read by who describes the host: one after the other
+	underlay  trouble
+	strays    strays        // of who describes the host
+	astray    bool          // the same: what strays said last
+	posted    time.Duration // what the sentry was told; of the goroutine that keeps the fence
+	opened    struct {      // the last call of OpenUnderlay; of the goroutine that passes
 		substrate *wire.Substrate
 		at        time.Time
 	}
@@ -112,7 +113,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		wishes: make(map[string]*wish), going: make(map[string]uint16), prepared: make(map[uint16]string), reports: make(map[string]*report),
 		tables: make(map[string]map[string]probe.Table), boots: make(map[*booting]bool),
 	}
-	a.register = a.registerHost
+	a.register, a.settledBy = a.registerHost, cfg.Store.SettledBy
 	if wire.Present(cfg.StateDir) {
 		if a.substrate, err = wire.Open(ctx, wire.Config{StateDir: cfg.StateDir, Deleted: a.Nudge}); err != nil {
 			return nil, fmt.Errorf("adopt the substrate of an earlier server: %w", err)

@@ -41,6 +41,9 @@ type news struct {
 func (a *Agent) tell(ctx context.Context) {
 	a.telling.Lock()
 	defer a.telling.Unlock()
+	for _, st := range a.unsaid(time.Now()) {
+		a.saySettled(ctx, st)
+	}
 	for _, n := range a.freshReports() {
 		var err error
 		if n.released {
@@ -51,11 +54,40 @@ func (a *Agent) tell(ctx context.Context) {
 		a.contact.note(err)
 		a.noteTold(n, err)
 		if n.settles && err == nil {
-			if last, err := a.cfg.Store.SettledBy(ctx, a.cfg.Host, n.Slice); err == nil && last {
-				a.announceSettled(&n.Status)
-			}
+			a.saySettled(ctx, &n.Status)
 		}
 	}
+}
+
+// saySettled announces that a slice settled, if it was this host's report that made it so. Whether it was, the store has to answer: if it does not, it is
+// asked again, before it is told anything newer.
+func (a *Agent) saySettled(ctx context.Context, st *slice.Status) {
+	last, err := a.settledBy(ctx, a.cfg.Host, st.Slice)
+	if err == nil && last {
+		a.announceSettled(st)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.reports[st.Slice]
+	switch {
+	case r == nil: // the slice is gone
+	case err != nil:
+		r.unsaid, r.ask = st, time.Now().Add(retryStore)
+	default:
+		r.unsaid = nil
+	}
+}
+
+// unsaid lists what settled and may have to be said, as far as it is time to ask again.
+func (a *Agent) unsaid(now time.Time) (all []*slice.Status) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.reports {
+		if r.unsaid != nil && !now.Before(r.ask) {
+			all = append(all, r.unsaid)
+		}
+	}
+	return all
 }
 
 func (a *Agent) freshReports() (all []news) {

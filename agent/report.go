@@ -23,6 +23,8 @@ type report struct {
 	restarts map[string]int // by node: how often its first process was started anew
 	fresh    bool           // differs from what was published
 	settles  bool           // it settled, which is to be announced if all hosts have
+	unsaid   *slice.Status  // the store has this, with which it settled, and has not answered yet whether all hosts have
+	ask      time.Time      // when to ask that again
 	absent   bool           // there is nothing of it here, and nobody waits to hear that
 	released bool           // the store has nothing of it from this host
 }

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"github.com/pergola-net/pergola/events"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/store"
+	"github.com/pergola-net/pergola/test/testkit"
 )
 
 func TestLastWordsAreBounded(t *testing.T) {
@@ -52,6 +55,43 @@ func TestEndForWantOfMemoryIsToldAsThat(t *testing.T) {
 		if got := exitMessage(sliver.Observed{ExitCode: c.code, OutOfMemory: c.oom}, 64<<20); got != c.want {
 			t.Errorf("status %d, out of memory %v: %q, want %q", c.code, c.oom, got, c.want)
 		}
+	}
+}
+
+// The store takes the report, and then does not say for a while whether the other hosts have settled too.
+func TestThatASliceSettledIsSaidThoughTheStoreFailsOnce(t *testing.T) {
+	bus := events.NewBus(10)
+	s, err := store.Open(t.Context(), store.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.PutSlice(t.Context(), &slice.Slice{Name: "lab", ID: 1, Generation: 1}, 0); err != nil {
+		t.Fatal(err)
+	}
+	st := slice.Status{Slice: "lab", Generation: 1, Settled: true}
+	a := &Agent{
+		cfg: Config{Host: "h1", Events: bus, Store: s}, contact: contact{log: slog.New(slog.DiscardHandler)},
+		reports: map[string]*report{"lab": {status: st, fresh: true, settles: true}},
+	}
+	asked := 0
+	a.settledBy = func(_ context.Context, host, name string) (bool, error) {
+		if asked++; asked < 3 {
+			return false, errors.New("no answer")
+		}
+		return host == "h1" && name == "lab", nil
+	}
+	a.tell(t.Context())
+	testkit.Eventually(t, func() error {
+		a.tell(t.Context())
+		if len(bus.Recent(0)) == 0 {
+			return fmt.Errorf("asked %d times, and nothing was said", asked)
+		}
+		return nil
+	}, time.Minute, "what settled to be said")
+	a.tell(t.Context())
+	if all := bus.Recent(0); len(all) != 1 || all[0].Kind != events.SliceSettled || asked != 3 {
+		t.Errorf("asked %d times, said %+v", asked, all)
 	}
 }
 
