@@ -21,7 +21,7 @@ type testcase struct {
 	// Frames of a flow arrive in the same order in both networks. Not compared where links have queues: one frame was seen to be overtaken
 	// there. Probably another CPU had emptied the queue, for a frame of a node's own, and so took what was the test's to its own backlog.
 	ordered bool
-	loose   bool // which of several equal routers sends a frame is not compared
+	paths   ecmp // what depends on them is not compared
 	sound   bool // nothing in the network keeps valid frames from the fast path, until something happens
 }
 
@@ -49,7 +49,7 @@ func newCase(seed uint64, frames int) *testcase {
 	}
 	neighbours, known := g.seeding()
 	c := &testcase{
-		seed: seed, least: frames, plan: g.plan(neighbours), loose: g.ecmp == spread, ordered: !g.odd.shaped,
+		seed: seed, least: frames, plan: g.plan(neighbours), paths: g.ecmp, ordered: !g.odd.shaped,
 		sound: known && g.ecmp != single && len(g.lans()) == 0,
 	}
 	s := newSender(g)

@@ -80,15 +80,16 @@ func idle(b []byte) bool {
 	return false
 }
 
-// normal gives what must be the same in both networks. loose leaves out which of several routers, equally far away, sent the frame or
-// an ICMP error.
-func normal(r received, loose bool) string {
+// normal gives what must be the same in both networks. What depends on the path is left out: where routes spread, which of several routers,
+// equally far away, sent the frame or an ICMP error; on parallel links, from which of its addresses a router sends an ICMPv6 error, as that
+// may be the address of the interface by which the cause came (RFC 4443, 2.2).
+func normal(r received, paths ecmp) string {
 	b := append([]byte{}, r.data...)
 	h := parse(b)
-	if loose {
+	if paths == spread {
 		copy(b[6:12], make([]byte, 6))
 	}
-	if loose && isError(h, b) {
+	if paths == spread && isError(h, b) {
 		id, _ := number(b)
 		return fmt.Sprintf("ICMP error %d, %d about %d", b[h.at], b[h.at+1], id)
 	}
@@ -102,6 +103,14 @@ func normal(r received, loose bool) string {
 		}
 		if !right {
 			b[h.at+2] = 1
+		}
+	}
+	if paths == parallel && !h.v4 && isError(h, b) && h.at == 54 && len(b) >= 62 {
+		right := sum(r.data[22:], protoICMPv6+uint32(len(b)-h.at)) == 0xffff // with the pseudo header (RFC 8200, 8.1)
+		clear(b[22:38])
+		clear(b[56:58])
+		if !right {
+			b[56] = 1
 		}
 	}
 	unnumber(b)
@@ -151,7 +160,7 @@ func compare(host string, kernel, fast []received, c *testcase) *difference {
 	count := map[string]int{}
 	for _, r := range fast {
 		if !idle(r.data) {
-			count[normal(r, c.loose)]++
+			count[normal(r, c.paths)]++
 		}
 	}
 	d := &difference{host: host}
@@ -159,7 +168,7 @@ func compare(host string, kernel, fast []received, c *testcase) *difference {
 		if idle(r.data) {
 			continue
 		}
-		if k := normal(r, c.loose); count[k] > 0 {
+		if k := normal(r, c.paths); count[k] > 0 {
 			count[k]--
 		} else {
 			d.kernelOnly = append(d.kernelOnly, r)
@@ -169,7 +178,7 @@ func compare(host string, kernel, fast []received, c *testcase) *difference {
 		if idle(r.data) {
 			continue
 		}
-		if k := normal(r, c.loose); count[k] > 0 {
+		if k := normal(r, c.paths); count[k] > 0 {
 			count[k]--
 			d.fastOnly = append(d.fastOnly, r)
 		}

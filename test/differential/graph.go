@@ -253,7 +253,7 @@ func (g *graph) lineCards() {
 func (g *graph) plan(neighbours func(*end, *end) []vnet.Neighbour) vnet.Plan {
 	var p vnet.Plan
 	for _, n := range g.nodes {
-		np := vnet.NodePlan{Name: n.name, Router: n.router, Sysctls: sysctls(), Objects: n.named.all, Routes: n.routes}
+		np := vnet.NodePlan{Name: n.name, Router: n.router, Sysctls: g.sysctls(), Objects: n.named.all, Routes: n.routes}
 		if n.router {
 			np.Loopbacks = []netip.Prefix{n.loopback(4), n.loopback(6)}
 		}
@@ -285,7 +285,7 @@ func (g *graph) plan(neighbours func(*end, *end) []vnet.Neighbour) vnet.Plan {
 // sysctls make the kernels' answers depend on frames alone: no answer is held back because there were many before it, and
 // nothing is given up after a time. A limit of no time per destination is not enough: kernels limit the answers of a mask to a
 // thousand a second for all destinations together (icmp_msgs_per_sec), and IPv6's mask of errors is full by default. Type 255 is no error.
-func sysctls() map[string]string {
+func (g *graph) sysctls() map[string]string {
 	s := map[string]string{
 		"net.ipv4.icmp_ratelimit": "0", "net.ipv4.icmp_ratemask": "0", "net.ipv6.icmp.ratelimit": "0", "net.ipv6.icmp.ratemask": "255",
 		"net.ipv4.ipfrag_time": "3600", "net.ipv6.ip6frag_time": "3600",
@@ -296,5 +296,10 @@ func sysctls() map[string]string {
 		s["net.ipv"+family+".conf.default.accept_redirects"] = "0"
 	}
 	s["net.ipv4.conf.all.accept_redirects"] = "0"
+	if g.ecmp != single {
+		// A kernel that has sent a redirect to somebody holds back the next second's errors to him (ip_rt_send_redirect, ip_error), and with
+		// several ways it is the network namespace's own hash that says which frames go back to where they came from.
+		s["net.ipv4.conf.all.send_redirects"], s["net.ipv4.conf.default.send_redirects"] = "0", "0"
+	}
 	return s
 }
