@@ -99,11 +99,15 @@ func TestPortProgram(t *testing.T) {
 			counted: map[string]Counters{"a": {Dropped: map[string]uint64{"too big": 1}}},
 		},
 		{
+			name: "too big for the sender's end, which its veth pair has dropped before", frame: ethernet(macB, macA, 0x0800, 1519), a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 9000, MAC: macB},
+			verdict: verdictShot, counted: map[string]Counters{"a": {Dropped: map[string]uint64{"too big": 1}}},
+		},
+		{
 			name: "too big for a shaped link", frame: ethernet(macB, macA, 0x0800, 1519), a: &Port{Mode: Queue, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictShot,
 			counted: map[string]Counters{"a": {Dropped: map[string]uint64{"too big": 1}}},
 		},
 		{
-			name: "jumbo", frame: ethernet(macB, macA, 0x0800, 3000), a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 9000, MAC: macB}, verdict: verdictRedirect,
+			name: "jumbo", frame: ethernet(macB, macA, 0x0800, 3000), a: &Port{Mode: Peer, MTU: 9000}, b: &Port{MTU: 9000, MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{"b": {Handed: handed(3000)}},
 		},
 		{

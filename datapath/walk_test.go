@@ -227,6 +227,13 @@ func TestWalkEndsWhereALinkDoes(t *testing.T) {
 			name: "too big for the node", verdict: verdictShot, counted: func(l line) string { return fmt.Sprintf("too big %d", l.out[1]) },
 			change: func(w *world, l line) { w.change(l.end, func(p *Port) { p.MTU = 1000 }) }, packet: packet{payload: 1000},
 		},
+		{ // r2's kernel would send it, with another MTU inside than the link's; its veth pair would drop it
+			name: "too big for the router's end", verdict: verdictShot, counted: func(l line) string { return fmt.Sprintf("too big %d", l.out[1]) },
+			change: func(w *world, l line) {
+				w.change(l.out[1], func(p *Port) { p.MTU = 1000 })
+				w.change(l.end, func(p *Port) { p.MTU = 9000 })
+			}, packet: packet{payload: 1000},
+		},
 		{
 			name: "queue", verdict: verdictRedirect,
 			change: func(w *world, l line) { w.change(l.out[1], func(p *Port) { p.Mode = Queue }) },

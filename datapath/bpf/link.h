@@ -31,6 +31,7 @@ static __always_inline enum reason cross(struct frame *f)
 {
 	const struct port *port = find_port(f->from), *peer;
 	const __u32 vlan_tag = 4;
+	__u32 mtu;
 
 	if (!port)
 		return REASON_UNKNOWN_PORT;
@@ -52,10 +53,11 @@ static __always_inline enum reason cross(struct frame *f)
 	if (!peer || (peer->peer != f->from && f->mode != MODE_TUNNEL))
 		return REASON_PEER_GONE;
 	f->external = peer->external;
-	/* Would the receiving interface take it? As __is_skb_forwardable() in the kernel, which a veth pair asks: a tag is not
-	 * counted, and a super-frame passes. Where it leaves the machine, it is judged by the frames that it stands for: a node may send such as
-	 * do not fit, with another MTU than the link's, or by packet sockets. */
+	/* Would both ends take it? As __is_skb_forwardable() in the kernel, which the sender's veth pair asks, and the receiver's: a
+	 * tag is not counted, and a super-frame passes. Where it leaves the machine, it is judged by the frames that it stands for: a node may send
+	 * such as do not fit, with another MTU than the link's, or by packet sockets. */
 	if (f->segment && !peer->external)
 		return CONTINUE;
-	return f->longest > peer->mtu + ETH_HLEN + vlan_tag ? REASON_TOO_BIG : CONTINUE;
+	mtu = port->mtu < peer->mtu ? port->mtu : peer->mtu;
+	return f->longest > mtu + ETH_HLEN + vlan_tag ? REASON_TOO_BIG : CONTINUE;
 }

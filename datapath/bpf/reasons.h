@@ -12,7 +12,7 @@ enum reason {
 	REASON_UNKNOWN_PORT, /* entered at a device that no port record describes */
 	REASON_NOT_WIRED,    /* the port is joined to nothing */
 	REASON_PEER_GONE,    /* the port it is joined to does not exist any more */
-	REASON_TOO_BIG,      /* longer than the receiving interface's MTU */
+	REASON_TOO_BIG,      /* longer than the MTU of the link's ends */
 	REASON_NO_MEMORY,    /* to change the header of a frame whose bytes others hold too */
 
 	/* Of tunnels (tunnel.h). */
