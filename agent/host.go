@@ -76,6 +76,7 @@ func (a *Agent) describe(ctx context.Context) substrate.Host {
 		h.Allows = c.Terms().Allowance
 	}
 	a.describeUnderlays(ctx, &h)
+	h.Paths = narrowPaths(a.knownPaths(), h.Underlays)
 	return h
 }
 

@@ -35,6 +35,7 @@ func (a *Agent) learn(ctx context.Context) error {
 		a.setFenced(time.Until(held.Deadline()) < fenceMargin) // the store may have been slow to answer the rest
 		group.Go(func() { a.guard(ctx, held) })
 		group.Go(func() { a.announce(ctx) })
+		group.Go(func() { a.survey(ctx) })
 	}
 	a.listen(ctx, changes)
 	return nil
@@ -97,6 +98,7 @@ func (a *Agent) tryBegin(ctx context.Context, l lease) (<-chan store.Change, lea
 
 // registerHost makes this host one of the cluster's.
 func (a *Agent) registerHost(ctx context.Context) (lease, error) {
+	a.recallPaths(ctx)
 	return a.cfg.Store.Register(ctx, a.describe(ctx), leaseTTL)
 }
 

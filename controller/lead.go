@@ -100,7 +100,7 @@ func (w *watchman) look(hosts []store.HostState, now time.Time) sight {
 	for _, h := range hosts {
 		seen[h.Name] = h.Alive
 		carrier, known := underlay(&h)
-		paths += fmt.Sprintln(h.Name, h.Address, carrier.MTU, known)
+		paths += fmt.Sprintln(h.Name, h.Address, carrier.MTU, known, h.Paths)
 		was, known := w.alive[h.Name]
 		switch {
 		case h.Alive && known && !was:

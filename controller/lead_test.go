@@ -50,6 +50,10 @@ func TestTheLeaderSaysEachThingOnce(t *testing.T) {
 	if _, seen = look(19*time.Second, machines(3, func(h []store.HostState) { h[0].Underlays[0].MTU = 1400 })); !seen.paths {
 		t.Error("a smaller MTU goes unseen")
 	}
+	narrow := machines(3, func(h []store.HostState) { h[0].Underlays[0].MTU, h[0].Paths = 1400, map[string]int{"h2": 1300} })
+	if _, seen = look(20*time.Second, narrow); !seen.paths {
+		t.Error("a way that takes less goes unseen")
+	}
 }
 
 // fake is a cluster whose hosts tests change, and this machine.

@@ -117,8 +117,7 @@ type path struct {
 	kind      slice.TunnelKind // the one with the greatest overhead
 	hosts     []string
 	families  map[bool]string // a host with an IPv6 address (true), one with an IPv4 address
-	narrowest string          // the host whose interface carries the least
-	device    string          // that interface
+	narrowest string          // what carries the least: an interface, or the way from one host to another
 	mtu       int             // of it
 	unknown   bool            // a host does not tell of its interface
 }
@@ -146,14 +145,26 @@ func (p *placing) path(seg *slice.Segment, span *slice.Span) path {
 			u, known := underlay(h)
 			way.unknown = way.unknown || !known
 			if way.narrowest == "" || u.MTU < way.mtu {
-				way.narrowest, way.device, way.mtu = name, u.Name, u.MTU
+				way.narrowest, way.mtu = u.Name+" of "+name, u.MTU
 			}
 		}
 	}
 	for _, sw := range seg.Switches {
 		add(sw.Tunnel)
 	}
+	p.narrow(&way)
 	return way
+}
+
+// narrow heeds what lies between the hosts.
+func (p *placing) narrow(way *path) {
+	for _, from := range way.hosts {
+		for _, to := range way.hosts {
+			if mtu, narrow := p.byName[from].Paths[to]; narrow && mtu < way.mtu {
+				way.narrowest, way.mtu = "on the way from "+from+" to "+to, mtu
+			}
+		}
+	}
 }
 
 func isIPv6(a netip.Addr) bool { return a.Unmap().Is6() }
@@ -181,8 +192,8 @@ func (w *path) terms() string {
 	if last == 0 { // the others were removed
 		between = "to and from " + w.hosts[0]
 	}
-	return fmt.Sprintf("%s packets of %d bytes pass (%s of %s), of which %s takes %d: at most %d are left",
-		between, w.mtu, w.device, w.narrowest, w.kind, w.overhead(), max(w.carries(), 0))
+	return fmt.Sprintf("%s packets of %d bytes pass (%s), of which %s takes %d: at most %d are left",
+		between, w.mtu, w.narrowest, w.kind, w.overhead(), max(w.carries(), 0))
 }
 
 // refuses says why an interface cannot have the MTU that it has; empty: it can.

@@ -90,6 +90,8 @@ func TestALinkBetweenHostsGetsATunnelAndItsMTU(t *testing.T) {
 		{"by address", "{ends: [a, b]}", func(h []store.HostState) {
 			h[1].Underlays = append([]substrate.Underlay{{Name: "wlan0", MTU: 1280}}, h[1].Underlays...)
 		}, 1458, slice.EGRE},
+		{"narrow path", "{ends: [a, b]}", func(h []store.HostState) { h[1].Paths = map[string]int{"h1": 1400, "h3": 1300} }, 1358, slice.EGRE},
+		{"wide path", "{ends: [a, b]}", func(h []store.HostState) { h[0].Paths = map[string]int{"h2": 9000} }, 1458, slice.EGRE},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			hosts := machines(3)
@@ -172,6 +174,8 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	}{
 		{"mtu", wide, "slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does not fit: between h1 and h2 packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: at most 1458 are left (write mtu: 1458, or no mtu)",
 			func(h []store.HostState) { h[0].Underlays[0].MTU = 9216 }},
+		{"way that takes less", wide, "slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does not fit: between h1 and h2 packets of 1400 bytes pass (on the way from h1 to h2), of which egre takes 42: at most 1358 are left (write mtu: 1358, or no mtu)",
+			func(h []store.HostState) { h[0].Paths = map[string]int{"h2": 1400} }},
 		{"path too narrow for IPv6", pair, "slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has IPv6, which needs 1280 bytes: between h1 and h2 packets of 1300 bytes pass (wg0 of h2), of which egre takes 42: at most 1258 are left (write ipv6: false in this link)",
 			func(h []store.HostState) { h[1].Underlays[0].Name, h[1].Underlays[0].MTU = "wg0", 1300 }},
 		{"two families", pair, "slice lab does not fit the cluster: link a:eth1--b:eth1 cannot be carried: the tunnels of host h1 end at an IPv4 address, those of h2 at an IPv6 address",

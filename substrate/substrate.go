@@ -22,6 +22,8 @@ type Host struct {
 	Bound bool `json:"bound,omitempty"`
 	// Trouble is what goes wrong with its tunnels, for a person.
 	Trouble string `json:"trouble,omitempty"`
+	// Paths are the hosts to which less passes than through the first of these: bytes of an IP packet, by name.
+	Paths map[string]int `json:"paths,omitempty"`
 
 	Cores    float64  `json:"cores"`
 	Memory   uint64   `json:"memory"`             // bytes

@@ -104,7 +104,7 @@ func Host(h *api.Host, now time.Time) []string {
 	if age := ui.Age(h.Since, now); age != "" && h.Alive {
 		since = " for " + age
 	}
-	return []string{
+	lines := []string{
 		fmt.Sprintf("%s: %s%s, %s placed on it", h.Name, hostState(h, now), since, ui.Count(h.Nodes, "node")),
 		"tunnels end at  " + hostAddress(h),
 		"and leave by    " + exits(h),
@@ -117,6 +117,10 @@ func Host(h *api.Host, now time.Time) []string {
 		"labels          " + Labels(h),
 		"gives slices    " + allowed(h),
 	}
+	for _, name := range slices.Sorted(maps.Keys(h.Paths)) {
+		lines = append(lines, fmt.Sprintf("%-15s takes packets of %d bytes", "way to "+name, h.Paths[name]))
+	}
+	return lines
 }
 
 // exits is where packets of tunnels leave a machine.
