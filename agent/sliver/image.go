@@ -18,7 +18,6 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"golang.org/x/sync/singleflight"
@@ -89,8 +88,7 @@ func (r *Runtime) Available(ctx context.Context, from slice.Rootfs) error {
 		_, err := r.images.fetch(ctx, from)
 		return err
 	case slice.RootfsLayout:
-		_, err := openLayout(from.Ref)
-		return err
+		return hasLayout(from.Ref)
 	case slice.RootfsRegistry:
 		return r.images.ask(ctx, from.Ref)
 	default:
@@ -161,47 +159,33 @@ func (i *images) fromTar(digest string) (string, error) {
 }
 
 func (i *images) fromLayout(path string) (string, error) {
-	image, err := openLayout(path)
+	l, err := openLayout(path)
 	if err != nil {
 		return "", err
+	}
+	defer l.close()
+	image, err := l.image()
+	if err != nil {
+		return "", fmt.Errorf("use OCI image layout %s: %w", path, err)
 	}
 	return i.fromImage(path, image, path)
 }
 
-func openLayout(path string) (v1.Image, error) {
-	index, err := layout.ImageIndexFromPath(path)
+// hasLayout says, as an error, why there is no image in a directory.
+func hasLayout(dir string) error {
+	plain, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return nil, fmt.Errorf("use OCI image layout %s: %w", path, err)
+		return fmt.Errorf("use OCI image layout %s: %w", dir, missing(err))
 	}
-	image, err := pick(index)
+	l, err := openLayout(plain)
 	if err != nil {
-		return nil, fmt.Errorf("use OCI image layout %s: %w", path, err)
+		return err
 	}
-	return image, nil
-}
-
-// pick finds the image for this machine in an index, which may hold indexes.
-func pick(index v1.ImageIndex) (v1.Image, error) {
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, err
+	defer l.close()
+	if _, err := l.image(); err != nil {
+		return fmt.Errorf("use OCI image layout %s: %w", dir, err)
 	}
-	for _, m := range manifest.Manifests {
-		if m.Platform != nil && m.Platform.Architecture != "" && m.Platform.Architecture != runtime.GOARCH {
-			continue
-		}
-		if m.MediaType.IsImage() {
-			return index.Image(m.Digest)
-		}
-		if m.MediaType.IsIndex() {
-			inner, err := index.ImageIndex(m.Digest)
-			if err != nil {
-				return nil, err
-			}
-			return pick(inner)
-		}
-	}
-	return nil, fmt.Errorf("find image: none for %s", runtime.GOARCH)
+	return nil
 }
 
 // known gives the root file system that a registry reference meant when it was first used here.
@@ -323,6 +307,9 @@ func (i *images) unpacked(digest string, config imageConfig, open func() (io.Rea
 		return "", err
 	}
 	if err := untar(stream, root); err != nil {
+		return "", fmt.Errorf("unpack %s: %w", digest, err)
+	}
+	if _, err := io.Copy(io.Discard, stream); err != nil { // mutate.Extract ends the archive well, and then says that a layer is missing
 		return "", fmt.Errorf("unpack %s: %w", digest, err)
 	}
 	data, err := json.Marshal(config)
