@@ -53,6 +53,29 @@ func TestMarkFits(t *testing.T) {
 	}
 }
 
+// What the uplink's mark says is written in two steps, and the second must not find it full.
+func TestMarkOfAsManyInterfacesAsFitTakesAllElse(t *testing.T) {
+	m, err := newMark(roleUplink, strings.Repeat("s", 90), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var indexes []int
+	for err == nil {
+		indexes = append(indexes, 100+len(indexes))
+		var with mark
+		if with, err = m.withNICs(indexes); err != nil {
+			break
+		}
+		with.raised = true
+		if n := len(with.String()); n > maxAlias {
+			t.Fatalf("with %d interfaces, the alias becomes %d bytes long", len(indexes), n)
+		}
+	}
+	if len(indexes) < 30 || !strings.Contains(err.Error(), "interfaces are too many") {
+		t.Errorf("%d interfaces: %v", len(indexes), err)
+	}
+}
+
 func FuzzParseMark(f *testing.F) {
 	f.Add("pergola port abilene/denver:eth0 digest=1f6c ns=4026532511 queue=rate=1000000,delay=20000000")
 	f.Fuzz(func(t *testing.T, alias string) {

@@ -89,17 +89,27 @@ func (m mark) indexes() (all []int) {
 
 // markNICs notes which those are.
 func (s *Substrate) markNICs(uplink *device, indexes []int) error {
+	m, err := uplink.mark.withNICs(indexes)
+	if err != nil {
+		return err
+	}
+	return s.remark(uplink, m)
+}
+
+// withNICs leaves room for what the mark may come to say later, or that could not be written down when its time has come.
+func (m mark) withNICs(indexes []int) (mark, error) {
 	slices.Sort(indexes)
 	var words []string
 	for _, index := range slices.Compact(indexes) {
 		words = append(words, strconv.Itoa(index))
 	}
-	m := uplink.mark
 	m.nics = strings.Join(words, ",")
-	if len(m.String()) > maxAlias {
-		return fmt.Errorf("%d interfaces are too many", len(words))
+	longest := m
+	longest.raised = true
+	if len(longest.String()) > maxAlias {
+		return m, fmt.Errorf("%d interfaces are too many", len(words))
 	}
-	return s.remark(uplink, m)
+	return m, nil
 }
 
 // remark writes another mark.
