@@ -34,6 +34,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -158,7 +159,10 @@ func Lock(dir string) (unlock func(), err error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("lock test bed: another command changes it: %w", err)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = errors.New("another command makes or removes it: wait until that has ended")
+		}
+		return nil, fmt.Errorf("lock test bed: %w", err)
 	}
 	return func() { _ = f.Close() }, nil
 }
@@ -215,9 +219,31 @@ func (b *Bed) Machine(name string) (*Machine, bool) {
 	return nil, false
 }
 
+// findMarked finds a bed whose files somebody removed, by its cgroups. Of machines that lost these it does not know.
+func findMarked(dir string) (b *Bed, found bool, err error) {
+	b = &Bed{}
+	if b.dir, err = resolve(dir); errors.Is(err, fs.ErrNotExist) {
+		b.dir, err = filepath.Abs(dir)
+	}
+	if err == nil {
+		found, err = b.readGroups()
+	}
+	return b, found, err
+}
+
 // Remove ends all machines of the bed in a directory and removes all that belongs to it, whatever state it is in.
 func Remove(ctx context.Context, dir string) error {
 	b, err := Open(dir)
+	whole := err == nil
+	if errors.Is(err, ErrNone) {
+		marked, found, failed := findMarked(dir)
+		if failed != nil {
+			return fmt.Errorf("find test bed: %w", failed)
+		}
+		if found {
+			b, err = marked, nil
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -235,20 +261,34 @@ func Remove(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("remove test bed: %w", err)
 	}
-	entries, err := os.ReadDir(b.dir)
-	if err != nil {
+	if err := b.removeFiles(whole); err != nil {
 		return fmt.Errorf("remove test bed: %w", err)
+	}
+	return nil
+}
+
+// removeFiles removes the directory; where it does not say that it is a bed's, only what is certainly the bed's.
+func (b *Bed) removeFiles(whole bool) error {
+	entries, err := os.ReadDir(b.dir)
+	if !whole && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
 	}
 	for _, e := range entries {
-		if e.Name() != stateFile {
-			err = errors.Join(err, os.RemoveAll(b.path(e.Name())))
+		if name := e.Name(); whole && name != stateFile || !whole && slices.Contains(append(b.Config.Machines, "switch", "hosts"), name) {
+			err = errors.Join(err, os.RemoveAll(b.path(name)))
 		}
 	}
-	if err == nil { // last, as long as it is there the rest can be found
-		err = os.RemoveAll(b.dir)
+	switch {
+	case err != nil:
+		return err
+	case whole: // last, as long as it is there the rest can be found
+		return os.RemoveAll(b.dir)
 	}
-	if err != nil {
-		return fmt.Errorf("remove test bed: %w", err)
+	if err := os.Remove(b.dir); !errors.Is(err, unix.ENOTEMPTY) {
+		return err
 	}
 	return nil
 }

@@ -91,6 +91,30 @@ func (b *Bed) makeGroups() error {
 	return nil
 }
 
+// readGroups finds the bed's machines by their groups. found says that there are any of the bed's.
+func (b *Bed) readGroups() (found bool, err error) {
+	all, err := hierarchies()
+	if err != nil {
+		return false, err
+	}
+	for _, h := range all {
+		entries, err := os.ReadDir(filepath.Join(h.point, b.group()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("list cgroups: %w", err)
+		}
+		found = true
+		for _, e := range entries {
+			if e.IsDir() && !slices.Contains(b.Config.Machines, e.Name()) {
+				b.Config.Machines = append(b.Config.Machines, e.Name())
+			}
+		}
+	}
+	return found, nil
+}
+
 // Groups are the machine's cgroups, one in each hierarchy, from the real machine's view.
 func (m *Machine) Groups() ([]string, error) {
 	all, err := hierarchies()

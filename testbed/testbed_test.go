@@ -305,6 +305,33 @@ func TestRemoveFindsWhatACrashLeft(t *testing.T) {
 	}
 }
 
+// Somebody took the directory for all that there is.
+func TestRemoveFindsABedWithoutItsFiles(t *testing.T) {
+	b := newBed(t, Config{Machines: []string{"h1", "h2"}, MTU: 1500})
+	for _, name := range []string{stateFile, "hosts", "h1"} {
+		if err := os.RemoveAll(b.path(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(b.path("mine"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Remove(t.Context(), b.dir); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := b.readGroups(); found || err != nil {
+		t.Errorf("cgroups are left: %v, %v", found, err)
+	}
+	left, err := os.ReadDir(b.dir)
+	if err != nil || len(left) != 1 || left[0].Name() != "mine" {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	// newBed's own Remove is to find something.
+	if err := b.save(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestRemoveLeavesOtherDirectoriesAlone(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "mine")

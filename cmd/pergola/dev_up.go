@@ -87,7 +87,11 @@ func (d *devCluster) up(ctx context.Context, o devUpOptions) error {
 		return errors.Join(err, left)
 	}
 	if err := d.startCluster(ctx, b, o.servers, progress); err != nil {
-		return ui.Advise(err, "`pergola dev cluster down` removes what was made")
+		const rest = "`pergola dev cluster down` removes what was made"
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return ui.Interrupted(rest)
+		}
+		return ui.Advise(err, rest)
 	}
 	progress.Close()
 	d.Say("%s; `pergola dev cluster exec h1 -- pergola host ls` shows them, `pergola dev cluster down` removes them", ui.Count(o.machines, "machine"))
