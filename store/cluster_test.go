@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -214,6 +215,29 @@ func TestThreeServers(t *testing.T) {
 		return nil
 	})
 	loseQuorum(t, c, agent)
+}
+
+func TestWhoMissesTheQuorumWaitsForWhoFindsOut(t *testing.T) {
+	t.Parallel()
+	s := &Store{quorum: newQuorum()}
+	asking := make(chan struct{})
+	s.quorum.asking = asking
+	found := make(chan error, 1)
+	s.suspect(context.WithValue(t.Context(), counting{}, true)) // who finds out does not wait for himself
+	go func() {
+		s.suspect(t.Context())
+		found <- s.quorum.missing()
+	}()
+	select {
+	case err := <-found:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	s.quorum.lost(ErrNoQuorum)
+	close(asking)
+	if err := <-found; !errors.Is(err, ErrNoQuorum) {
+		t.Errorf("it found %v", err)
+	}
 }
 
 func loseQuorum(t *testing.T, c *cluster, agent *Store) {

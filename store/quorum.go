@@ -22,7 +22,7 @@ type quorum struct {
 	mu     sync.Mutex
 	ctx    context.Context // ends, with ErrNoQuorum as cause, when the quorum is lost; guarded by mu
 	lose   context.CancelCauseFunc
-	asking bool // somebody finds out now; guarded by mu
+	asking chan struct{} // closed when who finds out now has done so; nil: nobody does; guarded by mu
 }
 
 // Linearizable makes what is read with the context be what the cluster agrees on now: without a quorum, such reads fail with ErrNoQuorum
@@ -117,18 +117,28 @@ func (s *Store) watchLeader(ctx context.Context) {
 }
 
 // suspect finds out, for a client of a cluster some of whose servers answer, whether a request failed because there is no quorum.
-func (s *Store) suspect() {
-	q := s.quorum
-	q.mu.Lock()
-	if q.asking || q.ctx.Err() != nil {
-		q.mu.Unlock()
+func (s *Store) suspect(ctx context.Context) {
+	if ctx.Value(counting{}) != nil { // it is the count's own request
 		return
 	}
-	q.asking = true
+	q := s.quorum
+	q.mu.Lock()
+	known, asking := q.ctx.Err() != nil, q.asking
+	if !known && asking == nil {
+		q.asking = make(chan struct{})
+	}
 	q.mu.Unlock()
+	switch {
+	case known:
+		return
+	case asking != nil: // another request failed, too: both have the same reason
+		<-asking
+		return
+	}
 	defer func() {
 		q.mu.Lock()
-		q.asking = false
+		close(q.asking)
+		q.asking = nil
 		q.mu.Unlock()
 	}()
 	if c := s.count(s.life); c.answers > 0 && !c.leader {
@@ -226,9 +236,11 @@ func (s *Store) awaitQuorum() {
 	}
 }
 
+type counting struct{}
+
 // count asks all servers.
 func (s *Store) count(ctx context.Context) census {
-	ctx, cancel := context.WithTimeout(ctx, 2*probeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, counting{}, true), 2*probeTimeout)
 	defer cancel()
 	members, err := s.Members(ctx)
 	if err != nil {

@@ -150,7 +150,7 @@ func (s *Store) reasonOf(ctx context.Context, verb string, err error) error {
 		if why := s.reach(s.life); why != nil {
 			return s.silent(why)
 		}
-		s.suspect()
+		s.suspect(ctx)
 	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, ErrSilent):
