@@ -72,6 +72,15 @@ func each(what, why string, p packet, addrs ...string) []puntCase {
 	return all
 }
 
+// destinationOptions puts an IPv6 header of 200 bytes, of which all is padding, before the one above IP.
+func destinationOptions(f []byte) []byte {
+	options := make([]byte, 200) // of Pad1
+	options[0], options[1] = f[20], 200/8-1
+	f[20] = 60
+	binary.BigEndian.PutUint16(f[18:], binary.BigEndian.Uint16(f[18:])+200)
+	return slices.Insert(f, 54, options...)
+}
+
 func replace(f []byte, at int, with ...byte) []byte {
 	copy(f[at:], with)
 	return f
@@ -125,6 +134,10 @@ var statePunts = slices.Concat(
 		{
 			name: "super-frame, before a queue", why: "super frame", at: 1, packet: packet{tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1460},
 			world: func(w *world, l line) { w.change(l.out[1], func(p *Port) { p.Mode = Queue }) },
+		},
+		{
+			name: "super-frame of TCP behind long options", why: "too big", packet: packet{v6: true, tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1000},
+			edit: destinationOptions, world: func(w *world, l line) { w.leg(l.out[0], func(l *objectLeg) { l.Mtu = 1200 }) },
 		},
 		{name: "super-frame of UDP: headers unknown", why: "too big", at: 1, packet: packet{payload: 3000}, ctx: skbuff{GSOSize: 1100}, world: mtu1200},
 	},

@@ -162,19 +162,20 @@ static __always_inline __u8 protocol(const struct header *h) { return is_ip4(h) 
 
 /*
  * The longest packet that the frame stands for, to be compared with an MTU: as skb_gso_validate_network_len(). For what is
- * neither TCP nor short, headers are not read, but bounded: the kernel then decides.
+ * neither TCP nor short, headers are not read, but bounded: the kernel then decides. UDP may be a tunnel; what has other headers above
+ * IP (extensions of IPv6, of any length) counts as one packet.
  */
 static __always_inline __u32 packet_length(const struct header *h, const struct frame *f)
 {
-	const __u32 at_most = 128; /* headers above IP, those of tunnels included */
+	const __u32 at_most = 160; /* UDP, VXLAN or Geneve, Ethernet, a VLAN tag, IPv6, TCP with options: 134, and room for Geneve's own */
 	__u32 network = is_ip4(h) ? sizeof(h->ip4) : sizeof(h->ip6);
 	__u8 offset = is_ip4(h) ? h->above4.offset : h->above6.offset;
 
-	if (!f->segment)
-		return f->length - ETH_HLEN;
-	if (protocol(h) != IPPROTO_TCP || f->length < ETH_HLEN + network + sizeof(h->above4))
+	if (f->segment && protocol(h) == IPPROTO_UDP)
 		return network + at_most + f->segment;
-	return network + (offset >> 4) * 4 + f->segment;
+	if (f->segment && protocol(h) == IPPROTO_TCP && f->length >= ETH_HLEN + network + sizeof(h->above4))
+		return network + (offset >> 4) * 4 + f->segment;
+	return f->length - ETH_HLEN;
 }
 
 /* The next router's turn: it will find the frame with these addresses. TTL and checksum follow at the end. */
