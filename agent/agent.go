@@ -87,6 +87,7 @@ type Agent struct {
 	going     map[string]uint16                 // by slice, its id: to be removed
 	gone      []string                          // of those, what the store is to be told of: nothing is left here
 	peers     map[string]netip.Addr             // where the other hosts' ends of tunnels are
+	ways      map[string]int                    // how long an IP packet may be to them, by what all hosts told; see fits.go
 	paths     map[string]int                    // what passes to them, by name, as far as it is known; see paths.go
 	fenced    bool                              // see fence.go
 	prepared  map[uint16]string                 // by slice's id, the digest of the area that this process made

@@ -14,6 +14,7 @@ type place struct {
 	joined  bool                  // a cluster that began elsewhere: what was not placed is another's
 	address netip.Addr            // of its ends of tunnels
 	peers   map[string]netip.Addr // of the other hosts' ends, by host
+	ways    map[string]int        // how long an IP packet may be to them, as far as they tell
 	fenced  bool                  // may not have nodes that start elsewhere when it is lost; see fence.go
 	terms   *substrate.Terms      // what its root lets slices have of it; nil: whatever they ask for
 }

@@ -161,10 +161,11 @@ func (a *Agent) loadHosts(ctx context.Context) (news bool, err error) {
 			peers[h.Name] = h.Address.Unmap()
 		}
 	}
+	ways := waysOf(a.cfg.Host, all)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	news = !maps.Equal(a.peers, peers)
-	a.peers = peers
+	news = !maps.Equal(a.peers, peers) || !maps.Equal(a.ways, ways)
+	a.peers, a.ways = peers, ways
 	return news, nil
 }
 
@@ -172,7 +173,7 @@ func (a *Agent) loadHosts(ctx context.Context) (news bool, err error) {
 func (a *Agent) placeLocked() place {
 	p := place{host: a.cfg.Host}
 	if c := a.cfg.Cluster; c != nil {
-		p.joined, p.address, p.peers, p.fenced = c.Joined, c.Address.Unmap(), a.peers, a.fenced
+		p.joined, p.address, p.peers, p.ways, p.fenced = c.Joined, c.Address.Unmap(), a.peers, a.ways, a.fenced
 		if a.cfg.Consents != nil {
 			p.terms = a.cfg.Consents.Terms()
 		}

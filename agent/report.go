@@ -85,8 +85,9 @@ func (a *Agent) statusLocked(w *wish, want *wanted, seen *sight, r *report) slic
 		if hasForeign(y, seen, w.spec.ID) { // whoever has the node now waits for this host to let go of it
 			next.Generation = min(next.Generation, r.status.Generation)
 		}
+		next.Errors = y.misfits(w.spec)
 	}
-	next.Errors = slices.Concat(a.failuresLocked(w.spec.ID), want.troubles(w.spec), a.placeLocked().refusals(w.spec))
+	next.Errors = slices.Concat(a.failuresLocked(w.spec.ID), want.troubles(w.spec), a.placeLocked().refusals(w.spec), next.Errors)
 	return next
 }
 
