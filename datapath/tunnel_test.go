@@ -234,6 +234,8 @@ func TestOuterPacketsThatAreRefused(t *testing.T) {
 		{name: "GRE with both, IPv6", sort: 2, around: around{greFlags: 0x9000}},
 		{name: "GRE with routing", around: around{greFlags: 0x4000}, why: "malformed"},
 		{name: "GRE with strict source route", around: around{greFlags: 0x0800}, why: "malformed"},
+		{name: "GRE with bit 5", around: around{greFlags: 0x0400}, why: "malformed"},
+		{name: "GRE with bits 6 to 12", around: around{greFlags: 0x03f8}}, // RFC 2784, 2.3: these are ignored
 		{name: "GRE, version 1", around: around{greFlags: 1}, why: "malformed"},
 		{name: "GRE without key", edit: edit(34, 0, 0), why: "stray"},
 		{name: "GRE with IP inside", edit: edit(36, 8, 0), why: "stray"},
