@@ -3,7 +3,8 @@
 // where there are no queues.
 //
 // Networks have 2 to 40 routers and up to seven hosts; ECMP by routes or by next hop objects; blackholes, loops and holes; LANs, queues, and
-// hosts behind line cards, whose frames come in by XDP; IPv4 by IPv6 gateways; mixed MTUs; neighbours that are unknown, in doubt or wrong.
+// hosts behind line cards, whose frames come in by XDP; IPv4 by IPv6 gateways; mixed MTUs; neighbours that are unknown, in doubt or wrong; routes
+// that the mirror leaves to kernels (of table local, by TOS, for some sources, with an MTU), and what a policy rule leaves behind.
 // Frames are valid, odd or broken. Events are changes of routes, objects, links, carriers, addresses, neighbours, MTUs, and whatever makes a router leave the
 // fast path.
 //

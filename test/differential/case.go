@@ -52,6 +52,13 @@ func newCase(seed uint64, frames int) *testcase {
 		seed: seed, least: frames, plan: g.plan(neighbours), paths: g.ecmp, ordered: !g.odd.shaped,
 		sound: known && g.ecmp != single && len(g.lans()) == 0,
 	}
+	if g.odd.ways && g.ecmp == single {
+		for range routers {
+			if e := g.oddRouteEvent(g.anyRouter()); e != nil {
+				c.steps = append(c.steps, step{events: e})
+			}
+		}
+	}
 	s := newSender(g)
 	for sent := 0; sent < frames; {
 		var batch []frame

@@ -65,9 +65,11 @@ func (g *graph) events() []event {
 	if len(n.named.all) > 0 && g.rng.IntN(6) == 0 {
 		return g.objectEvent(n)
 	}
-	switch g.rng.IntN(12) {
+	switch g.rng.IntN(14) {
 	case 0, 1, 2, 3:
 		return g.routeEvent(n)
+	case 12, 13:
+		return g.oddRouteEvent(n)
 	case 4, 5:
 		up := g.rng.IntN(3) > 0
 		return []event{{node: n.name, change: vnet.SetLink{Interface: g.anyEnd(n).name, Up: up}}}
@@ -119,6 +121,9 @@ func (g *graph) routeEvent(n *node) []event {
 func (g *graph) addressEvent(n *node) []event {
 	family := pick(g.rng, 4, 6)
 	name, a := "lo", netip.PrefixFrom(nth(n.loopback(family), 1), n.loopback(family).Bits())
+	if family == 4 && g.ecmp != single { // that may be another's: which of the two answers then depends on the path
+		a = loopback4(1<<15 | n.number)
+	}
 	if g.ecmp == single && g.rng.IntN(2) == 0 {
 		e := g.anyEnd(n)
 		if p := e.link.prefix(family); p.IsValid() {
@@ -129,6 +134,68 @@ func (g *graph) addressEvent(n *node) []event {
 		return []event{{node: n.name, change: vnet.DeleteAddress{Interface: name, Prefix: a}}}
 	}
 	return []event{{node: n.name, change: vnet.AddAddress{Interface: name, Prefix: a}}}
+}
+
+// oddRouteEvent adds a route that the mirror leaves to the kernel, an address that makes one, or what has the kernel treat routes otherwise; or deletes what
+// was added so.
+func (g *graph) oddRouteEvent(n *node) []event {
+	if len(n.ends) == 0 || len(n.routes) == 0 {
+		return nil
+	}
+	if i := len(n.odd) - 1; i >= 0 && g.rng.IntN(3) == 0 {
+		words := strings.Replace(n.odd[i], " add ", " del ", 1)
+		n.odd = n.odd[:i]
+		return []event{ip(n, strings.Replace(words, " replace ", " del ", 1))}
+	}
+	family := pick(g.rng, 4, 6)
+	e := g.anyEnd(n)
+	other := e.link.ends[g.rng.IntN(len(e.link.ends))]
+	if other == e || !e.link.prefix(family).IsValid() {
+		return nil
+	}
+	to, way := g.randomPrefix(family), fmt.Sprintf("via %s dev %s", other.address(family), e.name)
+	if r := n.routes[g.rng.IntN(len(n.routes))]; r.To.Addr().Is4() == (family == 4) {
+		to = r.To
+	}
+	route := func(verb, format string, args ...any) string {
+		return fmt.Sprintf("-%d route %s ", family, verb) + fmt.Sprintf(format, args...)
+	}
+	all := []string{
+		route("replace", "%s %s mtu 1300", to, way),
+		route("add", "%s %s table local", to, way),
+		route("add", "local %s dev lo", to),
+		route("add", "multicast %s dev %s", to, e.name),
+	}
+	if family == 4 {
+		subnet := nth(g.links[g.rng.IntN(len(g.links))].v4, 99)
+		all = append(all,
+			route("replace", "%s %s mtu lock %d", to, way, pick(g.rng, 0, 700)),
+			route("add", "%s %s tos 0x10", to, way),
+			route("replace", "%s %s realm 5", to, way),
+			route("add", "%s %s table default", to, way),
+			route("add", "anycast %s dev %s", to, e.name),
+			route("add", "broadcast %s dev %s", to, e.name),
+			fmt.Sprintf("addr add %s/24 dev lo", subnet),
+			fmt.Sprintf("addr add %s peer %s/24 dev %s", nth(e.link.v4, 98), subnet, e.name))
+	} else {
+		from := g.links[g.rng.IntN(len(g.links))].v6
+		if !from.IsValid() || g.rng.IntN(3) == 0 {
+			from = netip.PrefixFrom(g.randomPrefix(family).Addr(), 32).Masked()
+		}
+		all = append(all, route("add", "%s from %s %s", to, from, way), route("add", "%s from %s %s metric 2000", to, from, way))
+	}
+	var events []event
+	if g.rng.IntN(3) == 0 {
+		events = []event{ip(n, "rule add pref 9 from 203.0.113.1 lookup 9"), ip(n, "rule del pref 9")}
+	}
+	words := pick(g.rng, all...)
+	n.odd = append(n.odd, words)
+	return append(events, ip(n, words))
+}
+
+// ip is for what has no change of its own.
+func ip(n *node, words string) event {
+	return event{node: n.name, command: append([]string{"ip"}, strings.Fields(words)...)}
 }
 
 // neighbourEvent forgets, doubts or, if that may be, mistakes a neighbour.

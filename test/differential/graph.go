@@ -35,11 +35,12 @@ type odd struct {
 	via6    bool // IPv4 routes have IPv6 gateways (RFC 8950)
 	shaped  bool // links have queues, which end a walk
 	nics    bool // frames of hosts come in through line cards, by XDP
+	ways    bool // routes are there that the mirror leaves to kernels
 }
 
 func randomOdd(rng *rand.Rand) odd {
 	one := func() bool { return rng.IntN(4) == 0 }
-	return odd{objects: one(), via6: one(), shaped: one(), nics: one()}
+	return odd{objects: one(), via6: one(), shaped: one(), nics: one(), ways: one()}
 }
 
 type node struct {
@@ -49,6 +50,7 @@ type node struct {
 	ends   []*end
 	routes []vnet.Route
 	named  objects
+	odd    []string // what oddRouteEvent added
 }
 
 type link struct {

@@ -51,7 +51,7 @@ func (s *sender) arp(d *draft) {
 
 func (s *sender) odd4(d *draft) []frame {
 	d.note = pick(s.rng, "options", "fragment", "fragments", "checksum", "length", "header length", "version", "padding", "source", "protocol",
-		"reserved bit", "cut short", "TTL", "segment", "noise", "too big")
+		"reserved bit", "cut short", "TTL", "segment", "noise", "too big", "AH", "ESP")
 	if d.note == "source" {
 		d.from = s.source(4)
 	}
@@ -77,6 +77,8 @@ func (s *sender) odd4(d *draft) []frame {
 		tail = 1 + s.rng.IntN(100)
 	case "protocol":
 		h.proto = byte(s.rng.IntN(256))
+	case "AH", "ESP":
+		h.proto, segment = s.secured(d.note, proto, segment)
 	case "reserved bit":
 		h.flags = 0x8000
 	case "TTL":
@@ -147,7 +149,7 @@ func (s *sender) fragments4(d *draft, h ipv4, segment []byte) []frame {
 
 func (s *sender) odd6(d *draft) []frame {
 	d.note = pick(s.rng, "hop-by-hop", "destination options", "routing", "fragment", "fragments", "no next header", "length", "version", "padding", "source",
-		"protocol", "cut short", "hop limit", "segment", "noise", "too big", "chain")
+		"protocol", "cut short", "hop limit", "segment", "noise", "too big", "chain", "AH", "ESP", "mobility", "jumbo payload")
 	if d.note == "source" {
 		d.from = s.source(6)
 	}
@@ -181,6 +183,13 @@ func (s *sender) odd6(d *draft) []frame {
 		segment[s.rng.IntN(len(segment))] ^= 0xff
 	case "too big":
 		segment = udp(d.from, d.to, 1000, 2000, append(d.payload, make([]byte, max(0, d.e.mtu-48-len(d.payload)))...))
+	case "AH", "ESP":
+		h.next, segment = s.secured(d.note, proto, segment)
+	case "mobility":
+		h.next, segment = protoMobile, append([]byte{protoNone, 0, byte(s.rng.IntN(9)), 0, 0, 0, 0, 0}, segment...)
+	case "jumbo payload": // RFC 2675; no packet of ours is one
+		segment = append(binary.BigEndian.AppendUint32([]byte{proto, 0, 0xc2, 4}, uint32(8+len(segment))), segment...)
+		h.next = protoHop
 	case "chain":
 		h.next, segment = protoOptions, append(append([]byte{protoOptions, 0, 1, 4, 0, 0, 0, 0}, proto, 0, 1, 4, 0, 0, 0, 0), segment...)
 	}
@@ -201,6 +210,16 @@ func (s *sender) options6(next byte) []byte {
 		[]byte{1, 200, 0, 0, 0, 0},
 		[]byte{0xc2, 4, 0, 0, 0, 1},
 	)...)
+}
+
+// secured puts a header of IPsec before the segment.
+func (s *sender) secured(which string, next byte, segment []byte) (proto byte, b []byte) {
+	spi := binary.BigEndian.AppendUint64(nil, s.rng.Uint64())
+	if which == "ESP" {
+		return protoESP, append(spi, segment...)
+	}
+	header := append([]byte{next, 4, 0, 0}, spi...)
+	return protoAH, append(append(header, make([]byte, 12)...), segment...)
 }
 
 func (s *sender) fragments6(d *draft, h ipv6, segment []byte) []frame {
@@ -243,7 +262,14 @@ func (s *sender) super(d *draft) {
 		h := ipv4{from: d.from, to: d.to, proto: protoTCP, ttl: 64, id: uint16(s.rng.Uint32()), flags: pick(s.rng, uint16(0), dontFragment)}
 		s.send(d, etherIPv4, h.packet(segment))
 	} else {
-		s.send(d, etherIPv6, ipv6{from: d.from, to: d.to, next: protoTCP, hop: 64}.packet(segment))
+		next := byte(protoTCP)
+		if s.some(4) { // behind options, which count towards the MTU
+			options := make([]byte, 8*(1+s.rng.IntN(30)))
+			options[0], options[1] = next, byte(len(options)/8-1)
+			next, segment = protoOptions, append(options, segment...)
+			head += len(options)
+		}
+		s.send(d, etherIPv6, ipv6{from: d.from, to: d.to, next: next, hop: 64}.packet(segment))
 	}
 	d.offload = []byte{1, kind}                          // VIRTIO_NET_HDR_F_NEEDS_CSUM
 	for _, v := range []int{head + 20, size, head, 16} { // header, segment, where the checksum starts, where it is

@@ -21,7 +21,10 @@ const (
 	protoHop     = 0
 	protoRouting = 43
 	protoFrag    = 44
+	protoESP     = 50
+	protoAH      = 51
 	protoOptions = 60
+	protoMobile  = 135
 )
 
 func ethernet(to, from []byte, kind uint16, payload []byte) []byte {
