@@ -22,6 +22,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pergola-net/pergola/agent/probe"
@@ -67,6 +68,8 @@ type Agent struct {
 	strays    strays        // of who describes the host
 	astray    bool          // the same: what strays said last
 	posted    time.Duration // what the sentry was told; of the goroutine that keeps the fence
+	nics      string        // the same: the interfaces of the underlay
+	reopen    atomic.Bool   // they are others since
 	opened    struct {      // the last call of OpenUnderlay; of the goroutine that passes
 		substrate *wire.Substrate
 		at        time.Time

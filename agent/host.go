@@ -23,16 +23,38 @@ import (
 // announceEvery is how often the agent looks whether its host is still as it said.
 const announceEvery = 3 * time.Second
 
-// announce tells the cluster what this host is, whenever that has changed, until ctx ends.
+// announceAfter is how long it waits once it hears that an interface changed: changes come in numbers.
+const announceAfter = 100 * time.Millisecond
+
+// announce tells the cluster what this host is, whenever that has changed, until ctx ends. What the host is also decides what tunnels may send by: that a
+// driver takes no more of it has to be seen soon.
 func (a *Agent) announce(ctx context.Context) {
 	ticker := time.NewTicker(announceEvery)
 	defer ticker.Stop()
+	changed := make(chan struct{}, 1)
+	stop, err := wire.WatchInterfaces(func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		a.cfg.Log.Warn("changes of interfaces are noticed only now and then", "error", err)
+	} else {
+		defer func() { _ = stop() }() // nobody hears it any more
+	}
 	var told substrate.Host
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		case <-changed:
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(announceAfter):
+			}
 		}
 		now := a.describe(ctx)
 		if sameHost(told, now) {
@@ -132,6 +154,16 @@ func (a *Agent) describeUnderlays(ctx context.Context, h *substrate.Host) {
 	if err != nil {
 		return // the substrate was closed meanwhile, or is about to be opened anew
 	}
+	nics := ""
+	for _, u := range found {
+		nic := state.NICs[u.Name]
+		nics += fmt.Sprintln(u.Name, nic.Index, nic.Up)
+	}
+	if nics != a.nics { // one that was made anew has nothing of ours
+		a.nics = nics
+		a.reopen.Store(true)
+		a.Nudge()
+	}
 	if len(state.NICs) > 0 || state.Bound { // also while the VPN that it is bound to is absent
 		h.Bound = state.Bound
 	}
@@ -187,7 +219,10 @@ const openEvery = 5 * time.Second
 // slice's, and is told in the description of the host.
 func (a *Agent) openUnderlay(ctx context.Context) {
 	s := a.network()
-	if a.cfg.Cluster == nil || s == nil || s == a.opened.substrate && time.Since(a.opened.at) < openEvery {
+	if a.cfg.Cluster == nil || s == nil {
+		return
+	}
+	if changed := a.reopen.Swap(false); !changed && s == a.opened.substrate && time.Since(a.opened.at) < openEvery {
 		return
 	}
 	a.opened.substrate, a.opened.at = s, time.Now()
