@@ -281,6 +281,71 @@ func TestTunnelCardLeavesWhatECNWouldChange(t *testing.T) {
 	})
 }
 
+// Segments of TCP go to where super-frames are made of them, if the tunnel has such a place, and the underlay counts them: that device counts what emerges.
+func TestTunnelCardGathersSegmentsOfTCP(t *testing.T) {
+	inRoutedWorld(t, func(w *world) {
+		end, other := w.port(macB), w.port(macB)
+		for _, tunnel := range sorts {
+			port := w.tunnelled(end, tunnel)
+			p := packet{to: macB, tcp: true, payload: 1200}
+			six, udp, long := p, p, p
+			six.v6, udp.tcp, long.payload = true, false, 9000
+			card := func(frame []byte, class uint8) outcome {
+				return w.card(tunnel.turned().outer(frame, around{to: macHere, from: macThere, class: class}))
+			}
+			pass := func(name string, frame []byte, class uint8) {
+				w.name = tunnel.named() + ", " + name
+				w.expect(card(frame, class), xdpPass, tunnel.turned().outer(frame, around{to: macHere, from: macThere, class: class}), map[string]uint64{})
+			}
+			pass("no device", p.bytes(), 0)
+			w.check(w.d.TakeXDP(port, w.b))
+			pass("UDP", udp.bytes(), 0)
+			pass("ARP", ethernet(broadcast, macA, 0x0806, 60), 0)
+			pass("too short", p.bytes()[:14+20+19], 0)
+			pass("tagged", tagged(p.bytes(), 0x8100, 7), 0)
+			pass("congested, and cannot say so", p.bytes(), 3)
+			w.change(port, func(r *Port) { r.MTU = 1200 })
+			pass("too big", p.bytes(), 0)
+			w.change(port, func(r *Port) { r.MTU, r.Mode = 9000, Queue })
+			pass("into a queue", p.bytes(), 0)
+
+			w.gathers = true
+			for _, mode := range []Mode{Peer, Kernel} { // the frame will enter there by tc
+				w.change(port, func(r *Port) { r.Mode = mode })
+				for name, sent := range map[string]packet{"IPv4": p, "IPv6": six} {
+					w.name = fmt.Sprintf("%s, %s, mode %d", tunnel.named(), name, mode)
+					w.expect(card(sent.bytes(), 0), xdpRedirect, sent.bytes(), map[string]uint64{Received: 1})
+					for inner := range byte(4) {
+						frame, marked := sent.bytes(), sent.bytes()
+						setClass(frame, inner)
+						setClass(marked, 3)
+						if inner != 0 {
+							w.expect(card(frame, 3), xdpRedirect, marked, map[string]uint64{Received: 1})
+						}
+						if inner == 2 {
+							setClass(marked, 1)
+							w.expect(card(frame, 1), xdpRedirect, marked, map[string]uint64{Received: 1})
+						}
+					}
+				}
+			}
+			w.gathers = false
+
+			w.name = tunnel.named() + ", the end takes frames itself"
+			w.change(port, func(r *Port) { r.Mode = Peer })
+			w.check(w.d.TakeXDP(end, w.b))
+			w.expect(card(p.bytes(), 0), xdpRedirect, p.bytes(), map[string]uint64{Received: 1})
+			w.check(w.d.RefuseXDP(end))
+
+			w.name = tunnel.named() + ", not wired"
+			w.change(port, func(r *Port) { r.Peer = other })
+			pass("peer gone", p.bytes(), 0)
+			w.check(w.d.RefuseXDP(port))
+			w.check(w.d.Forget(port))
+		}
+	})
+}
+
 // What a tunnel took in and gave out is known for each, by programs of tc and by the line card.
 func TestTrafficOfEachTunnelIsCounted(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {

@@ -23,6 +23,7 @@ type world struct {
 	stations map[int]*station // behind real ports, in a world that is live; else nil
 	bare     bool             // new ports are without a program
 	emerged  uint64           // frames out of tunnels, when counters were last taken
+	gathers  bool             // the line card sends them to a device that makes super-frames
 }
 
 // Kinds of next hops (bpf/fib.h).

@@ -118,6 +118,35 @@ func TestSuperFramesCrossATunnel(t *testing.T) {
 	})
 }
 
+// What comes out of a tunnel are super-frames again, whoever made them: TCP in the node has as little work as on one machine. All bytes are counted once.
+func TestSuperFramesComeOutOfATunnel(t *testing.T) {
+	forEachKind(t, func(t *testing.T, kind tunnelOf) {
+		t.Helper()
+		const total = 16 << 20
+		b := newBed(t, 2, 1500)
+		b.openUnderlays()
+		a, c := b.pair(kind)
+		a.ping("a", "192.0.2.1")
+		from, to := a.nodeNamespace("a"), c.nodeNamespace("b")
+		for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
+			before, err := c.Counters(c.ctx)
+			c.must(err)
+			carry(t, from, to, address, total)
+			after, err := c.Counters(c.ctx)
+			c.must(err)
+			frames := after[c.port].ToNode.Frames - before[c.port].ToNode.Frames
+			bytes := after[c.port].ToNode.Bytes - before[c.port].ToNode.Bytes
+			if mean := bytes / frames; mean < 3*1514 {
+				t.Errorf("%s: frames of %d bytes came to the node", address, mean)
+			}
+			out := after[a.port].FromNode.Bytes - before[a.port].FromNode.Bytes
+			if out < total || out > total*11/10 {
+				t.Errorf("%s: %d bytes came out of the tunnel, of %d", address, out, total)
+			}
+		}
+	})
+}
+
 // The machine's own traffic does not notice.
 func TestTheMachinesOwnTrafficIsLeftAlone(t *testing.T) {
 	b := newBed(t, 2, 1500)

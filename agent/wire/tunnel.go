@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/netns"
 	"github.com/pergola-net/pergola/slice"
 	"github.com/pergola-net/pergola/undo"
 )
@@ -90,6 +92,30 @@ func (s *Substrate) setTunnel(index int, t Tunnel) error {
 	return s.letLookUpIPv6()
 }
 
+// gather lets the line card send what comes out of a tunnel to the twin, where the stand-in makes super-frames of TCP's segments. That is for kinds for
+// which no network card's device does it.
+func (s *Substrate) gather(t Tunnel, index, twin int) error {
+	if t.Kind != slice.VXLAN {
+		return s.data.RefuseXDP(index)
+	}
+	return netns.In(s.ns, func() error { // before, frames would be lost
+		if err := switchGROOn(t.Name); err != nil {
+			return fmt.Errorf("switch generic receive offload on: %w", err)
+		}
+		return s.data.TakeXDP(index, twin)
+	})
+}
+
+// switchGROOn is for a device in the thread's namespace.
+func switchGROOn(device string) error {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return e.Change(device, map[string]bool{"rx-gro": true})
+}
+
 func twinName(tunnel string) string { return tunnel + "t" }
 
 // AddTunnel makes a tunnel, which is up. Join, Attach, Shape, Reenter and DeletePorts take it for a port. What is there of that name and is no
@@ -158,6 +184,9 @@ func (s *Substrate) makeTunnel(t Tunnel, m mark) (err error) {
 	if err := s.setTunnel(index, t); err != nil {
 		return err
 	}
+	if err := s.gather(t, index, twin.index); err != nil {
+		return err
+	}
 	twin.mark = mark{role: roleTwin, owner: m.owner}
 	if err := s.nl.changeUp(twin.index, true, attrString(unix.IFLA_IFALIAS, twin.mark.String())); err != nil {
 		return err
@@ -168,6 +197,9 @@ func (s *Substrate) makeTunnel(t Tunnel, m mark) (err error) {
 // changeTunnel makes a tunnel that is there be as t says. Its digest comes last.
 func (s *Substrate) changeTunnel(d device, t Tunnel, m mark) error {
 	if err := s.setTunnel(d.index, t); err != nil {
+		return err
+	}
+	if err := s.gather(t, d.index, d.peer); err != nil {
 		return err
 	}
 	m.queue = d.mark.queue

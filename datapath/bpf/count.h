@@ -21,7 +21,7 @@ struct counters {
 	struct traffic handed;	   /* to the node, past the port's device */
 	struct traffic walked_in;  /* into a router and out of it again, which its kernel did not see: here they came in, */
 	struct traffic walked_out; /* and here they went out */
-	struct traffic emerged;	   /* out of the tunnel that begins here, without outer headers */
+	struct traffic emerged;	   /* out of the tunnel that begins here, without outer headers, and not by the port's device */
 	__u64 dropped[REASONS];	   /* frames from the node, by reason */
 };
 

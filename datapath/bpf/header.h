@@ -40,6 +40,7 @@ struct header {
 } __attribute__((aligned(8)));
 
 static __always_inline bool is_ip4(const struct header *h) { return h->eth.h_proto == bpf_htons(ETH_P_IP); }
+static __always_inline bool is_ip(const struct header *h) { return is_ip4(h) || h->eth.h_proto == bpf_htons(ETH_P_IPV6); }
 
 /* How many bytes of the frame to copy to &header.eth. 0: it has no Ethernet header. */
 static __always_inline __u64 header_length(const struct frame *f)

@@ -127,13 +127,12 @@ static __always_inline bool begins_tunnel(__u32 port)
 	return e && e->kind != TUNNEL_NONE;
 }
 
-/* A packet came, and a frame was in it, of the tunnel at this port. */
-static __always_inline void count_received(__u32 bytes, __u32 port, __u32 inner, bool by_card)
+/* A packet came, and a frame was in it. */
+static __always_inline void count_received(__u32 bytes, bool by_card)
 {
 	__u32 zero = 0;
 	struct underlay *u = bpf_map_lookup_elem(&underlays, &zero);
 
-	count_emerged(port, inner);
 	if (!u)
 		return;
 	u->received.frames++;

@@ -5,9 +5,11 @@
  * It does what underlay_ingress, uplink_ingress and underlay_egress do together, without an sk_buff and without going through the substrate's
  * namespace: out of the tunnel, past all routers, and to a device that takes frames from XDP programs (map devices), or into another tunnel
  * and out by this card or another one (map nics). It decides before it changes anything; where it is not certain that all of it can be done, the
- * packet goes on to underlay_ingress as it came, and is counted there.
+ * packet goes on to underlay_ingress as it came, and is counted there. Only segments of TCP out of VXLAN go by neither: the stand-in's device makes
+ * super-frames of them (gather).
  */
 #include <linux/bpf.h>
+#include <linux/tcp.h>
 #include <bpf/bpf_helpers.h>
 
 #include "link.h"
@@ -111,6 +113,61 @@ __noinline int deliver(struct xdp_md *ctx, struct passage *p)
 	return p->walked && !write_header(ctx, &w->header, 0) ? XDP_ABORTED : XDP_REDIRECT;
 }
 
+/* Writes ECN, and what becomes of the checksum (RFC 1624). */
+static __always_inline void write_ecn(struct header *h, __u8 ecn)
+{
+	__be16 *word = (void *)&h->ip4;
+	__u32 check;
+
+	if (!is_ip4(h)) {
+		h->ip6.flow_lbl[0] = (h->ip6.flow_lbl[0] & ~0x30) | (ecn & 3) << 4;
+		return;
+	}
+	check = (__u16)~h->ip4.check + (__u16)~*word;
+	h->ip4.tos = (h->ip4.tos & ~3) | (ecn & 3);
+	check += *word;
+	check = (check & 0xffff) + (check >> 16);
+	check = (check & 0xffff) + (check >> 16);
+	h->ip4.check = ~check;
+}
+
+/*
+ * A segment of TCP enters its link by the device of the tunnel's stand-in, whose veth pair makes super-frames of what comes so (GRO). The kernel does that at
+ * the network card with what is in EGRE, but not with VXLAN, unless it has a device for it: without, each segment would be a frame of its own all
+ * the way up to the node's TCP. All segments of the tunnel take this way, or none: they stay in order.
+ */
+__noinline int gather(struct xdp_md *ctx, struct passage *p)
+{
+	const __u32 vlan_tag = 4;
+	const struct port *own;
+	struct walk *w = begin();
+	struct frame f = {};
+	__u8 inner, ecn;
+
+	if (!p || !w || bpf_redirect_map(&devices, p->from, XDP_PASS) != XDP_REDIRECT) /* no such device; nothing has happened yet */
+		return XDP_PASS;
+	own = find_port(p->from);
+	f.length = p->length;
+	if (!own || f.length > own->mtu + ETH_HLEN + vlan_tag) /* a veth pair drops it, and counts it where nobody looks */
+		return XDP_PASS;
+	if (f.length < ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr) || !read_header(ctx, &f, &w->header, p->begin))
+		return XDP_PASS;
+	if (!is_ip(&w->header) || protocol(&w->header) != IPPROTO_TCP)
+		return XDP_PASS;
+	inner = traffic_class(&w->header, f.length) & 3;
+	ecn = decapsulate_ecn(inner, p->ecn);
+	if (ecn == ECN_DROP || bpf_xdp_adjust_head(ctx, p->begin))
+		return XDP_PASS;
+	count_received(p->begin + f.length, false); /* the device counts what emerges */
+	if (ecn == inner)
+		return XDP_REDIRECT;
+	write_ecn(&w->header, ecn);
+	if (!bpf_xdp_store_bytes(ctx, 0, &w->header.eth, header_changed(&w->header)))
+		return XDP_REDIRECT;
+	count_drop(p->from, REASON_NO_MEMORY); /* the frame has become shorter than it was, between two looks */
+	return XDP_ABORTED;
+}
+
 /* Writes the outer headers to where the packet begins: n bytes behind Ethernet's. */
 static __always_inline bool paste_outer(struct xdp_md *ctx, const struct wrapping *w, __u32 n)
 {
@@ -182,22 +239,25 @@ int underlay_linecard(struct xdp_md *ctx)
 {
 	struct passage p = {};
 	struct frame f = {};
-	int verdict;
+	bool through, again;
+	int verdict = XDP_PASS;
 
 	if (!open_packet(ctx, &p))
 		return XDP_PASS;
 	f.from = p.from;
 	f.length = f.longest = p.length;
-	if (cross(&f) != CONTINUE || f.mode != MODE_PEER || !walk_through(ctx, &f, p.begin))
+	if (cross(&f) != CONTINUE)
 		return XDP_PASS;
+	through = f.mode == MODE_PEER && walk_through(ctx, &f, p.begin);
+	again = through && f.external && begins_tunnel(f.at);
 	p.at = f.at;
 	p.walked = f.walk && f.walk->hops;
-	if (!keeps_ecn(ctx, &p))
-		return XDP_PASS;
-	verdict = f.external && begins_tunnel(f.at) ? relay(ctx, &p) : deliver(ctx, &p);
-	if (verdict == XDP_PASS)
-		return XDP_PASS;
-	count_received(p.begin + p.length, p.from, p.length, true);
+	if (through && keeps_ecn(ctx, &p))
+		verdict = again ? relay(ctx, &p) : deliver(ctx, &p);
+	if (verdict == XDP_PASS) /* a queue takes a super-frame for one frame */
+		return again || f.mode == MODE_QUEUE ? XDP_PASS : gather(ctx, &p);
+	count_received(p.begin + p.length, true);
+	count_emerged(p.from, p.length);
 	if (f.walk)
 		account(&f);
 	if (verdict == XDP_ABORTED) /* the frame has become shorter than it was, between two looks */

@@ -220,7 +220,8 @@ __noinline int come_out(struct __sk_buff *skb, struct passage *p)
 	p->from = find_tunnel(&o);
 	if (!p->from)
 		return REASON_UNKNOWN_TUNNEL;
-	count_received(skb->len, p->from, o.total - o.length, false);
+	count_received(skb->len, false);
+	count_emerged(p->from, o.total - o.length);
 	why = decapsulate(skb, &f, &o);
 	p->unread = f.unread;
 	return why;

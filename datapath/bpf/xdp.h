@@ -11,7 +11,8 @@
 #include "link.h"
 #include "walk.h"
 
-/* Devices that take frames from XDP programs, by port. User space decides; a device that is gone is gone from here, too. */
+/* Devices that take frames from XDP programs, by port: frames to the port; or, where a tunnel begins, out of it, to come in there. User space decides; a device that
+ * is gone is gone from here, too. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, MAX_PORTS);
