@@ -197,6 +197,7 @@ const (
 	objectMapUnderlays         = "underlays"
 	objectMapUplinks           = "uplinks"
 	objectMapWalks             = "walks"
+	objectMapWays              = "ways"
 	objectMapWrappings         = "wrappings"
 	objectProgLinecard         = "linecard"
 	objectProgPortIngress      = "port_ingress"
@@ -288,6 +289,7 @@ type objectMapSpecs struct {
 	Underlays      *ebpf.MapSpec `ebpf:"underlays"`
 	Uplinks        *ebpf.MapSpec `ebpf:"uplinks"`
 	Walks          *ebpf.MapSpec `ebpf:"walks"`
+	Ways           *ebpf.MapSpec `ebpf:"ways"`
 	Wrappings      *ebpf.MapSpec `ebpf:"wrappings"`
 }
 
@@ -343,6 +345,7 @@ type objectMaps struct {
 	Underlays      *ebpf.Map `ebpf:"underlays"`
 	Uplinks        *ebpf.Map `ebpf:"uplinks"`
 	Walks          *ebpf.Map `ebpf:"walks"`
+	Ways           *ebpf.Map `ebpf:"ways"`
 	Wrappings      *ebpf.Map `ebpf:"wrappings"`
 }
 
@@ -372,6 +375,7 @@ func (m *objectMaps) Close() error {
 		m.Underlays,
 		m.Uplinks,
 		m.Walks,
+		m.Ways,
 		m.Wrappings,
 	)
 }

@@ -168,6 +168,92 @@ func TestTunnelCardKeepsRoads(t *testing.T) {
 	})
 }
 
+// keptWay is struct kept_way.
+type keptWay struct {
+	NIC, MTU     uint32
+	To, From     [6]byte
+	_            [4]byte
+	Local, Peer  [16]byte
+	Class, Until uint64
+}
+
+// keepWays edits what programs of tc keep, on all CPUs.
+func (w *world) keepWays(edit func(*keptWay)) {
+	w.Helper()
+	for slot := range w.d.maps.Ways.MaxEntries() {
+		perCPU := make([]keptWay, ebpf.MustPossibleCPU())
+		w.check(w.d.maps.Ways.Lookup(slot, &perCPU))
+		kept := false
+		for i := range perCPU {
+			if perCPU[i].Until != 0 {
+				kept = true
+				edit(&perCPU[i])
+			}
+		}
+		if kept {
+			w.check(w.d.maps.Ways.Put(slot, perCPU))
+		}
+	}
+}
+
+func (w *world) forgetWays() {
+	w.Helper()
+	w.keepWays(func(k *keptWay) { k.Until = 1 })
+}
+
+// The programs of tc keep what the kernel answered as the line card does, and the kernel has its turn all the same.
+func TestUnderlayKeepsWays(t *testing.T) {
+	inRoutedWorld(t, func(w *world) {
+		defer w.stay()()
+		w.asked(never)
+		old, moved := around{to: macThere, from: macHere}, around{to: macOther, from: macHere}
+		move := func(a around) {
+			for _, peer := range []netip.Addr{there4, there6} {
+				w.ip("neighbour replace %s lladdr %s dev pa nud permanent", peer, net.HardwareAddr(a.to[:]))
+			}
+		}
+		is := func(name string, tunnel Tunnel, p packet, as, want around) {
+			w.Helper()
+			w.name = tunnel.named() + ", " + name
+			want.class, want.sport, want.label = as.class, as.sport, as.label
+			have := w.run(w.d.programs.UnderlayEgress, w.b, tunnel.outer(p.bytes(), as))
+			w.expect(have, verdictRedirect, tunnel.outer(p.bytes(), want), map[string]uint64{})
+		}
+		for _, tunnel := range sorts {
+			move(old)
+			is("asked", tunnel, packet{}, around{}, old)
+			w.keepWays(func(k *keptWay) { k.Until = 1 << 63 })
+			move(moved)
+			is("kept", tunnel, packet{}, around{}, old)
+			is("another length", tunnel, packet{payload: 500}, around{}, old)
+			is("another DSCP", tunnel, packet{}, around{class: 46 << 2}, moved)
+			another := tunnel
+			another.Local = third4
+			if tunnel.Local.Is6() {
+				another.Local = third6
+				is("another flow label", tunnel, packet{}, around{label: 7}, moved)
+			}
+			is("from another address", another, packet{}, around{}, moved)
+			if tunnel.Kind == VXLAN {
+				is("another port", tunnel, packet{}, around{sport: 50000}, moved)
+			}
+
+			w.name = tunnel.named() + ", too big"
+			long := tunnel.outer(packet{payload: 1500}.bytes(), around{})
+			w.expect(w.run(w.d.programs.UnderlayEgress, w.b, long), verdictShot, long, map[string]uint64{"too big": 1})
+
+			w.forgetWays()
+			is("old", tunnel, packet{}, around{}, moved)
+			w.forgetWays()
+			w.asked(time.Time{})
+			is("the kernel's turn", tunnel, packet{}, around{}, around{})
+			is("after it", tunnel, packet{}, around{}, moved)
+			w.asked(never)
+			w.forgetWays()
+		}
+	})
+}
+
 // What comes in by one card leaves by another one that takes it, whole or in parts.
 func TestTunnelCardSendsByOtherCards(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {

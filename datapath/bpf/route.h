@@ -26,7 +26,8 @@ struct road {
 
 /*
  * Asks the kernel, as for a packet that comes in by `by` and is to be forwarded: that is the uplink, for which forwarding is on. (A network card
- * need not forward.) Returns what bpf_fib_lookup() does. A super-frame is cut to what fits.
+ * need not forward.) Returns what bpf_fib_lookup() does. A super-frame is cut to what fits: it is asked for as a packet of one byte, because of one without
+ * a length the kernel does not say the way's MTU.
  */
 static __always_inline long find_road(void *ctx, const void *network, const void *above, bool v6, __u32 by, __u32 segment, struct road *r)
 {
@@ -41,14 +42,14 @@ static __always_inline long find_road(void *ctx, const void *network, const void
 		p.family = AF_INET6;
 		p.flowinfo = *(const __be32 *)ip6 & bpf_htonl(0x0fffffff);
 		p.l4_protocol = ip6->nexthdr;
-		p.tot_len = segment ? 0 : bpf_ntohs(ip6->payload_len) + sizeof(*ip6);
+		p.tot_len = segment ? 1 : bpf_ntohs(ip6->payload_len) + sizeof(*ip6);
 		__builtin_memcpy(p.ipv6_src, &ip6->saddr, sizeof(p.ipv6_src));
 		__builtin_memcpy(p.ipv6_dst, &ip6->daddr, sizeof(p.ipv6_dst));
 	} else {
 		p.family = AF_INET;
 		p.tos = ip4->tos & 0xfc;
 		p.l4_protocol = ip4->protocol;
-		p.tot_len = segment ? 0 : bpf_ntohs(ip4->tot_len);
+		p.tot_len = segment ? 1 : bpf_ntohs(ip4->tot_len);
 		p.ipv4_src = ip4->saddr;
 		p.ipv4_dst = ip4->daddr;
 	}
@@ -171,4 +172,60 @@ static __always_inline const struct road *keep_road(void *ctx, const void *netwo
 	k->class = class;
 	k->until = now + KEEP_ROAD;
 	return &k->road;
+}
+
+/* The same for programs of tc, which have the packet and do not know whose tunnel it is. */
+struct way {
+	struct address from, to;
+	__u64 class; /* protocol, UDP source port, DSCP or flow label */
+};
+
+struct kept_way {
+	struct road road;
+	struct way way;
+	__u64 until;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_ROADS);
+	__type(key, __u32);
+	__type(value, struct kept_way);
+} ways SEC(".maps");
+
+static __always_inline void name_way(const struct outer_header *h, struct way *w)
+{
+	__u32 flow;
+	__u8 protocol;
+
+	if (is_outer_ip4(h)) {
+		flow = h->ip4.tos & 0xfc;
+		protocol = h->ip4.protocol;
+		map_address(w->from.bytes, h->ip4.saddr);
+		map_address(w->to.bytes, h->ip4.daddr);
+	} else {
+		flow = *(const __be32 *)&h->ip6 & bpf_htonl(0x0fffffff);
+		protocol = h->ip6.nexthdr;
+		__builtin_memcpy(w->from.bytes, &h->ip6.saddr, sizeof(w->from.bytes));
+		__builtin_memcpy(w->to.bytes, &h->ip6.daddr, sizeof(w->to.bytes));
+	}
+	w->class = (__u64)flow << 32 | protocol;
+	if (protocol == IPPROTO_UDP)
+		w->class |= (__u64)h->vxlan.udp.source << 8;
+}
+
+/* Where the way is kept, or may be. */
+static __always_inline struct kept_way *find_way(const struct way *w)
+{
+	const __u64 *word = (const void *)w;
+	__u32 slot = (__u32)mix(word[0] ^ word[1] ^ word[2] << 1 ^ word[3] << 1 ^ w->class) % MAX_ROADS;
+
+	return bpf_map_lookup_elem(&ways, &slot);
+}
+
+static __always_inline bool is_kept(const struct kept_way *k, const struct way *w, __u64 now)
+{
+	const __u64 *a = (const void *)&k->way, *b = (const void *)w;
+
+	return now < k->until && !((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]) | (a[4] ^ b[4]));
 }

@@ -212,12 +212,15 @@ __noinline int come_out(struct __sk_buff *skb, struct passage *p)
 
 	if (!p)
 		return REASON_STRAY;
-	if (skb->vlan_present || !load_outer(skb, &h) || !is_ours(&h))
+	if (skb->vlan_present || !load_outer(skb, &h) || find_kind(&h) == TUNNEL_NONE)
 		return REASON_STRAY;
 	why = read_outer(&h, skb->len, skb->gso_size, &o);
+	if (why == CONTINUE)
+		p->from = find_tunnel(&o);
+	if (!p->from && !is_ours(&h))
+		return REASON_STRAY;
 	if (why != CONTINUE)
 		return why;
-	p->from = find_tunnel(&o);
 	if (!p->from)
 		return REASON_UNKNOWN_TUNNEL;
 	count_received(skb->len, false);
@@ -246,20 +249,13 @@ int uplink_ingress(struct __sk_buff *skb)
 	return leave(skb, &f, why);
 }
 
-/* What comes from the substrate has no addresses yet. */
-SEC("tc")
-int underlay_egress(struct __sk_buff *skb)
+/* Asks the kernel for the way, and keeps what it says. TC_ACT_UNSPEC: that is known; else it is the packet's end here. */
+static __always_inline int ask_road(struct __sk_buff *skb, const struct outer_header *h, const struct uplink *u, const struct way *w, __u64 now,
+				    struct road *r)
 {
-	__u64 now = bpf_ktime_get_coarse_ns();
-	struct outer_header h = {};
-	const struct uplink *u = find_uplink();
-	struct address peer = {};
-	struct road r = {};
-	long found;
+	long found = find_road(skb, &h->ip4, &h->gre, !is_outer_ip4(h), skb->ifindex, skb->gso_size, r);
+	struct kept_way *k;
 
-	if (!u || !load_outer(skb, &h) || !same_mac(h.eth.h_source, r.from))
-		return lose(REASON_STRAY);
-	found = find_road(skb, &h.ip4, &h.gre, !is_outer_ip4(&h), skb->ifindex, skb->gso_size, &r);
 	switch (found) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
@@ -269,14 +265,47 @@ int underlay_egress(struct __sk_buff *skb)
 	default:
 		return lose(REASON_NO_ROUTE);
 	}
-	if (!is_exit(u, r.nic))
+	if (!is_exit(u, r->nic))
 		return lose(REASON_OFF_UNDERLAY);
 	if (found == BPF_FIB_LKUP_RET_NO_NEIGH)
-		return bpf_redirect_neigh(r.nic, NULL, 0, 0);
-	find_peer(&h.ip4, !is_outer_ip4(&h), &peer);
-	if (is_kernels_turn(&peer, now)) {
-		bpf_map_update_elem(&asked, &peer, &now, BPF_ANY);
-		return bpf_redirect_neigh(r.nic, NULL, 0, 0);
+		return bpf_redirect_neigh(r->nic, NULL, 0, 0);
+	if (is_kernels_turn(&w->to, now)) {
+		bpf_map_update_elem(&asked, &w->to, &now, BPF_ANY);
+		return bpf_redirect_neigh(r->nic, NULL, 0, 0);
+	}
+	k = find_way(w);
+	if (k) {
+		k->road = *r;
+		k->way = *w;
+		k->until = now + KEEP_ROAD;
+	}
+	return TC_ACT_UNSPEC;
+}
+
+/* What comes from the substrate has no addresses yet. */
+SEC("tc")
+int underlay_egress(struct __sk_buff *skb)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+	const struct uplink *u = find_uplink();
+	const struct kept_way *k;
+	struct outer_header h = {};
+	struct road r = {};
+	struct way w = {};
+	int verdict;
+
+	if (!u || !load_outer(skb, &h) || !same_mac(h.eth.h_source, r.from))
+		return lose(REASON_STRAY);
+	name_way(&h, &w);
+	k = find_way(&w);
+	if (k && is_kept(k, &w, now)) {
+		r = k->road;
+		if (!skb->gso_size && skb->len > r.mtu + ETH_HLEN)
+			return lose(REASON_TOO_BIG);
+	} else {
+		verdict = ask_road(skb, &h, u, &w, now, &r);
+		if (verdict != TC_ACT_UNSPEC)
+			return verdict;
 	}
 	if (bpf_skb_store_bytes(skb, 0, r.to, sizeof(r.to) + sizeof(r.from), 0))
 		return lose(REASON_NO_MEMORY);
