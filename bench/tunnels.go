@@ -151,7 +151,11 @@ How it is measured:
   for 1000 tunnels is about a lookup among many, so its frames are for one slice; what frames for all of them reach is beside it in the table. **Set up**: all tunnels are added and joined with the
   routers' ports, one after the other; **deleted**: all by one call.
 - **Between two machines**: pings of 64 bytes between nodes, the median of all that fit into a window, on one core; iperf3, one stream, a core each for sender and receiver, the wire's frames cut to
-  its MTU. What is compared with is the same between the machines themselves.
+  its MTU. What is compared with is the same between the machines themselves. What a tunnel adds to that contains the veth pairs of the two nodes, between which and their kernels each packet passes four times: a link within one machine costs as much
+  as the machines themselves, without any tunnel.
+- **With a third between**: another machine on the way forwards: by its kernel; by a container between two bridges; by a virtual router between two tunnels. How much more that is than between two is what each tunnel after the first adds.
+- **No line card**: what ` + "`--xdp off`" + ` gives. The wires here are veth pairs, where every frame that a kernel's stack has sent is copied before a program of XDP sees it, which drivers of hardware do not do. **Beside a line card** is what
+  this costs who has no use of it: the machines have Pergola's programs, and no tunnel of Pergola's.
 - **A reserved rate**: two slices have a link each between the same two machines, with 100 Mbit/s. One sends frames of 1400 bytes from one core, as many as it can or 90 % of its rate; the other floods its link with small frames from
   the other core.
 `

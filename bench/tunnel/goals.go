@@ -3,6 +3,7 @@ package tunnel
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/pergola-net/pergola/bench/rounds"
 )
@@ -61,6 +62,16 @@ func (r *Result) judge() []Goal {
 		What: "round trip between nodes of two machines: what EGRE adds to that between the machines", Found: r.figure(trip), Against: r.figure(bare) + " (the machines themselves)",
 		Value: r.More(trip, bare) * 1e6, Unit: "us", Most: true, Bound: 3,
 	})
+	further, along := Key{Measure: Far, Way: EGRE}, Key{Measure: Far, Way: Native}
+	add(Goal{
+		What:  "round trip, another machine with a router between: what its tunnel adds to that between two",
+		Found: r.figure(further), Against: fmt.Sprintf("%s (two machines; native forwarding between adds %s us)", r.figure(trip), rounds.Number(r.More(along, bare)*1e6)),
+		Value: r.More(further, trip) * 1e6, Unit: "us", Most: true, Bound: 3,
+	})
+	for _, w := range []Way{EGRE, VXLAN, EGREByTC, VXLANByTC} {
+		what := "TCP between nodes of two machines, " + strings.TrimPrefix(w.Title(), "Pergola, ")
+		add(r.ratio(what, Key{Measure: TCP, Way: w}, Key{Measure: TCP, Way: Bridged}, " (kernel VXLAN)", 1))
+	}
 	setUp := Key{Measure: SetUp, Way: EGRE, Slices: Scale / 2}
 	add(Goal{What: fmt.Sprintf("%d tunnels: set up and joined", Scale), Found: r.figure(setUp), Value: r.Median(setUp), Unit: "s", Most: true, Bound: 2})
 	add(r.ratio("a reserved rate while another slice floods", Key{Measure: Reserved, Way: Flooded}, Key{Measure: Reserved, Way: Alone}, " (alone)", 0.95))
@@ -117,7 +128,7 @@ func (m Measure) Unit() (name string, factor float64) {
 		return "Mbit/s", reservedSize * 8 * 1e-6
 	case TCP:
 		return "Gbit/s", 1e-9
-	case Trip:
+	case Trip, Far:
 		return "us", 1e6
 	case Lost:
 		return "%", 100

@@ -27,7 +27,7 @@ const (
 )
 
 // pairWays are the ways between two machines, in the order of tables.
-var pairWays = []Way{Native, Bridged, VXLAN, EGRE}
+var pairWays = []Way{Native, Beside, Bridged, BridgedBeside, VXLAN, EGRE, VXLANByTC, EGREByTC}
 
 // path leads from a node of the first machine, or from itself, to one of the second.
 type path struct {
@@ -47,35 +47,18 @@ func newPair() (*pair, error) {
 	return p, lay(nic{p.ns[0], pairNIC, outside(pairSide, 1)}, nic{p.ns[1], pairNIC, outside(pairSide, 2)})
 }
 
-// addPairs makes a pair whose kernels do all, and one with Pergola.
+// addPairs makes pairs whose kernels do all, and pairs with Pergola.
 func (b *bench) addPairs(ctx context.Context) error {
-	plain, err := newPair()
-	b.undo.Push(plain.undo.Run)
+	paths := map[Way]path{}
+	if err := b.addKernels(ctx, paths); err != nil {
+		return err
+	}
+	grounds, err := b.addNodes(ctx, paths, false, VXLAN, EGRE)
 	if err != nil {
 		return err
 	}
-	containers, err := plain.containers()
-	if err != nil {
+	if _, err := b.addNodes(ctx, paths, true, VXLANByTC, EGREByTC); err != nil {
 		return err
-	}
-	ours, err := newPair()
-	b.undo.Push(ours.undo.Run)
-	if err != nil {
-		return err
-	}
-	var grounds [2]*ground
-	for i, ns := range ours.ns {
-		if grounds[i], err = openGround(ctx, ns, pairNIC); err != nil {
-			return err
-		}
-		ours.undo.Push(grounds[i].undo.Run)
-	}
-	paths := map[Way]path{Native: {plain.ns[0], plain.ns[1], outside(pairSide, 2)}, Bridged: containers}
-	for number, kind := range []slice.TunnelKind{slice.VXLAN, slice.EGRE} {
-		way := []Way{VXLAN, EGRE}[number]
-		if paths[way], err = nodes(ctx, grounds, uint16(number+1), kind, slice.Shape{}); err != nil {
-			return fmt.Errorf("join nodes of two machines by %s: %w", kind, err)
-		}
 	}
 	for _, w := range pairWays {
 		if err := b.add(ctx, Key{Measure: Trip, Way: w}, paths[w].trip); err != nil {
@@ -85,7 +68,60 @@ func (b *bench) addPairs(ctx context.Context) error {
 	for _, w := range pairWays { // a window is of a second at least, and frames come through
 		b.probes = append(b.probes, &probe{Series{Key: Key{Measure: TCP, Way: w}}, paths[w].tcp})
 	}
+	if err := b.addChains(ctx); err != nil {
+		return err
+	}
 	return b.addIsolation(ctx, grounds)
+}
+
+// addKernels makes pairs of machines whose kernels do all: one as it is, and one whose interfaces have line cards.
+func (b *bench) addKernels(ctx context.Context, paths map[Way]path) error {
+	for _, ways := range [][2]Way{{Native, Bridged}, {Beside, BridgedBeside}} {
+		p, err := newPair()
+		b.undo.Push(p.undo.Run)
+		if err != nil {
+			return err
+		}
+		if ways[0] == Beside {
+			if _, err := p.openGrounds(ctx, false); err != nil {
+				return err
+			}
+		}
+		paths[ways[0]] = path{p.ns[0], p.ns[1], outside(pairSide, 2)}
+		if paths[ways[1]], err = p.containers(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pair) openGrounds(ctx context.Context, noXDP bool) (grounds [2]*ground, err error) {
+	for i, ns := range p.ns {
+		if grounds[i], err = openGround(ctx, ns, noXDP, pairNIC); err != nil {
+			return grounds, err
+		}
+		p.undo.Push(grounds[i].undo.Run)
+	}
+	return grounds, nil
+}
+
+// addNodes makes a pair of machines with Pergola, and on them nodes that VXLAN joins, and nodes that EGRE joins.
+func (b *bench) addNodes(ctx context.Context, paths map[Way]path, noXDP bool, vxlan, egre Way) (grounds [2]*ground, err error) {
+	p, err := newPair()
+	b.undo.Push(p.undo.Run)
+	if err != nil {
+		return grounds, err
+	}
+	if grounds, err = p.openGrounds(ctx, noXDP); err != nil {
+		return grounds, err
+	}
+	for number, kind := range []slice.TunnelKind{slice.VXLAN, slice.EGRE} {
+		way := []Way{vxlan, egre}[number]
+		if paths[way], err = nodes(ctx, grounds, uint16(number+1), kind, slice.Shape{}); err != nil {
+			return grounds, fmt.Errorf("join nodes of two machines by %s: %w", kind, err)
+		}
+	}
+	return grounds, nil
 }
 
 // containers are joined by kernels' VXLAN devices and bridges.
@@ -110,31 +146,47 @@ func (p *pair) containers() (path, error) {
 
 // nodes are a slice's, one on each machine, with a link between them that may have a rate.
 func nodes(ctx context.Context, grounds [2]*ground, number uint16, kind slice.TunnelKind, shape slice.Shape) (path, error) {
-	const node = "n"
 	var in [2]*os.File
 	for i, g := range grounds {
-		own, other := inner(pairSide, 1+i), inner(pairSide, 2-i)
-		n, err := g.add(ctx, vnet.Plan{
-			Slice: number, Nodes: []vnet.NodePlan{{Name: node, Neighbours: []vnet.Neighbour{{Interface: pairNIC, Address: other, MAC: mac(other)}}}},
-			Links: []vnet.LinkPlan{{Ends: []vnet.End{{
-				Node: node, Interface: pairNIC, MTU: nicMTU - kind.Overhead(false), MAC: mac(own), Addresses: []netip.Prefix{net24(own)},
-			}}}},
-		})
-		if err != nil {
+		n := farNode{number: number, own: inner(pairSide, 1+i), other: inner(pairSide, 2-i), shape: shape}
+		var err error
+		if in[i], err = g.addFarNode(ctx, n, tunnel(kind, number, 0, outside(pairSide, 1+i), outside(pairSide, 2-i))); err != nil {
 			return path{}, err
-		}
-		in[i] = n.Nodes[node].NS
-		t, port := tunnel(kind, number, 0, outside(pairSide, 1+i), outside(pairSide, 2-i)), n.Port(node, pairNIC)
-		if err := errors.Join(g.Substrate.AddTunnel(ctx, t), g.Substrate.Join(ctx, port, t.Name)); err != nil {
-			return path{}, err
-		}
-		if shape != (slice.Shape{}) {
-			if err := g.Substrate.Shape(ctx, port, wire.FromNode, shape); err != nil {
-				return path{}, err
-			}
 		}
 	}
 	return path{in[0], in[1], inner(pairSide, 2)}, nil
+}
+
+// farNode is a slice's node whose only link leads into a tunnel.
+type farNode struct {
+	number     uint16 // of the slice
+	own, other netip.Addr
+	routes     []vnet.Route
+	shape      slice.Shape // of what it sends
+}
+
+func (g *ground) addFarNode(ctx context.Context, f farNode, t wire.Tunnel) (*os.File, error) {
+	const node = "n"
+	n, err := g.add(ctx, vnet.Plan{
+		Slice: f.number,
+		Nodes: []vnet.NodePlan{{Name: node, Neighbours: []vnet.Neighbour{{Interface: pairNIC, Address: f.other, MAC: mac(f.other)}}, Routes: f.routes}},
+		Links: []vnet.LinkPlan{{Ends: []vnet.End{{
+			Node: node, Interface: pairNIC, MTU: t.MTU, MAC: mac(f.own), Addresses: []netip.Prefix{net24(f.own)},
+		}}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	port := n.Port(node, pairNIC)
+	if err := errors.Join(g.Substrate.AddTunnel(ctx, t), g.Substrate.Join(ctx, port, t.Name)); err != nil {
+		return nil, err
+	}
+	if f.shape != (slice.Shape{}) {
+		if err := g.Substrate.Shape(ctx, port, wire.FromNode, f.shape); err != nil {
+			return nil, err
+		}
+	}
+	return n.Nodes[node].NS, nil
 }
 
 func (p path) trip(_ context.Context, d time.Duration) (float64, error) {

@@ -26,8 +26,8 @@ type ground struct {
 	undo undo.Steps
 }
 
-// openGround makes one in a machine's namespace, whose NICs carry tunnels.
-func openGround(ctx context.Context, ns *os.File, nics ...string) (_ *ground, err error) {
+// openGround makes one in a machine's namespace, whose NICs carry tunnels, and have line cards unless noXDP.
+func openGround(ctx context.Context, ns *os.File, noXDP bool, nics ...string) (_ *ground, err error) {
 	g := &ground{}
 	defer g.undo.OnError(&err)
 	dir, err := scratch.New(directories)
@@ -43,7 +43,7 @@ func openGround(ctx context.Context, ns *os.File, nics ...string) (_ *ground, er
 		return nil, err
 	}
 	g.undo.Push(g.Ground.Close)
-	return g, g.Substrate.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: nics})
+	return g, g.Substrate.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: nics, NoXDP: noXDP})
 }
 
 // add makes the network of a slice.
@@ -92,7 +92,7 @@ func (r routers) plan(number int) vnet.Plan {
 
 // pergola makes a machine's slices.
 func (b *bench) pergola(ctx context.Context, m *machine, r routers) (_ *ground, err error) {
-	g, err := openGround(ctx, m.ns, inNIC, outNIC)
+	g, err := openGround(ctx, m.ns, false, inNIC, outNIC)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ type Measure string
 const (
 	Rate     Measure = "rate"     // through a machine, frames/s
 	Trip     Measure = "trip"     // round trip between nodes of two machines, ICMP, s
+	Far      Measure = "far"      // the same, with a machine between them that has a router, s
 	TCP      Measure = "tcp"      // between the same, one stream, bit/s
 	Reserved Measure = "reserved" // what arrives of a slice that sends as much as it can through a link with a rate, frames/s
 	Lost     Measure = "lost"     // the share that is lost of a slice's frames that are fewer than its link's rate
@@ -38,6 +39,15 @@ const (
 
 // Ways are those through a machine, in the order of tables.
 var Ways = []Way{Native, Beside, Bridged, Direct, OVS, LAN, VXLAN, EGRE}
+
+// Between two machines there are two more, where the programs of tc do all the work, as there is no line card (--xdp off). And what the kernel's
+// VXLAN does where there is one.
+const (
+	BridgedBeside Way = "bridged-beside"
+
+	VXLANByTC Way = "vxlan-tc"
+	EGREByTC  Way = "egre-tc"
+)
 
 // One is EGRE on a host with many slices, of which the frames are for one.
 const One Way = "one"

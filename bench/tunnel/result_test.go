@@ -25,6 +25,8 @@ func TestGoalsAreJudged(t *testing.T) {
 			series(rate(Native, 512, 0), 1e6), series(rate(EGRE, 512, 1), 0.1e6), // a wire of 1 Gbit/s takes 0.216 of them
 			series(rate(Native, 1400, 0), 0.9e6), series(rate(EGRE, 1400, 1), 0.9e6), // of 10 Gbit/s, 0.853
 			series(Key{Measure: Trip, Way: Native}, us(10), us(20)), series(Key{Measure: Trip, Way: EGRE}, us(12), us(23)),
+			series(Key{Measure: Far, Way: Native}, us(13), us(24)), series(Key{Measure: Far, Way: EGRE}, us(16), us(26)),
+			series(Key{Measure: TCP, Way: Bridged}, 5e9, 4e9), series(Key{Measure: TCP, Way: EGRE}, 4e9, 4e9), series(Key{Measure: TCP, Way: VXLANByTC}, 6e9, 4e9),
 			series(Key{Measure: Lost, Way: Flooded}, 0, 0.01),
 		},
 	}
@@ -36,12 +38,15 @@ func TestGoalsAreJudged(t *testing.T) {
 		value   float64
 		reached bool
 	}{
-		"EGRE through a virtual router, 64 B":                                                   {1.6, true},
-		"EGRE against a wire of 1 Gbit/s, which native forwarding fills, 512 B":                 {0.1e6 / WireRate(1e9, 512, false), false},
-		"EGRE against a wire of 10 Gbit/s, which native forwarding fills, 1400 B":               {0.9e6 / WireRate(10e9, 1400, false), true},
-		"8 slices, 16 tunnels on the host, frames for all in turn, 64 B":                        {0.75, false},
-		"round trip between nodes of two machines: what EGRE adds to that between the machines": {2.5, true},
-		"loss below a reserved rate while another slice floods, the worst round":                {1, false},
+		"EGRE through a virtual router, 64 B":                                                         {1.6, true},
+		"EGRE against a wire of 1 Gbit/s, which native forwarding fills, 512 B":                       {0.1e6 / WireRate(1e9, 512, false), false},
+		"EGRE against a wire of 10 Gbit/s, which native forwarding fills, 1400 B":                     {0.9e6 / WireRate(10e9, 1400, false), true},
+		"8 slices, 16 tunnels on the host, frames for all in turn, 64 B":                              {0.75, false},
+		"round trip between nodes of two machines: what EGRE adds to that between the machines":       {2.5, true},
+		"round trip, another machine with a router between: what its tunnel adds to that between two": {3.5, false},
+		"TCP between nodes of two machines, EGRE":                                                     {0.9, false},
+		"TCP between nodes of two machines, VXLAN, no line card":                                      {1.1, true},
+		"loss below a reserved rate while another slice floods, the worst round":                      {1, false},
 	} {
 		g, ok := got[what]
 		if !ok || math.Abs(g.Value-want.value) > 1e-9 || g.Reached != want.reached {

@@ -14,7 +14,8 @@ func (w Way) Title() string {
 	return map[Way]string{
 		Native: "native forwarding", Beside: "native, beside tunnels", Bridged: "kernel VXLAN, bridges, container", Direct: "kernel VXLAN in the container",
 		OVS: "Open vSwitch in user space, keyed GRE", LAN: "Pergola, EGRE, LANs", EGRE: "Pergola, EGRE", VXLAN: "Pergola, VXLAN",
-		One: "Pergola, EGRE, frames for one slice", Alone: "alone", Flooded: "beside a flood",
+		BridgedBeside: "kernel VXLAN, bridges, container, beside a line card",
+		VXLANByTC:     "Pergola, VXLAN, no line card", EGREByTC: "Pergola, EGRE, no line card", One: "Pergola, EGRE, frames for one slice", Alone: "alone", Flooded: "beside a flood",
 	}[w]
 }
 
@@ -71,19 +72,28 @@ func (r *Result) bySize(unit string, cell func(Way, int) string) rounds.Table {
 
 // PairTable has what was measured between nodes of two machines.
 func (r *Result) PairTable() rounds.Table {
-	t := rounds.Table{Columns: []string{"between two machines", "round trip, us", "more than the machines, us", "TCP, Gbit/s"}}
+	t := rounds.Table{Columns: []string{
+		"between two machines", "round trip, us", "more than the machines, us", "with a third between, us", "more than with two, us", "TCP, Gbit/s", "of kernel VXLAN",
+	}}
 	for _, w := range pairWays {
 		title := w.Title()
-		if w == Native {
+		switch w {
+		case Native:
 			title = "the machines themselves"
+		case Beside:
+			title = "the machines themselves, beside a line card"
+		default:
 		}
-		trip, bare := Key{Measure: Trip, Way: w}, Key{Measure: Trip, Way: Native}
-		more := ""
+		trip, bare, further, tcp := Key{Measure: Trip, Way: w}, Key{Measure: Trip, Way: Native}, Key{Measure: Far, Way: w}, Key{Measure: TCP, Way: w}
+		more, of := "", ""
 		if w != Native {
 			more = rounds.Number(r.More(trip, bare) * 1e6)
 		}
+		if w != Bridged {
+			of = rounds.Number(r.Ratio(tcp, Key{Measure: TCP, Way: Bridged}))
+		}
 		t.Rows = append(t.Rows, []string{
-			title, r.in(trip), more, r.in(Key{Measure: TCP, Way: w}),
+			title, r.in(trip), more, r.in(further), rounds.Number(r.More(further, trip) * 1e6), r.in(tcp), of,
 		})
 	}
 	return t

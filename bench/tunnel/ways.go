@@ -40,7 +40,7 @@ func (b *bench) open(ctx context.Context, m *machine, w Way, slices int) (road, 
 	case VXLAN:
 		_, err := b.pergola(ctx, m, routers{kind: slice.VXLAN, slices: 1})
 		return within(vxlanHeaders(key(1, 0))), err
-	case One, Alone, Flooded:
+	case One, BridgedBeside, VXLANByTC, EGREByTC, Alone, Flooded:
 	}
 	return road{}, fmt.Errorf("there is no way %q through a machine", w)
 }
