@@ -109,7 +109,11 @@ func (c *cluster) checkPlace(ctx context.Context, r api.JoinRequest) (netip.Addr
 	}
 	for _, h := range hosts {
 		switch {
-		case !h.Alive || h.Machine == r.Machine:
+		case h.Machine == r.Machine:
+		case h.Name == r.Name && !h.Alive: // perhaps two machines came with one host name, and this one is off for a moment
+			return address, fmt.Errorf("%w: %s is a host already, at %s, which is lost at the moment: choose another name (--host NAME), or, if this machine is to take its place, "+
+				"remove it before (pergola host rm %[2]s)", store.ErrNameTaken, r.Name, h.API)
+		case !h.Alive:
 		case h.Name == r.Name:
 			return address, fmt.Errorf("%w: %s is a host already, and alive at %s: choose another name (--host NAME)", store.ErrNameTaken, r.Name, h.API)
 		case h.API == r.API:

@@ -76,7 +76,19 @@ func TestTokensThatAreNoGood(t *testing.T) {
 	if hosts, err := h1.Hosts(ctx); err != nil || len(hosts) != 1 {
 		t.Errorf("hosts %v %v", hosts, err)
 	}
-	run(t, good) // nothing of that spoiled it
+	h2 := run(t, good) // nothing of that spoiled it
+
+	// A name stays its host's while that is lost, until it is removed.
+	if err := h2.stop(); err != nil {
+		t.Fatal(err)
+	}
+	namesake := machineConfig(t, "h2")
+	invite(t, h1, &namesake, pki.Agent)
+	startFails(t, namesake, "the name is taken: h2 is a host already, at ", "which is lost at the moment", "(pergola host rm h2)")
+	if err := h1.RemoveHost(ctx, "h2", false); err != nil {
+		t.Fatal(err)
+	}
+	run(t, namesake)
 }
 
 func TestMembersRememberTheirCluster(t *testing.T) {
