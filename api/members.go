@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -19,6 +20,8 @@ type ClusterStatus struct {
 	Servers []Member `json:"servers"` // that keep the store
 	// Trouble says that the servers cannot decide: reading works, changes do not.
 	Trouble string `json:"trouble,omitempty"`
+	// Authority is until when the cluster's certificate authority holds, and with it all certificates.
+	Authority time.Time `json:"authority,omitzero"`
 	// Warnings say what works and should not stay so, for a person.
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -42,6 +45,10 @@ func (s *server) status(ctx context.Context, _ *struct{}) (*body[ClusterStatus],
 		return &body[ClusterStatus]{st}, nil
 	}
 	st.Self, st.Server = s.Cluster.Self(), s.Cluster.IsServer()
+	st.Authority = s.Cluster.Authority().Certificate.NotAfter
+	if ends := AuthorityEnds(st.Authority, time.Now()); ends != "" {
+		st.Warnings = append(st.Warnings, ends)
+	}
 	hosts, err := s.Store.Hosts(ctx)
 	if err != nil {
 		return nil, problem(err)
@@ -88,6 +95,23 @@ func troubleOf(servers []Member) string {
 		return "the servers have no leader: an election is under way"
 	}
 	return ""
+}
+
+// AuthoritySoon is how long before its end an authority is warned of.
+const AuthoritySoon = 180 * 24 * time.Hour
+
+// AuthorityEnds says that an authority ends soon, or has; empty: it holds for long.
+func AuthorityEnds(at, now time.Time) string {
+	left := at.Sub(now)
+	if left > AuthoritySoon {
+		return ""
+	}
+	const advice = "from then on no machine believes another: make a new one before (pergola server --new-authority)"
+	stamp := at.UTC().Format(time.RFC3339)
+	if left <= 0 {
+		return "the cluster's certificate authority ended at " + stamp + ", so no machine believes another: make a new one (pergola server --new-authority)"
+	}
+	return fmt.Sprintf("the cluster's certificate authority ends at %s, in %d days; %s", stamp, int(left/(24*time.Hour)), advice)
 }
 
 // EvenServers says why that many servers are no good number to stay at; empty: they are. Those that join and have no vote yet count: they will have one.

@@ -30,4 +30,6 @@ const (
 	LinkWanted   Kind = "link-wanted"   // somebody asked for a link's state or shape
 	Failed       Kind = "failed"        // an action failed; it is tried again
 	HostRefused  Kind = "host-refused"  // a machine came by a certificate that counts no more
+
+	AuthorityEnds Kind = "authority-ends" // the certificate authority of the cluster holds for months only
 )

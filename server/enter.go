@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/pki"
-	"github.com/pergola-net/pergola/store"
 	"github.com/pergola-net/pergola/substrate"
 )
 
@@ -22,6 +21,15 @@ func (s *server) enter(ctx context.Context) (*cluster, error) {
 	dir := filepath.Join(s.DataDir, "cluster")
 	k, err := openKept(dir)
 	switch {
+	case s.NewAuthority && errors.Is(err, errNoMember):
+		return nil, fmt.Errorf("%w: there is no authority to make another one in the place of", err)
+	case s.NewAuthority && err == nil:
+		if err := s.renewAuthority(ctx, k); err != nil {
+			return nil, fmt.Errorf("make a new authority: %w", err)
+		}
+		if _, err := s.resume(ctx, k); err != nil {
+			return nil, err
+		}
 	case err == nil && k.lapsed(time.Now()):
 		if k, err = s.joinAgain(ctx, k); err != nil {
 			return nil, err
@@ -77,7 +85,7 @@ func (s *server) resume(ctx context.Context, k *kept) (alone bool, err error) {
 			return false, err
 		}
 		if token.Pin != pki.Pin(k.identity.Load().Authority) {
-			return false, fmt.Errorf("this machine is a member of another cluster than that of the token: %s", leave)
+			return false, fmt.Errorf("this machine is a member of another cluster than that of the token: %s; if it is the same one, with a new authority, remove that directory alone", leave)
 		}
 		if err := s.reachBy(m); err != nil {
 			return false, err
@@ -162,11 +170,7 @@ func (s *server) moved(ctx context.Context, k *kept) error {
 
 // recertify gives the only server of a cluster a certificate for another address. The store is asked for the authority while it listens nowhere.
 func (s *server) recertify(ctx context.Context, k *kept, address netip.Addr) error {
-	certificates, err := s.EtcdTLS.config(s.Etcd)
-	if err != nil {
-		return err
-	}
-	st, err := store.Open(ctx, store.Config{Dir: filepath.Join(s.DataDir, "store"), Endpoints: s.Etcd, TLS: certificates})
+	st, err := s.openAlone(ctx)
 	if err != nil {
 		return err
 	}

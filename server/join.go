@@ -23,6 +23,9 @@ const clocksApart = 30 * time.Minute
 // joinTimeout bounds a join: a new server waits until the others have made room for it.
 const joinTimeout = time.Minute
 
+// ownTimeout bounds a look into this machine's own store.
+const ownTimeout = 10 * time.Second
+
 // join makes this machine a member of the cluster that its token is from.
 func (s *server) join(ctx context.Context, dir string) (*kept, error) {
 	token, err := pki.ParseToken(s.Token)
@@ -153,9 +156,11 @@ func (s *server) leaveNothing(ctx context.Context) error {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) || len(s.Etcd) > 0 {
 		return nil
 	}
-	own, err := store.Open(ctx, store.Config{Dir: dir})
+	opening, cancel := context.WithTimeout(ctx, ownTimeout) // a server's part of what others decided on waits for them
+	defer cancel()
+	own, err := store.Open(opening, store.Config{Dir: dir})
 	if err != nil {
-		return fmt.Errorf("look for networks of this machine: %w", err)
+		return fmt.Errorf("look for networks of this machine: %w; if it was a server of a cluster, what it kept there is not needed: remove %s", err, dir)
 	}
 	records, err := own.Slices(ctx)
 	own.Close()

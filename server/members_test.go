@@ -209,6 +209,13 @@ func TestOfTwoServersOneIsRemovedWhileItRuns(t *testing.T) {
 		t.Errorf("what is left: %+v %v", st, err)
 	}
 	up(t, h1.Client, pair("net"))
+
+	// To join again, it leaves its part of the state behind.
+	if err := os.RemoveAll(filepath.Join(cfg.DataDir, "cluster")); err != nil {
+		t.Fatal(err)
+	}
+	invite(t, h1, &cfg, pki.Server)
+	startFails(t, cfg, "if it was a server of a cluster, what it kept there is not needed: remove "+filepath.Join(cfg.DataDir, "store"))
 }
 
 func TestCertificatesAreRenewed(t *testing.T) {

@@ -80,7 +80,14 @@ func serveUntil(ctx context.Context, web *http.Server, serve func() error) error
 
 // lead does the duties that one server has for all, while it is that one.
 func (s *server) lead(ctx context.Context) error {
-	err := s.store.Campaign(ctx, "controller", s.Host, s.controller.Lead)
+	err := s.store.Campaign(ctx, "controller", s.Host, func(ctx context.Context) error {
+		ctx, end := context.WithCancel(ctx)
+		var other sync.WaitGroup
+		other.Go(func() { s.cluster.watchAuthority(ctx, s.events) })
+		defer other.Wait()
+		defer end()
+		return s.controller.Lead(ctx)
+	})
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -59,7 +59,9 @@ type Membership struct {
 	Underlay  []string // interfaces that carry tunnels; empty: the one with the address
 	NoXDP     bool     // interfaces have no line card
 	Labels    map[string]string
-	Out       io.Writer // gets the command by which other machines join; nil: nobody
+	// NewAuthority makes another certificate authority for the cluster, whose only server this machine is.
+	NewAuthority bool
+	Out          io.Writer // gets the command by which other machines join; nil: nobody
 
 	renewal func(*x509.Certificate) time.Time // when a certificate is renewed; nil: pki.Renewal
 }

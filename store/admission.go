@@ -35,7 +35,7 @@ func (o *outcast) Is(target error) bool {
 // a host that was removed, or of one whose name another machine has taken. A renewed certificate is for the same key. A host without an admission (the
 // one that made the cluster) is a member by any certificate.
 //
-// A server that was removed is kept out like that, too; but it had the authority's key, and can sign itself another name: nothing here bars that.
+// A server that was removed is kept out like that, too; but it had the authority's key, and can sign itself another name: only another authority ends that.
 type admission struct {
 	Key   string    `json:"key,omitempty"` // SHA-256 of the public key; empty: the host was removed
 	Since time.Time `json:"since"`

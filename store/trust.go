@@ -47,6 +47,16 @@ func (s *Store) PutAuthority(ctx context.Context, certPEM, keyPEM []byte) error 
 	return err
 }
 
+// ReplaceAuthority puts another authority in the place of the cluster's. Tokens that name the old one are gone with it.
+func (s *Store) ReplaceAuthority(ctx context.Context, certPEM, keyPEM []byte) error {
+	data, err := json.Marshal(authority{string(certPEM), string(keyPEM)})
+	if err != nil {
+		return err
+	}
+	_, err = s.commit(ctx, nil, clientv3.OpPut(s.trustKey("authority"), string(data)), clientv3.OpDelete(s.trustKey("grants", ""), clientv3.WithPrefix()))
+	return err
+}
+
 // Authority gives what PutAuthority stored, or ErrNoAuthority. Agents may not ask.
 func (s *Store) Authority(ctx context.Context) (certPEM, keyPEM []byte, err error) {
 	got, err := s.get(ctx, s.trustKey("authority"))

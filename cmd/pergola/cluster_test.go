@@ -111,7 +111,7 @@ func TestStoryOfHosts(t *testing.T) {
 	pergola(t, "host", "ls").want(t, 0, `(?m)^h3 .* lost .*draining`, "")
 	pergola(t, "host", "rm", "h3").want(t, 0, "", "h3 removed")
 	pergola(t, "host", "rm", "h3").want(t, 1, "", `no host "h3"`)
-	pergola(t, "status").want(t, 0, `(?s)^this is h1, a server of a cluster of 2 hosts, 2 alive\n.*lab +up`, "")
+	pergola(t, "status").want(t, 0, `(?s)^this is h1, a server of a cluster of 2 hosts, 2 alive\nits certificate authority holds until 20\d\d-\d\d-\d\d\n.*lab +up`, "")
 	pergola(t, "status", "lab").want(t, 2, "", "`pergola inspect lab` shows it")
 	for _, args := range [][]string{{"host", "ls"}, {"host", "inspect", "h1"}, {"status"}, {"token", "ls"}, {"token", "create"}} {
 		if o := pergola(t, append(args, "--json", "-q")...); o.status != 0 || !json.Valid([]byte(o.out)) || o.errs != "" {

@@ -48,6 +48,7 @@ the next server goes on with them. A machine that is a member of a cluster remem
 	}
 	f := cmd.Flags()
 	o.flags(f)
+	f.BoolVar(&o.cfg.NewAuthority, "new-authority", false, "make a new certificate authority for the cluster, whose only server this is; all other machines have to join again")
 	f.BoolVar(&o.cfg.ExitWhenIdle, "exit-when-idle", false, "end when the last slice has gone; a member of a cluster stays")
 	return cmd
 }
