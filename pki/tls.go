@@ -101,6 +101,9 @@ func joinConfig(t Token, check func(chain []*x509.Certificate, authority *x509.C
 // ErrPin means that somebody answers who is not of the cluster that made the token.
 var ErrPin = errors.New("this is not the cluster that the token is from: its certificate authority is another one")
 
+// ErrNoServer means that a member of the cluster answers where a server was called.
+var ErrNoServer = errors.New("which is no server of the cluster")
+
 // ClockError means that a certificate does not hold at this moment, by this machine's clock.
 type ClockError struct{ From, To, Now time.Time }
 
@@ -112,7 +115,7 @@ func (e *ClockError) Error() string {
 func verifyServer(chain []*x509.Certificate, authority *x509.Certificate) error {
 	m, err := verify(chain, authority, time.Now())
 	if err == nil && m.Role != Server {
-		err = fmt.Errorf("%s answers, which is no server of the cluster (its role is %s)", m.Name, m.Role)
+		err = fmt.Errorf("%s answers, %w (it is an %s)", m.Name, ErrNoServer, m.Role.Word())
 	}
 	return err
 }

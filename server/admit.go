@@ -84,8 +84,12 @@ func (c *cluster) checkToken(ctx context.Context, r api.JoinRequest) error {
 	if err != nil {
 		return err
 	}
-	if err := grant.Check(token, time.Now()); err != nil {
-		return huma.Error403Forbidden(fmt.Sprintf("%v, and it is %s now: `pergola token create` on a server makes another one", err, stamp(time.Now())))
+	if now := time.Now(); grant.Check(token, now) != nil {
+		at := ""
+		if !now.Before(grant.Expires) {
+			at = ", and it is " + stamp(now) + " now"
+		}
+		return huma.Error403Forbidden(fmt.Sprintf("%v%s: `pergola token create` on a server makes another one", grant.Check(token, now), at))
 	}
 	if grant.Role != r.Role {
 		return huma.Error403Forbidden(fmt.Sprintf("%v: it is for %s, and this machine wants to be one of %s: use `pergola %s --join`, or make another token (pergola token create --role %s)",

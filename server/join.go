@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -61,7 +63,7 @@ func (s *server) join(ctx context.Context, dir string) (*kept, error) {
 		Token: token.Text(), Request: request, Role: s.Role, Name: s.Host, Machine: name, API: called.String(), Version: s.Version,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("join the cluster at %s: %w", target, err)
+		return nil, fmt.Errorf("join the cluster at %s: %w%s", target, err, joinAdvice(err))
 	}
 	if id.Certificate, err = pki.ParseCertificate([]byte(answer.Certificate)); err != nil {
 		return nil, fmt.Errorf("join the cluster at %s: read its certificate: %w", target, err)
@@ -76,6 +78,24 @@ func (s *server) join(ctx context.Context, dir string) (*kept, error) {
 		Name: s.Host, Role: s.Role, Listen: at.String(), Advertise: called.String(),
 		Servers: reached(target, answer.Servers), Etcd: answer.Etcd, Initial: answer.Initial, Foreign: answer.Foreign,
 	})
+}
+
+// joinAdvice says what may be wrong where nobody has answered as servers do.
+func joinAdvice(err error) string {
+	var alert tls.AlertError
+	var record tls.RecordHeaderError
+	var failed *net.OpError
+	switch {
+	case errors.As(err, new(*api.Problem)):
+		return ""
+	case errors.As(err, &alert), errors.As(err, &record), strings.Contains(err.Error(), "remote error: tls:"):
+		return fmt.Sprintf(": no API answers at that port: is it the one (%d) that `pergola token create` prints?", apiPort)
+	case errors.As(err, &failed) && failed.Op == "dial":
+		return ": is the address right, does a server run there, and do firewalls let this port pass?"
+	case errors.Is(err, pki.ErrNoServer):
+		return ": join at one of the servers (pergola status lists them)"
+	}
+	return ""
 }
 
 // joinURL reads --join: https://HOST:PORT, or less.

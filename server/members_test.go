@@ -66,6 +66,11 @@ func TestTokensThatAreNoGood(t *testing.T) {
 	startFails(t, with(func(c *Config) { c.Host = "not a name" }), "no name for a host")
 	startFails(t, with(func(c *Config) { c.Advertise = h1.cfg.Listen }), "is the address of host h1")
 	startFails(t, with(func(c *Config) { c.Join = "https://" + nextAddress() }), "join the cluster at", "connection refused")
+	startFails(t, with(func(c *Config) { c.Join = "https://" + nextAddress() }), "does a server run there, and do firewalls let this port pass?")
+	startFails(t, with(func(c *Config) { c.Join = "https://" + h1.cfg.Listen + ":7471" }), "no API answers at that port: is it the one (7470) that `pergola token create` prints?")
+	forged := strings.Split(good.Token, "-")
+	forged[2] = strings.Repeat("a", len(forged[2]))
+	startFails(t, with(func(c *Config) { c.Token = strings.Join(forged, "-") }), "this cluster did not make it, or it was revoked: `pergola token create`")
 	stranger, err := pki.NewAuthority("other", time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +82,11 @@ func TestTokensThatAreNoGood(t *testing.T) {
 		t.Errorf("hosts %v %v", hosts, err)
 	}
 	h2 := run(t, good) // nothing of that spoiled it
+
+	other := with(func(c *Config) {
+		c.Join, c.Host, c.DataDir, c.Listen = "https://"+h2.cfg.Listen, "h3", t.TempDir(), nextAddress()
+	})
+	startFails(t, other, "h2 answers, which is no server of the cluster (it is an agent)", "join at one of the servers (pergola status lists them)")
 
 	// A name stays its host's while that is lost, until it is removed.
 	if err := h2.stop(); err != nil {
