@@ -27,6 +27,8 @@ import (
 //	leader VAR                     sets the environment variable to the server that leads the others
 //	process VAR HOST SLICE NODE    sets the variable to what tells the node's process from all others: the name of its namespace
 //	copies watch SLICE NODE        begins to count on how many machines the node has processes, all the time; for several nodes, if told so again
+//	copies now N                   there are N of each
+//	copies none DURATION           waits until there is none of each, and then there is none for so long
 //	copies most N                  ends that: of each there were never more than N at once, and once there were N
 func (c *cluster) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
@@ -190,57 +192,92 @@ func (c *cluster) cmdCopies(ts *testscript.TestScript, neg bool, args []string) 
 			}
 		}
 		c.copies = nil
+	case !neg && len(args) == 2 && args[0] == "now" && len(c.copies) > 0:
+		for _, w := range c.copies {
+			if now := w.count(); fmt.Sprint(now) != args[1] {
+				ts.Fatalf("there are processes of %s on %d machines, wanted are %s", w.node, now, args[1])
+			}
+		}
+	case !neg && len(args) == 2 && args[0] == "none" && len(c.copies) > 0:
+		d, err := time.ParseDuration(args[1])
+		ts.Check(err)
+		for _, w := range c.copies {
+			ts.Check(w.none(d))
+		}
 	default:
-		ts.Fatalf("usage: copies watch SLICE NODE | copies most N")
+		ts.Fatalf("usage: copies watch SLICE NODE | copies now N | copies none DURATION | copies most N")
 	}
 }
 
 // copies counts on how many machines a node lives.
 type copies struct {
-	node string
-	quit chan struct{}
-	once sync.Once
-	most chan int
+	node     string
+	patterns []string // of the files that list its processes
+	quit     chan struct{}
+	once     sync.Once
+	most     chan int
 }
 
 // watchCopies looks into the node's cgroups on all machines: what runs there runs whatever any server thinks.
 func watchCopies(b *testbed.Bed, id uint16, node string) (*copies, error) {
-	var patterns []string
+	w := &copies{node: node, quit: make(chan struct{}), most: make(chan int, 1)}
 	for _, m := range b.Machines() {
 		groups, err := m.Groups()
 		if err != nil {
 			return nil, err
 		}
 		for _, g := range groups { // of all hierarchies, slivers are in some
-			patterns = append(patterns, filepath.Join(g, "pergola-*", fmt.Sprint(id), node, "cgroup.procs"))
+			w.patterns = append(w.patterns, filepath.Join(g, "pergola-*", fmt.Sprint(id), node, "cgroup.procs"))
 		}
 	}
-	w := &copies{node: node, quit: make(chan struct{}), most: make(chan int, 1)}
 	go func() {
 		most := 0
 		for {
-			alive := map[string]bool{}
-			for _, p := range patterns {
-				for _, file := range glob(p) {
-					if text, err := os.ReadFile(file); err == nil && len(text) > 0 {
-						alive[strings.Split(p, "/pergola-*/")[0]] = true
-					}
-				}
-			}
-			machines := map[string]bool{}
-			for group := range alive {
-				machines[filepath.Base(group)] = true
-			}
-			most = max(most, len(machines))
+			most = max(most, w.count())
 			select {
 			case <-w.quit:
 				w.most <- most
 				return
-			case <-time.After(20 * time.Millisecond):
+			case <-time.After(glance):
 			}
 		}
 	}()
 	return w, nil
+}
+
+// glance is between two counts.
+const glance = 20 * time.Millisecond
+
+// count gives the number of machines with processes of the node now.
+func (w *copies) count() int {
+	machines := map[string]bool{}
+	for _, p := range w.patterns {
+		for _, file := range glob(p) {
+			if text, err := os.ReadFile(file); err == nil && len(text) > 0 {
+				machines[filepath.Base(strings.Split(p, "/pergola-*/")[0])] = true
+			}
+		}
+	}
+	return len(machines)
+}
+
+// none waits until no machine has any, and fails if one has some within a while from then.
+func (w *copies) none(while time.Duration) error {
+	err := testkit.Poll(func() error {
+		if n := w.count(); n > 0 {
+			return fmt.Errorf("there are processes of %s on %d machines", w.node, n)
+		}
+		return nil
+	}, 30*time.Second)
+	if err != nil {
+		return err
+	}
+	for began := time.Now(); time.Since(began) < while; time.Sleep(glance) {
+		if n := w.count(); n > 0 {
+			return fmt.Errorf("%s has processes again after %v", w.node, time.Since(began).Round(time.Second))
+		}
+	}
+	return nil
 }
 
 func glob(pattern string) []string {
