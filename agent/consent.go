@@ -28,7 +28,7 @@ func (p place) refuses(name string, n *slice.Node) string {
 	}
 	for _, h := range n.Holds() {
 		if _, ok := p.terms.Covers(name, h); !ok {
-			return fmt.Sprintf("host %s does not let it have %s: %s", p.host, h, substrate.Advice(p.host, h))
+			return fmt.Sprintf("host %s does not let it have %s: %s (if it had it before: apply it again; from before an upgrade, nobody's consent is known)", p.host, h, substrate.Advice(p.host, h))
 		}
 	}
 	return ""

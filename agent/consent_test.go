@@ -37,8 +37,8 @@ func TestAHostMakesNoNodeThatWantsMoreThanItAllows(t *testing.T) {
 		t.Errorf("h1 is bound to %v", spec.Beneath)
 	}
 	want := []string{
-		"node h2: host A does not let it have / (to read): apply the slice on A itself, as root, or start Pergola there with --host-paths /",
-		"node u1: host A does not let it have its network (kind: uplink): apply the slice on A itself, as root, or start Pergola there with --host-network",
+		"node h2: host A does not let it have / (to read): apply the slice on A itself, as root, or start Pergola there with --host-paths / (if it had it before: apply it again; from before an upgrade, nobody's consent is known)",
+		"node u1: host A does not let it have its network (kind: uplink): apply the slice on A itself, as root, or start Pergola there with --host-network (if it had it before: apply it again; from before an upgrade, nobody's consent is known)",
 	}
 	if got := at.refusals(s); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("says %q", got)
