@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pergola-net/pergola/test/testkit"
 )
 
 // story is what somebody does to the router's kernel, and where frames then go.
@@ -131,6 +133,7 @@ func TestNextHopObjects(t *testing.T) {
 
 // A weight of more than 256, as newer kernels have it, does not fit into the messages of routes: they wrap it.
 func TestLargeWeights(t *testing.T) {
+	testkit.KernelAtLeast(t, 6, 12)
 	for _, compatible := range []int{0, 1} {
 		t.Run(fmt.Sprintf("compat %d", compatible), func(t *testing.T) {
 			l := newLab(t)
