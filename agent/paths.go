@@ -15,13 +15,22 @@ import (
 // (net.ipv4.route.mtu_expires); then more may pass.
 const surveyEvery = 10 * time.Second
 
+// widerAfter is after how many surveys in a row more is taken to pass than before: when the kernel has forgotten what a router said, all seems to pass
+// until the router says it again, and its answer may be lost or late.
+const widerAfter = 3
+
 // survey finds out what passes to the other hosts, until ctx ends. The next description of this host tells it.
 func (a *Agent) survey(ctx context.Context) {
 	ticker := time.NewTicker(surveyEvery)
 	defer ticker.Stop()
+	wider := map[string]int{}
 	for {
-		at := a.place()
-		found := surveyPaths(at.address, at.peers, a.knownPaths(), wire.PathMTU)
+		at, before := a.place(), a.knownPaths()
+		found := surveyPaths(ctx, at.address, at.peers, before, wire.PathMTU)
+		if ctx.Err() != nil {
+			return // not all hosts were asked
+		}
+		doubtWider(found, before, wider)
 		a.mu.Lock()
 		a.paths = found
 		a.mu.Unlock()
@@ -33,14 +42,39 @@ func (a *Agent) survey(ctx context.Context) {
 	}
 }
 
-// surveyPaths asks for each host. Of one that nothing is known of now, what was known before holds.
-func surveyPaths(local netip.Addr, peers map[string]netip.Addr, before map[string]int, ask func(local, peer netip.Addr) (int, error)) map[string]int {
+// doubtWider keeps what was known before of hosts to which more passes now, until that was so widerAfter times in a row: wider counts them, by host.
+func doubtWider(found, before, wider map[string]int) {
+	for name := range wider {
+		if _, there := found[name]; !there {
+			delete(wider, name)
+		}
+	}
+	for name, mtu := range found {
+		was, known := before[name]
+		if !known || mtu <= was {
+			delete(wider, name)
+			continue
+		}
+		wider[name]++
+		if wider[name] < widerAfter {
+			found[name] = was
+		} else {
+			delete(wider, name)
+		}
+	}
+}
+
+// surveyPaths asks for each host, of as many as it comes to before ctx ends. Of one that nothing is known of now, what was known before holds.
+func surveyPaths(ctx context.Context, local netip.Addr, peers map[string]netip.Addr, before map[string]int, ask func(local, peer netip.Addr) (int, error)) map[string]int {
 	const most = 32 // at once
 	found := map[string]int{}
 	var mu sync.Mutex // guards found
 	var all sync.WaitGroup
 	turns := make(chan struct{}, most)
 	for name, peer := range peers {
+		if ctx.Err() != nil {
+			break
+		}
 		if !peer.IsValid() || peer.Is4() != local.Is4() || peer == local {
 			continue
 		}
