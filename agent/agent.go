@@ -67,8 +67,8 @@ type Agent struct {
 	underlay  trouble
 	strays    strays        // of who describes the host
 	astray    bool          // the same: what strays said last
-	posted    time.Duration // what the sentry was told; of the goroutine that keeps the fence
 	nics      string        // the same: the interfaces of the underlay
+	posted    time.Duration // what the sentry was told; of the goroutine that keeps the fence
 	reopen    atomic.Bool   // they are others since
 	opened    struct {      // the last call of OpenUnderlay; of the goroutine that passes
 		substrate *wire.Substrate

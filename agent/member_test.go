@@ -92,7 +92,6 @@ func TestUnderlaysAreThoseOfTheMembership(t *testing.T) {
 	}
 }
 
-// Another host starts a node that was here when this one reports the generation in which it was moved.
 // What a VPN would have encrypted leaves by nothing else; on machines with several network cards, the routes are right.
 func TestPacketsLeaveByWhatRootNamedOrByTheVPN(t *testing.T) {
 	of := func(name, kind string) substrate.Underlay { return substrate.Underlay{Name: name, Kind: kind} }
@@ -149,6 +148,7 @@ func TestPacketsThatAreKeptBackAreToldOfOnce(t *testing.T) {
 	}
 }
 
+// Another host starts a node that was here when this one reports the generation in which it was moved.
 func TestAGenerationIsReportedWhenWhatWasMovedAwayIsGone(t *testing.T) {
 	s := on(network(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "B"})
 	s.Generation = 5

@@ -60,7 +60,7 @@ func (a *Agent) tell(ctx context.Context) {
 }
 
 // saySettled announces that a slice settled, if it was this host's report that made it so. Whether it was, the store has to answer: if it does not, it is
-// asked again, before it is told anything newer.
+// asked again, unless something newer is told within a second.
 func (a *Agent) saySettled(ctx context.Context, st *slice.Status) {
 	last, err := a.settledBy(ctx, a.cfg.Host, st.Slice)
 	if err == nil && last {
