@@ -190,8 +190,8 @@ func (r *Runtime) ownMounts(s *Spec) []specs.Mount {
 		file(r.init, initPath, "ro", "nosuid", "nodev"),
 		file(filepath.Join(r.sliceDir(s.Slice), "hosts"), "/etc/hosts", "ro", "nosuid", "nodev", "noexec"),
 	}
-	if exists("/dev/net/tun") {
-		mounts = append(mounts, file("/dev/net/tun", "/dev/net/tun", "nosuid", "noexec"))
+	if device := r.tunDevice(s.Slice); exists(device) {
+		mounts = append(mounts, file(device, tunDevice, "nosuid", "noexec"))
 	}
 	for i, b := range s.Binds {
 		mode := "rw"

@@ -33,11 +33,16 @@ func (r *Runtime) PrepareSlice(_ context.Context, id uint16, name string, hosts 
 }
 
 func (r *Runtime) prepareSlice(id uint16, name string, hosts []byte) error {
-	if err := mountTmpfs(r.sliceDir(id), "50%"); err != nil {
+	if err := mountTmpfs(r.sliceDir(id), "50%", 0); err != nil {
 		return err
 	}
-	if err := mountTmpfs(r.fsDir(id), strconv.FormatInt(r.cfg.SliceBytes, 10)); err != nil {
+	if err := mountTmpfs(r.fsDir(id), strconv.FormatInt(r.cfg.SliceBytes, 10), unix.MS_NODEV); err != nil {
 		return err
+	}
+	if device := r.tunDevice(id); device != tunDevice {
+		if err := makeTun(device); err != nil {
+			return err
+		}
 	}
 	for _, dir := range []string{filepath.Join(r.sliceDir(id), "nodes"), filepath.Join(r.fsDir(id), "nodes")} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
@@ -71,14 +76,33 @@ func (r *Runtime) prepareSlice(id uint16, name string, hosts []byte) error {
 }
 
 // mountTmpfs mounts a tmpfs, unless that was done.
-func mountTmpfs(dir, size string) error {
+func mountTmpfs(dir, size string, flags uintptr) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return err
 	}
 	if mounted, err := isMountPoint(dir); mounted || err != nil {
 		return err
 	}
-	return mount("pergola", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0711,size="+size)
+	return mount("pergola", dir, "tmpfs", unix.MS_NOSUID|flags, "mode=0711,size="+size)
+}
+
+const tunDevice = "/dev/net/tun"
+
+// tunDevice is what slivers open to make tun and tap devices. Root in a sliver is nobody on the machine, so it has to be everybody's, as udev makes it.
+// Where the machine's is not (it has no udev: a container, a small image), the slice has one of its own.
+func (r *Runtime) tunDevice(id uint16) string {
+	if info, err := os.Stat(tunDevice); err != nil || info.Mode().Perm()&0o006 == 0o006 {
+		return tunDevice
+	}
+	return filepath.Join(r.sliceDir(id), "tun")
+}
+
+func makeTun(path string) error {
+	device := unix.Mkdev(10, 200) // Documentation/admin-guide/devices.txt
+	if err := unix.Mknod(path, unix.S_IFCHR, int(device)); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make %s: %w", path, err)
+	}
+	return os.Chmod(path, 0o666)
 }
 
 func isMountPoint(dir string) (bool, error) {
