@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/pergola-net/pergola/slice"
@@ -14,13 +13,9 @@ import (
 
 // waysOf is how long an IP packet may be between a host and each other one, of those that tell.
 func waysOf(self string, all []store.HostState) map[string]int {
-	takes := func(h *store.HostState) int {
-		for _, u := range h.Underlays {
-			if slices.ContainsFunc(u.Addresses, func(p netip.Prefix) bool { return p.Addr() == h.Address }) {
-				return u.MTU
-			}
-		}
-		return 0
+	takes := func(h *store.HostState) int { // 0: it does not tell
+		carrier, _ := h.Carrier()
+		return carrier.MTU
 	}
 	at := slices.IndexFunc(all, func(h store.HostState) bool { return h.Name == self })
 	if at < 0 || takes(&all[at]) == 0 {

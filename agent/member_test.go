@@ -104,6 +104,8 @@ func TestPacketsLeaveByWhatRootNamedOrByTheVPN(t *testing.T) {
 		"several in one":         {nil, []substrate.Underlay{of("bond0", "bond")}, false},
 		"of no network card":     {nil, []substrate.Underlay{of("dummy0", "dummy")}, false},
 		"a VLAN":                 {nil, []substrate.Underlay{of("eth0.7", "vlan")}, false},
+		"a switch's port":        {nil, []substrate.Underlay{of("lan1", "dsa")}, false},
+		"a container's":          {nil, []substrate.Underlay{of("eth0", "netkit")}, false},
 		"WireGuard":              {nil, []substrate.Underlay{of("wg0", "wireguard")}, true},
 		"OpenVPN":                {nil, []substrate.Underlay{of("tap0", "tun")}, true},
 		"MACsec":                 {nil, []substrate.Underlay{of("macsec0", "macsec")}, true},

@@ -73,12 +73,8 @@ func labels(h *store.HostState) map[string]string {
 // underlay is the interface that carries a host's tunnels. Where the host tells of none that has its address and is up, known is false, and the
 // MTU may be the default.
 func underlay(h *store.HostState) (u substrate.Underlay, known bool) {
-	for _, u := range h.Underlays {
-		for _, p := range u.Addresses {
-			if p.Addr() == h.Address {
-				return u, true
-			}
-		}
+	if u, known = h.Carrier(); known {
+		return u, true
 	}
 	u = substrate.Underlay{Name: "its interface"}
 	if len(h.Underlays) > 0 {

@@ -48,8 +48,18 @@ type Underlay struct {
 	XDP       string         `json:"xdp"`            // native, generic, or why there is none
 }
 
+// Carrier is the interface that carries the host's tunnels: the one that has its address. Where the host tells of none, ok is false.
+func (h *Host) Carrier() (u Underlay, ok bool) {
+	for _, u := range h.Underlays {
+		if slices.ContainsFunc(u.Addresses, func(p netip.Prefix) bool { return p.Addr() == h.Address }) {
+			return u, true
+		}
+	}
+	return Underlay{}, false
+}
+
 // plain are the kinds of interfaces that are a network card, several, or a part of one.
-var plain = []string{"", "bond", "bridge", "dummy", "ipoib", "ipvlan", "ipvtap", "macvlan", "macvtap", "openvswitch", "team", "veth", "vlan", "vrf"}
+var plain = []string{"", "bond", "bridge", "dsa", "dummy", "ipoib", "ipvlan", "ipvtap", "macvlan", "macvtap", "netkit", "openvswitch", "team", "veth", "vlan", "vrf"}
 
 // IsVPN reports whether an interface may enclose, and so encrypt, what it carries: WireGuard, tun and tap, ipip, MACsec. A kind that nobody thought
 // of does.
