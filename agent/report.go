@@ -71,6 +71,7 @@ func (a *Agent) statusLocked(w *wish, want *wanted, seen *sight, r *report) slic
 		Slice: w.spec.Name, Generation: w.spec.Generation,
 		Nodes: make(map[string]slice.NodeStatus, len(w.spec.Nodes)), Links: make(map[string]slice.LinkStatus, len(w.spec.Links)),
 	}
+	var misfits []string
 	if y := want.layouts[w.spec.ID]; y != nil {
 		for i := range w.spec.Nodes {
 			if n := &w.spec.Nodes[i]; y.tells(n) {
@@ -85,9 +86,9 @@ func (a *Agent) statusLocked(w *wish, want *wanted, seen *sight, r *report) slic
 		if hasForeign(y, seen, w.spec.ID) { // whoever has the node now waits for this host to let go of it
 			next.Generation = min(next.Generation, r.status.Generation)
 		}
-		next.Errors = y.misfits(w.spec)
+		misfits = y.misfits(w.spec)
 	}
-	next.Errors = slices.Concat(a.failuresLocked(w.spec.ID), want.troubles(w.spec), a.placeLocked().refusals(w.spec), next.Errors)
+	next.Errors = slices.Concat(a.failuresLocked(w.spec.ID), want.troubles(w.spec), a.placeLocked().refusals(w.spec), misfits)
 	return next
 }
 

@@ -250,7 +250,7 @@ func (l *lab) addGroup(id uint32, members ...member) error {
 			return err
 		}
 		if m, _, err := nextMessage(answer[:n]); err != nil || binary.NativeEndian.Uint32(m.data) != 0 {
-			return fmt.Errorf("add a group: %w, %w", err, m.refusal())
+			return fmt.Errorf("add a group: %w", errors.Join(err, m.refusal()))
 		}
 		return nil
 	})

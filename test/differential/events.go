@@ -68,8 +68,6 @@ func (g *graph) events() []event {
 	switch g.rng.IntN(14) {
 	case 0, 1, 2, 3:
 		return g.routeEvent(n)
-	case 12, 13:
-		return g.oddRouteEvent(n)
 	case 4, 5:
 		up := g.rng.IntN(3) > 0
 		return []event{{node: n.name, change: vnet.SetLink{Interface: g.anyEnd(n).name, Up: up}}}
@@ -81,6 +79,8 @@ func (g *graph) events() []event {
 		return g.mtuEvent(n)
 	case 10:
 		return g.commandEvent(n)
+	case 12, 13:
+		return g.oddRouteEvent(n)
 	}
 	return g.neighbourEvent(n, true)
 }
