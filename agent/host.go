@@ -26,6 +26,9 @@ const announceEvery = 3 * time.Second
 // announceAfter is how long it waits once it hears that an interface changed: changes come in numbers.
 const announceAfter = 100 * time.Millisecond
 
+// announceApart is how long it leaves between two looks: interfaces of others, containers' say, may change all the time.
+const announceApart = time.Second
+
 // announce tells the cluster what this host is, whenever that has changed, until ctx ends. What the host is also decides what tunnels may send by: that a
 // driver takes no more of it has to be seen soon.
 func (a *Agent) announce(ctx context.Context) {
@@ -44,6 +47,7 @@ func (a *Agent) announce(ctx context.Context) {
 		defer func() { _ = stop() }() // nobody hears it any more
 	}
 	var told substrate.Host
+	var looked time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -53,9 +57,10 @@ func (a *Agent) announce(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(announceAfter):
+			case <-time.After(max(announceAfter, time.Until(looked.Add(announceApart)))):
 			}
 		}
+		looked = time.Now()
 		now := a.describe(ctx)
 		if sameHost(told, now) {
 			continue
