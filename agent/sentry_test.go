@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pergola-net/pergola/agent/sliver"
@@ -171,40 +172,42 @@ func TestTheSentryEndsWhatItCanRead(t *testing.T) {
 
 // A record that stays unreadable does not fill the disk with what is said of it.
 func TestTheSentrySaysOnceWhatItCannotRead(t *testing.T) {
-	state := t.TempDir()
-	record := func(node, text string) {
-		t.Helper()
-		dir := filepath.Join(state, "slices", "1", "nodes", node)
-		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "sliver.json"), []byte(text), 0o600)); err != nil {
+	synctest.Test(t, func(t *testing.T) { // where seconds pass at once
+		state := t.TempDir()
+		record := func(node, text string) {
+			t.Helper()
+			dir := filepath.Join(state, "slices", "1", "nodes", node)
+			if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "sliver.json"), []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		record("bad", "{")
+		if err := os.MkdirAll(filepath.Join(fenceDir(state), "until"), 0o755); err != nil { // no file
 			t.Fatal(err)
 		}
-	}
-	record("bad", "{")
-	if err := os.MkdirAll(filepath.Join(fenceDir(state), "until"), 0o755); err != nil { // no file
-		t.Fatal(err)
-	}
-	said := make(chan string, 1000)
-	log := slog.New(slog.NewTextHandler(lines(said), nil))
-	ctx, leave := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- Sentry(ctx, state, log) }()
-	first := []string{<-said, <-said}
-	if all := strings.Join(first, ""); !strings.Contains(all, "until: is a directory") || !strings.Contains(all, "bad/sliver.json") {
-		t.Errorf("said: %s", all)
-	}
-	select {
-	case again := <-said:
-		t.Errorf("said again: %s", again)
-	case <-time.After(3 * sentryLook): // it has looked again and again
-	}
-	record("worse", "[")
-	if more := <-said; !strings.Contains(more, "worse/sliver.json") {
-		t.Errorf("of another one it says %s", more)
-	}
-	leave()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+		said := make(chan string, 1000)
+		log := slog.New(slog.NewTextHandler(lines(said), nil))
+		ctx, leave := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- Sentry(ctx, state, log) }()
+		first := []string{<-said, <-said}
+		if all := strings.Join(first, ""); !strings.Contains(all, "until: is a directory") || !strings.Contains(all, "bad/sliver.json") {
+			t.Errorf("said: %s", all)
+		}
+		select {
+		case again := <-said:
+			t.Errorf("said again: %s", again)
+		case <-time.After(3 * sentryLook): // it has looked again and again
+		}
+		record("worse", "[")
+		if more := <-said; !strings.Contains(more, "worse/sliver.json") {
+			t.Errorf("of another one it says %s", more)
+		}
+		leave()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // lines hands each line of a log on.
