@@ -33,7 +33,7 @@ func (o *outcast) Is(target error) bool {
 
 // admission says by which key a host is a member. Certificates hold for weeks, and names are used again: one of the name for any other key is that of
 // a host that was removed, or of one whose name another machine has taken. A renewed certificate is for the same key. A host without an admission (the
-// one that made the cluster) is a member by any certificate.
+// one that made the cluster, and those that joined by a version before admissions) is a member by any certificate, unless that version removed it.
 //
 // A server that was removed is kept out like that, too; but it had the authority's key, and can sign itself another name: only another authority ends that.
 type admission struct {

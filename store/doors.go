@@ -75,7 +75,7 @@ func (d *doors) serve(etcd *etcdserver.EtcdServer) {
 		ReadHeaderTimeout: time.Minute,
 		ErrorLog:          log.New(io.Discard, "", 0),
 	}
-	guard := roleGuard{prefix: d.prefix, kv: etcd.KV(), refused: d.refused}
+	guard := roleGuard{prefix: d.prefix, kv: etcd.KV(), settle: etcd.LinearizableReadNotify, refused: d.refused}
 	d.grpc = v3rpc.Server(etcd, d.tls("h2", nil, pki.Server, pki.Agent), guard.unary, grpc.ChainStreamInterceptor(guard.stream),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: clientPing / 2}), // what clients may, or be sent away
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: clientPing, Timeout: clientPong}))

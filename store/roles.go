@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
+	"strconv"
 	"strings"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -25,7 +28,8 @@ import (
 // into and removed. As long as it is a member it can write slices; what these may have of a host itself, the host decides (substrate.Terms).
 type roleGuard struct {
 	prefix  string
-	kv      mvcc.KV // what this member knows
+	kv      mvcc.KV                     // what this member knows
+	settle  func(context.Context) error // returns once it knows what the servers agree on at this moment
 	refused func(host, from string, why error)
 }
 
@@ -39,43 +43,86 @@ func (g roleGuard) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, 
 func (g roleGuard) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	switch info.FullMethod {
 	case pb.Watch_Watch_FullMethodName, pb.Lease_LeaseKeepAlive_FullMethodName:
-		return handler(srv, guardedStream{s, g})
+	default:
+		if !isServer(s.Context()) {
+			return errServersOnly
+		}
 	}
-	if !isServer(s.Context()) {
-		return errServersOnly
+	ctx, end := context.WithCancelCause(s.Context())
+	defer end(nil)
+	err := handler(srv, guardedStream{s, g, ctx, end})
+	if why := new(turnedAway); errors.As(context.Cause(ctx), &why) {
+		return why.error
 	}
-	return handler(srv, guardedStream{s, g})
+	return err
 }
 
-// guardedStream looks at each message of a stream.
+// guardedStream looks at each message of a stream: what is asked, and who hears the answer. A watch may have begun before its host was removed.
 type guardedStream struct {
 	grpc.ServerStream
 	guard roleGuard
+	ctx   context.Context
+	end   context.CancelCauseFunc
 }
+
+// turnedAway is the cause by which a stream ends whose caller is no member any more. etcd's handlers do not end by an error of SendMsg.
+type turnedAway struct{ error }
+
+func (s guardedStream) Context() context.Context { return s.ctx }
 
 func (s guardedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return s.guard.refuses(s.Context(), m)
+	return s.guard.refuses(s.ctx, m)
+}
+
+func (s guardedStream) SendMsg(m any) error {
+	if err := s.guard.turnsAway(s.ctx); err != nil {
+		s.end(&turnedAway{err})
+		return err
+	}
+	return s.ServerStream.SendMsg(m)
 }
 
 const servedToServers = "only servers of the cluster may do this"
 
-var errServersOnly = status.Error(codes.PermissionDenied, servedToServers)
+var (
+	errServersOnly = status.Error(codes.PermissionDenied, servedToServers)
+	errUnsettled   = status.Error(codes.Unavailable, "this server reaches too few of the others to know whether the caller is a member")
+)
 
 // refuses says why who calls may not do something; nil where it may.
 func (g roleGuard) refuses(ctx context.Context, req any) error {
-	if err := g.outcast(stateOf(ctx)); err != nil {
-		if from, ok := peer.FromContext(ctx); ok {
-			g.tell(stateOf(ctx), from.Addr, err)
-		}
-		return status.Error(codes.PermissionDenied, err.Error())
+	if err := g.turnsAway(ctx); err != nil {
+		return err
 	}
 	if !isServer(ctx) && !g.allows(req) {
 		return errServersOnly
 	}
 	return nil
+}
+
+// turnsAway says why who calls is no member; nil where it is one. To a member that is final: so this server first makes sure that it has heard of all
+// who joined. Another one may have let the caller in a moment ago.
+func (g roleGuard) turnsAway(ctx context.Context) error {
+	state := stateOf(ctx)
+	if g.outcast(state) == nil {
+		return nil
+	}
+	asked, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	if err := g.settle(asked); err != nil {
+		return errUnsettled
+	}
+	err := g.outcast(state)
+	if err == nil {
+		return nil
+	}
+	if from, ok := peer.FromContext(ctx); ok {
+		g.tell(state, from.Addr, err)
+	}
+	return status.Error(codes.PermissionDenied, err.Error())
 }
 
 // tell lets this server say who came with a certificate that counts no more.
@@ -114,11 +161,29 @@ func (g roleGuard) outcastPeer(state *tls.ConnectionState, from net.Addr) error 
 }
 
 func (g roleGuard) admission(cert *x509.Certificate) (a admission, ok bool) {
-	got, err := g.kv.Range(context.Background(), []byte(admissionKey(g.prefix, cert.Subject.CommonName)), nil, mvcc.RangeOptions{})
-	if err != nil || len(got.KVs) == 0 {
-		return admission{}, false
+	name := cert.Subject.CommonName
+	if data := g.trust("admissions", name); data != nil {
+		return decodeAdmission(data), true
 	}
-	return decodeAdmission(got.KVs[0].Value), true
+	if data := g.trust("barred", name); data != nil {
+		return admission{Since: time.Now()}, isBarred(data, cert)
+	}
+	return admission{}, false
+}
+
+// isBarred reads what versions before admissions wrote when a host was removed: from when on certificates of its name count again, in Unix time.
+func isBarred(data []byte, cert *x509.Certificate) bool {
+	until, err := strconv.ParseInt(string(data), 10, 64)
+	return err != nil || cert.NotBefore.Unix() < until
+}
+
+// trust gives what this member has of one of a host's keys among those of the cluster's trust; nil: nothing.
+func (g roleGuard) trust(kind, host string) []byte {
+	got, err := g.kv.Range(context.Background(), []byte(trustKey(g.prefix, kind, host)), nil, mvcc.RangeOptions{})
+	if err != nil || len(got.KVs) == 0 {
+		return nil
+	}
+	return got.KVs[0].Value
 }
 
 func isServer(ctx context.Context) bool {

@@ -6,13 +6,22 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"github.com/pergola-net/pergola/pki"
 )
@@ -232,6 +241,112 @@ func TestNewsOfAdmissionsComeByPeers(t *testing.T) {
 	}
 	if gone := (admission{Since: now}); gone.refuses(next) == nil || gone.mayBeNews(next) {
 		t.Error("who was removed is let in")
+	}
+}
+
+// A version before admissions kept hosts out that were removed by a key of its own.
+func TestHostsThatAnOlderVersionRemovedStayBarred(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := newCluster(t)
+	s := c.start("h1", c.config("h1"))
+	removed, returned := c.agent("h2"), c.agent("h3")
+	for host, until := range map[string]int64{"h2": math.MaxInt64, "h3": c.identity("h3", pki.Agent)().Certificate.NotBefore.Add(-time.Hour).Unix()} {
+		if err := s.put(ctx, trustKey(s.prefix, "barred", host), strconv.FormatInt(until, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := removed.Slices(ctx); !errors.Is(err, ErrNoHost) || !strings.Contains(err.Error(), removedHost) {
+		t.Errorf("one that was removed reads: %v", err)
+	}
+	if _, err := returned.Slices(ctx); err != nil {
+		t.Errorf("one that joined again: %v", err)
+	}
+	id := c.identity("h2", pki.Agent)
+	if err := s.Admit(ctx, id().Certificate); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(ctx, Config{Follow: true, TLS: pki.ClientConfig(id), Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if _, err := again.Slices(ctx); err != nil {
+		t.Errorf("one that joins again now: %v", err)
+	}
+	if _, err := removed.Slices(ctx); !errors.Is(err, ErrReplaced) {
+		t.Errorf("by its old certificate it reads: %v", err)
+	}
+}
+
+// Which hosts are members, a server may hear a moment later than who joined at another one.
+func TestServerThatMissedAJoinAsksBeforeItRefuses(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	s := c.start("h1", c.config("h1"))
+	was, next := c.identity("h2", pki.Agent)().Certificate, c.identity("h2", pki.Agent)().Certificate
+	if err := s.Admit(t.Context(), was); err != nil {
+		t.Fatal(err)
+	}
+	guard := roleGuard{prefix: s.prefix, kv: s.embedded.etcd.Server.KV(), settle: func(context.Context) error { return errors.New("cut off") }}
+	ask := func(cert *x509.Certificate) error {
+		state := tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{cert}}}
+		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}, AuthInfo: credentials.TLSInfo{State: state}})
+		return guard.refuses(ctx, &pb.StatusRequest{})
+	}
+	if err := ask(was); err != nil {
+		t.Errorf("a member: %v", err)
+	}
+	if err := ask(next); status.Code(err) != codes.Unavailable {
+		t.Errorf("one that joined meanwhile, at a server that reaches no other: %v", err)
+	}
+	guard.settle = func(ctx context.Context) error { return s.Admit(ctx, next) } // the news arrive
+	if err := ask(next); err != nil {
+		t.Errorf("one that joined meanwhile: %v", err)
+	}
+	if err := ask(was); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), ErrReplaced.Error()) {
+		t.Errorf("one that was replaced: %v", err)
+	}
+}
+
+// A watch that began before its host was removed tells it nothing more.
+func TestWatchEndsWithMembership(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := newCluster(t)
+	s := c.start("h1", c.config("h1"))
+	removed := c.agent("h2")
+	changes := removed.kv.Watch(ctx, removed.key("hosts", ""), append(prefixKeys(), clientv3.WithCreatedNotify())...)
+	if r := <-changes; !r.Created {
+		t.Fatalf("the watch begins by %+v", r)
+	}
+	lease, err := s.Register(ctx, machine("h2", "b"), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteHost(ctx, "h2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.put(ctx, s.key("hosts", "later"), "{}"); err != nil {
+		t.Fatal(err)
+	}
+	for r := range changes {
+		for _, e := range r.Events {
+			if strings.HasSuffix(string(e.Kv.Key), "/later") {
+				t.Error("a host that was removed hears what changes")
+				return
+			}
+		}
+		if r.Err() != nil && !strings.Contains(r.Err().Error(), removedHost) {
+			t.Errorf("the watch ends by: %v", r.Err())
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		t.Errorf("the watch did not end: %v", err)
 	}
 }
 
