@@ -70,7 +70,7 @@ func (s *server) status(ctx context.Context, _ *struct{}) (*body[ClusterStatus],
 		st.Servers = append(st.Servers, Member{Name: m.Name, Peer: m.PeerURL, Answers: m.Answers, Leader: m.Leader, Learner: m.Learner})
 	}
 	st.Trouble = troubleOf(st.Servers)
-	if even := EvenServers(len(st.Servers)); even != "" {
+	if even := EvenServers(Started(members)); even != "" {
 		st.Warnings = append(st.Warnings, even)
 	}
 	return &body[ClusterStatus]{st}, nil
@@ -109,9 +109,19 @@ func AuthorityEnds(at, now time.Time) string {
 	const advice = "from then on no machine believes another: make a new one before (pergola server --new-authority)"
 	stamp := at.UTC().Format(time.RFC3339)
 	if left <= 0 {
-		return "the cluster's certificate authority ended at " + stamp + ", so no machine believes another: make a new one (pergola server --new-authority)"
+		return "the cluster's certificate authority ended at " + stamp + ", so no machine believes another: one server alone makes a new one (pergola server --new-authority); several had to be made one before"
 	}
 	return fmt.Sprintf("the cluster's certificate authority ends at %s, in %d days; %s", stamp, int(left/(24*time.Hour)), advice)
+}
+
+// Started counts the servers that have come to stay. One that was let in and never started has no name, and decides nothing.
+func Started(members []store.Member) (n int) {
+	for _, m := range members {
+		if m.Name != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // EvenServers says why that many servers are no good number to stay at; empty: they are. Those that join and have no vote yet count: they will have one.

@@ -130,7 +130,7 @@ func verify(chain []*x509.Certificate, authority *x509.Certificate, now time.Tim
 		return Member{}, &ClockError{From: chain[0].NotBefore, To: chain[0].NotAfter, Now: now}
 	}
 	if stranger := (x509.UnknownAuthorityError{}); errors.As(err, &stranger) {
-		return Member{}, errors.New("its certificate is not of this cluster: another authority signed it; if the cluster has a new one, this machine has to join again")
+		return Member{}, errors.New("its certificate is not of this cluster: another authority signed it; if the cluster has a new one, the machine that still has the old one has to join again")
 	}
 	if err != nil {
 		return Member{}, fmt.Errorf("its certificate is not of this cluster: %w", err)

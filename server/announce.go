@@ -16,11 +16,11 @@ func (s *server) announce(ctx context.Context) {
 	if s.cluster == nil || s.Out == nil || !s.cluster.IsServer() {
 		return
 	}
+	defer s.warnOfEven(ctx)
 	if s.supervisor.conn != nil { // its log has more readers than a secret may have
 		fmt.Fprintf(s.Out, "%s is a server of a cluster: other machines join by the command that `pergola token create` prints.\n", s.Host)
 		return
 	}
-	defer s.warnOfEven(ctx)
 	hosts, err := s.store.Hosts(ctx)
 	if err == nil && len(hosts) > 1 {
 		fmt.Fprintf(s.Out, "%s is a server of a cluster of %d hosts; one more joins by the command that `pergola token create` prints.\n", s.Host, len(hosts))
@@ -44,7 +44,7 @@ func (s *server) warnOfEven(ctx context.Context) {
 		s.Log.Warn("count the servers of the cluster", "error", err)
 		return
 	}
-	if even := api.EvenServers(len(members)); even != "" {
+	if even := api.EvenServers(api.Started(members)); even != "" {
 		fmt.Fprintf(s.Out, "Warning: %s.\n", even)
 	}
 }

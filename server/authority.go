@@ -23,10 +23,15 @@ func (s *server) renewAuthority(ctx context.Context, k *kept) error {
 		return errors.New("--new-authority is for the cluster that this machine is in: leave out --join and the token")
 	case m.Role != pki.Server:
 		return fmt.Errorf("this machine is one of the %s: --new-authority is for a server", plural(m.Role))
+	case m.Foreign || len(s.Etcd) > 0:
+		return errors.New("the state of this cluster is in another etcd (--etcd), by which nobody can see that no other server runs: such a cluster has to be made anew")
 	}
 	st, err := s.openAlone(ctx)
-	if err != nil {
+	if errors.Is(err, store.ErrNotAlone) {
 		return fmt.Errorf("%w; there must be one server alone: remove the others before (pergola host rm)", err)
+	}
+	if err != nil {
+		return err
 	}
 	defer st.Close()
 	authority, err := pki.NewAuthority(m.Name, time.Now())
@@ -45,10 +50,7 @@ func (s *server) renewAuthority(ctx context.Context, k *kept) error {
 	if err != nil {
 		return err
 	}
-	if err := st.ReplaceAuthority(ctx, certificate, key); err != nil {
-		return err
-	}
-	if err := st.Admit(ctx, id.Certificate); err != nil {
+	if err := st.ReplaceAuthority(ctx, certificate, key, id.Certificate); err != nil {
 		return err
 	}
 	next, err := newKept(k.dir, id, m)
@@ -57,8 +59,8 @@ func (s *server) renewAuthority(ctx context.Context, k *kept) error {
 	}
 	k.identity.Store(next.identity.Load())
 	if s.Out != nil {
-		fmt.Fprintf(s.Out, "The cluster has a new authority. No other machine believes it: on each, stop Pergola, remove %s, and let it join again by the command that\n"+
-			"`pergola token create` prints here. What runs there runs on meanwhile.\n", k.dir)
+		fmt.Fprintf(s.Out, "The cluster has a new authority. No other machine believes it: on each, stop Pergola, remove %s (where a server was, %s too), and let it join again\n"+
+			"by the command that `pergola token create` prints here. What runs there runs on meanwhile.\n", k.dir, filepath.Join(s.DataDir, "store"))
 	}
 	return nil
 }

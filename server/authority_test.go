@@ -38,6 +38,10 @@ func TestNewAuthority(t *testing.T) {
 	wrong.NewAuthority, wrong.Join, wrong.Token, wrong.Role = true, "", "", pki.Server
 	startFails(t, wrong, "this machine is one of the agents: --new-authority is for a server")
 
+	foreign := h1.cfg
+	foreign.NewAuthority, foreign.Etcd = true, []string{"http://127.0.0.1:1"}
+	startFails(t, foreign, "the state of this cluster is in another etcd (--etcd)")
+
 	again := h1.cfg
 	again.NewAuthority = true
 	h1 = run(t, again)
@@ -64,6 +68,8 @@ func TestNewAuthority(t *testing.T) {
 	if resp, err := by.RoundTrip(r); err == nil {
 		resp.Body.Close()
 		t.Errorf("the old server's certificate: %s", resp.Status)
+	} else if !strings.Contains(err.Error(), "tls:") {
+		t.Errorf("the old server's certificate is refused by: %v", err)
 	}
 	startFails(t, func() Config { old.DataDir = t.TempDir(); return old }(), "this is not the cluster that the token is from")
 
@@ -97,6 +103,64 @@ func TestOfSeveralServersNoneMakesANewAuthority(t *testing.T) {
 	}
 	h1.cfg.NewAuthority = true
 	startFails(t, h1.cfg, "it belongs to a cluster of 2 servers", "there must be one server alone: remove the others before (pergola host rm)")
+}
+
+// Where the state is, a machine remembers: nothing is made beside it, and the identity stays.
+func TestAuthorityOfAForeignStoreStays(t *testing.T) {
+	t.Parallel()
+	cfg := machineConfig(t, "h1")
+	cfg.NewAuthority = true
+	s := &server{Config: cfg}
+	founding := &server{Config: cfg}
+	founding.Etcd = []string{"http://127.0.0.1:1"}
+	k, err := founding.found(filepath.Join(cfg.DataDir, "cluster"), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := k.identity.Load().Certificate
+	if err := s.renewAuthority(t.Context(), k); err == nil || !strings.Contains(err.Error(), "the state of this cluster is in another etcd (--etcd)") {
+		t.Errorf("made: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(cfg.DataDir, "store")); !os.IsNotExist(err) {
+		t.Errorf("a store beside it: %v", err)
+	}
+	if now, err := openKept(k.dir); err != nil || !now.identity.Load().Certificate.Equal(was) {
+		t.Errorf("another identity: %v", err)
+	}
+}
+
+// One that was let in and never came has no name by which it could be removed.
+func TestServerThatNeverCameHindersNoNewAuthority(t *testing.T) {
+	testkit.Root(t) // who makes tokens
+	h1 := run(t, machineConfig(t, "h1"))
+	failed := machineConfig(t, "h2")
+	invite(t, h1, &failed, pki.Server)
+	token, err := pki.ParseToken(failed.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := pki.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := pki.Request(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := askToJoin(t.Context(), h1.cfg.Listen+":7470", token, api.JoinRequest{
+		Token: token.Text(), Request: request, Role: pki.Server, Name: "h2", Machine: "b", API: failed.Listen + ":7470",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := h1.Cluster(t.Context()); err != nil || len(st.Servers) != 2 || len(st.Warnings) > 0 {
+		t.Errorf("cluster %+v %v", st, err)
+	}
+	if err := h1.stop(); err != nil {
+		t.Fatal(err)
+	}
+	h1.cfg.NewAuthority = true
+	h1 = run(t, h1.cfg)
+	up(t, h1.Client, pair("net"))
 }
 
 func TestAuthorityThatEndsIsToldOf(t *testing.T) {

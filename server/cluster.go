@@ -144,7 +144,7 @@ func (c *cluster) signer(ctx context.Context) (*pki.Authority, error) {
 		return nil, err
 	}
 	if pki.Pin(a.Certificate) != pki.Pin(c.now().Authority) {
-		return nil, errors.New("the store is of another cluster than this machine's certificate")
+		return nil, errors.New("the store is of another cluster than this machine's certificate; if a new authority was being made, do that again (pergola server --new-authority)")
 	}
 	c.authority = a
 	return a, nil

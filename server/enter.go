@@ -27,7 +27,7 @@ func (s *server) enter(ctx context.Context) (*cluster, error) {
 		if err := s.renewAuthority(ctx, k); err != nil {
 			return nil, fmt.Errorf("make a new authority: %w", err)
 		}
-		if _, err := s.resume(ctx, k); err != nil {
+		if alone, err := s.resume(ctx, k); alone || err != nil {
 			return nil, err
 		}
 	case err == nil && k.lapsed(time.Now()):

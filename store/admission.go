@@ -80,7 +80,12 @@ func keyOf(cert *x509.Certificate) string {
 
 // Admit makes a certificate's owner the one that is a member by its name: certificates of that name for other keys are worthless from then on.
 func (s *Store) Admit(ctx context.Context, cert *x509.Certificate) error {
-	return s.put(ctx, admissionKey(s.prefix, cert.Subject.CommonName), admission{Key: keyOf(cert), Since: time.Now()}.encode())
+	_, err := s.commit(ctx, nil, s.admit(cert))
+	return err
+}
+
+func (s *Store) admit(cert *x509.Certificate) clientv3.Op {
+	return clientv3.OpPut(admissionKey(s.prefix, cert.Subject.CommonName), admission{Key: keyOf(cert), Since: time.Now()}.encode())
 }
 
 // expel is the operation by which DeleteHost makes all certificates of a name worthless.

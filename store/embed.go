@@ -158,11 +158,16 @@ func (e *embedded) start(cfg *embed.Config) error {
 
 // await returns once the store can be used. A member of a cluster that lacks its quorum can be: what is known is read.
 func (e *embedded) await(ctx context.Context) error {
-	patience, members := startTimeout, len(e.etcd.Server.Cluster().Members())
+	patience, members := startTimeout, 0
+	for _, m := range e.etcd.Server.Cluster().Members() {
+		if e.cluster != nil || !m.IsLearner { // one that was let in and never came has no name by which it could be removed
+			members++
+		}
+	}
 	if members > 1 {
 		if e.cluster == nil {
 			e.etcd.Close()
-			return fmt.Errorf("it belongs to a cluster of %d servers, and was started as if it were alone", members)
+			return fmt.Errorf("it belongs to a cluster of %d servers, and %w", members, ErrNotAlone)
 		}
 		patience = quorumPatience * e.cluster.electionTime()
 	}

@@ -52,6 +52,7 @@ var (
 	ErrNoQuorum = errors.New("the cluster has no quorum")
 	ErrSilent   = errors.New("the servers of the cluster do not answer")
 	ErrRemoved  = errors.New("this server was removed from the cluster")
+	ErrNotAlone = errors.New("was started as if it were alone")
 	ErrCorrupt  = errors.New("what the store has of it cannot be read; remove the slice (pergola down) and apply its file again")
 )
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,13 +48,14 @@ func (s *Store) PutAuthority(ctx context.Context, certPEM, keyPEM []byte) error 
 	return err
 }
 
-// ReplaceAuthority puts another authority in the place of the cluster's. Tokens that name the old one are gone with it.
-func (s *Store) ReplaceAuthority(ctx context.Context, certPEM, keyPEM []byte) error {
+// ReplaceAuthority puts another authority in the place of the cluster's, and admits the server that made it (see Admit). Tokens that name the old one are
+// gone with it.
+func (s *Store) ReplaceAuthority(ctx context.Context, certPEM, keyPEM []byte, by *x509.Certificate) error {
 	data, err := json.Marshal(authority{string(certPEM), string(keyPEM)})
 	if err != nil {
 		return err
 	}
-	_, err = s.commit(ctx, nil, clientv3.OpPut(s.trustKey("authority"), string(data)), clientv3.OpDelete(s.trustKey("grants", ""), clientv3.WithPrefix()))
+	_, err = s.commit(ctx, nil, clientv3.OpPut(s.trustKey("authority"), string(data)), clientv3.OpDelete(s.trustKey("grants", ""), clientv3.WithPrefix()), s.admit(by))
 	return err
 }
 
