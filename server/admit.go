@@ -84,12 +84,13 @@ func (c *cluster) checkToken(ctx context.Context, r api.JoinRequest) error {
 	if err != nil {
 		return err
 	}
-	if now := time.Now(); grant.Check(token, now) != nil {
+	now := time.Now()
+	if why := grant.Check(token, now); why != nil {
 		at := ""
 		if !now.Before(grant.Expires) {
 			at = ", and it is " + stamp(now) + " now"
 		}
-		return huma.Error403Forbidden(fmt.Sprintf("%v%s: `pergola token create` on a server makes another one", grant.Check(token, now), at))
+		return huma.Error403Forbidden(fmt.Sprintf("%v%s: `pergola token create` on a server makes another one", why, at))
 	}
 	if grant.Role != r.Role {
 		return huma.Error403Forbidden(fmt.Sprintf("%v: it is for %s, and this machine wants to be one of %s: use `pergola %s --join`, or make another token (pergola token create --role %s)",
@@ -113,7 +114,9 @@ func (c *cluster) checkPlace(ctx context.Context, r api.JoinRequest) (netip.Addr
 	}
 	for _, h := range hosts {
 		switch {
-		case h.Machine == r.Machine:
+		case h.Machine == r.Machine && (h.Name != r.Name || !h.Alive):
+		case h.Machine == r.Machine: // its own word, and everybody can see what another one said
+			return address, fmt.Errorf("%w: %s is a host already, and alive at %s: if that is this machine, stop Pergola on it, and try again some seconds later", store.ErrNameTaken, r.Name, h.API)
 		case h.Name == r.Name && !h.Alive: // perhaps two machines came with one host name, and this one is off for a moment
 			return address, fmt.Errorf("%w: %s is a host already, at %s, which is lost at the moment: choose another name (--host NAME), or, if this machine is to take its place, "+
 				"remove it before (pergola host rm %[2]s)", store.ErrNameTaken, r.Name, h.API)
@@ -124,7 +127,19 @@ func (c *cluster) checkPlace(ctx context.Context, r api.JoinRequest) (netip.Addr
 			return address, huma.Error409Conflict(fmt.Sprintf("%s is the address of host %s, which is alive: say by which one others reach this machine (--listen or --advertise ADDRESS)", r.API, h.Name))
 		}
 	}
-	return address, nil
+	return address, c.checkServers(ctx, r.Name)
+}
+
+// checkServers refuses a name that is a server's, dead or alive: its certificate would be worthless from then on.
+func (c *cluster) checkServers(ctx context.Context, name string) error {
+	if !c.KeepsStore() {
+		return nil // etcd's members are no hosts
+	}
+	members, err := c.store.Members(ctx)
+	if err == nil && slices.ContainsFunc(members, func(m store.Member) bool { return m.Name == name }) {
+		err = fmt.Errorf("%w: %s is a server of the cluster: choose another name (--host NAME), or, if this machine is to take its place, remove it before (pergola host rm %[2]s)", store.ErrNameTaken, name)
+	}
+	return err
 }
 
 // memberAt is what a certificate says of who answers at an address. That of an agent names no address: etcd's members know each other by nothing

@@ -82,13 +82,12 @@ func (s *server) join(ctx context.Context, dir string) (*kept, error) {
 
 // joinAdvice says what may be wrong where nobody has answered as servers do.
 func joinAdvice(err error) string {
-	var alert tls.AlertError
 	var record tls.RecordHeaderError
 	var failed *net.OpError
 	switch {
 	case errors.As(err, new(*api.Problem)):
 		return ""
-	case errors.As(err, &alert), errors.As(err, &record), strings.Contains(err.Error(), "remote error: tls:"):
+	case errors.As(err, &record), strings.Contains(err.Error(), "remote error: tls:"):
 		return fmt.Sprintf(": no API answers at that port: is it the one (%d) that `pergola token create` prints?", apiPort)
 	case errors.As(err, &failed) && failed.Op == "dial":
 		return ": is the address right, does a server run there, and do firewalls let this port pass?"

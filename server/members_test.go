@@ -88,6 +88,16 @@ func TestTokensThatAreNoGood(t *testing.T) {
 	})
 	startFails(t, other, "h2 answers, which is no server of the cluster (it is an agent)", "join at one of the servers (pergola status lists them)")
 
+	// What a machine is, it says itself: so it takes nobody's place who is alive.
+	like := func(m *member) Config {
+		cfg := machineConfig(t, m.cfg.Host)
+		invite(t, h1, &cfg, pki.Agent)
+		pretend(t, cfg, m)
+		return cfg
+	}
+	startFails(t, like(h2), "the name is taken: h2 is a host already, and alive at ", "stop Pergola on it")
+	startFails(t, like(h1), "the name is taken: h1 is a ")
+
 	// A name stays its host's while that is lost, until it is removed.
 	if err := h2.stop(); err != nil {
 		t.Fatal(err)
@@ -99,6 +109,21 @@ func TestTokensThatAreNoGood(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, namesake)
+}
+
+// pretend makes a machine that starts by cfg say that it is the one of m.
+func pretend(t *testing.T, cfg Config, m *member) {
+	t.Helper()
+	id, err := machine(m.cfg.DataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&kept{dir: cfg.DataDir}).write("machine", []byte(id)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestMembersRememberTheirCluster(t *testing.T) {
@@ -168,6 +193,10 @@ func TestThreeServersOutliveOne(t *testing.T) {
 	if err != nil || strings.Contains(token.Join, h1.cfg.Listen+":") && token.Join == "" {
 		t.Errorf("%+v %v", token, err)
 	}
+	thief := machineConfig(t, "h1")
+	invite(t, h2, &thief, pki.Agent)
+	pretend(t, thief, h1)
+	startFails(t, thief, "the name is taken: h1 is a server of the cluster", "(pergola host rm h1)")
 	if err := h4.RemoveHost(t.Context(), "h1", false); err != nil {
 		t.Fatal(err)
 	}
@@ -451,6 +480,9 @@ func TestCertificatesAreRenewedForTheSameKey(t *testing.T) {
 		err = call(t.Context(), by, "https://"+h1.cfg.Listen+":7470/v1/renew", api.RenewRequest{Request: request, API: h2.cfg.Listen + ":7470"}, &answer)
 		if (err == nil) != (name == "its own") {
 			t.Errorf("for %s key: %v", name, err)
+		}
+		if name == "another" && !strings.Contains(fmt.Sprint(err), "another machine joined") {
+			t.Errorf("for another key it is refused by: %v", err)
 		}
 	}
 }
