@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -16,7 +17,7 @@ type outcasts struct {
 	log    *slog.Logger
 	events *events.Bus
 	mu     sync.Mutex
-	told   map[string]time.Time // by host, address and reason; guarded by mu
+	told   map[string]time.Time // in the last hour, by host and reason; guarded by mu
 }
 
 const outcastAgain = time.Hour
@@ -29,7 +30,7 @@ func (o *outcasts) refused(host, from string, why error) {
 	if address, _, err := net.SplitHostPort(from); err == nil {
 		from = address
 	}
-	if !o.isNews(host+" "+from+" "+why.Error(), time.Now()) {
+	if !o.isNews(host+" "+why.Error(), time.Now()) {
 		return
 	}
 	o.log.Warn("a machine was refused", "host", host, "from", from, "why", why)
@@ -39,7 +40,8 @@ func (o *outcasts) refused(host, from string, why error) {
 func (o *outcasts) isNews(who string, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if last, ok := o.told[who]; ok && now.Sub(last) < outcastAgain {
+	maps.DeleteFunc(o.told, func(_ string, last time.Time) bool { return now.Sub(last) >= outcastAgain })
+	if _, ok := o.told[who]; ok {
 		return false
 	}
 	o.told[who] = now
