@@ -54,7 +54,11 @@ func (o devUpOptions) check() error {
 	case o.servers < 1 || o.servers > o.machines:
 		return ui.Usage("", "--servers: %d of %d machines", o.servers, o.machines)
 	case o.servers%2 == 0:
-		return ui.Usage(fmt.Sprintf("say --servers %d or %d", o.servers-1, o.servers+1), "--servers %d: %d of them would have to answer, so they stand the loss of %d, as %d do",
+		advice := fmt.Sprintf("say --servers %d", o.servers-1)
+		if o.servers < o.machines {
+			advice += fmt.Sprintf(" or %d", o.servers+1)
+		}
+		return ui.Usage(advice, "--servers %d: %d of them would have to answer, so they stand the loss of %d, as %d do",
 			o.servers, o.servers/2+1, o.servers/2-1, o.servers-1)
 	case o.mtu < testbed.MinMTU || o.mtu > testbed.MaxMTU:
 		return ui.Usage("", "--mtu: %d: a wire carries %d to %d", o.mtu, testbed.MinMTU, testbed.MaxMTU)
