@@ -291,7 +291,7 @@ func TestTunnelCardGathersSegmentsOfTCP(t *testing.T) {
 			port := w.tunnelled(end, tunnel)
 			p := packet{to: macB, tcp: true, payload: 1200}
 			six, udp, long := p, p, p
-			six.v6, udp.tcp, long.payload = true, false, 9000
+			six.v6, udp.tcp, long.payload = true, false, 6000
 			card := func(frame []byte, class uint8) outcome {
 				return w.card(tunnel.turned().outer(frame, around{to: macHere, from: macThere, class: class}))
 			}
@@ -314,6 +314,7 @@ func TestTunnelCardGathersSegmentsOfTCP(t *testing.T) {
 			w.gathers = true
 			for _, mode := range []Mode{Peer, Kernel} { // the frame will enter there by tc
 				w.change(port, func(r *Port) { r.Mode = mode })
+				pass("in several buffers, which Linux before 6.3 does not redirect", long.bytes(), 0)
 				for name, sent := range map[string]packet{"IPv4": p, "IPv6": six} {
 					w.name = fmt.Sprintf("%s, %s, mode %d", tunnel.named(), name, mode)
 					w.expect(card(sent.bytes(), 0), xdpRedirect, sent.bytes(), map[string]uint64{Received: 1})

@@ -19,8 +19,8 @@
 #include "xdp.h"
 
 /* Network cards that take frames from the line card of another one, by ifindex in the machine's namespace; IN_PARTS beside it: also such as lie in
- * several buffers. Elsewhere they would be lost. BACK beside it: the card's own line card sends by it that way, too, and not by XDP_TX. User space
- * asks the drivers; a card that is gone is gone from here, too. */
+ * several buffers. Elsewhere they would be lost. BACK beside it: the card's own line card sends by it that way, too, and not by XDP_TX, what
+ * lies in one buffer. User space asks the drivers; a card that is gone is gone from here, too. */
 #define IN_PARTS (1u << 31)
 #define BACK (1u << 30)
 
@@ -134,7 +134,7 @@ static __always_inline void write_ecn(struct header *h, __u8 ecn)
 /*
  * A segment of TCP enters its link by the device of the tunnel's stand-in, whose veth pair makes super-frames of what comes so (GRO). The kernel does that at
  * the network card with what is in EGRE, but not with VXLAN, unless it has a device for it: without, each segment would be a frame of its own all
- * the way up to the node's TCP. All segments of the tunnel take this way, or none: they stay in order.
+ * the way up to the node's TCP. Of a tunnel's segments, all that lie in one buffer take this way, or none: those stay in order.
  */
 __noinline int gather(struct xdp_md *ctx, struct passage *p)
 {
@@ -144,7 +144,9 @@ __noinline int gather(struct xdp_md *ctx, struct passage *p)
 	struct frame f = {};
 	__u8 inner, ecn;
 
-	if (!p || !w || bpf_redirect_map(&devices, p->from, XDP_PASS) != XDP_REDIRECT) /* no such device; nothing has happened yet */
+	if (!p || !w || p->split) /* Linux before 6.3 loses what is redirected in several buffers */
+		return XDP_PASS;
+	if (bpf_redirect_map(&devices, p->from, XDP_PASS) != XDP_REDIRECT) /* no such device; nothing has happened yet */
 		return XDP_PASS;
 	own = find_port(p->from);
 	f.length = p->length;
@@ -189,8 +191,8 @@ static __always_inline bool paste_outer(struct xdp_md *ctx, const struct wrappin
 /* How it leaves by a network card, if it can. */
 static __always_inline int choose_card(const struct xdp_md *ctx, const struct passage *p, __u32 nic)
 {
-	if (nic == ctx->ingress_ifindex)
-		return bpf_redirect_map(&nics, nic | BACK, XDP_TX);
+	if (nic == ctx->ingress_ifindex) /* Linux before 6.3 loses what is redirected in several buffers, but not what is sent back */
+		return p->split ? XDP_TX : bpf_redirect_map(&nics, nic | BACK, XDP_TX);
 	return bpf_redirect_map(&nics, p->split ? nic | IN_PARTS : nic, XDP_PASS);
 }
 
