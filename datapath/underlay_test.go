@@ -349,6 +349,39 @@ func TestTunnelCardGathersSegmentsOfTCP(t *testing.T) {
 	})
 }
 
+// The device that takes what comes out of a tunnel is not where frames go into it.
+func TestLineCardLeavesWhatGoesIntoATunnel(t *testing.T) {
+	inRoutedWorld(t, func(w *world) {
+		p := packet{}
+		came := p.bytes()
+		card := func() outcome {
+			w.Helper()
+			opts := ebpf.RunOptions{Data: came, DataOut: make([]byte, len(came)+256), Context: &xdpMD{DataEnd: uint32(len(came)), IngressIfindex: uint32(w.a)}}
+			verdict, err := w.d.programs.Linecard.Run(&opts)
+			w.check(err)
+			return outcome{verdict, opts.DataOut, w.takeAll()}
+		}
+		l := w.line(2)
+		w.name = "to a port that takes it"
+		w.check(w.d.TakeXDP(l.end, w.b))
+		w.expect(card(), xdpRedirect, p.after(macB, mac(3), 2), l.passed(2))
+		for _, tunnel := range sorts {
+			far := w.tunnelled(l.out[1], tunnel)
+			w.check(w.d.TakeXDP(far, w.b))
+			w.name = tunnel.named() + ", past routers"
+			w.expect(card(), xdpPass, came, map[string]uint64{})
+			w.forgetTunnels()
+		}
+		for _, tunnel := range sorts {
+			far := w.tunnelled(w.a, tunnel)
+			w.check(w.d.TakeXDP(far, w.b))
+			w.name = tunnel.named() + ", at once"
+			w.expect(card(), xdpPass, came, map[string]uint64{})
+			w.forgetTunnels()
+		}
+	})
+}
+
 // What a tunnel took in and gave out is known for each, by programs of tc and by the line card.
 func TestTrafficOfEachTunnelIsCounted(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {

@@ -10,6 +10,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "link.h"
+#include "tunnel.h"
 #include "xdp.h"
 
 SEC("xdp.frags")
@@ -20,6 +21,8 @@ int linecard(struct xdp_md *ctx)
 	f.length = f.longest = bpf_xdp_get_buff_len(ctx);
 	f.from = ctx->ingress_ifindex;
 	if (cross(&f) != CONTINUE || f.mode != MODE_PEER || !walk_through(ctx, &f, 0))
+		return XDP_PASS;
+	if (f.external && begins_tunnel(f.at)) /* its entry in devices is for what comes out */
 		return XDP_PASS;
 	if (bpf_redirect_map(&devices, f.at, XDP_PASS) != XDP_REDIRECT) /* no such device; nothing has happened yet */
 		return XDP_PASS;
