@@ -75,7 +75,7 @@ func passAll(index int) (link.Link, error) {
 
 func packetSocket(index int) (int, error) {
 	const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL<<8&0xff00
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, all)
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0) // deaf until it is bound
 	if err != nil {
 		return -1, err
 	}

@@ -31,8 +31,7 @@ func openTap(t testing.TB, device string) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	all := int(unix.ETH_P_ALL>>8 | unix.ETH_P_ALL<<8&0xff00)
-	if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all); err != nil {
+	if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil { // deaf until it is bound
 		return -1, err
 	}
 	t.Cleanup(func() { _ = unix.Close(fd) })
@@ -42,7 +41,8 @@ func openTap(t testing.TB, device string) (fd int, err error) {
 	if err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200_000}); err != nil {
 		return -1, err
 	}
-	return fd, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: uint16(all), Ifindex: i.Index})
+	const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL<<8&0xff00
+	return fd, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: i.Index})
 }
 
 func (t *tap) send(frame []byte) {

@@ -3,6 +3,7 @@ package wire_test
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -154,8 +155,7 @@ func (m *machine) listen() ears {
 	m.Helper()
 	e := ears{machine: m}
 	m.must(netns.In(m.ns, func() (err error) {
-		all := int(binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL)))
-		e.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, all)
+		e.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0) // deaf until it is bound
 		if err != nil {
 			return err
 		}
@@ -163,24 +163,25 @@ func (m *machine) listen() ears {
 		if err != nil {
 			return err
 		}
-		return unix.Bind(e.socket, &unix.SockaddrLinklayer{Protocol: uint16(all), Ifindex: i.Attrs().Index})
+		all := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL))
+		return unix.Bind(e.socket, &unix.SockaddrLinklayer{Protocol: all, Ifindex: i.Attrs().Index})
 	}))
 	m.Cleanup(func() { _ = unix.Close(e.socket) })
 	return e
 }
 
-// hears reports how many packets have come for the address since it was asked last.
-func (e ears) hears(to netip.Addr) (n int) {
+// hears returns how the packets begin that have come for the address since it was asked last.
+func (e ears) hears(to netip.Addr) (heard []string) {
 	e.Helper()
 	packet := make([]byte, 1<<11)
 	for {
 		size, _, err := unix.Recvfrom(e.socket, packet, 0)
 		if errors.Is(err, unix.EAGAIN) {
-			return n
+			return heard
 		}
 		e.must(err)
 		if size > 40 && (bytes.Equal(packet[16:20], to.AsSlice()) || bytes.Equal(packet[24:40], to.AsSlice())) {
-			n++
+			heard = append(heard, hex.EncodeToString(packet[:min(size, 128)]))
 		}
 	}
 }
@@ -215,17 +216,17 @@ func TestNothingLeavesInClearWhileTheVPNIsDown(t *testing.T) {
 			before := a.counted()
 			send()
 			a.wantCounted(before, "off underlay", 3)
-			if n := clear.hears(peer); n > 0 {
-				t.Errorf("%d packets came by the wire, in clear", n)
+			if heard := clear.hears(peer); heard != nil {
+				t.Errorf("by the wire, in clear, came %s", heard)
 			}
 			a.reopen() // wg0 is down still
 			send()
-			if n := clear.hears(peer); n > 0 {
-				t.Errorf("after a restart, %d packets came by the wire, in clear", n)
+			if heard := clear.hears(peer); heard != nil {
+				t.Errorf("after a restart, by the wire, in clear, came %s", heard)
 			}
 			open(a.machine, false)
 			send()
-			if clear.hears(peer) == 0 {
+			if clear.hears(peer) == nil {
 				t.Error("nothing came by the wire where nothing keeps it from there: the test does not see it")
 			}
 		})
