@@ -4,11 +4,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/datapath/fib"
 	"github.com/pergola-net/pergola/test/testkit"
 )
 
@@ -111,4 +114,65 @@ func TestRefusal(t *testing.T) {
 	if err := (message{}).refusal(); !errors.Is(err, errMalformed) {
 		t.Errorf("%v, want %v", err, errMalformed)
 	}
+}
+
+// Verify names what differs: here it is made to.
+func TestVerifyNamesDifferences(t *testing.T) {
+	l := newLab(t)
+	l.script("ip route add 192.0.2.0/24 via 10.0.0.2; ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev eth0 nud permanent")
+	l.synced()
+	s := l.session()
+	forged := fib.Route{Kind: fib.Unicast, Paths: []fib.Path{{Port: 101, Gateway: netip.MustParseAddr("10.0.1.5"), Weight: 1}}}
+	for _, err := range []error{
+		s.out.SetRoute(netip.MustParsePrefix("192.0.2.0/24"), forged),
+		s.out.SetRoute(netip.MustParsePrefix("198.51.100.0/24"), forged),
+		s.out.SetNeighbour(100, netip.MustParseAddr("10.0.0.2"), fib.Neighbour{MAC: [6]byte{2, 0, 0, 0, 0, 9}}),
+		s.out.DeleteRoute(netip.MustParsePrefix("10.0.2.0/24")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := l.mirror.Verify(t.Context(), l.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, d := range found {
+		fmt.Fprintln(&all, d)
+	}
+	for _, want := range []string{
+		"192.0.2.0/24: kernel via 10.0.0.2 dev eth0, mirror via 10.0.1.5 dev eth1\n",
+		"198.51.100.0/24: kernel has no route, mirror via 10.0.1.5 dev eth1\n",
+		"10.0.2.0/24: kernel dev eth2, mirror has no route\n",
+		"neighbour 10.0.0.2 dev eth0: kernel is at 020000000002, mirror is at 020000000009\n",
+	} {
+		if !strings.Contains(all.String(), want) {
+			t.Errorf("missing %q in\n%s", want, all.String())
+		}
+	}
+}
+
+// The audit finds what Verify finds, tells it, and has the node read again.
+func TestAuditRepairs(t *testing.T) {
+	told := make(chan []Difference, 16)
+	l := newLab(t, func(c *Config) {
+		c.AuditRate = 10_000
+		c.OnDifference = func(_ string, found []Difference) { told <- found }
+	})
+	l.script("ip route add 192.0.2.0/24 via 10.0.0.2")
+	l.leads("192.0.2.1", "10.0.0.2@100")
+	if err := l.session().out.SetRoute(netip.MustParsePrefix("198.51.100.0/24"), fib.Route{Kind: fib.Reject}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case found := <-told:
+		if len(found) != 1 && len(found) != 2 {
+			t.Errorf("found %v", found)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the audit found nothing")
+	}
+	l.leads("198.51.100.1", "nowhere")
+	l.synced()
 }
