@@ -26,6 +26,14 @@ func register(t *testing.T, s *Store, h substrate.Host) *Lease {
 	return l
 }
 
+// visit registers a host that goes again.
+func visit(t *testing.T, s *Store, h substrate.Host) {
+	t.Helper()
+	if err := register(t, s, h).Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func within(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
@@ -97,9 +105,7 @@ func TestHostsComeAndGo(t *testing.T) {
 		t.Errorf("it is lost since %v, then since %v", gone.Since, again.Since)
 	}
 	// It was here meanwhile, unseen: the absence is another one.
-	if err := register(t, s, machine("h1", "a")).Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	visit(t, s, machine("h1", "a"))
 	if again, err := s.HostState(ctx, "h1"); err != nil || !again.Since.After(gone.Since) {
 		t.Errorf("it is lost since %v, then since %v", gone.Since, again.Since)
 	}

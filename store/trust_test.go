@@ -176,13 +176,7 @@ func TestRemovedHostsAreBarred(t *testing.T) {
 	c := newCluster(t)
 	s := c.start("h1", c.config("h1"))
 	removed, other := c.agent("h2"), c.agent("h3")
-	lease, err := removed.Register(ctx, machine("h2", "b"), 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lease.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	visit(t, removed, machine("h2", "b"))
 	if err := s.DeleteHost(ctx, "h2"); err != nil {
 		t.Fatal(err)
 	}
@@ -321,13 +315,7 @@ func TestWatchEndsWithMembership(t *testing.T) {
 	if r := <-changes; !r.Created {
 		t.Fatalf("the watch begins by %+v", r)
 	}
-	lease, err := s.Register(ctx, machine("h2", "b"), 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lease.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	visit(t, s.Store, machine("h2", "b"))
 	if err := s.DeleteHost(ctx, "h2"); err != nil {
 		t.Fatal(err)
 	}
@@ -368,13 +356,7 @@ func TestRemovedServersAreBarredToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer removed.Close()
-	lease, err := removed.Register(ctx, machine("h2", "b"), 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lease.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	visit(t, removed, machine("h2", "b"))
 	asPeer := func() error {
 		conn, err := (&tls.Dialer{Config: pki.ClientConfig(id)}).DialContext(ctx, "tcp", s.config.Cluster.ListenPeer)
 		if err != nil {
