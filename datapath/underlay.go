@@ -200,7 +200,8 @@ func (d *DataPath) RefuseFrames(nic int) error {
 
 // SendBack lets the line card of a network card send by this one as it does by others, and not by XDP_TX. That is for veth: the kernel puts what XDP_TX
 // sends before the other end, but wakes that only if it has a program of XDP of its own (veth_xdp_flush), and not if it polls because GRO is on. Frames then
-// wait until something else wakes it. What lies in several buffers is sent by XDP_TX all the same: Linux before 6.3 loses it elsewhere. The card has its entry until it goes. The thread must be in the machine's namespace.
+// wait until something else wakes it. What lies in several buffers is sent by XDP_TX all the same: Linux before 6.3 loses it elsewhere. The card has its
+// entry until it goes. The thread must be in the machine's namespace.
 func (d *DataPath) SendBack(nic int) error {
 	if err := d.maps.Nics.Put(uint32(nic)|backBit, uint32(nic)); err != nil {
 		return fmt.Errorf("let the line card of network card %d send back: %w", nic, err)

@@ -114,7 +114,7 @@ func (c *cluster) checkPlace(ctx context.Context, r api.JoinRequest) (netip.Addr
 	}
 	for _, h := range hosts {
 		switch {
-		case h.Machine == r.Machine && (h.Name != r.Name || !h.Alive):
+		case h.Machine == r.Machine && (h.Name != r.Name || !h.Alive): // this machine, again or by another name
 		case h.Machine == r.Machine: // its own word, and everybody can see what another one said
 			return address, fmt.Errorf("%w: %s is a host already, and alive at %s: if that is this machine, stop Pergola on it, and try again some seconds later", store.ErrNameTaken, r.Name, h.API)
 		case h.Name == r.Name && !h.Alive: // perhaps two machines came with one host name, and this one is off for a moment
