@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pergola-net/pergola/topology"
+	"github.com/pergola-net/pergola/model/topology"
 )
 
 func TestGeneratedTopologiesAreValid(t *testing.T) {

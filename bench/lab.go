@@ -17,7 +17,7 @@ import (
 	"github.com/pergola-net/pergola/bench/path"
 	"github.com/pergola-net/pergola/bench/scratch"
 	"github.com/pergola-net/pergola/bench/tunnel"
-	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // lab is where measurements happen: a directory of their own, and a server in it that is started when needed.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/bench/traffic"
-	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/kernel/netns"
 )
 
 // pair is two network namespaces with a link between them, each named by a process that lives in it.

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/netns"
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -78,7 +78,7 @@ func (b *bench) open() *DataPath {
 func hook(t testing.TB) Hook {
 	t.Helper()
 	if err := HaveTCX(); errors.Is(err, ebpf.ErrNotSupported) {
-		return byClsact{} // agent/wire's own is tested there
+		return byClsact{} // host/wire's own is tested there
 	} else if err != nil {
 		t.Error(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/kernel/netns"
 )
 
 // FuzzWalk sends bytes into a line of routers: whatever they are, they are counted once, at ports and routers of that line, and nothing but

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/kernel/netns"
 )
 
 // FuzzTunnel sends bytes in by the uplink, and to the line card. Two slices have the same addresses, and tunnels from the same machine: whatever

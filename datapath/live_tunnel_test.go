@@ -17,7 +17,7 @@ import (
 	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/kernel/netns"
 )
 
 // machine is a live world with an uplink to a host's namespace, where there is a network card. A wire joins two of them.

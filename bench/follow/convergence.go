@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/bench/traffic"
-	"github.com/pergola-net/pergola/bench/vnet"
-	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/lab/vnet"
 )
 
 // Astray says for each round how long frames went astray.

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/bench/traffic"
-	"github.com/pergola-net/pergola/bench/vnet"
-	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/lab/vnet"
 )
 
 // daemon does the least that a routing daemon does: it hears from the kernel that an interface has lost its carrier, and changes a

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/pergola-net/pergola/bench/scratch"
-	"github.com/pergola-net/pergola/bench/vnet"
+	"github.com/pergola-net/pergola/lab/vnet"
 )
 
 const directories = "/tmp/pgfollow-*"

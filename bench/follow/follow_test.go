@@ -3,7 +3,7 @@ package follow
 import (
 	"testing"
 
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"runtime"
 
-	"github.com/pergola-net/pergola/bench/vnet"
+	"github.com/pergola-net/pergola/lab/vnet"
 )
 
 // Memory gives the bytes that the mirrors of so many routers with so many routes each take: the maps of the kernel, and the heap of

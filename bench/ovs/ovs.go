@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/netns"
-	"github.com/pergola-net/pergola/undo"
+	"github.com/pergola-net/pergola/host/undo"
+	"github.com/pergola-net/pergola/kernel/netns"
 )
 
 // Switches are an Open vSwitch's database and daemon, in a directory and a network namespace of their own.

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/pergola-net/pergola/undo"
+	"github.com/pergola-net/pergola/host/undo"
 )
 
 // Chain is a row of routers between two hosts, each link a subnet. It is what everything is measured on, whoever made it.

@@ -3,8 +3,8 @@ package path
 import (
 	"errors"
 
-	"github.com/pergola-net/pergola/bench/vnet"
 	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/lab/vnet"
 )
 
 // lineCards makes the ports of both hosts what the devices of a NIC are: frames come in through XDP, and go out so.

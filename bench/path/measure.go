@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/bench/traffic"
-	"github.com/pergola-net/pergola/undo"
+	"github.com/pergola-net/pergola/host/undo"
 )
 
 // probe measures one thing in windows.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/pergola-net/pergola/bench/ovs"
 	"github.com/pergola-net/pergola/bench/scratch"
-	"github.com/pergola-net/pergola/bench/vnet"
-	"github.com/pergola-net/pergola/undo"
+	"github.com/pergola-net/pergola/host/undo"
+	"github.com/pergola-net/pergola/lab/vnet"
 )
 
 // ovsChains makes chains with Open vSwitch: each router is a bridge whose flows route, and patch ports join them.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/pergola-net/pergola/bench/scratch"
 	"github.com/pergola-net/pergola/bench/traffic"
-	"github.com/pergola-net/pergola/undo"
+	"github.com/pergola-net/pergola/host/undo"
 )
 
 // Config says what to measure.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/pergola-net/pergola/bench/scratch"
-	"github.com/pergola-net/pergola/bench/vnet"
+	"github.com/pergola-net/pergola/lab/vnet"
 )
 
 // pergola makes chains of Pergola's own ports and wires, on a ground of their own.

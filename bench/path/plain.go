@@ -10,8 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/pergola-net/pergola/bench/vnet"
-	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/lab/vnet"
 )
 
 // plain makes chains of namespaces joined by veth pairs, with nothing between: forwarding as the kernel does it.

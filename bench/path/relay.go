@@ -9,7 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/pergola-net/pergola/bench/traffic"
-	"github.com/pergola-net/pergola/bench/vnet"
+	"github.com/pergola-net/pergola/lab/vnet"
 )
 
 // relay makes two hosts whose devices lead to a namespace in the middle, as the substrate is, where a program does nothing but hand frames

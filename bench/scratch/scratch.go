@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/agent/wire"
+	"github.com/pergola-net/pergola/host/wire"
 )
 
 // Dir is a directory that its holder alone uses.

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/pergola-net/pergola/agent/wire"
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/host/wire"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/kernel/netns"
 )
 
 // TCP gives the throughput in bit/s of one TCP stream between two namespaces, as iperf3 measures it in whole seconds. Sender and receiver have a

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/kernel/netns"
 )
 
 // What comes before the frames is here an EtherType that nobody takes, and a key.

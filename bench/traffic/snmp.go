@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/kernel/netns"
 )
 
 // Statistics are those of a namespace's IPv4: /proc/net/snmp.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/pergola-net/pergola/bench/vnet"
-	"github.com/pergola-net/pergola/netns"
-	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/lab/vnet"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Between the nodes of a chain is a machine more than between those of a pair, with a router on it: what that adds to the round trip is what

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/bench/traffic"
-	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Two slices have links between the same machines, each with a rate. What one sends has large frames; the other's flood has small ones.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/pergola-net/pergola/bench/vnet"
-	"github.com/pergola-net/pergola/netns"
-	"github.com/pergola-net/pergola/undo"
+	"github.com/pergola-net/pergola/host/undo"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/lab/vnet"
 )
 
 // The machine's NICs, and the end of each wire that is not the machine's.

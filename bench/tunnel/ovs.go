@@ -9,7 +9,7 @@ import (
 
 	"github.com/pergola-net/pergola/bench/ovs"
 	"github.com/pergola-net/pergola/bench/scratch"
-	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/kernel/netns"
 )
 
 // openVSwitch makes a bridge whose flows route between two tunnels. Each NIC is a port of another bridge, which has its addresses: so Open vSwitch

@@ -8,11 +8,11 @@ import (
 	"os"
 	"time"
 
-	"github.com/pergola-net/pergola/agent/wire"
 	"github.com/pergola-net/pergola/bench/traffic"
-	"github.com/pergola-net/pergola/bench/vnet"
-	"github.com/pergola-net/pergola/slice"
-	"github.com/pergola-net/pergola/undo"
+	"github.com/pergola-net/pergola/host/undo"
+	"github.com/pergola-net/pergola/host/wire"
+	"github.com/pergola-net/pergola/lab/vnet"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // pair is two machines with a wire between them: their addresses are outside(2, 1) and outside(2, 2).

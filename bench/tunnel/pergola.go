@@ -12,12 +12,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pergola-net/pergola/agent/wire"
 	"github.com/pergola-net/pergola/bench/scratch"
-	"github.com/pergola-net/pergola/bench/vnet"
-	"github.com/pergola-net/pergola/netns"
-	"github.com/pergola-net/pergola/slice"
-	"github.com/pergola-net/pergola/undo"
+	"github.com/pergola-net/pergola/host/undo"
+	"github.com/pergola-net/pergola/host/wire"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/lab/vnet"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // ground is a machine's substrate, with the networks of slices on it.

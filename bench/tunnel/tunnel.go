@@ -20,8 +20,8 @@ import (
 	"github.com/pergola-net/pergola/bench/rounds"
 	"github.com/pergola-net/pergola/bench/scratch"
 	"github.com/pergola-net/pergola/bench/traffic"
-	"github.com/pergola-net/pergola/netns"
-	"github.com/pergola-net/pergola/undo"
+	"github.com/pergola-net/pergola/host/undo"
+	"github.com/pergola-net/pergola/kernel/netns"
 )
 
 // Config says what to measure.

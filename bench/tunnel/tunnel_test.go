@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/bench/rounds"
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/bench/traffic"
-	"github.com/pergola-net/pergola/netns"
-	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // open makes of a machine what a way needs.

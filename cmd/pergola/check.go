@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/follow"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/control/api"
 )
 
 // checkOptions are the flags of check.

@@ -15,24 +15,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/api"
-	"github.com/pergola-net/pergola/controller"
-	"github.com/pergola-net/pergola/pki"
-	"github.com/pergola-net/pergola/server"
-	"github.com/pergola-net/pergola/store"
-	"github.com/pergola-net/pergola/substrate"
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/controller"
+	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/server"
+	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/hosts"
 )
 
 // paper is a cluster whose other machines answer nothing.
 type paper struct{ authority *pki.Authority }
 
-func (paper) Self() string                          { return "h1" }
-func (paper) KeepsStore() bool                      { return true }
-func (paper) IsServer() bool                        { return true }
-func (p paper) Authority() *pki.Authority           { return p.authority }
-func (paper) Peer(substrate.Host) http.RoundTripper { return nowhere{} }
-func (paper) AnyServer() http.RoundTripper          { return nowhere{} }
-func (paper) Servers() []string                     { return []string{"192.0.2.1:7470"} }
+func (paper) Self() string                      { return "h1" }
+func (paper) KeepsStore() bool                  { return true }
+func (paper) IsServer() bool                    { return true }
+func (p paper) Authority() *pki.Authority       { return p.authority }
+func (paper) Peer(hosts.Host) http.RoundTripper { return nowhere{} }
+func (paper) AnyServer() http.RoundTripper      { return nowhere{} }
+func (paper) Servers() []string                 { return []string{"192.0.2.1:7470"} }
 
 func (paper) Join(context.Context, api.JoinRequest) (api.JoinAnswer, error) {
 	return api.JoinAnswer{}, errors.New("nobody joins")
@@ -65,10 +65,10 @@ func inCluster(t *testing.T) (w *world, lose func(host string)) {
 	w = newWorld(t, func(cfg *api.Config, s *store.Store) {
 		for i := range 3 {
 			address := netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})
-			h := substrate.Host{
+			h := hosts.Host{
 				Name: fmt.Sprintf("h%d", i+1), Machine: fmt.Sprint(i), Address: address, API: address.String() + ":7470", Cores: 4, Memory: 8 << 30, Load: 0.5,
-				Kernel: "6.12.1", Version: "v-test", Features: []string{substrate.FeatureHTB}, Labels: map[string]string{"rack": string(rune('a' + i))},
-				Underlays: []substrate.Underlay{{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(address, 24)}, MTU: 1500, Rate: 1e10, XDP: "native"}},
+				Kernel: "6.12.1", Version: "v-test", Features: []string{hosts.FeatureHTB}, Labels: map[string]string{"rack": string(rune('a' + i))},
+				Underlays: []hosts.Underlay{{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(address, 24)}, MTU: 1500, Rate: 1e10, XDP: "native"}},
 			}
 			if leases[h.Name], err = s.Register(t.Context(), h, time.Minute); err != nil {
 				t.Fatal(err)
@@ -125,7 +125,7 @@ func TestStoryOfHosts(t *testing.T) {
 
 func TestTroubleOfAHostIsTold(t *testing.T) {
 	w, _ := inCluster(t)
-	if err := w.store.PutHost(t.Context(), substrate.Host{Name: "h2", Bound: true, Trouble: "packets are kept back"}); err != nil {
+	if err := w.store.PutHost(t.Context(), hosts.Host{Name: "h2", Bound: true, Trouble: "packets are kept back"}); err != nil {
 		t.Fatal(err)
 	}
 	pergola(t, "host", "ls").want(t, 0, "h2", "(?m)^h2: packets are kept back$")

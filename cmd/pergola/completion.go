@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pergola-net/pergola/api/client"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/source"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/target"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/control/client"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 func newCompletion(a *app) *cobra.Command {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/testbed"
+	"github.com/pergola-net/pergola/lab/testbed"
 )
 
 // defaultBedDir is where a test bed's things are, unless --dir or PERGOLA_DEV_DIR says otherwise.

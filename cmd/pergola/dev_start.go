@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pergola-net/pergola/api"
-	"github.com/pergola-net/pergola/api/client"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/pki"
-	"github.com/pergola-net/pergola/testbed"
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/client"
+	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/lab/testbed"
 )
 
 // startCluster starts Pergola in all machines, as a person would do on real ones: a server on the first, and on the others what

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/testbed"
+	"github.com/pergola-net/pergola/lab/testbed"
 )
 
 // devUpOptions are the flags of dev cluster up.

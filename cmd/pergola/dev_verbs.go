@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/testbed"
+	"github.com/pergola-net/pergola/lab/testbed"
 )
 
 func newDevDown(d *devCluster) *cobra.Command {

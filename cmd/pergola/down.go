@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pergola-net/pergola/api"
-	"github.com/pergola-net/pergola/api/client"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/follow"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/source"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/target"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/client"
 )
 
 func newDown(a *app) *cobra.Command {

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
-	"github.com/pergola-net/pergola/events"
+	"github.com/pergola-net/pergola/control/events"
 )
 
 func newEvents(a *app) *cobra.Command {

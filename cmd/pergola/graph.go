@@ -9,8 +9,8 @@ import (
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/source"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/graph"
-	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/model/graph"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // graphOptions are the flags of graph.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/control/api"
 )
 
 func newLogs(a *app) *cobra.Command {

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/pergola-net/pergola/topology"
+	"github.com/pergola-net/pergola/model/topology"
 )
 
 func newSchema(a *app) *cobra.Command {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pergola-net/pergola/agent"
+	"github.com/pergola-net/pergola/host/agent"
 )
 
 // verbSentry is the word by which an agent calls its sentry.

@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/pergola-net/pergola/agent"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/pki"
-	"github.com/pergola-net/pergola/server"
+	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/server"
+	"github.com/pergola-net/pergola/host/agent"
 )
 
 // Where a server keeps its things, unless its flags say otherwise.

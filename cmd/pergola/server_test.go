@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/pergola-net/pergola/bench/path"
-	"github.com/pergola-net/pergola/events"
+	"github.com/pergola-net/pergola/control/events"
 )
 
 const labFile = `name: lab

@@ -8,14 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/follow"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/source"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/controller"
-	"github.com/pergola-net/pergola/slice"
-	"github.com/pergola-net/pergola/topology"
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/controller"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
 )
 
 // upOptions are the flags of up.

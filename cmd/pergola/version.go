@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/control/api"
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".

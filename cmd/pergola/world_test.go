@@ -18,14 +18,14 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 
-	"github.com/pergola-net/pergola/api"
-	"github.com/pergola-net/pergola/blob"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/controller"
-	"github.com/pergola-net/pergola/events"
-	"github.com/pergola-net/pergola/pki"
-	"github.com/pergola-net/pergola/slice"
-	"github.com/pergola-net/pergola/store"
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/blob"
+	"github.com/pergola-net/pergola/control/controller"
+	"github.com/pergola-net/pergola/control/events"
+	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // world is a server without a machine: the real store, controller and API on a unix socket, and a host that only says

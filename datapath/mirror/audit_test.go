@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/fib"
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // A router that is paused hears nothing, so it does differ from its kernel. That is no difference, and no reason to end the pause.

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/datapath/fib"
-	"github.com/pergola-net/pergola/netns"
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // What the kernel does to IPv4 routes when a link or an address goes, it does not announce.

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/netns"
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // Root in a node can send to the groups that the mirror listens to. None of it is believed, the node is left to its kernel, and nobody

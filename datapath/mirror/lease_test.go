@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/pergola-net/pergola/datapath/fib"
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // A port of an earlier process that nobody takes over keeps the others off the fast path for the time of a lease, and no longer.

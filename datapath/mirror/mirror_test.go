@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // story is what somebody does to the router's kernel, and where frames then go.

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/fib"
-	"github.com/pergola-net/pergola/netns"
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // The kernel itself is asked which route it takes (ip route get fibmatch), after random changes: the mirror takes the same, or leaves the

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/kernel/netns"
 )
 
 // The kernel's memory for events that are not yet read, per node. 32 MiB held the notifications of 50,000 routes added at

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // Of an address, its broadcast addresses count as the node's own, too, until the last that has them is gone.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // While one router's session works, for however long, whoever asks about it or deals with others does not wait.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/bench/vnet"
+	"github.com/pergola-net/pergola/lab/vnet"
 )
 
 // tap is a packet socket on a host's interface: it sends and receives whole frames, with what offloads say of them.

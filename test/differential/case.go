@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/bench/vnet"
-	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/lab/vnet"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // testcase is a network and what happens to it. All of it is plain data, so that parts can be left out.

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/pergola-net/pergola/bench/vnet"
-	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/lab/vnet"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // ecmp says how a network's routes use several next hops. The fast path and the kernel choose among them by different hashes, and

@@ -3,7 +3,7 @@ package differential
 import (
 	"slices"
 
-	"github.com/pergola-net/pergola/bench/vnet"
+	"github.com/pergola-net/pergola/lab/vnet"
 )
 
 // objects are a node's next hop objects.

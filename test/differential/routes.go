@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/bench/vnet"
+	"github.com/pergola-net/pergola/lab/vnet"
 )
 
 // route gives all nodes routes to all subnets and loopbacks along shortest paths; costs differ by direction, so many paths back are

@@ -3,7 +3,7 @@ package differential
 import (
 	"slices"
 
-	"github.com/pergola-net/pergola/bench/vnet"
+	"github.com/pergola-net/pergola/lab/vnet"
 )
 
 // shrink leaves out as much of a failing case as it can while the case still fails, within so many attempts.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // Where Pergola keeps its things by default is replaced by empty directories, seen by this script alone.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/pergola-net/pergola/slice"
-	"github.com/pergola-net/pergola/test/testkit"
-	"github.com/pergola-net/pergola/testbed"
+	"github.com/pergola-net/pergola/lab/testbed"
+	"github.com/pergola-net/pergola/lab/testkit"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // commands are what stories of clusters have beside testscript's own:

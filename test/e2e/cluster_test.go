@@ -11,8 +11,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/pergola-net/pergola/test/testkit"
-	"github.com/pergola-net/pergola/testbed"
+	"github.com/pergola-net/pergola/lab/testbed"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // TestCluster tells stories of several machines, each with a test bed of its own (`pergola dev cluster`).

@@ -14,8 +14,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/pergola-net/pergola/slice"
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // commands are what stories have beside testscript's own:

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // ring is a network with every kind of thing that the agent makes: slivers, wires, a switch, a queue, a daemon.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // TestTheMachinesOwnNetworkStaysAsItIs looks at what leak checks do not see: sysctls, firewall rules, routes, policy rules and other people's

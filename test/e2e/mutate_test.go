@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/api"
-	"github.com/pergola-net/pergola/slice"
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/lab/testkit"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // TestMutations changes a topology file at random: nodes and links come, go, and change their kind, name, MTU and shape, between things

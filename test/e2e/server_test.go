@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // group exists on every Debian; its members may use the socket.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // TestSoak does to a network, in random order, what users and crashes do, and looks after every few steps whether it comes to rest as

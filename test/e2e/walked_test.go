@@ -8,7 +8,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/control/api"
 )
 
 // cmdWalked checks that frames were, or with ! were not, walked into a router by an interface since the story last asked about it.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // TestKernelHasWhatTheTierIsFor keeps the tier honest: were its kernel to change so that it no longer differs from others in what

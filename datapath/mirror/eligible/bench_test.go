@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/netns"
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // BenchmarkPoll is what a namespace costs at every Interval.

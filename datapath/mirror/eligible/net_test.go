@@ -18,8 +18,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/netns"
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }

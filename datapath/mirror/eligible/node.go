@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/netns"
+	"github.com/pergola-net/pergola/kernel/netns"
 )
 
 // node is one namespace that is watched. Two goroutines deal with it: that of Watch, which looks, and the watcher's, which hears and

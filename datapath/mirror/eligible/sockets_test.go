@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/agent/probe"
-	"github.com/pergola-net/pergola/agent/probe/lab"
-	"github.com/pergola-net/pergola/agent/routing"
-	"github.com/pergola-net/pergola/netns"
-	"github.com/pergola-net/pergola/slice"
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/host/probe"
+	"github.com/pergola-net/pergola/host/routing"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/lab/daemons"
+	"github.com/pergola-net/pergola/lab/testkit"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 func TestPacketSockets(t *testing.T) {
@@ -94,14 +94,14 @@ func TestPokePolls(t *testing.T) {
 func TestRoutingDaemonsDoNoHarm(t *testing.T) {
 	testkit.Root(t)
 	testkit.LeakCheck(t)
-	topology := &lab.Topology{}
+	topology := &daemons.Topology{}
 	topology.Router("r1", slice.FRR, slice.ISIS)
 	topology.Router("r2", slice.FRR, slice.ISIS)
 	topology.Router("r3", slice.FRR, slice.OSPF)
 	topology.Router("r4", slice.BIRD, slice.OSPF)
 	topology.Link("r1", "r2")
 	topology.Link("r3", "r4")
-	l := lab.New(t, topology.Done())
+	l := daemons.New(t, topology.Done())
 	nodes := map[string]*watched{}
 	for _, name := range []string{"r1", "r3", "r4"} {
 		ns, err := netns.Open(netns.Path(l.PID(name)))

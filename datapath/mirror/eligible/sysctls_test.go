@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/test/testkit"
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // What nothing announces is noticed by the audit.

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
-	"github.com/pergola-net/pergola/api"
-	"github.com/pergola-net/pergola/api/client"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/client"
 )
 
 // Server is the part of the client that is needed here.

@@ -13,9 +13,9 @@ import (
 	ptys "github.com/containerd/console"
 	"golang.org/x/term"
 
-	"github.com/pergola-net/pergola/api"
-	"github.com/pergola-net/pergola/api/client"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/client"
 )
 
 // runner stands for the server: it runs a function in place of a command.

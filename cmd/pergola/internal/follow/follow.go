@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Server is the part of the client that is needed here.

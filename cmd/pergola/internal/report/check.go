@@ -10,9 +10,9 @@ import (
 	"github.com/charmbracelet/lipgloss"
 	"github.com/jstemmer/go-junit-report/v2/junit"
 
-	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // manyChecks is more than a person reads: beyond it only checks that do not hold are shown.

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/events"
+	"github.com/pergola-net/pergola/control/events"
 )
 
 // Event is one line: time, kind, what it is about, what happened.

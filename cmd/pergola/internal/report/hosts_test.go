@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/control/api"
 )
 
 func TestHostSaysByWhatItsTunnelsLeave(t *testing.T) {

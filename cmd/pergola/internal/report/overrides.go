@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Overrides says, a line each, what was changed by hand and differs from the file, and what undoes it.

@@ -7,7 +7,7 @@ import (
 	"github.com/charmbracelet/lipgloss"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/controller"
+	"github.com/pergola-net/pergola/control/controller"
 )
 
 // Plan is what an apply does, a line for each thing: + made, ~ changed, - removed.

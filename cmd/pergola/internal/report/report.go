@@ -11,9 +11,9 @@ import (
 
 	"github.com/charmbracelet/lipgloss"
 
-	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Slices is the list of networks.

@@ -10,11 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/controller"
-	"github.com/pergola-net/pergola/events"
-	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/controller"
+	"github.com/pergola-net/pergola/control/events"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // plain is a terminal that nobody looks at, with what was written.

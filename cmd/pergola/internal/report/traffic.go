@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/control/api"
 )
 
 // Rates is the table of what went through interfaces between two looks, the busiest first.

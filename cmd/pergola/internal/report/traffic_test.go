@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/api"
+	"github.com/pergola-net/pergola/control/api"
 )
 
 func TestTunnelRates(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/pergola-net/pergola/api"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/topology"
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/topology"
 )
 
 // Flags are the values as users write them, with the units of the topology file.

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/topology"
+	"github.com/pergola-net/pergola/model/topology"
 )
 
 // archive is a root file system that is sent apart from the topology.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/pergola-net/pergola/slice"
-	"github.com/pergola-net/pergola/topology"
-	"github.com/pergola-net/pergola/topology/importer"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/topology/importer"
 )
 
 // Options say how a topology file is read.

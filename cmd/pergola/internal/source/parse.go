@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/slice"
-	"github.com/pergola-net/pergola/topology"
-	"github.com/pergola-net/pergola/topology/importer"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/topology/importer"
 )
 
 var (

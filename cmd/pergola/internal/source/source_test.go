@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/topology"
+	"github.com/pergola-net/pergola/model/topology"
 )
 
 // files makes a directory with these files in it, and works there.

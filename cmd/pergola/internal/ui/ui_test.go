@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 func piped() (*Terminal, *bytes.Buffer, *bytes.Buffer) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/docker/go-units"
 
-	"github.com/pergola-net/pergola/slice"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Rate writes bits per second as a network person says it: "10 Gbit/s". No rate is written as nothing.

@@ -1,0 +1,168 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pergola-net/pergola/control/controller"
+	"github.com/pergola-net/pergola/control/store"
+)
+
+// Headers that members send each other. They are believed from members alone.
+const (
+	// PartHeader asks for what the host itself has to say, and for nothing of others.
+	PartHeader = "Pergola-Part"
+	// CallerHeader says on behalf of whom a member asks: its user id, group id, and whether that is root.
+	CallerHeader = "Pergola-Caller"
+)
+
+// ReadCaller reads a CallerHeader; somebody without rights where it says nothing.
+func ReadCaller(text string) controller.Caller {
+	nobody := controller.Caller{UID: ^uint32(0), GID: ^uint32(0)}
+	words := strings.Fields(text)
+	if len(words) != 3 {
+		return nobody
+	}
+	uid, err := strconv.ParseUint(words[0], 10, 32)
+	if err != nil {
+		return nobody
+	}
+	gid, err := strconv.ParseUint(words[1], 10, 32)
+	if err != nil {
+		return nobody
+	}
+	return controller.Caller{UID: uint32(uid), GID: uint32(gid), Root: words[2] == "true"}
+}
+
+func writeCaller(c controller.Caller) string { return fmt.Sprintf("%d %d %t", c.UID, c.GID, c.Root) }
+
+// nodeRoutes are about a node's processes or its kernel: the host that runs it answers.
+var nodeRoutes = []string{
+	"GET /v1/slices/{slice}/nodes/{node}/exec",
+	"GET /v1/slices/{slice}/nodes/{node}/logs",
+	"GET /v1/slices/{slice}/nodes/{node}/interfaces/{interface}/capture",
+	"GET /v1/slices/{slice}/nodes/{node}/fastpath",
+	"POST /v1/slices/{slice}/nodes/{node}/verify",
+}
+
+// serverRoutes are about the cluster's secrets: a server answers.
+var serverRoutes = []string{
+	"GET /v1/tokens",
+	"POST /v1/tokens",
+	"DELETE /v1/tokens/{id}",
+	"DELETE /v1/hosts/{host}",
+}
+
+// atHost hands requests about nodes to the hosts that run them, and those about secrets to a server.
+func (s *server) atHost(own http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	for _, route := range serverRoutes {
+		if !s.Cluster.IsServer() {
+			mux.HandleFunc(route, s.forwardToServer)
+		}
+	}
+	for _, route := range nodeRoutes {
+		mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
+			host, err := s.hostOfNode(r)
+			switch {
+			case err != nil:
+				writeProblem(w, err)
+			case host == nil:
+				own.ServeHTTP(w, r)
+			default:
+				s.forward(w, r, host)
+			}
+		})
+	}
+	mux.Handle("/", own)
+	return recalling(mux)
+}
+
+// recalling answers what is asked of slices by what the cluster's servers said last, while none of them does.
+func recalling(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if recalls(r.Method, r.URL.Path) {
+			r = r.WithContext(store.Recalling(r.Context()))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// recalls tells requests that change nothing but in a host's own nodes. Who follows progress waits for what is so now.
+func recalls(method, target string) bool {
+	if target != "/v1/slices" && !strings.HasPrefix(target, "/v1/slices/") {
+		return false
+	}
+	verb := path.Base(target)
+	return method == http.MethodGet && verb != "progress" || method == http.MethodPost && (verb == "check" || verb == "verify")
+}
+
+// hostOfNode finds the other host that a request is for; nil where it is this one, or where nobody else can know better.
+func (s *server) hostOfNode(r *http.Request) (*store.HostState, error) {
+	if r.Header.Get(PartHeader) != "" {
+		return nil, nil
+	}
+	_, n, err := s.Controller.Node(r.Context(), r.PathValue("slice"), r.PathValue("node"))
+	if err != nil || !s.elsewhere(n.Host) || !n.HasSliver() {
+		return nil, nil //nolint:nilerr // the handler itself says what is wrong
+	}
+	h, err := s.Store.HostState(r.Context(), n.Host)
+	if err != nil {
+		return nil, fmt.Errorf("node %s is on host %s: %w", n.Name, n.Host, err)
+	}
+	if !h.Alive {
+		return nil, fmt.Errorf("node %s is on %w", n.Name, lost(h))
+	}
+	return &h, nil
+}
+
+func (s *server) elsewhere(host string) bool { return host != "" && host != s.Cluster.Self() }
+
+// errLost means that a host does not answer.
+var errLost = errors.New("does not answer")
+
+func lost(h store.HostState) error {
+	if h.Since.IsZero() {
+		return fmt.Errorf("host %s, which %w: it is lost", h.Name, errLost)
+	}
+	return fmt.Errorf("host %s, which %w: it is lost since %s", h.Name, errLost, h.Since.Local().Format(time.DateTime))
+}
+
+// forward answers a request by what another host answers.
+func (s *server) forward(w http.ResponseWriter, r *http.Request, h *store.HostState) {
+	s.proxy(w, r, h.API, s.Cluster.Peer(h.Host), func(err error) error { return unanswered(h, err) })
+}
+
+func (s *server) forwardToServer(w http.ResponseWriter, r *http.Request) {
+	s.proxy(w, r, "server", s.Cluster.AnyServer(), func(err error) error { return fmt.Errorf("no server of the cluster %w: %w", errLost, err) })
+}
+
+func (s *server) proxy(w http.ResponseWriter, r *http.Request, to string, by http.RoundTripper, failed func(error) error) {
+	who := writeCaller(caller(r.Context()))
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(&url.URL{Scheme: "https", Host: to})
+			p.Out.Header.Set(PartHeader, "1")
+			p.Out.Header.Set(CallerHeader, who)
+		},
+		Transport:     by,
+		FlushInterval: -1, // output as it comes
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if r.Context().Err() == nil {
+				writeProblem(w, failed(err))
+			}
+		},
+	}
+	proxy.ServeHTTP(w, r)
+}
+
+func unanswered(h *store.HostState, err error) error {
+	return fmt.Errorf("host %s at %s %w: %w", h.Name, h.API, errLost, err)
+}

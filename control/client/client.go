@@ -1,0 +1,186 @@
+// Package client speaks to a Pergola server over its unix socket.
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/control/api"
+)
+
+// Client speaks to one server. It is safe for concurrent use.
+//
+// A request that the server refuses gives an *api.Problem (errors.As).
+type Client struct {
+	socket string
+	http   *http.Client
+	server *api.Version // as it answered at first
+}
+
+// ErrNoServer means that nobody listens on the socket.
+var ErrNoServer = errors.New("no server is running")
+
+// dialTimeout bounds the connection to a socket whose server does not accept.
+const dialTimeout = 10 * time.Second
+
+// Dial connects to the server that listens on a unix socket. It fails with ErrNoServer where none does, and with
+// an error that says what to do where the socket may not be used by the caller.
+func Dial(ctx context.Context, socket string) (*Client, error) {
+	c := &Client{socket: socket}
+	c.http = &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", socket)
+		},
+		DisableCompression: true,
+	}}
+	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
+	defer cancel()
+	var err error
+	if c.server, err = c.Version(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close releases idle connections.
+func (c *Client) Close() error {
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// AwaitExit closes the client and waits until the server's process has gone, where the server ends by itself with
+// its last slice (Version.ExitsWhenIdle). It returns at once where the server stays.
+func (c *Client) AwaitExit(ctx context.Context) error {
+	all, err := c.Slices(ctx)
+	if !c.server.ExitsWhenIdle || len(all) > 0 || err != nil && !errors.Is(err, ErrNoServer) {
+		return err
+	}
+	process, err := unix.PidfdOpen(c.server.PID, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("wait for the server to end: %w", err)
+	}
+	defer unix.Close(process)
+	c.Close()
+	for ctx.Err() == nil {
+		const step = 100 // ms, between looks at ctx
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, step)
+		if n > 0 {
+			return nil
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("wait for the server to end: %w", err)
+		}
+	}
+	return ctx.Err()
+}
+
+// unreachable words why the server could not be asked.
+func (c *Client) unreachable(err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF): // it ended before it answered
+		return fmt.Errorf("%w (nobody listens on %s)", ErrNoServer, c.socket)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("connect to %s: %w: use sudo, or become a member of the group pergola", c.socket, fs.ErrPermission)
+	}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) { // its address is made up
+		err = wrapped.Err
+	}
+	return fmt.Errorf("ask the server at %s: %w", c.socket, err)
+}
+
+// Version says what answers.
+func (c *Client) Version(ctx context.Context) (*api.Version, error) {
+	return get[api.Version](ctx, c, "/v1/version")
+}
+
+// Slices lists the slices, sorted by name.
+func (c *Client) Slices(ctx context.Context) ([]api.Summary, error) {
+	all, err := get[[]api.Summary](ctx, c, "/v1/slices")
+	if err != nil {
+		return nil, err
+	}
+	return *all, nil
+}
+
+// Slice gives one slice.
+func (c *Client) Slice(ctx context.Context, name string) (*api.Slice, error) {
+	return get[api.Slice](ctx, c, path("slices", name))
+}
+
+// Apply asks for a topology (a *topology.Topology). It returns as soon as the wish is stored: see Progress. With
+// dryRun nothing is stored. Where a slice of that name is being removed, Apply waits until it has gone.
+func (c *Client) Apply(ctx context.Context, name string, topology any, dryRun bool) (*api.Applied, error) {
+	target := path("slices", name) + "?dry_run=" + strconv.FormatBool(dryRun)
+	for {
+		var applied api.Applied
+		err := c.do(ctx, http.MethodPut, target, topology, &applied)
+		var p *api.Problem
+		if !errors.As(err, &p) || p.Type != api.TypeGoing {
+			return &applied, err
+		}
+		if err := c.waitGone(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *Client) waitGone(ctx context.Context, name string) error {
+	err := c.Progress(ctx, name, func(p api.Progress) bool { return !p.Going })
+	var p *api.Problem
+	if errors.As(err, &p) && p.Status == http.StatusNotFound {
+		return nil
+	}
+	return err
+}
+
+// Delete asks for the removal of a slice. It returns as soon as the wish is stored: see Progress.
+func (c *Client) Delete(ctx context.Context, name string) error {
+	return c.do(ctx, http.MethodDelete, path("slices", name), nil, nil)
+}
+
+// Node starts, stops, pauses, resumes or restarts a node.
+func (c *Client) Node(ctx context.Context, slice, node string, verb api.NodeVerb) error {
+	return c.do(ctx, http.MethodPost, path("slices", slice, "nodes", node, string(verb)), nil, nil)
+}
+
+// SetLink changes how a link treats frames.
+func (c *Client) SetLink(ctx context.Context, slice, link string, patch api.LinkPatch) error {
+	return c.do(ctx, http.MethodPatch, path("slices", slice, "links", link), patch, nil)
+}
+
+// ResetLink gives a link the file's values again, and connects it.
+func (c *Client) ResetLink(ctx context.Context, slice, link string) error {
+	return c.do(ctx, http.MethodDelete, path("slices", slice, "links", link), nil, nil)
+}
+
+// LinkUp connects a link.
+func (c *Client) LinkUp(ctx context.Context, slice, link string) error {
+	return c.do(ctx, http.MethodPost, path("slices", slice, "links", link, "up"), nil, nil)
+}
+
+// LinkDown cuts a link: its ends lose their carrier.
+func (c *Client) LinkDown(ctx context.Context, slice, link string) error {
+	return c.do(ctx, http.MethodPost, path("slices", slice, "links", link, "down"), nil, nil)
+}
+
+// Convergence says whether routing has settled.
+func (c *Client) Convergence(ctx context.Context, slice string) (*api.Convergence, error) {
+	return get[api.Convergence](ctx, c, path("slices", slice, "convergence"))
+}

@@ -1,0 +1,154 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/hosts"
+	"github.com/pergola-net/pergola/model/mapping"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// Cluster tells which machines there are to place nodes on. A *store.Store is one.
+type Cluster interface {
+	Hosts(ctx context.Context) ([]store.HostState, error)
+}
+
+// Option changes how a Controller works.
+type Option func(*Controller)
+
+// InCluster makes the controller of a member of a cluster, of the name self. Without it there is but this machine, and nodes
+// have no place.
+func InCluster(cluster Cluster, self string) Option {
+	return func(c *Controller) { c.cluster, c.self = cluster, self }
+}
+
+// WithGrace is for tests: Lead waits as long, in place of Grace.
+func WithGrace(grace time.Duration) Option { return func(c *Controller) { c.grace = grace } }
+
+// Problems says what keeps hosts from taking nodes, by host, beside that they are lost or users closed them.
+func Problems(hosts []store.HostState) map[string]string {
+	found := map[string]string{}
+	for _, h := range hosts {
+		if !h.Address.IsValid() {
+			if len(hosts) > 1 {
+				found[h.Name] = "has no address for tunnels"
+			}
+			continue
+		}
+		var others []string
+		for _, other := range hosts {
+			if other.Name != h.Name && other.Address == h.Address {
+				others = append(others, other.Name)
+			}
+		}
+		if len(others) > 0 {
+			slices.Sort(others)
+			found[h.Name] = fmt.Sprintf("has the address %s, as has %s", h.Address, strings.Join(others, ", "))
+		}
+	}
+	return found
+}
+
+// labels are those of a host's agent, with what users changed.
+func labels(h *store.HostState) map[string]string {
+	all := maps.Clone(h.Labels)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for key, value := range h.Policy.Labels {
+		if all[key] = value; value == "" {
+			delete(all, key)
+		}
+	}
+	return all
+}
+
+// underlay is the interface that carries a host's tunnels. Where the host tells of none that has its address and is up, known is false, and the
+// MTU may be the default.
+func underlay(h *store.HostState) (u hosts.Underlay, known bool) {
+	if u, known = h.Carrier(); known {
+		return u, true
+	}
+	u = hosts.Underlay{Name: "its interface"}
+	if len(h.Underlays) > 0 {
+		u = h.Underlays[0]
+	}
+	u.MTU = cmp.Or(u.MTU, slice.DefaultMTU)
+	return u, false
+}
+
+// load is what slices hold of one host.
+type load struct {
+	mapping.Resources
+	rate uint64
+}
+
+// holds is what a placed slice holds of hosts, by host.
+func holds(s *slice.Slice) map[string]load {
+	held, at := map[string]load{}, map[string]string{}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Kind == slice.Switch || n.Host == "" {
+			continue
+		}
+		at[n.Name] = n.Host
+		l := held[n.Host]
+		l.Cores += n.CPU
+		l.Memory += uint64(n.Memory)
+		held[n.Host] = l
+	}
+	for _, link := range joints(s, false) {
+		on := map[string]bool{}
+		for _, n := range link.Nodes {
+			on[at[n]] = true
+		}
+		if delete(on, ""); len(on) < 2 {
+			continue
+		}
+		for h := range on {
+			l := held[h]
+			l.rate += link.Rate
+			held[h] = l
+		}
+	}
+	return held
+}
+
+// homeless reports whether a slice has nodes that are on no host in particular.
+func homeless(s *slice.Slice) bool {
+	return slices.ContainsFunc(s.Nodes, func(n slice.Node) bool { return n.Kind != slice.Switch && n.Host == "" })
+}
+
+// heldBy sums what all slices but one hold of the hosts. What is going is not counted.
+func (c *Controller) heldBy(ctx context.Context, but string) (map[string]load, error) {
+	records, err := c.store.Slices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sum := map[string]load{}
+	for _, r := range records {
+		if r.Name == but || r.Going || r.Corrupt {
+			continue
+		}
+		one, err := c.held.get(ctx, c.store, r)
+		if err != nil {
+			return nil, err
+		}
+		for h, l := range one.of {
+			total := sum[h]
+			total.Cores += l.Cores
+			total.Memory += l.Memory
+			total.rate += l.rate
+			sum[h] = total
+		}
+	}
+	c.held.forget(records)
+	return sum, nil
+}

@@ -1,0 +1,329 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pergola-net/pergola/control/events"
+	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
+)
+
+// Host is the machine that is to hold a slice.
+type Host interface {
+	// Supports says, as an error, what the machine lacks for a slice: a kernel module, an image.
+	Supports(context.Context, *slice.Slice) error
+}
+
+// Blobs tells which archives are present.
+type Blobs interface {
+	Has(sum string) bool
+}
+
+// Controller carries out what callers ask for, by changing the store. It is safe for concurrent use.
+type Controller struct {
+	store   *store.Store
+	host    Host
+	blobs   Blobs
+	events  *events.Bus
+	cluster Cluster // nil on a machine that is in no cluster
+	self    string  // this member of the cluster
+	// consents is told what root of this machine lets slices have of it; nil: nobody is.
+	consents Consents
+	grace    time.Duration
+	held     heldCache
+	// turn is held, in a cluster, from reading what slices hold of hosts until a slice is written, so that two at once are not promised
+	// the same. Between members, it may happen: then both run, and the host is promised to more than it has.
+	turn sync.Mutex
+}
+
+// New makes a controller: of one machine, unless an option says more.
+func New(s *store.Store, host Host, blobs Blobs, bus *events.Bus, options ...Option) *Controller {
+	c := &Controller{store: s, host: host, blobs: blobs, events: bus, grace: Grace}
+	for _, o := range options {
+		o(c)
+	}
+	return c
+}
+
+// Caller is who asks.
+type Caller struct {
+	UID, GID uint32
+	Root     bool
+	Local    bool // the kernel of this machine says so; else a member of the cluster does
+}
+
+// attempts bounds how often a request is tried again because another one was faster.
+const attempts = 10
+
+// Apply admits a topology: afterwards its slice is wanted as the topology says. With dryRun nothing is stored. The
+// slice holds what was stored, or would be; its Generation is the one to wait for.
+func (c *Controller) Apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (Plan, *slice.Slice, error) {
+	for try := 1; ; try++ {
+		plan, s, err := c.apply(ctx, caller, t, dryRun)
+		if !errors.Is(err, store.ErrConflict) || try == attempts {
+			return plan, s, err
+		}
+	}
+}
+
+func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (Plan, *slice.Slice, error) {
+	var prev *slice.Slice
+	var generation int64
+	was, record, err := c.store.Slice(ctx, t.Name)
+	switch {
+	case err == nil && record.Going:
+		return Plan{}, nil, fmt.Errorf("%s: %w", t.Name, store.ErrGoing)
+	case err == nil:
+		prev, generation = was, record.Generation
+	case !errors.Is(err, store.ErrNotFound):
+		return Plan{}, nil, err
+	}
+	next, diagnostics := t.Resolve(prev)
+	if err := diagnostics.Err(); err != nil {
+		return Plan{}, nil, faulty(diagnostics)
+	}
+	if err := c.admit(caller, next); err != nil {
+		return Plan{}, nil, err
+	}
+	if c.cluster != nil && !dryRun {
+		c.turn.Lock()
+		defer c.turn.Unlock()
+	}
+	own := caller.Root && caller.Local
+	moves, notes, err := c.place(ctx, t, prev, next, generation+1, own)
+	if err != nil {
+		return Plan{}, nil, err
+	}
+	plan := Diff(prev, next)
+	plan.locate(next, moves)
+	plan.Warnings = append(plan.Warnings, notes...)
+	next.Generation = generation
+	if prev != nil {
+		next.ID = prev.ID
+	}
+	if dryRun {
+		return plan, next, nil
+	}
+	put := func() error {
+		if plan.Empty() {
+			return nil
+		}
+		return c.store.PutSlice(ctx, next, generation)
+	}
+	if own {
+		err = c.consent(next, put)
+	} else {
+		err = put()
+	}
+	if err != nil {
+		return Plan{}, nil, fmt.Errorf("store slice %s: %w", t.Name, err)
+	}
+	if plan.Empty() {
+		return plan, next, nil
+	}
+	c.events.Publish(events.Event{Slice: t.Name, Kind: events.SliceApplied, Message: fmt.Sprintf("generation %d: %s", next.Generation, plan.Summary())})
+	return plan, next, nil
+}
+
+func faulty(ds topology.Diagnostics) *Refusal {
+	r := refuse(Invalid, "the topology has %d %s", len(ds), plural(len(ds), "error"))
+	for _, d := range ds {
+		message := d.Message
+		if d.Hint != "" {
+			message += " (" + d.Hint + ")"
+		}
+		r.Faults = append(r.Faults, Fault{Location: d.Path, Message: message})
+	}
+	return r
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
+}
+
+// admit refuses what the caller may not have, and what was not sent.
+func (c *Controller) admit(caller Caller, s *slice.Slice) error {
+	if faults := privileged(s); len(faults) > 0 && !caller.Root {
+		r := refuse(Forbidden, "slice %s gives a hold on the host, which root alone may have: use sudo, or leave out %s", s.Name, locations(faults))
+		r.Faults = faults
+		return r
+	}
+	for i := range s.Nodes {
+		fs := s.Nodes[i].Rootfs
+		if fs.Kind == slice.RootfsTar && !c.blobs.Has(fs.Ref) {
+			return refuse(Invalid, "the root file system archive of node %s (SHA-256 %.12s…) is not on the server: send it first", s.Nodes[i].Name, fs.Ref)
+		}
+	}
+	return nil
+}
+
+// place finds out where the slice can run: in a cluster it gives each node a host, else this machine must be able to. It tells
+// from which hosts nodes were moved away, and what a user should know. own means that root of this machine asks.
+func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next *slice.Slice, generation int64, own bool) (moves map[string]string, notes []string, err error) {
+	if c.cluster == nil {
+		return nil, passedOver(next), c.supports(ctx, next)
+	}
+	p, err := c.placing(ctx, prev, next, generation)
+	if err != nil {
+		return nil, nil, err
+	}
+	p.top = t
+	if own {
+		p.home = c.self
+	}
+	if err := p.place(); err != nil {
+		return nil, nil, err
+	}
+	if err := p.askHosts(); err != nil {
+		return nil, nil, err
+	}
+	elsewhere := func(n slice.Node) bool { return n.Kind != slice.Switch && n.Host != c.self }
+	if !slices.ContainsFunc(next.Nodes, elsewhere) { // of the other hosts' directories, nothing is known here
+		err = c.supports(ctx, next)
+	}
+	return p.moves, p.notes, err
+}
+
+func (c *Controller) supports(ctx context.Context, s *slice.Slice) error {
+	if err := c.host.Supports(ctx, s); err != nil {
+		return refuse(Unsupported, "this machine cannot run slice %s: %v", s.Name, err)
+	}
+	return nil
+}
+
+// placing gathers what the hosts of a slice depend on.
+func (c *Controller) placing(ctx context.Context, prev, next *slice.Slice, generation int64) (*placing, error) {
+	p := &placing{prev: prev, next: next, generation: generation}
+	var err error
+	if p.hosts, err = c.cluster.Hosts(ctx); err != nil {
+		return nil, fmt.Errorf("list hosts: %w", err)
+	}
+	if p.held, err = c.heldBy(ctx, next.Name); err != nil {
+		return nil, fmt.Errorf("sum what slices hold of hosts: %w", err)
+	}
+	reports, err := c.store.Reports(ctx, next.Name)
+	if err != nil {
+		return nil, fmt.Errorf("read what hosts report of slice %s: %w", next.Name, err)
+	}
+	p.heed(reports)
+	return p, nil
+}
+
+// privileged lists what in a slice gives a hold on the host.
+func privileged(s *slice.Slice) (faults []Fault) {
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		for _, h := range n.Holds() {
+			faults = append(faults, Fault{Location: "nodes." + n.Name + "." + h.Field, Message: "it has of the host " + h.String() + ": for root alone"})
+		}
+	}
+	return faults
+}
+
+func locations(faults []Fault) string {
+	const most = 5
+	var names []string
+	for i, f := range faults {
+		if i == most {
+			names = append(names, fmt.Sprintf("%d more", len(faults)-most))
+			break
+		}
+		names = append(names, f.Location)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Delete asks for the removal of a slice.
+func (c *Controller) Delete(ctx context.Context, name string) error {
+	if err := c.store.DeleteSlice(ctx, name); err != nil {
+		return c.explainMissing(ctx, name, err)
+	}
+	c.events.Publish(events.Event{Slice: name, Kind: events.SliceGoing, Message: "is being removed"})
+	return nil
+}
+
+// Slice gives a slice, with its record, that may be Going; a Refusal where there is none.
+func (c *Controller) Slice(ctx context.Context, name string) (*slice.Slice, store.Record, error) {
+	s, r, err := c.store.Slice(ctx, name)
+	return s, r, c.explainMissing(ctx, name, err)
+}
+
+func (c *Controller) explainMissing(ctx context.Context, name string, err error) error {
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	var names []string
+	if records, err := c.store.Slices(ctx); err == nil {
+		for _, r := range records {
+			names = append(names, r.Name)
+		}
+	}
+	if best := closest(name, names); best != "" {
+		return refuse(NotFound, "there is no slice %q: did you mean %s?", name, best)
+	}
+	return refuse(NotFound, "there is no slice %q", name)
+}
+
+// Node gives a node of a slice that is not going.
+func (c *Controller) Node(ctx context.Context, name, node string) (*slice.Slice, *slice.Node, error) {
+	s, r, err := c.Slice(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.Going {
+		return nil, nil, fmt.Errorf("%s: %w", name, store.ErrGoing)
+	}
+	n := s.Node(node)
+	if n == nil {
+		names := make([]string, len(s.Nodes))
+		for i := range s.Nodes {
+			names[i] = s.Nodes[i].Name
+		}
+		return nil, nil, unknown("node", node, name, names)
+	}
+	return s, n, nil
+}
+
+// HasInterface refuses an interface that the node does not have.
+func (c *Controller) HasInterface(ctx context.Context, name, node, iface string) error {
+	_, n, err := c.Node(ctx, name, node)
+	if err != nil {
+		return err
+	}
+	if n.Interface(iface) == nil && iface != "lo" {
+		names := make([]string, len(n.Interfaces))
+		for i := range n.Interfaces {
+			names[i] = n.Interfaces[i].Name
+		}
+		return unknown("interface of node "+node, iface, name, names)
+	}
+	return nil
+}
+
+// HasChecks refuses names of checks that the slice does not have.
+func (c *Controller) HasChecks(ctx context.Context, name string, checks []string) error {
+	s, _, err := c.Slice(ctx, name)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, check := range s.Checks {
+		names = append(names, check.Name)
+	}
+	for _, check := range checks {
+		if !slices.Contains(names, check) {
+			return unknown("check", check, name, names)
+		}
+	}
+	return nil
+}

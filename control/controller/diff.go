@@ -1,0 +1,243 @@
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// Diff says what changes from one version of a slice to another. It is pure. prev is nil for a new slice, next for
+// one that goes.
+func Diff(prev, next *slice.Slice) Plan {
+	p := Plan{Op: Update, Nodes: []Change{}, Links: []Change{}}
+	empty := &slice.Slice{}
+	switch {
+	case prev == nil && next == nil:
+		return p
+	case prev == nil:
+		p.Op, prev = Create, empty
+		p.Slice = next.Name
+	case next == nil:
+		p.Op, next = Remove, empty
+		p.Slice = prev.Name
+	default:
+		p.Slice = next.Name
+		p.Fields = fields(outline(prev), outline(next))
+		p.Warnings = kept(prev, next)
+	}
+	p.Nodes = changes(shown(prev), shown(next), func(n *slice.Node) string { return n.Name }, restarts)
+	p.Links = changes(prev.Links, next.Links, func(l *slice.Link) string { return l.Name }, func(_, _ *slice.Link) bool { return false })
+	return p
+}
+
+// outline is a slice without what Diff shows elsewhere, and without what admission sets.
+func outline(s *slice.Slice) any {
+	return struct {
+		Checks      []slice.Check  `json:"checks,omitempty"`
+		Attribution string         `json:"attribution,omitempty"`
+		Placement   slice.Strategy `json:"placement,omitempty"`
+	}{s.Checks, s.Attribution, s.Strategy}
+}
+
+// shown are the nodes without what hosts alone need to know of their past.
+func shown(s *slice.Slice) []slice.Node {
+	nodes := slices.Clone(s.Nodes)
+	for i := range nodes {
+		nodes[i].Left, nodes[i].Placement.Since = nil, 0
+	}
+	return nodes
+}
+
+func changes[T any](prev, next []T, name func(*T) string, restarts func(was, is *T) bool) []Change {
+	old := make(map[string]*T, len(prev))
+	for i := range prev {
+		old[name(&prev[i])] = &prev[i]
+	}
+	all := []Change{}
+	for i := range next {
+		is := &next[i]
+		was := old[name(is)]
+		delete(old, name(is))
+		if was == nil {
+			all = append(all, Change{Name: name(is), Op: Create})
+		} else if fs := fields(was, is); len(fs) > 0 {
+			all = append(all, Change{Name: name(is), Op: Update, Fields: fs, Restarts: restarts(was, is)})
+		}
+	}
+	for gone := range old {
+		all = append(all, Change{Name: gone, Op: Remove})
+	}
+	slices.SortFunc(all, func(a, b Change) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// restarts reports whether the node's sliver is made anew: on another host, or when something changed that a container has from its
+// birth. Interfaces, addresses and routing configuration change while it runs.
+func restarts(was, is *slice.Node) bool {
+	if !was.HasSliver() || !is.HasSliver() {
+		return false // it is made or removed, which the change of kind says
+	}
+	return was.Host != "" && is.Host != "" && was.Host != is.Host || len(fields(birth(was), birth(is))) > 0
+}
+
+// kept tells of kernel parameters that are no longer asked for in nodes that go on running: what their defaults were, nobody knows.
+func kept(prev, next *slice.Slice) (warnings []string) {
+	for i := range next.Nodes {
+		is := &next.Nodes[i]
+		was := prev.Node(is.Name)
+		if was == nil || !was.HasSliver() || !is.HasSliver() || restarts(was, is) {
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(was.Sysctls)) {
+			if _, still := is.Sysctls[key]; !still {
+				warnings = append(warnings, fmt.Sprintf("%s keeps %s = %s until it is started anew: `pergola restart %[1]s`", is.Name, key, was.Sysctls[key]))
+			}
+		}
+	}
+	return warnings
+}
+
+// birth is to be compared as JSON: what comes from the store has nil where a new topology has an empty list.
+func birth(n *slice.Node) *slice.Node {
+	b := &slice.Node{
+		Kind: n.Kind, Rootfs: n.Rootfs, Command: n.Command, Env: n.Env, Files: n.Files, Binds: n.Binds,
+		CPU: n.CPU, Memory: n.Memory, PIDs: n.PIDs,
+	}
+	for key, value := range n.Sysctls {
+		if !slice.NetSysctl(key) {
+			if b.Sysctls == nil {
+				b.Sysctls = make(map[string]string)
+			}
+			b.Sysctls[key] = value
+		}
+	}
+	if n.Routing != nil {
+		b.Routing = &slice.Routing{Daemon: n.Routing.Daemon}
+	}
+	return b
+}
+
+// fields lists the values that differ between two things, by their names in JSON.
+func fields(was, is any) []Field {
+	if reflect.DeepEqual(was, is) {
+		return nil
+	}
+	old, now := flat(was), flat(is)
+	var all []Field
+	for _, name := range slices.Sorted(maps.Keys(old)) {
+		if v, ok := now[name]; !ok || v != old[name] {
+			all = append(all, Field{Name: name, Old: short(old[name]), New: short(v)})
+		}
+	}
+	for name, v := range now {
+		if _, ok := old[name]; !ok {
+			all = append(all, Field{Name: name, New: short(v)})
+		}
+	}
+	slices.SortFunc(all, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// flat gives the leaves of a value by path.
+func flat(v any) map[string]string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("controller: %T cannot be shown as JSON: %v", v, err)) // a programming error
+	}
+	d := json.NewDecoder(strings.NewReader(string(data)))
+	d.UseNumber()
+	var tree any
+	if err := d.Decode(&tree); err != nil {
+		panic(fmt.Sprintf("controller: JSON of %T: %v", v, err))
+	}
+	leaves := map[string]string{}
+	flatten(tree, "", leaves)
+	return leaves
+}
+
+func flatten(v any, path string, leaves map[string]string) {
+	join := func(name string) string { return strings.TrimPrefix(path+"."+name, ".") }
+	switch v := v.(type) {
+	case map[string]any:
+		for name, child := range v {
+			flatten(child, join(name), leaves)
+		}
+	case []any:
+		if words, ok := scalars(v); ok {
+			leaves[path] = strings.Join(words, ", ")
+			return
+		}
+		for i, child := range v {
+			flatten(child, join(label(child, i)), leaves)
+		}
+	case json.Number:
+		leaves[path] = number(path, v)
+	default:
+		leaves[path] = fmt.Sprint(v)
+	}
+}
+
+// label names an element of a list by what it is, so that a new first element does not change all others.
+func label(v any, index int) string {
+	m, _ := v.(map[string]any)
+	if node, ok := m["node"].(string); ok {
+		if i, ok := m["interface"].(string); ok {
+			return node + ":" + i
+		}
+	}
+	for _, key := range []string{"name", "path", "target", "to", "address"} {
+		if s, ok := m[key].(string); ok && s != "" {
+			return s
+		}
+	}
+	return fmt.Sprint(index)
+}
+
+func scalars(list []any) (words []string, ok bool) {
+	for _, v := range list {
+		switch v.(type) {
+		case map[string]any, []any:
+			return nil, false
+		}
+		words = append(words, fmt.Sprint(v))
+	}
+	return words, true
+}
+
+// number gives durations and rates a unit.
+func number(path string, n json.Number) string {
+	i, err := n.Int64()
+	if err != nil {
+		return n.String()
+	}
+	switch path[strings.LastIndexByte(path, '.')+1:] {
+	case "delay", "jitter", "timeout":
+		return time.Duration(i).String()
+	case "rate":
+		for _, u := range []struct {
+			size int64
+			name string
+		}{{1e9, "Gbit"}, {1e6, "Mbit"}, {1e3, "kbit"}} {
+			if i >= u.size && i%u.size == 0 {
+				return fmt.Sprintf("%d%s", i/u.size, u.name)
+			}
+		}
+		return fmt.Sprintf("%dbit", i)
+	}
+	return n.String()
+}
+
+// short cuts what is too long for a line, such as a file's content.
+func short(s string) string {
+	const width = 60
+	if len(s) <= width {
+		return s
+	}
+	return fmt.Sprintf("%.24s… (%d bytes)", s, len(s))
+}

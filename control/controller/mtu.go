@@ -1,0 +1,211 @@
+package controller
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// misfit is a segment whose frames its tunnels do not carry.
+type misfit struct {
+	Fault
+	segment *slice.Segment
+}
+
+func faultsOf(all []misfit) (faults []Fault) {
+	for _, m := range all {
+		faults = append(faults, m.Fault)
+	}
+	return faults
+}
+
+// holdBack makes the nodes stay that a misfit is for, where nobody waits for the answer, and says so. Of a segment of which no node moves, it only says
+// that it does not fit any more: that keeps nobody else from moving. None is held twice.
+func (p *placing) holdBack(misfits []misfit) (held []string) {
+	for _, m := range misfits {
+		moves := false
+		for _, l := range m.segment.Links {
+			for _, e := range l.Ends {
+				if p.moves[e.Node] == "" {
+					continue
+				}
+				moves = true
+				if !p.stuck[e.Node] {
+					p.stuck[e.Node] = true
+					held = append(held, fmt.Sprintf("%s stays on %s: %s", e.Node, p.moves[e.Node], m.Message))
+				}
+			}
+		}
+		if !moves {
+			p.notes = append(p.notes, m.Message)
+		}
+	}
+	return held
+}
+
+// fitMTUs gives the interfaces of each segment an MTU that its tunnels carry: the default or less. One that the user wrote stays, and is a misfit where it
+// does not fit.
+func (p *placing) fitMTUs() (misfits []misfit) {
+	span := p.next.Span()
+	nodes := make(map[string]*slice.Node, len(p.next.Nodes))
+	for i := range p.next.Nodes {
+		nodes[p.next.Nodes[i].Name] = &p.next.Nodes[i]
+	}
+	for _, seg := range p.next.Segments() {
+		way := p.path(seg, span)
+		mtu := slice.DefaultMTU
+		if way.tunnelled && p.isDark(seg, &way) {
+			continue
+		}
+		if way.tunnelled {
+			if why := way.broken(); why != "" {
+				misfits = append(misfits, misfit{Fault{Location: p.placeOf(seg.Links[0], nil), Message: "link " + seg.Links[0].Name + " " + why}, seg})
+				continue
+			}
+			mtu = min(mtu, way.carries())
+		}
+		said := map[int]bool{} // by MTU: what is wrong at one end is wrong at the others
+		for _, l := range seg.Links {
+			for i := range l.Ends {
+				e := &l.Ends[i]
+				at := nodes[e.Node].Interface(e.Interface)
+				if !at.FixedMTU {
+					at.MTU = mtu
+				}
+				if why := way.refuses(at); why != "" && !said[at.MTU] {
+					said[at.MTU] = true
+					misfits = append(misfits, misfit{Fault{Location: p.placeOf(l, e), Message: fmt.Sprintf("link %s: %s %s", l.Name, e, why)}, seg})
+				}
+			}
+		}
+	}
+	return misfits
+}
+
+// isDark reports whether a tunnelled segment is better left as it is: all its hosts were removed, or it reached over several already, and
+// the interface of one is down, of which more is known when it is up again.
+func (p *placing) isDark(seg *slice.Segment, way *path) bool {
+	if len(way.hosts) == 0 {
+		return true
+	}
+	if !way.unknown || !p.unasked {
+		return false
+	}
+	before := tunnels(p.prev)
+	return slices.ContainsFunc(seg.Links, func(l *slice.Link) bool { return before["link "+l.Name].Number != 0 }) ||
+		slices.ContainsFunc(seg.Switches, func(sw *slice.Node) bool { return before["switch "+sw.Name].Number != 0 })
+}
+
+// placeOf is where a user would change a link, or the MTU of one of its ends.
+func (p *placing) placeOf(l *slice.Link, end *slice.End) string {
+	switch {
+	case p.top == nil:
+		return "links." + l.Name
+	case end == nil:
+		return p.top.LinkPath(p.next, l)
+	case p.top.Nodes[end.Node].Interfaces[end.Interface].MTU != 0:
+		return "nodes." + end.Node + ".interfaces." + end.Interface + ".mtu"
+	}
+	return p.top.LinkPath(p.next, l) + ".mtu"
+}
+
+// path is what lies between the hosts of a segment.
+type path struct {
+	tunnelled bool
+	kind      slice.TunnelKind // the one with the greatest overhead
+	hosts     []string
+	families  map[bool]string // a host with an IPv6 address (true), one with an IPv4 address
+	narrowest string          // what carries the least: an interface, or the way from one host to another
+	mtu       int             // of it
+	unknown   bool            // a host does not tell of its interface
+}
+
+func (p *placing) path(seg *slice.Segment, span *slice.Span) path {
+	way := path{families: map[bool]string{}}
+	add := func(t slice.Tunnel) {
+		if t.Number != 0 && (!way.tunnelled || t.Kind.Overhead(false) > way.kind.Overhead(false)) {
+			way.tunnelled, way.kind = true, t.Kind
+		}
+	}
+	seen := map[string]bool{}
+	for _, l := range seg.Links {
+		add(l.Tunnel)
+		for _, name := range span.Link(l.Name) {
+			h := p.byName[name]
+			if h == nil || seen[name] {
+				continue
+			}
+			seen[name] = true
+			way.hosts = append(way.hosts, name)
+			if h.Address.IsValid() {
+				way.families[isIPv6(h.Address)] = name
+			}
+			u, known := underlay(h)
+			way.unknown = way.unknown || !known
+			if way.narrowest == "" || u.MTU < way.mtu {
+				way.narrowest, way.mtu = u.Name+" of "+name, u.MTU
+			}
+		}
+	}
+	for _, sw := range seg.Switches {
+		add(sw.Tunnel)
+	}
+	p.narrow(&way)
+	return way
+}
+
+// narrow heeds what lies between the hosts.
+func (p *placing) narrow(way *path) {
+	for _, from := range way.hosts {
+		for _, to := range way.hosts {
+			if mtu, narrow := p.byName[from].Paths[to]; narrow && mtu < way.mtu {
+				way.narrowest, way.mtu = "on the way from "+from+" to "+to, mtu
+			}
+		}
+	}
+}
+
+func isIPv6(a netip.Addr) bool { return a.Unmap().Is6() }
+
+func (w *path) overhead() int { return w.kind.Overhead(w.families[true] != "") }
+
+// carries is the largest packet of a node that fits.
+func (w *path) carries() int { return w.mtu - w.overhead() }
+
+// broken says why no tunnel can be made; empty: it can.
+func (w *path) broken() string {
+	switch {
+	case w.families[false] != "" && w.families[true] != "":
+		return fmt.Sprintf("cannot be carried: the tunnels of host %s end at an IPv4 address, those of %s at an IPv6 address", w.families[false], w.families[true])
+	case w.carries() < leastMTU:
+		return "cannot be carried: " + w.terms()
+	}
+	return ""
+}
+
+// terms words the sum: between h1 and h2, packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: 1458 are left.
+func (w *path) terms() string {
+	last := len(w.hosts) - 1
+	between := "between " + list(w.hosts[:last]) + " and " + w.hosts[last]
+	if last == 0 { // the others were removed
+		between = "to and from " + w.hosts[0]
+	}
+	return fmt.Sprintf("%s packets of %d bytes pass (%s), of which %s takes %d: at most %d are left",
+		between, w.mtu, w.narrowest, w.kind, w.overhead(), max(w.carries(), 0))
+}
+
+// refuses says why an interface cannot have the MTU that it has; empty: it can.
+func (w *path) refuses(i *slice.Interface) string {
+	if !w.tunnelled {
+		return ""
+	}
+	if i.MTU > w.carries() {
+		return fmt.Sprintf("has mtu %d, which does not fit: %s (write mtu: %d, or no mtu)", i.MTU, w.terms(), w.carries())
+	}
+	if i.MTU < smallestMTU(i) {
+		return fmt.Sprintf("has IPv6, which needs %d bytes: %s (write ipv6: false in this link)", leastMTUIPv6, w.terms())
+	}
+	return ""
+}

@@ -1,0 +1,137 @@
+package controller
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+func reasonOf(err error) Reason {
+	var r *Refusal
+	if !errors.As(err, &r) {
+		return -1
+	}
+	return r.Reason
+}
+
+func TestVerbsOfNodesFormALifeCycle(t *testing.T) {
+	n := &slice.Node{Name: "a", Kind: slice.Host}
+	rapid.Check(t, func(t *rapid.T) {
+		var o slice.Overrides
+		power, restarts := slice.PowerOn, 0
+		for _, verb := range rapid.SliceOf(rapid.SampledFrom([]NodeVerb{NodeStart, NodeStop, NodePause, NodeResume, NodeRestart})).Draw(t, "verbs") {
+			refused := verb == NodeStart && power == slice.PowerFrozen || power == slice.PowerOff && (verb == NodePause || verb == NodeResume)
+			if err := setPower(&o, n, verb); (reasonOf(err) == Conflict) != refused {
+				t.Fatalf("%s while %s: %v", verb, power, err)
+			}
+			if refused {
+				continue
+			}
+			if verb == NodeRestart && power != slice.PowerOff {
+				restarts++
+			}
+			power = slice.PowerOn
+			if want, changes := map[NodeVerb]slice.Power{NodeStop: slice.PowerOff, NodePause: slice.PowerFrozen}[verb]; changes {
+				power = want
+			}
+			got, written := o.Power["a"]
+			if !written {
+				got = slice.PowerOn
+			}
+			if got != power {
+				t.Fatalf("after %s the power is %q, want %q", verb, got, power)
+			}
+		}
+		if o.Restarts["a"] != restarts {
+			t.Fatalf("%d restarts, want %d", o.Restarts["a"], restarts)
+		}
+	})
+}
+
+func TestSwitchHasNoProcesses(t *testing.T) {
+	n := &slice.Node{Name: "s", Kind: slice.Switch}
+	var o slice.Overrides
+	for _, verb := range []NodeVerb{NodePause, NodeResume, NodeRestart} {
+		if err := setPower(&o, n, verb); reasonOf(err) != Invalid {
+			t.Errorf("%s a switch: %v", verb, err)
+		}
+	}
+	if err := setPower(&o, n, NodeStop); err != nil || o.Power["s"] != slice.PowerOff {
+		t.Errorf("stop a switch: %v", err)
+	}
+}
+
+func pointer[T any](v T) *T { return &v }
+
+func TestLinkPatchIsChecked(t *testing.T) {
+	for name, p := range map[string]LinkPatch{
+		"nothing":         {End: "a:eth1"},
+		"negative delay":  {Delay: pointer(-time.Second)},
+		"negative jitter": {Jitter: pointer(-time.Second)},
+		"loss above 100":  {Loss: pointer(100.1)},
+		"loss NaN":        {Loss: pointer(math.NaN())},
+		"negative queue":  {Queue: pointer(-1)},
+	} {
+		if err := p.check(); reasonOf(err) != Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLinkPatchChangesOnlyWhatItNames(t *testing.T) {
+	l := &slice.Link{Name: "wire", Ends: []slice.End{
+		{Node: "a", Interface: "eth1", Shape: slice.Shape{Rate: 1e6, Loss: 1}}, {Node: "b", Interface: "eth1"},
+	}}
+	var o slice.Overrides
+	apply := func(p LinkPatch) error {
+		trial := *l
+		trial.Ends = append([]slice.End(nil), l.Ends...)
+		return p.apply("net", l, &trial, &o)
+	}
+	if err := apply(LinkPatch{Delay: pointer(5 * time.Millisecond)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := apply(LinkPatch{End: "a:eth1", Rate: pointer(uint64(2e6))}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]slice.Shape{
+		"a:eth1": {Rate: 2e6, Loss: 1, Delay: 5 * time.Millisecond},
+		"b:eth1": {Delay: 5 * time.Millisecond},
+	}
+	if diff := cmp.Diff(want, o.Shapes); diff != "" {
+		t.Error(diff)
+	}
+	if err := apply(LinkPatch{End: "a:eth2", Rate: pointer(uint64(1))}); reasonOf(err) != NotFound {
+		t.Errorf("an end that does not exist: %v", err)
+	}
+	if err := apply(LinkPatch{Delay: pointer(time.Duration(0)), Jitter: pointer(time.Millisecond)}); reasonOf(err) != Invalid {
+		t.Errorf("jitter without delay: %v", err)
+	}
+	// Back at the file's values, nothing is overridden.
+	if err := apply(LinkPatch{End: "b:eth1", Delay: pointer(time.Duration(0))}); err != nil {
+		t.Fatal(err)
+	}
+	if _, left := o.Shapes["b:eth1"]; left {
+		t.Errorf("overrides %v", o.Shapes)
+	}
+}
+
+func TestHoldsOnTheHostAreNamed(t *testing.T) {
+	s := &slice.Slice{Name: "net", Nodes: []slice.Node{
+		{Name: "bound", Kind: slice.Host, Binds: []slice.Bind{{Source: "/etc", Target: "/mnt"}}},
+		{Name: "dir", Kind: slice.Host, Rootfs: slice.Rootfs{Kind: slice.RootfsDir, Ref: "/"}},
+		{Name: "layout", Kind: slice.Host, Rootfs: slice.Rootfs{Kind: slice.RootfsLayout, Ref: "/x"}},
+		{Name: "out", Kind: slice.Uplink},
+		{Name: "plain", Kind: slice.Router, Rootfs: slice.Rootfs{Kind: slice.RootfsRegistry, Ref: "alpine"}},
+	}}
+	want := "nodes.bound.binds, nodes.dir.rootfs, nodes.layout.image, nodes.out.kind"
+	if got := locations(privileged(s)); got != want {
+		t.Errorf("privileged: %s, want %s", got, want)
+	}
+}

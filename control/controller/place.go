@@ -1,0 +1,392 @@
+package controller
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/hosts"
+	"github.com/pergola-net/pergola/model/mapping"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
+)
+
+// placing is one slice on its way to its hosts. It is pure: everything that counts is in it.
+type placing struct {
+	next       *slice.Slice       // its nodes get hosts, its links tunnels, its interfaces MTUs
+	prev       *slice.Slice       // the running version, or nil
+	top        *topology.Topology // what next was made from: for the places of faults; nil where nobody asked
+	home       string             // the member whose root asks, on that machine itself; empty: nobody's
+	generation int64              // of next
+	hosts      []store.HostState
+	held       map[string]load     // what other slices hold, by host
+	reported   map[string]int64    // the generations that hosts' statuses of this slice bear, by host
+	named      map[string][]string // the hosts whose statuses name a node, by node
+	lost       map[string]bool     // hosts that have been lost for so long that they have ended what may start elsewhere
+	// unasked is true where nobody waits for the answer: a node that contradicts the cluster is left where it is, and the others go on.
+	unasked bool
+
+	byName map[string]*store.HostState
+	was    map[string]*slice.Node // nodes of prev, by name
+	stuck  map[string]bool        // nodes that stay whatever there is
+	moves  map[string]string      // the hosts that nodes were moved away from, by node
+	notes  []string               // what a user should know
+}
+
+// place gives every node a host, or says in a *Refusal why there is none. Nodes that run stay where they are, as long as that is
+// allowed; one that should go and that no other host can take stays too, with a note.
+func (p *placing) place() error {
+	p.byName, p.was = map[string]*store.HostState{}, map[string]*slice.Node{}
+	p.stuck, p.moves = map[string]bool{}, map[string]string{}
+	for i := range p.hosts {
+		p.byName[p.hosts[i].Name] = &p.hosts[i]
+	}
+	if p.prev != nil {
+		p.prev = housed(p.prev, p.founder())
+		for i := range p.prev.Nodes {
+			p.was[p.prev.Nodes[i].Name] = &p.prev.Nodes[i]
+		}
+	}
+	if faults := p.checkPins(); len(faults) > 0 && !p.unasked {
+		return unplaceable(p.next.Name, faults)
+	}
+	for {
+		m, err := p.mapNodes()
+		if err != nil {
+			return err
+		}
+		said := len(p.notes)
+		for i := range p.next.Nodes {
+			if n := &p.next.Nodes[i]; n.Kind != slice.Switch {
+				p.settle(n, m[n.Name])
+			}
+		}
+		if err := p.numberTunnels(); err != nil {
+			return err
+		}
+		misfits := p.fitMTUs()
+		if len(misfits) > 0 && !p.unasked {
+			return unplaceable(p.next.Name, faultsOf(misfits))
+		}
+		held := p.holdBack(misfits)
+		if len(held) == 0 {
+			return nil
+		}
+		p.notes = append(p.notes[:said], held...)
+		clear(p.moves)
+	}
+}
+
+func unplaceable(name string, faults []Fault) *Refusal {
+	r := refuse(Invalid, "slice %s does not fit the cluster: %s", name, faults[0].Message)
+	if more := len(faults) - 1; more > 0 {
+		r.Message += fmt.Sprintf(" (and %d more)", more)
+	}
+	r.Faults = faults
+	return r
+}
+
+// founder is the host that has nodes from before there was a cluster: the only one that says anything of the slice; empty where that is not
+// known. The name that the machine bore then is no host's.
+func (p *placing) founder() string {
+	var hosts []string
+	for i := range p.hosts {
+		if _, reports := p.reported[p.hosts[i].Name]; reports {
+			hosts = append(hosts, p.hosts[i].Name)
+		}
+	}
+	if len(hosts) != 1 {
+		return ""
+	}
+	return hosts[0]
+}
+
+// housed gives the nodes without a host that host.
+func housed(s *slice.Slice, host string) *slice.Slice {
+	if host == "" || !homeless(s) {
+		return s
+	}
+	next := *s
+	next.Nodes = slices.Clone(s.Nodes)
+	for i := range next.Nodes {
+		if n := &next.Nodes[i]; n.Kind != slice.Switch {
+			n.Host = cmp.Or(n.Host, host)
+		}
+	}
+	return &next
+}
+
+// now is the host that a node runs on and may stay on for the time being; empty where it has none.
+func (p *placing) now(node string) string {
+	was := p.was[node]
+	if was == nil || p.byName[was.Host] == nil {
+		return ""
+	}
+	return was.Host
+}
+
+// free reports whether a node's host is lost and has certainly ended it: then it may start elsewhere.
+func (p *placing) free(n *slice.Node) bool {
+	was := p.was[n.Name]
+	if was == nil || was.Placement.Reschedule != slice.RescheduleAlways || n.Placement.Reschedule != slice.RescheduleAlways {
+		return false
+	}
+	if h := p.byName[was.Host]; !p.lost[was.Host] || h != nil && h.Alive { // it may be back since it was found lost
+		return false
+	}
+	// The host goes by the version that it knew last.
+	return p.reported[was.Host] >= was.Placement.Since
+}
+
+// freed are the lost hosts from which nodes start elsewhere without their word.
+func (p *placing) freed() (hosts []string) {
+	for node, host := range p.moves {
+		if p.byName[host] != nil && p.free(p.next.Node(node)) && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// mapNodes chooses the hosts.
+func (p *placing) mapNodes() (mapping.Mapping, error) {
+	const most = 32 // tries to find out what has to stay: then all stays that may
+	request, now := p.request()
+	stays := map[string]string{} // why nodes stay that should go
+	substrate := p.substrate()
+	if _, err := mapping.Greedy(substrate, request, now); !p.unasked && errors.Is(err, mapping.ErrImpossible) {
+		for i := range request.Links { // if it is for this, fitMTUs has the better words
+			request.Links[i].MTU = 0
+		}
+	}
+	for try := 1; ; try++ {
+		m, err := mapping.Greedy(substrate, request, now)
+		var impossible *mapping.Impossible
+		if !errors.As(err, &impossible) {
+			for _, name := range slices.Sorted(maps.Keys(stays)) {
+				where := "stays on " + m[name]
+				if p.byName[m[name]] == nil {
+					where = "has no host since " + m[name] + " was removed"
+				}
+				p.notes = append(p.notes, fmt.Sprintf("%s %s: no other host can take it: %s", name, where, stays[name]))
+			}
+			return m, err
+		}
+		if stays[impossible.Node] != "" || !p.mayStay(p.next.Node(impossible.Node)) {
+			return nil, nowhere(p.next.Name, impossible)
+		}
+		delete(impossible.Reasons, p.now(impossible.Node))
+		why := cmp.Or(reasons(impossible), "there is none")
+		for i := range request.Nodes {
+			n := &request.Nodes[i]
+			if n.Name == impossible.Node || try == most && p.leaving(p.next.Node(n.Name)) {
+				hold(n, p.was[n.Name].Host, now)
+				stays[n.Name], p.stuck[n.Name] = why, true
+			}
+		}
+		substrate = p.substrate()
+	}
+}
+
+// mayStay reports whether a node can be left where it is when no other host takes it: one that only should go, or any where nobody
+// waits for the answer.
+func (p *placing) mayStay(n *slice.Node) bool {
+	return p.leaving(n) || p.unasked && p.was[n.Name] != nil
+}
+
+// leaving reports whether it is for its host's sake that a node cannot stay.
+func (p *placing) leaving(n *slice.Node) bool {
+	here := p.now(n.Name)
+	return here != "" && n.Placement.Host == "" && (p.byName[here].Policy.Draining || p.free(n))
+}
+
+func nowhere(name string, err *mapping.Impossible) *Refusal {
+	why := fmt.Sprintf("no host can take node %s: %s", err.Node, cmp.Or(reasons(err), "there is none"))
+	r := refuse(Conflict, "slice %s: %s", name, why)
+	r.Faults = []Fault{{Location: "nodes." + err.Node, Message: why}}
+	return r
+}
+
+// reasons words why the hosts cannot take a node, without its name.
+func reasons(err *mapping.Impossible) string {
+	_, text, _ := strings.Cut(err.Error(), "no host can take it: ")
+	return text
+}
+
+// request is the slice as package mapping sees it, and where its nodes are.
+func (p *placing) request() (mapping.Request, mapping.Mapping) {
+	ipv6 := slices.ContainsFunc(p.hosts, func(h store.HostState) bool { return isIPv6(h.Address) })
+	r := mapping.Request{Links: joints(p.next, ipv6), Strategy: mapping.Spread}
+	if p.next.Strategy == slice.Pack {
+		r.Strategy = mapping.Pack
+	}
+	now, needs := mapping.Mapping{}, p.needs()
+	for i := range p.next.Nodes {
+		n := &p.next.Nodes[i]
+		if n.Kind == slice.Switch {
+			continue
+		}
+		r.Nodes = append(r.Nodes, mapping.Node{
+			Name: n.Name, Demand: mapping.Resources{Cores: n.CPU, Memory: uint64(n.Memory)},
+			Host: n.Placement.Host, Labels: n.Placement.Labels, Needs: needs[n.Name],
+		})
+		here := p.now(n.Name)
+		switch {
+		case p.stuck[n.Name], p.unasked && here != "" && !p.leaving(n):
+			hold(&r.Nodes[len(r.Nodes)-1], p.was[n.Name].Host, now)
+		case here != "" && !p.free(n):
+			now[n.Name] = here
+		}
+	}
+	return r, now
+}
+
+// hold makes a node stay on a host, also where it would not be put today.
+func hold(n *mapping.Node, host string, now mapping.Mapping) {
+	n.Host, n.Labels, n.Needs = host, nil, nil
+	now[n.Name] = host
+}
+
+// needs lists, by node, what its host's kernel must have: for what the node sends, and for what a switch sends to it.
+func (p *placing) needs() map[string][]string {
+	all, switches := map[string][]string{}, map[string]bool{}
+	for i := range p.next.Nodes {
+		switches[p.next.Nodes[i].Name] = p.next.Nodes[i].Kind == slice.Switch
+	}
+	for i := range p.next.Links {
+		l := &p.next.Links[i]
+		for _, e := range l.Ends {
+			for _, feature := range features(e.Shape) {
+				for _, n := range l.Ends {
+					if (n == e || switches[e.Node]) && !slices.Contains(all[n.Node], feature) {
+						all[n.Node] = append(all[n.Node], feature)
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// features are what a kernel needs for a treatment of frames.
+func features(s slice.Shape) (list []string) {
+	if s.Rate != 0 || s.Queue != 0 {
+		list = append(list, hosts.FeatureHTB)
+	}
+	if s.NeedsNetem() {
+		list = append(list, hosts.FeatureNetem)
+	}
+	return list
+}
+
+// substrate is the cluster as package mapping sees it. What this slice holds already always has room: hosts may be promised to more
+// than they have when somebody else was faster, and that is no reason to move what runs.
+func (p *placing) substrate() mapping.Substrate {
+	own := map[string]load{}
+	if p.prev != nil {
+		own = holds(p.prev)
+	}
+	problems := Problems(p.hosts)
+	var s mapping.Substrate
+	for i := range p.hosts {
+		h := &p.hosts[i]
+		mine, others := own[h.Name], p.held[h.Name]
+		carrier, _ := underlay(h)
+		to := mapping.Host{
+			Name: h.Name, Labels: labels(h), Features: h.Features, Busy: h.Load,
+			Capacity: mapping.Resources{Cores: max(h.Cores, mine.Cores), Memory: max(h.Memory, mine.Memory)},
+			Rate:     carrier.Rate, MTU: carrier.MTU,
+			Cordoned: h.Policy.Cordoned, Draining: h.Policy.Draining, Closed: problems[h.Name],
+		}
+		if !h.Alive {
+			to.Closed = "is lost"
+		}
+		to.Used = mapping.Resources{
+			Cores:  min(others.Cores, to.Capacity.Cores-mine.Cores),
+			Memory: min(others.Memory, to.Capacity.Memory-mine.Memory),
+		}
+		if to.Rate > 0 {
+			to.Rate = max(to.Rate, mine.rate)
+			to.UsedRate = min(others.rate, to.Rate-mine.rate)
+		}
+		s.Hosts = append(s.Hosts, to)
+	}
+	for name := range p.stuck {
+		gone := p.was[name].Host
+		if p.byName[gone] == nil && !slices.ContainsFunc(s.Hosts, func(h mapping.Host) bool { return h.Name == gone }) {
+			s.Hosts = append(s.Hosts, mapping.Host{Name: gone, Closed: "does not exist", Capacity: own[gone].Resources})
+		}
+	}
+	return s
+}
+
+// heed notes what matters here of what hosts report.
+func (p *placing) heed(reports map[string]slice.Status) {
+	p.reported, p.named = make(map[string]int64, len(reports)), map[string][]string{}
+	for host, st := range reports {
+		p.reported[host] = st.Generation
+		for node := range st.Nodes {
+			p.named[node] = append(p.named[node], host)
+		}
+	}
+}
+
+// settle puts a node on a host, and notes who must let go of it first.
+func (p *placing) settle(n *slice.Node, host string) {
+	n.Host, n.Left, n.Placement.Since = host, nil, 0
+	left := p.holders(n, host)
+	_, returns := left[host] // which may run it as an older version wants it
+	maps.DeleteFunc(left, func(h string, generation int64) bool {
+		reported, has := p.reported[h]
+		return p.byName[h] == nil || h == host || has && reported >= generation
+	})
+	if len(left) > 0 {
+		n.Left = left
+		for _, h := range slices.Sorted(maps.Keys(left)) {
+			if !p.byName[h].Alive {
+				p.notes = append(p.notes, fmt.Sprintf("%s starts on %s when %s has let go of it, but %[3]s is lost: when it is gone for good, say so: `pergola host rm --force %[3]s`", n.Name, host, h))
+			}
+		}
+	}
+	if n.Placement.Reschedule != slice.RescheduleAlways {
+		return
+	}
+	switch was := p.was[n.Name]; {
+	case was != nil && was.Host == host && was.Placement.Reschedule == slice.RescheduleAlways:
+		n.Placement.Since = was.Placement.Since
+	case was != nil && was.Host == host, returns:
+		n.Placement.Since = p.generation
+	}
+}
+
+// holders gives the hosts that may run a node until they hear that it is to be on a host, each with the generation that says so.
+func (p *placing) holders(n *slice.Node, host string) map[string]int64 {
+	was := p.was[n.Name]
+	if was == nil { // a host may not have heard yet that an older version's node of that name was removed
+		left := map[string]int64{}
+		for _, h := range p.named[n.Name] {
+			left[h] = p.generation
+		}
+		return left
+	}
+	left := maps.Clone(was.Left)
+	if left == nil {
+		left = map[string]int64{}
+	}
+	switch {
+	case was.Host == "": // from before there was a cluster, and nobody knows which host has it
+		for h := range p.byName {
+			left[h] = p.generation
+		}
+	case was.Host != host:
+		p.moves[n.Name] = was.Host
+		if !p.free(n) {
+			left[was.Host] = p.generation
+		}
+	}
+	return left
+}

@@ -1,0 +1,185 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/store"
+)
+
+// hostName is what a host may be called: it stands in tables, URLs and keys of the store.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62})$`)
+
+// Join implements api.Cluster: it lets a machine with a good token in.
+func (c *cluster) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, error) {
+	if !c.IsServer() {
+		return api.JoinAnswer{}, huma.NewError(http.StatusMisdirectedRequest, fmt.Sprintf("%s is no server: join at one of %v", c.Self(), c.Servers()))
+	}
+	if err := c.checkToken(ctx, r); err != nil {
+		return api.JoinAnswer{}, err
+	}
+	address, err := c.checkPlace(ctx, r)
+	if err != nil {
+		return api.JoinAnswer{}, err
+	}
+	authority, err := c.signer(ctx)
+	if err != nil {
+		return api.JoinAnswer{}, fmt.Errorf("let %s in: %w", r.Name, err)
+	}
+	cert, err := authority.IssueRequest(memberAt(r.Name, r.Role, address), r.Request, time.Now())
+	if err != nil {
+		return api.JoinAnswer{}, huma.Error422UnprocessableEntity(err.Error())
+	}
+	if err := c.store.Admit(ctx, cert); err != nil {
+		return api.JoinAnswer{}, fmt.Errorf("let %s in: %w", r.Name, err)
+	}
+	answer := api.JoinAnswer{
+		Certificate: string(pki.EncodeCertificate(cert)), Authority: string(pki.EncodeCertificate(authority.Certificate)),
+		Servers: c.Servers(), Etcd: c.endpoints(), Foreign: !c.KeepsStore(), Time: time.Now(),
+	}
+	if err := c.share(); err != nil {
+		return api.JoinAnswer{}, fmt.Errorf("let %s in: %w", r.Name, err)
+	}
+	if r.Role == pki.Server && c.KeepsStore() {
+		if answer.Initial, err = c.store.AddMember(ctx, r.Name, "https://"+after(address, etcdPeerPort)); err != nil {
+			return api.JoinAnswer{}, fmt.Errorf("make %s a server: %w", r.Name, err)
+		}
+	}
+	c.log.Info("a machine joins", "name", r.Name, "role", r.Role, "address", r.API)
+	return answer, nil
+}
+
+// endpoints are where members find the store.
+func (c *cluster) endpoints() []string {
+	m := c.current()
+	if m.Foreign {
+		return m.Etcd
+	}
+	own := "https://" + after(c.own(), etcdClientPort)
+	others := slices.DeleteFunc(slices.Clone(m.Etcd), func(u string) bool { return u == own })
+	return append([]string{own}, others...)
+}
+
+// checkToken refuses who has no right to join.
+func (c *cluster) checkToken(ctx context.Context, r api.JoinRequest) error {
+	token, err := pki.ParseToken(r.Token)
+	if err != nil {
+		return huma.Error403Forbidden(err.Error())
+	}
+	grant, err := c.store.Grant(ctx, token.ID)
+	if errors.Is(err, store.ErrNoGrant) {
+		err = fmt.Errorf("%w: this cluster did not make it, or it was revoked: `pergola token create` on a server makes another one", pki.ErrToken)
+		return huma.Error403Forbidden(err.Error())
+	}
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	if why := grant.Check(token, now); why != nil {
+		at := ""
+		if !now.Before(grant.Expires) {
+			at = ", and it is " + stamp(now) + " now"
+		}
+		return huma.Error403Forbidden(fmt.Sprintf("%v%s: `pergola token create` on a server makes another one", why, at))
+	}
+	if grant.Role != r.Role {
+		return huma.Error403Forbidden(fmt.Sprintf("%v: it is for %s, and this machine wants to be one of %s: use `pergola %s --join`, or make another token (pergola token create --role %s)",
+			pki.ErrToken, plural(grant.Role), plural(r.Role), grant.Role.Word(), r.Role.Word()))
+	}
+	return nil
+}
+
+// checkPlace refuses a name or an address that is another machine's.
+func (c *cluster) checkPlace(ctx context.Context, r api.JoinRequest) (netip.AddrPort, error) {
+	if !hostName.MatchString(r.Name) {
+		return netip.AddrPort{}, huma.Error422UnprocessableEntity(fmt.Sprintf("%.80q is no name for a host: letters, digits, dots and hyphens, at most 63", r.Name))
+	}
+	address, err := netip.ParseAddrPort(r.API)
+	if err != nil || address.Addr().IsUnspecified() {
+		return netip.AddrPort{}, huma.Error422UnprocessableEntity(fmt.Sprintf("others cannot reach %q: say which address they can (--advertise ADDRESS)", r.API))
+	}
+	hosts, err := c.store.Hosts(ctx)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	for _, h := range hosts {
+		switch {
+		case h.Machine == r.Machine && (h.Name != r.Name || !h.Alive): // this machine, again or by another name
+		case h.Machine == r.Machine: // its own word, and everybody can see what another one said
+			return address, fmt.Errorf("%w: %s is a host already, and alive at %s: if that is this machine, stop Pergola on it, and try again some seconds later", store.ErrNameTaken, r.Name, h.API)
+		case h.Name == r.Name && !h.Alive: // perhaps two machines came with one host name, and this one is off for a moment
+			return address, fmt.Errorf("%w: %s is a host already, at %s, which is lost at the moment: choose another name (--host NAME), or, if this machine is to take its place, "+
+				"remove it before (pergola host rm %[2]s)", store.ErrNameTaken, r.Name, h.API)
+		case !h.Alive:
+		case h.Name == r.Name:
+			return address, fmt.Errorf("%w: %s is a host already, and alive at %s: choose another name (--host NAME)", store.ErrNameTaken, r.Name, h.API)
+		case h.API == r.API:
+			return address, huma.Error409Conflict(fmt.Sprintf("%s is the address of host %s, which is alive: say by which one others reach this machine (--listen or --advertise ADDRESS)", r.API, h.Name))
+		}
+	}
+	return address, c.checkServers(ctx, r.Name)
+}
+
+// checkServers refuses a name that is a server's, dead or alive: its certificate would be worthless from then on.
+func (c *cluster) checkServers(ctx context.Context, name string) error {
+	if !c.KeepsStore() {
+		return nil // etcd's members are no hosts
+	}
+	members, err := c.store.Members(ctx)
+	if err == nil && slices.ContainsFunc(members, func(m store.Member) bool { return m.Name == name }) {
+		err = fmt.Errorf("%w: %s is a server of the cluster: choose another name (--host NAME), or, if this machine is to take its place, remove it before (pergola host rm %[2]s)", store.ErrNameTaken, name)
+	}
+	return err
+}
+
+// memberAt is what a certificate says of who answers at an address. That of an agent names no address: etcd's members know each other by nothing
+// else, and an agent must not pass for one of them.
+func memberAt(name string, role pki.Role, at netip.AddrPort) pki.Member {
+	m := pki.Member{Name: name, Role: role}
+	if role == pki.Server {
+		m.Hosts = []string{at.Addr().String()}
+	}
+	return m
+}
+
+// Renew implements api.Cluster: it signs the key of a member anew, if it still is one.
+func (c *cluster) Renew(ctx context.Context, m pki.Member, r api.RenewRequest) (api.RenewAnswer, error) {
+	address, err := netip.ParseAddrPort(r.API)
+	if err != nil {
+		return api.RenewAnswer{}, huma.Error422UnprocessableEntity(fmt.Sprintf("others cannot reach %q", r.API))
+	}
+	cert, err := c.sign(ctx, memberAt(m.Name, m.Role, address), r.Request)
+	return api.RenewAnswer{Certificate: string(cert)}, err
+}
+
+func (c *cluster) sign(ctx context.Context, m pki.Member, request []byte) ([]byte, error) {
+	if !c.IsServer() {
+		return nil, huma.NewError(http.StatusMisdirectedRequest, c.Self()+" is no server: it has no certificate to give")
+	}
+	authority, err := c.signer(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("renew the certificate of %s: %w", m.Name, err)
+	}
+	cert, err := authority.IssueRequest(m, request, time.Now())
+	if err != nil {
+		return nil, huma.Error422UnprocessableEntity(err.Error())
+	}
+	if err := c.stillMember(ctx, cert); err != nil { // it asks for another key than that by which it joined
+		return nil, huma.Error403Forbidden(err.Error())
+	}
+	return pki.EncodeCertificate(cert), nil
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func plural(r pki.Role) string { return r.Word() + "s" }

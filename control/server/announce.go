@@ -1,0 +1,67 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/pki"
+)
+
+// printed is the note of the token in the line that a server prints at its start: it is revoked at the next.
+const printed = "printed when the server started"
+
+// announce prints how other machines join: one line to copy. Where there are some already, it only says how to get it.
+func (s *server) announce(ctx context.Context) {
+	if s.cluster == nil || s.Out == nil || !s.cluster.IsServer() {
+		return
+	}
+	defer s.warnOfEven(ctx)
+	if s.supervisor.conn != nil { // its log has more readers than a secret may have
+		fmt.Fprintf(s.Out, "%s is a server of a cluster: other machines join by the command that `pergola token create` prints.\n", s.Host)
+		return
+	}
+	hosts, err := s.store.Hosts(ctx)
+	if err == nil && len(hosts) > 1 {
+		fmt.Fprintf(s.Out, "%s is a server of a cluster of %d hosts; one more joins by the command that `pergola token create` prints.\n", s.Host, len(hosts))
+		return
+	}
+	line, err := s.joinLine(ctx)
+	if err != nil {
+		s.Log.Warn("make a token for other machines", "error", err)
+		return
+	}
+	fmt.Fprintf(s.Out, "Another machine joins by this command, within a day, as root:\n\n  %s\n\n"+
+		"`pergola token create` prints another one; with --role server, for a machine that keeps the cluster's state, too.\n", line)
+}
+
+func (s *server) warnOfEven(ctx context.Context) {
+	if !s.cluster.KeepsStore() {
+		return
+	}
+	members, err := s.store.Members(ctx)
+	if err != nil {
+		s.Log.Warn("count the servers of the cluster", "error", err)
+		return
+	}
+	if even := api.EvenServers(api.Started(members)); even != "" {
+		fmt.Fprintf(s.Out, "Warning: %s.\n", even)
+	}
+}
+
+func (s *server) joinLine(ctx context.Context) (string, error) {
+	grants, err := s.store.Grants(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, g := range grants {
+		if g.Note == printed {
+			_ = s.store.DeleteGrant(ctx, g.ID) // it may have expired at this moment
+		}
+	}
+	t, err := api.NewToken(ctx, s.store, s.cluster, api.TokenRequest{Role: pki.Agent, Note: printed})
+	if err != nil {
+		return "", err
+	}
+	return t.Command(), nil
+}

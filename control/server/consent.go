@@ -1,0 +1,144 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/hosts"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// consents keeps this machine's terms where only its root can write: the store is everybody's who is in the cluster. A machine that is
+// alone keeps them too, for the day on which it joins others; it goes by them only in a cluster.
+type consents struct {
+	kept  *kept
+	terms atomic.Pointer[hosts.Terms]
+
+	mu    sync.Mutex   // held while terms change
+	store *store.Store // set before anything is given
+}
+
+const consentFile = "consent.json"
+
+func openConsents(dataDir string) (*consents, error) {
+	c, terms := &consents{kept: &kept{dir: dataDir}}, new(hosts.Terms)
+	text, err := c.kept.read(consentFile)
+	if err == nil && text != nil {
+		err = json.Unmarshal(text, terms)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what slices may have of this machine in %s: %w", c.kept.path(consentFile), err)
+	}
+	c.terms.Store(terms)
+	return c, nil
+}
+
+// Terms are those of now.
+func (c *consents) Terms() *hosts.Terms { return c.terms.Load() }
+
+// allow takes over what flags say; nil says nothing.
+func (c *consents) allow(paths []string, network *bool) error {
+	plain := make([]string, len(paths))
+	for i, p := range paths {
+		if plain[i] = filepath.Clean(p); !filepath.IsAbs(p) {
+			return fmt.Errorf("--host-paths %q: write directories from / on, such as /srv/labs", p)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changeLocked(func(t *hosts.Terms) {
+		if paths != nil {
+			t.Paths = plain
+		}
+		if network != nil {
+			t.Network = *network
+		}
+	})
+}
+
+// Give implements controller.Consents: this machine's root asked for a slice that has this of it. Until that is stored, the slice that runs keeps
+// what it has.
+func (c *consents) Give(name string, holds []slice.Hold, put func() error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	both := slices.Clone(c.Terms().Given[name])
+	for _, h := range holds {
+		if !slices.ContainsFunc(both, h.Within) {
+			both = append(both, h)
+		}
+	}
+	if err := c.giveLocked(name, both); err != nil {
+		return err
+	}
+	if err := put(); err != nil {
+		return err
+	}
+	return c.giveLocked(name, holds)
+}
+
+// Forget takes back what a slice was given that is going or is no more: another one may get its name.
+func (c *consents) Forget(ctx context.Context, name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.Terms().Given[name]) == 0 {
+		return nil
+	}
+	r, err := c.store.Record(ctx, name)
+	switch {
+	case errors.Is(err, store.ErrNotFound), r.Going:
+		return c.giveLocked(name, nil)
+	case errors.Is(err, store.ErrCorrupt):
+		return nil
+	}
+	return err
+}
+
+// prune forgets slices that went while this machine did not look.
+func (c *consents) prune(ctx context.Context) error {
+	for name := range c.Terms().Given {
+		if err := c.Forget(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *consents) giveLocked(name string, holds []slice.Hold) error {
+	return c.changeLocked(func(t *hosts.Terms) {
+		if t.Given[name] = holds; len(holds) == 0 {
+			delete(t.Given, name)
+		}
+	})
+}
+
+// changeLocked puts other terms in the place of those of now, on disk first.
+func (c *consents) changeLocked(edit func(*hosts.Terms)) error {
+	was := c.Terms()
+	next := &hosts.Terms{Allowance: was.Allowance, Given: maps.Clone(was.Given)}
+	if next.Given == nil {
+		next.Given = map[string][]slice.Hold{}
+	}
+	edit(next)
+	before, err := json.Marshal(was)
+	if err != nil {
+		return err
+	}
+	after, err := json.Marshal(next)
+	if err != nil || bytes.Equal(before, after) {
+		return err
+	}
+	if err := c.kept.write(consentFile, append(after, '\n')); err != nil {
+		return fmt.Errorf("keep what slices may have of this machine: %w", err)
+	}
+	c.terms.Store(next)
+	return nil
+}

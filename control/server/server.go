@@ -1,0 +1,303 @@
+// Package server puts the parts of a Pergola server together: store, controller, agent and API in one process.
+package server
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/blob"
+	"github.com/pergola-net/pergola/control/controller"
+	"github.com/pergola-net/pergola/control/events"
+	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/hosts"
+)
+
+// Config says where a server keeps its things and how it behaves.
+type Config struct {
+	StateDir string   // runtime state, gone after a reboot: /run/pergola
+	DataDir  string   // what is to survive a reboot: /var/lib/pergola
+	LogDir   string   // /var/log/pergola
+	Socket   string   // empty: pergola.sock in StateDir
+	Group    string   // whose members may use the socket; empty: root alone
+	Etcd     []string // endpoints of an etcd cluster; empty: an embedded one in DataDir
+	EtcdTLS  EtcdTLS
+	Host     string // this machine's name in the store; empty: its host name
+	Runtime  string // OCI runtime; empty: the agent chooses
+	// ExitWhenIdle ends the server when its last slice has gone, or when nobody wants one. A member of a cluster stays.
+	ExitWhenIdle bool
+	Membership
+	Version string
+	Commit  string
+	// HostPaths are directories of which slices that were applied on other machines may have something, HostNetwork lets them have this
+	// machine's network. Nil: as it was; a machine remembers them.
+	HostPaths   []string
+	HostNetwork *bool
+	NewAgent    func(context.Context, AgentConfig) (Agent, error)
+	Log         *slog.Logger // nil: standard error
+}
+
+// Membership says whether a server works together with other machines. A machine that is a member remembers it: its server needs none of
+// this when it starts again.
+type Membership struct {
+	Role      pki.Role // what to be in a cluster: pki.Server, which is also meant where it is empty, or pki.Agent
+	Listen    string   // where the others reach this machine: ADDRESS[:PORT], ListenAuto, or ListenNone, also meant where it is empty
+	Advertise string   // ADDRESS[:PORT], where they reach it by another address than that
+	Join      string   // URL of a server of the cluster to join
+	Token     string   // with which
+	Underlay  []string // interfaces that carry tunnels; empty: the one with the address
+	NoXDP     bool     // interfaces have no line card
+	Labels    map[string]string
+	// NewAuthority makes another certificate authority for the cluster, whose only server this machine is.
+	NewAuthority bool
+	Out          io.Writer // gets the command by which other machines join; nil: nobody
+
+	renewal func(*x509.Certificate) time.Time // when a certificate is renewed; nil: pki.Renewal
+}
+
+// Agent makes this host look as wanted.
+type Agent interface {
+	api.Agent
+	// Run works until ctx ends. What runs on the host stays as it is then.
+	Run(ctx context.Context) error
+}
+
+// AgentConfig is what an agent is made of.
+type AgentConfig struct {
+	Host     string
+	StateDir string
+	LogDir   string
+	BlobDir  string
+	Runtime  string
+	Store    *store.Store
+	Events   *events.Bus
+	Log      *slog.Logger
+	Cluster  *Cluster // nil: this machine is alone
+	Sentry   []string // command of the process that keeps an agent's fence when that was killed; empty: there is none
+	Consents hosts.Consents
+}
+
+// Cluster is how this machine takes part in one.
+type Cluster = hosts.Membership
+
+const (
+	rememberedEvents = 4096
+	stopTimeout      = 5 * time.Second // for requests that are under way
+	headerTimeout    = 10 * time.Second
+)
+
+// Run runs a server until ctx ends, or until it is idle if that was asked for. The networks stay when it ends. One
+// server can use a state directory.
+func Run(ctx context.Context, cfg Config) error {
+	named := cfg.Host != ""
+	if err := cfg.complete(); err != nil {
+		return err
+	}
+	tuneMemory()
+	supervisor := takeSupervisor(ctx)
+	defer supervisor.close()
+	held, err := lock(ctx, cfg.StateDir, cfg.Socket)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	listener, err := listen(ctx, cfg.Socket, cfg.Group) // early: clients wait from now on, rather than find nobody
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	s := &server{Config: cfg, named: named, events: events.NewBus(rememberedEvents), idle: newIdle(), supervisor: supervisor}
+	idle, err := s.run(ctx, listener)
+	if idle {
+		s.Log.Info("no slice is left: the server ends")
+		tidy(cfg.StateDir)
+	}
+	return err
+}
+
+func (cfg *Config) complete() error {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	if cfg.Socket == "" {
+		cfg.Socket = filepath.Join(cfg.StateDir, "pergola.sock")
+	}
+	if cfg.Host == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("find the name of this machine: %w", err)
+		}
+		cfg.Host = name
+	}
+	for dir, mode := range map[string]os.FileMode{cfg.StateDir: 0o755, cfg.DataDir: 0o700, cfg.LogDir: 0o750} {
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return fmt.Errorf("make directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// tuneMemory trades processor time, of which a server needs little, for memory.
+func tuneMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
+}
+
+// server is one server while it runs.
+type server struct {
+	Config
+	named      bool     // the user chose the name of this host
+	cluster    *cluster // nil where this machine is alone
+	door       net.Listener
+	store      *store.Store
+	agent      Agent
+	controller *controller.Controller
+	blobs      blob.Dir
+	consents   *consents
+	events     *events.Bus
+	idle       *idle
+	supervisor *supervisor
+}
+
+// run opens the parts, works, and closes them. It reports whether it ended because it was idle.
+func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err error) {
+	if s.consents, err = openConsents(s.DataDir); err == nil {
+		err = s.consents.allow(s.HostPaths, s.HostNetwork)
+	}
+	if err != nil {
+		return false, err
+	}
+	if s.cluster, err = s.enter(ctx); err != nil {
+		return false, err
+	}
+	if err := s.openStore(ctx); err != nil {
+		return false, err
+	}
+	defer s.store.Close()
+	s.consents.store = s.store
+	if err := s.consents.prune(ctx); err != nil {
+		s.Log.Warn("forget what slices had of this machine that are no more", "error", err)
+	}
+	s.blobs = blob.Dir(filepath.Join(s.DataDir, "blobs"))
+	if s.cluster != nil {
+		defer s.cluster.close()
+		if s.door, err = s.cluster.openDoor(ctx); err != nil {
+			return false, err
+		}
+		defer s.door.Close()
+	}
+	if err := s.openAgent(ctx); err != nil {
+		return false, err
+	}
+	working, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	parts := s.start(working, stop, listener)
+	s.announce(ctx)
+	s.supervisor.tell("READY=1")
+	s.Log.Info("ready", "socket", s.Socket, "version", s.Version)
+	<-working.Done()
+	s.supervisor.tell("STOPPING=1")
+	parts.Wait()
+	cause := context.Cause(working)
+	switch {
+	case errors.Is(cause, errIdle):
+		return true, nil
+	case ctx.Err() != nil:
+		return false, nil // somebody asked for it
+	}
+	return false, cause
+}
+
+// openStore opens this machine's own store, or its part of the cluster's.
+func (s *server) openStore(ctx context.Context) error {
+	certificates, err := s.EtcdTLS.config(s.Etcd)
+	if err != nil {
+		return err
+	}
+	cfg := store.Config{Dir: filepath.Join(s.DataDir, "store"), Endpoints: s.Etcd, TLS: certificates, LogFile: filepath.Join(s.LogDir, "etcd.log")}
+	if s.cluster != nil {
+		if err := s.cluster.storeConfig(&cfg); err != nil {
+			return err
+		}
+		if s.cluster.current().Role == pki.Agent { // its servers may be away, and it has duties meanwhile
+			cfg.Patient, cfg.Memory = true, s.memory()
+		}
+	}
+	if s.store, err = store.Open(ctx, cfg); err != nil || s.cluster == nil {
+		return err
+	}
+	s.cluster.store = s.store
+	if err := s.cluster.enthrone(ctx); err != nil {
+		s.store.Close()
+		return fmt.Errorf("keep the cluster's authority: %w", err)
+	}
+	return nil
+}
+
+// memory is where an agent keeps what its servers say.
+func (s *server) memory() string { return filepath.Join(s.StateDir, "memory") }
+
+// openAgent makes the agent, and the controller, which admits what the agent supports.
+func (s *server) openAgent(ctx context.Context) error {
+	cfg := AgentConfig{
+		Host: s.Host, StateDir: s.StateDir, LogDir: s.LogDir, BlobDir: string(s.blobs), Runtime: s.Runtime,
+		Store: s.store, Events: s.events, Log: s.Log, Consents: s.consents,
+	}
+	var err error
+	if s.cluster != nil {
+		s.ExitWhenIdle = false // others may need it
+		if cfg.Cluster, err = s.membershipOf(s.cluster); err != nil {
+			return err
+		}
+	}
+	if s.agent, err = s.NewAgent(ctx, cfg); err != nil {
+		return err
+	}
+	options := []controller.Option{controller.WithConsents(s.consents)}
+	if s.cluster != nil {
+		options = append(options, controller.InCluster(s.store, s.Host))
+	}
+	s.controller = controller.New(s.store, s.agent, s.blobs, s.events, options...)
+	return nil
+}
+
+// handler is the API.
+func (s *server) handler() http.Handler {
+	cfg := api.Config{
+		Store: s.store, Controller: s.controller, Agent: s.agent,
+		Blobs: s.blobs, Events: s.events, Version: s.Version, Commit: s.Commit, ExitsWhenIdle: s.ExitWhenIdle,
+	}
+	if s.cluster != nil {
+		cfg.Cluster = s.cluster
+	}
+	return api.New(cfg)
+}
+
+// tidy removes what the server itself put into its state directory, and the directory if nothing else is there.
+func tidy(dir string) {
+	os.Remove(filepath.Join(dir, "lock"))
+	removeEmpty(dir)
+}
+
+// removeEmpty removes a directory, and those in it, as far as they are empty: what is left of something stays.
+func removeEmpty(dir string) {
+	entries, _ := os.ReadDir(dir) // of what cannot be read, nothing is removed
+	for _, e := range entries {
+		if e.IsDir() {
+			removeEmpty(filepath.Join(dir, e.Name()))
+		}
+	}
+	os.Remove(dir)
+}

@@ -1,0 +1,345 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/lab/testkit"
+)
+
+// cluster is a test's servers on loopback, with real certificates.
+type cluster struct {
+	t         *testing.T
+	authority *pki.Authority
+	servers   map[string]*server
+}
+
+type server struct {
+	*Store
+	config Config
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	authority, err := pki.NewAuthority("test", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{t: t, authority: authority, servers: map[string]*server{}}
+}
+
+func (c *cluster) identity(name string, role pki.Role) func() *pki.Identity {
+	c.t.Helper()
+	key, err := pki.NewKey()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	member := pki.Member{Name: name, Role: role}
+	if role == pki.Server {
+		member.Hosts = []string{"127.0.0.1"}
+	}
+	cert, err := c.authority.Issue(member, key.Public(), time.Now())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	id := &pki.Identity{Certificate: cert, Key: key, Authority: c.authority.Certificate}
+	return func() *pki.Identity { return id }
+}
+
+// config gives a server ports of its own, which it keeps when it starts again.
+func (c *cluster) config(name string) Config {
+	c.t.Helper()
+	return Config{
+		Dir: filepath.Join(c.t.TempDir(), name), LogFile: filepath.Join(c.t.TempDir(), "etcd.log"),
+		Cluster: &ClusterConfig{Name: name, ListenPeer: freeAddress(c.t), ListenClient: freeAddress(c.t), Identity: c.identity(name, pki.Server), election: 600 * time.Millisecond},
+	}
+}
+
+// freeAddress finds a port below those that Linux gives to connections: a server that is away for a while finds it free again.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for range 1000 {
+		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000))
+		if _, taken := addresses.LoadOrStore(address, true); taken {
+			continue
+		}
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+var addresses sync.Map // that tests of this process have
+
+func (c *cluster) start(name string, config Config) *server {
+	c.t.Helper()
+	s, err := Open(c.t.Context(), config)
+	if err != nil {
+		c.t.Fatalf("server %s: %v", name, err)
+	}
+	c.t.Cleanup(func() { s.Close() })
+	c.servers[name] = &server{s, config}
+	return c.servers[name]
+}
+
+func (c *cluster) stop(name string) {
+	c.servers[name].Close()
+}
+
+func (c *cluster) restart(name string) *server {
+	c.t.Helper()
+	return c.start(name, c.servers[name].config)
+}
+
+// admit makes s let a server in.
+func (c *cluster) admit(s *server, name string) Config {
+	c.t.Helper()
+	config := c.config(name)
+	var err error
+	config.Cluster.Initial, err = s.AddMember(c.t.Context(), name, "https://"+config.Cluster.ListenPeer)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return config
+}
+
+// three makes a cluster of h1, h2 and h3.
+func three(t *testing.T) *cluster {
+	t.Helper()
+	c := newCluster(t)
+	h1 := c.start("h1", c.config("h1"))
+	// Both are let in before one starts: later ones would wait until the earlier one was there for some seconds.
+	h2, h3 := c.admit(h1, "h2"), c.admit(h1, "h3")
+	c.start("h2", h2)
+	c.start("h3", h3)
+	return c
+}
+
+// agent opens the servers' store as a host without an etcd of its own does.
+func (c *cluster) agent(name string) *Store {
+	c.t.Helper()
+	config := Config{Follow: true, TLS: pki.ClientConfig(c.identity(name, pki.Agent)), Timeout: 5 * time.Second}
+	for _, s := range c.servers {
+		config.Endpoints = append(config.Endpoints, "https://"+s.config.Cluster.ListenClient)
+	}
+	s, err := Open(c.t.Context(), config)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func (c *cluster) leader() (leader, follower string) {
+	c.t.Helper()
+	for name, s := range c.servers {
+		etcd := s.embedded.etcd.Server
+		if etcd.Leader() == etcd.MemberID() {
+			leader = name
+		} else {
+			follower = name
+		}
+	}
+	if leader == "" {
+		c.t.Fatal("no leader")
+	}
+	return leader, follower
+}
+
+// eventually waits for what comes within seconds on an idle machine, and may take much longer on a busy one.
+func eventually(t *testing.T, what string, done func() error) {
+	t.Helper()
+	testkit.Eventually(t, done, time.Minute, what)
+}
+
+func TestThreeServers(t *testing.T) {
+	t.Parallel()
+	c := three(t)
+	ctx := t.Context()
+	members, err := c.servers["h2"].Members(ctx)
+	if err != nil || len(members) != 3 {
+		t.Fatalf("%+v, %v", members, err)
+	}
+	for i, m := range members {
+		if m.Name != fmt.Sprintf("h%d", i+1) || m.Learner || !m.Answers || m.PeerURL == "" || m.ClientURL == "" {
+			t.Errorf("member %+v", m)
+		}
+	}
+	eventually(t, "write", func() error { return c.servers["h3"].PutSlice(ctx, network("a", 2), 0) })
+	agent := c.agent("h4")
+	if _, r, err := agent.Slice(ctx, "a"); err != nil || r.Nodes != 2 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+
+	// The leader stops: the others go on, and so does the agent.
+	leader, _ := c.leader()
+	c.stop(leader)
+	eventually(t, "write without the old leader", func() error { return agent.PutSlice(ctx, network("b", 2), 0) })
+
+	// It was lost for good: another takes its place.
+	var left *server
+	for name := range c.servers {
+		if name != leader {
+			left = c.servers[name]
+		}
+	}
+	delete(c.servers, leader)
+	if err := left.RemoveMember(ctx, leader); err != nil {
+		t.Fatal(err)
+	}
+	if err := left.RemoveMember(ctx, leader); !errors.Is(err, ErrNoMember) {
+		t.Errorf("removed twice: %v", err)
+	}
+	fresh := c.start(leader, c.admit(left, leader))
+	if records, err := fresh.Slices(ctx); err != nil || len(records) != 2 {
+		t.Errorf("the new server knows %+v, %v", records, err)
+	}
+
+	eventually(t, "the agent learns of the new server", func() error {
+		if known := agent.Endpoints(ctx); !slices.Contains(known, "https://"+fresh.config.Cluster.ListenClient) || len(known) != 3 {
+			return fmt.Errorf("it knows %v", known)
+		}
+		return nil
+	})
+	loseQuorum(t, c, agent)
+}
+
+func TestWhoMissesTheQuorumWaitsForWhoFindsOut(t *testing.T) {
+	t.Parallel()
+	s := &Store{quorum: newQuorum()}
+	asking := make(chan struct{})
+	s.quorum.asking = asking
+	found := make(chan error, 1)
+	s.suspect(context.WithValue(t.Context(), counting{}, true)) // who finds out does not wait for himself
+	go func() {
+		s.suspect(t.Context())
+		found <- s.quorum.missing()
+	}()
+	select {
+	case err := <-found:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	s.quorum.lost(ErrNoQuorum)
+	close(asking)
+	if err := <-found; !errors.Is(err, ErrNoQuorum) {
+		t.Errorf("it found %v", err)
+	}
+}
+
+func loseQuorum(t *testing.T, c *cluster, agent *Store) {
+	t.Helper()
+	ctx := t.Context()
+	left := c.servers["h1"]
+	var both sync.WaitGroup
+	for _, name := range []string{"h2", "h3"} { // at once: the leader would look for an heir
+		both.Go(func() { c.stop(name) })
+	}
+	both.Wait()
+	for name, s := range map[string]*Store{"server": left.Store, "agent": agent} {
+		eventually(t, name+" notices", func() error {
+			err := s.PutSlice(ctx, network("c", 1), 0)
+			if !errors.Is(err, ErrNoQuorum) {
+				return fmt.Errorf("it says %w", err)
+			}
+			return nil
+		})
+		err := s.PutSlice(ctx, network("c", 1), 0)
+		if err == nil || !strings.Contains(err.Error(), "the cluster has no quorum (1 of 3 servers answer): reading works, changes do not") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, r, err := s.Slice(ctx, "a"); err != nil || r.Nodes != 2 {
+			t.Errorf("%s reads %+v, %v", name, r, err)
+		}
+		if _, err := s.Hosts(Linearizable(ctx)); !errors.Is(err, ErrNoQuorum) {
+			t.Errorf("%s reads what nobody agrees on: %v", name, err)
+		}
+	}
+	if members, err := left.Members(ctx); err != nil || len(members) != 3 || !members[0].Answers || members[1].Answers {
+		t.Errorf("members %+v, %v", members, err)
+	}
+
+	// A server that starts into this can be read too.
+	c.stop("h1")
+	left = c.restart("h1")
+	if _, r, err := left.Slice(ctx, "a"); err != nil || r.Nodes != 2 {
+		t.Errorf("after its restart it reads %+v, %v", r, err)
+	}
+	if err := left.PutSlice(ctx, network("c", 1), 0); !errors.Is(err, ErrNoQuorum) {
+		t.Errorf("after its restart it writes: %v", err)
+	}
+
+	c.restart("h2")
+	for name, s := range map[string]*Store{"server": left.Store, "agent": agent} {
+		eventually(t, name+" writes again", func() error { return s.PutSlice(ctx, network("d-"+name, 1), 0) })
+	}
+}
+
+func TestServerThatReachesNoOtherSaysSo(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	config := c.config("h2")
+	dead := "https://" + freeAddress(t)
+	config.Cluster.Initial = map[string]string{"h1": dead, "h2": "https://" + config.Cluster.ListenPeer}
+	for range 2 { // and does not begin a cluster of its own then
+		_, err := Open(t.Context(), config)
+		if err == nil || !strings.Contains(err.Error(), "could not retrieve cluster information from the given URLs") || strings.Contains(err.Error(), "damaged") {
+			t.Fatalf("opened: %v", err)
+		}
+	}
+}
+
+func TestSingleStoreBecomesTheFirstMember(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	config := c.config("h1")
+	alone := config
+	alone.Cluster = nil
+	s := c.start("h1", alone)
+	mustPut(t, s.Store, network("a", 2), 0)
+	s.Close()
+
+	s = c.start("h1", config)
+	agent := c.agent("h2")
+	if _, r, err := agent.Slice(t.Context(), "a"); err != nil || r.Nodes != 2 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	members, err := agent.Members(t.Context())
+	if err != nil || len(members) != 1 || members[0].Name != "h1" || members[0].PeerURL != "https://"+config.Cluster.ListenPeer || !members[0].Leader {
+		t.Errorf("members %+v, %v", members, err)
+	}
+	second := c.start("h3", c.admit(s, "h3"))
+	c.stop("h1")
+	if _, err := Open(t.Context(), alone); err == nil || !strings.Contains(err.Error(), "belongs to a cluster of 2") {
+		t.Errorf("started alone: %v", err)
+	}
+	s = c.restart("h1")
+	eventually(t, "write to both", func() error { return s.PutSlice(t.Context(), network("b", 1), 0) })
+
+	// The others remove a server that runs.
+	if err := s.RemoveMember(t.Context(), "h3"); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "dead", second.Dead())
+	if err := second.Err(); !errors.Is(err, ErrRemoved) {
+		t.Errorf("it is dead because %v", err)
+	}
+	c.stop("h3")
+	if _, err := Open(t.Context(), second.config); !errors.Is(err, ErrRemoved) {
+		t.Errorf("started after it was removed: %v", err)
+	}
+	mustPut(t, s.Store, network("c", 1), 0)
+}

@@ -1,0 +1,264 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+func prefixKeys() []clientv3.OpOption {
+	return []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithKeysOnly()}
+}
+
+// TestMain runs the part of a test that is to be killed, when asked to by runChild.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("PERGOLA_TEST_STORE"); dir != "" {
+		writeForever(dir)
+	}
+	os.Exit(m.Run())
+}
+
+// writeForever puts versions of one slice and prints the generation of each that was accepted.
+func writeForever(dir string) {
+	s, err := Open(context.Background(), Config{Dir: dir})
+	if err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	for generation := int64(0); ; generation++ {
+		spec := network("a", 50+int(generation)%7)
+		spec.Attribution = fmt.Sprint(generation + 1)
+		if err := s.PutSlice(context.Background(), spec, generation); err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		fmt.Println(generation + 1)
+	}
+}
+
+// kill ends a child, if it still runs.
+func kill(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+func runChild(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "PERGOLA_TEST_STORE="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { kill(cmd) })
+	return cmd, bufio.NewScanner(out)
+}
+
+func TestKilledStoreKeepsWhatItAccepted(t *testing.T) {
+	dir := t.TempDir()
+	child, lines := runChild(t, dir)
+	var accepted int64
+	for range 5 {
+		if !lines.Scan() {
+			t.Fatal("the child ended")
+		}
+		if _, err := fmt.Sscan(lines.Text(), &accepted); err != nil {
+			t.Fatal(lines.Text())
+		}
+	}
+	if _, err := Open(t.Context(), Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), fmt.Sprint(child.Process.Pid)) {
+		t.Errorf("a second server on the directory: %v", err)
+	}
+	kill(child)
+
+	s := open(t, dir)
+	spec, r, err := s.Slice(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Generation < accepted {
+		t.Errorf("generation %d after the crash, but %d was accepted", r.Generation, accepted)
+	}
+	if spec.Attribution != fmt.Sprint(r.Generation) || len(spec.Nodes) != r.Nodes {
+		t.Errorf("record %+v does not fit its specification (%s, %d nodes)", r, spec.Attribution, len(spec.Nodes))
+	}
+	if n := partCount(t, s); n != 1 {
+		t.Errorf("%d parts after the crash, want 1", n)
+	}
+}
+
+func TestDamagedFilesAreAnErrorThatSaysWhatToDo(t *testing.T) {
+	for _, what := range []string{"wal", "snap"} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir)
+			mustPut(t, s, network("a", 2), 0)
+			s.Close()
+			files, _ := filepath.Glob(filepath.Join(dir, "etcd", "member", what, "*"))
+			for _, f := range files {
+				info, err := os.Stat(f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				junk := make([]byte, min(info.Size(), 1<<20))
+				for i := range junk {
+					junk[i] = byte(i*7 + 1)
+				}
+				if err := os.WriteFile(f, junk, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// In a process of its own: etcd leaves goroutines that write to the directory.
+			_, lines := runChild(t, dir)
+			lines.Scan()
+			if said := lines.Text(); !strings.Contains(said, "error: open store in "+dir) || !strings.Contains(said, "move") {
+				t.Errorf("it says %q", said)
+			}
+		})
+	}
+}
+
+func TestDeadEtcdIsAnErrorWithinSeconds(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := "http://" + l.Addr().String()
+	l.Close()
+	start := time.Now()
+	_, err = Open(t.Context(), Config{Endpoints: []string{address}, Timeout: 2 * time.Second})
+	if err == nil || !strings.Contains(err.Error(), address) || !strings.Contains(err.Error(), "check that it runs") {
+		t.Errorf("error: %v", err)
+	}
+	if took := time.Since(start); took > 8*time.Second {
+		t.Errorf("took %v", took)
+	}
+	t.Log(err)
+}
+
+func TestFullDiskRefusesWritesAndRecovers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("needs root to mount a tmpfs")
+		}
+		t.Skip("needs root to mount a tmpfs")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("pergola-test", dir, "tmpfs", 0, "size=128m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	s, err := Open(t.Context(), Config{Dir: filepath.Join(dir, "store")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	mustPut(t, s, network("before", 2), 0)
+
+	filler := filepath.Join(dir, "filler")
+	s.embedded.etcd.Server.KV().Commit() // etcd itself does so within 100 ms, and dies where it cannot
+	fill(t, filler)
+	err = s.PutSlice(t.Context(), network("a", 2), 0)
+	if !errors.Is(err, ErrFull) {
+		t.Fatalf("put on a full disk: %v", err)
+	}
+	t.Log(err)
+	if _, err := s.Record(t.Context(), "a"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("something of the refused slice is there: %v", err)
+	}
+	if _, _, err := s.Slice(t.Context(), "before"); err != nil {
+		t.Errorf("the other slice: %v", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	mustPut(t, s, network("a", 2), 0)
+	s.Close()
+
+	fill(t, filler)
+	if _, err := Open(t.Context(), Config{Dir: filepath.Join(dir, "store")}); !errors.Is(err, ErrFull) {
+		t.Errorf("open on a full disk: %v", err)
+	}
+}
+
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	block := make([]byte, 1<<20)
+	for {
+		if _, err := f.Write(block); errors.Is(err, unix.ENOSPC) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestExternalEtcdWorksAlike(t *testing.T) {
+	endpoint := startExternal(t)
+	s, err := Open(t.Context(), Config{Endpoints: []string{endpoint}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	changes, err := s.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := network("big", slice.MaxNodes)
+	for i := range spec.Nodes {
+		spec.Nodes[i].Labels = map[string]string{"token": noise(200)}
+	}
+	mustPut(t, s, spec, 0)
+	if c := <-changes; c != (Change{"big", SpecChanged}) {
+		t.Errorf("saw %v", c)
+	}
+	s.cache.drop("big")
+	if got, _, err := s.Slice(t.Context(), "big"); err != nil || len(got.Nodes) != slice.MaxNodes {
+		t.Errorf("read back: %v", err)
+	}
+}
+
+// etcd dies where it cannot write what it has taken, in the middle of its work. Who asks it then is told, and does not wait.
+func TestFullDiskUnderEtcdIsSaid(t *testing.T) {
+	s, err := Open(t.Context(), Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	asked := make(chan error)
+	go func() {
+		asked <- s.answer(func() error {
+			s.embedded.fatal("failed to commit tx", unix.ENOSPC)
+			<-t.Context().Done() // behind a lock that nobody holds any more
+			return nil
+		})
+	}()
+	if err := <-asked; !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("answer of a dead etcd: %v", err)
+	}
+}

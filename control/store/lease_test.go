@@ -1,0 +1,280 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pergola-net/pergola/control/pki"
+)
+
+// proxy stands between an agent and a server, and can be cut.
+type proxy struct {
+	net.Listener
+	target string
+
+	mu    sync.Mutex
+	cut   bool
+	conns []net.Conn
+}
+
+func newProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{Listener: l, target: target}
+	t.Cleanup(func() { l.Close(); p.set(true) })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go p.pass(c)
+		}
+	}()
+	return p
+}
+
+func (p *proxy) pass(c net.Conn) {
+	defer c.Close()
+	p.mu.Lock()
+	if p.cut {
+		p.mu.Unlock()
+		return
+	}
+	up, err := net.Dial("tcp", p.target)
+	if err != nil {
+		p.mu.Unlock()
+		return
+	}
+	p.conns = append(p.conns, c, up)
+	p.mu.Unlock()
+	go func() { _, _ = io.Copy(up, c); up.Close() }()
+	_, _ = io.Copy(c, up)
+}
+
+func (p *proxy) set(cut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = cut
+	for _, c := range p.conns {
+		c.Close()
+	}
+	p.conns = nil
+}
+
+func TestLeaseIsLostAndRenewed(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := newCluster(t)
+	server := c.start("h1", c.config("h1"))
+	wire := newProxy(t, server.config.Cluster.ListenClient)
+	agent, err := Open(ctx, Config{Endpoints: []string{"https://" + wire.Addr().String()}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer agent.Close()
+	const ttl = 3 * time.Second
+	lease, err := agent.Register(ctx, machine("h2", "b"), ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.stop()
+	before := lease.Deadline()
+	eventually(t, "renewal", func() error {
+		if !lease.Deadline().After(before.Add(ttl / 8)) {
+			return fmt.Errorf("deadline %v", lease.Deadline())
+		}
+		return nil
+	})
+
+	h := machine("h2", "b")
+	h.Load = 7
+	if err := agent.PutHost(ctx, h); err != nil {
+		t.Fatal(err)
+	}
+	wire.set(true)
+	within(t, "lost", lease.Lost())
+	// The holder knows first: the others still see it alive, or have for the length of a request.
+	if !isClosed(lease.Lost()) || isClosed(lease.Renewed()) {
+		t.Error("lost and renewed")
+	}
+	eventually(t, "the others see it too", func() error { return lostHost(ctx, server.Store, "h2") })
+	renewed := lease.Renewed()
+	wire.set(false)
+	within(t, "renewed", renewed)
+	if got, err := server.HostState(ctx, "h2"); err != nil || !got.Alive || got.Load != 7 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if isClosed(lease.Lost()) || time.Until(lease.Deadline()) <= 0 || lease.Err() != nil {
+		t.Errorf("lost after it was renewed: %v", lease.Err())
+	}
+
+	// Another machine takes the name while this one is away.
+	wire.set(true)
+	within(t, "lost again", lease.Lost())
+	eventually(t, "the others see it again", func() error { return lostHost(ctx, server.Store, "h2") })
+	register(t, server.Store, machine("h2", "c"))
+	wire.set(false)
+	eventually(t, "the name's loss", func() error {
+		if err := lease.Err(); !errors.Is(err, ErrNameTaken) {
+			return fmt.Errorf("%w", err)
+		}
+		return nil
+	})
+	if isClosed(lease.Renewed()) {
+		t.Error("renewed under another machine's name")
+	}
+}
+
+// An agent that starts while no server answers has a store, and a lease as soon as one does.
+func TestPatientStoreOpensWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := newCluster(t)
+	server := c.start("h1", c.config("h1"))
+	wire := newProxy(t, server.config.Cluster.ListenClient)
+	wire.set(true)
+	endpoint := "https://" + wire.Addr().String()
+	agent, err := Open(ctx, Config{Endpoints: []string{endpoint}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent)), Follow: true, Patient: true, Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer agent.Close()
+	if _, err := agent.Slices(ctx); err == nil || errors.Is(err, ErrNoQuorum) || !errors.Is(err, ErrSilent) || !strings.Contains(err.Error(), wire.Addr().String()) {
+		t.Errorf("it reads: %v", err)
+	}
+	if _, err := agent.Register(ctx, machine("h2", "b"), 10*time.Second); err == nil {
+		t.Error("it registers")
+	}
+	wire.set(false)
+	eventually(t, "registration", func() error {
+		lease, err := agent.Register(ctx, machine("h2", "b"), 10*time.Second)
+		if err == nil {
+			lease.stop()
+		}
+		return err
+	})
+	eventually(t, "the servers' own addresses", func() error {
+		if known := agent.Endpoints(ctx); len(known) != 1 || known[0] == endpoint {
+			return fmt.Errorf("it knows %v", known)
+		}
+		return nil
+	})
+}
+
+func TestAgentWithoutServersSaysSoSoon(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := newCluster(t)
+	server := c.start("h1", c.config("h1"))
+	wire := newProxy(t, server.config.Cluster.ListenClient)
+	tls := pki.ClientConfig(c.identity("h2", pki.Agent))
+	agent, err := Open(ctx, Config{Endpoints: []string{"https://" + wire.Addr().String()}, TLS: tls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent.peers = tls // it follows servers, but for learning that there is a way round the wire
+	defer agent.Close()
+	refused := func(trouble, want string) {
+		began := time.Now()
+		_, err := agent.Slices(ctx)
+		if err == nil || !errors.Is(err, ErrSilent) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", trouble, err)
+		}
+		if took := time.Since(began); took > DefaultTimeout/2 {
+			t.Errorf("%s: said after %v", trouble, took)
+		}
+	}
+	wire.set(true)
+	refused("a wire that is cut", "do not answer ("+wire.Addr().String()+": ")
+	wire.set(false)
+	eventually(t, "the server's answer", func() error { _, err := agent.Slices(ctx); return err })
+	wire.Close()
+	wire.set(true)
+	refused("nobody listens", "do not answer ("+wire.Addr().String()+": connection refused); what runs here goes on")
+}
+
+func TestRemovedHostStaysRemoved(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := open(t, t.TempDir())
+	const ttl = time.Second
+	lease, err := s.Register(ctx, machine("h1", "a"), ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.stop()
+	// As if etcd had been away: the lease ends, and somebody removes the host before it has another one.
+	if _, err := s.kv.Revoke(ctx, lease.id); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteHost(ctx, "h1"); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "lost", lease.Lost())
+	eventually(t, "a reason", func() error {
+		if err := lease.Err(); !errors.Is(err, ErrNoHost) {
+			return fmt.Errorf("it says %w", err)
+		}
+		return nil
+	})
+	if _, err := s.HostState(ctx, "h1"); !errors.Is(err, ErrNoHost) {
+		t.Errorf("it is back: %v", err)
+	}
+}
+
+func lostHost(ctx context.Context, s *Store, name string) error {
+	if h, err := s.HostState(ctx, name); err != nil || h.Alive {
+		return fmt.Errorf("alive %v, %w", h.Alive, err)
+	}
+	return nil
+}
+
+func TestLeadershipMoves(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir())
+	leads := make(chan string)
+	stop := map[string]context.CancelFunc{}
+	var parts sync.WaitGroup
+	for _, host := range []string{"h1", "h2"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		stop[host] = cancel
+		parts.Go(func() {
+			err := s.Campaign(ctx, "duty", host, func(ctx context.Context) error {
+				select {
+				case leads <- host:
+				case <-ctx.Done():
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", host, err)
+			}
+		})
+	}
+	first := <-leads
+	if now, err := s.Leader(t.Context(), "duty"); err != nil || now != first {
+		t.Errorf("leader %s, %v; want %s", now, err, first)
+	}
+	stop[first]()
+	second := <-leads
+	if second == first {
+		t.Errorf("%s leads again", first)
+	}
+	stop[second]()
+	parts.Wait()
+	if now, err := s.Leader(t.Context(), "duty"); !errors.Is(err, ErrNoLeader) {
+		t.Errorf("leader %s, %v", now, err)
+	}
+}

@@ -1,0 +1,307 @@
+// Package agent makes one host look as wanted.
+//
+//	store ──watch──> wishes ── wants ──┐
+//	                                   ├─ reconcile.Plan ── reconcile.Run ──> drive ──> sliver, wire, routing
+//	kernel, runtime ──── observe ──────┘                        │
+//	                                                            └──> status ──> store, events
+//
+// wants.go says what a slice needs of a host, observe.go what is there, drive.go how each resource is made and unmade;
+// package reconcile decides what to do. The agent keeps nothing that it could not find out again: it may be killed at any
+// instruction, and the next one goes on. The networks do not notice.
+//
+// Of a slice that reaches over several hosts, each holds its own part (layout.go), with stand-ins for the rest (tunnels.go). What an agent
+// does as a member of a cluster is in member.go, host.go and fence.go.
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pergola-net/pergola/control/events"
+	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/probe"
+	"github.com/pergola-net/pergola/host/reconcile"
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/host/wire"
+	"github.com/pergola-net/pergola/model/hosts"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// Config is what an agent needs.
+type Config struct {
+	Host     string // this machine's name in the store
+	StateDir string // runtime state, gone after a reboot
+	LogDir   string // what nodes print
+	BlobDir  string // archives of root file systems
+	Runtime  string // OCI runtime; empty: crun, else runc
+	Store    *store.Store
+	Events   *events.Bus
+	Log      *slog.Logger
+	Cluster  *Cluster       // nil: this machine is alone
+	Sentry   []string       // command that calls Sentry, to which the state directory is added; empty: there is none
+	Consents hosts.Consents // what slices may have of this machine, should it be in a cluster; nil: whatever they ask for
+}
+
+// Cluster is how this machine takes part in one.
+type Cluster = hosts.Membership
+
+// Agent reconciles one host. Its exported methods may be called from many goroutines.
+type Agent struct {
+	cfg       Config
+	runtime   *sliver.Runtime
+	workers   int
+	metrics   metrics
+	fast      *fastPath
+	register  func(context.Context) (lease, error)                        // in a cluster
+	settledBy func(ctx context.Context, host, slice string) (bool, error) // Store.SettledBy
+	contact   contact
+	cpu       cpuMeter // read by who describes the host: one after the other
+	underlay  trouble
+	strays    strays        // of who describes the host
+	astray    bool          // the same: what strays said last
+	nics      string        // the same: the interfaces of the underlay
+	posted    time.Duration // what the sentry was told; of the goroutine that keeps the fence
+	reopen    atomic.Bool   // they are others since
+	opened    struct {      // the last call of OpenUnderlay; of the goroutine that passes
+		substrate *wire.Substrate
+		at        time.Time
+	}
+
+	nudge chan struct{} // something may be other than wanted: look
+	urge  chan struct{} // the store is to be told of something now
+	known chan struct{} // closed when it is known what is wanted
+	pids  sync.Map      // sliver.ID -> int: first processes of slivers that this process made
+
+	learnOnce sync.Once // closes known
+
+	telling sync.Mutex // held while reports are written, so that an older one never follows a newer; taken before mu
+
+	mu        sync.Mutex // guards all below
+	substrate *wire.Substrate
+	wishes    map[string]*wish                  // by slice, what the store wants; going slices are not among them
+	going     map[string]uint16                 // by slice, its id: to be removed
+	gone      []string                          // of those, what the store is to be told of: nothing is left here
+	peers     map[string]netip.Addr             // where the other hosts' ends of tunnels are
+	ways      map[string]int                    // how long an IP packet may be to them, by what all hosts told; see fits.go
+	paths     map[string]int                    // what passes to them, by name, as far as it is known; see paths.go
+	fenced    bool                              // see fence.go
+	prepared  map[uint16]string                 // by slice's id, the digest of the area that this process made
+	backoff   reconcile.Backoff                 // of actions that failed
+	crashes   reconcile.Backoff                 // of slivers whose first process ended by itself
+	reports   map[string]*report                // by slice
+	tables    map[string]map[string]probe.Table // by slice and node: at the last look for convergence
+	boots     map[*booting]bool                 // exec lines that run
+	cancel    context.CancelFunc                // of the plan under way
+}
+
+// resync is how often the agent looks though nothing told it to: it finds what no kernel announces.
+const resync = 20 * time.Second
+
+// New checks that this machine can host slices and adopts what an earlier agent left.
+func New(ctx context.Context, cfg Config) (*Agent, error) {
+	rt, err := sliver.New(ctx, sliver.Config{StateDir: cfg.StateDir, LogDir: cfg.LogDir, BlobDir: cfg.BlobDir, Runtime: cfg.Runtime})
+	if err != nil {
+		return nil, fmt.Errorf("start agent: %w", err)
+	}
+	a := &Agent{
+		cfg: cfg, runtime: rt, workers: 3 * runtime.NumCPU(), metrics: newMetrics(), fast: newFastPath(cfg.Log),
+		contact: contact{log: cfg.Log}, fenced: cfg.Cluster != nil,
+		nudge: make(chan struct{}, 1), urge: make(chan struct{}, 1), known: make(chan struct{}),
+		wishes: make(map[string]*wish), going: make(map[string]uint16), prepared: make(map[uint16]string), reports: make(map[string]*report),
+		tables: make(map[string]map[string]probe.Table), boots: make(map[*booting]bool),
+	}
+	a.register, a.settledBy = a.registerHost, cfg.Store.SettledBy
+	if wire.Present(cfg.StateDir) {
+		if a.substrate, err = wire.Open(ctx, wire.Config{StateDir: cfg.StateDir, Deleted: a.Nudge}); err != nil {
+			return nil, fmt.Errorf("adopt the substrate of an earlier server: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// Run reconciles until ctx ends. What runs on the host stays as it is then.
+func (a *Agent) Run(ctx context.Context) error {
+	defer a.close()
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() { end(a.learn(running)) })
+	select {
+	case <-running.Done():
+	case <-a.known:
+		group.Go(func() { a.heed(running) })
+		group.Go(func() { a.publish(running) })
+		group.Go(func() { a.watchFastPath(running) })
+		a.passes(running)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return context.Cause(running)
+}
+
+// passes looks at the host again and again until ctx ends.
+func (a *Agent) passes(ctx context.Context) {
+	ticker := time.NewTicker(resync)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		again := a.pass(ctx)
+		timer := time.NewTimer(again)
+		select {
+		case <-ctx.Done():
+		case <-a.nudge:
+		case <-ticker.C:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// close lets go of the host, which stays as it is.
+func (a *Agent) close() {
+	a.runtime.Close()
+	if err := a.fast.close(); err != nil {
+		a.cfg.Log.Warn("close the fast path", "error", err)
+	}
+	if s := a.network(); s != nil {
+		if err := s.Close(); err != nil {
+			a.cfg.Log.Warn("close the substrate", "error", err)
+		}
+	}
+}
+
+// Nudge asks for a look at the host soon.
+func (a *Agent) Nudge() {
+	select {
+	case a.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// interrupt stops the plan under way after the actions that have begun: what is wanted has changed.
+func (a *Agent) interrupt() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.cancel != nil {
+		a.cancel()
+	}
+}
+
+// pass looks at the host once and acts on the difference. It returns when to look again at the latest.
+func (a *Agent) pass(ctx context.Context) time.Duration {
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a.mu.Lock()
+	a.cancel = cancel // before the wishes are read: a later change ends what is planned for them
+	a.mu.Unlock()
+	seen, err := a.observe(ctx)
+	if err != nil {
+		a.cfg.Log.Error("look at the host", "error", err)
+		return time.Second
+	}
+	at, wishes := a.wishesFor(seen)
+	a.fast.follow(a.network(), routersToMirror(wishes, seen))
+	a.noteFences(at, wishes, seen)
+	a.openUnderlay(ctx)
+	want, broken := wants(at, wishes)
+	now := time.Now()
+	a.mu.Lock()
+	a.forgetCrashesLocked(seen, now)
+	for _, b := range []*reconcile.Backoff{&a.backoff, &a.crashes} {
+		b.Retain(func(k reconcile.Key) bool { return want.has(k) || seen.has[k] })
+	}
+	plan, err := reconcile.Plan(want.resources, seen.resources, func(k reconcile.Key) bool {
+		// What is there of a slice that makes no sense stays as it is.
+		return broken[k.Slice] != nil || a.backoff.Holds(k, now) || a.crashes.Holds(k, now)
+	})
+	if err == nil { // under the same lock: what Retry lets be tried is in both, the plan and its report, or in neither
+		a.beginReportLocked(wishes, want, broken, seen, plan)
+	}
+	a.mu.Unlock()
+	if err != nil {
+		a.cfg.Log.Error("plan", "error", err)
+		return resync
+	}
+	a.letGo(want, seen)
+	if len(plan) == 0 {
+		return a.untilRetry()
+	}
+	a.act(running, driver{Agent: a, want: want, seen: seen, running: running, interrupt: cancel}, plan)
+	return 0
+}
+
+// act carries out a plan and remembers what failed. It ends early when all is done for one of the slices, so that this one's user
+// need not wait for the others.
+func (a *Agent) act(ctx context.Context, d driver, plan []reconcile.Action) {
+	defer a.metrics.passed(time.Now())
+	left := newCountdown(plan)
+	reconcile.Run(ctx, plan, a.workers, func(_ context.Context, act reconcile.Action) error {
+		// An action that has begun is carried through, or it would leave half-made things for nothing.
+		err := d.do(context.WithoutCancel(ctx), act)
+		a.noteAction(act, err)
+		if left.done(act) {
+			d.interrupt()
+		}
+		return err
+	})
+}
+
+// countdown counts the actions of a plan that have not ended, by slice.
+type countdown struct {
+	mu   sync.Mutex // guards left
+	left map[uint16]int
+}
+
+func newCountdown(plan []reconcile.Action) *countdown {
+	c := countdown{left: make(map[uint16]int)}
+	for _, act := range plan {
+		c.left[act.Key.Slice]++
+	}
+	return &c
+}
+
+// done counts an action and reports whether it was the last one of a slice.
+func (c *countdown) done(act reconcile.Action) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left[act.Key.Slice]--
+	return act.Key.Slice != 0 && c.left[act.Key.Slice] == 0
+}
+
+// wishesFor gives what is wanted now, given what was seen: a node whose first process ended may be meant to stay so.
+func (a *Agent) wishesFor(seen *sight) (at place, all []wish) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at = a.placeLocked()
+	for _, name := range slices.Sorted(maps.Keys(a.wishes)) {
+		w := *a.wishes[name]
+		w.left, w.booted = make(map[string]bool), make(map[string]bool)
+		for i := range w.spec.Nodes {
+			n := &w.spec.Nodes[i]
+			if !at.owns(n) {
+				continue
+			}
+			s, there := seen.slivers[sliver.ID{Slice: w.spec.ID, Node: n.Name}]
+			if there && s.State == sliver.Exited && isLeft(n.Restart, s.ExitCode) {
+				w.left[n.Name] = true
+			}
+			w.booted[n.Name] = seen.has[reconcile.Key{Kind: kindBoot, Slice: w.spec.ID, Name: n.Name}]
+		}
+		all = append(all, w)
+	}
+	return at, all
+}
+
+// isLeft reports whether a restart policy leaves a node whose first process ended with the given status.
+func isLeft(policy slice.Restart, code int) bool {
+	return policy == slice.RestartNever || policy == slice.RestartOnFailure && code == 0
+}

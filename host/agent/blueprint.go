@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/host/wire"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// sliverSpec gives the container of a node. Its digest covers all that cannot change while it runs.
+func (b *builder) sliverSpec(n *slice.Node, command []string) sliver.Spec {
+	if len(n.Command) > 0 {
+		command = n.Command
+	}
+	spec := sliver.Spec{
+		ID: sliver.ID{Slice: b.spec.ID, Node: n.Name}, SliceName: b.spec.Name, Hostname: n.Name,
+		Rootfs: n.Rootfs, Command: command, Env: n.Env, Files: n.Files, Binds: n.Binds,
+		CPU: n.CPU, Memory: n.Memory, PIDs: n.PIDs, Sysctls: sysctls(n, false),
+	}
+	spec.Digest = digest(spec, b.overrides.Restarts[n.Name])
+	spec.Beneath = b.beneath(b.spec.Name, n)
+	if note := fenceNoteOf(n); note != "" && n.Host != "" {
+		spec.Notes = map[string]string{fenceNote: note} // which may change while the sliver is there
+	}
+	return spec
+}
+
+// networkOf gives what is configured within a node's network namespace.
+func networkOf(n *slice.Node) wire.Node {
+	net := wire.Node{Router: n.Kind == slice.Router, Sysctls: sysctls(n, true), Loopbacks: n.Loopbacks, Routes: n.Routes}
+	for _, i := range n.Interfaces {
+		net.Interfaces = append(net.Interfaces, wire.Interface{Name: i.Name, Addresses: i.Addresses})
+	}
+	return net
+}
+
+// sysctls gives the kernel parameters of a node's network namespace, or of its other namespaces; nil where it has none.
+func sysctls(n *slice.Node, net bool) (some map[string]string) {
+	for key, value := range n.Sysctls {
+		if slice.NetSysctl(key) == net {
+			if some == nil {
+				some = make(map[string]string)
+			}
+			some[key] = value
+		}
+	}
+	return some
+}
+
+// hostsFile makes the names of a slice's nodes resolve within it.
+func hostsFile(s *slice.Slice) []byte {
+	var f bytes.Buffer
+	f.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nff02::1\tip6-allnodes\nff02::2\tip6-allrouters\n")
+	for i := range s.Nodes {
+		for _, v6 := range []bool{false, true} {
+			if addr, ok := s.Nodes[i].Address(v6); ok {
+				fmt.Fprintf(&f, "%s\t%s\n", addr, s.Nodes[i].Name)
+			}
+		}
+	}
+	return f.Bytes()
+}
+
+// digest is a fingerprint of values that JSON can show.
+func digest(values ...any) string {
+	h := sha256.New()
+	if err := json.NewEncoder(h).Encode(values); err != nil {
+		panic(fmt.Sprintf("agent: digest of %T: %v", values, err)) // a programming error: a value that JSON cannot show
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}

@@ -1,0 +1,49 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/pergola-net/pergola/host/reconcile"
+)
+
+// A bridge of the kernel has at most 1023 ports. A switch or LAN with more here is a star of bridges: the one in the middle has the tunnels, and
+// each of the others as many devices as fit.
+//
+//	s1p1 ... s1p1000 ── first ═══ middle ═══ second ── s1p1001 ...
+const bridgePorts = 1000
+
+// bridge adds a bridge.
+func (b *builder) bridge(device, owner string) reconcile.Key {
+	k := b.key(kindSwitch, device)
+	b.add(reconcile.Resource{
+		Key: k, Needs: []reconcile.Key{substrateKey, b.area}, Falls: reconcile.FallsWithAny,
+	}, bridge{device, b.spec.Name + "/" + owner})
+	return k
+}
+
+// divide adds the outer bridges of a segment that needs some, and says in rooms what is plugged into which. Devices are taken in the order of
+// their numbers, which stay: few have to move when others come and go.
+func (b *builder) divide(g segment) {
+	if len(g.plugged)+len(g.hosts) <= bridgePorts {
+		return
+	}
+	slices.SortFunc(g.plugged, func(x, y string) int { return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)) })
+	for i, chunk := range slices.Collect(slices.Chunk(g.plugged, bridgePorts)) {
+		part := fmt.Sprint(g.device, " ", i)
+		outer := switchDevice(b.spec.ID, part)
+		k := b.bridge(outer, g.owner)
+		end := fmt.Sprintf("s%dx%s", b.spec.ID, hash(part)[:7])
+		c := newCable(cable{a: end + "i", bridgeA: g.device, b: end + "o", bridgeB: outer, owner: b.spec.Name + "/" + g.owner, mtu: g.mtu})
+		b.addWire(nil, c, reconcile.FallsWithAny, nil, b.key(kindSwitch, g.device), k)
+		for _, device := range chunk {
+			b.rooms[g.device+" "+device] = outer
+		}
+	}
+}
+
+// room gives the bridge of a segment that a device is plugged into.
+func (b *builder) room(segment, device string) string {
+	return cmp.Or(b.rooms[segment+" "+device], segment)
+}

@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/pergola-net/pergola/host/reconcile"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+func TestASwitchWithMorePortsThanABridgeIsAStarOfBridges(t *testing.T) {
+	for name, links := range map[string]func(n int) [][]string{
+		"switch": func(n int) (links [][]string) {
+			for i := range n {
+				links = append(links, []string{fmt.Sprint("h", i), "s1"})
+			}
+			return append(links, []string{"s1", "s2"})
+		},
+		"LAN": func(n int) [][]string {
+			ends := []string{"s2"}
+			for i := range n {
+				ends = append(ends, fmt.Sprint("h", i))
+			}
+			return [][]string{ends}
+		},
+	} {
+		for nodes, bridges := range map[int]int{900: 2, 2500: 5} { // s2 has one; a star of three has a fourth in the middle
+			s := network(slice.MaxID, links(nodes)...)
+			w := mustWant(t, wish{spec: s})
+			if got := len(w.names(kindSwitch)); got != bridges {
+				t.Errorf("%s of %d nodes: %d bridges, want %d", name, nodes, got, bridges)
+			}
+			if _, err := reconcile.Plan(w.resources, nil, nil); err != nil {
+				t.Error(err)
+			}
+			ports := make(map[string]int)
+			for _, detail := range w.details {
+				switch d := detail.(type) {
+				case plug:
+					ports[d.bridge]++
+				case cable:
+					ports[d.bridgeA]++
+					ports[d.bridgeB]++
+					if len(d.a) > 14 || sliceOf(d.a) != slice.MaxID || strings.TrimRight(d.a, "io") != strings.TrimRight(d.b, "io") && len(d.a) == 14 {
+						t.Errorf("cable %+v", d)
+					}
+				}
+			}
+			sum := 0
+			for bridge, n := range ports {
+				if sum += n; n > 1023 {
+					t.Errorf("%s of %d nodes: %s has %d ports", name, nodes, bridge, n)
+				}
+			}
+			if want := nodes + 2 + 2*(bridges-2); sum != want { // a cable to s2, and those of the star
+				t.Errorf("%s of %d nodes: %d ports, want %d", name, nodes, sum, want)
+			}
+		}
+	}
+}

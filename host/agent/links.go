@@ -1,0 +1,194 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"strings"
+
+	"github.com/pergola-net/pergola/host/reconcile"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// addSwitch adds a switch's bridge, if one is here, and what leads to its other ones.
+func (b *builder) addSwitch(n *slice.Node) {
+	if !b.hasNode(n) {
+		return
+	}
+	var all, here []*slice.Link
+	var plugged []string
+	for i := range b.spec.Links {
+		l := &b.spec.Links[i]
+		for _, e := range l.Ends {
+			if e.Node != n.Name {
+				continue
+			}
+			all = append(all, l)
+			if b.hasEnd(e) {
+				here = append(here, l)
+				plugged = append(plugged, b.inSwitch(l, e))
+			}
+		}
+	}
+	b.addBridge(segment{
+		device: switchDevice(b.spec.ID, n.Name), owner: n.Name, hosts: b.hosts(n), tunnel: n.Tunnel, mtu: b.mtu(all...), links: here, plugged: plugged,
+	})
+}
+
+// inSwitch names the device that is in a switch's bridge for an end of it.
+func (b *builder) inSwitch(l *slice.Link, e slice.End) string {
+	if isLAN(l) {
+		return b.port(e)
+	}
+	for _, other := range l.Ends {
+		if other != e && !b.isSwitch(other.Node) {
+			return b.port(other)
+		}
+	}
+	return b.port(e)
+}
+
+// inLAN names the device that is in a LAN's bridge for an end of it.
+func (b *builder) inLAN(e slice.End) string {
+	if b.isSwitch(e.Node) {
+		return b.port(e) + "l" // a LAN has no port of its own
+	}
+	return b.port(e)
+}
+
+// addLink adds what joins a link's ends, as far as it is here. A link that a user took down has ports, and nothing that joins them: then
+// the nodes see no carrier.
+func (b *builder) addLink(l *slice.Link) {
+	if b.overrides.Down[l.Name] || !b.hasPart(l) {
+		return
+	}
+	var live []slice.End
+	for _, e := range l.Ends {
+		if b.isOn(e.Node) {
+			live = append(live, e)
+		}
+	}
+	if isLAN(l) {
+		g := segment{
+			device: switchDevice(b.spec.ID, "link "+l.Name), owner: l.Name, hosts: b.span.Link(l.Name),
+			tunnel: l.Tunnel, mtu: b.mtu(l), links: []*slice.Link{l},
+		}
+		for _, e := range l.Ends {
+			if b.hasEnd(e) {
+				g.plugged = append(g.plugged, b.inLAN(e))
+			}
+		}
+		b.addBridge(g)
+		for _, e := range live {
+			// A LAN has no side of its own to shape: it takes and gives at the rate of the end.
+			b.plug(l, e, g.device, side{shape: slice.Shape{Rate: b.shape(e).Rate}})
+		}
+		return
+	}
+	if len(live) < 2 {
+		return
+	}
+	x, y := live[0], live[1]
+	switch {
+	case b.isSwitch(y.Node):
+		b.plug(l, x, switchDevice(b.spec.ID, y.Node), side{b.port(y), b.shape(y)})
+	case b.isSwitch(x.Node):
+		b.plug(l, y, switchDevice(b.spec.ID, x.Node), side{b.port(x), b.shape(x)})
+	case !b.hasEnd(x):
+		b.reach(l, y, x)
+	case !b.hasEnd(y):
+		b.reach(l, x, y)
+	default:
+		b.join(l, x, y)
+	}
+}
+
+// join adds what joins two ends that are here.
+func (b *builder) join(l *slice.Link, x, y slice.End) {
+	p, q := b.port(x), b.port(y)
+	j := newJoin(p, q)
+	b.addWire([]*slice.Link{l}, j, reconcile.FallsWithAll, []string{x.Node, y.Node}, b.key(kindPort, p), b.key(kindPort, q))
+	shaped := b.shape(x) != (slice.Shape{}) || b.shape(y) != (slice.Shape{})
+	again := shaped && (b.isWalked(x.Node) || b.isWalked(y.Node))
+	b.addQueue(j, queue{port: p, fromNode: b.shape(x), joined: true, again: again}, b.key(kindPort, p))
+	b.addQueue(j, queue{port: q, fromNode: b.shape(y), joined: true, again: again}, b.key(kindPort, q))
+}
+
+// side is the switch's side of a cable or plug: the name of its port, if it has one, and what it does to frames that
+// leave the switch.
+type side struct {
+	port  string
+	shape slice.Shape
+}
+
+// plug adds what joins an end to a switch. It is where the end is.
+func (b *builder) plug(l *slice.Link, e slice.End, device string, from side) {
+	if !b.hasEnd(e) {
+		return
+	}
+	of := []*slice.Link{l}
+	if b.isSwitch(e.Node) {
+		if from.port == "" {
+			from.port = b.inLAN(e)
+		}
+		c := newCable(cable{
+			a: b.port(e), bridgeA: b.room(switchDevice(b.spec.ID, e.Node), b.port(e)), b: from.port, bridgeB: b.room(device, from.port),
+			owner: b.spec.Name + "/" + l.Name, mtu: b.nodes[e.Node].Interface(e.Interface).MTU,
+		})
+		b.addWire(of, c, reconcile.FallsWithAny, nil, b.key(kindSwitch, c.bridgeA), b.key(kindSwitch, c.bridgeB))
+		b.addQueue(c, queue{port: b.port(e), fromNode: b.shape(e)})
+		b.addQueue(c, queue{port: c.other(b.port(e)), fromNode: from.shape})
+		return
+	}
+	p := plug{b.port(e), b.room(device, b.port(e))}
+	b.addWire(of, p, reconcile.FallsWithAny, []string{e.Node}, b.key(kindPort, p.port), b.key(kindSwitch, p.bridge))
+	b.addQueue(p, queue{port: p.port, fromNode: b.shape(e), toNode: from.shape, again: b.isWalked(e.Node)}, b.key(kindPort, p.port))
+}
+
+func (b *builder) addWire(of []*slice.Link, w wireName, falls reconcile.Falls, nodes []string, needs ...reconcile.Key) {
+	k := b.key(kindWire, w.name())
+	b.add(reconcile.Resource{Key: k, Needs: needs, Falls: falls}, w)
+	for _, l := range of {
+		name := linkName{b.spec.ID, l.Name}
+		b.links[name] = append(b.links[name], k)
+	}
+	for _, n := range nodes {
+		b.wires[n] = append(b.wires[n], k)
+	}
+}
+
+// addQueue adds the treatment of frames at a port, over the wire that it is joined by.
+func (b *builder) addQueue(over wireName, q queue, needs ...reconcile.Key) {
+	if q.toNode == (slice.Shape{}) && q.fromNode == (slice.Shape{}) && !q.again {
+		return
+	}
+	b.add(reconcile.Resource{
+		Key: b.key(kindQueue, q.port), Digest: q.digest(), Amend: true, Falls: reconcile.FallsWithAny,
+		Needs: append(needs, b.key(kindWire, over.name())),
+	}, q)
+}
+
+// isWalked reports whether frames may pass by a node's kernel.
+func (b *builder) isWalked(node string) bool {
+	n := b.nodes[node]
+	return n.Kind == slice.Router && n.FastPath != slice.FastPathOff
+}
+
+func (b *builder) shape(e slice.End) slice.Shape {
+	if s, changed := b.overrides.Shapes[e.String()]; changed {
+		return s
+	}
+	return e.Shape
+}
+
+func (b *builder) port(e slice.End) string {
+	return slice.PortName(b.spec.ID, b.nodes[e.Node].Interface(e.Interface).Port)
+}
+
+// switchDevice names the bridge of a switch or a LAN: "s", the slice, "b" and a hash of the name, 15 bytes at most.
+func switchDevice(id uint16, name string) string { return fmt.Sprintf("s%db%s", id, hash(name)[:9]) }
+
+func hash(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))
+}

@@ -1,0 +1,263 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/host/reconcile"
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/host/wire"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// sight is what was seen of the host at one moment.
+type sight struct {
+	resources []reconcile.Observed
+	has       map[reconcile.Key]bool // whole, not broken
+	slivers   map[sliver.ID]sliver.Observed
+	wires     map[reconcile.Key]wireName
+	joined    map[string]bool // ports whose other side is a port
+	ports     map[sliver.ID][]reconcile.Key
+	netns     map[sliver.ID]uint64      // inodes of network namespaces
+	legs      map[sliver.ID]map[int]int // the substrate's ports by the ifindexes of the nodes' interfaces
+	slices    map[uint16]bool           // have anything here
+}
+
+func (s *sight) add(o reconcile.Observed) {
+	s.resources = append(s.resources, o)
+	s.has[o.Key] = !o.Broken
+	s.slices[o.Key.Slice] = true
+}
+
+func newSight() *sight {
+	return &sight{
+		has: make(map[reconcile.Key]bool), slices: make(map[uint16]bool), slivers: make(map[sliver.ID]sliver.Observed),
+		wires: make(map[reconcile.Key]wireName), joined: make(map[string]bool),
+		ports: make(map[sliver.ID][]reconcile.Key), netns: make(map[sliver.ID]uint64), legs: make(map[sliver.ID]map[int]int),
+	}
+}
+
+// observe asks the runtime, the kernel and the data path what is there.
+func (a *Agent) observe(ctx context.Context) (*sight, error) {
+	s := newSight()
+	areas, err := a.runtime.Slices()
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	for _, id := range areas {
+		s.add(reconcile.Observed{
+			Key: reconcile.Key{Kind: kindArea, Slice: id}, Digest: a.prepared[id], Needs: []reconcile.Key{substrateKey},
+		})
+	}
+	a.mu.Unlock()
+	all, err := a.runtime.List()
+	if err != nil {
+		return nil, err
+	}
+	byPort := portsOf(all)
+	for inode, id := range byPort {
+		s.netns[id] = inode
+	}
+	if network := a.network(); network != nil {
+		state, err := network.Observe(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.add(reconcile.Observed{Key: substrateKey})
+		s.addNetwork(state, byPort)
+		if len(state.Remains) > 0 {
+			if err := network.DeletePorts(ctx, state.Remains...); err != nil {
+				return nil, fmt.Errorf("sweep remains: %w", err)
+			}
+		}
+	} else if wire.Present(a.cfg.StateDir) {
+		s.add(reconcile.Observed{Key: substrateKey, Broken: true})
+	}
+	for _, o := range all {
+		s.addSliver(o)
+	}
+	return s, nil
+}
+
+// portsOf tells which node each port's namespace is: its inode is what the substrate knows of it.
+func portsOf(all []sliver.Observed) map[uint64]sliver.ID {
+	nodes := make(map[uint64]sliver.ID, len(all))
+	for _, o := range all {
+		if inode := netnsInode(o.PID); inode != 0 {
+			nodes[inode] = o.ID
+		}
+	}
+	return nodes
+}
+
+// addNetwork adds ports, switches and what joins them. nodes gives the slivers by the inode of their namespace.
+func (s *sight) addNetwork(state wire.State, nodes map[uint64]sliver.ID) {
+	for name := range state.Switches {
+		id := sliceOf(name)
+		s.add(reconcile.Observed{
+			Key:   reconcile.Key{Kind: kindSwitch, Slice: id, Name: name},
+			Needs: []reconcile.Key{substrateKey, {Kind: kindArea, Slice: id}}, Falls: reconcile.FallsWithAny,
+		})
+	}
+	for name, p := range state.Ports {
+		s.addPort(name, p, nodes)
+	}
+	for name, p := range state.Ports {
+		s.addPortWire(name, p, state)
+	}
+	s.addCables(state.Cables)
+}
+
+func (s *sight) addPort(name string, p wire.PortState, nodes map[uint64]sliver.ID) {
+	id := sliceOf(name)
+	key := reconcile.Key{Kind: kindPort, Slice: id, Name: name}
+	base := reconcile.Key{Kind: kindArea, Slice: id} // of an uplink, or a tunnel
+	if node, known := nodes[p.NetNS]; known && !p.Tunnel {
+		base = reconcile.Key{Kind: kindSliver, Slice: id, Name: node.Node}
+		s.ports[node] = append(s.ports[node], key)
+		if s.legs[node] == nil {
+			s.legs[node] = make(map[int]int)
+		}
+		s.legs[node][p.Inner] = p.Index
+	}
+	s.add(reconcile.Observed{
+		Key: key, Digest: p.Digest,
+		Needs: []reconcile.Key{substrateKey, base}, Falls: reconcile.FallsWithAny,
+	})
+}
+
+// addPortWire adds what a port is joined to, and its queue. A port that has a carrier and nobody at the other end is
+// what is left of a wire whose other port went: a broken wire, to be disconnected.
+func (s *sight) addPortWire(name string, p wire.PortState, state wire.State) {
+	id := sliceOf(name)
+	port := reconcile.Key{Kind: kindPort, Slice: id, Name: name}
+	var w wireName
+	o := reconcile.Observed{Needs: []reconcile.Key{port}}
+	q := queue{port: name, fromNode: p.FromNode.Shape, again: p.Again}
+	unsure := p.FromNode.Unsure
+	switch {
+	case p.Switch != "":
+		w = plug{name, p.Switch}
+		o.Needs = append(o.Needs, reconcile.Key{Kind: kindSwitch, Slice: id, Name: p.Switch})
+		o.Falls, o.Broken = reconcile.FallsWithAny, !p.Up
+		q.toNode, unsure = p.ToNode.Shape, unsure || p.ToNode.Unsure
+	case p.Peer != "":
+		s.joined[name] = true
+		w = newJoin(name, p.Peer)
+		o.Needs = append(o.Needs, reconcile.Key{Kind: kindPort, Slice: id, Name: p.Peer})
+		o.Falls, o.Broken = reconcile.FallsWithAll, !p.Up || !state.Ports[p.Peer].Up
+	case p.Up && !p.Tunnel: // a tunnel is up before it is wired
+		w = plug{port: name}
+		o.Falls, o.Broken = reconcile.FallsWithAny, true
+	default:
+		return
+	}
+	o.Key = reconcile.Key{Kind: kindWire, Slice: id, Name: w.name()}
+	if _, twice := s.wires[o.Key]; !twice {
+		s.wires[o.Key] = w
+		s.add(o)
+	}
+	if q.fromNode != (slice.Shape{}) || q.toNode != (slice.Shape{}) || q.again || unsure {
+		s.add(reconcile.Observed{
+			Key: reconcile.Key{Kind: kindQueue, Slice: id, Name: name}, Digest: q.digest(), Broken: unsure,
+			Needs: []reconcile.Key{port, o.Key}, Falls: reconcile.FallsWithAny,
+		})
+	}
+}
+
+// addCables pairs the ends of cables by their owner.
+func (s *sight) addCables(ends map[string]wire.CableState) {
+	for name, a := range ends {
+		if a.Peer < name && a.Peer != "" {
+			continue // seen from the other end
+		}
+		id := sliceOf(name)
+		b := ends[a.Peer]
+		w := newCable(cable{a: name, b: a.Peer, bridgeA: a.Switch, bridgeB: b.Switch})
+		o := reconcile.Observed{
+			Key: reconcile.Key{Kind: kindWire, Slice: id, Name: w.name()}, Falls: reconcile.FallsWithAny,
+			Broken: a.Switch == "" || b.Switch == "" || !a.Up || !b.Up,
+		}
+		for _, sw := range []string{a.Switch, b.Switch} {
+			if sw != "" {
+				o.Needs = append(o.Needs, reconcile.Key{Kind: kindSwitch, Slice: id, Name: sw})
+			}
+		}
+		s.wires[o.Key] = w
+		s.add(o)
+		for end, c := range map[string]wire.CableState{name: a, a.Peer: b} {
+			if c.FromNode != (wire.Queue{}) {
+				q := queue{port: end, fromNode: c.FromNode.Shape}
+				s.add(reconcile.Observed{
+					Key: reconcile.Key{Kind: kindQueue, Slice: id, Name: end}, Digest: q.digest(), Broken: c.FromNode.Unsure,
+					Needs: []reconcile.Key{o.Key}, Falls: reconcile.FallsWithAny,
+				})
+			}
+		}
+	}
+}
+
+// addSliver adds a sliver and what was done in it.
+func (s *sight) addSliver(o sliver.Observed) {
+	s.slivers[o.ID] = o
+	k := reconcile.Key{Kind: kindSliver, Slice: o.ID.Slice, Name: o.ID.Node}
+	whole := reconcile.Observed{Key: k, Digest: o.Digest, Needs: []reconcile.Key{{Kind: kindArea, Slice: o.ID.Slice}}}
+	switch o.State {
+	case sliver.Broken:
+		whole.Broken = true
+	case sliver.Exited:
+		whole.Digest = exitedDigest(o.Digest)
+	case sliver.Created, sliver.Running, sliver.Paused:
+	}
+	s.add(whole)
+	if o.State == sliver.Broken || o.State == sliver.Exited {
+		return
+	}
+	part := func(kind reconcile.Kind, digest string) {
+		needs := []reconcile.Key{k}
+		if kind == kindNet {
+			needs = append(needs, s.ports[o.ID]...)
+		}
+		s.add(reconcile.Observed{
+			Key: reconcile.Key{Kind: kind, Slice: o.ID.Slice, Name: o.ID.Node}, Digest: digest,
+			Needs: needs, Falls: reconcile.FallsWithAny,
+		})
+	}
+	for kind, note := range noteOf {
+		if value := o.Notes[note]; value != "" {
+			part(kind, value)
+		}
+	}
+	if o.State == sliver.Running || o.State == sliver.Paused {
+		part(kindProcess, processDigest(o.State == sliver.Paused))
+	}
+}
+
+// exitedDigest is that of a sliver whose first process ended: it differs from the digest of one that lives, unless the
+// restart policy leaves it so.
+func exitedDigest(digest string) string { return digest + " exited" }
+
+// netnsInode tells the network namespace of a process; 0 where there is none.
+func netnsInode(pid int) uint64 {
+	var st unix.Stat_t
+	if pid == 0 || unix.Stat(netns.Path(pid), &st) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+// sliceOf reads the slice's id out of a device's name: "s", the id, and a letter.
+func sliceOf(device string) uint16 {
+	digits := strings.TrimPrefix(device, "s")
+	if i := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); i >= 0 {
+		digits = digits[:i]
+	}
+	id, _ := strconv.ParseUint(digits, 10, 16) // 0 for what is not ours: then nobody wants it
+	return uint16(id)
+}

@@ -1,0 +1,335 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/pergola-net/pergola/host/reconcile"
+	"github.com/pergola-net/pergola/host/wire"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// cluster is three hosts that know one another.
+var cluster = map[string]netip.Addr{
+	"A": netip.MustParseAddr("192.0.2.1"), "B": netip.MustParseAddr("192.0.2.2"), "C": netip.MustParseAddr("192.0.2.3"),
+}
+
+func placeOf(host string) place {
+	peers := maps.Clone(cluster)
+	delete(peers, host)
+	return place{host: host, joined: host != "A", address: cluster[host], peers: peers}
+}
+
+// on places nodes, as the controller does, and numbers what then reaches over several hosts.
+func on(s *slice.Slice, hosts map[string]string) *slice.Slice {
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Kind != slice.Switch {
+			n.Host = hosts[n.Name]
+		}
+	}
+	span, number := s.Span(), uint16(0)
+	next := func(hosts []string) slice.Tunnel {
+		if len(hosts) < 2 {
+			return slice.Tunnel{}
+		}
+		number++
+		return slice.Tunnel{Number: number}
+	}
+	for i := range s.Links {
+		if l := &s.Links[i]; isLAN(l) || !slices.ContainsFunc(l.Ends, func(e slice.End) bool { return s.Node(e.Node).Kind == slice.Switch }) {
+			l.Tunnel = next(span.Link(l.Name))
+		}
+	}
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Kind == slice.Switch {
+			n.Tunnel = next(span.Switch(n.Name))
+		}
+	}
+	return s
+}
+
+// wantedBy gives what each host of the cluster must hold.
+func wantedBy(t interface{ Fatal(...any) }, w wish) map[string]*wanted {
+	all := make(map[string]*wanted)
+	for host := range cluster {
+		one, broken := wants(placeOf(host), []wish{w})
+		if len(broken) > 0 || len(one.cut) > 0 {
+			t.Fatal(host, broken, one.cut)
+		}
+		all[host] = one
+	}
+	return all
+}
+
+// tunnels lists the stand-ins by their names.
+func (w *wanted) tunnels() map[string]wire.Tunnel {
+	all := make(map[string]wire.Tunnel)
+	for k, detail := range w.details {
+		if t, is := detail.(wire.Tunnel); is {
+			all[k.Name] = t
+		}
+	}
+	return all
+}
+
+func TestEachHostHoldsItsPart(t *testing.T) {
+	lan, sw := switchDevice(7, "link h1:eth1 h2:eth1 h3:eth1 "), switchDevice(7, "s1")
+	to := func(device, host string) string { return tunnelDevice(7, device, host) + ">" + device }
+	for name, c := range map[string]struct {
+		links [][]string
+		hosts map[string]string
+		want  map[string][]string // wires by host
+	}{
+		"one host": {
+			[][]string{{"h1", "h2"}}, map[string]string{"h1": "B", "h2": "B"},
+			map[string][]string{"B": {"s7p1=s7p2"}},
+		},
+		"two hosts": {
+			[][]string{{"h1", "h2"}}, map[string]string{"h1": "A", "h2": "B"},
+			map[string][]string{"A": {"s7p1=s7p2"}, "B": {"s7p1=s7p2"}},
+		},
+		"a LAN on three": {
+			[][]string{{"h1", "h2", "h3"}}, map[string]string{"h1": "A", "h2": "B", "h3": "C"},
+			map[string][]string{
+				"A": {"s7p1>" + lan, to(lan, "B"), to(lan, "C")},
+				"B": {"s7p2>" + lan, to(lan, "A"), to(lan, "C")},
+				"C": {"s7p3>" + lan, to(lan, "A"), to(lan, "B")},
+			},
+		},
+		"a switch on two": {
+			[][]string{{"h1", "s1"}, {"h2", "s1"}}, map[string]string{"h1": "A", "h2": "C"},
+			map[string][]string{"A": {"s7p1>" + sw, to(sw, "C")}, "C": {"s7p3>" + sw, to(sw, "A")}},
+		},
+		"a cable at one of its switches' hosts": {
+			[][]string{{"h1", "s1"}, {"h2", "s2"}, {"s1", "s2"}}, map[string]string{"h1": "A", "h2": "B"},
+			map[string][]string{
+				"A": {"s7p1>" + sw, "s7p5#s7p6", to(switchDevice(7, "s2"), "B")},
+				"B": {"s7p3>" + switchDevice(7, "s2"), to(switchDevice(7, "s2"), "A")},
+			},
+		},
+		"nobody's": {[][]string{{"h1", "h2"}}, nil, map[string][]string{"A": {"s7p1=s7p2"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := make(map[string][]string)
+			for host, w := range wantedBy(t, wish{spec: on(network(7, c.links...), c.hosts)}) {
+				if wires := w.names(kindWire); wires != nil {
+					got[host] = wires
+				}
+				if c.want[host] == nil && len(w.resources) > 0 {
+					t.Errorf("%s has nothing to hold, and is to hold %v", host, w.resources)
+				}
+			}
+			for _, wires := range c.want {
+				slices.Sort(wires)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAShapeIsAtTheHostThatSends(t *testing.T) {
+	there, back := slice.Shape{Rate: 1e6}, slice.Shape{Rate: 2e6}
+	s := network(7, []string{"h1", "h2"})
+	s.Links[0].Ends[0].Shape, s.Links[0].Ends[1].Shape = there, back
+	all := wantedBy(t, wish{spec: on(s, map[string]string{"h1": "A", "h2": "B"})})
+	for host, want := range map[string]queue{
+		"A": {port: "s7p1", fromNode: there, joined: true}, "B": {port: "s7p2", fromNode: back, joined: true},
+	} {
+		var got []queue
+		for _, detail := range all[host].details {
+			if q, is := detail.(queue); is {
+				got = append(got, q)
+			}
+		}
+		if diff := cmp.Diff([]queue{want}, got, cmp.AllowUnexported(queue{})); diff != "" {
+			t.Errorf("%s: %s", host, diff)
+		}
+	}
+}
+
+func TestATunnelThatCannotBeIsTheLinksTroubleAlone(t *testing.T) {
+	s := on(network(7, []string{"h1", "h2"}, []string{"h1", "h3"}), map[string]string{"h1": "A", "h2": "B", "h3": "C"})
+	for why, at := range map[string]place{
+		"no such host":       {host: "A", address: cluster["A"], peers: map[string]netip.Addr{"C": cluster["C"]}},
+		"has not said where": {host: "A", address: cluster["A"], peers: map[string]netip.Addr{"B": {}, "C": cluster["C"]}},
+		"--advertise":        {host: "A", address: cluster["A"], peers: map[string]netip.Addr{"B": cluster["A"], "C": cluster["C"]}},
+		"of two families":    {host: "A", address: cluster["A"], peers: map[string]netip.Addr{"B": netip.MustParseAddr("2001:db8::2"), "C": cluster["C"]}},
+	} {
+		w, broken := wants(at, []wish{{spec: s}})
+		if len(broken) > 0 {
+			t.Fatal(broken)
+		}
+		if got := w.names(kindWire); !slices.Equal(got, []string{"s7p3=s7p4"}) {
+			t.Errorf("%s: wires %v", why, got)
+		}
+		if got := w.troubles(s); len(got) != 1 || !strings.Contains(got[0], why) || !strings.Contains(got[0], "h1:eth1 h2:eth1") {
+			t.Errorf("troubles %q, want one that says %q", got, why)
+		}
+	}
+}
+
+func TestAFencedHostHasNoNodesThatMayStartElsewhere(t *testing.T) {
+	s := on(network(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "A"})
+	s.Node("h1").Placement.Reschedule = slice.RescheduleAlways
+	at := placeOf("A")
+	at.fenced = true
+	w, _ := wants(at, []wish{{spec: s}})
+	if got := w.names(kindSliver, kindPort, kindWire); !slices.Equal(got, []string{"h2", "s7p2"}) {
+		t.Errorf("wants %v", got)
+	}
+	if w, _ = wants(placeOf("A"), []wish{{spec: s, awaited: map[string]string{"h2": "B"}}}); !slices.Equal(w.names(kindSliver), []string{"h1"}) {
+		t.Errorf("starts %v, and B may still run h2", w.names(kindSliver))
+	}
+}
+
+// A peer that is somewhere else now is followed without taking anything down.
+func TestAPeersNewAddressAmendsItsTunnels(t *testing.T) {
+	s := on(network(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "B"})
+	at := placeOf("A")
+	before, _ := wants(at, []wish{{spec: s}})
+	at.peers = map[string]netip.Addr{"B": netip.MustParseAddr("198.51.100.2")}
+	after, _ := wants(at, []wish{{spec: s}})
+	var seen []reconcile.Observed
+	for _, r := range before.resources {
+		seen = append(seen, reconcile.Observed{Key: r.Key, Digest: r.Digest, Needs: r.Needs, Falls: r.Falls})
+	}
+	plan, err := reconcile.Plan(after.resources, seen, nil)
+	if err != nil || len(plan) != 1 || plan[0].Op != reconcile.OpUpdate || plan[0].Key.Name != "s7p2" {
+		t.Errorf("plan %v, %v", plan, err)
+	}
+}
+
+// What all hosts hold together is what one machine would hold: each node and each wire once, but for links that reach over two hosts, which are
+// at both; and what each host has of a switch, a LAN or such a link is joined to the rest by tunnels that fit.
+func TestHostsTogetherHoldTheWholeNetwork(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawNetwork(t, 7)
+		w.left = nil
+		hosts := make(map[string]string)
+		for _, n := range w.spec.Nodes {
+			hosts[n.Name] = rapid.SampledFrom([]string{"A", "B", "C"}).Draw(t, "host")
+		}
+		whole, broken := wants(place{}, []wish{w})
+		if len(broken) > 0 {
+			t.Fatal(broken)
+		}
+		w.spec = on(w.spec, hosts)
+		parts := wantedBy(t, w)
+		for host, part := range parts {
+			if plan, err := reconcile.Plan(part.resources, nil, nil); err != nil || len(plan) != len(part.resources) {
+				t.Fatalf("%s: %d actions for %d resources, %v", host, len(plan), len(part.resources), err)
+			}
+		}
+		for _, kind := range []reconcile.Kind{kindSliver, kindPort, kindNet, kindProcess, kindBoot, kindWire, kindQueue} {
+			compareParts(t, w.spec, kind, whole, parts)
+		}
+		compareTunnels(t, parts)
+		compareBridges(t, whole, parts)
+	})
+}
+
+// compareParts checks that the hosts together have what one machine would have of a kind, but for stand-ins.
+func compareParts(t *rapid.T, s *slice.Slice, kind reconcile.Kind, whole *wanted, parts map[string]*wanted) {
+	count := make(map[string]int)
+	for _, part := range parts {
+		tunnels := part.tunnels()
+		for _, name := range part.names(kind) {
+			port, _, _ := strings.Cut(name, ">")
+			if _, standIn := tunnels[port]; !standIn {
+				count[name]++
+			}
+		}
+	}
+	want := make(map[string]int)
+	for _, name := range whole.names(kind) {
+		want[name] = 1
+		if j, is := whole.details[reconcile.Key{Kind: kind, Slice: 7, Name: name}].(join); is && hostOfPort(s, j.a) != hostOfPort(s, j.b) {
+			want[name] = 2
+		}
+		if q, is := whole.details[reconcile.Key{Kind: kind, Slice: 7, Name: name}].(queue); is && q.fromNode == (slice.Shape{}) && q.toNode == (slice.Shape{}) {
+			delete(want, name) // it is there because of the other end, which may be elsewhere
+			delete(count, name)
+		}
+	}
+	if diff := cmp.Diff(want, count); diff != "" {
+		t.Fatalf("%s: -one machine +all hosts\n%s", kindNames[kind], diff)
+	}
+}
+
+func hostOfPort(s *slice.Slice, port string) string {
+	for _, n := range s.Nodes {
+		for _, i := range n.Interfaces {
+			if slice.PortName(s.ID, i.Port) == port {
+				return n.Host
+			}
+		}
+	}
+	return ""
+}
+
+// compareTunnels checks that each tunnel has a counterpart, and is told from all others.
+func compareTunnels(t *rapid.T, parts map[string]*wanted) {
+	type end struct {
+		key         uint32
+		local, peer netip.Addr
+	}
+	ends := make(map[end]wire.Tunnel)
+	for host, part := range parts {
+		for _, tun := range part.tunnels() {
+			e := end{tun.Key, tun.Local, tun.Peer}
+			if other, twice := ends[e]; twice || tun.Local != cluster[host] {
+				t.Fatalf("%s: %+v beside %+v", host, tun, other)
+			}
+			ends[e] = tun
+		}
+	}
+	for e, tun := range ends {
+		back, there := ends[end{e.key, e.peer, e.local}]
+		if !there || back.Kind != tun.Kind || back.MTU != tun.MTU || back.Isolated != tun.Isolated || back.DSCP != tun.DSCP || back.StormControl != tun.StormControl || tun.Isolated != (tun.StormControl > 0) {
+			t.Fatalf("%+v has the counterpart %+v (%v)", tun, back, there)
+		}
+	}
+}
+
+// compareBridges checks that the bridges of one switch or LAN lead to one another, and only isolated: then nothing goes round.
+func compareBridges(t *rapid.T, whole *wanted, parts map[string]*wanted) {
+	for _, device := range whole.names(kindSwitch) {
+		var at []string
+		for host, part := range parts {
+			if part.has(reconcile.Key{Kind: kindSwitch, Slice: 7, Name: device}) {
+				at = append(at, host)
+			}
+		}
+		want := make(map[string]int)
+		for _, host := range at {
+			for _, peer := range at {
+				if peer != host {
+					want[fmt.Sprint(host, cluster[peer])] = 1
+				}
+			}
+		}
+		got := make(map[string]int)
+		for _, host := range at {
+			for name, tun := range parts[host].tunnels() {
+				if parts[host].has(reconcile.Key{Kind: kindWire, Slice: 7, Name: plug{name, device}.name()}) {
+					got[fmt.Sprint(host, tun.Peer)]++
+					if !tun.Isolated {
+						t.Fatalf("%s leads from a bridge to another one, and is not isolated", name)
+					}
+				}
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("%s: tunnels between its bridges:\n%s", device, diff)
+		}
+	}
+}

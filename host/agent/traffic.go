@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/host/wire"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// Traffic gives what went through the interfaces of a slice's nodes.
+func (a *Agent) Traffic(ctx context.Context, name string) (t api.SliceTraffic, err error) {
+	a.mu.Lock()
+	w := a.wishes[name]
+	a.mu.Unlock()
+	if w == nil {
+		return t, fmt.Errorf("slice %s is not on this host", name)
+	}
+	counted, err := a.counters(ctx)
+	if err != nil {
+		return t, err
+	}
+	t.Interfaces, t.Punts = trafficOf(a.place(), w.spec, counted), make(map[string]map[string]uint64)
+	t.Tunnels = tunnelsOf(w.spec, counted)
+	for i := range w.spec.Nodes {
+		n := w.spec.Nodes[i].Name // of another host's, nothing is counted
+		punts, err := a.fast.punts(ctx, a.network(), sliver.ID{Slice: w.spec.ID, Node: n})
+		if err != nil {
+			return t, err
+		}
+		if len(punts) > 0 {
+			t.Punts[n] = punts
+		}
+	}
+	return t, nil
+}
+
+// Underlay gives what went through all tunnels of this host.
+func (a *Agent) Underlay(ctx context.Context) (t api.UnderlayTraffic, err error) {
+	s := a.network()
+	if s == nil {
+		return t, nil
+	}
+	state, err := s.Underlay(ctx)
+	if err != nil {
+		return t, err
+	}
+	for what, n := range state.Counters {
+		switch what {
+		case datapath.Received:
+			t.Received = n
+		case datapath.ByLineCard:
+			t.ByLineCard = n
+		case datapath.Sent:
+			t.Sent = n
+		default:
+			if t.Dropped == nil {
+				t.Dropped = map[string]uint64{}
+			}
+			t.Dropped[what] = n
+		}
+	}
+	return t, nil
+}
+
+// counters reads what went through all ports, by their names.
+func (a *Agent) counters(ctx context.Context) (map[string]wire.Traffic, error) {
+	s := a.network()
+	if s == nil {
+		return nil, nil
+	}
+	return s.Counters(ctx)
+}
+
+// trafficOf picks the interfaces of a slice's nodes that are at a place out of what was counted: what stands for one elsewhere has the same
+// name.
+func trafficOf(at place, s *slice.Slice, counted map[string]wire.Traffic) []api.InterfaceTraffic {
+	all := []api.InterfaceTraffic{}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Kind != slice.Switch && !at.owns(n) {
+			continue
+		}
+		for _, iface := range n.Interfaces {
+			c, there := counted[slice.PortName(s.ID, iface.Port)]
+			if !there {
+				continue
+			}
+			all = append(all, api.InterfaceTraffic{
+				Node: n.Name, Interface: iface.Name, Received: traffic(c.ToNode), Sent: traffic(c.FromNode),
+				WalkedIn: traffic(c.WalkedIn), WalkedOut: traffic(c.WalkedOut), Dropped: c.Dropped,
+			})
+		}
+	}
+	return all
+}
+
+// tunnelsOf picks a slice's tunnels out of what was counted, in the order of their other ends.
+func tunnelsOf(s *slice.Slice, counted map[string]wire.Traffic) (all []api.TunnelTraffic) {
+	for port, c := range counted {
+		if c.Tunnel != nil && c.Tunnel.Slice == s.ID {
+			all = append(all, api.TunnelTraffic{
+				To: c.Tunnel.Owner, Port: port, Received: traffic(c.FromNode), Sent: traffic(c.ToNode), Dropped: c.Dropped,
+			})
+		}
+	}
+	slices.SortFunc(all, func(a, b api.TunnelTraffic) int {
+		return cmp.Or(strings.Compare(a.To, b.To), strings.Compare(a.Port, b.Port))
+	})
+	return all
+}
+
+func traffic(t datapath.Traffic) api.Traffic { return api.Traffic{Frames: t.Frames, Bytes: t.Bytes} }

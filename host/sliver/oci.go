@@ -1,0 +1,234 @@
+package sliver
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/profiles/seccomp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// Each slice owns 65,536 user ids and as many group ids of the machine, above all that distributions give away
+// (the range systemd calls container UIDs ends at 0x6FFFFFFF).
+const (
+	firstUID = 0x60000000
+	uids     = 1 << 16
+)
+
+func uidBase(slice uint16) int { return firstUID + int(slice)*uids }
+
+// capabilities that a node's root user has, in its own user namespace: what routing daemons and common tools
+// need. FRR's zebra asks for SYS_ADMIN and does not start without (zebra/main.c, _caps_p); the seccomp profile is made as if it
+// were not there, so that the system calls it is feared for (mount, setns, unshare, bpf ...) stay closed.
+var capabilities = []string{
+	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_NET_ADMIN",
+	"CAP_NET_BIND_SERVICE", "CAP_NET_BROADCAST", "CAP_NET_RAW", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID",
+	"CAP_SYS_CHROOT", "CAP_SYS_PTRACE", "CAP_SYS_ADMIN",
+}
+
+const initPath = "/.pergola/init" // where every sliver finds catatonit
+
+const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// processSpec is what all processes of a sliver have in common, the first and those of Exec.
+func processSpec(args, env []string, dir string) *specs.Process {
+	umask := uint32(0o022)
+	oom := 300 // before the machine's own services
+	return &specs.Process{
+		Args: args,
+		Env:  env,
+		Cwd:  dir,
+		User: specs.User{Umask: &umask},
+		Capabilities: &specs.LinuxCapabilities{
+			Bounding: capabilities, Effective: capabilities, Permitted: capabilities,
+		},
+		Rlimits: []specs.POSIXRlimit{
+			// FRR allocates tables for the soft limit of open files, in every daemon.
+			{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: maxFiles()},
+			{Type: "RLIMIT_CORE", Soft: 0, Hard: 0},
+		},
+		NoNewPrivileges: true,
+		OOMScoreAdj:     &oom,
+	}
+}
+
+// maxFiles is the hard limit of open files: not above our own, which not every root user may raise.
+func maxFiles() uint64 {
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil {
+		return 1024
+	}
+	return min(own.Max, 65536)
+}
+
+// environment merges, later sources over earlier ones.
+func environment(image []string, hostname string, own map[string]string) []string {
+	env := map[string]string{}
+	for _, e := range slices.Concat([]string{defaultPath, "HOME=/root", "TERM=xterm", "HOSTNAME=" + hostname}, image) {
+		name, value, _ := strings.Cut(e, "=")
+		env[name] = value
+	}
+	maps.Copy(env, own)
+	list := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, name+"="+env[name])
+	}
+	return list
+}
+
+// bundle writes the OCI configuration of a sliver.
+func (r *Runtime) bundle(s *Spec, root *rootfs, rec *record, now map[string]string) error {
+	args := []string{initPath, "-P"}
+	if !rec.Plain {
+		args = append([]string{initPath, "--"}, rec.Command...)
+	}
+	base := uint32(uidBase(s.Slice))
+	ids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: uids}}
+	config := &specs.Spec{
+		Version:  "1.0.2", // the newest that crun 1.8 takes
+		Process:  processSpec(args, rec.Env, rec.Dir),
+		Root:     &specs.Root{Path: root.path},
+		Hostname: s.Hostname,
+		Mounts:   append(standardMounts(), r.ownMounts(s)...),
+		Linux: &specs.Linux{
+			UIDMappings: ids,
+			GIDMappings: ids,
+			Sysctl:      now,
+			Namespaces: []specs.LinuxNamespace{
+				{Type: specs.UserNamespace}, {Type: specs.PIDNamespace}, {Type: specs.MountNamespace},
+				{Type: specs.UTSNamespace}, {Type: specs.IPCNamespace}, {Type: specs.NetworkNamespace},
+			},
+			MaskedPaths: maskedPaths,
+			// Not /proc/sys: what is writable there belongs to the sliver's own namespaces, the rest to a root user that is not
+			// the sliver's.
+			ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sysrq-trigger"},
+		},
+	}
+	if !rec.Plain && root.image.User != "" {
+		if err := setImageUser(config.Process, root); err != nil {
+			return err
+		}
+	}
+	if r.oci.ownCgroups {
+		config.Linux.CgroupsPath = "/" + r.groupOf(s.ID)
+	}
+	filter, err := filterSpec()
+	if err != nil {
+		return err
+	}
+	config.Linux.Seccomp = filter
+	if compiled := r.seccomp.Load(); compiled != nil {
+		config.Annotations = map[string]string{seccompAnnotation: *compiled}
+	}
+	data, err := json.Marshal(config)
+	if err != nil {
+		return fmt.Errorf("write OCI configuration: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(r.nodeDir(s.ID), "config.json"), data, 0o600); err != nil {
+		return fmt.Errorf("write OCI configuration: %w", err)
+	}
+	return nil
+}
+
+// setImageUser runs the command as the user that the image names.
+func setImageUser(p *specs.Process, root *rootfs) error {
+	fd, err := unix.Open(root.lower, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open image: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := setUser(fd, p, root.image.User); err != nil {
+		return fmt.Errorf("run as the image's user: %w", err)
+	}
+	return nil
+}
+
+var maskedPaths = []string{
+	"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
+	"/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/proc/interrupts", "/sys/firmware",
+	"/sys/devices/virtual/powercap",
+}
+
+// filterSpec is the profile that Docker uses, for our capabilities but without SYS_ADMIN (see capabilities).
+func filterSpec() (*specs.LinuxSeccomp, error) {
+	caps := slices.DeleteFunc(slices.Clone(capabilities), func(c string) bool { return c == "CAP_SYS_ADMIN" })
+	filter, err := seccomp.GetDefaultProfile(&specs.Spec{
+		Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{Bounding: caps}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make seccomp profile: %w", err)
+	}
+	return filter, nil
+}
+
+func standardMounts() []specs.Mount {
+	return []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=64k"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{
+			"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"}},
+		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+	}
+}
+
+// ownMounts are the files of the machine that this sliver sees.
+func (r *Runtime) ownMounts(s *Spec) []specs.Mount {
+	file := func(source, target string, options ...string) specs.Mount {
+		return specs.Mount{Destination: target, Type: "bind", Source: source, Options: append([]string{"bind"}, options...)}
+	}
+	mounts := []specs.Mount{
+		file(r.init, initPath, "ro", "nosuid", "nodev"),
+		file(filepath.Join(r.sliceDir(s.Slice), "hosts"), "/etc/hosts", "ro", "nosuid", "nodev", "noexec"),
+	}
+	if device := r.tunDevice(s.Slice); exists(device) {
+		mounts = append(mounts, file(device, tunDevice, "nosuid", "noexec"))
+	}
+	for i, b := range s.Binds {
+		mode := "rw"
+		if b.ReadOnly {
+			mode = "ro"
+		}
+		m := file(r.stage(s.ID, i), b.Target, mode, "nosuid", "nodev")
+		m.Options[0] = "rbind"
+		mounts = append(mounts, m)
+	}
+	return mounts
+}
+
+// splitSysctls tells the settings that can be made at once from those of interfaces that are yet to come.
+func splitSysctls(all map[string]string) (now, later map[string]string) {
+	now, later = map[string]string{}, map[string]string{}
+	for key, value := range all {
+		name := strings.Split(slice.SysctlPath(key), "/")
+		to := now
+		if len(name) > 3 && name[0] == "net" && (name[2] == "conf" || name[2] == "neigh") &&
+			!slices.Contains([]string{"all", "default", "lo"}, name[3]) {
+			to = later
+		}
+		to[key] = value
+	}
+	return now, later
+}
+
+// defaults of the kernel's own that a node should not have.
+func withDefaults(s *Spec) {
+	if s.Hostname == "" {
+		s.Hostname = s.Node
+	}
+	if s.PIDs == 0 {
+		s.PIDs = slice.DefaultPIDs
+	}
+	sysctls := map[string]string{"net.ipv4.ping_group_range": "0 65535"} // everybody may ping: set-uid programs are powerless here
+	maps.Copy(sysctls, s.Sysctls)
+	s.Sysctls = sysctls
+}

@@ -1,0 +1,275 @@
+package sliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// rootfs is a root file system that can be mounted.
+type rootfs struct {
+	path  string
+	mount func() error // on the launch thread
+	image imageConfig  // zero unless it comes from an image
+	lower string       // directory of the image, as it came
+}
+
+// makeRootfs prepares the directories of a sliver's root, below r.filesDir.
+func (r *Runtime) makeRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
+	dir := r.filesDir(s.ID)
+	if err := os.Mkdir(dir, 0o711); err != nil {
+		return nil, fmt.Errorf("make root file system: %w", err)
+	}
+	if s.Rootfs.Kind == "" || s.Rootfs.Kind == slice.RootfsHost {
+		return r.hostRootfs(s)
+	}
+	return r.imageRootfs(ctx, s)
+}
+
+// users are those of the machine that routing daemons run as; -1 where there is none.
+type users struct{ frr, frrGroup, frrvty, bird, birdGroup int }
+
+func hostUsers() users {
+	uid := func(name string) int {
+		if u, err := user.Lookup(name); err == nil {
+			if n, err := strconv.Atoi(u.Uid); err == nil && n < uids {
+				return n
+			}
+		}
+		return 0
+	}
+	gid := func(name string) int {
+		if g, err := user.LookupGroup(name); err == nil {
+			if n, err := strconv.Atoi(g.Gid); err == nil && n < uids {
+				return n
+			}
+		}
+		return 0
+	}
+	return users{uid("frr"), gid("frr"), gid("frrvty"), uid("bird"), gid("bird")}
+}
+
+// entry is a directory or a symbolic link of the skeleton.
+type entry struct {
+	path     string
+	mode     os.FileMode
+	uid, gid int
+	link     string
+}
+
+// skeleton is the root file system of a sliver that uses the machine's programs: nothing of the machine is in it
+// but what hostDirs mounts.
+func (u users) skeleton() []entry {
+	dirs := []entry{
+		{path: "usr"}, {path: "opt"}, {path: "etc"}, {path: "proc"}, {path: "sys"}, {path: "dev"}, {path: "mnt"}, {path: "srv"},
+		{path: "tmp", mode: 0o777 | os.ModeSticky},
+		{path: "home"},
+		{path: "root", mode: 0o700},
+		{path: "run"}, {path: "run/lock", mode: 0o777 | os.ModeSticky},
+		{path: "run/frr", uid: u.frr, gid: u.frrGroup}, {path: "run/bird", uid: u.bird, gid: u.birdGroup},
+		{path: "var"}, {path: "var/cache"}, {path: "var/lib"}, {path: "var/log"}, {path: "var/spool"},
+		{path: "var/tmp", mode: 0o777 | os.ModeSticky},
+		{path: "var/lib/frr", uid: u.frr, gid: u.frrGroup}, {path: "var/log/frr", uid: u.frr, gid: u.frrGroup},
+		{path: "var/run", link: "/run"}, {path: "var/lock", link: "/run/lock"},
+	}
+	for i := range dirs {
+		if dirs[i].mode == 0 {
+			dirs[i].mode = 0o755
+		}
+	}
+	return dirs
+}
+
+// etc is what a sliver has of its own in /etc. An opaque directory hides the machine's of that name.
+func (u users) etc() []entry {
+	return []entry{
+		{path: "frr", mode: 0o750, uid: u.frr, gid: u.frrGroup},
+		{path: "bird", mode: 0o750, uid: u.bird, gid: u.birdGroup},
+	}
+}
+
+func makeEntries(root string, base int, entries []entry) error {
+	for _, e := range entries {
+		path := filepath.Join(root, e.path)
+		if e.link != "" {
+			if err := os.Symlink(e.link, path); err != nil {
+				return err
+			}
+		} else if err := os.Mkdir(path, 0o700); err != nil {
+			return err
+		}
+		if err := os.Lchown(path, base+e.uid, base+e.gid); err != nil {
+			return err
+		}
+		if e.link == "" && e.mode != 0o700 { // after the change of owner, which clears special bits
+			if err := os.Chmod(path, e.mode); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hostRootfs is the default: the machine's programs and libraries, read-only, and everything else empty or private. Files
+// belong to the machine's root, which no sliver's user is: what others may not read there, slivers cannot.
+func (r *Runtime) hostRootfs(s *Spec) (*rootfs, error) {
+	dir, base := r.filesDir(s.ID), uidBase(s.Slice)
+	root, upper, work := filepath.Join(dir, "root"), filepath.Join(dir, "etc"), filepath.Join(dir, "work")
+	top := []entry{{path: "root", mode: 0o755}, {path: "etc", mode: 0o755}, {path: "work", mode: 0o700}}
+	skeleton := r.users.skeleton()
+	shown, err := shownDirs(s.Files)
+	if err != nil {
+		return nil, fmt.Errorf("make root file system: %w", err)
+	}
+	for _, d := range shown {
+		if d.link != "" || d.name != "usr" && d.name != "opt" {
+			skeleton = append(skeleton, entry{path: d.name, link: d.link, mode: 0o755})
+		}
+		if d.private {
+			top = append(top, entry{path: "upper-" + d.name, mode: 0o755}, entry{path: "work-" + d.name, mode: 0o700})
+		}
+	}
+	for _, part := range []struct {
+		root    string
+		entries []entry
+	}{{dir, top}, {root, skeleton}, {upper, r.users.etc()}} {
+		if err := makeEntries(part.root, base, part.entries); err != nil {
+			return nil, fmt.Errorf("make root file system: %w", err)
+		}
+	}
+	if err := fillEtc(upper, base, s.Hostname); err != nil {
+		return nil, fmt.Errorf("make root file system: %w", err)
+	}
+	return &rootfs{path: root, mount: func() error {
+		for _, d := range shown {
+			if err := d.mount(dir, root); err != nil {
+				return err
+			}
+		}
+		lower := filepath.Join(r.fsDir(s.Slice), "mask") + ":/etc"
+		return mountOverlay(lower, upper, work, filepath.Join(root, "etc"))
+	}}, nil
+}
+
+// shownDir is a directory of the machine that slivers see.
+type shownDir struct {
+	name    string
+	link    string // where it leads to, if it is merged into another
+	private bool   // with a layer of the node's own above it
+}
+
+// shownDirs finds them on this machine.
+func shownDirs(files []slice.File) (all []shownDir, err error) {
+	for _, name := range []string{"usr", "opt", "bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
+		d := shownDir{name: name}
+		fi, err := os.Lstat("/" + name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if fi.Mode()&os.ModeSymlink != 0 { // merged into /usr
+			if d.link, err = os.Readlink("/" + name); err != nil {
+				return nil, err
+			}
+		} else {
+			d.private = holdsFile(name, files)
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// mount shows the directory below a node's root; dir holds its layers.
+func (d shownDir) mount(dir, root string) error {
+	switch {
+	case d.link != "":
+		return nil
+	case d.private:
+		return mountOverlay("/"+d.name, filepath.Join(dir, "upper-"+d.name), filepath.Join(dir, "work-"+d.name), filepath.Join(root, d.name))
+	}
+	return bind("/"+d.name, filepath.Join(root, d.name), unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+}
+
+// holdsFile reports whether a file of the topology comes to lie in a directory of the machine, or in one that is merged into
+// it. It then needs a layer of its own above the machine's.
+func holdsFile(dir string, files []slice.File) bool {
+	return slices.ContainsFunc(files, func(f slice.File) bool {
+		first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+f.Path), "/"), "/")
+		if to, err := os.Readlink("/" + first); err == nil {
+			first = strings.Trim(to, "/")
+			first, _, _ = strings.Cut(first, "/")
+		}
+		return first == dir
+	})
+}
+
+// fillEtc writes a node's own /etc.
+func fillEtc(etc string, base int, hostname string) error {
+	for name, text := range map[string]string{"hostname": hostname + "\n", "resolv.conf": ""} {
+		path := filepath.Join(etc, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+		if err := os.Chown(path, base, base); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{"frr", "bird"} {
+		if err := unix.Setxattr(filepath.Join(etc, dir), "trusted.overlay.opaque", []byte("y"), 0); err != nil {
+			return fmt.Errorf("make %s opaque: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+func mountOverlay(lower, upper, work, target string) error {
+	options := "lowerdir=" + lower + ",upperdir=" + upper + ",workdir=" + work
+	return mount("overlay", target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
+}
+
+// masked are the parts of the machine's /etc that no sliver sees: configurations of the machine's own services, and
+// what identifies it. Secrets are protected by their modes; this is for the rest.
+var masked = []string{
+	"NetworkManager", "X11", "apache2", "apparmor", "apparmor.d", "apt", "audit", "ca-certificates", "cloud", "cni", "containerd",
+	"containers", "cron.d", "cron.daily", "cron.hourly", "cron.monthly", "cron.weekly", "crontab", "cups", "dbus-1", "docker", "dovecot",
+	"dpkg", "exim4", "exports", "fstab", "grub.d", "gshadow", "gshadow-", "hosts.allow", "hosts.deny", "init.d", "initramfs-tools",
+	"ipsec.conf", "ipsec.d", "ipsec.secrets", "iscsi", "issue", "issue.net", "krb5.keytab", "kubernetes", "ldap", "letsencrypt",
+	"libvirt", "logrotate.d", "lvm", "machine-id", "mdadm", "modprobe.d", "motd", "mysql", "netplan", "network", "nftables.conf", "nginx",
+	"openvpn", "opasswd", "pergola", "polkit-1", "postfix", "postgresql", "ppp", "rancher", "rc0.d", "rc1.d", "rc2.d", "rc3.d",
+	"rc4.d", "rc5.d", "rc6.d", "rcS.d", "resolv.conf", "samba", "security/opasswd", "shadow", "shadow-", "ssh", "ssl/private", "sssd",
+	"strongswan.d", "sudoers", "sudoers.d", "swanctl", "systemd", "udev", "ufw", "update-motd.d", "wireguard", "wpa_supplicant",
+}
+
+// makeMask makes the overlay layer that hides them: a whiteout each (overlayfs.rst: a character device 0/0).
+func makeMask(dir string) error {
+	if exists(filepath.Join(dir, "done")) {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range append(masked, "done") {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mknod(path, unix.S_IFCHR, 0); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("hide /etc/%s: %w", name, err)
+		}
+	}
+	return nil
+}

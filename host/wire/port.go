@@ -1,0 +1,264 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/host/undo"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// Port is the substrate's end of a node's interface, together with that interface.
+type Port struct {
+	Name   string // of the substrate's end: slice.PortName
+	Slice  uint16 // slice.Slice.ID; see DeleteSlice
+	Owner  string // slice/node:interface, for people
+	Digest string // of what the caller wants; Observe gives it back
+
+	PID       int  // a process in the node's namespace
+	HostNetns bool // in place of PID: an uplink, whose other end is in the machine's namespace
+	Inner     string
+	MAC       net.HardwareAddr
+	MTU       int
+	Addresses []netip.Prefix
+	Down      bool // made without a carrier
+}
+
+func (p Port) check() error {
+	switch {
+	case p.Name == "" || len(p.Name)+1 >= unix.IFNAMSIZ: // one byte is for the names of a queue's devices
+		return fmt.Errorf("bad name %q", p.Name)
+	case p.Inner == "" || len(p.Inner) >= unix.IFNAMSIZ:
+		return fmt.Errorf("bad interface name %q", p.Inner)
+	case len(p.MAC) != 6:
+		return fmt.Errorf("bad address %q", p.MAC)
+	case (p.PID != 0) == p.HostNetns:
+		return errors.New("give either a process or the machine's namespace")
+	}
+	return nil
+}
+
+// AddPort makes a port and its node's interface, which is up and has its addresses. A port of that name that is otherwise,
+// or not complete, is replaced.
+func (s *Substrate) AddPort(ctx context.Context, p Port) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := p.check()
+	if err == nil {
+		err = s.addPort(p)
+	}
+	if err != nil {
+		return fmt.Errorf("add port %s (%s): %w", p.Name, p.Owner, err)
+	}
+	return nil
+}
+
+func (s *Substrate) addPort(p Port) (err error) {
+	ns, closeNS, err := s.inner(p)
+	if err != nil {
+		return err
+	}
+	defer closeNS()
+	m, err := newMark(rolePort, p.Owner, p.Digest)
+	if err != nil {
+		return err
+	}
+	m.pid = p.PID
+	if m.ns, err = inode(ns); err != nil {
+		return err
+	}
+	if there, err := s.clear(p.Name, m); err != nil || there {
+		return err
+	}
+	var steps undo.Steps
+	defer steps.OnError(&err)
+	steps.Push(func() error { return s.deleteNamed(p.Name) })
+	var index int
+	err = netns.In(ns, func() (err error) {
+		index, err = s.addInner(p, ns, m.String())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.own(index, datapath.Port{MTU: p.MTU, MAC: [6]byte(p.MAC)}); err != nil {
+		return err
+	}
+	return s.nl.changeUp(index, !p.Down, attrString(unix.IFLA_IFALIAS, m.String())) // complete
+}
+
+// inner opens the namespace of the port's other end.
+func (s *Substrate) inner(p Port) (ns *os.File, done func(), err error) {
+	if p.HostNetns {
+		return s.host, func() {}, nil
+	}
+	ns, err = netns.Open(netns.Path(p.PID))
+	if err != nil {
+		return nil, nil, err
+	}
+	return ns, func() { _ = ns.Close() }, nil
+}
+
+func inode(f *os.File) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return 0, fmt.Errorf("look at %s: %w", f.Name(), err)
+	}
+	return st.Ino, nil
+}
+
+// clear makes room for a device. there is true if a complete one with this mark is there; its queue may differ.
+func (s *Substrate) clear(name string, want mark) (there bool, err error) {
+	d, err := s.nl.device(name)
+	if errors.Is(err, ErrNoDevice) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	want.queue = d.mark.queue
+	if d.marked && d.mark == want {
+		return true, nil
+	}
+	return false, s.deleteNamed(name)
+}
+
+// addInner makes the pair, and gives the index of the substrate's end. The thread is in the namespace of the node's end, whose
+// defaults must be there before it is.
+func (s *Substrate) addInner(p Port, ns *os.File, alias string) (index int, err error) {
+	if !p.HostNetns {
+		if err := setNodeDefaults(); err != nil {
+			return 0, err
+		}
+	}
+	index, err = s.addVeth(veth{
+		name: p.Name, mtu: p.MTU, group: uint32(p.Slice),
+		peer: p.Inner, peerNS: ns, peerMAC: p.MAC,
+	})
+	if errors.Is(err, unix.EEXIST) {
+		return 0, fmt.Errorf("an interface %s exists there already, and is not ours to replace: %w", p.Inner, err)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("make interface %s: %w", p.Inner, err)
+	}
+	inside, err := dialHere()
+	if err != nil {
+		return 0, err
+	}
+	defer inside.close()
+	d, err := inside.device(p.Inner)
+	if err != nil {
+		return 0, err
+	}
+	var attrs []*nl.RtAttr
+	if p.HostNetns { // people should see whose it is
+		attrs = append(attrs, attrString(unix.IFLA_IFALIAS, alias))
+	}
+	if err := inside.changeUp(d.index, true, attrs...); err != nil {
+		return 0, fmt.Errorf("set interface %s up: %w", p.Inner, err)
+	}
+	return index, inside.addAddresses(d.index, p.Addresses)
+}
+
+// own puts a device into the care of the data path.
+func (s *Substrate) own(index int, p datapath.Port) error {
+	s.records.Lock()
+	err := s.data.Add(index, p)
+	s.records.Unlock()
+	if err != nil {
+		return err
+	}
+	return netns.In(s.ns, func() error { return s.data.Attach(index) })
+}
+
+// DeletePorts deletes ports, tunnels, cables (by either end) and the queues between ports and switches, together. What does not exist is
+// no error: a node that ended took its ports along.
+func (s *Substrate) DeletePorts(ctx context.Context, names ...string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.deleteNamed(names...); err != nil {
+		return fmt.Errorf("delete ports: %w", err)
+	}
+	return nil
+}
+
+// deleteNamed deletes devices of any role, and the queues of ports.
+func (s *Substrate) deleteNamed(names ...string) error {
+	var devices []device
+	for _, name := range names {
+		for _, n := range []string{name, queueName(name)} {
+			if len(n) >= unix.IFNAMSIZ {
+				continue
+			}
+			d, err := s.nl.device(n)
+			if errors.Is(err, ErrNoDevice) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			devices = append(devices, d)
+		}
+	}
+	return s.deleteDevices(devices)
+}
+
+// deleteDevices forgets them first: as soon as they are gone, others may get their indexes.
+func (s *Substrate) deleteDevices(devices []device) error {
+	for _, d := range devices {
+		if err := s.data.Forget(d.index); err != nil {
+			return err
+		}
+		if d.mark.role == roleQueue || d.mark.role == roleTunnel { // its other end goes with it
+			if err := s.data.Forget(d.peer); err != nil {
+				return err
+			}
+		}
+	}
+	return s.nl.deleteDevices(devices)
+}
+
+// DeleteSlice deletes every device of a slice.
+func (s *Substrate) DeleteSlice(ctx context.Context, id uint16) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if id == 0 || id > slice.MaxID {
+		return fmt.Errorf("delete devices of slice %d: no such slice", id)
+	}
+	all, err := s.nl.devices()
+	if err == nil {
+		err = s.deleteDevices(slices.DeleteFunc(all, func(d device) bool { return d.group != uint32(id) }))
+	}
+	if err != nil {
+		return fmt.Errorf("delete devices of slice %d: %w", id, err)
+	}
+	return nil
+}
+
+// SetUp connects a port, or cuts it off: then the node's interface has no carrier.
+func (s *Substrate) SetUp(ctx context.Context, port string, up bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	d, err := s.nl.device(port)
+	if err == nil && d.up != up {
+		err = s.nl.changeUp(d.index, up)
+	}
+	if err != nil {
+		return fmt.Errorf("set port %s up or down: %w", port, err)
+	}
+	return nil
+}

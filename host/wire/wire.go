@@ -1,0 +1,173 @@
+// Package wire builds the links of virtual networks on one machine, through netlink and the data path.
+//
+// Everything lives in the substrate: a network namespace of its own, pinned below the state directory, with a bpf file system
+// beside it that holds the data path. Seen from the substrate, a network looks like this:
+//
+//	node ── veth ── port ═══ port ── veth ── node     two ports joined: the data path hands frames over
+//	node ── veth ── port ── switch ── cable ── switch a switch is a bridge, a cable a veth pair between two of them
+//	node ── veth ── port ═══ queue ── switch          a port whose frames wait in a queue before the switch gets them
+//	host ── veth ── port                              the other end is in the machine's own namespace
+//	node ── veth ── port ═══ stand-in ── uplink       a tunnel to a node on another machine; see Tunnel
+//
+// Every device carries a mark in its alias (see mark), written when the device is complete: what has none was left half made by
+// a process that died, and whoever finds it deletes it. Nothing is remembered in memory: each call asks the kernel, each may
+// be repeated, and each copes with what an earlier one left when it was killed.
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/kernel/netns"
+)
+
+// Errors on which callers decide.
+var (
+	ErrNoDevice = errors.New("no such device")
+	ErrNotWired = errors.New("neither joined to a port nor attached to a switch")
+)
+
+// Config says where a substrate lives.
+type Config struct {
+	// StateDir must not be shared with another substrate.
+	StateDir string
+	// TCX attaches programs through tcx, which Linux 6.6 brought, instead of clsact; see docs/decisions/004-clsact-not-tcx.md.
+	TCX bool
+	// Deleted is called soon after devices have gone from the substrate, whoever deleted them. Nil: nobody asks.
+	Deleted func()
+}
+
+// Substrate is an open substrate. Its methods may be called concurrently.
+type Substrate struct {
+	paths paths
+	ns    *os.File // its namespace
+	host  *os.File // the machine's
+	nl    *conn    // in its namespace
+	data  *datapath.DataPath
+	watch *watch // nil: there is none
+
+	// wiring serialises what reads and then writes the records of two ports, or a port and its queue.
+	wiring sync.Mutex
+	// held are the indexes that Hold keeps from new devices.
+	held     atomic.Pointer[map[int]bool]
+	underlay underlay
+	// records keeps a record from being forgotten, because its device is gone, just when another got its index.
+	records sync.Mutex
+}
+
+// paths are the places below a state directory.
+type paths struct {
+	stateDir  string
+	nsDir, ns string // file on which the namespace is mounted
+	bpf       string // mount point of the bpf file system
+}
+
+func pathsOf(stateDir string) paths {
+	dir := filepath.Join(stateDir, "netns")
+	return paths{stateDir: stateDir, nsDir: dir, ns: filepath.Join(dir, "substrate"), bpf: filepath.Join(stateDir, "bpf")}
+}
+
+// Present reports whether a substrate, or what is left of one, is below the state directory.
+func Present(stateDir string) bool {
+	p := pathsOf(stateDir)
+	for _, path := range []string{p.nsDir, p.bpf} {
+		if _, err := os.Lstat(path); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Open adopts the substrate below the state directory, or makes it. The machine's namespace is that of the caller. On a kernel that is too old for it, the error is a
+// *datapath.MissingHelpersError, and nothing was made.
+func Open(ctx context.Context, c Config) (*Substrate, error) {
+	if err := datapath.Supported(); err != nil { // before anything is made
+		return nil, fmt.Errorf("open substrate: %w", err)
+	}
+	s := &Substrate{paths: pathsOf(c.StateDir)}
+	made, err := s.paths.make()
+	if err == nil {
+		err = s.open(c)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		err = fmt.Errorf("open substrate: %w", errors.Join(err, s.Close()))
+		if made {
+			err = errors.Join(err, Remove(context.WithoutCancel(ctx), c.StateDir))
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Substrate) open(c Config) (err error) {
+	if s.host, err = netns.Here(); err != nil {
+		return err
+	}
+	if s.ns, err = netns.Open(s.paths.ns); err != nil {
+		return err
+	}
+	if s.nl, err = dial(s.ns); err != nil {
+		return err
+	}
+	if c.Deleted != nil {
+		if s.watch, err = startWatch(s.ns, c.Deleted); err != nil {
+			return err
+		}
+	}
+	hook, err := chooseHook(c, s.nl)
+	if err != nil {
+		return err
+	}
+	return netns.In(s.ns, func() error {
+		quiet() // again: br_netfilter may have been loaded since, and then asks for every bridge's frames
+		s.data, err = datapath.Open(s.paths.bpf, hook)
+		return err
+	})
+}
+
+func chooseHook(c Config, nl *conn) (datapath.Hook, error) {
+	if !c.TCX {
+		return clsact{nl}, nil
+	}
+	if err := datapath.HaveTCX(); err != nil {
+		return nil, err
+	}
+	return datapath.TCX{}, nil
+}
+
+// Close lets go of the substrate, which stays and works on.
+func (s *Substrate) Close() error {
+	var errs []error
+	if s.data != nil {
+		errs = append(errs, s.data.Close())
+	}
+	if s.watch != nil {
+		errs = append(errs, s.watch.close())
+	}
+	if s.nl != nil {
+		s.nl.close()
+	}
+	for _, f := range []*os.File{s.ns, s.host} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Remove closes the substrate and removes all of it.
+func (s *Substrate) Remove(ctx context.Context) error {
+	return errors.Join(s.Close(), Remove(ctx, s.paths.stateDir))
+}
+
+// Namespace is the path of the substrate's namespace, for those who look into it (captures).
+func (s *Substrate) Namespace() string { return s.paths.ns }

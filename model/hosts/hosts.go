@@ -1,0 +1,79 @@
+// Package hosts describes the machines that slices run on. It is plain data: JSON in the store and in the API.
+package hosts
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Host is a machine of the substrate, as its agent describes it.
+type Host struct {
+	Name string `json:"name"`
+	// Machine tells it from another one that claims the same name: the machine id, or what stands for it.
+	Machine string `json:"machine"`
+	// Address is the end of the tunnels to this host; peers send from theirs to this one.
+	Address netip.Addr `json:"address"`
+	// API is where members of the cluster reach its agent: host:port.
+	API string `json:"api"`
+	// Underlays are the interfaces into the substrate, the one with Address first.
+	Underlays []Underlay `json:"underlays,omitempty"`
+	// Bound says that packets of tunnels leave by Underlays alone, wherever the machine's routes lead.
+	Bound bool `json:"bound,omitempty"`
+	// Trouble is what goes wrong with its tunnels, for a person.
+	Trouble string `json:"trouble,omitempty"`
+	// Paths are the hosts to which less passes than through the first of these: bytes of an IP packet, by name.
+	Paths map[string]int `json:"paths,omitempty"`
+
+	Cores    float64  `json:"cores"`
+	Memory   uint64   `json:"memory"`             // bytes
+	Load     float64  `json:"load"`               // cores that are busy, measured
+	Kernel   string   `json:"kernel"`             // release: 6.1.0-27-amd64
+	Version  string   `json:"version"`            // of Pergola
+	Features []string `json:"features,omitempty"` // what its kernel has of what slices may ask for: see the Feature constants
+	// Labels are those that its agent was started with; the cluster's users may add to them (Policy).
+	Labels map[string]string `json:"labels,omitempty"`
+	// Allows is what it lets any slice have of itself: for the user's sake, since it decides by its own terms.
+	Allows  Allowance `json:"allows,omitzero"`
+	Updated time.Time `json:"updated"`
+}
+
+// Underlay is an interface that carries tunnels.
+type Underlay struct {
+	Name      string         `json:"name"`
+	Kind      string         `json:"kind,omitempty"` // as the kernel has it: wireguard, tun, bond; empty for hardware
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	MTU       int            `json:"mtu"`            // bytes of an IP packet
+	Rate      uint64         `json:"rate,omitempty"` // bit/s; 0: not known
+	XDP       string         `json:"xdp"`            // native, generic, or why there is none
+}
+
+// Carrier is the interface that carries the host's tunnels: the one that has its address. Where the host tells of none, ok is false.
+func (h *Host) Carrier() (u Underlay, ok bool) {
+	for _, u := range h.Underlays {
+		if slices.ContainsFunc(u.Addresses, func(p netip.Prefix) bool { return p.Addr() == h.Address }) {
+			return u, true
+		}
+	}
+	return Underlay{}, false
+}
+
+// plain are the kinds of interfaces that are a network card, several, or a part of one.
+var plain = []string{"", "bond", "bridge", "dsa", "dummy", "ipoib", "ipvlan", "ipvtap", "macvlan", "macvtap", "netkit", "openvswitch", "team", "veth", "vlan", "vrf"}
+
+// IsVPN reports whether an interface may enclose, and so encrypt, what it carries: WireGuard, tun and tap, ipip, MACsec. A kind that nobody thought
+// of does.
+func (u Underlay) IsVPN() bool { return !slices.Contains(plain, u.Kind) }
+
+// What a kernel may have that slices ask for.
+const (
+	FeatureNetem = "netem"
+	FeatureHTB   = "htb"
+)
+
+// Policy is what the cluster's users decided of a host.
+type Policy struct {
+	Cordoned bool              `json:"cordoned,omitempty"` // takes no new nodes
+	Draining bool              `json:"draining,omitempty"` // gives away what it has
+	Labels   map[string]string `json:"labels,omitempty"`   // beside the agent's; an empty value takes one away
+}

@@ -1,0 +1,271 @@
+// Package slice is the resolved model of one virtual network: what every other part of Pergola shares.
+//
+// A topology file says what a user wants; package topology turns it into a Slice, in which every default is
+// written out, every address is chosen and every file is present. A Slice says everything that a host needs to
+// build the network and nothing about how it builds it. Values are plain data: JSON in the store and in the API.
+//
+// Order is part of the value: Nodes, Links and Interfaces are sorted by name, so that equal networks are equal
+// bytes.
+package slice
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// Slice is one virtual network: the unit of ownership, quota and isolation.
+type Slice struct {
+	Name string `json:"name"`
+	// ID numbers the slice on every host: device names, uid ranges and cgroups are made from it. The controller
+	// allocates it at admission (1 to MaxID); it is 0 in a slice that was not admitted.
+	ID uint16 `json:"id,omitempty"`
+	// Generation counts the accepted versions of this slice, from 1.
+	Generation int64   `json:"generation,omitempty"`
+	Nodes      []Node  `json:"nodes"`
+	Links      []Link  `json:"links"`
+	Checks     []Check `json:"checks,omitempty"`
+	// Attribution is the licence note of imported data; it is shown wherever the network is drawn.
+	Attribution string `json:"attribution,omitempty"`
+	// Strategy says how nodes are spread over hosts: Spread, which is also meant where it is empty, or Pack.
+	Strategy Strategy `json:"strategy,omitempty"`
+}
+
+// MaxID is the largest slice ID; each slice owns 65,536 user ids of the host (see host/sliver).
+const MaxID = 4095
+
+// Limits of one slice. They keep names of devices within IFNAMSIZ and a typing error from filling a host.
+const (
+	MaxNodes      = 10_000
+	MaxInterfaces = 65_535 // ports of one slice
+)
+
+// Kind says what a node is.
+type Kind string
+
+// The kinds of node.
+const (
+	Router Kind = "router" // forwards packets; may run a routing daemon
+	Host   Kind = "host"   // an end system: does not forward, has a default route
+	Switch Kind = "switch" // a learning Ethernet switch in the substrate: has no sliver
+	Uplink Kind = "uplink" // the machine's own network namespace: for root alone, has no sliver
+)
+
+// Node is a virtual router, host or switch.
+type Node struct {
+	Name       string            `json:"name"`
+	Kind       Kind              `json:"kind"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Position   *Position         `json:"position,omitempty"`
+	Interfaces []Interface       `json:"interfaces,omitempty"`
+
+	// The sliver: how a Router or Host runs. Empty for Switch and Uplink.
+	Rootfs  Rootfs            `json:"rootfs,omitzero"`
+	Command []string          `json:"command,omitempty"` // empty: what Kind and Routing call for
+	Env     map[string]string `json:"env,omitempty"`
+	Files   []File            `json:"files,omitempty"`
+	Binds   []Bind            `json:"binds,omitempty"` // of host paths: for root alone
+	Sysctls map[string]string `json:"sysctls,omitempty"`
+	CPU     float64           `json:"cpu,omitempty"`    // cores; 0: no limit
+	Memory  int64             `json:"memory,omitempty"` // bytes; 0: no limit
+	PIDs    int64             `json:"pids,omitempty"`   // processes; 0: the default (DefaultPIDs)
+	Exec    []string          `json:"exec,omitempty"`   // shell commands run once after each start
+	Restart Restart           `json:"restart,omitempty"`
+
+	// FastPath is FastPathOff for a router that forwards in its own kernel alone, else empty.
+	FastPath FastPath `json:"fastpath,omitempty"`
+
+	// Host is the machine that the sliver runs on. The controller chooses it, within what Placement allows. It is empty on a
+	// machine that is in no cluster.
+	Host      string    `json:"host,omitempty"`
+	Placement Placement `json:"placement,omitzero"`
+	// Left holds the hosts that the node was moved away from while they might still run it, each with the generation of
+	// that move. The node starts only when each of them works on that generation, or is no host any more (Awaits).
+	Left map[string]int64 `json:"left,omitempty"`
+	// Tunnel is what carries a Switch's frames from host to host; its cables are each on one host.
+	Tunnel Tunnel `json:"tunnel,omitzero"`
+
+	// Loopbacks are the addresses of lo, beside 127.0.0.1 and ::1.
+	Loopbacks []netip.Prefix `json:"loopbacks,omitempty"`
+	// Routes are installed in the kernel by Pergola: default routes of hosts, static routes of routers without a
+	// daemon.
+	Routes []Route `json:"routes,omitempty"`
+	// Routing is nil for nodes that run no routing daemon.
+	Routing *Routing `json:"routing,omitempty"`
+}
+
+// DefaultPIDs bounds the processes of a node that names no limit of its own.
+const DefaultPIDs = 1024
+
+// DefaultMTU is that of an interface for which none is written and which no tunnel forces to less.
+const DefaultMTU = 1500
+
+// Position is where a node is drawn; degrees as in WGS 84.
+type Position struct {
+	Latitude  float64 `json:"latitude"`
+	Longitude float64 `json:"longitude"`
+}
+
+// Restart says what happens when the first process of a node ends by itself.
+type Restart string
+
+// The restart policies; the words are those of Docker.
+const (
+	RestartAlways    Restart = "always"
+	RestartOnFailure Restart = "on-failure"
+	RestartNever     Restart = "never"
+)
+
+// FastPath says whether the substrate may carry frames past a router's kernel, the way that this kernel would send them.
+type FastPath string
+
+// The settings. A slice holds only FastPathOff: what is on needs no word.
+const (
+	FastPathOn  FastPath = "on"
+	FastPathOff FastPath = "off"
+)
+
+// Interface is a node's end of a link.
+type Interface struct {
+	Name string `json:"name"` // as the node sees it: at most 15 bytes
+	// Port numbers the interface within the slice (1 to MaxInterfaces). It never changes while the interface
+	// exists: the substrate names its devices by it.
+	Port uint16 `json:"port"`
+	Link string `json:"link"`
+	MAC  string `json:"mac"` // six bytes, colons, lower case
+	MTU  int    `json:"mtu"` // bytes of payload, as `ip link` counts
+	// FixedMTU is true where the user wrote the MTU: it is refused, not lessened, where a tunnel cannot carry it.
+	FixedMTU  bool           `json:"fixed_mtu,omitempty"`
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	// Routing parameters of this interface; the zero value means the protocol's default.
+	Cost    int    `json:"cost,omitempty"`    // OSPF cost or IS-IS metric
+	Area    string `json:"area,omitempty"`    // OSPF area, dotted
+	Passive bool   `json:"passive,omitempty"` // announced, but no adjacency is made
+	// PointToPoint is true where the link has two ends and neither is a switch.
+	PointToPoint bool `json:"point_to_point,omitempty"`
+}
+
+// Link joins two interfaces, or more (a LAN).
+type Link struct {
+	Name string `json:"name"`
+	Ends []End  `json:"ends"` // two: point-to-point, or a cable to a switch; more, or LAN: one Ethernet segment
+	LAN  bool   `json:"lan,omitempty"`
+	// Tunnel is what carries the link's frames from host to host. Its Number is 0 for a cable to a switch.
+	Tunnel Tunnel `json:"tunnel,omitzero"`
+}
+
+// End is one end of a link. Shape is what the substrate does to frames that leave the node into the link.
+type End struct {
+	Node      string `json:"node"`
+	Interface string `json:"interface"`
+	Shape     Shape  `json:"shape,omitzero"`
+}
+
+// String gives the end as users write it: node:interface.
+func (e End) String() string { return e.Node + ":" + e.Interface }
+
+// Shape is the treatment of one direction of a link. The zero value leaves frames alone.
+type Shape struct {
+	Rate   uint64        `json:"rate,omitempty"`   // bit/s; 0: not limited
+	Delay  time.Duration `json:"delay,omitempty"`  // added, one way, ns in JSON
+	Jitter time.Duration `json:"jitter,omitempty"` // standard deviation of Delay
+	Loss   float64       `json:"loss,omitempty"`   // per cent of frames, 0 to 100
+	Queue  int           `json:"queue,omitempty"`  // frames that wait before the tail is dropped; 0: the kernel's default
+}
+
+// NeedsNetem reports whether the kernel must have sch_netem to do this.
+func (s Shape) NeedsNetem() bool { return s.Delay != 0 || s.Jitter != 0 || s.Loss != 0 }
+
+// RootfsKind says where a node's root file system comes from.
+type RootfsKind string
+
+// The sources of a root file system.
+const (
+	RootfsHost     RootfsKind = "host"     // the machine's own programs, read-only, with private /etc, /run, /var, /tmp, /root, /home
+	RootfsDir      RootfsKind = "dir"      // a directory of the host: for root alone
+	RootfsTar      RootfsKind = "tar"      // a tar archive, sent with the topology
+	RootfsLayout   RootfsKind = "layout"   // an OCI image layout of the host: for root alone
+	RootfsRegistry RootfsKind = "registry" // a reference such as docker.io/library/alpine:3.20
+)
+
+// Rootfs is where a node's root file system comes from. The zero value means RootfsHost.
+type Rootfs struct {
+	Kind RootfsKind `json:"kind,omitempty"`
+	Ref  string     `json:"ref,omitempty"` // a path, an image reference, or for RootfsTar the SHA-256 of the archive in hex
+}
+
+// File is put into a node's file system before its first process starts.
+type File struct {
+	Path string `json:"path"` // absolute, in the node
+	Mode uint32 `json:"mode,omitempty"`
+	Data []byte `json:"data"`
+}
+
+// Bind is a path of the host that a node sees: for root alone.
+type Bind struct {
+	Source   string `json:"source"`
+	Target   string `json:"target"`
+	ReadOnly bool   `json:"read_only,omitempty"`
+}
+
+// Route is one static route. Via is invalid (the zero Addr) for a route that is only bound to an interface.
+type Route struct {
+	To        netip.Prefix `json:"to"`
+	Via       netip.Addr   `json:"via,omitzero"`
+	Interface string       `json:"interface,omitempty"`
+	Blackhole bool         `json:"blackhole,omitempty"`
+}
+
+// Node gives the node of that name, or nil.
+func (s *Slice) Node(name string) *Node {
+	for i := range s.Nodes {
+		if s.Nodes[i].Name == name {
+			return &s.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// Link gives the link of that name, or nil.
+func (s *Slice) Link(name string) *Link {
+	for i := range s.Links {
+		if s.Links[i].Name == name {
+			return &s.Links[i]
+		}
+	}
+	return nil
+}
+
+// Interface gives the interface of that name, or nil.
+func (n *Node) Interface(name string) *Interface {
+	for i := range n.Interfaces {
+		if n.Interfaces[i].Name == name {
+			return &n.Interfaces[i]
+		}
+	}
+	return nil
+}
+
+// HasSliver reports whether the node runs as a container.
+func (n *Node) HasSliver() bool { return n.Kind == Router || n.Kind == Host }
+
+// Address is the node's first address of a family, the one that its name stands for: a loopback if it has one,
+// else its first interface's. ok is false where the node has none.
+func (n *Node) Address(ipv6 bool) (addr netip.Addr, ok bool) {
+	for _, p := range n.Loopbacks {
+		if p.Addr().Is6() == ipv6 {
+			return p.Addr(), true
+		}
+	}
+	for _, i := range n.Interfaces {
+		for _, p := range i.Addresses {
+			if p.Addr().Is6() == ipv6 {
+				return p.Addr(), true
+			}
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// PortName is the name of the substrate's end of an interface: unique on a host.
+func PortName(slice, port uint16) string { return fmt.Sprintf("s%dp%d", slice, port) }

@@ -1,0 +1,181 @@
+package importer
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
+)
+
+// ClabOptions say what surrounds a containerlab file.
+type ClabOptions struct {
+	// Images says what stands for images; nil: DefaultImages. An empty table leaves every image as it is.
+	Images ImageTable
+	// Dir is the file's directory: it tells plain files from directories among binds. nil: all are plain files.
+	Dir fs.FS
+	// Env looks up environment variables, which containerlab replaces in the whole file; nil: none is set.
+	Env func(string) (string, bool)
+}
+
+// clabMTU is what containerlab gives to links that name no MTU.
+const clabMTU = 9500
+
+// clab is one import.
+type clab struct {
+	*report
+	opt     ClabOptions
+	root    value // what is below topology:
+	lab     string
+	nodes   map[string]*clabNode
+	renamed map[string]string // nodes whose names are no host names
+	out     *topology.Topology
+	ignored map[string]*ignored
+	// badKinds are kinds of nodes that are not supported.
+	badKinds map[string]*ignored
+	uplink   string // the node that stands for the host in links
+}
+
+// ignored is a key that has no meaning here, or a kind: it is reported once, with the number of its other places.
+type ignored struct {
+	line, column, more int
+	hint               string
+	first              string // node
+}
+
+// Clab imports a containerlab topology (https://containerlab.dev/manual/topo-def-file) with nodes of the kinds linux,
+// bridge and host. Nodes have the interfaces and run what containerlab would let them run: no addresses and no routes
+// are chosen, no management network is made.
+func Clab(file string, data []byte, opt ClabOptions) (*topology.Topology, topology.Diagnostics) {
+	c := &clab{report: &report{file: file}, opt: opt, nodes: map[string]*clabNode{}, renamed: map[string]string{},
+		ignored: map[string]*ignored{}, badKinds: map[string]*ignored{}}
+	if opt.Images == nil {
+		c.opt.Images = DefaultImages()
+	}
+	root := readYAML(c.report, expandVariables(data, opt.Env))
+	if !c.wrong && c.want(root, object, "a containerlab file") {
+		c.file(root)
+	}
+	c.sum()
+	slices.SortStableFunc(c.found, func(a, b topology.Diagnostic) int { return a.Line - b.Line })
+	if c.wrong {
+		return nil, c.found
+	}
+	return c.out, c.found
+}
+
+func (c *clab) file(root value) {
+	c.lab = c.str(root.get("name"), "name")
+	if c.lab == "" {
+		c.lab = baseName(c.report.file)
+	}
+	no := false
+	c.out = &topology.Topology{
+		Name:       hostName(c.lab),
+		Addressing: &topology.Addressing{IPv4: &no, IPv6: &no},
+		Defaults:   &topology.Defaults{Link: &topology.LinkAttributes{MTU: clabMTU}},
+		Nodes:      map[string]topology.Node{},
+	}
+	for _, f := range root.fields {
+		switch f.key {
+		case "name", "topology":
+		case "prefix":
+			c.ignore(f, "containers are known by the names of network and node")
+		case "mgmt":
+			c.ignore(f, "there is no management network; pergola exec and shell need none")
+		case "settings", "debug":
+			c.ignore(f, "")
+		default:
+			c.fail(f.line, f.column, "known: name, prefix, mgmt, settings, topology", "a containerlab file has no %q", f.key)
+		}
+	}
+	c.root = root.get("topology")
+	if !c.want(c.root, object, "topology") {
+		if c.root.kind == null {
+			c.fail(root.line, root.column, "write topology: with nodes: and links:", "the file has no topology")
+		}
+		return
+	}
+	for _, f := range c.root.fields {
+		if !contains([]string{"defaults", "kinds", "groups", "nodes", "links"}, f.key) {
+			c.fail(f.line, f.column, "known: defaults, kinds, groups, nodes, links", "topology has no %q", f.key)
+		}
+	}
+	c.addNodes()
+	c.addLinks()
+	for name, n := range c.nodes {
+		if n.out != nil {
+			c.out.Nodes[c.renamed[name]] = *n.out
+		}
+	}
+}
+
+// addNodes reads the nodes; links come after, and may add to them.
+func (c *clab) addNodes() {
+	nodes := c.root.get("nodes")
+	if !c.want(nodes, object, "nodes") || len(nodes.fields) == 0 {
+		c.fail(nodes.line, nodes.column, "", "the topology has no nodes")
+		return
+	}
+	if len(nodes.fields) > slice.MaxNodes {
+		c.fail(nodes.line, nodes.column, "", "%d nodes: one network can have %d", len(nodes.fields), slice.MaxNodes)
+		return
+	}
+	taken := namer{}
+	for _, f := range nodes.fields {
+		taken[f.key] = true
+	}
+	for _, f := range nodes.fields {
+		name := hostName(f.key)
+		if strings.Contains(f.key, "|") {
+			c.fail(f.line, f.column, "write a bridge of its own", "node %q is a bridge within another node: that is not supported", f.key)
+		} else if name != f.key {
+			name = taken.name("n", f.key)
+			c.warn(f.line, f.column, "", "node %q is called %q here: its name is no host name", f.key, name)
+		}
+		c.renamed[f.key] = name
+		c.nodes[f.key] = c.node(f)
+	}
+}
+
+// hostName replaces what a host name cannot have.
+func hostName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
+			return r
+		}
+		return '-'
+	}, name)
+	return strings.Trim(name[:min(len(name), maxName)], "-_")
+}
+
+// ignore notes a key that is passed over, once for all of its places.
+func (c *clab) ignore(f field, hint string) {
+	if at, ok := c.ignored[f.key]; ok {
+		at.more++
+		return
+	}
+	c.ignored[f.key] = &ignored{line: f.line, column: f.column, hint: hint}
+}
+
+// sum reports what was counted.
+func (c *clab) sum() {
+	for _, key := range slices.Sorted(maps.Keys(c.ignored)) {
+		at, also := c.ignored[key], ""
+		if at.more > 0 {
+			also = fmt.Sprintf(", here and at %s", plural(at.more, "other place"))
+		}
+		c.warn(at.line, at.column, at.hint, "%s is ignored%s", key, also)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(c.badKinds)) {
+		at, also := c.badKinds[kind], ""
+		if at.more > 0 {
+			also = fmt.Sprintf(" and %s", plural(at.more, "other node"))
+		}
+		c.fail(at.line, at.column, at.hint, "kind %q (node %q%s) is not supported", kind, at.first, also)
+	}
+}

@@ -1,0 +1,246 @@
+package importer
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
+)
+
+// clabEnd is one end of a link, in either syntax.
+type clabEnd struct {
+	value
+	node, face string
+	mac        string
+	addresses  []string
+}
+
+var macPattern = regexp.MustCompile(`^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$`)
+
+// Words of the short syntax that are no nodes.
+var clabPseudo = []string{"host", "macvlan", "mgmt-net", "dummy", "vxlan", "vxlan-stitch"}
+
+const (
+	hintMacvlan = "link the node to the host instead: type host"
+	hintVXLAN   = "links between machines are not made by hand here"
+	hintMgmt    = "there is no management network"
+)
+
+func (c *clab) addLinks() {
+	links := c.root.get("links")
+	if !c.want(links, list, "links") {
+		return
+	}
+	if len(links.items) > slice.MaxInterfaces/2 {
+		c.fail(links.line, links.column, "", "%d links: one network can have %d", len(links.items), slice.MaxInterfaces/2)
+		return
+	}
+	used := map[string]bool{}
+	for _, l := range links.items {
+		if c.want(l, object, "a link") {
+			c.link(l, used)
+		}
+	}
+}
+
+func (c *clab) link(l value, used map[string]bool) {
+	for _, f := range l.fields {
+		switch f.key {
+		case "type", "endpoints", "endpoint", "host-interface", "mtu", "ipv4", "ipv6":
+		case "labels", "vars":
+			c.ignore(f, "")
+		case "mode", "remote", "vni", "dst-port", "src-port", "udp-port": // of types that are refused below
+		default:
+			c.warn(f.line, f.column, "", "unknown key %q of a link is ignored", f.key)
+		}
+	}
+	kind := strings.ToLower(c.str(l.get("type"), "type"))
+	ends, ok := c.linkEnds(l, &kind)
+	if !ok {
+		return
+	}
+	at := l.get("type")
+	switch kind {
+	case "", "brief", "veth", "veth-stitch", "host":
+	case "dummy":
+		c.dummy(ends[0])
+		return
+	case "macvlan":
+		c.fail(at.line, at.column, hintMacvlan, "links of type macvlan are not supported")
+		return
+	case "mgmt-net":
+		c.fail(at.line, at.column, hintMgmt, "links of type mgmt-net are not supported")
+		return
+	case "vxlan", "vxlan-stitch":
+		c.fail(at.line, at.column, hintVXLAN, "links of type %s are not supported", kind)
+		return
+	default:
+		c.fail(at.line, at.column, "known: veth, host, dummy", "unknown type of link %q", kind)
+		return
+	}
+	c.veth(l, ends, used)
+}
+
+// linkEnds reads endpoints: in both syntaxes, and endpoint: of links with one end. kind may follow from a pseudo
+// node of the short syntax.
+func (c *clab) linkEnds(l value, kind *string) (ends []clabEnd, ok bool) {
+	if one := l.get("endpoint"); one.kind != null {
+		e, ok := c.end(one)
+		ends = []clabEnd{e}
+		if *kind == "host" {
+			ends = append(ends, clabEnd{value: one, node: "host", face: c.str(l.get("host-interface"), "host-interface")})
+		}
+		return ends, ok
+	}
+	list := l.get("endpoints")
+	if len(list.items) != 2 {
+		c.fail(list.line, list.column, `write endpoints: ["a:eth1", "b:eth1"]`, "a link has two endpoints, this one has %d", len(list.items))
+		return nil, false
+	}
+	for _, item := range list.items {
+		e, ok := c.end(item)
+		if !ok {
+			return nil, false
+		}
+		if c.nodes[e.node] == nil && contains(clabPseudo, e.node) {
+			if e.node != "host" {
+				*kind = e.node
+				continue
+			}
+		}
+		ends = append(ends, e)
+	}
+	return ends, len(ends) > 0
+}
+
+// end reads one endpoint: "node:interface", or a map.
+func (c *clab) end(v value) (clabEnd, bool) {
+	e := clabEnd{value: v}
+	switch v.kind {
+	case scalar:
+		var found bool
+		if e.node, e.face, found = strings.Cut(v.text, ":"); !found {
+			c.fail(v.line, v.column, "write node:interface", "endpoint %q names no interface", v.text)
+			return e, false
+		}
+	case object:
+		c.knownKeys(v, "an endpoint", "node", "interface", "mac", "ipv4", "ipv6", "vars", "labels")
+		e.node, e.face = c.str(v.get("node"), "node"), c.str(v.get("interface"), "interface")
+		e.mac = c.str(v.get("mac"), "mac")
+		if e.mac != "" && !macPattern.MatchString(e.mac) {
+			c.fail(v.get("mac").line, v.get("mac").column, "such as 02:00:00:00:00:01", "%q is not a MAC address", e.mac)
+		}
+		for _, key := range []string{"ipv4", "ipv6"} {
+			c.address(&e, v.get(key), key)
+		}
+	default:
+		c.fail(v.line, v.column, `write "node:interface"`, "an endpoint is %s", v.kind)
+		return e, false
+	}
+	if e.node == "" || e.face == "" {
+		c.fail(v.line, v.column, "write node:interface", "an endpoint lacks its node or its interface")
+		return e, false
+	}
+	return e, true
+}
+
+// address notes an address of an end; an empty one means none.
+func (c *clab) address(e *clabEnd, v value, key string) {
+	text := c.str(v, key)
+	if text == "" {
+		return
+	}
+	if _, err := netip.ParsePrefix(text); err != nil {
+		c.fail(v.line, v.column, "such as 192.0.2.1/24", "%q is not an address with a prefix length", text)
+		return
+	}
+	e.addresses = append(e.addresses, text)
+}
+
+// veth adds a cable between two nodes, or to the host.
+func (c *clab) veth(l value, ends []clabEnd, used map[string]bool) {
+	if len(ends) != 2 {
+		c.fail(l.line, l.column, "", "the link lacks an end")
+		return
+	}
+	for _, key := range []string{"ipv4", "ipv6"} { // of both ends, beside the short syntax
+		for i, item := range l.get(key).items {
+			if i < len(ends) {
+				c.address(&ends[i], item, key)
+			}
+		}
+	}
+	link := topology.Link{Addresses: map[string]topology.Strings{}}
+	for _, e := range ends {
+		node, ok := c.endNode(e)
+		if !ok {
+			return
+		}
+		end := node + ":" + e.face
+		if used[end] {
+			c.fail(e.line, e.column, "", "%s is used by two links", end)
+		}
+		used[end] = true
+		link.Ends = append(link.Ends, topology.End(end))
+		if len(e.addresses) > 0 {
+			link.Addresses[end] = e.addresses
+		}
+		c.setMAC(e)
+	}
+	if len(link.Addresses) == 0 {
+		link.Addresses = nil
+	}
+	if at := l.get("mtu"); at.kind != null {
+		mtu, err := strconv.Atoi(c.str(at, "mtu"))
+		if err != nil || mtu < 68 || mtu > 65535 {
+			c.fail(at.line, at.column, "68 to 65535", "mtu %q is not a number of bytes", at.text)
+		}
+		link.MTU = mtu
+	}
+	c.out.Links = append(c.out.Links, link)
+}
+
+// endNode gives the name here of an endpoint's node. The pseudo node host becomes an uplink.
+func (c *clab) endNode(e clabEnd) (name string, ok bool) {
+	if n := c.nodes[e.node]; n != nil {
+		return c.renamed[e.node], true
+	}
+	if e.node != "host" {
+		c.fail(e.line, e.column, "add it under topology.nodes", "no node is called %q", e.node)
+		return "", false
+	}
+	if c.uplink == "" {
+		c.uplink = "host"
+		c.out.Nodes[c.uplink] = topology.Node{Attributes: topology.Attributes{Kind: slice.Uplink}}
+	}
+	return c.uplink, true
+}
+
+// setMAC gives an interface the address that the file wants, before the node's own commands.
+func (c *clab) setMAC(e clabEnd) {
+	n := c.nodes[e.node]
+	if e.mac == "" || n == nil || n.out == nil || n.kind != "linux" {
+		return
+	}
+	n.out.Exec = append(topology.Strings{fmt.Sprintf("ip link set dev '%s' address %s", quoted(e.face), e.mac)}, n.out.Exec...)
+}
+
+// dummy makes an interface that leads nowhere, inside the node.
+func (c *clab) dummy(e clabEnd) {
+	n := c.nodes[e.node]
+	if n == nil || n.kind != "linux" {
+		c.fail(e.line, e.column, "", "a dummy interface needs a node of kind linux; %q is none", e.node)
+		return
+	}
+	if n.out != nil {
+		face := quoted(e.face)
+		n.out.Exec = append(topology.Strings{fmt.Sprintf("ip link add '%s' type dummy && ip link set '%s' up", face, face)}, n.out.Exec...)
+	}
+}
+
+// quoted makes a text safe between single quotes of a shell.
+func quoted(text string) string { return strings.ReplaceAll(text, "'", `'\''`) }

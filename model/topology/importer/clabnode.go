@@ -1,0 +1,387 @@
+package importer
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
+)
+
+// clabNode is a node with what its group, its kind and the defaults say, from the most specific level to the least.
+type clabNode struct {
+	name   string // as the file has it
+	kind   string
+	at     field
+	levels []value
+	out    *topology.Node // nil where something is wrong
+	daemon slice.Daemon   // that the image starts
+	onHost bool           // its root is the machine's own
+}
+
+var clabKinds = []string{"linux", "bridge", "host"}
+
+// Keys of nodes that have no meaning here, and what to do without them.
+var clabIgnored = map[string]string{
+	"type": "", "image-pull-policy": "", "auto-remove": "", "config": "", "runtime": "", "extras": "", "license": "",
+	"ports": "reach a node by pergola exec or shell, or by a link to the host", "startup-delay": "",
+	"mgmt-ipv4": "there is no management network", "mgmt-ipv6": "there is no management network",
+	"user": "processes run as root of the node", "devices": "", "cap-add": "nodes have what routing needs", "shm-size": "",
+	"cpu-set": "cpu: limits the share", "stages": "nodes start all at once; exec runs after the start", "dns": "nodes know each other's names",
+	"certificate": "", "healthcheck": "pergola check", "aliases": "", "components": "", "startup-config": "kind linux reads none",
+	"enforce-startup-config": "", "suppress-startup-config": "", "sandbox": "", "kernel": "", "link-apply-mode": "", "credentials": "",
+	"hostname": "", "privileged": "", "cgroupns-mode": "", "cgroup-parent": "", "pid-mode": "", "tmpfs": "", "security-opts": "",
+	"volumes": "", "position": "", "env-files": "write env:", "apt": "",
+}
+
+var clabUsed = []string{"kind", "group", "image", "entrypoint", "cmd", "exec", "binds", "env", "labels", "network-mode", "cpu",
+	"memory", "sysctls", "restart-policy"}
+
+func (c *clab) node(f field) *clabNode {
+	n := &clabNode{name: f.key, at: f}
+	if f.kind != null && !c.want(f.value, object, "node "+f.key) {
+		return n
+	}
+	c.inherit(n)
+	out := &topology.Node{}
+	switch n.kind {
+	case "linux":
+		c.linux(n, out)
+	case "bridge":
+		out.Kind = slice.Switch
+	case "host":
+		out.Kind = slice.Uplink
+		for _, key := range f.fields {
+			if key.key == "exec" {
+				c.ignore(key, "Pergola runs nothing on the host")
+			}
+		}
+	default:
+		c.unsupported(n)
+		return n
+	}
+	c.checkKeys(n)
+	out.Labels = c.merged(n, "labels")
+	n.out = out
+	return n
+}
+
+// unsupported reports a node's kind, once for all nodes of the kind.
+func (c *clab) unsupported(n *clabNode) {
+	hint := "supported: " + strings.Join(clabKinds, ", ")
+	at := c.kindOf(n)
+	switch kind := c.badKinds[n.kind]; {
+	case n.kind == "":
+		c.fail(n.at.line, n.at.column, hint, "node %q has no kind", n.name)
+	case kind != nil:
+		kind.more++
+	default:
+		c.badKinds[n.kind] = &ignored{line: at.line, column: at.column, hint: hint, first: n.name}
+		c.wrong = true
+	}
+}
+
+// kindOf is where a node's kind is written, as containerlab finds it: the kind may come from the node's group.
+func (c *clab) kindOf(n *clabNode) value {
+	defaults, groups := c.root.get("defaults"), c.root.get("groups")
+	for _, v := range []value{n.at.get("kind"), groups.get(n.at.get("group").text).get("kind"),
+		groups.get(defaults.get("group").text).get("kind"), defaults.get("kind")} {
+		if v.kind != null && v.text != "" {
+			return v
+		}
+	}
+	return value{line: n.at.line, column: n.at.column}
+}
+
+// inherit finds a node's kind and, which may come from the kind, its group.
+func (c *clab) inherit(n *clabNode) {
+	defaults, kinds, groups := c.root.get("defaults"), c.root.get("kinds"), c.root.get("groups")
+	group := c.str(n.at.get("group"), "group")
+	n.kind = c.str(c.kindOf(n), "kind")
+	kind := kinds.get(n.kind)
+	for _, v := range []value{kind.get("group"), defaults.get("group")} {
+		if group == "" {
+			group = c.str(v, "group")
+		}
+	}
+	n.levels = []value{n.at.value, groups.get(group), kind, defaults}
+}
+
+// find gives what the most specific level says.
+func (n *clabNode) find(key string) value {
+	for _, level := range n.levels {
+		if v := level.get(key); v.kind != null && (v.kind != scalar || v.text != "") {
+			return v
+		}
+	}
+	return value{line: n.at.line, column: n.at.column}
+}
+
+// merged gives a map to which all levels contribute, the more specific ones overriding.
+func (c *clab) merged(n *clabNode, key string) map[string]string {
+	var all map[string]string
+	for _, level := range slices.Backward(n.levels) {
+		if m := c.pairs(level.get(key), key); len(m) > 0 {
+			if all == nil {
+				all = map[string]string{}
+			}
+			maps.Copy(all, m)
+		}
+	}
+	for k, v := range all {
+		all[k] = c.magic(n, v)
+	}
+	return all
+}
+
+func (c *clab) checkKeys(n *clabNode) {
+	for _, level := range n.levels {
+		for _, f := range level.fields {
+			hint, passedOver := clabIgnored[f.key]
+			switch {
+			case passedOver:
+				c.ignore(f, hint)
+			case contains(clabUsed, f.key):
+			default:
+				c.warn(f.line, f.column, "", "unknown key %q of node %q is ignored", f.key, n.name)
+			}
+		}
+	}
+}
+
+// linux is a container. It forwards IPv4, as containers of Docker do: Docker turns forwarding on in the machine, and
+// new network namespaces inherit it. Everything else is left to its image and its exec lines.
+func (c *clab) linux(n *clabNode, out *topology.Node) {
+	c.image(n, out)
+	out.Kind = slice.Host
+	if n.daemon != "" {
+		out.Kind, out.Daemon = slice.Router, n.daemon
+	} else {
+		out.Gateway = topology.Strings{"none"}
+	}
+	out.Sysctls = map[string]string{"net.ipv4.ip_forward": "1"}
+	maps.Copy(out.Sysctls, c.merged(n, "sysctls"))
+	out.Env = c.merged(n, "env")
+	c.process(n, out)
+	c.binds(n, out)
+	if n.daemon != "" && len(out.Config) == 0 { // as such images are: the daemon runs, and no protocol
+		out.Routing = topology.Strings{string(slice.Static)}
+	}
+	for _, level := range slices.Backward(n.levels) {
+		for _, line := range c.strs(level.get("exec"), "exec") {
+			line = shell(c.magic(n, line), n.onHost)
+			if n.onHost && installs(line) {
+				c.install(level.get("exec"), line)
+				continue
+			}
+			out.Exec = append(out.Exec, line)
+		}
+	}
+	c.limits(n, out)
+	switch mode := c.str(n.find("network-mode"), "network-mode"); {
+	case mode == "host" || strings.HasPrefix(mode, "container:"):
+		at := n.find("network-mode")
+		c.fail(at.line, at.column, "each node has a network namespace of its own", "network-mode %q of node %q is not supported", mode, n.name)
+	}
+}
+
+// image decides what the node's root file system is.
+func (c *clab) image(n *clabNode, out *topology.Node) {
+	at := n.find("image")
+	image := c.str(at, "image")
+	if image == "" {
+		c.fail(n.at.line, n.at.column, "write image:", "node %q of kind linux has no image", n.name)
+		return
+	}
+	rule, ok := c.opt.Images.find(image)
+	switch {
+	case !ok || rule.Rootfs == "" && rule.Image == "":
+		out.Image = image
+	case rule.Image != "":
+		out.Image = rule.Image
+	case rule.Rootfs == hostRootfs:
+		n.onHost = true
+	default:
+		out.Rootfs = &topology.Source{Path: rule.Rootfs}
+	}
+	n.daemon = rule.Daemon
+	if n.onHost || out.Image != image {
+		instead := "the machine's own programs"
+		if !n.onHost {
+			instead = rule.Rootfs + rule.Image
+		}
+		c.substituted(at, image, instead)
+	}
+}
+
+// substituted warns once of each image that another root stands for.
+func (c *clab) substituted(at value, image, instead string) {
+	message := fmt.Sprintf("image %s is replaced by %s", image, instead)
+	if !slices.ContainsFunc(c.found, func(d topology.Diagnostic) bool { return d.Message == message }) {
+		c.warn(at.line, at.column, "the image table says so", "%s", message)
+	}
+}
+
+// What images start by themselves, and what keeps a container alive and does nothing: Pergola does that anyway.
+var idle = []string{"sh", "bash", "ash", "/bin/sh", "/bin/bash", "/bin/ash", "sleep infinity", "tail -f /dev/null",
+	"sleep inf", "/usr/lib/frr/docker-start", "/sbin/tini -- /usr/lib/frr/docker-start"}
+
+// process sets the first process. A cmd: on an image of its own needs the image's entrypoint, which is not known
+// here; it is taken as the whole command.
+func (c *clab) process(n *clabNode, out *topology.Node) {
+	line := strings.TrimSpace(c.str(n.find("entrypoint"), "entrypoint") + " " + c.str(n.find("cmd"), "cmd"))
+	line = c.magic(n, line)
+	if line == "" || n.onHost && contains(idle, strings.Join(strings.Fields(line), " ")) {
+		return
+	}
+	words, err := splitWords(shell(line, n.onHost))
+	if err != nil {
+		at := n.find("cmd")
+		c.fail(at.line, at.column, "", "cmd of node %q: %v", n.name, err)
+		return
+	}
+	out.Cmd = words
+}
+
+// shell calls a shell that Debian does not have by the name of one that it has.
+func shell(line string, onHost bool) string {
+	if rest, ok := strings.CutPrefix(line, "ash "); ok && onHost {
+		return "sh " + rest
+	}
+	return line
+}
+
+// installs reports whether a command fetches packages.
+func installs(line string) bool {
+	words := strings.Fields(line)
+	return len(words) > 1 && contains([]string{"apk", "apt", "apt-get", "dnf", "yum"}, words[0])
+}
+
+// install warns of a package manager that has no image of its own to write to.
+func (c *clab) install(at value, line string) {
+	c.warn(at.line, at.column, "install them on the machine, or give the image another root in the image table",
+		"%q is left out: the node has the machine's own programs", line)
+}
+
+func (c *clab) limits(n *clabNode, out *topology.Node) {
+	if at := n.find("cpu"); at.kind != null {
+		cpu, err := strconv.ParseFloat(c.str(at, "cpu"), 64)
+		if err != nil || !(cpu >= 0 && cpu < 1e6) {
+			c.fail(at.line, at.column, "a number of cores", "cpu %q of node %q is not a number", at.text, n.name)
+		}
+		out.CPU = cpu
+	}
+	if at := n.find("memory"); at.kind != null {
+		out.Memory = topology.Bytes(c.str(at, "memory"))
+		if _, err := out.Memory.Count(); err != nil {
+			c.fail(at.line, at.column, "", "memory of node %q: %v", n.name, err)
+		}
+	}
+	policies := map[string]slice.Restart{"": "", "no": slice.RestartNever, "on-failure": slice.RestartOnFailure,
+		"always": slice.RestartAlways, "unless-stopped": slice.RestartAlways}
+	at := n.find("restart-policy")
+	policy, ok := policies[strings.ToLower(c.str(at, "restart-policy"))]
+	if !ok {
+		c.fail(at.line, at.column, "no, on-failure, always or unless-stopped", "unknown restart-policy %q of node %q", at.text, n.name)
+	}
+	out.Restart = policy
+}
+
+// magic replaces the variables of containerlab.
+func (c *clab) magic(n *clabNode, text string) string {
+	if !strings.Contains(text, "__clab") {
+		return text
+	}
+	dir := "clab-" + c.lab
+	return strings.NewReplacer("__clabNodeName__", n.name, "__clabLabName__", c.lab, "__clabNodeDir__", dir+"/"+n.name,
+		"__clabDir__", dir).Replace(text)
+}
+
+// binds turns binds of plain files beside the topology into files, so that they need no root; a routing daemon's
+// become its configuration. Directories and paths elsewhere on the host stay binds.
+func (c *clab) binds(n *clabNode, out *topology.Node) {
+	byTarget := map[string]bool{}
+	for _, level := range n.levels {
+		for _, item := range level.get("binds").items {
+			text := c.magic(n, c.str(item, "bind"))
+			source, target, options := splitBind(text)
+			if source == "" || !strings.HasPrefix(target, "/") {
+				c.fail(item.line, item.column, "write SOURCE:TARGET, TARGET absolute", "bind %q of node %q is not complete", text, n.name)
+				continue
+			}
+			target = path.Clean(target)
+			if byTarget[target] {
+				continue // a more specific level has spoken
+			}
+			byTarget[target] = true
+			c.bind(n, out, source, target, options)
+		}
+		c.want(level.get("binds"), list, "binds")
+	}
+}
+
+func splitBind(text string) (source, target, options string) {
+	parts := strings.SplitN(text, ":", 3)
+	parts = append(parts, "", "")
+	return parts[0], parts[1], parts[2]
+}
+
+func (c *clab) bind(n *clabNode, out *topology.Node, source, target, options string) {
+	info := c.stat(source)
+	relative := !path.IsAbs(source) && !strings.HasPrefix(source, "~")
+	isDir := info != nil && info.IsDir()
+	dir := map[slice.Daemon]string{slice.FRR: "/etc/frr", slice.BIRD: "/etc/bird"}[n.daemon]
+	switch {
+	case dir != "" && path.Dir(target) == dir && !isDir:
+		c.configure(out, path.Base(target), source)
+	case n.daemon == slice.BIRD && target == "/etc/bird.conf":
+		c.configure(out, "bird.conf", source)
+	case dir != "" && target == dir && isDir && relative:
+		entries, _ := fs.ReadDir(c.opt.Dir, path.Clean(source))
+		for _, e := range entries {
+			if e.Type().IsRegular() {
+				c.configure(out, e.Name(), path.Join(source, e.Name()))
+			}
+		}
+	case relative && !isDir:
+		f := topology.File{Source: &topology.Source{Path: source}}
+		if info != nil && info.Mode()&0o111 != 0 {
+			f.Mode = "0755"
+		}
+		if out.Files == nil {
+			out.Files = map[string]topology.File{}
+		}
+		out.Files[target] = f
+	default:
+		bind := source + ":" + target
+		if slices.Contains(strings.Split(options, ","), "ro") {
+			bind += ":ro"
+		}
+		out.Binds = append(out.Binds, bind)
+	}
+}
+
+func (c *clab) configure(out *topology.Node, name, source string) {
+	if out.Config == nil {
+		out.Config = map[string]*topology.Source{}
+	}
+	out.Config[name] = &topology.Source{Path: source}
+}
+
+// stat looks at a file beside the topology; nil where it is elsewhere or not there.
+func (c *clab) stat(source string) fs.FileInfo {
+	name := path.Clean(source)
+	if c.opt.Dir == nil || !fs.ValidPath(name) {
+		return nil
+	}
+	info, err := fs.Stat(c.opt.Dir, name)
+	if err != nil {
+		return nil
+	}
+	return info
+}

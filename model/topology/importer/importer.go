@@ -1,0 +1,84 @@
+// Package importer turns files of other tools into topologies: GraphML of the Internet Topology Zoo, and
+// containerlab's .clab.yml. It is pure: what a file names (binds) is left to whoever reads topologies.
+//
+// Diagnostics that are warnings say what was left out or done otherwise; the topology is nil only where there are
+// errors.
+package importer
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/pergola-net/pergola/model/topology"
+)
+
+// Format is a kind of topology file.
+type Format string
+
+// The formats.
+const (
+	Pergola Format = "pergola"
+	GraphML Format = "graphml"
+	ClabYML Format = "containerlab"
+)
+
+const maxBytes = 32 << 20 // of a file
+
+// A containerlab file has everything below topology:, at the left margin; a Pergola file has nodes: there.
+var clabKey = regexp.MustCompile(`(?m)^(?:topology|"topology"|'topology')\s*:`)
+
+// Detect says which format a file has, by its name and, where that says nothing, by its content. What it does not
+// know is Pergola's own.
+func Detect(file string, data []byte) Format {
+	name := strings.ToLower(filepath.Base(file))
+	switch {
+	case strings.HasSuffix(name, ".graphml"):
+		return GraphML
+	case strings.HasSuffix(name, ".clab.yml"), strings.HasSuffix(name, ".clab.yaml"):
+		return ClabYML
+	}
+	text := bytes.TrimLeft(bytes.TrimPrefix(data, []byte("\ufeff")), " \t\r\n")
+	switch {
+	case bytes.HasPrefix(text, []byte("<")):
+		return GraphML
+	case clabKey.Match(data):
+		return ClabYML
+	}
+	return Pergola
+}
+
+// report collects diagnostics of one file.
+type report struct {
+	file  string
+	found topology.Diagnostics
+	wrong bool
+}
+
+const maxFound = 200 // diagnostics of one file
+
+func (r *report) add(d topology.Diagnostic) {
+	d.File = r.file
+	r.wrong = r.wrong || !d.Warning
+	if len(r.found) < maxFound {
+		r.found = append(r.found, d)
+	}
+}
+
+// fail notes an error, warn a warning. Line and column count from 1; 0 where the place is not known.
+func (r *report) fail(line, column int, hint, format string, args ...any) {
+	r.add(topology.Diagnostic{Line: line, Column: column, Hint: hint, Message: fmt.Sprintf(format, args...)})
+}
+
+func (r *report) warn(line, column int, hint, format string, args ...any) {
+	r.add(topology.Diagnostic{Line: line, Column: column, Hint: hint, Message: fmt.Sprintf(format, args...), Warning: true})
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,184 @@
+package topology
+
+import (
+	"path"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// shorthand fills a value from one of its short forms; false where the node is not a short form.
+type shorthand func(d *decoder, n ast.Node, at *place, v reflect.Value) bool
+
+// shorthands are the short forms that the file allows, by type. Marshal writes them again, Schema describes them.
+var shorthands map[reflect.Type]shorthand
+
+func init() {
+	shorthands = map[reflect.Type]shorthand{
+		reflect.TypeFor[Strings]():            oneString,
+		reflect.TypeFor[Command]():            commandLine,
+		reflect.TypeFor[map[string]Node]():    nodeList,
+		reflect.TypeFor[Link]():               linkEnds,
+		reflect.TypeFor[Source]():             sourcePath,
+		reflect.TypeFor[File]():               filePath,
+		reflect.TypeFor[map[string]*Source](): configPaths,
+		reflect.TypeFor[Route]():              routeLine,
+		reflect.TypeFor[[]Route]():            oneRoute,
+		reflect.TypeFor[slice.Position]():     positionPair,
+	}
+}
+
+// oneString: `groups: core` is `groups: [core]`.
+func oneString(_ *decoder, n ast.Node, _ *place, v reflect.Value) bool {
+	text, ok := textOf(n)
+	if ok {
+		v.Set(reflect.ValueOf(Strings{text}))
+	}
+	return ok
+}
+
+// shell runs a line of a cmd.
+const shell = "/bin/sh"
+
+// commandLine: `cmd: sleep 1000` is run by the shell.
+func commandLine(_ *decoder, n ast.Node, _ *place, v reflect.Value) bool {
+	text, ok := textOf(n)
+	if ok {
+		v.Set(reflect.ValueOf(Command{shell, "-c", text}))
+	}
+	return ok
+}
+
+// nodeList: `nodes: [a, b]` are nodes of which nothing more is said.
+func nodeList(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
+	sequence, ok := n.(*ast.SequenceNode)
+	if !ok {
+		return false
+	}
+	nodes := make(map[string]Node, len(sequence.Values))
+	for i, element := range sequence.Values {
+		name, ok := textOf(d.resolve(element))
+		if !ok {
+			d.fail(at.item(i), element, "write nodes: {a: {...}, b: {...}}", "a list of nodes holds names alone")
+			continue
+		}
+		if _, twice := nodes[name]; twice {
+			d.fail(at.item(i), element, "", "node %q is written twice", name)
+		}
+		nodes[name] = Node{}
+	}
+	v.Set(reflect.ValueOf(nodes))
+	return true
+}
+
+// linkEnds: `- [a, b]` is `- ends: [a, b]`.
+func linkEnds(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
+	if _, ok := n.(*ast.SequenceNode); !ok {
+		return false
+	}
+	d.value(n, at.at("ends"), v.FieldByName("Ends"))
+	return true
+}
+
+// sourcePath: a file is named by its path.
+func sourcePath(_ *decoder, n ast.Node, _ *place, v reflect.Value) bool {
+	text, ok := textOf(n)
+	if ok {
+		v.FieldByName("Path").SetString(text)
+	}
+	return ok
+}
+
+// filePath: `/etc/motd: motd.txt` is `/etc/motd: {source: motd.txt}`.
+func filePath(_ *decoder, n ast.Node, _ *place, v reflect.Value) bool {
+	text, ok := textOf(n)
+	if ok {
+		v.FieldByName("Source").Set(reflect.ValueOf(&Source{Path: text}))
+	}
+	return ok
+}
+
+// configPaths: `config: frr.conf` and `config: [frr.conf, daemons]` name files as they are called on disk.
+func configPaths(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
+	if _, isMap := n.(ast.MapNode); isMap {
+		return false
+	}
+	var paths Strings
+	before := len(d.found)
+	d.value(n, at, reflect.ValueOf(&paths).Elem())
+	files := make(map[string]*Source, len(paths))
+	for i, p := range paths {
+		name := path.Base(p)
+		if _, twice := files[name]; twice {
+			d.fail(at.item(i), n, "give names: {frr.conf: path}", "two configuration files are called %q", name)
+		}
+		files[name] = &Source{Path: p}
+	}
+	if len(d.found) == before {
+		v.Set(reflect.ValueOf(files))
+	}
+	return true
+}
+
+// routeLine: `10.0.0.0/8 via 10.1.1.1 dev eth1`, as `ip route` has it.
+func routeLine(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
+	text, ok := textOf(n)
+	if !ok {
+		return false
+	}
+	words := strings.Fields(text)
+	var route Route
+	if len(words) > 0 && words[0] == "blackhole" {
+		route.Blackhole, words = true, words[1:]
+	}
+	if len(words) > 0 {
+		route.To, words = words[0], words[1:]
+	}
+	for ; len(words) >= 2; words = words[2:] {
+		switch words[0] {
+		case "via":
+			route.Via = words[1]
+		case "dev":
+			route.Interface = words[1]
+		default:
+			d.fail(at, n, "write 10.0.0.0/8 via 10.1.1.1 dev eth1", "unknown word %q in a route", words[0])
+		}
+	}
+	if len(words) == 1 || route.To == "" {
+		d.fail(at, n, "write 10.0.0.0/8 via 10.1.1.1 dev eth1", "route %q is not complete", text)
+	}
+	v.Set(reflect.ValueOf(route))
+	return true
+}
+
+// oneRoute: `routes: default via 10.1.1.1` is a list of one.
+func oneRoute(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
+	if _, ok := textOf(n); !ok {
+		return false
+	}
+	routes := make([]Route, 1)
+	d.value(n, at.item(0), reflect.ValueOf(&routes[0]).Elem())
+	v.Set(reflect.ValueOf(routes))
+	return true
+}
+
+// positionPair: `position: [39.7, -105.0]` is latitude and longitude.
+func positionPair(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
+	sequence, ok := n.(*ast.SequenceNode)
+	if !ok {
+		return false
+	}
+	var pair []float64
+	before := len(d.found)
+	d.value(sequence, at, reflect.ValueOf(&pair).Elem())
+	if len(d.found) == before && len(pair) != 2 {
+		d.fail(at, n, "write [latitude, longitude]", "position has %s numbers", strconv.Itoa(len(pair)))
+	} else if len(pair) == 2 {
+		v.Set(reflect.ValueOf(slice.Position{Latitude: pair[0], Longitude: pair[1]}))
+	}
+	return true
+}
