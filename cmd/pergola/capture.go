@@ -12,6 +12,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/target"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // captureOptions are the flags of capture.
@@ -99,7 +100,7 @@ func (a *app) showCapture(ctx context.Context, stream io.Reader, where string, o
 		if err != nil {
 			return err
 		}
-		a.Say("%s written to %s", ui.Count(frames, "frame"), o.file)
+		a.Say("%s written to %s", wording.Count(frames, "frame"), o.file)
 		if a.JSON {
 			return a.Emit(map[string]any{"file": o.file, "frames": frames})
 		}

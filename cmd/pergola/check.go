@@ -12,6 +12,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // checkOptions are the flags of check.
@@ -98,7 +99,7 @@ func (a *app) reportChecks(name string, results []api.CheckResult, took time.Dur
 			a.Table(table)
 		}
 		if hidden > 0 {
-			a.Say("(%s that held not shown: -v shows all)", ui.Count(hidden, "check"))
+			a.Say("(%s that held not shown: -v shows all)", wording.Count(hidden, "check"))
 		}
 		a.Print("%s", report.Verdict(name, results, took, a.Terminal))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/client"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // dial connects to the running server.
@@ -127,7 +128,7 @@ func (a *app) faults(err error) error {
 		}
 	}
 	fmt.Fprintln(a.Err, found.Error())
-	return &ui.Error{Code: ui.Code(err), Err: fmt.Errorf("%s has %s", file, ui.Count(errs, "error"))}
+	return &ui.Error{Code: ui.Code(err), Err: fmt.Errorf("%s has %s", file, wording.Count(errs, "error"))}
 }
 
 // isNotFound reports whether the server said that a thing does not exist.

@@ -14,6 +14,7 @@ import (
 	"github.com/pergola-net/pergola/control/client"
 	"github.com/pergola-net/pergola/control/pki"
 	"github.com/pergola-net/pergola/lab/testbed"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // startCluster starts Pergola in all machines, as a person would do on real ones: a server on the first, and on the others what
@@ -74,7 +75,7 @@ func allAlive(ctx context.Context, c *client.Client, want int) error {
 		}
 	}
 	if alive < want {
-		return fmt.Errorf("%d of %s are alive", alive, ui.Count(want, "machine"))
+		return fmt.Errorf("%d of %s are alive", alive, wording.Count(want, "machine"))
 	}
 	return nil
 }

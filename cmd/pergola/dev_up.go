@@ -11,6 +11,7 @@ import (
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/lab/testbed"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // devUpOptions are the flags of dev cluster up.
@@ -98,7 +99,7 @@ func (d *devCluster) up(ctx context.Context, o devUpOptions) error {
 		return ui.Advise(err, rest)
 	}
 	progress.Close()
-	d.Say("%s; `pergola dev cluster exec h1 -- pergola host ls` shows them, `pergola dev cluster down` removes them", ui.Count(o.machines, "machine"))
+	d.Say("%s; `pergola dev cluster exec h1 -- pergola host ls` shows them, `pergola dev cluster down` removes them", wording.Count(o.machines, "machine"))
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/client"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 func newHost(a *app) *cobra.Command {
@@ -206,7 +207,7 @@ func (a *app) drained(ctx context.Context, c *client.Client, host string) error 
 		p.Step("draining "+host, most-h.Nodes, most)
 		select {
 		case <-ctx.Done():
-			return ui.Advise(fmt.Errorf("%s has %s still", host, ui.Count(h.Nodes, "node")),
+			return ui.Advise(fmt.Errorf("%s has %s still", host, wording.Count(h.Nodes, "node")),
 				"`pergola host inspect %s` shows of which slices; nodes whose file says `host: %[1]s` stay, and others where no host fits", host)
 		case <-time.After(drainLook):
 		}
@@ -324,7 +325,7 @@ func (a *app) noHost(ctx context.Context, c *client.Client, name string, err err
 	for _, h := range hosts {
 		names = append(names, h.Name)
 	}
-	if near := ui.Nearest(name, names); near != "" {
+	if near := wording.Nearest(name, names); near != "" {
 		return ui.Advise(err, "did you mean %s?", near)
 	}
 	return err

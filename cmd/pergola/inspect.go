@@ -11,6 +11,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/target"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 func newInspect(a *app) *cobra.Command {
@@ -147,7 +148,7 @@ func (a *app) inspectRouter(ctx context.Context, net *network, node string) erro
 		return a.Emit(r)
 	}
 	a.Table(report.Families(r, a.Styles))
-	a.Print("\n%s, %s, %s", ui.Count(r.Routes, "route"), ui.Count(r.Neighbours, "neighbour"), ui.Count(int(r.Resyncs), "resynchronisation"))
+	a.Print("\n%s, %s, %s", wording.Count(r.Routes, "route"), wording.Count(r.Neighbours, "neighbour"), wording.Count(int(r.Resyncs), "resynchronisation"))
 	if t := report.Punts(r.Punts); len(t.Rows) > 0 {
 		a.Print("")
 		a.Table(t)

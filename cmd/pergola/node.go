@@ -15,6 +15,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 func newNode(a *app) *cobra.Command {
@@ -233,7 +234,7 @@ func (a *app) node(ctx context.Context, name, word string) (*network, string, er
 		return nil, "", err
 	case len(found) > 1:
 		net.Close()
-		return nil, "", ui.Usage("", "%q means %s: one is wanted here", word, ui.Count(len(found), "node"))
+		return nil, "", ui.Usage("", "%q means %s: one is wanted here", word, wording.Count(len(found), "node"))
 	}
 	return net, found[0], nil
 }

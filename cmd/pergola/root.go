@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // app is what all verbs share: where to write, and which server to ask.
@@ -179,7 +180,7 @@ func meant(cmd *cobra.Command, word string) string {
 			}
 		}
 	}
-	return ui.Nearest(word, names)
+	return wording.Nearest(word, names)
 }
 
 // flagError makes an error in a flag a usage error that names the flag that was meant.
@@ -195,7 +196,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		cmd.Flags().VisitAll(collect)
 		cmd.InheritedFlags().VisitAll(collect)
 		name := unknown.GetSpecifiedName()
-		if near := ui.Nearest(name, flags); near != "" && len(name) > 1 {
+		if near := wording.Nearest(name, flags); near != "" && len(name) > 1 {
 			do = "did you mean --" + near + "?\n" + do
 		}
 	}

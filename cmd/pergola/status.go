@@ -11,6 +11,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/client"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 func newStatus(a *app) *cobra.Command {
@@ -80,5 +81,5 @@ func clusterLine(st *api.ClusterStatus) string {
 	if st.Server {
 		role = "a server"
 	}
-	return fmt.Sprintf("this is %s, %s of a cluster of %s, %d alive", st.Self, role, ui.Count(st.Hosts, "host"), st.Alive)
+	return fmt.Sprintf("this is %s, %s of a cluster of %s, %d alive", st.Self, role, wording.Count(st.Hosts, "host"), st.Alive)
 }

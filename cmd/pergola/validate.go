@@ -7,6 +7,7 @@ import (
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/source"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 func newValidate(a *app) *cobra.Command {
@@ -57,9 +58,9 @@ func (a *app) validate(files []string) error {
 		return ui.Exit(ui.ExitFailed)
 	}
 	if bad == 1 && len(files) == 1 {
-		return fmt.Errorf("%s has %s", verdicts[0].File, ui.Count(len(verdicts[0].Errors), "error"))
+		return fmt.Errorf("%s has %s", verdicts[0].File, wording.Count(len(verdicts[0].Errors), "error"))
 	}
-	return fmt.Errorf("%d of %s have errors", bad, ui.Count(len(files), "file"))
+	return fmt.Errorf("%d of %s have errors", bad, wording.Count(len(files), "file"))
 }
 
 func (a *app) verdict(v source.Verdict) {
@@ -68,6 +69,6 @@ func (a *app) verdict(v source.Verdict) {
 	}
 	a.warn(v.Warnings)
 	if v.Valid {
-		a.Print("%s: valid, %s and %s", v.File, ui.Count(v.Nodes, "node"), ui.Count(v.Links, "link"))
+		a.Print("%s: valid, %s and %s", v.File, wording.Count(v.Nodes, "node"), wording.Count(v.Links, "link"))
 	}
 }

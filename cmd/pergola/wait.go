@@ -10,6 +10,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/follow"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 const defaultWait = 5 * time.Minute
@@ -70,7 +71,7 @@ func (a *app) wait(ctx context.Context, net *network, timeout time.Duration) err
 		a.Say("%s is up; it has no router whose routing can be judged, so there is nothing to wait for", net.name)
 		return nil
 	}
-	a.Say("%s has converged: %s, every destination reached (%s)", net.name, ui.Count(last.Routers, "router"), ui.Elapsed(p.Elapsed()))
+	a.Say("%s has converged: %s, every destination reached (%s)", net.name, wording.Count(last.Routers, "router"), ui.Elapsed(p.Elapsed()))
 	return nil
 }
 

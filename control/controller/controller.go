@@ -13,6 +13,7 @@ import (
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // Host is the machine that is to hold a slice.
@@ -133,7 +134,7 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 }
 
 func faulty(ds topology.Diagnostics) *Refusal {
-	r := refuse(Invalid, "the topology has %d %s", len(ds), plural(len(ds), "error"))
+	r := refuse(Invalid, "the topology has %s", wording.Count(len(ds), "error"))
 	for _, d := range ds {
 		message := d.Message
 		if d.Hint != "" {
@@ -142,13 +143,6 @@ func faulty(ds topology.Diagnostics) *Refusal {
 		r.Faults = append(r.Faults, Fault{Location: d.Path, Message: message})
 	}
 	return r
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return word
-	}
-	return word + "s"
 }
 
 // admit refuses what the caller may not have, and what was not sent.
@@ -268,8 +262,8 @@ func (c *Controller) explainMissing(ctx context.Context, name string, err error)
 			names = append(names, r.Name)
 		}
 	}
-	if best := closest(name, names); best != "" {
-		return refuse(NotFound, "there is no slice %q: did you mean %s?", name, best)
+	if meant := wording.DidYouMean(name, names); meant != "" {
+		return refuse(NotFound, "there is no slice %q: %s", name, meant)
 	}
 	return refuse(NotFound, "there is no slice %q", name)
 }

@@ -152,15 +152,6 @@ func TestDiffShowsWhatPeopleLookFor(t *testing.T) {
 	}
 }
 
-func TestClosestNameIsOfferedOnlyWhenClose(t *testing.T) {
-	names := []string{"denver", "seattle", "a", "b"}
-	for name, want := range map[string]string{"dnever": "denver", "Denver": "denver", "seatle": "seattle", "losangeles": "", "zz": "", "A": "a"} {
-		if got := closest(name, names); got != want {
-			t.Errorf("closest to %s is %q, want %q", name, got, want)
-		}
-	}
-}
-
 func TestWhatTheStoreGivesBackDoesNotRestartNodes(t *testing.T) {
 	empty := slice.Node{
 		Name: "r1", Kind: slice.Router, Command: []string{}, Env: map[string]string{}, Files: []slice.File{},

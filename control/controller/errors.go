@@ -2,10 +2,8 @@ package controller
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
-	"github.com/agnivade/levenshtein"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // Reason says why a request is refused.
@@ -42,24 +40,8 @@ func refuse(reason Reason, format string, args ...any) *Refusal {
 // unknown refuses a name that does not exist, and offers the closest that does.
 func unknown(what, name, in string, names []string) *Refusal {
 	hint := ""
-	if best := closest(name, names); best != "" {
-		hint = fmt.Sprintf(": did you mean %s?", best)
+	if meant := wording.DidYouMean(name, names); meant != "" {
+		hint = ": " + meant
 	}
 	return refuse(NotFound, "slice %s has no %s %q%s", in, what, name, hint)
-}
-
-// closest gives the name that was probably meant, or nothing: at most a third of its letters are wrong, or two that
-// changed places.
-func closest(name string, names []string) string {
-	most := max(2, len(name)/3)
-	if len(name) < 3 {
-		most = 1
-	}
-	best, distance := "", most+1
-	for _, candidate := range slices.Sorted(slices.Values(names)) {
-		if d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(candidate)); d < distance {
-			best, distance = candidate, d
-		}
-	}
-	return best
 }

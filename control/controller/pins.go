@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // checkPins looks at what the topology says of hosts: it names those that exist, that can take the node, and it names one where
@@ -31,8 +32,8 @@ func (p *placing) checkPins() (faults []Fault) {
 			}
 		case h == nil:
 			hint := "the cluster has " + list(names)
-			if best := closest(pin, names); best != "" {
-				hint = "did you mean " + best + "?"
+			if meant := wording.DidYouMean(pin, names); meant != "" {
+				hint = meant
 			}
 			add("is to run on host %q, which does not exist: %s", pin, hint)
 		case p.now(n.Name) == pin: // it is there
@@ -97,5 +98,5 @@ func passedOver(s *slice.Slice) []string {
 	if nodes == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("what the topology says of the hosts of %d %s is passed over: this machine is in no cluster", nodes, plural(nodes, "node"))}
+	return []string{fmt.Sprintf("what the topology says of the hosts of %s is passed over: this machine is in no cluster", wording.Count(nodes, "node"))}
 }

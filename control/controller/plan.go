@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // Op is what becomes of a node or link.
@@ -67,12 +68,12 @@ func (p Plan) Summary() string {
 		}
 		for _, op := range []Op{Create, Update, Remove} {
 			if n := count[op]; n > 0 {
-				parts = append(parts, fmt.Sprintf("%d %s to %s", n, plural(n, kind.word), op))
+				parts = append(parts, fmt.Sprintf("%s to %s", wording.Count(n, kind.word), op))
 			}
 		}
 	}
 	if n := p.moved(); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d %s to move to another host", n, plural(n, "node")))
+		parts = append(parts, fmt.Sprintf("%s to move to another host", wording.Count(n, "node")))
 	}
 	if len(parts) == 0 {
 		return "no node or link changes"

@@ -15,6 +15,7 @@ import (
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/pki"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // hostName is what a host may be called: it stands in tables, URLs and keys of the store.
@@ -94,7 +95,7 @@ func (c *cluster) checkToken(ctx context.Context, r api.JoinRequest) error {
 	}
 	if grant.Role != r.Role {
 		return huma.Error403Forbidden(fmt.Sprintf("%v: it is for %s, and this machine wants to be one of %s: use `pergola %s --join`, or make another token (pergola token create --role %s)",
-			pki.ErrToken, plural(grant.Role), plural(r.Role), grant.Role.Word(), r.Role.Word()))
+			pki.ErrToken, wording.Plural(grant.Role.Word()), wording.Plural(r.Role.Word()), grant.Role.Word(), r.Role.Word()))
 	}
 	return nil
 }
@@ -181,5 +182,3 @@ func (c *cluster) sign(ctx context.Context, m pki.Member, request []byte) ([]byt
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-func plural(r pki.Role) string { return r.Word() + "s" }

@@ -11,6 +11,7 @@ import (
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/pki"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // renewAuthority makes another authority for the cluster, whose only server this machine is: the old one's key got into wrong hands, or its
@@ -22,7 +23,7 @@ func (s *server) renewAuthority(ctx context.Context, k *kept) error {
 	case s.Join != "" || s.Token != "":
 		return errors.New("--new-authority is for the cluster that this machine is in: leave out --join and the token")
 	case m.Role != pki.Server:
-		return fmt.Errorf("this machine is one of the %s: --new-authority is for a server", plural(m.Role))
+		return fmt.Errorf("this machine is one of the %s: --new-authority is for a server", wording.Plural(m.Role.Word()))
 	case m.Foreign || len(s.Etcd) > 0:
 		return errors.New("the state of this cluster is in another etcd (--etcd), by which nobody can see that no other server runs: such a cluster has to be made anew")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pergola-net/pergola/control/pki"
 	"github.com/pergola-net/pergola/model/hosts"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // enter finds this machine's place: in the cluster that it is a member of, or is to join, or is to make; nil where it is to be alone.
@@ -78,7 +79,7 @@ func (s *server) resume(ctx context.Context, k *kept) (alone bool, err error) {
 		s.Host = m.Name
 		return true, nil
 	case m.Role != s.Role:
-		return false, fmt.Errorf("this machine is a member already, as one of the %s: leave out --join; %s", plural(m.Role), leave)
+		return false, fmt.Errorf("this machine is a member already, as one of the %s: leave out --join; %s", wording.Plural(m.Role.Word()), leave)
 	case s.Token != "":
 		token, err := pki.ParseToken(s.Token)
 		if err != nil {
@@ -112,7 +113,7 @@ func (s *server) joinAgain(ctx context.Context, k *kept) (*kept, error) {
 			stamp(k.identity.Load().Certificate.NotAfter), stamp(time.Now()), k.member.Name)
 	}
 	if s.Role != k.member.Role {
-		return nil, fmt.Errorf("this machine was a member as one of the %s: let it join again by a token for these", plural(k.member.Role))
+		return nil, fmt.Errorf("this machine was a member as one of the %s: let it join again by a token for these", wording.Plural(k.member.Role.Word()))
 	}
 	if !s.named {
 		s.Host = k.member.Name

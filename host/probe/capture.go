@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // AnyInterface stands for all interfaces of a node.
@@ -133,20 +133,14 @@ func openTap(pid int, link net.Interface, opt CaptureOptions) (*tap, error) {
 	return &tap{pid: pid, handle: h, name: link.Name, index: link.Index, since: time.Now()}, nil
 }
 
-// noInterface names the interfaces that are there, and the one that was probably meant.
-func noInterface(wanted string, there []string) error {
-	slices.Sort(there)
-	closest, distance := "", 3
-	for _, name := range there {
-		if d := levenshtein.ComputeDistance(wanted, name); d < distance {
-			closest, distance = name, d
-		}
-	}
+// noInterface names the interfaces that exist, and the one that was probably meant.
+func noInterface(wanted string, existing []string) error {
+	slices.Sort(existing)
 	hint := ""
-	if closest != "" {
-		hint = fmt.Sprintf("; did you mean %s?", closest)
+	if meant := wording.DidYouMean(wanted, existing); meant != "" {
+		hint = "; " + meant
 	}
-	return fmt.Errorf("no such interface: there are %s%s", strings.Join(there, ", "), hint)
+	return fmt.Errorf("no such interface: there are %s%s", strings.Join(existing, ", "), hint)
 }
 
 // recorder writes one capture file. Frames of several interfaces come from several goroutines.

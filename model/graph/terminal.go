@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/lipgloss"
 
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 const (
@@ -253,10 +254,9 @@ type count struct {
 
 func (p *picture) counts() (out []count) {
 	kinds := []struct {
-		kind      slice.Kind
-		one, many string
-	}{{slice.Router, "router", "routers"}, {slice.Host, "host", "hosts"}, {slice.Switch, "switch", "switches"},
-		{slice.Uplink, "uplink", "uplinks"}, {lan, "LAN", "LANs"}}
+		kind slice.Kind
+		noun string
+	}{{slice.Router, "router"}, {slice.Host, "host"}, {slice.Switch, "switch"}, {slice.Uplink, "uplink"}, {lan, "LAN"}}
 	down := 0
 	for _, k := range kinds {
 		n := 0
@@ -269,28 +269,21 @@ func (p *picture) counts() (out []count) {
 			}
 		}
 		if n > 0 {
-			out = append(out, count{plural(n, k.one, k.many), blank, mark(k.kind), markInk(&vertex{kind: k.kind})})
+			out = append(out, count{wording.Count(n, k.noun), blank, mark(k.kind), markInk(&vertex{kind: k.kind})})
 		}
 	}
 	links, cut, shaped := p.countLinks()
-	out = append(out, count{text: plural(links, "link", "links")})
+	out = append(out, count{text: wording.Count(links, "link")})
 	if shaped > 0 {
 		out = append(out, count{text: fmt.Sprintf("%d shaped", shaped), ink: inkShaped})
 	}
 	if down > 0 {
-		out = append(out, count{text: plural(down, "node down", "nodes down"), ink: inkDown})
+		out = append(out, count{text: wording.Count(down, "node") + " down", ink: inkDown})
 	}
 	if cut > 0 {
-		out = append(out, count{text: plural(cut, "link down", "links down"), ink: inkDown})
+		out = append(out, count{text: wording.Count(cut, "link") + " down", ink: inkDown})
 	}
 	return out
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // countLinks counts links, a LAN as one.

@@ -6,27 +6,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
-// suggest words what was probably meant by a word, empty where nothing known is near.
+// suggest asks whether the nearest known word was meant; it is empty where nothing known is near.
 func suggest(word string, known []string) string {
-	best, distance := "", len(word)/3+1
-	for _, candidate := range known {
-		if strings.EqualFold(candidate, word) {
-			best = candidate
-			break
-		}
-		if d := levenshtein.ComputeDistance(strings.ToLower(word), strings.ToLower(candidate)); d <= distance && d < max(len(word), len(candidate)) {
-			if d < distance || best == "" {
-				best, distance = candidate, d
-			}
-		}
+	if near := wording.Nearest(word, known); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("did you mean %q?", best)
+	return ""
 }
 
 // suggestOr is suggest, or all known words where none is near and they are few.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // ClabOptions say what surrounds a containerlab file.
@@ -167,14 +168,14 @@ func (c *clab) sum() {
 	for _, key := range slices.Sorted(maps.Keys(c.ignored)) {
 		at, also := c.ignored[key], ""
 		if at.more > 0 {
-			also = fmt.Sprintf(", here and at %s", plural(at.more, "other place"))
+			also = fmt.Sprintf(", here and at %s", wording.Count(at.more, "other place"))
 		}
 		c.warn(at.line, at.column, at.hint, "%s is ignored%s", key, also)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.badKinds)) {
 		at, also := c.badKinds[kind], ""
 		if at.more > 0 {
-			also = fmt.Sprintf(" and %s", plural(at.more, "other node"))
+			also = fmt.Sprintf(" and %s", wording.Count(at.more, "other node"))
 		}
 		c.fail(at.line, at.column, at.hint, "kind %q (node %q%s) is not supported", kind, at.first, also)
 	}

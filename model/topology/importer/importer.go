@@ -75,10 +75,3 @@ func (r *report) fail(line, column int, hint, format string, args ...any) {
 func (r *report) warn(line, column int, hint, format string, args ...any) {
 	r.add(topology.Diagnostic{Line: line, Column: column, Hint: hint, Message: fmt.Sprintf(format, args...), Warning: true})
 }
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

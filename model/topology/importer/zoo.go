@@ -11,6 +11,7 @@ import (
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // ZooOptions say what to make of a graph.
@@ -298,9 +299,9 @@ func distance(a, b slice.Position) float64 {
 func (z *zoo) sum() {
 	n := len(z.out.Links)
 	if z.unrated > 0 {
-		z.warn(0, 0, "", "%s of %d have no LinkSpeedRaw; they are not limited", plural(z.unrated, "link"), n)
+		z.warn(0, 0, "", "%s of %d have no LinkSpeedRaw; they are not limited", wording.Count(z.unrated, "link"), n)
 	}
 	if z.unplaced > 0 {
-		z.warn(0, 0, "", "%s of %d lack coordinates at an end; they have no delay", plural(z.unplaced, "link"), n)
+		z.warn(0, 0, "", "%s of %d lack coordinates at an end; they have no delay", wording.Count(z.unplaced, "link"), n)
 	}
 }

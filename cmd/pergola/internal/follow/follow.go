@@ -14,6 +14,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // Server is the part of the client that is needed here.
@@ -128,7 +129,7 @@ func countBe(n int) string {
 	if n == 1 {
 		return "1 node is"
 	}
-	return ui.Count(n, "node") + " are"
+	return wording.Count(n, "node") + " are"
 }
 
 // Gone waits until nothing of a slice is left.
@@ -280,5 +281,5 @@ func notConverged(name string, last *api.Convergence) error {
 		return notReached("%s: routing has not converged in time", name)
 	}
 	return ui.Advise(notReached("%s: routing has not converged in time: %d of %s reached", name, last.Reached,
-		ui.Count(last.Pairs, "destination")), "%s", list(last.Missing))
+		wording.Count(last.Pairs, "destination")), "%s", list(last.Missing))
 }

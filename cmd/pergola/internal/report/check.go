@@ -13,6 +13,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // manyChecks is more than a person reads: beyond it only checks that do not hold are shown.
@@ -91,7 +92,7 @@ func Verdict(name string, results []api.CheckResult, took time.Duration, t *ui.T
 		return t.Paint(t.Styles.Good, name+": "+holds) +
 			" (" + ui.Elapsed(took) + ")"
 	}
-	return t.Paint(t.Styles.Bad, fmt.Sprintf("%s: %d of %s failed", name, failed, ui.Count(len(results), "check"))) +
+	return t.Paint(t.Styles.Bad, fmt.Sprintf("%s: %d of %s failed", name, failed, wording.Count(len(results), "check"))) +
 		" (" + ui.Elapsed(took) + ")"
 }
 
@@ -135,8 +136,8 @@ func Headline(s *api.Slice, t *ui.Terminal, now time.Time) string {
 		Going: s.Going, Settled: s.Status.Settled, Errors: s.Status.Errors, Running: running, Lost: lost, Nodes: len(s.Spec.Nodes),
 	})
 	line := fmt.Sprintf("%s: %s, %d of %s running, %s", t.Paint(t.Styles.Bold, s.Spec.Name),
-		t.Paint(stateStyle(state, t.Styles), state), running, ui.Count(len(s.Spec.Nodes), "node"),
-		ui.Count(len(s.Spec.Links), "link"))
+		t.Paint(stateStyle(state, t.Styles), state), running, wording.Count(len(s.Spec.Nodes), "node"),
+		wording.Count(len(s.Spec.Links), "link"))
 	if changed := ago(s.Updated, now); changed != "" {
 		line += ", changed " + changed
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // Differences is the table of what `verify` found.
@@ -25,9 +26,9 @@ func Differences(all []api.Difference) *ui.Table {
 // Verified is the last line of `verify`.
 func Verified(name string, v api.Verification) string {
 	if n := len(v.Differences); n > 0 {
-		return fmt.Sprintf("%s: %s in %s", name, ui.Count(n, "difference"), ui.Count(len(v.Routers), "router"))
+		return fmt.Sprintf("%s: %s in %s", name, wording.Count(n, "difference"), wording.Count(len(v.Routers), "router"))
 	}
-	return fmt.Sprintf("%s: no difference in %s", name, ui.Count(len(v.Routers), "router"))
+	return fmt.Sprintf("%s: no difference in %s", name, wording.Count(len(v.Routers), "router"))
 }
 
 // FastPath is the table of the routers of a network, on the fast path or not.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // Hosts is the list of the machines of a cluster.
@@ -105,7 +106,7 @@ func Host(h *api.Host, now time.Time) []string {
 		since = " for " + age
 	}
 	lines := []string{
-		fmt.Sprintf("%s: %s%s, %s placed on it", h.Name, hostState(h, now), since, ui.Count(h.Nodes, "node")),
+		fmt.Sprintf("%s: %s%s, %s placed on it", h.Name, hostState(h, now), since, wording.Count(h.Nodes, "node")),
 		"tunnels end at  " + hostAddress(h),
 		"and leave by    " + exits(h),
 		"API             " + h.API,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/controller"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // Plan is what an apply does, a line for each thing: + made, ~ changed, - removed.
@@ -142,10 +143,10 @@ func PlanCounts(p controller.Plan) string {
 	}{{controller.Create, "new"}, {controller.Update, "changed"}, {controller.Remove, "removed"}} {
 		var what []string
 		if n := count(p.Nodes, op.op); n > 0 {
-			what = append(what, ui.Count(n, "node"))
+			what = append(what, wording.Count(n, "node"))
 		}
 		if n := count(p.Links, op.op); n > 0 {
-			what = append(what, ui.Count(n, "link"))
+			what = append(what, wording.Count(n, "link"))
 		}
 		if len(what) > 0 {
 			parts = append(parts, strings.Join(what, " and ")+" "+op.word)

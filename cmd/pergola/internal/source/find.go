@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // usualNames are looked for first, in this order.
@@ -42,7 +43,7 @@ func Find(dir string) (string, error) {
 		return filepath.Join(dir, found[0]), nil
 	}
 	return "", ui.Usage("name one: "+strings.Join(found, ", "), "there are %s here and none is pergola.yaml",
-		ui.Count(len(found), "topology file"))
+		wording.Count(len(found), "topology file"))
 }
 
 func isTopology(name string) bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // Lister gives the slices of a server, sorted by name.
@@ -50,7 +51,7 @@ func Slice(ctx context.Context, l Lister, name, described string) (string, error
 		return described, nil
 	}
 	return "", ui.Usage("running are "+strings.Join(names, ", "),
-		"%s are running: say which one is meant", ui.Count(len(names), "slice"))
+		"%s are running: say which one is meant", wording.Count(len(names), "slice"))
 }
 
 func has(names []string, name string) bool {
@@ -108,7 +109,7 @@ func NoNode(s *slice.Slice, name string) error {
 // empty where none is like it.
 func Elsewhere(ctx context.Context, l Lister, get func(ctx context.Context, name string) (*api.Slice, error), not, node string) string {
 	_, meant := spelled(ctx, l, get, not)
-	return strings.Join(meant[ui.Nearest(node, slices.Sorted(maps.Keys(meant)))], " or ")
+	return strings.Join(meant[wording.Nearest(node, slices.Sorted(maps.Keys(meant)))], " or ")
 }
 
 // NoName is the error for a word that names neither a slice nor a node of any.
@@ -118,7 +119,7 @@ func NoName(ctx context.Context, l Lister, get func(ctx context.Context, name st
 		meant[name] = append([]string{name}, meant[name]...)
 	}
 	err := fmt.Errorf("%q is neither a slice that runs nor a node of one", word)
-	if near := ui.Nearest(word, slices.Sorted(maps.Keys(meant))); near != "" {
+	if near := wording.Nearest(word, slices.Sorted(maps.Keys(meant))); near != "" {
 		return ui.Advise(err, "did you mean %s?", strings.Join(meant[near], " or "))
 	}
 	return ui.Advise(err, "%s", ui.DidYouMean("", "slice", names))

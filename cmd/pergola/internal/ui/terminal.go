@@ -158,17 +158,6 @@ func (t *Terminal) PaintErr(s lipgloss.Style, text string) string {
 	return s.Render(text)
 }
 
-// Count writes a number with its noun: "1 node", "11 nodes".
-func Count(n int, noun string) string {
-	switch {
-	case n == 1:
-		return "1 " + noun
-	case strings.HasSuffix(noun, "ch"), strings.HasSuffix(noun, "s"):
-		return fmt.Sprintf("%d %ses", n, noun)
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // The size of a terminal that is not there.
 const (
 	DefaultWidth  = 100

@@ -9,6 +9,7 @@ import (
 	"github.com/docker/go-units"
 
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // Rate writes bits per second as a network person says it: "10 Gbit/s". No rate is written as nothing.
@@ -85,7 +86,7 @@ func Shape(s slice.Shape) string {
 		parts = append(parts, "loss "+strconv.FormatFloat(s.Loss, 'g', 4, 64)+" %")
 	}
 	if s.Queue != 0 {
-		parts = append(parts, "queue "+Count(s.Queue, "frame"))
+		parts = append(parts, "queue "+wording.Count(s.Queue, "frame"))
 	}
 	return strings.Join(parts, ", ")
 }
