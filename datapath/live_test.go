@@ -114,7 +114,7 @@ func TestReplacedLineCardStaysAttached(t *testing.T) {
 		l := w.line(2)
 		w.check(w.d.AttachXDP(w.a, true))
 		defer func() { w.check(w.d.DetachXDP(w.a)) }()
-		newer, err := open(w.dir, hook(w), must(loadObject()), version{abi: ABI, programs: "newer"})
+		newer, err := open(w.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: "newer"})
 		w.check(err)
 		defer func() { w.check(newer.Close()) }()
 		w.check(newer.TakeXDP(l.end, l.end))
@@ -194,7 +194,7 @@ func TestLiveUpgradeLosesNoFrame(t *testing.T) {
 		}()
 		heard := 0
 		for i := range 10 {
-			d, err := open(w.dir, hook(w), must(loadObject()), version{abi: ABI, programs: fmt.Sprintf("newer%d", i)})
+			d, err := open(w.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: fmt.Sprintf("newer%d", i)})
 			w.check(err)
 			w.check(d.Close())
 			heard += len(w.hear())

@@ -301,7 +301,7 @@ func TestLineCardThatIsTakenSaysByWhom(t *testing.T) {
 		b.check(other.Close())
 		b.check(d.AttachLineCard(b.a, true))
 		b.check(d.AttachLineCard(b.a, true)) // is there
-		newer, err := open(b.dir, hook(b), must(loadObject()), version{abi: ABI, programs: "newer"})
+		newer, err := open(b.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: "newer"})
 		b.check(err)
 		b.check(newer.Close())
 		if err := newer.DetachLineCard(b.a); err != nil {

@@ -11,17 +11,7 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-func TestJoinedNodesReachEachOther(t *testing.T) { testJoin(t) }
-
-// What clsact does, tcx must do as well.
-func TestJoinedByTCX(t *testing.T) {
-	testkit.KernelAtLeast(t, 6, 6)
-	t.Setenv("PERGOLA_TEST_TCX", "yes")
-	testJoin(t)
-}
-
-func testJoin(t *testing.T) {
-	t.Helper()
+func TestJoinedNodesReachEachOther(t *testing.T) {
 	l := newLab(t)
 	a, b := l.pair()
 	l.ping("a", "192.0.2.1")

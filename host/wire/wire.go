@@ -37,8 +37,6 @@ var (
 type Config struct {
 	// StateDir must not be shared with another substrate.
 	StateDir string
-	// TCX attaches programs through tcx, which Linux 6.6 brought, instead of clsact; see docs/decisions/004-clsact-not-tcx.md.
-	TCX bool
 	// Deleted is called soon after devices have gone from the substrate, whoever deleted them. Nil: nobody asks.
 	Deleted func()
 }
@@ -123,25 +121,11 @@ func (s *Substrate) open(c Config) (err error) {
 			return err
 		}
 	}
-	hook, err := chooseHook(c, s.nl)
-	if err != nil {
-		return err
-	}
 	return netns.In(s.ns, func() error {
 		quiet() // again: br_netfilter may have been loaded since, and then asks for every bridge's frames
-		s.data, err = datapath.Open(s.paths.bpf, hook)
+		s.data, err = datapath.Open(s.paths.bpf, clsact{s.nl})
 		return err
 	})
-}
-
-func chooseHook(c Config, nl *conn) (datapath.Hook, error) {
-	if !c.TCX {
-		return clsact{nl}, nil
-	}
-	if err := datapath.HaveTCX(); err != nil {
-		return nil, err
-	}
-	return datapath.TCX{}, nil
 }
 
 // Close lets go of the substrate, which stays and works on.

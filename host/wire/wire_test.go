@@ -74,7 +74,7 @@ func (l *lab) reopen() {
 		l.must(l.Close())
 	}
 	l.must(l.there(func() (err error) {
-		l.Substrate, err = wire.Open(context.Background(), wire.Config{StateDir: l.dir, TCX: os.Getenv("PERGOLA_TEST_TCX") != ""})
+		l.Substrate, err = wire.Open(context.Background(), wire.Config{StateDir: l.dir})
 		return err
 	}))
 }
