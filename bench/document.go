@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/google/renameio/v2"
 
 	"github.com/pergola-net/pergola/bench/path"
 	"github.com/pergola-net/pergola/bench/tunnel"
@@ -96,10 +99,7 @@ func (d *document) write(report string, plots plots) error {
 	return errors.Join(replace(beside(report), append(text, '\n')), replace(report, []byte(d.report(plots))))
 }
 
-// replace writes a file so that whoever interrupts it leaves the old one or the new.
+// replace writes a file atomically: after an interruption it is the old one or the new one.
 func replace(name string, text []byte) error {
-	if err := os.WriteFile(name+".new", text, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
+	return renameio.WriteFile(name, text, 0o644, renameio.WithTempDir(filepath.Dir(name)))
 }

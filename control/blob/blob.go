@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 )
 
@@ -64,23 +65,18 @@ func (d Dir) Put(sum string, size int64, r io.Reader) (err error) {
 		now := time.Now() // it is wanted again: Keep spares it for a while
 		return os.Chtimes(d.Path(sum), now, now)
 	}
-	f, err := os.CreateTemp(string(d), "incoming-")
+	f, err := renameio.NewPendingFile(d.Path(sum), renameio.WithTempDir(string(d)))
 	if err != nil {
 		return fmt.Errorf("store blob: %w", err)
 	}
-	defer func() {
-		f.Close()
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	if err := d.receive(f, sum, r); err != nil {
+	defer func() { _ = f.Cleanup() }() // a temporary file that it cannot remove is removed by Keep
+	if err := d.receive(f.File, sum, r); err != nil {
 		return err
 	}
-	if err := f.Sync(); err != nil {
+	if err := f.CloseAtomicallyReplace(); err != nil {
 		return fmt.Errorf("store blob: %w", err)
 	}
-	return os.Rename(f.Name(), d.Path(sum))
+	return nil
 }
 
 func (d Dir) receive(f *os.File, sum string, r io.Reader) error {

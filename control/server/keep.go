@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
+	"github.com/google/renameio/v2"
+
 	"github.com/pergola-net/pergola/control/pki"
 )
 
@@ -159,24 +161,7 @@ func (k *kept) write(name string, data []byte) (err error) {
 			err = fmt.Errorf("keep this machine's identity: %w", err)
 		}
 	}()
-	f, err := os.CreateTemp(k.dir, name+"-") // for its owner alone
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), k.path(name))
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return renameio.WriteFile(k.path(name), data, 0o600, renameio.WithTempDir(k.dir))
 }
 
 // machine tells this machine, or rather this data directory, from others: several agents on one machine are several hosts.

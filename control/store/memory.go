@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/google/renameio/v2"
 	"go.uber.org/zap"
 
 	"github.com/pergola-net/pergola/model/hosts"
@@ -97,7 +98,7 @@ func (m *memory) load() error {
 		return err
 	}
 	for _, f := range files {
-		if filepath.Ext(f.Name()) == newFile {
+		if !isFileName(f.Name()) {
 			continue
 		}
 		k := new(known)
@@ -133,9 +134,6 @@ func (m *memory) keepLocked(v any, name ...string) {
 
 func (m *memory) keepSliceLocked(name string) { m.keepLocked(m.slices[name], "slices", name) }
 
-// newFile ends the names of files that are being written. Names of slices have no dots.
-const newFile = ".new"
-
 // isFileName reports whether a file can have a slice's name: every member of the cluster can write slices, and so names, that no topology has.
 func isFileName(name string) bool {
 	return name != "" && len(name) < 128 && !strings.ContainsAny(name, "./\x00")
@@ -146,10 +144,7 @@ func writePacked(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+newFile, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+newFile, path)
+	return renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(filepath.Dir(path)))
 }
 
 func readPacked(path string, v any) error {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/host/sliver"
@@ -50,10 +51,8 @@ func (a *Agent) post(l lease) {
 	dir := fenceDir(a.cfg.StateDir)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "until.new"), []byte(strconv.FormatInt(int64(until), 10)), 0o600)
-	}
-	if err == nil {
-		err = os.Rename(filepath.Join(dir, "until.new"), filepath.Join(dir, "until"))
+		text := strconv.FormatInt(int64(until), 10)
+		err = renameio.WriteFile(filepath.Join(dir, "until"), []byte(text), 0o600, renameio.WithTempDir(dir))
 	}
 	if err != nil {
 		a.cfg.Log.Error("write down until when this host may have nodes that start elsewhere", "error", err)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/google/renameio/v2"
 )
 
 // The state directory holds slices/ID for each slice, a tmpfs, so that nothing is believed to run after a reboot:
@@ -90,12 +92,9 @@ func (r *Runtime) editRecord(id ID, edit func(*record)) error {
 	return r.writeRecord(id, rec)
 }
 
-// replaceFile writes a file that a reader, and a crash, finds either as it was or as it is to be.
+// replaceFile writes a file atomically: a reader, also after a crash, finds the old content or the new one.
 func replaceFile(path string, data []byte) error {
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(filepath.Dir(path)))
 }
 
 // Note records a small fact beside the sliver; it goes with it. An empty value removes the note.

@@ -35,7 +35,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 )
 
@@ -92,7 +94,7 @@ func (b *Bed) makeDir(dir string) (err error) {
 		return err
 	}
 	for _, e := range entries {
-		if e.Name() != stateFile+".new" { // a crash of save
+		if !strings.HasPrefix(e.Name(), "."+stateFile) { // a temporary file of save, left by a crash
 			return fmt.Errorf("%s is not empty", b.dir)
 		}
 	}
@@ -105,10 +107,7 @@ func (b *Bed) save() error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(b.path(stateFile+".new"), text, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(b.path(stateFile+".new"), b.path(stateFile))
+	return renameio.WriteFile(b.path(stateFile), text, 0o644, renameio.WithTempDir(b.dir))
 }
 
 // resolve gives a directory its one name: the bed's mark is made of it.
