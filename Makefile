@@ -53,35 +53,35 @@ $(LINT):
 
 test: ## run every tier, the cheap ones first: unit, program, net, e2e, cluster, vm
 	@tools/install-deps run generate test vm
-	@mkdir -p build && rm -f build/results
+	@rm -rf build/results
 	@failed=; for tier in unit program net e2e cluster vm; do $(MAKE) -s --no-print-directory test-$$tier || failed="$$failed $$tier"; done; \
 	bin/suite -sum build/results; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 test-unit: bin/suite ## pure Go, under the race detector
 	@tools/install-deps test
-	@mkdir -p build && $(SUITE) unit $(GO) test -json -race $(PURE)
+	@$(SUITE) unit $(GO) test -json -race $(PURE)
 
 test-program: bin/suite ## eBPF programs, frame in and frame out
 	@tools/install-deps run test
-	@mkdir -p build && $(SUITE) program $(GO) test -json -count=1 -p 1 $(AS_ROOT) $(PROGRAM)
+	@$(SUITE) program $(GO) test -json -count=1 -p 1 $(AS_ROOT) $(PROGRAM)
 
 test-net: bin/suite ## namespaces, containers, routing daemons, traffic
 	@tools/install-deps run test
-	@mkdir -p build && $(SUITE) net $(GO) test -json -count=1 -p 1 -timeout 10m $(AS_ROOT) $(NET)
+	@$(SUITE) net $(GO) test -json -count=1 -p 1 -timeout 10m $(AS_ROOT) $(NET)
 
 test-e2e: build bin/suite ## stories with the real binary
 	@tools/install-deps run test
-	@mkdir -p build && PERGOLA=$(CURDIR)/bin/pergola $(SUITE) e2e $(GO) test -json -count=1 -timeout 10m -skip '^TestCluster$$' $(AS_ROOT) $(E2E)
+	@PERGOLA=$(CURDIR)/bin/pergola $(SUITE) e2e $(GO) test -json -count=1 -timeout 10m -skip '^TestCluster$$' $(AS_ROOT) $(E2E)
 
 test-cluster: build bin/suite ## stories of several machines, made of namespaces
 	@tools/install-deps run test
-	@mkdir -p build && PERGOLA=$(CURDIR)/bin/pergola $(SUITE) cluster $(GO) test -json -count=1 -timeout 10m -run '^TestCluster$$' $(AS_ROOT) $(E2E)
+	@PERGOLA=$(CURDIR)/bin/pergola $(SUITE) cluster $(GO) test -json -count=1 -timeout 10m -run '^TestCluster$$' $(AS_ROOT) $(E2E)
 
 test-root: test-program test-net test-e2e test-cluster ## the tiers that need root
 
 test-vm: build bin/suite ## the tests of test/vm/tests.txt on Debian's stock kernel, emulated
 	@tools/install-deps run test vm
-	@mkdir -p build && $(SUITE) vm test/vm/run
+	@$(SUITE) vm test/vm/run
 
 FUZZTIME ?= 30s
 fuzz: ## run every fuzz target for FUZZTIME
