@@ -25,6 +25,9 @@ func chains(ctx context.Context, l *lab) ([]row, error) {
 	return nil, nil
 }
 
+// pathScenario measures chains of routers.
+const pathScenario = "path"
+
 // pathLimit is how long rounds of it may begin: all of make bench is to take three quarters of an hour.
 const pathLimit = 14 * time.Minute
 

@@ -2,8 +2,10 @@
 // machine, by what command. It drives the real binary, as a user does, with a server and directories of its own.
 //
 //	bench -pergola bin/pergola -tests bin -out docs/benchmarks.md [-only REGEXP] [-rounds N]
+//	bench -against DIRECTORY [-only REGEXP] [-rounds N] [-out FILE]
 //
-// With -only, the scenarios that it leaves out stay in the report as they were.
+// With -only, the scenarios that it leaves out stay in the report as they were. With -against, the build in DIRECTORY/bin and
+// this one are measured in turn, and a table of both is written.
 //
 // Each measurement is repeated and its median is reported; where two things are compared, their rounds alternate (A B A B), so
 // that what else happens on the machine hits both.
@@ -32,7 +34,10 @@ func main() {
 	flag.StringVar(&o.tests, "tests", "bin", "`DIRECTORY` of fib.test and mirror.test, made by go test -c")
 	flag.StringVar(&o.out, "out", "", "write the report to this `FILE`, what it is made of to FILE.json beside it, and plots; empty: say only what is measured")
 	flag.IntVar(&o.rounds, "rounds", 5, "how often each measurement is repeated")
-	only := flag.String("only", "", "measure only scenarios whose whole name matches this `REGEXP`")
+	flag.StringVar(&o.against, "against", "", "compare with the build in `DIRECTORY`/bin, both in turn; -rounds is how often, and -out is "+
+		"where the table goes")
+	flag.StringVar(&o.pathFlags, "path", "--routers 0,1,4,8,16 --rounds 2", "`FLAGS` of pergola bench path, for -against")
+	only := flag.String("only", "", "measure only scenarios whose whole name matches this `REGEXP`; a comma separates several")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -50,6 +55,7 @@ func fail(err error) {
 type options struct {
 	pergola, tests, out string
 	rounds              int
+	against, pathFlags  string
 }
 
 // scenario is one thing that is measured: one or more rows of the report, or, for the fast path and for tunnels, a section.
@@ -77,7 +83,7 @@ func init() { // not a value: the report, which they write, lists them
 		{"link", short, link},
 		{"mirror", long, mirrors},
 		{"convergence", short, convergence},
-		{"path", pathLimit + 5*time.Minute, chains},
+		{pathScenario, pathLimit + 5*time.Minute, chains},
 		{"tunnel", tunnelLimit + 2*time.Minute, tunnels},
 		{"cluster-frr", long, clusterGrid},
 		{"line-500", long + mininetPatience, func(ctx context.Context, l *lab) ([]row, error) { return hosts(ctx, l, line, 500, limits{up: 30}) }},
@@ -85,7 +91,7 @@ func init() { // not a value: the report, which they write, lists them
 }
 
 func (o options) run(ctx context.Context, only string) error {
-	match, err := regexp.Compile("^(" + only + ")$")
+	match, err := regexp.Compile("^(" + strings.ReplaceAll(only, ",", "|") + ")$")
 	if err != nil {
 		return fmt.Errorf("parse -only: %w", err)
 	}
@@ -98,6 +104,9 @@ func (o options) run(ctx context.Context, only string) error {
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("measure: only root can bring networks up: run it with sudo")
+	}
+	if o.against != "" {
+		return o.compare(ctx, chosen)
 	}
 	// Read first: what could not be kept would be lost.
 	report := &document{}

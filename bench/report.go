@@ -41,11 +41,16 @@ func (r row) better() float64 {
 	if len(r.Values) != len(r.Other) {
 		return r.ratio(median(r.Values), median(r.Other))
 	}
+	return median(r.ratios())
+}
+
+// ratios are how many times better than the other this is, round by round.
+func (r row) ratios() []float64 {
 	var all []float64
 	for i := range r.Values {
 		all = append(all, r.ratio(r.Values[i], r.Other[i]))
 	}
-	return median(all)
+	return all
 }
 
 func (r row) ratio(this, other float64) float64 {

@@ -38,6 +38,9 @@ func (m Measure) Unit() (name string, factor float64) {
 	}
 }
 
+// IsTime reports whether the measure is a time, of which less is better; the others are rates.
+func (m Measure) IsTime() bool { return m == ICMPTrip || m == UDPTrip }
+
 // Table is text in rows and columns.
 type Table = rounds.Table
 
@@ -113,7 +116,7 @@ func (r *Result) brackets(k Key) string {
 	fast := k
 	fast.Network = Fast
 	times := r.Ratio(fast, k)
-	if k.Measure == ICMPTrip || k.Measure == UDPTrip {
+	if k.Measure.IsTime() {
 		times = r.Ratio(k, fast)
 	}
 	if k.Network == Fast || math.IsNaN(times) {

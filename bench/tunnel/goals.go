@@ -3,6 +3,7 @@ package tunnel
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/pergola-net/pergola/bench/rounds"
@@ -136,3 +137,9 @@ func (m Measure) Unit() (name string, factor float64) {
 		return "s", 1
 	}
 }
+
+// MoreIsBetter reports whether a greater value is an improvement: it is for rates, not for times and losses.
+func (m Measure) MoreIsBetter() bool { return m == Rate || m == Reserved || m == TCP }
+
+// IsControl reports whether no part of Pergola carries the frames.
+func (w Way) IsControl() bool { return slices.Contains([]Way{Native, Bridged, Direct, OVS}, w) }
