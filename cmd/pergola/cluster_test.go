@@ -18,6 +18,7 @@ import (
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/controller"
 	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/rest"
 	"github.com/pergola-net/pergola/control/server"
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/hosts"
@@ -62,7 +63,7 @@ func inCluster(t *testing.T) (w *world, lose func(host string)) {
 		}
 		delete(leases, host)
 	}
-	w = newWorld(t, func(cfg *api.Config, s *store.Store) {
+	w = newWorld(t, func(cfg *rest.Config, s *store.Store) {
 		for i := range 3 {
 			address := netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})
 			h := hosts.Host{
@@ -229,7 +230,7 @@ func TestNoEvenNumberOfServers(t *testing.T) {
 	pergola(t, "dev", "cluster", "up", "-n", "4", "--servers", "2").want(t, 2, "", "--servers 2: 2 of them would have to answer, so they stand the loss of 0, as 1 do\n +say --servers 1 or 3")
 	pergola(t, "dev", "cluster", "up", "-n", "4", "--servers", "4").want(t, 2, "", "--servers 4: 3 of them would have to answer, so they stand the loss of 1, as 3 do\n +say --servers 3\n")
 	for servers, words := range map[int]string{0: "", 1: "", 2: "both servers must answer", 3: "", 4: "3 of 4 servers must answer .*, so they stand the loss of 1, as 3 do", 5: ""} {
-		if got := api.EvenServers(servers); (got == "") != (words == "") || !regexp.MustCompile(words).MatchString(got) {
+		if got := rest.EvenServers(servers); (got == "") != (words == "") || !regexp.MustCompile(words).MatchString(got) {
 			t.Errorf("%d servers: %q", servers, got)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/console"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/control/client"
+	"github.com/pergola-net/pergola/control/api"
 )
 
 // execOptions are the flags of exec.
@@ -78,7 +78,7 @@ func (a *app) exec(ctx context.Context, cmd *cobra.Command, args []string, o exe
 		return ui.WithCode(err, ui.ExitNotRun)
 	}
 	defer net.Close()
-	e := client.Exec{Command: args, Env: o.env, Dir: o.dir, TTY: o.tty}
+	e := api.ExecRequest{Command: args, Env: o.env, Dir: o.dir, TTY: o.tty}
 	if len(nodes) > 1 || o.all || a.JSON {
 		return console.Fan(ctx, net, a.Terminal, net.name, nodes, e)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/console"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/control/client"
+	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -67,7 +67,7 @@ shell.`,
 					return ui.WithCode(err, ui.ExitNotRun)
 				}
 			}
-			return console.Run(cmd.Context(), net, a.Terminal, net.name, node, client.Exec{Command: command, Stdin: a.In})
+			return console.Run(cmd.Context(), net, a.Terminal, net.name, node, api.ExecRequest{Command: command, Stdin: a.In})
 		},
 	}
 	a.sliceFlag(cmd, &name)

@@ -13,7 +13,6 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/source"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
-	"github.com/pergola-net/pergola/control/controller"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
 )
@@ -191,7 +190,7 @@ func (a *app) isUp(ctx context.Context, net *network, applied *api.Applied, st s
 		a.Say("on %s", line)
 	}
 	a.Say("%s is up: %s, %s", net.name, report.PlanCounts(applied.Plan), ui.Elapsed(took))
-	if applied.Plan.Op == controller.Create {
+	if applied.Plan.Op == api.Create {
 		a.Say("%s", a.PaintErr(a.Styles.Faint, "look around: `pergola inspect`, `pergola graph`, `pergola shell NODE`; end: `pergola down`"))
 	}
 	return nil

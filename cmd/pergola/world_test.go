@@ -24,6 +24,7 @@ import (
 	"github.com/pergola-net/pergola/control/controller"
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/rest"
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -43,7 +44,7 @@ type world struct {
 
 const timeout = 20 * time.Second // of anything that should happen at once
 
-func newWorld(t *testing.T, change ...func(*api.Config, *store.Store)) *world {
+func newWorld(t *testing.T, change ...func(*rest.Config, *store.Store)) *world {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	dir := t.TempDir()
@@ -56,7 +57,7 @@ func newWorld(t *testing.T, change ...func(*api.Config, *store.Store)) *world {
 		host: &host{store: s, machines: []string{"here"}}, seen: map[string]func(*http.Request){},
 	}
 	blobs := blob.Dir(filepath.Join(dir, "blobs"))
-	cfg := api.Config{
+	cfg := rest.Config{
 		Store: s, Controller: controller.New(s, w.host, blobs, w.bus), Agent: w.host, Blobs: blobs, Events: w.bus, Version: "v-test",
 	}
 	for _, c := range change {
@@ -65,12 +66,12 @@ func newWorld(t *testing.T, change ...func(*api.Config, *store.Store)) *world {
 	if cfg.Cluster != nil {
 		w.machines = []string{"h1", "h2", "h3"}
 	}
-	handler := api.New(cfg)
+	handler := rest.New(cfg)
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			handler.ServeHTTP(rw, w.notice(r))
 		}),
-		ConnContext: api.WithPeer,
+		ConnContext: rest.WithPeer,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	listener, err := net.Listen("unix", w.socket)
@@ -118,7 +119,7 @@ func (w *world) notice(r *http.Request) *http.Request {
 		}
 	}
 	if w.caller != nil {
-		r = r.WithContext(api.WithMember(r.Context(), pki.Member{Name: "h1", Role: pki.Server}, *w.caller))
+		r = r.WithContext(rest.WithMember(r.Context(), pki.Member{Name: "h1", Role: pki.Server}, *w.caller))
 	}
 	return r
 }

@@ -1,163 +1,62 @@
 package api
 
 import (
-	"cmp"
-	"context"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
-	"reflect"
-	"slices"
-	"sync"
-
-	"github.com/danielgtaylor/huma/v2"
+	"net/netip"
+	"time"
 
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-type checkInput struct {
-	PartInput
-	Body CheckRequest
+// Silent lists the hosts whose part of an answer is missing, and why.
+type Silent struct {
+	Silent []SilentHost `json:"silent,omitempty"`
+}
+
+// SilentHost is a host that did not answer.
+type SilentHost struct {
+	Host string `json:"host"`
+	Why  string `json:"why"`
+}
+
+// Convergence is whether routing has settled in a slice, and if not, where. See docs/convergence.md.
+type Convergence struct {
+	Converged bool `json:"converged"`
+	Routers   int  `json:"routers"` // that take part in routing, and run
+	Pairs     int  `json:"pairs"`   // of a router and a prefix that it must reach
+	Reached   int  `json:"reached"` // of Pairs
+	// Missing describes the first pairs that are not reached, for a person.
+	Missing []string `json:"missing,omitempty"`
+	Silent
+}
+
+// CheckRequest selects what to check. The zero value means the file's checks, or all pairs where the file has none.
+type CheckRequest struct {
+	AllPairs bool          `json:"all_pairs,omitempty"`
+	Names    []string      `json:"names,omitempty"`   // only these of the file's checks
+	Timeout  time.Duration `json:"timeout,omitempty"` // ns, of each check that names none of its own
+}
+
+// CheckProgress counts checks that are done.
+type CheckProgress struct {
+	Done   int `json:"done"`
+	Total  int `json:"total"`
+	Failed int `json:"failed"`
+}
+
+// CheckResult is the outcome of one check.
+type CheckResult struct {
+	Name     string          `json:"name"`
+	Kind     slice.CheckKind `json:"kind"`
+	From     string          `json:"from"`
+	To       string          `json:"to,omitempty"`
+	Address  netip.Addr      `json:"address,omitzero"` // what To stood for
+	OK       bool            `json:"ok"`
+	Message  string          `json:"message,omitempty"`  // why it failed, or what was measured
+	RTT      time.Duration   `json:"rtt,omitempty"`      // ns, of a ping that was answered
+	Duration time.Duration   `json:"duration,omitempty"` // ns
 }
 
 // CheckOutcome is the last event of a check's stream.
 type CheckOutcome struct {
 	Results []CheckResult `json:"results"`
-}
-
-func (s *server) registerChecks(a huma.API) {
-	huma.Get(a, "/v1/slices/{slice}/convergence", s.convergence, describe("convergence", "Whether routing has settled"))
-	huma.Post(a, "/v1/slices/{slice}/check", s.check, describe("check", "Try the slice's checks"),
-		streams(a, "text/event-stream", "Events `progress` (CheckProgress), then one `outcome`.", CheckOutcome{}))
-}
-
-func typeOf(v any) reflect.Type { return reflect.TypeOf(v) }
-
-func (s *server) convergence(ctx context.Context, in *PartInput) (*body[Convergence], error) {
-	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
-		return nil, problem(err)
-	}
-	all := Convergence{Converged: true}
-	own := func(ctx context.Context) (Convergence, error) { return s.Agent.Convergence(ctx, in.Slice) }
-	silent, err := gather(ctx, s, *in, http.MethodGet, "convergence", own, func(c Convergence) {
-		all.Converged = all.Converged && c.Converged
-		all.Routers += c.Routers
-		all.Pairs += c.Pairs
-		all.Reached += c.Reached
-		all.Missing = append(all.Missing, c.Missing...)
-	})
-	for _, h := range silent.Silent { // nobody knows what its routers have
-		all.Converged = false
-		all.Missing = append(all.Missing, h.Why)
-	}
-	all.Silent = silent
-	return answer(all, err)
-}
-
-func (s *server) check(ctx context.Context, in *checkInput) (*huma.StreamResponse, error) {
-	if err := s.Controller.HasChecks(ctx, in.Slice, in.Body.Names); err != nil {
-		return nil, problem(err)
-	}
-	spec, _, err := s.Controller.Slice(ctx, in.Slice)
-	if err != nil {
-		return nil, problem(err)
-	}
-	return sse(func(ctx context.Context, send sender) error {
-		all := checking{send: send, progress: map[string]CheckProgress{}}
-		silent, err := s.ask(ctx, in.PartInput, http.MethodPost, "check", in.Body, func(ctx context.Context) error {
-			results, err := s.Agent.Check(ctx, in.Slice, in.Body, func(p CheckProgress) { all.proceed("", p) })
-			all.done(results)
-			return err
-		}, all.follow)
-		if err != nil {
-			return err
-		}
-		for _, h := range silent.Silent {
-			all.done(unchecked(spec, in.Body, h))
-		}
-		order(spec, all.results)
-		return send("outcome", CheckOutcome{all.results})
-	}), nil
-}
-
-// checking collects what several hosts find.
-type checking struct {
-	mu       sync.Mutex               // guards all below, and send
-	send     sender                   // when the client has gone, its context ends
-	progress map[string]CheckProgress // by host
-	results  []CheckResult
-}
-
-func (c *checking) proceed(host string, p CheckProgress) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.progress[host] = p
-	var sum CheckProgress
-	for _, p := range c.progress {
-		sum.Done += p.Done
-		sum.Total += p.Total
-		sum.Failed += p.Failed
-	}
-	_ = c.send("progress", sum)
-}
-
-func (c *checking) done(results []CheckResult) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.results = append(c.results, results...)
-}
-
-// follow reads another host's stream.
-func (c *checking) follow(host string, stream io.Reader) error {
-	ended := false
-	err := ReadEvents(stream, func(event string, data []byte) error {
-		switch event {
-		case "progress":
-			var p CheckProgress
-			if err := json.Unmarshal(data, &p); err != nil {
-				return err
-			}
-			c.proceed(host, p)
-		case "outcome":
-			var o CheckOutcome
-			if err := json.Unmarshal(data, &o); err != nil {
-				return err
-			}
-			ended = true
-			c.done(o.Results)
-		}
-		return nil
-	})
-	if err == nil && !ended {
-		err = fmt.Errorf("host %s %w any more", host, errLost)
-	}
-	return err
-}
-
-// unchecked are the checks that a silent host should have tried.
-func unchecked(spec *slice.Slice, r CheckRequest, h SilentHost) (failed []CheckResult) {
-	if r.AllPairs || len(spec.Checks) == 0 {
-		return []CheckResult{{Name: "host " + h.Host, Message: h.Why}}
-	}
-	for _, c := range spec.Checks {
-		if n := spec.Node(c.From); n != nil && n.Host == h.Host && (len(r.Names) == 0 || slices.Contains(r.Names, c.Name)) {
-			failed = append(failed, CheckResult{Name: c.Name, Kind: c.Kind, From: c.From, To: c.To, Message: h.Why})
-		}
-	}
-	return failed
-}
-
-// order puts results as the file has its checks, and those of all pairs as it has its nodes.
-func order(spec *slice.Slice, results []CheckResult) {
-	checks, nodes := map[string]int{}, map[string]int{}
-	for i := range spec.Checks {
-		checks[spec.Checks[i].Name] = i + 1
-	}
-	for i := range spec.Nodes {
-		nodes[spec.Nodes[i].Name] = i + 1
-	}
-	slices.SortStableFunc(results, func(a, b CheckResult) int {
-		return cmp.Or(cmp.Compare(checks[a.Name], checks[b.Name]), cmp.Compare(nodes[a.From], nodes[b.From]))
-	})
 }

@@ -1,41 +1,36 @@
 package api
 
 import (
-	"context"
-	"fmt"
-	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
-	"github.com/pergola-net/pergola/control/controller"
 	"github.com/pergola-net/pergola/control/pki"
-	"github.com/pergola-net/pergola/model/hosts"
 )
 
-// Cluster is what the API needs of the machines that a host shares its store with.
-type Cluster interface {
-	// Self is this host's name.
-	Self() string
-	// IsServer says whether this host may read the cluster's secrets: its authority's key, and its tokens.
-	IsServer() bool
-	// KeepsStore is false where the store is an etcd cluster that is not the servers'.
-	KeepsStore() bool
-	// Authority vouches for all members. Its key is not there.
-	Authority() *pki.Authority
-	// Peer speaks, as this host, to the API of another one and to nobody else.
-	Peer(h hosts.Host) http.RoundTripper
-	// AnyServer speaks, as this host, to whichever server answers.
-	AnyServer() http.RoundTripper
-	// Servers are where machines may join: host:port, this host first if it is a server.
-	Servers() []string
-	// Join lets a machine in.
-	Join(ctx context.Context, r JoinRequest) (JoinAnswer, error)
-	// Renew signs a member's key anew.
-	Renew(ctx context.Context, m pki.Member, r RenewRequest) (RenewAnswer, error)
+// ClusterStatus is the state of the cluster as the answering machine has it.
+type ClusterStatus struct {
+	Self    string   `json:"self,omitempty"` // empty: a machine that is in no cluster
+	Server  bool     `json:"server"`         // this one is a server
+	Hosts   int      `json:"hosts"`
+	Alive   int      `json:"alive"`
+	Servers []Member `json:"servers"` // that keep the store
+	// Trouble is set where the servers cannot decide: reading works, changes do not.
+	Trouble string `json:"trouble,omitempty"`
+	// Authority is when the cluster's certificate authority expires, and with it all certificates.
+	Authority time.Time `json:"authority,omitzero"`
+	// Warnings name what works and should not stay as it is, for a person.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
-// JoinRequest is what a machine says that wants to become a member. It knows the cluster by a token alone.
+// Member is a server that keeps the store.
+type Member struct {
+	Name    string `json:"name"`
+	Peer    string `json:"peer"` // URL by which the others reach it
+	Answers bool   `json:"answers"`
+	Leader  bool   `json:"leader,omitempty"`
+	Learner bool   `json:"learner,omitempty"` // it joined, and has no vote yet
+}
+
+// JoinRequest is sent by a machine that asks to become a member. The token is all that it has of the cluster.
 type JoinRequest struct {
 	Token   string   `json:"token"`
 	Request []byte   `json:"request"` // PKCS #10, DER
@@ -46,15 +41,17 @@ type JoinRequest struct {
 	Version string   `json:"version,omitempty"`
 }
 
-// JoinAnswer is what a member needs to know.
+// JoinAnswer is what a new member needs.
 type JoinAnswer struct {
-	Certificate string    `json:"certificate"` // PEM
-	Authority   string    `json:"authority"`   // PEM
-	Servers     []string  `json:"servers"`     // host:port of APIs
-	Etcd        []string  `json:"etcd"`        // endpoints of the store
-	Foreign     bool      `json:"foreign,omitempty" doc:"The store is an etcd cluster that is not the servers': certificates for it are each machine's own."`
-	Time        time.Time `json:"time"` // by the server's clock
-	// Initial has the members of the store's quorum and their peer URLs, by name, the new one included: for servers alone.
+	Certificate string   `json:"certificate"` // PEM
+	Authority   string   `json:"authority"`   // PEM
+	Servers     []string `json:"servers"`     // host:port of APIs
+	Etcd        []string `json:"etcd"`        // endpoints of the store
+	// Foreign is true where the store is an etcd cluster that is not the servers'.
+	Foreign bool      `json:"foreign,omitempty" doc:"The store is not the servers': certificates for it are each machine's own."`
+	Time    time.Time `json:"time"` // by the server's clock
+	// Initial has the members of the store's quorum and their peer URLs, by name, the new one included: for servers
+	// alone.
 	Initial map[string]string `json:"initial,omitempty"`
 }
 
@@ -64,173 +61,7 @@ type RenewRequest struct {
 	API     string `json:"api" doc:"host:port where others reach its API."`
 }
 
-// RenewAnswer has it.
+// RenewAnswer has the new certificate.
 type RenewAnswer struct {
 	Certificate string `json:"certificate"` // PEM
-}
-
-// Token is a token as the cluster knows it. The word itself is shown once, to who makes it.
-type Token struct {
-	ID      string    `json:"id"`
-	Role    pki.Role  `json:"role"`
-	Note    string    `json:"note,omitempty"`
-	Created time.Time `json:"created"`
-	Expires time.Time `json:"expires"`
-	Expired bool      `json:"expired,omitempty"`
-}
-
-// TokenRequest says what a token is to be good for.
-type TokenRequest struct {
-	Role pki.Role      `json:"role"`
-	Life time.Duration `json:"life" doc:"ns; 0: a day."`
-	Note string        `json:"note,omitempty"`
-}
-
-// CreatedToken is a new token. Text is a secret.
-type CreatedToken struct {
-	Token
-	Text string `json:"text"`
-	Join string `json:"join"` // where to use it: https://host:port
-}
-
-// Command is what to type on the machine that is to join.
-func (t CreatedToken) Command() string {
-	verb := "agent"
-	if t.Role == pki.Server {
-		verb = "server"
-	}
-	return "pergola " + verb + " --join " + t.Join + " --token " + t.Text
-}
-
-// How long tokens live.
-const (
-	tokenLife    = 24 * time.Hour
-	maxTokenLife = 366 * 24 * time.Hour
-)
-
-type memberKey struct{}
-
-// WithMember notes that a member of the cluster asks, and on behalf of whom.
-func WithMember(ctx context.Context, m pki.Member, who controller.Caller) context.Context {
-	return context.WithValue(context.WithValue(ctx, memberKey{}, m), callerKey{}, who)
-}
-
-func (s *server) registerCluster(a huma.API) {
-	huma.Post(a, "/v1/join", s.join, describe("join", "Become a member of the cluster"))
-	huma.Post(a, "/v1/renew", s.renew, describe("renew", "Have a member's certificate renewed"))
-	huma.Get(a, "/v1/tokens", s.tokens, describe("list-tokens", "List the tokens with which machines may join"))
-	huma.Post(a, "/v1/tokens", s.createToken, describe("create-token", "Make a token with which machines may join"))
-	huma.Delete(a, "/v1/tokens/{id}", s.revokeToken, describe("revoke-token", "Make a token worthless"), noContent)
-}
-
-func (s *server) cluster() (Cluster, error) {
-	if s.Cluster == nil {
-		return nil, huma.Error409Conflict("this machine is in no cluster: start its server with --listen ADDRESS, or let it join another one (pergola agent --join)")
-	}
-	return s.Cluster, nil
-}
-
-type joinInput struct{ Body JoinRequest }
-
-func (s *server) join(ctx context.Context, in *joinInput) (*body[JoinAnswer], error) {
-	c, err := s.cluster()
-	if err != nil {
-		return nil, err
-	}
-	return answer(c.Join(ctx, in.Body))
-}
-
-type renewInput struct{ Body RenewRequest }
-
-func (s *server) renew(ctx context.Context, in *renewInput) (*body[RenewAnswer], error) {
-	c, err := s.cluster()
-	if err != nil {
-		return nil, err
-	}
-	m, ok := ctx.Value(memberKey{}).(pki.Member)
-	if !ok {
-		return nil, huma.Error403Forbidden("only members of the cluster have their certificates renewed")
-	}
-	return answer(c.Renew(ctx, m, in.Body))
-}
-
-func (s *server) tokens(ctx context.Context, _ *struct{}) (*body[[]Token], error) {
-	if _, err := s.cluster(); err != nil {
-		return nil, err
-	}
-	grants, err := s.Store.Grants(ctx)
-	if err != nil {
-		return nil, problem(err)
-	}
-	all := make([]Token, 0, len(grants))
-	for _, g := range grants {
-		all = append(all, tokenOf(g, time.Now()))
-	}
-	return &body[[]Token]{all}, nil
-}
-
-func tokenOf(g pki.Grant, now time.Time) Token {
-	return Token{ID: g.ID, Role: g.Role, Note: g.Note, Created: g.Created, Expires: g.Expires, Expired: !now.Before(g.Expires)}
-}
-
-type tokenInput struct{ Body TokenRequest }
-
-func (s *server) createToken(ctx context.Context, in *tokenInput) (*body[CreatedToken], error) {
-	c, err := s.cluster()
-	if err != nil {
-		return nil, err
-	}
-	if !caller(ctx).Root {
-		return nil, huma.Error403Forbidden("a token lets machines into the cluster: only root may make one")
-	}
-	if m, ok := ctx.Value(memberKey{}).(pki.Member); ok && m.Role == pki.Agent && in.Body.Role != pki.Agent { // it says itself who its root is
-		return nil, huma.Error403Forbidden(fmt.Sprintf("host %s is an agent, and a server's token gives all of the cluster's secrets: make it on a server", m.Name))
-	}
-	t, err := NewToken(ctx, s.Store, c, in.Body)
-	if err != nil {
-		return nil, problem(err)
-	}
-	return &body[CreatedToken]{t}, nil
-}
-
-// Grants is the part of the store that keeps tokens.
-type Grants interface {
-	PutGrant(ctx context.Context, g pki.Grant) error
-}
-
-// NewToken makes a token, and has the cluster keep what it needs to know of it.
-func NewToken(ctx context.Context, keep Grants, c Cluster, r TokenRequest) (CreatedToken, error) {
-	if r.Role != pki.Agent && r.Role != pki.Server {
-		return CreatedToken{}, huma.Error422UnprocessableEntity("a token is for an agent or for a server, and not for " + string(r.Role))
-	}
-	if r.Life == 0 {
-		r.Life = tokenLife
-	}
-	if r.Life < 0 || r.Life > maxTokenLife {
-		return CreatedToken{}, huma.Error422UnprocessableEntity("a token lives for at most a year")
-	}
-	now := time.Now()
-	token, grant := pki.NewToken(c.Authority(), r.Role, r.Note, r.Life, now)
-	if err := keep.PutGrant(ctx, grant); err != nil {
-		return CreatedToken{}, err
-	}
-	created := CreatedToken{Token: tokenOf(grant, now), Text: token.Text()}
-	if servers := c.Servers(); len(servers) > 0 {
-		created.Join = "https://" + servers[0]
-	}
-	return created, nil
-}
-
-type tokenIDInput struct {
-	ID string `path:"id" doc:"The first part of the token, after pergola-."`
-}
-
-func (s *server) revokeToken(ctx context.Context, in *tokenIDInput) (*struct{}, error) {
-	if _, err := s.cluster(); err != nil {
-		return nil, err
-	}
-	if !caller(ctx).Root {
-		return nil, huma.Error403Forbidden("a token is for root alone to revoke")
-	}
-	return nil, problem(s.Store.DeleteGrant(ctx, in.ID))
 }

@@ -1,25 +1,12 @@
 package api
 
-import (
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"net/http"
-	"strconv"
-	"sync"
-	"time"
+import "io"
 
-	"github.com/coder/websocket"
-	"github.com/danielgtaylor/huma/v2"
-)
-
-// ExecProtocol is the websocket subprotocol of exec. Every message is binary: one byte says what it is, the rest is
-// its payload. It is the shape of Kubernetes' v5.channel.k8s.io.
+// ExecProtocol is the websocket subprotocol of exec. Every message is binary: the first byte is its channel, the rest
+// is its payload. It has the shape of Kubernetes' v5.channel.k8s.io.
 const ExecProtocol = "v1.exec.pergola"
 
-// The first byte of a message.
+// The channels: the first byte of a message.
 const (
 	ExecStdin  byte = 0   // to the server: input
 	ExecStdout byte = 1   // to the client: output
@@ -29,180 +16,31 @@ const (
 	ExecClose  byte = 255 // to the server: there is no more input
 )
 
+// MaxExecMessage bounds one message, in bytes.
+const MaxExecMessage = 1 << 20
+
+// ExecRequest is a command to run in a node.
+type ExecRequest struct {
+	Command []string
+	Env     []string // NAME=value, beside the node's own
+	Dir     string   // working directory; empty: the node's
+	TTY     bool     // run in a pseudo terminal; its output goes to Stdout
+	Size    Size     // of the terminal at first
+	// Resize delivers new sizes of the terminal; it may be nil or closed, where there are none.
+	Resize <-chan Size
+	// Stdin ends when the client has no more, or Exec has returned: Exec does not wait for its end. nil: empty.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// Size is a terminal's size in characters.
+type Size struct {
+	Rows uint16 `json:"rows"`
+	Cols uint16 `json:"cols"`
+}
+
 // ExecOutcome is how an exec ended.
 type ExecOutcome struct {
 	Status  int      `json:"status"`            // exit status; 128 + signal where a signal ended it
 	Problem *Problem `json:"problem,omitempty"` // why it could not be run; Status means nothing then
-}
-
-// maxExecMessage bounds one message.
-const maxExecMessage = 1 << 20
-
-func (s *server) registerExec(mux *http.ServeMux, a huma.API) {
-	const path = "/v1/slices/{slice}/nodes/{node}/exec"
-	text := &huma.Schema{Type: huma.TypeString}
-	list := &huma.Schema{Type: huma.TypeArray, Items: text}
-	number := &huma.Schema{Type: huma.TypeInteger}
-	a.OpenAPI().AddOperation(&huma.Operation{
-		OperationID: "exec", Method: http.MethodGet, Path: path, Summary: "Run a command in a node",
-		Description: "A websocket, subprotocol `" + ExecProtocol + "`. Messages are binary; the first byte says what the rest is. " +
-			"To the server: 0 input, 4 size of the terminal ({\"rows\":24,\"cols\":80}), 255 no more input. " +
-			"To the client: 1 output, which may be empty, 2 error output, and last 3, {\"status\":0} or {\"problem\":{...}}.",
-		Parameters: []*huma.Param{
-			{Name: "slice", In: "path", Required: true, Schema: text},
-			{Name: "node", In: "path", Required: true, Schema: text},
-			{Name: "command", In: "query", Required: true, Schema: list, Description: "Program and arguments, one each."},
-			{Name: "env", In: "query", Schema: list, Description: "NAME=value, beside the node's own."},
-			{Name: "dir", In: "query", Schema: text, Description: "Working directory."},
-			{Name: "tty", In: "query", Schema: &huma.Schema{Type: huma.TypeBoolean}, Description: "Run in a pseudo terminal."},
-			{Name: "rows", In: "query", Schema: number}, {Name: "cols", In: "query", Schema: number},
-		},
-		Responses: map[string]*huma.Response{"101": {Description: "The websocket."}},
-	})
-	mux.HandleFunc("GET "+path, s.exec)
-}
-
-func (s *server) exec(w http.ResponseWriter, r *http.Request) {
-	name, node, q := r.PathValue("slice"), r.PathValue("node"), r.URL.Query()
-	if _, _, err := s.Controller.Node(r.Context(), name, node); err != nil {
-		writeProblem(w, err)
-		return
-	}
-	req := ExecRequest{Command: q["command"], Env: q["env"], Dir: q.Get("dir"), TTY: q.Get("tty") == "true"}
-	if len(req.Command) == 0 {
-		writeProblem(w, huma.Error422UnprocessableEntity("there is no command to run"))
-		return
-	}
-	req.Size = Size{Rows: uint16Of(q.Get("rows")), Cols: uint16Of(q.Get("cols"))}
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{ExecProtocol}})
-	if err != nil {
-		return // Accept has answered
-	}
-	defer func() { _ = ws.CloseNow() }()
-	if ws.Subprotocol() != ExecProtocol {
-		ws.Close(websocket.StatusPolicyViolation, "the subprotocol is "+ExecProtocol)
-		return
-	}
-	ws.SetReadLimit(maxExecMessage)
-	s.runExec(r.Context(), ws, name, node, req)
-}
-
-// runExec joins a websocket to a command. The command is ended when the client leaves.
-func (s *server) runExec(ctx context.Context, ws *websocket.Conn, name, node string, req ExecRequest) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stdin, input := io.Pipe()
-	resize := make(chan Size, 1)
-	req.Stdin, req.Resize = stdin, resize
-	out := &execWriter{ctx: ctx, ws: ws}
-	req.Stdout, req.Stderr = out.channel(ExecStdout), out.channel(ExecStderr)
-
-	go out.watch(cancel)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer cancel() // the client has gone
-		defer close(resize)
-		receive(ctx, ws, input, resize)
-	}()
-	status, err := s.Agent.Exec(ctx, name, node, req)
-	stdin.Close()
-	outcome := ExecOutcome{Status: status}
-	if err != nil {
-		errors.As(problem(fmt.Errorf("run %s in node %s: %w", req.Command[0], node, err)), &outcome.Problem)
-	}
-	data, err := json.Marshal(outcome)
-	if err == nil {
-		_ = out.send(ExecStatus, data) // the client may have gone
-	}
-	ws.Close(websocket.StatusNormalClosure, "")
-	<-done
-}
-
-// receive hands on what the client sends until it leaves.
-func receive(ctx context.Context, ws *websocket.Conn, input *io.PipeWriter, resize chan Size) {
-	defer input.Close()
-	for {
-		_, message, err := ws.Read(ctx)
-		if err != nil {
-			return
-		}
-		if len(message) == 0 {
-			continue
-		}
-		switch message[0] {
-		case ExecStdin:
-			// A command that has closed its input does not want the rest.
-			_, _ = input.Write(message[1:])
-		case ExecClose:
-			input.Close()
-		case ExecResize:
-			var size Size
-			if json.Unmarshal(message[1:], &size) != nil {
-				continue
-			}
-			select { // only the newest size counts
-			case <-resize:
-			default:
-			}
-			resize <- size
-		}
-	}
-}
-
-// execWriter sends output as messages.
-type execWriter struct {
-	ctx context.Context
-	ws  *websocket.Conn
-	mu  sync.Mutex // one message at a time
-}
-
-func (e *execWriter) send(channel byte, data []byte) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.ws.Write(e.ctx, websocket.MessageBinary, append([]byte{channel}, data...))
-}
-
-// watch calls gone when the client has left. As long as the command does not take its input, nobody reads from the connection and
-// would learn that it has ended; so it is written to, now and then, without effect.
-func (e *execWriter) watch(gone func()) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-e.ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if e.send(ExecStdout, nil) != nil {
-			gone()
-			return
-		}
-	}
-}
-
-func (e *execWriter) channel(channel byte) io.Writer {
-	return writerFunc(func(p []byte) (int, error) {
-		const most = 32 << 10
-		for sent := 0; sent < len(p); {
-			n := min(len(p)-sent, most)
-			if err := e.send(channel, p[sent:sent+n]); err != nil {
-				return sent, err
-			}
-			sent += n
-		}
-		return len(p), nil
-	})
-}
-
-type writerFunc func(p []byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
-
-func uint16Of(s string) uint16 {
-	n, err := strconv.ParseUint(s, 10, 16)
-	if err != nil {
-		return 0
-	}
-	return uint16(n)
 }

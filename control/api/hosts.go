@@ -1,20 +1,9 @@
 package api
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
-	"net/http"
-	"net/url"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
-	"github.com/pergola-net/pergola/control/controller"
-	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/hosts"
 )
 
@@ -25,7 +14,7 @@ type Host struct {
 	Alive  bool         `json:"alive"`
 	Since  time.Time    `json:"since,omitzero"` // when it came, or was lost
 	Self   bool         `json:"self,omitempty"` // it is the machine that answers
-	// Problem says what else keeps it from taking nodes, for a person.
+	// Problem is what else keeps it from taking nodes, for a person.
 	Problem string `json:"problem,omitempty"`
 	Nodes   int    `json:"nodes"` // placed on it
 	// CPU and RAM are the cores and the bytes that these nodes may use, as far as they have limits.
@@ -34,21 +23,13 @@ type Host struct {
 	Slices []HostSlice `json:"slices,omitempty"`
 }
 
-// HostSlice is what a host has of a slice.
+// HostSlice counts the nodes of a slice on a host.
 type HostSlice struct {
 	Name  string `json:"name"`
 	Nodes int    `json:"nodes"`
 }
 
-// UnderlayTraffic counts packets of a host's tunnels, of all slices, since its data path was made.
-type UnderlayTraffic struct {
-	Received   uint64            `json:"received"`          // frames were in them
-	ByLineCard uint64            `json:"by_line_card"`      // of those received: dealt with in XDP alone
-	Sent       uint64            `json:"sent"`              // with frames in them
-	Dropped    map[string]uint64 `json:"dropped,omitempty"` // by reason, where no tunnel is known yet, or any more
-}
-
-// AllLabels are those of a host's agent, with what users changed.
+// AllLabels are the labels that the host's agent was started with, changed by those of the policy.
 func (h *Host) AllLabels() map[string]string {
 	all := maps.Clone(h.Labels)
 	if all == nil {
@@ -62,250 +43,10 @@ func (h *Host) AllLabels() map[string]string {
 	return all
 }
 
-// HostPatch changes what the cluster does with a host. What is nil stays as it is.
+// HostPatch changes the policy of a host. What is nil stays as it is.
 type HostPatch struct {
 	Cordoned *bool `json:"cordoned,omitempty" doc:"It takes no new nodes."`
 	Draining *bool `json:"draining,omitempty" doc:"It gives away what it has."`
-	// Labels are set; an empty value takes one away.
+	// Labels are set; an empty value removes one.
 	Labels map[string]string `json:"labels,omitempty"`
-}
-
-// HostInput names a host.
-type HostInput struct {
-	Host string `path:"host" doc:"Name of the host."`
-}
-
-type hostPatchInput struct {
-	HostInput
-	Body HostPatch
-}
-
-type hostRemoveInput struct {
-	HostInput
-	Force bool `query:"force" doc:"Also where it has nodes."`
-}
-
-func (s *server) registerHosts(a huma.API) {
-	huma.Get(a, "/v1/hosts", s.hosts, describe("list-hosts", "List the machines of the cluster"))
-	huma.Get(a, "/v1/hosts/{host}", s.host, describe("get-host", "Everything about a machine"))
-	huma.Get(a, "/v1/hosts/{host}/underlay", s.underlay, describe("underlay", "What went through all tunnels of a machine"))
-	huma.Patch(a, "/v1/hosts/{host}", s.patchHost, describe("change-host", "Cordon, drain or label a machine"), noContent)
-	huma.Delete(a, "/v1/hosts/{host}", s.removeHost, describe("remove-host", "Forget a machine"), noContent)
-}
-
-func (s *server) hosts(ctx context.Context, _ *struct{}) (*body[[]Host], error) {
-	states, err := s.Store.Hosts(ctx)
-	if err != nil {
-		return nil, problem(err)
-	}
-	all := make([]Host, 0, len(states))
-	problems := controller.Problems(states)
-	for _, h := range states {
-		host := s.hostOf(h)
-		host.Problem = problems[h.Name]
-		all = append(all, host)
-	}
-	if len(all) == 0 {
-		return &body[[]Host]{all}, nil // no cluster: nothing has a place
-	}
-	return answer(all, s.addPlaced(ctx, all))
-}
-
-func (s *server) host(ctx context.Context, in *HostInput) (*body[Host], error) {
-	if _, err := s.hostState(ctx, in.Host); err != nil {
-		return nil, problem(err)
-	}
-	all, err := s.hosts(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	for _, h := range all.Body {
-		if h.Name == in.Host {
-			return &body[Host]{h}, nil
-		}
-	}
-	return nil, huma.Error404NotFound(fmt.Sprintf("host %s has gone", in.Host))
-}
-
-// underlay has the host itself say it.
-func (s *server) underlay(ctx context.Context, in *HostInput) (*body[UnderlayTraffic], error) {
-	h, err := s.hostState(ctx, in.Host)
-	if err != nil {
-		return nil, problem(err)
-	}
-	if !s.elsewhere(h.Name) {
-		u, err := s.Agent.Underlay(ctx)
-		return answer(u, err)
-	}
-	if !h.Alive {
-		return nil, problem(lost(h))
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	resp, err := s.send(ctx, &h, http.MethodGet, "/v1/hosts/"+url.PathEscape(h.Name)+"/underlay", nil)
-	if err != nil {
-		return nil, problem(err)
-	}
-	defer resp.Body.Close()
-	var u UnderlayTraffic
-	err = json.NewDecoder(resp.Body).Decode(&u)
-	return answer(u, err)
-}
-
-func (s *server) hostOf(h store.HostState) Host {
-	return Host{Host: h.Host, Policy: h.Policy, Alive: h.Alive, Since: h.Since, Self: s.Cluster != nil && s.Cluster.Self() == h.Name}
-}
-
-// hostState is a host; where there is none of the name, the error names those that there are.
-func (s *server) hostState(ctx context.Context, name string) (store.HostState, error) {
-	all, err := s.Store.Hosts(ctx)
-	if err != nil {
-		return store.HostState{}, err
-	}
-	var names []string
-	for _, h := range all {
-		if h.Name == name {
-			return h, nil
-		}
-		names = append(names, h.Name)
-	}
-	if len(names) == 0 {
-		return store.HostState{}, huma.Error404NotFound(fmt.Sprintf("there is no host %q: this machine is in no cluster", name))
-	}
-	return store.HostState{}, huma.Error404NotFound(fmt.Sprintf("there is no host %q: the cluster has %s", name, strings.Join(names, ", ")))
-}
-
-// addPlaced counts what the slices have on the hosts.
-func (s *server) addPlaced(ctx context.Context, hosts []Host) error {
-	records, err := s.Store.Slices(ctx)
-	if err != nil {
-		return err
-	}
-	at := make(map[string]*Host, len(hosts))
-	for i := range hosts {
-		at[hosts[i].Name] = &hosts[i]
-	}
-	for _, r := range records {
-		if r.Corrupt || r.Going { // what goes is not waited for
-			continue
-		}
-		spec, _, err := s.Store.Slice(ctx, r.Name)
-		if err != nil {
-			continue // it has gone meanwhile
-		}
-		nodes := map[string]int{}
-		for i := range spec.Nodes {
-			n := &spec.Nodes[i]
-			if h := at[n.Host]; h != nil {
-				nodes[n.Host]++
-				h.Nodes++
-				h.CPU += n.CPU
-				h.RAM += n.Memory
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(nodes)) {
-			at[name].Slices = append(at[name].Slices, HostSlice{Name: r.Name, Nodes: nodes[name]})
-		}
-	}
-	return nil
-}
-
-// rootAlone keeps from those who may only use slices (the group of the socket) what is about machines: who is in the cluster, and what is placed
-// where. A slice they may end anyway.
-func rootAlone(ctx context.Context) error {
-	if caller(ctx).Root {
-		return nil
-	}
-	return huma.Error403Forbidden("the machines of the cluster are for root alone to change: use sudo")
-}
-
-func (s *server) patchHost(ctx context.Context, in *hostPatchInput) (*struct{}, error) {
-	if err := rootAlone(ctx); err != nil {
-		return nil, err
-	}
-	if _, err := s.hostState(ctx, in.Host); err != nil {
-		return nil, problem(err)
-	}
-	err := s.Store.UpdatePolicy(ctx, in.Host, func(p *hosts.Policy) error {
-		if in.Body.Cordoned != nil {
-			p.Cordoned = *in.Body.Cordoned
-		}
-		if in.Body.Draining != nil {
-			p.Draining = *in.Body.Draining
-		}
-		if p.Labels == nil && len(in.Body.Labels) > 0 {
-			p.Labels = map[string]string{}
-		}
-		maps.Copy(p.Labels, in.Body.Labels)
-		return nil
-	})
-	return nil, problem(err)
-}
-
-// removeHost forgets a host, so that nothing is waited for any more. One that is alive would come back.
-func (s *server) removeHost(ctx context.Context, in *hostRemoveInput) (*struct{}, error) {
-	if err := rootAlone(ctx); err != nil {
-		return nil, err
-	}
-	state, err := s.hostState(ctx, in.Host)
-	if err != nil {
-		return nil, problem(err)
-	}
-	one := []Host{s.hostOf(state)}
-	if err := s.addPlaced(ctx, one); err != nil {
-		return nil, problem(err)
-	}
-	voters, err := s.voters(ctx)
-	if err != nil {
-		return nil, problem(err)
-	}
-	ofTwo := len(voters) == 2 && slices.Contains(voters, in.Host)
-	switch h := one[0]; {
-	case h.Alive && ofTwo && h.Self:
-		return nil, huma.Error409Conflict(fmt.Sprintf("host %s cannot remove itself: run this on the other server", h.Name))
-	case h.Alive && !ofTwo: // force or not: as a server, it would lose its vote and then be refused here
-		return nil, huma.Error409Conflict(fmt.Sprintf("host %s is alive, and would come back: stop its server first", h.Name))
-	case h.Nodes > 0 && !in.Force:
-		return nil, huma.Error409Conflict(fmt.Sprintf("host %s has %d nodes of %s: move them away first (pergola host drain %[1]s)", h.Name, h.Nodes, sliceNames(h.Slices)))
-	}
-	if err := s.removeMember(ctx, in.Host); err != nil {
-		return nil, problem(err)
-	}
-	if one[0].Alive {
-		if err := s.awaitLoss(ctx, in.Host); err != nil {
-			return nil, problem(err)
-		}
-	}
-	return nil, problem(s.Store.DeleteHost(ctx, in.Host))
-}
-
-// awaitLoss waits for the end of a server that was removed while it ran, as of two it has to be: once one of them is stopped, the other alone can
-// decide nothing. The process ends by itself, and its lease some seconds later.
-func (s *server) awaitLoss(ctx context.Context, host string) error {
-	ctx, cancel := context.WithTimeout(ctx, lossTimeout)
-	defer cancel()
-	for {
-		h, err := s.Store.HostState(ctx, host)
-		if err != nil || !h.Alive {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return huma.Error409Conflict(fmt.Sprintf("%s is no server any more, and alive: stop it, and remove the host then", host))
-		case <-time.After(lossLook):
-		}
-	}
-}
-
-const (
-	lossTimeout = 30 * time.Second
-	lossLook    = 250 * time.Millisecond
-)
-
-func sliceNames(all []HostSlice) string {
-	names := make([]string, len(all))
-	for i, s := range all {
-		names[i] = s.Name
-	}
-	return strings.Join(names, ", ")
 }

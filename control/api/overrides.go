@@ -1,48 +1,26 @@
 package api
 
-import (
-	"context"
-	"net/http"
+import "time"
 
-	"github.com/danielgtaylor/huma/v2"
+// NodeVerb is what can be asked of a node.
+type NodeVerb string
+
+// The verbs.
+const (
+	NodeStart   NodeVerb = "start"
+	NodeStop    NodeVerb = "stop"
+	NodePause   NodeVerb = "pause"
+	NodeResume  NodeVerb = "resume"
+	NodeRestart NodeVerb = "restart"
 )
 
-// NodeInput names a node.
-type NodeInput struct {
-	SliceInput
-	Node string `path:"node" doc:"Name of the node."`
+// LinkPatch changes a running link. What is nil stays as it is.
+type LinkPatch struct {
+	// End, as node:interface, limits the change to what leaves that end; empty means all ends.
+	End    string         `json:"end,omitempty" doc:"node:interface: change only what leaves this end."`
+	Rate   *uint64        `json:"rate,omitempty" doc:"bit/s; 0: not limited"`
+	Delay  *time.Duration `json:"delay,omitempty" doc:"ns, one way"`
+	Jitter *time.Duration `json:"jitter,omitempty" doc:"ns"`
+	Loss   *float64       `json:"loss,omitempty" doc:"per cent of frames"`
+	Queue  *int           `json:"queue,omitempty" doc:"frames; 0: the kernel's default"`
 }
-
-// LinkInput names a link.
-type LinkInput struct {
-	SliceInput
-	Link string `path:"link" doc:"Name of the link."`
-}
-
-type linkPatchInput struct {
-	LinkInput
-	Body LinkPatch
-}
-
-func (s *server) registerOverrides(a huma.API) {
-	for _, verb := range []NodeVerb{NodeStart, NodeStop, NodePause, NodeResume, NodeRestart} {
-		huma.Post(a, "/v1/slices/{slice}/nodes/{node}/"+string(verb),
-			func(ctx context.Context, in *NodeInput) (*struct{}, error) {
-				return nil, problem(s.Controller.SetPower(ctx, in.Slice, in.Node, verb))
-			}, describe(string(verb)+"-node", "Ask a node to "+string(verb)), noContent)
-	}
-	for word, up := range map[string]bool{"up": true, "down": false} {
-		huma.Post(a, "/v1/slices/{slice}/links/{link}/"+word,
-			func(ctx context.Context, in *LinkInput) (*struct{}, error) {
-				return nil, problem(s.Controller.SetLinkUp(ctx, in.Slice, in.Link, up))
-			}, describe("link-"+word, "Take a link "+word), noContent)
-	}
-	huma.Patch(a, "/v1/slices/{slice}/links/{link}", func(ctx context.Context, in *linkPatchInput) (*struct{}, error) {
-		return nil, problem(s.Controller.SetLink(ctx, in.Slice, in.Link, in.Body))
-	}, describe("set-link", "Change how a running link treats frames"), noContent)
-	huma.Delete(a, "/v1/slices/{slice}/links/{link}", func(ctx context.Context, in *LinkInput) (*struct{}, error) {
-		return nil, problem(s.Controller.ResetLink(ctx, in.Slice, in.Link))
-	}, describe("reset-link", "Give a link the file's values again"), noContent)
-}
-
-func noContent(op *huma.Operation) { op.DefaultStatus = http.StatusNoContent }

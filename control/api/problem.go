@@ -1,16 +1,10 @@
+// Package api has the types of the HTTP API: requests, answers and what streams carry. It is plain data; package rest
+// serves it, package client asks for it.
 package api
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
-	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
-
-	"github.com/pergola-net/pergola/control/blob"
-	"github.com/pergola-net/pergola/control/controller"
-	"github.com/pergola-net/pergola/control/store"
+	"fmt"
 )
 
 // Types of problems that a client decides on.
@@ -18,82 +12,48 @@ const (
 	TypeGoing = "urn:pergola:slice-going" // the slice is being removed; its name is free afterwards
 )
 
-// problem words an error for the client.
-func problem(err error) error {
-	if err == nil {
-		return nil
-	}
-	var known huma.StatusError
-	if errors.As(err, &known) {
-		return known
-	}
-	p := &Problem{Status: statusOf(err), Detail: err.Error()}
-	var refusal *controller.Refusal
-	if errors.As(err, &refusal) {
-		for _, f := range refusal.Faults {
-			p.Errors = append(p.Errors, &huma.ErrorDetail{Message: f.Message, Location: f.Location})
-		}
-	}
-	if errors.Is(err, store.ErrGoing) {
-		p.Type = TypeGoing
-	}
-	p.Title = http.StatusText(p.Status)
-	return p
+// ErrNotRunning means that a node has no processes now.
+var ErrNotRunning = errors.New("it does not run")
+
+// ErrorTrailer is the HTTP trailer with the reason why a stream of bytes ended early.
+const ErrorTrailer = "Pergola-Error"
+
+// Problem is an error as RFC 9457 defines it. Detail is a sentence for a person.
+type Problem struct {
+	Type   string `json:"type,omitempty" format:"uri" default:"about:blank" doc:"What a client decides on."`
+	Title  string `json:"title,omitempty" example:"Bad Request" doc:"The text of the HTTP status."`
+	Status int    `json:"status,omitempty" example:"400" doc:"HTTP status code."`
+	Detail string `json:"detail,omitempty" doc:"What is wrong and what to do, for a person."`
+	// Instance is never set by Pergola.
+	Instance string        `json:"instance,omitempty" format:"uri" doc:"This occurrence of the problem."`
+	Errors   []ProblemPart `json:"errors,omitempty" doc:"One entry for each fault of a request or a topology."`
 }
 
-func statusOf(err error) int {
-	var refusal *controller.Refusal
-	if errors.As(err, &refusal) {
-		switch refusal.Reason {
-		case controller.Invalid:
-			return http.StatusUnprocessableEntity
-		case controller.NotFound:
-			return http.StatusNotFound
-		case controller.Forbidden:
-			return http.StatusForbidden
-		case controller.Conflict:
-			return http.StatusConflict
-		case controller.Unsupported:
-			return http.StatusNotImplemented
-		}
-	}
-	for _, known := range []struct {
-		err    error
-		status int
-	}{
-		{store.ErrNotFound, http.StatusNotFound},
-		{store.ErrGoing, http.StatusConflict},
-		{store.ErrConflict, http.StatusConflict},
-		{ErrNotRunning, http.StatusConflict},
-		{store.ErrFull, http.StatusInsufficientStorage},
-		{blob.ErrFull, http.StatusInsufficientStorage},
-		{blob.ErrSize, http.StatusRequestEntityTooLarge},
-		{blob.ErrDigest, http.StatusUnprocessableEntity},
-		{blob.ErrName, http.StatusUnprocessableEntity},
-		{errLost, http.StatusBadGateway},
-		{store.ErrNoGrant, http.StatusNotFound},
-		{store.ErrNoHost, http.StatusNotFound},
-		{store.ErrHostAlive, http.StatusConflict},
-		{store.ErrNameTaken, http.StatusConflict},
-		{store.ErrNoQuorum, http.StatusServiceUnavailable},
-		{store.ErrSilent, http.StatusServiceUnavailable},
-		{context.DeadlineExceeded, http.StatusGatewayTimeout},
-		{context.Canceled, http.StatusServiceUnavailable}, // the server is ending
-	} {
-		if errors.Is(err, known.err) {
-			return known.status
-		}
-	}
-	return http.StatusInternalServerError
+// ProblemPart is one of several faults of a request.
+type ProblemPart struct {
+	Message  string `json:"message,omitempty" doc:"What is wrong, for a person."`
+	Location string `json:"location,omitempty" doc:"Place in the request, such as body.nodes.denver.memory."`
+	Value    any    `json:"value,omitempty" doc:"The value at that place."`
 }
 
-// writeProblem answers with a problem outside of huma.
-func writeProblem(w http.ResponseWriter, err error) {
-	var p *Problem
-	if !errors.As(problem(err), &p) {
-		p = &Problem{Status: http.StatusInternalServerError, Title: "Internal Server Error", Detail: err.Error()}
+// Error implements error.
+func (p *Problem) Error() string { return p.Detail }
+
+// Error implements error.
+func (p ProblemPart) Error() string {
+	if p.Location == "" {
+		return p.Message
 	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // the client may have gone
+	return fmt.Sprintf("%s (%s: %v)", p.Message, p.Location, p.Value)
+}
+
+// GetStatus gives the HTTP status code.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType gives the media type of a problem that is encoded as ct.
+func (p *Problem) ContentType(ct string) string {
+	if ct == "application/json" {
+		return "application/problem+json"
+	}
+	return ct
 }

@@ -1,223 +1,50 @@
 package api
 
 import (
-	"context"
-	"fmt"
-	"io"
-	"maps"
-	"net/http"
-	"reflect"
-	"slices"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
-	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/slice"
-	"github.com/pergola-net/pergola/model/topology"
 )
 
-// The largest topology with the files it carries, and how long it may take to arrive.
-const (
-	maxTopology     = 256 << 20
-	topologyTimeout = time.Minute
-)
-
-// SliceInput names a slice. It is exported because huma looks only into embedded types that are.
-type SliceInput struct {
-	Slice string `path:"slice" doc:"Name of the slice."`
+// Summary is one line of the list of slices.
+type Summary struct {
+	Name       string    `json:"name"`
+	ID         uint16    `json:"id"`
+	Generation int64     `json:"generation"`
+	Nodes      int       `json:"nodes"`
+	Running    int       `json:"running"`        // nodes in phase running, switches and uplinks included
+	Lost       int       `json:"lost,omitempty"` // nodes whose host does not answer
+	Links      int       `json:"links"`
+	Settled    bool      `json:"settled"` // the host has nothing left to do
+	Going      bool      `json:"going"`   // it is being removed
+	Updated    time.Time `json:"updated"` // when this generation was accepted
+	Errors     []string  `json:"errors,omitempty"`
+	Hosts      []string  `json:"hosts,omitempty"` // that nodes are placed on; none where the server is in no cluster
 }
 
-type applyInput struct {
-	SliceInput
-	DryRun bool `query:"dry_run" doc:"Say what would change, and change nothing."`
-	Body   topology.Topology
+// Slice is all that the server has of one slice.
+type Slice struct {
+	Spec      *slice.Slice    `json:"spec"`
+	Status    slice.Status    `json:"status"`
+	Overrides slice.Overrides `json:"overrides"`
+	Going     bool            `json:"going"` // it is being removed
+	Updated   time.Time       `json:"updated"`
 }
 
-func (s *server) registerSlices(a huma.API) {
-	huma.Get(a, "/v1/slices", s.list, describe("list-slices", "List slices"))
-	huma.Get(a, "/v1/slices/{slice}", s.get, describe("get-slice", "Everything about a slice"))
-	huma.Put(a, "/v1/slices/{slice}", s.apply, describe("apply-slice", "Make a slice as a topology says"), func(op *huma.Operation) {
-		op.MaxBodyBytes, op.BodyReadTimeout = maxTopology, topologyTimeout
-	})
-	huma.Post(a, "/v1/slices/{slice}/retry", s.retry, describe("retry-slice", "Try again at once what failed"), noContent)
-	huma.Delete(a, "/v1/slices/{slice}", s.delete, describe("delete-slice", "Remove a slice"), func(op *huma.Operation) {
-		op.DefaultStatus = http.StatusAccepted
-	})
+// Progress is one event of a slice's progress stream: the present status.
+type Progress struct {
+	Status slice.Status `json:"status"`
+	Going  bool         `json:"going,omitempty"` // it is being removed
+	Gone   bool         `json:"gone,omitempty"`  // the last event: nothing of the slice is left
 }
 
-func (s *server) list(ctx context.Context, _ *struct{}) (*body[[]Summary], error) {
-	records, err := s.Store.Slices(ctx)
-	if err != nil {
-		return nil, problem(err)
-	}
-	all := make([]Summary, 0, len(records))
-	for _, r := range records {
-		st, err := s.Store.Status(ctx, r.Name)
-		if err != nil {
-			return nil, problem(err)
-		}
-		sum := summarize(r, st)
-		if s.Cluster != nil {
-			sum.Hosts = s.placedOn(ctx, r)
-		}
-		all = append(all, sum)
-	}
-	return &body[[]Summary]{all}, nil
-}
-
-// placedOn lists the hosts of a slice; of one that has gone meanwhile, none.
-func (s *server) placedOn(ctx context.Context, r store.Record) []string {
-	if r.Corrupt {
-		return nil
-	}
-	spec, _, err := s.Store.Slice(ctx, r.Name)
-	if err != nil {
-		return nil
-	}
-	return slices.Compact(slices.Sorted(maps.Values(placement(spec))))
-}
-
-func summarize(r store.Record, st slice.Status) Summary {
-	sum := Summary{
-		Name: r.Name, ID: r.ID, Generation: r.Generation, Nodes: r.Nodes, Links: r.Links, Going: r.Going,
-		Settled: st.Settled && st.Generation == r.Generation && !r.Going, Updated: r.Updated, Errors: st.Errors,
-	}
-	for _, n := range st.Nodes {
-		switch n.Phase {
-		case slice.Running:
-			sum.Running++
-		case slice.Lost:
-			sum.Lost++
-		default:
-		}
-	}
-	return sum
-}
-
-func (s *server) get(ctx context.Context, in *SliceInput) (*body[Slice], error) {
-	spec, r, err := s.Controller.Slice(ctx, in.Slice)
-	if err != nil {
-		return nil, problem(err)
-	}
-	out := Slice{Spec: spec, Going: r.Going, Updated: r.Updated}
-	if out.Status, err = s.Store.Status(ctx, in.Slice); err != nil {
-		return nil, problem(err)
-	}
-	if out.Overrides, err = s.Store.Overrides(ctx, in.Slice); err != nil {
-		return nil, problem(err)
-	}
-	return &body[Slice]{out}, nil
-}
-
-func (s *server) apply(ctx context.Context, in *applyInput) (*body[Applied], error) {
-	t := &in.Body
-	switch t.Name {
-	case in.Slice:
-	case "":
-		t.Name = in.Slice
-	default:
-		return nil, huma.Error422UnprocessableEntity(fmt.Sprintf("the topology is called %s, the slice %s", t.Name, in.Slice))
-	}
-	plan, spec, err := s.Controller.Apply(ctx, caller(ctx), t, in.DryRun)
-	if err != nil {
-		return nil, problem(err)
-	}
-	if plan.Empty() && !in.DryRun {
-		s.retryAll(ctx, PartInput{SliceInput: in.SliceInput})
-	}
-	return &body[Applied]{Applied{Plan: plan, DryRun: in.DryRun, Generation: spec.Generation, Warnings: plan.Warnings, Placement: placement(spec)}}, nil
-}
-
-// placement maps nodes to hosts.
-func placement(spec *slice.Slice) map[string]string {
-	var on map[string]string
-	for i := range spec.Nodes {
-		n := &spec.Nodes[i]
-		if n.Host == "" {
-			continue
-		}
-		if on == nil {
-			on = map[string]string{}
-		}
-		on[n.Name] = n.Host
-	}
-	return on
-}
-
-// retry forgets what failed of a slice.
-func (s *server) retry(ctx context.Context, in *PartInput) (*struct{}, error) {
-	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
-		return nil, problem(err)
-	}
-	s.retryAll(ctx, *in)
-	return nil, nil
-}
-
-// retryAll has all hosts of a slice do so. One that does not answer has other troubles.
-func (s *server) retryAll(ctx context.Context, in PartInput) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	own := func(ctx context.Context) error {
-		s.Agent.Retry(ctx, in.Slice)
-		return nil
-	}
-	if _, err := s.ask(ctx, in, http.MethodPost, "retry", nil, own, func(string, io.Reader) error { return nil }); err != nil {
-		return // the slice has gone
-	}
-}
-
-func (s *server) delete(ctx context.Context, in *SliceInput) (*struct{}, error) {
-	return nil, problem(s.Controller.Delete(ctx, in.Slice))
-}
-
-// progress streams what the host reports of a slice, whenever that changes.
-func (s *server) progress(ctx context.Context, in *SliceInput) (*huma.StreamResponse, error) {
-	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
-		return nil, problem(err)
-	}
-	return sse(func(ctx context.Context, send sender) error {
-		changes, err := s.Store.Watch(ctx) // before the first look, so that nothing is missed
-		if err != nil {
-			return err
-		}
-		var last *Progress
-		for {
-			p, err := s.progressNow(ctx, in.Slice)
-			if err != nil {
-				return err
-			}
-			if last == nil || !reflect.DeepEqual(p, *last) { // hosts tell of more than of this slice
-				if err := send("progress", p); err != nil || p.Gone {
-					return err
-				}
-			}
-			if last = &p; !changed(changes, in.Slice) {
-				return nil
-			}
-		}
-	}), nil
-}
-
-func (s *server) progressNow(ctx context.Context, name string) (Progress, error) {
-	records, err := s.Store.Slices(ctx)
-	if err != nil {
-		return Progress{}, err
-	}
-	at := slices.IndexFunc(records, func(r store.Record) bool { return r.Name == name })
-	if at < 0 {
-		return Progress{Status: slice.Status{Slice: name}, Gone: true}, nil
-	}
-	st, err := s.Store.Status(ctx, name)
-	return Progress{Status: st, Going: records[at].Going}, err
-}
-
-// changed waits for a change that concerns the slice; false when there will be none.
-func changed(changes <-chan store.Change, name string) bool {
-	for c := range changes {
-		if c.What == store.Resync || c.What == store.HostsChanged || c.Slice == name {
-			return true
-		}
-	}
-	return false
+// Applied is the answer to an apply.
+type Applied struct {
+	Plan   Plan `json:"plan"`
+	DryRun bool `json:"dry_run,omitempty"`
+	// Generation is the one to wait for; with DryRun the present one, 0 for none.
+	Generation int64    `json:"generation"`
+	Warnings   []string `json:"warnings,omitempty"`
+	// Placement is the host on which each node runs, or would run; empty where the server is in no cluster.
+	Placement map[string]string `json:"placement,omitempty"`
 }

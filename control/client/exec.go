@@ -14,25 +14,9 @@ import (
 	"github.com/pergola-net/pergola/control/api"
 )
 
-// Exec describes a command to run in a node.
-type Exec struct {
-	Command []string
-	Env     []string // NAME=value, beside the node's own
-	Dir     string   // working directory; empty: the node's
-	TTY     bool     // run in a pseudo terminal: Stderr is not used
-	Size    api.Size // of the terminal at first
-	Resize  <-chan api.Size
-
-	Stdin          io.Reader // nil: empty
-	Stdout, Stderr io.Writer
-}
-
-// maxExecMessage bounds one message of output.
-const maxExecMessage = 1 << 20
-
 // Exec runs a command in a node and gives its exit status (128 + signal where a signal ended it). A Read of Stdin
 // that is under way when the command ends is not waited for.
-func (c *Client) Exec(ctx context.Context, slice, node string, e Exec) (status int, err error) {
+func (c *Client) Exec(ctx context.Context, slice, node string, e api.ExecRequest) (status int, err error) {
 	q := url.Values{"command": e.Command, "env": e.Env, "dir": {e.Dir}, "tty": {strconv.FormatBool(e.TTY)}}
 	q.Set("rows", strconv.Itoa(int(e.Size.Rows)))
 	q.Set("cols", strconv.Itoa(int(e.Size.Cols)))
@@ -50,7 +34,7 @@ func (c *Client) Exec(ctx context.Context, slice, node string, e Exec) (status i
 		return 0, c.unreachable(err)
 	}
 	defer func() { _ = ws.CloseNow() }()
-	ws.SetReadLimit(maxExecMessage)
+	ws.SetReadLimit(api.MaxExecMessage)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go sendInput(ctx, ws, e.Stdin)
@@ -68,7 +52,7 @@ func (c *Client) Exec(ctx context.Context, slice, node string, e Exec) (status i
 	return outcome.Status, nil
 }
 
-func receiveOutput(ctx context.Context, ws *websocket.Conn, e Exec) (outcome api.ExecOutcome, err error) {
+func receiveOutput(ctx context.Context, ws *websocket.Conn, e api.ExecRequest) (outcome api.ExecOutcome, err error) {
 	out := map[byte]io.Writer{api.ExecStdout: e.Stdout, api.ExecStderr: e.Stderr}
 	for {
 		_, message, err := ws.Read(ctx)

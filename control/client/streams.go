@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/api/eventstream"
 	"github.com/pergola-net/pergola/control/events"
 )
 
@@ -94,7 +95,7 @@ func (c *Client) sse(ctx context.Context, method, path string, in any, each func
 		return err
 	}
 	defer resp.Body.Close()
-	err = api.ReadEvents(resp.Body, each)
+	err = eventstream.Read(resp.Body, each)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -1,3 +1,5 @@
+// Package controller decides what may run: it admits slices, places their nodes, allocates their IDs and shows what a
+// change would do.
 package controller
 
 import (
@@ -9,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/slice"
@@ -65,7 +68,7 @@ const attempts = 10
 
 // Apply admits a topology: afterwards its slice is wanted as the topology says. With dryRun nothing is stored. The
 // slice holds what was stored, or would be; its Generation is the one to wait for.
-func (c *Controller) Apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (Plan, *slice.Slice, error) {
+func (c *Controller) Apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (api.Plan, *slice.Slice, error) {
 	for try := 1; ; try++ {
 		plan, s, err := c.apply(ctx, caller, t, dryRun)
 		if !errors.Is(err, store.ErrConflict) || try == attempts {
@@ -74,24 +77,24 @@ func (c *Controller) Apply(ctx context.Context, caller Caller, t *topology.Topol
 	}
 }
 
-func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (Plan, *slice.Slice, error) {
+func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (api.Plan, *slice.Slice, error) {
 	var prev *slice.Slice
 	var generation int64
 	was, record, err := c.store.Slice(ctx, t.Name)
 	switch {
 	case err == nil && record.Going:
-		return Plan{}, nil, fmt.Errorf("%s: %w", t.Name, store.ErrGoing)
+		return api.Plan{}, nil, fmt.Errorf("%s: %w", t.Name, store.ErrGoing)
 	case err == nil:
 		prev, generation = was, record.Generation
 	case !errors.Is(err, store.ErrNotFound):
-		return Plan{}, nil, err
+		return api.Plan{}, nil, err
 	}
 	next, diagnostics := t.Resolve(prev)
 	if err := diagnostics.Err(); err != nil {
-		return Plan{}, nil, faulty(diagnostics)
+		return api.Plan{}, nil, faulty(diagnostics)
 	}
 	if err := c.admit(caller, next); err != nil {
-		return Plan{}, nil, err
+		return api.Plan{}, nil, err
 	}
 	if c.cluster != nil && !dryRun {
 		c.turn.Lock()
@@ -100,10 +103,10 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 	own := caller.Root && caller.Local
 	moves, notes, err := c.place(ctx, t, prev, next, generation+1, own)
 	if err != nil {
-		return Plan{}, nil, err
+		return api.Plan{}, nil, err
 	}
 	plan := Diff(prev, next)
-	plan.locate(next, moves)
+	locate(&plan, next, moves)
 	plan.Warnings = append(plan.Warnings, notes...)
 	next.Generation = generation
 	if prev != nil {
@@ -124,7 +127,7 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 		err = put()
 	}
 	if err != nil {
-		return Plan{}, nil, fmt.Errorf("store slice %s: %w", t.Name, err)
+		return api.Plan{}, nil, fmt.Errorf("store slice %s: %w", t.Name, err)
 	}
 	if plan.Empty() {
 		return plan, next, nil

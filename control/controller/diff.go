@@ -9,22 +9,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Diff says what changes from one version of a slice to another. It is pure. prev is nil for a new slice, next for
 // one that goes.
-func Diff(prev, next *slice.Slice) Plan {
-	p := Plan{Op: Update, Nodes: []Change{}, Links: []Change{}}
+func Diff(prev, next *slice.Slice) api.Plan {
+	p := api.Plan{Op: api.Update, Nodes: []api.Change{}, Links: []api.Change{}}
 	empty := &slice.Slice{}
 	switch {
 	case prev == nil && next == nil:
 		return p
 	case prev == nil:
-		p.Op, prev = Create, empty
+		p.Op, prev = api.Create, empty
 		p.Slice = next.Name
 	case next == nil:
-		p.Op, next = Remove, empty
+		p.Op, next = api.Remove, empty
 		p.Slice = prev.Name
 	default:
 		p.Slice = next.Name
@@ -54,26 +55,26 @@ func shown(s *slice.Slice) []slice.Node {
 	return nodes
 }
 
-func changes[T any](prev, next []T, name func(*T) string, restarts func(was, is *T) bool) []Change {
+func changes[T any](prev, next []T, name func(*T) string, restarts func(was, is *T) bool) []api.Change {
 	old := make(map[string]*T, len(prev))
 	for i := range prev {
 		old[name(&prev[i])] = &prev[i]
 	}
-	all := []Change{}
+	all := []api.Change{}
 	for i := range next {
 		is := &next[i]
 		was := old[name(is)]
 		delete(old, name(is))
 		if was == nil {
-			all = append(all, Change{Name: name(is), Op: Create})
+			all = append(all, api.Change{Name: name(is), Op: api.Create})
 		} else if fs := fields(was, is); len(fs) > 0 {
-			all = append(all, Change{Name: name(is), Op: Update, Fields: fs, Restarts: restarts(was, is)})
+			all = append(all, api.Change{Name: name(is), Op: api.Update, Fields: fs, Restarts: restarts(was, is)})
 		}
 	}
 	for gone := range old {
-		all = append(all, Change{Name: gone, Op: Remove})
+		all = append(all, api.Change{Name: gone, Op: api.Remove})
 	}
-	slices.SortFunc(all, func(a, b Change) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b api.Change) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
@@ -124,23 +125,23 @@ func birth(n *slice.Node) *slice.Node {
 }
 
 // fields lists the values that differ between two things, by their names in JSON.
-func fields(was, is any) []Field {
+func fields(was, is any) []api.Field {
 	if reflect.DeepEqual(was, is) {
 		return nil
 	}
 	old, now := flat(was), flat(is)
-	var all []Field
+	var all []api.Field
 	for _, name := range slices.Sorted(maps.Keys(old)) {
 		if v, ok := now[name]; !ok || v != old[name] {
-			all = append(all, Field{Name: name, Old: short(old[name]), New: short(v)})
+			all = append(all, api.Field{Name: name, Old: short(old[name]), New: short(v)})
 		}
 	}
 	for name, v := range now {
 		if _, ok := old[name]; !ok {
-			all = append(all, Field{Name: name, New: short(v)})
+			all = append(all, api.Field{Name: name, New: short(v)})
 		}
 	}
-	slices.SortFunc(all, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b api.Field) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
@@ -240,4 +241,16 @@ func short(s string) string {
 		return s
 	}
 	return fmt.Sprintf("%.24s… (%d bytes)", s, len(s))
+}
+
+// locate notes on which hosts the nodes of the plan are to be.
+func locate(p *api.Plan, s *slice.Slice, moves map[string]string) {
+	hosts := map[string]string{}
+	for i := range s.Nodes {
+		hosts[s.Nodes[i].Name] = s.Nodes[i].Host
+	}
+	for i := range p.Nodes {
+		c := &p.Nodes[i]
+		c.Host, c.From = hosts[c.Name], moves[c.Name]
+	}
 }

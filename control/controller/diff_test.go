@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -40,16 +41,16 @@ func anySlice(t *rapid.T, label string) *slice.Slice {
 }
 
 // patched carries a plan out on names: what is there after it.
-func patched(before []string, changes []Change) []string {
+func patched(before []string, changes []api.Change) []string {
 	after := slices.Clone(before)
 	for _, c := range changes {
 		at := slices.Index(after, c.Name)
 		switch {
-		case c.Op == Create && at < 0:
+		case c.Op == api.Create && at < 0:
 			after = append(after, c.Name)
-		case c.Op == Remove && at >= 0:
+		case c.Op == api.Remove && at >= 0:
 			after = slices.Delete(after, at, at+1)
-		case c.Op == Update && at >= 0 && len(c.Fields) > 0:
+		case c.Op == api.Update && at >= 0 && len(c.Fields) > 0:
 		default:
 			return []string{fmt.Sprintf("impossible change %+v", c)}
 		}
@@ -79,7 +80,7 @@ func TestDiffLeadsFromOneToTheOther(t *testing.T) {
 		}
 		for _, n := range b.Nodes {
 			was := a.Node(n.Name)
-			listed := slices.ContainsFunc(p.Nodes, func(c Change) bool { return c.Name == n.Name })
+			listed := slices.ContainsFunc(p.Nodes, func(c api.Change) bool { return c.Name == n.Name })
 			if was != nil && listed == reflect.DeepEqual(*was, n) {
 				t.Errorf("node %s: in the plan %v, but it changed %v", n.Name, listed, !listed)
 			}
@@ -95,8 +96,8 @@ func TestDiffLeadsFromOneToTheOther(t *testing.T) {
 }
 
 // backwards checks that the plan back undoes the plan there.
-func backwards(t *rapid.T, there, back Plan) {
-	opposite := map[Op]Op{Create: Remove, Remove: Create, Update: Update}
+func backwards(t *rapid.T, there, back api.Plan) {
+	opposite := map[api.Op]api.Op{api.Create: api.Remove, api.Remove: api.Create, api.Update: api.Update}
 	if len(there.Nodes) != len(back.Nodes) {
 		t.Fatalf("there %+v, back %+v", there.Nodes, back.Nodes)
 	}
@@ -107,7 +108,7 @@ func backwards(t *rapid.T, there, back Plan) {
 			continue
 		}
 		for j, f := range c.Fields {
-			if b.Fields[j] != (Field{Name: f.Name, Old: f.New, New: f.Old}) {
+			if b.Fields[j] != (api.Field{Name: f.Name, Old: f.New, New: f.Old}) {
 				t.Errorf("there %+v, back %+v", f, b.Fields[j])
 			}
 		}
@@ -130,13 +131,14 @@ func TestDiffShowsWhatPeopleLookFor(t *testing.T) {
 		},
 		Links: []slice.Link{{Name: "wire", Ends: []slice.End{{Node: "a", Interface: "eth1", Shape: slice.Shape{Rate: 1e7, Delay: 5 * time.Millisecond}}, {Node: "b", Interface: "eth1"}}}},
 	}
-	want := Plan{Slice: "net", Op: Update,
-		Nodes: []Change{
-			{Name: "a", Op: Update, Fields: []Field{{"interfaces.eth1.mtu", "1500", "9000"}}},
-			{Name: "b", Op: Update, Restarts: true, Fields: []Field{{"memory", "1048576", "2097152"}}},
-			{Name: "c", Op: Create},
+	want := api.Plan{Slice: "net", Op: api.Update,
+		Nodes: []api.Change{
+			{Name: "a", Op: api.Update, Fields: []api.Field{{Name: "interfaces.eth1.mtu", Old: "1500", New: "9000"}}},
+			{Name: "b", Op: api.Update, Restarts: true, Fields: []api.Field{{Name: "memory", Old: "1048576", New: "2097152"}}},
+			{Name: "c", Op: api.Create},
 		},
-		Links: []Change{{Name: "wire", Op: Update, Fields: []Field{{"ends.a:eth1.shape.delay", "", "5ms"}, {"ends.a:eth1.shape.rate", "", "10Mbit"}}}},
+		Links: []api.Change{{Name: "wire", Op: api.Update, Fields: []api.Field{
+			{Name: "ends.a:eth1.shape.delay", New: "5ms"}, {Name: "ends.a:eth1.shape.rate", New: "10Mbit"}}}},
 	}
 	if diff := cmp.Diff(want, Diff(a, b)); diff != "" {
 		t.Error(diff)
@@ -144,10 +146,10 @@ func TestDiffShowsWhatPeopleLookFor(t *testing.T) {
 	if got := Diff(a, b).Summary(); got != "1 node to create, 2 nodes to update, 1 link to update" {
 		t.Errorf("summary %q", got)
 	}
-	if p := Diff(nil, a); p.Op != Create || len(p.Nodes) != 2 || p.Empty() {
+	if p := Diff(nil, a); p.Op != api.Create || len(p.Nodes) != 2 || p.Empty() {
 		t.Errorf("from nothing: %+v", p)
 	}
-	if p := Diff(a, nil); p.Op != Remove || p.Nodes[0].Op != Remove || len(p.Links) != 1 {
+	if p := Diff(a, nil); p.Op != api.Remove || p.Nodes[0].Op != api.Remove || len(p.Links) != 1 {
 		t.Errorf("to nothing: %+v", p)
 	}
 }
@@ -167,7 +169,7 @@ func TestWhatTheStoreGivesBackDoesNotRestartNodes(t *testing.T) {
 	}
 	empty.Interfaces = []slice.Interface{{Name: "eth1", MTU: 1400}}
 	p := Diff(&stored, &slice.Slice{Name: "net", Nodes: []slice.Node{empty}})
-	if len(p.Nodes) != 1 || p.Nodes[0].Op != Update || p.Nodes[0].Restarts {
+	if len(p.Nodes) != 1 || p.Nodes[0].Op != api.Update || p.Nodes[0].Restarts {
 		t.Errorf("plan %+v, want r1 to change and not to restart", p.Nodes)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/slice"
@@ -90,7 +91,7 @@ func member(t *testing.T, f *fake, options ...Option) (*Controller, *store.Store
 	return New(s, f, f, bus, options...), s, bus
 }
 
-func mustApply(t *testing.T, c *Controller, file string) (Plan, *slice.Slice) {
+func mustApply(t *testing.T, c *Controller, file string) (api.Plan, *slice.Slice) {
 	t.Helper()
 	top, found := topology.Parse("lab.yaml", []byte(file))
 	if len(found) > 0 {
@@ -306,10 +307,10 @@ func TestALinkIsTreatedByTheKernelsOfItsHosts(t *testing.T) {
 	delay := time.Millisecond
 	link := spec.Links[0].Name
 	const want = "host h2 cannot do that to link a:eth1--b:eth1: its kernel lacks netem"
-	if err := c.SetLink(t.Context(), "lab", link, LinkPatch{Delay: &delay}); err == nil || err.Error() != want {
+	if err := c.SetLink(t.Context(), "lab", link, api.LinkPatch{Delay: &delay}); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if err := c.SetLink(t.Context(), "lab", link, LinkPatch{Delay: &delay, End: "a:eth1"}); err != nil {
+	if err := c.SetLink(t.Context(), "lab", link, api.LinkPatch{Delay: &delay, End: "a:eth1"}); err != nil {
 		t.Error(err)
 	}
 }

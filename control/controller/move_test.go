@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
@@ -71,8 +72,8 @@ func TestADrainedHostGivesItsNodesAway(t *testing.T) {
 		t.Error("the running version was changed")
 	}
 	plan := Diff(prev, p.next)
-	plan.locate(p.next, p.moves)
-	c := plan.Nodes[slices.IndexFunc(plan.Nodes, func(c Change) bool { return c.Name == "a" })]
+	locate(&plan, p.next, p.moves)
+	c := plan.Nodes[slices.IndexFunc(plan.Nodes, func(c api.Change) bool { return c.Name == "a" })]
 	if c.From != "h1" || c.Host != p.next.Node("a").Host || !c.Restarts {
 		t.Errorf("plan %+v", c)
 	}

@@ -4,38 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
+	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// NodeVerb is what can be asked of a node.
-type NodeVerb string
-
-// The verbs.
-const (
-	NodeStart   NodeVerb = "start"
-	NodeStop    NodeVerb = "stop"
-	NodePause   NodeVerb = "pause"
-	NodeResume  NodeVerb = "resume"
-	NodeRestart NodeVerb = "restart"
-)
-
-// LinkPatch changes a running link. What is nil stays as it is.
-type LinkPatch struct {
-	// End, as node:interface, limits the change to what leaves that end; empty means all ends.
-	End    string         `json:"end,omitempty" doc:"node:interface: change only what leaves this end."`
-	Rate   *uint64        `json:"rate,omitempty" doc:"bit/s; 0: not limited"`
-	Delay  *time.Duration `json:"delay,omitempty" doc:"ns, one way"`
-	Jitter *time.Duration `json:"jitter,omitempty" doc:"ns"`
-	Loss   *float64       `json:"loss,omitempty" doc:"per cent of frames"`
-	Queue  *int           `json:"queue,omitempty" doc:"frames; 0: the kernel's default"`
-}
-
 // SetPower starts, stops, pauses, resumes or restarts a node.
-func (c *Controller) SetPower(ctx context.Context, name, node string, verb NodeVerb) error {
+func (c *Controller) SetPower(ctx context.Context, name, node string, verb api.NodeVerb) error {
 	if _, _, err := c.Node(ctx, name, node); err != nil {
 		return err
 	}
@@ -54,8 +31,8 @@ func (c *Controller) SetPower(ctx context.Context, name, node string, verb NodeV
 }
 
 // setPower edits the overrides for a verb; it refuses what does not fit the node's present state.
-func setPower(o *slice.Overrides, n *slice.Node, verb NodeVerb) error {
-	if !n.HasSliver() && verb != NodeStart && verb != NodeStop {
+func setPower(o *slice.Overrides, n *slice.Node, verb api.NodeVerb) error {
+	if !n.HasSliver() && verb != api.NodeStart && verb != api.NodeStop {
 		return refuse(Invalid, "node %s is a %s: it has no processes to %s", n.Name, n.Kind, verb)
 	}
 	if o.Power == nil {
@@ -66,23 +43,23 @@ func setPower(o *slice.Overrides, n *slice.Node, verb NodeVerb) error {
 	}
 	off := o.Power[n.Name] == slice.PowerOff
 	switch verb {
-	case NodeStop:
+	case api.NodeStop:
 		o.Power[n.Name] = slice.PowerOff
-	case NodeStart:
+	case api.NodeStart:
 		if o.Power[n.Name] == slice.PowerFrozen {
 			return refuse(Conflict, "node %s is paused: resume it", n.Name)
 		}
 		delete(o.Power, n.Name)
-	case NodePause, NodeResume:
+	case api.NodePause, api.NodeResume:
 		if off {
 			return refuse(Conflict, "node %s is stopped: start it first", n.Name)
 		}
-		if verb == NodePause {
+		if verb == api.NodePause {
 			o.Power[n.Name] = slice.PowerFrozen
 		} else {
 			delete(o.Power, n.Name)
 		}
-	case NodeRestart:
+	case api.NodeRestart:
 		delete(o.Power, n.Name)
 		if !off { // one that is stopped starts anyway
 			o.Restarts[n.Name]++
@@ -121,14 +98,14 @@ func (c *Controller) ResetLink(ctx context.Context, name, link string) error {
 }
 
 // SetLink changes how a link treats frames.
-func (c *Controller) SetLink(ctx context.Context, name, link string, patch LinkPatch) error {
-	if err := patch.check(); err != nil {
+func (c *Controller) SetLink(ctx context.Context, name, link string, patch api.LinkPatch) error {
+	if err := checkPatch(patch); err != nil {
 		return err
 	}
 	return c.changeLink(ctx, name, link, "other treatment of frames asked for", func(s *slice.Slice, l *slice.Link, o *slice.Overrides) error {
 		trial := *l
 		trial.Ends = append([]slice.End(nil), l.Ends...)
-		if err := patch.apply(s.Name, l, &trial, o); err != nil {
+		if err := applyPatch(patch, s.Name, l, &trial, o); err != nil {
 			return err
 		}
 		return c.canTreat(ctx, s, &trial)
@@ -182,74 +159,4 @@ func (c *Controller) changeLink(ctx context.Context, name, link, message string,
 	}
 	c.events.Publish(events.Event{Slice: name, Link: link, Kind: events.LinkWanted, Message: message})
 	return nil
-}
-
-func (p LinkPatch) check() error {
-	switch {
-	case p.Rate == nil && p.Delay == nil && p.Jitter == nil && p.Loss == nil && p.Queue == nil:
-		return refuse(Invalid, "nothing to set: give rate, delay, jitter, loss or queue")
-	case p.Delay != nil && *p.Delay < 0:
-		return refuse(Invalid, "delay %v: it cannot be negative", *p.Delay)
-	case p.Jitter != nil && *p.Jitter < 0:
-		return refuse(Invalid, "jitter %v: it cannot be negative", *p.Jitter)
-	case p.Loss != nil && !(*p.Loss >= 0 && *p.Loss <= 100): // NaN, too
-		return refuse(Invalid, "loss %v: it is a percentage, 0 to 100", *p.Loss)
-	case p.Queue != nil && *p.Queue < 0:
-		return refuse(Invalid, "queue %d: it is a number of frames", *p.Queue)
-	}
-	return nil
-}
-
-// apply writes the patch into the overrides, and into trial for those who look whether it can be done.
-func (p LinkPatch) apply(name string, l, trial *slice.Link, o *slice.Overrides) error {
-	if o.Shapes == nil {
-		o.Shapes = map[string]slice.Shape{}
-	}
-	var ends []string
-	found := false
-	for i, e := range l.Ends {
-		end := e.String()
-		ends = append(ends, end)
-		if p.End != "" && p.End != end {
-			continue
-		}
-		found = true
-		shape, overridden := o.Shapes[end]
-		if !overridden {
-			shape = e.Shape
-		}
-		shape = p.merge(shape)
-		if shape.Jitter > 0 && shape.Delay == 0 {
-			return refuse(Invalid, "link %s: jitter needs a delay to vary", l.Name)
-		}
-		trial.Ends[i].Shape = shape
-		if shape == e.Shape {
-			delete(o.Shapes, end)
-		} else {
-			o.Shapes[end] = shape
-		}
-	}
-	if !found {
-		return unknown(fmt.Sprintf("end at link %s", l.Name), p.End, name, ends)
-	}
-	return nil
-}
-
-func (p LinkPatch) merge(s slice.Shape) slice.Shape {
-	if p.Rate != nil {
-		s.Rate = *p.Rate
-	}
-	if p.Delay != nil {
-		s.Delay = *p.Delay
-	}
-	if p.Jitter != nil {
-		s.Jitter = *p.Jitter
-	}
-	if p.Loss != nil {
-		s.Loss = *p.Loss
-	}
-	if p.Queue != nil {
-		s.Queue = *p.Queue
-	}
-	return s
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -25,19 +26,19 @@ func TestVerbsOfNodesFormALifeCycle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var o slice.Overrides
 		power, restarts := slice.PowerOn, 0
-		for _, verb := range rapid.SliceOf(rapid.SampledFrom([]NodeVerb{NodeStart, NodeStop, NodePause, NodeResume, NodeRestart})).Draw(t, "verbs") {
-			refused := verb == NodeStart && power == slice.PowerFrozen || power == slice.PowerOff && (verb == NodePause || verb == NodeResume)
+		for _, verb := range rapid.SliceOf(rapid.SampledFrom([]api.NodeVerb{api.NodeStart, api.NodeStop, api.NodePause, api.NodeResume, api.NodeRestart})).Draw(t, "verbs") {
+			refused := verb == api.NodeStart && power == slice.PowerFrozen || power == slice.PowerOff && (verb == api.NodePause || verb == api.NodeResume)
 			if err := setPower(&o, n, verb); (reasonOf(err) == Conflict) != refused {
 				t.Fatalf("%s while %s: %v", verb, power, err)
 			}
 			if refused {
 				continue
 			}
-			if verb == NodeRestart && power != slice.PowerOff {
+			if verb == api.NodeRestart && power != slice.PowerOff {
 				restarts++
 			}
 			power = slice.PowerOn
-			if want, changes := map[NodeVerb]slice.Power{NodeStop: slice.PowerOff, NodePause: slice.PowerFrozen}[verb]; changes {
+			if want, changes := map[api.NodeVerb]slice.Power{api.NodeStop: slice.PowerOff, api.NodePause: slice.PowerFrozen}[verb]; changes {
 				power = want
 			}
 			got, written := o.Power["a"]
@@ -57,12 +58,12 @@ func TestVerbsOfNodesFormALifeCycle(t *testing.T) {
 func TestSwitchHasNoProcesses(t *testing.T) {
 	n := &slice.Node{Name: "s", Kind: slice.Switch}
 	var o slice.Overrides
-	for _, verb := range []NodeVerb{NodePause, NodeResume, NodeRestart} {
+	for _, verb := range []api.NodeVerb{api.NodePause, api.NodeResume, api.NodeRestart} {
 		if err := setPower(&o, n, verb); reasonOf(err) != Invalid {
 			t.Errorf("%s a switch: %v", verb, err)
 		}
 	}
-	if err := setPower(&o, n, NodeStop); err != nil || o.Power["s"] != slice.PowerOff {
+	if err := setPower(&o, n, api.NodeStop); err != nil || o.Power["s"] != slice.PowerOff {
 		t.Errorf("stop a switch: %v", err)
 	}
 }
@@ -70,7 +71,7 @@ func TestSwitchHasNoProcesses(t *testing.T) {
 func pointer[T any](v T) *T { return &v }
 
 func TestLinkPatchIsChecked(t *testing.T) {
-	for name, p := range map[string]LinkPatch{
+	for name, p := range map[string]api.LinkPatch{
 		"nothing":         {End: "a:eth1"},
 		"negative delay":  {Delay: pointer(-time.Second)},
 		"negative jitter": {Jitter: pointer(-time.Second)},
@@ -78,7 +79,7 @@ func TestLinkPatchIsChecked(t *testing.T) {
 		"loss NaN":        {Loss: pointer(math.NaN())},
 		"negative queue":  {Queue: pointer(-1)},
 	} {
-		if err := p.check(); reasonOf(err) != Invalid {
+		if err := checkPatch(p); reasonOf(err) != Invalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -89,15 +90,15 @@ func TestLinkPatchChangesOnlyWhatItNames(t *testing.T) {
 		{Node: "a", Interface: "eth1", Shape: slice.Shape{Rate: 1e6, Loss: 1}}, {Node: "b", Interface: "eth1"},
 	}}
 	var o slice.Overrides
-	apply := func(p LinkPatch) error {
+	apply := func(p api.LinkPatch) error {
 		trial := *l
 		trial.Ends = append([]slice.End(nil), l.Ends...)
-		return p.apply("net", l, &trial, &o)
+		return applyPatch(p, "net", l, &trial, &o)
 	}
-	if err := apply(LinkPatch{Delay: pointer(5 * time.Millisecond)}); err != nil {
+	if err := apply(api.LinkPatch{Delay: pointer(5 * time.Millisecond)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := apply(LinkPatch{End: "a:eth1", Rate: pointer(uint64(2e6))}); err != nil {
+	if err := apply(api.LinkPatch{End: "a:eth1", Rate: pointer(uint64(2e6))}); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]slice.Shape{
@@ -107,14 +108,14 @@ func TestLinkPatchChangesOnlyWhatItNames(t *testing.T) {
 	if diff := cmp.Diff(want, o.Shapes); diff != "" {
 		t.Error(diff)
 	}
-	if err := apply(LinkPatch{End: "a:eth2", Rate: pointer(uint64(1))}); reasonOf(err) != NotFound {
+	if err := apply(api.LinkPatch{End: "a:eth2", Rate: pointer(uint64(1))}); reasonOf(err) != NotFound {
 		t.Errorf("an end that does not exist: %v", err)
 	}
-	if err := apply(LinkPatch{Delay: pointer(time.Duration(0)), Jitter: pointer(time.Millisecond)}); reasonOf(err) != Invalid {
+	if err := apply(api.LinkPatch{Delay: pointer(time.Duration(0)), Jitter: pointer(time.Millisecond)}); reasonOf(err) != Invalid {
 		t.Errorf("jitter without delay: %v", err)
 	}
 	// Back at the file's values, nothing is overridden.
-	if err := apply(LinkPatch{End: "b:eth1", Delay: pointer(time.Duration(0))}); err != nil {
+	if err := apply(api.LinkPatch{End: "b:eth1", Delay: pointer(time.Duration(0))}); err != nil {
 		t.Fatal(err)
 	}
 	if _, left := o.Shapes["b:eth1"]; left {

@@ -21,7 +21,7 @@ import (
 // hostName is what a host may be called: it stands in tables, URLs and keys of the store.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62})$`)
 
-// Join implements api.Cluster: it lets a machine with a good token in.
+// Join implements rest.Cluster: it lets a machine with a good token in.
 func (c *cluster) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, error) {
 	if !c.IsServer() {
 		return api.JoinAnswer{}, huma.NewError(http.StatusMisdirectedRequest, fmt.Sprintf("%s is no server: join at one of %v", c.Self(), c.Servers()))
@@ -153,7 +153,7 @@ func memberAt(name string, role pki.Role, at netip.AddrPort) pki.Member {
 	return m
 }
 
-// Renew implements api.Cluster: it signs the key of a member anew, if it still is one.
+// Renew implements rest.Cluster: it signs the key of a member anew, if it still is one.
 func (c *cluster) Renew(ctx context.Context, m pki.Member, r api.RenewRequest) (api.RenewAnswer, error) {
 	address, err := netip.ParseAddrPort(r.API)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/rest"
 )
 
 // printed is the note of the token in the line that a server prints at its start: it is revoked at the next.
@@ -44,7 +45,7 @@ func (s *server) warnOfEven(ctx context.Context) {
 		s.Log.Warn("count the servers of the cluster", "error", err)
 		return
 	}
-	if even := api.EvenServers(api.Started(members)); even != "" {
+	if even := rest.EvenServers(rest.Started(members)); even != "" {
 		fmt.Fprintf(s.Out, "Warning: %s.\n", even)
 	}
 }
@@ -59,7 +60,7 @@ func (s *server) joinLine(ctx context.Context) (string, error) {
 			_ = s.store.DeleteGrant(ctx, g.ID) // it may have expired at this moment
 		}
 	}
-	t, err := api.NewToken(ctx, s.store, s.cluster, api.TokenRequest{Role: pki.Agent, Note: printed})
+	t, err := rest.NewToken(ctx, s.store, s.cluster, api.TokenRequest{Role: pki.Agent, Note: printed})
 	if err != nil {
 		return "", err
 	}

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/rest"
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/wording"
 )
@@ -77,12 +77,12 @@ func (s *server) openAlone(ctx context.Context) (*store.Store, error) {
 
 const authorityAgain = 24 * time.Hour
 
-// watchAuthority tells once a day of an authority that ends, from api.AuthoritySoon before, until ctx ends.
+// watchAuthority tells once a day of an authority that ends, from rest.AuthoritySoon before, until ctx ends.
 func (c *cluster) watchAuthority(ctx context.Context, bus *events.Bus) {
 	tick := time.NewTicker(authorityAgain)
 	defer tick.Stop()
 	for {
-		if why := api.AuthorityEnds(c.now().Authority.NotAfter, time.Now()); why != "" {
+		if why := rest.AuthorityEnds(c.now().Authority.NotAfter, time.Now()); why != "" {
 			c.log.Warn("the cluster's authority ends", "warning", why)
 			bus.Publish(events.Event{Kind: events.AuthorityEnds, Message: why})
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/rest"
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
@@ -180,9 +181,9 @@ func TestAuthorityThatEndsIsToldOf(t *testing.T) {
 		t.Errorf("told %+v %v", told, err)
 	}
 	for left, words := range map[time.Duration]string{
-		api.AuthoritySoon + time.Hour: "", api.AuthoritySoon - time.Hour: "in 179 days", time.Hour: "in 0 days", -time.Hour: "ended at ",
+		rest.AuthoritySoon + time.Hour: "", rest.AuthoritySoon - time.Hour: "in 179 days", time.Hour: "in 0 days", -time.Hour: "ended at ",
 	} {
-		if got := api.AuthorityEnds(now.Add(left), now); (got == "") != (words == "") || !strings.Contains(got, words) {
+		if got := rest.AuthorityEnds(now.Add(left), now); (got == "") != (words == "") || !strings.Contains(got, words) {
 			t.Errorf("%v before its end: %q", left, got)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/rest"
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
@@ -66,7 +67,7 @@ func TestMembersAloneAreLetIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set(api.CallerHeader, "0 0 true")
+		r.Header.Set(rest.CallerHeader, "0 0 true")
 		resp, err := by.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
@@ -91,7 +92,7 @@ func TestRemovedHostsAreNotBelieved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set(api.CallerHeader, who)
+		r.Header.Set(rest.CallerHeader, who)
 		by := newTransport()
 		by.TLSClientConfig = pki.PeerConfig(func() *pki.Identity { return k.identity.Load() }, at.cfg.Host)
 		defer by.CloseIdleConnections()

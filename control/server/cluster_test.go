@@ -154,12 +154,12 @@ func TestTwoMachinesAnswerAsOne(t *testing.T) {
 	for _, m := range []*member{h1, h2} {
 		for node, host := range applied.Placement {
 			var out bytes.Buffer
-			status, err := m.Exec(t.Context(), "net", node, client.Exec{Command: []string{"where"}, Stdout: &out})
+			status, err := m.Exec(t.Context(), "net", node, api.ExecRequest{Command: []string{"where"}, Stdout: &out})
 			if err != nil || status != 0 || out.String() != host {
 				t.Errorf("exec in %s from %s: %d %q %v", node, m.cfg.Host, status, out.String(), err)
 			}
 			out.Reset()
-			status, err = m.Exec(t.Context(), "net", node, client.Exec{Command: []string{"cat"}, Stdin: strings.NewReader("typed"), Stdout: &out})
+			status, err = m.Exec(t.Context(), "net", node, api.ExecRequest{Command: []string{"cat"}, Stdin: strings.NewReader("typed"), Stdout: &out})
 			if err != nil || status != 0 || out.String() != "typed" {
 				t.Errorf("cat in %s from %s: %d %q %v", node, m.cfg.Host, status, out.String(), err)
 			}
@@ -271,7 +271,7 @@ func TestLostHostsAreNamed(t *testing.T) {
 	if c, err := h1.Convergence(t.Context(), "net"); err != nil || c.Converged || !strings.Contains(strings.Join(c.Missing, ";"), "host h2") {
 		t.Errorf("convergence: %+v %v", c, err)
 	}
-	_, err = h1.Exec(t.Context(), "net", "b", client.Exec{Command: []string{"where"}})
+	_, err = h1.Exec(t.Context(), "net", "b", api.ExecRequest{Command: []string{"where"}})
 	refused(t, err, http.StatusBadGateway, "node b is on host h2", "lost")
 	results, err := h1.Check(t.Context(), "net", api.CheckRequest{}, nil)
 	if err != nil || !slices.ContainsFunc(results, func(r api.CheckResult) bool { return r.OK }) {

@@ -13,6 +13,7 @@ import (
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/controller"
 	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/rest"
 	"github.com/pergola-net/pergola/control/store"
 )
 
@@ -47,7 +48,7 @@ func (q quietTLS) Write(p []byte) (int, error) {
 func (c *cluster) guard(inner http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, known := pki.PeerOf(r.TLS)
-		who := api.ReadCaller("")
+		who := rest.ReadCaller("")
 		switch {
 		case r.URL.Path == "/v1/join" && !known:
 		case !known:
@@ -61,11 +62,11 @@ func (c *cluster) guard(inner http.Handler) http.Handler {
 				refuse(w, http.StatusForbidden, err.Error())
 				return
 			}
-			who = api.ReadCaller(r.Header.Get(api.CallerHeader))
+			who = rest.ReadCaller(r.Header.Get(rest.CallerHeader))
 		}
 		ctx := r.Context()
 		if known {
-			ctx = api.WithMember(ctx, m, who)
+			ctx = rest.WithMember(ctx, m, who)
 		}
 		inner.ServeHTTP(w, r.WithContext(ctx))
 	})

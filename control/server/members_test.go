@@ -139,7 +139,7 @@ func TestMembersRememberTheirCluster(t *testing.T) {
 		t.Errorf("the first server prints %q", line)
 	}
 	var out bytes.Buffer
-	if _, err := again1.Exec(t.Context(), "net", "b", client.Exec{Command: []string{"where"}, Stdout: &out}); err != nil || out.String() != "h2" {
+	if _, err := again1.Exec(t.Context(), "net", "b", api.ExecRequest{Command: []string{"where"}, Stdout: &out}); err != nil || out.String() != "h2" {
 		t.Errorf("exec: %q %v", out.String(), err)
 	}
 	for _, m := range []*member{again1, again2} {
@@ -303,7 +303,7 @@ func TestMembersMove(t *testing.T) {
 	for _, m := range []*member{h1, h2} {
 		for node, host := range map[string]string{"a": "h1", "b": "h2"} {
 			var out bytes.Buffer
-			if _, err := m.Exec(t.Context(), "net", node, client.Exec{Command: []string{"where"}, Stdout: &out}); err != nil || out.String() != host {
+			if _, err := m.Exec(t.Context(), "net", node, api.ExecRequest{Command: []string{"where"}, Stdout: &out}); err != nil || out.String() != host {
 				t.Errorf("exec in %s from %s: %q %v", node, m.cfg.Host, out.String(), err)
 			}
 		}

@@ -9,10 +9,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/events"
+	"github.com/pergola-net/pergola/control/rest"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/agent"
 )
+
+var _ interface {
+	rest.Agent
+	rest.Measured
+} = (*agent.Agent)(nil)
 
 // start sets the parts to work. Each ends when ctx does, and the end of one for another reason stops all.
 func (s *server) start(ctx context.Context, stop context.CancelCauseFunc, listener net.Listener) *sync.WaitGroup {
@@ -53,7 +59,7 @@ func (s *server) start(ctx context.Context, stop context.CancelCauseFunc, listen
 }
 
 func (s *server) serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	web := &http.Server{Handler: handler, ConnContext: api.WithPeer, ConnState: s.idle.connState, ReadHeaderTimeout: headerTimeout}
+	web := &http.Server{Handler: handler, ConnContext: rest.WithPeer, ConnState: s.idle.connState, ReadHeaderTimeout: headerTimeout}
 	return serveUntil(ctx, web, func() error { return web.Serve(listener) })
 }
 

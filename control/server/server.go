@@ -15,11 +15,11 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/blob"
 	"github.com/pergola-net/pergola/control/controller"
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/rest"
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/hosts"
 )
@@ -68,7 +68,7 @@ type Membership struct {
 
 // Agent makes this host look as wanted.
 type Agent interface {
-	api.Agent
+	rest.Agent
 	// Run works until ctx ends. What runs on the host stays as it is then.
 	Run(ctx context.Context) error
 }
@@ -275,14 +275,14 @@ func (s *server) openAgent(ctx context.Context) error {
 
 // handler is the API.
 func (s *server) handler() http.Handler {
-	cfg := api.Config{
+	cfg := rest.Config{
 		Store: s.store, Controller: s.controller, Agent: s.agent,
 		Blobs: s.blobs, Events: s.events, Version: s.Version, Commit: s.Commit, ExitsWhenIdle: s.ExitWhenIdle,
 	}
 	if s.cluster != nil {
 		cfg.Cluster = s.cluster
 	}
-	return api.New(cfg)
+	return rest.New(cfg)
 }
 
 // tidy removes what the server itself put into its state directory, and the directory if nothing else is there.

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/pergola-net/pergola/control/api"
-	"github.com/pergola-net/pergola/control/client"
 	"github.com/pergola-net/pergola/model/topology"
 )
 
@@ -18,7 +17,7 @@ func TestExecCarriesStreamsAndStatus(t *testing.T) {
 	c, _ := serve(t)
 	up(t, c, pair("net"))
 	var out, errs bytes.Buffer
-	status, err := c.Exec(t.Context(), "net", "a", client.Exec{
+	status, err := c.Exec(t.Context(), "net", "a", api.ExecRequest{
 		Command: []string{"/bin/sh", "-c", "cat; echo oops >&2; echo $COLOUR; exit 3"}, Env: []string{"COLOUR=green", "PATH=/bin:/usr/bin"},
 		Stdin: strings.NewReader(strings.Repeat("hello\n", 20000)), Stdout: &out, Stderr: &errs,
 	})
@@ -28,21 +27,21 @@ func TestExecCarriesStreamsAndStatus(t *testing.T) {
 	if want := strings.Repeat("hello\n", 20000) + "green\n"; out.String() != want || errs.String() != "oops\n" {
 		t.Errorf("%d bytes of output, want %d; errors %q", out.Len(), len(want), errs.String())
 	}
-	status, err = c.Exec(t.Context(), "net", "a", client.Exec{Command: []string{"/bin/sh", "-c", "kill -9 $$"}})
+	status, err = c.Exec(t.Context(), "net", "a", api.ExecRequest{Command: []string{"/bin/sh", "-c", "kill -9 $$"}})
 	if err != nil || status != 137 {
 		t.Errorf("killed: status %d, %v", status, err)
 	}
 	// The command ends though its input is still open.
 	in, w := io.Pipe()
 	defer w.Close()
-	if status, err = c.Exec(t.Context(), "net", "a", client.Exec{Command: []string{"/bin/true"}, Stdin: in}); err != nil || status != 0 {
+	if status, err = c.Exec(t.Context(), "net", "a", api.ExecRequest{Command: []string{"/bin/true"}, Stdin: in}); err != nil || status != 0 {
 		t.Errorf("open input: status %d, %v", status, err)
 	}
-	_, err = c.Exec(t.Context(), "net", "a", client.Exec{Command: []string{"/no/such/program"}})
+	_, err = c.Exec(t.Context(), "net", "a", api.ExecRequest{Command: []string{"/no/such/program"}})
 	refused(t, err, 500, "/no/such/program")
-	_, err = c.Exec(t.Context(), "net", "zz", client.Exec{Command: []string{"true"}})
+	_, err = c.Exec(t.Context(), "net", "zz", api.ExecRequest{Command: []string{"true"}})
 	refused(t, err, 404, "zz")
-	_, err = c.Exec(t.Context(), "net", "a", client.Exec{})
+	_, err = c.Exec(t.Context(), "net", "a", api.ExecRequest{})
 	refused(t, err, 422, "command")
 }
 
@@ -55,7 +54,7 @@ func TestExecEndsWithItsClient(t *testing.T) {
 			out := lines{found: make(chan string, 10)}
 			done := make(chan error, 1)
 			go func() {
-				_, err := c.Exec(ctx, "net", "a", client.Exec{
+				_, err := c.Exec(ctx, "net", "a", api.ExecRequest{
 					Command: []string{"/bin/sh", "-c", "echo $$; exec sleep 1000"}, Stdin: in, Stdout: &out,
 				})
 				done <- err
@@ -82,7 +81,7 @@ func TestExecHasATerminal(t *testing.T) {
 	resize := make(chan api.Size, 1)
 	done := make(chan int, 1)
 	go func() {
-		status, err := c.Exec(t.Context(), "net", "a", client.Exec{
+		status, err := c.Exec(t.Context(), "net", "a", api.ExecRequest{
 			Command: []string{"/bin/sh", "-c", `stty -echo; tty >/dev/null && stty size; read x; stty size; exit 5`},
 			Env:     []string{"PATH=/bin:/usr/bin"}, TTY: true, Size: api.Size{Rows: 11, Cols: 22}, Resize: resize, Stdin: in, Stdout: &out,
 		})

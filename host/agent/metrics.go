@@ -5,11 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/host/reconcile"
 )
-
-var _ api.Measured = (*Agent)(nil)
 
 // metrics is what the agent counts of its own work.
 type metrics struct {

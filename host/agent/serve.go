@@ -16,8 +16,7 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// The agent serves what touches running nodes; see api.Agent for what each method promises.
-var _ api.Agent = (*Agent)(nil)
+// The methods below implement rest.Agent, which documents them.
 
 // Supports says what this machine lacks for a slice.
 func (a *Agent) Supports(ctx context.Context, s *slice.Slice) error {

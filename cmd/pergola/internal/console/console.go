@@ -12,17 +12,16 @@ import (
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
-	"github.com/pergola-net/pergola/control/client"
 )
 
 // Server is the part of the client that is needed here.
 type Server interface {
-	Exec(ctx context.Context, slice, node string, e client.Exec) (status int, err error)
+	Exec(ctx context.Context, slice, node string, e api.ExecRequest) (status int, err error)
 }
 
 // Run runs a command in a node with the caller's input and output. Where both are a terminal, the command gets one
 // too: the caller's is raw meanwhile, so that Ctrl-C reaches the command. The error carries the command's status.
-func Run(ctx context.Context, s Server, t *ui.Terminal, name, node string, e client.Exec) error {
+func Run(ctx context.Context, s Server, t *ui.Terminal, name, node string, e api.ExecRequest) error {
 	e.Stdout, e.Stderr = t.Out, t.Err
 	in, out := t.Stdin(), t.Stdout()
 	if e.Stdin != nil && in != nil && out != nil {
@@ -48,7 +47,7 @@ func ended(ctx context.Context, status int, err error) error {
 }
 
 // raw makes the caller's terminal raw and tells the command its size, now and after every change. restore undoes it.
-func raw(in, out *os.File, e *client.Exec) (restore func(), err error) {
+func raw(in, out *os.File, e *api.ExecRequest) (restore func(), err error) {
 	before, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("make the terminal raw: %w", err)

@@ -15,19 +15,18 @@ import (
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
-	"github.com/pergola-net/pergola/control/client"
 )
 
 // runner stands for the server: it runs a function in place of a command.
-type runner func(ctx context.Context, node string, e client.Exec) (int, error)
+type runner func(ctx context.Context, node string, e api.ExecRequest) (int, error)
 
-func (r runner) Exec(ctx context.Context, _, node string, e client.Exec) (int, error) {
+func (r runner) Exec(ctx context.Context, _, node string, e api.ExecRequest) (int, error) {
 	return r(ctx, node, e)
 }
 
 func TestRunInAPipeGivesNoTerminal(t *testing.T) {
 	var out, errs bytes.Buffer
-	echo := runner(func(_ context.Context, _ string, e client.Exec) (int, error) {
+	echo := runner(func(_ context.Context, _ string, e api.ExecRequest) (int, error) {
 		if e.TTY {
 			t.Error("the command has a terminal")
 		}
@@ -36,15 +35,15 @@ func TestRunInAPipeGivesNoTerminal(t *testing.T) {
 		return 3, err
 	})
 	in := strings.NewReader("hello")
-	err := Run(t.Context(), echo, ui.New(in, &out, &errs), "lab", "a", client.Exec{Stdin: in})
+	err := Run(t.Context(), echo, ui.New(in, &out, &errs), "lab", "a", api.ExecRequest{Stdin: in})
 	if ui.Code(err) != 3 || out.String() != "hello" || errs.String() != "done" {
 		t.Errorf("got status %d, %q, %q", ui.Code(err), &out, &errs)
 	}
 }
 
 func TestRunThatCannotStartIs125(t *testing.T) {
-	fails := runner(func(context.Context, string, client.Exec) (int, error) { return 0, errors.New("no such file") })
-	err := Run(t.Context(), fails, ui.New(nil, io.Discard, io.Discard), "lab", "a", client.Exec{})
+	fails := runner(func(context.Context, string, api.ExecRequest) (int, error) { return 0, errors.New("no such file") })
+	err := Run(t.Context(), fails, ui.New(nil, io.Discard, io.Discard), "lab", "a", api.ExecRequest{})
 	if ui.Code(err) != ui.ExitNotRun || err.Error() != "no such file" {
 		t.Errorf("got %v", err)
 	}
@@ -75,7 +74,7 @@ func TestRunOnATerminalIsRawFollowsItsSizeAndRestoresIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shell := runner(func(_ context.Context, _ string, e client.Exec) (int, error) {
+	shell := runner(func(_ context.Context, _ string, e api.ExecRequest) (int, error) {
 		if !e.TTY || e.Size != (api.Size{Rows: 33, Cols: 91}) {
 			t.Errorf("terminal is %v, %+v", e.TTY, e.Size)
 		}
@@ -93,7 +92,7 @@ func TestRunOnATerminalIsRawFollowsItsSizeAndRestoresIt(t *testing.T) {
 		return 0, nil
 	})
 	screen := ui.New(program, program, program)
-	if err := Run(t.Context(), shell, screen, "lab", "a", client.Exec{Stdin: program}); err != nil {
+	if err := Run(t.Context(), shell, screen, "lab", "a", api.ExecRequest{Stdin: program}); err != nil {
 		t.Error(err)
 	}
 	if after, _ := term.GetState(int(program.Fd())); *after != *before {
@@ -105,7 +104,7 @@ func TestFanLabelsLinesAndGivesTheWorstStatus(t *testing.T) {
 	var out, errs bytes.Buffer
 	nodes := []string{"a", "leaf10", "c"}
 	first := make(chan struct{})
-	run := runner(func(_ context.Context, node string, e client.Exec) (int, error) {
+	run := runner(func(_ context.Context, node string, e api.ExecRequest) (int, error) {
 		switch node {
 		case "a": // ends last, and is shown first
 			<-first
@@ -118,7 +117,7 @@ func TestFanLabelsLinesAndGivesTheWorstStatus(t *testing.T) {
 		fmt.Fprint(e.Stderr, "oops")
 		return 4, nil
 	})
-	err := Fan(t.Context(), run, ui.New(nil, &out, &errs), "lab", nodes, client.Exec{})
+	err := Fan(t.Context(), run, ui.New(nil, &out, &errs), "lab", nodes, api.ExecRequest{})
 	if ui.Code(err) != ui.ExitNotRun {
 		t.Errorf("status is %d", ui.Code(err))
 	}
@@ -134,11 +133,11 @@ func TestFanAsJSON(t *testing.T) {
 	var out bytes.Buffer
 	screen := ui.New(nil, &out, io.Discard)
 	screen.JSON = true
-	run := runner(func(_ context.Context, node string, e client.Exec) (int, error) {
+	run := runner(func(_ context.Context, node string, e api.ExecRequest) (int, error) {
 		fmt.Fprint(e.Stdout, node)
 		return 0, nil
 	})
-	if err := Fan(t.Context(), run, screen, "lab", []string{"a"}, client.Exec{}); err != nil {
+	if err := Fan(t.Context(), run, screen, "lab", []string{"a"}, api.ExecRequest{}); err != nil {
 		t.Error(err)
 	}
 	want := "[\n  {\n    \"node\": \"a\",\n    \"status\": 0,\n    \"stdout\": \"a\",\n    \"stderr\": \"\"\n  }\n]\n"

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/control/client"
+	"github.com/pergola-net/pergola/control/api"
 )
 
 // fanWidth bounds how many nodes run the command at the same time.
@@ -29,7 +29,7 @@ type Result struct {
 // Fan runs a command in many nodes at once, without input. Each node's output is written in one piece when its
 // command has ended, in the order of nodes; every line begins with the node's name. The error carries the highest
 // status.
-func Fan(ctx context.Context, s Server, t *ui.Terminal, name string, nodes []string, e client.Exec) error {
+func Fan(ctx context.Context, s Server, t *ui.Terminal, name string, nodes []string, e api.ExecRequest) error {
 	results := make([]Result, len(nodes))
 	done := make([]chan struct{}, len(nodes))
 	var g errgroup.Group
@@ -66,7 +66,7 @@ func Fan(ctx context.Context, s Server, t *ui.Terminal, name string, nodes []str
 	return ui.Exit(worst)
 }
 
-func one(ctx context.Context, s Server, name, node string, e client.Exec) Result {
+func one(ctx context.Context, s Server, name, node string, e api.ExecRequest) Result {
 	var out, errs locked
 	e.Stdout, e.Stderr = &out, &errs
 	status, err := s.Exec(ctx, name, node, e)

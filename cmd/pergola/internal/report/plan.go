@@ -7,12 +7,12 @@ import (
 	"github.com/charmbracelet/lipgloss"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
-	"github.com/pergola-net/pergola/control/controller"
+	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/wording"
 )
 
 // Plan is what an apply does, a line for each thing: + made, ~ changed, - removed.
-func Plan(p controller.Plan, t *ui.Terminal) []string {
+func Plan(p api.Plan, t *ui.Terminal) []string {
 	if p.Empty() {
 		return []string{p.Slice + ": nothing to change"}
 	}
@@ -21,16 +21,16 @@ func Plan(p controller.Plan, t *ui.Terminal) []string {
 
 // Changes is the same for something that was changed: without details unless the user asked for every step, and
 // nothing of a new slice or of more changes than a person reads.
-func Changes(p controller.Plan, t *ui.Terminal) []string {
+func Changes(p api.Plan, t *ui.Terminal) []string {
 	const few = 20
-	if !t.Verbose && (p.Op == controller.Create || len(p.Nodes)+len(p.Links) > few) {
+	if !t.Verbose && (p.Op == api.Create || len(p.Nodes)+len(p.Links) > few) {
 		return nil
 	}
 	return changes(p, t, t.Verbose)
 }
 
-func changes(p controller.Plan, t *ui.Terminal, details bool) (lines []string) {
-	add := func(kind string, changes []controller.Change) {
+func changes(p api.Plan, t *ui.Terminal, details bool) (lines []string) {
+	add := func(kind string, changes []api.Change) {
 		for _, c := range changes {
 			line := fmt.Sprintf("%s %s %s", sign(c.Op), kind, c.Name)
 			if c.Restarts {
@@ -47,13 +47,13 @@ func changes(p controller.Plan, t *ui.Terminal, details bool) (lines []string) {
 	add("node", p.Nodes)
 	add("link", p.Links)
 	for _, f := range p.Fields {
-		lines = append(lines, t.Paint(t.Styles.Warn, sign(controller.Update)+" ")+field(f))
+		lines = append(lines, t.Paint(t.Styles.Warn, sign(api.Update)+" ")+field(f))
 	}
 	return lines
 }
 
 // grouped writes the fields of a node or link, a line each; an interface that comes or goes as a whole is one line.
-func grouped(fields []controller.Field) (lines []string) {
+func grouped(fields []api.Field) (lines []string) {
 	for len(fields) > 0 {
 		rest := fields[1:]
 		group, _, inside := cutInterface(fields[0].Name)
@@ -82,7 +82,7 @@ func cutInterface(name string) (group, last string, ok bool) {
 }
 
 // whole is the line for an interface that comes or goes, or "" where it only changes.
-func whole(group string, fields []controller.Field) string {
+func whole(group string, fields []api.Field) string {
 	come, gone, addresses, link := true, true, "", ""
 	for _, f := range fields {
 		come, gone = come && f.Old == "", gone && f.New == ""
@@ -102,29 +102,29 @@ func whole(group string, fields []controller.Field) string {
 	return strings.TrimSuffix(group+": new, "+addresses, ", ")
 }
 
-func sign(op controller.Op) string {
+func sign(op api.Op) string {
 	switch op {
-	case controller.Create:
+	case api.Create:
 		return "+"
-	case controller.Remove:
+	case api.Remove:
 		return "-"
 	default:
 		return "~"
 	}
 }
 
-func opStyle(op controller.Op, s ui.Styles) lipgloss.Style {
+func opStyle(op api.Op, s ui.Styles) lipgloss.Style {
 	switch op {
-	case controller.Create:
+	case api.Create:
 		return s.Good
-	case controller.Remove:
+	case api.Remove:
 		return s.Bad
 	default:
 		return s.Warn
 	}
 }
 
-func field(f controller.Field) string {
+func field(f api.Field) string {
 	switch {
 	case f.Old == "":
 		return f.Name + ": " + f.New
@@ -135,12 +135,12 @@ func field(f controller.Field) string {
 }
 
 // PlanCounts says how much a plan changes: "11 nodes and 14 links new", "1 node changed, 2 links removed".
-func PlanCounts(p controller.Plan) string {
+func PlanCounts(p api.Plan) string {
 	var parts []string
 	for _, op := range []struct {
-		op   controller.Op
+		op   api.Op
 		word string
-	}{{controller.Create, "new"}, {controller.Update, "changed"}, {controller.Remove, "removed"}} {
+	}{{api.Create, "new"}, {api.Update, "changed"}, {api.Remove, "removed"}} {
 		var what []string
 		if n := count(p.Nodes, op.op); n > 0 {
 			what = append(what, wording.Count(n, "node"))
@@ -160,7 +160,7 @@ func PlanCounts(p controller.Plan) string {
 	return strings.Join(parts, ", ")
 }
 
-func count(changes []controller.Change, op controller.Op) (n int) {
+func count(changes []api.Change, op api.Op) (n int) {
 	for _, c := range changes {
 		if c.Op == op {
 			n++

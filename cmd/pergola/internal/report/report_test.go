@@ -12,7 +12,6 @@ import (
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
-	"github.com/pergola-net/pergola/control/controller"
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -126,18 +125,18 @@ e     going down  0/3    0      -
 
 func TestPlanLines(t *testing.T) {
 	term, _ := plain()
-	p := controller.Plan{Slice: "lab", Op: controller.Update,
-		Nodes: []controller.Change{
-			{Name: "a", Op: controller.Update, Restarts: true, Fields: []controller.Field{{Name: "memory", Old: "64 MiB", New: "128 MiB"}}},
-			{Name: "b", Op: controller.Update, Fields: []controller.Field{
+	p := api.Plan{Slice: "lab", Op: api.Update,
+		Nodes: []api.Change{
+			{Name: "a", Op: api.Update, Restarts: true, Fields: []api.Field{{Name: "memory", Old: "64 MiB", New: "128 MiB"}}},
+			{Name: "b", Op: api.Update, Fields: []api.Field{
 				{Name: "interfaces.eth0.1.mtu", Old: "1500", New: "9000"},
 				{Name: "interfaces.eth3.addresses", New: "192.0.2.1/31"}, {Name: "interfaces.eth3.link", New: "b:eth3--c:eth1"},
 				{Name: "interfaces.eth4.link", Old: "b:eth4--d:eth1"}, {Name: "interfaces.eth4.mtu", Old: "1500"},
 			}},
-			{Name: "c", Op: controller.Create},
+			{Name: "c", Op: api.Create},
 		},
-		Links:  []controller.Change{{Name: "a:eth1--b:eth1", Op: controller.Remove}},
-		Fields: []controller.Field{{Name: "checks", New: "3"}},
+		Links:  []api.Change{{Name: "a:eth1--b:eth1", Op: api.Remove}},
+		Fields: []api.Field{{Name: "checks", New: "3"}},
 	}
 	same(t, strings.Join(Plan(p, term), "\n"), `
 ~ node a (restarts)
@@ -150,7 +149,7 @@ func TestPlanLines(t *testing.T) {
 - link a:eth1--b:eth1
 ~ checks: 3
 lab: 1 node new, 2 nodes changed, 1 link removed`)
-	same(t, strings.Join(Plan(controller.Plan{Slice: "lab", Op: controller.Update}, term), "\n"), "lab: nothing to change")
+	same(t, strings.Join(Plan(api.Plan{Slice: "lab", Op: api.Update}, term), "\n"), "lab: nothing to change")
 }
 
 var results = []api.CheckResult{

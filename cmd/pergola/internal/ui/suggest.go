@@ -3,7 +3,6 @@ package ui
 import (
 	"strings"
 
-
 	"github.com/pergola-net/pergola/model/wording"
 )
 

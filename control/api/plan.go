@@ -1,15 +1,13 @@
-// Package controller decides what may run: it admits slices, allocates their ids and says what a change would do.
-package controller
+package api
 
 import (
 	"fmt"
 	"strings"
 
-	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/wording"
 )
 
-// Op is what becomes of a node or link.
+// Op is an operation of a plan.
 type Op string
 
 // The operations of a plan.
@@ -27,16 +25,17 @@ type Plan struct {
 	Links []Change `json:"links"`
 	// Fields are changes of the slice beside its nodes and links: checks, attribution.
 	Fields []Field `json:"fields,omitempty"`
-	// Warnings say what the change leaves as it was.
+	// Warnings name what the change leaves as it was.
 	Warnings []string `json:"-"`
 }
 
-// Change is what becomes of one node or link.
+// Change is what is done to one node or link.
 type Change struct {
 	Name   string  `json:"name"`
 	Op     Op      `json:"op"`
 	Fields []Field `json:"fields,omitempty"` // what differs, for Update
-	// Host is where a node is to run, and From where it ran, if it moves. Both are empty on a machine that is in no cluster.
+	// Host is where a node is to run, and From where it ran, if it moves. Both are empty where the server is in no
+	// cluster.
 	Host string `json:"host,omitempty"`
 	From string `json:"from,omitempty"`
 	// Restarts is true where the node's processes end and start again.
@@ -55,11 +54,11 @@ func (p Plan) Empty() bool {
 	return p.Op == Update && len(p.Nodes)+len(p.Links)+len(p.Fields) == 0
 }
 
-// Summary words the plan in a few words: 3 nodes to create, 1 link to change.
+// Summary describes the plan in one line: 3 nodes to create, 1 link to change.
 func (p Plan) Summary() string {
 	var parts []string
 	for _, kind := range []struct {
-		word    string
+		noun    string
 		changes []Change
 	}{{"node", p.Nodes}, {"link", p.Links}} {
 		count := map[Op]int{}
@@ -68,12 +67,12 @@ func (p Plan) Summary() string {
 		}
 		for _, op := range []Op{Create, Update, Remove} {
 			if n := count[op]; n > 0 {
-				parts = append(parts, fmt.Sprintf("%s to %s", wording.Count(n, kind.word), op))
+				parts = append(parts, fmt.Sprintf("%s to %s", wording.Count(n, kind.noun), op))
 			}
 		}
 	}
 	if n := p.moved(); n > 0 {
-		parts = append(parts, fmt.Sprintf("%s to move to another host", wording.Count(n, "node")))
+		parts = append(parts, wording.Count(n, "node")+" to move to another host")
 	}
 	if len(parts) == 0 {
 		return "no node or link changes"
@@ -81,6 +80,7 @@ func (p Plan) Summary() string {
 	return strings.Join(parts, ", ")
 }
 
+// moved counts the nodes that move to another host.
 func (p Plan) moved() (n int) {
 	for _, c := range p.Nodes {
 		if c.From != "" {
@@ -88,16 +88,4 @@ func (p Plan) moved() (n int) {
 		}
 	}
 	return n
-}
-
-// locate notes on which hosts the nodes of the plan are to be.
-func (p *Plan) locate(s *slice.Slice, moves map[string]string) {
-	hosts := map[string]string{}
-	for i := range s.Nodes {
-		hosts[s.Nodes[i].Name] = s.Nodes[i].Host
-	}
-	for i := range p.Nodes {
-		c := &p.Nodes[i]
-		c.Host, c.From = hosts[c.Name], moves[c.Name]
-	}
 }

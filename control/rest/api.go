@@ -1,4 +1,7 @@
-package api
+// Package rest serves the API: HTTP and JSON over a unix socket, described by OpenAPI 3.1. Its types are in package api.
+package rest
+
+//go:generate go test -count=1 -run ^TestOpenAPIIsCurrent$ . -update
 
 import (
 	"context"
@@ -12,13 +15,14 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/blob"
 	"github.com/pergola-net/pergola/control/controller"
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
 )
 
-// Config is what the API stands on.
+// Config has what the API is served from.
 type Config struct {
 	Store      *store.Store
 	Controller *controller.Controller
@@ -105,11 +109,11 @@ func describe(id, summary string) func(*huma.Operation) {
 // body is an answer that is nothing but a body.
 type body[T any] struct{ Body T }
 
-func (s *server) version(context.Context, *struct{}) (*body[Version], error) {
+func (s *server) version(context.Context, *struct{}) (*body[api.Version], error) {
 	var uts unix.Utsname
 	kernel := ""
 	if unix.Uname(&uts) == nil {
 		kernel = unix.ByteSliceToString(uts.Release[:])
 	}
-	return &body[Version]{Version{Version: s.Version, Commit: s.Commit, Kernel: kernel, PID: os.Getpid(), Started: s.started, ExitsWhenIdle: s.ExitsWhenIdle}}, nil
+	return &body[api.Version]{api.Version{Version: s.Version, Commit: s.Commit, Kernel: kernel, PID: os.Getpid(), Started: s.started, ExitsWhenIdle: s.ExitsWhenIdle}}, nil
 }

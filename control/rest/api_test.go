@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/blob"
 	"github.com/pergola-net/pergola/control/controller"
 	"github.com/pergola-net/pergola/control/store"
@@ -43,7 +44,7 @@ func TestOpenAPIIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("docs/openapi.json is not what the API is: run `go generate ./control/api`\n%s", firstDifference(string(want), got.String()))
+		t.Errorf("docs/openapi.json is not what the API is: run `go generate ./control/rest`\n%s", firstDifference(string(want), got.String()))
 	}
 }
 
@@ -106,13 +107,13 @@ func TestErrorsHaveStatus(t *testing.T) {
 		{&controller.Refusal{Reason: controller.Unsupported, Message: "no"}, 501},
 		{fmt.Errorf("x: %w", store.ErrFull), 507},
 		{fmt.Errorf("x: %w", store.ErrConflict), 409},
-		{fmt.Errorf("x: %w", ErrNotRunning), 409},
+		{fmt.Errorf("x: %w", api.ErrNotRunning), 409},
 		{fmt.Errorf("x: %w", blob.ErrSize), 413},
 		{errors.New("anything"), 500},
 	} {
 		w := httptest.NewRecorder()
 		writeProblem(w, c.err)
-		var p Problem
+		var p api.Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
 			t.Fatal(err)
 		}
@@ -123,8 +124,8 @@ func TestErrorsHaveStatus(t *testing.T) {
 			t.Errorf("content type %s", got)
 		}
 	}
-	going := new(Problem)
-	if !errors.As(problem(fmt.Errorf("net: %w", store.ErrGoing)), &going) || going.Type != TypeGoing {
+	going := new(api.Problem)
+	if !errors.As(problem(fmt.Errorf("net: %w", store.ErrGoing)), &going) || going.Type != api.TypeGoing {
 		t.Errorf("a slice that goes: %+v", going)
 	}
 }

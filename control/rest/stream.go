@@ -1,21 +1,16 @@
-package api
+package rest
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
-)
 
-// ErrorTrailer is the HTTP trailer that says why a stream of bytes ended early.
-const ErrorTrailer = "Pergola-Error"
+	"github.com/pergola-net/pergola/control/api"
+)
 
 // sender sends one server-sent event with a JSON value.
 type sender func(event string, data any) error
@@ -45,41 +40,6 @@ func sse(stream func(ctx context.Context, send sender) error) *huma.StreamRespon
 	}}
 }
 
-// maxEvent bounds one server-sent event: the progress of the largest slice fits.
-const maxEvent = 64 << 20
-
-// ReadEvents reads server-sent events until each returns an error, which it returns, or the stream ends. An event "problem" is an error.
-func ReadEvents(stream io.Reader, each func(event string, data []byte) error) error {
-	lines := bufio.NewScanner(stream)
-	lines.Buffer(nil, maxEvent)
-	event := ""
-	for lines.Scan() {
-		line := lines.Bytes()
-		if name, ok := bytes.CutPrefix(line, []byte("event: ")); ok {
-			event = string(name)
-			continue
-		}
-		data, ok := bytes.CutPrefix(line, []byte("data: "))
-		if !ok {
-			continue
-		}
-		if event == "problem" {
-			p := new(Problem)
-			if err := json.Unmarshal(data, p); err != nil {
-				return fmt.Errorf("decode the server's answer: %w", err)
-			}
-			return p
-		}
-		if err := each(event, data); err != nil {
-			return err
-		}
-	}
-	if err := lines.Err(); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("read the server's answer: %w", err)
-	}
-	return nil
-}
-
 // bytesOf streams bytes. An error before the first byte is a problem as usual; a later one is told in a trailer.
 func bytesOf(contentType string, stream func(ctx context.Context, w *flushWriter) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
@@ -90,7 +50,7 @@ func bytesOf(contentType string, stream func(ctx context.Context, w *flushWriter
 		case err != nil && !w.began && hctx.Context().Err() == nil:
 			writeProblem(rw, err)
 		case err != nil && hctx.Context().Err() == nil:
-			rw.Header().Set(http.TrailerPrefix+ErrorTrailer, oneLine(err.Error()))
+			rw.Header().Set(http.TrailerPrefix+api.ErrorTrailer, oneLine(err.Error()))
 		case !w.began:
 			w.begin()
 		}

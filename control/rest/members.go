@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"context"
@@ -8,41 +8,18 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/store"
 )
-
-// ClusterStatus is what there is of machines, as the one that answers sees them.
-type ClusterStatus struct {
-	Self    string   `json:"self,omitempty"` // empty: a machine that is in no cluster
-	Server  bool     `json:"server"`         // this one is a server
-	Hosts   int      `json:"hosts"`
-	Alive   int      `json:"alive"`
-	Servers []Member `json:"servers"` // that keep the store
-	// Trouble says that the servers cannot decide: reading works, changes do not.
-	Trouble string `json:"trouble,omitempty"`
-	// Authority is until when the cluster's certificate authority holds, and with it all certificates.
-	Authority time.Time `json:"authority,omitzero"`
-	// Warnings say what works and should not stay so, for a person.
-	Warnings []string `json:"warnings,omitempty"`
-}
-
-// Member is a server that keeps the store.
-type Member struct {
-	Name    string `json:"name"`
-	Peer    string `json:"peer"` // URL by which the others reach it
-	Answers bool   `json:"answers"`
-	Leader  bool   `json:"leader,omitempty"`
-	Learner bool   `json:"learner,omitempty"` // it joined, and has no vote yet
-}
 
 func (s *server) registerMembers(a huma.API) {
 	huma.Get(a, "/v1/cluster", s.status, describe("cluster", "The cluster, its servers and whether they have a quorum"))
 }
 
-func (s *server) status(ctx context.Context, _ *struct{}) (*body[ClusterStatus], error) {
-	st := ClusterStatus{Servers: []Member{}}
+func (s *server) status(ctx context.Context, _ *struct{}) (*body[api.ClusterStatus], error) {
+	st := api.ClusterStatus{Servers: []api.Member{}}
 	if s.Cluster == nil {
-		return &body[ClusterStatus]{st}, nil
+		return &body[api.ClusterStatus]{st}, nil
 	}
 	st.Self, st.Server = s.Cluster.Self(), s.Cluster.IsServer()
 	st.Authority = s.Cluster.Authority().Certificate.NotAfter
@@ -60,24 +37,24 @@ func (s *server) status(ctx context.Context, _ *struct{}) (*body[ClusterStatus],
 		}
 	}
 	if !s.Cluster.KeepsStore() {
-		return &body[ClusterStatus]{st}, nil // what becomes of its members, its own tools say
+		return &body[api.ClusterStatus]{st}, nil // what becomes of its members, its own tools say
 	}
 	members, err := s.Store.Members(ctx)
 	if err != nil {
 		return nil, problem(err)
 	}
 	for _, m := range members {
-		st.Servers = append(st.Servers, Member{Name: m.Name, Peer: m.PeerURL, Answers: m.Answers, Leader: m.Leader, Learner: m.Learner})
+		st.Servers = append(st.Servers, api.Member{Name: m.Name, Peer: m.PeerURL, Answers: m.Answers, Leader: m.Leader, Learner: m.Learner})
 	}
 	st.Trouble = troubleOf(st.Servers)
 	if even := EvenServers(Started(members)); even != "" {
 		st.Warnings = append(st.Warnings, even)
 	}
-	return &body[ClusterStatus]{st}, nil
+	return &body[api.ClusterStatus]{st}, nil
 }
 
 // troubleOf says, in the store's words, that servers are too few to decide.
-func troubleOf(servers []Member) string {
+func troubleOf(servers []api.Member) string {
 	voters, answer, leads := 0, 0, false
 	for _, m := range servers {
 		leads = leads || m.Leader

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/pergola-net/pergola/control/api/eventstream"
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
 )
@@ -97,7 +98,7 @@ func (s *server) eachEvents(ctx context.Context, hosts []store.HostState, in *ev
 				return
 			}
 			defer resp.Body.Close()
-			_ = ReadEvents(resp.Body, func(_ string, data []byte) error {
+			_ = eventstream.Read(resp.Body, func(_ string, data []byte) error {
 				var e events.Event
 				if err := json.Unmarshal(data, &e); err != nil {
 					return err

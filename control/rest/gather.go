@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -24,35 +25,24 @@ type PartInput struct {
 	Part string `header:"Pergola-Part" doc:"1: only what this host itself has to say."`
 }
 
-// Silent are the hosts that should have had their say, and why they had not.
-type Silent struct {
-	Silent []SilentHost `json:"silent,omitempty"`
-}
-
-// SilentHost is a host that did not answer.
-type SilentHost struct {
-	Host string `json:"host"`
-	Why  string `json:"why"`
-}
-
 // askTimeout bounds how long the others are waited for, where what they do does not take its own time.
 const askTimeout = 30 * time.Second
 
 // ask has the other hosts of a slice do their part, all at once. each is given the answers, one at a time; what it returns makes a host a
 // silent one. The caller's own part runs meanwhile, in own.
 func (s *server) ask(ctx context.Context, in PartInput, method, verb string, request any, own func(context.Context) error,
-	each func(host string, answer io.Reader) error) (Silent, error) {
+	each func(host string, answer io.Reader) error) (api.Silent, error) {
 	var hosts []string
 	if in.Part == "" && s.Cluster != nil {
 		spec, _, err := s.Controller.Slice(ctx, in.Slice)
 		if err != nil {
-			return Silent{}, err
+			return api.Silent{}, err
 		}
 		hosts = s.hostsOf(spec)
 	}
 	var (
 		mu     sync.Mutex // guards silent
-		silent Silent
+		silent api.Silent
 		asked  sync.WaitGroup
 	)
 	for _, name := range hosts {
@@ -60,13 +50,13 @@ func (s *server) ask(ctx context.Context, in PartInput, method, verb string, req
 			if err := s.askHost(ctx, name, in.Slice, method, verb, request, each); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				silent.Silent = append(silent.Silent, SilentHost{Host: name, Why: err.Error()})
+				silent.Silent = append(silent.Silent, api.SilentHost{Host: name, Why: err.Error()})
 			}
 		})
 	}
 	err := own(ctx)
 	asked.Wait()
-	slices.SortFunc(silent.Silent, func(a, b SilentHost) int { return strings.Compare(a.Host, b.Host) })
+	slices.SortFunc(silent.Silent, func(a, b api.SilentHost) int { return strings.Compare(a.Host, b.Host) })
 	return silent, err
 }
 
@@ -123,7 +113,7 @@ func (s *server) send(ctx context.Context, h *store.HostState, method, path stri
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	var p Problem
+	var p api.Problem
 	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil || p.Detail == "" {
 		return nil, fmt.Errorf("host %s answers %s", h.Name, resp.Status)
 	}
@@ -131,7 +121,7 @@ func (s *server) send(ctx context.Context, h *store.HostState, method, path stri
 }
 
 // gather adds up the parts of all hosts of a slice, the own one first.
-func gather[T any](ctx context.Context, s *server, in PartInput, method, verb string, own func(context.Context) (T, error), add func(T)) (Silent, error) {
+func gather[T any](ctx context.Context, s *server, in PartInput, method, verb string, own func(context.Context) (T, error), add func(T)) (api.Silent, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var mu sync.Mutex // guards parts

@@ -1,0 +1,37 @@
+package rest
+
+import (
+	"context"
+	"io"
+
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// Agent is what the API needs of a host: everything that touches a running node. All calls end when ctx does.
+// A node that does not run is an error that wraps ErrNotRunning.
+type Agent interface {
+	// Supports says, as an error, what the machine lacks for a slice.
+	Supports(context.Context, *slice.Slice) error
+	// Retry forgets what failed of a slice: its user asks for it anew, and may have mended the cause. If anything had, what the host
+	// reports of the slice is no longer settled when Retry returns.
+	Retry(ctx context.Context, slice string)
+	// Exec runs a command in a node and gives its exit status, 128 + signal where a signal ended it.
+	Exec(ctx context.Context, slice, node string, r api.ExecRequest) (status int, err error)
+	// Logs writes what a node's first process wrote.
+	Logs(ctx context.Context, slice, node string, opt api.LogOptions, w io.Writer) error
+	// Capture writes frames of an interface as pcap. The file header comes as soon as the capture has begun.
+	Capture(ctx context.Context, slice, node, iface string, opt api.CaptureOptions, w io.Writer) error
+	// Convergence says whether routing has settled.
+	Convergence(ctx context.Context, slice string) (api.Convergence, error)
+	// Check tries checks and calls progress, which may be nil, from one goroutine at a time.
+	Check(ctx context.Context, slice string, r api.CheckRequest, progress func(api.CheckProgress)) ([]api.CheckResult, error)
+	// FastPath says what the fast path does for the routers of a slice.
+	FastPath(ctx context.Context, slice string) (api.FastPath, error)
+	// Verify compares the fast path's mirror with the kernels of routers: of these nodes, or of all that run.
+	Verify(ctx context.Context, slice string, nodes ...string) (api.Verification, error)
+	// Traffic gives what went through the interfaces of nodes.
+	Traffic(ctx context.Context, slice string) (api.SliceTraffic, error)
+	// Underlay gives what went through all tunnels of this host.
+	Underlay(ctx context.Context) (api.UnderlayTraffic, error)
+}

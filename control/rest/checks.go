@@ -1,0 +1,160 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/api/eventstream"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+type checkInput struct {
+	PartInput
+	Body api.CheckRequest
+}
+
+func (s *server) registerChecks(a huma.API) {
+	huma.Get(a, "/v1/slices/{slice}/convergence", s.convergence, describe("convergence", "Whether routing has settled"))
+	huma.Post(a, "/v1/slices/{slice}/check", s.check, describe("check", "Try the slice's checks"),
+		streams(a, "text/event-stream", "Events `progress` (CheckProgress), then one `outcome`.", api.CheckOutcome{}))
+}
+
+func typeOf(v any) reflect.Type { return reflect.TypeOf(v) }
+
+func (s *server) convergence(ctx context.Context, in *PartInput) (*body[api.Convergence], error) {
+	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
+		return nil, problem(err)
+	}
+	all := api.Convergence{Converged: true}
+	own := func(ctx context.Context) (api.Convergence, error) { return s.Agent.Convergence(ctx, in.Slice) }
+	silent, err := gather(ctx, s, *in, http.MethodGet, "convergence", own, func(c api.Convergence) {
+		all.Converged = all.Converged && c.Converged
+		all.Routers += c.Routers
+		all.Pairs += c.Pairs
+		all.Reached += c.Reached
+		all.Missing = append(all.Missing, c.Missing...)
+	})
+	for _, h := range silent.Silent { // nobody knows what its routers have
+		all.Converged = false
+		all.Missing = append(all.Missing, h.Why)
+	}
+	all.Silent = silent
+	return answer(all, err)
+}
+
+func (s *server) check(ctx context.Context, in *checkInput) (*huma.StreamResponse, error) {
+	if err := s.Controller.HasChecks(ctx, in.Slice, in.Body.Names); err != nil {
+		return nil, problem(err)
+	}
+	spec, _, err := s.Controller.Slice(ctx, in.Slice)
+	if err != nil {
+		return nil, problem(err)
+	}
+	return sse(func(ctx context.Context, send sender) error {
+		all := checking{send: send, progress: map[string]api.CheckProgress{}}
+		silent, err := s.ask(ctx, in.PartInput, http.MethodPost, "check", in.Body, func(ctx context.Context) error {
+			results, err := s.Agent.Check(ctx, in.Slice, in.Body, func(p api.CheckProgress) { all.proceed("", p) })
+			all.done(results)
+			return err
+		}, all.follow)
+		if err != nil {
+			return err
+		}
+		for _, h := range silent.Silent {
+			all.done(unchecked(spec, in.Body, h))
+		}
+		order(spec, all.results)
+		return send("outcome", api.CheckOutcome{Results: all.results})
+	}), nil
+}
+
+// checking collects what several hosts find.
+type checking struct {
+	mu       sync.Mutex                   // guards all below, and send
+	send     sender                       // when the client has gone, its context ends
+	progress map[string]api.CheckProgress // by host
+	results  []api.CheckResult
+}
+
+func (c *checking) proceed(host string, p api.CheckProgress) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.progress[host] = p
+	var sum api.CheckProgress
+	for _, p := range c.progress {
+		sum.Done += p.Done
+		sum.Total += p.Total
+		sum.Failed += p.Failed
+	}
+	_ = c.send("progress", sum)
+}
+
+func (c *checking) done(results []api.CheckResult) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.results = append(c.results, results...)
+}
+
+// follow reads another host's stream.
+func (c *checking) follow(host string, stream io.Reader) error {
+	ended := false
+	err := eventstream.Read(stream, func(event string, data []byte) error {
+		switch event {
+		case "progress":
+			var p api.CheckProgress
+			if err := json.Unmarshal(data, &p); err != nil {
+				return err
+			}
+			c.proceed(host, p)
+		case "outcome":
+			var o api.CheckOutcome
+			if err := json.Unmarshal(data, &o); err != nil {
+				return err
+			}
+			ended = true
+			c.done(o.Results)
+		}
+		return nil
+	})
+	if err == nil && !ended {
+		err = fmt.Errorf("host %s %w any more", host, errLost)
+	}
+	return err
+}
+
+// unchecked are the checks that a silent host should have tried.
+func unchecked(spec *slice.Slice, r api.CheckRequest, h api.SilentHost) (failed []api.CheckResult) {
+	if r.AllPairs || len(spec.Checks) == 0 {
+		return []api.CheckResult{{Name: "host " + h.Host, Message: h.Why}}
+	}
+	for _, c := range spec.Checks {
+		if n := spec.Node(c.From); n != nil && n.Host == h.Host && (len(r.Names) == 0 || slices.Contains(r.Names, c.Name)) {
+			failed = append(failed, api.CheckResult{Name: c.Name, Kind: c.Kind, From: c.From, To: c.To, Message: h.Why})
+		}
+	}
+	return failed
+}
+
+// order puts results as the file has its checks, and those of all pairs as it has its nodes.
+func order(spec *slice.Slice, results []api.CheckResult) {
+	checks, nodes := map[string]int{}, map[string]int{}
+	for i := range spec.Checks {
+		checks[spec.Checks[i].Name] = i + 1
+	}
+	for i := range spec.Nodes {
+		nodes[spec.Nodes[i].Name] = i + 1
+	}
+	slices.SortStableFunc(results, func(a, b api.CheckResult) int {
+		return cmp.Or(cmp.Compare(checks[a.Name], checks[b.Name]), cmp.Compare(nodes[a.From], nodes[b.From]))
+	})
+}
