@@ -15,7 +15,7 @@ AS_ROOT := $(if $(filter-out 0,$(shell id -u)),-exec 'sudo -E')
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 
 # The tiers. PURE packages do no I/O but files: they run anywhere, under the race detector. What is in no other tier is in net.
-PURE := $(addprefix ./,cmd/... control/api/... control/client/... control/controller/... control/events/... control/pki/... control/rest/... control/store/... host/reconcile/... host/routing/... host/undo/... model/... tools/...)
+PURE := $(addprefix ./,cmd/... control/api/... control/client/... control/controller/... control/events/... control/pki/... control/rest/... control/store/... host/plan/... host/reconcile/... host/routing/... host/undo/... model/... tools/...)
 PROGRAM := ./datapath/...
 E2E := ./test/e2e/...
 packages = $(shell $(GO) list $(1) 2>/dev/null)

@@ -1,16 +1,16 @@
 // Package agent makes one host look as wanted.
 //
-//	store ──watch──> wishes ── wants ──┐
+//	store ──watch──> slices ── plan ───┐
 //	                                   ├─ reconcile.Plan ── reconcile.Run ──> drive ──> sliver, wire, routing
 //	kernel, runtime ──── observe ──────┘                        │
 //	                                                            └──> status ──> store, events
 //
-// wants.go says what a slice needs of a host, observe.go what is there, drive.go how each resource is made and unmade;
+// Package plan computes what a slice needs of a host; observe.go reads what is there; drive.go makes and unmakes each kind of resource;
 // package reconcile decides what to do. The agent keeps nothing that it could not find out again: it may be killed at any
-// instruction, and the next one goes on. The networks do not notice.
+// instruction, and the next one goes on. Networks keep running meanwhile.
 //
-// Of a slice that reaches over several hosts, each holds its own part (layout.go), with stand-ins for the rest (tunnels.go). What an agent
-// does as a member of a cluster is in member.go, host.go and fence.go.
+// Of a slice on several hosts, each holds its own part, with proxy ports for the rest. What an agent does as a member of a cluster is in
+// member.go, host.go and fence.go.
 package agent
 
 import (
@@ -27,12 +27,12 @@ import (
 
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/probe"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/model/hosts"
-	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Config is what an agent needs.
@@ -86,7 +86,7 @@ type Agent struct {
 
 	mu        sync.Mutex // guards all below
 	substrate *wire.Substrate
-	wishes    map[string]*wish                  // by slice, what the store wants; going slices are not among them
+	wishes    map[string]*plan.Input            // by slice, what the store wants; going slices are not among them
 	going     map[string]uint16                 // by slice, its id: to be removed
 	gone      []string                          // of those, what the store is to be told of: nothing is left here
 	peers     map[string]netip.Addr             // where the other hosts' ends of tunnels are
@@ -115,7 +115,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		cfg: cfg, runtime: rt, workers: 3 * runtime.NumCPU(), metrics: newMetrics(), fast: newFastPath(cfg.Log),
 		contact: contact{log: cfg.Log}, fenced: cfg.Cluster != nil,
 		nudge: make(chan struct{}, 1), urge: make(chan struct{}, 1), known: make(chan struct{}),
-		wishes: make(map[string]*wish), going: make(map[string]uint16), prepared: make(map[uint16]string), reports: make(map[string]*report),
+		wishes: make(map[string]*plan.Input), going: make(map[string]uint16), prepared: make(map[uint16]string), reports: make(map[string]*report),
 		tables: make(map[string]map[string]probe.Table), boots: make(map[*booting]bool),
 	}
 	a.register, a.settledBy = a.registerHost, cfg.Store.SettledBy
@@ -212,14 +212,14 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 	a.fast.follow(a.network(), routersToMirror(wishes, seen))
 	a.noteFences(at, wishes, seen)
 	a.openUnderlay(ctx)
-	want, broken := wants(at, wishes)
+	want, broken := plan.New(at, wishes)
 	now := time.Now()
 	a.mu.Lock()
 	a.forgetCrashesLocked(seen, now)
 	for _, b := range []*reconcile.Backoff{&a.backoff, &a.crashes} {
-		b.Retain(func(k reconcile.Key) bool { return want.has(k) || seen.has[k] })
+		b.Retain(func(k reconcile.Key) bool { return want.Has(k) || seen.has[k] })
 	}
-	plan, err := reconcile.Plan(want.resources, seen.resources, func(k reconcile.Key) bool {
+	plan, err := reconcile.Plan(want.Resources, seen.resources, func(k reconcile.Key) bool {
 		// What is there of a slice that makes no sense stays as it is.
 		return broken[k.Slice] != nil || a.backoff.Holds(k, now) || a.crashes.Holds(k, now)
 	})
@@ -278,30 +278,25 @@ func (c *countdown) done(act reconcile.Action) bool {
 }
 
 // wishesFor gives what is wanted now, given what was seen: a node whose first process ended may be meant to stay so.
-func (a *Agent) wishesFor(seen *sight) (at place, all []wish) {
+func (a *Agent) wishesFor(seen *sight) (at plan.Place, all []plan.Input) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at = a.placeLocked()
 	for _, name := range slices.Sorted(maps.Keys(a.wishes)) {
 		w := *a.wishes[name]
-		w.left, w.booted = make(map[string]bool), make(map[string]bool)
-		for i := range w.spec.Nodes {
-			n := &w.spec.Nodes[i]
-			if !at.owns(n) {
+		w.Ended, w.Booted = make(map[string]bool), make(map[string]bool)
+		for i := range w.Spec.Nodes {
+			n := &w.Spec.Nodes[i]
+			if !at.Owns(n) {
 				continue
 			}
-			s, there := seen.slivers[sliver.ID{Slice: w.spec.ID, Node: n.Name}]
-			if there && s.State == sliver.Exited && isLeft(n.Restart, s.ExitCode) {
-				w.left[n.Name] = true
+			s, there := seen.slivers[sliver.ID{Slice: w.Spec.ID, Node: n.Name}]
+			if there && s.State == sliver.Exited && plan.StaysEnded(n.Restart, s.ExitCode) {
+				w.Ended[n.Name] = true
 			}
-			w.booted[n.Name] = seen.has[reconcile.Key{Kind: kindBoot, Slice: w.spec.ID, Name: n.Name}]
+			w.Booted[n.Name] = seen.has[reconcile.Key{Kind: plan.KindBoot, Slice: w.Spec.ID, Name: n.Name}]
 		}
 		all = append(all, w)
 	}
 	return at, all
-}
-
-// isLeft reports whether a restart policy leaves a node whose first process ended with the given status.
-func isLeft(policy slice.Restart, code int) bool {
-	return policy == slice.RestartNever || policy == slice.RestartOnFailure && code == 0
 }

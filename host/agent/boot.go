@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
 )
 
@@ -25,7 +26,7 @@ func (d *driver) boot(ctx context.Context, id sliver.ID, lines []string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.runtime.Note(id, noteOf[kindBoot], booted); err != nil {
+	if err := d.runtime.Note(id, plan.NoteOf[plan.KindBoot], plan.Booted); err != nil {
 		return err
 	}
 	b := &booting{id, time.Now()}

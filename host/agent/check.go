@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/probe"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/slice"
@@ -25,13 +26,13 @@ func (a *Agent) Convergence(ctx context.Context, name string) (api.Convergence, 
 		return api.Convergence{}, err
 	}
 	at := a.place()
-	for i := range w.spec.Nodes {
-		n := &w.spec.Nodes[i]
-		if off := w.overrides.Power[n.Name] == slice.PowerOff; n.HasSliver() && !at.owns(n) && !off {
+	for i := range w.Spec.Nodes {
+		n := &w.Spec.Nodes[i]
+		if off := w.Overrides.Power[n.Name] == slice.PowerOff; n.HasSliver() && !at.Owns(n) && !off {
 			tables[n.Name] = probe.Expected(n)
 		}
 	}
-	v := probe.Converged(w.spec, tables, func(link string) bool { return !w.overrides.Down[link] })
+	v := probe.Converged(w.Spec, tables, func(link string) bool { return !w.Overrides.Down[link] })
 	run := a.allRun(w, pids)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -46,16 +47,16 @@ func (a *Agent) Convergence(ctx context.Context, name string) (api.Convergence, 
 
 // allRun reports whether every node runs that is meant to: all but those that a user stopped or paused, and those whose
 // restart policy leaves them after their end.
-func (a *Agent) allRun(w *wish, pids map[string]int) bool {
+func (a *Agent) allRun(w *plan.Input, pids map[string]int) bool {
 	at := a.place()
-	for i := range w.spec.Nodes {
-		n := &w.spec.Nodes[i]
-		off := w.overrides.Power[n.Name] == slice.PowerOff || w.overrides.Power[n.Name] == slice.PowerFrozen
-		if _, runs := pids[n.Name]; runs || off || !n.HasSliver() || !at.owns(n) {
+	for i := range w.Spec.Nodes {
+		n := &w.Spec.Nodes[i]
+		off := w.Overrides.Power[n.Name] == slice.PowerOff || w.Overrides.Power[n.Name] == slice.PowerFrozen
+		if _, runs := pids[n.Name]; runs || off || !n.HasSliver() || !at.Owns(n) {
 			continue
 		}
-		s, err := a.runtime.Observe(sliver.ID{Slice: w.spec.ID, Node: n.Name})
-		if err != nil || s.State != sliver.Exited || !isLeft(n.Restart, s.ExitCode) {
+		s, err := a.runtime.Observe(sliver.ID{Slice: w.Spec.ID, Node: n.Name})
+		if err != nil || s.State != sliver.Exited || !plan.StaysEnded(n.Restart, s.ExitCode) {
 			return false
 		}
 	}
@@ -70,12 +71,12 @@ func (a *Agent) Check(ctx context.Context, name string, r api.CheckRequest, prog
 	}
 	at := a.place()
 	c := probe.Checker{
-		Slice: w.spec,
-		From:  func(node string) bool { n := w.spec.Node(node); return n != nil && at.owns(n) }, // other hosts try theirs
+		Slice: w.Spec,
+		From:  func(node string) bool { n := w.Spec.Node(node); return n != nil && at.Owns(n) }, // other hosts try theirs
 		PID:   func(node string) (int, bool) { pid, ok := pids[node]; return pid, ok },
 		Exec: func(ctx context.Context, node, command string) (int, []byte, error) {
 			var out bytes.Buffer
-			id := sliver.ID{Slice: w.spec.ID, Node: node}
+			id := sliver.ID{Slice: w.Spec.ID, Node: node}
 			status, err := a.runtime.Exec(ctx, id, sliver.ExecRequest{Args: []string{"/bin/sh", "-c", command}, Stdout: &out, Stderr: &out})
 			return status, out.Bytes(), err
 		},
@@ -84,10 +85,10 @@ func (a *Agent) Check(ctx context.Context, name string, r api.CheckRequest, prog
 		c.Progress = func(done, total int) { progress(api.CheckProgress{Done: done, Total: total}) }
 	}
 	var results []probe.CheckResult
-	if r.AllPairs || len(w.spec.Checks) == 0 {
+	if r.AllPairs || len(w.Spec.Checks) == 0 {
 		results, err = c.AllPairs(ctx)
 	} else {
-		results, err = c.Run(ctx, chosen(w.spec.Checks, r))
+		results, err = c.Run(ctx, chosen(w.Spec.Checks, r))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("check slice %s: %w", name, err)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/lab/testkit"
@@ -75,7 +77,7 @@ func newMember(t *testing.T) *member {
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	a, err := New(t.Context(), Config{
 		Host: "A", StateDir: filepath.Join(dir, "run"), LogDir: filepath.Join(dir, "log"), BlobDir: filepath.Join(dir, "blobs"),
-		Store: s, Events: events.NewBus(10), Log: log, Cluster: &Cluster{Machine: "a", Address: cluster["A"]},
+		Store: s, Events: events.NewBus(10), Log: log, Cluster: &Cluster{Machine: "a", Address: plantest.Hosts["A"]},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +172,7 @@ func (m *member) awaitPID(what string, is func() bool) {
 
 // lab is a slice of h1 and h2 on A, and h3 on B: h1 may start elsewhere when A is lost.
 func lab() *slice.Slice {
-	s := network(7, []string{"h1", "h2"}, []string{"h2", "h3"})
+	s := plantest.Slice(7, []string{"h1", "h2"}, []string{"h2", "h3"})
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		n.Exec = nil
@@ -179,7 +181,7 @@ func lab() *slice.Slice {
 		}
 	}
 	s.Node("h1").Placement.Reschedule = slice.RescheduleAlways
-	return on(s, map[string]string{"h1": "A", "h2": "A", "h3": "B"})
+	return plantest.Spread(s, map[string]string{"h1": "A", "h2": "A", "h3": "B"})
 }
 
 func TestAMemberHoldsItsPartAndFollowsItsPeers(t *testing.T) {
@@ -204,7 +206,7 @@ func TestAMemberHoldsItsPartAndFollowsItsPeers(t *testing.T) {
 		}
 		return d
 	}
-	m.know("B", cluster["B"])
+	m.know("B", plantest.Hosts["B"])
 	m.awaitPID("the tunnel", func() bool { return tunnel() != "" })
 	before, running := tunnel(), m.pid("h2")
 	m.know("B", netip.MustParseAddr("198.51.100.2"))
@@ -217,14 +219,14 @@ func TestAMemberHoldsItsPartAndFollowsItsPeers(t *testing.T) {
 
 func TestANodeMovesOnceItsOldHostHasLetGo(t *testing.T) {
 	m := newMember(t)
-	m.know("B", cluster["B"])
+	m.know("B", plantest.Hosts["B"])
 	s := lab()
 	m.put(s, 0)
 	m.awaitPID("h2", func() bool { return m.pid("h2") != 0 })
 
 	s.Node("h2").Host, s.Node("h2").Left = "B", map[string]int64{"A": 2} // and from B to A
 	s.Node("h3").Host, s.Node("h3").Left = "A", map[string]int64{"B": 2}
-	m.put(on(s, map[string]string{"h1": "A", "h2": "B", "h3": "A"}), 1)
+	m.put(plantest.Spread(s, map[string]string{"h1": "A", "h2": "B", "h3": "A"}), 1)
 	testkit.Eventually(t, func() error {
 		generations, err := m.store.Generations(t.Context(), "lab7")
 		if err == nil && generations["A"] != 2 {
@@ -247,12 +249,12 @@ func TestANodeMovesOnceItsOldHostHasLetGo(t *testing.T) {
 
 func TestTheFenceEndsWhatMayStartElsewhereAndNothingElse(t *testing.T) {
 	m := newMember(t)
-	m.know("B", cluster["B"])
+	m.know("B", plantest.Hosts["B"])
 	s := lab()
 	m.put(s, 0)
 	noted := func() bool {
 		o, err := m.agent.runtime.Observe(sliver.ID{Slice: 1, Node: "h1"})
-		return err == nil && o.State == sliver.Running && o.Notes[fenceNote] != ""
+		return err == nil && o.State == sliver.Running && o.Notes[plan.FenceNote] != ""
 	}
 	m.awaitPID("both nodes", func() bool { return noted() && m.pid("h2") != 0 })
 	stays := m.pid("h2")

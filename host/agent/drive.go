@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/routing"
 	"github.com/pergola-net/pergola/host/sliver"
@@ -18,7 +19,7 @@ import (
 // driver makes and unmakes resources: one method of make, amend and unmake for each kind that needs it.
 type driver struct {
 	*Agent
-	want *wanted
+	want *plan.Wanted
 	seen *sight
 
 	running   context.Context // of the plan: ends when something else is wanted
@@ -35,31 +36,31 @@ func (d *driver) do(ctx context.Context, act reconcile.Action) error {
 // make creates a resource, or amends one that is there.
 func (d *driver) make(ctx context.Context, k reconcile.Key, amend bool) error {
 	id := sliver.ID{Slice: k.Slice, Node: k.Name}
-	switch w := d.want.details[k].(type) {
-	case nil:
+	switch w := d.want.Detail(k).(type) {
+	case plan.HostNet:
 		return d.openSubstrate(ctx)
-	case area:
+	case plan.Area:
 		return d.prepare(ctx, k.Slice, w)
-	case sliver.Spec:
-		return d.create(ctx, w)
-	case bridge:
-		return d.network().AddSwitch(ctx, wire.Switch{Name: w.name, Slice: k.Slice, Owner: w.owner})
-	case port:
+	case plan.Sliver:
+		return d.create(ctx, specOf(w))
+	case plan.Bridge:
+		return d.network().AddSwitch(ctx, wire.Switch{Name: w.Name, Slice: k.Slice, Owner: w.Owner})
+	case plan.Port:
 		return d.addPort(ctx, k.Slice, w)
-	case wire.Tunnel:
-		return d.network().AddTunnel(ctx, w)
-	case wire.Node:
+	case plan.Tunnel:
+		return d.network().AddTunnel(ctx, wire.Tunnel(w))
+	case plan.NodeNet:
 		return d.setUp(ctx, k, w)
 	case routing.Rendered:
 		return d.configure(ctx, k, w, amend)
-	case wireName:
+	case plan.Wire:
 		return d.connect(ctx, k.Slice, w)
-	case queue:
-		return d.shape(ctx, w, w.joined)
-	case process:
+	case plan.Queue:
+		return d.shape(ctx, w, w.Joined)
+	case plan.Process:
 		return d.setProcess(ctx, id, w, amend)
-	case boot:
-		return d.boot(ctx, id, w.lines)
+	case plan.Boot:
+		return d.boot(ctx, id, w.Lines)
 	default:
 		return fmt.Errorf("make %v: no driver for %T", k, w)
 	}
@@ -68,31 +69,28 @@ func (d *driver) make(ctx context.Context, k reconcile.Key, amend bool) error {
 func (d *driver) unmake(ctx context.Context, k reconcile.Key) error {
 	id := sliver.ID{Slice: k.Slice, Node: k.Name}
 	switch k.Kind {
-	case kindSubstrate:
+	case plan.KindHostNet:
 		return d.closeSubstrate(ctx)
-	case kindArea:
+	case plan.KindArea:
 		return d.clearArea(ctx, k.Slice)
-	case kindSliver:
+	case plan.KindSliver:
 		return d.remove(ctx, id)
-	case kindSwitch:
+	case plan.KindSwitch:
 		return d.network().DeleteSwitches(ctx, k.Name)
-	case kindPort:
+	case plan.KindPort:
 		return d.network().DeletePorts(ctx, k.Name)
-	case kindWire:
+	case plan.KindWire:
 		return d.disconnect(ctx, d.seen.wires[k])
-	case kindQueue:
-		return d.shape(ctx, queue{port: k.Name}, d.seen.joined[k.Name])
-	case kindNet, kindConfig, kindBoot:
-		return d.runtime.Note(id, noteOf[k.Kind], "")
-	case kindProcess:
+	case plan.KindQueue:
+		return d.shape(ctx, plan.Queue{Port: k.Name}, d.seen.joined[k.Name])
+	case plan.KindNodeNet, plan.KindConfig, plan.KindBoot:
+		return d.runtime.Note(id, plan.NoteOf[k.Kind], "")
+	case plan.KindProcess:
 		return nil // a process goes with its sliver
 	default:
 		return fmt.Errorf("unmake %v: no driver", k)
 	}
 }
-
-// The notes kept with a sliver of what was done to it.
-var noteOf = map[reconcile.Kind]string{kindNet: "net", kindConfig: "config", kindBoot: "boot"}
 
 func (d *driver) openSubstrate(ctx context.Context) error {
 	s, err := wire.Open(ctx, wire.Config{StateDir: d.cfg.StateDir, Deleted: d.Nudge})
@@ -125,13 +123,13 @@ func (a *Agent) network() *wire.Substrate {
 	return a.substrate
 }
 
-func (d *driver) prepare(ctx context.Context, id uint16, w area) error {
-	if err := d.runtime.PrepareSlice(ctx, id, w.name, w.hosts); err != nil {
+func (d *driver) prepare(ctx context.Context, id uint16, w plan.Area) error {
+	if err := d.runtime.PrepareSlice(ctx, id, w.Name, w.Hosts); err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.prepared[id] = digest(w.name, w.hosts)
+	d.prepared[id] = w.Digest()
 	return nil
 }
 
@@ -155,7 +153,7 @@ func (d *driver) create(ctx context.Context, spec sliver.Spec) error {
 	} else if err != nil {
 		return fmt.Errorf("create sliver %s: %w", spec.ID, err)
 	}
-	if spec.Notes[fenceNote] != "" { // the one that was called when the plan was made may have gone while the image arrived
+	if spec.Notes[plan.FenceNote] != "" { // the one that was called when the plan was made may have gone while the image arrived
 		d.needSentry()
 	}
 	pid, err := d.runtime.Create(ctx, spec)
@@ -190,20 +188,20 @@ func (d *driver) pid(id sliver.ID) (int, error) {
 }
 
 // addPort makes a port that has no carrier yet: a wire gives it one.
-func (d *driver) addPort(ctx context.Context, id uint16, p port) error {
+func (d *driver) addPort(ctx context.Context, id uint16, p plan.Port) error {
 	w := wire.Port{
-		Name: p.name, Slice: id, Owner: p.node + ":" + p.Name, Digest: p.digest(),
-		HostNetns: p.uplink, Inner: p.Name, MTU: p.MTU, Down: true,
+		Name: p.Device, Slice: id, Owner: p.Node + ":" + p.Name, Digest: p.Digest(),
+		HostNetns: p.Uplink, Inner: p.Name, MTU: p.MTU, Down: true,
 	}
 	var err error
 	if w.MAC, err = net.ParseMAC(p.MAC); err != nil {
 		return fmt.Errorf("add interface %s: %w", w.Owner, err)
 	}
-	if p.uplink {
+	if p.Uplink {
 		w.Addresses = p.Addresses
 		return d.network().AddPort(ctx, w)
 	}
-	node := sliver.ID{Slice: id, Node: p.node}
+	node := sliver.ID{Slice: id, Node: p.Node}
 	if w.PID, err = d.pid(node); err == nil {
 		err = d.unsettle(node)
 	}
@@ -216,30 +214,30 @@ func (d *driver) addPort(ctx context.Context, id uint16, p port) error {
 // unsettle forgets that a node's network was configured, before it gets an interface in the place of one that is gone: that has neither
 // addresses nor routes yet, and the plan may end, or the server die, before it has.
 func (d *driver) unsettle(id sliver.ID) error {
-	if d.seen.slivers[id].Notes[noteOf[kindNet]] == "" {
+	if d.seen.slivers[id].Notes[plan.NoteOf[plan.KindNodeNet]] == "" {
 		return nil
 	}
-	return d.runtime.Note(id, noteOf[kindNet], "")
+	return d.runtime.Note(id, plan.NoteOf[plan.KindNodeNet], "")
 }
 
 // connect makes a wire, and then lets its ports have a carrier.
-func (d *driver) connect(ctx context.Context, id uint16, w wireName) error {
+func (d *driver) connect(ctx context.Context, id uint16, w plan.Wire) error {
 	s := d.network()
 	switch w := w.(type) {
-	case join:
-		if err := s.Join(ctx, w.a, w.b); err != nil {
+	case plan.Join:
+		if err := s.Join(ctx, w.A, w.B); err != nil {
 			return err
 		}
-		return errors.Join(s.SetUp(ctx, w.a, true), s.SetUp(ctx, w.b, true))
-	case plug:
-		if err := s.Attach(ctx, w.port, w.bridge); err != nil {
+		return errors.Join(s.SetUp(ctx, w.A, true), s.SetUp(ctx, w.B, true))
+	case plan.Plug:
+		if err := s.Attach(ctx, w.Port, w.Bridge); err != nil {
 			return err
 		}
-		return s.SetUp(ctx, w.port, true)
-	case cable:
+		return s.SetUp(ctx, w.Port, true)
+	case plan.Cable:
 		return s.AddCable(ctx, wire.Cable{
-			Slice: id, Owner: w.owner, MTU: w.mtu,
-			Ends: [2]wire.CableEnd{{Name: w.a, Switch: w.bridgeA}, {Name: w.b, Switch: w.bridgeB}},
+			Slice: id, Owner: w.Owner, MTU: w.MTU,
+			Ends: [2]wire.CableEnd{{Name: w.A, Switch: w.BridgeA}, {Name: w.B, Switch: w.BridgeB}},
 		})
 	default:
 		return fmt.Errorf("connect %T: no driver", w)
@@ -247,14 +245,14 @@ func (d *driver) connect(ctx context.Context, id uint16, w wireName) error {
 }
 
 // disconnect takes the carrier away, and then the wire. What is gone already is no error.
-func (d *driver) disconnect(ctx context.Context, w wireName) error {
+func (d *driver) disconnect(ctx context.Context, w plan.Wire) error {
 	switch w := w.(type) {
-	case join:
-		return errors.Join(d.cutOff(ctx, w.a), d.cutOff(ctx, w.b))
-	case plug:
-		return d.cutOff(ctx, w.port)
-	case cable:
-		return d.network().DeletePorts(ctx, w.a, w.b)
+	case plan.Join:
+		return errors.Join(d.cutOff(ctx, w.A), d.cutOff(ctx, w.B))
+	case plan.Plug:
+		return d.cutOff(ctx, w.Port)
+	case plan.Cable:
+		return d.network().DeletePorts(ctx, w.A, w.B)
 	default:
 		return fmt.Errorf("disconnect %T: no driver", w)
 	}
@@ -269,30 +267,30 @@ func (d *driver) cutOff(ctx context.Context, port string) error {
 	return err
 }
 
-func (d *driver) shape(ctx context.Context, q queue, joined bool) error {
+func (d *driver) shape(ctx context.Context, q plan.Queue, joined bool) error {
 	s := d.network()
-	if err := s.Reenter(ctx, q.port, q.again); err != nil {
+	if err := s.Reenter(ctx, q.Port, q.Reinject); err != nil {
 		return err
 	}
-	if err := s.Shape(ctx, q.port, wire.FromNode, q.fromNode); err != nil {
+	if err := s.Shape(ctx, q.Port, wire.FromNode, q.FromNode); err != nil {
 		return err
 	}
 	if joined {
 		return nil // the other direction is the peer's
 	}
-	return s.Shape(ctx, q.port, wire.ToNode, q.toNode)
+	return s.Shape(ctx, q.Port, wire.ToNode, q.ToNode)
 }
 
-func (d *driver) setUp(ctx context.Context, k reconcile.Key, n wire.Node) error {
+func (d *driver) setUp(ctx context.Context, k reconcile.Key, n plan.NodeNet) error {
 	id := sliver.ID{Slice: k.Slice, Node: k.Name}
 	pid, err := d.pid(id)
 	if err != nil {
 		return err
 	}
-	if err := d.network().ConfigureNode(ctx, pid, n); err != nil {
+	if err := d.network().ConfigureNode(ctx, pid, nodeNetOf(n)); err != nil {
 		return fmt.Errorf("configure the network of %s: %w", k.Name, err)
 	}
-	return d.runtime.Note(id, noteOf[kindNet], digest(n))
+	return d.runtime.Note(id, plan.NoteOf[plan.KindNodeNet], plan.Digest(n))
 }
 
 // configure writes the files of a routing daemon. A daemon that runs is told to read them again; it does not restart.
@@ -306,7 +304,7 @@ func (d *driver) configure(ctx context.Context, k reconcile.Key, r routing.Rende
 			return err
 		}
 	}
-	return d.runtime.Note(id, noteOf[kindConfig], digest(r.Files))
+	return d.runtime.Note(id, plan.NoteOf[plan.KindConfig], plan.Digest(r.Files))
 }
 
 // reloadTimeout is how long a daemon may take to read its configuration again: a user may have stopped it.
@@ -327,14 +325,14 @@ func (d *driver) reload(ctx context.Context, id sliver.ID, r routing.Rendered) e
 	return nil
 }
 
-func (d *driver) setProcess(ctx context.Context, id sliver.ID, p process, amend bool) error {
+func (d *driver) setProcess(ctx context.Context, id sliver.ID, p plan.Process, amend bool) error {
 	if !amend {
 		if err := d.runtime.Start(ctx, id); err != nil {
 			return err
 		}
 	}
 	switch {
-	case p.frozen:
+	case p.Frozen:
 		return d.runtime.Pause(id)
 	case amend:
 		return d.resume(ctx, id)
@@ -347,7 +345,7 @@ func (d *driver) resume(ctx context.Context, id sliver.ID) error {
 	if err := d.runtime.Resume(id); err != nil {
 		return err
 	}
-	if r, ok := d.want.details[reconcile.Key{Kind: kindConfig, Slice: id.Slice, Name: id.Node}].(routing.Rendered); ok {
+	if r, ok := d.want.Detail(reconcile.Key{Kind: plan.KindConfig, Slice: id.Slice, Name: id.Node}).(routing.Rendered); ok {
 		if err := d.reload(ctx, id, r); err != nil {
 			d.warn(id, err.Error())
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/pergola-net/pergola/datapath/fib"
 	"github.com/pergola-net/pergola/datapath/mirror"
 	"github.com/pergola-net/pergola/datapath/mirror/eligible"
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/kernel/netns"
@@ -31,10 +32,10 @@ type mirrored struct {
 }
 
 // routersToMirror lists the routers of which the fast path is to know, by what is wanted and what was seen. It is pure.
-func routersToMirror(wishes []wish, seen *sight) map[sliver.ID]mirrored {
+func routersToMirror(wishes []plan.Input, seen *sight) map[sliver.ID]mirrored {
 	all := make(map[sliver.ID]mirrored)
 	for i := range wishes {
-		spec := wishes[i].spec
+		spec := wishes[i].Spec
 		for j := range spec.Nodes {
 			n := &spec.Nodes[j]
 			id := sliver.ID{Slice: spec.ID, Node: n.Name}

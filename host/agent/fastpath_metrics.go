@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/host/plan"
 )
 
 // fastPathMetrics reads the fast path when somebody asks.
@@ -69,14 +70,14 @@ func (m fastPathMetrics) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.NewInvalidMetric(puntsMetric, err)
 			continue
 		}
-		s.routers(w.spec.Name, f)
-		s.interfaces(w.spec.Name, trafficOf(m.place(), w.spec, counted))
-		s.tunnels(w.spec.Name, tunnelsOf(w.spec, counted))
+		s.routers(w.Spec.Name, f)
+		s.interfaces(w.Spec.Name, trafficOf(m.place(), w.Spec, counted))
+		s.tunnels(w.Spec.Name, tunnelsOf(w.Spec, counted))
 	}
 }
 
 // wanted gives the slices of this host.
-func (a *Agent) wanted() (all []*wish) {
+func (a *Agent) wanted() (all []*plan.Input) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, w := range a.wishes {

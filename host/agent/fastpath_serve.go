@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -22,15 +23,15 @@ func (a *Agent) FastPath(ctx context.Context, name string) (api.FastPath, error)
 	return a.fastPathOf(ctx, w)
 }
 
-func (a *Agent) fastPathOf(ctx context.Context, w *wish) (api.FastPath, error) {
+func (a *Agent) fastPathOf(ctx context.Context, w *plan.Input) (api.FastPath, error) {
 	f := api.FastPath{Routers: []api.RouterFastPath{}, Memory: a.fast.usage()}
 	at := a.place()
-	for i := range w.spec.Nodes {
-		n := &w.spec.Nodes[i]
-		if n.Kind != slice.Router || !at.owns(n) {
+	for i := range w.Spec.Nodes {
+		n := &w.Spec.Nodes[i]
+		if n.Kind != slice.Router || !at.Owns(n) {
 			continue
 		}
-		id := sliver.ID{Slice: w.spec.ID, Node: n.Name}
+		id := sliver.ID{Slice: w.Spec.ID, Node: n.Name}
 		r := a.fast.router(id)
 		r.Node = n.Name
 		var err error
@@ -102,20 +103,20 @@ func (a *Agent) Verify(ctx context.Context, name string, nodes ...string) (api.V
 		return api.Verification{}, fmt.Errorf("slice %s is not on this host", name)
 	}
 	v := api.Verification{Routers: []string{}, Differences: []api.Difference{}}
-	for i := range w.spec.Nodes {
-		n := &w.spec.Nodes[i]
+	for i := range w.Spec.Nodes {
+		n := &w.Spec.Nodes[i]
 		named := slices.Contains(nodes, n.Name)
 		if n.Kind != slice.Router || len(nodes) > 0 && !named {
 			continue
 		}
-		m := a.fast.mirrorOf(sliver.ID{Slice: w.spec.ID, Node: n.Name})
+		m := a.fast.mirrorOf(sliver.ID{Slice: w.Spec.ID, Node: n.Name})
 		if m == nil && named {
 			return v, fmt.Errorf("%s is not mirrored: `pergola inspect %[1]s --fastpath` says why", n.Name)
 		}
 		if m == nil {
 			continue
 		}
-		found, err := m.Verify(ctx, sliver.ID{Slice: w.spec.ID, Node: n.Name}.String())
+		found, err := m.Verify(ctx, sliver.ID{Slice: w.Spec.ID, Node: n.Name}.String())
 		if err != nil {
 			return v, fmt.Errorf("verify %s: %w", n.Name, err)
 		}

@@ -14,6 +14,8 @@ import (
 	"github.com/pergola-net/pergola/datapath/fib"
 	"github.com/pergola-net/pergola/datapath/mirror"
 	"github.com/pergola-net/pergola/datapath/mirror/eligible"
+	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/kernel/netns"
@@ -21,7 +23,7 @@ import (
 )
 
 func TestRoutersWithPortsAreMirrored(t *testing.T) {
-	s := network(7, []string{"h1", "h2"}, []string{"h2", "h3"}, []string{"h3", "h4"})
+	s := plantest.Slice(7, []string{"h1", "h2"}, []string{"h2", "h3"}, []string{"h3", "h4"})
 	for _, name := range []string{"h2", "h3", "h4"} {
 		s.Node(name).Kind = slice.Router
 	}
@@ -43,7 +45,7 @@ func TestRoutersWithPortsAreMirrored(t *testing.T) {
 		id("h2"): {slice: 7, netns: 101, pid: 11, legs: map[int]int{2: 52, 3: 53}},
 		id("h3"): {slice: 7, netns: 102, pid: 12, legs: map[int]int{2: 54}, off: true},
 	}
-	got := routersToMirror([]wish{{spec: s}}, seen)
+	got := routersToMirror([]plan.Input{{Spec: s}}, seen)
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(mirrored{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -99,19 +100,8 @@ func (a *Agent) setFenced(on bool) {
 	a.Nudge()
 }
 
-// fenceNote marks slivers that the fence ends: an agent that was started without a store must know them.
-const fenceNote = "fence"
-
-// fenceNoteOf is a node's mark; empty: it has none.
-func fenceNoteOf(n *slice.Node) string {
-	if n.Placement.Reschedule == slice.RescheduleAlways {
-		return string(slice.RescheduleAlways)
-	}
-	return ""
-}
-
 // noteFences keeps the marks as the slices want them; a new sliver has its mark from the start. There is a sentry before there is a mark.
-func (a *Agent) noteFences(at place, wishes []wish, seen *sight) {
+func (a *Agent) noteFences(at plan.Place, wishes []plan.Input, seen *sight) {
 	if a.cfg.Cluster == nil {
 		return
 	}
@@ -119,15 +109,15 @@ func (a *Agent) noteFences(at place, wishes []wish, seen *sight) {
 		a.needSentry()
 	}
 	for _, w := range wishes {
-		for i := range w.spec.Nodes {
-			n := &w.spec.Nodes[i]
-			id := sliver.ID{Slice: w.spec.ID, Node: n.Name}
+		for i := range w.Spec.Nodes {
+			n := &w.Spec.Nodes[i]
+			id := sliver.ID{Slice: w.Spec.ID, Node: n.Name}
 			s, there := seen.slivers[id]
-			want := fenceNoteOf(n)
-			if !there || !at.owns(n) || s.State == sliver.Broken || s.Notes[fenceNote] == want {
+			want := plan.FenceMark(n)
+			if !there || !at.Owns(n) || s.State == sliver.Broken || s.Notes[plan.FenceNote] == want {
 				continue
 			}
-			if err := a.runtime.Note(id, fenceNote, want); err != nil {
+			if err := a.runtime.Note(id, plan.FenceNote, want); err != nil {
 				a.cfg.Log.Warn("note that a node may start elsewhere", "node", id.String(), "error", err)
 			}
 		}
@@ -142,9 +132,9 @@ func (a *Agent) needSentry() {
 }
 
 // marks reports whether a host may have nodes now that the fence ends.
-func marks(at place, wishes []wish) bool {
-	return !at.fenced && slices.ContainsFunc(wishes, func(w wish) bool {
-		return slices.ContainsFunc(w.spec.Nodes, func(n slice.Node) bool { return at.owns(&n) && fenceNoteOf(&n) != "" })
+func marks(at plan.Place, wishes []plan.Input) bool {
+	return !at.Fenced && slices.ContainsFunc(wishes, func(w plan.Input) bool {
+		return slices.ContainsFunc(w.Spec.Nodes, func(n slice.Node) bool { return at.Owns(&n) && plan.FenceMark(&n) != "" })
 	})
 }
 
@@ -157,7 +147,7 @@ func (a *Agent) endFenced(ctx context.Context) {
 	}
 	var group sync.WaitGroup
 	for _, s := range all {
-		if s.Notes[fenceNote] == "" {
+		if s.Notes[plan.FenceNote] == "" {
 			continue
 		}
 		group.Go(func() {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -64,7 +65,7 @@ func (a *Agent) awaiting() (names []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for name, w := range a.wishes {
-		if len(w.awaited) > 0 {
+		if len(w.Awaited) > 0 {
 			names = append(names, name)
 		}
 	}
@@ -78,12 +79,12 @@ func (a *Agent) loadSlice(ctx context.Context, name string) error {
 		a.withdraw(ctx, name)
 		return nil
 	}
-	next := &wish{spec: spec}
+	next := &plan.Input{Spec: spec}
 	if err == nil && !record.Going {
-		next.overrides, err = a.cfg.Store.Overrides(ctx, name)
+		next.Overrides, err = a.cfg.Store.Overrides(ctx, name)
 	}
 	if err == nil && !record.Going {
-		next.awaited, err = a.awaitedBy(ctx, spec)
+		next.Awaited, err = a.awaitedBy(ctx, spec)
 	}
 	corrupt := errors.Is(err, store.ErrCorrupt)
 	if err != nil && !corrupt && !errors.Is(err, store.ErrNotFound) {
@@ -100,7 +101,7 @@ func (a *Agent) loadSlice(ctx context.Context, name string) error {
 	delete(a.going, name)
 	if corrupt {
 		spec = &slice.Slice{Name: name, ID: record.ID, Generation: record.Generation}
-		next = &wish{spec: spec, corrupt: err}
+		next = &plan.Input{Spec: spec, Corrupt: err}
 	}
 	a.wishes[name] = next
 	return nil

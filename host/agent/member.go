@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -161,7 +163,11 @@ func (a *Agent) loadHosts(ctx context.Context) (news bool, err error) {
 			peers[h.Name] = h.Address.Unmap()
 		}
 	}
-	ways := waysOf(a.cfg.Host, all)
+	described := make([]hosts.Host, len(all))
+	for i := range all {
+		described[i] = all[i].Host
+	}
+	ways := plan.PathMTUs(a.cfg.Host, described)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	news = !maps.Equal(a.peers, peers) || !maps.Equal(a.ways, ways)
@@ -170,18 +176,18 @@ func (a *Agent) loadHosts(ctx context.Context) (news bool, err error) {
 }
 
 // place says what this host is to those who work out what it must hold.
-func (a *Agent) placeLocked() place {
-	p := place{host: a.cfg.Host}
+func (a *Agent) placeLocked() plan.Place {
+	p := plan.Place{Host: a.cfg.Host}
 	if c := a.cfg.Cluster; c != nil {
-		p.joined, p.address, p.peers, p.ways, p.fenced = c.Joined, c.Address.Unmap(), a.peers, a.ways, a.fenced
+		p.Joined, p.Address, p.Peers, p.PathMTUs, p.Fenced = c.Joined, c.Address.Unmap(), a.peers, a.ways, a.fenced
 		if a.cfg.Consents != nil {
-			p.terms = a.cfg.Consents.Terms()
+			p.Terms = a.cfg.Consents.Terms()
 		}
 	}
 	return p
 }
 
-func (a *Agent) place() place {
+func (a *Agent) place() plan.Place {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.placeLocked()
@@ -197,7 +203,7 @@ func (a *Agent) awaitedBy(ctx context.Context, s *slice.Slice) (map[string]strin
 	awaited := make(map[string]string)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if len(n.Left) == 0 || !at.owns(n) {
+		if len(n.Left) == 0 || !at.Owns(n) {
 			continue
 		}
 		if generations == nil {
@@ -207,7 +213,7 @@ func (a *Agent) awaitedBy(ctx context.Context, s *slice.Slice) (map[string]strin
 			}
 		}
 		host := n.Awaits(func(host string) (int64, bool) {
-			_, exists := at.peers[host] // this host is not among them
+			_, exists := at.Peers[host] // this host is not among them
 			return generations[host], exists
 		})
 		if host != "" {
@@ -222,7 +228,7 @@ func (a *Agent) awaits(name string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	w := a.wishes[name]
-	return w != nil && len(w.awaited) > 0
+	return w != nil && len(w.Awaited) > 0
 }
 
 // contact tells once when the store gives no answers any more, and once when it gives some again.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/hosts"
@@ -152,11 +155,11 @@ func TestPacketsThatAreKeptBackAreToldOfOnce(t *testing.T) {
 
 // Another host starts a node that was here when this one reports the generation in which it was moved.
 func TestAGenerationIsReportedWhenWhatWasMovedAwayIsGone(t *testing.T) {
-	s := on(network(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "B"})
+	s := plantest.Spread(plantest.Slice(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "B"})
 	s.Generation = 5
-	w := wish{spec: s}
+	w := plan.Input{Spec: s}
 	a := &Agent{cfg: Config{Host: "A"}, fast: newFastPath(slog.New(slog.DiscardHandler))}
-	want, _ := wants(placeOf("A"), []wish{w})
+	want, _ := plan.New(placeOf("A"), []plan.Input{w})
 	seen := newSight()
 	r := &report{status: slice.Status{Generation: 4}}
 	seen.slivers[sliver.ID{Slice: 7, Node: "h2"}] = sliver.Observed{State: sliver.Running}
@@ -172,16 +175,22 @@ func TestAGenerationIsReportedWhenWhatWasMovedAwayIsGone(t *testing.T) {
 
 // An agent that is started without a store knows by its mark alone what the fence ends: no process of the node may run before the mark is there.
 func TestANewSliverBearsTheMarkOfTheFence(t *testing.T) {
-	s := on(network(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "A"})
-	key := reconcile.Key{Kind: kindSliver, Slice: 7, Name: "h1"}
-	before, _ := wants(placeOf("A"), []wish{{spec: s}})
+	s := plantest.Spread(plantest.Slice(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "A"})
+	key := reconcile.Key{Kind: plan.KindSliver, Slice: 7, Name: "h1"}
+	before, _ := plan.New(placeOf("A"), []plan.Input{{Spec: s}})
 	s.Node("h1").Placement.Reschedule = slice.RescheduleAlways
-	after, _ := wants(placeOf("A"), []wish{{spec: s}})
-	was, is := before.details[key].(sliver.Spec), after.details[key].(sliver.Spec)
-	if was.Notes[fenceNote] != "" || is.Notes[fenceNote] == "" {
+	after, _ := plan.New(placeOf("A"), []plan.Input{{Spec: s}})
+	was, is := before.Detail(key).(plan.Sliver), after.Detail(key).(plan.Sliver)
+	if was.Notes[plan.FenceNote] != "" || is.Notes[plan.FenceNote] == "" {
 		t.Errorf("marks %v, then %v", was.Notes, is.Notes)
 	}
 	if was.Digest != is.Digest {
 		t.Error("another policy makes the sliver anew")
 	}
+}
+
+func placeOf(host string) plan.Place {
+	peers := maps.Clone(plantest.Hosts)
+	delete(peers, host)
+	return plan.Place{Host: host, Joined: host != "A", Address: plantest.Hosts[host], Peers: peers}
 }

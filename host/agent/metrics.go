@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/reconcile"
 )
 
@@ -36,7 +37,7 @@ func (m metrics) acted(act reconcile.Action, err error) {
 	if err != nil {
 		result = "failed"
 	}
-	m.actions.WithLabelValues(kindNames[act.Key.Kind], act.Op.String(), result).Inc()
+	m.actions.WithLabelValues(plan.KindName(act.Key.Kind), act.Op.String(), result).Inc()
 }
 
 func (m metrics) passed(begin time.Time) { m.passes.Observe(time.Since(begin).Seconds()) }

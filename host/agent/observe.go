@@ -3,11 +3,10 @@ package agent
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
@@ -20,7 +19,7 @@ type sight struct {
 	resources []reconcile.Observed
 	has       map[reconcile.Key]bool // whole, not broken
 	slivers   map[sliver.ID]sliver.Observed
-	wires     map[reconcile.Key]wireName
+	wires     map[reconcile.Key]plan.Wire
 	joined    map[string]bool // ports whose other side is a port
 	ports     map[sliver.ID][]reconcile.Key
 	netns     map[sliver.ID]uint64      // inodes of network namespaces
@@ -37,7 +36,7 @@ func (s *sight) add(o reconcile.Observed) {
 func newSight() *sight {
 	return &sight{
 		has: make(map[reconcile.Key]bool), slices: make(map[uint16]bool), slivers: make(map[sliver.ID]sliver.Observed),
-		wires: make(map[reconcile.Key]wireName), joined: make(map[string]bool),
+		wires: make(map[reconcile.Key]plan.Wire), joined: make(map[string]bool),
 		ports: make(map[sliver.ID][]reconcile.Key), netns: make(map[sliver.ID]uint64), legs: make(map[sliver.ID]map[int]int),
 	}
 }
@@ -52,7 +51,7 @@ func (a *Agent) observe(ctx context.Context) (*sight, error) {
 	a.mu.Lock()
 	for _, id := range areas {
 		s.add(reconcile.Observed{
-			Key: reconcile.Key{Kind: kindArea, Slice: id}, Digest: a.prepared[id], Needs: []reconcile.Key{substrateKey},
+			Key: reconcile.Key{Kind: plan.KindArea, Slice: id}, Digest: a.prepared[id], Needs: []reconcile.Key{plan.HostNetKey},
 		})
 	}
 	a.mu.Unlock()
@@ -69,7 +68,7 @@ func (a *Agent) observe(ctx context.Context) (*sight, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.add(reconcile.Observed{Key: substrateKey})
+		s.add(reconcile.Observed{Key: plan.HostNetKey})
 		s.addNetwork(state, byPort)
 		if len(state.Remains) > 0 {
 			if err := network.DeletePorts(ctx, state.Remains...); err != nil {
@@ -77,7 +76,7 @@ func (a *Agent) observe(ctx context.Context) (*sight, error) {
 			}
 		}
 	} else if wire.Present(a.cfg.StateDir) {
-		s.add(reconcile.Observed{Key: substrateKey, Broken: true})
+		s.add(reconcile.Observed{Key: plan.HostNetKey, Broken: true})
 	}
 	for _, o := range all {
 		s.addSliver(o)
@@ -99,10 +98,10 @@ func portsOf(all []sliver.Observed) map[uint64]sliver.ID {
 // addNetwork adds ports, switches and what joins them. nodes gives the slivers by the inode of their namespace.
 func (s *sight) addNetwork(state wire.State, nodes map[uint64]sliver.ID) {
 	for name := range state.Switches {
-		id := sliceOf(name)
+		id := plan.SliceOf(name)
 		s.add(reconcile.Observed{
-			Key:   reconcile.Key{Kind: kindSwitch, Slice: id, Name: name},
-			Needs: []reconcile.Key{substrateKey, {Kind: kindArea, Slice: id}}, Falls: reconcile.FallsWithAny,
+			Key:   reconcile.Key{Kind: plan.KindSwitch, Slice: id, Name: name},
+			Needs: []reconcile.Key{plan.HostNetKey, {Kind: plan.KindArea, Slice: id}}, Falls: reconcile.FallsWithAny,
 		})
 	}
 	for name, p := range state.Ports {
@@ -115,11 +114,11 @@ func (s *sight) addNetwork(state wire.State, nodes map[uint64]sliver.ID) {
 }
 
 func (s *sight) addPort(name string, p wire.PortState, nodes map[uint64]sliver.ID) {
-	id := sliceOf(name)
-	key := reconcile.Key{Kind: kindPort, Slice: id, Name: name}
-	base := reconcile.Key{Kind: kindArea, Slice: id} // of an uplink, or a tunnel
+	id := plan.SliceOf(name)
+	key := reconcile.Key{Kind: plan.KindPort, Slice: id, Name: name}
+	base := reconcile.Key{Kind: plan.KindArea, Slice: id} // of an uplink, or a tunnel
 	if node, known := nodes[p.NetNS]; known && !p.Tunnel {
-		base = reconcile.Key{Kind: kindSliver, Slice: id, Name: node.Node}
+		base = reconcile.Key{Kind: plan.KindSliver, Slice: id, Name: node.Node}
 		s.ports[node] = append(s.ports[node], key)
 		if s.legs[node] == nil {
 			s.legs[node] = make(map[int]int)
@@ -128,44 +127,44 @@ func (s *sight) addPort(name string, p wire.PortState, nodes map[uint64]sliver.I
 	}
 	s.add(reconcile.Observed{
 		Key: key, Digest: p.Digest,
-		Needs: []reconcile.Key{substrateKey, base}, Falls: reconcile.FallsWithAny,
+		Needs: []reconcile.Key{plan.HostNetKey, base}, Falls: reconcile.FallsWithAny,
 	})
 }
 
 // addPortWire adds what a port is joined to, and its queue. A port that has a carrier and nobody at the other end is
 // what is left of a wire whose other port went: a broken wire, to be disconnected.
 func (s *sight) addPortWire(name string, p wire.PortState, state wire.State) {
-	id := sliceOf(name)
-	port := reconcile.Key{Kind: kindPort, Slice: id, Name: name}
-	var w wireName
+	id := plan.SliceOf(name)
+	port := reconcile.Key{Kind: plan.KindPort, Slice: id, Name: name}
+	var w plan.Wire
 	o := reconcile.Observed{Needs: []reconcile.Key{port}}
-	q := queue{port: name, fromNode: p.FromNode.Shape, again: p.Again}
+	q := plan.Queue{Port: name, FromNode: p.FromNode.Shape, Reinject: p.Again}
 	unsure := p.FromNode.Unsure
 	switch {
 	case p.Switch != "":
-		w = plug{name, p.Switch}
-		o.Needs = append(o.Needs, reconcile.Key{Kind: kindSwitch, Slice: id, Name: p.Switch})
+		w = plan.Plug{Port: name, Bridge: p.Switch}
+		o.Needs = append(o.Needs, reconcile.Key{Kind: plan.KindSwitch, Slice: id, Name: p.Switch})
 		o.Falls, o.Broken = reconcile.FallsWithAny, !p.Up
-		q.toNode, unsure = p.ToNode.Shape, unsure || p.ToNode.Unsure
+		q.ToNode, unsure = p.ToNode.Shape, unsure || p.ToNode.Unsure
 	case p.Peer != "":
 		s.joined[name] = true
-		w = newJoin(name, p.Peer)
-		o.Needs = append(o.Needs, reconcile.Key{Kind: kindPort, Slice: id, Name: p.Peer})
+		w = plan.NewJoin(name, p.Peer)
+		o.Needs = append(o.Needs, reconcile.Key{Kind: plan.KindPort, Slice: id, Name: p.Peer})
 		o.Falls, o.Broken = reconcile.FallsWithAll, !p.Up || !state.Ports[p.Peer].Up
 	case p.Up && !p.Tunnel: // a tunnel is up before it is wired
-		w = plug{port: name}
+		w = plan.Plug{Port: name}
 		o.Falls, o.Broken = reconcile.FallsWithAny, true
 	default:
 		return
 	}
-	o.Key = reconcile.Key{Kind: kindWire, Slice: id, Name: w.name()}
+	o.Key = reconcile.Key{Kind: plan.KindWire, Slice: id, Name: w.Name()}
 	if _, twice := s.wires[o.Key]; !twice {
 		s.wires[o.Key] = w
 		s.add(o)
 	}
-	if q.fromNode != (slice.Shape{}) || q.toNode != (slice.Shape{}) || q.again || unsure {
+	if q.FromNode != (slice.Shape{}) || q.ToNode != (slice.Shape{}) || q.Reinject || unsure {
 		s.add(reconcile.Observed{
-			Key: reconcile.Key{Kind: kindQueue, Slice: id, Name: name}, Digest: q.digest(), Broken: unsure,
+			Key: reconcile.Key{Kind: plan.KindQueue, Slice: id, Name: name}, Digest: q.Digest(), Broken: unsure,
 			Needs: []reconcile.Key{port, o.Key}, Falls: reconcile.FallsWithAny,
 		})
 	}
@@ -177,25 +176,25 @@ func (s *sight) addCables(ends map[string]wire.CableState) {
 		if a.Peer < name && a.Peer != "" {
 			continue // seen from the other end
 		}
-		id := sliceOf(name)
+		id := plan.SliceOf(name)
 		b := ends[a.Peer]
-		w := newCable(cable{a: name, b: a.Peer, bridgeA: a.Switch, bridgeB: b.Switch})
+		w := plan.NewCable(plan.Cable{A: name, B: a.Peer, BridgeA: a.Switch, BridgeB: b.Switch})
 		o := reconcile.Observed{
-			Key: reconcile.Key{Kind: kindWire, Slice: id, Name: w.name()}, Falls: reconcile.FallsWithAny,
+			Key: reconcile.Key{Kind: plan.KindWire, Slice: id, Name: w.Name()}, Falls: reconcile.FallsWithAny,
 			Broken: a.Switch == "" || b.Switch == "" || !a.Up || !b.Up,
 		}
 		for _, sw := range []string{a.Switch, b.Switch} {
 			if sw != "" {
-				o.Needs = append(o.Needs, reconcile.Key{Kind: kindSwitch, Slice: id, Name: sw})
+				o.Needs = append(o.Needs, reconcile.Key{Kind: plan.KindSwitch, Slice: id, Name: sw})
 			}
 		}
 		s.wires[o.Key] = w
 		s.add(o)
 		for end, c := range map[string]wire.CableState{name: a, a.Peer: b} {
 			if c.FromNode != (wire.Queue{}) {
-				q := queue{port: end, fromNode: c.FromNode.Shape}
+				q := plan.Queue{Port: end, FromNode: c.FromNode.Shape}
 				s.add(reconcile.Observed{
-					Key: reconcile.Key{Kind: kindQueue, Slice: id, Name: end}, Digest: q.digest(), Broken: c.FromNode.Unsure,
+					Key: reconcile.Key{Kind: plan.KindQueue, Slice: id, Name: end}, Digest: q.Digest(), Broken: c.FromNode.Unsure,
 					Needs: []reconcile.Key{o.Key}, Falls: reconcile.FallsWithAny,
 				})
 			}
@@ -206,13 +205,13 @@ func (s *sight) addCables(ends map[string]wire.CableState) {
 // addSliver adds a sliver and what was done in it.
 func (s *sight) addSliver(o sliver.Observed) {
 	s.slivers[o.ID] = o
-	k := reconcile.Key{Kind: kindSliver, Slice: o.ID.Slice, Name: o.ID.Node}
-	whole := reconcile.Observed{Key: k, Digest: o.Digest, Needs: []reconcile.Key{{Kind: kindArea, Slice: o.ID.Slice}}}
+	k := reconcile.Key{Kind: plan.KindSliver, Slice: o.ID.Slice, Name: o.ID.Node}
+	whole := reconcile.Observed{Key: k, Digest: o.Digest, Needs: []reconcile.Key{{Kind: plan.KindArea, Slice: o.ID.Slice}}}
 	switch o.State {
 	case sliver.Broken:
 		whole.Broken = true
 	case sliver.Exited:
-		whole.Digest = exitedDigest(o.Digest)
+		whole.Digest = plan.ExitedDigest(o.Digest)
 	case sliver.Created, sliver.Running, sliver.Paused:
 	}
 	s.add(whole)
@@ -221,7 +220,7 @@ func (s *sight) addSliver(o sliver.Observed) {
 	}
 	part := func(kind reconcile.Kind, digest string) {
 		needs := []reconcile.Key{k}
-		if kind == kindNet {
+		if kind == plan.KindNodeNet {
 			needs = append(needs, s.ports[o.ID]...)
 		}
 		s.add(reconcile.Observed{
@@ -229,19 +228,15 @@ func (s *sight) addSliver(o sliver.Observed) {
 			Needs: needs, Falls: reconcile.FallsWithAny,
 		})
 	}
-	for kind, note := range noteOf {
+	for kind, note := range plan.NoteOf {
 		if value := o.Notes[note]; value != "" {
 			part(kind, value)
 		}
 	}
 	if o.State == sliver.Running || o.State == sliver.Paused {
-		part(kindProcess, processDigest(o.State == sliver.Paused))
+		part(plan.KindProcess, plan.Process{Frozen: o.State == sliver.Paused}.Digest())
 	}
 }
-
-// exitedDigest is that of a sliver whose first process ended: it differs from the digest of one that lives, unless the
-// restart policy leaves it so.
-func exitedDigest(digest string) string { return digest + " exited" }
 
 // netnsInode tells the network namespace of a process; 0 where there is none.
 func netnsInode(pid int) uint64 {
@@ -250,14 +245,4 @@ func netnsInode(pid int) uint64 {
 		return 0
 	}
 	return st.Ino
-}
-
-// sliceOf reads the slice's id out of a device's name: "s", the id, and a letter.
-func sliceOf(device string) uint16 {
-	digits := strings.TrimPrefix(device, "s")
-	if i := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); i >= 0 {
-		digits = digits[:i]
-	}
-	id, _ := strconv.ParseUint(digits, 10, 16) // 0 for what is not ours: then nobody wants it
-	return uint16(id)
 }

@@ -26,7 +26,7 @@ func (a *Agent) survey(ctx context.Context) {
 	wider := map[string]int{}
 	for {
 		at, before := a.place(), a.knownPaths()
-		found := surveyPaths(ctx, at.address, at.peers, before, wire.PathMTU)
+		found := surveyPaths(ctx, at.Address, at.Peers, before, wire.PathMTU)
 		if ctx.Err() != nil {
 			return // not all hosts were asked
 		}

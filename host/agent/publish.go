@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -128,11 +129,11 @@ func (a *Agent) noteTold(n news, err error) {
 
 // letGo notes which slices that were to go have nothing here any more. The last one goes together with the substrate: who waits for it
 // finds the machine as it was.
-func (a *Agent) letGo(want *wanted, seen *sight) {
+func (a *Agent) letGo(want *plan.Wanted, seen *sight) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.gone = nil
-	if _, substrate := seen.has[substrateKey]; substrate && !want.has(substrateKey) {
+	if _, substrate := seen.has[plan.HostNetKey]; substrate && !want.Has(plan.HostNetKey) {
 		return
 	}
 	for name, id := range a.going {

@@ -16,6 +16,7 @@ import (
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/pki"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/lab/testkit"
 )
@@ -99,7 +100,7 @@ func (d *dependent) start() (stop func()) {
 	}
 	d.agent, err = New(d.Context(), Config{
 		Host: "A", StateDir: filepath.Join(d.dir, "run"), LogDir: filepath.Join(d.dir, "log"), BlobDir: filepath.Join(d.dir, "blobs"),
-		Store: s, Events: events.NewBus(10), Cluster: &Cluster{Machine: "a", Address: cluster["A"]},
+		Store: s, Events: events.NewBus(10), Cluster: &Cluster{Machine: "a", Address: plantest.Hosts["A"]},
 		Log: slog.New(slog.NewTextHandler(d.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 	})
 	if err != nil {
@@ -123,7 +124,7 @@ func TestAnAgentWithoutServersGoesByWhatTheySaidLast(t *testing.T) {
 	d := newDependent(t)
 	away := d.serve()
 	stop := d.start()
-	s := on(lab(), map[string]string{"h1": "A", "h2": "A", "h3": "A"})
+	s := plantest.Spread(lab(), map[string]string{"h1": "A", "h2": "A", "h3": "A"})
 	d.put(s, 0)
 	d.awaitPID("all nodes", func() bool { return d.pid("h1") != 0 && d.pid("h2") != 0 && d.pid("h3") != 0 })
 	stays, dies := d.pid("h2"), d.pid("h3")

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/control/events"
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/slice"
@@ -30,7 +31,7 @@ type report struct {
 }
 
 // beginReportLocked brings the reports up to what was seen and what is planned.
-func (a *Agent) beginReportLocked(wishes []wish, want *wanted, broken map[uint16]error, seen *sight, plan []reconcile.Action) {
+func (a *Agent) beginReportLocked(wishes []plan.Input, want *plan.Wanted, broken map[uint16]error, seen *sight, plan []reconcile.Action) {
 	left := make(map[uint16]int)
 	for _, act := range plan {
 		left[act.Key.Slice]++
@@ -38,12 +39,12 @@ func (a *Agent) beginReportLocked(wishes []wish, want *wanted, broken map[uint16
 	now := time.Now()
 	for i := range wishes {
 		w := &wishes[i]
-		r := a.reportLocked(w.spec.Name)
+		r := a.reportLocked(w.Spec.Name)
 		next := a.statusLocked(w, want, seen, r)
-		if err := broken[w.spec.ID]; err != nil {
+		if err := broken[w.Spec.ID]; err != nil {
 			next.Errors = append(next.Errors, err.Error())
 		}
-		todo := left[w.spec.ID] + left[0] + a.bootsLocked(w.spec.ID, now) + a.restartsLocked(w.spec.ID, now)
+		todo := left[w.Spec.ID] + left[0] + a.bootsLocked(w.Spec.ID, now) + a.restartsLocked(w.Spec.ID, now)
 		if r.status.Generation == next.Generation && (!r.status.Settled || todo == 0) {
 			next.Done = r.status.Done // also when this host has settled: others may not have, and the sum is shown
 		}
@@ -53,8 +54,8 @@ func (a *Agent) beginReportLocked(wishes []wish, want *wanted, broken map[uint16
 		if next.Settled != r.status.Settled {
 			a.hurry()
 		}
-		y := want.layouts[w.spec.ID]
-		r.absent = y != nil && !y.holds() && !seen.slices[w.spec.ID] && !leftBehind(w.spec, a.cfg.Host)
+		y := want.Layout(w.Spec.ID)
+		r.absent = y != nil && !y.Holds() && !seen.slices[w.Spec.ID] && !hasLeftovers(w.Spec, a.cfg.Host)
 		r.status, r.fresh = next, true
 	}
 	for name, id := range a.going {
@@ -66,44 +67,44 @@ func (a *Agent) beginReportLocked(wishes []wish, want *wanted, broken map[uint16
 }
 
 // statusLocked says how this host's part of a slice is, but for what is still to be done.
-func (a *Agent) statusLocked(w *wish, want *wanted, seen *sight, r *report) slice.Status {
+func (a *Agent) statusLocked(w *plan.Input, want *plan.Wanted, seen *sight, r *report) slice.Status {
 	next := slice.Status{
-		Slice: w.spec.Name, Generation: w.spec.Generation,
-		Nodes: make(map[string]slice.NodeStatus, len(w.spec.Nodes)), Links: make(map[string]slice.LinkStatus, len(w.spec.Links)),
+		Slice: w.Spec.Name, Generation: w.Spec.Generation,
+		Nodes: make(map[string]slice.NodeStatus, len(w.Spec.Nodes)), Links: make(map[string]slice.LinkStatus, len(w.Spec.Links)),
 	}
 	var misfits []string
-	if y := want.layouts[w.spec.ID]; y != nil {
-		for i := range w.spec.Nodes {
-			if n := &w.spec.Nodes[i]; y.tells(n) {
-				next.Nodes[n.Name] = a.nodeStatus(y.place, w, n, seen, r)
+	if y := want.Layout(w.Spec.ID); y != nil {
+		for i := range w.Spec.Nodes {
+			if n := &w.Spec.Nodes[i]; y.ReportsOn(n) {
+				next.Nodes[n.Name] = a.nodeStatus(y.Place, w, n, seen, r)
 			}
 		}
-		for i := range w.spec.Links {
-			if l := &w.spec.Links[i]; y.hasPart(l) {
+		for i := range w.Spec.Links {
+			if l := &w.Spec.Links[i]; y.HasPart(l) {
 				next.Links[l.Name] = linkStatus(w, l, want, seen)
 			}
 		}
-		if hasForeign(y, seen, w.spec.ID) { // whoever has the node now waits for this host to let go of it
+		if hasForeign(y, seen, w.Spec.ID) { // whoever has the node now waits for this host to let go of it
 			next.Generation = min(next.Generation, r.status.Generation)
 		}
-		misfits = y.misfits(w.spec)
+		misfits = y.Misfits(w.Spec)
 	}
-	next.Errors = slices.Concat(a.failuresLocked(w.spec.ID), want.troubles(w.spec), a.placeLocked().refusals(w.spec), misfits)
+	next.Errors = slices.Concat(a.failuresLocked(w.Spec.ID), want.Problems(w.Spec), a.placeLocked().Refusals(w.Spec), misfits)
 	return next
 }
 
 // hasForeign reports whether a sliver is still here of a node that is another host's, or nobody's.
-func hasForeign(y *layout, seen *sight, id uint16) bool {
+func hasForeign(y *plan.Layout, seen *sight, id uint16) bool {
 	for s := range seen.slivers {
-		if n := y.nodes[s.Node]; s.Slice == id && (n == nil || !y.owns(n)) {
+		if s.Slice == id && !y.OwnsNamed(s.Node) {
 			return true
 		}
 	}
 	return false
 }
 
-// leftBehind reports whether a node was moved away from a host and others want to hear that it is gone.
-func leftBehind(s *slice.Slice, host string) bool {
+// hasLeftovers reports whether a node was moved away from a host and others want to hear that it is gone.
+func hasLeftovers(s *slice.Slice, host string) bool {
 	for i := range s.Nodes {
 		if _, was := s.Nodes[i].Left[host]; was {
 			return true
@@ -182,23 +183,23 @@ func upOrDown(up bool) string {
 }
 
 // nodeStatus tells a node's phase from what was seen of it.
-func (a *Agent) nodeStatus(at place, w *wish, n *slice.Node, seen *sight, r *report) slice.NodeStatus {
+func (a *Agent) nodeStatus(at plan.Place, w *plan.Input, n *slice.Node, seen *sight, r *report) slice.NodeStatus {
 	st := slice.NodeStatus{
-		Host: a.cfg.Host, Restarts: r.restarts[n.Name], FastPath: a.fast.troubleOf(sliver.ID{Slice: w.spec.ID, Node: n.Name}),
+		Host: a.cfg.Host, Restarts: r.restarts[n.Name], FastPath: a.fast.troubleOf(sliver.ID{Slice: w.Spec.ID, Node: n.Name}),
 	}
-	if w.overrides.Power[n.Name] == slice.PowerOff {
+	if w.Overrides.Power[n.Name] == slice.PowerOff {
 		st.Phase = slice.Stopped
 		return st
 	}
-	if why := w.barred(at, n); why != "" {
+	if why := w.Barred(at, n); why != "" {
 		st.Phase, st.Message = slice.Pending, why
-		if at.refuses(w.spec.Name, n) != "" {
+		if at.Refuses(w.Spec.Name, n) != "" {
 			st.Phase = slice.Failed // it waits for nothing that comes by itself
 		}
 		return st
 	}
-	key := reconcile.Key{Kind: kindSliver, Slice: w.spec.ID, Name: n.Name}
-	if count, cause := a.backoff.Failures(key); cause != nil && !w.left[n.Name] {
+	key := reconcile.Key{Kind: plan.KindSliver, Slice: w.Spec.ID, Name: n.Name}
+	if count, cause := a.backoff.Failures(key); cause != nil && !w.Ended[n.Name] {
 		st.Phase, st.Message = slice.Failed, fmt.Sprintf("%v (%d times; it is tried again)", cause, count)
 	}
 	if !n.HasSliver() {
@@ -207,7 +208,7 @@ func (a *Agent) nodeStatus(at place, w *wish, n *slice.Node, seen *sight, r *rep
 		}
 		return st
 	}
-	s, there := seen.slivers[sliver.ID{Slice: w.spec.ID, Node: n.Name}]
+	s, there := seen.slivers[sliver.ID{Slice: w.Spec.ID, Node: n.Name}]
 	if !there {
 		if st.Phase == "" {
 			st.Phase = slice.Pending
@@ -222,8 +223,8 @@ func (a *Agent) nodeStatus(at place, w *wish, n *slice.Node, seen *sight, r *rep
 		st.Phase, st.Message = slice.Paused, ""
 	case sliver.Exited:
 		st.PID = 0
-		st.Phase, st.Message = slice.Exited, exitMessage(s, n.Memory)+lastWords(a.runtime.LogPath(w.spec.Name, n.Name))
-		if !w.left[n.Name] {
+		st.Phase, st.Message = slice.Exited, exitMessage(s, n.Memory)+lastWords(a.runtime.LogPath(w.Spec.Name, n.Name))
+		if !w.Ended[n.Name] {
 			st.Phase, st.Message = slice.Failed, st.Message+"; it is started again"
 		}
 	default:
@@ -231,20 +232,20 @@ func (a *Agent) nodeStatus(at place, w *wish, n *slice.Node, seen *sight, r *rep
 			st.Phase = slice.Starting
 		}
 	}
-	if _, cause := a.backoff.Failures(reconcile.Key{Kind: kindProcess, Slice: w.spec.ID, Name: n.Name}); cause != nil {
+	if _, cause := a.backoff.Failures(reconcile.Key{Kind: plan.KindProcess, Slice: w.Spec.ID, Name: n.Name}); cause != nil {
 		st.Phase, st.Message = slice.Failed, cause.Error()
 	}
 	return st
 }
 
-func linkStatus(w *wish, l *slice.Link, want *wanted, seen *sight) slice.LinkStatus {
-	name := linkName{w.spec.ID, l.Name}
-	st := slice.LinkStatus{Up: len(want.links[name]) > 0 && want.cut[name] == nil}
-	for _, k := range want.links[name] {
+func linkStatus(w *plan.Input, l *slice.Link, want *plan.Wanted, seen *sight) slice.LinkStatus {
+	needed := want.Link(w.Spec.ID, l.Name)
+	st := slice.LinkStatus{Up: len(needed) > 0}
+	for _, k := range needed {
 		st.Up = st.Up && seen.has[k]
 	}
 	for _, e := range l.Ends {
-		if s, changed := w.overrides.Shapes[e.String()]; changed && s != e.Shape {
+		if s, changed := w.Overrides.Shapes[e.String()]; changed && s != e.Shape {
 			if st.Shapes == nil {
 				st.Shapes = make(map[string]slice.Shape)
 			}
@@ -274,14 +275,14 @@ func (a *Agent) reportActionLocked(act reconcile.Action, before, err error) {
 		}
 	}
 	for name, w := range a.wishes {
-		if w.spec.ID != act.Key.Slice && act.Key.Slice != 0 {
+		if w.Spec.ID != act.Key.Slice && act.Key.Slice != 0 {
 			continue
 		}
 		r := a.reportLocked(name)
 		r.fresh = true
 		r.status.Done++
 		if err != nil {
-			r.status.Errors = a.failuresLocked(w.spec.ID)
+			r.status.Errors = a.failuresLocked(w.Spec.ID)
 			if before != nil && before.Error() == err.Error() {
 				continue
 			}
@@ -294,9 +295,9 @@ func (a *Agent) reportActionLocked(act reconcile.Action, before, err error) {
 		}
 		was := n.Phase
 		switch act.Key.Kind {
-		case kindSliver:
+		case plan.KindSliver:
 			n.Phase = slice.Starting
-		case kindProcess:
+		case plan.KindProcess:
 			n.Phase = slice.Running
 		}
 		if n.Phase != was {
@@ -311,7 +312,7 @@ func (a *Agent) countRestart(id sliver.ID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for name, w := range a.wishes {
-		if w.spec.ID == id.Slice {
+		if w.Spec.ID == id.Slice {
 			a.reportLocked(name).restarts[id.Node]++
 		}
 	}
@@ -322,7 +323,7 @@ func (a *Agent) warn(id sliver.ID, message string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for name, w := range a.wishes {
-		if w.spec.ID == id.Slice {
+		if w.Spec.ID == id.Slice {
 			a.cfg.Events.Publish(events.Event{Slice: name, Node: id.Node, Kind: events.Failed, Message: message})
 		}
 	}
@@ -367,7 +368,7 @@ func lastWords(log string) string {
 // nodeOf gives the node that a resource belongs to by name, or nothing.
 func nodeOf(k reconcile.Key) string {
 	switch k.Kind {
-	case kindSliver, kindNet, kindConfig, kindProcess, kindBoot:
+	case plan.KindSliver, plan.KindNodeNet, plan.KindConfig, plan.KindProcess, plan.KindBoot:
 		return k.Name
 	}
 	return ""

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/lab/testkit"
@@ -97,10 +98,10 @@ func TestThatASliceSettledIsSaidThoughTheStoreFailsOnce(t *testing.T) {
 
 func TestFailureIsToldOnceUntilTheCauseChanges(t *testing.T) {
 	bus := events.NewBus(10)
-	a := &Agent{cfg: Config{Events: bus}, reports: make(map[string]*report), wishes: map[string]*wish{"lab": {spec: &slice.Slice{Name: "lab", ID: 1}}}}
+	a := &Agent{cfg: Config{Events: bus}, reports: make(map[string]*report), wishes: map[string]*plan.Input{"lab": {Spec: &slice.Slice{Name: "lab", ID: 1}}}}
 	a.cfg.Log = slog.New(slog.DiscardHandler)
 	a.metrics = newMetrics()
-	act := reconcile.Action{Op: reconcile.OpCreate, Key: reconcile.Key{Kind: kindSliver, Slice: 1, Name: "a"}}
+	act := reconcile.Action{Op: reconcile.OpCreate, Key: reconcile.Key{Kind: plan.KindSliver, Slice: 1, Name: "a"}}
 	for _, cause := range []string{"no image", "no image", "no space", "no space", "no image"} {
 		a.noteAction(act, errors.New(cause))
 	}
@@ -126,7 +127,7 @@ func TestRetryOfWhatHasSettledIsReportedBeforeItReturns(t *testing.T) {
 	}
 	a := &Agent{
 		cfg:   Config{Host: "here", Store: s, Events: events.NewBus(10), Log: slog.New(slog.DiscardHandler)},
-		nudge: make(chan struct{}, 1), wishes: map[string]*wish{"lab": {spec: spec}},
+		nudge: make(chan struct{}, 1), wishes: map[string]*plan.Input{"lab": {Spec: spec}},
 		reports: map[string]*report{"lab": {status: slice.Status{Slice: "lab", Generation: 1, Settled: true, Done: 7, Total: 7}, fresh: true}},
 	}
 	settled := func() bool {
@@ -141,7 +142,7 @@ func TestRetryOfWhatHasSettledIsReportedBeforeItReturns(t *testing.T) {
 	if a.Retry(t.Context(), "lab"); !settled() || len(a.nudge) != 1 {
 		t.Error("nothing had failed, and it is not settled any more, or nobody looks")
 	}
-	node := reconcile.Key{Kind: kindSliver, Slice: spec.ID, Name: "a"}
+	node := reconcile.Key{Kind: plan.KindSliver, Slice: spec.ID, Name: "a"}
 	a.crashes.Fail(node, time.Now(), errExited)
 	if a.Retry(t.Context(), "lab"); settled() {
 		t.Error("a node is to be started again, and it is settled")

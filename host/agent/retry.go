@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/sliver"
 )
@@ -19,7 +20,7 @@ func (a *Agent) noteAction(act reconcile.Action, err error) {
 	defer a.mu.Unlock()
 	_, before := a.backoff.Failures(act.Key)
 	if err != nil {
-		a.cfg.Log.Warn("act", "do", act.Op.String(), "resource", kindNames[act.Key.Kind], "slice", act.Key.Slice, "name", act.Key.Name, "error", err)
+		a.cfg.Log.Warn("act", "do", act.Op.String(), "resource", plan.KindName(act.Key.Kind), "slice", act.Key.Slice, "name", act.Key.Name, "error", err)
 		a.backoff.Fail(act.Key, time.Now(), err)
 	} else {
 		a.backoff.Forget(act.Key)
@@ -32,7 +33,7 @@ func (a *Agent) noteExit(id sliver.ID) {
 	a.fast.forget(id)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.crashes.Fail(reconcile.Key{Kind: kindSliver, Slice: id.Slice, Name: id.Node}, time.Now(), errExited)
+	a.crashes.Fail(reconcile.Key{Kind: plan.KindSliver, Slice: id.Slice, Name: id.Node}, time.Now(), errExited)
 }
 
 var errExited = errors.New("its first process ended")
@@ -43,7 +44,7 @@ const soundAfter = 10 * time.Second
 func (a *Agent) forgetCrashesLocked(seen *sight, now time.Time) {
 	for id, s := range seen.slivers {
 		if s.State == sliver.Running && now.Sub(s.StartedAt) > soundAfter {
-			a.crashes.Forget(reconcile.Key{Kind: kindSliver, Slice: id.Slice, Name: id.Node})
+			a.crashes.Forget(reconcile.Key{Kind: plan.KindSliver, Slice: id.Slice, Name: id.Node})
 		}
 	}
 }
@@ -98,7 +99,7 @@ func (a *Agent) forgive(name string) bool {
 	if w == nil {
 		return false
 	}
-	ofSlice, ofHost := a.forgiveLocked(w.spec.ID), a.forgiveLocked(substrateKey.Slice)
+	ofSlice, ofHost := a.forgiveLocked(w.Spec.ID), a.forgiveLocked(plan.HostNetKey.Slice)
 	if !ofSlice && !ofHost {
 		return false
 	}

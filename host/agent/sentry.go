@@ -17,6 +17,7 @@ import (
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
 )
 
@@ -150,12 +151,12 @@ func Sentry(ctx context.Context, stateDir string, log *slog.Logger) error {
 			wait = min(wait, left)
 			unended.set(nil)
 		default:
-			ended, err := sliver.EndMarked(stateDir, fenceNote)
+			ended, err := sliver.EndMarked(stateDir, plan.FenceNote)
 			if news := unended.set(err) && err != nil; ended > 0 || news {
 				log.Warn("nodes that may start elsewhere are ended here: nobody renews this host's lease", "nodes", ended, "error", err)
 			}
 		}
-		has, err := sliver.HasMarked(stateDir, fenceNote)
+		has, err := sliver.HasMarked(stateDir, plan.FenceNote)
 		switch last := lastCall(stateDir); {
 		case has || err != nil || !last.Equal(called):
 			idle, called = uptime(), last

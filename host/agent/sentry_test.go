@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/lab/testkit"
 	"github.com/pergola-net/pergola/model/slice"
@@ -35,7 +37,7 @@ func stand(t *testing.T, state, node, mark string) *exec.Cmd {
 	fields := strings.Fields(string(stat)[strings.LastIndexByte(string(stat), ')')+1:])
 	dir := filepath.Join(state, "slices", "1", "nodes", node)
 	record := map[string]any{
-		"process": map[string]any{"pid": cmd.Process.Pid, "start": json.Number(fields[19])}, "notes": map[string]string{fenceNote: mark, "other": "x"},
+		"process": map[string]any{"pid": cmd.Process.Pid, "start": json.Number(fields[19])}, "notes": map[string]string{plan.FenceNote: mark, "other": "x"},
 	}
 	data, err := json.Marshal(record)
 	if err == nil {
@@ -163,7 +165,7 @@ func TestTheSentryEndsWhatItCanRead(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bad, "sliver.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n, err := sliver.EndMarked(state, fenceNote)
+	n, err := sliver.EndMarked(state, plan.FenceNote)
 	if n != 1 || err == nil || !strings.Contains(err.Error(), bad) {
 		t.Errorf("%d ended, %v", n, err)
 	}
@@ -219,10 +221,10 @@ func (l lines) Write(p []byte) (int, error) {
 }
 
 func TestASentryIsCalledForNodesThatMayStartElsewhereAlone(t *testing.T) {
-	s := on(network(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "B"})
-	all := []wish{{spec: s}}
+	s := plantest.Spread(plantest.Slice(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "B"})
+	all := []plan.Input{{Spec: s}}
 	here, fenced := placeOf("A"), placeOf("A")
-	fenced.fenced = true
+	fenced.Fenced = true
 	if marks(here, all) {
 		t.Error("no node may start elsewhere")
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/probe"
 	"github.com/pergola-net/pergola/host/routing"
 	"github.com/pergola-net/pergola/host/sliver"
@@ -24,7 +25,7 @@ func (a *Agent) Supports(ctx context.Context, s *slice.Slice) error {
 	var netem, htb bool
 	for i := range s.Links {
 		for _, e := range s.Links[i].Ends {
-			if n := s.Node(e.Node); a.cfg.Cluster != nil && n != nil && n.Kind != slice.Switch && !at.owns(n) {
+			if n := s.Node(e.Node); a.cfg.Cluster != nil && n != nil && n.Kind != slice.Switch && !at.Owns(n) {
 				continue // shaped on another host
 			}
 			netem = netem || e.Shape.NeedsNetem()
@@ -61,7 +62,7 @@ func (a *Agent) haveRoots(ctx context.Context, s *slice.Slice) error {
 	users := make(map[slice.Rootfs]string) // the first node of each
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if _, known := users[n.Rootfs]; !known && (a.cfg.Cluster == nil || at.owns(n)) {
+		if _, known := users[n.Rootfs]; !known && (a.cfg.Cluster == nil || at.Owns(n)) {
 			users[n.Rootfs] = n.Name
 		}
 	}
@@ -91,16 +92,16 @@ func (a *Agent) find(name, node string) (id sliver.ID, pid int, err error) {
 	if w == nil {
 		return id, 0, fmt.Errorf("slice %s is not on this host", name)
 	}
-	n := w.spec.Node(node)
+	n := w.Spec.Node(node)
 	switch {
 	case n == nil:
 		return id, 0, fmt.Errorf("slice %s has no node %s", name, node)
-	case !a.place().owns(n):
+	case !a.place().Owns(n):
 		return id, 0, fmt.Errorf("%s is on host %s, and this is %s: %w", node, n.Host, a.cfg.Host, api.ErrNotRunning)
 	case !n.HasSliver():
 		return id, 0, fmt.Errorf("%s is a %s, which has no processes of its own: %w", node, n.Kind, api.ErrNotRunning)
 	}
-	id = sliver.ID{Slice: w.spec.ID, Node: node}
+	id = sliver.ID{Slice: w.Spec.ID, Node: node}
 	s, err := a.runtime.Observe(id)
 	if errors.Is(err, sliver.ErrNotFound) || err == nil && s.State != sliver.Running && s.State != sliver.Paused {
 		return id, 0, fmt.Errorf("%s: %w", node, api.ErrNotRunning)
@@ -190,7 +191,7 @@ func sizes(ctx context.Context, first api.Size, in <-chan api.Size) <-chan [2]ui
 }
 
 // running gives a slice and the first process of each of its nodes that has one.
-func (a *Agent) running(name string) (*wish, map[string]int, error) {
+func (a *Agent) running(name string) (*plan.Input, map[string]int, error) {
 	a.mu.Lock()
 	w := a.wishes[name]
 	a.mu.Unlock()
@@ -203,7 +204,7 @@ func (a *Agent) running(name string) (*wish, map[string]int, error) {
 	}
 	pids := make(map[string]int)
 	for _, s := range all {
-		if s.ID.Slice == w.spec.ID && s.State == sliver.Running {
+		if s.ID.Slice == w.Spec.ID && s.State == sliver.Running {
 			pids[s.ID.Node] = s.PID
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/model/slice"
@@ -26,11 +27,11 @@ func (a *Agent) Traffic(ctx context.Context, name string) (t api.SliceTraffic, e
 	if err != nil {
 		return t, err
 	}
-	t.Interfaces, t.Punts = trafficOf(a.place(), w.spec, counted), make(map[string]map[string]uint64)
-	t.Tunnels = tunnelsOf(w.spec, counted)
-	for i := range w.spec.Nodes {
-		n := w.spec.Nodes[i].Name // of another host's, nothing is counted
-		punts, err := a.fast.punts(ctx, a.network(), sliver.ID{Slice: w.spec.ID, Node: n})
+	t.Interfaces, t.Punts = trafficOf(a.place(), w.Spec, counted), make(map[string]map[string]uint64)
+	t.Tunnels = tunnelsOf(w.Spec, counted)
+	for i := range w.Spec.Nodes {
+		n := w.Spec.Nodes[i].Name // of another host's, nothing is counted
+		punts, err := a.fast.punts(ctx, a.network(), sliver.ID{Slice: w.Spec.ID, Node: n})
 		if err != nil {
 			return t, err
 		}
@@ -80,11 +81,11 @@ func (a *Agent) counters(ctx context.Context) (map[string]wire.Traffic, error) {
 
 // trafficOf picks the interfaces of a slice's nodes that are at a place out of what was counted: what stands for one elsewhere has the same
 // name.
-func trafficOf(at place, s *slice.Slice, counted map[string]wire.Traffic) []api.InterfaceTraffic {
+func trafficOf(at plan.Place, s *slice.Slice, counted map[string]wire.Traffic) []api.InterfaceTraffic {
 	all := []api.InterfaceTraffic{}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.Kind != slice.Switch && !at.owns(n) {
+		if n.Kind != slice.Switch && !at.Owns(n) {
 			continue
 		}
 		for _, iface := range n.Interfaces {

@@ -1,10 +1,11 @@
-package agent
+package plan
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -26,23 +27,23 @@ func TestASwitchWithMorePortsThanABridgeIsAStarOfBridges(t *testing.T) {
 		},
 	} {
 		for nodes, bridges := range map[int]int{900: 2, 2500: 5} { // s2 has one; a star of three has a fourth in the middle
-			s := network(slice.MaxID, links(nodes)...)
-			w := mustWant(t, wish{spec: s})
-			if got := len(w.names(kindSwitch)); got != bridges {
+			s := plantest.Slice(slice.MaxID, links(nodes)...)
+			w := mustWant(t, Input{Spec: s})
+			if got := len(w.names(KindSwitch)); got != bridges {
 				t.Errorf("%s of %d nodes: %d bridges, want %d", name, nodes, got, bridges)
 			}
-			if _, err := reconcile.Plan(w.resources, nil, nil); err != nil {
+			if _, err := reconcile.Plan(w.Resources, nil, nil); err != nil {
 				t.Error(err)
 			}
 			ports := make(map[string]int)
 			for _, detail := range w.details {
 				switch d := detail.(type) {
-				case plug:
-					ports[d.bridge]++
-				case cable:
-					ports[d.bridgeA]++
-					ports[d.bridgeB]++
-					if len(d.a) > 14 || sliceOf(d.a) != slice.MaxID || strings.TrimRight(d.a, "io") != strings.TrimRight(d.b, "io") && len(d.a) == 14 {
+				case Plug:
+					ports[d.Bridge]++
+				case Cable:
+					ports[d.BridgeA]++
+					ports[d.BridgeB]++
+					if len(d.A) > 14 || SliceOf(d.A) != slice.MaxID || strings.TrimRight(d.A, "io") != strings.TrimRight(d.B, "io") && len(d.A) == 14 {
 						t.Errorf("cable %+v", d)
 					}
 				}

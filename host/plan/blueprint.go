@@ -1,4 +1,4 @@
-package agent
+package plan
 
 import (
 	"bytes"
@@ -7,34 +7,32 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/pergola-net/pergola/host/sliver"
-	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
 // sliverSpec gives the container of a node. Its digest covers all that cannot change while it runs.
-func (b *builder) sliverSpec(n *slice.Node, command []string) sliver.Spec {
+func (b *builder) sliverSpec(n *slice.Node, command []string) Sliver {
 	if len(n.Command) > 0 {
 		command = n.Command
 	}
-	spec := sliver.Spec{
-		ID: sliver.ID{Slice: b.spec.ID, Node: n.Name}, SliceName: b.spec.Name, Hostname: n.Name,
+	spec := Sliver{
+		NodeID: NodeID{Slice: b.Spec.ID, Node: n.Name}, SliceName: b.Spec.Name, Hostname: n.Name,
 		Rootfs: n.Rootfs, Command: command, Env: n.Env, Files: n.Files, Binds: n.Binds,
 		CPU: n.CPU, Memory: n.Memory, PIDs: n.PIDs, Sysctls: sysctls(n, false),
 	}
-	spec.Digest = digest(spec, b.overrides.Restarts[n.Name])
-	spec.Beneath = b.beneath(b.spec.Name, n)
-	if note := fenceNoteOf(n); note != "" && n.Host != "" {
-		spec.Notes = map[string]string{fenceNote: note} // which may change while the sliver is there
+	spec.Digest = Digest(spec, b.Overrides.Restarts[n.Name])
+	spec.Beneath = b.beneath(b.Spec.Name, n)
+	if note := FenceMark(n); note != "" && n.Host != "" {
+		spec.Notes = map[string]string{FenceNote: note} // which may change while the sliver is there
 	}
 	return spec
 }
 
 // networkOf gives what is configured within a node's network namespace.
-func networkOf(n *slice.Node) wire.Node {
-	net := wire.Node{Router: n.Kind == slice.Router, Sysctls: sysctls(n, true), Loopbacks: n.Loopbacks, Routes: n.Routes}
+func networkOf(n *slice.Node) NodeNet {
+	net := NodeNet{Router: n.Kind == slice.Router, Sysctls: sysctls(n, true), Loopbacks: n.Loopbacks, Routes: n.Routes}
 	for _, i := range n.Interfaces {
-		net.Interfaces = append(net.Interfaces, wire.Interface{Name: i.Name, Addresses: i.Addresses})
+		net.Interfaces = append(net.Interfaces, NodeInterface{Name: i.Name, Addresses: i.Addresses})
 	}
 	return net
 }
@@ -66,11 +64,11 @@ func hostsFile(s *slice.Slice) []byte {
 	return f.Bytes()
 }
 
-// digest is a fingerprint of values that JSON can show.
-func digest(values ...any) string {
+// Digest is a fingerprint of values that JSON can show.
+func Digest(values ...any) string {
 	h := sha256.New()
 	if err := json.NewEncoder(h).Encode(values); err != nil {
-		panic(fmt.Sprintf("agent: digest of %T: %v", values, err)) // a programming error: a value that JSON cannot show
+		panic(fmt.Sprintf("plan: digest of %T: %v", values, err)) // a programming error: a value that JSON cannot show
 	}
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }

@@ -1,4 +1,4 @@
-package agent
+package plan
 
 import (
 	"crypto/sha256"
@@ -17,8 +17,8 @@ func (b *builder) addSwitch(n *slice.Node) {
 	}
 	var all, here []*slice.Link
 	var plugged []string
-	for i := range b.spec.Links {
-		l := &b.spec.Links[i]
+	for i := range b.Spec.Links {
+		l := &b.Spec.Links[i]
 		for _, e := range l.Ends {
 			if e.Node != n.Name {
 				continue
@@ -31,7 +31,7 @@ func (b *builder) addSwitch(n *slice.Node) {
 		}
 	}
 	b.addBridge(segment{
-		device: switchDevice(b.spec.ID, n.Name), owner: n.Name, hosts: b.hosts(n), tunnel: n.Tunnel, mtu: b.mtu(all...), links: here, plugged: plugged,
+		device: switchDevice(b.Spec.ID, n.Name), owner: n.Name, hosts: b.hosts(n), tunnel: n.Tunnel, mtu: b.mtu(all...), links: here, plugged: plugged,
 	})
 }
 
@@ -59,7 +59,7 @@ func (b *builder) inLAN(e slice.End) string {
 // addLink adds what joins a link's ends, as far as it is here. A link that a user took down has ports, and nothing that joins them: then
 // the nodes see no carrier.
 func (b *builder) addLink(l *slice.Link) {
-	if b.overrides.Down[l.Name] || !b.hasPart(l) {
+	if b.Overrides.Down[l.Name] || !b.HasPart(l) {
 		return
 	}
 	var live []slice.End
@@ -70,7 +70,7 @@ func (b *builder) addLink(l *slice.Link) {
 	}
 	if isLAN(l) {
 		g := segment{
-			device: switchDevice(b.spec.ID, "link "+l.Name), owner: l.Name, hosts: b.span.Link(l.Name),
+			device: switchDevice(b.Spec.ID, "link "+l.Name), owner: l.Name, hosts: b.span.Link(l.Name),
 			tunnel: l.Tunnel, mtu: b.mtu(l), links: []*slice.Link{l},
 		}
 		for _, e := range l.Ends {
@@ -91,9 +91,9 @@ func (b *builder) addLink(l *slice.Link) {
 	x, y := live[0], live[1]
 	switch {
 	case b.isSwitch(y.Node):
-		b.plug(l, x, switchDevice(b.spec.ID, y.Node), side{b.port(y), b.shape(y)})
+		b.plug(l, x, switchDevice(b.Spec.ID, y.Node), side{b.port(y), b.shape(y)})
 	case b.isSwitch(x.Node):
-		b.plug(l, y, switchDevice(b.spec.ID, x.Node), side{b.port(x), b.shape(x)})
+		b.plug(l, y, switchDevice(b.Spec.ID, x.Node), side{b.port(x), b.shape(x)})
 	case !b.hasEnd(x):
 		b.reach(l, y, x)
 	case !b.hasEnd(y):
@@ -106,12 +106,12 @@ func (b *builder) addLink(l *slice.Link) {
 // join adds what joins two ends that are here.
 func (b *builder) join(l *slice.Link, x, y slice.End) {
 	p, q := b.port(x), b.port(y)
-	j := newJoin(p, q)
-	b.addWire([]*slice.Link{l}, j, reconcile.FallsWithAll, []string{x.Node, y.Node}, b.key(kindPort, p), b.key(kindPort, q))
+	j := NewJoin(p, q)
+	b.addWire([]*slice.Link{l}, j, reconcile.FallsWithAll, []string{x.Node, y.Node}, b.key(KindPort, p), b.key(KindPort, q))
 	shaped := b.shape(x) != (slice.Shape{}) || b.shape(y) != (slice.Shape{})
 	again := shaped && (b.isWalked(x.Node) || b.isWalked(y.Node))
-	b.addQueue(j, queue{port: p, fromNode: b.shape(x), joined: true, again: again}, b.key(kindPort, p))
-	b.addQueue(j, queue{port: q, fromNode: b.shape(y), joined: true, again: again}, b.key(kindPort, q))
+	b.addQueue(j, Queue{Port: p, FromNode: b.shape(x), Joined: true, Reinject: again}, b.key(KindPort, p))
+	b.addQueue(j, Queue{Port: q, FromNode: b.shape(y), Joined: true, Reinject: again}, b.key(KindPort, q))
 }
 
 // side is the switch's side of a cable or plug: the name of its port, if it has one, and what it does to frames that
@@ -131,25 +131,25 @@ func (b *builder) plug(l *slice.Link, e slice.End, device string, from side) {
 		if from.port == "" {
 			from.port = b.inLAN(e)
 		}
-		c := newCable(cable{
-			a: b.port(e), bridgeA: b.room(switchDevice(b.spec.ID, e.Node), b.port(e)), b: from.port, bridgeB: b.room(device, from.port),
-			owner: b.spec.Name + "/" + l.Name, mtu: b.nodes[e.Node].Interface(e.Interface).MTU,
+		c := NewCable(Cable{
+			A: b.port(e), BridgeA: b.room(switchDevice(b.Spec.ID, e.Node), b.port(e)), B: from.port, BridgeB: b.room(device, from.port),
+			Owner: b.Spec.Name + "/" + l.Name, MTU: b.nodes[e.Node].Interface(e.Interface).MTU,
 		})
-		b.addWire(of, c, reconcile.FallsWithAny, nil, b.key(kindSwitch, c.bridgeA), b.key(kindSwitch, c.bridgeB))
-		b.addQueue(c, queue{port: b.port(e), fromNode: b.shape(e)})
-		b.addQueue(c, queue{port: c.other(b.port(e)), fromNode: from.shape})
+		b.addWire(of, c, reconcile.FallsWithAny, nil, b.key(KindSwitch, c.BridgeA), b.key(KindSwitch, c.BridgeB))
+		b.addQueue(c, Queue{Port: b.port(e), FromNode: b.shape(e)})
+		b.addQueue(c, Queue{Port: c.other(b.port(e)), FromNode: from.shape})
 		return
 	}
-	p := plug{b.port(e), b.room(device, b.port(e))}
-	b.addWire(of, p, reconcile.FallsWithAny, []string{e.Node}, b.key(kindPort, p.port), b.key(kindSwitch, p.bridge))
-	b.addQueue(p, queue{port: p.port, fromNode: b.shape(e), toNode: from.shape, again: b.isWalked(e.Node)}, b.key(kindPort, p.port))
+	p := Plug{b.port(e), b.room(device, b.port(e))}
+	b.addWire(of, p, reconcile.FallsWithAny, []string{e.Node}, b.key(KindPort, p.Port), b.key(KindSwitch, p.Bridge))
+	b.addQueue(p, Queue{Port: p.Port, FromNode: b.shape(e), ToNode: from.shape, Reinject: b.isWalked(e.Node)}, b.key(KindPort, p.Port))
 }
 
-func (b *builder) addWire(of []*slice.Link, w wireName, falls reconcile.Falls, nodes []string, needs ...reconcile.Key) {
-	k := b.key(kindWire, w.name())
+func (b *builder) addWire(of []*slice.Link, w Wire, falls reconcile.Falls, nodes []string, needs ...reconcile.Key) {
+	k := b.key(KindWire, w.Name())
 	b.add(reconcile.Resource{Key: k, Needs: needs, Falls: falls}, w)
 	for _, l := range of {
-		name := linkName{b.spec.ID, l.Name}
+		name := linkName{b.Spec.ID, l.Name}
 		b.links[name] = append(b.links[name], k)
 	}
 	for _, n := range nodes {
@@ -158,13 +158,13 @@ func (b *builder) addWire(of []*slice.Link, w wireName, falls reconcile.Falls, n
 }
 
 // addQueue adds the treatment of frames at a port, over the wire that it is joined by.
-func (b *builder) addQueue(over wireName, q queue, needs ...reconcile.Key) {
-	if q.toNode == (slice.Shape{}) && q.fromNode == (slice.Shape{}) && !q.again {
+func (b *builder) addQueue(over Wire, q Queue, needs ...reconcile.Key) {
+	if q.ToNode == (slice.Shape{}) && q.FromNode == (slice.Shape{}) && !q.Reinject {
 		return
 	}
 	b.add(reconcile.Resource{
-		Key: b.key(kindQueue, q.port), Digest: q.digest(), Amend: true, Falls: reconcile.FallsWithAny,
-		Needs: append(needs, b.key(kindWire, over.name())),
+		Key: b.key(KindQueue, q.Port), Digest: q.Digest(), Amend: true, Falls: reconcile.FallsWithAny,
+		Needs: append(needs, b.key(KindWire, over.Name())),
 	}, q)
 }
 
@@ -175,14 +175,14 @@ func (b *builder) isWalked(node string) bool {
 }
 
 func (b *builder) shape(e slice.End) slice.Shape {
-	if s, changed := b.overrides.Shapes[e.String()]; changed {
+	if s, changed := b.Overrides.Shapes[e.String()]; changed {
 		return s
 	}
 	return e.Shape
 }
 
 func (b *builder) port(e slice.End) string {
-	return slice.PortName(b.spec.ID, b.nodes[e.Node].Interface(e.Interface).Port)
+	return slice.PortName(b.Spec.ID, b.nodes[e.Node].Interface(e.Interface).Port)
 }
 
 // switchDevice names the bridge of a switch or a LAN: "s", the slice, "b" and a hash of the name, 15 bytes at most.

@@ -1,4 +1,4 @@
-package agent
+package plan
 
 import (
 	"net/netip"
@@ -6,23 +6,23 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-func TestWaysAreAsWideAsBothHostsSay(t *testing.T) {
-	host := func(name string, mtu int, paths map[string]int) store.HostState {
-		a := cluster[name]
+func TestPathMTUsAreNoLongerThanBothHostsReport(t *testing.T) {
+	host := func(name string, mtu int, paths map[string]int) hosts.Host {
+		a := plantest.Hosts[name]
 		u := []hosts.Underlay{{MTU: 576}, {MTU: mtu, Addresses: []netip.Prefix{netip.PrefixFrom(a, 24)}}}
-		return store.HostState{Host: hosts.Host{Name: name, Address: a, Underlays: u, Paths: paths}}
+		return hosts.Host{Name: name, Address: a, Underlays: u, Paths: paths}
 	}
-	all := []store.HostState{host("A", 9000, map[string]int{"C": 1400}), host("B", 1500, nil), host("C", 9000, map[string]int{"A": 1300, "B": 1200})}
-	all = append(all, store.HostState{Host: hosts.Host{Name: "silent"}})
+	all := []hosts.Host{host("A", 9000, map[string]int{"C": 1400}), host("B", 1500, nil), host("C", 9000, map[string]int{"A": 1300, "B": 1200})}
+	all = append(all, hosts.Host{Name: "unreachable"})
 	for self, want := range map[string]map[string]int{
-		"A": {"B": 1500, "C": 1300}, "B": {"A": 1500, "C": 1200}, "silent": nil, "nobody": nil,
+		"A": {"B": 1500, "C": 1300}, "B": {"A": 1500, "C": 1200}, "unreachable": nil, "nobody": nil,
 	} {
-		if diff := cmp.Diff(want, waysOf(self, all)); diff != "" {
+		if diff := cmp.Diff(want, PathMTUs(self, all)); diff != "" {
 			t.Errorf("of %s (-want +have):\n%s", self, diff)
 		}
 	}
@@ -36,18 +36,18 @@ func TestAnMTUThatDoesNotFitAnyMoreIsTrouble(t *testing.T) {
 		s := &slice.Slice{Name: "lab", ID: 1, Nodes: []slice.Node{node("x"), node("y")}, Links: []slice.Link{
 			{Name: "x--y", Ends: []slice.End{{Node: "x", Interface: "eth1"}, {Node: "y", Interface: "eth1"}}},
 		}}
-		s = on(s, map[string]string{"x": "A", "y": "B"})
+		s = plantest.Spread(s, map[string]string{"x": "A", "y": "B"})
 		s.Links[0].Tunnel.Kind = slice.VXLAN
 		return s
 	}
 	at := placeOf("A")
-	at.ways = map[string]int{"B": 1500, "C": 1300}
+	at.PathMTUs = map[string]int{"B": 1500, "C": 1300}
 	const want = "link x--y: x:eth1 has mtu 8000, which does not fit any more: to host B packets of 1500 bytes pass, of which the tunnel takes 50: write mtu: 1450, or no mtu"
 	for _, c := range []struct {
 		s    *slice.Slice
 		want []string
 	}{{made(true, 8000), []string{want}}, {made(true, 1450), nil}, {made(false, 8000), nil}} {
-		if diff := cmp.Diff(c.want, newLayout(c.s, at).misfits(c.s)); diff != "" {
+		if diff := cmp.Diff(c.want, NewLayout(c.s, at).Misfits(c.s)); diff != "" {
 			t.Errorf("(-want +have):\n%s", diff)
 		}
 	}

@@ -1,4 +1,4 @@
-package agent
+package plan
 
 import (
 	"cmp"
@@ -16,10 +16,10 @@ const bridgePorts = 1000
 
 // bridge adds a bridge.
 func (b *builder) bridge(device, owner string) reconcile.Key {
-	k := b.key(kindSwitch, device)
+	k := b.key(KindSwitch, device)
 	b.add(reconcile.Resource{
-		Key: k, Needs: []reconcile.Key{substrateKey, b.area}, Falls: reconcile.FallsWithAny,
-	}, bridge{device, b.spec.Name + "/" + owner})
+		Key: k, Needs: []reconcile.Key{HostNetKey, b.area}, Falls: reconcile.FallsWithAny,
+	}, Bridge{device, b.Spec.Name + "/" + owner})
 	return k
 }
 
@@ -32,11 +32,11 @@ func (b *builder) divide(g segment) {
 	slices.SortFunc(g.plugged, func(x, y string) int { return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)) })
 	for i, chunk := range slices.Collect(slices.Chunk(g.plugged, bridgePorts)) {
 		part := fmt.Sprint(g.device, " ", i)
-		outer := switchDevice(b.spec.ID, part)
+		outer := switchDevice(b.Spec.ID, part)
 		k := b.bridge(outer, g.owner)
-		end := fmt.Sprintf("s%dx%s", b.spec.ID, hash(part)[:7])
-		c := newCable(cable{a: end + "i", bridgeA: g.device, b: end + "o", bridgeB: outer, owner: b.spec.Name + "/" + g.owner, mtu: g.mtu})
-		b.addWire(nil, c, reconcile.FallsWithAny, nil, b.key(kindSwitch, g.device), k)
+		end := fmt.Sprintf("s%dx%s", b.Spec.ID, hash(part)[:7])
+		c := NewCable(Cable{A: end + "i", BridgeA: g.device, B: end + "o", BridgeB: outer, Owner: b.Spec.Name + "/" + g.owner, MTU: g.mtu})
+		b.addWire(nil, c, reconcile.FallsWithAny, nil, b.key(KindSwitch, g.device), k)
 		for _, device := range chunk {
 			b.rooms[g.device+" "+device] = outer
 		}

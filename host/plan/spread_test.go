@@ -1,4 +1,4 @@
-package agent
+package plan
 
 import (
 	"fmt"
@@ -11,55 +11,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/reconcile"
-	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// cluster is three hosts that know one another.
-var cluster = map[string]netip.Addr{
-	"A": netip.MustParseAddr("192.0.2.1"), "B": netip.MustParseAddr("192.0.2.2"), "C": netip.MustParseAddr("192.0.2.3"),
-}
-
-func placeOf(host string) place {
-	peers := maps.Clone(cluster)
+func placeOf(host string) Place {
+	peers := maps.Clone(plantest.Hosts)
 	delete(peers, host)
-	return place{host: host, joined: host != "A", address: cluster[host], peers: peers}
-}
-
-// on places nodes, as the controller does, and numbers what then reaches over several hosts.
-func on(s *slice.Slice, hosts map[string]string) *slice.Slice {
-	for i := range s.Nodes {
-		if n := &s.Nodes[i]; n.Kind != slice.Switch {
-			n.Host = hosts[n.Name]
-		}
-	}
-	span, number := s.Span(), uint16(0)
-	next := func(hosts []string) slice.Tunnel {
-		if len(hosts) < 2 {
-			return slice.Tunnel{}
-		}
-		number++
-		return slice.Tunnel{Number: number}
-	}
-	for i := range s.Links {
-		if l := &s.Links[i]; isLAN(l) || !slices.ContainsFunc(l.Ends, func(e slice.End) bool { return s.Node(e.Node).Kind == slice.Switch }) {
-			l.Tunnel = next(span.Link(l.Name))
-		}
-	}
-	for i := range s.Nodes {
-		if n := &s.Nodes[i]; n.Kind == slice.Switch {
-			n.Tunnel = next(span.Switch(n.Name))
-		}
-	}
-	return s
+	return Place{Host: host, Joined: host != "A", Address: plantest.Hosts[host], Peers: peers}
 }
 
 // wantedBy gives what each host of the cluster must hold.
-func wantedBy(t interface{ Fatal(...any) }, w wish) map[string]*wanted {
-	all := make(map[string]*wanted)
-	for host := range cluster {
-		one, broken := wants(placeOf(host), []wish{w})
+func wantedBy(t interface{ Fatal(...any) }, w Input) map[string]*Wanted {
+	all := make(map[string]*Wanted)
+	for host := range plantest.Hosts {
+		one, broken := New(placeOf(host), []Input{w})
 		if len(broken) > 0 || len(one.cut) > 0 {
 			t.Fatal(host, broken, one.cut)
 		}
@@ -68,11 +35,11 @@ func wantedBy(t interface{ Fatal(...any) }, w wish) map[string]*wanted {
 	return all
 }
 
-// tunnels lists the stand-ins by their names.
-func (w *wanted) tunnels() map[string]wire.Tunnel {
-	all := make(map[string]wire.Tunnel)
+// tunnels lists the proxy ports by their names.
+func (w *Wanted) tunnels() map[string]Tunnel {
+	all := make(map[string]Tunnel)
 	for k, detail := range w.details {
-		if t, is := detail.(wire.Tunnel); is {
+		if t, is := detail.(Tunnel); is {
 			all[k.Name] = t
 		}
 	}
@@ -118,12 +85,12 @@ func TestEachHostHoldsItsPart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := make(map[string][]string)
-			for host, w := range wantedBy(t, wish{spec: on(network(7, c.links...), c.hosts)}) {
-				if wires := w.names(kindWire); wires != nil {
+			for host, w := range wantedBy(t, Input{Spec: plantest.Spread(plantest.Slice(7, c.links...), c.hosts)}) {
+				if wires := w.names(KindWire); wires != nil {
 					got[host] = wires
 				}
-				if c.want[host] == nil && len(w.resources) > 0 {
-					t.Errorf("%s has nothing to hold, and is to hold %v", host, w.resources)
+				if c.want[host] == nil && len(w.Resources) > 0 {
+					t.Errorf("%s has nothing to hold, and is to hold %v", host, w.Resources)
 				}
 			}
 			for _, wires := range c.want {
@@ -138,71 +105,71 @@ func TestEachHostHoldsItsPart(t *testing.T) {
 
 func TestAShapeIsAtTheHostThatSends(t *testing.T) {
 	there, back := slice.Shape{Rate: 1e6}, slice.Shape{Rate: 2e6}
-	s := network(7, []string{"h1", "h2"})
+	s := plantest.Slice(7, []string{"h1", "h2"})
 	s.Links[0].Ends[0].Shape, s.Links[0].Ends[1].Shape = there, back
-	all := wantedBy(t, wish{spec: on(s, map[string]string{"h1": "A", "h2": "B"})})
-	for host, want := range map[string]queue{
-		"A": {port: "s7p1", fromNode: there, joined: true}, "B": {port: "s7p2", fromNode: back, joined: true},
+	all := wantedBy(t, Input{Spec: plantest.Spread(s, map[string]string{"h1": "A", "h2": "B"})})
+	for host, want := range map[string]Queue{
+		"A": {Port: "s7p1", FromNode: there, Joined: true}, "B": {Port: "s7p2", FromNode: back, Joined: true},
 	} {
-		var got []queue
+		var got []Queue
 		for _, detail := range all[host].details {
-			if q, is := detail.(queue); is {
+			if q, is := detail.(Queue); is {
 				got = append(got, q)
 			}
 		}
-		if diff := cmp.Diff([]queue{want}, got, cmp.AllowUnexported(queue{})); diff != "" {
+		if diff := cmp.Diff([]Queue{want}, got); diff != "" {
 			t.Errorf("%s: %s", host, diff)
 		}
 	}
 }
 
 func TestATunnelThatCannotBeIsTheLinksTroubleAlone(t *testing.T) {
-	s := on(network(7, []string{"h1", "h2"}, []string{"h1", "h3"}), map[string]string{"h1": "A", "h2": "B", "h3": "C"})
-	for why, at := range map[string]place{
-		"no such host":       {host: "A", address: cluster["A"], peers: map[string]netip.Addr{"C": cluster["C"]}},
-		"has not said where": {host: "A", address: cluster["A"], peers: map[string]netip.Addr{"B": {}, "C": cluster["C"]}},
-		"--advertise":        {host: "A", address: cluster["A"], peers: map[string]netip.Addr{"B": cluster["A"], "C": cluster["C"]}},
-		"of two families":    {host: "A", address: cluster["A"], peers: map[string]netip.Addr{"B": netip.MustParseAddr("2001:db8::2"), "C": cluster["C"]}},
+	s := plantest.Spread(plantest.Slice(7, []string{"h1", "h2"}, []string{"h1", "h3"}), map[string]string{"h1": "A", "h2": "B", "h3": "C"})
+	for why, at := range map[string]Place{
+		"no such host":       {Host: "A", Address: plantest.Hosts["A"], Peers: map[string]netip.Addr{"C": plantest.Hosts["C"]}},
+		"has not said where": {Host: "A", Address: plantest.Hosts["A"], Peers: map[string]netip.Addr{"B": {}, "C": plantest.Hosts["C"]}},
+		"--advertise":        {Host: "A", Address: plantest.Hosts["A"], Peers: map[string]netip.Addr{"B": plantest.Hosts["A"], "C": plantest.Hosts["C"]}},
+		"of two families":    {Host: "A", Address: plantest.Hosts["A"], Peers: map[string]netip.Addr{"B": netip.MustParseAddr("2001:db8::2"), "C": plantest.Hosts["C"]}},
 	} {
-		w, broken := wants(at, []wish{{spec: s}})
+		w, broken := New(at, []Input{{Spec: s}})
 		if len(broken) > 0 {
 			t.Fatal(broken)
 		}
-		if got := w.names(kindWire); !slices.Equal(got, []string{"s7p3=s7p4"}) {
+		if got := w.names(KindWire); !slices.Equal(got, []string{"s7p3=s7p4"}) {
 			t.Errorf("%s: wires %v", why, got)
 		}
-		if got := w.troubles(s); len(got) != 1 || !strings.Contains(got[0], why) || !strings.Contains(got[0], "h1:eth1 h2:eth1") {
-			t.Errorf("troubles %q, want one that says %q", got, why)
+		if got := w.Problems(s); len(got) != 1 || !strings.Contains(got[0], why) || !strings.Contains(got[0], "h1:eth1 h2:eth1") {
+			t.Errorf("problems %q, want one that says %q", got, why)
 		}
 	}
 }
 
 func TestAFencedHostHasNoNodesThatMayStartElsewhere(t *testing.T) {
-	s := on(network(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "A"})
+	s := plantest.Spread(plantest.Slice(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "A"})
 	s.Node("h1").Placement.Reschedule = slice.RescheduleAlways
 	at := placeOf("A")
-	at.fenced = true
-	w, _ := wants(at, []wish{{spec: s}})
-	if got := w.names(kindSliver, kindPort, kindWire); !slices.Equal(got, []string{"h2", "s7p2"}) {
+	at.Fenced = true
+	w, _ := New(at, []Input{{Spec: s}})
+	if got := w.names(KindSliver, KindPort, KindWire); !slices.Equal(got, []string{"h2", "s7p2"}) {
 		t.Errorf("wants %v", got)
 	}
-	if w, _ = wants(placeOf("A"), []wish{{spec: s, awaited: map[string]string{"h2": "B"}}}); !slices.Equal(w.names(kindSliver), []string{"h1"}) {
-		t.Errorf("starts %v, and B may still run h2", w.names(kindSliver))
+	if w, _ = New(placeOf("A"), []Input{{Spec: s, Awaited: map[string]string{"h2": "B"}}}); !slices.Equal(w.names(KindSliver), []string{"h1"}) {
+		t.Errorf("starts %v, and B may still run h2", w.names(KindSliver))
 	}
 }
 
 // A peer that is somewhere else now is followed without taking anything down.
 func TestAPeersNewAddressAmendsItsTunnels(t *testing.T) {
-	s := on(network(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "B"})
+	s := plantest.Spread(plantest.Slice(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "B"})
 	at := placeOf("A")
-	before, _ := wants(at, []wish{{spec: s}})
-	at.peers = map[string]netip.Addr{"B": netip.MustParseAddr("198.51.100.2")}
-	after, _ := wants(at, []wish{{spec: s}})
+	before, _ := New(at, []Input{{Spec: s}})
+	at.Peers = map[string]netip.Addr{"B": netip.MustParseAddr("198.51.100.2")}
+	after, _ := New(at, []Input{{Spec: s}})
 	var seen []reconcile.Observed
-	for _, r := range before.resources {
+	for _, r := range before.Resources {
 		seen = append(seen, reconcile.Observed{Key: r.Key, Digest: r.Digest, Needs: r.Needs, Falls: r.Falls})
 	}
-	plan, err := reconcile.Plan(after.resources, seen, nil)
+	plan, err := reconcile.Plan(after.Resources, seen, nil)
 	if err != nil || len(plan) != 1 || plan[0].Op != reconcile.OpUpdate || plan[0].Key.Name != "s7p2" {
 		t.Errorf("plan %v, %v", plan, err)
 	}
@@ -213,38 +180,38 @@ func TestAPeersNewAddressAmendsItsTunnels(t *testing.T) {
 func TestHostsTogetherHoldTheWholeNetwork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawNetwork(t, 7)
-		w.left = nil
+		w.Ended = nil
 		hosts := make(map[string]string)
-		for _, n := range w.spec.Nodes {
+		for _, n := range w.Spec.Nodes {
 			hosts[n.Name] = rapid.SampledFrom([]string{"A", "B", "C"}).Draw(t, "host")
 		}
-		whole, broken := wants(place{}, []wish{w})
+		whole, broken := New(Place{}, []Input{w})
 		if len(broken) > 0 {
 			t.Fatal(broken)
 		}
-		w.spec = on(w.spec, hosts)
+		w.Spec = plantest.Spread(w.Spec, hosts)
 		parts := wantedBy(t, w)
 		for host, part := range parts {
-			if plan, err := reconcile.Plan(part.resources, nil, nil); err != nil || len(plan) != len(part.resources) {
-				t.Fatalf("%s: %d actions for %d resources, %v", host, len(plan), len(part.resources), err)
+			if plan, err := reconcile.Plan(part.Resources, nil, nil); err != nil || len(plan) != len(part.Resources) {
+				t.Fatalf("%s: %d actions for %d resources, %v", host, len(plan), len(part.Resources), err)
 			}
 		}
-		for _, kind := range []reconcile.Kind{kindSliver, kindPort, kindNet, kindProcess, kindBoot, kindWire, kindQueue} {
-			compareParts(t, w.spec, kind, whole, parts)
+		for _, kind := range []reconcile.Kind{KindSliver, KindPort, KindNodeNet, KindProcess, KindBoot, KindWire, KindQueue} {
+			compareParts(t, w.Spec, kind, whole, parts)
 		}
 		compareTunnels(t, parts)
 		compareBridges(t, whole, parts)
 	})
 }
 
-// compareParts checks that the hosts together have what one machine would have of a kind, but for stand-ins.
-func compareParts(t *rapid.T, s *slice.Slice, kind reconcile.Kind, whole *wanted, parts map[string]*wanted) {
+// compareParts checks that the hosts together have what one machine would have of a kind, but for proxy ports.
+func compareParts(t *rapid.T, s *slice.Slice, kind reconcile.Kind, whole *Wanted, parts map[string]*Wanted) {
 	count := make(map[string]int)
 	for _, part := range parts {
 		tunnels := part.tunnels()
 		for _, name := range part.names(kind) {
 			port, _, _ := strings.Cut(name, ">")
-			if _, standIn := tunnels[port]; !standIn {
+			if _, isProxy := tunnels[port]; !isProxy {
 				count[name]++
 			}
 		}
@@ -252,16 +219,16 @@ func compareParts(t *rapid.T, s *slice.Slice, kind reconcile.Kind, whole *wanted
 	want := make(map[string]int)
 	for _, name := range whole.names(kind) {
 		want[name] = 1
-		if j, is := whole.details[reconcile.Key{Kind: kind, Slice: 7, Name: name}].(join); is && hostOfPort(s, j.a) != hostOfPort(s, j.b) {
+		if j, is := whole.details[reconcile.Key{Kind: kind, Slice: 7, Name: name}].(Join); is && hostOfPort(s, j.A) != hostOfPort(s, j.B) {
 			want[name] = 2
 		}
-		if q, is := whole.details[reconcile.Key{Kind: kind, Slice: 7, Name: name}].(queue); is && q.fromNode == (slice.Shape{}) && q.toNode == (slice.Shape{}) {
+		if q, is := whole.details[reconcile.Key{Kind: kind, Slice: 7, Name: name}].(Queue); is && q.FromNode == (slice.Shape{}) && q.ToNode == (slice.Shape{}) {
 			delete(want, name) // it is there because of the other end, which may be elsewhere
 			delete(count, name)
 		}
 	}
 	if diff := cmp.Diff(want, count); diff != "" {
-		t.Fatalf("%s: -one machine +all hosts\n%s", kindNames[kind], diff)
+		t.Fatalf("%s: -one machine +all hosts\n%s", KindName(kind), diff)
 	}
 }
 
@@ -277,16 +244,16 @@ func hostOfPort(s *slice.Slice, port string) string {
 }
 
 // compareTunnels checks that each tunnel has a counterpart, and is told from all others.
-func compareTunnels(t *rapid.T, parts map[string]*wanted) {
+func compareTunnels(t *rapid.T, parts map[string]*Wanted) {
 	type end struct {
 		key         uint32
 		local, peer netip.Addr
 	}
-	ends := make(map[end]wire.Tunnel)
+	ends := make(map[end]Tunnel)
 	for host, part := range parts {
 		for _, tun := range part.tunnels() {
 			e := end{tun.Key, tun.Local, tun.Peer}
-			if other, twice := ends[e]; twice || tun.Local != cluster[host] {
+			if other, twice := ends[e]; twice || tun.Local != plantest.Hosts[host] {
 				t.Fatalf("%s: %+v beside %+v", host, tun, other)
 			}
 			ends[e] = tun
@@ -301,11 +268,11 @@ func compareTunnels(t *rapid.T, parts map[string]*wanted) {
 }
 
 // compareBridges checks that the bridges of one switch or LAN lead to one another, and only isolated: then nothing goes round.
-func compareBridges(t *rapid.T, whole *wanted, parts map[string]*wanted) {
-	for _, device := range whole.names(kindSwitch) {
+func compareBridges(t *rapid.T, whole *Wanted, parts map[string]*Wanted) {
+	for _, device := range whole.names(KindSwitch) {
 		var at []string
 		for host, part := range parts {
-			if part.has(reconcile.Key{Kind: kindSwitch, Slice: 7, Name: device}) {
+			if part.Has(reconcile.Key{Kind: KindSwitch, Slice: 7, Name: device}) {
 				at = append(at, host)
 			}
 		}
@@ -313,14 +280,14 @@ func compareBridges(t *rapid.T, whole *wanted, parts map[string]*wanted) {
 		for _, host := range at {
 			for _, peer := range at {
 				if peer != host {
-					want[fmt.Sprint(host, cluster[peer])] = 1
+					want[fmt.Sprint(host, plantest.Hosts[peer])] = 1
 				}
 			}
 		}
 		got := make(map[string]int)
 		for _, host := range at {
 			for name, tun := range parts[host].tunnels() {
-				if parts[host].has(reconcile.Key{Kind: kindWire, Slice: 7, Name: plug{name, device}.name()}) {
+				if parts[host].Has(reconcile.Key{Kind: KindWire, Slice: 7, Name: Plug{name, device}.Name()}) {
 					got[fmt.Sprint(host, tun.Peer)]++
 					if !tun.Isolated {
 						t.Fatalf("%s leads from a bridge to another one, and is not isolated", name)
