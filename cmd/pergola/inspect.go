@@ -135,7 +135,7 @@ func (a *app) inspectFastPath(ctx context.Context, net *network) error {
 	}
 	a.Table(report.FastPath(f, a.Styles))
 	a.Print("\nmemory of routes: %s of %s", ui.Bytes(f.Memory.Bytes.Used), ui.Bytes(f.Memory.Bytes.Bound))
-	a.warn(report.SilentHosts(f.Silent))
+	a.warn(report.UnreachableHosts(f.Unreachable))
 	return nil
 }
 

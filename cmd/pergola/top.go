@@ -54,7 +54,7 @@ func (a *app) top(ctx context.Context, net *network, o topOptions) error {
 	if err != nil {
 		return err
 	}
-	a.warn(report.SilentHosts(before.Silent))
+	a.warn(report.UnreachableHosts(before.Unreachable))
 	if a.JSON {
 		return a.Emit(before)
 	}

@@ -63,7 +63,7 @@ func (a *app) verify(ctx context.Context, net *network, nodes []string) error {
 		}
 		all.Routers = append(all.Routers, v.Routers...)
 		all.Differences = append(all.Differences, v.Differences...)
-		all.Silent.Silent = append(all.Silent.Silent, v.Silent.Silent...)
+		all.Unreachable = append(all.Unreachable, v.Unreachable...)
 	}
 	if a.JSON {
 		if err := a.Emit(all); err != nil {
@@ -75,11 +75,11 @@ func (a *app) verify(ctx context.Context, net *network, nodes []string) error {
 		}
 		a.Print("%s", report.Verified(net.name, all))
 	}
-	a.warn(report.SilentHosts(all.Silent))
+	a.warn(report.UnreachableHosts(all.Unreachable))
 	switch {
 	case len(all.Differences) > 0:
 		return ui.Exit(ui.ExitFailed)
-	case len(all.Silent.Silent) > 0:
+	case len(all.Unreachable) > 0:
 		return ui.Exit(ui.ExitUsage)
 	}
 	return nil

@@ -7,13 +7,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Silent lists the hosts whose part of an answer is missing, and why.
-type Silent struct {
-	Silent []SilentHost `json:"silent,omitempty"`
-}
-
-// SilentHost is a host that did not answer.
-type SilentHost struct {
+// UnreachableHost is a host that did not answer, and why.
+type UnreachableHost struct {
 	Host string `json:"host"`
 	Why  string `json:"why"`
 }
@@ -26,7 +21,8 @@ type Convergence struct {
 	Reached   int  `json:"reached"` // of Pairs
 	// Missing describes the first pairs that are not reached, for a person.
 	Missing []string `json:"missing,omitempty"`
-	Silent
+	// Unreachable are the hosts whose part is missing.
+	Unreachable []UnreachableHost `json:"unreachable,omitempty"`
 }
 
 // CheckRequest selects what to check. The zero value means the file's checks, or all pairs where the file has none.

@@ -5,7 +5,8 @@ type FastPath struct {
 	Routers []RouterFastPath `json:"routers"` // by name
 	// Memory is that of the host, which all slices share; of several hosts that run the routers, the sum.
 	Memory FastPathMemory `json:"memory"`
-	Silent
+	// Unreachable are the hosts whose part is missing.
+	Unreachable []UnreachableHost `json:"unreachable,omitempty"`
 }
 
 // RouterFastPath is the state of the fast path of one router.
@@ -70,7 +71,8 @@ func (s *Share) add(other Share) {
 type Verification struct {
 	Routers     []string     `json:"routers"` // that were compared
 	Differences []Difference `json:"differences"`
-	Silent
+	// Unreachable are the hosts whose part is missing.
+	Unreachable []UnreachableHost `json:"unreachable,omitempty"`
 }
 
 // Difference is one entry that differs between the mirror and a router's kernel.

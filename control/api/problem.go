@@ -9,7 +9,7 @@ import (
 
 // Types of problems that a client decides on.
 const (
-	TypeGoing = "urn:pergola:slice-going" // the slice is being removed; its name is free afterwards
+	TypeDeleting = "urn:pergola:slice-deleting" // the slice is being removed; its name is free afterwards
 )
 
 // ErrNotRunning means that a node has no processes now.

@@ -15,9 +15,9 @@ type Summary struct {
 	Running    int       `json:"running"`        // nodes in phase running, switches and uplinks included
 	Lost       int       `json:"lost,omitempty"` // nodes whose host does not answer
 	Links      int       `json:"links"`
-	Settled    bool      `json:"settled"` // the host has nothing left to do
-	Going      bool      `json:"going"`   // it is being removed
-	Updated    time.Time `json:"updated"` // when this generation was accepted
+	Settled    bool      `json:"settled"`  // the host has nothing left to do
+	Deleting   bool      `json:"deleting"` // it is being removed
+	Updated    time.Time `json:"updated"`  // when this generation was accepted
 	Errors     []string  `json:"errors,omitempty"`
 	Hosts      []string  `json:"hosts,omitempty"` // that nodes are placed on; none where the server is in no cluster
 }
@@ -27,15 +27,15 @@ type Slice struct {
 	Spec      *slice.Slice    `json:"spec"`
 	Status    slice.Status    `json:"status"`
 	Overrides slice.Overrides `json:"overrides"`
-	Going     bool            `json:"going"` // it is being removed
+	Deleting  bool            `json:"deleting"` // it is being removed
 	Updated   time.Time       `json:"updated"`
 }
 
 // Progress is one event of a slice's progress stream: the present status.
 type Progress struct {
-	Status slice.Status `json:"status"`
-	Going  bool         `json:"going,omitempty"` // it is being removed
-	Gone   bool         `json:"gone,omitempty"`  // the last event: nothing of the slice is left
+	Status   slice.Status `json:"status"`
+	Deleting bool         `json:"deleting,omitempty"` // it is being removed
+	Gone     bool         `json:"gone,omitempty"`     // the last event: nothing of the slice is left
 }
 
 // Applied is the answer to an apply.

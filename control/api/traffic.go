@@ -13,7 +13,8 @@ type SliceTraffic struct {
 	Tunnels []TunnelTraffic `json:"tunnels,omitempty"`
 	// Punts counts the frames that the fast path handed to routers' kernels, by node and reason.
 	Punts map[string]map[string]uint64 `json:"punts"`
-	Silent
+	// Unreachable are the hosts whose part is missing.
+	Unreachable []UnreachableHost `json:"unreachable,omitempty"`
 }
 
 // InterfaceTraffic is the traffic of an interface of a node. A GSO super-frame counts as one frame of its own length.

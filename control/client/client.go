@@ -89,8 +89,8 @@ func (c *Client) AwaitExit(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// unreachable words why the server could not be asked.
-func (c *Client) unreachable(err error) error {
+// noAnswer says why the server could not be asked.
+func (c *Client) noAnswer(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED),
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF): // it ended before it answered
@@ -132,7 +132,7 @@ func (c *Client) Apply(ctx context.Context, name string, topology any, dryRun bo
 		var applied api.Applied
 		err := c.do(ctx, http.MethodPut, target, topology, &applied)
 		var p *api.Problem
-		if !errors.As(err, &p) || p.Type != api.TypeGoing {
+		if !errors.As(err, &p) || p.Type != api.TypeDeleting {
 			return &applied, err
 		}
 		if err := c.waitGone(ctx, name); err != nil {
@@ -142,7 +142,7 @@ func (c *Client) Apply(ctx context.Context, name string, topology any, dryRun bo
 }
 
 func (c *Client) waitGone(ctx context.Context, name string) error {
-	err := c.Progress(ctx, name, func(p api.Progress) bool { return !p.Going })
+	err := c.Progress(ctx, name, func(p api.Progress) bool { return !p.Deleting })
 	var p *api.Problem
 	if errors.As(err, &p) && p.Status == http.StatusNotFound {
 		return nil

@@ -31,7 +31,7 @@ func (c *Client) Exec(ctx context.Context, slice, node string, e api.ExecRequest
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
-		return 0, c.unreachable(err)
+		return 0, c.noAnswer(err)
 	}
 	defer func() { _ = ws.CloseNow() }()
 	ws.SetReadLimit(api.MaxExecMessage)

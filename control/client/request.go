@@ -79,7 +79,7 @@ func (c *Client) send(r *http.Request) (*http.Response, error) {
 		if r.Context().Err() != nil {
 			return nil, r.Context().Err()
 		}
-		return nil, c.unreachable(err)
+		return nil, c.noAnswer(err)
 	}
 	if resp.StatusCode < http.StatusBadRequest {
 		return resp, nil

@@ -245,7 +245,7 @@ func (c *Controller) Delete(ctx context.Context, name string) error {
 	if err := c.store.DeleteSlice(ctx, name); err != nil {
 		return c.explainMissing(ctx, name, err)
 	}
-	c.events.Publish(events.Event{Slice: name, Kind: events.SliceGoing, Message: "is being removed"})
+	c.events.Publish(events.Event{Slice: name, Kind: events.SliceDeleting, Message: "is being removed"})
 	return nil
 }
 

@@ -20,16 +20,16 @@ type Kind string
 
 // The kinds of event.
 const (
-	SliceApplied Kind = "slice-applied" // a new version of a slice was accepted
-	SliceSettled Kind = "slice-settled" // the hosts have nothing left to do for it
-	SliceGoing   Kind = "slice-going"   // a slice is to be removed
-	SliceGone    Kind = "slice-gone"    // nothing of it is left
-	NodeChanged  Kind = "node-changed"  // a node entered another phase
-	NodeWanted   Kind = "node-wanted"   // somebody asked for start, stop, pause, resume or restart
-	LinkChanged  Kind = "link-changed"  // a link went up or down
-	LinkWanted   Kind = "link-wanted"   // somebody asked for a link's state or shape
-	Failed       Kind = "failed"        // an action failed; it is tried again
-	HostRefused  Kind = "host-refused"  // a machine came by a certificate that counts no more
+	SliceApplied  Kind = "slice-applied"  // a new version of a slice was accepted
+	SliceSettled  Kind = "slice-settled"  // the hosts have nothing left to do for it
+	SliceDeleting Kind = "slice-deleting" // a slice is to be removed
+	SliceGone     Kind = "slice-gone"     // nothing of it is left
+	NodeChanged   Kind = "node-changed"   // a node entered another phase
+	NodeWanted    Kind = "node-wanted"    // somebody asked for start, stop, pause, resume or restart
+	LinkChanged   Kind = "link-changed"   // a link went up or down
+	LinkWanted    Kind = "link-wanted"    // somebody asked for a link's state or shape
+	Failed        Kind = "failed"         // an action failed; it is tried again
+	HostRefused   Kind = "host-refused"   // a machine came by a certificate that counts no more
 
 	AuthorityEnds Kind = "authority-ends" // the certificate authority of the cluster holds for months only
 )

@@ -124,9 +124,9 @@ func TestErrorsHaveStatus(t *testing.T) {
 			t.Errorf("content type %s", got)
 		}
 	}
-	going := new(api.Problem)
-	if !errors.As(problem(fmt.Errorf("net: %w", store.ErrGoing)), &going) || going.Type != api.TypeGoing {
-		t.Errorf("a slice that goes: %+v", going)
+	deleting := new(api.Problem)
+	if !errors.As(problem(fmt.Errorf("net: %w", store.ErrGoing)), &deleting) || deleting.Type != api.TypeDeleting {
+		t.Errorf("a slice that is being removed: %+v", deleting)
 	}
 }
 

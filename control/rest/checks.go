@@ -37,18 +37,18 @@ func (s *server) convergence(ctx context.Context, in *PartInput) (*body[api.Conv
 	}
 	all := api.Convergence{Converged: true}
 	own := func(ctx context.Context) (api.Convergence, error) { return s.Agent.Convergence(ctx, in.Slice) }
-	silent, err := gather(ctx, s, *in, http.MethodGet, "convergence", own, func(c api.Convergence) {
+	unreachable, err := gather(ctx, s, *in, http.MethodGet, "convergence", own, func(c api.Convergence) {
 		all.Converged = all.Converged && c.Converged
 		all.Routers += c.Routers
 		all.Pairs += c.Pairs
 		all.Reached += c.Reached
 		all.Missing = append(all.Missing, c.Missing...)
 	})
-	for _, h := range silent.Silent { // nobody knows what its routers have
+	for _, h := range unreachable { // nobody knows what its routers have
 		all.Converged = false
 		all.Missing = append(all.Missing, h.Why)
 	}
-	all.Silent = silent
+	all.Unreachable = unreachable
 	return answer(all, err)
 }
 
@@ -62,7 +62,7 @@ func (s *server) check(ctx context.Context, in *checkInput) (*huma.StreamRespons
 	}
 	return sse(func(ctx context.Context, send sender) error {
 		all := checking{send: send, progress: map[string]api.CheckProgress{}}
-		silent, err := s.ask(ctx, in.PartInput, http.MethodPost, "check", in.Body, func(ctx context.Context) error {
+		unreachable, err := s.ask(ctx, in.PartInput, http.MethodPost, "check", in.Body, func(ctx context.Context) error {
 			results, err := s.Agent.Check(ctx, in.Slice, in.Body, func(p api.CheckProgress) { all.proceed("", p) })
 			all.done(results)
 			return err
@@ -70,7 +70,7 @@ func (s *server) check(ctx context.Context, in *checkInput) (*huma.StreamRespons
 		if err != nil {
 			return err
 		}
-		for _, h := range silent.Silent {
+		for _, h := range unreachable {
 			all.done(unchecked(spec, in.Body, h))
 		}
 		order(spec, all.results)
@@ -132,8 +132,8 @@ func (c *checking) follow(host string, stream io.Reader) error {
 	return err
 }
 
-// unchecked are the checks that a silent host should have tried.
-func unchecked(spec *slice.Slice, r api.CheckRequest, h api.SilentHost) (failed []api.CheckResult) {
+// unchecked are the checks that an unreachable host should have tried.
+func unchecked(spec *slice.Slice, r api.CheckRequest, h api.UnreachableHost) (failed []api.CheckResult) {
 	if r.AllPairs || len(spec.Checks) == 0 {
 		return []api.CheckResult{{Name: "host " + h.Host, Message: h.Why}}
 	}

@@ -26,14 +26,14 @@ func (s *server) fastPath(ctx context.Context, in *PartInput) (*body[api.FastPat
 	}
 	all := api.FastPath{Routers: []api.RouterFastPath{}}
 	own := func(ctx context.Context) (api.FastPath, error) { return s.Agent.FastPath(ctx, in.Slice) }
-	silent, err := gather(ctx, s, *in, http.MethodGet, "fastpath", own, func(f api.FastPath) {
+	unreachable, err := gather(ctx, s, *in, http.MethodGet, "fastpath", own, func(f api.FastPath) {
 		all.Routers = append(all.Routers, f.Routers...)
 		if len(f.Routers) > 0 || s.Cluster == nil { // other machines have nothing to do with it
 			all.Memory.Add(f.Memory)
 		}
 	})
 	slices.SortFunc(all.Routers, func(a, b api.RouterFastPath) int { return strings.Compare(a.Node, b.Node) })
-	all.Silent = silent
+	all.Unreachable = unreachable
 	return answer(all, err)
 }
 
@@ -72,13 +72,13 @@ func (s *server) traffic(ctx context.Context, in *PartInput) (*body[api.SliceTra
 		}
 		return t, err
 	}
-	silent, err := gather(ctx, s, *in, http.MethodGet, "traffic", own, func(t api.SliceTraffic) {
+	unreachable, err := gather(ctx, s, *in, http.MethodGet, "traffic", own, func(t api.SliceTraffic) {
 		all.Interfaces = append(all.Interfaces, t.Interfaces...)
 		all.Tunnels = append(all.Tunnels, t.Tunnels...)
 		maps.Copy(all.Punts, t.Punts)
 	})
 	slices.SortStableFunc(all.Interfaces, func(a, b api.InterfaceTraffic) int { return strings.Compare(a.Node, b.Node) })
-	all.Silent = silent
+	all.Unreachable = unreachable
 	return answer(all, err)
 }
 
@@ -88,13 +88,13 @@ func (s *server) verify(ctx context.Context, in *PartInput) (*body[api.Verificat
 	}
 	all := api.Verification{Routers: []string{}, Differences: []api.Difference{}}
 	own := func(ctx context.Context) (api.Verification, error) { return s.Agent.Verify(ctx, in.Slice) }
-	silent, err := gather(ctx, s, *in, http.MethodPost, "verify", own, func(v api.Verification) {
+	unreachable, err := gather(ctx, s, *in, http.MethodPost, "verify", own, func(v api.Verification) {
 		all.Routers = append(all.Routers, v.Routers...)
 		all.Differences = append(all.Differences, v.Differences...)
 	})
 	slices.Sort(all.Routers)
 	slices.SortStableFunc(all.Differences, func(a, b api.Difference) int { return strings.Compare(a.Node, b.Node) })
-	all.Silent = silent
+	all.Unreachable = unreachable
 	return answer(all, err)
 }
 

@@ -29,35 +29,35 @@ type PartInput struct {
 const askTimeout = 30 * time.Second
 
 // ask has the other hosts of a slice do their part, all at once. each is given the answers, one at a time; what it returns makes a host a
-// silent one. The caller's own part runs meanwhile, in own.
+// unreachable one. The caller's own part runs meanwhile, in own.
 func (s *server) ask(ctx context.Context, in PartInput, method, verb string, request any, own func(context.Context) error,
-	each func(host string, answer io.Reader) error) (api.Silent, error) {
+	each func(host string, answer io.Reader) error) ([]api.UnreachableHost, error) {
 	var hosts []string
 	if in.Part == "" && s.Cluster != nil {
 		spec, _, err := s.Controller.Slice(ctx, in.Slice)
 		if err != nil {
-			return api.Silent{}, err
+			return nil, err
 		}
 		hosts = s.hostsOf(spec)
 	}
 	var (
-		mu     sync.Mutex // guards silent
-		silent api.Silent
-		asked  sync.WaitGroup
+		mu          sync.Mutex // guards unreachable
+		unreachable []api.UnreachableHost
+		asked       sync.WaitGroup
 	)
 	for _, name := range hosts {
 		asked.Go(func() {
 			if err := s.askHost(ctx, name, in.Slice, method, verb, request, each); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				silent.Silent = append(silent.Silent, api.SilentHost{Host: name, Why: err.Error()})
+				unreachable = append(unreachable, api.UnreachableHost{Host: name, Why: err.Error()})
 			}
 		})
 	}
 	err := own(ctx)
 	asked.Wait()
-	slices.SortFunc(silent.Silent, func(a, b api.SilentHost) int { return strings.Compare(a.Host, b.Host) })
-	return silent, err
+	slices.SortFunc(unreachable, func(a, b api.UnreachableHost) int { return strings.Compare(a.Host, b.Host) })
+	return unreachable, err
 }
 
 // hostsOf lists the other hosts that run nodes of a slice.
@@ -121,7 +121,7 @@ func (s *server) send(ctx context.Context, h *store.HostState, method, path stri
 }
 
 // gather adds up the parts of all hosts of a slice, the own one first.
-func gather[T any](ctx context.Context, s *server, in PartInput, method, verb string, own func(context.Context) (T, error), add func(T)) (api.Silent, error) {
+func gather[T any](ctx context.Context, s *server, in PartInput, method, verb string, own func(context.Context) (T, error), add func(T)) ([]api.UnreachableHost, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var mu sync.Mutex // guards parts
@@ -131,7 +131,7 @@ func gather[T any](ctx context.Context, s *server, in PartInput, method, verb st
 		defer mu.Unlock()
 		parts = append(parts, part[T]{host, v})
 	}
-	silent, err := s.ask(ctx, in, method, verb, nil, func(ctx context.Context) error {
+	unreachable, err := s.ask(ctx, in, method, verb, nil, func(ctx context.Context) error {
 		v, err := own(ctx)
 		if err == nil {
 			keep("", v)
@@ -146,13 +146,13 @@ func gather[T any](ctx context.Context, s *server, in PartInput, method, verb st
 		return nil
 	})
 	if err != nil {
-		return silent, err
+		return unreachable, err
 	}
 	slices.SortFunc(parts, func(a, b part[T]) int { return strings.Compare(a.host, b.host) })
 	for _, p := range parts {
 		add(p.value)
 	}
-	return silent, nil
+	return unreachable, nil
 }
 
 // part is one host's; "" is this one.

@@ -55,7 +55,7 @@ func problem(err error) error {
 		}
 	}
 	if errors.Is(err, store.ErrGoing) {
-		p.Type = api.TypeGoing
+		p.Type = api.TypeDeleting
 	}
 	p.Title = http.StatusText(p.Status)
 	return p

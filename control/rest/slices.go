@@ -81,7 +81,7 @@ func (s *server) placedOn(ctx context.Context, r store.Record) []string {
 
 func summarize(r store.Record, st slice.Status) api.Summary {
 	sum := api.Summary{
-		Name: r.Name, ID: r.ID, Generation: r.Generation, Nodes: r.Nodes, Links: r.Links, Going: r.Going,
+		Name: r.Name, ID: r.ID, Generation: r.Generation, Nodes: r.Nodes, Links: r.Links, Deleting: r.Going,
 		Settled: st.Settled && st.Generation == r.Generation && !r.Going, Updated: r.Updated, Errors: st.Errors,
 	}
 	for _, n := range st.Nodes {
@@ -101,7 +101,7 @@ func (s *server) get(ctx context.Context, in *SliceInput) (*body[api.Slice], err
 	if err != nil {
 		return nil, problem(err)
 	}
-	out := api.Slice{Spec: spec, Going: r.Going, Updated: r.Updated}
+	out := api.Slice{Spec: spec, Deleting: r.Going, Updated: r.Updated}
 	if out.Status, err = s.Store.Status(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}
@@ -210,7 +210,7 @@ func (s *server) progressNow(ctx context.Context, name string) (api.Progress, er
 		return api.Progress{Status: slice.Status{Slice: name}, Gone: true}, nil
 	}
 	st, err := s.Store.Status(ctx, name)
-	return api.Progress{Status: st, Going: records[at].Going}, err
+	return api.Progress{Status: st, Deleting: records[at].Going}, err
 }
 
 // changed waits for a change that concerns the slice; false when there will be none.

@@ -223,7 +223,7 @@ func checkMerged(t *testing.T, m *member) {
 	t.Helper()
 	ctx, from := t.Context(), m.cfg.Host
 	v, err := m.Verify(ctx, "net", "")
-	if err != nil || !slices.Equal(v.Routers, []string{"a", "b"}) || len(v.Differences) != 2 || v.Differences[1].What != "h2" || v.Silent.Silent != nil {
+	if err != nil || !slices.Equal(v.Routers, []string{"a", "b"}) || len(v.Differences) != 2 || v.Differences[1].What != "h2" || v.Unreachable != nil {
 		t.Errorf("verify from %s: %+v %v", from, v, err)
 	}
 	if c, err := m.Convergence(ctx, "net"); err != nil || c.Routers != 4 || c.Pairs != 4 || c.Converged {
@@ -265,7 +265,7 @@ func TestLostHostsAreNamed(t *testing.T) {
 		return err
 	}, 20*time.Second, "h2 to be lost")
 	v, err := h1.Verify(t.Context(), "net", "")
-	if err != nil || len(v.Routers) != 1 || len(v.Silent.Silent) != 1 || v.Silent.Silent[0].Host != "h2" || !strings.Contains(v.Silent.Silent[0].Why, "lost since") {
+	if err != nil || len(v.Routers) != 1 || len(v.Unreachable) != 1 || v.Unreachable[0].Host != "h2" || !strings.Contains(v.Unreachable[0].Why, "lost since") {
 		t.Errorf("verify: %+v %v", v, err)
 	}
 	if c, err := h1.Convergence(t.Context(), "net"); err != nil || c.Converged || !strings.Contains(strings.Join(c.Missing, ";"), "host h2") {

@@ -47,7 +47,7 @@ func Settled(ctx context.Context, s Server, p *ui.Progress, name string, generat
 	w := newWatch(ctx, p)
 	defer w.stop()
 	err := s.Progress(w.ctx, name, func(m api.Progress) bool {
-		if m.Gone || m.Going {
+		if m.Gone || m.Deleting {
 			w.cancel(fmt.Errorf("somebody else took it down"))
 			return true
 		}

@@ -155,7 +155,7 @@ func TestGoneEndsWithTheLastMessage(t *testing.T) {
 
 func TestSettledNoticesThatItIsTakenDown(t *testing.T) {
 	p, _ := show()
-	_, err := Settled(t.Context(), &story{messages: []api.Progress{{Going: true}}}, p, "lab", 1)
+	_, err := Settled(t.Context(), &story{messages: []api.Progress{{Deleting: true}}}, p, "lab", 1)
 	if err == nil || !strings.Contains(err.Error(), "somebody else took it down") {
 		t.Errorf("got %v", err)
 	}

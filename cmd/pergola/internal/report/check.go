@@ -133,7 +133,7 @@ func Headline(s *api.Slice, t *ui.Terminal, now time.Time) string {
 		}
 	}
 	state := sliceState(api.Summary{
-		Going: s.Going, Settled: s.Status.Settled, Errors: s.Status.Errors, Running: running, Lost: lost, Nodes: len(s.Spec.Nodes),
+		Deleting: s.Deleting, Settled: s.Status.Settled, Errors: s.Status.Errors, Running: running, Lost: lost, Nodes: len(s.Spec.Nodes),
 	})
 	line := fmt.Sprintf("%s: %s, %d of %s running, %s", t.Paint(t.Styles.Bold, s.Spec.Name),
 		t.Paint(stateStyle(state, t.Styles), state), running, wording.Count(len(s.Spec.Nodes), "node"),

@@ -263,10 +263,10 @@ func Placement(placed map[string]string) []string {
 	return lines
 }
 
-// SilentHosts are lines about machines that should have had their say and had not.
-func SilentHosts(s api.Silent) []string {
+// UnreachableHosts are lines about the hosts whose part of an answer is missing.
+func UnreachableHosts(missing []api.UnreachableHost) []string {
 	var lines []string
-	for _, h := range s.Silent {
+	for _, h := range missing {
 		lines = append(lines, fmt.Sprintf("nothing is known of the nodes on %s: %s", h.Host, h.Why))
 	}
 	return lines

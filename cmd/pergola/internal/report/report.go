@@ -49,8 +49,8 @@ func ago(t, now time.Time) string {
 
 func sliceState(s api.Summary) string {
 	switch {
-	case s.Going:
-		return "going down"
+	case s.Deleting:
+		return "deleting"
 	case len(s.Errors) > 0:
 		return "in trouble"
 	case s.Lost > 0:

@@ -112,14 +112,14 @@ func TestSlicesSayHowTheyAre(t *testing.T) {
 		{Name: "b", Nodes: 3, Running: 1},
 		{Name: "c", Nodes: 3, Running: 1, Settled: true},
 		{Name: "d", Nodes: 3, Errors: []string{"x"}},
-		{Name: "e", Nodes: 3, Going: true},
+		{Name: "e", Nodes: 3, Deleting: true},
 	}, ui.Styles{}, now)), `
 NAME  STATE       NODES  LINKS  CHANGED
 a     up          3/3    2      60m ago
 b     coming up   1/3    0      -
 c     degraded    1/3    0      -
 d     in trouble  0/3    0      -
-e     going down  0/3    0      -
+e     deleting    0/3    0      -
 `)
 }
 
