@@ -20,7 +20,7 @@ func TestErrorsSayWhereAndWhatInstead(t *testing.T) {
 		"tab":              {"nodes:\n\ta:\n", "t.yaml:2:1: not YAML: found character '\t' that cannot start any token (YAML indents by spaces, not by tabs)"},
 		"not UTF-8":        {"nodes: [a]\n# caf\xe9\n", "t.yaml:2:6: byte 0xe9 is not UTF-8 (save the file as UTF-8 text)"},
 		"control":          {"nodes: [a\x00]\n", "t.yaml:1:10: control character 0x00 (save the file as UTF-8 text)"},
-		"open bracket":     {"nodes: [a\nlinks: []\n", "t.yaml:2:1: not YAML: ',' or ']' must be specified"},
+		"open bracket":     {"nodes: [a\nlinks: []\n", "t.yaml:2:6: not YAML: did not find expected ',' or ']' (the [ in line 1 is not closed)"},
 		"two documents":    {"nodes: [a]\n---\nnodes: [b]\n", "t.yaml:3:1: the file holds 2 YAML documents (one network, one file)"},
 		"no nodes":         {"name: x\n", "t.yaml:1:1: the topology has no nodes (write nodes: [a, b])"},
 		"containerlab":     {"topology:\n  nodes: {a: }\n", "t.yaml:1:1: unknown key \"topology\" (a containerlab file? Try pergola import)"},

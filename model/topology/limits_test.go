@@ -56,7 +56,7 @@ func TestTooManyNodesIsOneErrorAtOnce(t *testing.T) {
 
 func TestLargestNetworkResolves(t *testing.T) {
 	resolve := func(nodes int) func() {
-		top := mustParse(t, "ring.yaml", ring(nodes)) // the YAML parser grows with the square, within bounds: see excess
+		top := mustParse(t, "ring.yaml", ring(nodes))
 		return func() {
 			mustResolve(t, top, mustResolve(t, top, nil))
 			star := &Topology{Name: "star", Nodes: map[string]Node{"s": {Attributes: Attributes{Kind: slice.Switch}}}}
@@ -87,21 +87,23 @@ func TestHostileFilesCostLittle(t *testing.T) {
 		mergeBomb += fmt.Sprintf("x-%d: &a%d {<<: [*a%d, *a%d]}\n", i, i, i-1, i-1)
 	}
 	// What a file costs is bounded by the limit that it exceeds. The costliest is that of values, which aliases multiply.
-	most := map[string]uint64{"big nodes": 1200 << 20, "merge bomb": 200 << 20}
+	most := map[string]uint64{"big nodes": 1200 << 20, "big merge": 200 << 20, "wide map": 200 << 20}
 	for name, c := range map[string]struct{ file, want string }{
 		"brackets":   {"nodes: " + strings.Repeat("[", 1_000_000), "nested deeper than 100 levels"},
 		"braces":     {"nodes: " + strings.Repeat("{a: ", 1_000_000), "nested deeper than 100 levels"},
 		"dashes":     {strings.Repeat("- ", 100_000), "nested deeper than 100 levels"},
-		"indented":   {staircase(5_000), "indented too far"},
-		"tags":       {"nodes: " + strings.Repeat("!a ", 100_000) + "x", "nested deeper than 100 levels"},
+		"indented":   {staircase(5_000), "nested deeper than 100 levels"},
+		"tags":       {"nodes: " + strings.Repeat("!a ", 100_000) + "x", "not YAML"},
 		"aliases":    {bomb + "nodes: {a: {exec: *a11}}\n", "an element of exec is a text, not a list"},
 		"nodes bomb": {bomb + "nodes: *a11\n", "a list of nodes holds names alone"},
 		"links bomb": {bomb + "nodes: [x]\nlinks: *a11\n", "an element of ends is a text, not a list"},
 		"big nodes":  {multiplied(), "aliases nest too deep or expand to too much"},
-		"merge bomb": {mergeBomb + "nodes: {a: *a29}\n", "aliases nest too deep or expand to too much"},
+		"merge bomb": {mergeBomb + "nodes: {a: *a29}\n", `unknown key "k"`},
+		"big merge":  {mergedMaps(), "aliases nest too deep or expand to too much"},
 		"own alias":  {"nodes: &n {a: *n}\n", `unknown key "a"`},
 		"own merge":  {"nodes: {a: &n {<<: *n}}\n", "aliases nest too deep or expand to too much"},
-		"wide map":   {"nodes: [a]\nx-w:\n" + strings.Repeat("  k: v\n", 50_000), "a map has more than 20000 entries"},
+		"wide map":   {"nodes: {a: {env: {" + strings.Repeat("k: v,\n", 50_000) + "}}}", `key "k" is written twice`},
+		"marks":      {"nodes: [" + strings.Repeat("a,", 3_000_000) + "]", "at most 2500000 are read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var found Diagnostics
@@ -130,6 +132,20 @@ func multiplied() string {
 		fmt.Fprintf(&b, "  n%d: *n\n", i)
 	}
 	return b.String()
+}
+
+// mergedMaps has 8,000 maps that each merge the same 1,000 entries.
+func mergedMaps() string {
+	var b strings.Builder
+	b.WriteString("x-e: &e\n")
+	for i := range 1000 {
+		fmt.Fprintf(&b, "  k%d: v\n", i)
+	}
+	b.WriteString("x-m:\n")
+	for range 8000 {
+		b.WriteString("  - {<<: *e}\n")
+	}
+	return b.String() + "nodes: [a]\n"
 }
 
 func staircase(steps int) string {

@@ -6,13 +6,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
-
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology/yamltree"
 )
 
 // shorthand fills a value from one of its short forms; false where the node is not a short form.
-type shorthand func(d *decoder, n ast.Node, at *place, v reflect.Value) bool
+type shorthand func(d *decoder, n *yamltree.Node, at *place, v reflect.Value) bool
 
 // shorthands are the short forms that the file allows, by type. Marshal writes them again, Schema describes them.
 var shorthands map[reflect.Type]shorthand
@@ -33,8 +32,8 @@ func init() {
 }
 
 // oneString: `groups: core` is `groups: [core]`.
-func oneString(_ *decoder, n ast.Node, _ *place, v reflect.Value) bool {
-	text, ok := textOf(n)
+func oneString(_ *decoder, n *yamltree.Node, _ *place, v reflect.Value) bool {
+	text, ok := n.Scalar()
 	if ok {
 		v.Set(reflect.ValueOf(Strings{text}))
 	}
@@ -45,8 +44,8 @@ func oneString(_ *decoder, n ast.Node, _ *place, v reflect.Value) bool {
 const shell = "/bin/sh"
 
 // commandLine: `cmd: sleep 1000` is run by the shell.
-func commandLine(_ *decoder, n ast.Node, _ *place, v reflect.Value) bool {
-	text, ok := textOf(n)
+func commandLine(_ *decoder, n *yamltree.Node, _ *place, v reflect.Value) bool {
+	text, ok := n.Scalar()
 	if ok {
 		v.Set(reflect.ValueOf(Command{shell, "-c", text}))
 	}
@@ -54,20 +53,19 @@ func commandLine(_ *decoder, n ast.Node, _ *place, v reflect.Value) bool {
 }
 
 // nodeList: `nodes: [a, b]` are nodes of which nothing more is said.
-func nodeList(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
-	sequence, ok := n.(*ast.SequenceNode)
-	if !ok {
+func nodeList(d *decoder, n *yamltree.Node, at *place, v reflect.Value) bool {
+	if n.Kind != yamltree.List {
 		return false
 	}
-	nodes := make(map[string]Node, len(sequence.Values))
-	for i, element := range sequence.Values {
-		name, ok := textOf(d.resolve(element))
+	nodes := make(map[string]Node, len(n.Items))
+	for i, element := range n.Items {
+		name, ok := element.Scalar()
 		if !ok {
-			d.fail(at.item(i), element, "write nodes: {a: {...}, b: {...}}", "a list of nodes holds names alone")
+			d.fail(at.item(i), element.Position, "write nodes: {a: {...}, b: {...}}", "a list of nodes holds names alone")
 			continue
 		}
 		if _, twice := nodes[name]; twice {
-			d.fail(at.item(i), element, "", "node %q is written twice", name)
+			d.fail(at.item(i), element.Position, "", "node %q is written twice", name)
 		}
 		nodes[name] = Node{}
 	}
@@ -76,8 +74,8 @@ func nodeList(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
 }
 
 // linkEnds: `- [a, b]` is `- ends: [a, b]`.
-func linkEnds(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
-	if _, ok := n.(*ast.SequenceNode); !ok {
+func linkEnds(d *decoder, n *yamltree.Node, at *place, v reflect.Value) bool {
+	if n.Kind != yamltree.List {
 		return false
 	}
 	d.value(n, at.at("ends"), v.FieldByName("Ends"))
@@ -85,8 +83,8 @@ func linkEnds(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
 }
 
 // sourcePath: a file is named by its path.
-func sourcePath(_ *decoder, n ast.Node, _ *place, v reflect.Value) bool {
-	text, ok := textOf(n)
+func sourcePath(_ *decoder, n *yamltree.Node, _ *place, v reflect.Value) bool {
+	text, ok := n.Scalar()
 	if ok {
 		v.FieldByName("Path").SetString(text)
 	}
@@ -94,8 +92,8 @@ func sourcePath(_ *decoder, n ast.Node, _ *place, v reflect.Value) bool {
 }
 
 // filePath: `/etc/motd: motd.txt` is `/etc/motd: {source: motd.txt}`.
-func filePath(_ *decoder, n ast.Node, _ *place, v reflect.Value) bool {
-	text, ok := textOf(n)
+func filePath(_ *decoder, n *yamltree.Node, _ *place, v reflect.Value) bool {
+	text, ok := n.Scalar()
 	if ok {
 		v.FieldByName("Source").Set(reflect.ValueOf(&Source{Path: text}))
 	}
@@ -103,8 +101,8 @@ func filePath(_ *decoder, n ast.Node, _ *place, v reflect.Value) bool {
 }
 
 // configPaths: `config: frr.conf` and `config: [frr.conf, daemons]` name files as they are called on disk.
-func configPaths(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
-	if _, isMap := n.(ast.MapNode); isMap {
+func configPaths(d *decoder, n *yamltree.Node, at *place, v reflect.Value) bool {
+	if n.Kind == yamltree.Map {
 		return false
 	}
 	var paths Strings
@@ -114,7 +112,7 @@ func configPaths(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
 	for i, p := range paths {
 		name := path.Base(p)
 		if _, twice := files[name]; twice {
-			d.fail(at.item(i), n, "give names: {frr.conf: path}", "two configuration files are called %q", name)
+			d.fail(at.item(i), n.Position, "give names: {frr.conf: path}", "two configuration files are called %q", name)
 		}
 		files[name] = &Source{Path: p}
 	}
@@ -125,8 +123,8 @@ func configPaths(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
 }
 
 // routeLine: `10.0.0.0/8 via 10.1.1.1 dev eth1`, as `ip route` has it.
-func routeLine(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
-	text, ok := textOf(n)
+func routeLine(d *decoder, n *yamltree.Node, at *place, v reflect.Value) bool {
+	text, ok := n.Scalar()
 	if !ok {
 		return false
 	}
@@ -145,19 +143,19 @@ func routeLine(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
 		case "dev":
 			route.Interface = words[1]
 		default:
-			d.fail(at, n, "write 10.0.0.0/8 via 10.1.1.1 dev eth1", "unknown word %q in a route", words[0])
+			d.fail(at, n.Position, "write 10.0.0.0/8 via 10.1.1.1 dev eth1", "unknown word %q in a route", words[0])
 		}
 	}
 	if len(words) == 1 || route.To == "" {
-		d.fail(at, n, "write 10.0.0.0/8 via 10.1.1.1 dev eth1", "route %q is not complete", text)
+		d.fail(at, n.Position, "write 10.0.0.0/8 via 10.1.1.1 dev eth1", "route %q is not complete", text)
 	}
 	v.Set(reflect.ValueOf(route))
 	return true
 }
 
 // oneRoute: `routes: default via 10.1.1.1` is a list of one.
-func oneRoute(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
-	if _, ok := textOf(n); !ok {
+func oneRoute(d *decoder, n *yamltree.Node, at *place, v reflect.Value) bool {
+	if _, ok := n.Scalar(); !ok {
 		return false
 	}
 	routes := make([]Route, 1)
@@ -167,16 +165,15 @@ func oneRoute(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
 }
 
 // positionPair: `position: [39.7, -105.0]` is latitude and longitude.
-func positionPair(d *decoder, n ast.Node, at *place, v reflect.Value) bool {
-	sequence, ok := n.(*ast.SequenceNode)
-	if !ok {
+func positionPair(d *decoder, n *yamltree.Node, at *place, v reflect.Value) bool {
+	if n.Kind != yamltree.List {
 		return false
 	}
 	var pair []float64
 	before := len(d.found)
-	d.value(sequence, at, reflect.ValueOf(&pair).Elem())
+	d.value(n, at, reflect.ValueOf(&pair).Elem())
 	if len(d.found) == before && len(pair) != 2 {
-		d.fail(at, n, "write [latitude, longitude]", "position has %s numbers", strconv.Itoa(len(pair)))
+		d.fail(at, n.Position, "write [latitude, longitude]", "position has %s numbers", strconv.Itoa(len(pair)))
 	} else if len(pair) == 2 {
 		v.Set(reflect.ValueOf(slice.Position{Latitude: pair[0], Longitude: pair[1]}))
 	}

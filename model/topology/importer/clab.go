@@ -9,6 +9,7 @@ import (
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/topology/yamltree"
 	"github.com/pergola-net/pergola/model/wording"
 )
 
@@ -29,7 +30,7 @@ const clabMTU = 9500
 type clab struct {
 	*report
 	opt     ClabOptions
-	root    value // what is below topology:
+	root    *yamltree.Node // what is below topology:
 	lab     string
 	nodes   map[string]*clabNode
 	renamed map[string]string // nodes whose names are no host names
@@ -42,9 +43,10 @@ type clab struct {
 
 // ignored is a key that has no meaning here, or a kind: it is reported once, with the number of its other places.
 type ignored struct {
-	line, column, more int
-	hint               string
-	first              string // node
+	at    position
+	more  int // other places
+	hint  string
+	first string // node
 }
 
 // Clab imports a containerlab topology (https://containerlab.dev/manual/topo-def-file) with nodes of the kinds linux,
@@ -57,7 +59,7 @@ func Clab(file string, data []byte, opt ClabOptions) (*topology.Topology, topolo
 		c.opt.Images = DefaultImages()
 	}
 	root := readYAML(c.report, expandVariables(data, opt.Env))
-	if !c.wrong && c.want(root, object, "a containerlab file") {
+	if !c.wrong && c.want(root, yamltree.Map, "a containerlab file") {
 		c.file(root)
 	}
 	c.sum()
@@ -68,8 +70,8 @@ func Clab(file string, data []byte, opt ClabOptions) (*topology.Topology, topolo
 	return c.out, c.found
 }
 
-func (c *clab) file(root value) {
-	c.lab = c.str(root.get("name"), "name")
+func (c *clab) file(root *yamltree.Node) {
+	c.lab = c.str(root.Field("name"), "name")
 	if c.lab == "" {
 		c.lab = baseName(c.report.file)
 	}
@@ -80,8 +82,8 @@ func (c *clab) file(root value) {
 		Defaults:   &topology.Defaults{Link: &topology.LinkAttributes{MTU: clabMTU}},
 		Nodes:      map[string]topology.Node{},
 	}
-	for _, f := range root.fields {
-		switch f.key {
+	for _, f := range root.Entries {
+		switch f.Key {
 		case "name", "topology":
 		case "prefix":
 			c.ignore(f, "containers are known by the names of network and node")
@@ -90,19 +92,19 @@ func (c *clab) file(root value) {
 		case "settings", "debug":
 			c.ignore(f, "")
 		default:
-			c.fail(f.line, f.column, "known: name, prefix, mgmt, settings, topology", "a containerlab file has no %q", f.key)
+			c.fail(f.Position, "known: name, prefix, mgmt, settings, topology", "a containerlab file has no %q", f.Key)
 		}
 	}
-	c.root = root.get("topology")
-	if !c.want(c.root, object, "topology") {
-		if c.root.kind == null {
-			c.fail(root.line, root.column, "write topology: with nodes: and links:", "the file has no topology")
+	c.root = root.Field("topology")
+	if !c.want(c.root, yamltree.Map, "topology") {
+		if c.root.Kind == yamltree.Null {
+			c.fail(root.Position, "write topology: with nodes: and links:", "the file has no topology")
 		}
 		return
 	}
-	for _, f := range c.root.fields {
-		if !contains([]string{"defaults", "kinds", "groups", "nodes", "links"}, f.key) {
-			c.fail(f.line, f.column, "known: defaults, kinds, groups, nodes, links", "topology has no %q", f.key)
+	for _, f := range c.root.Entries {
+		if !contains([]string{"defaults", "kinds", "groups", "nodes", "links"}, f.Key) {
+			c.fail(f.Position, "known: defaults, kinds, groups, nodes, links", "topology has no %q", f.Key)
 		}
 	}
 	c.addNodes()
@@ -116,29 +118,29 @@ func (c *clab) file(root value) {
 
 // addNodes reads the nodes; links come after, and may add to them.
 func (c *clab) addNodes() {
-	nodes := c.root.get("nodes")
-	if !c.want(nodes, object, "nodes") || len(nodes.fields) == 0 {
-		c.fail(nodes.line, nodes.column, "", "the topology has no nodes")
+	nodes := c.root.Field("nodes")
+	if !c.want(nodes, yamltree.Map, "nodes") || len(nodes.Entries) == 0 {
+		c.fail(nodes.Position, "", "the topology has no nodes")
 		return
 	}
-	if len(nodes.fields) > slice.MaxNodes {
-		c.fail(nodes.line, nodes.column, "", "%d nodes: one network can have %d", len(nodes.fields), slice.MaxNodes)
+	if len(nodes.Entries) > slice.MaxNodes {
+		c.fail(nodes.Position, "", "%d nodes: one network can have %d", len(nodes.Entries), slice.MaxNodes)
 		return
 	}
 	taken := namer{}
-	for _, f := range nodes.fields {
-		taken[f.key] = true
+	for _, f := range nodes.Entries {
+		taken[f.Key] = true
 	}
-	for _, f := range nodes.fields {
-		name := hostName(f.key)
-		if strings.Contains(f.key, "|") {
-			c.fail(f.line, f.column, "write a bridge of its own", "node %q is a bridge within another node: that is not supported", f.key)
-		} else if name != f.key {
-			name = taken.name("n", f.key)
-			c.warn(f.line, f.column, "", "node %q is called %q here: its name is no host name", f.key, name)
+	for _, f := range nodes.Entries {
+		name := hostName(f.Key)
+		if strings.Contains(f.Key, "|") {
+			c.fail(f.Position, "write a bridge of its own", "node %q is a bridge within another node: that is not supported", f.Key)
+		} else if name != f.Key {
+			name = taken.name("n", f.Key)
+			c.warn(f.Position, "", "node %q is called %q here: its name is no host name", f.Key, name)
 		}
-		c.renamed[f.key] = name
-		c.nodes[f.key] = c.node(f)
+		c.renamed[f.Key] = name
+		c.nodes[f.Key] = c.node(f)
 	}
 }
 
@@ -155,12 +157,12 @@ func hostName(name string) string {
 }
 
 // ignore notes a key that is passed over, once for all of its places.
-func (c *clab) ignore(f field, hint string) {
-	if at, ok := c.ignored[f.key]; ok {
+func (c *clab) ignore(f yamltree.Entry, hint string) {
+	if at, ok := c.ignored[f.Key]; ok {
 		at.more++
 		return
 	}
-	c.ignored[f.key] = &ignored{line: f.line, column: f.column, hint: hint}
+	c.ignored[f.Key] = &ignored{at: f.Position, hint: hint}
 }
 
 // sum reports what was counted.
@@ -170,13 +172,13 @@ func (c *clab) sum() {
 		if at.more > 0 {
 			also = fmt.Sprintf(", here and at %s", wording.Count(at.more, "other place"))
 		}
-		c.warn(at.line, at.column, at.hint, "%s is ignored%s", key, also)
+		c.warn(at.at, at.hint, "%s is ignored%s", key, also)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.badKinds)) {
 		at, also := c.badKinds[kind], ""
 		if at.more > 0 {
 			also = fmt.Sprintf(" and %s", wording.Count(at.more, "other node"))
 		}
-		c.fail(at.line, at.column, at.hint, "kind %q (node %q%s) is not supported", kind, at.first, also)
+		c.fail(at.at, at.hint, "kind %q (node %q%s) is not supported", kind, at.first, also)
 	}
 }

@@ -265,7 +265,7 @@ func TestBadClabIsReportedWithItsPlace(t *testing.T) {
 		"cpu":                {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, cpu: NaN}\n", 3, 42, "not a number"},
 		"bombs":              {"a: &a [x, x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c, *c]\ne: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d]\nf: [*e, *e, *e, *e, *e, *e, *e, *e, *e, *e]\n", 0, 0, "expand to too much"},
 		"an alias of itself": {"a: &a [*a]\n", 0, 0, "nest too deep"},
-		"brackets":           {strings.Repeat("[", 100_000), 1, 101, "nested too deep"},
+		"brackets":           {strings.Repeat("[", 100_000), 1, 101, "nested deeper than 100 levels"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			top, found := Clab("bad.clab.yml", []byte(test.data), ClabOptions{})

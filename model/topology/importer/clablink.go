@@ -9,11 +9,12 @@ import (
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/topology/yamltree"
 )
 
 // clabEnd is one end of a link, in either syntax.
 type clabEnd struct {
-	value
+	at         position
 	node, face string
 	mac        string
 	addresses  []string
@@ -31,55 +32,55 @@ const (
 )
 
 func (c *clab) addLinks() {
-	links := c.root.get("links")
-	if !c.want(links, list, "links") {
+	links := c.root.Field("links")
+	if !c.want(links, yamltree.List, "links") {
 		return
 	}
-	if len(links.items) > slice.MaxInterfaces/2 {
-		c.fail(links.line, links.column, "", "%d links: one network can have %d", len(links.items), slice.MaxInterfaces/2)
+	if len(links.Items) > slice.MaxInterfaces/2 {
+		c.fail(links.Position, "", "%d links: one network can have %d", len(links.Items), slice.MaxInterfaces/2)
 		return
 	}
 	used := map[string]bool{}
-	for _, l := range links.items {
-		if c.want(l, object, "a link") {
+	for _, l := range links.Items {
+		if c.want(l, yamltree.Map, "a link") {
 			c.link(l, used)
 		}
 	}
 }
 
-func (c *clab) link(l value, used map[string]bool) {
-	for _, f := range l.fields {
-		switch f.key {
+func (c *clab) link(l *yamltree.Node, used map[string]bool) {
+	for _, f := range l.Entries {
+		switch f.Key {
 		case "type", "endpoints", "endpoint", "host-interface", "mtu", "ipv4", "ipv6":
 		case "labels", "vars":
 			c.ignore(f, "")
 		case "mode", "remote", "vni", "dst-port", "src-port", "udp-port": // of types that are refused below
 		default:
-			c.warn(f.line, f.column, "", "unknown key %q of a link is ignored", f.key)
+			c.warn(f.Position, "", "unknown key %q of a link is ignored", f.Key)
 		}
 	}
-	kind := strings.ToLower(c.str(l.get("type"), "type"))
+	kind := strings.ToLower(c.str(l.Field("type"), "type"))
 	ends, ok := c.linkEnds(l, &kind)
 	if !ok {
 		return
 	}
-	at := l.get("type")
+	at := l.Field("type")
 	switch kind {
 	case "", "brief", "veth", "veth-stitch", "host":
 	case "dummy":
 		c.dummy(ends[0])
 		return
 	case "macvlan":
-		c.fail(at.line, at.column, hintMacvlan, "links of type macvlan are not supported")
+		c.fail(at.Position, hintMacvlan, "links of type macvlan are not supported")
 		return
 	case "mgmt-net":
-		c.fail(at.line, at.column, hintMgmt, "links of type mgmt-net are not supported")
+		c.fail(at.Position, hintMgmt, "links of type mgmt-net are not supported")
 		return
 	case "vxlan", "vxlan-stitch":
-		c.fail(at.line, at.column, hintVXLAN, "links of type %s are not supported", kind)
+		c.fail(at.Position, hintVXLAN, "links of type %s are not supported", kind)
 		return
 	default:
-		c.fail(at.line, at.column, "known: veth, host, dummy", "unknown type of link %q", kind)
+		c.fail(at.Position, "known: veth, host, dummy", "unknown type of link %q", kind)
 		return
 	}
 	c.veth(l, ends, used)
@@ -87,21 +88,21 @@ func (c *clab) link(l value, used map[string]bool) {
 
 // linkEnds reads endpoints: in both syntaxes, and endpoint: of links with one end. kind may follow from a pseudo
 // node of the short syntax.
-func (c *clab) linkEnds(l value, kind *string) (ends []clabEnd, ok bool) {
-	if one := l.get("endpoint"); one.kind != null {
+func (c *clab) linkEnds(l *yamltree.Node, kind *string) (ends []clabEnd, ok bool) {
+	if one := l.Field("endpoint"); one.Kind != yamltree.Null {
 		e, ok := c.end(one)
 		ends = []clabEnd{e}
 		if *kind == "host" {
-			ends = append(ends, clabEnd{value: one, node: "host", face: c.str(l.get("host-interface"), "host-interface")})
+			ends = append(ends, clabEnd{at: one.Position, node: "host", face: c.str(l.Field("host-interface"), "host-interface")})
 		}
 		return ends, ok
 	}
-	list := l.get("endpoints")
-	if len(list.items) != 2 {
-		c.fail(list.line, list.column, `write endpoints: ["a:eth1", "b:eth1"]`, "a link has two endpoints, this one has %d", len(list.items))
+	list := l.Field("endpoints")
+	if len(list.Items) != 2 {
+		c.fail(list.Position, `write endpoints: ["a:eth1", "b:eth1"]`, "a link has two endpoints, this one has %d", len(list.Items))
 		return nil, false
 	}
-	for _, item := range list.items {
+	for _, item := range list.Items {
 		e, ok := c.end(item)
 		if !ok {
 			return nil, false
@@ -118,57 +119,57 @@ func (c *clab) linkEnds(l value, kind *string) (ends []clabEnd, ok bool) {
 }
 
 // end reads one endpoint: "node:interface", or a map.
-func (c *clab) end(v value) (clabEnd, bool) {
-	e := clabEnd{value: v}
-	switch v.kind {
-	case scalar:
+func (c *clab) end(v *yamltree.Node) (clabEnd, bool) {
+	e := clabEnd{at: v.Position}
+	switch v.Kind {
+	case yamltree.Scalar:
 		var found bool
-		if e.node, e.face, found = strings.Cut(v.text, ":"); !found {
-			c.fail(v.line, v.column, "write node:interface", "endpoint %q names no interface", v.text)
+		if e.node, e.face, found = strings.Cut(v.Text, ":"); !found {
+			c.fail(v.Position, "write node:interface", "endpoint %q names no interface", v.Text)
 			return e, false
 		}
-	case object:
+	case yamltree.Map:
 		c.knownKeys(v, "an endpoint", "node", "interface", "mac", "ipv4", "ipv6", "vars", "labels")
-		e.node, e.face = c.str(v.get("node"), "node"), c.str(v.get("interface"), "interface")
-		e.mac = c.str(v.get("mac"), "mac")
+		e.node, e.face = c.str(v.Field("node"), "node"), c.str(v.Field("interface"), "interface")
+		e.mac = c.str(v.Field("mac"), "mac")
 		if e.mac != "" && !macPattern.MatchString(e.mac) {
-			c.fail(v.get("mac").line, v.get("mac").column, "such as 02:00:00:00:00:01", "%q is not a MAC address", e.mac)
+			c.fail(v.Field("mac").Position, "such as 02:00:00:00:00:01", "%q is not a MAC address", e.mac)
 		}
 		for _, key := range []string{"ipv4", "ipv6"} {
-			c.address(&e, v.get(key), key)
+			c.address(&e, v.Field(key), key)
 		}
 	default:
-		c.fail(v.line, v.column, `write "node:interface"`, "an endpoint is %s", v.kind)
+		c.fail(v.Position, `write "node:interface"`, "an endpoint is %s", v.Kind)
 		return e, false
 	}
 	if e.node == "" || e.face == "" {
-		c.fail(v.line, v.column, "write node:interface", "an endpoint lacks its node or its interface")
+		c.fail(v.Position, "write node:interface", "an endpoint lacks its node or its interface")
 		return e, false
 	}
 	return e, true
 }
 
 // address notes an address of an end; an empty one means none.
-func (c *clab) address(e *clabEnd, v value, key string) {
+func (c *clab) address(e *clabEnd, v *yamltree.Node, key string) {
 	text := c.str(v, key)
 	if text == "" {
 		return
 	}
 	if _, err := netip.ParsePrefix(text); err != nil {
-		c.fail(v.line, v.column, "such as 192.0.2.1/24", "%q is not an address with a prefix length", text)
+		c.fail(v.Position, "such as 192.0.2.1/24", "%q is not an address with a prefix length", text)
 		return
 	}
 	e.addresses = append(e.addresses, text)
 }
 
 // veth adds a cable between two nodes, or to the host.
-func (c *clab) veth(l value, ends []clabEnd, used map[string]bool) {
+func (c *clab) veth(l *yamltree.Node, ends []clabEnd, used map[string]bool) {
 	if len(ends) != 2 {
-		c.fail(l.line, l.column, "", "the link lacks an end")
+		c.fail(l.Position, "", "the link lacks an end")
 		return
 	}
 	for _, key := range []string{"ipv4", "ipv6"} { // of both ends, beside the short syntax
-		for i, item := range l.get(key).items {
+		for i, item := range l.Field(key).Items {
 			if i < len(ends) {
 				c.address(&ends[i], item, key)
 			}
@@ -182,7 +183,7 @@ func (c *clab) veth(l value, ends []clabEnd, used map[string]bool) {
 		}
 		end := node + ":" + e.face
 		if used[end] {
-			c.fail(e.line, e.column, "", "%s is used by two links", end)
+			c.fail(e.at, "", "%s is used by two links", end)
 		}
 		used[end] = true
 		link.Ends = append(link.Ends, topology.End(end))
@@ -194,10 +195,10 @@ func (c *clab) veth(l value, ends []clabEnd, used map[string]bool) {
 	if len(link.Addresses) == 0 {
 		link.Addresses = nil
 	}
-	if at := l.get("mtu"); at.kind != null {
+	if at := l.Field("mtu"); at.Kind != yamltree.Null {
 		mtu, err := strconv.Atoi(c.str(at, "mtu"))
 		if err != nil || mtu < 68 || mtu > 65535 {
-			c.fail(at.line, at.column, "68 to 65535", "mtu %q is not a number of bytes", at.text)
+			c.fail(at.Position, "68 to 65535", "mtu %q is not a number of bytes", at.Text)
 		}
 		link.MTU = mtu
 	}
@@ -210,7 +211,7 @@ func (c *clab) endNode(e clabEnd) (name string, ok bool) {
 		return c.renamed[e.node], true
 	}
 	if e.node != "host" {
-		c.fail(e.line, e.column, "add it under topology.nodes", "no node is called %q", e.node)
+		c.fail(e.at, "add it under topology.nodes", "no node is called %q", e.node)
 		return "", false
 	}
 	if c.uplink == "" {
@@ -233,7 +234,7 @@ func (c *clab) setMAC(e clabEnd) {
 func (c *clab) dummy(e clabEnd) {
 	n := c.nodes[e.node]
 	if n == nil || n.kind != "linux" {
-		c.fail(e.line, e.column, "", "a dummy interface needs a node of kind linux; %q is none", e.node)
+		c.fail(e.at, "", "a dummy interface needs a node of kind linux; %q is none", e.node)
 		return
 	}
 	if n.out != nil {

@@ -11,14 +11,15 @@ import (
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/topology/yamltree"
 )
 
 // clabNode is a node with what its group, its kind and the defaults say, from the most specific level to the least.
 type clabNode struct {
 	name   string // as the file has it
 	kind   string
-	at     field
-	levels []value
+	at     yamltree.Entry
+	levels []*yamltree.Node
 	out    *topology.Node // nil where something is wrong
 	daemon slice.Daemon   // that the image starts
 	onHost bool           // its root is the machine's own
@@ -42,9 +43,9 @@ var clabIgnored = map[string]string{
 var clabUsed = []string{"kind", "group", "image", "entrypoint", "cmd", "exec", "binds", "env", "labels", "network-mode", "cpu",
 	"memory", "sysctls", "restart-policy"}
 
-func (c *clab) node(f field) *clabNode {
-	n := &clabNode{name: f.key, at: f}
-	if f.kind != null && !c.want(f.value, object, "node "+f.key) {
+func (c *clab) node(f yamltree.Entry) *clabNode {
+	n := &clabNode{name: f.Key, at: f}
+	if f.Value.Kind != yamltree.Null && !c.want(f.Value, yamltree.Map, "node "+f.Key) {
 		return n
 	}
 	c.inherit(n)
@@ -56,8 +57,8 @@ func (c *clab) node(f field) *clabNode {
 		out.Kind = slice.Switch
 	case "host":
 		out.Kind = slice.Uplink
-		for _, key := range f.fields {
-			if key.key == "exec" {
+		for _, key := range f.Value.Entries {
+			if key.Key == "exec" {
 				c.ignore(key, "Pergola runs nothing on the host")
 			}
 		}
@@ -77,56 +78,56 @@ func (c *clab) unsupported(n *clabNode) {
 	at := c.kindOf(n)
 	switch kind := c.badKinds[n.kind]; {
 	case n.kind == "":
-		c.fail(n.at.line, n.at.column, hint, "node %q has no kind", n.name)
+		c.fail(n.at.Position, hint, "node %q has no kind", n.name)
 	case kind != nil:
 		kind.more++
 	default:
-		c.badKinds[n.kind] = &ignored{line: at.line, column: at.column, hint: hint, first: n.name}
+		c.badKinds[n.kind] = &ignored{at: at.Position, hint: hint, first: n.name}
 		c.wrong = true
 	}
 }
 
 // kindOf is where a node's kind is written, as containerlab finds it: the kind may come from the node's group.
-func (c *clab) kindOf(n *clabNode) value {
-	defaults, groups := c.root.get("defaults"), c.root.get("groups")
-	for _, v := range []value{n.at.get("kind"), groups.get(n.at.get("group").text).get("kind"),
-		groups.get(defaults.get("group").text).get("kind"), defaults.get("kind")} {
-		if v.kind != null && v.text != "" {
+func (c *clab) kindOf(n *clabNode) *yamltree.Node {
+	defaults, groups := c.root.Field("defaults"), c.root.Field("groups")
+	for _, v := range []*yamltree.Node{n.at.Value.Field("kind"), groups.Field(n.at.Value.Field("group").Text).Field("kind"),
+		groups.Field(defaults.Field("group").Text).Field("kind"), defaults.Field("kind")} {
+		if v.Kind != yamltree.Null && v.Text != "" {
 			return v
 		}
 	}
-	return value{line: n.at.line, column: n.at.column}
+	return &yamltree.Node{Position: n.at.Position}
 }
 
 // inherit finds a node's kind and, which may come from the kind, its group.
 func (c *clab) inherit(n *clabNode) {
-	defaults, kinds, groups := c.root.get("defaults"), c.root.get("kinds"), c.root.get("groups")
-	group := c.str(n.at.get("group"), "group")
+	defaults, kinds, groups := c.root.Field("defaults"), c.root.Field("kinds"), c.root.Field("groups")
+	group := c.str(n.at.Value.Field("group"), "group")
 	n.kind = c.str(c.kindOf(n), "kind")
-	kind := kinds.get(n.kind)
-	for _, v := range []value{kind.get("group"), defaults.get("group")} {
+	kind := kinds.Field(n.kind)
+	for _, v := range []*yamltree.Node{kind.Field("group"), defaults.Field("group")} {
 		if group == "" {
 			group = c.str(v, "group")
 		}
 	}
-	n.levels = []value{n.at.value, groups.get(group), kind, defaults}
+	n.levels = []*yamltree.Node{n.at.Value, groups.Field(group), kind, defaults}
 }
 
 // find gives what the most specific level says.
-func (n *clabNode) find(key string) value {
+func (n *clabNode) find(key string) *yamltree.Node {
 	for _, level := range n.levels {
-		if v := level.get(key); v.kind != null && (v.kind != scalar || v.text != "") {
+		if v := level.Field(key); v.Kind != yamltree.Null && (v.Kind != yamltree.Scalar || v.Text != "") {
 			return v
 		}
 	}
-	return value{line: n.at.line, column: n.at.column}
+	return &yamltree.Node{Position: n.at.Position}
 }
 
 // merged gives a map to which all levels contribute, the more specific ones overriding.
 func (c *clab) merged(n *clabNode, key string) map[string]string {
 	var all map[string]string
 	for _, level := range slices.Backward(n.levels) {
-		if m := c.pairs(level.get(key), key); len(m) > 0 {
+		if m := c.pairs(level.Field(key), key); len(m) > 0 {
 			if all == nil {
 				all = map[string]string{}
 			}
@@ -141,14 +142,14 @@ func (c *clab) merged(n *clabNode, key string) map[string]string {
 
 func (c *clab) checkKeys(n *clabNode) {
 	for _, level := range n.levels {
-		for _, f := range level.fields {
-			hint, passedOver := clabIgnored[f.key]
+		for _, f := range level.Entries {
+			hint, passedOver := clabIgnored[f.Key]
 			switch {
 			case passedOver:
 				c.ignore(f, hint)
-			case contains(clabUsed, f.key):
+			case contains(clabUsed, f.Key):
 			default:
-				c.warn(f.line, f.column, "", "unknown key %q of node %q is ignored", f.key, n.name)
+				c.warn(f.Position, "", "unknown key %q of node %q is ignored", f.Key, n.name)
 			}
 		}
 	}
@@ -173,10 +174,10 @@ func (c *clab) linux(n *clabNode, out *topology.Node) {
 		out.Routing = topology.Strings{string(slice.Static)}
 	}
 	for _, level := range slices.Backward(n.levels) {
-		for _, line := range c.strs(level.get("exec"), "exec") {
+		for _, line := range c.strs(level.Field("exec"), "exec") {
 			line = shell(c.magic(n, line), n.onHost)
 			if n.onHost && installs(line) {
-				c.install(level.get("exec"), line)
+				c.install(level.Field("exec"), line)
 				continue
 			}
 			out.Exec = append(out.Exec, line)
@@ -186,7 +187,7 @@ func (c *clab) linux(n *clabNode, out *topology.Node) {
 	switch mode := c.str(n.find("network-mode"), "network-mode"); {
 	case mode == "host" || strings.HasPrefix(mode, "container:"):
 		at := n.find("network-mode")
-		c.fail(at.line, at.column, "each node has a network namespace of its own", "network-mode %q of node %q is not supported", mode, n.name)
+		c.fail(at.Position, "each node has a network namespace of its own", "network-mode %q of node %q is not supported", mode, n.name)
 	}
 }
 
@@ -195,7 +196,7 @@ func (c *clab) image(n *clabNode, out *topology.Node) {
 	at := n.find("image")
 	image := c.str(at, "image")
 	if image == "" {
-		c.fail(n.at.line, n.at.column, "write image:", "node %q of kind linux has no image", n.name)
+		c.fail(n.at.Position, "write image:", "node %q of kind linux has no image", n.name)
 		return
 	}
 	rule, ok := c.opt.Images.find(image)
@@ -220,10 +221,10 @@ func (c *clab) image(n *clabNode, out *topology.Node) {
 }
 
 // substituted warns once of each image that another root stands for.
-func (c *clab) substituted(at value, image, instead string) {
+func (c *clab) substituted(at *yamltree.Node, image, instead string) {
 	message := fmt.Sprintf("image %s is replaced by %s", image, instead)
 	if !slices.ContainsFunc(c.found, func(d topology.Diagnostic) bool { return d.Message == message }) {
-		c.warn(at.line, at.column, "the image table says so", "%s", message)
+		c.warn(at.Position, "the image table says so", "%s", message)
 	}
 }
 
@@ -242,7 +243,7 @@ func (c *clab) process(n *clabNode, out *topology.Node) {
 	words, err := splitWords(shell(line, n.onHost))
 	if err != nil {
 		at := n.find("cmd")
-		c.fail(at.line, at.column, "", "cmd of node %q: %v", n.name, err)
+		c.fail(at.Position, "", "cmd of node %q: %v", n.name, err)
 		return
 	}
 	out.Cmd = words
@@ -263,23 +264,23 @@ func installs(line string) bool {
 }
 
 // install warns of a package manager that has no image of its own to write to.
-func (c *clab) install(at value, line string) {
-	c.warn(at.line, at.column, "install them on the machine, or give the image another root in the image table",
+func (c *clab) install(at *yamltree.Node, line string) {
+	c.warn(at.Position, "install them on the machine, or give the image another root in the image table",
 		"%q is left out: the node has the machine's own programs", line)
 }
 
 func (c *clab) limits(n *clabNode, out *topology.Node) {
-	if at := n.find("cpu"); at.kind != null {
+	if at := n.find("cpu"); at.Kind != yamltree.Null {
 		cpu, err := strconv.ParseFloat(c.str(at, "cpu"), 64)
 		if err != nil || !(cpu >= 0 && cpu < 1e6) {
-			c.fail(at.line, at.column, "a number of cores", "cpu %q of node %q is not a number", at.text, n.name)
+			c.fail(at.Position, "a number of cores", "cpu %q of node %q is not a number", at.Text, n.name)
 		}
 		out.CPU = cpu
 	}
-	if at := n.find("memory"); at.kind != null {
+	if at := n.find("memory"); at.Kind != yamltree.Null {
 		out.Memory = topology.Bytes(c.str(at, "memory"))
 		if _, err := out.Memory.Count(); err != nil {
-			c.fail(at.line, at.column, "", "memory of node %q: %v", n.name, err)
+			c.fail(at.Position, "", "memory of node %q: %v", n.name, err)
 		}
 	}
 	policies := map[string]slice.Restart{"": "", "no": slice.RestartNever, "on-failure": slice.RestartOnFailure,
@@ -287,7 +288,7 @@ func (c *clab) limits(n *clabNode, out *topology.Node) {
 	at := n.find("restart-policy")
 	policy, ok := policies[strings.ToLower(c.str(at, "restart-policy"))]
 	if !ok {
-		c.fail(at.line, at.column, "no, on-failure, always or unless-stopped", "unknown restart-policy %q of node %q", at.text, n.name)
+		c.fail(at.Position, "no, on-failure, always or unless-stopped", "unknown restart-policy %q of node %q", at.Text, n.name)
 	}
 	out.Restart = policy
 }
@@ -307,11 +308,11 @@ func (c *clab) magic(n *clabNode, text string) string {
 func (c *clab) binds(n *clabNode, out *topology.Node) {
 	byTarget := map[string]bool{}
 	for _, level := range n.levels {
-		for _, item := range level.get("binds").items {
+		for _, item := range level.Field("binds").Items {
 			text := c.magic(n, c.str(item, "bind"))
 			source, target, options := splitBind(text)
 			if source == "" || !strings.HasPrefix(target, "/") {
-				c.fail(item.line, item.column, "write SOURCE:TARGET, TARGET absolute", "bind %q of node %q is not complete", text, n.name)
+				c.fail(item.Position, "write SOURCE:TARGET, TARGET absolute", "bind %q of node %q is not complete", text, n.name)
 				continue
 			}
 			target = path.Clean(target)
@@ -321,7 +322,7 @@ func (c *clab) binds(n *clabNode, out *topology.Node) {
 			byTarget[target] = true
 			c.bind(n, out, source, target, options)
 		}
-		c.want(level.get("binds"), list, "binds")
+		c.want(level.Field("binds"), yamltree.List, "binds")
 	}
 }
 

@@ -27,18 +27,18 @@ type graphFile struct {
 }
 
 type graphNode struct {
-	id           string
-	values       map[string]string
-	line, column int
+	id     string
+	values map[string]string
+	at     position
 }
 
 // graphEdge is an edge, or a hyperedge with any number of ends.
 type graphEdge struct {
-	ends         []string // ids of nodes
-	hyper        bool
-	directed     bool
-	values       map[string]string
-	line, column int
+	ends     []string // ids of nodes
+	hyper    bool
+	directed bool
+	values   map[string]string
+	at       position
 }
 
 // graphReader reads a file element by element.
@@ -49,9 +49,9 @@ type graphReader struct {
 	initial map[string]map[string]string // defaults by domain (node, edge, graph) and name
 	ids     map[string]bool
 	out     graphFile
-	// line and column are where the present token begins.
-	line, column int
-	edgeDefault  bool // directed
+	// at is where the present token begins.
+	at          position
+	edgeDefault bool // directed
 }
 
 var errStop = errors.New("stop")
@@ -60,7 +60,7 @@ var errStop = errors.New("stop")
 func readGraphML(r *report, data []byte) *graphFile {
 	g := &graphReader{report: r, keys: map[string]string{}, initial: map[string]map[string]string{}, ids: map[string]bool{}}
 	if len(data) > maxBytes {
-		r.fail(0, 0, "", "the file has %d MiB; at most %d are read", len(data)>>20, maxBytes>>20)
+		r.fail(position{}, "", "the file has %d MiB; at most %d are read", len(data)>>20, maxBytes>>20)
 		return &g.out
 	}
 	g.decoder = xml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff"))))
@@ -69,7 +69,7 @@ func readGraphML(r *report, data []byte) *graphFile {
 	switch {
 	case err != nil:
 	case root.Name.Local != "graphml":
-		r.fail(g.line, g.column, "GraphML begins with <graphml>", "the file is XML but no GraphML: its first element is <%s>", root.Name.Local)
+		r.fail(g.at, "GraphML begins with <graphml>", "the file is XML but no GraphML: its first element is <%s>", root.Name.Local)
 	default:
 		g.out.values = map[string]string{}
 		err = g.children(root.Name.Local, 1, nil)
@@ -78,7 +78,7 @@ func readGraphML(r *report, data []byte) *graphFile {
 		g.broken(err)
 	}
 	if !r.wrong && len(g.out.nodes) == 0 {
-		r.fail(g.line, g.column, "", "the file has no nodes")
+		r.fail(g.at, "", "the file has no nodes")
 	}
 	return &g.out
 }
@@ -87,18 +87,18 @@ func (g *graphReader) broken(err error) {
 	var syntax *xml.SyntaxError
 	switch {
 	case errors.Is(err, io.EOF):
-		g.fail(g.line, g.column, "", "not GraphML: the file ends early")
+		g.fail(g.at, "", "not GraphML: the file ends early")
 	case errors.As(err, &syntax):
 		line, column := g.decoder.InputPos()
-		g.fail(line, column, "", "not XML: %s", syntax.Msg)
+		g.fail(position{Line: line, Column: column}, "", "not XML: %s", syntax.Msg)
 	default:
-		g.fail(g.line, g.column, "", "not XML: %v", err)
+		g.fail(g.at, "", "not XML: %v", err)
 	}
 }
 
 // token gives the next token and notes where it began.
 func (g *graphReader) token() (xml.Token, error) {
-	g.line, g.column = g.decoder.InputPos()
+	g.at.Line, g.at.Column = g.decoder.InputPos()
 	return g.decoder.Token()
 }
 
@@ -114,7 +114,7 @@ func (g *graphReader) start() (xml.StartElement, error) {
 			return t, nil
 		case xml.CharData:
 			if len(bytes.TrimSpace(t)) > 0 {
-				g.fail(g.line, g.column, "", "not GraphML: text before the first element")
+				g.fail(g.at, "", "not GraphML: text before the first element")
 				return xml.StartElement{}, errStop
 			}
 		}
@@ -124,7 +124,7 @@ func (g *graphReader) start() (xml.StartElement, error) {
 // children reads the content of an element. values takes its <data>; nil where it has none.
 func (g *graphReader) children(parent string, depth int, values map[string]string) error {
 	if depth > maxDepth {
-		g.fail(g.line, g.column, "", "elements are nested more than %d deep", maxDepth)
+		g.fail(g.at, "", "elements are nested more than %d deep", maxDepth)
 		return errStop
 	}
 	for {
@@ -216,14 +216,14 @@ func (g *graphReader) key(e xml.StartElement) error {
 }
 
 func (g *graphReader) node(e xml.StartElement, depth int) error {
-	n := graphNode{id: attribute(e, "id"), line: g.line, column: g.column, values: g.defaults("node")}
+	n := graphNode{id: attribute(e, "id"), at: g.at, values: g.defaults("node")}
 	switch {
 	case n.id == "":
-		g.fail(n.line, n.column, `write <node id="...">`, "a node has no id")
+		g.fail(n.at, `write <node id="...">`, "a node has no id")
 	case g.ids[n.id]:
-		g.fail(n.line, n.column, "", "node id %q is used twice", n.id)
+		g.fail(n.at, "", "node id %q is used twice", n.id)
 	case len(g.out.nodes) == slice.MaxNodes:
-		g.fail(n.line, n.column, "", "more than %d nodes", slice.MaxNodes)
+		g.fail(n.at, "", "more than %d nodes", slice.MaxNodes)
 		return errStop
 	}
 	g.ids[n.id] = true
@@ -232,7 +232,7 @@ func (g *graphReader) node(e xml.StartElement, depth int) error {
 }
 
 func (g *graphReader) edge(e xml.StartElement, depth int) error {
-	edge := graphEdge{line: g.line, column: g.column, hyper: e.Name.Local == "hyperedge", directed: g.edgeDefault,
+	edge := graphEdge{at: g.at, hyper: e.Name.Local == "hyperedge", directed: g.edgeDefault,
 		values: g.defaults("edge")}
 	if d := attribute(e, "directed"); d != "" {
 		edge.directed = d == "true"
@@ -241,7 +241,7 @@ func (g *graphReader) edge(e xml.StartElement, depth int) error {
 		edge.ends = []string{attribute(e, "source"), attribute(e, "target")}
 	}
 	if len(g.out.edges) == slice.MaxInterfaces/2 {
-		g.fail(edge.line, edge.column, "", "more than %d edges", slice.MaxInterfaces/2)
+		g.fail(edge.at, "", "more than %d edges", slice.MaxInterfaces/2)
 		return errStop
 	}
 	g.out.edges = append(g.out.edges, edge)
@@ -276,7 +276,7 @@ func (g *graphReader) text() (string, error) {
 			}
 		case xml.CharData:
 			if b.Len()+len(t) > maxText {
-				g.fail(g.line, g.column, "", "a value is longer than %d KiB", maxText>>10)
+				g.fail(g.at, "", "a value is longer than %d KiB", maxText>>10)
 				return "", errStop
 			}
 			b.Write(t)

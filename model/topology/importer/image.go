@@ -6,6 +6,7 @@ import (
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/topology/yamltree"
 )
 
 // ImageRule says what stands for a container image.
@@ -79,11 +80,11 @@ func ParseImages(file string, data []byte) (ImageTable, topology.Diagnostics) {
 	r := &report{file: file}
 	root := readYAML(r, data)
 	var table ImageTable
-	if r.want(root, object, "an image table") {
+	if r.want(root, yamltree.Map, "an image table") {
 		r.knownKeys(root, "an image table", "images")
-		images := root.get("images")
-		r.want(images, list, "images")
-		for _, entry := range images.items {
+		images := root.Field("images")
+		r.want(images, yamltree.List, "images")
+		for _, entry := range images.Items {
 			table = append(table, r.imageRule(entry))
 		}
 	}
@@ -93,30 +94,30 @@ func ParseImages(file string, data []byte) (ImageTable, topology.Diagnostics) {
 	return append(table, DefaultImages()...), r.found
 }
 
-func (r *report) imageRule(entry value) ImageRule {
-	if !r.want(entry, object, "an image") {
+func (r *report) imageRule(entry *yamltree.Node) ImageRule {
+	if !r.want(entry, yamltree.Map, "an image") {
 		return ImageRule{}
 	}
 	r.knownKeys(entry, "an image", "match", "rootfs", "image", "daemon")
-	rule := ImageRule{Match: r.str(entry.get("match"), "match"), Rootfs: r.str(entry.get("rootfs"), "rootfs"),
-		Image: r.str(entry.get("image"), "image"), Daemon: slice.Daemon(r.str(entry.get("daemon"), "daemon"))}
+	rule := ImageRule{Match: r.str(entry.Field("match"), "match"), Rootfs: r.str(entry.Field("rootfs"), "rootfs"),
+		Image: r.str(entry.Field("image"), "image"), Daemon: slice.Daemon(r.str(entry.Field("daemon"), "daemon"))}
 	if _, err := path.Match(rule.Match, ""); err != nil || rule.Match == "" {
-		r.fail(entry.line, entry.column, "such as frrouting/frr, or *multitool", "match %q is not a pattern of image names", rule.Match)
+		r.fail(entry.Position, "such as frrouting/frr, or *multitool", "match %q is not a pattern of image names", rule.Match)
 	}
 	if rule.Daemon != "" && rule.Daemon != slice.FRR && rule.Daemon != slice.BIRD {
-		r.fail(entry.get("daemon").line, entry.get("daemon").column, "frr or bird", "unknown daemon %q", string(rule.Daemon))
+		r.fail(entry.Field("daemon").Position, "frr or bird", "unknown daemon %q", string(rule.Daemon))
 	}
 	if rule.Rootfs != "" && rule.Image != "" {
-		r.fail(entry.line, entry.column, "", "an image is replaced by rootfs or by image, not by both")
+		r.fail(entry.Position, "", "an image is replaced by rootfs or by image, not by both")
 	}
 	return rule
 }
 
 // knownKeys reports the keys of a map that are not among those known.
-func (r *report) knownKeys(v value, what string, known ...string) {
-	for _, f := range v.fields {
-		if !contains(known, f.key) {
-			r.fail(f.line, f.column, "known: "+strings.Join(known, ", "), "%s has no %q", what, f.key)
+func (r *report) knownKeys(v *yamltree.Node, what string, known ...string) {
+	for _, f := range v.Entries {
+		if !contains(known, f.Key) {
+			r.fail(f.Position, "known: "+strings.Join(known, ", "), "%s has no %q", what, f.Key)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/topology/yamltree"
 )
 
 // Format is a kind of topology file.
@@ -50,6 +51,9 @@ func Detect(file string, data []byte) Format {
 	return Pergola
 }
 
+// position is a place in a file; line and column count from 1.
+type position = yamltree.Position
+
 // report collects diagnostics of one file.
 type report struct {
 	file  string
@@ -67,11 +71,13 @@ func (r *report) add(d topology.Diagnostic) {
 	}
 }
 
-// fail notes an error, warn a warning. Line and column count from 1; 0 where the place is not known.
-func (r *report) fail(line, column int, hint, format string, args ...any) {
-	r.add(topology.Diagnostic{Line: line, Column: column, Hint: hint, Message: fmt.Sprintf(format, args...)})
+// fail notes an error. The position is 0 where the place is not known.
+func (r *report) fail(at position, hint, format string, args ...any) {
+	r.add(topology.Diagnostic{Line: at.Line, Column: at.Column, Hint: hint, Message: fmt.Sprintf(format, args...)})
 }
 
-func (r *report) warn(line, column int, hint, format string, args ...any) {
-	r.add(topology.Diagnostic{Line: line, Column: column, Hint: hint, Message: fmt.Sprintf(format, args...), Warning: true})
+// warn notes a warning.
+func (r *report) warn(at position, hint, format string, args ...any) {
+	message := fmt.Sprintf(format, args...)
+	r.add(topology.Diagnostic{Line: at.Line, Column: at.Column, Hint: hint, Message: message, Warning: true})
 }

@@ -127,7 +127,7 @@ func (z *zoo) addNodes() {
 		z.out.Nodes[name] = node
 	}
 	if len(z.out.Nodes) == 0 {
-		z.fail(0, 0, "", "all nodes belong to other networks (Internal is 0)")
+		z.fail(position{}, "", "all nodes belong to other networks (Internal is 0)")
 	}
 }
 
@@ -143,7 +143,7 @@ func (z *zoo) position(n *graphNode) *slice.Position {
 	y, errY := strconv.ParseFloat(lat, 64)
 	x, errX := strconv.ParseFloat(long, 64)
 	if errY != nil || errX != nil || !(math.Abs(y) <= 90) || !(math.Abs(x) <= 180) {
-		z.warn(n.line, n.column, "degrees, north and east positive", "node %q: latitude %q and longitude %q are no place on Earth; the node gets none", n.id, lat, long)
+		z.warn(n.at, "degrees, north and east positive", "node %q: latitude %q and longitude %q are no place on Earth; the node gets none", n.id, lat, long)
 		return nil
 	}
 	return &slice.Position{Latitude: y, Longitude: x}
@@ -164,7 +164,7 @@ func (z *zoo) addLinks() {
 			continue
 		}
 		if z.loops(ends) {
-			z.warn(e.line, e.column, "", "the link %s - %s would close a loop of switches; it is left out", z.names[ends[0]], z.names[ends[1]])
+			z.warn(e.at, "", "the link %s - %s would close a loop of switches; it is left out", z.names[ends[0]], z.names[ends[1]])
 			continue
 		}
 		l := topology.Link{Ends: z.endsOf(ends)}
@@ -184,15 +184,15 @@ func (z *zoo) ends(e *graphEdge) (ends []string, ok bool) {
 		case z.external[id]:
 			return nil, false
 		default:
-			z.fail(e.line, e.column, "", "an edge names node %q, which the file does not have", id)
+			z.fail(e.at, "", "an edge names node %q, which the file does not have", id)
 			return nil, false
 		}
 	}
 	if len(ends) < 2 {
 		if len(ends) == 1 {
-			z.warn(e.line, e.column, "", "the link of %s to itself is left out", z.names[ends[0]])
+			z.warn(e.at, "", "the link of %s to itself is left out", z.names[ends[0]])
 		} else {
-			z.warn(e.line, e.column, "", "an edge without ends is left out")
+			z.warn(e.at, "", "an edge without ends is left out")
 		}
 		return nil, false
 	}
@@ -260,7 +260,7 @@ func (z *zoo) rate(e *graphEdge) topology.Rate {
 			return r
 		}
 	}
-	z.warn(e.line, e.column, "", "LinkSpeedRaw %q is no rate between 1 kbit/s and 1 Tbit/s; the link is not limited", raw)
+	z.warn(e.at, "", "LinkSpeedRaw %q is no rate between 1 kbit/s and 1 Tbit/s; the link is not limited", raw)
 	return ""
 }
 
@@ -299,9 +299,9 @@ func distance(a, b slice.Position) float64 {
 func (z *zoo) sum() {
 	n := len(z.out.Links)
 	if z.unrated > 0 {
-		z.warn(0, 0, "", "%s of %d have no LinkSpeedRaw; they are not limited", wording.Count(z.unrated, "link"), n)
+		z.warn(position{}, "", "%s of %d have no LinkSpeedRaw; they are not limited", wording.Count(z.unrated, "link"), n)
 	}
 	if z.unplaced > 0 {
-		z.warn(0, 0, "", "%s of %d lack coordinates at an end; they have no delay", wording.Count(z.unplaced, "link"), n)
+		z.warn(position{}, "", "%s of %d lack coordinates at an end; they have no delay", wording.Count(z.unplaced, "link"), n)
 	}
 }
