@@ -33,6 +33,19 @@ func ring(nodes int) []byte {
 	return []byte(b.String())
 }
 
+// BenchmarkParse reads rings of routers.
+func BenchmarkParse(b *testing.B) {
+	for _, nodes := range []int{1000, slice.MaxNodes} {
+		file := ring(nodes)
+		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				mustParse(b, "ring.yaml", file)
+			}
+		})
+	}
+}
+
 func TestTooManyNodesIsOneErrorAtOnce(t *testing.T) {
 	file := ring(100_000)
 	var found Diagnostics

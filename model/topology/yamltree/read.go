@@ -176,6 +176,10 @@ func syntaxProblem(data []byte, err error) *Problem {
 		hint = noTabs
 	case strings.Contains(message, "cannot start any token"):
 		message, hint = fmt.Sprintf("found character %q that cannot start any token", c), "put the text in quotes"
+	case (c == '[' || c == '{') && runeAt(data, before(at)) == ':':
+		hint = "write a blank after the colon"
+	case hint == "" && c == ':' && strings.Contains(message, "did not find expected ','"):
+		hint = "a text that ends in a colon needs quotes"
 	case strings.Contains(message, "mapping values are not allowed"):
 		hint = `a text that holds ": " needs quotes`
 	}
@@ -192,6 +196,8 @@ func openPart(context string, line int) string {
 	}
 	return fmt.Sprintf("%s that begins in line %d", context, line)
 }
+
+func before(at Position) Position { return Position{Line: at.Line, Column: at.Column - 1} }
 
 // runeAt is the character at a position; 0 outside the text.
 func runeAt(data []byte, at Position) rune {
