@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"reflect"
 	"slices"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/sse"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/api/eventstream"
@@ -23,13 +23,18 @@ type checkInput struct {
 	Body api.CheckRequest
 }
 
-func (s *server) registerChecks(a huma.API) {
-	huma.Get(a, "/v1/slices/{slice}/convergence", s.convergence, describe("convergence", "Whether routing has settled"))
-	huma.Post(a, "/v1/slices/{slice}/check", s.check, describe("check", "Try the slice's checks"),
-		streams(a, "text/event-stream", "Events `progress` (CheckProgress), then one `outcome`.", api.CheckOutcome{}))
+// Resolve refuses checks that do not exist.
+func (in *checkInput) Resolve(ctx huma.Context) []error {
+	return refusal(serverOf(ctx).Controller.HasChecks(ctx.Context(), in.Slice, in.Body.Names))
 }
 
-func typeOf(v any) reflect.Type { return reflect.TypeOf(v) }
+func (s *server) registerChecks(a huma.API) {
+	huma.Get(a, "/v1/slices/{slice}/convergence", s.convergence, describe("convergence", "Whether routing has settled"))
+	registerEvents(s, a, huma.Operation{
+		OperationID: "check", Method: http.MethodPost, Path: "/v1/slices/{slice}/check",
+		Summary: "Try the slice's checks", Description: "Events `progress`, then one `outcome`.",
+	}, map[string]any{"progress": api.CheckProgress{}, "outcome": api.CheckOutcome{}}, s.check)
+}
 
 func (s *server) convergence(ctx context.Context, in *PartInput) (*body[api.Convergence], error) {
 	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
@@ -52,36 +57,32 @@ func (s *server) convergence(ctx context.Context, in *PartInput) (*body[api.Conv
 	return answer(all, err)
 }
 
-func (s *server) check(ctx context.Context, in *checkInput) (*huma.StreamResponse, error) {
-	if err := s.Controller.HasChecks(ctx, in.Slice, in.Body.Names); err != nil {
-		return nil, problem(err)
-	}
+func (s *server) check(ctx context.Context, in *checkInput, send sse.Sender) error {
 	spec, _, err := s.Controller.Slice(ctx, in.Slice)
 	if err != nil {
-		return nil, problem(err)
+		return err
 	}
-	return sse(func(ctx context.Context, send sender) error {
-		all := checking{send: send, progress: map[string]api.CheckProgress{}}
-		unreachable, err := s.ask(ctx, in.PartInput, http.MethodPost, "check", in.Body, func(ctx context.Context) error {
-			results, err := s.Agent.Check(ctx, in.Slice, in.Body, func(p api.CheckProgress) { all.proceed("", p) })
-			all.done(results)
-			return err
-		}, all.follow)
-		if err != nil {
-			return err
-		}
-		for _, h := range unreachable {
-			all.done(unchecked(spec, in.Body, h))
-		}
-		order(spec, all.results)
-		return send("outcome", api.CheckOutcome{Results: all.results})
-	}), nil
+	all := checking{send: send, progress: map[string]api.CheckProgress{}}
+	own := func(ctx context.Context) error {
+		results, err := s.Agent.Check(ctx, in.Slice, in.Body, func(p api.CheckProgress) { all.proceed("", p) })
+		all.done(results)
+		return err
+	}
+	unreachable, err := s.ask(ctx, in.PartInput, http.MethodPost, "check", in.Body, own, all.follow)
+	if err != nil {
+		return err
+	}
+	for _, h := range unreachable {
+		all.done(unchecked(spec, in.Body, h))
+	}
+	order(spec, all.results)
+	return send.Data(api.CheckOutcome{Results: all.results})
 }
 
 // checking collects what several hosts find.
 type checking struct {
 	mu       sync.Mutex                   // guards all below, and send
-	send     sender                       // when the client has gone, its context ends
+	send     sse.Sender                   // when the client has gone, its context ends
 	progress map[string]api.CheckProgress // by host
 	results  []api.CheckResult
 }
@@ -96,7 +97,7 @@ func (c *checking) proceed(host string, p api.CheckProgress) {
 		sum.Total += p.Total
 		sum.Failed += p.Failed
 	}
-	_ = c.send("progress", sum)
+	_ = c.send.Data(sum)
 }
 
 func (c *checking) done(results []api.CheckResult) {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"time"
 
@@ -170,55 +169,4 @@ func (s *server) retryAll(ctx context.Context, in PartInput) {
 
 func (s *server) delete(ctx context.Context, in *SliceInput) (*struct{}, error) {
 	return nil, problem(s.Controller.Delete(ctx, in.Slice))
-}
-
-// progress streams what the host reports of a slice, whenever that changes.
-func (s *server) progress(ctx context.Context, in *SliceInput) (*huma.StreamResponse, error) {
-	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
-		return nil, problem(err)
-	}
-	return sse(func(ctx context.Context, send sender) error {
-		changes, err := s.Store.Watch(ctx) // before the first look, so that nothing is missed
-		if err != nil {
-			return err
-		}
-		var last *api.Progress
-		for {
-			p, err := s.progressNow(ctx, in.Slice)
-			if err != nil {
-				return err
-			}
-			if last == nil || !reflect.DeepEqual(p, *last) { // hosts tell of more than of this slice
-				if err := send("progress", p); err != nil || p.Gone {
-					return err
-				}
-			}
-			if last = &p; !changed(changes, in.Slice) {
-				return nil
-			}
-		}
-	}), nil
-}
-
-func (s *server) progressNow(ctx context.Context, name string) (api.Progress, error) {
-	records, err := s.Store.Slices(ctx)
-	if err != nil {
-		return api.Progress{}, err
-	}
-	at := slices.IndexFunc(records, func(r store.Record) bool { return r.Name == name })
-	if at < 0 {
-		return api.Progress{Status: slice.Status{Slice: name}, Gone: true}, nil
-	}
-	st, err := s.Store.Status(ctx, name)
-	return api.Progress{Status: st, Deleting: records[at].Going}, err
-}
-
-// changed waits for a change that concerns the slice; false when there will be none.
-func changed(changes <-chan store.Change, name string) bool {
-	for c := range changes {
-		if c.What == store.Resync || c.What == store.HostsChanged || c.Slice == name {
-			return true
-		}
-	}
-	return false
 }

@@ -2,8 +2,6 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -12,35 +10,7 @@ import (
 	"github.com/pergola-net/pergola/control/api"
 )
 
-// sender sends one server-sent event with a JSON value.
-type sender func(event string, data any) error
-
-// sse streams server-sent events. An error after the stream began becomes an event "problem".
-func sse(stream func(ctx context.Context, send sender) error) *huma.StreamResponse {
-	return &huma.StreamResponse{Body: func(hctx huma.Context) {
-		_, w := humago.Unwrap(hctx)
-		w.Header().Set("Content-Type", "text/event-stream")
-		w.Header().Set("Cache-Control", "no-store")
-		w.WriteHeader(http.StatusOK)
-		flusher := http.NewResponseController(w)
-		flusher.Flush() // the client learns at once that it was let in
-		send := func(event string, data any) error {
-			text, err := json.Marshal(data)
-			if err != nil {
-				return fmt.Errorf("encode event %s: %w", event, err)
-			}
-			if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, text); err != nil {
-				return err
-			}
-			return flusher.Flush()
-		}
-		if err := stream(hctx.Context(), send); err != nil && hctx.Context().Err() == nil {
-			_ = send("problem", problem(err)) // the client may have gone
-		}
-	}}
-}
-
-// bytesOf streams bytes. An error before the first byte is a problem as usual; a later one is told in a trailer.
+// bytesOf streams bytes. An error before the first byte is answered as a problem; a later one is in a trailer.
 func bytesOf(contentType string, stream func(ctx context.Context, w *flushWriter) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		_, rw := humago.Unwrap(hctx)
@@ -57,7 +27,7 @@ func bytesOf(contentType string, stream func(ctx context.Context, w *flushWriter
 	}}
 }
 
-// flushWriter hands every write on at once, and begins the answer with the first.
+// flushWriter flushes every write, and begins the answer with the first.
 type flushWriter struct {
 	w           http.ResponseWriter
 	flusher     *http.ResponseController
