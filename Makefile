@@ -10,9 +10,12 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pergola
 LINT_VERSION := 2.15.0
 LINT := $(CACHE)/golangci-lint-$(LINT_VERSION)/golangci-lint
 
-# Tests that touch the kernel run as root, one package after the other: they look for leaks on the whole machine.
+# Tests that touch the kernel run as root. Those of the net and program tiers run in namespaces of their own (tools/pen),
+# several packages at a time. What these do not keep apart, tools/leftovers looks at when all have ended.
 AS_ROOT := $(if $(filter-out 0,$(shell id -u)),-exec 'sudo -E')
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
+IN_PEN := -p 3 -exec $(CURDIR)/tools/pen
+LEFTOVERS := $(if $(PERGOLA_TEST_SHARED),,$(SUDO) $(if $(SUDO),-E) bin/leftovers)
 
 # The tiers. PURE packages do no I/O but files: they run anywhere, under the race detector. What is in no other tier is in net.
 PURE := $(addprefix ./,cmd/... control/api/... control/client/... control/controller/... control/events/... control/pki/... control/rest/... control/store/... host/plan/... host/reconcile/... host/routing/... host/undo/... model/... tools/...)
@@ -25,7 +28,7 @@ SUITE = bin/suite -log build/results
 .DEFAULT_GOAL := build
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z0-9 -]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 build: ## build bin/pergola
 	@CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -o bin/pergola ./cmd/pergola
@@ -51,37 +54,56 @@ $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION) (once)"
 	@GOBIN=$(dir $@) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT_VERSION)
 
-test: ## run every tier, the cheap ones first: unit, program, net, e2e, cluster, vm
+bin/leftovers: FORCE
+	@$(GO) build -o $@ ./tools/leftovers
+
+# Lanes run side by side; the tiers of a lane run one after the other. The vm tier computes, net, e2e and cluster mostly wait.
+LANES := lane-vm lane-net lane-machine lane-unit
+LIMIT = -timeout 20m
+
+SIDE_BY_SIDE = rm -rf build/results; $(LEFTOVERS) $(MAKE) -s -k --no-print-directory \
+	-j $(words $(LANES)) --output-sync=target $(LANES)
+
+test: build bin/suite bin/leftovers ## run every tier: unit, program, net, e2e, cluster, vm
 	@tools/install-deps run generate test vm
-	@rm -rf build/results
-	@failed=; for tier in unit program net e2e cluster vm; do $(MAKE) -s --no-print-directory test-$$tier || failed="$$failed $$tier"; done; \
-	bin/suite -sum build/results; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
+	@$(SIDE_BY_SIDE); status=$$?; bin/suite -sum build/results && exit $$status
+
+check: build bin/suite bin/leftovers $(LINT) ## run every tier and the linter, without the sum of the results
+	@tools/install-deps run generate test vm
+	@$(SIDE_BY_SIDE) LAST=lint
+
+lane-vm: test-vm
+lane-net: test-net
+lane-machine:
+	@$(MAKE) -k test-e2e; e2e=$$?; $(MAKE) test-cluster && exit $$e2e
+lane-unit:
+	@$(MAKE) test-unit; unit=$$?; $(MAKE) test-program $(LAST) && exit $$unit
 
 test-unit: bin/suite ## pure Go, under the race detector
 	@tools/install-deps test
 	@$(SUITE) unit $(GO) test -json -race $(PURE)
 
-test-program: bin/suite ## eBPF programs, frame in and frame out
+test-program: bin/suite bin/leftovers ## eBPF programs, frame in and frame out
 	@tools/install-deps run test
-	@$(SUITE) program $(GO) test -json -count=1 -p 1 $(AS_ROOT) $(PROGRAM)
+	@$(SUITE) program $(LEFTOVERS) $(GO) test -json -count=1 $(LIMIT) $(IN_PEN) $(PROGRAM)
 
-test-net: bin/suite ## namespaces, containers, routing daemons, traffic
+test-net: bin/suite bin/leftovers ## namespaces, containers, routing daemons, traffic
 	@tools/install-deps run test
-	@$(SUITE) net $(GO) test -json -count=1 -p 1 -timeout 10m $(AS_ROOT) $(NET)
+	@$(SUITE) net $(LEFTOVERS) $(GO) test -json -count=1 $(LIMIT) $(IN_PEN) $(NET)
 
 test-e2e: build bin/suite ## stories with the real binary
 	@tools/install-deps run test
-	@PERGOLA=$(CURDIR)/bin/pergola $(SUITE) e2e $(GO) test -json -count=1 -timeout 10m -skip '^TestCluster$$' $(AS_ROOT) $(E2E)
+	@PERGOLA=$(CURDIR)/bin/pergola $(SUITE) e2e $(GO) test -json -count=1 $(LIMIT) -skip '^TestCluster$$' $(AS_ROOT) $(E2E)
 
 test-cluster: build bin/suite ## stories of several machines, made of namespaces
 	@tools/install-deps run test
-	@PERGOLA=$(CURDIR)/bin/pergola $(SUITE) cluster $(GO) test -json -count=1 -timeout 10m -run '^TestCluster$$' $(AS_ROOT) $(E2E)
-
-test-root: test-program test-net test-e2e test-cluster ## the tiers that need root
+	@PERGOLA=$(CURDIR)/bin/pergola $(SUITE) cluster $(GO) test -json -count=1 $(LIMIT) -run '^TestCluster$$' $(AS_ROOT) $(E2E)
 
 test-vm: build bin/suite ## the tests of test/vm/tests.txt on Debian's stock kernel, emulated
 	@tools/install-deps run test vm
 	@$(SUITE) vm test/vm/run
+
+test-root: test-program test-net test-e2e test-cluster ## the tiers that need root
 
 FUZZTIME ?= 30s
 fuzz: ## run every fuzz target for FUZZTIME
@@ -105,4 +127,5 @@ install: build ## install the binary, the systemd unit and shell completions bel
 clean: ## remove what was built here; caches in ~/.cache/pergola stay
 	@rm -rf bin build dist
 
-.PHONY: help build demo generate lint fmt test test-unit test-program test-net test-e2e test-cluster test-root test-vm fuzz bench soak install clean
+FORCE:
+.PHONY: FORCE help build demo generate lint fmt test check $(LANES) test-unit test-program test-net test-e2e test-cluster test-root test-vm fuzz bench soak install clean

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// leakPatience is how long things may take to go after the test: the kernel dismantles network namespaces, BPF programs
-// and cgroups in the background.
+// leakPatience is the time that things may take to go after the test: the kernel dismantles network namespaces, BPF
+// programs and cgroups in the background.
 const leakPatience = 10 * time.Second
 
-// LeakCheck notes what exists now and fails the test if, when it ends, something new is left that belongs to the test:
-// its own open files and child processes, and whatever process, network namespace, mount, interface, cgroup, BPF program,
-// map or link carries one of the marks in its name, path, command line, environment, mount table or cgroup. A mark is a
-// state directory or a name prefix that nobody else uses.
+// LeakCheck notes what exists now. When the test ends, it fails the test if something new is left that belongs to it: its
+// own open files and child processes, and every process, network namespace, mount, interface, cgroup and pinned BPF
+// object that carries one of the marks in its name, path, command line, environment, mount table or cgroup. A mark is a
+// state directory or a name prefix that no other test uses.
 //
-// The machine may be in use by others, so what carries no mark is not looked at; Main does that for CI.
+// Others may use the machine, so what carries no mark is not looked at; Main and Guard do that in CI.
 //
-// Call it right after TempState, before whatever cleans up is registered: cleanups run in reverse order. It must not be
-// used by tests that run in parallel with others of their package.
+// Call it right after TempState, before any cleanup is registered: cleanups run in reverse order. Tests that run in
+// parallel with others of their package must not use it.
 func LeakCheck(t testing.TB, marks ...string) {
 	t.Helper()
 	before, err := observe()
@@ -38,29 +38,39 @@ func LeakCheck(t testing.TB, marks ...string) {
 	})
 }
 
-// Main runs a package's tests and, in CI, where packages run one after the other and nothing else runs beside them, fails if
-// anything at all is left on the machine that was not there before, whoever's it is. Use it as
+// Main runs a package's tests and, in CI, fails if anything is left that was not there before, whatever its owner. Use
+// it as
 //
 //	func TestMain(m *testing.M) { testkit.Main(m) }
+//
+// Where other packages' tests run at the same time (environment variable PERGOLA_TEST_SHARED), their cgroups and BPF
+// objects are seen here too, so these two kinds are left to the Guard around all of them.
 func Main(m *testing.M) {
+	os.Exit(guard(m.Run, func(th thing) bool { return !th.shared || os.Getenv("PERGOLA_TEST_SHARED") == "" }))
+}
+
+// Guard calls run, which gives an exit status and, in CI, replaces a status of 0 by 1 if anything is left on the machine
+// that was not there before. Nothing else may make things on the machine meanwhile, except descendants of older processes.
+func Guard(run func() int) int { return guard(run, func(thing) bool { return true }) }
+
+func guard(run func() int, look func(thing) bool) int {
 	if !inCI() || os.Geteuid() != 0 {
-		os.Exit(m.Run())
+		return run()
 	}
 	before, err := observe()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "note what is there before the tests: %v\n", err)
-		os.Exit(1)
+		return 1
 	}
-	code := m.Run()
-	anything := func(th thing) bool { return !th.transient() }
-	if left := awaitGone(before, anything); len(left) > 0 {
-		fmt.Fprintf(os.Stderr, "left behind by the package's tests:\n\t%s\n", strings.Join(left, "\n\t"))
+	code := run()
+	if left := awaitGone(before, func(th thing) bool { return !th.transient() && look(th) }); len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "left behind by the tests:\n\t%s\n", strings.Join(left, "\n\t"))
 		code = max(code, 1)
 	}
-	os.Exit(code)
+	return code
 }
 
-// awaitGone polls until nothing new that is mine is left, and otherwise says what.
+// awaitGone polls until nothing new that is mine is left. After leakPatience it gives what is left.
 func awaitGone(before map[string]thing, mine func(thing) bool) []string {
 	var left []string
 	err := Poll(func() error {
@@ -94,6 +104,7 @@ type thing struct {
 	text   []string // where marks are looked for
 	own    bool     // belongs to this very process without any mark
 	others bool     // belongs to a process that was there before, and is not this one
+	shared bool     // seen alike by all tests of the machine, whatever their namespaces, and names no owner
 }
 
 func (th thing) String() string { return th.kind + " " + th.name }
@@ -102,8 +113,7 @@ func (th thing) carries(mark string) bool {
 	return slices.ContainsFunc(th.text, func(s string) bool { return strings.Contains(s, mark) })
 }
 
-// transient reports whether the machine itself makes and drops such things all the time: kernel threads, and what others
-// run.
+// transient reports whether such things come and go without the tests: kernel threads, and what older processes start.
 func (th thing) transient() bool { return th.kind == "kernel thread" || th.others }
 
 // observe looks at everything that can leak; keys are unique over time as far as the kernel allows.
@@ -118,7 +128,9 @@ func observe() (map[string]thing, error) {
 		}
 		found[key] = th
 	}
-	for _, look := range []func(func(string, thing)) error{lookProcesses, lookMounts, lookInterfaces, lookCgroups, lookBPF, lookFiles} {
+	for _, look := range []func(func(string, thing)) error{
+		lookProcesses, lookMounts, lookInterfaces, lookHooks, lookCgroups, lookBPF, lookFiles,
+	} {
 		if err := look(add); err != nil {
 			return nil, err
 		}

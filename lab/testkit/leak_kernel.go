@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 )
 
 // lookMounts reports the mounts of this process's mount namespace; network namespaces pinned by `ip netns` are among
@@ -38,15 +39,59 @@ func lookInterfaces(add func(string, thing)) error {
 		return err
 	}
 	for _, i := range all {
-		alias, _ := os.ReadFile(filepath.Join("/sys/class/net", i.Name, "ifalias")) // absent where /sys shows another namespace
-		add(fmt.Sprintf("%d %s", i.Index, i.Name), thing{kind: "interface", name: i.Name, text: []string{i.Name, string(alias)}})
+		// The file is absent where /sys shows another namespace.
+		alias, _ := os.ReadFile(filepath.Join("/sys/class/net", i.Name, "ifalias"))
+		add(fmt.Sprintf("%d %s", i.Index, i.Name),
+			thing{kind: "interface", name: i.Name, text: []string{i.Name, string(alias)}})
 	}
 	return nil
 }
 
+// lookHooks reports what BPF programs of interfaces hang on: clsact and ingress qdiscs, and XDP.
+func lookHooks(add func(string, thing)) error {
+	links, err := dump(netlink.LinkList)
+	if err != nil {
+		return fmt.Errorf("list interfaces: %w", err)
+	}
+	qdiscs, err := dump(func() ([]netlink.Qdisc, error) { return netlink.QdiscList(nil) })
+	if err != nil {
+		return fmt.Errorf("list qdiscs: %w", err)
+	}
+	for _, l := range links {
+		a := l.Attrs()
+		hook := func(kind string) {
+			name := kind + " of " + a.Name
+			add(fmt.Sprintf("%d %s", a.Index, name), thing{kind: "hook", name: name, text: []string{a.Name, a.Alias}})
+		}
+		if a.Xdp != nil && a.Xdp.Attached {
+			hook("xdp")
+		}
+		for _, q := range qdiscs {
+			if q.Attrs().LinkIndex == a.Index && (q.Type() == "clsact" || q.Type() == "ingress") {
+				hook(q.Type())
+			}
+		}
+	}
+	return nil
+}
+
+// dump repeats a netlink dump that the kernel marks as inconsistent, because something changed meanwhile.
+func dump[T any](list func() ([]T, error)) ([]T, error) {
+	for tries := 0; ; tries++ {
+		all, err := list()
+		if !errors.Is(err, netlink.ErrDumpInterrupted) || tries == 10 {
+			return all, err
+		}
+	}
+}
+
 // lookCgroups reports cgroups of all hierarchies.
 func lookCgroups(add func(string, thing)) error {
-	return lookTree("/sys/fs/cgroup", "cgroup", func(e fs.DirEntry) bool { return e.IsDir() }, add)
+	return lookTree("/sys/fs/cgroup", func(path string, e fs.DirEntry) {
+		if e.IsDir() {
+			add(path, thing{kind: "cgroup", name: path, text: []string{path}, shared: true})
+		}
+	})
 }
 
 // lookBPF reports pinned objects by path, and loaded programs, maps and links by id.
@@ -54,7 +99,9 @@ func lookBPF(add func(string, thing)) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	if err := lookTree("/sys/fs/bpf", "pinned BPF object", func(fs.DirEntry) bool { return true }, add); err != nil {
+	if err := lookTree("/sys/fs/bpf", func(path string, _ fs.DirEntry) {
+		add(path, thing{kind: "pinned BPF object", name: path, text: []string{path}})
+	}); err != nil {
 		return err
 	}
 	if err := lookPrograms(add); err != nil {
@@ -66,7 +113,7 @@ func lookBPF(add func(string, thing)) error {
 	return lookLinks(add)
 }
 
-func lookTree(root, kind string, want func(fs.DirEntry) bool, add func(string, thing)) error {
+func lookTree(root string, found func(path string, e fs.DirEntry)) error {
 	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if gone(err) {
 			return nil
@@ -74,11 +121,13 @@ func lookTree(root, kind string, want func(fs.DirEntry) bool, add func(string, t
 		if err != nil {
 			return err
 		}
-		if want(e) {
-			add(path, thing{kind: kind, name: path, text: []string{path}})
-		}
+		found(path, e)
 		return nil
 	})
+}
+
+func sharedBPF(kind, name string) thing {
+	return thing{kind: "BPF " + kind, name: name, text: []string{name}, shared: true}
 }
 
 func lookPrograms(add func(string, thing)) error {
@@ -103,7 +152,7 @@ func lookPrograms(add func(string, thing)) error {
 		if err != nil {
 			return fmt.Errorf("describe BPF program %d: %w", id, err)
 		}
-		add(fmt.Sprint(id), thing{kind: "BPF program", name: fmt.Sprintf("%d %s", id, info.Name), text: []string{info.Name}})
+		add(fmt.Sprint(id), sharedBPF("program", fmt.Sprintf("%d %s", id, info.Name)))
 	}
 }
 
@@ -129,7 +178,7 @@ func lookMaps(add func(string, thing)) error {
 		if err != nil {
 			return fmt.Errorf("describe BPF map %d: %w", id, err)
 		}
-		add(fmt.Sprint(id), thing{kind: "BPF map", name: fmt.Sprintf("%d %s", id, info.Name), text: []string{info.Name}})
+		add(fmt.Sprint(id), sharedBPF("map", fmt.Sprintf("%d %s", id, info.Name)))
 	}
 }
 
@@ -141,7 +190,7 @@ func lookLinks(add func(string, thing)) error {
 		if err != nil {
 			return fmt.Errorf("describe BPF link %d: %w", all.ID, err)
 		}
-		add(fmt.Sprint(all.ID), thing{kind: "BPF link", name: fmt.Sprintf("%d (type %d, program %d)", info.ID, info.Type, info.Program)})
+		add(fmt.Sprint(all.ID), sharedBPF("link", fmt.Sprintf("%d (type %d, program %d)", info.ID, info.Type, info.Program)))
 	}
 	if err := all.Err(); err != nil {
 		return fmt.Errorf("list BPF links: %w", err)
