@@ -19,22 +19,22 @@ import (
 // cgroups is the machine's cgroup file system, of either version. Groups are named by paths such as
 // pergola-4f1a2b3c/7/denver, relative to the root of a hierarchy; only the last level holds processes.
 //
-// Everything that is started for a sliver is born in the sliver's group, the OCI runtime itself included: whatever a crash
-// leaves behind can be found there and killed.
+// Every process that is started for a sliver starts in the sliver's group, the OCI runtime included: what a crash
+// leaves behind is found there and killed.
 type cgroups interface {
-	path(group string) string    // of the directory in the hierarchy that is asked about processes
+	path(group string) string    // directory in the hierarchy that lists processes
 	make(group string) error     // an existing one is left as it is
-	delegate(group string) error // the children of the group are to have limits
-	// join prepares the launch thread that calls it: what it forks is born in the group. fd is to be given
-	// to clone3 and closed, or negative where the thread itself moved.
+	delegate(group string) error // allows limits in the children of the group
+	// join prepares the launch thread that calls it: what it forks starts in the group. The caller gives fd to clone3
+	// and closes it; fd is negative if the thread itself moved.
 	join(group string) (fd int, err error)
-	leave() // the thread lives a moment longer than the launch, and would keep the group
+	leave() // the thread ends a little after the launch and would hold the group until then
 	limit(group string, l limits) error
 	processes(group string) ([]int, error)
 	freeze(group string, on bool) error
 	frozen(group string) bool
 	usage(group string) (Usage, error)
-	outOfMemory(group string) bool // the kernel has killed a process of the group, which had reached its limit
+	outOfMemory(group string) bool // the kernel killed a process of the group, which had reached its limit
 	remove(group string) error
 	children(group string) ([]string, error)
 }
@@ -53,7 +53,7 @@ func (l limits) quota() (quota int64, period uint64) {
 	return int64(l.cpu * float64(period)), period
 }
 
-// Usage is what the processes of a sliver use.
+// Usage is the resources that the processes of a sliver use.
 type Usage struct {
 	CPU    time.Duration // since the sliver was made
 	Memory uint64        // bytes, page cache included
@@ -74,8 +74,8 @@ func (r *Runtime) findCgroups(context.Context) error {
 	return err
 }
 
-// groupRoot is the parent of all our groups: its name is made from the state directory, so that servers side by
-// side do not meet.
+// groupRoot is the parent of all groups of this server. Its name is a digest of the state directory, so that servers on
+// one machine have different ones.
 func (r *Runtime) groupRoot() string {
 	sum := sha256.Sum256([]byte(r.cfg.StateDir))
 	return "pergola-" + hex.EncodeToString(sum[:4])
@@ -91,7 +91,7 @@ func (r *Runtime) groupOf(id ID) string { return r.groupOfSlice(id.Slice) + "/" 
 func (r *Runtime) killGroup(ctx context.Context, group string) error {
 	for {
 		pids, err := r.groups.processes(group)
-		// With version 1, a launch thread of ours is in the group for a moment.
+		// With version 1, a launch thread of this process is in the group for a moment.
 		pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() })
 		if err != nil || len(pids) == 0 {
 			return err
@@ -115,7 +115,7 @@ func (r *Runtime) killGroup(ctx context.Context, group string) error {
 	}
 }
 
-// onlyZombies is true of processes that have ended and whose parent has not noticed yet.
+// onlyZombies reports whether all processes have ended and only wait to be reaped.
 func onlyZombies(pids []int) bool {
 	for _, pid := range pids {
 		if _, err := findProcess(pid); err == nil {
@@ -125,8 +125,8 @@ func onlyZombies(pids []int) bool {
 	return true
 }
 
-// removeDir removes a group's directory. The kernel counts a process out of its group a little after it has
-// told of its end.
+// removeDir removes a group's directory. The kernel takes a process out of its group a little after it has signalled
+// the end of the process, so EBUSY is retried for a second.
 func removeDir(dir string) error {
 	for wait := 50 * time.Microsecond; ; wait *= 2 {
 		err := unix.Rmdir(dir)
@@ -165,7 +165,7 @@ func readNumber(file string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
 }
 
-// readCount reads a line of a file that names what it counts.
+// readCount gives the number in the line "NAME NUMBER" of a file, 0 if there is none.
 func readCount(file, name string) (count uint64) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -196,7 +196,7 @@ func subdirs(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Usage gives what a sliver uses.
+// Usage gives the resources that a sliver uses.
 func (r *Runtime) Usage(id ID) (Usage, error) {
 	u, err := r.groups.usage(r.groupOf(id))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,8 +15,8 @@ import (
 type cgroups1 struct {
 	root        string
 	controllers []string
-	rootTasks   []*os.File // open, for a launch thread does not see the hierarchies
-	shared      bool       // the OCI runtime makes the groups, too, and in all hierarchies
+	rootTasks   []*os.File // open, because a launch thread does not see the hierarchies
+	shared      bool       // the OCI runtime makes the groups too, and in all hierarchies
 }
 
 // newCgroups1 takes the controllers that are mounted; pids and freezer must be, for killing and pausing.
@@ -75,10 +75,9 @@ func (g *cgroups1) make(group string) error {
 	return nil
 }
 
-func (g *cgroups1) delegate(string) error { return nil } // is so by itself
+func (g *cgroups1) delegate(string) error { return nil } // nothing to do in version 1
 
-// join moves the calling thread. Writing 0 rather than a number spares the kernel a lock over all forks of the
-// machine.
+// join moves the calling thread. Written as 0 and not as a number, it needs no lock over all forks of the machine.
 func (g *cgroups1) join(group string) (int, error) {
 	for _, c := range g.controllers {
 		if err := os.WriteFile(filepath.Join(g.dir(c, group), "tasks"), []byte("0"), 0); err != nil {
@@ -152,7 +151,8 @@ func (g *cgroups1) usage(group string) (u Usage, err error) {
 	return u, nil
 }
 
-// outOfMemory: oom_kill also counts those whom the kernel killed because the machine had no memory left.
+// outOfMemory also looks at failcnt: oom_kill alone counts processes killed because the machine had no memory left,
+// too.
 func (g *cgroups1) outOfMemory(group string) bool {
 	dir := g.dir("memory", group)
 	reached, err := readNumber(filepath.Join(dir, "memory.failcnt"))

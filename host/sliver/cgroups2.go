@@ -19,8 +19,8 @@ type cgroups2 struct {
 	controllers []string
 }
 
-// newCgroups2 enables controllers at the root of what we see. The real root is allowed processes beside
-// groups; the root that a container sees is not, and then limits cannot be had.
+// newCgroups2 enables controllers at the root of the visible hierarchy. The real root may hold processes beside groups;
+// the root that a container sees may not, and then limits are impossible.
 func newCgroups2(root string) (*cgroups2, error) {
 	g := &cgroups2{root: root}
 	have, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
@@ -33,7 +33,8 @@ func newCgroups2(root string) (*cgroups2, error) {
 		}
 	}
 	if err := g.delegate(""); err != nil {
-		return nil, &Unsupported{"cgroup controllers", err, "let the server manage its cgroup: no other process in it, or the machine's root"}
+		return nil, &Unsupported{"cgroup controllers", err,
+			"let the server manage its cgroup: no other process in it, or the machine's root"}
 	}
 	return g, nil
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create makes the namespaces, the root file system and the first process of a sliver, which waits. On failure
+// Create makes the namespaces, the root file system and the first process of a sliver, which waits. After a failure
 // nothing is left.
 func (r *Runtime) Create(ctx context.Context, s Spec) (pid int, err error) {
 	if err := checkName("node", s.Node); err != nil {
@@ -148,9 +148,10 @@ func readPID(file string) (int, error) {
 	return pid, nil
 }
 
-// inGroup calls do on a launch thread; what it forks is born in the group. The thread leaves the group when do calls
-// launched, or else returns. Until then nobody may freeze the group: with version 1 he would freeze a thread of ours, and with
-// either a child between fork and exec, for which the whole process waits. So who calls this holds the lock of the sliver.
+// inGroup calls do on a launch thread; what it forks starts in the group. The thread leaves the group when do calls
+// launched, or else returns. The group must not be frozen before: that would freeze a thread of this process with
+// version 1, and with either version a child between fork and exec, for which the whole process waits. So the caller
+// holds the lock of the sliver.
 func (r *Runtime) inGroup(ctx context.Context, group string, do func(cgroup int, launched func()) error) error {
 	cgroup := -1
 	join := func() (err error) {

@@ -11,9 +11,9 @@ import (
 	runc "github.com/containerd/go-runc"
 )
 
-// Delete kills what runs in a sliver and removes everything of it but the log, whatever state it is in; also of
-// one that never was. When it returns, no process keeps the network namespace: the kernel takes it down, with its devices,
-// soon after.
+// Delete kills the processes of a sliver and removes everything of it except the log, in any state; a sliver that does
+// not exist is no error. When it returns, no process holds the network namespace: the kernel removes it, with its
+// devices, soon after.
 func (r *Runtime) Delete(ctx context.Context, id ID) error {
 	if err := checkName("node", id.Node); err != nil {
 		return err
@@ -25,7 +25,7 @@ func (r *Runtime) Delete(ctx context.Context, id ID) error {
 	return nil
 }
 
-// killTimeout is when Delete gives up on a process that survives SIGKILL: the kernel is at fault, or its disk.
+// killTimeout is when Delete gives up on a process that survives SIGKILL, as one in uninterruptible sleep does.
 const killTimeout = 30 * time.Second
 
 // delete: the record goes last, so that an interrupted Delete can be seen and repeated.
@@ -59,7 +59,7 @@ func (r *Runtime) kill(ctx context.Context, id ID) error {
 		if err := p.kill(); err != nil {
 			return err
 		}
-		if r.groups.frozen(group) { // version 1: the dead do not leave before they are thawed
+		if r.groups.frozen(group) { // version 1: killed processes end only when thawed
 			if err := r.groups.freeze(group, false); err != nil {
 				return err
 			}
@@ -72,8 +72,8 @@ func (r *Runtime) kill(ctx context.Context, id ID) error {
 	return r.killGroup(ctx, group)
 }
 
-// forget removes the runtime's own state of a container whose processes are gone. crun without cgroups has
-// nothing but the directory, and to run it for that would take longer than all else here.
+// forget removes the runtime's own state of a container whose processes have ended. With crun, without cgroups, that is
+// a directory; to run crun for it would take longer than the rest of a deletion.
 func (r *Runtime) forget(ctx context.Context, id ID, state string) error {
 	if !r.oci.maskCgroups {
 		messages := filepath.Join(r.nodeDir(id), "delete.log")

@@ -26,8 +26,8 @@ type engine struct {
 	detachExec  bool // gives a command a terminal, or lets go of its output, only when it need not wait for it
 }
 
-// seccompAnnotation carries a compiled filter to crun (crun(1)): compiling takes longer than everything else of a
-// launch together. Who does not know the annotation compiles the filter of the configuration, which is there too.
+// seccompAnnotation carries a compiled filter to crun (crun(1)): to compile it takes longer than the rest of a launch.
+// A runtime without this annotation compiles the filter of the configuration, which is there too.
 const seccompAnnotation = "run.oci.seccomp_bpf_data"
 
 func (r *Runtime) findPrograms(ctx context.Context) error {
@@ -55,7 +55,8 @@ func (r *Runtime) findPrograms(ctx context.Context) error {
 		break
 	}
 	if r.oci.path == "" {
-		return &Unsupported{featureContainers, fmt.Errorf("find %s: not in PATH", strings.Join(names, " or ")), "apt-get install crun"}
+		return &Unsupported{featureContainers, fmt.Errorf("find %s: not in PATH", strings.Join(names, " or ")),
+			"apt-get install crun"}
 	}
 	path, err := exec.LookPath("catatonit")
 	if err != nil {
@@ -69,40 +70,42 @@ func (r *Runtime) findPrograms(ctx context.Context) error {
 
 // command gives the runtime for one invocation, whose messages go to a file of its own.
 func (r *Runtime) command(slice uint16, messages string) *runc.Runc {
-	return &runc.Runc{Command: r.oci.path, Root: r.ociDir(slice), ExtraArgs: r.oci.args, Log: messages, LogFormat: runc.JSON}
+	return &runc.Runc{
+		Command: r.oci.path, Root: r.ociDir(slice), ExtraArgs: r.oci.args, Log: messages, LogFormat: runc.JSON,
+	}
 }
 
-// explain turns the failure of the runtime into what it said.
+// explain replaces the failure of the runtime by the last error in its log.
 func explain(err error, messages string) error {
 	f, openErr := os.Open(messages)
 	if openErr != nil {
 		return err
 	}
 	defer f.Close()
-	var said string // the last counts: runc tells of its own clean-up first
+	var reported string // the last one: runc logs its own clean-up before the cause
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var m struct{ Level, Msg string }
 		if json.Unmarshal(lines.Bytes(), &m) == nil && m.Level == "error" {
-			said = m.Msg
+			reported = m.Msg
 		}
 	}
-	if said == "" {
+	if reported == "" {
 		return err
 	}
 	var status *runc.ExitError
 	if errors.As(err, &status) {
-		return errors.New(said)
+		return errors.New(reported)
 	}
-	return fmt.Errorf("%w: %s", err, said)
+	return fmt.Errorf("%w: %s", err, reported)
 }
 
-// stdio are the standard streams of what the runtime starts. None may be a device of the machine: crun gives the files to the
-// container's root user, and did so to the machine's /dev/null.
+// stdio are the standard streams of what the runtime starts. None may be a device of the machine: crun changes the
+// owner of these files to the container's root user, and did so with the machine's /dev/null.
 type stdio struct {
 	runc.IO
 	in, out, err *os.File
-	cgroup       int    // born in it, if not negative
-	launched     func() // called when the runtime was forked; may be nil
+	cgroup       int    // of the runtime, if not negative
+	launched     func() // called when the runtime is forked; may be nil
 }
 
 func (s *stdio) Set(c *exec.Cmd) {
@@ -126,7 +129,7 @@ func (s *stdio) CloseAfterStart() error {
 
 func (s *stdio) Close() error { return nil }
 
-// emptyInput is a pipe that nobody writes to: end of file at once.
+// emptyInput is a pipe without a writer: it reads as end of file.
 func emptyInput() (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -136,7 +139,7 @@ func emptyInput() (*os.File, error) {
 	return r, nil
 }
 
-// awaitFilter lets the first container have its filter compiled before all others go on with the result.
+// awaitFilter makes all other containers wait until the filter of the first one is compiled, which they then use.
 func (r *Runtime) awaitFilter() (done func()) {
 	if !r.oci.annotates || r.seccomp.Load() != nil {
 		return func() {}
@@ -149,7 +152,7 @@ func (r *Runtime) awaitFilter() (done func()) {
 	return r.compiling.Unlock
 }
 
-// keepFilter remembers the seccomp filter that crun compiled for this container, for those that follow.
+// keepFilter caches the seccomp filter that crun compiled for this container; later ones use it.
 func (r *Runtime) keepFilter(id ID) {
 	if !r.oci.annotates || r.seccomp.Load() != nil {
 		return

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ExecRequest is a command to run in a sliver that lives.
+// ExecRequest is a command to run in a sliver that runs.
 type ExecRequest struct {
 	Args []string
 	Env  map[string]string // over that of the first process
@@ -29,7 +29,7 @@ type ExecRequest struct {
 	// TTY gives the command a terminal: Stdout gets what it shows, Stderr nothing.
 	TTY    bool
 	Stdin  io.Reader // nil: empty. It may be read from after the command has ended; the caller ends that by closing it.
-	Stdout io.Writer // nil: thrown away
+	Stdout io.Writer // nil: discarded
 	Stderr io.Writer
 	Resize <-chan [2]uint16 // columns, rows of the terminal
 }
@@ -72,8 +72,8 @@ func (r *Runtime) runs(id ID) (*record, error) {
 
 var errPaused = errors.New("it is paused")
 
-// awaitInit waits, in the first moments after Start, until the first process is not the runtime's own any more: that one cannot be
-// joined.
+// awaitInit waits, right after Start, until the first process has left the runtime's own program: before that, its
+// namespaces cannot be joined.
 func awaitInit(ctx context.Context, p process) error {
 	for wait := 100 * time.Microsecond; ; wait *= 2 {
 		line, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cmdline")
@@ -150,7 +150,8 @@ func (r *Runtime) exec(ctx context.Context, id ID, rec *record, req *ExecRequest
 		opts.Detach = r.oci.detachExec
 		err := r.command(id.Slice, "").Exec(context.WithoutCancel(ctx), id.Node, *spec, opts)
 		if err != nil {
-			r.watch.reapOrphans() // a command that could not be executed is one, and would keep the sliver from ending
+			// A command that could not be executed is an orphan, which keeps the sliver from ending.
+			r.watch.reapOrphans()
 		}
 		return err
 	})
@@ -164,7 +165,7 @@ func (r *Runtime) exec(ctx context.Context, id ID, rec *record, req *ExecRequest
 	return exitCode(err, messages)
 }
 
-// awaitDetached waits for a command that the runtime has left to us, its subreaper.
+// awaitDetached waits for a command that the runtime left to this process, its subreaper.
 func awaitDetached(pidFile string) error {
 	pid, err := readPID(pidFile)
 	if err != nil {
@@ -181,20 +182,21 @@ func awaitDetached(pidFile string) error {
 	return nil
 }
 
-// exitCode tells the command's failure from the runtime's.
+// exitCode distinguishes the failure of the command from one of the runtime.
 func exitCode(err error, messages string) (int, error) {
 	var status *runc.ExitError
 	if err == nil || !errors.As(err, &status) {
 		return 0, err
 	}
-	said := explain(err, messages)
-	if errors.Is(said, status) { // the runtime said nothing: so exited the command
+	reported := explain(err, messages)
+	if errors.Is(reported, status) { // the runtime reported nothing: this is the command's own status
 		return status.Status, nil
 	}
-	if text := said.Error(); strings.Contains(text, "not found") || strings.Contains(text, "No such file") || strings.Contains(text, "no such file") {
-		return 127, said
+	text := strings.ToLower(reported.Error())
+	if strings.Contains(text, "not found") || strings.Contains(text, "no such file") {
+		return 127, reported
 	}
-	return 126, said
+	return 126, reported
 }
 
 func killExec(pidFile string) {
@@ -211,7 +213,7 @@ func killExec(pidFile string) {
 type streams struct {
 	io     *stdio
 	socket *runc.Socket
-	ours   []io.Closer // ends of pipes and terminals; closed at the end
+	ours   []io.Closer // this process's ends of pipes and terminals; closed at the end
 	theirs []*os.File  // the command's ends
 	copied chan struct{}
 	copies int
@@ -250,7 +252,7 @@ func (s *streams) pipes(req *ExecRequest) error {
 	return err
 }
 
-// same reports whether two writers are one, as os/exec does: they then share a pipe, which keeps the order.
+// same reports whether both writers are one, as os/exec does: they then share a pipe, which keeps the order.
 func same(a, b io.Writer) bool {
 	defer func() { _ = recover() }() // types that cannot be compared
 	return a != nil && a == b
@@ -268,13 +270,13 @@ func (s *streams) output(to io.Writer) (*os.File, error) {
 	}
 	s.copies++
 	go func() {
-		_, _ = io.Copy(to, read) // who does not take the output need not
+		_, _ = io.Copy(to, read) // a writer that fails ends the copy, not the command
 		s.copied <- struct{}{}
 	}()
 	return write, nil
 }
 
-// terminal waits for the terminal that the runtime makes.
+// terminal receives the terminal that the runtime makes.
 func (s *streams) terminal(dir string, req *ExecRequest) error {
 	if err := s.pipes(&ExecRequest{}); err != nil { // of the runtime itself
 		return err
@@ -288,7 +290,7 @@ func (s *streams) terminal(dir string, req *ExecRequest) error {
 	go func() {
 		defer func() { s.copied <- struct{}{} }()
 		tty, err := s.socket.ReceiveMaster()
-		if err != nil { // the runtime failed, and says why elsewhere
+		if err != nil { // the runtime failed; its log has the cause
 			return
 		}
 		ended, resizing := make(chan struct{}), make(chan struct{})
@@ -326,14 +328,14 @@ func resize(tty console.Console, sizes <-chan [2]uint16, ended <-chan struct{}) 
 	}
 }
 
-// finish waits for output on its way. A process that the command left in the background may hold its pipe open for
-// ever, so after a while the rest is given up. (A terminal hangs up when the command ends.)
+// finish waits for output that is still in pipes. A process that the command left in the background may hold its pipe
+// open without end, so after 500 ms the rest is given up. (A terminal hangs up when the command ends.)
 func (s *streams) finish() {
 	for _, f := range s.theirs {
 		f.Close()
 	}
 	if s.socket != nil {
-		s.socket.Close() // wakes who waits for a terminal that never came
+		s.socket.Close() // ends the wait for a terminal that was never made
 	}
 	late := time.After(500 * time.Millisecond)
 	for s.copies > 0 {
@@ -357,7 +359,7 @@ func (s *streams) close() {
 	}
 }
 
-// setUser reads a user as docker-exec(1) does, by the sliver's own /etc/passwd and /etc/group.
+// setUser resolves a user as docker-exec(1) does, by the sliver's own /etc/passwd and /etc/group.
 func setUser(root int, p *specs.Process, name string) error {
 	if name == "" {
 		return nil

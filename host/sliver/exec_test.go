@@ -143,7 +143,8 @@ func TestManyCommandsBlockNobody(t *testing.T) {
 	up(t, r, spec("chicago"))
 }
 
-// With cgroup version 1, the thread that forks a command is in the sliver's group for a moment: a pause must not meet it there.
+// With cgroup version 1, the thread that forks a command is in the sliver's group for a moment: a pause must not meet
+// it there.
 func TestPauseDoesNotFreezeTheServer(t *testing.T) {
 	r := newRuntime(t)
 	prepare(t, r)

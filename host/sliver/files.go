@@ -14,8 +14,8 @@ import (
 )
 
 // WriteFiles puts files into a sliver, each as a whole or not at all, with directories as needed. Whatever symbolic
-// links the sliver has planted, nothing outside its root is touched. Files belong to who owns their directory, as far as that
-// is a user of the sliver, else to its root.
+// links the sliver has made, nothing outside its root is touched. A file gets the owner of its directory if that is a
+// user of the sliver, else the sliver's root.
 func (r *Runtime) WriteFiles(_ context.Context, id ID, files []slice.File) error {
 	defer r.lock(id)()
 	rec, err := r.readRecord(id)
@@ -61,7 +61,7 @@ func openRoot(p process) (int, error) {
 	return fd, nil
 }
 
-// openIn opens a path as a process chrooted to root would; links that leave by magic (/proc/*/fd) are not followed.
+// openIn opens a path as a process chrooted to root would; magic links (/proc/*/fd, symlink(7)) are not followed.
 func openIn(root int, name string, flags int) (int, error) {
 	how := unix.OpenHow{
 		Flags:   uint64(flags) | unix.O_CLOEXEC,

@@ -14,10 +14,11 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Paths of the machine that a node sees are resolved first: what they lead to must lie where the spec says (Spec.Beneath). From then on none of
-// their parts may be a symbolic link: a node that writes below the same directory could put one there at any moment.
+// Paths of the machine that a node sees are resolved first: their targets must lie where the spec says (Spec.Beneath).
+// From then on none of their parts may be a symbolic link: a node that writes below the same directory could put one
+// there at any moment.
 
-// resolved gives the spec with the machine's paths as they are without symbolic links.
+// resolved gives the spec with all symbolic links in the machine's paths resolved.
 func (s Spec) resolved() (Spec, error) {
 	if k := s.Rootfs.Kind; k == slice.RootfsDir || k == slice.RootfsLayout {
 		path, err := s.resolve(s.Rootfs.Ref)
@@ -55,7 +56,7 @@ func (s *Spec) resolve(path string) (string, error) {
 	return plain, nil
 }
 
-// missing leaves the name away, which the caller says.
+// missing drops the path from an error: the caller's message has it.
 func missing(err error) error {
 	var at *os.PathError
 	if errors.As(err, &at) {
@@ -66,14 +67,15 @@ func missing(err error) error {
 
 // openPlain opens a path of which no part is a symbolic link.
 func openPlain(path string) (int, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, how)
 	if err != nil {
 		return -1, fmt.Errorf("open %s: %w", path, err)
 	}
 	return fd, nil
 }
 
-// makeStages makes what the machine's paths are mounted on, on the launch thread, for the OCI runtime to find.
+// makeStages makes the mount points of the machine's paths, on the launch thread, where the OCI runtime finds them.
 func (r *Runtime) makeStages(s *Spec) error {
 	for i, b := range s.Binds {
 		fi, err := os.Stat(b.Source)
@@ -93,7 +95,7 @@ func (r *Runtime) stage(id ID, bind int) string {
 	return filepath.Join(r.filesDir(id), "bind-"+strconv.Itoa(bind))
 }
 
-// mountStages is for the launch thread.
+// mountStages mounts the machine's paths; it runs on the launch thread.
 func (r *Runtime) mountStages(s *Spec) error {
 	for i, b := range s.Binds {
 		attr := uint64(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV)

@@ -21,8 +21,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// imageRootfs makes a root file system of a directory, an archive or an image: an overlay, whose lower layer shows the files with
-// the ids of the slice.
+// imageRootfs makes a root file system of a directory, an archive or an image: an overlay whose lower layer shows the
+// files with the ids of the slice.
 func (r *Runtime) imageRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
 	lower, config, err := r.images.get(ctx, s.Rootfs)
 	if err != nil {
@@ -42,7 +42,8 @@ func (r *Runtime) imageRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
 			return nil, err
 		}
 		if s.Rootfs.Kind == slice.RootfsDir && len(s.Beneath) > 0 { // while it is copied, it could be changed
-			return nil, fmt.Errorf("use root directory %s, as a slice may that was applied on another machine: its file system does not map ids: %w", lower, err)
+			return nil, fmt.Errorf("use root directory %s, as a slice may that was applied on another machine: "+
+				"its file system does not map ids: %w", lower, err)
 		}
 		mapped = false // the file system cannot do it: overlayfs, NFS ...
 		if lower, err = r.images.shifted(lower, base); err != nil {
@@ -67,7 +68,7 @@ func (r *Runtime) imageRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
 	}}, nil
 }
 
-// idmap shows source at target with its ids mapped by a user namespace. Without target it is only tried.
+// idmap mounts source at target with its ids mapped by a user namespace. With an empty target it only tries.
 func idmap(open func(string) (int, error), source, target string, userns *os.File) error {
 	fd, err := open(source)
 	if err != nil {
@@ -103,7 +104,7 @@ func openAny(path string) (int, error) {
 	return fd, nil
 }
 
-// namespaces are user namespaces that exist to say how ids are mapped: one per slice, without processes.
+// namespaces are user namespaces that only carry an id mapping: one per slice, without processes.
 type namespaces struct {
 	mu sync.Mutex // guards of
 	of map[uint16]*os.File

@@ -25,20 +25,20 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// images unpacks archives and images, each once: BlobDir/roots/DIGEST/rootfs, with BlobDir/roots/DIGEST/config.json beside it.
-// BlobDir/refs remembers what a registry reference meant when it was first used.
+// images unpacks archives and images, each once: BlobDir/roots/DIGEST/rootfs, with BlobDir/roots/DIGEST/config.json
+// beside it. BlobDir/refs keeps the digest that a registry reference had when it was first used.
 type images struct {
 	dir    string // BlobDir
 	flight singleflight.Group
 }
 
-// How long a registry may take to answer, and an image to arrive.
+// Limits for the answer of a registry, and for the transfer of an image.
 const (
 	registryTimeout = 30 * time.Second
 	pullTimeout     = 15 * time.Minute
 )
 
-// imageConfig is what an image says about running it.
+// imageConfig is the part of an image's configuration that says how to run it.
 type imageConfig struct {
 	Entrypoint []string `json:"entrypoint,omitempty"`
 	Cmd        []string `json:"cmd,omitempty"`
@@ -60,7 +60,7 @@ func (c imageConfig) dir() string {
 
 func (i *images) roots() string { return filepath.Join(i.dir, "roots") }
 
-// removeHalfMade removes what a crash left of unpacking.
+// removeHalfMade removes directories that a crash left half unpacked.
 func (i *images) removeHalfMade() {
 	left, _ := filepath.Glob(filepath.Join(i.roots(), ".new-*")) // the pattern is well formed
 	for _, dir := range left {
@@ -68,7 +68,8 @@ func (i *images) removeHalfMade() {
 	}
 }
 
-// Fetch sees to it that a sliver's root file system is on this machine, as Create does. When ctx ends before, it goes on arriving.
+// Fetch makes a sliver's root file system available on this machine, as Create does. When ctx ends before, the transfer
+// goes on.
 func (r *Runtime) Fetch(ctx context.Context, s Spec) error {
 	if s.Rootfs.Kind == "" || s.Rootfs.Kind == slice.RootfsHost {
 		return nil
@@ -80,8 +81,8 @@ func (r *Runtime) Fetch(ctx context.Context, s Spec) error {
 	return err
 }
 
-// Available says, as an error, why a root file system cannot be had. It fetches nothing: of an image that was never used here, it asks the
-// registry whether there is one.
+// Available gives, as an error, the reason why a root file system is not available. It fetches nothing: for an image
+// that was never used here, it asks the registry whether there is one.
 func (r *Runtime) Available(ctx context.Context, from slice.Rootfs) error {
 	switch from.Kind {
 	case slice.RootfsDir:
@@ -99,7 +100,7 @@ func (r *Runtime) Available(ctx context.Context, from slice.Rootfs) error {
 // BlobPath is where the archive of a slice.RootfsTar has to be, by its SHA-256.
 func (r *Runtime) BlobPath(digest string) string { return filepath.Join(r.cfg.BlobDir, digest) }
 
-// get gives the directory of a root file system, with the ids that its maker gave the files.
+// get gives the directory of a root file system, whose files have their original ids.
 func (i *images) get(ctx context.Context, from slice.Rootfs) (root string, config imageConfig, err error) {
 	key := string(from.Kind) + " " + from.Ref
 	work := context.WithoutCancel(ctx) // others may wait for the same
@@ -171,7 +172,7 @@ func (i *images) fromLayout(path string) (string, error) {
 	return i.fromImage(path, image, path)
 }
 
-// hasLayout says, as an error, why there is no image in a directory.
+// hasLayout gives, as an error, the reason why there is no image in a directory.
 func hasLayout(dir string) error {
 	plain, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -188,7 +189,7 @@ func hasLayout(dir string) error {
 	return nil
 }
 
-// known gives the root file system that a registry reference meant when it was first used here.
+// known gives the root file system that a registry reference named when it was first used here.
 func (i *images) known(ref string) (root string, ok bool) {
 	digest, err := os.ReadFile(i.refPath(ref))
 	if err != nil || !sha256OK.Match(digest) {
@@ -203,7 +204,7 @@ func (i *images) refPath(ref string) string {
 	return filepath.Join(i.dir, "refs", hex.EncodeToString(sum[:]))
 }
 
-// ask asks the registry for an image that was never used here, and not for its layers.
+// ask requests the manifest of an image that was never used here from the registry, and not its layers.
 func (i *images) ask(ctx context.Context, ref string) error {
 	if _, ok := i.known(ref); ok {
 		return nil
@@ -214,7 +215,7 @@ func (i *images) ask(ctx context.Context, ref string) error {
 	return err
 }
 
-// fromRegistry asks the registry only when the reference was never used here.
+// fromRegistry asks the registry only if the reference was never used here.
 func (i *images) fromRegistry(ctx context.Context, ref string) (string, error) {
 	if root, ok := i.known(ref); ok {
 		return root, nil
@@ -240,8 +241,8 @@ func (i *images) fromRegistry(ctx context.Context, ref string) (string, error) {
 	return root, nil
 }
 
-// manifest gives what the registry says of an image for this machine, whose layers come later. Unless the registry answers in time, cancel is
-// called.
+// manifest requests the manifest of the image for this machine; layers are fetched later. If the registry does not
+// answer in time, cancel is called.
 func manifest(ctx context.Context, cancel func(), ref string) (v1.Image, error) {
 	parsed, err := name.ParseReference(ref)
 	if err != nil {
@@ -254,13 +255,14 @@ func manifest(ctx context.Context, cancel func(), ref string) (v1.Image, error) 
 		err = fmt.Errorf("no answer from %s within %v", parsed.Context().RegistryStr(), registryTimeout)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("pull image %s: %w (check the name and the network, or save the image as an OCI layout elsewhere and name that)", ref, err)
+		return nil, fmt.Errorf("pull image %s: %w "+
+			"(check the name and the network, or save the image as an OCI layout elsewhere and name that)", ref, err)
 	}
 	return image, nil
 }
 
-// fromImage flattens the layers of an image. What comes out of a directory stands for that directory's image alone: there, nobody compares
-// layers with their digests, as is done with what registries send.
+// fromImage flattens the layers of an image. Layers of a directory are not compared with their digests, as those of
+// registries are, so their result is used for images of that directory alone.
 func (i *images) fromImage(ref string, image v1.Image, dir string) (string, error) {
 	digest, err := image.Digest()
 	if err != nil {
@@ -270,7 +272,8 @@ func (i *images) fromImage(ref string, image v1.Image, dir string) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("read configuration of image %s: %w", ref, err)
 	}
-	config := imageConfig{file.Config.Entrypoint, file.Config.Cmd, file.Config.Env, file.Config.WorkingDir, file.Config.User}
+	c := file.Config
+	config := imageConfig{c.Entrypoint, c.Cmd, c.Env, c.WorkingDir, c.User}
 	key := digest.Hex
 	if dir != "" {
 		sum := sha256.Sum256([]byte(digest.Hex + " " + dir))
@@ -309,7 +312,8 @@ func (i *images) unpacked(digest string, config imageConfig, open func() (io.Rea
 	if err := untar(stream, root); err != nil {
 		return "", fmt.Errorf("unpack %s: %w", digest, err)
 	}
-	if _, err := io.Copy(io.Discard, stream); err != nil { // mutate.Extract ends the archive well, and then says that a layer is missing
+	// mutate.Extract ends the archive properly before it reports that a layer is missing.
+	if _, err := io.Copy(io.Discard, stream); err != nil {
 		return "", fmt.Errorf("unpack %s: %w", digest, err)
 	}
 	data, err := json.Marshal(config)

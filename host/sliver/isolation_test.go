@@ -98,7 +98,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestFullDisk fills the file system of a slice: its slivers suffer, new ones fail and leave nothing, and all can be removed.
+// TestFullDisk fills the file system of a slice: its slivers suffer, new ones fail and leave nothing, and all can be
+// removed.
 func TestFullDisk(t *testing.T) {
 	r := newRuntime(t)
 	r.cfg.SliceBytes = 1 << 20

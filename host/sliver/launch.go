@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launcher runs the OCI runtime where the mounts that a sliver needs can be made without anybody else seeing them: on a
-// thread with a mount namespace of its own, a slave of the machine's. The thread ends with the launch and the namespace with the
-// thread; what the container has copied from it by then lives on in the container alone. A crash at any point
+// launcher runs the OCI runtime where the mounts that a sliver needs are invisible to all other processes: on a thread
+// with a mount namespace of its own, a slave of the machine's. The thread ends with the launch, and the namespace with
+// the thread; the mounts that the container has copied by then exist in the container alone. A crash at any point
 // leaves no mount behind.
 type launcher struct {
 	chrooted bool // our root is not the root of our mount namespace
@@ -25,8 +25,8 @@ type launcher struct {
 }
 
 // run calls join, while the thread still sees the machine's mounts, and then do, when it has its own. What these fork
-// is born in this thread's namespace and cgroups; what they start with go is not. do may call launched when all is forked and it
-// only waits: others may launch then.
+// starts in this thread's namespace and cgroups; goroutines that they start do not run there. do may call launched when
+// everything is forked and it only waits: then the next launch may begin.
 func (l *launcher) run(ctx context.Context, join func() error, do func(launched func()) error) error {
 	select {
 	case l.slots <- struct{}{}:
@@ -45,8 +45,8 @@ func (l *launcher) run(ctx context.Context, join func() error, do func(launched 
 	})
 }
 
-// onThread calls do on a thread that ends afterwards, so do may spoil it. That must not be the main thread, which
-// ends with the process alone: it would keep do's namespaces, and show them in /proc/self.
+// onThread calls do on a thread that ends afterwards, so do may change the thread's namespaces. It is not the main
+// thread, which ends only with the process: that would keep do's namespaces, and show them in /proc/self.
 func onThread(do func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -80,14 +80,14 @@ func (l *launcher) enter() error {
 	return nil
 }
 
-// protect makes the runtime's binary read-only for who is born on this launch thread. crun, which fears that a container
-// could overwrite it, would otherwise do so itself and execute itself anew, at twice the cost.
+// protect makes the runtime's binary read-only for processes of this launch thread. crun would otherwise do so itself,
+// against containers that overwrite it (CVE-2019-5736), and execute itself a second time, at twice the cost.
 func (r *Runtime) protect() error { return bind(r.oci.path, r.oci.path, unix.MOUNT_ATTR_RDONLY) }
 
-// becomeRoot makes the directory that this thread was chrooted to the root of its mount namespace, for the kernel lets nobody
-// make a user namespace who sits in a chroot (current_chrooted, user_namespaces(7) EPERM). Setns to the namespace that
-// the thread is in already resets its root to the topmost mount there; a copy of our tree is put on top between
-// two of them.
+// becomeRoot makes the directory that this thread was chrooted to the root of its mount namespace: in a chroot, the
+// kernel refuses to make user namespaces (current_chrooted; EPERM in user_namespaces(7)). Setns to the namespace that
+// the thread is in already resets its root to the topmost mount there; a copy of the chroot's tree is put on top
+// between two such calls.
 func becomeRoot() error {
 	ns, err := unix.Open("/proc/thread-self/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -131,7 +131,7 @@ func bind(source, target string, attr uint64) error {
 	return bindAt(unix.AT_FDCWD, source, source, target, attr)
 }
 
-// bindAt is bind for a path that starts at an open one, which source names in errors.
+// bindAt is bind for a path relative to an open one, which source names in errors.
 func bindAt(fd int, path, source, target string, attr uint64) error {
 	tree, err := unix.OpenTree(fd, path, unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -148,7 +148,7 @@ func bindAt(fd int, path, source, target string, attr uint64) error {
 	return nil
 }
 
-// probeLaunch finds out whether we sit in a chroot, and tries what every launch does.
+// probeLaunch finds out whether this process is in a chroot, and tries what every launch does.
 func (r *Runtime) probeLaunch(ctx context.Context) error {
 	l := &r.launch
 	l.slots = make(chan struct{}, parallel())
@@ -166,8 +166,10 @@ func (r *Runtime) probeLaunch(ctx context.Context) error {
 		}
 		return c.Run()
 	})
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		return &Unsupported{"user namespaces", err, "check sysctl user.max_user_namespaces, CONFIG_USER_NS, and the rights of this container if it is one"}
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) ||
+		errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		return &Unsupported{"user namespaces", err,
+			"check sysctl user.max_user_namespaces, CONFIG_USER_NS, and the rights of this container if it is one"}
 	}
 	if err != nil {
 		return fmt.Errorf("try a container's namespaces: %w", err)
@@ -178,7 +180,7 @@ func (r *Runtime) probeLaunch(ctx context.Context) error {
 	return nil
 }
 
-// tryOverlay mounts, where nobody else sees it, what every sliver needs.
+// tryOverlay mounts what every sliver needs, in a mount namespace that no other process sees.
 func (r *Runtime) tryOverlay() error {
 	dir := r.slicesDir()
 	if err := mount("pergola", dir, "tmpfs", 0, ""); err != nil {
@@ -192,7 +194,7 @@ func (r *Runtime) tryOverlay() error {
 	return mountOverlay("/etc", filepath.Join(dir, "upper"), filepath.Join(dir, "work"), filepath.Join(dir, "root"))
 }
 
-// inChroot compares the root of a thread with the root that the kernel gives to who enters the namespace anew.
+// inChroot compares the root of a thread with the root that the kernel gives a thread that enters the namespace again.
 func inChroot() (bool, error) {
 	var before, after unix.Statx_t
 	err := onThread(func() error {

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// imageLayout is a directory with an OCI image layout. Nodes may write there, while it is read by root: links lead nowhere out of it, and nothing is waited for,
-// or read to the memory's end.
+// imageLayout is a directory with an OCI image layout. Nodes may write there while root reads it: links that lead out
+// of it are not followed, reads do not block on FIFOs, and their size is bounded.
 type imageLayout struct{ root *os.Root }
 
 // openLayout opens a directory of whose path no part is a symbolic link.
@@ -36,7 +36,7 @@ func openLayout(dir string) (*imageLayout, error) {
 
 func (l *imageLayout) close() { _ = l.root.Close() } // it was only read
 
-// image finds that for this machine.
+// image finds the image for this machine.
 func (l *imageLayout) image() (v1.Image, error) {
 	index, err := l.read("index.json")
 	if err != nil {
@@ -50,7 +50,8 @@ func (l *imageLayout) image() (v1.Image, error) {
 func (l *imageLayout) pick(index []byte, deepest int) (v1.Image, error) {
 	var manifest v1.IndexManifest
 	if err := json.Unmarshal(index, &manifest); err != nil {
-		return nil, errors.New("an index is no JSON document as the format has it") // what it is instead may be nobody's business
+		// Without the content: it may be a file that the caller must not read.
+		return nil, errors.New("an index is no JSON document as the format has it")
 	}
 	for _, m := range manifest.Manifests {
 		if m.Platform != nil && m.Platform.Architecture != "" && m.Platform.Architecture != runtime.GOARCH {
@@ -76,7 +77,7 @@ func (l *imageLayout) pick(index []byte, deepest int) (v1.Image, error) {
 
 func blobPath(h v1.Hash) string { return path.Join("blobs", h.Algorithm, h.Hex) }
 
-// open opens a file. A FIFO would keep its reader waiting.
+// open opens a regular file: a FIFO would block its reader.
 func (l *imageLayout) open(name string) (*os.File, error) {
 	f, err := l.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -93,7 +94,7 @@ func (l *imageLayout) open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// read reads a document, which is not long.
+// read reads a document of bounded size.
 func (l *imageLayout) read(name string) ([]byte, error) {
 	const longest = 4 << 20 // as registries have it
 	f, err := l.open(name)

@@ -181,7 +181,8 @@ func TestExitIsTold(t *testing.T) {
 	}
 }
 
-// A sliver that needs more memory than it may have is known for that, and one that was killed for another reason is not.
+// A sliver that needs more memory than it may have is known for that, and one that was killed for another reason is
+// not.
 func TestEndForWantOfMemoryIsSeen(t *testing.T) {
 	r := newRuntime(t)
 	prepare(t, r)
@@ -316,8 +317,8 @@ func TestMainThreadStaysClean(t *testing.T) {
 	}
 }
 
-// reapRuntimes reaps the OCI runtimes that a killed server was running: this process is their subreaper, unlike what starts a
-// server elsewhere.
+// reapRuntimes reaps the OCI runtimes that a killed server was running: this process is their subreaper, unlike what
+// starts a server elsewhere.
 func reapRuntimes(t testing.TB) {
 	t.Helper()
 	for name := range machine(t) {

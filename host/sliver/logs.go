@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// LogPath gives the file that takes what the first process of a node prints. It outlives the sliver.
+// LogPath gives the file with the output of a node's first process. It outlives the sliver.
 func (r *Runtime) LogPath(sliceName, node string) string {
 	return filepath.Join(r.cfg.LogDir, sliceName, node+".log")
 }
 
-// Log gives LogPath of a sliver whose slice is on this machine, else nothing.
+// Log gives LogPath of a sliver whose slice is on this machine, else an empty path.
 func (r *Runtime) Log(id ID) string {
 	name, err := r.logPath(id)
 	if err != nil {
@@ -32,8 +32,8 @@ func (r *Runtime) logPath(id ID) (string, error) {
 	return r.LogPath(name, id.Node), nil
 }
 
-// How often logs are looked at. A sliver writes to its log without us: that costs nothing, goes on when the server does not,
-// and means that a log can grow until the next look. So we come sooner where one grows fast.
+// Bounds of the interval between two checks of the logs. A sliver writes to its log directly: that costs nothing and
+// goes on without a server, but a log can grow until the next check. So the interval is shorter where one grows fast.
 const (
 	trimSeldom = time.Second
 	trimOften  = 20 * time.Millisecond
@@ -51,7 +51,7 @@ func (r *Runtime) trimLogs(ctx context.Context) {
 	}
 }
 
-// trimAll cuts logs that are too long, and gives the size that the longest had.
+// trimAll cuts logs that are too long, and gives the size of the longest one before that.
 func (r *Runtime) trimAll() (longest int64) {
 	logs, _ := filepath.Glob(filepath.Join(r.cfg.LogDir, "*", "*.log")) // the pattern is well formed
 	for _, name := range logs {
@@ -61,14 +61,14 @@ func (r *Runtime) trimAll() (longest int64) {
 		}
 		longest = max(longest, fi.Size())
 		if fi.Size() > r.cfg.LogBytes {
-			_ = trimLog(name, r.cfg.LogBytes/2) // what cannot be trimmed now is tried again
+			_ = trimLog(name, r.cfg.LogBytes/2) // retried at the next check
 		}
 	}
 	return longest
 }
 
-// nextTrim comes after a pause in which the longest log grew, at most, to what it is: a log that grows as fast is to be at its bound
-// by then.
+// nextTrim gives the next interval. The longest log grew to its size within the last one, at most; at that speed it
+// reaches its bound when the next one ends.
 func nextTrim(pause time.Duration, longest, bound int64) time.Duration {
 	if longest <= bound {
 		return min(2*pause, trimSeldom)
@@ -76,8 +76,8 @@ func nextTrim(pause time.Duration, longest, bound int64) time.Duration {
 	return max(time.Duration(float64(pause)*float64(bound)/float64(longest)), trimOften)
 }
 
-// trimLog keeps the end of a log under the name NAME.1 and empties it, in any case: where the disk is full, that is
-// what helps. The writer's descriptor appends, so it goes on at the new end; lines that it writes meanwhile are lost.
+// trimLog keeps the end of a log as NAME.1 and empties the log, even if the copy fails: on a full disk that frees
+// space. The writer's descriptor appends, so it continues at the new end; lines that it writes meanwhile are lost.
 func trimLog(name string, keep int64) error {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// inChrootScript makes a machine as container builders and debootstrap users have it: a chroot, on an overlay, in a mount
-// namespace whose root is elsewhere. $1 is an empty directory, $2 the program to run.
+// inChrootScript makes a machine as container builders and debootstrap users have it: a chroot, on an overlay, in a
+// mount namespace whose root is elsewhere. $1 is an empty directory, $2 the program to run.
 const inChrootScript = `set -e
 mkdir "$1/upper" "$1/work" "$1/root"
 mount -t tmpfs tmpfs "$1/upper" # an upper directory may not lie on an overlay
@@ -26,8 +26,8 @@ mount -t tmpfs tmpfs tmp
 mkdir -p var/tmp
 exec chroot . /usr/bin/env SLIVER_IN_CHROOT=1 TMPDIR=/var/tmp /sliver.test -test.v -test.run "$3"`
 
-// TestUnifiedCgroups repeats tests where version 2 of cgroups is all there is. On a hybrid machine it has no controllers there, but
-// killing, pausing and being born in a group are the same.
+// TestUnifiedCgroups repeats tests where version 2 of cgroups is all there is. On a hybrid machine it has no
+// controllers there, but killing, pausing and being born in a group are the same.
 func TestUnifiedCgroups(t *testing.T) {
 	testkit.Root(t)
 	if unifiedCgroups() {

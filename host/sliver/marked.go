@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EndMarked ends the processes of all slivers below a state directory that bear a note, and says how many there were that had some. It needs
-// no Runtime: nothing but processes goes, so that the one of another process finds the rest as after a crash.
+// EndMarked ends the processes of all slivers below a state directory that have a note, and gives the number of slivers
+// that had processes. It needs no Runtime and removes nothing else: the Runtime of another process finds the rest as
+// after a crash.
 func EndMarked(stateDir, note string) (ended int, err error) {
 	marked, err := markedSlivers(stateDir, note)
 	errs := []error{err}
@@ -25,13 +26,14 @@ func EndMarked(stateDir, note string) (ended int, err error) {
 	return ended, errors.Join(errs...)
 }
 
-// HasMarked reports whether a sliver below a state directory that bears a note has processes.
+// HasMarked reports whether a sliver below a state directory that has a note has processes.
 func HasMarked(stateDir, note string) (bool, error) {
 	marked, err := markedSlivers(stateDir, note)
 	return len(marked) > 0, err
 }
 
-// markedSlivers reads the records of slivers that live. One that cannot be read is an error, and hides no other. The first process is that of a PID namespace: no other one outlives it.
+// markedSlivers reads the records of slivers that run. One that cannot be read is an error, but the others are given
+// too. The first process is that of a PID namespace: no other one outlives it.
 func markedSlivers(stateDir, note string) (all []record, err error) {
 	files, err := filepath.Glob(filepath.Join(stateDir, "slices", "*", "nodes", "*", "sliver.json"))
 	if err != nil {

@@ -25,9 +25,9 @@ const (
 
 func uidBase(slice uint16) int { return firstUID + int(slice)*uids }
 
-// capabilities that a node's root user has, in its own user namespace: what routing daemons and common tools
-// need. FRR's zebra asks for SYS_ADMIN and does not start without (zebra/main.c, _caps_p); the seccomp profile is made as if it
-// were not there, so that the system calls it is feared for (mount, setns, unshare, bpf ...) stay closed.
+// capabilities that a node's root user has, in its own user namespace: those that routing daemons and common tools
+// need. FRR's zebra requires SYS_ADMIN (zebra/main.c, _caps_p). The seccomp profile is made as if it were absent, so
+// that the dangerous system calls that it would allow (mount, setns, unshare, bpf ...) stay blocked.
 var capabilities = []string{
 	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_NET_ADMIN",
 	"CAP_NET_BIND_SERVICE", "CAP_NET_BROADCAST", "CAP_NET_RAW", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID",
@@ -38,7 +38,7 @@ const initPath = "/.pergola/init" // where every sliver finds catatonit
 
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// processSpec is what all processes of a sliver have in common, the first and those of Exec.
+// processSpec is the common part of all processes of a sliver: the first one and those of Exec.
 func processSpec(args, env []string, dir string) *specs.Process {
 	umask := uint32(0o022)
 	oom := 300 // before the machine's own services
@@ -60,7 +60,7 @@ func processSpec(args, env []string, dir string) *specs.Process {
 	}
 }
 
-// maxFiles is the hard limit of open files: not above our own, which not every root user may raise.
+// maxFiles is the hard limit of open files: not above that of this process, which not every root user may raise.
 func maxFiles() uint64 {
 	var own unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil {
@@ -107,8 +107,8 @@ func (r *Runtime) bundle(s *Spec, root *rootfs, rec *record, now map[string]stri
 				{Type: specs.UTSNamespace}, {Type: specs.IPCNamespace}, {Type: specs.NetworkNamespace},
 			},
 			MaskedPaths: maskedPaths,
-			// Not /proc/sys: what is writable there belongs to the sliver's own namespaces, the rest to a root user that is not
-			// the sliver's.
+			// Not /proc/sys: settings of the sliver's own namespaces are writable there, all others belong to a root user
+			// that is not the sliver's.
 			ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sysrq-trigger"},
 		},
 	}
@@ -172,16 +172,22 @@ func filterSpec() (*specs.LinuxSeccomp, error) {
 func standardMounts() []specs.Mount {
 	return []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
-		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=64k"}},
+		{
+			Destination: "/dev", Type: "tmpfs", Source: "tmpfs",
+			Options: []string{"nosuid", "strictatime", "mode=755", "size=64k"},
+		},
 		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{
 			"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
-		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"}},
+		{
+			Destination: "/dev/shm", Type: "tmpfs", Source: "shm",
+			Options: []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"},
+		},
 		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
 	}
 }
 
-// ownMounts are the files of the machine that this sliver sees.
+// ownMounts are the mounts of the machine's files that this sliver sees.
 func (r *Runtime) ownMounts(s *Spec) []specs.Mount {
 	file := func(source, target string, options ...string) specs.Mount {
 		return specs.Mount{Destination: target, Type: "bind", Source: source, Options: append([]string{"bind"}, options...)}
@@ -205,7 +211,7 @@ func (r *Runtime) ownMounts(s *Spec) []specs.Mount {
 	return mounts
 }
 
-// splitSysctls tells the settings that can be made at once from those of interfaces that are yet to come.
+// splitSysctls separates settings that can be made at once from those of interfaces that do not exist yet.
 func splitSysctls(all map[string]string) (now, later map[string]string) {
 	now, later = map[string]string{}, map[string]string{}
 	for key, value := range all {
@@ -220,7 +226,7 @@ func splitSysctls(all map[string]string) (now, later map[string]string) {
 	return now, later
 }
 
-// defaults of the kernel's own that a node should not have.
+// defaults replaces defaults of the kernel that a node should not have.
 func withDefaults(s *Spec) {
 	if s.Hostname == "" {
 		s.Hostname = s.Node
@@ -228,7 +234,8 @@ func withDefaults(s *Spec) {
 	if s.PIDs == 0 {
 		s.PIDs = slice.DefaultPIDs
 	}
-	sysctls := map[string]string{"net.ipv4.ping_group_range": "0 65535"} // everybody may ping: set-uid programs are powerless here
+	// All users may ping: set-uid programs gain no rights here.
+	sysctls := map[string]string{"net.ipv4.ping_group_range": "0 65535"}
 	maps.Copy(sysctls, s.Sysctls)
 	s.Sysctls = sysctls
 }

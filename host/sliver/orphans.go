@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A server whose state directory somebody removed, as an aborted test's is, leaves cgroups with processes of which no
-// server knows any more. So the group above all others of a server carries the name of its state directory, and the next
-// server that starts, whichever it is, removes those whose directory has gone.
+// A server whose state directory was removed, as that of an aborted test, leaves cgroups with processes that no server
+// manages. So the topmost group of a server is marked with its state directory, and the next server that starts, of any
+// state directory, removes the groups whose directory does not exist.
 
-// ownerMark is an extended attribute of a group: kernfs keeps such, and only root may write it.
+// ownerMark is an extended attribute of a group: kernfs stores it, and only root may write it.
 const ownerMark = "trusted.pergola.state"
 
-// owner is what the mark says: the state directory, and the root from which that name is to be read: a server in a chroot has
-// another.
+// owner is the content of the mark: the state directory, and the root directory that it is relative to, which differs
+// for a server in a chroot.
 func owner(stateDir string) (string, error) {
 	var root unix.Stat_t
 	if err := unix.Stat("/", &root); err != nil {
@@ -30,7 +30,7 @@ func owner(stateDir string) (string, error) {
 	return fmt.Sprintf("%d:%d %s", root.Dev, root.Ino, stateDir), nil
 }
 
-// markGroups makes the group above all groups of this server and says on it whose it is.
+// markGroups makes the topmost group of this server and marks it with its owner.
 func (r *Runtime) markGroups() error {
 	if err := r.groups.make(r.groupRoot()); err != nil {
 		return err
@@ -45,8 +45,9 @@ func (r *Runtime) markGroups() error {
 	return nil
 }
 
-// removeOrphans removes the groups of servers whose state directory is no more, with the processes in them. What carries
-// no mark, or one from another root, is left alone. What cannot be removed is not this server's trouble: the next one tries again.
+// removeOrphans removes the groups of servers whose state directory does not exist, with the processes in them. Groups
+// without a mark, or with one of another root, stay. A group that cannot be removed is no error: the next server
+// retries.
 func (r *Runtime) removeOrphans(ctx context.Context) error {
 	groups, err := r.groups.children("")
 	if err != nil {
@@ -74,7 +75,7 @@ func (r *Runtime) removeOrphans(ctx context.Context) error {
 	return nil
 }
 
-// removeTree kills what is in a group and below it, and removes them.
+// removeTree kills the processes of a group and of those below it, and removes the groups.
 func (r *Runtime) removeTree(ctx context.Context, group string) error {
 	below, err := r.groups.children(group)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is the first process of a sliver, named so that a later process of the same number is not mistaken for
-// it.
+// process identifies the first process of a sliver by number and start time: a later process with the same number is
+// another one.
 type process struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks after boot, field 22 of proc(5) stat
 }
 
-// findProcess names the live process of that number.
+// findProcess identifies the running process of that number.
 func findProcess(pid int) (process, error) {
 	start, state, err := procStat(pid)
 	if err != nil {
@@ -39,7 +39,7 @@ func (p process) alive() bool {
 	return err == nil && now == p
 }
 
-// open gives a pidfd of the process, or ESRCH when it is gone.
+// open gives a pidfd of the process, or ESRCH if it has ended.
 func (p process) open() (int, error) {
 	if p.PID == 0 {
 		return -1, unix.ESRCH
@@ -48,7 +48,7 @@ func (p process) open() (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	// The number may have been given away before the descriptor was opened, never after.
+	// The number may have been reused before the descriptor was opened, never after.
 	if start, _, err := procStat(p.PID); err != nil || start != p.Start {
 		unix.Close(fd)
 		return -1, unix.ESRCH
@@ -56,7 +56,7 @@ func (p process) open() (int, error) {
 	return fd, nil
 }
 
-// wait returns when the process has ended (a zombie has) or ctx has.
+// wait returns when the process (a zombie counts as ended) or ctx has ended.
 func (p process) wait(ctx context.Context) error {
 	fd, err := p.open()
 	if errors.Is(err, unix.ESRCH) {
@@ -83,8 +83,8 @@ func procStat(pid int) (start uint64, state byte, err error) {
 	return start, fields[0][0], err
 }
 
-// statFields gives the fields of proc(5) stat from the third, the state, on: those after the last parenthesis,
-// for a process may be called anything.
+// statFields gives the fields of proc(5) stat from the third, the state, on: those after the last parenthesis, because
+// a process name may hold any character.
 func statFields(pid int) ([]string, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -111,7 +111,7 @@ func waitReadable(f *os.File) error {
 	})
 }
 
-// reap takes the exit status of a child; a sliver that another server process made is not always one.
+// reap collects the exit status of a child; the process of a sliver that another server process made may be none.
 func reap(pid int) (code int) {
 	var status unix.WaitStatus
 	if got, err := unix.Wait4(pid, &status, unix.WNOHANG, nil); err != nil || got != pid {

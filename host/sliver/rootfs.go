@@ -38,7 +38,7 @@ func (r *Runtime) makeRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
 	return r.imageRootfs(ctx, s)
 }
 
-// users are those of the machine that routing daemons run as; -1 where there is none.
+// users are the machine's users that routing daemons run as; -1 where there is none.
 type users struct{ frr, frrGroup, frrvty, bird, birdGroup int }
 
 func hostUsers() users {
@@ -69,8 +69,8 @@ type entry struct {
 	link     string
 }
 
-// skeleton is the root file system of a sliver that uses the machine's programs: nothing of the machine is in it
-// but what hostDirs mounts.
+// skeleton is the root file system of a sliver that uses the machine's programs: the machine's directories in it are
+// those that hostRootfs mounts.
 func (u users) skeleton() []entry {
 	dirs := []entry{
 		{path: "usr"}, {path: "opt"}, {path: "etc"}, {path: "proc"}, {path: "sys"}, {path: "dev"}, {path: "mnt"}, {path: "srv"},
@@ -92,7 +92,7 @@ func (u users) skeleton() []entry {
 	return dirs
 }
 
-// etc is what a sliver has of its own in /etc. An opaque directory hides the machine's of that name.
+// etc is a sliver's own part of /etc. An opaque directory hides the machine's directory of that name.
 func (u users) etc() []entry {
 	return []entry{
 		{path: "frr", mode: 0o750, uid: u.frr, gid: u.frrGroup},
@@ -122,8 +122,8 @@ func makeEntries(root string, base int, entries []entry) error {
 	return nil
 }
 
-// hostRootfs is the default: the machine's programs and libraries, read-only, and everything else empty or private. Files
-// belong to the machine's root, which no sliver's user is: what others may not read there, slivers cannot.
+// hostRootfs is the default: the machine's programs and libraries, read-only, and everything else empty or private. The
+// files belong to the machine's root, which is no user of a sliver: slivers read what is readable by all.
 func (r *Runtime) hostRootfs(s *Spec) (*rootfs, error) {
 	dir, base := r.filesDir(s.ID), uidBase(s.Slice)
 	root, upper, work := filepath.Join(dir, "root"), filepath.Join(dir, "etc"), filepath.Join(dir, "work")
@@ -199,13 +199,15 @@ func (d shownDir) mount(dir, root string) error {
 	case d.link != "":
 		return nil
 	case d.private:
-		return mountOverlay("/"+d.name, filepath.Join(dir, "upper-"+d.name), filepath.Join(dir, "work-"+d.name), filepath.Join(root, d.name))
+		upper, work := filepath.Join(dir, "upper-"+d.name), filepath.Join(dir, "work-"+d.name)
+		return mountOverlay("/"+d.name, upper, work, filepath.Join(root, d.name))
 	}
-	return bind("/"+d.name, filepath.Join(root, d.name), unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	const attr = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
+	return bind("/"+d.name, filepath.Join(root, d.name), attr)
 }
 
-// holdsFile reports whether a file of the topology comes to lie in a directory of the machine, or in one that is merged into
-// it. It then needs a layer of its own above the machine's.
+// holdsFile reports whether a file of the topology lies in a directory of the machine, or in one that is merged into
+// it. The directory then needs a layer of its own above the machine's.
 func holdsFile(dir string, files []slice.File) bool {
 	return slices.ContainsFunc(files, func(f slice.File) bool {
 		first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+f.Path), "/"), "/")
@@ -254,7 +256,7 @@ var masked = []string{
 	"strongswan.d", "sudoers", "sudoers.d", "swanctl", "systemd", "udev", "ufw", "update-motd.d", "wireguard", "wpa_supplicant",
 }
 
-// makeMask makes the overlay layer that hides them: a whiteout each (overlayfs.rst: a character device 0/0).
+// makeMask makes the overlay layer that hides them: a whiteout each, which is a character device 0/0 (overlayfs.rst).
 func makeMask(dir string) error {
 	if exists(filepath.Join(dir, "done")) {
 		return nil

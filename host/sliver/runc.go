@@ -20,7 +20,7 @@ var runcPatched = regexp.MustCompile(`1\.1\.5\+ds1-1\+deb12u\d|rc93\+ds1-5\+deb1
 
 var runcVersion = regexp.MustCompile(`^runc version (\d+)\.(\d+)\.(\d+)(\S*)`)
 
-// checkRunc refuses a runc that would let a container have the machine. Of other runtimes it knows nothing.
+// checkRunc refuses versions of runc out of which a container can break. Other runtimes are not checked.
 func checkRunc(ctx context.Context, path string) error {
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
@@ -33,7 +33,7 @@ func checkRunc(ctx context.Context, path string) error {
 	return nil
 }
 
-// unsafeRunc reads what `runc --version` says.
+// unsafeRunc parses the output of `runc --version`.
 func unsafeRunc(said string) (version string, unsafe bool) {
 	m := runcVersion.FindStringSubmatch(said)
 	if m == nil {

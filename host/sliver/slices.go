@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sliceRecord is what is written down of a slice.
+// sliceRecord is the record of a slice in the state directory.
 type sliceRecord struct {
 	Name string `json:"name"`
 }
 
 // PrepareSlice makes what the slivers of a slice share: a tmpfs for what they write, their cgroup, and /etc/hosts.
-// It may be called again at any time; nodes see changed hosts at once.
+// It may be called any number of times; nodes see changed hosts at once.
 func (r *Runtime) PrepareSlice(_ context.Context, id uint16, name string, hosts []byte) error {
 	defer r.lock(ID{Slice: id})()
 	if err := checkName("slice", name); err != nil {
@@ -71,11 +71,11 @@ func (r *Runtime) prepareSlice(id uint16, name string, hosts []byte) error {
 	if err := r.groups.make(r.groupOfSlice(id)); err != nil {
 		return err
 	}
-	// Makes the parent of the nodes' groups ready for them, where that is a thing of its own (version 2).
+	// Enables controllers for the nodes' groups (version 2).
 	return r.groups.delegate(r.groupOfSlice(id))
 }
 
-// mountTmpfs mounts a tmpfs, unless that was done.
+// mountTmpfs mounts a tmpfs, unless it is mounted already.
 func mountTmpfs(dir, size string, flags uintptr) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return err
@@ -88,8 +88,9 @@ func mountTmpfs(dir, size string, flags uintptr) error {
 
 const tunDevice = "/dev/net/tun"
 
-// tunDevice is what slivers open to make tun and tap devices. Root in a sliver is nobody on the machine, so it has to be everybody's, as udev makes it.
-// Where the machine's is not (it has no udev: a container, a small image), the slice has one of its own.
+// tunDevice is what slivers open to make tun and tap devices. Root in a sliver has no rights on the machine, so the
+// device must be open to all users, as udev makes it. Where it is not (no udev: a container, a small image), the slice
+// has one of its own.
 func (r *Runtime) tunDevice(id uint16) string {
 	if info, err := os.Stat(tunDevice); err != nil || info.Mode().Perm()&0o006 == 0o006 {
 		return tunDevice
@@ -113,7 +114,7 @@ func isMountPoint(dir string) (bool, error) {
 	return s.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 }
 
-// rewrite changes a file in place: it is bind-mounted, so a new file under its name would not be seen.
+// rewrite changes a file in place: it is bind-mounted, so nodes would not see a new file of its name.
 func rewrite(path string, data []byte) error {
 	if old, err := os.ReadFile(path); err == nil && string(old) == string(data) {
 		return nil
@@ -132,7 +133,7 @@ func rewrite(path string, data []byte) error {
 	return f.Close()
 }
 
-// RemoveSlice deletes all slivers of a slice and what they shared, whatever state it is in. Logs stay.
+// RemoveSlice deletes all slivers of a slice and what they shared, in any state. Logs stay.
 func (r *Runtime) RemoveSlice(ctx context.Context, id uint16) error {
 	if err := r.deleteAll(ctx, id); err != nil {
 		return err
@@ -144,7 +145,7 @@ func (r *Runtime) RemoveSlice(ctx context.Context, id uint16) error {
 	return nil
 }
 
-// deleteAll deletes the slivers that have a record, and those of which only a cgroup is left.
+// deleteAll deletes the slivers that have a record, and those of which nothing but a cgroup is left.
 func (r *Runtime) deleteAll(ctx context.Context, id uint16) error {
 	ids, err := r.sliversOf(id)
 	if err != nil {

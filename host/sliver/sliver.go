@@ -1,10 +1,10 @@
 // Package sliver runs the nodes of a slice as containers of one machine.
 //
-// A sliver is an OCI container in a user namespace of its own, whose network namespace the runtime makes and which
-// starts empty: Create, then put ports into it by its process id, then Start. No server process stands behind a
-// running sliver. Everything that is known of it is in three places that survive the server: the record in the
-// state directory, the cgroup in which every one of its processes was born, and the kernel's process table. When the first process
-// ends, the network namespace and all devices in it go with it.
+// A sliver is an OCI container in a user namespace of its own. The runtime makes its network namespace, which starts
+// empty: call Create, put ports into it by its process id, then call Start. No server process is needed for a running
+// sliver. Its state is in three places that survive the server: the record in the state directory, the cgroup in which
+// all of its processes started, and the kernel's process table. When the first process ends, the kernel removes the
+// network namespace and all devices in it.
 //
 // The mounts of a sliver exist only in its own mount namespace (launch.go); on the machine there is one tmpfs per
 // slice.
@@ -26,9 +26,9 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Config says where a Runtime keeps its things. The directories are made when they are missing.
+// Config has the directories and limits of a Runtime. Directories that are missing are made.
 type Config struct {
-	StateDir string // gone after a reboot, such as /run/pergola: records, the runtime's state, the slices' file systems
+	StateDir string // empty after a reboot, such as /run/pergola: records, the runtime's state, the slices' file systems
 	LogDir   string // what first processes print; kept when slivers go
 	BlobDir  string // archives and unpacked images
 	Runtime  string // path or name of the OCI runtime; empty: crun, else runc
@@ -43,7 +43,7 @@ type ID struct {
 	Node  string `json:"node"`
 }
 
-// String is for messages.
+// String gives the form for messages.
 func (id ID) String() string { return fmt.Sprintf("%d/%s", id.Slice, id.Node) }
 
 // Spec is the blueprint of a sliver.
@@ -53,19 +53,22 @@ type Spec struct {
 	Digest    string // of the blueprint, given back by List: the caller's means to see a difference
 	Hostname  string // empty: the node's name
 	Rootfs    slice.Rootfs
-	Command   []string // empty: what the image says; without an image, a process that does nothing but reap
+	Command   []string // empty: that of the image; without an image, a process that does nothing but reap
 	Env       map[string]string
 	Files     []slice.File
 	Binds     []slice.Bind
-	Beneath   map[string]string `json:"-"` // by path of the machine that it sees: the directory that this must not lead out of; no part of the blueprint
-	CPU       float64           // cores; 0: no limit
-	Memory    int64             // bytes; 0: no limit
-	PIDs      int64             // 0: slice.DefaultPIDs
-	Sysctls   map[string]string // net.* and what else the kernel keeps per namespace
-	Notes     map[string]string `json:"-"` // that it bears before anything runs in it (Runtime.Note); no part of the blueprint
+	// Beneath has, by path of the machine that the sliver sees, the directory that the path must not lead out of.
+	// It is no part of the blueprint.
+	Beneath map[string]string `json:"-"`
+	CPU     float64           // cores; 0: no limit
+	Memory  int64             // bytes; 0: no limit
+	PIDs    int64             // 0: slice.DefaultPIDs
+	Sysctls map[string]string // net.* and what else the kernel keeps per namespace
+	// Notes are set before anything runs in the sliver (Runtime.Note). They are no part of the blueprint.
+	Notes map[string]string `json:"-"`
 }
 
-// State is where a sliver is in its life.
+// State is the stage of a sliver's life.
 type State string
 
 // The states of a sliver.
@@ -77,7 +80,7 @@ const (
 	Exited  State = "exited"
 )
 
-// Observed is a sliver as it is.
+// Observed is the present state of a sliver.
 type Observed struct {
 	ID
 	SliceName string
@@ -87,14 +90,14 @@ type Observed struct {
 	CreatedAt time.Time
 	StartedAt time.Time
 	ExitedAt  time.Time
-	ExitCode  int // 128 + signal for a killed process; -1: not known, nobody watched
+	ExitCode  int // 128 + signal for a killed process; -1: not known, because no server watched
 	Notes     map[string]string
 
-	// OutOfMemory says of a sliver that has exited that it needed more than its memory limit: the kernel killed a process in it.
+	// OutOfMemory is set for an exited sliver in which the kernel killed a process at the memory limit.
 	OutOfMemory bool
 }
 
-// The causes that a caller may want to tell apart.
+// Causes that callers distinguish.
 var (
 	ErrNotFound   = errors.New("no such sliver")
 	ErrExists     = errors.New("sliver exists already")
@@ -104,7 +107,7 @@ var (
 
 const featureContainers = "containers"
 
-// Unsupported says that this machine cannot run slivers, and what would help.
+// Unsupported is the error of a machine that cannot run slivers. It has the remedy.
 type Unsupported struct {
 	Feature string
 	Cause   error
@@ -136,10 +139,10 @@ type Runtime struct {
 	done  context.CancelFunc
 }
 
-// New examines the machine, adopts the slivers that run under cfg.StateDir, and watches them. Errors of the kind
-// *Unsupported say what the machine lacks.
+// New examines the machine, adopts the slivers that run under cfg.StateDir, and watches them. An error of type
+// *Unsupported names what the machine lacks.
 //
-// The calling process becomes the child subreaper of the slivers, so that it learns how they exit.
+// The calling process becomes the child subreaper of the slivers, so that it receives their exit status.
 func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	if cfg.SliceBytes == 0 {
 		cfg.SliceBytes = totalMemory() / 8
@@ -147,7 +150,7 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	if cfg.LogBytes == 0 {
 		cfg.LogBytes = 4 << 20
 	}
-	// go-runc writes its temporary files there, and who starts a server may have a variable without a directory.
+	// go-runc writes its temporary files there, and the variable of the caller may name no directory.
 	if err := os.Unsetenv("XDG_RUNTIME_DIR"); err != nil {
 		return nil, err
 	}
@@ -174,14 +177,14 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	return r, nil
 }
 
-// Close stops watching. Slivers go on.
+// Close stops watching. Slivers continue to run.
 func (r *Runtime) Close() {
 	r.done()
 	r.watch.stop()
 	r.watch.reapOrphans()
 }
 
-// Exits tells of each sliver whose first process ended otherwise than by Delete.
+// Exits receives each sliver whose first process ended otherwise than by Delete.
 func (r *Runtime) Exits() <-chan ID { return r.watch.exits }
 
 // adopt watches the slivers that an earlier process made.
@@ -222,11 +225,12 @@ func (r *Runtime) needRoot(context.Context) error {
 	return nil
 }
 
-// makeDirs makes the directories. The runtime reaches a sliver's root with the rights of the sliver's root user, so the way
-// there must be searchable, though not readable, by everybody.
+// makeDirs makes the directories. The runtime reaches a sliver's root with the rights of the sliver's root user, so all
+// directories above it must be searchable, though not readable, by all users.
 func (r *Runtime) makeDirs(context.Context) error {
 	if strings.ContainsAny(r.cfg.StateDir+r.cfg.BlobDir, ":,\\") {
-		return fmt.Errorf("use %s and %s: overlay file systems cannot name a path with : , or \\", r.cfg.StateDir, r.cfg.BlobDir)
+		return fmt.Errorf("use %s and %s: overlay file systems cannot name a path with : , or \\",
+			r.cfg.StateDir, r.cfg.BlobDir)
 	}
 	for _, d := range []struct {
 		path string

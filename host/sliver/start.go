@@ -45,7 +45,7 @@ func (r *Runtime) start(ctx context.Context, id ID, rec *record) error {
 		}
 		messages := filepath.Join(r.nodeDir(id), "start.log")
 		err := r.command(id.Slice, messages).Start(ctx, id.Node)
-		// We may have been killed after an earlier try, before it was written down.
+		// An earlier server may have been killed after it started this, and before it recorded that.
 		if err != nil && !r.hasStarted(ctx, id) {
 			return explain(err, messages)
 		}
@@ -87,8 +87,8 @@ func setSysctls(p process, values map[string]string) error {
 	})
 }
 
-// findCommand looks for the program as execvp(3) will: catatonit would say what is wrong to the log alone, and the runtime to the
-// standard error of who asked for a command.
+// findCommand looks for the program as execvp(3) will. Without it, catatonit would report a missing program in the log
+// alone, and the runtime on the standard error of the command's caller.
 func findCommand(in process, name string, env []string, dir string) error {
 	root, err := openRoot(in)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// The state directory holds slices/ID for each slice, a tmpfs, so that nothing is believed to run after a reboot:
+// The state directory holds slices/ID for each slice, on a tmpfs, so that no record survives a reboot:
 //
 //	slice.json        name of the slice
 //	hosts             /etc/hosts of its nodes
@@ -22,7 +22,7 @@ import (
 //	nodes/NODE/       record, OCI bundle, messages of the runtime
 //	fs/               tmpfs: what the nodes write, a directory each; and the mask of the machine's /etc
 //
-// The second tmpfs is apart because slivers can fill it.
+// The second tmpfs is a separate one because slivers can fill it.
 
 func (r *Runtime) slicesDir() string { return filepath.Join(r.cfg.StateDir, "slices") }
 func (r *Runtime) sliceDir(id uint16) string {
@@ -34,7 +34,8 @@ func (r *Runtime) nodeDir(id ID) string    { return filepath.Join(r.sliceDir(id.
 func (r *Runtime) filesDir(id ID) string   { return filepath.Join(r.fsDir(id.Slice), "nodes", id.Node) }
 func (r *Runtime) recordPath(id ID) string { return filepath.Join(r.nodeDir(id), "sliver.json") }
 
-// record is what is written down of a sliver. It is there before anything else of the sliver is and goes last.
+// record is the record of a sliver in the state directory. It is made before, and removed after, everything else of the
+// sliver.
 type record struct {
 	SliceName string            `json:"slice_name"`
 	Digest    string            `json:"digest"`
@@ -81,7 +82,7 @@ func (r *Runtime) writeRecord(id ID, rec *record) error {
 	return nil
 }
 
-// editRecord changes the record of a sliver that is there.
+// editRecord changes the record of an existing sliver.
 func (r *Runtime) editRecord(id ID, edit func(*record)) error {
 	defer r.lock(id)()
 	rec, err := r.readRecord(id)
@@ -97,7 +98,7 @@ func replaceFile(path string, data []byte) error {
 	return renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(filepath.Dir(path)))
 }
 
-// Note records a small fact beside the sliver; it goes with it. An empty value removes the note.
+// Note keeps a short text with a sliver until the sliver is deleted. An empty value removes the note.
 func (r *Runtime) Note(id ID, key, value string) error {
 	return r.editRecord(id, func(rec *record) {
 		if value == "" {
@@ -111,7 +112,7 @@ func (r *Runtime) Note(id ID, key, value string) error {
 	})
 }
 
-// Slices gives the slices of which anything is left on this machine.
+// Slices gives the slices that have anything on this machine.
 func (r *Runtime) Slices() ([]uint16, error) {
 	entries, err := os.ReadDir(r.slicesDir())
 	if err != nil {
@@ -162,8 +163,8 @@ func (r *Runtime) sliversOf(slice uint16) ([]ID, error) {
 	return ids, nil
 }
 
-// List gives every sliver on this machine, half-made ones included. It runs no program: a thousand take some tens
-// of milliseconds.
+// List gives every sliver on this machine, half-made ones included. It runs no program: a thousand slivers take some
+// tens of milliseconds.
 func (r *Runtime) List() ([]Observed, error) {
 	ids, err := r.slivers()
 	if err != nil {
@@ -180,7 +181,7 @@ func (r *Runtime) List() ([]Observed, error) {
 	return all, nil
 }
 
-// Observe gives one sliver as it is.
+// Observe gives the present state of one sliver.
 func (r *Runtime) Observe(id ID) (Observed, error) {
 	o := Observed{ID: id, State: Broken}
 	rec, err := r.readRecord(id)

@@ -25,8 +25,8 @@ func decompressed(r io.Reader) (io.ReadCloser, error) {
 	return io.NopCloser(b), nil
 }
 
-// untar unpacks an archive that nobody vouches for: names and links resolve as in a chroot, so nothing outside root is
-// touched. Devices are left out: a sliver gets its own.
+// untar unpacks an untrusted archive: names and links resolve as in a chroot, so nothing outside root is touched.
+// Devices are left out: a sliver gets its own.
 func untar(r io.Reader, root string) error {
 	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -54,7 +54,7 @@ func untar(r io.Reader, root string) error {
 			dirs = append(dirs, h)
 		}
 	}
-	// At the end, for a directory without write permission takes no files of an unprivileged owner on some file systems.
+	// At the end: on some file systems, a directory without write permission takes no files of an unprivileged owner.
 	for _, h := range dirs {
 		if err := setDir(fd, h); err != nil {
 			return fmt.Errorf("unpack %s: %w", h.Name, err)
@@ -144,7 +144,7 @@ func setDir(root int, h *tar.Header) error {
 	return unix.Fchmod(fd, uint32(h.Mode&0o7777))
 }
 
-// clamp keeps an id within what a slice has; others become nobody.
+// clamp maps ids outside the range of a slice to 65534 (nobody).
 func clamp(id int) int {
 	if id < 0 || id >= uids {
 		return 65534

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watcher tells of processes that end.
+// watcher calls a function when a process ends.
 type watcher struct {
 	exits chan ID
 
@@ -70,10 +70,10 @@ func (w *watcher) remove(f *os.File, pid int) {
 	f.Close()
 }
 
-// watchProcess records how the first process of a sliver ends, and tells Exits.
+// watchProcess records how the first process of a sliver ends, and sends the sliver to Exits.
 func (r *Runtime) watchProcess(id ID, p process) {
 	fd, err := p.open()
-	if err != nil { // gone: List says so
+	if err != nil { // it has ended: List shows that
 		return
 	}
 	f := os.NewFile(uintptr(fd), "pidfd")
@@ -93,7 +93,7 @@ func (r *Runtime) watchProcess(id ID, p process) {
 			}
 		})
 		if err != nil || !known {
-			return // deleted: who did that knows
+			return // deleted
 		}
 		select {
 		case r.watch.exits <- id:
@@ -102,7 +102,7 @@ func (r *Runtime) watchProcess(id ID, p process) {
 	}()
 }
 
-// keepReaping reaps orphans now and then, while children end.
+// keepReaping reaps orphans from time to time, while children end.
 func (w *watcher) keepReaping() {
 	for {
 		select {
@@ -118,8 +118,8 @@ func (w *watcher) keepReaping() {
 	}
 }
 
-// reapOrphans takes the exit status of ended processes that the OCI runtime left behind and that nobody waits for:
-// we are their subreaper.
+// reapOrphans collects the exit status of ended processes that the OCI runtime left behind and that nothing else waits
+// for: this process is their subreaper.
 func (w *watcher) reapOrphans() {
 	session, err := unix.Getsid(0)
 	if err != nil {
@@ -140,10 +140,11 @@ func (w *watcher) reapOrphans() {
 	}
 }
 
-// orphan is true of an ended child that this process cannot have started itself. The runtime leads a session of its
-// own (stdio), and leaves two kinds. The half of itself that crun runs in the background is in a session that is not ours and
-// that it does not lead. A command that crun could not execute is in a sliver's process namespace, and would keep the sliver
-// from ending; it is not the first process there. (Commands that runc leaves are waited for: awaitDetached.)
+// orphan reports whether an ended child cannot have been started by this process. The runtime leads a session of its
+// own (stdio), and leaves two kinds. The half of itself that crun runs in the background is in a session that is
+// neither this process's nor its own. A command that crun could not execute is in a sliver's PID namespace, where it is
+// not the first process, and would keep the sliver from ending. (Commands that runc leaves are waited for:
+// awaitDetached.)
 func orphan(pid, session int, nested bool) bool {
 	fields, err := statFields(pid)
 	if err != nil || fields[0] != "Z" {

@@ -1,8 +1,8 @@
 // Package testkit holds what the tests of all packages share: gates for what a test needs, leak checks, and waiting.
 //
-// A gate never hides a regression. On a laptop, a test that needs root or a part of the kernel that is absent is skipped and
-// says why. In CI (environment variable CI set) the same skip is a failure, unless test/vm/tests.txt lists the test: then the
-// vm tier runs it on a kernel that has everything, and inside that tier no gate skips at all.
+// A gate never hides a regression. On a laptop, a test that needs root or a part of the kernel that is absent is
+// skipped and says why. In CI (environment variable CI set) the same skip is a failure, unless test/vm/tests.txt lists
+// the test: then the vm tier runs it on a kernel that has everything, and inside that tier no gate skips at all.
 package testkit
 
 import (

@@ -42,7 +42,8 @@ func loadModule(ctx context.Context, name string) error {
 	return nil
 }
 
-// builtIn asks the running kernel's own configuration, and where that is not shown, the list that its package installed.
+// builtIn asks the running kernel's own configuration, and where that is not shown, the list that its package
+// installed.
 func builtIn(name string) bool {
 	option, ok := options[name]
 	if !ok {

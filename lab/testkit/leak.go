@@ -13,8 +13,8 @@ import (
 // programs and cgroups in the background.
 const leakPatience = 10 * time.Second
 
-// LeakCheck notes what exists now. When the test ends, it fails the test if something new is left that belongs to it: its
-// own open files and child processes, and every process, network namespace, mount, interface, cgroup and pinned BPF
+// LeakCheck notes what exists now. When the test ends, it fails the test if something new is left that belongs to it:
+// its own open files and child processes, and every process, network namespace, mount, interface, cgroup and pinned BPF
 // object that carries one of the marks in its name, path, command line, environment, mount table or cgroup. A mark is a
 // state directory or a name prefix that no other test uses.
 //
@@ -49,8 +49,9 @@ func Main(m *testing.M) {
 	os.Exit(guard(m.Run, func(th thing) bool { return !th.shared || os.Getenv("PERGOLA_TEST_SHARED") == "" }))
 }
 
-// Guard calls run, which gives an exit status and, in CI, replaces a status of 0 by 1 if anything is left on the machine
-// that was not there before. Nothing else may make things on the machine meanwhile, except descendants of older processes.
+// Guard calls run, which gives an exit status and, in CI, replaces a status of 0 by 1 if anything is left on the
+// machine that was not there before. Nothing else may make things on the machine meanwhile, except descendants of older
+// processes.
 func Guard(run func() int) int { return guard(run, func(thing) bool { return true }) }
 
 func guard(run func() int, look func(thing) bool) int {

@@ -59,8 +59,8 @@ func lookProcesses(add func(string, thing)) error {
 	return nil
 }
 
-// isOthers reports whether a process was started by somebody who was there before this test, and so is none of its business.
-// What a test leaves behind has this process for its parent, or init, or a reaper that came later.
+// isOthers reports whether a process was started by somebody who was there before this test, and so is none of its
+// business. What a test leaves behind has this process for its parent, or init, or a reaper that came later.
 func isOthers(all map[int]process, p, self process) bool {
 	for range len(all) {
 		parent, ok := all[p.parent]
@@ -75,8 +75,8 @@ func isOthers(all map[int]process, p, self process) bool {
 	return false
 }
 
-// awaitsInit reports whether nothing is left of the process but its exit status, which only init can take. Some do so late: that
-// of the vm tier's guest is a shell script.
+// awaitsInit reports whether nothing is left of the process but its exit status, which only init can take. Some do so
+// late: that of the vm tier's guest is a shell script.
 func (p process) awaitsInit() bool { return p.state == 'Z' && p.parent == 1 }
 
 // ticks is when the process started.

@@ -28,8 +28,8 @@ func Await(t testing.TB, cond func() bool, timeout time.Duration, what string) {
 
 var errNotYet = errors.New("not yet")
 
-// Poll is Eventually for who has no test at hand: it gives cond's last error. It starts at a millisecond and backs off to a
-// twentieth of a second: quick conditions are seen quickly and slow ones cost little.
+// Poll is Eventually for who has no test at hand: it gives cond's last error. It starts at a millisecond and backs off
+// to a twentieth of a second: quick conditions are seen quickly and slow ones cost little.
 func Poll(cond func() error, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {

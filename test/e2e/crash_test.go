@@ -30,8 +30,8 @@ links:
   - [h2, s]
 `
 
-// TestKilledAtAnyMoment kills the server without warning while it brings a network up and while it takes it down. Started
-// again, it must end in the state that was wanted.
+// TestKilledAtAnyMoment kills the server without warning while it brings a network up and while it takes it down.
+// Started again, it must end in the state that was wanted.
 func TestKilledAtAnyMoment(t *testing.T) {
 	testkit.Root(t)
 	s := newServer(t, pergola(t))

@@ -14,8 +14,9 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// TestTheMachinesOwnNetworkStaysAsItIs looks at what leak checks do not see: sysctls, firewall rules, routes, policy rules and other people's
-// interfaces of the machine itself. They are the same while networks run, and when they have gone.
+// TestTheMachinesOwnNetworkStaysAsItIs looks at what leak checks do not see: sysctls, firewall rules, routes, policy
+// rules and other people's interfaces of the machine itself. They are the same while networks run, and when they have
+// gone.
 func TestTheMachinesOwnNetworkStaysAsItIs(t *testing.T) {
 	testkit.Root(t)
 	s := newServer(t, pergola(t))
@@ -34,8 +35,8 @@ func TestTheMachinesOwnNetworkStaysAsItIs(t *testing.T) {
 	}
 }
 
-// foreign makes interfaces of other people in the machine's own namespace, called as Pergola calls its own, and one with an alias that
-// begins as its marks do.
+// foreign makes interfaces of other people in the machine's own namespace, called as Pergola calls its own, and one
+// with an alias that begins as its marks do.
 func foreign(t *testing.T) {
 	t.Helper()
 	for _, words := range []string{

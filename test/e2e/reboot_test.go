@@ -41,9 +41,9 @@ links:
   - [spare, h2]
 `
 
-// TestSlicesReturnAfterAReboot takes from a machine all that a reboot takes, without asking the server: processes, namespaces, mounts,
-// BPF objects, cgroups and everything below /run. The next server must bring the slice back as it was wanted, with what users had
-// changed by hand, at the same addresses.
+// TestSlicesReturnAfterAReboot takes from a machine all that a reboot takes, without asking the server: processes,
+// namespaces, mounts, BPF objects, cgroups and everything below /run. The next server must bring the slice back as it
+// was wanted, with what users had changed by hand, at the same addresses.
 func TestSlicesReturnAfterAReboot(t *testing.T) {
 	testkit.Root(t)
 	s := newServer(t, pergola(t))
@@ -131,7 +131,8 @@ func overrides(t *testing.T, inspected []byte) []byte {
 	return s.Overrides
 }
 
-// reboot leaves of the server, its slices and the kernel objects of both what a reboot leaves: the data directory and the logs.
+// reboot leaves of the server, its slices and the kernel objects of both what a reboot leaves: the data directory and
+// the logs.
 func (s *server) reboot(t *testing.T) {
 	t.Helper()
 	pids := s.slivers(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// TestSoak does to a network, in random order, what users and crashes do, and looks after every few steps whether it comes to rest as
-// it should. PERGOLA_SOAK says for how long (make soak); the default only shows that it works. A seed in PERGOLA_SEED repeats a run,
-// as far as time allows.
+// TestSoak does to a network, in random order, what users and crashes do, and looks after every few steps whether it
+// comes to rest as it should. PERGOLA_SOAK says for how long (make soak); the default only shows that it works. A seed
+// in PERGOLA_SEED repeats a run, as far as time allows.
 func TestSoak(t *testing.T) {
 	testkit.Root(t)
 	long, seed := soakTime(t)

@@ -1,5 +1,5 @@
-// Package e2e tells stories with the real binary: every file of testdata is one, run against a server of its own, and after
-// each the machine must be as before.
+// Package e2e tells stories with the real binary: every file of testdata is one, run against a server of its own, and
+// after each the machine must be as before.
 //
 // Beside the commands of testscript (`go doc github.com/rogpeppe/go-internal/testscript`) a story has those of
 // commands_test.go. The binary is the one that the environment variable PERGOLA names, or else built on the spot.

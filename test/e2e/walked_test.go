@@ -11,7 +11,8 @@ import (
 	"github.com/pergola-net/pergola/control/api"
 )
 
-// cmdWalked checks that frames were, or with ! were not, walked into a router by an interface since the story last asked about it.
+// cmdWalked checks that frames were, or with ! were not, walked into a router by an interface since the story last
+// asked about it.
 func (s *server) cmdWalked(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 3 {
 		ts.Fatalf("usage: [!] walked SLICE NODE:INTERFACE FRAMES")
@@ -32,9 +33,9 @@ func (s *server) cmdWalked(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdCarried checks that a router's interface is said to have carried so many frames of that length each way since the story last asked
-// about it. A tenth more may be what routers and hosts send by themselves; a tenth less walked, what a kernel had to see. Without numbers
-// it only begins to count.
+// cmdCarried checks that a router's interface is said to have carried so many frames of that length each way since the
+// story last asked about it. A tenth more may be what routers and hosts send by themselves; a tenth less walked, what a
+// kernel had to see. Without numbers it only begins to count.
 func (s *server) cmdCarried(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 && len(args) != 4 {
 		ts.Fatalf("usage: carried SLICE NODE:INTERFACE [FRAMES BYTES]")

@@ -9,8 +9,8 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// TestKernelHasWhatTheTierIsFor keeps the tier honest: were its kernel to change so that it no longer differs from others in what
-// its tests are listed for, they would prove nothing.
+// TestKernelHasWhatTheTierIsFor keeps the tier honest: were its kernel to change so that it no longer differs from
+// others in what its tests are listed for, they would prove nothing.
 func TestKernelHasWhatTheTierIsFor(t *testing.T) {
 	testkit.OnlyInVM(t, "looks at the vm tier's own kernel")
 	for _, module := range []string{"sch_netem", "sch_htb", "sch_fq", "cls_bpf", "veth", "bridge", "overlay"} {
