@@ -8,7 +8,7 @@ import (
 )
 
 // birdOSPF writes OSPFv2 or OSPFv3. BIRD holds back a router's second LSA for 5 s (RFC 2328, MinLSInterval) and
-// cannot be told otherwise.
+// has no option to change that.
 func birdOSPF(t *text, v view, ipv6 bool) {
 	channel, suffix := family(ipv6)
 	version := "v2"

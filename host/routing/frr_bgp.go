@@ -7,7 +7,7 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// BGP sessions, in seconds: a neighbour that went away without a word is noticed after bgpHold.
+// BGP sessions, in seconds: a neighbour that ends without a NOTIFICATION is noticed after bgpHold.
 const (
 	bgpKeepalive = 3
 	bgpHold      = 9
@@ -90,7 +90,7 @@ func frrNeighbor(t *text, n slice.BGPNeighbor) {
 	}
 }
 
-// frrFamily writes what is said of one address family. A session carries the family of its own addresses.
+// frrFamily writes the section of one address family. A session carries the family of its own addresses.
 func frrFamily(t *text, v view, ipv6 bool) {
 	bgp := v.node.Routing.BGP
 	name := "ipv4"

@@ -61,7 +61,7 @@ func frrOSPFPort(t *text, v view, p port) {
 	}
 }
 
-// frrOSPFCommon writes what both versions of OSPF say of an interface alike.
+// frrOSPFCommon writes the lines of an interface that OSPFv2 and OSPFv3 share.
 func frrOSPFCommon(t *text, v view, p port, prefix string) {
 	if p.PointToPoint {
 		t.line("%s network point-to-point", prefix)

@@ -20,7 +20,7 @@ func frrRIP(t *text, v view) {
 	}
 }
 
-// frrRIPCommon writes what both versions say alike.
+// frrRIPCommon writes the lines that RIP and RIPng share.
 func frrRIPCommon(t *text, v view, ipv6 bool) {
 	t.line("allow-ecmp")
 	t.line("timers basic %d %d %d", ripUpdate, ripTimeout, ripGarbage)

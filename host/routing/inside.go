@@ -32,7 +32,8 @@ func (v view) inside(ipv6 bool) []netip.Prefix {
 	for i := range v.slice.Nodes {
 		mate := &v.slice.Nodes[i]
 		r := mate.Routing
-		if mate == v.node || !r.Speaks(slice.BGP) || r.BGP == nil || r.BGP.AS != bgp.AS || !slices.ContainsFunc(interior, r.Speaks) {
+		if mate == v.node || !r.Speaks(slice.BGP) || r.BGP == nil || r.BGP.AS != bgp.AS ||
+			!slices.ContainsFunc(interior, r.Speaks) {
 			continue
 		}
 		all = append(all, ofFamily(r.BGP.Networks, ipv6)...)

@@ -95,7 +95,8 @@ func TestReloadStartsAndStopsDaemons(t *testing.T) {
 	}
 	converge(t, l, nil, time.Minute)
 	after := daemonPIDs(t, l, "r1")
-	if strings.Contains(after, "ospf") || !strings.Contains(after, "isisd") || !strings.Contains(after, "staticd") || !strings.Contains(after, zebra) {
+	if strings.Contains(after, "ospf") || !strings.Contains(after, "isisd") ||
+		!strings.Contains(after, "staticd") || !strings.Contains(after, zebra) {
 		t.Errorf("from OSPF to IS-IS: zebra was %s, now there are\n%s", zebra, after)
 	}
 	if _, err := l.Exec("r1", "pidof", "watchfrr"); err != nil {
@@ -112,7 +113,8 @@ func TestFRRRestartsADaemonThatDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	converge(t, l, nil, time.Minute)
-	if out, err := l.Exec("r1", "vtysh", "-c", "show running-config"); err != nil || !strings.Contains(out, "ospf router-id 10.0.0.1") {
+	out, err := l.Exec("r1", "vtysh", "-c", "show running-config")
+	if err != nil || !strings.Contains(out, "ospf router-id 10.0.0.1") {
 		t.Errorf("after the restart: %v\n%s", err, out)
 	}
 	if out, err := l.Exec("r1", "vtysh", "-c", "write memory"); err != nil || !strings.Contains(out, "[OK]") {
@@ -126,7 +128,9 @@ func TestChangeWhileFRRStartsIsNotLost(t *testing.T) {
 	l := daemons.New(t, square(allFRR, slice.OSPF))
 	start(t, l)
 	// Each router at another moment of its start.
-	for name, file := range map[string]string{"r1": "zebra.pid", "r2": "ospfd.pid", "r3": "ospfd.vty", "r4": "watchfrr.pid"} {
+	for name, file := range map[string]string{
+		"r1": "zebra.pid", "r2": "ospfd.pid", "r3": "ospfd.vty", "r4": "watchfrr.pid",
+	} {
 		testkit.Eventually(t, func() error {
 			_, err := l.Exec(name, "test", "-e", "/run/frr/"+file)
 			return err
@@ -159,7 +163,8 @@ func TestReloadTakesAwayWhatIsGoneAlready(t *testing.T) {
 	start(t, l)
 	converge(t, l, nil, time.Minute)
 	before := daemonPIDs(t, l, "r1")
-	if _, err := l.Exec("r1", "vtysh", "-c", "configure", "-c", "interface eth2", "-c", "no ip ospf area 0.0.0.0"); err != nil {
+	_, err := l.Exec("r1", "vtysh", "-c", "configure", "-c", "interface eth2", "-c", "no ip ospf area 0.0.0.0")
+	if err != nil {
 		t.Fatal(err)
 	}
 	n := l.Slice.Node("r1")
@@ -168,14 +173,16 @@ func TestReloadTakesAwayWhatIsGoneAlready(t *testing.T) {
 	if said := apply(t, l, n); said != "" {
 		t.Errorf("said: %s", said)
 	}
-	if out := running(t, l, "r1"); !strings.Contains(out, "ip ospf cost 77\n") || strings.Count(out, "ip ospf area") != 2 || strings.Count(out, "ipv6 ospf6 area") != 2 {
+	out := running(t, l, "r1")
+	if !strings.Contains(out, "ip ospf cost 77\n") || strings.Count(out, "ip ospf area") != 2 ||
+		strings.Count(out, "ipv6 ospf6 area") != 2 {
 		t.Errorf("r1 runs\n%s", out)
 	}
 	if after := daemonPIDs(t, l, "r1"); after != before {
 		t.Errorf("daemons restarted:\n%s%s", before, after)
 	}
-	// What this took has passwords.
-	out, err := l.Exec("r1", "sh", "-c", "cd /run/frr && stat -c '%a %n' applied difference refused running")
+	// The files of a reload contain passwords.
+	out, err = l.Exec("r1", "sh", "-c", "cd /run/frr && stat -c '%a %n' applied difference refused running")
 	if want := "600 applied\n600 difference\n600 refused\n600 running\n"; err != nil || out != want {
 		t.Errorf("%v: got\n%swant\n%s", err, out, want)
 	}

@@ -22,7 +22,7 @@ type Rendered struct {
 	Command []string
 	// Reload is run in the running node, in this order, after changed Files were written: it applies the difference
 	// and restarts no router, unless its daemons refuse. The first command that fails ends it; what it printed says why.
-	// What one that succeeds prints to standard error, its users ought to know.
+	// What a command that succeeds prints to standard error is shown to users.
 	Reload [][]string
 }
 
@@ -36,7 +36,10 @@ type Renderer struct {
 
 // NewRenderer looks a slice over once for all of its nodes.
 func NewRenderer(s *slice.Slice) *Renderer {
-	r := &Renderer{slice: s, nodes: make(map[string]*slice.Node, len(s.Nodes)), links: make(map[string]*slice.Link, len(s.Links)), lspMTU: lspMTU(s)}
+	r := &Renderer{
+		slice: s, lspMTU: lspMTU(s),
+		nodes: make(map[string]*slice.Node, len(s.Nodes)), links: make(map[string]*slice.Link, len(s.Links)),
+	}
 	for i := range s.Nodes {
 		r.nodes[s.Nodes[i].Name] = &s.Nodes[i]
 	}

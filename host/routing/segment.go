@@ -15,8 +15,8 @@ const (
 	// On a LAN the dead interval is also the wait before a designated router is elected (RFC 2328, 9.4), and so
 	// the least time until the LAN carries routes.
 	defaultDeadLAN = 4
-	// The same on every interface that names none, so that paths do not depend on what a daemon thinks of a veth's
-	// speed (FRR notices it late and would move routes 15 s after its start).
+	// The same on every interface that names none, so that paths do not depend on the speed that a daemon reads of
+	// a veth (FRR notices it late and would move routes 15 s after its start).
 	defaultCost = 10
 )
 

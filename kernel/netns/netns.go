@@ -1,7 +1,7 @@
-// Package netns is the one door through which Pergola enters a network namespace.
+// Package netns enters network namespaces. No other package does.
 //
-// A network namespace belongs to a thread of the kernel, not to a goroutine. Do locks the calling goroutine to its thread,
-// moves that thread, and moves it back. What follows from that:
+// A network namespace is a property of a kernel thread, not of a goroutine. Do locks the calling goroutine to its
+// thread, moves that thread, and moves it back. Consequences:
 //
 //   - Goroutines started inside run on other threads, in the namespace of the process. Do not start any.
 //   - Sockets and /proc/sys/net files opened inside belong to the namespace for good; they may be used afterwards,
@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The main thread never moves: what the kernel shows of the process (/proc/PID/ns/net, /proc/net) is what that thread has. Locked to the
-// main goroutine, it runs no other one.
+// The main thread never moves: /proc/PID/ns/net and /proc/net show the namespace of that thread. It is locked to the
+// main goroutine, so no other goroutine runs on it.
 func init() { runtime.LockOSThread() }
 
 // ErrGone means that there is no such namespace (any more): its first process ended, or nothing is mounted at its path.
@@ -44,7 +44,7 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Here holds the namespace that the calling goroutine is in: that of the process, unless it was called by In, Do or New.
+// Here opens the namespace of the calling goroutine: that of the process, unless it was called by In, Do or New.
 func Here() (*os.File, error) { return Open("/proc/thread-self/ns/net") }
 
 // Do calls f in the namespace at path (see Open and Path).
@@ -67,8 +67,8 @@ func In(ns *os.File, f func() error) error {
 	})
 }
 
-// New makes a network namespace and calls f in it. The namespace ends with f, unless f gave it another holder: a process, an
-// open file or a mount.
+// New makes a network namespace and calls f in it. The namespace ends with f, unless f gave it another holder: a
+// process, an open file or a mount.
 func New(f func() error) error {
 	return away(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -78,9 +78,9 @@ func New(f func() error) error {
 	})
 }
 
-// away calls f, which moves the thread to another namespace, and moves it back. A thread that cannot get home stays locked, and
-// the runtime ends it together with its goroutine. Nothing less will do for a reason to end a thread: children that asked
-// for a signal at their parent's death (PR_SET_PDEATHSIG) get it when the thread that started them ends.
+// away calls f, which moves the thread to another namespace, and moves it back. A thread that cannot be moved back stays
+// locked, and the runtime ends it together with its goroutine. A thread is ended for no lesser reason: child processes
+// with PR_SET_PDEATHSIG get their signal when the thread that started them ends.
 func away(f func() error) error {
 	runtime.LockOSThread()
 	home, err := os.Open("/proc/thread-self/ns/net")
