@@ -39,6 +39,7 @@ type Hook interface {
 // DataPath holds the pinned objects of one directory. Its methods may be called concurrently.
 type DataPath struct {
 	dir      string
+	abi      int
 	hook     Hook
 	programs objectPrograms
 	maps     objectMaps
@@ -57,7 +58,7 @@ func Open(dir string, hook Hook) (*DataPath, error) {
 }
 
 func open(dir string, hook Hook, spec *ebpf.CollectionSpec, v version) (*DataPath, error) {
-	d := &DataPath{dir: dir, hook: hook}
+	d := &DataPath{dir: dir, abi: v.abi, hook: hook}
 	if err := os.MkdirAll(v.dir(dir), 0o700); err != nil {
 		return nil, fmt.Errorf("make pin directory: %w", err)
 	}
@@ -84,13 +85,16 @@ func (d *DataPath) load(spec *ebpf.CollectionSpec, v version) error {
 		objectPrograms
 		objectMaps
 	}
+	if err := v.share(d.dir); err != nil {
+		return fmt.Errorf("take over the maps of an older data path: %w", err)
+	}
 	err = spec.LoadAndAssign(&objects, &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: v.dir(d.dir)}})
 	if err != nil {
 		return fmt.Errorf("load data path: %w", err)
 	}
 	d.programs, d.maps = objects.objectPrograms, objects.objectMaps
-	if err := d.inherit(d.dir, v); err != nil {
-		return fmt.Errorf("take over the ports of an older data path: %w", err)
+	if err := errors.Join(d.convert(spec, v), d.meterTunnels()); err != nil {
+		return fmt.Errorf("take over the records of an older data path: %w", err)
 	}
 	if err := d.replacePrograms(); err != nil {
 		return err

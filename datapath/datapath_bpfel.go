@@ -45,7 +45,16 @@ type objectLeg struct {
 	Mtu    uint32
 	Mac    [6]uint8
 	Flags  uint8
-	Pad    uint8
+	Kind   uint8
+}
+
+type objectMeter struct {
+	_          structs.HostLayout
+	PerFrame   uint64
+	PerByte    uint64
+	Depth      uint64
+	FramesFull uint64
+	BytesFull  uint64
 }
 
 type objectMode uint32
@@ -174,21 +183,23 @@ type objectUplink struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	objectMapAsked             = "asked"
-	objectMapBuckets           = "buckets"
+	objectMapCardRoutes        = "card_routes"
 	objectMapCounts            = "counts"
 	objectMapDevices           = "devices"
+	objectMapEgressRoutes      = "egress_routes"
 	objectMapEncapsulations    = "encapsulations"
 	objectMapEnds              = "ends"
 	objectMapExits             = "exits"
+	objectMapFrames            = "frames"
 	objectMapLease             = "lease"
 	objectMapLegs              = "legs"
+	objectMapMeters            = "meters"
 	objectMapNeighbours        = "neighbours"
 	objectMapNexthops          = "nexthops"
 	objectMapNics              = "nics"
 	objectMapNodes             = "nodes"
 	objectMapPorts             = "ports"
 	objectMapPunts             = "punts"
-	objectMapRoads             = "roads"
 	objectMapRouters           = "routers"
 	objectMapShortcuts         = "shortcuts"
 	objectMapSources           = "sources"
@@ -196,9 +207,6 @@ const (
 	objectMapTunnels           = "tunnels"
 	objectMapUnderlays         = "underlays"
 	objectMapUplinks           = "uplinks"
-	objectMapWalks             = "walks"
-	objectMapWays              = "ways"
-	objectMapWrappings         = "wrappings"
 	objectProgLinecard         = "linecard"
 	objectProgPortIngress      = "port_ingress"
 	objectProgUnderlayEgress   = "underlay_egress"
@@ -266,21 +274,23 @@ type objectProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectMapSpecs struct {
 	Asked          *ebpf.MapSpec `ebpf:"asked"`
-	Buckets        *ebpf.MapSpec `ebpf:"buckets"`
+	CardRoutes     *ebpf.MapSpec `ebpf:"card_routes"`
 	Counts         *ebpf.MapSpec `ebpf:"counts"`
 	Devices        *ebpf.MapSpec `ebpf:"devices"`
+	EgressRoutes   *ebpf.MapSpec `ebpf:"egress_routes"`
 	Encapsulations *ebpf.MapSpec `ebpf:"encapsulations"`
 	Ends           *ebpf.MapSpec `ebpf:"ends"`
 	Exits          *ebpf.MapSpec `ebpf:"exits"`
+	Frames         *ebpf.MapSpec `ebpf:"frames"`
 	Lease          *ebpf.MapSpec `ebpf:"lease"`
 	Legs           *ebpf.MapSpec `ebpf:"legs"`
+	Meters         *ebpf.MapSpec `ebpf:"meters"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
 	Nexthops       *ebpf.MapSpec `ebpf:"nexthops"`
 	Nics           *ebpf.MapSpec `ebpf:"nics"`
 	Nodes          *ebpf.MapSpec `ebpf:"nodes"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
 	Punts          *ebpf.MapSpec `ebpf:"punts"`
-	Roads          *ebpf.MapSpec `ebpf:"roads"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
 	Shortcuts      *ebpf.MapSpec `ebpf:"shortcuts"`
 	Sources        *ebpf.MapSpec `ebpf:"sources"`
@@ -288,9 +298,6 @@ type objectMapSpecs struct {
 	Tunnels        *ebpf.MapSpec `ebpf:"tunnels"`
 	Underlays      *ebpf.MapSpec `ebpf:"underlays"`
 	Uplinks        *ebpf.MapSpec `ebpf:"uplinks"`
-	Walks          *ebpf.MapSpec `ebpf:"walks"`
-	Ways           *ebpf.MapSpec `ebpf:"ways"`
-	Wrappings      *ebpf.MapSpec `ebpf:"wrappings"`
 }
 
 // objectVariableSpecs contains global variables before they are loaded into the kernel.
@@ -322,21 +329,23 @@ func (o *objectObjects) Close() error {
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectMaps struct {
 	Asked          *ebpf.Map `ebpf:"asked"`
-	Buckets        *ebpf.Map `ebpf:"buckets"`
+	CardRoutes     *ebpf.Map `ebpf:"card_routes"`
 	Counts         *ebpf.Map `ebpf:"counts"`
 	Devices        *ebpf.Map `ebpf:"devices"`
+	EgressRoutes   *ebpf.Map `ebpf:"egress_routes"`
 	Encapsulations *ebpf.Map `ebpf:"encapsulations"`
 	Ends           *ebpf.Map `ebpf:"ends"`
 	Exits          *ebpf.Map `ebpf:"exits"`
+	Frames         *ebpf.Map `ebpf:"frames"`
 	Lease          *ebpf.Map `ebpf:"lease"`
 	Legs           *ebpf.Map `ebpf:"legs"`
+	Meters         *ebpf.Map `ebpf:"meters"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
 	Nexthops       *ebpf.Map `ebpf:"nexthops"`
 	Nics           *ebpf.Map `ebpf:"nics"`
 	Nodes          *ebpf.Map `ebpf:"nodes"`
 	Ports          *ebpf.Map `ebpf:"ports"`
 	Punts          *ebpf.Map `ebpf:"punts"`
-	Roads          *ebpf.Map `ebpf:"roads"`
 	Routers        *ebpf.Map `ebpf:"routers"`
 	Shortcuts      *ebpf.Map `ebpf:"shortcuts"`
 	Sources        *ebpf.Map `ebpf:"sources"`
@@ -344,29 +353,28 @@ type objectMaps struct {
 	Tunnels        *ebpf.Map `ebpf:"tunnels"`
 	Underlays      *ebpf.Map `ebpf:"underlays"`
 	Uplinks        *ebpf.Map `ebpf:"uplinks"`
-	Walks          *ebpf.Map `ebpf:"walks"`
-	Ways           *ebpf.Map `ebpf:"ways"`
-	Wrappings      *ebpf.Map `ebpf:"wrappings"`
 }
 
 func (m *objectMaps) Close() error {
 	return _ObjectClose(
 		m.Asked,
-		m.Buckets,
+		m.CardRoutes,
 		m.Counts,
 		m.Devices,
+		m.EgressRoutes,
 		m.Encapsulations,
 		m.Ends,
 		m.Exits,
+		m.Frames,
 		m.Lease,
 		m.Legs,
+		m.Meters,
 		m.Neighbours,
 		m.Nexthops,
 		m.Nics,
 		m.Nodes,
 		m.Ports,
 		m.Punts,
-		m.Roads,
 		m.Routers,
 		m.Shortcuts,
 		m.Sources,
@@ -374,9 +382,6 @@ func (m *objectMaps) Close() error {
 		m.Tunnels,
 		m.Underlays,
 		m.Uplinks,
-		m.Walks,
-		m.Ways,
-		m.Wrappings,
 	)
 }
 

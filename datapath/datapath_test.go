@@ -117,7 +117,7 @@ func TestStructsAreLaidOutAsInC(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, value := range map[string]any{"port": objectPort{}, "counters": objectCounters{}, "traffic": objectTraffic{}, "punted": objectPunted{}, "leg": objectLeg{},
-		"tunnel": objectTunnel{}, "end": objectEnd{}, "encapsulation": objectEncapsulation{}, "uplink": objectUplink{}, "underlay": objectUnderlay{}} {
+		"tunnel": objectTunnel{}, "end": objectEnd{}, "encapsulation": objectEncapsulation{}, "uplink": objectUplink{}, "underlay": objectUnderlay{}, "meter": objectMeter{}} {
 		var c *btf.Struct
 		if err := spec.Types.TypeByName(name, &c); err != nil {
 			t.Fatal(err)

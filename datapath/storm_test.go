@@ -12,8 +12,17 @@ import (
 // bucket is when a tunnel's bucket will be full.
 func (w *world) bucket(port int) (full uint64) {
 	w.Helper()
-	w.check(w.d.maps.Buckets.Lookup(uint32(port), &full))
-	return full
+	var m objectMeter
+	w.check(w.d.maps.Meters.Lookup(uint32(port), &m))
+	return m.FramesFull
+}
+
+func (w *world) setBucket(port int, full uint64) {
+	w.Helper()
+	var m objectMeter
+	w.check(w.d.maps.Meters.Lookup(uint32(port), &m))
+	m.FramesFull = full
+	w.check(w.d.maps.Meters.Put(uint32(port), m))
 }
 
 // coarseNow is the time as programs see it.
@@ -42,14 +51,14 @@ func TestStormControlBoundsFramesToGroups(t *testing.T) {
 
 		for name, to := range groups {
 			w.name = name + ", the bucket is full"
-			w.check(w.d.maps.Buckets.Put(uint32(port), uint64(0)))
+			w.setBucket(port, 0)
 			before := w.coarseNow()
 			passes(send(to, skbuff{}))
 			if full, after := w.bucket(port), w.coarseNow(); full < before+gap || full > after+gap {
 				w.Errorf("sent between %d and %d, it is full again at %d", before, after, full)
 			}
 			w.name = name + ", the bucket is empty"
-			w.check(w.d.maps.Buckets.Put(uint32(port), uint64(math.MaxInt64)))
+			w.setBucket(port, math.MaxInt64)
 			w.expect(send(to, skbuff{}), verdictShot, nil, map[string]uint64{fmt.Sprintf("storm %d", w.a): 1})
 		}
 		w.name = "one station"
@@ -70,7 +79,7 @@ func TestStormControlBoundsFramesToGroups(t *testing.T) {
 		w.name = "no storm control"
 		tunnel.StormControl = 0
 		w.check(w.d.SetTunnel(port, tunnel))
-		w.check(w.d.maps.Buckets.Put(uint32(port), uint64(math.MaxInt64)))
+		w.setBucket(port, math.MaxInt64)
 		passes(send(broadcast, skbuff{}))
 	})
 }

@@ -176,13 +176,32 @@ func (d *DataPath) setTunnel(port int, t Tunnel) error {
 	err = errors.Join(
 		d.maps.Ends.Put(t.end(), uint32(1)),
 		d.maps.Tunnels.Put(t.name(), uint32(port)),
-		d.maps.Buckets.Put(uint32(port), uint64(0)), // full
+		d.meterTunnel(port, t),
 		d.maps.Encapsulations.Put(uint32(port), t.encapsulation()),
 	)
 	if err != nil || old.Kind == 0 || tunnelOf(old).name() == t.name() {
 		return err
 	}
 	return d.removeName(tunnelOf(old))
+}
+
+// meterTunnel gives storm control its meter, with a full bucket.
+func (d *DataPath) meterTunnel(port int, t Tunnel) error {
+	return d.setMeter(uint32(port), meter{frames: uint64(t.StormControl), depth: time.Second})
+}
+
+// meterTunnels does so for all tunnels.
+func (d *DataPath) meterTunnels() error {
+	all, err := d.Tunnels()
+	if err != nil {
+		return err
+	}
+	for port, t := range all {
+		if err := d.meterTunnel(port, t); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // DeleteTunnel ends a port's tunnel. It is no error if there is none.

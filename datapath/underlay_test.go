@@ -157,14 +157,14 @@ func TestOuterPacketsLeaveByTheUnderlayAlone(t *testing.T) {
 				if !may {
 					sent, want, verdict, card = bare(out), map[string]uint64{"off underlay": 1}, verdictShot, xdpPass
 				}
-				w.forgetWays()
+				w.expireEgressRoutes()
 				w.expect(w.run(w.d.programs.UnderlayEgress, w.b, bare(out)), verdict, sent, want)
 				w.expect(w.run(w.d.programs.UnderlayEgress, w.b, bare(unknown)), verdict, bare(unknown), want) // the kernel would ask for the neighbour
 				w.asked(time.Time{})
-				w.forgetWays()
+				w.expireEgressRoutes()
 				w.expect(w.run(w.d.programs.UnderlayEgress, w.b, bare(out)), verdict, bare(out), want)
 				w.asked(never)
-				w.keep(func(k *keptRoad) { k.Until = 0 })
+				w.editCardRoutes(func(k *cardRoute) { k.Until = 0 })
 				if have := w.card(relay(packet{})); have.Verdict != card {
 					w.Errorf("%s: verdict %d of the line card, want %d", w.name, have.Verdict, card)
 				}

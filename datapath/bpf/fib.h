@@ -31,7 +31,12 @@ struct leg {
 	__u32 mtu;	     /* of the interface, as `ip link` has it */
 	__u8 mac[ETH_ALEN];  /* of the interface, as it is now */
 	__u8 flags;	     /* enum leg_flags */
-	__u8 pad;
+	__u8 kind;	     /* enum leg_kind */
+};
+
+/* Which code of the walk stands for the leg's node (walk.h). */
+enum leg_kind {
+	LEG_ROUTER = 0, /* an IP router, by the mirror of its kernel */
 };
 
 enum leg_flags {
@@ -274,9 +279,13 @@ struct destination {
 	__u64 low;
 };
 
+/*
+ * Here and in follow(), bits of a number are tested in place of its range: the verifier would go through the rest of the
+ * lookup once for each range that it has found out.
+ */
 static __always_inline __u8 byte_at(const struct destination *d, __u32 bit)
 {
-	return (bit < 64 ? d->high : d->low) >> (56 - (bit & 63));
+	return (bit & 64 ? d->low : d->high) >> (56 - (bit & 63));
 }
 
 /* What a path says. Sets bit to the one after those that it looked at. */
@@ -292,7 +301,7 @@ static __always_inline __u32 follow(__u32 entry, const struct destination *d, __
 	p = &n->path[ENTRY_RECORD(entry) % NODE_PATHS];
 	length = p->length;
 	differ = d->high ^ p->high;
-	if (length <= 64)
+	if (!((length - 1) & 64)) /* up to 64 */
 		differ >>= (64 - length) & 63;
 	else
 		differ |= (d->low ^ p->low) >> ((128 - length) & 63);
@@ -300,12 +309,11 @@ static __always_inline __u32 follow(__u32 entry, const struct destination *d, __
 	return differ ? p->miss : p->match;
 }
 
-/* The longest prefix's answer for a destination of so many bytes: a leaf, or a group. */
-static __always_inline __u32 find_entry(__u32 root, const __u8 *destination, int bytes)
+/* The longest prefix's answer for a destination of so many bytes: a leaf, or a group. bit is the first one: 0. */
+static __always_inline __u32 find_entry(__u32 root, const __u8 *destination, int bytes, __u32 bit)
 {
 	struct destination d = {};
 	__u32 entry = ENTRY_NODE << 30 | root;
-	__u32 bit = 0;
 
 	if (bytes == 4) {
 		__be32 a;

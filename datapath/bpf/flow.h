@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Which of several equal paths a flow takes: the same for all its frames, and at each router independent of what the router
- * before chose, so that not all flows that one path brings leave by one path again.
+ * Which of several equal paths a flow takes: the same for all its frames, and at each router independent of the choice of
+ * the router before, so that the flows which one path brings do not all leave by one path.
  */
 #pragma once
 
@@ -18,17 +18,17 @@ static __always_inline __u64 mix(__u64 x)
 
 static __always_inline bool has_ports(__u8 protocol)
 {
-	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP || protocol == IPPROTO_DCCP ||
-	       protocol == IPPROTO_UDPLITE;
+	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP ||
+	       protocol == IPPROTO_DCCP || protocol == IPPROTO_UDPLITE;
 }
 
-static __always_inline __u64 hash_flow(const struct header *h, const struct frame *f)
+static __always_inline __u64 hash_flow(const struct header *h, __u32 length)
 {
 	__u32 need = ETH_HLEN + (is_ip4(h) ? sizeof(h->ip4) : sizeof(h->ip6)) + sizeof(h->above4.ports);
 	const __u64 *addresses = (const void *)&h->ip6.saddr;
 	__u64 hash = protocol(h), ports = 0;
 
-	if (has_ports(protocol(h)) && f->length >= need)
+	if (has_ports(protocol(h)) && length >= need)
 		ports = is_ip4(h) ? *(const __u32 *)h->above4.ports : *(const __u32 *)h->above6.ports;
 	if (is_ip4(h))
 		return mix(mix((__u64)h->ip4.saddr << 32 | h->ip4.daddr) ^ ports << 8 ^ hash);
@@ -39,18 +39,18 @@ static __always_inline __u64 hash_flow(const struct header *h, const struct fram
 }
 
 /*
- * What tells flows apart outside of a tunnel: all frames of a flow are alike there, also those in fragments, of which the first alone
- * has ports.
+ * What tells flows apart outside of a tunnel: all frames of a flow have the same value, fragments included, of which only
+ * the first has ports.
  */
-static __always_inline __u32 entropy(const struct header *h, const struct frame *f)
+static __always_inline __u32 entropy(const struct header *h, __u32 length)
 {
 	const __u64 *addresses = (const void *)&h->eth;
 
-	if (h->eth.h_proto == bpf_htons(ETH_P_IPV6) && f->length >= ETH_HLEN + sizeof(h->ip6))
-		return hash_flow(h, f);
-	if (h->eth.h_proto != bpf_htons(ETH_P_IP) || f->length < ETH_HLEN + sizeof(h->ip4))
+	if (h->eth.h_proto == bpf_htons(ETH_P_IPV6) && length >= ETH_HLEN + sizeof(h->ip6))
+		return hash_flow(h, length);
+	if (h->eth.h_proto != bpf_htons(ETH_P_IP) || length < ETH_HLEN + sizeof(h->ip4))
 		return mix(addresses[0] ^ (__u64)*(const __u32 *)(h->eth.h_source + 2) << 32);
 	if (h->ip4.ihl != 5 || h->ip4.frag_off & bpf_htons(IPV4_FRAGMENT))
 		return mix((__u64)h->ip4.saddr << 32 | h->ip4.daddr);
-	return hash_flow(h, f);
+	return hash_flow(h, length);
 }

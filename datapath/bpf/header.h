@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A frame's headers, in a copy. Routers on the way change the copy; the frame itself is written once, at the end of the walk.
+ * A frame's headers, in a copy. Nodes on the way change the copy; the frame itself is written once, at the exits (edit.h).
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#include "link.h"
+#include "edit.h"
 #include "punt.h"
 
 /* What is read of the layer above IP: the ports, and TCP's data offset. */
@@ -42,10 +42,10 @@ struct header {
 static __always_inline bool is_ip4(const struct header *h) { return h->eth.h_proto == bpf_htons(ETH_P_IP); }
 static __always_inline bool is_ip(const struct header *h) { return is_ip4(h) || h->eth.h_proto == bpf_htons(ETH_P_IPV6); }
 
-/* How many bytes of the frame to copy to &header.eth. 0: it has no Ethernet header. */
-static __always_inline __u64 header_length(const struct frame *f)
+/* How many bytes of a frame of this length to copy to &header.eth. 0: it has no Ethernet header. */
+static __always_inline __u64 header_length(__u32 length)
 {
-	__u64 n = f->length;
+	__u64 n = length;
 
 	asm volatile("" : "+r"(n)); /* the verifier of Linux 6.1 must see that this very register is bounded */
 	if (n > sizeof(struct header) - offsetof(struct header, eth))
@@ -54,13 +54,14 @@ static __always_inline __u64 header_length(const struct frame *f)
 }
 
 typedef __u64 __attribute__((may_alias)) word;
+typedef __u32 __attribute__((may_alias)) half;
 
 /*
- * Copies the headers from where a program sees them without a helper's help: a helper's call and its string copy, out of which the CPU
- * cannot forward what is read next, cost 20 ns. Words are stored so that each field lies within one. Says no where the frame does not begin
- * with all of it: short, or in fragments.
+ * Copies the headers from where a program sees them without a helper: a helper's call and its string copy, out of which
+ * the CPU cannot forward what is read next, cost 20 ns. Words are stored so that each field lies within one. Returns
+ * false where the frame does not begin with all of it: it is short, or lies in several buffers.
  */
-static __always_inline bool copy_header(struct header *h, const struct frame *f, const void *data, const void *end)
+static __always_inline bool copy_header(struct header *h, __u32 length, const void *data, const void *end)
 {
 	const word *from = data + ETH_ALEN; /* the source's address and the type, then the IP header */
 	word *to = (word *)h + 1;
@@ -71,7 +72,7 @@ static __always_inline bool copy_header(struct header *h, const struct frame *f,
 	__builtin_memcpy(h->eth.h_dest, __builtin_assume_aligned(data, 2), ETH_ALEN);
 	for (unsigned int i = 0; i < words; i++)
 		to[i] = from[i];
-	if (is_ip4(h) || f->length <= ETH_HLEN + sizeof(h->ip6))
+	if (is_ip4(h) || length <= ETH_HLEN + sizeof(h->ip6))
 		return true;
 	if ((const void *)(from + words + ports) > end)
 		return false;
@@ -112,18 +113,18 @@ static __always_inline __u16 sum_ip4(const struct iphdr *ip)
 static __always_inline bool verify_ip4_checksum(const struct iphdr *ip) { return sum_ip4(ip) == 0xffff; }
 
 /*
- * Is it a header that every router forwards? What ip_rcv_core() and ip_route_input_slow() refuse whatever the routes are; they
- * cut padding, too. The copy holds at least so much.
+ * Is it a header that every router forwards? Refused is what ip_rcv_core() and ip_route_input_slow() refuse whatever the
+ * routes are; they cut padding, too. The copy holds at least so much.
  */
-static __always_inline enum punt inspect_ip4(const struct header *h, const struct frame *f)
+static __always_inline enum punt inspect_ip4(const struct header *h, __u32 length)
 {
 	__u32 from = bpf_ntohl(h->ip4.saddr), to = bpf_ntohl(h->ip4.daddr);
 
-	if (f->length < ETH_HLEN + sizeof(h->ip4) || h->ip4.version != 4 || h->ip4.ihl < 5)
+	if (length < ETH_HLEN + sizeof(h->ip4) || h->ip4.version != 4 || h->ip4.ihl < 5)
 		return PUNT_MALFORMED;
 	if (h->ip4.ihl != 5)
 		return PUNT_OPTIONS;
-	if (bpf_ntohs(h->ip4.tot_len) + ETH_HLEN != f->length || !verify_ip4_checksum(&h->ip4))
+	if (bpf_ntohs(h->ip4.tot_len) + ETH_HLEN != length || !verify_ip4_checksum(&h->ip4))
 		return PUNT_MALFORMED;
 	if (h->ip4.frag_off & bpf_htons(IPV4_FRAGMENT))
 		return PUNT_FRAGMENT;
@@ -135,7 +136,7 @@ static __always_inline enum punt inspect_ip4(const struct header *h, const struc
 	return WALK_ON;
 }
 
-/* Addresses below ::/64 are the unspecified one, loopback, and those that embed IPv4's: none that a router should see. */
+/* Addresses below ::/64 are the unspecified one, loopback, and those that embed IPv4's: routers forward none of them. */
 static __always_inline bool is_special_ip6(const struct in6_addr *a)
 {
 	return !(a->s6_addr32[0] | a->s6_addr32[1]) || a->s6_addr[0] == 0xff ||
@@ -143,10 +144,10 @@ static __always_inline bool is_special_ip6(const struct in6_addr *a)
 }
 
 /* The same for IPv6: what ip6_rcv_core() and ip6_forward() refuse whatever the routes are. */
-static __always_inline enum punt inspect_ip6(const struct header *h, const struct frame *f)
+static __always_inline enum punt inspect_ip6(const struct header *h, __u32 length)
 {
-	if (f->length < ETH_HLEN + sizeof(h->ip6) || h->ip6.version != 6 ||
-	    bpf_ntohs(h->ip6.payload_len) + sizeof(h->ip6) + ETH_HLEN != f->length)
+	if (length < ETH_HLEN + sizeof(h->ip6) || h->ip6.version != 6 ||
+	    bpf_ntohs(h->ip6.payload_len) + sizeof(h->ip6) + ETH_HLEN != length)
 		return PUNT_MALFORMED;
 	if (h->ip6.nexthdr == NEXTHDR_HOP)
 		return PUNT_OPTIONS;
@@ -162,24 +163,25 @@ static __always_inline enum punt inspect_ip6(const struct header *h, const struc
 static __always_inline __u8 protocol(const struct header *h) { return is_ip4(h) ? h->ip4.protocol : h->ip6.nexthdr; }
 
 /*
- * The longest packet that the frame stands for, to be compared with an MTU: as skb_gso_validate_network_len(). For what is
- * neither TCP nor short, headers are not read, but bounded: the kernel then decides. UDP may be a tunnel; what has other headers above
- * IP (extensions of IPv6, of any length) counts as one packet.
+ * The longest packet that a frame stands for, to be compared with an MTU, as skb_gso_validate_network_len() has it. The
+ * headers of what is neither TCP nor short are not read, but bounded: the kernel then decides. UDP may be a tunnel. What
+ * has other headers above IP (extensions of IPv6, of any length) counts as one packet.
  */
-static __always_inline __u32 packet_length(const struct header *h, const struct frame *f)
+static __always_inline __u32 packet_length(const struct header *h, __u32 length, __u32 segment)
 {
-	const __u32 at_most = 160; /* UDP, VXLAN or Geneve, Ethernet, a VLAN tag, IPv6, TCP with options: 134, and room for Geneve's own */
+	/* UDP, VXLAN or Geneve, Ethernet, a VLAN tag, IPv6, TCP with options: 134, and room for Geneve's own options */
+	const __u32 at_most = 160;
 	__u32 network = is_ip4(h) ? sizeof(h->ip4) : sizeof(h->ip6);
 	__u8 offset = is_ip4(h) ? h->above4.offset : h->above6.offset;
 
-	if (f->segment && protocol(h) == IPPROTO_UDP)
-		return network + at_most + f->segment;
-	if (f->segment && protocol(h) == IPPROTO_TCP && f->length >= ETH_HLEN + network + sizeof(h->above4))
-		return network + (offset >> 4) * 4 + f->segment;
-	return f->length - ETH_HLEN;
+	if (segment && protocol(h) == IPPROTO_UDP)
+		return network + at_most + segment;
+	if (segment && protocol(h) == IPPROTO_TCP && length >= ETH_HLEN + network + sizeof(h->above4))
+		return network + (offset >> 4) * 4 + segment;
+	return length - ETH_HLEN;
 }
 
-/* The next router's turn: it will find the frame with these addresses. TTL and checksum follow at the end. */
+/* The next node finds the frame with these addresses. */
 static __always_inline void readdress(struct header *h, const __u8 *to, const __u8 *from)
 {
 	__builtin_memcpy(h->eth.h_dest, to, ETH_ALEN);
@@ -189,45 +191,39 @@ static __always_inline void readdress(struct header *h, const __u8 *to, const __
 static __always_inline __u8 ttl(const struct header *h) { return is_ip4(h) ? h->ip4.ttl : h->ip6.hop_limit; }
 
 /*
- * What so many routers make of TTL and checksum: as ip_decrease_ttl() each, which keeps the sum of all words (RFC 1624) and never
- * writes a checksum of all ones.
+ * What so many routers make of TTL and checksum: as ip_decrease_ttl() each, which keeps the sum of all words (RFC 1624) and
+ * never writes a checksum of all ones. The word is written as a whole: the CPU cannot forward several stores to one load.
  */
 static __always_inline void age(struct header *h, __u32 hops)
 {
+	half *word;
 	__u32 check;
 
 	if (!is_ip4(h)) {
-		h->ip6.hop_limit -= hops;
+		word = (half *)&h->ip6 + 1; /* payload length, next header, hop limit */
+		*word -= bpf_htonl(hops);
 		return;
 	}
-	h->ip4.ttl -= hops;
-	check = h->ip4.check + bpf_htons(0x0100) * hops;
+	word = (half *)&h->ip4 + 2; /* TTL, protocol, checksum */
+	check = (*word >> 16) + bpf_htons(0x0100) * hops;
 	if (check >= 0xffff)
 		check -= 0xffff;
-	h->ip4.check = check;
+	*word = (*word & 0xff00) | (__u8)(*word - hops) | check << 16;
 }
 
-/* How much of the frame a walk may have changed: up to the IPv4 checksum, or the hop limit. */
-static __always_inline __u32 header_changed(const struct header *h)
+/*
+ * Writes the first HOP_HEAD bytes of the copy to where the frame begins. Returns false where not all of it is there.
+ */
+static __always_inline bool paste_hop(const struct header *h, void *data, const void *end)
 {
-	return ETH_HLEN + (is_ip4(h) ? offsetof(struct iphdr, saddr) : offsetof(struct ipv6hdr, saddr));
-}
-
-/* Writes that to where the frame begins. Says no where not all of it is there. */
-static __always_inline bool paste_header(const struct header *h, void *data, const void *end)
-{
+	const half *from = (const void *)&h->ip4;
 	struct ethhdr *eth = data;
-	struct iphdr *ip4 = (void *)(eth + 1);
-	struct ipv6hdr *ip6 = (void *)(eth + 1);
+	half *to = (void *)(eth + 1);
 
-	if ((void *)(ip4 + 1) > end)
+	if ((void *)to + HOP_HEAD - ETH_HLEN > end)
 		return false;
-	__builtin_memcpy(__builtin_assume_aligned(eth, 2), &h->eth, 2 * ETH_ALEN); /* not the type */
-	if (is_ip4(h)) {
-		ip4->ttl = h->ip4.ttl;
-		ip4->check = h->ip4.check;
-	} else {
-		ip6->hop_limit = h->ip6.hop_limit;
-	}
+	__builtin_memcpy(__builtin_assume_aligned(eth, 2), &h->eth, sizeof(h->eth));
+	for (int i = 0; i < (HOP_HEAD - ETH_HLEN) / 4; i++)
+		to[i] = from[i];
 	return true;
 }

@@ -2,9 +2,9 @@
 /*
  * linecard: XDP at a device that leads out of the machine and is itself a port.
  *
- * It does what port_ingress at the same device would do, without an sk_buff, as long as the frame ends at a device that takes frames
- * from XDP programs (map devices). In all other cases, also where the frame is to be dropped, it does nothing at all: the
- * frame goes on to port_ingress as it came, and is counted there.
+ * It does what port_ingress at the same device would do, without an sk_buff, as long as the frame ends at a device that
+ * takes frames from XDP programs (map devices). In all other cases, also where the frame is to be dropped, it does nothing
+ * at all: the frame goes on to port_ingress as it came, and is counted there.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -16,20 +16,20 @@
 SEC("xdp.frags")
 int linecard(struct xdp_md *ctx)
 {
-	struct frame f = {};
+	struct frame *f = find_frame();
+	int verdict;
 
-	f.length = f.longest = bpf_xdp_get_buff_len(ctx);
-	f.from = ctx->ingress_ifindex;
-	if (cross(&f) != CONTINUE || f.mode != MODE_PEER || !walk_through(ctx, &f, 0))
+	if (!f)
 		return XDP_PASS;
-	if (f.external && begins_tunnel(f.at)) /* its entry in devices is for what comes out */
+	clear_frame(f);
+	f->length = f->longest = bpf_xdp_get_buff_len(ctx);
+	f->from = ctx->ingress_ifindex;
+	if (cross(f) != CONTINUE || f->mode != MODE_PEER || !walk_through(ctx, f))
 		return XDP_PASS;
-	if (bpf_redirect_map(&devices, f.at, XDP_PASS) != XDP_REDIRECT) /* no such device; nothing has happened yet */
+	if (f->external && begins_tunnel(f->at)) /* its entry in devices is for what comes out */
 		return XDP_PASS;
-	if (f.walk && f.walk->hops) {
-		if (!write_header(ctx, &f.walk->header, 0))
-			return XDP_PASS;
-		account(&f);
-	}
-	return XDP_REDIRECT;
+	verdict = leave_by(ctx, f, to_device(f->at));
+	if (verdict == XDP_REDIRECT)
+		account(f);
+	return verdict;
 }

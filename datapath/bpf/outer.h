@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Outer headers: what a packet that comes out of a tunnel says, and what one that goes into a tunnel is to say. This file does not know what kind
- * of program it is in.
+ * Outer headers: what a packet that comes out of a tunnel says, and what one that goes into a tunnel is to say. This file
+ * does not know what kind of program it is in.
  */
 #pragma once
 
@@ -14,6 +14,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "flow.h"
+#include "frame.h"
 #include "header.h"
 #include "tunnel.h"
 
@@ -64,18 +65,6 @@ struct outer {
 	__u8 v6;
 };
 
-/* A frame that came out of a tunnel: numbers alone, for global functions. */
-struct passage {
-	__u32 from;   /* port of the tunnel; 0: there is none */
-	__u32 at;     /* port where it has come to */
-	__u32 begin;  /* of the inner frame in what came */
-	__u32 length; /* of the inner frame */
-	__u8 ecn;     /* outside */
-	__u8 unread;  /* link.h */
-	__u8 walked;  /* a walk has left a copy of its header */
-	__u8 split;   /* what came lies in more than one buffer */
-};
-
 /* IPv4-mapped for IPv4. */
 struct address {
 	__u8 bytes[16];
@@ -91,8 +80,8 @@ static __always_inline void map_address(__u8 *to, __be32 address)
 }
 
 /*
- * Of what kind of tunnel would it be? Of none are those with IPv4 options, IPv6 extension headers, or a fragment's rest: these are the
- * kernel's.
+ * Of what kind of tunnel would it be? Of none are packets with IPv4 options, IPv6 extension headers, or a fragment's rest:
+ * these are the kernel's.
  */
 static __always_inline enum tunnel_kind find_kind(const struct outer_header *h)
 {
@@ -130,8 +119,8 @@ static __always_inline bool is_ours(const struct outer_header *h)
 }
 
 /*
- * GRE's checksum and sequence number are skipped: the inner packet has a checksum of its own, and who wants order has a protocol that keeps
- * it.
+ * GRE's checksum and sequence number are skipped: the inner packet has a checksum of its own, and a protocol that needs
+ * order keeps it itself.
  */
 static __always_inline enum reason read_gre(const struct gre *g, struct outer *o)
 {
@@ -232,14 +221,15 @@ static __always_inline __u8 traffic_class(const struct header *h, __u32 length)
 }
 
 /*
- * Writes into an outer header what the frame decides. inner is the length of the frame as it will be inside. ECN is copied (RFC 6040, normal mode); not
- * from behind a VLAN tag, where nobody would put it back.
+ * Writes into an outer header what the frame decides. inner is the length of the frame as it will be inside. ECN is copied
+ * (RFC 6040, normal mode); not from behind a VLAN tag, where no decapsulator would put it back.
  */
-static __always_inline void complete_outer(void *outer, const struct encapsulation *e, const struct frame *f, const struct header *h,
-					   __u32 inner, bool tagged)
+static __always_inline void complete_outer(void *outer, const struct encapsulation *e, const struct frame *f,
+					   __u32 inner)
 {
-	__u8 class = traffic_class(h, f->length) & ((e->dscp ? 0xfc : 0) | (tagged ? 0 : 3));
-	__u32 flow = e->v6 || e->kind == TUNNEL_VXLAN ? entropy(h, f) : 0, length = e->length + inner;
+	const struct header *h = &f->header;
+	__u8 class = traffic_class(h, f->length) & ((e->dscp ? 0xfc : 0) | (f->tags.number ? 0 : 3));
+	__u32 flow = e->v6 || e->kind == TUNNEL_VXLAN ? entropy(h, f->length) : 0, length = e->length + inner;
 	struct udphdr *udp;
 
 	if (e->v6) {
@@ -264,42 +254,21 @@ static __always_inline void complete_outer(void *outer, const struct encapsulati
 	udp->len = bpf_htons(length);
 }
 
-#define MAX_TAGS 2
-#define OUTER_MASK 63 /* MAX_OUTER fits; masked, the verifier of Linux 6.1 sees that a length is bounded, whichever register it is in */
-
-struct tag {
-	__be16 tci;
-	__be16 next; /* EtherType behind it */
-};
-
-/* What stands before the payload in the end. */
-struct wrapping {
-	__u8 align[2];
-	struct ethhdr eth; /* its addresses are the egress's business */
-	__u8 bytes[OUTER_MASK + ETH_HLEN + MAX_TAGS * sizeof(struct tag) + 3]; /* outer header, inner Ethernet header */
-};
-
-/* Where programs keep it, as walks. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wrapping);
-} wrappings SEC(".maps");
-
-static __always_inline struct wrapping *find_wrapping(void)
+/*
+ * Writes the outer headers of the tunnel that begins at the port, without Ethernet's addresses, into the record. inner is
+ * the length of the frame as it will be inside. Returns their length behind Ethernet's; 0: there is no tunnel.
+ */
+__noinline int write_outer(struct frame *f, __u32 port, __u32 inner)
 {
-	__u32 zero = 0;
+	const struct encapsulation *e = bpf_map_lookup_elem(&encapsulations, &port);
+	struct wrapping *w;
 
-	return bpf_map_lookup_elem(&wrappings, &zero);
-}
-
-/* Writes the outer headers, without the addresses of Ethernet. */
-static __always_inline void write_outer(struct wrapping *w, const struct encapsulation *e, const struct frame *f, const struct header *h,
-					__u32 inner, bool tagged)
-{
+	if (!f || !e)
+		return 0;
+	w = &f->outer;
 	__builtin_memset(&w->eth, 0, sizeof(w->eth));
 	w->eth.h_proto = e->v6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
 	__builtin_memcpy(w->bytes, e->header, MAX_OUTER);
-	complete_outer(w->bytes, e, f, h, inner, tagged);
+	complete_outer(w->bytes, e, f, inner);
+	return e->length & OUTER_MASK;
 }

@@ -3,8 +3,8 @@
  * port_ingress: tc ingress of a port, where every frame that a node sends enters the data path.
  *
  * Frames that meet no router are not parsed beyond the destination address and not changed: any EtherType, VLAN tags, jumbo
- * frames and GSO super-frames pass as they are, with their offloads (checksum, TSO). Where a router would be next, the frame walks
- * (walk.h); offloads stay as they are there, too.
+ * frames and GSO super-frames pass as they are, with their offloads (checksum, TSO). Where a router would be next, the frame
+ * walks (walk.h); offloads stay as they are there, too.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -15,12 +15,14 @@
 SEC("tc")
 int port_ingress(struct __sk_buff *skb)
 {
-	struct frame f = {};
+	struct frame *f = find_frame();
 	enum reason why;
 
-	enter(skb, &f);
-	why = cross(&f);
+	if (!f)
+		return TC_ACT_SHOT;
+	enter(skb, f);
+	why = cross(f);
 	if (why == CONTINUE)
-		why = pass_routers(skb, &f);
-	return leave(skb, &f, why);
+		why = pass_nodes(skb, f);
+	return leave(skb, f, why);
 }

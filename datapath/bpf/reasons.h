@@ -27,7 +27,7 @@ enum reason {
 	REASON_NO_ROUTE,       /* to the tunnel's other end */
 	REASON_STORM,	       /* more frames to groups than a LAN's tunnel takes (storm.h) */
 
-	REASON_OFF_UNDERLAY, /* the route to the tunnel's other end leads out by no interface of the underlay (route.h) */
+	REASON_OFF_UNDERLAY, /* the route to the tunnel's other end leads out by no interface of the underlay (outer_route.h) */
 
 	REASONS, /* their number */
 };

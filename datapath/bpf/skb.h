@@ -28,8 +28,9 @@ static __always_inline __u8 offset_of_tcp(const struct __sk_buff *skb, __u32 at)
 }
 
 /*
- * The longest frame that this one stands for: if it is a super-frame, as skb_gso_network_seglen() in the kernel has it. What is between the headers of IP and TCP or UDP, and
- * what is in front of them, is not read, as in packet_length() (header.h), but here it is left out: nothing is dropped that fits.
+ * The longest frame that this one stands for: if it is a super-frame, as skb_gso_network_seglen() in the kernel has it. What
+ * is between the headers of IP and TCP or UDP, and what is in front of them, is not read, as in packet_length() (header.h),
+ * but here it is left out: nothing is dropped that fits.
  */
 __noinline int longest_frame(struct __sk_buff *skb)
 {
@@ -61,6 +62,7 @@ __noinline int longest_frame(struct __sk_buff *skb)
 
 static __always_inline void enter(struct __sk_buff *skb, struct frame *f)
 {
+	clear_frame(f);
 	f->length = skb->len;
 	f->segment = skb->gso_size;
 	f->longest = longest_frame(skb);
@@ -68,36 +70,37 @@ static __always_inline void enter(struct __sk_buff *skb, struct frame *f)
 	f->from = skb->ifindex;
 }
 
-static __always_inline enum reason pass_routers(struct __sk_buff *skb, struct frame *f)
+/* Walks on, if the frame has come to a leg. */
+static __always_inline enum reason pass_nodes(struct __sk_buff *skb, struct frame *f)
 {
-	const struct leg *in = arrived(f);
-	struct walk *w = in ? begin() : NULL;
-
-	if (!w || !load_header(skb, f, &w->header))
+	if (!arrived(f) || !load_header(skb, &f->header, f->length))
 		return CONTINUE;
-	return walk(f, w, false);
+	return walk(f, false);
 }
 
 /*
- * What the routers did becomes true. If the device gave a sum of the frame (CHECKSUM_COMPLETE), that begins at the network header here
- * (bpf_push_mac_rcsum() in the kernel adds the Ethernet header when the frame is sent), so new MAC addresses do not change it: no
- * BPF_F_RECOMPUTE_CSUM. Neither does an IPv4 header, which sums to zero before and after; an IPv6 hop limit does.
+ * Carries the edit out. If the device gave a sum of the frame (CHECKSUM_COMPLETE), that begins at the network header here
+ * (bpf_push_mac_rcsum() in the kernel adds the Ethernet header when the frame is sent), so new MAC addresses do not change
+ * it: no BPF_F_RECOMPUTE_CSUM. What else changes it, the edit says.
+ *
+ * Outer headers are no matter of this function: they come off and are put on where the kernel can be told what they are
+ * (underlay.c, encapsulate.h). A head that changes its length would get its room here.
  */
-static __always_inline enum reason store_header(struct __sk_buff *skb, const struct frame *f)
+static __always_inline enum reason write_edit(struct __sk_buff *skb, const struct frame *f)
 {
-	const struct header *h;
+	__u64 n = f->edit.puts & HEAD_MASK;
 
-	if (!f->walk || !f->walk->hops)
+	asm volatile("" : "+r"(n)); /* as header_length() */
+	if (n < ETH_HLEN)
 		return CONTINUE;
-	h = &f->walk->header;
-	if (bpf_skb_store_bytes(skb, 0, &h->eth, header_changed(h), 0))
+	if (bpf_skb_store_bytes(skb, 0, &f->header.eth, n, 0))
 		return REASON_NO_MEMORY;
-	if (!is_ip4(h))
-		bpf_csum_update(skb, ~(__u32)bpf_htons(f->walk->hops)); /* refuses where there is no such sum */
+	if (f->edit.sum)
+		bpf_csum_update(skb, f->edit.sum); /* refuses where there is no such sum */
 	return CONTINUE;
 }
 
-/* Is it for the node's interface, as far as we know that one's address? */
+/* Is it for the node's interface, by the address of which we know? */
 static __always_inline bool for_node(const __u8 *destination, __u32 port)
 {
 	const struct leg *l = find_leg(port);
@@ -109,10 +112,12 @@ static __always_inline bool for_node(const __u8 *destination, __u32 port)
 	return p && !p->external && same_mac(destination, p->mac);
 }
 
-/* May the frame be handed to the node at once? What the receiver does with it depends on skb->pkt_type, which the
- * kernel set for the port's own address, and which bpf_redirect_peer() leaves so before Linux 6.15 and since then resets to
- * PACKET_HOST. So only frames for the node's address are handed over. All others (broadcast, multicast, other stations', also
- * after the node changed its address) go through the port's device, where the kernel judges again. */
+/*
+ * May the frame be handed to the node at once? What the receiver does with it depends on skb->pkt_type, which the kernel
+ * set for the port's own address, and which bpf_redirect_peer() leaves so before Linux 6.15 and since then resets to
+ * PACKET_HOST. So only frames for the node's address are handed over. All others (broadcast, multicast, other stations',
+ * also after the node changed its address) go through the port's device, where the kernel sets it anew.
+ */
 static __always_inline bool direct(struct __sk_buff *skb, const struct frame *f)
 {
 	const struct ethhdr *eth = (void *)(long)skb->data;
@@ -122,15 +127,16 @@ static __always_inline bool direct(struct __sk_buff *skb, const struct frame *f)
 	return bpf_skb_change_type(skb, PACKET_HOST) == 0;
 }
 
-static __always_inline __u32 how(const struct frame *f) { return (f->walk ? INTO_WALKED : 0) | (f->unread ? INTO_UNREAD : 0); }
-
-/* The one exit. */
+/*
+ * The one exit. Between the edit and the switch is the place to choose the frame's class (skb->priority): the record says
+ * whose it is and by which port it leaves, the header is copied if a node was passed, and whatever takes the frame from
+ * there on, a qdisc of its own or of the uplink, sees the choice. (bpf_redirect_peer() passes no qdisc.)
+ */
 static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum reason why)
 {
-	if (f->walk)
-		account(f);
+	account(f);
 	if (why == CONTINUE)
-		why = store_header(skb, f);
+		why = write_edit(skb, f);
 	if (why != CONTINUE) {
 		count_drop(f->from, why);
 		return TC_ACT_SHOT;
@@ -139,10 +145,10 @@ static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum re
 	case MODE_KERNEL: /* the bridge takes frames that came in at the port: this one did, or is to look so */
 		return f->from != skb->ifindex ? bpf_redirect(f->from, BPF_F_INGRESS) : TC_ACT_OK;
 	case MODE_TUNNEL:
-		return into_tunnel(skb, f->from, f->at, how(f));
+		return into_tunnel(skb, f, false);
 	case MODE_PEER:
 		if (f->external && begins_tunnel(f->at))
-			return into_tunnel(skb, f->from, f->at, how(f) | INTO_HANDED);
+			return into_tunnel(skb, f, true);
 		if (direct(skb, f)) {
 			count_handed(f->at, f->length);
 			return bpf_redirect_peer(f->at, 0);

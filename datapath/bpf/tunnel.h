@@ -19,10 +19,8 @@
 
 #include "count.h"
 #include "flow.h"
-#include "header.h"
+#include "frame.h"
 #include "ports.h"
-
-#define MAX_OUTER 56 /* IPv6, UDP, VXLAN: the longest outer header, without Ethernet */
 
 enum tunnel_kind {
 	TUNNEL_NONE = 0,
@@ -86,7 +84,7 @@ struct {
 struct uplink {
 	__u32 inside;  /* ifindex of the substrate's end */
 	__u32 outside; /* of the machine's */
-	__u32 bound;   /* packets of tunnels leave by interfaces in the map exits alone (route.h) */
+	__u32 bound;   /* packets of tunnels leave by interfaces in the map exits alone (outer_route.h) */
 };
 
 struct {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Between the network cards, which are the machine's, and the substrate, which has a namespace of its own. A veth pair joins them, the uplink.
+ * Between the network cards, which are the machine's, and the substrate, which has a namespace of its own. A veth pair joins
+ * them, the uplink.
  *
  *	network card, tc ingress: underlay_ingress      tunnels' packets go to the uplink, all others pass
  *	the same, of packets:     underlay_packets      also where no Ethernet header comes with them
@@ -14,16 +15,18 @@
 #include <bpf/bpf_helpers.h>
 
 #include "outer.h"
-#include "route.h"
+#include "outer_route.h"
 #include "skb.h"
 #include "tunnel.h"
 
 static __always_inline bool load_above(const struct __sk_buff *skb, __u32 network, struct outer_header *h)
 {
-	return !bpf_skb_load_bytes(skb, network + (is_outer_ip4(h) ? sizeof(h->ip4) : sizeof(h->ip6)), &h->gre, sizeof(h->vxlan));
+	__u32 above = network + (is_outer_ip4(h) ? sizeof(h->ip4) : sizeof(h->ip6));
+
+	return !bpf_skb_load_bytes(skb, above, &h->gre, sizeof(h->vxlan));
 }
 
-/* Says no where there is less than the shortest outer packet. */
+/* Returns false where there is less than the shortest outer packet. */
 static __always_inline bool load_outer(const struct __sk_buff *skb, struct outer_header *h)
 {
 	return !bpf_skb_load_bytes(skb, 0, &h->eth, ETH_HLEN + sizeof(h->ip6)) && load_above(skb, ETH_HLEN, h);
@@ -76,8 +79,9 @@ int underlay_ingress(struct __sk_buff *skb)
 }
 
 /*
- * The same at an interface of packets (WireGuard, tun, ipip). Those of tunnels get an Ethernet header, without addresses, which nobody asks for here: from
- * then on they are as all others. On the way out bpf_redirect() takes the header off again, where the device has none.
+ * The same at an interface of packets (WireGuard, tun, ipip). Those of tunnels get an Ethernet header, without addresses,
+ * which are not looked at here: from then on they are as all others. On the way out bpf_redirect() takes the header off
+ * again, where the device has none.
  */
 SEC("tc")
 int underlay_packets(struct __sk_buff *skb)
@@ -119,7 +123,8 @@ static __always_inline enum reason mark_congestion(struct __sk_buff *skb, __u8 o
 	__builtin_memcpy(&new, head, sizeof(new));
 	if (new == old)
 		return CONTINUE;
-	if (type == bpf_htons(ETH_P_IP) && bpf_l3_csum_replace(skb, at + offsetof(struct iphdr, check), old, new, sizeof(new)))
+	if (type == bpf_htons(ETH_P_IP) &&
+	    bpf_l3_csum_replace(skb, at + offsetof(struct iphdr, check), old, new, sizeof(new)))
 		return REASON_NO_MEMORY;
 	/* An IPv4 header sums to the same as before. */
 	if (bpf_skb_store_bytes(skb, at, head, sizeof(head), type == bpf_htons(ETH_P_IP) ? 0 : BPF_F_RECOMPUTE_CSUM))
@@ -129,7 +134,10 @@ static __always_inline enum reason mark_congestion(struct __sk_buff *skb, __u8 o
 
 #define LEAST sizeof(struct iphdr) /* that the kernel leaves behind an Ethernet header */
 
-/* An inner packet that is shorter. The cut leaves rests of the outer header behind the Ethernet header; the packet is moved there. */
+/*
+ * An inner packet that is shorter. The cut leaves rests of the outer header behind the Ethernet header; the packet is moved
+ * there.
+ */
 struct short_packet {
 	__u8 align[3];
 	__u8 before; /* what stands before it: Linux 6.1 does not see that a length that is not 0 is at least 1 */
@@ -156,9 +164,9 @@ static __always_inline bool store_short(struct __sk_buff *skb, __u32 payload, co
 }
 
 /*
- * Takes the outer headers off, those between the first Ethernet header and what is behind the second. The kernel does that to IP packets, and it
- * goes by what it takes the packet for: the family of the outer one. So that is changed first, to the inner one's. What is no IP packet inside, or too
- * short for one, is unread (link.h).
+ * Takes the outer headers off, those between the first Ethernet header and what is behind the second. The kernel does that
+ * to IP packets, and it goes by what it takes the packet for: the family of the outer one. So that is changed first, to the
+ * inner one's. What is no IP packet inside, or too short for one, is unread (frame.h).
  */
 static __always_inline enum reason strip(struct __sk_buff *skb, struct frame *f, const struct outer *o, struct ethhdr *eth)
 {
@@ -168,7 +176,8 @@ static __always_inline enum reason strip(struct __sk_buff *skb, struct frame *f,
 	__s32 cut = o->length;
 	bool v6;
 
-	if (bpf_skb_load_bytes(skb, o->length, eth, sizeof(*eth)) || !load_short(skb, o->length + ETH_HLEN, payload, &rest))
+	if (bpf_skb_load_bytes(skb, o->length, eth, sizeof(*eth)) ||
+	    !load_short(skb, o->length + ETH_HLEN, payload, &rest))
 		return REASON_MALFORMED;
 	if (skb->len > o->total) /* padding; where it cannot be cut off, it is the inner frame's */
 		bpf_skb_change_tail(skb, o->total, 0);
@@ -202,59 +211,67 @@ static __always_inline enum reason decapsulate(struct __sk_buff *skb, struct fra
 	return f->unread ? CONTINUE : mark_congestion(skb, o->ecn, eth.h_proto);
 }
 
-/* Whose is it, and what is inside? */
-__noinline int come_out(struct __sk_buff *skb, struct passage *p)
+/* Whose is it, and what is inside? Returns an enum reason. */
+__noinline int come_out(struct __sk_buff *skb, struct frame *f)
 {
 	struct outer_header h = {};
-	struct frame f = {};
 	struct outer o = {};
 	enum reason why;
 
-	if (!p)
+	if (!f)
 		return REASON_STRAY;
+	f->from = 0;
+	f->unread = 0;
 	if (skb->vlan_present || !load_outer(skb, &h) || find_kind(&h) == TUNNEL_NONE)
 		return REASON_STRAY;
 	why = read_outer(&h, skb->len, skb->gso_size, &o);
 	if (why == CONTINUE)
-		p->from = find_tunnel(&o);
-	if (!p->from && !is_ours(&h))
+		f->from = find_tunnel(&o);
+	if (!f->from && !is_ours(&h))
 		return REASON_STRAY;
 	if (why != CONTINUE)
 		return why;
-	if (!p->from)
+	if (!f->from)
 		return REASON_UNKNOWN_TUNNEL;
 	count_received(skb->len, false);
-	count_emerged(p->from, o.total - o.length);
-	why = decapsulate(skb, &f, &o);
-	p->unread = f.unread;
-	return why;
+	count_emerged(f->from, o.total - o.length);
+	return decapsulate(skb, f, &o);
 }
 
 SEC("tc")
 int uplink_ingress(struct __sk_buff *skb)
 {
-	struct passage p = {};
-	struct frame f = {};
-	enum reason why = come_out(skb, &p);
+	struct frame *f = find_frame();
+	enum reason why;
+	__u32 from;
+	__u8 unread;
 
-	if (!p.from)
+	if (!f)
+		return TC_ACT_SHOT;
+	why = come_out(skb, f);
+	from = f->from;
+	unread = f->unread;
+	if (!from)
 		return lose(why);
-	enter(skb, &f);
-	f.from = p.from;
-	f.unread = p.unread;
+	enter(skb, f);
+	f->from = from;
+	f->unread = unread;
 	if (why == CONTINUE)
-		why = cross(&f);
+		why = cross(f);
 	if (why == CONTINUE)
-		why = pass_routers(skb, &f);
-	return leave(skb, &f, why);
+		why = pass_nodes(skb, f);
+	return leave(skb, f, why);
 }
 
-/* Asks the kernel for the way, and keeps what it says. TC_ACT_UNSPEC: that is known; else it is the packet's end here. */
-static __always_inline int ask_road(struct __sk_buff *skb, const struct outer_header *h, const struct uplink *u, const struct way *w, __u64 now,
-				    struct road *r)
+/*
+ * Looks the route up in the kernel, and caches it. TC_ACT_UNSPEC: it is in r; else it is the verdict on the packet, whose
+ * work is done.
+ */
+static __always_inline int resolve_route(struct __sk_buff *skb, const struct outer_header *h, const struct uplink *u,
+					 const struct route_key *k, __u64 now, struct outer_route *r)
 {
-	long found = find_road(skb, &h->ip4, &h->gre, !is_outer_ip4(h), skb->ifindex, skb->gso_size, r);
-	struct kept_way *k;
+	long found = find_outer_route(skb, &h->ip4, &h->gre, !is_outer_ip4(h), skb->ifindex, skb->gso_size, r);
+	struct egress_route *cached;
 
 	switch (found) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
@@ -269,15 +286,15 @@ static __always_inline int ask_road(struct __sk_buff *skb, const struct outer_he
 		return lose(REASON_OFF_UNDERLAY);
 	if (found == BPF_FIB_LKUP_RET_NO_NEIGH)
 		return bpf_redirect_neigh(r->nic, NULL, 0, 0);
-	if (is_kernels_turn(&w->to, now)) {
-		bpf_map_update_elem(&asked, &w->to, &now, BPF_ANY);
+	if (is_kernels_turn(&k->to, now)) {
+		bpf_map_update_elem(&asked, &k->to, &now, BPF_ANY);
 		return bpf_redirect_neigh(r->nic, NULL, 0, 0);
 	}
-	k = find_way(w);
-	if (k) {
-		k->road = *r;
-		k->way = *w;
-		k->until = now + KEEP_ROAD;
+	cached = find_egress_route(k);
+	if (cached) {
+		cached->route = *r;
+		cached->key = *k;
+		cached->until = now + ROUTE_LIFETIME;
 	}
 	return TC_ACT_UNSPEC;
 }
@@ -288,22 +305,22 @@ int underlay_egress(struct __sk_buff *skb)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
 	const struct uplink *u = find_uplink();
-	const struct kept_way *k;
+	const struct egress_route *cached;
 	struct outer_header h = {};
-	struct road r = {};
-	struct way w = {};
+	struct outer_route r = {};
+	struct route_key k = {};
 	int verdict;
 
 	if (!u || !load_outer(skb, &h) || !same_mac(h.eth.h_source, r.from))
 		return lose(REASON_STRAY);
-	name_way(&h, &w);
-	k = find_way(&w);
-	if (k && is_kept(k, &w, now)) {
-		r = k->road;
+	make_route_key(&h, &k);
+	cached = find_egress_route(&k);
+	if (cached && is_fresh(cached, &k, now)) {
+		r = cached->route;
 		if (!skb->gso_size && skb->len > r.mtu + ETH_HLEN)
 			return lose(REASON_TOO_BIG);
 	} else {
-		verdict = ask_road(skb, &h, u, &w, now, &r);
+		verdict = resolve_route(skb, &h, u, &k, now, &r);
 		if (verdict != TC_ACT_UNSPEC)
 			return verdict;
 	}

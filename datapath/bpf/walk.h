@@ -1,110 +1,77 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The walk: what the routers on a frame's way would do with it, one after the other, without waking any of them.
+ * The walk: what the nodes on a frame's way would do with it, one after the other, without waking any of them.
  *
- * It begins where a frame has crossed a link to a port whose node is a mirrored router, and ends
- *	- at a node that is no mirrored router, or where a router has to see the frame (punt.h): it is handed to that node,
- *	  as the routers before have changed it;
- *	- before a queue, or a bridge: they take it as the last router would have sent it (a super-frame before a queue: see punt.h);
+ * It begins where a frame has crossed a link to a port whose node has a leg (fib.h), and ends
+ *	- at a node that has none, or where a router's kernel has to see the frame (punt.h): the frame is handed to that
+ *	  node, as the nodes before have changed it;
+ *	- before a queue, or a bridge: they take it as the last node would have sent it (a super-frame before a queue: see
+ *	  punt.h);
  *	- where a link leads nowhere (reasons.h).
- * Nothing but the Ethernet addresses, TTL and checksum changes in a router, so they are changed in a copy, TTL and checksum once. (The
- * kernel also derives skb->priority from the TOS, in ip_forward(); a veth pair clears it at the end of the router's own link, so
- * nobody behind it could tell.)
- * This file does not know what kind of program it is in: that reads the copy, and writes it back.
+ *
+ * A leg's kind says which code stands for its node: step() chooses. Nodes change the copy of the header, and settle() makes
+ * an edit (edit.h) of it in the end. Of a router's, TTL and checksum are changed only then, for all routers at once. (The
+ * kernel also derives skb->priority from the TOS, in ip_forward(); a veth pair clears it at the end of the router's own
+ * link, so no receiver could tell.)
+ *
+ * This file does not know what kind of program it is in: that reads the copy, and carries the edit out.
  */
 #pragma once
 
 #include "count.h"
 #include "fib.h"
 #include "flow.h"
-#include "header.h"
+#include "frame.h"
 #include "link.h"
 #include "punt.h"
 #include "reasons.h"
 
-#define MAX_HOPS 64
-
-/* A router that was passed: the ports of the two interfaces. */
-struct pass {
-	__u16 in, out; /* MAX_PORTS fits */
-};
-
-struct walk {
-	struct header header;
-	__u64 flow; /* its hash; 0: nobody asked yet */
-	__u64 tick, now; /* jiffies, and the time then: these two outlive the walk */
-	__u32 packet; /* length of the longest packet that the frame stands for */
-	__u32 source; /* router that has the source address; 0: none, MANY */
-	enum punt refused; /* by any router: the header says so */
-	__u8 family;	   /* enum leg_flags that interfaces on the way must have */
-	__u8 untraced;	   /* the walk may come to nothing: it must leave no trace */
-	__u32 router; /* whose turn it was when the walk ended, if any */
-	enum punt why;
-	enum reason drop;
-	__u32 hops;
-	struct pass passed[MAX_HOPS];
-};
-
-/* Where programs keep it: larger than their stack. Nothing interrupts a program in favour of another one on the same CPU. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct walk);
-} walks SEC(".maps");
-
-/* Whose turn is it? NULL: no router's, or there is no link. */
+/* The leg where the frame has come to. NULL: the node has none, or the link does not lead to a node. */
 static __always_inline const struct leg *arrived(const struct frame *f)
 {
 	return f->mode == MODE_PEER ? find_leg(f->at) : NULL;
 }
 
-/* It is a router's turn: the program has to read the header into what this returns. */
-static __always_inline struct walk *begin(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&walks, &zero);
-}
-
-/* The coarse clock moves with jiffies, which take one load: it is asked once a tick. */
-static __always_inline __u64 coarse_clock(struct walk *w)
+/* The coarse clock moves with jiffies, which take one load: it is read once a tick. */
+static __always_inline __u64 coarse_clock(struct frame *f)
 {
 	__u64 tick = bpf_jiffies64();
 
-	if (w->tick != tick) {
-		w->tick = tick;
-		w->now = bpf_ktime_get_coarse_ns();
+	if (f->tick != tick) {
+		f->tick = tick;
+		f->now = bpf_ktime_get_coarse_ns();
 	}
-	return w->now;
+	return f->now;
 }
 
-static __always_inline bool leased(struct walk *w)
+static __always_inline bool leased(struct frame *f)
 {
 	__u32 zero = 0;
 	const __u64 *until = bpf_map_lookup_elem(&lease, &zero);
 
-	return until && coarse_clock(w) < *until;
+	return until && coarse_clock(f) < *until;
 }
 
 /* Would routers in general forward the frame? */
-static __always_inline enum punt inspect(struct walk *w, const struct frame *f)
+static __always_inline enum punt inspect(struct frame *f)
 {
 	if (f->tagged)
 		return PUNT_NOT_IP;
-	switch (w->header.eth.h_proto) {
+	switch (f->header.eth.h_proto) {
 	case bpf_htons(ETH_P_IP):
-		w->family = LEG_IPV4;
+		f->family = LEG_IPV4;
 		break;
 	case bpf_htons(ETH_P_IPV6):
-		w->family = LEG_IPV6;
+		f->family = LEG_IPV6;
 		break;
 	default:
 		return PUNT_NOT_IP;
 	}
-	if (!leased(w))
+	if (!leased(f))
 		return PUNT_LEASE;
-	return w->family == LEG_IPV4 ? inspect_ip4(&w->header, f) : inspect_ip6(&w->header, f);
+	if (f->family == LEG_IPV4)
+		return inspect_ip4(&f->header, f->length);
+	return inspect_ip6(&f->header, f->length);
 }
 
 /* Does a router's address end like this one? */
@@ -116,26 +83,26 @@ static __always_inline bool is_suspect(__be32 source)
 	return bits && *bits >> bit % 64 & 1;
 }
 
-/* Which router of the slice has the source address? IPv6 routers do not ask. */
-static __always_inline __u32 find_source(const struct walk *w, const struct router *r)
+/* The router of the slice that has the source address. IPv6 routers do not look for one. */
+static __always_inline __u32 find_source(const struct frame *f, const struct router *r)
 {
 	const __u32 *owner;
 	struct source s;
 
-	if (w->family != LEG_IPV4 || !is_suspect(w->header.ip4.saddr))
+	if (f->family != LEG_IPV4 || !is_suspect(f->header.ip4.saddr))
 		return 0;
 	s.slice = r->slice;
-	s.address = w->header.ip4.saddr;
+	s.address = f->header.ip4.saddr;
 	owner = bpf_map_lookup_elem(&sources, &s);
 	return owner ? *owner : 0;
 }
 
 /* The leaf that a group has for this flow. */
-static __always_inline __u32 choose(struct walk *w, const struct frame *f, __u32 group, __u32 router)
+static __always_inline __u32 choose(struct frame *f, __u32 group, __u32 router)
 {
-	if (!w->flow)
-		w->flow = hash_flow(&w->header, f) | 1;
-	return node_entry(ENTRY_INDEX(group), mix(w->flow + router));
+	if (!f->flow)
+		f->flow = hash_flow(&f->header, f->length) | 1;
+	return node_entry(ENTRY_INDEX(group), mix(f->flow + router));
 }
 
 static __always_inline union adjacency *find_shortcut(__u32 port, __be32 address)
@@ -148,24 +115,24 @@ static __always_inline union adjacency *find_shortcut(__u32 port, __be32 address
 }
 
 /* The neighbour that the frame goes to; NULL: not known. */
-static __always_inline union adjacency *find_adjacency(struct nexthop *next, const struct walk *w)
+static __always_inline union adjacency *find_adjacency(struct nexthop *next, const struct frame *f)
 {
 	union adjacency *to;
 	struct neighbour n = {};
 
 	if (next->to.kind != NEXTHOP_LINK)
 		return &next->to;
-	if (w->family == LEG_IPV4) {
-		to = find_shortcut(next->port, w->header.ip4.daddr);
+	if (f->family == LEG_IPV4) {
+		to = find_shortcut(next->port, f->header.ip4.daddr);
 		if (to)
 			return to;
 	}
 	n.port = next->port;
-	if (w->family == LEG_IPV4) {
+	if (f->family == LEG_IPV4) {
 		n.address[10] = n.address[11] = 0xff;
-		__builtin_memcpy(&n.address[12], &w->header.ip4.daddr, 4);
+		__builtin_memcpy(&n.address[12], &f->header.ip4.daddr, 4);
 	} else {
-		__builtin_memcpy(n.address, &w->header.ip6.daddr, 16);
+		__builtin_memcpy(n.address, &f->header.ip6.daddr, 16);
 	}
 	return bpf_map_lookup_elem(&neighbours, &n);
 }
@@ -198,9 +165,10 @@ static __always_inline bool is_queued(__u32 port)
 }
 
 /* Send the frame out of the router, to the next hop. */
-static __always_inline enum punt send(struct frame *f, struct walk *w, __u32 router, struct nexthop *next)
+static __always_inline enum punt send(struct frame *f, __u32 router, struct nexthop *next)
 {
-	union adjacency *to = find_adjacency(next, w), now;
+	const __u64 fresh = (__u64)(NEXTHOP_GATEWAY - NEXTHOP_STALE) << 48; /* from the one kind to the other */
+	union adjacency *to = find_adjacency(next, f), now;
 	const struct leg *out;
 	struct pass *p;
 	enum punt why;
@@ -218,41 +186,42 @@ static __always_inline enum punt send(struct frame *f, struct walk *w, __u32 rou
 		return PUNT_INCONSISTENT;
 	if (!(out->flags & LEG_UP))
 		return PUNT_UNRESOLVED;
-	if (w->packet > out->mtu)
+	if (f->packet > out->mtu)
 		return PUNT_TOO_BIG;
 	if (now.kind == NEXTHOP_STALE) {
-		/* The kernel sees one frame, and then looks after its neighbour; frames behind this one need not wait for it. */
-		if (!w->untraced)
-			__sync_val_compare_and_swap(&to->word, now.word, now.word + ((__u64)(NEXTHOP_GATEWAY - NEXTHOP_STALE) << 48));
+		/* The kernel sees one frame, and then asks for its neighbour; frames behind it need not wait for that. */
+		if (!f->untraced)
+			__sync_val_compare_and_swap(&to->word, now.word, now.word + fresh);
 		return PUNT_STALE_NEIGHBOUR;
 	}
 	if (f->segment && is_queued(next->port))
 		return PUNT_SUPER_FRAME;
-	if (w->hops >= MAX_HOPS)
+	if (f->hops >= MAX_HOPS)
 		return PUNT_LOOP;
-	p = &w->passed[w->hops];
+	p = &f->passed[f->hops];
 	p->in = f->at;
 	p->out = next->port;
-	w->hops++;
-	readdress(&w->header, now.mac, out->mac);
+	f->hops++;
+	readdress(&f->header, now.mac, out->mac);
 	f->from = next->port;
 	return WALK_ON;
 }
 
 /*
- * The verifier looks at a global function once, by itself, and not again for each way that leads to it: lookups are most of
- * what there is to look at.
+ * The verifier checks a global function once, by itself, and not again for each path that leads to it: lookups are most of
+ * what there is to check. The first bit, 0, is an argument because the verifier would follow a number that it knows through
+ * every turn of the loop, each by itself.
  */
-__noinline __u32 find_entry4(__u32 root, __u32 destination)
+__noinline __u32 find_entry4(__u32 root, __u32 destination, __u32 bit)
 {
-	return find_entry(root, (const __u8 *)&destination, 4);
+	return find_entry(root, (const __u8 *)&destination, 4, bit);
 }
 
-__noinline __u32 find_entry6(__u32 root, __u64 first, __u64 second)
+__noinline __u32 find_entry6(__u32 root, __u64 first, __u64 second, __u32 bit)
 {
 	__u64 destination[] = {first, second};
 
-	return find_entry(root, (const __u8 *)destination, 16);
+	return find_entry(root, (const __u8 *)destination, 16, bit);
 }
 
 /* What a router has for the destination: 0 if it is not on the fast path, or if there is no route. */
@@ -260,27 +229,27 @@ static __always_inline __u32 look_up(__u32 root, const struct header *h)
 {
 	const __u64 *to6 = (const void *)&h->ip6.daddr;
 
-	return is_ip4(h) ? find_entry4(root, h->ip4.daddr) : find_entry6(root, to6[0], to6[1]);
+	return is_ip4(h) ? find_entry4(root, h->ip4.daddr, 0) : find_entry6(root, to6[0], to6[1], 0);
 }
 
 /* What is the same for all routers of a slice. */
-static __always_inline void examine(struct frame *f, struct walk *w, const struct router *r)
+static __always_inline void examine(struct frame *f, const struct router *r)
 {
-	w->refused = inspect(w, f);
-	if (w->refused != WALK_ON)
+	f->refused = inspect(f);
+	if (f->refused != WALK_ON)
 		return;
-	w->source = find_source(w, r);
-	w->packet = packet_length(&w->header, f);
+	f->source = find_source(f, r);
+	f->packet = packet_length(&f->header, f->length, f->segment);
 }
 
 /*
- * What a router does with a frame that came to its interface. The route is looked up before anything else, and needed last: in a large table it
- * is in no cache, and what is done meanwhile costs nothing.
+ * What a router does with a frame that came to its interface. The route is looked up before anything else, and needed last:
+ * in a large table it is in no cache, and what is done meanwhile costs nothing.
  */
-static __always_inline enum punt forward(struct frame *f, struct walk *w, const struct leg *in)
+static __always_inline enum punt forward(struct frame *f, const struct leg *in)
 {
 	const struct router *r = bpf_map_lookup_elem(&routers, &in->router);
-	const struct header *h = &w->header;
+	const struct header *h = &f->header;
 	__u32 root, entry, index;
 	struct nexthop *next;
 
@@ -288,79 +257,108 @@ static __always_inline enum punt forward(struct frame *f, struct walk *w, const 
 		return PUNT_INCONSISTENT;
 	root = is_ip4(h) ? r->root4 : r->root6;
 	entry = look_up(root, h);
-	if (!w->hops)
-		examine(f, w, r);
-	if (w->refused == PUNT_NOT_IP)
-		return w->refused;
+	if (!f->hops)
+		examine(f, r);
+	if (f->refused == PUNT_NOT_IP)
+		return f->refused;
 	if (!same_mac(h->eth.h_dest, in->mac))
 		return h->eth.h_dest[0] & 1 ? PUNT_LOCAL : PUNT_OTHER_STATION;
-	if (!root || !(in->flags & LEG_UP) || !(in->flags & w->family))
+	if (!root || !(in->flags & LEG_UP) || !(in->flags & f->family))
 		return PUNT_INELIGIBLE;
-	if (w->refused)
-		return w->refused;
-	if (w->source && (w->source == in->router || w->source == MANY))
+	if (f->refused)
+		return f->refused;
+	if (f->source && (f->source == in->router || f->source == MANY))
 		return PUNT_SOURCE;
-	if (ttl(h) <= w->hops + 1)
+	if (ttl(h) <= f->hops + 1)
 		return PUNT_TTL;
 	if (ENTRY_TYPE(entry) == ENTRY_GROUP)
-		entry = choose(w, f, entry, in->router);
+		entry = choose(f, entry, in->router);
 	if (ENTRY_TYPE(entry) != ENTRY_LEAF)
 		return PUNT_INCONSISTENT;
 	index = ENTRY_INDEX(entry);
 	next = bpf_map_lookup_elem(&nexthops, &index);
-	return next ? send(f, w, in->router, next) : PUNT_INCONSISTENT;
+	return next ? send(f, in->router, next) : PUNT_INCONSISTENT;
 }
 
-/* One router, and the link behind it. Returns 1 where the walk ends. */
-static long step(__u32 number __attribute__((unused)), struct frame *f)
+/* What the leg's node does with the frame. */
+static __always_inline enum punt visit(struct frame *f, const struct leg *in)
 {
-	struct walk *w = f->walk;
+	switch (in->kind) {
+	case LEG_ROUTER:
+		return forward(f, in);
+	default: /* a newer agent's */
+		return PUNT_INELIGIBLE;
+	}
+}
+
+/* What bpf_loop() hands to its callback has to be on the stack. */
+struct turn {
+	struct frame *f;
+};
+
+/* One node, and the link behind it. Returns 1 where the walk ends. */
+static long step(__u32 number __attribute__((unused)), struct turn *t)
+{
+	struct frame *f = t->f;
 	const struct leg *in = find_leg(f->at);
 
 	if (!in)
 		return 1;
-	w->router = in->router;
-	w->why = forward(f, w, in);
-	if (w->why != WALK_ON)
+	f->router = in->router;
+	f->why = visit(f, in);
+	if (f->why != WALK_ON)
 		return 1;
-	w->drop = cross(f);
-	return w->drop != CONTINUE || f->mode != MODE_PEER;
+	f->drop = cross(f);
+	return f->drop != CONTINUE || f->mode != MODE_PEER;
 }
 
-/* Walk on from a router's interface where the frame is; its header has been read. */
-static __always_inline enum reason walk(struct frame *f, struct walk *w, bool untraced)
+/* What has been left until now is written into the copy, and the edit describes it. */
+static __always_inline void settle(struct frame *f)
 {
-	w->flow = 0;
-	w->hops = 0;
-	w->why = WALK_ON;
-	w->drop = CONTINUE;
-	w->family = 0;
-	w->untraced = untraced;
-	w->refused = WALK_ON;
-	w->source = 0;
-	w->packet = 0;
-	f->walk = w;
-	bpf_loop(MAX_HOPS + 1, step, f, 0);
-	age(&w->header, w->hops);
-	return w->drop;
+	if (!f->hops)
+		return;
+	age(&f->header, f->hops);
+	f->edit.takes = HOP_HEAD;
+	f->edit.puts = HOP_HEAD;
+	f->edit.sum = is_ip4(&f->header) ? 0 : ~(__u32)bpf_htons(f->hops);
 }
 
-static long count_pass(__u32 i, struct frame *f)
+/* Walks on from the leg where the frame is; its header has been read. */
+static __always_inline enum reason walk(struct frame *f, bool untraced)
 {
-	struct walk *w = f->walk;
+	struct turn t = {.f = f};
+
+	f->copied = true;
+	f->untraced = untraced;
+	f->flow = 0;
+	f->family = 0;
+	f->refused = WALK_ON;
+	f->source = 0;
+	f->packet = 0;
+	f->drop = CONTINUE;
+	bpf_loop(MAX_HOPS + 1, step, &t, 0);
+	settle(f);
+	return f->drop;
+}
+
+static long count_pass(__u32 i, struct turn *t)
+{
+	const struct frame *f = t->f;
 
 	if (i < MAX_HOPS)
-		count_walked(w->passed[i].in, w->passed[i].out, f->length);
+		count_walked(f->passed[i].in, f->passed[i].out, f->length);
 	return 0;
 }
 
-/* Enters the walk into the books, once it is certain that it takes place. */
+/* Counts the walk, once it is certain that it takes place. */
 static __always_inline void account(struct frame *f)
 {
-	if (f->walk->hops == 1)
-		count_pass(0, f); /* without the call of a loop */
-	else if (f->walk->hops)
-		bpf_loop(f->walk->hops, count_pass, f, 0);
-	if (f->walk->why != WALK_ON)
-		count_punt(f->walk->router, f->walk->why);
+	struct turn t = {.f = f};
+
+	if (f->hops == 1)
+		count_pass(0, &t); /* without the call of a loop */
+	else if (f->hops)
+		bpf_loop(f->hops, count_pass, &t, 0);
+	if (f->why != WALK_ON)
+		count_punt(f->router, f->why);
 }

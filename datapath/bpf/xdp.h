@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What programs of XDP do with a frame, which begins at `at` in what came in (tunnelcard.c); 0: that is the frame.
+ * What programs of XDP do with a frame, which begins at f->begin in what came in: behind outer headers (tunnelcard.c), or
+ * at 0.
  */
 #pragma once
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#include "frame.h"
 #include "header.h"
 #include "link.h"
 #include "walk.h"
 
-/* Devices that take frames from XDP programs, by port: frames to the port; or, where a tunnel begins, out of it, to come in there. User space decides; a device that
- * is gone is gone from here, too. */
+/*
+ * Devices that take frames from XDP programs, by port: frames to the port; or, where a tunnel begins, out of it, to come in
+ * there. User space decides; a device that is gone is gone from here, too.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, MAX_PORTS);
@@ -23,34 +27,94 @@ struct {
 
 #define MAX_BEGIN 127 /* behind the longest outer headers */
 
-static __always_inline bool read_header(struct xdp_md *ctx, const struct frame *f, struct header *h, __u32 at)
-{
-	__u64 n = header_length(f);
+/* The way out to the port's device, if that takes frames from XDP programs; else XDP_PASS. */
+static __always_inline int to_device(__u32 port) { return bpf_redirect_map(&devices, port, XDP_PASS); }
 
-	at &= MAX_BEGIN;
-	if (copy_header(h, f, (void *)(long)ctx->data + at, (void *)(long)ctx->data_end))
+static __always_inline bool read_header(struct xdp_md *ctx, struct frame *f)
+{
+	__u64 n = header_length(f->length);
+	__u32 at = f->begin & MAX_BEGIN;
+
+	if (copy_header(&f->header, f->length, (void *)(long)ctx->data + at, (void *)(long)ctx->data_end))
 		return true;
-	return n && !bpf_xdp_load_bytes(ctx, at, &h->eth, n);
+	return n && !bpf_xdp_load_bytes(ctx, at, &f->header.eth, n);
 }
 
-static __always_inline bool write_header(struct xdp_md *ctx, const struct header *h, __u32 at)
+/* Past all nodes on the way? */
+static __always_inline bool walk_through(struct xdp_md *ctx, struct frame *f)
 {
-	at &= MAX_BEGIN;
-	if (paste_header(h, (void *)(long)ctx->data + at, (void *)(long)ctx->data_end))
+	if (!arrived(f))
 		return true;
-	return !bpf_xdp_store_bytes(ctx, at, (void *)&h->eth, header_changed(h));
-}
-
-/* Past all routers on the way? */
-static __always_inline bool walk_through(struct xdp_md *ctx, struct frame *f, __u32 at)
-{
-	const struct leg *in = arrived(f);
-	struct walk *w;
-
-	if (!in)
-		return true;
-	w = begin();
-	if (!w || !read_header(ctx, f, &w->header, at))
+	if (!read_header(ctx, f))
 		return false;
-	return walk(f, w, true) == CONTINUE && w->why == WALK_ON && f->mode == MODE_PEER;
+	return walk(f, true) == CONTINUE && f->why == WALK_ON && f->mode == MODE_PEER;
+}
+
+/* Writes the outer headers to where the packet begins: n bytes in all. */
+static __always_inline bool paste_outer(struct xdp_md *ctx, const struct wrapping *w, __u32 n)
+{
+	void *data = (void *)(long)ctx->data;
+	const __u32 least = sizeof(struct iphdr) + 8;
+	__u32 *to = data + sizeof(w->eth);
+	const __u32 *from = (const void *)w->bytes;
+
+	if (data + sizeof(w->eth) + MAX_OUTER > (void *)(long)ctx->data_end)
+		return !bpf_xdp_store_bytes(ctx, 0, (void *)&w->eth, sizeof(w->eth) + ((n - ETH_HLEN) & OUTER_MASK));
+	__builtin_memcpy(data, &w->eth, sizeof(w->eth));
+	__builtin_memcpy(to, from, least);
+	for (__u32 i = least / 4; i < MAX_OUTER / 4; i++)
+		if (sizeof(w->eth) + 4 * i < n)
+			to[i] = from[i];
+	return true;
+}
+
+/* Writes so many bytes of the copy to where the frame begins. */
+static __always_inline bool paste_head(struct xdp_md *ctx, const struct header *h, __u32 at, __u64 n)
+{
+	at &= MAX_BEGIN;
+	if (n == HOP_HEAD && paste_hop(h, (void *)(long)ctx->data + at, (void *)(long)ctx->data_end))
+		return true;
+	n &= HEAD_MASK;
+	asm volatile("" : "+r"(n)); /* as header_length() */
+	return n >= ETH_HLEN && !bpf_xdp_store_bytes(ctx, at, (void *)&h->eth, n);
+}
+
+enum written {
+	WRITTEN,
+	UNTOUCHED, /* it could not be done, and the frame is as it came */
+	TORN,	   /* it could not be done completely */
+};
+
+/* Carries the edit out. */
+static __always_inline enum written paste_edit(struct xdp_md *ctx, const struct frame *f)
+{
+	const struct edit *e = &f->edit;
+	int less = shrinks(e);
+
+	if (less && bpf_xdp_adjust_head(ctx, less))
+		return UNTOUCHED;
+	if (e->outer && !paste_outer(ctx, &f->outer, e->outer))
+		return TORN;
+	if (e->puts && !paste_head(ctx, &f->header, e->outer, e->puts))
+		return less || e->outer ? TORN : UNTOUCHED;
+	return WRITTEN;
+}
+
+/*
+ * The one exit: by the way that has been chosen (XDP_REDIRECT, XDP_TX), or XDP_PASS, where nothing has happened yet, and
+ * nothing happens. A frame passes no qdisc from here on: here is the place for the meter of its class (meter.h), before the
+ * edit, where XDP_PASS still leaves the frame to the programs of tc and their queues.
+ */
+static __always_inline int leave_by(struct xdp_md *ctx, const struct frame *f, int verdict)
+{
+	if (verdict == XDP_PASS)
+		return XDP_PASS;
+	switch (paste_edit(ctx, f)) {
+	case WRITTEN:
+		return verdict;
+	case UNTOUCHED:
+		return XDP_PASS;
+	default:
+		return XDP_ABORTED;
+	}
 }

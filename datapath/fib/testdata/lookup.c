@@ -36,7 +36,7 @@ struct {
 /* The index of a next hop; in place of the walk's choice from a group, the hash's. */
 static __always_inline __u32 find_route(__u32 root, const __u8 *destination, int bytes, __u32 hash)
 {
-	__u32 entry = find_entry(root, destination, bytes);
+	__u32 entry = find_entry(root, destination, bytes, 0);
 
 	if (ENTRY_TYPE(entry) == ENTRY_GROUP)
 		entry = node_entry(ENTRY_INDEX(entry), (__u8)hash);

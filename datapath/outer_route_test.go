@@ -27,20 +27,20 @@ func (w *world) asked(last time.Time, others ...netip.Addr) {
 	}
 }
 
-// keptRoad is struct kept_road.
-type keptRoad struct {
+// cardRoute is struct card_route.
+type cardRoute struct {
 	NIC, MTU     uint32
 	To, From     [6]byte
 	Port         uint32
 	Class, Until uint64
 }
 
-// keep edits what is kept of roads, on all CPUs.
-func (w *world) keep(edit func(*keptRoad)) {
+// editCardRoutes edits the line card's route cache, on all CPUs.
+func (w *world) editCardRoutes(edit func(*cardRoute)) {
 	w.Helper()
-	for slot := range w.d.maps.Roads.MaxEntries() {
-		perCPU := make([]keptRoad, ebpf.MustPossibleCPU())
-		w.check(w.d.maps.Roads.Lookup(slot, &perCPU))
+	for slot := range w.d.maps.CardRoutes.MaxEntries() {
+		perCPU := make([]cardRoute, ebpf.MustPossibleCPU())
+		w.check(w.d.maps.CardRoutes.Lookup(slot, &perCPU))
 		kept := false
 		for i := range perCPU {
 			if perCPU[i].Port != 0 {
@@ -49,7 +49,7 @@ func (w *world) keep(edit func(*keptRoad)) {
 			}
 		}
 		if kept {
-			w.check(w.d.maps.Roads.Put(slot, perCPU))
+			w.check(w.d.maps.CardRoutes.Put(slot, perCPU))
 		}
 	}
 }
@@ -84,7 +84,7 @@ func TestTunnelCardLeavesTheKernelsTurn(t *testing.T) {
 				w.Errorf("%s: verdict %d", w.name, have.Verdict)
 			}
 			w.asked(time.Time{})
-			w.keep(func(k *keptRoad) { k.Until = 0 })
+			w.editCardRoutes(func(k *cardRoute) { k.Until = 0 })
 			w.expect(w.card(came), xdpPass, came, map[string]uint64{})
 			w.forgetTunnels()
 		}
@@ -97,7 +97,7 @@ func (w *world) forgetTunnels() {
 	}
 }
 
-// stay keeps the thread on one CPU, each of which has roads of its own, until the returned function is called.
+// stay keeps the thread on one CPU, each of which has route caches of its own, until the returned function is called.
 func (w *world) stay() (leave func()) {
 	w.Helper()
 	var before, one unix.CPUSet
@@ -112,7 +112,7 @@ func (w *world) stay() (leave func()) {
 }
 
 // What the kernel answered is good for a while, for packets that are alike to routes; then a change is followed.
-func TestTunnelCardKeepsRoads(t *testing.T) {
+func TestTunnelCardCachesRoutes(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {
 		defer w.stay()()
 		w.asked(never)
@@ -139,7 +139,7 @@ func TestTunnelCardKeepsRoads(t *testing.T) {
 			one, two := packet{sport: 1000}, packet{sport: 1001}
 			w.name = tunnel.named()
 			is(old, to(one, came))
-			w.keep(func(k *keptRoad) { k.Until = 1 << 63 })
+			w.editCardRoutes(func(k *cardRoute) { k.Until = 1 << 63 })
 			for _, peer := range []netip.Addr{third4, third6} {
 				w.ip("neighbour replace %s lladdr %s dev pa nud permanent", peer, moved)
 			}
@@ -155,10 +155,10 @@ func TestTunnelCardKeepsRoads(t *testing.T) {
 			is(fmt.Sprintf("verdict %d", xdpPass), to(packet{sport: 1000, payload: 1450}, came))
 			is(old, to(one, came))
 			w.name = tunnel.named() + ", when it is old"
-			w.keep(func(k *keptRoad) { k.Until = 0 })
+			w.editCardRoutes(func(k *cardRoute) { k.Until = 0 })
 			is(moved, to(one, came))
 			w.name = tunnel.named() + ", no neighbour"
-			w.keep(func(k *keptRoad) { k.Until = 0 })
+			w.editCardRoutes(func(k *cardRoute) { k.Until = 0 })
 			for _, peer := range []netip.Addr{third4, third6} {
 				w.ip("neighbour delete %s dev pa", peer)
 			}
@@ -168,8 +168,8 @@ func TestTunnelCardKeepsRoads(t *testing.T) {
 	})
 }
 
-// keptWay is struct kept_way.
-type keptWay struct {
+// egressRoute is struct egress_route.
+type egressRoute struct {
 	NIC, MTU     uint32
 	To, From     [6]byte
 	_            [4]byte
@@ -177,12 +177,12 @@ type keptWay struct {
 	Class, Until uint64
 }
 
-// keepWays edits what programs of tc keep, on all CPUs.
-func (w *world) keepWays(edit func(*keptWay)) {
+// editEgressRoutes edits the route cache of programs of tc, on all CPUs.
+func (w *world) editEgressRoutes(edit func(*egressRoute)) {
 	w.Helper()
-	for slot := range w.d.maps.Ways.MaxEntries() {
-		perCPU := make([]keptWay, ebpf.MustPossibleCPU())
-		w.check(w.d.maps.Ways.Lookup(slot, &perCPU))
+	for slot := range w.d.maps.EgressRoutes.MaxEntries() {
+		perCPU := make([]egressRoute, ebpf.MustPossibleCPU())
+		w.check(w.d.maps.EgressRoutes.Lookup(slot, &perCPU))
 		kept := false
 		for i := range perCPU {
 			if perCPU[i].Until != 0 {
@@ -191,18 +191,18 @@ func (w *world) keepWays(edit func(*keptWay)) {
 			}
 		}
 		if kept {
-			w.check(w.d.maps.Ways.Put(slot, perCPU))
+			w.check(w.d.maps.EgressRoutes.Put(slot, perCPU))
 		}
 	}
 }
 
-func (w *world) forgetWays() {
+func (w *world) expireEgressRoutes() {
 	w.Helper()
-	w.keepWays(func(k *keptWay) { k.Until = 1 })
+	w.editEgressRoutes(func(k *egressRoute) { k.Until = 1 })
 }
 
 // The programs of tc keep what the kernel answered as the line card does, and the kernel has its turn all the same.
-func TestUnderlayKeepsWays(t *testing.T) {
+func TestUnderlayCachesRoutes(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {
 		defer w.stay()()
 		w.asked(never)
@@ -222,7 +222,7 @@ func TestUnderlayKeepsWays(t *testing.T) {
 		for _, tunnel := range sorts {
 			move(old)
 			is("asked", tunnel, packet{}, around{}, old)
-			w.keepWays(func(k *keptWay) { k.Until = 1 << 63 })
+			w.editEgressRoutes(func(k *egressRoute) { k.Until = 1 << 63 })
 			move(moved)
 			is("kept", tunnel, packet{}, around{}, old)
 			is("another length", tunnel, packet{payload: 500}, around{}, old)
@@ -242,14 +242,14 @@ func TestUnderlayKeepsWays(t *testing.T) {
 			long := tunnel.outer(packet{payload: 1500}.bytes(), around{})
 			w.expect(w.run(w.d.programs.UnderlayEgress, w.b, long), verdictShot, long, map[string]uint64{"too big": 1})
 
-			w.forgetWays()
+			w.expireEgressRoutes()
 			is("old", tunnel, packet{}, around{}, moved)
-			w.forgetWays()
+			w.expireEgressRoutes()
 			w.asked(time.Time{})
 			is("the kernel's turn", tunnel, packet{}, around{}, around{})
 			is("after it", tunnel, packet{}, around{}, moved)
 			w.asked(never)
-			w.forgetWays()
+			w.expireEgressRoutes()
 		}
 	})
 }

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The record of the work on one frame: what it is like, where it is, what nodes on its way did to it, and what has to be
+ * written in the end. It holds numbers and no pointers, so that global functions, which the verifier checks once and by
+ * themselves, take it as their argument. docs/decisions/008-one-record-in-per-cpu-memory.md has the measurements.
+ */
+#pragma once
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "edit.h"
+#include "header.h"
+#include "ports.h"
+#include "punt.h"
+#include "reasons.h"
+
+#define MAX_HOPS 64
+
+/* A router that was passed: the ports of its two interfaces. */
+struct pass {
+	__u16 in, out; /* MAX_PORTS fits */
+};
+
+#define MAX_OUTER 56 /* IPv6, UDP, VXLAN: the longest outer header, without Ethernet */
+#define OUTER_MASK 63 /* MAX_OUTER fits. A masked length is bounded in any register, also for Linux 6.1's verifier. */
+#define MAX_TAGS 2
+
+struct tag {
+	__be16 tci;
+	__be16 next; /* EtherType behind it */
+};
+
+/* VLAN tags that the kernel keeps beside the frame, outermost first. */
+struct tags {
+	__u32 number;
+	__be16 protocol[MAX_TAGS];
+	__be16 tci[MAX_TAGS];
+};
+
+/* Outer headers that are to stand before the frame. */
+struct wrapping {
+	__u8 align[2];
+	struct ethhdr eth; /* underlay_egress and the line card fill the addresses in */
+	/* Outer header; behind it, for programs of tc, the frame's own Ethernet header with its VLAN tags. */
+	__u8 bytes[OUTER_MASK + ETH_HLEN + MAX_TAGS * sizeof(struct tag) + 3];
+};
+
+struct frame {
+	struct header header; /* a copy of the frame's head; nodes on the way change the copy */
+
+	/* What the frame is like. */
+	__u32 length;  /* with the Ethernet header, without an accelerated VLAN tag */
+	__u32 segment; /* payload of each of the frames that a GSO super-frame stands for; 0: no super-frame */
+	__u32 longest; /* at least the length of the longest of these frames; of any other frame its length */
+	__u32 packet;  /* length of the longest IP packet that the frame stands for */
+	__u32 tagged;  /* has an accelerated VLAN tag */
+	__u8 copied;   /* the header has been copied */
+	__u8 unread;   /* it is not what the kernel noted about it: it goes through a device, which reads it again */
+	__u8 split;    /* XDP: what came lies in more than one buffer */
+	__u8 ecn;      /* of the outer header that it came with */
+
+	/* Where it is (link.h). */
+	__u32 from;    /* port by which it entered its link */
+	__u32 at;      /* port at the link's other end; undefined where a bridge has the frame (MODE_KERNEL) */
+	enum mode mode; /* how it gets there */
+	__u8 external; /* the other end has no node: it leads out of the machine */
+
+	/* What nodes on the way did (walk.h). */
+	__u8 untraced; /* the walk may come to nothing: it must leave no trace */
+	__u8 family;   /* enum leg_flags that interfaces on the way must have */
+	__u32 begin;   /* XDP: where the frame begins in what came, behind outer headers */
+	__u64 flow;    /* hash of the flow; 0: not computed yet */
+	__u64 tick;    /* jiffies when `now` was read: these two outlive the frame */
+	__u64 now;     /* ns, by the coarse clock */
+	__u32 source;  /* router that has the source address; 0: none; MANY */
+	enum punt refused; /* by any router, because of the header */
+	__u32 router;  /* the last router that the frame came to */
+	enum punt why; /* the frame is handed to that router's kernel; WALK_ON: it is not */
+	enum reason drop;
+	__u32 hops;
+	struct edit edit;
+	struct tags tags; /* taken off, to stand behind the frame's Ethernet header in a tunnel */
+	struct wrapping outer;
+	struct pass passed[MAX_HOPS];
+};
+
+/*
+ * One record for each CPU. All programs run in softirq context or with bottom halves off (tc ingress, native and generic
+ * XDP, and BPF_PROG_TEST_RUN since Linux 6.7), so none is interrupted by another one on the same CPU. No program calls
+ * anything that runs a second one before it has returned: redirects happen afterwards. PREEMPT_RT keeps that by its lock
+ * for bottom halves; a kernel without the lock (PREEMPT_RT_NEEDS_BH_LOCK=n, Linux 6.18) would need a record for each task.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct frame);
+} frames SEC(".maps");
+
+static __always_inline struct frame *find_frame(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&frames, &zero);
+}
+
+/* The record is as the last frame left it. What is not set here is set before it is read. */
+static __always_inline void clear_frame(struct frame *f)
+{
+	f->segment = 0;
+	f->tagged = 0;
+	f->copied = 0;
+	f->unread = 0;
+	f->external = 0;
+	f->begin = 0;
+	f->hops = 0;
+	f->why = WALK_ON;
+	f->tags.number = 0;
+	f->edit = (struct edit){};
+}

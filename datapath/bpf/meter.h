@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Meters: how many frames and bytes a second something takes, by two token buckets. Each bucket is kept as one number, the
+ * time when it would be full again (the virtual scheduling algorithm of ITU-T I.371, GCRA), so all CPUs share it without a
+ * lock. A meter does not delay: what it refuses is dropped or left to a queue, as its user decides.
+ *
+ * The first MAX_PORTS meters are of ports: storm control of the tunnel that begins there (storm.h). The others are for
+ * classes of traffic that leave by XDP, past every qdisc.
+ */
+#pragma once
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "ports.h"
+
+#define MAX_METERS (2 * MAX_PORTS) /* datapath.maxMeters */
+#define METER_SCALE 16 /* costs are in ns << METER_SCALE, so that 100 Gbit/s is metered to 0.02 % */
+
+struct meter {
+	__u64 per_frame; /* what a frame takes of its bucket; 0: frames are not bounded */
+	__u64 per_byte;	 /* what a byte takes of its bucket; 0: bytes are not bounded */
+	__u64 depth;	 /* ns: what a full bucket holds */
+	__u64 frames_full, bytes_full; /* when each bucket would be full again: ns, by the clock of the caller */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_METERS);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, struct meter);
+} meters SEC(".maps");
+
+/* Takes so much (ns) out of a bucket, unless it is empty. The last one who gets something may leave a debt. */
+static __always_inline bool take_tokens(__u64 *bucket, __u64 depth, __u64 cost, __u64 now)
+{
+	__u64 was, full;
+
+	for (int i = 0; i < 4; i++) { /* after four lost races, treat as over the limit */
+		was = *(volatile __u64 *)bucket;
+		full = was > now ? was : now;
+		if (full - now >= depth)
+			return false;
+		if (__sync_val_compare_and_swap(bucket, was, full + cost) == was)
+			return true;
+	}
+	return false;
+}
+
+/* Is there room for so many frames of so many bytes in all? If so, they are taken. now: ns of a monotonic clock. */
+static __always_inline bool conforms(struct meter *m, __u64 frames, __u64 bytes, __u64 now)
+{
+	if (m->per_frame && !take_tokens(&m->frames_full, m->depth, m->per_frame * frames >> METER_SCALE, now))
+		return false;
+	return !m->per_byte || take_tokens(&m->bytes_full, m->depth, m->per_byte * bytes >> METER_SCALE, now);
+}
