@@ -184,7 +184,7 @@ func (h *host) work(ctx context.Context, changes <-chan store.Change) {
 			_ = h.store.PutStatus(ctx, "here", slice.Status{Slice: c.Slice, Generation: record.Generation, Done: 1, Total: 4, Errors: h.faults()})
 			continue
 		}
-		if record.Going {
+		if record.Deleting {
 			for _, host := range h.machines {
 				_ = h.store.Release(ctx, host, c.Slice)
 			}

@@ -134,7 +134,7 @@ func (c *Controller) heldBy(ctx context.Context, but string) (map[string]load, e
 	}
 	sum := map[string]load{}
 	for _, r := range records {
-		if r.Name == but || r.Going || r.Corrupt {
+		if r.Name == but || r.Deleting || r.Corrupt {
 			continue
 		}
 		one, err := c.held.get(ctx, c.store, r)

@@ -82,8 +82,8 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 	var generation int64
 	was, record, err := c.store.Slice(ctx, t.Name)
 	switch {
-	case err == nil && record.Going:
-		return api.Plan{}, nil, fmt.Errorf("%s: %w", t.Name, store.ErrGoing)
+	case err == nil && record.Deleting:
+		return api.Plan{}, nil, fmt.Errorf("%s: %w", t.Name, store.ErrDeleting)
 	case err == nil:
 		prev, generation = was, record.Generation
 	case !errors.Is(err, store.ErrNotFound):
@@ -277,8 +277,8 @@ func (c *Controller) Node(ctx context.Context, name, node string) (*slice.Slice,
 	if err != nil {
 		return nil, nil, err
 	}
-	if r.Going {
-		return nil, nil, fmt.Errorf("%s: %w", name, store.ErrGoing)
+	if r.Deleting {
+		return nil, nil, fmt.Errorf("%s: %w", name, store.ErrDeleting)
 	}
 	n := s.Node(node)
 	if n == nil {

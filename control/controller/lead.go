@@ -154,7 +154,7 @@ func (c *Controller) reschedule(ctx context.Context, hosts []store.HostState, se
 	leave := unwelcome(hosts, seen.lost)
 	stays = map[string]string{}
 	for _, r := range records {
-		if r.Going || r.Corrupt {
+		if r.Deleting || r.Corrupt {
 			continue
 		}
 		held, err := c.held.get(ctx, c.store, r)
@@ -191,7 +191,7 @@ func (c *Controller) replace(ctx context.Context, name string, lost []string) (w
 	for try := 1; ; try++ {
 		why, err = c.replaceOnce(ctx, name, lost)
 		switch {
-		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrGoing), errors.Is(err, store.ErrCorrupt):
+		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrDeleting), errors.Is(err, store.ErrCorrupt):
 			return "", nil
 		case !errors.Is(err, store.ErrConflict):
 			return why, err
@@ -203,7 +203,7 @@ func (c *Controller) replace(ctx context.Context, name string, lost []string) (w
 
 func (c *Controller) replaceOnce(ctx context.Context, name string, lost []string) (why string, err error) {
 	prev, record, err := c.store.Slice(ctx, name)
-	if err != nil || record.Going {
+	if err != nil || record.Deleting {
 		return "", err
 	}
 	c.turn.Lock()

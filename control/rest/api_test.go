@@ -125,7 +125,7 @@ func TestErrorsHaveStatus(t *testing.T) {
 		}
 	}
 	deleting := new(api.Problem)
-	if !errors.As(problem(fmt.Errorf("net: %w", store.ErrGoing)), &deleting) || deleting.Type != api.TypeDeleting {
+	if !errors.As(problem(fmt.Errorf("net: %w", store.ErrDeleting)), &deleting) || deleting.Type != api.TypeDeleting {
 		t.Errorf("a slice that is being removed: %+v", deleting)
 	}
 }

@@ -92,7 +92,7 @@ func (s *server) tokens(ctx context.Context, _ *struct{}) (*body[[]api.Token], e
 	if _, err := s.cluster(); err != nil {
 		return nil, err
 	}
-	grants, err := s.Store.Grants(ctx)
+	grants, err := s.Store.Trust().Grants(ctx)
 	if err != nil {
 		return nil, problem(err)
 	}
@@ -120,7 +120,7 @@ func (s *server) createToken(ctx context.Context, in *tokenInput) (*body[api.Cre
 	if m, ok := ctx.Value(memberKey{}).(pki.Member); ok && m.Role == pki.Agent && in.Body.Role != pki.Agent { // it says itself who its root is
 		return nil, huma.Error403Forbidden(fmt.Sprintf("host %s is an agent, and a server's token gives all of the cluster's secrets: make it on a server", m.Name))
 	}
-	t, err := NewToken(ctx, s.Store, c, in.Body)
+	t, err := NewToken(ctx, s.Store.Trust(), c, in.Body)
 	if err != nil {
 		return nil, problem(err)
 	}
@@ -166,5 +166,5 @@ func (s *server) revokeToken(ctx context.Context, in *tokenIDInput) (*struct{}, 
 	if !caller(ctx).Root {
 		return nil, huma.Error403Forbidden("a token is for root alone to revoke")
 	}
-	return nil, problem(s.Store.DeleteGrant(ctx, in.ID))
+	return nil, problem(s.Store.Trust().DeleteGrant(ctx, in.ID))
 }

@@ -89,7 +89,7 @@ func (s *server) atHost(own http.Handler) http.Handler {
 func recalling(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if recalls(r.Method, r.URL.Path) {
-			r = r.WithContext(store.Recalling(r.Context()))
+			r = r.WithContext(store.AllowStale(r.Context()))
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -135,7 +135,7 @@ func (s *server) addPlaced(ctx context.Context, hosts []api.Host) error {
 		at[hosts[i].Name] = &hosts[i]
 	}
 	for _, r := range records {
-		if r.Corrupt || r.Going { // what goes is not waited for
+		if r.Corrupt || r.Deleting { // what goes is not waited for
 			continue
 		}
 		spec, _, err := s.Store.Slice(ctx, r.Name)

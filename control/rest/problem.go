@@ -54,7 +54,7 @@ func problem(err error) error {
 			p.Errors = append(p.Errors, api.ProblemPart{Message: f.Message, Location: f.Location})
 		}
 	}
-	if errors.Is(err, store.ErrGoing) {
+	if errors.Is(err, store.ErrDeleting) {
 		p.Type = api.TypeDeleting
 	}
 	p.Title = http.StatusText(p.Status)
@@ -82,7 +82,7 @@ func statusOf(err error) int {
 		status int
 	}{
 		{store.ErrNotFound, http.StatusNotFound},
-		{store.ErrGoing, http.StatusConflict},
+		{store.ErrDeleting, http.StatusConflict},
 		{store.ErrConflict, http.StatusConflict},
 		{api.ErrNotRunning, http.StatusConflict},
 		{store.ErrFull, http.StatusInsufficientStorage},
@@ -96,7 +96,7 @@ func statusOf(err error) int {
 		{store.ErrHostAlive, http.StatusConflict},
 		{store.ErrNameTaken, http.StatusConflict},
 		{store.ErrNoQuorum, http.StatusServiceUnavailable},
-		{store.ErrSilent, http.StatusServiceUnavailable},
+		{store.ErrUnreachable, http.StatusServiceUnavailable},
 		{context.DeadlineExceeded, http.StatusGatewayTimeout},
 		{context.Canceled, http.StatusServiceUnavailable}, // the server is ending
 	} {

@@ -62,7 +62,7 @@ func (s *server) progressNow(ctx context.Context, name string) (api.Progress, er
 		return api.Progress{Status: slice.Status{Slice: name}, Gone: true}, nil
 	}
 	st, err := s.Store.Status(ctx, name)
-	return api.Progress{Status: st, Deleting: records[at].Going}, err
+	return api.Progress{Status: st, Deleting: records[at].Deleting}, err
 }
 
 // changed waits for a change that concerns the slice; false when there will be none.

@@ -80,8 +80,8 @@ func (s *server) placedOn(ctx context.Context, r store.Record) []string {
 
 func summarize(r store.Record, st slice.Status) api.Summary {
 	sum := api.Summary{
-		Name: r.Name, ID: r.ID, Generation: r.Generation, Nodes: r.Nodes, Links: r.Links, Deleting: r.Going,
-		Settled: st.Settled && st.Generation == r.Generation && !r.Going, Updated: r.Updated, Errors: st.Errors,
+		Name: r.Name, ID: r.ID, Generation: r.Generation, Nodes: r.Nodes, Links: r.Links, Deleting: r.Deleting,
+		Settled: st.Settled && st.Generation == r.Generation && !r.Deleting, Updated: r.Updated, Errors: st.Errors,
 	}
 	for _, n := range st.Nodes {
 		switch n.Phase {
@@ -100,7 +100,7 @@ func (s *server) get(ctx context.Context, in *SliceInput) (*body[api.Slice], err
 	if err != nil {
 		return nil, problem(err)
 	}
-	out := api.Slice{Spec: spec, Deleting: r.Going, Updated: r.Updated}
+	out := api.Slice{Spec: spec, Deleting: r.Deleting, Updated: r.Updated}
 	if out.Status, err = s.Store.Status(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}

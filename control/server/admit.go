@@ -41,7 +41,7 @@ func (c *cluster) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, 
 	if err != nil {
 		return api.JoinAnswer{}, huma.Error422UnprocessableEntity(err.Error())
 	}
-	if err := c.store.Admit(ctx, cert); err != nil {
+	if err := c.store.Trust().Admit(ctx, cert); err != nil {
 		return api.JoinAnswer{}, fmt.Errorf("let %s in: %w", r.Name, err)
 	}
 	answer := api.JoinAnswer{
@@ -77,7 +77,7 @@ func (c *cluster) checkToken(ctx context.Context, r api.JoinRequest) error {
 	if err != nil {
 		return huma.Error403Forbidden(err.Error())
 	}
-	grant, err := c.store.Grant(ctx, token.ID)
+	grant, err := c.store.Trust().Grant(ctx, token.ID)
 	if errors.Is(err, store.ErrNoGrant) {
 		err = fmt.Errorf("%w: this cluster did not make it, or it was revoked: `pergola token create` on a server makes another one", pki.ErrToken)
 		return huma.Error403Forbidden(err.Error())

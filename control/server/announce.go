@@ -51,16 +51,16 @@ func (s *server) warnOfEven(ctx context.Context) {
 }
 
 func (s *server) joinLine(ctx context.Context) (string, error) {
-	grants, err := s.store.Grants(ctx)
+	grants, err := s.store.Trust().Grants(ctx)
 	if err != nil {
 		return "", err
 	}
 	for _, g := range grants {
 		if g.Note == printed {
-			_ = s.store.DeleteGrant(ctx, g.ID) // it may have expired at this moment
+			_ = s.store.Trust().DeleteGrant(ctx, g.ID) // it may have expired at this moment
 		}
 	}
-	t, err := rest.NewToken(ctx, s.store, s.cluster, api.TokenRequest{Role: pki.Agent, Note: printed})
+	t, err := rest.NewToken(ctx, s.store.Trust(), s.cluster, api.TokenRequest{Role: pki.Agent, Note: printed})
 	if err != nil {
 		return "", err
 	}

@@ -51,7 +51,7 @@ func (s *server) renewAuthority(ctx context.Context, k *kept) error {
 	if err != nil {
 		return err
 	}
-	if err := st.ReplaceAuthority(ctx, certificate, key, id.Certificate); err != nil {
+	if err := st.Trust().ReplaceAuthority(ctx, certificate, key, id.Certificate); err != nil {
 		return err
 	}
 	next, err := newKept(k.dir, id, m)

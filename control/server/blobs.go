@@ -45,7 +45,7 @@ func (f *blobFetches) end(sum string) {
 // wantBlobs fetches what nodes of this host are made of and is not here: archives lie where their slice was applied.
 func (c *cluster) wantBlobs(ctx context.Context, s *server, records []store.Record) {
 	for _, r := range records {
-		if r.Going || len(r.Blobs) == 0 {
+		if r.Deleting || len(r.Blobs) == 0 {
 			continue
 		}
 		spec, _, err := s.store.Slice(ctx, r.Name)
@@ -83,7 +83,7 @@ func (s *server) keepFetching(ctx context.Context, of, sum string) {
 		case <-time.After(fetchPause):
 		}
 		spec, r, err := s.store.Slice(ctx, of)
-		if err != nil || r.Going || !slices.Contains(missing(spec, s.Host, s.blobs), sum) {
+		if err != nil || r.Deleting || !slices.Contains(missing(spec, s.Host, s.blobs), sum) {
 			return
 		}
 	}

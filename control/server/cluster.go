@@ -115,7 +115,7 @@ func (c *cluster) enthrone(ctx context.Context) error {
 	if key == nil || err != nil {
 		return err
 	}
-	err = c.store.PutAuthority(ctx, pki.EncodeCertificate(c.now().Authority), key)
+	err = c.store.Trust().PutAuthority(ctx, pki.EncodeCertificate(c.now().Authority), key)
 	if errors.Is(err, store.ErrAuthority) { // put there by an earlier start that died at this place, or by somebody else
 		if _, err = c.signer(ctx); err != nil {
 			_ = os.RemoveAll(c.kept.dir) // nobody has joined by it
@@ -135,7 +135,7 @@ func (c *cluster) signer(ctx context.Context) (*pki.Authority, error) {
 	if c.authority != nil {
 		return c.authority, nil
 	}
-	cert, key, err := c.store.Authority(ctx)
+	cert, key, err := c.store.Trust().Authority(ctx)
 	if err != nil {
 		return nil, err
 	}

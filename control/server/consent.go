@@ -94,7 +94,7 @@ func (c *consents) Forget(ctx context.Context, name string) error {
 	}
 	r, err := c.store.Record(ctx, name)
 	switch {
-	case errors.Is(err, store.ErrNotFound), r.Going:
+	case errors.Is(err, store.ErrNotFound), r.Deleting:
 		return c.giveLocked(name, nil)
 	case errors.Is(err, store.ErrCorrupt):
 		return nil

@@ -113,7 +113,7 @@ func TestConsentEndsWithTheSlice(t *testing.T) {
 	if err := c.Forget(t.Context(), "lab"); err != nil || len(c.Terms().Given) != 0 {
 		t.Errorf("when it goes: %v %v", c.Terms().Given, err)
 	}
-	if err := give(); !errors.Is(err, store.ErrGoing) {
+	if err := give(); !errors.Is(err, store.ErrDeleting) {
 		t.Errorf("while it goes: %v", err)
 	}
 	if err := c.prune(t.Context()); err != nil || len(c.Terms().Given) != 0 {
@@ -197,7 +197,7 @@ func expire(t *testing.T, first, m *member) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	cert, key, err := s.Authority(t.Context())
+	cert, key, err := s.Trust().Authority(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

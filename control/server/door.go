@@ -74,7 +74,7 @@ func (c *cluster) guard(inner http.Handler) http.Handler {
 
 // stillMember refuses a host that was removed, or whose name another machine has now: its certificate holds for weeks.
 func (c *cluster) stillMember(ctx context.Context, cert *x509.Certificate) error {
-	err := c.store.Admits(ctx, cert)
+	err := c.store.CheckMember(ctx, cert)
 	if errors.Is(err, store.ErrReplaced) {
 		return err
 	}

@@ -176,7 +176,7 @@ func (s *server) recertify(ctx context.Context, k *kept, address netip.Addr) err
 		return err
 	}
 	defer st.Close()
-	cert, key, err := st.Authority(ctx)
+	cert, key, err := st.Trust().Authority(ctx)
 	if err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func (f *fakeAgent) settle(ctx context.Context, name string) {
 	if err != nil {
 		return
 	}
-	if r.Going {
+	if r.Deleting {
 		if err := f.cfg.Store.Release(ctx, f.cfg.Host, name); err != nil {
 			f.cfg.Log.Error("release", "error", err)
 		}

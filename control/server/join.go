@@ -71,7 +71,7 @@ func (s *server) join(ctx context.Context, dir string) (*kept, error) {
 	if id.Authority, err = pki.ParseCertificate([]byte(answer.Authority)); err != nil || pki.Pin(id.Authority) != token.Pin {
 		return nil, fmt.Errorf("join the cluster at %s: %w", target, pki.ErrPin)
 	}
-	if err := os.RemoveAll(s.memory()); err != nil { // of another cluster
+	if err := os.RemoveAll(s.offlineCache()); err != nil { // of another cluster
 		return nil, fmt.Errorf("forget an earlier cluster: %w", err)
 	}
 	return newKept(dir, id, membership{
@@ -223,7 +223,7 @@ func (s *server) found(dir string, now time.Time) (*kept, error) {
 	if err := (&kept{dir: dir}).write(authorityKeyFile, key); err != nil { // before the membership, without which it is nothing
 		return nil, err
 	}
-	if err := os.RemoveAll(s.memory()); err != nil { // of another cluster
+	if err := os.RemoveAll(s.offlineCache()); err != nil { // of another cluster
 		return nil, fmt.Errorf("forget an earlier cluster: %w", err)
 	}
 	return newKept(dir, id, membership{Name: s.Host, Role: pki.Server, Founder: true, Listen: at.String(), Advertise: called.String(), Etcd: s.Etcd, Foreign: len(s.Etcd) > 0})

@@ -80,7 +80,7 @@ type AgentConfig struct {
 	LogDir   string
 	BlobDir  string
 	Runtime  string
-	Store    *store.Store
+	Store    store.ForAgent
 	Events   *events.Bus
 	Log      *slog.Logger
 	Cluster  *Cluster // nil: this machine is alone
@@ -227,15 +227,17 @@ func (s *server) openStore(ctx context.Context) error {
 		return err
 	}
 	cfg := store.Config{Dir: filepath.Join(s.DataDir, "store"), Endpoints: s.Etcd, TLS: certificates, LogFile: filepath.Join(s.LogDir, "etcd.log")}
+	var options []store.Option
 	if s.cluster != nil {
 		if err := s.cluster.storeConfig(&cfg); err != nil {
 			return err
 		}
 		if s.cluster.current().Role == pki.Agent { // its servers may be away, and it has duties meanwhile
-			cfg.Patient, cfg.Memory = true, s.memory()
+			cfg.NoWait = true
+			options = append(options, store.WithOfflineCache(s.offlineCache(), s.Log))
 		}
 	}
-	if s.store, err = store.Open(ctx, cfg); err != nil || s.cluster == nil {
+	if s.store, err = store.Open(ctx, cfg, options...); err != nil || s.cluster == nil {
 		return err
 	}
 	s.cluster.store = s.store
@@ -246,8 +248,8 @@ func (s *server) openStore(ctx context.Context) error {
 	return nil
 }
 
-// memory is where an agent keeps what its servers say.
-func (s *server) memory() string { return filepath.Join(s.StateDir, "memory") }
+// offlineCache is the directory of an agent's offline cache.
+func (s *server) offlineCache() string { return filepath.Join(s.StateDir, "memory") }
 
 // openAgent makes the agent, and the controller, which admits what the agent supports.
 func (s *server) openAgent(ctx context.Context) error {

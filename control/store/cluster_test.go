@@ -1,11 +1,8 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/store/storetest"
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
@@ -31,29 +29,12 @@ type server struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	authority, err := pki.NewAuthority("test", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &cluster{t: t, authority: authority, servers: map[string]*server{}}
+	return &cluster{t: t, authority: storetest.NewAuthority(t), servers: map[string]*server{}}
 }
 
 func (c *cluster) identity(name string, role pki.Role) func() *pki.Identity {
 	c.t.Helper()
-	key, err := pki.NewKey()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	member := pki.Member{Name: name, Role: role}
-	if role == pki.Server {
-		member.Hosts = []string{"127.0.0.1"}
-	}
-	cert, err := c.authority.Issue(member, key.Public(), time.Now())
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	id := &pki.Identity{Certificate: cert, Key: key, Authority: c.authority.Certificate}
-	return func() *pki.Identity { return id }
+	return storetest.Identity(c.t, c.authority, name, role)
 }
 
 // config gives a server ports of its own, which it keeps when it starts again.
@@ -61,28 +42,12 @@ func (c *cluster) config(name string) Config {
 	c.t.Helper()
 	return Config{
 		Dir: filepath.Join(c.t.TempDir(), name), LogFile: filepath.Join(c.t.TempDir(), "etcd.log"),
-		Cluster: &ClusterConfig{Name: name, ListenPeer: freeAddress(c.t), ListenClient: freeAddress(c.t), Identity: c.identity(name, pki.Server), election: 600 * time.Millisecond},
+		Cluster: &ClusterConfig{
+			Name: name, ListenPeer: storetest.FreeAddress(c.t), ListenClient: storetest.FreeAddress(c.t),
+			Identity: c.identity(name, pki.Server), ElectionTimeout: 600 * time.Millisecond,
+		},
 	}
 }
-
-// freeAddress finds a port below those that Linux gives to connections: a server that is away for a while finds it free again.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000))
-		if _, taken := addresses.LoadOrStore(address, true); taken {
-			continue
-		}
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
-var addresses sync.Map // that tests of this process have
 
 func (c *cluster) start(name string, config Config) *server {
 	c.t.Helper()
@@ -145,13 +110,19 @@ func (c *cluster) agent(name string) *Store {
 
 func (c *cluster) leader() (leader, follower string) {
 	c.t.Helper()
-	for name, s := range c.servers {
-		etcd := s.embedded.etcd.Server
-		if etcd.Leader() == etcd.MemberID() {
-			leader = name
-		} else {
-			follower = name
+	for _, s := range c.servers {
+		members, err := s.Members(c.t.Context())
+		if err != nil {
+			c.t.Fatal(err)
 		}
+		for _, m := range members {
+			if m.Leader {
+				leader = m.Name
+			} else {
+				follower = m.Name
+			}
+		}
+		break
 	}
 	if leader == "" {
 		c.t.Fatal("no leader")
@@ -209,35 +180,12 @@ func TestThreeServers(t *testing.T) {
 	}
 
 	eventually(t, "the agent learns of the new server", func() error {
-		if known := agent.Endpoints(ctx); !slices.Contains(known, "https://"+fresh.config.Cluster.ListenClient) || len(known) != 3 {
+		if known := agent.db.Etcd().Endpoints(); !slices.Contains(known, "https://"+fresh.config.Cluster.ListenClient) || len(known) != 3 {
 			return fmt.Errorf("it knows %v", known)
 		}
 		return nil
 	})
 	loseQuorum(t, c, agent)
-}
-
-func TestWhoMissesTheQuorumWaitsForWhoFindsOut(t *testing.T) {
-	t.Parallel()
-	s := &Store{quorum: newQuorum()}
-	asking := make(chan struct{})
-	s.quorum.asking = asking
-	found := make(chan error, 1)
-	s.suspect(context.WithValue(t.Context(), counting{}, true)) // who finds out does not wait for himself
-	go func() {
-		s.suspect(t.Context())
-		found <- s.quorum.missing()
-	}()
-	select {
-	case err := <-found:
-		t.Fatalf("it did not wait: %v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	s.quorum.lost(ErrNoQuorum)
-	close(asking)
-	if err := <-found; !errors.Is(err, ErrNoQuorum) {
-		t.Errorf("it found %v", err)
-	}
 }
 
 func loseQuorum(t *testing.T, c *cluster, agent *Store) {
@@ -292,7 +240,7 @@ func TestServerThatReachesNoOtherSaysSo(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	config := c.config("h2")
-	dead := "https://" + freeAddress(t)
+	dead := "https://" + storetest.FreeAddress(t)
 	config.Cluster.Initial = map[string]string{"h1": dead, "h2": "https://" + config.Cluster.ListenPeer}
 	for range 2 { // and does not begin a cluster of its own then
 		_, err := Open(t.Context(), config)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+
+	"github.com/pergola-net/pergola/control/store/record"
 )
 
 // What cannot be decoded is the trouble of its slice alone, and can be removed.
@@ -11,7 +13,7 @@ func TestOneCorruptSliceHarmsNoOther(t *testing.T) {
 	for what, corrupt := range map[string]func(t *testing.T, s *Store, bad Record){
 		"record": func(t *testing.T, s *Store, bad Record) {
 			t.Helper()
-			write(t, s, s.key("slices", bad.Name), "{not JSON")
+			write(t, s, s.db.Key("slices", bad.Name), "{not JSON")
 		},
 		"record of another slice": func(t *testing.T, s *Store, bad Record) {
 			t.Helper()
@@ -20,12 +22,12 @@ func TestOneCorruptSliceHarmsNoOther(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			write(t, s, s.key("slices", "bad"), string(data))
+			write(t, s, s.db.Key("slices", "bad"), string(data))
 		},
 		"specification": func(t *testing.T, s *Store, bad Record) {
 			t.Helper()
-			write(t, s, s.key("specs", bad.Name, bad.Token, "000000"), "not zstd")
-			s.cache.drop(bad.Name)
+			write(t, s, s.db.Key("specs", bad.Name, bad.Token, "000000"), "not zstd")
+			s.specs.drop(bad.Name)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -39,7 +41,7 @@ func TestOneCorruptSliceHarmsNoOther(t *testing.T) {
 			}
 			corrupt(t, s, bad)
 			s.Close()
-			s = open(t, dir) // and sweeps
+			s = open(t, dir) // and collects garbage
 			records, err := s.Slices(t.Context())
 			if err != nil || len(records) != 2 || records[0].Name != "bad" || records[0].ID != bad.ID {
 				t.Fatalf("listed %+v, %v", records, err)
@@ -53,8 +55,8 @@ func TestOneCorruptSliceHarmsNoOther(t *testing.T) {
 			if err := s.DeleteSlice(t.Context(), "bad"); err != nil {
 				t.Fatal(err)
 			}
-			if spec, r, err := s.Slice(t.Context(), "bad"); err != nil || !r.Going || spec.ID != bad.ID {
-				t.Errorf("the bad slice, going: %+v, %v", r, err)
+			if spec, r, err := s.Slice(t.Context(), "bad"); err != nil || !r.Deleting || spec.ID != bad.ID {
+				t.Errorf("the bad slice, being deleted: %+v, %v", r, err)
 			}
 			if err := s.Release(t.Context(), "host", "bad"); err != nil {
 				t.Fatal(err)
@@ -72,12 +74,12 @@ func TestASliceHasTheNameThatItIsStoredBy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := pack(network("yours", 3))
+	data, err := record.Pack(network("yours", 3))
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, s, s.key("specs", "mine", r.Token, "000000"), string(data))
-	s.cache.drop("mine")
+	write(t, s, s.db.Key("specs", "mine", r.Token, "000000"), string(data))
+	s.specs.drop("mine")
 	if spec, _, err := s.Slice(t.Context(), "mine"); err != nil || spec.Name != "mine" {
 		t.Errorf("%+v, %v", spec, err)
 	}
@@ -85,7 +87,7 @@ func TestASliceHasTheNameThatItIsStoredBy(t *testing.T) {
 
 func write(t *testing.T, s *Store, key, value string) {
 	t.Helper()
-	if _, err := s.kv.Put(t.Context(), key, value); err != nil {
+	if _, err := s.db.Etcd().Put(t.Context(), key, value); err != nil {
 		t.Fatal(err)
 	}
 }

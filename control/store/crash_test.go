@@ -3,7 +3,6 @@ package store
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -152,72 +150,6 @@ func TestDeadEtcdIsAnErrorWithinSeconds(t *testing.T) {
 	t.Log(err)
 }
 
-func TestFullDiskRefusesWritesAndRecovers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("needs root to mount a tmpfs")
-		}
-		t.Skip("needs root to mount a tmpfs")
-	}
-	dir := t.TempDir()
-	if err := unix.Mount("pergola-test", dir, "tmpfs", 0, "size=128m"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	s, err := Open(t.Context(), Config{Dir: filepath.Join(dir, "store")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	mustPut(t, s, network("before", 2), 0)
-
-	filler := filepath.Join(dir, "filler")
-	s.embedded.etcd.Server.KV().Commit() // etcd itself does so within 100 ms, and dies where it cannot
-	fill(t, filler)
-	err = s.PutSlice(t.Context(), network("a", 2), 0)
-	if !errors.Is(err, ErrFull) {
-		t.Fatalf("put on a full disk: %v", err)
-	}
-	t.Log(err)
-	if _, err := s.Record(t.Context(), "a"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("something of the refused slice is there: %v", err)
-	}
-	if _, _, err := s.Slice(t.Context(), "before"); err != nil {
-		t.Errorf("the other slice: %v", err)
-	}
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
-	mustPut(t, s, network("a", 2), 0)
-	s.Close()
-
-	fill(t, filler)
-	if _, err := Open(t.Context(), Config{Dir: filepath.Join(dir, "store")}); !errors.Is(err, ErrFull) {
-		t.Errorf("open on a full disk: %v", err)
-	}
-}
-
-func fill(t *testing.T, path string) {
-	t.Helper()
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	block := make([]byte, 1<<20)
-	for {
-		if _, err := f.Write(block); errors.Is(err, unix.ENOSPC) {
-			return
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestExternalEtcdWorksAlike(t *testing.T) {
 	endpoint := startExternal(t)
 	s, err := Open(t.Context(), Config{Endpoints: []string{endpoint}})
@@ -237,28 +169,8 @@ func TestExternalEtcdWorksAlike(t *testing.T) {
 	if c := <-changes; c != (Change{"big", SpecChanged}) {
 		t.Errorf("saw %v", c)
 	}
-	s.cache.drop("big")
+	s.specs.drop("big")
 	if got, _, err := s.Slice(t.Context(), "big"); err != nil || len(got.Nodes) != slice.MaxNodes {
 		t.Errorf("read back: %v", err)
-	}
-}
-
-// etcd dies where it cannot write what it has taken, in the middle of its work. Who asks it then is told, and does not wait.
-func TestFullDiskUnderEtcdIsSaid(t *testing.T) {
-	s, err := Open(t.Context(), Config{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	asked := make(chan error)
-	go func() {
-		asked <- s.answer(func() error {
-			s.embedded.fatal("failed to commit tx", unix.ENOSPC)
-			<-t.Context().Done() // behind a lock that nobody holds any more
-			return nil
-		})
-	}()
-	if err := <-asked; !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("answer of a dead etcd: %v", err)
 	}
 }

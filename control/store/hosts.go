@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,41 +15,20 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/pergola-net/pergola/control/store/cache"
+	"github.com/pergola-net/pergola/control/store/record"
 	"github.com/pergola-net/pergola/model/hosts"
 )
 
-// Errors that callers decide on.
-var (
-	ErrNoHost    = errors.New("no such host")
-	ErrHostAlive = errors.New("the host is alive: end its agent first")
-)
-
-// HostState is what the cluster knows of a host.
-type HostState struct {
-	hosts.Host
-	Policy hosts.Policy
-	// Alive means that the host's agent renews its lease.
-	Alive bool
-	// Since says, of a host that is not alive, from when on this process knows that: by this machine's clock, monotonic reading
-	// included, so time.Since(Since) is how long it has been lost at least. Of one that is alive, when it registered by its own clock.
-	Since time.Time
-}
-
-// alive is what a host's lease holds.
-type alive struct {
-	Machine string    `json:"machine"`
-	Address string    `json:"address,omitempty"`
-	Since   time.Time `json:"since"`
-}
-
-// PutHost stores what an agent says of its host, which must be known: who was removed registers again.
+// PutHost stores an agent's description of its host. ErrNoHost means that the host was removed.
 func (s *Store) PutHost(ctx context.Context, h hosts.Host) error {
 	data, err := json.Marshal(h)
 	if err != nil {
 		return fmt.Errorf("encode host %s: %w", h.Name, err)
 	}
-	key := s.key("hosts", h.Name)
-	ok, err := s.commit(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), ">", 0)}, clientv3.OpPut(key, string(data)))
+	key := s.db.Key("hosts", h.Name)
+	known := clientv3.Compare(clientv3.CreateRevision(key), ">", 0)
+	ok, err := s.db.Commit(ctx, []clientv3.Cmp{known}, clientv3.OpPut(key, string(data)))
 	if err == nil && !ok {
 		return fmt.Errorf("%s: %w", h.Name, ErrNoHost)
 	}
@@ -57,21 +37,22 @@ func (s *Store) PutHost(ctx context.Context, h hosts.Host) error {
 
 // Hosts lists the hosts, sorted by name.
 func (s *Store) Hosts(ctx context.Context) ([]HostState, error) {
-	return recall(ctx, s, func() ([]HostState, error) {
+	return orCached(ctx, s, func() ([]HostState, error) {
 		hosts, err := s.readHosts(ctx, "", clientv3.WithPrefix())
 		if err == nil {
-			s.memory.heardHosts(hosts)
+			s.offline.PutHosts(hosts)
 		}
 		return hosts, err
-	}, (*memory).hostsLocked)
+	}, (*cache.Cache).Hosts)
 }
 
 // HostState gives one host, or ErrNoHost.
 func (s *Store) HostState(ctx context.Context, name string) (HostState, error) {
-	hosts, err := recall(ctx, s, func() ([]HostState, error) { return s.readHosts(ctx, name) }, func(m *memory) ([]HostState, error) {
-		hosts, err := m.hostsLocked()
-		return slices.DeleteFunc(hosts, func(h HostState) bool { return h.Name != name }), err
-	})
+	hosts, err := orCached(ctx, s, func() ([]HostState, error) { return s.readHosts(ctx, name) },
+		func(c *cache.Cache) ([]HostState, error) {
+			hosts, err := c.Hosts()
+			return slices.DeleteFunc(hosts, func(h HostState) bool { return h.Name != name }), err
+		})
 	if err != nil {
 		return HostState{}, err
 	}
@@ -83,10 +64,10 @@ func (s *Store) HostState(ctx context.Context, name string) (HostState, error) {
 
 // readHosts reads descriptions, policies and leases at one revision.
 func (s *Store) readHosts(ctx context.Context, name string, opts ...clientv3.OpOption) ([]HostState, error) {
-	got, err := s.snapshot(ctx,
-		clientv3.OpGet(s.key("hosts", name), opts...),
-		clientv3.OpGet(s.key("policies", name), opts...),
-		clientv3.OpGet(s.key("alive", name), opts...))
+	got, err := s.db.Snapshot(ctx,
+		clientv3.OpGet(s.db.Key("hosts", name), opts...),
+		clientv3.OpGet(s.db.Key("policies", name), opts...),
+		clientv3.OpGet(s.db.Key("alive", name), opts...))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +83,7 @@ func (s *Store) readHosts(ctx context.Context, name string, opts ...clientv3.OpO
 				return nil, fmt.Errorf("decode the policy of host %s: %w", h.Name, err)
 			}
 		}
-		var a alive
+		var a record.Presence
 		if lease := leases[h.Name]; lease != nil {
 			h.Alive = true
 			if err := json.Unmarshal(lease.Value, &a); err != nil {
@@ -110,7 +91,7 @@ func (s *Store) readHosts(ctx context.Context, name string, opts ...clientv3.OpO
 			}
 			h.Since = a.Since
 		}
-		if absent := s.absences.look(h.Name, kv.ModRevision, h.Alive); !h.Alive {
+		if absent := s.absences.since(h.Name, kv.ModRevision, h.Alive); !h.Alive {
 			h.Since = absent
 		}
 		hosts = append(hosts, h)
@@ -122,25 +103,25 @@ func (s *Store) readHosts(ctx context.Context, name string, opts ...clientv3.OpO
 func (s *Store) byName(kind string, kvs []*mvccpb.KeyValue) map[string]*mvccpb.KeyValue {
 	named := make(map[string]*mvccpb.KeyValue, len(kvs))
 	for _, kv := range kvs {
-		named[strings.TrimPrefix(string(kv.Key), s.key(kind, ""))] = kv
+		named[strings.TrimPrefix(string(kv.Key), s.db.Key(kind, ""))] = kv
 	}
 	return named
 }
 
-// absences remembers since when hosts were seen without a lease. No clock but this process's counts.
+// absences has when this process first saw hosts without a lease, by its own clock.
 type absences struct {
 	mu    sync.Mutex
 	hosts map[string]absence // guarded by mu
 }
 
-// absence began, as far as this process knows, at since. A host that registers writes its description too, in the same transaction:
-// with another revision of that, the host was there meanwhile.
+// absence is that of one host. A host that registers writes its description in the same transaction: with another
+// revision of that, the host was alive meanwhile.
 type absence struct {
 	revision int64
 	since    time.Time
 }
 
-func (a *absences) look(host string, revision int64, alive bool) time.Time {
+func (a *absences) since(host string, revision int64, alive bool) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if alive {
@@ -158,11 +139,11 @@ func (a *absences) look(host string, revision int64, alive bool) time.Time {
 	return have.since
 }
 
-// UpdatePolicy lets change edit what the users decided of a host. change may be called more than once.
+// UpdatePolicy edits what the users decided of a host by change, which may be called more than once.
 func (s *Store) UpdatePolicy(ctx context.Context, name string, change func(*hosts.Policy) error) error {
-	key := s.key("policies", name)
+	key := s.db.Key("policies", name)
 	for {
-		got, err := s.get(ctx, key)
+		got, err := s.db.Get(ctx, key)
 		if err != nil {
 			return err
 		}
@@ -181,8 +162,8 @@ func (s *Store) UpdatePolicy(ctx context.Context, name string, change func(*host
 		if err != nil {
 			return err
 		}
-		ok, err := s.commit(ctx, []clientv3.Cmp{
-			clientv3.Compare(clientv3.CreateRevision(s.key("hosts", name)), ">", 0),
+		ok, err := s.db.Commit(ctx, []clientv3.Cmp{
+			clientv3.Compare(clientv3.CreateRevision(s.db.Key("hosts", name)), ">", 0),
 			clientv3.Compare(clientv3.ModRevision(key), "=", revision),
 		}, clientv3.OpPut(key, string(data)))
 		if ok || err != nil {
@@ -194,8 +175,8 @@ func (s *Store) UpdatePolicy(ctx context.Context, name string, change func(*host
 	}
 }
 
-// DeleteHost forgets a host that is not alive: what it may still hold counts no more, so slices that are going and only waited for it
-// are gone. A host that is alive is refused with ErrHostAlive.
+// DeleteHost removes a host that is not alive, and revokes its certificates. What it may still hold counts no more:
+// slices that are being deleted and waited for this host only are gone. ErrHostAlive means that the host is alive.
 func (s *Store) DeleteHost(ctx context.Context, name string) error {
 	if _, err := s.HostState(ctx, name); err != nil {
 		return err
@@ -204,10 +185,10 @@ func (s *Store) DeleteHost(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	ok, err := s.commit(ctx, []clientv3.Cmp{
-		clientv3.Compare(clientv3.CreateRevision(s.key("hosts", name)), ">", 0),
-		clientv3.Compare(clientv3.CreateRevision(s.key("alive", name)), "=", 0),
-	}, clientv3.OpDelete(s.key("hosts", name)), clientv3.OpDelete(s.key("policies", name)), s.expel(name))
+	ok, err := s.db.Commit(ctx, []clientv3.Cmp{
+		clientv3.Compare(clientv3.CreateRevision(s.db.Key("hosts", name)), ">", 0),
+		clientv3.Compare(clientv3.CreateRevision(s.db.Key("alive", name)), "=", 0),
+	}, clientv3.OpDelete(s.db.Key("hosts", name)), clientv3.OpDelete(s.db.Key("policies", name)), s.trust.Revoke(name))
 	if err != nil {
 		return err
 	}
@@ -215,9 +196,18 @@ func (s *Store) DeleteHost(ctx context.Context, name string) error {
 		return fmt.Errorf("%s: %w", name, ErrHostAlive)
 	}
 	for _, r := range records {
-		if err := s.forget(ctx, name, r.Name); err != nil && !errors.Is(err, ErrNotFound) {
-			return fmt.Errorf("forget what host %s had of slice %s: %w", name, r.Name, err)
+		if err := s.releaseRemoved(ctx, name, r.Name); err != nil && !errors.Is(err, ErrNotFound) {
+			return fmt.Errorf("release slice %s for the removed host %s: %w", r.Name, name, err)
 		}
 	}
 	return nil
+}
+
+// CheckMember returns an ErrNoHost or an ErrReplaced where the owner of a certificate is no member of the cluster (any
+// more); nil where it is one.
+func (s *Store) CheckMember(ctx context.Context, cert *x509.Certificate) error {
+	if _, err := s.HostState(ctx, cert.Subject.CommonName); err != nil {
+		return err
+	}
+	return s.trust.Check(ctx, cert)
 }

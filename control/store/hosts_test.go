@@ -22,7 +22,7 @@ func register(t *testing.T, s *Store, h hosts.Host) *Lease {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(l.stop)
+	t.Cleanup(func() { l.Close(t.Context()) })
 	return l
 }
 

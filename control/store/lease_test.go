@@ -4,81 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/store/kv"
+	"github.com/pergola-net/pergola/control/store/storetest"
 )
-
-// proxy stands between an agent and a server, and can be cut.
-type proxy struct {
-	net.Listener
-	target string
-
-	mu    sync.Mutex
-	cut   bool
-	conns []net.Conn
-}
-
-func newProxy(t *testing.T, target string) *proxy {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{Listener: l, target: target}
-	t.Cleanup(func() { l.Close(); p.set(true) })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go p.pass(c)
-		}
-	}()
-	return p
-}
-
-func (p *proxy) pass(c net.Conn) {
-	defer c.Close()
-	p.mu.Lock()
-	if p.cut {
-		p.mu.Unlock()
-		return
-	}
-	up, err := net.Dial("tcp", p.target)
-	if err != nil {
-		p.mu.Unlock()
-		return
-	}
-	p.conns = append(p.conns, c, up)
-	p.mu.Unlock()
-	go func() { _, _ = io.Copy(up, c); up.Close() }()
-	_, _ = io.Copy(c, up)
-}
-
-func (p *proxy) set(cut bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cut = cut
-	for _, c := range p.conns {
-		c.Close()
-	}
-	p.conns = nil
-}
 
 func TestLeaseIsLostAndRenewed(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	c := newCluster(t)
 	server := c.start("h1", c.config("h1"))
-	wire := newProxy(t, server.config.Cluster.ListenClient)
-	agent, err := Open(ctx, Config{Endpoints: []string{"https://" + wire.Addr().String()}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent))})
+	wire := storetest.NewWire(t, server.config.Cluster.ListenClient)
+	agent, err := Open(ctx, Config{Endpoints: []string{wire.URL()}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +32,7 @@ func TestLeaseIsLostAndRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lease.stop()
+	defer lease.Close(ctx)
 	before := lease.Deadline()
 	eventually(t, "renewal", func() error {
 		if !lease.Deadline().After(before.Add(ttl / 8)) {
@@ -102,7 +46,7 @@ func TestLeaseIsLostAndRenewed(t *testing.T) {
 	if err := agent.PutHost(ctx, h); err != nil {
 		t.Fatal(err)
 	}
-	wire.set(true)
+	wire.Cut(true)
 	within(t, "lost", lease.Lost())
 	// The holder knows first: the others still see it alive, or have for the length of a request.
 	if !isClosed(lease.Lost()) || isClosed(lease.Renewed()) {
@@ -110,7 +54,7 @@ func TestLeaseIsLostAndRenewed(t *testing.T) {
 	}
 	eventually(t, "the others see it too", func() error { return lostHost(ctx, server.Store, "h2") })
 	renewed := lease.Renewed()
-	wire.set(false)
+	wire.Cut(false)
 	within(t, "renewed", renewed)
 	if got, err := server.HostState(ctx, "h2"); err != nil || !got.Alive || got.Load != 7 {
 		t.Errorf("%+v, %v", got, err)
@@ -120,11 +64,11 @@ func TestLeaseIsLostAndRenewed(t *testing.T) {
 	}
 
 	// Another machine takes the name while this one is away.
-	wire.set(true)
+	wire.Cut(true)
 	within(t, "lost again", lease.Lost())
 	eventually(t, "the others see it again", func() error { return lostHost(ctx, server.Store, "h2") })
 	register(t, server.Store, machine("h2", "c"))
-	wire.set(false)
+	wire.Cut(false)
 	eventually(t, "the name's loss", func() error {
 		if err := lease.Err(); !errors.Is(err, ErrNameTaken) {
 			return fmt.Errorf("%w", err)
@@ -142,30 +86,30 @@ func TestPatientStoreOpensWithoutAnAnswer(t *testing.T) {
 	ctx := t.Context()
 	c := newCluster(t)
 	server := c.start("h1", c.config("h1"))
-	wire := newProxy(t, server.config.Cluster.ListenClient)
-	wire.set(true)
-	endpoint := "https://" + wire.Addr().String()
-	agent, err := Open(ctx, Config{Endpoints: []string{endpoint}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent)), Follow: true, Patient: true, Timeout: time.Second})
+	wire := storetest.NewWire(t, server.config.Cluster.ListenClient)
+	wire.Cut(true)
+	endpoint := wire.URL()
+	agent, err := Open(ctx, Config{Endpoints: []string{endpoint}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent)), Follow: true, NoWait: true, Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer agent.Close()
-	if _, err := agent.Slices(ctx); err == nil || errors.Is(err, ErrNoQuorum) || !errors.Is(err, ErrSilent) || !strings.Contains(err.Error(), wire.Addr().String()) {
+	if _, err := agent.Slices(ctx); err == nil || errors.Is(err, ErrNoQuorum) || !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), wire.Addr().String()) {
 		t.Errorf("it reads: %v", err)
 	}
 	if _, err := agent.Register(ctx, machine("h2", "b"), 10*time.Second); err == nil {
 		t.Error("it registers")
 	}
-	wire.set(false)
+	wire.Cut(false)
 	eventually(t, "registration", func() error {
 		lease, err := agent.Register(ctx, machine("h2", "b"), 10*time.Second)
 		if err == nil {
-			lease.stop()
+			lease.Close(ctx)
 		}
 		return err
 	})
 	eventually(t, "the servers' own addresses", func() error {
-		if known := agent.Endpoints(ctx); len(known) != 1 || known[0] == endpoint {
+		if known := agent.db.Etcd().Endpoints(); len(known) != 1 || known[0] == endpoint {
 			return fmt.Errorf("it knows %v", known)
 		}
 		return nil
@@ -176,31 +120,33 @@ func TestAgentWithoutServersSaysSoSoon(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	c := newCluster(t)
-	server := c.start("h1", c.config("h1"))
-	wire := newProxy(t, server.config.Cluster.ListenClient)
-	tls := pki.ClientConfig(c.identity("h2", pki.Agent))
-	agent, err := Open(ctx, Config{Endpoints: []string{"https://" + wire.Addr().String()}, TLS: tls})
+	config := c.config("h1")
+	wire := storetest.NewWire(t, config.Cluster.ListenClient)
+	config.Cluster.AdvertiseClient = wire.URL() // so the agent learns of no other address
+	c.start("h1", config)
+	agent, err := Open(ctx, Config{
+		Endpoints: []string{wire.URL()}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent)), Follow: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent.peers = tls // it follows servers, but for learning that there is a way round the wire
 	defer agent.Close()
 	refused := func(trouble, want string) {
 		began := time.Now()
 		_, err := agent.Slices(ctx)
-		if err == nil || !errors.Is(err, ErrSilent) || !strings.Contains(err.Error(), want) {
+		if err == nil || !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", trouble, err)
 		}
-		if took := time.Since(began); took > DefaultTimeout/2 {
+		if took := time.Since(began); took > kv.DefaultTimeout/2 {
 			t.Errorf("%s: said after %v", trouble, took)
 		}
 	}
-	wire.set(true)
+	wire.Cut(true)
 	refused("a wire that is cut", "do not answer ("+wire.Addr().String()+": ")
-	wire.set(false)
+	wire.Cut(false)
 	eventually(t, "the server's answer", func() error { _, err := agent.Slices(ctx); return err })
 	wire.Close()
-	wire.set(true)
+	wire.Cut(true)
 	refused("nobody listens", "do not answer ("+wire.Addr().String()+": connection refused); what runs here goes on")
 }
 
@@ -213,11 +159,13 @@ func TestRemovedHostStaysRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lease.stop()
+	defer lease.Close(ctx)
 	// As if etcd had been away: the lease ends, and somebody removes the host before it has another one.
-	if _, err := s.kv.Revoke(ctx, lease.id); err != nil {
-		t.Fatal(err)
+	alive, err := s.db.Get(ctx, s.db.Key("alive", "h1"))
+	if err != nil || len(alive.Kvs) != 1 {
+		t.Fatalf("%v, %v", alive, err)
 	}
+	s.db.RevokeLease(clientv3.LeaseID(alive.Kvs[0].Lease))
 	if err := s.DeleteHost(ctx, "h1"); err != nil {
 		t.Fatal(err)
 	}
@@ -264,8 +212,8 @@ func TestLeadershipMoves(t *testing.T) {
 		})
 	}
 	first := <-leads
-	if now, err := s.Leader(t.Context(), "duty"); err != nil || now != first {
-		t.Errorf("leader %s, %v; want %s", now, err, first)
+	if now := leaderOf(t, s, "duty"); now != first {
+		t.Errorf("leader %q, want %s", now, first)
 	}
 	stop[first]()
 	second := <-leads
@@ -274,7 +222,20 @@ func TestLeadershipMoves(t *testing.T) {
 	}
 	stop[second]()
 	parts.Wait()
-	if now, err := s.Leader(t.Context(), "duty"); !errors.Is(err, ErrNoLeader) {
-		t.Errorf("leader %s, %v", now, err)
+	if now := leaderOf(t, s, "duty"); now != "" {
+		t.Errorf("leader %s", now)
 	}
+}
+
+// leaderOf gives the host that leads a duty; empty: none does.
+func leaderOf(t *testing.T, s *Store, duty string) string {
+	t.Helper()
+	got, err := s.db.Get(t.Context(), s.db.Key("elections", duty, ""), clientv3.WithFirstCreate()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Kvs) == 0 {
+		return ""
+	}
+	return string(got.Kvs[0].Value)
 }

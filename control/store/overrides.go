@@ -7,24 +7,22 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/pergola-net/pergola/control/store/cache"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Overrides gives what users changed by hand; the zero value where they changed nothing.
+// Overrides gives the overrides of a slice; the zero value where there are none.
 func (s *Store) Overrides(ctx context.Context, name string) (slice.Overrides, error) {
-	return recall(ctx, s, func() (slice.Overrides, error) {
+	return orCached(ctx, s, func() (slice.Overrides, error) {
 		o, _, err := s.overrides(ctx, name)
 		return o, err
-	}, func(m *memory) (slice.Overrides, error) {
-		if m.slices[name] == nil {
-			return slice.Overrides{}, nil
-		}
-		return s.decodeOverrides(name, m.slices[name].Overrides)
+	}, func(c *cache.Cache) (slice.Overrides, error) {
+		return decodeOverrides(name, c.Overrides(name))
 	})
 }
 
 func (s *Store) overrides(ctx context.Context, name string) (o slice.Overrides, revision int64, err error) {
-	got, err := s.get(ctx, s.key("overrides", name))
+	got, err := s.db.Get(ctx, s.db.Key("overrides", name))
 	if err != nil {
 		return o, 0, err
 	}
@@ -32,12 +30,12 @@ func (s *Store) overrides(ctx context.Context, name string) (o slice.Overrides, 
 	if len(got.Kvs) > 0 {
 		data, revision = got.Kvs[0].Value, got.Kvs[0].ModRevision
 	}
-	s.memory.heardOverrides(name, data, got.Header.Revision)
-	o, err = s.decodeOverrides(name, data)
+	s.offline.PutOverrides(name, data, got.Header.Revision)
+	o, err = decodeOverrides(name, data)
 	return o, revision, err
 }
 
-func (s *Store) decodeOverrides(name string, data []byte) (o slice.Overrides, err error) {
+func decodeOverrides(name string, data []byte) (o slice.Overrides, err error) {
 	if len(data) == 0 {
 		return o, nil
 	}
@@ -47,17 +45,16 @@ func (s *Store) decodeOverrides(name string, data []byte) (o slice.Overrides, er
 	return o, nil
 }
 
-// UpdateOverrides lets change edit the overrides of a slice. change may be called more than once: it is called
-// again when the slice or its overrides changed meanwhile, so what it checked against the slice still holds when
-// the edit is stored.
+// UpdateOverrides edits the overrides of a slice by change, which is called again when the slice or its overrides
+// changed meanwhile: what it checked against the slice still holds when the edit is stored.
 func (s *Store) UpdateOverrides(ctx context.Context, name string, change func(*slice.Overrides) error) error {
 	for {
 		r, _, err := s.record(ctx, name)
 		if err != nil {
 			return err
 		}
-		if r.Going {
-			return fmt.Errorf("%s: %w", name, ErrGoing)
+		if r.Deleting {
+			return fmt.Errorf("%s: %w", name, ErrDeleting)
 		}
 		o, revision, err := s.overrides(ctx, name)
 		if err != nil {
@@ -70,8 +67,8 @@ func (s *Store) UpdateOverrides(ctx context.Context, name string, change func(*s
 		if err != nil {
 			return err
 		}
-		key := s.key("overrides", name)
-		ok, err := s.commit(ctx, []clientv3.Cmp{
+		key := s.db.Key("overrides", name)
+		ok, err := s.db.Commit(ctx, []clientv3.Cmp{
 			s.unchanged(name, &r),
 			clientv3.Compare(clientv3.ModRevision(key), "=", revision),
 		}, clientv3.OpPut(key, string(data)))
@@ -81,7 +78,8 @@ func (s *Store) UpdateOverrides(ctx context.Context, name string, change func(*s
 	}
 }
 
-// prune removes overrides of what is not in the slice, or became what cannot be paused, and reports whether there were any.
+// prune removes overrides of what is not in the slice, and pauses of nodes that cannot be paused. It reports whether
+// there were any.
 func prune(o *slice.Overrides, s *slice.Slice) bool {
 	nodes, links, ends := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	powers := map[string]bool{}

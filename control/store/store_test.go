@@ -98,7 +98,7 @@ func TestSliceComesBackAsItWasPut(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) })); diff != "" {
 		t.Error(diff)
 	}
-	if r.Nodes != 3 || r.Links != 2 || r.Going {
+	if r.Nodes != 3 || r.Links != 2 || r.Deleting {
 		t.Errorf("record %+v", r)
 	}
 }
@@ -116,7 +116,7 @@ func TestBigSliceIsStoredInParts(t *testing.T) {
 	if parts < 2 {
 		t.Fatalf("%d parts: the test wants several", parts)
 	}
-	s.cache.drop("big")
+	s.specs.drop("big")
 	start = time.Now()
 	got, _, err := s.Slice(t.Context(), "big")
 	if err != nil {
@@ -134,7 +134,7 @@ func TestBigSliceIsStoredInParts(t *testing.T) {
 
 func partCount(t *testing.T, s *Store) int {
 	t.Helper()
-	got, err := s.get(t.Context(), s.key("specs", ""), prefixKeys()...)
+	got, err := s.db.Get(t.Context(), s.db.Key("specs", ""), prefixKeys()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,11 +215,11 @@ func TestDeletedSliceStaysUntilReleased(t *testing.T) {
 	if err := s.DeleteSlice(ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PutSlice(ctx, network("a", 2), 1); !errors.Is(err, ErrGoing) {
-		t.Errorf("put while going: %v", err)
+	if err := s.PutSlice(ctx, network("a", 2), 1); !errors.Is(err, ErrDeleting) {
+		t.Errorf("put while it is deleted: %v", err)
 	}
-	if err := s.UpdateOverrides(ctx, "a", func(*slice.Overrides) error { return nil }); !errors.Is(err, ErrGoing) {
-		t.Errorf("override while going: %v", err)
+	if err := s.UpdateOverrides(ctx, "a", func(*slice.Overrides) error { return nil }); !errors.Is(err, ErrDeleting) {
+		t.Errorf("override while it is deleted: %v", err)
 	}
 	b := network("b", 1)
 	mustPut(t, s, b, 0)

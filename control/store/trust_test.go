@@ -7,91 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
-	"net/http"
-	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
 
 	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/store/record"
 )
-
-func TestStrangersAreNotLetIn(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	s := c.start("h1", c.config("h1"))
-	stranger := newCluster(t)
-	for name, identity := range map[string]func() *pki.Identity{
-		"another cluster's": stranger.identity("h1", pki.Server), "admin": c.identity("root", pki.Admin),
-	} {
-		config := pki.ClientConfig(identity)
-		config.VerifyConnection = nil // it would notice first
-		opened, err := Open(t.Context(), Config{Endpoints: []string{"https://" + s.config.Cluster.ListenClient}, TLS: config, Timeout: time.Second})
-		if err == nil {
-			opened.Close()
-			t.Errorf("%s certificate is let in", name)
-		}
-	}
-	_, err := Open(t.Context(), Config{
-		Endpoints: []string{"https://" + s.config.Cluster.ListenClient}, TLS: pki.ClientConfig(stranger.identity("h2", pki.Agent)), Follow: true, Timeout: time.Second,
-	})
-	if err == nil || !strings.Contains(err.Error(), "certificate is not of this cluster") {
-		t.Errorf("an agent of another cluster: %v", err)
-	}
-	// Among peers, servers alone.
-	for role, welcome := range map[pki.Role]bool{pki.Server: true, pki.Agent: false, pki.Admin: false} {
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: pki.ClientConfig(c.identity("h2", role))}}
-		_, err := peerMembers(t.Context(), client, "https://"+s.config.Cluster.ListenPeer)
-		if (err == nil) != welcome {
-			t.Errorf("%s at the door of peers: %v", role, err)
-		}
-		client.CloseIdleConnections()
-	}
-}
-
-func TestRenewedCertificateCounts(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	config := c.config("h1")
-	var id atomic.Pointer[pki.Identity]
-	id.Store(config.Cluster.Identity())
-	config.Cluster.Identity = id.Load
-	s := c.start("h1", config)
-	id.Store(c.identity("h1", pki.Server)())
-	doors := s.embedded.doors
-	if err := doors.writeIdentity(); err != nil {
-		t.Fatal(err)
-	}
-	for name, listener := range map[string]net.Listener{"peers": doors.peer, "clients": doors.client} {
-		conn, err := (&tls.Dialer{Config: pki.ClientConfig(id.Load)}).DialContext(t.Context(), "tcp", listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		shown := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
-		if !shown.Equal(id.Load().Certificate) {
-			t.Errorf("the door for %s shows the old certificate", name)
-		}
-		conn.Close()
-	}
-	for _, file := range []string{doors.peerFiles().CertFile, doors.peerFiles().TrustedCAFile} {
-		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", file, info, err)
-		}
-	}
-	if cert, err := tls.LoadX509KeyPair(doors.peerFiles().CertFile, doors.peerFiles().KeyFile); err != nil || !cert.Leaf.Equal(id.Load().Certificate) {
-		t.Errorf("what etcd shows to its peers: %v", err)
-	}
-}
 
 func TestCertificateMustFitTheAddress(t *testing.T) {
 	t.Parallel()
@@ -118,31 +43,31 @@ func TestAgentsMayNotTouchTheClustersTrust(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PutAuthority(ctx, cert, key); err != nil {
+	if err := s.Trust().PutAuthority(ctx, cert, key); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PutAuthority(ctx, cert, key); !errors.Is(err, ErrAuthority) {
+	if err := s.Trust().PutAuthority(ctx, cert, key); !errors.Is(err, ErrAuthority) {
 		t.Errorf("put twice: %v", err)
 	}
-	if _, got, err := s.Authority(ctx); err != nil || string(got) != string(key) {
+	if _, got, err := s.Trust().Authority(ctx); err != nil || string(got) != string(key) {
 		t.Errorf("authority: %v", err)
 	}
 	for what, do := range map[string]func() error{
-		"read the authority": func() error { _, _, err := agent.Authority(ctx); return err },
-		"write a grant":      func() error { return agent.PutGrant(ctx, pki.Grant{ID: "x"}) },
-		"write an admission": func() error { return agent.Admit(ctx, c.identity("h3", pki.Agent)().Certificate) },
+		"read the authority": func() error { _, _, err := agent.Trust().Authority(ctx); return err },
+		"write a grant":      func() error { return agent.Trust().PutGrant(ctx, pki.Grant{ID: "x"}) },
+		"write an admission": func() error { return agent.Trust().Admit(ctx, c.identity("h3", pki.Agent)().Certificate) },
 		"read all admissions": func() error {
-			_, err := agent.kv.Get(ctx, admissionKey(agent.prefix, ""), prefixKeys()...)
+			_, err := agent.db.Etcd().Get(ctx, agent.db.Prefix().AdmissionKey(""), prefixKeys()...)
 			return err
 		},
 		"add a server":    func() error { _, err := agent.AddMember(ctx, "h2", "https://127.0.0.1:1"); return err },
 		"remove a server": func() error { return agent.RemoveMember(ctx, "h1") },
 		"read everything": func() error {
-			_, err := agent.kv.Get(ctx, "\x00", prefixKeys()...)
+			_, err := agent.db.Etcd().Get(ctx, "\x00", prefixKeys()...)
 			return err
 		},
 		"take a snapshot": func() error {
-			r, err := agent.kv.Snapshot(ctx)
+			r, err := agent.db.Etcd().Snapshot(ctx)
 			if err == nil {
 				_, err = r.Read(make([]byte, 1))
 				r.Close()
@@ -152,7 +77,7 @@ func TestAgentsMayNotTouchTheClustersTrust(t *testing.T) {
 		"watch everything": func() error {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
-			for r := range agent.kv.Watch(ctx, "\x00", prefixKeys()...) {
+			for r := range agent.db.Etcd().Watch(ctx, "\x00", prefixKeys()...) {
 				if r.Err() != nil {
 					return r.Err()
 				}
@@ -160,7 +85,7 @@ func TestAgentsMayNotTouchTheClustersTrust(t *testing.T) {
 			return ctx.Err()
 		},
 	} {
-		if err := do(); err == nil || !strings.Contains(err.Error(), servedToServers) {
+		if err := do(); err == nil || !strings.Contains(err.Error(), "only servers of the cluster may do this") {
 			t.Errorf("an agent may %s: %v", what, err)
 		}
 	}
@@ -189,14 +114,14 @@ func TestRemovedHostsAreBarred(t *testing.T) {
 	if _, err := other.Slices(ctx); err != nil {
 		t.Errorf("another host: %v", err)
 	}
-	if err := s.Admit(ctx, c.identity("h2", pki.Agent)().Certificate); err != nil { // another machine's: issued in the same second
+	if err := s.Trust().Admit(ctx, c.identity("h2", pki.Agent)().Certificate); err != nil { // another machine's: issued in the same second
 		t.Fatal(err)
 	}
 	if _, err := removed.Slices(ctx); !errors.Is(err, ErrReplaced) || !errors.Is(err, ErrNoHost) || !strings.Contains(err.Error(), "another machine joined the cluster as host h2, at ") {
 		t.Errorf("with the old certificate it reads: %v", err)
 	}
 	id := c.identity("h2", pki.Agent)
-	if err := s.Admit(ctx, id().Certificate); err != nil {
+	if err := s.Trust().Admit(ctx, id().Certificate); err != nil {
 		t.Fatal(err)
 	}
 	renewed, err := c.authority.Issue(pki.Member{Name: "h2", Role: pki.Agent}, id().Key.Public(), time.Now())
@@ -219,25 +144,6 @@ func TestRemovedHostsAreBarred(t *testing.T) {
 	}
 }
 
-// A server that was off for long hears of those that joined meanwhile from nobody but them.
-func TestNewsOfAdmissionsComeByPeers(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	c := newCluster(t)
-	was := c.identity("h2", pki.Server)().Certificate
-	known := admission{Key: keyOf(was), Since: now.Add(-2 * time.Hour)}
-	next := c.identity("h2", pki.Server)().Certificate
-	if known.refuses(was) != nil || known.refuses(next) == nil || !known.mayBeNews(next) {
-		t.Error("who joined again two hours after the admission that is known is kept out")
-	}
-	if heard := (admission{Key: keyOf(next), Since: now}); heard.refuses(was) == nil || heard.mayBeNews(was) {
-		t.Error("who was replaced is let in")
-	}
-	if gone := (admission{Since: now}); gone.refuses(next) == nil || gone.mayBeNews(next) {
-		t.Error("who was removed is let in")
-	}
-}
-
 // A version before admissions kept hosts out that were removed by a key of its own.
 func TestHostsThatAnOlderVersionRemovedStayBarred(t *testing.T) {
 	t.Parallel()
@@ -246,18 +152,18 @@ func TestHostsThatAnOlderVersionRemovedStayBarred(t *testing.T) {
 	s := c.start("h1", c.config("h1"))
 	removed, returned := c.agent("h2"), c.agent("h3")
 	for host, until := range map[string]int64{"h2": math.MaxInt64, "h3": c.identity("h3", pki.Agent)().Certificate.NotBefore.Add(-time.Hour).Unix()} {
-		if err := s.put(ctx, trustKey(s.prefix, "barred", host), strconv.FormatInt(until, 10)); err != nil {
+		if err := s.db.Put(ctx, s.db.Prefix().TrustKey("barred", host), strconv.FormatInt(until, 10)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := removed.Slices(ctx); !errors.Is(err, ErrNoHost) || !strings.Contains(err.Error(), removedHost) {
+	if _, err := removed.Slices(ctx); !errors.Is(err, ErrNoHost) || !strings.Contains(err.Error(), record.ReasonRemoved) {
 		t.Errorf("one that was removed reads: %v", err)
 	}
 	if _, err := returned.Slices(ctx); err != nil {
 		t.Errorf("one that joined again: %v", err)
 	}
 	id := c.identity("h2", pki.Agent)
-	if err := s.Admit(ctx, id().Certificate); err != nil {
+	if err := s.Trust().Admit(ctx, id().Certificate); err != nil {
 		t.Fatal(err)
 	}
 	again, err := Open(ctx, Config{Follow: true, TLS: pki.ClientConfig(id), Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
@@ -273,36 +179,6 @@ func TestHostsThatAnOlderVersionRemovedStayBarred(t *testing.T) {
 	}
 }
 
-// Which hosts are members, a server may hear a moment later than who joined at another one.
-func TestServerThatMissedAJoinAsksBeforeItRefuses(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	s := c.start("h1", c.config("h1"))
-	was, next := c.identity("h2", pki.Agent)().Certificate, c.identity("h2", pki.Agent)().Certificate
-	if err := s.Admit(t.Context(), was); err != nil {
-		t.Fatal(err)
-	}
-	guard := roleGuard{prefix: s.prefix, kv: s.embedded.etcd.Server.KV(), settle: func(context.Context) error { return errors.New("cut off") }}
-	ask := func(cert *x509.Certificate) error {
-		state := tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{cert}}}
-		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}, AuthInfo: credentials.TLSInfo{State: state}})
-		return guard.refuses(ctx, &pb.StatusRequest{})
-	}
-	if err := ask(was); err != nil {
-		t.Errorf("a member: %v", err)
-	}
-	if err := ask(next); status.Code(err) != codes.Unavailable {
-		t.Errorf("one that joined meanwhile, at a server that reaches no other: %v", err)
-	}
-	guard.settle = func(ctx context.Context) error { return s.Admit(ctx, next) } // the news arrive
-	if err := ask(next); err != nil {
-		t.Errorf("one that joined meanwhile: %v", err)
-	}
-	if err := ask(was); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), ErrReplaced.Error()) {
-		t.Errorf("one that was replaced: %v", err)
-	}
-}
-
 // A watch that began before its host was removed tells it nothing more.
 func TestWatchEndsWithMembership(t *testing.T) {
 	t.Parallel()
@@ -311,7 +187,7 @@ func TestWatchEndsWithMembership(t *testing.T) {
 	c := newCluster(t)
 	s := c.start("h1", c.config("h1"))
 	removed := c.agent("h2")
-	changes := removed.kv.Watch(ctx, removed.key("hosts", ""), append(prefixKeys(), clientv3.WithCreatedNotify())...)
+	changes := removed.db.Etcd().Watch(ctx, removed.db.Key("hosts", ""), append(prefixKeys(), clientv3.WithCreatedNotify())...)
 	if r := <-changes; !r.Created {
 		t.Fatalf("the watch begins by %+v", r)
 	}
@@ -319,7 +195,7 @@ func TestWatchEndsWithMembership(t *testing.T) {
 	if err := s.DeleteHost(ctx, "h2"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.put(ctx, s.key("hosts", "later"), "{}"); err != nil {
+	if err := s.db.Put(ctx, s.db.Key("hosts", "later"), "{}"); err != nil {
 		t.Fatal(err)
 	}
 	for r := range changes {
@@ -329,7 +205,7 @@ func TestWatchEndsWithMembership(t *testing.T) {
 				return
 			}
 		}
-		if r.Err() != nil && !strings.Contains(r.Err().Error(), removedHost) {
+		if r.Err() != nil && !strings.Contains(r.Err().Error(), record.ReasonRemoved) {
 			t.Errorf("the watch ends by: %v", r.Err())
 		}
 	}
@@ -347,7 +223,7 @@ func TestRemovedServersAreBarredToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PutAuthority(ctx, cert, key); err != nil {
+	if err := s.Trust().PutAuthority(ctx, cert, key); err != nil {
 		t.Fatal(err)
 	}
 	id := c.identity("h2", pki.Server)
@@ -368,7 +244,7 @@ func TestRemovedServersAreBarredToo(t *testing.T) {
 		}
 		return err
 	}
-	if _, _, err := removed.Authority(ctx); err != nil {
+	if _, _, err := removed.Trust().Authority(ctx); err != nil {
 		t.Errorf("before: %v", err)
 	}
 	if err := asPeer(); err != nil {
@@ -377,14 +253,14 @@ func TestRemovedServersAreBarredToo(t *testing.T) {
 	if err := s.DeleteHost(ctx, "h2"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := removed.Authority(ctx); !errors.Is(err, ErrNoHost) {
+	if _, _, err := removed.Trust().Authority(ctx); !errors.Is(err, ErrNoHost) {
 		t.Errorf("it reads the authority's key: %v", err)
 	}
 	if _, err := removed.AddMember(ctx, "h2", "https://127.0.0.1:1"); !errors.Is(err, ErrNoHost) {
 		t.Errorf("it adds itself: %v", err)
 	}
 	if err := asPeer(); err == nil {
-		t.Error("it comes in by the door for peers")
+		t.Error("it connects as a peer")
 	}
 }
 
@@ -397,11 +273,11 @@ func TestGrants(t *testing.T) {
 	token, grant := pki.NewToken(c.authority, pki.Agent, "rack 1", time.Hour, now)
 	_, other := pki.NewToken(c.authority, pki.Server, "", time.Minute, now.Add(time.Second))
 	for _, g := range []pki.Grant{grant, other} {
-		if err := s.PutGrant(ctx, g); err != nil {
+		if err := s.Trust().PutGrant(ctx, g); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := s.Grant(ctx, token.ID)
+	got, err := s.Trust().Grant(ctx, token.ID)
 	if err != nil || got.Role != pki.Agent || got.Note != "rack 1" {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -411,16 +287,16 @@ func TestGrants(t *testing.T) {
 	if err := got.Check(token, now.Add(2*time.Hour)); !errors.Is(err, pki.ErrToken) || !strings.Contains(err.Error(), "expired") {
 		t.Errorf("used late: %v", err)
 	}
-	if list, err := s.Grants(ctx); err != nil || len(list) != 2 || list[0].ID != other.ID {
+	if list, err := s.Trust().Grants(ctx); err != nil || len(list) != 2 || list[0].ID != other.ID {
 		t.Errorf("listed %+v, %v", list, err)
 	}
-	if err := s.DeleteGrant(ctx, token.ID); err != nil {
+	if err := s.Trust().DeleteGrant(ctx, token.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Grant(ctx, token.ID); !errors.Is(err, ErrNoGrant) {
+	if _, err := s.Trust().Grant(ctx, token.ID); !errors.Is(err, ErrNoGrant) {
 		t.Errorf("revoked: %v", err)
 	}
-	if err := s.DeleteGrant(ctx, token.ID); !errors.Is(err, ErrNoGrant) {
+	if err := s.Trust().DeleteGrant(ctx, token.ID); !errors.Is(err, ErrNoGrant) {
 		t.Errorf("revoked twice: %v", err)
 	}
 }

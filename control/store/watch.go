@@ -3,22 +3,22 @@ package store
 import (
 	"context"
 	"strings"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// What says which part of a slice changed.
+// What is the kind of a change.
 type What string
 
 // The parts.
 const (
-	SpecChanged      What = "spec" // also: it was created, or marked as going
+	SpecChanged      What = "spec" // also: the slice was created, or marked for deletion
 	OverridesChanged What = "overrides"
 	StatusChanged    What = "status"
 	Gone             What = "gone"
-	// HostsChanged means that hosts came, went or were described or treated otherwise. Slice is empty.
+	// HostsChanged means that hosts were added, removed, lost or found, or that their description or policy changed.
+	// Slice is empty.
 	HostsChanged What = "host"
 	// Resync means that changes may have been missed: look at everything. Slice is empty.
 	Resync What = "resync"
@@ -30,10 +30,10 @@ type Change struct {
 	What  What
 }
 
-// Watch reports what changes from now on, until ctx ends, which closes the channel. A slow reader does not miss a
-// change, but changes of the same kind that it has not read yet become one.
+// Watch reports what changes from now on, until ctx ends, which closes the channel. A slow reader misses no change, but
+// equal changes that it has not read yet become one.
 func (s *Store) Watch(ctx context.Context) (<-chan Change, error) {
-	now, err := s.get(ctx, s.prefix, clientv3.WithCountOnly())
+	now, err := s.db.Get(ctx, s.db.Key(), clientv3.WithCountOnly())
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,9 @@ func (s *Store) follow(ctx context.Context, revision int64, out chan<- Change) {
 	defer close(out)
 	for ctx.Err() == nil {
 		// A watch ends by itself when its revision was compacted: start again from now and say so.
-		for r := range s.kv.Watch(clientv3.WithRequireLeader(ctx), s.prefix, clientv3.WithPrefix(), clientv3.WithRev(revision)) {
+		events := s.db.Etcd().Watch(clientv3.WithRequireLeader(ctx), s.db.Key(),
+			clientv3.WithPrefix(), clientv3.WithRev(revision))
+		for r := range events {
 			for _, e := range r.Events {
 				if c, ok := s.change(e); ok {
 					out <- c
@@ -64,26 +66,12 @@ func (s *Store) follow(ctx context.Context, revision int64, out chan<- Change) {
 		if ctx.Err() == nil {
 			out <- Change{What: Resync}
 		}
-		s.pause(ctx)
-	}
-}
-
-// pause waits before etcd is asked again, which may be away for long. Without a quorum nothing changes.
-func (s *Store) pause(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Second):
-		}
-		if s.quorum.missing() == nil {
-			return
-		}
+		s.db.Pause(ctx)
 	}
 }
 
 func (s *Store) change(e *clientv3.Event) (Change, bool) {
-	kind, rest, _ := strings.Cut(strings.TrimPrefix(string(e.Kv.Key), s.prefix), "/")
+	kind, rest, _ := strings.Cut(strings.TrimPrefix(string(e.Kv.Key), s.db.Key()), "/")
 	name, _, _ := strings.Cut(rest, "/")
 	gone := e.Type == mvccpb.DELETE
 	switch {
@@ -101,7 +89,7 @@ func (s *Store) change(e *clientv3.Event) (Change, bool) {
 	return Change{}, false
 }
 
-// coalesce hands changes on in order; one that already waits is not queued again. It closes out after in.
+// coalesce passes changes on in order; a change that already waits is not queued again. It closes out after in.
 func coalesce(in <-chan Change, out chan<- Change) {
 	defer close(out)
 	var queue []Change

@@ -42,7 +42,7 @@ type Config struct {
 	LogDir   string // what nodes print
 	BlobDir  string // archives of root file systems
 	Runtime  string // OCI runtime; empty: crun, else runc
-	Store    *store.Store
+	Store    store.ForAgent
 	Events   *events.Bus
 	Log      *slog.Logger
 	Cluster  *Cluster       // nil: this machine is alone

@@ -80,10 +80,10 @@ func (a *Agent) loadSlice(ctx context.Context, name string) error {
 		return nil
 	}
 	next := &plan.Input{Spec: spec}
-	if err == nil && !record.Going {
+	if err == nil && !record.Deleting {
 		next.Overrides, err = a.cfg.Store.Overrides(ctx, name)
 	}
-	if err == nil && !record.Going {
+	if err == nil && !record.Deleting {
 		next.Awaited, err = a.awaitedBy(ctx, spec)
 	}
 	corrupt := errors.Is(err, store.ErrCorrupt)
@@ -93,7 +93,7 @@ func (a *Agent) loadSlice(ctx context.Context, name string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.forgiveLocked(record.ID)
-	if record.Going {
+	if record.Deleting {
 		delete(a.wishes, name)
 		a.going[name] = record.ID
 		return nil

@@ -69,7 +69,7 @@ func (a *Agent) recall(ctx context.Context) {
 		return
 	default:
 	}
-	if err := a.loadAll(store.Recalling(ctx)); err != nil {
+	if err := a.loadAll(store.AllowStale(ctx)); err != nil {
 		a.cfg.Log.Debug("recall what was wanted last", "error", err)
 		return
 	}
@@ -258,7 +258,7 @@ func (c *contact) note(err error) {
 
 // isAnswer tells an error that is the store's answer from one that stands for none.
 func isAnswer(err error) bool {
-	for _, answer := range []error{store.ErrNotFound, store.ErrGoing, store.ErrConflict, store.ErrCorrupt, store.ErrNoHost, store.ErrWanted} {
+	for _, answer := range []error{store.ErrNotFound, store.ErrDeleting, store.ErrConflict, store.ErrCorrupt, store.ErrNoHost, store.ErrWanted} {
 		if errors.Is(err, answer) {
 			return true
 		}

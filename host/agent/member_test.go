@@ -32,7 +32,7 @@ func TestASilentStoreIsToldOfOnceAndOnceMoreWhenItAnswers(t *testing.T) {
 	for _, err := range []error{
 		nil, context.Canceled, fmt.Errorf("lab: %w", store.ErrNotFound), // nothing is wrong
 		silence, silence, context.Canceled, silence,
-		fmt.Errorf("lab: %w", store.ErrGoing), nil,
+		fmt.Errorf("lab: %w", store.ErrDeleting), nil,
 	} {
 		c.note(err)
 	}

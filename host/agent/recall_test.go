@@ -93,8 +93,8 @@ func (d *dependent) start() (stop func()) {
 	d.Helper()
 	s, err := store.Open(d.Context(), store.Config{
 		Endpoints: []string{"https://" + d.server.Cluster.ListenClient}, TLS: pki.ClientConfig(d.identity("A", pki.Agent)), Follow: true,
-		Patient: true, Memory: filepath.Join(d.dir, "run", "memory"),
-	})
+		NoWait: true,
+	}, store.WithOfflineCache(filepath.Join(d.dir, "run", "cache"), slog.New(slog.DiscardHandler)))
 	if err != nil {
 		d.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package store
+package kv
 
 import (
 	"context"
@@ -19,20 +19,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// embedded is an etcd within this process, whose requests are function calls. Without a cluster it has one member and listens
-// nowhere, so that no other user of the machine can reach it.
+// embedded is an etcd within this process, whose requests are function calls. Without a cluster it has one member and
+// listens nowhere, so that no other user of the machine can reach it.
 type embedded struct {
-	etcd    *embed.Etcd
-	log     *logger
-	client  *clientv3.Client
-	lock    *os.File
-	dir     string
-	fresh   bool           // it began with this start
-	cluster *ClusterConfig // nil: a single machine's
-	doors   *doors         // with cluster
+	etcd      *embed.Etcd
+	log       *logger
+	client    *clientv3.Client
+	lock      *os.File
+	dir       string
+	fresh     bool           // its directory was empty
+	cluster   *ClusterConfig // nil: a single machine's
+	listeners *listeners     // with cluster
 
 	mu   sync.Mutex
-	why  error // first fatal report; guarded by mu
+	why  error // first fatal error; guarded by mu
 	dead chan struct{}
 
 	stopping atomic.Bool
@@ -48,7 +48,7 @@ const (
 	walSegment      = 8 << 20
 	quota           = 2 << 30
 	startTimeout    = 30 * time.Second
-	// quorumPatience is how many elections a member that starts waits for the others.
+	// quorumPatience is for how many elections a member that starts waits for the others.
 	quorumPatience = 3
 )
 
@@ -63,15 +63,15 @@ func startEmbedded(ctx context.Context, cfg Config) (*embedded, error) {
 	if e.lock, err = lockDir(cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := room(cfg.Dir, walSegment*2); err != nil {
+	if err := checkSpace(cfg.Dir, walSegment*2); err != nil {
 		e.lock.Close()
 		return nil, err
 	}
 	setSegment()
-	e.log = quietLogger(cfg.LogFile, e.fatal)
+	e.log = newLogger(cfg.LogFile, e.fatal)
 	if err := e.open(ctx, cfg); err != nil {
-		if e.doors != nil {
-			e.doors.close()
+		if e.listeners != nil {
+			e.listeners.close()
 		}
 		e.log.Close()
 		e.lock.Close()
@@ -86,10 +86,10 @@ func (e *embedded) open(ctx context.Context, cfg Config) error {
 	e.fresh = !joined(config.Dir)
 	if e.cluster != nil {
 		var err error
-		if e.doors, err = openDoors(ctx, cfg.Dir, cfg.Prefix, e.cluster); err != nil {
+		if e.listeners, err = openListeners(ctx, cfg.Dir, cfg.Prefix, e.cluster); err != nil {
 			return err
 		}
-		if err := e.cluster.membership(ctx, config, e.doors); err != nil {
+		if err := e.cluster.configure(ctx, config, e.listeners); err != nil {
 			return err
 		}
 	}
@@ -103,11 +103,11 @@ func (e *embedded) config(cfg Config) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = "pergola"
 	c.Dir = filepath.Join(cfg.Dir, "etcd")
-	// Nothing listens. The advertised address is a name for the member, never dialled.
+	// Nothing listens. The advertised address is a name for the member, and is never dialled.
 	c.ListenPeerUrls, c.ListenClientUrls = nil, nil
-	nowhere := url.URL{Scheme: "http", Host: "localhost:0"}
-	c.AdvertisePeerUrls, c.AdvertiseClientUrls = []url.URL{nowhere}, []url.URL{nowhere}
-	c.InitialCluster = c.Name + "=" + nowhere.String()
+	unused := url.URL{Scheme: "http", Host: "localhost:0"}
+	c.AdvertisePeerUrls, c.AdvertiseClientUrls = []url.URL{unused}, []url.URL{unused}
+	c.InitialCluster = c.Name + "=" + unused.String()
 	c.EnableGRPCGateway = false
 	c.TickMs, c.ElectionMs = tickMillis, electionMillis
 	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotEntries, catchUpEntries
@@ -141,26 +141,26 @@ func (e *embedded) start(cfg *embed.Config) error {
 			err = e.cause()
 		}
 		if err != nil {
-			return e.damaged(err)
+			return e.startError(err)
 		}
 	case <-e.dead:
-		return e.damaged(e.cause())
+		return e.startError(e.cause())
 	case <-timeout.C:
 		return fmt.Errorf("etcd did not start within %v", startTimeout)
 	}
 	e.etcd = started
-	if e.doors != nil {
-		e.doors.serve(e.etcd.Server)
-		go e.expelled()
+	if e.listeners != nil {
+		e.listeners.serve(e.etcd.Server)
+		go e.watchRemoval()
 	}
 	return nil
 }
 
-// await returns once the store can be used. A member of a cluster that lacks its quorum can be: what is known is read.
+// await returns once etcd can be used. A member of a cluster without a quorum can be used: it answers reads.
 func (e *embedded) await(ctx context.Context) error {
 	patience, members := startTimeout, 0
 	for _, m := range e.etcd.Server.Cluster().Members() {
-		if e.cluster != nil || !m.IsLearner { // one that was let in and never came has no name by which it could be removed
+		if e.cluster != nil || !m.IsLearner { // a learner that never started has no name by which it could be removed
 			members++
 		}
 	}
@@ -177,7 +177,7 @@ func (e *embedded) await(ctx context.Context) error {
 	case <-e.etcd.Server.ReadyNotify():
 		return nil
 	case <-e.dead:
-		return e.damaged(e.cause())
+		return e.startError(e.cause())
 	case <-ctx.Done():
 		e.etcd.Close()
 		return ctx.Err()
@@ -190,8 +190,8 @@ func (e *embedded) await(ctx context.Context) error {
 	}
 }
 
-// expelled turns the end of a member that the others removed into a dead store.
-func (e *embedded) expelled() {
+// watchRemoval makes the store dead when the others have removed this member.
+func (e *embedded) watchRemoval() {
 	<-e.etcd.Server.StopNotify()
 	if e.stopping.Load() {
 		return
@@ -199,8 +199,8 @@ func (e *embedded) expelled() {
 	e.fatal("etcd ended", ErrRemoved)
 }
 
-// damaged says what to do about an etcd that does not start.
-func (e *embedded) damaged(err error) error {
+// startError adds to the error of an etcd that does not start what to do about it.
+func (e *embedded) startError(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), unix.ENOSPC.Error()):
 		return fmt.Errorf("%w: %w", ErrFull, err)
@@ -209,31 +209,33 @@ func (e *embedded) damaged(err error) error {
 	case errors.Is(err, ErrRemoved):
 		return fmt.Errorf("%w; to let it in again, move %s away and join", err, e.dir)
 	case e.cluster != nil:
-		return fmt.Errorf("%w; if the files are damaged and the cluster has other servers, remove this one, move %s away and join again", err, e.dir)
+		return fmt.Errorf("%w; if the files are damaged and the cluster has other servers, "+
+			"remove this one, move %s away and join again", err, e.dir)
 	}
-	return fmt.Errorf("%w; if the files are damaged, move %s away and apply the topologies again: the running networks are not affected until then", err, e.dir)
+	return fmt.Errorf("%w; if the files are damaged, move %s away and apply the topologies again: "+
+		"the running networks are not affected until then", err, e.dir)
 }
 
 func (e *embedded) stop() {
 	e.stopping.Store(true)
-	if e.doors != nil {
-		e.doors.closeClients()
+	if e.listeners != nil {
+		e.listeners.closeClients()
 	}
-	// After a fatal report its goroutines are gone in the middle of their work; closing would wait for them.
+	// After a fatal error, its goroutines ended in the middle of their work; closing would wait for them.
 	if cause := e.cause(); cause == nil || errors.Is(cause, ErrRemoved) {
-		// It hands leadership on, which needs the other doors, and an heir: all may be stopping.
-		patience := time.AfterFunc(farewell, e.etcd.Server.HardStop)
+		// It hands leadership on, which needs the peer listener and a successor: all servers may be stopping.
+		patience := time.AfterFunc(closeTimeout, e.etcd.Server.HardStop)
 		e.etcd.Close()
 		patience.Stop()
 	}
-	if e.doors != nil {
-		e.doors.close()
+	if e.listeners != nil {
+		e.listeners.close()
 	}
 	e.log.Close()
 	e.lock.Close()
 }
 
-// fatal is told of what etcd would end the process for.
+// fatal is called where etcd would end the process.
 func (e *embedded) fatal(message string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -253,6 +255,17 @@ func (e *embedded) cause() error {
 	return e.why
 }
 
+// makePrivate makes the directory of the store, which holds the users' files, readable by root only.
+func makePrivate(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o700)
+}
+
 // lockDir makes sure that one server uses the directory. The lock is the kernel's: it goes with the process.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
@@ -268,32 +281,33 @@ func lockDir(dir string) (*os.File, error) {
 		}
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	// Who holds it is a help for people only: a full disk must not stop anything here.
+	// The process ID in the file is a help for people only: a full disk must not stop anything here.
 	if f.Truncate(0) == nil {
 		fmt.Fprintf(f, "%d\n", os.Getpid())
 	}
 	return f, nil
 }
 
-// reserve is kept free beside what is written: etcd grows its file in steps, and does not survive a write that
-// fails.
+// reserve is kept free beside what is written, in bytes: etcd grows its file in steps, and dies of a write that fails.
 const reserve = 32 << 20
 
-func (s *Store) room(size int) error {
-	if s.embedded == nil {
+// CheckSpace returns ErrFull where an embedded etcd has no space for a write of so many bytes.
+func (d *DB) CheckSpace(size int) error {
+	if d.embedded == nil {
 		return nil
 	}
-	return room(s.embedded.dir, uint64(size)*3) // once in the log, once in the tree, once for the copy of pages
+	return checkSpace(d.embedded.dir, uint64(size)*3) // once in the log, once in the tree, once for the copy of pages
 }
 
-func room(dir string, size uint64) error {
+func checkSpace(dir string, size uint64) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return fmt.Errorf("look for free space in %s: %w", dir, err)
 	}
 	free := fs.Bavail * uint64(fs.Bsize)
 	if free < size+reserve {
-		return fmt.Errorf("%w: %s has %d MiB free and %d MiB are needed; make room and try again", ErrFull, dir, free>>20, (size+reserve)>>20+1)
+		return fmt.Errorf("%w: %s has %d MiB free and %d MiB are needed; make room and try again",
+			ErrFull, dir, free>>20, (size+reserve)>>20+1)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package store
+package kv
 
 import (
 	"runtime"
@@ -13,12 +13,12 @@ type logger struct {
 	Close func()
 }
 
-// quietLogger makes a logger that writes to a file; an empty name means nowhere. fatal, if set, is called where zap
-// would end the process; the goroutine that reported ends in its place.
-func quietLogger(file string, fatal func(message string, err error)) *logger {
+// newLogger makes a logger that writes to a file; without a name, messages are dropped. fatal, if set, is called where
+// zap would end the process; the goroutine that reported ends in its place.
+func newLogger(file string, fatal func(message string, err error)) *logger {
 	core, closeFile := zapcore.NewNopCore(), func() {}
 	if file != "" {
-		// Without a log things still work; the directory's own troubles are reported by who made it.
+		// The store works without a log. An error of the log's directory is reported where the directory is made.
 		if w, stop, err := zap.Open(file); err == nil {
 			core = zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), w, zap.WarnLevel)
 			closeFile = stop
@@ -31,7 +31,7 @@ func quietLogger(file string, fatal func(message string, err error)) *logger {
 	return &logger{zap.New(core, zap.WithFatalHook(hook), zap.WithPanicHook(hook)), closeFile}
 }
 
-// fatalHook stands where zap would exit or panic.
+// fatalHook is called where zap would exit or panic.
 type fatalHook func(message string, err error)
 
 // OnWrite implements zapcore.CheckWriteHook.
