@@ -18,7 +18,7 @@ IN_PEN := -p 3 -exec $(CURDIR)/tools/pen
 LEFTOVERS := $(if $(PERGOLA_TEST_SHARED),,$(SUDO) $(if $(SUDO),-E) bin/leftovers)
 
 # The tiers. PURE packages do no I/O but files: they run anywhere, under the race detector. What is in no other tier is in net.
-PURE := $(addprefix ./,cmd/... control/api/... control/client/... control/controller/... control/events/... control/pki/... control/rest/... control/store/... host/plan/... host/reconcile/... host/routing/... host/undo/... model/... tools/...)
+PURE := $(addprefix ./,cmd/... control/api/... control/client/... control/controller/... control/events/... control/pki/... control/rest/... control/store/... host/member/... host/plan/... host/reconcile/... host/routing/... host/undo/... model/... tools/...)
 PROGRAM := ./datapath/...
 E2E := ./test/e2e/...
 packages = $(shell $(GO) list $(1) 2>/dev/null)

@@ -141,7 +141,7 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 	cfg.Role, cfg.Socket, cfg.Out = o.role, a.socket, a.Out
 	cfg.Version, cfg.Commit = build()
 	cfg.NewAgent = func(ctx context.Context, c server.AgentConfig) (server.Agent, error) {
-		c.Sentry = []string{"/proc/self/exe", verbSentry}
+		c.Watchdog = []string{"/proc/self/exe", verbWatchdog}
 		return agent.New(ctx, agent.Config(c))
 	}
 	return server.Run(cmd.Context(), cfg)

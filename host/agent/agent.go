@@ -10,7 +10,7 @@
 // instruction, and the next one goes on. Networks keep running meanwhile.
 //
 // Of a slice on several hosts, each holds its own part, with proxy ports for the rest. What an agent does as a member of a cluster is in
-// member.go, host.go and fence.go.
+// member.go and membership.go; what it needs for that is package member.
 package agent
 
 import (
@@ -22,11 +22,11 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/member"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/probe"
 	"github.com/pergola-net/pergola/host/reconcile"
@@ -46,7 +46,7 @@ type Config struct {
 	Events   *events.Bus
 	Log      *slog.Logger
 	Cluster  *Cluster       // nil: this machine is alone
-	Sentry   []string       // command that calls Sentry, to which the state directory is added; empty: there is none
+	Watchdog []string       // command that calls member.RunWatchdog, to which the state directory is added; empty: there is none
 	Consents hosts.Consents // what slices may have of this machine, should it be in a cluster; nil: whatever they ask for
 }
 
@@ -60,20 +60,14 @@ type Agent struct {
 	workers   int
 	metrics   metrics
 	fast      *fastPath
-	register  func(context.Context) (lease, error)                        // in a cluster
+	register  func(context.Context) (member.Lease, error)                 // in a cluster
 	settledBy func(ctx context.Context, host, slice string) (bool, error) // Store.SettledBy
 	contact   contact
-	cpu       cpuMeter // read by who describes the host: one after the other
-	underlay  trouble
-	strays    strays        // of who describes the host
-	astray    bool          // the same: what strays said last
-	nics      string        // the same: the interfaces of the underlay
-	posted    time.Duration // what the sentry was told; of the goroutine that keeps the fence
-	reopen    atomic.Bool   // they are others since
-	opened    struct {      // the last call of OpenUnderlay; of the goroutine that passes
-		substrate *wire.Substrate
-		at        time.Time
-	}
+	fence     *member.Fence
+	watchdog  *member.Watchdog
+	survey    *member.Survey
+	underlay  *member.Underlay
+	host      *member.Host
 
 	nudge chan struct{} // something may be other than wanted: look
 	urge  chan struct{} // the store is to be told of something now
@@ -90,9 +84,7 @@ type Agent struct {
 	going     map[string]uint16                 // by slice, its id: to be removed
 	gone      []string                          // of those, what the store is to be told of: nothing is left here
 	peers     map[string]netip.Addr             // where the other hosts' ends of tunnels are
-	ways      map[string]int                    // how long an IP packet may be to them, by what all hosts told; see fits.go
-	paths     map[string]int                    // what passes to them, by name, as far as it is known; see paths.go
-	fenced    bool                              // see fence.go
+	ways      map[string]int                    // how long an IP packet may be to them, by what all hosts reported
 	prepared  map[uint16]string                 // by slice's id, the digest of the area that this process made
 	backoff   reconcile.Backoff                 // of actions that failed
 	crashes   reconcile.Backoff                 // of slivers whose first process ended by itself
@@ -113,12 +105,13 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, runtime: rt, workers: 3 * runtime.NumCPU(), metrics: newMetrics(), fast: newFastPath(cfg.Log),
-		contact: contact{log: cfg.Log}, fenced: cfg.Cluster != nil,
-		nudge: make(chan struct{}, 1), urge: make(chan struct{}, 1), known: make(chan struct{}),
+		contact: contact{log: cfg.Log},
+		nudge:   make(chan struct{}, 1), urge: make(chan struct{}, 1), known: make(chan struct{}),
 		wishes: make(map[string]*plan.Input), going: make(map[string]uint16), prepared: make(map[uint16]string), reports: make(map[string]*report),
 		tables: make(map[string]map[string]probe.Table), boots: make(map[*booting]bool),
 	}
 	a.register, a.settledBy = a.registerHost, cfg.Store.SettledBy
+	a.joinCluster()
 	if wire.Present(cfg.StateDir) {
 		if a.substrate, err = wire.Open(ctx, wire.Config{StateDir: cfg.StateDir, Deleted: a.Nudge}); err != nil {
 			return nil, fmt.Errorf("adopt the substrate of an earlier server: %w", err)
@@ -211,7 +204,9 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 	at, wishes := a.wishesFor(seen)
 	a.fast.follow(a.network(), routersToMirror(wishes, seen))
 	a.noteFences(at, wishes, seen)
-	a.openUnderlay(ctx)
+	if a.cfg.Cluster != nil {
+		a.underlay.Open(ctx, a.tunnels())
+	}
 	want, broken := plan.New(at, wishes)
 	now := time.Now()
 	a.mu.Lock()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/member"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/sliver"
@@ -47,7 +48,7 @@ func (l *term) Lost() <-chan struct{} {
 func (l *term) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.until = time.Now().Add(fenceMargin / 2)
+	l.until = time.Now().Add(time.Second)
 }
 
 func (l *term) renew() {
@@ -56,15 +57,15 @@ func (l *term) renew() {
 	l.until = time.Now().Add(time.Hour)
 }
 
-// member is host A of a cluster whose other members are the test's word.
-type member struct {
+// hostA is host A of a cluster whose other members are the test's word.
+type hostA struct {
 	*testing.T
 	agent *Agent
 	store *store.Store
 	lease *term
 }
 
-func newMember(t *testing.T) *member {
+func newHostA(t *testing.T) *hostA {
 	t.Helper()
 	testkit.Root(t)
 	dir := testkit.TempState(t)
@@ -82,9 +83,9 @@ func newMember(t *testing.T) *member {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &member{T: t, agent: a, store: s, lease: newTerm()}
-	a.register = func(ctx context.Context) (lease, error) {
-		if _, err := s.Register(ctx, a.describe(ctx), time.Hour); err != nil {
+	m := &hostA{T: t, agent: a, store: s, lease: newTerm()}
+	a.register = func(ctx context.Context) (member.Lease, error) {
+		if _, err := s.Register(ctx, a.host.Describe(ctx), time.Hour); err != nil {
 			return nil, err
 		}
 		return m.lease, nil
@@ -101,7 +102,7 @@ func newMember(t *testing.T) *member {
 }
 
 // sweep removes what a test that failed left.
-func (m *member) sweep(state string) {
+func (m *hostA) sweep(state string) {
 	rt, err := sliver.New(context.Background(), sliver.Config{StateDir: state, LogDir: m.TempDir(), BlobDir: m.TempDir()})
 	if err != nil {
 		m.Error(err)
@@ -120,7 +121,7 @@ func (m *member) sweep(state string) {
 }
 
 // know makes another host a member, at an address.
-func (m *member) know(host string, address netip.Addr) {
+func (m *hostA) know(host string, address netip.Addr) {
 	m.Helper()
 	h := hosts.Host{Name: host, Machine: host, Address: address}
 	err := m.store.PutHost(m.Context(), h)
@@ -132,7 +133,7 @@ func (m *member) know(host string, address netip.Addr) {
 	}
 }
 
-func (m *member) put(s *slice.Slice, expect int64) {
+func (m *hostA) put(s *slice.Slice, expect int64) {
 	m.Helper()
 	if err := m.store.PutSlice(m.Context(), s, expect); err != nil {
 		m.Fatal(err)
@@ -140,7 +141,7 @@ func (m *member) put(s *slice.Slice, expect int64) {
 }
 
 // await waits until what A reports of the slice is as it should be.
-func (m *member) await(what string, is func(slice.Status) bool) {
+func (m *hostA) await(what string, is func(slice.Status) bool) {
 	m.Helper()
 	testkit.Eventually(m.T, func() error {
 		st, err := m.store.Status(m.Context(), "lab7")
@@ -152,7 +153,7 @@ func (m *member) await(what string, is func(slice.Status) bool) {
 }
 
 // pid gives the first process of a node that runs here; 0: there is none.
-func (m *member) pid(node string) int {
+func (m *hostA) pid(node string) int {
 	o, err := m.agent.runtime.Observe(sliver.ID{Slice: 1, Node: node})
 	if err != nil || o.State != sliver.Running {
 		return 0
@@ -160,7 +161,7 @@ func (m *member) pid(node string) int {
 	return o.PID
 }
 
-func (m *member) awaitPID(what string, is func() bool) {
+func (m *hostA) awaitPID(what string, is func() bool) {
 	m.Helper()
 	testkit.Eventually(m.T, func() error {
 		if !is() {
@@ -185,7 +186,7 @@ func lab() *slice.Slice {
 }
 
 func TestAMemberHoldsItsPartAndFollowsItsPeers(t *testing.T) {
-	m := newMember(t)
+	m := newHostA(t)
 	s := lab()
 	m.put(s, 0)
 	m.await("the link to a host that nobody knows to be the trouble", func(st slice.Status) bool {
@@ -218,7 +219,7 @@ func TestAMemberHoldsItsPartAndFollowsItsPeers(t *testing.T) {
 }
 
 func TestANodeMovesOnceItsOldHostHasLetGo(t *testing.T) {
-	m := newMember(t)
+	m := newHostA(t)
 	m.know("B", plantest.Hosts["B"])
 	s := lab()
 	m.put(s, 0)
@@ -248,7 +249,7 @@ func TestANodeMovesOnceItsOldHostHasLetGo(t *testing.T) {
 }
 
 func TestTheFenceEndsWhatMayStartElsewhereAndNothingElse(t *testing.T) {
-	m := newMember(t)
+	m := newHostA(t)
 	m.know("B", plantest.Hosts["B"])
 	s := lab()
 	m.put(s, 0)
@@ -276,7 +277,7 @@ func TestTheFenceEndsWhatMayStartElsewhereAndNothingElse(t *testing.T) {
 }
 
 // end removes the slice: of A, nothing is left, and of B there never was anything.
-func (m *member) end(s *slice.Slice) {
+func (m *hostA) end(s *slice.Slice) {
 	m.Helper()
 	if err := m.store.DeleteSlice(m.Context(), s.Name); err != nil {
 		m.Fatal(err)

@@ -154,7 +154,7 @@ func (d *driver) create(ctx context.Context, spec sliver.Spec) error {
 		return fmt.Errorf("create sliver %s: %w", spec.ID, err)
 	}
 	if spec.Notes[plan.FenceNote] != "" { // the one that was called when the plan was made may have gone while the image arrived
-		d.needSentry()
+		d.needWatchdog()
 	}
 	pid, err := d.runtime.Create(ctx, spec)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/member"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
@@ -33,11 +34,10 @@ func (a *Agent) learn(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	if held != nil {
-		a.post(held)
-		a.setFenced(time.Until(held.Deadline()) < fenceMargin) // the store may have been slow to answer the rest
-		group.Go(func() { a.guard(ctx, held) })
-		group.Go(func() { a.announce(ctx) })
-		group.Go(func() { a.survey(ctx) })
+		a.fence.Begin(held)
+		group.Go(func() { a.fence.Guard(ctx, held) })
+		group.Go(func() { a.host.Announce(ctx, a.putHost) })
+		group.Go(func() { a.survey.Run(ctx, a.peerAddresses) })
 	}
 	a.listen(ctx, changes)
 	return nil
@@ -45,7 +45,7 @@ func (a *Agent) learn(ctx context.Context) error {
 
 // begin reads what is wanted; in a cluster, it registers this host first. There, it goes on asking a store that does not answer. Meanwhile
 // what was wanted last is, but for what may have been started elsewhere: that is ended first of all.
-func (a *Agent) begin(ctx context.Context) (changes <-chan store.Change, l lease, err error) {
+func (a *Agent) begin(ctx context.Context) (changes <-chan store.Change, l member.Lease, err error) {
 	for {
 		changes, l, err = a.tryBegin(ctx, l)
 		final := a.cfg.Cluster == nil || errors.Is(err, store.ErrNameTaken) || errors.Is(err, store.ErrNoHost)
@@ -80,7 +80,7 @@ func (a *Agent) recall(ctx context.Context) {
 // learned lets passes begin: before, nothing would be wanted.
 func (a *Agent) learned() { a.learnOnce.Do(func() { close(a.known) }) }
 
-func (a *Agent) tryBegin(ctx context.Context, l lease) (<-chan store.Change, lease, error) {
+func (a *Agent) tryBegin(ctx context.Context, l member.Lease) (<-chan store.Change, member.Lease, error) {
 	if a.cfg.Cluster != nil && l == nil {
 		mine, err := a.register(ctx)
 		if err != nil {
@@ -99,9 +99,36 @@ func (a *Agent) tryBegin(ctx context.Context, l lease) (<-chan store.Change, lea
 }
 
 // registerHost makes this host one of the cluster's.
-func (a *Agent) registerHost(ctx context.Context) (lease, error) {
-	a.recallPaths(ctx)
-	return a.cfg.Store.Register(ctx, a.describe(ctx), leaseTTL)
+func (a *Agent) registerHost(ctx context.Context) (member.Lease, error) {
+	a.adoptPaths(ctx)
+	return a.cfg.Store.Register(ctx, a.host.Describe(ctx), member.LeaseTTL)
+}
+
+// adoptPaths takes the path MTUs that an earlier agent reported for those of this host.
+func (a *Agent) adoptPaths(ctx context.Context) {
+	all, err := a.cfg.Store.Hosts(ctx)
+	if err != nil {
+		return // a store that does not answer this does not take the registration, either
+	}
+	for _, h := range all {
+		if h.Name == a.cfg.Host {
+			a.survey.Adopt(h.Paths)
+		}
+	}
+}
+
+// putHost writes the description of this host to the store.
+func (a *Agent) putHost(ctx context.Context, h hosts.Host) error {
+	err := a.cfg.Store.PutHost(ctx, h)
+	a.contact.note(err)
+	return err
+}
+
+// reload reads anew everything that is wanted, for the fence.
+func (a *Agent) reload(ctx context.Context) error {
+	err := a.loadAll(store.Linearizable(ctx)) // a server that was cut off may answer with what it had
+	a.contact.note(err)
+	return err
 }
 
 // listen turns news from the store into nudges. What could not be read is read again when the store answers.
@@ -179,10 +206,8 @@ func (a *Agent) loadHosts(ctx context.Context) (news bool, err error) {
 func (a *Agent) placeLocked() plan.Place {
 	p := plan.Place{Host: a.cfg.Host}
 	if c := a.cfg.Cluster; c != nil {
-		p.Joined, p.Address, p.Peers, p.PathMTUs, p.Fenced = c.Joined, c.Address.Unmap(), a.peers, a.ways, a.fenced
-		if a.cfg.Consents != nil {
-			p.Terms = a.cfg.Consents.Terms()
-		}
+		p.Joined, p.Address, p.Peers, p.PathMTUs, p.Fenced = c.Joined, c.Address.Unmap(), a.peers, a.ways, a.fence.Closed()
+		p.Terms = a.terms()
 	}
 	return p
 }

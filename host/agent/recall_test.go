@@ -23,7 +23,7 @@ import (
 
 // dependent is host A with the store of another machine's server.
 type dependent struct {
-	member
+	hostA
 	dir       string
 	authority *pki.Authority
 	server    store.Config
@@ -38,7 +38,7 @@ func newDependent(t *testing.T) *dependent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &dependent{member: member{T: t}, dir: dir, authority: authority}
+	d := &dependent{hostA: hostA{T: t}, dir: dir, authority: authority}
 	d.server = store.Config{
 		Dir: filepath.Join(dir, "etcd"), LogFile: filepath.Join(dir, "etcd.log"),
 		Cluster: &store.ClusterConfig{Name: "S", Identity: d.identity("S", pki.Server), ListenClient: freePort(t), ListenPeer: freePort(t)},

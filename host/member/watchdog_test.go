@@ -1,4 +1,4 @@
-package agent
+package member
 
 import (
 	"context"
@@ -16,10 +16,8 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/host/plan"
-	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/lab/testkit"
-	"github.com/pergola-net/pergola/model/slice"
 )
 
 // stand makes a process look like a node of a state directory, with or without the mark of the fence.
@@ -52,6 +50,13 @@ func stand(t *testing.T, state, node, mark string) *exec.Cmd {
 	return cmd
 }
 
+func marked(state string) Marked {
+	return Marked{
+		End: func() (int, error) { return sliver.EndMarked(state, plan.FenceNote) },
+		Has: func() (bool, error) { return sliver.HasMarked(state, plan.FenceNote) },
+	}
+}
+
 func lives(cmd *exec.Cmd) bool { return cmd.Process.Signal(syscall.Signal(0)) == nil }
 
 // ended waits for a process that is to be killed.
@@ -66,27 +71,27 @@ func ended(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-func TestTheSentryEndsWhatMayStartElsewhereWhenNobodyRenewsTheLease(t *testing.T) {
+func TestTheWatchdogEndsWhatMayStartElsewhereWhenNobodyRenewsTheLease(t *testing.T) {
 	state := t.TempDir()
-	a := &Agent{cfg: Config{StateDir: state, Log: slog.New(slog.DiscardHandler)}}
+	dog := Watchdog{StateDir: state, Log: slog.New(slog.DiscardHandler)}
 	l := newTerm()
-	a.post(l)
+	dog.Post(l)
 	mover, stayer := stand(t, state, "mover", "always"), stand(t, state, "stayer", "")
 	done := make(chan error, 1)
-	go func() { done <- Sentry(t.Context(), state, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- RunWatchdog(t.Context(), state, marked(state), slog.New(slog.DiscardHandler)) }()
 	if until, err := postedUntil(state); err != nil || until <= uptime()+50*time.Minute {
 		t.Errorf("posted until %v, %v", until, err)
 	}
 	select {
 	case err := <-done:
 		t.Fatalf("it went while a node was there: %v", err)
-	case <-time.After(2 * sentryLook): // it has looked
+	case <-time.After(2 * watchdogLook): // it has looked
 	}
 	if !lives(stayer) || !lives(mover) {
 		t.Error("nodes were ended while the lease held")
 	}
 	l.end()
-	a.post(l)
+	dog.Post(l)
 	ended(t, mover)
 	if !lives(stayer) {
 		t.Error("it ended a node that starts nowhere else")
@@ -96,9 +101,9 @@ func TestTheSentryEndsWhatMayStartElsewhereWhenNobodyRenewsTheLease(t *testing.T
 	}
 }
 
-func TestOneSentryIsCalled(t *testing.T) {
+func TestOneWatchdogIsCalled(t *testing.T) {
 	state := t.TempDir()
-	a := &Agent{cfg: Config{StateDir: state, LogDir: state, Sentry: []string{"/bin/sh", "-c", "read -r line < $0/fence/quit"}, Log: slog.New(slog.DiscardHandler)}}
+	dog := Watchdog{StateDir: state, LogDir: state, Command: []string{"/bin/sh", "-c", "read -r line < $0/fence/quit"}, Log: slog.New(slog.DiscardHandler)}
 	if err := os.MkdirAll(fenceDir(state), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -107,22 +112,22 @@ func TestOneSentryIsCalled(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for range 3 {
-		if err := a.callSentry(); err != nil {
+		if err := dog.Call(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if free, err := takePost(state); free != nil || err != nil {
-		t.Fatalf("the post is free while the sentry is there: %v", err)
+	if free, err := takeLock(state); free != nil || err != nil {
+		t.Fatalf("the lock is free while the watchdog runs: %v", err)
 	}
 	f, err := os.OpenFile(quit, os.O_WRONLY, 0)
 	if err == nil {
-		err = f.Close() // the sentry reads to the end, and ends
+		err = f.Close() // the watchdog reads to the end, and ends
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, func() error {
-		free, err := takePost(state)
+		free, err := takeLock(state)
 		if err == nil && free == nil {
 			err = context.DeadlineExceeded
 		}
@@ -130,15 +135,15 @@ func TestOneSentryIsCalled(t *testing.T) {
 			free.Close()
 		}
 		return err
-	}, time.Minute, "the post to be free")
+	}, time.Minute, "the lock to be free")
 }
 
-func TestASentryThatIsCalledAgainStays(t *testing.T) {
+func TestAWatchdogThatIsCalledAgainStays(t *testing.T) {
 	state := t.TempDir()
 	done := make(chan error, 1)
-	go func() { done <- Sentry(t.Context(), state, slog.New(slog.DiscardHandler)) }()
-	for began := uptime(); uptime()-began < 2*sentryStay; {
-		f, err := takePost(state)
+	go func() { done <- RunWatchdog(t.Context(), state, marked(state), slog.New(slog.DiscardHandler)) }()
+	for began := uptime(); uptime()-began < 2*watchdogLinger; {
+		f, err := takeLock(state)
 		if f == nil || err != nil {
 			t.Fatalf("%v, %v", f, err)
 		}
@@ -146,7 +151,7 @@ func TestASentryThatIsCalledAgainStays(t *testing.T) {
 		select {
 		case err := <-done:
 			t.Fatalf("it went after %v, while it was called: %v", uptime()-began, err)
-		case <-time.After(sentryStay / 4):
+		case <-time.After(watchdogLinger / 4):
 		}
 	}
 	if err := <-done; err != nil {
@@ -155,7 +160,7 @@ func TestASentryThatIsCalledAgainStays(t *testing.T) {
 }
 
 // One record that cannot be read does not save the others' nodes.
-func TestTheSentryEndsWhatItCanRead(t *testing.T) {
+func TestTheWatchdogEndsWhatItCanRead(t *testing.T) {
 	state := t.TempDir()
 	mover := stand(t, state, "mover", "always")
 	bad := filepath.Join(state, "slices", "1", "nodes", "bad")
@@ -172,8 +177,8 @@ func TestTheSentryEndsWhatItCanRead(t *testing.T) {
 	ended(t, mover)
 }
 
-// A record that stays unreadable does not fill the disk with what is said of it.
-func TestTheSentrySaysOnceWhatItCannotRead(t *testing.T) {
+// A record that stays unreadable does not fill the disk with log lines.
+func TestTheWatchdogLogsOnceWhatItCannotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // where seconds pass at once
 		state := t.TempDir()
 		record := func(node, text string) {
@@ -187,23 +192,23 @@ func TestTheSentrySaysOnceWhatItCannotRead(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(fenceDir(state), "until"), 0o755); err != nil { // no file
 			t.Fatal(err)
 		}
-		said := make(chan string, 1000)
-		log := slog.New(slog.NewTextHandler(lines(said), nil))
+		logged := make(chan string, 1000)
+		log := slog.New(slog.NewTextHandler(lines(logged), nil))
 		ctx, leave := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- Sentry(ctx, state, log) }()
-		first := []string{<-said, <-said}
+		go func() { done <- RunWatchdog(ctx, state, marked(state), log) }()
+		first := []string{<-logged, <-logged}
 		if all := strings.Join(first, ""); !strings.Contains(all, "until: is a directory") || !strings.Contains(all, "bad/sliver.json") {
-			t.Errorf("said: %s", all)
+			t.Errorf("logged: %s", all)
 		}
 		select {
-		case again := <-said:
-			t.Errorf("said again: %s", again)
-		case <-time.After(3 * sentryLook): // it has looked again and again
+		case repeated := <-logged:
+			t.Errorf("logged again: %s", repeated)
+		case <-time.After(3 * watchdogLook): // it has looked again and again
 		}
 		record("worse", "[")
-		if more := <-said; !strings.Contains(more, "worse/sliver.json") {
-			t.Errorf("of another one it says %s", more)
+		if more := <-logged; !strings.Contains(more, "worse/sliver.json") {
+			t.Errorf("of another one it logs %s", more)
 		}
 		leave()
 		if err := <-done; err != nil {
@@ -218,22 +223,4 @@ type lines chan<- string
 func (l lines) Write(p []byte) (int, error) {
 	l <- string(p)
 	return len(p), nil
-}
-
-func TestASentryIsCalledForNodesThatMayStartElsewhereAlone(t *testing.T) {
-	s := plantest.Spread(plantest.Slice(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "B"})
-	all := []plan.Input{{Spec: s}}
-	here, fenced := placeOf("A"), placeOf("A")
-	fenced.Fenced = true
-	if marks(here, all) {
-		t.Error("no node may start elsewhere")
-	}
-	s.Node("h2").Placement.Reschedule = slice.RescheduleAlways
-	if marks(here, all) {
-		t.Error("the one that may is on another host")
-	}
-	s.Node("h1").Placement.Reschedule = slice.RescheduleAlways
-	if !marks(here, all) || marks(fenced, all) {
-		t.Error("h1 may, and is here unless the fence is closed")
-	}
 }

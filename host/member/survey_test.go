@@ -1,4 +1,4 @@
-package agent
+package member
 
 import (
 	"context"
@@ -82,14 +82,14 @@ func TestMorePassesOnlyAfterSeveralSurveys(t *testing.T) {
 			if mtu > 0 {
 				found["B"] = mtu
 			}
-			doubtWider(found, before, wider)
+			delayWider(found, before, wider)
 			if found["B"] != c.want[i] {
 				t.Errorf("%s: after survey %d, %d passes, want %d", name, i+1, found["B"], c.want[i])
 			}
 			before = found
 		}
 		if len(before) == 0 && len(wider) > 0 {
-			t.Errorf("%s: %v is remembered of a host that is gone", name, wider)
+			t.Errorf("%s: %v is kept of a host that is gone", name, wider)
 		}
 	}
 }
