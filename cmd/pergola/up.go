@@ -124,7 +124,7 @@ func located(src *source.Source, err error) error {
 	for _, e := range p.Errors {
 		found = append(found, topology.Diagnostic{File: src.Path, Path: e.Location, Message: e.Message})
 	}
-	return src.Topology.Locate(found)
+	return topology.Locate(src.Topology, found)
 }
 
 // comeUp waits until the hosts have built what was applied and, if asked for, until routing has converged.

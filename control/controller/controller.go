@@ -89,7 +89,7 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 	case !errors.Is(err, store.ErrNotFound):
 		return api.Plan{}, nil, err
 	}
-	next, diagnostics := t.Resolve(prev)
+	next, diagnostics := topology.Resolve(t, prev)
 	if err := diagnostics.Err(); err != nil {
 		return api.Plan{}, nil, faulty(diagnostics)
 	}

@@ -42,7 +42,7 @@ func resolved(t interface{ Fatalf(string, ...any) }, file string, prev *slice.Sl
 	if len(found) > 0 {
 		t.Fatalf("parse: %s", found.Error())
 	}
-	s, found := top.Resolve(prev)
+	s, found := topology.Resolve(top, prev)
 	if len(found) > 0 {
 		t.Fatalf("resolve: %s", found.Error())
 	}
@@ -332,7 +332,7 @@ links:
 		if len(found) > 0 {
 			t.Fatal(found.Error())
 		}
-		next, _ := top.Resolve(nil)
+		next, _ := topology.Resolve(top, nil)
 		err := (&placing{hosts: machines(2), next: next, top: top}).place()
 		var r *Refusal
 		if !errors.As(err, &r) {
@@ -342,7 +342,7 @@ links:
 		for _, f := range r.Faults {
 			faults = append(faults, topology.Diagnostic{Path: f.Location, Message: f.Message})
 		}
-		if got := top.Locate(faults).Error(); !strings.Contains(got, tt.want) {
+		if got := topology.Locate(top, faults).Error(); !strings.Contains(got, tt.want) {
 			t.Errorf("got %s\nwant %s", got, tt.want)
 		}
 	}

@@ -80,7 +80,7 @@ func schemaName(t reflect.Type, hint string) string {
 	switch pkg := t.PkgPath(); {
 	case strings.HasSuffix(pkg, "/pergola/model/slice"):
 		return "Resolved" + name
-	case strings.HasSuffix(pkg, "/pergola/model/topology") && name != "Topology":
+	case strings.HasSuffix(pkg, "/pergola/model/topology/file") && name != "Topology":
 		return "Topology" + name
 	}
 	return name

@@ -2,11 +2,13 @@ package topology
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"pgregory.net/rapid"
 
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology/file"
 )
 
 // network draws a topology in which nothing is wrong.
@@ -80,7 +82,7 @@ func anyLink(t *rapid.T, sites, switches []string) (l Link, ok bool) {
 		l.StormControl = rapid.SampledFrom([]FrameRate{"", "off", "250", "1.5kpps"}).Draw(t, "storm control")
 	}
 	if rapid.Bool().Draw(t, "shaped") {
-		l.Rate = RateOf(uint64(rapid.IntRange(1, 100_000).Draw(t, "rate")) * 1000)
+		l.Rate = file.RateOf(uint64(rapid.IntRange(1, 100_000).Draw(t, "rate")) * 1000)
 		l.Delay = Duration(fmt.Sprintf("%dms", rapid.IntRange(0, 100).Draw(t, "delay")))
 		l.Loss = rapid.SampledFrom([]Percent{"", "1%", "0.5"}).Draw(t, "loss")
 		l.From = map[string]Shape{ends[0]: {Queue: rapid.IntRange(1, 100).Draw(t, "queue")}}
@@ -94,7 +96,7 @@ func without(t *rapid.T, top *Topology) *Topology {
 	smaller.Nodes = map[string]Node{}
 	gone := ""
 	if rapid.Bool().Draw(t, "take a node") && len(top.Nodes) > 1 {
-		gone = rapid.SampledFrom(sortedKeys(top.Nodes)).Draw(t, "gone")
+		gone = rapid.SampledFrom(slices.Sorted(maps.Keys(top.Nodes))).Draw(t, "gone")
 	}
 	for name, n := range top.Nodes {
 		if name != gone {

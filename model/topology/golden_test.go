@@ -33,7 +33,7 @@ func TestResolvesSmallNetworks(t *testing.T) {
 					source.Data, source.SHA256 = nil, strings.Repeat("ab", 32)
 				}
 			}
-			s, found := top.Resolve(nil)
+			s, found := Resolve(top, nil)
 			if len(found) > 0 {
 				t.Fatal(found.Error())
 			}
@@ -50,7 +50,7 @@ func TestResolvesSmallNetworks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(want, got) {
-				t.Errorf("%s (go test ./topology -update):\n%s", golden, cmp.Diff(string(want), string(got)))
+				t.Errorf("%s (go test ./model/topology -update):\n%s", golden, cmp.Diff(string(want), string(got)))
 			}
 		})
 	}

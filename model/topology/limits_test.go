@@ -62,7 +62,7 @@ func TestTooManyNodesIsOneErrorAtOnce(t *testing.T) {
 	for i := range 100_000 {
 		inJSON.Nodes[fmt.Sprint("n", i)] = Node{}
 	}
-	if _, found := inJSON.Resolve(nil); len(found) != 1 || !strings.Contains(found.Error(), "100000 nodes") {
+	if _, found := Resolve(&inJSON, nil); len(found) != 1 || !strings.Contains(found.Error(), "100000 nodes") {
 		t.Errorf("got %v", found)
 	}
 }

@@ -1,45 +1,36 @@
 package topology
 
 import (
-	"bytes"
 	"cmp"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
 
-	"github.com/pergola-net/pergola/model/topology/yamltree"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology/decode"
+	"github.com/pergola-net/pergola/model/topology/diagnostic"
+	"github.com/pergola-net/pergola/model/topology/file"
+	"github.com/pergola-net/pergola/model/topology/resolve"
 )
-
-// Limits of a file. They stop a file that was made to exhaust the reader; no real network comes near.
-const (
-	maxValues = 1_500_000 // aliases multiply them
-	maxDepth  = 100
-)
-
-var treeLimits = yamltree.Limits{Bytes: 64 << 20, Marks: 2_500_000, Depth: maxDepth, Merged: 500_000}
 
 // Parse reads a topology file. It reports everything that is wrong with it, in the order of the file; the topology
-// is nil only where the file is not YAML at all. File names the file in errors, and the network where the file does
+// is nil only where the file is not YAML at all. Name names the file in errors, and the network where the file does
 // not.
-func Parse(file string, data []byte) (*Topology, Diagnostics) {
-	root, found := readTree(file, data)
-	if root == nil {
+func Parse(name string, data []byte) (*Topology, Diagnostics) {
+	t, root, found, lost := decode.File(name, data)
+	if t == nil {
 		return nil, found
 	}
-	d := decoder{budget: maxValues, report: report{found: found}}
-	t := &Topology{file: file, data: data}
-	d.topology(root, t)
 	if t.Name == "" {
-		t.Name = nameFrom(file)
+		t.Name = nameFrom(name)
 	}
-	if len(d.found) < maxFound && !d.lost {
-		t.addMeaning(&d.found)
+	if !lost {
+		found = append(found, meaning(t, found)...)
 	}
-	if len(d.found) == 0 {
+	if len(found) == 0 {
 		return t, nil
 	}
-	found = t.locate(root, d.found)
+	found = decode.LocateIn(root, t.Origin, found)
 	slices.SortStableFunc(found, func(a, b Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
@@ -48,63 +39,45 @@ func Parse(file string, data []byte) (*Topology, Diagnostics) {
 	})
 }
 
-// addMeaning appends what is wrong with the meaning of a file, leaving out what follows from an error of its form
-// that was already found.
-func (t *Topology) addMeaning(found *Diagnostics) {
+// meaning is what is wrong with the meaning of a file, without what follows from an error of its form.
+func meaning(t *Topology, form Diagnostics) (found Diagnostics) {
 	known := map[string]bool{}
-	for _, d := range *found {
+	for _, d := range form {
 		known[d.Path] = true
 	}
-	_, more := t.resolve(nil, false)
-	for _, d := range more {
-		at, err := parsePlace(d.Path)
+	_, all := resolve.Slice(t, nil, false)
+	for _, d := range all {
+		at, err := diagnostic.ParsePlace(d.Path)
 		covered := false
 		for err == nil && at != nil && !covered {
-			covered, at = known[at.String()], at.parent
+			covered, at = known[at.String()], at.Parent
 		}
 		if !covered {
-			*found = append(*found, d)
+			found = append(found, d)
 		}
 	}
+	return found
 }
 
-// readTree gives the tree of the file's one document; nil where there is none. What is wrong with a document that can
-// be decoded all the same is found beside it.
-func readTree(file string, data []byte) (root *yamltree.Node, found Diagnostics) {
-	documents, problems := yamltree.Read(data, treeLimits)
-	for _, p := range problems {
-		found = append(found, Diagnostic{File: file, Line: p.Line, Column: p.Column, Message: p.Message, Hint: p.Hint})
+// Resolve turns what a user wrote into a slice in which every default is written out, every name and address is
+// chosen and every file is present. Prev is the version of the slice that runs now, or nil: what it chose is kept
+// where the same thing still exists. The slice is nil where anything is wrong.
+func Resolve(t *Topology, prev *slice.Slice) (*slice.Slice, Diagnostics) {
+	s, found := resolve.Slice(t, prev, true)
+	if len(found) > 0 {
+		return nil, decode.Locate(t.Origin, found)
 	}
-	fail := func(at yamltree.Position, hint, message string) {
-		found = append(found, Diagnostic{File: file, Line: at.Line, Column: at.Column, Message: message, Hint: hint})
-	}
-	switch {
-	case documents == nil:
-	case len(documents) == 0:
-		fail(yamltree.Position{Line: 1, Column: 1}, "write at least nodes: and links:", "the file is empty")
-	case len(documents) == 1:
-		return documents[0], found
-	default:
-		fail(documents[1].Position, "one network, one file", fmt.Sprintf("the file holds %d YAML documents", len(documents)))
-	}
-	found.addText(data)
-	return nil, found
+	return s, nil
 }
 
-// addText adds the lines of the file that the diagnostics are about.
-func (ds Diagnostics) addText(data []byte) {
-	lines := bytes.Split(bytes.TrimPrefix(data, []byte("\ufeff")), []byte("\n"))
-	for i, d := range ds {
-		if d.Line >= 1 && d.Line <= len(lines) {
-			ds[i].Text = string(bytes.TrimSuffix(lines[d.Line-1], []byte("\r")))
-		}
-	}
-}
+// Locate fills file, line and column of diagnostics that have only a path: those of Resolve, also when it ran in a
+// server that never saw the file.
+func Locate(t *Topology, ds Diagnostics) Diagnostics { return decode.Locate(t.Origin, ds) }
 
 // nameFrom makes a network's name of its file's: labs/ring.yaml is ring.
-func nameFrom(file string) string {
-	name, _, _ := strings.Cut(path.Base(file), ".")
-	if len(name) > 63 || !namePattern.MatchString(name) {
+func nameFrom(name string) string {
+	name, _, _ = strings.Cut(path.Base(name), ".")
+	if len(name) > 63 || !file.NamePattern.MatchString(name) {
 		return ""
 	}
 	return name

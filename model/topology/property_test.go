@@ -15,7 +15,7 @@ import (
 
 // mustResolve resolves a topology in which nothing is wrong.
 func mustResolve(t interface{ Fatalf(string, ...any) }, top *Topology, prev *slice.Slice) *slice.Slice {
-	s, found := top.Resolve(prev)
+	s, found := Resolve(top, prev)
 	if len(found) > 0 {
 		t.Fatalf("resolve: %s", found.Error())
 	}

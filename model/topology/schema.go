@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology/file"
 )
 
 // schemaID is where the published schema can be had.
@@ -39,10 +40,10 @@ type object7 = map[string]any
 // structure describes a struct in its long form.
 func (g *generator) structure(t reflect.Type) object7 {
 	properties := object7{}
-	for _, f := range fieldsOf(t).list {
-		properties[f.name] = g.property(f)
-		for _, short := range sortedKeys(spellings) {
-			if spellings[short] == f.name {
+	for _, f := range file.FieldsOf(t).List {
+		properties[f.Name] = g.property(f)
+		for _, short := range slices.Sorted(maps.Keys(file.Spellings)) {
+			if file.Spellings[short] == f.Name {
 				properties[short] = g.property(f)
 			}
 		}
@@ -50,22 +51,22 @@ func (g *generator) structure(t reflect.Type) object7 {
 	return object7{"type": "object", "properties": properties, "additionalProperties": false}
 }
 
-func (g *generator) property(f field) object7 {
-	p := maps.Clone(g.value(f.typ))
-	if f.enum != nil {
-		words := object7{"enum": f.enum}
+func (g *generator) property(f file.Field) object7 {
+	p := maps.Clone(g.value(f.Type))
+	if f.Enum != nil {
+		words := object7{"enum": f.Enum}
 		p = words
-		if f.typ.Kind() == reflect.Slice {
+		if f.Type.Kind() == reflect.Slice {
 			p = object7{"anyOf": []any{words, object7{"type": "array", "items": words}}}
 		}
 	}
-	if f.high != 0 {
-		p["minimum"], p["maximum"] = f.low, f.high
+	if f.High != 0 {
+		p["minimum"], p["maximum"] = f.Low, f.High
 	}
 	if _, isRef := p["$ref"]; isRef { // draft 7 ignores what stands beside a reference
 		p = object7{"allOf": []any{p}}
 	}
-	p["description"] = f.doc
+	p["description"] = f.Doc
 	return p
 }
 

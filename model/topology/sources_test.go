@@ -26,7 +26,7 @@ func TestSourcesAreReadByTheCaller(t *testing.T) {
 	if diff := cmp.Diff(want, where); diff != "" {
 		t.Error(diff)
 	}
-	_, found := top.Resolve(nil)
+	_, found := Resolve(top, nil)
 	got := make([]string, len(found))
 	for i, d := range found {
 		d.Text = ""
@@ -75,52 +75,15 @@ func TestErrorsOfTheServerAreLocatedInTheFile(t *testing.T) {
 	top := mustParse(t, "lab.yaml", []byte(file))
 	sent := throughJSON(t, top)
 	sent.Links[0].Rate = "fast"
-	_, found := sent.Resolve(nil)
+	_, found := Resolve(sent, nil)
 	if len(found) != 1 || found[0].Line != 0 || found[0].Path != "links[0].rate" {
 		t.Fatalf("got %+v", found)
 	}
-	located := top.Locate(found)[0]
+	located := Locate(top, found)[0]
 	if located.File != "lab.yaml" || located.Line != 6 || located.Column != 30 || located.Text != "  - {ends: [b, 'a:x'], rate: 10Mbit}" {
 		t.Errorf("got %+v", located)
 	}
 	if bare := found.Error(); !strings.HasPrefix(bare, `links[0].rate: rate: "fast" is not a rate`) {
 		t.Errorf("got %s", bare)
-	}
-}
-
-func TestPrivilegedNamesWhatTouchesTheMachine(t *testing.T) {
-	top := mustParse(t, "lab.yaml", []byte(`
-defaults: {node: {binds: [/srv:/srv:ro]}}
-groups: {g: {image: oci:/srv/images/x}}
-nodes:
-  a: {rootfs: /srv/root}
-  b: {rootfs: b.tar}
-  c: {kind: uplink}
-  d: {image: ./layout}
-  e: {image: docker.io/library/alpine:3.20}
-`))
-	want := []string{
-		"defaults.node: binds /srv:/srv:ro of the machine",
-		"groups.g: uses the machine's image layout /srv/images/x",
-		"nodes.a: uses the machine's directory /srv/root as root file system",
-		"nodes.c: kind uplink puts interfaces on the machine itself",
-		"nodes.d: uses the machine's image layout ./layout",
-	}
-	if diff := cmp.Diff(want, top.Privileged()); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestPlacesAreReadBack(t *testing.T) {
-	for _, text := range []string{"", "name", "nodes.a.memory", "links[3].ends[1]", `nodes.a.files["/etc/x.\"y\"[0]"].source`, `nodes[""]`} {
-		at, err := parsePlace(text)
-		if err != nil || at.String() != text && text != `nodes[""]` {
-			t.Errorf("%s: read as %s, %v", text, at, err)
-		}
-	}
-	for _, text := range []string{"a..b", "a[", "a[x]", `a["x`, `a["x"`} {
-		if _, err := parsePlace(text); err == nil {
-			t.Errorf("%s: no error", text)
-		}
 	}
 }

@@ -1,222 +1,79 @@
 package topology
 
 import (
-	"strings"
-
-	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology/diagnostic"
+	"github.com/pergola-net/pergola/model/topology/encode"
+	"github.com/pergola-net/pergola/model/topology/file"
 )
 
-// Topology is what a topology file says, before defaults, groups and addressing. It is also the body of the API's
-// requests: JSON carries every value, with the keys of the file.
-//
-// The file allows short forms (a link as a list of two names, one string where a list may stand); here each thing
-// has one form. An empty value means "not written".
-type Topology struct {
-	Name        string           `json:"name,omitempty" doc:"Name of the network: letters, digits, - and _."`
-	Attribution string           `json:"attribution,omitempty" doc:"Licence note of imported data; shown wherever the network is drawn."`
-	Placement   slice.Strategy   `json:"placement,omitempty" enum:"spread,pack" doc:"In a cluster: spread takes hosts in like parts, pack few of them. Default: spread."`
-	Addressing  *Addressing      `json:"addressing,omitempty" doc:"Address families, and the pools of automatic addresses."`
-	Defaults    *Defaults        `json:"defaults,omitempty" doc:"Attributes of all nodes and of all links."`
-	Groups      map[string]Group `json:"groups,omitempty" doc:"Attributes shared by some nodes. They override the defaults."`
-	Nodes       map[string]Node  `json:"nodes" doc:"Routers, hosts and switches by name, or a list of names."`
-	Links       []Link           `json:"links,omitempty" doc:"Each joins two interfaces, or more (a LAN)."`
-	Checks      []Check          `json:"checks,omitempty" doc:"Statements about the running network that pergola check tries."`
+// The types of a topology file. Package file says what each field means.
 
-	// The file it was read from, for the positions of errors; empty when the topology came as JSON.
-	file string
-	data []byte
-}
+type (
+	// Topology is what a topology file says, before defaults, groups and addressing.
+	Topology = file.Topology
+	// Origin is the text of a topology file.
+	Origin = file.Origin
+	// Addressing says which address families are used, and the pools of automatic addresses.
+	Addressing = file.Addressing
+	// Defaults are the attributes of all nodes and of all links.
+	Defaults = file.Defaults
+	// Group gives attributes to some nodes.
+	Group = file.Group
+	// Node is one router, host or switch.
+	Node = file.Node
+	// Attributes are what defaults, groups and nodes can say.
+	Attributes = file.Attributes
+	// ISIS has the parameters of IS-IS.
+	ISIS = file.ISIS
+	// Interface is what a node says about one of its interfaces.
+	Interface = file.Interface
+	// Link joins two interfaces, or more (a LAN).
+	Link = file.Link
+	// LinkAttributes are what defaults and links can say.
+	LinkAttributes = file.LinkAttributes
+	// Shape is what happens to frames in one direction, or in both.
+	Shape = file.Shape
+	// Route is one static route.
+	Route = file.Route
+	// File is a file that is put into a node.
+	File = file.File
+	// Source is a file that the topology names.
+	Source = file.Source
+	// Check is one statement about the running network.
+	Check = file.Check
+	// Strings is a list; the file may write a single element without brackets.
+	Strings = file.Strings
+	// Command is the arguments of a process; the file may write one line for the shell.
+	Command = file.Command
+	// End is an end of a link: node or node:interface.
+	End = file.End
+	// DSCP says which DSCP the packets of a tunnel have.
+	DSCP = file.DSCP
+	// Rate is a number of bits a second, as users write it.
+	Rate = file.Rate
+	// FrameRate is a number of frames a second, as users write it.
+	FrameRate = file.FrameRate
+	// Duration is a span of time, as users write it.
+	Duration = file.Duration
+	// Percent is a share, as users write it.
+	Percent = file.Percent
+	// Bytes is an amount of memory, as users write it.
+	Bytes = file.Bytes
+)
 
-// Addressing says which address families are used and where automatic addresses come from.
-type Addressing struct {
-	IPv4      *bool   `json:"ipv4,omitempty" doc:"false: no IPv4 addresses are chosen."`
-	IPv6      *bool   `json:"ipv6,omitempty" doc:"false: no IPv6 addresses are chosen."`
-	Loopbacks Strings `json:"loopbacks,omitempty" doc:"Pools of router loopbacks (/32 and /128)."`
-	Links     Strings `json:"links,omitempty" doc:"Pools of point-to-point links (/31 and /127)."`
-	LANs      Strings `json:"lans,omitempty" doc:"Pools of LANs (/24, /20 or /16, and /64)."`
-}
-
-// Defaults are the attributes that hold where neither group, node nor link says otherwise.
-type Defaults struct {
-	Node *Attributes     `json:"node,omitempty" doc:"Attributes of all nodes."`
-	Link *LinkAttributes `json:"link,omitempty" doc:"Attributes of all links."`
-}
-
-// Group gives attributes to some nodes: to those of Members and to those that name the group.
-type Group struct {
-	Members Strings `json:"members,omitempty" doc:"Names of nodes."`
-	Attributes
-}
-
-// Node is one router, host or switch.
-type Node struct {
-	Groups     Strings              `json:"groups,omitempty" doc:"Groups the node belongs to; a later one overrides an earlier one."`
-	Position   *slice.Position      `json:"position,omitempty" doc:"Where the node is drawn: [latitude, longitude]."`
-	Loopbacks  Strings              `json:"loopbacks,omitempty" doc:"Addresses of lo; a router without any gets them from the pool."`
-	RouterID   string               `json:"router_id,omitempty" doc:"Router ID, an IPv4 address; the first IPv4 loopback if not given."`
-	Interfaces map[string]Interface `json:"interfaces,omitempty" doc:"Attributes of single interfaces, by name."`
-	Attributes
-}
-
-// Attributes are what defaults, groups and nodes can say. Maps are merged key by key, everything else is replaced.
-type Attributes struct {
-	Kind       slice.Kind   `json:"kind,omitempty" enum:"router,host,switch,uplink" doc:"What the node is. Default: router where daemon, routing, as or config is given, else host."`
-	Daemon     slice.Daemon `json:"daemon,omitempty" enum:"frr,bird" doc:"Routing suite of a router. Default: frr."`
-	Routing    Strings      `json:"routing,omitempty" enum:"ospf,isis,bgp,rip,static,none" doc:"Routing protocols of a router, one or a list. Default: ospf; with as: bgp, and ospf where the AS has several routers."`
-	AS         uint32       `json:"as,omitempty" doc:"Autonomous system number (BGP)."`
-	Reflector  *bool        `json:"reflector,omitempty" doc:"true: a route reflector; the other routers of its AS are its clients (BGP)."`
-	Networks   Strings      `json:"networks,omitempty" doc:"Prefixes to originate beside loopbacks and the networks of hosts (BGP)."`
-	Area       string       `json:"area,omitempty" doc:"Area of all interfaces, a number or dotted (OSPF). Default: 0."`
-	Hello      Duration     `json:"hello,omitempty" doc:"Hello interval, whole seconds. Default: 1s."`
-	Dead       Duration     `json:"dead,omitempty" doc:"Dead (hold) interval, whole seconds. Default: 10s."`
-	FastHellos *bool        `json:"fast_hellos,omitempty" doc:"true: detect failures in less than a second, where the daemon can."`
-	ISIS       *ISIS        `json:"isis,omitempty" doc:"Parameters of IS-IS."`
-
-	FastPath slice.FastPath `json:"fastpath,omitempty" enum:"on,off" doc:"off: the router forwards in its own kernel alone. Default: on."`
-
-	Config  map[string]*Source `json:"config,omitempty" doc:"Files of the routing daemon, used as they are: a path, a list of paths, or name: path. Nothing is generated then."`
-	Gateway Strings            `json:"gateway,omitempty" doc:"Default gateway of a host: a router's name, addresses, or none. Default: the first router on its network."`
-	Routes  []Route            `json:"routes,omitempty" doc:"Static routes: 10.0.0.0/8 via 10.1.1.1, or a map of to, via, interface, blackhole."`
-
-	Image   string            `json:"image,omitempty" doc:"Image: a registry reference, or the path of an OCI layout (oci:PATH)."`
-	Rootfs  *Source           `json:"rootfs,omitempty" doc:"Root file system: a directory or a tar archive. Default: the host's programs, read-only."`
-	Cmd     Command           `json:"cmd,omitempty" doc:"First process: a list of arguments, or a line for the shell."`
-	Env     map[string]string `json:"env,omitempty" doc:"Environment of the processes."`
-	Files   map[string]File   `json:"files,omitempty" doc:"Files put into the node before it starts: path in the node: path beside the topology, or a map of content or source, and mode."`
-	Binds   Strings           `json:"binds,omitempty" doc:"Paths of the host that the node sees, SOURCE:TARGET[:ro]. For root alone."`
-	Sysctls map[string]string `json:"sysctls,omitempty" doc:"Kernel parameters of the node's namespaces, such as net.ipv4.ip_forward."`
-	CPU     float64           `json:"cpu,omitempty" minimum:"0" maximum:"1024" doc:"Limit, in cores."`
-	Memory  Bytes             `json:"memory,omitempty" doc:"Limit, such as 64MiB."`
-	PIDs    int64             `json:"pids,omitempty" minimum:"0" maximum:"4194304" doc:"Limit of processes."`
-	Exec    Strings           `json:"exec,omitempty" doc:"Shell commands, run once after each start."`
-	Restart slice.Restart     `json:"restart,omitempty" enum:"always,on-failure,never" doc:"What happens when the first process ends. Default: always."`
-	Labels  map[string]string `json:"labels,omitempty" doc:"Free text for people and tools."`
-
-	Host       string            `json:"host,omitempty" doc:"Machine of the cluster that the node runs on. Default: any."`
-	HostLabels map[string]string `json:"host_labels,omitempty" doc:"Labels that this machine must have."`
-	Reschedule slice.Reschedule  `json:"reschedule,omitempty" enum:"always,never" doc:"Whether the node starts elsewhere when its machine is lost. Default: never."`
-}
-
-// ISIS are the parameters of IS-IS.
-type ISIS struct {
-	Area  string `json:"area,omitempty" doc:"Area address. Default: 49.0001."`
-	NET   string `json:"net,omitempty" doc:"Whole network entity title. Default: area and router ID."`
-	Level string `json:"level,omitempty" enum:"1,2,1-2" doc:"Level. Default: 2."`
-}
-
-// Interface is what a node says about one of its interfaces.
-type Interface struct {
-	Addresses Strings `json:"addresses,omitempty" doc:"Addresses with prefix length. They replace the automatic ones of their family."`
-	Cost      int     `json:"cost,omitempty" minimum:"0" maximum:"65535" doc:"OSPF cost or IS-IS metric."`
-	Area      string  `json:"area,omitempty" doc:"OSPF area."`
-	Passive   *bool   `json:"passive,omitempty" doc:"true: announced, but no adjacency is made. Default: where no other router is on the network."`
-	MTU       int     `json:"mtu,omitempty" minimum:"68" maximum:"65535" doc:"Bytes of payload, where it differs from the link's."`
-}
-
-// Link joins two interfaces, or more (a LAN).
-type Link struct {
-	Name      string             `json:"name,omitempty" doc:"Name. Default: a:eth1--b:eth1."`
-	Ends      []End              `json:"ends" doc:"Nodes (a) or interfaces (a:eth1) that the link joins."`
-	LAN       bool               `json:"lan,omitempty" doc:"true: an Ethernet segment also when it has two ends."`
-	Subnets   Strings            `json:"subnets,omitempty" doc:"Networks of the link, at most one of each family."`
-	Addresses map[string]Strings `json:"addresses,omitempty" doc:"Addresses of its ends, by node or node:interface."`
-	From      map[string]Shape   `json:"from,omitempty" doc:"Shaping of one direction: of the frames that this end (node or node:interface) sends."`
-	LinkAttributes
-}
-
-// LinkAttributes are what defaults and links can say.
-type LinkAttributes struct {
-	MTU  int    `json:"mtu,omitempty" minimum:"68" maximum:"65535" doc:"Bytes of payload. Default: 1500."`
-	Cost int    `json:"cost,omitempty" minimum:"0" maximum:"65535" doc:"OSPF cost or IS-IS metric."`
-	Area string `json:"area,omitempty" doc:"OSPF area."`
-	IPv4 *bool  `json:"ipv4,omitempty" doc:"false: no IPv4 addresses are chosen."`
-	IPv6 *bool  `json:"ipv6,omitempty" doc:"false: no IPv6 addresses are chosen."`
-
-	Tunnel slice.TunnelKind `json:"tunnel,omitempty" enum:"egre,vxlan" doc:"What carries frames from machine to machine: egre (GRE with a key) or vxlan. Default: egre."`
-	DSCP   DSCP             `json:"dscp,omitempty" enum:"copy,none" doc:"copy: the tunnel's packets have the DSCP of those within. Default: none, that is 0."`
-
-	StormControl FrameRate `json:"storm_control,omitempty" doc:"Broadcast and multicast frames a second that a LAN or switch sends to each other machine: 500pps, 20kpps, off. Default: 10kpps."`
-	Shape
-}
-
-// DSCP says what a tunnel's packets have there.
-type DSCP string
-
-// The settings.
+// The settings of DSCP.
 const (
-	DSCPCopy DSCP = "copy"
-	DSCPNone DSCP = "none"
+	DSCPCopy = file.DSCPCopy
+	DSCPNone = file.DSCPNone
 )
 
-// Shape is what happens to frames in one direction, or in both.
-type Shape struct {
-	Rate   Rate     `json:"rate,omitempty" doc:"Bits a second: 10Mbit, 1G."`
-	Delay  Duration `json:"delay,omitempty" doc:"Added, one way: 10ms."`
-	Jitter Duration `json:"jitter,omitempty" doc:"Standard deviation of the delay."`
-	Loss   Percent  `json:"loss,omitempty" doc:"Share of frames lost: 1%."`
-	Queue  int      `json:"queue,omitempty" minimum:"0" maximum:"1000000" doc:"Frames that wait before the tail is dropped."`
-}
+type (
+	// Diagnostic is one thing that is wrong with a topology.
+	Diagnostic = diagnostic.Diagnostic
+	// Diagnostics is all that is wrong with a topology.
+	Diagnostics = diagnostic.Diagnostics
+)
 
-// Route is one static route.
-type Route struct {
-	To        string `json:"to" doc:"Destination: a prefix, an address, or default."`
-	Via       string `json:"via,omitempty" doc:"Next hop."`
-	Interface string `json:"interface,omitempty" doc:"Outgoing interface."`
-	Blackhole bool   `json:"blackhole,omitempty" doc:"true: packets are dropped."`
-}
-
-// File is a file that is put into a node: Content as written in the topology, or what Source names.
-type File struct {
-	Content string  `json:"content,omitempty" doc:"The file's content."`
-	Source  *Source `json:"source,omitempty" doc:"Path of a file beside the topology."`
-	Mode    string  `json:"mode,omitempty" doc:"Permissions, octal. Default: 0644."`
-}
-
-// Source is a file that the topology names. Whoever reads the topology reads it too, with his own rights; relative
-// paths count from the topology's directory.
-type Source struct {
-	Path string `json:"path" doc:"Path as written."`
-	Data []byte `json:"data,omitzero" doc:"Content (base64)."`
-	// SHA256 stands in place of Data for a tar archive, which is too big to travel inside a topology.
-	SHA256 string `json:"sha256,omitempty" doc:"Digest of an archive that is sent apart, in hex."`
-	// Where is the place in the topology that names the file, as in Diagnostic.Path. Sources fills it.
-	Where string `json:"-"`
-}
-
-// Check is one statement about the running network. Exactly one of Ping, Path and Exec is given.
-type Check struct {
-	Name    string   `json:"name,omitempty" doc:"Name in the report."`
-	Ping    Strings  `json:"ping,omitempty" doc:"[from, to]: from reaches to by ICMP echo; to is a node or an address."`
-	Path    Strings  `json:"path,omitempty" doc:"[from, via, ..., to]: packets pass these nodes in this order."`
-	Exec    string   `json:"exec,omitempty" doc:"Shell command that runs in node."`
-	Node    string   `json:"node,omitempty" doc:"Node that runs exec."`
-	Status  int      `json:"status,omitempty" minimum:"0" maximum:"255" doc:"Wanted exit status of exec."`
-	Output  string   `json:"output,omitempty" doc:"Regular expression (RE2) that the output of exec matches."`
-	Fails   bool     `json:"fails,omitempty" doc:"true: the check holds when the statement does not."`
-	Timeout Duration `json:"timeout,omitempty" doc:"How long to try. Default: 5s."`
-}
-
-// Strings is a list; the file may write a single element without brackets.
-type Strings []string
-
-// Command is the arguments of a process; the file may write one line for the shell.
-type Command []string
-
-// End is an end of a link as users write it: node or node:interface.
-type End string
-
-// Node is the name of the end's node.
-func (e End) Node() string { node, _, _ := strings.Cut(string(e), ":"); return node }
-
-// Interface is the name of the end's interface, empty where the file leaves the choice to Pergola.
-func (e End) Interface() string { _, name, _ := strings.Cut(string(e), ":"); return name }
-
-// IsArchive reports whether the source, as a root file system, is a tar archive and not a directory.
-func (s *Source) IsArchive() bool {
-	for _, suffix := range []string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2"} {
-		if strings.HasSuffix(s.Path, suffix) {
-			return true
-		}
-	}
-	return false
-}
+// Marshal writes a topology as a person would: short forms, one line for what is short, sections apart. Parse reads
+// the same topology back, without the data of its sources.
+func Marshal(t *Topology) ([]byte, error) { return encode.Marshal(t) }

@@ -187,7 +187,7 @@ func TestClabResolvesWithoutAddressesOfItsOwn(t *testing.T) {
 	text := strings.NewReplacer("\"common/daemons:/etc/frr/daemons\", \"motd:/etc/motd\"", "", `binds: ["__clabNodeName__/frr.conf:/etc/frr/frr.conf", "own/motd:/etc/motd:ro", "/var/log:/host/log:ro", "scripts:/scripts"]`, "",
 		`binds: ["run.sh:/run.sh"]`, "").Replace(campus)
 	top, _ := clabOf(t, text, ClabOptions{})
-	s, found := top.Resolve(nil)
+	s, found := topology.Resolve(top, nil)
 	if err := found.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +298,7 @@ func FuzzClab(f *testing.F) {
 			t.Fatalf("topology %v with %v", top, found)
 		}
 		if top != nil {
-			if s, found := top.Resolve(nil); (s == nil) != (found.Err() != nil) {
+			if s, found := topology.Resolve(top, nil); (s == nil) != (found.Err() != nil) {
 				t.Fatalf("slice %v with %v", s, found)
 			}
 		}

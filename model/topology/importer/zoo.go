@@ -11,6 +11,7 @@ import (
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/topology/file"
 	"github.com/pergola-net/pergola/model/wording"
 )
 
@@ -255,7 +256,7 @@ func (z *zoo) rate(e *graphEdge) topology.Rate {
 	}
 	bits, err := strconv.ParseFloat(raw, 64)
 	if err == nil {
-		r := topology.RateOf(uint64(math.Round(math.Max(0, math.Min(bits, 1e18)))))
+		r := file.RateOf(uint64(math.Round(math.Max(0, math.Min(bits, 1e18)))))
 		if _, rangeErr := r.Bits(); rangeErr == nil && bits >= 1 {
 			return r
 		}
@@ -284,7 +285,7 @@ func (z *zoo) delay(ends []string) topology.Duration {
 	if delay == 0 {
 		return ""
 	}
-	return topology.DurationOf(delay)
+	return file.DurationOf(delay)
 }
 
 // distance is the length of the great circle in km, by the haversine formula.

@@ -75,7 +75,7 @@ func TestEverySampleOfTheZooResolves(t *testing.T) {
 			if err := found.Err(); err != nil {
 				t.Fatal(err)
 			}
-			s, found := top.Resolve(nil)
+			s, found := topology.Resolve(top, nil)
 			if err := found.Err(); err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
@@ -104,8 +104,8 @@ func TestImportedTopologySurvivesBeingWritten(t *testing.T) {
 	if err := found.Err(); err != nil {
 		t.Fatal(err)
 	}
-	want, _ := top.Resolve(nil)
-	got, _ := again.Resolve(nil)
+	want, _ := topology.Resolve(top, nil)
+	got, _ := topology.Resolve(again, nil)
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("read from what was written (-imported +read):\n%s", diff)
 	}
@@ -252,7 +252,7 @@ func FuzzZoo(f *testing.F) {
 		if top == nil {
 			return
 		}
-		if _, found := top.Resolve(nil); found.Err() != nil {
+		if _, found := topology.Resolve(top, nil); found.Err() != nil {
 			t.Fatalf("does not resolve: %v", found)
 		}
 	})

@@ -39,7 +39,7 @@ func (s *Source) gather() (found topology.Diagnostics) {
 			found = append(found, topology.Diagnostic{Path: f.Where, Message: err.Error()})
 		}
 	}
-	return s.Topology.Locate(found)
+	return topology.Locate(s.Topology, found)
 }
 
 // anchor makes the host's paths that the server itself uses (binds, root directories, image layouts) absolute: it

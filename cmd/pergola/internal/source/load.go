@@ -165,7 +165,7 @@ func IsFile(word string) bool {
 
 // Resolve gives the network that the topology means, as the server would make it.
 func (s *Source) Resolve() (*slice.Slice, error) {
-	resolved, found := s.Topology.Resolve(nil)
+	resolved, found := topology.Resolve(s.Topology, nil)
 	if err := found.Err(); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,50 @@
+package file
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/pergola-net/pergola/model/topology/diagnostic"
+)
+
+// Sources lists the files that the topology names: configuration files, files, archives of root file systems. Whoever
+// read the topology reads them, with his own rights, and fills Data, or SHA256 for an archive (IsArchive). Paths
+// count from the topology's directory.
+func (t *Topology) Sources() []*Source {
+	var found []*Source
+	add := func(s *Source, at *diagnostic.Place) {
+		if s != nil && s.Path != "" {
+			s.Where = at.String()
+			found = append(found, s)
+		}
+	}
+	t.eachAttributes(func(a *Attributes, at *diagnostic.Place) {
+		for _, name := range slices.Sorted(maps.Keys(a.Config)) {
+			add(a.Config[name], at.At("config").At(name))
+		}
+		for _, target := range slices.Sorted(maps.Keys(a.Files)) {
+			add(a.Files[target].Source, at.At("files").At(target))
+		}
+		if a.Rootfs != nil && a.Rootfs.IsArchive() {
+			add(a.Rootfs, at.At("rootfs"))
+		}
+	})
+	return found
+}
+
+// eachAttributes visits the attributes of defaults, groups and nodes. The pointers and maps in them are the
+// topology's own.
+func (t *Topology) eachAttributes(visit func(*Attributes, *diagnostic.Place)) {
+	var top *diagnostic.Place
+	if t.Defaults != nil && t.Defaults.Node != nil {
+		visit(t.Defaults.Node, top.At("defaults").At("node"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Groups)) {
+		group := t.Groups[name]
+		visit(&group.Attributes, top.At("groups").At(name))
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Nodes)) {
+		node := t.Nodes[name]
+		visit(&node.Attributes, diagnostic.InNode(name))
+	}
+}
