@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pergola-net/pergola/control/api"
 )
 
@@ -25,7 +23,6 @@ import (
 type Client struct {
 	socket string
 	http   *http.Client
-	server *api.Version // as it answered at first
 }
 
 // ErrNoServer means that nobody listens on the socket.
@@ -46,8 +43,7 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	}}
 	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
-	var err error
-	if c.server, err = c.Version(ctx); err != nil {
+	if _, err := c.Version(ctx); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -58,35 +54,6 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 func (c *Client) Close() error {
 	c.http.CloseIdleConnections()
 	return nil
-}
-
-// AwaitExit closes the client and waits until the server's process has gone, where the server ends by itself with
-// its last slice (Version.ExitsWhenIdle). It returns at once where the server stays.
-func (c *Client) AwaitExit(ctx context.Context) error {
-	all, err := c.Slices(ctx)
-	if !c.server.ExitsWhenIdle || len(all) > 0 || err != nil && !errors.Is(err, ErrNoServer) {
-		return err
-	}
-	process, err := unix.PidfdOpen(c.server.PID, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("wait for the server to end: %w", err)
-	}
-	defer unix.Close(process)
-	c.Close()
-	for ctx.Err() == nil {
-		const step = 100 // ms, between looks at ctx
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, step)
-		if n > 0 {
-			return nil
-		}
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("wait for the server to end: %w", err)
-		}
-	}
-	return ctx.Err()
 }
 
 // noAnswer says why the server could not be asked.

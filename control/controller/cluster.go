@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/hosts"
@@ -28,9 +27,6 @@ type Option func(*Controller)
 func InCluster(cluster Cluster, self string) Option {
 	return func(c *Controller) { c.cluster, c.self = cluster, self }
 }
-
-// WithGrace is for tests: Lead waits as long, in place of Grace.
-func WithGrace(grace time.Duration) Option { return func(c *Controller) { c.grace = grace } }
 
 // Problems says what keeps hosts from taking nodes, by host, beside that they are lost or users closed them.
 func Problems(hosts []store.HostState) map[string]string {

@@ -114,7 +114,8 @@ links: [[a, b], [b, c], [c, d]]
 // The whole way: apply, lose a host, and see the leader move what was on it, once.
 func TestTheLeaderMovesNodesOfALostHost(t *testing.T) {
 	f := &fake{hosts: machines(3)}
-	c, s, bus := member(t, f, InCluster(f, "h1"), WithGrace(10*time.Millisecond))
+	c, s, bus := member(t, f, InCluster(f, "h1"))
+	c.grace = 10 * time.Millisecond
 	plan, spec := mustApply(t, c, spreadChain)
 	for _, change := range plan.Nodes {
 		if change.Host == "" || change.Host != spec.Node(change.Name).Host {

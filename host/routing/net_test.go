@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/host/probe"
 	"github.com/pergola-net/pergola/host/routing"
 	"github.com/pergola-net/pergola/lab/daemons"
 	"github.com/pergola-net/pergola/lab/testkit"
@@ -35,7 +34,7 @@ func converge(t *testing.T, l *daemons.Lab, up func(string) bool, timeout time.D
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	begin := time.Now()
-	v, err := probe.Await{Slice: l.Slice, PIDs: l.PIDs, Up: up}.Converged(ctx)
+	v, err := daemons.Await{Slice: l.Slice, PIDs: l.PIDs, Up: up}.Converged(ctx)
 	if err != nil {
 		t.Fatalf("%v\n%v", err, v)
 	}

@@ -8,7 +8,9 @@ import (
 // Greedy places the nodes one after the other: first those that have no choice, then always the one that is tied the most to
 // those that have a place, where its neighbours are, as far as the strategy and the hosts' capacity allow; then it
 // moves nodes as long as that shortens the cut (the sum of the rates of links between hosts). When it gets stuck in this
-// order it tries again with the greatest demands first, as bin packing does.
+// order it tries again with the greatest demands first, as bin packing does. It keeps what now has, as long as that is
+// allowed: a node that runs somewhere is moved only when it may not stay. The error is an *Impossible, or says what is
+// wrong with the request.
 //
 // Time: O(nodes × (nodes + hosts) × links of a node). It is a heuristic: that it finds nothing does not mean that there is nothing.
 func Greedy(s Substrate, r Request, now Mapping) (Mapping, error) {
@@ -250,16 +252,4 @@ func (st *state) mapping() Mapping {
 		m[st.nodes[n].Name] = st.hosts[h].Name
 	}
 	return m
-}
-
-// Moved lists the nodes whose host differs between two mappings, sorted; nodes that only one of them has are not in it.
-func Moved(from, to Mapping) []string {
-	var names []string
-	for node, host := range to {
-		if old, had := from[node]; had && old != host {
-			names = append(names, node)
-		}
-	}
-	slices.Sort(names)
-	return names
 }

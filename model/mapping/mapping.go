@@ -2,16 +2,10 @@
 // (virtual network embedding; Lu and Turner, "Efficient Mapping of Virtual Networks onto a Shared Substrate", 2006,
 // is where the name comes from).
 //
-// It is pure: values in, values out, equal values for equal inputs. A Mapper may be replaced by a better one without
-// anybody else noticing.
+// It is pure: values in, values out, equal values for equal inputs.
 package mapping
 
 import "errors"
-
-// Mapper finds a mapping of the request into the substrate. It keeps what now has, as long as that is allowed: a node
-// that runs somewhere is moved only when it may not stay. The error is an *Impossible, or says what is wrong with
-// the request.
-type Mapper func(s Substrate, r Request, now Mapping) (Mapping, error)
 
 // Mapping names the host of each node.
 type Mapping map[string]string

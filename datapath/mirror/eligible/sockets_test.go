@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/host/probe"
 	"github.com/pergola-net/pergola/host/routing"
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/lab/daemons"
@@ -53,11 +52,20 @@ func TestPacketSockets(t *testing.T) {
 	}
 }
 
+// pollNow has all namespaces polled now.
+func (w *Watcher) pollNow() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.ring()
+	}
+}
+
 // listening waits until the watcher has seen so many packet sockets that hear something, and looked at them.
 func (b *watched) listening(count int) {
 	b.t.Helper()
 	testkit.Eventually(b.t, func() error {
-		b.w.Poke()
+		b.w.pollNow()
 		b.w.mu.Lock()
 		defer b.w.mu.Unlock()
 		sockets, err := b.w.nodes[0].packetSockets()
@@ -75,7 +83,7 @@ func (b *watched) listening(count int) {
 	b.examined()
 }
 
-func TestPokePolls(t *testing.T) {
+func TestRingingPolls(t *testing.T) {
 	testkit.Root(t)
 	testkit.LeakCheck(t)
 	w := newWatcher(t, Config{Interval: time.Hour})
@@ -83,11 +91,11 @@ func TestPokePolls(t *testing.T) {
 	stop := b.start("tcpdump", "-n", "-w", "-", "-i", "eth1")
 	defer stop()
 	testkit.Eventually(t, func() error {
-		w.Poke()
+		w.pollNow()
 		return b.is("packet socket on eth1", "packet socket on eth1")
 	}, 10*time.Second, "the capture to be seen")
 	stop()
-	w.Poke()
+	w.pollNow()
 	b.await("", "")
 }
 
@@ -121,7 +129,7 @@ func TestRoutingDaemonsDoNoHarm(t *testing.T) {
 		l.Write(n.Name, r.Files)
 		l.Start(n.Name, r.Command)
 	}
-	_, err := probe.Await{Slice: l.Slice, PIDs: l.PIDs}.Converged(t.Context())
+	_, err := daemons.Await{Slice: l.Slice, PIDs: l.PIDs}.Converged(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,15 +78,6 @@ func (w *Watcher) Close() error {
 	return errors.Join(unix.Close(w.epoll), unix.Close(w.bell))
 }
 
-// Poke has all namespaces polled now: somebody knows of a packet socket that was opened or closed.
-func (w *Watcher) Poke() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.closed {
-		w.ring()
-	}
-}
-
 func (w *Watcher) ring() {
 	_, _ = unix.Write(w.bell, byteOrder.AppendUint64(nil, 1)) // fails only when it rings already
 }

@@ -1,4 +1,4 @@
-package probe
+package daemons
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/pergola-net/pergola/host/probe"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -18,7 +19,7 @@ type Await struct {
 	// Up tells which links are not taken down; nil: all.
 	Up func(link string) bool
 	// Progress is told the verdict on every look; nil: nobody.
-	Progress func(Verdict)
+	Progress func(probe.Verdict)
 }
 
 // Pauses between two looks: at least settle, so that two equal looks mean something, and three times what a look
@@ -30,25 +31,25 @@ const (
 
 // Converged returns when two looks in a row found the network converged and the tables unchanged, or when ctx ends:
 // then with ctx's error and the last verdict.
-func (a Await) Converged(ctx context.Context) (Verdict, error) {
-	var before map[string]Table
-	var verdict Verdict
+func (a Await) Converged(ctx context.Context) (probe.Verdict, error) {
+	var before map[string]probe.Table
+	var verdict probe.Verdict
 	for {
 		begin := time.Now()
 		pids, err := a.PIDs(ctx)
 		if err != nil {
 			return verdict, fmt.Errorf("list running nodes: %w", err)
 		}
-		tables, err := AllTables(ctx, pids)
+		tables, err := probe.AllTables(ctx, pids)
 		if err != nil && ctx.Err() == nil {
 			return verdict, err
 		}
 		if err == nil {
-			verdict = Converged(a.Slice, tables, a.Up)
+			verdict = probe.Converged(a.Slice, tables, a.Up)
 			if a.Progress != nil {
 				a.Progress(verdict)
 			}
-			if verdict.Converged && before != nil && maps.EqualFunc(before, tables, Table.Equal) {
+			if verdict.Converged && before != nil && maps.EqualFunc(before, tables, probe.Table.Equal) {
 				return verdict, nil
 			}
 			before = tables
