@@ -269,6 +269,7 @@ func TestTheServerEndsWithItsLastSlice(t *testing.T) {
 		t.Fatal(err)
 	}
 	settleGone(t, c, "net")
+	c.Close() // a connection keeps the server
 	await(t, "the server to end", func() bool { return !alive(fmt.Sprint(v.PID)) })
 	if _, err := os.Stat(filepath.Join(dir, "run")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the run directory is still there: %v", err)
@@ -310,6 +311,7 @@ func TestManyClientsStartOneServer(t *testing.T) {
 	if err := unix.Kill(one, unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	c.Close() // a connection keeps the server
 	await(t, "the server to end", func() bool { return !alive(fmt.Sprint(one)) })
 }
 
