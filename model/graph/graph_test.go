@@ -150,8 +150,10 @@ func TestShapesChangedByHandAreShown(t *testing.T) {
 }
 
 func TestDurationHasThreeDigits(t *testing.T) {
-	for in, want := range map[time.Duration]string{0: "0 ms", 1276 * time.Microsecond: "1.28 ms", 10528 * time.Microsecond: "10.5 ms",
-		999_900 * time.Microsecond: "1000 ms", 20 * time.Millisecond: "20 ms", 50 * time.Microsecond: "0.05 ms", 3 * time.Second: "3s", 7: "7ns"} {
+	for in, want := range map[time.Duration]string{0: "0 ms", 1276 * time.Microsecond: "1.28 ms",
+		10528 * time.Microsecond:   "10.5 ms",
+		999_900 * time.Microsecond: "1000 ms", 20 * time.Millisecond: "20 ms", 50 * time.Microsecond: "0.05 ms",
+		3 * time.Second: "3s", 7: "7ns"} {
 		if got := duration(in); got != want {
 			t.Errorf("%v is written %s, want %s", in, got, want)
 		}
@@ -166,7 +168,8 @@ func TestPageNeedsNothingFromElsewhere(t *testing.T) {
 		}
 	}
 	for _, address := range []string{"http://", "https://"} {
-		if n := strings.Count(got, address) - strings.Count(got, "http://www.w3.org/2000/svg"); address == "http://" && n > 0 || address == "https://" && strings.Contains(got, address) {
+		if n := strings.Count(got, address) - strings.Count(got, "http://www.w3.org/2000/svg"); address == "http://" &&
+			n > 0 || address == "https://" && strings.Contains(got, address) {
 			t.Errorf("the page names %s", address)
 		}
 	}

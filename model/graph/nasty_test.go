@@ -19,7 +19,8 @@ import (
 
 // nasty makes names that validation would refuse, but that a page or a terminal must survive all the same.
 func nasty(t *rapid.T) *slice.Slice {
-	parts := []string{"<script>alert(1)</script>", "</script>", "]]>", `"`, "'", "`", "\\", "\x1b[2J", "\x00", "\n", "\u202e",
+	parts := []string{"<script>alert(1)</script>", "</script>", "]]>", `"`, "'", "`", "\\", "\x1b[2J", "\x00", "\n",
+		"\u202e",
 		"--", "%%{init}%%", "end", "#quot;", "|", "{{.}}", "${x}", "é", "路由", "\xff", "&amp;", "-->", "<!--", "\u2028", "a"}
 	name := rapid.Custom(func(t *rapid.T) string {
 		return strings.Join(rapid.SliceOfN(rapid.SampledFrom(parts), 1, 4).Draw(t, "parts"), "")

@@ -36,9 +36,11 @@ func (b *builder) link(shape slice.Shape, nodes ...string) *builder {
 		l.Ends = append(l.Ends, slice.End{Node: name, Interface: face, Shape: shape})
 		n := b.s.Node(name)
 		n.Interfaces = append(n.Interfaces, slice.Interface{
-			Name: face, Link: l.Name, MTU: 1500, MAC: fmt.Sprintf("02:00:00:%02x:%02x:%02x", len(b.s.Links)>>8, len(b.s.Links)&255, k%256),
-			Port:      uint16(len(b.s.Links)*2 + k + 1),
-			Addresses: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.%d/31", len(b.s.Links)/250, len(b.s.Links)%250, k%250))},
+			Name: face, Link: l.Name, MTU: 1500, MAC: fmt.Sprintf("02:00:00:%02x:%02x:%02x", len(b.s.Links)>>8,
+				len(b.s.Links)&255, k%256),
+			Port: uint16(len(b.s.Links)*2 + k + 1),
+			Addresses: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.%d/31", len(b.s.Links)/250, len(b.s.Links)%250,
+				k%250))},
 		})
 	}
 	b.s.Links = append(b.s.Links, l)
@@ -66,7 +68,8 @@ func abilene() *slice.Slice {
 	}
 	none := slice.Shape{}
 	b.link(none, "new-york", "chicago").link(none, "new-york", "washington-dc").link(none, "chicago", "indianapolis").
-		link(none, "washington-dc", "atlanta").link(slice.Shape{Rate: 1e9, Delay: 5 * time.Millisecond}, "seattle", "sunnyvale").
+		link(none, "washington-dc", "atlanta").link(slice.Shape{Rate: 1e9, Delay: 5 * time.Millisecond}, "seattle",
+		"sunnyvale").
 		link(none, "seattle", "denver").link(none, "sunnyvale", "los-angeles").link(none, "sunnyvale", "denver").
 		link(none, "los-angeles", "houston").link(none, "denver", "kansas-city").link(none, "kansas-city", "houston").
 		link(none, "kansas-city", "indianapolis").link(none, "houston", "atlanta").link(none, "atlanta", "indianapolis")

@@ -10,7 +10,7 @@ import (
 // Host is a machine of the substrate, as its agent describes it.
 type Host struct {
 	Name string `json:"name"`
-	// Machine tells it from another one that claims the same name: the machine id, or what stands for it.
+	// Machine distinguishes it from another machine of the same name: the machine id, or a random word in its place.
 	Machine string `json:"machine"`
 	// Address is the end of the tunnels to this host; peers send from theirs to this one.
 	Address netip.Addr `json:"address"`
@@ -20,9 +20,9 @@ type Host struct {
 	Underlays []Underlay `json:"underlays,omitempty"`
 	// Bound says that packets of tunnels leave by Underlays alone, wherever the machine's routes lead.
 	Bound bool `json:"bound,omitempty"`
-	// Trouble is what goes wrong with its tunnels, for a person.
+	// Trouble is a message about its tunnels; empty where they work.
 	Trouble string `json:"trouble,omitempty"`
-	// Paths are the hosts to which less passes than through the first of these: bytes of an IP packet, by name.
+	// Paths are the hosts to which the path carries less than the first of Underlays: bytes of an IP packet, by name.
 	Paths map[string]int `json:"paths,omitempty"`
 
 	Cores    float64  `json:"cores"`
@@ -30,10 +30,10 @@ type Host struct {
 	Load     float64  `json:"load"`               // cores that are busy, measured
 	Kernel   string   `json:"kernel"`             // release: 6.1.0-27-amd64
 	Version  string   `json:"version"`            // of Pergola
-	Features []string `json:"features,omitempty"` // what its kernel has of what slices may ask for: see the Feature constants
+	Features []string `json:"features,omitempty"` // of its kernel: see the Feature constants
 	// Labels are those that its agent was started with; the cluster's users may add to them (Policy).
 	Labels map[string]string `json:"labels,omitempty"`
-	// Allows is what it lets any slice have of itself: for the user's sake, since it decides by its own terms.
+	// Allows is what every slice may use of the host itself. It is for display: the host decides by its own terms.
 	Allows  Allowance `json:"allows,omitzero"`
 	Updated time.Time `json:"updated"`
 }
@@ -48,7 +48,8 @@ type Underlay struct {
 	XDP       string         `json:"xdp"`            // native, generic, or why there is none
 }
 
-// Carrier is the interface that carries the host's tunnels: the one that has its address. Where the host tells of none, ok is false.
+// Carrier is the interface that carries the host's tunnels: the one that has its address. ok is false where the host
+// reports none.
 func (h *Host) Carrier() (u Underlay, ok bool) {
 	for _, u := range h.Underlays {
 		if slices.ContainsFunc(u.Addresses, func(p netip.Prefix) bool { return p.Addr() == h.Address }) {
@@ -59,21 +60,22 @@ func (h *Host) Carrier() (u Underlay, ok bool) {
 }
 
 // plain are the kinds of interfaces that are a network card, several, or a part of one.
-var plain = []string{"", "bond", "bridge", "dsa", "dummy", "ipoib", "ipvlan", "ipvtap", "macvlan", "macvtap", "netkit", "openvswitch", "team", "veth", "vlan", "vrf"}
+var plain = []string{"", "bond", "bridge", "dsa", "dummy", "ipoib", "ipvlan", "ipvtap", "macvlan", "macvtap", "netkit",
+	"openvswitch", "team", "veth", "vlan", "vrf"}
 
-// IsVPN reports whether an interface may enclose, and so encrypt, what it carries: WireGuard, tun and tap, ipip, MACsec. A kind that nobody thought
-// of does.
+// IsVPN reports whether an interface may enclose, and so encrypt, what it carries: WireGuard, tun and tap, ipip,
+// MACsec. It is true for a kind that is not known.
 func (u Underlay) IsVPN() bool { return !slices.Contains(plain, u.Kind) }
 
-// What a kernel may have that slices ask for.
+// Features of kernels that slices may need.
 const (
 	FeatureNetem = "netem"
 	FeatureHTB   = "htb"
 )
 
-// Policy is what the cluster's users decided of a host.
+// Policy is what the cluster's users decided about a host.
 type Policy struct {
 	Cordoned bool              `json:"cordoned,omitempty"` // takes no new nodes
-	Draining bool              `json:"draining,omitempty"` // gives away what it has
-	Labels   map[string]string `json:"labels,omitempty"`   // beside the agent's; an empty value takes one away
+	Draining bool              `json:"draining,omitempty"` // its nodes are moved elsewhere
+	Labels   map[string]string `json:"labels,omitempty"`   // added to the agent's; an empty value removes one
 }

@@ -9,28 +9,29 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Allowance is what any slice of the cluster may have of a machine itself, as its root started it.
+// Allowance is what every slice of the cluster may use of a machine itself. It is given when the machine is started.
 type Allowance struct {
 	Paths   []string `json:"paths,omitempty"` // directories, with all that is below them
 	Network bool     `json:"network,omitempty"`
 }
 
-// Terms are all that a machine's root lets slices have of it. A machine goes by its own terms: what stands in the store, every member of
-// the cluster can write. Values are not changed once they are shared.
+// Terms are everything that a machine's root allows slices to use of it. The machine keeps them itself, because every
+// member of the cluster can write to the store. Values are not changed once they are shared.
 type Terms struct {
 	Allowance
-	// Given is what root of this machine asked for on this machine, by slice.
+	// Given is what root asked for on this machine, by slice.
 	Given map[string][]slice.Hold `json:"given,omitempty"`
 }
 
 // Consents keeps a machine's terms.
 type Consents interface {
 	Terms() *Terms
-	// Forget is called when a slice is going, before another one can get its name, or is seen to have gone.
+	// Forget is called when a slice is being deleted, before its name can be used again, or when it is found deleted.
 	Forget(ctx context.Context, slice string) error
 }
 
-// Covers reports whether a slice may have a hold, and below which directory a path must stay; empty: it is root's own choice.
+// Covers reports whether a slice may have a hold, and the directory that its path must not leave; empty where root gave
+// this path.
 func (t *Terms) Covers(name string, h slice.Hold) (dir string, ok bool) {
 	if slices.ContainsFunc(t.Given[name], h.Within) {
 		return "", true
@@ -38,7 +39,7 @@ func (t *Terms) Covers(name string, h slice.Hold) (dir string, ok bool) {
 	return t.Allowance.Covers(h)
 }
 
-// Covers reports whether any slice may have a hold, and below which directory a path must stay.
+// Covers reports whether every slice may have a hold, and the directory that its path must not leave.
 func (a Allowance) Covers(h slice.Hold) (dir string, ok bool) {
 	if h.Path == "" {
 		return "", a.Network
@@ -52,7 +53,7 @@ func (a Allowance) Covers(h slice.Hold) (dir string, ok bool) {
 	return "", false
 }
 
-// Advice says how a machine is made to let slices have something of it.
+// Advice says what to do so that a slice may have a hold.
 func Advice(host string, h slice.Hold) string {
 	flag := "--host-network"
 	if h.Path != "" {

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Greedy places the nodes one after the other: first those that have no choice, then always the one that is tied the most to
-// those that have a place, where its neighbours are, as far as the strategy and the hosts' capacity allow; then it
-// moves nodes as long as that shortens the cut (the sum of the rates of links between hosts). When it gets stuck in this
-// order it tries again with the greatest demands first, as bin packing does. It keeps what now has, as long as that is
-// allowed: a node that runs somewhere is moved only when it may not stay. The error is an *Impossible, or says what is
-// wrong with the request.
+// Greedy maps a request onto a substrate. A node keeps the host that it has in now while that is allowed. The others are
+// placed one after the other: first those that are pinned to a host, then always the node with the most link rate to
+// placed nodes. Each goes to the host of its neighbours where strategy and capacity allow. Then nodes are moved while
+// that reduces the cut, the sum of the rates of links between hosts. If a node finds no host in this order, Greedy
+// starts again with the greatest demands first, as bin packing does. The error is an *Impossible, or says what is wrong
+// with the request.
 //
-// Time: O(nodes × (nodes + hosts) × links of a node). It is a heuristic: that it finds nothing does not mean that there is nothing.
+// Time: O(nodes × (nodes + hosts) × links of a node). It is a heuristic: it can fail where a mapping exists.
 func Greedy(s Substrate, r Request, now Mapping) (Mapping, error) {
 	var err error
 	for _, order := range []order{byTies, byDemand} {
@@ -29,7 +29,7 @@ func Greedy(s Substrate, r Request, now Mapping) (Mapping, error) {
 	return nil, err
 }
 
-// keep puts every node that may stay where it is, and returns the others.
+// keep leaves every node that may stay on its host, and returns the others.
 func (st *state) keep(now Mapping) (free []int) {
 	host := map[string]int{}
 	for h := range st.hosts {
@@ -46,7 +46,7 @@ func (st *state) keep(now Mapping) (free []int) {
 	return free
 }
 
-// order chooses the next of the nodes that have no place.
+// order chooses the next of the nodes that are not placed.
 type order func(st *state, free []int) (at int)
 
 // place puts the free nodes; the error is an *Impossible.
@@ -66,8 +66,8 @@ func (st *state) place(free []int, next order) error {
 	return nil
 }
 
-// parts is the number of nodes that each host should not exceed while another may take more: with Spread, in proportion to its
-// cores; equal where no cores are known.
+// parts is, by host, a number of nodes that is not exceeded while another host is below its own: with Spread, in
+// proportion to its cores; equal parts where cores are not known. With Pack it is all nodes.
 func (st *state) parts() []int {
 	parts, sum := slices.Repeat([]int{len(st.nodes)}, len(st.hosts)), 0.0
 	if st.strategy == Pack {
@@ -88,7 +88,7 @@ func (st *state) parts() []int {
 	return parts
 }
 
-// best is the host for node n, or nowhere and each host's reason.
+// best is the host for node n; or nowhere, and for each host the reason.
 func (st *state) best(n int, parts []int) (int, map[string]string) {
 	reasons, found := map[string]string{}, nowhere
 	var chosen rank
@@ -113,7 +113,7 @@ func (st *state) best(n int, parts []int) (int, map[string]string) {
 
 // rank compares hosts for one node; fields in the order in which they count.
 type rank struct {
-	over    bool    // beyond its part
+	over    bool    // the host has its part already
 	tied    float64 // the weight of the node's links that would not leave the host
 	filling float64 // preferred: low with Spread, high with Pack
 	busy    float64
@@ -136,11 +136,11 @@ func (r rank) better(than rank) bool {
 	case r.filling != than.filling:
 		return r.filling < than.filling
 	default:
-		return r.busy < than.busy // a tie goes to the first by name
+		return r.busy < than.busy // of equal hosts, the first by name is kept
 	}
 }
 
-// ties sums the weight of links between node n and what else is on host h.
+// ties sums the weight of the links between node n and other nodes on host h.
 func (st *state) ties(n, h int) float64 {
 	sum := 0.0
 	for _, l := range st.linksOf[n] {
@@ -155,11 +155,11 @@ func (st *state) ties(n, h int) float64 {
 	return sum
 }
 
-// weight is a link's in Mbit/s; one to which nothing is promised weighs as much as 1 Mbit/s.
+// weight is a link's rate in Mbit/s, and 1 where none is reserved.
 func weight(rate uint64) float64 { return max(float64(rate)/1e6, 1) }
 
-// filling is how full host h is: the greatest of its shares of cores and memory, and, for nodes to which nothing is
-// promised, their number.
+// filling is how full host h is, 0 to 1: the greatest of the shares of its cores and memory that are used, and of its
+// share of the request's nodes, which counts nodes without a demand.
 func (st *state) filling(h int) float64 {
 	full := float64(st.count[h]) / float64(len(st.nodes))
 	if capacity := st.hosts[h].Capacity; capacity.Cores > 0 && capacity.Memory > 0 {
@@ -168,8 +168,8 @@ func (st *state) filling(h int) float64 {
 	return full
 }
 
-// byTies chooses a node without a choice, else the one with the strongest ties to those that have a place, else the
-// one with the greatest demand.
+// byTies chooses a pinned node, else the one with the strongest ties to placed nodes, else the one with the greatest
+// demand.
 func byTies(st *state, free []int) int {
 	return first(free, func(a, b int) bool {
 		if pa, pb := st.nodes[a].Host != "", st.nodes[b].Host != ""; pa != pb {
@@ -182,7 +182,7 @@ func byTies(st *state, free []int) int {
 	})
 }
 
-// byDemand chooses a node without a choice, else the one with the greatest demand.
+// byDemand chooses a pinned node, else the one with the greatest demand.
 func byDemand(st *state, free []int) int {
 	return first(free, func(a, b int) bool {
 		if pa, pb := st.nodes[a].Host != "", st.nodes[b].Host != ""; pa != pb {
@@ -192,7 +192,7 @@ func byDemand(st *state, free []int) int {
 	})
 }
 
-// first is the place of the least element; equal ones keep their order.
+// first is the index of the least element; of equal ones the first.
 func first(list []int, less func(a, b int) bool) int {
 	at := 0
 	for i := range list {
@@ -203,7 +203,7 @@ func first(list []int, less func(a, b int) bool) int {
 	return at
 }
 
-// placedTies sums the weight of links between node n, which has no place, and what has one.
+// placedTies sums the weight of the links between node n, which is not placed, and placed nodes.
 func (st *state) placedTies(n int) float64 {
 	sum := 0.0
 	for _, l := range st.linksOf[n] {
@@ -222,8 +222,9 @@ func (st *state) greater(a, b int) bool {
 	return da.Memory > db.Memory
 }
 
-// improve moves the given nodes, one at a time, wherever that shortens the cut and keeps to the strategy (Kernighan
-// and Lin 1970, with single moves as in Fiduccia and Mattheyses 1982). Each move shortens the cut, so it ends; ten rounds bound its time.
+// improve moves the given nodes, one at a time, where that reduces the cut and the strategy allows it (Kernighan and
+// Lin 1970, with single moves as in Fiduccia and Mattheyses 1982). Each move reduces the cut, so improve ends; ten
+// rounds bound its time.
 func (st *state) improve(movable []int) {
 	const rounds = 10
 	parts := st.parts()

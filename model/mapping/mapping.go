@@ -1,8 +1,7 @@
-// Package mapping embeds a request into a substrate: it says which node of a virtual network runs on which host
-// (virtual network embedding; Lu and Turner, "Efficient Mapping of Virtual Networks onto a Shared Substrate", 2006,
-// is where the name comes from).
+// Package mapping decides which node of a virtual network runs on which host: virtual network embedding (Lu and Turner,
+// "Efficient Mapping of Virtual Networks onto a Shared Substrate", 2006).
 //
-// It is pure: values in, values out, equal values for equal inputs.
+// It is pure: values in, values out, equal outputs for equal inputs.
 package mapping
 
 import "errors"
@@ -10,29 +9,30 @@ import "errors"
 // Mapping names the host of each node.
 type Mapping map[string]string
 
-// Substrate is what there is to map onto.
+// Substrate is the hosts that nodes can be placed on.
 type Substrate struct {
 	Hosts []Host
 }
 
-// Host is one machine. Its links' capacity is that of its interface into the substrate (the hose model: Duffield et
-// al., SIGCOMM 1999): what lies between two hosts is taken to carry what both their interfaces can.
+// Host is one machine. The paths between hosts are not modelled: a path is assumed to carry what the interfaces at
+// both of its ends carry (the hose model: Duffield et al., SIGCOMM 1999).
 type Host struct {
 	Name     string
 	Labels   map[string]string
-	Features []string // of its kernel, in words of the caller
+	Features []string // of its kernel; the caller chooses the words
 	Capacity Resources
 	Rate     uint64    // bit/s that the interface carries in each direction; 0: not known, no constraint
 	MTU      int       // bytes of a packet that the interface carries; 0: not known, no constraint
 	Used     Resources // held by other slices
 	UsedRate uint64    // bit/s reserved by other slices' links that leave the host
-	Busy     float64   // measured load in cores; decides between hosts that are otherwise equal
-	Closed   string    // why it takes no new nodes, such as "is lost"; it keeps what it has. Empty: it is open
-	Cordoned bool      // takes no new nodes; keeps what it has
-	Draining bool      // takes no new nodes, and gives away what it has, but for nodes that are pinned to it
+	Busy     float64   // measured load in cores; decides between hosts that are equal otherwise
+	Closed   string    // why it takes no new nodes, such as "is lost"; its nodes stay. Empty: it takes nodes
+	Cordoned bool      // takes no new nodes; its nodes stay
+	Draining bool      // takes no new nodes; its nodes leave, except those that are pinned to it
 }
 
-// Resources is what nodes need and hosts have. Zero in a Host's capacity means none; zero in a node's demand means that nothing is promised to it.
+// Resources is what nodes need and hosts have. Zero in a host's capacity means none. Zero in a node's demand means that
+// nothing is reserved for it.
 type Resources struct {
 	Cores  float64
 	Memory uint64 // bytes
@@ -54,20 +54,22 @@ type Node struct {
 	Needs  []string          // features that the host must have, all of them
 }
 
-// Link joins two nodes, or more (a LAN). A link whose nodes share a host costs the substrate nothing; else each host with
-// a node on it carries the link's rate.
+// Link joins two nodes, or more (a LAN). If its nodes are on several hosts, each of these carries the link's rate;
+// otherwise no interface carries it.
 type Link struct {
 	Nodes []string
-	Rate  uint64 // bit/s in the busier direction; 0: nothing is promised
-	MTU   int    // bytes of a packet that carries it between hosts. It binds nodes that are placed, not those that are kept
+	Rate  uint64 // bit/s in the busier direction; 0: nothing is reserved
+	// MTU is the size of the packets that carry it between hosts, in bytes. It constrains nodes that are placed, not
+	// those that keep their host.
+	MTU int
 }
 
-// Strategy says what is preferred among mappings that are all possible.
+// Strategy says which of several possible mappings is preferred.
 type Strategy string
 
-// The strategies. Both keep neighbours together where the choice is free.
+// The strategies. Both place neighbours on one host where they leave a choice.
 const (
-	Spread Strategy = "spread" // every host takes a like part
+	Spread Strategy = "spread" // all hosts, in proportion to their cores
 	Pack   Strategy = "pack"   // few hosts
 )
 

@@ -160,7 +160,8 @@ func TestReasonsNameEveryHost(t *testing.T) {
 	r := mapping.Request{
 		Nodes: []mapping.Node{
 			{Name: "a", Host: "h3", Demand: mapping.Resources{}},
-			{Name: "b", Demand: mapping.Resources{Cores: 1, Memory: gib}, Labels: map[string]string{"site": "lab"}, Needs: []string{"netem"}},
+			{Name: "b", Demand: mapping.Resources{Cores: 1, Memory: gib}, Labels: map[string]string{"site": "lab"},
+				Needs: []string{"netem"}},
 		},
 		Links: []mapping.Link{{Nodes: []string{"a", "b"}, Rate: 10e6}},
 	}
@@ -182,7 +183,8 @@ func TestReasonsNameEveryHost(t *testing.T) {
 	if diff := cmp.Diff(want, impossible.Reasons); diff != "" {
 		t.Errorf("reasons (-want +got):\n%s", diff)
 	}
-	if text := err.Error(); !strings.HasPrefix(text, "place node b: no host can take it: h1: is cordoned; h2: is being drained; ") {
+	if text := err.Error(); !strings.HasPrefix(text,
+		"place node b: no host can take it: h1: is cordoned; h2: is being drained; ") {
 		t.Errorf("message: %s", text)
 	}
 }
@@ -204,7 +206,8 @@ func TestALinkThatNoPathCarriesStaysOnOneHost(t *testing.T) {
 		}
 	}
 	r.Nodes[0].Host, r.Nodes[1].Host = "h1", "h2"
-	if _, err := mapping.Greedy(s, r, nil); err == nil || !strings.Contains(err.Error(), "h2: a link from it would need packets of 5042 bytes, h1 has 1500") {
+	if _, err := mapping.Greedy(s, r, nil); err == nil ||
+		!strings.Contains(err.Error(), "h2: a link from it would need packets of 5042 bytes, h1 has 1500") {
 		t.Errorf("got %v", err)
 	}
 	// What runs is not moved for it: the path may have become narrower.
@@ -221,8 +224,10 @@ func TestBadRequests(t *testing.T) {
 		want string
 	}{
 		{"twice", mapping.Request{Nodes: []mapping.Node{{Name: "a"}, {Name: "a"}}}, "two nodes are called a"},
-		{"no node", mapping.Request{Nodes: []mapping.Node{{Name: "a"}}, Links: []mapping.Link{{Nodes: []string{"a", "b"}}}}, "ends at b, which is no node"},
-		{"end twice", mapping.Request{Nodes: []mapping.Node{{Name: "a"}}, Links: []mapping.Link{{Nodes: []string{"a", "a"}}}}, "ends at a twice"},
+		{"no node", mapping.Request{Nodes: []mapping.Node{{Name: "a"}}, Links: []mapping.Link{{Nodes: []string{"a", "b"}}}},
+			"ends at b, which is no node"},
+		{"end twice", mapping.Request{Nodes: []mapping.Node{{Name: "a"}}, Links: []mapping.Link{{Nodes: []string{"a", "a"}}}},
+			"ends at a twice"},
 		{"strategy", mapping.Request{Strategy: "best"}, `unknown strategy "best": spread or pack`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -231,10 +236,12 @@ func TestBadRequests(t *testing.T) {
 			}
 		})
 	}
-	if _, err := mapping.Greedy(mapping.Substrate{Hosts: []mapping.Host{{Name: "h"}, {Name: "h"}}}, chain(1, mapping.Resources{}, 0), nil); err == nil || !strings.Contains(err.Error(), "two hosts are called h") {
+	if _, err := mapping.Greedy(mapping.Substrate{Hosts: []mapping.Host{{Name: "h"}, {Name: "h"}}},
+		chain(1, mapping.Resources{}, 0), nil); err == nil || !strings.Contains(err.Error(), "two hosts are called h") {
 		t.Errorf("two hosts of one name: %v", err)
 	}
-	if _, err := mapping.Greedy(mapping.Substrate{}, chain(1, mapping.Resources{}, 0), nil); err == nil || !strings.Contains(err.Error(), "there is no host") {
+	if _, err := mapping.Greedy(mapping.Substrate{}, chain(1, mapping.Resources{}, 0), nil); err == nil ||
+		!strings.Contains(err.Error(), "there is no host") {
 		t.Errorf("no hosts: %v", err)
 	}
 }
@@ -244,8 +251,9 @@ func problem(t *rapid.T) (mapping.Substrate, mapping.Request) {
 	var s mapping.Substrate
 	for i := range rapid.IntRange(1, 5).Draw(t, "hosts") {
 		s.Hosts = append(s.Hosts, mapping.Host{
-			Name:     fmt.Sprintf("h%d", i),
-			Capacity: mapping.Resources{Cores: float64(rapid.IntRange(1, 6).Draw(t, "cores")), Memory: uint64(rapid.IntRange(1, 6).Draw(t, "memory")) * gib},
+			Name: fmt.Sprintf("h%d", i),
+			Capacity: mapping.Resources{Cores: float64(rapid.IntRange(1, 6).Draw(t, "cores")),
+				Memory: uint64(rapid.IntRange(1, 6).Draw(t, "memory")) * gib},
 			Rate:     uint64(rapid.SampledFrom([]int{0, 1e9, 2e9}).Draw(t, "rate")),
 			MTU:      rapid.SampledFrom([]int{0, 1500, 9000}).Draw(t, "mtu"),
 			UsedRate: uint64(rapid.SampledFrom([]int{0, 5e8}).Draw(t, "used rate")),
@@ -258,7 +266,8 @@ func problem(t *rapid.T) (mapping.Substrate, mapping.Request) {
 	r := mapping.Request{Strategy: rapid.SampledFrom([]mapping.Strategy{mapping.Spread, mapping.Pack}).Draw(t, "strategy")}
 	for i := range rapid.IntRange(1, 8).Draw(t, "nodes") {
 		n := mapping.Node{Name: fmt.Sprintf("n%d", i), Demand: mapping.Resources{
-			Cores: float64(rapid.IntRange(0, 4).Draw(t, "cores wanted")) / 2, Memory: uint64(rapid.IntRange(0, 2).Draw(t, "memory wanted")) * gib}}
+			Cores:  float64(rapid.IntRange(0, 4).Draw(t, "cores wanted")) / 2,
+			Memory: uint64(rapid.IntRange(0, 2).Draw(t, "memory wanted")) * gib}}
 		if rapid.IntRange(0, 5).Draw(t, "needs") == 0 {
 			n.Needs = []string{"netem"}
 		}
@@ -268,7 +277,8 @@ func problem(t *rapid.T) (mapping.Substrate, mapping.Request) {
 		r.Nodes = append(r.Nodes, n)
 	}
 	for range rapid.IntRange(0, 12).Draw(t, "links") {
-		ends := rapid.SliceOfNDistinct(rapid.IntRange(0, len(r.Nodes)-1), 1, min(3, len(r.Nodes)), rapid.ID[int]).Draw(t, "ends")
+		ends := rapid.SliceOfNDistinct(rapid.IntRange(0, len(r.Nodes)-1), 1, min(3, len(r.Nodes)), rapid.ID[int]).Draw(t,
+			"ends")
 		l := mapping.Link{Rate: uint64(rapid.SampledFrom([]int{0, 1e8, 4e8, 9e8}).Draw(t, "link rate"))}
 		l.MTU = rapid.SampledFrom([]int{0, 1322, 1322, 9000}).Draw(t, "link mtu")
 		for _, e := range ends {
@@ -347,7 +357,9 @@ func TestMappingsAreSoundStableAndDoNotDependOnOrder(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		shuffled, other := mapping.Substrate{Hosts: slices.Clone(s.Hosts)}, r
 		other.Nodes = slices.Clone(r.Nodes)
-		random.Shuffle(len(shuffled.Hosts), func(i, j int) { shuffled.Hosts[i], shuffled.Hosts[j] = shuffled.Hosts[j], shuffled.Hosts[i] })
+		random.Shuffle(len(shuffled.Hosts), func(i, j int) {
+			shuffled.Hosts[i], shuffled.Hosts[j] = shuffled.Hosts[j], shuffled.Hosts[i]
+		})
 		random.Shuffle(len(other.Nodes), func(i, j int) { other.Nodes[i], other.Nodes[j] = other.Nodes[j], other.Nodes[i] })
 		if got, err := mapping.Greedy(shuffled, other, nil); err != nil || !maps.Equal(got, m) {
 			t.Fatalf("in another order: %v (%v), was %v", got, err, m)
@@ -397,7 +409,8 @@ func possible(s mapping.Substrate, r mapping.Request, m mapping.Mapping, n int) 
 	return false
 }
 
-// A heuristic may miss what is possible. How often is part of what users meet: on hosts that are nearly full, one request in fifty at most.
+// A heuristic may miss what is possible. How often is part of what users meet: on hosts that are nearly full, one
+// request in fifty at most.
 func TestFewPossibleMappingsAreMissed(t *testing.T) {
 	type drawn struct {
 		s mapping.Substrate
@@ -438,7 +451,8 @@ func lan(n int, demand mapping.Resources, rate uint64) mapping.Request {
 func BenchmarkGreedy(b *testing.B) {
 	s := hosts(20, mapping.Host{Capacity: mapping.Resources{Cores: 64, Memory: 256 * gib}})
 	demand := mapping.Resources{Cores: 0.1, Memory: gib / 8}
-	for name, r := range map[string]mapping.Request{"chain-100": chain(100, demand, 1e6), "chain-1000": chain(1000, demand, 1e6), "lan-1000": lan(1000, demand, 1e6)} {
+	for name, r := range map[string]mapping.Request{"chain-100": chain(100, demand, 1e6),
+		"chain-1000": chain(1000, demand, 1e6), "lan-1000": lan(1000, demand, 1e6)} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if _, err := mapping.Greedy(s, r, nil); err != nil {

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// state is a mapping that is being made. Hosts, nodes and links are indexes into the sorted inputs.
+// state is a mapping in progress. Hosts, nodes and links are referred to by their index in the sorted inputs.
 type state struct {
 	hosts    []Host
 	nodes    []Node
@@ -16,7 +16,7 @@ type state struct {
 	at       []int   // by node: its host, or nowhere
 	on       []ends  // by link
 	used     []Resources
-	rate     []uint64 // by host: what links that leave it hold
+	rate     []uint64 // by host: bit/s of the links that leave it
 	count    []int    // by host: nodes of this request
 	strategy Strategy
 }
@@ -26,9 +26,10 @@ type ends map[int]int
 
 const nowhere = -1
 
-// newState checks the request and sorts it by name, so that the order of the input means nothing.
+// newState checks the request and sorts it by name, so that the result does not depend on the order of the input.
 func newState(s Substrate, r Request) (*state, error) {
-	st := &state{hosts: slices.Clone(s.Hosts), nodes: slices.Clone(r.Nodes), links: r.Links, strategy: cmp.Or(r.Strategy, Spread)}
+	st := &state{hosts: slices.Clone(s.Hosts), nodes: slices.Clone(r.Nodes), links: r.Links,
+		strategy: cmp.Or(r.Strategy, Spread)}
 	if st.strategy != Spread && st.strategy != Pack {
 		return nil, fmt.Errorf("map nodes to hosts: unknown strategy %q: spread or pack", r.Strategy)
 	}
@@ -43,7 +44,8 @@ func newState(s Substrate, r Request) (*state, error) {
 		return nil, err
 	}
 	st.at = slices.Repeat([]int{nowhere}, len(st.nodes))
-	st.used, st.rate, st.count = make([]Resources, len(st.hosts)), make([]uint64, len(st.hosts)), make([]int, len(st.hosts))
+	st.used, st.rate = make([]Resources, len(st.hosts)), make([]uint64, len(st.hosts))
+	st.count = make([]int, len(st.hosts))
 	for i, h := range st.hosts {
 		st.used[i], st.rate[i] = h.Used, h.UsedRate
 	}
@@ -76,7 +78,7 @@ func (st *state) joinNodes() error {
 	return nil
 }
 
-// carriers lists the hosts that carry link l: none while all its nodes that have a place share one host.
+// carriers lists the hosts that carry link l: none while its placed nodes are on one host.
 func (st *state) carriers(l int) ends {
 	if len(st.on[l]) < 2 {
 		return nil
@@ -84,7 +86,7 @@ func (st *state) carriers(l int) ends {
 	return st.on[l]
 }
 
-// put gives node n the host h, or takes its host away (nowhere). It asks nobody whether h can.
+// put places node n on host h, or takes it off its host (nowhere). It does not check whether h can take it.
 func (st *state) put(n, h int) {
 	old := st.at[n]
 	for _, l := range st.linksOf[n] {
@@ -117,8 +119,8 @@ func (st *state) put(n, h int) {
 	st.at[n] = h
 }
 
-// allowed says why node n may not be on host h whatever else is there; empty: it may. A node that is there already
-// stays on a cordoned host.
+// allowed says why node n may not be on host h, independently of other nodes; empty where it may. A node that is on a
+// cordoned host stays there.
 func (st *state) allowed(n, h int, there bool) string {
 	node, host := &st.nodes[n], &st.hosts[h]
 	switch {
@@ -146,15 +148,16 @@ func (st *state) allowed(n, h int, there bool) string {
 	return ""
 }
 
-// room says why host h has no room for node n, which is nowhere; empty: it has.
+// room says why host h has no room for node n, which is not placed; empty where it has.
 func (st *state) room(n, h int) string {
 	demand, host := st.nodes[n].Demand, &st.hosts[h]
-	// Sums of fractions of a core are not exact: a millionth of a core is no reason to refuse.
+	// Sums of fractions of a core are not exact, so a millionth of a core is tolerated.
 	if free := host.Capacity.Cores - st.used[h].Cores; demand.Cores > 0 && demand.Cores > free+1e-6 {
 		return fmt.Sprintf("%.4g cores wanted, %.4g of %.4g free", demand.Cores, max(free, 0), host.Capacity.Cores)
 	}
 	if free := host.Capacity.Memory - min(st.used[h].Memory, host.Capacity.Memory); demand.Memory > free {
-		return fmt.Sprintf("%d MiB of memory wanted, %d of %d MiB free", demand.Memory>>20, free>>20, host.Capacity.Memory>>20)
+		return fmt.Sprintf("%d MiB of memory wanted, %d of %d MiB free", demand.Memory>>20, free>>20,
+			host.Capacity.Memory>>20)
 	}
 	st.put(n, h)
 	defer st.put(n, nowhere)
@@ -168,7 +171,7 @@ func (st *state) room(n, h int) string {
 	return ""
 }
 
-// carries says which of the links that node n would have between host h and others a host does not carry; empty: none.
+// carries says which link of node n a host could not carry if n were on host h; empty where all can be carried.
 func (st *state) carries(n, h int) string {
 	for _, l := range st.linksOf[n] {
 		hosts := maps.Clone(st.on[l])
@@ -177,7 +180,8 @@ func (st *state) carries(n, h int) string {
 		}
 		for _, c := range slices.Sorted(maps.Keys(hosts)) {
 			if narrow := &st.hosts[c]; narrow.MTU > 0 && narrow.MTU < st.links[l].MTU {
-				return fmt.Sprintf("a link from it would need packets of %d bytes, %s has %d", st.links[l].MTU, narrow.Name, narrow.MTU)
+				return fmt.Sprintf("a link from it would need packets of %d bytes, %s has %d", st.links[l].MTU, narrow.Name,
+					narrow.MTU)
 			}
 		}
 	}

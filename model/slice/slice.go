@@ -75,8 +75,8 @@ type Node struct {
 	// FastPath is FastPathOff for a router that forwards in its own kernel alone, else empty.
 	FastPath FastPath `json:"fastpath,omitempty"`
 
-	// Host is the machine that the sliver runs on. The controller chooses it, within what Placement allows. It is empty on a
-	// machine that is in no cluster.
+	// Host is the machine that the sliver runs on. The controller chooses it, within what Placement allows. It is empty
+	// on a machine that is in no cluster.
 	Host      string    `json:"host,omitempty"`
 	Placement Placement `json:"placement,omitzero"`
 	// Left holds the hosts that the node was moved away from while they might still run it, each with the generation of
@@ -116,7 +116,8 @@ const (
 	RestartNever     Restart = "never"
 )
 
-// FastPath says whether the substrate may carry frames past a router's kernel, the way that this kernel would send them.
+// FastPath says whether the substrate may carry frames past a router's kernel, the way that this kernel would send
+// them.
 type FastPath string
 
 // The settings. A slice holds only FastPathOff: what is on needs no word.
@@ -181,7 +182,8 @@ type RootfsKind string
 
 // The sources of a root file system.
 const (
-	RootfsHost     RootfsKind = "host"     // the machine's own programs, read-only, with private /etc, /run, /var, /tmp, /root, /home
+	// the machine's own programs, read-only, with private /etc, /run, /var, /tmp, /root, /home
+	RootfsHost     RootfsKind = "host"
 	RootfsDir      RootfsKind = "dir"      // a directory of the host: for root alone
 	RootfsTar      RootfsKind = "tar"      // a tar archive, sent with the topology
 	RootfsLayout   RootfsKind = "layout"   // an OCI image layout of the host: for root alone

@@ -50,13 +50,17 @@ func (seg *Segment) take(from *Segment, of map[*Node]*Segment) {
 	from.Links, from.Switches = nil, nil
 }
 
-// Span says on which host each part of a slice is, its nodes being placed. What is a bridge is on every host that has an end
-// of it: a LAN, a switch. What is a cable is on one host, but for a link between two nodes.
+// Span says on which host each part of a slice is, its nodes being placed. What is a bridge is on every host that has
+// an end of it: a LAN, a switch. What is a cable is on one host, but for a link between two nodes.
 //
 //   - An end at a node is where the node is.
-//   - A switch's end of a cable to a node is where that node is: so a switch is on every host that has a node plugged into it.
-//   - A switch's end of a cable to another switch, or at a LAN, is on the first by name of the hosts that have nodes of either. On that
-//     host both bridges are.
+//
+// - A switch's end of a cable to a node is where that node is: so a switch is on every host that has a node plugged
+// into it.
+// - A switch's end of a cable to another switch, or at a LAN, is on the first by name of the hosts that have nodes of
+// either. On that
+//
+//	host both bridges are.
 type Span struct {
 	ends     map[End]string
 	links    map[string][]string

@@ -22,7 +22,8 @@ links:
 		map[string]Interface{"eth1": {Addresses: Strings{"fd00::1/64", "10.0.0.1/24"}}},
 		Strings{"::2", "fd01::"}, Strings{"/a:/b"},
 		[]Link{
-			{Ends: []End{"a:eth1", "b"}, From: map[string]Shape{"a:eth1": {Delay: "1ms"}, "b:eth1": {Loss: "1%"}}, Addresses: map[string]Strings{"a:eth1": {"fd00::3/64"}}},
+			{Ends: []End{"a:eth1", "b"}, From: map[string]Shape{"a:eth1": {Delay: "1ms"}, "b:eth1": {Loss: "1%"}},
+				Addresses: map[string]Strings{"a:eth1": {"fd00::3/64"}}},
 			{Ends: []End{"a:eth2", "b:eth2"}},
 			{Ends: []End{"a:eth3", "b:eth3"}},
 		},

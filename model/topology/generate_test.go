@@ -13,7 +13,8 @@ import (
 
 // network draws a topology in which nothing is wrong.
 func network(t *rapid.T) *Topology {
-	top := &Topology{Name: "lab", Nodes: map[string]Node{}, Placement: rapid.SampledFrom([]slice.Strategy{"", slice.Spread, slice.Pack}).Draw(t, "placement")}
+	top := &Topology{Name: "lab", Nodes: map[string]Node{},
+		Placement: rapid.SampledFrom([]slice.Strategy{"", slice.Spread, slice.Pack}).Draw(t, "placement")}
 	if rapid.IntRange(0, 3).Draw(t, "vxlan") == 0 {
 		top.Defaults = &Defaults{Link: &LinkAttributes{Tunnel: slice.VXLAN, DSCP: DSCPCopy, StormControl: "20kpps"}}
 	}
@@ -59,7 +60,8 @@ func placeAnyhow(t *rapid.T, n *Node) {
 		n.Host = rapid.SampledFrom([]string{"h1", "h2"}).Draw(t, "host")
 	case 1:
 		n.HostLabels = map[string]string{"rack": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "rack")}
-		n.Reschedule = rapid.SampledFrom([]slice.Reschedule{"", slice.RescheduleAlways, slice.RescheduleNever}).Draw(t, "reschedule")
+		n.Reschedule = rapid.SampledFrom([]slice.Reschedule{"", slice.RescheduleAlways, slice.RescheduleNever}).Draw(t,
+			"reschedule")
 	}
 }
 

@@ -165,7 +165,10 @@ func nodesOf(l slice.Link) []string {
 }
 
 func hasEqual(s *slice.Slice, l slice.Link) bool {
-	return slices.ContainsFunc(s.Links, func(m slice.Link) bool { return m.Name != l.Name && slices.Equal(nodesOf(m), nodesOf(l)) })
+	return slices.ContainsFunc(s.Links, func(m slice.Link) bool {
+		return m.Name != l.Name &&
+			slices.Equal(nodesOf(m), nodesOf(l))
+	})
 }
 
 func hasEqualNodes(s *slice.Slice, l slice.Link) bool {

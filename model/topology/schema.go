@@ -77,9 +77,11 @@ var anyText = object7{"type": []string{"string", "number", "boolean"}}
 func (g *generator) value(t reflect.Type) object7 {
 	switch t {
 	case reflect.TypeFor[Rate]():
-		return object7{"type": []string{"string", "integer"}, "pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?([bB]it|[bB]its|bps|b|[bB]it/s|b/s)?$`}
+		return object7{"type": []string{"string", "integer"},
+			"pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?([bB]it|[bB]its|bps|b|[bB]it/s|b/s)?$`}
 	case reflect.TypeFor[FrameRate]():
-		return object7{"type": []string{"string", "integer"}, "pattern": `^(off|[0-9]+(\.[0-9]+)? ?[kKmM]?([pP][pP][sS]|[pP]/[sS]|/[sS])?)$`}
+		return object7{"type": []string{"string", "integer"},
+			"pattern": `^(off|[0-9]+(\.[0-9]+)? ?[kKmM]?([pP][pP][sS]|[pP]/[sS]|/[sS])?)$`}
 	case reflect.TypeFor[Duration]():
 		return object7{"type": []string{"string", "integer"}, "pattern": `^(0|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$`}
 	case reflect.TypeFor[Percent]():
@@ -89,13 +91,15 @@ func (g *generator) value(t reflect.Type) object7 {
 	case reflect.TypeFor[Strings](), reflect.TypeFor[Command]():
 		return object7{"type": []string{"array", "string", "number", "boolean"}, "items": anyText}
 	case reflect.TypeFor[map[string]*Source]():
-		return object7{"type": []string{"string", "array", "object"}, "items": object7{"type": "string"}, "additionalProperties": object7{"type": "string"}}
+		return object7{"type": []string{"string", "array", "object"}, "items": object7{"type": "string"},
+			"additionalProperties": object7{"type": "string"}}
 	case reflect.TypeFor[[]Route]():
 		return object7{"anyOf": []any{object7{"type": "string"}, object7{"type": "array", "items": g.value(t.Elem())}}}
 	case reflect.TypeFor[Source]():
 		return object7{"type": "string"}
 	case reflect.TypeFor[slice.Position]():
-		return object7{"anyOf": []any{g.structure(t), object7{"type": "array", "items": object7{"type": "number"}, "minItems": 2, "maxItems": 2}}}
+		return object7{"anyOf": []any{g.structure(t),
+			object7{"type": "array", "items": object7{"type": "number"}, "minItems": 2, "maxItems": 2}}}
 	case reflect.TypeFor[map[string]Node]():
 		return object7{"anyOf": []any{
 			object7{"type": "object", "additionalProperties": g.value(t.Elem())},

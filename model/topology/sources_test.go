@@ -22,7 +22,8 @@ func TestSourcesAreReadByTheCaller(t *testing.T) {
 	for _, s := range top.Sources() {
 		where = append(where, s.Where+" "+s.Path)
 	}
-	want := []string{`groups.core.files["/etc/motd"] motd.txt`, `nodes.a.config["a.conf"] a.conf`, `nodes.b.rootfs fs.tar.gz`}
+	want := []string{`groups.core.files["/etc/motd"] motd.txt`, `nodes.a.config["a.conf"] a.conf`,
+		`nodes.b.rootfs fs.tar.gz`}
 	if diff := cmp.Diff(want, where); diff != "" {
 		t.Error(diff)
 	}
@@ -80,7 +81,8 @@ func TestErrorsOfTheServerAreLocatedInTheFile(t *testing.T) {
 		t.Fatalf("got %+v", found)
 	}
 	located := Locate(top, found)[0]
-	if located.File != "lab.yaml" || located.Line != 6 || located.Column != 30 || located.Text != "  - {ends: [b, 'a:x'], rate: 10Mbit}" {
+	if located.File != "lab.yaml" || located.Line != 6 || located.Column != 30 ||
+		located.Text != "  - {ends: [b, 'a:x'], rate: 10Mbit}" {
 		t.Errorf("got %+v", located)
 	}
 	if bare := found.Error(); !strings.HasPrefix(bare, `links[0].rate: rate: "fast" is not a rate`) {

@@ -3,7 +3,8 @@ package diagnostic
 import "testing"
 
 func TestPlacesAreReadBack(t *testing.T) {
-	for _, text := range []string{"", "name", "nodes.a.memory", "links[3].ends[1]", `nodes.a.files["/etc/x.\"y\"[0]"].source`, `nodes[""]`} {
+	for _, text := range []string{"", "name", "nodes.a.memory", "links[3].ends[1]",
+		`nodes.a.files["/etc/x.\"y\"[0]"].source`, `nodes[""]`} {
 		at, err := ParsePlace(text)
 		if err != nil || at.String() != text && text != `nodes[""]` {
 			t.Errorf("%s: read as %s, %v", text, at, err)

@@ -104,11 +104,13 @@ func TestClabInheritsAsContainerlabDoes(t *testing.T) {
 	if r2.Env["D"] != "merged" || r2.Sysctls["net.ipv6.conf.all.forwarding"] != "1" {
 		t.Errorf("r2: the merge key does not work: %v %v", r2.Env, r2.Sysctls)
 	}
-	wantExec := topology.Strings{"ip link set dev 'eth3' address 02:00:00:00:00:01", "echo defaults", "echo kind", "echo group", "ip addr add 10.0.0.1/24 dev eth1"}
+	wantExec := topology.Strings{"ip link set dev 'eth3' address 02:00:00:00:00:01", "echo defaults", "echo kind",
+		"echo group", "ip addr add 10.0.0.1/24 dev eth1"}
 	if diff := cmp.Diff(wantExec, r1.Exec); diff != "" {
 		t.Errorf("r1: exec %s", diff)
 	}
-	wantExec = topology.Strings{"ip link add 'dum0' type dummy && ip link set 'dum0' up", "echo defaults", "echo kind", "sh -c 'echo $HOME'", "ip addr add 10.0.0.2/24 dev eth1"}
+	wantExec = topology.Strings{"ip link add 'dum0' type dummy && ip link set 'dum0' up", "echo defaults", "echo kind",
+		"sh -c 'echo $HOME'", "ip addr add 10.0.0.2/24 dev eth1"}
 	if diff := cmp.Diff(wantExec, pc.Exec); diff != "" {
 		t.Errorf("PC1: exec %s", diff)
 	}
@@ -121,19 +123,23 @@ func TestClabMapsImagesBindsAndProcesses(t *testing.T) {
 	top, _ := clabOf(t, campus, ClabOptions{Dir: campusDir})
 	r1, pc, web := top.Nodes["r1"], top.Nodes["PC1"], top.Nodes["web"]
 	wantConfig := map[string]*topology.Source{"frr.conf": {Path: "r1/frr.conf"}, "daemons": {Path: "common/daemons"}}
-	if diff := cmp.Diff(wantConfig, r1.Config); diff != "" || r1.Kind != slice.Router || r1.Daemon != slice.FRR || r1.Image != "" {
+	if diff := cmp.Diff(wantConfig, r1.Config); diff != "" || r1.Kind != slice.Router || r1.Daemon != slice.FRR ||
+		r1.Image != "" {
 		t.Errorf("r1 is %s %s %q with config %s", r1.Kind, r1.Daemon, r1.Image, diff)
 	}
-	if diff := cmp.Diff(map[string]topology.File{"/etc/motd": {Source: &topology.Source{Path: "own/motd"}}}, r1.Files); diff != "" {
+	if diff := cmp.Diff(map[string]topology.File{"/etc/motd": {Source: &topology.Source{Path: "own/motd"}}},
+		r1.Files); diff != "" {
 		t.Errorf("r1: files %s", diff)
 	}
 	if diff := cmp.Diff(topology.Strings{"/var/log:/host/log:ro", "scripts:/scripts"}, r1.Binds); diff != "" {
 		t.Errorf("r1: binds %s", diff)
 	}
-	if pc.Kind != slice.Host || pc.Image != "" || pc.Cmd != nil || pc.Sysctls["net.ipv4.ip_forward"] != "1" || pc.Gateway[0] != "none" {
+	if pc.Kind != slice.Host || pc.Image != "" || pc.Cmd != nil || pc.Sysctls["net.ipv4.ip_forward"] != "1" ||
+		pc.Gateway[0] != "none" {
 		t.Errorf("PC1: %+v", pc)
 	}
-	if diff := cmp.Diff(topology.Command{"/entry.sh", "--flag", "serve", "two words", "${X}"}, web.Cmd); diff != "" || web.Image != "nginx:1.27" {
+	if diff := cmp.Diff(topology.Command{"/entry.sh", "--flag", "serve", "two words", "${X}"}, web.Cmd); diff != "" ||
+		web.Image != "nginx:1.27" {
 		t.Errorf("web: image %s, cmd %s", web.Image, diff)
 	}
 	if web.Files["/run.sh"].Mode != "0755" {
@@ -143,7 +149,8 @@ func TestClabMapsImagesBindsAndProcesses(t *testing.T) {
 
 func TestClabWiresAsContainerlabDoes(t *testing.T) {
 	top, _ := clabOf(t, campus, ClabOptions{Dir: campusDir})
-	if top.Nodes["br-1"].Kind != slice.Switch || top.Nodes["out"].Kind != slice.Uplink || top.Nodes["host"].Kind != slice.Uplink {
+	if top.Nodes["br-1"].Kind != slice.Switch || top.Nodes["out"].Kind != slice.Uplink ||
+		top.Nodes["host"].Kind != slice.Uplink {
 		t.Errorf("kinds: %v", top.Nodes)
 	}
 	if *top.Addressing.IPv4 || *top.Addressing.IPv6 || top.Defaults.Link.MTU != 9500 {
@@ -153,12 +160,14 @@ func TestClabWiresAsContainerlabDoes(t *testing.T) {
 	for _, l := range top.Links {
 		ends = append(ends, l.Ends)
 	}
-	want := [][]topology.End{{"r1:eth1", "PC1:eth1"}, {"r1:eth2", "r2:eth2"}, {"r2:eth1", "br-1:p1"}, {"web:eth1", "br-1:p2"}, {"r1:eth3", "r2:eth3"},
+	want := [][]topology.End{{"r1:eth1", "PC1:eth1"}, {"r1:eth2", "r2:eth2"}, {"r2:eth1", "br-1:p1"},
+		{"web:eth1", "br-1:p2"}, {"r1:eth3", "r2:eth3"},
 		{"r1:eth4", "host:r1-eth4"}, {"r2:eth4", "host:r2-eth4"}, {"PC1:eth2", "out:pc1-eth2"}}
 	if diff := cmp.Diff(want, ends); diff != "" {
 		t.Errorf("links %s", diff)
 	}
-	if top.Links[1].MTU != 1400 || !slices.Equal(top.Links[4].Addresses["r1:eth3"], []string{"10.9.0.1/30", "2001:db8::1/64"}) ||
+	if top.Links[1].MTU != 1400 || !slices.Equal(top.Links[4].Addresses["r1:eth3"],
+		[]string{"10.9.0.1/30", "2001:db8::1/64"}) ||
 		!slices.Equal(top.Links[3].Addresses["web:eth1"], []string{"192.0.2.1/24"}) {
 		t.Errorf("mtu %d, addresses %v %v", top.Links[1].MTU, top.Links[4].Addresses, top.Links[3].Addresses)
 	}
@@ -174,7 +183,8 @@ func TestClabWarnsOnceOfWhatItLeavesOut(t *testing.T) {
 		got = append(got, d.Message)
 	}
 	want := []string{"prefix is ignored", "mgmt is ignored", "image alpine:3 is replaced by the machine's own programs",
-		"image quay.io/frrouting/frr:10.5.1 is replaced by the machine's own programs", "ports is ignored, here and at 1 other place",
+		"image quay.io/frrouting/frr:10.5.1 is replaced by the machine's own programs",
+		"ports is ignored, here and at 1 other place",
 		`"apk add curl" is left out: the node has the machine's own programs`, "exec is ignored", "vars is ignored"}
 	slices.Sort(got)
 	slices.Sort(want)
@@ -184,7 +194,8 @@ func TestClabWarnsOnceOfWhatItLeavesOut(t *testing.T) {
 }
 
 func TestClabResolvesWithoutAddressesOfItsOwn(t *testing.T) {
-	text := strings.NewReplacer("\"common/daemons:/etc/frr/daemons\", \"motd:/etc/motd\"", "", `binds: ["__clabNodeName__/frr.conf:/etc/frr/frr.conf", "own/motd:/etc/motd:ro", "/var/log:/host/log:ro", "scripts:/scripts"]`, "",
+	text := strings.NewReplacer("\"common/daemons:/etc/frr/daemons\", \"motd:/etc/motd\"", "",
+		`binds: ["__clabNodeName__/frr.conf:/etc/frr/frr.conf", "own/motd:/etc/motd:ro", "/var/log:/host/log:ro", "scripts:/scripts"]`, "",
 		`binds: ["run.sh:/run.sh"]`, "").Replace(campus)
 	top, _ := clabOf(t, text, ClabOptions{})
 	s, found := topology.Resolve(top, nil)
@@ -211,7 +222,8 @@ func TestClabResolvesWithoutAddressesOfItsOwn(t *testing.T) {
 
 func TestClabBindsAWholeConfigurationDirectory(t *testing.T) {
 	dir := fstest.MapFS{"r1/frr.conf": {}, "r1/daemons": {}, "r1/sub/x": {}}
-	top, _ := clabOf(t, "topology: {nodes: {r1: {kind: linux, image: frrouting/frr, binds: ['./r1:/etc/frr']}}}", ClabOptions{Dir: dir})
+	top, _ := clabOf(t, "topology: {nodes: {r1: {kind: linux, image: frrouting/frr, binds: ['./r1:/etc/frr']}}}",
+		ClabOptions{Dir: dir})
 	want := map[string]*topology.Source{"frr.conf": {Path: "r1/frr.conf"}, "daemons": {Path: "r1/daemons"}}
 	if diff := cmp.Diff(want, top.Nodes["r1"].Config); diff != "" || top.Name != "lab" {
 		t.Errorf("%s: %s", top.Name, diff)
@@ -223,7 +235,8 @@ func TestClabReplacesVariables(t *testing.T) {
 		v, ok := map[string]string{"TAG": "1.2", "EMPTY": ""}[name]
 		return v, ok
 	}
-	for in, want := range map[string]string{"$TAG": "1.2", "${TAG}x": "1.2x", "${NO:-d}": "d", "${NO:=d}": "d", "${NO-}": "", "${EMPTY:-d}": "d", "${EMPTY-d}": "",
+	for in, want := range map[string]string{"$TAG": "1.2", "${TAG}x": "1.2x", "${NO:-d}": "d", "${NO:=d}": "d",
+		"${NO-}": "", "${EMPTY:-d}": "d", "${EMPTY-d}": "",
 		"$NO ${NO}": "$NO ${NO}", "$$TAG": "$TAG", "5$": "5$", "${TAG:-d}": "1.2"} {
 		if got := string(expandVariables([]byte(in), env)); got != want {
 			t.Errorf("%s gives %q, want %q", in, got, want)
@@ -238,32 +251,43 @@ func TestBadClabIsReportedWithItsPlace(t *testing.T) {
 		line, column int
 		want         string
 	}{
-		"empty":              {"", 1, 1, "empty"},
-		"not YAML":           {"a: [1", 1, 4, "not YAML"},
-		"template":           {"topology:\n{{ if .x }}\n  nodes:\n    a:\n{{ end }}\n", 0, 0, "not YAML"},
-		"a list":             {"- a", 1, 1, "is a list"},
-		"no topology":        {"name: x\n", 1, 1, "no topology"},
-		"no nodes":           {"topology:\n  links: []\n", 2, 3, "no nodes"},
-		"no kind":            {"topology:\n  nodes:\n    a: {image: x}\n", 3, 5, "has no kind"},
-		"unsupported kind":   {"topology:\n  nodes:\n    a:\n      kind: nokia_srlinux\n", 4, 13, `kind "nokia_srlinux" (node "a") is not supported`},
-		"ovs":                {"topology:\n  nodes:\n    a:\n      kind: ovs-bridge\n", 4, 13, `kind "ovs-bridge"`},
-		"no image":           {"topology:\n  nodes:\n    a: {kind: linux}\n", 3, 5, "has no image"},
-		"node twice":         {nodes + "    a: {kind: bridge}\n", 5, 5, `key "a" is written twice`},
-		"unknown node":       {nodes + "  links:\n    - endpoints: ['a:eth1', 'c:eth1']\n", 6, 29, `no node is called "c"`},
-		"interface twice":    {nodes + "  links:\n    - endpoints: ['a:eth1', 'b:eth1']\n    - endpoints: ['a:eth1', 'b:eth2']\n", 7, 19, "used by two links"},
-		"three ends":         {nodes + "  links:\n    - endpoints: ['a:eth1', 'b:eth1', 'b:eth2']\n", 6, 18, "two endpoints"},
-		"no interface":       {nodes + "  links:\n    - endpoints: ['a', 'b:eth1']\n", 6, 19, "names no interface"},
-		"macvlan":            {nodes + "  links:\n    - endpoints: ['a:eth1', 'macvlan:eno1']\n", 6, 7, "macvlan"},
-		"macvlan, extended":  {nodes + "  links:\n    - type: macvlan\n      endpoint: {node: a, interface: eth1}\n", 6, 13, "macvlan"},
-		"mgmt-net":           {nodes + "  links:\n    - endpoints: ['a:eth1', 'mgmt-net:x']\n", 6, 7, "mgmt-net"},
-		"vxlan":              {nodes + "  links:\n    - {type: vxlan, endpoint: {node: a, interface: eth1}, vni: 7}\n", 6, 14, "vxlan"},
-		"unknown type":       {nodes + "  links:\n    - {type: wormhole, endpoint: {node: a, interface: eth1}}\n", 6, 14, "unknown type"},
-		"address":            {nodes + "  links:\n    - {type: veth, endpoints: [{node: a, interface: eth1, ipv4: 10.0.0.1}, {node: b, interface: eth1}]}\n", 6, 65, "not an address"},
-		"network-mode":       {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, network-mode: host}\n", 3, 51, "network-mode"},
-		"bind":               {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, binds: [x]}\n", 3, 45, "not complete"},
-		"memory":             {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, memory: much}\n", 3, 45, "memory"},
-		"cpu":                {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, cpu: NaN}\n", 3, 42, "not a number"},
-		"bombs":              {"a: &a [x, x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c, *c]\ne: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d]\nf: [*e, *e, *e, *e, *e, *e, *e, *e, *e, *e]\n", 0, 0, "expand to too much"},
+		"empty":       {"", 1, 1, "empty"},
+		"not YAML":    {"a: [1", 1, 4, "not YAML"},
+		"template":    {"topology:\n{{ if .x }}\n  nodes:\n    a:\n{{ end }}\n", 0, 0, "not YAML"},
+		"a list":      {"- a", 1, 1, "is a list"},
+		"no topology": {"name: x\n", 1, 1, "no topology"},
+		"no nodes":    {"topology:\n  links: []\n", 2, 3, "no nodes"},
+		"no kind":     {"topology:\n  nodes:\n    a: {image: x}\n", 3, 5, "has no kind"},
+		"unsupported kind": {"topology:\n  nodes:\n    a:\n      kind: nokia_srlinux\n", 4, 13,
+			`kind "nokia_srlinux" (node "a") is not supported`},
+		"ovs":          {"topology:\n  nodes:\n    a:\n      kind: ovs-bridge\n", 4, 13, `kind "ovs-bridge"`},
+		"no image":     {"topology:\n  nodes:\n    a: {kind: linux}\n", 3, 5, "has no image"},
+		"node twice":   {nodes + "    a: {kind: bridge}\n", 5, 5, `key "a" is written twice`},
+		"unknown node": {nodes + "  links:\n    - endpoints: ['a:eth1', 'c:eth1']\n", 6, 29, `no node is called "c"`},
+		"interface twice": {nodes + "  links:\n    - endpoints: ['a:eth1', 'b:eth1']\n" +
+			"    - endpoints: ['a:eth1', 'b:eth2']\n", 7, 19, "used by two links"},
+		"three ends":   {nodes + "  links:\n    - endpoints: ['a:eth1', 'b:eth1', 'b:eth2']\n", 6, 18, "two endpoints"},
+		"no interface": {nodes + "  links:\n    - endpoints: ['a', 'b:eth1']\n", 6, 19, "names no interface"},
+		"macvlan":      {nodes + "  links:\n    - endpoints: ['a:eth1', 'macvlan:eno1']\n", 6, 7, "macvlan"},
+		"macvlan, extended": {nodes + "  links:\n    - type: macvlan\n      endpoint: {node: a, interface: eth1}\n", 6, 13,
+			"macvlan"},
+		"mgmt-net": {nodes + "  links:\n    - endpoints: ['a:eth1', 'mgmt-net:x']\n", 6, 7, "mgmt-net"},
+		"vxlan": {nodes + "  links:\n    - {type: vxlan, endpoint: {node: a, interface: eth1}, vni: 7}\n", 6, 14,
+			"vxlan"},
+		"unknown type": {nodes + "  links:\n    - {type: wormhole, endpoint: {node: a, interface: eth1}}\n", 6, 14,
+			"unknown type"},
+		"address": {nodes + "  links:\n    - {type: veth, endpoints: [{node: a, interface: eth1, ipv4: " +
+			"10.0.0.1}, {node: b, interface: eth1}]}\n", 6, 65, "not an address"},
+		"network-mode": {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, network-mode: host}\n", 3, 51,
+			"network-mode"},
+		"bind": {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, binds: [x]}\n", 3, 45,
+			"not complete"},
+		"memory": {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, memory: much}\n", 3, 45, "memory"},
+		"cpu":    {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, cpu: NaN}\n", 3, 42, "not a number"},
+		"bombs": {"a: &a [x, x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\n" +
+			"c: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c, *c]\n" +
+			"e: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d]\nf: [*e, *e, *e, *e, *e, *e, *e, *e, *e, *e]\n", 0, 0,
+			"expand to too much"},
 		"an alias of itself": {"a: &a [*a]\n", 0, 0, "nest too deep"},
 		"brackets":           {strings.Repeat("[", 100_000), 1, 101, "nested deeper than 100 levels"},
 	} {
@@ -274,7 +298,8 @@ func TestBadClabIsReportedWithItsPlace(t *testing.T) {
 				t.Fatalf("topology %v, diagnostics %v", top, found)
 			}
 			d := errs[0]
-			if d.Line == 0 || !strings.Contains(d.Message, test.want) || test.line != 0 && (d.Line != test.line || d.Column != test.column) {
+			if d.Line == 0 || !strings.Contains(d.Message, test.want) || test.line != 0 &&
+				(d.Line != test.line || d.Column != test.column) {
 				t.Errorf("got %s\nwant %d:%d %s", errs, test.line, test.column, test.want)
 			}
 		})
@@ -282,7 +307,8 @@ func TestBadClabIsReportedWithItsPlace(t *testing.T) {
 }
 
 func TestUnsupportedKindIsReportedOnce(t *testing.T) {
-	_, found := Clab("x.clab.yml", []byte("topology:\n  defaults: {kind: arista_ceos}\n  nodes: {a: {}, b: {}, c: {}}\n"), ClabOptions{})
+	_, found := Clab("x.clab.yml", []byte("topology:\n  defaults: {kind: arista_ceos}\n  nodes: {a: {}, b: {}, c: {}}\n"),
+		ClabOptions{})
 	want := `x.clab.yml:2:20: kind "arista_ceos" (node "a" and 2 other nodes) is not supported (supported: linux, bridge, host)`
 	if len(found) != 1 || found[0].String() != want {
 		t.Errorf("got %v\nwant %s", found, want)

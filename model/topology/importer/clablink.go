@@ -93,13 +93,15 @@ func (c *clab) linkEnds(l *yamltree.Node, kind *string) (ends []clabEnd, ok bool
 		e, ok := c.end(one)
 		ends = []clabEnd{e}
 		if *kind == "host" {
-			ends = append(ends, clabEnd{at: one.Position, node: "host", face: c.str(l.Field("host-interface"), "host-interface")})
+			ends = append(ends, clabEnd{at: one.Position, node: "host",
+				face: c.str(l.Field("host-interface"), "host-interface")})
 		}
 		return ends, ok
 	}
 	list := l.Field("endpoints")
 	if len(list.Items) != 2 {
-		c.fail(list.Position, `write endpoints: ["a:eth1", "b:eth1"]`, "a link has two endpoints, this one has %d", len(list.Items))
+		c.fail(list.Position, `write endpoints: ["a:eth1", "b:eth1"]`, "a link has two endpoints, this one has %d",
+			len(list.Items))
 		return nil, false
 	}
 	for _, item := range list.Items {
@@ -227,7 +229,8 @@ func (c *clab) setMAC(e clabEnd) {
 	if e.mac == "" || n == nil || n.out == nil || n.kind != "linux" {
 		return
 	}
-	n.out.Exec = append(topology.Strings{fmt.Sprintf("ip link set dev '%s' address %s", quoted(e.face), e.mac)}, n.out.Exec...)
+	n.out.Exec = append(topology.Strings{fmt.Sprintf("ip link set dev '%s' address %s", quoted(e.face), e.mac)},
+		n.out.Exec...)
 }
 
 // dummy makes an interface that leads nowhere, inside the node.
@@ -239,7 +242,8 @@ func (c *clab) dummy(e clabEnd) {
 	}
 	if n.out != nil {
 		face := quoted(e.face)
-		n.out.Exec = append(topology.Strings{fmt.Sprintf("ip link add '%s' type dummy && ip link set '%s' up", face, face)}, n.out.Exec...)
+		n.out.Exec = append(topology.Strings{fmt.Sprintf("ip link add '%s' type dummy && ip link set '%s' up", face, face)},
+			n.out.Exec...)
 	}
 }
 

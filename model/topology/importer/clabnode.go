@@ -33,14 +33,19 @@ var clabIgnored = map[string]string{
 	"ports": "reach a node by pergola exec or shell, or by a link to the host", "startup-delay": "",
 	"mgmt-ipv4": "there is no management network", "mgmt-ipv6": "there is no management network",
 	"user": "processes run as root of the node", "devices": "", "cap-add": "nodes have what routing needs", "shm-size": "",
-	"cpu-set": "cpu: limits the share", "stages": "nodes start all at once; exec runs after the start", "dns": "nodes know each other's names",
-	"certificate": "", "healthcheck": "pergola check", "aliases": "", "components": "", "startup-config": "kind linux reads none",
-	"enforce-startup-config": "", "suppress-startup-config": "", "sandbox": "", "kernel": "", "link-apply-mode": "", "credentials": "",
-	"hostname": "", "privileged": "", "cgroupns-mode": "", "cgroup-parent": "", "pid-mode": "", "tmpfs": "", "security-opts": "",
-	"volumes": "", "position": "", "env-files": "write env:", "apt": "",
+	"cpu-set": "cpu: limits the share", "stages": "nodes start all at once; exec runs after the start",
+	"dns":         "nodes know each other's names",
+	"certificate": "", "healthcheck": "pergola check", "aliases": "", "components": "",
+	"startup-config":         "kind linux reads none",
+	"enforce-startup-config": "", "suppress-startup-config": "", "sandbox": "", "kernel": "", "link-apply-mode": "",
+	"credentials": "",
+	"hostname":    "", "privileged": "", "cgroupns-mode": "", "cgroup-parent": "", "pid-mode": "", "tmpfs": "",
+	"security-opts": "",
+	"volumes":       "", "position": "", "env-files": "write env:", "apt": "",
 }
 
-var clabUsed = []string{"kind", "group", "image", "entrypoint", "cmd", "exec", "binds", "env", "labels", "network-mode", "cpu",
+var clabUsed = []string{"kind", "group", "image", "entrypoint", "cmd", "exec", "binds", "env", "labels", "network-mode",
+	"cpu",
 	"memory", "sysctls", "restart-policy"}
 
 func (c *clab) node(f yamltree.Entry) *clabNode {
@@ -90,7 +95,8 @@ func (c *clab) unsupported(n *clabNode) {
 // kindOf is where a node's kind is written, as containerlab finds it: the kind may come from the node's group.
 func (c *clab) kindOf(n *clabNode) *yamltree.Node {
 	defaults, groups := c.root.Field("defaults"), c.root.Field("groups")
-	for _, v := range []*yamltree.Node{n.at.Value.Field("kind"), groups.Field(n.at.Value.Field("group").Text).Field("kind"),
+	for _, v := range []*yamltree.Node{n.at.Value.Field("kind"),
+		groups.Field(n.at.Value.Field("group").Text).Field("kind"),
 		groups.Field(defaults.Field("group").Text).Field("kind"), defaults.Field("kind")} {
 		if v.Kind != yamltree.Null && v.Text != "" {
 			return v
@@ -187,7 +193,8 @@ func (c *clab) linux(n *clabNode, out *topology.Node) {
 	switch mode := c.str(n.find("network-mode"), "network-mode"); {
 	case mode == "host" || strings.HasPrefix(mode, "container:"):
 		at := n.find("network-mode")
-		c.fail(at.Position, "each node has a network namespace of its own", "network-mode %q of node %q is not supported", mode, n.name)
+		c.fail(at.Position, "each node has a network namespace of its own", "network-mode %q of node %q is not supported",
+			mode, n.name)
 	}
 }
 
@@ -288,7 +295,8 @@ func (c *clab) limits(n *clabNode, out *topology.Node) {
 	at := n.find("restart-policy")
 	policy, ok := policies[strings.ToLower(c.str(at, "restart-policy"))]
 	if !ok {
-		c.fail(at.Position, "no, on-failure, always or unless-stopped", "unknown restart-policy %q of node %q", at.Text, n.name)
+		c.fail(at.Position, "no, on-failure, always or unless-stopped", "unknown restart-policy %q of node %q", at.Text,
+			n.name)
 	}
 	out.Restart = policy
 }

@@ -58,7 +58,8 @@ var errStop = errors.New("stop")
 
 // readGraphML parses a file. What it returns is complete where the report has no error.
 func readGraphML(r *report, data []byte) *graphFile {
-	g := &graphReader{report: r, keys: map[string]string{}, initial: map[string]map[string]string{}, ids: map[string]bool{}}
+	g := &graphReader{report: r, keys: map[string]string{}, initial: map[string]map[string]string{},
+		ids: map[string]bool{}}
 	if len(data) > maxBytes {
 		r.fail(position{}, "", "the file has %d MiB; at most %d are read", len(data)>>20, maxBytes>>20)
 		return &g.out
@@ -69,7 +70,8 @@ func readGraphML(r *report, data []byte) *graphFile {
 	switch {
 	case err != nil:
 	case root.Name.Local != "graphml":
-		r.fail(g.at, "GraphML begins with <graphml>", "the file is XML but no GraphML: its first element is <%s>", root.Name.Local)
+		r.fail(g.at, "GraphML begins with <graphml>", "the file is XML but no GraphML: its first element is <%s>",
+			root.Name.Local)
 	default:
 		g.out.values = map[string]string{}
 		err = g.children(root.Name.Local, 1, nil)

@@ -12,7 +12,8 @@ import (
 const maxName = 63
 
 // letters that Unicode does not decompose into an ASCII one and accents.
-var letters = strings.NewReplacer("ß", "ss", "ø", "o", "æ", "ae", "œ", "oe", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ı", "i")
+var letters = strings.NewReplacer("ß", "ss", "ø", "o", "æ", "ae", "œ", "oe", "ł", "l", "đ", "d", "ð", "d", "þ", "th",
+	"ı", "i")
 
 // slug makes a host name of a label: lower-case letters, digits and single hyphens. It is empty where nothing of the
 // label is left.

@@ -28,7 +28,8 @@ type ZooOptions struct {
 }
 
 // zooAttribution is what the licence of the Internet Topology Zoo (CC BY 4.0) asks for.
-const zooAttribution = "Internet Topology Zoo (S. Knight, H. X. Nguyen, N. Falkner, R. Bowden, M. Roughan, IEEE JSAC 29(9), 2011), CC BY 4.0"
+const zooAttribution = "Internet Topology Zoo (S. Knight, H. X. Nguyen, N. Falkner, R. Bowden, M. Roughan, IEEE JSAC " +
+	"29(9), 2011), CC BY 4.0"
 
 // zoo is one import.
 type zoo struct {
@@ -144,7 +145,8 @@ func (z *zoo) position(n *graphNode) *slice.Position {
 	y, errY := strconv.ParseFloat(lat, 64)
 	x, errX := strconv.ParseFloat(long, 64)
 	if errY != nil || errX != nil || !(math.Abs(y) <= 90) || !(math.Abs(x) <= 180) {
-		z.warn(n.at, "degrees, north and east positive", "node %q: latitude %q and longitude %q are no place on Earth; the node gets none", n.id, lat, long)
+		z.warn(n.at, "degrees, north and east positive",
+			"node %q: latitude %q and longitude %q are no place on Earth; the node gets none", n.id, lat, long)
 		return nil
 	}
 	return &slice.Position{Latitude: y, Longitude: x}
@@ -165,7 +167,8 @@ func (z *zoo) addLinks() {
 			continue
 		}
 		if z.loops(ends) {
-			z.warn(e.at, "", "the link %s - %s would close a loop of switches; it is left out", z.names[ends[0]], z.names[ends[1]])
+			z.warn(e.at, "", "the link %s - %s would close a loop of switches; it is left out", z.names[ends[0]],
+				z.names[ends[1]])
 			continue
 		}
 		l := topology.Link{Ends: z.endsOf(ends)}
@@ -303,6 +306,7 @@ func (z *zoo) sum() {
 		z.warn(position{}, "", "%s of %d have no LinkSpeedRaw; they are not limited", wording.Count(z.unrated, "link"), n)
 	}
 	if z.unplaced > 0 {
-		z.warn(position{}, "", "%s of %d lack coordinates at an end; they have no delay", wording.Count(z.unplaced, "link"), n)
+		z.warn(position{}, "", "%s of %d lack coordinates at an end; they have no delay", wording.Count(z.unplaced, "link"),
+			n)
 	}
 }

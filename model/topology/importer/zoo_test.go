@@ -62,8 +62,10 @@ func TestEverySampleOfTheZooResolves(t *testing.T) {
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	counts := map[string][2]int{"Abilene": {11, 14}, "AttMpls": {25, 57}, "Bellcanada": {48, 65}, "BtNorthAmerica": {36, 76},
-		"Colt": {153, 191}, "DeutscheTelekom": {39, 62}, "Geant2009": {34, 52}, "Nsfnet": {13, 15}, "Sprint": {11, 18}, "Surfnet": {50, 73}}
+	counts := map[string][2]int{"Abilene": {11, 14}, "AttMpls": {25, 57}, "Bellcanada": {48, 65},
+		"BtNorthAmerica": {36, 76},
+		"Colt":           {153, 191}, "DeutscheTelekom": {39, 62}, "Geant2009": {34, 52}, "Nsfnet": {13, 15}, "Sprint": {11, 18},
+		"Surfnet": {50, 73}}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -106,15 +108,18 @@ func TestImportedTopologySurvivesBeingWritten(t *testing.T) {
 	}
 	want, _ := topology.Resolve(top, nil)
 	got, _ := topology.Resolve(again, nil)
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+		cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("read from what was written (-imported +read):\n%s", diff)
 	}
 }
 
 func TestZooNamesNodesForDNS(t *testing.T) {
-	top, _ := zooOf(t, graphML("undirected", []string{"0|New York", "1|New York", "2|São Paulo", "3|", "4|  St. John's!", "5|42", "6|new-york-2",
+	top, _ := zooOf(t, graphML("undirected", []string{"0|New York", "1|New York", "2|São Paulo", "3|", "4|  St. John's!",
+		"5|42", "6|new-york-2",
 		"7|" + strings.Repeat("x", 200), "8|北京", "9|Zürich (ETH)"}, []string{"0|1"}), ZooOptions{})
-	for _, name := range []string{"new-york", "new-york-2", "sao-paulo", "n3", "st-johns", "n42", "new-york-2-2", strings.Repeat("x", 57), "n8", "zurich-eth"} {
+	for _, name := range []string{"new-york", "new-york-2", "sao-paulo", "n3", "st-johns", "n42", "new-york-2-2",
+		strings.Repeat("x", 57), "n8", "zurich-eth"} {
 		if _, ok := top.Nodes[name]; !ok {
 			t.Errorf("no node %q", name)
 		}
@@ -128,17 +133,20 @@ func TestZooNamesNodesForDNS(t *testing.T) {
 }
 
 func TestZooKeepsParallelLinksAndDropsLoops(t *testing.T) {
-	top, found := zooOf(t, graphML("undirected", []string{"a|a", "b|b", "c|c", "d|d"}, []string{"a|b", "b|a", "a|a", "c|d"}), ZooOptions{})
+	top, found := zooOf(t, graphML("undirected", []string{"a|a", "b|b", "c|c", "d|d"},
+		[]string{"a|b", "b|a", "a|a", "c|d"}), ZooOptions{})
 	if len(top.Links) != 3 {
 		t.Errorf("%d links, want 3: %v", len(top.Links), top.Links)
 	}
-	if len(found) != 1 || !found[0].Warning || found[0].Line != 12 || !strings.Contains(found[0].Message, "link of a to itself") {
+	if len(found) != 1 || !found[0].Warning || found[0].Line != 12 ||
+		!strings.Contains(found[0].Message, "link of a to itself") {
 		t.Errorf("warnings: %v", found)
 	}
 }
 
 func TestZooJoinsDirectedEdges(t *testing.T) {
-	top, _ := zooOf(t, graphML("directed", []string{"a|a", "b|b", "c|c"}, []string{"a|b|1000000", "b|a|2000000", "b|c|3000000", "b|c|3000000"}), ZooOptions{Rate: true})
+	top, _ := zooOf(t, graphML("directed", []string{"a|a", "b|b", "c|c"},
+		[]string{"a|b|1000000", "b|a|2000000", "b|c|3000000", "b|c|3000000"}), ZooOptions{Rate: true})
 	if len(top.Links) != 3 {
 		t.Fatalf("%d links, want 3: %+v", len(top.Links), top.Links)
 	}
@@ -149,7 +157,8 @@ func TestZooJoinsDirectedEdges(t *testing.T) {
 }
 
 func TestZooDelayIsTheGreatCircleInFibre(t *testing.T) {
-	top, _ := zooOf(t, graphML("undirected", []string{"0|New York|40.71427|-74.00597", "1|Chicago|41.85003|-87.65005", "2|nowhere", "3|close|41.85003|-87.65005"},
+	top, _ := zooOf(t, graphML("undirected", []string{"0|New York|40.71427|-74.00597", "1|Chicago|41.85003|-87.65005",
+		"2|nowhere", "3|close|41.85003|-87.65005"},
 		[]string{"0|1", "0|2", "1|3"}), ZooOptions{Delay: true})
 	d, err := top.Links[0].Delay.Duration()
 	if err != nil || math.Abs(float64(d-5730*time.Microsecond)) > float64(30*time.Microsecond) { // 1145 km
@@ -158,15 +167,21 @@ func TestZooDelayIsTheGreatCircleInFibre(t *testing.T) {
 	if top.Links[1].Delay != "" || top.Links[2].Delay != "" {
 		t.Errorf("delays without distance: %q %q", top.Links[1].Delay, top.Links[2].Delay)
 	}
-	if got := distance(slice.Position{Latitude: 90}, slice.Position{Latitude: -90}); math.Abs(got-math.Pi*earthRadius) > 1 {
+	if got := distance(slice.Position{Latitude: 90},
+		slice.Position{Latitude: -90}); math.Abs(got-math.Pi*earthRadius) > 1 {
 		t.Errorf("from pole to pole: %v km", got)
 	}
 }
 
 func TestZooWarnsOfWhatIsMissing(t *testing.T) {
-	_, found := zooOf(t, graphML("undirected", []string{"0|a|91|0", "1|b|x|y", "2|c|1|NaN"}, []string{"0|1|1e30", "1|2", "0|2|-5"}), ZooOptions{Delay: true, Rate: true})
-	for _, want := range []string{`latitude "91"`, `latitude "x"`, `longitude "NaN"`, `LinkSpeedRaw "1e30"`, `LinkSpeedRaw "-5"`, "1 link of 3 have no LinkSpeedRaw", "3 links of 3 lack coordinates"} {
-		if !slices.ContainsFunc(found, func(d topology.Diagnostic) bool { return d.Warning && strings.Contains(d.Message, want) }) {
+	_, found := zooOf(t, graphML("undirected", []string{"0|a|91|0", "1|b|x|y", "2|c|1|NaN"},
+		[]string{"0|1|1e30", "1|2", "0|2|-5"}), ZooOptions{Delay: true, Rate: true})
+	for _, want := range []string{`latitude "91"`, `latitude "x"`, `longitude "NaN"`, `LinkSpeedRaw "1e30"`,
+		`LinkSpeedRaw "-5"`, "1 link of 3 have no LinkSpeedRaw", "3 links of 3 lack coordinates"} {
+		if !slices.ContainsFunc(found, func(d topology.Diagnostic) bool {
+			return d.Warning &&
+				strings.Contains(d.Message, want)
+		}) {
 			t.Errorf("no warning of %s in\n%v", want, found)
 		}
 	}
@@ -196,7 +211,8 @@ func TestGraphMLOfOtherTools(t *testing.T) {
 	top, _ := zooOf(t, []byte(`<graphml><key id="w" for="edge" attr.name="weight"><default>1</default></key>
 <graph id="G" edgedefault="undirected"><node id="n0"><port name="p"/></node><node id="n1"><graph id="inner"><node id="n1::n0"/></graph></node>
 <edge source="n0" target="n1"/><hyperedge><endpoint node="n0"/><endpoint node="n1"/><endpoint node="n1::n0"/></hyperedge></graph></graphml>`), ZooOptions{})
-	if len(top.Nodes) != 3 || len(top.Links) != 2 || !top.Links[1].LAN || len(top.Links[1].Ends) != 3 || top.Attribution != "" || top.Name != "test" {
+	if len(top.Nodes) != 3 || len(top.Links) != 2 || !top.Links[1].LAN || len(top.Links[1].Ends) != 3 ||
+		top.Attribution != "" || top.Name != "test" {
 		t.Errorf("%+v", top)
 	}
 }
@@ -208,15 +224,16 @@ func TestBadGraphMLIsReportedWithItsPlace(t *testing.T) {
 		line int
 		want string
 	}{
-		"empty":          {"", 1, "ends early"},
-		"not XML":        {"nodes:\n  a\n", 1, "text before the first element"},
-		"other XML":      {"<html></html>", 1, "no GraphML"},
-		"cut off":        {node + "\n<edge", 2, "not XML"},
-		"unknown node":   {node + "\n  <edge source='a' target='b'/></graph></graphml>", 2, `names node "b"`},
-		"node twice":     {node + "\n<node id='a'/></graph></graphml>", 2, "used twice"},
-		"no id":          {"<graphml><graph>\n<node/></graph></graphml>", 2, "no id"},
-		"no nodes":       {"<graphml>\n</graphml>", 2, "no nodes"},
-		"entity":         {"<!DOCTYPE g [<!ENTITY a \"aaaa\">]>\n<graphml><graph><node id='&a;'/></graph></graphml>", 2, "not XML"},
+		"empty":        {"", 1, "ends early"},
+		"not XML":      {"nodes:\n  a\n", 1, "text before the first element"},
+		"other XML":    {"<html></html>", 1, "no GraphML"},
+		"cut off":      {node + "\n<edge", 2, "not XML"},
+		"unknown node": {node + "\n  <edge source='a' target='b'/></graph></graphml>", 2, `names node "b"`},
+		"node twice":   {node + "\n<node id='a'/></graph></graphml>", 2, "used twice"},
+		"no id":        {"<graphml><graph>\n<node/></graph></graphml>", 2, "no id"},
+		"no nodes":     {"<graphml>\n</graphml>", 2, "no nodes"},
+		"entity": {"<!DOCTYPE g [<!ENTITY a \"aaaa\">]>\n<graphml><graph><node id='&a;'/></graph></graphml>", 2,
+			"not XML"},
 		"deep":           {"<graphml>" + strings.Repeat("<graph>", 100), 1, "nested"},
 		"unknown code":   {"<?xml version='1.0' encoding='klingon'?><graphml/>", 1, "not XML"},
 		"too many nodes": {"<graphml><graph>" + manyNodes(100_000), 1, "more than"},
@@ -226,7 +243,8 @@ func TestBadGraphMLIsReportedWithItsPlace(t *testing.T) {
 			if top != nil || found.Err() == nil || len(found) != 1 {
 				t.Fatalf("topology %v, diagnostics %v", top, found)
 			}
-			if d := found[0]; d.File != "bad.graphml" || d.Line != test.line || d.Column < 1 || !strings.Contains(d.Message, test.want) {
+			if d := found[0]; d.File != "bad.graphml" || d.Line != test.line || d.Column < 1 ||
+				!strings.Contains(d.Message, test.want) {
 				t.Errorf("got %d:%d %s", d.Line, d.Column, d)
 			}
 		})
@@ -242,7 +260,8 @@ func manyNodes(n int) string {
 }
 
 func FuzzZoo(f *testing.F) {
-	f.Add(graphML("directed", []string{"0|a|1|2", "1|b|3|4|0", "2|h|||1|1"}, []string{"0|1|1e9", "1|0", "0|0", "1|2"}), true)
+	f.Add(graphML("directed", []string{"0|a|1|2", "1|b|3|4|0", "2|h|||1|1"}, []string{"0|1|1e9", "1|0", "0|0", "1|2"}),
+		true)
 	f.Add([]byte(`<graphml><graph><node id="a"/><hyperedge><endpoint node="a"/></hyperedge></graph></graphml>`), false)
 	f.Fuzz(func(t *testing.T, data []byte, all bool) {
 		top, found := Zoo("f.graphml", data, ZooOptions{Delay: all, Rate: all, InternalOnly: !all})

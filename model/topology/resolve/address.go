@@ -158,7 +158,8 @@ func (r *resolver) readSubnet(s *segment, text string, at *diagnostic.Place, ori
 	}
 	family := address.Family(p.Addr())
 	if known := s.subnet[family]; known.IsValid() && known != p {
-		r.Add(at, "one network of each family for all links that switches join", "%s is a second %s network beside %s", p, address.FamilyName[family], known)
+		r.Add(at, "one network of each family for all links that switches join", "%s is a second %s network beside %s", p,
+			address.FamilyName[family], known)
 		return
 	}
 	s.subnet[family], s.auto[family] = p, true
@@ -186,7 +187,8 @@ func (r *resolver) chooseSubnet(s *segment, family int, keep bool, used *address
 	} else {
 		s.subnet[family] = address.Choose(from, s.network(family), s.key, used)
 		if !s.subnet[family].IsValid() {
-			r.Add(s.links[0].at, "write larger pools under addressing:", "no %s network is left for link %q", address.FamilyName[family], s.links[0].name)
+			r.Add(s.links[0].at, "write larger pools under addressing:", "no %s network is left for link %q",
+				address.FamilyName[family], s.links[0].name)
 		}
 	}
 	if s.subnet[family].IsValid() {
@@ -204,7 +206,8 @@ func (s *segment) running(family int, from []netip.Prefix, used *address.Set) (b
 		}
 		for _, a := range p.prev.Addresses {
 			subnet := a.Masked()
-			if address.Family(a.Addr()) != family || !address.Holds(from, subnet) || !s.fits(family, subnet.Bits()) || used.Has(subnet) {
+			if address.Family(a.Addr()) != family || !address.Holds(from, subnet) || !s.fits(family, subnet.Bits()) ||
+				used.Has(subnet) {
 				continue
 			}
 			votes[subnet]++

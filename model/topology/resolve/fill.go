@@ -92,8 +92,8 @@ func (p *port) running(subnet netip.Prefix, taken map[netip.Addr]bool) (netip.Pr
 	return netip.Prefix{}, false
 }
 
-// chooseHost picks the address of a port. On a cable the first end, by the names of nodes, has the first address; on a LAN
-// a port has the one that its names hash to, or the next free.
+// chooseHost picks the address of a port. On a cable the first end, by the names of nodes, has the first address; on
+// a LAN a port has the one that its names hash to, or the next free.
 func (s *segment) chooseHost(subnet netip.Prefix, p *port, taken map[netip.Addr]bool) (netip.Prefix, bool) {
 	host := subnet.Addr().BitLen() - subnet.Bits()
 	slots := uint64(1) << min(host, 16) // in IPv6 they keep interface identifiers short
@@ -151,7 +151,8 @@ func (r *resolver) chooseLoopback(n *node, family int, keep bool, used *address.
 	if keep {
 		chosen = n.runningLoopback(from, bits, used)
 	} else if chosen = address.Choose(from, bits, "loopback "+n.name, used); !chosen.IsValid() {
-		r.Add(n.at, "write larger pools under addressing:", "no %s loopback is left for %q", address.FamilyName[family], n.name)
+		r.Add(n.at, "write larger pools under addressing:", "no %s loopback is left for %q", address.FamilyName[family],
+			n.name)
 	}
 	if chosen.IsValid() {
 		n.loopbacks = append(n.loopbacks, chosen)

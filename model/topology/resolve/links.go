@@ -145,7 +145,8 @@ func (r *resolver) nameInterfaces() {
 		for _, name := range slices.Sorted(maps.Keys(n.own.Interfaces)) {
 			p := n.byName[name]
 			if p == nil {
-				r.Add(diagnostic.InInterface(n.name, name), diagnostic.SuggestOr(name, slices.Sorted(maps.Keys(n.byName))), "no link ends at %s:%s", n.name, name)
+				r.Add(diagnostic.InInterface(n.name, name), diagnostic.SuggestOr(name, slices.Sorted(maps.Keys(n.byName))),
+					"no link ends at %s:%s", n.name, name)
 				continue
 			}
 			p.in = n.own.Interfaces[name]

@@ -106,7 +106,8 @@ func runningNames(l *slice.Link) []string {
 
 // free gives a link of the running version back unless it is taken or of another form.
 func (m *matcher) free(old *slice.Link, l *link) *slice.Link {
-	if old == nil || m.claimed[old] || old.LAN != l.lan() || !old.LAN && nodeKey(runningNames(old)) != nodeKey(endNames(l)) {
+	if old == nil || m.claimed[old] || old.LAN != l.lan() || !old.LAN &&
+		nodeKey(runningNames(old)) != nodeKey(endNames(l)) {
 		return nil
 	}
 	return old

@@ -40,10 +40,12 @@ func merge(base, over reflect.Value) {
 // Keys that make sense for some kinds of node only. Where a node does not have them of itself but by a group or by
 // the defaults, they are passed over.
 var (
-	routingKeys = []string{"daemon", "routing", "as", "reflector", "networks", "area", "hello", "dead", "fast_hellos", "isis", "fastpath", "config"}
-	sliverKeys  = []string{"gateway", "routes", "image", "rootfs", "cmd", "env", "files", "binds", "sysctls", "cpu", "memory", "pids", "exec", "restart"}
-	nodeKeys    = []string{"loopbacks", "router_id"}
-	moveKeys    = []string{"host_labels", "reschedule"}
+	routingKeys = []string{"daemon", "routing", "as", "reflector", "networks", "area", "hello", "dead", "fast_hellos",
+		"isis", "fastpath", "config"}
+	sliverKeys = []string{"gateway", "routes", "image", "rootfs", "cmd", "env", "files", "binds", "sysctls", "cpu",
+		"memory", "pids", "exec", "restart"}
+	nodeKeys = []string{"loopbacks", "router_id"}
+	moveKeys = []string{"host_labels", "reschedule"}
 )
 
 // useless are the keys that a node of a kind has no use for.
@@ -152,7 +154,8 @@ func (r *resolver) membership() map[string][]string {
 	for _, name := range slices.Sorted(maps.Keys(r.t.Nodes)) {
 		for i, group := range r.t.Nodes[name].Groups {
 			if _, ok := r.t.Groups[group]; !ok {
-				r.Add(diagnostic.InNode(name).At("groups").Item(i), diagnostic.SuggestOr(group, slices.Sorted(maps.Keys(r.t.Groups))), "no group is called %q", group)
+				r.Add(diagnostic.InNode(name).At("groups").Item(i),
+					diagnostic.SuggestOr(group, slices.Sorted(maps.Keys(r.t.Groups))), "no group is called %q", group)
 				continue
 			}
 			join(name, group)

@@ -12,7 +12,8 @@ import (
 // hostPattern takes what machines are called, with their domain or without.
 var hostPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
-// placement is where a node may run, and what becomes of it when its host is lost. Words for what is so anyway are left out.
+// placement is where a node may run, and what becomes of it when its host is lost. Words for what is so anyway are left
+// out.
 func (r *resolver) placement(n *node) slice.Placement {
 	a := &n.all
 	if a.Host != "" && !hostPattern.MatchString(a.Host) {
@@ -31,12 +32,14 @@ func (r *resolver) placement(n *node) slice.Placement {
 	holds := n.out.Holds()
 	switch {
 	case len(holds) > 0 && n.own.Reschedule != "":
-		r.Add(n.at.At("reschedule"), "leave out one of them; an archive or an image of a registry is everywhere", "%q has %s of one machine (%s), so it cannot start elsewhere", n.name, holds[0], holds[0].Field)
+		r.Add(n.at.At("reschedule"), "leave out one of them; an archive or an image of a registry is everywhere",
+			"%q has %s of one machine (%s), so it cannot start elsewhere", n.name, holds[0], holds[0].Field)
 	case len(holds) > 0:
 	case a.Host == "":
 		out.Reschedule = slice.RescheduleAlways
 	case n.own.Host != "" && n.own.Reschedule != "":
-		r.Add(n.at.At("reschedule"), "leave out one of them; host_labels leave a choice", "%q runs on host %s alone, so it cannot start elsewhere", n.name, a.Host)
+		r.Add(n.at.At("reschedule"), "leave out one of them; host_labels leave a choice",
+			"%q runs on host %s alone, so it cannot start elsewhere", n.name, a.Host)
 	}
 	return out
 }
@@ -62,7 +65,8 @@ func (l *link) floods() bool {
 func (r *resolver) tunnelSwitches() {
 	for _, l := range r.links {
 		if l.in.StormControl != "" && !l.floods() {
-			r.Add(l.at.At("storm_control"), "leave it out", "the link joins two nodes: storm control is for LANs, and links of switches")
+			r.Add(l.at.At("storm_control"), "leave it out",
+				"the link joins two nodes: storm control is for LANs, and links of switches")
 		}
 	}
 	for _, n := range r.nodes {

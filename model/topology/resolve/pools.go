@@ -17,10 +17,13 @@ type pools struct {
 // Default pools; the package comment shows what they look like. The later ones of a family serve when the earlier
 // are full, or lie in networks that the file uses itself.
 var defaultPools = pools{
-	loopbacks: [address.Families][]netip.Prefix{address.Prefixes("10.192.0.0/10", "100.96.0.0/12"), address.Prefixes("fd50:6572:676f:ffff::/96")},
-	links:     [address.Families][]netip.Prefix{address.Prefixes("10.0.0.0/9", "100.64.0.0/11"), address.Prefixes("fd50:6572:676f:fffe::/96")},
-	lans:      [address.Families][]netip.Prefix{address.Prefixes("172.16.0.0/12", "10.128.0.0/10", "100.112.0.0/12"), address.Prefixes("fd50:6572:676f::/49")},
-	enabled:   [address.Families]bool{true, true},
+	loopbacks: [address.Families][]netip.Prefix{address.Prefixes("10.192.0.0/10", "100.96.0.0/12"),
+		address.Prefixes("fd50:6572:676f:ffff::/96")},
+	links: [address.Families][]netip.Prefix{address.Prefixes("10.0.0.0/9", "100.64.0.0/11"),
+		address.Prefixes("fd50:6572:676f:fffe::/96")},
+	lans: [address.Families][]netip.Prefix{address.Prefixes("172.16.0.0/12", "10.128.0.0/10", "100.112.0.0/12"),
+		address.Prefixes("fd50:6572:676f::/49")},
+	enabled: [address.Families]bool{true, true},
 }
 
 // makePools reads the topology's addressing.
@@ -42,7 +45,8 @@ func (r *resolver) makePools() pools {
 
 // readPools puts written pools in place of the default ones of their family. Longest is what an IPv4 pool must be
 // able to hold at least once.
-func (r *resolver) readPools(pools *[address.Families][]netip.Prefix, written file.Strings, at *diagnostic.Place, longest int) {
+func (r *resolver) readPools(pools *[address.Families][]netip.Prefix, written file.Strings, at *diagnostic.Place,
+	longest int) {
 	var read [address.Families][]netip.Prefix
 	for i, text := range written {
 		p, err := netip.ParsePrefix(text)

@@ -254,7 +254,9 @@ func (r *resolver) agreeTimers(s *segment) {
 			continue
 		}
 		if a, b := first.routing.Timers, p.node.routing.Timers; a != b {
-			r.Add(p.link.at, "write them in defaults: or in a group", "OSPF timers of %q (hello %ds, dead %ds, fast %t) and %q (hello %ds, dead %ds, fast %t) differ: they will not become neighbors",
+			r.Add(p.link.at, "write them in defaults: or in a group",
+				"OSPF timers of %q (hello %ds, dead %ds, fast %t) and %q (hello %ds, dead %ds, fast %t) differ: they will not "+
+					"become neighbors",
 				first.name, a.Hello, a.Dead, a.FastHellos, p.node.name, b.Hello, b.Dead, b.FastHellos)
 			return
 		}

@@ -53,7 +53,8 @@ func (r *resolver) makeSliver(n *node) {
 func (r *resolver) checkPosition(n *node) {
 	p := n.own.Position
 	if p != nil && (p.Latitude < -90 || p.Latitude > 90 || p.Longitude < -180 || p.Longitude > 180) {
-		r.Add(n.at.At("position"), "write [latitude, longitude] in degrees", "position %g, %g is not on the globe", p.Latitude, p.Longitude)
+		r.Add(n.at.At("position"), "write [latitude, longitude] in degrees", "position %g, %g is not on the globe",
+			p.Latitude, p.Longitude)
 	}
 }
 
@@ -191,7 +192,8 @@ func (r *resolver) sysctls(n *node) map[string]string {
 	for _, key := range slices.Sorted(maps.Keys(n.all.Sysctls)) {
 		// A path with dots for elements could lead anywhere: net.//.kernel.core_pattern is net/../kernel/core_pattern.
 		if file := slice.SysctlPath(key); !namespaced.MatchString(file) || !fs.ValidPath(file) {
-			r.Add(n.at.At("sysctls").At(key), "net.*, kernel.msg*, kernel.shm*, kernel.sem and fs.mqueue.* can be set", "sysctl %q does not belong to a node", key)
+			r.Add(n.at.At("sysctls").At(key), "net.*, kernel.msg*, kernel.shm*, kernel.sem and fs.mqueue.* can be set",
+				"sysctl %q does not belong to a node", key)
 		}
 		out[key] = n.all.Sysctls[key]
 	}

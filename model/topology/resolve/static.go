@@ -57,7 +57,8 @@ func (r *resolver) staticRoute(n *node, in file.Route, at *diagnostic.Place) (ou
 	case out.Via.IsValid() && out.To.IsValid() && out.Via.Is4() != out.To.Addr().Is4():
 		r.Add(at, "", "destination %s and next hop %s are of different families", in.To, in.Via)
 	case in.Interface != "" && in.Interface != "lo" && n.byName[in.Interface] == nil:
-		r.Add(at, diagnostic.SuggestOr(in.Interface, slices.Sorted(maps.Keys(n.byName))), "%q has no interface %q", n.name, in.Interface)
+		r.Add(at, diagnostic.SuggestOr(in.Interface, slices.Sorted(maps.Keys(n.byName))), "%q has no interface %q", n.name,
+			in.Interface)
 	}
 	return out, len(r.Found) == before
 }
@@ -145,7 +146,8 @@ func (r *resolver) gatewayAddress(n *node, via netip.Addr, at *diagnostic.Place)
 	for _, p := range n.interfaces {
 		for _, a := range p.out.Addresses {
 			if a.Masked().Contains(via) {
-				to := netip.PrefixFrom([address.Families]netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}[address.Family(via)], 0)
+				to := netip.PrefixFrom([address.Families]netip.Addr{netip.IPv4Unspecified(),
+					netip.IPv6Unspecified()}[address.Family(via)], 0)
 				n.out.Routes = append(n.out.Routes, slice.Route{To: to, Via: via, Interface: p.name})
 				return
 			}
