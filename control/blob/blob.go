@@ -1,4 +1,4 @@
-// Package blob keeps big files, root file system archives, under the name of their SHA-256.
+// Package blob stores large files, archives of root file systems, under the name of their SHA-256.
 package blob
 
 import (
@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxSize bounds one blob.
+// MaxSize bounds one blob, in bytes.
 const MaxSize = 16 << 30
 
-// reserve is left free on the disk.
+// reserve is kept free on the disk, in bytes.
 const reserve = 256 << 20
 
 // Errors that callers decide on.
@@ -47,7 +47,7 @@ func (d Dir) Has(sum string) bool {
 	return err == nil
 }
 
-// Put stores what r gives, if it has the digest. size is -1 where it is not known.
+// Put stores the content of r, if it has the digest. size is in bytes, -1 where it is not known.
 func (d Dir) Put(sum string, size int64, r io.Reader) (err error) {
 	switch {
 	case !name.MatchString(sum):
@@ -62,7 +62,7 @@ func (d Dir) Put(sum string, size int64, r io.Reader) (err error) {
 		return err
 	}
 	if d.Has(sum) {
-		now := time.Now() // it is wanted again: Keep spares it for a while
+		now := time.Now() // sent again: Keep spares it for another hour
 		return os.Chtimes(d.Path(sum), now, now)
 	}
 	f, err := renameio.NewPendingFile(d.Path(sum), renameio.WithTempDir(string(d)))
@@ -81,7 +81,7 @@ func (d Dir) Put(sum string, size int64, r io.Reader) (err error) {
 
 func (d Dir) receive(f *os.File, sum string, r io.Reader) error {
 	hash := sha256.New()
-	const step = 64 << 20 // between looks at the free space
+	const step = 64 << 20 // bytes between checks of the free space
 	for total := int64(0); ; {
 		n, err := io.CopyN(io.MultiWriter(f, hash), r, step)
 		total += n
@@ -118,10 +118,10 @@ func Room(dir string, size int64) error {
 	return nil
 }
 
-// grace spares blobs that were sent for a topology that is not applied yet.
+// grace is for how long Keep spares blobs that no slice names: their topology may not be applied yet.
 const grace = time.Hour
 
-// Keep removes the blobs that are neither in the list nor younger than an hour.
+// Keep removes all blobs but those in the list and those younger than an hour.
 func (d Dir) Keep(sums []string) error {
 	entries, err := os.ReadDir(string(d))
 	if errors.Is(err, os.ErrNotExist) {

@@ -1,9 +1,9 @@
 // Package pki is the cluster's trust: one certificate authority, certificates for its servers and agents, and the tokens
-// with which a machine is let in for the first time.
+// by which a machine joins.
 //
-// A machine that joins knows a token alone. The token carries the pin of the authority (the SHA-256 of its public key, as
-// in RFC 7469), so the machine knows whom it talks to before it says its secret; it then has its own key certified, and from
-// there on both sides prove who they are (mutual TLS 1.3). Private keys never leave the machine that made them.
+// A machine that joins has only a token. The token carries the pin of the authority (the SHA-256 of its public key, as in
+// RFC 7469), so the machine checks the server before it sends the secret. It then has its own key certified, and from
+// then on both ends authenticate each other (mutual TLS 1.3). Private keys never leave the machine that made them.
 package pki
 
 import (
@@ -40,7 +40,7 @@ const (
 	Admin  Role = "pergola:admins"
 )
 
-// Word is what a role is called on the command line, and among people.
+// Word is the name of a role on the command line and in messages.
 func (r Role) Word() string {
 	switch r {
 	case Server:
@@ -106,14 +106,16 @@ func (a *Authority) Encode() (certPEM, keyPEM []byte, err error) {
 	return EncodeCertificate(a.Certificate), keyPEM, err
 }
 
-// Member is what a certificate says of its owner. The authority decides it; of a request for a certificate only the public key counts.
+// Member is the content of a certificate. The authority decides it; of a request for a certificate only the public key
+// counts.
 type Member struct {
 	Name  string // the host's name in the cluster
 	Role  Role
 	Hosts []string // addresses and DNS names by which others call a server
 }
 
-// Issue signs a certificate for the owner of the key. It serves for both sides of a connection, since servers talk to each other too.
+// Issue signs a certificate for the owner of the key. It serves for both ends of a connection: servers are clients of
+// each other.
 func (a *Authority) Issue(m Member, public crypto.PublicKey, now time.Time) (*x509.Certificate, error) {
 	if err := a.refuses(m, public, now); err != nil {
 		return nil, fmt.Errorf("issue a certificate for %q: %w", m.Name, err)
@@ -142,7 +144,7 @@ func (a *Authority) Issue(m Member, public crypto.PublicKey, now time.Time) (*x5
 	return cert, nil
 }
 
-// refuses says why the authority signs no such certificate.
+// refuses returns why the authority signs no such certificate; nil where it does.
 func (a *Authority) refuses(m Member, public crypto.PublicKey, now time.Time) error {
 	key, ok := public.(*ecdsa.PublicKey)
 	switch {
@@ -158,7 +160,8 @@ func (a *Authority) refuses(m Member, public crypto.PublicKey, now time.Time) er
 	return nil
 }
 
-// IssueRequest signs a certificate for the key of a PKCS #10 request (DER), whose owner proves by its signature that it has the private key.
+// IssueRequest signs a certificate for the key of a PKCS #10 request (DER, RFC 2986). Its signature proves that the
+// owner has the private key.
 func (a *Authority) IssueRequest(m Member, request []byte, now time.Time) (*x509.Certificate, error) {
 	parsed, err := x509.ParseCertificateRequest(request)
 	if err == nil {
@@ -196,7 +199,7 @@ func Request(key crypto.Signer) ([]byte, error) {
 	return x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 }
 
-// Renewal is when a certificate's owner should ask for the next one: after two thirds of its life.
+// Renewal is when the next certificate should be requested: after two thirds of this one's life.
 func Renewal(cert *x509.Certificate) time.Time {
 	return cert.NotBefore.Add(cert.NotAfter.Sub(cert.NotBefore) * 2 / 3)
 }

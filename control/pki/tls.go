@@ -9,20 +9,22 @@ import (
 	"time"
 )
 
-// Identity is what a member proves itself with.
+// Identity is a member's certificate, its key, and the certificate of the authority.
 type Identity struct {
 	Certificate *x509.Certificate
 	Key         crypto.Signer
 	Authority   *x509.Certificate
 }
 
-// TLS is the certificate as crypto/tls wants it. The authority's goes with it: who joins knows only its pin.
+// TLS is the certificate in the form of crypto/tls. The authority's goes with it: a machine that joins has only its
+// pin.
 func (id *Identity) TLS() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{id.Certificate.Raw, id.Authority.Raw}, PrivateKey: id.Key, Leaf: id.Certificate}
 }
 
-// ServerConfig is for listeners. Clients without a certificate are let in as far as TLS is concerned, for they may want to join; what
-// else they may do, the handlers decide by PeerOf. The identity is asked for at each connection, so that a renewed one counts at once.
+// ServerConfig is for listeners. Clients without a certificate are accepted, since they may want to join; what else
+// they may do, the handlers decide by PeerOf. The identity is asked for at each connection, so that a renewed one is
+// shown at once.
 func ServerConfig(now func() *Identity) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -35,19 +37,20 @@ func ServerConfig(now func() *Identity) *tls.Config {
 				Certificates: []tls.Certificate{id.TLS()},
 				ClientAuth:   tls.VerifyClientCertIfGiven,
 				ClientCAs:    pool(id.Authority),
-				// Nobody resumes: a renewed or withdrawn certificate counts at the next connection.
+				// No session is resumed: a renewed or revoked certificate counts at the next connection.
 				SessionTicketsDisabled: true,
 			}, nil
 		},
 	}
 }
 
-// ClientConfig is for members that call a server: it must be a server of the same cluster, by whatever name or address it is called. Names
-// are not compared, because a server is known by its role: addresses change, and NAT stands between.
+// ClientConfig is for members that connect to a server: it must be a server of the same cluster, at any name or
+// address. Names are not compared, because a server is identified by its role: addresses change, and NAT may be in
+// between.
 func ClientConfig(now func() *Identity) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
-		InsecureSkipVerify: true, // VerifyConnection does it, by role instead of name
+		InsecureSkipVerify: true, // VerifyConnection checks the role instead of the name
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			cert := now().TLS()
 			return &cert, nil
@@ -58,7 +61,7 @@ func ClientConfig(now func() *Identity) *tls.Config {
 	}
 }
 
-// PeerConfig is for members that call a certain other one, server or agent: it must be the one of that name.
+// PeerConfig is for members that connect to a certain other one, server or agent: it must have that name.
 func PeerConfig(now func() *Identity, name string) *tls.Config {
 	config := ClientConfig(now)
 	config.VerifyConnection = func(state tls.ConnectionState) error {
@@ -71,11 +74,12 @@ func PeerConfig(now func() *Identity, name string) *tls.Config {
 	return config
 }
 
-// JoinConfig is for who has nothing but a token: the server must show the authority that the token pins, and a certificate of it.
+// JoinConfig is for a machine that has only a token: the server must show the authority that the token pins, and a
+// certificate of it.
 func JoinConfig(t Token) *tls.Config { return joinConfig(t, verifyServer) }
 
-// ClockConfig is JoinConfig without a look at the clock: for who found out by a ClockError that clocks differ, and asks the server for its own. It is
-// for nothing else: an old certificate would do.
+// ClockConfig is JoinConfig without a check of the certificate's times. It serves only to ask a server for its time
+// after a ClockError: an expired certificate would pass.
 func ClockConfig(t Token) *tls.Config {
 	return joinConfig(t, func(chain []*x509.Certificate, authority *x509.Certificate) error {
 		_, err := verify(chain, authority, chain[0].NotBefore)
@@ -86,7 +90,7 @@ func ClockConfig(t Token) *tls.Config {
 func joinConfig(t Token, check func(chain []*x509.Certificate, authority *x509.Certificate) error) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
-		InsecureSkipVerify: true, // VerifyConnection does it, by the pin
+		InsecureSkipVerify: true, // VerifyConnection checks the pin
 		VerifyConnection: func(state tls.ConnectionState) error {
 			for _, cert := range state.PeerCertificates {
 				if cert.IsCA && Pin(cert) == t.Pin {
@@ -98,18 +102,19 @@ func joinConfig(t Token, check func(chain []*x509.Certificate, authority *x509.C
 	}
 }
 
-// ErrPin means that somebody answers who is not of the cluster that made the token.
+// ErrPin means that the server is not of the cluster that made the token.
 var ErrPin = errors.New("this is not the cluster that the token is from: its certificate authority is another one")
 
-// ErrNoServer means that a member of the cluster answers where a server was called.
+// ErrNoServer means that a member of the cluster answered that is no server.
 var ErrNoServer = errors.New("which is no server of the cluster")
 
-// ClockError means that a certificate does not hold at this moment, by this machine's clock.
+// ClockError means that a certificate does not hold now, by this machine's clock.
 type ClockError struct{ From, To, Now time.Time }
 
 func (e *ClockError) Error() string {
 	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-	return fmt.Sprintf("its certificate is valid from %s to %s, and this machine's clock says %s: is it right?", stamp(e.From), stamp(e.To), stamp(e.Now))
+	return fmt.Sprintf("its certificate is valid from %s to %s, and this machine's clock says %s: is it right?",
+		stamp(e.From), stamp(e.To), stamp(e.Now))
 }
 
 func verifyServer(chain []*x509.Certificate, authority *x509.Certificate) error {
@@ -120,17 +125,20 @@ func verifyServer(chain []*x509.Certificate, authority *x509.Certificate) error 
 	return err
 }
 
-// verify says who shows the chain, if the authority vouches for it at that time.
+// verify gives the member that shows the chain, if the authority signed it and it holds at that time.
 func verify(chain []*x509.Certificate, authority *x509.Certificate, now time.Time) (Member, error) {
 	if len(chain) == 0 {
 		return Member{}, errors.New("it has no certificate")
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: pool(authority), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, CurrentTime: now})
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: pool(authority), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, CurrentTime: now,
+	})
 	if invalid := (x509.CertificateInvalidError{}); errors.As(err, &invalid) && invalid.Reason == x509.Expired {
 		return Member{}, &ClockError{From: chain[0].NotBefore, To: chain[0].NotAfter, Now: now}
 	}
 	if stranger := (x509.UnknownAuthorityError{}); errors.As(err, &stranger) {
-		return Member{}, errors.New("its certificate is not of this cluster: another authority signed it; if the cluster has a new one, the machine that still has the old one has to join again")
+		return Member{}, errors.New("its certificate is not of this cluster: another authority signed it; " +
+			"if the cluster has a new one, the machine that still has the old one has to join again")
 	}
 	if err != nil {
 		return Member{}, fmt.Errorf("its certificate is not of this cluster: %w", err)
@@ -138,7 +146,7 @@ func verify(chain []*x509.Certificate, authority *x509.Certificate, now time.Tim
 	return memberOf(chain[0]), nil
 }
 
-// PeerOf says, at a server, who is at the other end of a connection; ok is false for who showed no certificate.
+// PeerOf gives, at a server, the member at the other end of a connection; ok is false where it showed no certificate.
 func PeerOf(state *tls.ConnectionState) (m Member, ok bool) {
 	cert := CertificateOf(state)
 	if cert == nil {
@@ -147,7 +155,7 @@ func PeerOf(state *tls.ConnectionState) (m Member, ok bool) {
 	return memberOf(cert), true
 }
 
-// CertificateOf is what who is at the other end showed, at a server; nil: nothing that holds.
+// CertificateOf is the certificate that the other end showed, at a server; nil where it showed none that holds.
 func CertificateOf(state *tls.ConnectionState) *x509.Certificate {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return nil

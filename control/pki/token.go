@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Token lets a machine join. Its text is one word of letters, digits and hyphens, so that a double click takes all of it:
+// Token is the permission to join. Its text is one word of letters, digits and hyphens, so that a double click selects
+// all of it:
 //
 //	pergola-<id>-<secret>-<pin>
 type Token struct {
@@ -20,7 +21,7 @@ type Token struct {
 	Pin    [sha256.Size]byte // of the authority
 }
 
-// Grant is what the cluster keeps of a token: enough to recognise it, too little to use it.
+// Grant is what the store holds of a token: enough to recognise the token, too little to use it.
 type Grant struct {
 	ID      string            `json:"id"`
 	Hash    [sha256.Size]byte `json:"hash"` // of the secret, which has 130 random bits and so needs no slow hash
@@ -42,7 +43,7 @@ var (
 	ErrToken = errors.New("token refused")
 )
 
-// NewToken makes a token for the authority, and the grant that the cluster keeps.
+// NewToken makes a token for the authority, and the grant to store.
 func NewToken(a *Authority, role Role, note string, life time.Duration, now time.Time) (Token, Grant) {
 	text := strings.ToLower(rand.Text() + rand.Text()) // 26 characters of base32 each
 	t := Token{ID: text[:idLength], secret: text[secretLength : 2*secretLength], Pin: Pin(a.Certificate)}
@@ -52,12 +53,12 @@ func NewToken(a *Authority, role Role, note string, life time.Duration, now time
 // String names the token without its secret: it is safe in logs.
 func (t Token) String() string { return tokenPrefix + "-" + t.ID + "-..." }
 
-// Text is what a user copies. It holds the secret.
+// Text is the token as users copy it. It contains the secret.
 func (t Token) Text() string {
 	return strings.Join([]string{tokenPrefix, t.ID, t.secret, alphabet.EncodeToString(t.Pin[:])}, "-")
 }
 
-// ParseToken reads Text's text; space around it, as terminals add it, does not matter.
+// ParseToken reads a token's text. White space around it is dropped.
 func ParseToken(text string) (Token, error) {
 	text = strings.TrimSpace(text)
 	parts := strings.Split(text, "-")
@@ -65,7 +66,8 @@ func ParseToken(text string) (Token, error) {
 		return Token{}, fmt.Errorf("%w: a token looks like %s-ID-SECRET-PIN", ErrToken, tokenPrefix)
 	}
 	if len(parts) < 4 || len(parts[1]) != idLength || len(parts[2]) != secretLength {
-		return Token{}, fmt.Errorf("%w: it has %d characters and is not whole: was its end cut off when it was copied?", ErrToken, len(text))
+		return Token{}, fmt.Errorf("%w: it has %d characters and is not whole: was its end cut off when it was copied?",
+			ErrToken, len(text))
 	}
 	pin, err := alphabet.DecodeString(parts[3])
 	if err != nil || len(pin) != sha256.Size {
@@ -74,7 +76,7 @@ func ParseToken(text string) (Token, error) {
 	return Token{ID: parts[1], secret: parts[2], Pin: [sha256.Size]byte(pin)}, nil
 }
 
-// Check says whether the token is the one of the grant, and still holds.
+// Check returns an ErrToken unless the token is the one of the grant and holds.
 func (g Grant) Check(t Token, now time.Time) error {
 	hash := sha256.Sum256([]byte(t.secret))
 	switch {

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// The ports that members speak at, unless --listen names another one: then etcd has the two after it.
+// The ports of members, unless --listen names another one: etcd has the two after the API's.
 const (
 	apiPort        = 7470
 	etcdClientPort = 1 // after the API's
 	etcdPeerPort   = 2
 )
 
-// What --listen may say beside an address.
+// Values of --listen beside addresses.
 const (
-	ListenNone = "none" // nobody but this machine
+	ListenNone = "none" // this machine only
 	ListenAuto = "auto" // the first global address of this machine
 )
 
@@ -32,22 +32,24 @@ func parseAddress(flag, text string) (netip.AddrPort, error) {
 	}
 	a, err := netip.ParseAddrPort(text)
 	if err != nil || a.Port() == 0 || a.Port() > 65535-etcdPeerPort {
-		return netip.AddrPort{}, fmt.Errorf("%s %q: write ADDRESS or ADDRESS:PORT, such as 192.0.2.1 or [2001:db8::1]:%d", flag, text, apiPort)
+		return netip.AddrPort{}, fmt.Errorf("%s %q: write ADDRESS or ADDRESS:PORT, such as 192.0.2.1 or [2001:db8::1]:%d",
+			flag, text, apiPort)
 	}
 	return a, nil
 }
 
-// after is the address n ports further.
-func after(a netip.AddrPort, n uint16) string {
+// portAfter is the address with its port increased by n.
+func portAfter(a netip.AddrPort, n uint16) string {
 	return netip.AddrPortFrom(a.Addr(), a.Port()+n).String()
 }
 
-// addresses finds where to listen, and where others reach that.
+// addresses gives the address to listen at, and the one that others use for it.
 func addresses(listen, advertise string) (at, called netip.AddrPort, err error) {
 	if listen == ListenAuto || listen == "" {
 		first, err := firstGlobal("")
 		if err != nil {
-			return at, called, fmt.Errorf("find an address to listen at: %w: name one (--listen ADDRESS), or --listen %s for this machine alone", err, ListenNone)
+			return at, called, fmt.Errorf("find an address to listen at: %w: "+
+				"name one (--listen ADDRESS), or --listen %s for this machine alone", err, ListenNone)
 		}
 		at = netip.AddrPortFrom(first, apiPort)
 	} else if at, err = parseAddress("--listen", listen); err != nil {
@@ -62,14 +64,16 @@ func addresses(listen, advertise string) (at, called netip.AddrPort, err error) 
 	case at.Addr().IsUnspecified():
 		first, err := firstGlobal("")
 		if err != nil {
-			return at, called, fmt.Errorf("find the address that others reach this machine at: %w: name it (--advertise ADDRESS)", err)
+			return at, called, fmt.Errorf("find the address that others reach this machine at: %w: "+
+				"name it (--advertise ADDRESS)", err)
 		}
 		called = netip.AddrPortFrom(first, at.Port())
 	}
 	return at, called, nil
 }
 
-// firstGlobal gives the first global address of an interface, or of this machine: then that of the default route, if there is one.
+// firstGlobal gives the first global address of an interface, or of this machine: that of the default route, if there
+// is one.
 func firstGlobal(name string) (netip.Addr, error) {
 	if name == "" {
 		if a, ok := routed(); ok {
@@ -100,9 +104,9 @@ func firstGlobal(name string) (netip.Addr, error) {
 	return netip.Addr{}, errors.New("this machine has no global address")
 }
 
-// routed asks the kernel for the address that it would send from to the world. Nothing is sent.
+// routed asks the kernel for the source address of packets to the internet. Nothing is sent.
 func routed() (netip.Addr, bool) {
-	c, err := net.Dial("udp", net.JoinHostPort("192.0.2.1", strconv.Itoa(apiPort))) //nolint:noctx // it connects to nobody
+	c, err := net.Dial("udp", net.JoinHostPort("192.0.2.1", strconv.Itoa(apiPort))) //nolint:noctx // UDP: nothing is sent
 	if err != nil {
 		return netip.Addr{}, false
 	}
@@ -116,7 +120,8 @@ func routed() (netip.Addr, bool) {
 	return a, ok && a.IsGlobalUnicast()
 }
 
-// tunnelEnd is where the tunnels of this machine end: the address that others call, or that of the first interface that is to carry them.
+// tunnelEnd is where the tunnels of this machine end: at the address that others use, or at that of the first underlay
+// interface.
 func tunnelEnd(called netip.Addr, underlay []string) (netip.Addr, error) {
 	if len(underlay) == 0 {
 		return called, nil
@@ -139,7 +144,7 @@ func tunnelEnd(called netip.Addr, underlay []string) (netip.Addr, error) {
 	return firstGlobal(underlay[0])
 }
 
-// assigned reports whether an address that was listened at is one of this machine still.
+// assigned reports whether an address to listen at is still one of this machine.
 func assigned(listen string) bool {
 	at, err := netip.ParseAddrPort(listen)
 	if err != nil || at.Addr().IsUnspecified() || at.Addr().IsLoopback() {
@@ -147,7 +152,7 @@ func assigned(listen string) bool {
 	}
 	all, err := net.InterfaceAddrs()
 	if err != nil {
-		return true // nobody knows: listening will tell
+		return true // unknown: to listen will fail if it is not
 	}
 	for _, a := range all {
 		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == at.Addr().Unmap() {

@@ -18,13 +18,14 @@ import (
 	"github.com/pergola-net/pergola/model/wording"
 )
 
-// hostName is what a host may be called: it stands in tables, URLs and keys of the store.
+// hostName matches the names of hosts: they stand in tables, URLs and keys of the store.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62})$`)
 
-// Join implements rest.Cluster: it lets a machine with a good token in.
+// Join implements rest.Cluster: it admits a machine with a valid token.
 func (c *cluster) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, error) {
 	if !c.IsServer() {
-		return api.JoinAnswer{}, huma.NewError(http.StatusMisdirectedRequest, fmt.Sprintf("%s is no server: join at one of %v", c.Self(), c.Servers()))
+		return api.JoinAnswer{}, huma.NewError(http.StatusMisdirectedRequest,
+			fmt.Sprintf("%s is no server: join at one of %v", c.Self(), c.Servers()))
 	}
 	if err := c.checkToken(ctx, r); err != nil {
 		return api.JoinAnswer{}, err
@@ -33,7 +34,7 @@ func (c *cluster) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, 
 	if err != nil {
 		return api.JoinAnswer{}, err
 	}
-	authority, err := c.signer(ctx)
+	authority, err := c.signingAuthority(ctx)
 	if err != nil {
 		return api.JoinAnswer{}, fmt.Errorf("let %s in: %w", r.Name, err)
 	}
@@ -45,33 +46,35 @@ func (c *cluster) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, 
 		return api.JoinAnswer{}, fmt.Errorf("let %s in: %w", r.Name, err)
 	}
 	answer := api.JoinAnswer{
-		Certificate: string(pki.EncodeCertificate(cert)), Authority: string(pki.EncodeCertificate(authority.Certificate)),
-		Servers: c.Servers(), Etcd: c.endpoints(), Foreign: !c.KeepsStore(), Time: time.Now(),
+		Certificate: string(pki.EncodeCertificate(cert)),
+		Authority:   string(pki.EncodeCertificate(authority.Certificate)),
+		Servers:     c.Servers(), Etcd: c.endpoints(), Foreign: !c.KeepsStore(), Time: time.Now(),
 	}
-	if err := c.share(); err != nil {
+	if err := c.markShared(); err != nil {
 		return api.JoinAnswer{}, fmt.Errorf("let %s in: %w", r.Name, err)
 	}
 	if r.Role == pki.Server && c.KeepsStore() {
-		if answer.Initial, err = c.store.AddMember(ctx, r.Name, "https://"+after(address, etcdPeerPort)); err != nil {
+		peerURL := "https://" + portAfter(address, etcdPeerPort)
+		if answer.Initial, err = c.store.AddMember(ctx, r.Name, peerURL); err != nil {
 			return api.JoinAnswer{}, fmt.Errorf("make %s a server: %w", r.Name, err)
 		}
 	}
-	c.log.Info("a machine joins", "name", r.Name, "role", r.Role, "address", r.API)
+	c.log.Info("admit a machine to the cluster", "name", r.Name, "role", r.Role, "address", r.API)
 	return answer, nil
 }
 
-// endpoints are where members find the store.
+// endpoints are the URLs of the store for members.
 func (c *cluster) endpoints() []string {
 	m := c.current()
 	if m.Foreign {
 		return m.Etcd
 	}
-	own := "https://" + after(c.own(), etcdClientPort)
+	own := "https://" + portAfter(c.ownAddress(), etcdClientPort)
 	others := slices.DeleteFunc(slices.Clone(m.Etcd), func(u string) bool { return u == own })
 	return append([]string{own}, others...)
 }
 
-// checkToken refuses who has no right to join.
+// checkToken refuses a token that is invalid, expired, revoked, or for another role.
 func (c *cluster) checkToken(ctx context.Context, r api.JoinRequest) error {
 	token, err := pki.ParseToken(r.Token)
 	if err != nil {
@@ -79,7 +82,8 @@ func (c *cluster) checkToken(ctx context.Context, r api.JoinRequest) error {
 	}
 	grant, err := c.store.Trust().Grant(ctx, token.ID)
 	if errors.Is(err, store.ErrNoGrant) {
-		err = fmt.Errorf("%w: this cluster did not make it, or it was revoked: `pergola token create` on a server makes another one", pki.ErrToken)
+		err = fmt.Errorf("%w: this cluster did not make it, or it was revoked: "+
+			"`pergola token create` on a server makes another one", pki.ErrToken)
 		return huma.Error403Forbidden(err.Error())
 	}
 	if err != nil {
@@ -91,11 +95,14 @@ func (c *cluster) checkToken(ctx context.Context, r api.JoinRequest) error {
 		if !now.Before(grant.Expires) {
 			at = ", and it is " + stamp(now) + " now"
 		}
-		return huma.Error403Forbidden(fmt.Sprintf("%v%s: `pergola token create` on a server makes another one", why, at))
+		return huma.Error403Forbidden(fmt.Sprintf("%v%s: `pergola token create` on a server makes another one",
+			why, at))
 	}
 	if grant.Role != r.Role {
-		return huma.Error403Forbidden(fmt.Sprintf("%v: it is for %s, and this machine wants to be one of %s: use `pergola %s --join`, or make another token (pergola token create --role %s)",
-			pki.ErrToken, wording.Plural(grant.Role.Word()), wording.Plural(r.Role.Word()), grant.Role.Word(), r.Role.Word()))
+		return huma.Error403Forbidden(fmt.Sprintf("%v: it is for %s, and this machine wants to be one of %s: "+
+			"use `pergola %s --join`, or make another token (pergola token create --role %s)",
+			pki.ErrToken, wording.Plural(grant.Role.Word()), wording.Plural(r.Role.Word()),
+			grant.Role.Word(), r.Role.Word()))
 	}
 	return nil
 }
@@ -103,11 +110,13 @@ func (c *cluster) checkToken(ctx context.Context, r api.JoinRequest) error {
 // checkPlace refuses a name or an address that is another machine's.
 func (c *cluster) checkPlace(ctx context.Context, r api.JoinRequest) (netip.AddrPort, error) {
 	if !hostName.MatchString(r.Name) {
-		return netip.AddrPort{}, huma.Error422UnprocessableEntity(fmt.Sprintf("%.80q is no name for a host: letters, digits, dots and hyphens, at most 63", r.Name))
+		return netip.AddrPort{}, huma.Error422UnprocessableEntity(
+			fmt.Sprintf("%.80q is no name for a host: letters, digits, dots and hyphens, at most 63", r.Name))
 	}
 	address, err := netip.ParseAddrPort(r.API)
 	if err != nil || address.Addr().IsUnspecified() {
-		return netip.AddrPort{}, huma.Error422UnprocessableEntity(fmt.Sprintf("others cannot reach %q: say which address they can (--advertise ADDRESS)", r.API))
+		return netip.AddrPort{}, huma.Error422UnprocessableEntity(
+			fmt.Sprintf("others cannot reach %q: say which address they can (--advertise ADDRESS)", r.API))
 	}
 	hosts, err := c.store.Hosts(ctx)
 	if err != nil {
@@ -115,36 +124,42 @@ func (c *cluster) checkPlace(ctx context.Context, r api.JoinRequest) (netip.Addr
 	}
 	for _, h := range hosts {
 		switch {
-		case h.Machine == r.Machine && (h.Name != r.Name || !h.Alive): // this machine, again or by another name
-		case h.Machine == r.Machine: // its own word, and everybody can see what another one said
-			return address, fmt.Errorf("%w: %s is a host already, and alive at %s: if that is this machine, stop Pergola on it, and try again some seconds later", store.ErrNameTaken, r.Name, h.API)
-		case h.Name == r.Name && !h.Alive: // perhaps two machines came with one host name, and this one is off for a moment
-			return address, fmt.Errorf("%w: %s is a host already, at %s, which is lost at the moment: choose another name (--host NAME), or, if this machine is to take its place, "+
+		case h.Machine == r.Machine && (h.Name != r.Name || !h.Alive): // the same machine again, or under another name
+		case h.Machine == r.Machine: // the machine's ID is its own claim, and no secret: it proves nothing
+			return address, fmt.Errorf("%w: %s is a host already, and alive at %s: "+
+				"if that is this machine, stop Pergola on it, and try again some seconds later",
+				store.ErrNameTaken, r.Name, h.API)
+		case h.Name == r.Name && !h.Alive: // two machines may have one host name, and the other one may be back soon
+			return address, fmt.Errorf("%w: %s is a host already, at %s, which is lost at the moment: "+
+				"choose another name (--host NAME), or, if this machine is to take its place, "+
 				"remove it before (pergola host rm %[2]s)", store.ErrNameTaken, r.Name, h.API)
 		case !h.Alive:
 		case h.Name == r.Name:
-			return address, fmt.Errorf("%w: %s is a host already, and alive at %s: choose another name (--host NAME)", store.ErrNameTaken, r.Name, h.API)
+			return address, fmt.Errorf("%w: %s is a host already, and alive at %s: choose another name (--host NAME)",
+				store.ErrNameTaken, r.Name, h.API)
 		case h.API == r.API:
-			return address, huma.Error409Conflict(fmt.Sprintf("%s is the address of host %s, which is alive: say by which one others reach this machine (--listen or --advertise ADDRESS)", r.API, h.Name))
+			return address, huma.Error409Conflict(fmt.Sprintf("%s is the address of host %s, which is alive: "+
+				"say by which one others reach this machine (--listen or --advertise ADDRESS)", r.API, h.Name))
 		}
 	}
 	return address, c.checkServers(ctx, r.Name)
 }
 
-// checkServers refuses a name that is a server's, dead or alive: its certificate would be worthless from then on.
+// checkServers refuses the name of a server, reachable or not: its certificate would be revoked.
 func (c *cluster) checkServers(ctx context.Context, name string) error {
 	if !c.KeepsStore() {
-		return nil // etcd's members are no hosts
+		return nil // members of an external etcd are no hosts
 	}
 	members, err := c.store.Members(ctx)
 	if err == nil && slices.ContainsFunc(members, func(m store.Member) bool { return m.Name == name }) {
-		err = fmt.Errorf("%w: %s is a server of the cluster: choose another name (--host NAME), or, if this machine is to take its place, remove it before (pergola host rm %[2]s)", store.ErrNameTaken, name)
+		err = fmt.Errorf("%w: %s is a server of the cluster: choose another name (--host NAME), or, "+
+			"if this machine is to take its place, remove it before (pergola host rm %[2]s)", store.ErrNameTaken, name)
 	}
 	return err
 }
 
-// memberAt is what a certificate says of who answers at an address. That of an agent names no address: etcd's members know each other by nothing
-// else, and an agent must not pass for one of them.
+// memberAt is the content of the certificate of a member at an address. An agent's names no address: etcd's members
+// identify each other by addresses, and an agent must not pass for one of them.
 func memberAt(name string, role pki.Role, at netip.AddrPort) pki.Member {
 	m := pki.Member{Name: name, Role: role}
 	if role == pki.Server {
@@ -153,7 +168,7 @@ func memberAt(name string, role pki.Role, at netip.AddrPort) pki.Member {
 	return m
 }
 
-// Renew implements rest.Cluster: it signs the key of a member anew, if it still is one.
+// Renew implements rest.Cluster: it signs a member's key anew, unless the member was removed.
 func (c *cluster) Renew(ctx context.Context, m pki.Member, r api.RenewRequest) (api.RenewAnswer, error) {
 	address, err := netip.ParseAddrPort(r.API)
 	if err != nil {
@@ -165,9 +180,10 @@ func (c *cluster) Renew(ctx context.Context, m pki.Member, r api.RenewRequest) (
 
 func (c *cluster) sign(ctx context.Context, m pki.Member, request []byte) ([]byte, error) {
 	if !c.IsServer() {
-		return nil, huma.NewError(http.StatusMisdirectedRequest, c.Self()+" is no server: it has no certificate to give")
+		return nil, huma.NewError(http.StatusMisdirectedRequest,
+			c.Self()+" is no server: it has no certificate to give")
 	}
-	authority, err := c.signer(ctx)
+	authority, err := c.signingAuthority(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("renew the certificate of %s: %w", m.Name, err)
 	}
@@ -175,7 +191,7 @@ func (c *cluster) sign(ctx context.Context, m pki.Member, request []byte) ([]byt
 	if err != nil {
 		return nil, huma.Error422UnprocessableEntity(err.Error())
 	}
-	if err := c.stillMember(ctx, cert); err != nil { // it asks for another key than that by which it joined
+	if err := c.checkMember(ctx, cert); err != nil { // the request has another key than that by which the host joined
 		return nil, huma.Error403Forbidden(err.Error())
 	}
 	return pki.EncodeCertificate(cert), nil

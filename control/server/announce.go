@@ -9,31 +9,35 @@ import (
 	"github.com/pergola-net/pergola/control/rest"
 )
 
-// printed is the note of the token in the line that a server prints at its start: it is revoked at the next.
-const printed = "printed when the server started"
+// printedNote marks the token in the command that a server prints when it starts. The next start revokes it.
+const printedNote = "printed when the server started"
 
-// announce prints how other machines join: one line to copy. Where there are some already, it only says how to get it.
+// announce prints the command by which other machines join. Where some have joined already, it only says how to get
+// one.
 func (s *server) announce(ctx context.Context) {
 	if s.cluster == nil || s.Out == nil || !s.cluster.IsServer() {
 		return
 	}
 	defer s.warnOfEven(ctx)
-	if s.supervisor.conn != nil { // its log has more readers than a secret may have
-		fmt.Fprintf(s.Out, "%s is a server of a cluster: other machines join by the command that `pergola token create` prints.\n", s.Host)
+	if s.supervisor.conn != nil { // a service: its log is no place for a secret
+		fmt.Fprintf(s.Out, "%s is a server of a cluster: "+
+			"other machines join by the command that `pergola token create` prints.\n", s.Host)
 		return
 	}
 	hosts, err := s.store.Hosts(ctx)
 	if err == nil && len(hosts) > 1 {
-		fmt.Fprintf(s.Out, "%s is a server of a cluster of %d hosts; one more joins by the command that `pergola token create` prints.\n", s.Host, len(hosts))
+		fmt.Fprintf(s.Out, "%s is a server of a cluster of %d hosts; "+
+			"one more joins by the command that `pergola token create` prints.\n", s.Host, len(hosts))
 		return
 	}
 	line, err := s.joinLine(ctx)
 	if err != nil {
-		s.Log.Warn("make a token for other machines", "error", err)
+		s.Log.Warn("make a token for other machines; no join command is printed", "error", err)
 		return
 	}
 	fmt.Fprintf(s.Out, "Another machine joins by this command, within a day, as root:\n\n  %s\n\n"+
-		"`pergola token create` prints another one; with --role server, for a machine that keeps the cluster's state, too.\n", line)
+		"`pergola token create` prints another one; with --role server, for a machine that keeps the cluster's state, too.\n",
+		line)
 }
 
 func (s *server) warnOfEven(ctx context.Context) {
@@ -56,11 +60,11 @@ func (s *server) joinLine(ctx context.Context) (string, error) {
 		return "", err
 	}
 	for _, g := range grants {
-		if g.Note == printed {
+		if g.Note == printedNote {
 			_ = s.store.Trust().DeleteGrant(ctx, g.ID) // it may have expired at this moment
 		}
 	}
-	t, err := rest.NewToken(ctx, s.store.Trust(), s.cluster, api.TokenRequest{Role: pki.Agent, Note: printed})
+	t, err := rest.NewToken(ctx, s.store.Trust(), s.cluster, api.TokenRequest{Role: pki.Agent, Note: printedNote})
 	if err != nil {
 		return "", err
 	}

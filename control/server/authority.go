@@ -14,18 +14,20 @@ import (
 	"github.com/pergola-net/pergola/model/wording"
 )
 
-// renewAuthority makes another authority for the cluster, whose only server this machine is: the old one's key got into wrong hands, or its
-// certificate ends. What the store knows stays. The store is opened while it listens nowhere: no other member can be reached meanwhile, since none
-// believes both. Where it fails half way, it is done again.
-func (s *server) renewAuthority(ctx context.Context, k *kept) error {
-	m := k.member
+// renewAuthority replaces the certificate authority of a cluster whose only server this machine is: the old key was
+// stolen, or its certificate ends. The contents of the store stay. The store is opened without listeners: no other
+// member accepts both authorities. If it fails half way, it is done again.
+func (s *server) renewAuthority(ctx context.Context, d *identityDir) error {
+	m := d.member
 	switch {
 	case s.Join != "" || s.Token != "":
 		return errors.New("--new-authority is for the cluster that this machine is in: leave out --join and the token")
 	case m.Role != pki.Server:
-		return fmt.Errorf("this machine is one of the %s: --new-authority is for a server", wording.Plural(m.Role.Word()))
+		return fmt.Errorf("this machine is one of the %s: --new-authority is for a server",
+			wording.Plural(m.Role.Word()))
 	case m.Foreign || len(s.Etcd) > 0:
-		return errors.New("the state of this cluster is in another etcd (--etcd), by which nobody can see that no other server runs: such a cluster has to be made anew")
+		return errors.New("the state of this cluster is in another etcd (--etcd), by which nobody can see that " +
+			"no other server runs: such a cluster has to be made anew")
 	}
 	st, err := s.openAlone(ctx)
 	if errors.Is(err, store.ErrNotAlone) {
@@ -47,43 +49,48 @@ func (s *server) renewAuthority(ctx context.Context, k *kept) error {
 	if id.Key, err = pki.NewKey(); err != nil {
 		return err
 	}
-	id.Certificate, err = authority.Issue(pki.Member{Name: m.Name, Role: pki.Server, Hosts: []string{addressOf(m.Advertise)}}, id.Key.Public(), time.Now())
+	member := pki.Member{Name: m.Name, Role: pki.Server, Hosts: []string{addressOf(m.Advertise)}}
+	id.Certificate, err = authority.Issue(member, id.Key.Public(), time.Now())
 	if err != nil {
 		return err
 	}
 	if err := st.Trust().ReplaceAuthority(ctx, certificate, key, id.Certificate); err != nil {
 		return err
 	}
-	next, err := newKept(k.dir, id, m)
+	next, err := newIdentity(d.dir, id, m)
 	if err != nil {
 		return err
 	}
-	k.identity.Store(next.identity.Load())
+	d.identity.Store(next.identity.Load())
 	if s.Out != nil {
-		fmt.Fprintf(s.Out, "The cluster has a new authority. No other machine believes it: on each, stop Pergola, remove %s (where a server was, %s too), and let it join again\n"+
-			"by the command that `pergola token create` prints here. What runs there runs on meanwhile.\n", k.dir, filepath.Join(s.DataDir, "store"))
+		fmt.Fprintf(s.Out, "The cluster has a new authority. No other machine believes it: on each, stop Pergola, "+
+			"remove %s (where a server was, %s too), and let it join again\n"+
+			"by the command that `pergola token create` prints here. What runs there runs on meanwhile.\n",
+			d.dir, filepath.Join(s.DataDir, "store"))
 	}
 	return nil
 }
 
-// openAlone opens the store of a server whose cluster has no other one.
+// openAlone opens the store of a cluster's only server, without listeners.
 func (s *server) openAlone(ctx context.Context) (*store.Store, error) {
 	certificates, err := s.EtcdTLS.config(s.Etcd)
 	if err != nil {
 		return nil, err
 	}
-	return store.Open(ctx, store.Config{Dir: filepath.Join(s.DataDir, "store"), Endpoints: s.Etcd, TLS: certificates})
+	dir := filepath.Join(s.DataDir, "store")
+	return store.Open(ctx, store.Config{Dir: dir, Endpoints: s.Etcd, TLS: certificates})
 }
 
-const authorityAgain = 24 * time.Hour
+const authorityInterval = 24 * time.Hour
 
-// watchAuthority tells once a day of an authority that ends, from rest.AuthoritySoon before, until ctx ends.
+// watchAuthority logs and publishes once a day that the authority's certificate ends, from rest.AuthoritySoon before
+// the end, until ctx ends.
 func (c *cluster) watchAuthority(ctx context.Context, bus *events.Bus) {
-	tick := time.NewTicker(authorityAgain)
+	tick := time.NewTicker(authorityInterval)
 	defer tick.Stop()
 	for {
-		if why := rest.AuthorityEnds(c.now().Authority.NotAfter, time.Now()); why != "" {
-			c.log.Warn("the cluster's authority ends", "warning", why)
+		if why := rest.AuthorityEnds(c.identity().Authority.NotAfter, time.Now()); why != "" {
+			c.log.Warn("the certificate of the cluster's authority ends", "warning", why)
 			bus.Publish(events.Event{Kind: events.AuthorityEnds, Message: why})
 		}
 		select {

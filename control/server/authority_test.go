@@ -23,7 +23,7 @@ func TestNewAuthority(t *testing.T) {
 	up(t, h1.Client, pinned("net", "h1", "h2"))
 	old := h2.cfg
 	invite(t, h1, &old, pki.Agent)
-	was, err := openKept(filepath.Join(h1.cfg.DataDir, "cluster"))
+	was, err := openIdentity(filepath.Join(h1.cfg.DataDir, "cluster"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestNewAuthority(t *testing.T) {
 	if text := h1.out.String(); !strings.Contains(text, "has a new authority. No other machine believes it: on each, stop Pergola, remove "+was.dir) {
 		t.Errorf("it prints %q", text)
 	}
-	now, err := openKept(was.dir)
+	now, err := openIdentity(was.dir)
 	if err != nil || pki.Pin(now.identity.Load().Authority) == pki.Pin(was.identity.Load().Authority) || pki.Pin(now.identity.Load().Certificate) == pki.Pin(was.identity.Load().Certificate) {
 		t.Errorf("the keys are the old ones: %v", err)
 	}
@@ -114,18 +114,18 @@ func TestAuthorityOfAForeignStoreStays(t *testing.T) {
 	s := &server{Config: cfg}
 	founding := &server{Config: cfg}
 	founding.Etcd = []string{"http://127.0.0.1:1"}
-	k, err := founding.found(filepath.Join(cfg.DataDir, "cluster"), time.Now())
+	d, err := founding.createCluster(filepath.Join(cfg.DataDir, "cluster"), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	was := k.identity.Load().Certificate
-	if err := s.renewAuthority(t.Context(), k); err == nil || !strings.Contains(err.Error(), "the state of this cluster is in another etcd (--etcd)") {
+	was := d.identity.Load().Certificate
+	if err := s.renewAuthority(t.Context(), d); err == nil || !strings.Contains(err.Error(), "the state of this cluster is in another etcd (--etcd)") {
 		t.Errorf("made: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(cfg.DataDir, "store")); !os.IsNotExist(err) {
 		t.Errorf("a store beside it: %v", err)
 	}
-	if now, err := openKept(k.dir); err != nil || !now.identity.Load().Certificate.Equal(was) {
+	if now, err := openIdentity(d.dir); err != nil || !now.identity.Load().Certificate.Equal(was) {
 		t.Errorf("another identity: %v", err)
 	}
 }
@@ -171,7 +171,7 @@ func TestAuthorityThatEndsIsToldOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, bus := &kept{}, events.NewBus(8)
+	k, bus := &identityDir{}, events.NewBus(8)
 	k.identity.Store(&pki.Identity{Authority: authority.Certificate})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -15,46 +15,47 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// blobFetches are the archives that are under way to this machine.
+// blobFetches are the fetches of archives that are running.
 type blobFetches struct {
-	parts sync.WaitGroup
-	mu    sync.Mutex
-	going map[string]bool // by SHA-256; guarded by mu
+	tasks   sync.WaitGroup
+	mu      sync.Mutex
+	running map[string]bool // by SHA-256; guarded by mu
 }
 
-// begin reports whether nobody else fetches it.
+// begin reports whether no other fetch of the archive is running, and marks it as running.
 func (f *blobFetches) begin(sum string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.going == nil {
-		f.going = map[string]bool{}
+	if f.running == nil {
+		f.running = map[string]bool{}
 	}
-	if f.going[sum] {
+	if f.running[sum] {
 		return false
 	}
-	f.going[sum] = true
+	f.running[sum] = true
 	return true
 }
 
 func (f *blobFetches) end(sum string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.going, sum)
+	delete(f.running, sum)
 }
 
-// wantBlobs fetches what nodes of this host are made of and is not here: archives lie where their slice was applied.
-func (c *cluster) wantBlobs(ctx context.Context, s *server, records []store.Record) {
+// fetchMissingBlobs starts to fetch the archives that nodes of this host need and that are not here: archives are on
+// the machine where their slice was applied.
+func (c *cluster) fetchMissingBlobs(ctx context.Context, s *server, records []store.Record) {
 	for _, r := range records {
 		if r.Deleting || len(r.Blobs) == 0 {
 			continue
 		}
 		spec, _, err := s.store.Slice(ctx, r.Name)
 		if err != nil {
-			continue // it has gone meanwhile
+			continue // it was deleted meanwhile
 		}
 		for _, sum := range missing(spec, c.Self(), s.blobs) {
 			if c.fetches.begin(sum) {
-				c.fetches.parts.Go(func() {
+				c.fetches.tasks.Go(func() {
 					defer c.fetches.end(sum)
 					s.keepFetching(ctx, r.Name, sum)
 				})
@@ -63,19 +64,20 @@ func (c *cluster) wantBlobs(ctx context.Context, s *server, records []store.Reco
 	}
 }
 
-// fetchPause is between two attempts to find an archive.
+// fetchPause is between two attempts to fetch an archive.
 const fetchPause = 10 * time.Second
 
-// keepFetching ends when the archive is here, or nobody wants it any more.
+// keepFetching tries until the archive is here or no longer needed.
 func (s *server) keepFetching(ctx context.Context, of, sum string) {
 	for {
 		err := s.cluster.fetchBlob(ctx, s.blobs, sum)
 		if err == nil {
-			s.agent.Retry(ctx, of) // what failed for want of it
+			s.agent.Retry(ctx, of) // nodes that failed without it
 			return
 		}
 		if ctx.Err() == nil {
-			s.Log.Error("fetch an archive from another host", "slice", of, "sha256", sum, "error", err)
+			s.Log.Error("fetch an archive from another host; try again in "+fetchPause.String(),
+				"slice", of, "sha256", sum, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -102,7 +104,7 @@ func missing(spec *slice.Slice, host string, have blob.Dir) (sums []string) {
 	return sums
 }
 
-// fetchBlob asks the other hosts for an archive, one after the other. Whoever has it, its name proves its content.
+// fetchBlob asks the other hosts for an archive, one after the other. The archive is checked by its name, its SHA-256.
 func (c *cluster) fetchBlob(ctx context.Context, into blob.Dir, sum string) error {
 	hosts, err := c.store.Hosts(ctx)
 	if err != nil {
@@ -119,7 +121,8 @@ func (c *cluster) fetchBlob(ctx context.Context, into blob.Dir, sum string) erro
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(append(errs, errors.New("no host that is alive has it: apply the topology again where its file is"))...)
+	errs = append(errs, errors.New("no host that is alive has it: apply the topology again where its file is"))
+	return errors.Join(errs...)
 }
 
 func (c *cluster) fetchBlobFrom(ctx context.Context, h hosts.Host, into blob.Dir, sum string) error {

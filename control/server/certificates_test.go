@@ -83,7 +83,7 @@ func TestRemovedHostsAreNotBelieved(t *testing.T) {
 	testkit.Root(t)
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Agent)
-	k, err := openKept(filepath.Join(h2.cfg.DataDir, "cluster"))
+	d, err := openIdentity(filepath.Join(h2.cfg.DataDir, "cluster"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestRemovedHostsAreNotBelieved(t *testing.T) {
 		}
 		r.Header.Set(rest.CallerHeader, who)
 		by := newTransport()
-		by.TLSClientConfig = pki.PeerConfig(func() *pki.Identity { return k.identity.Load() }, at.cfg.Host)
+		by.TLSClientConfig = pki.PeerConfig(func() *pki.Identity { return d.identity.Load() }, at.cfg.Host)
 		defer by.CloseIdleConnections()
 		resp, err := by.RoundTrip(r)
 		if err != nil {
@@ -119,7 +119,7 @@ func TestRemovedHostsAreNotBelieved(t *testing.T) {
 	if _, err := h2.CreateToken(t.Context(), api.TokenRequest{Role: pki.Server}); !errors.As(err, &p) || p.Status != http.StatusForbidden || !strings.Contains(p.Detail, "make it on a server") {
 		t.Errorf("an agent's token for a server: %v", err)
 	}
-	if names := k.identity.Load().Certificate.IPAddresses; len(names) > 0 {
+	if names := d.identity.Load().Certificate.IPAddresses; len(names) > 0 {
 		t.Errorf("an agent's certificate is one for %v", names)
 	}
 	if err := h2.stop(); err != nil {
@@ -166,18 +166,18 @@ func TestCertificatesAreRenewedForTheSameKey(t *testing.T) {
 	testkit.Root(t) // who makes tokens
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Agent)
-	k, err := openKept(filepath.Join(h2.cfg.DataDir, "cluster"))
+	d, err := openIdentity(filepath.Join(h2.cfg.DataDir, "cluster"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	by := newTransport()
-	by.TLSClientConfig = pki.ClientConfig(func() *pki.Identity { return k.identity.Load() })
+	by.TLSClientConfig = pki.ClientConfig(func() *pki.Identity { return d.identity.Load() })
 	defer by.CloseIdleConnections()
 	other, err := pki.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, key := range map[string]crypto.Signer{"its own": k.identity.Load().Key, "another": other} {
+	for name, key := range map[string]crypto.Signer{"its own": d.identity.Load().Key, "another": other} {
 		request, err := pki.Request(key)
 		if err != nil {
 			t.Fatal(err)

@@ -19,15 +19,15 @@ import (
 	"github.com/pergola-net/pergola/model/hosts"
 )
 
-// cluster is this machine's place in one. It implements api.Cluster.
+// cluster is this machine's membership of a cluster. It implements rest.Cluster.
 type cluster struct {
-	kept     *kept
+	dir      *identityDir // the membership and the identity on disk
 	machine  string
 	store    *store.Store // set before anything is asked
 	log      *slog.Logger
 	fetches  blobFetches
 	renewal  func(*x509.Certificate) time.Time
-	outcasts *outcasts
+	refusals *refusals
 
 	mu        sync.Mutex                 // guards all below
 	member    membership                 // as it is on disk
@@ -36,16 +36,17 @@ type cluster struct {
 	anyServer *http.Transport
 }
 
-func newCluster(k *kept, machine string, log *slog.Logger, bus *events.Bus) *cluster {
+func newCluster(d *identityDir, machine string, log *slog.Logger, bus *events.Bus) *cluster {
 	return &cluster{
-		kept: k, machine: machine, log: log, renewal: pki.Renewal, outcasts: newOutcasts(log, bus), member: k.member, peers: map[string]*http.Transport{},
+		dir: d, machine: machine, log: log, renewal: pki.Renewal, refusals: newRefusals(log, bus), member: d.member,
+		peers: map[string]*http.Transport{},
 	}
 }
 
-// now is what this machine proves itself with.
-func (c *cluster) now() *pki.Identity { return c.kept.identity.Load() }
+// identity is this machine's present certificate and key.
+func (c *cluster) identity() *pki.Identity { return c.dir.identity.Load() }
 
-// current is the membership.
+// current is the present membership.
 func (c *cluster) current() membership {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +63,9 @@ func (c *cluster) IsServer() bool { return c.current().Role == pki.Server }
 func (c *cluster) KeepsStore() bool { return !c.current().Foreign }
 
 // Authority implements api.Cluster.
-func (c *cluster) Authority() *pki.Authority { return &pki.Authority{Certificate: c.now().Authority} }
+func (c *cluster) Authority() *pki.Authority {
+	return &pki.Authority{Certificate: c.identity().Authority}
+}
 
 // Servers implements api.Cluster.
 func (c *cluster) Servers() []string {
@@ -74,23 +77,23 @@ func (c *cluster) Servers() []string {
 	return append([]string{m.Advertise}, others...)
 }
 
-// own gives the address that others reach this machine's API at.
-func (c *cluster) own() netip.AddrPort {
-	a, _ := netip.ParseAddrPort(c.current().Advertise) // it was one when it was written
+// ownAddress is where others reach this machine's API.
+func (c *cluster) ownAddress() netip.AddrPort {
+	a, _ := netip.ParseAddrPort(c.current().Advertise) // it was checked before it was written
 	return a
 }
 
-// storeConfig makes this machine's store a part of the cluster's.
+// storeConfig makes this machine's store that of the cluster.
 func (c *cluster) storeConfig(cfg *store.Config) error {
 	m := c.current()
 	switch {
 	case len(cfg.Endpoints) > 0:
-		return nil // by flags
+		return nil // given by flags
 	case m.Foreign:
 		cfg.Endpoints = m.Etcd
 		return nil
 	case m.Role == pki.Agent:
-		cfg.Endpoints, cfg.TLS, cfg.Follow = m.Etcd, pki.ClientConfig(c.now), true
+		cfg.Endpoints, cfg.TLS, cfg.Follow = m.Etcd, pki.ClientConfig(c.identity), true
 		return nil
 	}
 	at, err := netip.ParseAddrPort(m.Listen)
@@ -98,38 +101,39 @@ func (c *cluster) storeConfig(cfg *store.Config) error {
 		return fmt.Errorf("listen at %s: %w", m.Listen, err)
 	}
 	cfg.Cluster = &store.ClusterConfig{
-		Name: m.Name, Identity: c.now, Initial: m.Initial, Refused: c.outcasts.refused,
-		ListenClient: after(at, etcdClientPort), ListenPeer: after(at, etcdPeerPort),
-		AdvertiseClient: "https://" + after(c.own(), etcdClientPort), AdvertisePeer: "https://" + after(c.own(), etcdPeerPort),
+		Name: m.Name, Identity: c.identity, Initial: m.Initial, Refused: c.refusals.add,
+		ListenClient: portAfter(at, etcdClientPort), ListenPeer: portAfter(at, etcdPeerPort),
+		AdvertiseClient: "https://" + portAfter(c.ownAddress(), etcdClientPort),
+		AdvertisePeer:   "https://" + portAfter(c.ownAddress(), etcdPeerPort),
 	}
 	return nil
 }
 
-// enthrone puts the authority of a cluster that this machine made into the store.
-func (c *cluster) enthrone(ctx context.Context) error {
+// publishCA stores the certificate authority of a cluster that this machine made.
+func (c *cluster) publishCA(ctx context.Context) error {
 	m := c.current()
 	if !m.Founder {
 		return nil
 	}
-	key, err := c.kept.read(authorityKeyFile)
+	key, err := c.dir.read(authorityKeyFile)
 	if key == nil || err != nil {
 		return err
 	}
-	err = c.store.Trust().PutAuthority(ctx, pki.EncodeCertificate(c.now().Authority), key)
-	if errors.Is(err, store.ErrAuthority) { // put there by an earlier start that died at this place, or by somebody else
-		if _, err = c.signer(ctx); err != nil {
-			_ = os.RemoveAll(c.kept.dir) // nobody has joined by it
+	err = c.store.Trust().PutAuthority(ctx, pki.EncodeCertificate(c.identity().Authority), key)
+	if errors.Is(err, store.ErrAuthority) { // stored by an earlier start that was killed here, or by another cluster
+		if _, err = c.signingAuthority(ctx); err != nil {
+			_ = os.RemoveAll(c.dir.path("")) // nobody has joined by it
 			return fmt.Errorf("%w: a cluster was made in it before: join that one (pergola server --join)", err)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return c.kept.remove(authorityKeyFile)
+	return c.dir.remove(authorityKeyFile)
 }
 
 // signer is the authority with its key.
-func (c *cluster) signer(ctx context.Context) (*pki.Authority, error) {
+func (c *cluster) signingAuthority(ctx context.Context) (*pki.Authority, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.authority != nil {
@@ -143,14 +147,15 @@ func (c *cluster) signer(ctx context.Context) (*pki.Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	if pki.Pin(a.Certificate) != pki.Pin(c.now().Authority) {
-		return nil, errors.New("the store is of another cluster than this machine's certificate; if a new authority was being made, do that again (pergola server --new-authority)")
+	if pki.Pin(a.Certificate) != pki.Pin(c.identity().Authority) {
+		return nil, errors.New("the store is of another cluster than this machine's certificate; " +
+			"if a new authority was being made, do that again (pergola server --new-authority)")
 	}
 	c.authority = a
 	return a, nil
 }
 
-// Timeouts towards other members. What they do may take its time; that they are there, they say at once.
+// Timeouts of connections to other members. A connection is accepted at once; a request may take its time.
 const (
 	peerDialTimeout = 3 * time.Second
 	peerIdle        = time.Minute
@@ -163,7 +168,7 @@ func (c *cluster) Peer(h hosts.Host) http.RoundTripper {
 	t := c.peers[h.Name]
 	if t == nil {
 		t = newTransport()
-		t.TLSClientConfig = pki.PeerConfig(c.now, h.Name)
+		t.TLSClientConfig = pki.PeerConfig(c.identity, h.Name)
 		c.peers[h.Name] = t
 	}
 	return t
@@ -175,19 +180,19 @@ func (c *cluster) AnyServer() http.RoundTripper {
 	defer c.mu.Unlock()
 	if c.anyServer == nil {
 		c.anyServer = newTransport()
-		c.anyServer.TLSClientConfig = pki.ClientConfig(c.now)
+		c.anyServer.TLSClientConfig = pki.ClientConfig(c.identity)
 	}
 	return firstOf{servers: c.Servers, by: c.anyServer}
 }
 
-// close ends what is under way with other members. What fetches has been told to end.
+// close ends connections to other members. The context of the fetches has ended before.
 func (c *cluster) close() {
-	c.fetches.parts.Wait()
-	c.hangUp()
+	c.fetches.tasks.Wait()
+	c.closeIdle()
 }
 
-// hangUp ends connections to other members that nobody uses.
-func (c *cluster) hangUp() {
+// closeIdle closes connections to other members that are not in use.
+func (c *cluster) closeIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.peers {
@@ -198,16 +203,17 @@ func (c *cluster) hangUp() {
 	}
 }
 
-// keep follows which servers there are, and has the certificate renewed in time, until ctx ends.
+// keep keeps the list of servers up to date, and renews the certificate in time, until ctx ends.
 func (c *cluster) keep(ctx context.Context) error {
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
 	for {
-		if err := c.lookAround(ctx); err != nil && ctx.Err() == nil {
-			c.log.Warn("look for the servers of the cluster", "error", err)
+		if err := c.updateServers(ctx); err != nil && ctx.Err() == nil {
+			c.log.Warn("update the list of the cluster's servers; try again in a minute", "error", err)
 		}
 		if err := c.renewInTime(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			c.log.Warn("renew this machine's certificate", "error", err, "valid until", c.now().Certificate.NotAfter)
+			c.log.Warn("renew this machine's certificate; try again in a minute",
+				"error", err, "valid until", c.identity().Certificate.NotAfter)
 		}
 		select {
 		case <-ctx.Done():
@@ -219,10 +225,11 @@ func (c *cluster) keep(ctx context.Context) error {
 
 const keepEvery = time.Minute
 
-// lookAround notes where servers answer now, for the day on which this machine starts and the one by which it joined is gone.
-func (c *cluster) lookAround(ctx context.Context) error {
+// updateServers writes down where servers answer now: the one by which this machine joined may be gone at its next
+// start.
+func (c *cluster) updateServers(ctx context.Context) error {
 	if !c.KeepsStore() {
-		return nil // etcd's members are no hosts
+		return nil // members of an external etcd are no hosts
 	}
 	members, err := c.store.Members(ctx)
 	if err != nil {
@@ -242,27 +249,28 @@ func (c *cluster) lookAround(ctx context.Context) error {
 		}
 	}
 	shared := len(hosts) > 1
-	if len(servers) == 0 || slices.Equal(servers, next.Servers) && slices.Equal(etcd, next.Etcd) && shared == next.Shared {
+	same := slices.Equal(servers, next.Servers) && slices.Equal(etcd, next.Etcd) && shared == next.Shared
+	if same || len(servers) == 0 {
 		return nil
 	}
 	next.Servers, next.Etcd, next.Shared = servers, etcd, shared
-	return c.remember(next)
+	return c.save(next)
 }
 
-// share notes, before another machine is let in, that this one is not all of the cluster any more.
-func (c *cluster) share() error {
+// markShared writes down, before another machine joins, that this one is not all of the cluster any more.
+func (c *cluster) markShared() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.member.Shared {
 		return nil
 	}
 	c.member.Shared = true
-	return c.kept.remember(c.member)
+	return c.dir.save(c.member)
 }
 
-func (c *cluster) remember(m membership) error {
+func (c *cluster) save(m membership) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.member = m
-	return c.kept.remember(m)
+	return c.dir.save(m)
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// consents keeps this machine's terms where only its root can write: the store is everybody's who is in the cluster. A machine that is
-// alone keeps them too, for the day on which it joins others; it goes by them only in a cluster.
+// consents stores this machine's terms where only its root can write: all members can write the store. A machine that
+// is alone stores them too, in case it joins a cluster later; they count only in a cluster.
 type consents struct {
-	kept  *kept
+	dir   *identityDir
 	terms atomic.Pointer[hosts.Terms]
 
 	mu    sync.Mutex   // held while terms change
@@ -30,22 +30,22 @@ type consents struct {
 const consentFile = "consent.json"
 
 func openConsents(dataDir string) (*consents, error) {
-	c, terms := &consents{kept: &kept{dir: dataDir}}, new(hosts.Terms)
-	text, err := c.kept.read(consentFile)
+	c, terms := &consents{dir: &identityDir{dir: dataDir}}, new(hosts.Terms)
+	text, err := c.dir.read(consentFile)
 	if err == nil && text != nil {
 		err = json.Unmarshal(text, terms)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what slices may have of this machine in %s: %w", c.kept.path(consentFile), err)
+		return nil, fmt.Errorf("read what slices may have of this machine in %s: %w", c.dir.path(consentFile), err)
 	}
 	c.terms.Store(terms)
 	return c, nil
 }
 
-// Terms are those of now.
+// Terms are the present terms.
 func (c *consents) Terms() *hosts.Terms { return c.terms.Load() }
 
-// allow takes over what flags say; nil says nothing.
+// allow stores the values of flags; nil means that a flag was not given.
 func (c *consents) allow(paths []string, network *bool) error {
 	plain := make([]string, len(paths))
 	for i, p := range paths {
@@ -65,8 +65,8 @@ func (c *consents) allow(paths []string, network *bool) error {
 	})
 }
 
-// Give implements controller.Consents: this machine's root asked for a slice that has this of it. Until that is stored, the slice that runs keeps
-// what it has.
+// Give implements controller.Consents: this machine's root applied a slice that holds this of it. Until the slice is
+// stored, its running version keeps what it was given.
 func (c *consents) Give(name string, holds []slice.Hold, put func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +85,7 @@ func (c *consents) Give(name string, holds []slice.Hold, put func() error) error
 	return c.giveLocked(name, holds)
 }
 
-// Forget takes back what a slice was given that is going or is no more: another one may get its name.
+// Forget withdraws what a slice was given that is being deleted or is gone: another slice may get its name.
 func (c *consents) Forget(ctx context.Context, name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +102,7 @@ func (c *consents) Forget(ctx context.Context, name string) error {
 	return err
 }
 
-// prune forgets slices that went while this machine did not look.
+// prune withdraws what was given to slices that were deleted while this server did not run.
 func (c *consents) prune(ctx context.Context) error {
 	for name := range c.Terms().Given {
 		if err := c.Forget(ctx, name); err != nil {
@@ -120,7 +120,7 @@ func (c *consents) giveLocked(name string, holds []slice.Hold) error {
 	})
 }
 
-// changeLocked puts other terms in the place of those of now, on disk first.
+// changeLocked replaces the terms, on disk first.
 func (c *consents) changeLocked(edit func(*hosts.Terms)) error {
 	was := c.Terms()
 	next := &hosts.Terms{Allowance: was.Allowance, Given: maps.Clone(was.Given)}
@@ -136,7 +136,7 @@ func (c *consents) changeLocked(edit func(*hosts.Terms)) error {
 	if err != nil || bytes.Equal(before, after) {
 		return err
 	}
-	if err := c.kept.write(consentFile, append(after, '\n')); err != nil {
+	if err := c.dir.write(consentFile, append(after, '\n')); err != nil {
 		return fmt.Errorf("keep what slices may have of this machine: %w", err)
 	}
 	c.terms.Store(next)

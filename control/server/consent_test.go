@@ -205,12 +205,12 @@ func expire(t *testing.T, first, m *member) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := openKept(filepath.Join(m.cfg.DataDir, "cluster"))
+	d, err := openIdentity(filepath.Join(m.cfg.DataDir, "cluster"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	was := k.identity.Load()
-	member := pki.Member{Name: k.member.Name, Role: k.member.Role}
+	was := d.identity.Load()
+	member := pki.Member{Name: d.member.Name, Role: d.member.Role}
 	for _, ip := range was.Certificate.IPAddresses {
 		member.Hosts = append(member.Hosts, ip.String())
 	}
@@ -218,7 +218,7 @@ func expire(t *testing.T, first, m *member) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.renew(pki.EncodeCertificate(old)); err != nil {
+	if err := d.renew(pki.EncodeCertificate(old)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// EtcdTLS names the files, in PEM, with which a server knows an etcd cluster and is known by it.
+// EtcdTLS names the files, in PEM, that authenticate an etcd cluster and this server to each other.
 type EtcdTLS struct {
 	CA   string // authorities that may vouch for the cluster; empty: those of the machine
 	Cert string // of this server, with Key
 	Key  string
 }
 
-// config gives nil where TLS is not asked for.
+// config is nil where TLS is not configured.
 func (e EtcdTLS) config(endpoints []string) (*tls.Config, error) {
 	if e == (EtcdTLS{}) {
 		return nil, nil

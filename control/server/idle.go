@@ -15,8 +15,8 @@ const patience = 15 * time.Second
 // errIdle ends a server that has nothing left to do.
 var errIdle = errors.New("idle")
 
-// idle tells when a server that was started on demand has nothing left to do: no slice, and no client. It is a
-// small state machine, fed by the HTTP server and by the store's watch.
+// idle tells when a server that was started on demand has nothing left to do: no slice, and no client. It is a small
+// state machine; its inputs are the HTTP server's connections and the store's watch.
 type idle struct {
 	mu      sync.Mutex
 	clients map[net.Conn]bool // connections that are open; guarded by mu
@@ -37,9 +37,9 @@ func (i *idle) poke() {
 	}
 }
 
-// connState is an http.Server's ConnState. A connection that became a websocket counts as closed here: the server
-// has a slice then. Who comes when the server has made up its mind to end is not let in, rather than lose the server between two
-// questions: for the client that is as if none ran, and it starts the next one.
+// connState is an http.Server's ConnState. A connection that became a websocket counts as closed here: the server has a
+// slice then. A connection that comes after the decision to end is closed at once: to the client that is as if no
+// server ran, and it starts the next one.
 func (i *idle) connState(c net.Conn, state http.ConnState) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -64,7 +64,7 @@ func (i *idle) setSlices(n int) {
 	i.poke()
 }
 
-// end makes up the server's mind: there is nothing left to do, or it is busy.
+// end decides whether the server ends: there is nothing left to do.
 func (i *idle) end(expired bool) (ended, busy bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -19,17 +19,18 @@ import (
 	"github.com/pergola-net/pergola/control/store"
 )
 
-// clocksApart is how far a machine's clock may be from the server's. Certificates allow for an hour.
+// clocksApart is the largest accepted difference between the clocks of a machine that joins and of the server.
+// Certificates allow for an hour.
 const clocksApart = 30 * time.Minute
 
-// joinTimeout bounds a join: a new server waits until the others have made room for it.
+// joinTimeout bounds a join: a new server waits until the others have added it.
 const joinTimeout = time.Minute
 
-// ownTimeout bounds a look into this machine's own store.
+// ownTimeout bounds opening and reading this machine's own store.
 const ownTimeout = 10 * time.Second
 
 // join makes this machine a member of the cluster that its token is from.
-func (s *server) join(ctx context.Context, dir string) (*kept, error) {
+func (s *server) join(ctx context.Context, dir string) (*identityDir, error) {
 	token, err := pki.ParseToken(s.Token)
 	if err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func (s *server) join(ctx context.Context, dir string) (*kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.leaveNothing(ctx); err != nil {
+	if err := s.checkNoSlices(ctx); err != nil {
 		return nil, err
 	}
 	id := new(pki.Identity)
@@ -60,7 +61,8 @@ func (s *server) join(ctx context.Context, dir string) (*kept, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
 	answer, err := askToJoin(ctx, target, token, api.JoinRequest{
-		Token: token.Text(), Request: request, Role: s.Role, Name: s.Host, Machine: name, API: called.String(), Version: s.Version,
+		Token: token.Text(), Request: request,
+		Role: s.Role, Name: s.Host, Machine: name, API: called.String(), Version: s.Version,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("join the cluster at %s: %w%s", target, err, joinAdvice(err))
@@ -68,19 +70,21 @@ func (s *server) join(ctx context.Context, dir string) (*kept, error) {
 	if id.Certificate, err = pki.ParseCertificate([]byte(answer.Certificate)); err != nil {
 		return nil, fmt.Errorf("join the cluster at %s: read its certificate: %w", target, err)
 	}
-	if id.Authority, err = pki.ParseCertificate([]byte(answer.Authority)); err != nil || pki.Pin(id.Authority) != token.Pin {
+	id.Authority, err = pki.ParseCertificate([]byte(answer.Authority))
+	if err != nil || pki.Pin(id.Authority) != token.Pin {
 		return nil, fmt.Errorf("join the cluster at %s: %w", target, pki.ErrPin)
 	}
 	if err := os.RemoveAll(s.offlineCache()); err != nil { // of another cluster
-		return nil, fmt.Errorf("forget an earlier cluster: %w", err)
+		return nil, fmt.Errorf("remove the offline cache of an earlier cluster: %w", err)
 	}
-	return newKept(dir, id, membership{
+	return newIdentity(dir, id, membership{
 		Name: s.Host, Role: s.Role, Listen: at.String(), Advertise: called.String(),
-		Servers: reached(target, answer.Servers), Etcd: answer.Etcd, Initial: answer.Initial, Foreign: answer.Foreign,
+		Servers: serversFrom(target, answer.Servers), Etcd: answer.Etcd,
+		Initial: answer.Initial, Foreign: answer.Foreign,
 	})
 }
 
-// joinAdvice says what may be wrong where nobody has answered as servers do.
+// joinAdvice says what may be wrong where the answer was not that of a server.
 func joinAdvice(err error) string {
 	var record tls.RecordHeaderError
 	var failed *net.OpError
@@ -97,7 +101,7 @@ func joinAdvice(err error) string {
 	return ""
 }
 
-// joinURL reads --join: https://HOST:PORT, or less.
+// joinURL reads --join: https://HOST[:PORT], or without the scheme. It gives HOST:PORT.
 func joinURL(text string) (string, error) {
 	if !strings.Contains(text, "://") {
 		text = "https://" + text
@@ -112,8 +116,8 @@ func joinURL(text string) (string, error) {
 	return u.Host, nil
 }
 
-// reached puts the address by which a machine joined in front: that one it can reach.
-func reached(target string, servers []string) []string {
+// serversFrom puts the address by which a machine joined first: it is reachable from here.
+func serversFrom(target string, servers []string) []string {
 	all := []string{target}
 	for _, s := range servers {
 		if s != target {
@@ -123,7 +127,7 @@ func reached(target string, servers []string) []string {
 	return all
 }
 
-// askToJoin says the token to the server, once that has shown that it is of the token's cluster.
+// askToJoin sends the token to the server, once the server has shown a certificate of the token's cluster.
 func askToJoin(ctx context.Context, target string, token pki.Token, r api.JoinRequest) (api.JoinAnswer, error) {
 	by := newTransport()
 	by.TLSClientConfig = pki.JoinConfig(token)
@@ -143,11 +147,12 @@ func askToJoin(ctx context.Context, target string, token pki.Token, r api.JoinRe
 }
 
 func clocksDiffer(here, there time.Time) error {
-	return fmt.Errorf("the clocks differ by %s: this machine's says %s, the server's %s; certificates do not hold then: set the clocks right (NTP) and try again",
+	return fmt.Errorf("the clocks differ by %s: this machine's says %s, the server's %s; certificates do not hold then: "+
+		"set the clocks right (NTP) and try again",
 		here.Sub(there).Abs().Round(time.Second), stamp(here), stamp(there))
 }
 
-// clockError finds out what the server's clock says.
+// clockError asks for the server's time, to name both times in the error.
 func clockError(ctx context.Context, target string, token pki.Token, clock *pki.ClockError) error {
 	by := newTransport()
 	by.TLSClientConfig = pki.ClockConfig(token)
@@ -168,18 +173,19 @@ func clockError(ctx context.Context, target string, token pki.Token, clock *pki.
 	return clocksDiffer(clock.Now, there)
 }
 
-// leaveNothing makes sure that this machine runs no networks of its own: the cluster's store knows nothing of them, and the agent would take
-// them down. What is left of its own store then is empty.
-func (s *server) leaveNothing(ctx context.Context) error {
+// checkNoSlices refuses to join while this machine runs slices of its own: they are not in the cluster's store, so the
+// agent would remove them. Then it removes the own store, which is empty.
+func (s *server) checkNoSlices(ctx context.Context) error {
 	dir := filepath.Join(s.DataDir, "store")
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) || len(s.Etcd) > 0 {
 		return nil
 	}
-	opening, cancel := context.WithTimeout(ctx, ownTimeout) // a server's part of what others decided on waits for them
+	opening, cancel := context.WithTimeout(ctx, ownTimeout) // the store of a cluster's server waits for the others
 	defer cancel()
 	own, err := store.Open(opening, store.Config{Dir: dir})
 	if err != nil {
-		return fmt.Errorf("look for networks of this machine: %w; if it was a server of a cluster, what it kept there is not needed: remove %s", err, dir)
+		return fmt.Errorf("look for networks of this machine: %w; "+
+			"if it was a server of a cluster, what it kept there is not needed: remove %s", err, dir)
 	}
 	records, err := own.Slices(ctx)
 	own.Close()
@@ -187,19 +193,21 @@ func (s *server) leaveNothing(ctx context.Context) error {
 		return fmt.Errorf("look for networks of this machine: %w", err)
 	}
 	if len(records) > 0 {
-		return fmt.Errorf("this machine runs %d networks of its own, such as %s, which the cluster would know nothing of: take them down first (pergola server, pergola down --all)", len(records), records[0].Name)
+		return fmt.Errorf("this machine runs %d networks of its own, such as %s, which the cluster would know nothing of: "+
+			"take them down first (pergola server, pergola down --all)", len(records), records[0].Name)
 	}
 	return os.RemoveAll(dir)
 }
 
-// found makes a cluster with this machine as its first server.
-func (s *server) found(dir string, now time.Time) (*kept, error) {
+// createCluster makes a cluster with this machine as its first server.
+func (s *server) createCluster(dir string, now time.Time) (*identityDir, error) {
 	at, called, err := addresses(s.Listen, s.Advertise)
 	if err != nil {
 		return nil, err
 	}
 	if !hostName.MatchString(s.Host) {
-		return nil, fmt.Errorf("%.80q is no name for a host: letters, digits, dots and hyphens, at most 63 (--host NAME)", s.Host)
+		return nil, fmt.Errorf("%.80q is no name for a host: letters, digits, dots and hyphens, at most 63 (--host NAME)",
+			s.Host)
 	}
 	authority, err := pki.NewAuthority(s.Host, now)
 	if err != nil {
@@ -209,7 +217,8 @@ func (s *server) found(dir string, now time.Time) (*kept, error) {
 	if id.Key, err = pki.NewKey(); err != nil {
 		return nil, err
 	}
-	id.Certificate, err = authority.Issue(pki.Member{Name: s.Host, Role: pki.Server, Hosts: []string{called.Addr().String()}}, id.Key.Public(), now)
+	member := pki.Member{Name: s.Host, Role: pki.Server, Hosts: []string{called.Addr().String()}}
+	id.Certificate, err = authority.Issue(member, id.Key.Public(), now)
 	if err != nil {
 		return nil, err
 	}
@@ -220,11 +229,15 @@ func (s *server) found(dir string, now time.Time) (*kept, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := (&kept{dir: dir}).write(authorityKeyFile, key); err != nil { // before the membership, without which it is nothing
+	// The membership is written later: without it, the key counts for nothing.
+	if err := (&identityDir{dir: dir}).write(authorityKeyFile, key); err != nil {
 		return nil, err
 	}
 	if err := os.RemoveAll(s.offlineCache()); err != nil { // of another cluster
-		return nil, fmt.Errorf("forget an earlier cluster: %w", err)
+		return nil, fmt.Errorf("remove the offline cache of an earlier cluster: %w", err)
 	}
-	return newKept(dir, id, membership{Name: s.Host, Role: pki.Server, Founder: true, Listen: at.String(), Advertise: called.String(), Etcd: s.Etcd, Foreign: len(s.Etcd) > 0})
+	return newIdentity(dir, id, membership{
+		Name: s.Host, Role: pki.Server, Founder: true, Listen: at.String(), Advertise: called.String(),
+		Etcd: s.Etcd, Foreign: len(s.Etcd) > 0,
+	})
 }

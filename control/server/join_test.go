@@ -107,7 +107,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%v: %v %v", c, at, called)
 		}
 	}
-	if after(must(t, "192.0.2.1:7470"), etcdPeerPort) != "192.0.2.1:7472" {
+	if portAfter(must(t, "192.0.2.1:7470"), etcdPeerPort) != "192.0.2.1:7472" {
 		t.Error("the port of etcd's peers")
 	}
 }

@@ -17,9 +17,9 @@ import (
 // handover is how long a new server waits for one that is about to end.
 const handover = 10 * time.Second
 
-// lock makes sure that one server uses a state directory. The lock is the kernel's: it goes with the process. A
-// server that holds the lock and answers on the socket is an error at once; one that does not answer is about to
-// end, or hangs.
+// lock takes the lock of a state directory, so that one server uses it. The lock is the kernel's: it ends with the
+// process. A server that holds the lock and answers on the socket is an error at once; one that does not answer is
+// about to end, or hangs.
 func lock(ctx context.Context, dir, socket string) (*os.File, error) {
 	path := filepath.Join(dir, "lock")
 	ctx, cancel := context.WithTimeout(ctx, handover)
@@ -53,7 +53,7 @@ func flock(ctx context.Context, f *os.File, socket string) (held bool, err error
 	if !errors.Is(err, unix.EWOULDBLOCK) {
 		return err == nil, err
 	}
-	owner, _ := io.ReadAll(io.LimitReader(f, 32)) // a help for people only
+	owner, _ := io.ReadAll(io.LimitReader(f, 32)) // for the error message only
 	running := fmt.Errorf("another server runs here (process %s)", strings.TrimSpace(string(owner)))
 	if answers(ctx, socket) {
 		return false, running
@@ -69,7 +69,7 @@ func flock(ctx context.Context, f *os.File, socket string) (held bool, err error
 	freed := make(chan error, 1)
 	go func() {
 		err := unix.Flock(int(other.Fd()), unix.LOCK_EX)
-		other.Close() // which gives the lock back: only the moment counts
+		other.Close() // releases the lock: only the moment counts
 		freed <- err
 	}()
 	select {

@@ -116,7 +116,7 @@ func pretend(t *testing.T, cfg Config, m *member) {
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&kept{dir: cfg.DataDir}).write("machine", []byte(id)); err != nil {
+	if err := (&identityDir{dir: cfg.DataDir}).write("machine", []byte(id)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/pergola-net/pergola/control/pki"
 )
 
-// renewInTime has this machine's certificate renewed when two thirds of its time are over.
+// renewInTime renews this machine's certificate after two thirds of its time.
 func (c *cluster) renewInTime(ctx context.Context, now time.Time) error {
-	id := c.now()
+	id := c.identity()
 	if now.Before(c.renewal(id.Certificate)) {
 		return nil
 	}
@@ -28,20 +28,22 @@ func (c *cluster) renewInTime(ctx context.Context, now time.Time) error {
 	m := c.current()
 	var cert []byte
 	if m.Role == pki.Server {
-		cert, err = c.sign(ctx, pki.Member{Name: m.Name, Role: m.Role, Hosts: []string{c.own().Addr().String()}}, request)
+		own := pki.Member{Name: m.Name, Role: m.Role, Hosts: []string{c.ownAddress().Addr().String()}}
+		cert, err = c.sign(ctx, own, request)
 	} else {
 		var answer api.RenewAnswer
-		err = call(ctx, c.AnyServer(), "https://server/v1/renew", api.RenewRequest{Request: request, API: m.Advertise}, &answer)
+		asked := api.RenewRequest{Request: request, API: m.Advertise}
+		err = call(ctx, c.AnyServer(), "https://server/v1/renew", asked, &answer)
 		cert = []byte(answer.Certificate)
 	}
 	if err != nil {
 		return err
 	}
-	if err := c.kept.renew(cert); err != nil {
+	if err := c.dir.renew(cert); err != nil {
 		return err
 	}
-	c.hangUp() // connections to come show the new one
-	c.log.Info("certificate renewed", "valid until", c.now().Certificate.NotAfter)
+	c.closeIdle() // new connections show the new certificate
+	c.log.Info("renewed this machine's certificate", "valid until", c.identity().Certificate.NotAfter)
 	return nil
 }
 
@@ -73,14 +75,19 @@ func call(ctx context.Context, by http.RoundTripper, url string, in, out any) er
 
 func newTransport() *http.Transport {
 	return &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: peerDialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}}).DialContext,
+		DialContext: (&net.Dialer{
+			Timeout: peerDialTimeout,
+			KeepAliveConfig: net.KeepAliveConfig{
+				Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3,
+			},
+		}).DialContext,
 		TLSHandshakeTimeout: peerDialTimeout,
 		IdleConnTimeout:     peerIdle,
 		DisableCompression:  true,
 	}
 }
 
-// firstOf hands a request to the first server that can be reached.
+// firstOf sends a request to the first server that can be reached.
 type firstOf struct {
 	servers func() []string
 	by      http.RoundTripper

@@ -1,4 +1,4 @@
-// Package server puts the parts of a Pergola server together: store, controller, agent and API in one process.
+// Package server runs the parts of a Pergola server in one process: store, controller, agent and API.
 package server
 
 import (
@@ -15,6 +15,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pergola-net/pergola/control/blob"
 	"github.com/pergola-net/pergola/control/controller"
 	"github.com/pergola-net/pergola/control/events"
@@ -24,7 +26,7 @@ import (
 	"github.com/pergola-net/pergola/model/hosts"
 )
 
-// Config says where a server keeps its things and how it behaves.
+// Config configures a server.
 type Config struct {
 	StateDir string   // runtime state, gone after a reboot: /run/pergola
 	DataDir  string   // what is to survive a reboot: /var/lib/pergola
@@ -40,20 +42,20 @@ type Config struct {
 	Membership
 	Version string
 	Commit  string
-	// HostPaths are directories of which slices that were applied on other machines may have something, HostNetwork lets them have this
-	// machine's network. Nil: as it was; a machine remembers them.
+	// HostPaths are directories that slices of other machines' roots may use, HostNetwork lets these use this machine's
+	// network. Nil: unchanged; a machine stores both.
 	HostPaths   []string
 	HostNetwork *bool
 	NewAgent    func(context.Context, AgentConfig) (Agent, error)
 	Log         *slog.Logger // nil: standard error
 }
 
-// Membership says whether a server works together with other machines. A machine that is a member remembers it: its server needs none of
-// this when it starts again.
+// Membership configures whether a server works together with other machines. A machine that is a member stores its
+// membership: its server needs none of this when it starts again.
 type Membership struct {
 	Role      pki.Role // what to be in a cluster: pki.Server, which is also meant where it is empty, or pki.Agent
-	Listen    string   // where the others reach this machine: ADDRESS[:PORT], ListenAuto, or ListenNone, also meant where it is empty
-	Advertise string   // ADDRESS[:PORT], where they reach it by another address than that
+	Listen    string   // where others reach this machine: ADDRESS[:PORT], ListenAuto, or ListenNone (also: empty)
+	Advertise string   // ADDRESS[:PORT], if others reach it by another address
 	Join      string   // URL of a server of the cluster to join
 	Token     string   // with which
 	Underlay  []string // interfaces that carry tunnels; empty: the one with the address
@@ -66,14 +68,14 @@ type Membership struct {
 	renewal func(*x509.Certificate) time.Time // when a certificate is renewed; nil: pki.Renewal
 }
 
-// Agent makes this host look as wanted.
+// Agent makes this host hold what is wanted of it.
 type Agent interface {
 	rest.Agent
 	// Run works until ctx ends. What runs on the host stays as it is then.
 	Run(ctx context.Context) error
 }
 
-// AgentConfig is what an agent is made of.
+// AgentConfig configures an agent.
 type AgentConfig struct {
 	Host     string
 	StateDir string
@@ -88,13 +90,13 @@ type AgentConfig struct {
 	Consents hosts.Consents
 }
 
-// Cluster is how this machine takes part in one.
+// Cluster is this machine's membership of a cluster.
 type Cluster = hosts.Membership
 
 const (
-	rememberedEvents = 4096
-	stopTimeout      = 5 * time.Second // for requests that are under way
-	headerTimeout    = 10 * time.Second
+	eventsKept    = 4096
+	stopTimeout   = 5 * time.Second // for requests that are under way
+	headerTimeout = 10 * time.Second
 )
 
 // Run runs a server until ctx ends, or until it is idle if that was asked for. The networks stay when it ends. One
@@ -112,15 +114,15 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer held.Close()
-	listener, err := listen(ctx, cfg.Socket, cfg.Group) // early: clients wait from now on, rather than find nobody
+	listener, err := listen(ctx, cfg.Socket, cfg.Group) // early: clients that connect from now on wait
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	s := &server{Config: cfg, named: named, events: events.NewBus(rememberedEvents), idle: newIdle(), supervisor: supervisor}
+	s := &server{Config: cfg, named: named, events: events.NewBus(eventsKept), idle: newIdle(), supervisor: supervisor}
 	idle, err := s.run(ctx, listener)
 	if idle {
-		s.Log.Info("no slice is left: the server ends")
+		s.Log.Info("exit: no slice is left")
 		tidy(cfg.StateDir)
 	}
 	return err
@@ -148,7 +150,7 @@ func (cfg *Config) complete() error {
 	return nil
 }
 
-// tuneMemory trades processor time, of which a server needs little, for memory.
+// tuneMemory trades processor time for memory: a server needs little of the former.
 func tuneMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
@@ -158,9 +160,9 @@ func tuneMemory() {
 // server is one server while it runs.
 type server struct {
 	Config
-	named      bool     // the user chose the name of this host
-	cluster    *cluster // nil where this machine is alone
-	door       net.Listener
+	named      bool         // the user chose the name of this host
+	cluster    *cluster     // nil where this machine is alone
+	members    net.Listener // accepts other machines of the cluster; nil where this machine is alone
 	store      *store.Store
 	agent      Agent
 	controller *controller.Controller
@@ -179,7 +181,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err
 	if err != nil {
 		return false, err
 	}
-	if s.cluster, err = s.enter(ctx); err != nil {
+	if s.cluster, err = s.openCluster(ctx); err != nil {
 		return false, err
 	}
 	if err := s.openStore(ctx); err != nil {
@@ -188,15 +190,15 @@ func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err
 	defer s.store.Close()
 	s.consents.store = s.store
 	if err := s.consents.prune(ctx); err != nil {
-		s.Log.Warn("forget what slices had of this machine that are no more", "error", err)
+		s.Log.Warn("withdraw the grants of slices that are gone; try again at the next start", "error", err)
 	}
 	s.blobs = blob.Dir(filepath.Join(s.DataDir, "blobs"))
 	if s.cluster != nil {
 		defer s.cluster.close()
-		if s.door, err = s.cluster.openDoor(ctx); err != nil {
+		if s.members, err = s.cluster.openListener(ctx); err != nil {
 			return false, err
 		}
-		defer s.door.Close()
+		defer s.members.Close()
 	}
 	if err := s.openAgent(ctx); err != nil {
 		return false, err
@@ -205,35 +207,39 @@ func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err
 	defer stop(nil)
 	parts := s.start(working, stop, listener)
 	s.announce(ctx)
-	s.supervisor.tell("READY=1")
+	s.supervisor.notify("READY=1")
 	s.Log.Info("ready", "socket", s.Socket, "version", s.Version)
 	<-working.Done()
-	s.supervisor.tell("STOPPING=1")
+	s.supervisor.notify("STOPPING=1")
 	parts.Wait()
 	cause := context.Cause(working)
 	switch {
 	case errors.Is(cause, errIdle):
 		return true, nil
 	case ctx.Err() != nil:
-		return false, nil // somebody asked for it
+		return false, nil // the end was asked for
 	}
 	return false, cause
 }
 
-// openStore opens this machine's own store, or its part of the cluster's.
+// openStore opens this machine's own store, or that of the cluster.
 func (s *server) openStore(ctx context.Context) error {
 	certificates, err := s.EtcdTLS.config(s.Etcd)
 	if err != nil {
 		return err
 	}
-	cfg := store.Config{Dir: filepath.Join(s.DataDir, "store"), Endpoints: s.Etcd, TLS: certificates, LogFile: filepath.Join(s.LogDir, "etcd.log")}
+	cfg := store.Config{
+		Dir: filepath.Join(s.DataDir, "store"), Endpoints: s.Etcd, TLS: certificates,
+		LogFile: filepath.Join(s.LogDir, "etcd.log"),
+	}
 	var options []store.Option
 	if s.cluster != nil {
 		if err := s.cluster.storeConfig(&cfg); err != nil {
 			return err
 		}
-		if s.cluster.current().Role == pki.Agent { // its servers may be away, and it has duties meanwhile
+		if s.cluster.current().Role == pki.Agent { // the servers may be unreachable, and the agent has duties meanwhile
 			cfg.NoWait = true
+			s.adoptOfflineCache()
 			options = append(options, store.WithOfflineCache(s.offlineCache(), s.Log))
 		}
 	}
@@ -241,17 +247,27 @@ func (s *server) openStore(ctx context.Context) error {
 		return err
 	}
 	s.cluster.store = s.store
-	if err := s.cluster.enthrone(ctx); err != nil {
+	if err := s.cluster.publishCA(ctx); err != nil {
 		s.store.Close()
-		return fmt.Errorf("keep the cluster's authority: %w", err)
+		return fmt.Errorf("store the cluster's authority: %w", err)
 	}
 	return nil
 }
 
-// offlineCache is the directory of an agent's offline cache.
-func (s *server) offlineCache() string { return filepath.Join(s.StateDir, "memory") }
+// offlineCache is the directory of an agent's offline cache. Versions before this one called it "memory": openStore
+// renames that.
+func (s *server) offlineCache() string { return filepath.Join(s.StateDir, "offline-cache") }
 
-// openAgent makes the agent, and the controller, which admits what the agent supports.
+// adoptOfflineCache renames the offline cache of an older version, if there is one and none of this version.
+func (s *server) adoptOfflineCache() {
+	old := filepath.Join(s.StateDir, "memory")
+	err := unix.Renameat2(unix.AT_FDCWD, old, unix.AT_FDCWD, s.offlineCache(), unix.RENAME_NOREPLACE)
+	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EEXIST) {
+		s.Log.Warn("rename the offline cache of an older version; the agent starts without one", "error", err)
+	}
+}
+
+// openAgent makes the agent and the controller, which asks the agent what the machine supports.
 func (s *server) openAgent(ctx context.Context) error {
 	cfg := AgentConfig{
 		Host: s.Host, StateDir: s.StateDir, LogDir: s.LogDir, BlobDir: string(s.blobs), Runtime: s.Runtime,
@@ -259,7 +275,7 @@ func (s *server) openAgent(ctx context.Context) error {
 	}
 	var err error
 	if s.cluster != nil {
-		s.ExitWhenIdle = false // others may need it
+		s.ExitWhenIdle = false // other machines may need it
 		if cfg.Cluster, err = s.membershipOf(s.cluster); err != nil {
 			return err
 		}
@@ -287,13 +303,13 @@ func (s *server) handler() http.Handler {
 	return rest.New(cfg)
 }
 
-// tidy removes what the server itself put into its state directory, and the directory if nothing else is there.
+// tidy removes the server's own files from its state directory, and the directory if nothing else is there.
 func tidy(dir string) {
 	os.Remove(filepath.Join(dir, "lock"))
 	removeEmpty(dir)
 }
 
-// removeEmpty removes a directory, and those in it, as far as they are empty: what is left of something stays.
+// removeEmpty removes a directory and those in it, as far as they are empty.
 func removeEmpty(dir string) {
 	entries, _ := os.ReadDir(dir) // of what cannot be read, nothing is removed
 	for _, e := range entries {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen opens the server's socket: for root, and for the group where it exists. The caller holds the lock, so that
-// a socket that nobody answers on is a dead server's.
+// listen opens the server's socket: for root, and for the group where it exists. The caller holds the lock, so a socket
+// without an answer is that of a dead server.
 func listen(ctx context.Context, path, group string) (net.Listener, error) {
 	info, err := os.Lstat(path)
 	switch {
@@ -33,7 +33,7 @@ func listen(ctx context.Context, path, group string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	old := unix.Umask(0o177) // it must not be open to all for a moment; nothing else runs in this process yet
+	old := unix.Umask(0o177) // never open to all; no other goroutine makes files yet
 	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	unix.Umask(old)
 	if err != nil {
@@ -46,7 +46,7 @@ func listen(ctx context.Context, path, group string) (net.Listener, error) {
 	return l, nil
 }
 
-// admitGroup lets the members of a group use the socket. A group that does not exist admits nobody.
+// admitGroup opens the socket to the members of a group, if the group exists.
 func admitGroup(path, group string) error {
 	if group == "" {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// supervisor is who started the server and waits for word of it: systemd, or a client's EnsureServer. The protocol
-// is that of sd_notify(3).
+// supervisor is the process that started the server and waits until it is ready: systemd, or a client's EnsureServer.
+// The protocol is that of sd_notify(3).
 type supervisor struct{ conn net.Conn }
 
 // takeSupervisor connects to the supervisor, if there is one, and hides it from child processes: an OCI runtime
@@ -19,15 +19,15 @@ func takeSupervisor(ctx context.Context) *supervisor {
 		return &supervisor{}
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unixgram", address)
-	if err != nil { // it does not wait any more
+	if err != nil { // the supervisor has stopped waiting
 		return &supervisor{}
 	}
 	return &supervisor{conn}
 }
 
-func (s *supervisor) tell(state string) {
+func (s *supervisor) notify(state string) {
 	if s.conn != nil {
-		_, _ = s.conn.Write([]byte(state)) // it may not listen any more
+		_, _ = s.conn.Write([]byte(state)) // the supervisor may have stopped listening
 	}
 }
 

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
@@ -94,5 +95,43 @@ func TestNamesLeadToNoOtherFile(t *testing.T) {
 	}
 	if c.dir == "" {
 		t.Error("the cache was disabled")
+	}
+}
+
+// The files of the previous version are read: an upgrade keeps the cache.
+func TestFilesOfThePreviousVersionAreRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "slices"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"names": `["lab","old"]`,
+		"slices/lab": `{"record":{"name":"lab","id":3,"generation":7,"token":"t","nodes":1,"links":0,"hosts":["h1"],` +
+			`"updated":"2026-01-02T03:04:05Z"},"spec":{"name":"lab","nodes":[{"name":"r1","kind":"router","host":"h1"}]},` +
+			`"overrides":"eyJkb3duIjp7ImwiOnRydWV9fQ==","generations":{"h1":6}}`,
+		"slices/old": `{"record":{"name":"old","id":4,"generation":1,"token":"t","nodes":0,"links":0,` +
+			`"updated":"2026-01-02T03:04:05Z","going":true},"corrupt":true}`,
+		"hosts": `[{"name":"h1","machine":"m","address":"192.0.2.1","api":"192.0.2.1:7470","Policy":{},"Alive":true,` +
+			`"Since":"0001-01-01T00:00:00Z"}]`,
+	} {
+		if err := writeFile(filepath.Join(dir, name), json.RawMessage(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := open(dir)
+	records, err := c.Slices()
+	if err != nil || len(records) != 2 || records[0].ID != 3 || !records[1].Deleting || !records[1].Corrupt {
+		t.Errorf("slices %+v, %v", records, err)
+	}
+	spec, r, err := c.Slice("lab")
+	if err != nil || spec.ID != 3 || spec.Generation != 7 || r.Hosts[0] != "h1" || spec.Nodes[0].Host != "h1" {
+		t.Errorf("slice %+v of %+v, %v", spec, r, err)
+	}
+	if text := c.Overrides("lab"); string(text) != `{"down":{"l":true}}` || c.Generations("lab")["h1"] != 6 {
+		t.Errorf("overrides %s, generations %v", text, c.Generations("lab"))
+	}
+	if hosts, err := c.Hosts(); err != nil || len(hosts) != 1 || hosts[0].Name != "h1" || !hosts[0].Alive || hosts[0].Machine != "m" {
+		t.Errorf("hosts %+v, %v", hosts, err)
 	}
 }

@@ -20,21 +20,21 @@ var _ interface {
 	rest.Measured
 } = (*agent.Agent)(nil)
 
-// start sets the parts to work. Each ends when ctx does, and the end of one for another reason stops all.
+// start starts the server's tasks. Each ends with ctx; one that fails before stops all.
 func (s *server) start(ctx context.Context, stop context.CancelCauseFunc, listener net.Listener) *sync.WaitGroup {
-	var parts sync.WaitGroup
-	run := func(what string, part func() error) {
-		parts.Go(func() {
-			if err := part(); err != nil && ctx.Err() == nil {
+	var tasks sync.WaitGroup
+	run := func(what string, task func() error) {
+		tasks.Go(func() {
+			if err := task(); err != nil && ctx.Err() == nil {
 				stop(fmt.Errorf("%s: %w", what, err))
 			}
 		})
 	}
 	handler := s.handler()
 	run("serve requests", func() error { return s.serve(ctx, listener, handler) })
-	run("run the agent", func() error { return s.expelled(s.agent.Run(ctx)) })
-	run("keep house", func() error { return s.keepHouse(ctx) })
-	run("keep the store", func() error {
+	run("run the agent", func() error { return s.rejoinAdvice(s.agent.Run(ctx)) })
+	run("collect garbage", func() error { return s.collectGarbage(ctx) })
+	run("watch the store", func() error {
 		select {
 		case <-s.store.Dead():
 			return s.store.Err()
@@ -43,27 +43,29 @@ func (s *server) start(ctx context.Context, stop context.CancelCauseFunc, listen
 		}
 	})
 	if s.cluster != nil {
-		run("serve other machines", func() error { return s.serveMembers(ctx, s.door, handler) })
+		run("serve other machines", func() error { return s.serveMembers(ctx, s.members, handler) })
 		run("keep the membership", func() error { return s.cluster.keep(ctx) })
 	}
 	if s.cluster != nil && s.cluster.IsServer() {
 		run("lead the cluster", func() error { return s.lead(ctx) })
 	}
 	if s.ExitWhenIdle {
-		run("be idle", func() error {
+		run("wait until idle", func() error {
 			s.idle.wait(ctx)
 			return errIdle
 		})
 	}
-	return &parts
+	return &tasks
 }
 
 func (s *server) serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	web := &http.Server{Handler: handler, ConnContext: rest.WithPeer, ConnState: s.idle.connState, ReadHeaderTimeout: headerTimeout}
+	web := &http.Server{
+		Handler: handler, ConnContext: rest.WithPeer, ConnState: s.idle.connState, ReadHeaderTimeout: headerTimeout,
+	}
 	return serveUntil(ctx, web, func() error { return web.Serve(listener) })
 }
 
-// serveUntil serves until ctx ends; then requests have a moment to end, too.
+// serveUntil serves until ctx ends, and then waits up to stopTimeout for requests to end.
 func serveUntil(ctx context.Context, web *http.Server, serve func() error) error {
 	requests, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -75,7 +77,7 @@ func serveUntil(ctx context.Context, web *http.Server, serve func() error) error
 		return err
 	case <-ctx.Done():
 	}
-	end() // streams would go on for ever
+	end() // streams do not end by themselves
 	patient, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	if err := web.Shutdown(patient); err != nil {
@@ -84,13 +86,13 @@ func serveUntil(ctx context.Context, web *http.Server, serve func() error) error
 	return nil
 }
 
-// lead does the duties that one server has for all, while it is that one.
+// lead carries out the duties of the leader while this server is elected.
 func (s *server) lead(ctx context.Context) error {
 	err := s.store.Campaign(ctx, "controller", s.Host, func(ctx context.Context) error {
 		ctx, end := context.WithCancel(ctx)
-		var other sync.WaitGroup
-		other.Go(func() { s.cluster.watchAuthority(ctx, s.events) })
-		defer other.Wait()
+		var watch sync.WaitGroup
+		watch.Go(func() { s.cluster.watchAuthority(ctx, s.events) })
+		defer watch.Wait()
 		defer end()
 		return s.controller.Lead(ctx)
 	})
@@ -100,11 +102,11 @@ func (s *server) lead(ctx context.Context) error {
 	return err
 }
 
-// storePause is how long a store is left alone that gave no answer.
+// storePause is between two attempts to watch a store that does not answer.
 const storePause = time.Second
 
-// expelled tells a machine whose host was removed what to do.
-func (s *server) expelled(err error) error {
+// rejoinAdvice adds to the error of a machine whose host was removed what to do.
+func (s *server) rejoinAdvice(err error) error {
 	if s.cluster == nil || !errors.Is(err, store.ErrNoHost) {
 		return err
 	}
@@ -112,13 +114,16 @@ func (s *server) expelled(err error) error {
 	if errors.Is(err, store.ErrReplaced) {
 		name = " --host NAME"
 	}
-	return fmt.Errorf("%w: remove %s here, and use a new token (pergola %s --join URL --token TOKEN%s, as `pergola token create` prints it)", err, s.cluster.kept.dir, s.Role.Word(), name)
+	return fmt.Errorf("%w: remove %s here, and use a new token "+
+		"(pergola %s --join URL --token TOKEN%s, as `pergola token create` prints it)",
+		err, s.cluster.dir.path(""), s.Role.Word(), name)
 }
 
-// keepHouse follows the store: it counts slices, tells of those that have gone, and drops blobs that no slice names.
-func (s *server) keepHouse(ctx context.Context) error {
+// collectGarbage watches the store: it counts slices, publishes an event when one has gone, and removes blobs that no
+// slice names.
+func (s *server) collectGarbage(ctx context.Context) error {
 	changes, err := s.store.Watch(ctx)
-	for s.cluster != nil && err != nil { // its servers may be away
+	for s.cluster != nil && err != nil { // the servers may be unreachable
 		select {
 		case <-ctx.Done():
 			return nil
@@ -129,21 +134,21 @@ func (s *server) keepHouse(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.takeStock(ctx)
+	s.reviewSlices(ctx)
 	for c := range changes {
 		switch c.What {
 		case store.Gone:
 			s.events.Publish(events.Event{Slice: c.Slice, Kind: events.SliceGone, Message: "nothing is left of it"})
-			s.takeStock(ctx)
+			s.reviewSlices(ctx)
 		case store.SpecChanged, store.Resync:
-			s.takeStock(ctx)
+			s.reviewSlices(ctx)
 		case store.OverridesChanged, store.StatusChanged, store.HostsChanged:
 		}
 	}
 	return nil
 }
 
-func (s *server) takeStock(ctx context.Context) {
+func (s *server) reviewSlices(ctx context.Context) {
 	records, err := s.store.Slices(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -155,14 +160,14 @@ func (s *server) takeStock(ctx context.Context) {
 	var blobs []string
 	for _, r := range records {
 		if r.Corrupt {
-			return // it may name any of them
+			return // its specification may name any blob
 		}
 		blobs = append(blobs, r.Blobs...)
 	}
 	if err := s.blobs.Keep(blobs); err != nil {
-		s.Log.Error("drop blobs that no slice names", "error", err)
+		s.Log.Error("remove blobs that no slice names", "error", err)
 	}
 	if s.cluster != nil {
-		s.cluster.wantBlobs(ctx, s, records)
+		s.cluster.fetchMissingBlobs(ctx, s, records)
 	}
 }
