@@ -31,7 +31,6 @@ import (
 	"github.com/pergola-net/pergola/host/probe"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/sliver"
-	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/model/hosts"
 )
 
@@ -56,7 +55,8 @@ type Cluster = hosts.Membership
 // Agent reconciles one host. Its exported methods may be called from many goroutines.
 type Agent struct {
 	cfg       Config
-	runtime   *sliver.Runtime
+	runtime   Runtime
+	platform  Platform
 	workers   int
 	metrics   metrics
 	fast      *fastPath
@@ -78,46 +78,63 @@ type Agent struct {
 
 	telling sync.Mutex // held while reports are written, so that an older one never follows a newer; taken before mu
 
-	mu        sync.Mutex // guards all below
-	substrate *wire.Substrate
-	wishes    map[string]*plan.Input            // by slice, what the store wants; going slices are not among them
-	going     map[string]uint16                 // by slice, its id: to be removed
-	gone      []string                          // of those, what the store is to be told of: nothing is left here
-	peers     map[string]netip.Addr             // where the other hosts' ends of tunnels are
-	ways      map[string]int                    // how long an IP packet may be to them, by what all hosts reported
-	prepared  map[uint16]string                 // by slice's id, the digest of the area that this process made
-	backoff   reconcile.Backoff                 // of actions that failed
-	crashes   reconcile.Backoff                 // of slivers whose first process ended by itself
-	reports   map[string]*report                // by slice
-	tables    map[string]map[string]probe.Table // by slice and node: at the last look for convergence
-	boots     map[*booting]bool                 // exec lines that run
-	cancel    context.CancelFunc                // of the plan under way
+	mu       sync.Mutex                        // guards all below
+	open     Network                           // nil: there is none
+	wishes   map[string]*plan.Input            // by slice, what the store wants; going slices are not among them
+	going    map[string]uint16                 // by slice, its id: to be removed
+	gone     []string                          // of those, what the store is to be told of: nothing is left here
+	peers    map[string]netip.Addr             // where the other hosts' ends of tunnels are
+	ways     map[string]int                    // how long an IP packet may be to them, by what all hosts reported
+	prepared map[uint16]string                 // by slice's id, the digest of the area that this process made
+	backoff  reconcile.Backoff                 // of actions that failed
+	crashes  reconcile.Backoff                 // of slivers whose first process ended by itself
+	reports  map[string]*report                // by slice
+	tables   map[string]map[string]probe.Table // by slice and node: at the last look for convergence
+	boots    map[*booting]bool                 // exec lines that run
+	cancel   context.CancelFunc                // of the plan under way
 }
 
 // resync is how often the agent looks though nothing told it to: it finds what no kernel announces.
 const resync = 20 * time.Second
 
-// New checks that this machine can host slices and adopts what an earlier agent left.
+// New checks that this machine can host slices with root's rights, and adopts what an earlier agent left.
 func New(ctx context.Context, cfg Config) (*Agent, error) {
 	rt, err := sliver.New(ctx, sliver.Config{StateDir: cfg.StateDir, LogDir: cfg.LogDir, BlobDir: cfg.BlobDir, Runtime: cfg.Runtime})
 	if err != nil {
 		return nil, fmt.Errorf("start agent: %w", err)
 	}
+	var a *Agent
+	p := rootPlatform{stateDir: cfg.StateDir, deleted: func() { a.Nudge() }}
+	a = newAgent(cfg, rt, p)
+	if err := a.adopt(ctx); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// newAgent makes an agent on a runtime and a platform.
+func newAgent(cfg Config, rt Runtime, p Platform) *Agent {
 	a := &Agent{
-		cfg: cfg, runtime: rt, workers: 3 * runtime.NumCPU(), metrics: newMetrics(), fast: newFastPath(cfg.Log),
+		cfg: cfg, runtime: rt, platform: p, workers: 3 * runtime.NumCPU(), metrics: newMetrics(), fast: newFastPath(cfg.Log),
 		contact: contact{log: cfg.Log},
 		nudge:   make(chan struct{}, 1), urge: make(chan struct{}, 1), known: make(chan struct{}),
-		wishes: make(map[string]*plan.Input), going: make(map[string]uint16), prepared: make(map[uint16]string), reports: make(map[string]*report),
-		tables: make(map[string]map[string]probe.Table), boots: make(map[*booting]bool),
+		wishes: make(map[string]*plan.Input), going: make(map[string]uint16), prepared: make(map[uint16]string),
+		reports: make(map[string]*report), tables: make(map[string]map[string]probe.Table), boots: make(map[*booting]bool),
 	}
 	a.register, a.settledBy = a.registerHost, cfg.Store.SettledBy
 	a.joinCluster()
-	if wire.Present(cfg.StateDir) {
-		if a.substrate, err = wire.Open(ctx, wire.Config{StateDir: cfg.StateDir, Deleted: a.Nudge}); err != nil {
-			return nil, fmt.Errorf("adopt the substrate of an earlier server: %w", err)
-		}
+	return a
+}
+
+// adopt opens the network that an earlier agent left, if there is one.
+func (a *Agent) adopt(ctx context.Context) (err error) {
+	if !a.platform.HasNetwork() {
+		return nil
 	}
-	return a, nil
+	if a.open, err = a.platform.OpenNetwork(ctx); err != nil {
+		return fmt.Errorf("adopt the network of an earlier server: %w", err)
+	}
+	return nil
 }
 
 // Run reconciles until ctx ends. What runs on the host stays as it is then.
@@ -165,9 +182,9 @@ func (a *Agent) close() {
 	if err := a.fast.close(); err != nil {
 		a.cfg.Log.Warn("close the fast path", "error", err)
 	}
-	if s := a.network(); s != nil {
-		if err := s.Close(); err != nil {
-			a.cfg.Log.Warn("close the substrate", "error", err)
+	if n := a.network(); n != nil {
+		if err := n.Close(); err != nil {
+			a.cfg.Log.Warn("close the network", "error", err)
 		}
 	}
 }
@@ -202,7 +219,7 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 		return time.Second
 	}
 	at, wishes := a.wishesFor(seen)
-	a.fast.follow(a.network(), routersToMirror(wishes, seen))
+	a.fast.follow(a.dataPath(), routersToMirror(wishes, seen))
 	a.noteFences(at, wishes, seen)
 	if a.cfg.Cluster != nil {
 		a.underlay.Open(ctx, a.tunnels())

@@ -27,6 +27,12 @@ type driver struct {
 }
 
 func (d *driver) do(ctx context.Context, act reconcile.Action) error {
+	switch act.Key.Kind {
+	case plan.KindSwitch, plan.KindPort, plan.KindNodeNet, plan.KindWire, plan.KindQueue:
+		if d.network() == nil {
+			return errNoNetwork
+		}
+	}
 	if act.Op == reconcile.OpDelete {
 		return d.unmake(ctx, act.Key)
 	}
@@ -38,7 +44,7 @@ func (d *driver) make(ctx context.Context, k reconcile.Key, amend bool) error {
 	id := sliver.ID{Slice: k.Slice, Node: k.Name}
 	switch w := d.want.Detail(k).(type) {
 	case plan.HostNet:
-		return d.openSubstrate(ctx)
+		return d.openNetwork(ctx)
 	case plan.Area:
 		return d.prepare(ctx, k.Slice, w)
 	case plan.Sliver:
@@ -61,6 +67,8 @@ func (d *driver) make(ctx context.Context, k reconcile.Key, amend bool) error {
 		return d.setProcess(ctx, id, w, amend)
 	case plan.Boot:
 		return d.boot(ctx, id, w.Lines)
+	case nil:
+		return fmt.Errorf("make %v: it is not wanted", k)
 	default:
 		return fmt.Errorf("make %v: no driver for %T", k, w)
 	}
@@ -70,7 +78,7 @@ func (d *driver) unmake(ctx context.Context, k reconcile.Key) error {
 	id := sliver.ID{Slice: k.Slice, Node: k.Name}
 	switch k.Kind {
 	case plan.KindHostNet:
-		return d.closeSubstrate(ctx)
+		return d.closeNetwork(ctx)
 	case plan.KindArea:
 		return d.clearArea(ctx, k.Slice)
 	case plan.KindSliver:
@@ -92,35 +100,29 @@ func (d *driver) unmake(ctx context.Context, k reconcile.Key) error {
 	}
 }
 
-func (d *driver) openSubstrate(ctx context.Context) error {
-	s, err := wire.Open(ctx, wire.Config{StateDir: d.cfg.StateDir, Deleted: d.Nudge})
+func (d *driver) openNetwork(ctx context.Context) error {
+	n, err := d.platform.OpenNetwork(ctx)
 	if err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.substrate = s
+	d.open = n
 	return nil
 }
 
-func (d *driver) closeSubstrate(ctx context.Context) error {
-	s := d.network()
-	if s == nil {
-		return wire.Remove(ctx, d.cfg.StateDir)
+func (d *driver) closeNetwork(ctx context.Context) error {
+	n := d.network()
+	if n == nil {
+		return d.platform.RemoveNetwork(ctx)
 	}
-	if err := errors.Join(d.fast.close(), s.Close(), wire.Remove(ctx, d.cfg.StateDir)); err != nil {
+	if err := errors.Join(d.fast.close(), n.Close(), d.platform.RemoveNetwork(ctx)); err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.substrate = nil
+	d.open = nil
 	return nil
-}
-
-func (a *Agent) network() *wire.Substrate {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.substrate
 }
 
 func (d *driver) prepare(ctx context.Context, id uint16, w plan.Area) error {

@@ -17,7 +17,6 @@ import (
 	"github.com/pergola-net/pergola/datapath/mirror/eligible"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
-	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -113,7 +112,7 @@ type (
 )
 
 // follow makes the mirror be of these routers. network is nil where there is no substrate.
-func (f *fastPath) follow(network *wire.Substrate, want map[sliver.ID]mirrored) {
+func (f *fastPath) follow(network DataPath, want map[sliver.ID]mirrored) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if network == nil {
@@ -145,7 +144,7 @@ func (f *fastPath) mirrorLocked(want map[sliver.ID]mirrored) {
 	}
 }
 
-func (f *fastPath) openLocked(s *wire.Substrate) error {
+func (f *fastPath) openLocked(s DataPath) error {
 	watcher, err := eligible.New(eligible.Config{})
 	if err != nil {
 		return fmt.Errorf("watch what users do in routers: %w", err)

@@ -35,7 +35,7 @@ func (a *Agent) fastPathOf(ctx context.Context, w *plan.Input) (api.FastPath, er
 		r := a.fast.router(id)
 		r.Node = n.Name
 		var err error
-		if r.Punts, err = a.fast.punts(ctx, a.network(), id); err != nil {
+		if r.Punts, err = a.fast.punts(ctx, a.dataPath(), id); err != nil {
 			return api.FastPath{}, err
 		}
 		f.Routers = append(f.Routers, r)

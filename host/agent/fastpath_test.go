@@ -115,7 +115,7 @@ func TestMirrorFollowsWhatIsSeen(t *testing.T) {
 	f := newFastPath(slog.New(slog.DiscardHandler))
 	f.mirror = m
 	pid := os.Getpid()
-	inode := netnsInode(pid)
+	inode := rootPlatform{}.NetNS(pid)
 	a, b := sliver.ID{Slice: 7, Node: "a"}, sliver.ID{Slice: 7, Node: "b"}
 	router := func(legs map[int]int, off bool) mirrored {
 		return mirrored{slice: 7, netns: inode, pid: pid, legs: legs, off: off}
@@ -173,7 +173,7 @@ func TestOnlyWhoRemovesARouterWaitsUntilItIsGone(t *testing.T) {
 	pid := os.Getpid()
 	a, b := sliver.ID{Slice: 7, Node: "a"}, sliver.ID{Slice: 7, Node: "b"}
 	router := func(port int) mirrored {
-		return mirrored{slice: 7, netns: netnsInode(pid), pid: pid, legs: map[int]int{2: port}}
+		return mirrored{slice: 7, netns: rootPlatform{}.NetNS(pid), pid: pid, legs: map[int]int{2: port}}
 	}
 	held := func(want ...int) {
 		t.Helper()
@@ -221,7 +221,7 @@ func TestLostInterfaceIsToldOnce(t *testing.T) {
 	f := newFastPath(slog.New(slog.DiscardHandler))
 	f.mirror = m
 	pid := os.Getpid()
-	want := map[sliver.ID]mirrored{{Slice: 7, Node: "a"}: {slice: 7, netns: netnsInode(pid), pid: pid, legs: map[int]int{2: 52}}}
+	want := map[sliver.ID]mirrored{{Slice: 7, Node: "a"}: {slice: 7, netns: rootPlatform{}.NetNS(pid), pid: pid, legs: map[int]int{2: 52}}}
 	f.mirrorLocked(want)
 	if f.look() {
 		t.Error("a change is told, and there was none")
@@ -245,7 +245,7 @@ func TestWhatTheMirrorRefusesIsTroubleAndTriedAgain(t *testing.T) {
 	f := newFastPath(slog.New(slog.DiscardHandler))
 	f.mirror = m
 	a := sliver.ID{Slice: 7, Node: "a"}
-	want := map[sliver.ID]mirrored{a: {slice: 7, netns: netnsInode(os.Getpid()), pid: os.Getpid(), legs: map[int]int{2: 52}}}
+	want := map[sliver.ID]mirrored{a: {slice: 7, netns: rootPlatform{}.NetNS(os.Getpid()), pid: os.Getpid(), legs: map[int]int{2: 52}}}
 	f.mirrorLocked(want)
 	for range patience - 1 {
 		if f.look() {
@@ -272,7 +272,7 @@ func TestLegsOfAnEarlierServerGoWithTheirPorts(t *testing.T) {
 	memory := &fakeMemory{earlier: []int{52, 61}}
 	f := newFastPath(slog.New(slog.DiscardHandler))
 	f.mirror, f.memory = &fakeMirror{routers: map[string]mirror.Router{}}, memory
-	f.mirrorLocked(map[sliver.ID]mirrored{{Slice: 7, Node: "a"}: {slice: 7, netns: netnsInode(os.Getpid()), pid: os.Getpid(), legs: map[int]int{2: 52}}})
+	f.mirrorLocked(map[sliver.ID]mirrored{{Slice: 7, Node: "a"}: {slice: 7, netns: rootPlatform{}.NetNS(os.Getpid()), pid: os.Getpid(), legs: map[int]int{2: 52}}})
 	f.reclaimLocked()
 	if !slices.Equal(memory.dropped, []int{61}) {
 		t.Errorf("dropped %v", memory.dropped)

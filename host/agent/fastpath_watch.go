@@ -8,7 +8,6 @@ import (
 
 	"github.com/pergola-net/pergola/datapath/mirror"
 	"github.com/pergola-net/pergola/host/sliver"
-	"github.com/pergola-net/pergola/host/wire"
 )
 
 // watchFastPath looks at the fast path until ctx ends, and asks for a look at the host when it fails for some router or works again, or when
@@ -22,7 +21,7 @@ func (a *Agent) watchFastPath(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if s := a.network(); s != nil {
+		if s := a.dataPath(); s != nil {
 			a.fast.numberRouters(s)
 		}
 		if a.fast.look() {
@@ -84,7 +83,7 @@ func (f *fastPath) look() (changed bool) {
 }
 
 // numberRouters notes under which numbers the programs know the routers, and begins to count at zero for those that are new.
-func (f *fastPath) numberRouters(s *wire.Substrate) {
+func (f *fastPath) numberRouters(s DataPath) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, r := range f.routers {
@@ -100,7 +99,7 @@ func (f *fastPath) numberRouters(s *wire.Substrate) {
 }
 
 // numberOf asks the programs' memory; all ports of a router say the same, but some may not be legs yet.
-func numberOf(s *wire.Substrate, r mirrored) uint32 {
+func numberOf(s DataPath, r mirrored) uint32 {
 	for _, port := range r.legs {
 		if number, err := s.Router(port); err == nil && number != 0 {
 			return number
@@ -110,7 +109,7 @@ func numberOf(s *wire.Substrate, r mirrored) uint32 {
 }
 
 // punts counts the frames that the fast path handed to a router's kernel, by reason.
-func (f *fastPath) punts(ctx context.Context, s *wire.Substrate, id sliver.ID) (map[string]uint64, error) {
+func (f *fastPath) punts(ctx context.Context, s DataPath, id sliver.ID) (map[string]uint64, error) {
 	f.mu.Lock()
 	number := f.counted[id]
 	f.mu.Unlock()

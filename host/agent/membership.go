@@ -9,7 +9,6 @@ import (
 	"github.com/pergola-net/pergola/host/member"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
-	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/model/hosts"
 )
 
@@ -20,19 +19,19 @@ func (a *Agent) joinCluster() {
 	a.fence = member.NewFence(cfg.Log, cfg.Cluster != nil, a.watchdog.Post, member.FenceActions{
 		End: a.endFenced, Reload: a.reload, Changed: func() { a.interrupt(); a.Nudge() },
 	})
-	a.survey = member.NewSurvey(wire.PathMTU)
-	a.underlay = member.NewUnderlay(cfg.Cluster, wire.Underlays, cfg.Log)
+	a.survey = member.NewSurvey(a.platform.PathMTU)
+	a.underlay = member.NewUnderlay(cfg.Cluster, a.platform.Interfaces, cfg.Log)
 	a.host = member.NewHost(member.Config{
-		Name: cfg.Host, Cluster: cfg.Cluster, Log: cfg.Log, Events: cfg.Events, Terms: a.terms, Features: features,
-		Interfaces: wire.Underlays, Watch: wire.WatchInterfaces, Tunnels: a.tunnels, Changed: a.Nudge,
+		Name: cfg.Host, Cluster: cfg.Cluster, Log: cfg.Log, Events: cfg.Events, Terms: a.terms, Features: a.features,
+		Interfaces: a.platform.Interfaces, Watch: a.platform.WatchInterfaces, Tunnels: a.tunnels, Changed: a.Nudge,
 	}, a.survey, a.underlay)
 }
 
-func features() (all []string) {
-	if wire.HaveNetem() == nil {
+func (a *Agent) features() (all []string) {
+	if a.platform.HaveNetem() == nil {
 		all = append(all, hosts.FeatureNetem)
 	}
-	if wire.HaveHTB() == nil {
+	if a.platform.HaveHTB() == nil {
 		all = append(all, hosts.FeatureHTB)
 	}
 	return all
@@ -46,7 +45,7 @@ func (a *Agent) terms() *hosts.Terms {
 	return a.cfg.Consents.Terms()
 }
 
-// peers gives this host's end of tunnels, and those of the other hosts.
+// peerAddresses gives this host's end of tunnels, and those of the other hosts.
 func (a *Agent) peerAddresses() (local netip.Addr, others map[string]netip.Addr) {
 	at := a.place()
 	return at.Address, at.Peers
@@ -119,33 +118,4 @@ func (a *Agent) endFenced(ctx context.Context) {
 		})
 	}
 	group.Wait()
-}
-
-// tunnels is the part of the network that tunnels leave by; nil where there is no network.
-func (a *Agent) tunnels() member.Tunnels {
-	if s := a.network(); s != nil {
-		return tunnels{s}
-	}
-	return nil
-}
-
-// tunnels makes a wire.Substrate a member.Tunnels.
-type tunnels struct{ *wire.Substrate }
-
-// OpenUnderlay implements member.Tunnels.
-func (t tunnels) OpenUnderlay(ctx context.Context, c member.UnderlayConfig) error {
-	return t.Substrate.OpenUnderlay(ctx, wire.UnderlayConfig(c))
-}
-
-// UnderlayState implements member.Tunnels.
-func (t tunnels) UnderlayState(ctx context.Context) (member.UnderlayState, error) {
-	state, err := t.Underlay(ctx)
-	if err != nil {
-		return member.UnderlayState{}, err
-	}
-	out := member.UnderlayState{NICs: make(map[string]member.NIC, len(state.NICs)), Counters: state.Counters, Bound: state.Bound}
-	for name, nic := range state.NICs {
-		out.NICs[name] = member.NIC{Present: nic.Present, Up: nic.Up, Index: nic.Index, XDP: nic.XDP}
-	}
-	return out, nil
 }

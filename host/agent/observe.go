@@ -4,13 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
-	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -59,7 +56,7 @@ func (a *Agent) observe(ctx context.Context) (*sight, error) {
 	if err != nil {
 		return nil, err
 	}
-	byPort := portsOf(all)
+	byPort := a.portsOf(all)
 	for inode, id := range byPort {
 		s.netns[id] = inode
 	}
@@ -75,7 +72,7 @@ func (a *Agent) observe(ctx context.Context) (*sight, error) {
 				return nil, fmt.Errorf("sweep remains: %w", err)
 			}
 		}
-	} else if wire.Present(a.cfg.StateDir) {
+	} else if a.platform.HasNetwork() {
 		s.add(reconcile.Observed{Key: plan.HostNetKey, Broken: true})
 	}
 	for _, o := range all {
@@ -85,10 +82,10 @@ func (a *Agent) observe(ctx context.Context) (*sight, error) {
 }
 
 // portsOf tells which node each port's namespace is: its inode is what the substrate knows of it.
-func portsOf(all []sliver.Observed) map[uint64]sliver.ID {
+func (a *Agent) portsOf(all []sliver.Observed) map[uint64]sliver.ID {
 	nodes := make(map[uint64]sliver.ID, len(all))
 	for _, o := range all {
-		if inode := netnsInode(o.PID); inode != 0 {
+		if inode := a.platform.NetNS(o.PID); inode != 0 {
 			nodes[inode] = o.ID
 		}
 	}
@@ -236,13 +233,4 @@ func (s *sight) addSliver(o sliver.Observed) {
 	if o.State == sliver.Running || o.State == sliver.Paused {
 		part(plan.KindProcess, plan.Process{Frozen: o.State == sliver.Paused}.Digest())
 	}
-}
-
-// netnsInode tells the network namespace of a process; 0 where there is none.
-func netnsInode(pid int) uint64 {
-	var st unix.Stat_t
-	if pid == 0 || unix.Stat(netns.Path(pid), &st) != nil {
-		return 0
-	}
-	return st.Ino
 }

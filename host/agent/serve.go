@@ -13,7 +13,6 @@ import (
 	"github.com/pergola-net/pergola/host/probe"
 	"github.com/pergola-net/pergola/host/routing"
 	"github.com/pergola-net/pergola/host/sliver"
-	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -34,10 +33,10 @@ func (a *Agent) Supports(ctx context.Context, s *slice.Slice) error {
 	}
 	missing := []error{canRender(s), a.haveRoots(ctx, s)}
 	if netem {
-		missing = append(missing, wire.HaveNetem())
+		missing = append(missing, a.platform.HaveNetem())
 	}
 	if htb {
-		missing = append(missing, wire.HaveHTB())
+		missing = append(missing, a.platform.HaveHTB())
 	}
 	return errors.Join(missing...)
 }

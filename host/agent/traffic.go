@@ -31,7 +31,7 @@ func (a *Agent) Traffic(ctx context.Context, name string) (t api.SliceTraffic, e
 	t.Tunnels = tunnelsOf(w.Spec, counted)
 	for i := range w.Spec.Nodes {
 		n := w.Spec.Nodes[i].Name // of another host's, nothing is counted
-		punts, err := a.fast.punts(ctx, a.network(), sliver.ID{Slice: w.Spec.ID, Node: n})
+		punts, err := a.fast.punts(ctx, a.dataPath(), sliver.ID{Slice: w.Spec.ID, Node: n})
 		if err != nil {
 			return t, err
 		}
