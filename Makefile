@@ -44,6 +44,10 @@ generate: ## rebuild what is generated and committed: eBPF objects, JSON Schema,
 	@tools/install-deps generate
 	@$(GO) generate ./...
 
+complexity: ## renew datapath/testdata/complexity.json: what each program costs its verifier, here and on Debian's kernel
+	@PERGOLA_UPDATE=yes $(GO) test -count=1 $(AS_ROOT) ./datapath -run '^TestVerifierComplexityStaysWithinBudget$$'
+	@PERGOLA_UPDATE=yes test/vm/run TestVerifierComplexityStaysWithinBudget >/dev/null
+
 lint: $(LINT) ## run golangci-lint with the fences of .golangci.yml
 	@$(LINT) run ./...
 

@@ -81,8 +81,8 @@ func (d *DataPath) clearCounters(ifindex int) error {
 	return nil
 }
 
-// Punted says how many frames the fast path handed to a router's kernel, by reason; reasons that never were are absent. router is a
-// router's id (package fib).
+// Punted says how many frames the fast path handed to a router's kernel, by reason; reasons that never were are
+// absent. router is a router's id (package fib).
 func (d *DataPath) Punted(router uint32) (map[string]uint64, error) {
 	punts, err := Punts()
 	if err != nil {

@@ -1,11 +1,11 @@
 // Package datapath is everything a packet meets: eBPF programs, the maps they read, and their counters.
 //
-// It knows nothing of slices, users or files: it is given numbers. Ports are named by ifindex; their namespace is that of the
-// thread that calls Open and Attach.
+// It knows nothing of slices, users or files: it is given numbers. Ports are named by ifindex; their namespace is
+// that of the thread that calls Open and Attach.
 //
-// Programs and maps are pinned, and the programs are attached to devices without a file descriptor that would keep them
-// there, or with a link that is pinned, too: they outlive the process that loaded them. Open adopts what it finds. A newer program
-// replaces the one it finds device by device, each at once, while frames flow.
+// Programs and maps are pinned, and the programs are attached to devices without a file descriptor that would keep
+// them there, or with a link that is pinned, too: they outlive the process that loaded them. Open adopts what it
+// finds. A newer program replaces the one it finds device by device, each at once, while frames flow.
 package datapath
 
 import (
@@ -29,8 +29,8 @@ type Program = ebpf.Program
 
 // Hook attaches a program to the ingress side of devices. The thread must be in their namespace.
 type Hook interface {
-	// Replace makes p the program of all these devices, each at once: no frame meets two programs, or none, if there was one.
-	// Devices that do not exist are left out.
+	// Replace makes p the program of all these devices, each at once: no frame meets two programs, or none, if there
+	// was one. Devices that do not exist are left out.
 	Replace(ifindexes []int, p *Program) error
 	// Attach gives a new device the program of the last Replace.
 	Attach(ifindex int, p *Program) error
@@ -38,17 +38,21 @@ type Hook interface {
 
 // DataPath holds the pinned objects of one directory. Its methods may be called concurrently.
 type DataPath struct {
-	dir      string
-	abi      int
-	hook     Hook
-	programs objectPrograms
-	maps     objectMaps
+	dir     string
+	hook    Hook
+	spec    *ebpf.CollectionSpec
+	version version
+	maps    objectMaps
 
-	tunnelling sync.Mutex // guards what several maps say of tunnels together
+	programming sync.RWMutex // guards programs and needs
+	programs    objectPrograms
+	needs       needs // what the programs are loaded for
+
+	tunnelling sync.Mutex // guards what several maps say of tunnels together; taken before programming
 }
 
-// Open adopts the data path that is pinned in dir, a directory of a bpf file system, or makes it. The calling thread must be
-// in the namespace of the ports.
+// Open adopts the data path that is pinned in dir, a directory of a bpf file system, or makes it. The calling thread
+// must be in the namespace of the ports.
 func Open(dir string, hook Hook) (*DataPath, error) {
 	spec, err := loadObject()
 	if err != nil {
@@ -58,11 +62,11 @@ func Open(dir string, hook Hook) (*DataPath, error) {
 }
 
 func open(dir string, hook Hook, spec *ebpf.CollectionSpec, v version) (*DataPath, error) {
-	d := &DataPath{dir: dir, abi: v.abi, hook: hook}
+	d := &DataPath{dir: dir, hook: hook, spec: spec, version: v}
 	if err := os.MkdirAll(v.dir(dir), 0o700); err != nil {
 		return nil, fmt.Errorf("make pin directory: %w", err)
 	}
-	if err := d.load(spec, v); err != nil {
+	if err := d.load(v); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	if err := d.forgetStrays(); err != nil {
@@ -71,40 +75,37 @@ func open(dir string, hook Hook, spec *ebpf.CollectionSpec, v version) (*DataPat
 	return d, nil
 }
 
-// load adopts the programs and maps of this version. If not all are there it makes what is missing, and puts the programs in the place of
-// older ones. Pinning the programs says that nothing is left to do: killed before, the next Open starts over.
-func (d *DataPath) load(spec *ebpf.CollectionSpec, v version) error {
-	adopted, err := d.adoptPrograms(v)
-	if err != nil {
-		return fmt.Errorf("adopt pinned programs: %w", err)
-	}
-	if adopted {
-		return d.loadMaps(spec, v)
-	}
-	var objects struct {
-		objectPrograms
-		objectMaps
+// load adopts the programs and maps of this version. If not all are there it makes what is missing, and puts the
+// programs in the place of older ones.
+func (d *DataPath) load(v version) error {
+	for _, n := range allNeeds {
+		adopted, err := d.adoptPrograms(v.with(n))
+		if err != nil {
+			return fmt.Errorf("adopt pinned programs: %w", err)
+		}
+		if adopted {
+			d.needs = n
+			return d.loadMaps(v)
+		}
 	}
 	if err := v.share(d.dir); err != nil {
 		return fmt.Errorf("take over the maps of an older data path: %w", err)
 	}
-	err = spec.LoadAndAssign(&objects, &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: v.dir(d.dir)}})
-	if err != nil {
-		return fmt.Errorf("load data path: %w", err)
-	}
-	d.programs, d.maps = objects.objectPrograms, objects.objectMaps
-	if err := errors.Join(d.convert(spec, v), d.meterTunnels()); err != nil {
-		return fmt.Errorf("take over the records of an older data path: %w", err)
-	}
-	if err := d.replacePrograms(); err != nil {
+	if err := d.loadMaps(v); err != nil {
 		return err
 	}
-	for name, p := range d.byName() {
-		if err := (*p).Pin(v.programPin(d.dir, name)); err != nil && !errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("pin program %s: %w", name, err)
-		}
+	if err := errors.Join(d.convert(v), d.meterTunnels()); err != nil {
+		return fmt.Errorf("take over the records of an older data path: %w", err)
 	}
-	return v.removeOthers(d.dir)
+	n, err := d.findNeeds()
+	if err != nil {
+		return fmt.Errorf("find out what the host needs: %w", err)
+	}
+	if d.programs, err = d.loadPrograms(n); err != nil {
+		return err
+	}
+	d.needs = n
+	return d.putInPlace(v.with(n))
 }
 
 // byName lists the programs that are pinned.
@@ -152,17 +153,20 @@ func (d *DataPath) replacePrograms() error {
 	return nil
 }
 
-func (d *DataPath) loadMaps(spec *ebpf.CollectionSpec, v version) error {
+func (d *DataPath) loadMaps(v version) error {
+	spec := d.spec.Copy()
 	spec.Programs = nil
 	err := spec.LoadAndAssign(&d.maps, &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: v.dir(d.dir)}})
 	if err != nil {
-		return fmt.Errorf("adopt pinned maps: %w", err)
+		return fmt.Errorf("open maps: %w", err)
 	}
 	return nil
 }
 
 // Attach makes the program look at every frame that enters at the device.
 func (d *DataPath) Attach(ifindex int) error {
+	d.programming.RLock()
+	defer d.programming.RUnlock()
 	if err := d.hook.Attach(ifindex, d.programs.PortIngress); err != nil {
 		return fmt.Errorf("attach %s to device %d: %w", objectProgPortIngress, ifindex, err)
 	}

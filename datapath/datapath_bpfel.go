@@ -216,6 +216,8 @@ const (
 	objectProgUplinkIngress    = "uplink_ingress"
 	objectVarPuntNames         = "punt_names"
 	objectVarReasonNames       = "reason_names"
+	objectVarWithQueues        = "with_queues"
+	objectVarWithTunnels       = "with_tunnels"
 )
 
 // loadObject returns the embedded CollectionSpec for object.
@@ -306,6 +308,8 @@ type objectMapSpecs struct {
 type objectVariableSpecs struct {
 	PuntNames   *ebpf.VariableSpec `ebpf:"punt_names"`
 	ReasonNames *ebpf.VariableSpec `ebpf:"reason_names"`
+	WithQueues  *ebpf.VariableSpec `ebpf:"with_queues"`
+	WithTunnels *ebpf.VariableSpec `ebpf:"with_tunnels"`
 }
 
 // objectObjects contains all objects after they have been loaded into the kernel.
@@ -391,6 +395,8 @@ func (m *objectMaps) Close() error {
 type objectVariables struct {
 	PuntNames   *ebpf.Variable `ebpf:"punt_names"`
 	ReasonNames *ebpf.Variable `ebpf:"reason_names"`
+	WithQueues  *ebpf.Variable `ebpf:"with_queues"`
+	WithTunnels *ebpf.Variable `ebpf:"with_tunnels"`
 }
 
 // objectPrograms contains all programs after they have been loaded into the kernel.

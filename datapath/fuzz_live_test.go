@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// FuzzSlice sends bytes into any port of a slice: what comes in by the NIC meets the line card in XDP first, and the programs of tc where that
-// leaves it alone; what nodes send meets these. Nothing comes to a port of the other slice, which has the same addresses, and nothing
-// comes twice.
+// FuzzSlice sends bytes into any port of a slice: what comes in by the NIC meets the line card in XDP first, and the
+// programs of tc where that leaves it alone; what nodes send meets these. Nothing comes to a port of the other slice,
+// which has the same addresses, and nothing comes twice.
 func FuzzSlice(f *testing.F) {
 	for _, c := range slices.Concat(headerPunts, statePunts) {
 		for port := range uint8(3) {
@@ -39,7 +39,8 @@ func FuzzSlice(f *testing.F) {
 			if len(came) < 2 {
 				return
 			}
-			// One may be late: of the input before, which may be the same frame at another port. So once more, when all is quiet.
+			// One may be late: of the input before, which may be the same frame at another port. So once more, when
+			// all is quiet.
 			w.noneTo(foreign, w.rest())
 			w.check(w.say(port, frame))
 			if came = w.rest(); len(came) > 1 {

@@ -13,8 +13,9 @@ import (
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
-// FuzzWalk sends bytes into a line of routers: whatever they are, they are counted once, at ports and routers of that line, and nothing but
-// what routers change is changed. That they reach no other slice, by the line card either, is shown with devices: FuzzSlice.
+// FuzzWalk sends bytes into a line of routers: whatever they are, they are counted once, at ports and routers of that
+// line, and nothing but what routers change is changed. That they reach no other slice, by the line card either, is
+// shown with devices: FuzzSlice.
 func FuzzWalk(f *testing.F) {
 	for _, c := range slices.Concat(headerPunts, statePunts) {
 		f.Add(c.packet.bytes(), uint16(0))

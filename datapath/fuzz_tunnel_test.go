@@ -13,9 +13,9 @@ import (
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
-// FuzzTunnel sends bytes in by the uplink, and to the line card. Two slices have the same addresses, and tunnels from the same machine: whatever
-// comes, nothing is counted at two slices, nothing but what routers and tunnels change is changed, and where the line card does something, it is
-// what the programs of tc do.
+// FuzzTunnel sends bytes in by the uplink, and to the line card. Two slices have the same addresses, and tunnels from
+// the same machine: whatever comes, nothing is counted at two slices, nothing but what routers and tunnels change is
+// changed, and where the line card does something, it is what the programs of tc do.
 func FuzzTunnel(f *testing.F) {
 	for _, t := range sorts {
 		for _, frame := range odd(mac(0)) {

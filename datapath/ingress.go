@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The programs of the underlay are direct-action filters of the clsact qdiscs of a few devices, which are the machine's: others may have filters
-// there, which are left alone. Programs that let a frame pass say TC_ACT_UNSPEC, after which the next filter is asked. It is done with
-// netlink messages of our own because whoever implements Hook knows the substrate's namespace alone.
+// The programs of the underlay are direct-action filters of the clsact qdiscs of a few devices, which are the
+// machine's: others may have filters there, which are left alone. Programs that let a frame pass say TC_ACT_UNSPEC,
+// after which the next filter is asked. It is done with netlink messages of our own because whoever implements Hook
+// knows the substrate's namespace alone.
 const (
 	clsact         = 0xffff0000 // handle of the qdisc
 	clsactParent   = 0xfffffff1 // TC_H_CLSACT
@@ -26,7 +27,8 @@ const (
 	sizeofTCMsg                     = 20
 )
 
-// attachIngress makes a program look at what comes in at a device of the thread's namespace, in the place of an older one of ours.
+// attachIngress makes a program look at what comes in at a device of the thread's namespace, in the place of an older
+// one of ours.
 func attachIngress(ifindex int, name string, p *ebpf.Program) error {
 	err := requestTC(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, tcMessage(ifindex, clsact, clsactParent, 0),
 		attribute(tcaKind, zeroed("clsact")))
@@ -101,8 +103,8 @@ func countFilters(ifindex int, parent uint32) (int, error) {
 	return exchange(unix.RTM_GETTFILTER, unix.NLM_F_DUMP, tcMessage(ifindex, 0, parent, 0))
 }
 
-// exchange sends a message and reads answers up to the last. It counts those that are filters with a handle (each priority also shows
-// up once by itself).
+// exchange sends a message and reads answers up to the last. It counts those that are filters with a handle (each
+// priority also shows up once by itself).
 func exchange(kind, flags uint16, parts ...[]byte) (filters int, err error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {

@@ -28,8 +28,8 @@ func (e *MissingHelpersError) Error() string {
 		e.Release, strings.Join(e.Helpers, ", no "), MinimumKernel)
 }
 
-// Supported returns nil if the kernel has all that the programs call, a *MissingHelpersError if it has not, and any other error if
-// that could not be found out. It makes nothing that stays.
+// Supported returns nil if the kernel has all that the programs call, a *MissingHelpersError if it has not, and any
+// other error if that could not be found out. It makes nothing that stays.
 func Supported() error {
 	spec, err := loadObject()
 	if err != nil {

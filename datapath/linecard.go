@@ -2,12 +2,15 @@ package datapath
 
 import "fmt"
 
-// AttachXDP makes the line card look at every frame that comes in at the device, before the kernel makes an sk_buff of it. Frames that it
-// does not send on itself go to the program of Attach: the device must have both. The device is a port of mode Peer that is External.
+// AttachXDP makes the line card look at every frame that comes in at the device, before the kernel makes an sk_buff
+// of it. Frames that it does not send on itself go to the program of Attach: the device must have both. The device is
+// a port of mode Peer that is External.
 //
-// native is the driver's XDP, without which little is won. The device must leave VLAN tags in the frames (rx-vlan-offload off): XDP programs
-// do not see those that it takes out.
+// native is the driver's XDP, without which little is won. The device must leave VLAN tags in the frames
+// (rx-vlan-offload off): XDP programs do not see those that it takes out.
 func (d *DataPath) AttachXDP(ifindex int, native bool) error {
+	d.programming.RLock()
+	defer d.programming.RUnlock()
 	if err := d.attachXDP(ifindex, native, linkPrefix, d.programs.Linecard); err != nil {
 		return fmt.Errorf("attach %s to device %d: %w", objectProgLinecard, ifindex, err)
 	}
@@ -22,10 +25,10 @@ func (d *DataPath) DetachXDP(ifindex int) error {
 	return nil
 }
 
-// TakeXDP says that the port's device takes frames that the line card sends it: external devices whose driver does, and ports whose
-// other end, in the node, has GRO or a program of XDP. Elsewhere they would be lost. Of a port where a tunnel begins, it is the far end of the
-// stand-in's pair, whose near end has GRO: what comes out of the tunnel goes there. The entry goes with the device. ifindex is the device's in the
-// thread's namespace.
+// TakeXDP says that the port's device takes frames that the line card sends it: external devices whose driver does,
+// and ports whose other end, in the node, has GRO or a program of XDP. Elsewhere they would be lost. Of a port where
+// a tunnel begins, it is the far end of the stand-in's pair, whose near end has GRO: what comes out of the tunnel
+// goes there. The entry goes with the device. ifindex is the device's in the thread's namespace.
 func (d *DataPath) TakeXDP(port, ifindex int) error {
 	if err := d.maps.Devices.Put(uint32(port), uint32(ifindex)); err != nil {
 		return fmt.Errorf("let XDP send to device %d: %w", ifindex, err)

@@ -20,7 +20,8 @@ import (
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
-// machine is a live world with an uplink to a host's namespace, where there is a network card. A wire joins two of them.
+// machine is a live world with an uplink to a host's namespace, where there is a network card. A wire joins two of
+// them.
 type machine struct {
 	*world
 	substrate, host *os.File
@@ -148,7 +149,8 @@ func (m *machine) awaitsFrame(want []byte) {
 	}
 }
 
-// Any frame comes out on the other machine as it was sent: at once, by queues and by bridges; by tc and, where it can, by XDP.
+// Any frame comes out on the other machine as it was sent: at once, by queues and by bridges; by tc and, where it
+// can, by XDP.
 func TestLiveTunnels(t *testing.T) {
 	inTwoMachines(t, func(a, b *machine) {
 		for _, tunnel := range sorts {
@@ -229,7 +231,8 @@ func TestLiveRelay(t *testing.T) {
 	})
 }
 
-// A card whose other end polls, but has no program of XDP, sends back what is heard at once: on a quiet wire nothing else would wake that end.
+// A card whose other end polls, but has no program of XDP, sends back what is heard at once: on a quiet wire nothing
+// else would wake that end.
 func TestLiveRelayWakesTheOtherEnd(t *testing.T) {
 	inTwoMachines(t, func(a, b *machine) {
 		var l line
@@ -352,7 +355,8 @@ func (m *machine) cards(on bool) {
 	})
 }
 
-// superFrame sends a TCP super-frame, whose checksum is still to be computed. The network card, which cannot cut it, has the kernel do so.
+// superFrame sends a TCP super-frame, whose checksum is still to be computed. The network card, which cannot cut it,
+// has the kernel do so.
 func (m *machine) superFrame(to *machine, v6 bool) {
 	m.Helper()
 	const size, segment = 9000, 1200

@@ -15,7 +15,8 @@ import (
 // never is a time when the kernel was asked last, for it not to be asked again.
 var never = time.Unix(1<<32, 0)
 
-// asked says when the kernel last saw a packet to each of the other machines, by the clock of programs; the zero time: it never did.
+// asked says when the kernel last saw a packet to each of the other machines, by the clock of programs; the zero
+// time: it never did.
 func (w *world) asked(last time.Time, others ...netip.Addr) {
 	w.Helper()
 	for _, peer := range append(others, here4, there4, third4, here6, there6, third6) {

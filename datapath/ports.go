@@ -27,15 +27,16 @@ type Port struct {
 	MTU  int     // of the node's interface; never 0
 	MAC  [6]byte // of the node's interface
 
-	// External says that there is no node: the device itself leads out of the machine, and frames to the port leave by it; or by the
-	// tunnel that begins at the port (SetTunnel).
+	// External says that there is no node: the device itself leads out of the machine, and frames to the port leave
+	// by it; or by the tunnel that begins at the port (SetTunnel).
 	External bool
 }
 
 // MaxPorts bounds the ifindexes of ports: each is below.
 const MaxPorts = 16384
 
-// Add takes a new port into care: its counters start at zero, and no tunnel leads to it that an earlier port of this number left.
+// Add takes a new port into care: its counters start at zero, and no tunnel leads to it that an earlier port of this
+// number left.
 func (d *DataPath) Add(ifindex int, p Port) error {
 	if err := errors.Join(d.DeleteTunnel(ifindex), d.clearCounters(ifindex)); err != nil {
 		return err
@@ -45,7 +46,12 @@ func (d *DataPath) Add(ifindex int, p Port) error {
 
 // Set writes a port's record, for frames that arrive from now on.
 func (d *DataPath) Set(ifindex int, p Port) error {
-	record := objectPort{Mode: objectMode(p.Mode), Peer: uint32(p.Peer), Mtu: uint32(p.MTU), Mac: p.MAC, External: flag(p.External)}
+	if err := d.need(p.needs()); err != nil {
+		return fmt.Errorf("write port record %d: %w", ifindex, err)
+	}
+	record := objectPort{
+		Mode: objectMode(p.Mode), Peer: uint32(p.Peer), Mtu: uint32(p.MTU), Mac: p.MAC, External: flag(p.External),
+	}
 	if err := d.maps.Ports.Put(uint32(ifindex), record); err != nil {
 		return fmt.Errorf("write port record %d: %w", ifindex, err)
 	}

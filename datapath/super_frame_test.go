@@ -9,8 +9,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// Both sides of the greatest payload of segments that a link of an MTU takes that leads out of the machine: with Ethernet's header, and a tag's
-// worth more. Within the machine all pass, as the kernel's own links let them.
+// Both sides of the greatest payload of segments that a link of an MTU takes that leads out of the machine: with
+// Ethernet's header, and a tag's worth more. Within the machine all pass, as the kernel's own links let them.
 func TestSuperFramesOfSegmentsThatDoNotFitAreDropped(t *testing.T) {
 	const mtu, tag = 1500, 4
 	options := []layers.IPv4Option{{OptionType: 1, OptionLength: 1}, {OptionType: 1, OptionLength: 1}, {OptionType: 1, OptionLength: 1}, {OptionType: 0, OptionLength: 1}}

@@ -32,7 +32,8 @@ func (k TunnelKind) String() string {
 	}
 }
 
-// Tunnel leads from a port to another machine. Kind, key and addresses are its name: outer packets that say so, and no others, are its own.
+// Tunnel leads from a port to another machine. Kind, key and addresses are its name: outer packets that say so, and
+// no others, are its own.
 type Tunnel struct {
 	Kind  TunnelKind
 	Key   uint32     // GRE key, or VNI
@@ -138,8 +139,9 @@ type TunnelTakenError struct{ Port int }
 
 func (e *TunnelTakenError) Error() string { return fmt.Sprintf("the tunnel is port %d's", e.Port) }
 
-// SetTunnel makes a tunnel begin at a port, whose record is External: frames to the port go into the tunnel, and what comes out of it enters the
-// port's link. It replaces an older tunnel of the port; a frame that goes into it at that very moment may be lost.
+// SetTunnel makes a tunnel begin at a port, whose record is External: frames to the port go into the tunnel, and what
+// comes out of it enters the port's link. It replaces an older tunnel of the port; a frame that goes into it at that
+// very moment may be lost.
 func (d *DataPath) SetTunnel(port int, t Tunnel) error {
 	if err := d.setTunnel(port, t); err != nil {
 		return fmt.Errorf("make a tunnel begin at port %d: %w", port, err)
@@ -149,6 +151,9 @@ func (d *DataPath) SetTunnel(port int, t Tunnel) error {
 
 func (d *DataPath) setTunnel(port int, t Tunnel) error {
 	if err := t.check(); err != nil {
+		return err
+	}
+	if err := d.need(needs{tunnels: true}); err != nil {
 		return err
 	}
 	d.tunnelling.Lock()
@@ -172,7 +177,8 @@ func (d *DataPath) setTunnel(port int, t Tunnel) error {
 	if err != nil {
 		return err
 	}
-	// What comes is taken before the other side can know of it; a port of whom nothing more is known loses its names at the next Open.
+	// What comes is taken before the other side can know of it; a port of whom nothing more is known loses its names
+	// at the next Open.
 	err = errors.Join(
 		d.maps.Ends.Put(t.end(), uint32(1)),
 		d.maps.Tunnels.Put(t.name(), uint32(port)),
@@ -225,7 +231,8 @@ func (d *DataPath) encapsulation(port int) (e objectEncapsulation, err error) {
 	return e, d.maps.Encapsulations.Lookup(uint32(port), &e)
 }
 
-// removeName makes what comes of a tunnel unknown; and, if it was the last of its kind at its address, the machine's own again.
+// removeName makes what comes of a tunnel unknown; and, if it was the last of its kind at its address, the machine's
+// own again.
 func (d *DataPath) removeName(t Tunnel) error {
 	if err := ignoreNotExist(d.maps.Tunnels.Delete(t.name())); err != nil {
 		return err
@@ -299,8 +306,8 @@ func (d *DataPath) Tunnels() (map[int]Tunnel, error) {
 	return all, nil
 }
 
-// forgetStrays removes what a process that was killed while it changed a tunnel left: names that lead to ports with another tunnel, and
-// addresses where none ends, whose packets are the machine's.
+// forgetStrays removes what a process that was killed while it changed a tunnel left: names that lead to ports with
+// another tunnel, and addresses where none ends, whose packets are the machine's.
 func (d *DataPath) forgetStrays() error {
 	good, err := d.Tunnels()
 	if err != nil {

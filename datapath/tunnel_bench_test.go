@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// BenchmarkTunnelCard gives the line card's own time for a packet that comes out of a tunnel, passes routers, and goes into the next one, without
-// what the kernel does then. "nothing" is what the measurement itself costs.
+// BenchmarkTunnelCard gives the line card's own time for a packet that comes out of a tunnel, passes routers, and
+// goes into the next one, without what the kernel does then. "nothing" is what the measurement itself costs.
 func BenchmarkTunnelCard(b *testing.B) {
 	for _, tunnel := range sorts {
 		for _, routers := range []int{-1, 0, 1, 4} {

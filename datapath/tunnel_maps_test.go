@@ -66,8 +66,8 @@ func count(t testing.TB, m *ebpf.Map) int {
 	return n
 }
 
-// A process was killed while it changed a tunnel: the next one removes the name that leads to a port with another tunnel, and the address where
-// no tunnel ends.
+// A process was killed while it changed a tunnel: the next one removes the name that leads to a port with another
+// tunnel, and the address where no tunnel ends.
 func TestStraysOfTunnelsAreForgotten(t *testing.T) {
 	inUplinkedWorld(t, func(w *world) {
 		port := w.tunnelled(w.a, sorts[0])

@@ -46,8 +46,9 @@ func (w *world) receive(outer []byte) outcome {
 	return w.run(w.d.programs.UplinkIngress, w.b, outer)
 }
 
-// takeAll reads all counters, the underlay's too but ByLineCard, and starts them again at zero. What the underlay received has emerged from tunnels; or, where it
-// gathers, does so by a device, and the line card has not dealt with it alone.
+// takeAll reads all counters, the underlay's too but ByLineCard, and starts them again at zero. What the underlay
+// received has emerged from tunnels; or, where it gathers, does so by a device, and the line card has not dealt with
+// it alone.
 func (w *world) takeAll() map[string]uint64 {
 	w.Helper()
 	all := w.take()
@@ -290,7 +291,8 @@ func TestOuterPacketsThatAreRefused(t *testing.T) {
 	})
 }
 
-// betweenTunnels tries every pair of tunnels, with two routers between: of each, a packet that comes to the line out of the first one.
+// betweenTunnels tries every pair of tunnels, with two routers between: of each, a packet that comes to the line out
+// of the first one.
 func (w *world) betweenTunnels(try func(in, out Tunnel, p packet, l line)) {
 	w.Helper()
 	for _, in := range sorts {

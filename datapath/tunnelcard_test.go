@@ -79,7 +79,8 @@ func TestTunnelCardLeavesWhatECNWouldChange(t *testing.T) {
 	})
 }
 
-// Segments of TCP go to where super-frames are made of them, if the tunnel has such a place, and the underlay counts them: that device counts what emerges.
+// Segments of TCP go to where super-frames are made of them, if the tunnel has such a place, and the underlay counts
+// them: that device counts what emerges.
 func TestTunnelCardGathersSegmentsOfTCP(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {
 		end, other := w.port(macB), w.port(macB)

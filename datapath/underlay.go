@@ -6,26 +6,36 @@ import (
 	"slices"
 )
 
-// SetUplink says which device leads out of the substrate: its end of the veth pair whose other end is in the machine's namespace.
-// The pair carries the longest super-frame: its MTU is 65535 at both ends.
+// SetUplink says which device leads out of the substrate: its end of the veth pair whose other end is in the
+// machine's namespace. The pair carries the longest super-frame: its MTU is 65535 at both ends.
 func (d *DataPath) SetUplink(index int) error {
+	if err := d.need(needs{tunnels: true}); err != nil {
+		return fmt.Errorf("set uplink: %w", err)
+	}
 	return d.changeUplink(func(u *objectUplink) { u.Inside = uint32(index) })
 }
 
-// AttachUplink makes outer packets that come into the substrate by the uplink be decapsulated. The thread must be in the substrate's
-// namespace.
+// AttachUplink makes outer packets that come into the substrate by the uplink be decapsulated. The thread must be in
+// the substrate's namespace.
 func (d *DataPath) AttachUplink(index int) error {
+	d.programming.RLock()
+	defer d.programming.RUnlock()
 	return attachIngress(index, objectProgUplinkIngress, d.programs.UplinkIngress)
 }
 
-// AttachUnderlay makes outer packets of tunnels that come in by a network card go to the substrate. All else passes as it
-// is, to other programs at the card and to the kernel. The thread must be in the machine's namespace; AttachEgress comes first.
+// AttachUnderlay makes outer packets of tunnels that come in by a network card go to the substrate. All else passes
+// as it is, to other programs at the card and to the kernel. The thread must be in the machine's namespace;
+// AttachEgress comes first.
 func (d *DataPath) AttachUnderlay(nic int) error {
+	d.programming.RLock()
+	defer d.programming.RUnlock()
 	return attachIngress(nic, objectProgUnderlayIngress, d.programs.UnderlayIngress)
 }
 
 // AttachUnderlayOfPackets is AttachUnderlay for an interface whose packets come without an Ethernet header.
 func (d *DataPath) AttachUnderlayOfPackets(nic int) error {
+	d.programming.RLock()
+	defer d.programming.RUnlock()
 	return attachIngress(nic, objectProgUnderlayPackets, d.programs.UnderlayPackets)
 }
 
@@ -34,18 +44,21 @@ func (d *DataPath) DetachUnderlay(nic int) error {
 	return detachIngress(nic)
 }
 
-// AttachEgress makes outer packets that leave the substrate be routed: at the uplink's other end, in the machine's namespace, where the thread
-// must be. The device must have net.ipv4.conf.*.forwarding and its IPv6 sibling on, for the kernel to look routes up for what
-// comes in there; nothing of it reaches the kernel's own forwarding.
+// AttachEgress makes outer packets that leave the substrate be routed: at the uplink's other end, in the machine's
+// namespace, where the thread must be. The device must have net.ipv4.conf.*.forwarding and its IPv6 sibling on, for
+// the kernel to look routes up for what comes in there; nothing of it reaches the kernel's own forwarding.
 func (d *DataPath) AttachEgress(index int) error {
 	if err := d.changeUplink(func(u *objectUplink) { u.Outside = uint32(index) }); err != nil {
 		return err
 	}
+	d.programming.RLock()
+	defer d.programming.RUnlock()
 	return attachIngress(index, objectProgUnderlayEgress, d.programs.UnderlayEgress)
 }
 
-// BindUnderlay makes packets of tunnels leave by these interfaces alone: such as the machine's routes lead elsewhere are dropped. The thread must be
-// in the machine's namespace. A data path that is made anew is not bound, but has no uplink either.
+// BindUnderlay makes packets of tunnels leave by these interfaces alone: such as the machine's routes lead elsewhere
+// are dropped. The thread must be in the machine's namespace. A data path that is made anew is not bound, but has no
+// uplink either.
 func (d *DataPath) BindUnderlay(nics []int) error {
 	for _, nic := range nics {
 		if err := d.maps.Exits.Put(uint32(nic), uint32(nic)); err != nil {
@@ -119,8 +132,9 @@ const (
 	ByLineCard = "by the line card"
 )
 
-// Underlay counts outer packets since the maps were made: those that were decapsulated (Received), those of them that the line card dealt with
-// alone (ByLineCard), those that were made (Sent), and those that were dropped where no port was known yet, or any more, by reason. What never was is absent.
+// Underlay counts outer packets since the maps were made: those that were decapsulated (Received), those of them that
+// the line card dealt with alone (ByLineCard), those that were made (Sent), and those that were dropped where no port
+// was known yet, or any more, by reason. What never was is absent.
 func (d *DataPath) Underlay() (map[string]uint64, error) {
 	reasons, err := Reasons()
 	if err != nil {
@@ -147,10 +161,13 @@ func (d *DataPath) Underlay() (map[string]uint64, error) {
 	return all, nil
 }
 
-// AttachLineCard makes the line card of tunnels look at every frame that comes in at a network card, before the kernel makes an sk_buff of it.
-// What it does not send on itself goes to the program of AttachUnderlay: the card must have both. The thread must be in the
-// machine's namespace. A card that has a program of XDP already is left alone: the error is a *TakenError.
+// AttachLineCard makes the line card of tunnels look at every frame that comes in at a network card, before the
+// kernel makes an sk_buff of it. What it does not send on itself goes to the program of AttachUnderlay: the card must
+// have both. The thread must be in the machine's namespace. A card that has a program of XDP already is left alone:
+// the error is a *TakenError.
 func (d *DataPath) AttachLineCard(nic int, native bool) error {
+	d.programming.RLock()
+	defer d.programming.RUnlock()
 	if err := d.attachXDP(nic, native, nicPrefix, d.programs.UnderlayLinecard); err != nil {
 		return fmt.Errorf("attach %s to network card %d: %w", objectProgUnderlayLinecard, nic, err)
 	}
@@ -171,9 +188,9 @@ const (
 	backBit    = 1 << 30
 )
 
-// TakeFrames says that a network card takes frames that the line card of another one sends, as its driver can when it has ndo_xdp_xmit; and, with
-// inParts, frames that lie in several buffers. Elsewhere they would be lost. The card has its entry until RefuseFrames, or until it goes. The thread must be
-// in the machine's namespace.
+// TakeFrames says that a network card takes frames that the line card of another one sends, as its driver can when it
+// has ndo_xdp_xmit; and, with inParts, frames that lie in several buffers. Elsewhere they would be lost. The card has
+// its entry until RefuseFrames, or until it goes. The thread must be in the machine's namespace.
 func (d *DataPath) TakeFrames(nic int, inParts bool) error {
 	index := uint32(nic)
 	err := d.maps.Nics.Put(index, index)
@@ -198,10 +215,11 @@ func (d *DataPath) RefuseFrames(nic int) error {
 	return nil
 }
 
-// SendBack lets the line card of a network card send by this one as it does by others, and not by XDP_TX. That is for veth: the kernel puts what XDP_TX
-// sends before the other end, but wakes that only if it has a program of XDP of its own (veth_xdp_flush), and not if it polls because GRO is on. Frames then
-// wait until something else wakes it. What lies in several buffers is sent by XDP_TX all the same: Linux before 6.3 loses it elsewhere. The card has its
-// entry until it goes. The thread must be in the machine's namespace.
+// SendBack lets the line card of a network card send by this one as it does by others, and not by XDP_TX. That is for
+// veth: the kernel puts what XDP_TX sends before the other end, but wakes that only if it has a program of XDP of its
+// own (veth_xdp_flush), and not if it polls because GRO is on. Frames then wait until something else wakes it. What
+// lies in several buffers is sent by XDP_TX all the same: Linux before 6.3 loses it elsewhere. The card has its entry
+// until it goes. The thread must be in the machine's namespace.
 func (d *DataPath) SendBack(nic int) error {
 	if err := d.maps.Nics.Put(uint32(nic)|backBit, uint32(nic)); err != nil {
 		return fmt.Errorf("let the line card of network card %d send back: %w", nic, err)

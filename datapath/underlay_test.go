@@ -23,8 +23,8 @@ const (
 	xdpRedirect = 4
 )
 
-// inRoutedWorld is a world with a network card, the first device, which has addresses and a neighbour; the second is the uplink, both ends of
-// it.
+// inRoutedWorld is a world with a network card, the first device, which has addresses and a neighbour; the second is
+// the uplink, both ends of it.
 func inRoutedWorld(t testing.TB, f func(w *world)) {
 	t.Helper()
 	inUplinkedWorld(t, func(w *world) {

@@ -105,7 +105,7 @@ func sharePin(from, to string) error {
 }
 
 // convert copies what is to be carried from the other ABIs' maps that were not shared.
-func (d *DataPath) convert(spec *ebpf.CollectionSpec, v version) error {
+func (d *DataPath) convert(v version) error {
 	others, err := v.others(d.dir)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (d *DataPath) convert(spec *ebpf.CollectionSpec, v version) error {
 			if u.fate != carried || v.abi > old.abi && old.abi >= u.since {
 				continue
 			}
-			if err := d.convertMap(filepath.Join(old.dir(d.dir), name), spec.Maps[name]); err != nil {
+			if err := d.convertMap(filepath.Join(old.dir(d.dir), name), d.spec.Maps[name]); err != nil {
 				return fmt.Errorf("convert map %s of ABI %d: %w", name, old.abi, err)
 			}
 		}
@@ -132,9 +132,9 @@ func (d *DataPath) convertMap(pin string, spec *ebpf.MapSpec) error {
 		return err
 	}
 	defer func() { _ = old.Close() }()
-	own, err := d.mapByName(spec.Name)
-	if err != nil || own.KeySize() != old.KeySize() {
-		return err
+	own := d.mapsByName()[spec.Name]
+	if own.KeySize() != old.KeySize() {
+		return fmt.Errorf("its keys have %d bytes, and had %d", own.KeySize(), old.KeySize())
 	}
 	change, err := conversion(old, own, spec)
 	if err != nil {
@@ -173,18 +173,6 @@ func conversion(old, own *ebpf.Map, spec *ebpf.MapSpec) (func([]byte) []byte, er
 
 func isZero(value []byte) bool {
 	return !slices.ContainsFunc(value, func(b byte) bool { return b != 0 })
-}
-
-// mapByName finds one of the open maps.
-func (d *DataPath) mapByName(name string) (*ebpf.Map, error) {
-	m := map[string]*ebpf.Map{
-		objectMapPorts: d.maps.Ports, objectMapTunnels: d.maps.Tunnels, objectMapEncapsulations: d.maps.Encapsulations,
-		objectMapEnds: d.maps.Ends, objectMapUplinks: d.maps.Uplinks,
-	}[name]
-	if m == nil {
-		return nil, fmt.Errorf("map %s is not one that is converted", name)
-	}
-	return m, nil
 }
 
 // valueType asks the kernel what the map's values look like.

@@ -46,8 +46,8 @@ func layoutLines(text string) map[string]string {
 
 var memberName = regexp.MustCompile(`\w*:`)
 
-// isSameLayout reports whether records mean the same. A member in the place of a pad, which was zero, means by zero what
-// there was before.
+// isSameLayout reports whether records mean the same. A member in the place of a pad, which was zero, means by zero
+// what there was before.
 func isSameLayout(old, now string) bool {
 	if old == "" || memberName.ReplaceAllString(old, "") != memberName.ReplaceAllString(now, "") {
 		return false
@@ -64,7 +64,7 @@ func isSameLayout(old, now string) bool {
 func (b *bench) mapIDs(d *DataPath) map[string]ebpf.MapID {
 	ids := map[string]ebpf.MapID{}
 	for name := range upgrades {
-		m, err := ebpf.LoadPinnedMap(fmt.Sprintf("%s/abi%d/%s", b.dir, d.abi, name), nil)
+		m, err := ebpf.LoadPinnedMap(fmt.Sprintf("%s/abi%d/%s", b.dir, d.version.abi, name), nil)
 		if err != nil {
 			b.Error(err)
 			continue

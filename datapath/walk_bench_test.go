@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// again is a program that writes the same header into its frame each time, and goes on with another program, if there is one: a
-// frame that was walked would not be walked again.
+// again is a program that writes the same header into its frame each time, and goes on with another program, if there
+// is one: a frame that was walked would not be walked again.
 func again(b *bench, xdp bool, header []byte, p *ebpf.Program) *ebpf.Program {
 	value := must(ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(header)), MaxEntries: 1}))
 	defer func() { _ = value.Close() }()
@@ -45,8 +45,8 @@ func again(b *bench, xdp bool, header []byte, p *ebpf.Program) *ebpf.Program {
 	return must(ebpf.NewProgram(&spec))
 }
 
-// BenchmarkWalk gives the programs' own time for a frame that passes routers, without what the kernel does then. "nothing" is
-// what the measurement itself costs.
+// BenchmarkWalk gives the programs' own time for a frame that passes routers, without what the kernel does then.
+// "nothing" is what the measurement itself costs.
 func BenchmarkWalk(b *testing.B) {
 	for _, program := range []string{objectProgPortIngress, objectProgLinecard} {
 		for _, v6 := range []bool{false, true} {

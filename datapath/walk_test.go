@@ -83,7 +83,8 @@ func TestWalkFindsNeighboursOnTheLink(t *testing.T) {
 	})
 }
 
-// A shortcut is taken before the table is looked at, if it is to this neighbour. Of a stale one it is the shortcut that changes.
+// A shortcut is taken before the table is looked at, if it is to this neighbour. Of a stale one it is the shortcut
+// that changes.
 func TestWalkTakesShortcutsToNeighbours(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.line(1)

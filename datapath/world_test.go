@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// world is a virtual network in maps that a test writes itself: the plain version of what package fib does. Unless it is live, there are no
-// nodes; ports are numbers, but for the first, from which frames are sent.
+// world is a virtual network in maps that a test writes itself: the plain version of what package fib does. Unless it
+// is live, there are no nodes; ports are numbers, but for the first, from which frames are sent.
 type world struct {
 	*bench
 	d        *DataPath
@@ -53,6 +53,7 @@ const many = 0xffffffff
 
 func newWorld(b *bench, d *DataPath) *world {
 	w := &world{bench: b, d: d, ports: 100}
+	w.check(d.need(needs{tunnels: true, queues: true})) // once, while there are no ports to attach newer programs to
 	spec := must(loadObject())
 	w.chunk = must(ebpf.NewMap(spec.Maps[objectMapNodes].InnerMap))
 	w.check(d.maps.Nodes.Put(uint32(0), w.chunk))
@@ -223,8 +224,8 @@ type line struct {
 	end     int
 }
 
-// line builds routers that send everything to the next, and the last to the second host, whose address is macB. The first host's frames go
-// to gatewayMAC.
+// line builds routers that send everything to the next, and the last to the second host, whose address is macB. The
+// first host's frames go to gatewayMAC.
 func (w *world) line(hops int) line {
 	var l line
 	w.check(w.d.Add(w.a, Port{MTU: 1500, MAC: macA}))
@@ -265,8 +266,9 @@ func (w *world) send(frame []byte, ctx skbuff) outcome {
 	return outcome{verdict, opts.DataOut, w.take()}
 }
 
-// take reads all counters but Emerged, by what is counted where, and starts them again at zero. Ports and routers go by their place in a line:
-// "in 0", "out 0", "in 1", ...; what is walked is so many frames of so many bytes, which must be the same.
+// take reads all counters but Emerged, by what is counted where, and starts them again at zero. Ports and routers go
+// by their place in a line: "in 0", "out 0", "in 1", ...; what is walked is so many frames of so many bytes, which
+// must be the same.
 func (w *world) take() map[string]uint64 {
 	all := map[string]uint64{}
 	w.emerged = 0

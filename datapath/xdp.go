@@ -14,13 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Prefixes of pins of links, by ifindex: of devices in the substrate, and of network cards, which are numbered in the machine's namespace.
+// Prefixes of pins of links, by ifindex: of devices in the substrate, and of network cards, which are numbered in the
+// machine's namespace.
 const (
 	linkPrefix = "xdp-"
 	nicPrefix  = "nic-"
 )
 
-// linkPin is where the link is pinned that keeps a program attached: beside the directories of ABIs, because it stays when they change.
+// linkPin is where the link is pinned that keeps a program attached: beside the directories of ABIs, because it stays
+// when they change.
 func (d *DataPath) linkPin(prefix string, ifindex int) string {
 	return filepath.Join(d.dir, prefix+strconv.Itoa(ifindex))
 }
@@ -83,8 +85,8 @@ func keepXDP(pin string, ifindex int, p *ebpf.Program) error {
 	return l.Update(p)
 }
 
-// detachXDP takes the program away at once: what is left to the last one who closes a link, the kernel does in the background, and the
-// device would seem taken for a while.
+// detachXDP takes the program away at once: what is left to the last one who closes a link, the kernel does in the
+// background, and the device would seem taken for a while.
 func (d *DataPath) detachXDP(ifindex int, prefix string) error {
 	l, err := link.LoadPinnedLink(d.linkPin(prefix, ifindex), nil)
 	if errors.Is(err, os.ErrNotExist) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Counters of each port, by ifindex, one copy per CPU. Record 0 is nobody's: frames of unknown ports.
+ * Counters of each port, by ifindex, one copy per CPU. Record 0 is for frames of unknown ports.
  *
  * A frame is counted as the kernel counts it for a device: a GSO super-frame once, with its own length.
  */
@@ -19,9 +19,9 @@ struct traffic {
 /* What the kernel does not count for us: all frames that a node sends are in the port's device's own statistics. */
 struct counters {
 	struct traffic handed;	   /* to the node, past the port's device */
-	struct traffic walked_in;  /* into a router and out of it again, which its kernel did not see: here they came in, */
+	struct traffic walked_in;  /* through a router, which its kernel did not see: here they came in, */
 	struct traffic walked_out; /* and here they went out */
-	struct traffic emerged;	   /* out of the tunnel that begins here, without outer headers, and not by the port's device */
+	struct traffic emerged;	   /* out of the tunnel that begins here, past the port's device */
 	__u64 dropped[REASONS];	   /* frames from the node, by reason */
 };
 

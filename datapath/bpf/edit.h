@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * An edit: what has to be written so that the frame becomes what nodes on its way have made of it. Nodes change a copy of
- * the frame's head (header.h); the frame itself is written once, at the exits (skb.h, xdp.h), by this description alone.
+ * An edit: what has to be written so that the frame becomes what nodes on its way have made of it. Nodes change a
+ * copy of the frame's head (header.h); the frame itself is written once, at the exits (skb.h, xdp.h), by this
+ * description alone.
  *
  *	came	[ cut: outer headers ][ takes: head ][ rest ]
  *	leaves	[ outer: outer headers ][ puts: head ][ rest ]

@@ -3,8 +3,9 @@
  * Into a tunnel, in programs of tc: the frame gets an outer header and goes to the uplink, whose other end is in the
  * machine's namespace (underlay_egress in underlay.c).
  *
- * Offloads stay: the kernel is told where the headers are, so that a super-frame remains one until the network card, which
- * cuts it or has it cut (GSO of GRE and UDP tunnels), and checksums that are still to be computed are inner ones as before.
+ * Offloads stay: the kernel is told where the headers are, so that a super-frame remains one until the network card,
+ * which cuts it or has it cut (GSO of GRE and UDP tunnels), and checksums that are still to be computed are inner
+ * ones as before.
  */
 #pragma once
 
@@ -30,7 +31,7 @@ static __always_inline bool load_header(const struct __sk_buff *skb, struct head
 /* Tags would end up in the outer Ethernet header: they are taken off. Returns an enum reason. */
 __noinline int take_tags(struct __sk_buff *skb, struct frame *f)
 {
-	if (!f)
+	if (!with_tunnels || !f)
 		return REASON_NO_MEMORY;
 	for (int i = 0; i < MAX_TAGS; i++) {
 		if (!skb->vlan_present)
@@ -79,10 +80,10 @@ static __always_inline __u64 room_flags(const struct encapsulation *e, __u32 eth
 }
 
 /*
- * Room before the frame. The kernel makes it, and takes note of what it is for, before IP packets alone. For others, and for
- * frames that it still remembers to have come out of a tunnel, it is made as for any header, and the kernel reads the packet
- * anew where it comes out of the uplink. A super-frame that came out of EGRE, put together by GRO, still has that kind:
- * nothing but EGRE can take it again.
+ * Room before the frame. The kernel makes it, and takes note of what it is for, before IP packets alone. For others,
+ * and for frames that it still remembers to have come out of a tunnel, it is made as for any header, and the kernel
+ * reads the packet anew where it comes out of the uplink. A super-frame that came out of EGRE, put together by GRO,
+ * still has that kind: nothing but EGRE can take it again.
  */
 static __always_inline enum reason make_room(struct __sk_buff *skb, struct frame *f, const struct encapsulation *e,
 					     __u32 ethernet)
@@ -115,8 +116,11 @@ static __always_inline enum reason wrap(struct __sk_buff *skb, struct frame *f, 
 	why = make_room(skb, f, e, ethernet);
 	if (why != CONTINUE)
 		return why;
-	/* If the device gave a sum of the frame, it begins behind the first Ethernet header; but where that is thought to
-	 * be all that stands before the inner packet, bpf_push_mac_rcsum() in the kernel adds it when the frame is sent. */
+	/*
+	 * If the device gave a sum of the frame, it begins behind the first Ethernet header; but where that is
+	 * thought to be all that stands before the inner packet, bpf_push_mac_rcsum() in the kernel adds it when the
+	 * frame is sent.
+	 */
 	if (bpf_skb_store_bytes(skb, 0, &w->eth, sizeof(w->eth), 0) ||
 	    bpf_skb_store_bytes(skb, sizeof(w->eth), w->bytes, n + ethernet, f->unread ? 0 : BPF_F_RECOMPUTE_CSUM))
 		return REASON_NO_MEMORY;
@@ -124,8 +128,8 @@ static __always_inline enum reason wrap(struct __sk_buff *skb, struct frame *f, 
 }
 
 /*
- * The frame, as nodes on its way have changed it, goes into the tunnel that begins at the port where it has come to. handed:
- * past that port's device. A global function, as those of lookups (walk.h).
+ * The frame, as nodes on its way have changed it, goes into the tunnel that begins at the port where it has come to.
+ * handed: past that port's device. A global function, as those of lookups (walk.h).
  */
 __noinline int into_tunnel(struct __sk_buff *skb, struct frame *f, __u32 handed)
 {
@@ -134,7 +138,7 @@ __noinline int into_tunnel(struct __sk_buff *skb, struct frame *f, __u32 handed)
 	const struct encapsulation *e;
 	__u32 length = skb->len, at;
 
-	if (!f)
+	if (!with_tunnels || !f)
 		return TC_ACT_SHOT;
 	at = f->at;
 	e = bpf_map_lookup_elem(&encapsulations, &at);

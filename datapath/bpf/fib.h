@@ -4,12 +4,13 @@
  *
  *	port -> leg -> router -> FIB: nodes ... -> next hop -> port of the same router
  *
- * Routes are a trie with a stride of eight bits, as DPDK's rte_lpm has it: a node has one entry for each value of the next byte of
- * the destination, and an entry is either the answer or the way to the next node. What a prefix says is pushed down into all entries that it
- * decides. Where there is nothing but one prefix, or one node, for several bytes, a record of the bits to compare takes the place of a
- * chain of nodes (a Patricia trie's path). So a lookup is at most one load of an entry per byte of the longest prefix that covers the destination, whatever
- * the number of routes, and a change is one store of 32 bits per entry: for each destination a program sees the old route or the new
- * one, never anything between.
+ * Routes are a trie with a stride of eight bits, as DPDK's rte_lpm has it: a node has one entry for each value of the
+ * next byte of the destination, and an entry is either the answer or the way to the next node. What a prefix says is
+ * pushed down into all entries that it decides. Where there is nothing but one prefix, or one node, for several
+ * bytes, a record of the bits to compare takes the place of a chain of nodes (a Patricia trie's path). So a lookup is
+ * at most one load of an entry per byte of the longest prefix that covers the destination, whatever the number of
+ * routes, and a change is one store of 32 bits per entry: for each destination a program sees the old route or the
+ * new one, never anything between.
  */
 #pragma once
 
@@ -23,8 +24,8 @@
 #define NODE_ENTRIES 256
 
 /*
- * A leg is a router's end of a link: what the router's kernel says of the interface whose substrate end is the port. All zero:
- * the node is not mirrored. By the port's ifindex.
+ * A leg is a router's end of a link: what the router's kernel says of the interface whose substrate end is the port.
+ * All zero: the node is not mirrored. By the port's ifindex.
  */
 struct leg {
 	__u32 router;	     /* 0: none */
@@ -54,7 +55,7 @@ struct {
 	__type(value, struct leg);
 } legs SEC(".maps");
 
-/* A router: where its tries begin. By router id; 0 is nobody's. */
+/* A router: where its tries begin. By router id; 0 is no router's. */
 struct router {
 	__u32 root4; /* node of the first byte; 0: no IPv4 on the fast path, all its frames go to its kernel */
 	__u32 root6;
@@ -72,8 +73,8 @@ struct {
 } routers SEC(".maps");
 
 /*
- * An entry of a node: two bits of type, eight bits of prefix length (for who writes; programs do not look at it), 22 bits of
- * index. All zero is the leaf of next hop 0: no route.
+ * An entry of a node: two bits of type, eight bits of prefix length (for user space; programs do not look at it), 22
+ * bits of index. All zero is the leaf of next hop 0: no route.
  */
 #define ENTRY_TYPE(e) ((e) >> 30)
 #define ENTRY_RECORD(e) ((e) >> 22 & 0xff)
@@ -82,14 +83,16 @@ struct {
 enum entry_type {
 	ENTRY_LEAF = 0,	 /* index of a next hop: the answer */
 	ENTRY_NODE = 1,	 /* index of the node for the next byte */
-	ENTRY_GROUP = 2, /* index of a node whose leaves are chosen by the flow's hash: ECMP, each next hop as often as it weighs */
-	ENTRY_PATH = 3,	 /* index of a node of records; the record's number stands where others have the prefix length */
+	/* Index of a node whose leaves are chosen by the flow's hash: ECMP, each next hop as often as it weighs. */
+	ENTRY_GROUP = 2,
+	/* Index of a node of records; the record's number stands where others have the prefix length. */
+	ENTRY_PATH = 3,
 };
 
 /*
- * Destinations that begin with the first `length` bits of the key go on with `match`: a node that looks at the byte after these
- * bits (then the length is a multiple of eight), or an answer. All others end with `miss`, an answer. Of a record that programs can find,
- * only match and miss change.
+ * Destinations that begin with the first `length` bits of the key go on with `match`: a node that looks at the byte
+ * after these bits (then the length is a multiple of eight), or an answer. All others end with `miss`, an answer. Of
+ * a record that programs can find, only match and miss change.
  */
 struct path {
 	__u64 high; /* the key, as numbers of the host: IPv4 in the upper half of this one */
@@ -120,7 +123,8 @@ struct {
 		__uint(max_entries, CHUNK_NODES);
 		__uint(map_flags, BPF_F_MMAPABLE);
 		__type(key, __u32);
-		__uint(value_size, sizeof(struct node)); /* not __type: clang leaves the struct out of the BTF of an inner map */
+		/* Not __type: clang leaves the struct out of the BTF of an inner map. */
+		__uint(value_size, sizeof(struct node));
 	});
 } nodes SEC(".maps");
 
@@ -128,7 +132,11 @@ struct {
 enum nexthop_kind {
 	NEXTHOP_NONE = 0,   /* no route */
 	NEXTHOP_GATEWAY,    /* by the port, to the MAC address */
-	NEXTHOP_STALE,	    /* the same, but the kernel wants to see one frame, so that it asks whether the neighbour is still there (RFC 4861, 7.3.3) */
+	/*
+	 * The same, but the kernel is to see one frame, so that it asks whether the neighbour is still there (RFC
+	 * 4861, 7.3.3).
+	 */
+	NEXTHOP_STALE,
 	NEXTHOP_LINK,	    /* by the port, to the neighbour that has the destination's address: map neighbours */
 	NEXTHOP_UNRESOLVED, /* no MAC address yet, or the interface is down */
 	NEXTHOP_LOCAL,	    /* the router itself: its addresses, broadcast, multicast */
@@ -177,8 +185,8 @@ struct {
 } neighbours SEC(".maps");
 
 /*
- * Shortcuts to IPv4 neighbours, which save a lookup in a hash: each has one place, which port and address give, and is there unless
- * another came first.
+ * Shortcuts to IPv4 neighbours, which save a lookup in a hash: each has one place, which port and address give, and
+ * is there unless another came first.
  */
 #define MAX_SHORTCUTS 65536 /* fib.maxShortcuts */
 
@@ -203,8 +211,9 @@ struct {
 } shortcuts SEC(".maps");
 
 /*
- * Whose IPv4 address is it? A router drops frames that claim to come from itself (RFC 1812, 5.3.8; __fib_validate_source() in the
- * kernel). By slice and address, in network byte order: the router, or MANY if several routers of the slice have it.
+ * Whose IPv4 address is it? A router drops frames that claim to come from itself (RFC 1812, 5.3.8;
+ * __fib_validate_source() in the kernel). By slice and address, in network byte order: the router, or MANY if several
+ * routers of the slice have it.
  */
 struct source {
 	__u32 slice;
@@ -223,8 +232,8 @@ struct {
 } sources SEC(".maps");
 
 /*
- * Most frames come from no router's address, and need not be looked for in map sources, which is a hash: a bit is set for
- * addresses that end like one there.
+ * Most frames come from no router's address, and need not be looked for in map sources, which is a hash: a bit is set
+ * for addresses that end like one there.
  */
 #define SUSPECTS (1 << 19) /* fib.suspectBits */
 
@@ -238,8 +247,9 @@ struct {
 } suspects SEC(".maps");
 
 /*
- * The mirror's lease: until when, by bpf_ktime_get_coarse_ns(), the agent vouches for it. A mirror that nobody keeps lies more with every
- * second; after the lease every frame goes the kernels' way, until an agent has looked at everything again.
+ * The mirror's lease: until when, by bpf_ktime_get_coarse_ns(), the agent keeps the mirror as the kernels are.
+ * Without an agent it becomes wrong in more and more places. After the lease every frame goes to the kernels, until
+ * an agent has read everything again.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -280,8 +290,8 @@ struct destination {
 };
 
 /*
- * Here and in follow(), bits of a number are tested in place of its range: the verifier would go through the rest of the
- * lookup once for each range that it has found out.
+ * Here and in follow(), bits of a number are tested in place of its range: the verifier would go through the rest of
+ * the lookup once for each range that it has found out.
  */
 static __always_inline __u8 byte_at(const struct destination *d, __u32 bit)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Which of several equal paths a flow takes: the same for all its frames, and at each router independent of the choice of
- * the router before, so that the flows which one path brings do not all leave by one path.
+ * Which of several equal paths a flow takes: the same for all its frames, and at each router independent of the
+ * choice of the router before, so that the flows which one path brings do not all leave by one path.
  */
 #pragma once
 
@@ -39,8 +39,8 @@ static __always_inline __u64 hash_flow(const struct header *h, __u32 length)
 }
 
 /*
- * What tells flows apart outside of a tunnel: all frames of a flow have the same value, fragments included, of which only
- * the first has ports.
+ * What tells flows apart outside of a tunnel: all frames of a flow have the same value, fragments included, of which
+ * only the first has ports.
  */
 static __always_inline __u32 entropy(const struct header *h, __u32 length)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The record of the work on one frame: what it is like, where it is, what nodes on its way did to it, and what has to be
- * written in the end. It holds numbers and no pointers, so that global functions, which the verifier checks once and by
- * themselves, take it as their argument. docs/decisions/008-one-record-in-per-cpu-memory.md has the measurements.
+ * The record of the work on one frame: what it is like, where it is, what nodes on its way did to it, and what has to
+ * be written in the end. It holds numbers and no pointers, so that global functions, which the verifier checks once
+ * and by themselves, take it as their argument. docs/decisions/008-one-record-in-per-cpu-memory.md has the
+ * measurements.
  */
 #pragma once
 
@@ -86,10 +87,11 @@ struct frame {
 };
 
 /*
- * One record for each CPU. All programs run in softirq context or with bottom halves off (tc ingress, native and generic
- * XDP, and BPF_PROG_TEST_RUN since Linux 6.7), so none is interrupted by another one on the same CPU. No program calls
- * anything that runs a second one before it has returned: redirects happen afterwards. PREEMPT_RT keeps that by its lock
- * for bottom halves; a kernel without the lock (PREEMPT_RT_NEEDS_BH_LOCK=n, Linux 6.18) would need a record for each task.
+ * One record for each CPU. All programs run in softirq context or with bottom halves off (tc ingress, native and
+ * generic XDP, and BPF_PROG_TEST_RUN since Linux 6.7), so none is interrupted by another one on the same CPU. No
+ * program calls anything that runs a second one before it has returned: redirects happen afterwards. PREEMPT_RT keeps
+ * that by its lock for bottom halves; a kernel without the lock (PREEMPT_RT_NEEDS_BH_LOCK=n, Linux 6.18) would need a
+ * record for each task.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

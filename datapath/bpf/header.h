@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A frame's headers, in a copy. Nodes on the way change the copy; the frame itself is written once, at the exits (edit.h).
+ * A frame's headers, in a copy. Nodes on the way change the copy; the frame itself is written once, at the exits
+ * (edit.h).
  */
 #pragma once
 
@@ -40,7 +41,11 @@ struct header {
 } __attribute__((aligned(8)));
 
 static __always_inline bool is_ip4(const struct header *h) { return h->eth.h_proto == bpf_htons(ETH_P_IP); }
-static __always_inline bool is_ip(const struct header *h) { return is_ip4(h) || h->eth.h_proto == bpf_htons(ETH_P_IPV6); }
+
+static __always_inline bool is_ip(const struct header *h)
+{
+	return is_ip4(h) || h->eth.h_proto == bpf_htons(ETH_P_IPV6);
+}
 
 /* How many bytes of a frame of this length to copy to &header.eth. 0: it has no Ethernet header. */
 static __always_inline __u64 header_length(__u32 length)
@@ -113,8 +118,8 @@ static __always_inline __u16 sum_ip4(const struct iphdr *ip)
 static __always_inline bool verify_ip4_checksum(const struct iphdr *ip) { return sum_ip4(ip) == 0xffff; }
 
 /*
- * Is it a header that every router forwards? Refused is what ip_rcv_core() and ip_route_input_slow() refuse whatever the
- * routes are; they cut padding, too. The copy holds at least so much.
+ * Is it a header that every router forwards? Refused is what ip_rcv_core() and ip_route_input_slow() refuse whatever
+ * the routes are; they cut padding, too. The copy holds at least so much.
  */
 static __always_inline enum punt inspect_ip4(const struct header *h, __u32 length)
 {
@@ -136,7 +141,9 @@ static __always_inline enum punt inspect_ip4(const struct header *h, __u32 lengt
 	return WALK_ON;
 }
 
-/* Addresses below ::/64 are the unspecified one, loopback, and those that embed IPv4's: routers forward none of them. */
+/*
+ * Addresses below ::/64 are the unspecified one, loopback, and those that embed IPv4's: routers forward none of them.
+ */
 static __always_inline bool is_special_ip6(const struct in6_addr *a)
 {
 	return !(a->s6_addr32[0] | a->s6_addr32[1]) || a->s6_addr[0] == 0xff ||
@@ -163,9 +170,9 @@ static __always_inline enum punt inspect_ip6(const struct header *h, __u32 lengt
 static __always_inline __u8 protocol(const struct header *h) { return is_ip4(h) ? h->ip4.protocol : h->ip6.nexthdr; }
 
 /*
- * The longest packet that a frame stands for, to be compared with an MTU, as skb_gso_validate_network_len() has it. The
- * headers of what is neither TCP nor short are not read, but bounded: the kernel then decides. UDP may be a tunnel. What
- * has other headers above IP (extensions of IPv6, of any length) counts as one packet.
+ * The longest packet that a frame stands for, to be compared with an MTU, as skb_gso_validate_network_len() has it.
+ * The headers of what is neither TCP nor short are not read, but bounded: the kernel then decides. UDP may be a
+ * tunnel. What has other headers above IP (extensions of IPv6, of any length) counts as one packet.
  */
 static __always_inline __u32 packet_length(const struct header *h, __u32 length, __u32 segment)
 {
@@ -191,8 +198,9 @@ static __always_inline void readdress(struct header *h, const __u8 *to, const __
 static __always_inline __u8 ttl(const struct header *h) { return is_ip4(h) ? h->ip4.ttl : h->ip6.hop_limit; }
 
 /*
- * What so many routers make of TTL and checksum: as ip_decrease_ttl() each, which keeps the sum of all words (RFC 1624) and
- * never writes a checksum of all ones. The word is written as a whole: the CPU cannot forward several stores to one load.
+ * What so many routers make of TTL and checksum: as ip_decrease_ttl() each, which keeps the sum of all words (RFC
+ * 1624) and never writes a checksum of all ones. The word is written as a whole: the CPU cannot forward several
+ * stores to one load.
  */
 static __always_inline void age(struct header *h, __u32 hops)
 {

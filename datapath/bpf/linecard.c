@@ -2,9 +2,9 @@
 /*
  * linecard: XDP at a device that leads out of the machine and is itself a port.
  *
- * It does what port_ingress at the same device would do, without an sk_buff, as long as the frame ends at a device that
- * takes frames from XDP programs (map devices). In all other cases, also where the frame is to be dropped, it does nothing
- * at all: the frame goes on to port_ingress as it came, and is counted there.
+ * It does what port_ingress at the same device would do, without an sk_buff, as long as the frame ends at a device
+ * that takes frames from XDP programs (map devices). In all other cases, also where the frame is to be dropped, it
+ * does nothing at all: the frame goes on to port_ingress as it came, and is counted there.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Meters: how many frames and bytes a second something takes, by two token buckets. Each bucket is kept as one number, the
- * time when it would be full again (the virtual scheduling algorithm of ITU-T I.371, GCRA), so all CPUs share it without a
- * lock. A meter does not delay: what it refuses is dropped or left to a queue, as its user decides.
+ * Meters: how many frames and bytes a second something takes, by two token buckets. Each bucket is kept as one
+ * number, the time when it would be full again (the virtual scheduling algorithm of ITU-T I.371, GCRA), so all CPUs
+ * share it without a lock. A meter does not delay: what it refuses is dropped or left to a queue, as its user
+ * decides.
  *
  * The first MAX_PORTS meters are of ports: storm control of the tunnel that begins there (storm.h). The others are for
  * classes of traffic that leave by XDP, past every qdisc.
@@ -32,7 +33,7 @@ struct {
 	__type(value, struct meter);
 } meters SEC(".maps");
 
-/* Takes so much (ns) out of a bucket, unless it is empty. The last one who gets something may leave a debt. */
+/* Takes so much (ns) out of a bucket, unless it is empty. The last to get something may leave a debt. */
 static __always_inline bool take_tokens(__u64 *bucket, __u64 depth, __u64 cost, __u64 now)
 {
 	__u64 was, full;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Outer headers: what a packet that comes out of a tunnel says, and what one that goes into a tunnel is to say. This file
- * does not know what kind of program it is in.
+ * Outer headers: what a packet that comes out of a tunnel says, and what one that goes into a tunnel is to say. This
+ * file does not know what kind of program it is in.
  */
 #pragma once
 
@@ -80,8 +80,8 @@ static __always_inline void map_address(__u8 *to, __be32 address)
 }
 
 /*
- * Of what kind of tunnel would it be? Of none are packets with IPv4 options, IPv6 extension headers, or a fragment's rest:
- * these are the kernel's.
+ * Of what kind of tunnel would it be? Of none are packets with IPv4 options, IPv6 extension headers, or a fragment's
+ * rest: these are the kernel's.
  */
 static __always_inline enum tunnel_kind find_kind(const struct outer_header *h)
 {
@@ -149,8 +149,12 @@ static __always_inline enum reason read_vxlan(const struct vxlan *v, struct oute
 	return CONTINUE;
 }
 
-/* Reads the headers of a packet that is ours, in a frame of this length. A super-frame is longer than its header can say. */
-static __always_inline enum reason read_outer(const struct outer_header *h, __u32 length, __u32 segment, struct outer *o)
+/*
+ * Reads the headers of a packet that is ours, in a frame of this length. A super-frame is longer than its header can
+ * say.
+ */
+static __always_inline enum reason read_outer(const struct outer_header *h, __u32 length, __u32 segment,
+					      struct outer *o)
 {
 	enum reason why;
 	__u8 protocol;
@@ -221,8 +225,8 @@ static __always_inline __u8 traffic_class(const struct header *h, __u32 length)
 }
 
 /*
- * Writes into an outer header what the frame decides. inner is the length of the frame as it will be inside. ECN is copied
- * (RFC 6040, normal mode); not from behind a VLAN tag, where no decapsulator would put it back.
+ * Writes into an outer header what the frame decides. inner is the length of the frame as it will be inside. ECN is
+ * copied (RFC 6040, normal mode); not from behind a VLAN tag, where no decapsulator would put it back.
  */
 static __always_inline void complete_outer(void *outer, const struct encapsulation *e, const struct frame *f,
 					   __u32 inner)
@@ -255,15 +259,19 @@ static __always_inline void complete_outer(void *outer, const struct encapsulati
 }
 
 /*
- * Writes the outer headers of the tunnel that begins at the port, without Ethernet's addresses, into the record. inner is
- * the length of the frame as it will be inside. Returns their length behind Ethernet's; 0: there is no tunnel.
+ * Writes the outer headers of the tunnel that begins at the port, without Ethernet's addresses, into the record.
+ * inner is the length of the frame as it will be inside. Returns their length behind Ethernet's; 0: there is no
+ * tunnel.
  */
 __noinline int write_outer(struct frame *f, __u32 port, __u32 inner)
 {
-	const struct encapsulation *e = bpf_map_lookup_elem(&encapsulations, &port);
+	const struct encapsulation *e;
 	struct wrapping *w;
 
-	if (!f || !e)
+	if (!with_tunnels || !f)
+		return 0;
+	e = bpf_map_lookup_elem(&encapsulations, &port);
+	if (!e)
 		return 0;
 	w = &f->outer;
 	__builtin_memset(&w->eth, 0, sizeof(w->eth));

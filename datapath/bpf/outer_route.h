@@ -25,9 +25,10 @@ struct outer_route {
 };
 
 /*
- * Asks the kernel, as for a packet that comes in by `by` and is to be forwarded: that is the uplink, for which forwarding
- * is on. (A network card need not forward.) Returns what bpf_fib_lookup() does. A super-frame is cut to what fits: the
- * lookup is for a packet of one byte, because without a length the kernel does not return the path's MTU.
+ * Asks the kernel, as for a packet that comes in by `by` and is to be forwarded: that is the uplink, for which
+ * forwarding is on. (A network card need not forward.) Returns what bpf_fib_lookup() does. A super-frame is cut to
+ * what fits: the lookup is for a packet of one byte, because without a length the kernel does not return the path's
+ * MTU.
  */
 static __always_inline long find_outer_route(void *ctx, const void *network, const void *above, bool v6, __u32 by,
 					     __u32 segment, struct outer_route *r)
@@ -67,8 +68,8 @@ static __always_inline long find_outer_route(void *ctx, const void *network, con
 }
 
 /*
- * The interfaces of the underlay, by ifindex in the machine's namespace. A device that is gone is gone from here, too: its
- * number may become another one's.
+ * The interfaces of the underlay, by ifindex in the machine's namespace. A device that is gone is gone from here,
+ * too: its number may become another one's.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
@@ -107,9 +108,9 @@ static __always_inline void find_peer(const void *network, bool v6, struct addre
 }
 
 /*
- * bpf_fib_lookup() takes a neighbour's address as it finds it, and the kernel does not learn that it is used. One packet a
- * second to each machine is sent by the kernel, so that it asks whether a stale neighbour is still there (RFC 4861, 7.3.3).
- * underlay_egress sends it, and notes the time; the line card only leaves it to that.
+ * bpf_fib_lookup() takes a neighbour's address as it finds it, and the kernel does not learn that it is used. One
+ * packet a second to each machine is sent by the kernel, so that it asks whether a stale neighbour is still there
+ * (RFC 4861, 7.3.3). underlay_egress sends it, and notes the time; the line card only leaves it to that.
  */
 static __always_inline bool is_kernels_turn(const struct address *peer, __u64 now)
 {
@@ -123,9 +124,9 @@ static __always_inline bool is_kernels_turn(const struct address *peer, __u64 no
 #define ROUTE_LIFETIME 10000000 /* ns */
 
 /*
- * Route caches, one copy per CPU: a lookup in the kernel costs as much as all else that the line card does. An entry is used
- * for so short a time that a change of routes or neighbours is followed sooner than a notification could come, and for
- * packets that no route, rule or multipath hash could tell apart.
+ * Route caches, one copy per CPU: a lookup in the kernel costs as much as all else that the line card does. An entry
+ * is used for so short a time that a change of routes or neighbours is followed sooner than a notification could
+ * come, and for packets that no route, rule or multipath hash could tell apart.
  *
  * The line card's is by tunnel.
  */
@@ -155,8 +156,8 @@ static __always_inline __u64 route_class(const struct encapsulation *e, const vo
 }
 
 /*
- * The outer route of a packet into the tunnel that begins at the port, from the cache or from the kernel. NULL: there is
- * none, or the kernel is to see the packet; programs of tc find out.
+ * The outer route of a packet into the tunnel that begins at the port, from the cache or from the kernel. NULL: there
+ * is none, or the kernel is to see the packet; programs of tc find out.
  */
 static __always_inline const struct outer_route *find_card_route(void *ctx, const void *network,
 								 const struct encapsulation *e, __u32 port,

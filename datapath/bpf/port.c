@@ -2,9 +2,9 @@
 /*
  * port_ingress: tc ingress of a port, where every frame that a node sends enters the data path.
  *
- * Frames that meet no router are not parsed beyond the destination address and not changed: any EtherType, VLAN tags, jumbo
- * frames and GSO super-frames pass as they are, with their offloads (checksum, TSO). Where a router would be next, the frame
- * walks (walk.h); offloads stay as they are there, too.
+ * Frames that meet no router are not parsed beyond the destination address and not changed: any EtherType, VLAN tags,
+ * jumbo frames and GSO super-frames pass as they are, with their offloads (checksum, TSO). Where a router would be
+ * next, the frame walks (walk.h); offloads stay as they are there, too.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Ports: the substrate's ends of the nodes' interfaces, by ifindex. User space writes, programs read. Ports are made with an
- * ifindex below MAX_PORTS, so that looking one up is a matter of three instructions.
+ * Ports: the substrate's ends of the nodes' interfaces, by ifindex. User space writes, programs read. Ports are made
+ * with an ifindex below MAX_PORTS, so that looking one up is a matter of three instructions.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 #define MAX_PORTS 16384 /* datapath.MaxPorts */
 
-/* What becomes of frames that the node sends into the port. */
+/* What is done with frames that the node sends into the port. */
 enum mode {
 	MODE_NONE = 0, /* dropped: not wired */
 	MODE_KERNEL,   /* left to the port's master, a bridge */
@@ -26,7 +26,8 @@ struct port {
 	__u32 peer;	    /* ifindex of the port joined with; MODE_PEER, MODE_QUEUE, MODE_TUNNEL */
 	__u32 mtu;	    /* of the node's interface: what it receives is no longer; 0: no such port */
 	__u8 mac[ETH_ALEN]; /* of the node's interface, as it was created */
-	__u8 external;	    /* there is no node: the device itself leads out of the machine, and frames to the port leave by it; or a tunnel begins here (tunnel.h) */
+	/* There is no node: the device itself leads out of the machine, or a tunnel begins here (tunnel.h). */
+	__u8 external;
 	__u8 pad;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Why the fast path handed a frame to a router's own kernel: every punt has one name, here and nowhere else. As with drops
- * (reasons.h), user space reads the names from this enum's BTF, and values are only appended.
+ * Why the fast path handed a frame to a router's own kernel: every punt has one name, here and nowhere else. As with
+ * drops (reasons.h), user space reads the names from this enum's BTF, and values are only appended.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ enum punt {
 	PUNT_FRAGMENT,
 	PUNT_TTL,	       /* TTL or hop limit ends here */
 	PUNT_TOO_BIG,	       /* for the MTU of the way on */
-	PUNT_SOURCE,	       /* a source address that routers do not forward (martian, link-local, the router's own) */
+	PUNT_SOURCE,	       /* a source address that routers do not forward (martian, the router's own) */
 	PUNT_SCOPE,	       /* a destination that routers do not forward (multicast, loopback, link-local, ...) */
 	PUNT_NO_ROUTE,
 	PUNT_REJECT,	       /* blackhole, unreachable, prohibit */
@@ -31,10 +31,14 @@ enum punt {
 	/* The router is not on the fast path. */
 	PUNT_INELIGIBLE,   /* the router, or this interface, forwards in its kernel */
 	PUNT_ROUTE_KIND,   /* a route of a kind that is not mirrored */
-	PUNT_LEASE,	   /* nobody keeps the mirror */
+	PUNT_LEASE,	   /* the mirror has no agent */
 	PUNT_INCONSISTENT, /* the mirror contradicts itself: being changed at this moment */
 
-	PUNT_SUPER_FRAME, /* for a queue, which would take it for one frame: whether it is cut before, its sender's interface says (gso_max_segs) */
+	/*
+	 * For a queue, which would take it for one frame: its sender's interface says whether it is cut before
+	 * (gso_max_segs).
+	 */
+	PUNT_SUPER_FRAME,
 
 	PUNTS, /* their number */
 };

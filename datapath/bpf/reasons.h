@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Why a frame did not go on: every drop has one name, here and nowhere else. User space reads the names from this enum's
- * BTF (package datapath, Reasons): REASON_NOT_WIRED is shown as "not wired". Append only: the values are indices of counters
- * in pinned maps. Whoever appends raises ABI in datapath/abi.go.
+ * Why a frame did not go on: every drop has one name, here and nowhere else. User space reads the names from this
+ * enum's BTF (package datapath, Reasons): REASON_NOT_WIRED is shown as "not wired". Append only: the values are
+ * indices of counters in pinned maps. Whoever appends raises ABI in datapath/abi.go.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ enum reason {
 	REASON_STRAY,	       /* came to the uplink, and is no tunnel's packet */
 	REASON_MALFORMED,      /* an outer header that is not in order, or no Ethernet frame behind it */
 	REASON_FRAGMENT,       /* an outer packet in fragments */
-	REASON_UNKNOWN_TUNNEL, /* no tunnel of this kind and key ends here for who sent it */
+	REASON_UNKNOWN_TUNNEL, /* no tunnel of this kind and key from the sender ends here */
 	REASON_CONGESTION,     /* met outside, and the inner packet cannot say so (RFC 6040, 4.2) */
 	REASON_VLAN_TAGS,      /* more of them than a tunnel takes */
 	REASON_SUPER_FRAME,    /* of a kind that the kernel could not cut inside a tunnel */
@@ -27,7 +27,7 @@ enum reason {
 	REASON_NO_ROUTE,       /* to the tunnel's other end */
 	REASON_STORM,	       /* more frames to groups than a LAN's tunnel takes (storm.h) */
 
-	REASON_OFF_UNDERLAY, /* the route to the tunnel's other end leads out by no interface of the underlay (outer_route.h) */
+	REASON_OFF_UNDERLAY, /* the outer route leads out by no interface of the underlay (outer_route.h) */
 
 	REASONS, /* their number */
 };

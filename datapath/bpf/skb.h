@@ -28,9 +28,9 @@ static __always_inline __u8 offset_of_tcp(const struct __sk_buff *skb, __u32 at)
 }
 
 /*
- * The longest frame that this one stands for: if it is a super-frame, as skb_gso_network_seglen() in the kernel has it. What
- * is between the headers of IP and TCP or UDP, and what is in front of them, is not read, as in packet_length() (header.h),
- * but here it is left out: nothing is dropped that fits.
+ * The longest frame that this one stands for: if it is a super-frame, as skb_gso_network_seglen() in the kernel has
+ * it. What is between the headers of IP and TCP or UDP, and what is in front of them, is not read, as in
+ * packet_length() (header.h), but here it is left out: nothing is dropped that fits.
  */
 __noinline int longest_frame(struct __sk_buff *skb)
 {
@@ -79,9 +79,9 @@ static __always_inline enum reason pass_nodes(struct __sk_buff *skb, struct fram
 }
 
 /*
- * Carries the edit out. If the device gave a sum of the frame (CHECKSUM_COMPLETE), that begins at the network header here
- * (bpf_push_mac_rcsum() in the kernel adds the Ethernet header when the frame is sent), so new MAC addresses do not change
- * it: no BPF_F_RECOMPUTE_CSUM. What else changes it, the edit says.
+ * Carries the edit out. If the device gave a sum of the frame (CHECKSUM_COMPLETE), that begins at the network header
+ * here (bpf_push_mac_rcsum() in the kernel adds the Ethernet header when the frame is sent), so new MAC addresses do
+ * not change it: no BPF_F_RECOMPUTE_CSUM. What else changes it, the edit says.
  *
  * Outer headers are no matter of this function: they come off and are put on where the kernel can be told what they are
  * (underlay.c, encapsulate.h). A head that changes its length would get its room here.
@@ -113,10 +113,11 @@ static __always_inline bool for_node(const __u8 *destination, __u32 port)
 }
 
 /*
- * May the frame be handed to the node at once? What the receiver does with it depends on skb->pkt_type, which the kernel
- * set for the port's own address, and which bpf_redirect_peer() leaves so before Linux 6.15 and since then resets to
- * PACKET_HOST. So only frames for the node's address are handed over. All others (broadcast, multicast, other stations',
- * also after the node changed its address) go through the port's device, where the kernel sets it anew.
+ * May the frame be handed to the node at once? What the receiver does with it depends on skb->pkt_type, which the
+ * kernel set for the port's own address, and which bpf_redirect_peer() leaves so before Linux 6.15 and since then
+ * resets to PACKET_HOST. So only frames for the node's address are handed over. All others (broadcast, multicast,
+ * other stations', also after the node changed its address) go through the port's device, where the kernel sets it
+ * anew.
  */
 static __always_inline bool direct(struct __sk_buff *skb, const struct frame *f)
 {
@@ -128,9 +129,9 @@ static __always_inline bool direct(struct __sk_buff *skb, const struct frame *f)
 }
 
 /*
- * The one exit. Between the edit and the switch is the place to choose the frame's class (skb->priority): the record says
- * whose it is and by which port it leaves, the header is copied if a node was passed, and whatever takes the frame from
- * there on, a qdisc of its own or of the uplink, sees the choice. (bpf_redirect_peer() passes no qdisc.)
+ * The one exit. Between the edit and the switch is the place to choose the frame's class (skb->priority): the record
+ * says whose it is and by which port it leaves, the header is copied if a node was passed, and whatever takes the
+ * frame from there on, a qdisc of its own or of the uplink, sees the choice. (bpf_redirect_peer() passes no qdisc.)
  */
 static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum reason why)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Storm control: how many frames to groups, broadcast and multicast, a LAN's tunnel takes a second. It is the meter of the
- * tunnel's port, which holds what one second lets in. A frame that a bridge floods because it does not know the destination
- * has no mark that could be seen here: it is not counted.
+ * Storm control: how many frames to groups, broadcast and multicast, a LAN's tunnel takes a second. It is the meter
+ * of the tunnel's port, which holds what one second lets in. A frame that a bridge floods because it does not know
+ * the destination has no mark that could be seen here: it is not counted.
  */
 #pragma once
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Tunnels: links whose other end is on another machine. A tunnel's end is a port, with an External record: frames to it are
- * encapsulated, and frames that come out of the tunnel enter its link there, as if a node had sent them.
+ * Tunnels: links whose other end is on another machine. A tunnel's end is a port, with an External record: frames to
+ * it are encapsulated, and frames that come out of the tunnel enter its link there, as if a node had sent them.
  *
  *	EGRE	Ethernet over GRE with a key (RFC 2784, RFC 2890; protocol 0x6558), no checksum and no sequence
  *	VXLAN	RFC 7348; source port from the inner flow, UDP checksum zero (also over IPv6: RFC 6935, RFC 6936)
  *
- * IPv4 and IPv6 outside. Nobody fragments: Don't Fragment is set, and fragments are not taken. ECN goes in and out by RFC 6040.
+ * IPv4 and IPv6 outside. There are no fragments: Don't Fragment is set, and fragments are not taken. ECN goes in and
+ * out by RFC 6040.
  */
 #pragma once
 
@@ -20,6 +21,7 @@
 #include "count.h"
 #include "flow.h"
 #include "frame.h"
+#include "needs.h"
 #include "ports.h"
 
 enum tunnel_kind {
@@ -46,7 +48,10 @@ struct {
 	__type(value, __u32);
 } tunnels SEC(".maps");
 
-/* Addresses where tunnels of a kind end: what comes there is the substrate's, all else is the machine's. The value says nothing. */
+/*
+ * Addresses where tunnels of a kind end: what comes there is the substrate's, all else is the machine's. The value
+ * says nothing.
+ */
 struct end {
 	enum tunnel_kind kind;
 	__u8 local[16];
@@ -120,8 +125,11 @@ static __always_inline const struct uplink *find_uplink(void)
 
 static __always_inline bool begins_tunnel(__u32 port)
 {
-	const struct encapsulation *e = bpf_map_lookup_elem(&encapsulations, &port);
+	const struct encapsulation *e;
 
+	if (!with_tunnels)
+		return false;
+	e = bpf_map_lookup_elem(&encapsulations, &port);
 	return e && e->kind != TUNNEL_NONE;
 }
 

@@ -3,11 +3,11 @@
  * underlay_linecard: XDP at a network card of the machine, the line card of tunnels.
  *
  * It does what underlay_ingress, uplink_ingress and underlay_egress do together, without an sk_buff and without going
- * through the substrate's namespace: out of the tunnel, past all nodes on the way, and to a device that takes frames from
- * XDP programs (map devices), or into another tunnel and out by this card or another one (map nics). It decides before it
- * changes anything; where it is not certain that all of it can be done, the packet goes on to underlay_ingress as it came,
- * and is counted there. Only segments of TCP out of VXLAN are sent elsewhere: the proxy port's device makes super-frames of
- * them (gather).
+ * through the substrate's namespace: out of the tunnel, past all nodes on the way, and to a device that takes frames
+ * from XDP programs (map devices), or into another tunnel and out by this card or another one (map nics). It decides
+ * before it changes anything; where it is not certain that all of it can be done, the packet goes on to
+ * underlay_ingress as it came, and is counted there. Only segments of TCP out of VXLAN are sent elsewhere: the proxy
+ * port's device makes super-frames of them (gather).
  */
 #include <linux/bpf.h>
 #include <linux/tcp.h>
@@ -20,10 +20,10 @@
 #include "xdp.h"
 
 /*
- * Network cards that take frames from the line card of another one, by ifindex in the machine's namespace; IN_PARTS beside
- * it: also frames that lie in several buffers. Elsewhere they would be lost. BACK beside it: the card's own line card sends
- * by it in this way, too, and not by XDP_TX, what lies in one buffer. User space asks the drivers; a card that is gone is
- * gone from here, too.
+ * Network cards that take frames from the line card of another one, by ifindex in the machine's namespace; IN_PARTS
+ * beside it: also frames that lie in several buffers. Elsewhere they would be lost. BACK beside it: the card's own
+ * line card sends by it in this way, too, and not by XDP_TX, what lies in one buffer. User space asks the drivers; a
+ * card that is gone is gone from here, too.
  */
 #define IN_PARTS (1u << 31)
 #define BACK (1u << 30)
@@ -116,10 +116,10 @@ static __always_inline void write_ecn(struct header *h, __u8 ecn)
 }
 
 /*
- * A segment of TCP enters its link by the device of the tunnel's proxy port, whose veth pair makes super-frames of what
- * comes so (GRO). The kernel does that at the network card with what is in EGRE, but not with VXLAN, unless it has a device
- * for it: without, each segment would be a frame of its own all the way up to the node's TCP. Of a tunnel's segments, all
- * that lie in one buffer are sent this way, or none: those stay in order.
+ * A segment of TCP enters its link by the device of the tunnel's proxy port, whose veth pair makes super-frames of
+ * what comes so (GRO). The kernel does that at the network card with what is in EGRE, but not with VXLAN, unless it
+ * has a device for it: without, each segment would be a frame of its own all the way up to the node's TCP. Of a
+ * tunnel's segments, all that lie in one buffer are sent this way, or none: those stay in order.
  */
 __noinline int gather(struct xdp_md *ctx, struct frame *f)
 {
@@ -156,7 +156,8 @@ __noinline int gather(struct xdp_md *ctx, struct frame *f)
 /* How it leaves by a network card, if it can. */
 static __always_inline int to_card(const struct xdp_md *ctx, const struct frame *f, __u32 nic)
 {
-	if (nic == ctx->ingress_ifindex) /* what lies in several buffers, Linux before 6.3 sends back, but loses redirected */
+	/* What lies in several buffers, Linux before 6.3 sends back, but loses where it is redirected. */
+	if (nic == ctx->ingress_ifindex)
 		return f->split ? XDP_TX : bpf_redirect_map(&nics, nic | BACK, XDP_TX);
 	return bpf_redirect_map(&nics, f->split ? nic | IN_PARTS : nic, XDP_PASS);
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Between the network cards, which are the machine's, and the substrate, which has a namespace of its own. A veth pair joins
- * them, the uplink.
+ * Between the network cards, which are the machine's, and the substrate, which has a namespace of its own. A veth
+ * pair joins them, the uplink.
  *
- *	network card, tc ingress: underlay_ingress      tunnels' packets go to the uplink, all others pass
+ *	network card, tc ingress: underlay_ingress      hands tunnels' packets to the uplink; all others pass
  *	the same, of packets:     underlay_packets      also where no Ethernet header comes with them
- *	uplink, substrate's end:  uplink_ingress        decapsulated, the frame enters its link at the tunnel's port, and walks
- *	uplink, machine's end:    underlay_egress       encapsulated by the substrate, the packet is routed and leaves by a network card
+ *	uplink, substrate's end:  uplink_ingress        decapsulates: frames enter their link at the tunnel's port
+ *	uplink, machine's end:    underlay_egress       routes encapsulated packets: they leave by a network card
  *
  * The line card of tunnels (tunnelcard.c) does all of it at once for most frames; then these programs never see them.
  */
@@ -79,9 +79,9 @@ int underlay_ingress(struct __sk_buff *skb)
 }
 
 /*
- * The same at an interface of packets (WireGuard, tun, ipip). Those of tunnels get an Ethernet header, without addresses,
- * which are not looked at here: from then on they are as all others. On the way out bpf_redirect() takes the header off
- * again, where the device has none.
+ * The same at an interface of packets (WireGuard, tun, ipip). Those of tunnels get an Ethernet header, without
+ * addresses, which are not looked at here: from then on they are as all others. On the way out bpf_redirect() takes
+ * the header off again, where the device has none.
  */
 SEC("tc")
 int underlay_packets(struct __sk_buff *skb)
@@ -135,8 +135,8 @@ static __always_inline enum reason mark_congestion(struct __sk_buff *skb, __u8 o
 #define LEAST sizeof(struct iphdr) /* that the kernel leaves behind an Ethernet header */
 
 /*
- * An inner packet that is shorter. The cut leaves rests of the outer header behind the Ethernet header; the packet is moved
- * there.
+ * An inner packet that is shorter. The cut leaves rests of the outer header behind the Ethernet header; the packet is
+ * moved there.
  */
 struct short_packet {
 	__u8 align[3];
@@ -164,11 +164,12 @@ static __always_inline bool store_short(struct __sk_buff *skb, __u32 payload, co
 }
 
 /*
- * Takes the outer headers off, those between the first Ethernet header and what is behind the second. The kernel does that
- * to IP packets, and it goes by what it takes the packet for: the family of the outer one. So that is changed first, to the
- * inner one's. What is no IP packet inside, or too short for one, is unread (frame.h).
+ * Takes the outer headers off, those between the first Ethernet header and what is behind the second. The kernel does
+ * that to IP packets, and it goes by what it takes the packet for: the family of the outer one. So that is changed
+ * first, to the inner one's. What is no IP packet inside, or too short for one, is unread (frame.h).
  */
-static __always_inline enum reason strip(struct __sk_buff *skb, struct frame *f, const struct outer *o, struct ethhdr *eth)
+static __always_inline enum reason strip(struct __sk_buff *skb, struct frame *f, const struct outer *o,
+					 struct ethhdr *eth)
 {
 	const __s32 grows = sizeof(struct ipv6hdr) - sizeof(struct iphdr);
 	__u32 payload = o->total - o->length - ETH_HLEN;
@@ -264,8 +265,8 @@ int uplink_ingress(struct __sk_buff *skb)
 }
 
 /*
- * Looks the route up in the kernel, and caches it. TC_ACT_UNSPEC: it is in r; else it is the verdict on the packet, whose
- * work is done.
+ * Looks the route up in the kernel, and caches it. TC_ACT_UNSPEC: it is in r; else it is the verdict on the packet,
+ * whose work is done.
  */
 static __always_inline int resolve_route(struct __sk_buff *skb, const struct outer_header *h, const struct uplink *u,
 					 const struct route_key *k, __u64 now, struct outer_route *r)

@@ -5,14 +5,14 @@
  * It begins where a frame has crossed a link to a port whose node has a leg (fib.h), and ends
  *	- at a node that has none, or where a router's kernel has to see the frame (punt.h): the frame is handed to that
  *	  node, as the nodes before have changed it;
- *	- before a queue, or a bridge: they take it as the last node would have sent it (a super-frame before a queue: see
- *	  punt.h);
+ *	- before a queue, or a bridge: they take it as the last node would have sent it (but for super-frames before a
+ *	  queue: punt.h);
  *	- where a link leads nowhere (reasons.h).
  *
- * A leg's kind says which code stands for its node: step() chooses. Nodes change the copy of the header, and settle() makes
- * an edit (edit.h) of it in the end. Of a router's, TTL and checksum are changed only then, for all routers at once. (The
- * kernel also derives skb->priority from the TOS, in ip_forward(); a veth pair clears it at the end of the router's own
- * link, so no receiver could tell.)
+ * A leg's kind says which code stands for its node: step() chooses. Nodes change the copy of the header, and settle()
+ * makes an edit (edit.h) of it in the end. Of a router's, TTL and checksum are changed only then, for all routers at
+ * once. (The kernel also derives skb->priority from the TOS, in ip_forward(); a veth pair clears it at the end of the
+ * router's own link, so no receiver could tell.)
  *
  * This file does not know what kind of program it is in: that reads the copy, and carries the edit out.
  */
@@ -23,6 +23,7 @@
 #include "flow.h"
 #include "frame.h"
 #include "link.h"
+#include "needs.h"
 #include "punt.h"
 #include "reasons.h"
 
@@ -159,7 +160,7 @@ static __always_inline enum punt judge(__u8 kind)
 
 static __always_inline bool is_queued(__u32 port)
 {
-	const struct port *p = find_port(port);
+	const struct port *p = with_queues ? find_port(port) : NULL;
 
 	return p && p->mode == MODE_QUEUE;
 }
@@ -189,7 +190,10 @@ static __always_inline enum punt send(struct frame *f, __u32 router, struct next
 	if (f->packet > out->mtu)
 		return PUNT_TOO_BIG;
 	if (now.kind == NEXTHOP_STALE) {
-		/* The kernel sees one frame, and then asks for its neighbour; frames behind it need not wait for that. */
+		/*
+		 * The kernel sees one frame, and then asks for its neighbour; frames behind it need not wait for
+		 * that.
+		 */
 		if (!f->untraced)
 			__sync_val_compare_and_swap(&to->word, now.word, now.word + fresh);
 		return PUNT_STALE_NEIGHBOUR;
@@ -208,9 +212,9 @@ static __always_inline enum punt send(struct frame *f, __u32 router, struct next
 }
 
 /*
- * The verifier checks a global function once, by itself, and not again for each path that leads to it: lookups are most of
- * what there is to check. The first bit, 0, is an argument because the verifier would follow a number that it knows through
- * every turn of the loop, each by itself.
+ * The verifier checks a global function once, by itself, and not again for each path that leads to it: lookups are
+ * most of what there is to check. The first bit, 0, is an argument because the verifier would follow a number that it
+ * knows through every turn of the loop, each by itself.
  */
 __noinline __u32 find_entry4(__u32 root, __u32 destination, __u32 bit)
 {
@@ -243,8 +247,8 @@ static __always_inline void examine(struct frame *f, const struct router *r)
 }
 
 /*
- * What a router does with a frame that came to its interface. The route is looked up before anything else, and needed last:
- * in a large table it is in no cache, and what is done meanwhile costs nothing.
+ * What a router does with a frame that came to its interface. The route is looked up before anything else, and needed
+ * last: in a large table it is in no cache, and what is done meanwhile costs nothing.
  */
 static __always_inline enum punt forward(struct frame *f, const struct leg *in)
 {

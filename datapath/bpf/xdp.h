@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What programs of XDP do with a frame, which begins at f->begin in what came in: behind outer headers (tunnelcard.c), or
- * at 0.
+ * What programs of XDP do with a frame, which begins at f->begin in what came in: behind outer headers
+ * (tunnelcard.c), or at 0.
  */
 #pragma once
 
@@ -14,8 +14,8 @@
 #include "walk.h"
 
 /*
- * Devices that take frames from XDP programs, by port: frames to the port; or, where a tunnel begins, out of it, to come in
- * there. User space decides; a device that is gone is gone from here, too.
+ * Devices that take frames from XDP programs, by port: frames to the port; or, where a tunnel begins, out of it, to
+ * come in there. User space decides; a device that is gone is gone from here, too.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
@@ -101,9 +101,9 @@ static __always_inline enum written paste_edit(struct xdp_md *ctx, const struct 
 }
 
 /*
- * The one exit: by the way that has been chosen (XDP_REDIRECT, XDP_TX), or XDP_PASS, where nothing has happened yet, and
- * nothing happens. A frame passes no qdisc from here on: here is the place for the meter of its class (meter.h), before the
- * edit, where XDP_PASS still leaves the frame to the programs of tc and their queues.
+ * The one exit: by the way that has been chosen (XDP_REDIRECT, XDP_TX), or XDP_PASS, where nothing has happened yet,
+ * and nothing happens. A frame passes no qdisc from here on: here is the place for the meter of its class (meter.h),
+ * before the edit, where XDP_PASS still leaves the frame to the programs of tc and their queues.
  */
 static __always_inline int leave_by(struct xdp_md *ctx, const struct frame *f, int verdict)
 {

@@ -2,8 +2,8 @@ package fib
 
 import "fmt"
 
-// The share of a map that one router may fill, of what all routers have in common: who is root in a node may add routes and neighbours
-// without end, and must not take them from others.
+// The share of a map that one router may fill, of what all routers have in common: who is root in a node may add
+// routes and neighbours without end, and must not take them from others.
 const (
 	nodesShare = 4 // a quarter, in which a million routes of either family have room
 	tableShare = 8 // an eighth, of the other maps

@@ -8,7 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// adopt finds out what an earlier process left: what routers and legs still refer to is in use, everything else is free.
+// adopt finds out what an earlier process left: what routers and legs still refer to is in use, everything else is
+// free.
 func (f *FIB) adopt() error {
 	if f.made == 0 {
 		if err := f.grow(); err != nil { // the first chunk, of which wait makes use
@@ -213,7 +214,8 @@ func (f *FIB) Earlier() []int {
 	return ports
 }
 
-// DropLeg takes a leg away that a router of an earlier process has, with all its neighbours: for ports that are new, or gone.
+// DropLeg takes a leg away that a router of an earlier process has, with all its neighbours: for ports that are new,
+// or gone.
 func (f *FIB) DropLeg(port int) error {
 	if port <= 0 || port >= len(f.legs) {
 		return nil
@@ -280,8 +282,8 @@ func (f *FIB) reclaim(id uint32) {
 	f.free(id, all)
 }
 
-// reclaimAddress takes routers that are gone from an address's owners. Who the many of an earlier process were is not known: they stay
-// until all its routers are gone.
+// reclaimAddress takes routers that are gone from an address's owners. Who the many of an earlier process were is not
+// known: they stay until all its routers are gone.
 func (f *FIB) reclaimAddress(k sourceKey, owners, gone map[uint32]bool) error {
 	before := len(owners)
 	maps.DeleteFunc(owners, func(id uint32, _ bool) bool { return gone[id] })

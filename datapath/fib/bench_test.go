@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// BenchmarkLookup measures a lookup inside a program: a million destinations looked up in a loop, less the same loop without the lookup. They are drawn
-// evenly from all routes, which is the worst case: nothing is found in a cache; or, as traffic is, some much more often than others
-// (Zipf's law, exponent 1.1). The median of the runs is reported as ns/lookup.
+// BenchmarkLookup measures a lookup inside a program: a million destinations looked up in a loop, less the same loop
+// without the lookup. They are drawn evenly from all routes, which is the worst case: nothing is found in a cache;
+// or, as traffic is, some much more often than others (Zipf's law, exponent 1.1). The median of the runs is reported
+// as ns/lookup.
 func BenchmarkLookup(b *testing.B) {
 	for _, shape := range []string{"IPv4", "IPv4 random", "IPv6", "IPv6 random"} {
 		for _, routes := range []int{10, 1000, 100_000, 1_000_000} {
@@ -64,7 +65,8 @@ func benchmarkLookup(b *testing.B, shape string, routes int, t traffic) {
 	b.ReportMetric(float64(f.Usage().Bytes>>20), "MiB")
 }
 
-// BenchmarkLoad measures how long a million routes take into an empty router, and what they hold of this process's memory.
+// BenchmarkLoad measures how long a million routes take into an empty router, and what they hold of this process's
+// memory.
 func BenchmarkLoad(b *testing.B) {
 	for _, shape := range []string{"IPv4", "IPv6"} {
 		b.Run(shape+"/1000000", func(b *testing.B) {

@@ -1,8 +1,9 @@
 // Package fib writes the mirror: the maps from which the programs know what each router's kernel would do with a frame
 // (bpf/fib.h has their layout). It knows nothing of where routes come from.
 //
-// Whatever changes for a destination changes by one store of 32 or 64 bits into memory that the programs read: they see the old
-// answer or the new one. What they may still be looking at is not used again before the kernel has waited for them.
+// Whatever changes for a destination changes by one store of 32 or 64 bits into memory that the programs read: they
+// see the old answer or the new one. What they may still be looking at is not used again before the kernel has waited
+// for them.
 package fib
 
 import (

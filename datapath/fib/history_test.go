@@ -94,8 +94,8 @@ func newHistory(t *rapid.T) *history {
 	return h
 }
 
-// change runs f, which turns the answer for an address into what now says. At every moment each address has its old answer or its new
-// one, and once it has the new one, keeps it.
+// change runs f, which turns the answer for an address into what now says. At every moment each address has its old
+// answer or its new one, and once it has the new one, keeps it.
 func (h *history) change(f func() error, now func(netip.Addr) Route) {
 	type answer struct {
 		last          entry

@@ -65,7 +65,8 @@ func (f *FIB) clearLeg(port int) {
 	f.store64(&f.legs[port].link, 0)
 }
 
-// SetLeg makes the port a leg of this router, whosever it was, or changes it. While a leg is down, no next hop on it is resolved.
+// SetLeg makes the port a leg of this router, whosever it was, or changes it. While a leg is down, no next hop on it
+// is resolved.
 func (r *Router) SetLeg(port int, l Leg) error {
 	if port <= 0 || port >= len(r.fib.legs) {
 		return fmt.Errorf("set leg %d: the port's number is not below %d", port, len(r.fib.legs))
@@ -125,8 +126,9 @@ func (r *Router) resolvePort(port int) {
 	}
 }
 
-// SetNeighbour tells the MAC address of a neighbour: a gateway of routes, a destination on the link, or both. The programs themselves take a
-// neighbour that is stale for one that is not when they let the kernel see a frame: so this writes even what it wrote before.
+// SetNeighbour tells the MAC address of a neighbour: a gateway of routes, a destination on the link, or both. The
+// programs themselves take a neighbour that is stale for one that is not when they let the kernel see a frame: so
+// this writes even what it wrote before.
 func (r *Router) SetNeighbour(port int, address netip.Addr, n Neighbour) error {
 	at := station{port: port, address: address.WithZone("")}
 	if port <= 0 || !address.IsValid() {
@@ -191,7 +193,8 @@ func (r *Router) LookupNeighbour(port int, address netip.Addr) (Neighbour, bool)
 	return Neighbour{MAC: mac, Stale: kind == nexthopStale}, ok
 }
 
-// SetAddress says that an IPv4 address is the router's own: frames that arrive at it and claim to come from there do not.
+// SetAddress says that an IPv4 address is the router's own: frames that arrive at it and claim to come from there do
+// not.
 func (r *Router) SetAddress(a netip.Addr) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

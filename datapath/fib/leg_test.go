@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What a router was told of its links, and what its next hops must therefore say: in every state that programs could see, each says what it said
-// before or what it has to say now.
+// What a router was told of its links, and what its next hops must therefore say: in every state that programs could
+// see, each says what it said before or what it has to say now.
 type links struct {
 	up         map[int]bool
 	neighbours map[station]Neighbour

@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// TestProgramsFindOldOrNewWhileRoutesChange lets a program look up all the time while routes come and go in so little memory that everything
-// given back is soon used again. Each prefix has a next hop of its own: so an answer that no covering prefix ever gave was found
-// in what is half written. (That the wait for programs is left out, it does not notice: the moment is too short to be met.)
+// TestProgramsFindOldOrNewWhileRoutesChange lets a program look up all the time while routes come and go in so little
+// memory that everything given back is soon used again. Each prefix has a next hop of its own: so an answer that no
+// covering prefix ever gave was found in what is half written. (That the wait for programs is left out, it does not
+// notice: the moment is too short to be met.)
 func TestProgramsFindOldOrNewWhileRoutesChange(t *testing.T) {
 	m := newMachine(t)
 	f := m.open()

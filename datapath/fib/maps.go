@@ -23,8 +23,8 @@ type mappings struct {
 	mapped [][]byte
 }
 
-// Open adopts the maps, which must stay open until Close. Routers of an earlier process stay on the fast path as they are, until
-// legs are taken from them by SetLeg or DropLeg and Reclaim frees them.
+// Open adopts the maps, which must stay open until Close. Routers of an earlier process stay on the fast path as they
+// are, until legs are taken from them by SetLeg or DropLeg and Reclaim frees them.
 func Open(maps Maps) (*FIB, error) {
 	k := &mappings{nodes: maps.Nodes}
 	f, err := k.open(maps)
@@ -144,8 +144,8 @@ func (k *mappings) put(n int) (*ebpf.Map, error) {
 	return chunk, nil
 }
 
-// wait relies on what the kernel promises for maps in maps: an update returns when all programs that may see the old value have
-// ended (maybe_wait_bpf_programs() in kernel/bpf/syscall.c).
+// wait relies on what the kernel promises for maps in maps: an update returns when all programs that may see the old
+// value have ended (maybe_wait_bpf_programs() in kernel/bpf/syscall.c).
 func (k *mappings) wait() error { return k.nodes.Put(uint32(0), k.first) }
 
 func (k *mappings) close() error {

@@ -17,8 +17,8 @@ const (
 
 type node = [nodeEntries]uint32
 
-// A path stands in for a chain of nodes with nothing else in them (struct path in bpf/fib.h). key and length never change while
-// programs can find the record.
+// A path stands in for a chain of nodes with nothing else in them (struct path in bpf/fib.h). key and length never
+// change while programs can find the record.
 type path struct {
 	key         key
 	length      uint32 // of the part of key that counts
@@ -35,15 +35,15 @@ type nexthop struct {
 
 // kernel is what memory needs of the maps.
 type kernel interface {
-	// grow puts so many chunks in place, the first as number n, or at least one, and gives their memory, all zero. On return no program
-	// runs that was running before.
+	// grow puts so many chunks in place, the first as number n, or at least one, and gives their memory, all zero. On
+	// return no program runs that was running before.
 	grow(n, count int) ([][]uint32, error)
 	// wait returns when no program runs any more that was running before.
 	wait() error
 }
 
-// memory hands out nodes, records of paths, next hops and router ids. What is given back may still be looked at by programs: it
-// rests until the kernel has waited for them, which is done for many at once.
+// memory hands out nodes, records of paths, next hops and router ids. What is given back may still be looked at by
+// programs: it rests until the kernel has waited for them, which is done for many at once.
 type memory struct {
 	kernel kernel
 	chunks [maxChunks][]uint32 // node n is in chunk n / chunkNodes; a chunk once there stays

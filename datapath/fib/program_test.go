@@ -105,7 +105,8 @@ func (m *machine) program(a netip.Addr) *ebpf.Program {
 	return m.objects.LoopLookUp6
 }
 
-// A table is routes as they might be: prefixes of the lengths that the Internet's tables have, dense as there, or at random.
+// A table is routes as they might be: prefixes of the lengths that the Internet's tables have, dense as there, or at
+// random.
 func internet4(n int, r *rand.Rand) []netip.Prefix {
 	lengths := []int{24, 24, 24, 24, 24, 24, 23, 22, 22, 21, 20, 19, 16, 32} // the Internet's have 60 % of 24, none of 32
 	return distinct(n, func() netip.Prefix {

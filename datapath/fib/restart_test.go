@@ -33,8 +33,8 @@ func until(f *FIB, n int, do func()) (died bool) {
 	return false
 }
 
-// What a process did when it died, and how: the next one must find the routes that were in force, and after the routers were replaced,
-// nothing may be left of it.
+// What a process did when it died, and how: the next one must find the routes that were in force, and after the
+// routers were replaced, nothing may be left of it.
 func TestACrashLeaksNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPlain()

@@ -10,8 +10,8 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// Router is what the fast path knows of one router. Its methods may be called concurrently with those of other routers, and with
-// its own.
+// Router is what the fast path knows of one router. Its methods may be called concurrently with those of other
+// routers, and with its own.
 type Router struct {
 	fib     *FIB
 	id      uint32
@@ -61,7 +61,8 @@ func (f *FIB) NewRouter(slice uint32) (*Router, error) {
 	return r, nil
 }
 
-// Enable puts the router's routes in force, or takes them out, which makes the programs leave its frames to its kernel: one store each.
+// Enable puts the router's routes in force, or takes them out, which makes the programs leave its frames to its
+// kernel: one store each.
 func (r *Router) Enable(ipv4, ipv6 bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +141,8 @@ func (r *Router) trie(a netip.Addr) trie {
 	return r.ipv6
 }
 
-// Lookup finds the route to an address as a program would, from the maps, also while the router is not enabled. Weights are 256ths.
+// Lookup finds the route to an address as a program would, from the maps, also while the router is not enabled.
+// Weights are 256ths.
 func (r *Router) Lookup(a netip.Addr) Route {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,7 +152,8 @@ func (r *Router) Lookup(a netip.Addr) Route {
 	return r.routeOf(r.trie(a).lookup(keyOf(a)))
 }
 
-// Routes yields what was set, in no order, one way of writing for all that mean the same. The router must not be changed meanwhile.
+// Routes yields what was set, in no order, one way of writing for all that mean the same. The router must not be
+// changed meanwhile.
 func (r *Router) Routes() iter.Seq2[netip.Prefix, Route] {
 	return func(yield func(netip.Prefix, Route) bool) {
 		r.mu.Lock()

@@ -8,8 +8,8 @@ import (
 // scanned is for how many routes Scan holds a router at a time: some hundred microseconds.
 const scanned = 1024
 
-// Scan yields what Routes does, while the router may be changed: a route that changes meanwhile is yielded as it was, as it is, or not
-// at all.
+// Scan yields what Routes does, while the router may be changed: a route that changes meanwhile is yielded as it was,
+// as it is, or not at all.
 func (r *Router) Scan() iter.Seq2[netip.Prefix, Route] {
 	return func(yield func(netip.Prefix, Route) bool) {
 		for _, all := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {

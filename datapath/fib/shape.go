@@ -2,7 +2,8 @@ package fib
 
 // How a trie changes its shape: by one store each, which changes no answer.
 
-// split turns the path at a place of that depth into a node at depth at, where something new is to branch off, with what the path said.
+// split turns the path at a place of that depth into a node at depth at, where something new is to branch off, with
+// what the path said.
 func (t trie) split(slot *uint32, depth, at int) error {
 	e := load(slot)
 	p := t.path(e)

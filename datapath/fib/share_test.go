@@ -76,7 +76,8 @@ func TestARouterThatFillsItsShareLeavesTheOthersTheirs(t *testing.T) {
 	}
 }
 
-// Where many together have filled a map, who asks for no more goes on: its routes change, its neighbours move, it is taken off and back.
+// Where many together have filled a map, who asks for no more goes on: its routes change, its neighbours move, it is
+// taken off and back.
 func TestFullMapsStopOnlyWhoAsksForMore(t *testing.T) {
 	p := newPlain()
 	f := p.open(t)

@@ -9,15 +9,15 @@ import (
 // maxShortcuts is MAX_SHORTCUTS in bpf/fib.h.
 const maxShortcuts = 65536
 
-// A shortcut leads to an IPv4 neighbour (struct shortcut in bpf/fib.h). The neighbours are all in the table, too: a shortcut is written after it
-// and taken away before it.
+// A shortcut leads to an IPv4 neighbour (struct shortcut in bpf/fib.h). The neighbours are all in the table, too: a
+// shortcut is written after it and taken away before it.
 type shortcut struct {
 	to        uint64 // union adjacency
 	neighbour uint64 // its port and address; 0: none
 }
 
-// A departure is a neighbour that had a place until some time. Programs may still be looking at it: before they have been waited for, the
-// place is no other's.
+// A departure is a neighbour that had a place until some time. Programs may still be looking at it: before they have
+// been waited for, the place is no other's.
 type departure struct {
 	neighbour uint64
 	waited    int

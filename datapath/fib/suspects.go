@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// suspectBits is SUSPECTS in bpf/fib.h. Programs look for an address in map sources only if the bit of its ending is set: it is set before the
-// first address that ends so comes into the map, and cleared after the last has left.
+// suspectBits is SUSPECTS in bpf/fib.h. Programs look for an address in map sources only if the bit of its ending is
+// set: it is set before the first address that ends so comes into the map, and cleared after the last has left.
 const suspectBits = 1 << 19
 
 func (k sourceKey) ending() uint32 { return binary.BigEndian.Uint32(k.Address[:]) % suspectBits }

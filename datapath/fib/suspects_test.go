@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever comes, goes and crashes: programs look in map sources for each address that is there, and for no other but those that end like one.
+// Whatever comes, goes and crashes: programs look in map sources for each address that is there, and for no other but
+// those that end like one.
 func TestSuspectsAreTheEndingsOfSources(t *testing.T) {
 	drawn := func(t *rapid.T) netip.Addr {
 		end := rapid.SampledFrom([]uint32{1, 2, 63, 64, suspectBits - 1}).Draw(t, "end")

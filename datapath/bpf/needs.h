@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What the host needs of the programs. The loader writes these constants (datapath/needs.go), the verifier follows no
+ * branch that they exclude, and the kernel removes it. A host that comes to need more gets its programs loaded anew,
+ * before the record is written that needs it.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+const volatile __u8 with_tunnels = 1; /* frames go into tunnels */
+const volatile __u8 with_queues = 1;  /* links are shaped: MODE_QUEUE */

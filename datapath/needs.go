@@ -1,0 +1,120 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+
+	"github.com/cilium/ebpf"
+)
+
+// needs is what the host needs of the programs: the constants of bpf/needs.h. Where it needs less, the verifier has
+// less to check, and the programs are smaller.
+type needs struct {
+	tunnels bool // frames go into tunnels
+	queues  bool // links are shaped
+}
+
+// allNeeds are all that there may be.
+var allNeeds = []needs{{}, {tunnels: true}, {queues: true}, {tunnels: true, queues: true}}
+
+func (n needs) and(m needs) needs { return needs{n.tunnels || m.tunnels, n.queues || m.queues} }
+
+// with names the pins of the programs that are loaded for such a host.
+func (v version) with(n needs) version {
+	if n.tunnels {
+		v.programs += "+tunnels"
+	}
+	if n.queues {
+		v.programs += "+queues"
+	}
+	return v
+}
+
+// findNeeds reads them out of the maps.
+func (d *DataPath) findNeeds() (n needs, err error) {
+	tunnels, err := d.Tunnels()
+	if err != nil {
+		return n, err
+	}
+	ports, err := d.Ports()
+	if err != nil {
+		return n, err
+	}
+	var u objectUplink
+	if err := d.maps.Uplinks.Lookup(uint32(0), &u); err != nil {
+		return n, fmt.Errorf("read uplink: %w", err)
+	}
+	n.tunnels = len(tunnels) > 0 || u.Inside != 0
+	for _, p := range ports {
+		n = n.and(p.needs())
+	}
+	return n, nil
+}
+
+func (p Port) needs() needs { return needs{tunnels: p.Mode == Tunnelled, queues: p.Mode == Queue} }
+
+// need is called before a record is written that needs so much of the programs. It loads other programs if these have
+// less. Those take the place of the older ones while frames flow, as at an upgrade.
+func (d *DataPath) need(n needs) error {
+	d.programming.Lock()
+	defer d.programming.Unlock()
+	if d.needs.and(n) == d.needs {
+		return nil
+	}
+	n = d.needs.and(n)
+	old := d.programs
+	programs, err := d.loadPrograms(n)
+	if err != nil {
+		return err
+	}
+	d.programs = programs
+	if err := d.putInPlace(d.version.with(n)); err != nil {
+		d.programs = old
+		return errors.Join(err, programs.Close())
+	}
+	d.needs = n
+	return old.Close()
+}
+
+// loadPrograms loads the programs for such a host, with the maps that are open.
+func (d *DataPath) loadPrograms(n needs) (programs objectPrograms, err error) {
+	spec := d.spec.Copy()
+	for name, needed := range map[string]bool{objectVarWithTunnels: n.tunnels, objectVarWithQueues: n.queues} {
+		if err := spec.Variables[name].Set(flag(needed)); err != nil {
+			return programs, fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	err = spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: d.mapsByName()})
+	if err != nil {
+		return programs, fmt.Errorf("load programs: %w", err)
+	}
+	return programs, nil
+}
+
+// mapsByName lists the open maps.
+func (d *DataPath) mapsByName() map[string]*ebpf.Map {
+	all := map[string]*ebpf.Map{}
+	fields := reflect.ValueOf(d.maps)
+	for i := range fields.NumField() {
+		if m, ok := fields.Field(i).Interface().(*ebpf.Map); ok {
+			all[fields.Type().Field(i).Tag.Get("ebpf")] = m
+		}
+	}
+	return all
+}
+
+// putInPlace attaches the programs where older ones are attached, and pins them. Pinned programs say that nothing is
+// left to do: killed before, the next Open starts over.
+func (d *DataPath) putInPlace(v version) error {
+	if err := d.replacePrograms(); err != nil {
+		return err
+	}
+	for name, p := range d.byName() {
+		if err := (*p).Pin(v.programPin(d.dir, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("pin program %s: %w", name, err)
+		}
+	}
+	return v.removeOthers(d.dir)
+}
