@@ -72,8 +72,8 @@ func dotShape(k slice.Kind) string {
 	}
 }
 
-// dotID is the node's name, for scripts that read the graph. A colon keeps LANs apart from nodes, whose names have
-// none; names that cannot be printed are told apart by their Go syntax.
+// dotID is the node's name, for scripts that read the graph. LANs have a colon, which names of nodes cannot have. Names
+// that cannot be printed are written in Go syntax, so that they stay different.
 func dotID(v *vertex) string {
 	name := v.name
 	if name != printable(name) {

@@ -26,8 +26,8 @@ var (
 	page = template.Must(template.New("page").Parse(pageHTML))
 )
 
-// HTML writes one page that shows the slice in a browser: a map to move and zoom in, with what is known of each node
-// and link. The page contains all it needs and fetches nothing.
+// HTML writes one page that shows the slice in a browser: a map to move and zoom in, with the data of each node
+// and link. The page is complete: it fetches nothing.
 func HTML(w io.Writer, s *slice.Slice, st *slice.Status) error {
 	p := newPicture(s, st)
 	err := page.Execute(w, struct {
@@ -44,7 +44,7 @@ func HTML(w io.Writer, s *slice.Slice, st *slice.Status) error {
 
 // pageData is what page.js reads.
 type pageData struct {
-	Live       bool        `json:"live"` // a status is known
+	Live       bool        `json:"live"` // there is a status
 	Geographic bool        `json:"geographic"`
 	West       float64     `json:"west"`    // longitude of x = 0
 	Squeeze    float64     `json:"squeeze"` // x units of a degree of longitude

@@ -185,8 +185,8 @@ func components(next [][]int) [][]int {
 	return parts
 }
 
-// turn rotates a component so that its edges run along the axes as far as they can, the long side lies and the first
-// vertex is at the upper left.
+// turn rotates a component so that its edges run along the axes as far as they can, the long side is horizontal and
+// the first vertex is at the upper left.
 func (p *picture) turn(part []int) {
 	in := contains(part)
 	var sin, cos float64
@@ -223,7 +223,7 @@ func (p *picture) rotate(part []int, angle float64) {
 	}
 }
 
-// separate moves vertices apart that stand on the same spot, by a few hundredths of the picture.
+// separate moves vertices that have the same position apart, by a few hundredths of the picture.
 func (p *picture) separate() {
 	low, high := p.bounds(func(int) bool { return true })
 	extent := math.Max(high.x-low.x, high.y-low.y)
@@ -255,8 +255,8 @@ func (p *picture) separate() {
 	}
 }
 
-// push moves two vertices apart until they are gap away from each other; from the very same spot, in a direction
-// that depends on who they are, so that many on one spot form a disc.
+// push moves two vertices apart until their distance is gap. From equal positions, the direction depends on their
+// indices, so that many vertices of one position form a disc.
 func (p *picture) push(i, j int, gap float64) bool {
 	a, b := &p.vertices[i].at, &p.vertices[j].at
 	dx, dy := b.x-a.x, b.y-a.y

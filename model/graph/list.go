@@ -7,7 +7,7 @@ import (
 	"github.com/charmbracelet/lipgloss"
 )
 
-// list writes each node with what its interfaces lead to.
+// list writes each node with the other ends of its interfaces.
 func list(p *picture, color bool) string {
 	cables := make([][]cable, len(p.vertices))
 	for i := range p.edges {
@@ -43,7 +43,7 @@ func list(p *picture, color bool) string {
 	return out.String()
 }
 
-// cable is an edge as one of its vertices sees it.
+// cable is an edge, from one of its vertices.
 type cable struct {
 	edge       *edge
 	here       string

@@ -1,7 +1,7 @@
-// Package graph draws a slice: as a map in a terminal, as Mermaid and Graphviz source, and as one HTML page that
-// needs nothing beside itself.
+// Package graph draws a slice: as a map in a terminal, as Mermaid and Graphviz source, and as one HTML page without
+// other files.
 //
-// All of them draw the same picture: a vertex for each node and for each LAN, an edge for each end of a LAN and for
+// All of them draw one picture: a vertex for each node and for each LAN, an edge for each end of a LAN and for
 // each other link. With a slice.Status the picture also says what is down.
 package graph
 
@@ -15,16 +15,16 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// lan is the kind of a vertex that stands for a link with more than two ends.
+// lan is the kind of a vertex that represents a link with more than two ends.
 const lan slice.Kind = "lan"
 
 // picture is what is drawn: vertices and edges between them, by index.
 type picture struct {
 	vertices []vertex
 	edges    []edge
-	// geographic is true where vertices stand at their coordinates; else a layout was computed.
+	// geographic is true where vertices are at their coordinates; else the layout was computed.
 	geographic bool
-	// west is the longitude of x = 0 in a geographic picture, squeeze what a degree of longitude measures there.
+	// west is the longitude of x = 0 in a geographic picture, squeeze the length of a degree of longitude there.
 	west, squeeze float64
 }
 
@@ -33,12 +33,12 @@ type vertex struct {
 	name string
 	kind slice.Kind
 	node *slice.Node // nil for a LAN
-	// phase is empty where nothing is known about the node.
+	// phase is empty where the node has no status.
 	phase slice.Phase
 	at    point
 }
 
-// down reports whether the node is known not to run.
+// down reports whether the node has a status and does not run.
 func (v *vertex) down() bool { return v.phase != "" && v.phase != slice.Running }
 
 // edge is a cable: a link with two ends, or one end of a LAN.
@@ -113,7 +113,7 @@ func (p *picture) addLink(l *slice.Link, st *slice.Status, index map[string]int)
 	}
 }
 
-// numberLanes tells edges between the same two vertices apart.
+// numberLanes numbers the edges between the same two vertices.
 func (p *picture) numberLanes() {
 	type pair struct{ low, high int }
 	of := func(e edge) pair { return pair{min(e.a, e.b), max(e.a, e.b)} }
@@ -127,7 +127,7 @@ func (p *picture) numberLanes() {
 	}
 }
 
-// offset is how far from the straight line an edge runs, in lanes: 0 for a single edge, ±1/2 for two, and so on.
+// offset is the distance of an edge from the straight line, in lanes: 0 for a single edge, ±1/2 for two, and so on.
 // Its sign is relative to the direction from the smaller to the greater vertex.
 func (e *edge) offset() float64 { return float64(e.lane) - float64(e.lanes-1)/2 }
 
@@ -145,7 +145,7 @@ func note(there, back slice.Shape) string {
 	return "→ " + words(there) + " ← " + words(back)
 }
 
-// describe says what a shape does, in few words; nothing for the zero shape.
+// describe words a shape briefly; it is empty for the zero shape.
 func describe(s slice.Shape) string {
 	var words []string
 	if s.Rate != 0 {

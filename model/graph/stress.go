@@ -7,11 +7,11 @@ import (
 
 // The layout makes distances in the picture like distances in the graph, by stochastic gradient descent on the
 // stress of vertex pairs (J. X. Zheng, S. Pawar, D. F. M. Goodman, "Graph Drawing by Stochastic Gradient Descent",
-// IEEE TVCG 25(9), 2019). It is used in place of gonum's spring layout because that starts from a random tangle,
-// which long chains and grids never leave, and because the hub of a large star oscillates in it.
+// IEEE TVCG 25(9), 2019). It is used in place of gonum's spring layout because that starts from random positions,
+// in which long chains and grids stay tangled, and because the hub of a large star oscillates.
 const (
 	rounds   = 30
-	maxPairs = 1 << 20 // beyond, each vertex is held by a sample of the others
+	maxPairs = 1 << 20 // above it, each vertex is compared with a sample of the others
 )
 
 // pair is two vertices and their distance in the graph.

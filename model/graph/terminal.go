@@ -49,7 +49,7 @@ func footerRows(footer string, width int) (n int) {
 	return n
 }
 
-// drawMap gives the map, or nothing where the names would not all find room.
+// drawMap gives the map; nothing where there is no room for all names.
 func drawMap(p *picture, width, height int, color bool) string {
 	cells, rows := p.fit(width, height)
 	c := newCanvas(width, rows)
@@ -71,8 +71,8 @@ type place struct{ column, row int }
 
 func (at place) dot() point { return point{float64(2*at.column) + 0.5, float64(4*at.row) + 1.5} }
 
-// fit scales the picture to the canvas and gives each vertex a cell of its own. The two axes may be stretched
-// against each other by up to a half, for terminals are wider than networks are.
+// fit scales the picture to the canvas and gives each vertex a cell of its own. One axis can be stretched
+// by up to a half more than the other, because terminals are wider than networks.
 func (p *picture) fit(width, height int) (cells []place, rows int) {
 	low, high := p.bounds(func(int) bool { return true })
 	const margin = 3 // columns left and right, for names
@@ -98,7 +98,7 @@ func (p *picture) fit(width, height int) (cells []place, rows int) {
 	return cells, rows
 }
 
-// nearestFree searches in growing rings. A canvas holds more cells than a map has nodes, so that one is free.
+// nearestFree searches in growing rings. A canvas has more cells than a map has nodes, so one is free.
 func nearestFree(wanted place, taken map[place]bool, width, rows int) place {
 	best, distance := wanted, math.Inf(1)
 	for reach := 0; reach < max(width, rows) && math.IsInf(distance, 1); reach++ {
@@ -115,15 +115,15 @@ func nearestFree(wanted place, taken map[place]bool, width, rows int) place {
 	return best
 }
 
-// edge draws one edge; those between the same vertices run beside each other.
+// edge draws one edge; edges between the same vertices are drawn side by side.
 func (c *canvas) edge(e *edge, cells []place) {
 	from, to := cells[min(e.a, e.b)].dot(), cells[max(e.a, e.b)].dot()
 	length := math.Hypot(to.x-from.x, to.y-from.y)
 	if length == 0 {
 		return
 	}
-	const apart = 3 // dots between lanes
-	shift := point{-(to.y - from.y) / length * apart * e.offset(), (to.x - from.x) / length * apart * e.offset()}
+	const laneGap = 3 // dots
+	shift := point{-(to.y - from.y) / length * laneGap * e.offset(), (to.x - from.x) / length * laneGap * e.offset()}
 	k := inkLine
 	switch {
 	case e.down:
@@ -145,8 +145,8 @@ func (c *canvas) edge(e *edge, cells []place) {
 	}
 }
 
-// names writes the nodes' names where they cover no mark, no other name and as little of the lines as can be.
-// LANs are named too where room is left. It reports whether all nodes got their names.
+// names writes the nodes' names where they cover no mark, no other name, and as few cells with lines as possible. LANs
+// are named where room is left. It reports whether all nodes have their names.
 func (c *canvas) names(p *picture, cells []place) bool {
 	order := make([]int, len(p.vertices))
 	for i := range order {
@@ -223,7 +223,7 @@ func markInk(v *vertex) ink {
 	}
 }
 
-// legend explains the marks and counts what is drawn and what of it is down.
+// legend explains the marks, and counts what is drawn and what is down.
 func legend(p *picture, color bool) string {
 	counts := p.counts()
 	words := make([]string, 0, len(counts))

@@ -1,13 +1,13 @@
 package slice
 
-// Hold is what a node gets of the machine itself that it runs on: for that machine's root to give.
+// Hold is something of the machine itself that a node uses. The machine's root has to allow it.
 type Hold struct {
-	Path  string `json:"path,omitempty"`  // of the machine; empty: its network
+	Path  string `json:"path,omitempty"`  // of the machine; empty: the machine's network
 	Write bool   `json:"write,omitempty"` // the node may write there
-	Field string `json:"-"`               // of the node, as users write it: what asks for it
+	Field string `json:"-"`               // the field of the node that asks for it, as users write it
 }
 
-// String words it for a person.
+// String names it in messages.
 func (h Hold) String() string {
 	switch {
 	case h.Path == "":
@@ -18,12 +18,12 @@ func (h Hold) String() string {
 	return h.Path + " (to read)"
 }
 
-// Within reports whether a node that has the other hold has this one too.
+// Within reports whether this hold is part of another one.
 func (h Hold) Within(other Hold) bool {
 	return h.Path == other.Path && (other.Write || !h.Write)
 }
 
-// Holds lists what a node gets of its machine itself; most nodes get nothing.
+// Holds lists what a node uses of its machine itself; most nodes use nothing.
 func (n *Node) Holds() (all []Hold) {
 	if n.Kind == Uplink {
 		all = append(all, Hold{Field: "kind"})
@@ -32,7 +32,7 @@ func (n *Node) Holds() (all []Hold) {
 		all = append(all, Hold{Field: "binds", Path: b.Source, Write: !b.ReadOnly})
 	}
 	switch n.Rootfs.Kind {
-	case RootfsDir: // what the node changes lies in a layer above it
+	case RootfsDir: // the node writes to a layer above it
 		all = append(all, Hold{Field: "rootfs", Path: n.Rootfs.Ref})
 	case RootfsLayout:
 		all = append(all, Hold{Field: "image", Path: n.Rootfs.Ref})

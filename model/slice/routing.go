@@ -23,8 +23,8 @@ const (
 	Static Protocol = "static"
 )
 
-// Routing is what a router's daemon is told. With Config set, nothing else counts: the user's files are used as
-// they are.
+// Routing is the configuration of a router's daemon. With Config, the user's files are used as they are, and the other
+// fields are ignored.
 type Routing struct {
 	Daemon    Daemon     `json:"daemon"`
 	Protocols []Protocol `json:"protocols,omitempty"`
@@ -60,7 +60,7 @@ type BGPNode struct {
 
 // BGPNeighbor is one session. Interior sessions run between loopbacks.
 type BGPNeighbor struct {
-	Node         string     `json:"node"` // who it is, for descriptions
+	Node         string     `json:"node"` // the neighbour's name, for descriptions
 	Address      netip.Addr `json:"address"`
 	AS           uint32     `json:"as"`
 	Source       netip.Addr `json:"source,omitzero"`         // update source; for interior sessions, the loopback

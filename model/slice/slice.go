@@ -1,8 +1,8 @@
-// Package slice is the resolved model of one virtual network: what every other part of Pergola shares.
+// Package slice is the resolved model of one virtual network. All other parts of Pergola use it.
 //
 // A topology file says what a user wants; package topology turns it into a Slice, in which every default is
-// written out, every address is chosen and every file is present. A Slice says everything that a host needs to
-// build the network and nothing about how it builds it. Values are plain data: JSON in the store and in the API.
+// written out, every address is chosen and every file is present. A Slice has everything that a host needs to build
+// the network, and nothing about how the host builds it. Values are plain data: JSON in the store and in the API.
 //
 // Order is part of the value: Nodes, Links and Interfaces are sorted by name, so that equal networks are equal
 // bytes.
@@ -27,7 +27,7 @@ type Slice struct {
 	Checks     []Check `json:"checks,omitempty"`
 	// Attribution is the licence note of imported data; it is shown wherever the network is drawn.
 	Attribution string `json:"attribution,omitempty"`
-	// Strategy says how nodes are spread over hosts: Spread, which is also meant where it is empty, or Pack.
+	// Strategy says how nodes are placed on hosts: Spread or Pack; empty means Spread.
 	Strategy Strategy `json:"strategy,omitempty"`
 }
 
@@ -72,17 +72,17 @@ type Node struct {
 	Exec    []string          `json:"exec,omitempty"`   // shell commands run once after each start
 	Restart Restart           `json:"restart,omitempty"`
 
-	// FastPath is FastPathOff for a router that forwards in its own kernel alone, else empty.
+	// FastPath is FastPathOff for a router that forwards in its own kernel only, else empty.
 	FastPath FastPath `json:"fastpath,omitempty"`
 
-	// Host is the machine that the sliver runs on. The controller chooses it, within what Placement allows. It is empty
-	// on a machine that is in no cluster.
+	// Host is the machine that the sliver runs on. The controller chooses it as Placement allows. It is empty on a machine
+	// that is in no cluster.
 	Host      string    `json:"host,omitempty"`
 	Placement Placement `json:"placement,omitzero"`
 	// Left holds the hosts that the node was moved away from while they might still run it, each with the generation of
-	// that move. The node starts only when each of them works on that generation, or is no host any more (Awaits).
+	// that move. The node starts when each of them realises that generation or is removed from the cluster (Awaits).
 	Left map[string]int64 `json:"left,omitempty"`
-	// Tunnel is what carries a Switch's frames from host to host; its cables are each on one host.
+	// Tunnel carries a Switch's frames from host to host. Each cable of a switch is on one host.
 	Tunnel Tunnel `json:"tunnel,omitzero"`
 
 	// Loopbacks are the addresses of lo, beside 127.0.0.1 and ::1.
@@ -94,13 +94,13 @@ type Node struct {
 	Routing *Routing `json:"routing,omitempty"`
 }
 
-// DefaultPIDs bounds the processes of a node that names no limit of its own.
+// DefaultPIDs bounds the processes of a node without a limit of its own.
 const DefaultPIDs = 1024
 
-// DefaultMTU is that of an interface for which none is written and which no tunnel forces to less.
+// DefaultMTU is the MTU of an interface without a written one, unless a tunnel carries less.
 const DefaultMTU = 1500
 
-// Position is where a node is drawn; degrees as in WGS 84.
+// Position is where a node is drawn: degrees (WGS 84).
 type Position struct {
 	Latitude  float64 `json:"latitude"`
 	Longitude float64 `json:"longitude"`
@@ -116,11 +116,10 @@ const (
 	RestartNever     Restart = "never"
 )
 
-// FastPath says whether the substrate may carry frames past a router's kernel, the way that this kernel would send
-// them.
+// FastPath says whether the data path may forward frames past a router's kernel, as that kernel would forward them.
 type FastPath string
 
-// The settings. A slice holds only FastPathOff: what is on needs no word.
+// The settings. In a slice, on is the empty value.
 const (
 	FastPathOn  FastPath = "on"
 	FastPathOff FastPath = "off"
@@ -135,7 +134,7 @@ type Interface struct {
 	Link string `json:"link"`
 	MAC  string `json:"mac"` // six bytes, colons, lower case
 	MTU  int    `json:"mtu"` // bytes of payload, as `ip link` counts
-	// FixedMTU is true where the user wrote the MTU: it is refused, not lessened, where a tunnel cannot carry it.
+	// FixedMTU is true where the user wrote the MTU. If a tunnel cannot carry it, it is an error; others are reduced.
 	FixedMTU  bool           `json:"fixed_mtu,omitempty"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	// Routing parameters of this interface; the zero value means the protocol's default.
@@ -165,7 +164,7 @@ type End struct {
 // String gives the end as users write it: node:interface.
 func (e End) String() string { return e.Node + ":" + e.Interface }
 
-// Shape is the treatment of one direction of a link. The zero value leaves frames alone.
+// Shape is what happens to the frames of one direction of a link. The zero value changes nothing.
 type Shape struct {
 	Rate   uint64        `json:"rate,omitempty"`   // bit/s; 0: not limited
 	Delay  time.Duration `json:"delay,omitempty"`  // added, one way, ns in JSON
@@ -182,7 +181,7 @@ type RootfsKind string
 
 // The sources of a root file system.
 const (
-	// the machine's own programs, read-only, with private /etc, /run, /var, /tmp, /root, /home
+	// RootfsHost is the machine's own programs, read-only, with private /etc, /run, /var, /tmp, /root and /home.
 	RootfsHost     RootfsKind = "host"
 	RootfsDir      RootfsKind = "dir"      // a directory of the host: for root alone
 	RootfsTar      RootfsKind = "tar"      // a tar archive, sent with the topology
@@ -193,7 +192,8 @@ const (
 // Rootfs is where a node's root file system comes from. The zero value means RootfsHost.
 type Rootfs struct {
 	Kind RootfsKind `json:"kind,omitempty"`
-	Ref  string     `json:"ref,omitempty"` // a path, an image reference, or for RootfsTar the SHA-256 of the archive in hex
+	// Ref is a path, an image reference, or for RootfsTar the SHA-256 of the archive in hex.
+	Ref string `json:"ref,omitempty"`
 }
 
 // File is put into a node's file system before its first process starts.
@@ -251,8 +251,8 @@ func (n *Node) Interface(name string) *Interface {
 // HasSliver reports whether the node runs as a container.
 func (n *Node) HasSliver() bool { return n.Kind == Router || n.Kind == Host }
 
-// Address is the node's first address of a family, the one that its name stands for: a loopback if it has one,
-// else its first interface's. ok is false where the node has none.
+// Address is the address that the node's name means in a family: its first loopback, else the first address of its
+// interfaces. ok is false where the node has none.
 func (n *Node) Address(ipv6 bool) (addr netip.Addr, ok bool) {
 	for _, p := range n.Loopbacks {
 		if p.Addr().Is6() == ipv6 {

@@ -40,7 +40,7 @@ func (s *Slice) Segments() []*Segment {
 	return slices.DeleteFunc(all, func(seg *Segment) bool { return len(seg.Links) == 0 })
 }
 
-// take takes what is in another segment, and leaves that one empty.
+// take moves everything from another segment to this one.
 func (seg *Segment) take(from *Segment, of map[*Node]*Segment) {
 	seg.Links = append(seg.Links, from.Links...)
 	seg.Switches = append(seg.Switches, from.Switches...)
@@ -50,36 +50,32 @@ func (seg *Segment) take(from *Segment, of map[*Node]*Segment) {
 	from.Links, from.Switches = nil, nil
 }
 
-// Span says on which host each part of a slice is, its nodes being placed. What is a bridge is on every host that has
-// an end of it: a LAN, a switch. What is a cable is on one host, but for a link between two nodes.
+// Span says on which host each part of a placed slice is. A bridge (a LAN, a switch) is on every host that has an end
+// of it. A cable is on one host, except a link between two nodes, which can be on two.
 //
-//   - An end at a node is where the node is.
-//
-// - A switch's end of a cable to a node is where that node is: so a switch is on every host that has a node plugged
-// into it.
-// - A switch's end of a cable to another switch, or at a LAN, is on the first by name of the hosts that have nodes of
-// either. On that
-//
-//	host both bridges are.
+//   - An end at a node is on the node's host.
+//   - A switch's end of a cable to a node is on the node's host: so a switch is on every host that has a node of it.
+//   - A switch's end of a cable to another switch, or at a LAN, is on the first, by name, of the hosts that have nodes
+//     of either. Both bridges are on that host.
 type Span struct {
 	ends     map[End]string
 	links    map[string][]string
 	switches map[string][]string
 }
 
-// Host is where an end is; its Shape does not matter.
+// Host is the host of an end; its Shape is ignored.
 func (s *Span) Host(e End) string { return s.ends[End{Node: e.Node, Interface: e.Interface}] }
 
-// Link lists the hosts that have an end of a link, sorted; one of a slice that is not placed is on the host "".
+// Link lists the hosts that have an end of a link, sorted; in a slice that is not placed, the host is "".
 func (s *Span) Link(name string) []string { return s.links[name] }
 
-// Switch lists the hosts that have a switch's bridge, sorted; none where nothing is plugged into it.
+// Switch lists the hosts that have a switch's bridge, sorted; none for a switch without links.
 func (s *Span) Switch(name string) []string { return s.switches[name] }
 
-// Span works out where everything is.
+// Span computes the span of a placed slice.
 func (s *Slice) Span() *Span {
 	span := &Span{ends: map[End]string{}, links: map[string][]string{}, switches: map[string][]string{}}
-	host := map[string]string{} // of what is no switch
+	host := map[string]string{} // of nodes that are no switch
 	for i := range s.Nodes {
 		if s.Nodes[i].Kind != Switch {
 			host[s.Nodes[i].Name] = s.Nodes[i].Host
@@ -126,8 +122,8 @@ func (s *Span) lay(seg *Segment, host map[string]string) {
 	}
 }
 
-// joint is where a switch's end of a link is: with the node at the other end; at a LAN or another switch, on the first
-// host of either.
+// joint is the host of a switch's end of a link: that of the node at the other end; for a LAN or another switch, the
+// first host of either.
 func joint(l *Link, sw string, atLink set, atSwitch map[string]set, whole set) string {
 	if !l.LAN && len(atLink) > 0 {
 		return atLink.first()
@@ -139,7 +135,7 @@ func joint(l *Link, sw string, atLink set, atSwitch map[string]set, whole set) s
 		}
 	}
 	if len(either) == 0 {
-		either = whole // neither has a node: any host does, if only both ends get the same
+		either = whole // neither has a node: any host is right, if both ends get the same one
 	}
 	return either.first()
 }

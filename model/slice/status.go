@@ -2,32 +2,32 @@ package slice
 
 import "time"
 
-// Phase is where a node is in its life.
+// Phase is the state of a node.
 type Phase string
 
 // The phases of a node.
 const (
-	Pending  Phase = "pending" // wanted, not there yet
+	Pending  Phase = "pending" // wanted, not made yet
 	Starting Phase = "starting"
 	Running  Phase = "running"
 	Paused   Phase = "paused"  // frozen by `pergola node pause`
 	Stopped  Phase = "stopped" // by `pergola node stop`
 	Exited   Phase = "exited"  // its first process ended and the restart policy leaves it so
-	Failed   Phase = "failed"  // could not be made: Message says why
-	Lost     Phase = "lost"    // its host does not answer: whether it runs, nobody knows
+	Failed   Phase = "failed"  // cannot be made: Message says why
+	Lost     Phase = "lost"    // its host does not answer, so whether it runs is not known
 )
 
 // Status is what a host reports of a slice.
 type Status struct {
 	Slice string `json:"slice"`
-	// Generation is the version of the slice that the host works on.
+	// Generation is the version of the slice that the host realises.
 	Generation int64                 `json:"generation"`
 	Settled    bool                  `json:"settled"` // nothing is left to do
 	Done       int                   `json:"done"`    // actions carried out in this generation
 	Total      int                   `json:"total"`   // actions known to be needed
 	Nodes      map[string]NodeStatus `json:"nodes"`
 	Links      map[string]LinkStatus `json:"links"`
-	Errors     []string              `json:"errors,omitempty"` // what failed and is tried again
+	Errors     []string              `json:"errors,omitempty"` // what failed; it is tried again
 }
 
 // NodeStatus is what a host reports of a node.
@@ -38,7 +38,7 @@ type NodeStatus struct {
 	Since    time.Time `json:"since,omitzero"`
 	Restarts int       `json:"restarts,omitempty"`
 	Message  string    `json:"message,omitempty"`
-	// FastPath says what keeps a router off the fast path that is to be on it: a trouble, not a choice.
+	// FastPath says why a router is not on the fast path although it should be; empty where it is, or should not be.
 	FastPath string `json:"fastpath,omitempty"`
 }
 
@@ -48,8 +48,8 @@ type LinkStatus struct {
 	Shapes map[string]Shape `json:"shapes,omitempty"` // by node:interface, where the shape now differs from the file's
 }
 
-// Power is what a user wants of a node beside the topology file; it is stored apart from the slice and survives
-// restarts.
+// Power is the state in which a user wants a node. It is not part of the topology file: it is stored beside the slice
+// and survives restarts.
 type Power string
 
 // The wanted states.
@@ -59,10 +59,10 @@ const (
 	PowerFrozen Power = "frozen"
 )
 
-// Overrides are what users changed by hand on a running slice: `pergola node`, `pergola link`, `pergola restart`.
+// Overrides are changes of a running slice by hand: `pergola node`, `pergola link`, `pergola restart`.
 type Overrides struct {
 	Power    map[string]Power `json:"power,omitempty"`    // by node; absent: on
-	Restarts map[string]int   `json:"restarts,omitempty"` // by node: how often `restart` was asked for
+	Restarts map[string]int   `json:"restarts,omitempty"` // by node: the number of requested restarts
 	Down     map[string]bool  `json:"down,omitempty"`     // by link
 	Shapes   map[string]Shape `json:"shapes,omitempty"`   // by node:interface, in place of the file's
 }
