@@ -34,15 +34,18 @@ const shapes = { // of radius 1
 const layers = {};
 for (const name of ['grid', 'wires', 'notes', 'nodes', 'names']) layers[name] = element(map, 'g');
 
-const tone = n => !n.phase || n.phase === 'running' ? '' : n.phase === 'pending' || n.phase === 'starting' ? 'waiting' : 'bad';
+const tone = n => !n.phase || n.phase === 'running' ? '' : n.phase === 'pending' ||
+  n.phase === 'starting' ? 'waiting' : 'bad';
 
 nodes.forEach((n, i) => {
   n.links = [];
-  n.group = element(layers.nodes, 'g', { class: `node ${n.kind} ${tone(n)}`, tabindex: 0, role: 'button', 'aria-label': n.name });
+  n.group = element(layers.nodes, 'g',
+    { class: `node ${n.kind} ${tone(n)}`, tabindex: 0, role: 'button', 'aria-label': n.name });
   element(n.group, 'path', { class: 'shape', d: shapes[n.kind] || shapes.router });
   element(n.group, 'circle', { class: 'ring', r: 1.55 });
   n.label = element(layers.names, 'text', { class: `name ${n.kind} ${tone(n)}` }, n.name);
-  n.group.addEventListener('pointerenter', e => { light([i], n.links); tip(e, [n.name, n.kind, n.phase].filter(Boolean).join(' · ')); });
+  n.group.addEventListener('pointerenter', e => { light([i], n.links);
+    tip(e, [n.name, n.kind, n.phase].filter(Boolean).join(' · ')); });
   n.group.addEventListener('pointerleave', calm);
   n.group.addEventListener('keydown', e => { if (e.key === 'Enter') select('node', i); });
 });
@@ -53,8 +56,10 @@ edges.forEach((e, k) => {
   e.line = element(e.group, 'path', { class: `link ${e.down ? 'down' : e.note ? 'shaped' : ''}` });
   e.catch = element(e.group, 'path', { class: 'catch' });
   e.text = e.note ? element(layers.notes, 'text', { class: 'note' }, e.note) : null;
-  e.faces = [e.ai, e.bi].map(name => name ? element(layers.notes, 'text', { class: 'face', visibility: 'hidden' }, name) : null);
-  e.catch.addEventListener('pointerenter', ev => { light([e.a, e.b], [k]); tip(ev, title(e) + (e.note ? '\n' + e.note : '') + (e.down ? '\ndown' : '')); });
+  e.faces = [e.ai, e.bi].map(name => name ? element(layers.notes, 'text', { class: 'face', visibility: 'hidden' },
+    name) : null);
+  e.catch.addEventListener('pointerenter', ev => { light([e.a, e.b], [k]);
+    tip(ev, title(e) + (e.note ? '\n' + e.note : '') + (e.down ? '\ndown' : '')); });
   e.catch.addEventListener('pointerleave', calm);
 });
 nodes.forEach(n => { n.width = n.label.getComputedTextLength(); });
@@ -93,7 +98,8 @@ function fit() {
   const pad = { left: wide ? 70 : 40, right: wide ? 70 : 40, top: wide ? 70 : 160, bottom: 90 };
   const w = Math.max(extent.x1 - extent.x0, 1e-6), h = Math.max(extent.y1 - extent.y0, 1e-6);
   if (wide && w / h < (innerWidth - 140) / (innerHeight - 160) * 1.25) pad.left = 330;
-  view.k = Math.min((innerWidth - pad.left - pad.right) / w, (innerHeight - pad.top - pad.bottom) / h, data.geographic ? 400 : 180);
+  view.k = Math.min((innerWidth - pad.left - pad.right) / w, (innerHeight - pad.top - pad.bottom) / h,
+    data.geographic ? 400 : 180);
   view.fit = view.k;
   view.x = (innerWidth + pad.left - pad.right) / 2 - (extent.x0 + extent.x1) / 2 * view.k;
   view.y = (innerHeight + pad.top - pad.bottom) / 2 - (extent.y0 + extent.y1) / 2 * view.k;
@@ -114,7 +120,8 @@ function draw() {
 function drawNow() {
   radius = Math.max(2.5, Math.min(9, crowd * view.k * .28));
   drawGrid();
-  for (const n of nodes) n.group.setAttribute('transform', `translate(${sx(n).toFixed(1)} ${sy(n).toFixed(1)}) scale(${radius.toFixed(2)})`);
+  for (const n of nodes) n.group.setAttribute('transform',
+    `translate(${sx(n).toFixed(1)} ${sy(n).toFixed(1)}) scale(${radius.toFixed(2)})`);
   map.style.setProperty('--width', Math.max(.6, Math.min(1.6, radius / 4)).toFixed(2));
   edges.forEach(drawEdge);
   drawNames();
@@ -131,7 +138,8 @@ function drawEdge(e) {
   const d = e.offset ? `M${ax.toFixed(1)} ${ay.toFixed(1)}Q${cx.toFixed(1)} ${cy.toFixed(1)} ${bx.toFixed(1)} ${by.toFixed(1)}` : `M${ax.toFixed(1)} ${ay.toFixed(1)}L${bx.toFixed(1)} ${by.toFixed(1)}`;
   e.line.setAttribute('d', d);
   e.catch.setAttribute('d', d);
-  e.at = t => ({ x: (1 - t) ** 2 * ax + 2 * t * (1 - t) * cx + t * t * bx, y: (1 - t) ** 2 * ay + 2 * t * (1 - t) * cy + t * t * by });
+  e.at = t => ({ x: (1 - t) ** 2 * ax + 2 * t * (1 - t) * cx + t * t * bx,
+    y: (1 - t) ** 2 * ay + 2 * t * (1 - t) * cy + t * t * by });
   e.length = length;
 }
 
@@ -157,17 +165,21 @@ function drawNames() {
     for (let i = Math.floor(x0 / size); i <= Math.floor(x1 / size); i++) {
       for (let j = Math.floor(y0 / size); j <= Math.floor(y1 / size); j++) keys.push(i + ',' + j);
     }
-    if (check && keys.some(k => (cells.get(k) || []).some(b => b[0] < x1 && b[2] > x0 && b[1] < y1 && b[3] > y0))) return false;
+    if (check && keys.some(k => (cells.get(k) || []).some(b => b[0] < x1 && b[2] > x0 && b[1] < y1 &&
+      b[3] > y0))) return false;
     for (const k of keys) { if (!cells.has(k)) cells.set(k, []); cells.get(k).push([x0, y0, x1, y1]); }
     return true;
   };
   for (const n of nodes) claim(sx(n) - radius, sy(n) - radius, sx(n) + radius, sy(n) + radius, false);
-  const order = [...nodes].sort((a, b) => (a.kind === 'lan') - (b.kind === 'lan') || (b === chosen) - (a === chosen) || b.links.length - a.links.length);
+  const order = [...nodes].sort((a, b) => (a.kind === 'lan') - (b.kind === 'lan') || (b === chosen) - (a === chosen) ||
+    b.links.length - a.links.length);
   for (const n of order) {
     const x = sx(n), y = sy(n), half = n.width / 2, gap = radius + 3;
-    if (x < -200 || y < -50 || x > innerWidth + 200 || y > innerHeight + 50) { n.label.setAttribute('visibility', 'hidden'); continue; }
+    if (x < -200 || y < -50 || x > innerWidth + 200 || y > innerHeight + 50) {
+      n.label.setAttribute('visibility', 'hidden'); continue; }
     const spots = [[x, y + gap + 10], [x, y - gap - 2], [x + gap + half + 2, y + 4], [x - gap - half - 2, y + 4]];
-    const spot = spots.find(([cx, cy]) => claim(cx - half - 2, cy - 10, cx + half + 2, cy + 3, true)) || (n === chosen ? spots[0] : null);
+    const spot = spots.find(([cx, cy]) => claim(cx - half - 2, cy - 10, cx + half + 2, cy + 3, true)) ||
+      (n === chosen ? spots[0] : null);
     n.label.setAttribute('visibility', spot ? 'visible' : 'hidden');
     if (spot) { n.label.setAttribute('x', spot[0].toFixed(1)); n.label.setAttribute('y', spot[1].toFixed(1)); }
   }
@@ -187,18 +199,21 @@ function drawGrid() {
   if (!data.geographic) return;
   const step = [30, 20, 10, 5, 2, 1, .5, .2, .1, .05, .02].find(s => s * view.k < innerWidth / 5) || .01;
   const digits = step < 1 ? 2 : 0;
-  for (let lon = Math.ceil((-view.x / view.k / data.squeeze + data.west) / step) * step, i = 0; i < 100; lon += step, i++) {
+  for (let lon = Math.ceil((-view.x / view.k / data.squeeze + data.west) / step) * step, i = 0; i < 100;
+    lon += step, i++) {
     const x = (lon - data.west) * data.squeeze * view.k + view.x;
     if (x > innerWidth) break;
     element(layers.grid, 'path', { class: 'grid', d: `M${x} 0V${innerHeight}` });
     const shown = ((lon + 540) % 360) - 180;
-    element(layers.grid, 'text', { class: 'grid-text', x: x + 4, y: innerHeight - 28 }, `${Math.abs(shown).toFixed(digits)}° ${shown < 0 ? 'W' : 'E'}`);
+    element(layers.grid, 'text', { class: 'grid-text', x: x + 4, y: innerHeight - 28 },
+      `${Math.abs(shown).toFixed(digits)}° ${shown < 0 ? 'W' : 'E'}`);
   }
   for (let lat = Math.floor(view.y / view.k / step) * step, i = 0; i < 100; lat -= step, i++) {
     const y = -lat * view.k + view.y;
     if (y > innerHeight) break;
     element(layers.grid, 'path', { class: 'grid', d: `M0 ${y}H${innerWidth}` });
-    element(layers.grid, 'text', { class: 'grid-text', x: innerWidth - 44, y: y - 4 }, `${Math.abs(lat).toFixed(digits)}° ${lat < 0 ? 'S' : 'N'}`);
+    element(layers.grid, 'text', { class: 'grid-text', x: innerWidth - 44, y: y - 4 },
+      `${Math.abs(lat).toFixed(digits)}° ${lat < 0 ? 'S' : 'N'}`);
   }
 }
 
@@ -230,11 +245,13 @@ map.addEventListener('pointermove', e => {
   travelled += Math.abs(dx) + Math.abs(dy);
   if (fingers.size === 2) {
     const other = [...fingers].find(([id]) => id !== e.pointerId)[1];
-    const before = Math.hypot(last.x - other.x, last.y - other.y), after = Math.hypot(e.clientX - other.x, e.clientY - other.y);
+    const before = Math.hypot(last.x - other.x, last.y - other.y),
+      after = Math.hypot(e.clientX - other.x, e.clientY - other.y);
     if (before > 0) zoom(after / before, other.x, other.y);
   } else if (travelled > 4) {
     map.classList.add('moving');
-    if (grabbed && grabbed.group && grabbed.label) { grabbed.x += dx / view.k; grabbed.y += dy / view.k; } else { view.x += dx; view.y += dy; }
+    if (grabbed && grabbed.group && grabbed.label) { grabbed.x += dx / view.k; grabbed.y += dy / view.k; } else {
+      view.x += dx; view.y += dy; }
     draw();
   }
   fingers.set(e.pointerId, { x: e.clientX, y: e.clientY });
@@ -248,11 +265,13 @@ for (const end of ['pointerup', 'pointercancel']) map.addEventListener(end, e =>
     else select('link', edges.indexOf(grabbed));
   }
 });
-map.addEventListener('wheel', e => { e.preventDefault(); zoom(Math.exp(-e.deltaY * (e.ctrlKey ? .01 : .0016)), e.clientX, e.clientY); }, { passive: false });
+map.addEventListener('wheel', e => { e.preventDefault(); zoom(Math.exp(-e.deltaY * (e.ctrlKey ? .01 : .0016)),
+  e.clientX, e.clientY); }, { passive: false });
 addEventListener('resize', fit);
 addEventListener('keydown', e => {
   if (e.target === byId('search')) return;
-  const keys = { '/': () => { e.preventDefault(); byId('search').focus(); }, Escape: close, '+': () => zoom(1.4), '-': () => zoom(1 / 1.4), '0': fit };
+  const keys = { '/': () => { e.preventDefault(); byId('search').focus(); }, Escape: close, '+': () => zoom(1.4),
+    '-': () => zoom(1 / 1.4), '0': fit };
   if (keys[e.key] && !e.ctrlKey && !e.metaKey) keys[e.key]();
 });
 byId('in').onclick = () => zoom(1.4);

@@ -38,7 +38,8 @@ function nodeLink(i, text) {
 
 function describeNode(n) {
   const badge = { '': 'good', waiting: 'wait', bad: 'bad' }[tone(n)];
-  const parts = [html('h2', '', n.name), html('div', 'badges', html('span', 'badge', n.kind), n.phase ? html('span', 'badge ' + badge, n.phase) : null)];
+  const parts = [html('h2', '', n.name), html('div', 'badges', html('span', 'badge', n.kind),
+    n.phase ? html('span', 'badge ' + badge, n.phase) : null)];
   if (n.message) parts.push(html('p', 'message', n.message));
   for (const s of n.sections || []) parts.push(html('h3', '', s.title), facts(s.facts));
   if (n.links.length) parts.push(html('h3', '', `${n.links.length} ${n.kind === 'lan' ? 'ends' : 'interfaces'}`));
@@ -51,7 +52,8 @@ function describeFace(e, self) {
   const mine = e.a === self, peer = mine ? e.b : e.a;
   const face = (mine ? e.ai : e.bi) || (mine ? e.bi : e.ai), other = mine ? e.bi : e.ai;
   const details = (nodes[nodes[self].kind === 'lan' ? peer : self].interfaces || []).find(x => x.name === face) || {};
-  const row = html('div', 'row', html('b', '', face), html('span', '', '→ ', nodeLink(peer, nodes[peer].name + (other && nodes[self].kind !== 'lan' ? ':' + other : ''))));
+  const row = html('div', 'row', html('b', '', face), html('span', '', '→ ',
+    nodeLink(peer, nodes[peer].name + (other && nodes[self].kind !== 'lan' ? ':' + other : ''))));
   const card = html('div', 'face-card', row);
   for (const a of details.addresses || []) card.append(html('div', '', html('code', '', a)));
   const small = [e.down ? 'down' : '', e.note, ...(details.facts || [])].filter(Boolean).join(' · ');
@@ -60,7 +62,9 @@ function describeFace(e, self) {
 }
 
 function describeLink(e) {
-  const parts = [html('h2', '', e.link), html('div', 'badges', html('span', 'badge', 'link'), e.down ? html('span', 'badge bad', 'down') : data.live ? html('span', 'badge good', 'up') : null, e.note ? html('span', 'badge wait', e.note) : null)];
+  const parts = [html('h2', '', e.link), html('div', 'badges', html('span', 'badge', 'link'),
+    e.down ? html('span', 'badge bad', 'down') : data.live ? html('span', 'badge good', 'up') : null,
+    e.note ? html('span', 'badge wait', e.note) : null)];
   for (const [i, name] of [[e.a, e.ai], [e.b, e.bi]]) {
     const details = (nodes[i].interfaces || []).find(x => x.name === name) || {};
     const card = html('div', 'face-card', html('div', 'row', nodeLink(i), html('b', '', name)));
@@ -74,7 +78,8 @@ function describeLink(e) {
 // reveal brings a node into the free part of the screen.
 function reveal(n) {
   const x = sx(n), y = sy(n), wide = innerWidth > 720;
-  if (x > 40 && x < innerWidth - (wide ? 400 : 40) && y > 40 && y < innerHeight * (wide ? .9 : .45) && !(wide && x < 340 && y < 200)) return;
+  if (x > 40 && x < innerWidth - (wide ? 400 : 40) && y > 40 && y < innerHeight * (wide ? .9 : .45) &&
+    !(wide && x < 340 && y < 200)) return;
   view.x += innerWidth / 2 - (wide ? 20 : 0) - x;
   view.y += innerHeight * (wide ? .5 : .25) - y;
   draw();
@@ -95,7 +100,8 @@ function look() {
       else if (address) hits.push({ rank: 2, name: n.name, why: address, go: () => { select('node', i); } });
     });
     edges.forEach((e, k) => {
-      if (e.link.toLowerCase().includes(q) && nodes[e.b].kind !== 'lan') hits.push({ rank: 3, name: e.link, why: 'link', go: () => { select('link', k); } });
+      if (e.link.toLowerCase().includes(q) && nodes[e.b].kind !== 'lan') hits.push({
+        rank: 3, name: e.link, why: 'link', go: () => { select('link', k); } });
     });
     hits.sort((a, b) => a.rank - b.rank);
     hits = hits.slice(0, 12);
@@ -128,7 +134,8 @@ function head() {
     element(element(icon, 'g', { class: 'node ' + kind }), 'path', { class: 'shape', d: shapes[kind] });
     byId('legend').append(html('span', '', icon, kind === 'lan' ? 'LAN' : kind));
   }
-  for (const [name, text, any] of [['', 'link', true], ['shaped', 'shaped', edges.some(e => e.note)], ['down', 'down', edges.some(e => e.down)]]) {
+  for (const [name, text, any] of [['', 'link', true], ['shaped', 'shaped', edges.some(e => e.note)],
+    ['down', 'down', edges.some(e => e.down)]]) {
     if (!any) continue;
     const icon = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
     element(icon, 'path', { class: 'link ' + name, d: 'M0 8H16' });

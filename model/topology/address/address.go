@@ -43,7 +43,7 @@ func Holds(pools []netip.Prefix, p netip.Prefix) bool {
 	})
 }
 
-// Hash spreads names evenly and is the same everywhere and forever: addresses depend on it.
+// Hash maps names evenly to numbers. It must never change: automatic addresses depend on it.
 func Hash(words ...string) uint64 {
 	h := sha256.New()
 	for _, word := range words {

@@ -1,2 +1,2 @@
-// Package address chooses networks and addresses from pools. It knows prefixes and names, and nothing of topologies.
+// Package address chooses networks and addresses from pools. Its inputs are prefixes and names, not topologies.
 package address

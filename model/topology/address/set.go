@@ -29,7 +29,7 @@ func (s *Set) Insert(p netip.Prefix) {
 	}
 }
 
-// automaticLengths are those of the prefixes that are ever asked for.
+// automaticLengths are the lengths of the prefixes that overlap is called with.
 var automaticLengths = []int{16, 20, 24, 31, 32, 64, 127, 128}
 
 // overlap finds a prefix of the set that shares addresses with p, which has one of automaticLengths, and gives its

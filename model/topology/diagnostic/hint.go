@@ -7,7 +7,7 @@ import (
 	"github.com/pergola-net/pergola/model/wording"
 )
 
-// Suggest asks whether the nearest known word was meant; it is empty where nothing known is near.
+// Suggest asks whether the nearest known word was meant; it is empty where no known word is near.
 func Suggest(word string, known []string) string {
 	if near := wording.Nearest(word, known); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)

@@ -102,7 +102,7 @@ type Report struct {
 	Found Diagnostics
 }
 
-// maxFound bounds what one run collects: beyond it, more errors help nobody.
+// maxFound bounds the diagnostics that are collected.
 const maxFound = 1000
 
 // Add notes an error at a place. Hint may be empty.

@@ -204,7 +204,8 @@ func abbreviateRoute(r file.Route) (any, bool) {
 var bare = regexp.MustCompile(`^[A-Za-z0-9_./+$(][A-Za-z0-9_./+$()=%@~^;!*-]*([ :][A-Za-z0-9_./+$()=%@~^;!*-]+)*$`)
 
 // reservedWords are texts that YAML, this version or an older one, reads as something else.
-var reservedWords = regexp.MustCompile(`(?i)^(null|true|false|yes|no|on|off|y|n|\.nan|[+-]?\.inf|0[xob].*|---|\.\.\.)$|^<<`)
+var reservedWords = regexp.MustCompile(
+	`(?i)^(null|true|false|yes|no|on|off|y|n|\.nan|[+-]?\.inf|0[xob].*|---|\.\.\.)$|^<<`)
 
 // scalar writes a text, in quotes where YAML needs them.
 func scalar(text string) string {

@@ -7,9 +7,9 @@ import (
 	"github.com/pergola-net/pergola/model/topology/diagnostic"
 )
 
-// LinkPath is the path of what became a link of s when the topology was resolved, as in Diagnostic.Path. Links
-// without a name that join the same nodes are told apart by the age of their ports; where some are older than the
-// file's order, it may be the wrong one of them.
+// LinkPath is the path, as in Diagnostic.Path, of the link from which a link of s was resolved. Links without a name
+// that join the same nodes are distinguished by the age of their ports. Where the file lists such links in another
+// order than their age, the path can be that of another one of them.
 func (t *Topology) LinkPath(s *slice.Slice, l *slice.Link) string {
 	named := map[string]bool{}
 	for i, in := range t.Links {

@@ -7,9 +7,9 @@ import (
 	"github.com/pergola-net/pergola/model/topology/diagnostic"
 )
 
-// Sources lists the files that the topology names: configuration files, files, archives of root file systems. Whoever
-// read the topology reads them, with his own rights, and fills Data, or SHA256 for an archive (IsArchive). Paths
-// count from the topology's directory.
+// Sources lists the files that the topology names: configuration files, files, archives of root file systems. The
+// caller that read the topology reads them with its own permissions, and fills Data, or SHA256 for an archive
+// (IsArchive). Relative paths are relative to the topology's directory.
 func (t *Topology) Sources() []*Source {
 	var found []*Source
 	add := func(s *Source, at *diagnostic.Place) {

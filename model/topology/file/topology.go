@@ -177,12 +177,12 @@ type File struct {
 	Mode    string  `json:"mode,omitempty" doc:"Permissions, octal. Default: 0644."`
 }
 
-// Source is a file that the topology names. Whoever reads the topology reads it too, with his own rights; relative
-// paths count from the topology's directory.
+// Source is a file that the topology names. The caller that read the topology reads it too, with its own permissions.
+// Relative paths are relative to the topology's directory.
 type Source struct {
 	Path string `json:"path" doc:"Path as written."`
 	Data []byte `json:"data,omitzero" doc:"Content (base64)."`
-	// SHA256 stands in place of Data for a tar archive, which is too big to travel inside a topology.
+	// SHA256 is in place of Data for a tar archive, which is too large to be sent inside a topology.
 	SHA256 string `json:"sha256,omitempty" doc:"Digest of an archive that is sent apart, in hex."`
 	// Where is the place in the topology that names the file, as in Diagnostic.Path. Sources fills it.
 	Where string `json:"-"`

@@ -15,9 +15,9 @@ import (
 
 // ClabOptions say what surrounds a containerlab file.
 type ClabOptions struct {
-	// Images says what stands for images; nil: DefaultImages. An empty table leaves every image as it is.
+	// Images says what replaces images; nil: DefaultImages. With an empty table, every image stays as it is.
 	Images ImageTable
-	// Dir is the file's directory: it tells plain files from directories among binds. nil: all are plain files.
+	// Dir is the file's directory: it shows which binds are directories. nil: all binds are plain files.
 	Dir fs.FS
 	// Env looks up environment variables, which containerlab replaces in the whole file; nil: none is set.
 	Env func(string) (string, bool)
@@ -38,10 +38,10 @@ type clab struct {
 	ignored map[string]*ignored
 	// badKinds are kinds of nodes that are not supported.
 	badKinds map[string]*ignored
-	uplink   string // the node that stands for the host in links
+	uplink   string // the node that represents the host in links
 }
 
-// ignored is a key that has no meaning here, or a kind: it is reported once, with the number of its other places.
+// ignored is a key that has no meaning here, or a kind. It is reported once, with the number of its other places.
 type ignored struct {
 	at    position
 	more  int // other places
@@ -50,8 +50,8 @@ type ignored struct {
 }
 
 // Clab imports a containerlab topology (https://containerlab.dev/manual/topo-def-file) with nodes of the kinds linux,
-// bridge and host. Nodes have the interfaces and run what containerlab would let them run: no addresses and no routes
-// are chosen, no management network is made.
+// bridge and host. Nodes have the interfaces and processes that containerlab gives them: no addresses and no routes are
+// chosen, and there is no management network.
 func Clab(file string, data []byte, opt ClabOptions) (*topology.Topology, topology.Diagnostics) {
 	c := &clab{report: &report{file: file}, opt: opt, nodes: map[string]*clabNode{}, renamed: map[string]string{},
 		ignored: map[string]*ignored{}, badKinds: map[string]*ignored{}}
@@ -157,7 +157,7 @@ func hostName(name string) string {
 	return strings.Trim(name[:min(len(name), maxName)], "-_")
 }
 
-// ignore notes a key that is passed over, once for all of its places.
+// ignore notes a key that has no meaning here, once for all of its places.
 func (c *clab) ignore(f yamltree.Entry, hint string) {
 	if at, ok := c.ignored[f.Key]; ok {
 		at.more++
@@ -166,7 +166,7 @@ func (c *clab) ignore(f yamltree.Entry, hint string) {
 	c.ignored[f.Key] = &ignored{at: f.Position, hint: hint}
 }
 
-// sum reports what was counted.
+// sum reports the ignored keys and the unsupported kinds.
 func (c *clab) sum() {
 	for _, key := range slices.Sorted(maps.Keys(c.ignored)) {
 		at, also := c.ignored[key], ""

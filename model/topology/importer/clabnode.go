@@ -92,7 +92,7 @@ func (c *clab) unsupported(n *clabNode) {
 	}
 }
 
-// kindOf is where a node's kind is written, as containerlab finds it: the kind may come from the node's group.
+// kindOf is the value of a node's kind, found as containerlab finds it: the kind can come from the node's group.
 func (c *clab) kindOf(n *clabNode) *yamltree.Node {
 	defaults, groups := c.root.Field("defaults"), c.root.Field("groups")
 	for _, v := range []*yamltree.Node{n.at.Value.Field("kind"),
@@ -105,7 +105,7 @@ func (c *clab) kindOf(n *clabNode) *yamltree.Node {
 	return &yamltree.Node{Position: n.at.Position}
 }
 
-// inherit finds a node's kind and, which may come from the kind, its group.
+// inherit finds a node's kind and its group; the group can come from the kind.
 func (c *clab) inherit(n *clabNode) {
 	defaults, kinds, groups := c.root.Field("defaults"), c.root.Field("kinds"), c.root.Field("groups")
 	group := c.str(n.at.Value.Field("group"), "group")
@@ -119,7 +119,7 @@ func (c *clab) inherit(n *clabNode) {
 	n.levels = []*yamltree.Node{n.at.Value, groups.Field(group), kind, defaults}
 }
 
-// find gives what the most specific level says.
+// find gives the value of the most specific level that has the key.
 func (n *clabNode) find(key string) *yamltree.Node {
 	for _, level := range n.levels {
 		if v := level.Field(key); v.Kind != yamltree.Null && (v.Kind != yamltree.Scalar || v.Text != "") {
@@ -161,8 +161,8 @@ func (c *clab) checkKeys(n *clabNode) {
 	}
 }
 
-// linux is a container. It forwards IPv4, as containers of Docker do: Docker turns forwarding on in the machine, and
-// new network namespaces inherit it. Everything else is left to its image and its exec lines.
+// linux is a container. It forwards IPv4, as containers of Docker do: Docker switches forwarding on in the machine, and
+// new network namespaces inherit it. Its image and its exec lines do everything else.
 func (c *clab) linux(n *clabNode, out *topology.Node) {
 	c.image(n, out)
 	out.Kind = slice.Host
@@ -227,7 +227,7 @@ func (c *clab) image(n *clabNode, out *topology.Node) {
 	}
 }
 
-// substituted warns once of each image that another root stands for.
+// substituted warns once of each image that is replaced.
 func (c *clab) substituted(at *yamltree.Node, image, instead string) {
 	message := fmt.Sprintf("image %s is replaced by %s", image, instead)
 	if !slices.ContainsFunc(c.found, func(d topology.Diagnostic) bool { return d.Message == message }) {
@@ -235,12 +235,11 @@ func (c *clab) substituted(at *yamltree.Node, image, instead string) {
 	}
 }
 
-// What images start by themselves, and what keeps a container alive and does nothing: Pergola does that anyway.
+// Commands that images run by default, or that only keep a container alive: Pergola does both without them.
 var idle = []string{"sh", "bash", "ash", "/bin/sh", "/bin/bash", "/bin/ash", "sleep infinity", "tail -f /dev/null",
 	"sleep inf", "/usr/lib/frr/docker-start", "/sbin/tini -- /usr/lib/frr/docker-start"}
 
-// process sets the first process. A cmd: on an image of its own needs the image's entrypoint, which is not known
-// here; it is taken as the whole command.
+// process sets the first process. The entrypoint of an image is not known here, so cmd: is taken as the whole command.
 func (c *clab) process(n *clabNode, out *topology.Node) {
 	line := strings.TrimSpace(c.str(n.find("entrypoint"), "entrypoint") + " " + c.str(n.find("cmd"), "cmd"))
 	line = c.magic(n, line)
@@ -256,7 +255,7 @@ func (c *clab) process(n *clabNode, out *topology.Node) {
 	out.Cmd = words
 }
 
-// shell calls a shell that Debian does not have by the name of one that it has.
+// shell replaces a shell that Debian does not have by one that it has.
 func shell(line string, onHost bool) string {
 	if rest, ok := strings.CutPrefix(line, "ash "); ok && onHost {
 		return "sh " + rest
@@ -270,7 +269,7 @@ func installs(line string) bool {
 	return len(words) > 1 && contains([]string{"apk", "apt", "apt-get", "dnf", "yum"}, words[0])
 }
 
-// install warns of a package manager that has no image of its own to write to.
+// install warns of a package manager whose node has no file system of its own.
 func (c *clab) install(at *yamltree.Node, line string) {
 	c.warn(at.Position, "install them on the machine, or give the image another root in the image table",
 		"%q is left out: the node has the machine's own programs", line)
@@ -325,7 +324,7 @@ func (c *clab) binds(n *clabNode, out *topology.Node) {
 			}
 			target = path.Clean(target)
 			if byTarget[target] {
-				continue // a more specific level has spoken
+				continue // a more specific level has this target
 			}
 			byTarget[target] = true
 			c.bind(n, out, source, target, options)
@@ -382,7 +381,7 @@ func (c *clab) configure(out *topology.Node, name, source string) {
 	out.Config[name] = &topology.Source{Path: source}
 }
 
-// stat looks at a file beside the topology; nil where it is elsewhere or not there.
+// stat looks at a file below the topology's directory; nil where it is elsewhere or does not exist.
 func (c *clab) stat(source string) fs.FileInfo {
 	name := path.Clean(source)
 	if c.opt.Dir == nil || !fs.ValidPath(name) {

@@ -9,7 +9,7 @@ import (
 	"github.com/pergola-net/pergola/model/topology/yamltree"
 )
 
-// ImageRule says what stands for a container image.
+// ImageRule says what replaces a container image.
 type ImageRule struct {
 	// Match is compared with the last parts of the image's name, without registry, tag and digest; * and ? match
 	// within a part: frrouting/frr, alpine, *multitool.
@@ -22,15 +22,15 @@ type ImageRule struct {
 	Daemon slice.Daemon
 }
 
-// ImageTable is a list of rules; the first that matches counts. An image that no rule matches stays what it is and
-// is fetched from its registry.
+// ImageTable is a list of rules; the first that matches counts. An image that no rule matches is fetched from its
+// registry.
 type ImageTable []ImageRule
 
 // hostRootfs is the word for the machine's own programs.
 const hostRootfs = "host"
 
-// DefaultImages stands well-known images of labs on the machine's own programs: FRR, BIRD, ping, iperf3 and tcpdump
-// need not be fetched where they are installed.
+// DefaultImages replaces well-known images of labs by the machine's own programs: FRR, BIRD, ping, iperf3 and tcpdump
+// are not fetched where they are installed.
 func DefaultImages() ImageTable {
 	table := ImageTable{}
 	on := func(daemon slice.Daemon, matches ...string) {
@@ -68,7 +68,7 @@ func imageName(image string) string {
 	return name
 }
 
-// ParseImages reads a table that a user wrote. Its rules stand before the default ones:
+// ParseImages reads a table that a user wrote. Its rules come before the default ones:
 //
 //	images:
 //	  - match: mylab/router

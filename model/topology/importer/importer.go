@@ -1,5 +1,6 @@
 // Package importer turns files of other tools into topologies: GraphML of the Internet Topology Zoo, and
-// containerlab's .clab.yml. It is pure: what a file names (binds) is left to whoever reads topologies.
+// containerlab's .clab.yml. It is pure: the files that a topology names (binds)
+// are read by its callers.
 //
 // Diagnostics that are warnings say what was left out or done otherwise; the topology is nil only where there are
 // errors.
@@ -31,8 +32,7 @@ const maxBytes = 32 << 20 // of a file
 // A containerlab file has everything below topology:, at the left margin; a Pergola file has nodes: there.
 var clabKey = regexp.MustCompile(`(?m)^(?:topology|"topology"|'topology')\s*:`)
 
-// Detect says which format a file has, by its name and, where that says nothing, by its content. What it does not
-// know is Pergola's own.
+// Detect says which format a file has: by its name, else by its content. A file of no other format is Pergola's.
 func Detect(file string, data []byte) Format {
 	name := strings.ToLower(filepath.Base(file))
 	switch {

@@ -37,7 +37,7 @@ func slug(label string) string {
 	return strings.Trim(s[:min(len(s), maxName)], "-")
 }
 
-// namer gives names that nobody else has.
+// namer gives unique names.
 type namer map[string]bool
 
 // name makes a name of the first of the labels that leaves one; a second one of the same name gets -2, and so on.

@@ -27,7 +27,7 @@ type ZooOptions struct {
 	InternalOnly bool
 }
 
-// zooAttribution is what the licence of the Internet Topology Zoo (CC BY 4.0) asks for.
+// zooAttribution is the note that the licence of the Internet Topology Zoo (CC BY 4.0) requires.
 const zooAttribution = "Internet Topology Zoo (S. Knight, H. X. Nguyen, N. Falkner, R. Bowden, M. Roughan, IEEE JSAC " +
 	"29(9), 2011), CC BY 4.0"
 
@@ -48,7 +48,7 @@ type zoo struct {
 	unplaced int
 }
 
-// Zoo imports GraphML: one router a node, one link an edge. It knows the attributes of the Internet Topology Zoo
+// Zoo imports GraphML: one router a node, one link an edge. It reads the attributes of the Internet Topology Zoo
 // (http://www.topology-zoo.org): label, Latitude, Longitude, Internal, hyperedge and LinkSpeedRaw; any other GraphML
 // gives routers named by label or id.
 func Zoo(file string, data []byte, opt ZooOptions) (*topology.Topology, topology.Diagnostics) {

@@ -10,14 +10,14 @@ import (
 	"github.com/pergola-net/pergola/model/topology/diagnostic"
 )
 
-// writtenAddress is an address with the place where the file says so.
+// writtenAddress is an address of the file with its place.
 type writtenAddress struct {
 	prefix netip.Prefix
 	at     *diagnostic.Place
 }
 
-// address gives every interface and router its addresses. First what is written, then what the running version
-// chose and is still right, then new ones: so nothing new ever takes what is in use.
+// address gives every interface and router its addresses: first the written ones, then those of the running version
+// that are still allowed, then new ones. So a new address is never one that is in use.
 func (r *resolver) address() {
 	used := address.NewSet()
 	for _, n := range r.nodes {
@@ -87,8 +87,8 @@ func (r *resolver) readAddress(p *port, text string, at *diagnostic.Place) {
 	p.written = append(p.written, writtenAddress{prefix, at})
 }
 
-// readSubnets settles the networks of a segment that follow from what is written, and checks that all of it fits
-// together.
+// readSubnets finds the networks of a segment that follow from written subnets and addresses, and reports those that
+// contradict each other.
 func (r *resolver) readSubnets(s *segment, used *address.Set) {
 	origin := [address.Families]string{}
 	s.auto = r.pools.enabled
@@ -126,8 +126,8 @@ func (r *resolver) readSubnets(s *segment, used *address.Set) {
 	}
 }
 
-// agreeSubnet wants a port's first address of a family to be of the segment's network; the first of all says what
-// that is. Origin says where the network comes from.
+// agreeSubnet reports a port whose first address of a family is not in the segment's network. If the segment has no
+// network yet, the address decides it. Origin says, for messages, what decided the network.
 func (r *resolver) agreeSubnet(s *segment, p *port, w writtenAddress, origin *string) {
 	a := w.prefix.Addr()
 	switch subnet := s.subnet[address.Family(a)]; {
@@ -176,7 +176,7 @@ func (s *segment) needs() bool {
 	return false
 }
 
-// chooseSubnet picks the network of a segment: what the running version uses, or one for its name.
+// chooseSubnet picks the network of a segment: with keep, that of the running version, else one by its name.
 func (r *resolver) chooseSubnet(s *segment, family int, keep bool, used *address.Set) {
 	from := r.pools.lans[family]
 	if s.cable {
@@ -219,7 +219,7 @@ func (s *segment) running(family int, from []netip.Prefix, used *address.Set) (b
 	return best
 }
 
-// fits reports whether a network that was chosen earlier still has room and is of a length that is chosen.
+// fits reports whether a network of the running version has room, and a length that is chosen automatically.
 func (s *segment) fits(family, bits int) bool {
 	need := s.network(family)
 	if family == address.V6 || s.cable {

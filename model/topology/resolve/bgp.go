@@ -17,7 +17,7 @@ const (
 )
 
 // bgp makes the sessions: between autonomous systems one on every link, inside one between loopbacks, either a full
-// mesh or, where there are route reflectors, from each of them to everybody.
+// mesh or, where there are route reflectors, from each of them to all routers.
 func (r *resolver) bgp(systems disjoint) {
 	type system struct {
 		root int
@@ -114,7 +114,7 @@ func (r *resolver) exterior(s *segment, room int) (sessions int) {
 	}
 	for _, p := range speakers {
 		if p.node.routing.BGP == nil {
-			continue // its own files say whom it talks to
+			continue // its own files configure its sessions
 		}
 		for _, q := range speakers {
 			if q.node.all.AS == p.node.all.AS {

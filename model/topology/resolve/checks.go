@@ -15,7 +15,7 @@ import (
 
 const defaultTimeout = 5 * time.Second
 
-// makeChecks writes the checks out.
+// makeChecks resolves the checks.
 func (r *resolver) makeChecks() {
 	names := map[string]bool{}
 	for i, in := range r.t.Checks {

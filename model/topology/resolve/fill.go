@@ -79,7 +79,7 @@ func (p *port) take(a netip.Prefix, taken map[netip.Addr]bool) {
 	p.out.Addresses = append(p.out.Addresses, a)
 }
 
-// running is the address in a network that a port has in the running version, if nobody else took it.
+// running is the address in a network that a port has in the running version, if no other port has it.
 func (p *port) running(subnet netip.Prefix, taken map[netip.Addr]bool) (netip.Prefix, bool) {
 	if p.prev == nil {
 		return netip.Prefix{}, false

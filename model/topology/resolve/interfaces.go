@@ -43,7 +43,7 @@ func mac(network, node, name string, salt int) string {
 }
 
 // chooseRouterID gives a router its ID: as written, or its first IPv4 loopback, or, where IPv4 is not used, a number
-// from the pool of loopbacks that nobody else has.
+// from the pool of loopbacks that no other router has.
 func (r *resolver) chooseRouterID(n *node, used *address.Set) {
 	if n.kind != slice.Router {
 		return
@@ -74,7 +74,7 @@ func (r *resolver) chooseRouterID(n *node, used *address.Set) {
 	}
 }
 
-// checkRouterIDs wants the IDs of routers that may hear each other to differ.
+// checkRouterIDs reports routers with equal IDs.
 func (r *resolver) checkRouterIDs() {
 	owner := map[netip.Addr]*node{}
 	for _, n := range r.nodes {

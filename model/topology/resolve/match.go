@@ -12,8 +12,8 @@ import (
 // interfaces that they have there. In order of certainty: the same written name; the same written interface; the
 // same nodes in the same order; the same nodes, parallel links by their age; for a LAN, a common member.
 //
-// A link that changed its nodes is another link. Of parallel links without names, the youngest is taken to be the
-// one that went.
+// A link with other nodes is another link. Where one of several parallel links without names was removed, it is assumed
+// to be the youngest.
 func (r *resolver) matchLinks() {
 	if r.prev == nil {
 		return

@@ -37,8 +37,8 @@ func merge(base, over reflect.Value) {
 	}
 }
 
-// Keys that make sense for some kinds of node only. Where a node does not have them of itself but by a group or by
-// the defaults, they are passed over.
+// Keys that only some kinds of node can have. In a node of another kind they are an error; from a group or from the
+// defaults they are ignored.
 var (
 	routingKeys = []string{"daemon", "routing", "as", "reflector", "networks", "area", "hello", "dead", "fast_hellos",
 		"isis", "fastpath", "config"}
@@ -48,7 +48,7 @@ var (
 	moveKeys = []string{"host_labels", "reschedule"}
 )
 
-// useless are the keys that a node of a kind has no use for.
+// useless are the keys that nodes of a kind cannot have.
 func useless(kind slice.Kind) []string {
 	switch kind {
 	case slice.Router:
@@ -97,7 +97,7 @@ func (r *resolver) makeNodes() {
 	}
 }
 
-// kindOf is a node's kind: who says anything about routing means a router.
+// kindOf is a node's kind: a router where the file says anything about routing.
 func kindOf(a *file.Attributes) slice.Kind {
 	switch {
 	case a.Kind != "":
@@ -108,8 +108,7 @@ func kindOf(a *file.Attributes) slice.Kind {
 	return slice.Host
 }
 
-// dropUseless removes what a node of this kind inherited without having a use for it, and reports what was written
-// for itself.
+// dropUseless removes inherited keys that nodes of this kind cannot have, and reports those that the node itself has.
 func (r *resolver) dropUseless(n *node) {
 	own, all := reflect.ValueOf(&n.own).Elem(), reflect.ValueOf(&n.all).Elem()
 	ownFields, allFields := file.FieldsOf(own.Type()), file.FieldsOf(all.Type())
@@ -131,8 +130,8 @@ func (r *resolver) dropUseless(n *node) {
 	}
 }
 
-// membership lists the groups of each node: first those that name it, by the groups' names, then those it names, in
-// its own order, so that the node has the last word.
+// membership lists the groups of each node: first those that name it, sorted, then those that it names, in its own
+// order. Later groups override earlier ones.
 func (r *resolver) membership() map[string][]string {
 	groups := map[string][]string{}
 	join := func(node, group string) {

@@ -12,8 +12,8 @@ import (
 // hostPattern takes what machines are called, with their domain or without.
 var hostPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
-// placement is where a node may run, and what becomes of it when its host is lost. Words for what is so anyway are left
-// out.
+// placement is where a node may run, and whether it is rescheduled when its host is lost. Values that equal the default
+// are left empty.
 func (r *resolver) placement(n *node) slice.Placement {
 	a := &n.all
 	if a.Host != "" && !hostPattern.MatchString(a.Host) {
@@ -28,7 +28,8 @@ func (r *resolver) placement(n *node) slice.Placement {
 	if a.Reschedule != slice.RescheduleAlways {
 		return out
 	}
-	// A node with one host has nowhere else to start. What the defaults want of all, it is not asked about.
+	// A node with one host cannot be rescheduled. This is an error where the node itself asks for it, and ignored where
+	// the defaults do.
 	holds := n.out.Holds()
 	switch {
 	case len(holds) > 0 && n.own.Reschedule != "":
@@ -44,7 +45,7 @@ func (r *resolver) placement(n *node) slice.Placement {
 	return out
 }
 
-// tunnel is what carries a link's frames between hosts, should its ends be on several.
+// tunnel is what carries a link's frames between hosts, if its ends are on several.
 func (l *link) tunnel() slice.Tunnel {
 	t := slice.Tunnel{DSCP: l.DSCP == file.DSCPCopy}
 	if l.Tunnel == slice.VXLAN {

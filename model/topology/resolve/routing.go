@@ -14,7 +14,7 @@ import (
 	"github.com/pergola-net/pergola/model/topology/file"
 )
 
-// Timers where the file says nothing: a network of the size that is emulated can afford them, and people wait.
+// Default timers, in seconds. They are shorter than the protocols' own defaults, so that networks converge quickly.
 const (
 	defaultHello = 1
 	defaultDead  = 10
@@ -23,7 +23,7 @@ const (
 // interior are the protocols that carry routes inside an autonomous system.
 var interior = []slice.Protocol{slice.OSPF, slice.ISIS, slice.RIP}
 
-// route decides what every router's daemon is told.
+// route makes the configuration of every router's daemon.
 func (r *resolver) route() {
 	for _, n := range r.nodes {
 		if n.kind == slice.Router {
@@ -48,8 +48,8 @@ func (r *resolver) route() {
 	r.gateways()
 }
 
-// protocols are those that the file names for a router. A router of which nothing is said speaks OSPF, but one with
-// an AS number is decided later (defaultProtocols).
+// protocols are those that the file names for a router. A router without any speaks OSPF; one with an AS number gets
+// its protocols later (defaultProtocols).
 func (r *resolver) protocols(n *node) []slice.Protocol {
 	var found []slice.Protocol
 	for i, word := range n.all.Routing {
@@ -74,7 +74,7 @@ func (n *node) speaks(p slice.Protocol) bool { return slices.Contains(n.protocol
 
 func (n *node) speaksInterior() bool { return slices.ContainsFunc(interior, n.speaks) }
 
-// ownConfig reports whether the user's files configure the daemon: nobody knows what it speaks then.
+// ownConfig reports whether the user's files configure the daemon. Its protocols are not known then.
 func (n *node) ownConfig() bool { return len(n.all.Config) > 0 }
 
 // systems joins the routers that are connected inside their autonomous system, by their index in r.nodes: through
@@ -263,12 +263,12 @@ func (r *resolver) agreeTimers(s *segment) {
 	}
 }
 
-// passive marks the interfaces over which no adjacency is to be made: no other router is there that might speak the
-// same protocol, or only routers of other autonomous systems.
+// passive marks the interfaces on which no adjacency is to be made: no other router of the segment can speak the same
+// protocol, or only routers of other autonomous systems can.
 func (r *resolver) passive(s *segment) {
 	routers := s.routers
-	protocols := map[uint32]map[slice.Protocol][2]*node{} // by AS and protocol: up to two who speak it
-	any := false                                          // somebody might speak anything
+	protocols := map[uint32]map[slice.Protocol][2]*node{} // by AS and protocol: up to two routers that speak it
+	any := false                                          // a router's protocols are not known
 	for _, p := range routers {
 		any = any || p.node.ownConfig()
 		if protocols[p.node.all.AS] == nil {
@@ -328,7 +328,7 @@ func (r *resolver) configDaemon(n *node) slice.Daemon {
 	return slice.FRR
 }
 
-// daemonFiles are the names that a daemon's directory knows. A single file of another name is the main one.
+// daemonFiles are the files that a daemon reads, the main one first. A single file of another name is the main one.
 var daemonFiles = map[slice.Daemon][]string{
 	slice.FRR:  {"frr.conf", "daemons", "vtysh.conf"},
 	slice.BIRD: {"bird.conf"},

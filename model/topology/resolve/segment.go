@@ -88,7 +88,7 @@ func (r *resolver) makeSegments() {
 	slices.SortFunc(r.segments, func(a, b *segment) int { return cmp.Compare(a.key, b.key) })
 }
 
-// finish works out what follows from the links and members.
+// finish derives key, members and kind from the links.
 func (s *segment) finish() {
 	if s.key == "" {
 		s.key = s.links[0].key

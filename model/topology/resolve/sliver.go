@@ -72,7 +72,8 @@ func isLayout(image string) (dir string, ok bool) {
 }
 
 // reference is an image as registries name it: [HOST[:PORT]/]PATH[:TAG][@DIGEST].
-var reference = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+var reference = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*` +
+	`(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
 
 func (r *resolver) rootfs(n *node) slice.Rootfs {
 	image, source := n.all.Image, n.all.Rootfs

@@ -22,7 +22,7 @@ func (b *builder) document(root *yaml.Node) *Node {
 	return b.node(root.Content[0])
 }
 
-// maxProblems bounds the problems of one file: beyond it, more help nobody.
+// maxProblems bounds the problems that are collected of one file.
 const maxProblems = 1000
 
 func (b *builder) fail(at Position, hint, format string, args ...any) {
