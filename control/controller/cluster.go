@@ -117,8 +117,8 @@ func holds(s *slice.Slice) map[string]load {
 	return held
 }
 
-// homeless reports whether a slice has nodes that are on no host in particular.
-func homeless(s *slice.Slice) bool {
+// hasUnplaced reports whether a slice has nodes that are on no host in particular.
+func hasUnplaced(s *slice.Slice) bool {
 	return slices.ContainsFunc(s.Nodes, func(n slice.Node) bool { return n.Kind != slice.Switch && n.Host == "" })
 }
 

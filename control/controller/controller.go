@@ -38,7 +38,7 @@ type Controller struct {
 	events  *events.Bus
 	cluster Cluster // nil on a machine that is in no cluster
 	self    string  // this member of the cluster
-	// consents is told what root of this machine lets slices have of it; nil: nobody is.
+	// consents stores the holds that root of this machine gives to slices; may be nil.
 	consents Consents
 	grace    time.Duration
 	held     heldCache
@@ -212,7 +212,7 @@ func (c *Controller) placing(ctx context.Context, prev, next *slice.Slice, gener
 	if err != nil {
 		return nil, fmt.Errorf("read what hosts report of slice %s: %w", next.Name, err)
 	}
-	p.heed(reports)
+	p.readReports(reports)
 	return p, nil
 }
 

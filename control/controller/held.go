@@ -9,24 +9,25 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// heldCache remembers what the newest version of each slice holds of hosts, so that placing one slice does not count all the others' nodes.
+// heldCache caches what the newest version of each slice holds of hosts, so that placing one slice does not count the
+// nodes of all others.
 type heldCache struct {
-	mu    sync.Mutex
-	known map[string]holding // by the slice's name; guarded by mu
+	mu     sync.Mutex
+	cached map[string]holding // by the slice's name; guarded by mu
 }
 
 // holding is what one version of a slice holds.
 type holding struct {
 	token    string          // of the version
 	of       map[string]load // by host
-	homeless bool            // it has nodes without a host: it is from the time before the cluster
+	unplaced bool            // it has nodes without a host: it is from the time before the cluster
 	left     bool            // it has nodes that were moved away from hosts which may have let go of them by now
 }
 
 // get gives what a slice holds, as its record or a newer one has it; nothing where it has gone meanwhile, or is unreadable.
 func (h *heldCache) get(ctx context.Context, s *store.Store, r store.Record) (holding, error) {
 	h.mu.Lock()
-	have, ok := h.known[r.Name]
+	have, ok := h.cached[r.Name]
 	h.mu.Unlock()
 	if ok && have.token == r.Token {
 		return have, nil
@@ -38,18 +39,18 @@ func (h *heldCache) get(ctx context.Context, s *store.Store, r store.Record) (ho
 	if err != nil {
 		return holding{}, err
 	}
-	one := holding{now.Token, holds(spec), homeless(spec), len(leavings(spec)) > 0}
+	one := holding{now.Token, holds(spec), hasUnplaced(spec), len(leftCounts(spec)) > 0}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.known == nil {
-		h.known = map[string]holding{}
+	if h.cached == nil {
+		h.cached = map[string]holding{}
 	}
-	h.known[r.Name] = one
+	h.cached[r.Name] = one
 	return one, nil
 }
 
-// leavings counts the hosts that nodes were moved away from, by node.
-func leavings(s *slice.Slice) map[string]int {
+// leftCounts counts the hosts that nodes were moved away from and that may still run them, by node.
+func leftCounts(s *slice.Slice) map[string]int {
 	counts := map[string]int{}
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; len(n.Left) > 0 {
@@ -65,9 +66,9 @@ func (h *heldCache) forget(records []store.Record) {
 	defer h.mu.Unlock()
 	kept := make(map[string]holding, len(records))
 	for _, r := range records {
-		if have, ok := h.known[r.Name]; ok {
+		if have, ok := h.cached[r.Name]; ok {
 			kept[r.Name] = have
 		}
 	}
-	h.known = kept
+	h.cached = kept
 }

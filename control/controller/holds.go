@@ -8,17 +8,17 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Consents keeps what root of this machine lets slices have of it.
+// Consents stores which holds on this machine its root has given to slices.
 type Consents interface {
-	// Give lets a slice have this of the machine, and of what it had before nothing else, and then calls put, which stores the slice. Until that
-	// has ended, nothing is forgotten because there is no such slice yet.
+	// Give gives a slice these holds on the machine, in place of those that it had, and then calls put, which stores the
+	// slice. Until put has returned, no hold is dropped for the reason that there is no such slice yet.
 	Give(slice string, holds []slice.Hold, put func() error) error
 }
 
-// WithConsents tells them what root of this machine asks for by applying a slice here.
+// WithConsents has to store the holds that root of this machine gives by applying a slice here.
 func WithConsents(to Consents) Option { return func(c *Controller) { c.consents = to } }
 
-// consent notes what root of this machine lets a slice have of it, and stores the slice.
+// consent stores the holds that root of this machine gives to a slice, and the slice.
 func (c *Controller) consent(s *slice.Slice, put func() error) error {
 	if c.consents == nil {
 		return put()
@@ -32,8 +32,8 @@ func (c *Controller) consent(s *slice.Slice, put func() error) error {
 	return c.consents.Give(s.Name, given, put)
 }
 
-// askHosts refuses what hosts will not let nodes have of them. The hosts themselves decide: this is for the user, who is told before anything
-// is stored, and goes by what they told the cluster. What a node had before is between its host and it.
+// askHosts refuses holds that hosts do not allow. The hosts themselves decide; this check gives the user the answer before
+// anything is stored, from what the hosts published to the cluster. A hold that a node had before is not checked again.
 func (p *placing) askHosts() error {
 	var faults []Fault
 	for i := range p.next.Nodes {

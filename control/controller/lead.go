@@ -13,13 +13,15 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Grace is for how long a host must have been lost before its nodes start elsewhere: the time to live of its lease once more, and
-// time to end what it runs. The host counts from its last renewal, so it is through before.
+// Grace is how long a host must have been lost before its nodes start elsewhere: the time to live of its lease once more,
+// and time to end what it runs. The host counts from its last renewal, so it has ended its nodes before.
 const Grace = 15 * time.Second
 
-// Lead does what one member of a cluster must do for all, until ctx ends or the store fails: it moves nodes away from hosts that are lost, being
-// drained, or no hosts any more, forgets hosts that nodes were moved away from once these have let go of them, gives nodes from before there was a cluster the host that they are on, and fits MTUs to paths that changed. It is to run as the leader of store.Campaign. Should there be two for a moment, they write the
-// same thing, and one of them is told so.
+// Lead does what one member of a cluster must do for all, until ctx ends or the store fails. It moves nodes away from
+// hosts that are lost, draining or removed; it forgets hosts that nodes were moved away from, once these have let go of
+// them; it gives nodes from before there was a cluster the host that they are on; and it fits MTUs to paths that changed.
+// Lead is to run as the leader of store.Campaign. Two leaders at the same time write the same; the second write fails as
+// a conflict.
 func (c *Controller) Lead(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -27,14 +29,14 @@ func (c *Controller) Lead(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch the cluster: %w", err)
 	}
-	w := watchman{grace: c.grace}
+	m := hostMonitor{grace: c.grace}
 	for {
 		hosts, err := c.cluster.Hosts(ctx)
 		if err != nil {
 			return fmt.Errorf("list hosts: %w", err)
 		}
-		seen := w.look(hosts, time.Now())
-		for _, e := range seen.news {
+		seen := m.observe(hosts, time.Now())
+		for _, e := range seen.events {
 			c.events.Publish(e)
 		}
 		stays, err := c.reschedule(ctx, hosts, seen)
@@ -42,18 +44,19 @@ func (c *Controller) Lead(ctx context.Context) error {
 			return err
 		}
 		for _, name := range slices.Sorted(maps.Keys(stays)) {
-			if w.said[name] != stays[name] {
+			if m.reported[name] != stays[name] {
 				c.events.Publish(events.Event{Slice: name, Kind: events.Failed, Message: stays[name]})
 			}
 		}
-		w.said = stays
-		if !await(ctx, changes, seen.again) {
+		m.reported = stays
+		if !await(ctx, changes, seen.next) {
 			return ctx.Err()
 		}
 	}
 }
 
-// await waits until hosts or slices may have changed, or the time is over. It reports false when there is no more to wait for.
+// await waits until hosts or slices may have changed, or the time is over. It reports false when ctx or the watch has
+// ended.
 func await(ctx context.Context, changes <-chan store.Change, most time.Duration) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -74,79 +77,18 @@ func await(ctx context.Context, changes <-chan store.Change, most time.Duration)
 	}
 }
 
-// watchman remembers what the leader saw and said of hosts, so that each thing is said once. It is pure.
-type watchman struct {
-	grace time.Duration
-	alive map[string]bool   // nil before the first look
-	paths string            // what tunnels between the hosts depend on
-	said  map[string]string // why nodes of a slice stay where they should not, by slice
-}
-
-// sight is what one look brought.
-type sight struct {
-	news  []events.Event
-	lost  []string      // hosts that have been lost for the grace
-	paths bool          // what tunnels depend on changed, or was not known: MTUs may not fit any more
-	again time.Duration // when to look again at the latest
-}
-
-// look compares hosts with those of the last look.
-func (w *watchman) look(hosts []store.HostState, now time.Time) sight {
-	const most = 30 * time.Second // what did not fit may fit by then
-	var news []events.Event
-	var lost []string
-	again, paths := most, ""
-	seen := map[string]bool{}
-	for _, h := range hosts {
-		seen[h.Name] = h.Alive
-		carrier, known := underlay(&h)
-		paths += fmt.Sprintln(h.Name, h.Address, carrier.MTU, known, h.Paths)
-		was, known := w.alive[h.Name]
-		switch {
-		case h.Alive && known && !was:
-			news = append(news, events.Event{Kind: HostBack, Message: "host " + h.Name + " is back"})
-		case h.Alive && !known && w.alive != nil:
-			news = append(news, events.Event{Kind: HostBack, Message: "host " + h.Name + " joined the cluster"})
-		case !h.Alive && (was || w.alive == nil):
-			news = append(news, events.Event{Kind: HostLost, Message: fmt.Sprintf("host %s is lost: its nodes that may be rescheduled start elsewhere in %v", h.Name, max(w.grace-now.Sub(h.Since), 0).Round(time.Second))})
-		}
-		if h.Alive {
-			continue
-		}
-		if left := w.grace - now.Sub(h.Since); left > 0 {
-			again = min(again, left)
-		} else {
-			lost = append(lost, h.Name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(w.alive)) {
-		if _, still := seen[name]; !still {
-			news = append(news, events.Event{Kind: HostLost, Message: "host " + name + " was removed from the cluster"})
-		}
-	}
-	changed := paths != w.paths
-	w.alive, w.paths = seen, paths
-	return sight{news, lost, changed, again}
-}
-
-// Events of the cluster: of no slice.
-const (
-	HostLost events.Kind = "host-lost"
-	HostBack events.Kind = "host-back"
-)
-
-// Reschedule starts the nodes of lost hosts elsewhere, where their policy is to, and moves nodes away from hosts that are being drained
-// or were removed. The caller answers for it that lost hosts have ended such nodes: they have been lost for Grace. It gives, by slice,
-// why something stays where it should not be; all else is done.
+// Reschedule starts the nodes of lost hosts elsewhere, where their policy asks for it, and moves nodes away from hosts
+// that are draining or were removed. The caller guarantees that lost hosts have ended such nodes: they have been lost for
+// Grace. stays gives, by slice, why something stays where it should not be.
 func (c *Controller) Reschedule(ctx context.Context, lost []string) (stays map[string]string, err error) {
 	hosts, err := c.cluster.Hosts(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list hosts: %w", err)
 	}
-	return c.reschedule(ctx, hosts, sight{lost: lost, paths: true})
+	return c.reschedule(ctx, hosts, snapshot{lost: lost, paths: true})
 }
 
-func (c *Controller) reschedule(ctx context.Context, hosts []store.HostState, seen sight) (stays map[string]string, err error) {
+func (c *Controller) reschedule(ctx context.Context, hosts []store.HostState, seen snapshot) (stays map[string]string, err error) {
 	records, err := c.store.Slices(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list slices: %w", err)
@@ -162,7 +104,7 @@ func (c *Controller) reschedule(ctx context.Context, hosts []store.HostState, se
 			return nil, fmt.Errorf("read slice %s: %w", r.Name, err)
 		}
 		on := slices.Collect(maps.Keys(held.of))
-		concerned := slices.ContainsFunc(on, leave) || seen.paths && len(on) > 1 || held.homeless || held.left
+		concerned := slices.ContainsFunc(on, leave) || seen.paths && len(on) > 1 || held.unplaced || held.left
 		if !concerned {
 			continue
 		}
@@ -177,7 +119,7 @@ func (c *Controller) reschedule(ctx context.Context, hosts []store.HostState, se
 	return stays, nil
 }
 
-// unwelcome tells of which hosts nodes should go away.
+// unwelcome gives a function that reports whether nodes should leave a host.
 func unwelcome(hosts []store.HostState, lost []string) func(host string) bool {
 	stays := map[string]bool{}
 	for _, h := range hosts {
@@ -186,7 +128,7 @@ func unwelcome(hosts []store.HostState, lost []string) func(host string) bool {
 	return func(host string) bool { return !stays[host] }
 }
 
-// replace places a slice anew. why tells what stays though it should not; err, that the store does not answer.
+// replace places a slice anew. why is what stays though it should not; err, that the store does not answer.
 func (c *Controller) replace(ctx context.Context, name string, lost []string) (why string, err error) {
 	for try := 1; ; try++ {
 		why, err = c.replaceOnce(ctx, name, lost)
@@ -208,13 +150,13 @@ func (c *Controller) replaceOnce(ctx context.Context, name string, lost []string
 	}
 	c.turn.Lock()
 	defer c.turn.Unlock()
-	next := unplaced(prev)
+	next := placeable(prev)
 	p, err := c.placing(ctx, prev, next, record.Generation+1)
 	if err != nil {
 		return "", err
 	}
-	if p.founder() == "" && homeless(prev) {
-		return "", nil // the one that will have begun with it will say so
+	if p.founder() == "" && hasUnplaced(prev) {
+		return "", nil // until the host that has it reports it
 	}
 	p.unasked, p.lost = true, map[string]bool{}
 	for _, host := range lost {
@@ -232,8 +174,8 @@ func (c *Controller) replaceOnce(ctx context.Context, name string, lost []string
 			why += fmt.Sprintf(" (and %d more)", more)
 		}
 	}
-	// A version that says nothing but who has let go of nodes lets these hosts be done with the slice.
-	if Diff(prev, next).Empty() && maps.Equal(leavings(prev), leavings(next)) {
+	// A version in which hosts are merely removed from Left is stored, too: these hosts then release the slice.
+	if Diff(prev, next).Empty() && maps.Equal(leftCounts(prev), leftCounts(next)) {
 		return why, nil
 	}
 	if err := c.store.PutSlice(ctx, next, record.Generation, p.freed()...); err != nil {
@@ -246,8 +188,8 @@ func (c *Controller) replaceOnce(ctx context.Context, name string, lost []string
 	return why, nil
 }
 
-// unplaced copies a slice as far as placing changes it.
-func unplaced(s *slice.Slice) *slice.Slice {
+// placeable copies a slice as far as placing changes it.
+func placeable(s *slice.Slice) *slice.Slice {
 	next := *s
 	next.Nodes, next.Links = slices.Clone(s.Nodes), slices.Clone(s.Links)
 	for i := range next.Nodes {

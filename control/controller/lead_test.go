@@ -19,41 +19,41 @@ import (
 	"github.com/pergola-net/pergola/model/topology"
 )
 
-func TestTheLeaderSaysEachThingOnce(t *testing.T) {
-	w := watchman{grace: 15 * time.Second}
+func TestTheLeaderReportsEachChangeOnce(t *testing.T) {
+	w := hostMonitor{grace: 15 * time.Second}
 	start := time.Now()
-	look := func(after time.Duration, hosts []store.HostState) ([]string, sight) {
-		var said []string
-		seen := w.look(hosts, start.Add(after))
-		for _, e := range seen.news {
-			said = append(said, e.Message)
+	look := func(after time.Duration, hosts []store.HostState) ([]string, snapshot) {
+		var reported []string
+		seen := w.observe(hosts, start.Add(after))
+		for _, e := range seen.events {
+			reported = append(reported, e.Message)
 		}
-		return said, seen
+		return reported, seen
 	}
-	if said, seen := look(0, machines(2)); said != nil || seen.lost != nil || !seen.paths {
-		t.Errorf("at first: %v, %+v", said, seen)
+	if reported, seen := look(0, machines(2)); reported != nil || seen.lost != nil || !seen.paths {
+		t.Errorf("at first: %v, %+v", reported, seen)
 	}
 	gone := machines(3, lose("h2"), func(h []store.HostState) { h[1].Since = start.Add(time.Second) })
 	want := []string{"host h2 is lost: its nodes that may be rescheduled start elsewhere in 14s", "host h3 joined the cluster"}
-	said, seen := look(2*time.Second, gone)
-	if diff := cmp.Diff(want, said); diff != "" || seen.lost != nil || seen.again != 14*time.Second || !seen.paths {
+	reported, seen := look(2*time.Second, gone)
+	if diff := cmp.Diff(want, reported); diff != "" || seen.lost != nil || seen.next != 14*time.Second || !seen.paths {
 		t.Errorf("%+v %s", seen, diff)
 	}
-	if said, seen = look(16*time.Second, gone); said != nil || !cmp.Equal(seen.lost, []string{"h2"}) || seen.again != 30*time.Second || seen.paths {
-		t.Errorf("after the grace: %v, %+v", said, seen)
+	if reported, seen = look(16*time.Second, gone); reported != nil || !cmp.Equal(seen.lost, []string{"h2"}) || seen.next != 30*time.Second || seen.paths {
+		t.Errorf("after the grace: %v, %+v", reported, seen)
 	}
-	if said, _ = look(17*time.Second, machines(3)); !cmp.Equal(said, []string{"host h2 is back"}) {
-		t.Errorf("back: %v", said)
+	if reported, _ = look(17*time.Second, machines(3)); !cmp.Equal(reported, []string{"host h2 is back"}) {
+		t.Errorf("back: %v", reported)
 	}
-	if said, _ = look(18*time.Second, without(machines(3), "h2")); !cmp.Equal(said, []string{"host h2 was removed from the cluster"}) {
-		t.Errorf("removed: %v", said)
+	if reported, _ = look(18*time.Second, without(machines(3), "h2")); !cmp.Equal(reported, []string{"host h2 was removed from the cluster"}) {
+		t.Errorf("removed: %v", reported)
 	}
 	if _, seen = look(19*time.Second, machines(3, func(h []store.HostState) { h[0].Underlays[0].MTU = 1400 })); !seen.paths {
-		t.Error("a smaller MTU goes unseen")
+		t.Error("a smaller MTU is not reported")
 	}
 	narrow := machines(3, func(h []store.HostState) { h[0].Underlays[0].MTU, h[0].Paths = 1400, map[string]int{"h2": 1300} })
 	if _, seen = look(20*time.Second, narrow); !seen.paths {
-		t.Error("a way that takes less goes unseen")
+		t.Error("a path that carries less is not reported")
 	}
 }
 
@@ -187,7 +187,7 @@ func TestHostsThatLetGoOfNodesAreForgotten(t *testing.T) {
 		left                 int
 	}{
 		{spec.Generation, spec.Generation + 1, 1},     // it moves
-		{spec.Generation, spec.Generation + 1, 1},     // its host has not heard of it
+		{spec.Generation, spec.Generation + 1, 1},     // its host has not received it
 		{spec.Generation + 1, spec.Generation + 2, 0}, // now it has
 		{spec.Generation + 2, spec.Generation + 2, 0},
 	} {

@@ -35,7 +35,7 @@ func running(t *testing.T, file string) *slice.Slice {
 // replaced places the running slice again, as the leader does.
 func replaced(t *testing.T, prev *slice.Slice, hosts []store.HostState, lost ...string) *placing {
 	t.Helper()
-	p := &placing{prev: prev, next: unplaced(prev), generation: prev.Generation + 1, hosts: hosts, unasked: true,
+	p := &placing{prev: prev, next: placeable(prev), generation: prev.Generation + 1, hosts: hosts, unasked: true,
 		lost: map[string]bool{}, reported: map[string]int64{"h1": prev.Generation, "h2": prev.Generation}}
 	for _, h := range lost {
 		p.lost[h] = true
@@ -124,7 +124,7 @@ func TestANodeStartsElsewhereOnlyIfItsLostHostKnewThatItMay(t *testing.T) {
 		t.Fatalf("c since %d, d since %d, moves %v", c.Placement.Since, d.Placement.Since, p.moves)
 	}
 	for generation, want := range map[int64]bool{4: false, 5: true} {
-		p := &placing{prev: next, next: unplaced(next), generation: 6, hosts: machines(3, lose("h2")), unasked: true,
+		p := &placing{prev: next, next: placeable(next), generation: 6, hosts: machines(3, lose("h2")), unasked: true,
 			lost: map[string]bool{"h2": true}, reported: map[string]int64{"h2": generation}}
 		mustPlace(t, p)
 		if moved := p.next.Node("c").Host != "h2"; moved != want {
@@ -203,7 +203,7 @@ func TestLabelsCountWhenSomebodyAsks(t *testing.T) {
 	if p := replaced(t, prev, labelled); p.next.Node("d").Host != "h2" || len(p.moves) != 2 {
 		t.Errorf("moves %v", p.moves)
 	}
-	p := &placing{prev: prev, next: unplaced(prev), generation: 5, hosts: labelled}
+	p := &placing{prev: prev, next: placeable(prev), generation: 5, hosts: labelled}
 	if mustPlace(t, p); p.next.Node("d").Host != "h3" {
 		t.Errorf("d is on %s", p.next.Node("d").Host)
 	}
@@ -244,33 +244,34 @@ func TestALinkWhoseHostsWereRemovedStaysAsItWas(t *testing.T) {
 	}
 }
 
-// What was there before the cluster is on the one host that tells of it, under whatever name it told of it before.
+// What was there before the cluster is on the one host that reports it, under whatever name it reported it before.
 func TestNodesFromBeforeTheClusterStayWhereTheyAre(t *testing.T) {
 	prev := running(t, strings.Replace(chain, "d: }", "d: {host: h2}}", 1))
 	for i := range prev.Nodes {
 		prev.Nodes[i].Host = ""
 	}
 	for _, reported := range []map[string]int64{{"h1": 4}, {"h1": 4, "localhost": 3}} {
-		p := &placing{prev: prev, next: unplaced(prev), generation: 5, hosts: machines(3), reported: reported}
+		p := &placing{prev: prev, next: placeable(prev), generation: 5, hosts: machines(3), reported: reported}
 		mustPlace(t, p)
 		if a, d := p.next.Node("a"), p.next.Node("d"); a.Host != "h1" || len(a.Left) != 0 || d.Host != "h2" || !cmp.Equal(d.Left, map[string]int64{"h1": 5}) {
 			t.Errorf("reported by %v: a is on %s having left %v, d on %s having left %v", reported, a.Host, a.Left, d.Host, d.Left)
 		}
 	}
-	// Where nobody told of it, any may have it.
-	p := &placing{prev: prev, next: unplaced(prev), generation: 5, hosts: machines(3)}
+	// Where no host reported it, any may have it.
+	p := &placing{prev: prev, next: placeable(prev), generation: 5, hosts: machines(3)}
 	mustPlace(t, p)
 	if left := p.next.Node("d").Left; !cmp.Equal(left, map[string]int64{"h1": 5, "h3": 5}) {
 		t.Errorf("d left %v", left)
 	}
 }
 
-// A node that comes back to a host before this one heard that it had gone runs there as the older version wants it: it may not be ended there.
+// A node that comes back to a host before that host was notified of its departure runs there as the older version wants
+// it: it may not be ended there.
 func TestANodeThatComesBackMayLeaveWhenItsHostKnowsThat(t *testing.T) {
 	prev := running(t, chain)
 	c := prev.Node("c")
 	c.Host, c.Left, c.Placement.Reschedule = "h3", map[string]int64{"h2": 4}, slice.RescheduleAlways
-	pinned := unplaced(prev)
+	pinned := placeable(prev)
 	pinned.Node("c").Placement.Host = "h2"
 	p := &placing{prev: prev, next: pinned, generation: 5, hosts: machines(3), reported: map[string]int64{"h2": 3, "h3": 4}}
 	mustPlace(t, p)
@@ -285,7 +286,7 @@ func TestANodeThatWasRemovedAwaitsTheHostThatDidNotHearOfIt(t *testing.T) {
 	again := func(host string) *slice.Node {
 		p := &placing{prev: prev, next: resolved(t, strings.Replace(chain, "d: }", "d: {host: "+host+"}}", 1), prev), generation: 5, hosts: machines(3)}
 		p.next.Node("d").Placement.Reschedule = slice.RescheduleAlways
-		p.heed(map[string]slice.Status{
+		p.readReports(map[string]slice.Status{
 			"h1": {Generation: 4, Nodes: map[string]slice.NodeStatus{"a": {}, "b": {}}},
 			"h2": {Generation: 3, Nodes: map[string]slice.NodeStatus{"c": {}, "d": {}}},
 		})

@@ -156,7 +156,7 @@ func (p *placing) path(seg *slice.Segment, span *slice.Span) path {
 	return way
 }
 
-// narrow heeds what lies between the hosts.
+// narrow takes the paths between the hosts into account.
 func (p *placing) narrow(way *path) {
 	for _, from := range way.hosts {
 		for _, to := range way.hosts {

@@ -15,7 +15,7 @@ import (
 	"github.com/pergola-net/pergola/model/topology"
 )
 
-// placing is one slice on its way to its hosts. It is pure: everything that counts is in it.
+// placing is the placement of one slice. It is pure: all that it depends on is in it.
 type placing struct {
 	next       *slice.Slice       // its nodes get hosts, its links tunnels, its interfaces MTUs
 	prev       *slice.Slice       // the running version, or nil
@@ -37,8 +37,8 @@ type placing struct {
 	notes  []string               // what a user should know
 }
 
-// place gives every node a host, or says in a *Refusal why there is none. Nodes that run stay where they are, as long as that is
-// allowed; one that should go and that no other host can take stays too, with a note.
+// place gives every node a host, or returns a *Refusal with the reason why there is none. Nodes that run stay where they
+// are, as long as that is allowed; one that should leave and that no other host can take stays too, with a note.
 func (p *placing) place() error {
 	p.byName, p.was = map[string]*store.HostState{}, map[string]*slice.Node{}
 	p.stuck, p.moves = map[string]bool{}, map[string]string{}
@@ -46,7 +46,7 @@ func (p *placing) place() error {
 		p.byName[p.hosts[i].Name] = &p.hosts[i]
 	}
 	if p.prev != nil {
-		p.prev = housed(p.prev, p.founder())
+		p.prev = withHost(p.prev, p.founder())
 		for i := range p.prev.Nodes {
 			p.was[p.prev.Nodes[i].Name] = &p.prev.Nodes[i]
 		}
@@ -59,7 +59,7 @@ func (p *placing) place() error {
 		if err != nil {
 			return err
 		}
-		said := len(p.notes)
+		noted := len(p.notes)
 		for i := range p.next.Nodes {
 			if n := &p.next.Nodes[i]; n.Kind != slice.Switch {
 				p.settle(n, m[n.Name])
@@ -76,7 +76,7 @@ func (p *placing) place() error {
 		if len(held) == 0 {
 			return nil
 		}
-		p.notes = append(p.notes[:said], held...)
+		p.notes = append(p.notes[:noted], held...)
 		clear(p.moves)
 	}
 }
@@ -90,8 +90,8 @@ func unplaceable(name string, faults []Fault) *Refusal {
 	return r
 }
 
-// founder is the host that has nodes from before there was a cluster: the only one that says anything of the slice; empty where that is not
-// known. The name that the machine bore then is no host's.
+// founder is the host that has nodes from before there was a cluster: the only one that reports the slice; empty where
+// there are none or several.
 func (p *placing) founder() string {
 	var hosts []string
 	for i := range p.hosts {
@@ -105,9 +105,9 @@ func (p *placing) founder() string {
 	return hosts[0]
 }
 
-// housed gives the nodes without a host that host.
-func housed(s *slice.Slice, host string) *slice.Slice {
-	if host == "" || !homeless(s) {
+// withHost places the nodes that have no host on host.
+func withHost(s *slice.Slice, host string) *slice.Slice {
+	if host == "" || !hasUnplaced(s) {
 		return s
 	}
 	next := *s
@@ -138,11 +138,11 @@ func (p *placing) free(n *slice.Node) bool {
 	if h := p.byName[was.Host]; !p.lost[was.Host] || h != nil && h.Alive { // it may be back since it was found lost
 		return false
 	}
-	// The host goes by the version that it knew last.
+	// The host acts on the version that it received last.
 	return p.reported[was.Host] >= was.Placement.Since
 }
 
-// freed are the lost hosts from which nodes start elsewhere without their word.
+// freed are the lost hosts whose nodes start elsewhere without a release by the host.
 func (p *placing) freed() (hosts []string) {
 	for node, host := range p.moves {
 		if p.byName[host] != nil && p.free(p.next.Node(node)) && !slices.Contains(hosts, host) {
@@ -211,7 +211,7 @@ func nowhere(name string, err *mapping.Impossible) *Refusal {
 	return r
 }
 
-// reasons words why the hosts cannot take a node, without its name.
+// reasons says why the hosts cannot take a node, without its name.
 func reasons(err *mapping.Impossible) string {
 	_, text, _ := strings.Cut(err.Error(), "no host can take it: ")
 	return text
@@ -324,8 +324,8 @@ func (p *placing) substrate() mapping.Substrate {
 	return s
 }
 
-// heed notes what matters here of what hosts report.
-func (p *placing) heed(reports map[string]slice.Status) {
+// readReports notes the generation and the nodes that each host reports.
+func (p *placing) readReports(reports map[string]slice.Status) {
 	p.reported, p.named = make(map[string]int64, len(reports)), map[string][]string{}
 	for host, st := range reports {
 		p.reported[host] = st.Generation
@@ -335,7 +335,7 @@ func (p *placing) heed(reports map[string]slice.Status) {
 	}
 }
 
-// settle puts a node on a host, and notes who must let go of it first.
+// settle puts a node on a host, and notes the hosts that must let go of it first.
 func (p *placing) settle(n *slice.Node, host string) {
 	n.Host, n.Left, n.Placement.Since = host, nil, 0
 	left := p.holders(n, host)
@@ -366,7 +366,7 @@ func (p *placing) settle(n *slice.Node, host string) {
 // holders gives the hosts that may run a node until they hear that it is to be on a host, each with the generation that says so.
 func (p *placing) holders(n *slice.Node, host string) map[string]int64 {
 	was := p.was[n.Name]
-	if was == nil { // a host may not have heard yet that an older version's node of that name was removed
+	if was == nil { // a host may not have received yet that an older version's node of that name was removed
 		left := map[string]int64{}
 		for _, h := range p.named[n.Name] {
 			left[h] = p.generation
@@ -378,7 +378,7 @@ func (p *placing) holders(n *slice.Node, host string) map[string]int64 {
 		left = map[string]int64{}
 	}
 	switch {
-	case was.Host == "": // from before there was a cluster, and nobody knows which host has it
+	case was.Host == "": // from before there was a cluster: any host may have it
 		for h := range p.byName {
 			left[h] = p.generation
 		}

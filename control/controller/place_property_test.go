@@ -168,7 +168,7 @@ func TestWhateverHappensNodesAreWhereTheyMayBe(t *testing.T) {
 			}
 			p := &placing{prev: prev, hosts: there, generation: prev.Generation + 1, reported: maps.Clone(reported), lost: map[string]bool{}}
 			if p.unasked = rapid.Bool().Draw(t, "leader"); p.unasked {
-				p.next = unplaced(prev)
+				p.next = placeable(prev)
 				for _, h := range there {
 					p.lost[h.Name] = !h.Alive
 				}

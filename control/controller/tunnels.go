@@ -16,14 +16,14 @@ func (p *placing) numberTunnels() error {
 			had[name], used[t.Number], last = t.Number, true, max(last, t.Number)
 		}
 	}
-	var wide []*slice.Tunnel
+	var crossing []*slice.Tunnel
 	var names []string
 	add := func(t *slice.Tunnel, name string, hosts []string) {
 		if t.Number = 0; t.Kind == slice.EGRE {
 			t.Kind = "" // the default is written out where there is a tunnel
 		}
 		if len(hosts) > 1 {
-			wide, names = append(wide, t), append(names, name)
+			crossing, names = append(crossing, t), append(names, name)
 		}
 	}
 	for i := range p.next.Links {
@@ -35,21 +35,21 @@ func (p *placing) numberTunnels() error {
 			add(&n.Tunnel, "switch "+n.Name, span.Switch(n.Name))
 		}
 	}
-	if len(wide) > slice.MaxTunnels {
+	if len(crossing) > slice.MaxTunnels {
 		return refuse(Invalid, "slice %s: %d links and switches reach over several hosts: one slice can have %d of them; placement: pack, or host: for nodes that belong together, make them fewer",
-			p.next.Name, len(wide), slice.MaxTunnels)
+			p.next.Name, len(crossing), slice.MaxTunnels)
 	}
-	for i, t := range wide {
+	for i, t := range crossing {
 		t.Kind = cmp.Or(t.Kind, slice.EGRE)
 		t.Number = had[names[i]]
 	}
-	for _, t := range wide {
+	for _, t := range crossing {
 		if t.Number != 0 {
 			continue
 		}
 		if len(used) > slice.MaxTunnels { // only what goes can make room
 			used = map[uint16]bool{0: true}
-			for _, other := range wide {
+			for _, other := range crossing {
 				used[other.Number] = true
 			}
 		}

@@ -156,24 +156,24 @@ func TestCallerIsWhoConnected(t *testing.T) {
 	}
 }
 
-func TestWhatIsReadOfSlicesIsRecalled(t *testing.T) {
+func TestReadsOfSlicesMayBeStale(t *testing.T) {
 	for request, want := range map[string]bool{
 		"GET /v1/slices":                        true,
 		"GET /v1/slices/lab":                    true,
 		"GET /v1/slices/lab/nodes/r1/exec":      true,
 		"POST /v1/slices/lab/nodes/r1/verify":   true,
 		"POST /v1/slices/lab/check":             true,
-		"GET /v1/slices/lab/progress":           false, // it would tell of a state that nobody waits for
+		"GET /v1/slices/lab/progress":           false, // its reader waits for a change
 		"PUT /v1/slices/check":                  false,
 		"POST /v1/slices/lab/retry":             false,
 		"POST /v1/slices/lab/nodes/verify/stop": false,
 		"DELETE /v1/slices/lab":                 false,
-		"GET /v1/hosts":                         false, // who is alive, nobody here can know
+		"GET /v1/hosts":                         false, // whether hosts are alive is not cached
 		"GET /v1/slicesandmore":                 false,
 	} {
 		method, path, _ := strings.Cut(request, " ")
-		if recalls(method, path) != want {
-			t.Errorf("%s: recalled is %v", request, !want)
+		if mayBeStale(method, path) != want {
+			t.Errorf("%s: may be stale is %v", request, !want)
 		}
 	}
 }

@@ -82,21 +82,22 @@ func (s *server) atHost(own http.Handler) http.Handler {
 		})
 	}
 	mux.Handle("/", own)
-	return recalling(mux)
+	return allowStale(mux)
 }
 
-// recalling answers what is asked of slices by what the cluster's servers said last, while none of them does.
-func recalling(next http.Handler) http.Handler {
+// allowStale lets requests for slices be answered from the offline cache while no server of the cluster answers.
+func allowStale(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if recalls(r.Method, r.URL.Path) {
+		if mayBeStale(r.Method, r.URL.Path) {
 			r = r.WithContext(store.AllowStale(r.Context()))
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// recalls tells requests that change nothing but in a host's own nodes. Who follows progress waits for what is so now.
-func recalls(method, target string) bool {
+// mayBeStale reports whether a request changes nothing but a host's own nodes. Progress must be current: its reader waits
+// for a change.
+func mayBeStale(method, target string) bool {
 	if target != "/v1/slices" && !strings.HasPrefix(target, "/v1/slices/") {
 		return false
 	}
