@@ -52,8 +52,7 @@ require (
 	github.com/aymanbagabas/go-udiff v0.3.1 // indirect
 	github.com/charmbracelet/x/exp/golden v0.0.0-20241011142426-46044092ad91 // indirect
 	github.com/gaissmai/bart v0.30.0
-	github.com/mdlayher/netlink v1.11.2
-	github.com/mdlayher/socket v0.6.0 // indirect
+	github.com/mdlayher/netlink v1.11.2 // indirect
 	github.com/vishvananda/netns v0.0.5 // indirect
 )
 

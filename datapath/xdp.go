@@ -1,17 +1,17 @@
 package datapath
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // Prefixes of pins of links, by ifindex: of devices in the substrate, and of network cards, which are numbered in the
@@ -126,46 +126,26 @@ func updateLink(pin string, p *ebpf.Program) error {
 	return errors.Join(err, l.Close())
 }
 
-// xdpProgram asks which program a device of the thread's namespace has.
-func xdpProgram(ifindex int) (uint32, error) {
+// xdpProgram asks which program a device of the thread's namespace has; 0 is none.
+func xdpProgram(ifindex int) (program uint32, err error) {
 	const programID = 4 // IFLA_XDP_PROG_ID
-	dump, err := syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC)
+	c, err := rtnl.Open(unix.NETLINK_ROUTE)
 	if err != nil {
-		return 0, fmt.Errorf("list devices: %w", err)
+		return 0, err
 	}
-	messages, err := syscall.ParseNetlinkMessage(dump)
+	defer func() { err = errors.Join(err, c.Close()) }()
+	data, err := c.Get(unix.RTM_GETLINK, rtnl.Encode(unix.IfInfomsg{Index: int32(ifindex)}))
 	if err != nil {
-		return 0, fmt.Errorf("list devices: %w", err)
+		return 0, fmt.Errorf("read device %d: %w", ifindex, err)
 	}
-	for i := range messages {
-		m := &messages[i]
-		if m.Header.Type != unix.RTM_NEWLINK || int(binary.NativeEndian.Uint32(m.Data[4:])) != ifindex {
-			continue
-		}
-		attributes, err := syscall.ParseNetlinkRouteAttr(m)
-		if err != nil {
-			return 0, fmt.Errorf("read device %d: %w", ifindex, err)
-		}
-		for _, a := range attributes {
-			if a.Attr.Type&^unix.NLA_F_NESTED == unix.IFLA_XDP {
-				return nested(a.Value, programID), nil
-			}
+	a := rtnl.Message{Data: data}.Attributes(unix.SizeofIfInfomsg)
+	for a.Next() {
+		if a.Kind == unix.IFLA_XDP {
+			a.Inside(programID, func(a *rtnl.Attrs) { program = a.U32() })
 		}
 	}
-	return 0, fmt.Errorf("device %d: %w", ifindex, unix.ENODEV)
-}
-
-// nested finds a number among attributes.
-func nested(b []byte, want uint16) uint32 {
-	for len(b) >= unix.SizeofRtAttr {
-		n, kind := int(binary.NativeEndian.Uint16(b)), binary.NativeEndian.Uint16(b[2:])
-		if n < unix.SizeofRtAttr || n > len(b) {
-			break
-		}
-		if kind == want && n == unix.SizeofRtAttr+4 {
-			return binary.NativeEndian.Uint32(b[unix.SizeofRtAttr:])
-		}
-		b = b[min(len(b), (n+3)&^3):]
+	if err := a.Err(); err != nil {
+		return 0, fmt.Errorf("read device %d: %w", ifindex, err)
 	}
-	return 0
+	return program, nil
 }

@@ -6,23 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/bench/traffic"
-	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 	"github.com/pergola-net/pergola/lab/vnet"
 )
 
-// daemon does the least that a routing daemon does: it hears from the kernel that an interface has lost its carrier, and changes a
-// route. It does so on both sides of a comparison.
+// daemon does the least that a routing daemon does: the kernel notifies it that an interface has lost its carrier, and it
+// changes a route. It does so on both sides of a comparison.
 type daemon struct {
 	node    *vnet.Node
 	index   int
 	change  vnet.Change
-	fd      int
+	links   *rtnl.Conn
 	armed   atomic.Bool // otherwise it only watches
 	carrier atomic.Bool
 	ended   atomic.Bool
@@ -30,68 +29,59 @@ type daemon struct {
 }
 
 func startDaemon(n *vnet.Node, device string, change vnet.Change) (_ *daemon, err error) {
-	d := &daemon{node: n, change: change, fd: -1, done: make(chan error, 1)}
+	d := &daemon{node: n, change: change, done: make(chan error, 1)}
 	if d.index, err = n.Index(device); err != nil {
 		return nil, err
 	}
-	err = netns.In(n.NS, func() (err error) {
-		d.fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
-		return err
-	})
-	if err == nil {
-		err = unix.Bind(d.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: unix.RTMGRP_LINK})
+	if d.links, err = rtnl.OpenIn(n.NS, unix.NETLINK_ROUTE); err != nil {
+		return nil, fmt.Errorf("watch the links of %s: %w", n.Name, err)
 	}
+	err = d.links.Join(unix.RTNLGRP_LINK)
 	if err == nil { // so often it looks whether it shall stop
-		err = unix.SetsockoptTimeval(d.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 20_000})
+		err = unix.SetsockoptTimeval(d.links.FD(), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 20_000})
 	}
 	if err == nil {
 		err = d.ask()
 	}
 	if err != nil {
-		if d.fd >= 0 {
-			err = errors.Join(err, unix.Close(d.fd))
-		}
-		return nil, fmt.Errorf("watch the links of %s: %w", n.Name, err)
+		return nil, errors.Join(fmt.Errorf("watch the links of %s: %w", n.Name, err), d.links.Close())
 	}
 	go func() { d.done <- traffic.OnCPU(other(), d.run) }()
 	return d, nil
 }
 
-// ask makes the kernel say what there is.
+// ask requests the list of links, which run reads.
 func (d *daemon) ask() error {
-	b := binary.NativeEndian.AppendUint32(nil, unix.SizeofNlMsghdr+unix.SizeofIfInfomsg)
-	b = binary.NativeEndian.AppendUint16(b, unix.RTM_GETLINK)
-	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
-	b = append(b, make([]byte, 8+unix.SizeofIfInfomsg)...)
-	return unix.Sendto(d.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+	request := rtnl.Request(unix.RTM_GETLINK, unix.NLM_F_DUMP, make([]byte, unix.SizeofIfInfomsg))
+	return unix.Sendto(d.links.FD(), request, 0, rtnl.Kernel())
 }
 
 func (d *daemon) run() error {
 	b := make([]byte, 1<<16)
 	for !d.ended.Load() {
-		n, _, err := unix.Recvfrom(d.fd, b, 0)
+		n, _, err := unix.Recvfrom(d.links.FD(), b, 0)
 		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("hear of links: %w", err)
+			return fmt.Errorf("watch links: %w", err)
 		}
-		messages, err := syscall.ParseNetlinkMessage(b[:n])
-		if err != nil {
-			return fmt.Errorf("hear of links: %w", err)
-		}
-		for _, m := range messages {
-			if err := d.hear(m); err != nil {
-				return err
+		for rest := b[:n]; len(rest) > 0; {
+			var m rtnl.Message
+			if m, rest, err = rtnl.NextMessage(rest); err == nil {
+				err = d.take(m)
+			}
+			if err != nil {
+				return fmt.Errorf("watch links: %w", err)
 			}
 		}
 	}
 	return nil
 }
 
-// hear looks at struct ifinfomsg.
-func (d *daemon) hear(m syscall.NetlinkMessage) error {
-	if m.Header.Type != unix.RTM_NEWLINK || int(binary.NativeEndian.Uint32(m.Data[4:])) != d.index {
+// take looks at struct ifinfomsg.
+func (d *daemon) take(m rtnl.Message) error {
+	if m.Kind != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg || int(binary.NativeEndian.Uint32(m.Data[4:])) != d.index {
 		return nil
 	}
 	carrier := binary.NativeEndian.Uint32(m.Data[8:])&unix.IFF_RUNNING != 0
@@ -102,7 +92,7 @@ func (d *daemon) hear(m syscall.NetlinkMessage) error {
 	return d.node.Apply(d.change)
 }
 
-// awaitCarrier waits until the kernel has said that there is one.
+// awaitCarrier waits until the kernel has notified it of one.
 func (d *daemon) awaitCarrier(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -118,5 +108,5 @@ func (d *daemon) awaitCarrier(ctx context.Context) error {
 
 func (d *daemon) stop() error {
 	d.ended.Store(true)
-	return errors.Join(<-d.done, unix.Close(d.fd))
+	return errors.Join(<-d.done, d.links.Close())
 }

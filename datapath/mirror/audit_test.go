@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
@@ -106,13 +107,13 @@ func TestRefusal(t *testing.T) {
 	for no, want := range map[unix.Errno]error{
 		unix.EOPNOTSUPP: nil, unix.EAFNOSUPPORT: nil, unix.EPERM: unix.EPERM, unix.ENOBUFS: unix.ENOBUFS,
 	} {
-		m := message{kind: unix.NLMSG_ERROR, data: binary.NativeEndian.AppendUint32(nil, uint32(-int32(no)))}
-		if err := m.refusal(); !errors.Is(err, want) {
+		m := rtnl.Message{Kind: unix.NLMSG_ERROR, Data: binary.NativeEndian.AppendUint32(nil, uint32(-int32(no)))}
+		if err := refusal(m); !errors.Is(err, want) {
 			t.Errorf("%v: %v, want %v", no, err, want)
 		}
 	}
-	if err := (message{}).refusal(); !errors.Is(err, errMalformed) {
-		t.Errorf("%v, want %v", err, errMalformed)
+	if err := refusal(rtnl.Message{}); !errors.Is(err, rtnl.ErrMalformed) {
+		t.Errorf("%v, want %v", err, rtnl.ErrMalformed)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
@@ -81,9 +82,9 @@ func BenchmarkFloor(b *testing.B) {
 		buffer := make([]byte, 64<<10)
 		for {
 			n, err := unix.Read(fd, buffer)
-			if m, _, bad := nextMessage(buffer[:max(n, 0)]); err != nil || bad != nil || m.kind == unix.RTM_NEWLINK {
+			if m, _, bad := rtnl.NextMessage(buffer[:max(n, 0)]); err != nil || bad != nil || m.Kind == unix.RTM_NEWLINK {
 				return
-			} else if m.kind == unix.RTM_NEWROUTE {
+			} else if m.Kind == unix.RTM_NEWROUTE {
 				seen.Add(1)
 			}
 		}
@@ -109,7 +110,7 @@ func (l *lab) measure(b *testing.B, arrived func(i int) bool) {
 		r := kroute{prefix: netip.MustParsePrefix("192.0.2.0/24"), table: 254, kind: 1, paths: []path{{
 			link: l.index(i % 2), gateway: netip.MustParseAddr(fmt.Sprintf("10.0.%d.2", i%2)), weight: 1,
 		}}}
-		m := r.message(unix.RTM_NEWROUTE, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_REPLACE).bytes()
+		m := encode(r.message(unix.RTM_NEWROUTE, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_REPLACE))
 		var failed error
 		before := time.Now()
 		err := sock.raw.Control(func(fd uintptr) {
@@ -190,7 +191,7 @@ func manyRoutes(n int) string {
 func BenchmarkEvents(b *testing.B) {
 	v := newView(newMemory(), map[int]int{1: 101})
 	v.begin()
-	var ms []message
+	var ms []rtnl.Message
 	for i := range 1000 {
 		r := kroute{prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), table: 254, kind: 1,
 			paths: []path{{link: 1, gateway: netip.AddrFrom4([4]byte{192, 168, 0, byte(i)}), weight: 1}}}
@@ -209,7 +210,7 @@ var _ sink = (*fib.Router)(nil)
 // BenchmarkConfirm takes over a dump of 1,000,000 routes, without a kernel and without maps.
 func BenchmarkConfirm(b *testing.B) {
 	const routes = 1_000_000
-	var ms []message
+	var ms []rtnl.Message
 	for i := range routes {
 		r := kroute{prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(i)<<8))), 24), table: 254, kind: 1,
 			paths: []path{{link: 1, gateway: netip.AddrFrom4([4]byte{192, 168, 0, byte(i)}), weight: 1}}}

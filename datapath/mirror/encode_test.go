@@ -5,6 +5,8 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // kroute is a route as the kernel has it.
@@ -20,32 +22,19 @@ type kroute struct {
 	bare   bool   // of an object only the number is told (net.ipv4.nexthop_compat_mode=0)
 }
 
-func attribute(kind uint16, value []byte) []byte {
-	b := make([]byte, 4, 4+align(len(value)))
-	binary.NativeEndian.PutUint16(b, uint16(4+len(value)))
-	binary.NativeEndian.PutUint16(b[2:], kind)
-	b = append(b, value...)
-	return append(b, make([]byte, align(len(b))-len(b))...)
+func netlinkMessage(kind, flags uint16, body []byte) rtnl.Message {
+	return rtnl.Message{Kind: kind, Flags: flags, Data: body}
 }
 
-func number(kind uint16, n uint32) []byte {
-	return attribute(kind, binary.NativeEndian.AppendUint32(nil, n))
+// encode gives a message as it comes from a socket.
+func encode(m rtnl.Message) []byte {
+	b := rtnl.Request(m.Kind, 0, m.Data)
+	binary.NativeEndian.PutUint32(b, uint32(unix.NLMSG_HDRLEN+len(m.Data)))
+	binary.NativeEndian.PutUint16(b[6:], m.Flags)
+	return b
 }
 
-func netlinkMessage(kind, flags uint16, body []byte) message {
-	return message{kind: kind, flags: flags, data: body}
-}
-
-// bytes are a message as it comes from a socket.
-func (m message) bytes() []byte {
-	b := make([]byte, unix.NLMSG_HDRLEN)
-	binary.NativeEndian.PutUint32(b, uint32(unix.NLMSG_HDRLEN+len(m.data)))
-	binary.NativeEndian.PutUint16(b[4:], m.kind)
-	binary.NativeEndian.PutUint16(b[6:], m.flags)
-	return append(b, m.data...)
-}
-
-func (r kroute) message(kind, flags uint16) message {
+func (r kroute) message(kind, flags uint16) rtnl.Message {
 	family := byte(unix.AF_INET)
 	if r.prefix.Addr().Is6() {
 		family = unix.AF_INET6
@@ -54,18 +43,18 @@ func (r kroute) message(kind, flags uint16) message {
 	if r.table == unix.RT_TABLE_LOCAL {
 		b[5] = unix.RTPROT_KERNEL
 	}
-	b = append(b, number(unix.RTA_TABLE, uint32(r.table))...)
+	b = append(b, rtnl.U32(unix.RTA_TABLE, uint32(r.table))...)
 	if r.prefix.Bits() > 0 {
-		b = append(b, attribute(unix.RTA_DST, r.prefix.Addr().AsSlice())...)
+		b = append(b, rtnl.Bytes(unix.RTA_DST, r.prefix.Addr().AsSlice())...)
 	}
 	if r.metric != 0 {
-		b = append(b, number(unix.RTA_PRIORITY, r.metric)...)
+		b = append(b, rtnl.U32(unix.RTA_PRIORITY, r.metric)...)
 	}
 	if r.source.IsValid() {
-		b = append(b, attribute(unix.RTA_PREFSRC, r.source.AsSlice())...)
+		b = append(b, rtnl.Bytes(unix.RTA_PREFSRC, r.source.AsSlice())...)
 	}
 	if r.object != 0 {
-		b = append(b, number(rtaNHID, r.object)...)
+		b = append(b, rtnl.U32(rtaNHID, r.object)...)
 	}
 	if r.bare {
 		return netlinkMessage(kind, flags, b)
@@ -73,7 +62,7 @@ func (r kroute) message(kind, flags uint16) message {
 	if len(r.paths) == 1 {
 		p := r.paths[0]
 		b[8] = b2i(p.dead)
-		b = append(b, number(unix.RTA_OIF, uint32(p.link))...)
+		b = append(b, rtnl.U32(unix.RTA_OIF, uint32(p.link))...)
 		b = append(b, gatewayAttribute(p)...)
 	} else if len(r.paths) > 1 {
 		var all []byte
@@ -85,7 +74,7 @@ func (r kroute) message(kind, flags uint16) message {
 			binary.NativeEndian.PutUint16(hop, uint16(len(hop)))
 			all = append(all, hop...)
 		}
-		b = append(b, attribute(unix.RTA_MULTIPATH, all)...)
+		b = append(b, rtnl.Bytes(unix.RTA_MULTIPATH, all)...)
 	}
 	return netlinkMessage(kind, flags, b)
 }
@@ -94,28 +83,28 @@ func gatewayAttribute(p path) []byte {
 	if !p.gateway.IsValid() {
 		return nil
 	}
-	return attribute(unix.RTA_GATEWAY, p.gateway.AsSlice())
+	return rtnl.Bytes(unix.RTA_GATEWAY, p.gateway.AsSlice())
 }
 
-func objectMessage(kind uint16, id uint32, p path) message {
-	b := append(make([]byte, sizeofNHMsg), number(unix.NHA_ID, id)...)
-	b = append(b, number(unix.NHA_OIF, uint32(p.link))...)
-	return netlinkMessage(kind, 0, append(b, attribute(unix.NHA_GATEWAY, p.gateway.AsSlice())...))
+func objectMessage(kind uint16, id uint32, p path) rtnl.Message {
+	b := append(make([]byte, sizeofNHMsg), rtnl.U32(unix.NHA_ID, id)...)
+	b = append(b, rtnl.U32(unix.NHA_OIF, uint32(p.link))...)
+	return netlinkMessage(kind, 0, append(b, rtnl.Bytes(unix.NHA_GATEWAY, p.gateway.AsSlice())...))
 }
 
-func linkMessage(kind uint16, index int, up bool) message {
+func linkMessage(kind uint16, index int, up bool) rtnl.Message {
 	b := make([]byte, unix.SizeofIfInfomsg)
 	binary.NativeEndian.PutUint32(b[4:], uint32(index))
 	if up {
 		binary.NativeEndian.PutUint32(b[8:], unix.IFF_UP|unix.IFF_RUNNING|unix.IFF_LOWER_UP)
 	}
-	b = append(b, number(unix.IFLA_MTU, 1500)...)
-	return netlinkMessage(kind, 0, append(b, attribute(unix.IFLA_ADDRESS, []byte{2, 0, 0, 0, 0, byte(index)})...))
+	b = append(b, rtnl.U32(unix.IFLA_MTU, 1500)...)
+	return netlinkMessage(kind, 0, append(b, rtnl.Bytes(unix.IFLA_ADDRESS, []byte{2, 0, 0, 0, 0, byte(index)})...))
 }
 
-func addressMessage(kind uint16, index int, addr netip.Addr) message {
+func addressMessage(kind uint16, index int, addr netip.Addr) rtnl.Message {
 	b := make([]byte, unix.SizeofIfAddrmsg)
 	b[0], b[1] = unix.AF_INET, 24
 	binary.NativeEndian.PutUint32(b[4:], uint32(index))
-	return netlinkMessage(kind, 0, append(b, attribute(unix.IFA_LOCAL, addr.AsSlice())...))
+	return netlinkMessage(kind, 0, append(b, rtnl.Bytes(unix.IFA_LOCAL, addr.AsSlice())...))
 }

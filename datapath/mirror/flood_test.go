@@ -24,10 +24,10 @@ func TestFloodOfForgedEvents(t *testing.T) {
 	l.synced()
 	calm.fastPath(true, true, "")
 	fd := l.rawSocket()
-	forged := kroute{
+	forged := encode(kroute{
 		prefix: netip.MustParsePrefix("203.0.113.0/24"), table: unix.RT_TABLE_MAIN, kind: unix.RTN_UNICAST,
 		paths: []path{{link: l.index(0), gateway: netip.MustParseAddr("10.0.0.2"), weight: 1}},
-	}.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE).bytes()
+	}.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE))
 
 	err := unix.Sendto(fd, forged, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Pid: l.netlinkPort()})
 	if !errors.Is(err, unix.ECONNREFUSED) {
@@ -184,7 +184,7 @@ func (l *lab) flap() (stop func()) {
 			paths: []path{{link: l.index(0), gateway: netip.MustParseAddr("10.0.0.2"), weight: 1}},
 		}
 		for n, kind := range []uint16{unix.RTM_NEWROUTE, unix.RTM_DELROUTE} {
-			messages[n] = append(messages[n], r.message(kind, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_REPLACE).bytes()...)
+			messages[n] = append(messages[n], encode(r.message(kind, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_REPLACE))...)
 		}
 	}
 	round := 0

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pergola-net/pergola/datapath/fib"
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
@@ -232,9 +233,9 @@ func (l *lab) addGroup(id uint32, members ...member) error {
 		group = binary.NativeEndian.AppendUint32(group, m.id)
 		group = append(group, byte(m.weight-1), byte((m.weight-1)>>8), 0, 0)
 	}
-	b := append(make([]byte, sizeofNHMsg), number(unix.NHA_ID, id)...)
-	b = append(b, attribute(unix.NHA_GROUP, group)...)
-	request := netlinkMessage(unix.RTM_NEWNEXTHOP, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, b).bytes()
+	b := append(make([]byte, sizeofNHMsg), rtnl.U32(unix.NHA_ID, id)...)
+	b = append(b, rtnl.Bytes(unix.NHA_GROUP, group)...)
+	request := encode(netlinkMessage(unix.RTM_NEWNEXTHOP, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, b))
 	return netns.In(l.ns, func() error {
 		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 		if err != nil {
@@ -249,8 +250,8 @@ func (l *lab) addGroup(id uint32, members ...member) error {
 		if err != nil {
 			return err
 		}
-		if m, _, err := nextMessage(answer[:n]); err != nil || binary.NativeEndian.Uint32(m.data) != 0 {
-			return fmt.Errorf("add a group: %w", errors.Join(err, m.refusal()))
+		if m, _, err := rtnl.NextMessage(answer[:n]); err != nil || binary.NativeEndian.Uint32(m.Data) != 0 {
+			return fmt.Errorf("add a group: %w", errors.Join(err, refusal(m)))
 		}
 		return nil
 	})

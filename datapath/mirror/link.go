@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // link is an interface of the node, as the kernel tells it.
@@ -47,33 +48,33 @@ func newLinks(out sink, ports map[int]int) *links {
 }
 
 // parseLink reads RTM_NEWLINK of family unspec.
-func parseLink(m message) (index int, l link, err error) {
-	if len(m.data) < unix.SizeofIfInfomsg {
-		return 0, l, errMalformed
+func parseLink(m rtnl.Message) (index int, l link, err error) {
+	if len(m.Data) < unix.SizeofIfInfomsg {
+		return 0, l, rtnl.ErrMalformed
 	}
 	const running = unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOWER_UP
-	index = int(binary.NativeEndian.Uint32(m.data[4:]))
-	l.up = binary.NativeEndian.Uint32(m.data[8:])&running == running
-	for a := m.body(unix.SizeofIfInfomsg); a.next(); {
-		switch a.kind {
+	index = int(binary.NativeEndian.Uint32(m.Data[4:]))
+	l.up = binary.NativeEndian.Uint32(m.Data[8:])&running == running
+	for a := m.Attributes(unix.SizeofIfInfomsg); a.Next(); {
+		switch a.Kind {
 		case unix.IFLA_IFNAME:
-			l.name = unix.ByteSliceToString(a.value)
+			l.name = unix.ByteSliceToString(a.Value)
 		case unix.IFLA_ADDRESS:
-			if len(a.value) == len(l.mac) {
-				l.mac = [6]byte(a.value)
+			if len(a.Value) == len(l.mac) {
+				l.mac = [6]byte(a.Value)
 			}
 		case unix.IFLA_MTU:
-			l.mtu = int(a.u32())
+			l.mtu = int(a.U32())
 		case unix.IFLA_MASTER:
-			l.taken = l.taken || a.u32() != 0
+			l.taken = l.taken || a.U32() != 0
 		case unix.IFLA_XDP:
-			for x := (attributes{rest: a.value}); x.next(); {
-				l.taken = l.taken || x.kind == unix.IFLA_XDP_ATTACHED && len(x.value) > 0 && x.value[0] != 0
+			for x := rtnl.Attributes(a.Value); x.Next(); {
+				l.taken = l.taken || x.Kind == unix.IFLA_XDP_ATTACHED && len(x.Value) > 0 && x.Value[0] != 0
 			}
 		case unix.IFLA_AF_SPEC:
-			for f := (attributes{rest: a.value}); f.next(); {
-				if f.kind == unix.AF_INET6 {
-					l.ipv6(f.value)
+			for f := rtnl.Attributes(a.Value); f.Next(); {
+				if f.Kind == unix.AF_INET6 {
+					l.ipv6(f.Value)
 				}
 			}
 		}
@@ -89,25 +90,25 @@ const (
 
 // ipv6 reads what IPv6 adds to an interface.
 func (l *link) ipv6(b []byte) {
-	for a := (attributes{rest: b}); a.next(); {
-		if a.kind != unix.IFLA_INET6_CONF {
+	for a := rtnl.Attributes(b); a.Next(); {
+		if a.Kind != unix.IFLA_INET6_CONF {
 			continue
 		}
 		number := func(i int) uint32 {
-			if len(a.value) < 4*i+4 {
+			if len(a.Value) < 4*i+4 {
 				return 0
 			}
-			return binary.NativeEndian.Uint32(a.value[4*i:])
+			return binary.NativeEndian.Uint32(a.Value[4*i:])
 		}
 		l.mtu6, l.noIPv6 = int(number(devconfMTU6)), number(devconfDisableIPv6) != 0
 	}
 }
 
 // parseIPv6Link reads RTM_NEWLINK of family inet6 into what is known of the link.
-func parseIPv6Link(m message, known link) link {
-	for a := m.body(unix.SizeofIfInfomsg); a.next(); {
-		if a.kind == unix.IFLA_PROTINFO {
-			known.ipv6(a.value)
+func parseIPv6Link(m rtnl.Message, known link) link {
+	for a := m.Attributes(unix.SizeofIfInfomsg); a.Next(); {
+		if a.Kind == unix.IFLA_PROTINFO {
+			known.ipv6(a.Value)
 		}
 	}
 	return known
@@ -222,25 +223,25 @@ func (ls *links) leg(index int) (leg fib.Leg, why [2][]string) {
 }
 
 // configure reads RTM_NEWNETCONF: what has changed, or all. It reports whether routes may have changed with it.
-func (ls *links) configure(m message) (shaken bool, err error) {
-	if len(m.data) < 1 {
-		return false, errMalformed
+func (ls *links) configure(m rtnl.Message) (shaken bool, err error) {
+	if len(m.Data) < 1 {
+		return false, rtnl.ErrMalformed
 	}
-	family := m.data[0]
+	family := m.Data[0]
 	if family != unix.AF_INET && family != unix.AF_INET6 {
 		return false, nil
 	}
 	all := ls.settings[b2i(family == unix.AF_INET6)]
 	index := 0
-	for a := m.body(sizeofNetconf); a.next(); {
-		if a.kind == netconfIfindex {
-			index = int(int32(a.u32()))
+	for a := m.Attributes(sizeofNetconf); a.Next(); {
+		if a.Kind == netconfIfindex {
+			index = int(int32(a.U32()))
 		}
 	}
 	s, known := all[index]
 	was := s
-	for a := m.body(sizeofNetconf); a.next(); {
-		switch on := a.u32() != 0; a.kind {
+	for a := m.Attributes(sizeofNetconf); a.Next(); {
+		switch on := a.U32() != 0; a.Kind {
 		case netconfForwarding:
 			s.forwarding = on
 		case netconfRPFilter:
@@ -251,7 +252,7 @@ func (ls *links) configure(m message) (shaken bool, err error) {
 			s.ignoreLinkDown = on
 		}
 	}
-	if m.kind == unix.RTM_DELNETCONF {
+	if m.Kind == unix.RTM_DELNETCONF {
 		delete(all, index)
 		return false, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // objects are the kernel's next-hop objects (ip nexthop), by id.
@@ -38,29 +39,29 @@ const (
 	sizeofNHGroup = 8
 )
 
-func parseObject(m message) (id uint32, o object, err error) {
-	if len(m.data) < sizeofNHMsg {
-		return 0, o, errMalformed
+func parseObject(m rtnl.Message) (id uint32, o object, err error) {
+	if len(m.Data) < sizeofNHMsg {
+		return 0, o, rtnl.ErrMalformed
 	}
 	o.kind = fib.Unicast
-	for a := m.body(sizeofNHMsg); a.next(); {
-		switch a.kind {
+	for a := m.Attributes(sizeofNHMsg); a.Next(); {
+		switch a.Kind {
 		case unix.NHA_ID:
-			id = a.u32()
+			id = a.U32()
 		case unix.NHA_OIF:
-			o.link = int(a.u32())
+			o.link = int(a.U32())
 		case unix.NHA_GATEWAY:
-			o.gateway = a.address()
+			o.gateway = a.Address()
 		case unix.NHA_BLACKHOLE:
 			o.kind = fib.Reject
 		case unix.NHA_GROUP:
-			for b := a.value; len(b) >= sizeofNHGroup; b = b[sizeofNHGroup:] {
+			for b := a.Value; len(b) >= sizeofNHGroup; b = b[sizeofNHGroup:] {
 				// The weight less one has 16 bits in newer kernels; the upper half was reserved, and zero.
 				weight := 1 + int(b[4]) + int(b[5])<<8
 				o.members = append(o.members, member{binary.NativeEndian.Uint32(b), weight})
 			}
 		case unix.NHA_GROUP_TYPE:
-			if len(a.value) >= 2 && binary.NativeEndian.Uint16(a.value) != 0 { // resilient: sticks to a table of buckets
+			if len(a.Value) >= 2 && binary.NativeEndian.Uint16(a.Value) != 0 { // resilient: sticks to a table of buckets
 				o.kind = fib.Other
 			}
 		case unix.NHA_ENCAP, unix.NHA_ENCAP_TYPE, nhaFDB, nhaResilient:
@@ -68,7 +69,7 @@ func parseObject(m message) (id uint32, o object, err error) {
 		}
 	}
 	if id == 0 {
-		return 0, o, errMalformed
+		return 0, o, rtnl.ErrMalformed
 	}
 	return id, o, nil
 }

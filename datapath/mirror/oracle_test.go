@@ -15,6 +15,7 @@ import (
 
 	"github.com/pergola-net/pergola/datapath/fib"
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
@@ -132,8 +133,8 @@ func (l *lab) kernelRoute(sock *socket, addr netip.Addr) (fib.Route, error) {
 		body[0] = unix.AF_INET6
 	}
 	binary.NativeEndian.PutUint32(body[8:], fibMatch)
-	body = append(body, attribute(unix.RTA_DST, addr.AsSlice())...)
-	request := netlinkMessage(unix.RTM_GETROUTE, unix.NLM_F_REQUEST, body).bytes()
+	body = append(body, rtnl.Bytes(unix.RTA_DST, addr.AsSlice())...)
+	request := encode(netlinkMessage(unix.RTM_GETROUTE, unix.NLM_F_REQUEST, body))
 	var sent error
 	err := sock.raw.Control(func(fd uintptr) {
 		sent = unix.Sendto(int(fd), request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
@@ -143,12 +144,12 @@ func (l *lab) kernelRoute(sock *socket, addr netip.Addr) (fib.Route, error) {
 	}
 	var route fib.Route
 	err = sock.receive(func(b []byte, _ bool) error {
-		m, _, err := nextMessage(b)
+		m, _, err := rtnl.NextMessage(b)
 		if err != nil {
 			return err
 		}
-		if m.kind == unix.NLMSG_ERROR {
-			if no := unix.Errno(-int32(binary.NativeEndian.Uint32(m.data))); no != unix.ENETUNREACH {
+		if m.Kind == unix.NLMSG_ERROR {
+			if no := unix.Errno(-int32(binary.NativeEndian.Uint32(m.Data))); no != unix.ENETUNREACH {
 				route.Kind = fib.Reject
 			}
 			return nil

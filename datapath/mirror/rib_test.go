@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // kernel is a naive one: lists of routes, in the order in which it prefers them, and what it does to them.
@@ -26,7 +27,7 @@ type kernel struct {
 	bare   bool    // objects' routes do not spell them out
 	during part    // of a dump
 	late   bool    // events wait
-	queue  []message
+	queue  []rtnl.Message
 }
 
 var (
@@ -80,25 +81,25 @@ func TestMirrorNeverLies(t *testing.T) {
 	}
 }
 
-// String is for the log of a failure.
-func (m message) String() string {
-	if m.kind != unix.RTM_NEWROUTE && m.kind != unix.RTM_DELROUTE {
-		return fmt.Sprintf("type %d, % x", m.kind, m.data)
+// describe gives a message in words, for the log of a failure.
+func describe(m rtnl.Message) string {
+	if m.Kind != unix.RTM_NEWROUTE && m.Kind != unix.RTM_DELROUTE {
+		return fmt.Sprintf("type %d, % x", m.Kind, m.Data)
 	}
 	p, n, _, err := new(routeParser).parse(m)
 	if err != nil {
 		return err.Error()
 	}
-	verb := map[bool]string{true: "new", false: "gone"}[m.kind == unix.RTM_NEWROUTE]
-	return fmt.Sprintf("%s (flags %#x) %s table %d metric %d tos %d kind %d %+v", verb, m.flags, p, n.table, n.metric, n.tos, n.hops.kind, n.hops.paths)
+	verb := map[bool]string{true: "new", false: "gone"}[m.Kind == unix.RTM_NEWROUTE]
+	return fmt.Sprintf("%s (flags %#x) %s table %d metric %d tos %d kind %d %+v", verb, m.Flags, p, n.table, n.metric, n.tos, n.hops.kind, n.hops.paths)
 }
 
-func (k *kernel) tell(m message) {
+func (k *kernel) tell(m rtnl.Message) {
 	if k.late {
 		k.queue = append(k.queue, m)
 		return
 	}
-	k.Logf("event: %v", m)
+	k.Logf("event: %s", describe(m))
 	if err := k.v.tell(m, k.during); err != nil {
 		k.Fatal(err)
 	}
@@ -153,16 +154,16 @@ func (k *kernel) disturbedDump(change func()) {
 	k.during = parts
 }
 
-func (k *kernel) confirm(ms []message) {
+func (k *kernel) confirm(ms []rtnl.Message) {
 	for _, m := range ms {
-		k.Logf("dump: %v", m)
+		k.Logf("dump: %s", describe(m))
 		if err := k.v.confirm(m); err != nil {
 			k.Fatal(err)
 		}
 	}
 }
 
-func (k *kernel) part(p part) (ms []message) {
+func (k *kernel) part(p part) (ms []rtnl.Message) {
 	switch {
 	case p == partLinks:
 		for i, up := range k.links {

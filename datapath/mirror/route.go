@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // table of routes, in the order in which the kernel asks them as long as nobody has added rules.
@@ -88,15 +89,15 @@ const maxKnown = 1 << 16
 func (p *routeParser) forget() { clear(p.known) }
 
 // parse reads RTM_NEWROUTE and RTM_DELROUTE. It is false for routes that forward nothing here: other tables, cached exceptions.
-func (p *routeParser) parse(m message) (netip.Prefix, route, bool, error) {
+func (p *routeParser) parse(m rtnl.Message) (netip.Prefix, route, bool, error) {
 	var r route
-	if len(m.data) < unix.SizeofRtMsg {
-		return netip.Prefix{}, r, false, errMalformed
+	if len(m.Data) < unix.SizeofRtMsg {
+		return netip.Prefix{}, r, false, rtnl.ErrMalformed
 	}
-	family, bits, sourceBits := m.data[0], int(m.data[1]), m.data[2]
-	flags := binary.NativeEndian.Uint32(m.data[8:])
-	number := uint32(m.data[4])
-	r.tos = m.data[3]
+	family, bits, sourceBits := m.Data[0], int(m.Data[1]), m.Data[2]
+	flags := binary.NativeEndian.Uint32(m.Data[8:])
+	number := uint32(m.Data[4])
+	r.tos = m.Data[3]
 	destination := netip.IPv4Unspecified()
 	if family == unix.AF_INET6 {
 		destination = netip.IPv6Unspecified()
@@ -106,22 +107,22 @@ func (p *routeParser) parse(m message) (netip.Prefix, route, bool, error) {
 	if flags&unix.RTM_F_CLONED != 0 {
 		return netip.Prefix{}, r, false, nil
 	}
-	kind, protocol := m.data[7], m.data[5]
+	kind, protocol := m.Data[7], m.Data[5]
 	p.key = append(p.key[:0], family, kind, byte(flags&unix.RTNH_F_DEAD), sourceBits, 0, 0)
-	for a := m.body(unix.SizeofRtMsg); a.next(); {
-		switch a.kind {
+	for a := m.Attributes(unix.SizeofRtMsg); a.Next(); {
+		switch a.Kind {
 		case unix.RTA_DST:
-			destination = a.address()
+			destination = a.Address()
 		case unix.RTA_TABLE:
-			number = a.u32()
+			number = a.U32()
 		case unix.RTA_PRIORITY:
-			r.metric = a.u32()
+			r.metric = a.U32()
 		case unix.RTA_CACHEINFO:
-			p.key[keyExpires] = b2i(expires(a.value))
+			p.key[keyExpires] = b2i(expires(a.Value))
 		case unix.RTA_PREF, unix.RTA_EXPIRES, unix.RTA_PAD, unix.RTA_UID, unix.RTA_MARK, unix.RTA_IIF:
 		default:
-			p.key = append(p.key, a.whole...)
-			p.key = append(p.key, "\x00\x00\x00"[:align(len(a.whole))-len(a.whole)]...)
+			p.key = append(p.key, a.Whole...)
+			p.key = append(p.key, "\x00\x00\x00"[:rtnl.Align(len(a.Whole))-len(a.Whole)]...)
 		}
 	}
 	var ok bool
@@ -130,7 +131,7 @@ func (p *routeParser) parse(m message) (netip.Prefix, route, bool, error) {
 	}
 	prefix, err := destination.Prefix(bits)
 	if err != nil || !prefix.IsValid() || destination.Is4() != (family == unix.AF_INET) {
-		return netip.Prefix{}, r, false, errMalformed
+		return netip.Prefix{}, r, false, rtnl.ErrMalformed
 	}
 	p.key[keyApart] = b2i(apart(prefix, r.table, kind, protocol))
 	r.hops = p.hops()
@@ -205,24 +206,24 @@ func newHops(key []byte) *hops {
 		h.kind = fib.Other
 	}
 	single := path{weight: 1, dead: key[2] != 0}
-	for a := (attributes{rest: key[keyHeader:]}); a.next(); {
-		switch a.kind {
+	for a := rtnl.Attributes(key[keyHeader:]); a.Next(); {
+		switch a.Kind {
 		case unix.RTA_OIF:
-			single.link = int(a.u32())
+			single.link = int(a.U32())
 		case unix.RTA_GATEWAY, unix.RTA_VIA:
 			if single.gateway = gateway(a); !single.gateway.IsValid() {
 				h.kind = fib.Other
 			}
 		case unix.RTA_MULTIPATH:
-			if !h.multipath(a.value) {
+			if !h.multipath(a.Value) {
 				h.kind = fib.Other
 			}
 		case unix.RTA_PREFSRC:
-			h.source = a.address()
+			h.source = a.Address()
 		case rtaNHID:
-			h.object = a.u32()
+			h.object = a.U32()
 		case unix.RTA_METRICS:
-			if limitsMTU(a.value) {
+			if limitsMTU(a.Value) {
 				h.kind = fib.Other
 			}
 		default: // encapsulation, realms, and what is not yet invented
@@ -264,8 +265,8 @@ func (h *hops) multipath(b []byte) bool {
 			weight: int(b[3]) + 1,
 			link:   int(binary.NativeEndian.Uint32(b[4:])),
 		}
-		for a := (attributes{rest: b[unix.SizeofRtNexthop:size]}); a.next(); {
-			switch a.kind {
+		for a := rtnl.Attributes(b[unix.SizeofRtNexthop:size]); a.Next(); {
+			switch a.Kind {
 			case unix.RTA_GATEWAY, unix.RTA_VIA:
 				p.gateway = gateway(a)
 				plain = plain && p.gateway.IsValid()
@@ -274,24 +275,24 @@ func (h *hops) multipath(b []byte) bool {
 			}
 		}
 		h.paths = append(h.paths, p)
-		b = b[min(align(size), len(b)):]
+		b = b[min(rtnl.Align(size), len(b)):]
 	}
 	return plain
 }
 
 // gateway reads one of the route's family, or struct rtvia: one of another family.
-func gateway(a attributes) netip.Addr {
-	if a.kind == unix.RTA_VIA && len(a.value) >= 2 {
-		a.value = a.value[2:]
+func gateway(a rtnl.Attrs) netip.Addr {
+	if a.Kind == unix.RTA_VIA && len(a.Value) >= 2 {
+		a.Value = a.Value[2:]
 	}
-	return a.address()
+	return a.Address()
 }
 
 // limitsMTU reports whether a route's metrics change how it forwards: its own MTU counts, locked or not, and a lock without
 // one makes it 576 (ip_dst_mtu_maybe_forward() in the kernel). The others are for what the router itself sends.
 func limitsMTU(metrics []byte) bool {
-	for a := (attributes{rest: metrics}); a.next(); {
-		if a.kind == unix.RTAX_MTU || a.kind == unix.RTAX_LOCK && a.u32()&(1<<unix.RTAX_MTU) != 0 {
+	for a := rtnl.Attributes(metrics); a.Next(); {
+		if a.Kind == unix.RTAX_MTU || a.Kind == unix.RTAX_LOCK && a.U32()&(1<<unix.RTAX_MTU) != 0 {
 			return true
 		}
 	}

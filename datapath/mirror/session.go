@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // session is one netlink subscription and the view that it keeps.
@@ -89,7 +90,7 @@ func (s *session) run(ctx context.Context) error {
 			if err := s.foreign(); err != nil {
 				return err
 			}
-		case errors.Is(err, errOverrun), errors.Is(err, errMalformed), errors.Is(err, errUnexpected):
+		case errors.Is(err, errOverrun), errors.Is(err, rtnl.ErrMalformed), errors.Is(err, errUnexpected):
 			s.drain = true
 			if err := s.doubt(err.Error()); err != nil {
 				return err
@@ -167,13 +168,13 @@ func (s *session) take(b []byte, events bool) error {
 	defer s.mu.Unlock()
 	arrived, before := time.Now(), s.view.events
 	for len(b) > 0 {
-		m, rest, err := nextMessage(b)
+		m, rest, err := rtnl.NextMessage(b)
 		if err != nil {
 			return err
 		}
 		b = rest
 		switch {
-		case !events && m.seq == s.sock.Load().seq:
+		case !events && m.Seq == s.sock.Load().seq:
 			err = s.reply(m)
 		case !events || s.paused(): // answers that nobody waits for any more; what came before the pause
 		default:
@@ -272,11 +273,11 @@ func (s *session) request(now time.Time) error {
 }
 
 // reply takes over a message of the dump that is under way.
-func (s *session) reply(m message) error {
-	if m.flags&unix.NLM_F_DUMP_INTR != 0 {
+func (s *session) reply(m rtnl.Message) error {
+	if m.Flags&unix.NLM_F_DUMP_INTR != 0 {
 		s.dump.interrupted = true
 	}
-	switch m.kind {
+	switch m.Kind {
 	case unix.NLMSG_DONE:
 		return s.partDone()
 	case unix.NLMSG_ERROR:
@@ -286,8 +287,8 @@ func (s *session) reply(m message) error {
 }
 
 // refused: the kernel does not dump this part.
-func (s *session) refused(m message) error {
-	switch err := m.refusal(); {
+func (s *session) refused(m rtnl.Message) error {
+	switch err := refusal(m); {
 	case err == nil:
 		return s.partDone()
 	case errors.Is(err, unix.ENOBUFS): // events have filled the socket meanwhile

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // The kernel's memory for events that are not yet read, per node. 32 MiB held the notifications of 50,000 routes added at
@@ -59,7 +59,7 @@ func openSocket(ns *os.File, buffer int) (*socket, error) {
 func (s *socket) prepare(fd, buffer int) error {
 	// It gets a port, and is the kernel's alone: whoever else sends to the port of a connected socket is refused
 	// (netlink_getsockbyportid()). Only to groups can others still send.
-	if err := unix.Connect(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Connect(fd, rtnl.Kernel()); err != nil {
 		return err
 	}
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer); err != nil {
@@ -99,15 +99,11 @@ func (s *socket) subscribe(on bool) error {
 func (s *socket) request(p part) error {
 	kind, body := p.request()
 	s.seq++
-	b := make([]byte, unix.NLMSG_HDRLEN, unix.NLMSG_HDRLEN+len(body))
-	binary.NativeEndian.PutUint32(b, uint32(unix.NLMSG_HDRLEN+len(body)))
-	binary.NativeEndian.PutUint16(b[4:], kind)
-	binary.NativeEndian.PutUint16(b[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
-	binary.NativeEndian.PutUint32(b[8:], s.seq)
-	b = append(b, body...)
+	b := rtnl.Request(kind, unix.NLM_F_DUMP, body)
+	rtnl.SetSequence(b, s.seq)
 	var failed error
 	err := s.raw.Write(func(fd uintptr) bool {
-		failed = unix.Sendto(int(fd), b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+		failed = unix.Sendto(int(fd), b, 0, rtnl.Kernel())
 		return !errors.Is(failed, unix.EAGAIN)
 	})
 	return errors.Join(err, failed)
@@ -160,7 +156,6 @@ func (s *socket) receive(f func(b []byte, events bool) error, wait bool) error {
 		defer buffers.Put(buffer)
 		b := *buffer
 		n, _, flags, from, err := unix.Recvmsg(int(fd), b, nil, 0)
-		sender, _ := from.(*unix.SockaddrNetlink)
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			failed = errEmpty
@@ -169,12 +164,12 @@ func (s *socket) receive(f func(b []byte, events bool) error, wait bool) error {
 			failed = errOverrun
 		case err != nil:
 			failed = err
-		case sender == nil || sender.Pid != 0: // before anything else: it may be of any length, and say anything
+		case !rtnl.FromKernel(from): // before anything else: it may be of any length, and say anything
 			failed = errForeign
 		case flags&unix.MSG_TRUNC != 0:
-			failed = fmt.Errorf("%w: too long", errMalformed)
+			failed = fmt.Errorf("%w: too long", rtnl.ErrMalformed)
 		default:
-			failed = f(b[:n], sender.Groups != 0)
+			failed = f(b[:n], from.(*unix.SockaddrNetlink).Groups != 0)
 		}
 		return true
 	})

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // neighbours are those on a node's legs whose MAC address its kernel knows.
@@ -33,26 +34,26 @@ type neighbour struct {
 const resolved = unix.NUD_REACHABLE | unix.NUD_DELAY | unix.NUD_PROBE | unix.NUD_PERMANENT | unix.NUD_NOARP
 
 // apply takes over RTM_NEWNEIGH or RTM_DELNEIGH, from a dump or as an event.
-func (ns *neighbours) apply(m message, from origin, generation uint32) error {
-	if len(m.data) < unix.SizeofNdMsg {
-		return errMalformed
+func (ns *neighbours) apply(m rtnl.Message, from origin, generation uint32) error {
+	if len(m.Data) < unix.SizeofNdMsg {
+		return rtnl.ErrMalformed
 	}
-	link := int(binary.NativeEndian.Uint32(m.data[4:]))
-	state, flags := binary.NativeEndian.Uint16(m.data[8:]), m.data[10]
-	family := m.data[0]
+	link := int(binary.NativeEndian.Uint32(m.Data[4:]))
+	state, flags := binary.NativeEndian.Uint16(m.Data[8:]), m.Data[10]
+	family := m.Data[0]
 	if family != unix.AF_INET && family != unix.AF_INET6 || flags&unix.NTF_PROXY != 0 {
 		return nil // a bridge's, or an address that the node answers for
 	}
 	k := neighbourKey{link: link}
 	n := neighbour{generation: generation}
 	known := false
-	for a := m.body(unix.SizeofNdMsg); a.next(); {
-		switch a.kind {
+	for a := m.Attributes(unix.SizeofNdMsg); a.Next(); {
+		switch a.Kind {
 		case unix.NDA_DST:
-			k.addr = a.address()
+			k.addr = a.Address()
 		case unix.NDA_LLADDR:
-			if len(a.value) == len(n.MAC) {
-				n.MAC = [6]byte(a.value)
+			if len(a.Value) == len(n.MAC) {
+				n.MAC = [6]byte(a.Value)
 				known = n.MAC[0]&1 == 0 && n.MAC != [6]byte{}
 			}
 		}
@@ -64,7 +65,7 @@ func (ns *neighbours) apply(m message, from origin, generation uint32) error {
 	if ns.touched.stale(k, from) {
 		return nil
 	}
-	if m.kind == unix.RTM_DELNEIGH || !known || state&(resolved|unix.NUD_STALE) == 0 {
+	if m.Kind == unix.RTM_DELNEIGH || !known || state&(resolved|unix.NUD_STALE) == 0 {
 		return ns.remove(k)
 	}
 	return ns.set(k, n)
@@ -130,22 +131,22 @@ func (k addressKey) broadcasts() []netip.Addr {
 }
 
 // parseAddress reads RTM_NEWADDR or RTM_DELADDR. It is false for IPv6.
-func parseAddress(m message) (k addressKey, ok bool, err error) {
-	if len(m.data) < unix.SizeofIfAddrmsg {
-		return k, false, errMalformed
+func parseAddress(m rtnl.Message) (k addressKey, ok bool, err error) {
+	if len(m.Data) < unix.SizeofIfAddrmsg {
+		return k, false, rtnl.ErrMalformed
 	}
-	if m.data[0] != unix.AF_INET {
+	if m.Data[0] != unix.AF_INET {
 		return k, false, nil
 	}
 	var addr, peer netip.Addr
-	for a := m.body(unix.SizeofIfAddrmsg); a.next(); {
-		switch a.kind {
+	for a := m.Attributes(unix.SizeofIfAddrmsg); a.Next(); {
+		switch a.Kind {
 		case unix.IFA_LOCAL:
-			addr = a.address()
+			addr = a.Address()
 		case unix.IFA_ADDRESS: // of the other end, on a point-to-point link
-			peer = a.address()
+			peer = a.Address()
 		case unix.IFA_BROADCAST:
-			k.broadcast = a.address()
+			k.broadcast = a.Address()
 		}
 	}
 	if !addr.IsValid() {
@@ -154,10 +155,10 @@ func parseAddress(m message) (k addressKey, ok bool, err error) {
 	if !peer.IsValid() {
 		peer = addr
 	}
-	k.link, k.prefix = int(binary.NativeEndian.Uint32(m.data[4:])), netip.PrefixFrom(addr, int(m.data[1]))
-	k.subnet, err = peer.Prefix(int(m.data[1]))
+	k.link, k.prefix = int(binary.NativeEndian.Uint32(m.Data[4:])), netip.PrefixFrom(addr, int(m.Data[1]))
+	k.subnet, err = peer.Prefix(int(m.Data[1]))
 	if !addr.Is4() || !peer.Is4() || err != nil {
-		return k, false, errMalformed
+		return k, false, rtnl.ErrMalformed
 	}
 	return k, true, nil
 }

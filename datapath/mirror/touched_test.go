@@ -7,13 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
-func neighbourMessage(kind uint16, link byte, addr netip.Addr, mac byte) message {
+func neighbourMessage(kind uint16, link byte, addr netip.Addr, mac byte) rtnl.Message {
 	b := make([]byte, unix.SizeofNdMsg)
 	b[0], b[4], b[8] = unix.AF_INET, link, unix.NUD_REACHABLE
-	b = append(b, attribute(unix.NDA_DST, addr.AsSlice())...)
-	return netlinkMessage(kind, 0, append(b, attribute(unix.NDA_LLADDR, []byte{2, 0, 0, 0, 0, mac})...))
+	b = append(b, rtnl.Bytes(unix.NDA_DST, addr.AsSlice())...)
+	return netlinkMessage(kind, 0, append(b, rtnl.Bytes(unix.NDA_LLADDR, []byte{2, 0, 0, 0, 0, mac})...))
 }
 
 // What an event has told of a neighbour or an address, an older word of the dump does not undo.
@@ -106,7 +107,7 @@ func TestARouteByAnObjectIsNoPathOfAnother(t *testing.T) {
 	r := kroute{prefix: netip.MustParsePrefix("2001:db8::/32"), table: unix.RT_TABLE_MAIN, metric: 1, kind: unix.RTN_UNICAST, object: 1, paths: []path{a}}
 	both := r
 	both.object, both.paths = 0, []path{a, b}
-	for _, m := range []message{
+	for _, m := range []rtnl.Message{
 		objectMessage(unix.RTM_NEWNEXTHOP, 1, a),
 		r.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE),
 		both.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND),

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // Difference between a router's kernel and its mirror.
@@ -202,16 +203,16 @@ func (v *view) readPart(ctx context.Context, sock *socket, p part, pace func(int
 // replies takes over a piece of a dump, and reports whether it is the last.
 func (v *view) replies(b []byte) (done bool, err error) {
 	for len(b) > 0 {
-		m, rest, err := nextMessage(b)
+		m, rest, err := rtnl.NextMessage(b)
 		if err != nil {
 			return false, err
 		}
 		b = rest
-		switch m.kind {
+		switch m.Kind {
 		case unix.NLMSG_DONE:
 			done = true
 		case unix.NLMSG_ERROR:
-			done, err = true, m.refusal()
+			done, err = true, refusal(m)
 		default:
 			err = v.confirm(m)
 		}

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // view is one node's kernel as its messages tell it, and what follows from it for the programs. It has no clock and does no I/O but to
@@ -60,8 +62,8 @@ func (v *view) begin() {
 }
 
 // confirm takes over a message of a dump.
-func (v *view) confirm(m message) error {
-	switch m.kind {
+func (v *view) confirm(m rtnl.Message) error {
+	switch m.Kind {
 	case unix.RTM_NEWROUTE:
 		p, n, ok, err := v.parser.parse(m)
 		if err != nil || !ok {
@@ -75,13 +77,13 @@ func (v *view) confirm(m message) error {
 }
 
 // tell takes over an event. during is the part of a dump that it came in between; parts if none.
-func (v *view) tell(m message, during part) error {
+func (v *view) tell(m rtnl.Message, during part) error {
 	v.events++
 	from := alone
 	if during != parts {
 		from = between
 	}
-	switch m.kind {
+	switch m.Kind {
 	case unix.RTM_NEWROUTE:
 		p, n, ok, err := v.parser.parse(m)
 		if err != nil || !ok {
@@ -90,7 +92,7 @@ func (v *view) tell(m message, during part) error {
 		if from == between {
 			v.rib.touched.add(n.key(p))
 		}
-		return v.rib.add(p, n, m.flags)
+		return v.rib.add(p, n, m.Flags)
 	case unix.RTM_DELROUTE:
 		p, n, ok, err := v.parser.parse(m)
 		if err != nil || !ok {
@@ -109,8 +111,8 @@ func (v *view) tell(m message, during part) error {
 	return v.apply(m, from)
 }
 
-func (v *view) apply(m message, from origin) error {
-	switch m.kind {
+func (v *view) apply(m rtnl.Message, from origin) error {
+	switch m.Kind {
 	case unix.RTM_DELLINK:
 		return v.linkGone(m)
 	case unix.RTM_NEWNETCONF, unix.RTM_DELNETCONF:
@@ -125,18 +127,18 @@ func (v *view) apply(m message, from origin) error {
 		unix.RTM_NEWNEXTHOPBUCKET, unix.RTM_DELNEXTHOPBUCKET: // of resilient groups, which are the kernel's
 		return nil
 	}
-	return fmt.Errorf("%w: type %d", errUnexpected, m.kind)
+	return fmt.Errorf("%w: type %d", errUnexpected, m.Kind)
 }
 
 // link takes over RTM_NEWLINK. What leaves by a link that has changed waits for a dump of that generation: the kernel does not announce
 // IPv4 routes that went with a link, and the link may be back before anybody has looked.
-func (v *view) link(m message, until uint32) error {
-	if len(m.data) < unix.SizeofIfInfomsg {
-		return errMalformed
+func (v *view) link(m rtnl.Message, until uint32) error {
+	if len(m.Data) < unix.SizeofIfInfomsg {
+		return rtnl.ErrMalformed
 	}
-	index := int(binary.NativeEndian.Uint32(m.data[4:]))
+	index := int(binary.NativeEndian.Uint32(m.Data[4:]))
 	var l link
-	switch m.data[0] {
+	switch m.Data[0] {
 	case unix.AF_UNSPEC:
 		var err error
 		if index, l, err = parseLink(m); err != nil {
@@ -162,14 +164,14 @@ func (v *view) link(m message, until uint32) error {
 	return v.rib.doubtLink(index)
 }
 
-func (v *view) linkGone(m message) error {
-	if len(m.data) < unix.SizeofIfInfomsg {
-		return errMalformed
+func (v *view) linkGone(m rtnl.Message) error {
+	if len(m.Data) < unix.SizeofIfInfomsg {
+		return rtnl.ErrMalformed
 	}
-	if m.data[0] != unix.AF_UNSPEC {
+	if m.Data[0] != unix.AF_UNSPEC {
 		return nil
 	}
-	return v.removeLink(int(binary.NativeEndian.Uint32(m.data[4:])))
+	return v.removeLink(int(binary.NativeEndian.Uint32(m.Data[4:])))
 }
 
 func (v *view) removeLink(index int) error {
@@ -183,7 +185,7 @@ func (v *view) removeLink(index int) error {
 	return v.rib.doubtLink(index)
 }
 
-func (v *view) netconf(m message) error {
+func (v *view) netconf(m rtnl.Message) error {
 	shaken, err := v.links.configure(m)
 	if err == nil && shaken {
 		v.rib.again = "net.*.conf.*.ignore_routes_with_linkdown has changed, and perhaps routes with it"
@@ -196,7 +198,7 @@ func (v *view) netconf(m message) error {
 	return err
 }
 
-func (v *view) address(m message, from origin) error {
+func (v *view) address(m rtnl.Message, from origin) error {
 	k, ok, err := parseAddress(m)
 	if err != nil {
 		return err
@@ -209,7 +211,7 @@ func (v *view) address(m message, from origin) error {
 	if v.addresses.touched.stale(k, from) {
 		return nil
 	}
-	if m.kind != unix.RTM_NEWADDR {
+	if m.Kind != unix.RTM_NEWADDR {
 		return v.removeAddress(k)
 	}
 	_, known := v.addresses.all[k]
@@ -240,14 +242,14 @@ func (v *view) removeAddress(k addressKey) error {
 	return v.rib.doubtSource(k.prefix.Addr())
 }
 
-func (v *view) object(m message) error {
+func (v *view) object(m rtnl.Message) error {
 	id, o, err := parseObject(m)
 	if err != nil {
 		return err
 	}
 	o.generation = v.rib.generation
 	was, known := v.rib.objects[id]
-	if m.kind == unix.RTM_DELNEXTHOP {
+	if m.Kind == unix.RTM_DELNEXTHOP {
 		return v.removeObject(id)
 	}
 	v.rib.objects[id] = o

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // Tables reads what the kernel of a node knows, given the pid of one of its processes. The error is netns.ErrGone
@@ -24,11 +25,16 @@ func Tables(ctx context.Context, pid int) (Table, error) {
 	}
 	var t Table
 	err := netns.Do(netns.Path(pid), func() error {
-		names, err := readInterfaces(&t)
+		c, err := rtnl.Open(unix.NETLINK_ROUTE)
 		if err != nil {
 			return err
 		}
-		return readRoutes(&t, names)
+		defer func() { _ = c.Close() }()
+		names, err := readInterfaces(c, &t)
+		if err != nil {
+			return err
+		}
+		return readRoutes(c, &t, names)
 	})
 	if err != nil {
 		return Table{}, fmt.Errorf("read the tables of process %d: %w", pid, err)
@@ -67,28 +73,18 @@ func AllTables(ctx context.Context, pids map[string]int) (map[string]Table, erro
 	return tables, err
 }
 
-// dump asks the kernel for all objects of a kind. The library's own typed lists cost eight times as much, which
-// matters when 500 routers have 3,000 routes each.
-func dump(kind int, header nl.NetlinkRequestData, reply uint16) ([][]byte, error) {
-	for try := 1; ; try++ {
-		req := nl.NewNetlinkRequest(kind, unix.NLM_F_DUMP)
-		req.AddData(header)
-		messages, err := req.Execute(unix.NETLINK_ROUTE, reply)
-		if !errors.Is(err, nl.ErrDumpInterrupted) {
-			return messages, err
-		}
-		if try == dumpTries { // it changes faster than it can be read: that is what the caller then sees
-			return messages, nil
-		}
+// dump lists all objects of a kind. If they change faster than they can be read, the last list is the answer.
+func dump(c *rtnl.Conn, get, answer uint16, header []byte) ([][]byte, error) {
+	messages, err := c.Dump(get, answer, header)
+	if errors.Is(err, rtnl.ErrInterrupted) {
+		return messages, nil
 	}
+	return messages, err
 }
 
-// dumpTries bounds how often a dump that a change interrupted is begun anew.
-const dumpTries = 3
-
 // readInterfaces fills in the interfaces with their addresses and gives their names by index.
-func readInterfaces(t *Table) (map[int]string, error) {
-	links, err := dump(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_UNSPEC), unix.RTM_NEWLINK)
+func readInterfaces(c *rtnl.Conn, t *Table) (map[int]string, error) {
+	links, err := dump(c, unix.RTM_GETLINK, unix.RTM_NEWLINK, make([]byte, unix.SizeofIfInfomsg))
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
@@ -96,18 +92,18 @@ func readInterfaces(t *Table) (map[int]string, error) {
 	for _, m := range links {
 		msg := nl.DeserializeIfInfomsg(m)
 		i := Interface{Index: int(msg.Index), Up: msg.Flags&unix.IFF_UP != 0 && msg.Flags&unix.IFF_RUNNING != 0}
-		eachAttr(m[msg.Len():], func(kind uint16, value []byte) {
-			switch kind {
+		for a := rtnl.Attributes(m[msg.Len():]); a.Next(); {
+			switch a.Kind {
 			case unix.IFLA_IFNAME:
-				i.Name = unix.ByteSliceToString(value)
+				i.Name = a.Text()
 			case unix.IFLA_MTU:
-				i.MTU = int(native.Uint32(value))
+				i.MTU = int(a.U32())
 			}
-		})
+		}
 		names[i.Index], place[i.Index] = i.Name, len(t.Interfaces)
 		t.Interfaces = append(t.Interfaces, i)
 	}
-	addresses, err := dump(unix.RTM_GETADDR, nl.NewIfInfomsg(unix.AF_UNSPEC), unix.RTM_NEWADDR)
+	addresses, err := dump(c, unix.RTM_GETADDR, unix.RTM_NEWADDR, make([]byte, unix.SizeofIfAddrmsg))
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
@@ -127,14 +123,14 @@ func readInterfaces(t *Table) (map[int]string, error) {
 // parseAddress picks the node's own address: IFA_LOCAL where there is one, for IFA_ADDRESS may be the far end's.
 func parseAddress(attrs []byte, bits int) (netip.Prefix, bool) {
 	var own, address netip.Addr
-	eachAttr(attrs, func(kind uint16, value []byte) {
-		switch kind {
+	for a := rtnl.Attributes(attrs); a.Next(); {
+		switch a.Kind {
 		case unix.IFA_LOCAL:
-			own, _ = netip.AddrFromSlice(value)
+			own = a.Address()
 		case unix.IFA_ADDRESS:
-			address, _ = netip.AddrFromSlice(value)
+			address = a.Address()
 		}
-	})
+	}
 	if !own.IsValid() {
 		own = address
 	}
@@ -142,11 +138,10 @@ func parseAddress(attrs []byte, bits int) (netip.Prefix, bool) {
 }
 
 // readRoutes fills in the routes of the main table.
-func readRoutes(t *Table, names map[int]string) error {
+func readRoutes(c *rtnl.Conn, t *Table, names map[int]string) error {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		header := &nl.RtMsg{}
-		header.Family = uint8(family)
-		messages, err := dump(unix.RTM_GETROUTE, header, unix.RTM_NEWROUTE)
+		header := rtnl.Encode(unix.RtMsg{Family: uint8(family)})
+		messages, err := dump(c, unix.RTM_GETROUTE, unix.RTM_NEWROUTE, header)
 		if err != nil {
 			return fmt.Errorf("list routes: %w", err)
 		}
@@ -184,20 +179,20 @@ func parseRoute(m []byte, names map[int]string) (r Route, ok bool) {
 	table := uint32(msg.Table)
 	var hop nextHop
 	hop.flags = msg.Flags
-	eachAttr(m[msg.Len():], func(kind uint16, value []byte) {
-		switch kind {
+	for a := rtnl.Attributes(m[msg.Len():]); a.Next(); {
+		switch a.Kind {
 		case unix.RTA_TABLE:
-			table = native.Uint32(value)
+			table = a.U32()
 		case unix.RTA_DST:
-			to, _ = netip.AddrFromSlice(value)
+			to = a.Address()
 		case unix.RTA_PRIORITY:
-			r.Metric = native.Uint32(value)
+			r.Metric = a.U32()
 		case unix.RTA_MULTIPATH:
-			r.Hops = parseHops(value, names)
+			r.Hops = parseHops(a.Value, names)
 		default:
-			hop.attribute(kind, value)
+			hop.attribute(&a)
 		}
-	})
+	}
 	if hop.oif != 0 && r.Type == Unicast {
 		r.Hops = append(r.Hops, hop.live(names)...)
 	}
@@ -213,15 +208,15 @@ type nextHop struct {
 	via   netip.Addr
 }
 
-func (h *nextHop) attribute(kind uint16, value []byte) {
-	switch kind {
+func (h *nextHop) attribute(a *rtnl.Attrs) {
+	switch a.Kind {
 	case unix.RTA_OIF:
-		h.oif = int(native.Uint32(value))
+		h.oif = int(a.U32())
 	case unix.RTA_GATEWAY:
-		h.via, _ = netip.AddrFromSlice(value)
+		h.via = a.Address()
 	case unix.RTA_VIA: // a next hop of the other family (RFC 5549): the family, then the address
-		if len(value) > 2 {
-			h.via, _ = netip.AddrFromSlice(value[2:])
+		if len(a.Value) > 2 {
+			h.via, _ = netip.AddrFromSlice(a.Value[2:])
 		}
 	}
 }
@@ -243,29 +238,16 @@ func parseHops(value []byte, names map[int]string) []Hop {
 			break
 		}
 		h := nextHop{flags: uint32(value[2]), oif: int(native.Uint32(value[4:]))}
-		eachAttr(value[unix.SizeofRtNexthop:size], h.attribute)
+		for a := rtnl.Attributes(value[unix.SizeofRtNexthop:size]); a.Next(); {
+			h.attribute(&a)
+		}
 		hops = append(hops, h.live(names)...)
-		value = value[min(align(size), len(value)):]
+		value = value[min(rtnl.Align(size), len(value)):]
 	}
 	return hops
 }
 
 var native = binary.NativeEndian
-
-// align rounds up as netlink does.
-func align(n int) int { return (n + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1) }
-
-// eachAttr walks over netlink attributes without a copy.
-func eachAttr(b []byte, visit func(kind uint16, value []byte)) {
-	for len(b) >= unix.SizeofRtAttr {
-		size := int(native.Uint16(b))
-		if size < unix.SizeofRtAttr || size > len(b) {
-			return
-		}
-		visit(native.Uint16(b[2:])&^uint16(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), b[unix.SizeofRtAttr:size])
-		b = b[min(align(size), len(b)):]
-	}
-}
 
 // protocols are the names that iproute2 gives to installers of routes (rtnetlink.h, FRR's and BIRD's included).
 var protocols = map[uint8]string{

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // Node is a namespace.
@@ -20,8 +21,9 @@ type Node struct {
 	NS    *os.File
 	index map[string]int // of its interfaces
 
-	mu sync.Mutex // guards nl
-	nl *socket
+	nl      *rtnl.Conn
+	mu      sync.Mutex // guards changes
+	changes *rtnl.Batch
 }
 
 func newNode(name string) (*Node, error) {
@@ -30,8 +32,11 @@ func newNode(name string) (*Node, error) {
 		if n.NS, err = netns.Open("/proc/thread-self/ns/net"); err != nil {
 			return err
 		}
-		n.nl, err = dial()
-		return err
+		if n.nl, err = rtnl.Open(unix.NETLINK_ROUTE); err != nil {
+			return err
+		}
+		n.changes = n.nl.Batch()
+		return nil
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make node %s: %w", name, err), n.close())
@@ -43,7 +48,7 @@ func newNode(name string) (*Node, error) {
 func (n *Node) close() error {
 	var errs []error
 	if n.nl != nil {
-		errs = append(errs, n.nl.close())
+		errs = append(errs, n.nl.Close())
 	}
 	if n.NS != nil {
 		errs = append(errs, n.NS.Close())
@@ -70,13 +75,13 @@ func (n *Node) Apply(changes ...Change) error {
 	for _, c := range changes {
 		m, err := c.message(n)
 		if err == nil {
-			err = n.nl.add(m, c)
+			err = n.changes.Add(c, m.request())
 		}
 		if err != nil {
-			return fmt.Errorf("change node %s: %v: %w", n.Name, c, errors.Join(err, n.nl.flush()))
+			return fmt.Errorf("change node %s: %v: %w", n.Name, c, errors.Join(err, n.changes.Flush()))
 		}
 	}
-	if err := n.nl.flush(); err != nil {
+	if err := n.changes.Flush(); err != nil {
 		return fmt.Errorf("change node %s: %w", n.Name, err)
 	}
 	return nil

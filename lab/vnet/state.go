@@ -2,12 +2,13 @@ package vnet
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // State is what a node's kernel says of its links, addresses and routes, in a form that can be compared with another node's:
@@ -33,7 +34,7 @@ func (n *Node) State() (State, error) {
 		{unix.RTM_GETROUTE, unix.SizeofRtMsg, r.route},
 		{unix.RTM_GETADDR, unix.SizeofIfAddrmsg, r.address},
 	} {
-		all, err := n.nl.dump(part.kind, part.head)
+		all, err := n.dump(part.kind, part.head)
 		if err != nil {
 			return State{}, fmt.Errorf("read state of node %s: %w", n.Name, err)
 		}
@@ -100,75 +101,28 @@ func sorted(attrs map[uint16][]byte) []string {
 
 func attributes(b []byte) map[uint16][]byte {
 	attrs := map[uint16][]byte{}
-	for len(b) >= unix.SizeofRtAttr {
-		length := int(binary.NativeEndian.Uint16(b))
-		if length < unix.SizeofRtAttr || length > len(b) {
-			break
-		}
-		attrs[binary.NativeEndian.Uint16(b[2:])&^unix.NLA_F_NESTED] = b[unix.SizeofRtAttr:length]
-		b = b[min(len(b), (length+3)&^3):]
+	for a := rtnl.Attributes(b); a.Next(); {
+		attrs[a.Kind] = a.Value
 	}
 	return attrs
 }
 
-// dump reads all objects of a kind, of all families. Where they change meanwhile, it reads again.
-func (s *socket) dump(kind uint16, head int) ([][]byte, error) {
-	const tries = 10
-	var err error
-	for range tries {
-		var all [][]byte
-		if all, err = s.dumpOnce(kind, head); !errors.Is(err, unix.EINTR) {
-			return all, err
-		}
-	}
-	return nil, err
+// dump lists all objects of a kind, of all families.
+func (n *Node) dump(get uint16, header int) ([][]byte, error) {
+	return n.nl.Dump(get, answers[get], make([]byte, header))
 }
 
-func (s *socket) dumpOnce(kind uint16, head int) ([][]byte, error) {
-	s.seq++
-	seq := s.seq
-	s.seq++
-	b := binary.NativeEndian.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+head))
-	b = binary.NativeEndian.AppendUint16(b, kind)
-	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
-	b = binary.NativeEndian.AppendUint32(b, seq)
-	b = append(b, make([]byte, 4+head)...)
-	if err := unix.Sendto(s.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return nil, fmt.Errorf("send to kernel: %w", err)
-	}
-	var all [][]byte
-	var interrupted error
-	for {
-		n, _, err := unix.Recvfrom(s.fd, s.in, 0)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("receive from kernel: %w", err)
-		}
-		for b := slices.Clone(s.in[:n]); len(b) >= unix.SizeofNlMsghdr; {
-			length := int(binary.NativeEndian.Uint32(b))
-			if binary.NativeEndian.Uint16(b[6:])&unix.NLM_F_DUMP_INTR != 0 {
-				interrupted = unix.EINTR
-			}
-			switch binary.NativeEndian.Uint16(b[4:]) {
-			case unix.NLMSG_DONE:
-				return all, interrupted
-			case unix.NLMSG_ERROR:
-				return nil, unix.Errno(-int32(binary.NativeEndian.Uint32(b[unix.SizeofNlMsghdr:])))
-			default:
-				all = append(all, b[unix.SizeofNlMsghdr:length])
-			}
-			b = b[min(len(b), (length+3)&^3):]
-		}
-	}
+// answers are the kinds of message that lists consist of.
+var answers = map[uint16]uint16{
+	unix.RTM_GETLINK: unix.RTM_NEWLINK, unix.RTM_GETROUTE: unix.RTM_NEWROUTE,
+	unix.RTM_GETADDR: unix.RTM_NEWADDR, unix.RTM_GETNEIGH: unix.RTM_NEWNEIGH,
 }
 
 // Unresolved counts the neighbours that the node is asking for their MAC address.
 func (n *Node) Unresolved() (total int, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all, err := n.nl.dump(unix.RTM_GETNEIGH, unix.SizeofNdMsg)
+	all, err := n.dump(unix.RTM_GETNEIGH, unix.SizeofNdMsg)
 	if err != nil {
 		return 0, fmt.Errorf("read neighbours of node %s: %w", n.Name, err)
 	}

@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 var byteOrder = binary.NativeEndian
@@ -102,7 +104,7 @@ func aboutRoute(kind uint16) areas {
 // visit is one look into a namespace: its netlink sockets, opened when they are needed, by a thread that is in the namespace.
 type visit struct {
 	node    *node
-	sockets map[int]socket
+	sockets map[int]*rtnl.Conn
 	buf     *[]byte // for one answer at a time
 }
 
@@ -113,12 +115,12 @@ const answerSize = 64 << 10
 var answers = sync.Pool{New: func() any { b := make([]byte, answerSize); return &b }}
 
 func newVisit(n *node) *visit {
-	return &visit{node: n, sockets: map[int]socket{}, buf: answers.Get().(*[]byte)}
+	return &visit{node: n, sockets: map[int]*rtnl.Conn{}, buf: answers.Get().(*[]byte)}
 }
 
 func (v *visit) close() {
 	for _, s := range v.sockets {
-		s.close()
+		_ = s.Close()
 	}
 	if len(*v.buf) == answerSize {
 		answers.Put(v.buf)
@@ -144,19 +146,19 @@ func (v *visit) ask(protocol int, request []byte, f func(data []byte) error) err
 	s, ok := v.sockets[protocol]
 	if !ok {
 		var err error
-		if s, err = open(protocol); err != nil {
+		if s, err = rtnl.Open(protocol); err != nil {
 			return err
 		}
 		v.sockets[protocol] = s
 	}
-	return s.ask(request, *v.buf, f)
+	return s.Ask(request, func(m rtnl.Message) error { return f(m.Data) })
 }
 
 // look looks at one area. again: what was seen was about to change.
 func (v *visit) look(a area) (verdict Verdict, failed, again bool) {
 	verdict, err := looks[a].look(v)
 	switch {
-	case errors.Is(err, errInterrupted):
+	case errors.Is(err, rtnl.ErrInterrupted):
 		verdict = Verdict{}
 		verdict.both("%s are being examined", looks[a].what)
 		again = true

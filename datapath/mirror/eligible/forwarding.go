@@ -2,10 +2,10 @@ package eligible
 
 import (
 	"errors"
-	"fmt"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // Of linux/netconf.h.
@@ -41,11 +41,8 @@ func lookAtForwarding(v *visit) (Verdict, error) {
 
 func forwards(v *visit, family byte) (on bool, err error) {
 	all := netconfAll
-	attribute, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: netconfIfindex, Data: byteOrder.AppendUint32(nil, uint32(all))}})
-	if err != nil {
-		return false, fmt.Errorf("ask for forwarding: %w", err)
-	}
-	err = v.route(request(unix.RTM_GETNETCONF, 0, append([]byte{family, 0, 0, 0}, attribute...)), func(data []byte) error {
+	ask := rtnl.Request(unix.RTM_GETNETCONF, 0, []byte{family}, rtnl.U32(netconfIfindex, uint32(all)))
+	err = v.route(ask, func(data []byte) error {
 		on, err = parseForwarding(data)
 		return err
 	})
@@ -53,9 +50,9 @@ func forwards(v *visit, family byte) (on bool, err error) {
 }
 
 func parseForwarding(data []byte) (on bool, err error) {
-	err = attributes(data, netconfHeader, func(d *netlink.AttributeDecoder) {
-		if d.Type() == netconfForwarding {
-			on = d.Uint32() != 0
+	err = attributes(data, netconfHeader, func(a *rtnl.Attrs) {
+		if a.Kind == netconfForwarding {
+			on = a.U32() != 0
 		}
 	})
 	return on, err

@@ -3,8 +3,9 @@ package eligible
 import (
 	"fmt"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // extMask asks for links without their statistics (RTEXT_FILTER_SKIP_STATS): they are most of the answer.
@@ -24,12 +25,9 @@ type link struct {
 
 func lookAtLinks(v *visit) (Verdict, error) {
 	header := make([]byte, unix.SizeofIfInfomsg)
-	attribute, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.IFLA_EXT_MASK, Data: byteOrder.AppendUint32(nil, extMask)}})
-	if err != nil {
-		return Verdict{}, fmt.Errorf("ask for links: %w", err)
-	}
+	ask := rtnl.Request(unix.RTM_GETLINK, unix.NLM_F_DUMP, header, rtnl.U32(unix.IFLA_EXT_MASK, extMask))
 	var links []link
-	err = v.route(request(unix.RTM_GETLINK, netlink.Dump, append(header, attribute...)), func(data []byte) error {
+	err := v.route(ask, func(data []byte) error {
 		l, err := parseLink(data)
 		links = append(links, l)
 		return err
@@ -71,33 +69,21 @@ func parseLink(data []byte) (link, error) {
 		return link{}, fmt.Errorf("read link: %w", unix.EBADMSG)
 	}
 	l := link{index: int(int32(byteOrder.Uint32(data[4:])))}
-	err := attributes(data, unix.SizeofIfInfomsg, func(d *netlink.AttributeDecoder) {
-		switch d.Type() {
+	err := attributes(data, unix.SizeofIfInfomsg, func(a *rtnl.Attrs) {
+		switch a.Kind {
 		case unix.IFLA_IFNAME:
-			l.name = d.String()
+			l.name = a.Text()
 		case unix.IFLA_MASTER:
-			l.master = int(d.Uint32())
+			l.master = int(a.U32())
 		case unix.IFLA_LINK:
-			l.lower = int(d.Uint32())
+			l.lower = int(a.U32())
 		case unix.IFLA_LINK_NETNSID:
 			l.elsewhere = true
 		case unix.IFLA_LINKINFO:
-			nested(d, unix.IFLA_INFO_KIND, func(d *netlink.AttributeDecoder) { l.kind = d.String() })
+			a.Inside(unix.IFLA_INFO_KIND, func(a *rtnl.Attrs) { l.kind = a.Text() })
 		case unix.IFLA_XDP:
-			nested(d, unix.IFLA_XDP_ATTACHED, func(d *netlink.AttributeDecoder) { l.xdp = d.Uint8() != 0 })
+			a.Inside(unix.IFLA_XDP_ATTACHED, func(a *rtnl.Attrs) { l.xdp = a.U8() != 0 })
 		}
 	})
 	return l, err
-}
-
-// nested calls f for one attribute within another.
-func nested(d *netlink.AttributeDecoder, which uint16, f func(*netlink.AttributeDecoder)) {
-	d.Nested(func(d *netlink.AttributeDecoder) error {
-		for d.Next() {
-			if d.Type() == which {
-				f(d)
-			}
-		}
-		return d.Err()
-	})
 }

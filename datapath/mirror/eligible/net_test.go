@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
@@ -227,29 +228,29 @@ func TestForgedAnnouncements(t *testing.T) {
 	testkit.LeakCheck(t)
 	b := &watched{t: t, ns: newNamespace(t)}
 	route := sources[0]
-	var listening, forger socket
+	var listening, forger *rtnl.Conn
 	err := netns.In(b.ns, func() (err error) {
-		if listening, err = open(route.protocol, route.groups...); err != nil {
+		if listening, err = route.listen(); err != nil {
 			return err
 		}
-		forger, err = open(route.protocol)
+		forger, err = rtnl.Open(route.protocol)
 		return err
 	})
 	t.Cleanup(func() {
-		listening.close()
-		forger.close()
+		_ = listening.Close()
+		_ = forger.Close()
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged := request(unix.RTM_NEWRULE, 0, make([]byte, ruleHeader))
+	forged := rtnl.Request(unix.RTM_NEWRULE, 0, make([]byte, ruleHeader))
 	for range 10 { // fewer than the socket has room for: what is lost might have been the kernel's
 		to := unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (unix.RTNLGRP_IPV4_RULE - 1)}
-		if err := unix.Sendto(int(forger), forged, 0, &to); err != nil {
+		if err := unix.Sendto(forger.FD(), forged, 0, &to); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if size, from, err := unix.Recvfrom(int(listening), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT); err != nil || fromKernel(from) {
+	if size, from, err := unix.Recvfrom(listening.FD(), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT); err != nil || rtnl.FromKernel(from) {
 		t.Errorf("the forged announcement did not arrive, or as the kernel's: %d bytes, %v, %v", size, from, err)
 	}
 	if changed := drain(listening, route); changed != 0 {

@@ -1,12 +1,12 @@
 package eligible
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // Of linux/netfilter/nfnetlink.h, nf_tables.h.
@@ -51,10 +51,10 @@ func lookAtNftables(v *visit) (Verdict, error) {
 }
 
 // nftables lists objects of all families.
-func (v *visit) nftables(kind int, f func(data []byte) error) error {
-	ask := request(unix.NFNL_SUBSYS_NFTABLES<<8|kind, netlink.Dump, make([]byte, nftHeader))
+func (v *visit) nftables(kind uint16, f func(data []byte) error) error {
+	ask := rtnl.Request(unix.NFNL_SUBSYS_NFTABLES<<8|kind, unix.NLM_F_DUMP, make([]byte, nftHeader))
 	err := v.ask(unix.NETLINK_NETFILTER, ask, f)
-	if errors.Is(err, errAbsent) || errors.Is(err, unix.EINVAL) { // without netfilter; without nf_tables
+	if errors.Is(err, rtnl.ErrAbsent) || errors.Is(err, unix.EINVAL) { // without netfilter; without nf_tables
 		return nil
 	}
 	return err
@@ -130,22 +130,21 @@ func parseChain(data []byte) (chain, error) {
 		return chain{}, fmt.Errorf("read nftables chain: %w", unix.EBADMSG)
 	}
 	c := chain{family: data[0], policy: nftPolicyAccept}
-	err := attributes(data, nftHeader, func(d *netlink.AttributeDecoder) {
-		d.ByteOrder = binary.BigEndian
-		switch d.Type() {
+	err := attributes(data, nftHeader, func(a *rtnl.Attrs) {
+		switch a.Kind {
 		case unix.NFTA_CHAIN_TABLE:
-			c.table = d.String()
+			c.table = a.Text()
 		case unix.NFTA_CHAIN_NAME:
-			c.name = d.String()
+			c.name = a.Text()
 		case unix.NFTA_CHAIN_TYPE:
-			c.kind = d.String()
+			c.kind = a.Text()
 		case unix.NFTA_CHAIN_POLICY:
-			c.policy = d.Uint32()
+			c.policy = a.BigU32()
 		case unix.NFTA_CHAIN_USE:
-			c.rules = d.Uint32()
+			c.rules = a.BigU32()
 		case unix.NFTA_CHAIN_HOOK:
 			c.hooked = true
-			nested(d, unix.NFTA_HOOK_HOOKNUM, func(d *netlink.AttributeDecoder) { c.hook = d.Uint32() })
+			a.Inside(unix.NFTA_HOOK_HOOKNUM, func(a *rtnl.Attrs) { c.hook = a.BigU32() })
 		}
 	})
 	return c, err
@@ -153,12 +152,12 @@ func parseChain(data []byte) (chain, error) {
 
 func parseFlowtable(data []byte) (family byte, words string, err error) {
 	var table, name string
-	err = attributes(data, nftHeader, func(d *netlink.AttributeDecoder) {
-		switch d.Type() {
+	err = attributes(data, nftHeader, func(a *rtnl.Attrs) {
+		switch a.Kind {
 		case flowtableTable:
-			table = d.String()
+			table = a.Text()
 		case flowtableName:
-			name = d.String()
+			name = a.Text()
 		}
 	})
 	if err != nil {

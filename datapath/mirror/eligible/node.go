@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // node is one namespace that is watched. Two goroutines deal with it: that of Watch, which looks, and the watcher's, which hears and
@@ -31,7 +32,7 @@ type node struct {
 	doubt     bool       // something has changed since the last look
 	failed    areas      // to be looked at again with the next poll
 	listeners [len(sources)]listener
-	diag      socket
+	diag      *rtnl.Conn
 	tables    [len(xtablesFamilies)]*os.File
 	polled    polled
 	polls     int
@@ -40,7 +41,7 @@ type node struct {
 // listener is a socket that announces. When the watcher has heard it, it is deaf until somebody reads it: a namespace in which
 // something changes all the time costs no more than its looks.
 type listener struct {
-	socket socket
+	socket *rtnl.Conn // nil: the kernel has no such protocol
 	heard  bool
 }
 
@@ -61,20 +62,17 @@ const tablesEvery = 4
 var errCrowded = errors.New("there are too many to watch them")
 
 func newNode(ns *os.File, rest time.Duration) (*node, error) {
-	n := &node{ns: ns, rest: rest, wake: make(chan struct{}, 1), dirty: everything, diag: -1}
-	for i := range n.listeners {
-		n.listeners[i].socket = -1
-	}
+	n := &node{ns: ns, rest: rest, wake: make(chan struct{}, 1), dirty: everything}
 	err := netns.In(ns, func() error {
 		for i, s := range sources {
 			var err error
-			n.listeners[i].socket, err = open(s.protocol, s.groups...)
-			if err != nil && !errors.Is(err, errAbsent) {
+			n.listeners[i].socket, err = s.listen()
+			if err != nil && !errors.Is(err, rtnl.ErrAbsent) {
 				return err
 			}
 		}
 		var err error
-		n.diag, err = open(unix.NETLINK_SOCK_DIAG)
+		n.diag, err = rtnl.Open(unix.NETLINK_SOCK_DIAG)
 		return err
 	})
 	if err != nil {
@@ -85,9 +83,13 @@ func newNode(ns *os.File, rest time.Duration) (*node, error) {
 }
 
 func (n *node) close() {
-	n.diag.close()
+	if n.diag != nil {
+		_ = n.diag.Close()
+	}
 	for _, l := range n.listeners {
-		l.socket.close()
+		if l.socket != nil {
+			_ = l.socket.Close()
+		}
 	}
 	for _, f := range n.tables {
 		if f != nil {
@@ -179,7 +181,7 @@ func (n *node) take(hear func(fd int)) areas {
 		if l.heard {
 			l.heard = false
 			n.dirty |= drain(l.socket, sources[i])
-			hear(int(l.socket))
+			hear(l.socket.FD())
 		}
 	}
 	dirty := n.dirty
@@ -188,15 +190,15 @@ func (n *node) take(hear func(fd int)) areas {
 }
 
 // drain reads what a socket has announced.
-func drain(s socket, about source) areas {
+func drain(s *rtnl.Conn, about source) areas {
 	var changed areas
 	var header [unix.NLMSG_HDRLEN]byte
 	for range 1000 {
-		size, from, err := unix.Recvfrom(int(s), header[:], unix.MSG_DONTWAIT)
+		size, from, err := unix.Recvfrom(s.FD(), header[:], unix.MSG_DONTWAIT)
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			return changed
-		case errors.Is(err, unix.EINTR), err == nil && !fromKernel(from):
+		case errors.Is(err, unix.EINTR), err == nil && !rtnl.FromKernel(from):
 		case err != nil || size < len(header): // ENOBUFS: something was lost
 			changed |= about.all
 		default:
@@ -298,14 +300,14 @@ func (n *node) poll(buf []byte, tables [len(xtablesFamilies)]bool, audit bool) {
 	}
 }
 
-// pollPackets lists the packet sockets and reports whether they are not what they were. buf is for the answer and the list.
+// pollPackets lists the packet sockets and reports whether they are not what they were. buf is for the list.
 func (n *node) pollPackets(buf []byte) (changed bool) {
-	list := buf[answerSize:answerSize]
-	err := n.diag.ask(listPackets, buf[:answerSize], func(data []byte) error {
-		if len(list)+len(data)+4 > maxPackets {
+	list := buf[:0]
+	err := n.diag.Ask(listPackets, func(m rtnl.Message) error {
+		if len(list)+len(m.Data)+4 > maxPackets {
 			return errCrowded
 		}
-		list = append(byteOrder.AppendUint32(list, uint32(len(data))), data...)
+		list = append(byteOrder.AppendUint32(list, uint32(len(m.Data))), m.Data...)
 		return nil
 	})
 	failure := ""

@@ -3,9 +3,10 @@ package eligible
 import (
 	"fmt"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // Of linux/packet_diag.h.
@@ -23,7 +24,7 @@ var listPackets = func() []byte {
 	ask := make([]byte, 20) // struct packet_diag_req
 	ask[0] = unix.AF_PACKET
 	byteOrder.PutUint32(ask[8:], packetShowInfo|packetShowFilter)
-	return request(unix.SOCK_DIAG_BY_FAMILY, netlink.Dump, ask)
+	return rtnl.Request(unix.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP, ask)
 }()
 
 // packetSocket is a socket that sees frames as they arrive and leave.
@@ -76,14 +77,12 @@ func parsePacketSocket(data []byte) (packetSocket, error) {
 		return packetSocket{}, fmt.Errorf("read packet socket: %w", unix.EBADMSG)
 	}
 	s := packetSocket{kind: data[1], proto: byteOrder.Uint16(data[2:])}
-	err := attributes(data, packetDiagHeader, func(d *netlink.AttributeDecoder) {
-		switch d.Type() {
+	err := attributes(data, packetDiagHeader, func(a *rtnl.Attrs) {
+		switch a.Kind {
 		case packetDiagInfo:
-			if b := d.Bytes(); len(b) >= 4 {
-				s.device = int(int32(byteOrder.Uint32(b)))
-			}
+			s.device = int(int32(a.U32()))
 		case packetDiagFilter:
-			s.filter = parseFilter(d.Bytes())
+			s.filter = parseFilter(a.Value)
 		}
 	})
 	return s, err

@@ -1,12 +1,10 @@
 package eligible
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -79,35 +77,6 @@ func TestFewReasonsForPeople(t *testing.T) {
 	}
 }
 
-func TestAnswerEnds(t *testing.T) {
-	whole := request(7, 0, []byte("data"))
-	interrupted := request(7, netlink.Multi|unix.NLM_F_DUMP_INTR, []byte("data"))
-	denied := request(unix.NLMSG_ERROR, 0, byteOrder.AppendUint32(nil, ^uint32(unix.EPERM)+1))
-	done := request(unix.NLMSG_DONE, netlink.Multi, make([]byte, 4))
-	another := request(7, 0, []byte("old "))
-	another[8]++ // an answer to something else
-	for _, c := range []struct {
-		name     string
-		datagram []byte
-		count    int
-		end      bool
-		err      error
-	}{
-		{"single", whole, 1, true, nil},
-		{"list", slices.Concat(request(7, netlink.Multi, []byte("data")), done), 1, true, nil},
-		{"more to come", request(7, netlink.Multi, []byte("data")), 1, false, nil},
-		{"interrupted", slices.Concat(interrupted, done), 0, true, errInterrupted},
-		{"denied", denied, 0, true, unix.EPERM},
-		{"of another question", another, 0, false, nil},
-	} {
-		count := 0
-		end, err := answer(c.datagram, func([]byte) error { count++; return nil })
-		if count != c.count || end != c.end || !errors.Is(err, c.err) {
-			t.Errorf("%s: %d messages, end %v, %v; want %d, %v, %v", c.name, count, end, err, c.count, c.end, c.err)
-		}
-	}
-}
-
 // FuzzParsers: no bytes make a parser fail but with an error.
 func FuzzParsers(f *testing.F) {
 	f.Add(make([]byte, 200))
@@ -125,7 +94,6 @@ func FuzzParsers(f *testing.F) {
 		if s, err := parsePacketSocket(data); err == nil {
 			_, _ = s.sees(unix.ETH_P_IP, transit4), s.sees(unix.ETH_P_IPV6, transit6)
 		}
-		_, _ = answer(data, func([]byte) error { return nil })
 		if len(data) >= xtInfoSize {
 			info := parseXtInfo(data)
 			for _, x := range xtablesFamilies {

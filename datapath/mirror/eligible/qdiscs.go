@@ -3,8 +3,9 @@ package eligible
 import (
 	"fmt"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // Of linux/rtnetlink.h and linux/pkt_sched.h: struct tcmsg, and handles, whose upper half is the qdisc.
@@ -24,7 +25,7 @@ type qdisc struct {
 
 func lookAtQdiscs(v *visit) (Verdict, error) {
 	var verdict Verdict
-	err := v.route(request(unix.RTM_GETQDISC, netlink.Dump, make([]byte, tcHeader)), func(data []byte) error {
+	err := v.route(rtnl.Request(unix.RTM_GETQDISC, unix.NLM_F_DUMP, make([]byte, tcHeader)), func(data []byte) error {
 		q, err := parseQdisc(data)
 		if err == nil && q.matters() {
 			verdict.both("qdisc %s on %s", q.kind, v.node.nameOf(q.device))
@@ -51,9 +52,9 @@ func parseQdisc(data []byte) (qdisc, error) {
 		handle: byteOrder.Uint32(data[8:]),
 		parent: byteOrder.Uint32(data[12:]),
 	}
-	err := attributes(data, tcHeader, func(d *netlink.AttributeDecoder) {
-		if d.Type() == unix.TCA_KIND {
-			q.kind = d.String()
+	err := attributes(data, tcHeader, func(a *rtnl.Attrs) {
+		if a.Kind == unix.TCA_KIND {
+			q.kind = a.Text()
 		}
 	})
 	return q, err

@@ -5,8 +5,9 @@ import (
 	"net/netip"
 	"strconv"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // Of linux/fib_rules.h.
@@ -42,7 +43,7 @@ func otherRules(v *visit, family byte) ([]string, error) {
 	missing := map[uint32]bool{0: true, 32766: true}
 	header := make([]byte, ruleHeader)
 	header[0] = family
-	err := v.route(request(unix.RTM_GETRULE, netlink.Dump, header), func(data []byte) error {
+	err := v.route(rtnl.Request(unix.RTM_GETRULE, unix.NLM_F_DUMP, header), func(data []byte) error {
 		r, err := parseRule(data)
 		if err != nil {
 			return err
@@ -72,23 +73,23 @@ func parseRule(data []byte) (rule, error) {
 	r.plain = r.plain && flags&^rulePermanent == 0
 	from, to, selectors := "all", "", ""
 	suppress := ""
-	err := attributes(data, ruleHeader, func(d *netlink.AttributeDecoder) {
-		switch d.Type() {
+	err := attributes(data, ruleHeader, func(a *rtnl.Attrs) {
+		switch a.Kind {
 		case unix.FRA_PRIORITY:
-			r.priority = d.Uint32()
+			r.priority = a.U32()
 		case unix.FRA_TABLE:
-			r.table = d.Uint32()
+			r.table = a.U32()
 		case unix.FRA_PROTOCOL, unix.FRA_PAD: // who set it: no selector
 		case unix.FRA_SUPPRESS_PREFIXLEN, unix.FRA_SUPPRESS_IFGROUP:
-			if n := d.Uint32(); n != ^uint32(0) {
+			if n := a.U32(); n != ^uint32(0) {
 				suppress, r.plain = " suppress", false
 			}
 		case unix.FRA_SRC:
-			from, r.plain = prefix(d.Bytes(), srcLen), false
+			from, r.plain = prefix(a.Value, srcLen), false
 		case unix.FRA_DST:
-			to, r.plain = " to "+prefix(d.Bytes(), dstLen), false
+			to, r.plain = " to "+prefix(a.Value, dstLen), false
 		default:
-			selectors += selector(d)
+			selectors += selector(a)
 			r.plain = false
 		}
 	})
@@ -106,22 +107,22 @@ func parseRule(data []byte) (rule, error) {
 }
 
 // selector names what else a rule asks for.
-func selector(d *netlink.AttributeDecoder) string {
-	switch d.Type() {
+func selector(a *rtnl.Attrs) string {
+	switch a.Kind {
 	case unix.FRA_IIFNAME:
-		return " iif " + d.String()
+		return " iif " + a.Text()
 	case unix.FRA_OIFNAME:
-		return " oif " + d.String()
+		return " oif " + a.Text()
 	case unix.FRA_FWMARK:
-		return fmt.Sprintf(" fwmark %#x", d.Uint32())
+		return fmt.Sprintf(" fwmark %#x", a.U32())
 	case unix.FRA_FWMASK:
-		return fmt.Sprintf("/%#x", d.Uint32())
+		return fmt.Sprintf("/%#x", a.U32())
 	case unix.FRA_GOTO:
-		return fmt.Sprintf(" goto %d", d.Uint32())
+		return fmt.Sprintf(" goto %d", a.U32())
 	case unix.FRA_L3MDEV:
 		return " l3mdev"
 	case unix.FRA_IP_PROTO:
-		return fmt.Sprintf(" ipproto %d", d.Uint8())
+		return fmt.Sprintf(" ipproto %d", a.U8())
 	case unix.FRA_SPORT_RANGE:
 		return " sport"
 	case unix.FRA_DPORT_RANGE:

@@ -118,10 +118,10 @@ func (w *Watcher) add(n *node) error {
 		return os.ErrClosed
 	}
 	for i, l := range n.listeners {
-		if l.socket < 0 {
+		if l.socket == nil {
 			continue
 		}
-		fd := int32(l.socket)
+		fd := int32(l.socket.FD())
 		event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: fd}
 		if err := unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, int(fd), &event); err != nil {
 			return fmt.Errorf("listen: %w", err)
@@ -137,7 +137,9 @@ func (w *Watcher) remove(n *node) {
 	defer w.mu.Unlock()
 	w.nodes = slices.DeleteFunc(w.nodes, func(o *node) bool { return o == n })
 	for _, l := range n.listeners {
-		delete(w.byFD, int32(l.socket)) // closing it takes it out of the epoll
+		if l.socket != nil {
+			delete(w.byFD, int32(l.socket.FD())) // closing it takes it out of the epoll
+		}
 	}
 }
 

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // Of linux/xfrm.h.
@@ -36,7 +37,7 @@ type policy struct {
 // packets of the node itself.
 func lookAtXfrm(v *visit) (Verdict, error) {
 	var verdict Verdict
-	err := v.ask(unix.NETLINK_XFRM, request(xfrmGetPolicy, netlink.Dump, nil), func(data []byte) error {
+	err := v.ask(unix.NETLINK_XFRM, rtnl.Request(xfrmGetPolicy, unix.NLM_F_DUMP, nil), func(data []byte) error {
 		p, err := parsePolicy(data)
 		if err != nil || p.direction != xfrmOut && p.direction != xfrmFwd {
 			return err
@@ -50,13 +51,13 @@ func lookAtXfrm(v *visit) (Verdict, error) {
 		}
 		return nil
 	})
-	if errors.Is(err, errAbsent) {
+	if errors.Is(err, rtnl.ErrAbsent) {
 		return verdict, nil
 	}
 	if err != nil {
 		return verdict, err
 	}
-	err = v.ask(unix.NETLINK_XFRM, request(xfrmGetDefault, 0, make([]byte, 4)), func(data []byte) error {
+	err = v.ask(unix.NETLINK_XFRM, rtnl.Request(xfrmGetDefault, 0, make([]byte, 4)), func(data []byte) error {
 		// struct xfrm_userpolicy_default: in, fwd, out
 		if len(data) >= 3 && (data[1] == xfrmBlock || data[2] == xfrmBlock) {
 			verdict.both("xfrm default policy blocks")
