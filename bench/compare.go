@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/bench/path"
+	"github.com/pergola-net/pergola/bench/rounds"
 )
 
 // build is one of the two builds that are compared: a checkout in whose bin/ there are bench, pergola, fib.test and mirror.test.
@@ -219,7 +220,7 @@ func (c *comparison) table() string {
 		}
 		ratios := r.ratios()
 		lines = append(lines, []string{
-			f.Scenario, f.What + ", " + f.Unit, short(median(r.Other)), short(median(r.Values)), ratio(better),
+			f.Scenario, f.What + ", " + f.Unit, short(rounds.Middle(r.Other)), short(rounds.Middle(r.Values)), ratio(better),
 			ratio(slices.Min(ratios)) + " to " + ratio(slices.Max(ratios)), verdict,
 		})
 	}

@@ -40,7 +40,7 @@ func (d *document) readings() []reading {
 				continue
 			}
 			f := figure{Scenario: m.Name, What: measuredPart.ReplaceAllString(r.What, ""), Unit: r.Unit, MoreIsBetter: r.MoreIsBetter}
-			all = append(all, reading{f, median(r.Values)})
+			all = append(all, reading{f, rounds.Middle(r.Values)})
 		}
 		if m.Path != nil {
 			all = append(all, pathReadings(m.Name, m.Path)...)

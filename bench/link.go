@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pergola-net/pergola/bench/rounds"
 	"github.com/pergola-net/pergola/bench/traffic"
 	"github.com/pergola-net/pergola/kernel/netns"
 )
@@ -44,14 +45,15 @@ func link(ctx context.Context, l *lab) ([]row, error) {
 	var rows []row
 	for _, m := range measures {
 		m.row.Against, m.row.Ratio = "bare veth pair", 0.95
-		for range windows * l.rounds {
-			a, b, ok, err := inTurn(ctx, m.measure, ours, bare)
-			if err != nil {
-				return append(rows, m.row), fmt.Errorf("%s: %w", m.row.What, err)
-			}
-			if ok {
-				m.row.Values, m.row.Other = append(m.row.Values, a), append(m.row.Other, b)
-			}
+		window := func(p pair) func(context.Context) (float64, error) {
+			return func(ctx context.Context) (float64, error) { return m.measure(p, ctx) }
+		}
+		ours, bare := &rounds.Probe{What: "a link", Window: window(ours)}, &rounds.Probe{What: "a bare veth pair", Window: window(bare)}
+		runner := rounds.Runner{Wanted: windows * l.rounds}
+		err := runner.Run(ctx, []*rounds.Probe{ours, bare})
+		m.row.Values, m.row.Other = rounds.Both(ours.Samples, bare.Samples)
+		if err != nil {
+			return append(rows, m.row), fmt.Errorf("%s: %w", m.row.What, err)
 		}
 		if !m.row.any() {
 			return rows, fmt.Errorf("%s: the hypervisor took time away in every window", m.row.What)
@@ -63,20 +65,6 @@ func link(ctx context.Context, l *lab) ([]row, error) {
 
 // windows is how many there are in a round: short ones, so that what is compared is measured close together.
 const windows = 3
-
-// inTurn measures two pairs, one after the other; ok is false if one of them was disturbed, and again each time that it was tried.
-func inTurn(ctx context.Context, measure func(pair, context.Context) (float64, error), one, other pair) (a, b float64, ok bool, err error) {
-	for _, side := range []struct {
-		p     pair
-		value *float64
-	}{{one, &a}, {other, &b}} {
-		*side.value, _, ok, err = traffic.Undisturbed(ctx, func() (float64, error) { return measure(side.p, ctx) })
-		if err != nil || !ok {
-			return a, b, ok, err
-		}
-	}
-	return a, b, true, nil
-}
 
 func (l *lab) ourPair(ctx context.Context) (pair, error) {
 	t := topo{name: "pair", yaml: "name: pair\nnodes: [a, b]\nlinks:\n  - {ends: [a, b], addresses: {a: 192.0.2.1/24, b: 192.0.2.2/24}}\n"}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/pergola-net/pergola/bench/rounds"
 )
 
 // row is one measurement. A limit or ratio of 0 promises nothing.
@@ -27,21 +29,12 @@ type row struct {
 // any tells whether there are figures of all that the row shows.
 func (r row) any() bool { return len(r.Values) > 0 && (r.Against == "" || len(r.Other) > 0) }
 
-func median(v []float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	n := len(s)
-	if n%2 == 1 {
-		return s[n/2]
-	}
-	return (s[n/2-1] + s[n/2]) / 2
-}
-
 // better is how many times better than the other this is: the median over the rounds, where both have as many.
 func (r row) better() float64 {
 	if len(r.Values) != len(r.Other) {
-		return r.ratio(median(r.Values), median(r.Other))
+		return r.ratio(rounds.Middle(r.Values), rounds.Middle(r.Other))
 	}
-	return median(r.ratios())
+	return rounds.Middle(r.ratios())
 }
 
 // ratios are how many times better than the other this is, round by round.
@@ -66,12 +59,12 @@ func (r row) more() float64 {
 	for i := range min(len(r.Values), len(r.Other)) {
 		all = append(all, r.Values[i]-r.Other[i])
 	}
-	return median(all)
+	return rounds.Middle(all)
 }
 
 func (r row) holds() bool {
 	switch {
-	case r.Most > 0 && median(r.Values) > r.Most, r.MostMore > 0 && r.more() > r.MostMore:
+	case r.Most > 0 && rounds.Middle(r.Values) > r.Most, r.MostMore > 0 && r.more() > r.MostMore:
 		return false
 	}
 	return r.Ratio == 0 || r.better() >= r.Ratio
@@ -103,17 +96,17 @@ func (r row) cells() []string {
 		verdict = "**missed**"
 	}
 	spread := number(slices.Min(r.Values)) + " to " + number(slices.Max(r.Values))
-	return []string{r.What + ", " + r.Unit, number(median(r.Values)), spread, other, better, strings.Join(goals, ", "), verdict}
+	return []string{r.What + ", " + r.Unit, number(rounds.Middle(r.Values)), spread, other, better, strings.Join(goals, ", "), verdict}
 }
 
 func (r row) compared() (other, better string) {
-	other = fmt.Sprintf("%s: %s (of %d)", r.Against, number(median(r.Other)), len(r.Other))
+	other = fmt.Sprintf("%s: %s (of %d)", r.Against, number(rounds.Middle(r.Other)), len(r.Other))
 	if r.MostMore > 0 {
 		return other, "" // a difference is what counts, and it may be that neither took any time
 	}
 	better = fmt.Sprintf("%.2f", r.better())
 	if r.GaveUp {
-		return fmt.Sprintf("%s: gave up after %s", r.Against, number(median(r.Other))), "more than " + better
+		return fmt.Sprintf("%s: gave up after %s", r.Against, number(rounds.Middle(r.Other))), "more than " + better
 	}
 	return other, better
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/bench/rounds"
 	"github.com/pergola-net/pergola/bench/traffic"
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/lab/vnet"
@@ -26,7 +27,7 @@ type Astray struct{ Kernel, Fast []time.Duration }
 //
 // What is measured is the time from the sending of the last frame that arrives by the old way to that of the first that arrives by the new
 // one; in rounds that alternate between the fast path and the routers' kernels alone. With an error come the rounds before it.
-func Convergence(ctx context.Context, rounds int) (_ Astray, err error) {
+func Convergence(ctx context.Context, number int) (_ Astray, err error) {
 	g, done, err := open(ctx)
 	if err != nil {
 		return Astray{}, err
@@ -38,20 +39,24 @@ func Convergence(ctx context.Context, rounds int) (_ Astray, err error) {
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
 	c := &cut{Network: n, ground: g}
-	var all Astray
-	for range rounds {
-		for _, side := range []struct {
-			fast   bool
-			values *[]time.Duration
-		}{{false, &all.Kernel}, {true, &all.Fast}} {
-			gap, err := c.round(ctx, side.fast)
-			if err != nil {
-				return all, fmt.Errorf("cut a link (fast path: %t): %w", side.fast, err)
-			}
-			*side.values = append(*side.values, gap)
+	window := func(fast bool) func(context.Context) (float64, error) {
+		return func(ctx context.Context) (float64, error) {
+			gap, err := c.round(ctx, fast)
+			return gap.Seconds(), err
 		}
 	}
-	return all, nil
+	kernel := &rounds.Probe{What: "a cut link, kernels alone", Window: window(false), Exact: true}
+	fast := &rounds.Probe{What: "a cut link, fast path", Window: window(true), Exact: true}
+	runner := rounds.Runner{Wanted: number}
+	err = runner.Run(ctx, []*rounds.Probe{kernel, fast})
+	return Astray{Kernel: times(kernel.Samples), Fast: times(fast.Samples)}, err
+}
+
+func times(samples []rounds.Sample) (all []time.Duration) {
+	for _, s := range samples {
+		all = append(all, time.Duration(s.Value*float64(time.Second)))
+	}
+	return all
 }
 
 // The links of twoWays.

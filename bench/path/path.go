@@ -14,8 +14,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pergola-net/pergola/bench/rounds"
 	"github.com/pergola-net/pergola/bench/scratch"
-	"github.com/pergola-net/pergola/bench/traffic"
 	"github.com/pergola-net/pergola/host/undo"
 )
 
@@ -235,24 +235,20 @@ func (b *bench) addProbe(ctx context.Context, p *probe) error {
 func (b *bench) measure(ctx context.Context) error {
 	order := slices.Clone(b.probes)
 	slices.SortStableFunc(order, func(p, q *probe) int { return p.place() - q.place() })
-	begun := time.Now()
-	for round := range b.Rounds {
-		if round > 0 && b.Limit > 0 && time.Since(begun) > b.Limit {
-			break
-		}
-		b.result.Rounds++
-		for i, p := range order {
-			b.Progress(fmt.Sprintf("measuring, round %d of %d", round+1, b.Rounds), round*len(order)+i, b.Rounds*len(order))
-			value, ok, err := b.sample(ctx, p)
-			if err != nil {
-				return fmt.Errorf("measure %s across %d routers (%s): %w", p.Measure, p.Routers, p.Network, err)
-			}
-			if ok {
-				p.Samples = append(p.Samples, Sample{Round: round, Value: value})
-			}
-		}
+	runner := rounds.Runner{Wanted: b.Rounds, Limit: b.Limit, Progress: b.Progress}
+	var all []*rounds.Probe
+	for _, p := range order {
+		all = append(all, &rounds.Probe{
+			What:   fmt.Sprintf("%s across %d routers (%s)", p.Measure, p.Routers, p.Network),
+			Window: func(ctx context.Context) (float64, error) { return p.window(ctx, b.Window) },
+		})
 	}
-	return nil
+	err := runner.Run(ctx, all)
+	for i, p := range order {
+		p.Samples = all[i].Samples
+	}
+	b.result.Rounds, b.result.Windows, b.result.Thrown = runner.Rounds, runner.Windows, runner.Thrown
+	return err
 }
 
 // place orders probes so that what is compared is measured one after the other.
@@ -262,14 +258,4 @@ func (k Key) place() int {
 		many = 1
 	}
 	return (slices.Index(Measures, k.Measure)*2+many)*(MaxRouters+1) + k.Routers
-}
-
-// sample measures in windows until there is one that nobody disturbed; ok is false if there was none.
-func (b *bench) sample(ctx context.Context, p *probe) (value float64, ok bool, err error) {
-	value, thrown, ok, err := traffic.Undisturbed(ctx, func() (float64, error) {
-		b.result.Windows++
-		return p.window(ctx, b.Window)
-	})
-	b.result.Thrown += thrown
-	return value, ok, err
 }

@@ -1,5 +1,5 @@
-// Package rounds has what all measurements have in common that are taken in rounds: the speed of a machine varies, and within a round it
-// varies least, so what is compared is compared round by round.
+// Package rounds takes measurements in rounds: the speed of a machine varies, and within a round it varies least, so what is
+// compared is compared round by round.
 package rounds
 
 import (
@@ -20,22 +20,21 @@ func Median(samples []Sample) float64 {
 	for i, s := range samples {
 		values[i] = s.Value
 	}
-	return median(values)
+	return Middle(values)
 }
 
 // Paired is the median of f over the rounds of which both have a sample.
 func Paired(a, b []Sample, f func(a, b float64) float64) float64 {
 	var values []float64
-	for _, s := range a {
-		i := slices.IndexFunc(b, func(t Sample) bool { return t.Round == s.Round })
-		if i >= 0 {
-			values = append(values, f(s.Value, b[i].Value))
-		}
+	as, bs := Both(a, b)
+	for i := range as {
+		values = append(values, f(as[i], bs[i]))
 	}
-	return median(values)
+	return Middle(values)
 }
 
-func median(values []float64) float64 {
+// Middle is the median; not a number where there are no values.
+func Middle(values []float64) float64 {
 	s := slices.Sorted(slices.Values(values))
 	n := len(s)
 	switch {

@@ -19,30 +19,6 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-func TestLoadIsParsed(t *testing.T) {
-	const before = "cpu  100 0 50 800 10 0 5 5 7 0\ncpu0 1 2 3\n"
-	const after = "cpu  150 0 50 830 10 0 5 25 7 0\n"
-	a, err := parseLoad([]byte(before))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := parseLoad([]byte(after))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := b.StolenSince(a); got != 0.2 {
-		t.Errorf("stolen %v, want 0.2", got)
-	}
-	if got := b.StolenSince(b); got != 0 {
-		t.Errorf("stolen in no time: %v", got)
-	}
-	for _, bad := range []string{"", "cpu 1 2", "cpu a b c d e f g h i", "intr 1 2 3 4 5 6 7 8 9"} {
-		if _, err := parseLoad([]byte(bad)); err == nil {
-			t.Errorf("parsed %q", bad)
-		}
-	}
-}
-
 func TestStatisticsAreParsed(t *testing.T) {
 	const text = "Ip: Forwarding ForwDatagrams\nIp: 1 42\nUdp: InDatagrams InErrors\nUdp: 7 8\n"
 	got, err := parseSNMP([]byte(text), []string{"Udp:InErrors", "Ip:ForwDatagrams"})

@@ -1,0 +1,84 @@
+package rounds
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// load is what all cores have done since the machine started, in ticks of a hundredth of a second.
+type load struct {
+	total  uint64
+	stolen uint64 // taken by the hypervisor while there was work
+}
+
+// readLoad reads /proc/stat.
+func readLoad() (load, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return load{}, err
+	}
+	return parseLoad(text)
+}
+
+func parseLoad(text []byte) (load, error) {
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	words := strings.Fields(string(line))
+	const steal = 8 // user nice system idle iowait irq softirq steal: proc_stat(5); guest time is in user time
+	if len(words) <= steal || words[0] != "cpu" {
+		return load{}, fmt.Errorf("parse /proc/stat: its first line is %q", line)
+	}
+	var l load
+	for i, w := range words[1 : steal+1] {
+		n, err := strconv.ParseUint(w, 10, 64)
+		if err != nil {
+			return load{}, fmt.Errorf("parse /proc/stat: %w", err)
+		}
+		l.total += n
+		if i+1 == steal {
+			l.stolen = n
+		}
+	}
+	return l, nil
+}
+
+// stolenSince is the share of all cores' time that was stolen since an earlier reading.
+func (l load) stolenSince(earlier load) float64 {
+	if l.total <= earlier.total {
+		return 0
+	}
+	return float64(l.stolen-earlier.stolen) / float64(l.total-earlier.total)
+}
+
+// undisturbed measures in windows until there is one of whose time next to nothing was stolen. thrown counts those before it; ok
+// is false if there was none in four.
+func undisturbed(ctx context.Context, window func() (float64, error)) (value float64, thrown int, ok bool, err error) {
+	const (
+		tries     = 4
+		maxStolen = 0.01 // of all cores' time; less is below the kernel's reckoning in most windows
+	)
+	for thrown = range tries {
+		if err := ctx.Err(); err != nil {
+			return 0, thrown, false, err
+		}
+		before, err := readLoad()
+		if err != nil {
+			return 0, thrown, false, err
+		}
+		if value, err = window(); err != nil {
+			return 0, thrown, false, errors.Join(err, ctx.Err())
+		}
+		after, err := readLoad()
+		if err != nil {
+			return 0, thrown, false, err
+		}
+		if after.stolenSince(before) <= maxStolen {
+			return value, thrown, true, nil
+		}
+	}
+	return 0, tries, false, nil
+}
