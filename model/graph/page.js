@@ -135,7 +135,8 @@ function drawEdge(e) {
   const length = Math.hypot(bx - ax, by - ay) || 1;
   const bend = e.offset * Math.min(26, length * .35);
   const cx = (ax + bx) / 2 - (by - ay) / length * bend * 2, cy = (ay + by) / 2 + (bx - ax) / length * bend * 2;
-  const d = e.offset ? `M${ax.toFixed(1)} ${ay.toFixed(1)}Q${cx.toFixed(1)} ${cy.toFixed(1)} ${bx.toFixed(1)} ${by.toFixed(1)}` : `M${ax.toFixed(1)} ${ay.toFixed(1)}L${bx.toFixed(1)} ${by.toFixed(1)}`;
+  const from = `M${ax.toFixed(1)} ${ay.toFixed(1)}`, to = `${bx.toFixed(1)} ${by.toFixed(1)}`;
+  const d = e.offset ? `${from}Q${cx.toFixed(1)} ${cy.toFixed(1)} ${to}` : `${from}L${to}`;
   e.line.setAttribute('d', d);
   e.catch.setAttribute('d', d);
   e.at = t => ({ x: (1 - t) ** 2 * ax + 2 * t * (1 - t) * cx + t * t * bx,
