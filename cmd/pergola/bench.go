@@ -51,7 +51,9 @@ and comparisons are made within each round. A window in which a hypervisor took 
 	f.IntVar(&o.rounds, "rounds", 10, "measure each thing `N` times")
 	f.IntSliceVar(&o.routers, "routers", []int{1, 4, 16}, "lengths of chains")
 	f.StringSliceVar(&o.only, "only", nil, "measure only these of nic, udp, tcp, icmp-trip, udp-trip")
-	f.StringSliceVar(&o.against, "against", nil, "compare also with these of off (Pergola without its fast path), mininet, ovs, relay (a program that only hands frames on)")
+	f.StringSliceVar(&o.against, "against", nil,
+		"compare also with these of off (Pergola without its fast path), mininet, ovs, relay (a program that only hands "+
+			"frames on)")
 	f.DurationVar(&o.limit, "limit", 0, "begin no further round after this time; 0: measure all")
 	f.BoolVar(&o.table, "table", false, "also a router with 1,000,000 routes (half a minute, 1 GiB of memory)")
 	return cmd
@@ -80,7 +82,8 @@ func (o benchPathOptions) config() (path.Config, error) {
 	if c.Measures, err = chosen("--only", o.only, path.Measures); err != nil {
 		return c, err
 	}
-	if c.Networks, err = chosen("--against", o.against, []path.Network{path.Off, path.Mininet, path.OVS, path.Relay}); err != nil {
+	if c.Networks, err = chosen("--against", o.against, []path.Network{path.Off, path.Mininet, path.OVS,
+		path.Relay}); err != nil {
 		return c, err
 	}
 	if os.Geteuid() != 0 {

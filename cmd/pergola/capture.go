@@ -96,7 +96,8 @@ func (a *app) showCapture(ctx context.Context, stream io.Reader, where string, o
 		_, err := capture.Save(ctx, a.Out, stream)
 		return err
 	case o.file != "":
-		frames, err := capture.SaveFile(ctx, o.file, stream, func() { a.Say("capturing on %s to %s: Ctrl-C ends", where, o.file) })
+		frames, err := capture.SaveFile(ctx, o.file, stream,
+			func() { a.Say("capturing on %s to %s: Ctrl-C ends", where, o.file) })
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,8 @@ const completionTimeout = time.Second
 type completer = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
 // completeFrom makes a completer of what a server knows. Without a server there is nothing to offer.
-func (a *app) completeFrom(ctx context.Context, list func(context.Context, *client.Client) []string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeFrom(ctx context.Context, list func(context.Context, *client.Client) []string) ([]string,
+	cobra.ShellCompDirective) {
 	if ctx == nil {
 		ctx = context.Background()
 	}

@@ -43,13 +43,17 @@ Environment: PERGOLA_DEV_DIR is the default of --dir.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
-	cmd.PersistentFlags().StringVar(&d.dir, "dir", cmp.Or(os.Getenv("PERGOLA_DEV_DIR"), defaultBedDir), "`directory` of the machines' files")
+	cmd.PersistentFlags().StringVar(&d.dir, "dir", cmp.Or(os.Getenv("PERGOLA_DEV_DIR"), defaultBedDir),
+		"`directory` of the machines' files")
 	cmd.PersistentFlags().Lookup("dir").DefValue = defaultBedDir
 	cmd.AddCommand(newDevUp(d), newDevDown(d), newDevLs(d), newDevExec(d), newDevShell(d),
-		newDevVerb(d, "cut", "Cut the wire of a machine", "its interface and the switch's port lose their carrier", (*testbed.Machine).Cut),
+		newDevVerb(d, "cut", "Cut the wire of a machine", "its interface and the switch's port lose their carrier",
+			(*testbed.Machine).Cut),
 		newDevVerb(d, "mend", "Mend the wire of a machine", "undoes cut", (*testbed.Machine).Mend),
-		newDevVerb(d, "kill", "Kill the Pergola process of a machine", "kill -9; the nodes on it run on", (*testbed.Machine).Kill),
-		newDevVerb(d, "restart", "Start the Pergola process of a machine again", "one that runs is ended in order before", (*testbed.Machine).Restart))
+		newDevVerb(d, "kill", "Kill the Pergola process of a machine", "kill -9; the nodes on it run on",
+			(*testbed.Machine).Kill),
+		newDevVerb(d, "restart", "Start the Pergola process of a machine again", "one that runs is ended in order before",
+			(*testbed.Machine).Restart))
 	return cmd
 }
 

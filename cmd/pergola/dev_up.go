@@ -77,7 +77,8 @@ func (d *devCluster) up(ctx context.Context, o devUpOptions) error {
 	}
 	defer unlock()
 	if _, err := testbed.Open(d.dir); err == nil {
-		return ui.Advise(errors.New("a cluster of namespaces is there already"), "`pergola dev cluster ls` shows it, `pergola dev cluster down` removes it")
+		return ui.Advise(errors.New("a cluster of namespaces is there already"),
+			"`pergola dev cluster ls` shows it, `pergola dev cluster down` removes it")
 	}
 	progress := d.Progress()
 	defer progress.Close()
@@ -99,7 +100,8 @@ func (d *devCluster) up(ctx context.Context, o devUpOptions) error {
 		return ui.Advise(err, rest)
 	}
 	progress.Close()
-	d.Say("%s; `pergola dev cluster exec h1 -- pergola host ls` shows them, `pergola dev cluster down` removes them", wording.Count(o.machines, "machine"))
+	d.Say("%s; `pergola dev cluster exec h1 -- pergola host ls` shows them, `pergola dev cluster down` removes them",
+		wording.Count(o.machines, "machine"))
 	return nil
 }
 

@@ -40,7 +40,8 @@ With --purge the server's state and the images it keeps go too, once the last ne
 			case purge && os.Geteuid() != 0:
 				return ui.Advise(errors.New("only root can remove the server's state"), "use sudo")
 			case purge && a.socket != defaultSocket:
-				return ui.Usage("remove its directories by hand", "--purge is for the usual server: %s belongs to another", a.socket)
+				return ui.Usage("remove its directories by hand", "--purge is for the usual server: %s belongs to another",
+					a.socket)
 			}
 			word := file
 			if len(args) > 0 {
@@ -135,7 +136,8 @@ func (a *app) purge(ctx context.Context) error {
 	if c, err := client.Dial(ctx, a.socket); err == nil {
 		c.Close()
 		return ui.Advise(errors.New("the server is still running, so its state stays"),
-			"take all networks down (`pergola down --all`); a server that runs as a service is stopped by `systemctl stop pergola`")
+			"take all networks down (`pergola down --all`); a server that runs as a service is stopped by `systemctl stop "+
+				"pergola`")
 	}
 	for _, dir := range []string{defaultStateDir, defaultDataDir, defaultLogDir} {
 		// A directory that an administrator mounted stays, empty.

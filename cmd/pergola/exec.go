@@ -68,7 +68,8 @@ func (a *app) exec(ctx context.Context, cmd *cobra.Command, args []string, o exe
 	case !o.all && len(words) == 0:
 		return ui.Usage("see `pergola exec --help`", "pergola exec: NODE is missing: usage is `%s`", cmd.UseLine())
 	case len(args) == 0:
-		return ui.Usage("a shell is opened by `pergola shell NODE`", "pergola exec: COMMAND is missing: usage is `%s`", cmd.UseLine())
+		return ui.Usage("a shell is opened by `pergola shell NODE`", "pergola exec: COMMAND is missing: usage is `%s`",
+			cmd.UseLine())
 	}
 	if o.all {
 		words = []string{"*"}

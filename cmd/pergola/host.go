@@ -28,8 +28,10 @@ func newHost(a *app) *cobra.Command {
 	}
 	cordon, uncordon := true, false
 	cmd.AddCommand(newHostLs(a), newHostInspect(a),
-		newHostSet(a, "cordon", "Give machines no new nodes; what runs on them stays", "takes no new nodes", api.HostPatch{Cordoned: &cordon}),
-		newHostSet(a, "uncordon", "Give machines new nodes again, and end a drain", "takes nodes", api.HostPatch{Cordoned: &uncordon, Draining: &uncordon}),
+		newHostSet(a, "cordon", "Give machines no new nodes; what runs on them stays", "takes no new nodes",
+			api.HostPatch{Cordoned: &cordon}),
+		newHostSet(a, "uncordon", "Give machines new nodes again, and end a drain", "takes nodes",
+			api.HostPatch{Cordoned: &uncordon, Draining: &uncordon}),
 		newHostDrain(a), newHostRm(a), newHostLabel(a))
 	return cmd
 }
@@ -208,7 +210,8 @@ func (a *app) drained(ctx context.Context, c *client.Client, host string) error 
 		select {
 		case <-ctx.Done():
 			return ui.Advise(fmt.Errorf("%s has %s still", host, wording.Count(h.Nodes, "node")),
-				"`pergola host inspect %s` shows of which slices; nodes whose file says `host: %[1]s` stay, and others where no host fits", host)
+				"`pergola host inspect %s` shows of which slices; nodes whose file says `host: %[1]s` stay, and others where no "+
+					"host fits", host)
 		case <-time.After(drainLook):
 		}
 	}
@@ -243,9 +246,10 @@ one that was lost is not ended by this: let it join no more, or reboot it, befor
 
 func newHostLabel(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:               "label HOST KEY=VALUE|KEY-...",
-		Short:             "Set labels of a machine, or take them away",
-		Long:              "Set labels of a machine, by which topologies choose where nodes run (host_labels). KEY- takes a label away.",
+		Use:   "label HOST KEY=VALUE|KEY-...",
+		Short: "Set labels of a machine, or take them away",
+		Long: "Set labels of a machine, by which topologies choose where nodes run (host_labels). KEY- takes " +
+			"a label away.",
 		Example:           "  pergola host label h2 rack=a ssd=yes\n  pergola host label h2 ssd-",
 		Args:              arguments(2, -1),
 		ValidArgsFunction: a.completeHosts,
@@ -297,7 +301,8 @@ func (a *app) withServer(ctx context.Context, do func(context.Context, *client.C
 }
 
 // eachHost does something with hosts, one after the other.
-func (a *app) eachHost(ctx context.Context, hosts []string, do func(ctx context.Context, c *client.Client, host string) error) error {
+func (a *app) eachHost(ctx context.Context, hosts []string, do func(ctx context.Context, c *client.Client,
+	host string) error) error {
 	return a.withServer(ctx, func(ctx context.Context, c *client.Client) error {
 		for _, host := range hosts {
 			if err := do(ctx, c, host); err != nil {

@@ -148,7 +148,8 @@ func (a *app) inspectRouter(ctx context.Context, net *network, node string) erro
 		return a.Emit(r)
 	}
 	a.Table(report.Families(r, a.Styles))
-	a.Print("\n%s, %s, %s", wording.Count(r.Routes, "route"), wording.Count(r.Neighbours, "neighbour"), wording.Count(int(r.Resyncs), "resynchronisation"))
+	a.Print("\n%s, %s, %s", wording.Count(r.Routes, "route"), wording.Count(r.Neighbours, "neighbour"),
+		wording.Count(int(r.Resyncs), "resynchronisation"))
 	if t := report.Punts(r.Punts); len(t.Rows) > 0 {
 		a.Print("")
 		a.Table(t)

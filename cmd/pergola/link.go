@@ -23,17 +23,20 @@ func newLink(a *app) *cobra.Command {
 		Long: `Change links while the network runs, or list them. LINK is a link's name, or one of its ends as NODE:IFACE; with
 ` + "`set`" + `, an end limits the change to frames that leave it. What is changed here holds until ` + "`link reset`" + `:
 it survives a restart of the server and ` + "`pergola up`" + `.`,
-		Example: "  pergola link set denver:eth1 --delay 20ms --loss 0.5\n  pergola link reset --all\n  pergola link down a:eth1--b:eth1",
-		Args:    cobra.ArbitraryArgs,
-		RunE:    group,
+		Example: "  pergola link set denver:eth1 --delay 20ms --loss 0.5\n  pergola link reset --all\n  pergola link down " +
+			"a:eth1--b:eth1",
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
 	}
 	cmd.AddCommand(newLinkSet(a), newLinkReset(a),
-		newLinkVerb(a, "down LINK...", "Cut links: their ends lose the carrier", "down", func(ctx context.Context, n *network, link string) error {
-			return n.LinkDown(ctx, n.name, link)
-		}),
-		newLinkVerb(a, "up LINK...", "Mend links that were cut", "up", func(ctx context.Context, n *network, link string) error {
-			return n.LinkUp(ctx, n.name, link)
-		}),
+		newLinkVerb(a, "down LINK...", "Cut links: their ends lose the carrier", "down",
+			func(ctx context.Context, n *network, link string) error {
+				return n.LinkDown(ctx, n.name, link)
+			}),
+		newLinkVerb(a, "up LINK...", "Mend links that were cut", "up",
+			func(ctx context.Context, n *network, link string) error {
+				return n.LinkUp(ctx, n.name, link)
+			}),
 		newLinkLs(a))
 	return cmd
 }

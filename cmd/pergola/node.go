@@ -30,7 +30,8 @@ asked for: it survives a restart of the server and ` + "`pergola up`" + `.`,
 	}
 	cmd.AddCommand(
 		newNodeVerb(a, api.NodeStart, "start NODE...", "Start nodes that were stopped", "started"),
-		newNodeVerb(a, api.NodeStop, "stop NODE...", "Stop nodes, as if their power failed: links lose their carrier", "stopped"),
+		newNodeVerb(a, api.NodeStop, "stop NODE...", "Stop nodes, as if their power failed: links lose their carrier",
+			"stopped"),
 		newNodeVerb(a, api.NodePause, "pause NODE...", "Freeze all processes of nodes; links stay up", "paused"),
 		newNodeVerb(a, api.NodeResume, "resume NODE...", "Let paused nodes go on", "resumed"),
 		newNodeVerb(a, api.NodeRestart, "restart NODE...", "Start nodes anew, with their links", "restarted"),
@@ -49,7 +50,8 @@ func newNodeVerb(a *app, verb api.NodeVerb, use, short, done string) *cobra.Comm
 		Use:   use,
 		Short: short,
 		Long:  short + ".\n\nNODE may be a shell pattern, in quotes: 'leaf*'. The command returns when it has happened.",
-		Example: fmt.Sprintf("  pergola node %s denver\n  pergola node %[1]s abilene/denver\n  pergola node %[1]s 'leaf*' -s fabric",
+		Example: fmt.Sprintf("  pergola node %s denver\n  pergola node %[1]s abilene/denver\n  pergola node %[1]s 'leaf*' "+
+			"-s fabric",
 			verb),
 		Args:              arguments(1, -1),
 		ValidArgsFunction: a.completeNodes,

@@ -92,7 +92,8 @@ Environment: PERGOLA_SOCKET is the default of --socket, PERGOLA_TOKEN that of a 
 		newVerify(a), newEvents(a))
 	addTo(root, groupNodes, newExec(a), newShell(a), newLogs(a), newNode(a), newRestart(a), newLink(a), newCapture(a))
 	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a))
-	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newStatus(a), newBench(a), newDev(a), newVersion(a), newCompletion(a), newWatchdog(a))
+	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newStatus(a), newBench(a), newDev(a),
+		newVersion(a), newCompletion(a), newWatchdog(a))
 	helpOf(root)
 	return root
 }
@@ -163,7 +164,8 @@ var habits = map[string]string{
 	"show": "inspect", "map": "graph", "draw": "graph", "create": "up", "delete": "down", "remove": "down", "rm": "down", "test": "check",
 }
 
-// meant is the verb below cmd that somebody meant by a word: another tool's verb, one that stands a level deeper, or one misspelt; or "".
+// meant is the verb below cmd that somebody meant by a word: another tool's verb, one that stands a level deeper, or
+// one misspelt; or "".
 func meant(cmd *cobra.Command, word string) string {
 	if verb := habits[word]; verb != "" && !cmd.HasParent() {
 		return verb

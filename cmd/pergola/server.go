@@ -41,15 +41,18 @@ of three servers one may fail.
 
 ` + "`pergola up`" + ` starts a server by itself where none runs; that one listens nowhere. When the server ends, by whatever cause, the networks stay;
 the next server goes on with them. A machine that is a member of a cluster remembers it.`,
-		Example: "  sudo pergola server\n  sudo pergola server --listen 192.0.2.1\n  sudo pergola server --listen none --group pergola\n" +
+		Example: "  sudo pergola server\n  sudo pergola server --listen 192.0.2.1\n  sudo pergola server --listen none " +
+			"--group pergola\n" +
 			"  sudo pergola server --join https://192.0.2.1:7470 --token TOKEN",
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, o) },
 	}
 	f := cmd.Flags()
 	o.flags(f)
-	f.BoolVar(&o.cfg.NewAuthority, "new-authority", false, "make a new certificate authority for the cluster, whose only server this is; all other machines have to join again")
-	f.BoolVar(&o.cfg.ExitWhenIdle, "exit-when-idle", false, "end when the last slice has gone; a member of a cluster stays")
+	f.BoolVar(&o.cfg.NewAuthority, "new-authority", false,
+		"make a new certificate authority for the cluster, whose only server this is; all other machines have to join again")
+	f.BoolVar(&o.cfg.ExitWhenIdle, "exit-when-idle", false,
+		"end when the last slice has gone; a member of a cluster stays")
 	return cmd
 }
 
@@ -97,16 +100,25 @@ func (o *serverOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&cfg.EtcdTLS.Key, "etcd-key", "", "PEM `file` of that certificate's key")
 	f.StringVar(&cfg.Host, "host", "", "`name` of this machine in the cluster (default: its host name)")
 	f.StringVar(&cfg.Runtime, "runtime", "", "OCI runtime: a name or `path` (default: crun, else runc)")
-	f.StringVar(&cfg.Listen, "listen", server.ListenAuto, "`address[:port]` at which other machines reach this one; auto: its first global address; none: nobody does")
-	f.StringVar(&cfg.Advertise, "advertise", "", "`address[:port]` by which they call it, where that is another one (NAT, which tunnels do not cross)")
+	f.StringVar(&cfg.Listen, "listen", server.ListenAuto,
+		"`address[:port]` at which other machines reach this one; auto: its first global address; none: nobody does")
+	f.StringVar(&cfg.Advertise, "advertise", "",
+		"`address[:port]` by which they call it, where that is another one (NAT, which tunnels do not cross)")
 	f.StringVar(&cfg.Join, "join", "", "`URL` of a server of the cluster to join")
-	f.StringVar(&cfg.Token, "token", "", "`token` to join with, for all to see who see this machine's processes (default: the environment's PERGOLA_TOKEN)")
+	f.StringVar(&cfg.Token, "token", "",
+		"`token` to join with, for all to see who see this machine's processes (default: the environment's PERGOLA_TOKEN)")
 	f.StringVar(&o.token, "token-file", "", "`file` to read the token from; -: standard input")
-	f.StringSliceVar(&cfg.HostPaths, "host-paths", nil, "`directories` of this machine of which slices applied on others may have something; remembered")
-	f.Bool("host-network", false, "let slices applied on other machines have this one's network (kind: uplink); remembered")
-	f.StringSliceVar(&cfg.Underlay, "underlay", nil, "`interfaces` that alone carry links to other machines (default: that of the address)")
-	f.StringVar(&o.xdp, "xdp", xdpAuto, "`mode` of the underlay: auto, with programs of XDP at interfaces whose driver runs them, or off, with programs of tc alone")
-	f.StringSliceVar(&o.labels, "label", nil, "`key=value` that topologies choose this machine by; may be given several times")
+	f.StringSliceVar(&cfg.HostPaths, "host-paths", nil,
+		"`directories` of this machine of which slices applied on others may have something; remembered")
+	f.Bool("host-network", false,
+		"let slices applied on other machines have this one's network (kind: uplink); remembered")
+	f.StringSliceVar(&cfg.Underlay, "underlay", nil,
+		"`interfaces` that alone carry links to other machines (default: that of the address)")
+	f.StringVar(&o.xdp, "xdp", xdpAuto,
+		"`mode` of the underlay: auto, with programs of XDP at interfaces whose driver runs them, or off, with programs of "+
+			"tc alone")
+	f.StringSliceVar(&o.labels, "label", nil,
+		"`key=value` that topologies choose this machine by; may be given several times")
 }
 
 func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
@@ -122,14 +134,16 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 		return err
 	}
 	if cfg.Join != "" && cfg.Token == "" {
-		return ui.Usage("`pergola token create` on a member of the cluster prints the whole command", "--join needs a token: --token TOKEN, or --token-file FILE")
+		return ui.Usage("`pergola token create` on a member of the cluster prints the whole command",
+			"--join needs a token: --token TOKEN, or --token-file FILE")
 	}
 	if network := cmd.Flags().Lookup("host-network"); network.Changed {
 		on := network.Value.String() == "true"
 		cfg.HostNetwork = &on
 	}
 	if cfg.Join != "" && cfg.Listen == server.ListenNone {
-		return ui.Usage("name one with --listen, or leave it out for this machine's first", "--join with --listen none: the other machines need an address")
+		return ui.Usage("name one with --listen, or leave it out for this machine's first",
+			"--join with --listen none: the other machines need an address")
 	}
 	if os.Geteuid() != 0 {
 		return ui.Advise(errors.New("the server makes containers, network devices and eBPF programs, which only root may"),

@@ -63,7 +63,8 @@ func matches(pattern, text string) bool {
 func TestStoryOfANetwork(t *testing.T) {
 	w := inLab(t)
 	pergola(t, "ls").want(t, 0, "", "no slice is running")
-	pergola(t, "up", "--dry-run").want(t, 0, `(?m)^\+ node a\n\+ node b\n\+ node sw\n\+ link a:eth1--b:eth1\n(.*\n)*^lab: 3 nodes and 2 links new$`, "")
+	pergola(t, "up", "--dry-run").want(t, 0,
+		`(?m)^\+ node a\n\+ node b\n\+ node sw\n\+ link a:eth1--b:eth1\n(.*\n)*^lab: 3 nodes and 2 links new$`, "")
 	pergola(t, "ls").want(t, 0, "", "no slice is running")
 	w.set(func(h *host) { h.waiting = 1 })
 	pergola(t, "up", "--wait").want(t, 0, "", "lab is up: 3 nodes and 2 links new")
@@ -75,7 +76,8 @@ func TestStoryOfANetwork(t *testing.T) {
 	pergola(t, "up", "--dry-run").want(t, 0, `~ link a:eth1--b:eth1\n +\S*rate: 10Mbit -> 20Mbit`, "")
 	pergola(t, "up").want(t, 0, "", "lab is up: 1 link changed")
 
-	pergola(t, "inspect").want(t, 0, `(?s)lab: up, 3 of 3 nodes running, 2 links.*a +frr +running.*a:eth1--b:eth1 +up +20 Mbit/s`, "")
+	pergola(t, "inspect").want(t, 0,
+		`(?s)lab: up, 3 of 3 nodes running, 2 links.*a +frr +running.*a:eth1--b:eth1 +up +20 Mbit/s`, "")
 	pergola(t, "inspect", "a").want(t, 0, `(?s)INTERFACE.*eth1.*b:eth1`, "")
 	pergola(t, "inspect", "lab", "b").want(t, 0, `INTERFACE`, "")
 	pergola(t, "inspect", "lab/b").want(t, 0, `INTERFACE`, "")
@@ -92,7 +94,8 @@ func TestSeveralNetworks(t *testing.T) {
 	pergola(t, "up", "--name", "one").want(t, 0, "", "one is up")
 	pergola(t, "up", "--name", "two").want(t, 0, "", "two is up")
 	pergola(t, "inspect").want(t, 2, "", "2 slices are running: say which one is meant(?s).*one, two")
-	pergola(t, "inspect", "tow").want(t, 1, "", `"tow" is neither a slice that runs nor a node of one\n +did you mean two\?`)
+	pergola(t, "inspect", "tow").want(t, 1, "",
+		`"tow" is neither a slice that runs nor a node of one\n +did you mean two\?`)
 	pergola(t, "inspect", "a").want(t, 1, "", `did you mean one/a or two/a\?`)
 	pergola(t, "exec", "one/a", "--", "hello").want(t, 0, "^hello\n$", "")
 	pergola(t, "exec", "-s", "two", "a", "--", "hello").want(t, 0, "^hello\n$", "")
@@ -161,11 +164,14 @@ func TestNodeOfAnotherSliceIsSuggested(t *testing.T) {
 
 func TestShellOfTheOtherRoutingSuite(t *testing.T) {
 	inLab(t)
-	edit(t, "name: lab\nnodes:\n  a: {kind: router, daemon: bird, routing: ospf}\n  b: {kind: router, routing: ospf}\nlinks:\n- [a, b]\n")
+	edit(t, "name: lab\nnodes:\n  a: {kind: router, daemon: bird, routing: ospf}\n  b: {kind: router, routing: "+
+		"ospf}\nlinks:\n- [a, b]\n")
 	pergola(t, "up").want(t, 0, "", "lab is up")
 	pergola(t, "shell", "a", "--birdc").want(t, 0, "birdc", "")
-	pergola(t, "shell", "a", "--vtysh").want(t, 125, "", "node a runs bird, which has no vtysh\n.*`pergola shell a --birdc`")
-	pergola(t, "shell", "b", "--birdc").want(t, 125, "", "node b runs frr, which has no birdc\n.*`pergola shell b --vtysh`")
+	pergola(t, "shell", "a", "--vtysh").want(t, 125, "",
+		"node a runs bird, which has no vtysh\n.*`pergola shell a --birdc`")
+	pergola(t, "shell", "b", "--birdc").want(t, 125, "",
+		"node b runs frr, which has no birdc\n.*`pergola shell b --vtysh`")
 }
 
 func TestNodesAndLinksByHand(t *testing.T) {
@@ -203,12 +209,14 @@ func TestWaitAndCheckTellTheOutcomeByTheirStatus(t *testing.T) {
 	pergola(t, "wait").want(t, 0, "", "lab has converged: 2 routers")
 	pergola(t, "wait", "--json").want(t, 0, `"converged": true`, "lab has")
 	w.set(func(h *host) { h.waiting = 1 << 30 })
-	pergola(t, "wait", "--timeout", "300ms").want(t, 1, "", "not converged in time: 1 of 2 destinations reached\n +b: no route to a")
+	pergola(t, "wait", "--timeout", "300ms").want(t, 1, "",
+		"not converged in time: 1 of 2 destinations reached\n +b: no route to a")
 	w.set(func(h *host) { h.waiting = 0 })
 	pergola(t, "wait", "--timeout", "1s", "lob").want(t, 2, "", "did you mean lab")
 
 	pergola(t, "check").want(t, 0, `(?m)^there +- +ok +90 us\s(.*\n)*^lab: all 2 checks hold`, "")
-	pergola(t, "check", "--all-pairs", "--junit", "x.xml").want(t, 1, `(?m)^back +- +FAILED .* no answer$(.*\n)*^lab: 1 of 2 checks failed`, "")
+	pergola(t, "check", "--all-pairs", "--junit", "x.xml").want(t, 1,
+		`(?m)^back +- +FAILED .* no answer$(.*\n)*^lab: 1 of 2 checks failed`, "")
 	if x, err := os.ReadFile("x.xml"); err != nil || !strings.Contains(string(x), `failures="1"`) {
 		t.Errorf("%s, %v", x, err)
 	}

@@ -30,7 +30,8 @@ func speaks(ctx context.Context, net *network, node, command string) error {
 	}
 	for other, daemon := range suites {
 		if daemon == n.Routing.Daemon {
-			return ui.Usage(fmt.Sprintf("`pergola shell %s --%s`", node, other), "node %s runs %s, which has no %s", node, daemon, command)
+			return ui.Usage(fmt.Sprintf("`pergola shell %s --%s`", node, other), "node %s runs %s, which has no %s", node,
+				daemon, command)
 		}
 	}
 	return nil

@@ -25,7 +25,8 @@ Exit status: 0; 1 where the servers cannot decide.`,
 		Example: "  pergola status\n  pergola status --json | jq -r .trouble",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return ui.Usage("`pergola inspect "+args[0]+"` shows it", "status is about the cluster: %q is one argument too many", args[0])
+				return ui.Usage("`pergola inspect "+args[0]+"` shows it",
+					"status is about the cluster: %q is one argument too many", args[0])
 			}
 			return nil
 		},
@@ -81,5 +82,6 @@ func clusterLine(st *api.ClusterStatus) string {
 	if st.Server {
 		role = "a server"
 	}
-	return fmt.Sprintf("this is %s, %s of a cluster of %s, %d alive", st.Self, role, wording.Count(st.Hosts, "host"), st.Alive)
+	return fmt.Sprintf("this is %s, %s of a cluster of %s, %d alive", st.Self, role, wording.Count(st.Hosts, "host"),
+		st.Alive)
 }

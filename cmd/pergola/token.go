@@ -40,8 +40,9 @@ func newTokenCreate(a *app) *cobra.Command {
 		Short: "Make a token, and print the command that joins by it",
 		Long: `Make a token, and print the command by which another machine joins. With --role server, that machine also keeps the cluster's state: of three
 servers one may fail, of five two. Its secret is shown this once.`,
-		Example: "  pergola token create\n  pergola token create --role server --life 1h --note rack7\n  pergola token create --quiet",
-		Args:    arguments(0, 0),
+		Example: "  pergola token create\n  pergola token create --role server --life 1h --note rack7\n  pergola token " +
+			"create --quiet",
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			wanted, ok := roles[role]
 			if !ok {
@@ -71,7 +72,8 @@ servers one may fail, of five two. Its secret is shown this once.`,
 	f.StringVar(&role, "role", "agent", "what joins by it: `agent` or server")
 	f.DurationVar(&life, "life", 24*time.Hour, "how long it lets machines in")
 	f.StringVar(&note, "note", "", "a few `words` that the list shows")
-	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"agent", "server"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"agent", "server"},
+		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

@@ -29,7 +29,8 @@ in the node does not count them. DROPS are frames that the node sent into a link
 something, as the machine at each end counts it, and the frames that the fast path handed to routers' kernels, by reason.
 
 Where the output is no terminal, one table is written. With --json, the counters themselves are.`,
-		Example:           "  pergola top\n  pergola top abilene --every 5s\n  pergola top --json | jq '.interfaces[].walked_in'",
+		Example: "  pergola top\n  pergola top abilene --every 5s\n  pergola top --json | jq " +
+			"'.interfaces[].walked_in'",
 		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeSlices,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,13 +78,15 @@ func (a *app) top(ctx context.Context, net *network, o topOptions) error {
 		}
 		now := time.Now()
 		span := now.Sub(then)
-		a.showTop(report.Rates(before, after, span), report.TunnelRates(before, after, span), report.PuntRates(before, after, span))
+		a.showTop(report.Rates(before, after, span), report.TunnelRates(before, after, span),
+			report.PuntRates(before, after, span))
 		before, then = after, now
 	}
 	return nil
 }
 
-// showTop writes the tables; on a terminal, in place of the last ones, and of interfaces only as many rows as it has lines.
+// showTop writes the tables; on a terminal, in place of the last ones, and of interfaces only as many rows as it has
+// lines.
 func (a *app) showTop(rates *ui.Table, below ...*ui.Table) {
 	below = slices.DeleteFunc(below, func(t *ui.Table) bool { return len(t.Rows) == 0 })
 	if a.IsTTY() {

@@ -93,7 +93,8 @@ func (a *app) up(ctx context.Context, file string, o upOptions) error {
 }
 
 // apply sends the topology, with the archives it names, to the server.
-func (a *app) apply(ctx context.Context, p *ui.Progress, src *source.Source, o upOptions) (*network, *api.Applied, error) {
+func (a *app) apply(ctx context.Context, p *ui.Progress, src *source.Source, o upOptions) (*network, *api.Applied,
+	error) {
 	p.Step("connecting to the server", 0, 0)
 	c, err := a.ensure(ctx)
 	if err != nil {
@@ -128,7 +129,8 @@ func located(src *source.Source, err error) error {
 }
 
 // comeUp waits until the hosts have built what was applied and, if asked for, until routing has converged.
-func (a *app) comeUp(ctx context.Context, net *network, p *ui.Progress, applied *api.Applied, o upOptions) (slice.Status, error) {
+func (a *app) comeUp(ctx context.Context, net *network, p *ui.Progress, applied *api.Applied,
+	o upOptions) (slice.Status, error) {
 	st, err := follow.Settled(ctx, net, p, net.name, applied.Generation)
 	if err != nil || !o.wait {
 		return st, err
@@ -191,7 +193,8 @@ func (a *app) isUp(ctx context.Context, net *network, applied *api.Applied, st s
 	}
 	a.Say("%s is up: %s, %s", net.name, report.PlanCounts(applied.Plan), ui.Elapsed(took))
 	if applied.Plan.Op == api.Create {
-		a.Say("%s", a.PaintErr(a.Styles.Faint, "look around: `pergola inspect`, `pergola graph`, `pergola shell NODE`; end: `pergola down`"))
+		a.Say("%s", a.PaintErr(a.Styles.Faint,
+			"look around: `pergola inspect`, `pergola graph`, `pergola shell NODE`; end: `pergola down`"))
 	}
 	return nil
 }

@@ -71,7 +71,8 @@ func (a *app) wait(ctx context.Context, net *network, timeout time.Duration) err
 		a.Say("%s is up; it has no router whose routing can be judged, so there is nothing to wait for", net.name)
 		return nil
 	}
-	a.Say("%s has converged: %s, every destination reached (%s)", net.name, wording.Count(last.Routers, "router"), ui.Elapsed(p.Elapsed()))
+	a.Say("%s has converged: %s, every destination reached (%s)", net.name, wording.Count(last.Routers, "router"),
+		ui.Elapsed(p.Elapsed()))
 	return nil
 }
 

@@ -58,7 +58,8 @@ func newWorld(t *testing.T, change ...func(*rest.Config, *store.Store)) *world {
 	}
 	blobs := blob.Dir(filepath.Join(dir, "blobs"))
 	cfg := rest.Config{
-		Store: s, Controller: controller.New(s, w.host, blobs, w.bus), Agent: w.host, Blobs: blobs, Events: w.bus, Version: "v-test",
+		Store: s, Controller: controller.New(s, w.host, blobs,
+			w.bus), Agent: w.host, Blobs: blobs, Events: w.bus, Version: "v-test",
 	}
 	for _, c := range change {
 		c(&cfg, s)
@@ -181,7 +182,8 @@ func (h *host) work(ctx context.Context, changes <-chan store.Change) {
 			continue
 		}
 		if h.held() {
-			_ = h.store.PutStatus(ctx, "here", slice.Status{Slice: c.Slice, Generation: record.Generation, Done: 1, Total: 4, Errors: h.faults()})
+			_ = h.store.PutStatus(ctx, "here", slice.Status{Slice: c.Slice, Generation: record.Generation, Done: 1, Total: 4,
+				Errors: h.faults()})
 			continue
 		}
 		if record.Deleting {
@@ -294,7 +296,8 @@ func (h *host) Convergence(context.Context, string) (api.Convergence, error) {
 	return api.Convergence{Converged: true, Routers: 2, Pairs: 2, Reached: 2}, nil
 }
 
-func (h *host) Check(_ context.Context, _ string, r api.CheckRequest, progress func(api.CheckProgress)) ([]api.CheckResult, error) {
+func (h *host) Check(_ context.Context, _ string, r api.CheckRequest,
+	progress func(api.CheckProgress)) ([]api.CheckResult, error) {
 	results := []api.CheckResult{
 		{Name: "there", Kind: slice.CheckPing, From: "a", To: "b", OK: true, RTT: 90000, Duration: 1e6},
 		{Name: "back", Kind: slice.CheckPing, From: "b", To: "a", OK: !r.AllPairs, Message: "no answer", Duration: 1e6},
@@ -310,7 +313,8 @@ func (h *host) FastPath(_ context.Context, name string) (api.FastPath, error) {
 	if err != nil {
 		return api.FastPath{}, err
 	}
-	f := api.FastPath{Routers: []api.RouterFastPath{}, Memory: api.FastPathMemory{Bytes: api.Share{Used: 1 << 20, Bound: 1 << 30}}}
+	f := api.FastPath{Routers: []api.RouterFastPath{},
+		Memory: api.FastPathMemory{Bytes: api.Share{Used: 1 << 20, Bound: 1 << 30}}}
 	for _, n := range spec.Nodes {
 		if n.Kind == slice.Router {
 			f.Routers = append(f.Routers, api.RouterFastPath{
@@ -327,7 +331,8 @@ func (h *host) FastPath(_ context.Context, name string) (api.FastPath, error) {
 func (h *host) Verify(_ context.Context, _ string, nodes ...string) (api.Verification, error) {
 	v := api.Verification{Routers: append([]string{"a", "b"}, nodes...)[len(nodes):], Differences: []api.Difference{}}
 	if faults := h.faults(); len(faults) > 0 {
-		v.Differences = append(v.Differences, api.Difference{Node: "a", What: "192.0.2.0/24", Kernel: "by eth1", Mirror: faults[0]})
+		v.Differences = append(v.Differences, api.Difference{Node: "a", What: "192.0.2.0/24", Kernel: "by eth1",
+			Mirror: faults[0]})
 	}
 	return v, nil
 }
@@ -346,7 +351,8 @@ func (h *host) Traffic(context.Context, string) (api.SliceTraffic, error) {
 	n := h.looks
 	walked := api.Traffic{Frames: 1000 * n, Bytes: 64000 * n}
 	return api.SliceTraffic{
-		Interfaces: []api.InterfaceTraffic{{Node: "a", Interface: "eth1"}, {Node: "b", Interface: "eth1", Received: walked, WalkedIn: walked}},
-		Punts:      map[string]map[string]uint64{"b": {"ttl": n, "local": 5}},
+		Interfaces: []api.InterfaceTraffic{{Node: "a", Interface: "eth1"},
+			{Node: "b", Interface: "eth1", Received: walked, WalkedIn: walked}},
+		Punts: map[string]map[string]uint64{"b": {"ttl": n, "local": 5}},
 	}, nil
 }

@@ -60,7 +60,8 @@ func (c *Client) Close() error {
 func (c *Client) noAnswer(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED),
-		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF): // it ended before it answered
+		// it ended before it answered
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
 		return fmt.Errorf("%w (nobody listens on %s)", ErrNoServer, c.socket)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("connect to %s: %w: use sudo, or become a member of the group pergola", c.socket, fs.ErrPermission)

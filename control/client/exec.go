@@ -21,7 +21,7 @@ func (c *Client) Exec(ctx context.Context, slice, node string, e api.ExecRequest
 	q.Set("rows", strconv.Itoa(int(e.Size.Rows)))
 	q.Set("cols", strconv.Itoa(int(e.Size.Cols)))
 	target := base + path("slices", slice, "nodes", node, "exec") + "?" + q.Encode()
-	ws, resp, err := websocket.Dial(ctx, target, &websocket.DialOptions{ //nolint:bodyclose // its documentation: never needed
+	ws, resp, err := websocket.Dial(ctx, target, &websocket.DialOptions{ //nolint:bodyclose // never needed
 		HTTPClient: c.http, Subprotocols: []string{api.ExecProtocol},
 	})
 	if err != nil {

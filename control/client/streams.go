@@ -44,7 +44,8 @@ func (c *Client) Progress(ctx context.Context, name string, each func(api.Progre
 }
 
 // Check tries the slice's checks. progress may be nil.
-func (c *Client) Check(ctx context.Context, slice string, r api.CheckRequest, progress func(api.CheckProgress)) ([]api.CheckResult, error) {
+func (c *Client) Check(ctx context.Context, slice string, r api.CheckRequest,
+	progress func(api.CheckProgress)) ([]api.CheckResult, error) {
 	var outcome *api.CheckOutcome
 	err := c.sse(ctx, http.MethodPost, path("slices", slice, "check"), r, func(event string, data []byte) error {
 		switch event {
@@ -89,7 +90,8 @@ func (c *Client) Events(ctx context.Context, slice string, follow bool, each fun
 }
 
 // sse reads server-sent events until each returns an error, which it returns, or the stream ends.
-func (c *Client) sse(ctx context.Context, method, path string, in any, each func(event string, data []byte) error) error {
+func (c *Client) sse(ctx context.Context, method, path string, in any,
+	each func(event string, data []byte) error) error {
 	resp, err := c.ask(ctx, method, path, in)
 	if err != nil {
 		return err
@@ -109,7 +111,8 @@ func (c *Client) Logs(ctx context.Context, slice, node string, opt api.LogOption
 }
 
 // Capture gives the frames that pass an interface, as a pcap stream. The caller closes the reader.
-func (c *Client) Capture(ctx context.Context, slice, node, iface string, opt api.CaptureOptions) (io.ReadCloser, error) {
+func (c *Client) Capture(ctx context.Context, slice, node, iface string, opt api.CaptureOptions) (io.ReadCloser,
+	error) {
 	q := url.Values{"filter": {opt.Filter}, "snaplen": {strconv.Itoa(opt.Snaplen)}, "count": {strconv.Itoa(opt.Count)}}
 	return c.stream(ctx, path("slices", slice, "nodes", node, "interfaces", iface, "capture")+"?"+q.Encode())
 }

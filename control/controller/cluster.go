@@ -22,8 +22,8 @@ type Cluster interface {
 // Option changes how a Controller works.
 type Option func(*Controller)
 
-// InCluster makes the controller of a member of a cluster, of the name self. Without it there is but this machine, and nodes
-// have no place.
+// InCluster makes the controller of a member of a cluster, of the name self. Without it there is but this machine, and
+// nodes have no place.
 func InCluster(cluster Cluster, self string) Option {
 	return func(c *Controller) { c.cluster, c.self = cluster, self }
 }
@@ -66,8 +66,8 @@ func labels(h *store.HostState) map[string]string {
 	return all
 }
 
-// underlay is the interface that carries a host's tunnels. Where the host tells of none that has its address and is up, known is false, and the
-// MTU may be the default.
+// underlay is the interface that carries a host's tunnels. Where the host tells of none that has its address and is up,
+// known is false, and the MTU may be the default.
 func underlay(h *store.HostState) (u hosts.Underlay, known bool) {
 	if u, known = h.Carrier(); known {
 		return u, true

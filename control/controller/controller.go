@@ -42,8 +42,8 @@ type Controller struct {
 	consents Consents
 	grace    time.Duration
 	held     heldCache
-	// turn is held, in a cluster, from reading what slices hold of hosts until a slice is written, so that two at once are not promised
-	// the same. Between members, it may happen: then both run, and the host is promised to more than it has.
+	// turn is held, in a cluster, from reading what slices hold of hosts until a slice is written, so that two at once are
+	// not promised the same. Between members, it may happen: then both run, and the host is promised to more than it has.
 	turn sync.Mutex
 }
 
@@ -68,7 +68,8 @@ const attempts = 10
 
 // Apply admits a topology: afterwards its slice is wanted as the topology says. With dryRun nothing is stored. The
 // slice holds what was stored, or would be; its Generation is the one to wait for.
-func (c *Controller) Apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (api.Plan, *slice.Slice, error) {
+func (c *Controller) Apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (api.Plan,
+	*slice.Slice, error) {
 	for try := 1; ; try++ {
 		plan, s, err := c.apply(ctx, caller, t, dryRun)
 		if !errors.Is(err, store.ErrConflict) || try == attempts {
@@ -77,7 +78,8 @@ func (c *Controller) Apply(ctx context.Context, caller Caller, t *topology.Topol
 	}
 }
 
-func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (api.Plan, *slice.Slice, error) {
+func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (api.Plan,
+	*slice.Slice, error) {
 	var prev *slice.Slice
 	var generation int64
 	was, record, err := c.store.Slice(ctx, t.Name)
@@ -132,7 +134,8 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 	if plan.Empty() {
 		return plan, next, nil
 	}
-	c.events.Publish(events.Event{Slice: t.Name, Kind: events.SliceApplied, Message: fmt.Sprintf("generation %d: %s", next.Generation, plan.Summary())})
+	c.events.Publish(events.Event{Slice: t.Name, Kind: events.SliceApplied,
+		Message: fmt.Sprintf("generation %d: %s", next.Generation, plan.Summary())})
 	return plan, next, nil
 }
 
@@ -151,7 +154,8 @@ func faulty(ds topology.Diagnostics) *Refusal {
 // admit refuses what the caller may not have, and what was not sent.
 func (c *Controller) admit(caller Caller, s *slice.Slice) error {
 	if faults := privileged(s); len(faults) > 0 && !caller.Root {
-		r := refuse(Forbidden, "slice %s gives a hold on the host, which root alone may have: use sudo, or leave out %s", s.Name, locations(faults))
+		r := refuse(Forbidden, "slice %s gives a hold on the host, which root alone may have: use sudo, or leave out %s",
+			s.Name, locations(faults))
 		r.Faults = faults
 		return r
 	}
@@ -164,9 +168,11 @@ func (c *Controller) admit(caller Caller, s *slice.Slice) error {
 	return nil
 }
 
-// place finds out where the slice can run: in a cluster it gives each node a host, else this machine must be able to. It tells
-// from which hosts nodes were moved away, and what a user should know. own means that root of this machine asks.
-func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next *slice.Slice, generation int64, own bool) (moves map[string]string, notes []string, err error) {
+// place finds out where the slice can run: in a cluster it gives each node a host, else this machine must be able to.
+// It tells from which hosts nodes were moved away, and what a user should know. own means that root of this machine
+// asks.
+func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next *slice.Slice, generation int64,
+	own bool) (moves map[string]string, notes []string, err error) {
 	if c.cluster == nil {
 		return nil, passedOver(next), c.supports(ctx, next)
 	}
@@ -221,7 +227,8 @@ func privileged(s *slice.Slice) (faults []Fault) {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		for _, h := range n.Holds() {
-			faults = append(faults, Fault{Location: "nodes." + n.Name + "." + h.Field, Message: "it has of the host " + h.String() + ": for root alone"})
+			faults = append(faults, Fault{Location: "nodes." + n.Name + "." + h.Field,
+				Message: "it has of the host " + h.String() + ": for root alone"})
 		}
 	}
 	return faults

@@ -33,7 +33,8 @@ func Diff(prev, next *slice.Slice) api.Plan {
 		p.Warnings = kept(prev, next)
 	}
 	p.Nodes = changes(shown(prev), shown(next), func(n *slice.Node) string { return n.Name }, restarts)
-	p.Links = changes(prev.Links, next.Links, func(l *slice.Link) string { return l.Name }, func(_, _ *slice.Link) bool { return false })
+	p.Links = changes(prev.Links, next.Links, func(l *slice.Link) string { return l.Name },
+		func(_, _ *slice.Link) bool { return false })
 	return p
 }
 
@@ -78,8 +79,8 @@ func changes[T any](prev, next []T, name func(*T) string, restarts func(was, is 
 	return all
 }
 
-// restarts reports whether the node's sliver is made anew: on another host, or when something changed that a container has from its
-// birth. Interfaces, addresses and routing configuration change while it runs.
+// restarts reports whether the node's sliver is made anew: on another host, or when something changed that a container
+// has from its birth. Interfaces, addresses and routing configuration change while it runs.
 func restarts(was, is *slice.Node) bool {
 	if !was.HasSliver() || !is.HasSliver() {
 		return false // it is made or removed, which the change of kind says
@@ -87,7 +88,8 @@ func restarts(was, is *slice.Node) bool {
 	return was.Host != "" && is.Host != "" && was.Host != is.Host || len(fields(birth(was), birth(is))) > 0
 }
 
-// kept tells of kernel parameters that are no longer asked for in nodes that go on running: what their defaults were, nobody knows.
+// kept tells of kernel parameters that are no longer asked for in nodes that go on running: what their defaults were,
+// nobody knows.
 func kept(prev, next *slice.Slice) (warnings []string) {
 	for i := range next.Nodes {
 		is := &next.Nodes[i]
@@ -97,7 +99,8 @@ func kept(prev, next *slice.Slice) (warnings []string) {
 		}
 		for _, key := range slices.Sorted(maps.Keys(was.Sysctls)) {
 			if _, still := is.Sysctls[key]; !still {
-				warnings = append(warnings, fmt.Sprintf("%s keeps %s = %s until it is started anew: `pergola restart %[1]s`", is.Name, key, was.Sysctls[key]))
+				warnings = append(warnings, fmt.Sprintf("%s keeps %s = %s until it is started anew: `pergola restart %[1]s`",
+					is.Name, key, was.Sysctls[key]))
 			}
 		}
 	}

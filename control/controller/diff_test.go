@@ -22,10 +22,12 @@ func anySlice(t *rapid.T, label string) *slice.Slice {
 	names := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d"}), rapid.ID).Draw(t, label+" nodes")
 	slices.Sort(names)
 	for _, name := range names {
-		n := slice.Node{Name: name, Kind: rapid.SampledFrom([]slice.Kind{slice.Router, slice.Host, slice.Switch}).Draw(t, label+name)}
+		n := slice.Node{Name: name, Kind: rapid.SampledFrom([]slice.Kind{slice.Router, slice.Host, slice.Switch}).Draw(t,
+			label+name)}
 		n.Memory = rapid.SampledFrom([]int64{0, 1 << 20}).Draw(t, label+name+" memory")
 		if rapid.Bool().Draw(t, label+name+" file") {
-			n.Files = []slice.File{{Path: "/etc/motd", Data: []byte(rapid.SampledFrom([]string{"x", strings.Repeat("y", 100)}).Draw(t, label+name+" data"))}}
+			n.Files = []slice.File{{Path: "/etc/motd",
+				Data: []byte(rapid.SampledFrom([]string{"x", strings.Repeat("y", 100)}).Draw(t, label+name+" data"))}}
 		}
 		if rapid.Bool().Draw(t, label+name+" label") {
 			n.Labels = map[string]string{"role": "core"}
@@ -33,7 +35,8 @@ func anySlice(t *rapid.T, label string) *slice.Slice {
 		s.Nodes = append(s.Nodes, n)
 	}
 	if len(names) > 1 {
-		l := slice.Link{Name: "wire", Ends: []slice.End{{Node: names[0], Interface: "eth1"}, {Node: names[1], Interface: "eth1"}}}
+		l := slice.Link{Name: "wire", Ends: []slice.End{{Node: names[0], Interface: "eth1"},
+			{Node: names[1], Interface: "eth1"}}}
 		l.Ends[0].Shape.Delay = rapid.SampledFrom([]time.Duration{0, time.Millisecond}).Draw(t, label+" delay")
 		s.Links = append(s.Links, l)
 	}
@@ -118,18 +121,22 @@ func backwards(t *rapid.T, there, back api.Plan) {
 func TestDiffShowsWhatPeopleLookFor(t *testing.T) {
 	a := &slice.Slice{Name: "net",
 		Nodes: []slice.Node{
-			{Name: "a", Kind: slice.Router, Routing: &slice.Routing{Daemon: slice.FRR}, Interfaces: []slice.Interface{{Name: "eth1", MTU: 1500}}},
+			{Name: "a", Kind: slice.Router, Routing: &slice.Routing{Daemon: slice.FRR},
+				Interfaces: []slice.Interface{{Name: "eth1", MTU: 1500}}},
 			{Name: "b", Kind: slice.Host, Memory: 1 << 20},
 		},
-		Links: []slice.Link{{Name: "wire", Ends: []slice.End{{Node: "a", Interface: "eth1"}, {Node: "b", Interface: "eth1"}}}},
+		Links: []slice.Link{{Name: "wire", Ends: []slice.End{{Node: "a", Interface: "eth1"},
+			{Node: "b", Interface: "eth1"}}}},
 	}
 	b := &slice.Slice{Name: "net",
 		Nodes: []slice.Node{
-			{Name: "a", Kind: slice.Router, Routing: &slice.Routing{Daemon: slice.FRR}, Interfaces: []slice.Interface{{Name: "eth1", MTU: 9000}}},
+			{Name: "a", Kind: slice.Router, Routing: &slice.Routing{Daemon: slice.FRR},
+				Interfaces: []slice.Interface{{Name: "eth1", MTU: 9000}}},
 			{Name: "b", Kind: slice.Host, Memory: 2 << 20},
 			{Name: "c", Kind: slice.Switch},
 		},
-		Links: []slice.Link{{Name: "wire", Ends: []slice.End{{Node: "a", Interface: "eth1", Shape: slice.Shape{Rate: 1e7, Delay: 5 * time.Millisecond}}, {Node: "b", Interface: "eth1"}}}},
+		Links: []slice.Link{{Name: "wire", Ends: []slice.End{{Node: "a", Interface: "eth1",
+			Shape: slice.Shape{Rate: 1e7, Delay: 5 * time.Millisecond}}, {Node: "b", Interface: "eth1"}}}},
 	}
 	want := api.Plan{Slice: "net", Op: api.Update,
 		Nodes: []api.Change{

@@ -24,7 +24,8 @@ type holding struct {
 	left     bool            // it has nodes that were moved away from hosts which may have let go of them by now
 }
 
-// get gives what a slice holds, as its record or a newer one has it; nothing where it has gone meanwhile, or is unreadable.
+// get gives what a slice holds, as its record or a newer one has it; nothing where it has gone meanwhile, or is
+// unreadable.
 func (h *heldCache) get(ctx context.Context, s *store.Store, r store.Record) (holding, error) {
 	h.mu.Lock()
 	have, ok := h.cached[r.Name]

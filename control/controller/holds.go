@@ -32,8 +32,9 @@ func (c *Controller) consent(s *slice.Slice, put func() error) error {
 	return c.consents.Give(s.Name, given, put)
 }
 
-// askHosts refuses holds that hosts do not allow. The hosts themselves decide; this check gives the user the answer before
-// anything is stored, from what the hosts published to the cluster. A hold that a node had before is not checked again.
+// askHosts refuses holds that hosts do not allow. The hosts themselves decide; this check gives the user the answer
+// before anything is stored, from what the hosts published to the cluster. A hold that a node had before is not checked
+// again.
 func (p *placing) askHosts() error {
 	var faults []Fault
 	for i := range p.next.Nodes {

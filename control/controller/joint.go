@@ -12,8 +12,8 @@ const (
 	leastMTUIPv6 = 1280 // RFC 8200, section 5
 )
 
-// joints are a slice's segments as package mapping sees them: which nodes, how much the fastest of them may send, and how large their packets
-// are, encapsulated in IPv6 or IPv4.
+// joints are a slice's segments as package mapping sees them: which nodes, how much the fastest of them may send, and
+// how large their packets are, encapsulated in IPv6 or IPv4.
 func joints(s *slice.Slice, ipv6 bool) (links []mapping.Link) {
 	nodes := make(map[string]*slice.Node, len(s.Nodes))
 	for i := range s.Nodes {

@@ -13,15 +13,15 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Grace is how long a host must have been lost before its nodes start elsewhere: the time to live of its lease once more,
-// and time to end what it runs. The host counts from its last renewal, so it has ended its nodes before.
+// Grace is how long a host must have been lost before its nodes start elsewhere: the time to live of its lease once
+// more, and time to end what it runs. The host counts from its last renewal, so it has ended its nodes before.
 const Grace = 15 * time.Second
 
 // Lead does what one member of a cluster must do for all, until ctx ends or the store fails. It moves nodes away from
 // hosts that are lost, draining or removed; it forgets hosts that nodes were moved away from, once these have let go of
-// them; it gives nodes from before there was a cluster the host that they are on; and it fits MTUs to paths that changed.
-// Lead is to run as the leader of store.Campaign. Two leaders at the same time write the same; the second write fails as
-// a conflict.
+// them; it gives nodes from before there was a cluster the host that they are on; and it fits MTUs to paths that
+// changed. Lead is to run as the leader of store.Campaign. Two leaders at the same time write the same; the second
+// write fails as a conflict.
 func (c *Controller) Lead(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -78,8 +78,8 @@ func await(ctx context.Context, changes <-chan store.Change, most time.Duration)
 }
 
 // Reschedule starts the nodes of lost hosts elsewhere, where their policy asks for it, and moves nodes away from hosts
-// that are draining or were removed. The caller guarantees that lost hosts have ended such nodes: they have been lost for
-// Grace. stays gives, by slice, why something stays where it should not be.
+// that are draining or were removed. The caller guarantees that lost hosts have ended such nodes: they have been lost
+// for Grace. stays gives, by slice, why something stays where it should not be.
 func (c *Controller) Reschedule(ctx context.Context, lost []string) (stays map[string]string, err error) {
 	hosts, err := c.cluster.Hosts(ctx)
 	if err != nil {
@@ -88,7 +88,8 @@ func (c *Controller) Reschedule(ctx context.Context, lost []string) (stays map[s
 	return c.reschedule(ctx, hosts, snapshot{lost: lost, paths: true})
 }
 
-func (c *Controller) reschedule(ctx context.Context, hosts []store.HostState, seen snapshot) (stays map[string]string, err error) {
+func (c *Controller) reschedule(ctx context.Context, hosts []store.HostState, seen snapshot) (stays map[string]string,
+	err error) {
 	records, err := c.store.Slices(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list slices: %w", err)

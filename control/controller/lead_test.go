@@ -34,24 +34,31 @@ func TestTheLeaderReportsEachChangeOnce(t *testing.T) {
 		t.Errorf("at first: %v, %+v", reported, seen)
 	}
 	gone := machines(3, lose("h2"), func(h []store.HostState) { h[1].Since = start.Add(time.Second) })
-	want := []string{"host h2 is lost: its nodes that may be rescheduled start elsewhere in 14s", "host h3 joined the cluster"}
+	want := []string{"host h2 is lost: its nodes that may be rescheduled start elsewhere in 14s",
+		"host h3 joined the cluster"}
 	reported, seen := look(2*time.Second, gone)
 	if diff := cmp.Diff(want, reported); diff != "" || seen.lost != nil || seen.next != 14*time.Second || !seen.paths {
 		t.Errorf("%+v %s", seen, diff)
 	}
-	if reported, seen = look(16*time.Second, gone); reported != nil || !cmp.Equal(seen.lost, []string{"h2"}) || seen.next != 30*time.Second || seen.paths {
+	if reported, seen = look(16*time.Second, gone); reported != nil || !cmp.Equal(seen.lost, []string{"h2"}) ||
+		seen.next != 30*time.Second || seen.paths {
 		t.Errorf("after the grace: %v, %+v", reported, seen)
 	}
 	if reported, _ = look(17*time.Second, machines(3)); !cmp.Equal(reported, []string{"host h2 is back"}) {
 		t.Errorf("back: %v", reported)
 	}
-	if reported, _ = look(18*time.Second, without(machines(3), "h2")); !cmp.Equal(reported, []string{"host h2 was removed from the cluster"}) {
+	if reported, _ = look(18*time.Second, without(machines(3), "h2")); !cmp.Equal(reported,
+		[]string{"host h2 was removed from the cluster"}) {
 		t.Errorf("removed: %v", reported)
 	}
-	if _, seen = look(19*time.Second, machines(3, func(h []store.HostState) { h[0].Underlays[0].MTU = 1400 })); !seen.paths {
+	if _, seen = look(19*time.Second, machines(3,
+		func(h []store.HostState) { h[0].Underlays[0].MTU = 1400 })); !seen.paths {
 		t.Error("a smaller MTU is not reported")
 	}
-	narrow := machines(3, func(h []store.HostState) { h[0].Underlays[0].MTU, h[0].Paths = 1400, map[string]int{"h2": 1300} })
+	narrow := machines(3, func(h []store.HostState) {
+		h[0].Underlays[0].MTU, h[0].Paths = 1400,
+			map[string]int{"h2": 1300}
+	})
 	if _, seen = look(20*time.Second, narrow); !seen.paths {
 		t.Error("a path that carries less is not reported")
 	}
@@ -82,7 +89,8 @@ func (*fake) Has(string) bool                              { return true }
 func member(t *testing.T, f *fake, options ...Option) (*Controller, *store.Store, *events.Bus) {
 	t.Helper()
 	dir := t.TempDir()
-	s, err := store.Open(t.Context(), store.Config{Dir: filepath.Join(dir, "store"), LogFile: filepath.Join(dir, "etcd.log")})
+	s, err := store.Open(t.Context(), store.Config{Dir: filepath.Join(dir, "store"),
+		LogFile: filepath.Join(dir, "etcd.log")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +260,8 @@ func TestTwoAtOnceAreNotPromisedTheSame(t *testing.T) {
 func TestAMachineAloneIsAsItWas(t *testing.T) {
 	f := &fake{}
 	c, _, _ := member(t, f)
-	plan, spec := mustApply(t, c, strings.Replace(spreadChain, "[a, b, c, d]", "{a: {host: h7, reschedule: never}, b: , c: , d: {kind: host}}", 1))
+	plan, spec := mustApply(t, c, strings.Replace(spreadChain, "[a, b, c, d]",
+		"{a: {host: h7, reschedule: never}, b: , c: , d: {kind: host}}", 1))
 	for _, n := range spec.Nodes {
 		if n.Host != "" {
 			t.Errorf("%s has host %q", n.Name, n.Host)

@@ -16,7 +16,8 @@ const (
 	HostBack events.Kind = "host-back"
 )
 
-// hostMonitor compares each snapshot of the hosts with the one before, so that each change is published once. It is pure.
+// hostMonitor compares each snapshot of the hosts with the one before, so that each change is published once. It is
+// pure.
 type hostMonitor struct {
 	grace    time.Duration
 	alive    map[string]bool   // nil before the first snapshot

@@ -86,7 +86,8 @@ func TestWhatNobodyElseCanTakeStays(t *testing.T) {
 	full := func(h []store.HostState) { h[0].Policy.Draining, h[1].Cores = true, 3 }
 	p := replaced(t, running(t, chain), machines(2, full))
 	moved := slices.DeleteFunc([]string{"a", "b"}, func(n string) bool { return p.next.Node(n).Host == "h1" })
-	if len(moved) != 1 || len(p.notes) != 1 || !strings.Contains(p.notes[0], "stays on h1: no other host can take it: h2: 1 cores wanted, 0 of 3 free") {
+	if len(moved) != 1 || len(p.notes) != 1 || !strings.Contains(p.notes[0],
+		"stays on h1: no other host can take it: h2: 1 cores wanted, 0 of 3 free") {
 		t.Errorf("moved %v: %q", moved, p.notes)
 	}
 }
@@ -98,7 +99,8 @@ func TestOnlyWhatMayStartElsewhereLeavesALostHost(t *testing.T) {
 		t.Errorf("moved before the host can have ended anything: %v", p.moves)
 	}
 	p = replaced(t, prev, machines(3, lose("h2")), "h2")
-	if c, d := p.next.Node("c"), p.next.Node("d"); c.Host != "h2" || d.Host == "h2" || len(d.Left) != 0 || !cmp.Equal(p.moves, map[string]string{"d": "h2"}) {
+	if c, d := p.next.Node("c"), p.next.Node("d"); c.Host != "h2" || d.Host == "h2" || len(d.Left) != 0 ||
+		!cmp.Equal(p.moves, map[string]string{"d": "h2"}) {
 		t.Errorf("c is on %s, d on %s having left %v; moves %v", c.Host, d.Host, d.Left, p.moves)
 	}
 }
@@ -140,7 +142,8 @@ func TestAMoveIsRememberedUntilTheOldHostHasLetGo(t *testing.T) {
 	pinned := func(host string) string { return strings.Replace(chain, "a: ,", "a: {host: "+host+"},", 1) }
 	prev := running(t, strings.Replace(chain, "reschedule: always, ", "", 1))
 	apply := func(prev *slice.Slice, host string, hosts []store.HostState, reported map[string]int64) *placing {
-		p := &placing{prev: prev, next: resolved(t, strings.Replace(pinned(host), "reschedule: always, ", "", 1), prev), generation: prev.Generation + 1, hosts: hosts, reported: reported}
+		p := &placing{prev: prev, next: resolved(t, strings.Replace(pinned(host), "reschedule: always, ", "", 1), prev),
+			generation: prev.Generation + 1, hosts: hosts, reported: reported}
 		mustPlace(t, p)
 		p.next.Generation = p.generation
 		return p
@@ -154,7 +157,8 @@ func TestAMoveIsRememberedUntilTheOldHostHasLetGo(t *testing.T) {
 	if diff := cmp.Diff(map[string]int64{"h1": 5, "h3": 6}, second.next.Node("a").Left); diff != "" {
 		t.Error(diff)
 	}
-	const want = "a starts on h4 when h1 has let go of it, but h1 is lost: when it is gone for good, say so: `pergola host rm --force h1`"
+	const want = "a starts on h4 when h1 has let go of it, but h1 is lost: when it is gone for good, say so: `pergola " +
+		"host rm --force h1`"
 	if len(second.notes) != 1 || second.notes[0] != want {
 		t.Errorf("notes %q", second.notes)
 	}
@@ -191,7 +195,8 @@ func TestWhatFitsNowhereKeepsNobodyElseBack(t *testing.T) {
 	if c, d := p.next.Node("c"), p.next.Node("d"); c.Host == "h2" || d.Host != "h2" {
 		t.Errorf("c is on %s, d, which fits nowhere, on %s", c.Host, d.Host)
 	}
-	if len(p.notes) != 1 || p.notes[0] != "d has no host since h2 was removed: no other host can take it: h1: 9 cores wanted, 6 of 8 free; h3: 9 cores wanted, 8 of 8 free" {
+	if len(p.notes) != 1 || p.notes[0] != "d has no host since h2 was removed: no other host can take it: h1: 9 cores "+
+		"wanted, 6 of 8 free; h3: 9 cores wanted, 8 of 8 free" {
 		t.Errorf("%q", p.notes)
 	}
 }
@@ -199,7 +204,10 @@ func TestWhatFitsNowhereKeepsNobodyElseBack(t *testing.T) {
 // A label that goes away moves nothing by itself; the next time that somebody applies the file, it counts.
 func TestLabelsCountWhenSomebodyAsks(t *testing.T) {
 	prev := running(t, strings.Replace(chain, "d: }", "d: {host_labels: {rack: a}}}", 1))
-	labelled := machines(3, func(h []store.HostState) { h[0].Policy.Draining, h[2].Labels = true, map[string]string{"rack": "a"} })
+	labelled := machines(3, func(h []store.HostState) {
+		h[0].Policy.Draining, h[2].Labels = true,
+			map[string]string{"rack": "a"}
+	})
 	if p := replaced(t, prev, labelled); p.next.Node("d").Host != "h2" || len(p.moves) != 2 {
 		t.Errorf("moves %v", p.moves)
 	}
@@ -239,7 +247,8 @@ func TestALinkWhoseHostsWereRemovedStaysAsItWas(t *testing.T) {
 		p := replaced(t, prev, hosts)
 		b, c := p.next.Node("b"), p.next.Node("c")
 		if b.Host != "h1" || c.Host != "h2" || b.Interface("eth2").MTU != 1458 || c.Interface("eth1").MTU != 1458 {
-			t.Errorf("without %v: b is on %s, c on %s, with mtu %d and %d", gone, b.Host, c.Host, b.Interface("eth2").MTU, c.Interface("eth1").MTU)
+			t.Errorf("without %v: b is on %s, c on %s, with mtu %d and %d", gone, b.Host, c.Host, b.Interface("eth2").MTU,
+				c.Interface("eth1").MTU)
 		}
 	}
 }
@@ -253,8 +262,10 @@ func TestNodesFromBeforeTheClusterStayWhereTheyAre(t *testing.T) {
 	for _, reported := range []map[string]int64{{"h1": 4}, {"h1": 4, "localhost": 3}} {
 		p := &placing{prev: prev, next: placeable(prev), generation: 5, hosts: machines(3), reported: reported}
 		mustPlace(t, p)
-		if a, d := p.next.Node("a"), p.next.Node("d"); a.Host != "h1" || len(a.Left) != 0 || d.Host != "h2" || !cmp.Equal(d.Left, map[string]int64{"h1": 5}) {
-			t.Errorf("reported by %v: a is on %s having left %v, d on %s having left %v", reported, a.Host, a.Left, d.Host, d.Left)
+		if a, d := p.next.Node("a"), p.next.Node("d"); a.Host != "h1" || len(a.Left) != 0 || d.Host != "h2" ||
+			!cmp.Equal(d.Left, map[string]int64{"h1": 5}) {
+			t.Errorf("reported by %v: a is on %s having left %v, d on %s having left %v", reported, a.Host, a.Left, d.Host,
+				d.Left)
 		}
 	}
 	// Where no host reported it, any may have it.
@@ -273,7 +284,8 @@ func TestANodeThatComesBackMayLeaveWhenItsHostKnowsThat(t *testing.T) {
 	c.Host, c.Left, c.Placement.Reschedule = "h3", map[string]int64{"h2": 4}, slice.RescheduleAlways
 	pinned := placeable(prev)
 	pinned.Node("c").Placement.Host = "h2"
-	p := &placing{prev: prev, next: pinned, generation: 5, hosts: machines(3), reported: map[string]int64{"h2": 3, "h3": 4}}
+	p := &placing{prev: prev, next: pinned, generation: 5, hosts: machines(3),
+		reported: map[string]int64{"h2": 3, "h3": 4}}
 	mustPlace(t, p)
 	if c := p.next.Node("c"); c.Host != "h2" || c.Placement.Since != 5 || !cmp.Equal(c.Left, map[string]int64{"h3": 5}) {
 		t.Errorf("c is on %s, may leave since %d, left %v", c.Host, c.Placement.Since, c.Left)
@@ -284,7 +296,8 @@ func TestANodeThatWasRemovedAwaitsTheHostThatDidNotHearOfIt(t *testing.T) {
 	prev := running(t, chain)
 	prev.Nodes, prev.Links = prev.Nodes[:3], prev.Links[:2]
 	again := func(host string) *slice.Node {
-		p := &placing{prev: prev, next: resolved(t, strings.Replace(chain, "d: }", "d: {host: "+host+"}}", 1), prev), generation: 5, hosts: machines(3)}
+		p := &placing{prev: prev, next: resolved(t, strings.Replace(chain, "d: }", "d: {host: "+host+"}}", 1), prev),
+			generation: 5, hosts: machines(3)}
 		p.next.Node("d").Placement.Reschedule = slice.RescheduleAlways
 		p.readReports(map[string]slice.Status{
 			"h1": {Generation: 4, Nodes: map[string]slice.NodeStatus{"a": {}, "b": {}}},

@@ -21,8 +21,9 @@ func faultsOf(all []misfit) (faults []Fault) {
 	return faults
 }
 
-// holdBack makes the nodes stay that a misfit is for, where nobody waits for the answer, and says so. Of a segment of which no node moves, it only says
-// that it does not fit any more: that keeps nobody else from moving. None is held twice.
+// holdBack makes the nodes stay that a misfit is for, where nobody waits for the answer, and says so. Of a segment of
+// which no node moves, it only says that it does not fit any more: that keeps nobody else from moving. None is held
+// twice.
 func (p *placing) holdBack(misfits []misfit) (held []string) {
 	for _, m := range misfits {
 		moves := false
@@ -45,8 +46,8 @@ func (p *placing) holdBack(misfits []misfit) (held []string) {
 	return held
 }
 
-// fitMTUs gives the interfaces of each segment an MTU that its tunnels carry: the default or less. One that the user wrote stays, and is a misfit where it
-// does not fit.
+// fitMTUs gives the interfaces of each segment an MTU that its tunnels carry: the default or less. One that the user
+// wrote stays, and is a misfit where it does not fit.
 func (p *placing) fitMTUs() (misfits []misfit) {
 	span := p.next.Span()
 	nodes := make(map[string]*slice.Node, len(p.next.Nodes))
@@ -61,7 +62,8 @@ func (p *placing) fitMTUs() (misfits []misfit) {
 		}
 		if way.tunnelled {
 			if why := way.broken(); why != "" {
-				misfits = append(misfits, misfit{Fault{Location: p.placeOf(seg.Links[0], nil), Message: "link " + seg.Links[0].Name + " " + why}, seg})
+				misfits = append(misfits, misfit{Fault{Location: p.placeOf(seg.Links[0], nil),
+					Message: "link " + seg.Links[0].Name + " " + why}, seg})
 				continue
 			}
 			mtu = min(mtu, way.carries())
@@ -76,7 +78,8 @@ func (p *placing) fitMTUs() (misfits []misfit) {
 				}
 				if why := way.refuses(at); why != "" && !said[at.MTU] {
 					said[at.MTU] = true
-					misfits = append(misfits, misfit{Fault{Location: p.placeOf(l, e), Message: fmt.Sprintf("link %s: %s %s", l.Name, e, why)}, seg})
+					misfits = append(misfits, misfit{Fault{Location: p.placeOf(l, e),
+						Message: fmt.Sprintf("link %s: %s %s", l.Name, e, why)}, seg})
 				}
 			}
 		}
@@ -84,8 +87,8 @@ func (p *placing) fitMTUs() (misfits []misfit) {
 	return misfits
 }
 
-// isDark reports whether a tunnelled segment is better left as it is: all its hosts were removed, or it reached over several already, and
-// the interface of one is down, of which more is known when it is up again.
+// isDark reports whether a tunnelled segment is better left as it is: all its hosts were removed, or it reached over
+// several already, and the interface of one is down, of which more is known when it is up again.
 func (p *placing) isDark(seg *slice.Segment, way *path) bool {
 	if len(way.hosts) == 0 {
 		return true
@@ -178,14 +181,16 @@ func (w *path) carries() int { return w.mtu - w.overhead() }
 func (w *path) broken() string {
 	switch {
 	case w.families[false] != "" && w.families[true] != "":
-		return fmt.Sprintf("cannot be carried: the tunnels of host %s end at an IPv4 address, those of %s at an IPv6 address", w.families[false], w.families[true])
+		return fmt.Sprintf("cannot be carried: the tunnels of host %s end at an IPv4 address, those of %s at an IPv6 address",
+			w.families[false], w.families[true])
 	case w.carries() < leastMTU:
 		return "cannot be carried: " + w.terms()
 	}
 	return ""
 }
 
-// terms words the sum: between h1 and h2, packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: 1458 are left.
+// terms words the sum: between h1 and h2, packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: 1458 are
+// left.
 func (w *path) terms() string {
 	last := len(w.hosts) - 1
 	between := "between " + list(w.hosts[:last]) + " and " + w.hosts[last]

@@ -88,13 +88,14 @@ func (c *Controller) SetLinkUp(ctx context.Context, name, link string, up bool) 
 
 // ResetLink gives a link the file's values again, and connects it.
 func (c *Controller) ResetLink(ctx context.Context, name, link string) error {
-	return c.changeLink(ctx, name, link, "reset to the file's values", func(_ *slice.Slice, l *slice.Link, o *slice.Overrides) error {
-		delete(o.Down, l.Name)
-		for _, e := range l.Ends {
-			delete(o.Shapes, e.String())
-		}
-		return nil
-	})
+	return c.changeLink(ctx, name, link, "reset to the file's values",
+		func(_ *slice.Slice, l *slice.Link, o *slice.Overrides) error {
+			delete(o.Down, l.Name)
+			for _, e := range l.Ends {
+				delete(o.Shapes, e.String())
+			}
+			return nil
+		})
 }
 
 // SetLink changes how a link treats frames.
@@ -102,14 +103,15 @@ func (c *Controller) SetLink(ctx context.Context, name, link string, patch api.L
 	if err := checkPatch(patch); err != nil {
 		return err
 	}
-	return c.changeLink(ctx, name, link, "other treatment of frames asked for", func(s *slice.Slice, l *slice.Link, o *slice.Overrides) error {
-		trial := *l
-		trial.Ends = append([]slice.End(nil), l.Ends...)
-		if err := applyPatch(patch, s.Name, l, &trial, o); err != nil {
-			return err
-		}
-		return c.canTreat(ctx, s, &trial)
-	})
+	return c.changeLink(ctx, name, link, "other treatment of frames asked for",
+		func(s *slice.Slice, l *slice.Link, o *slice.Overrides) error {
+			trial := *l
+			trial.Ends = append([]slice.End(nil), l.Ends...)
+			if err := applyPatch(patch, s.Name, l, &trial, o); err != nil {
+				return err
+			}
+			return c.canTreat(ctx, s, &trial)
+		})
 }
 
 // canTreat refuses what a host's kernel cannot do to a link's frames.
@@ -138,7 +140,8 @@ func (c *Controller) canTreat(ctx context.Context, s *slice.Slice, l *slice.Link
 	return nil
 }
 
-func (c *Controller) changeLink(ctx context.Context, name, link, message string, change func(*slice.Slice, *slice.Link, *slice.Overrides) error) error {
+func (c *Controller) changeLink(ctx context.Context, name, link, message string,
+	change func(*slice.Slice, *slice.Link, *slice.Overrides) error) error {
 	err := c.store.UpdateOverrides(ctx, name, func(o *slice.Overrides) error {
 		s, _, err := c.Slice(ctx, name)
 		if err != nil {

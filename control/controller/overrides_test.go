@@ -26,8 +26,10 @@ func TestVerbsOfNodesFormALifeCycle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var o slice.Overrides
 		power, restarts := slice.PowerOn, 0
-		for _, verb := range rapid.SliceOf(rapid.SampledFrom([]api.NodeVerb{api.NodeStart, api.NodeStop, api.NodePause, api.NodeResume, api.NodeRestart})).Draw(t, "verbs") {
-			refused := verb == api.NodeStart && power == slice.PowerFrozen || power == slice.PowerOff && (verb == api.NodePause || verb == api.NodeResume)
+		for _, verb := range rapid.SliceOf(rapid.SampledFrom([]api.NodeVerb{api.NodeStart, api.NodeStop, api.NodePause,
+			api.NodeResume, api.NodeRestart})).Draw(t, "verbs") {
+			refused := verb == api.NodeStart && power == slice.PowerFrozen || power == slice.PowerOff &&
+				(verb == api.NodePause || verb == api.NodeResume)
 			if err := setPower(&o, n, verb); (reasonOf(err) == Conflict) != refused {
 				t.Fatalf("%s while %s: %v", verb, power, err)
 			}
@@ -38,7 +40,8 @@ func TestVerbsOfNodesFormALifeCycle(t *testing.T) {
 				restarts++
 			}
 			power = slice.PowerOn
-			if want, changes := map[api.NodeVerb]slice.Power{api.NodeStop: slice.PowerOff, api.NodePause: slice.PowerFrozen}[verb]; changes {
+			if want, changes := map[api.NodeVerb]slice.Power{api.NodeStop: slice.PowerOff,
+				api.NodePause: slice.PowerFrozen}[verb]; changes {
 				power = want
 			}
 			got, written := o.Power["a"]
@@ -111,7 +114,8 @@ func TestLinkPatchChangesOnlyWhatItNames(t *testing.T) {
 	if err := apply(api.LinkPatch{End: "a:eth2", Rate: pointer(uint64(1))}); reasonOf(err) != NotFound {
 		t.Errorf("an end that does not exist: %v", err)
 	}
-	if err := apply(api.LinkPatch{Delay: pointer(time.Duration(0)), Jitter: pointer(time.Millisecond)}); reasonOf(err) != Invalid {
+	if err := apply(api.LinkPatch{Delay: pointer(time.Duration(0)),
+		Jitter: pointer(time.Millisecond)}); reasonOf(err) != Invalid {
 		t.Errorf("jitter without delay: %v", err)
 	}
 	// Back at the file's values, nothing is overridden.

@@ -10,15 +10,16 @@ import (
 	"github.com/pergola-net/pergola/model/wording"
 )
 
-// checkPins looks at what the topology says of hosts: it names those that exist, that can take the node, and it names one where
-// a node has something of one machine.
+// checkPins looks at what the topology says of hosts: it names those that exist, that can take the node, and it names
+// one where a node has something of one machine.
 func (p *placing) checkPins() (faults []Fault) {
 	names := slices.Sorted(maps.Keys(p.byName))
 	problems := Problems(p.hosts)
 	for i := range p.next.Nodes {
 		n := &p.next.Nodes[i]
 		add := func(format string, args ...any) {
-			faults = append(faults, Fault{Location: "nodes." + n.Name + ".host", Message: "node " + n.Name + " " + fmt.Sprintf(format, args...)})
+			faults = append(faults, Fault{Location: "nodes." + n.Name + ".host",
+				Message: "node " + n.Name + " " + fmt.Sprintf(format, args...)})
 			if p.unasked && p.was[n.Name] != nil {
 				p.stuck[n.Name] = true
 			}
@@ -98,5 +99,6 @@ func passedOver(s *slice.Slice) []string {
 	if nodes == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("what the topology says of the hosts of %s is passed over: this machine is in no cluster", wording.Count(nodes, "node"))}
+	return []string{fmt.Sprintf("what the topology says of the hosts of %s is passed over: this machine is in no cluster",
+		wording.Count(nodes, "node"))}
 }

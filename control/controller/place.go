@@ -27,7 +27,8 @@ type placing struct {
 	reported   map[string]int64    // the generations that hosts' statuses of this slice bear, by host
 	named      map[string][]string // the hosts whose statuses name a node, by node
 	lost       map[string]bool     // hosts that have been lost for so long that they have ended what may start elsewhere
-	// unasked is true where nobody waits for the answer: a node that contradicts the cluster is left where it is, and the others go on.
+	// unasked is true where nobody waits for the answer: a node that contradicts the cluster is left where it is, and the
+	// others go on.
 	unasked bool
 
 	byName map[string]*store.HostState
@@ -37,8 +38,8 @@ type placing struct {
 	notes  []string               // what a user should know
 }
 
-// place gives every node a host, or returns a *Refusal with the reason why there is none. Nodes that run stay where they
-// are, as long as that is allowed; one that should leave and that no other host can take stays too, with a note.
+// place gives every node a host, or returns a *Refusal with the reason why there is none. Nodes that run stay where
+// they are, as long as that is allowed; one that should leave and that no other host can take stays too, with a note.
 func (p *placing) place() error {
 	p.byName, p.was = map[string]*store.HostState{}, map[string]*slice.Node{}
 	p.stuck, p.moves = map[string]bool{}, map[string]string{}
@@ -132,7 +133,8 @@ func (p *placing) now(node string) string {
 // free reports whether a node's host is lost and has certainly ended it: then it may start elsewhere.
 func (p *placing) free(n *slice.Node) bool {
 	was := p.was[n.Name]
-	if was == nil || was.Placement.Reschedule != slice.RescheduleAlways || n.Placement.Reschedule != slice.RescheduleAlways {
+	if was == nil || was.Placement.Reschedule != slice.RescheduleAlways ||
+		n.Placement.Reschedule != slice.RescheduleAlways {
 		return false
 	}
 	if h := p.byName[was.Host]; !p.lost[was.Host] || h != nil && h.Alive { // it may be back since it was found lost
@@ -192,8 +194,8 @@ func (p *placing) mapNodes() (mapping.Mapping, error) {
 	}
 }
 
-// mayStay reports whether a node can be left where it is when no other host takes it: one that only should go, or any where nobody
-// waits for the answer.
+// mayStay reports whether a node can be left where it is when no other host takes it: one that only should go, or any
+// where nobody waits for the answer.
 func (p *placing) mayStay(n *slice.Node) bool {
 	return p.leaving(n) || p.unasked && p.was[n.Name] != nil
 }
@@ -283,8 +285,8 @@ func features(s slice.Shape) (list []string) {
 	return list
 }
 
-// substrate is the cluster as package mapping sees it. What this slice holds already always has room: hosts may be promised to more
-// than they have when somebody else was faster, and that is no reason to move what runs.
+// substrate is the cluster as package mapping sees it. What this slice holds already always has room: hosts may be
+// promised to more than they have when somebody else was faster, and that is no reason to move what runs.
 func (p *placing) substrate() mapping.Substrate {
 	own := map[string]load{}
 	if p.prev != nil {
@@ -348,7 +350,8 @@ func (p *placing) settle(n *slice.Node, host string) {
 		n.Left = left
 		for _, h := range slices.Sorted(maps.Keys(left)) {
 			if !p.byName[h].Alive {
-				p.notes = append(p.notes, fmt.Sprintf("%s starts on %s when %s has let go of it, but %[3]s is lost: when it is gone for good, say so: `pergola host rm --force %[3]s`", n.Name, host, h))
+				p.notes = append(p.notes, fmt.Sprintf("%s starts on %s when %s has let go of it, but %[3]s is lost: when it is "+
+					"gone for good, say so: `pergola host rm --force %[3]s`", n.Name, host, h))
 			}
 		}
 	}
@@ -363,7 +366,8 @@ func (p *placing) settle(n *slice.Node, host string) {
 	}
 }
 
-// holders gives the hosts that may run a node until they hear that it is to be on a host, each with the generation that says so.
+// holders gives the hosts that may run a node until they hear that it is to be on a host, each with the generation that
+// says so.
 func (p *placing) holders(n *slice.Node, host string) map[string]int64 {
 	was := p.was[n.Name]
 	if was == nil { // a host may not have received yet that an older version's node of that name was removed

@@ -18,10 +18,13 @@ import (
 func anyTopology(t *rapid.T) string {
 	var b strings.Builder
 	draw := func(label string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label) }
-	fmt.Fprintf(&b, "name: lab\nplacement: %s\ndefaults: {link: {tunnel: %s}}\nnodes:\n", draw("placement", "spread", "pack"), draw("tunnel", "egre", "vxlan"))
-	nodes := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}), 2, 6, rapid.ID).Draw(t, "nodes")
+	fmt.Fprintf(&b, "name: lab\nplacement: %s\ndefaults: {link: {tunnel: %s}}\nnodes:\n",
+		draw("placement", "spread", "pack"), draw("tunnel", "egre", "vxlan"))
+	nodes := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}), 2, 6, rapid.ID).Draw(t,
+		"nodes")
 	for _, n := range nodes {
-		fmt.Fprintf(&b, "  %s: {cpu: 0.5%s}\n", n, draw("where", "", "", ", reschedule: always", ", reschedule: always", ", host_labels: {rack: r1}",
+		fmt.Fprintf(&b, "  %s: {cpu: 0.5%s}\n", n, draw("where", "", "", ", reschedule: always", ", reschedule: always",
+			", host_labels: {rack: r1}",
 			", host_labels: {rack: r2}, reschedule: always", ", host: h1", ", host: h2", ", binds: '/srv:/srv'"))
 	}
 	b.WriteString("  s: {kind: switch}\n  t: {kind: switch}\nlinks:\n")
@@ -31,7 +34,8 @@ func anyTopology(t *rapid.T) string {
 		if len(ends) == 1 {
 			ends = append(ends, draw("switch", "s", "t"))
 		}
-		fmt.Fprintf(&b, "  - {name: l%d, ends: [%s]%s}\n", i, strings.Join(ends, ", "), draw("mtu", "", "", "", "", "", "", ", mtu: 1300", ", mtu: 9000"))
+		fmt.Fprintf(&b, "  - {name: l%d, ends: [%s]%s}\n", i, strings.Join(ends, ", "),
+			draw("mtu", "", "", "", "", "", "", ", mtu: 1300", ", mtu: 9000"))
 	}
 	if rapid.Bool().Draw(t, "trunk") {
 		b.WriteString("  - {name: trunk, ends: [s, t]}\n")
@@ -86,7 +90,8 @@ func misplaced(p *placing) (list []string) {
 		case stays:
 		case h == nil, !h.Alive, h.Policy.Cordoned, h.Policy.Draining:
 			list = append(list, n.Name+" came to "+n.Host+", which takes none")
-		case n.Placement.Host != "" && n.Placement.Host != n.Host, n.Placement.Labels["rack"] != "" && n.Placement.Labels["rack"] != h.Labels["rack"]:
+		case n.Placement.Host != "" && n.Placement.Host != n.Host, n.Placement.Labels["rack"] != "" &&
+			n.Placement.Labels["rack"] != h.Labels["rack"]:
 			list = append(list, n.Name+" came to "+n.Host+", where it may not be")
 		}
 		if from, moved := p.moves[n.Name]; moved && p.byName[from] != nil && !p.free(n) && n.Left[from] != p.generation {
@@ -166,7 +171,8 @@ func TestWhateverHappensNodesAreWhereTheyMayBe(t *testing.T) {
 					reported[h.Name] = prev.Generation
 				}
 			}
-			p := &placing{prev: prev, hosts: there, generation: prev.Generation + 1, reported: maps.Clone(reported), lost: map[string]bool{}}
+			p := &placing{prev: prev, hosts: there, generation: prev.Generation + 1, reported: maps.Clone(reported),
+				lost: map[string]bool{}}
 			if p.unasked = rapid.Bool().Draw(t, "leader"); p.unasked {
 				p.next = placeable(prev)
 				for _, h := range there {

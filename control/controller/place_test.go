@@ -26,8 +26,9 @@ func machines(n int, change ...func(h []store.HostState)) []store.HostState {
 		a := netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})
 		states[i] = store.HostState{Alive: true, Host: hosts.Host{
 			Name: fmt.Sprintf("h%d", i+1), Address: a, Cores: 8, Memory: 16 * gib,
-			Features:  []string{hosts.FeatureHTB, hosts.FeatureNetem},
-			Underlays: []hosts.Underlay{{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(a, 24)}, MTU: 1500, Rate: 10e9}},
+			Features: []string{hosts.FeatureHTB, hosts.FeatureNetem},
+			Underlays: []hosts.Underlay{{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(a, 24)}, MTU: 1500,
+				Rate: 10e9}},
 		}}
 	}
 	for _, c := range change {
@@ -81,7 +82,8 @@ func TestALinkBetweenHostsGetsATunnelAndItsMTU(t *testing.T) {
 	}{
 		{"egre", "{ends: [a, b]}", nil, 1458, slice.EGRE},
 		{"vxlan", "{ends: [a, b], tunnel: vxlan}", nil, 1450, slice.VXLAN},
-		{"jumbo", "{ends: [a, b]}", func(h []store.HostState) { h[0].Underlays[0].MTU, h[1].Underlays[0].MTU = 9000, 9000 }, 1500, slice.EGRE},
+		{"jumbo", "{ends: [a, b]}", func(h []store.HostState) { h[0].Underlays[0].MTU, h[1].Underlays[0].MTU = 9000, 9000 },
+			1500, slice.EGRE},
 		{"one jumbo", "{ends: [a, b]}", func(h []store.HostState) { h[0].Underlays[0].MTU = 9000 }, 1458, slice.EGRE},
 		{"written", "{ends: [a, b], mtu: 1458}", nil, 1458, slice.EGRE},
 		{"ipv6", "{ends: [a, b]}", func(h []store.HostState) {
@@ -90,8 +92,10 @@ func TestALinkBetweenHostsGetsATunnelAndItsMTU(t *testing.T) {
 		{"by address", "{ends: [a, b]}", func(h []store.HostState) {
 			h[1].Underlays = append([]hosts.Underlay{{Name: "wlan0", MTU: 1280}}, h[1].Underlays...)
 		}, 1458, slice.EGRE},
-		{"narrow path", "{ends: [a, b]}", func(h []store.HostState) { h[1].Paths = map[string]int{"h1": 1400, "h3": 1300} }, 1358, slice.EGRE},
-		{"wide path", "{ends: [a, b]}", func(h []store.HostState) { h[0].Paths = map[string]int{"h2": 9000} }, 1458, slice.EGRE},
+		{"narrow path", "{ends: [a, b]}", func(h []store.HostState) { h[1].Paths = map[string]int{"h1": 1400, "h3": 1300} },
+			1358, slice.EGRE},
+		{"wide path", "{ends: [a, b]}", func(h []store.HostState) { h[0].Paths = map[string]int{"h2": 9000} }, 1458,
+			slice.EGRE},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			hosts := machines(3)
@@ -115,7 +119,8 @@ func TestALinkBetweenHostsGetsATunnelAndItsMTU(t *testing.T) {
 func TestALinkWithinAHostIsAsItWas(t *testing.T) {
 	next := resolved(t, "name: lab\nplacement: pack\nnodes: [a, b]\nlinks: [[a, b]]\n", nil)
 	s := mustPlace(t, &placing{hosts: machines(2), next: next})
-	if l := s.Links[0]; l.Tunnel != (slice.Tunnel{}) || s.Nodes[0].Interfaces[0].MTU != 1500 || s.Nodes[0].Host != s.Nodes[1].Host {
+	if l := s.Links[0]; l.Tunnel != (slice.Tunnel{}) || s.Nodes[0].Interfaces[0].MTU != 1500 ||
+		s.Nodes[0].Host != s.Nodes[1].Host {
 		t.Errorf("%+v, %v", l, hostsOf(s))
 	}
 }
@@ -172,39 +177,61 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		name, file, want string
 		change           func(h []store.HostState)
 	}{
-		{"mtu", wide, "slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does not fit: between h1 and h2 packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: at most 1458 are left (write mtu: 1458, or no mtu)",
+		{"mtu", wide, "slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does not fit: " +
+			"between h1 and h2 packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: at most 1458 are left (write " +
+			"mtu: 1458, or no mtu)",
 			func(h []store.HostState) { h[0].Underlays[0].MTU = 9216 }},
-		{"way that takes less", wide, "slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does not fit: between h1 and h2 packets of 1400 bytes pass (on the way from h1 to h2), of which egre takes 42: at most 1358 are left (write mtu: 1358, or no mtu)",
+		{"way that takes less", wide,
+			"slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does not fit: between h1 and " +
+				"h2 packets of 1400 bytes pass (on the way from h1 to h2), of which egre takes 42: at most 1358 are left (write " +
+				"mtu: 1358, or no mtu)",
 			func(h []store.HostState) { h[0].Paths = map[string]int{"h2": 1400} }},
-		{"path too narrow for IPv6", pair, "slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has IPv6, which needs 1280 bytes: between h1 and h2 packets of 1300 bytes pass (wg0 of h2), of which egre takes 42: at most 1258 are left (write ipv6: false in this link)",
+		{"path too narrow for IPv6", pair,
+			"slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has IPv6, which needs 1280 bytes: between h1 and " +
+				"h2 packets of 1300 bytes pass (wg0 of h2), of which egre takes 42: at most 1258 are left (write ipv6: false in " +
+				"this link)",
 			func(h []store.HostState) { h[1].Underlays[0].Name, h[1].Underlays[0].MTU = "wg0", 1300 }},
-		{"two families", pair, "slice lab does not fit the cluster: link a:eth1--b:eth1 cannot be carried: the tunnels of host h1 end at an IPv4 address, those of h2 at an IPv6 address",
+		{"two families", pair, "slice lab does not fit the cluster: link a:eth1--b:eth1 cannot be carried: the tunnels of " +
+			"host h1 end at an IPv4 address, those of h2 at an IPv6 address",
 			func(h []store.HostState) { h[1].Address = netip.MustParseAddr("2001:db8::2") }},
-		{"unknown host", strings.Replace(pair, "h2", "hh2", 1), `slice lab does not fit the cluster: node b is to run on host "hh2", which does not exist: did you mean h2?`, nil},
-		{"no such host", strings.Replace(pair, "h2", "saturn", 1), `slice lab does not fit the cluster: node b is to run on host "saturn", which does not exist: the cluster has h1, h2, h3`, nil},
-		{"lost", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is lost since 2026-11-21 09:30:00",
+		{"unknown host", strings.Replace(pair, "h2", "hh2", 1),
+			`slice lab does not fit the cluster: node b is to run on host "hh2", which does not exist: did you mean h2?`, nil},
+		{"no such host", strings.Replace(pair, "h2", "saturn", 1),
+			`slice lab does not fit the cluster: node b is to run on host "saturn", which does not exist: the cluster has h1, h2, h3`, nil},
+		{"lost", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is lost since 2026-11-21 " +
+			"09:30:00",
 			func(h []store.HostState) { h[1].Alive, h[1].Since = false, since }},
-		{"cordoned", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is cordoned: to end that, `pergola host uncordon h2`",
+		{"cordoned", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is cordoned: to end " +
+			"that, `pergola host uncordon h2`",
 			func(h []store.HostState) { h[1].Policy.Cordoned = true }},
-		{"drained", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is being drained: to end that, `pergola host uncordon h2`",
+		{"drained", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is being drained: to end " +
+			"that, `pergola host uncordon h2`",
 			func(h []store.HostState) { h[1].Policy.Draining = true }},
-		{"one address", pair, "slice lab does not fit the cluster: node b is to run on host h2, which has the address 192.0.2.2, as has h3",
+		{"one address", pair, "slice lab does not fit the cluster: node b is to run on host h2, which has the address " +
+			"192.0.2.2, as has h3",
 			func(h []store.HostState) { h[2].Address = h[1].Address }},
-		{"binds", "name: lab\nnodes: {a: {binds: '/srv:/srv'}}\n", "slice lab does not fit the cluster: node a has paths of a machine (binds), so it must be said which: write host: with one of h1, h2, h3", nil},
-		{"too big", "name: lab\nnodes: {a: {cpu: 9}}\n", "slice lab: no host can take node a: h1: is cordoned; h2, h3: 9 cores wanted, 8 of 8 free",
+		{"binds", "name: lab\nnodes: {a: {binds: '/srv:/srv'}}\n",
+			"slice lab does not fit the cluster: node a has paths of a machine (binds), so it must be said which: write host: " +
+				"with one of h1, h2, h3", nil},
+		{"too big", "name: lab\nnodes: {a: {cpu: 9}}\n",
+			"slice lab: no host can take node a: h1: is cordoned; h2, h3: 9 cores wanted, 8 of 8 free",
 			func(h []store.HostState) { h[0].Policy.Cordoned = true }},
-		{"label", "name: lab\nnodes: {a: {host_labels: {rack: b}}}\n", "slice lab: no host can take node a: h1: its label rack is a, not b; h2: is lost; h3: has no label rack",
+		{"label", "name: lab\nnodes: {a: {host_labels: {rack: b}}}\n",
+			"slice lab: no host can take node a: h1: its label rack is a, not b; h2: is lost; h3: has no label rack",
 			func(h []store.HostState) {
 				h[0].Labels, h[1].Alive = map[string]string{"rack": "a"}, false
 				h[2].Labels, h[2].Policy.Labels = map[string]string{"rack": "b"}, map[string]string{"rack": ""}
 			}},
-		{"netem", "name: lab\nnodes: [a, b]\nlinks: [{ends: [a, b], delay: 1ms}]\n", "slice lab: no host can take node a: h1, h2, h3: its kernel lacks netem",
+		{"netem", "name: lab\nnodes: [a, b]\nlinks: [{ends: [a, b], delay: 1ms}]\n",
+			"slice lab: no host can take node a: h1, h2, h3: its kernel lacks netem",
 			func(h []store.HostState) {
 				for i := range h {
 					h[i].Features = []string{hosts.FeatureHTB}
 				}
 			}},
-		{"rate", strings.Replace(pair, "[a, b]", "{ends: [a, b], rate: 20Gbit}", 1), "slice lab: no host can take node b: h1, h3: the node is pinned to h2; h2: links that leave h1 would need 20 Gbit/s of 10 Gbit/s", nil},
+		{"rate", strings.Replace(pair, "[a, b]", "{ends: [a, b], rate: 20Gbit}", 1),
+			"slice lab: no host can take node b: h1, h3: the node is pinned to h2; h2: links that leave h1 would need 20 " +
+				"Gbit/s of 10 Gbit/s", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			hosts := machines(3)
@@ -220,7 +247,8 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 
 func TestWhatOthersHoldIsTaken(t *testing.T) {
 	const file = "name: lab\nnodes: {a: {cpu: 2}}\n"
-	held := map[string]load{"h1": {Resources: mapping.Resources{Cores: 7}}, "h2": {Resources: mapping.Resources{Memory: 16 * gib}}}
+	held := map[string]load{"h1": {Resources: mapping.Resources{Cores: 7}},
+		"h2": {Resources: mapping.Resources{Memory: 16 * gib}}}
 	s := mustPlace(t, &placing{hosts: machines(2), held: held, next: resolved(t, file, nil)})
 	if s.Nodes[0].Host != "h2" {
 		t.Errorf("%v", hostsOf(s))
@@ -258,8 +286,10 @@ func TestNumbersStayAndAreNotUsedAgainAtOnce(t *testing.T) {
 		return "name: lab\nnodes: {a: {host: h1}, b: {host: h2}}\nlinks: [" + list + "]\n"
 	}
 	number := func(s *slice.Slice, name string) uint16 { return s.Link(name).Tunnel.Number }
-	first := mustPlace(t, &placing{hosts: machines(2), next: resolved(t, links("{name: x, ends: [a, b]}, {name: y, ends: [a, b]}"), nil)})
-	second := mustPlace(t, &placing{hosts: machines(2), prev: first, next: resolved(t, links("{name: x, ends: [a, b]}, {name: z, ends: [a, b]}"), first)})
+	first := mustPlace(t, &placing{hosts: machines(2), next: resolved(t,
+		links("{name: x, ends: [a, b]}, {name: y, ends: [a, b]}"), nil)})
+	second := mustPlace(t, &placing{hosts: machines(2), prev: first,
+		next: resolved(t, links("{name: x, ends: [a, b]}, {name: z, ends: [a, b]}"), first)})
 	if number(second, "x") != number(first, "x") {
 		t.Errorf("x has number %d, had %d", number(second, "x"), number(first, "x"))
 	}
@@ -270,14 +300,16 @@ func TestNumbersStayAndAreNotUsedAgainAtOnce(t *testing.T) {
 
 func TestNumbersComeRoundAndAreNotAllGone(t *testing.T) {
 	had := &slice.Slice{}
-	next := &slice.Slice{Nodes: []slice.Node{{Name: "a", Kind: slice.Host, Host: "h1"}, {Name: "b", Kind: slice.Host, Host: "h2"}}}
+	next := &slice.Slice{Nodes: []slice.Node{{Name: "a", Kind: slice.Host, Host: "h1"},
+		{Name: "b", Kind: slice.Host, Host: "h2"}}}
 	for i := range slice.MaxTunnels {
 		name := fmt.Sprintf("old%d", i)
 		had.Links = append(had.Links, slice.Link{Name: name, Tunnel: slice.Tunnel{Number: uint16(i + 1)}})
 		if i%2 == 0 {
 			name = fmt.Sprintf("new%d", i)
 		}
-		next.Links = append(next.Links, slice.Link{Name: name, Ends: []slice.End{{Node: "a", Interface: name}, {Node: "b", Interface: name}}})
+		next.Links = append(next.Links, slice.Link{Name: name, Ends: []slice.End{{Node: "a", Interface: name},
+			{Node: "b", Interface: name}}})
 	}
 	p := &placing{prev: had, next: next}
 	if err := p.numberTunnels(); err != nil {
@@ -295,7 +327,8 @@ func TestNumbersComeRoundAndAreNotAllGone(t *testing.T) {
 		seen[n] = l.Name
 	}
 	next.Links = append(next.Links, slice.Link{Name: "more", Ends: next.Links[0].Ends})
-	if err := p.numberTunnels(); err == nil || !strings.Contains(err.Error(), "4096 links and switches reach over several hosts: one slice can have 4095") {
+	if err := p.numberTunnels(); err == nil || !strings.Contains(err.Error(),
+		"4096 links and switches reach over several hosts: one slice can have 4095") {
 		t.Errorf("one more: %v", err)
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// numberTunnels gives a number to each link and each switch that reaches over several hosts. What had one keeps it. A new one gets one that
-// the running version does not use, also not for what goes: for a moment, hosts may be at different versions.
+// numberTunnels gives a number to each link and each switch that reaches over several hosts. What had one keeps it. A
+// new one gets one that the running version does not use, also not for what goes: for a moment, hosts may be at
+// different versions.
 func (p *placing) numberTunnels() error {
 	span := p.next.Span()
 	used, had, last := map[uint16]bool{0: true}, map[string]uint16{}, uint16(0)
@@ -36,7 +37,8 @@ func (p *placing) numberTunnels() error {
 		}
 	}
 	if len(crossing) > slice.MaxTunnels {
-		return refuse(Invalid, "slice %s: %d links and switches reach over several hosts: one slice can have %d of them; placement: pack, or host: for nodes that belong together, make them fewer",
+		return refuse(Invalid, "slice %s: %d links and switches reach over several hosts: one slice can have %d of them; "+
+			"placement: pack, or host: for nodes that belong together, make them fewer",
 			p.next.Name, len(crossing), slice.MaxTunnels)
 	}
 	for i, t := range crossing {

@@ -1,4 +1,5 @@
-// Package rest serves the API: HTTP and JSON over a unix socket, described by OpenAPI 3.1. Its types are in package api.
+// Package rest serves the API: HTTP and JSON over a unix socket, described by OpenAPI 3.1. Its types are in package
+// api.
 package rest
 
 //go:generate go test -count=1 -run ^TestOpenAPIIsCurrent$ . -update
@@ -63,7 +64,8 @@ func OpenAPI() ([]byte, error) {
 
 func newAPI(mux *http.ServeMux) huma.API {
 	cfg := huma.DefaultConfig("Pergola", "1")
-	cfg.Info.Description = "Virtual networks on Linux machines. Spoken over a unix socket, and among the machines of a cluster over TLS; errors are RFC 9457 problems."
+	cfg.Info.Description = "Virtual networks on Linux machines. Spoken over a unix socket, and among the machines of a " +
+		"cluster over TLS; errors are RFC 9457 problems."
 	cfg.OpenAPIPath = "/openapi"
 	cfg.DocsPath, cfg.SchemasPath = "", ""
 	cfg.CreateHooks = nil // no $schema in answers
@@ -117,5 +119,6 @@ func (s *server) version(context.Context, *struct{}) (*body[api.Version], error)
 	if unix.Uname(&uts) == nil {
 		kernel = unix.ByteSliceToString(uts.Release[:])
 	}
-	return &body[api.Version]{api.Version{Version: s.Version, Commit: s.Commit, Kernel: kernel, PID: os.Getpid(), Started: s.started, ExitsWhenIdle: s.ExitsWhenIdle}}, nil
+	return &body[api.Version]{api.Version{Version: s.Version, Commit: s.Commit, Kernel: kernel, PID: os.Getpid(),
+		Started: s.started, ExitsWhenIdle: s.ExitsWhenIdle}}, nil
 }

@@ -44,7 +44,8 @@ func TestOpenAPIIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("docs/openapi.json is not what the API is: run `go generate ./control/rest`\n%s", firstDifference(string(want), got.String()))
+		t.Errorf("docs/openapi.json is not what the API is: run `go generate ./control/rest`\n%s",
+			firstDifference(string(want), got.String()))
 	}
 }
 

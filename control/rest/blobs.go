@@ -11,7 +11,8 @@ import (
 // registerBlobs adds routes that huma would read into memory.
 func (s *server) registerBlobs(mux *http.ServeMux, a huma.API) {
 	const path = "/v1/blobs/{sha256}"
-	sum := []*huma.Param{{Name: "sha256", In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9a-f]{64}$"}}}
+	sum := []*huma.Param{{Name: "sha256", In: "path", Required: true,
+		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9a-f]{64}$"}}}
 	a.OpenAPI().AddOperation(&huma.Operation{
 		OperationID: "put-blob", Method: http.MethodPut, Path: path, Summary: "Send a root file system archive", Parameters: sum,
 		RequestBody: &huma.RequestBody{Content: map[string]*huma.MediaType{"application/octet-stream": {}}},

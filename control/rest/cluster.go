@@ -59,7 +59,8 @@ func (s *server) registerCluster(a huma.API) {
 
 func (s *server) cluster() (Cluster, error) {
 	if s.Cluster == nil {
-		return nil, huma.Error409Conflict("this machine is in no cluster: start its server with --listen ADDRESS, or let it join another one (pergola agent --join)")
+		return nil, huma.Error409Conflict("this machine is in no cluster: start its server with --listen ADDRESS, or let " +
+			"it join another one (pergola agent --join)")
 	}
 	return s.Cluster, nil
 }
@@ -104,7 +105,8 @@ func (s *server) tokens(ctx context.Context, _ *struct{}) (*body[[]api.Token], e
 }
 
 func tokenOf(g pki.Grant, now time.Time) api.Token {
-	return api.Token{ID: g.ID, Role: g.Role, Note: g.Note, Created: g.Created, Expires: g.Expires, Expired: !now.Before(g.Expires)}
+	return api.Token{ID: g.ID, Role: g.Role, Note: g.Note, Created: g.Created, Expires: g.Expires,
+		Expired: !now.Before(g.Expires)}
 }
 
 type tokenInput struct{ Body api.TokenRequest }
@@ -117,8 +119,10 @@ func (s *server) createToken(ctx context.Context, in *tokenInput) (*body[api.Cre
 	if !caller(ctx).Root {
 		return nil, huma.Error403Forbidden("a token lets machines into the cluster: only root may make one")
 	}
-	if m, ok := ctx.Value(memberKey{}).(pki.Member); ok && m.Role == pki.Agent && in.Body.Role != pki.Agent { // it says itself who its root is
-		return nil, huma.Error403Forbidden(fmt.Sprintf("host %s is an agent, and a server's token gives all of the cluster's secrets: make it on a server", m.Name))
+	// it says itself who its root is
+	if m, ok := ctx.Value(memberKey{}).(pki.Member); ok && m.Role == pki.Agent && in.Body.Role != pki.Agent {
+		return nil, huma.Error403Forbidden(fmt.Sprintf("host %s is an agent, and a server's token gives all of the "+
+			"cluster's secrets: make it on a server", m.Name))
 	}
 	t, err := NewToken(ctx, s.Store.Trust(), c, in.Body)
 	if err != nil {
@@ -135,7 +139,8 @@ type Grants interface {
 // NewToken makes a token, and has the cluster keep what it needs to know of it.
 func NewToken(ctx context.Context, keep Grants, c Cluster, r api.TokenRequest) (api.CreatedToken, error) {
 	if r.Role != pki.Agent && r.Role != pki.Server {
-		return api.CreatedToken{}, huma.Error422UnprocessableEntity("a token is for an agent or for a server, and not for " + string(r.Role))
+		return api.CreatedToken{}, huma.Error422UnprocessableEntity("a token is for an agent or for a server, and not for " +
+			string(r.Role))
 	}
 	if r.Life == 0 {
 		r.Life = tokenLife

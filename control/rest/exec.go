@@ -24,7 +24,8 @@ func (s *server) registerExec(mux *http.ServeMux, a huma.API) {
 	number := &huma.Schema{Type: huma.TypeInteger}
 	a.OpenAPI().AddOperation(&huma.Operation{
 		OperationID: "exec", Method: http.MethodGet, Path: path, Summary: "Run a command in a node",
-		Description: "A websocket, subprotocol `" + api.ExecProtocol + "`. Messages are binary; the first byte says what the rest is. " +
+		Description: "A websocket, subprotocol `" + api.ExecProtocol +
+			"`. Messages are binary; the first byte says what the rest is. " +
 			"To the server: 0 input, 4 size of the terminal ({\"rows\":24,\"cols\":80}), 255 no more input. " +
 			"To the client: 1 output, which may be empty, 2 error output, and last 3, {\"status\":0} or {\"problem\":{...}}.",
 		Parameters: []*huma.Param{
@@ -142,8 +143,8 @@ func (e *execWriter) send(channel byte, data []byte) error {
 	return e.ws.Write(e.ctx, websocket.MessageBinary, append([]byte{channel}, data...))
 }
 
-// watch calls gone when the client has left. As long as the command does not take its input, nobody reads from the connection and
-// would learn that it has ended; so it is written to, now and then, without effect.
+// watch calls gone when the client has left. As long as the command does not take its input, nobody reads from the
+// connection and would learn that it has ended; so it is written to, now and then, without effect.
 func (e *execWriter) watch(gone func()) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -14,10 +14,14 @@ import (
 
 func (s *server) registerFastPath(a huma.API) {
 	huma.Get(a, "/v1/slices/{slice}/fastpath", s.fastPath, describe("fastpath", "What the fast path does for a slice"))
-	huma.Get(a, "/v1/slices/{slice}/nodes/{node}/fastpath", s.routerFastPath, describe("node-fastpath", "What the fast path does for a router"))
-	huma.Get(a, "/v1/slices/{slice}/traffic", s.traffic, describe("traffic", "What went through the interfaces of a slice"))
-	huma.Post(a, "/v1/slices/{slice}/verify", s.verify, describe("verify", "Compare the fast path's mirror with the routers' kernels"))
-	huma.Post(a, "/v1/slices/{slice}/nodes/{node}/verify", s.verifyNode, describe("verify-node", "Compare the mirror with one router's kernel"))
+	huma.Get(a, "/v1/slices/{slice}/nodes/{node}/fastpath", s.routerFastPath,
+		describe("node-fastpath", "What the fast path does for a router"))
+	huma.Get(a, "/v1/slices/{slice}/traffic", s.traffic, describe("traffic",
+		"What went through the interfaces of a slice"))
+	huma.Post(a, "/v1/slices/{slice}/verify", s.verify, describe("verify",
+		"Compare the fast path's mirror with the routers' kernels"))
+	huma.Post(a, "/v1/slices/{slice}/nodes/{node}/verify", s.verifyNode,
+		describe("verify-node", "Compare the mirror with one router's kernel"))
 }
 
 func (s *server) fastPath(ctx context.Context, in *PartInput) (*body[api.FastPath], error) {

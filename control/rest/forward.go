@@ -95,17 +95,19 @@ func allowStale(next http.Handler) http.Handler {
 	})
 }
 
-// mayBeStale reports whether a request changes nothing but a host's own nodes. Progress must be current: its reader waits
-// for a change.
+// mayBeStale reports whether a request changes nothing but a host's own nodes. Progress must be current: its reader
+// waits for a change.
 func mayBeStale(method, target string) bool {
 	if target != "/v1/slices" && !strings.HasPrefix(target, "/v1/slices/") {
 		return false
 	}
 	verb := path.Base(target)
-	return method == http.MethodGet && verb != "progress" || method == http.MethodPost && (verb == "check" || verb == "verify")
+	return method == http.MethodGet && verb != "progress" || method == http.MethodPost &&
+		(verb == "check" || verb == "verify")
 }
 
-// hostOfNode finds the other host that a request is for; nil where it is this one, or where nobody else can know better.
+// hostOfNode finds the other host that a request is for; nil where it is this one, or where nobody else can know
+// better.
 func (s *server) hostOfNode(r *http.Request) (*store.HostState, error) {
 	if r.Header.Get(PartHeader) != "" {
 		return nil, nil
@@ -142,10 +144,12 @@ func (s *server) forward(w http.ResponseWriter, r *http.Request, h *store.HostSt
 }
 
 func (s *server) forwardToServer(w http.ResponseWriter, r *http.Request) {
-	s.proxy(w, r, "server", s.Cluster.AnyServer(), func(err error) error { return fmt.Errorf("no server of the cluster %w: %w", errLost, err) })
+	s.proxy(w, r, "server", s.Cluster.AnyServer(),
+		func(err error) error { return fmt.Errorf("no server of the cluster %w: %w", errLost, err) })
 }
 
-func (s *server) proxy(w http.ResponseWriter, r *http.Request, to string, by http.RoundTripper, failed func(error) error) {
+func (s *server) proxy(w http.ResponseWriter, r *http.Request, to string, by http.RoundTripper,
+	failed func(error) error) {
 	who := writeCaller(caller(r.Context()))
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {

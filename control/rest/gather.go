@@ -28,9 +28,10 @@ type PartInput struct {
 // askTimeout bounds how long the others are waited for, where what they do does not take its own time.
 const askTimeout = 30 * time.Second
 
-// ask has the other hosts of a slice do their part, all at once. each is given the answers, one at a time; what it returns makes a host a
-// unreachable one. The caller's own part runs meanwhile, in own.
-func (s *server) ask(ctx context.Context, in PartInput, method, verb string, request any, own func(context.Context) error,
+// ask has the other hosts of a slice do their part, all at once. each is given the answers, one at a time; what it
+// returns makes a host a unreachable one. The caller's own part runs meanwhile, in own.
+func (s *server) ask(ctx context.Context, in PartInput, method, verb string, request any,
+	own func(context.Context) error,
 	each func(host string, answer io.Reader) error) ([]api.UnreachableHost, error) {
 	var hosts []string
 	if in.Part == "" && s.Cluster != nil {
@@ -72,7 +73,8 @@ func (s *server) hostsOf(spec *slice.Slice) []string {
 	return slices.Compact(names)
 }
 
-func (s *server) askHost(ctx context.Context, name, of, method, verb string, request any, each func(string, io.Reader) error) error {
+func (s *server) askHost(ctx context.Context, name, of, method, verb string, request any,
+	each func(string, io.Reader) error) error {
 	h, err := s.Store.HostState(ctx, name)
 	if err != nil {
 		return err
@@ -88,8 +90,10 @@ func (s *server) askHost(ctx context.Context, name, of, method, verb string, req
 	return each(name, resp.Body)
 }
 
-// send asks another host for its part, on behalf of the caller, and gives its answer if that is no problem. The caller closes its body.
-func (s *server) send(ctx context.Context, h *store.HostState, method, path string, request any) (*http.Response, error) {
+// send asks another host for its part, on behalf of the caller, and gives its answer if that is no problem. The caller
+// closes its body.
+func (s *server) send(ctx context.Context, h *store.HostState, method, path string, request any) (*http.Response,
+	error) {
 	var content io.Reader
 	if request != nil {
 		data, err := json.Marshal(request)
@@ -121,7 +125,8 @@ func (s *server) send(ctx context.Context, h *store.HostState, method, path stri
 }
 
 // gather adds up the parts of all hosts of a slice, the own one first.
-func gather[T any](ctx context.Context, s *server, in PartInput, method, verb string, own func(context.Context) (T, error), add func(T)) ([]api.UnreachableHost, error) {
+func gather[T any](ctx context.Context, s *server, in PartInput, method, verb string,
+	own func(context.Context) (T, error), add func(T)) ([]api.UnreachableHost, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var mu sync.Mutex // guards parts

@@ -37,7 +37,8 @@ type hostRemoveInput struct {
 func (s *server) registerHosts(a huma.API) {
 	huma.Get(a, "/v1/hosts", s.hosts, describe("list-hosts", "List the machines of the cluster"))
 	huma.Get(a, "/v1/hosts/{host}", s.host, describe("get-host", "Everything about a machine"))
-	huma.Get(a, "/v1/hosts/{host}/underlay", s.underlay, describe("underlay", "What went through all tunnels of a machine"))
+	huma.Get(a, "/v1/hosts/{host}/underlay", s.underlay, describe("underlay",
+		"What went through all tunnels of a machine"))
 	huma.Patch(a, "/v1/hosts/{host}", s.patchHost, describe("change-host", "Cordon, drain or label a machine"), noContent)
 	huma.Delete(a, "/v1/hosts/{host}", s.removeHost, describe("remove-host", "Forget a machine"), noContent)
 }
@@ -102,7 +103,8 @@ func (s *server) underlay(ctx context.Context, in *HostInput) (*body[api.Underla
 }
 
 func (s *server) hostOf(h store.HostState) api.Host {
-	return api.Host{Host: h.Host, Policy: h.Policy, Alive: h.Alive, Since: h.Since, Self: s.Cluster != nil && s.Cluster.Self() == h.Name}
+	return api.Host{Host: h.Host, Policy: h.Policy, Alive: h.Alive, Since: h.Since,
+		Self: s.Cluster != nil && s.Cluster.Self() == h.Name}
 }
 
 // hostState is a host; where there is none of the name, the error names those that there are.
@@ -119,9 +121,11 @@ func (s *server) hostState(ctx context.Context, name string) (store.HostState, e
 		names = append(names, h.Name)
 	}
 	if len(names) == 0 {
-		return store.HostState{}, huma.Error404NotFound(fmt.Sprintf("there is no host %q: this machine is in no cluster", name))
+		return store.HostState{}, huma.Error404NotFound(fmt.Sprintf("there is no host %q: this machine is in no cluster",
+			name))
 	}
-	return store.HostState{}, huma.Error404NotFound(fmt.Sprintf("there is no host %q: the cluster has %s", name, strings.Join(names, ", ")))
+	return store.HostState{}, huma.Error404NotFound(fmt.Sprintf("there is no host %q: the cluster has %s", name,
+		strings.Join(names, ", ")))
 }
 
 // addPlaced counts what the slices have on the hosts.
@@ -159,8 +163,8 @@ func (s *server) addPlaced(ctx context.Context, hosts []api.Host) error {
 	return nil
 }
 
-// rootAlone keeps from those who may only use slices (the group of the socket) what is about machines: who is in the cluster, and what is placed
-// where. A slice they may end anyway.
+// rootAlone keeps from those who may only use slices (the group of the socket) what is about machines: who is in the
+// cluster, and what is placed where. A slice they may end anyway.
 func rootAlone(ctx context.Context) error {
 	if caller(ctx).Root {
 		return nil
@@ -215,7 +219,8 @@ func (s *server) removeHost(ctx context.Context, in *hostRemoveInput) (*struct{}
 	case h.Alive && !ofTwo: // force or not: as a server, it would lose its vote and then be refused here
 		return nil, huma.Error409Conflict(fmt.Sprintf("host %s is alive, and would come back: stop its server first", h.Name))
 	case h.Nodes > 0 && !in.Force:
-		return nil, huma.Error409Conflict(fmt.Sprintf("host %s has %d nodes of %s: move them away first (pergola host drain %[1]s)", h.Name, h.Nodes, sliceNames(h.Slices)))
+		return nil, huma.Error409Conflict(fmt.Sprintf("host %s has %d nodes of %s: move them away first (pergola host "+
+			"drain %[1]s)", h.Name, h.Nodes, sliceNames(h.Slices)))
 	}
 	if err := s.removeMember(ctx, in.Host); err != nil {
 		return nil, problem(err)
@@ -228,8 +233,8 @@ func (s *server) removeHost(ctx context.Context, in *hostRemoveInput) (*struct{}
 	return nil, problem(s.Store.DeleteHost(ctx, in.Host))
 }
 
-// awaitLoss waits for the end of a server that was removed while it ran, as of two it has to be: once one of them is stopped, the other alone can
-// decide nothing. The process ends by itself, and its lease some seconds later.
+// awaitLoss waits for the end of a server that was removed while it ran, as of two it has to be: once one of them is
+// stopped, the other alone can decide nothing. The process ends by itself, and its lease some seconds later.
 func (s *server) awaitLoss(ctx context.Context, host string) error {
 	ctx, cancel := context.WithTimeout(ctx, lossTimeout)
 	defer cancel()
@@ -240,7 +245,8 @@ func (s *server) awaitLoss(ctx context.Context, host string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return huma.Error409Conflict(fmt.Sprintf("%s is no server any more, and alive: stop it, and remove the host then", host))
+			return huma.Error409Conflict(fmt.Sprintf("%s is no server any more, and alive: stop it, and remove the host then",
+				host))
 		case <-time.After(lossLook):
 		}
 	}

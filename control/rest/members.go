@@ -44,7 +44,8 @@ func (s *server) status(ctx context.Context, _ *struct{}) (*body[api.ClusterStat
 		return nil, problem(err)
 	}
 	for _, m := range members {
-		st.Servers = append(st.Servers, api.Member{Name: m.Name, Peer: m.PeerURL, Answers: m.Answers, Leader: m.Leader, Learner: m.Learner})
+		st.Servers = append(st.Servers, api.Member{Name: m.Name, Peer: m.PeerURL, Answers: m.Answers, Leader: m.Leader,
+			Learner: m.Learner})
 	}
 	st.Trouble = troubleOf(st.Servers)
 	if even := EvenServers(Started(members)); even != "" {
@@ -86,12 +87,16 @@ func AuthorityEnds(at, now time.Time) string {
 	const advice = "from then on no machine believes another: make a new one before (pergola server --new-authority)"
 	stamp := at.UTC().Format(time.RFC3339)
 	if left <= 0 {
-		return "the cluster's certificate authority ended at " + stamp + ", so no machine believes another: one server alone makes a new one (pergola server --new-authority); several had to be made one before"
+		return "the cluster's certificate authority ended at " + stamp +
+			", so no machine believes another: one server alone makes a new one (pergola server --new-authority); several had " +
+			"to be made one before"
 	}
-	return fmt.Sprintf("the cluster's certificate authority ends at %s, in %d days; %s", stamp, int(left/(24*time.Hour)), advice)
+	return fmt.Sprintf("the cluster's certificate authority ends at %s, in %d days; %s", stamp, int(left/(24*time.Hour)),
+		advice)
 }
 
-// Started counts the servers that have come to stay. One that was let in and never started has no name, and decides nothing.
+// Started counts the servers that have come to stay. One that was let in and never started has no name, and decides
+// nothing.
 func Started(members []store.Member) (n int) {
 	for _, m := range members {
 		if m.Name != "" {
@@ -101,7 +106,8 @@ func Started(members []store.Member) (n int) {
 	return n
 }
 
-// EvenServers says why that many servers are no good number to stay at; empty: they are. Those that join and have no vote yet count: they will have one.
+// EvenServers says why that many servers are no good number to stay at; empty: they are. Those that join and have no
+// vote yet count: they will have one.
 func EvenServers(n int) string {
 	const advice = "let one more join (pergola token create --role server)"
 	switch {
@@ -110,7 +116,8 @@ func EvenServers(n int) string {
 	case n == 2:
 		return "both servers must answer for anything to be changed, so two are worse than one: " + advice
 	}
-	return fmt.Sprintf("%d of %d servers must answer for anything to be changed, so they stand the loss of %d, as %d do: %s", n/2+1, n, n/2-1, n-1, advice)
+	return fmt.Sprintf("%d of %d servers must answer for anything to be changed, so they stand the loss of %d, as %d "+
+		"do: %s", n/2+1, n, n/2-1, n-1, advice)
 }
 
 // voters names the servers that keep the store, if they do.

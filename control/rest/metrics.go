@@ -19,7 +19,8 @@ type Measured interface {
 
 func (s *server) registerMetrics(mux *http.ServeMux) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), sliceMetrics{s})
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		sliceMetrics{s})
 	if m, ok := s.Agent.(Measured); ok {
 		registry.MustRegister(m.Collectors()...)
 	}
@@ -30,19 +31,25 @@ func (s *server) registerMetrics(mux *http.ServeMux) {
 type sliceMetrics struct{ *server }
 
 var (
-	slicesMetric  = prometheus.NewDesc("pergola_slices", "Slices in the store.", nil, nil)
-	nodesMetric   = prometheus.NewDesc("pergola_nodes", "Nodes of a slice in a phase.", []string{"slice", "phase"}, nil)
-	linksMetric   = prometheus.NewDesc("pergola_links", "Links of a slice by state.", []string{"slice", "state"}, nil)
-	aliveMetric   = prometheus.NewDesc("pergola_host_alive", "1 where a machine of the cluster is alive, 0 where it is lost.", []string{"host"}, nil)
-	takesMetric   = prometheus.NewDesc("pergola_host_schedulable", "1 where a machine of the cluster takes new nodes, if it is alive.", []string{"host"}, nil)
-	placedMetric  = prometheus.NewDesc("pergola_host_nodes", "Nodes that are placed on a machine of the cluster.", []string{"host"}, nil)
-	loadMetric    = prometheus.NewDesc("pergola_host_load_cores", "Cores of a machine of the cluster that are busy.", []string{"host"}, nil)
-	settledMetric = prometheus.NewDesc("pergola_slice_settled", "1 where nothing is left to do for a slice.", []string{"slice"}, nil)
+	slicesMetric = prometheus.NewDesc("pergola_slices", "Slices in the store.", nil, nil)
+	nodesMetric  = prometheus.NewDesc("pergola_nodes", "Nodes of a slice in a phase.", []string{"slice", "phase"}, nil)
+	linksMetric  = prometheus.NewDesc("pergola_links", "Links of a slice by state.", []string{"slice", "state"}, nil)
+	aliveMetric  = prometheus.NewDesc("pergola_host_alive",
+		"1 where a machine of the cluster is alive, 0 where it is lost.", []string{"host"}, nil)
+	takesMetric = prometheus.NewDesc("pergola_host_schedulable",
+		"1 where a machine of the cluster takes new nodes, if it is alive.", []string{"host"}, nil)
+	placedMetric = prometheus.NewDesc("pergola_host_nodes", "Nodes that are placed on a machine of the cluster.",
+		[]string{"host"}, nil)
+	loadMetric = prometheus.NewDesc("pergola_host_load_cores", "Cores of a machine of the cluster that are busy.",
+		[]string{"host"}, nil)
+	settledMetric = prometheus.NewDesc("pergola_slice_settled", "1 where nothing is left to do for a slice.",
+		[]string{"slice"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (sliceMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{slicesMetric, nodesMetric, linksMetric, settledMetric, aliveMetric, takesMetric, placedMetric, loadMetric} {
+	for _, d := range []*prometheus.Desc{slicesMetric, nodesMetric, linksMetric, settledMetric, aliveMetric, takesMetric,
+		placedMetric, loadMetric} {
 		ch <- d
 	}
 }

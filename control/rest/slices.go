@@ -37,9 +37,10 @@ type applyInput struct {
 func (s *server) registerSlices(a huma.API) {
 	huma.Get(a, "/v1/slices", s.list, describe("list-slices", "List slices"))
 	huma.Get(a, "/v1/slices/{slice}", s.get, describe("get-slice", "Everything about a slice"))
-	huma.Put(a, "/v1/slices/{slice}", s.apply, describe("apply-slice", "Make a slice as a topology says"), func(op *huma.Operation) {
-		op.MaxBodyBytes, op.BodyReadTimeout = maxTopology, topologyTimeout
-	})
+	huma.Put(a, "/v1/slices/{slice}", s.apply, describe("apply-slice", "Make a slice as a topology says"),
+		func(op *huma.Operation) {
+			op.MaxBodyBytes, op.BodyReadTimeout = maxTopology, topologyTimeout
+		})
 	huma.Post(a, "/v1/slices/{slice}/retry", s.retry, describe("retry-slice", "Try again at once what failed"), noContent)
 	huma.Delete(a, "/v1/slices/{slice}", s.delete, describe("delete-slice", "Remove a slice"), func(op *huma.Operation) {
 		op.DefaultStatus = http.StatusAccepted
@@ -126,7 +127,8 @@ func (s *server) apply(ctx context.Context, in *applyInput) (*body[api.Applied],
 	if plan.Empty() && !in.DryRun {
 		s.retryAll(ctx, PartInput{SliceInput: in.SliceInput})
 	}
-	return &body[api.Applied]{api.Applied{Plan: plan, DryRun: in.DryRun, Generation: spec.Generation, Warnings: plan.Warnings, Placement: placement(spec)}}, nil
+	return &body[api.Applied]{api.Applied{Plan: plan, DryRun: in.DryRun, Generation: spec.Generation,
+		Warnings: plan.Warnings, Placement: placement(spec)}}, nil
 }
 
 // placement maps nodes to hosts.
@@ -162,7 +164,8 @@ func (s *server) retryAll(ctx context.Context, in PartInput) {
 		s.Agent.Retry(ctx, in.Slice)
 		return nil
 	}
-	if _, err := s.ask(ctx, in, http.MethodPost, "retry", nil, own, func(string, io.Reader) error { return nil }); err != nil {
+	if _, err := s.ask(ctx, in, http.MethodPost, "retry", nil, own,
+		func(string, io.Reader) error { return nil }); err != nil {
 		return // the slice has gone
 	}
 }

@@ -1,6 +1,6 @@
 // Command leftovers runs a command and fails if, in CI, anything is left on the machine that was not there before:
-// processes, namespaces, mounts, interfaces, cgroups and BPF objects. It is for tests that run side by side and so cannot
-// tell each other's cgroups and BPF objects from their own.
+// processes, namespaces, mounts, interfaces, cgroups and BPF objects. It is for tests that run side by side and so
+// cannot tell each other's cgroups and BPF objects from their own.
 //
 //	leftovers COMMAND ARG...
 //

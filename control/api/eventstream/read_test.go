@@ -20,7 +20,8 @@ func read(t *testing.T, stream io.Reader) (events []string, err error) {
 }
 
 func TestReadGivesEventsAndTheProblemThatEndsThem(t *testing.T) {
-	events, err := read(t, strings.NewReader("event: progress\ndata: {\"done\":1}\n\nevent: problem\ndata: {\"status\":404,\"detail\":\"gone\"}\n\n"))
+	events, err := read(t, strings.NewReader("event: progress\ndata: {\"done\":1}\n\nevent: problem\ndata: "+
+		"{\"status\":404,\"detail\":\"gone\"}\n\n"))
 	if len(events) != 1 || events[0] != `progress {"done":1}` {
 		t.Errorf("events %q", events)
 	}
@@ -34,7 +35,8 @@ func TestReadEndsWithTheConnection(t *testing.T) {
 	whole := "event: event\ndata: {}\n\n"
 	for name, stream := range map[string]io.Reader{
 		"at the end of an event": strings.NewReader(whole),
-		"within an event":        io.MultiReader(strings.NewReader(whole+"event: eve"), iotest.ErrReader(io.ErrUnexpectedEOF)),
+		"within an event": io.MultiReader(strings.NewReader(whole+"event: eve"),
+			iotest.ErrReader(io.ErrUnexpectedEOF)),
 	} {
 		if events, err := read(t, stream); err != nil || len(events) != 1 {
 			t.Errorf("%s: events %q, error %v", name, events, err)

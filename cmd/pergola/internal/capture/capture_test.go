@@ -47,7 +47,8 @@ func TestSaveFileKeepsEveryByteAndCountsFrames(t *testing.T) {
 	if got, _ := os.ReadFile(path); !bytes.Equal(got, want) {
 		t.Errorf("%d bytes were written, %d captured", len(got), len(want))
 	}
-	if _, err := SaveFile(t.Context(), filepath.Join(path, "below"), in, func() { t.Error("begun without a file") }); err == nil {
+	if _, err := SaveFile(t.Context(), filepath.Join(path, "below"), in,
+		func() { t.Error("begun without a file") }); err == nil {
 		t.Error("a file below a file")
 	}
 }
@@ -63,9 +64,11 @@ func TestTcpdumpThatCannotWrite(t *testing.T) {
 		says   string
 	}{
 		{"Broken pipe", 141, ""},
-		{"No space left on device", 1, "error: run tcpdump: exit status 14: tcpdump: Unable to write output: No space left on device\n"},
+		{"No space left on device", 1,
+			"error: run tcpdump: exit status 14: tcpdump: Unable to write output: No space left on device\n"},
 	} {
-		script := "#!/bin/sh\nhead -c 10000 /dev/zero >&2\nprintf '\\ntcpdump: Unable to write output: " + c.cause + "\\n' >&2\nexit 14\n"
+		script := "#!/bin/sh\nhead -c 10000 /dev/zero >&2\nprintf '\\ntcpdump: Unable to write output: " + c.cause +
+			"\\n' >&2\nexit 14\n"
 		if err := os.WriteFile(filepath.Join(bin, "tcpdump"), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +84,8 @@ func TestTcpdumpThatCannotWrite(t *testing.T) {
 
 func TestProgramSaysWhatItHasToSay(t *testing.T) {
 	var said bytes.Buffer
-	err := Program(t.Context(), ui.New(nil, io.Discard, &said), stream(t, 1), "", "sh", "-c", "echo no display >&2; exit 3")
+	err := Program(t.Context(), ui.New(nil, io.Discard, &said), stream(t, 1), "", "sh", "-c",
+		"echo no display >&2; exit 3")
 	if err == nil || !strings.HasSuffix(err.Error(), "exit status 3") || said.String() != "no display\n" {
 		t.Errorf("got %v, and it said %q", err, said.String())
 	}

@@ -90,7 +90,8 @@ func lost(st *slice.Status) []string {
 	}
 	var said []string
 	for _, h := range slices.Sorted(maps.Keys(hosts)) {
-		said = append(said, fmt.Sprintf("host %s does not answer; where it will not come back, `pergola host rm %[1]s` forgets it", h))
+		said = append(said, fmt.Sprintf("host %s does not answer; where it will not come back, `pergola host rm %[1]s` "+
+			"forgets it", h))
 	}
 	return said
 }
@@ -121,7 +122,8 @@ func dead(name string, st *slice.Status) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	return ui.Advise(notReached("%s: %s not running", name, countBe(len(faults))), "%s\nlook into them with `pergola logs NODE`",
+	return ui.Advise(notReached("%s: %s not running", name, countBe(len(faults))),
+		"%s\nlook into them with `pergola logs NODE`",
 		list(faults))
 }
 

@@ -52,7 +52,8 @@ func show() (*ui.Progress, *bytes.Buffer) {
 }
 
 func status(generation int64, done, total int, settled bool, errs ...string) api.Progress {
-	return api.Progress{Status: slice.Status{Generation: generation, Done: done, Total: total, Settled: settled, Errors: errs}}
+	return api.Progress{Status: slice.Status{Generation: generation, Done: done, Total: total, Settled: settled,
+		Errors: errs}}
 }
 
 // running adds a node that runs.
@@ -76,7 +77,8 @@ func TestSettledWaitsForTheGenerationThatWasApplied(t *testing.T) {
 func TestSettledNamesTheNodesThatDoNotRun(t *testing.T) {
 	p, _ := show()
 	m := status(1, 1, 1, true)
-	m.Status.Nodes = map[string]slice.NodeStatus{"a": {Phase: slice.Running}, "b": {Phase: slice.Exited, Message: "status 1"}}
+	m.Status.Nodes = map[string]slice.NodeStatus{"a": {Phase: slice.Running},
+		"b": {Phase: slice.Exited, Message: "status 1"}}
 	_, err := Settled(t.Context(), &story{messages: []api.Progress{m}}, p, "lab", 1)
 	var advice *ui.Error
 	if !errors.As(err, &advice) || err.Error() != "lab: 1 node is not running" ||
@@ -125,7 +127,8 @@ func TestSettledGivesUpOnAHostThatGoesRoundInCircles(t *testing.T) {
 
 func TestWaitsNameHostsThatAreLost(t *testing.T) {
 	lost := status(1, 3, 3, false)
-	lost.Status.Nodes = map[string]slice.NodeStatus{"a": {Phase: slice.Running, Host: "h1"}, "b": {Phase: slice.Lost, Host: "h2"}, "c": {Phase: slice.Lost, Host: "h2"}}
+	lost.Status.Nodes = map[string]slice.NodeStatus{"a": {Phase: slice.Running, Host: "h1"},
+		"b": {Phase: slice.Lost, Host: "h2"}, "c": {Phase: slice.Lost, Host: "h2"}}
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := show()
 		defer p.Close()
@@ -133,7 +136,8 @@ func TestWaitsNameHostsThatAreLost(t *testing.T) {
 		for _, generation := range []int64{1, 2} {
 			_, err := Settled(t.Context(), s, p, "lab", generation)
 			var advice *ui.Error
-			if !errors.As(err, &advice) || strings.Count(advice.Do, "host h2 does not answer") != 1 || !strings.Contains(advice.Do, "pergola host rm h2") {
+			if !errors.As(err, &advice) || strings.Count(advice.Do, "host h2 does not answer") != 1 ||
+				!strings.Contains(advice.Do, "pergola host rm h2") {
 				t.Errorf("generation %d: %v", generation, err)
 			}
 		}

@@ -35,13 +35,15 @@ func Verified(name string, v api.Verification) string {
 func FastPath(f *api.FastPath, styles ui.Styles) *ui.Table {
 	t := &ui.Table{Columns: []string{"NODE", "IPV4", "IPV6", "ROUTES", "NEIGHBOURS", "PUNTS", "WHY NOT"}}
 	for _, r := range f.Routers {
-		t.Row(r.Node, onOff(r.IPv4.On), onOff(r.IPv6.On), strconv.Itoa(r.Routes), strconv.Itoa(r.Neighbours), punts(r.Punts), whyNot(r))
+		t.Row(r.Node, onOff(r.IPv4.On), onOff(r.IPv6.On), strconv.Itoa(r.Routes), strconv.Itoa(r.Neighbours), punts(r.Punts),
+			whyNot(r))
 	}
 	t.Style = func(row, column int) (lipgloss.Style, bool) { return onOffStyle(t, styles, row, column, 1, 2) }
 	return t
 }
 
-// Families is the table of a router's address families, and of the interfaces that are off the fast path while the router is on it.
+// Families is the table of a router's address families, and of the interfaces that are off the fast path while the
+// router is on it.
 func Families(r *api.RouterFastPath, styles ui.Styles) *ui.Table {
 	t := &ui.Table{Columns: []string{"FAMILY", "FAST PATH", "WHY NOT"}}
 	for _, family := range []struct {

@@ -110,7 +110,8 @@ func Host(h *api.Host, now time.Time) []string {
 		"tunnels end at  " + hostAddress(h),
 		"and leave by    " + exits(h),
 		"API             " + h.API,
-		fmt.Sprintf("cores           %s promised of %s, load %s", decimal(h.CPU), decimal(h.Cores), strconv.FormatFloat(h.Load, 'f', 2, 64)),
+		fmt.Sprintf("cores           %s promised of %s, load %s", decimal(h.CPU), decimal(h.Cores),
+			strconv.FormatFloat(h.Load, 'f', 2, 64)),
 		fmt.Sprintf("memory          %s promised of %s", ui.Bytes(h.RAM), ui.Bytes(int64(h.Memory))),
 		"kernel          " + h.Kernel,
 		"features        " + features,
@@ -241,7 +242,8 @@ func memberState(m api.Member) string {
 	return "follows"
 }
 
-// Placement lists the machines that nodes are placed on, and which nodes: "h1: a, b, c", sorted; nothing where all are on one.
+// Placement lists the machines that nodes are placed on, and which nodes: "h1: a, b, c", sorted; nothing where all are
+// on one.
 func Placement(placed map[string]string) []string {
 	on := map[string][]string{}
 	for _, node := range slices.Sorted(maps.Keys(placed)) {

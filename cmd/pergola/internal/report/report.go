@@ -25,7 +25,8 @@ func Slices(all []api.Summary, styles ui.Styles, now time.Time) *ui.Table {
 		t.Columns = append(t.Columns, "HOSTS")
 	}
 	for _, s := range all {
-		row := []string{s.Name, sliceState(s), fmt.Sprintf("%d/%d", s.Running, s.Nodes), strconv.Itoa(s.Links), ago(s.Updated, now)}
+		row := []string{s.Name, sliceState(s), fmt.Sprintf("%d/%d", s.Running, s.Nodes), strconv.Itoa(s.Links),
+			ago(s.Updated, now)}
 		if placed {
 			row = append(row, strings.Join(s.Hosts, ","))
 		}
@@ -91,7 +92,8 @@ func Nodes(s *api.Slice, styles ui.Styles, now time.Time, only ...string) *ui.Ta
 		if phase == "" {
 			phase = string(slice.Pending)
 		}
-		row := []string{n.Name, kind(n), phase, ui.Age(st.Since, now), strconv.Itoa(st.Restarts), number(st.PID), nodeAddresses(n)}
+		row := []string{n.Name, kind(n), phase, ui.Age(st.Since, now), strconv.Itoa(st.Restarts), number(st.PID),
+			nodeAddresses(n)}
 		if placed {
 			row = slices.Insert(row, state+1, n.Host)
 		}

@@ -154,7 +154,8 @@ lab: 1 node new, 2 nodes changed, 1 link removed`)
 
 var results = []api.CheckResult{
 	{Name: "a-b", Kind: slice.CheckPing, From: "a", To: "b", OK: true, RTT: 123456, Duration: time.Millisecond},
-	{Kind: slice.CheckPing, From: "b", To: "a", Address: netip.MustParseAddr("2001:db8::1"), Message: "no answer <within> 5s", Duration: 5 * time.Second},
+	{Kind: slice.CheckPing, From: "b", To: "a", Address: netip.MustParseAddr("2001:db8::1"),
+		Message: "no answer <within> 5s", Duration: 5 * time.Second},
 }
 
 func TestChecksShowEveryFailure(t *testing.T) {
@@ -203,7 +204,8 @@ func TestJUnitIsWhatCIReads(t *testing.T) {
 	}
 	s := read.Suites[0]
 	if s.Name != "lab" || s.Tests != 2 || s.Failures != 1 || s.Cases[0].Failure != nil ||
-		s.Cases[0].Name != "a-b" || s.Cases[1].Name != "ping b a 2001:db8::1" || s.Cases[1].Failure.Message != "no answer <within> 5s" {
+		s.Cases[0].Name != "a-b" || s.Cases[1].Name != "ping b a 2001:db8::1" ||
+		s.Cases[1].Failure.Message != "no answer <within> 5s" {
 		t.Errorf("got %+v from\n%s", s, &b)
 	}
 }

@@ -40,7 +40,8 @@ func Rates(before, after *api.SliceTraffic, span time.Duration) *ui.Table {
 		return 0
 	})
 	for _, r := range rows {
-		row := []string{r.name, perSecond(r.inFrames), ui.Rate(uint64(r.inBits)), perSecond(r.outFrames), ui.Rate(uint64(r.outBits)), r.walked, perSecond(r.dropped)}
+		row := []string{r.name, perSecond(r.inFrames), ui.Rate(uint64(r.inBits)), perSecond(r.outFrames),
+			ui.Rate(uint64(r.outBits)), r.walked, perSecond(r.dropped)}
 		if placed {
 			row = slices.Insert(row, 1, r.host)
 		}
@@ -49,8 +50,8 @@ func Rates(before, after *api.SliceTraffic, span time.Duration) *ui.Table {
 	return t
 }
 
-// PuntRates is the table of the frames that routers' kernels got from the fast path between two looks, by reason. Routers that got none are
-// left out.
+// PuntRates is the table of the frames that routers' kernels got from the fast path between two looks, by reason.
+// Routers that got none are left out.
 func PuntRates(before, after *api.SliceTraffic, span time.Duration) *ui.Table {
 	t := &ui.Table{Columns: []string{"NODE", "PUNT", "FRAMES/S"}}
 	for _, node := range slices.Sorted(maps.Keys(after.Punts)) {
@@ -65,8 +66,8 @@ func PuntRates(before, after *api.SliceTraffic, span time.Duration) *ui.Table {
 	return t
 }
 
-// TunnelRates is the table of what went through tunnels between two looks, as each of their hosts counts it. Those through which nothing went are left
-// out.
+// TunnelRates is the table of what went through tunnels between two looks, as each of their hosts counts it. Those
+// through which nothing went are left out.
 func TunnelRates(before, after *api.SliceTraffic, span time.Duration) *ui.Table {
 	t := &ui.Table{Columns: []string{"TUNNEL TO", "HOST", "IN/S", "IN", "OUT/S", "OUT", "DROPS/S"}}
 	type key struct{ host, port string }

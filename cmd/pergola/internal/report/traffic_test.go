@@ -9,12 +9,14 @@ import (
 
 func TestTunnelRates(t *testing.T) {
 	before := &api.SliceTraffic{Tunnels: []api.TunnelTraffic{
-		{To: "lan at h2", Port: "s1t1", Host: "h1", Received: api.Traffic{Frames: 100, Bytes: 6000}, Dropped: map[string]uint64{"storm": 7}},
+		{To: "lan at h2", Port: "s1t1", Host: "h1", Received: api.Traffic{Frames: 100, Bytes: 6000},
+			Dropped: map[string]uint64{"storm": 7}},
 		{To: "b:eth1", Port: "s1p4", Host: "h1", Sent: api.Traffic{Frames: 5, Bytes: 500}},
 	}}
 	after := &api.SliceTraffic{Tunnels: []api.TunnelTraffic{
 		{
-			To: "lan at h2", Port: "s1t1", Host: "h1", Received: api.Traffic{Frames: 300, Bytes: 256_000}, Sent: api.Traffic{Frames: 2, Bytes: 200},
+			To: "lan at h2", Port: "s1t1", Host: "h1", Received: api.Traffic{Frames: 300,
+				Bytes: 256_000}, Sent: api.Traffic{Frames: 2, Bytes: 200},
 			Dropped: map[string]uint64{"storm": 47, "too big": 2},
 		},
 		{To: "lan at h1", Port: "s1t1", Host: "h2", Dropped: map[string]uint64{"storm": 4}},

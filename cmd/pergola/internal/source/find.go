@@ -38,7 +38,8 @@ func Find(dir string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", ui.Usage("name a file, or change to the directory of one", "there is no topology file here (pergola.yaml, *.yaml, *.clab.yml, *.graphml)")
+		return "", ui.Usage("name a file, or change to the directory of one",
+			"there is no topology file here (pergola.yaml, *.yaml, *.clab.yml, *.graphml)")
 	case 1:
 		return filepath.Join(dir, found[0]), nil
 	}

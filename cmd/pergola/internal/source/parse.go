@@ -16,7 +16,8 @@ import (
 
 var (
 	daemons   = []string{string(slice.FRR), string(slice.BIRD)}
-	protocols = []string{string(slice.OSPF), string(slice.ISIS), string(slice.BGP), string(slice.RIP), string(slice.Static)}
+	protocols = []string{string(slice.OSPF), string(slice.ISIS), string(slice.BGP), string(slice.RIP),
+		string(slice.Static)}
 )
 
 // parse reads a topology in any of the known formats, told apart by the file's name and content.

@@ -75,7 +75,8 @@ func TestLoadReadsWhatTheTopologyNames(t *testing.T) {
 	if got := string(s.Topology.Nodes["a"].Config["frr.conf"].Data); got != "hostname a\n" {
 		t.Errorf("configuration is %q", got)
 	}
-	if diff := cmp.Diff(topology.Strings{filepath.Join(dir, "net/data") + ":/data"}, s.Topology.Nodes["b"].Binds); diff != "" {
+	if diff := cmp.Diff(topology.Strings{filepath.Join(dir, "net/data") + ":/data"},
+		s.Topology.Nodes["b"].Binds); diff != "" {
 		t.Error(diff)
 	}
 	store := blobs{}
@@ -107,7 +108,8 @@ func TestLoadSaysWhereAMissingFileIsNamed(t *testing.T) {
 	files(t, map[string]string{"lab.yaml": lab, "image.tar": ""})
 	_, err := Load("", Options{})
 	var found topology.Diagnostics
-	if !errors.As(err, &found) || len(found) != 1 || found[0].Line != 3 || !strings.Contains(found[0].Message, "a/frr.conf") {
+	if !errors.As(err, &found) || len(found) != 1 || found[0].Line != 3 ||
+		!strings.Contains(found[0].Message, "a/frr.conf") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -161,7 +163,8 @@ func TestImagesComeFromATable(t *testing.T) {
 	if err != nil || strings.Contains(string(text), "mylab") {
 		t.Errorf("the table was not used: %s, %v", text, err)
 	}
-	if _, err := Read("lab.clab.yml", Options{tables: []string{"wrong.yaml"}}); err == nil || !strings.Contains(err.Error(), "wrong.yaml:2:") {
+	if _, err := Read("lab.clab.yml", Options{tables: []string{"wrong.yaml"}}); err == nil ||
+		!strings.Contains(err.Error(), "wrong.yaml:2:") {
 		t.Errorf("a wrong table: %v", err)
 	}
 }

@@ -105,15 +105,17 @@ func NoNode(s *slice.Slice, name string) error {
 		ui.DidYouMean(name, "node", NodeNames(s)))
 }
 
-// Elsewhere looks for a node in the other slices of a server, for a user who misspelt it or meant another slice: "one/a or two/a";
-// empty where none is like it.
-func Elsewhere(ctx context.Context, l Lister, get func(ctx context.Context, name string) (*api.Slice, error), not, node string) string {
+// Elsewhere looks for a node in the other slices of a server, for a user who misspelt it or meant another slice: "one/a
+// or two/a"; empty where none is like it.
+func Elsewhere(ctx context.Context, l Lister, get func(ctx context.Context, name string) (*api.Slice, error), not,
+	node string) string {
 	_, meant := spelled(ctx, l, get, not)
 	return strings.Join(meant[wording.Nearest(node, slices.Sorted(maps.Keys(meant)))], " or ")
 }
 
 // NoName is the error for a word that names neither a slice nor a node of any.
-func NoName(ctx context.Context, l Lister, get func(ctx context.Context, name string) (*api.Slice, error), word string) error {
+func NoName(ctx context.Context, l Lister, get func(ctx context.Context, name string) (*api.Slice, error),
+	word string) error {
 	names, meant := spelled(ctx, l, get, "")
 	for _, name := range names {
 		meant[name] = append([]string{name}, meant[name]...)
@@ -125,8 +127,10 @@ func NoName(ctx context.Context, l Lister, get func(ctx context.Context, name st
 	return ui.Advise(err, "%s", ui.DidYouMean("", "slice", names))
 }
 
-// spelled gives the slices of a server but one, and what each name of a node means: SLICE/NODE in every slice that has it.
-func spelled(ctx context.Context, l Lister, get func(ctx context.Context, name string) (*api.Slice, error), not string) (names []string, meant map[string][]string) {
+// spelled gives the slices of a server but one, and what each name of a node means: SLICE/NODE in every slice that has
+// it.
+func spelled(ctx context.Context, l Lister, get func(ctx context.Context, name string) (*api.Slice, error),
+	not string) (names []string, meant map[string][]string) {
 	meant = map[string][]string{}
 	all, err := l.Slices(ctx)
 	if err != nil {

@@ -49,7 +49,8 @@ func TestProgressOnATerminalIsOneLineThatGoesAway(t *testing.T) {
 		}
 		lines = append(lines, strings.TrimRight(line, "\r\n"))
 	}
-	if len(lines) != 2 || !strings.HasSuffix(lines[0], wipe+"a note that stays") || !strings.HasSuffix(lines[1], wipe+"the end") {
+	if len(lines) != 2 || !strings.HasSuffix(lines[0], wipe+"a note that stays") ||
+		!strings.HasSuffix(lines[1], wipe+"the end") {
 		t.Errorf("the screen got %q", lines)
 	}
 	if !strings.Contains(lines[0], "bringing lab up 1/2") || !strings.Contains(lines[1], "bringing lab up 2/2") {
