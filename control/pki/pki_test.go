@@ -32,14 +32,15 @@ func identity(t *testing.T, a *pki.Authority, name string, role pki.Role, now ti
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := a.IssueRequest(pki.Member{Name: name, Role: role, Hosts: []string{"192.0.2.1", "h1.example"}}, request, now)
+	cert, err := a.IssueRequest(pki.Member{Name: name, Role: role, Hosts: []string{"192.0.2.1", "h1.example"}},
+		request, now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func() *pki.Identity { return &pki.Identity{Certificate: cert, Key: key, Authority: a.Certificate} }
 }
 
-// talk shakes hands over a pipe and tells whom the server saw.
+// talk shakes hands over a pipe, and returns the member that the server saw.
 func talk(t *testing.T, server, client *tls.Config) (pki.Member, bool, error) {
 	t.Helper()
 	here, there := net.Pipe()
@@ -69,7 +70,7 @@ func talk(t *testing.T, server, client *tls.Config) (pki.Member, bool, error) {
 	return m, known, err
 }
 
-func TestMembersKnowEachOtherAndNobodyElse(t *testing.T) {
+func TestMembersAuthenticateEachOther(t *testing.T) {
 	now := time.Now()
 	ours, foreign := authority(t, now), authority(t, now)
 	server := pki.ServerConfig(identity(t, ours, "s1", pki.Server, now))
@@ -84,19 +85,32 @@ func TestMembersKnowEachOtherAndNobodyElse(t *testing.T) {
 		member         string
 	}{
 		{name: "agent", server: server, client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now)), member: "h1"},
-		{name: "server to server", server: server, client: pki.ClientConfig(identity(t, ours, "s2", pki.Server, now)), member: "s2"},
+		{name: "server to server", server: server, client: pki.ClientConfig(identity(t, ours, "s2", pki.Server, now)),
+			member: "s2"},
 		{name: "joining", server: server, client: pki.JoinConfig(token)},
-		{name: "joining another cluster", server: server, client: pki.JoinConfig(stranger), want: "not the cluster that the token is from"},
-		{name: "agent of another cluster", server: server, client: pki.ClientConfig(identity(t, foreign, "h1", pki.Agent, now)), want: "not of this cluster"},
-		{name: "an intruder", server: server, client: pki.ClientConfig(func() *pki.Identity { return intruder }), want: "unknown certificate authority"},
-		{name: "a peer", server: pki.ServerConfig(identity(t, ours, "h2", pki.Agent, now)), client: pki.PeerConfig(identity(t, ours, "h1", pki.Agent, now), "h2"), member: "h1"},
-		{name: "another peer", server: pki.ServerConfig(identity(t, ours, "h3", pki.Agent, now)), client: pki.PeerConfig(identity(t, ours, "h1", pki.Agent, now), "h2"), want: "h3 answers in place of h2"},
-		{name: "not valid yet", server: pki.ServerConfig(identity(t, ours, "s1", pki.Server, now.Add(3*time.Hour))), client: pki.JoinConfig(token), want: "this machine's clock says"},
-		{name: "asking for its clock", server: pki.ServerConfig(identity(t, ours, "s1", pki.Server, now.Add(3*time.Hour))), client: pki.ClockConfig(token)},
-		{name: "an agent that plays server", server: pki.ServerConfig(identity(t, ours, "h2", pki.Agent, now)), client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now)), want: "h2 answers, which is no server"},
-		{name: "an agent that plays server to who joins", server: pki.ServerConfig(identity(t, ours, "h2", pki.Agent, now)), client: pki.JoinConfig(token), want: "h2 answers, which is no server"},
-		{name: "expired", server: pki.ServerConfig(identity(t, ours, "s1", pki.Server, now.Add(-365*24*time.Hour))), client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now)), want: "this machine's clock says"},
-		{name: "an expired agent", server: server, client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now.Add(-365*24*time.Hour))), want: "expired"},
+		{name: "joining another cluster", server: server, client: pki.JoinConfig(stranger),
+			want: "not the cluster that the token is from"},
+		{name: "agent of another cluster", server: server,
+			client: pki.ClientConfig(identity(t, foreign, "h1", pki.Agent, now)), want: "not of this cluster"},
+		{name: "an intruder", server: server, client: pki.ClientConfig(func() *pki.Identity { return intruder }),
+			want: "unknown certificate authority"},
+		{name: "a peer", server: pki.ServerConfig(identity(t, ours, "h2", pki.Agent, now)),
+			client: pki.PeerConfig(identity(t, ours, "h1", pki.Agent, now), "h2"), member: "h1"},
+		{name: "another peer", server: pki.ServerConfig(identity(t, ours, "h3", pki.Agent, now)),
+			client: pki.PeerConfig(identity(t, ours, "h1", pki.Agent, now), "h2"), want: "h3 answers in place of h2"},
+		{name: "not valid yet", server: pki.ServerConfig(identity(t, ours, "s1", pki.Server, now.Add(3*time.Hour))),
+			client: pki.JoinConfig(token), want: "this machine's clock says"},
+		{name: "asking for its clock",
+			server: pki.ServerConfig(identity(t, ours, "s1", pki.Server, now.Add(3*time.Hour))), client: pki.ClockConfig(token)},
+		{name: "an agent that plays server", server: pki.ServerConfig(identity(t, ours, "h2", pki.Agent, now)),
+			client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now)), want: "h2 answers, which is no server"},
+		{name: "an agent that plays server to who joins",
+			server: pki.ServerConfig(identity(t, ours, "h2", pki.Agent, now)), client: pki.JoinConfig(token),
+			want: "h2 answers, which is no server"},
+		{name: "expired", server: pki.ServerConfig(identity(t, ours, "s1", pki.Server, now.Add(-365*24*time.Hour))),
+			client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now)), want: "this machine's clock says"},
+		{name: "an expired agent", server: server,
+			client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now.Add(-365*24*time.Hour))), want: "expired"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m, known, err := talk(t, tt.server, tt.client)
@@ -120,7 +134,8 @@ func TestJoinVerifiesTheLeaf(t *testing.T) {
 	token, _ := pki.NewToken(ours, pki.Agent, "", time.Hour, now)
 	forged := identity(t, foreign, "s1", pki.Server, now)()
 	forged.Authority = ours.Certificate
-	if _, _, err := talk(t, pki.ServerConfig(func() *pki.Identity { return forged }), pki.JoinConfig(token)); err == nil || !strings.Contains(err.Error(), "not of this cluster") {
+	if _, _, err := talk(t, pki.ServerConfig(func() *pki.Identity { return forged }),
+		pki.JoinConfig(token)); err == nil || !strings.Contains(err.Error(), "not of this cluster") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -131,8 +146,9 @@ func TestTokens(t *testing.T) {
 	token, grant := pki.NewToken(a, pki.Agent, "lab", time.Hour, now)
 	other, _ := pki.NewToken(a, pki.Agent, "", time.Hour, now)
 	text := token.Text()
-	if said := fmt.Sprint(token); strings.Contains(said, strings.Split(text, "-")[2]) || !strings.Contains(said, token.ID) {
-		t.Errorf("printed as %s", said)
+	if printed := fmt.Sprint(token); strings.Contains(printed, strings.Split(text, "-")[2]) ||
+		!strings.Contains(printed, token.ID) {
+		t.Errorf("printed as %s", printed)
 	}
 	read, err := pki.ParseToken(" " + text + "\n")
 	if err != nil || read != token {
@@ -179,7 +195,8 @@ func TestAuthorityIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, pair := range map[string][2][]byte{"foreign key": {cert, foreign}, "no certificate": {key, key}, "no key": {cert, cert}, "nothing": {}} {
+	for name, pair := range map[string][2][]byte{"foreign key": {cert, foreign}, "no certificate": {key, key},
+		"no key": {cert, cert}, "nothing": {}} {
 		if _, err := pki.LoadAuthority(pair[0], pair[1]); err == nil {
 			t.Errorf("%s: loaded", name)
 		}
@@ -195,7 +212,8 @@ func TestAuthorityIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pki.LoadAuthority(pki.EncodeCertificate(member.Certificate), memberKey); err == nil || !strings.Contains(err.Error(), "may not sign others") {
+	if _, err := pki.LoadAuthority(pki.EncodeCertificate(member.Certificate), memberKey); err == nil ||
+		!strings.Contains(err.Error(), "may not sign others") {
 		t.Errorf("a member as an authority: %v", err)
 	}
 	for want, try := range map[string]struct {

@@ -82,7 +82,8 @@ func up(t *testing.T, c *client.Client, top *topology.Topology) *api.Applied {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settle(t, c, top.Name, func(p api.Progress) bool { return p.Status.Settled && p.Status.Generation == applied.Generation })
+	settle(t, c, top.Name,
+		func(p api.Progress) bool { return p.Status.Settled && p.Status.Generation == applied.Generation })
 	return applied
 }
 
@@ -172,7 +173,8 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	ctx := t.Context()
 	up(t, c, pair("net"))
 	bad := pair("net")
-	bad.Links = append(bad.Links, topology.Link{Ends: []topology.End{"a", "dnever"}}, topology.Link{Ends: []topology.End{"a", "x"}})
+	bad.Links = append(bad.Links, topology.Link{Ends: []topology.End{"a", "dnever"}},
+		topology.Link{Ends: []topology.End{"a", "x"}})
 	_, err := c.Apply(ctx, "net", bad, false)
 	refused(t, err, 422, `"dnever"`, `"x"`) // all of them, not the first
 	_, err = c.Apply(ctx, "other", pair("net"), false)
@@ -224,12 +226,14 @@ func TestNodesAndLinksObey(t *testing.T) {
 	phase(slice.Running)
 
 	rate := uint64(1e6)
-	if err := errors.Join(c.LinkDown(ctx, "net", "wire"), c.SetLink(ctx, "net", "wire", api.LinkPatch{End: "a:eth1", Rate: &rate})); err != nil {
+	if err := errors.Join(c.LinkDown(ctx, "net", "wire"),
+		c.SetLink(ctx, "net", "wire", api.LinkPatch{End: "a:eth1", Rate: &rate})); err != nil {
 		t.Fatal(err)
 	}
 	settle(t, c, "net", func(p api.Progress) bool { return !p.Status.Links["wire"].Up })
 	s, err := c.Slice(ctx, "net")
-	if err != nil || !s.Overrides.Down["wire"] || s.Overrides.Shapes["a:eth1"].Rate != rate || len(s.Overrides.Shapes) != 1 {
+	if err != nil || !s.Overrides.Down["wire"] || s.Overrides.Shapes["a:eth1"].Rate != rate ||
+		len(s.Overrides.Shapes) != 1 {
 		t.Errorf("overrides %+v, %v", s.Overrides, err)
 	}
 	if err := c.ResetLink(ctx, "net", "wire"); err != nil {
@@ -257,11 +261,12 @@ func TestCheckReportsProgressAndResults(t *testing.T) {
 	}
 }
 
-func TestEventsAreRememberedAndFollowed(t *testing.T) {
+func TestEventsAreKeptAndFollowed(t *testing.T) {
 	c, _ := serve(t)
 	up(t, c, pair("net"))
 	var kinds []events.Kind
-	if err := c.Events(t.Context(), "net", false, func(e events.Event) error { kinds = append(kinds, e.Kind); return nil }); err != nil {
+	if err := c.Events(t.Context(), "net", false,
+		func(e events.Event) error { kinds = append(kinds, e.Kind); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if len(kinds) == 0 || kinds[0] != events.SliceApplied {
@@ -326,7 +331,8 @@ func TestMetricsCountNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"pergola_slices 1", `pergola_nodes{phase="running",slice="net"} 2`, `pergola_links{slice="net",state="up"} 1`, `pergola_slice_settled{slice="net"} 1`} {
+	for _, want := range []string{"pergola_slices 1", `pergola_nodes{phase="running",slice="net"} 2`,
+		`pergola_links{slice="net",state="up"} 1`, `pergola_slice_settled{slice="net"} 1`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("metrics lack %s", want)
 		}
@@ -355,6 +361,7 @@ func TestManyClientsApplyOneSlice(t *testing.T) {
 	}
 	s, err := c.Slice(t.Context(), "net")
 	if err != nil || fmt.Sprint(len(s.Spec.Nodes)-2) != s.Spec.Attribution || s.Spec.Generation != writers {
-		t.Errorf("generation %d by writer %s has %d nodes: a mix, %v", s.Spec.Generation, s.Spec.Attribution, len(s.Spec.Nodes), err)
+		t.Errorf("generation %d by writer %s has %d nodes: a mix, %v", s.Spec.Generation, s.Spec.Attribution,
+			len(s.Spec.Nodes), err)
 	}
 }

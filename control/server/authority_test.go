@@ -17,7 +17,7 @@ import (
 )
 
 func TestNewAuthority(t *testing.T) {
-	testkit.Root(t) // who makes tokens
+	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Agent)
 	up(t, h1.Client, pinned("net", "h1", "h2"))
@@ -46,18 +46,20 @@ func TestNewAuthority(t *testing.T) {
 	again := h1.cfg
 	again.NewAuthority = true
 	h1 = run(t, again)
-	if text := h1.out.String(); !strings.Contains(text, "has a new authority. No other machine believes it: on each, stop Pergola, remove "+was.dir) {
+	if text := h1.out.String(); !strings.Contains(text,
+		"has a new authority. No other machine believes it: on each, stop Pergola, remove "+was.dir) {
 		t.Errorf("it prints %q", text)
 	}
 	now, err := openIdentity(was.dir)
-	if err != nil || pki.Pin(now.identity.Load().Authority) == pki.Pin(was.identity.Load().Authority) || pki.Pin(now.identity.Load().Certificate) == pki.Pin(was.identity.Load().Certificate) {
+	if err != nil || pki.Pin(now.identity.Load().Authority) == pki.Pin(was.identity.Load().Authority) ||
+		pki.Pin(now.identity.Load().Certificate) == pki.Pin(was.identity.Load().Certificate) {
 		t.Errorf("the keys are the old ones: %v", err)
 	}
 	if tokens, err := h1.Tokens(t.Context()); err != nil || len(tokens) != 0 {
 		t.Errorf("tokens of the old authority: %+v %v", tokens, err)
 	}
 
-	// Who has the old authority's key signs what he likes, and nobody believes it.
+	// Certificates that are signed with the old authority's key are refused.
 	by := newTransport()
 	by.TLSClientConfig = pki.ClientConfig(func() *pki.Identity { return was.identity.Load() })
 	by.TLSClientConfig.VerifyConnection = nil
@@ -72,7 +74,8 @@ func TestNewAuthority(t *testing.T) {
 	} else if !strings.Contains(err.Error(), "tls:") {
 		t.Errorf("the old server's certificate is refused by: %v", err)
 	}
-	startFails(t, func() Config { old.DataDir = t.TempDir(); return old }(), "this is not the cluster that the token is from")
+	startFails(t, func() Config { old.DataDir = t.TempDir(); return old }(),
+		"this is not the cluster that the token is from")
 
 	// The others join again as the hosts that they were.
 	if err := os.RemoveAll(filepath.Join(h2.cfg.DataDir, "cluster")); err != nil {
@@ -94,7 +97,7 @@ func TestNewAuthority(t *testing.T) {
 }
 
 func TestOfSeveralServersNoneMakesANewAuthority(t *testing.T) {
-	testkit.Root(t) // who makes tokens
+	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Server)
 	for _, m := range []*member{h2, h1} {
@@ -103,7 +106,8 @@ func TestOfSeveralServersNoneMakesANewAuthority(t *testing.T) {
 		}
 	}
 	h1.cfg.NewAuthority = true
-	startFails(t, h1.cfg, "it belongs to a cluster of 2 servers", "there must be one server alone: remove the others before (pergola host rm)")
+	startFails(t, h1.cfg, "it belongs to a cluster of 2 servers",
+		"there must be one server alone: remove the others before (pergola host rm)")
 }
 
 // Where the state is, a machine remembers: nothing is made beside it, and the identity stays.
@@ -119,7 +123,8 @@ func TestAuthorityOfAForeignStoreStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	was := d.identity.Load().Certificate
-	if err := s.renewAuthority(t.Context(), d); err == nil || !strings.Contains(err.Error(), "the state of this cluster is in another etcd (--etcd)") {
+	if err := s.renewAuthority(t.Context(), d); err == nil ||
+		!strings.Contains(err.Error(), "the state of this cluster is in another etcd (--etcd)") {
 		t.Errorf("made: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(cfg.DataDir, "store")); !os.IsNotExist(err) {
@@ -130,9 +135,9 @@ func TestAuthorityOfAForeignStoreStays(t *testing.T) {
 	}
 }
 
-// One that was let in and never came has no name by which it could be removed.
-func TestServerThatNeverCameHindersNoNewAuthority(t *testing.T) {
-	testkit.Root(t) // who makes tokens
+// A server that was added and never started has no name by which it could be removed.
+func TestServerThatNeverStartedDoesNotPreventANewAuthority(t *testing.T) {
+	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	failed := machineConfig(t, "h2")
 	invite(t, h1, &failed, pki.Server)
@@ -164,7 +169,7 @@ func TestServerThatNeverCameHindersNoNewAuthority(t *testing.T) {
 	up(t, h1.Client, pair("net"))
 }
 
-func TestAuthorityThatEndsIsToldOf(t *testing.T) {
+func TestAuthorityThatEndsIsReported(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	authority, err := pki.NewAuthority("test", now.AddDate(-10, 0, 100))
@@ -176,12 +181,15 @@ func TestAuthorityThatEndsIsToldOf(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	go newCluster(k, "m", quiet(), bus).watchAuthority(ctx, bus)
-	told, err := bus.Next(ctx, 0)
-	if err != nil || told[0].Kind != events.AuthorityEnds || !strings.Contains(told[0].Message, " days; from then on no machine believes another: make a new one before (pergola server --new-authority)") {
-		t.Errorf("told %+v %v", told, err)
+	reported, err := bus.Next(ctx, 0)
+	if err != nil || reported[0].Kind != events.AuthorityEnds ||
+		!strings.Contains(reported[0].Message,
+			" days; from then on no machine believes another: make a new one before (pergola server --new-authority)") {
+		t.Errorf("reported %+v %v", reported, err)
 	}
 	for left, words := range map[time.Duration]string{
-		rest.AuthoritySoon + time.Hour: "", rest.AuthoritySoon - time.Hour: "in 179 days", time.Hour: "in 0 days", -time.Hour: "ended at ",
+		rest.AuthoritySoon + time.Hour: "", rest.AuthoritySoon - time.Hour: "in 179 days", time.Hour: "in 0 days",
+		-time.Hour: "ended at ",
 	} {
 		if got := rest.AuthorityEnds(now.Add(left), now); (got == "") != (words == "") || !strings.Contains(got, words) {
 			t.Errorf("%v before its end: %q", left, got)

@@ -22,7 +22,7 @@ import (
 )
 
 func TestCertificatesAreRenewed(t *testing.T) {
-	testkit.Root(t) // who makes tokens
+	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Agent)
 	for _, m := range []*member{h2, h1} {
@@ -52,8 +52,8 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	await(t, "new certificates", func() bool { return certificate(h1) != was1 && certificate(h2) != was2 })
 }
 
-func TestMembersAloneAreLetIn(t *testing.T) {
-	testkit.Root(t) // who makes tokens
+func TestOnlyMembersAreServed(t *testing.T) {
+	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	token, err := pki.ParseToken(mustToken(t, h1))
 	if err != nil {
@@ -62,7 +62,8 @@ func TestMembersAloneAreLetIn(t *testing.T) {
 	by := newTransport()
 	by.TLSClientConfig = pki.JoinConfig(token)
 	defer by.CloseIdleConnections()
-	for path, status := range map[string]int{"/v1/slices": 401, "/v1/tokens": 401, "/v1/renew": 401, "/metrics": 401, "/v1/blobs/x": 401, "/v1/join": 405} {
+	for path, status := range map[string]int{"/v1/slices": 401, "/v1/tokens": 401, "/v1/renew": 401, "/metrics": 401,
+		"/v1/blobs/x": 401, "/v1/join": 405} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+h1.cfg.Listen+":7470"+path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +80,7 @@ func TestMembersAloneAreLetIn(t *testing.T) {
 	}
 }
 
-func TestRemovedHostsAreNotBelieved(t *testing.T) {
+func TestRemovedHostsAreRefused(t *testing.T) {
 	testkit.Root(t)
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Agent)
@@ -116,7 +117,8 @@ func TestRemovedHostsAreNotBelieved(t *testing.T) {
 		t.Errorf("root of a member: %d %s", status, text)
 	}
 	var p *api.Problem
-	if _, err := h2.CreateToken(t.Context(), api.TokenRequest{Role: pki.Server}); !errors.As(err, &p) || p.Status != http.StatusForbidden || !strings.Contains(p.Detail, "make it on a server") {
+	if _, err := h2.CreateToken(t.Context(), api.TokenRequest{Role: pki.Server}); !errors.As(err, &p) ||
+		p.Status != http.StatusForbidden || !strings.Contains(p.Detail, "make it on a server") {
 		t.Errorf("an agent's token for a server: %v", err)
 	}
 	if names := d.identity.Load().Certificate.IPAddresses; len(names) > 0 {
@@ -128,7 +130,8 @@ func TestRemovedHostsAreNotBelieved(t *testing.T) {
 	if err := h1.RemoveHost(t.Context(), "h2", false); err != nil {
 		t.Fatal(err)
 	}
-	if status, text := ask(http.MethodGet, "/v1/slices", "0 0 true"); status != http.StatusForbidden || !strings.Contains(text, "host h2 is not in the cluster any more") {
+	if status, text := ask(http.MethodGet, "/v1/slices", "0 0 true"); status != http.StatusForbidden ||
+		!strings.Contains(text, "host h2 is not in the cluster any more") {
 		t.Errorf("a host that was removed: %d %s", status, text)
 	}
 	again := h2.cfg
@@ -139,20 +142,23 @@ func TestRemovedHostsAreNotBelieved(t *testing.T) {
 	joined(t, h1, "h2", pki.Agent)
 	h3 := joined(t, h1, "h3", pki.Agent)
 	for _, at := range []*member{h1, h3} {
-		if status, text := askAt(at, http.MethodGet, "/v1/slices", "0 0 true"); status != http.StatusForbidden || !strings.Contains(text, "another machine joined the cluster as host h2, at 20") {
+		if status, text := askAt(at, http.MethodGet, "/v1/slices", "0 0 true"); status != http.StatusForbidden ||
+			!strings.Contains(text, "another machine joined the cluster as host h2, at 20") {
 			t.Errorf("a host whose name another machine has, at %s: %d %s", at.cfg.Host, status, text)
 		}
 	}
-	startFails(t, again, "another machine joined the cluster as host h2, at 20", "under another name: remove "+filepath.Join(again.DataDir, "cluster"), "--host NAME")
-	var told []string
+	startFails(t, again, "another machine joined the cluster as host h2, at 20",
+		"under another name: remove "+filepath.Join(again.DataDir, "cluster"), "--host NAME")
+	var reported []string
 	err = h1.Events(t.Context(), "", false, func(e events.Event) error {
 		if e.Kind == events.HostRefused {
-			told = append(told, e.Message)
+			reported = append(reported, e.Message)
 		}
 		return nil
 	})
-	if text := strings.Join(told, "\n"); err != nil || strings.Count(text, "which was host h2, was refused: another machine joined") != 2 { // by h1 and by h3, once each
-		t.Errorf("h1 tells of %q %v", told, err)
+	if text := strings.Join(reported, "\n"); err != nil ||
+		strings.Count(text, "which was host h2, was refused: another machine joined") != 2 { // by h1 and by h3, once each
+		t.Errorf("h1 reports %q %v", reported, err)
 	}
 	if err := os.RemoveAll(filepath.Join(again.DataDir, "cluster")); err != nil {
 		t.Fatal(err)
@@ -163,7 +169,7 @@ func TestRemovedHostsAreNotBelieved(t *testing.T) {
 }
 
 func TestCertificatesAreRenewedForTheSameKey(t *testing.T) {
-	testkit.Root(t) // who makes tokens
+	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Agent)
 	d, err := openIdentity(filepath.Join(h2.cfg.DataDir, "cluster"))
@@ -183,7 +189,8 @@ func TestCertificatesAreRenewedForTheSameKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		var answer api.RenewAnswer
-		err = call(t.Context(), by, "https://"+h1.cfg.Listen+":7470/v1/renew", api.RenewRequest{Request: request, API: h2.cfg.Listen + ":7470"}, &answer)
+		err = call(t.Context(), by, "https://"+h1.cfg.Listen+":7470/v1/renew",
+			api.RenewRequest{Request: request, API: h2.cfg.Listen + ":7470"}, &answer)
 		if (err == nil) != (name == "its own") {
 			t.Errorf("for %s key: %v", name, err)
 		}

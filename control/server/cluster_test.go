@@ -24,7 +24,8 @@ import (
 	"github.com/pergola-net/pergola/model/topology"
 )
 
-// network is a part of 127.0.0.0/8 for the members of one test run: each has an address of its own, so all have the usual ports.
+// network is a part of 127.0.0.0/8 for the members of one test run: each has an address of its own, so all have the
+// usual ports.
 var network = fmt.Sprintf("127.%d.%d.", 16+rand.IntN(200), rand.IntN(250))
 
 // member is one machine of a cluster in this process.
@@ -53,7 +54,8 @@ func machineConfig(t *testing.T, name string) Config {
 	dir := t.TempDir()
 	return Config{
 		StateDir: filepath.Join(dir, "run"), DataDir: filepath.Join(dir, "lib"), LogDir: filepath.Join(dir, "log"),
-		Socket: filepath.Join(dir, "s"), Host: name, NewAgent: newFake, Log: quiet(), Version: "v-test", Membership: Membership{Listen: nextAddress()},
+		Socket: filepath.Join(dir, "s"), Host: name, NewAgent: newFake, Log: quiet(), Version: "v-test",
+		Membership: Membership{Listen: nextAddress()},
 	}
 }
 
@@ -140,7 +142,7 @@ func pinned(name, a, b string) *topology.Topology {
 }
 
 func TestTwoMachinesAnswerAsOne(t *testing.T) {
-	testkit.Root(t) // who makes tokens
+	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Agent)
 	if line := h1.out.String(); strings.Count(line, "pergola agent --join https://"+network) != 1 {
@@ -159,7 +161,8 @@ func TestTwoMachinesAnswerAsOne(t *testing.T) {
 				t.Errorf("exec in %s from %s: %d %q %v", node, m.cfg.Host, status, out.String(), err)
 			}
 			out.Reset()
-			status, err = m.Exec(t.Context(), "net", node, api.ExecRequest{Command: []string{"cat"}, Stdin: strings.NewReader("typed"), Stdout: &out})
+			status, err = m.Exec(t.Context(), "net", node,
+				api.ExecRequest{Command: []string{"cat"}, Stdin: strings.NewReader("typed"), Stdout: &out})
 			if err != nil || status != 0 || out.String() != "typed" {
 				t.Errorf("cat in %s from %s: %d %q %v", node, m.cfg.Host, status, out.String(), err)
 			}
@@ -171,7 +174,8 @@ func TestTwoMachinesAnswerAsOne(t *testing.T) {
 				t.Errorf("logs of %s from %s: %q %v", node, m.cfg.Host, text, err)
 			}
 			logs.Close()
-			if logs, err = m.Logs(t.Context(), "net", node, api.LogOptions{Tail: 99}); err == nil { // its trailer passes the proxy
+			// its trailer passes the proxy
+			if logs, err = m.Logs(t.Context(), "net", node, api.LogOptions{Tail: 99}); err == nil {
 				_, err = io.ReadAll(logs)
 				logs.Close()
 			}
@@ -200,13 +204,13 @@ func TestEventsOfAllHostsAreFollowed(t *testing.T) {
 	h2 := joined(t, h1, "h2", pki.Agent)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	enough := errors.New("both were told of")
+	enough := errors.New("both were reported")
 	ended := make(chan error, 1)
-	told := map[string]int{}
+	reported := map[string]int{}
 	go func() {
 		ended <- h1.Events(ctx, "", true, func(e events.Event) error {
-			told[e.Slice+" "+e.Message]++
-			if told["net h1"] > 0 && told["net h2"] > 0 {
+			reported[e.Slice+" "+e.Message]++
+			if reported["net h1"] > 0 && reported["net h2"] > 0 {
 				return enough
 			}
 			return nil
@@ -214,7 +218,7 @@ func TestEventsOfAllHostsAreFollowed(t *testing.T) {
 	}()
 	up(t, h2.Client, pinned("net", "h1", "h2"))
 	if err := <-ended; !errors.Is(err, enough) {
-		t.Errorf("%v: %v", err, told)
+		t.Errorf("%v: %v", err, reported)
 	}
 }
 
@@ -223,7 +227,8 @@ func checkMerged(t *testing.T, m *member) {
 	t.Helper()
 	ctx, from := t.Context(), m.cfg.Host
 	v, err := m.Verify(ctx, "net", "")
-	if err != nil || !slices.Equal(v.Routers, []string{"a", "b"}) || len(v.Differences) != 2 || v.Differences[1].What != "h2" || v.Unreachable != nil {
+	if err != nil || !slices.Equal(v.Routers, []string{"a", "b"}) || len(v.Differences) != 2 ||
+		v.Differences[1].What != "h2" || v.Unreachable != nil {
 		t.Errorf("verify from %s: %+v %v", from, v, err)
 	}
 	if c, err := m.Convergence(ctx, "net"); err != nil || c.Routers != 4 || c.Pairs != 4 || c.Converged {
@@ -250,7 +255,7 @@ func checkMerged(t *testing.T, m *member) {
 }
 
 func TestLostHostsAreNamed(t *testing.T) {
-	testkit.Root(t) // who makes tokens
+	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Agent)
 	up(t, h1.Client, pinned("net", "h1", "h2"))
@@ -265,10 +270,12 @@ func TestLostHostsAreNamed(t *testing.T) {
 		return err
 	}, 20*time.Second, "h2 to be lost")
 	v, err := h1.Verify(t.Context(), "net", "")
-	if err != nil || len(v.Routers) != 1 || len(v.Unreachable) != 1 || v.Unreachable[0].Host != "h2" || !strings.Contains(v.Unreachable[0].Why, "lost since") {
+	if err != nil || len(v.Routers) != 1 || len(v.Unreachable) != 1 || v.Unreachable[0].Host != "h2" ||
+		!strings.Contains(v.Unreachable[0].Why, "lost since") {
 		t.Errorf("verify: %+v %v", v, err)
 	}
-	if c, err := h1.Convergence(t.Context(), "net"); err != nil || c.Converged || !strings.Contains(strings.Join(c.Missing, ";"), "host h2") {
+	if c, err := h1.Convergence(t.Context(), "net"); err != nil || c.Converged ||
+		!strings.Contains(strings.Join(c.Missing, ";"), "host h2") {
 		t.Errorf("convergence: %+v %v", c, err)
 	}
 	_, err = h1.Exec(t.Context(), "net", "b", api.ExecRequest{Command: []string{"where"}})
@@ -293,7 +300,7 @@ func TestLostHostsAreNamed(t *testing.T) {
 }
 
 func TestHostsAreCordonedAndLabelled(t *testing.T) {
-	testkit.Root(t) // who makes tokens
+	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	cfg := machineConfig(t, "h2")
 	cfg.Labels = map[string]string{"rack": "a"}

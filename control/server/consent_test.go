@@ -17,7 +17,7 @@ import (
 	"github.com/pergola-net/pergola/model/topology"
 )
 
-func TestConsentsAreKept(t *testing.T) {
+func TestConsentsAreStored(t *testing.T) {
 	dir := t.TempDir()
 	c, err := openConsents(dir)
 	if err != nil {
@@ -39,7 +39,7 @@ func TestConsentsAreKept(t *testing.T) {
 	if err := c.Give("lab", []slice.Hold{{Path: "/var/new"}}, func() error { return silence }); !errors.Is(err, silence) {
 		t.Error(err)
 	}
-	for _, h := range []slice.Hold{read, write, {Path: "/var/new"}} { // which of both versions runs, nobody knows
+	for _, h := range []slice.Hold{read, write, {Path: "/var/new"}} { // it is not known which of both versions runs
 		if _, ok := c.Terms().Covers("lab", h); !ok {
 			t.Errorf("a version that may not have been stored takes %s away", h)
 		}
@@ -131,7 +131,7 @@ func bound(name, a, b, bind string) *topology.Topology {
 }
 
 func TestAHostDecidesWhatSlicesHaveOfIt(t *testing.T) {
-	testkit.Root(t) // who asks
+	testkit.Root(t) // grants are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	cfg := machineConfig(t, "h2")
 	cfg.HostPaths = []string{"/srv/labs"}
@@ -140,7 +140,8 @@ func TestAHostDecidesWhatSlicesHaveOfIt(t *testing.T) {
 	_, err := h1.Apply(t.Context(), "net", bound("net", "h1", "h2", "/etc:/e"), false)
 	var p *api.Problem
 	if !errors.As(err, &p) || p.Status != 403 || len(p.Errors) != 1 || p.Errors[0].Location != "nodes.b.binds" ||
-		!strings.Contains(p.Detail, "host h2 does not let node b have /etc: apply the slice on h2 itself, as root, or start Pergola there with --host-paths /etc") {
+		!strings.Contains(p.Detail,
+			"host h2 does not let node b have /etc: apply the slice on h2 itself, as root, or start Pergola there with --host-paths /etc") {
 		t.Errorf("root of another machine: %v", err)
 	}
 	up(t, h1.Client, bound("allowed", "h1", "h2", "/srv/labs/x:/x"))
@@ -168,7 +169,7 @@ func TestAHostDecidesWhatSlicesHaveOfIt(t *testing.T) {
 }
 
 func TestAnAgentThatWasOffForTooLong(t *testing.T) {
-	testkit.Root(t) // who makes tokens
+	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Agent)
 	if err := h2.stop(); err != nil {
@@ -183,7 +184,8 @@ func TestAnAgentThatWasOffForTooLong(t *testing.T) {
 	h1 = run(t, h1.cfg) // it signs its own
 	expired, cfg := h2.cfg, h2.cfg
 	expired.Join, expired.Token, expired.Host = "", "", ""
-	startFails(t, expired, "this machine's certificate", "expired at ", "if that is right, the machine was off for too long", "`pergola token create`", "its name stays h2")
+	startFails(t, expired, "this machine's certificate", "expired at ",
+		"if that is right, the machine was off for too long", "`pergola token create`", "its name stays h2")
 	invite(t, h1, &cfg, pki.Agent)
 	cfg.Host = ""
 	run(t, cfg)

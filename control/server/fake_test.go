@@ -47,9 +47,11 @@ func (f *fakeAgent) Retry(context.Context, string) {}
 func (f *fakeAgent) Run(ctx context.Context) error {
 	if m := f.cfg.Cluster; m != nil {
 		host := hosts.Host{
-			Name: f.cfg.Host, Machine: m.Machine, Address: m.Address, API: m.API, Cores: 8, Memory: 8 << 30, Labels: m.Labels, Version: m.Version,
-			Allows:    f.cfg.Consents.Terms().Allowance,
-			Underlays: []hosts.Underlay{{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(m.Address, 24)}, MTU: 1500, XDP: "native"}},
+			Name: f.cfg.Host, Machine: m.Machine, Address: m.Address, API: m.API, Cores: 8, Memory: 8 << 30,
+			Labels: m.Labels, Version: m.Version,
+			Allows: f.cfg.Consents.Terms().Allowance,
+			Underlays: []hosts.Underlay{{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(m.Address, 24)}, MTU: 1500,
+				XDP: "native"}},
 		}
 		lease, err := f.cfg.Store.Register(ctx, host, fakeTTL)
 		for err != nil && !errors.Is(err, store.ErrNoHost) && !errors.Is(err, store.ErrNameTaken) && ctx.Err() == nil {
@@ -99,7 +101,8 @@ func (f *fakeAgent) settle(ctx context.Context, name string) {
 		return
 	}
 	o, _ := f.cfg.Store.Overrides(ctx, name)
-	st := slice.Status{Slice: name, Generation: r.Generation, Settled: true, Nodes: map[string]slice.NodeStatus{}, Links: map[string]slice.LinkStatus{}}
+	st := slice.Status{Slice: name, Generation: r.Generation, Settled: true, Nodes: map[string]slice.NodeStatus{},
+		Links: map[string]slice.LinkStatus{}}
 	for _, n := range s.Nodes {
 		if !f.owns(n.Host) {
 			continue
@@ -245,7 +248,8 @@ func (f *fakeAgent) Convergence(context.Context, string) (api.Convergence, error
 	return api.Convergence{Routers: 2, Pairs: 2, Reached: 1, Missing: []string{"b: no route to 10.0.0.1"}}, nil
 }
 
-func (f *fakeAgent) Check(ctx context.Context, name string, r api.CheckRequest, progress func(api.CheckProgress)) ([]api.CheckResult, error) {
+func (f *fakeAgent) Check(ctx context.Context, name string, r api.CheckRequest,
+	progress func(api.CheckProgress)) ([]api.CheckResult, error) {
 	if r.Timeout == 13 {
 		return nil, errors.New("an unlucky check")
 	}

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// Between the last client's leaving and the end of the listener others may come: they must not be answered and then left alone.
-func TestWhoComesAfterTheLastIsNotLetIn(t *testing.T) {
+// Between the last client's leaving and the end of the listener others may come: they must not be answered and then
+// left alone.
+func TestAConnectionAfterTheDecisionToEndIsClosed(t *testing.T) {
 	i := newIdle()
 	ended := make(chan struct{})
 	go func() {

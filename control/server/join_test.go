@@ -53,16 +53,19 @@ func distant(t *testing.T, ahead time.Duration) (address string, token pki.Token
 	return listener.Addr().String(), token
 }
 
-func TestClocksThatDifferAreBothTold(t *testing.T) {
+func TestClocksThatDifferAreBothNamed(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{
-		"its certificate is not valid yet": 3 * time.Hour, "ours would not be": -3 * time.Hour, "within what certificates allow for": 45 * time.Minute,
+		"its certificate is not valid yet": 3 * time.Hour, "ours would not be": -3 * time.Hour,
+		"within what certificates allow for": 45 * time.Minute,
 	} {
 		t.Run(name, func(t *testing.T) {
 			address, token := distant(t, ahead)
 			_, err := askToJoin(t.Context(), address, token, api.JoinRequest{})
 			there := time.Now().Add(ahead).UTC().Format("2006-01-02T15:")
 			here := time.Now().UTC().Format("2006-01-02T15:")
-			if err == nil || !strings.Contains(err.Error(), "the clocks differ by") || !strings.Contains(err.Error(), "the server's "+there) || !strings.Contains(err.Error(), "this machine's says "+here) {
+			if err == nil || !strings.Contains(err.Error(), "the clocks differ by") ||
+				!strings.Contains(err.Error(), "the server's "+there) ||
+				!strings.Contains(err.Error(), "this machine's says "+here) {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -24,8 +24,8 @@ import (
 	"github.com/pergola-net/pergola/model/topology"
 )
 
-func TestTokensThatAreNoGood(t *testing.T) {
-	testkit.Root(t) // who makes tokens
+func TestInvalidTokensAreRefused(t *testing.T) {
+	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	ctx := t.Context()
 	good := machineConfig(t, "h2")
@@ -42,7 +42,8 @@ func TestTokensThatAreNoGood(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := h1.Tokens(ctx)
-	if err != nil || !slices.ContainsFunc(all, func(k api.Token) bool { return k.ID == revoked.ID && k.Note == "short" && !k.Expired }) {
+	if err != nil || !slices.ContainsFunc(all,
+		func(k api.Token) bool { return k.ID == revoked.ID && k.Note == "short" && !k.Expired }) {
 		t.Errorf("tokens %+v %v", all, err)
 	}
 	if err := h1.RevokeToken(ctx, revoked.ID); err != nil {
@@ -60,19 +61,24 @@ func TestTokensThatAreNoGood(t *testing.T) {
 	startFails(t, with(func(c *Config) { c.Host = "h1" }), "the name is taken", "h1 is a host already", "--host NAME")
 	startFails(t, with(func(c *Config) { c.Host = "not a name" }), "no name for a host")
 	startFails(t, with(func(c *Config) { c.Advertise = h1.cfg.Listen }), "is the address of host h1")
-	startFails(t, with(func(c *Config) { c.Join = "https://" + nextAddress() }), "join the cluster at", "connection refused")
-	startFails(t, with(func(c *Config) { c.Join = "https://" + nextAddress() }), "does a server run there, and do firewalls let this port pass?")
-	startFails(t, with(func(c *Config) { c.Join = "https://" + h1.cfg.Listen + ":7471" }), "no API answers at that port: is it the one (7470) that `pergola token create` prints?")
+	startFails(t, with(func(c *Config) { c.Join = "https://" + nextAddress() }), "join the cluster at",
+		"connection refused")
+	startFails(t, with(func(c *Config) { c.Join = "https://" + nextAddress() }),
+		"does a server run there, and do firewalls let this port pass?")
+	startFails(t, with(func(c *Config) { c.Join = "https://" + h1.cfg.Listen + ":7471" }),
+		"no API answers at that port: is it the one (7470) that `pergola token create` prints?")
 	forged := strings.Split(good.Token, "-")
 	forged[2] = strings.Repeat("a", len(forged[2]))
-	startFails(t, with(func(c *Config) { c.Token = strings.Join(forged, "-") }), "this cluster did not make it, or it was revoked: `pergola token create`")
+	startFails(t, with(func(c *Config) { c.Token = strings.Join(forged, "-") }),
+		"this cluster did not make it, or it was revoked: `pergola token create`")
 	stranger, err := pki.NewAuthority("other", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	foreign, _ := pki.NewToken(stranger, pki.Agent, "", time.Hour, time.Now())
 	startFails(t, with(func(c *Config) { c.Token = foreign.Text() }), "this is not the cluster that the token is from")
-	startFails(t, with(func(c *Config) { c.Join, c.Token = "", "" }), "this machine is in no cluster", "pergola agent --join")
+	startFails(t, with(func(c *Config) { c.Join, c.Token = "", "" }), "this machine is in no cluster",
+		"pergola agent --join")
 	if hosts, err := h1.Hosts(ctx); err != nil || len(hosts) != 1 {
 		t.Errorf("hosts %v %v", hosts, err)
 	}
@@ -81,9 +87,10 @@ func TestTokensThatAreNoGood(t *testing.T) {
 	other := with(func(c *Config) {
 		c.Join, c.Host, c.DataDir, c.Listen = "https://"+h2.cfg.Listen, "h3", t.TempDir(), nextAddress()
 	})
-	startFails(t, other, "h2 answers, which is no server of the cluster (it is an agent)", "join at one of the servers (pergola status lists them)")
+	startFails(t, other, "h2 answers, which is no server of the cluster (it is an agent)",
+		"join at one of the servers (pergola status lists them)")
 
-	// What a machine is, it says itself: so it takes nobody's place who is alive.
+	// A machine's ID is its own claim: so it cannot take the place of a host that is alive.
 	like := func(m *member) Config {
 		cfg := machineConfig(t, m.cfg.Host)
 		invite(t, h1, &cfg, pki.Agent)
@@ -99,7 +106,8 @@ func TestTokensThatAreNoGood(t *testing.T) {
 	}
 	namesake := machineConfig(t, "h2")
 	invite(t, h1, &namesake, pki.Agent)
-	startFails(t, namesake, "the name is taken: h2 is a host already, at ", "which is lost at the moment", "(pergola host rm h2)")
+	startFails(t, namesake, "the name is taken: h2 is a host already, at ", "which is lost at the moment",
+		"(pergola host rm h2)")
 	if err := h1.RemoveHost(ctx, "h2", false); err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +129,8 @@ func pretend(t *testing.T, cfg Config, m *member) {
 	}
 }
 
-func TestMembersRememberTheirCluster(t *testing.T) {
-	testkit.Root(t) // who makes tokens
+func TestMembershipIsStored(t *testing.T) {
+	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Agent)
 	up(t, h1.Client, pinned("net", "h1", "h2"))
@@ -133,13 +141,15 @@ func TestMembersRememberTheirCluster(t *testing.T) {
 	}
 	h1.cfg.Listen = ListenNone // as the service starts it; what it was is on disk
 	again1 := run(t, h1.cfg)
-	h2.cfg.Join, h2.cfg.Token, h2.cfg.Listen, h2.cfg.Host, h2.cfg.Role = "", "", ListenNone, "", "" // as the service starts it
+	h2.cfg.Join, h2.cfg.Token, h2.cfg.Listen, h2.cfg.Host, h2.cfg.Role = "", "", ListenNone, "",
+		"" // as the service starts it
 	again2 := run(t, h2.cfg)
 	if line := again1.out.String(); !strings.Contains(line, "cluster of 2 hosts") {
 		t.Errorf("the first server prints %q", line)
 	}
 	var out bytes.Buffer
-	if _, err := again1.Exec(t.Context(), "net", "b", api.ExecRequest{Command: []string{"where"}, Stdout: &out}); err != nil || out.String() != "h2" {
+	if _, err := again1.Exec(t.Context(), "net", "b",
+		api.ExecRequest{Command: []string{"where"}, Stdout: &out}); err != nil || out.String() != "h2" {
 		t.Errorf("exec: %q %v", out.String(), err)
 	}
 	for _, m := range []*member{again1, again2} {
@@ -161,13 +171,15 @@ func TestMembersRememberTheirCluster(t *testing.T) {
 }
 
 func TestThreeServersOutliveOne(t *testing.T) {
-	testkit.Root(t) // who makes tokens
+	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Server)
-	if st, err := h2.Cluster(t.Context()); err != nil || len(st.Warnings) != 1 || !strings.Contains(st.Warnings[0], "two are worse than one") {
+	if st, err := h2.Cluster(t.Context()); err != nil || len(st.Warnings) != 1 ||
+		!strings.Contains(st.Warnings[0], "two are worse than one") {
 		t.Errorf("two servers: %+v %v", st, err)
 	}
-	testkit.Await(t, func() bool { return strings.Contains(h2.out.String(), "two are worse than one") }, 20*time.Second, "h2 to print so")
+	testkit.Await(t, func() bool { return strings.Contains(h2.out.String(), "two are worse than one") },
+		20*time.Second, "h2 to print so")
 	h3 := joined(t, h2, "h3", pki.Server)
 	h4 := joined(t, h3, "h4", pki.Agent)
 	testkit.Eventually(t, func() error {
@@ -204,7 +216,8 @@ func TestThreeServersOutliveOne(t *testing.T) {
 	testkit.Eventually(t, func() error {
 		_, err := h3.Apply(t.Context(), "other", pair("other"), false)
 		var p *api.Problem
-		if !errors.As(err, &p) || p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Detail, "no quorum (1 of 2") {
+		if !errors.As(err, &p) || p.Status != http.StatusServiceUnavailable ||
+			!strings.Contains(p.Detail, "no quorum (1 of 2") {
 			return fmt.Errorf("a change gives another error: %w", cmp.Or(err, errors.New("none")))
 		}
 		return nil
@@ -219,7 +232,7 @@ func TestThreeServersOutliveOne(t *testing.T) {
 }
 
 func TestOfTwoServersOneIsRemovedWhileItRuns(t *testing.T) {
-	testkit.Root(t) // who makes tokens
+	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	cfg := machineConfig(t, "h2")
 	invite(t, h1, &cfg, pki.Server)
@@ -232,14 +245,16 @@ func TestOfTwoServersOneIsRemovedWhileItRuns(t *testing.T) {
 		}
 		return err
 	}, 40*time.Second, "two servers")
-	refused(t, h1.RemoveHost(t.Context(), "h1", false), http.StatusConflict, "host h1 cannot remove itself: run this on the other server")
+	refused(t, h1.RemoveHost(t.Context(), "h1", false), http.StatusConflict,
+		"host h1 cannot remove itself: run this on the other server")
 	if err := h1.RemoveHost(t.Context(), "h2", false); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; !errors.Is(err, store.ErrRemoved) {
 		t.Errorf("h2 ended: %v", err)
 	}
-	if st, err := h1.Cluster(t.Context()); err != nil || st.Hosts != 1 || len(st.Servers) != 1 || st.Trouble != "" || len(st.Warnings) > 0 {
+	if st, err := h1.Cluster(t.Context()); err != nil || st.Hosts != 1 || len(st.Servers) != 1 || st.Trouble != "" ||
+		len(st.Warnings) > 0 {
 		t.Errorf("what is left: %+v %v", st, err)
 	}
 	up(t, h1.Client, pair("net"))
@@ -253,7 +268,7 @@ func TestOfTwoServersOneIsRemovedWhileItRuns(t *testing.T) {
 }
 
 func TestArchivesGoWhereTheyAreNeeded(t *testing.T) {
-	testkit.Root(t) // who makes tokens
+	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Agent)
 	content := []byte("an archive")
@@ -303,7 +318,8 @@ func TestMembersMove(t *testing.T) {
 	for _, m := range []*member{h1, h2} {
 		for node, host := range map[string]string{"a": "h1", "b": "h2"} {
 			var out bytes.Buffer
-			if _, err := m.Exec(t.Context(), "net", node, api.ExecRequest{Command: []string{"where"}, Stdout: &out}); err != nil || out.String() != host {
+			if _, err := m.Exec(t.Context(), "net", node,
+				api.ExecRequest{Command: []string{"where"}, Stdout: &out}); err != nil || out.String() != host {
 				t.Errorf("exec in %s from %s: %q %v", node, m.cfg.Host, out.String(), err)
 			}
 		}

@@ -66,13 +66,15 @@ func TestGroupMayUseTheServerButNotTheHost(t *testing.T) {
 	})
 	socket := "PERGOLA_TEST_SOCKET=" + cfg.Socket
 	const nogroup, other = 65534, 65533
-	if out := asNobody(t, nogroup, socket, "PERGOLA_TEST_BIND=1"); !strings.Contains(out, "problem: 403") || !strings.Contains(out, "nodes.a.binds") {
+	if out := asNobody(t, nogroup, socket, "PERGOLA_TEST_BIND=1"); !strings.Contains(out, "problem: 403") ||
+		!strings.Contains(out, "nodes.a.binds") {
 		t.Errorf("a member that binds a host path gets %q", out)
 	}
 	if out := asNobody(t, nogroup, socket); !strings.Contains(out, "generation: 1") {
 		t.Errorf("a member gets %q", out)
 	}
-	if out := asNobody(t, other, socket); !strings.Contains(out, "permission denied") || !strings.Contains(out, "group pergola") {
+	if out := asNobody(t, other, socket); !strings.Contains(out, "permission denied") ||
+		!strings.Contains(out, "group pergola") {
 		t.Errorf("somebody else gets %q", out)
 	}
 }

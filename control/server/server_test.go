@@ -84,7 +84,8 @@ func beServer() {
 	dir := os.Getenv("PERGOLA_TEST_DIR")
 	cfg := Config{
 		StateDir: filepath.Join(dir, "run"), DataDir: filepath.Join(dir, "lib"), LogDir: filepath.Join(dir, "log"),
-		Host: "testhost", NewAgent: newFake, ExitWhenIdle: os.Getenv("PERGOLA_TEST_IDLE") != "", Group: os.Getenv("PERGOLA_TEST_GROUP"),
+		Host: "testhost", NewAgent: newFake, ExitWhenIdle: os.Getenv("PERGOLA_TEST_IDLE") != "",
+		Group: os.Getenv("PERGOLA_TEST_GROUP"),
 	}
 	if err := Run(ctx, cfg); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
@@ -149,9 +150,9 @@ func TestKilledServerComesBack(t *testing.T) {
 	c := dialWhenReady(t, socket)
 	up(t, c, pair("net"))
 
-	second, said := startChild(t, env...)
-	said.Scan()
-	if line := said.Text(); !strings.Contains(line, fmt.Sprint(first.Process.Pid)) {
+	second, output := startChild(t, env...)
+	output.Scan()
+	if line := output.Text(); !strings.Contains(line, fmt.Sprint(first.Process.Pid)) {
 		t.Errorf("a second server says %q, want the first one's process id %d", line, first.Process.Pid)
 	}
 	if err := second.Wait(); err == nil {
@@ -204,7 +205,8 @@ func ensure(t *testing.T, dir string, env ...string) (*client.Client, error) {
 		t.Setenv(name, value)
 	}
 	return client.EnsureServer(t.Context(), client.EnsureOptions{
-		Socket: filepath.Join(dir, "run", "pergola.sock"), Command: []string{os.Args[0]}, LogFile: filepath.Join(dir, "log", "server.log"),
+		Socket: filepath.Join(dir, "run", "pergola.sock"), Command: []string{os.Args[0]},
+		LogFile: filepath.Join(dir, "log", "server.log"),
 	})
 }
 
@@ -287,7 +289,8 @@ func TestManyClientsStartOneServer(t *testing.T) {
 	for range clients {
 		go func() {
 			c, err := client.EnsureServer(t.Context(), client.EnsureOptions{
-				Socket: filepath.Join(dir, "run", "pergola.sock"), Command: []string{os.Args[0]}, LogFile: filepath.Join(dir, "log", "server.log"),
+				Socket: filepath.Join(dir, "run", "pergola.sock"), Command: []string{os.Args[0]},
+				LogFile: filepath.Join(dir, "log", "server.log"),
 			})
 			if err != nil {
 				t.Error(err)

@@ -18,8 +18,9 @@ func TestExecCarriesStreamsAndStatus(t *testing.T) {
 	up(t, c, pair("net"))
 	var out, errs bytes.Buffer
 	status, err := c.Exec(t.Context(), "net", "a", api.ExecRequest{
-		Command: []string{"/bin/sh", "-c", "cat; echo oops >&2; echo $COLOUR; exit 3"}, Env: []string{"COLOUR=green", "PATH=/bin:/usr/bin"},
-		Stdin: strings.NewReader(strings.Repeat("hello\n", 20000)), Stdout: &out, Stderr: &errs,
+		Command: []string{"/bin/sh", "-c", "cat; echo oops >&2; echo $COLOUR; exit 3"},
+		Env:     []string{"COLOUR=green", "PATH=/bin:/usr/bin"},
+		Stdin:   strings.NewReader(strings.Repeat("hello\n", 20000)), Stdout: &out, Stderr: &errs,
 	})
 	if err != nil || status != 3 {
 		t.Fatalf("status %d, %v", status, err)
@@ -34,7 +35,8 @@ func TestExecCarriesStreamsAndStatus(t *testing.T) {
 	// The command ends though its input is still open.
 	in, w := io.Pipe()
 	defer w.Close()
-	if status, err = c.Exec(t.Context(), "net", "a", api.ExecRequest{Command: []string{"/bin/true"}, Stdin: in}); err != nil || status != 0 {
+	if status, err = c.Exec(t.Context(), "net", "a",
+		api.ExecRequest{Command: []string{"/bin/true"}, Stdin: in}); err != nil || status != 0 {
 		t.Errorf("open input: status %d, %v", status, err)
 	}
 	_, err = c.Exec(t.Context(), "net", "a", api.ExecRequest{Command: []string{"/no/such/program"}})
@@ -83,7 +85,8 @@ func TestExecHasATerminal(t *testing.T) {
 	go func() {
 		status, err := c.Exec(t.Context(), "net", "a", api.ExecRequest{
 			Command: []string{"/bin/sh", "-c", `stty -echo; tty >/dev/null && stty size; read x; stty size; exit 5`},
-			Env:     []string{"PATH=/bin:/usr/bin"}, TTY: true, Size: api.Size{Rows: 11, Cols: 22}, Resize: resize, Stdin: in, Stdout: &out,
+			Env:     []string{"PATH=/bin:/usr/bin"}, TTY: true, Size: api.Size{Rows: 11, Cols: 22}, Resize: resize,
+			Stdin: in, Stdout: &out,
 		})
 		if err != nil {
 			t.Error(err)
@@ -104,7 +107,7 @@ func TestExecHasATerminal(t *testing.T) {
 	}
 }
 
-func TestStreamsTellHowTheyEnd(t *testing.T) {
+func TestStreamsReportHowTheyEnd(t *testing.T) {
 	c, _ := serve(t)
 	top := pair("net")
 	top.Nodes["off"] = topology.Node{}
@@ -138,7 +141,8 @@ func TestStreamsTellHowTheyEnd(t *testing.T) {
 	cancel()
 	r.Close()
 
-	if r, err = c.Capture(t.Context(), "net", "a", "eth1", api.CaptureOptions{Filter: "tcp port 179", Snaplen: 64, Count: 5}); err != nil {
+	if r, err = c.Capture(t.Context(), "net", "a", "eth1",
+		api.CaptureOptions{Filter: "tcp port 179", Snaplen: 64, Count: 5}); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := io.ReadAll(r); string(text) != `eth1 "tcp port 179" 64 5` || err != nil {

@@ -86,7 +86,7 @@ func three(t *testing.T) *cluster {
 	t.Helper()
 	c := newCluster(t)
 	h1 := c.start("h1", c.config("h1"))
-	// Both are let in before one starts: later ones would wait until the earlier one was there for some seconds.
+	// Both are added before one starts: a later one would have to wait some seconds after the start of the earlier one.
 	h2, h3 := c.admit(h1, "h2"), c.admit(h1, "h3")
 	c.start("h2", h2)
 	c.start("h3", h3)
@@ -180,7 +180,8 @@ func TestThreeServers(t *testing.T) {
 	}
 
 	eventually(t, "the agent learns of the new server", func() error {
-		if known := agent.db.Etcd().Endpoints(); !slices.Contains(known, "https://"+fresh.config.Cluster.ListenClient) || len(known) != 3 {
+		if known := agent.db.Etcd().Endpoints(); !slices.Contains(known, "https://"+fresh.config.Cluster.ListenClient) ||
+			len(known) != 3 {
 			return fmt.Errorf("it knows %v", known)
 		}
 		return nil
@@ -206,7 +207,8 @@ func loseQuorum(t *testing.T, c *cluster, agent *Store) {
 			return nil
 		})
 		err := s.PutSlice(ctx, network("c", 1), 0)
-		if err == nil || !strings.Contains(err.Error(), "the cluster has no quorum (1 of 3 servers answer): reading works, changes do not") {
+		if err == nil || !strings.Contains(err.Error(),
+			"the cluster has no quorum (1 of 3 servers answer): reading works, changes do not") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, r, err := s.Slice(ctx, "a"); err != nil || r.Nodes != 2 {
@@ -244,7 +246,8 @@ func TestServerThatReachesNoOtherSaysSo(t *testing.T) {
 	config.Cluster.Initial = map[string]string{"h1": dead, "h2": "https://" + config.Cluster.ListenPeer}
 	for range 2 { // and does not begin a cluster of its own then
 		_, err := Open(t.Context(), config)
-		if err == nil || !strings.Contains(err.Error(), "could not retrieve cluster information from the given URLs") || strings.Contains(err.Error(), "damaged") {
+		if err == nil || !strings.Contains(err.Error(), "could not retrieve cluster information from the given URLs") ||
+			strings.Contains(err.Error(), "damaged") {
 			t.Fatalf("opened: %v", err)
 		}
 	}
@@ -266,7 +269,8 @@ func TestSingleStoreBecomesTheFirstMember(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	members, err := agent.Members(t.Context())
-	if err != nil || len(members) != 1 || members[0].Name != "h1" || members[0].PeerURL != "https://"+config.Cluster.ListenPeer || !members[0].Leader {
+	if err != nil || len(members) != 1 || members[0].Name != "h1" ||
+		members[0].PeerURL != "https://"+config.Cluster.ListenPeer || !members[0].Leader {
 		t.Errorf("members %+v, %v", members, err)
 	}
 	second := c.start("h3", c.admit(s, "h3"))

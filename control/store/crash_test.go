@@ -80,7 +80,8 @@ func TestKilledStoreKeepsWhatItAccepted(t *testing.T) {
 			t.Fatal(lines.Text())
 		}
 	}
-	if _, err := Open(t.Context(), Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), fmt.Sprint(child.Process.Pid)) {
+	if _, err := Open(t.Context(), Config{Dir: dir}); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprint(child.Process.Pid)) {
 		t.Errorf("a second server on the directory: %v", err)
 	}
 	kill(child)
@@ -125,8 +126,8 @@ func TestDamagedFilesAreAnErrorThatSaysWhatToDo(t *testing.T) {
 			// In a process of its own: etcd leaves goroutines that write to the directory.
 			_, lines := runChild(t, dir)
 			lines.Scan()
-			if said := lines.Text(); !strings.Contains(said, "error: open store in "+dir) || !strings.Contains(said, "move") {
-				t.Errorf("it says %q", said)
+			if line := lines.Text(); !strings.Contains(line, "error: open store in "+dir) || !strings.Contains(line, "move") {
+				t.Errorf("it prints %q", line)
 			}
 		})
 	}

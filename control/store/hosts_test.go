@@ -76,7 +76,8 @@ func TestHostsComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		err := s.UpdatePolicy(ctx, "h1", func(p *hosts.Policy) error { p.Cordoned = !p.Cordoned; p.Draining = true; return nil })
+		err := s.UpdatePolicy(ctx, "h1",
+			func(p *hosts.Policy) error { p.Cordoned = !p.Cordoned; p.Draining = true; return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +86,8 @@ func TestHostsComeAndGo(t *testing.T) {
 		t.Errorf("policy of no host: %v", err)
 	}
 	hosts, err := s.Hosts(ctx)
-	if err != nil || len(hosts) != 1 || !hosts[0].Alive || hosts[0].Load != 1.5 || hosts[0].Policy.Cordoned || !hosts[0].Policy.Draining {
+	if err != nil || len(hosts) != 1 || !hosts[0].Alive || hosts[0].Load != 1.5 || hosts[0].Policy.Cordoned ||
+		!hosts[0].Policy.Draining {
 		t.Fatalf("%+v, %v", hosts, err)
 	}
 	if err := s.DeleteHost(ctx, "h1"); !errors.Is(err, ErrHostAlive) {
@@ -187,7 +189,7 @@ func TestSliceStaysUntilItsLastHostReleasedIt(t *testing.T) {
 	}
 }
 
-func TestHostThatWasLeftReleasesAWantedSlice(t *testing.T) {
+func TestHostWithoutNodesReleasesAWantedSlice(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s := open(t, t.TempDir())
@@ -229,7 +231,8 @@ func TestNodesOfLostHostsAreLost(t *testing.T) {
 	mustPut(t, s, spec, 0)
 	put := func(host string, generation int64, nodes ...string) {
 		t.Helper()
-		st := slice.Status{Slice: "a", Generation: generation, Settled: true, Nodes: map[string]slice.NodeStatus{}, Links: map[string]slice.LinkStatus{"l00001": {Up: true}}}
+		st := slice.Status{Slice: "a", Generation: generation, Settled: true, Nodes: map[string]slice.NodeStatus{},
+			Links: map[string]slice.LinkStatus{"l00001": {Up: true}}}
 		for _, n := range nodes {
 			st.Nodes[n] = slice.NodeStatus{Phase: slice.Running, PID: 1}
 		}
@@ -240,9 +243,9 @@ func TestNodesOfLostHostsAreLost(t *testing.T) {
 	put("h1", 1, "r00000", "sw")
 	put("h2", 1, "r00001", "sw")
 	if st, err := s.Status(ctx, "a"); err != nil || st.Settled || st.Generation != 0 {
-		t.Errorf("settled before h3 said a word: %+v, %v", st, err)
+		t.Errorf("settled before h3 reported: %+v, %v", st, err)
 	}
-	for _, name := range []string{"h2", "h3"} { // h3 never said one
+	for _, name := range []string{"h2", "h3"} { // h3 has not reported
 		if err := leases[name].Close(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -251,19 +254,21 @@ func TestNodesOfLostHostsAreLost(t *testing.T) {
 	if err != nil || st.Settled || st.Links["l00001"].Up {
 		t.Fatalf("%+v, %v", st, err)
 	}
-	for node, want := range map[string]slice.Phase{"r00000": slice.Running, "sw": slice.Running, "r00001": slice.Lost, "r00002": slice.Lost} {
+	for node, want := range map[string]slice.Phase{"r00000": slice.Running, "sw": slice.Running, "r00001": slice.Lost,
+		"r00002": slice.Lost} {
 		if got := st.Nodes[node]; got.Phase != want || want == slice.Lost && (got.PID != 0 || got.Message == "") {
 			t.Errorf("%s is %+v, want %s", node, got, want)
 		}
 	}
-	// They are made anew on a host that lives: what the lost one said counts no more.
+	// They are made anew on a host that is alive: the report of the lost one counts no more.
 	for i := range 3 {
 		spec.Nodes[i].Host = "h1"
 	}
 	mustPut(t, s, spec, 1)
 	put("h1", 2, "r00000", "r00001", "r00002", "sw")
 	st, err = s.Status(ctx, "a")
-	if err != nil || !st.Settled || st.Generation != 2 || st.Nodes["r00001"].Phase != slice.Running || st.Nodes["r00001"].Host != "h1" || !st.Links["l00001"].Up {
+	if err != nil || !st.Settled || st.Generation != 2 || st.Nodes["r00001"].Phase != slice.Running ||
+		st.Nodes["r00001"].Host != "h1" || !st.Links["l00001"].Up {
 		t.Errorf("%+v, %v", st, err)
 	}
 }

@@ -48,7 +48,7 @@ func TestLeaseIsLostAndRenewed(t *testing.T) {
 	}
 	wire.Cut(true)
 	within(t, "lost", lease.Lost())
-	// The holder knows first: the others still see it alive, or have for the length of a request.
+	// The holder loses it first: for the others the host was alive a request ago.
 	if !isClosed(lease.Lost()) || isClosed(lease.Renewed()) {
 		t.Error("lost and renewed")
 	}
@@ -81,7 +81,7 @@ func TestLeaseIsLostAndRenewed(t *testing.T) {
 }
 
 // An agent that starts while no server answers has a store, and a lease as soon as one does.
-func TestPatientStoreOpensWithoutAnAnswer(t *testing.T) {
+func TestNoWaitOpensWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	c := newCluster(t)
@@ -89,12 +89,15 @@ func TestPatientStoreOpensWithoutAnAnswer(t *testing.T) {
 	wire := storetest.NewWire(t, server.config.Cluster.ListenClient)
 	wire.Cut(true)
 	endpoint := wire.URL()
-	agent, err := Open(ctx, Config{Endpoints: []string{endpoint}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent)), Follow: true, NoWait: true, Timeout: time.Second})
+	agent, err := Open(ctx,
+		Config{Endpoints: []string{endpoint}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent)), Follow: true,
+			NoWait: true, Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer agent.Close()
-	if _, err := agent.Slices(ctx); err == nil || errors.Is(err, ErrNoQuorum) || !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), wire.Addr().String()) {
+	if _, err := agent.Slices(ctx); err == nil || errors.Is(err, ErrNoQuorum) || !errors.Is(err, ErrUnreachable) ||
+		!strings.Contains(err.Error(), wire.Addr().String()) {
 		t.Errorf("it reads: %v", err)
 	}
 	if _, err := agent.Register(ctx, machine("h2", "b"), 10*time.Second); err == nil {
@@ -116,7 +119,7 @@ func TestPatientStoreOpensWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-func TestAgentWithoutServersSaysSoSoon(t *testing.T) {
+func TestRequestsOfAnAgentWithoutServersFailSoon(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	c := newCluster(t)
@@ -138,7 +141,7 @@ func TestAgentWithoutServersSaysSoSoon(t *testing.T) {
 			t.Errorf("%s: %v", trouble, err)
 		}
 		if took := time.Since(began); took > kv.DefaultTimeout/2 {
-			t.Errorf("%s: said after %v", trouble, took)
+			t.Errorf("%s: error after %v", trouble, took)
 		}
 	}
 	wire.Cut(true)

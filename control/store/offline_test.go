@@ -92,12 +92,14 @@ func TestAgentReadsFromItsOfflineCache(t *testing.T) {
 	if _, err := read(t.Context(), first); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("a read that does not allow stale answers: %v", err)
 	}
-	own := slice.Status{Slice: "kept", Generation: 1, Settled: true, Nodes: map[string]slice.NodeStatus{"r00001": {Phase: slice.Running, PID: 7}}}
+	own := slice.Status{Slice: "kept", Generation: 1, Settled: true,
+		Nodes: map[string]slice.NodeStatus{"r00001": {Phase: slice.Running, PID: 7}}}
 	if err := first.PutStatus(t.Context(), "h2", own); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("report without servers: %v", err)
 	}
 	st, err := first.Status(stale, "kept")
-	if err != nil || st.Settled || st.Generation != 1 || st.Nodes["r00001"].PID != 7 || st.Nodes["r00000"].Phase != slice.Lost {
+	if err != nil || st.Settled || st.Generation != 1 || st.Nodes["r00001"].PID != 7 ||
+		st.Nodes["r00000"].Phase != slice.Lost {
 		t.Errorf("status: %+v, %v", st, err)
 	}
 	first.Close()

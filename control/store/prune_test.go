@@ -9,8 +9,10 @@ import (
 )
 
 func TestPruneKeepsWhatStillFits(t *testing.T) {
-	s := &slice.Slice{Nodes: []slice.Node{{Name: "h", Kind: slice.Host}, {Name: "s", Kind: slice.Switch}, {Name: "off", Kind: slice.Switch}}}
-	o := slice.Overrides{Power: map[string]slice.Power{"h": slice.PowerFrozen, "s": slice.PowerFrozen, "off": slice.PowerOff, "gone": slice.PowerOff}}
+	s := &slice.Slice{Nodes: []slice.Node{{Name: "h", Kind: slice.Host}, {Name: "s", Kind: slice.Switch},
+		{Name: "off", Kind: slice.Switch}}}
+	o := slice.Overrides{Power: map[string]slice.Power{"h": slice.PowerFrozen, "s": slice.PowerFrozen,
+		"off": slice.PowerOff, "gone": slice.PowerOff}}
 	if !prune(&o, s) {
 		t.Error("nothing was pruned")
 	}

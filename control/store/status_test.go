@@ -31,17 +31,17 @@ func TestOneHostIsTheLastToSettleASlice(t *testing.T) {
 		t.Error("of three, one after the other, it was not the third")
 	}
 	mustPut(t, s, spec, 1)
-	var told atomic.Int32
+	var last atomic.Int32
 	var hosts sync.WaitGroup
 	for _, host := range []string{"h1", "h2", "h3"} {
 		hosts.Go(func() {
 			if report(host, 2) {
-				told.Add(1)
+				last.Add(1)
 			}
 		})
 	}
 	hosts.Wait()
-	if told.Load() != 1 {
-		t.Errorf("%d of three were told that they were the last", told.Load())
+	if last.Load() != 1 {
+		t.Errorf("%d of three were the last", last.Load())
 	}
 }

@@ -39,7 +39,8 @@ func network(name string, n int) *slice.Slice {
 		if i > 0 {
 			s.Links = append(s.Links, slice.Link{
 				Name: fmt.Sprintf("l%05d", i),
-				Ends: []slice.End{{Node: fmt.Sprintf("r%05d", i-1), Interface: "eth1"}, {Node: fmt.Sprintf("r%05d", i), Interface: "eth0"}},
+				Ends: []slice.End{{Node: fmt.Sprintf("r%05d", i-1), Interface: "eth1"},
+					{Node: fmt.Sprintf("r%05d", i), Interface: "eth0"}},
 			})
 		}
 	}
@@ -171,7 +172,8 @@ func TestOneOfTwoPutsWins(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Attribution != fmt.Sprint(winner) || len(got.Nodes) != 2+winner || r.Generation != generation+1 {
-			t.Errorf("generation %d holds %s with %d nodes, want writer %d's", r.Generation, got.Attribution, len(got.Nodes), winner)
+			t.Errorf("generation %d holds %s with %d nodes, want writer %d's", r.Generation, got.Attribution, len(got.Nodes),
+				winner)
 		}
 		if n := partCount(t, s); n != 1 {
 			t.Errorf("%d parts, want 1: losers leave theirs", n)

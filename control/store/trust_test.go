@@ -23,12 +23,14 @@ func TestCertificateMustFitTheAddress(t *testing.T) {
 	c := newCluster(t)
 	config := c.config("h1")
 	config.Cluster.AdvertisePeer = "https://192.0.2.1:7472"
-	if _, err := Open(t.Context(), config); err == nil || !strings.Contains(err.Error(), "192.0.2.1") || !strings.Contains(err.Error(), "certificate") {
+	if _, err := Open(t.Context(), config); err == nil || !strings.Contains(err.Error(), "192.0.2.1") ||
+		!strings.Contains(err.Error(), "certificate") {
 		t.Errorf("opened: %v", err)
 	}
 	config = c.config("h1")
 	config.Cluster.ListenPeer = "0.0.0.0:0"
-	if _, err := Open(t.Context(), config); err == nil || !strings.Contains(err.Error(), "no address that others could use") {
+	if _, err := Open(t.Context(), config); err == nil ||
+		!strings.Contains(err.Error(), "no address that others could use") {
 		t.Errorf("opened: %v", err)
 	}
 }
@@ -95,7 +97,7 @@ func TestAgentsMayNotTouchTheClustersTrust(t *testing.T) {
 	}
 }
 
-func TestRemovedHostsAreBarred(t *testing.T) {
+func TestCertificatesOfRemovedHostsAreRevoked(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	c := newCluster(t)
@@ -114,10 +116,12 @@ func TestRemovedHostsAreBarred(t *testing.T) {
 	if _, err := other.Slices(ctx); err != nil {
 		t.Errorf("another host: %v", err)
 	}
-	if err := s.Trust().Admit(ctx, c.identity("h2", pki.Agent)().Certificate); err != nil { // another machine's: issued in the same second
+	// another machine's: issued in the same second
+	if err := s.Trust().Admit(ctx, c.identity("h2", pki.Agent)().Certificate); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := removed.Slices(ctx); !errors.Is(err, ErrReplaced) || !errors.Is(err, ErrNoHost) || !strings.Contains(err.Error(), "another machine joined the cluster as host h2, at ") {
+	if _, err := removed.Slices(ctx); !errors.Is(err, ErrReplaced) || !errors.Is(err, ErrNoHost) ||
+		!strings.Contains(err.Error(), "another machine joined the cluster as host h2, at ") {
 		t.Errorf("with the old certificate it reads: %v", err)
 	}
 	id := c.identity("h2", pki.Agent)
@@ -132,7 +136,9 @@ func TestRemovedHostsAreBarred(t *testing.T) {
 		identity := func() *pki.Identity {
 			return &pki.Identity{Certificate: cert, Key: id().Key, Authority: id().Authority}
 		}
-		again, err := Open(ctx, Config{Follow: true, TLS: pki.ClientConfig(identity), Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
+		again, err := Open(ctx,
+			Config{Follow: true, TLS: pki.ClientConfig(identity),
+				Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
 		if err != nil {
 			t.Errorf("a %s certificate: %v", name, err)
 			continue
@@ -145,13 +151,14 @@ func TestRemovedHostsAreBarred(t *testing.T) {
 }
 
 // A version before admissions kept hosts out that were removed by a key of its own.
-func TestHostsThatAnOlderVersionRemovedStayBarred(t *testing.T) {
+func TestHostsThatAnOlderVersionRemovedStayRevoked(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	c := newCluster(t)
 	s := c.start("h1", c.config("h1"))
 	removed, returned := c.agent("h2"), c.agent("h3")
-	for host, until := range map[string]int64{"h2": math.MaxInt64, "h3": c.identity("h3", pki.Agent)().Certificate.NotBefore.Add(-time.Hour).Unix()} {
+	for host, until := range map[string]int64{"h2": math.MaxInt64,
+		"h3": c.identity("h3", pki.Agent)().Certificate.NotBefore.Add(-time.Hour).Unix()} {
 		if err := s.db.Put(ctx, s.db.Prefix().TrustKey("barred", host), strconv.FormatInt(until, 10)); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +173,8 @@ func TestHostsThatAnOlderVersionRemovedStayBarred(t *testing.T) {
 	if err := s.Trust().Admit(ctx, id().Certificate); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Open(ctx, Config{Follow: true, TLS: pki.ClientConfig(id), Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
+	again, err := Open(ctx,
+		Config{Follow: true, TLS: pki.ClientConfig(id), Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +187,7 @@ func TestHostsThatAnOlderVersionRemovedStayBarred(t *testing.T) {
 	}
 }
 
-// A watch that began before its host was removed tells it nothing more.
+// A watch that began before its host was removed ends.
 func TestWatchEndsWithMembership(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -187,7 +195,8 @@ func TestWatchEndsWithMembership(t *testing.T) {
 	c := newCluster(t)
 	s := c.start("h1", c.config("h1"))
 	removed := c.agent("h2")
-	changes := removed.db.Etcd().Watch(ctx, removed.db.Key("hosts", ""), append(prefixKeys(), clientv3.WithCreatedNotify())...)
+	changes := removed.db.Etcd().Watch(ctx, removed.db.Key("hosts", ""),
+		append(prefixKeys(), clientv3.WithCreatedNotify())...)
 	if r := <-changes; !r.Created {
 		t.Fatalf("the watch begins by %+v", r)
 	}
@@ -214,7 +223,7 @@ func TestWatchEndsWithMembership(t *testing.T) {
 	}
 }
 
-func TestRemovedServersAreBarredToo(t *testing.T) {
+func TestCertificatesOfRemovedServersAreRevoked(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	c := newCluster(t)
@@ -227,7 +236,8 @@ func TestRemovedServersAreBarredToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := c.identity("h2", pki.Server)
-	removed, err := Open(ctx, Config{Follow: true, TLS: pki.ClientConfig(id), Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
+	removed, err := Open(ctx,
+		Config{Follow: true, TLS: pki.ClientConfig(id), Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +249,7 @@ func TestRemovedServersAreBarredToo(t *testing.T) {
 			return err
 		}
 		defer conn.Close()
-		if _, err = fmt.Fprint(conn, "GET /version HTTP/1.0\r\n\r\n"); err == nil { // TLS 1.3: only what is read tells
+		if _, err = fmt.Fprint(conn, "GET /version HTTP/1.0\r\n\r\n"); err == nil { // TLS 1.3: a refusal shows when reading
 			_, err = conn.Read(make([]byte, 1))
 		}
 		return err
@@ -284,7 +294,8 @@ func TestGrants(t *testing.T) {
 	if err := got.Check(token, now); err != nil {
 		t.Errorf("used in time: %v", err)
 	}
-	if err := got.Check(token, now.Add(2*time.Hour)); !errors.Is(err, pki.ErrToken) || !strings.Contains(err.Error(), "expired") {
+	if err := got.Check(token, now.Add(2*time.Hour)); !errors.Is(err, pki.ErrToken) ||
+		!strings.Contains(err.Error(), "expired") {
 		t.Errorf("used late: %v", err)
 	}
 	if list, err := s.Trust().Grants(ctx); err != nil || len(list) != 2 || list[0].ID != other.ID {

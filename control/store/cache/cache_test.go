@@ -131,7 +131,8 @@ func TestFilesOfThePreviousVersionAreRead(t *testing.T) {
 	if text := c.Overrides("lab"); string(text) != `{"down":{"l":true}}` || c.Generations("lab")["h1"] != 6 {
 		t.Errorf("overrides %s, generations %v", text, c.Generations("lab"))
 	}
-	if hosts, err := c.Hosts(); err != nil || len(hosts) != 1 || hosts[0].Name != "h1" || !hosts[0].Alive || hosts[0].Machine != "m" {
+	if hosts, err := c.Hosts(); err != nil || len(hosts) != 1 || hosts[0].Name != "h1" || !hosts[0].Alive ||
+		hosts[0].Machine != "m" {
 		t.Errorf("hosts %+v, %v", hosts, err)
 	}
 }

@@ -87,8 +87,7 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// etcd dies where it cannot write what it has taken, in the middle of its work. Who asks it then is told, and does not
-// wait.
+// etcd dies where it cannot write, in the middle of its work. A request at that time fails, and does not wait.
 func TestARequestFailsWhenEtcdDies(t *testing.T) {
 	d := open(t, Config{Dir: t.TempDir()})
 	asked := make(chan error)

@@ -154,7 +154,8 @@ func TestAServerCatchesUpBeforeItRefuses(t *testing.T) {
 	if err := ask(next); err != nil {
 		t.Errorf("one that joined meanwhile: %v", err)
 	}
-	if err := ask(was); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), record.ErrReplaced.Error()) {
+	if err := ask(was); status.Code(err) != codes.PermissionDenied ||
+		!strings.Contains(err.Error(), record.ErrReplaced.Error()) {
 		t.Errorf("one that was replaced: %v", err)
 	}
 }
