@@ -86,6 +86,7 @@ lane-unit:
 test-unit: bin/suite ## pure Go, under the race detector
 	@tools/install-deps test
 	@$(SUITE) unit $(GO) test -json -race $(PURE)
+	@$(SUITE) unit-loop $(GO) test -json -race -run '^TestLoop' ./host/agent
 
 test-program: bin/suite bin/leftovers ## eBPF programs, frame in and frame out
 	@tools/install-deps run test

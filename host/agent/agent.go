@@ -106,6 +106,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	var a *Agent
 	p := rootPlatform{stateDir: cfg.StateDir, deleted: func() { a.Nudge() }}
 	a = newAgent(cfg, rt, p)
+	a.register, a.settledBy = a.registerHost, cfg.Store.SettledBy
 	if err := a.adopt(ctx); err != nil {
 		return nil, err
 	}
@@ -121,7 +122,6 @@ func newAgent(cfg Config, rt Runtime, p Platform) *Agent {
 		wishes: make(map[string]*plan.Input), going: make(map[string]uint16), prepared: make(map[uint16]string),
 		reports: make(map[string]*report), tables: make(map[string]map[string]probe.Table), boots: make(map[*booting]bool),
 	}
-	a.register, a.settledBy = a.registerHost, cfg.Store.SettledBy
 	a.joinCluster()
 	return a
 }

@@ -112,17 +112,14 @@ func (d *driver) openNetwork(ctx context.Context) error {
 }
 
 func (d *driver) closeNetwork(ctx context.Context) error {
-	n := d.network()
+	d.mu.Lock()
+	n := d.open
+	d.open = nil // also if a step fails: what is left then is seen as broken, and removed by the next plan
+	d.mu.Unlock()
 	if n == nil {
 		return d.platform.RemoveNetwork(ctx)
 	}
-	if err := errors.Join(d.fast.close(), n.Close(), d.platform.RemoveNetwork(ctx)); err != nil {
-		return err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.open = nil
-	return nil
+	return errors.Join(d.fast.close(), n.Close(), d.platform.RemoveNetwork(ctx))
 }
 
 func (d *driver) prepare(ctx context.Context, id uint16, w plan.Area) error {
