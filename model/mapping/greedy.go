@@ -6,11 +6,11 @@ import (
 )
 
 // Greedy maps a request onto a substrate. A node keeps the host that it has in now while that is allowed. The others
-// are placed one after the other: first those that are pinned to a host, then always the node with the most link rate to
-// placed nodes. Each goes to the host of its neighbours where strategy and capacity allow. Then nodes are moved while
-// that reduces the cut, the sum of the rates of links between hosts. If a node finds no host in this order, Greedy
-// starts again with the greatest demands first, as bin packing does. The error is an *Impossible, or says what is wrong
-// with the request.
+// are placed one after the other: first those that are pinned to a host, then always the node with the most link rate
+// to placed nodes. Each goes to the host of its neighbours where strategy and capacity allow. Then nodes are moved
+// while that reduces the cut, the sum of the rates of links between hosts. If a node finds no host in this order,
+// Greedy starts again with the greatest demands first, as bin packing does. The error is an *Impossible, or says what
+// is wrong with the request.
 //
 // Time: O(nodes × (nodes + hosts) × links of a node). It is a heuristic: it can fail where a mapping exists.
 func Greedy(s Substrate, r Request, now Mapping) (Mapping, error) {

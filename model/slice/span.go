@@ -82,13 +82,13 @@ func (s *Slice) Span() *Span {
 		}
 	}
 	for _, seg := range s.Segments() {
-		span.lay(seg, host)
+		span.addSegment(seg, host)
 	}
 	return span
 }
 
-// lay places one segment.
-func (s *Span) lay(seg *Segment, host map[string]string) {
+// addSegment computes the hosts of one segment.
+func (s *Span) addSegment(seg *Segment, host map[string]string) {
 	whole, atLink, atSwitch := set{}, make([]set, len(seg.Links)), map[string]set{} // the hosts of nodes that are at each
 	for i, l := range seg.Links {
 		atLink[i] = set{}
@@ -109,7 +109,7 @@ func (s *Span) lay(seg *Segment, host map[string]string) {
 		for _, e := range l.Ends {
 			at, isNode := host[e.Node]
 			if !isNode {
-				at = joint(l, e.Node, atLink[i], atSwitch, whole)
+				at = switchHost(l, e.Node, atLink[i], atSwitch, whole)
 				plugged[e.Node] = union(plugged[e.Node], set{at: true})
 			}
 			s.ends[End{Node: e.Node, Interface: e.Interface}] = at
@@ -122,9 +122,9 @@ func (s *Span) lay(seg *Segment, host map[string]string) {
 	}
 }
 
-// joint is the host of a switch's end of a link: that of the node at the other end; for a LAN or another switch, the
-// first host of either.
-func joint(l *Link, sw string, atLink set, atSwitch map[string]set, whole set) string {
+// switchHost is the host of a switch's end of a link: that of the node at the other end; for a LAN or another switch,
+// the first host of either.
+func switchHost(l *Link, sw string, atLink set, atSwitch map[string]set, whole set) string {
 	if !l.LAN && len(atLink) > 0 {
 		return atLink.first()
 	}

@@ -135,22 +135,27 @@ func TestErrorsSayWhereAndWhatInstead(t *testing.T) {
 				"greater mtu)\nt.yaml:3:25: mtu 1000 is too small for IPv6 on b:eth1: at least 1280 (write ipv6: false in this " +
 				"link, or a greater mtu)"},
 		"switch loop": {"nodes: {s: {kind: switch}, t: {kind: switch}}\nlinks:\n  - [s, t]\n  - [s, t]\n",
-			`t.yaml:4:9: switch "t" closes a loop of switches, in which frames would circle forever (take one of its links away)`},
+			`t.yaml:4:9: switch "t" closes a loop of switches, in which frames would circle forever (take one of its links ` +
+				`away)`},
 		"isis with bird": {"nodes: {a: {daemon: bird, routing: isis}}\n",
 			`t.yaml:1:36: BIRD has no IS-IS, which "a" is to speak (write daemon: frr, or routing: ospf)`},
 		"bgp without as": {"nodes: {a: {routing: bgp}}\n",
 			`t.yaml:1:22: "a" is to speak BGP and has no AS number (write as: 65001)`},
 		"bgp without igp": {"nodes:\n  a: {routing: bgp, as: 1}\n  b: {routing: [ospf, bgp], as: 1}\nlinks: [[a, b]]\n",
-			`t.yaml:2:16: "a" shares AS 1 with other routers and speaks no interior protocol: sessions inside an AS run between loopbacks, which need one (write routing: [ospf, bgp])`},
+			`t.yaml:2:16: "a" shares AS 1 with other routers and speaks no interior protocol: sessions inside an AS run ` +
+				`between loopbacks, which need one (write routing: [ospf, bgp])`},
 		"areas": {"nodes: {a: {area: 1}, b: {area: 2}}\ndefaults: {node: {kind: router}}\nlinks:\n  - [a, b]\n",
 			"t.yaml:4:5: a:eth1 is in area 0.0.0.1 and b:eth1 in area 0.0.0.2: they will not become neighbors (write area: in " +
 				"the link)"},
 		"timers": {"nodes: {a: {routing: ospf, hello: 2s}, b: {routing: ospf}}\nlinks:\n  - [a, b]\n",
-			`t.yaml:3:5: OSPF timers of "a" (hello 2s, dead 20s, fast false) and "b" (hello 1s, dead 10s, fast false) differ: they will not become neighbors (write them in defaults: or in a group)`},
+			`t.yaml:3:5: OSPF timers of "a" (hello 2s, dead 20s, fast false) and "b" (hello 1s, dead 10s, fast false) ` +
+				`differ: they will not become neighbors (write them in defaults: or in a group)`},
 		"sysctl": {"nodes: {a: {sysctls: {kernel.panic: 1, net.ipv4.ip_forward: 1}}}\n",
-			`t.yaml:1:37: sysctl "kernel.panic" does not belong to a node (net.*, kernel.msg*, kernel.shm*, kernel.sem and fs.mqueue.* can be set)`},
+			`t.yaml:1:37: sysctl "kernel.panic" does not belong to a node (net.*, kernel.msg*, kernel.shm*, kernel.sem and ` +
+				`fs.mqueue.* can be set)`},
 		"sysctl path": {"nodes: {a: {sysctls: {net.//.kernel.core_pattern: x}}}\n",
-			`t.yaml:1:51: sysctl "net.//.kernel.core_pattern" does not belong to a node (net.*, kernel.msg*, kernel.shm*, kernel.sem and fs.mqueue.* can be set)`},
+			`t.yaml:1:51: sysctl "net.//.kernel.core_pattern" does not belong to a node (net.*, kernel.msg*, kernel.shm*, ` +
+				`kernel.sem and fs.mqueue.* can be set)`},
 		"file": {"nodes: {a: {files: {etc/x: y, /proc/x: y, /a/../b: y}}}\n",
 			"t.yaml:1:28: \"etc/x\" is not an absolute path (write such as /etc/motd)\n" +
 				"t.yaml:1:40: \"/proc/x\" is the kernel's\nt.yaml:1:52: \"/a/../b\" is not a plain path of a file (write /b)"},

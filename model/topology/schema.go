@@ -35,11 +35,11 @@ type generator struct {
 	definitions map[string]any
 }
 
-type object7 = map[string]any
+type schemaObject = map[string]any
 
 // structure describes a struct in its long form.
-func (g *generator) structure(t reflect.Type) object7 {
-	properties := object7{}
+func (g *generator) structure(t reflect.Type) schemaObject {
+	properties := schemaObject{}
 	for _, f := range file.FieldsOf(t).List {
 		properties[f.Name] = g.property(f)
 		for _, short := range slices.Sorted(maps.Keys(file.Spellings)) {
@@ -48,62 +48,63 @@ func (g *generator) structure(t reflect.Type) object7 {
 			}
 		}
 	}
-	return object7{"type": "object", "properties": properties, "additionalProperties": false}
+	return schemaObject{"type": "object", "properties": properties, "additionalProperties": false}
 }
 
-func (g *generator) property(f file.Field) object7 {
+func (g *generator) property(f file.Field) schemaObject {
 	p := maps.Clone(g.value(f.Type))
 	if f.Enum != nil {
-		words := object7{"enum": f.Enum}
+		words := schemaObject{"enum": f.Enum}
 		p = words
 		if f.Type.Kind() == reflect.Slice {
-			p = object7{"anyOf": []any{words, object7{"type": "array", "items": words}}}
+			p = schemaObject{"anyOf": []any{words, schemaObject{"type": "array", "items": words}}}
 		}
 	}
 	if f.High != 0 {
 		p["minimum"], p["maximum"] = f.Low, f.High
 	}
 	if _, isRef := p["$ref"]; isRef { // draft 7 ignores what stands beside a reference
-		p = object7{"allOf": []any{p}}
+		p = schemaObject{"allOf": []any{p}}
 	}
 	p["description"] = f.Doc
 	return p
 }
 
 // A text in the file may look like a number or a truth value.
-var anyText = object7{"type": []string{"string", "number", "boolean"}}
+var anyText = schemaObject{"type": []string{"string", "number", "boolean"}}
 
 // value describes a type with its short forms.
-func (g *generator) value(t reflect.Type) object7 {
+func (g *generator) value(t reflect.Type) schemaObject {
 	switch t {
 	case reflect.TypeFor[Rate]():
-		return object7{"type": []string{"string", "integer"},
+		return schemaObject{"type": []string{"string", "integer"},
 			"pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?([bB]it|[bB]its|bps|b|[bB]it/s|b/s)?$`}
 	case reflect.TypeFor[FrameRate]():
-		return object7{"type": []string{"string", "integer"},
+		return schemaObject{"type": []string{"string", "integer"},
 			"pattern": `^(off|[0-9]+(\.[0-9]+)? ?[kKmM]?([pP][pP][sS]|[pP]/[sS]|/[sS])?)$`}
 	case reflect.TypeFor[Duration]():
-		return object7{"type": []string{"string", "integer"}, "pattern": `^(0|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$`}
+		return schemaObject{"type": []string{"string", "integer"}, "pattern": `^(0|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$`}
 	case reflect.TypeFor[Percent]():
-		return object7{"type": []string{"string", "number"}, "pattern": `^[0-9]+(\.[0-9]*)? ?%?$`}
+		return schemaObject{"type": []string{"string", "number"}, "pattern": `^[0-9]+(\.[0-9]*)? ?%?$`}
 	case reflect.TypeFor[Bytes]():
-		return object7{"type": []string{"string", "integer"}, "pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtTpP]?[iI]?[bB]?$`}
+		return schemaObject{"type": []string{"string", "integer"}, "pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtTpP]?[iI]?[bB]?$`}
 	case reflect.TypeFor[Strings](), reflect.TypeFor[Command]():
-		return object7{"type": []string{"array", "string", "number", "boolean"}, "items": anyText}
+		return schemaObject{"type": []string{"array", "string", "number", "boolean"}, "items": anyText}
 	case reflect.TypeFor[map[string]*Source]():
-		return object7{"type": []string{"string", "array", "object"}, "items": object7{"type": "string"},
-			"additionalProperties": object7{"type": "string"}}
+		return schemaObject{"type": []string{"string", "array", "object"}, "items": schemaObject{"type": "string"},
+			"additionalProperties": schemaObject{"type": "string"}}
 	case reflect.TypeFor[[]Route]():
-		return object7{"anyOf": []any{object7{"type": "string"}, object7{"type": "array", "items": g.value(t.Elem())}}}
+		return schemaObject{"anyOf": []any{schemaObject{"type": "string"},
+			schemaObject{"type": "array", "items": g.value(t.Elem())}}}
 	case reflect.TypeFor[Source]():
-		return object7{"type": "string"}
+		return schemaObject{"type": "string"}
 	case reflect.TypeFor[slice.Position]():
-		return object7{"anyOf": []any{g.structure(t),
-			object7{"type": "array", "items": object7{"type": "number"}, "minItems": 2, "maxItems": 2}}}
+		return schemaObject{"anyOf": []any{g.structure(t),
+			schemaObject{"type": "array", "items": schemaObject{"type": "number"}, "minItems": 2, "maxItems": 2}}}
 	case reflect.TypeFor[map[string]Node]():
-		return object7{"anyOf": []any{
-			object7{"type": "object", "additionalProperties": g.value(t.Elem())},
-			object7{"type": "array", "items": anyText},
+		return schemaObject{"anyOf": []any{
+			schemaObject{"type": "object", "additionalProperties": g.value(t.Elem())},
+			schemaObject{"type": "array", "items": anyText},
 		}}
 	}
 	switch t.Kind() {
@@ -112,24 +113,24 @@ func (g *generator) value(t reflect.Type) object7 {
 	case reflect.Struct:
 		return g.reference(t)
 	case reflect.Map:
-		return object7{"type": "object", "additionalProperties": g.value(t.Elem())}
+		return schemaObject{"type": "object", "additionalProperties": g.value(t.Elem())}
 	case reflect.Slice:
-		return object7{"type": "array", "items": g.value(t.Elem())}
+		return schemaObject{"type": "array", "items": g.value(t.Elem())}
 	case reflect.Bool:
-		return object7{"type": "boolean"}
+		return schemaObject{"type": "boolean"}
 	case reflect.Int, reflect.Int64, reflect.Uint32:
-		return object7{"type": "integer", "minimum": 0}
+		return schemaObject{"type": "integer", "minimum": 0}
 	case reflect.Float64:
-		return object7{"type": "number"}
+		return schemaObject{"type": "number"}
 	default:
 		return maps.Clone(anyText)
 	}
 }
 
 // reference describes a struct once and points to it.
-func (g *generator) reference(t reflect.Type) object7 {
+func (g *generator) reference(t reflect.Type) schemaObject {
 	name := t.Name()
-	ref := object7{"$ref": "#/definitions/" + name}
+	ref := schemaObject{"$ref": "#/definitions/" + name}
 	if _, known := g.definitions[name]; known {
 		return ref
 	}
@@ -142,12 +143,12 @@ func (g *generator) reference(t reflect.Type) object7 {
 	case reflect.TypeFor[Group]():
 		long["type"] = []string{"object", "null"}
 	case reflect.TypeFor[Link]():
-		forms = []any{object7{"type": "array", "items": object7{"type": "string"}, "minItems": 2}}
+		forms = []any{schemaObject{"type": "array", "items": schemaObject{"type": "string"}, "minItems": 2}}
 	case reflect.TypeFor[File](), reflect.TypeFor[Route]():
-		forms = []any{object7{"type": "string"}}
+		forms = []any{schemaObject{"type": "string"}}
 	}
 	if forms != nil {
-		long = object7{"anyOf": slices.Concat(forms, []any{long})}
+		long = schemaObject{"anyOf": slices.Concat(forms, []any{long})}
 	}
 	g.definitions[name] = long
 	return ref

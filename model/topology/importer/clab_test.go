@@ -195,7 +195,8 @@ func TestClabWarnsOnceOfWhatItLeavesOut(t *testing.T) {
 
 func TestClabResolvesWithoutAddressesOfItsOwn(t *testing.T) {
 	text := strings.NewReplacer("\"common/daemons:/etc/frr/daemons\", \"motd:/etc/motd\"", "",
-		`binds: ["__clabNodeName__/frr.conf:/etc/frr/frr.conf", "own/motd:/etc/motd:ro", "/var/log:/host/log:ro", "scripts:/scripts"]`, "",
+		`binds: ["__clabNodeName__/frr.conf:/etc/frr/frr.conf", "own/motd:/etc/motd:ro", "/var/log:/host/log:ro", `+
+			`"scripts:/scripts"]`, "",
 		`binds: ["run.sh:/run.sh"]`, "").Replace(campus)
 	top, _ := clabOf(t, text, ClabOptions{})
 	s, found := topology.Resolve(top, nil)
@@ -309,7 +310,8 @@ func TestBadClabIsReportedWithItsPlace(t *testing.T) {
 func TestUnsupportedKindIsReportedOnce(t *testing.T) {
 	_, found := Clab("x.clab.yml", []byte("topology:\n  defaults: {kind: arista_ceos}\n  nodes: {a: {}, b: {}, c: {}}\n"),
 		ClabOptions{})
-	want := `x.clab.yml:2:20: kind "arista_ceos" (node "a" and 2 other nodes) is not supported (supported: linux, bridge, host)`
+	want := `x.clab.yml:2:20: kind "arista_ceos" (node "a" and 2 other nodes) is not supported (supported: linux, ` +
+		`bridge, host)`
 	if len(found) != 1 || found[0].String() != want {
 		t.Errorf("got %v\nwant %s", found, want)
 	}

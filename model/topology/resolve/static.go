@@ -63,8 +63,8 @@ func (r *resolver) staticRoute(n *node, in file.Route, at *diagnostic.Place) (ou
 	return out, len(r.Found) == before
 }
 
-// gateways gives hosts their default routes: written ones, else the first router, by name, of the first of their networks
-// that has a router.
+// gateways gives hosts their default routes: written ones, else the first router, by name, of the first of their
+// networks that has a router.
 func (r *resolver) gateways() {
 	for _, n := range r.nodes {
 		if n.kind != slice.Host || slices.Equal(n.all.Gateway, file.Strings{"none"}) {

@@ -179,7 +179,7 @@ func syntaxProblem(data []byte, err error) *Problem {
 	case (c == '[' || c == '{') && runeAt(data, before(at)) == ':':
 		hint = "write a blank after the colon"
 	case hint == "" && c == ':' && strings.Contains(message, "did not find expected ','"):
-		hint = "a text that ends in a colon needs quotes"
+		hint = `a text with ": " in it, or a colon at its end, needs quotes`
 	case strings.Contains(message, "mapping values are not allowed"):
 		hint = `a text that holds ": " needs quotes`
 	}

@@ -89,8 +89,8 @@ func TestProblemsHavePlaceAndAdvice(t *testing.T) {
 		"a: b: " +
 			"c": `1:5 not YAML: mapping values are not allowed in this context (a text that holds ": " needs quotes)`,
 		"{a:[b]}": "1:4 not YAML: did not find expected ',' or '}' (write a blank after the colon)",
-		"{a: fd00::, b: c}": "1:10 not YAML: did not find expected ',' or '}' (a text that ends in a colon needs " +
-			"quotes)",
+		"{a: fd00::, b: c}": "1:10 not YAML: did not find expected ',' or '}' " +
+			`(a text with ": " in it, or a colon at its end, needs quotes)`,
 		"a: *b":                  "1:4 alias without an anchor",
 		"a: \x01":                "1:4 control character 0x01 (save the file as UTF-8 text)",
 		"a: \u0090":              "1:4 control character 0x90 (save the file as UTF-8 text)",
