@@ -74,8 +74,8 @@ func (s *server) join(ctx context.Context, dir string) (*identityDir, error) {
 	if err != nil || pki.Pin(id.Authority) != token.Pin {
 		return nil, fmt.Errorf("join the cluster at %s: %w", target, pki.ErrPin)
 	}
-	if err := os.RemoveAll(s.offlineCache()); err != nil { // of another cluster
-		return nil, fmt.Errorf("remove the offline cache of an earlier cluster: %w", err)
+	if err := s.dropOfflineCache(); err != nil {
+		return nil, err
 	}
 	return newIdentity(dir, id, membership{
 		Name: s.Host, Role: s.Role, Listen: at.String(), Advertise: called.String(),
@@ -233,8 +233,8 @@ func (s *server) createCluster(dir string, now time.Time) (*identityDir, error) 
 	if err := (&identityDir{dir: dir}).write(authorityKeyFile, key); err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(s.offlineCache()); err != nil { // of another cluster
-		return nil, fmt.Errorf("remove the offline cache of an earlier cluster: %w", err)
+	if err := s.dropOfflineCache(); err != nil {
+		return nil, err
 	}
 	return newIdentity(dir, id, membership{
 		Name: s.Host, Role: pki.Server, Founder: true, Listen: at.String(), Advertise: called.String(),

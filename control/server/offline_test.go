@@ -28,4 +28,12 @@ func TestOfflineCacheOfAnOlderVersionIsAdopted(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(s.offlineCache(), "names")); err != nil || string(text) != "old" {
 		t.Errorf("%q, %v", text, err)
 	}
+	// A machine that joins another cluster keeps neither.
+	if err := s.dropOfflineCache(); err != nil {
+		t.Fatal(err)
+	}
+	s.adoptOfflineCache()
+	if left, err := os.ReadDir(s.StateDir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
 }

@@ -254,14 +254,23 @@ func (s *server) openStore(ctx context.Context) error {
 	return nil
 }
 
-// offlineCache is the directory of an agent's offline cache. Versions before this one called it "memory": openStore
-// renames that.
+// offlineCache is the directory of an agent's offline cache.
 func (s *server) offlineCache() string { return filepath.Join(s.StateDir, "offline-cache") }
+
+// oldOfflineCache is its directory in versions before this one.
+func (s *server) oldOfflineCache() string { return filepath.Join(s.StateDir, "memory") }
+
+// dropOfflineCache removes the offline cache, which is of an earlier cluster.
+func (s *server) dropOfflineCache() error {
+	if err := errors.Join(os.RemoveAll(s.offlineCache()), os.RemoveAll(s.oldOfflineCache())); err != nil {
+		return fmt.Errorf("remove the offline cache of an earlier cluster: %w", err)
+	}
+	return nil
+}
 
 // adoptOfflineCache renames the offline cache of an older version, if there is one and none of this version.
 func (s *server) adoptOfflineCache() {
-	old := filepath.Join(s.StateDir, "memory")
-	err := unix.Renameat2(unix.AT_FDCWD, old, unix.AT_FDCWD, s.offlineCache(), unix.RENAME_NOREPLACE)
+	err := unix.Renameat2(unix.AT_FDCWD, s.oldOfflineCache(), unix.AT_FDCWD, s.offlineCache(), unix.RENAME_NOREPLACE)
 	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EEXIST) {
 		s.Log.Warn("rename the offline cache of an older version; the agent starts without one", "error", err)
 	}
