@@ -1,9 +1,9 @@
-// Package pki is the cluster's trust: one certificate authority, certificates for its servers and agents, and the tokens
-// by which a machine joins.
+// Package pki is the cluster's trust: one certificate authority, certificates for its servers and agents, and the
+// tokens by which a machine joins.
 //
-// A machine that joins has only a token. The token carries the pin of the authority (the SHA-256 of its public key, as in
-// RFC 7469), so the machine checks the server before it sends the secret. It then has its own key certified, and from
-// then on both ends authenticate each other (mutual TLS 1.3). Private keys never leave the machine that made them.
+// A machine that joins has only a token. The token carries the pin of the authority (the SHA-256 of its public key, as
+// in RFC 7469), so the machine checks the server before it sends the secret. It then has its own key certified, and
+// from then on both ends authenticate each other (mutual TLS 1.3). Private keys never leave the machine that made them.
 package pki
 
 import (
@@ -95,7 +95,8 @@ func LoadAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 		return nil, errors.New("load the certificate authority: the key is not the certificate's")
 	}
 	if !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0 {
-		return nil, fmt.Errorf("load the certificate authority: the certificate of %s may not sign others", cert.Subject.CommonName)
+		return nil, fmt.Errorf("load the certificate authority: the certificate of %s may not sign others",
+			cert.Subject.CommonName)
 	}
 	return &Authority{Certificate: cert, key: key}, nil
 }

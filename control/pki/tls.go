@@ -19,7 +19,9 @@ type Identity struct {
 // TLS is the certificate in the form of crypto/tls. The authority's goes with it: a machine that joins has only its
 // pin.
 func (id *Identity) TLS() tls.Certificate {
-	return tls.Certificate{Certificate: [][]byte{id.Certificate.Raw, id.Authority.Raw}, PrivateKey: id.Key, Leaf: id.Certificate}
+	return tls.Certificate{
+		Certificate: [][]byte{id.Certificate.Raw, id.Authority.Raw}, PrivateKey: id.Key, Leaf: id.Certificate,
+	}
 }
 
 // ServerConfig is for listeners. Clients without a certificate are accepted, since they may want to join; what else

@@ -47,7 +47,9 @@ var (
 func NewToken(a *Authority, role Role, note string, life time.Duration, now time.Time) (Token, Grant) {
 	text := strings.ToLower(rand.Text() + rand.Text()) // 26 characters of base32 each
 	t := Token{ID: text[:idLength], secret: text[secretLength : 2*secretLength], Pin: Pin(a.Certificate)}
-	return t, Grant{ID: t.ID, Hash: sha256.Sum256([]byte(t.secret)), Role: role, Note: note, Created: now, Expires: now.Add(life)}
+	return t, Grant{
+		ID: t.ID, Hash: sha256.Sum256([]byte(t.secret)), Role: role, Note: note, Created: now, Expires: now.Add(life),
+	}
 }
 
 // String names the token without its secret: it is safe in logs.

@@ -122,7 +122,7 @@ func (c *cluster) publishCA(ctx context.Context) error {
 	err = c.store.Trust().PutAuthority(ctx, pki.EncodeCertificate(c.identity().Authority), key)
 	if errors.Is(err, store.ErrAuthority) { // stored by an earlier start that was killed here, or by another cluster
 		if _, err = c.signingAuthority(ctx); err != nil {
-			_ = os.RemoveAll(c.dir.path("")) // nobody has joined by it
+			_ = os.RemoveAll(c.dir.path("")) // no machine has joined by it
 			return fmt.Errorf("%w: a cluster was made in it before: join that one (pergola server --join)", err)
 		}
 	}

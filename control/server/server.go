@@ -37,7 +37,8 @@ type Config struct {
 	EtcdTLS  EtcdTLS
 	Host     string // this machine's name in the store; empty: its host name
 	Runtime  string // OCI runtime; empty: the agent chooses
-	// ExitWhenIdle ends the server when its last slice has gone, or when nobody wants one. A member of a cluster stays.
+	// ExitWhenIdle ends the server when its last slice has gone, or when none came for a while. A member of a cluster
+	// stays.
 	ExitWhenIdle bool
 	Membership
 	Version string
@@ -63,7 +64,7 @@ type Membership struct {
 	Labels    map[string]string
 	// NewAuthority makes another certificate authority for the cluster, whose only server this machine is.
 	NewAuthority bool
-	Out          io.Writer // gets the command by which other machines join; nil: nobody
+	Out          io.Writer // gets the command by which other machines join; nil: it is not printed
 
 	renewal func(*x509.Certificate) time.Time // when a certificate is renewed; nil: pki.Renewal
 }
