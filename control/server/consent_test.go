@@ -141,7 +141,8 @@ func TestAHostDecidesWhatSlicesHaveOfIt(t *testing.T) {
 	var p *api.Problem
 	if !errors.As(err, &p) || p.Status != 403 || len(p.Errors) != 1 || p.Errors[0].Location != "nodes.b.binds" ||
 		!strings.Contains(p.Detail,
-			"host h2 does not let node b have /etc: apply the slice on h2 itself, as root, or start Pergola there with --host-paths /etc") {
+			"host h2 does not let node b have /etc: apply the slice on h2 itself, as root, "+
+				"or start Pergola there with --host-paths /etc") {
 		t.Errorf("root of another machine: %v", err)
 	}
 	up(t, h1.Client, bound("allowed", "h1", "h2", "/srv/labs/x:/x"))

@@ -264,7 +264,8 @@ func TestOfTwoServersOneIsRemovedWhileItRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	invite(t, h1, &cfg, pki.Server)
-	startFails(t, cfg, "if it was a server of a cluster, what it kept there is not needed: remove "+filepath.Join(cfg.DataDir, "store"))
+	startFails(t, cfg, "if it was a server of a cluster, what it kept there is not needed: "+
+		"remove "+filepath.Join(cfg.DataDir, "store"))
 }
 
 func TestArchivesGoWhereTheyAreNeeded(t *testing.T) {
