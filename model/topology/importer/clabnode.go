@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kballard/go-shellquote"
+
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
 	"github.com/pergola-net/pergola/model/topology/yamltree"
@@ -246,10 +248,10 @@ func (c *clab) process(n *clabNode, out *topology.Node) {
 	if line == "" || n.onHost && contains(idle, strings.Join(strings.Fields(line), " ")) {
 		return
 	}
-	words, err := splitWords(shell(line, n.onHost))
+	words, err := shellquote.Split(shell(line, n.onHost))
 	if err != nil {
 		at := n.find("cmd")
-		c.fail(at.Position, "", "cmd of node %q: %v", n.name, err)
+		c.fail(at.Position, "", "cmd of node %q: a quote is not closed", n.name)
 		return
 	}
 	out.Cmd = words

@@ -1,10 +1,12 @@
 package importer
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/kballard/go-shellquote"
 
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -83,19 +85,19 @@ func TestBadImageTable(t *testing.T) {
 	}
 }
 
-func TestSplitWords(t *testing.T) {
+func TestCommandLinesAreSplitAsByAShell(t *testing.T) {
 	for line, want := range map[string][]string{
-		"": nil, "a b": {"a", "b"}, " a\t\nb ": {"a", "b"}, `a 'b c' "d e"`: {"a", "b c", "d e"}, `a\ b`: {"a b"}, `""`: {""},
+		"": {}, "a b": {"a", "b"}, " a\t\nb ": {"a", "b"}, `a 'b c' "d e"`: {"a", "b c", "d e"}, `a\ b`: {"a b"}, `""`: {""},
 		`'a'"b"c`:  {"abc"},
 		`"a\"b\n"`: {`a"b\n`}, `'a\'`: {`a\`},
 	} {
-		got, err := splitWords(line)
-		if err != nil || cmp.Diff(want, got) != "" {
+		got, err := shellquote.Split(line)
+		if err != nil || !slices.Equal(want, got) {
 			t.Errorf("%q gives %q, %v", line, got, err)
 		}
 	}
 	for _, line := range []string{`'a`, `"a`, `a\`} {
-		if got, err := splitWords(line); err == nil {
+		if got, err := shellquote.Split(line); err == nil {
 			t.Errorf("%q gives %q", line, got)
 		}
 	}
