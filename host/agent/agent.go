@@ -5,12 +5,12 @@
 //	kernel, runtime ──── observe ──────┘                        │
 //	                                                            └──> status ──> store, events
 //
-// Package plan computes what a slice needs of a host; observe.go reads what is there; drive.go makes and unmakes each kind of resource;
-// package reconcile decides what to do. The agent keeps nothing that it could not find out again: it may be killed at any
-// instruction, and the next one goes on. Networks keep running meanwhile.
+// Package plan computes what a slice needs of a host; observe.go reads what is there; drive.go makes and unmakes each
+// kind of resource; package reconcile decides what to do. The agent keeps nothing that it could not find out again: it
+// may be killed at any instruction, and the next one goes on. Networks keep running meanwhile.
 //
-// Of a slice on several hosts, each holds its own part, with proxy ports for the rest. What an agent does as a member of a cluster is in
-// member.go and membership.go; what it needs for that is package member.
+// Of a slice on several hosts, each holds its own part, with proxy ports for the rest. What an agent does as a member
+// of a cluster is in member.go and membership.go; what it needs for that is package member.
 package agent
 
 import (
@@ -69,22 +69,22 @@ type Agent struct {
 	underlay  *member.Underlay
 	host      *member.Host
 
-	nudge chan struct{} // something may be other than wanted: look
-	urge  chan struct{} // the store is to be told of something now
-	known chan struct{} // closed when it is known what is wanted
-	pids  sync.Map      // sliver.ID -> int: first processes of slivers that this process made
+	nudge   chan struct{} // something may be other than wanted: look
+	flushes chan struct{} // the store is to be told of something now
+	known   chan struct{} // closed when it is known what is wanted
+	pids    sync.Map      // sliver.ID -> int: first processes of slivers that this process made
 
 	learnOnce sync.Once // closes known
 
-	telling sync.Mutex // held while reports are written, so that an older one never follows a newer; taken before mu
+	writing sync.Mutex // held while reports are written, so that an older one never follows a newer; taken before mu
 
 	mu       sync.Mutex                        // guards all below
 	open     Network                           // nil: there is none
-	wishes   map[string]*plan.Input            // by slice, what the store wants; going slices are not among them
-	going    map[string]uint16                 // by slice, its id: to be removed
+	wishes   map[string]*plan.Input            // by slice, what the store wants; without those to be removed
+	deleting map[string]uint16                 // by slice, its id: to be removed
 	gone     []string                          // of those, what the store is to be told of: nothing is left here
 	peers    map[string]netip.Addr             // where the other hosts' ends of tunnels are
-	ways     map[string]int                    // how long an IP packet may be to them, by what all hosts reported
+	pathMTUs map[string]int                    // bytes of an IP packet that pass to them, as far as hosts reported it
 	prepared map[uint16]string                 // by slice's id, the digest of the area that this process made
 	backoff  reconcile.Backoff                 // of actions that failed
 	crashes  reconcile.Backoff                 // of slivers whose first process ended by itself
@@ -118,8 +118,8 @@ func newAgent(cfg Config, rt Runtime, p Platform) *Agent {
 	a := &Agent{
 		cfg: cfg, runtime: rt, platform: p, workers: 3 * runtime.NumCPU(), metrics: newMetrics(), fast: newFastPath(cfg.Log),
 		contact: contact{log: cfg.Log},
-		nudge:   make(chan struct{}, 1), urge: make(chan struct{}, 1), known: make(chan struct{}),
-		wishes: make(map[string]*plan.Input), going: make(map[string]uint16), prepared: make(map[uint16]string),
+		nudge:   make(chan struct{}, 1), flushes: make(chan struct{}, 1), known: make(chan struct{}),
+		wishes: make(map[string]*plan.Input), deleting: make(map[string]uint16), prepared: make(map[uint16]string),
 		reports: make(map[string]*report), tables: make(map[string]map[string]probe.Table), boots: make(map[*booting]bool),
 	}
 	a.joinCluster()
@@ -148,7 +148,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	select {
 	case <-running.Done():
 	case <-a.known:
-		group.Go(func() { a.heed(running) })
+		group.Go(func() { a.watchExits(running) })
 		group.Go(func() { a.publish(running) })
 		group.Go(func() { a.watchFastPath(running) })
 		a.passes(running)
@@ -243,7 +243,7 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 		a.cfg.Log.Error("plan", "error", err)
 		return resync
 	}
-	a.letGo(want, seen)
+	a.noteGone(want, seen)
 	if len(plan) == 0 {
 		return a.untilRetry()
 	}
@@ -251,8 +251,8 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 	return 0
 }
 
-// act carries out a plan and remembers what failed. It ends early when all is done for one of the slices, so that this one's user
-// need not wait for the others.
+// act carries out a plan and remembers what failed. It ends early when all is done for one of the slices, so that this
+// one's user need not wait for the others.
 func (a *Agent) act(ctx context.Context, d driver, plan []reconcile.Action) {
 	defer a.metrics.passed(time.Now())
 	left := newCountdown(plan)

@@ -9,8 +9,8 @@ import (
 	"github.com/pergola-net/pergola/host/sliver"
 )
 
-// bootPatience is how long a slice is not settled because exec lines still run. A line may never end, as a server in the
-// foreground does not.
+// bootPatience is how long a slice is not settled because exec lines still run. A line may never end, as a server in
+// the foreground does not.
 const bootPatience = 10 * time.Second
 
 // booting is one run of a node's exec lines.
@@ -19,8 +19,8 @@ type booting struct {
 	since time.Time
 }
 
-// boot begins to run a node's exec lines, each by a shell, once. Nothing waits for them but the slice's status. A line that
-// fails is reported, and not tried again: the lines may not be repeatable.
+// boot begins to run a node's exec lines, each by a shell, once. Nothing waits for them but the slice's status. A line
+// that fails is reported, and not tried again: the lines may not be repeatable.
 func (d *driver) boot(ctx context.Context, id sliver.ID, lines []string) error {
 	s, err := d.runtime.Observe(id)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Convergence looks at the routing tables of a slice's nodes that are here once. Routing has converged when this look and the one before it
-// found every destination reachable, and the tables equal; see docs/convergence.md.
+// Convergence looks at the routing tables of a slice's nodes that are here once. Routing has converged when this look
+// and the one before it found every destination reachable, and the tables equal; see docs/convergence.md.
 func (a *Agent) Convergence(ctx context.Context, name string) (api.Convergence, error) {
 	w, pids, err := a.running(name)
 	if err != nil {

@@ -27,7 +27,8 @@ const (
 
 var errInjected = errors.New("injected")
 
-// machine is a host in memory: a Runtime, a Platform and a Network with the kernel's rules. What breaks a rule is noted in wrong.
+// machine is a host in memory: a Runtime, a Platform and a Network with the kernel's rules. What breaks a rule is noted
+// in wrong.
 type machine struct {
 	mu    sync.Mutex // guards all below
 	wrong []string

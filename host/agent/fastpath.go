@@ -48,9 +48,9 @@ func routersToMirror(wishes []plan.Input, seen *sight) map[sliver.ID]mirrored {
 	return all
 }
 
-// fastPath keeps the mirror as the host was seen. It is no resource: what goes wrong with it keeps no slice from being settled, and
-// its routers forward in their kernels meanwhile. Every pass hands it what it saw; what fails is tried again by the next. What one router
-// takes to be gone keeps nobody waiting but who removes it.
+// fastPath keeps the mirror as the host was seen. It is no resource: what goes wrong with it keeps no slice from being
+// settled, and its routers forward in their kernels meanwhile. Every pass hands it what it saw; what fails is tried
+// again by the next. What one router takes to be gone keeps nobody waiting but who removes it.
 type fastPath struct {
 	log         *slog.Logger
 	differences prometheus.Counter // that the continuous audit found
@@ -129,8 +129,8 @@ func (f *fastPath) follow(network DataPath, want map[sliver.ID]mirrored) {
 	f.reclaimLocked()
 }
 
-// mirrorLocked tells the mirror what is other than it was, and again what it refused, and where it takes an interface for lost: one that
-// was moved away and came back between two looks is seen as it was.
+// mirrorLocked tells the mirror what is other than it was, and again what it refused, and where it takes an interface
+// for lost: one that was moved away and came back between two looks is seen as it was.
 func (f *fastPath) mirrorLocked(want map[sliver.ID]mirrored) {
 	for id, is := range f.routers {
 		if is.netns != want[id].netns {
@@ -163,11 +163,12 @@ func (f *fastPath) openLocked(s DataPath) error {
 	return nil
 }
 
-// auditRate is how many routes a second are compared with the kernels, all the time: a thousand routers of a thousand routes
-// in less than two minutes, for a few per cent of a CPU.
+// auditRate is how many routes a second are compared with the kernels, all the time: a thousand routers of a thousand
+// routes in less than two minutes, for a few per cent of a CPU.
 const auditRate = 10_000
 
-// heldLocked gives the ports that are known, also of routers that are not gone yet: none of them may become another behind the mirror's back.
+// heldLocked gives the ports that are known, also of routers that are not gone yet: none of them may become another
+// behind the mirror's back.
 func (f *fastPath) heldLocked() map[int]bool {
 	maps.DeleteFunc(f.going, func(_ sliver.ID, d departure) bool { return d.isOver() })
 	held := make(map[int]bool)
@@ -267,8 +268,8 @@ func (m mirrored) open() (*os.File, error) {
 	return ns, nil
 }
 
-// remove forgets a router that goes, and waits until nothing of it is left: the sockets of its mirror would keep its network namespace,
-// and with it its links.
+// remove forgets a router that goes, and waits until nothing of it is left: the sockets of its mirror would keep its
+// network namespace, and with it its links.
 func (f *fastPath) remove(id sliver.ID) {
 	if gone := f.forget(id); gone != nil {
 		<-gone

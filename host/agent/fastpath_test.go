@@ -215,7 +215,8 @@ func TestOnlyWhoRemovesARouterWaitsUntilItIsGone(t *testing.T) {
 	}
 }
 
-// An interface that is away makes the agent look at the host, once; the mirror then hears again what is seen, which may be that it is back.
+// An interface that is away makes the agent look at the host, once; the mirror then hears again what is seen, which may
+// be that it is back.
 func TestLostInterfaceIsToldOnce(t *testing.T) {
 	m := &fakeMirror{routers: map[string]mirror.Router{}}
 	f := newFastPath(slog.New(slog.DiscardHandler))

@@ -10,8 +10,8 @@ import (
 	"github.com/pergola-net/pergola/host/sliver"
 )
 
-// watchFastPath looks at the fast path until ctx ends, and asks for a look at the host when it fails for some router or works again, or when
-// a router has lost an interface.
+// watchFastPath looks at the fast path until ctx ends, and asks for a look at the host when it fails for some router or
+// works again, or when a router has lost an interface.
 func (a *Agent) watchFastPath(ctx context.Context) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -61,8 +61,8 @@ func (f *fastPath) troubleOf(id sliver.ID) string {
 // patience is how many looks, one a second, a router may take to be read: a million routes take some.
 const patience = 5
 
-// look notes the troubles that there are, and reports whether others last than before, or whether a router has lost an interface: what the
-// mirror hears of one that is moved away, nobody else does.
+// look notes the troubles that there are, and reports whether others last than before, or whether a router has lost an
+// interface: what the mirror hears of one that is moved away, nobody else does.
 func (f *fastPath) look() (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,7 +82,8 @@ func (f *fastPath) look() (changed bool) {
 	return changed
 }
 
-// numberRouters notes under which numbers the programs know the routers, and begins to count at zero for those that are new.
+// numberRouters notes under which numbers the programs know the routers, and begins to count at zero for those that are
+// new.
 func (f *fastPath) numberRouters(s DataPath) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

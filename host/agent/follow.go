@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// follow writes the last lines of a file (0: all of it), and if asked what is added to it until ctx ends. The file may be emptied, replaced
-// or not be there yet.
+// follow writes the last lines of a file (0: all of it), and if asked what is added to it until ctx ends. The file may
+// be emptied, replaced or not be there yet.
 func follow(ctx context.Context, path string, tail int, on bool, w io.Writer) error {
 	news, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {

@@ -44,7 +44,8 @@ func (a *Agent) load(ctx context.Context, c store.Change) (news bool, err error)
 	return true, nil
 }
 
-// allNames lists the slices of the store, and those that are known here: what is gone from the store is in neither list there.
+// allNames lists the slices of the store, and those that are known here: what is gone from the store is in neither list
+// there.
 func (a *Agent) allNames(ctx context.Context) (names []string, err error) {
 	records, err := a.cfg.Store.Slices(ctx)
 	if err != nil {
@@ -55,7 +56,7 @@ func (a *Agent) allNames(ctx context.Context) (names []string, err error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(a.wishes)), maps.Keys(a.going))
+	names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(a.wishes)), maps.Keys(a.deleting))
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }
@@ -95,10 +96,10 @@ func (a *Agent) loadSlice(ctx context.Context, name string) error {
 	a.forgiveLocked(record.ID)
 	if record.Deleting {
 		delete(a.wishes, name)
-		a.going[name] = record.ID
+		a.deleting[name] = record.ID
 		return nil
 	}
-	delete(a.going, name)
+	delete(a.deleting, name)
 	if corrupt {
 		spec = &slice.Slice{Name: name, ID: record.ID, Generation: record.Generation}
 		next = &plan.Input{Spec: spec, Corrupt: err}
@@ -111,7 +112,7 @@ func (a *Agent) forget(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.wishes, name)
-	delete(a.going, name)
+	delete(a.deleting, name)
 	delete(a.reports, name)
 	delete(a.tables, name)
 }

@@ -22,13 +22,13 @@ import (
 // loop is an agent on a machine in memory. Nothing runs but its passes, which the test calls.
 type loop struct {
 	*machine
-	agent  *Agent
-	wanted map[string]*plan.Input
-	going  map[string]uint16
+	agent    *Agent
+	wanted   map[string]*plan.Input
+	deleting map[string]uint16
 }
 
 func newLoop(t require) *loop {
-	l := &loop{machine: newMachine(), wanted: map[string]*plan.Input{}, going: map[string]uint16{}}
+	l := &loop{machine: newMachine(), wanted: map[string]*plan.Input{}, deleting: map[string]uint16{}}
 	l.restart(t)
 	return l
 }
@@ -54,7 +54,7 @@ func (l *loop) restart(t require) {
 func (l *loop) load() {
 	l.agent.mu.Lock()
 	defer l.agent.mu.Unlock()
-	l.agent.wishes, l.agent.going = maps.Clone(l.wanted), maps.Clone(l.going)
+	l.agent.wishes, l.agent.deleting = maps.Clone(l.wanted), maps.Clone(l.deleting)
 }
 
 // pass has the agent look once, with what is wanted now.
@@ -65,7 +65,7 @@ func (l *loop) pass(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, name := range a.gone { // as release does
-		delete(l.going, name)
+		delete(l.deleting, name)
 		delete(a.reports, name)
 	}
 }
@@ -84,14 +84,14 @@ func (l *loop) settle(t require) {
 		if boots > 0 {
 			<-l.agent.nudge // one of them ended
 		}
-		done := boots == 0 && len(l.going) == 0 && len(l.difference(t)) == 0
+		done := boots == 0 && len(l.deleting) == 0 && len(l.difference(t)) == 0
 		l.pass(context.Background()) // reports what it sees
 		if done {
 			l.check(t)
 			return
 		}
 	}
-	t.Fatalf("after %d passes: going %v, left to do: %v", most, l.going, l.difference(t))
+	t.Fatalf("after %d passes: going %v, left to do: %v", most, l.deleting, l.difference(t))
 }
 
 // difference gives the actions that would make the machine as wanted.
@@ -155,7 +155,7 @@ func (l *loop) check(t require) {
 func (l *loop) down(t require) {
 	t.Helper()
 	for name, w := range l.wanted {
-		l.going[name] = w.Spec.ID
+		l.deleting[name] = w.Spec.ID
 	}
 	clear(l.wanted)
 	l.settle(t)
@@ -170,12 +170,12 @@ func (l *loop) drawWanted(t *rapid.T) {
 	ends := rapid.SliceOfNDistinct(name, 2, 3, rapid.ID[string])
 	for id := uint16(1); id <= 2; id++ {
 		of := fmt.Sprint("lab", id)
-		if _, going := l.going[of]; going {
+		if _, deleting := l.deleting[of]; deleting {
 			continue // its name is free when it is gone
 		}
 		if !rapid.Bool().Draw(t, "slice") {
 			if w := l.wanted[of]; w != nil {
-				l.going[of] = id
+				l.deleting[of] = id
 				delete(l.wanted, of)
 			}
 			continue
@@ -199,7 +199,8 @@ func (l *loop) drawWanted(t *rapid.T) {
 	}
 }
 
-// drawFates draws what becomes of the first steps of a pass. With killAt, the agent is killed at that step: it does nothing more.
+// drawFates draws what becomes of the first steps of a pass. With killAt, the agent is killed at that step: it does
+// nothing more.
 func drawFates(t *rapid.T, kill func()) func(string) outcome {
 	script := rapid.SliceOfN(rapid.SampledFrom([]outcome{succeeds, succeeds, succeeds, fails, failsAfter, failsHalf}), 0, 30).Draw(t, "fates")
 	killAt := int64(rapid.IntRange(0, 60).Draw(t, "killed at")) // beyond the script, most often: of a pass without failures
@@ -282,7 +283,8 @@ func TestLoopAdoptsWhatIsThere(t *testing.T) {
 	})
 }
 
-// What is to be made, and is not in the list of what is wanted, is an error: above all, the network is not opened for it.
+// What is to be made, and is not in the list of what is wanted, is an error: above all, the network is not opened for
+// it.
 func TestLoopMakesNothingThatIsNotWanted(t *testing.T) {
 	l := newLoop(t)
 	d := driver{Agent: l.agent, want: &plan.Wanted{}, seen: newSight()}
@@ -304,7 +306,7 @@ func TestLoopGoesOnWhenTheNetworkCannotBeRemoved(t *testing.T) {
 			l := newLoop(t)
 			l.wanted["lab1"] = &plan.Input{Spec: plantest.Slice(1, []string{"h1", "h2"})}
 			l.settle(t)
-			l.wanted, l.going = map[string]*plan.Input{}, map[string]uint16{"lab1": 1}
+			l.wanted, l.deleting = map[string]*plan.Input{}, map[string]uint16{"lab1": 1}
 			l.fate = func(name string) outcome {
 				if name == step {
 					return how

@@ -17,8 +17,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Runtime runs the slivers of this host. *sliver.Runtime does, with root's rights; see there for what each method promises. All values
-// are plain data. Its methods are called from many goroutines.
+// Runtime runs the slivers of this host. *sliver.Runtime does, with root's rights; see there for what each method
+// promises. All values are plain data. Its methods are called from many goroutines.
 type Runtime interface {
 	Slices() ([]uint16, error)
 	List() ([]sliver.Observed, error)
@@ -43,8 +43,9 @@ type Runtime interface {
 	Close()
 }
 
-// Network is the network of all slices on this host. *wire.Substrate is, with root's rights; see there for what each method promises. Two
-// values are equal if they are the same network, not one that was made anew. One that also is a DataPath has a fast path.
+// Network is the network of all slices on this host. *wire.Substrate is, with root's rights; see there for what each
+// method promises. Two values are equal if they are the same network, not one that was made anew. One that also is a
+// DataPath has a fast path.
 type Network interface {
 	Observe(ctx context.Context) (wire.State, error)
 	Counters(ctx context.Context) (map[string]wire.Traffic, error)

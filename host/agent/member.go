@@ -20,8 +20,8 @@ import (
 // retryStore is how long the agent waits before it asks a store again that gave no answer.
 const retryStore = time.Second
 
-// learn finds out what is wanted here, and goes on to do so until ctx ends. In a cluster it makes this host one of those that live, and keeps
-// the fence.
+// learn finds out what is wanted here, and goes on to do so until ctx ends. In a cluster it makes this host one of
+// those that live, and keeps the fence.
 func (a *Agent) learn(ctx context.Context) error {
 	changes, held, err := a.begin(ctx)
 	if ctx.Err() != nil {
@@ -43,8 +43,9 @@ func (a *Agent) learn(ctx context.Context) error {
 	return nil
 }
 
-// begin reads what is wanted; in a cluster, it registers this host first. There, it goes on asking a store that does not answer. Meanwhile
-// what was wanted last is, but for what may have been started elsewhere: that is ended first of all.
+// begin reads what is wanted; in a cluster, it registers this host first. There, it goes on asking a store that does
+// not answer. Meanwhile what was wanted last is, but for what may have been started elsewhere: that is ended first of
+// all.
 func (a *Agent) begin(ctx context.Context) (changes <-chan store.Change, l member.Lease, err error) {
 	for {
 		changes, l, err = a.tryBegin(ctx, l)
@@ -54,7 +55,7 @@ func (a *Agent) begin(ctx context.Context) (changes <-chan store.Change, l membe
 		}
 		a.contact.note(err)
 		a.endFenced(ctx)
-		a.recall(ctx)
+		a.loadCached(ctx)
 		select {
 		case <-ctx.Done():
 		case <-time.After(retryStore):
@@ -62,8 +63,9 @@ func (a *Agent) begin(ctx context.Context) (changes <-chan store.Change, l membe
 	}
 }
 
-// recall takes what the store said last to an earlier agent for what is wanted, unless that is known, or nobody remembers.
-func (a *Agent) recall(ctx context.Context) {
+// loadCached takes what the store said last to an earlier agent for what is wanted, unless that is known, or nobody
+// remembers.
+func (a *Agent) loadCached(ctx context.Context) {
 	select {
 	case <-a.known:
 		return
@@ -162,8 +164,8 @@ func (a *Agent) listen(ctx context.Context, changes <-chan store.Change) {
 	}
 }
 
-// heed turns ends of first processes into nudges.
-func (a *Agent) heed(ctx context.Context) {
+// watchExits turns ends of first processes into nudges.
+func (a *Agent) watchExits(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -194,11 +196,11 @@ func (a *Agent) loadHosts(ctx context.Context) (news bool, err error) {
 	for i := range all {
 		described[i] = all[i].Host
 	}
-	ways := plan.PathMTUs(a.cfg.Host, described)
+	mtus := plan.PathMTUs(a.cfg.Host, described)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	news = !maps.Equal(a.peers, peers) || !maps.Equal(a.ways, ways)
-	a.peers, a.ways = peers, ways
+	news = !maps.Equal(a.peers, peers) || !maps.Equal(a.pathMTUs, mtus)
+	a.peers, a.pathMTUs = peers, mtus
 	return news, nil
 }
 
@@ -206,7 +208,7 @@ func (a *Agent) loadHosts(ctx context.Context) (news bool, err error) {
 func (a *Agent) placeLocked() plan.Place {
 	p := plan.Place{Host: a.cfg.Host}
 	if c := a.cfg.Cluster; c != nil {
-		p.Joined, p.Address, p.Peers, p.PathMTUs, p.Fenced = c.Joined, c.Address.Unmap(), a.peers, a.ways, a.fence.Closed()
+		p.Joined, p.Address, p.Peers, p.PathMTUs, p.Fenced = c.Joined, c.Address.Unmap(), a.peers, a.pathMTUs, a.fence.Closed()
 		p.Terms = a.terms()
 	}
 	return p

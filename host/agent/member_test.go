@@ -54,7 +54,8 @@ func TestAGenerationIsReportedWhenWhatWasMovedAwayIsGone(t *testing.T) {
 	}
 }
 
-// An agent that is started without a store knows by its mark alone what the fence ends: no process of the node may run before the mark is there.
+// An agent that is started without a store knows by its mark alone what the fence ends: no process of the node may run
+// before the mark is there.
 func TestANewSliverBearsTheMarkOfTheFence(t *testing.T) {
 	s := plantest.Spread(plantest.Slice(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "A"})
 	key := reconcile.Key{Kind: plan.KindSliver, Slice: 7, Name: "h1"}

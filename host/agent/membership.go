@@ -51,8 +51,8 @@ func (a *Agent) peerAddresses() (local netip.Addr, others map[string]netip.Addr)
 	return at.Address, at.Peers
 }
 
-// noteFences keeps the marks of the fence as the slices want them; a new sliver has its mark from the start. There is a watchdog before
-// there is a mark.
+// noteFences keeps the marks of the fence as the slices want them; a new sliver has its mark from the start. There is a
+// watchdog before there is a mark.
 func (a *Agent) noteFences(at plan.Place, inputs []plan.Input, seen *sight) {
 	if a.cfg.Cluster == nil {
 		return

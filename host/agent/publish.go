@@ -11,8 +11,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// publishEvery bounds how often reports are written to the store while they change, which at hundreds of nodes is work for all who read
-// them. That a slice has settled is told at once.
+// publishEvery bounds how often reports are written to the store while they change, which at hundreds of nodes is work
+// for all who read them. That a slice has settled is told at once.
 const publishEvery = 250 * time.Millisecond
 
 // publish writes fresh reports to the store until ctx ends.
@@ -24,9 +24,9 @@ func (a *Agent) publish(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		case <-a.urge:
+		case <-a.flushes:
 		}
-		a.tell(ctx)
+		a.writeReports(ctx)
 		a.release(ctx)
 	}
 }
@@ -38,12 +38,12 @@ type news struct {
 	settles  bool // it is as wanted here, and was not
 }
 
-// tell writes what is fresh to the store now. What it does not take is written later.
-func (a *Agent) tell(ctx context.Context) {
-	a.telling.Lock()
-	defer a.telling.Unlock()
-	for _, st := range a.unsaid(time.Now()) {
-		a.saySettled(ctx, st)
+// writeReports writes what is fresh to the store now. What it does not take is written later.
+func (a *Agent) writeReports(ctx context.Context) {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	for _, st := range a.unannounced(time.Now()) {
+		a.announceIfSettled(ctx, st)
 	}
 	for _, n := range a.freshReports() {
 		var err error
@@ -53,16 +53,16 @@ func (a *Agent) tell(ctx context.Context) {
 			err = a.cfg.Store.PutStatus(ctx, a.cfg.Host, n.Status)
 		}
 		a.contact.note(err)
-		a.noteTold(n, err)
+		a.noteWritten(n, err)
 		if n.settles && err == nil {
-			a.saySettled(ctx, &n.Status)
+			a.announceIfSettled(ctx, &n.Status)
 		}
 	}
 }
 
-// saySettled announces that a slice settled, if it was this host's report that made it so. Whether it was, the store has to answer: if it does not, it is
-// asked again, unless something newer is told within a second.
-func (a *Agent) saySettled(ctx context.Context, st *slice.Status) {
+// announceIfSettled announces that a slice settled, if it was this host's report that made it so. Whether it was, the store
+// has to answer: if it does not, it is asked again, unless something newer is told within a second.
+func (a *Agent) announceIfSettled(ctx context.Context, st *slice.Status) {
 	last, err := a.settledBy(ctx, a.cfg.Host, st.Slice)
 	if err == nil && last {
 		a.announceSettled(st)
@@ -73,19 +73,19 @@ func (a *Agent) saySettled(ctx context.Context, st *slice.Status) {
 	switch {
 	case r == nil: // the slice is gone
 	case err != nil:
-		r.unsaid, r.ask = st, time.Now().Add(retryStore)
+		r.unannounced, r.ask = st, time.Now().Add(retryStore)
 	default:
-		r.unsaid = nil
+		r.unannounced = nil
 	}
 }
 
-// unsaid lists what settled and may have to be said, as far as it is time to ask again.
-func (a *Agent) unsaid(now time.Time) (all []*slice.Status) {
+// unannounced lists what settled and may have to be said, as far as it is time to ask again.
+func (a *Agent) unannounced(now time.Time) (all []*slice.Status) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.reports {
-		if r.unsaid != nil && !now.Before(r.ask) {
-			all = append(all, r.unsaid)
+		if r.unannounced != nil && !now.Before(r.ask) {
+			all = append(all, r.unannounced)
 		}
 	}
 	return all
@@ -112,8 +112,8 @@ func (a *Agent) freshReports() (all []news) {
 	return all
 }
 
-// noteTold remembers what the store has of a report.
-func (a *Agent) noteTold(n news, err error) {
+// noteWritten remembers what the store has of a report.
+func (a *Agent) noteWritten(n news, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.reports[n.Slice]
@@ -127,29 +127,29 @@ func (a *Agent) noteTold(n news, err error) {
 	}
 }
 
-// letGo notes which slices that were to go have nothing here any more. The last one goes together with the substrate: who waits for it
-// finds the machine as it was.
-func (a *Agent) letGo(want *plan.Wanted, seen *sight) {
+// noteGone notes which slices that were to go have nothing here any more. The last one goes together with the substrate:
+// who waits for it finds the machine as it was.
+func (a *Agent) noteGone(want *plan.Wanted, seen *sight) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.gone = nil
 	if _, substrate := seen.has[plan.HostNetKey]; substrate && !want.Has(plan.HostNetKey) {
 		return
 	}
-	for name, id := range a.going {
+	for name, id := range a.deleting {
 		if !seen.slices[id] {
 			a.gone = append(a.gone, name)
 		}
 	}
 	if len(a.gone) > 0 {
-		a.hurry()
+		a.flush()
 	}
 }
 
-// hurry has the store told of what is new now.
-func (a *Agent) hurry() {
+// flush has what is new written to the store now.
+func (a *Agent) flush() {
 	select {
-	case a.urge <- struct{}{}:
+	case a.flushes <- struct{}{}:
 	default:
 	}
 }
@@ -170,7 +170,7 @@ func (a *Agent) release(ctx context.Context) {
 			continue
 		}
 		a.mu.Lock()
-		delete(a.going, name) // once: its name may be given again before the store tells that it was
+		delete(a.deleting, name) // once: its name may be given again before the store tells that it was
 		delete(a.reports, name)
 		a.mu.Unlock()
 	}

@@ -20,14 +20,14 @@ import (
 
 // report is what the agent tells of one slice, and what it remembers in order to tell it.
 type report struct {
-	status   slice.Status
-	restarts map[string]int // by node: how often its first process was started anew
-	fresh    bool           // differs from what was published
-	settles  bool           // it settled, which is to be announced if all hosts have
-	unsaid   *slice.Status  // the store has this, with which it settled, and has not answered yet whether all hosts have
-	ask      time.Time      // when to ask that again
-	absent   bool           // there is nothing of it here, and nobody waits to hear that
-	released bool           // the store has nothing of it from this host
+	status      slice.Status
+	restarts    map[string]int // by node: how often its first process was started anew
+	fresh       bool           // differs from what was published
+	settles     bool           // it settled, which is to be announced if all hosts have
+	unannounced *slice.Status  // the store has this, with which it settled, and has not answered yet whether all hosts have
+	ask         time.Time      // when to ask that again
+	absent      bool           // there is nothing of it here, and nobody waits to hear that
+	released    bool           // the store has nothing of it from this host
 }
 
 // beginReportLocked brings the reports up to what was seen and what is planned.
@@ -52,13 +52,13 @@ func (a *Agent) beginReportLocked(wishes []plan.Input, want *plan.Wanted, broken
 		next.Settled = todo == 0 && len(next.Errors) == 0
 		a.announceLocked(r, &next)
 		if next.Settled != r.status.Settled {
-			a.hurry()
+			a.flush()
 		}
 		y := want.Layout(w.Spec.ID)
 		r.absent = y != nil && !y.Holds() && !seen.slices[w.Spec.ID] && !hasLeftovers(w.Spec, a.cfg.Host)
 		r.status, r.fresh = next, true
 	}
-	for name, id := range a.going {
+	for name, id := range a.deleting {
 		r := a.reportLocked(name)
 		r.status.Slice, r.status.Settled, r.status.Errors = name, false, a.failuresLocked(id)
 		r.status.Done, r.status.Total, r.fresh = 0, left[id]+left[0], true
@@ -266,9 +266,10 @@ func (a *Agent) failuresLocked(id uint16) (all []string) {
 	return slices.Compact(all)
 }
 
-// reportActionLocked counts an action that has ended and notes what it did to its node. What failed as it did before is no news.
+// reportActionLocked counts an action that has ended and notes what it did to its node. What failed as it did before is
+// no news.
 func (a *Agent) reportActionLocked(act reconcile.Action, before, err error) {
-	for name, id := range a.going {
+	for name, id := range a.deleting {
 		if id == act.Key.Slice || act.Key.Slice == 0 {
 			r := a.reportLocked(name)
 			r.status.Done, r.status.Errors, r.fresh = r.status.Done+1, a.failuresLocked(id), true

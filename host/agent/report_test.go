@@ -82,15 +82,15 @@ func TestThatASliceSettledIsSaidThoughTheStoreFailsOnce(t *testing.T) {
 		}
 		return host == "h1" && name == "lab", nil
 	}
-	a.tell(t.Context())
+	a.writeReports(t.Context())
 	testkit.Eventually(t, func() error {
-		a.tell(t.Context())
+		a.writeReports(t.Context())
 		if len(bus.Recent(0)) == 0 {
 			return fmt.Errorf("asked %d times, and nothing was said", asked)
 		}
 		return nil
 	}, time.Minute, "what settled to be said")
-	a.tell(t.Context())
+	a.writeReports(t.Context())
 	if all := bus.Recent(0); len(all) != 1 || all[0].Kind != events.SliceSettled || asked != 3 {
 		t.Errorf("asked %d times, said %+v", asked, all)
 	}
@@ -114,7 +114,8 @@ func TestFailureIsToldOnceUntilTheCauseChanges(t *testing.T) {
 	}
 }
 
-// Who asks anew for a network that has settled without one of its nodes, and then looks, must not find that as the outcome.
+// Who asks anew for a network that has settled without one of its nodes, and then looks, must not find that as the
+// outcome.
 func TestRetryOfWhatHasSettledIsReportedBeforeItReturns(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Config{Dir: t.TempDir(), LogFile: filepath.Join(t.TempDir(), "etcd.log")})
 	if err != nil {
@@ -138,7 +139,7 @@ func TestRetryOfWhatHasSettledIsReportedBeforeItReturns(t *testing.T) {
 		}
 		return st.Settled
 	}
-	a.tell(t.Context())
+	a.writeReports(t.Context())
 	if a.Retry(t.Context(), "lab"); !settled() || len(a.nudge) != 1 {
 		t.Error("nothing had failed, and it is not settled any more, or nobody looks")
 	}

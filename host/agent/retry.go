@@ -86,7 +86,7 @@ func (a *Agent) forgiveLocked(id uint16) (some bool) {
 // run, as they are to be started in minutes: that is reported no longer, or who asked would take it for the outcome.
 func (a *Agent) Retry(ctx context.Context, name string) {
 	if a.forgive(name) {
-		a.tell(context.WithoutCancel(ctx))
+		a.writeReports(context.WithoutCancel(ctx))
 	}
 	a.Nudge()
 }

@@ -79,8 +79,8 @@ func (a *Agent) counters(ctx context.Context) (map[string]wire.Traffic, error) {
 	return s.Counters(ctx)
 }
 
-// trafficOf picks the interfaces of a slice's nodes that are at a place out of what was counted: what stands for one elsewhere has the same
-// name.
+// trafficOf picks the interfaces of a slice's nodes that are at a place out of what was counted: what stands for one
+// elsewhere has the same name.
 func trafficOf(at plan.Place, s *slice.Slice, counted map[string]wire.Traffic) []api.InterfaceTraffic {
 	all := []api.InterfaceTraffic{}
 	for i := range s.Nodes {

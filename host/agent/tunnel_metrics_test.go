@@ -12,7 +12,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Two tunnels of a slice whose other ends have one name are told apart: a scrape with two metrics of the same labels fails as a whole.
+// Two tunnels of a slice whose other ends have one name are told apart: a scrape with two metrics of the same labels
+// fails as a whole.
 func TestTunnelsOfASliceAreCountedApart(t *testing.T) {
 	in, out := datapath.Traffic{Frames: 3, Bytes: 300}, datapath.Traffic{Frames: 5, Bytes: 500}
 	lan := &wire.TunnelName{Slice: 7, Owner: "s at h2"}

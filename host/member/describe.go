@@ -51,8 +51,9 @@ func NewHost(cfg Config, survey *Survey, underlay *Underlay) *Host {
 	return &Host{cfg: cfg, survey: survey, underlay: underlay, strays: strays{log: cfg.Log, events: cfg.Events}}
 }
 
-// Announce hands the description of the host to put, whenever it has changed, until ctx ends. What put does not take is described again.
-// The description decides what tunnels may send by: that a driver takes no more packets has to be seen soon.
+// Announce hands the description of the host to put, whenever it has changed, until ctx ends. What put does not take is
+// described again. The description decides what tunnels may send by: that a driver takes no more packets has to be seen
+// soon.
 func (h *Host) Announce(ctx context.Context, put func(context.Context, hosts.Host) error) {
 	ticker := time.NewTicker(announceEvery)
 	defer ticker.Stop()

@@ -1,6 +1,6 @@
-// Package member is what a host does to be one of a cluster: it keeps the fence, describes itself to the others, opens the interfaces that
-// carry tunnels, and measures the paths to other hosts. It is given what it needs by functions and small interfaces, and knows neither
-// the agent's loop nor what is wanted.
+// Package member is what a host does to be one of a cluster: it keeps the fence, describes itself to the others, opens
+// the interfaces that carry tunnels, and measures the paths to other hosts. It is given what it needs by functions and
+// small interfaces, and knows neither the agent's loop nor what is wanted.
 package member
 
 import (
@@ -10,16 +10,17 @@ import (
 	"time"
 )
 
-// The fence. A node that is rescheduled when its host is lost must not run on two hosts. A host is lost when it has not renewed its lease
-// for LeaseTTL. So a host that could not renew it ends such nodes by itself, fenceMargin earlier. They stay ended until the host holds a
-// lease again and has read anew what is wanted of it. All other nodes keep running.
+// The fence. A node that is rescheduled when its host is lost must not run on two hosts. A host is lost when it has not
+// renewed its lease for LeaseTTL. So a host that could not renew it ends such nodes by itself, fenceMargin earlier.
+// They stay ended until the host holds a lease again and has read anew what is wanted of it. All other nodes keep
+// running.
 //
 //	registered ── lease renewed in time ──> registered
 //	     ▲                  └── not ──> fenced: nodes that may start elsewhere are ended, and not made
 //	     └── lease renewed, and everything read anew ──┘
 //
-// An agent that starts is fenced, except that it waits for one answer of the store before it ends anything. While no agent lives, the
-// watchdog keeps the fence (watchdog.go).
+// An agent that starts is fenced, except that it waits for one answer of the store before it ends anything. While no
+// agent lives, the watchdog keeps the fence (watchdog.go).
 const (
 	LeaseTTL    = 10 * time.Second
 	fenceMargin = 2 * time.Second        // for ending nodes
@@ -50,8 +51,8 @@ type Fence struct {
 	closed bool
 }
 
-// NewFence gives a fence that is closed, or open for good in a host that is in no cluster. post writes down for the watchdog until when
-// the lease holds.
+// NewFence gives a fence that is closed, or open for good in a host that is in no cluster. post writes down for the
+// watchdog until when the lease holds.
 func NewFence(log *slog.Logger, closed bool, post func(Lease), act FenceActions) *Fence {
 	return &Fence{log: log, act: act, post: post, closed: closed}
 }
@@ -63,7 +64,8 @@ func (f *Fence) Closed() bool {
 	return f.closed
 }
 
-// Begin takes a lease that was just granted, after what is wanted was read: the store may have been slow to answer that.
+// Begin takes a lease that was just granted, after what is wanted was read: the store may have been slow to answer
+// that.
 func (f *Fence) Begin(l Lease) {
 	f.post(l)
 	f.set(time.Until(l.Deadline()) < fenceMargin)
@@ -104,7 +106,8 @@ func (f *Fence) shut(ctx context.Context) {
 	f.act.End(ctx)
 }
 
-// tryOpen reads anew what is wanted here: while the lease is held, nothing is moved away from this host without its seeing that.
+// tryOpen reads anew what is wanted here: while the lease is held, nothing is moved away from this host without its
+// seeing that.
 func (f *Fence) tryOpen(ctx context.Context, l Lease) {
 	lost := l.Lost()
 	err := f.act.Reload(ctx)

@@ -12,7 +12,8 @@ type cpuMeter struct {
 	rate float64
 }
 
-// measure gives the average number of busy cores since the last call that gave one, if that is long enough ago to mean anything.
+// measure gives the average number of busy cores since the last call that gave one, if that is long enough ago to mean
+// anything.
 func (m *cpuMeter) measure() float64 {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {

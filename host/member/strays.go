@@ -10,7 +10,8 @@ import (
 	"github.com/pergola-net/pergola/model/hosts"
 )
 
-// offUnderlay is the data path's name for packets that it drops because the machine's routes lead them out of the underlay (reasons.h).
+// offUnderlay is the data path's name for packets that it drops because the machine's routes lead them out of the
+// underlay (reasons.h).
 const offUnderlay = "off underlay"
 
 // straysFor is how long after the last such packet there is a problem.
@@ -39,7 +40,8 @@ func (s *strays) look(count uint64, now time.Time) bool {
 	return !s.last.IsZero() && now.Sub(s.last) < straysFor
 }
 
-// describe takes the counter as it is now, writes the problem into the description of the host, and publishes when it begins and ends.
+// describe takes the counter as it is now, writes the problem into the description of the host, and publishes when it
+// begins and ends.
 func (s *strays) describe(h *hosts.Host, count uint64, now time.Time) {
 	before := s.active
 	s.active = s.look(count, now)

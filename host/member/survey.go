@@ -10,12 +10,12 @@ import (
 	"github.com/pergola-net/pergola/model/hosts"
 )
 
-// surveyEvery is how often the path to each other host is measured, with one packet. The kernel forgets what routers reported after ten
-// minutes (net.ipv4.route.mtu_expires); then longer packets may pass.
+// surveyEvery is how often the path to each other host is measured, with one packet. The kernel forgets what routers
+// reported after ten minutes (net.ipv4.route.mtu_expires); then longer packets may pass.
 const surveyEvery = 10 * time.Second
 
-// widerAfter is after how many surveys in a row a path MTU is taken to have grown: when the kernel has forgotten what a router reported,
-// everything seems to pass until the router reports it again, and its answer may be lost or late.
+// widerAfter is after how many surveys in a row a path MTU is taken to have grown: when the kernel has forgotten what a
+// router reported, everything seems to pass until the router reports it again, and its answer may be lost or late.
 const widerAfter = 3
 
 // Survey measures the path MTUs to the other hosts.
@@ -38,8 +38,8 @@ func (s *Survey) Paths() map[string]int {
 	return maps.Clone(s.paths)
 }
 
-// Adopt takes the path MTUs that an earlier agent reported, unless there are some: links are not to be given a greater MTU until the first
-// survey.
+// Adopt takes the path MTUs that an earlier agent reported, unless there are some: links are not to be given a greater
+// MTU until the first survey.
 func (s *Survey) Adopt(paths map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,8 +72,8 @@ func (s *Survey) Run(ctx context.Context, peers func() (local netip.Addr, others
 	}
 }
 
-// delayWider keeps the path MTU that was found before where a greater one was found now, until that was so widerAfter times in a row:
-// wider counts them, by host.
+// delayWider keeps the path MTU that was found before where a greater one was found now, until that was so widerAfter
+// times in a row: wider counts them, by host.
 func delayWider(found, before, wider map[string]int) {
 	for name := range wider {
 		if _, there := found[name]; !there {
@@ -95,8 +95,8 @@ func delayWider(found, before, wider map[string]int) {
 	}
 }
 
-// surveyPaths measures the path to each host, and to fewer if ctx ends before. Where one cannot be measured, the path MTU found before
-// holds.
+// surveyPaths measures the path to each host, and to fewer if ctx ends before. Where one cannot be measured, the path
+// MTU found before holds.
 func surveyPaths(
 	ctx context.Context, local netip.Addr, peers map[string]netip.Addr, before map[string]int, ask func(local, peer netip.Addr) (int, error),
 ) map[string]int {

@@ -13,8 +13,8 @@ import (
 	"github.com/pergola-net/pergola/model/hosts"
 )
 
-// Tunnels is the part of the host's network through which tunnels leave. Two values are equal if they are the same network, not one that
-// was made anew.
+// Tunnels is the part of the host's network through which tunnels leave. Two values are equal if they are the same
+// network, not one that was made anew.
 type Tunnels interface {
 	// OpenUnderlay lets tunnels in and out by interfaces of the machine, and by no others.
 	OpenUnderlay(ctx context.Context, c UnderlayConfig) error
@@ -50,7 +50,8 @@ const noUnderlay = "(none)"
 // openEvery is how often the underlay is opened again, in case an interface came or went.
 const openEvery = 5 * time.Second
 
-// Underlay keeps the machine's interfaces open for tunnels. Its problems are no slice's: they are reported in the description of the host.
+// Underlay keeps the machine's interfaces open for tunnels. Its problems are no slice's: they are reported in the
+// description of the host.
 type Underlay struct {
 	cluster    *hosts.Membership
 	interfaces func() ([]hosts.Underlay, error)
@@ -70,7 +71,8 @@ func NewUnderlay(cluster *hosts.Membership, interfaces func() ([]hosts.Underlay,
 	return &Underlay{cluster: cluster, interfaces: interfaces, log: log}
 }
 
-// Open lets tunnels in and out: when there is a network, and again in case an interface came or went. by is nil where there is no network.
+// Open lets tunnels in and out: when there is a network, and again in case an interface came or went. by is nil where
+// there is no network.
 func (u *Underlay) Open(ctx context.Context, by Tunnels) {
 	if by == nil {
 		return
@@ -98,8 +100,9 @@ func (u *Underlay) Open(ctx context.Context, by Tunnels) {
 	}
 }
 
-// describe describes the interfaces that carry tunnels, the one with this host's address first. What is wrong with one is written in place
-// of its XDP mode. changed reports that they are others than before. counted is false where there are no counters.
+// describe describes the interfaces that carry tunnels, the one with this host's address first. What is wrong with one
+// is written in place of its XDP mode. changed reports that they are others than before. counted is false where there
+// are no counters.
 func (u *Underlay) describe(ctx context.Context, by Tunnels, h *hosts.Host) (state UnderlayState, changed, counted bool) {
 	all, err := u.interfaces()
 	if err != nil {
@@ -138,9 +141,10 @@ func (u *Underlay) describe(ctx context.Context, by Tunnels, h *hosts.Host) (sta
 	return state, changed, true
 }
 
-// isBound reports whether packets of tunnels leave by the underlays alone: root named these, or one is a VPN. While a VPN is down, the
-// machine's routes may lead its packets elsewhere, perhaps by the default route, and there they would not be encrypted. Other machines are
-// not bound: their routes may well lead out by another network card to the same network.
+// isBound reports whether packets of tunnels leave by the underlays alone: root named these, or one is a VPN. While a
+// VPN is down, the machine's routes may lead its packets elsewhere, perhaps by the default route, and there they would
+// not be encrypted. Other machines are not bound: their routes may well lead out by another network card to the same
+// network.
 func isBound(c *hosts.Membership, underlays []hosts.Underlay) bool {
 	return len(c.Interfaces) > 0 || slices.ContainsFunc(underlays, hosts.Underlay.IsVPN)
 }

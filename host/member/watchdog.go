@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The watchdog keeps the fence when no agent does: a process of its own that outlives the agent, however that ends. The agent writes down
-// until when its lease holds, each time that the lease is renewed. The watchdog kills what may start elsewhere when that time is over. It
-// is started before the first such node, and ends after the last.
+// The watchdog keeps the fence when no agent does: a process of its own that outlives the agent, however that ends. The
+// agent writes down until when its lease holds, each time that the lease is renewed. The watchdog kills what may start
+// elsewhere when that time is over. It is started before the first such node, and ends after the last.
 //
 //	agent ── until when ──> fence/until ──> watchdog ── SIGKILL ──> first processes of marked slivers
 const (
@@ -82,7 +82,8 @@ func postedUntil(stateDir string) (time.Duration, error) {
 	return time.Duration(n), err
 }
 
-// Call starts the watchdog if none runs; one that runs stays for a while. Nodes that may start elsewhere are made right after a call.
+// Call starts the watchdog if none runs; one that runs stays for a while. Nodes that may start elsewhere are made right
+// after a call.
 func (w *Watchdog) Call() error {
 	if len(w.Command) == 0 {
 		return nil
@@ -109,8 +110,8 @@ func (w *Watchdog) Call() error {
 	return nil
 }
 
-// takeLock takes the lock of the one watchdog of a state directory; nil where a watchdog has it. That one sees by the lock's time that it
-// is called. A watchdog of an earlier version has the same lock.
+// takeLock takes the lock of the one watchdog of a state directory; nil where a watchdog has it. That one sees by the
+// lock's time that it is called. A watchdog of an earlier version has the same lock.
 func takeLock(stateDir string) (*os.File, error) {
 	dir := fenceDir(stateDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -143,14 +144,15 @@ func lastCall(stateDir string) (at time.Time) {
 	return at
 }
 
-// Marked are the nodes of a state directory that may start elsewhere, as far as a process without a runtime can see and end them.
+// Marked are the nodes of a state directory that may start elsewhere, as far as a process without a runtime can see and
+// end them.
 type Marked struct {
 	End func() (ended int, err error)
 	Has func() (bool, error)
 }
 
-// RunWatchdog is the watchdog of a state directory. It returns when there is nothing left for it to do. The process that starts it has
-// taken the lock, and hands it down as an open file.
+// RunWatchdog is the watchdog of a state directory. It returns when there is nothing left for it to do. The process
+// that starts it has taken the lock, and hands it down as an open file.
 func RunWatchdog(ctx context.Context, stateDir string, nodes Marked, log *slog.Logger) error {
 	called := lastCall(stateDir)
 	var unread, unended Problem // logged when they change, not at each look

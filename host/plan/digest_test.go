@@ -10,8 +10,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// The next version of Pergola adopts what runs by its digest: a digest that changes has every sliver or port of every host made anew. Where
-// that is meant, the values here change with it.
+// The next version of Pergola adopts what runs by its digest: a digest that changes has every sliver or port of every
+// host made anew. Where that is meant, the values here change with it.
 func TestDigestsStayAsTheyAreAcrossVersions(t *testing.T) {
 	s := plantest.Spread(plantest.Slice(7, []string{"h1", "h2"}, []string{"h2", "h3", "h1"}), map[string]string{"h1": "A", "h2": "B", "h3": "A"})
 	n := s.Node("h1")

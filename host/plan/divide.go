@@ -8,8 +8,8 @@ import (
 	"github.com/pergola-net/pergola/host/reconcile"
 )
 
-// A bridge of the kernel has at most 1023 ports. A switch or LAN with more here is a star of bridges: the one in the middle has the tunnels, and
-// each of the others as many devices as fit.
+// A bridge of the kernel has at most 1023 ports. A switch or LAN with more here is a star of bridges: the one in the
+// middle has the tunnels, and each of the others as many devices as fit.
 //
 //	s1p1 ... s1p1000 ── first ═══ middle ═══ second ── s1p1001 ...
 const bridgePorts = 1000
@@ -23,8 +23,8 @@ func (b *builder) bridge(device, owner string) reconcile.Key {
 	return k
 }
 
-// divide adds the outer bridges of a segment that needs some, and says in rooms what is plugged into which. Devices are taken in the order of
-// their numbers, which stay: few have to move when others come and go.
+// divide adds the outer bridges of a segment that needs some, and says in rooms what is plugged into which. Devices are
+// taken in the order of their numbers, which stay: few have to move when others come and go.
 func (b *builder) divide(g segment) {
 	if len(g.plugged)+len(g.hosts) <= bridgePorts {
 		return

@@ -7,8 +7,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// In a cluster, a host makes no node that wants more of the machine itself than its root granted, whatever the store says: every member can
-// write to the store.
+// In a cluster, a host makes no node that wants more of the machine itself than its root granted, whatever the store
+// says: every member can write to the store.
 
 // Refuses says why a host does not grant a node of a slice what it wants of the machine; empty where it does.
 func (p Place) Refuses(name string, n *slice.Node) string {

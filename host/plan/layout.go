@@ -8,8 +8,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Place is one host among the others, as far as it decides what the host must hold. The zero value, but for Host, is that of a machine in no
-// cluster.
+// Place is one host among the others, as far as it decides what the host must hold. The zero value, but for Host, is
+// that of a machine in no cluster.
 type Place struct {
 	Host     string                // its name in the cluster
 	Joined   bool                  // a cluster that began elsewhere: a node without a host is another host's

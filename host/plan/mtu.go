@@ -8,11 +8,12 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// The path MTU between two hosts may shrink while slices run. The controller fits MTUs that it chose itself anew. One that a user wrote
-// stays, and longer packets are lost: so the status of the slice says it.
+// The path MTU between two hosts may shrink while slices run. The controller fits MTUs that it chose itself anew. One
+// that a user wrote stays, and longer packets are lost: so the status of the slice says it.
 
-// PathMTUs gives, by host, how many bytes an IP packet from one host to each other one may have: no more than the interfaces of both
-// carry, and than either of them measured on the path. Hosts that do not report their interface are left out.
+// PathMTUs gives, by host, how many bytes an IP packet from one host to each other one may have: no more than the
+// interfaces of both carry, and than either of them measured on the path. Hosts that do not report their interface are
+// left out.
 func PathMTUs(self string, all []hosts.Host) map[string]int {
 	carries := func(h *hosts.Host) int { // 0: not reported
 		carrier, _ := h.Carrier()
@@ -39,7 +40,8 @@ func PathMTUs(self string, all []hosts.Host) map[string]int {
 	return mtus
 }
 
-// Misfits says, in words, which interfaces of nodes here have an MTU, written by a user, that their tunnels do not carry.
+// Misfits says, in words, which interfaces of nodes here have an MTU, written by a user, that their tunnels do not
+// carry.
 func (y *Layout) Misfits(s *slice.Slice) (all []string) {
 	for _, seg := range s.Segments() {
 		to, passes, overhead := y.narrowest(seg)
@@ -59,8 +61,8 @@ func (y *Layout) Misfits(s *slice.Slice) (all []string) {
 	return all
 }
 
-// narrowest is the host of a segment with the smallest path MTU, that MTU, and how much of it the tunnel's headers take, in bytes. The host
-// is "" for a segment on one host, or where no path MTU is known.
+// narrowest is the host of a segment with the smallest path MTU, that MTU, and how much of it the tunnel's headers
+// take, in bytes. The host is "" for a segment on one host, or where no path MTU is known.
 func (y *Layout) narrowest(seg *slice.Segment) (to string, passes, overhead int) {
 	reached := map[string]bool{}
 	include := func(t slice.Tunnel, hosts []string) {

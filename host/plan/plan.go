@@ -1,12 +1,13 @@
-// Package plan computes what one host must hold of the slices that the store wants: a list of resources, each with its digest, what it
-// needs, and the value that it is made from. It does no I/O: the slices, the overrides and the place of the host among the others go in.
+// Package plan computes what one host must hold of the slices that the store wants: a list of resources, each with its
+// digest, what it needs, and the value that it is made from. It does no I/O: the slices, the overrides and the place of
+// the host among the others go in.
 //
 //	slices, overrides ──┐
 //	                    ├─ New ──> Wanted: resources for package reconcile, details for what makes them
 //	Place ──────────────┘
 //
-// values.go has the kinds of resource and their details; layout.go says which parts of a slice are on the host; links.go and tunnels.go
-// join them.
+// values.go has the kinds of resource and their details; layout.go says which parts of a slice are on the host;
+// links.go and tunnels.go join them.
 package plan
 
 import (
@@ -44,8 +45,8 @@ func (w *Input) Barred(at Place, n *slice.Node) string {
 	return ""
 }
 
-// New lists what a host must hold for the given slices: its own parts of them. Equal inputs give equal lists. A slice that cannot be
-// resolved is left out, and its error is in broken, by the slice's id.
+// New lists what a host must hold for the given slices: its own parts of them. Equal inputs give equal lists. A slice
+// that cannot be resolved is left out, and its error is in broken, by the slice's id.
 func New(at Place, inputs []Input) (w *Wanted, broken map[uint16]error) {
 	w = &Wanted{
 		details: make(map[reconcile.Key]any), links: make(map[linkName][]reconcile.Key),
@@ -87,7 +88,8 @@ type linkName struct {
 	name  string
 }
 
-// Detail is what a resource is made from: a value of the type that belongs to its kind. It is nil where the resource is not wanted.
+// Detail is what a resource is made from: a value of the type that belongs to its kind. It is nil where the resource is
+// not wanted.
 func (w *Wanted) Detail(k reconcile.Key) any { return w.details[k] }
 
 // Layout says which parts of a slice are on the host; nil where the slice could not be resolved.

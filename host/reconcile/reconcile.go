@@ -94,8 +94,8 @@ func (a Action) String() string {
 	return fmt.Sprintf("%s %d/%d/%s", a.Op, a.Key.Kind, a.Key.Slice, a.Key.Name)
 }
 
-// Plan gives the actions that turn observed into wanted. Keys for which hold answers true are left as they are for
-// now, and so is what needs them; hold may be nil. An error means that wanted contradicts itself: a need that is not wanted.
+// Plan gives the actions that turn observed into wanted. Keys for which hold answers true are left as they are for now,
+// and so is what needs them; hold may be nil. An error means that wanted contradicts itself: a need that is not wanted.
 func Plan(wanted []Resource, observed []Observed, hold func(Key) bool) ([]Action, error) {
 	p := planner{
 		wanted:   make(map[Key]*Resource, len(wanted)),

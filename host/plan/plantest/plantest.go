@@ -14,8 +14,8 @@ var Hosts = map[string]netip.Addr{
 	"A": netip.MustParseAddr("192.0.2.1"), "B": netip.MustParseAddr("192.0.2.2"), "C": netip.MustParseAddr("192.0.2.3"),
 }
 
-// Slice makes a slice of hosts h1, h2, ..., switches s1, s2, ... and uplinks u1, ... from links between them. Each end gets the next
-// interface of its node. A link of more than two ends is a LAN.
+// Slice makes a slice of hosts h1, h2, ..., switches s1, s2, ... and uplinks u1, ... from links between them. Each end
+// gets the next interface of its node. A link of more than two ends is a LAN.
 func Slice(id uint16, links ...[]string) *slice.Slice {
 	s := &slice.Slice{Name: fmt.Sprint("lab", id), ID: id, Generation: 1}
 	port := uint16(0)
