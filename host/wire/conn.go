@@ -2,22 +2,21 @@ package wire
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"os"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
-// conn is a netlink socket in one namespace. Requests are serialised, as the kernel would do it.
+// conn is a netlink socket in one namespace. Requests of several goroutines take turns.
 //
-// The library's Handle makes one message per attribute of a device; at a thousand devices that shows. So devices are made here,
-// with all they need in one message.
+// The library's Handle sends one message per attribute of a device; at a thousand devices that shows. So devices are made with
+// all they need in one message; the library encodes headers and attributes.
 type conn struct {
-	sockets map[int]*nl.SocketHandle
+	*rtnl.Conn
 }
 
 func dial(ns *os.File) (*conn, error) {
@@ -31,47 +30,38 @@ func dial(ns *os.File) (*conn, error) {
 
 // dialHere opens a socket in the namespace of the thread.
 func dialHere() (*conn, error) {
-	s, err := nl.Subscribe(unix.NETLINK_ROUTE)
+	c, err := rtnl.Open(unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, fmt.Errorf("open netlink socket: %w", err)
+		return nil, err
 	}
-	_ = s.SetExtAck(true)                           // better errors
-	_ = s.SetReceiveBufferSize(receiveBuffer, true) // one dump message of many devices
-	return &conn{map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: s}}}, nil
+	_ = c.SetReceiveBuffer(receiveBuffer) // one dump message of many devices
+	return &conn{c}, nil
 }
 
 const receiveBuffer = 1 << 20
 
-func (c *conn) close() { c.sockets[unix.NETLINK_ROUTE].Close() }
+func (c *conn) close() { _ = c.Close() }
 
-// request starts a message; flags beside NLM_F_REQUEST.
-func (c *conn) request(kind, flags int, header nl.NetlinkRequestData, attrs ...*nl.RtAttr) *nl.NetlinkRequest {
-	r := &nl.NetlinkRequest{
-		NlMsghdr: unix.NlMsghdr{Len: unix.SizeofNlMsghdr, Type: uint16(kind), Flags: unix.NLM_F_REQUEST | uint16(flags)},
-		Sockets:  c.sockets,
-	}
-	r.AddData(header)
+func encoded(attrs []*nl.RtAttr) (all []rtnl.Attr) {
 	for _, a := range attrs {
-		r.AddData(a)
+		all = append(all, a.Serialize())
 	}
-	return r
+	return all
 }
 
 // do sends a message that changes something and waits for the kernel's answer.
 func (c *conn) do(kind, flags int, header nl.NetlinkRequestData, attrs ...*nl.RtAttr) error {
-	_, err := c.request(kind, flags|unix.NLM_F_ACK, header, attrs...).Execute(unix.NETLINK_ROUTE, 0)
-	return err
+	return c.Do(uint16(kind), uint16(flags), header.Serialize(), encoded(attrs)...)
 }
 
-// dump reads all objects of a kind. Where they change meanwhile, it reads again.
+// get asks for one object.
+func (c *conn) get(kind int, header nl.NetlinkRequestData, attrs ...*nl.RtAttr) ([]byte, error) {
+	return c.Get(uint16(kind), header.Serialize(), encoded(attrs)...)
+}
+
+// dump reads all objects of a kind. Where they change meanwhile, it reads them anew.
 func (c *conn) dump(get, answer int, header nl.NetlinkRequestData, attrs ...*nl.RtAttr) ([][]byte, error) {
-	const tries = 5
-	for try := 1; ; try++ {
-		all, err := c.request(get, unix.NLM_F_DUMP, header, attrs...).Execute(unix.NETLINK_ROUTE, uint16(answer))
-		if !errors.Is(err, nl.ErrDumpInterrupted) || try == tries {
-			return all, err
-		}
-	}
+	return c.Dump(uint16(get), uint16(answer), header.Serialize(), encoded(attrs)...)
 }
 
 // Attributes.

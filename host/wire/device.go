@@ -79,17 +79,14 @@ func (c *conn) deviceAt(index int) (device, error) {
 
 func (c *conn) readDevice(index int, attrs ...*nl.RtAttr) (device, error) {
 	attrs = append(attrs, attrU32(unix.IFLA_EXT_MASK, skipStats))
-	found, err := c.request(unix.RTM_GETLINK, 0, header(index), attrs...).Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	found, err := c.get(unix.RTM_GETLINK, header(index), attrs...)
 	if errors.Is(err, unix.ENODEV) {
 		return device{}, ErrNoDevice
 	}
 	if err != nil {
 		return device{}, err
 	}
-	if len(found) != 1 {
-		return device{}, fmt.Errorf("the kernel gave %d answers", len(found))
-	}
-	return parseDevice(found[0])
+	return parseDevice(found)
 }
 
 func parseDevice(message []byte) (device, error) {

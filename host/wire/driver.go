@@ -6,10 +6,10 @@ import (
 
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // What the driver of an interface does for XDP.
@@ -97,8 +97,8 @@ const (
 
 func (f features) has(all features) bool { return f&all == all }
 
-// askXDP asks the kernel what the driver of an interface in the thread's namespace does for XDP now. It tells since Linux 6.3, by the generic netlink
-// family netdev; before, that is an error.
+// askXDP asks the kernel what the driver of an interface in the thread's namespace does for XDP now. Linux 6.3 and later answer, by
+// the generic netlink family netdev; before, it is an error.
 func askXDP(index int) (features, error) {
 	const (
 		devGet       = 1 // NETDEV_CMD_DEV_GET
@@ -109,27 +109,19 @@ func askXDP(index int) (features, error) {
 	if err != nil {
 		return 0, fmt.Errorf("ask for XDP: %w", err)
 	}
-	var header struct {
-		nl.Genlmsg
-		_ uint16 // of the kernel's, which wants zeroes there: the library's struct ends before, and copies what happens to be behind
-	}
-	header.Command, header.Version = devGet, 1
-	r := nl.NewNetlinkRequest(int(family.ID), 0)
-	r.AddData(&header.Genlmsg)
-	r.AddData(attrU32(attrIfindex, uint32(index)))
-	answers, err := r.Execute(unix.NETLINK_GENERIC, 0)
+	c, err := rtnl.Open(unix.NETLINK_GENERIC)
 	if err != nil {
 		return 0, fmt.Errorf("ask for XDP: %w", err)
 	}
-	for _, answer := range answers {
-		attrs, err := nl.ParseRouteAttr(answer[nl.SizeofGenlmsg:])
-		if err != nil {
-			return 0, fmt.Errorf("ask for XDP: %w", err)
-		}
-		for _, a := range attrs {
-			if a.Attr.Type == attrFeatures {
-				return features(nl.NativeEndian().Uint64(a.Value)), nil
-			}
+	defer func() { _ = c.Close() }()
+	header := []byte{devGet, 1, 0, 0} // struct genlmsghdr: command, version
+	answer, err := c.Get(family.ID, header, rtnl.U32(attrIfindex, uint32(index)))
+	if err != nil {
+		return 0, fmt.Errorf("ask for XDP: %w", err)
+	}
+	for a := (rtnl.Message{Data: answer}).Attributes(len(header)); a.Next(); {
+		if a.Kind == attrFeatures {
+			return features(a.U64()), nil
 		}
 	}
 	return 0, errors.New("ask for XDP: the kernel does not say")

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // watch hears of devices from the kernel.
@@ -63,21 +64,8 @@ func WatchInterfaces(changed func()) (stop func() error, err error) {
 // listen calls tell for what heed says yes to, or when that may have been missed.
 func listen(ns *os.File, protocol, group int, heed func(beginning) bool, tell func()) (*watch, error) {
 	w := &watch{done: make(chan struct{})}
-	err := netns.In(ns, func() error {
-		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
-		if err != nil {
-			return err
-		}
-		w.socket = os.NewFile(uintptr(fd), "netlink")
-		if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-			return err
-		}
-		return unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, group)
-	})
-	if err != nil {
-		if w.socket != nil {
-			_ = w.socket.Close()
-		}
+	var err error
+	if w.socket, err = rtnl.Listen(ns, protocol, group); err != nil {
 		return nil, err
 	}
 	go w.run(heed, tell)

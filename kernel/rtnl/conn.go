@@ -63,6 +63,20 @@ func OpenIn(ns *os.File, protocol int) (c *Conn, err error) {
 	return c, err
 }
 
+// Listen subscribes to groups of notifications of a protocol, in a namespace. A read of the file ends when it is
+// closed, and fails with ENOBUFS when notifications were lost.
+func Listen(ns *os.File, protocol int, groups ...int) (*os.File, error) {
+	c, err := OpenIn(ns, protocol)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(c.Join(groups...), unix.SetNonblock(c.fd, true))
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return os.NewFile(uintptr(c.fd), "netlink"), nil
+}
+
 func prepare(fd int) error {
 	// The kernel answers at once. Should it not, an error is better than a goroutine that waits forever.
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2}); err != nil {
