@@ -144,7 +144,8 @@ func hosts(ctx context.Context, l *lab, make func(int) topo, n int, most limits)
 //go:embed mininet_times.py
 var mininetScript []byte
 
-// mininetTimes are seconds. Where Mininet was stopped, the last of them is what it took until then; 0: it did not come to that.
+// mininetTimes are seconds. Where Mininet was stopped, the last of them is what it took until then; 0: it did not
+// come to that.
 type mininetTimes struct {
 	Up, Down float64
 	GaveUp   bool
@@ -154,8 +155,8 @@ type mininetTimes struct {
 // mininetPatience is when one run is stopped.
 const mininetPatience = 4 * time.Minute
 
-// runMininet times Mininet in a network, a mount and a PID namespace of its own: what it makes there it removes itself, and whatever it
-// does not goes with the namespaces.
+// runMininet times Mininet in a network, a mount and a PID namespace of its own: what it makes there it removes
+// itself, and whatever it does not goes with the namespaces.
 func runMininet(ctx context.Context, graph string, n int) (m mininetTimes, err error) {
 	limited, cancel := context.WithTimeout(ctx, mininetPatience)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"github.com/pergola-net/pergola/bench/path"
 )
 
-// chains measures the fast path with `pergola bench path`, beside everything else that could carry the frames. Its figures have a
-// section of their own in the report.
+// chains measures the fast path with `pergola bench path`, beside everything else that could carry the frames. Its
+// figures have a section of their own in the report.
 func chains(ctx context.Context, l *lab) ([]row, error) {
 	out, err := l.output(ctx, strings.Fields(pathCommand(l.rounds))[1:]...)
 	if err != nil {

@@ -54,7 +54,8 @@ func (l *lab) clusterOnce(ctx context.Context, t topo, file string) (up, down fl
 	return up, down, err
 }
 
-// cluster is the directory of the machines. Whoever changes them locks the one above it; the run's own is locked by the run.
+// cluster is the directory of the machines. Whoever changes them locks the one above it; the run's own is locked by
+// the run.
 func (l *lab) cluster() string { return filepath.Join(l.dir, "beds", "cluster") }
 
 func (l *lab) hasCluster() bool {

@@ -20,8 +20,8 @@ import (
 	"github.com/pergola-net/pergola/bench/rounds"
 )
 
-// build is one of the two builds that are compared: a checkout in whose bin/ there are bench, pergola, fib.test and mirror.test.
-// Only flags that every version of bench has are used.
+// build is one of the two builds that are compared: a checkout in whose bin/ there are bench, pergola, fib.test and
+// mirror.test. Only flags that every version of bench has are used.
 type build struct {
 	name                       string
 	dir, bench, pergola, tests string
@@ -178,7 +178,8 @@ func (b *build) benchPath(ctx context.Context, flags []string) (*document, error
 	return &document{Scenarios: []*measurement{{Name: pathScenario, Path: result}}}, nil
 }
 
-// output runs a program of the build. When the context ends, the program is interrupted and given time to remove what it made.
+// output runs a program of the build. When the context ends, the program is interrupted and given time to remove what
+// it made.
 func (b *build) output(ctx context.Context, program string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = b.dir

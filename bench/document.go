@@ -15,8 +15,8 @@ import (
 	"github.com/pergola-net/pergola/bench/tunnel"
 )
 
-// document is all that was measured, in this run or in earlier ones. It is kept beside the report, as JSON, so that a scenario can be
-// measured anew without the others being lost.
+// document is all that was measured, in this run or in earlier ones. It is kept beside the report, as JSON, so that a
+// scenario can be measured anew without the others being lost.
 type document struct {
 	Scenarios []*measurement `json:"scenarios"` // in the order of scenarios
 }

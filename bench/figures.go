@@ -52,8 +52,8 @@ func (d *document) readings() []reading {
 	return all
 }
 
-// pathReadings lists the medians of all series. Each series of the fast path is followed by its share of the kernel alone in the
-// same rounds, which depends less on the speed of the machine in that minute.
+// pathReadings lists the medians of all series. Each series of the fast path is followed by its share of the kernel
+// alone in the same rounds, which depends less on the speed of the machine in that minute.
 func pathReadings(scenario string, r *path.Result) []reading {
 	var all []reading
 	for _, s := range r.Series {

@@ -63,7 +63,8 @@ func (o options) lab() (l *lab, err error) {
 	return l, err
 }
 
-// clearUp takes away what a run left in its directory that was killed: its server may still run there, and hold networks.
+// clearUp takes away what a run left in its directory that was killed: its server may still run there, and hold
+// networks.
 func (o options) clearUp(ctx context.Context, dir string) error {
 	l, err := o.lab()
 	if err != nil {
@@ -89,7 +90,8 @@ func (l *lab) close() {
 	}
 }
 
-// reset takes down what a measurement that failed left. It has a minute; what it could not do the next one tries again, with a new server.
+// reset takes down what a measurement that failed left. It has a minute; what it could not do the next one tries
+// again, with a new server.
 func (l *lab) reset(ctx context.Context) {
 	if l.server == nil && !l.left && !l.hasCluster() {
 		return

@@ -22,8 +22,8 @@ type pair struct {
 	address        string // of the server
 }
 
-// link compares one link of a network with a bare veth pair between two plain namespaces. The same programs measure both, with
-// sockets in these, so that only the link differs.
+// link compares one link of a network with a bare veth pair between two plain namespaces. The same programs measure
+// both, with sockets in these, so that only the link differs.
 func link(ctx context.Context, l *lab) ([]row, error) {
 	bare, undo, err := barePair(ctx)
 	if err != nil {

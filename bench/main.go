@@ -1,14 +1,15 @@
-// Command bench measures Pergola on this machine and writes docs/benchmarks.md: what is promised, what was measured, on what
-// machine, by what command. It drives the real binary, as a user does, with a server and directories of its own.
+// Command bench measures Pergola on this machine and writes docs/benchmarks.md: what is promised, what was measured,
+// on what machine, by what command. It drives the real binary, as a user does, with a server and directories of its
+// own.
 //
 //	bench -pergola bin/pergola -tests bin -out docs/benchmarks.md [-only REGEXP] [-rounds N]
 //	bench -against DIRECTORY [-only REGEXP] [-rounds N] [-out FILE]
 //
-// With -only, the scenarios that it leaves out stay in the report as they were. With -against, the build in DIRECTORY/bin and
-// this one are measured in turn, and a table of both is written.
+// With -only, the scenarios that it leaves out stay in the report as they were. With -against, the build in
+// DIRECTORY/bin and this one are measured in turn, and a table of both is written.
 //
-// Each measurement is repeated and its median is reported; where two things are compared, their rounds alternate (A B A B), so
-// that what else happens on the machine hits both.
+// Each measurement is repeated and its median is reported; where two things are compared, their rounds alternate (A B
+// A B), so that what else happens on the machine hits both.
 package main
 
 import (
@@ -58,7 +59,8 @@ type options struct {
 	against, pathFlags  string
 }
 
-// scenario is one thing that is measured: one or more rows of the report, or, for the fast path and for tunnels, a section.
+// scenario is one thing that is measured: one or more rows of the report, or, for the fast path and for tunnels, a
+// section.
 type scenario struct {
 	name string
 	most time.Duration // that it may take; all together stay far below the sum
@@ -155,7 +157,8 @@ func (o options) run(ctx context.Context, only string) error {
 	return nil
 }
 
-// measure takes a scenario. One that fails is said to, with the rounds that it finished, and does not take the others with it.
+// measure takes a scenario. One that fails is said to, with the rounds that it finished, and does not take the others
+// with it.
 func (s scenario) measure(ctx context.Context, l *lab) (*measurement, error) {
 	fmt.Fprintf(os.Stderr, "%s\n", s.name)
 	if l.left {
@@ -181,7 +184,8 @@ func (s scenario) measure(ctx context.Context, l *lab) (*measurement, error) {
 	return m, nil
 }
 
-// cause says why a scenario failed, in a line that can be published: where things were on this machine is nobody's business.
+// cause says why a scenario failed, in a line that can be published: where things were on this machine is nobody's
+// business.
 func cause(ctx context.Context, err error) string {
 	if ctx.Err() != nil {
 		return context.Cause(ctx).Error()

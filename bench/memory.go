@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// memory measures what Pergola itself takes with 100 nodes: the server's resident set, and for each node the proportional set of
-// the processes that Pergola adds plus the kernel's memory. The latter is the growth of what /proc/meminfo counts as
-// unreclaimable slab, kernel stacks, page tables and per-CPU memory, divided by the number of nodes. Hosts are plain: they run
-// nothing of the user's.
+// memory measures what Pergola itself takes with 100 nodes: the server's resident set, and for each node the
+// proportional set of the processes that Pergola adds plus the kernel's memory. The latter is the growth of what
+// /proc/meminfo counts as unreclaimable slab, kernel stacks, page tables and per-CPU memory, divided by the number of
+// nodes. Hosts are plain: they run nothing of the user's.
 func memory(ctx context.Context, l *lab) ([]row, error) {
 	const n = 100
 	t := star(n)

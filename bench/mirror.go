@@ -12,8 +12,8 @@ import (
 	"github.com/pergola-net/pergola/bench/follow"
 )
 
-// mirrors measures how the fast path's copies of routing tables follow the kernels', and what they cost. The benchmarks of the
-// packages do that; `make bench` builds them as programs.
+// mirrors measures how the fast path's copies of routing tables follow the kernels', and what they cost. The
+// benchmarks of the packages do that; `make bench` builds them as programs.
 func mirrors(ctx context.Context, l *lab) ([]row, error) {
 	rounds := strconv.Itoa(l.rounds)
 	start, err := l.benchmark(ctx, "mirror", "^BenchmarkMillion$", "1x", rounds)

@@ -20,13 +20,14 @@ import (
 // Astray says for each round how long frames went astray.
 type Astray struct{ Kernel, Fast []time.Duration }
 
-// Convergence cuts a link that carries traffic. The router before it sees the loss of carrier and takes another route, as a
-// routing daemon would that knows one:
+// Convergence cuts a link that carries traffic. The router before it sees the loss of carrier and takes another
+// route, as a routing daemon would that knows one:
 //
 //	a ── r1 ═══ r2 ── b    two links between the routers
 //
-// What is measured is the time from the sending of the last frame that arrives by the old way to that of the first that arrives by the new
-// one; in rounds that alternate between the fast path and the routers' kernels alone. With an error come the rounds before it.
+// What is measured is the time from the sending of the last frame that arrives by the old way to that of the first
+// that arrives by the new one; in rounds that alternate between the fast path and the routers' kernels alone. With an
+// error come the rounds before it.
 func Convergence(ctx context.Context, number int) (_ Astray, err error) {
 	g, done, err := open(ctx)
 	if err != nil {
@@ -106,7 +107,8 @@ func (c *cut) set(ctx context.Context, up bool) error {
 	return errors.Join(errs...)
 }
 
-// round measures once, and makes sure that it measures what it shall: with the fast path, frames must have walked the new way.
+// round measures once, and makes sure that it measures what it shall: with the fast path, frames must have walked the
+// new way.
 func (c *cut) round(ctx context.Context, fast bool) (time.Duration, error) {
 	if err := c.FastPath(ctx, fast); err != nil {
 		return 0, err
@@ -193,8 +195,8 @@ const core = 0
 
 func other() int { return min(core+1, runtime.NumCPU()-1) }
 
-// stream is numbered frames from one node to another. Their sender looks itself which ones arrived: all that happens to a frame happens
-// while it is sent, or soon after.
+// stream is numbered frames from one node to another. Their sender looks itself which ones arrived: all that happens
+// to a frame happens while it is sent, or soon after.
 type stream struct {
 	from, to int
 	sent     []time.Duration
@@ -238,7 +240,8 @@ func (s *stream) close() error {
 	return errors.Join(errs...)
 }
 
-// gap sends until the link has been cut and frames arrive again, and for a while longer, and gives the longest time for which none arrived.
+// gap sends until the link has been cut and frames arrive again, and for a while longer, and gives the longest time
+// for which none arrived.
 func (s *stream) gap(ctx context.Context, isCut *atomic.Bool) (longest time.Duration, err error) {
 	const (
 		patience = 10 * time.Second
@@ -279,8 +282,8 @@ func (s *stream) send(now time.Duration) error {
 	return nil
 }
 
-// receive takes what has arrived, and gives the longest time between the sending of two frames of which none between arrived. Single
-// frames that are lost, or late, leave none worth mentioning.
+// receive takes what has arrived, and gives the longest time between the sending of two frames of which none between
+// arrived. Single frames that are lost, or late, leave none worth mentioning.
 func (s *stream) receive() (longest time.Duration, err error) {
 	var b [4]byte
 	for {

@@ -15,8 +15,8 @@ import (
 	"github.com/pergola-net/pergola/lab/vnet"
 )
 
-// daemon does the least that a routing daemon does: the kernel notifies it that an interface has lost its carrier, and it
-// changes a route. It does so on both sides of a comparison.
+// daemon does the least that a routing daemon does: the kernel notifies it that an interface has lost its carrier,
+// and it changes a route. It does so on both sides of a comparison.
 type daemon struct {
 	node    *vnet.Node
 	index   int

@@ -1,5 +1,5 @@
-// Package follow measures how closely the fast path follows the kernels that it stands for: how long frames go astray when a link
-// fails, and what memory the mirrors of many routers take.
+// Package follow measures how closely the fast path follows the kernels that it stands for: how long frames go astray
+// when a link fails, and what memory the mirrors of many routers take.
 package follow
 
 import (
@@ -32,7 +32,8 @@ func open(ctx context.Context) (g *vnet.Ground, closeIt func() error, err error)
 	return g, func() error { return errors.Join(g.Close(), dir.Remove()) }, nil
 }
 
-// walked fails where the kernel of a router still forwards: what is measured would be said of the fast path, and be the kernel's.
+// walked fails where the kernel of a router still forwards: what is measured would be said of the fast path, and be
+// the kernel's.
 func walked(n *vnet.Network) error {
 	for _, p := range n.Plan.Nodes {
 		if !p.Router {

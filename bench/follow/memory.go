@@ -11,8 +11,8 @@ import (
 	"github.com/pergola-net/pergola/lab/vnet"
 )
 
-// Memory gives the bytes that the mirrors of so many routers with so many routes each take: the maps of the kernel, and the heap of
-// the process that keeps them.
+// Memory gives the bytes that the mirrors of so many routers with so many routes each take: the maps of the kernel,
+// and the heap of the process that keeps them.
 func Memory(ctx context.Context, routers, routes int) (maps, heap uint64, err error) {
 	g, done, err := open(ctx)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package ovs runs an Open vSwitch to compare with, beside one that the machine may have. Its data path is the one in user space, which needs
-// no kernel module: it takes and gives frames through packet sockets, makes and takes tunnels' packets itself, and has a core of its own
-// while others have none.
+// Package ovs runs an Open vSwitch to compare with, beside one that the machine may have. Its data path is the one in
+// user space, which needs no kernel module: it takes and gives frames through packet sockets, makes and takes
+// tunnels' packets itself, and has a core of its own while others have none.
 package ovs
 
 import (

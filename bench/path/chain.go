@@ -10,7 +10,8 @@ import (
 	"github.com/pergola-net/pergola/host/undo"
 )
 
-// Chain is a row of routers between two hosts, each link a subnet. It is what everything is measured on, whoever made it.
+// Chain is a row of routers between two hosts, each link a subnet. It is what everything is measured on, whoever made
+// it.
 type Chain struct {
 	Routers     int
 	Left, Right End
@@ -40,7 +41,8 @@ type maker interface {
 	close() error
 }
 
-// nicMaker makes chains whose ends stand for NICs as well: what is sent into the left one with XDP enters as from a wire.
+// nicMaker makes chains whose ends stand for NICs as well: what is sent into the left one with XDP enters as from a
+// wire.
 type nicMaker interface {
 	nics(ctx context.Context, routers int) (*Chain, error)
 }

@@ -19,8 +19,8 @@ type probe struct {
 	close  func() error
 }
 
-// The sender's core. What it sends is forwarded there, too: the kernel handles a frame on the core on which it was sent, as long as
-// nobody has to wake up for it.
+// The sender's core. What it sends is forwarded there, too: the kernel handles a frame on the core on which it was
+// sent, as long as nobody has to wake up for it.
 const core = 0
 
 // newProbe makes one for a chain with sockets.
@@ -87,8 +87,8 @@ func (p *probe) trip(kind string, d time.Duration) (float64, error) {
 	return took.Seconds(), err
 }
 
-// counting gives the rate at which a sink sees frames. It notes how many of them the first router's own kernel forwarded, and looks
-// whether they met all routers.
+// counting gives the rate at which a sink sees frames. It notes how many of them the first router's own kernel
+// forwarded, and looks whether they met all routers.
 func (p *probe) counting(s *traffic.Sink, send func() (sent int, err error)) (float64, error) {
 	forwarded, done, err := p.chain.forwarded()
 	if err != nil {

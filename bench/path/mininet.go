@@ -16,8 +16,8 @@ import (
 //go:embed mininet_chain.py
 var mininetScript string
 
-// mininet makes chains with Mininet, each in a network, mount and PID namespace of its own: what Mininet does not remove goes with
-// them.
+// mininet makes chains with Mininet, each in a network, mount and PID namespace of its own: what Mininet does not
+// remove goes with them.
 type mininet struct{}
 
 func openMininet(ctx context.Context) (maker, error) {
@@ -47,7 +47,8 @@ func (mininet) hosts(ctx context.Context, routers int) (_ *Chain, err error) {
 		return nil, err
 	}
 	// Not bound to ctx: an interrupt closes the chain, in order.
-	cmd := exec.Command("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", //nolint:noctx // see above
+	// see above
+	cmd := exec.Command("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", //nolint:noctx
 		"/usr/bin/python3", "-c", mininetScript, strconv.Itoa(routers))
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
@@ -63,7 +64,8 @@ func (mininet) hosts(ctx context.Context, routers int) (_ *Chain, err error) {
 	defer stop()
 	namespaces, err := receiveFiles(control)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", errors.Join(err, c.Close()), lastLine(complaint.Bytes())) // it has ended: all is said
+		// it has ended: all is said
+		return nil, fmt.Errorf("%w: %s", errors.Join(err, c.Close()), lastLine(complaint.Bytes()))
 	}
 	for _, ns := range namespaces {
 		c.undo.Push(ns.Close)

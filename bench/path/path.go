@@ -1,8 +1,10 @@
-// Package path measures how fast frames cross a chain of virtual routers, on the fast path and without it: `pergola bench path`.
+// Package path measures how fast frames cross a chain of virtual routers, on the fast path and without it: `pergola
+// bench path`.
 //
-// All chains stand at once. Each round visits every one of them for every measure, so that what else happens on the machine hits
-// all alike; and what is compared is compared within a round. A window in which the hypervisor took time from this machine is thrown
-// away and measured again. Everything is made of namespaces, devices and programs that live no longer than Run.
+// All chains stand at once. Each round visits every one of them for every measure, so that what else happens on the
+// machine hits all alike; and what is compared is compared within a round. A window in which the hypervisor took time
+// from this machine is thrown away and measured again. Everything is made of namespaces, devices and programs that
+// live no longer than Run.
 package path
 
 import (

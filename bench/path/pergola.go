@@ -47,7 +47,8 @@ func (p pergolaChains) hosts(ctx context.Context, routers int) (*Chain, error) {
 	return c, err
 }
 
-// nics makes a chain with a line card at the ports of both hosts: what the hosts send there with XDP comes as from a wire.
+// nics makes a chain with a line card at the ports of both hosts: what the hosts send there with XDP comes as from a
+// wire.
 func (p pergolaChains) nics(ctx context.Context, routers int) (*Chain, error) {
 	c, n, err := p.chain(ctx, routers)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/pergola-net/pergola/lab/vnet"
 )
 
-// relay makes two hosts whose devices lead to a namespace in the middle, as the substrate is, where a program does nothing but hand frames
-// from one to the other. It says how much of the time goes into everything else: nothing that stands in the middle can be faster.
+// relay makes two hosts whose devices lead to a namespace in the middle, as the substrate is, where a program does
+// nothing but hand frames from one to the other. It says how much of the time goes into everything else: nothing that
+// stands in the middle can be faster.
 type relay struct{}
 
 func (relay) close() error { return nil }

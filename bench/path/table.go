@@ -46,8 +46,8 @@ func (b *bench) addTables(ctx context.Context, makers ...nicMaker) error {
 	return nil
 }
 
-// newTable makes different prefixes, of lengths as they are in the Internet's table (about; of 100 routes 60 are a /24) but anywhere in
-// the unicast space: the Internet's lie closer together, so for caches this is worse.
+// newTable makes different prefixes, of lengths as they are in the Internet's table (about; of 100 routes 60 are a
+// /24) but anywhere in the unicast space: the Internet's lie closer together, so for caches this is worse.
 func newTable(routes int) []netip.Prefix {
 	shares := []struct{ bits, percent int }{{24, 60}, {22, 12}, {23, 10}, {21, 5}, {20, 5}, {19, 3}, {16, 2}, {18, 2}, {17, 1}}
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same table each time
@@ -77,8 +77,8 @@ func routable(p netip.Prefix) bool {
 	return first >= 1 && first < 224 && first != 127 && first != 169 && first != 198
 }
 
-// destinations are spread over a table: each is an address in some route. There are as many for a small table as for a large
-// one, so that the generator has the same work.
+// destinations are spread over a table: each is an address in some route. There are as many for a small table as for
+// a large one, so that the generator has the same work.
 func destinations(table []netip.Prefix) []netip.Addr {
 	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // the same each time
 	all := make([]netip.Addr, traffic.MaxDestinations)

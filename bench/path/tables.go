@@ -76,8 +76,8 @@ func (g Goal) apart() string {
 	return fmt.Sprintf(" (%d routes)", g.To.Routes)
 }
 
-// SeriesTable has the medians of all series: a row for each thing measured, a column for each network, and in brackets how many times
-// better the fast path is.
+// SeriesTable has the medians of all series: a row for each thing measured, a column for each network, and in
+// brackets how many times better the fast path is.
 func (r *Result) SeriesTable() Table {
 	t := Table{Columns: []string{"what", "routers", "unit"}}
 	var present []Network

@@ -1,5 +1,5 @@
-// Package rounds takes measurements in rounds: the speed of a machine varies, and within a round it varies least, so what is
-// compared is compared round by round.
+// Package rounds takes measurements in rounds: the speed of a machine varies, and within a round it varies least, so
+// what is compared is compared round by round.
 package rounds
 
 import (

@@ -15,8 +15,9 @@ type Probe struct {
 	Samples []Sample // at most one for each round
 }
 
-// Runner takes rounds. Each visits all probes, one after the other (A B A B): what else happens on the machine hits all alike.
-// A window of which the hypervisor took time is thrown away and measured again; a round may end without one.
+// Runner takes rounds. Each visits all probes, one after the other (A B A B): what else happens on the machine hits
+// all alike. A window of which the hypervisor took time is thrown away and measured again; a round may end without
+// one.
 type Runner struct {
 	Wanted   int                                // rounds
 	Limit    time.Duration                      // after which no further round begins; 0: none

@@ -54,8 +54,8 @@ func (l load) stolenSince(earlier load) float64 {
 	return float64(l.stolen-earlier.stolen) / float64(l.total-earlier.total)
 }
 
-// undisturbed measures in windows until there is one of whose time next to nothing was stolen. thrown counts those before it; ok
-// is false if there was none in four.
+// undisturbed measures in windows until there is one of whose time next to nothing was stolen. thrown counts those
+// before it; ok is false if there was none in four.
 func undisturbed(ctx context.Context, window func() (float64, error)) (value float64, thrown int, ok bool, err error) {
 	const (
 		tries     = 4

@@ -1,7 +1,7 @@
 // Package scratch gives a run a directory of its own, and finds those of runs that were killed.
 //
-// As long as a run lives, it holds a lock on its directory: whoever gets the lock knows that the run was killed, and what it left belongs to
-// nobody.
+// As long as a run lives, it holds a lock on its directory: whoever gets the lock knows that the run was killed, and
+// what it left belongs to nobody.
 package scratch
 
 import (
@@ -76,8 +76,8 @@ func lock(path string) (Dir, error) {
 	return Dir{}, err
 }
 
-// Collect removes the directories of a pattern whose runs were killed. Before one goes, clearUp takes away what the run had made on the machine;
-// if that fails, the directory stays, and the next to collect tries again.
+// Collect removes the directories of a pattern whose runs were killed. Before one goes, clearUp takes away what the
+// run had made on the machine; if that fails, the directory stays, and the next to collect tries again.
 func Collect(ctx context.Context, pattern string, clearUp func(ctx context.Context, path string) error) error {
 	paths, err := filepath.Glob(pattern)
 	if err != nil {
@@ -108,7 +108,8 @@ func (d Dir) collect(ctx context.Context, clearUp func(ctx context.Context, path
 	return d.Remove()
 }
 
-// Substrate is for Collect: it removes a substrate whose state is in the directory, with all its devices, programs and maps.
+// Substrate is for Collect: it removes a substrate whose state is in the directory, with all its devices, programs
+// and maps.
 func Substrate(ctx context.Context, path string) error {
 	if !wire.Present(path) {
 		return nil

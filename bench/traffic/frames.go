@@ -1,7 +1,7 @@
 // Package traffic makes frames and counts them: the generators and sinks of Pergola's benchmarks.
 //
-// Each works in a network namespace that it is given, without a process there: a socket, or a program's run, belongs to the
-// namespace in which it was opened.
+// Each works in a network namespace that it is given, without a process there: a socket, or a program's run, belongs
+// to the namespace in which it was opened.
 package traffic
 
 import (
@@ -30,7 +30,8 @@ const MaxDestinations = 1 << 20
 // MaxOuter bounds what comes before a frame.
 const MaxOuter = 80
 
-// FrameSize is the length of small frames, with the Ethernet header: the shortest that Ethernet has, less its checksum, is 60.
+// FrameSize is the length of small frames, with the Ethernet header: the shortest that Ethernet has, less its
+// checksum, is 60.
 const FrameSize = 64
 
 // Flow says what a generator's frames look like. They belong to 256 flows, by source port.
@@ -58,7 +59,8 @@ type Generator struct {
 	obj  objectObjects
 }
 
-// NewGenerator makes one for a device of a namespace. The device's other end must take XDP frames: have GRO or an XDP program.
+// NewGenerator makes one for a device of a namespace. The device's other end must take XDP frames: have GRO or an XDP
+// program.
 func NewGenerator(ns *os.File, f Flow) (*Generator, error) {
 	if n := len(f.Destinations); bits.OnesCount(uint(n)) != 1 || n > MaxDestinations {
 		return nil, fmt.Errorf("make a generator: %d destinations are no power of two up to %d", n, MaxDestinations)
@@ -116,8 +118,9 @@ func word(a netip.Addr) uint32 {
 func (g *Generator) Send(frames int) error {
 	const (
 		liveFrames = unix.BPF_F_TEST_XDP_LIVE_FRAMES
-		// What comes at once is handled at once by all routers on the way. With more than this, the kernel's own forwarding across 16
-		// routers fills its backlog (net.core.netdev_max_backlog) and loses half-way what it worked for: at 256, two thirds.
+		// What comes at once is handled at once by all routers on the way. With more than this, the kernel's own forwarding
+		// across 16 routers fills its backlog (net.core.netdev_max_backlog) and loses half-way what it worked for: at 256,
+		// two thirds.
 		batch = 32
 	)
 	err := netns.In(g.ns, func() error {

@@ -15,7 +15,8 @@ import (
 func TestGeneratedFramesTakeTunnelsInTurn(t *testing.T) {
 	const experimental, frames = 0x88b5, 7
 	l := newLink(t)
-	s, err := NewTunnelSink(l.ns[1], l.device[1], 0) // a veth takes frames from XDP only with a program; this one lets others' pass
+	// a veth takes frames from XDP only with a program; this one lets others' pass
+	s, err := NewTunnelSink(l.ns[1], l.device[1], 0)
 	must(t, err)
 	defer func() { must(t, s.Close()) }()
 	fd := -1

@@ -11,7 +11,8 @@ import (
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
-// Relay joins two devices of a namespace by a program that does nothing but hand frames on: it shows what a program at that place can reach.
+// Relay joins two devices of a namespace by a program that does nothing but hand frames on: it shows what a program
+// at that place can reach.
 type Relay struct {
 	obj    objectObjects
 	detach []func() error

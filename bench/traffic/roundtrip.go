@@ -15,8 +15,8 @@ import (
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
-// The kernel's own ping counts microseconds, which is too coarse for a link of five. These are blocking sockets on a locked
-// thread: Go's poller would cost more than the link.
+// The kernel's own ping counts microseconds, which is too coarse for a link of five. These are blocking sockets on a
+// locked thread: Go's poller would cost more than the link.
 
 // Pinger measures round trips, one after the other, of packets with 64 bytes of ICMP or UDP data.
 type Pinger struct {

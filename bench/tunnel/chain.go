@@ -14,8 +14,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Between the nodes of a chain is a machine more than between those of a pair, with a router on it: what that adds to the round trip is what
-// each further tunnel adds.
+// Between the nodes of a chain is a machine more than between those of a pair, with a router on it: what that adds to
+// the round trip is what each further tunnel adds.
 //
 //	node ── left ══ in │ router │ out ══ right ── node
 

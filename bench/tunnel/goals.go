@@ -87,7 +87,8 @@ func (r *Result) ratio(what string, of, to Key, against string, least float64) G
 	return Goal{What: what, Found: r.figure(of), Against: r.figure(to) + against, Value: r.Ratio(of, to), Unit: "x", Bound: least}
 }
 
-// wires: from 512 bytes on a wire is to be full where native forwarding fills it. There is one row for each wire: its shortest such frames.
+// wires: from 512 bytes on a wire is to be full where native forwarding fills it. There is one row for each wire: its
+// shortest such frames.
 func (r *Result) wires() []Goal {
 	const from = 512
 	var all []Goal

@@ -11,7 +11,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Two slices have links between the same machines, each with a rate. What one sends has large frames; the other's flood has small ones.
+// Two slices have links between the same machines, each with a rate. What one sends has large frames; the other's
+// flood has small ones.
 const (
 	reservedRate = 100e6 // bit/s
 	reservedSize = 1400

@@ -37,7 +37,8 @@ type end struct {
 	index int
 }
 
-// outside is an address on one of the wires (0: left, 1: right): number 1 is the machine's. inner is one within the tunnels.
+// outside is an address on one of the wires (0: left, 1: right): number 1 is the machine's. inner is one within the
+// tunnels.
 func outside(side, number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{198, 18, byte(100 + side), byte(number)})
 }

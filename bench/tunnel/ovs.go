@@ -12,8 +12,8 @@ import (
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
-// openVSwitch makes a bridge whose flows route between two tunnels. Each NIC is a port of another bridge, which has its addresses: so Open vSwitch
-// itself makes and takes the packets outside.
+// openVSwitch makes a bridge whose flows route between two tunnels. Each NIC is a port of another bridge, which has
+// its addresses: so Open vSwitch itself makes and takes the packets outside.
 func (m *machine) openVSwitch(ctx context.Context) (road, error) {
 	dir, err := scratch.New(directories)
 	if err != nil {

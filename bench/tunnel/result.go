@@ -12,11 +12,12 @@ type Measure string
 
 // The measures.
 const (
-	Rate     Measure = "rate"     // through a machine, frames/s
-	Trip     Measure = "trip"     // round trip between nodes of two machines, ICMP, s
-	Far      Measure = "far"      // the same, with a machine between them that has a router, s
-	TCP      Measure = "tcp"      // between the same, one stream, bit/s
-	Reserved Measure = "reserved" // what arrives of a slice that sends as much as it can through a link with a rate, frames/s
+	Rate Measure = "rate" // through a machine, frames/s
+	Trip Measure = "trip" // round trip between nodes of two machines, ICMP, s
+	Far  Measure = "far"  // the same, with a machine between them that has a router, s
+	TCP  Measure = "tcp"  // between the same, one stream, bit/s
+	// what arrives of a slice that sends as much as it can through a link with a rate, frames/s
+	Reserved Measure = "reserved"
 	Lost     Measure = "lost"     // the share that is lost of a slice's frames that are fewer than its link's rate
 	SetUp    Measure = "set-up"   // of Scale tunnels, with their joints, s
 	Deletion Measure = "deletion" // of as many, s
@@ -27,21 +28,22 @@ type Way string
 
 // The ways.
 const (
-	Native  Way = "native"  // the kernel forwards plain frames: no tunnels
-	Beside  Way = "beside"  // the same, on a machine that carries tunnels of Pergola: its own traffic
-	Bridged Way = "bridged" // a container between two bridges, each with a VXLAN device of the kernel: what Docker and containerlab users have
-	Direct  Way = "direct"  // a container that has the kernel's VXLAN devices within
-	OVS     Way = "ovs"     // Open vSwitch in user space: flows between two tunnels of keyed GRE
-	LAN     Way = "lan"     // a router of Pergola between two LANs that reach over several machines, EGRE
-	EGRE    Way = "egre"    // a router of Pergola between two tunnels
-	VXLAN   Way = "vxlan"   // the same, with VXLAN outside
+	Native Way = "native" // the kernel forwards plain frames: no tunnels
+	Beside Way = "beside" // the same, on a machine that carries tunnels of Pergola: its own traffic
+	// a container between two bridges, each with a VXLAN device of the kernel: what Docker and containerlab users have
+	Bridged Way = "bridged"
+	Direct  Way = "direct" // a container that has the kernel's VXLAN devices within
+	OVS     Way = "ovs"    // Open vSwitch in user space: flows between two tunnels of keyed GRE
+	LAN     Way = "lan"    // a router of Pergola between two LANs that reach over several machines, EGRE
+	EGRE    Way = "egre"   // a router of Pergola between two tunnels
+	VXLAN   Way = "vxlan"  // the same, with VXLAN outside
 )
 
 // Ways are those through a machine, in the order of tables.
 var Ways = []Way{Native, Beside, Bridged, Direct, OVS, LAN, VXLAN, EGRE}
 
-// Between two machines there are two more, where the programs of tc do all the work, as there is no line card (--xdp off). And what the kernel's
-// VXLAN does where there is one.
+// Between two machines there are two more, where the programs of tc do all the work, as there is no line card (--xdp
+// off). And what the kernel's VXLAN does where there is one.
 const (
 	BridgedBeside Way = "bridged-beside"
 
@@ -115,8 +117,8 @@ func (r *Result) More(of, than Key) float64 {
 // Gbits is a rate of frames in Gbit/s of what is in the tunnel.
 func Gbits(rate float64, size int) float64 { return rate * float64(size) * 8 / 1e9 }
 
-// WireRate is how many frames of a size, each in a GRE tunnel with a key or, native, in none, a wire of Ethernet takes in a second: beside them there are
-// checksum, preamble and gap.
+// WireRate is how many frames of a size, each in a GRE tunnel with a key or, native, in none, a wire of Ethernet
+// takes in a second: beside them there are checksum, preamble and gap.
 func WireRate(bits float64, size int, native bool) float64 {
 	const outer, ethernet = 42, 4 + 8 + 12
 	if !native {

@@ -1,11 +1,12 @@
-// Package tunnel measures tunnels as the Trellis paper does in its figures 4 and 5: how fast a machine forwards frames that come in one tunnel and go
-// in another, against what the same machine's kernel and others reach.
+// Package tunnel measures tunnels as the Trellis paper does in its figures 4 and 5: how fast a machine forwards
+// frames that come in one tunnel and go in another, against what the same machine's kernel and others reach.
 //
 //	left ── wire ── in │ machine │ out ── wire ── right
 //
-// Each way has a machine of its own, a namespace with two NICs (veth pairs), and all stand at once: a round visits every one of them
-// for every size, so what else happens hits all alike, and what is compared is compared within a round. One core does everything: it makes
-// the frames, forwards them, and counts them. Round trips, TCP, and what a slice's flood does to another are measured between two machines.
+// Each way has a machine of its own, a namespace with two NICs (veth pairs), and all stand at once: a round visits
+// every one of them for every size, so what else happens hits all alike, and what is compared is compared within a
+// round. One core does everything: it makes the frames, forwards them, and counts them. Round trips, TCP, and what a
+// slice's flood does to another are measured between two machines.
 package tunnel
 
 import (
@@ -34,7 +35,8 @@ type Config struct {
 	Progress func(what string, done, total int)
 }
 
-// Default is what the report has. The sizes are those of Trellis's figure 5, up to what fits into a tunnel through wires of 1500 bytes.
+// Default is what the report has. The sizes are those of Trellis's figure 5, up to what fits into a tunnel through
+// wires of 1500 bytes.
 func Default(rounds int) Config {
 	return Config{
 		Rounds: rounds, Sizes: []int{64, 128, 256, 512, 1024, 1400}, Slices: []int{8, 64, Scale / 2}, Window: 200 * time.Millisecond,
@@ -44,8 +46,8 @@ func Default(rounds int) Config {
 // directories is where substrates and Open vSwitch have theirs.
 const directories = "/tmp/pgtunnel-*"
 
-// clearUp removes the substrate of a run that was killed. The NICs that it names were in a namespace that ended with the run; here, other
-// interfaces have their numbers: so nothing is looked for in the namespace of the caller.
+// clearUp removes the substrate of a run that was killed. The NICs that it names were in a namespace that ended with
+// the run; here, other interfaces have their numbers: so nothing is looked for in the namespace of the caller.
 func clearUp(ctx context.Context, dir string) error {
 	return netns.New(func() error { return scratch.Substrate(ctx, dir) })
 }

@@ -89,7 +89,8 @@ type kernelVXLAN struct {
 	own, other  netip.Addr
 }
 
-// connect makes the device in a machine's namespace and moves it into the container, or puts a bridge and a veth pair between.
+// connect makes the device in a machine's namespace and moves it into the container, or puts a bridge and a veth pair
+// between.
 func (v kernelVXLAN) connect(machine *os.File, bridged bool) error {
 	name := device(v.number)
 	err := netns.In(machine, func() error {
@@ -117,7 +118,8 @@ func (v kernelVXLAN) connect(machine *os.File, bridged bool) error {
 	return nil
 }
 
-// bridge joins the device with a veth pair whose other end is the container's. What would be learned from traffic in both directions is known.
+// bridge joins the device with a veth pair whose other end is the container's. What would be learned from traffic in
+// both directions is known.
 func (v kernelVXLAN) bridge(vxlan *netlink.Vxlan, name string) error {
 	br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("br%d", v.number), MTU: vxlan.MTU}}
 	if err := netlink.LinkAdd(br); err != nil {

@@ -53,7 +53,8 @@ func (m *Mirror) auditOne(ctx context.Context, name string) (routes int) {
 	return routes
 }
 
-// startOver ends the node's session. What is in the maps is not what this process put there, so it is no base for anything.
+// startOver ends the node's session. What is in the maps is not what this process put there, so it is no base for
+// anything.
 func (n *node) startOver(why string) {
 	n.mu.Lock()
 	s := n.session

@@ -16,7 +16,8 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// A router that is paused hears nothing, so it does differ from its kernel. That is no difference, and no reason to end the pause.
+// A router that is paused hears nothing, so it does differ from its kernel. That is no difference, and no reason to
+// end the pause.
 func TestAuditLeavesPauseAlone(t *testing.T) {
 	l := newLab(t, neverDiffers(t), func(c *Config) { c.EventRate, c.EventBurst = 100, 500 })
 	l.synced()

@@ -32,7 +32,8 @@ func BenchmarkChange(b *testing.B) {
 	})
 }
 
-// BenchmarkChangeWhileVerified does so while the router's 1,000,000 routes are compared with the kernel's, again and again.
+// BenchmarkChangeWhileVerified does so while the router's 1,000,000 routes are compared with the kernel's, again and
+// again.
 func BenchmarkChangeWhileVerified(b *testing.B) {
 	l := newLab(b, func(c *Config) { c.EventRate, c.EventBurst, c.Log = 1e9, 1e9, nil })
 	<-l.mirror.Remove(l.name)
@@ -58,7 +59,8 @@ func BenchmarkChangeWhileVerified(b *testing.B) {
 	group.Wait()
 }
 
-// BenchmarkFloor measures what a change costs that nobody does anything with: a thread waits for the kernel's message, and has it.
+// BenchmarkFloor measures what a change costs that nobody does anything with: a thread waits for the kernel's
+// message, and has it.
 func BenchmarkFloor(b *testing.B) {
 	l := newLab(b, func(c *Config) { c.Log = nil })
 	<-l.mirror.Remove(l.name)
@@ -95,8 +97,8 @@ func BenchmarkFloor(b *testing.B) {
 	sock.close()
 }
 
-// measure changes a route again and again, and looks when it arrives. In between it lets others run: the kernel may have put the mirror's thread
-// on the same core, where it would wait for up to two timer ticks.
+// measure changes a route again and again, and looks when it arrives. In between it lets others run: the kernel may
+// have put the mirror's thread on the same core, where it would wait for up to two timer ticks.
 func (l *lab) measure(b *testing.B, arrived func(i int) bool) {
 	b.Helper()
 	sock, err := openSocket(l.ns, 1<<20)

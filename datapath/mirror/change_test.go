@@ -107,7 +107,8 @@ func TestInterfaceDeletedOrMovedByTheUser(t *testing.T) {
 	}
 }
 
-// An interface that was away, in a namespace within the node, is a leg again when the owner of its other end says that it is the same.
+// An interface that was away, in a namespace within the node, is a leg again when the owner of its other end says
+// that it is the same.
 func TestInterfaceThatReturns(t *testing.T) {
 	l := newLab(t)
 	l.synced()
@@ -307,8 +308,8 @@ func TestEligibilityAndOff(t *testing.T) {
 	l.synced()
 }
 
-// Once there was a policy rule, the kernel asks table local before main, and looks sources up: `ip route get` says so here. The programs do neither, so what makes
-// a difference then keeps the router off the fast path.
+// Once there was a policy rule, the kernel asks table local before main, and looks sources up: `ip route get` says so
+// here. The programs do neither, so what makes a difference then keeps the router off the fast path.
 func TestWhatAPolicyRuleLeavesBehind(t *testing.T) {
 	for title, add := range map[string]string{
 		"address of lo with a subnet": "addr add 192.0.2.1/24 dev lo",

@@ -8,8 +8,9 @@ import (
 	"github.com/pergola-net/pergola/datapath/fib"
 )
 
-// comparison is of what the programs see with what a view of the kernel, fresh and with nobody's history, has to say. While it goes on the mirror
-// follows the kernel as always: nothing is held for longer than a change takes. What changes meanwhile may look like a difference.
+// comparison is of what the programs see with what a view of the kernel, fresh and with nobody's history, has to say.
+// While it goes on the mirror follows the kernel as always: nothing is held for longer than a change takes. What
+// changes meanwhile may look like a difference.
 type comparison struct {
 	mirror *session
 	kernel *memory
@@ -58,7 +59,8 @@ func often(ctx context.Context, i int) error {
 	return ctx.Err()
 }
 
-// leaves reports whether the mirror knows that it does not know: frames to the prefix are the kernel's until a dump has told.
+// leaves reports whether the mirror knows that it does not know: frames to the prefix are the kernel's until a dump
+// has told.
 func (s *session) leaves(p netip.Prefix) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +68,8 @@ func (s *session) leaves(p netip.Prefix) bool {
 	return e != nil && e.installed == &leave.Route
 }
 
-// holds reports whether a route is by a link that is held until a dump has told. A local one, whose frames are the kernel's anyway, may be by any.
+// holds reports whether a route is by a link that is held until a dump has told. A local one, whose frames are the
+// kernel's anyway, may be by any.
 func (s *session) holds(r fib.Route) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -55,8 +55,8 @@ func equal(a, b *fib.Route) bool {
 	return true
 }
 
-// decide is the kernel's choice: of table local before main, of each the lowest metric that is alive. Nil: a shorter prefix
-// decides.
+// decide is the kernel's choice: of table local before main, of each the lowest metric that is alive. Nil: a shorter
+// prefix decides.
 func (r *rib) decide(p netip.Prefix, e *entry) *fib.Route {
 	if e.doubt != 0 || e.partial() {
 		return &leave.Route
@@ -78,14 +78,14 @@ func (r *rib) decide(p netip.Prefix, e *entry) *fib.Route {
 	return nil
 }
 
-// partial reports whether a route is for some frames, and for others not. Metrics do not matter then: IPv6 looks for the source first, and where it fits
-// none goes on to a shorter prefix (fib6_node_lookup_1()).
+// partial reports whether a route is for some frames, and for others not. Metrics do not matter then: IPv6 looks for
+// the source first, and where it fits none goes on to a shorter prefix (fib6_node_lookup_1()).
 func (e *entry) partial() bool {
 	return slices.ContainsFunc(e.routes, func(n route) bool { return n.tos != 0 || n.hops.some })
 }
 
-// first is the answer of one table. Between routes of the same metric the kernel decides by what no message tells: their order,
-// whether the gateway answers.
+// first is the answer of one table. Between routes of the same metric the kernel decides by what no message tells:
+// their order, whether the gateway answers.
 func (r *rib) first(e *entry, t table) *fib.Route {
 	var chosen *fib.Route
 	var metric uint32

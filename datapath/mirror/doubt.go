@@ -2,8 +2,9 @@ package mirror
 
 import "net/netip"
 
-// doubts are what the kernel may have done without a word to routes that somehow depend on something. Frames to their prefixes are
-// the kernel's until a dump has told. Each has the generation of the dump that settles it: the first to begin after the doubt.
+// doubts are what the kernel may have done without a word to routes that somehow depend on something. Frames to their
+// prefixes are the kernel's until a dump has told. Each has the generation of the dump that settles it: the first to
+// begin after the doubt.
 type doubts struct {
 	objects map[uint32]uint32     // routes by this next-hop object: gone, or lead elsewhere
 	sources map[netip.Addr]uint32 // routes with this preferred source: gone with the address
@@ -59,8 +60,8 @@ func (r *rib) doubtSource(addr netip.Addr) error {
 	return doubt(r, r.doubts.sources, addr, func(h *hops) bool { return h.source == addr })
 }
 
-// doubtLink is for a link that came or went: dead paths by it may be alive again (fib_sync_up()). Paths that were alive are no matter
-// here: they are used only while the link is up.
+// doubtLink is for a link that came or went: dead paths by it may be alive again (fib_sync_up()). Paths that were
+// alive are no matter here: they are used only while the link is up.
 func (r *rib) doubtLink(link int) error {
 	r.again = "a link has changed, and perhaps routes with it"
 	return doubt(r, r.doubts.links, link, r.doubts.about)

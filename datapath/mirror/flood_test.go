@@ -16,8 +16,8 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// Root in a node can send to the groups that the mirror listens to. None of it is believed, the node is left to its kernel, and nobody
-// else notices.
+// Root in a node can send to the groups that the mirror listens to. None of it is believed, the node is left to its
+// kernel, and nobody else notices.
 func TestFloodOfForgedEvents(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.EventRate, c.EventBurst = 100, 500 })
 	calm := l.another()
@@ -194,7 +194,8 @@ func (l *lab) flap() (stop func()) {
 	})
 }
 
-// BenchmarkBeside measures from a change in one router to the change in the maps, while another flaps 10,000 routes a second.
+// BenchmarkBeside measures from a change in one router to the change in the maps, while another flaps 10,000 routes a
+// second.
 func BenchmarkBeside(b *testing.B) {
 	for _, c := range []struct {
 		title string

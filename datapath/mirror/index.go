@@ -6,7 +6,8 @@ import (
 	"net/netip"
 )
 
-// index finds the entries of prefixes. There may be a million of IPv4's: theirs is keyed by a number, half as large and twice as fast.
+// index finds the entries of prefixes. There may be a million of IPv4's: theirs is keyed by a number, half as large
+// and twice as fast.
 type index struct {
 	four map[uint64]*entry
 	six  map[netip.Prefix]*entry

@@ -174,7 +174,8 @@ func (k *kernel) flip(*rapid.T) {
 	k.tell(linkMessage(unix.RTM_NEWLINK, i+1, k.links[i]))
 }
 
-// setObject adds or replaces a next-hop object. Routes by it lead elsewhere, which is told only where they spell it out.
+// setObject adds or replaces a next-hop object. Routes by it lead elsewhere, which is told only where they spell it
+// out.
 func (k *kernel) setObject(*rapid.T) {
 	i := rapid.IntRange(0, len(k.object)-1).Draw(k.T, "object")
 	p := k.drawPath()

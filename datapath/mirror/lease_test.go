@@ -8,7 +8,8 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// A port of an earlier process that nobody takes over keeps the others off the fast path for the time of a lease, and no longer.
+// A port of an earlier process that nobody takes over keeps the others off the fast path for the time of a lease, and
+// no longer.
 func TestWhatIsNotTakenOverIsDropped(t *testing.T) {
 	testkit.Root(t)
 	maps := newMaps(t)

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// LegStatus is an interface by which frames of a family come in that are the kernel's, though the router is on the fast path.
+// LegStatus is an interface by which frames of a family come in that are the kernel's, though the router is on the
+// fast path.
 type LegStatus struct {
 	Interface  string
 	IPv4, IPv6 []string // why; empty: they are walked

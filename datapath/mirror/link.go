@@ -114,8 +114,8 @@ func parseIPv6Link(m rtnl.Message, known link) link {
 	return known
 }
 
-// set takes a link over, and reports whether routes may have changed with it: then nothing leaves by it before a dump of that
-// generation.
+// set takes a link over, and reports whether routes may have changed with it: then nothing leaves by it before a dump
+// of that generation.
 func (ls *links) set(index int, l link, until uint32) (shaken bool, err error) {
 	if was := ls.all[index]; was != nil {
 		l.held = was.held
@@ -153,8 +153,8 @@ func (ls *links) release(generation uint32) error {
 	return nil
 }
 
-// remove forgets a link. If it was a leg, there is none any more, whoever takes its ifindex: only the owner of the substrate's end
-// knows what a node's new interface leads to.
+// remove forgets a link. If it was a leg, there is none any more, whoever takes its ifindex: only the owner of the
+// substrate's end knows what a node's new interface leads to.
 func (ls *links) remove(index int) error {
 	was := ls.all[index]
 	delete(ls.all, index)

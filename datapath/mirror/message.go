@@ -8,8 +8,8 @@ import (
 	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
-// refusal is why the kernel does not answer a request for a dump (NLMSG_ERROR). A kernel without IPv6 or without next-hop objects
-// refuses to list them, which is no error: there are none.
+// refusal is why the kernel does not answer a request for a dump (NLMSG_ERROR). A kernel without IPv6 or without
+// next-hop objects refuses to list them, which is no error: there are none.
 func refusal(m rtnl.Message) error {
 	if len(m.Data) < 4 {
 		return rtnl.ErrMalformed

@@ -1,10 +1,11 @@
-// Package mirror keeps the fast path's picture of each router's kernel: one netlink subscription per router sliver, and what it tells,
-// compiled into the maps by package fib.
+// Package mirror keeps the fast path's picture of each router's kernel: one netlink subscription per router sliver,
+// and what it tells, compiled into the maps by package fib.
 //
-// The kernel is the truth. Events are taken over as they come; what the kernel does without a word (routes that go with a link or an
-// address) is found by a new dump, and until then the frames concerned are the kernel's. Whenever something may be wrong (events lost, a
-// dump interrupted, a message that should not be), the router leaves the fast path at once, is read again, and returns: there is no moment
-// in which frames follow a route that the kernel does not have.
+// The kernel is the truth. Events are taken over as they come; what the kernel does without a word (routes that go
+// with a link or an address) is found by a new dump, and until then the frames concerned are the kernel's. Whenever
+// something may be wrong (events lost, a dump interrupted, a message that should not be), the router leaves the fast
+// path at once, is read again, and returns: there is no moment in which frames follow a route that the kernel does
+// not have.
 //
 //	socket -> message -> view (links, rib, neighbours, addresses: pure) -> fib.Router
 //	            session decides when to dump, and whether the view may be trusted
@@ -30,16 +31,16 @@ type Config struct {
 	FIB *fib.FIB
 	Log *slog.Logger // nil: nowhere
 
-	// Watch says why a node's namespace may not be walked, in words, and says it again whenever that changes, until the context ends. Nil:
-	// all may.
+	// Watch says why a node's namespace may not be walked, in words, and says it again whenever that changes, until the
+	// context ends. Nil: all may.
 	Watch func(ctx context.Context, ns *os.File, report func(ipv4, ipv6 []string)) error
 
-	// A node whose kernel changes its routes and neighbours faster than EventRate a second, EventBurst in a row, forwards in its
-	// kernel until it is calm again. Zero: 2,000 and 50,000.
+	// A node whose kernel changes its routes and neighbours faster than EventRate a second, EventBurst in a row,
+	// forwards in its kernel until it is calm again. Zero: 2,000 and 50,000.
 	EventRate, EventBurst int
 
-	// AuditRate is how many routes a second the continuous audit compares; zero: none. What it finds it tells OnDifference,
-	// and the node is read again.
+	// AuditRate is how many routes a second the continuous audit compares; zero: none. What it finds it tells
+	// OnDifference, and the node is read again.
 	AuditRate    int
 	OnDifference func(name string, found []Difference)
 
@@ -57,8 +58,8 @@ type Router struct {
 	Slice uint32
 	NetNS *os.File // its network namespace; Set takes a copy
 
-	// Legs are the ports' ifindexes by the node's own. They come from whoever made the links: what the namespace itself says of an
-	// interface's other end its users can forge.
+	// Legs are the ports' ifindexes by the node's own. They come from whoever made the links: what the namespace itself
+	// says of an interface's other end its users can forge.
 	Legs map[int]int
 
 	Off bool // all its frames are its kernel's
@@ -97,8 +98,9 @@ func New(cfg Config) *Mirror {
 	return m
 }
 
-// keepLease renews it while this process keeps every leg. Those of an earlier one nobody keeps: until they are taken over the earlier
-// process's lease goes on, and ends. Then what is left is dropped: a router that cannot be read keeps no other off the fast path.
+// keepLease renews it while this process keeps every leg. Those of an earlier one nobody keeps: until they are taken
+// over the earlier process's lease goes on, and ends. Then what is left is dropped: a router that cannot be read
+// keeps no other off the fast path.
 func (m *Mirror) keepLease(ctx context.Context) {
 	tick := time.NewTicker(renew)
 	defer tick.Stop()
@@ -139,8 +141,9 @@ func (m *Mirror) takenOver(late bool) bool {
 	return true
 }
 
-// Set mirrors a router from now on, or changes what is known of it. It does not wait, neither for the first dump nor until what was known of
-// the router before is out of the maps. That is so when gone is closed; until then its ports must become no other's.
+// Set mirrors a router from now on, or changes what is known of it. It does not wait, neither for the first dump nor
+// until what was known of the router before is out of the maps. That is so when gone is closed; until then its ports
+// must become no other's.
 func (m *Mirror) Set(name string, r Router) (gone <-chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -184,8 +187,8 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// Remove begins to take a router off the fast path. When gone is closed it is out of the maps, and nothing here holds its network
-// namespace. It is no error if it was not there.
+// Remove begins to take a router off the fast path. When gone is closed it is out of the maps, and nothing here holds
+// its network namespace. It is no error if it was not there.
 func (m *Mirror) Remove(name string) (gone <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -241,8 +244,8 @@ func (m *Mirror) begin(ctx context.Context) (working context.Context, end func()
 	}, nil
 }
 
-// Close stops mirroring. What is in the maps stays in force until the lease ends or another process takes it over. Afterwards
-// nothing of the mirror uses the FIB.
+// Close stops mirroring. What is in the maps stays in force until the lease ends or another process takes it over.
+// Afterwards nothing of the mirror uses the FIB.
 func (m *Mirror) Close() {
 	m.mu.Lock()
 	m.closed = true

@@ -83,7 +83,8 @@ func (all objects) hasMember(group, id uint32) bool {
 	return false
 }
 
-// weigh gives paths that a route's message spells out, in the order of the group, the weights that only the object tells: there they have eight bits.
+// weigh gives paths that a route's message spells out, in the order of the group, the weights that only the object
+// tells: there they have eight bits.
 func (o object) weigh(paths []path) []path {
 	if len(paths) != len(o.members) {
 		return paths

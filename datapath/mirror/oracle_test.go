@@ -19,8 +19,8 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// The kernel itself is asked which route it takes (ip route get fibmatch), after random changes: the mirror takes the same, or leaves the
-// frame to the kernel.
+// The kernel itself is asked which route it takes (ip route get fibmatch), after random changes: the mirror takes the
+// same, or leaves the frame to the kernel.
 func TestTheKernelDecidesTheSame(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -70,7 +70,8 @@ func (r *rib) begin() {
 // confirm takes over a route of a dump.
 func (r *rib) confirm(p netip.Prefix, n route) error {
 	e := r.entry(p)
-	if r.touched.has(n.key(p)) && e.same(n) < 0 { // which of the two words is the newer nobody knows: both are kept, one of them is true
+	// which of the two words is the newer nobody knows: both are kept, one of them is true
+	if r.touched.has(n.key(p)) && e.same(n) < 0 {
 		r.again = "a route changed while routes were read"
 		e.doubt = r.generation + 1
 		return r.insert(p, e, n)
@@ -153,8 +154,8 @@ func (r *rib) doubtPrefix(p netip.Prefix, e *entry, why string) error {
 	return r.settle(p, e)
 }
 
-// prolong is for an event that meets a doubt: nobody knows which of the entry's routes there are, and so which one the event means. A dump that
-// is under way may have read before it.
+// prolong is for an event that meets a doubt: nobody knows which of the entry's routes there are, and so which one
+// the event means. A dump that is under way may have read before it.
 func (r *rib) prolong(e *entry) {
 	if e.doubt != 0 {
 		r.again = "a route changed of which there was a doubt"

@@ -42,8 +42,8 @@ func parsePrefixes(all ...string) (ps []netip.Prefix) {
 	return ps
 }
 
-// Whatever happens, in whatever order: frames go where the kernel would send them, or to the kernel. After a dump nothing is left to
-// the kernel but what no message tells.
+// Whatever happens, in whatever order: frames go where the kernel would send them, or to the kernel. After a dump
+// nothing is left to the kernel but what no message tells.
 func TestMirrorNeverLies(t *testing.T) {
 	for name, v6 := range map[string]bool{"IPv4": false, "IPv6": true} {
 		t.Run(name, func(t *testing.T) {
@@ -119,8 +119,8 @@ func (k *kernel) dump() {
 	}
 }
 
-// disturbedDump has all read while things change: what the dump says may be newer than events that come after it, and older than events that
-// came before.
+// disturbedDump has all read while things change: what the dump says may be newer than events that come after it, and
+// older than events that came before.
 func (k *kernel) disturbedDump(change func()) {
 	k.v.begin()
 	for p := range parts {
@@ -268,7 +268,8 @@ func (k *kernel) check(dumped bool) {
 	}
 }
 
-// harmless reports whether all paths by which frames may leave are the kernel's, too: on a link that is held they do not.
+// harmless reports whether all paths by which frames may leave are the kernel's, too: on a link that is held they do
+// not.
 func (k *kernel) harmless(have, want fib.Route) bool {
 	return !slices.ContainsFunc(have.Paths, func(p fib.Path) bool { return k.told.legs[p.Port].Up && !slices.Contains(want.Paths, p) })
 }

@@ -32,7 +32,8 @@ type route struct {
 
 // hops is where a route leads. Thousands of routes lead the same way: they share it.
 type hops struct {
-	key     string // all that a message says of it: hops with the same key are the same. Empty: taken together from several messages
+	// all that a message says of it: hops with the same key are the same. Empty: taken together from several messages
+	key     string
 	kind    fib.Kind
 	paths   []path     // of kind Unicast
 	source  netip.Addr // the route goes when this address goes
@@ -52,8 +53,8 @@ type path struct {
 
 func (h *hops) same(o *hops) bool { return h == o || h.key != "" && h.key == o.key }
 
-// within reports whether all paths of h are paths of o. IPv6 joins only paths with gateways, and none of next-hop objects, into one route
-// (rt6_qualify_for_ecmp()).
+// within reports whether all paths of h are paths of o. IPv6 joins only paths with gateways, and none of next-hop
+// objects, into one route (rt6_qualify_for_ecmp()).
 func (h *hops) within(o *hops) bool {
 	if h.kind != o.kind || len(h.paths) == 0 || h.object != 0 || o.object != 0 {
 		return false
@@ -88,7 +89,8 @@ const maxKnown = 1 << 16
 // forget makes hops anew: those of old routes keep what was concluded from them.
 func (p *routeParser) forget() { clear(p.known) }
 
-// parse reads RTM_NEWROUTE and RTM_DELROUTE. It is false for routes that forward nothing here: other tables, cached exceptions.
+// parse reads RTM_NEWROUTE and RTM_DELROUTE. It is false for routes that forward nothing here: other tables, cached
+// exceptions.
 func (p *routeParser) parse(m rtnl.Message) (netip.Prefix, route, bool, error) {
 	var r route
 	if len(m.Data) < unix.SizeofRtMsg {
@@ -138,9 +140,11 @@ func (p *routeParser) parse(m rtnl.Message) (netip.Prefix, route, bool, error) {
 	return prefix, r, true, nil
 }
 
-// apart reports whether an IPv4 route makes a difference once there was a policy rule, or a route of type local that somebody added: from then on, for as long as the node
-// lives, the kernel asks table local before main, and drops frames whose source has a route of another type than unicast (fib_has_custom_rules,
-// fib_unmerge(), fib_validate_source()). What it makes itself for each address, and for loopback, makes none: such sources are dropped before, or by addresses.
+// apart reports whether an IPv4 route makes a difference once there was a policy rule, or a route of type local that
+// somebody added: from then on, for as long as the node lives, the kernel asks table local before main, and drops
+// frames whose source has a route of another type than unicast (fib_has_custom_rules, fib_unmerge(),
+// fib_validate_source()). What it makes itself for each address, and for loopback, makes none: such sources are
+// dropped before, or by addresses.
 func apart(p netip.Prefix, t table, kind, protocol byte) bool {
 	if !p.Addr().Is4() {
 		return false
@@ -149,8 +153,8 @@ func apart(p netip.Prefix, t table, kind, protocol byte) bool {
 	return !own && (t == tableLocal || kindOf(kind) == fib.Local)
 }
 
-// expires reads struct rta_cacheinfo: has the route a time? IPv6 does not use it after that, and tells when it tidies up, perhaps a minute later
-// (fib6_check_expired()).
+// expires reads struct rta_cacheinfo: has the route a time? IPv6 does not use it after that, and tells when it tidies
+// up, perhaps a minute later (fib6_check_expired()).
 func expires(cache []byte) bool {
 	const at = 8 // rta_expires
 	return len(cache) >= at+4 && binary.NativeEndian.Uint32(cache[at:]) != 0
@@ -288,8 +292,9 @@ func gateway(a rtnl.Attrs) netip.Addr {
 	return a.Address()
 }
 
-// limitsMTU reports whether a route's metrics change how it forwards: its own MTU counts, locked or not, and a lock without
-// one makes it 576 (ip_dst_mtu_maybe_forward() in the kernel). The others are for what the router itself sends.
+// limitsMTU reports whether a route's metrics change how it forwards: its own MTU counts, locked or not, and a lock
+// without one makes it 576 (ip_dst_mtu_maybe_forward() in the kernel). The others are for what the router itself
+// sends.
 func limitsMTU(metrics []byte) bool {
 	for a := rtnl.Attributes(metrics); a.Next(); {
 		if a.Kind == unix.RTAX_MTU || a.Kind == unix.RTAX_LOCK && a.U32()&(1<<unix.RTAX_MTU) != 0 {

@@ -14,8 +14,8 @@ type dump struct {
 	due         time.Time // zero: not
 }
 
-// Events that need a dump come in crowds: the first waits a little for the others. Afterwards dumps take at most a tenth of the time,
-// however fast a node changes.
+// Events that need a dump come in crowds: the first waits a little for the others. Afterwards dumps take at most a
+// tenth of the time, however fast a node changes.
 const (
 	crowd = 2 * time.Millisecond
 	rest  = 9

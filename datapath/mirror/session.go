@@ -28,8 +28,8 @@ type session struct {
 
 	published atomic.Pointer[Status] // without the counters of earlier sessions
 
-	// Once it had to drop events, the kernel goes on dropping them, without a word, until the socket is empty (NETLINK_S_CONGESTED). So
-	// no dump is asked for before.
+	// Once it had to drop events, the kernel goes on dropping them, without a word, until the socket is empty
+	// (NETLINK_S_CONGESTED). So no dump is asked for before.
 	drain bool
 
 	mu      sync.Mutex // held while the view and the maps change
@@ -102,8 +102,9 @@ func (s *session) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// reopen gives up a socket whose dump has come to a stop. The kernel goes on with a dump when somebody reads: there is always more until its
-// end, unless events left no room for it at that moment. Then nothing makes it go on, and no other dump is possible there.
+// reopen gives up a socket whose dump has come to a stop. The kernel goes on with a dump when somebody reads: there
+// is always more until its end, unless events left no room for it at that moment. Then nothing makes it go on, and no
+// other dump is possible there.
 func (s *session) reopen() error {
 	sock, err := openSocket(s.n.router.NetNS, s.n.cfg.buffer)
 	if err != nil {
@@ -215,8 +216,8 @@ func (s *session) foreign() error {
 
 func (s *session) paused() bool { return !s.limit.until.IsZero() }
 
-// pause leaves a node that costs more than it is worth to its kernel, and hears of nothing for a while: to a socket that is in no group
-// nobody but the kernel can send.
+// pause leaves a node that costs more than it is worth to its kernel, and hears of nothing for a while: to a socket
+// that is in no group nobody but the kernel can send.
 func (s *session) pause(now time.Time, why string) error {
 	if err := s.sock.Load().subscribe(false); err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
-// The kernel's memory for events that are not yet read, per node. 32 MiB held the notifications of 50,000 routes added at
-// 57,000 a second without a reader; only what waits takes memory.
+// The kernel's memory for events that are not yet read, per node. 32 MiB held the notifications of 50,000 routes
+// added at 57,000 a second without a reader; only what waits takes memory.
 const receiveBuffer = 32 << 20
 
 // groups whose events tell of everything that a view is made of.
@@ -31,7 +31,8 @@ var (
 	errForeign = errors.New("a process in the node sends netlink messages in the kernel's place")
 )
 
-// socket is a netlink route socket in a node's namespace. It belongs to the namespace for good and may be used anywhere.
+// socket is a netlink route socket in a node's namespace. It belongs to the namespace for good and may be used
+// anywhere.
 type socket struct {
 	file *os.File
 	raw  syscall.RawConn
@@ -138,16 +139,17 @@ func (p part) request() (kind uint16, body []byte) {
 	return kind, body
 }
 
-// buffers are for one read each: the kernel's dumps come in pieces of up to 32 KiB. They are shared, because most nodes are silent
-// most of the time.
+// buffers are for one read each: the kernel's dumps come in pieces of up to 32 KiB. They are shared, because most
+// nodes are silent most of the time.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 
 // errEmpty means that no message waits.
 var errEmpty = errors.New("no message")
 
-// receive hands the kernel's messages to f, which must not keep them, and says whether they are events or answers. (Port and sequence number do not tell:
-// an event has those of the request that caused it, perhaps from another namespace, where the same port is another socket.) If there
-// are none it waits for them until the deadline (os.ErrDeadlineExceeded), or not (errEmpty).
+// receive hands the kernel's messages to f, which must not keep them, and says whether they are events or answers.
+// (Port and sequence number do not tell: an event has those of the request that caused it, perhaps from another
+// namespace, where the same port is another socket.) If there are none it waits for them until the deadline
+// (os.ErrDeadlineExceeded), or not (errEmpty).
 func (s *socket) receive(f func(b []byte, events bool) error, wait bool) error {
 	var failed error
 	err := s.raw.Read(func(fd uintptr) bool {

@@ -30,7 +30,8 @@ type neighbour struct {
 	generation uint32
 }
 
-// resolved are the states in which the kernel sends to a neighbour without further ado. A stale one it asks again, once it is used.
+// resolved are the states in which the kernel sends to a neighbour without further ado. A stale one it asks again,
+// once it is used.
 const resolved = unix.NUD_REACHABLE | unix.NUD_DELAY | unix.NUD_PROBE | unix.NUD_PERMANENT | unix.NUD_NOARP
 
 // apply takes over RTM_NEWNEIGH or RTM_DELNEIGH, from a dump or as an event.
@@ -97,9 +98,10 @@ func (ns *neighbours) remove(k neighbourKey) error {
 	return ns.out.DeleteNeighbour(port, k.addr)
 }
 
-// addresses are a node's own IPv4 addresses: frames that claim to come from them are not forwarded. (IPv6 does not look.) Nor are those from
-// its links' broadcast addresses, once there was a policy rule or a route of type local, for as long as the node lives: from then on the kernel
-// looks sources up in its routes (fib_has_custom_rules, fib_validate_source()). So these are always the kernel's.
+// addresses are a node's own IPv4 addresses: frames that claim to come from them are not forwarded. (IPv6 does not
+// look.) Nor are those from its links' broadcast addresses, once there was a policy rule or a route of type local,
+// for as long as the node lives: from then on the kernel looks sources up in its routes (fib_has_custom_rules,
+// fib_validate_source()). So these are always the kernel's.
 type addresses struct {
 	out sink
 	all map[addressKey]uint32 // generation
@@ -116,7 +118,8 @@ type addressKey struct {
 	broadcast netip.Addr   // as configured; invalid: not
 }
 
-// broadcasts are the addresses to which the kernel has routes of type broadcast, or had in some version (fib_add_ifaddr()).
+// broadcasts are the addresses to which the kernel has routes of type broadcast, or had in some version
+// (fib_add_ifaddr()).
 func (k addressKey) broadcasts() []netip.Addr {
 	var all []netip.Addr
 	if k.subnet.Bits() < 31 {

@@ -11,9 +11,10 @@ const (
 	alone          // an event otherwise
 )
 
-// touched are the keys of which events have told since the dump that is under way began. An event may overtake the dump's older word: newer
-// kernels dump routes, neighbours and addresses without the lock under which they change, and tell that a route goes before it has gone. So
-// of such a key the dump does not have the last word. (Where the kernel still takes the lock, both say the same.)
+// touched are the keys of which events have told since the dump that is under way began. An event may overtake the
+// dump's older word: newer kernels dump routes, neighbours and addresses without the lock under which they change,
+// and tell that a route goes before it has gone. So of such a key the dump does not have the last word. (Where the
+// kernel still takes the lock, both say the same.)
 type touched[K comparable] struct{ keys map[K]struct{} }
 
 func (t *touched[K]) add(k K) {
@@ -28,7 +29,8 @@ func (t *touched[K]) has(k K) bool {
 	return ok
 }
 
-// stale reports whether a message is not to be believed, where each message tells all of its key: the dump's word after an event's.
+// stale reports whether a message is not to be believed, where each message tells all of its key: the dump's word
+// after an event's.
 func (t *touched[K]) stale(k K, from origin) bool {
 	if from == between {
 		t.add(k)

@@ -50,8 +50,8 @@ func TestAnEventOvertakesTheDump(t *testing.T) {
 	}
 }
 
-// IPv6: of a path that is removed, only that path is told. Which of the routes that a doubt left it belonged to is not known, so the doubt
-// stays until a dump that has begun afterwards.
+// IPv6: of a path that is removed, only that path is told. Which of the routes that a doubt left it belonged to is
+// not known, so the doubt stays until a dump that has begun afterwards.
 func TestAPathRemovedFromADoubtfulRoute(t *testing.T) {
 	everything := netip.MustParsePrefix("::/0")
 	a, b := path{link: 1, gateway: netip.MustParseAddr("fe80::a"), weight: 1}, path{link: 1, gateway: netip.MustParseAddr("fe80::b"), weight: 1}

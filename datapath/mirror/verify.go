@@ -31,8 +31,8 @@ const (
 	looks      = 3
 )
 
-// Verify reads the router's kernel again and compares it with what the programs see, route by route. Only what differs each time that it
-// is looked at counts.
+// Verify reads the router's kernel again and compares it with what the programs see, route by route. Only what
+// differs each time that it is looked at counts.
 func (m *Mirror) Verify(ctx context.Context, name string) ([]Difference, error) {
 	n, err := m.node(name)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
-// view is one node's kernel as its messages tell it, and what follows from it for the programs. It has no clock and does no I/O but to
-// its sink.
+// view is one node's kernel as its messages tell it, and what follows from it for the programs. It has no clock and
+// does no I/O but to its sink.
 type view struct {
 	parser     routeParser
 	rib        *rib
@@ -130,8 +130,8 @@ func (v *view) apply(m rtnl.Message, from origin) error {
 	return fmt.Errorf("%w: type %d", errUnexpected, m.Kind)
 }
 
-// link takes over RTM_NEWLINK. What leaves by a link that has changed waits for a dump of that generation: the kernel does not announce
-// IPv4 routes that went with a link, and the link may be back before anybody has looked.
+// link takes over RTM_NEWLINK. What leaves by a link that has changed waits for a dump of that generation: the kernel
+// does not announce IPv4 routes that went with a link, and the link may be back before anybody has looked.
 func (v *view) link(m rtnl.Message, until uint32) error {
 	if len(m.Data) < unix.SizeofIfInfomsg {
 		return rtnl.ErrMalformed

@@ -21,8 +21,10 @@ type Verdict struct {
 // maxMissing bounds Verdict.Missing.
 const maxMissing = 10
 
-// Converged judges one look at a network; docs/convergence.md says what is asked. tables holds the nodes that run. Routers that are Elsewhere are
-// not judged: what is sent to one of them is taken to arrive, as its own host judges the rest of the way. up tells which links are not taken down (nil: all). Two equal looks make the verdict final: see AwaitConverged.
+// Converged judges one look at a network; docs/convergence.md says what is asked. tables holds the nodes that run.
+// Routers that are Elsewhere are not judged: what is sent to one of them is taken to arrive, as its own host judges
+// the rest of the way. up tells which links are not taken down (nil: all). Two equal looks make the verdict final:
+// see AwaitConverged.
 func Converged(s *slice.Slice, tables map[string]Table, up func(link string) bool) Verdict {
 	if up == nil {
 		up = func(string) bool { return true }

@@ -20,8 +20,8 @@ func Expected(n *slice.Node) Table {
 	return t
 }
 
-// linkLocal is the address that the kernel gives an interface with a MAC address (RFC 4291, appendix A), by which routing daemons name
-// their neighbours.
+// linkLocal is the address that the kernel gives an interface with a MAC address (RFC 4291, appendix A), by which
+// routing daemons name their neighbours.
 func linkLocal(address string) (netip.Prefix, bool) {
 	mac, err := net.ParseMAC(address)
 	if err != nil || len(mac) != 6 {

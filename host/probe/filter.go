@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-// CompileFilter turns a filter expression of pcap-filter(7), such as "ospf or icmp6", into what CaptureOptions wants. The
-// compiler is tcpdump's: there is none in Go. An empty expression takes everything.
+// CompileFilter turns a filter expression of pcap-filter(7), such as "ospf or icmp6", into what CaptureOptions wants.
+// The compiler is tcpdump's: there is none in Go. An empty expression takes everything.
 func CompileFilter(ctx context.Context, expression string) ([]bpf.RawInstruction, error) {
 	if strings.TrimSpace(expression) == "" {
 		return nil, nil

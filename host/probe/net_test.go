@@ -55,8 +55,9 @@ func line(t *testing.T) *daemons.Lab {
 	return l
 }
 
-// reach waits until frames pass in both families: the tables show an interface before the kernel has noticed that its far end
-// is up, and what it sends until then is lost; the next question for a neighbour follows a second later, at each hop.
+// reach waits until frames pass in both families: the tables show an interface before the kernel has noticed that its
+// far end is up, and what it sends until then is lost; the next question for a neighbour follows a second later, at
+// each hop.
 func reach(t *testing.T, l *daemons.Lab, from, to string) {
 	t.Helper()
 	var targets []netip.Addr

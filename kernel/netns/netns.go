@@ -78,9 +78,9 @@ func New(f func() error) error {
 	})
 }
 
-// away calls f, which moves the thread to another namespace, and moves it back. A thread that cannot be moved back stays
-// locked, and the runtime ends it together with its goroutine. A thread is ended for no lesser reason: child processes
-// with PR_SET_PDEATHSIG get their signal when the thread that started them ends.
+// away calls f, which moves the thread to another namespace, and moves it back. A thread that cannot be moved back
+// stays locked, and the runtime ends it together with its goroutine. A thread is ended for no lesser reason: child
+// processes with PR_SET_PDEATHSIG get their signal when the thread that started them ends.
 func away(f func() error) error {
 	runtime.LockOSThread()
 	home, err := os.Open("/proc/thread-self/ns/net")

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Batch collects requests and sends many of them at a time: a million routes one by one would cost as many switches between
-// kernel and user. It is for one goroutine at a time.
+// Batch collects requests and sends many of them at a time: a million routes one by one would cost as many switches
+// between kernel and user. It is for one goroutine at a time.
 type Batch struct {
 	conn  *Conn
 	out   []byte
@@ -16,8 +16,8 @@ type Batch struct {
 	names []any // what each request does, for errors
 }
 
-// chunk is how many bytes are sent at a time, and resultsBuffer is more than the kernel needs for the results of a chunk: about a
-// KiB for each.
+// chunk is how many bytes are sent at a time, and resultsBuffer is more than the kernel needs for the results of a
+// chunk: about a KiB for each.
 const (
 	chunk         = 32 << 10
 	resultsBuffer = 8 << 20
@@ -29,7 +29,8 @@ func (c *Conn) Batch() *Batch {
 	return &Batch{conn: c}
 }
 
-// Add appends an encoded request; name is what errors call it. It may send what was added before, and fails as Flush does.
+// Add appends an encoded request; name is what errors call it. It may send what was added before, and fails as Flush
+// does.
 func (b *Batch) Add(name any, request []byte) error {
 	if len(b.out)+len(request) > chunk {
 		if err := b.Flush(); err != nil {
@@ -43,8 +44,8 @@ func (b *Batch) Add(name any, request []byte) error {
 	return nil
 }
 
-// Flush sends what was added and waits for all results. The error joins those of all requests that failed; the others were
-// carried out.
+// Flush sends what was added and waits for all results. The error joins those of all requests that failed; the others
+// were carried out.
 func (b *Batch) Flush() error {
 	if len(b.names) == 0 {
 		return nil

@@ -1,8 +1,8 @@
 // Package rtnl is the one place for netlink: sockets, requests with their answers, and attributes.
 //
-// Requests are encoded here, and answers are walked over without a copy: the decoders of vishvananda/netlink cost eight times
-// as much, which counts where 500 routers have 3,000 routes each. The mirror of routing tables has a socket of its own,
-// for subscriptions with their overruns; its messages and attributes are those of this package.
+// Requests are encoded here, and answers are walked over without a copy: the decoders of vishvananda/netlink cost
+// eight times as much, which counts where 500 routers have 3,000 routes each. The mirror of routing tables has a
+// socket of its own, for subscriptions with their overruns; its messages and attributes are those of this package.
 package rtnl
 
 import (
@@ -23,8 +23,8 @@ var ErrInterrupted = errors.New("changed while it was read")
 // ErrAbsent means that the kernel has no such netlink protocol.
 var ErrAbsent = errors.New("not part of this kernel")
 
-// Conn is a netlink socket. It belongs for good to the namespace in which it was opened, and may be used anywhere; requests of
-// several goroutines take turns.
+// Conn is a netlink socket. It belongs for good to the namespace in which it was opened, and may be used anywhere;
+// requests of several goroutines take turns.
 type Conn struct {
 	mu  sync.Mutex // guards what follows
 	fd  int
@@ -154,8 +154,9 @@ func (c *Conn) Get(kind uint16, header []byte, attrs ...Attr) (data []byte, err 
 	return data, err
 }
 
-// Ask sends an encoded request and hands each message of the answer to f, up to the first error; a message is valid only
-// until f returns. A request with NLM_F_DUMP lists, one with NLM_F_ACK has a result, any other one has a single answer.
+// Ask sends an encoded request and hands each message of the answer to f, up to the first error; a message is valid
+// only until f returns. A request with NLM_F_DUMP lists, one with NLM_F_ACK has a result, any other one has a single
+// answer.
 func (c *Conn) Ask(request []byte, f func(Message) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,8 +194,8 @@ func (c *Conn) receive(f func(datagram []byte) (end bool, err error)) error {
 	}
 }
 
-// exchange is the answer to one request. It is read to the end, also after an error: else the rest would be taken for the
-// next answer.
+// exchange is the answer to one request. It is read to the end, also after an error: else the rest would be taken for
+// the next answer.
 type exchange struct {
 	seq          uint32
 	f            func(Message) error

@@ -10,7 +10,8 @@ import (
 // ErrMalformed means bytes that are no netlink messages or attributes.
 var ErrMalformed = errors.New("malformed netlink message")
 
-// Message is one netlink message (struct nlmsghdr, linux/netlink.h). Its data points into the buffer that it was read into.
+// Message is one netlink message (struct nlmsghdr, linux/netlink.h). Its data points into the buffer that it was read
+// into.
 type Message struct {
 	Kind, Flags uint16
 	Seq         uint32 // of the request that it answers, or that caused it

@@ -82,7 +82,8 @@ func New(t testing.TB, s *slice.Slice) *Lab {
 func (l *Lab) hold(name string) {
 	l.t.Helper()
 	n := &node{}
-	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", prepare, name) // the test's own context ends before its clean-up
+	// the test's own context ends before its clean-up
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", prepare, name)
 	cmd.Stdout, cmd.Stderr = &n.output, &n.output
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig:  syscall.SIGKILL, // a test that panics leaves nothing behind either

@@ -1,10 +1,10 @@
 // Package testbed makes several machines of one, for trying a cluster and for testing it.
 //
-// A machine of the bed is a set of namespaces (network, mount, PID, UTS, cgroup) with a first process of its own, with its own
-// /run, /var, /proc, /sys, cgroup hierarchies and BPF file system; the rest of the file system is that of the real
-// machine. In it runs one Pergola process, as a child of the first process: it can be killed and started again, and what it
-// left running lives on, as on a real machine. A veth pair, the machine's wire, leads from its eth0 into a switch, a bridge
-// in a namespace that belongs to the bed.
+// A machine of the bed is a set of namespaces (network, mount, PID, UTS, cgroup) with a first process of its own,
+// with its own /run, /var, /proc, /sys, cgroup hierarchies and BPF file system; the rest of the file system is that
+// of the real machine. In it runs one Pergola process, as a child of the first process: it can be killed and started
+// again, and what it left running lives on, as on a real machine. A veth pair, the machine's wire, leads from its
+// eth0 into a switch, a bridge in a namespace that belongs to the bed.
 //
 //	machine h1          │ switch                   │ machine h2
 //	init ── pergola     │                          │ pergola ── init
@@ -19,8 +19,8 @@
 //	DIR/NAME/var        /var of a machine
 //	pergola-dev-HASH    the cgroup of the bed, in each hierarchy, with one below it for each machine
 //
-// No process watches over a bed. Who makes or changes it may be killed at any moment; Remove finds everything
-// by these names, and nothing else.
+// No process watches over a bed. Who makes or changes it may be killed at any moment; Remove finds everything by
+// these names, and nothing else.
 package testbed
 
 import (
@@ -149,7 +149,8 @@ func Open(dir string) (*Bed, error) {
 	return b, nil
 }
 
-// Lock keeps others from making, changing or removing the bed of a directory at the same time. The lock goes with the process.
+// Lock keeps others from making, changing or removing the bed of a directory at the same time. The lock goes with the
+// process.
 func Lock(dir string) (unlock func(), err error) {
 	// The directory's own inode would go with the bed; its parent's stays.
 	f, err := os.Open(filepath.Dir(filepath.Clean(dir)))

@@ -17,9 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The cgroup file system is one for the whole machine, and servers name their groups by their state directory: which is
-// /run/pergola in each machine of a bed. So each machine has a cgroup namespace, whose root is a group of its
-// own in every hierarchy. What is in the groups of a bed belongs to the bed, also where nothing else tells: that is its mark.
+// The cgroup file system is one for the whole machine, and servers name their groups by their state directory: which
+// is /run/pergola in each machine of a bed. So each machine has a cgroup namespace, whose root is a group of its own
+// in every hierarchy. What is in the groups of a bed belongs to the bed, also where nothing else tells: that is its
+// mark.
 
 // hierarchy is a mounted cgroup hierarchy: with version 1 one for some controllers each, with version 2 the only one.
 type hierarchy struct {
@@ -162,8 +163,8 @@ func (b *Bed) joinGroups(machine string) error {
 	return nil
 }
 
-// leaveRoot moves this process out of the root of its cgroup namespace: with version 2, a group that holds processes cannot limit
-// those below it, and slivers go below it.
+// leaveRoot moves this process out of the root of its cgroup namespace: with version 2, a group that holds processes
+// cannot limit those below it, and slivers go below it.
 func leaveRoot(hierarchies []hierarchy) error {
 	for _, h := range hierarchies {
 		if h.kind != "cgroup2" {
@@ -208,8 +209,8 @@ func (b *Bed) removeGroups(ctx context.Context) error {
 	}
 }
 
-// sweep kills the processes of a group and of all below it, and removes those that are empty; left counts those that were not. A
-// machine's first process takes all others of its machine with it.
+// sweep kills the processes of a group and of all below it, and removes those that are empty; left counts those that
+// were not. A machine's first process takes all others of its machine with it.
 func sweep(group string) (left int, err error) {
 	var dirs []string
 	err = filepath.WalkDir(group, func(path string, e fs.DirEntry, err error) error {

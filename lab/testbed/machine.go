@@ -116,8 +116,8 @@ func (m *Machine) launch(ctx context.Context, program []string) (pid int, err er
 	return cmd.Process.Pid, nil
 }
 
-// PID is that of the machine's first process, from the caller's view. It is the kernel that says who listens at the machine's
-// socket: no number is kept that could be another process's meanwhile.
+// PID is that of the machine's first process, from the caller's view. It is the kernel that says who listens at the
+// machine's socket: no number is kept that could be another process's meanwhile.
 func (m *Machine) PID() (int, error) {
 	c, err := m.connect()
 	if err != nil {

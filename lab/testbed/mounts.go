@@ -19,8 +19,8 @@ const (
 	ready   = "ready\n"
 )
 
-// Build makes a machine of the process that calls it, the first in a PID, mount, network and UTS namespace of its own, and
-// executes program (a path of Pergola itself and the words that make it call Init) in its place.
+// Build makes a machine of the process that calls it, the first in a PID, mount, network and UTS namespace of its
+// own, and executes program (a path of Pergola itself and the words that make it call Init) in its place.
 func Build(dir, name string, program ...string) error {
 	b, err := Open(dir)
 	if err != nil {
@@ -49,7 +49,8 @@ func Build(dir, name string, program ...string) error {
 	if err := linkProgram(program[0]); err != nil {
 		return err
 	}
-	// A machine outlives the command that made it, and what that command was born with: a lock, say, that flock(1) holds for it.
+	// A machine outlives the command that made it, and what that command was born with: a lock, say, that flock(1) holds
+	// for it.
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("let go of open files: %w", err)
 	}
@@ -103,7 +104,8 @@ func (b *Bed) mount(name string) error {
 func mountKernel(hierarchies []hierarchy) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	const groups = "/sys/fs/cgroup"
-	// With version 1, a tmpfs holds the mount points: without what is mounted there, for no file system can be mounted over itself.
+	// With version 1, a tmpfs holds the mount points: without what is mounted there, for no file system can be mounted
+	// over itself.
 	points, err := unix.OpenTree(unix.AT_FDCWD, groups, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("copy the mount of %s: %w", groups, err)

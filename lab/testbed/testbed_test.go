@@ -19,7 +19,8 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// The test's own binary stands for Pergola: called as a machine's first process calls it, it sleeps, or does what the words say.
+// The test's own binary stands for Pergola: called as a machine's first process calls it, it sleeps, or does what the
+// words say.
 const (
 	asMachine = "machine"
 	asInit    = "init"

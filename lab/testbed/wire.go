@@ -108,8 +108,9 @@ func (m *Machine) configure() error {
 	return nil
 }
 
-// asOnAWire lets frames leave an end of a veth pair as a wire would carry them: cut to its MTU, with their checksums. And it lets
-// the end take what an XDP program at the other sends: veth does so only where GRO is on, which real interfaces do too.
+// asOnAWire lets frames leave an end of a veth pair as a wire would carry them: cut to its MTU, with their checksums.
+// And it lets the end take what an XDP program at the other sends: veth does so only where GRO is on, which real
+// interfaces do too.
 func asOnAWire(name string) error {
 	tool, err := ethtool.NewEthtool()
 	if err != nil {

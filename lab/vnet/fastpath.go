@@ -62,7 +62,8 @@ func (f *fastPath) remove(n *Network) {
 	}
 }
 
-// FastPath switches the whole network between the walk and forwarding in the routers' kernels, and waits until it is so.
+// FastPath switches the whole network between the walk and forwarding in the routers' kernels, and waits until it is
+// so.
 func (n *Network) FastPath(ctx context.Context, on bool) error {
 	for _, l := range n.Plan.Links {
 		if err := errors.Join(n.reenter(ctx, l, on), n.xdp(l, on)); err != nil {
@@ -98,8 +99,8 @@ func (n *Network) FastPath(ctx context.Context, on bool) error {
 	return nil
 }
 
-// reenter lets walks go on behind a link that ends them, a LAN or one that is shaped, as the agent does. A router's end of a LAN
-// does so for itself, the ends of a link between two nodes only together.
+// reenter lets walks go on behind a link that ends them, a LAN or one that is shaped, as the agent does. A router's
+// end of a LAN does so for itself, the ends of a link between two nodes only together.
 func (n *Network) reenter(ctx context.Context, l LinkPlan, on bool) error {
 	router := func(e End) bool { return n.Plan.Node(e.Node).Router }
 	shaped := func(e End) bool { return e.Shape != (slice.Shape{}) }
@@ -140,7 +141,8 @@ func (n *Network) await(ctx context.Context, name string, on bool) error {
 	return nil
 }
 
-// transient are reasons that will give way to others, or to none. Of a router that is no longer switched off the mirror may still say it is.
+// transient are reasons that will give way to others, or to none. Of a router that is no longer switched off the
+// mirror may still say it is.
 func (n *Network) transient(why string) bool {
 	return !n.off && strings.Contains(why, "switched off") || strings.Contains(why, "being examined") || strings.Contains(why, "being read") || strings.Contains(why, "about to be")
 }
@@ -150,7 +152,8 @@ func (n *Network) Status(name string) (mirror.Status, error) {
 	return n.ground.fast.mirror.Status(n.mirrorName(name))
 }
 
-// InStep waits until the mirror says what the kernels of routers say: of those named, or all. Nothing may change meanwhile.
+// InStep waits until the mirror says what the kernels of routers say: of those named, or all. Nothing may change
+// meanwhile.
 func (n *Network) InStep(ctx context.Context, names ...string) error {
 	for _, p := range n.Plan.Nodes {
 		if !p.Router || len(names) > 0 && !slices.Contains(names, p.Name) {

@@ -9,14 +9,15 @@ import (
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
-// lineCards makes ports what the devices of NICs are: frames leave by the device itself, and come in without offloads. While the network
-// is on the fast path, frames come in through XDP.
+// lineCards makes ports what the devices of NICs are: frames leave by the device itself, and come in without
+// offloads. While the network is on the fast path, frames come in through XDP.
 func (n *Network) lineCards(l LinkPlan) error {
 	for _, e := range l.Ends {
 		if !e.NIC {
 			continue
 		}
-		// At the other end of a wire frames are complete, and those that XDP redirects are taken: by a veth only with GRO, or a program.
+		// At the other end of a wire frames are complete, and those that XDP redirects are taken: by a veth only with GRO,
+		// or a program.
 		ns := n.Nodes[e.Node].NS
 		if err := errors.Join(SetOffload(ns, e.Interface, Checksum, false), SetOffload(ns, e.Interface, GRO, true)); err != nil {
 			return err

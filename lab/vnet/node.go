@@ -107,6 +107,6 @@ func (n *Node) SetSysctl(path string, value int) error {
 	return n.Do(func() error { return os.WriteFile("/proc/sys/net/"+path, []byte(strconv.Itoa(value)), 0) })
 }
 
-// here names the calling thread where a process is asked for: it has its own network namespace, and the kernel shows threads
-// below /proc as it shows processes.
+// here names the calling thread where a process is asked for: it has its own network namespace, and the kernel shows
+// threads below /proc as it shows processes.
 func here() int { return unix.Gettid() }

@@ -29,7 +29,8 @@ type NodePlan struct {
 	Neighbours []Neighbour
 }
 
-// LinkPlan joins two interfaces, or, with a switch between them, any number. One end alone the caller joins with something else.
+// LinkPlan joins two interfaces, or, with a switch between them, any number. One end alone the caller joins with
+// something else.
 type LinkPlan struct {
 	LAN  bool
 	Ends []End
@@ -42,7 +43,8 @@ type End struct {
 	MAC             net.HardwareAddr
 	Addresses       []netip.Prefix
 	Shape           slice.Shape // of what the node sends
-	NIC             bool        // behind it is a line card, as where frames come in from outside; for hosts, on links of two
+	// behind it is a line card, as where frames come in from outside; for hosts, on links of two
+	NIC bool
 }
 
 // Route is one of the main table.

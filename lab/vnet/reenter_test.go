@@ -47,7 +47,8 @@ func TestWalksGoOnBehindQueuesAndLANs(t *testing.T) {
 		}
 		testkit.Eventually(t, func() error { return ping(1) }, 5*time.Second, "an answer") // and neighbours are known
 		const count = 20
-		testkit.Eventually(t, func() error { // but for the one frame in a while that makes a kernel ask for its neighbour again
+		// but for the one frame in a while that makes a kernel ask for its neighbour again
+		testkit.Eventually(t, func() error {
 			before := forwarded(t, n, routers)
 			if err := ping(count); err != nil {
 				return err

@@ -11,8 +11,8 @@ import (
 	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
-// State is what a node's kernel says of its links, addresses and routes, in a form that can be compared with another node's:
-// nothing in it depends on time.
+// State is what a node's kernel says of its links, addresses and routes, in a form that can be compared with another
+// node's: nothing in it depends on time.
 type State struct {
 	Lines []string // sorted
 	// Pending says what the kernel has not finished: it takes up a carrier that came or went, and an IPv6 address,

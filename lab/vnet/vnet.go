@@ -1,6 +1,6 @@
-// Package vnet makes virtual networks of bare network namespaces: no containers, no server, but the same ports, wires and data
-// path, and the same mirror of the routers' kernels. Tests and benchmarks of the data path use it: a network of forty routers
-// exists after a fraction of a second.
+// Package vnet makes virtual networks of bare network namespaces: no containers, no server, but the same ports, wires
+// and data path, and the same mirror of the routers' kernels. Tests and benchmarks of the data path use it: a network
+// of forty routers exists after a fraction of a second.
 //
 //	ground, err := vnet.Open(ctx, dir, log)  // a substrate, with the fast path's maps
 //	net, err := ground.New(ctx, plan)        // routers, hosts, links

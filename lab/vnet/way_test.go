@@ -10,7 +10,8 @@ import (
 	"github.com/pergola-net/pergola/lab/vnet"
 )
 
-// Hosts behind line cards reach each other by routes of all forms: by a gateway of the other family, an object, and a group of objects.
+// Hosts behind line cards reach each other by routes of all forms: by a gateway of the other family, an object, and a
+// group of objects.
 func TestRoutesOfAllFormsLeadToLineCards(t *testing.T) {
 	const routers = 3
 	plan := chain(7, routers)

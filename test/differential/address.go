@@ -1,11 +1,12 @@
-// Package differential proves the fast path right: random networks, random frames, random events, once with the fast path and
-// once without. Every host must receive the same frames, and those of a flow in the same order
-// where there are no queues.
+// Package differential proves the fast path right: random networks, random frames, random events, once with the fast
+// path and once without. Every host must receive the same frames, and those of a flow in the same order where there
+// are no queues.
 //
-// Networks have 2 to 40 routers and up to seven hosts; ECMP by routes or by next hop objects; blackholes, loops and holes; LANs, queues, and
-// hosts behind line cards, whose frames come in by XDP; IPv4 by IPv6 gateways; mixed MTUs; neighbours that are unknown, in doubt or wrong; routes
-// that the mirror leaves to kernels (of table local, by TOS, for some sources, with an MTU), and what a policy rule leaves behind.
-// Frames are valid, odd or broken. Events are changes of routes, objects, links, carriers, addresses, neighbours, MTUs, and whatever makes a router leave the
+// Networks have 2 to 40 routers and up to seven hosts; ECMP by routes or by next hop objects; blackholes, loops and
+// holes; LANs, queues, and hosts behind line cards, whose frames come in by XDP; IPv4 by IPv6 gateways; mixed MTUs;
+// neighbours that are unknown, in doubt or wrong; routes that the mirror leaves to kernels (of table local, by TOS,
+// for some sources, with an MTU), and what a policy rule leaves behind. Frames are valid, odd or broken. Events are
+// changes of routes, objects, links, carriers, addresses, neighbours, MTUs, and whatever makes a router leave the
 // fast path.
 //
 // A failure prints the command that plays the same case again and makes it smaller.
@@ -17,8 +18,8 @@ import (
 	"net/netip"
 )
 
-// The address plan. Two networks of the same case have the same addresses, down to the MACs: what hosts receive can be compared
-// byte by byte.
+// The address plan. Two networks of the same case have the same addresses, down to the MACs: what hosts receive can
+// be compared byte by byte.
 
 func subnet4(link int) netip.Prefix {
 	return netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.0/24", 1+link>>8, link&0xff))

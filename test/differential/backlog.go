@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// backlog says when the processor has nothing left to do: frames wait for each next hop in a queue of the CPU, and a thread that runs on
-// that CPU and finds it empty knows that all it sent has arrived where it can. Behind XDP they wait in a queue of the device instead, which
-// cannot be seen; but what is not done with them at once is left to ksoftirqd, which then is running.
+// backlog says when the processor has nothing left to do: frames wait for each next hop in a queue of the CPU, and a
+// thread that runs on that CPU and finds it empty knows that all it sent has arrived where it can. Behind XDP they
+// wait in a queue of the device instead, which cannot be seen; but what is not done with them at once is left to
+// ksoftirqd, which then is running.
 type backlog struct {
 	file      *os.File
 	ksoftirqd []*os.File // their states

@@ -63,7 +63,8 @@ const (
 	icmp6EchoReply   = 129
 )
 
-// idle reports whether a frame is what kernels say to each other when they like: it has no counterpart in the other network.
+// idle reports whether a frame is what kernels say to each other when they like: it has no counterpart in the other
+// network.
 func idle(b []byte) bool {
 	h := parse(b)
 	_, ours := number(b)
@@ -80,9 +81,10 @@ func idle(b []byte) bool {
 	return false
 }
 
-// normal gives what must be the same in both networks. What depends on the path is left out: where routes spread, which of several routers,
-// equally far away, sent the frame or an ICMP error; on parallel links, from which of its addresses a router sends an ICMPv6 error, as that
-// may be the address of the interface by which the cause came (RFC 4443, 2.2).
+// normal gives what must be the same in both networks. What depends on the path is left out: where routes spread,
+// which of several routers, equally far away, sent the frame or an ICMP error; on parallel links, from which of its
+// addresses a router sends an ICMPv6 error, as that may be the address of the interface by which the cause came (RFC
+// 4443, 2.2).
 func normal(r received, paths ecmp) string {
 	b := append([]byte{}, r.data...)
 	h := parse(b)
@@ -118,11 +120,12 @@ func normal(r received, paths ecmp) string {
 	return string(r.offload[:]) + string(b)
 }
 
-// dataValid says that the receiver's interface has looked at the checksum, as it does to frames from XDP: VIRTIO_NET_HDR_F_DATA_VALID.
+// dataValid says that the receiver's interface has looked at the checksum, as it does to frames from XDP:
+// VIRTIO_NET_HDR_F_DATA_VALID.
 const dataValid = 2
 
-// unnumber takes away from a frame what is not the same in both networks: kernels number the IPv4 packets that they make themselves, and
-// fragments, as they like (RFC 6864). Of the header's checksum remains whether it was right.
+// unnumber takes away from a frame what is not the same in both networks: kernels number the IPv4 packets that they
+// make themselves, and fragments, as they like (RFC 6864). Of the header's checksum remains whether it was right.
 func unnumber(b []byte) {
 	h := parse(b)
 	switch {

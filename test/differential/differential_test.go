@@ -94,7 +94,8 @@ func (a *arena) play(t *testing.T, c *testcase) {
 	t.Errorf("the networks differ; again, and smaller:\n%s\n%v\n%v", replay(t.Name(), c), last, small)
 }
 
-// replay is the command that plays a case again and shrinks it. With another number of frames it would have other events.
+// replay is the command that plays a case again and shrinks it. With another number of frames it would have other
+// events.
 func replay(test string, c *testcase) string {
 	return fmt.Sprintf("go test ./test/differential -count=1 -v -timeout 0 -run '^%s$' -seed %d -frames %d -shrink %d", test, c.seed, c.least, 10**shrinkFlag)
 }
@@ -127,8 +128,9 @@ func networks() int {
 	return *networksFlag
 }
 
-// walked fails if so little took the fast path that its agreement with the kernels means nothing: kernels count what they forward
-// (ForwDatagrams), and must have had that much less to do. A few networks have no typical share; there, something must have been walked.
+// walked fails if so little took the fast path that its agreement with the kernels means nothing: kernels count what
+// they forward (ForwDatagrams), and must have had that much less to do. A few networks have no typical share; there,
+// something must have been walked.
 func (a *arena) walked(t *testing.T) {
 	t.Helper()
 	s, all, plain := a.stats, 0.5, 0.9

@@ -10,7 +10,8 @@ import (
 	"github.com/pergola-net/pergola/lab/vnet"
 )
 
-// event is something that happens in a network. What cannot be done (a route that is not there is deleted, say) can be done in neither.
+// event is something that happens in a network. What cannot be done (a route that is not there is deleted, say) can
+// be done in neither.
 type event struct {
 	node    string
 	change  vnet.Change // or
@@ -85,8 +86,8 @@ func (g *graph) events() []event {
 	return g.neighbourEvent(n, true)
 }
 
-// carrierEvent is not for what is behind a queue or a LAN: where the fast path goes on there, an end whose carrier was taken away still hears
-// what others send to it; see wire.Substrate.SetUp.
+// carrierEvent is not for what is behind a queue or a LAN: where the fast path goes on there, an end whose carrier
+// was taken away still hears what others send to it; see wire.Substrate.SetUp.
 func (g *graph) carrierEvent(n *node) []event {
 	e := g.anyEnd(n)
 	if !e.link.direct() {
@@ -136,8 +137,8 @@ func (g *graph) addressEvent(n *node) []event {
 	return []event{{node: n.name, change: vnet.AddAddress{Interface: name, Prefix: a}}}
 }
 
-// oddRouteEvent adds a route that the mirror leaves to the kernel, an address that makes one, or what has the kernel treat routes otherwise; or deletes what
-// was added so.
+// oddRouteEvent adds a route that the mirror leaves to the kernel, an address that makes one, or what has the kernel
+// treat routes otherwise; or deletes what was added so.
 func (g *graph) oddRouteEvent(n *node) []event {
 	if len(n.ends) == 0 || len(n.routes) == 0 {
 		return nil

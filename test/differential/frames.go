@@ -64,7 +64,8 @@ type draft struct {
 	payload  []byte
 }
 
-// frames draws one frame, or the fragments of one packet. plain is one about which nothing is odd: where there is a way, it can be walked.
+// frames draws one frame, or the fragments of one packet. plain is one about which nothing is odd: where there is a
+// way, it can be walked.
 func (s *sender) frames(plain bool) []frame {
 	host := s.hosts[s.rng.IntN(len(s.hosts))]
 	s.next++
@@ -120,8 +121,9 @@ func (s *sender) payload(d *draft) []byte {
 	}
 	size = min(max(8, size), d.e.mtu-60)
 	if d.family == 6 && !s.isHost(d.to) {
-		// A router whose long answer met a smaller MTU remembers that, and then also refuses what it forwards (ip6_finish_output
-		// asks dst_mtu); the fast path, to which the kernel does not say so, lets the router with the small MTU answer.
+		// A router whose long answer met a smaller MTU remembers that, and then also refuses what it forwards
+		// (ip6_finish_output asks dst_mtu); the fast path, to which the kernel does not say so, lets the router with the
+		// small MTU answer.
 		size = min(size, 1000)
 	}
 	b := make([]byte, size)
@@ -203,7 +205,8 @@ func (s *sender) nobody(family int) netip.Addr {
 
 // source is one that a host should not have.
 func (s *sender) source(family int) netip.Addr {
-	if s.some(2) && s.ecmp != spread { // somebody else's; where paths differ, it depends on the path whether its owner sees it
+	// somebody else's; where paths differ, it depends on the path whether its owner sees it
+	if s.some(2) && s.ecmp != spread {
 		return s.destination(family)
 	}
 	if family == 4 {

@@ -10,8 +10,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// ecmp says how a network's routes use several next hops. The fast path and the kernel choose among them by different hashes, and
-// both are right; so a network is made such that the choice cannot be seen by who receives.
+// ecmp says how a network's routes use several next hops. The fast path and the kernel choose among them by different
+// hashes, and both are right; so a network is made such that the choice cannot be seen by who receives.
 type ecmp int
 
 const (
@@ -222,14 +222,16 @@ func (g *graph) number(l *link) {
 	}
 }
 
-// direct says that the ends may disagree about the MTU: frames that are too long for the receiver arrive. A veth drops them behind a queue
-// or a LAN, unless the fast path goes on there and hands them over as it does on a direct link.
+// direct says that the ends may disagree about the MTU: frames that are too long for the receiver arrive. A veth
+// drops them behind a queue or a LAN, unless the fast path goes on there and hands them over as it does on a direct
+// link.
 func (l *link) direct() bool {
 	shaped := func(e *end) bool { return e.shape != (slice.Shape{}) }
 	return !l.lan && !slices.ContainsFunc(l.ends, shaped)
 }
 
-// queues draws what has one: an end, both, or none. None is so slow that a frame would wait for longer than it takes to look.
+// queues draws what has one: an end, both, or none. None is so slow that a frame would wait for longer than it takes
+// to look.
 func (g *graph) queues(l *link) {
 	if !g.odd.shaped || g.rng.IntN(3) > 0 {
 		return
@@ -284,9 +286,10 @@ func (g *graph) plan(neighbours func(*end, *end) []vnet.Neighbour) vnet.Plan {
 	return p
 }
 
-// sysctls make the kernels' answers depend on frames alone: no answer is held back because there were many before it, and
-// nothing is given up after a time. A limit of no time per destination is not enough: kernels limit the answers of a mask to a
-// thousand a second for all destinations together (icmp_msgs_per_sec), and IPv6's mask of errors is full by default. Type 255 is no error.
+// sysctls make the kernels' answers depend on frames alone: no answer is held back because there were many before it,
+// and nothing is given up after a time. A limit of no time per destination is not enough: kernels limit the answers
+// of a mask to a thousand a second for all destinations together (icmp_msgs_per_sec), and IPv6's mask of errors is
+// full by default. Type 255 is no error.
 func (g *graph) sysctls() map[string]string {
 	s := map[string]string{
 		"net.ipv4.icmp_ratelimit": "0", "net.ipv4.icmp_ratemask": "0", "net.ipv6.icmp.ratelimit": "0", "net.ipv6.icmp.ratemask": "255",
@@ -299,8 +302,9 @@ func (g *graph) sysctls() map[string]string {
 	}
 	s["net.ipv4.conf.all.accept_redirects"] = "0"
 	if g.ecmp != single {
-		// A kernel that has sent a redirect to somebody holds back the next second's errors to him (ip_rt_send_redirect, ip_error), and with
-		// several ways it is the network namespace's own hash that says which frames go back to where they came from.
+		// A kernel that has sent a redirect to somebody holds back the next second's errors to him (ip_rt_send_redirect,
+		// ip_error), and with several ways it is the network namespace's own hash that says which frames go back to where
+		// they came from.
 		s["net.ipv4.conf.all.send_redirects"], s["net.ipv4.conf.default.send_redirects"] = "0", "0"
 	}
 	return s

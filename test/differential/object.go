@@ -89,7 +89,8 @@ func (g *graph) objectEvent(n *node) []event {
 	return []event{{node: n.name, change: vnet.ReplaceObject{Object: o}}}
 }
 
-// withoutObjects leaves out the objects by interfaces that are gone, groups with such members, and routes that name them.
+// withoutObjects leaves out the objects by interfaces that are gone, groups with such members, and routes that name
+// them.
 func withoutObjects(n *vnet.NodePlan, gone func(name string) bool) {
 	left := map[uint32]bool{}
 	lost := func(o vnet.Object) bool {

@@ -107,8 +107,8 @@ func (s *sender) spoil(d *draft, b *[]byte) {
 	}
 }
 
-// options of IPv4: none, a record of the route, time stamps that are full (others hold the time), a source route, an alert, and
-// broken ones.
+// options of IPv4: none, a record of the route, time stamps that are full (others hold the time), a source route, an
+// alert, and broken ones.
 func (s *sender) options() []byte {
 	if s.ecmp != single { // the rest records, or chooses, the path
 		return pick(s.rng, []byte{1, 1, 1, 0}, []byte{148, 4, 0, 0}, []byte{222, 4, 1, 2})
@@ -244,7 +244,8 @@ func (s *sender) fragments6(d *draft, h ipv6, segment []byte) []frame {
 	return all
 }
 
-// super is a frame as a socket sends it with segmentation offload: longer than any MTU, its checksum left to the network card.
+// super is a frame as a socket sends it with segmentation offload: longer than any MTU, its checksum left to the
+// network card.
 func (s *sender) super(d *draft) {
 	size := 1 + s.rng.IntN(1400)
 	payload := append(d.payload[:8:8], make([]byte, size*(2+s.rng.IntN(20)))...)

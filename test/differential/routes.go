@@ -9,8 +9,8 @@ import (
 	"github.com/pergola-net/pergola/lab/vnet"
 )
 
-// route gives all nodes routes to all subnets and loopbacks along shortest paths; costs differ by direction, so many paths back are
-// not the paths there. Hosts have default routes.
+// route gives all nodes routes to all subnets and loopbacks along shortest paths; costs differ by direction, so many
+// paths back are not the paths there. Hosts have default routes.
 func (g *graph) route() {
 	for _, family := range []int{4, 6} {
 		for _, l := range g.links {
@@ -115,8 +115,8 @@ func (g *graph) hops(family int, n *node, d int, distance map[*node]int) []vnet.
 	return hops
 }
 
-// disturb makes routing tables as people and daemons make them: holes, dead ends, loops, overlaps. Not where the choice among
-// several next hops would show then.
+// disturb makes routing tables as people and daemons make them: holes, dead ends, loops, overlaps. Not where the
+// choice among several next hops would show then.
 func (g *graph) disturb() {
 	if g.ecmp != single {
 		return

@@ -28,8 +28,8 @@ type arena struct {
 type stats struct {
 	Frames   int // sent, in each of both
 	Received int // by hosts, in the network without fast path
-	// Frames that routers' kernels forwarded: in networks without fast path, and in those with it; in all, and before anything
-	// happened in networks where nothing keeps frames from being walked.
+	// Frames that routers' kernels forwarded: in networks without fast path, and in those with it; in all, and before
+	// anything happened in networks where nothing keeps frames from being walked.
 	KernelHops, SlowHops   uint64
 	KernelPlain, SlowPlain uint64
 }
@@ -167,7 +167,8 @@ func (m *match) close() error {
 	return g.Wait()
 }
 
-// settle waits until the kernels of both networks have done what they were told, and say the same of it. nil stands for all nodes.
+// settle waits until the kernels of both networks have done what they were told, and say the same of it. nil stands
+// for all nodes.
 func (m *match) settle(names []string) error {
 	if names == nil {
 		for _, p := range m.c.plan.Nodes {

@@ -101,7 +101,8 @@ func aboutRoute(kind uint16) areas {
 	}
 }
 
-// visit is one look into a namespace: its netlink sockets, opened when they are needed, by a thread that is in the namespace.
+// visit is one look into a namespace: its netlink sockets, opened when they are needed, by a thread that is in the
+// namespace.
 type visit struct {
 	node    *node
 	sockets map[int]*rtnl.Conn
@@ -170,8 +171,8 @@ func (v *visit) look(a area) (verdict Verdict, failed, again bool) {
 	return Verdict{IPv4: few(verdict.IPv4), IPv6: few(verdict.IPv6)}, failed, again
 }
 
-// few makes a list of reasons fit for people: the first of each kind will do, and names that a user chose do not reach into an
-// operator's terminal.
+// few makes a list of reasons fit for people: the first of each kind will do, and names that a user chose do not
+// reach into an operator's terminal.
 func few(reasons []string) []string {
 	const enough = 4
 	var list []string

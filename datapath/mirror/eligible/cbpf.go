@@ -21,11 +21,12 @@ func (r *registers) meet(o registers) {
 	}
 }
 
-// accepts reports whether a socket filter may let one of the frames through. No is a proof; yes is the answer in doubt. start
-// is where the filter's offset 0 is in the frame: the Ethernet header for SOCK_RAW, the IP header for SOCK_DGRAM.
+// accepts reports whether a socket filter may let one of the frames through. No is a proof; yes is the answer in
+// doubt. start is where the filter's offset 0 is in the frame: the Ethernet header for SOCK_RAW, the IP header for
+// SOCK_DGRAM.
 //
-// Classic BPF jumps forward only. So one pass in the order of the program, which keeps for each instruction what all ways to it have
-// in common, sees every way.
+// Classic BPF jumps forward only. So one pass in the order of the program, which keeps for each instruction what all
+// ways to it have in common, sees every way.
 func accepts(filter []bpf.RawInstruction, frames []frame, start int) bool {
 	program, all := bpf.Disassemble(filter)
 	if !all || len(program) == 0 {
@@ -41,7 +42,8 @@ func accepts(filter []bpf.RawInstruction, frames []frame, start int) bool {
 	return false
 }
 
-// mayAccept goes through the program with one kind of frame. states, all zero, are for its use: one for each instruction.
+// mayAccept goes through the program with one kind of frame. states, all zero, are for its use: one for each
+// instruction.
 func mayAccept(program []bpf.Instruction, states []registers, f frame, start int) bool {
 	states[0] = registers{reached: true, a: exactly(0), x: exactly(0)}
 	for i := range states[0].scratch {
@@ -123,8 +125,8 @@ func jump(instruction bpf.Instruction, r registers, goTo func(skip uint32, r reg
 	return true
 }
 
-// step does what an instruction that is no jump does. A load beyond the frame's end refuses the frame in the kernel; here the
-// frame is always long enough. False: the instruction is unknown.
+// step does what an instruction that is no jump does. A load beyond the frame's end refuses the frame in the kernel;
+// here the frame is always long enough. False: the instruction is unknown.
 func step(instruction bpf.Instruction, r *registers, f frame, start int) bool {
 	switch i := instruction.(type) {
 	case bpf.LoadConstant:

@@ -1,5 +1,5 @@
-// Package eligible says whether a node may be walked: whether forwarding a frame past its kernel, by the mirror's routes alone, gives
-// what its kernel would have given.
+// Package eligible says whether a node may be walked: whether forwarding a frame past its kernel, by the mirror's
+// routes alone, gives what its kernel would have given.
 //
 // A Watcher looks into network namespaces and reports for each of them, and for IPv4 and IPv6 apart, why not:
 //
@@ -12,21 +12,24 @@
 //   - xfrm policies for packets that pass, or a default policy that blocks
 //   - packet sockets that would see passing packets (tcpdump), unless their filter provably refuses them all
 //
-// What announces itself is looked at when it does; packet sockets and old iptables do not, and are looked at every Interval (the
-// first of a namespace's old tables: every fourth).
-// A node that changes so often that it has to wait for its next look counts as being examined meanwhile, which is a reason like all others. So is
-// whatever cannot be read. Until its first verdict, a node is not to be walked.
+// What announces itself is looked at when it does; packet sockets and old iptables do not, and are looked at every
+// Interval (the first of a namespace's old tables: every fourth). A node that changes so often that it has to wait
+// for its next look counts as being examined meanwhile, which is a reason like all others. So is whatever cannot be
+// read. Until its first verdict, a node is not to be walked.
 //
-// A policy rule leaves traces when it is gone: the kernel goes on asking the (remaining) rules, finds IPv4's table local apart from main, and
-// looks up sources in its routes. As long as there are no routes of type local, or in table local, but those to the node's own addresses, which is the mirror's
-// business, the first two lead to the same routes; for the third, the mirror leaves frames from broadcast addresses to the kernel in any case. So a node returns when its rules are gone.
+// A policy rule leaves traces when it is gone: the kernel goes on asking the (remaining) rules, finds IPv4's table
+// local apart from main, and looks up sources in its routes. As long as there are no routes of type local, or in
+// table local, but those to the node's own addresses, which is the mirror's business, the first two lead to the same
+// routes; for the third, the mirror leaves frames from broadcast addresses to the kernel in any case. So a node
+// returns when its rules are gone.
 //
-// Of no effect on frames that are walked, and so not looked at: what is for or from the node itself (chains of input and output,
-// cgroup programs), MPLS, bridging and multicast.
+// Of no effect on frames that are walked, and so not looked at: what is for or from the node itself (chains of input
+// and output, cgroup programs), MPLS, bridging and multicast.
 //
-// Not seen: tcx programs and netfilter's BPF links, which no namespace lists, and whose loading takes privileges that no node has; a macvlan
-// in passthru mode above a node's interface that was moved into a namespace within the node; IPVS. And a look is not an
-// instant: an nftables transaction that is refused, and would have emptied a chain, may be taken for one that did, until the next audit.
+// Not seen: tcx programs and netfilter's BPF links, which no namespace lists, and whose loading takes privileges that
+// no node has; a macvlan in passthru mode above a node's interface that was moved into a namespace within the node;
+// IPVS. And a look is not an instant: an nftables transaction that is refused, and would have emptied a chain, may be
+// taken for one that did, until the next audit.
 package eligible
 
 import (
@@ -34,7 +37,8 @@ import (
 	"slices"
 )
 
-// Verdict holds the reasons why a node must forward in its own kernel, as an operator understands them. None: it may be walked.
+// Verdict holds the reasons why a node must forward in its own kernel, as an operator understands them. None: it may
+// be walked.
 type Verdict struct{ IPv4, IPv6 []string }
 
 // both adds a reason that concerns IPv4 and IPv6.

@@ -5,10 +5,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// frame is what is known of a frame before it has come: one of those that the fast path would take past a node's kernel.
+// frame is what is known of a frame before it has come: one of those that the fast path would take past a node's
+// kernel.
 //
-// All of them are Ethernet frames without a VLAN tag, for the MAC address of the node (so no multicast), whose IPv4 header has
-// no options and whose destination is no multicast address. Everything else is punted, and a packet socket sees it as ever.
+// All of them are Ethernet frames without a VLAN tag, for the MAC address of the node (so no multicast), whose IPv4
+// header has no options and whose destination is no multicast address. Everything else is punted, and a packet socket
+// sees it as ever.
 type frame struct {
 	proto  uint32
 	octets map[int]value // by offset from the Ethernet header; those not here may be anything
@@ -24,7 +26,8 @@ const (
 	bfdEcho = 3785
 )
 
-// transit4 and transit6 are, each time taken together, all IPv4 and all IPv6 frames that are walked, but for BFD's echo packets.
+// transit4 and transit6 are, each time taken together, all IPv4 and all IPv6 frames that are walked, but for BFD's
+// echo packets.
 var (
 	transit4 = ipv4Frames()
 	transit6 = []frame{newFrame(unix.ETH_P_IPV6, between(0x60, 0x6f), map[int]value{networkOffset + 24: between(0, 0xfe)})}
@@ -62,8 +65,8 @@ func ipv4Frames() []frame {
 	return frames
 }
 
-// Where a classic BPF program finds what is not at a plain offset (linux/filter.h): offsets from here on are relative to the
-// network header, or to the Ethernet header.
+// Where a classic BPF program finds what is not at a plain offset (linux/filter.h): offsets from here on are relative
+// to the network header, or to the Ethernet header.
 const (
 	fromNetwork = -0x100000
 	fromLink    = -0x200000

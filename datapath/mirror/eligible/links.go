@@ -11,8 +11,8 @@ import (
 // extMask asks for links without their statistics (RTEXT_FILTER_SKIP_STATS): they are most of the answer.
 const extMask = 1 << 3
 
-// takers are kinds of devices that see the frames of the device below them before its IP stack does (rx_handler), although that
-// is not enslaved to them.
+// takers are kinds of devices that see the frames of the device below them before its IP stack does (rx_handler),
+// although that is not enslaved to them.
 var takers = map[string]bool{"macvlan": true, "macvtap": true, "ipvlan": true, "ipvtap": true, "macsec": true}
 
 // link is a network device.

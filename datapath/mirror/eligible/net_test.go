@@ -222,7 +222,8 @@ func TestStormOfChanges(t *testing.T) {
 	t.Logf("6000 changes: %d reports", b.reports)
 }
 
-// Root in a node may send to the groups that are listened to. That is no change, whatever it says, and has nothing looked at.
+// Root in a node may send to the groups that are listened to. That is no change, whatever it says, and has nothing
+// looked at.
 func TestForgedAnnouncements(t *testing.T) {
 	testkit.Root(t)
 	testkit.LeakCheck(t)

@@ -25,8 +25,8 @@ func (s *source) listen() (*rtnl.Conn, error) {
 	return c, nil
 }
 
-// attributes calls f for each attribute behind a header of so many bytes. A value that has not the size that f asks for is an
-// error, too: the fast path is only for what is understood.
+// attributes calls f for each attribute behind a header of so many bytes. A value that has not the size that f asks
+// for is an error, too: the fast path is only for what is understood.
 func attributes(data []byte, header int, f func(*rtnl.Attrs)) error {
 	if len(data) < header {
 		return fmt.Errorf("read netlink message: %w", unix.EBADMSG)

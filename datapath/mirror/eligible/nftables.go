@@ -72,8 +72,8 @@ func (v *Verdict) add(family byte, format string, args ...any) {
 	}
 }
 
-// matters reports whether forwarded packets meet the chain, and anything may happen to them there. A chain for NAT has them tracked
-// and may give them another port even when it has no rules.
+// matters reports whether forwarded packets meet the chain, and anything may happen to them there. A chain for NAT
+// has them tracked and may give them another port even when it has no rules.
 func (c chain) matters() bool {
 	switch {
 	case !c.hooked:

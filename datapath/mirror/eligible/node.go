@@ -17,8 +17,8 @@ import (
 	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
-// node is one namespace that is watched. Two goroutines deal with it: that of Watch, which looks, and the watcher's, which hears and
-// polls, and marks what is to be looked at.
+// node is one namespace that is watched. Two goroutines deal with it: that of Watch, which looks, and the watcher's,
+// which hears and polls, and marks what is to be looked at.
 type node struct {
 	ns   *os.File
 	rest time.Duration // between two looks, at least
@@ -38,8 +38,8 @@ type node struct {
 	polls     int
 }
 
-// listener is a socket that announces. When the watcher has heard it, it is deaf until somebody reads it: a namespace in which
-// something changes all the time costs no more than its looks.
+// listener is a socket that announces. When the watcher has heard it, it is deaf until somebody reads it: a namespace
+// in which something changes all the time costs no more than its looks.
 type listener struct {
 	socket *rtnl.Conn // nil: the kernel has no such protocol
 	heard  bool
@@ -55,8 +55,8 @@ type polled struct {
 // maxPackets bounds the description of a namespace's packet sockets: some hundreds of them.
 const maxPackets = 256 << 10
 
-// tablesEvery is how many polls there are to one that asks whether there are old tables: reading two files costs as much as listing
-// packet sockets, and few people still make any.
+// tablesEvery is how many polls there are to one that asks whether there are old tables: reading two files costs as
+// much as listing packet sockets, and few people still make any.
 const tablesEvery = 4
 
 var errCrowded = errors.New("there are too many to watch them")
@@ -109,7 +109,8 @@ func (n *node) mark(a areas) {
 	}
 }
 
-// idle is how many times as long as a look took a namespace rests: looks cost at most a twentieth of a core, whatever there is to see.
+// idle is how many times as long as a look took a namespace rests: looks cost at most a twentieth of a core, whatever
+// there is to see.
 const idle = 19
 
 // run looks and reports until the context ends.
@@ -171,8 +172,8 @@ func (n *node) verdict() Verdict {
 	return all
 }
 
-// take gives what is to be looked at, and lets the watcher hear again what it heard. In this order, so that what changes during the
-// look is heard.
+// take gives what is to be looked at, and lets the watcher hear again what it heard. In this order, so that what
+// changes during the look is heard.
 func (n *node) take(hear func(fd int)) areas {
 	n.mu.Lock()
 	defer n.mu.Unlock()

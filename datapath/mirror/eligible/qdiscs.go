@@ -35,8 +35,8 @@ func lookAtQdiscs(v *visit) (Verdict, error) {
 	return verdict, err
 }
 
-// matters reports whether somebody put the qdisc there: those that the kernel gives an interface by itself have no handle, and
-// filters cannot be attached to them. Of a tree the root speaks for all.
+// matters reports whether somebody put the qdisc there: those that the kernel gives an interface by itself have no
+// handle, and filters cannot be attached to them. Of a tree the root speaks for all.
 func (q qdisc) matters() bool {
 	byHand := q.handle&tcMajor != 0 && q.kind != "noqueue"
 	top := q.parent == tcRoot || q.parent == tcIngress || q.parent&tcMajor == 0

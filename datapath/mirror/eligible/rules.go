@@ -17,8 +17,8 @@ const (
 	ruleInvert    = 1 << 1
 )
 
-// kernelRules are the rules that a namespace is born with: table by priority. Without the last one, routes of table default
-// are not found; those are not mirrored anyway.
+// kernelRules are the rules that a namespace is born with: table by priority. Without the last one, routes of table
+// default are not found; those are not mirrored anyway.
 var kernelRules = map[uint32]uint32{0: unix.RT_TABLE_LOCAL, 32766: unix.RT_TABLE_MAIN, 32767: unix.RT_TABLE_DEFAULT}
 
 // rule is a policy routing rule. Its words are those of `ip rule`, without priority.

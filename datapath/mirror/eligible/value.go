@@ -6,8 +6,8 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-// value is what is known of a 32-bit number that nobody has seen: some of its bits, and bounds. It stands for every number that
-// agrees with all of it; the analysis may forget what it knew, but never know too much.
+// value is what is known of a 32-bit number that nobody has seen: some of its bits, and bounds. It stands for every
+// number that agrees with all of it; the analysis may forget what it knew, but never know too much.
 type value struct {
 	known  uint32 // which bits are known
 	bits   uint32 // their values; 0 where a bit is not known
@@ -142,8 +142,8 @@ func compute(op bpf.ALUOp, v, o value) value {
 	return r
 }
 
-// calculate is compute for two numbers. Where kernels and their compilers differ, nothing is known: shifts by more than 31. A
-// division by zero ends the program without accepting the frame.
+// calculate is compute for two numbers. Where kernels and their compilers differ, nothing is known: shifts by more
+// than 31. A division by zero ends the program without accepting the frame.
 func calculate(op bpf.ALUOp, a, b uint32) value {
 	switch op {
 	case bpf.ALUOpAdd:

@@ -82,8 +82,9 @@ func (w *Watcher) ring() {
 	_, _ = unix.Write(w.bell, byteOrder.AppendUint64(nil, 1)) // fails only when it rings already
 }
 
-// Watch reports on a namespace, first as soon as everything has been looked at, then whenever the verdict changes, until the
-// context ends; it returns the context's error. report is called by Watch's own goroutine. The namespace may be closed when Watch has returned.
+// Watch reports on a namespace, first as soon as everything has been looked at, then whenever the verdict changes,
+// until the context ends; it returns the context's error. report is called by Watch's own goroutine. The namespace
+// may be closed when Watch has returned.
 func (w *Watcher) Watch(ctx context.Context, ns *os.File, report func(Verdict)) error {
 	n, err := newNode(ns, w.config.Rest)
 	if err != nil {
@@ -191,8 +192,8 @@ func (w *Watcher) heard(fd int32) {
 	e.node.mark(0)
 }
 
-// poll polls all namespaces, and has as many looked at as it takes to have looked at all within Config.Audit. It reports
-// whether the watcher is closed.
+// poll polls all namespaces, and has as many looked at as it takes to have looked at all within Config.Audit. It
+// reports whether the watcher is closed.
 func (w *Watcher) poll(buf []byte) (closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

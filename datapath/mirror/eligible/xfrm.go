@@ -33,8 +33,8 @@ type policy struct {
 	src, dst  netip.Prefix
 }
 
-// lookAtXfrm finds policies for packets that pass: they meet those of directions fwd and out. States without a policy are for
-// packets of the node itself.
+// lookAtXfrm finds policies for packets that pass: they meet those of directions fwd and out. States without a policy
+// are for packets of the node itself.
 func lookAtXfrm(v *visit) (Verdict, error) {
 	var verdict Verdict
 	err := v.ask(unix.NETLINK_XFRM, rtnl.Request(xfrmGetPolicy, unix.NLM_F_DUMP, nil), func(data []byte) error {

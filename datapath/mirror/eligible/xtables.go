@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// xtables is what distinguishes the older iptables from ip6tables. Their tables announce nothing, but /proc names those that a
-// namespace has, and there is none before somebody uses one.
+// xtables is what distinguishes the older iptables from ip6tables. Their tables announce nothing, but /proc names
+// those that a namespace has, and there is none before somebody uses one.
 type xtables struct {
 	command, names string
 	family, level  int
