@@ -157,10 +157,10 @@ func TestVerifyNamesDifferences(t *testing.T) {
 
 // The audit finds what Verify finds, tells it, and has the node read again.
 func TestAuditRepairs(t *testing.T) {
-	told := make(chan []Difference, 16)
+	maps := make(chan []Difference, 16)
 	l := newLab(t, func(c *Config) {
 		c.AuditRate = 10_000
-		c.OnDifference = func(_ string, found []Difference) { told <- found }
+		c.OnDifference = func(_ string, found []Difference) { maps <- found }
 	})
 	l.script("ip route add 192.0.2.0/24 via 10.0.0.2")
 	l.leads("192.0.2.1", "10.0.0.2@100")
@@ -168,7 +168,7 @@ func TestAuditRepairs(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case found := <-told:
+	case found := <-maps:
 		if len(found) != 1 && len(found) != 2 {
 			t.Errorf("found %v", found)
 		}

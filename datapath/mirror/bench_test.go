@@ -201,7 +201,7 @@ func BenchmarkEvents(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := range b.N {
-		if err := v.tell(ms[i%len(ms)], parts); err != nil {
+		if err := v.event(ms[i%len(ms)], parts); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -194,7 +194,7 @@ func (l *lab) leg(i int) fib.Leg {
 	s := l.session()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.view.links.told[l.ports[i]]
+	return s.view.links.published[l.ports[i]]
 }
 
 func (l *lab) session() *session {
@@ -245,7 +245,7 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// A tiny buffer overruns: nothing may be believed until all is read again, and then all is right.
+// A tiny buffer overruns: the maps are not used until all has been read anew, and then all is right.
 func TestOverrun(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.buffer = 4 << 10 })
 	l.synced()

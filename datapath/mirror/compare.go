@@ -111,7 +111,7 @@ func (c *comparison) legs() {
 		if !there || !s.view.links.live || l != nil && l.held != 0 {
 			continue
 		}
-		if have, ok := s.view.links.told[port]; !ok || want != have {
+		if have, ok := s.view.links.published[port]; !ok || want != have {
 			c.add("interface "+c.words.link(port), leg(want, true), leg(have, ok))
 		}
 	}

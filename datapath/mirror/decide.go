@@ -18,7 +18,7 @@ var leave = &answer{Route: fib.Route{Kind: fib.Other}}
 
 // settle tells the programs what has changed for a prefix.
 func (r *rib) settle(p netip.Prefix, e *entry) error {
-	if len(e.routes) == 0 && e.doubt == 0 {
+	if len(e.routes) == 0 && e.suspect == 0 {
 		r.entries.remove(p)
 	}
 	if err := r.install(p, e); err != nil {
@@ -58,7 +58,7 @@ func equal(a, b *fib.Route) bool {
 // decide is the kernel's choice: of table local before main, of each the lowest metric that is alive. Nil: a shorter
 // prefix decides.
 func (r *rib) decide(p netip.Prefix, e *entry) *fib.Route {
-	if e.doubt != 0 || e.partial() {
+	if e.suspect != 0 || e.partial() {
 		return &leave.Route
 	}
 	if local := r.first(e, tableLocal); local != nil {
@@ -109,7 +109,7 @@ func (r *rib) first(e *entry, t table) *fib.Route {
 
 // answer is worked out once for all routes that lead the same way.
 func (r *rib) answer(h *hops) *answer {
-	if r.doubts.about(h) {
+	if r.suspects.about(h) {
 		return leave
 	}
 	if h.answer == nil {
@@ -158,7 +158,7 @@ func (r *rib) hiddenBy(p netip.Prefix) *fib.Route {
 // hide keeps track of the prefixes that hide others, and tells what changes below them.
 func (r *rib) hide(p netip.Prefix, e *entry) error {
 	local := r.first(e, tableLocal)
-	if local != nil && (e.doubt != 0 || e.partial()) {
+	if local != nil && (e.suspect != 0 || e.partial()) {
 		local = &leave.Route
 	}
 	was := r.wide[p]

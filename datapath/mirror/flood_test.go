@@ -16,7 +16,7 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// Root in a node can send to the groups that the mirror listens to. None of it is believed, the node is left to its
+// Root in a node can send to the groups that the mirror listens to. All of it is ignored, the node is left to its
 // kernel, and nobody else notices.
 func TestFloodOfForgedEvents(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.EventRate, c.EventBurst = 100, 500 })
@@ -48,7 +48,7 @@ func TestFloodOfForgedEvents(t *testing.T) {
 		if err != nil || s.IPv4.FastPath || len(s.IPv4.Why) == 0 || !strings.Contains(s.IPv4.Why[0], errForeign.Error()) {
 			return fmt.Errorf("%+v, %w", s, err)
 		}
-		return l.deaf()
+		return l.unsubscribed()
 	}, 20*time.Second, "the node to be left to its kernel")
 	calm.goesOn(10)
 	stop()
@@ -133,8 +133,8 @@ func (l *lab) netlinkPort() (port uint32) {
 	return port
 }
 
-// deaf is no error if the mirror's socket is in no group: then a flood costs nothing.
-func (l *lab) deaf() error {
+// unsubscribed is no error if the mirror's socket is in no group: then a flood costs nothing.
+func (l *lab) unsubscribed() error {
 	var groups int
 	var failed error
 	err := l.session().sock.Load().raw.Control(func(fd uintptr) {

@@ -25,7 +25,7 @@ func FuzzMessages(f *testing.F) {
 	} {
 		f.Add(encode(m), encode(m))
 	}
-	f.Fuzz(func(_ *testing.T, dumped, told []byte) {
+	f.Fuzz(func(_ *testing.T, dumped, maps []byte) {
 		v := newView(newMemory(), map[int]int{1: 101, 2: 102})
 		v.links.live = true
 		v.begin()
@@ -34,7 +34,7 @@ func FuzzMessages(f *testing.F) {
 			_ = v.sweep(p)
 		}
 		_ = v.end()
-		feed(told, func(m rtnl.Message) error { return v.tell(m, parts) })
+		feed(maps, func(m rtnl.Message) error { return v.event(m, parts) })
 	})
 }
 

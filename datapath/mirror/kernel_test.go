@@ -67,7 +67,7 @@ func (r kroute) possible() bool { return r.kind != 1 || len(r.paths) > 0 }
 func (k *kernel) add(*rapid.T) {
 	if r := k.draw(); r.possible() && k.rivalOf(r) < 0 {
 		k.routes = append(k.routes, r)
-		k.tell(r.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL))
+		k.notify(r.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL))
 	}
 }
 
@@ -83,7 +83,7 @@ func (k *kernel) replace(*rapid.T) {
 		return
 	}
 	k.routes[i] = r
-	k.tell(r.message(unix.RTM_NEWROUTE, unix.NLM_F_REPLACE))
+	k.notify(r.message(unix.RTM_NEWROUTE, unix.NLM_F_REPLACE))
 }
 
 // has reports whether there is such a route already.
@@ -99,7 +99,7 @@ func (k *kernel) append4(*rapid.T) {
 		return
 	}
 	k.routes = append(k.routes, r)
-	k.tell(r.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND))
+	k.notify(r.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND))
 }
 
 // joins reports whether it is one route with others of the same metric, in IPv6 (rt6_qualify_for_ecmp()).
@@ -113,7 +113,7 @@ func (k *kernel) append6(*rapid.T) {
 		return
 	}
 	k.routes = append(k.routes, r)
-	k.tell(r.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND))
+	k.notify(r.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND))
 }
 
 func (k *kernel) delete(*rapid.T) {
@@ -123,7 +123,7 @@ func (k *kernel) delete(*rapid.T) {
 	i := rapid.IntRange(0, len(k.routes)-1).Draw(k.T, "which")
 	r := k.routes[i]
 	k.routes = slices.Delete(k.routes, i, i+1)
-	k.tell(r.message(unix.RTM_DELROUTE, 0))
+	k.notify(r.message(unix.RTM_DELROUTE, 0))
 }
 
 // appendPath: the whole route is told.
@@ -132,7 +132,7 @@ func (k *kernel) appendPath(*rapid.T) {
 	for i, r := range k.routes {
 		if r.joins() && k.links[p.link-1] && !slices.ContainsFunc(r.paths, p.same) {
 			k.routes[i].paths = append(slices.Clone(r.paths), p)
-			k.tell(k.routes[i].message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND))
+			k.notify(k.routes[i].message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND))
 			return
 		}
 	}
@@ -150,7 +150,7 @@ func (k *kernel) deletePath(*rapid.T) {
 			k.routes[i].paths[0].weight = 1 // which no message tells any more
 		}
 		r.paths = r.paths[j : j+1]
-		k.tell(r.message(unix.RTM_DELROUTE, 0))
+		k.notify(r.message(unix.RTM_DELROUTE, 0))
 		return
 	}
 }
@@ -171,7 +171,7 @@ func (k *kernel) flip(*rapid.T) {
 			k.object[n] = path{}
 		}
 	}
-	k.tell(linkMessage(unix.RTM_NEWLINK, i+1, k.links[i]))
+	k.notify(linkMessage(unix.RTM_NEWLINK, i+1, k.links[i]))
 }
 
 // setObject adds or replaces a next-hop object. Routes by it lead elsewhere, which is told only where they spell it
@@ -184,14 +184,14 @@ func (k *kernel) setObject(*rapid.T) {
 		return
 	}
 	k.object[i] = p
-	k.tell(objectMessage(unix.RTM_NEWNEXTHOP, uint32(i+1), p))
+	k.notify(objectMessage(unix.RTM_NEWNEXTHOP, uint32(i+1), p))
 	for n, r := range k.routes {
 		if r.object != uint32(i+1) {
 			continue
 		}
 		k.routes[n].paths = []path{p}
 		if !k.bare {
-			k.tell(k.routes[n].message(unix.RTM_NEWROUTE, unix.NLM_F_REPLACE))
+			k.notify(k.routes[n].message(unix.RTM_NEWROUTE, unix.NLM_F_REPLACE))
 		}
 	}
 }
@@ -202,7 +202,7 @@ func (k *kernel) deleteObject(*rapid.T) {
 	if p := k.object[i]; p.link != 0 {
 		k.object[i] = path{}
 		k.routes = slices.DeleteFunc(k.routes, func(r kroute) bool { return r.object == uint32(i+1) })
-		k.tell(objectMessage(unix.RTM_DELNEXTHOP, uint32(i+1), p))
+		k.notify(objectMessage(unix.RTM_DELNEXTHOP, uint32(i+1), p))
 	}
 }
 
@@ -220,5 +220,5 @@ func (k *kernel) readdress(*rapid.T) {
 		// The last address of its link: all routes by it go.
 		k.routes = slices.DeleteFunc(k.routes, func(r kroute) bool { return r.source == source(i) })
 	}
-	k.tell(addressMessage(kind, i+1, source(i)))
+	k.notify(addressMessage(kind, i+1, source(i)))
 }

@@ -30,19 +30,19 @@ const allLinks = -1 // NETCONFA_IFINDEX_ALL: what is set for all
 
 // links are those of one node, and what follows for the legs.
 type links struct {
-	out      sink
-	ports    map[int]int // the substrate's ends, of the node's ifindexes
-	all      map[int]*link
-	settings [2]map[int]settings // IPv4, IPv6
-	told     map[int]fib.Leg     // by port
-	why      map[int][2][]string // the frames that arrive are the kernel's, IPv4's or IPv6's
-	lost     map[int]string      // names of what were legs
-	live     bool                // the legs may be told
+	out       sink
+	ports     map[int]int // the substrate's ends, of the node's ifindexes
+	all       map[int]*link
+	settings  [2]map[int]settings // IPv4, IPv6
+	published map[int]fib.Leg     // by port
+	why       map[int][2][]string // the frames that arrive are the kernel's, IPv4's or IPv6's
+	lost      map[int]string      // names of what were legs
+	live      bool                // the legs may be told
 }
 
 func newLinks(out sink, ports map[int]int) *links {
 	return &links{
-		out: out, ports: ports, all: map[int]*link{}, told: map[int]fib.Leg{}, why: map[int][2][]string{}, lost: map[int]string{},
+		out: out, ports: ports, all: map[int]*link{}, published: map[int]fib.Leg{}, why: map[int][2][]string{}, lost: map[int]string{},
 		settings: [2]map[int]settings{{}, {}},
 	}
 }
@@ -125,7 +125,7 @@ func (ls *links) set(index int, l link, until uint32) (shaken bool, err error) {
 		l.held = until
 	}
 	ls.all[index] = &l
-	return shaken, ls.tell(index)
+	return shaken, ls.publish(index)
 }
 
 // small MTUs end a protocol on an interface, and its routes with it.
@@ -136,7 +136,7 @@ func (ls *links) hold(index int, until uint32) error {
 	if l := ls.all[index]; l != nil {
 		l.held = until
 	}
-	return ls.tell(index)
+	return ls.publish(index)
 }
 
 // release ends the holds that waited for a dump.
@@ -146,7 +146,7 @@ func (ls *links) release(generation uint32) error {
 			continue
 		}
 		l.held = 0
-		if err := ls.tell(index); err != nil {
+		if err := ls.publish(index); err != nil {
 			return err
 		}
 	}
@@ -167,29 +167,29 @@ func (ls *links) remove(index int) error {
 	if was != nil {
 		ls.lost[index] = was.name
 	}
-	if _, told := ls.told[port]; !told { // perhaps an earlier process's: taken over first
+	if _, told := ls.published[port]; !told { // perhaps an earlier process's: taken over first
 		if err := ls.out.SetLeg(port, fib.Leg{}); err != nil {
 			return err
 		}
 	}
-	delete(ls.told, port)
+	delete(ls.published, port)
 	return ls.out.DeleteLeg(port)
 }
 
 // goLive tells all legs, from now on.
 func (ls *links) goLive() error {
 	ls.live = true
-	return ls.tell(allLinks)
+	return ls.publish(allLinks)
 }
 
 // tell the programs what has changed of a leg.
-func (ls *links) tell(index int) error {
+func (ls *links) publish(index int) error {
 	if !ls.live {
 		return nil
 	}
 	if index == allLinks {
 		for i := range ls.ports {
-			if err := ls.tell(i); err != nil {
+			if err := ls.publish(i); err != nil {
 				return err
 			}
 		}
@@ -204,10 +204,10 @@ func (ls *links) tell(index int) error {
 	if leg.IPv4 && leg.IPv6 {
 		delete(ls.why, index)
 	}
-	if was, ok := ls.told[port]; ok && was == leg {
+	if was, ok := ls.published[port]; ok && was == leg {
 		return nil
 	}
-	ls.told[port] = leg
+	ls.published[port] = leg
 	return ls.out.SetLeg(port, leg)
 }
 
@@ -257,7 +257,7 @@ func (ls *links) configure(m rtnl.Message) (shaken bool, err error) {
 		return false, nil
 	}
 	all[index] = s
-	return known && s.ignoreLinkDown != was.ignoreLinkDown, ls.tell(index)
+	return known && s.ignoreLinkDown != was.ignoreLinkDown, ls.publish(index)
 }
 
 // struct netconfmsg and its attributes (linux/netconf.h).

@@ -41,8 +41,8 @@ type rib struct {
 	sources    map[netip.Addr]int // preferred by IPv4 routes, and by how many
 	generation uint32             // of the last dump
 	touched    touched[routeKey]
-	doubts     doubts
-	again      string // why only another dump will settle what an event left open; empty: nothing is open
+	suspects   suspects
+	stale      string // why only another dump will settle what an event left open; empty: nothing is open
 }
 
 // entry is all routes to one prefix, in the order of preference.
@@ -50,12 +50,12 @@ type entry struct {
 	routes    []route
 	one       [1]route   // where routes begins: few prefixes have more than one
 	installed *fib.Route // what the programs were told; nil: nothing
-	doubt     uint32     // generation of the dump that will tell what is true here; 0: none needed
+	suspect   uint32     // generation of the dump that will show what is true here; 0: none needed
 }
 
 func newRIB(out sink, ports map[int]int) *rib {
 	return &rib{
-		out: out, ports: ports, objects: objects{}, doubts: newDoubts(), uses: map[uint32]int{}, sources: map[netip.Addr]int{},
+		out: out, ports: ports, objects: objects{}, suspects: newSuspects(), uses: map[uint32]int{}, sources: map[netip.Addr]int{},
 		entries: newIndex(), wide: map[netip.Prefix]*fib.Route{},
 	}
 }
@@ -63,7 +63,7 @@ func newRIB(out sink, ports map[int]int) *rib {
 // begin opens a dump.
 func (r *rib) begin() {
 	r.generation++
-	r.again = ""
+	r.stale = ""
 	r.touched.forget()
 }
 
@@ -72,14 +72,14 @@ func (r *rib) confirm(p netip.Prefix, n route) error {
 	e := r.entry(p)
 	// which of the two words is the newer nobody knows: both are kept, one of them is true
 	if r.touched.has(n.key(p)) && e.same(n) < 0 {
-		r.again = "a route changed while routes were read"
-		e.doubt = r.generation + 1
+		r.stale = "a route changed while routes were read"
+		e.suspect = r.generation + 1
 		return r.insert(p, e, n)
 	}
 	i, found := r.find(e, n)
 	if found == 1 && e.routes[i].generation != r.generation {
 		if e.routes[i].hops.expires && !n.hops.expires { // for ever; or it expires just now
-			r.again = "a route does not expire any more"
+			r.stale = "a route does not expire any more"
 		}
 		return r.replace(p, e, i, n) // it has changed since
 	}
@@ -94,14 +94,14 @@ func (r *rib) add(p netip.Prefix, n route, flags uint16) error {
 	switch {
 	case found == 0:
 	case flags&unix.NLM_F_REPLACE == 0 && r.touched.has(n.key(p)) && e.same(n) < 0: // perhaps the dump has told what became of it
-		r.again = "a route was added while routes were read"
-		e.doubt = r.generation + 1
+		r.stale = "a route was added while routes were read"
+		e.suspect = r.generation + 1
 	case found == 1 && flags&unix.NLM_F_REPLACE != 0:
 		return r.replace(p, e, i, n)
 	case e.same(n) >= 0:
 	case flags&unix.NLM_F_REPLACE != 0:
-		r.again = "one of several routes to a prefix with the same metric was replaced"
-		e.doubt = r.generation + 1
+		r.stale = "one of several routes to a prefix with the same metric was replaced"
+		e.suspect = r.generation + 1
 	case p.Addr().Is6():
 		// Another path of a route that has several comes as the whole route.
 		for i, o := range e.routes {
@@ -126,7 +126,7 @@ func (r *rib) remove(p netip.Prefix, gone route) error {
 	case found == 0:
 		return nil
 	case p.Addr().Is6() && e.with(gone) > 1: // in the kernel only one has such a path: another went unannounced
-		return r.doubtPrefix(p, e, "a path of an unknown one of several routes to a prefix was removed")
+		return r.suspectPrefix(p, e, "a path of an unknown one of several routes to a prefix was removed")
 	case same >= 0:
 		return r.drop(p, e, same)
 	case p.Addr().Is6():
@@ -140,26 +140,26 @@ func (r *rib) remove(p netip.Prefix, gone route) error {
 	}
 	switch {
 	case found > 1:
-		return r.doubtPrefix(p, e, "an unknown one of several routes to a prefix with the same metric was removed")
+		return r.suspectPrefix(p, e, "an unknown one of several routes to a prefix with the same metric was removed")
 	case r.touched.has(gone.key(p)) && e.routes[i].generation == r.generation: // perhaps the dump has told what was left of it
-		return r.doubtPrefix(p, e, "a route was removed while routes were read")
+		return r.suspectPrefix(p, e, "a route was removed while routes were read")
 	}
 	return r.drop(p, e, i) // its state has changed since, unannounced
 }
 
-// doubtPrefix leaves a prefix to the kernel until another dump.
-func (r *rib) doubtPrefix(p netip.Prefix, e *entry, why string) error {
-	r.again = why
-	e.doubt = r.generation + 1
+// suspectPrefix leaves a prefix to the kernel until another dump.
+func (r *rib) suspectPrefix(p netip.Prefix, e *entry, why string) error {
+	r.stale = why
+	e.suspect = r.generation + 1
 	return r.settle(p, e)
 }
 
-// prolong is for an event that meets a doubt: nobody knows which of the entry's routes there are, and so which one
+// prolong is for an event of a suspect prefix: it is not known which of the entry's routes there are, and so which one
 // the event means. A dump that is under way may have read before it.
 func (r *rib) prolong(e *entry) {
-	if e.doubt != 0 {
-		r.again = "a route changed of which there was a doubt"
-		e.doubt = r.generation + 1
+	if e.suspect != 0 {
+		r.stale = "a suspect route changed"
+		e.suspect = r.generation + 1
 	}
 }
 
@@ -265,9 +265,9 @@ func (r *rib) count(n route, by int) {
 // sweep ends a family's dump: what it did not confirm is gone.
 func (r *rib) sweep(family int) error {
 	for p, e := range r.entries.all(family) {
-		changed := e.doubt != 0 && e.doubt <= r.generation
+		changed := e.suspect != 0 && e.suspect <= r.generation
 		if changed {
-			e.doubt = 0
+			e.suspect = 0
 		}
 		for i := len(e.routes) - 1; i >= 0; i-- {
 			if e.routes[i].generation != r.generation {
@@ -286,10 +286,10 @@ func (r *rib) sweep(family int) error {
 	return nil
 }
 
-// end ends a dump of everything: doubts that were there when it began are settled.
+// end ends a dump of everything: suspects that were there when it began are settled.
 func (r *rib) end() error {
 	r.touched.forget()
-	if !r.doubts.settle(r.generation) {
+	if !r.suspects.settle(r.generation) {
 		return nil
 	}
 	return r.resettle(func(*hops) bool { return true })

@@ -18,7 +18,7 @@ import (
 type kernel struct {
 	*rapid.T
 	v      *view
-	told   *memory
+	maps   *memory
 	v6     bool
 	routes []kroute
 	links  [3]bool // up; ifindexes 1 to 3, ports 101 to 103
@@ -48,8 +48,8 @@ func TestMirrorNeverLies(t *testing.T) {
 	for name, v6 := range map[string]bool{"IPv4": false, "IPv6": true} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				k := &kernel{T: t, told: newMemory(), v6: v6, links: [3]bool{true, true, true}, during: parts, bare: rapid.Bool().Draw(t, "bare")}
-				k.v = newView(k.told, map[int]int{1: 101, 2: 102, 3: 103})
+				k := &kernel{T: t, maps: newMemory(), v6: v6, links: [3]bool{true, true, true}, during: parts, bare: rapid.Bool().Draw(t, "bare")}
+				k.v = newView(k.maps, map[int]int{1: 101, 2: 102, 3: 103})
 				k.v.links.live = true
 				k.dump()
 				actions := map[string]func(*rapid.T){
@@ -94,13 +94,13 @@ func describe(m rtnl.Message) string {
 	return fmt.Sprintf("%s (flags %#x) %s table %d metric %d tos %d kind %d %+v", verb, m.Flags, p, n.table, n.metric, n.tos, n.hops.kind, n.hops.paths)
 }
 
-func (k *kernel) tell(m rtnl.Message) {
+func (k *kernel) notify(m rtnl.Message) {
 	if k.late {
 		k.queue = append(k.queue, m)
 		return
 	}
 	k.Logf("event: %s", describe(m))
-	if err := k.v.tell(m, k.during); err != nil {
+	if err := k.v.event(m, k.during); err != nil {
 		k.Fatal(err)
 	}
 }
@@ -137,7 +137,7 @@ func (k *kernel) disturbedDump(change func()) {
 			k.confirm(ms[:at])
 			k.late = false
 			for _, m := range k.queue {
-				k.tell(m)
+				k.notify(m)
 			}
 			k.queue = nil
 			change()
@@ -251,11 +251,11 @@ func (k *kernel) check(dumped bool) {
 	if k.v6 {
 		addrs = []string{"2001:db8:1::1", "2001:db8:1::2", "2001:db8:2::1", "2001:db9::1", "2001:dba::1", "2002::1"}
 	}
-	lengths := k.told.lengths()
+	lengths := k.maps.lengths()
 	for _, a := range addrs {
 		addr := netip.MustParseAddr(a)
 		want, sure := k.choice(addr)
-		have := k.told.longest(addr, lengths)
+		have := k.maps.longest(addr, lengths)
 		if have.Same(want) || have.Kind == fib.Other && (!dumped || !sure) {
 			continue
 		}
@@ -271,5 +271,5 @@ func (k *kernel) check(dumped bool) {
 // harmless reports whether all paths by which frames may leave are the kernel's, too: on a link that is held they do
 // not.
 func (k *kernel) harmless(have, want fib.Route) bool {
-	return !slices.ContainsFunc(have.Paths, func(p fib.Path) bool { return k.told.legs[p.Port].Up && !slices.Contains(want.Paths, p) })
+	return !slices.ContainsFunc(have.Paths, func(p fib.Path) bool { return k.maps.legs[p.Port].Up && !slices.Contains(want.Paths, p) })
 }

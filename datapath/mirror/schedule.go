@@ -37,7 +37,7 @@ func (d *dump) end(now time.Time) {
 }
 
 // again lets the part be repeated: the first time at once, later with pauses that grow.
-func (d *dump) again(now time.Time) {
+func (d *dump) retry(now time.Time) {
 	d.due = now.Add(time.Duration(d.repeats) * time.Duration(d.repeats) * 50 * time.Millisecond)
 	d.repeats = min(d.repeats+1, 14)
 }
@@ -55,8 +55,8 @@ const (
 	pauseMost  = 30 * time.Second
 )
 
-// doubtful is how many events a doubt counts for: all is read again.
-const doubtful = 200
+// resyncCost is how many events a resync counts for.
+const resyncCost = 200
 
 // exceeded takes events into account.
 func (l *limiter) exceeded(now time.Time, events int) bool {

@@ -92,7 +92,7 @@ func (s *session) run(ctx context.Context) error {
 			}
 		case errors.Is(err, errOverrun), errors.Is(err, rtnl.ErrMalformed), errors.Is(err, errUnexpected):
 			s.drain = true
-			if err := s.doubt(err.Error()); err != nil {
+			if err := s.resync(err.Error()); err != nil {
 				return err
 			}
 		default:
@@ -122,7 +122,7 @@ func (s *session) reopen() error {
 	if err := sock.subscribe(true); err != nil {
 		return err
 	}
-	return s.doubt("the kernel did not finish telling its routes")
+	return s.resync("the kernel did not finish telling its routes")
 }
 
 // tick does what is due, and says when to be woken.
@@ -179,7 +179,7 @@ func (s *session) take(b []byte, events bool) error {
 			err = s.reply(m)
 		case !events || s.paused(): // answers that nobody waits for any more; what came before the pause
 		default:
-			err = s.view.tell(m, s.dump.part)
+			err = s.view.event(m, s.dump.part)
 		}
 		if err != nil {
 			return err
@@ -197,7 +197,7 @@ func (s *session) look(now time.Time, events int) error {
 	if s.limit.exceeded(now, events) {
 		return s.pause(now, fmt.Sprintf("its routes and neighbours change more than %.0f times a second", s.limit.rate))
 	}
-	if s.view.rib.again != "" && s.dump.idle() && s.dump.due.IsZero() {
+	if s.view.rib.stale != "" && s.dump.idle() && s.dump.due.IsZero() {
 		s.dump.schedule(now)
 	}
 	return s.enable()
@@ -228,8 +228,8 @@ func (s *session) pause(now time.Time, why string) error {
 	return s.distrust(why)
 }
 
-// doubt: nothing is sure any more, all is read again.
-func (s *session) doubt(why string) error {
+// resync reads everything anew: what the maps hold is suspect.
+func (s *session) resync(why string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.paused() { // it will be
@@ -237,8 +237,8 @@ func (s *session) doubt(why string) error {
 	}
 	now := time.Now()
 	s.dump.interrupted = true
-	if s.limit.exceeded(now, doubtful) {
-		return s.pause(now, "again and again: "+why)
+	if s.limit.exceeded(now, resyncCost) {
+		return s.pause(now, "repeatedly: "+why)
 	}
 	if s.dump.idle() {
 		s.dump.schedule(now)
@@ -248,7 +248,7 @@ func (s *session) doubt(why string) error {
 
 func (s *session) distrust(why string) error {
 	if s.trusted {
-		s.n.log.Warn("the router forwards in its kernel until its routes are read again", "reason", why)
+		s.n.log.Warn("the router forwards in its kernel until its routes have been read anew", "reason", why)
 	}
 	s.trusted, s.why = false, why
 	s.resyncs++
@@ -315,7 +315,7 @@ func (s *session) partDone() error {
 		d.schedule(now)
 		return nil
 	case d.part == partRoutes6 && s.view.unsure:
-		d.again(now)
+		d.retry(now)
 		return nil
 	}
 	if err := s.view.sweep(d.part); err != nil {
@@ -338,7 +338,7 @@ func (s *session) synchronised(now time.Time) error {
 		s.trusted, s.why = true, ""
 		s.n.log.Debug("routes read", "took", s.dump.took)
 	}
-	if s.view.rib.again != "" {
+	if s.view.rib.stale != "" {
 		s.dump.schedule(now)
 	}
 	if err := s.enable(); err != nil || s.view.links.live {

@@ -66,7 +66,7 @@ func (s *session) publish() {
 		families[i] = f
 	}
 	s.published.Store(&Status{
-		Synchronised: s.trusted && s.view.rib.again == "" && s.dump.part == parts,
+		Synchronised: s.trusted && s.view.rib.stale == "" && s.dump.part == parts,
 		IPv4:         families[0], IPv6: families[1],
 		Off:        s.view.links.off(s.enabled),
 		Neighbours: len(s.view.neighbours.all),

@@ -29,8 +29,8 @@ func (t *touched[K]) has(k K) bool {
 	return ok
 }
 
-// stale reports whether a message is not to be believed, where each message tells all of its key: the dump's word
-// after an event's.
+// stale reports whether a message is out of date, where each message has the whole state of its key: that of a dump, after an
+// event.
 func (t *touched[K]) stale(k K, from origin) bool {
 	if from == between {
 		t.add(k)

@@ -76,8 +76,8 @@ func (v *view) confirm(m rtnl.Message) error {
 	return v.apply(m, dumped)
 }
 
-// tell takes over an event. during is the part of a dump that it came in between; parts if none.
-func (v *view) tell(m rtnl.Message, during part) error {
+// event takes over an event. during is the part of a dump that it came in between; parts if none.
+func (v *view) event(m rtnl.Message, during part) error {
 	v.events++
 	from := alone
 	if during != parts {
@@ -155,13 +155,13 @@ func (v *view) link(m rtnl.Message, until uint32) error {
 	}
 	l.generation = v.rib.generation
 	if was := v.links.all[index]; was != nil && was.mtu != l.mtu {
-		v.rib.again = "an MTU has changed, and perhaps that of IPv6 after it, which is not announced"
+		v.rib.stale = "an MTU has changed, and perhaps that of IPv6 after it, which is not announced"
 	}
 	shaken, err := v.links.set(index, l, until)
 	if err != nil || !shaken {
 		return err
 	}
-	return v.rib.doubtLink(index)
+	return v.rib.suspectLink(index)
 }
 
 func (v *view) linkGone(m rtnl.Message) error {
@@ -182,15 +182,15 @@ func (v *view) removeLink(index int) error {
 		return err
 	}
 	v.parser.forget() // a new interface with this ifindex leads elsewhere
-	return v.rib.doubtLink(index)
+	return v.rib.suspectLink(index)
 }
 
 func (v *view) netconf(m rtnl.Message) error {
 	shaken, err := v.links.configure(m)
 	if err == nil && shaken {
-		v.rib.again = "net.*.conf.*.ignore_routes_with_linkdown has changed, and perhaps routes with it"
+		v.rib.stale = "net.*.conf.*.ignore_routes_with_linkdown has changed, and perhaps routes with it"
 		for index := range v.links.all {
-			if err := v.rib.doubtLink(index); err != nil {
+			if err := v.rib.suspectLink(index); err != nil {
 				return err
 			}
 		}
@@ -205,7 +205,7 @@ func (v *view) address(m rtnl.Message, from origin) error {
 	}
 	if !ok {
 		// Only its addresses tell that IPv6 was switched off or on for an interface.
-		v.rib.again = "an IPv6 address has changed, and perhaps its interface"
+		v.rib.stale = "an IPv6 address has changed, and perhaps its interface"
 		return nil
 	}
 	if v.addresses.touched.stale(k, from) {
@@ -218,7 +218,7 @@ func (v *view) address(m rtnl.Message, from origin) error {
 	if err := v.addresses.set(k, v.rib.generation); err != nil || known || from == dumped {
 		return err
 	}
-	return v.rib.doubtLink(k.link) // dead paths by it may be alive again (fib_inetaddr_event())
+	return v.rib.suspectLink(k.link) // dead paths by it may be alive again (fib_inetaddr_event())
 }
 
 func (v *view) removeAddress(k addressKey) error {
@@ -230,7 +230,7 @@ func (v *view) removeAddress(k addressKey) error {
 		// The last one: IPv4 ends on the interface, and with it all routes (fib_inetaddr_event()).
 		err := v.links.hold(k.link, v.rib.generation+1)
 		if err == nil {
-			err = v.rib.doubtLink(k.link)
+			err = v.rib.suspectLink(k.link)
 		}
 		if err != nil {
 			return err
@@ -239,7 +239,7 @@ func (v *view) removeAddress(k addressKey) error {
 	if !last {
 		return nil
 	}
-	return v.rib.doubtSource(k.prefix.Addr())
+	return v.rib.suspectSource(k.prefix.Addr())
 }
 
 func (v *view) object(m rtnl.Message) error {
@@ -257,11 +257,11 @@ func (v *view) object(m rtnl.Message) error {
 		return nil
 	}
 	v.parser.forget() // what was concluded from it
-	return v.rib.doubtObject(id)
+	return v.rib.suspectObject(id)
 }
 
 func (v *view) removeObject(id uint32) error {
-	if err := v.rib.doubtObject(id); err != nil {
+	if err := v.rib.suspectObject(id); err != nil {
 		return err
 	}
 	delete(v.rib.objects, id)

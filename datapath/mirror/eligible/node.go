@@ -18,7 +18,7 @@ import (
 )
 
 // node is one namespace that is watched. Two goroutines deal with it: that of Watch, which looks, and the watcher's,
-// which hears and polls, and marks what is to be looked at.
+// which receives notifications and polls, and marks what is to be looked at.
 type node struct {
 	ns   *os.File
 	rest time.Duration // between two looks, at least
@@ -29,7 +29,7 @@ type node struct {
 
 	mu        sync.Mutex // guards what follows; taken after Watcher.mu
 	dirty     areas      // to be looked at
-	doubt     bool       // something has changed since the last look
+	stale     bool       // something has changed since the last look
 	failed    areas      // to be looked at again with the next poll
 	listeners [len(sources)]listener
 	diag      *rtnl.Conn
@@ -38,11 +38,11 @@ type node struct {
 	polls     int
 }
 
-// listener is a socket that announces. When the watcher has heard it, it is deaf until somebody reads it: a namespace
+// listener is a socket that announces. After a notification, epoll does not report it until it was read: a namespace
 // in which something changes all the time costs no more than its looks.
 type listener struct {
-	socket *rtnl.Conn // nil: the kernel has no such protocol
-	heard  bool
+	socket   *rtnl.Conn // nil: the kernel has no such protocol
+	notified bool
 }
 
 // polled is what a poll found.
@@ -114,7 +114,7 @@ func (n *node) mark(a areas) {
 const idle = 19
 
 // run looks and reports until the context ends.
-func (n *node) run(ctx context.Context, hear func(fd int), report func(Verdict)) error {
+func (n *node) run(ctx context.Context, rearm func(fd int), report func(Verdict)) error {
 	var last Verdict
 	first := true
 	say := func(v Verdict) {
@@ -124,7 +124,7 @@ func (n *node) run(ctx context.Context, hear func(fd int), report func(Verdict))
 		first, last = false, v
 	}
 	for {
-		rest := max(n.rest, idle*n.look(hear))
+		rest := max(n.rest, idle*n.look(rearm))
 		looked := time.Now()
 		say(n.verdict())
 		select {
@@ -133,8 +133,8 @@ func (n *node) run(ctx context.Context, hear func(fd int), report func(Verdict))
 		case <-n.wake:
 		}
 		if wait := rest - time.Since(looked); wait > 0 {
-			if n.inDoubt() {
-				say(doubtful(n.verdict()))
+			if n.isStale() {
+				say(stale(n.verdict()))
 			}
 			select {
 			case <-ctx.Done():
@@ -145,8 +145,8 @@ func (n *node) run(ctx context.Context, hear func(fd int), report func(Verdict))
 	}
 }
 
-// doubtful is the verdict on a node that has changed and was not looked at since.
-func doubtful(v Verdict) Verdict {
+// stale is the verdict on a node that has changed and was not looked at since.
+func stale(v Verdict) Verdict {
 	const reason = "being examined: changes often"
 	if len(v.IPv4) == 0 {
 		v.IPv4 = []string{reason}
@@ -157,10 +157,10 @@ func doubtful(v Verdict) Verdict {
 	return v
 }
 
-func (n *node) inDoubt() bool {
+func (n *node) isStale() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.doubt
+	return n.stale
 }
 
 func (n *node) verdict() Verdict {
@@ -172,21 +172,21 @@ func (n *node) verdict() Verdict {
 	return all
 }
 
-// take gives what is to be looked at, and lets the watcher hear again what it heard. In this order, so that what
-// changes during the look is heard.
-func (n *node) take(hear func(fd int)) areas {
+// take gives what is to be looked at, and rearms the listeners that reported something. In this order, so that what
+// changes during the look is reported.
+func (n *node) take(rearm func(fd int)) areas {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i := range n.listeners {
 		l := &n.listeners[i]
-		if l.heard {
-			l.heard = false
+		if l.notified {
+			l.notified = false
 			n.dirty |= drain(l.socket, sources[i])
-			hear(l.socket.FD())
+			rearm(l.socket.FD())
 		}
 	}
 	dirty := n.dirty
-	n.dirty, n.doubt = 0, false
+	n.dirty, n.stale = 0, false
 	return dirty
 }
 
@@ -210,11 +210,11 @@ func drain(s *rtnl.Conn, about source) areas {
 }
 
 // look looks at what is dirty, and says how much of a core it took.
-func (n *node) look(hear func(fd int)) (cost time.Duration) {
+func (n *node) look(rearm func(fd int)) (cost time.Duration) {
 	runtime.LockOSThread() // whose time is measured
 	defer runtime.UnlockOSThread()
 	begun := threadTime()
-	if dirty := n.take(hear); dirty != 0 {
+	if dirty := n.take(rearm); dirty != 0 {
 		n.examine(dirty)
 	}
 	return threadTime() - begun
@@ -287,7 +287,7 @@ func (n *node) poll(buf []byte, tables [len(xtablesFamilies)]bool, audit bool) {
 	if !crowded || audit { // a crowd is expensive to list
 		if n.pollPackets(buf) {
 			changed |= packets.alone()
-			n.doubt = true
+			n.stale = true
 		}
 	}
 	if n.polls++; n.polls%tablesEvery == 0 || n.polled.names != [len(xtablesFamilies)]string{} {

@@ -30,7 +30,7 @@ var listPackets = func() []byte {
 // packetSocket is a socket that sees frames as they arrive and leave.
 type packetSocket struct {
 	kind   byte   // SOCK_RAW, SOCK_DGRAM, SOCK_PACKET
-	proto  uint16 // 0: hears nothing
+	proto  uint16 // 0: receives nothing
 	device int    // 0: all; -1: its device is gone
 	filter []bpf.RawInstruction
 }

@@ -61,7 +61,7 @@ func (w *Watcher) pollNow() {
 	}
 }
 
-// listening waits until the watcher has seen so many packet sockets that hear something, and looked at them.
+// listening waits until the watcher has seen so many packet sockets that receive something, and looked at them.
 func (b *watched) listening(count int) {
 	b.t.Helper()
 	testkit.Eventually(b.t, func() error {
@@ -76,7 +76,7 @@ func (b *watched) listening(count int) {
 			}
 		}
 		if err == nil && hear < count {
-			err = fmt.Errorf("%d of %d sockets hear something", hear, len(sockets))
+			err = fmt.Errorf("%d of %d sockets receive something", hear, len(sockets))
 		}
 		return err
 	}, 10*time.Second, fmt.Sprintf("%d packet sockets", count))

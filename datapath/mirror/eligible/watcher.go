@@ -28,14 +28,14 @@ type Watcher struct {
 
 	mu      sync.Mutex // guards what follows; taken before node.mu
 	nodes   []*node
-	byFD    map[int32]ear
+	byFD    map[int32]listenerID
 	audited int     // where in nodes the audit is
 	due     float64 // how many nodes are to be audited
 	closed  bool
 }
 
-// ear is what a file descriptor is to the watcher: a listener of a node.
-type ear struct {
+// listenerID is what a file descriptor is to the watcher: a listener of a node.
+type listenerID struct {
 	node     *node
 	listener int
 }
@@ -51,7 +51,7 @@ func New(config Config) (*Watcher, error) {
 	if config.Audit <= 0 {
 		config.Audit = time.Minute
 	}
-	w := &Watcher{config: config, byFD: map[int32]ear{}, done: make(chan struct{})}
+	w := &Watcher{config: config, byFD: map[int32]listenerID{}, done: make(chan struct{})}
 	var err error
 	if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("make epoll: %w", err)
@@ -99,7 +99,7 @@ func (w *Watcher) Watch(ctx context.Context, ns *os.File, report func(Verdict)) 
 		return fmt.Errorf("watch %s: %w", ns.Name(), err)
 	}
 	defer w.remove(n)
-	return n.run(ctx, w.hear, report)
+	return n.run(ctx, w.rearm, report)
 }
 
 // Watch is Watcher.Watch for one namespace alone.
@@ -127,7 +127,7 @@ func (w *Watcher) add(n *node) error {
 		if err := unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, int(fd), &event); err != nil {
 			return fmt.Errorf("listen: %w", err)
 		}
-		w.byFD[fd] = ear{node: n, listener: i}
+		w.byFD[fd] = listenerID{node: n, listener: i}
 	}
 	w.nodes = append(w.nodes, n)
 	return nil
@@ -144,13 +144,13 @@ func (w *Watcher) remove(n *node) {
 	}
 }
 
-// hear lets a listener be heard again.
-func (w *Watcher) hear(fd int) {
+// rearm has epoll report a listener once more.
+func (w *Watcher) rearm(fd int) {
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(fd)}
 	_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_MOD, fd, &event) // fails for no socket that was added
 }
 
-// run hears and polls until the watcher is closed.
+// run receives notifications and polls until the watcher is closed.
 func (w *Watcher) run() {
 	defer close(w.done)
 	buf := newPollBuffer()
@@ -168,7 +168,7 @@ func (w *Watcher) run() {
 				next = time.Now()
 				continue
 			}
-			w.heard(e.Fd)
+			w.notified(e.Fd)
 		}
 		if now := time.Now(); !now.Before(next) {
 			if w.poll(buf) {
@@ -179,7 +179,7 @@ func (w *Watcher) run() {
 	}
 }
 
-func (w *Watcher) heard(fd int32) {
+func (w *Watcher) notified(fd int32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e, ok := w.byFD[fd]
@@ -187,7 +187,7 @@ func (w *Watcher) heard(fd int32) {
 		return
 	}
 	e.node.mu.Lock()
-	e.node.listeners[e.listener].heard, e.node.doubt = true, true
+	e.node.listeners[e.listener].notified, e.node.stale = true, true
 	e.node.mu.Unlock()
 	e.node.mark(0)
 }
