@@ -47,7 +47,7 @@ func (m *measurement) pathSection(pictures []picture) string {
 	b.WriteString("\nIn brackets: how many times better Pergola is.\n\n")
 	table(&b, series.Columns, series.Rows)
 	b.WriteString("\n")
-	for _, d := range m.Path.Doubts() {
+	for _, d := range m.Path.Caveats() {
 		b.WriteString("- " + d + "\n")
 	}
 	show(&b, pictures)

@@ -52,7 +52,7 @@ func (m *measurement) tunnelSection(pictures []picture) string {
 	b.WriteString("\n")
 	table(&b, isolation.Columns, isolation.Rows)
 	b.WriteString("\n")
-	for _, d := range r.Doubts() {
+	for _, d := range r.Caveats() {
 		b.WriteString("- " + d + "\n")
 	}
 	b.WriteString(tunnelNotes)

@@ -39,7 +39,7 @@ func Convergence(ctx context.Context, number int) (_ Astray, err error) {
 		return Astray{}, err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
-	c := &cut{Network: n, ground: g}
+	c := &cut{Network: n, platform: g}
 	window := func(fast bool) func(context.Context) (float64, error) {
 		return func(ctx context.Context) (float64, error) {
 			gap, err := c.round(ctx, fast)
@@ -88,12 +88,12 @@ func way(link int) vnet.Route {
 
 type cut struct {
 	*vnet.Network
-	ground *vnet.Ground
+	platform *vnet.Platform
 }
 
 // set cuts the old link, or mends it, as the agent does: carrier first.
 func (c *cut) set(ctx context.Context, up bool) error {
-	s, ports := c.ground.Substrate, []string{c.Port("r1", device(oldLink)), c.Port("r2", device(oldLink))}
+	s, ports := c.platform.Substrate, []string{c.Port("r1", device(oldLink)), c.Port("r2", device(oldLink))}
 	var errs []error
 	if up {
 		errs = append(errs, s.Join(ctx, ports[0], ports[1]))
@@ -136,7 +136,7 @@ func (c *cut) round(ctx context.Context, fast bool) (time.Duration, error) {
 
 // walks counts the frames that r1 sent the new way without its kernel.
 func (c *cut) walks(ctx context.Context) (uint64, error) {
-	all, err := c.ground.Substrate.Counters(ctx)
+	all, err := c.platform.Substrate.Counters(ctx)
 	if err != nil {
 		return 0, err
 	}

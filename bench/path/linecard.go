@@ -10,7 +10,7 @@ import (
 // lineCards makes the ports of both hosts what the devices of a NIC are: frames come in through XDP, and go out so.
 func (p pergolaChains) lineCards(n *vnet.Network, routers int) error {
 	left, right := n.PortIndex(node(0), rightDevice), n.PortIndex(node(routers+1), leftDevice)
-	return p.ground.Data(func(d *datapath.DataPath) error {
+	return p.platform.Data(func(d *datapath.DataPath) error {
 		const native = true
 		return errors.Join(d.AttachXDP(left, native), d.TakeXDP(right, right))
 	})

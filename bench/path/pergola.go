@@ -11,11 +11,11 @@ import (
 	"github.com/pergola-net/pergola/lab/vnet"
 )
 
-// pergola makes chains of Pergola's own ports and wires, on a ground of their own.
+// pergola makes chains of Pergola's own ports and wires, on a platform of their own.
 type pergola struct {
-	dir    scratch.Dir
-	ground *vnet.Ground
-	slices uint16 // made so far
+	dir      scratch.Dir
+	platform *vnet.Platform
+	slices   uint16 // made so far
 }
 
 func openPergola(ctx context.Context) (*pergola, error) {
@@ -27,10 +27,10 @@ func openPergola(ctx context.Context) (*pergola, error) {
 	if err != nil {
 		return nil, errors.Join(err, dir.Remove())
 	}
-	return &pergola{dir: dir, ground: g}, nil
+	return &pergola{dir: dir, platform: g}, nil
 }
 
-func (p *pergola) close() error { return errors.Join(p.ground.Close(), p.dir.Remove()) }
+func (p *pergola) close() error { return errors.Join(p.platform.Close(), p.dir.Remove()) }
 
 // fast makes chains whose frames walk, or do not.
 func (p *pergola) fast(on bool) pergolaChains { return pergolaChains{p, on} }
@@ -40,7 +40,7 @@ type pergolaChains struct {
 	walk bool
 }
 
-func (p pergolaChains) close() error { return nil } // its chains stand on the ground of others
+func (p pergolaChains) close() error { return nil } // its chains stand on the platform of others
 
 func (p pergolaChains) hosts(ctx context.Context, routers int) (*Chain, error) {
 	c, _, err := p.chain(ctx, routers)
@@ -62,7 +62,7 @@ func (p pergolaChains) nics(ctx context.Context, routers int) (*Chain, error) {
 
 func (p pergolaChains) chain(ctx context.Context, routers int) (*Chain, *vnet.Network, error) {
 	p.slices++
-	n, err := p.ground.New(ctx, plan(p.slices, routers))
+	n, err := p.platform.New(ctx, plan(p.slices, routers))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -78,7 +78,7 @@ func TestTablesShowWhatIsThereAndWhatIsNot(t *testing.T) {
 			t.Errorf("row %s, want %s", got, want)
 		}
 	}
-	doubts := strings.Join(r.Doubts(), "\n")
+	doubts := strings.Join(r.Caveats(), "\n")
 	for _, want := range []string{"1 of 9 windows", "kernel alone: 1 of 2 rounds", "50 % of the frames", "Open vSwitch was not measured: it is not installed"} {
 		if !strings.Contains(doubts, want) {
 			t.Errorf("not said: %q in\n%s", want, doubts)

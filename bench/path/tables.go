@@ -125,8 +125,8 @@ func (r *Result) brackets(k Key) string {
 	return fmt.Sprintf(" (%s)", rounds.Number(times))
 }
 
-// Doubts says what a reader must know of the figures.
-func (r *Result) Doubts() []string {
+// Caveats says what a reader must know of the figures.
+func (r *Result) Caveats() []string {
 	var all []string
 	if r.Thrown > 0 {
 		all = append(all, fmt.Sprintf("%d of %d windows were thrown away, because the hypervisor took time from this machine during them.",

@@ -103,7 +103,7 @@ func (b *bench) pergolaChain(ctx context.Context, m *machine, kind slice.TunnelK
 	}
 	var in [2]*os.File
 	for side, e := range m.ends() {
-		g, err := openGround(ctx, e.ns, false, far)
+		g, err := openPlatform(ctx, e.ns, false, far)
 		if err != nil {
 			return path{}, err
 		}

@@ -27,12 +27,12 @@ type isolation struct {
 }
 
 // addIsolation measures a slice alone, and beside another's flood.
-func (b *bench) addIsolation(ctx context.Context, grounds [2]*ground) error {
+func (b *bench) addIsolation(ctx context.Context, platforms [2]*platform) error {
 	shape := slice.Shape{Rate: reservedRate}
 	var flows [2]*traffic.Flood
 	var sinks [2]*traffic.Sink
 	for i, size := range []int{reservedSize, floodSize} {
-		p, err := nodes(ctx, grounds, uint16(3+i), slice.EGRE, shape)
+		p, err := nodes(ctx, platforms, uint16(3+i), slice.EGRE, shape)
 		if err != nil {
 			return err
 		}

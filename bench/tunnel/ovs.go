@@ -14,15 +14,15 @@ import (
 
 // openVSwitch makes a bridge whose flows route between two tunnels. Each NIC is a port of another bridge, which has
 // its addresses: so Open vSwitch itself makes and takes the packets outside.
-func (m *machine) openVSwitch(ctx context.Context) (road, error) {
+func (m *machine) openVSwitch(ctx context.Context) (frameFormat, error) {
 	dir, err := scratch.New(directories)
 	if err != nil {
-		return road{}, err
+		return frameFormat{}, err
 	}
 	m.undo.Push(dir.Remove)
 	s, err := ovs.Start(ctx, dir.Path, m.ns)
 	if err != nil {
-		return road{}, err
+		return frameFormat{}, err
 	}
 	m.undo.Push(s.Stop)
 	const bridge = "router"
@@ -39,14 +39,14 @@ func (m *machine) openVSwitch(ctx context.Context) (road, error) {
 			side, side+1, outside(side, 2), outside(side, 1), key(1, side))
 	}
 	if err := s.Set(ctx, words...); err != nil {
-		return road{}, err
+		return frameFormat{}, err
 	}
 	for side, nic := range []string{inNIC, outNIC} {
 		if err := netns.In(m.ns, func() error { return moveAddress(nic, outsideBridge(side), side) }); err != nil {
-			return road{}, fmt.Errorf("move the address of %s: %w", nic, err)
+			return frameFormat{}, fmt.Errorf("move the address of %s: %w", nic, err)
 		}
 		if err := s.Control(ctx, "tnl/neigh/set", outsideBridge(side), outside(side, 2).String(), mac(outside(side, 2)).String()); err != nil {
-			return road{}, err
+			return frameFormat{}, err
 		}
 	}
 	flow := fmt.Sprintf("in_port=1,ip,nw_dst=%s,dl_dst=%s actions=dec_ttl,mod_dl_src:%s,mod_dl_dst:%s,output:2",

@@ -53,7 +53,7 @@ func (b *bench) addPairs(ctx context.Context) error {
 	if err := b.addKernels(ctx, paths); err != nil {
 		return err
 	}
-	grounds, err := b.addNodes(ctx, paths, false, VXLAN, EGRE)
+	platforms, err := b.addNodes(ctx, paths, false, VXLAN, EGRE)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (b *bench) addPairs(ctx context.Context) error {
 	if err := b.addChains(ctx); err != nil {
 		return err
 	}
-	return b.addIsolation(ctx, grounds)
+	return b.addIsolation(ctx, platforms)
 }
 
 // addKernels makes pairs of machines whose kernels do all: one as it is, and one whose interfaces have line cards.
@@ -83,7 +83,7 @@ func (b *bench) addKernels(ctx context.Context, paths map[Way]path) error {
 			return err
 		}
 		if ways[0] == Beside {
-			if _, err := p.openGrounds(ctx, false); err != nil {
+			if _, err := p.openPlatforms(ctx, false); err != nil {
 				return err
 			}
 		}
@@ -95,33 +95,33 @@ func (b *bench) addKernels(ctx context.Context, paths map[Way]path) error {
 	return nil
 }
 
-func (p *pair) openGrounds(ctx context.Context, noXDP bool) (grounds [2]*ground, err error) {
+func (p *pair) openPlatforms(ctx context.Context, noXDP bool) (platforms [2]*platform, err error) {
 	for i, ns := range p.ns {
-		if grounds[i], err = openGround(ctx, ns, noXDP, pairNIC); err != nil {
-			return grounds, err
+		if platforms[i], err = openPlatform(ctx, ns, noXDP, pairNIC); err != nil {
+			return platforms, err
 		}
-		p.undo.Push(grounds[i].undo.Run)
+		p.undo.Push(platforms[i].undo.Run)
 	}
-	return grounds, nil
+	return platforms, nil
 }
 
 // addNodes makes a pair of machines with Pergola, and on them nodes that VXLAN joins, and nodes that EGRE joins.
-func (b *bench) addNodes(ctx context.Context, paths map[Way]path, noXDP bool, vxlan, egre Way) (grounds [2]*ground, err error) {
+func (b *bench) addNodes(ctx context.Context, paths map[Way]path, noXDP bool, vxlan, egre Way) (platforms [2]*platform, err error) {
 	p, err := newPair()
 	b.undo.Push(p.undo.Run)
 	if err != nil {
-		return grounds, err
+		return platforms, err
 	}
-	if grounds, err = p.openGrounds(ctx, noXDP); err != nil {
-		return grounds, err
+	if platforms, err = p.openPlatforms(ctx, noXDP); err != nil {
+		return platforms, err
 	}
 	for number, kind := range []slice.TunnelKind{slice.VXLAN, slice.EGRE} {
 		way := []Way{vxlan, egre}[number]
-		if paths[way], err = nodes(ctx, grounds, uint16(number+1), kind, slice.Shape{}); err != nil {
-			return grounds, fmt.Errorf("join nodes of two machines by %s: %w", kind, err)
+		if paths[way], err = nodes(ctx, platforms, uint16(number+1), kind, slice.Shape{}); err != nil {
+			return platforms, fmt.Errorf("join nodes of two machines by %s: %w", kind, err)
 		}
 	}
-	return grounds, nil
+	return platforms, nil
 }
 
 // containers are joined by kernels' VXLAN devices and bridges.
@@ -145,9 +145,9 @@ func (p *pair) containers() (path, error) {
 }
 
 // nodes are a slice's, one on each machine, with a link between them that may have a rate.
-func nodes(ctx context.Context, grounds [2]*ground, number uint16, kind slice.TunnelKind, shape slice.Shape) (path, error) {
+func nodes(ctx context.Context, platforms [2]*platform, number uint16, kind slice.TunnelKind, shape slice.Shape) (path, error) {
 	var in [2]*os.File
-	for i, g := range grounds {
+	for i, g := range platforms {
 		n := farNode{number: number, own: inner(pairSide, 1+i), other: inner(pairSide, 2-i), shape: shape}
 		var err error
 		if in[i], err = g.addFarNode(ctx, n, tunnel(kind, number, 0, outside(pairSide, 1+i), outside(pairSide, 2-i))); err != nil {
@@ -165,7 +165,7 @@ type farNode struct {
 	shape      slice.Shape // of what it sends
 }
 
-func (g *ground) addFarNode(ctx context.Context, f farNode, t wire.Tunnel) (*os.File, error) {
+func (g *platform) addFarNode(ctx context.Context, f farNode, t wire.Tunnel) (*os.File, error) {
 	const node = "n"
 	n, err := g.add(ctx, vnet.Plan{
 		Slice: f.number,

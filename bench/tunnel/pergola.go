@@ -20,15 +20,15 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// ground is a machine's substrate, with the networks of slices on it.
-type ground struct {
-	*vnet.Ground
+// platform is a machine's substrate, with the networks of slices on it.
+type platform struct {
+	*vnet.Platform
 	undo undo.Steps
 }
 
-// openGround makes one in a machine's namespace, whose NICs carry tunnels, and have line cards unless noXDP.
-func openGround(ctx context.Context, ns *os.File, noXDP bool, nics ...string) (_ *ground, err error) {
-	g := &ground{}
+// openPlatform makes one in a machine's namespace, whose NICs carry tunnels, and have line cards unless noXDP.
+func openPlatform(ctx context.Context, ns *os.File, noXDP bool, nics ...string) (_ *platform, err error) {
+	g := &platform{}
 	defer g.undo.OnError(&err)
 	dir, err := scratch.New(directories)
 	if err != nil {
@@ -36,18 +36,18 @@ func openGround(ctx context.Context, ns *os.File, noXDP bool, nics ...string) (_
 	}
 	g.undo.Push(dir.Remove)
 	err = netns.In(ns, func() error { // the machine's namespace is that of who opens the substrate
-		g.Ground, err = vnet.Open(ctx, dir.Path, slog.New(slog.DiscardHandler))
+		g.Platform, err = vnet.Open(ctx, dir.Path, slog.New(slog.DiscardHandler))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	g.undo.Push(g.Ground.Close)
+	g.undo.Push(g.Platform.Close)
 	return g, g.Substrate.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: nics, NoXDP: noXDP})
 }
 
 // add makes the network of a slice.
-func (g *ground) add(ctx context.Context, plan vnet.Plan) (*vnet.Network, error) {
+func (g *platform) add(ctx context.Context, plan vnet.Plan) (*vnet.Network, error) {
 	n, err := g.New(ctx, plan)
 	if err == nil {
 		g.undo.Push(n.Close)
@@ -91,8 +91,8 @@ func (r routers) plan(number int) vnet.Plan {
 }
 
 // pergola makes a machine's slices.
-func (b *bench) pergola(ctx context.Context, m *machine, r routers) (_ *ground, err error) {
-	g, err := openGround(ctx, m.ns, false, inNIC, outNIC)
+func (b *bench) pergola(ctx context.Context, m *machine, r routers) (_ *platform, err error) {
+	g, err := openPlatform(ctx, m.ns, false, inNIC, outNIC)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (b *bench) pergola(ctx context.Context, m *machine, r routers) (_ *ground, 
 }
 
 // connect adds all tunnels. Where there are many it does so several times, and notes how long that takes.
-func (b *bench) connect(ctx context.Context, g *ground, r routers, networks []*vnet.Network) error {
+func (b *bench) connect(ctx context.Context, g *platform, r routers, networks []*vnet.Network) error {
 	times := 1
 	if len(networks) > 1 {
 		times = min(3, b.Rounds)
@@ -151,7 +151,7 @@ func (b *bench) connect(ctx context.Context, g *ground, r routers, networks []*v
 	return nil
 }
 
-func (g *ground) connect(ctx context.Context, r routers, networks []*vnet.Network) (names []string, err error) {
+func (g *platform) connect(ctx context.Context, r routers, networks []*vnet.Network) (names []string, err error) {
 	for _, n := range networks {
 		for side := range 2 {
 			t := tunnel(r.kind, n.Plan.Slice, side, outside(side, 1), outside(side, 2))

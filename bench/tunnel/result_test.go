@@ -73,7 +73,7 @@ func TestTablesShowWhatIsThereAndWhatIsNot(t *testing.T) {
 	if got := r.BitTable().Rows[1][1]; got != "1.02" {
 		t.Errorf("2 million frames of 64 bytes are %s Gbit/s", got)
 	}
-	doubts := strings.Join(r.Doubts(), "\n")
+	doubts := strings.Join(r.Caveats(), "\n")
 	for _, want := range []string{"after 2 of 3 rounds", "Pergola, EGRE, 64 B, 1 slices: 1 of 2 rounds", "keyed GRE was not measured: it is not installed"} {
 		if !strings.Contains(doubts, want) {
 			t.Errorf("not said: %q in\n%s", want, doubts)

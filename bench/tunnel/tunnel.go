@@ -150,7 +150,7 @@ func (b *bench) addMachine(ctx context.Context, w Way, sizes []int, number int) 
 	return b.addRate(ctx, m, &one, sink, rate(One, sizes[0], number))
 }
 
-func (b *bench) addRate(ctx context.Context, m *machine, r *road, sink *traffic.Sink, k Key) error {
+func (b *bench) addRate(ctx context.Context, m *machine, r *frameFormat, sink *traffic.Sink, k Key) error {
 	generator, err := traffic.NewGenerator(m.left.ns, r.flow(m, k.Size))
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func TestEveryWayLetsFramesThrough(t *testing.T) {
 			t.Log(row)
 		}
 	}
-	t.Log(result.Doubts())
+	t.Log(result.Caveats())
 	// Each series was tried before the first round, and its window failed if nothing came through.
 	for _, w := range Ways {
 		missing := slices.ContainsFunc(result.Missing, func(m Missing) bool { return m.What == w })

@@ -17,13 +17,13 @@ import (
 )
 
 // open makes of a machine what a way needs.
-func (b *bench) open(ctx context.Context, m *machine, w Way, slices int) (road, error) {
+func (b *bench) open(ctx context.Context, m *machine, w Way, slices int) (frameFormat, error) {
 	switch w {
 	case Native:
 		return m.native()
 	case Beside:
 		if _, err := b.pergola(ctx, m, routers{kind: slice.EGRE, slices: 1}); err != nil {
-			return road{}, err
+			return frameFormat{}, err
 		}
 		return m.native()
 	case Bridged, Direct:
@@ -32,7 +32,7 @@ func (b *bench) open(ctx context.Context, m *machine, w Way, slices int) (road, 
 		return m.openVSwitch(ctx)
 	case EGRE, LAN:
 		if _, err := b.pergola(ctx, m, routers{kind: slice.EGRE, lan: w == LAN, slices: slices}); err != nil {
-			return road{}, err
+			return frameFormat{}, err
 		}
 		r := within(greHeaders(key(1, 0)))
 		r.keys = traffic.Keys{At: greKeyAt, Count: slices, First: key(1, 0), Step: key(2, 0) - key(1, 0)}
@@ -42,16 +42,16 @@ func (b *bench) open(ctx context.Context, m *machine, w Way, slices int) (road, 
 		return within(vxlanHeaders(key(1, 0))), err
 	case One, BridgedBeside, VXLANByTC, EGREByTC, Alone, Flooded:
 	}
-	return road{}, fmt.Errorf("there is no way %q through a machine", w)
+	return frameFormat{}, fmt.Errorf("there is no way %q through a machine", w)
 }
 
 // native lets the machine's kernel forward what is for the network within.
-func (m *machine) native() (road, error) {
+func (m *machine) native() (frameFormat, error) {
 	err := netns.In(m.ns, func() error {
 		to := net24(inner(1, 0)).Masked()
 		return errors.Join(forward(), netlink.RouteAdd(&netlink.Route{Dst: ipNet(to), Gw: outside(1, 2).AsSlice()}))
 	})
-	return road{from: [6]byte(mac(outside(0, 2))), to: [6]byte(mac(outside(0, 1))), outer: noTunnel}, err
+	return frameFormat{from: [6]byte(mac(outside(0, 2))), to: [6]byte(mac(outside(0, 1))), outer: noTunnel}, err
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {
@@ -59,14 +59,14 @@ func ipNet(p netip.Prefix) *net.IPNet {
 }
 
 // container makes a router whose interfaces are VXLAN devices of the machine's kernel, or are bridged with such.
-func (m *machine) container(bridged bool) (road, error) {
+func (m *machine) container(bridged bool) (frameFormat, error) {
 	router, err := newNamespace()
 	if err != nil {
-		return road{}, err
+		return frameFormat{}, err
 	}
 	m.undo.Push(router.Close)
 	if err := netns.In(router, forward); err != nil {
-		return road{}, err
+		return frameFormat{}, err
 	}
 	for side := range 2 {
 		v := kernelVXLAN{
@@ -74,7 +74,7 @@ func (m *machine) container(bridged bool) (road, error) {
 			inside: router, own: inner(side, 1), other: inner(side, 2),
 		}
 		if err := v.connect(m.ns, bridged); err != nil {
-			return road{}, err
+			return frameFormat{}, err
 		}
 	}
 	return within(vxlanHeaders(1)), nil

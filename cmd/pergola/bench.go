@@ -135,7 +135,7 @@ func (a *app) benchPath(cmd *cobra.Command, c path.Config) error {
 		}
 		a.Table(&table)
 	}
-	for _, d := range result.Doubts() {
+	for _, d := range result.Caveats() {
 		a.Print("%s", d)
 	}
 	return nil

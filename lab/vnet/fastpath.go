@@ -17,7 +17,7 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// fastPath is the mirror of the routers on a ground, with all that it needs.
+// fastPath is the mirror of the routers on a platform, with all that it needs.
 type fastPath struct {
 	substrate *wire.Substrate
 	watcher   *eligible.Watcher
@@ -83,7 +83,7 @@ func (n *Network) FastPath(ctx context.Context, on bool) error {
 			continue
 		}
 		r := mirror.Router{Slice: uint32(n.Plan.Slice), NetNS: n.Nodes[p.Name].NS, Legs: legs[p.Name], Off: !on}
-		gone, err := n.ground.fast.mirror.Set(n.mirrorName(p.Name), r)
+		gone, err := n.platform.fast.mirror.Set(n.mirrorName(p.Name), r)
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (n *Network) reenter(ctx context.Context, l LinkPlan, on bool) error {
 		if !router(e) && (l.LAN || !slices.ContainsFunc(l.Ends, router)) {
 			continue
 		}
-		if err := n.ground.Substrate.Reenter(ctx, n.Port(e.Node, e.Interface), on); err != nil {
+		if err := n.platform.Substrate.Reenter(ctx, n.Port(e.Node, e.Interface), on); err != nil {
 			return err
 		}
 	}
@@ -149,7 +149,7 @@ func (n *Network) transient(why string) bool {
 
 // Status is what the mirror says of a router.
 func (n *Network) Status(name string) (mirror.Status, error) {
-	return n.ground.fast.mirror.Status(n.mirrorName(name))
+	return n.platform.fast.mirror.Status(n.mirrorName(name))
 }
 
 // InStep waits until the mirror says what the kernels of routers say: of those named, or all. Nothing may change
@@ -170,7 +170,7 @@ func (n *Network) inStep(ctx context.Context, name string) error {
 	if err := n.await(ctx, name, true); err != nil {
 		return err
 	}
-	found, err := n.ground.fast.mirror.Verify(ctx, n.mirrorName(name))
+	found, err := n.platform.fast.mirror.Verify(ctx, n.mirrorName(name))
 	if err == nil && len(found) > 0 {
 		err = fmt.Errorf("%d differences: %v", len(found), found[:min(3, len(found))])
 	}
@@ -230,4 +230,4 @@ func poll(ctx context.Context, f func() error) error {
 }
 
 // FastPathMemory is what the mirrors take of the kernel's memory, in bytes.
-func (g *Ground) FastPathMemory() uint64 { return uint64(g.fast.memory.Usage().Bytes) }
+func (g *Platform) FastPathMemory() uint64 { return uint64(g.fast.memory.Usage().Bytes) }

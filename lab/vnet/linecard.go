@@ -22,7 +22,7 @@ func (n *Network) lineCards(l LinkPlan) error {
 		if err := errors.Join(SetOffload(ns, e.Interface, Checksum, false), SetOffload(ns, e.Interface, GRO, true)); err != nil {
 			return err
 		}
-		err := n.ground.Data(func(d *datapath.DataPath) error {
+		err := n.platform.Data(func(d *datapath.DataPath) error {
 			port := n.PortIndex(e.Node, e.Interface)
 			record, ok, err := d.Port(port)
 			if err == nil && !ok {
@@ -47,7 +47,7 @@ func (n *Network) xdp(l LinkPlan, on bool) error {
 		if !e.NIC {
 			continue
 		}
-		err := n.ground.Data(func(d *datapath.DataPath) error {
+		err := n.platform.Data(func(d *datapath.DataPath) error {
 			const native = true
 			port := n.PortIndex(e.Node, e.Interface)
 			if !on {
@@ -63,7 +63,7 @@ func (n *Network) xdp(l LinkPlan, on bool) error {
 }
 
 // Data calls f with the substrate's data path, in its namespace.
-func (g *Ground) Data(f func(*datapath.DataPath) error) error {
+func (g *Platform) Data(f func(*datapath.DataPath) error) error {
 	return netns.Do(g.Substrate.Namespace(), func() error {
 		d, err := datapath.Open(filepath.Join(g.dir, "bpf"), adopted{})
 		if err != nil {

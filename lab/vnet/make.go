@@ -56,7 +56,7 @@ func (n *Network) addPort(ctx context.Context, e End, name string) error {
 	if mtu == 0 {
 		mtu = 1500
 	}
-	return n.ground.Substrate.AddPort(ctx, wire.Port{
+	return n.platform.Substrate.AddPort(ctx, wire.Port{
 		Name: name, Slice: n.Plan.Slice, Owner: fmt.Sprintf("vnet%d/%s:%s", n.Plan.Slice, e.Node, e.Interface), Digest: "vnet",
 		PID: here(), Inner: e.Interface, MAC: mac, MTU: mtu,
 	})
@@ -70,7 +70,7 @@ func MAC(port string) net.HardwareAddr {
 }
 
 func (n *Network) wire(ctx context.Context, number int, l LinkPlan) error {
-	s := n.ground.Substrate
+	s := n.platform.Substrate
 	if !l.LAN && len(l.Ends) == 1 {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (n *Network) shape(ctx context.Context, l LinkPlan) error {
 		if e.Shape == (slice.Shape{}) {
 			continue
 		}
-		if err := n.ground.Substrate.Shape(ctx, n.Port(e.Node, e.Interface), wire.FromNode, e.Shape); err != nil {
+		if err := n.platform.Substrate.Shape(ctx, n.Port(e.Node, e.Interface), wire.FromNode, e.Shape); err != nil {
 			return fmt.Errorf("shape %s of %s: %w", e.Interface, e.Node, err)
 		}
 	}
@@ -116,7 +116,7 @@ func (n *Network) PortIndex(node, name string) int { return n.ports[endpoint{nod
 
 // learn reads the numbers of the devices, at both ends of the pairs, from the substrate's side.
 func (n *Network) learn(ctx context.Context) error {
-	state, err := n.ground.Substrate.Observe(ctx)
+	state, err := n.platform.Substrate.Observe(ctx)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 
 // Plan is what a network is to be.
 type Plan struct {
-	Slice uint16 // names the network's devices: no two networks on the same ground have the same
+	Slice uint16 // names the network's devices: no two networks on the same platform have the same
 	Nodes []NodePlan
 	Links []LinkPlan
 }

@@ -24,7 +24,7 @@ func mixed(id uint16) vnet.Plan {
 }
 
 func TestWalksGoOnBehindQueuesAndLANs(t *testing.T) {
-	n, err := ground(t).New(t.Context(), mixed(7))
+	n, err := platform(t).New(t.Context(), mixed(7))
 	if err != nil {
 		t.Fatal(err)
 	}

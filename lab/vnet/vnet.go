@@ -2,11 +2,11 @@
 // and data path, and the same mirror of the routers' kernels. Tests and benchmarks of the data path use it: a network
 // of forty routers exists after a fraction of a second.
 //
-//	ground, err := vnet.Open(ctx, dir, log)  // a substrate, with the fast path's maps
-//	net, err := ground.New(ctx, plan)        // routers, hosts, links
+//	platform, err := vnet.Open(ctx, dir, log)  // a substrate, with the fast path's maps
+//	net, err := platform.New(ctx, plan)        // routers, hosts, links
 //	err = net.FastPath(ctx, true)            // from here on frames walk
 //
-// Several networks, each a slice, can stand on the same ground.
+// Several networks, each a slice, can stand on the same platform.
 package vnet
 
 import (
@@ -23,20 +23,20 @@ import (
 	"github.com/pergola-net/pergola/host/wire"
 )
 
-// Ground is what networks stand on: a substrate and the mirror of routers in it.
-type Ground struct {
+// Platform carries networks: a substrate namespace with its data path, and the mirror of routers in it.
+type Platform struct {
 	Substrate *wire.Substrate
 	dir       string
 	fast      *fastPath
 }
 
-// Open makes a ground below dir, a directory that nobody else uses.
-func Open(ctx context.Context, dir string, log *slog.Logger) (*Ground, error) {
+// Open makes a platform below dir, a directory that nobody else uses.
+func Open(ctx context.Context, dir string, log *slog.Logger) (*Platform, error) {
 	s, err := wire.Open(ctx, wire.Config{StateDir: dir})
 	if err != nil {
 		return nil, err
 	}
-	g := &Ground{Substrate: s, dir: dir}
+	g := &Platform{Substrate: s, dir: dir}
 	if g.fast, err = openFastPath(s, log); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the fast path: %w", err), s.Remove(context.WithoutCancel(ctx)))
 	}
@@ -44,17 +44,17 @@ func Open(ctx context.Context, dir string, log *slog.Logger) (*Ground, error) {
 }
 
 // Close removes everything, with the networks that still stand.
-func (g *Ground) Close() error {
+func (g *Platform) Close() error {
 	return errors.Join(g.fast.close(), g.Substrate.Remove(context.Background()))
 }
 
 // Network is one that exists.
 type Network struct {
-	Plan   Plan
-	Nodes  map[string]*Node
-	ground *Ground
-	ports  map[endpoint]port
-	off    bool // as FastPath was told last
+	Plan     Plan
+	Nodes    map[string]*Node
+	platform *Platform
+	ports    map[endpoint]port
+	off      bool // as FastPath was told last
 }
 
 // endpoint names a node's interface.
@@ -68,15 +68,15 @@ type port struct {
 }
 
 // New makes a network. Routers forward in their kernels until FastPath says otherwise.
-func (g *Ground) New(ctx context.Context, plan Plan) (*Network, error) {
-	n := &Network{Plan: plan, Nodes: map[string]*Node{}, ground: g, ports: map[endpoint]port{}}
+func (g *Platform) New(ctx context.Context, plan Plan) (*Network, error) {
+	n := &Network{Plan: plan, Nodes: map[string]*Node{}, platform: g, ports: map[endpoint]port{}}
 	if err := n.make(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("make network %d: %w", plan.Slice, err), n.Close())
 	}
 	return n, nil
 }
 
-// New makes a network with a ground of its own, which goes with it.
+// New makes a network with a platform of its own, which goes with it.
 func New(ctx context.Context, dir string, log *slog.Logger, plan Plan) (*Network, func() error, error) {
 	g, err := Open(ctx, dir, log)
 	if err != nil {
@@ -91,8 +91,8 @@ func New(ctx context.Context, dir string, log *slog.Logger, plan Plan) (*Network
 
 // Close removes the network.
 func (n *Network) Close() error {
-	n.ground.fast.remove(n)
-	errs := []error{n.ground.Substrate.DeleteSlice(context.Background(), n.Plan.Slice)}
+	n.platform.fast.remove(n)
+	errs := []error{n.platform.Substrate.DeleteSlice(context.Background(), n.Plan.Slice)}
 	for _, node := range n.Nodes {
 		errs = append(errs, node.close())
 	}
@@ -134,7 +134,7 @@ func (n *Network) make(ctx context.Context) error {
 // prepare sets what interfaces take over when they come.
 func (n *Network) prepare(ctx context.Context, node *Node, p *NodePlan) error {
 	return node.Do(func() error {
-		return n.ground.Substrate.ConfigureNode(ctx, here(), wire.Node{Router: p.Router, Sysctls: p.Sysctls})
+		return n.platform.Substrate.ConfigureNode(ctx, here(), wire.Node{Router: p.Router, Sysctls: p.Sysctls})
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-func ground(t testing.TB) *vnet.Ground {
+func platform(t testing.TB) *vnet.Platform {
 	t.Helper()
 	testkit.Root(t)
 	dir := testkit.TempState(t)
@@ -79,7 +79,7 @@ func chain(slice uint16, routers int) vnet.Plan {
 }
 
 func TestChainReachesItsEnd(t *testing.T) {
-	g := ground(t)
+	g := platform(t)
 	const routers = 5
 	start := time.Now()
 	n, err := g.New(t.Context(), chain(7, routers))

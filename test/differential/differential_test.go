@@ -44,7 +44,7 @@ func newArena(t testing.TB) *arena {
 		}
 	})
 	stay(t)
-	return &arena{ground: g, backlog: b, fast: true}
+	return &arena{platform: g, backlog: b, fast: true}
 }
 
 // stay keeps the test on one CPU, which then also does all the forwarding.

@@ -17,11 +17,11 @@ import (
 
 // arena is where cases are run: twice, side by side.
 type arena struct {
-	ground  *vnet.Ground
-	backlog *backlog
-	slice   uint16 // the next one
-	fast    bool   // false: both networks forward in their kernels, which tests the test
-	stats   stats
+	platform *vnet.Platform
+	backlog  *backlog
+	slice    uint16 // the next one
+	fast     bool   // false: both networks forward in their kernels, which tests the test
+	stats    stats
 }
 
 // stats are sums over all cases.
@@ -99,7 +99,7 @@ func (m *match) open(ctx context.Context) error {
 		plan.Slice = 1 + m.slice%4000
 		m.slice++
 		g.Go(func() (err error) {
-			m.nets[side], err = m.ground.New(ctx, plan)
+			m.nets[side], err = m.platform.New(ctx, plan)
 			return err
 		})
 	}
@@ -247,7 +247,7 @@ func (m *match) do(ctx context.Context, n *vnet.Network, e event) error {
 	case e.change != nil:
 		return node.Apply(e.change)
 	case e.carrier != nil:
-		return m.ground.Substrate.SetUp(ctx, n.Port(e.node, e.carrier.name), e.carrier.up)
+		return m.platform.Substrate.SetUp(ctx, n.Port(e.node, e.carrier.name), e.carrier.up)
 	}
 	_, err := node.Exec(ctx, e.command[0], e.command[1:]...)
 	return err

@@ -7,24 +7,24 @@ import (
 	"github.com/pergola-net/pergola/bench/traffic"
 )
 
-// road is what frames must look like to get through.
-type road struct {
+// frameFormat is what frames must look like to get through.
+type frameFormat struct {
 	from, to [6]byte // MAC addresses of the frames, within tunnels where there are some
 	outer    func(size int) []byte
 	keys     traffic.Keys
 }
 
 // flow is what the left end sends.
-func (r *road) flow(m *machine, size int) traffic.Flow {
+func (r *frameFormat) flow(m *machine, size int) traffic.Flow {
 	return traffic.Flow{
 		Device: m.left.index, From: r.from, To: r.to, Source: inner(0, 2), Destinations: []netip.Addr{inner(1, 2)},
 		Size: size, Outer: r.outer(size), Keys: r.keys,
 	}
 }
 
-// within is a road in tunnels to the router whose addresses all ways have.
-func within(outer func(size int) []byte) road {
-	return road{from: [6]byte(mac(inner(0, 2))), to: [6]byte(mac(inner(0, 1))), outer: outer}
+// within is the format of frames in tunnels to the router whose addresses all ways have.
+func within(outer func(size int) []byte) frameFormat {
+	return frameFormat{from: [6]byte(mac(inner(0, 2))), to: [6]byte(mac(inner(0, 1))), outer: outer}
 }
 
 // Headers that come before a frame. What varies with the frame's size is written for it.

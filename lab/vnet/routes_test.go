@@ -24,7 +24,7 @@ func TestRoutesOfAllFormsLeadToLineCards(t *testing.T) {
 	second.Objects = []vnet.Object{{ID: 1, Hop: via(2, "2001:db8:0:2::2")}, {ID: 2, Members: []vnet.Member{{ID: 1, Weight: 3}}}}
 	second.Routes[0].Hops, second.Routes[0].Object = nil, 2
 	second.Routes[1].Hops, second.Routes[1].Object = nil, 1
-	n, err := ground(t).New(t.Context(), plan)
+	n, err := platform(t).New(t.Context(), plan)
 	if err != nil {
 		t.Fatal(err)
 	}
