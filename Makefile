@@ -10,15 +10,17 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pergola
 LINT_VERSION := 2.15.0
 LINT := $(CACHE)/golangci-lint-$(LINT_VERSION)/golangci-lint
 
-# Tests that touch the kernel run as root. Those of the net and program tiers run in namespaces of their own (tools/pen),
-# several packages at a time. What these do not keep apart, tools/leftovers looks at when all have ended.
+# Tests that touch the kernel run as root. Those of the net and program tiers run in namespaces of their own
+# (tools/pen), several packages at a time. What these do not keep apart, tools/leftovers looks at when all have ended.
 AS_ROOT := $(if $(filter-out 0,$(shell id -u)),-exec 'sudo -E')
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
-IN_PEN := -p 3 -exec $(CURDIR)/tools/pen
+IN_PEN := -p 2 -exec $(CURDIR)/tools/pen
 LEFTOVERS := $(if $(PERGOLA_TEST_SHARED),,$(SUDO) $(if $(SUDO),-E) bin/leftovers)
 
-# The tiers. PURE packages do no I/O but files: they run anywhere, under the race detector. What is in no other tier is in net.
-PURE := $(addprefix ./,cmd/... control/api/... control/client/... control/controller/... control/events/... control/pki/... control/rest/... control/store/... host/member/... host/plan/... host/reconcile/... host/routing/... host/undo/... model/... tools/...)
+# The tiers. PURE packages do no I/O but files: they run anywhere, under the race detector. A package that is in no
+# other tier is in net.
+PURE := $(addprefix ./,cmd/... $(addprefix control/,api/... client/... controller/... events/... pki/... rest/... store/...) \
+	$(addprefix host/,member/... plan/... reconcile/... routing/... undo/...) model/... tools/...)
 PROGRAM := ./datapath/...
 E2E := ./test/e2e/...
 packages = $(shell $(GO) list $(1) 2>/dev/null)
@@ -61,8 +63,9 @@ $(LINT):
 bin/leftovers: FORCE
 	@$(GO) build -o $@ ./tools/leftovers
 
-# Lanes run side by side; the tiers of a lane run one after the other. The vm tier computes, net, e2e and cluster mostly wait.
-LANES := lane-vm lane-net lane-machine lane-unit
+# Lanes run side by side; the tiers of a lane run one after the other. Lane compute uses processors; the others mostly
+# wait. More lanes than these overload two cores, and tests that measure or have deadlines fail.
+LANES := lane-net lane-machine lane-compute
 LIMIT = -timeout 20m
 
 SIDE_BY_SIDE = rm -rf build/results; $(LEFTOVERS) $(MAKE) -s -k --no-print-directory \
@@ -76,12 +79,14 @@ check: build bin/suite bin/leftovers $(LINT) ## run every tier and the linter, w
 	@tools/install-deps run generate test vm
 	@$(SIDE_BY_SIDE) LAST=lint
 
-lane-vm: test-vm
+# $(call each,TARGETS): makes all of them, one after the other, and fails if one failed.
+each = @status=0; for target in $(1); do $(MAKE) $$target || status=1; done; exit $$status
+
 lane-net: test-net
 lane-machine:
-	@$(MAKE) -k test-e2e; e2e=$$?; $(MAKE) test-cluster && exit $$e2e
-lane-unit:
-	@$(MAKE) test-unit; unit=$$?; $(MAKE) test-program $(LAST) && exit $$unit
+	$(call each,test-e2e test-cluster)
+lane-compute:
+	$(call each,test-vm test-unit test-program $(LAST))
 
 test-unit: bin/suite ## pure Go, under the race detector
 	@tools/install-deps test

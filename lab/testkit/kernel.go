@@ -27,7 +27,7 @@ var options = map[string]string{
 // HasModule reports whether the running kernel has such a part, and loads it where it is a module.
 func HasModule(ctx context.Context, name string) bool { return loadModule(ctx, name) == nil }
 
-// loadModule makes the module's feature available or says why it is not.
+// loadModule makes the module's feature available, or gives the reason why it is not.
 func loadModule(ctx context.Context, name string) error {
 	if _, err := os.Stat(filepath.Join("/sys/module", name)); err == nil {
 		return nil

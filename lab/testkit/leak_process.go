@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// process is what proc(5) tells about one process.
+// process has what proc(5) shows of one process.
 type process struct {
 	pid, parent int
 	state       byte
@@ -52,15 +52,16 @@ func lookProcesses(add func(string, thing)) error {
 		add(fmt.Sprintf("%d %s", p.pid, p.start), thing{kind: kind, name: name, text: p.text, own: own, others: others})
 		if p.netns != 0 {
 			add(strconv.FormatUint(p.netns, 10), thing{
-				kind: "network namespace", name: fmt.Sprintf("net:[%d], held by process %d: %s", p.netns, p.pid, p.command), text: p.text, own: own, others: others,
+				kind: "network namespace", name: fmt.Sprintf("net:[%d], held by process %d: %s", p.netns, p.pid, p.command),
+				text: p.text, own: own, others: others,
 			})
 		}
 	}
 	return nil
 }
 
-// isOthers reports whether a process was started by somebody who was there before this test, and so is none of its
-// business. What a test leaves behind has this process for its parent, or init, or a reaper that came later.
+// isOthers reports whether a process was started by one that is older than this test, and so does not belong to it. What
+// a test leaves behind has this process for its parent, or init, or a reaper that is younger.
 func isOthers(all map[int]process, p, self process) bool {
 	for range len(all) {
 		parent, ok := all[p.parent]
@@ -75,8 +76,8 @@ func isOthers(all map[int]process, p, self process) bool {
 	return false
 }
 
-// awaitsInit reports whether nothing is left of the process but its exit status, which only init can take. Some do so
-// late: that of the vm tier's guest is a shell script.
+// awaitsInit reports whether nothing is left of the process but its exit status, which only init can collect. Some inits
+// do so late: that of the vm tier's guest is a shell script.
 func (p process) awaitsInit() bool { return p.state == 'Z' && p.parent == 1 }
 
 // ticks is when the process started.
@@ -168,7 +169,7 @@ func parseStat(stat []byte) (process, error) {
 	return p, nil
 }
 
-// gone reports whether the error says that a process ended while it was looked at.
+// gone reports whether the error means that a process ended while it was examined.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }

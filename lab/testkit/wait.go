@@ -15,7 +15,7 @@ func Eventually(t testing.TB, cond func() error, timeout time.Duration, what str
 	}
 }
 
-// Await is Eventually for a condition that has nothing to say while it does not hold.
+// Await is Eventually for a condition that gives no reason while it does not hold.
 func Await(t testing.TB, cond func() bool, timeout time.Duration, what string) {
 	t.Helper()
 	Eventually(t, func() error {
@@ -28,7 +28,7 @@ func Await(t testing.TB, cond func() bool, timeout time.Duration, what string) {
 
 var errNotYet = errors.New("not yet")
 
-// Poll is Eventually for who has no test at hand: it gives cond's last error. It starts at a millisecond and backs off
+// Poll is Eventually without a test: it gives cond's last error. It starts at a millisecond and backs off
 // to a twentieth of a second: quick conditions are seen quickly and slow ones cost little.
 func Poll(cond func() error, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
