@@ -11,7 +11,7 @@ import (
 	"github.com/pergola-net/pergola/lab/testbed"
 )
 
-// defaultBedDir is where a test bed's things are, unless --dir or PERGOLA_DEV_DIR says otherwise.
+// defaultBedDir is the directory of a testbed's files, unless --dir or PERGOLA_DEV_DIR says otherwise.
 const defaultBedDir = "/run/pergola-dev"
 
 func newDev(a *app) *cobra.Command {
@@ -63,7 +63,7 @@ type devCluster struct {
 	dir string
 }
 
-// open finds the bed.
+// open finds the testbed.
 func (d *devCluster) open() (*testbed.Bed, error) {
 	if err := d.root(); err != nil {
 		return nil, err

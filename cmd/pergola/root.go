@@ -164,7 +164,7 @@ var habits = map[string]string{
 	"show": "inspect", "map": "graph", "draw": "graph", "create": "up", "delete": "down", "remove": "down", "rm": "down", "test": "check",
 }
 
-// meant is the verb below cmd that somebody meant by a word: another tool's verb, one that stands a level deeper, or
+// meant is the verb below cmd that a user meant by a word: another tool's verb, one that stands a level deeper, or
 // one misspelt; or "".
 func meant(cmd *cobra.Command, word string) string {
 	if verb := habits[word]; verb != "" && !cmd.HasParent() {

@@ -161,7 +161,7 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 	return server.Run(cmd.Context(), cfg)
 }
 
-// readToken finds the token to join with. On the command line, everybody sees it who sees this machine's processes.
+// readToken finds the token to join with. On the command line, every user of the machine can see it.
 func (o *serverOptions) readToken(stdin io.Reader) (string, error) {
 	switch {
 	case o.token != "" && o.cfg.Token != "":

@@ -39,7 +39,7 @@ type world struct {
 
 	mu     sync.Mutex                     // guards all below
 	seen   map[string]func(*http.Request) // by the end of a path: called when a request comes
-	caller *controller.Caller             // who asks; nil: who runs the test
+	caller *controller.Caller             // the user of requests; nil: the one that runs the test
 }
 
 const timeout = 20 * time.Second // of anything that should happen at once
@@ -103,7 +103,7 @@ func (w *world) when(end string, f func(*http.Request)) {
 	w.seen[end] = f
 }
 
-// be makes all further requests somebody's.
+// be makes all further requests those of a user.
 func (w *world) be(who controller.Caller) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

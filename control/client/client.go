@@ -25,7 +25,7 @@ type Client struct {
 	http   *http.Client
 }
 
-// ErrNoServer means that nobody listens on the socket.
+// ErrNoServer means that no process listens on the socket.
 var ErrNoServer = errors.New("no server is running")
 
 // dialTimeout bounds the connection to a socket whose server does not accept.

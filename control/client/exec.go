@@ -79,7 +79,7 @@ func receiveOutput(ctx context.Context, ws *websocket.Conn, e api.ExecRequest) (
 	}
 }
 
-// sendInput and sendSizes end when the connection does; then nobody wants to know of errors.
+// sendInput and sendSizes end when the connection does; then errors do not matter.
 
 func sendInput(ctx context.Context, ws *websocket.Conn, in io.Reader) {
 	if in != nil {

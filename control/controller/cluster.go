@@ -14,7 +14,7 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Cluster tells which machines there are to place nodes on. A *store.Store is one.
+// Cluster lists the machines that nodes can be placed on. A *store.Store is one.
 type Cluster interface {
 	Hosts(ctx context.Context) ([]store.HostState, error)
 }

@@ -25,7 +25,7 @@ type Host interface {
 	Supports(context.Context, *slice.Slice) error
 }
 
-// Blobs tells which archives are present.
+// Blobs reports which archives are present.
 type Blobs interface {
 	Has(sum string) bool
 }
@@ -56,7 +56,7 @@ func New(s *store.Store, host Host, blobs Blobs, bus *events.Bus, options ...Opt
 	return c
 }
 
-// Caller is who asks.
+// Caller is the user of a request.
 type Caller struct {
 	UID, GID uint32
 	Root     bool

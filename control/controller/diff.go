@@ -88,8 +88,8 @@ func restarts(was, is *slice.Node) bool {
 	return was.Host != "" && is.Host != "" && was.Host != is.Host || len(fields(birth(was), birth(is))) > 0
 }
 
-// kept tells of kernel parameters that are no longer asked for in nodes that go on running: what their defaults were,
-// nobody knows.
+// kept warns of kernel parameters that are no longer asked for in nodes that go on running: their
+// defaults are not known.
 func kept(prev, next *slice.Slice) (warnings []string) {
 	for i := range next.Nodes {
 		is := &next.Nodes[i]

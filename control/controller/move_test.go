@@ -201,7 +201,7 @@ func TestWhatFitsNowhereKeepsNobodyElseBack(t *testing.T) {
 	}
 }
 
-// A label that goes away moves nothing by itself; the next time that somebody applies the file, it counts.
+// A label that goes away moves nothing by itself; the next time that the file is applied, it counts.
 func TestLabelsCountWhenSomebodyAsks(t *testing.T) {
 	prev := running(t, strings.Replace(chain, "d: }", "d: {host_labels: {rack: a}}}", 1))
 	labelled := machines(3, func(h []store.HostState) {
@@ -235,7 +235,7 @@ func TestALinkThatSpansHostsAfterAMoveIsRemade(t *testing.T) {
 	}
 }
 
-// Nobody is left who could say what the way between them carried.
+// No host is left that could report what the path between them carried.
 func TestALinkWhoseHostsWereRemovedStaysAsItWas(t *testing.T) {
 	prev := running(t, strings.NewReplacer("b: ,", "b: {host: h1},", "c: {", "c: {host: h2, ").Replace(chain))
 	mustPlace(t, &placing{prev: prev, next: prev, generation: 4, hosts: machines(3)})

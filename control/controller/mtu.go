@@ -21,7 +21,7 @@ func faultsOf(all []misfit) (faults []Fault) {
 	return faults
 }
 
-// holdBack makes the nodes stay that a misfit is for, where nobody waits for the answer, and says so. Of a segment of
+// holdBack makes the nodes stay that a misfit is for, where no user waits for the answer, and says so. Of a segment of
 // which no node moves, it only says that it does not fit any more: that keeps nobody else from moving. None is held
 // twice.
 func (p *placing) holdBack(misfits []misfit) (held []string) {
@@ -122,7 +122,7 @@ type path struct {
 	families  map[bool]string // a host with an IPv6 address (true), one with an IPv4 address
 	narrowest string          // what carries the least: an interface, or the way from one host to another
 	mtu       int             // of it
-	unknown   bool            // a host does not tell of its interface
+	unknown   bool            // a host does not report its interface
 }
 
 func (p *placing) path(seg *slice.Segment, span *slice.Span) path {

@@ -19,15 +19,15 @@ import (
 type placing struct {
 	next       *slice.Slice       // its nodes get hosts, its links tunnels, its interfaces MTUs
 	prev       *slice.Slice       // the running version, or nil
-	top        *topology.Topology // what next was made from: for the places of faults; nil where nobody asked
-	home       string             // the member whose root asks, on that machine itself; empty: nobody's
+	top        *topology.Topology // what next was made from: for the places of faults; nil where no user asked
+	home       string             // the member whose root asks, on that machine itself; empty: none
 	generation int64              // of next
 	hosts      []store.HostState
 	held       map[string]load     // what other slices hold, by host
 	reported   map[string]int64    // the generations that hosts' statuses of this slice bear, by host
 	named      map[string][]string // the hosts whose statuses name a node, by node
 	lost       map[string]bool     // hosts that have been lost for so long that they have ended what may start elsewhere
-	// unasked is true where nobody waits for the answer: a node that contradicts the cluster is left where it is, and the
+	// unasked is true where no user waits for the answer: a node that contradicts the cluster is left where it is, and the
 	// others go on.
 	unasked bool
 
@@ -195,7 +195,7 @@ func (p *placing) mapNodes() (mapping.Mapping, error) {
 }
 
 // mayStay reports whether a node can be left where it is when no other host takes it: one that only should go, or any
-// where nobody waits for the answer.
+// where no user waits for the answer.
 func (p *placing) mayStay(n *slice.Node) bool {
 	return p.leaving(n) || p.unasked && p.was[n.Name] != nil
 }
@@ -286,7 +286,8 @@ func features(s slice.Shape) (list []string) {
 }
 
 // substrate is the cluster as package mapping sees it. What this slice holds already always has room: hosts may be
-// promised to more than they have when somebody else was faster, and that is no reason to move what runs.
+// promised to more than they have when two slices were placed at the same time, and that is no reason to move what
+// runs.
 func (p *placing) substrate() mapping.Substrate {
 	own := map[string]load{}
 	if p.prev != nil {

@@ -253,7 +253,7 @@ func TestWhatOthersHoldIsTaken(t *testing.T) {
 	if s.Nodes[0].Host != "h2" {
 		t.Errorf("%v", hostsOf(s))
 	}
-	// What runs stays, also where somebody else was promised the same cores.
+	// What runs stays, also where another slice was given the same cores.
 	held["h2"] = load{Resources: mapping.Resources{Cores: 8}}
 	again := mustPlace(t, &placing{hosts: machines(3), held: held, prev: s, next: resolved(t, file, s)})
 	if again.Nodes[0].Host != "h2" {

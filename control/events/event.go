@@ -1,5 +1,5 @@
-// Package events tells what happens to slices: a bus within the server that remembers the most recent events and
-// hands new ones to whoever listens.
+// Package events has what happens to slices: events, and a bus within the server that keeps the most recent ones and
+// delivers new ones to its readers.
 package events
 
 import "time"
@@ -25,9 +25,9 @@ const (
 	SliceDeleting Kind = "slice-deleting" // a slice is to be removed
 	SliceGone     Kind = "slice-gone"     // nothing of it is left
 	NodeChanged   Kind = "node-changed"   // a node entered another phase
-	NodeWanted    Kind = "node-wanted"    // somebody asked for start, stop, pause, resume or restart
+	NodeWanted    Kind = "node-wanted"    // a user asked for start, stop, pause, resume or restart
 	LinkChanged   Kind = "link-changed"   // a link went up or down
-	LinkWanted    Kind = "link-wanted"    // somebody asked for a link's state or shape
+	LinkWanted    Kind = "link-wanted"    // a user asked for a link's state or shape
 	Failed        Kind = "failed"         // an action failed; it is tried again
 	HostRefused   Kind = "host-refused"   // a machine came by a certificate that counts no more
 

@@ -49,7 +49,7 @@ func (s *server) convergence(ctx context.Context, in *PartInput) (*body[api.Conv
 		all.Reached += c.Reached
 		all.Missing = append(all.Missing, c.Missing...)
 	})
-	for _, h := range unreachable { // nobody knows what its routers have
+	for _, h := range unreachable { // the routes of its routers are not known
 		all.Converged = false
 		all.Missing = append(all.Missing, h.Why)
 	}

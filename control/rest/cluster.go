@@ -24,7 +24,7 @@ type Cluster interface {
 	KeepsStore() bool
 	// Authority vouches for all members. Its key is not there.
 	Authority() *pki.Authority
-	// Peer speaks, as this host, to the API of another one and to nobody else.
+	// Peer speaks, as this host, to the API of another one; no other machine can answer.
 	Peer(h hosts.Host) http.RoundTripper
 	// AnyServer speaks, as this host, to whichever server answers.
 	AnyServer() http.RoundTripper
@@ -119,7 +119,7 @@ func (s *server) createToken(ctx context.Context, in *tokenInput) (*body[api.Cre
 	if !caller(ctx).Root {
 		return nil, huma.Error403Forbidden("a token lets machines into the cluster: only root may make one")
 	}
-	// it says itself who its root is
+	// an agent itself reports which of its users is root
 	if m, ok := ctx.Value(memberKey{}).(pki.Member); ok && m.Role == pki.Agent && in.Body.Role != pki.Agent {
 		return nil, huma.Error403Forbidden(fmt.Sprintf("host %s is an agent, and a server's token gives all of the "+
 			"cluster's secrets: make it on a server", m.Name))

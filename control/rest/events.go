@@ -122,7 +122,7 @@ func (s *server) followEvents(ctx context.Context, hosts []store.HostState, in *
 	return ctx.Err()
 }
 
-// eventKey tells an event from others, whichever clock's zone it came with.
+// eventKey identifies an event, whatever time zone its time is in.
 func eventKey(e *events.Event) string {
 	return fmt.Sprint(e.Time.UnixNano(), e.Seq, e.Kind, e.Slice, "/", e.Node, e.Link)
 }

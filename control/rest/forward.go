@@ -15,7 +15,7 @@ import (
 	"github.com/pergola-net/pergola/control/store"
 )
 
-// Headers that members send each other. They are believed from members alone.
+// Headers that members send each other. They are accepted from members alone.
 const (
 	// PartHeader asks for what the host itself has to say, and for nothing of others.
 	PartHeader = "Pergola-Part"
@@ -23,7 +23,7 @@ const (
 	CallerHeader = "Pergola-Caller"
 )
 
-// ReadCaller reads a CallerHeader; somebody without rights where it says nothing.
+// ReadCaller reads a CallerHeader; it gives a user without rights where the header is not valid.
 func ReadCaller(text string) controller.Caller {
 	nobody := controller.Caller{UID: ^uint32(0), GID: ^uint32(0)}
 	words := strings.Fields(text)

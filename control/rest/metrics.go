@@ -27,7 +27,7 @@ func (s *server) registerMetrics(mux *http.ServeMux) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 }
 
-// sliceMetrics counts slices, nodes and links when somebody asks.
+// sliceMetrics counts slices, nodes and links when metrics are collected.
 type sliceMetrics struct{ *server }
 
 var (
@@ -100,7 +100,7 @@ func (m sliceMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectHosts tells of the machines of a cluster, as every member sees them.
+// collectHosts collects the metrics of the hosts of a cluster, as every member has them.
 func (m sliceMetrics) collectHosts(ctx context.Context, ch chan<- prometheus.Metric) {
 	if m.Cluster == nil {
 		return

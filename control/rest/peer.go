@@ -12,12 +12,12 @@ import (
 
 type callerKey struct{}
 
-// WithPeer is an http.Server's ConnContext: it notes who is at the other end of a unix socket. Who may connect at
-// all is up to the socket's permissions.
+// WithPeer is an http.Server's ConnContext: it notes the user at the other end of a unix socket. Which users may
+// connect at all is up to the socket's permissions.
 func WithPeer(ctx context.Context, c net.Conn) context.Context {
 	caller, err := peer(c)
 	if err != nil {
-		return ctx // caller then says that nobody knows
+		return ctx // caller then gives a user without rights
 	}
 	return context.WithValue(ctx, callerKey{}, caller)
 }
@@ -44,7 +44,7 @@ func peer(c net.Conn) (controller.Caller, error) {
 	return controller.Caller{UID: cred.Uid, GID: cred.Gid, Root: cred.Uid == 0, Local: true}, nil
 }
 
-// caller is who asks; somebody without rights where that is not known.
+// caller is the user of a request; a user without rights where that is not known.
 func caller(ctx context.Context) controller.Caller {
 	if c, ok := ctx.Value(callerKey{}).(controller.Caller); ok {
 		return c

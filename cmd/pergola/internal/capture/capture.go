@@ -93,7 +93,7 @@ func Program(ctx context.Context, t *ui.Terminal, stream io.Reader, missing stri
 	case err == nil || ctx.Err() != nil:
 		return nil
 	case strings.HasSuffix(last, "Broken pipe"):
-		return ui.Exit(128 + int(syscall.SIGPIPE)) // who read its output has seen enough
+		return ui.Exit(128 + int(syscall.SIGPIPE)) // the reader of its output has ended
 	case last != "":
 		return fmt.Errorf("run %s: %w: %s", strings.Join(argv, " "), err, last)
 	}

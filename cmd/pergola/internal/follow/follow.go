@@ -23,7 +23,7 @@ type Server interface {
 	Convergence(ctx context.Context, name string) (*api.Convergence, error)
 }
 
-// Patience is how long a host may fail at something without any progress before nobody waits any longer. The host
+// Patience is how long a host may fail at something without any progress before the wait ends. The host
 // itself goes on trying.
 const Patience = 15 * time.Second
 
@@ -164,7 +164,7 @@ type watch struct {
 	best    int                  // how far it ever was
 	planned int                  // actions, at first
 	since   map[string]time.Time // when an error was first seen
-	told    map[string]bool      // errors
+	shown   map[string]bool      // errors
 }
 
 // circles: a host that carried out twice what was planned, and this many actions more, goes round in circles.
@@ -172,7 +172,7 @@ const circles = 50
 
 func newWatch(ctx context.Context, p *ui.Progress) *watch {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{ctx: ctx, cancel: cancel, p: p, best: math.MinInt, since: map[string]time.Time{}, told: map[string]bool{}}
+	w := &watch{ctx: ctx, cancel: cancel, p: p, best: math.MinInt, since: map[string]time.Time{}, shown: map[string]bool{}}
 	w.timer = time.AfterFunc(Patience, func() { cancel(errStalled) })
 	w.timer.Stop()
 	return w
@@ -201,7 +201,7 @@ func (w *watch) see(st *slice.Status, far int) {
 	w.failed = w.failed || w.failing
 }
 
-// tell writes each error that lasts, once. Most go away by themselves: a host tries again.
+// tell writes each error that lasts, once. Most errors end without help, because a host retries.
 func (w *watch) tell(faults []string) {
 	const (
 		lasts = 3 * time.Second
@@ -214,8 +214,8 @@ func (w *watch) tell(faults []string) {
 			w.since[f] = now
 			continue
 		}
-		if now.Sub(first) >= lasts && !w.told[f] && len(w.told) < few {
-			w.told[f] = true
+		if now.Sub(first) >= lasts && !w.shown[f] && len(w.shown) < few {
+			w.shown[f] = true
 			w.p.Note("still trying: %s", f)
 		}
 	}
@@ -238,7 +238,7 @@ func (w *watch) explain(err error, what string, faults []string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// list writes faults on lines, and only as many as somebody reads.
+// list writes faults on lines of their own, at most ten.
 func list(faults []string) string {
 	const few = 10
 	if len(faults) > few {

@@ -14,7 +14,7 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// story is a server that tells a fixed story, then falls silent.
+// story is a server that sends fixed progress, then nothing.
 type story struct {
 	messages []api.Progress
 	every    time.Duration // between messages

@@ -13,7 +13,7 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Soon is how long a change that was asked for by hand may take before nobody waits for it any longer.
+// Soon is how long a change that was asked for by hand may take before the wait ends.
 const Soon = 30 * time.Second
 
 // Until waits until a host reports that something holds, and that it has nothing left to do.

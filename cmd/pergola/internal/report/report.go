@@ -1,4 +1,4 @@
-// Package report turns what the server says into tables. It asks nobody and writes nowhere.
+// Package report turns answers of the server into tables. It does no I/O.
 package report
 
 import (
@@ -210,7 +210,7 @@ func Links(s *api.Slice, styles ui.Styles, node string) *ui.Table {
 	return t
 }
 
-// hasOwnName reports whether the name of a link does not tell its ends.
+// hasOwnName reports whether the name of a link is not made of its ends.
 func hasOwnName(l slice.Link) bool {
 	return slices.ContainsFunc(l.Ends, func(e slice.End) bool { return !strings.Contains(l.Name, e.String()) })
 }

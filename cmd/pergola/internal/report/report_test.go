@@ -16,7 +16,7 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// plain is a terminal that nobody looks at, with what was written.
+// plain is the output to a pipe, with what was written.
 func plain() (*ui.Terminal, *bytes.Buffer) {
 	var out bytes.Buffer
 	return ui.New(strings.NewReader(""), &out, &bytes.Buffer{}), &out

@@ -20,7 +20,7 @@ var (
 		string(slice.Static)}
 )
 
-// parse reads a topology in any of the known formats, told apart by the file's name and content.
+// parse reads a topology in any of the known formats, recognised by the file's name and content.
 func parse(path string, data []byte, o Options) (*topology.Topology, topology.Diagnostics, error) {
 	format := importer.Detect(path, data)
 	if err := o.settle(format); err != nil {

@@ -87,7 +87,7 @@ func (p *Progress) say() {
 	}
 }
 
-// Step says what is being done now, and how far it is; a total of 0 means that nobody knows.
+// Step says what is being done now, and how far it is; a total of 0 means that it is not known.
 func (p *Progress) Step(what string, done, total int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

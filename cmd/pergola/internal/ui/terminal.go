@@ -1,5 +1,5 @@
 // Package ui is how Pergola talks to a person or to a program that reads its output: tables, progress, errors,
-// units. Everything that decides between "somebody looks" and "something parses" is decided here.
+// units. All differences between output for people and output for programs are made here.
 package ui
 
 import (
@@ -142,7 +142,7 @@ func (t *Terminal) Print(format string, args ...any) {
 // Lost is the error, if any, by which lines that Print or Table wrote were lost: a full disk behind a redirection.
 func (t *Terminal) Lost() error { return t.lost }
 
-// Paint renders text for the results in a style; plain where nobody looks.
+// Paint renders text for the results in a style; plain where they go to no terminal.
 func (t *Terminal) Paint(s lipgloss.Style, text string) string {
 	if t.out == nil {
 		return text
