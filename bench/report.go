@@ -206,18 +206,25 @@ How it is measured:
 
 - **up** is the wall time of ` + "`pergola up`" + `, from the command to its end: every node runs, every link is there. **Converged** is ` + "`pergola up --wait`" + `; what converged means
   is said in [convergence.md](convergence.md). *No server* includes the start of the server. **down** is the wall time of ` + "`pergola down`" + `: nothing is left when it ends.
-- **Mininet** is Debian's package with its LinuxBridge switch and no controller, timed from the constructor to the end of start(), and stop(). It does not wait for anything beyond. The line of 500 switches
-  takes it minutes: it is run once, last of all, and stopped after four minutes.
-- **A link fails**: between two routers that have two links. The router before it hears that the carrier is gone, and changes its route at once, as a routing daemon would
-  that knows another way. Numbered frames are sent every few microseconds; what is measured is the longest time for which none arrived.
-- **The mirror**: the benchmarks of [datapath/mirror](../datapath/mirror) and [datapath/fib](../datapath/fib). A cold start is that of a router whose kernel has the routes already, to the moment from which its frames are
-  walked. A change is visible from when the kernel has acknowledged the new route to when the maps hold it; who
-  waits for it lets others run (sched_yield(2)), because the kernel may put the reader on the same core, where it would wait for up to two timer ticks. A lookup is one within a program, of destinations drawn evenly from all routes, so that nothing is found in a cache.
-  Memory is that of the kernel's maps and of the heap of the process that keeps them.
+- **Mininet** is Debian's package with its LinuxBridge switch and no controller, timed from the constructor to the end
+  of start(), and stop(). It does not wait for anything beyond. The line of 500 switches takes it minutes: it is run
+  once, last of all, and stopped after four minutes.
+- **A link fails**: between two routers that have two links. The router before it hears that the carrier is gone, and
+  changes its route at once, as a routing daemon would that knows another way. Numbered frames are sent every few
+  microseconds; what is measured is the longest time for which none arrived.
+- **The mirror**: the benchmarks of [datapath/mirror](../datapath/mirror) and [datapath/fib](../datapath/fib). A cold
+  start is that of a router whose kernel has the routes already, to the moment from which its frames are walked. A
+  change is visible from when the kernel has acknowledged the new route to when the maps hold it; who waits for it
+  lets others run (sched_yield(2)), because the kernel may put the reader on the same core, where it would wait for up
+  to two timer ticks. A lookup is one within a program, of destinations drawn evenly from all routes, so that nothing
+  is found in a cache. Memory is that of the kernel's maps and of the heap of the process that keeps them.
 - **A cluster**: five machines made of namespaces by ` + "`pergola dev cluster up -n 5 --servers 3`" + `, which share this one's processors; the same grid, spread over them by the placement, with
   tunnels between. What is timed is ` + "`pergola up --wait`" + ` in one of them, until routing has converged everywhere, and ` + "`pergola down`" + `.
 - After each up, and outside of what is timed, the first host pings the last.
-- **The kernel's memory** is the growth of unreclaimable slab, kernel stacks, page tables and per-CPU memory in /proc/meminfo, divided by the number of nodes.
-- **The link**: the same programs measure both pairs of namespaces. Round trips: the median of all that fit into 0.3 s, one after the other, 64 bytes, all on one core. TCP: iperf3, 1 s, one stream, a core each
-  for sender and receiver. A window of which the hypervisor took time is measured again. A bare veth pair has nothing between its two ends; a link of Pergola has the substrate, where frames are counted and where a link can be shaped and cut.
+- **The kernel's memory** is the growth of unreclaimable slab, kernel stacks, page tables and per-CPU memory in
+  /proc/meminfo, divided by the number of nodes.
+- **The link**: the same programs measure both pairs of namespaces. Round trips: the median of all that fit into 0.3
+  s, one after the other, 64 bytes, all on one core. TCP: iperf3, 1 s, one stream, a core each for sender and
+  receiver. A window of which the hypervisor took time is measured again. A bare veth pair has nothing between its two
+  ends; a link of Pergola has the substrate, where frames are counted and where a link can be shaped and cut.
 `

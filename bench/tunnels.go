@@ -138,24 +138,36 @@ func drawSizes(r *tunnel.Result, dir string, to picture, unit string, of func(ra
 const tunnelNotes = `
 How it is measured:
 
-- Each way has a machine of its own, a namespace with two interfaces whose wires are veth pairs: checksums are complete, no frame is longer than 1500 bytes outside. All stand at once. A round visits
-  every one of them for every size. The generator and the counter are those of the fast path: eBPF programs beyond the wires, which make the tunnels' headers and look into them. The TTL of what arrives is
-  checked: the router within has been passed.
-- **Native** forwarding is of plain frames between the same interfaces, by the machine's kernel, without any tunnel. **Beside tunnels**: the same on a machine whose interfaces have Pergola's programs: what
-  these cost the machine's own traffic.
-- **Kernel VXLAN, bridges, container** is what users of Docker and containerlab have: on each side a VXLAN device in a bridge, and a veth pair from there into the container that forwards. **In the container**
-  saves bridge and veth pair (Trellis's *direct tunnel termination*). This kernel has no GRE to compare with.
-- **Open vSwitch** is Debian's package with its data path in user space, which ends the tunnels itself; flows rewrite addresses and TTL. Its daemon has the other core.
-- **Pergola**: a virtual router between two tunnels, point to point. **LANs**: each interface of the router is in a LAN that reaches over several machines, so there is a bridge on each side.
-- **Slices**: so many on the host, each with a router between two tunnels of its own, all with the same addresses within. Frames are for all of them in turn, so that each router's tables are used, or for one of them. The goal
-  for 1000 tunnels is about a lookup among many, so its frames are for one slice; what frames for all of them reach is beside it in the table. **Set up**: all tunnels are added and joined with the
-  routers' ports, one after the other; **deleted**: all by one call.
-- **Between two machines**: pings of 64 bytes between nodes, the median of all that fit into a window, on one core; iperf3, one stream, a core each for sender and receiver, the wire's frames cut to
-  its MTU. What is compared with is the same between the machines themselves. What a tunnel adds to that contains the veth pairs of the two nodes, between which and their kernels each packet passes four times: a link within one machine costs as much
-  as the machines themselves, without any tunnel.
-- **With a third between**: another machine on the way forwards: by its kernel; by a container between two bridges; by a virtual router between two tunnels. How much more that is than between two is what each tunnel after the first adds.
+- Each way has a machine of its own, a namespace with two interfaces whose wires are veth pairs: checksums are
+  complete, no frame is longer than 1500 bytes outside. All stand at once. A round visits every one of them for every
+  size. The generator and the counter are those of the fast path: eBPF programs beyond the wires, which make the
+  tunnels' headers and look into them. The TTL of what arrives is checked: the router within has been passed.
+- **Native** forwarding is of plain frames between the same interfaces, by the machine's kernel, without any tunnel.
+  **Beside tunnels**: the same on a machine whose interfaces have Pergola's programs: what these cost the machine's
+  own traffic.
+- **Kernel VXLAN, bridges, container** is what users of Docker and containerlab have: on each side a VXLAN device in a
+  bridge, and a veth pair from there into the container that forwards. **In the container** saves bridge and veth pair
+  (Trellis's *direct tunnel termination*). This kernel has no GRE to compare with.
+- **Open vSwitch** is Debian's package with its data path in user space, which ends the tunnels itself; flows rewrite
+  addresses and TTL. Its daemon has the other core.
+- **Pergola**: a virtual router between two tunnels, point to point. **LANs**: each interface of the router is in a
+  LAN that reaches over several machines, so there is a bridge on each side.
+- **Slices**: so many on the host, each with a router between two tunnels of its own, all with the same addresses
+  within. Frames are for all of them in turn, so that each router's tables are used, or for one of them. The goal for
+  1000 tunnels is about a lookup among many, so its frames are for one slice; what frames for all of them reach is
+  beside it in the table. **Set up**: all tunnels are added and joined with the routers' ports, one after the other;
+  **deleted**: all by one call.
+- **Between two machines**: pings of 64 bytes between nodes, the median of all that fit into a window, on one core;
+  iperf3, one stream, a core each for sender and receiver, the wire's frames cut to its MTU. What is compared with is
+  the same between the machines themselves. What a tunnel adds to that contains the veth pairs of the two nodes,
+  between which and their kernels each packet passes four times: a link within one machine costs as much as the
+  machines themselves, without any tunnel.
+- **With a third between**: another machine on the way forwards: by its kernel; by a container between two bridges; by
+  a virtual router between two tunnels. How much more that is than between two is what each tunnel after the first
+  adds.
 - **No line card**: what ` + "`--xdp off`" + ` gives. The wires here are veth pairs, where every frame that a kernel's stack has sent is copied before a program of XDP sees it, which drivers of hardware do not do. **Beside a line card** is what
   this costs who has no use of it: the machines have Pergola's programs, and no tunnel of Pergola's.
-- **A reserved rate**: two slices have a link each between the same two machines, with 100 Mbit/s. One sends frames of 1400 bytes from one core, as many as it can or 90 % of its rate; the other floods its link with small frames from
+- **A reserved rate**: two slices have a link each between the same two machines, with 100 Mbit/s. One sends frames of
+  1400 bytes from one core, as many as it can or 90 % of its rate; the other floods its link with small frames from
   the other core.
 `
