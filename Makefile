@@ -138,4 +138,4 @@ clean: ## remove what was built here; caches in ~/.cache/pergola stay
 	@rm -rf bin build dist
 
 FORCE:
-.PHONY: FORCE help build demo generate lint fmt test check $(LANES) test-unit test-program test-net test-e2e test-cluster test-root test-vm fuzz bench soak install clean
+.PHONY: FORCE complexity help build demo generate lint fmt test check $(LANES) test-unit test-program test-net test-e2e test-cluster test-root test-vm fuzz bench soak install clean
