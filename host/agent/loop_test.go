@@ -193,7 +193,9 @@ func (l *loop) drawWanted(t *rapid.T) {
 		for i := range s.Links {
 			l := &s.Links[i]
 			w.Overrides.Down[l.Name] = rapid.IntRange(0, 3).Draw(t, "down") == 0
-			l.Ends[0].Shape.Rate = rapid.SampledFrom([]uint64{0, 1e6}).Draw(t, "rate")
+			if rapid.Bool().Draw(t, "shaped") {
+				l.Ends[0].Shape.Rate = 1e6
+			}
 		}
 		l.wanted[of] = w
 	}
