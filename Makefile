@@ -19,7 +19,8 @@ LEFTOVERS := $(if $(PERGOLA_TEST_SHARED),,$(SUDO) $(if $(SUDO),-E) bin/leftovers
 
 # The tiers. PURE packages do no I/O but files: they run anywhere, under the race detector. A package that is in no
 # other tier is in net.
-PURE := $(addprefix ./,cmd/... $(addprefix control/,api/... client/... controller/... events/... pki/... rest/... store/...) \
+PURE := $(addprefix ./,cmd/... \
+	$(addprefix control/,api/... client/... controller/... events/... pki/... rest/... store/...) \
 	$(addprefix host/,member/... plan/... reconcile/... routing/... undo/...) model/... tools/...)
 PROGRAM := ./datapath/...
 E2E := ./test/e2e/...
@@ -82,11 +83,12 @@ check: build bin/suite bin/leftovers $(LINT) ## run every tier and the linter, w
 # $(call each,TARGETS): makes all of them, one after the other, and fails if one failed.
 each = @status=0; for target in $(1); do $(MAKE) $$target || status=1; done; exit $$status
 
-lane-net: test-net
+lane-net:
+	$(call each,test-net test-program)
 lane-machine:
 	$(call each,test-e2e test-cluster)
 lane-compute:
-	$(call each,test-vm test-unit test-program $(LAST))
+	$(call each,test-vm test-unit $(LAST))
 
 test-unit: bin/suite ## pure Go, under the race detector
 	@tools/install-deps test
@@ -107,7 +109,8 @@ test-e2e: build bin/suite ## stories with the real binary
 
 test-cluster: build bin/suite ## stories of several machines, made of namespaces
 	@tools/install-deps run test
-	@PERGOLA=$(CURDIR)/bin/pergola $(SUITE) cluster $(GO) test -json -count=1 $(LIMIT) -run '^TestCluster$$' $(AS_ROOT) $(E2E)
+	@PERGOLA=$(CURDIR)/bin/pergola \
+		$(SUITE) cluster $(GO) test -json -count=1 $(LIMIT) -run '^TestCluster$$' $(AS_ROOT) $(E2E)
 
 test-vm: build bin/suite ## the tests of test/vm/tests.txt on Debian's stock kernel, emulated
 	@tools/install-deps run test vm
