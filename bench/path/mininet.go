@@ -46,10 +46,9 @@ func (mininet) hosts(ctx context.Context, routers int) (_ *Chain, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Not bound to ctx: an interrupt closes the chain, in order.
-	// see above
-	cmd := exec.Command("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", //nolint:noctx
-		"/usr/bin/python3", "-c", mininetScript, strconv.Itoa(routers))
+	command := []string{"--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
+		"/usr/bin/python3", "-c", mininetScript, strconv.Itoa(routers)}
+	cmd := exec.Command("unshare", command...) //nolint:noctx // not bound to ctx: an interrupt closes the chain, in order
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
 	cmd.ExtraFiles = []*os.File{its}
