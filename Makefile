@@ -81,14 +81,14 @@ check: build bin/suite bin/leftovers $(LINT) ## run every tier and the linter, w
 	@$(SIDE_BY_SIDE) LAST=lint
 
 # $(call each,TARGETS): makes all of them, one after the other, and fails if one failed.
-each = @status=0; for target in $(1); do $(MAKE) $$target || status=1; done; exit $$status
+each = status=0; for target in $(1); do $(MAKE) $$target || status=1; done; exit $$status
 
 lane-net:
-	$(call each,test-net test-program)
+	+@$(call each,test-net test-program)
 lane-machine:
-	$(call each,test-e2e test-cluster)
+	+@$(call each,test-e2e test-cluster)
 lane-compute:
-	$(call each,test-vm test-unit $(LAST))
+	+@$(call each,test-vm test-unit $(LAST))
 
 test-unit: bin/suite ## pure Go, under the race detector
 	@tools/install-deps test
