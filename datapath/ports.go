@@ -30,6 +30,9 @@ type Port struct {
 	// External says that there is no node: the device itself leads out of the machine, and frames to the port leave
 	// by it; or by the tunnel that begins at the port (SetTunnel).
 	External bool
+
+	// Classified says that rules choose the class of frames that the node sends (SetRules).
+	Classified bool
 }
 
 // MaxPorts bounds the ifindexes of ports: each is below.

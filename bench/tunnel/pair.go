@@ -181,7 +181,7 @@ func (g *platform) addFarNode(ctx context.Context, f farNode, t wire.Tunnel) (*o
 	if err := errors.Join(g.Substrate.AddTunnel(ctx, t), g.Substrate.Join(ctx, port, t.Name)); err != nil {
 		return nil, err
 	}
-	if f.shape != (slice.Shape{}) {
+	if !f.shape.IsZero() {
 		if err := g.Substrate.Shape(ctx, port, wire.FromNode, f.shape); err != nil {
 			return nil, err
 		}

@@ -235,7 +235,7 @@ func done(spec *slice.Slice, o slice.Overrides, generation int64) slice.Status {
 	for _, l := range spec.Links {
 		link := slice.LinkStatus{Up: !o.Down[l.Name], Shapes: map[string]slice.Shape{}}
 		for _, e := range l.Ends {
-			if shape, changed := o.Shapes[e.String()]; changed && shape != e.Shape {
+			if shape, changed := o.Shapes[e.String()]; changed && !shape.Equal(e.Shape) {
 				link.Shapes[e.String()] = shape
 			}
 		}

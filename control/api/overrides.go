@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"time"
+
+	"github.com/pergola-net/pergola/model/unit"
+)
 
 // NodeVerb is what can be asked of a node.
 type NodeVerb string
@@ -18,7 +22,7 @@ const (
 type LinkPatch struct {
 	// End, as node:interface, limits the change to what leaves that end; empty means all ends.
 	End    string         `json:"end,omitempty" doc:"node:interface: change only what leaves this end."`
-	Rate   *uint64        `json:"rate,omitempty" doc:"bit/s; 0: not limited"`
+	Rate   *unit.Rate     `json:"rate,omitempty" doc:"bit/s; 0: not limited"`
 	Delay  *time.Duration `json:"delay,omitempty" doc:"ns, one way"`
 	Jitter *time.Duration `json:"jitter,omitempty" doc:"ns"`
 	Loss   *float64       `json:"loss,omitempty" doc:"per cent of frames"`

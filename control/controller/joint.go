@@ -5,6 +5,7 @@ import (
 
 	"github.com/pergola-net/pergola/model/mapping"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 const (
@@ -39,7 +40,7 @@ func joints(s *slice.Slice, ipv6 bool) (links []mapping.Link) {
 
 // joinEnds adds one link of a segment. Rates of cables between switches do not count: each is on one host.
 func joinEnds(joint *mapping.Link, l *slice.Link, nodes map[string]*slice.Node) {
-	rate, before := uint64(0), len(joint.Nodes)
+	rate, before := unit.Rate(0), len(joint.Nodes)
 	for _, e := range l.Ends {
 		n := nodes[e.Node]
 		rate = max(rate, e.Shape.Rate)
@@ -51,7 +52,7 @@ func joinEnds(joint *mapping.Link, l *slice.Link, nodes map[string]*slice.Node) 
 		}
 	}
 	if len(joint.Nodes) > before {
-		joint.Rate = max(joint.Rate, rate)
+		joint.Rate = max(joint.Rate, uint64(rate))
 	}
 }
 

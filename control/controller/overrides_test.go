@@ -11,6 +11,7 @@ import (
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 func reasonOf(err error) Reason {
@@ -101,7 +102,7 @@ func TestLinkPatchChangesOnlyWhatItNames(t *testing.T) {
 	if err := apply(api.LinkPatch{Delay: pointer(5 * time.Millisecond)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := apply(api.LinkPatch{End: "a:eth1", Rate: pointer(uint64(2e6))}); err != nil {
+	if err := apply(api.LinkPatch{End: "a:eth1", Rate: pointer(unit.Rate(2e6))}); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]slice.Shape{
@@ -111,7 +112,7 @@ func TestLinkPatchChangesOnlyWhatItNames(t *testing.T) {
 	if diff := cmp.Diff(want, o.Shapes); diff != "" {
 		t.Error(diff)
 	}
-	if err := apply(api.LinkPatch{End: "a:eth2", Rate: pointer(uint64(1))}); reasonOf(err) != NotFound {
+	if err := apply(api.LinkPatch{End: "a:eth2", Rate: pointer(unit.Rate(8))}); reasonOf(err) != NotFound {
 		t.Errorf("an end that does not exist: %v", err)
 	}
 	if err := apply(api.LinkPatch{Delay: pointer(time.Duration(0)),

@@ -9,17 +9,11 @@ import (
 
 // checkPatch refuses values that no link can have.
 func checkPatch(p api.LinkPatch) error {
-	switch {
-	case p.Rate == nil && p.Delay == nil && p.Jitter == nil && p.Loss == nil && p.Queue == nil:
+	if p.Rate == nil && p.Delay == nil && p.Jitter == nil && p.Loss == nil && p.Queue == nil {
 		return refuse(Invalid, "nothing to set: give rate, delay, jitter, loss or queue")
-	case p.Delay != nil && *p.Delay < 0:
-		return refuse(Invalid, "delay %v: it cannot be negative", *p.Delay)
-	case p.Jitter != nil && *p.Jitter < 0:
-		return refuse(Invalid, "jitter %v: it cannot be negative", *p.Jitter)
-	case p.Loss != nil && !(*p.Loss >= 0 && *p.Loss <= 100): // NaN, too
-		return refuse(Invalid, "loss %v: it is a percentage, 0 to 100", *p.Loss)
-	case p.Queue != nil && *p.Queue < 0:
-		return refuse(Invalid, "queue %d: it is a number of frames", *p.Queue)
+	}
+	if err := mergePatch(p, slice.Shape{}).Check(); err != nil {
+		return refuse(Invalid, "%v", err)
 	}
 	return nil
 }
@@ -46,8 +40,11 @@ func applyPatch(p api.LinkPatch, name string, l, trial *slice.Link, o *slice.Ove
 		if shape.Jitter > 0 && shape.Delay == 0 {
 			return refuse(Invalid, "link %s: jitter needs a delay to vary", l.Name)
 		}
+		if err := shape.Check(); err != nil { // the file's classes, beside the patch's rate
+			return refuse(Invalid, "link %s: %v", l.Name, err)
+		}
 		trial.Ends[i].Shape = shape
-		if shape == e.Shape {
+		if shape.Equal(e.Shape) {
 			delete(o.Shapes, end)
 		} else {
 			o.Shapes[end] = shape

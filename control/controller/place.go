@@ -264,7 +264,7 @@ func (p *placing) needs() map[string][]string {
 		for _, e := range l.Ends {
 			for _, feature := range features(e.Shape) {
 				for _, n := range l.Ends {
-					if (n == e || switches[e.Node]) && !slices.Contains(all[n.Node], feature) {
+					if (n.Is(e) || switches[e.Node]) && !slices.Contains(all[n.Node], feature) {
 						all[n.Node] = append(all[n.Node], feature)
 					}
 				}
@@ -276,7 +276,7 @@ func (p *placing) needs() map[string][]string {
 
 // features are what a kernel needs for a treatment of frames.
 func features(s slice.Shape) (list []string) {
-	if s.Rate != 0 || s.Queue != 0 {
+	if s.NeedsHTB() {
 		list = append(list, hosts.FeatureHTB)
 	}
 	if s.NeedsNetem() {

@@ -20,6 +20,7 @@ import (
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // serve runs a server with a fake agent and gives a client of it.
@@ -225,7 +226,7 @@ func TestNodesAndLinksObey(t *testing.T) {
 	verb(api.NodeRestart)
 	phase(slice.Running)
 
-	rate := uint64(1e6)
+	rate := unit.Rate(1e6)
 	if err := errors.Join(c.LinkDown(ctx, "net", "wire"),
 		c.SetLink(ctx, "net", "wire", api.LinkPatch{End: "a:eth1", Rate: &rate})); err != nil {
 		t.Fatal(err)

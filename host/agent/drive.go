@@ -14,6 +14,7 @@ import (
 	"github.com/pergola-net/pergola/host/routing"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
+	"github.com/pergola-net/pergola/host/wiring"
 )
 
 // driver makes and unmakes resources: one method of make, amend and unmake for each kind that needs it.
@@ -61,8 +62,8 @@ func (d *driver) make(ctx context.Context, k reconcile.Key, amend bool) error {
 		return d.configure(ctx, k, w, amend)
 	case plan.Wire:
 		return d.connect(ctx, k.Slice, w)
-	case plan.Queue:
-		return d.shape(ctx, w, w.Joined)
+	case wiring.Link:
+		return d.network().Treat(ctx, w)
 	case plan.Process:
 		return d.setProcess(ctx, id, w, amend)
 	case plan.Boot:
@@ -90,7 +91,7 @@ func (d *driver) unmake(ctx context.Context, k reconcile.Key) error {
 	case plan.KindWire:
 		return d.disconnect(ctx, d.seen.wires[k])
 	case plan.KindQueue:
-		return d.shape(ctx, plan.Queue{Port: k.Name}, d.seen.joined[k.Name])
+		return d.network().Treat(ctx, d.seen.links[k].Plain())
 	case plan.KindNodeNet, plan.KindConfig, plan.KindBoot:
 		return d.runtime.Note(id, plan.NoteOf[k.Kind], "")
 	case plan.KindProcess:
@@ -264,20 +265,6 @@ func (d *driver) cutOff(ctx context.Context, port string) error {
 		return nil
 	}
 	return err
-}
-
-func (d *driver) shape(ctx context.Context, q plan.Queue, joined bool) error {
-	s := d.network()
-	if err := s.Reenter(ctx, q.Port, q.Reinject); err != nil {
-		return err
-	}
-	if err := s.Shape(ctx, q.Port, wire.FromNode, q.FromNode); err != nil {
-		return err
-	}
-	if joined {
-		return nil // the other direction is the peer's
-	}
-	return s.Shape(ctx, q.Port, wire.ToNode, q.ToNode)
 }
 
 func (d *driver) setUp(ctx context.Context, k reconcile.Key, n plan.NodeNet) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
+	"github.com/pergola-net/pergola/host/wiring"
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
@@ -64,8 +65,7 @@ type Network interface {
 	Attach(ctx context.Context, port, sw string) error
 	AddCable(ctx context.Context, c wire.Cable) error
 	Unjoin(ctx context.Context, port string) error
-	Reenter(ctx context.Context, port string, again bool) error
-	Shape(ctx context.Context, port string, dir wire.Direction, shape slice.Shape) error
+	Treat(ctx context.Context, l wiring.Link) error
 
 	OpenUnderlay(ctx context.Context, c wire.UnderlayConfig) error
 	Underlay(ctx context.Context) (wire.UnderlayState, error)

@@ -8,7 +8,7 @@ import (
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
-	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/host/wiring"
 )
 
 // sight is what was seen of the host at one moment.
@@ -17,7 +17,7 @@ type sight struct {
 	has       map[reconcile.Key]bool // whole, not broken
 	slivers   map[sliver.ID]sliver.Observed
 	wires     map[reconcile.Key]plan.Wire
-	joined    map[string]bool // ports whose other side is a port
+	links     map[reconcile.Key]wiring.Link // with a treatment, by the key of plan.KindQueue
 	ports     map[sliver.ID][]reconcile.Key
 	netns     map[sliver.ID]uint64      // inodes of network namespaces
 	legs      map[sliver.ID]map[int]int // the substrate's ports by the ifindexes of the nodes' interfaces
@@ -33,7 +33,7 @@ func (s *sight) add(o reconcile.Observed) {
 func newSight() *sight {
 	return &sight{
 		has: make(map[reconcile.Key]bool), slices: make(map[uint16]bool), slivers: make(map[sliver.ID]sliver.Observed),
-		wires: make(map[reconcile.Key]plan.Wire), joined: make(map[string]bool),
+		wires: make(map[reconcile.Key]plan.Wire), links: make(map[reconcile.Key]wiring.Link),
 		ports: make(map[sliver.ID][]reconcile.Key), netns: make(map[sliver.ID]uint64), legs: make(map[sliver.ID]map[int]int),
 	}
 }
@@ -135,17 +135,15 @@ func (s *sight) addPortWire(name string, p wire.PortState, state wire.State) {
 	port := reconcile.Key{Kind: plan.KindPort, Slice: id, Name: name}
 	var w plan.Wire
 	o := reconcile.Observed{Needs: []reconcile.Key{port}}
-	q := plan.Queue{Port: name, FromNode: p.FromNode.Shape, Reinject: p.Again}
-	unsure := p.FromNode.Unsure
+	l := wiring.Link{A: wiring.End{Port: name, MTU: p.MTU}, Switch: p.Switch}
 	switch {
 	case p.Switch != "":
 		w = plan.Plug{Port: name, Bridge: p.Switch}
 		o.Needs = append(o.Needs, reconcile.Key{Kind: plan.KindSwitch, Slice: id, Name: p.Switch})
 		o.Falls, o.Broken = reconcile.FallsWithAny, !p.Up
-		q.ToNode, unsure = p.ToNode.Shape, unsure || p.ToNode.Unsure
 	case p.Peer != "":
-		s.joined[name] = true
 		w = plan.NewJoin(name, p.Peer)
+		l.B = wiring.End{Port: p.Peer, MTU: state.Ports[p.Peer].MTU}
 		o.Needs = append(o.Needs, reconcile.Key{Kind: plan.KindPort, Slice: id, Name: p.Peer})
 		o.Falls, o.Broken = reconcile.FallsWithAll, !p.Up || !state.Ports[p.Peer].Up
 	case p.Up && !p.Tunnel: // a tunnel is up before it is wired
@@ -155,16 +153,22 @@ func (s *sight) addPortWire(name string, p wire.PortState, state wire.State) {
 		return
 	}
 	o.Key = reconcile.Key{Kind: plan.KindWire, Slice: id, Name: w.Name()}
-	if _, twice := s.wires[o.Key]; !twice {
-		s.wires[o.Key] = w
-		s.add(o)
+	if _, twice := s.wires[o.Key]; twice { // seen from the other end
+		return
 	}
-	if q.FromNode != (slice.Shape{}) || q.ToNode != (slice.Shape{}) || q.Reinject || unsure {
-		s.add(reconcile.Observed{
-			Key: reconcile.Key{Kind: plan.KindQueue, Slice: id, Name: name}, Digest: q.Digest(), Broken: unsure,
-			Needs: []reconcile.Key{port, o.Key}, Falls: reconcile.FallsWithAny,
-		})
+	s.wires[o.Key] = w
+	s.add(o)
+	s.addQueue(o.Key, l, p.Layout)
+}
+
+// addQueue adds the treatment of a link's frames, if it has any.
+func (s *sight) addQueue(wire reconcile.Key, l wiring.Link, is *wiring.Layout) {
+	if is == nil {
+		return
 	}
+	k := reconcile.Key{Kind: plan.KindQueue, Slice: wire.Slice, Name: wire.Name}
+	s.links[k] = l
+	s.add(reconcile.Observed{Key: k, Digest: is.Digest(), Needs: []reconcile.Key{wire}, Falls: reconcile.FallsWithAny})
 }
 
 // addCables pairs the ends of cables by their owner.
@@ -187,15 +191,8 @@ func (s *sight) addCables(ends map[string]wire.CableState) {
 		}
 		s.wires[o.Key] = w
 		s.add(o)
-		for end, c := range map[string]wire.CableState{name: a, a.Peer: b} {
-			if c.FromNode != (wire.Queue{}) {
-				q := plan.Queue{Port: end, FromNode: c.FromNode.Shape}
-				s.add(reconcile.Observed{
-					Key: reconcile.Key{Kind: plan.KindQueue, Slice: id, Name: end}, Digest: q.Digest(), Broken: c.FromNode.Unsure,
-					Needs: []reconcile.Key{o.Key}, Falls: reconcile.FallsWithAny,
-				})
-			}
-		}
+		l := wiring.Link{A: wiring.End{Port: name, MTU: a.MTU}, B: wiring.End{Port: a.Peer, MTU: b.MTU}, Cable: true}
+		s.addQueue(o.Key, l, a.Layout)
 	}
 }
 

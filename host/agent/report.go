@@ -245,7 +245,7 @@ func linkStatus(w *plan.Input, l *slice.Link, want *plan.Wanted, seen *sight) sl
 		st.Up = st.Up && seen.has[k]
 	}
 	for _, e := range l.Ends {
-		if s, changed := w.Overrides.Shapes[e.String()]; changed && s != e.Shape {
+		if s, changed := w.Overrides.Shapes[e.String()]; changed && !s.Equal(e.Shape) {
 			if st.Shapes == nil {
 				st.Shapes = make(map[string]slice.Shape)
 			}

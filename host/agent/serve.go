@@ -28,7 +28,7 @@ func (a *Agent) Supports(ctx context.Context, s *slice.Slice) error {
 				continue // shaped on another host
 			}
 			netem = netem || e.Shape.NeedsNetem()
-			htb = htb || e.Shape.Rate != 0 || e.Shape.Queue != 0
+			htb = htb || e.Shape.NeedsHTB()
 		}
 	}
 	missing := []error{canRender(s), a.haveRoots(ctx, s)}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pergola-net/pergola/host/reconcile"
+	"github.com/pergola-net/pergola/host/wiring"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -41,7 +42,7 @@ func (b *builder) inSwitch(l *slice.Link, e slice.End) string {
 		return b.port(e)
 	}
 	for _, other := range l.Ends {
-		if other != e && !b.isSwitch(other.Node) {
+		if !other.Is(e) && !b.isSwitch(other.Node) {
 			return b.port(other)
 		}
 	}
@@ -108,10 +109,9 @@ func (b *builder) join(l *slice.Link, x, y slice.End) {
 	p, q := b.port(x), b.port(y)
 	j := NewJoin(p, q)
 	b.addWire([]*slice.Link{l}, j, reconcile.FallsWithAll, []string{x.Node, y.Node}, b.key(KindPort, p), b.key(KindPort, q))
-	shaped := b.shape(x) != (slice.Shape{}) || b.shape(y) != (slice.Shape{})
-	again := shaped && (b.isWalked(x.Node) || b.isWalked(y.Node))
-	b.addQueue(j, Queue{Port: p, FromNode: b.shape(x), Joined: true, Reinject: again}, b.key(KindPort, p))
-	b.addQueue(j, Queue{Port: q, FromNode: b.shape(y), Joined: true, Reinject: again}, b.key(KindPort, q))
+	shaped := !b.shape(x).IsZero() || !b.shape(y).IsZero()
+	w := wiring.Link{A: b.end(x), B: b.end(y), Reinject: shaped && (b.isWalked(x.Node) || b.isWalked(y.Node))}
+	b.addQueue(j, w, b.key(KindPort, p), b.key(KindPort, q))
 }
 
 // side is the switch's side of a cable or plug: the name of its port, if it has one, and what it does to frames that
@@ -136,13 +136,16 @@ func (b *builder) plug(l *slice.Link, e slice.End, device string, from side) {
 			Owner: b.Spec.Name + "/" + l.Name, MTU: b.nodes[e.Node].Interface(e.Interface).MTU,
 		})
 		b.addWire(of, c, reconcile.FallsWithAny, nil, b.key(KindSwitch, c.BridgeA), b.key(KindSwitch, c.BridgeB))
-		b.addQueue(c, Queue{Port: b.port(e), FromNode: b.shape(e)})
-		b.addQueue(c, Queue{Port: c.other(b.port(e)), FromNode: from.shape})
+		other := wiring.End{Port: from.port, MTU: c.MTU, Shape: from.shape.Unclassified()}
+		b.addQueue(c, wiring.Link{A: b.end(e), B: other, Cable: true})
 		return
 	}
 	p := Plug{b.port(e), b.room(device, b.port(e))}
 	b.addWire(of, p, reconcile.FallsWithAny, []string{e.Node}, b.key(KindPort, p.Port), b.key(KindSwitch, p.Bridge))
-	b.addQueue(p, Queue{Port: p.Port, FromNode: b.shape(e), ToNode: from.shape, Reinject: b.isWalked(e.Node)}, b.key(KindPort, p.Port))
+	w := wiring.Link{
+		A: b.end(e), B: wiring.End{Shape: from.shape.Unclassified()}, Switch: p.Bridge, Reinject: b.isWalked(e.Node),
+	}
+	b.addQueue(p, w, b.key(KindPort, p.Port))
 }
 
 func (b *builder) addWire(of []*slice.Link, w Wire, falls reconcile.Falls, nodes []string, needs ...reconcile.Key) {
@@ -157,15 +160,24 @@ func (b *builder) addWire(of []*slice.Link, w Wire, falls reconcile.Falls, nodes
 	}
 }
 
-// addQueue adds the treatment of frames at a port, over the wire that it is joined by.
-func (b *builder) addQueue(over Wire, q Queue, needs ...reconcile.Key) {
-	if q.ToNode == (slice.Shape{}) && q.FromNode == (slice.Shape{}) && !q.Reinject {
+// addQueue adds the treatment of a link's frames, over the wire that its ends are joined by.
+func (b *builder) addQueue(over Wire, l wiring.Link, needs ...reconcile.Key) {
+	if l.IsPlain() {
 		return
 	}
 	b.add(reconcile.Resource{
-		Key: b.key(KindQueue, q.Port), Digest: q.Digest(), Amend: true, Falls: reconcile.FallsWithAny,
+		Key: b.key(KindQueue, over.Name()), Digest: l.Layout().Digest(), Amend: true, Falls: reconcile.FallsWithAny,
 		Needs: append(needs, b.key(KindWire, over.Name())),
-	}, q)
+	}, l)
+}
+
+// end is an end of a link that is here. Frames that a switch sends have no classes: no program of ours meets them there.
+func (b *builder) end(e slice.End) wiring.End {
+	w := wiring.End{Port: b.port(e), MTU: b.nodes[e.Node].Interface(e.Interface).MTU, Shape: b.shape(e)}
+	if b.isSwitch(e.Node) {
+		w.Shape = w.Shape.Unclassified()
+	}
+	return w
 }
 
 // isWalked reports whether frames may pass by a node's kernel.

@@ -13,7 +13,9 @@ import (
 
 	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/reconcile"
+	"github.com/pergola-net/pergola/host/wiring"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // names lists the wanted resources of some kinds, sorted.
@@ -128,13 +130,19 @@ func TestShapesSitWhereTheSliverCannotReachThem(t *testing.T) {
 	s.Links[0].Ends[0].Shape = slow                                 // h1 sends slowly to h2
 	s.Links[1].Ends[0].Shape, s.Links[1].Ends[1].Shape = slow, fast // and to the switch, which answers fast
 	w := mustWant(t, Input{Spec: s})
-	got := map[string]Queue{}
+	got := map[string]wiring.Link{}
 	for _, d := range w.details {
-		if q, ok := d.(Queue); ok {
-			got[q.Port] = q
+		if l, ok := d.(wiring.Link); ok {
+			got[l.A.Port] = l
 		}
 	}
-	want := map[string]Queue{"s1p1": {Port: "s1p1", FromNode: slow, Joined: true}, "s1p3": {Port: "s1p3", FromNode: slow, ToNode: fast}}
+	end := func(port string, shape slice.Shape) wiring.End {
+		return wiring.End{Port: port, MTU: 1500, Shape: shape}
+	}
+	want := map[string]wiring.Link{
+		"s1p1": {A: end("s1p1", slow), B: end("s1p2", slice.Shape{})},
+		"s1p3": {A: end("s1p3", slow), B: wiring.End{Shape: fast}, Switch: switchDevice(1, "s1")},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -152,7 +160,7 @@ func drawNetwork(t *rapid.T, id uint16) Input {
 	}
 	for _, l := range s.Links {
 		w.Overrides.Down[l.Name] = rapid.IntRange(0, 3).Draw(t, "down") == 0
-		w.Overrides.Shapes[l.Ends[0].String()] = slice.Shape{Rate: rapid.SampledFrom([]uint64{0, 1e6}).Draw(t, "rate")}
+		w.Overrides.Shapes[l.Ends[0].String()] = slice.Shape{Rate: rapid.SampledFrom([]unit.Rate{0, 1e6}).Draw(t, "rate")}
 	}
 	return w
 }

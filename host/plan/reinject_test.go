@@ -7,6 +7,7 @@ import (
 
 	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/reconcile"
+	"github.com/pergola-net/pergola/host/wiring"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -25,14 +26,15 @@ func TestFramesAreReinjectedWhereARouterIsWalked(t *testing.T) {
 		all := make(map[string]bool)
 		for key, detail := range w.details {
 			if key.Kind == KindQueue {
-				all[key.Name] = detail.(Queue).Reinject
+				l := detail.(wiring.Link)
+				all[l.A.Port] = l.Reinject
 			}
 		}
 		return all
 	}
 	want := map[string]bool{
-		"s7p1": true, "s7p2": true, // shaped, to a router
-		"s7p5": true, "s7p6": true, // shaped, from a router that is walked to one that is not
+		"s7p1":  true,  // shaped, to a router
+		"s7p5":  true,  // shaped, from a router that is walked to one that is not
 		"s7p7":  false, // shaped, between a host and a router that is not walked
 		"s7p10": true,  // a router on a LAN
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/reconcile"
+	"github.com/pergola-net/pergola/host/wiring"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -108,16 +109,19 @@ func TestAShapeIsAtTheHostThatSends(t *testing.T) {
 	s := plantest.Slice(7, []string{"h1", "h2"})
 	s.Links[0].Ends[0].Shape, s.Links[0].Ends[1].Shape = there, back
 	all := wantedBy(t, Input{Spec: plantest.Spread(s, map[string]string{"h1": "A", "h2": "B"})})
-	for host, want := range map[string]Queue{
-		"A": {Port: "s7p1", FromNode: there, Joined: true}, "B": {Port: "s7p2", FromNode: back, Joined: true},
+	end := func(port string, shape slice.Shape) wiring.End {
+		return wiring.End{Port: port, MTU: 1500, Shape: shape}
+	}
+	for host, want := range map[string]wiring.Link{
+		"A": {A: end("s7p1", there), B: end("s7p2", slice.Shape{})}, "B": {A: end("s7p2", back), B: end("s7p1", slice.Shape{})},
 	} {
-		var got []Queue
+		var got []wiring.Link
 		for _, detail := range all[host].details {
-			if q, is := detail.(Queue); is {
-				got = append(got, q)
+			if l, is := detail.(wiring.Link); is {
+				got = append(got, l)
 			}
 		}
-		if diff := cmp.Diff([]Queue{want}, got); diff != "" {
+		if diff := cmp.Diff([]wiring.Link{want}, got); diff != "" {
 			t.Errorf("%s: %s", host, diff)
 		}
 	}
@@ -222,9 +226,14 @@ func compareParts(t *rapid.T, s *slice.Slice, kind reconcile.Kind, whole *Wanted
 		if j, is := whole.details[reconcile.Key{Kind: kind, Slice: 7, Name: name}].(Join); is && hostOfPort(s, j.A) != hostOfPort(s, j.B) {
 			want[name] = 2
 		}
-		if q, is := whole.details[reconcile.Key{Kind: kind, Slice: 7, Name: name}].(Queue); is && q.FromNode == (slice.Shape{}) && q.ToNode == (slice.Shape{}) {
-			delete(want, name) // it is there because of the other end, which may be elsewhere
-			delete(count, name)
+		l, is := whole.details[reconcile.Key{Kind: kind, Slice: 7, Name: name}].(wiring.Link)
+		if is && l.B.Port != "" && !l.Cable && hostOfPort(s, l.A.Port) != hostOfPort(s, l.B.Port) {
+			want[name] = 0 // each direction is treated where it begins
+			for _, end := range []wiring.End{l.A, l.B} {
+				if !end.Shape.IsZero() {
+					want[name]++
+				}
+			}
 		}
 	}
 	if diff := cmp.Diff(want, count); diff != "" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pergola-net/pergola/host/reconcile"
+	"github.com/pergola-net/pergola/host/wiring"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -59,7 +60,7 @@ func (b *builder) reach(l *slice.Link, near, far slice.End) {
 	}
 	j := NewJoin(p, q)
 	b.addWire(of, j, reconcile.FallsWithAll, []string{near.Node}, b.key(KindPort, p), k)
-	b.addQueue(j, Queue{Port: p, FromNode: b.shape(near), Joined: true}, b.key(KindPort, p))
+	b.addQueue(j, wiring.Link{A: b.end(near), B: wiring.End{Port: q, MTU: t.MTU}}, b.key(KindPort, p), k)
 }
 
 // addTunnel adds a proxy port, or notes why there can be none.

@@ -20,7 +20,7 @@ const (
 	KindNodeNet                       // loopback addresses, routes and sysctls within a sliver; the node
 	KindConfig                        // configuration of a routing daemon; the node
 	KindWire                          // a port joined to a port or a switch, or a switch to a switch; the devices
-	KindQueue                         // rate, delay and loss at a port; the device in the host's namespace
+	KindQueue                         // schedulers, impairments and reinjection of a link; the name of its wire
 	KindProcess                       // the sliver's first process runs, or is frozen; the node
 	KindBoot                          // the node's exec lines were begun; the node
 )
@@ -136,14 +136,6 @@ type (
 		MTU                    int // bytes
 	}
 
-	// Queue is the treatment of frames at a port.
-	Queue struct {
-		Port             string
-		FromNode, ToNode slice.Shape
-		Joined           bool // to a port, whose FromNode is this one's ToNode
-		Reinject         bool // frames that leave the queue, or the switch, for the node enter the data path again
-	}
-
 	// Process is the first process of a sliver.
 	Process struct{ Frozen bool }
 
@@ -175,19 +167,10 @@ func NewCable(c Cable) Cable {
 }
 
 // other gives the end that is not this one.
-func (c Cable) other(end string) string {
-	if end == c.A {
-		return c.B
-	}
-	return c.A
-}
-
 // Digest covers what a port cannot change while it lives; addresses belong to KindNodeNet.
 func (p Port) Digest() string { return Digest(p.Name, p.MAC, p.MTU, p.Uplink) }
 
 // Digest covers all of a queue but where it is.
-func (q Queue) Digest() string { return fmt.Sprint(q.FromNode, q.ToNode, q.Reinject) }
-
 // Digest covers all of an area.
 func (a Area) Digest() string { return Digest(a.Name, a.Hosts) }
 

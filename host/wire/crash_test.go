@@ -16,6 +16,7 @@ import (
 	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/lab/testkit"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 func TestMain(m *testing.M) {
@@ -78,7 +79,7 @@ func build(ctx context.Context, s *wire.Substrate, pids []string, round int) err
 			return err
 		}
 	}
-	rate := slice.Shape{Rate: uint64(1e8 * (round + 1))}
+	rate := slice.Shape{Rate: unit.Rate(1e8 * (round + 1))}
 	return errors.Join(
 		s.Join(ctx, "s7p1", "s7p2"),
 		s.Shape(ctx, "s7p1", wire.FromNode, rate),
@@ -121,7 +122,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		state := l.observe()
 		p := state.Ports
 		if len(p) != 3 || len(state.Remains) > 0 || p["s7p1"].Peer != "" || p["s7p2"].Switch != "s7b1" || p["s7p3"].Switch != "s7b1" ||
-			p["s7p2"].FromNode.Rate != 1e8 || p["s7p3"].FromNode != (wire.Queue{}) {
+			p["s7p2"].FromNode.Rate != 1e8 || !p["s7p3"].FromNode.IsZero() {
 			t.Fatalf("observed %+v", state)
 		}
 		l.ping("n2", "192.0.2.3")

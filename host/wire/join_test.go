@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/lab/testkit"
 )
@@ -20,13 +22,13 @@ func TestJoinedNodesReachEachOther(t *testing.T) {
 	if err != nil || !strings.Contains(out, "ttl=64") {
 		t.Errorf("the TTL changed: %v\n%s", err, out)
 	}
-	want := wire.PortState{Owner: "lab/a:eth0", Digest: "d1", Up: true, Peer: b}
+	want := wire.PortState{Owner: "lab/a:eth0", Digest: "d1", MTU: 1500, Up: true, Peer: b}
 	have := l.observe().Ports[a]
 	if line, err := l.exec("a", "ip", "-o", "link", "show", "eth0"); err != nil || !strings.HasPrefix(line, strconv.Itoa(have.Inner)+": ") {
 		t.Errorf("the node's interface is said to be %d, in the node: %v\n%s", have.Inner, err, line)
 	}
 	have.NetNS, have.Index, have.Inner = 0, 0, 0
-	if have != want {
+	if !cmp.Equal(have, want) {
 		t.Errorf("port %+v, want %+v", have, want)
 	}
 }
@@ -71,7 +73,7 @@ func TestServerRestartAdoptsTheSubstrate(t *testing.T) {
 	before := l.observe()
 	l.reopen()
 	after := l.observe()
-	if before.Ports[a] != after.Ports[a] || before.Ports[b] != after.Ports[b] || len(after.Remains) > 0 {
+	if !cmp.Equal(before.Ports[a], after.Ports[a]) || !cmp.Equal(before.Ports[b], after.Ports[b]) || len(after.Remains) > 0 {
 		t.Errorf("before %+v\nafter %+v", before, after)
 	}
 	l.ping("a", "192.0.2.1")

@@ -5,9 +5,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/pergola-net/pergola/model/slice"
 )
 
 // role says what a device is for.
@@ -17,39 +14,29 @@ const (
 	rolePort   role = "port"
 	roleSwitch role = "switch"
 	roleCable  role = "cable"  // one end of it
-	roleQueue  role = "queue"  // holds what a node sends to a switch until its turn has come
-	roleMember role = "member" // the switch's end of a queue
-	roleTunnel role = "tunnel" // stands for an interface on another machine
+	roleQueue  role = "queue"  // its qdiscs treat frames; its other end is a member, or the queue device of the port joined with
+	roleMember role = "member" // the switch's end of a queue device
+	roleTunnel role = "tunnel" // proxy port of an interface on another machine
 	roleTwin   role = "twin"   // its other end
 	roleUplink role = "uplink" // leads to the machine's own namespace, with what tunnels carry
-	// A queue's other end is a member, or the queue of the port that its port is joined with.
 )
 
 // mark is what a device's alias says of it:
 //
-//	pergola port abilene/denver:eth0 digest=1f6c20 ns=4026532511 pid=4711 queue=rate=1000000,delay=20000000
+//	pergola port abilene/denver:eth0 digest=1f6c20 ns=4026532511 pid=4711
 //
-// It is written when the device is complete. It holds what the kernel cannot be asked in one go, so that Observe can compare
-// a thousand ports with a single dump.
+// It is written when the device is complete, and says whose the device is and what it was made from. Qdiscs and records are no
+// part of it: they are read from the kernel and the data path. Earlier versions also wrote queue= and again=, which are passed over.
 type mark struct {
 	role   role
 	owner  string
 	digest string
 	ns     uint64 // inode of the namespace in which the other end was put; 0: the substrate
 	pid    int    // a process that was in it; whether it is, ns tells
-	queue  Queue
-	again  bool // of a queue with a member: what the switch sends enters the data path by it; see Reenter
 
 	isolated bool   // of a tunnel, as Tunnel.Isolated
 	nics     string // of the uplink: the machine's interfaces at which there may be programs of ours, by index
 	raised   bool   // of the uplink: net.ipv6.conf.default.forwarding of the machine may be 1, and is to be 0 again
-}
-
-// Queue is the shape of what a device sends.
-type Queue struct {
-	slice.Shape
-	// Unsure is set while the kernel's queue is being changed, and stays if that was cut short.
-	Unsure bool
 }
 
 const markWord = "pergola"
@@ -74,10 +61,6 @@ func (m mark) String() string {
 	if m.pid != 0 {
 		add("pid", strconv.Itoa(m.pid))
 	}
-	add("queue", m.queue.String())
-	if m.again {
-		add("again", "yes")
-	}
 	if m.isolated {
 		add("isolated", "yes")
 	}
@@ -94,7 +77,7 @@ func newMark(r role, owner, digest string) (mark, error) {
 	if len(owner) > maxOwner {
 		owner = strings.ToValidUTF8(owner[:part], "") + "..." + strings.ToValidUTF8(owner[len(owner)-part:], "")
 	}
-	m := mark{role: r, owner: owner, digest: digest, ns: 1<<32 - 1, pid: 1 << 22, queue: longestQueue, isolated: r == roleTunnel}
+	m := mark{role: r, owner: owner, digest: digest, ns: 1<<32 - 1, pid: 1 << 22, isolated: r == roleTunnel}
 	if n := len(m.String()); n > maxAlias {
 		return mark{}, fmt.Errorf("mark device of %s: digest %q is %d bytes too long", owner, digest, n-maxAlias)
 	}
@@ -105,9 +88,6 @@ const (
 	maxAlias = 255 // IFALIASZ, less the final zero byte
 	maxOwner = 90
 )
-
-// longestQueue is the longest that checkShape lets pass, near enough.
-var longestQueue = Queue{Shape: slice.Shape{Rate: maxRate, Delay: maxDelay, Jitter: maxDelay, Loss: 100.0 / 3, Queue: maxQueue}}
 
 // parseMark reads an alias. ok is false for devices that are not ours, or not complete.
 func parseMark(alias string) (m mark, ok bool) {
@@ -129,10 +109,6 @@ func parseMark(alias string) (m mark, ok bool) {
 			m.ns, err = strconv.ParseUint(value, 10, 64)
 		case "pid":
 			m.pid, err = strconv.Atoi(value)
-		case "queue":
-			m.queue, err = parseQueue(value)
-		case "again":
-			m.again = value == "yes"
 		case "isolated":
 			m.isolated = value == "yes"
 		case "nics":
@@ -145,53 +121,4 @@ func parseMark(alias string) (m mark, ok bool) {
 		}
 	}
 	return m, true
-}
-
-// String is empty for a device without a queue of its own.
-func (q Queue) String() string {
-	if q.Unsure {
-		return "unsure"
-	}
-	var words []string
-	add := func(key string, set bool, value string) {
-		if set {
-			words = append(words, key+"="+value)
-		}
-	}
-	add("rate", q.Rate != 0, strconv.FormatUint(q.Rate, 10))
-	add("delay", q.Delay != 0, strconv.FormatInt(int64(q.Delay), 10))
-	add("jitter", q.Jitter != 0, strconv.FormatInt(int64(q.Jitter), 10))
-	add("loss", q.Loss != 0, strconv.FormatFloat(q.Loss, 'g', -1, 64))
-	add("queue", q.Shape.Queue != 0, strconv.Itoa(q.Shape.Queue))
-	return strings.Join(words, ",")
-}
-
-func parseQueue(text string) (q Queue, err error) {
-	if text == "unsure" {
-		return Queue{Unsure: true}, nil
-	}
-	for _, word := range strings.Split(text, ",") {
-		key, value, _ := strings.Cut(word, "=")
-		var n int64
-		switch key {
-		case "rate":
-			q.Rate, err = strconv.ParseUint(value, 10, 64)
-		case "delay":
-			n, err = strconv.ParseInt(value, 10, 64)
-			q.Delay = time.Duration(n)
-		case "jitter":
-			n, err = strconv.ParseInt(value, 10, 64)
-			q.Jitter = time.Duration(n)
-		case "loss":
-			q.Loss, err = strconv.ParseFloat(value, 64)
-		case "queue":
-			q.Shape.Queue, err = strconv.Atoi(value)
-		default:
-			err = fmt.Errorf("parse queue %q: unknown word", text)
-		}
-		if err != nil {
-			return Queue{}, err
-		}
-	}
-	return q, nil
 }

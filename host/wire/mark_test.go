@@ -3,11 +3,8 @@ package wire
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
-
-	"github.com/pergola-net/pergola/model/slice"
 )
 
 func TestMarkSurvivesTheAlias(t *testing.T) {
@@ -19,23 +16,31 @@ func TestMarkSurvivesTheAlias(t *testing.T) {
 			ns:     rapid.Uint64().Draw(t, "ns"),
 			pid:    rapid.Int().Draw(t, "pid"),
 		}
-		want.again, want.isolated = rapid.Bool().Draw(t, "again"), rapid.Bool().Draw(t, "isolated")
+		want.isolated = rapid.Bool().Draw(t, "isolated")
 		want.raised = rapid.Bool().Draw(t, "raised")
-		want.queue.Unsure = rapid.Bool().Draw(t, "unsure")
-		if !want.queue.Unsure {
-			want.queue.Shape = slice.Shape{
-				Rate: rapid.Uint64().Draw(t, "rate"), Delay: time.Duration(rapid.Int64().Draw(t, "delay")), Jitter: time.Duration(rapid.Int64().Draw(t, "jitter")),
-				Loss: rapid.Float64().Draw(t, "loss"), Queue: rapid.Int().Draw(t, "queue"),
-			}
-		}
 		if have, ok := parseMark(want.String()); !ok || have != want {
 			t.Errorf("%q is read as %+v, %v", want, have, ok)
 		}
 	})
 }
 
+// Marks of earlier versions held shapes, too. They are the marks of what is there, so that an upgrade replaces nothing.
+func TestMarkOfAnEarlierVersionIsAdopted(t *testing.T) {
+	for alias, want := range map[string]mark{
+		"pergola port lab/a:eth0 digest=d1 ns=4026532511 pid=4711 queue=rate=1000000,delay=20000000,loss=0.5,queue=9": {
+			role: rolePort, owner: "lab/a:eth0", digest: "d1", ns: 4026532511, pid: 4711,
+		},
+		"pergola port lab/a:eth0 digest=d1 queue=unsure":  {role: rolePort, owner: "lab/a:eth0", digest: "d1"},
+		"pergola queue lab/a:eth0 queue=rate=8 again=yes": {role: roleQueue, owner: "lab/a:eth0"},
+	} {
+		if have, ok := parseMark(alias); !ok || have != want {
+			t.Errorf("%q is read as %+v, %v, want %+v", alias, have, ok, want)
+		}
+	}
+}
+
 func TestForeignAliasIsNoMark(t *testing.T) {
-	for _, alias := range []string{"", "eth0", "pergola", "pergola port", "pergola  ", "pergola port a ns=x", "pergola port a queue=speed=1", "pergola port %zz", "Pergola port a"} {
+	for _, alias := range []string{"", "eth0", "pergola", "pergola port", "pergola  ", "pergola port a ns=x", "pergola port %zz", "Pergola port a"} {
 		if m, ok := parseMark(alias); ok && alias != "pergola  " {
 			t.Errorf("%q is read as %+v", alias, m)
 		}
@@ -77,13 +82,13 @@ func TestMarkOfAsManyInterfacesAsFitTakesAllElse(t *testing.T) {
 }
 
 func FuzzParseMark(f *testing.F) {
-	f.Add("pergola port abilene/denver:eth0 digest=1f6c ns=4026532511 queue=rate=1000000,delay=20000000")
+	f.Add("pergola port abilene/denver:eth0 digest=1f6c ns=4026532511 queue=rate=1000000,delay=20000000 again=yes")
 	f.Fuzz(func(t *testing.T, alias string) {
 		m, ok := parseMark(alias)
 		if !ok {
 			return
 		}
-		if again, ok := parseMark(m.String()); !ok || again != m && m.queue.Loss == m.queue.Loss {
+		if again, ok := parseMark(m.String()); !ok || again != m {
 			t.Errorf("%q is read as %+v, and that as %+v", alias, m, again)
 		}
 	})

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
-
-	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/host/wiring"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // State is what there is in a substrate.
@@ -27,21 +25,27 @@ type PortState struct {
 	NetNS            uint64 // inode of the namespace of the node, as it was made
 	Index            int    // ifindex of the port
 	Inner            int    // ifindex of the node's interface, in the node's namespace: the kernel's word, which the node cannot forge
+	MTU              int
 	Up               bool
 	Peer             string // the port it is joined with, or
 	Switch           string // the switch it is attached to
-	FromNode, ToNode Queue
-	Again            bool // what comes to the node out of a queue or a switch enters the data path again
+	FromNode, ToNode slice.Shape
+	Reinjected       bool // what comes to the node out of a queue or a switch enters the data path again
 	Tunnel           bool // the node is on another machine: see Tunnel. NetNS and Inner are 0
+
+	// Layout is what the link is made of, where it is more than its ends; else nil. Both ends of a link have the same.
+	Layout *wiring.Layout
 }
 
 // CableState is that of an end of a cable.
 type CableState struct {
 	Owner, Digest string
+	MTU           int
 	Up            bool
 	Peer          string // the other end
 	Switch        string
-	FromNode      Queue
+	FromNode      slice.Shape
+	Layout        *wiring.Layout // as PortState.Layout
 }
 
 // SwitchState is a switch's.
@@ -71,7 +75,7 @@ func (s *Substrate) Observe(ctx context.Context) (State, error) {
 		case m.isPort():
 			state.Ports[d.name] = v.port(d)
 		case m.role == roleCable:
-			state.Cables[d.name] = CableState{m.owner, m.digest, d.up, v.name(d.peer), v.name(d.master), v.queue(d)}
+			state.Cables[d.name] = v.cable(d)
 		case m.role == roleSwitch:
 			state.Switches[d.name] = SwitchState{m.owner, m.digest}
 		case m.role == roleQueue && !v.serves(d):
@@ -83,14 +87,13 @@ func (s *Substrate) Observe(ctx context.Context) (State, error) {
 
 // view is one reading of the kernel.
 type view struct {
-	records map[int]datapath.Port
-	devices map[int]device
-	roots   map[int]bool // has a root qdisc of ours
+	*reading
 	tunnels map[int]bool // devices that are a tunnel in the data path
 }
 
 // view reads records before devices, so that a record without a device has really lost it.
 func (s *Substrate) view() (v view, err error) {
+	v.reading = newReading()
 	if v.records, err = s.data.Ports(); err != nil {
 		return v, err
 	}
@@ -98,9 +101,8 @@ func (s *Substrate) view() (v view, err error) {
 	if err != nil {
 		return v, err
 	}
-	v.devices = make(map[int]device, len(all))
 	for _, d := range all {
-		v.devices[d.index] = d
+		v.devices[d.index], v.byName[d.name] = d, d
 		if !d.mark.isPort() || v.recorded(d) {
 			continue
 		}
@@ -115,7 +117,7 @@ func (s *Substrate) view() (v view, err error) {
 	if v.tunnels, err = s.tunnels(); err != nil {
 		return v, err
 	}
-	v.roots, err = s.nl.roots()
+	v.trees, err = s.nl.trees()
 	return v, err
 }
 
@@ -132,58 +134,36 @@ func (s *Substrate) tunnels() (map[int]bool, error) {
 	return begin, nil
 }
 
-func (v view) name(index int) string { return v.devices[index].name }
-
-// queue gives the device's queue as marked, unless the kernel has lost it.
-func (v view) queue(d device) Queue {
-	if (d.mark.queue != Queue{}) && !v.roots[d.index] {
-		return Queue{Unsure: true}
-	}
-	return d.mark.queue
-}
-
-// port resolves who is at the other end.
+// port resolves what is at the other end.
 func (v view) port(d device) PortState {
 	p := PortState{
-		Owner: d.mark.owner, Digest: d.mark.digest, NetNS: d.mark.ns, Index: d.index, Inner: d.peer, Up: d.up,
-		Switch: v.name(d.master), ToNode: v.queue(d), Tunnel: d.mark.role == roleTunnel,
+		Owner: d.mark.owner, Digest: d.mark.digest, NetNS: d.mark.ns, Index: d.index, Inner: d.peer, MTU: d.mtu, Up: d.up,
+		Tunnel: d.mark.role == roleTunnel,
 	}
 	if p.Tunnel {
 		p.Inner = 0
 	}
-	peer, ok := v.peer(d)
-	switch {
-	case !ok:
-		if d.master != 0 && v.records[d.index].Mode != datapath.Kernel {
-			p.Switch = "" // attached, but not to the end
-		}
-	case peer.mark.isPort():
-		p.Peer, p.FromNode = peer.name, v.queue(peer)
-		if !v.right(d, peer) {
-			p.Peer = ""
-		}
-	case peer.mark.role == roleQueue:
-		v.throughQueue(d, peer, &p)
+	l, ok := v.link(d)
+	if !ok { // attached, but not to the end, counts as nothing
+		return p
 	}
+	p.Peer, p.Switch = l.B.Port, l.Switch
+	if !v.treated(l) {
+		return p
+	}
+	layout := v.layout(l)
+	l = l.Observed(layout)
+	p.Layout, p.FromNode, p.ToNode, p.Reinjected = &layout, l.A.Shape, l.B.Shape, l.Reinject
 	return p
 }
 
-// throughQueue resolves who is at the other end of a port's queue: a switch, or another port by its own queue.
-func (v view) throughQueue(d, q device, p *PortState) {
-	far := v.devices[q.peer]
-	p.Switch, p.FromNode, p.Again = "", v.queue(q), q.mark.again
-	switch {
-	case far.mark.role == roleQueue:
-		p.Again = true
-		if other, ok := v.peer(far); ok {
-			p.Peer = other.name
-		}
-	case d.master == 0:
-		p.Switch = v.name(far.master)
+func (v view) cable(d device) CableState {
+	c := CableState{Owner: d.mark.owner, Digest: d.mark.digest, MTU: d.mtu, Up: d.up, Peer: v.name(d.peer), Switch: v.name(d.master)}
+	if l, ok := v.link(d); ok && v.treated(l) {
+		layout := v.layout(l)
+		c.Layout, c.FromNode = &layout, l.Observed(layout).A.Shape
 	}
-	if p.Again {
-		p.ToNode = v.queue(far)
-	}
+	return c
 }
 
 // known reports whether the data path has all that belongs to the device.
@@ -196,40 +176,10 @@ func (v view) recorded(d device) bool {
 	return ok
 }
 
-// peer gives what the device is joined with, if both say so.
-func (v view) peer(d device) (device, bool) {
-	record := v.records[d.index]
-	if !joined(record) || v.records[record.Peer].Peer != d.index {
-		return device{}, false
-	}
-	peer, ok := v.devices[record.Peer]
-	return peer, ok
-}
-
-// right reports whether frames for the peer go the way that its queue asks for.
-func (v view) right(d, peer device) bool {
-	return (v.records[d.index].Mode == datapath.Queue) == (peer.mark.queue != Queue{})
-}
-
-// serves reports whether a queue is in use.
+// serves reports whether a queue device is in use.
 func (v view) serves(q device) bool {
 	_, ok := v.peer(q)
 	return ok
-}
-
-// roots finds the devices that have one of our qdiscs at the root.
-func (c *conn) roots() (map[int]bool, error) {
-	all, err := c.dump(unix.RTM_GETQDISC, unix.RTM_NEWQDISC, &nl.TcMsg{})
-	if err != nil {
-		return nil, fmt.Errorf("list qdiscs: %w", err)
-	}
-	roots := map[int]bool{}
-	for _, message := range all {
-		if h := nl.DeserializeTcMsg(message); h.Parent == tcRoot && (h.Handle == handleHTB || h.Handle == handleNetem) {
-			roots[int(h.Ifindex)] = true
-		}
-	}
-	return roots, nil
 }
 
 // forget deletes the records of ports that ended with their nodes.

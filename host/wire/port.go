@@ -14,6 +14,7 @@ import (
 
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/host/undo"
+	"github.com/pergola-net/pergola/host/wiring"
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -78,7 +79,7 @@ func (s *Substrate) addPort(p Port) (err error) {
 	if m.ns, err = inode(ns); err != nil {
 		return err
 	}
-	if there, err := s.clear(p.Name, m); err != nil || there {
+	if there, err := s.makeRoom(p.Name, m); err != nil || there {
 		return err
 	}
 	var steps undo.Steps
@@ -118,8 +119,8 @@ func inode(f *os.File) (uint64, error) {
 	return st.Ino, nil
 }
 
-// clear makes room for a device. there is true if a complete one with this mark is there; its queue may differ.
-func (s *Substrate) clear(name string, want mark) (there bool, err error) {
+// makeRoom makes room for a device. there is true if a complete one with this mark is there.
+func (s *Substrate) makeRoom(name string, want mark) (there bool, err error) {
 	d, err := s.nl.device(name)
 	if errors.Is(err, ErrNoDevice) {
 		return false, nil
@@ -127,7 +128,6 @@ func (s *Substrate) clear(name string, want mark) (there bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	want.queue = d.mark.queue
 	if d.marked && d.mark == want {
 		return true, nil
 	}
@@ -198,7 +198,7 @@ func (s *Substrate) DeletePorts(ctx context.Context, names ...string) error {
 func (s *Substrate) deleteNamed(names ...string) error {
 	var devices []device
 	for _, name := range names {
-		for _, n := range []string{name, queueName(name)} {
+		for _, n := range []string{name, wiring.QueueName(name)} {
 			if len(n) >= unix.IFNAMSIZ {
 				continue
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/host/wiring"
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
@@ -74,6 +75,6 @@ func (p *probe) try() error {
 			options = attrNest(nl.TCA_OPTIONS, attrStruct(nl.TCA_HTB_INIT, struct{ Version, R2Q, Default, Debug, Direct uint32 }{Version: 3, R2Q: 10}))
 		}
 		const lo = 1
-		return c.setQdisc(lo, p.kind, handleHTB, tcRoot, options)
+		return c.setQdisc(lo, p.kind, wiring.HandleHTB, tcRoot, options)
 	})
 }

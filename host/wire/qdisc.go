@@ -1,63 +1,55 @@
 package wire
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
-	"time"
+	"sync"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/host/wiring"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
-// A device's qdiscs, from the root down; either of the first two may be absent:
-//
-//	netem 10:    delay, jitter, loss: frames that are under way
-//	htb 1:       class 1:1 has the rate
-//	pfifo 2:     frames that wait for their turn; the tail is dropped
-//
-// netem is above htb, and not htb's leaf as one often sees it, so that frames under way do not take up the queue. That frames
-// are first delayed and then queued, where a real link does the reverse, makes no difference to when they arrive.
-const (
-	handleNetem = 0x10 << 16
-	handleHTB   = 1 << 16
-	handleFIFO  = 2 << 16
-
-	classAll = handleHTB | 1 // every frame
-)
-
-// defaultQueue is what the kernel gives an Ethernet device, txqueuelen.
-const defaultQueue = 1000
-
-// layout says which qdiscs a shape needs.
-type layout struct{ netem, htb bool }
-
-func layoutOf(shape slice.Shape) layout {
-	return layout{netem: shape.NeedsNetem(), htb: shape.Rate != 0 || shape.Queue != 0}
-}
-
-// setQdiscs makes the device's qdiscs be of the shape. If they need no other layout they are changed in place, and keep the frames
-// that they hold.
-func (c *conn) setQdiscs(d device, was Queue, shape slice.Shape) error {
-	want := layoutOf(shape)
-	inPlace := !was.Unsure && layoutOf(was.Shape) == want
+// setTree makes the device's qdiscs be those of the tree. If they need no other qdiscs or classes they are changed in place, and
+// keep the frames that they hold; when a qdisc goes, what waits in it is lost.
+func (c *conn) setTree(d device, was, want wiring.Tree) error {
+	if was.Equal(want) {
+		return nil
+	}
+	inPlace := was.Alike(want)
 	if !inPlace {
 		if err := c.deleteRoot(d.index); err != nil {
-			return err
+			return fmt.Errorf("delete qdisc of %s: %w", d.name, err)
 		}
+		was = wiring.Tree{}
 	}
 	parent := uint32(tcRoot)
-	if want.netem {
-		if err := c.setNetem(d, parent, shape); err != nil {
-			return fmt.Errorf("set netem on %s: %w", d.name, err)
+	if (want.Netem != wiring.Netem{}) {
+		if want.Netem != was.Netem {
+			if err := c.setNetem(d.index, parent, want.Netem); err != nil {
+				return fmt.Errorf("set netem on %s: %w", d.name, err)
+			}
 		}
-		parent = handleNetem | 1
+		parent = wiring.HandleNetem | 1
 	}
-	if want.htb {
-		if err := c.setHTB(d, parent, shape, inPlace); err != nil {
+	if want.Default == 0 {
+		return nil
+	}
+	if !inPlace { // htb itself cannot be changed
+		if err := c.addHTB(d.index, parent, want.Default); err != nil {
 			return fmt.Errorf("set htb on %s: %w", d.name, err)
+		}
+	}
+	for i, class := range want.Classes {
+		if inPlace && was.Classes[i] == class {
+			continue
+		}
+		if err := c.setClass(d.index, class); err != nil {
+			return fmt.Errorf("set class 1:%x on %s: %w", class.Minor, d.name, err)
 		}
 	}
 	return nil
@@ -71,10 +63,7 @@ func (c *conn) deleteRoot(index int) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) { // EINVAL: there is only the default one
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("delete qdisc: %w", err)
-	}
-	return nil
+	return err
 }
 
 func tcHeader(index int, handle, parent uint32) *nl.TcMsg {
@@ -83,29 +72,32 @@ func tcHeader(index int, handle, parent uint32) *nl.TcMsg {
 
 // setQdisc makes a qdisc, or changes the one that has the handle.
 func (c *conn) setQdisc(index int, kind string, handle, parent uint32, options *nl.RtAttr) error {
-	return c.do(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, tcHeader(index, handle, parent), attrString(nl.TCA_KIND, kind), options)
+	return c.do(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE,
+		tcHeader(index, handle, parent), attrString(nl.TCA_KIND, kind), options)
 }
 
-// psched is the unit of time in which htb takes bursts, and netem its older options.
-const psched = 64 * time.Nanosecond
+// htbGlobal is struct tc_htb_glob.
+type htbGlobal struct{ Version, Rate2Quantum, Default, Debug, Direct uint32 }
 
-// setHTB makes htb and its leaf; in place, it changes the rate and the leaf's limit.
-func (c *conn) setHTB(d device, parent uint32, shape slice.Shape, inPlace bool) error {
-	if !inPlace { // htb itself cannot be changed
-		glob := struct{ Version, Rate2Quantum, Default, Debug, Direct uint32 }{Version: 3, Rate2Quantum: 10, Default: classAll & 0xffff}
-		if err := c.setQdisc(d.index, "htb", handleHTB, parent, attrNest(nl.TCA_OPTIONS, attrStruct(nl.TCA_HTB_INIT, glob))); err != nil {
-			return err
-		}
-	}
-	err := c.do(unix.RTM_NEWTCLASS, unix.NLM_F_CREATE, tcHeader(d.index, classAll, handleHTB), attrString(nl.TCA_KIND, "htb"), htbClass(d.mtu, shape.Rate))
+func (c *conn) addHTB(index int, parent uint32, def uint16) error {
+	global := htbGlobal{Version: 3, Rate2Quantum: 10, Default: uint32(def)}
+	options := attrNest(nl.TCA_OPTIONS, attrStruct(nl.TCA_HTB_INIT, global))
+	return c.setQdisc(index, "htb", wiring.HandleHTB, parent, options)
+}
+
+// setClass makes a class and its leaf, or changes them.
+func (c *conn) setClass(index int, class wiring.Class) error {
+	id := wiring.HandleHTB | uint32(class.Minor)
+	header := tcHeader(index, id, wiring.HandleHTB|uint32(class.Parent))
+	err := c.do(unix.RTM_NEWTCLASS, unix.NLM_F_CREATE, header, attrString(nl.TCA_KIND, "htb"), classOptions(class))
 	if err != nil {
 		return fmt.Errorf("set rate: %w", err)
 	}
-	limit := struct{ Limit uint32 }{defaultQueue}
-	if shape.Queue != 0 {
-		limit.Limit = uint32(shape.Queue)
+	if class.Queue == 0 {
+		return nil
 	}
-	if err := c.setQdisc(d.index, "pfifo", handleFIFO, classAll, attrStruct(nl.TCA_OPTIONS, limit)); err != nil {
+	limit := struct{ Limit uint32 }{class.Queue}
+	if err := c.setQdisc(index, "pfifo", class.FIFO(), id, attrStruct(nl.TCA_OPTIONS, limit)); err != nil {
 		return fmt.Errorf("set queue: %w", err)
 	}
 	return nil
@@ -120,34 +112,68 @@ type rateSpec struct {
 	Rate               uint32 // byte/s
 }
 
-// lineRate stands for no limit, in bit/s: a queue without a rate still has to be a queue.
-const lineRate = 1_000_000_000_000
+// htbOptions is struct tc_htb_opt.
+type htbOptions struct {
+	Rate, Ceil                            rateSpec
+	Buffer, CBuffer, Quantum, Level, Prio uint32
+}
 
-func htbClass(mtu int, rate uint64) *nl.RtAttr {
-	if rate == 0 {
-		rate = lineRate
+func classOptions(class wiring.Class) *nl.RtAttr {
+	spec := func(bytes uint64) rateSpec { // Ethernet: no rate table is needed
+		return rateSpec{LinkLayer: 1, Rate: uint32(min(bytes, math.MaxUint32))}
 	}
-	bytes := max(rate/8, 1)
-	spec := rateSpec{LinkLayer: 1, Rate: uint32(min(bytes, math.MaxUint32))} // Ethernet: no rate table is needed
-	ticks := burstTicks(mtu, bytes)
-	options := struct {
-		Rate, Ceil                            rateSpec
-		Buffer, CBuffer, Quantum, Level, Prio uint32
-	}{spec, spec, ticks, ticks, uint32(mtu + ethernetHeader), 0, 0}
-	attr := attrNest(nl.TCA_OPTIONS, attrStruct(nl.TCA_HTB_PARMS, options))
-	if bytes > math.MaxUint32 {
-		attr.AddChild(attrU64(nl.TCA_HTB_RATE64, bytes))
-		attr.AddChild(attrU64(nl.TCA_HTB_CEIL64, bytes))
+	attr := attrNest(nl.TCA_OPTIONS, attrStruct(nl.TCA_HTB_PARMS, htbOptions{
+		Rate: spec(class.Rate), Ceil: spec(class.Ceil), Buffer: class.Burst, CBuffer: class.CeilBurst,
+		Quantum: class.Quantum, Prio: class.Priority,
+	}))
+	if class.Rate > math.MaxUint32 {
+		attr.AddChild(attrU64(nl.TCA_HTB_RATE64, class.Rate))
+	}
+	if class.Ceil > math.MaxUint32 {
+		attr.AddChild(attrU64(nl.TCA_HTB_CEIL64, class.Ceil))
 	}
 	return attr
 }
 
-const ethernetHeader = 14
-
-// burstTicks is how long the class may send at once after a pause: what it must make up for is that timers come late, by up
-// to two milliseconds on a busy machine. Below that rate, it is two frames.
-func burstTicks(mtu int, bytesPerSecond uint64) uint32 {
-	const late = 2 * time.Millisecond
-	frames := float64(2*(mtu+ethernetHeader)) / float64(bytesPerSecond) * float64(time.Second)
-	return uint32(min(max(frames, float64(late))/float64(psched), math.MaxUint32))
+// netemOptions is struct tc_netem_qopt.
+type netemOptions struct {
+	Latency, Limit, Loss, Gap, Duplicate, Jitter uint32
 }
+
+// Attributes that the library does not name (linux/pkt_sched.h); nanoseconds.
+const (
+	attrLatency64 = 10 // TCA_NETEM_LATENCY64
+	attrJitter64  = 11 // TCA_NETEM_JITTER64
+)
+
+func (c *conn) setNetem(index int, parent uint32, n wiring.Netem) error {
+	attr := attrStruct(nl.TCA_OPTIONS, netemOptions{Limit: n.Limit, Loss: n.Loss})
+	attr.AddChild(attrU64(attrLatency64, uint64(n.Delay)))
+	attr.AddChild(attrU64(attrJitter64, uint64(n.Jitter)))
+	if n.Jitter != 0 {
+		attr.AddChild(attrBytes(nl.TCA_NETEM_DELAY_DIST, normal()))
+	}
+	// With a rate of its own, netem never lets a frame overtake another, whatever the jitter. This one is too high to
+	// delay anything; the link's rate is htb's task.
+	attr.AddChild(attrStruct(nl.TCA_NETEM_RATE, struct {
+		Rate           uint32
+		PacketOverhead int32
+		CellSize       uint32
+		CellOverhead   int32
+	}{Rate: math.MaxUint32}))
+	attr.AddChild(attrU64(nl.TCA_NETEM_RATE64, unit.MaxRate.BytesPerSecond()))
+	return c.setQdisc(index, "netem", wiring.HandleNetem, parent, attr)
+}
+
+// normal is netem's table of the normal distribution: the quantiles, in units of the standard deviation over 8192
+// (NETEM_DIST_SCALE), as 16-bit integers.
+var normal = sync.OnceValue(func() []byte {
+	const entries, scale = 4096, 8192
+	table := make([]byte, 0, 2*entries)
+	for i := range entries {
+		quantile := (float64(i) + 0.5) / entries
+		x := math.Sqrt2 * math.Erfinv(2*quantile-1) * scale
+		table = binary.NativeEndian.AppendUint16(table, uint16(int16(math.Round(min(max(x, math.MinInt16), math.MaxInt16)))))
+	}
+	return table
+})

@@ -103,7 +103,7 @@ func TestRateOfJoinedPorts(t *testing.T) {
 	l.must(l.Shape(l.ctx, a, wire.FromNode, shape))
 	l.wantRate("a", "192.0.2.1", b, 10e6)
 	state := l.observe()
-	if state.Ports[a].FromNode.Shape != shape || state.Ports[b].ToNode.Shape != shape || state.Ports[a].ToNode != (wire.Queue{}) {
+	if !state.Ports[a].FromNode.Equal(shape) || !state.Ports[b].ToNode.Equal(shape) || !state.Ports[a].ToNode.IsZero() {
 		t.Errorf("observed %+v", state.Ports)
 	}
 	l.must(l.Shape(l.ctx, b, wire.ToNode, slice.Shape{Rate: 20e6})) // in place
@@ -113,7 +113,7 @@ func TestRateOfJoinedPorts(t *testing.T) {
 	l.wantRate("a", "192.0.2.1", b, 20e6)
 	l.must(l.Shape(l.ctx, a, wire.FromNode, slice.Shape{}))
 	l.wantFaster("a", "192.0.2.1", b, 30e6)
-	if q := l.observe().Ports[a].FromNode; q != (wire.Queue{}) {
+	if q := l.observe().Ports[a].FromNode; !q.IsZero() {
 		t.Errorf("not removed: %+v", q)
 	}
 }
@@ -142,7 +142,7 @@ func TestRateOnALAN(t *testing.T) {
 	l.must(l.Shape(l.ctx, ports[0], wire.ToNode, slice.Shape{}))
 	l.wantFaster("n1", "198.51.100.2", ports[1], 30e6)
 	state = l.observe()
-	if p := state.Ports[ports[0]]; p.Switch != "s7b1" || p.FromNode != (wire.Queue{}) || len(state.Remains) > 0 {
+	if p := state.Ports[ports[0]]; p.Switch != "s7b1" || !p.FromNode.IsZero() || len(state.Remains) > 0 {
 		t.Errorf("observed %+v, remains %v", p, state.Remains)
 	}
 }
@@ -160,7 +160,7 @@ func TestDelayWithoutNetemIsRefused(t *testing.T) {
 	if !errors.As(err, &missing) || missing.Module != "sch_netem" {
 		t.Errorf("%v", err)
 	}
-	if q := l.observe().Ports[a].FromNode; q != (wire.Queue{}) {
+	if q := l.observe().Ports[a].FromNode; !q.IsZero() {
 		t.Errorf("changed: %+v", q)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/host/undo"
+	"github.com/pergola-net/pergola/host/wiring"
 )
 
 // ErrSwitchFull means that the kernel's bridge takes no more ports.
@@ -39,7 +39,7 @@ func (s *Substrate) addSwitch(w Switch) (err error) {
 	if err != nil {
 		return err
 	}
-	if there, err := s.clear(w.Name, m); err != nil || there {
+	if there, err := s.makeRoom(w.Name, m); err != nil || there {
 		return err
 	}
 	var steps undo.Steps
@@ -141,34 +141,24 @@ func (s *Substrate) Attach(ctx context.Context, port, sw string) error {
 }
 
 func (s *Substrate) attachLocked(port, sw string) error {
-	bridge, err := s.nl.device(sw)
-	if err != nil {
+	now, err := s.linkOf(port)
+	switch {
+	case err == nil && now.Switch != "": // it may move, with its queues
+		now.Link.Switch = sw
+		return s.apply(now.Link)
+	case err != nil && !errors.Is(err, ErrNotWired):
 		return err
 	}
 	e, err := s.end(port)
 	if err != nil {
 		return err
 	}
-	q, err := s.queueOf(e)
-	if err != nil {
-		return err
-	}
-	if q != nil {
-		return s.attachQueue(&e, q, bridge.index)
-	}
 	if joined(e.record) {
-		if err := s.unwireLocked(&e, 0); err != nil {
+		if err := s.unwireLocked(&e); err != nil {
 			return err
 		}
 	}
-	if e.master != bridge.index || e.mark.isolated && e.record.Mode != datapath.Kernel { // that is not certain then
-		if err := s.nl.plugIn(e.device, bridge.index, e.mark.isolated); err != nil {
-			return err
-		}
-	}
-	record := unwired(e.record)
-	record.Mode = datapath.Kernel
-	return s.direct(&e, record)
+	return s.apply(wiring.Link{A: wiring.End{Port: port, MTU: e.mtu}, Switch: sw})
 }
 
 // Detach undoes Attach. It is no error if the port is not attached.
@@ -208,7 +198,7 @@ func (s *Substrate) addCable(c Cable) (err error) {
 	}
 	missing := 0
 	for _, e := range c.Ends {
-		there, err := s.clear(e.Name, m) // deletes both ends of an incomplete one
+		there, err := s.makeRoom(e.Name, m) // deletes both ends of an incomplete one
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/host/wiring"
 )
 
 // Traffic is what went through a port, by direction. A GSO super-frame counts as one frame of its own length. Of a tunnel, ToNode is what was sent to
@@ -62,7 +63,7 @@ func (s *Substrate) Counters(ctx context.Context) (map[string]Traffic, error) {
 		if d.mark.role == roleTunnel {
 			t.Tunnel = &TunnelName{uint16(d.group), d.mark.owner}
 		}
-		for _, dropped := range []map[string]uint64{c.Dropped, behind[queueName(d.name)], behind[twinName(d.name)]} {
+		for _, dropped := range []map[string]uint64{c.Dropped, behind[wiring.QueueName(d.name)], behind[twinName(d.name)]} {
 			for why, n := range dropped {
 				t.Dropped[why] += n
 			}

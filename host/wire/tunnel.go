@@ -202,7 +202,6 @@ func (s *Substrate) changeTunnel(d device, t Tunnel, m mark) error {
 	if err := s.gather(t, d.index, d.peer); err != nil {
 		return err
 	}
-	m.queue = d.mark.queue
 	if d.mark.isolated != m.isolated && d.master != 0 {
 		if err := s.nl.isolate(d.index, m.isolated); err != nil {
 			return err

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -32,7 +34,8 @@ func TestNodesOfTwoMachinesReachEachOther(t *testing.T) {
 		state := a.observe()
 		have := state.Ports[c.port]
 		have.Index = 0
-		if want := (wire.PortState{Owner: "lab/far:eth0", Digest: "d1", Up: true, Peer: a.port, Tunnel: true}); have != want || len(state.Remains) > 0 {
+		want := wire.PortState{Owner: "lab/far:eth0", Digest: "d1", MTU: have.MTU, Up: true, Peer: a.port, Tunnel: true}
+		if !cmp.Equal(have, want) || len(state.Remains) > 0 {
 			t.Errorf("the tunnel is %+v, want %+v; remains %v", have, want, state.Remains)
 		}
 		if peer := state.Ports[a.port].Peer; peer != c.port {
@@ -119,9 +122,9 @@ func TestShapedLinkBetweenMachines(t *testing.T) {
 		t.Errorf("observed %+v and %+v", p[a.port], p[c.port])
 	}
 	// What comes to a router in a queue enters again.
-	a.reenter(a.port, true)
+	a.reinject(a.port, true)
 	a.wantRate("a", "192.0.2.1", c.port, 10e6)
-	a.reenter(a.port, false)
+	a.reinject(a.port, false)
 	a.must(a.Shape(a.ctx, c.port, wire.ToNode, slice.Shape{}))
 	a.wantFaster("a", "192.0.2.1", c.port, 30e6)
 	// A tunnel that is given another peer keeps its queue, and its place.
@@ -136,7 +139,7 @@ func TestShapedLinkBetweenMachines(t *testing.T) {
 	a.ping("a", "192.0.2.1")
 	after := a.observe().Ports[c.port]
 	before.Digest = "d2"
-	if before != after {
+	if !cmp.Equal(before, after) {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
 }
@@ -195,7 +198,7 @@ func TestServersRestartUnderTraffic(t *testing.T) {
 		c.reopen()
 		c.openUnderlay()
 	}
-	if after := a.observe(); before.Ports[c.port] != after.Ports[c.port] || len(after.Remains) > 0 {
+	if after := a.observe(); !cmp.Equal(before.Ports[c.port], after.Ports[c.port]) || len(after.Remains) > 0 {
 		t.Errorf("before %+v, after %+v", before.Ports[c.port], after)
 	}
 	if r := <-done; r.err != nil || !containsAll(r.out, count+" received", " 0% packet loss") {

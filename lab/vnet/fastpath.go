@@ -14,7 +14,6 @@ import (
 	"github.com/pergola-net/pergola/datapath/mirror"
 	"github.com/pergola-net/pergola/datapath/mirror/eligible"
 	"github.com/pergola-net/pergola/host/wire"
-	"github.com/pergola-net/pergola/model/slice"
 )
 
 // fastPath is the mirror of the routers on a platform, with all that it needs.
@@ -66,7 +65,7 @@ func (f *fastPath) remove(n *Network) {
 // so.
 func (n *Network) FastPath(ctx context.Context, on bool) error {
 	for _, l := range n.Plan.Links {
-		if err := errors.Join(n.reenter(ctx, l, on), n.xdp(l, on)); err != nil {
+		if err := errors.Join(n.reinject(ctx, l, on), n.xdp(l, on)); err != nil {
 			return err
 		}
 	}
@@ -99,11 +98,11 @@ func (n *Network) FastPath(ctx context.Context, on bool) error {
 	return nil
 }
 
-// reenter lets walks go on behind a link that ends them, a LAN or one that is shaped, as the agent does. A router's
+// reinject lets walks go on behind a link that ends them, a LAN or one that is shaped, as the agent does. A router's
 // end of a LAN does so for itself, the ends of a link between two nodes only together.
-func (n *Network) reenter(ctx context.Context, l LinkPlan, on bool) error {
+func (n *Network) reinject(ctx context.Context, l LinkPlan, on bool) error {
 	router := func(e End) bool { return n.Plan.Node(e.Node).Router }
-	shaped := func(e End) bool { return e.Shape != (slice.Shape{}) }
+	shaped := func(e End) bool { return !e.Shape.IsZero() }
 	if !l.LAN && !slices.ContainsFunc(l.Ends, shaped) {
 		return nil
 	}
@@ -111,7 +110,7 @@ func (n *Network) reenter(ctx context.Context, l LinkPlan, on bool) error {
 		if !router(e) && (l.LAN || !slices.ContainsFunc(l.Ends, router)) {
 			continue
 		}
-		if err := n.platform.Substrate.Reenter(ctx, n.Port(e.Node, e.Interface), on); err != nil {
+		if err := n.platform.Substrate.Reinject(ctx, n.Port(e.Node, e.Interface), on); err != nil {
 			return err
 		}
 	}

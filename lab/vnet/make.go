@@ -95,7 +95,7 @@ func (n *Network) wire(ctx context.Context, number int, l LinkPlan) error {
 
 func (n *Network) shape(ctx context.Context, l LinkPlan) error {
 	for _, e := range l.Ends {
-		if e.Shape == (slice.Shape{}) {
+		if e.Shape.IsZero() {
 			continue
 		}
 		if err := n.platform.Substrate.Shape(ctx, n.Port(e.Node, e.Interface), wire.FromNode, e.Shape); err != nil {

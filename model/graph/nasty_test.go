@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // nasty makes names that validation would refuse, but that a page or a terminal must survive all the same.
@@ -34,7 +35,7 @@ func nasty(t *rapid.T) *slice.Slice {
 	}
 	for range rapid.IntRange(0, 12).Draw(t, "links") {
 		ends := rapid.SliceOfN(rapid.SampledFrom(names), 2, 4).Draw(t, "ends")
-		b.link(slice.Shape{Rate: rapid.Uint64().Draw(t, "rate"), Loss: rapid.Float64().Draw(t, "loss")}, ends...)
+		b.link(slice.Shape{Rate: unit.Rate(rapid.Uint64().Draw(t, "rate")), Loss: rapid.Float64().Draw(t, "loss")}, ends...)
 		l := &b.s.Links[len(b.s.Links)-1]
 		l.Name, l.Ends[0].Interface = fmt.Sprint(name.Draw(t, "link"), len(b.s.Links)), name.Draw(t, "interface")
 	}

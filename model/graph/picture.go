@@ -133,7 +133,7 @@ func (e *edge) offset() float64 { return float64(e.lane) - float64(e.lanes-1)/2 
 
 // note describes both directions of a link.
 func note(there, back slice.Shape) string {
-	if there == back {
+	if there.Equal(back) {
 		return describe(there)
 	}
 	words := func(s slice.Shape) string {
@@ -149,7 +149,7 @@ func note(there, back slice.Shape) string {
 func describe(s slice.Shape) string {
 	var words []string
 	if s.Rate != 0 {
-		words = append(words, rate(s.Rate))
+		words = append(words, rate(uint64(s.Rate)))
 	}
 	if s.Delay != 0 || s.Jitter != 0 {
 		d := duration(s.Delay)

@@ -11,7 +11,6 @@ package slice
 import (
 	"fmt"
 	"net/netip"
-	"time"
 )
 
 // Slice is one virtual network: the unit of ownership, quota and isolation.
@@ -161,20 +160,11 @@ type End struct {
 	Shape     Shape  `json:"shape,omitzero"`
 }
 
+// Is reports whether both are the same end of a link, whatever their shapes.
+func (e End) Is(other End) bool { return e.Node == other.Node && e.Interface == other.Interface }
+
 // String gives the end as users write it: node:interface.
 func (e End) String() string { return e.Node + ":" + e.Interface }
-
-// Shape is what happens to the frames of one direction of a link. The zero value changes nothing.
-type Shape struct {
-	Rate   uint64        `json:"rate,omitempty"`   // bit/s; 0: not limited
-	Delay  time.Duration `json:"delay,omitempty"`  // added, one way, ns in JSON
-	Jitter time.Duration `json:"jitter,omitempty"` // standard deviation of Delay
-	Loss   float64       `json:"loss,omitempty"`   // per cent of frames, 0 to 100
-	Queue  int           `json:"queue,omitempty"`  // frames that wait before the tail is dropped; 0: the kernel's default
-}
-
-// NeedsNetem reports whether the kernel must have sch_netem to do this.
-func (s Shape) NeedsNetem() bool { return s.Delay != 0 || s.Jitter != 0 || s.Loss != 0 }
 
 // RootfsKind says where a node's root file system comes from.
 type RootfsKind string

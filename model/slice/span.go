@@ -58,13 +58,16 @@ func (seg *Segment) take(from *Segment, of map[*Node]*Segment) {
 //   - A switch's end of a cable to another switch, or at a LAN, is on the first, by name, of the hosts that have nodes
 //     of either. Both bridges are on that host.
 type Span struct {
-	ends     map[End]string
+	ends     map[endName]string
 	links    map[string][]string
 	switches map[string][]string
 }
 
+// endName is an End without its shape.
+type endName struct{ node, iface string }
+
 // Host is the host of an end; its Shape is ignored.
-func (s *Span) Host(e End) string { return s.ends[End{Node: e.Node, Interface: e.Interface}] }
+func (s *Span) Host(e End) string { return s.ends[endName{e.Node, e.Interface}] }
 
 // Link lists the hosts that have an end of a link, sorted; in a slice that is not placed, the host is "".
 func (s *Span) Link(name string) []string { return s.links[name] }
@@ -74,7 +77,7 @@ func (s *Span) Switch(name string) []string { return s.switches[name] }
 
 // Span computes the span of a placed slice.
 func (s *Slice) Span() *Span {
-	span := &Span{ends: map[End]string{}, links: map[string][]string{}, switches: map[string][]string{}}
+	span := &Span{ends: map[endName]string{}, links: map[string][]string{}, switches: map[string][]string{}}
 	host := map[string]string{} // of nodes that are no switch
 	for i := range s.Nodes {
 		if s.Nodes[i].Kind != Switch {
@@ -112,7 +115,7 @@ func (s *Span) addSegment(seg *Segment, host map[string]string) {
 				at = switchHost(l, e.Node, atLink[i], atSwitch, whole)
 				plugged[e.Node] = union(plugged[e.Node], set{at: true})
 			}
-			s.ends[End{Node: e.Node, Interface: e.Interface}] = at
+			s.ends[endName{e.Node, e.Interface}] = at
 			on[at] = true
 		}
 		s.links[l.Name] = on.sorted()

@@ -77,8 +77,8 @@ func TestErrorsSayWhereAndWhatInstead(t *testing.T) {
 			"t.yaml:3:26: rate: \"10MB\" may be bytes: a rate is in bits, so write 10Mbit"},
 		"absurd": {"nodes: {a: {memory: 900PiB}, b: }\nlinks:\n  - {ends: [a, b], rate: 100Tbit, delay: 5h}\n" +
 			"  - {ends: [a, b], jitter: 5ms}\n", "t.yaml:1:21: memory: memory 900PiB is out of range: 1MiB to 16TiB\n" +
-			"t.yaml:3:26: rate: rate 100Tbit is out of range: 1kbit to 1Tbit, or 0 for no limit\n" +
-			"t.yaml:3:42: delay 5h is out of range: at most 4m0s\nt.yaml:4:28: jitter 5ms is greater than the delay, 0s"},
+			"t.yaml:3:26: rate: rate 100Tbit is out of range: 8bit to 1Tbit, or 0 for no limit\n" +
+			"t.yaml:3:42: delay 5h is out of range: at most 1h0m0s\nt.yaml:4:28: jitter 5ms is greater than the delay, 0s"},
 		"huge number": {"nodes: {a: {as: 5000000000}}\n", `t.yaml:1:17: as is a whole number, not "5000000000"`},
 		"enum": {"nodes: {a: {kind: ruter}, b: {routing: [ospf, eigrp]}}\n",
 			"t.yaml:1:19: unknown kind \"ruter\" (did you mean \"router\"?)\n" +

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology/file"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // network draws a topology in which nothing is wrong.
@@ -84,7 +85,7 @@ func anyLink(t *rapid.T, sites, switches []string) (l Link, ok bool) {
 		l.StormControl = rapid.SampledFrom([]FrameRate{"", "off", "250", "1.5kpps"}).Draw(t, "storm control")
 	}
 	if rapid.Bool().Draw(t, "shaped") {
-		l.Rate = file.RateOf(uint64(rapid.IntRange(1, 100_000).Draw(t, "rate")) * 1000)
+		l.Rate = file.RateOf(unit.Rate(rapid.IntRange(1, 100_000).Draw(t, "rate")) * 1000)
 		l.Delay = Duration(fmt.Sprintf("%dms", rapid.IntRange(0, 100).Draw(t, "delay")))
 		l.Loss = rapid.SampledFrom([]Percent{"", "1%", "0.5"}).Draw(t, "loss")
 		l.From = map[string]Shape{ends[0]: {Queue: rapid.IntRange(1, 100).Draw(t, "queue")}}

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/lab/vnet"
-	"github.com/pergola-net/pergola/model/slice"
 )
 
 // testcase is a network and what happens to it. All of it is plain data, so that parts can be left out.
@@ -112,7 +111,7 @@ func (c *testcase) String() string {
 		fmt.Fprintf(&b, "link %d:", i+1)
 		for _, e := range l.Ends {
 			fmt.Fprintf(&b, " %s:%s mtu %d %s %v", e.Node, e.Interface, e.MTU, e.MAC, e.Addresses)
-			if e.Shape != (slice.Shape{}) {
+			if !e.Shape.IsZero() {
 				fmt.Fprintf(&b, " %+v", e.Shape)
 			}
 			if e.NIC {

@@ -226,7 +226,7 @@ func (g *graph) number(l *link) {
 // drops them behind a queue or a LAN, unless the fast path goes on there and hands them over as it does on a direct
 // link.
 func (l *link) direct() bool {
-	shaped := func(e *end) bool { return e.shape != (slice.Shape{}) }
+	shaped := func(e *end) bool { return !e.shape.IsZero() }
 	return !l.lan && !slices.ContainsFunc(l.ends, shaped)
 }
 
@@ -246,7 +246,7 @@ func (g *graph) queues(l *link) {
 // lineCards draws hosts that are outside, behind a NIC. What ends at a queue or a LAN is none.
 func (g *graph) lineCards() {
 	for _, n := range g.nodes {
-		if !g.odd.nics || n.router || n.ends[0].link.lan || n.ends[0].shape != (slice.Shape{}) || n.ends[0].peer().shape != (slice.Shape{}) {
+		if !g.odd.nics || n.router || n.ends[0].link.lan || !n.ends[0].shape.IsZero() || !n.ends[0].peer().shape.IsZero() {
 			continue
 		}
 		n.ends[0].nic = g.rng.IntN(3) > 0

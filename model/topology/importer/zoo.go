@@ -12,6 +12,7 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
 	"github.com/pergola-net/pergola/model/topology/file"
+	"github.com/pergola-net/pergola/model/unit"
 	"github.com/pergola-net/pergola/model/wording"
 )
 
@@ -259,12 +260,12 @@ func (z *zoo) rate(e *graphEdge) topology.Rate {
 	}
 	bits, err := strconv.ParseFloat(raw, 64)
 	if err == nil {
-		r := file.RateOf(uint64(math.Round(math.Max(0, math.Min(bits, 1e18)))))
+		r := file.RateOf(unit.Rate(math.Round(math.Max(0, math.Min(bits, 1e18)))))
 		if _, rangeErr := r.Bits(); rangeErr == nil && bits >= 1 {
 			return r
 		}
 	}
-	z.warn(e.at, "", "LinkSpeedRaw %q is no rate between 1 kbit/s and 1 Tbit/s; the link is not limited", raw)
+	z.warn(e.at, "", "LinkSpeedRaw %q is no rate between 8 bit/s and 1 Tbit/s; the link is not limited", raw)
 	return ""
 }
 

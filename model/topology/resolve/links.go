@@ -11,7 +11,7 @@ import (
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology/diagnostic"
-	"github.com/pergola-net/pergola/model/topology/file"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // makeLinks works the defaults into the links and finds their ends. A link with an end that does not exist is
@@ -305,8 +305,8 @@ func (r *resolver) shape(l *link, p *port) slice.Shape {
 	out.Jitter, _ = in.Jitter.Duration()
 	out.Loss, _ = in.Loss.Value()
 	switch {
-	case out.Delay > file.MaxDelay:
-		r.Add(at.At("delay"), "", "delay %s is out of range: at most %s", in.Delay, file.MaxDelay)
+	case out.Delay > unit.MaxDelay:
+		r.Add(at.At("delay"), "", "delay %s is out of range: at most %s", in.Delay, unit.MaxDelay)
 	case out.Jitter > out.Delay:
 		r.Add(at.At("jitter"), "", "jitter %s is greater than the delay, %s", in.Jitter, cmp.Or(in.Delay, "0s"))
 	}

@@ -65,8 +65,8 @@ func LinkIs(l *slice.Link, wanted *slice.Overrides, st *slice.Status) bool {
 	for _, e := range l.Ends {
 		running = running && st.Nodes[e.Node].Phase == slice.Running
 		shape, changed := wanted.Shapes[e.String()]
-		changed = changed && shape != e.Shape
-		if got, is := now.Shapes[e.String()]; is != changed || changed && got != shape {
+		changed = changed && !shape.Equal(e.Shape)
+		if got, is := now.Shapes[e.String()]; is != changed || changed && !got.Equal(shape) {
 			return false
 		}
 	}

@@ -74,7 +74,7 @@ func Age(since, now time.Time) string {
 func Shape(s slice.Shape) string {
 	var parts []string
 	if s.Rate != 0 {
-		parts = append(parts, Rate(s.Rate))
+		parts = append(parts, Rate(uint64(s.Rate)))
 	}
 	switch {
 	case s.Jitter != 0:

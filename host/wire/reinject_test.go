@@ -10,21 +10,21 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-func (l *lab) reenter(port string, again bool) {
+func (l *lab) reinject(port string, on bool) {
 	l.Helper()
-	l.must(l.Reenter(l.ctx, port, again))
+	l.must(l.Reinject(l.ctx, port, on))
 	state := l.observe()
-	if p := state.Ports[port]; p.Again != again || len(state.Remains) > 0 {
-		l.Errorf("%s enters again: want %v, observed %+v, remains %v", port, again, p, state.Remains)
+	if p := state.Ports[port]; p.Reinjected != on || len(state.Remains) > 0 {
+		l.Errorf("%s reinjects: want %v, observed %+v, remains %v", port, on, p, state.Remains)
 	}
 }
 
-func TestFramesOfJoinedPortsEnterAgain(t *testing.T) {
+func TestFramesOfJoinedPortsAreReinjected(t *testing.T) {
 	l := newLab(t)
 	a, b := l.pair()
 	l.must(l.Shape(l.ctx, a, wire.FromNode, slice.Shape{Rate: 10e6}))
-	l.reenter(a, true)
-	l.reenter(b, true) // is so already
+	l.reinject(a, true)
+	l.reinject(b, true) // is so already
 	l.ping("a", "192.0.2.1")
 	l.ping("a", "2001:db8::1")
 	l.wantRate("a", "192.0.2.1", b, 10e6)
@@ -41,21 +41,21 @@ func TestFramesOfJoinedPortsEnterAgain(t *testing.T) {
 	l.wantRate("a", "192.0.2.1", b, 5e6)
 
 	// Undone, the shapes stay.
-	l.reenter(b, false)
+	l.reinject(b, false)
 	l.wantRate("a", "192.0.2.1", b, 5e6)
 	l.wantRate("b", "192.0.2.0", a, 20e6)
-	l.reenter(a, false)
+	l.reinject(a, false)
 	l.must(l.Shape(l.ctx, a, wire.FromNode, slice.Shape{}))
 	l.must(l.Shape(l.ctx, b, wire.FromNode, slice.Shape{}))
 	l.wantFaster("a", "192.0.2.1", b, 30e6)
 
 	// A wire that goes takes the pair along.
-	l.reenter(a, true)
+	l.reinject(a, true)
 	l.must(l.Unjoin(l.ctx, a))
 	l.must(l.Unjoin(l.ctx, b))
 	l.noPing("a", "192.0.2.1")
 	state = l.observe()
-	if p := state.Ports[b]; p.Peer != "" || p.Again || len(state.Remains) > 0 {
+	if p := state.Ports[b]; p.Peer != "" || p.Reinjected || len(state.Remains) > 0 {
 		t.Errorf("observed %+v, remains %v", p, state.Remains)
 	}
 	l.must(l.Join(l.ctx, a, b))
@@ -69,7 +69,7 @@ func TestDropsBehindAQueueAreCounted(t *testing.T) {
 	b := l.port("b", nil)
 	l.must(l.Join(l.ctx, a, b))
 	l.must(l.Shape(l.ctx, a, wire.FromNode, slice.Shape{Rate: 10e6}))
-	l.reenter(a, true)
+	l.reinject(a, true)
 	l.carrier("a")
 	l.tap("a").send(ethernet(everyone, mac(1), "88b5", 9000))
 	testkit.Eventually(t, func() error {
@@ -81,11 +81,11 @@ func TestDropsBehindAQueueAreCounted(t *testing.T) {
 	}, 5*time.Second, "the frame to be counted")
 }
 
-func TestFramesOfASwitchEnterAgain(t *testing.T) {
+func TestFramesOfASwitchAreReinjected(t *testing.T) {
 	l := newLab(t)
 	ports := l.lan(l.sw("s7b1"), 3)
 	l.must(l.Shape(l.ctx, ports[0], wire.ToNode, slice.Shape{Rate: 5e6}))
-	l.reenter(ports[0], true)
+	l.reinject(ports[0], true)
 	l.ping("n1", "198.51.100.2")
 	l.ping("n3", "198.51.100.1")
 	l.wantRate("n2", "198.51.100.1", ports[0], 5e6)
@@ -96,10 +96,10 @@ func TestFramesOfASwitchEnterAgain(t *testing.T) {
 		t.Errorf("observed %+v", p)
 	}
 	l.must(l.Shape(l.ctx, ports[0], wire.FromNode, slice.Shape{}))
-	l.reenter(ports[0], true) // still
+	l.reinject(ports[0], true) // still
 	l.must(l.Shape(l.ctx, ports[0], wire.FromNode, slice.Shape{Rate: 10e6}))
 
-	l.reenter(ports[0], false)
+	l.reinject(ports[0], false)
 	p = l.observe().Ports[ports[0]]
 	if p.Switch != "s7b1" || p.FromNode.Rate != 10e6 || p.ToNode.Rate != 5e6 {
 		t.Errorf("observed %+v", p)
@@ -107,8 +107,8 @@ func TestFramesOfASwitchEnterAgain(t *testing.T) {
 	l.wantRate("n2", "198.51.100.1", ports[0], 5e6)
 	l.wantRate("n1", "198.51.100.2", ports[1], 10e6)
 	l.must(l.Shape(l.ctx, ports[0], wire.FromNode, slice.Shape{}))
-	l.reenter(ports[0], true)
-	l.reenter(ports[0], false)
+	l.reinject(ports[0], true)
+	l.reinject(ports[0], false)
 	l.ping("n1", "198.51.100.2")
 	l.must(l.Detach(l.ctx, ports[0]))
 	l.noPing("n1", "198.51.100.2")
@@ -121,7 +121,7 @@ func TestNodeThatDiesTakesThePairAlong(t *testing.T) {
 	l := newLab(t)
 	a, b := l.pair()
 	l.must(l.Shape(l.ctx, a, wire.FromNode, slice.Shape{Rate: 10e6}))
-	l.reenter(a, true)
+	l.reinject(a, true)
 	l.kill(l.node("b"))
 	testkit.Eventually(t, func() error {
 		if p, there := l.observe().Ports[b]; there {
@@ -132,7 +132,7 @@ func TestNodeThatDiesTakesThePairAlong(t *testing.T) {
 	state := l.observe()
 	l.must(l.DeletePorts(l.ctx, state.Remains...))
 	state = l.observe()
-	if p := state.Ports[a]; p.Peer != "" || p.Again || len(state.Remains) > 0 {
+	if p := state.Ports[a]; p.Peer != "" || p.Reinjected || len(state.Remains) > 0 {
 		t.Errorf("observed %+v, remains %v", p, state.Remains)
 	}
 }

@@ -1,0 +1,215 @@
+package wiring
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
+)
+
+// Tree is the qdiscs of a device as values, in the units of the kernel, so that what is wanted and what a netlink dump shows can be
+// compared. The zero Tree is the qdisc that the device was made with. From the root down:
+//
+//	netem 10:        delay, jitter, loss: frames that are under way
+//	htb 1:           class 1:1 has the rate
+//	  class 1:10 ... one for each class of a scheduler that has several
+//	pfifo            at each leaf: frames that wait for their turn; the tail is dropped
+//
+// netem is above htb, and not htb's leaf as one often sees it, so that frames under way do not take up the queue. That frames
+// are first delayed and then queued, where a real link does the reverse, makes no difference to when they arrive.
+type Tree struct {
+	Netem   Netem   // zero: none
+	Default uint16  // minor number of the class of frames that name none; 0: there is no HTB
+	Classes []Class // of HTB, by minor number
+	Foreign bool    // in what was observed: there are qdiscs that no shape calls for
+}
+
+// Netem is the parameters of sch_netem.
+type Netem struct {
+	Delay, Jitter time.Duration
+	Loss          uint32 // of 2^32-1
+	Limit         uint32 // frames
+}
+
+// Class is a class of sch_htb, with its leaf.
+type Class struct {
+	Minor, Parent    uint16 // Parent is 0 at the root class
+	Rate, Ceil       uint64 // byte/s
+	Burst, CeilBurst uint32 // in Tick
+	Quantum          uint32 // bytes of a turn among classes of one priority
+	Priority         uint32 // 0 is served first
+	Queue            uint32 // frames in the pfifo at this leaf; 0: an inner class
+}
+
+// Tick is the unit of time in which htb takes bursts.
+const Tick = 64 * time.Nanosecond
+
+// Numbers of qdiscs and classes.
+const (
+	HandleNetem = 0x10 << 16
+	HandleHTB   = 1 << 16
+	RootClass   = 1    // minor number of the class that has the rate
+	FirstClass  = 0x10 // of the first of a scheduler's classes; the next has the next number
+)
+
+// ethernetHeader is what a frame is longer than the MTU.
+const ethernetHeader = 14
+
+// IsZero reports whether the device has the qdisc that it was made with.
+func (t Tree) IsZero() bool { return t.Netem == Netem{} && t.Default == 0 && !t.Foreign }
+
+// Equal compares values.
+func (t Tree) Equal(o Tree) bool {
+	return t.Netem == o.Netem && t.Default == o.Default && t.Foreign == o.Foreign && slices.Equal(t.Classes, o.Classes)
+}
+
+// Alike reports whether one tree becomes the other without a qdisc or a class being added or removed: then frames that wait stay.
+func (t Tree) Alike(o Tree) bool {
+	same := func(a, b Class) bool {
+		return a.Minor == b.Minor && a.Parent == b.Parent && (a.Queue == 0) == (b.Queue == 0)
+	}
+	return !t.Foreign && !o.Foreign && (t.Netem == Netem{}) == (o.Netem == Netem{}) && t.Default == o.Default &&
+		slices.EqualFunc(t.Classes, o.Classes, same)
+}
+
+// FIFO is the handle of the class's leaf.
+func (c Class) FIFO() uint32 {
+	if c.Minor == RootClass {
+		return 2 << 16
+	}
+	return uint32(c.Minor+0x10) << 16
+}
+
+// TreeOf gives the qdiscs that treat frames of a device of this MTU.
+func TreeOf(s slice.Shape, mtu int) Tree {
+	t := Tree{Netem: netemOf(s, mtu)}
+	scheduler := s.Scheduler()
+	if scheduler.IsZero() {
+		return t
+	}
+	whole := classOf(orLine(scheduler.Rate), mtu)
+	if len(scheduler.Classes) == 0 {
+		whole.Queue = frames(scheduler.Queue)
+		t.Default, t.Classes = RootClass, []Class{whole}
+		return t
+	}
+	t.Default, t.Classes = FirstClass+uint16(scheduler.Default()), append(t.Classes, whole)
+	least := slices.MinFunc(scheduler.Classes, func(a, b slice.Class) int { return a.Share - b.Share }).Share
+	for i, c := range scheduler.Classes {
+		leaf := classOf(orLine(scheduler.Rate), mtu)
+		if c.Limit != 0 {
+			leaf.Ceil, leaf.CeilBurst = c.Limit.BytesPerSecond(), burst(mtu, c.Limit.BytesPerSecond())
+		}
+		leaf.Rate = max(c.Reserve.BytesPerSecond(), unit.MinRate.BytesPerSecond()) // sch_htb has no class without a rate
+		leaf.Burst = burst(mtu, leaf.Rate)
+		leaf.Minor, leaf.Parent = FirstClass+uint16(i), RootClass
+		leaf.Quantum = uint32((mtu + ethernetHeader) * c.Share / max(least, 1)) // that of the smallest share is one frame
+		leaf.Priority = uint32(c.Priority - 1)
+		leaf.Queue = frames(c.Queue)
+		t.Classes = append(t.Classes, leaf)
+	}
+	return t
+}
+
+func orLine(r unit.Rate) unit.Rate {
+	if r == 0 { // a queue without a rate still has to be a queue
+		return unit.MaxRate
+	}
+	return r
+}
+
+func frames(queue int) uint32 {
+	if queue == 0 {
+		return slice.DefaultQueue
+	}
+	return uint32(queue)
+}
+
+// classOf is the root class, which nothing exceeds.
+func classOf(rate unit.Rate, mtu int) Class {
+	bytes := rate.BytesPerSecond()
+	b := burst(mtu, bytes)
+	return Class{Minor: RootClass, Rate: bytes, Ceil: bytes, Burst: b, CeilBurst: b, Quantum: uint32(mtu + ethernetHeader)}
+}
+
+// burst is how long a class may send at once after a pause: what it must make up for is that timers come late, by up
+// to two milliseconds on a busy machine. At low rates, it is two frames.
+func burst(mtu int, bytesPerSecond uint64) uint32 {
+	const late = 2 * time.Millisecond
+	frames := float64(2*(mtu+ethernetHeader)) / float64(bytesPerSecond) * float64(time.Second)
+	return uint32(min(max(frames, float64(late))/float64(Tick), math.MaxUint32))
+}
+
+func netemOf(s slice.Shape, mtu int) Netem {
+	if !s.NeedsNetem() {
+		return Netem{}
+	}
+	return Netem{Delay: s.Delay, Jitter: s.Jitter, Loss: uint32(math.Round(s.Loss / 100 * math.MaxUint32)), Limit: underWay(s, mtu)}
+}
+
+// underWay is how many frames netem must be able to hold: what arrives while one is delayed, in small frames, or where no rate
+// bounds that, in full ones at 10 Gbit/s; and what waits in the queues below.
+func underWay(s slice.Shape, mtu int) uint32 {
+	const (
+		least, most = 1000, 200_000
+		small       = 84 // bytes of the smallest frame on a wire
+		fast        = 10e9
+	)
+	rate, frame := float64(s.Rate), float64(small)
+	if rate == 0 {
+		rate, frame = fast, float64(mtu+ethernetHeader)
+	}
+	waiting := s.Queue
+	for _, c := range s.Classes {
+		waiting += int(frames(c.Queue))
+	}
+	longest := s.Delay + 4*s.Jitter
+	return uint32(min(max(rate/8/frame*longest.Seconds()+float64(waiting), least), most))
+}
+
+// Shape is the treatment that the tree gives, as far as the kernel tells it: a class is named by its number.
+func (t Tree) Shape(rules []Rule) slice.Shape {
+	s := slice.Shape{
+		Delay: t.Netem.Delay, Jitter: t.Netem.Jitter,
+		Loss: math.Round(float64(t.Netem.Loss)/math.MaxUint32*100*1e7) / 1e7, // the kernel's unit is 2.3e-8 per cent
+	}
+	var least uint32 = math.MaxUint32
+	for _, c := range t.Classes {
+		if c.Minor != RootClass {
+			least = min(least, max(c.Quantum, 1))
+			continue
+		}
+		if s.Rate = unit.Rate(c.Rate * 8); s.Rate == unit.MaxRate {
+			s.Rate = 0
+		}
+		s.Queue = length(c.Queue)
+	}
+	for _, c := range t.Classes {
+		if c.Minor == RootClass {
+			continue
+		}
+		class := slice.Class{Name: name(c.Minor), Share: int(math.Round(float64(c.Quantum) / float64(least))), Priority: int(c.Priority) + 1, Queue: length(c.Queue)}
+		if rate := unit.Rate(c.Rate * 8); rate > unit.MinRate {
+			class.Reserve = rate
+		}
+		if limit := unit.Rate(c.Ceil * 8); limit < s.Rate {
+			class.Limit = limit
+		}
+		for _, r := range rules {
+			if r.Class == c.Minor {
+				class.Match = append(class.Match, r.Match)
+			}
+		}
+		s.Classes = append(s.Classes, class)
+	}
+	return s
+}
+
+func length(queue uint32) int {
+	if queue == slice.DefaultQueue {
+		return 0
+	}
+	return int(queue)
+}

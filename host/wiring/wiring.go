@@ -1,0 +1,218 @@
+// Package wiring works out what a link is made of on a host: from how its ends are joined and what becomes of frames in each
+// direction to devices, records of the data path, rules and qdisc trees. It is pure. All of it are values, in the units of the
+// kernel: package wire makes a host have them and reads them back, and the agent compares the two.
+package wiring
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// Link is one link, as far as it is on this host:
+//
+//	node ── veth ── s1p3 ═══ s1p4 ── veth ── node     two ports: A and B
+//	node ── veth ── s1p3 ── switch                    a port and a switch: A and Switch
+//	switch ── s1p5 ── s1p6 ── switch                  a cable between two switches: A and B are its ends
+type Link struct {
+	A, B     End
+	Switch   string // B has no port then, and its shape is that of what the switch sends to A
+	Cable    bool
+	Reinject bool // what comes out of a queue or a switch enters the data path again, for the walk to go on behind it
+}
+
+// End is one end of a link.
+type End struct {
+	Port  string // name of the device
+	MTU   int
+	Shape slice.Shape // of what comes from there
+}
+
+// Mode says what becomes of the frames that enter at a device. See datapath.Mode.
+type Mode string
+
+// The modes.
+const (
+	ToNothing Mode = ""       // dropped
+	ToSwitch  Mode = "switch" // left to the bridge that the device is in
+	ToPeer    Mode = "peer"   // handed to the peer's node at once
+	ToQueue   Mode = "queue"  // queued at the peer's device
+)
+
+// Record is a device's in the data path.
+type Record struct {
+	Mode Mode
+	Peer string `json:",omitempty"`
+}
+
+// Rule says which class frames belong to that enter at a port. The first rule that matches counts.
+type Rule struct {
+	Class uint16 // minor number of a class of the tree that the port leads to
+	slice.Match
+}
+
+// Layout is what a link is made of. What a device does not have is not in the maps.
+type Layout struct {
+	Pairs    map[string]string // queue devices, veth pairs: by the end beside A; of two such ends, the first by name
+	Records  map[string]Record
+	Switches map[string]string // the bridge that a device is in
+	Trees    map[string]Tree
+	Rules    map[string][]Rule // by port
+}
+
+// QueueName is the device beside a port whose qdiscs treat what the port's node sends.
+func QueueName(port string) string { return port + "q" }
+
+// MemberName is the other end of a queue device: the switch's port.
+func MemberName(port string) string { return port + "m" }
+
+// Devices are the names that a link's devices can have, whatever its treatment.
+func (l Link) Devices() []string {
+	switch {
+	case l.Cable:
+		return []string{l.A.Port, l.B.Port}
+	case l.Switch != "":
+		return []string{l.A.Port, QueueName(l.A.Port), MemberName(l.A.Port)}
+	}
+	return []string{l.A.Port, l.B.Port, QueueName(l.A.Port), QueueName(l.B.Port)}
+}
+
+// Plain is the link with neither treatment nor reinjection.
+func (l Link) Plain() Link {
+	l.A.Shape, l.B.Shape, l.Reinject = slice.Shape{}, slice.Shape{}, false
+	return l
+}
+
+// IsPlain reports whether the link needs nothing but its ends.
+func (l Link) IsPlain() bool { return l.A.Shape.IsZero() && l.B.Shape.IsZero() && !l.Reinject }
+
+// Layout works out what the link is made of.
+func (l Link) Layout() Layout {
+	y := Layout{
+		Pairs: map[string]string{}, Records: map[string]Record{}, Switches: map[string]string{}, Trees: map[string]Tree{},
+		Rules: map[string][]Rule{},
+	}
+	switch {
+	case l.Cable: // what a switch sends leaves by its own end
+		y.shape(l.A.Port, l.A.Shape, l.A.MTU)
+		y.shape(l.B.Port, l.B.Shape, l.B.MTU)
+	case l.Switch != "":
+		y.plug(l)
+	default:
+		y.join(l)
+	}
+	return y
+}
+
+// join lays out two ports. Without reinjection, what one node sends is shaped at the port of the other. With it, it needs a
+// device whose far end is looked at again:
+//
+//	node ── veth ── s1p3 ═══ s1p3q ── s1p4q ═══ s1p4 ── veth ── node
+//
+// In either direction, frames leave by the qdisc of one end and enter at the other.
+func (y *Layout) join(l Link) {
+	a, b := l.A, l.B
+	if QueueName(b.Port) < QueueName(a.Port) {
+		a, b = b, a
+	}
+	y.classify(a)
+	y.classify(b)
+	if !l.Reinject {
+		y.shape(b.Port, a.Shape, b.MTU)
+		y.shape(a.Port, b.Shape, a.MTU)
+		y.lead(a.Port, b.Port)
+		y.lead(b.Port, a.Port)
+		return
+	}
+	mtu := max(a.MTU, b.MTU) // what is too long for either, the ports drop and count
+	qa, qb := QueueName(a.Port), QueueName(b.Port)
+	y.Pairs[qa] = qb
+	y.shape(qa, a.Shape, mtu)
+	y.shape(qb, b.Shape, mtu)
+	y.Records[a.Port], y.Records[qa] = Record{ToQueue, qa}, Record{ToPeer, a.Port}
+	y.Records[b.Port], y.Records[qb] = Record{ToQueue, qb}, Record{ToPeer, b.Port}
+}
+
+// plug lays out a port and a switch. What the node sends is shaped on the way to a queue device, whose other end is the switch's
+// port; what the switch sends is shaped there too, and enters the data path at the queue device:
+//
+//	node ── veth ── s1p3 ═══ s1p3q ── s1p3m ── switch
+func (y *Layout) plug(l Link) {
+	a := l.A
+	if a.Shape.IsZero() && !l.Reinject {
+		y.shape(a.Port, l.B.Shape, a.MTU)
+		y.Records[a.Port] = Record{Mode: ToSwitch}
+		y.Switches[a.Port] = l.Switch
+		return
+	}
+	q, m := QueueName(a.Port), MemberName(a.Port)
+	y.Pairs[q] = m
+	y.classify(a)
+	y.shape(q, a.Shape, a.MTU)
+	y.shape(m, l.B.Shape, a.MTU)
+	y.Records[a.Port], y.Records[q] = Record{ToQueue, q}, Record{ToPeer, a.Port}
+	y.Switches[m] = l.Switch
+}
+
+func (y *Layout) shape(device string, s slice.Shape, mtu int) {
+	if t := TreeOf(s, mtu); !t.IsZero() {
+		y.Trees[device] = t
+	}
+}
+
+// lead directs frames from one port to the other: by its qdiscs, if it has any.
+func (y *Layout) lead(from, to string) {
+	mode := ToPeer
+	if _, shaped := y.Trees[to]; shaped {
+		mode = ToQueue
+	}
+	y.Records[from] = Record{mode, to}
+}
+
+func (y *Layout) classify(e End) {
+	for i, c := range e.Shape.Classes {
+		for _, m := range c.Match {
+			y.Rules[e.Port] = append(y.Rules[e.Port], Rule{FirstClass + uint16(i), m})
+		}
+	}
+}
+
+// Digest stands for the layout: equal layouts have equal digests.
+func (y Layout) Digest() string {
+	text, err := json.Marshal(y) // keys of maps are sorted
+	if err != nil {
+		panic(fmt.Sprintf("marshal layout: %v", err)) // plain data
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// Observed gives a link as it is read from a layout: with the treatment that its qdiscs give, as far as the kernel tells.
+func (l Link) Observed(y Layout) Link {
+	l.Reinject = len(y.Pairs) > 0
+	fromA, fromB := l.B.Port, l.A.Port // where each direction is shaped
+	switch {
+	case l.Cable:
+		fromA, fromB = l.A.Port, l.B.Port
+	case l.Switch != "" && l.Reinject:
+		fromA, fromB = QueueName(l.A.Port), MemberName(l.A.Port)
+	case l.Reinject:
+		fromA, fromB = QueueName(l.A.Port), QueueName(l.B.Port)
+	}
+	l.A.Shape = y.Trees[fromA].Shape(y.Rules[l.A.Port])
+	l.B.Shape = y.Trees[fromB].Shape(y.Rules[l.B.Port])
+	return l
+}
+
+// Single reports whether a node must send single frames, and no GSO super-frames of up to 64 KiB, into a treatment: a link that
+// loses or queues frames or is slow takes each for one frame. What passes a switch first is not cut: a super-frame on its way to
+// a shaped port of a LAN, or through a shaped cable, is lost or queued as a whole.
+func Single(s slice.Shape) bool {
+	const slow = 1e9 // bit/s; above, single frames could not fill the link
+	return s.Loss != 0 || s.Queue != 0 || len(s.Classes) != 0 || s.Rate != 0 && s.Rate < slow
+}
+
+func name(minor uint16) string { return fmt.Sprintf("%x", minor) }

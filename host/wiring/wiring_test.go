@@ -1,0 +1,216 @@
+package wiring_test
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/pergola-net/pergola/host/wiring"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
+)
+
+var (
+	slow = slice.Shape{Rate: 1e6}
+	fast = slice.Shape{Rate: 2e6}
+)
+
+func end(port string, s slice.Shape) wiring.End { return wiring.End{Port: port, MTU: 1500, Shape: s} }
+
+// Where each qdisc sits, and where each record leads, by how the link is wired.
+func TestLayout(t *testing.T) {
+	tree := func(s slice.Shape) wiring.Tree { return wiring.TreeOf(s, 1500) }
+	for name, c := range map[string]struct {
+		link wiring.Link
+		want wiring.Layout
+	}{
+		"two ports": {
+			wiring.Link{A: end("a", slice.Shape{}), B: end("b", slice.Shape{})},
+			wiring.Layout{Records: map[string]wiring.Record{"a": {wiring.ToPeer, "b"}, "b": {wiring.ToPeer, "a"}}},
+		},
+		"two ports, one shaped": {
+			wiring.Link{A: end("a", slow), B: end("b", slice.Shape{})},
+			wiring.Layout{
+				Records: map[string]wiring.Record{"a": {wiring.ToQueue, "b"}, "b": {wiring.ToPeer, "a"}},
+				Trees:   map[string]wiring.Tree{"b": tree(slow)},
+			},
+		},
+		"two ports, shaped and reinjected": {
+			wiring.Link{A: end("b", fast), B: end("a", slow), Reinject: true},
+			wiring.Layout{
+				Pairs: map[string]string{"aq": "bq"},
+				Records: map[string]wiring.Record{
+					"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}, "b": {wiring.ToQueue, "bq"}, "bq": {wiring.ToPeer, "b"},
+				},
+				Trees: map[string]wiring.Tree{"aq": tree(slow), "bq": tree(fast)},
+			},
+		},
+		"a switch": {
+			wiring.Link{A: end("a", slice.Shape{}), Switch: "sw"},
+			wiring.Layout{Records: map[string]wiring.Record{"a": {Mode: wiring.ToSwitch}}, Switches: map[string]string{"a": "sw"}},
+		},
+		"a switch that shapes what it sends": {
+			wiring.Link{A: end("a", slice.Shape{}), B: end("", slow), Switch: "sw"},
+			wiring.Layout{
+				Records:  map[string]wiring.Record{"a": {Mode: wiring.ToSwitch}},
+				Switches: map[string]string{"a": "sw"}, Trees: map[string]wiring.Tree{"a": tree(slow)},
+			},
+		},
+		"a switch, and both directions shaped": {
+			wiring.Link{A: end("a", fast), B: end("", slow), Switch: "sw"},
+			wiring.Layout{
+				Pairs:    map[string]string{"aq": "am"},
+				Records:  map[string]wiring.Record{"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}},
+				Switches: map[string]string{"am": "sw"}, Trees: map[string]wiring.Tree{"aq": tree(fast), "am": tree(slow)},
+			},
+		},
+		"a switch, reinjected": {
+			wiring.Link{A: end("a", slice.Shape{}), Switch: "sw", Reinject: true},
+			wiring.Layout{
+				Pairs:    map[string]string{"aq": "am"},
+				Records:  map[string]wiring.Record{"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}},
+				Switches: map[string]string{"am": "sw"},
+			},
+		},
+		"a cable": {
+			wiring.Link{A: end("a", slow), B: end("b", fast), Cable: true},
+			wiring.Layout{Trees: map[string]wiring.Tree{"a": tree(slow), "b": tree(fast)}},
+		},
+		"rules": {
+			wiring.Link{A: end("a", classed), B: end("b", slice.Shape{})},
+			wiring.Layout{
+				Records: map[string]wiring.Record{"a": {wiring.ToQueue, "b"}, "b": {wiring.ToPeer, "a"}},
+				Trees:   map[string]wiring.Tree{"b": tree(classed)},
+				Rules: map[string][]wiring.Rule{"a": {
+					{Class: 0x10, Match: slice.Match{DSCP: &ef}}, {Class: 0x10, Match: slice.Match{Protocol: 17}},
+					{Class: 0x11, Match: slice.Match{Protocol: 6}},
+				}},
+			},
+		},
+	} {
+		if diff := cmp.Diff(c.want, c.link.Layout(), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+			t.Errorf("%s: -want +got\n%s", name, diff)
+		}
+	}
+}
+
+var (
+	ef      = 46
+	classed = slice.Shape{Rate: 100e6, Classes: []slice.Class{
+		{Name: "voice", Match: []slice.Match{{DSCP: &ef}, {Protocol: 17}}, Share: 1, Reserve: 10e6, Priority: 1, Queue: 50},
+		{Name: "bulk", Match: []slice.Match{{Protocol: 6}}, Share: 2, Limit: 50e6, Priority: 8},
+		{Name: "other", Share: 6, Priority: 8},
+	}}
+)
+
+func TestTreeOfClasses(t *testing.T) {
+	const late = 31250 // ticks in two milliseconds
+	slowest := wiring.TreeOf(slice.Shape{Rate: unit.MinRate}, 1500).Classes[0].Burst
+	want := wiring.Tree{Default: 0x12, Classes: []wiring.Class{
+		{Minor: 1, Rate: 12.5e6, Ceil: 12.5e6, Burst: late, CeilBurst: late, Quantum: 1514},
+		{Minor: 0x10, Parent: 1, Rate: 1.25e6, Ceil: 12.5e6, Burst: 37850, CeilBurst: late, Quantum: 1514, Queue: 50},
+		{Minor: 0x11, Parent: 1, Rate: 1, Ceil: 6.25e6, Burst: slowest, CeilBurst: late, Quantum: 3028, Priority: 7, Queue: 1000},
+		{Minor: 0x12, Parent: 1, Rate: 1, Ceil: 12.5e6, Burst: slowest, CeilBurst: late, Quantum: 9084, Priority: 7, Queue: 1000},
+	}}
+	if diff := cmp.Diff(want, wiring.TreeOf(classed, 1500)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// A plain rate is a scheduler with one class.
+func TestTreeOfARate(t *testing.T) {
+	want := wiring.Tree{
+		Netem:   wiring.Netem{Delay: 40 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 42949673, Limit: 1000},
+		Default: 1, Classes: []wiring.Class{
+			{Minor: 1, Rate: 250e3, Ceil: 250e3, Burst: 189250, CeilBurst: 189250, Quantum: 1514, Queue: 20},
+		},
+	}
+	shape := slice.Shape{Rate: 2e6, Delay: 40 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 1, Queue: 20}
+	if diff := cmp.Diff(want, wiring.TreeOf(shape, 1500)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if !wiring.TreeOf(slice.Shape{}, 1500).IsZero() {
+		t.Error("no shape has a tree")
+	}
+}
+
+// What is read back from a layout is the link that it was made from, but for names.
+func TestLinkIsReadBackFromItsLayout(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := drawLink(t)
+		back := l.Plain().Observed(l.Layout())
+		again := back.Layout()
+		if diff := cmp.Diff(l.Layout(), again, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+			t.Fatalf("-layout +of what was read back\n%s", diff)
+		}
+		if back.Reinject != l.Reinject && (l.Reinject || l.Switch == "") {
+			t.Fatalf("reinjected: %v, read back as %v", l.Reinject, back.Reinject)
+		}
+	})
+}
+
+// Equal layouts have equal digests, others do not; nothing else is compared by reconcile.
+func TestDigestTellsLayoutsApart(t *testing.T) {
+	seen := map[string]wiring.Layout{}
+	rapid.Check(t, func(t *rapid.T) {
+		y := drawLink(t).Layout()
+		digest := y.Digest()
+		if other, is := seen[digest]; is && !cmp.Equal(other, y, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})) {
+			t.Fatalf("%v and %v have one digest", other, y)
+		}
+		seen[digest] = y
+	})
+}
+
+// All that a layout names is among the devices of its link, and every peer has a record, or is a port.
+func TestLayoutIsClosed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := drawLink(t)
+		y, devices := l.Layout(), l.Devices()
+		for _, names := range [][]string{
+			slices.Collect(maps.Keys(y.Trees)), slices.Collect(maps.Keys(y.Records)), slices.Collect(maps.Keys(y.Rules)),
+			slices.Collect(maps.Keys(y.Switches)), slices.Collect(maps.Keys(y.Pairs)), slices.Collect(maps.Values(y.Pairs)),
+		} {
+			for _, name := range names {
+				if !slices.Contains(devices, name) {
+					t.Fatalf("%s is none of %v", name, devices)
+				}
+			}
+		}
+		for name, r := range y.Records {
+			if peer := y.Records[r.Peer]; r.Peer != "" && peer.Peer != name {
+				t.Fatalf("%s leads to %s, which leads to %s", name, r.Peer, peer.Peer)
+			}
+			if _, shaped := y.Trees[r.Peer]; r.Mode == wiring.ToPeer && shaped {
+				t.Fatalf("%s passes the qdisc of %s", name, r.Peer)
+			}
+		}
+	})
+}
+
+func drawLink(t *rapid.T) wiring.Link {
+	l := wiring.Link{A: end("s7p1", drawShape(t)), B: end("s7p10", drawShape(t)), Reinject: rapid.Bool().Draw(t, "reinject")}
+	switch rapid.SampledFrom([]string{"join", "plug", "cable"}).Draw(t, "kind") {
+	case "plug":
+		l.B.Port, l.Switch = "", "s7b1"
+		l.B.Shape = l.B.Shape.Unclassified()
+	case "cable":
+		l.Cable, l.Reinject = true, false
+		l.A.Shape, l.B.Shape = l.A.Shape.Unclassified(), l.B.Shape.Unclassified()
+	}
+	return l
+}
+
+func drawShape(t *rapid.T) slice.Shape {
+	rate := unit.Rate(rapid.IntRange(1, 1e9).Draw(t, "rate")) * 8
+	return rapid.SampledFrom([]slice.Shape{
+		{}, {Rate: rate}, {Queue: 7}, {Delay: 3 * time.Millisecond}, {Rate: rate, Delay: time.Second, Jitter: time.Millisecond, Loss: 0.1},
+		classed,
+	}).Draw(t, "shape")
+}
