@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type objectClassifier struct {
+	_      structs.HostLayout
+	Number uint64
+	Rules  [16]objectRule
+}
+
 type objectCounters struct {
 	_         structs.HostLayout
 	Handed    objectTraffic
@@ -68,13 +74,13 @@ const (
 )
 
 type objectPort struct {
-	_        structs.HostLayout
-	Mode     objectMode
-	Peer     uint32
-	Mtu      uint32
-	Mac      [6]uint8
-	External uint8
-	Pad      uint8
+	_          structs.HostLayout
+	Mode       objectMode
+	Peer       uint32
+	Mtu        uint32
+	Mac        [6]uint8
+	External   uint8
+	Classified uint8
 }
 
 type objectPunt uint32
@@ -141,6 +147,45 @@ type objectRouter struct {
 	Pad   uint32
 }
 
+type objectRule struct {
+	_      structs.HostLayout
+	Source struct {
+		_    structs.HostLayout
+		High uint64
+		Low  uint64
+	}
+	SourceMask struct {
+		_    structs.HostLayout
+		High uint64
+		Low  uint64
+	}
+	Destination struct {
+		_    structs.HostLayout
+		High uint64
+		Low  uint64
+	}
+	DestinationMask struct {
+		_    structs.HostLayout
+		High uint64
+		Low  uint64
+	}
+	Class    uint32
+	Flags    uint8
+	Dscp     uint8
+	Protocol uint8
+	Pad      uint8
+	Sport    struct {
+		_     structs.HostLayout
+		First uint16
+		Last  uint16
+	}
+	Dport struct {
+		_     structs.HostLayout
+		First uint16
+		Last  uint16
+	}
+}
+
 type objectTraffic struct {
 	_      structs.HostLayout
 	Frames uint64
@@ -184,6 +229,7 @@ type objectUplink struct {
 const (
 	objectMapAsked             = "asked"
 	objectMapCardRoutes        = "card_routes"
+	objectMapClassifiers       = "classifiers"
 	objectMapCounts            = "counts"
 	objectMapDevices           = "devices"
 	objectMapEgressRoutes      = "egress_routes"
@@ -277,6 +323,7 @@ type objectProgramSpecs struct {
 type objectMapSpecs struct {
 	Asked          *ebpf.MapSpec `ebpf:"asked"`
 	CardRoutes     *ebpf.MapSpec `ebpf:"card_routes"`
+	Classifiers    *ebpf.MapSpec `ebpf:"classifiers"`
 	Counts         *ebpf.MapSpec `ebpf:"counts"`
 	Devices        *ebpf.MapSpec `ebpf:"devices"`
 	EgressRoutes   *ebpf.MapSpec `ebpf:"egress_routes"`
@@ -334,6 +381,7 @@ func (o *objectObjects) Close() error {
 type objectMaps struct {
 	Asked          *ebpf.Map `ebpf:"asked"`
 	CardRoutes     *ebpf.Map `ebpf:"card_routes"`
+	Classifiers    *ebpf.Map `ebpf:"classifiers"`
 	Counts         *ebpf.Map `ebpf:"counts"`
 	Devices        *ebpf.Map `ebpf:"devices"`
 	EgressRoutes   *ebpf.Map `ebpf:"egress_routes"`
@@ -363,6 +411,7 @@ func (m *objectMaps) Close() error {
 	return _ObjectClose(
 		m.Asked,
 		m.CardRoutes,
+		m.Classifiers,
 		m.Counts,
 		m.Devices,
 		m.EgressRoutes,

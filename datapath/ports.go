@@ -54,6 +54,7 @@ func (d *DataPath) Set(ifindex int, p Port) error {
 	}
 	record := objectPort{
 		Mode: objectMode(p.Mode), Peer: uint32(p.Peer), Mtu: uint32(p.MTU), Mac: p.MAC, External: flag(p.External),
+		Classified: flag(p.Classified),
 	}
 	if err := d.maps.Ports.Put(uint32(ifindex), record); err != nil {
 		return fmt.Errorf("write port record %d: %w", ifindex, err)
@@ -99,7 +100,7 @@ func (d *DataPath) Forget(ifindex int) error {
 	if ifindex <= 0 || ifindex >= MaxPorts {
 		return nil
 	}
-	return errors.Join(d.DeleteTunnel(ifindex), d.Set(ifindex, Port{}))
+	return errors.Join(d.DeleteTunnel(ifindex), d.Set(ifindex, Port{}), d.SetRules(ifindex, nil))
 }
 
 // Router gives the id (package fib) of the router that a port belongs to; 0: none that the fast path knows.
@@ -112,5 +113,5 @@ func (d *DataPath) Router(port int) (uint32, error) {
 }
 
 func portOf(r objectPort) Port {
-	return Port{Mode: Mode(r.Mode), Peer: int(r.Peer), MTU: int(r.Mtu), MAC: r.Mac, External: r.External != 0}
+	return Port{Mode: Mode(r.Mode), Peer: int(r.Peer), MTU: int(r.Mtu), MAC: r.Mac, External: r.External != 0, Classified: r.Classified != 0}
 }

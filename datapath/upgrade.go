@@ -41,6 +41,8 @@ const mirrorSince = 6
 var upgrades = map[string]upgrade{
 	objectMapPorts: {3, carried},
 
+	objectMapClassifiers: {8, rebuilt}, // until then frames take the default class
+
 	objectMapTunnels:        {5, carried},
 	objectMapEncapsulations: {6, carried},
 	objectMapEnds:           {5, carried},

@@ -28,7 +28,7 @@ struct port {
 	__u8 mac[ETH_ALEN]; /* of the node's interface, as it was created */
 	/* There is no node: the device itself leads out of the machine, or a tunnel begins here (tunnel.h). */
 	__u8 external;
-	__u8 pad;
+	__u8 classified; /* rules choose the class of frames that the node sends (class.h) */
 };
 
 struct {

@@ -10,6 +10,7 @@
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>
 
+#include "class.h"
 #include "count.h"
 #include "encapsulate.h"
 #include "link.h"
@@ -128,11 +129,7 @@ static __always_inline bool direct(struct __sk_buff *skb, const struct frame *f)
 	return bpf_skb_change_type(skb, PACKET_HOST) == 0;
 }
 
-/*
- * The one exit. Between the edit and the switch is the place to choose the frame's class (skb->priority): the record
- * says whose it is and by which port it leaves, the header is copied if a node was passed, and whatever takes the
- * frame from there on, a qdisc of its own or of the uplink, sees the choice. (bpf_redirect_peer() passes no qdisc.)
- */
+/* The one exit. A frame that is to wait gets its class when its header is what the last node would have sent. */
 static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum reason why)
 {
 	account(f);
@@ -142,6 +139,8 @@ static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum re
 		count_drop(f->from, why);
 		return TC_ACT_SHOT;
 	}
+	if (f->mode == MODE_QUEUE)
+		classify(skb, f->from);
 	switch (f->mode) {
 	case MODE_KERNEL: /* the bridge takes frames that came in at the port: this one did, or is to look so */
 		return f->from != skb->ifindex ? bpf_redirect(f->from, BPF_F_INGRESS) : TC_ACT_OK;

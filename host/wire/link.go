@@ -391,12 +391,47 @@ var modes = map[wiring.Mode]datapath.Mode{
 	wiring.ToNothing: datapath.None, wiring.ToSwitch: datapath.Kernel, wiring.ToPeer: datapath.Peer, wiring.ToQueue: datapath.Queue,
 }
 
-// setRules writes the rules that are wanted before the records say so, and deletes the others after.
+// setRules writes rules: those that are wanted before records say that there are some, the deletion of others after.
 func (s *Substrate) setRules(r *reading, want wiring.Layout, wanted bool) error {
-	for _, name := range []string{} { // of ports; none yet
-		_ = name
+	for name, d := range r.byName {
+		rules := want.Rules[name]
+		if (len(rules) > 0) != wanted || len(rules) == 0 && len(r.rules[d.index]) == 0 {
+			continue
+		}
+		if err := s.data.SetRules(d.index, rulesOut(rules)); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// rulesOut are rules as the data path has them.
+func rulesOut(rules []wiring.Rule) []datapath.Rule {
+	out := make([]datapath.Rule, len(rules))
+	for i, r := range rules {
+		out[i] = datapath.Rule{
+			Class: wiring.HandleHTB | uint32(r.Class), DSCP: -1, Protocol: uint8(r.Protocol), Source: r.Src, Destination: r.Dst,
+			SourcePorts: datapath.PortRange(r.SrcPort), DestinationPorts: datapath.PortRange(r.DstPort), AnyPort: datapath.PortRange(r.Port),
+		}
+		if r.DSCP != nil {
+			out[i].DSCP = *r.DSCP
+		}
+	}
+	return out
+}
+
+func rulesIn(rules []datapath.Rule) []wiring.Rule {
+	in := make([]wiring.Rule, len(rules))
+	for i, r := range rules {
+		in[i] = wiring.Rule{Class: uint16(r.Class), Match: slice.Match{
+			Protocol: int(r.Protocol), Src: r.Source, Dst: r.Destination,
+			SrcPort: slice.Ports(r.SourcePorts), DstPort: slice.Ports(r.DestinationPorts), Port: slice.Ports(r.AnyPort),
+		}}
+		if r.DSCP >= 0 {
+			in[i].DSCP = &r.DSCP
+		}
+	}
+	return in
 }
 
 // clear removes what the link does not need any more: qdiscs first, so that nothing waits there, then queue devices.

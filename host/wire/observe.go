@@ -117,6 +117,11 @@ func (s *Substrate) view() (v view, err error) {
 	if v.tunnels, err = s.tunnels(); err != nil {
 		return v, err
 	}
+	for index := range v.records {
+		if err := s.readRules(v.reading, index); err != nil {
+			return v, err
+		}
+	}
 	v.trees, err = s.nl.trees()
 	return v, err
 }

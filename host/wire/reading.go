@@ -63,6 +63,9 @@ func (s *Substrate) read(r *reading, d device) error {
 	if known {
 		r.records[d.index] = record
 	}
+	if err := s.readRules(r, d.index); err != nil {
+		return err
+	}
 	if !d.ofOurKind() || d.kind == "bridge" {
 		return nil
 	}
@@ -70,6 +73,16 @@ func (s *Substrate) read(r *reading, d device) error {
 	if !tree.IsZero() {
 		r.trees[d.index] = tree
 	}
+	return err
+}
+
+// readRules adds the rules of a port whose record says that it has some.
+func (s *Substrate) readRules(r *reading, index int) error {
+	if !r.records[index].Classified {
+		return nil
+	}
+	rules, err := s.data.Rules(index)
+	r.rules[index] = rulesIn(rules)
 	return err
 }
 
