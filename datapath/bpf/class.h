@@ -79,8 +79,11 @@ static __always_inline bool has_prefix(const struct bits128 *a, const struct bit
 	return (a->high & mask->high) == want->high && (a->low & mask->low) == want->low;
 }
 
-static __always_inline bool matches(const struct rule *r, const struct packet_key *k)
+/* Global, so that the verifier looks at it once and not once for each rule. */
+__noinline int matches(const struct rule *r, const struct packet_key *k)
 {
+	if (!r || !k)
+		return false;
 	if (r->flags & RULE_DSCP && r->dscp != k->dscp)
 		return false;
 	if (r->flags & RULE_PROTOCOL && r->protocol != k->protocol)

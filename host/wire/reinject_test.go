@@ -99,7 +99,8 @@ func TestFramesOfASwitchAreReinjected(t *testing.T) {
 	l.reinject(ports[0], true) // still
 	l.must(l.Shape(l.ctx, ports[0], wire.FromNode, slice.Shape{Rate: 10e6}))
 
-	l.reinject(ports[0], false)
+	// The queue device stays: it shapes what the node sends.
+	l.must(l.Reinject(l.ctx, ports[0], false))
 	p = l.observe().Ports[ports[0]]
 	if p.Switch != "s7b1" || p.FromNode.Rate != 10e6 || p.ToNode.Rate != 5e6 {
 		t.Errorf("observed %+v", p)

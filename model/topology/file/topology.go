@@ -160,6 +160,8 @@ type Shape struct {
 	Jitter Duration `json:"jitter,omitempty" doc:"Standard deviation of the delay."`
 	Loss   Percent  `json:"loss,omitempty" doc:"Share of frames lost: 1%."`
 	Queue  int      `json:"queue,omitempty" minimum:"0" maximum:"1000000" doc:"Frames that wait before the tail is dropped."`
+
+	Classes map[string]Class `json:"classes,omitempty" doc:"Parts of the rate, by name: each with the frames that it is for, its share and what it reserves."`
 }
 
 // Route is one static route.

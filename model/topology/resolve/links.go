@@ -304,6 +304,11 @@ func (r *resolver) shape(l *link, p *port) slice.Shape {
 	out.Delay, _ = in.Delay.Duration()
 	out.Jitter, _ = in.Jitter.Duration()
 	out.Loss, _ = in.Loss.Value()
+	if p.node.kind != slice.Switch {
+		out.Classes = r.classes(in, out.Rate, at.At("classes"))
+	} else if at != l.at && len(l.in.From[p.node.name].Classes)+len(l.in.From[p.String()].Classes) > 0 {
+		r.Add(at.At("classes"), "write them at the other end", "what a switch sends has no classes")
+	}
 	switch {
 	case out.Delay > unit.MaxDelay:
 		r.Add(at.At("delay"), "", "delay %s is out of range: at most %s", in.Delay, unit.MaxDelay)
