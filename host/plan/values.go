@@ -166,7 +166,6 @@ func NewCable(c Cable) Cable {
 	return c
 }
 
-// other gives the end that is not this one.
 // Digest covers what a port cannot change while it lives; addresses belong to KindNodeNet.
 func (p Port) Digest() string { return Digest(p.Name, p.MAC, p.MTU, p.Uplink) }
 

@@ -153,10 +153,10 @@ func (s *Substrate) linkOf(port string) (o observed, err error) {
 			if err := s.read(r, far); err != nil {
 				return o, err
 			}
-			switch far.mark.role {
-			case roleQueue:
+			if far.mark.role == roleQueue {
 				more = append(more, far.peer, r.records[index].Peer)
-			case roleMember:
+			}
+			if far.mark.role == roleMember {
 				more = append(more, far.master)
 			}
 		}

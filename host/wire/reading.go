@@ -155,6 +155,7 @@ func (r *reading) recordOf(name string) wiring.Record {
 		return wiring.Record{Mode: wiring.ToPeer, Peer: r.name(record.Peer)}
 	case datapath.Queue:
 		return wiring.Record{Mode: wiring.ToQueue, Peer: r.name(record.Peer)}
+	case datapath.None, datapath.Tunnelled: // of a link, neither leads anywhere
 	}
 	return wiring.Record{}
 }

@@ -90,6 +90,7 @@ func TestUnits(t *testing.T) {
 		{Elapsed(42 * time.Second), "42 s"},
 		{Elapsed(185 * time.Second), "3 min 5 s"},
 		{Shape(slice.Shape{}), ""},
+		{Shape(slice.Shape{Rate: 1e7, Classes: []slice.Class{{Name: "voice"}, {Name: "other"}}}), "10 Mbit/s, classes voice other"},
 		{Shape(slice.Shape{Rate: 1e7, Delay: 5e6, Jitter: 1e6, Loss: 0.1, Queue: 1}),
 			"10 Mbit/s, 5 ms ± 1 ms, loss 0.1 %, queue 1 frame"},
 	} {

@@ -88,5 +88,12 @@ func Shape(s slice.Shape) string {
 	if s.Queue != 0 {
 		parts = append(parts, "queue "+wording.Count(s.Queue, "frame"))
 	}
+	if len(s.Classes) != 0 {
+		names := make([]string, len(s.Classes))
+		for i, c := range s.Classes {
+			names[i] = c.Name
+		}
+		parts = append(parts, "classes "+strings.Join(names, " "))
+	}
 	return strings.Join(parts, ", ")
 }
