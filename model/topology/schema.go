@@ -80,7 +80,7 @@ func (g *generator) value(t reflect.Type) schemaObject {
 		return schemaObject{"type": []string{"string", "integer"},
 			"pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?([bB]it|[bB]its|bps|b|[bB]it/s|b/s)?$`}
 	case reflect.TypeFor[file.CodePoint](), reflect.TypeFor[file.Protocol](), reflect.TypeFor[file.PortsRange]():
-		return object7{"type": []string{"string", "integer"}}
+		return schemaObject{"type": []string{"string", "integer"}}
 	case reflect.TypeFor[FrameRate]():
 		return schemaObject{"type": []string{"string", "integer"},
 			"pattern": `^(off|[0-9]+(\.[0-9]+)? ?[kKmM]?([pP][pP][sS]|[pP]/[sS]|/[sS])?)$`}
