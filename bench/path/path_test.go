@@ -17,7 +17,7 @@ func TestRunMeasuresEveryNetwork(t *testing.T) {
 	testkit.Root(t)
 	testkit.LeakCheck(t, "pgpath")
 	r, err := Run(t.Context(), Config{
-		Rounds: 1, Routers: []int{0, 2}, Networks: []Network{Off, Mininet, OVS, Relay}, Window: 5 * time.Millisecond, Progress: func(what string, _, _ int) { t.Log(what) },
+		Rounds: 1, Routers: []int{0, 2}, Networks: []Network{Off, Mininet, OVS, Relay}, Window: 50 * time.Millisecond, Progress: func(what string, _, _ int) { t.Log(what) },
 	})
 	if err != nil {
 		t.Fatal(err)
