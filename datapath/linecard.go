@@ -27,7 +27,7 @@ func (d *DataPath) DetachXDP(ifindex int) error {
 
 // TakeXDP says that the port's device takes frames that the line card sends it: external devices whose driver does,
 // and ports whose other end, in the node, has GRO or a program of XDP. Elsewhere they would be lost. Of a port where
-// a tunnel begins, it is the far end of the stand-in's pair, whose near end has GRO: what comes out of the tunnel
+// a tunnel begins, it is the far end of the proxy port's pair, whose near end has GRO: what comes out of the tunnel
 // goes there. The entry goes with the device. ifindex is the device's in the thread's namespace.
 func (d *DataPath) TakeXDP(port, ifindex int) error {
 	if err := d.maps.Devices.Put(uint32(port), uint32(ifindex)); err != nil {

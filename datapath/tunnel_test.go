@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tunnelled makes a stand-in port of a tunnel, joined with a port.
+// tunnelled makes a proxy port port of a tunnel, joined with a port.
 func (w *world) tunnelled(with int, t Tunnel) int {
 	w.ports++
 	port := w.ports
@@ -107,7 +107,7 @@ func merge(a, b map[string]uint64) map[string]uint64 {
 func TestTunnelledModeEncapsulates(t *testing.T) {
 	inUplinkedWorld(t, func(w *world) {
 		port := w.tunnelled(w.port(macB), sorts[0])
-		w.check(w.d.Set(w.a, Port{Mode: Tunnelled, Peer: port, MTU: 1500})) // the far end of the stand-in
+		w.check(w.d.Set(w.a, Port{Mode: Tunnelled, Peer: port, MTU: 1500})) // the far end of the proxy port
 		frame := packet{}.bytes()
 		sent := w.send(frame, skbuff{})
 		w.expect(outcome{sent.Verdict, sent.Frame, merge(sent.Counted, w.takeAll())}, verdictRedirect, sorts[0].outer(frame, around{}), map[string]uint64{Sent: 1})

@@ -62,7 +62,7 @@ func (t trie) fold(trail []place, k key) {
 
 // foldOne folds a node whose destinations begin with k, if it can.
 func (t trie) foldOne(at place, k key) bool {
-	cover, rest, ok := t.remains(at, k)
+	cover, rest, ok := t.reduce(at, k)
 	if !ok {
 		return false
 	}
@@ -96,15 +96,16 @@ func (t trie) foldOne(at place, k key) bool {
 	return true
 }
 
-// A remnant is the one thing in a node beside what covers the node as a whole.
-type remnant struct {
+// An exception is the one entry of a node beside the answer that covers the node as a whole.
+type exception struct {
 	entry  entry
 	key    key
 	length int
 }
 
-// remains looks what a node holds: an answer that covers it all, and at most one thing more; or it is not ok.
-func (t trie) remains(at place, k key) (cover entry, rest *remnant, ok bool) {
+// reduce gives the answer that covers a node, and the exception if there is one. It is not ok where there are several
+// exceptions.
+func (t trie) reduce(at place, k key) (cover entry, rest *exception, ok bool) {
 	covered := false
 	for i := range t.node(at.node) {
 		e := load(&t.node(at.node)[i])
@@ -112,7 +113,7 @@ func (t trie) remains(at place, k key) (cover entry, rest *remnant, ok bool) {
 			cover, covered = e, true
 			continue
 		}
-		here := remnant{entry: e, length: at.depth + 8}
+		here := exception{entry: e, length: at.depth + 8}
 		if e.answer() {
 			here.length = e.length()
 		}

@@ -198,7 +198,7 @@ func (t tunnelOf) String() string {
 
 var tunnelKinds = []tunnelOf{{slice.EGRE, false}, {slice.EGRE, true}, {slice.VXLAN, false}, {slice.VXLAN, true}}
 
-// tunnel describes the stand-in, on machine at, of an interface on machine to.
+// tunnel describes the proxy port, on machine at, of an interface on machine to.
 func (t tunnelOf) tunnel(at, to *machine, name string, key uint32, mtu int) wire.Tunnel {
 	w := wire.Tunnel{
 		Name: name, Slice: 7, Owner: "lab/far:eth0", Digest: "d1", Kind: t.kind, Key: key, Local: at.ip4, Peer: to.ip4, MTU: mtu,

@@ -15,7 +15,7 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// A Tunnel leads to an interface, or to the part of a LAN, on another machine. On this one a stand-in takes its place: a veth pair with both
+// A Tunnel leads to an interface, or to the part of a LAN, on another machine. On this one a proxy port takes its place: a veth pair with both
 // ends in the substrate, whose first end is wired and shaped as the port of that interface would be:
 //
 //	node ── veth ── s1p3 ═══ s1p4 ── veth ── s1p4t    frames for s1p4 go into the tunnel; see package datapath
@@ -92,7 +92,7 @@ func (s *Substrate) setTunnel(index int, t Tunnel) error {
 	return s.letLookUpIPv6()
 }
 
-// gather lets the line card send what comes out of a tunnel to the twin, where the stand-in makes super-frames of TCP's segments. That is for kinds for
+// gather lets the line card send what comes out of a tunnel to the twin, where the proxy port makes super-frames of TCP's segments. That is for kinds for
 // which no network card's device does it.
 func (s *Substrate) gather(t Tunnel, index, twin int) error {
 	if t.Kind != slice.VXLAN {

@@ -22,10 +22,10 @@ type watch struct {
 // beginning is that of the one message of a datagram, up to the family.
 type beginning [unix.NLMSG_HDRLEN + 1]byte
 
-// startWatch calls tell when a device has gone from the substrate, or when that may have been missed: a user who deletes an interface in his node
+// startWatch calls notify when a device has gone from the substrate, or when that may have been missed: a user who deletes an interface in his node
 // deletes the port with it.
-func startWatch(ns *os.File, tell func()) (*watch, error) {
-	w, err := listen(ns, unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, isDeletion, tell)
+func startWatch(ns *os.File, notify func()) (*watch, error) {
+	w, err := listen(ns, unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, isDeletion, notify)
 	if err != nil {
 		return nil, fmt.Errorf("listen for devices that go: %w", err)
 	}
@@ -61,18 +61,18 @@ func WatchInterfaces(changed func()) (stop func() error, err error) {
 	return links.close, nil
 }
 
-// listen calls tell for what heed says yes to, or when that may have been missed.
-func listen(ns *os.File, protocol, group int, heed func(beginning) bool, tell func()) (*watch, error) {
+// listen calls notify for each notification that is relevant, and when one may have been lost.
+func listen(ns *os.File, protocol, group int, relevant func(beginning) bool, notify func()) (*watch, error) {
 	w := &watch{done: make(chan struct{})}
 	var err error
 	if w.socket, err = rtnl.Listen(ns, protocol, group); err != nil {
 		return nil, err
 	}
-	go w.run(heed, tell)
+	go w.run(relevant, notify)
 	return w, nil
 }
 
-func (w *watch) run(heed func(beginning) bool, tell func()) {
+func (w *watch) run(relevant func(beginning) bool, notify func()) {
 	defer close(w.done)
 	socket, err := w.socket.SyscallConn()
 	if err != nil {
@@ -88,15 +88,15 @@ func (w *watch) run(heed func(beginning) bool, tell func()) {
 		switch {
 		case closed != nil:
 			return
-		case errors.Is(err, unix.ENOBUFS), err == nil && heed(begin):
-			tell()
+		case errors.Is(err, unix.ENOBUFS), err == nil && relevant(begin):
+			notify()
 		case err != nil && !errors.Is(err, unix.EINTR):
-			return // who looks now and then will find what has gone
+			return // the periodic observation finds what was removed
 		}
 	}
 }
 
-// isDeletion is not true of a port that only left its bridge, of which family AF_BRIDGE tells.
+// isDeletion is false for a port that only left its bridge: that notification has family AF_BRIDGE.
 func isDeletion(begin beginning) bool {
 	return binary.NativeEndian.Uint16(begin[4:]) == unix.RTM_DELLINK && isOfDevice(begin)
 }

@@ -7,7 +7,7 @@
 //	node ── veth ── port ── switch ── cable ── switch a switch is a bridge, a cable a veth pair between two of them
 //	node ── veth ── port ═══ queue ── switch          a port whose frames wait in a queue before the switch gets them
 //	host ── veth ── port                              the other end is in the machine's own namespace
-//	node ── veth ── port ═══ stand-in ── uplink       a tunnel to a node on another machine; see Tunnel
+//	node ── veth ── port ═══ proxy port ── uplink       a tunnel to a node on another machine; see Tunnel
 //
 // Every device carries a mark in its alias (see mark), written when the device is complete: what has none was left half made by
 // a process that died, and whoever finds it deletes it. Nothing is remembered in memory: each call asks the kernel, each may
