@@ -11,10 +11,11 @@ LINT_VERSION := 2.15.0
 LINT := $(CACHE)/golangci-lint-$(LINT_VERSION)/golangci-lint
 
 # Tests that touch the kernel run as root. Those of the net and program tiers run in namespaces of their own
-# (tools/pen), several packages at a time. What these do not keep apart, tools/leftovers looks at when all have ended.
+# (tools/pen), one package at a time: tests that measure fail beside others. What pens do not keep apart, tools/leftovers
+# looks at when all have ended.
 AS_ROOT := $(if $(filter-out 0,$(shell id -u)),-exec 'sudo -E')
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
-IN_PEN := -p 2 -exec $(CURDIR)/tools/pen
+IN_PEN := -p 1 -exec $(CURDIR)/tools/pen
 LEFTOVERS := $(if $(PERGOLA_TEST_SHARED),,$(SUDO) $(if $(SUDO),-E) bin/leftovers)
 
 # The tiers. PURE packages do no I/O but files: they run anywhere, under the race detector. A package that is in no
@@ -64,8 +65,8 @@ $(LINT):
 bin/leftovers: FORCE
 	@$(GO) build -o $@ ./tools/leftovers
 
-# Lanes run side by side; the tiers of a lane run one after the other. Lane compute uses processors; the others mostly
-# wait. More lanes than these overload two cores, and tests that measure or have deadlines fail.
+# Lanes run side by side; the tiers of a lane run one after the other. Lane compute uses processors, at a lower priority;
+# the others mostly wait. More lanes than these overload two cores, and tests that measure or have deadlines fail.
 LANES := lane-net lane-machine lane-compute
 LIMIT = -timeout 20m
 
@@ -88,7 +89,7 @@ lane-net:
 lane-machine:
 	+@$(call each,test-e2e test-cluster)
 lane-compute:
-	+@$(call each,test-vm test-unit $(LAST))
+	+@renice -n 5 -p $$$$ >/dev/null; $(call each,test-vm test-unit $(LAST))
 
 test-unit: bin/suite ## pure Go, under the race detector
 	@tools/install-deps test
