@@ -138,29 +138,9 @@ func (s *Substrate) linkOf(port string) (o observed, err error) {
 		next = []int{d.master, r.records[d.index].Peer}
 	}
 	for range 3 { // the peer, its other end, and what that leads to
-		var more []int
-		for _, index := range next {
-			if _, known := r.devices[index]; known || index == 0 {
-				continue
-			}
-			far, err := s.nl.deviceAt(index)
-			if errors.Is(err, ErrNoDevice) {
-				continue
-			}
-			if err != nil {
-				return o, err
-			}
-			if err := s.read(r, far); err != nil {
-				return o, err
-			}
-			if far.mark.role == roleQueue {
-				more = append(more, far.peer, r.records[index].Peer)
-			}
-			if far.mark.role == roleMember {
-				more = append(more, far.master)
-			}
+		if next, err = s.readNext(r, next); err != nil {
+			return o, err
 		}
-		next = more
 	}
 	l, ok := r.link(d)
 	if !ok {
@@ -169,6 +149,34 @@ func (s *Substrate) linkOf(port string) (o observed, err error) {
 	o.layout = r.layout(l)
 	o.Link = l.Observed(o.layout)
 	return o, nil
+}
+
+// readNext reads the devices with these indices that were not read yet. It gives the indices of the devices to which
+// those lead: the other ends and the peers of queue devices, the switches of members.
+func (s *Substrate) readNext(r *reading, indices []int) (next []int, err error) {
+	for _, index := range indices {
+		if _, known := r.devices[index]; known || index == 0 {
+			continue
+		}
+		far, err := s.nl.deviceAt(index)
+		if errors.Is(err, ErrNoDevice) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := s.read(r, far); err != nil {
+			return nil, err
+		}
+		switch far.mark.role {
+		case roleQueue:
+			next = append(next, far.peer, r.records[index].Peer)
+		case roleMember:
+			next = append(next, far.master)
+		default: // leads to nothing else of the link
+		}
+	}
+	return next, nil
 }
 
 // apply makes what a link is made of, out of whatever is there of it. Its ends must be wired so, or to nothing. What is new is made
