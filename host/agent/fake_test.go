@@ -434,10 +434,15 @@ func (n *memoryNetwork) Join(_ context.Context, a, b string) error {
 }
 
 func (n *memoryNetwork) Attach(_ context.Context, port, sw string) error {
-	if _, there := n.state.Switches[sw]; !there {
-		return fmt.Errorf("attach %s to %s: %w", port, sw, wire.ErrNoDevice)
-	}
-	return n.port("attach", port, func(p *wire.PortState) { p.Peer, p.Switch = "", sw })
+	return n.step("attach", func() error {
+		p, there := n.state.Ports[port]
+		if _, also := n.state.Switches[sw]; !there || !also {
+			return fmt.Errorf("attach %s to %s: %w", port, sw, wire.ErrNoDevice)
+		}
+		p.Peer, p.Switch = "", sw
+		n.state.Ports[port] = p
+		return nil
+	}, nil)
 }
 
 func (n *memoryNetwork) AddCable(_ context.Context, c wire.Cable) error {
