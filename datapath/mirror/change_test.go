@@ -249,7 +249,18 @@ func TestNeighbours(t *testing.T) {
 func TestOverrun(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.buffer = 4 << 10 })
 	l.synced()
-	for round := range 5 {
+	resyncs := func() int {
+		s, err := l.mirror.Status(l.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Resyncs
+	}
+	// On a busy machine a round may be so slow that the mirror keeps up.
+	for round := 0; round < 5 || resyncs() == 0; round++ {
+		if round == 50 {
+			t.Fatal("50 rounds of 3000 changes, and no overrun of 4 KiB")
+		}
 		var b strings.Builder
 		for i := range 3000 {
 			fmt.Fprintf(&b, "route replace 172.%d.%d.0/24 via 10.0.%d.2\n", 16+i/256, i%256, (round+i)%3)
@@ -257,10 +268,6 @@ func TestOverrun(t *testing.T) {
 		l.batch(b.String())
 		l.synced()
 		l.leads("172.16.1.1", fmt.Sprintf("10.0.%d.2@%d", (round+1)%3, 100+(round+1)%3))
-	}
-	s, err := l.mirror.Status(l.name)
-	if err != nil || s.Resyncs == 0 {
-		t.Errorf("%+v, %v: want a resynchronisation", s, err)
 	}
 }
 
