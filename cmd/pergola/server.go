@@ -17,6 +17,8 @@ import (
 	"github.com/pergola-net/pergola/control/pki"
 	"github.com/pergola-net/pergola/control/server"
 	"github.com/pergola-net/pergola/host/agent"
+	"github.com/pergola-net/pergola/host/agent/machine"
+	"github.com/pergola-net/pergola/host/sliver"
 )
 
 // Where a server keeps its things, unless its flags say otherwise.
@@ -154,11 +156,23 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 	}
 	cfg.Role, cfg.Socket, cfg.Out = o.role, a.socket, a.Out
 	cfg.Version, cfg.Commit = build()
-	cfg.NewAgent = func(ctx context.Context, c server.AgentConfig) (server.Agent, error) {
-		c.Watchdog = []string{"/proc/self/exe", verbWatchdog}
-		return agent.New(ctx, agent.Config(c))
-	}
+	cfg.NewAgent = openAgent
 	return server.Run(cmd.Context(), cfg)
+}
+
+// openAgent gives the agent of a machine where this process has root's rights.
+func openAgent(ctx context.Context, c server.AgentConfig) (server.Agent, error) {
+	runtime, err := sliver.New(ctx, sliver.Config{
+		StateDir: c.StateDir, LogDir: c.LogDir, BlobDir: c.BlobDir, Runtime: c.Runtime,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start agent: %w", err)
+	}
+	return agent.New(ctx, agent.Config{
+		Host: c.Host, Runtime: runtime, Platform: machine.Root{StateDir: c.StateDir},
+		Store: c.Store, Events: c.Events, Log: c.Log, Cluster: c.Cluster, Consents: c.Consents,
+		StateDir: c.StateDir, LogDir: c.LogDir, Watchdog: []string{"/proc/self/exe", verbWatchdog},
+	})
 }
 
 // readToken finds the token to join with. On the command line, every user of the machine can see it.

@@ -87,7 +87,6 @@ type AgentConfig struct {
 	Events   *events.Bus
 	Log      *slog.Logger
 	Cluster  *Cluster // nil: this machine is alone
-	Watchdog []string // command of the process that keeps an agent's fence when that was killed; empty: there is none
 	Consents hosts.Consents
 }
 

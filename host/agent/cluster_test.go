@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/agent/machine"
 	"github.com/pergola-net/pergola/host/member"
+	"github.com/pergola-net/pergola/host/member/membertest"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/sliver"
@@ -23,46 +26,12 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// term is a lease that a test ends and gives back.
-type term struct {
-	mu    sync.Mutex // guards all below
-	until time.Time
-	lost  chan struct{}
-}
-
-func newTerm() *term { return &term{until: time.Now().Add(time.Hour), lost: make(chan struct{})} }
-
-func (l *term) Deadline() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.until
-}
-
-func (l *term) Lost() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lost
-}
-
-// end lets the deadline be near, as it is when renewals do not get through.
-func (l *term) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.until = time.Now().Add(time.Second)
-}
-
-func (l *term) renew() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.until = time.Now().Add(time.Hour)
-}
-
 // hostA is host A of a cluster whose other members are the test's word.
 type hostA struct {
 	*testing.T
 	agent *Agent
 	store *store.Store
-	lease *term
+	lease *membertest.Lease
 }
 
 func newHostA(t *testing.T) *hostA {
@@ -70,35 +39,55 @@ func newHostA(t *testing.T) *hostA {
 	testkit.Root(t)
 	dir := testkit.TempState(t)
 	testkit.LeakCheck(t, dir)
-	s, err := store.Open(t.Context(), store.Config{Dir: filepath.Join(dir, "etcd"), LogFile: filepath.Join(dir, "etcd.log")})
+	s, err := store.Open(t.Context(), store.Config{
+		Dir: filepath.Join(dir, "etcd"), LogFile: filepath.Join(dir, "etcd.log"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
-	a, err := New(t.Context(), Config{
-		Host: "A", StateDir: filepath.Join(dir, "run"), LogDir: filepath.Join(dir, "log"), BlobDir: filepath.Join(dir, "blobs"),
-		Store: s, Events: events.NewBus(10), Log: log, Cluster: &Cluster{Machine: "a", Address: plantest.Hosts["A"]},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &hostA{T: t, agent: a, store: s, lease: newTerm()}
-	a.register = func(ctx context.Context) (member.Lease, error) {
-		if _, err := s.Register(ctx, a.host.Describe(ctx), time.Hour); err != nil {
+	m := &hostA{T: t, store: s, lease: membertest.NewLease()}
+	m.agent = m.newAgent(dir, s, t.Output())
+	m.agent.membership.register = func(ctx context.Context) (member.Lease, error) {
+		if _, err := s.Register(ctx, m.agent.membership.host.Describe(ctx), time.Hour); err != nil {
 			return nil, err
 		}
 		return m.lease, nil
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	stop := m.run(m.agent)
+	t.Cleanup(func() { stop(); m.sweep(filepath.Join(dir, "run")) })
+	return m
+}
+
+// newAgent gives the agent of host A, with root's rights, which keeps all in a directory.
+func (m *hostA) newAgent(dir string, s store.ForAgent, log io.Writer) *Agent {
+	m.Helper()
+	state, logs := filepath.Join(dir, "run"), filepath.Join(dir, "log")
+	rt, err := sliver.New(m.Context(), sliver.Config{StateDir: state, LogDir: logs, BlobDir: filepath.Join(dir, "blobs")})
+	if err != nil {
+		m.Fatal(err)
+	}
+	a, err := New(m.Context(), Config{
+		Host: "A", Runtime: rt, Platform: machine.Root{StateDir: state}, StateDir: state, LogDir: logs,
+		Store: s, Events: events.NewBus(10), Cluster: &hosts.Membership{Machine: "a", Address: plantest.Hosts["A"]},
+		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})),
+	})
+	if err != nil {
+		m.Fatal(err)
+	}
+	return a
+}
+
+// run runs an agent until stop is called; what it made stays.
+func (m *hostA) run(a *Agent) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := a.Run(ctx); err != nil {
-			t.Errorf("agent: %v", err)
+			m.Errorf("agent: %v", err)
 		}
 	})
-	t.Cleanup(func() { stop(); running.Wait(); m.sweep(filepath.Join(dir, "run")) })
-	return m
+	return func() { cancel(); running.Wait() }
 }
 
 // sweep removes what a test that failed left.
@@ -154,7 +143,7 @@ func (m *hostA) await(what string, is func(slice.Status) bool) {
 
 // pid gives the first process of a node that runs here; 0: there is none.
 func (m *hostA) pid(node string) int {
-	o, err := m.agent.runtime.Observe(sliver.ID{Slice: 1, Node: node})
+	o, err := m.agent.machine.Runtime.Observe(sliver.ID{Slice: 1, Node: node})
 	if err != nil || o.State != sliver.Running {
 		return 0
 	}
@@ -190,7 +179,8 @@ func TestAMemberHoldsItsPartAndFollowsItsPeers(t *testing.T) {
 	s := lab()
 	m.put(s, 0)
 	m.await("the link to a host that nobody knows to be the trouble", func(st slice.Status) bool {
-		return len(st.Errors) == 1 && st.Nodes["h2"].Phase == slice.Running && st.Links[s.Links[0].Name].Up && !st.Links[s.Links[1].Name].Up
+		here, away := st.Links[s.Links[0].Name], st.Links[s.Links[1].Name]
+		return len(st.Errors) == 1 && st.Nodes["h2"].Phase == slice.Running && here.Up && !away.Up
 	})
 	if h3, told := func() (slice.NodeStatus, bool) {
 		st, err := m.store.Status(t.Context(), "lab7")
@@ -200,7 +190,7 @@ func TestAMemberHoldsItsPartAndFollowsItsPeers(t *testing.T) {
 		t.Errorf("A tells how h3 on B is: %+v", h3)
 	}
 	tunnel := func() (d string) {
-		if n := m.agent.network(); n != nil {
+		if n := m.agent.machine.Network(); n != nil {
 			if state, err := n.Observe(t.Context()); err == nil && state.Ports["s1p4"].Tunnel {
 				d = state.Ports["s1p4"].Digest + state.Ports["s1p4"].Peer
 			}
@@ -235,7 +225,7 @@ func TestANodeMovesOnceItsOldHostHasLetGo(t *testing.T) {
 		}
 		return err
 	}, time.Minute, "A to report that it has let go of h2")
-	if _, err := m.agent.runtime.Observe(sliver.ID{Slice: 1, Node: "h2"}); !errors.Is(err, sliver.ErrNotFound) {
+	if _, err := m.agent.machine.Runtime.Observe(sliver.ID{Slice: 1, Node: "h2"}); !errors.Is(err, sliver.ErrNotFound) {
 		t.Errorf("h2 is still here: %v", err)
 	}
 	if m.pid("h3") != 0 {
@@ -254,21 +244,21 @@ func TestTheFenceEndsWhatMayStartElsewhereAndNothingElse(t *testing.T) {
 	s := lab()
 	m.put(s, 0)
 	noted := func() bool {
-		o, err := m.agent.runtime.Observe(sliver.ID{Slice: 1, Node: "h1"})
+		o, err := m.agent.machine.Runtime.Observe(sliver.ID{Slice: 1, Node: "h1"})
 		return err == nil && o.State == sliver.Running && o.Notes[plan.FenceNote] != ""
 	}
 	m.awaitPID("both nodes", func() bool { return noted() && m.pid("h2") != 0 })
 	stays := m.pid("h2")
 
-	m.lease.end()
+	m.lease.EndIn(time.Second)
 	m.awaitPID("h1 to be ended", func() bool {
-		_, err := m.agent.runtime.Observe(sliver.ID{Slice: 1, Node: "h1"})
+		_, err := m.agent.machine.Runtime.Observe(sliver.ID{Slice: 1, Node: "h1"})
 		return errors.Is(err, sliver.ErrNotFound)
 	})
 	m.await("why", func(st slice.Status) bool {
 		return st.Nodes["h1"].Phase == slice.Pending && st.Nodes["h1"].Message != ""
 	})
-	m.lease.renew()
+	m.lease.Renew()
 	m.awaitPID("h1 to be back", func() bool { return m.pid("h1") != 0 })
 	if m.pid("h2") != stays {
 		t.Error("h2 was started anew, and was not to be ended")
@@ -285,6 +275,12 @@ func (m *hostA) end(s *slice.Slice) {
 	if err := m.store.Release(m.Context(), "B", s.Name); err != nil {
 		m.Fatal(err)
 	}
+	m.awaitRelease(s)
+}
+
+// awaitRelease waits until A has let go of a slice.
+func (m *hostA) awaitRelease(s *slice.Slice) {
+	m.Helper()
 	testkit.Eventually(m.T, func() error {
 		_, err := m.store.Record(m.Context(), s.Name)
 		if errors.Is(err, store.ErrNotFound) {

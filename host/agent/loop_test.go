@@ -2,16 +2,21 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/pergola-net/pergola/control/events"
+	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/agent/drive"
+	"github.com/pergola-net/pergola/host/agent/failures"
+	"github.com/pergola-net/pergola/host/agent/observe"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/reconcile"
@@ -19,16 +24,18 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// loop is an agent on a machine in memory. Nothing runs but its passes, which the test calls.
+// loop is an agent on a machine and a store in memory, which it is given as the product is given its own: by Config.
+// Nothing runs but its passes, which the test calls.
 type loop struct {
-	*machine
-	agent    *Agent
-	wanted   map[string]*plan.Input
-	deleting map[string]uint16
+	*memoryMachine
+	*memoryStore
+	agent  *Agent
+	events *events.Bus
+	loaded map[string]any // by slice: what the agent has read of it
 }
 
 func newLoop(t require) *loop {
-	l := &loop{machine: newMachine(), wanted: map[string]*plan.Input{}, deleting: map[string]uint16{}}
+	l := &loop{memoryMachine: newMemoryMachine(), memoryStore: newMemoryStore()}
 	l.restart(t)
 	return l
 }
@@ -43,31 +50,43 @@ type require interface {
 // restart starts another agent on the machine as it is.
 func (l *loop) restart(t require) {
 	t.Helper()
-	l.fate = nil
-	l.agent = newAgent(Config{Host: "A", Events: events.NewBus(10), Log: slog.New(slog.DiscardHandler)}, l.machine, l.machine)
-	if err := l.agent.adopt(context.Background()); err != nil {
+	l.fate, l.events, l.loaded = nil, events.NewBus(10), map[string]any{}
+	a, err := New(context.Background(), Config{
+		Host: "A", Runtime: l.memoryMachine, Platform: l.memoryMachine, Store: l.memoryStore,
+		Events: l.events, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+	l.agent = a
 }
 
-// load gives the agent what is wanted now.
+// load has the agent read what has changed in the store since it last did.
 func (l *loop) load() {
-	l.agent.mu.Lock()
-	defer l.agent.mu.Unlock()
-	l.agent.wishes, l.agent.deleting = maps.Clone(l.wanted), maps.Clone(l.deleting)
+	now := map[string]any{}
+	for name, w := range l.wanted {
+		now[name] = w
+	}
+	for name, id := range l.deleting {
+		now[name] = id
+	}
+	for name, is := range now {
+		if l.loaded[name] != is {
+			c := store.Change{What: store.SpecChanged, Slice: name}
+			if _, err := l.agent.inputs.Load(context.Background(), c); err != nil {
+				panic(err) // the store in memory always answers
+			}
+		}
+	}
+	l.loaded = now
 }
 
-// pass has the agent look once, with what is wanted now.
+// pass has the agent make one pass, with what is wanted now, and report.
 func (l *loop) pass(ctx context.Context) {
-	a := l.agent
 	l.load()
-	a.pass(ctx)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, name := range a.gone { // as release does
-		delete(l.deleting, name)
-		delete(a.reports, name)
-	}
+	l.agent.pass(ctx)
+	l.agent.reports.Write(context.Background())
+	l.agent.reports.Release(context.Background())
 }
 
 // settle lets time pass until there is nothing left to do.
@@ -78,34 +97,34 @@ func (l *loop) settle(t require) {
 	for range most {
 		l.load()
 		l.agent.mu.Lock()
-		l.agent.backoff, l.agent.crashes = reconcile.Backoff{}, reconcile.Backoff{} // all pauses are over
-		boots := len(l.agent.boots)
+		l.agent.failures = failures.Failures{} // all pauses are over
 		l.agent.mu.Unlock()
+		boots := len(l.agent.driver.Boots())
 		if boots > 0 {
-			<-l.agent.nudge // one of them ended
+			<-l.agent.wakes // one of them ended
 		}
 		done := boots == 0 && len(l.deleting) == 0 && len(l.difference(t)) == 0
-		l.pass(context.Background()) // reports what it sees
+		l.pass(context.Background()) // reports what it observes
 		if done {
 			l.check(t)
 			return
 		}
 	}
-	t.Fatalf("after %d passes: going %v, left to do: %v", most, l.deleting, l.difference(t))
+	t.Fatalf("after %d passes: deleting %v, left to do: %v", most, l.deleting, l.difference(t))
 }
 
 // difference gives the actions that would make the machine as wanted.
 func (l *loop) difference(t require) []reconcile.Action {
 	t.Helper()
-	seen, err := l.agent.observe(context.Background())
+	seen, err := observe.Read(context.Background(), l.agent.machine, l.agent.driver.Areas())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, broken := plan.New(l.agent.wishesFor(seen))
+	want, broken := plan.New(l.agent.inputs.For(seen))
 	if len(broken) > 0 {
 		t.Fatal(broken)
 	}
-	actions, err := reconcile.Plan(want.Resources, seen.resources, nil)
+	actions, err := reconcile.Plan(want.Resources, seen.Resources, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,9 +157,7 @@ func (l *loop) check(t require) {
 				t.Fatalf("%s of %s is %+v, want it %s", n.Name, w.Spec.Name, s, state)
 			}
 		}
-		l.agent.mu.Lock()
-		st := l.agent.reportLocked(w.Spec.Name).status
-		l.agent.mu.Unlock()
+		st := l.statuses[w.Spec.Name]
 		if len(st.Errors) > 0 || !st.Settled {
 			t.Fatalf("%s is as wanted, and its status is %+v", w.Spec.Name, st)
 		}
@@ -168,6 +185,7 @@ func (l *loop) down(t require) {
 func (l *loop) drawWanted(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"h1", "h2", "h3", "s1", "s2", "u1"})
 	ends := rapid.SliceOfNDistinct(name, 2, 3, rapid.ID[string])
+	powers := rapid.SampledFrom([]slice.Power{"", "", slice.PowerOff, slice.PowerFrozen})
 	for id := uint16(1); id <= 2; id++ {
 		of := fmt.Sprint("lab", id)
 		if _, deleting := l.deleting[of]; deleting {
@@ -181,10 +199,12 @@ func (l *loop) drawWanted(t *rapid.T) {
 			continue
 		}
 		s := plantest.Slice(id, rapid.SliceOfN(ends, 1, 4).Draw(t, "links")...)
-		w := &plan.Input{Spec: s, Overrides: slice.Overrides{Power: map[string]slice.Power{}, Down: map[string]bool{}, Restarts: map[string]int{}}}
+		w := &plan.Input{Spec: s, Overrides: slice.Overrides{
+			Power: map[string]slice.Power{}, Down: map[string]bool{}, Restarts: map[string]int{},
+		}}
 		for i := range s.Nodes {
 			n := &s.Nodes[i]
-			w.Overrides.Power[n.Name] = rapid.SampledFrom([]slice.Power{"", "", slice.PowerOff, slice.PowerFrozen}).Draw(t, "power")
+			w.Overrides.Power[n.Name] = powers.Draw(t, "power")
 			w.Overrides.Restarts[n.Name] = rapid.IntRange(0, 1).Draw(t, "restarts")
 			if n.Kind == slice.Host && rapid.Bool().Draw(t, "router") {
 				n.Kind = slice.Router
@@ -204,8 +224,10 @@ func (l *loop) drawWanted(t *rapid.T) {
 // drawFates draws what becomes of the first steps of a pass. With killAt, the agent is killed at that step: it does
 // nothing more.
 func drawFates(t *rapid.T, kill func()) func(string) outcome {
-	script := rapid.SliceOfN(rapid.SampledFrom([]outcome{succeeds, succeeds, succeeds, fails, failsAfter, failsHalf}), 0, 30).Draw(t, "fates")
-	killAt := int64(rapid.IntRange(0, 60).Draw(t, "killed at")) // beyond the script, most often: of a pass without failures
+	fates := rapid.SampledFrom([]outcome{succeeds, succeeds, succeeds, fails, failsAfter, failsHalf})
+	script := rapid.SliceOfN(fates, 0, 30).Draw(t, "fates")
+	// Beyond the script, most often: of a pass without failures.
+	killAt := int64(rapid.IntRange(0, 60).Draw(t, "killed at"))
 	var step atomic.Int64
 	return func(string) outcome {
 		n := step.Add(1)
@@ -289,14 +311,14 @@ func TestLoopAdoptsWhatIsThere(t *testing.T) {
 // it.
 func TestLoopMakesNothingThatIsNotWanted(t *testing.T) {
 	l := newLoop(t)
-	d := driver{Agent: l.agent, want: &plan.Wanted{}, seen: newSight()}
+	d := drive.Pass{Driver: l.agent.driver, Want: &plan.Wanted{}, Seen: &observe.Snapshot{}, Running: t.Context()}
 	for kind := plan.KindHostNet; kind <= plan.KindBoot; kind++ {
 		act := reconcile.Action{Op: reconcile.OpCreate, Key: reconcile.Key{Kind: kind, Slice: 1, Name: "x"}}
-		if err := d.do(t.Context(), act); err == nil {
+		if err := d.Do(t.Context(), act); err == nil {
 			t.Errorf("%s: no error", plan.KindName(kind))
 		}
 	}
-	if !l.isEmpty() || l.agent.network() != nil {
+	if !l.isEmpty() || l.agent.machine.Network() != nil {
 		t.Error("something was made")
 	}
 }
@@ -308,7 +330,8 @@ func TestLoopGoesOnWhenTheNetworkCannotBeRemoved(t *testing.T) {
 			l := newLoop(t)
 			l.wanted["lab1"] = &plan.Input{Spec: plantest.Slice(1, []string{"h1", "h2"})}
 			l.settle(t)
-			l.wanted, l.deleting = map[string]*plan.Input{}, map[string]uint16{"lab1": 1}
+			delete(l.wanted, "lab1")
+			l.deleting["lab1"] = 1
 			l.fate = func(name string) outcome {
 				if name == step {
 					return how
@@ -322,5 +345,44 @@ func TestLoopGoesOnWhenTheNetworkCannotBeRemoved(t *testing.T) {
 			l.settle(t)
 			l.down(t)
 		}
+	}
+}
+
+func TestLoopTellsOfAFailureOnceUntilItsCauseChanges(t *testing.T) {
+	l := newLoop(t)
+	l.wanted["lab1"] = &plan.Input{Spec: plantest.Slice(1, []string{"h1", "h2"})}
+	l.load()
+	act := reconcile.Action{Op: reconcile.OpCreate, Key: reconcile.Key{Kind: plan.KindSliver, Slice: 1, Name: "h1"}}
+	for _, cause := range []string{"no image", "no image", "no space", "no space", "no image"} {
+		l.agent.noteAction(act, errors.New(cause))
+	}
+	var told []string
+	for _, e := range l.events.Recent(0) {
+		told = append(told, e.Message)
+	}
+	if want := []string{"no image", "no space", "no image"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
+// A user who asks anew for a network that has settled without one of its nodes, and then looks, must not find that as
+// the outcome.
+func TestLoopReportsARetryOfWhatHasSettledBeforeRetryReturns(t *testing.T) {
+	l := newLoop(t)
+	l.wanted["lab1"] = &plan.Input{Spec: plantest.Slice(1, []string{"h1", "h2"})}
+	l.settle(t)
+	for len(l.agent.wakes) > 0 {
+		<-l.agent.wakes
+	}
+	if l.agent.Retry(t.Context(), "lab1"); !l.statuses["lab1"].Settled || len(l.agent.wakes) != 1 {
+		t.Error("nothing had failed, and it is not settled any more, or no pass is due")
+	}
+	l.agent.failures.Exited(1, "h1", time.Now())
+	if l.agent.Retry(t.Context(), "lab1"); l.statuses["lab1"].Settled {
+		t.Error("a node is to be started again, and it is settled")
+	}
+	h1 := reconcile.Key{Kind: plan.KindSliver, Slice: 1, Name: "h1"}
+	if l.agent.failures.Holds(h1, time.Now()) {
+		t.Error("asked for anew, it is still held back")
 	}
 }

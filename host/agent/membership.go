@@ -2,120 +2,176 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
-	"slices"
 	"sync"
+	"time"
 
+	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/agent/drive"
+	"github.com/pergola-net/pergola/host/agent/inputs"
+	"github.com/pergola-net/pergola/host/agent/machine"
 	"github.com/pergola-net/pergola/host/member"
-	"github.com/pergola-net/pergola/host/plan"
-	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/hosts"
 )
 
-// joinCluster prepares what the agent does as a member of a cluster.
-func (a *Agent) joinCluster() {
-	cfg := a.cfg
-	a.watchdog = &member.Watchdog{StateDir: cfg.StateDir, LogDir: cfg.LogDir, Command: cfg.Watchdog, Log: cfg.Log}
-	a.fence = member.NewFence(cfg.Log, cfg.Cluster != nil, a.watchdog.Post, member.FenceActions{
-		End: a.endFenced, Reload: a.reload, Changed: func() { a.interrupt(); a.Nudge() },
-	})
-	a.survey = member.NewSurvey(a.platform.PathMTU)
-	a.underlay = member.NewUnderlay(cfg.Cluster, a.platform.Interfaces, cfg.Log)
-	a.host = member.NewHost(member.Config{
-		Name: cfg.Host, Cluster: cfg.Cluster, Log: cfg.Log, Events: cfg.Events, Terms: a.terms, Features: a.features,
-		Interfaces: a.platform.Interfaces, Watch: a.platform.WatchInterfaces, Tunnels: a.tunnels, Changed: a.Nudge,
-	}, a.survey, a.underlay)
+// membership reads the inputs of an agent, from its start on. In a cluster it makes this host one of those that are
+// alive, and keeps the fence.
+type membership struct {
+	cfg     Config
+	inputs  *inputs.Inputs
+	driver  *drive.Driver
+	contact *store.Contact
+	changed func() // what is wanted has changed
+
+	register func(context.Context) (member.Lease, error)
+	fence    *member.Fence
+	survey   *member.Survey
+	underlay *member.Underlay
+	host     *member.Host
 }
 
-func (a *Agent) features() (all []string) {
-	if a.platform.HaveNetem() == nil {
+func newMembership(
+	cfg Config, m *machine.Machine, in *inputs.Inputs, d *drive.Driver, contact *store.Contact, w *member.Watchdog,
+	wake, changed func(),
+) *membership {
+	s := &membership{cfg: cfg, inputs: in, driver: d, contact: contact, changed: changed}
+	s.register = s.registerHost
+	s.fence = member.NewFence(cfg.Log, cfg.Cluster != nil, w.Post, member.FenceActions{
+		End: d.EndFenced, Reload: s.reload, Changed: changed,
+	})
+	s.survey = member.NewSurvey(m.Platform.PathMTU)
+	s.underlay = member.NewUnderlay(cfg.Cluster, m.Platform.Interfaces, cfg.Log)
+	s.host = member.NewHost(member.Config{
+		Name: cfg.Host, Cluster: cfg.Cluster, Log: cfg.Log, Events: cfg.Events,
+		Terms: in.Terms, Features: func() []string { return features(m.Platform) },
+		Interfaces: m.Platform.Interfaces, Watch: m.Platform.WatchInterfaces, Tunnels: m.Tunnels, Changed: wake,
+	}, s.survey, s.underlay)
+	return s
+}
+
+func features(p machine.Platform) (all []string) {
+	if p.HaveNetem() == nil {
 		all = append(all, hosts.FeatureNetem)
 	}
-	if a.platform.HaveHTB() == nil {
+	if p.HaveHTB() == nil {
 		all = append(all, hosts.FeatureHTB)
 	}
 	return all
 }
 
-// terms are what the machine's root grants to slices; nil: whatever they ask for.
-func (a *Agent) terms() *hosts.Terms {
-	if a.cfg.Consents == nil {
+// follow reads what is wanted here, and goes on to do so until ctx ends.
+func (s *membership) follow(ctx context.Context) error {
+	changes, held, err := s.begin(ctx)
+	if ctx.Err() != nil {
 		return nil
 	}
-	return a.cfg.Consents.Terms()
-}
-
-// peerAddresses gives this host's end of tunnels, and those of the other hosts.
-func (a *Agent) peerAddresses() (local netip.Addr, others map[string]netip.Addr) {
-	at := a.place()
-	return at.Address, at.Peers
-}
-
-// noteFences keeps the marks of the fence as the slices want them; a new sliver has its mark from the start. There is a
-// watchdog before there is a mark.
-func (a *Agent) noteFences(at plan.Place, inputs []plan.Input, seen *sight) {
-	if a.cfg.Cluster == nil {
-		return
-	}
-	if marks(at, inputs) {
-		a.needWatchdog()
-	}
-	for _, w := range inputs {
-		for i := range w.Spec.Nodes {
-			n := &w.Spec.Nodes[i]
-			id := sliver.ID{Slice: w.Spec.ID, Node: n.Name}
-			s, there := seen.slivers[id]
-			want := plan.FenceMark(n)
-			if !there || !at.Owns(n) || s.State == sliver.Broken || s.Notes[plan.FenceNote] == want {
-				continue
-			}
-			if err := a.runtime.Note(id, plan.FenceNote, want); err != nil {
-				a.cfg.Log.Warn("note that a node may start elsewhere", "node", id.String(), "error", err)
-			}
-		}
-	}
-}
-
-// needWatchdog sees to it that there is a watchdog, or logs that there is none.
-func (a *Agent) needWatchdog() {
-	if err := a.watchdog.Call(); err != nil {
-		a.cfg.Log.Error("nodes that start elsewhere are not ended here should this process be killed", "error", err)
-	}
-}
-
-// marks reports whether a host may have nodes now that the fence ends.
-func marks(at plan.Place, inputs []plan.Input) bool {
-	return !at.Fenced && slices.ContainsFunc(inputs, func(w plan.Input) bool {
-		for i := range w.Spec.Nodes {
-			if n := &w.Spec.Nodes[i]; at.Owns(n) && plan.FenceMark(n) != "" {
-				return true
-			}
-		}
-		return false
-	})
-}
-
-// endFenced ends what the fence ends, at once: it waits for no plan. Passes keep it so.
-func (a *Agent) endFenced(ctx context.Context) {
-	all, err := a.runtime.List()
 	if err != nil {
-		a.cfg.Log.Error("end nodes that may start elsewhere", "error", err)
+		return err
+	}
+	s.inputs.MarkKnown()
+	var group sync.WaitGroup
+	defer group.Wait()
+	if held != nil {
+		s.fence.Begin(held)
+		group.Go(func() { s.fence.Guard(ctx, held) })
+		group.Go(func() { s.host.Announce(ctx, s.putHost) })
+		group.Go(func() { s.survey.Run(ctx, s.addresses) })
+	}
+	s.inputs.Follow(ctx, changes, s.changed)
+	return nil
+}
+
+// begin reads what is wanted; in a cluster, it registers this host first. There, it goes on asking a store that does
+// not answer. Meanwhile what was wanted last is, but for what may have been started elsewhere: that is ended first of
+// all.
+func (s *membership) begin(ctx context.Context) (changes <-chan store.Change, l member.Lease, err error) {
+	for {
+		changes, l, err = s.tryBegin(ctx, l)
+		final := s.cfg.Cluster == nil || errors.Is(err, store.ErrNameTaken) || errors.Is(err, store.ErrNoHost)
+		if err == nil || final || ctx.Err() != nil {
+			return changes, l, err
+		}
+		s.contact.Note(err)
+		s.driver.EndFenced(ctx)
+		s.loadCached(ctx)
+		select {
+		case <-ctx.Done():
+		case <-time.After(inputs.RetryStore):
+		}
+	}
+}
+
+func (s *membership) tryBegin(ctx context.Context, l member.Lease) (<-chan store.Change, member.Lease, error) {
+	if s.cfg.Cluster != nil && l == nil {
+		held, err := s.register(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		l = held
+	}
+	changes, err := s.cfg.Store.Watch(ctx)
+	if err != nil {
+		return nil, l, fmt.Errorf("watch the store: %w", err)
+	}
+	if s.cfg.Cluster != nil {
+		ctx = store.Linearizable(ctx) // not what a server that was cut off has cached
+	}
+	return changes, l, s.inputs.LoadAll(ctx)
+}
+
+// loadCached takes what the store last told an earlier agent for what is wanted, unless that is known, or nothing is
+// cached.
+func (s *membership) loadCached(ctx context.Context) {
+	select {
+	case <-s.inputs.Known():
+		return
+	default:
+	}
+	if err := s.inputs.LoadAll(store.AllowStale(ctx)); err != nil {
+		s.cfg.Log.Debug("read the offline cache", "error", err)
 		return
 	}
-	var group sync.WaitGroup
-	for _, s := range all {
-		if s.Notes[plan.FenceNote] == "" {
-			continue
-		}
-		group.Go(func() {
-			a.fast.remove(s.ID)
-			if err := a.runtime.Delete(context.WithoutCancel(ctx), s.ID); err != nil {
-				a.cfg.Log.Error("end a node that may start elsewhere", "node", s.ID.String(), "error", err)
-				return
-			}
-			a.pids.Delete(s.ID)
-			a.Nudge()
-		})
+	s.cfg.Log.Info("until the store answers, this host is to have what it was to have last")
+	s.inputs.MarkKnown()
+}
+
+// registerHost makes this host one of the cluster's.
+func (s *membership) registerHost(ctx context.Context) (member.Lease, error) {
+	s.adoptPaths(ctx)
+	return s.cfg.Store.Register(ctx, s.host.Describe(ctx), member.LeaseTTL)
+}
+
+// adoptPaths takes the path MTUs that an earlier agent reported for those of this host.
+func (s *membership) adoptPaths(ctx context.Context) {
+	all, err := s.cfg.Store.Hosts(ctx)
+	if err != nil {
+		return // a store that does not answer this does not take the registration, either
 	}
-	group.Wait()
+	for _, h := range all {
+		if h.Name == s.cfg.Host {
+			s.survey.Adopt(h.Paths)
+		}
+	}
+}
+
+// putHost writes the description of this host to the store.
+func (s *membership) putHost(ctx context.Context, h hosts.Host) error {
+	err := s.cfg.Store.PutHost(ctx, h)
+	s.contact.Note(err)
+	return err
+}
+
+// reload reads anew everything that is wanted, for the fence.
+func (s *membership) reload(ctx context.Context) error {
+	err := s.inputs.LoadAll(store.Linearizable(ctx)) // a server that was cut off may answer with what it had
+	s.contact.Note(err)
+	return err
+}
+
+// addresses gives this host's end of tunnels, and those of the other hosts.
+func (s *membership) addresses() (local netip.Addr, others map[string]netip.Addr) {
+	at := s.inputs.Place()
+	return at.Address, at.Peers
 }

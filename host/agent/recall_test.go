@@ -1,21 +1,22 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/pki"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/agent/inputs"
 	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/lab/testkit"
@@ -25,6 +26,7 @@ import (
 type dependent struct {
 	hostA
 	dir       string
+	log       *logWriter // of the agent that was started last
 	authority *pki.Authority
 	server    store.Config
 }
@@ -41,7 +43,9 @@ func newDependent(t *testing.T) *dependent {
 	d := &dependent{hostA: hostA{T: t}, dir: dir, authority: authority}
 	d.server = store.Config{
 		Dir: filepath.Join(dir, "etcd"), LogFile: filepath.Join(dir, "etcd.log"),
-		Cluster: &store.ClusterConfig{Name: "S", Identity: d.identity("S", pki.Server), ListenClient: freePort(t), ListenPeer: freePort(t)},
+		Cluster: &store.ClusterConfig{
+			Name: "S", Identity: d.identity("S", pki.Server), ListenClient: freePort(t), ListenPeer: freePort(t),
+		},
 	}
 	t.Cleanup(func() { d.sweep(filepath.Join(dir, "run")) })
 	return d
@@ -53,7 +57,8 @@ func (d *dependent) identity(name string, role pki.Role) func() *pki.Identity {
 	if err != nil {
 		d.Fatal(err)
 	}
-	cert, err := d.authority.Issue(pki.Member{Name: name, Role: role, Hosts: []string{"127.0.0.1"}}, key.Public(), time.Now())
+	holder := pki.Member{Name: name, Role: role, Hosts: []string{"127.0.0.1"}}
+	cert, err := d.authority.Issue(holder, key.Public(), time.Now())
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -92,30 +97,16 @@ func (d *dependent) serve() (stop func()) {
 func (d *dependent) start() (stop func()) {
 	d.Helper()
 	s, err := store.Open(d.Context(), store.Config{
-		Endpoints: []string{"https://" + d.server.Cluster.ListenClient}, TLS: pki.ClientConfig(d.identity("A", pki.Agent)), Follow: true,
-		NoWait: true,
+		Endpoints: []string{"https://" + d.server.Cluster.ListenClient},
+		TLS:       pki.ClientConfig(d.identity("A", pki.Agent)), Follow: true, NoWait: true,
 	}, store.WithOfflineCache(filepath.Join(d.dir, "run", "cache"), slog.New(slog.DiscardHandler)))
 	if err != nil {
 		d.Fatal(err)
 	}
-	d.agent, err = New(d.Context(), Config{
-		Host: "A", StateDir: filepath.Join(d.dir, "run"), LogDir: filepath.Join(d.dir, "log"), BlobDir: filepath.Join(d.dir, "blobs"),
-		Store: s, Events: events.NewBus(10), Cluster: &Cluster{Machine: "a", Address: plantest.Hosts["A"]},
-		Log: slog.New(slog.NewTextHandler(d.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
-	})
-	if err != nil {
-		_ = s.Close()
-		d.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := d.agent.Run(ctx); err != nil {
-			d.Errorf("agent: %v", err)
-		}
-		_ = s.Close()
-	})
-	stop = func() { cancel(); running.Wait() }
+	d.log = &logWriter{to: d.Output()}
+	d.agent = d.newAgent(d.dir, s, d.log)
+	end := d.run(d.agent)
+	stop = sync.OnceFunc(func() { end(); _ = s.Close() })
 	d.Cleanup(stop)
 	return stop
 }
@@ -133,7 +124,7 @@ func TestAnAgentWithoutServersGoesByWhatTheySaidLast(t *testing.T) {
 
 	stop = d.start()
 	d.awaitPID("h1, which may start elsewhere, to be ended", func() bool {
-		_, err := d.agent.runtime.Observe(sliver.ID{Slice: 1, Node: "h1"})
+		_, err := d.agent.machine.Runtime.Observe(sliver.ID{Slice: 1, Node: "h1"})
 		return errors.Is(err, sliver.ErrNotFound)
 	})
 	if err := syscall.Kill(dies, syscall.SIGKILL); err != nil {
@@ -155,30 +146,43 @@ func TestAnAgentWithoutServersGoesByWhatTheySaidLast(t *testing.T) {
 	if err := d.store.DeleteSlice(t.Context(), s.Name); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, func() error {
-		_, err := d.store.Record(t.Context(), s.Name)
-		if errors.Is(err, store.ErrNotFound) {
-			return nil
-		}
-		return fmt.Errorf("the slice is there: %w", err)
-	}, time.Minute, "A to let go of the slice")
+	d.awaitRelease(s)
 }
 
-// Who has never heard what is wanted ends nothing for that.
+// logWriter is a log that a test reads while it is written.
+type logWriter struct {
+	to io.Writer
+
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (w *logWriter) Write(line []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text.Write(line)
+	return w.to.Write(line)
+}
+
+func (w *logWriter) has(text string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Contains(w.text.String(), text)
+}
+
+// An agent that was never told what is wanted ends nothing for that.
 func TestAnAgentThatWasToldNothingTouchesNothing(t *testing.T) {
 	d := newDependent(t)
 	d.start()
 	testkit.Eventually(t, func() error {
-		d.agent.contact.mu.Lock()
-		defer d.agent.contact.mu.Unlock()
-		if d.agent.contact.since.IsZero() {
+		if !d.log.has("the store does not answer") {
 			return errors.New("it has not tried")
 		}
 		return nil
 	}, time.Minute, "the agent to miss its servers")
 	select {
-	case <-d.agent.known:
+	case <-d.agent.inputs.Known():
 		t.Error("it takes it that nothing is wanted")
-	case <-time.After(2 * retryStore):
+	case <-time.After(2 * inputs.RetryStore):
 	}
 }

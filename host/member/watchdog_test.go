@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pergola-net/pergola/host/member/membertest"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/lab/testkit"
@@ -74,7 +75,7 @@ func ended(t *testing.T, cmd *exec.Cmd) {
 func TestTheWatchdogEndsWhatMayStartElsewhereWhenNobodyRenewsTheLease(t *testing.T) {
 	state := t.TempDir()
 	dog := Watchdog{StateDir: state, Log: slog.New(slog.DiscardHandler)}
-	l := newTerm()
+	l := membertest.NewLease()
 	dog.Post(l)
 	mover, stayer := stand(t, state, "mover", "always"), stand(t, state, "stayer", "")
 	done := make(chan error, 1)
@@ -90,7 +91,7 @@ func TestTheWatchdogEndsWhatMayStartElsewhereWhenNobodyRenewsTheLease(t *testing
 	if !lives(stayer) || !lives(mover) {
 		t.Error("nodes were ended while the lease held")
 	}
-	l.end()
+	l.EndIn(fenceMargin / 2)
 	dog.Post(l)
 	ended(t, mover)
 	if !lives(stayer) {

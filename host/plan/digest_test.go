@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pergola-net/pergola/host/plan/plantest"
+	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -49,5 +50,22 @@ func TestDigestsStayAsTheyAreAcrossVersions(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// An agent that is started without a store knows by its mark alone what the fence ends: no process of the node may run
+// before the mark is there.
+func TestANewSliverBearsTheMarkOfTheFence(t *testing.T) {
+	s := plantest.Spread(plantest.Slice(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "A"})
+	key := reconcile.Key{Kind: KindSliver, Slice: 7, Name: "h1"}
+	before, _ := New(placeOf("A"), []Input{{Spec: s}})
+	s.Node("h1").Placement.Reschedule = slice.RescheduleAlways
+	after, _ := New(placeOf("A"), []Input{{Spec: s}})
+	was, is := before.Detail(key).(Sliver), after.Detail(key).(Sliver)
+	if was.Notes[FenceNote] != "" || is.Notes[FenceNote] == "" {
+		t.Errorf("marks %v, then %v", was.Notes, is.Notes)
+	}
+	if was.Digest != is.Digest {
+		t.Error("another policy makes the sliver anew")
 	}
 }

@@ -1,0 +1,172 @@
+package drive
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/reconcile"
+	"github.com/pergola-net/pergola/host/routing"
+	"github.com/pergola-net/pergola/host/sliver"
+)
+
+func (d *Pass) prepareArea(ctx context.Context, id uint16, w plan.Area) error {
+	if err := d.Machine.Runtime.PrepareSlice(ctx, id, w.Name, w.Hosts); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.areas[id] = w.Digest()
+	return nil
+}
+
+// removeArea removes all that is left of a slice: its devices at once, then its files.
+func (d *Pass) removeArea(ctx context.Context, id uint16) error {
+	if n := d.Machine.Network(); n != nil {
+		if err := n.DeleteSlice(ctx, id); err != nil {
+			return err
+		}
+	}
+	d.mu.Lock()
+	delete(d.areas, id)
+	d.mu.Unlock()
+	return d.Machine.Runtime.RemoveSlice(ctx, id)
+}
+
+// specOf gives the container of a planned sliver.
+func specOf(s plan.Sliver) sliver.Spec {
+	return sliver.Spec{
+		ID: sliver.ID(s.NodeID), SliceName: s.SliceName, Digest: s.Digest, Hostname: s.Hostname, Rootfs: s.Rootfs,
+		Command: s.Command, Env: s.Env, Files: s.Files, Binds: s.Binds, Beneath: s.Beneath,
+		CPU: s.CPU, Memory: s.Memory, PIDs: s.PIDs, Sysctls: s.Sysctls, Notes: s.Notes,
+	}
+}
+
+func (d *Pass) create(ctx context.Context, spec sliver.Spec) error {
+	// An image may take minutes to arrive. It goes on arriving when nothing waits for it.
+	if err := d.Machine.Runtime.Fetch(d.Running, spec); d.Running.Err() != nil {
+		return reconcile.ErrSkipped
+	} else if err != nil {
+		return fmt.Errorf("create sliver %s: %w", spec.ID, err)
+	}
+	if spec.Notes[plan.FenceNote] != "" { // the watchdog of when the plan was made may have ended while the image arrived
+		d.callWatchdog()
+	}
+	pid, err := d.Machine.Runtime.Create(ctx, spec)
+	if err != nil {
+		return err
+	}
+	d.pids.Store(spec.ID, pid)
+	return nil
+}
+
+func (d *Pass) remove(ctx context.Context, id sliver.ID) error {
+	if err := d.delete(ctx, id); err != nil {
+		return err
+	}
+	if d.Seen.Slivers[id].State == sliver.Exited {
+		d.Restarted(id)
+	}
+	return nil
+}
+
+// delete removes a sliver, and before it what the fast path has of it.
+func (d *Driver) delete(ctx context.Context, id sliver.ID) error {
+	d.FastPath.Remove(id)
+	if err := d.Machine.Runtime.Delete(ctx, id); err != nil {
+		return err
+	}
+	d.pids.Delete(id)
+	return nil
+}
+
+// pid gives a sliver's first process: one made in this pass, or observed at its beginning.
+func (d *Pass) pid(id sliver.ID) (int, error) {
+	if pid, ok := d.pids.Load(id); ok {
+		return pid.(int), nil
+	}
+	if s := d.Seen.Slivers[id]; s.PID != 0 {
+		return s.PID, nil
+	}
+	return 0, fmt.Errorf("%s: %w", id.Node, sliver.ErrNotRunning)
+}
+
+func (d *Pass) setProcess(ctx context.Context, id sliver.ID, p plan.Process, amend bool) error {
+	if !amend {
+		if err := d.Machine.Runtime.Start(ctx, id); err != nil {
+			return err
+		}
+	}
+	switch {
+	case p.Frozen:
+		return d.Machine.Runtime.Pause(id)
+	case amend:
+		return d.resume(ctx, id)
+	}
+	return nil
+}
+
+// resume lets a node go on. Its routing daemon could not read what was configured meanwhile.
+func (d *Pass) resume(ctx context.Context, id sliver.ID) error {
+	if err := d.Machine.Runtime.Resume(id); err != nil {
+		return err
+	}
+	k := reconcile.Key{Kind: plan.KindConfig, Slice: id.Slice, Name: id.Node}
+	if r, ok := d.Want.Detail(k).(routing.Rendered); ok {
+		if err := d.reload(ctx, id, r); err != nil {
+			d.Warn(id, err.Error())
+		}
+	}
+	return nil
+}
+
+// configureDaemon writes the files of a routing daemon. A daemon that runs is told to read them again; it does not
+// restart.
+func (d *Pass) configureDaemon(ctx context.Context, id sliver.ID, r routing.Rendered, amend bool) error {
+	if err := d.Machine.Runtime.WriteFiles(ctx, id, r.Files); err != nil {
+		return fmt.Errorf("configure %s: %w", id.Node, err)
+	}
+	if s := d.Seen.Slivers[id]; amend && s.State == sliver.Running {
+		if err := d.reload(ctx, id, r); err != nil {
+			return err
+		}
+	}
+	return d.Machine.Runtime.Note(id, plan.NoteOf[plan.KindConfig], plan.Digest(r.Files))
+}
+
+// reloadTimeout is how long a daemon may take to read its configuration again: a user may have stopped it.
+const reloadTimeout = time.Minute
+
+func (d *Pass) reload(ctx context.Context, id sliver.ID, r routing.Rendered) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, reloadTimeout, fmt.Errorf("no answer for %v", reloadTimeout))
+	defer cancel()
+	for _, command := range r.Reload {
+		complaints, err := d.run(ctx, id, command)
+		if err != nil {
+			return fmt.Errorf("reload the configuration of %s: %w", id.Node, err)
+		}
+		if complaints != "" { // that daemons had to start anew, for example
+			d.Warn(id, "reload the configuration: "+complaints)
+		}
+	}
+	return nil
+}
+
+// run runs a command in a node and gives what it wrote to its standard error; if it fails, all that it wrote is part of
+// the error.
+func (d *Driver) run(ctx context.Context, id sliver.ID, command []string) (complaints string, err error) {
+	var out, complained bytes.Buffer
+	request := sliver.ExecRequest{Args: command, Stdout: &out, Stderr: &complained}
+	code, err := d.Machine.Runtime.Exec(ctx, id, request)
+	if err != nil {
+		return "", err
+	}
+	if code != 0 {
+		all := strings.TrimSpace(out.String() + complained.String())
+		return "", fmt.Errorf("%s: exit status %d: %s", command[0], code, all)
+	}
+	return strings.TrimSpace(complained.String()), nil
+}

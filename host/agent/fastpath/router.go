@@ -1,0 +1,63 @@
+package fastpath
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/host/agent/observe"
+	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// Router is a router as it is to be on the fast path, or off it.
+type Router struct {
+	Slice uint16
+	NetNS uint64      // inode of its network namespace
+	PID   int         // of a process in it
+	Legs  map[int]int // the substrate's port by the ifindex of the node's interface
+	Off   bool        // by the topology
+}
+
+// Routers lists the routers that the fast path is to know, by what is wanted and what was observed. It is pure.
+func Routers(inputs []plan.Input, seen *observe.Snapshot) map[sliver.ID]Router {
+	all := make(map[sliver.ID]Router)
+	for i := range inputs {
+		spec := inputs[i].Spec
+		for j := range spec.Nodes {
+			n := &spec.Nodes[j]
+			id := sliver.ID{Slice: spec.ID, Node: n.Name}
+			ns, legs := seen.NetNS[id], seen.Legs[id]
+			if n.Kind != slice.Router || ns == 0 || len(legs) == 0 {
+				continue
+			}
+			all[id] = Router{
+				Slice: spec.ID, NetNS: ns, PID: seen.Slivers[id].PID, Legs: legs, Off: n.FastPath == slice.FastPathOff,
+			}
+		}
+	}
+	return all
+}
+
+func (r Router) equal(o Router) bool {
+	return r.NetNS == o.NetNS && r.Off == o.Off && maps.Equal(r.Legs, o.Legs)
+}
+
+// open opens a router's network namespace, if it still is the one that was observed.
+func (r Router) open() (*os.File, error) {
+	ns, err := netns.Open(netns.Path(r.PID))
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(ns.Fd()), &st); err != nil || st.Ino != r.NetNS {
+		err = fmt.Errorf("open the network namespace of process %d: %w", r.PID, errors.Join(netns.ErrGone, err))
+		return nil, errors.Join(err, ns.Close())
+	}
+	return ns, nil
+}

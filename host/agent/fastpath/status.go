@@ -1,0 +1,109 @@
+package fastpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/datapath/mirror"
+	"github.com/pergola-net/pergola/host/agent/machine"
+	"github.com/pergola-net/pergola/host/sliver"
+)
+
+// ErrNotMirrored is the error of a question about a router of which there is no mirror.
+var ErrNotMirrored = errors.New("it is not mirrored")
+
+// Router says what the fast path does for one router.
+func (f *FastPath) Router(id sliver.ID) (r api.RouterFastPath) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known, there := f.routers[id]
+	switch {
+	case f.trouble == nil && !there:
+		return off("it does not run", "")
+	case known.Off:
+		return off("fastpath: off in the topology", "")
+	case f.captures[id] > 0:
+		return off("pergola capture takes its frames", "")
+	}
+	if f.trouble != nil || f.refused[id] != nil {
+		return off("it cannot be mirrored", f.troubleLocked(id))
+	}
+	st, err := f.mirror.Status(id.String())
+	if err != nil {
+		return off("it cannot be mirrored", err.Error())
+	}
+	family := func(s mirror.FamilyStatus) api.FamilyFastPath { return api.FamilyFastPath{On: s.FastPath, Why: s.Why} }
+	r = api.RouterFastPath{
+		IPv4: family(st.IPv4), IPv6: family(st.IPv6),
+		Routes: st.IPv4.Routes + st.IPv6.Routes, Neighbours: st.Neighbours, Resyncs: uint64(st.Resyncs),
+	}
+	for _, leg := range st.Off {
+		r.Interfaces = append(r.Interfaces, api.InterfaceFastPath{Interface: leg.Interface, IPv4: leg.IPv4, IPv6: leg.IPv6})
+	}
+	return r
+}
+
+// off is a router whose kernel forwards all frames.
+func off(why, trouble string) api.RouterFastPath {
+	family := api.FamilyFastPath{Why: []string{why}}
+	return api.RouterFastPath{IPv4: family, IPv6: family, Trouble: trouble}
+}
+
+// Trouble words what kept a router off the fast path at the last poll; empty: nothing did, or not for long.
+func (f *FastPath) Trouble(id sliver.ID) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.troubles[id]
+}
+
+// Punts counts the frames that the fast path handed to a router's kernel, by reason. path is nil where there is no
+// substrate.
+func (f *FastPath) Punts(ctx context.Context, path machine.DataPath, id sliver.ID) (map[string]uint64, error) {
+	f.mu.Lock()
+	number := f.counted[id]
+	f.mu.Unlock()
+	if number == 0 || path == nil {
+		return nil, nil
+	}
+	return path.Punts(ctx, number)
+}
+
+// Usage says how full the fast path's memory is.
+func (f *FastPath) Usage() api.FastPathMemory {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fib == nil {
+		return api.FastPathMemory{}
+	}
+	u := f.fib.Usage()
+	share := func(used, bound int) api.Share { return api.Share{Used: int64(used), Bound: int64(bound)} }
+	return api.FastPathMemory{
+		Routers: share(u.Routers, u.RoutersBound), Nexthops: share(u.Nexthops, u.NexthopsBound),
+		Neighbours: share(u.Neighbours, u.NeighboursBound), Bytes: api.Share{Used: u.Bytes, Bound: u.BytesBound},
+	}
+}
+
+// Verify compares the mirror of a router with its kernel. It fails with ErrNotMirrored if there is none.
+func (f *FastPath) Verify(ctx context.Context, id sliver.ID) ([]mirror.Difference, error) {
+	keeper := f.mirrorOf(id)
+	if keeper == nil {
+		return nil, ErrNotMirrored
+	}
+	found, err := keeper.Verify(ctx, id.String())
+	if err != nil {
+		return nil, fmt.Errorf("verify %s: %w", id.Node, err)
+	}
+	return found, nil
+}
+
+// mirrorOf gives the mirror if it is to be of a router.
+func (f *FastPath) mirrorOf(id sliver.ID) mirrorKeeper {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, known := f.routers[id]; !known || f.refused[id] != nil {
+		return nil
+	}
+	return f.mirror
+}

@@ -1,0 +1,149 @@
+// Package machine is what an agent asks of the machine that it runs on: a Runtime for slivers, and a Platform, of which
+// the Network is made. Root is the Platform of a machine where the agent has root's rights; a host without them brings
+// others, as tests do.
+package machine
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+
+	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/host/wire"
+	"github.com/pergola-net/pergola/host/wiring"
+	"github.com/pergola-net/pergola/model/hosts"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// Runtime runs the slivers of this host. *sliver.Runtime does, with root's rights; see there for what each method
+// promises. All values are plain data. Its methods are called from many goroutines.
+type Runtime interface {
+	Slices() ([]uint16, error)
+	List() ([]sliver.Observed, error)
+	Observe(id sliver.ID) (sliver.Observed, error)
+
+	PrepareSlice(ctx context.Context, id uint16, name string, hosts []byte) error
+	RemoveSlice(ctx context.Context, id uint16) error
+
+	Available(ctx context.Context, from slice.Rootfs) error
+	Fetch(ctx context.Context, s sliver.Spec) error
+	Create(ctx context.Context, s sliver.Spec) (pid int, err error)
+	Delete(ctx context.Context, id sliver.ID) error
+	Start(ctx context.Context, id sliver.ID) error
+	Pause(id sliver.ID) error
+	Resume(id sliver.ID) error
+
+	Note(id sliver.ID, key, value string) error
+	WriteFiles(ctx context.Context, id sliver.ID, files []slice.File) error
+	Exec(ctx context.Context, id sliver.ID, r sliver.ExecRequest) (code int, err error)
+	LogPath(sliceName, node string) string
+	Exits() <-chan sliver.ID
+	Close()
+}
+
+// Network is the network of all slices on this host. *wire.Substrate is, with root's rights; see there for what each
+// method promises. Two values are equal if they are the same network, not one that was made anew. One that also is a
+// DataPath has a fast path.
+type Network interface {
+	Observe(ctx context.Context) (wire.State, error)
+	Counters(ctx context.Context) (map[string]wire.Traffic, error)
+	Close() error
+
+	AddPort(ctx context.Context, p wire.Port) error
+	AddTunnel(ctx context.Context, t wire.Tunnel) error
+	DeletePorts(ctx context.Context, names ...string) error
+	DeleteSlice(ctx context.Context, id uint16) error
+	SetUp(ctx context.Context, port string, up bool) error
+	ConfigureNode(ctx context.Context, pid int, n wire.Node) error
+
+	AddSwitch(ctx context.Context, w wire.Switch) error
+	DeleteSwitches(ctx context.Context, names ...string) error
+	Join(ctx context.Context, a, b string) error
+	Attach(ctx context.Context, port, sw string) error
+	AddCable(ctx context.Context, c wire.Cable) error
+	Unjoin(ctx context.Context, port string) error
+	Treat(ctx context.Context, l wiring.Link) error
+
+	OpenUnderlay(ctx context.Context, c wire.UnderlayConfig) error
+	Underlay(ctx context.Context) (wire.UnderlayState, error)
+}
+
+// DataPath is what the fast path needs of a network.
+type DataPath interface {
+	FIB() fib.Maps
+	Hold(ports map[int]bool)
+	Router(port int) (uint32, error)
+	Punts(ctx context.Context, router uint32) (map[string]uint64, error)
+	ClearPunts(router uint32) error
+}
+
+// Platform is what a host makes its network of.
+type Platform interface {
+	// OpenNetwork makes the network, or adopts what an earlier agent made. deleted is called when a device of it was
+	// deleted, perhaps not by the agent; it must not wait.
+	OpenNetwork(ctx context.Context, deleted func()) (Network, error)
+	HasNetwork() bool                        // something of it is there, perhaps half made
+	RemoveNetwork(ctx context.Context) error // also what is half made
+	NetNS(pid int) uint64                    // inode of a process's network namespace; 0: there is none
+
+	HaveNetem() error // nil: links can have delay and loss
+	HaveHTB() error   // nil: links can have a rate
+	Interfaces() ([]hosts.Underlay, error)
+	WatchInterfaces(changed func()) (stop func() error, err error)
+	PathMTU(local, peer netip.Addr) (bytes int, err error)
+}
+
+// ErrNoNetwork is the error of what needs the network of all slices, while there is none.
+var ErrNoNetwork = errors.New("the network of all slices is not open")
+
+// Machine is a runtime, a platform, and the network while it is open. Its methods may be called from many goroutines.
+type Machine struct {
+	Runtime  Runtime
+	Platform Platform
+
+	deleted func()
+
+	mu   sync.Mutex // guards open
+	open Network    // nil: there is none
+}
+
+// New gives a machine whose network is not open. deleted is called when a device of the network was deleted.
+func New(r Runtime, p Platform, deleted func()) *Machine {
+	return &Machine{Runtime: r, Platform: p, deleted: deleted}
+}
+
+// OpenNetwork makes the network, or adopts what an earlier agent made.
+func (m *Machine) OpenNetwork(ctx context.Context) error {
+	n, err := m.Platform.OpenNetwork(ctx, m.deleted)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.open = n
+	return nil
+}
+
+// DetachNetwork gives the network that was open, or nil. The machine has none afterwards; the caller closes it.
+func (m *Machine) DetachNetwork() Network {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.open
+	m.open = nil
+	return n
+}
+
+// Network is the network that is open; nil where there is none.
+func (m *Machine) Network() Network {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.open
+}
+
+// DataPath is that of the network that is open; nil where there is none.
+func (m *Machine) DataPath() DataPath {
+	path, _ := m.Network().(DataPath)
+	return path
+}

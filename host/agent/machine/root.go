@@ -1,0 +1,58 @@
+package machine
+
+import (
+	"context"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/host/wire"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/model/hosts"
+)
+
+// Root is the platform of a machine where the agent has root's rights: package wire.
+type Root struct {
+	StateDir string // of what must be found again: runtime state, gone after a reboot
+}
+
+// OpenNetwork implements Platform.
+func (p Root) OpenNetwork(ctx context.Context, deleted func()) (Network, error) {
+	s, err := wire.Open(ctx, wire.Config{StateDir: p.StateDir, Deleted: deleted})
+	if err != nil {
+		return nil, err // no typed nil
+	}
+	return s, nil
+}
+
+// HasNetwork implements Platform.
+func (p Root) HasNetwork() bool { return wire.Present(p.StateDir) }
+
+// RemoveNetwork implements Platform.
+func (p Root) RemoveNetwork(ctx context.Context) error { return wire.Remove(ctx, p.StateDir) }
+
+// HaveNetem implements Platform.
+func (Root) HaveNetem() error { return wire.HaveNetem() }
+
+// HaveHTB implements Platform.
+func (Root) HaveHTB() error { return wire.HaveHTB() }
+
+// Interfaces implements Platform.
+func (Root) Interfaces() ([]hosts.Underlay, error) { return wire.Underlays() }
+
+// WatchInterfaces implements Platform.
+func (Root) WatchInterfaces(changed func()) (stop func() error, err error) {
+	return wire.WatchInterfaces(changed)
+}
+
+// PathMTU implements Platform.
+func (Root) PathMTU(local, peer netip.Addr) (bytes int, err error) { return wire.PathMTU(local, peer) }
+
+// NetNS implements Platform.
+func (Root) NetNS(pid int) uint64 {
+	var st unix.Stat_t
+	if pid == 0 || unix.Stat(netns.Path(pid), &st) != nil {
+		return 0
+	}
+	return st.Ino
+}

@@ -1,0 +1,46 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/pergola-net/pergola/host/agent/machine"
+	"github.com/pergola-net/pergola/model/hosts"
+)
+
+func (m *memoryMachine) OpenNetwork(context.Context, func()) (machine.Network, error) {
+	n := &memoryNetwork{memoryMachine: m}
+	err := m.step("open network", func() error { m.present = true; return nil }, func() { m.present = true })
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+func (m *memoryMachine) HasNetwork() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.present
+}
+
+func (m *memoryMachine) RemoveNetwork(context.Context) error {
+	return m.step("remove network", func() error {
+		if len(m.areas) > 0 {
+			return m.violated("the network goes, and areas %v are there", m.areas)
+		}
+		clear(m.state.Ports)
+		clear(m.state.Cables)
+		clear(m.state.Switches)
+		m.present = false
+		return nil
+	}, nil)
+}
+
+func (m *memoryMachine) NetNS(pid int) uint64                        { return uint64(pid) }
+func (m *memoryMachine) HaveNetem() error                            { return nil }
+func (m *memoryMachine) HaveHTB() error                              { return nil }
+func (m *memoryMachine) Interfaces() ([]hosts.Underlay, error)       { return nil, nil }
+func (m *memoryMachine) PathMTU(netip.Addr, netip.Addr) (int, error) { return 1500, nil }
+func (m *memoryMachine) WatchInterfaces(func()) (stop func() error, err error) {
+	return func() error { return nil }, nil
+}

@@ -1,0 +1,121 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/probe"
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// Convergence reads the routing tables of a slice's nodes that are here once. Routing has converged when this call
+// and the one before it found every destination reachable, and the tables equal; see docs/convergence.md.
+func (s *Server) Convergence(ctx context.Context, name string) (api.Convergence, error) {
+	w, pids, err := s.running(name)
+	if err != nil {
+		return api.Convergence{}, err
+	}
+	tables, err := probe.AllTables(ctx, pids)
+	if err != nil {
+		return api.Convergence{}, err
+	}
+	at := s.inputs.Place()
+	for i := range w.Spec.Nodes {
+		n := &w.Spec.Nodes[i]
+		if off := w.Overrides.Power[n.Name] == slice.PowerOff; n.HasSliver() && !at.Owns(n) && !off {
+			tables[n.Name] = probe.Expected(n)
+		}
+	}
+	v := probe.Converged(w.Spec, tables, func(link string) bool { return !w.Overrides.Down[link] })
+	run := s.allRun(w, pids)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.tables[name]
+	s.tables[name] = tables
+	same := before != nil && maps.EqualFunc(before, tables, probe.Table.Equal)
+	return api.Convergence{
+		Converged: v.Converged && same && run,
+		Routers:   v.Routers, Pairs: v.Pairs, Reached: v.Reached, Missing: v.Missing,
+	}, nil
+}
+
+// allRun reports whether every node runs that is meant to: all but those that a user stopped or paused, and those whose
+// restart policy leaves them after their end.
+func (s *Server) allRun(w *plan.Input, pids map[string]int) bool {
+	at := s.inputs.Place()
+	for i := range w.Spec.Nodes {
+		n := &w.Spec.Nodes[i]
+		off := w.Overrides.Power[n.Name] == slice.PowerOff || w.Overrides.Power[n.Name] == slice.PowerFrozen
+		if _, runs := pids[n.Name]; runs || off || !n.HasSliver() || !at.Owns(n) {
+			continue
+		}
+		o, err := s.machine.Runtime.Observe(sliver.ID{Slice: w.Spec.ID, Node: n.Name})
+		if err != nil || o.State != sliver.Exited || !plan.StaysEnded(n.Restart, o.ExitCode) {
+			return false
+		}
+	}
+	return true
+}
+
+// Check tries the slice's checks from nodes that are here, or pings from them to all others where it has none.
+func (s *Server) Check(
+	ctx context.Context, name string, r api.CheckRequest, progress func(api.CheckProgress),
+) ([]api.CheckResult, error) {
+	w, pids, err := s.running(name)
+	if err != nil {
+		return nil, err
+	}
+	at := s.inputs.Place()
+	c := probe.Checker{
+		Slice: w.Spec,
+		From:  func(node string) bool { n := w.Spec.Node(node); return n != nil && at.Owns(n) }, // other hosts try theirs
+		PID:   func(node string) (int, bool) { pid, ok := pids[node]; return pid, ok },
+		Exec: func(ctx context.Context, node, command string) (int, []byte, error) {
+			var out bytes.Buffer
+			status, err := s.machine.Runtime.Exec(ctx, sliver.ID{Slice: w.Spec.ID, Node: node}, sliver.ExecRequest{
+				Args: []string{"/bin/sh", "-c", command}, Stdout: &out, Stderr: &out,
+			})
+			return status, out.Bytes(), err
+		},
+	}
+	if progress != nil {
+		c.Progress = func(done, total int) { progress(api.CheckProgress{Done: done, Total: total}) }
+	}
+	var results []probe.CheckResult
+	if r.AllPairs || len(w.Spec.Checks) == 0 {
+		results, err = c.AllPairs(ctx)
+	} else {
+		results, err = c.Run(ctx, chosen(w.Spec.Checks, r))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("check slice %s: %w", name, err)
+	}
+	out := make([]api.CheckResult, len(results))
+	for i, r := range results {
+		out[i] = api.CheckResult{
+			Name: r.Name, Kind: r.Kind, From: r.From, To: r.To, Address: r.Address, OK: r.OK, Message: r.Message,
+			RTT: r.RTT, Duration: r.Duration,
+		}
+	}
+	return out, nil
+}
+
+// chosen gives the checks that a request names, with its timeout where they have none.
+func chosen(all []slice.Check, r api.CheckRequest) (some []slice.Check) {
+	for _, c := range all {
+		if len(r.Names) > 0 && !slices.Contains(r.Names, c.Name) {
+			continue
+		}
+		if c.Timeout == 0 {
+			c.Timeout = r.Timeout
+		}
+		some = append(some, c)
+	}
+	return some
+}

@@ -1,0 +1,167 @@
+// Package serve answers requests about the nodes of one host: commands, logs, captures, tables, checks, counters. It is
+// what control/rest asks of an agent, but for what the agent's loop does.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/host/agent/fastpath"
+	"github.com/pergola-net/pergola/host/agent/inputs"
+	"github.com/pergola-net/pergola/host/agent/machine"
+	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/probe"
+	"github.com/pergola-net/pergola/host/routing"
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// Server answers requests. Its methods may be called from many goroutines; those that rest.Agent has are documented
+// there.
+type Server struct {
+	host     string // this machine's name in the store
+	alone    bool   // this machine is in no cluster
+	machine  *machine.Machine
+	inputs   *inputs.Inputs
+	fastPath *fastpath.FastPath
+
+	mu     sync.Mutex                        // guards tables
+	tables map[string]map[string]probe.Table // by slice and node: at the last look for convergence
+}
+
+// New gives a server for a host, which is alone if it is in no cluster.
+func New(host string, alone bool, m *machine.Machine, in *inputs.Inputs, f *fastpath.FastPath) *Server {
+	return &Server{
+		host: host, alone: alone, machine: m, inputs: in, fastPath: f, tables: make(map[string]map[string]probe.Table),
+	}
+}
+
+// Forget drops what is remembered of a slice that is gone.
+func (s *Server) Forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tables, name)
+}
+
+// Supports says what this machine lacks for a slice.
+func (s *Server) Supports(ctx context.Context, spec *slice.Slice) error {
+	at := s.inputs.Place()
+	var netem, htb bool
+	for i := range spec.Links {
+		for _, e := range spec.Links[i].Ends {
+			if n := spec.Node(e.Node); !s.alone && n != nil && n.Kind != slice.Switch && !at.Owns(n) {
+				continue // shaped on another host
+			}
+			netem = netem || e.Shape.NeedsNetem()
+			htb = htb || e.Shape.NeedsHTB()
+		}
+	}
+	missing := []error{canRender(spec), s.haveRoots(ctx, at, spec)}
+	if netem {
+		missing = append(missing, s.machine.Platform.HaveNetem())
+	}
+	if htb {
+		missing = append(missing, s.machine.Platform.HaveHTB())
+	}
+	return errors.Join(missing...)
+}
+
+// canRender renders the configuration of all nodes, wherever they are.
+func canRender(spec *slice.Slice) error {
+	r := routing.NewRenderer(spec)
+	for i := range spec.Nodes {
+		if spec.Nodes[i].Kind == slice.Switch {
+			continue
+		}
+		if _, err := r.Render(&spec.Nodes[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// haveRoots checks that the sources of the root file systems of this host's nodes are there.
+func (s *Server) haveRoots(ctx context.Context, at plan.Place, spec *slice.Slice) error {
+	users := make(map[slice.Rootfs]string) // the first node of each
+	for i := range spec.Nodes {
+		n := &spec.Nodes[i]
+		if _, known := users[n.Rootfs]; !known && (s.alone || at.Owns(n)) {
+			users[n.Rootfs] = n.Name
+		}
+	}
+	var group sync.WaitGroup
+	missing := make(chan error, len(users))
+	for from, node := range users {
+		group.Go(func() {
+			if err := s.machine.Runtime.Available(ctx, from); err != nil {
+				missing <- fmt.Errorf("root file system of %s: %w", node, err)
+			}
+		})
+	}
+	group.Wait()
+	close(missing)
+	var all []error
+	for err := range missing {
+		all = append(all, err)
+	}
+	return errors.Join(all...)
+}
+
+// find gives a slice and the process of one of its nodes that runs.
+func (s *Server) find(name, node string) (id sliver.ID, pid int, err error) {
+	w, err := s.inputs.Slice(name)
+	if err != nil {
+		return id, 0, err
+	}
+	n := w.Spec.Node(node)
+	switch {
+	case n == nil:
+		return id, 0, fmt.Errorf("slice %s has no node %s", name, node)
+	case !s.inputs.Place().Owns(n):
+		return id, 0, fmt.Errorf("%s is on host %s, and this is %s: %w", node, n.Host, s.host, api.ErrNotRunning)
+	case !n.HasSliver():
+		return id, 0, fmt.Errorf("%s is a %s, which has no processes of its own: %w", node, n.Kind, api.ErrNotRunning)
+	}
+	id = sliver.ID{Slice: w.Spec.ID, Node: node}
+	o, err := s.machine.Runtime.Observe(id)
+	if errors.Is(err, sliver.ErrNotFound) || err == nil && o.State != sliver.Running && o.State != sliver.Paused {
+		return id, 0, fmt.Errorf("%s: %w", node, api.ErrNotRunning)
+	}
+	if err != nil {
+		return id, 0, err
+	}
+	if o.State == sliver.Paused {
+		return id, o.PID, errPaused{node}
+	}
+	return id, o.PID, nil
+}
+
+// errPaused stops requests that need a node's processes, but not those that only read.
+type errPaused struct{ node string }
+
+func (e errPaused) Error() string {
+	return fmt.Sprintf("%s is paused: `pergola node resume %s` lets it go on", e.node, e.node)
+}
+func (e errPaused) Unwrap() error { return api.ErrNotRunning }
+
+// running gives a slice and the first process of each of its nodes that has one.
+func (s *Server) running(name string) (*plan.Input, map[string]int, error) {
+	w, err := s.inputs.Slice(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := s.machine.Runtime.List()
+	if err != nil {
+		return nil, nil, err
+	}
+	pids := make(map[string]int)
+	for _, o := range all {
+		if o.ID.Slice == w.Spec.ID && o.State == sliver.Running {
+			pids[o.ID.Node] = o.PID
+		}
+	}
+	return w, pids, nil
+}
