@@ -21,8 +21,8 @@ const (
 
 var errInjected = errors.New("injected")
 
-// memoryMachine is a host in memory: a Runtime, a Platform and a Network with the kernel's rules. What breaks a rule is noted
-// in wrong.
+// memoryMachine is a host in memory: a Runtime, a Platform and a Network with the kernel's rules. What breaks a rule is
+// noted in wrong.
 type memoryMachine struct {
 	mu    sync.Mutex // guards all below
 	wrong []string

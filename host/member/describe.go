@@ -29,12 +29,12 @@ type Config struct {
 	Log     *slog.Logger
 	Events  *events.Bus
 
-	Terms      func() *hosts.Terms                                 // what its root grants to slices; nil: whatever they ask for
+	Terms      func() *hosts.Terms                                 // what its root grants to slices; nil: all they ask for
 	Features   func() []string                                     // hosts.FeatureNetem, ...
 	Interfaces func() ([]hosts.Underlay, error)                    // the machine's
 	Watch      func(changed func()) (stop func() error, err error) // calls changed whenever one of them changes
 	Tunnels    func() Tunnels                                      // nil: there is no network now
-	Changed    func()                                              // the interfaces that carry tunnels are others: Underlay.Open is due
+	Changed    func()                                              // other interfaces carry tunnels: Underlay.Open is due
 }
 
 // Host describes one host to the cluster.
@@ -107,8 +107,9 @@ func same(a, b hosts.Host) bool {
 func (h *Host) Describe(ctx context.Context) hosts.Host {
 	c := h.cfg.Cluster
 	d := hosts.Host{
-		Name: h.cfg.Name, Machine: c.Machine, Address: c.Address, API: c.API, Version: c.Version, Labels: maps.Clone(c.Labels),
-		Cores: float64(runtime.NumCPU()), Load: h.cpu.measure(), Kernel: release(), Updated: time.Now(), Features: h.cfg.Features(),
+		Name: h.cfg.Name, Machine: c.Machine, Address: c.Address, API: c.API, Version: c.Version,
+		Labels: maps.Clone(c.Labels), Features: h.cfg.Features(), Kernel: release(),
+		Cores: float64(runtime.NumCPU()), Load: h.cpu.measure(), Updated: time.Now(),
 	}
 	if proc, err := procfs.NewDefaultFS(); err == nil {
 		if m, err := proc.Meminfo(); err == nil && m.MemTotalBytes != nil {

@@ -54,7 +54,9 @@ func (s *strays) describe(h *hosts.Host, count uint64, now time.Time) {
 		s.events.Publish(events.Event{Kind: HostTrouble, Message: "host " + h.Name + ": " + h.Trouble})
 	case before && !s.active:
 		s.log.Info("no packets of tunnels are kept back any more")
-		s.events.Publish(events.Event{Kind: HostTrouble, Message: "host " + h.Name + ": no packets of tunnels are kept back any more"})
+		s.events.Publish(events.Event{
+			Kind: HostTrouble, Message: "host " + h.Name + ": no packets of tunnels are kept back any more",
+		})
 	}
 }
 

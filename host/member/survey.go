@@ -98,7 +98,8 @@ func delayWider(found, before, wider map[string]int) {
 // surveyPaths measures the path to each host, and to fewer if ctx ends before. Where one cannot be measured, the path
 // MTU found before holds.
 func surveyPaths(
-	ctx context.Context, local netip.Addr, peers map[string]netip.Addr, before map[string]int, ask func(local, peer netip.Addr) (int, error),
+	ctx context.Context, local netip.Addr, peers map[string]netip.Addr, before map[string]int,
+	ask func(local, peer netip.Addr) (int, error),
 ) map[string]int {
 	const most = 32 // at once
 	found := map[string]int{}

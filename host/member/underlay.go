@@ -93,7 +93,9 @@ func (u *Underlay) Open(ctx context.Context, by Tunnels) {
 		err = fmt.Errorf("no interface that is up has this host's address %s", u.cluster.Address)
 	}
 	if err == nil {
-		err = by.OpenUnderlay(ctx, UnderlayConfig{Interfaces: names, NoXDP: u.cluster.NoXDP, Bound: isBound(u.cluster, found)})
+		err = by.OpenUnderlay(ctx, UnderlayConfig{
+			Interfaces: names, NoXDP: u.cluster.NoXDP, Bound: isBound(u.cluster, found),
+		})
 	}
 	if u.problem.Set(err) && err != nil {
 		u.log.Warn("open the interfaces that lead to other hosts", "error", err)
@@ -103,7 +105,9 @@ func (u *Underlay) Open(ctx context.Context, by Tunnels) {
 // describe describes the interfaces that carry tunnels, the one with this host's address first. What is wrong with one
 // is written in place of its XDP mode. changed reports that they are others than before. counted is false where there
 // are no counters.
-func (u *Underlay) describe(ctx context.Context, by Tunnels, h *hosts.Host) (state UnderlayState, changed, counted bool) {
+func (u *Underlay) describe(
+	ctx context.Context, by Tunnels, h *hosts.Host,
+) (state UnderlayState, changed, counted bool) {
 	all, err := u.interfaces()
 	if err != nil {
 		u.log.Warn("describe this host", "error", err)

@@ -42,17 +42,25 @@ func TestUnderlaysAreThoseOfTheMembership(t *testing.T) {
 		}
 		return u
 	}
-	all := []hosts.Underlay{at("eth0", "192.0.2.1/24"), at("eth1", "198.51.100.1/24", "2001:db8::1/64"), at("wg0", "203.0.113.1/24")}
+	all := []hosts.Underlay{
+		at("eth0", "192.0.2.1/24"), at("eth1", "198.51.100.1/24", "2001:db8::1/64"), at("wg0", "203.0.113.1/24"),
+	}
 	address := netip.MustParseAddr("198.51.100.1")
 	for name, c := range map[string]struct {
 		member hosts.Membership
 		want   []string
 	}{
-		"the one with the address":  {hosts.Membership{Address: address}, []string{"eth1"}},
-		"it comes first":            {hosts.Membership{Address: address, Interfaces: []string{"eth0", "eth1"}}, []string{"eth1", "eth0"}},
-		"one that is not there":     {hosts.Membership{Address: address, Interfaces: []string{"eth9", "eth1"}}, []string{"eth1", "eth9"}},
-		"nobody has the address":    {hosts.Membership{Address: netip.MustParseAddr("192.0.2.77")}, []string{noUnderlay}},
-		"as IPv4 mapped into IPv6":  {hosts.Membership{Address: netip.MustParseAddr("::ffff:198.51.100.1")}, []string{"eth1"}},
+		"the one with the address": {hosts.Membership{Address: address}, []string{"eth1"}},
+		"it comes first": {
+			hosts.Membership{Address: address, Interfaces: []string{"eth0", "eth1"}}, []string{"eth1", "eth0"},
+		},
+		"one that is not there": {
+			hosts.Membership{Address: address, Interfaces: []string{"eth9", "eth1"}}, []string{"eth1", "eth9"},
+		},
+		"nobody has the address": {hosts.Membership{Address: netip.MustParseAddr("192.0.2.77")}, []string{noUnderlay}},
+		"as IPv4 mapped into IPv6": {
+			hosts.Membership{Address: netip.MustParseAddr("::ffff:198.51.100.1")}, []string{"eth1"},
+		},
 		"an address of IPv6 itself": {hosts.Membership{Address: netip.MustParseAddr("2001:db8::1")}, []string{"eth1"}},
 	} {
 		var got []string
@@ -121,7 +129,8 @@ func TestPacketsThatAreKeptBackAreReportedOnce(t *testing.T) {
 	for _, e := range bus.Recent(0) {
 		reported = append(reported, e.Message)
 	}
-	if len(reported) != 3 || !strings.Contains(reported[0], "host h1: packets of tunnels are kept back") || !strings.Contains(reported[1], "any more") {
+	if len(reported) != 3 || !strings.Contains(reported[0], "host h1: packets of tunnels are kept back") ||
+		!strings.Contains(reported[1], "any more") {
 		t.Errorf("reported: %q", reported)
 	}
 }

@@ -169,7 +169,8 @@ func RunWatchdog(ctx context.Context, stateDir string, nodes Marked, log *slog.L
 		default:
 			ended, err := nodes.End()
 			if news := unended.Set(err) && err != nil; ended > 0 || news {
-				log.Warn("nodes that may start elsewhere are ended here: nobody renews this host's lease", "nodes", ended, "error", err)
+				log.Warn("nodes that may start elsewhere are ended here: nobody renews this host's lease",
+					"nodes", ended, "error", err)
 			}
 		}
 		has, err := nodes.Has()

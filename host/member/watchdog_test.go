@@ -36,7 +36,8 @@ func stand(t *testing.T, state, node, mark string) *exec.Cmd {
 	fields := strings.Fields(string(stat)[strings.LastIndexByte(string(stat), ')')+1:])
 	dir := filepath.Join(state, "slices", "1", "nodes", node)
 	record := map[string]any{
-		"process": map[string]any{"pid": cmd.Process.Pid, "start": json.Number(fields[19])}, "notes": map[string]string{plan.FenceNote: mark, "other": "x"},
+		"process": map[string]any{"pid": cmd.Process.Pid, "start": json.Number(fields[19])},
+		"notes":   map[string]string{plan.FenceNote: mark, "other": "x"},
 	}
 	data, err := json.Marshal(record)
 	if err == nil {
@@ -104,7 +105,10 @@ func TestTheWatchdogEndsWhatMayStartElsewhereWhenNobodyRenewsTheLease(t *testing
 
 func TestOneWatchdogIsCalled(t *testing.T) {
 	state := t.TempDir()
-	dog := Watchdog{StateDir: state, LogDir: state, Command: []string{"/bin/sh", "-c", "read -r line < $0/fence/quit"}, Log: slog.New(slog.DiscardHandler)}
+	dog := Watchdog{
+		StateDir: state, LogDir: state, Command: []string{"/bin/sh", "-c", "read -r line < $0/fence/quit"},
+		Log: slog.New(slog.DiscardHandler),
+	}
 	if err := os.MkdirAll(fenceDir(state), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +189,8 @@ func TestTheWatchdogLogsOnceWhatItCannotRead(t *testing.T) {
 		record := func(node, text string) {
 			t.Helper()
 			dir := filepath.Join(state, "slices", "1", "nodes", node)
-			if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "sliver.json"), []byte(text), 0o600)); err != nil {
+			file := filepath.Join(dir, "sliver.json")
+			if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(file, []byte(text), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -199,7 +204,8 @@ func TestTheWatchdogLogsOnceWhatItCannotRead(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- RunWatchdog(ctx, state, marked(state), log) }()
 		first := []string{<-logged, <-logged}
-		if all := strings.Join(first, ""); !strings.Contains(all, "until: is a directory") || !strings.Contains(all, "bad/sliver.json") {
+		if all := strings.Join(first, ""); !strings.Contains(all, "until: is a directory") ||
+			!strings.Contains(all, "bad/sliver.json") {
 			t.Errorf("logged: %s", all)
 		}
 		select {

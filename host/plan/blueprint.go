@@ -53,7 +53,8 @@ func sysctls(n *slice.Node, net bool) (some map[string]string) {
 // hostsFile makes the names of a slice's nodes resolve within it.
 func hostsFile(s *slice.Slice) []byte {
 	var f bytes.Buffer
-	f.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nff02::1\tip6-allnodes\nff02::2\tip6-allrouters\n")
+	f.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n" +
+		"ff02::1\tip6-allnodes\nff02::2\tip6-allrouters\n")
 	for i := range s.Nodes {
 		for _, v6 := range []bool{false, true} {
 			if addr, ok := s.Nodes[i].Address(v6); ok {

@@ -14,7 +14,9 @@ import (
 // The next version of Pergola adopts what runs by its digest: a digest that changes has every sliver or port of every
 // host made anew. Where that is meant, the values here change with it.
 func TestDigestsStayAsTheyAreAcrossVersions(t *testing.T) {
-	s := plantest.Spread(plantest.Slice(7, []string{"h1", "h2"}, []string{"h2", "h3", "h1"}), map[string]string{"h1": "A", "h2": "B", "h3": "A"})
+	s := plantest.Spread(plantest.Slice(7, []string{"h1", "h2"}, []string{"h2", "h3", "h1"}), map[string]string{
+		"h1": "A", "h2": "B", "h3": "A",
+	})
 	n := s.Node("h1")
 	n.Sysctls = map[string]string{"net.ipv4.ip_forward": "1", "kernel.msgmax": "9"}
 	n.Loopbacks = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}

@@ -35,7 +35,9 @@ func (b *builder) divide(g segment) {
 		outer := switchDevice(b.Spec.ID, part)
 		k := b.bridge(outer, g.owner)
 		end := fmt.Sprintf("s%dx%s", b.Spec.ID, hash(part)[:7])
-		c := NewCable(Cable{A: end + "i", BridgeA: g.device, B: end + "o", BridgeB: outer, Owner: b.Spec.Name + "/" + g.owner, MTU: g.mtu})
+		c := NewCable(Cable{
+			A: end + "i", BridgeA: g.device, B: end + "o", BridgeB: outer, Owner: b.Spec.Name + "/" + g.owner, MTU: g.mtu,
+		})
 		b.addWire(nil, c, reconcile.FallsWithAny, nil, b.key(KindSwitch, g.device), k)
 		for _, device := range chunk {
 			b.rooms[g.device+" "+device] = outer

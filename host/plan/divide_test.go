@@ -43,7 +43,8 @@ func TestASwitchWithMorePortsThanABridgeIsAStarOfBridges(t *testing.T) {
 				case Cable:
 					ports[d.BridgeA]++
 					ports[d.BridgeB]++
-					if len(d.A) > 14 || SliceOf(d.A) != slice.MaxID || strings.TrimRight(d.A, "io") != strings.TrimRight(d.B, "io") && len(d.A) == 14 {
+					if len(d.A) > 14 || SliceOf(d.A) != slice.MaxID ||
+						strings.TrimRight(d.A, "io") != strings.TrimRight(d.B, "io") && len(d.A) == 14 {
 						t.Errorf("cable %+v", d)
 					}
 				}

@@ -37,8 +37,11 @@ func TestAHostMakesNoNodeThatWantsMoreThanItAllows(t *testing.T) {
 		t.Errorf("h1 is bound to %v", spec.Beneath)
 	}
 	want := []string{
-		"node h2: host A does not let it have / (to read): apply the slice on A itself, as root, or start Pergola there with --host-paths / (if it had it before: apply it again; from before an upgrade, nobody's consent is known)",
-		"node u1: host A does not let it have its network (kind: uplink): apply the slice on A itself, as root, or start Pergola there with --host-network (if it had it before: apply it again; from before an upgrade, nobody's consent is known)",
+		"node h2: host A does not let it have / (to read): apply the slice on A itself, as root, or start Pergola there " +
+			"with --host-paths / (if it had it before: apply it again; from before an upgrade, nobody's consent is known)",
+		"node u1: host A does not let it have its network (kind: uplink): apply the slice on A itself, as root, or " +
+			"start Pergola there with --host-network (if it had it before: apply it again; from before an upgrade, " +
+			"nobody's consent is known)",
 	}
 	if got := at.Refusals(s); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("says %q", got)
@@ -46,7 +49,9 @@ func TestAHostMakesNoNodeThatWantsMoreThanItAllows(t *testing.T) {
 
 	// Its own root asked for that; or it is in no cluster.
 	given := at
-	given.Terms = &hosts.Terms{Given: map[string][]slice.Hold{s.Name: {{Path: "/"}, {}, {Path: "/srv/labs/x", Write: true}}}}
+	given.Terms = &hosts.Terms{Given: map[string][]slice.Hold{s.Name: {
+		{Path: "/"}, {}, {Path: "/srv/labs/x", Write: true},
+	}}}
 	for name, p := range map[string]Place{"given": given, "alone": {Host: "A", Joined: true}} {
 		w, _ := New(p, []Input{{Spec: s}})
 		if got := strings.Join(w.names(KindSliver), " "); got != "h1 h2 h3" || len(p.Refusals(s)) > 0 {

@@ -32,7 +32,8 @@ func (b *builder) addSwitch(n *slice.Node) {
 		}
 	}
 	b.addBridge(segment{
-		device: switchDevice(b.Spec.ID, n.Name), owner: n.Name, hosts: b.hosts(n), tunnel: n.Tunnel, mtu: b.mtu(all...), links: here, plugged: plugged,
+		device: switchDevice(b.Spec.ID, n.Name), owner: n.Name, hosts: b.hosts(n), tunnel: n.Tunnel,
+		mtu: b.mtu(all...), links: here, plugged: plugged,
 	})
 }
 
@@ -57,8 +58,8 @@ func (b *builder) inLAN(e slice.End) string {
 	return b.port(e)
 }
 
-// addLink adds what joins a link's ends, as far as it is here. A link that a user took down has ports, and nothing that joins them: then
-// the nodes see no carrier.
+// addLink adds what joins a link's ends, as far as it is here. A link that a user took down has ports, and nothing that
+// joins them: then the nodes see no carrier.
 func (b *builder) addLink(l *slice.Link) {
 	if b.Overrides.Down[l.Name] || !b.HasPart(l) {
 		return
@@ -108,7 +109,8 @@ func (b *builder) addLink(l *slice.Link) {
 func (b *builder) join(l *slice.Link, x, y slice.End) {
 	p, q := b.port(x), b.port(y)
 	j := NewJoin(p, q)
-	b.addWire([]*slice.Link{l}, j, reconcile.FallsWithAll, []string{x.Node, y.Node}, b.key(KindPort, p), b.key(KindPort, q))
+	b.addWire([]*slice.Link{l}, j, reconcile.FallsWithAll, []string{x.Node, y.Node}, b.key(KindPort, p),
+		b.key(KindPort, q))
 	shaped := !b.shape(x).IsZero() || !b.shape(y).IsZero()
 	w := wiring.Link{A: b.end(x), B: b.end(y), Reinject: shaped && (b.isWalked(x.Node) || b.isWalked(y.Node))}
 	b.addQueue(j, w, b.key(KindPort, p), b.key(KindPort, q))
@@ -132,7 +134,8 @@ func (b *builder) plug(l *slice.Link, e slice.End, device string, from side) {
 			from.port = b.inLAN(e)
 		}
 		c := NewCable(Cable{
-			A: b.port(e), BridgeA: b.room(switchDevice(b.Spec.ID, e.Node), b.port(e)), B: from.port, BridgeB: b.room(device, from.port),
+			A: b.port(e), BridgeA: b.room(switchDevice(b.Spec.ID, e.Node), b.port(e)),
+			B: from.port, BridgeB: b.room(device, from.port),
 			Owner: b.Spec.Name + "/" + l.Name, MTU: b.nodes[e.Node].Interface(e.Interface).MTU,
 		})
 		b.addWire(of, c, reconcile.FallsWithAny, nil, b.key(KindSwitch, c.BridgeA), b.key(KindSwitch, c.BridgeB))
@@ -171,7 +174,8 @@ func (b *builder) addQueue(over Wire, l wiring.Link, needs ...reconcile.Key) {
 	}, l)
 }
 
-// end is an end of a link that is here. Frames that a switch sends have no classes: no program of ours meets them there.
+// end is an end of a link that is here. Frames that a switch sends have no classes: no program of ours meets them
+// there.
 func (b *builder) end(e slice.End) wiring.End {
 	w := wiring.End{Port: b.port(e), MTU: b.nodes[e.Node].Interface(e.Interface).MTU, Shape: b.shape(e)}
 	if b.isSwitch(e.Node) {

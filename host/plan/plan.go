@@ -197,7 +197,10 @@ func (b *builder) addNode(n *slice.Node) error {
 
 func (b *builder) addPorts(n *slice.Node, sliverKey reconcile.Key) (keys []reconcile.Key) {
 	for i := range n.Interfaces {
-		p := Port{Device: slice.PortName(b.Spec.ID, n.Interfaces[i].Port), Node: n.Name, Uplink: n.Kind == slice.Uplink, Interface: &n.Interfaces[i]}
+		p := Port{
+			Device: slice.PortName(b.Spec.ID, n.Interfaces[i].Port), Node: n.Name, Uplink: n.Kind == slice.Uplink,
+			Interface: &n.Interfaces[i],
+		}
 		base := sliverKey
 		if p.Uplink {
 			base = b.area
@@ -218,7 +221,9 @@ func (b *builder) addProcess(n *slice.Node, sliverKey reconcile.Key, ports []rec
 	needs := []reconcile.Key{sliverKey}
 	if n.Routing != nil {
 		k := b.key(KindConfig, n.Name)
-		b.add(reconcile.Resource{Key: k, Digest: Digest(rendered.Files), Needs: needs, Amend: true, Falls: reconcile.FallsWithAny}, rendered)
+		b.add(reconcile.Resource{
+			Key: k, Digest: Digest(rendered.Files), Needs: needs, Amend: true, Falls: reconcile.FallsWithAny,
+		}, rendered)
 		needs = append(needs, k)
 	}
 	frozen := b.Overrides.Power[n.Name] == slice.PowerFrozen

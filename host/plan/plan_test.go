@@ -74,7 +74,8 @@ func TestALinkThatIsDownHasPortsAndNoWire(t *testing.T) {
 func TestANodeThatIsOffLeavesItsNeighboursPort(t *testing.T) {
 	s := plantest.Slice(1, []string{"h1", "h2"}, []string{"h2", "h3"})
 	w := mustWant(t, Input{Spec: s, Overrides: slice.Overrides{Power: map[string]slice.Power{"h1": slice.PowerOff}}})
-	if got := w.names(KindPort, KindWire, KindSliver); !slices.Equal(got, []string{"h2", "h3", "s1p2", "s1p3", "s1p3=s1p4", "s1p4"}) {
+	want := []string{"h2", "h3", "s1p2", "s1p3", "s1p3=s1p4", "s1p4"}
+	if got := w.names(KindPort, KindWire, KindSliver); !slices.Equal(got, want) {
 		t.Errorf("wants %v", got)
 	}
 }
@@ -102,7 +103,8 @@ func TestOnlySysctlsOfTheNetworkChangeWhileANodeRuns(t *testing.T) {
 		s.Nodes[0].Sysctls = map[string]string{key: "1"}
 		after := mustWant(t, Input{Spec: s})
 		for i, r := range before.Resources {
-			if changed := after.Resources[i].Digest != r.Digest; changed != (r.Key == reconcile.Key{Kind: kind, Slice: 1, Name: "h1"}) {
+			h1 := reconcile.Key{Kind: kind, Slice: 1, Name: "h1"}
+			if changed := after.Resources[i].Digest != r.Digest; changed != (r.Key == h1) {
 				t.Errorf("%s: change of %s %s: %v", key, KindName(r.Key.Kind), r.Key.Name, changed)
 			}
 		}
@@ -153,9 +155,12 @@ func drawNetwork(t *rapid.T, id uint16) Input {
 	name := rapid.SampledFrom([]string{"h1", "h2", "h3", "h4", "s1", "s2", "u1"})
 	ends := rapid.SliceOfNDistinct(name, 2, 4, rapid.ID[string])
 	s := plantest.Slice(id, rapid.SliceOfN(ends, 0, 8).Draw(t, "links")...)
-	w := Input{Spec: s, Ended: map[string]bool{}, Overrides: slice.Overrides{Power: map[string]slice.Power{}, Down: map[string]bool{}, Shapes: map[string]slice.Shape{}}}
+	w := Input{Spec: s, Ended: map[string]bool{}, Overrides: slice.Overrides{
+		Power: map[string]slice.Power{}, Down: map[string]bool{}, Shapes: map[string]slice.Shape{},
+	}}
 	for _, n := range s.Nodes {
-		w.Overrides.Power[n.Name] = rapid.SampledFrom([]slice.Power{"", slice.PowerOn, slice.PowerOff, slice.PowerFrozen}).Draw(t, "power")
+		powers := []slice.Power{"", slice.PowerOn, slice.PowerOff, slice.PowerFrozen}
+		w.Overrides.Power[n.Name] = rapid.SampledFrom(powers).Draw(t, "power")
 		w.Ended[n.Name] = n.HasSliver() && rapid.IntRange(0, 5).Draw(t, "left") == 0
 	}
 	for _, l := range s.Links {
@@ -198,7 +203,9 @@ func TestWhatIsWantedCanAlwaysBePlannedAndIsThenLeftAlone(t *testing.T) {
 			t.Fatalf("plan %v for what is as wanted", plan)
 		}
 		repeated, _ := New(Place{}, inputs)
-		if !slices.EqualFunc(w.Resources, repeated.Resources, func(a, b reconcile.Resource) bool { return a.Digest == b.Digest && a.Key == b.Key }) {
+		if !slices.EqualFunc(w.Resources, repeated.Resources, func(a, b reconcile.Resource) bool {
+			return a.Digest == b.Digest && a.Key == b.Key
+		}) {
 			t.Fatal("equal inputs give different lists")
 		}
 	})
@@ -213,7 +220,9 @@ func TestASliceThatMakesNoSenseLeavesTheOthersAlone(t *testing.T) {
 		t.Errorf("broken %v", broken)
 	}
 	want := mustWant(t, Input{Spec: good})
-	if !slices.EqualFunc(w.Resources, want.Resources, func(a, b reconcile.Resource) bool { return a.Key == b.Key && a.Digest == b.Digest }) {
+	if !slices.EqualFunc(w.Resources, want.Resources, func(a, b reconcile.Resource) bool {
+		return a.Key == b.Key && a.Digest == b.Digest
+	}) {
 		t.Error("the good slice is wanted otherwise beside the bad one")
 	}
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// What leaves a queue or a LAN for a router that is walked is reinjected into the data path; for hosts, for routers off the fast path and
-// on links that hold nothing up, it need not.
+// What leaves a queue or a LAN for a router that is walked is reinjected into the data path; for hosts, for routers off
+// the fast path and on links that hold nothing up, it need not.
 func TestFramesAreReinjectedWhereARouterIsWalked(t *testing.T) {
-	s := plantest.Slice(7, []string{"h1", "h2"}, []string{"h2", "h3"}, []string{"h3", "h4"}, []string{"h1", "h4"}, []string{"h1", "h2", "h4"})
+	s := plantest.Slice(7, []string{"h1", "h2"}, []string{"h2", "h3"}, []string{"h3", "h4"}, []string{"h1", "h4"},
+		[]string{"h1", "h2", "h4"})
 	for _, name := range []string{"h2", "h3", "h4"} {
 		s.Node(name).Kind = slice.Router
 	}

@@ -113,7 +113,8 @@ func TestAShapeIsAtTheHostThatSends(t *testing.T) {
 		return wiring.End{Port: port, MTU: 1500, Shape: shape}
 	}
 	for host, want := range map[string]wiring.Link{
-		"A": {A: end("s7p1", there), B: end("s7p2", slice.Shape{})}, "B": {A: end("s7p2", back), B: end("s7p1", slice.Shape{})},
+		"A": {A: end("s7p1", there), B: end("s7p2", slice.Shape{})},
+		"B": {A: end("s7p2", back), B: end("s7p1", slice.Shape{})},
 	} {
 		var got []wiring.Link
 		for _, detail := range all[host].details {
@@ -128,12 +129,24 @@ func TestAShapeIsAtTheHostThatSends(t *testing.T) {
 }
 
 func TestATunnelThatCannotBeIsTheLinksTroubleAlone(t *testing.T) {
-	s := plantest.Spread(plantest.Slice(7, []string{"h1", "h2"}, []string{"h1", "h3"}), map[string]string{"h1": "A", "h2": "B", "h3": "C"})
+	s := plantest.Spread(plantest.Slice(7, []string{"h1", "h2"}, []string{"h1", "h3"}), map[string]string{
+		"h1": "A", "h2": "B", "h3": "C",
+	})
 	for why, at := range map[string]Place{
-		"no such host":       {Host: "A", Address: plantest.Hosts["A"], Peers: map[string]netip.Addr{"C": plantest.Hosts["C"]}},
-		"has not said where": {Host: "A", Address: plantest.Hosts["A"], Peers: map[string]netip.Addr{"B": {}, "C": plantest.Hosts["C"]}},
-		"--advertise":        {Host: "A", Address: plantest.Hosts["A"], Peers: map[string]netip.Addr{"B": plantest.Hosts["A"], "C": plantest.Hosts["C"]}},
-		"of two families":    {Host: "A", Address: plantest.Hosts["A"], Peers: map[string]netip.Addr{"B": netip.MustParseAddr("2001:db8::2"), "C": plantest.Hosts["C"]}},
+		"no such host": {
+			Host: "A", Address: plantest.Hosts["A"], Peers: map[string]netip.Addr{"C": plantest.Hosts["C"]},
+		},
+		"has not said where": {
+			Host: "A", Address: plantest.Hosts["A"], Peers: map[string]netip.Addr{"B": {}, "C": plantest.Hosts["C"]},
+		},
+		"--advertise": {
+			Host: "A", Address: plantest.Hosts["A"],
+			Peers: map[string]netip.Addr{"B": plantest.Hosts["A"], "C": plantest.Hosts["C"]},
+		},
+		"of two families": {
+			Host: "A", Address: plantest.Hosts["A"],
+			Peers: map[string]netip.Addr{"B": netip.MustParseAddr("2001:db8::2"), "C": plantest.Hosts["C"]},
+		},
 	} {
 		w, broken := New(at, []Input{{Spec: s}})
 		if len(broken) > 0 {
@@ -142,7 +155,8 @@ func TestATunnelThatCannotBeIsTheLinksTroubleAlone(t *testing.T) {
 		if got := w.names(KindWire); !slices.Equal(got, []string{"s7p3=s7p4"}) {
 			t.Errorf("%s: wires %v", why, got)
 		}
-		if got := w.Problems(s); len(got) != 1 || !strings.Contains(got[0], why) || !strings.Contains(got[0], "h1:eth1 h2:eth1") {
+		if got := w.Problems(s); len(got) != 1 || !strings.Contains(got[0], why) ||
+			!strings.Contains(got[0], "h1:eth1 h2:eth1") {
 			t.Errorf("problems %q, want one that says %q", got, why)
 		}
 	}
@@ -157,7 +171,8 @@ func TestAFencedHostHasNoNodesThatMayStartElsewhere(t *testing.T) {
 	if got := w.names(KindSliver, KindPort, KindWire); !slices.Equal(got, []string{"h2", "s7p2"}) {
 		t.Errorf("wants %v", got)
 	}
-	if w, _ = New(placeOf("A"), []Input{{Spec: s, Awaited: map[string]string{"h2": "B"}}}); !slices.Equal(w.names(KindSliver), []string{"h1"}) {
+	w, _ = New(placeOf("A"), []Input{{Spec: s, Awaited: map[string]string{"h2": "B"}}})
+	if !slices.Equal(w.names(KindSliver), []string{"h1"}) {
 		t.Errorf("starts %v, and B may still run h2", w.names(KindSliver))
 	}
 }
@@ -179,8 +194,9 @@ func TestAPeersNewAddressAmendsItsTunnels(t *testing.T) {
 	}
 }
 
-// What all hosts hold together is what one machine would hold: each node and each wire once, but for links that reach over two hosts, which are
-// at both; and what each host has of a switch, a LAN or such a link is joined to the rest by tunnels that fit.
+// What all hosts hold together is what one machine would hold: each node and each wire once, but for links that reach
+// over two hosts, which are at both; and what each host has of a switch, a LAN or such a link is joined to the rest by
+// tunnels that fit.
 func TestHostsTogetherHoldTheWholeNetwork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawNetwork(t, 7)
@@ -223,7 +239,8 @@ func compareParts(t *rapid.T, s *slice.Slice, kind reconcile.Kind, whole *Wanted
 	want := make(map[string]int)
 	for _, name := range whole.names(kind) {
 		want[name] = 1
-		if j, is := whole.details[reconcile.Key{Kind: kind, Slice: 7, Name: name}].(Join); is && hostOfPort(s, j.A) != hostOfPort(s, j.B) {
+		if j, is := whole.details[reconcile.Key{Kind: kind, Slice: 7, Name: name}].(Join); is &&
+			hostOfPort(s, j.A) != hostOfPort(s, j.B) {
 			want[name] = 2
 		}
 		l, is := whole.details[reconcile.Key{Kind: kind, Slice: 7, Name: name}].(wiring.Link)
@@ -270,13 +287,15 @@ func compareTunnels(t *rapid.T, parts map[string]*Wanted) {
 	}
 	for e, tun := range ends {
 		back, there := ends[end{e.key, e.peer, e.local}]
-		if !there || back.Kind != tun.Kind || back.MTU != tun.MTU || back.Isolated != tun.Isolated || back.DSCP != tun.DSCP || back.StormControl != tun.StormControl || tun.Isolated != (tun.StormControl > 0) {
+		if !there || back.Kind != tun.Kind || back.MTU != tun.MTU || back.Isolated != tun.Isolated || back.DSCP != tun.DSCP ||
+			back.StormControl != tun.StormControl || tun.Isolated != (tun.StormControl > 0) {
 			t.Fatalf("%+v has the counterpart %+v (%v)", tun, back, there)
 		}
 	}
 }
 
-// compareBridges checks that the bridges of one switch or LAN lead to one another, and only isolated: then nothing goes round.
+// compareBridges checks that the bridges of one switch or LAN lead to one another, and only isolated: then nothing goes
+// round.
 func compareBridges(t *rapid.T, whole *Wanted, parts map[string]*Wanted) {
 	for _, device := range whole.names(KindSwitch) {
 		var at []string

@@ -9,8 +9,9 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// What is on another host is reached by a proxy port: a port that is wired as if it were that of the interface there, and leads into a
-// tunnel. Of a switch or a LAN there is a bridge on each of its hosts, with a proxy port for each other host:
+// What is on another host is reached by a proxy port: a port that is wired as if it were that of the interface there,
+// and leads into a tunnel. Of a switch or a LAN there is a bridge on each of its hosts, with a proxy port for each
+// other host:
 //
 //	host A    a ── s1p1 ═══ s1p2 ))) egre or vxlan ((( s1p1 ═══ s1p2 ── b    host B
 //
@@ -28,8 +29,8 @@ type segment struct {
 	plugged []string // devices that may be in the bridge here, beside proxy ports
 }
 
-// addBridge adds the bridge that is here, and a proxy port for each other host: what came out of one goes into no other, or frames would go
-// round.
+// addBridge adds the bridge that is here, and a proxy port for each other host: what came out of one goes into no
+// other, or frames would go round.
 func (b *builder) addBridge(g segment) {
 	sw := b.bridge(g.device, g.owner)
 	b.divide(g)
@@ -104,8 +105,8 @@ func (b *builder) address(t *Tunnel, host string) error {
 	return nil
 }
 
-// tunnelDevice names the proxy port for the rest of a switch or LAN on a host: "s", the slice, "t" and a hash, 14 bytes at most. Its twin's
-// name has one more.
+// tunnelDevice names the proxy port for the rest of a switch or LAN on a host: "s", the slice, "t" and a hash, 14 bytes
+// at most. Its twin's name has one more.
 func tunnelDevice(id uint16, segment, host string) string {
 	return fmt.Sprintf("s%dt%s", id, hash(segment + " " + host)[:8])
 }

@@ -16,7 +16,7 @@ const (
 	KindArea                          // a slice's directory, cgroup and hosts file; ""
 	KindSliver                        // a container, created; the node
 	KindSwitch                        // a bridge; its device
-	KindPort                          // a veth pair with its addresses, or a proxy port; the device in the host's namespace
+	KindPort                          // a veth pair with its addresses, or a proxy port; its device
 	KindNodeNet                       // loopback addresses, routes and sysctls within a sliver; the node
 	KindConfig                        // configuration of a routing daemon; the node
 	KindWire                          // a port joined to a port or a switch, or a switch to a switch; the devices
@@ -44,11 +44,11 @@ type NodeID struct {
 // String is for messages.
 func (id NodeID) String() string { return fmt.Sprintf("%d/%s", id.Slice, id.Node) }
 
-// The details of resources, one type for each kind. KindWire has three, which implement Wire; KindPort has Port and Tunnel; that of
-// KindConfig is routing.Rendered.
+// The details of resources, one type for each kind. KindWire has three, which implement Wire; KindPort has Port and
+// Tunnel; that of KindConfig is routing.Rendered.
 //
-// Digests cover the JSON of some of these types: a field that is renamed, moved or added changes the digest, and with it every resource
-// of that kind is made anew when a host is upgraded.
+// Digests cover the JSON of some of these types: a field that is renamed, moved or added changes the digest, and with
+// it every resource of that kind is made anew when a host is upgraded.
 type (
 	// HostNet is the network namespace and data path of all slices.
 	HostNet struct{}
@@ -184,8 +184,8 @@ func (p Process) Digest() string {
 // Booted is the digest of exec lines: they run once, and not again when they change.
 const Booted = "booted"
 
-// ExitedDigest is that of a sliver whose first process ended: it differs from the digest of one that lives, so the sliver is made anew
-// unless the restart policy leaves it so.
+// ExitedDigest is that of a sliver whose first process ended: it differs from the digest of one that lives, so the
+// sliver is made anew unless the restart policy leaves it so.
 func ExitedDigest(digest string) string { return digest + " exited" }
 
 // StaysEnded reports whether a restart policy leaves a node whose first process ended with the given status.
@@ -207,7 +207,8 @@ func FenceMark(n *slice.Node) string {
 	return ""
 }
 
-// SliceOf reads the slice's id out of a device's name: "s", the id, and a letter. It is 0 for a device that is not Pergola's.
+// SliceOf reads the slice's id out of a device's name: "s", the id, and a letter. It is 0 for a device that is not
+// Pergola's.
 func SliceOf(device string) uint16 {
 	digits := strings.TrimPrefix(device, "s")
 	if i := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); i >= 0 {

@@ -151,7 +151,9 @@ func (c Checker) try(ctx context.Context, check slice.Check, timeout time.Durati
 	return nil
 }
 
-func (c Checker) tryPing(ctx context.Context, pid int, target, source netip.Addr, timeout time.Duration, r *CheckResult) error {
+func (c Checker) tryPing(
+	ctx context.Context, pid int, target, source netip.Addr, timeout time.Duration, r *CheckResult,
+) error {
 	results, err := Ping(ctx, pid, []netip.Addr{target}, PingOptions{Timeout: timeout, Source: source})
 	if err != nil {
 		return &brokenError{err}
@@ -165,7 +167,9 @@ func (c Checker) tryPing(ctx context.Context, pid int, target, source netip.Addr
 
 // tryPath finds the nodes that packets pass and compares them with those that are to be passed, in order; others may
 // lie between.
-func (c Checker) tryPath(ctx context.Context, pid int, target, source netip.Addr, timeout time.Duration, via []string) error {
+func (c Checker) tryPath(
+	ctx context.Context, pid int, target, source netip.Addr, timeout time.Duration, via []string,
+) error {
 	hops, err := Path(ctx, pid, target, PathOptions{Timeout: timeout, Source: source})
 	names := c.nodesOf(hops)
 	if err != nil {

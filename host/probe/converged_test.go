@@ -23,7 +23,9 @@ func converge(s *slice.Slice, up func(string) bool) map[string]probe.Table {
 			for _, b := range l.Ends {
 				if a.Node != b.Node {
 					far := s.Node(b.Node).Interface(b.Interface).Addresses
-					neighbours[a.Node] = append(neighbours[a.Node], hop{a.Interface, b.Node, far[0].Addr().String(), far[1].Addr().String()})
+					neighbours[a.Node] = append(neighbours[a.Node], hop{
+						a.Interface, b.Node, far[0].Addr().String(), far[1].Addr().String(),
+					})
 				}
 			}
 		}
@@ -33,7 +35,9 @@ func converge(s *slice.Slice, up func(string) bool) map[string]probe.Table {
 		lo := probe.Interface{Name: "lo", Index: 1, Up: true, Addresses: n.Loopbacks}
 		t := probe.Table{Interfaces: []probe.Interface{lo}}
 		for i, p := range n.Interfaces {
-			t.Interfaces = append(t.Interfaces, probe.Interface{Name: p.Name, Index: i + 2, Up: true, MTU: p.MTU, Addresses: p.Addresses})
+			t.Interfaces = append(t.Interfaces, probe.Interface{
+				Name: p.Name, Index: i + 2, Up: true, MTU: p.MTU, Addresses: p.Addresses,
+			})
 		}
 		tables[n.Name] = t
 	}

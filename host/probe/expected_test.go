@@ -35,7 +35,8 @@ func TestPartsOfHostsAddUpToTheWholeNetwork(t *testing.T) {
 		}
 		return v
 	}
-	if got := sum(); !got.Converged || got.Routers != whole.Routers || got.Pairs != whole.Pairs || got.Reached != whole.Reached {
+	if got := sum(); !got.Converged || got.Routers != whole.Routers || got.Pairs != whole.Pairs ||
+		got.Reached != whole.Reached {
 		t.Errorf("the parts give %+v, the whole %+v", got, whole)
 	}
 	tables = maps.Clone(tables)
@@ -50,7 +51,9 @@ func TestPartsOfHostsAddUpToTheWholeNetwork(t *testing.T) {
 }
 
 func TestExpectedKnowsNeighboursAsDaemonsNameThem(t *testing.T) {
-	n := &slice.Node{Interfaces: []slice.Interface{{Name: "eth1", MAC: "02:00:5e:10:00:01", Addresses: []netip.Prefix{netip.MustParsePrefix("2001:db8::1/64")}}}}
+	n := &slice.Node{Interfaces: []slice.Interface{{
+		Name: "eth1", MAC: "02:00:5e:10:00:01", Addresses: []netip.Prefix{netip.MustParsePrefix("2001:db8::1/64")},
+	}}}
 	got := probe.Expected(n).Interface("eth1").Addresses
 	if want := netip.MustParsePrefix("fe80::5eff:fe10:1/64"); len(got) != 2 || !slices.Contains(got, want) {
 		t.Errorf("addresses %v, want %v among them", got, want)

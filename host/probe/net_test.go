@@ -39,10 +39,12 @@ func line(t *testing.T) *daemons.Lab {
 	for name, table := range converge(s, all) {
 		n := s.Node(name)
 		for _, r := range table.Routes {
-			if n.Interfaces[0].Addresses[0].Masked() == r.To || n.Interfaces[0].Addresses[1].Masked() == r.To || len(r.Hops) == 0 {
+			if n.Interfaces[0].Addresses[0].Masked() == r.To || n.Interfaces[0].Addresses[1].Masked() == r.To ||
+				len(r.Hops) == 0 {
 				continue
 			}
-			if last := n.Interfaces[len(n.Interfaces)-1]; last.Addresses[0].Masked() == r.To || last.Addresses[1].Masked() == r.To {
+			if last := n.Interfaces[len(n.Interfaces)-1]; last.Addresses[0].Masked() == r.To ||
+				last.Addresses[1].Masked() == r.To {
 				continue
 			}
 			n.Routes = append(n.Routes, slice.Route{To: r.To, Via: r.Hops[0].Via})
@@ -157,7 +159,9 @@ func TestTablesOfADeadNodeSaySo(t *testing.T) {
 
 func TestPingHearsWhoAnswersAndSaysWhyOthersDoNot(t *testing.T) {
 	l := line(t)
-	targets := []netip.Addr{addr("10.0.0.4"), addr("2001:db8::4"), addr("10.0.0.1"), addr("203.0.113.9"), addr("2001:db8:ffff::9")}
+	targets := []netip.Addr{
+		addr("10.0.0.4"), addr("2001:db8::4"), addr("10.0.0.1"), addr("203.0.113.9"), addr("2001:db8:ffff::9"),
+	}
 	results, err := probe.Ping(t.Context(), l.PID("r1"), targets, probe.PingOptions{Timeout: 600 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +184,9 @@ func TestPingHearsWhoAnswersAndSaysWhyOthersDoNot(t *testing.T) {
 	if out, err := l.Exec("r1", "ip", "route", "add", "192.0.2.0/24", "via", "10.1.1.1"); err != nil {
 		t.Fatal(out, err)
 	}
-	results, err = probe.Ping(t.Context(), l.PID("r1"), []netip.Addr{addr("192.0.2.1")}, probe.PingOptions{Timeout: 400 * time.Millisecond})
+	results, err = probe.Ping(t.Context(), l.PID("r1"), []netip.Addr{addr("192.0.2.1")}, probe.PingOptions{
+		Timeout: 400 * time.Millisecond,
+	})
 	if err != nil || !strings.Contains(results[0].Err.Error(), "10.1.1.1 says: host unreachable") {
 		t.Errorf("got %+v, %v", results, err)
 	}
@@ -209,14 +215,16 @@ func TestPingSurvivesLossAndCountsIt(t *testing.T) {
 func TestPathNamesEveryHop(t *testing.T) {
 	l := line(t)
 	hops, err := probe.Path(t.Context(), l.PID("r1"), addr("10.0.0.4"), probe.PathOptions{})
-	if want := []netip.Addr{addr("10.1.1.1"), addr("10.1.2.1"), addr("10.0.0.4")}; err != nil || !slices.Equal(hops, want) {
+	if want := []netip.Addr{addr("10.1.1.1"), addr("10.1.2.1"), addr("10.0.0.4")}; err != nil ||
+		!slices.Equal(hops, want) {
 		t.Errorf("got %v, %v", hops, err)
 	}
 	hops, err = probe.Path(t.Context(), l.PID("r1"), addr("2001:db8::4"), probe.PathOptions{Source: addr("2001:db8::1")})
 	if err != nil || len(hops) != 3 || hops[2] != addr("2001:db8::4") {
 		t.Errorf("got %v, %v", hops, err)
 	}
-	if out, err := l.Exec("r2", "sh", "-c", "ip route del 10.0.0.4/32 && ip route add unreachable 10.0.0.4/32"); err != nil {
+	const block = "ip route del 10.0.0.4/32 && ip route add unreachable 10.0.0.4/32"
+	if out, err := l.Exec("r2", "sh", "-c", block); err != nil {
 		t.Fatal(out, err)
 	}
 	hops, err = probe.Path(t.Context(), l.PID("r1"), addr("10.0.0.4"), probe.PathOptions{Timeout: time.Second})
@@ -265,7 +273,9 @@ func TestCaptureTakesWhatPasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	ping := func() {
-		_, _ = probe.Ping(t.Context(), l.PID("r1"), []netip.Addr{addr("10.0.0.4")}, probe.PingOptions{Count: 2, Interval: 10 * time.Millisecond})
+		_, _ = probe.Ping(t.Context(), l.PID("r1"), []netip.Addr{addr("10.0.0.4")}, probe.PingOptions{
+			Count: 2, Interval: 10 * time.Millisecond,
+		})
 	}
 	begin := time.Now()
 	packets, err := capture(t, l.PID("r2"), "eth2", probe.CaptureOptions{Count: 4, Filter: filter}, ping)
@@ -280,7 +290,8 @@ func TestCaptureTakesWhatPasses(t *testing.T) {
 			t.Errorf("packet %d: stamped %v", i, at)
 		}
 	}
-	packets, err = capture(t, l.PID("r2"), probe.AnyInterface, probe.CaptureOptions{Count: 8, Filter: filter, Snaplen: 20}, ping)
+	packets, err = capture(t, l.PID("r2"), probe.AnyInterface, probe.CaptureOptions{Count: 8, Filter: filter, Snaplen: 20},
+		ping)
 	if err != nil || len(packets) != 8 {
 		t.Fatalf("any: got %d packets, %v", len(packets), err)
 	}
@@ -299,7 +310,8 @@ func TestCaptureTakesWhatPasses(t *testing.T) {
 func TestCaptureEndsWithItsInterfaceAndItsNode(t *testing.T) {
 	l := line(t)
 	_, err := capture(t, l.PID("r1"), "eth1", probe.CaptureOptions{}, func() {
-		if out, err := l.Exec("r1", "sh", "-c", "ip link set eth1 down && ip link set eth1 up && ip link del eth1"); err != nil {
+		const remove = "ip link set eth1 down && ip link set eth1 up && ip link del eth1"
+		if out, err := l.Exec("r1", "sh", "-c", remove); err != nil {
 			t.Error(out, err)
 		}
 	})
@@ -332,7 +344,8 @@ func TestCaptureSaysWhichInterfacesThereAre(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "there are eth1, eth2, lo; did you mean eth1?") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := probe.CompileFilter(t.Context(), "icmp or or"); err == nil || !strings.Contains(err.Error(), "syntax error") {
+	if _, err := probe.CompileFilter(t.Context(), "icmp or or"); err == nil ||
+		!strings.Contains(err.Error(), "syntax error") {
 		t.Errorf("filter: got %v", err)
 	}
 }
@@ -366,7 +379,10 @@ func TestChecksAreTriedAndWorded(t *testing.T) {
 		{slice.Check{Kind: slice.CheckPing, From: "r3", To: "r1", Fails: true}, false, "r3 does not run"},
 		{slice.Check{Kind: slice.CheckPing, From: "r1", To: "nobody"}, false, "no node nobody"},
 		{slice.Check{Kind: slice.CheckPath, From: "r1", To: "r4", Via: []string{"r2", "r3"}}, true, ""},
-		{slice.Check{Kind: slice.CheckPath, From: "r1", To: "r4", Via: []string{"r3", "r2"}}, false, "passed r2, r3, r4, not r2"},
+		{
+			slice.Check{Kind: slice.CheckPath, From: "r1", To: "r4", Via: []string{"r3", "r2"}}, false,
+			"passed r2, r3, r4, not r2",
+		},
 		{slice.Check{Kind: slice.CheckExec, From: "r1", Command: "echo hello", Output: "^hel+o"}, true, ""},
 		{slice.Check{Kind: slice.CheckExec, From: "r1", Command: "echo hello", Output: "bye"}, false, "hello"},
 		{slice.Check{Kind: slice.CheckExec, From: "r1", Command: "exit 3", Status: 3}, true, ""},

@@ -236,7 +236,10 @@ func (p *planner) decideWhatComes(wanted []Resource) {
 
 // order lays the actions out and joins them by what must come first.
 func (p *planner) order() []Action {
-	o := ordering{planner: p, plan: p.list(), deletes: make(map[Key]int), makes: make(map[Key]int), clears: make(map[Key][]int), fallen: make(map[Key][]int)}
+	o := ordering{
+		planner: p, plan: p.list(), deletes: make(map[Key]int), makes: make(map[Key]int), clears: make(map[Key][]int),
+		fallen: make(map[Key][]int),
+	}
 	for i, a := range o.plan {
 		if a.Op == OpDelete {
 			o.deletes[a.Key] = i

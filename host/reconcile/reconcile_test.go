@@ -150,7 +150,9 @@ func drawWanted(t *rapid.T) []Resource {
 		ports = rapid.Permutation(ports).Draw(t, "order")
 		before := map[Key][]Key{}
 		for i := 0; i+1 < len(ports); i += 2 {
-			k := add(Resource{Key: Key{wire, id + 1, ports[i].Name + "-" + ports[i+1].Name}, Needs: ports[i : i+2 : i+2], Falls: FallsWithAll})
+			k := add(Resource{
+				Key: Key{wire, id + 1, ports[i].Name + "-" + ports[i+1].Name}, Needs: ports[i : i+2 : i+2], Falls: FallsWithAll,
+			})
 			before[owner[ports[i]]] = append(before[owner[ports[i]]], k)
 			before[owner[ports[i+1]]] = append(before[owner[ports[i+1]]], k)
 		}
@@ -208,7 +210,8 @@ func TestHistoriesWithFailuresEndAsWanted(t *testing.T) {
 					w.things[k] = o
 				}
 			}
-			script := rapid.SliceOfN(rapid.SampledFrom([]failing{succeeds, succeeds, failsBefore, failsHalfway, failsAfter, killedHere}), 0, 20).Draw(t, "failures")
+			fates := rapid.SampledFrom([]failing{succeeds, succeeds, failsBefore, failsHalfway, failsAfter, killedHere})
+			script := rapid.SliceOfN(fates, 0, 20).Draw(t, "failures")
 			at := 0
 			w.fails = func(Action) failing {
 				if at++; at <= len(script) {

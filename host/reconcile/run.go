@@ -14,7 +14,9 @@ var ErrSkipped = errors.New("skipped")
 // result holds the outcome of each action by its index; an action behind a failed one is ErrSkipped.
 // When ctx ends, actions under way are waited for, and no further one begins.
 func Run(ctx context.Context, plan []Action, workers int, do func(context.Context, Action) error) []error {
-	r := runner{plan: plan, waits: make([]int, len(plan)), next: make([][]int, len(plan)), result: make([]error, len(plan))}
+	r := runner{
+		plan: plan, waits: make([]int, len(plan)), next: make([][]int, len(plan)), result: make([]error, len(plan)),
+	}
 	r.more.L = &r.mu
 	for i, a := range plan {
 		r.waits[i] = len(a.After) + len(a.Soft)

@@ -41,7 +41,8 @@ func apply(t *testing.T, l *daemons.Lab, n *slice.Node) (said string) {
 // daemonPIDs gives the pids of a node's routing daemons.
 func daemonPIDs(t *testing.T, l *daemons.Lab, node string) string {
 	t.Helper()
-	out, err := l.Exec(node, "sh", "-c", `cd /run/frr 2>/dev/null && for f in [!w]*.pid; do echo $f $(cat $f); done || pidof bird`)
+	out, err := l.Exec(node, "sh", "-c",
+		`cd /run/frr 2>/dev/null && for f in [!w]*.pid; do echo $f $(cat $f); done || pidof bird`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +199,8 @@ func TestReloadRestartsDaemonsThatRefuse(t *testing.T) {
 	start(t, l)
 	converge(t, l, func(link string) bool { return link != "l4" }, time.Minute)
 	// ospfd takes no interface by its name while it has networks.
-	if _, err := l.Exec("r1", "vtysh", "-c", "configure", "-c", "interface eth1", "-c", "no ip ospf area 0.0.0.0", "-c", "interface lo",
+	if _, err := l.Exec("r1", "vtysh", "-c", "configure",
+		"-c", "interface eth1", "-c", "no ip ospf area 0.0.0.0", "-c", "interface lo",
 		"-c", "no ip ospf area 0.0.0.0", "-c", "router ospf", "-c", "network 0.0.0.0/0 area 0"); err != nil {
 		t.Fatal(err)
 	}
@@ -265,20 +267,29 @@ ip route 192.0.2.0/24 blackhole
 `
 	for _, c := range []struct{ name, from, to, want string }{
 		{"nothing", old, old, ""},
-		{"a changed value is overwritten", "interface eth1\n ip ospf cost 10\nexit\n", "interface eth1\n ip ospf cost 20\nexit\n",
+		{"a changed value is overwritten",
+			"interface eth1\n ip ospf cost 10\nexit\n", "interface eth1\n ip ospf cost 20\nexit\n",
 			"interface eth1\nip ospf cost 20\nexit\n"},
-		{"an interface goes line by line, last first", "interface eth1\n a\n b 1\nexit\n", "", "interface eth1\nno b 1\nno a\nexit\n"},
+		{
+			"an interface goes line by line, last first", "interface eth1\n a\n b 1\nexit\n", "",
+			"interface eth1\nno b 1\nno a\nexit\n",
+		},
 		{"a router goes as a whole", "router rip\n network eth1\nexit\n", "", "no router rip\n"},
 		{"a neighbour that changes its system is told everything again", old, strings.Replace(old, "65002", "65003", 1),
 			"router bgp 65001\nno neighbor 192.0.2.1 remote-as 65002\nneighbor 192.0.2.1 remote-as 65003\n" +
-				"neighbor 192.0.2.1 description a\nexit\nrouter bgp 65001\naddress-family ipv4 unicast\nneighbor 192.0.2.1 activate\nexit\nexit\n"},
-		{"a negation goes by its opposite", "router bgp 1\n no x\n y\nexit\n", "router bgp 1\n y\nexit\n", "router bgp 1\nx\nexit\n"},
+				"neighbor 192.0.2.1 description a\nexit\n" +
+				"router bgp 65001\naddress-family ipv4 unicast\nneighbor 192.0.2.1 activate\nexit\nexit\n"},
+		{
+			"a negation goes by its opposite", "router bgp 1\n no x\n y\nexit\n", "router bgp 1\n y\nexit\n",
+			"router bgp 1\nx\nexit\n",
+		},
 	} {
 		script := scriptOf(t)
 		if err := os.WriteFile(filepath.Join(dir, "frr"), script, 0o700); err != nil { //nolint:gosec // it is run
 			t.Fatal(err)
 		}
-		out, err := exec.Command(filepath.Join(dir, "frr"), "difference", write("old", c.from), write("new", c.to)).CombinedOutput()
+		difference := exec.Command(filepath.Join(dir, "frr"), "difference", write("old", c.from), write("new", c.to))
+		out, err := difference.CombinedOutput()
 		if err != nil || string(out) != c.want {
 			t.Errorf("%s: %v, got\n%swant\n%s", c.name, err, out, c.want)
 		}

@@ -186,7 +186,8 @@ func TestUsersFilesAreUsedAsTheyAre(t *testing.T) {
 	}
 	list := []byte("ospfd=no\n")
 	s.Node("r1").Routing.Config = map[string][]byte{"frr.conf": own, "daemons": list, "vtysh.conf": nil}
-	if text := string(configuration(render(t, s, "r1"))); strings.Contains(text, "bgpd=yes") || strings.Contains(text, "service") {
+	if text := string(configuration(render(t, s, "r1"))); strings.Contains(text, "bgpd=yes") ||
+		strings.Contains(text, "service") {
 		t.Errorf("the user's list of daemons was changed:\n%s", text)
 	}
 }

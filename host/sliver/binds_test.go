@@ -48,8 +48,11 @@ func TestBindsShowTheMachinesPaths(t *testing.T) {
 	s.Beneath = map[string]string{dir + "/data": dir, dir + "/link": dir}
 	id, _ := up(t, r, s)
 	const probe = `cat /data/inner/word /mnt/linked/word /srv/file; echo mine >/data/inner/new && echo written
-echo no >/mnt/linked/new || echo refused; echo no >/mnt/linked/disk/new || echo refused; echo no >/srv/file || echo refused`
-	if got, want := sh(t, r, id, "{ "+probe+"; } 2>/dev/null"), "deep\nlinked\nalone\nwritten\nrefused\nrefused\nrefused"; strings.TrimSpace(got) != want {
+echo no >/mnt/linked/new || echo refused
+echo no >/mnt/linked/disk/new || echo refused
+echo no >/srv/file || echo refused`
+	const want = "deep\nlinked\nalone\nwritten\nrefused\nrefused\nrefused"
+	if got := sh(t, r, id, "{ "+probe+"; } 2>/dev/null"); strings.TrimSpace(got) != want {
 		t.Errorf("inside: %q, want %q", got, want)
 	}
 	if text, err := os.ReadFile(dir + "/data/inner/new"); err != nil || string(text) != "mine\n" {

@@ -196,6 +196,17 @@ func subdirs(dir string) ([]string, error) {
 	return names, nil
 }
 
+// setFrozen freezes a cgroup of either version, or thaws it.
+func setFrozen(c interface {
+	Freeze() error
+	Thaw() error
+}, on bool) error {
+	if on {
+		return c.Freeze()
+	}
+	return c.Thaw()
+}
+
 // Usage gives the resources that a sliver uses.
 func (r *Runtime) Usage(id ID) (Usage, error) {
 	u, err := r.groups.usage(r.groupOf(id))

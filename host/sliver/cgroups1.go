@@ -124,10 +124,7 @@ func (g *cgroups1) freeze(group string, on bool) error {
 	if err != nil {
 		return fmt.Errorf("freeze cgroup: %w", err)
 	}
-	if on {
-		return c.Freeze()
-	}
-	return c.Thaw()
+	return setFrozen(c, on)
 }
 
 func (g *cgroups1) frozen(group string) bool {

@@ -53,7 +53,8 @@ func TestExec(t *testing.T) {
 	if out, _, _ := run(ExecRequest{Args: []string{"cat", "/proc/self/cgroup"}}); !strings.Contains(out, "/denver") {
 		t.Errorf("not in the sliver's cgroup: %s", out)
 	}
-	if out, _, _ := run(ExecRequest{Args: []string{"grep", "Seccomp:", "/proc/self/status"}}); !strings.Contains(out, "2") {
+	out, _, _ := run(ExecRequest{Args: []string{"grep", "Seccomp:", "/proc/self/status"}})
+	if !strings.Contains(out, "2") {
 		t.Errorf("no seccomp filter: %s", out)
 	}
 	start := time.Now()
@@ -110,7 +111,8 @@ func running(t *testing.T, r *Runtime, id ID) (ended chan struct{}) {
 	go func() {
 		defer close(ended)
 		out := writerFunc(func(p []byte) (int, error) { close(begun); return len(p), nil })
-		if _, err := r.Exec(t.Context(), id, ExecRequest{Args: []string{"sh", "-c", "echo; exec sleep 1000"}, Stdout: out}); err != nil && t.Context().Err() == nil {
+		request := ExecRequest{Args: []string{"sh", "-c", "echo; exec sleep 1000"}, Stdout: out}
+		if _, err := r.Exec(t.Context(), id, request); err != nil && t.Context().Err() == nil {
 			t.Error(err)
 		}
 	}()
@@ -163,7 +165,8 @@ func TestPauseDoesNotFreezeTheServer(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := r.Exec(t.Context(), id, ExecRequest{Args: []string{"true"}}); err != nil && !errors.Is(err, errPaused) {
+				if _, err := r.Exec(t.Context(), id, ExecRequest{Args: []string{"true"}}); err != nil &&
+					!errors.Is(err, errPaused) {
 					t.Error(err)
 					return
 				}

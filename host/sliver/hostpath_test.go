@@ -23,7 +23,9 @@ func TestPathsDoNotLeadOutOfWhatIsAllowed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for link, to := range map[string]string{"lab/out": secret, "lab/up": "../..", "lab/in": allowed + "/lab", "lab/loop": "loop"} {
+	for link, to := range map[string]string{
+		"lab/out": secret, "lab/up": "../..", "lab/in": allowed + "/lab", "lab/loop": "loop",
+	} {
 		if err := os.Symlink(to, filepath.Join(allowed, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +41,8 @@ func TestPathsDoNotLeadOutOfWhatIsAllowed(t *testing.T) {
 		allowed + "/lab/none":      "no such file or directory",
 	} {
 		for _, s := range []Spec{
-			{Binds: []slice.Bind{{Source: path}}}, {Rootfs: slice.Rootfs{Kind: slice.RootfsDir, Ref: path}}, {Rootfs: slice.Rootfs{Kind: slice.RootfsLayout, Ref: path}},
+			{Binds: []slice.Bind{{Source: path}}}, {Rootfs: slice.Rootfs{Kind: slice.RootfsDir, Ref: path}},
+			{Rootfs: slice.Rootfs{Kind: slice.RootfsLayout, Ref: path}},
 		} {
 			free, err := s.resolved()
 			if out := strings.HasPrefix(want, "it leads"); (want == "" || out) != (err == nil) {
@@ -47,7 +50,8 @@ func TestPathsDoNotLeadOutOfWhatIsAllowed(t *testing.T) {
 			}
 			s.Beneath = map[string]string{path: allowed}
 			bound, err := s.resolved()
-			if want == "" && (err != nil || bound.Rootfs != free.Rootfs) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			if want == "" && (err != nil || bound.Rootfs != free.Rootfs) ||
+				want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 				t.Errorf("%s: %v, want %q", path, err, want)
 			}
 		}

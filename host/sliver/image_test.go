@@ -165,7 +165,9 @@ func testImage(t testing.TB) v1.Image {
 		}
 	}
 	image, err := mutate.Config(image, v1.Config{
-		Entrypoint: []string{"sh", "-c"}, Cmd: []string{"pwd; echo $FROM; cat /etc/gone; stat -c %u:%g /proc/self/; exec cat"}, Env: []string{"FROM=image"}, WorkingDir: "/home", User: "speaker",
+		Entrypoint: []string{"sh", "-c"},
+		Cmd:        []string{"pwd; echo $FROM; cat /etc/gone; stat -c %u:%g /proc/self/; exec cat"},
+		Env:        []string{"FROM=image"}, WorkingDir: "/home", User: "speaker",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -327,7 +329,9 @@ func TestArchiveDoesNotFillTheDisk(t *testing.T) {
 	data := archive(t, map[string]string{"etc/motto": "small is beautiful\n", "large": strings.Repeat("x", 60<<20)})
 	i := images{dir: dir}
 	sum := sha256.Sum256(data)
-	_, err := i.unpacked(hex.EncodeToString(sum[:]), imageConfig{}, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil })
+	_, err := i.unpacked(hex.EncodeToString(sum[:]), imageConfig{}, func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(data)), nil
+	})
 	if !errors.Is(err, blob.ErrFull) {
 		t.Errorf("got %v", err)
 	}
@@ -342,10 +346,15 @@ func TestUntarStaysInside(t *testing.T) {
 	for name, entries := range map[string][]tar.Header{
 		"dots":     {{Name: "../../../../../../.." + outside, Typeflag: tar.TypeReg}},
 		"absolute": {{Name: outside, Typeflag: tar.TypeReg}},
-		"link":     {{Name: "l", Typeflag: tar.TypeSymlink, Linkname: filepath.Dir(outside)}, {Name: "l/outside", Typeflag: tar.TypeReg}},
-		"up":       {{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "../../../../../.." + filepath.Dir(outside)}, {Name: "l/outside", Typeflag: tar.TypeReg}},
-		"final":    {{Name: "l", Typeflag: tar.TypeSymlink, Linkname: outside}, {Name: "l", Typeflag: tar.TypeReg}},
-		"hard":     {{Name: "p", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"}},
+		"link": {
+			{Name: "l", Typeflag: tar.TypeSymlink, Linkname: filepath.Dir(outside)}, {Name: "l/outside", Typeflag: tar.TypeReg},
+		},
+		"up": {
+			{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "../../../../../.." + filepath.Dir(outside)},
+			{Name: "l/outside", Typeflag: tar.TypeReg},
+		},
+		"final": {{Name: "l", Typeflag: tar.TypeSymlink, Linkname: outside}, {Name: "l", Typeflag: tar.TypeReg}},
+		"hard":  {{Name: "p", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"}},
 	} {
 		root := t.TempDir()
 		var data bytes.Buffer

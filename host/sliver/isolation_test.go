@@ -67,9 +67,12 @@ func TestIsolation(t *testing.T) {
 		"own directories":          {"touch /run/a /var/lib/a /tmp/a /root/a /home/a /etc/a /a && echo ok", "ok"},
 		"seccomp":                  {"grep Seccomp: /proc/self/status | tr -d '\\t'", "Seccomp:2"},
 		"no new privileges":        {"grep NoNew /proc/self/status | tr -d '\\t'", "NoNewPrivs:1"},
-		"devices":                  {"ls /dev | grep -v core | tr '\\n' ' '", "fd full mqueue net null ptmx pts random shm stderr stdin stdout tty urandom zero"},
-		"ping for everybody":       {"sysctl -n net.ipv4.ping_group_range | tr '\\t' ' '", "0 65535"},
-		"other user":               {"touch /tmp/b && chown frr /tmp/b && stat -c %U /tmp/b", "frr"},
+		"devices": {
+			"ls /dev | grep -v core | tr '\\n' ' '",
+			"fd full mqueue net null ptmx pts random shm stderr stdin stdout tty urandom zero",
+		},
+		"ping for everybody": {"sysctl -n net.ipv4.ping_group_range | tr '\\t' ' '", "0 65535"},
+		"other user":         {"touch /tmp/b && chown frr /tmp/b && stat -c %U /tmp/b", "frr"},
 	} {
 		if got := sh(t, r, id, c.command); got != c.want {
 			t.Errorf("%s: got %q, want %q", what, got, c.want)
@@ -86,7 +89,8 @@ func TestLimits(t *testing.T) {
 	s := spec("denver")
 	s.PIDs, s.Memory, s.CPU = 20, 32<<20, 0.5
 	id, _ := up(t, r, s)
-	if got := sh(t, r, id, "for i in $(seq 50); do sleep 100 >/dev/null 2>&1 & done"); !strings.Contains(got, "Cannot fork") {
+	got := sh(t, r, id, "for i in $(seq 50); do sleep 100 >/dev/null 2>&1 & done")
+	if !strings.Contains(got, "Cannot fork") {
 		t.Errorf("fifty processes: %q", got)
 	}
 	sh(t, r, id, "killall sleep")
@@ -129,19 +133,25 @@ func TestWriteFilesStaysInside(t *testing.T) {
 	if err := os.Mkdir(outside, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	sh(t, r, id, "ln -s "+outside+" /tmp/abs; ln -s ../../../../../../../.."+outside+" /tmp/rel; ln -s /proc/1/root"+outside+" /tmp/magic; ln -s "+outside+"/f /tmp/f")
-	for _, path := range []string{"/tmp/abs/f", "/tmp/rel/f", "/tmp/magic/f", "/tmp/f", "/../../../../.." + outside + "/f"} {
+	sh(t, r, id, "ln -s "+outside+" /tmp/abs; ln -s ../../../../../../../.."+outside+" /tmp/rel; "+
+		"ln -s /proc/1/root"+outside+" /tmp/magic; ln -s "+outside+"/f /tmp/f")
+	for _, path := range []string{
+		"/tmp/abs/f", "/tmp/rel/f", "/tmp/magic/f", "/tmp/f", "/../../../../.." + outside + "/f",
+	} {
 		err := r.WriteFiles(t.Context(), id, []slice.File{{Path: path, Data: []byte("x")}})
 		if exists(filepath.Join(outside, "f")) {
 			t.Fatalf("%s: escaped (%v)", path, err)
 		}
 	}
 	if err := r.WriteFiles(t.Context(), id, []slice.File{
-		{Path: "/etc/frr/frr.conf", Mode: 0o640, Data: []byte("hostname denver\n")}, {Path: "/new/dir/file", Data: []byte("x")},
+		{Path: "/etc/frr/frr.conf", Mode: 0o640, Data: []byte("hostname denver\n")},
+		{Path: "/new/dir/file", Data: []byte("x")},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := sh(t, r, id, "stat -c '%U %a' /etc/frr/frr.conf /new/dir/file | tr '\\n' ' '; ls -A /tmp /etc/frr | grep pergola"); !strings.HasPrefix(got, "frr 640 root 644") || strings.Contains(got, ".pergola-") {
+	got := sh(t, r, id, "stat -c '%U %a' /etc/frr/frr.conf /new/dir/file | tr '\\n' ' '; "+
+		"ls -A /tmp /etc/frr | grep pergola")
+	if !strings.HasPrefix(got, "frr 640 root 644") || strings.Contains(got, ".pergola-") {
 		t.Errorf("files: %q", got)
 	}
 }

@@ -57,13 +57,15 @@ func TestLifeOfPlainSliver(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := observe(t, r, id, Running)
-	if o.PID != pid || o.Digest != "d1" || o.SliceName != "test" || o.StartedAt.IsZero() || o.Notes["booted"] != "yes" || o.Notes["born"] != "so" {
+	if o.PID != pid || o.Digest != "d1" || o.SliceName != "test" || o.StartedAt.IsZero() || o.Notes["booted"] != "yes" ||
+		o.Notes["born"] != "so" {
 		t.Errorf("observed %+v", o)
 	}
 	if u, err := r.Usage(id); err != nil || u.PIDs == 0 || u.CPU == 0 || u.Memory == 0 {
 		t.Errorf("usage %+v, %v", u, err)
 	}
-	if got := sh(t, r, id, "hostname; getent hosts denver | cut -d' ' -f1; readlink /proc/1/exe"); got != "denver\n192.0.2.1\n/.pergola/init" {
+	got := sh(t, r, id, "hostname; getent hosts denver | cut -d' ' -f1; readlink /proc/1/exe")
+	if got != "denver\n192.0.2.1\n/.pergola/init" {
 		t.Errorf("inside: %q", got)
 	}
 	if size := proportional(t, pid); size > 1536<<10 {
@@ -97,7 +99,9 @@ func TestLifeOfCommand(t *testing.T) {
 	r := newRuntime(t)
 	prepare(t, r)
 	s := spec("denver")
-	s.Command = []string{"sh", "-c", "cat /etc/motto; echo to stderr >&2; cat /proc/sys/net/ipv4/conf/eth1/rp_filter; exec sleep 1000"}
+	s.Command = []string{
+		"sh", "-c", "cat /etc/motto; echo to stderr >&2; cat /proc/sys/net/ipv4/conf/eth1/rp_filter; exec sleep 1000",
+	}
 	s.Files = []slice.File{{Path: "/etc/motto", Data: []byte("hello\n")}}
 	s.Sysctls = map[string]string{"net.ipv4.ip_forward": "1", "net.ipv4.conf.eth1.rp_filter": "2"}
 	pid, err := r.Create(t.Context(), s)
@@ -108,7 +112,9 @@ func TestLifeOfCommand(t *testing.T) {
 	if _, err := r.Exec(t.Context(), s.ID, ExecRequest{Args: []string{"true"}}); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("command before the start: %v", err)
 	}
-	if out, err := exec.Command("nsenter", "-t", strconv.Itoa(pid), "-n", "ip", "link", "add", "eth1", "type", "veth", "peer", "eth2").CombinedOutput(); err != nil {
+	add := exec.Command("nsenter", "-t", strconv.Itoa(pid), "-n",
+		"ip", "link", "add", "eth1", "type", "veth", "peer", "eth2")
+	if out, err := add.CombinedOutput(); err != nil {
 		t.Fatalf("%s", out)
 	}
 	if err := r.Start(t.Context(), s.ID); err != nil {
@@ -254,7 +260,8 @@ func TestHostsChangeInPlace(t *testing.T) {
 	if err := r.PrepareSlice(t.Context(), testSlice, "test", []byte("192.0.2.9 denver\n")); err != nil {
 		t.Fatal(err)
 	}
-	if got := sh(t, r, id, "cat /etc/hosts; echo >> /etc/hosts"); !strings.HasPrefix(got, "192.0.2.9 denver") || !strings.HasSuffix(got, "exit 2") {
+	if got := sh(t, r, id, "cat /etc/hosts; echo >> /etc/hosts"); !strings.HasPrefix(got, "192.0.2.9 denver") ||
+		!strings.HasSuffix(got, "exit 2") {
 		t.Errorf("hosts: %q", got)
 	}
 }

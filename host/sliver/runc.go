@@ -27,7 +27,8 @@ func checkRunc(ctx context.Context, path string) error {
 		return fmt.Errorf("ask %s for its version: %w", path, err)
 	}
 	if version, unsafe := unsafeRunc(string(out)); unsafe {
-		return &Unsupported{featureContainers, fmt.Errorf("%s is runc %s, out of which containers can break (CVE-2024-21626)", path, version),
+		return &Unsupported{featureContainers, fmt.Errorf("%s is runc %s, out of which containers can break (CVE-2024-21626)",
+			path, version),
 			"apt-get install crun, which is preferred where it is there; or install runc 1.1.12 or newer"}
 	}
 	return nil
@@ -48,5 +49,6 @@ func unsafeRunc(said string) (version string, unsafe bool) {
 		have = append(have, n)
 	}
 	candidate := slices.Equal(have, runcFixed) && strings.HasPrefix(m[4], "-rc")
-	return strings.TrimPrefix(m[0], "runc version "), (slices.Compare(have, runcFixed) < 0 || candidate) && !runcPatched.MatchString(said)
+	return strings.TrimPrefix(m[0], "runc version "), (slices.Compare(have, runcFixed) < 0 || candidate) &&
+		!runcPatched.MatchString(said)
 }

@@ -249,7 +249,8 @@ func (r *Runtime) makeDirs(context.Context) error {
 			return fmt.Errorf("use directory %s: %w", dir, err)
 		}
 		if fi.Mode()&0o001 == 0 {
-			return fmt.Errorf("use directory %s: not searchable by others, so containers cannot reach their roots (chmod o+x %s)",
+			return fmt.Errorf("use directory %s: not searchable by others, so containers cannot reach their roots "+
+				"(chmod o+x %s)",
 				r.cfg.StateDir, dir)
 		}
 	}

@@ -91,7 +91,8 @@ func machine(t testing.TB) map[string]bool {
 	for _, name := range procs {
 		data, _ := os.ReadFile(name)
 		var uid int
-		if _, err := fmt.Sscanf(after(string(data), "\nUid:\t"), "%d", &uid); err == nil && uid >= uidBase(testSlice) && uid < uidBase(testSlice+1) {
+		if _, err := fmt.Sscanf(after(string(data), "\nUid:\t"), "%d", &uid); err == nil && uid >= uidBase(testSlice) &&
+			uid < uidBase(testSlice+1) {
 			all[fmt.Sprintf("process %s %s", filepath.Dir(name), strings.SplitN(string(data), "\n", 2)[0])] = true
 		}
 	}
@@ -126,7 +127,8 @@ func difference(before, now map[string]bool) string {
 
 func prepare(t testing.TB, r *Runtime) {
 	t.Helper()
-	if err := r.PrepareSlice(t.Context(), testSlice, "test", []byte("127.0.0.1 localhost\n192.0.2.1 denver\n")); err != nil {
+	hosts := []byte("127.0.0.1 localhost\n192.0.2.1 denver\n")
+	if err := r.PrepareSlice(t.Context(), testSlice, "test", hosts); err != nil {
 		t.Fatal(err)
 	}
 }

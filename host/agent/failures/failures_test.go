@@ -17,7 +17,8 @@ func TestFailuresOfASliceAndOfTheHostAreItsMessages(t *testing.T) {
 		return reconcile.Key{Kind: plan.KindPort, Slice: slice, Name: name}
 	}
 	for k, cause := range map[reconcile.Key]string{
-		port(1, "s1p1"): "no space", port(1, "s1p2"): "no space", plan.HostNetKey: "no BPF", port(2, "s2p1"): "of another slice",
+		port(1, "s1p1"): "no space", port(1, "s1p2"): "no space", plan.HostNetKey: "no BPF",
+		port(2, "s2p1"): "of another slice",
 	} {
 		if before := f.Acted(k, now, errors.New(cause)); before != nil {
 			t.Errorf("%v failed before for %v", k, before)

@@ -24,7 +24,8 @@ func (c counted) Counters(context.Context) ([]serve.SliceCounters, error) {
 	return []serve.SliceCounters{{Slice: "lab", Tunnels: c}}, nil
 }
 
-// A scrape with two metrics of the same labels fails as a whole: two tunnels of a slice may have other ends of one name.
+// A scrape with two metrics of the same labels fails as a whole: two tunnels of a slice may have other ends of one
+// name.
 func TestTunnelsWhoseOtherEndsHaveOneNameAreTwoMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(New().Collectors(counted{

@@ -62,7 +62,7 @@ type report struct {
 	restarts    map[string]int // by node: how often its first process was started anew
 	fresh       bool           // differs from what was published
 	settles     bool           // it settled, which is to be announced if all hosts have
-	unannounced *slice.Status  // the store has this, with which it settled, and has not answered yet whether all hosts have
+	unannounced *slice.Status  // with which it settled; the store has not said yet whether all hosts have
 	ask         time.Time      // when to ask that again
 	absent      bool           // there is nothing of it here, and no host waits to hear that
 	released    bool           // the store has nothing of it from this host
