@@ -49,7 +49,8 @@ func TestReportSaysWhatWasMissed(t *testing.T) {
 	d.put(&measurement{Name: "line-500", Failed: "too slow"})
 	d.put(&measurement{Name: "abilene", Rows: []row{{What: "start", Unit: "s", Values: []float64{9}, Most: 8}}})
 	text := reported(d)
-	for _, want := range []string{"**missed**", "**Not measured:** line-500: too slow", "**Not measured yet:** grid-frr"} {
+	for _, want := range []string{"**missed**", "**Not measured:** line-500: too slow",
+		"**Not measured yet:** grid-frr"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report hides what was missed: no %q in\n%s", want, text)
 		}
@@ -63,7 +64,8 @@ func TestOnlyWhatWasMeasuredIsReplaced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &measurement{Name: name, Origin: origin{Command: command}, Rows: []row{{What: name, Unit: "s", Values: []float64{v}}}}
+		m := &measurement{Name: name, Origin: origin{Command: command},
+			Rows: []row{{What: name, Unit: "s", Values: []float64{v}}}}
 		if v == 0 {
 			m.Failed, m.Rows = "it broke", nil
 		}
@@ -80,7 +82,8 @@ func TestOnlyWhatWasMeasuredIsReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| abilene | abilene, s | 2.00 |", "| link | link, s | 3.00 |", "**abilene:**\n\n- Command: `all`", "**link:**\n\n- Command: `bench -only link`"} {
+	for _, want := range []string{"| abilene | abilene, s | 2.00 |", "| link | link, s | 3.00 |",
+		"**abilene:**\n\n- Command: `all`", "**link:**\n\n- Command: `bench -only link`"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -96,14 +99,17 @@ func TestFailureReplacesOnlyAFailure(t *testing.T) {
 		d.put(m)
 	}
 	text := reported(d)
-	if !strings.Contains(text, "**Measured in part:** link: new") || !strings.Contains(text, "| abilene | up, s |") || strings.Contains(text, "later") {
+	if !strings.Contains(text, "**Measured in part:** link: new") ||
+		!strings.Contains(text, "| abilene | up, s |") || strings.Contains(text, "later") {
 		t.Errorf("the report has what was replaced, or lost what was measured:\n%s", text)
 	}
 }
 
 func TestCauseNamesNoPlaces(t *testing.T) {
-	err := errors.New("fork/exec /tmp/x/bin/pergola: run [up /tmp/y1/star.yaml --all] in 10.0.0.0/24 of 3/4\nprogress\nerror: no /tmp/y1/socket")
-	if got, want := cause(t.Context(), err), "fork/exec pergola: run [up star.yaml --all] in 10.0.0.0/24 of 3/4: error: no socket"; got != want {
+	err := errors.New("fork/exec /tmp/x/bin/pergola: run [up /tmp/y1/star.yaml --all] in 10.0.0.0/24 of 3/4\n" +
+		"progress\nerror: no /tmp/y1/socket")
+	if got, want := cause(t.Context(), err),
+		"fork/exec pergola: run [up star.yaml --all] in 10.0.0.0/24 of 3/4: error: no socket"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, errors.New("not done within 4 minutes"))
@@ -116,10 +122,12 @@ func TestCauseNamesNoPlaces(t *testing.T) {
 func TestServerThatDiesAtStartSaysWhy(t *testing.T) {
 	dir := t.TempDir()
 	l := &lab{dir: dir, binary: filepath.Join(dir, "pergola")}
-	if err := os.WriteFile(l.binary, []byte("#!/bin/sh\n[ $1 = server ] && echo no room\nexit 3\n"), 0o755); err != nil {
+	if err := os.WriteFile(l.binary, []byte("#!/bin/sh\n[ $1 = server ] && echo no room\nexit 3\n"),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.start(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no room") {
+	if err := l.start(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 3") ||
+		!strings.Contains(err.Error(), "no room") {
 		t.Errorf("start: %v", err)
 	}
 	if err := l.stop(); err != nil {
@@ -128,7 +136,8 @@ func TestServerThatDiesAtStartSaysWhy(t *testing.T) {
 }
 
 func TestBenchmarksAreRead(t *testing.T) {
-	got := parseBenchmarks("goos: linux\nBenchmarkLookup/IPv4/10/evenly-2 \t 20\t 0 ns/op\t 12.5 ns/lookup\nBenchmarkLookup/IPv4/10/evenly-2 20 0 ns/op 13 ns/lookup\nPASS\n")
+	got := parseBenchmarks("goos: linux\nBenchmarkLookup/IPv4/10/evenly-2 \t 20\t 0 ns/op\t 12.5 ns/lookup\n" +
+		"BenchmarkLookup/IPv4/10/evenly-2 20 0 ns/op 13 ns/lookup\nPASS\n")
 	if v := got["BenchmarkLookup/IPv4/10/evenly"]["ns/lookup"]; !slices.Equal(v, []float64{12.5, 13}) {
 		t.Errorf("read %v of %v", v, got)
 	}

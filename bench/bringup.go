@@ -60,7 +60,8 @@ func grid(ctx context.Context, l *lab, daemon string, most float64) ([]row, erro
 	t := gridOf(10, daemon)
 	up, down, err := l.upDown(ctx, t, "--wait")
 	return []row{
-		{What: fmt.Sprintf("10x10 grid of %s routers, OSPF: up to converged", daemon), Unit: "s", Values: up, Most: most},
+		{What: fmt.Sprintf("10x10 grid of %s routers, OSPF: up to converged", daemon), Unit: "s", Values: up,
+			Most: most},
 		{What: fmt.Sprintf("10x10 grid of %s routers: down", daemon), Unit: "s", Values: down},
 	}, err
 }
@@ -85,7 +86,9 @@ func (l *lab) upDownOnce(ctx context.Context, t topo, flags ...string) (up, down
 	if err != nil {
 		return 0, 0, err
 	}
-	if up, err = timed(func() error { return l.pergola(ctx, append([]string{"up", file}, flags...)...) }); err != nil {
+	if up, err = timed(func() error {
+		return l.pergola(ctx, append([]string{"up", file}, flags...)...)
+	}); err != nil {
 		return 0, 0, err
 	}
 	if err := l.reach(ctx, t); err != nil {
@@ -134,7 +137,8 @@ func hosts(ctx context.Context, l *lab, make func(int) topo, n int, most limits)
 	if len(theirUp) > 0 {
 		rows[0].Against, rows[0].Other, rows[0].Ratio, rows[0].GaveUp = "Mininet", theirUp, 2, neverUp
 	}
-	rows = append(rows, row{What: fmt.Sprintf("%d hosts on %s: down", n, graph), Unit: "s", Values: down, Most: most.down})
+	rows = append(rows, row{What: fmt.Sprintf("%d hosts on %s: down", n, graph), Unit: "s", Values: down,
+		Most: most.down})
 	if len(theirDown) > 0 {
 		rows[1].Against, rows[1].Other, rows[1].Ratio, rows[1].GaveUp = "Mininet", theirDown, 5, gaveUp
 	}
@@ -160,8 +164,8 @@ const mininetPatience = 4 * time.Minute
 func runMininet(ctx context.Context, graph string, n int) (m mininetTimes, err error) {
 	limited, cancel := context.WithTimeout(ctx, mininetPatience)
 	defer cancel()
-	cmd := exec.CommandContext(limited, "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
-		"/usr/bin/python3", "-c", string(mininetScript), graph, fmt.Sprint(n))
+	cmd := exec.CommandContext(limited, "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc",
+		"--kill-child", "/usr/bin/python3", "-c", string(mininetScript), graph, fmt.Sprint(n))
 	cmd.WaitDelay = 10 * time.Second // those who were killed with it may be slow to let go of its output
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint

@@ -33,7 +33,8 @@ const pathLimit = 14 * time.Minute
 
 // pathCommand measures twice as many rounds as other measurements have: rates vary more than times.
 func pathCommand(rounds int) string {
-	return fmt.Sprintf("pergola bench path --routers 0,1,4,8,16 --against off,mininet,ovs,relay --table --json --rounds %d --limit %v", 2*rounds, pathLimit)
+	return fmt.Sprintf("pergola bench path --routers 0,1,4,8,16 --against off,mininet,ovs,relay --table "+
+		"--json --rounds %d --limit %v", 2*rounds, pathLimit)
 }
 
 // pathSection is what the report says of the fast path.
@@ -41,7 +42,8 @@ func (m *measurement) pathSection(pictures []picture) string {
 	var b strings.Builder
 	b.WriteString("\n## The fast path\n\n")
 	fmt.Fprintf(&b, "Made by `%s`, medians of %d rounds.\n", pathCommand(m.Origin.Rounds), m.Path.Rounds)
-	b.WriteString("*Kernel alone* is the same chain of network namespaces, joined by veth pairs, without Pergola. Ratios are medians over the rounds.\n\n")
+	b.WriteString("*Kernel alone* is the same chain of network namespaces, joined by veth pairs, without " +
+		"Pergola. Ratios are medians over the rounds.\n\n")
 	goals, series := m.Path.GoalTable(), m.Path.SeriesTable()
 	table(&b, goals.Columns, goals.Rows)
 	b.WriteString("\nIn brackets: how many times better Pergola is.\n\n")

@@ -20,7 +20,8 @@ func clusterGrid(ctx context.Context, l *lab) (_ []row, err error) {
 	if err := os.MkdirAll(filepath.Dir(l.cluster()), 0o700); err != nil {
 		return nil, err
 	}
-	if err := l.pergola(ctx, "dev", "cluster", "up", "-n", "5", "--servers", "3", "--dir", l.cluster()); err != nil {
+	if err := l.pergola(ctx, "dev", "cluster", "up", "-n", "5", "--servers", "3", "--dir",
+		l.cluster()); err != nil {
 		return nil, err
 	}
 	var up, down []float64
@@ -35,14 +36,16 @@ func clusterGrid(ctx context.Context, l *lab) (_ []row, err error) {
 		err = l.removeCluster(ctx)
 	}
 	return []row{
-		{What: "10x10 grid of frr routers over 5 machines (namespaces), OSPF: up to converged", Unit: "s", Values: up, Most: 45},
+		{What: "10x10 grid of frr routers over 5 machines (namespaces), OSPF: up to converged", Unit: "s",
+			Values: up, Most: 45},
 		{What: "10x10 grid of frr routers over 5 machines: down", Unit: "s", Values: down},
 	}, err
 }
 
 func (l *lab) clusterOnce(ctx context.Context, t topo, file string) (up, down float64, err error) {
 	inside := func(args ...string) error {
-		return l.pergola(ctx, append([]string{"dev", "cluster", "exec", "--dir", l.cluster(), "h1", "--", "pergola"}, args...)...)
+		return l.pergola(ctx, append([]string{"dev", "cluster", "exec", "--dir", l.cluster(), "h1", "--",
+			"pergola"}, args...)...)
 	}
 	if up, err = timed(func() error { return inside("up", file, "--wait") }); err != nil {
 		return 0, 0, err

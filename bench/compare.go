@@ -68,7 +68,8 @@ func (o options) compare(ctx context.Context, chosen []scenario) error {
 func newBuild(name, dir string) *build {
 	bin := filepath.Join(dir, "bin")
 	return &build{
-		name: name, dir: dir, bench: filepath.Join(bin, "bench"), pergola: filepath.Join(bin, "pergola"), tests: bin,
+		name: name, dir: dir, bench: filepath.Join(bin, "bench"),
+		pergola: filepath.Join(bin, "pergola"), tests: bin,
 		readings: map[figure][]float64{},
 	}
 }
@@ -102,8 +103,8 @@ func (c *comparison) run(ctx context.Context) error {
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				fmt.Fprintf(os.Stderr, "round %d of %d: %s: %s (%.0f s)\n", round+1, c.rounds, s.name, b.name,
-					time.Since(begun).Seconds())
+				fmt.Fprintf(os.Stderr, "round %d of %d: %s: %s (%.0f s)\n", round+1, c.rounds, s.name,
+					b.name, time.Since(begun).Seconds())
 				if err != nil {
 					err = fmt.Errorf("measure %s, %s, round %d: %w", s.name, b.name, round+1, err)
 					fmt.Fprintf(os.Stderr, "    %v\n", err)
@@ -158,7 +159,8 @@ func (b *build) scenario(ctx context.Context, name string) (*document, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	report := filepath.Join(dir, "report.md")
-	_, err = b.output(ctx, b.bench, "-pergola", b.pergola, "-tests", b.tests, "-rounds", "1", "-only", name, "-out", report)
+	_, err = b.output(ctx, b.bench, "-pergola", b.pergola, "-tests", b.tests, "-rounds", "1", "-only", name,
+		"-out", report)
 	if err != nil {
 		return nil, err
 	}
@@ -221,13 +223,16 @@ func (c *comparison) table() string {
 		}
 		ratios := r.ratios()
 		lines = append(lines, []string{
-			f.Scenario, f.What + ", " + f.Unit, short(rounds.Middle(r.Other)), short(rounds.Middle(r.Values)), ratio(better),
+			f.Scenario, f.What + ", " + f.Unit, short(rounds.Middle(r.Other)),
+			short(rounds.Middle(r.Values)), ratio(better),
 			ratio(slices.Min(ratios)) + " to " + ratio(slices.Max(ratios)), verdict,
 		})
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Medians of %d rounds, both builds in turn. *Times better* is the median over the rounds.\n", c.rounds)
-	fmt.Fprintf(&b, "%d of %d figures of Pergola are worse by more than %.0f %%. *Control*: figures without Pergola.\n\n",
+	fmt.Fprintf(&b, "Medians of %d rounds, both builds in turn. *Times better* is the median over the rounds.\n",
+		c.rounds)
+	fmt.Fprintf(&b, "%d of %d figures of Pergola are worse by more than %.0f %%. *Control*: "+
+		"figures without Pergola.\n\n",
 		missed, judged, (1-worse)*100)
 	table(&b, columns, lines)
 	return b.String()

@@ -32,8 +32,10 @@ func TestComparisonFindsWhatIsWorse(t *testing.T) {
 		"1 of 3 figures of Pergola are worse by more than 3 %",
 		"| star-100 | up, s | 1 | 1.1 | 0.909 | 0.909 to 0.909 | **worse** |",
 		"| path | UDP from a socket, 64 B, 1 routers, Mframes/s | 1 | 0.98 | 0.980 | 0.980 to 0.980 |  |",
-		"| path | UDP from a socket, 64 B, 1 routers, to the kernel alone, x | 2 | 2 | 1.000 | 1.000 to 1.000 |  |",
-		"| path | UDP from a socket, 64 B, 1 routers (kernel alone), Mframes/s | 0.5 | 0.49 | 0.980 | 0.980 to 0.980 | control |",
+		"| path | UDP from a socket, 64 B, 1 routers, to the kernel alone, x | 2 | 2 | " +
+			"1.000 | 1.000 to 1.000 |  |",
+		"| path | UDP from a socket, 64 B, 1 routers (kernel alone), Mframes/s | 0.5 | 0.49 | 0.980 | " +
+			"0.980 to 0.980 | control |",
 	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table lacks %q:\n%s", want, table)

@@ -18,7 +18,8 @@ type figure struct {
 	Unit     string `json:"unit"`
 	// MoreIsBetter says which direction is an improvement.
 	MoreIsBetter bool `json:"more_is_better,omitempty"`
-	// Control marks what does not depend on Pergola, for instance the kernel alone: it shows how steady the machine was.
+	// Control marks what does not depend on Pergola, for instance the kernel alone: it shows how steady the machine
+	// was.
 	Control bool `json:"control,omitempty"`
 }
 
@@ -39,7 +40,8 @@ func (d *document) readings() []reading {
 			if len(r.Values) == 0 {
 				continue
 			}
-			f := figure{Scenario: m.Name, What: measuredPart.ReplaceAllString(r.What, ""), Unit: r.Unit, MoreIsBetter: r.MoreIsBetter}
+			f := figure{Scenario: m.Name, What: measuredPart.ReplaceAllString(r.What, ""), Unit: r.Unit,
+				MoreIsBetter: r.MoreIsBetter}
 			all = append(all, reading{f, rounds.Middle(r.Values)})
 		}
 		if m.Path != nil {
@@ -83,7 +85,8 @@ func pathReadings(scenario string, r *path.Result) []reading {
 	}
 	for _, g := range r.Goals {
 		if g.To.Network == path.Fast { // others are the ratios to the kernel alone
-			all = append(all, reading{figure{Scenario: scenario, What: g.What, Unit: g.Unit, MoreIsBetter: g.Most == 0}, g.Value})
+			all = append(all, reading{figure{Scenario: scenario, What: g.What, Unit: g.Unit,
+				MoreIsBetter: g.Most == 0}, g.Value})
 		}
 	}
 	return all

@@ -125,7 +125,8 @@ func (l *lab) start(ctx context.Context) error {
 	defer func() { _ = log.Close() }()
 	// Not bound to ctx: an interrupt must leave a server that takes its networks down.
 	cmd := exec.Command(l.binary, "server", "--listen", "none", //nolint:noctx // see above
-		"--state-dir", filepath.Join(l.dir, "run"), "--data-dir", filepath.Join(l.dir, "lib"), "--log-dir", filepath.Join(l.dir, "log"))
+		"--state-dir", filepath.Join(l.dir, "run"), "--data-dir", filepath.Join(l.dir, "lib"), "--log-dir",
+		filepath.Join(l.dir, "log"))
 	cmd.Env = append(os.Environ(), "PERGOLA_SOCKET="+l.socket())
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us alone
@@ -145,7 +146,8 @@ func (l *lab) answers(ctx context.Context) error {
 			return fmt.Errorf("wait for the server: %w: %s", ctx.Err(), l.lastWords())
 		case err := <-l.server.ended:
 			l.server = nil
-			return fmt.Errorf("start the server: it ended: %w: %s", cmp.Or(err, errors.New("exit status 0")), l.lastWords())
+			return fmt.Errorf("start the server: it ended: %w: %s",
+				cmp.Or(err, errors.New("exit status 0")), l.lastWords())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

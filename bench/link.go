@@ -48,7 +48,8 @@ func link(ctx context.Context, l *lab) ([]row, error) {
 		window := func(p pair) func(context.Context) (float64, error) {
 			return func(ctx context.Context) (float64, error) { return m.measure(p, ctx) }
 		}
-		ours, bare := &rounds.Probe{What: "a link", Window: window(ours)}, &rounds.Probe{What: "a bare veth pair", Window: window(bare)}
+		ours, bare := &rounds.Probe{What: "a link", Window: window(ours)},
+			&rounds.Probe{What: "a bare veth pair", Window: window(bare)}
 		runner := rounds.Runner{Wanted: windows * l.rounds}
 		err := runner.Run(ctx, []*rounds.Probe{ours, bare})
 		m.row.Values, m.row.Other = rounds.Both(ours.Samples, bare.Samples)
@@ -67,7 +68,8 @@ func link(ctx context.Context, l *lab) ([]row, error) {
 const windows = 3
 
 func (l *lab) ourPair(ctx context.Context) (pair, error) {
-	t := topo{name: "pair", yaml: "name: pair\nnodes: [a, b]\nlinks:\n  - {ends: [a, b], addresses: {a: 192.0.2.1/24, b: 192.0.2.2/24}}\n"}
+	t := topo{name: "pair", yaml: "name: pair\nnodes: [a, b]\nlinks:\n" +
+		"  - {ends: [a, b], addresses: {a: 192.0.2.1/24, b: 192.0.2.2/24}}\n"}
 	file, err := l.file(t)
 	if err != nil {
 		return pair{}, err
@@ -105,7 +107,8 @@ func barePair(ctx context.Context) (p pair, undo func(), err error) {
 	}()
 	for range 2 {
 		// The shell says when the namespace is there; it then stays until it is killed.
-		h := exec.CommandContext(ctx, "unshare", "--net", "sh", "-c", "ip link set lo up && echo ready && exec sleep infinity")
+		h := exec.CommandContext(ctx, "unshare", "--net", "sh", "-c",
+			"ip link set lo up && echo ready && exec sleep infinity")
 		h.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		out, err := h.StdoutPipe()
 		if err != nil {
@@ -121,14 +124,16 @@ func barePair(ctx context.Context) (p pair, undo func(), err error) {
 	}
 	p = pair{client: holders[0].Process.Pid, server: holders[1].Process.Pid, address: "192.0.2.2"}
 	for _, args := range [][]string{
-		{"link", "add", "eth1", "netns", strconv.Itoa(p.client), "type", "veth", "peer", "name", "eth1", "netns", strconv.Itoa(p.server)},
+		{"link", "add", "eth1", "netns", strconv.Itoa(p.client), "type", "veth", "peer", "name", "eth1",
+			"netns", strconv.Itoa(p.server)},
 	} {
 		if _, err := run(exec.CommandContext(ctx, "ip", args...)); err != nil {
 			return p, undo, err
 		}
 	}
 	for pid, address := range map[int]string{p.client: "192.0.2.1/24", p.server: "192.0.2.2/24"} {
-		if _, err := run(inside(ctx, pid, "sh", "-c", "ip address add "+address+" dev eth1 && ip link set eth1 up")); err != nil {
+		if _, err := run(inside(ctx, pid, "sh", "-c",
+			"ip address add "+address+" dev eth1 && ip link set eth1 up")); err != nil {
 			return p, undo, err
 		}
 	}
@@ -137,7 +142,8 @@ func barePair(ctx context.Context) (p pair, undo func(), err error) {
 
 // inside runs a command in the network namespace of a process.
 func inside(ctx context.Context, pid int, command ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "nsenter", append([]string{"--net", "--target", strconv.Itoa(pid), "--"}, command...)...)
+	return exec.CommandContext(ctx, "nsenter", append([]string{"--net", "--target", strconv.Itoa(pid), "--"},
+		command...)...)
 }
 
 func run(cmd *exec.Cmd) ([]byte, error) {
@@ -146,7 +152,8 @@ func run(cmd *exec.Cmd) ([]byte, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("run %v: %w: %s%s", cmd.Args, err, bytes.TrimSpace(out), bytes.TrimSpace(stderr.Bytes()))
+		return nil, fmt.Errorf("run %v: %w: %s%s", cmd.Args, err, bytes.TrimSpace(out),
+			bytes.TrimSpace(stderr.Bytes()))
 	}
 	return out, nil
 }

@@ -33,12 +33,17 @@ func main() {
 	var o options
 	flag.StringVar(&o.pergola, "pergola", "bin/pergola", "`PATH` of the binary to measure")
 	flag.StringVar(&o.tests, "tests", "bin", "`DIRECTORY` of fib.test and mirror.test, made by go test -c")
-	flag.StringVar(&o.out, "out", "", "write the report to this `FILE`, what it is made of to FILE.json beside it, and plots; empty: say only what is measured")
+	flag.StringVar(&o.out, "out", "",
+		"write the report to this `FILE`, what it is made of to FILE.json beside it, and plots; empty: "+
+			"say only what is measured")
 	flag.IntVar(&o.rounds, "rounds", 5, "how often each measurement is repeated")
-	flag.StringVar(&o.against, "against", "", "compare with the build in `DIRECTORY`/bin, both in turn; -rounds is how often, and -out is "+
-		"where the table goes")
-	flag.StringVar(&o.pathFlags, "path", "--routers 0,1,4,8,16 --rounds 2", "`FLAGS` of pergola bench path, for -against")
-	only := flag.String("only", "", "measure only scenarios whose whole name matches this `REGEXP`; a comma separates several")
+	flag.StringVar(&o.against, "against", "",
+		"compare with the build in `DIRECTORY`/bin, both in turn; -rounds is how often, and -out "+
+			"is where the table goes")
+	flag.StringVar(&o.pathFlags, "path", "--routers 0,1,4,8,16 --rounds 2",
+		"`FLAGS` of pergola bench path, for -against")
+	only := flag.String("only", "",
+		"measure only scenarios whose whole name matches this `REGEXP`; a comma separates several")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -74,13 +79,21 @@ func init() { // not a value: the report, which they write, lists them
 	const short, long = 4 * time.Minute, 8 * time.Minute
 	scenarios = []scenario{
 		{"abilene", short, abilene},
-		{"grid-frr", short, func(ctx context.Context, l *lab) ([]row, error) { return grid(ctx, l, "frr", 30) }},
-		{"grid-bird", short, func(ctx context.Context, l *lab) ([]row, error) { return grid(ctx, l, "bird", 12) }},
-		{"star-100", short, func(ctx context.Context, l *lab) ([]row, error) { return hosts(ctx, l, star, 100, limits{}) }},
+		{"grid-frr", short, func(ctx context.Context, l *lab) ([]row, error) {
+			return grid(ctx, l, "frr", 30)
+		}},
+		{"grid-bird", short, func(ctx context.Context, l *lab) ([]row, error) {
+			return grid(ctx, l, "bird", 12)
+		}},
+		{"star-100", short, func(ctx context.Context, l *lab) ([]row, error) {
+			return hosts(ctx, l, star, 100, limits{})
+		}},
 		{"star-500", short, func(ctx context.Context, l *lab) ([]row, error) {
 			return hosts(ctx, l, star, 500, limits{up: 8, down: 5})
 		}},
-		{"line-100", short, func(ctx context.Context, l *lab) ([]row, error) { return hosts(ctx, l, line, 100, limits{}) }},
+		{"line-100", short, func(ctx context.Context, l *lab) ([]row, error) {
+			return hosts(ctx, l, line, 100, limits{})
+		}},
 		{"memory", short, memory},
 		{"link", short, link},
 		{"mirror", long, mirrors},
@@ -88,7 +101,9 @@ func init() { // not a value: the report, which they write, lists them
 		{pathScenario, pathLimit + 5*time.Minute, chains},
 		{"tunnel", tunnelLimit + 2*time.Minute, tunnels},
 		{"cluster-frr", long, clusterGrid},
-		{"line-500", long + mininetPatience, func(ctx context.Context, l *lab) ([]row, error) { return hosts(ctx, l, line, 500, limits{up: 30}) }},
+		{"line-500", long + mininetPatience, func(ctx context.Context, l *lab) ([]row, error) {
+			return hosts(ctx, l, line, 500, limits{up: 30})
+		}},
 	}
 }
 
@@ -97,7 +112,9 @@ func (o options) run(ctx context.Context, only string) error {
 	if err != nil {
 		return fmt.Errorf("parse -only: %w", err)
 	}
-	chosen := slices.DeleteFunc(slices.Clone(scenarios), func(s scenario) bool { return only != "" && !match.MatchString(s.name) })
+	chosen := slices.DeleteFunc(slices.Clone(scenarios), func(s scenario) bool {
+		return only != "" && !match.MatchString(s.name)
+	})
 	if len(chosen) == 0 {
 		return fmt.Errorf("choose scenarios: %q matches none", only)
 	}
@@ -117,7 +134,8 @@ func (o options) run(ctx context.Context, only string) error {
 			return err
 		}
 		if _, err := os.Stat(o.out); err == nil && only != "" && len(report.Scenarios) == 0 {
-			return fmt.Errorf("keep the rest of %s: there is no %s that says what it holds: measure without -only first", o.out, beside(o.out))
+			return fmt.Errorf("keep the rest of %s: there is no %s that says what it holds: "+
+				"measure without -only first", o.out, beside(o.out))
 		}
 	}
 	if err := scratch.Collect(ctx, directories, o.clearUp); err != nil {
@@ -164,7 +182,8 @@ func (s scenario) measure(ctx context.Context, l *lab) (*measurement, error) {
 	if l.left {
 		l.reset(ctx)
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, s.most, fmt.Errorf("not done within %.0f minutes", s.most.Minutes()))
+	limited, cancel := context.WithTimeoutCause(ctx, s.most,
+		fmt.Errorf("not done within %.0f minutes", s.most.Minutes()))
 	defer cancel()
 	begun := time.Now()
 	l.path, l.tunnels = nil, nil
@@ -172,7 +191,8 @@ func (s scenario) measure(ctx context.Context, l *lab) (*measurement, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	m := &measurement{Name: s.name, Rows: slices.DeleteFunc(rows, func(r row) bool { return !r.any() }), Path: l.path, Tunnels: l.tunnels}
+	rows = slices.DeleteFunc(rows, func(r row) bool { return !r.any() })
+	m := &measurement{Name: s.name, Rows: rows, Path: l.path, Tunnels: l.tunnels}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "    failed after %.0f s: %v\n", time.Since(begun).Seconds(), err)
 		m.Failed = cause(limited, err)

@@ -51,7 +51,8 @@ func memory(ctx context.Context, l *lab) ([]row, error) {
 	}
 	return []row{
 		{What: "server with agent, 100 nodes: resident set", Unit: "MiB", Values: server, Most: 150},
-		{What: "each node: its init's proportional set and the kernel's memory", Unit: "MiB", Values: perNode, Most: 1.5},
+		{What: "each node: its init's proportional set and the kernel's memory", Unit: "MiB",
+			Values: perNode, Most: 1.5},
 	}, nil
 }
 

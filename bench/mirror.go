@@ -25,9 +25,12 @@ func mirrors(ctx context.Context, l *lab) ([]row, error) {
 		return nil, err
 	}
 	rows := []row{
-		{What: "mirror of 1,000,000 routes: cold start", Unit: "s", Values: start["BenchmarkMillion"]["s/start"], Most: 3},
-		{What: "mirror: a change is visible, median of 2000", Unit: "us", Values: change["BenchmarkChange"]["us-p50-from-change"], Most: 50},
-		{What: "mirror: a change is visible, 99th percentile of 2000", Unit: "us", Values: change["BenchmarkChange"]["us-p99-from-change"], Most: 1000},
+		{What: "mirror of 1,000,000 routes: cold start", Unit: "s",
+			Values: start["BenchmarkMillion"]["s/start"], Most: 3},
+		{What: "mirror: a change is visible, median of 2000", Unit: "us",
+			Values: change["BenchmarkChange"]["us-p50-from-change"], Most: 50},
+		{What: "mirror: a change is visible, 99th percentile of 2000", Unit: "us",
+			Values: change["BenchmarkChange"]["us-p99-from-change"], Most: 1000},
 	}
 	lookup, err := l.benchmark(ctx, "fib", "^BenchmarkLookup$/^IPv4$/^(10|1000|1000000)$/^evenly$", "20x", rounds)
 	if err != nil {
@@ -50,7 +53,8 @@ func mirrors(ctx context.Context, l *lab) ([]row, error) {
 	}
 	const mib = 1 << 20
 	return append(rows, row{
-		What: fmt.Sprintf("mirrors of 500 routers with 1000 consecutive /24 routes each: memory (%.0f in maps)", float64(maps)/mib), Unit: "MiB",
+		What: fmt.Sprintf("mirrors of 500 routers with 1000 consecutive /24 routes each: memory (%.0f in maps)",
+			float64(maps)/mib), Unit: "MiB",
 		Values: []float64{float64(maps+heap) / mib}, Most: 1024,
 	}), nil
 }

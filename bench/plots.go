@@ -125,7 +125,9 @@ func drawPath(r *path.Result, dir string) ([]picture, error) {
 		for i, network := range path.Networks {
 			var points plotter.XYs
 			for _, n := range hops {
-				points = append(points, plotter.XY{X: float64(n), Y: r.Median(path.Key{Measure: d.measure, Network: network, Routers: n}) * factor})
+				points = append(points, plotter.XY{X: float64(n),
+					Y: r.Median(path.Key{Measure: d.measure, Network: network,
+						Routers: n}) * factor})
 			}
 			if err := addLine(p, i, network.Title(), points); err != nil {
 				return drawn, err

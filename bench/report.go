@@ -70,7 +70,8 @@ func (r row) holds() bool {
 	return r.Ratio == 0 || r.better() >= r.Ratio
 }
 
-var columns = []string{"scenario", "what", "median", "lowest to highest", "compared with", "times better", "goal", "reached"}
+var columns = []string{"scenario", "what", "median", "lowest to highest", "compared with", "times better",
+	"goal", "reached"}
 
 // cells are the columns of the report's table, but for the scenario.
 func (r row) cells() []string {
@@ -96,7 +97,8 @@ func (r row) cells() []string {
 		verdict = "**missed**"
 	}
 	spread := number(slices.Min(r.Values)) + " to " + number(slices.Max(r.Values))
-	return []string{r.What + ", " + r.Unit, number(rounds.Middle(r.Values)), spread, other, better, strings.Join(goals, ", "), verdict}
+	return []string{r.What + ", " + r.Unit, number(rounds.Middle(r.Values)), spread, other, better,
+		strings.Join(goals, ", "), verdict}
 }
 
 func (r row) compared() (other, better string) {
@@ -106,7 +108,8 @@ func (r row) compared() (other, better string) {
 	}
 	better = fmt.Sprintf("%.2f", r.better())
 	if r.GaveUp {
-		return fmt.Sprintf("%s: gave up after %s", r.Against, number(rounds.Middle(r.Other))), "more than " + better
+		return fmt.Sprintf("%s: gave up after %s", r.Against, number(rounds.Middle(r.Other))),
+			"more than " + better
 	}
 	return other, better
 }
@@ -121,13 +124,20 @@ func number(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
+const preface = `# Benchmarks
+
+Written by ` + "`make bench`" + `; do not edit. Figures are medians, with the lowest and the highest beside them.
+What is compared was measured in the same run, with the rounds of both in turn; *times better* is the median over the
+rounds, where both have as many. ` + "`bin/bench -only SCENARIO -out docs/benchmarks.md`" + ` measures one scenario
+again and leaves the others as they are. The programs that measure are in [bench](../bench); all rounds are in
+[benchmarks.json](benchmarks.json).
+
+`
+
 // report writes docs/benchmarks.md.
 func (d *document) report(plots plots) string {
 	var b strings.Builder
-	b.WriteString("# Benchmarks\n\n")
-	b.WriteString("Written by `make bench`; do not edit. Figures are medians, with the lowest and the highest beside them. What is compared was measured in the same run,\n")
-	b.WriteString("the rounds of both alternating; *times better* is the median over the rounds, where both have as many. `bin/bench -only SCENARIO -out docs/benchmarks.md` measures one scenario anew and leaves the others as they are.\n")
-	b.WriteString("The programs that measure are in [bench](../bench); all rounds are in [benchmarks.json](benchmarks.json).\n\n")
+	b.WriteString(preface)
 	d.origins(&b)
 	var rows [][]string
 	var sections strings.Builder
@@ -204,8 +214,9 @@ func table(b *strings.Builder, head []string, rows [][]string) {
 const notes = `
 How it is measured:
 
-- **up** is the wall time of ` + "`pergola up`" + `, from the command to its end: every node runs, every link is there. **Converged** is ` + "`pergola up --wait`" + `; what converged means
-  is said in [convergence.md](convergence.md). *No server* includes the start of the server. **down** is the wall time of ` + "`pergola down`" + `: nothing is left when it ends.
+- **up** is the wall time of ` + "`pergola up`" + `, from the command to its end: every node runs, every link is there.
+  **Converged** is ` + "`pergola up --wait`" + `, as [convergence.md](convergence.md) defines it. *No server* includes
+  the start of the server. **down** is the wall time of ` + "`pergola down`" + `: nothing is left when it ends.
 - **Mininet** is Debian's package with its LinuxBridge switch and no controller, timed from the constructor to the end
   of start(), and stop(). It does not wait for anything beyond. The line of 500 switches takes it minutes: it is run
   once, last of all, and stopped after four minutes.
@@ -218,8 +229,9 @@ How it is measured:
   lets others run (sched_yield(2)), because the kernel may put the reader on the same core, where it would wait for up
   to two timer ticks. A lookup is one within a program, of destinations drawn evenly from all routes, so that nothing
   is found in a cache. Memory is that of the kernel's maps and of the heap of the process that keeps them.
-- **A cluster**: five machines made of namespaces by ` + "`pergola dev cluster up -n 5 --servers 3`" + `, which share this one's processors; the same grid, spread over them by the placement, with
-  tunnels between. What is timed is ` + "`pergola up --wait`" + ` in one of them, until routing has converged everywhere, and ` + "`pergola down`" + `.
+- **A cluster**: five machines made of namespaces by ` + "`pergola dev cluster up -n 5 --servers 3`" + `, which share
+  this one's processors. The same grid is spread over them by the placement, with tunnels between. Timed are
+  ` + "`pergola up --wait`" + ` in one of them, until routing has converged everywhere, and ` + "`pergola down`" + `.
 - After each up, and outside of what is timed, the first host pings the last.
 - **The kernel's memory** is the growth of unreclaimable slab, kernel stacks, page tables and per-CPU memory in
   /proc/meminfo, divided by the number of nodes.

@@ -13,19 +13,25 @@ import (
 
 func TestReportHasTheFastPathAndItsPlots(t *testing.T) {
 	r := &path.Result{Rounds: 1, Wanted: 2, Goals: []path.Goal{{
-		What: "one router", Of: path.Key{Measure: path.UDP, Network: path.Fast, Routers: 1}, To: path.Key{Measure: path.UDP, Network: path.Plain, Routers: 1},
+		What: "one router", Of: path.Key{Measure: path.UDP, Network: path.Fast, Routers: 1},
+		To:    path.Key{Measure: path.UDP, Network: path.Plain, Routers: 1},
 		Value: 2, Unit: "x", Least: 1.5, Reached: true,
 	}}}
 	for _, m := range path.Measures {
 		for i, n := range path.Networks {
 			for _, routers := range []int{1, 16} {
-				r.Series = append(r.Series, path.Series{Key: path.Key{Measure: m, Network: n, Routers: routers}, Samples: []path.Sample{{Value: 1e6 / float64(i+1)}}})
+				r.Series = append(r.Series,
+					path.Series{Key: path.Key{Measure: m, Network: n, Routers: routers},
+						Samples: []path.Sample{{Value: 1e6 / float64(i+1)}}})
 			}
 		}
 	}
-	dir, text := writtenTwice(t, &measurement{Name: "path", Path: r, Origin: origin{Machine: []fact{{"Kernel", "6.18"}}, Command: "bin/bench", Rounds: 5}})
+	dir, text := writtenTwice(t,
+		&measurement{Name: "path", Path: r, Origin: origin{Machine: []fact{{"Kernel", "6.18"}},
+			Command: "bin/bench", Rounds: 5}})
 	for _, want := range []string{
-		"- Kernel: 6.18", "| one router | 1.00 Mframes/s | 0.333 Mframes/s (kernel alone) | 2.00 x | at least 1.5 x | yes |",
+		"- Kernel: 6.18",
+		"| one router | 1.00 Mframes/s | 0.333 Mframes/s (kernel alone) | 2.00 x | at least 1.5 x | yes |",
 		"Time was up after 1 of 2 rounds", "(path-udp.svg)", "--rounds 10",
 	} {
 		if !strings.Contains(text, want) {
@@ -45,12 +51,16 @@ func TestReportHasTunnelsAndTheirPlots(t *testing.T) {
 	}}}
 	for i, w := range tunnel.Ways {
 		for _, size := range r.Sizes {
-			r.Series = append(r.Series, tunnel.Series{Key: tunnel.RateKey(w, size), Samples: []rounds.Sample{{Value: 1e6 / float64(i+1)}}})
+			r.Series = append(r.Series,
+				tunnel.Series{Key: tunnel.RateKey(w, size),
+					Samples: []rounds.Sample{{Value: 1e6 / float64(i+1)}}})
 		}
 	}
-	dir, text := writtenTwice(t, &measurement{Name: "tunnel", Tunnels: r, Origin: origin{Command: "bin/bench", Rounds: 5}})
+	dir, text := writtenTwice(t,
+		&measurement{Name: "tunnel", Tunnels: r, Origin: origin{Command: "bin/bench", Rounds: 5}})
 	for _, want := range []string{
-		"| EGRE | 1 Mframes/s | 2 Mframes/s (native) | 0.500 x | at least 1.5 x | **missed** |", "| native forwarding | 1.00 | 1.00 |",
+		"| EGRE | 1 Mframes/s | 2 Mframes/s (native) | 0.500 x | at least 1.5 x | **missed** |",
+		"| native forwarding | 1.00 | 1.00 |",
 		"| Pergola, EGRE | 0.125 (0.125) |", "Time was up after 1 of 2 rounds", "-rounds 5",
 	} {
 		if !strings.Contains(text, want) {

@@ -18,7 +18,8 @@ type topo struct {
 func gridOf(n int, daemon string) topo {
 	var b strings.Builder
 	name := "grid" + daemon
-	fmt.Fprintf(&b, "name: %s\ndefaults:\n  node: {kind: router, daemon: %s, routing: ospf}\nnodes:\n", name, daemon)
+	fmt.Fprintf(&b, "name: %s\ndefaults:\n  node: {kind: router, daemon: %s, routing: ospf}\nnodes:\n",
+		name, daemon)
 	id := func(x, y int) string { return fmt.Sprintf("r%d-%d", x, y) }
 	for x := range n {
 		for y := range n {

@@ -32,11 +32,13 @@ func (m *measurement) tunnelSection(pictures []picture) string {
 	var b strings.Builder
 	r := m.Tunnels
 	b.WriteString("\n## Tunnels\n\n")
-	fmt.Fprintf(&b, "Made by `bin/bench -only tunnel -rounds %d -out docs/benchmarks.md`, medians of %d rounds. ", m.Origin.Rounds, r.Rounds)
+	fmt.Fprintf(&b, "Made by `bin/bench -only tunnel -rounds %d -out docs/benchmarks.md`, medians of %d rounds. ",
+		m.Origin.Rounds, r.Rounds)
 	b.WriteString("One core makes, forwards and counts the frames; ratios are medians over the rounds.\n\n")
 	goals := r.GoalTable()
 	table(&b, goals.Columns, goals.Rows)
-	b.WriteString("\nThrough a machine, in by one interface and out by another, by size of the frames in the tunnel. In brackets: of native forwarding.\n\n")
+	b.WriteString("\nThrough a machine, in by one interface and out by another, by size of the frames in the " +
+		"tunnel. In brackets: of native forwarding.\n\n")
 	frames, bits := r.FrameTable(), r.BitTable()
 	table(&b, frames.Columns, frames.Rows)
 	b.WriteString("\n")
@@ -165,8 +167,9 @@ How it is measured:
 - **With a third between**: another machine on the way forwards: by its kernel; by a container between two bridges; by
   a virtual router between two tunnels. How much more that is than between two is what each tunnel after the first
   adds.
-- **No line card**: what ` + "`--xdp off`" + ` gives. The wires here are veth pairs, where every frame that a kernel's stack has sent is copied before a program of XDP sees it, which drivers of hardware do not do. **Beside a line card** is what
-  this costs who has no use of it: the machines have Pergola's programs, and no tunnel of Pergola's.
+- **No line card**: the mode ` + "`--xdp off`" + `. The wires here are veth pairs: a frame that a kernel's stack
+  has sent is copied before an XDP program sees it, which drivers of hardware do not do. **Beside a line card** is the
+  cost for other traffic: the machines have Pergola's programs, but no tunnel of Pergola.
 - **A reserved rate**: two slices have a link each between the same two machines, with 100 Mbit/s. One sends frames of
   1400 bytes from one core, as many as it can or 90 % of its rate; the other floods its link with small frames from
   the other core.

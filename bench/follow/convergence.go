@@ -69,7 +69,8 @@ const (
 )
 
 func twoWays() vnet.Plan {
-	p := vnet.Plan{Slice: 1, Nodes: []vnet.NodePlan{{Name: "a"}, {Name: "r1", Router: true}, {Name: "r2", Router: true}, {Name: "b"}}}
+	p := vnet.Plan{Slice: 1, Nodes: []vnet.NodePlan{{Name: "a"}, {Name: "r1", Router: true},
+		{Name: "r2", Router: true}, {Name: "b"}}}
 	join(&p, "a", "r1")
 	join(&p, "r1", "r2")
 	join(&p, "r1", "r2")
@@ -275,7 +276,8 @@ func (s *stream) gap(ctx context.Context, isCut *atomic.Bool) (longest time.Dura
 
 func (s *stream) send(now time.Duration) error {
 	_, err := unix.Write(s.from, binary.BigEndian.AppendUint32(nil, uint32(len(s.sent))))
-	if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, unix.ENETUNREACH) {
+	if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS) &&
+		!errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, unix.ENETUNREACH) {
 		return fmt.Errorf("send: %w", err)
 	}
 	s.sent = append(s.sent, now)

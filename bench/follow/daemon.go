@@ -38,7 +38,8 @@ func startDaemon(n *vnet.Node, device string, change vnet.Change) (_ *daemon, er
 	}
 	err = d.links.Join(unix.RTNLGRP_LINK)
 	if err == nil { // so often it looks whether it shall stop
-		err = unix.SetsockoptTimeval(d.links.FD(), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 20_000})
+		err = unix.SetsockoptTimeval(d.links.FD(), unix.SOL_SOCKET, unix.SO_RCVTIMEO,
+			&unix.Timeval{Usec: 20_000})
 	}
 	if err == nil {
 		err = d.ask()
@@ -81,7 +82,8 @@ func (d *daemon) run() error {
 
 // take looks at struct ifinfomsg.
 func (d *daemon) take(m rtnl.Message) error {
-	if m.Kind != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg || int(binary.NativeEndian.Uint32(m.Data[4:])) != d.index {
+	if m.Kind != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg ||
+		int(binary.NativeEndian.Uint32(m.Data[4:])) != d.index {
 		return nil
 	}
 	carrier := binary.NativeEndian.Uint32(m.Data[8:])&unix.IFF_RUNNING != 0
@@ -99,7 +101,8 @@ func (d *daemon) awaitCarrier(ctx context.Context) error {
 	for !d.carrier.Load() {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for the carrier of interface %d of %s: %w", d.index, d.node.Name, ctx.Err())
+			return fmt.Errorf("wait for the carrier of interface %d of %s: %w", d.index,
+				d.node.Name, ctx.Err())
 		case <-time.After(time.Millisecond):
 		}
 	}

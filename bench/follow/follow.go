@@ -67,10 +67,13 @@ func join(p *vnet.Plan, names ...string) {
 	number := len(p.Links)
 	for end, name := range names {
 		l.Ends = append(l.Ends, vnet.End{
-			Node: name, Interface: device(number), MAC: mac(number, end), Addresses: []netip.Prefix{netip.PrefixFrom(address(number, end), 24)},
+			Node: name, Interface: device(number), MAC: mac(number, end),
+			Addresses: []netip.Prefix{netip.PrefixFrom(address(number, end), 24)},
 		})
 		n := p.Node(name)
-		n.Neighbours = append(n.Neighbours, vnet.Neighbour{Interface: device(number), Address: address(number, 1-end), MAC: mac(number, 1-end)})
+		n.Neighbours = append(n.Neighbours,
+			vnet.Neighbour{Interface: device(number), Address: address(number, 1-end),
+				MAC: mac(number, 1-end)})
 	}
 	p.Links = append(p.Links, l)
 }

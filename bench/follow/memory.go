@@ -52,8 +52,11 @@ func pairs(routers, routes int) vnet.Plan {
 		join(&p, p.Nodes[i].Name, p.Nodes[i+1].Name)
 		for end := range 2 {
 			for k := range routes {
-				to := netip.PrefixFrom(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 11<<24+uint32((i+end)%50*routes+k)<<8))), 24)
-				p.Nodes[i+end].Routes = append(p.Nodes[i+end].Routes, vnet.Route{To: to, Hops: []vnet.Hop{{Via: address(i/2, 1-end)}}})
+				to := netip.PrefixFrom(netip.AddrFrom4(
+					[4]byte(binary.BigEndian.AppendUint32(nil,
+						11<<24+uint32((i+end)%50*routes+k)<<8))), 24)
+				p.Nodes[i+end].Routes = append(p.Nodes[i+end].Routes,
+					vnet.Route{To: to, Hops: []vnet.Hop{{Via: address(i/2, 1-end)}}})
 			}
 		}
 	}

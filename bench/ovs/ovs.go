@@ -28,7 +28,8 @@ type Switches struct {
 
 // Installed says what is missing.
 func Installed() error {
-	for _, program := range []string{"ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl", "ovs-appctl"} {
+	for _, program := range []string{"ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl",
+		"ovs-appctl"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return err
 		}
@@ -44,7 +45,8 @@ func Start(ctx context.Context, dir string, ns *os.File) (_ *Switches, err error
 	if err := s.run(ctx, "ovsdb-tool", "create", database, "/usr/share/openvswitch/vswitch.ovsschema"); err != nil {
 		return nil, err
 	}
-	if err := s.daemon("ovsdb-server", database, "--remote=punix:"+s.socket(), "--unixctl="+filepath.Join(dir, "ovsdb.ctl")); err != nil {
+	if err := s.daemon("ovsdb-server", database, "--remote=punix:"+s.socket(),
+		"--unixctl="+filepath.Join(dir, "ovsdb.ctl")); err != nil {
 		return nil, err
 	}
 	if err := appears(ctx, s.socket()); err != nil {

@@ -85,8 +85,10 @@ func routesOf(i, routers int) []route {
 
 // ends are those of a chain between two namespaces whose interfaces have the addresses above.
 func ends(left, right *os.File, routers int) (End, End) {
-	l := End{NS: left, Device: rightDevice, MAC: [6]byte(mac(0, 0)), Address: address(0, 0), Next: [6]byte(mac(0, 1))}
-	r := End{NS: right, Device: leftDevice, MAC: [6]byte(mac(routers, 1)), Address: address(routers, 1), Next: [6]byte(mac(routers, 0))}
+	l := End{NS: left, Device: rightDevice, MAC: [6]byte(mac(0, 0)), Address: address(0, 0),
+		Next: [6]byte(mac(0, 1))}
+	r := End{NS: right, Device: leftDevice, MAC: [6]byte(mac(routers, 1)), Address: address(routers, 1),
+		Next: [6]byte(mac(routers, 0))}
 	return l, r
 }
 

@@ -62,7 +62,8 @@ func goals() []Goal {
 	all := []Goal{
 		{What: "NIC to NIC, 1 router, 64 B", Of: fast(NIC, 1), Least: 2.5},
 		{What: "NIC to NIC, 16 routers, 64 B", Of: fast(NIC, long), Least: 5},
-		{What: "NIC to NIC, each router after the first", Of: fast(NIC, long), To: fast(NIC, 1), Unit: "ns", Most: 90},
+		{What: "NIC to NIC, each router after the first", Of: fast(NIC, long), To: fast(NIC, 1),
+			Unit: "ns", Most: 90},
 		{What: "UDP from a socket, 1 router, 64 B", Of: fast(UDP, 1), Least: 1.3},
 		{What: "UDP from a socket, 4 routers, 64 B", Of: fast(UDP, 4), Least: 1.8},
 		{What: "UDP from a socket, 16 routers, 64 B", Of: fast(UDP, long), Least: 3.5},

@@ -39,7 +39,8 @@ func (mininet) hosts(ctx context.Context, routers int) (_ *Chain, err error) {
 	c := &Chain{Routers: routers}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("make a chain of %d routers with Mininet: %w", routers, err), c.Close())
+			err = errors.Join(fmt.Errorf("make a chain of %d routers with Mininet: %w", routers,
+				err), c.Close())
 		}
 	}()
 	control, its, err := socketPair()
@@ -48,7 +49,8 @@ func (mininet) hosts(ctx context.Context, routers int) (_ *Chain, err error) {
 	}
 	command := []string{"--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
 		"/usr/bin/python3", "-c", mininetScript, strconv.Itoa(routers)}
-	cmd := exec.Command("unshare", command...) //nolint:noctx // not bound to ctx: an interrupt closes the chain, in order
+	// Not bound to ctx: an interrupt closes the chain, in order.
+	cmd := exec.Command("unshare", command...) //nolint:noctx // see above
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
 	cmd.ExtraFiles = []*os.File{its}

@@ -51,7 +51,8 @@ func (o *ovsChains) hosts(ctx context.Context, routers int) (_ *Chain, err error
 	c := &Chain{Routers: routers}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("make a chain of %d routers with Open vSwitch: %w", routers, err), c.Close())
+			err = errors.Join(fmt.Errorf("make a chain of %d routers with Open vSwitch: %w", routers,
+				err), c.Close())
 		}
 	}()
 	left, err := o.host(c, "l", routers, rightDevice, mac(0, 0))
@@ -82,7 +83,9 @@ func (o *ovsChains) hosts(ctx context.Context, routers int) (_ *Chain, err error
 }
 
 // host makes a namespace with a veth whose other end is in Open vSwitch's.
-func (o *ovsChains) host(c *Chain, side string, routers int, device string, address net.HardwareAddr) (*os.File, error) {
+func (o *ovsChains) host(c *Chain, side string, routers int, device string,
+	address net.HardwareAddr,
+) (*os.File, error) {
 	ns, err := newNamespace()
 	if err != nil {
 		return nil, err
@@ -128,7 +131,8 @@ func ovsHost(device string, link, end, routers int) error {
 		}
 	}
 	return netlink.NeighAdd(&netlink.Neigh{
-		LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: next.AsSlice(), HardwareAddr: mac(link, 1-end),
+		LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: next.AsSlice(),
+		HardwareAddr: mac(link, 1-end),
 	})
 }
 

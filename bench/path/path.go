@@ -121,7 +121,8 @@ func (b *bench) build(ctx context.Context) error {
 			return fmt.Errorf("build chains (%s): %w", o.network, err)
 		}
 	}
-	for network, open := range map[Network]func(context.Context) (maker, error){Mininet: openMininet, OVS: openOVS} {
+	for network, open := range map[Network]func(context.Context) (maker, error){Mininet: openMininet,
+		OVS: openOVS} {
 		if !slices.Contains(b.Networks, network) {
 			continue
 		}

@@ -17,7 +17,11 @@ func TestRunMeasuresEveryNetwork(t *testing.T) {
 	testkit.Root(t)
 	testkit.LeakCheck(t, "pgpath")
 	r, err := Run(t.Context(), Config{
-		Rounds: 1, Routers: []int{0, 2}, Networks: []Network{Off, Mininet, OVS, Relay}, Window: 50 * time.Millisecond, Progress: func(what string, _, _ int) { t.Log(what) },
+		Rounds: 1, Routers: []int{0, 2}, Networks: []Network{Off, Mininet, OVS, Relay},
+		Window: 50 * time.Millisecond,
+		Progress: func(what string, _, _ int) {
+			t.Log(what)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +53,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	testkit.LeakCheck(t, "pgpath")
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := Run(ctx, Config{
-		Rounds: 1000, Routers: []int{1}, Networks: []Network{Mininet, OVS}, Measures: []Measure{UDP, NIC}, Window: time.Millisecond,
+		Rounds: 1000, Routers: []int{1}, Networks: []Network{Mininet, OVS}, Measures: []Measure{UDP, NIC},
+		Window: time.Millisecond,
 		Progress: func(_ string, done, _ int) {
 			if done > 0 {
 				cancel()
@@ -63,7 +68,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 
 func TestRunRefusesWhatItCannotDo(t *testing.T) {
 	testkit.Root(t)
-	for _, c := range []Config{{Rounds: 0}, {Rounds: 1, Routers: []int{-1}}, {Rounds: 1, Routers: []int{MaxRouters + 1}}} {
+	for _, c := range []Config{{Rounds: 0}, {Rounds: 1, Routers: []int{-1}},
+		{Rounds: 1, Routers: []int{MaxRouters + 1}}} {
 		if _, err := Run(t.Context(), c); err == nil {
 			t.Errorf("took %+v", c)
 		}

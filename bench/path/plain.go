@@ -96,7 +96,8 @@ func plainNode(i, routers int) error {
 		"ipv6/conf/all/accept_dad": "0", "ipv6/conf/default/accept_dad": "0",
 		"ipv6/conf/all/router_solicitations": "0", "ipv6/conf/default/router_solicitations": "0",
 	} {
-		if err := os.WriteFile("/proc/sys/net/"+path, []byte(value), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.WriteFile("/proc/sys/net/"+path, []byte(value), 0); err != nil &&
+			!errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}

@@ -46,7 +46,8 @@ func relayChain(nic bool) (_ *Chain, err error) {
 		if err = in(host, func() error { return plainNode(end, 0) }); err != nil {
 			return nil, fmt.Errorf("configure host %d: %w", end, err)
 		}
-		if err = vnet.SetOffload(host, hostDevice(end), vnet.GRO, nic); err != nil { // only then it takes frames from XDP
+		// only then it takes frames from XDP
+		if err = vnet.SetOffload(host, hostDevice(end), vnet.GRO, nic); err != nil {
 			return nil, err
 		}
 	}

@@ -36,7 +36,8 @@ func TestRatioComparesWithinRounds(t *testing.T) {
 
 func TestGoalsAreJudged(t *testing.T) {
 	r := Result{Rounds: 1, Series: []Series{
-		series(NIC, Fast, 1, 4e6), series(NIC, Fast, 16, 1e6), series(NIC, Plain, 1, 2e6), series(NIC, Plain, 16, 0.1e6),
+		series(NIC, Fast, 1, 4e6), series(NIC, Fast, 16, 1e6), series(NIC, Plain, 1, 2e6),
+		series(NIC, Plain, 16, 0.1e6),
 		series(ICMPTrip, Fast, 16, 10e-6), series(ICMPTrip, Plain, 16, 30e-6),
 	}}
 	got := map[string]Goal{}
@@ -66,7 +67,8 @@ func TestGoalsAreJudged(t *testing.T) {
 func TestTablesShowWhatIsThereAndWhatIsNot(t *testing.T) {
 	r := Result{
 		Rounds: 2, Windows: 9, Thrown: 1, Missing: []Missing{{"Open vSwitch", "it is not installed"}},
-		Series: []Series{series(UDP, Fast, 4, 1e6, 3e6), series(UDP, Plain, 4, 1e6), series(TCP, Fast, 0, 25e9, 25e9)},
+		Series: []Series{series(UDP, Fast, 4, 1e6, 3e6), series(UDP, Plain, 4, 1e6),
+			series(TCP, Fast, 0, 25e9, 25e9)},
 	}
 	r.Series[0].Slow = 0.5
 	table := r.SeriesTable()
@@ -79,7 +81,8 @@ func TestTablesShowWhatIsThereAndWhatIsNot(t *testing.T) {
 		}
 	}
 	doubts := strings.Join(r.Caveats(), "\n")
-	for _, want := range []string{"1 of 9 windows", "kernel alone: 1 of 2 rounds", "50 % of the frames", "Open vSwitch was not measured: it is not installed"} {
+	for _, want := range []string{"1 of 9 windows", "kernel alone: 1 of 2 rounds", "50 % of the frames",
+		"Open vSwitch was not measured: it is not installed"} {
 		if !strings.Contains(doubts, want) {
 			t.Errorf("not said: %q in\n%s", want, doubts)
 		}

@@ -34,7 +34,8 @@ func (b *bench) addTables(ctx context.Context, makers ...nicMaker) error {
 			if err := c.install(ctx, table); err != nil {
 				return err
 			}
-			p, err := nicProbe(Key{Measure: NIC, Network: networks[i], Routers: 1, Routes: routes}, c, destinations(table))
+			p, err := nicProbe(Key{Measure: NIC, Network: networks[i], Routers: 1, Routes: routes}, c,
+				destinations(table))
 			if err != nil {
 				return err
 			}
@@ -49,7 +50,8 @@ func (b *bench) addTables(ctx context.Context, makers ...nicMaker) error {
 // newTable makes different prefixes, of lengths as they are in the Internet's table (about; of 100 routes 60 are a
 // /24) but anywhere in the unicast space: the Internet's lie closer together, so for caches this is worse.
 func newTable(routes int) []netip.Prefix {
-	shares := []struct{ bits, percent int }{{24, 60}, {22, 12}, {23, 10}, {21, 5}, {20, 5}, {19, 3}, {16, 2}, {18, 2}, {17, 1}}
+	shares := []struct{ bits, percent int }{{24, 60}, {22, 12}, {23, 10}, {21, 5}, {20, 5}, {19, 3}, {16, 2},
+		{18, 2}, {17, 1}}
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same table each time
 	known := make(map[netip.Prefix]bool, routes)
 	table := make([]netip.Prefix, 0, routes)

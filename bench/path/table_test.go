@@ -13,7 +13,8 @@ func TestTableHasRoutesAndDestinationsInThem(t *testing.T) {
 	byBits := map[int]int{}
 	known := map[netip.Prefix]bool{}
 	for _, p := range table {
-		if known[p] || p != p.Masked() || p.Addr().IsMulticast() || p.Overlaps(subnet(0)) || p.Overlaps(subnet(1)) {
+		if known[p] || p != p.Masked() || p.Addr().IsMulticast() || p.Overlaps(subnet(0)) ||
+			p.Overlaps(subnet(1)) {
 			t.Errorf("bad route %s", p)
 		}
 		known[p] = true

@@ -12,7 +12,8 @@ import (
 // Title is the network's name for people.
 func (n Network) Title() string {
 	return map[Network]string{
-		Fast: "Pergola", Off: "Pergola, fast path off", Plain: "kernel alone", Mininet: "Mininet", OVS: "Open vSwitch", Relay: "a relay",
+		Fast: "Pergola", Off: "Pergola, fast path off", Plain: "kernel alone", Mininet: "Mininet",
+		OVS: "Open vSwitch", Relay: "a relay",
 	}[n]
 }
 
@@ -22,7 +23,8 @@ var Networks = []Network{Fast, Off, Plain, Mininet, OVS, Relay}
 // Title says for people what is measured.
 func (m Measure) Title() string {
 	return map[Measure]string{
-		NIC: "NIC to NIC, 64 B", UDP: "UDP from a socket, 64 B", TCP: "TCP", ICMPTrip: "round trip, ICMP", UDPTrip: "round trip, UDP",
+		NIC: "NIC to NIC, 64 B", UDP: "UDP from a socket, 64 B", TCP: "TCP", ICMPTrip: "round trip, ICMP",
+		UDPTrip: "round trip, UDP",
 	}[m]
 }
 
@@ -53,7 +55,8 @@ func (r *Result) GoalTable() Table {
 			reached = "missed"
 		}
 		t.Rows = append(t.Rows, []string{
-			g.What, r.figure(g.Of), r.figure(g.To) + g.apart(), fmt.Sprintf("%s %s", rounds.Number(g.Value), g.Unit), g.Wanted(), reached,
+			g.What, r.figure(g.Of), r.figure(g.To) + g.apart(),
+			fmt.Sprintf("%s %s", rounds.Number(g.Value), g.Unit), g.Wanted(), reached,
 		})
 	}
 	return t
@@ -129,8 +132,8 @@ func (r *Result) brackets(k Key) string {
 func (r *Result) Caveats() []string {
 	var all []string
 	if r.Thrown > 0 {
-		all = append(all, fmt.Sprintf("%d of %d windows were thrown away, because the hypervisor took time from this machine during them.",
-			r.Thrown, r.Windows))
+		all = append(all, fmt.Sprintf("%d of %d windows were thrown away, because the hypervisor took time "+
+			"from this machine during them.", r.Thrown, r.Windows))
 	}
 	if r.Rounds < r.Wanted {
 		all = append(all, fmt.Sprintf("Time was up after %d of %d rounds.", r.Rounds, r.Wanted))
@@ -138,10 +141,12 @@ func (r *Result) Caveats() []string {
 	for _, s := range r.Series {
 		what := fmt.Sprintf("%s, %d routers, %s", s.Measure.Title(), s.Routers, s.Network.Title())
 		if len(s.Samples) < r.Rounds {
-			all = append(all, fmt.Sprintf("%s: %d of %d rounds had a window without that.", what, len(s.Samples), r.Rounds))
+			all = append(all, fmt.Sprintf("%s: %d of %d rounds had a window without that.", what,
+				len(s.Samples), r.Rounds))
 		}
 		if s.Slow > 0.01 {
-			all = append(all, fmt.Sprintf("%s: up to %.0f %% of the frames went through the first router's kernel.", what, s.Slow*100))
+			all = append(all, fmt.Sprintf("%s: up to %.0f %% of the frames went through "+
+				"the first router's kernel.", what, s.Slow*100))
 		}
 	}
 	for _, m := range r.Missing {

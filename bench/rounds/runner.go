@@ -38,7 +38,8 @@ func (r *Runner) Run(ctx context.Context, probes []*Probe) error {
 		r.Rounds++
 		for i, p := range probes {
 			if r.Progress != nil {
-				r.Progress(fmt.Sprintf("measuring, round %d of %d", round+1, r.Wanted), round*len(probes)+i, r.Wanted*len(probes))
+				r.Progress(fmt.Sprintf("measuring, round %d of %d", round+1, r.Wanted),
+					round*len(probes)+i, r.Wanted*len(probes))
 			}
 			value, ok, err := r.sample(ctx, p)
 			if err != nil {

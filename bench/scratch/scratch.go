@@ -86,7 +86,8 @@ func Collect(ctx context.Context, pattern string, clearUp func(ctx context.Conte
 	var errs []error
 	for _, path := range paths {
 		var st unix.Stat_t
-		if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() {
+		if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR ||
+			int(st.Uid) != os.Geteuid() {
 			continue // somebody else's
 		}
 		d, err := lock(path)

@@ -57,7 +57,9 @@ func TestCollectKeepsWhatCannotBeClearedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	fails := errors.New("it does not go")
-	if err := Collect(t.Context(), pattern, func(context.Context, string) error { return fails }); !errors.Is(err, fails) {
+	if err := Collect(t.Context(), pattern, func(context.Context, string) error {
+		return fails
+	}); !errors.Is(err, fails) {
 		t.Errorf("Collect = %v, want %v", err, fails)
 	}
 	if _, err := os.Lstat(d.Path); err != nil {

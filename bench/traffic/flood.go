@@ -86,11 +86,13 @@ func (f *Flood) Pace(d time.Duration, rate float64) (sent int, err error) {
 
 // send sends up to n datagrams.
 func (f *Flood) send(n int) (sent int, err error) {
-	done, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(f.fd), uintptr(unsafe.Pointer(&f.messages[0])), uintptr(n), 0, 0, 0)
+	done, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(f.fd), uintptr(unsafe.Pointer(&f.messages[0])),
+		uintptr(n), 0, 0, 0)
 	switch errno {
 	case 0:
 		return int(done), nil
-	case unix.EINTR, unix.ENOBUFS, unix.ECONNREFUSED: // a queue on the way is full; an ICMP answer to an earlier datagram
+	case unix.EINTR, unix.ENOBUFS, unix.ECONNREFUSED:
+		// The latter two: a queue on the way is full; an ICMP answer to an earlier datagram.
 		return 0, nil
 	default:
 		return 0, fmt.Errorf("send: %w", errno)

@@ -41,8 +41,9 @@ type Flow struct {
 	Source       netip.Addr
 	Destinations []netip.Addr // taken in turn; as many as a power of two
 	Size         int          // of a frame
-	Outer        []byte       // what comes before it: the headers of a tunnel, from Ethernet on, for frames of this size
-	Keys         Keys         // of tunnels; none: the one in Outer is that of all
+	// what comes before it: the headers of a tunnel, from Ethernet on, for frames of this size
+	Outer []byte
+	Keys  Keys // of tunnels; none: the one in Outer is that of all
 }
 
 // Keys are those of tunnels that frames take in turn: First, First+Step, ...
@@ -63,7 +64,8 @@ type Generator struct {
 // program.
 func NewGenerator(ns *os.File, f Flow) (*Generator, error) {
 	if n := len(f.Destinations); bits.OnesCount(uint(n)) != 1 || n > MaxDestinations {
-		return nil, fmt.Errorf("make a generator: %d destinations are no power of two up to %d", n, MaxDestinations)
+		return nil, fmt.Errorf("make a generator: %d destinations are no power of two up to %d", n,
+			MaxDestinations)
 	}
 	if len(f.Outer) > MaxOuter {
 		return nil, fmt.Errorf("make a generator: %d bytes before a frame", len(f.Outer))
@@ -89,8 +91,9 @@ func (g *Generator) load() error {
 	for name, value := range map[string]any{
 		"outer": outer, "outer_size": uint32(len(g.flow.Outer)),
 		"device": uint32(g.flow.Device), "from": g.flow.From, "to": g.flow.To,
-		"keys": uint32(g.flow.Keys.Count), "key_at": uint32(g.flow.Keys.At), "key_first": g.flow.Keys.First, "key_step": g.flow.Keys.Step,
-		"source": word(g.flow.Source), "destinations_mask": uint32(len(g.flow.Destinations) - 1),
+		"keys": uint32(g.flow.Keys.Count), "key_at": uint32(g.flow.Keys.At), "key_first": g.flow.Keys.First,
+		"key_step": g.flow.Keys.Step,
+		"source":   word(g.flow.Source), "destinations_mask": uint32(len(g.flow.Destinations) - 1),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
@@ -118,14 +121,15 @@ func word(a netip.Addr) uint32 {
 func (g *Generator) Send(frames int) error {
 	const (
 		liveFrames = unix.BPF_F_TEST_XDP_LIVE_FRAMES
-		// What comes at once is handled at once by all routers on the way. With more than this, the kernel's own forwarding
-		// across 16 routers fills its backlog (net.core.netdev_max_backlog) and loses half-way what it worked for: at 256,
-		// two thirds.
+		// What comes at once is handled at once by all routers on the way. With more than this, the kernel's
+		// own forwarding across 16 routers fills its backlog (net.core.netdev_max_backlog) and loses half-way
+		// what it worked for: at 256, two thirds.
 		batch = 32
 	)
 	err := netns.In(g.ns, func() error {
 		_, err := g.obj.Generate.Run(&ebpf.RunOptions{
-			Data: make([]byte, len(g.flow.Outer)+g.flow.Size), Repeat: uint32(frames), Flags: liveFrames, BatchSize: batch,
+			Data: make([]byte, len(g.flow.Outer)+g.flow.Size), Repeat: uint32(frames), Flags: liveFrames,
+			BatchSize: batch,
 		})
 		return err
 	})
@@ -169,7 +173,8 @@ func NewNICSink(ns *os.File, device int) (*Sink, error) { return NewTunnelSink(n
 func NewTunnelSink(ns *os.File, device, outer int) (*Sink, error) {
 	return newSink(outer, func(o *objectObjects) (detach func() error, err error) {
 		err = netns.In(ns, func() error {
-			l, err := link.AttachXDP(link.XDPOptions{Program: o.SinkXdp, Interface: device, Flags: link.XDPDriverMode})
+			l, err := link.AttachXDP(link.XDPOptions{Program: o.SinkXdp, Interface: device,
+				Flags: link.XDPDriverMode})
 			if err == nil {
 				detach = l.Close
 			}
@@ -181,7 +186,9 @@ func NewTunnelSink(ns *os.File, device, outer int) (*Sink, error) {
 
 // NewHostSink attaches one where a device's frames enter the stack of its namespace: no socket wakes up for them.
 func NewHostSink(ns *os.File, device int) (*Sink, error) {
-	return newSink(0, func(o *objectObjects) (detach func() error, err error) { return attachTC(ns, device, o.SinkTc) })
+	return newSink(0, func(o *objectObjects) (detach func() error, err error) {
+		return attachTC(ns, device, o.SinkTc)
+	})
 }
 
 func attachClsact(ns *os.File, device int, p *ebpf.Program) (detach func() error, err error) {

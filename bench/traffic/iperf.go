@@ -19,7 +19,8 @@ import (
 // TCP gives the throughput in bit/s of one TCP stream between two namespaces, as iperf3 measures it in whole seconds.
 // Sender and receiver have a core each where there are two.
 func TCP(ctx context.Context, from, to *os.File, address netip.Addr, d time.Duration) (float64, error) {
-	server := exec.CommandContext(ctx, "taskset", "-c", strconv.Itoa(min(1, runtime.NumCPU()-1)), "iperf3", "--server", "--one-off", "--forceflush")
+	server := exec.CommandContext(ctx, "taskset", "-c", strconv.Itoa(min(1, runtime.NumCPU()-1)), "iperf3",
+		"--server", "--one-off", "--forceflush")
 	out, err := server.StdoutPipe()
 	if err != nil {
 		return 0, err

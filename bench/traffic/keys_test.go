@@ -22,15 +22,18 @@ func TestGeneratedFramesTakeTunnelsInTurn(t *testing.T) {
 	fd := -1
 	must(t, netns.In(l.ns[1], func() (err error) {
 		// ETH_P_802_EX1 in network byte order, as packet(7) wants it.
-		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, experimental>>8|experimental&0xff<<8); err != nil {
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC,
+			experimental>>8|experimental&0xff<<8); err != nil {
 			return err
 		}
 		return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5})
 	}))
 	defer func() { _ = unix.Close(fd) }()
-	outer := slices.Concat(l.mac[1][:], l.mac[0][:], []byte{experimental >> 8, experimental & 0xff}, make([]byte, 4))
+	outer := slices.Concat(l.mac[1][:], l.mac[0][:], []byte{experimental >> 8, experimental & 0xff},
+		make([]byte, 4))
 	g, err := NewGenerator(l.ns[0], Flow{
-		Device: l.device[0], From: l.mac[0], To: l.mac[1], Source: l.address(0), Destinations: []netip.Addr{l.address(1)}, Size: FrameSize,
+		Device: l.device[0], From: l.mac[0], To: l.mac[1], Source: l.address(0),
+		Destinations: []netip.Addr{l.address(1)}, Size: FrameSize,
 		Outer: outer, Keys: Keys{At: 14, Count: 3, First: 5, Step: 100},
 	})
 	must(t, err)

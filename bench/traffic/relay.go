@@ -55,7 +55,8 @@ func (r *Relay) attach(ns *os.File, device int, nic bool) error {
 		return err
 	}
 	return netns.In(ns, func() error {
-		l, err := link.AttachXDP(link.XDPOptions{Program: r.obj.RelayXdp, Interface: device, Flags: link.XDPDriverMode})
+		l, err := link.AttachXDP(link.XDPOptions{Program: r.obj.RelayXdp, Interface: device,
+			Flags: link.XDPDriverMode})
 		if err == nil {
 			r.detach = append(r.detach, l.Close)
 		}

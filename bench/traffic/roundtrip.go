@@ -103,7 +103,9 @@ func (p *Pinger) receive() error {
 func (p *Pinger) TTL() int { return int(p.answer[8]) }
 
 // RoundTrip pings for so long, on one core, and gives the median and the TTL of the last answer, which only ICMP knows.
-func RoundTrip(ns *os.File, kind string, to netip.Addr, core int, d time.Duration) (median time.Duration, ttl int, err error) {
+func RoundTrip(ns *os.File, kind string, to netip.Addr, core int, d time.Duration) (
+	median time.Duration, ttl int, err error,
+) {
 	p, err := NewPinger(ns, kind, to)
 	if err != nil {
 		return 0, 0, err

@@ -31,7 +31,8 @@ func TestStatisticsAreParsed(t *testing.T) {
 }
 
 func TestIperfIsParsed(t *testing.T) {
-	got, err := parseIperf([]byte(`{"end": {"sum_sent": {"bits_per_second": 3}, "sum_received": {"bits_per_second": 2.5e9}}}`))
+	got, err := parseIperf(
+		[]byte(`{"end": {"sum_sent": {"bits_per_second": 3}, "sum_received": {"bits_per_second": 2.5e9}}}`))
 	if err != nil || got != 2.5e9 {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -43,7 +44,8 @@ func TestIperfIsParsed(t *testing.T) {
 }
 
 func TestSeenIsSummedOverCPUs(t *testing.T) {
-	got := total([]objectSeen{{}, {Frames: 10, First: 100, Last: 900, Ttl: 63}, {Frames: 5, First: 50, Last: 800, Ttl: 62}})
+	got := total([]objectSeen{{}, {Frames: 10, First: 100, Last: 900, Ttl: 63},
+		{Frames: 5, First: 50, Last: 800, Ttl: 62}})
 	if want := (Seen{Frames: 15, Took: 850, TTL: 63}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -113,7 +115,8 @@ func TestEveryGeneratedFrameIsSeen(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, s.Close()) }()
 	g, err := NewGenerator(l.ns[0], Flow{
-		Device: l.device[0], From: l.mac[0], To: l.mac[1], Source: l.address(0), Destinations: []netip.Addr{l.address(1)}, Size: FrameSize,
+		Device: l.device[0], From: l.mac[0], To: l.mac[1], Source: l.address(0),
+		Destinations: []netip.Addr{l.address(1)}, Size: FrameSize,
 	})
 	must(t, err)
 	defer func() { must(t, g.Close()) }()

@@ -71,7 +71,9 @@ func (m *machine) nativeChain() (path, error) {
 }
 
 func routeVia(ns *os.File, to netip.Prefix, gateway netip.Addr) error {
-	return netns.In(ns, func() error { return netlink.RouteAdd(&netlink.Route{Dst: ipNet(to.Masked()), Gw: gateway.AsSlice()}) })
+	return netns.In(ns, func() error {
+		return netlink.RouteAdd(&netlink.Route{Dst: ipNet(to.Masked()), Gw: gateway.AsSlice()})
+	})
 }
 
 func (m *machine) containerChain() (path, error) {
@@ -86,7 +88,8 @@ func (m *machine) containerChain() (path, error) {
 		}
 		m.undo.Push(in[side].Close)
 		v := kernelVXLAN{
-			vni: uint32(side + 1), local: outside(side, 2), peer: outside(side, 1), inside: in[side], own: inner(side, 2), other: inner(side, 1),
+			vni: uint32(side + 1), local: outside(side, 2), peer: outside(side, 1), inside: in[side],
+			own: inner(side, 2), other: inner(side, 1),
 		}
 		err = errors.Join(v.connect(e.ns, true), routeVia(in[side], net24(inner(1-side, 0)), inner(side, 1)))
 		if err != nil {
@@ -111,9 +114,11 @@ func (b *bench) pergolaChain(ctx context.Context, m *machine, kind slice.TunnelK
 		own, router := inner(side, 2), inner(side, 1)
 		n := farNode{
 			number: number, own: own, other: router,
-			routes: []vnet.Route{{To: net24(inner(1-side, 0)).Masked(), Hops: []vnet.Hop{{Via: router, Interface: pairNIC}}}},
+			routes: []vnet.Route{{To: net24(inner(1-side, 0)).Masked(),
+				Hops: []vnet.Hop{{Via: router, Interface: pairNIC}}}},
 		}
-		if in[side], err = g.addFarNode(ctx, n, tunnel(kind, number, side, outside(side, 2), outside(side, 1))); err != nil {
+		if in[side], err = g.addFarNode(ctx, n,
+			tunnel(kind, number, side, outside(side, 2), outside(side, 1))); err != nil {
 			return path{}, err
 		}
 	}

@@ -17,8 +17,9 @@ type frameFormat struct {
 // flow is what the left end sends.
 func (r *frameFormat) flow(m *machine, size int) traffic.Flow {
 	return traffic.Flow{
-		Device: m.left.index, From: r.from, To: r.to, Source: inner(0, 2), Destinations: []netip.Addr{inner(1, 2)},
-		Size: size, Outer: r.outer(size), Keys: r.keys,
+		Device: m.left.index, From: r.from, To: r.to, Source: inner(0, 2),
+		Destinations: []netip.Addr{inner(1, 2)},
+		Size:         size, Outer: r.outer(size), Keys: r.keys,
 	}
 }
 
@@ -35,7 +36,8 @@ const greKeyAt = 14 + 20 + 4
 
 func greHeaders(key uint32) func(size int) []byte {
 	return func(size int) []byte {
-		gre := binary.BigEndian.AppendUint32([]byte{0x20, 0x00, 0x65, 0x58}, key) // RFC 2890: a key; transparent Ethernet
+		// RFC 2890: a key; transparent Ethernet
+		gre := binary.BigEndian.AppendUint32([]byte{0x20, 0x00, 0x65, 0x58}, key)
 		return append(ipHeaders(len(gre)+size, 47), gre...)
 	}
 }

@@ -56,17 +56,21 @@ func (r *Result) judge() []Goal {
 		if 2*n >= Scale { // what a lookup costs, rather than what is in the caches
 			what, of = "frames for one", rate(One, small, n)
 		}
-		add(r.ratio(fmt.Sprintf("%d slices, %d tunnels on the host, %s, 64 B", n, 2*n, what), of, one, " (1 slice)", 0.85))
+		add(r.ratio(fmt.Sprintf("%d slices, %d tunnels on the host, %s, 64 B", n, 2*n, what), of, one,
+			" (1 slice)", 0.85))
 	}
 	trip, bare := Key{Measure: Trip, Way: EGRE}, Key{Measure: Trip, Way: Native}
 	add(Goal{
-		What: "round trip between nodes of two machines: what EGRE adds to that between the machines", Found: r.figure(trip), Against: r.figure(bare) + " (the machines themselves)",
+		What:  "round trip between nodes of two machines: what EGRE adds to that between the machines",
+		Found: r.figure(trip), Against: r.figure(bare) + " (the machines themselves)",
 		Value: r.More(trip, bare) * 1e6, Unit: "us", Most: true, Bound: 3,
 	})
 	further, along := Key{Measure: Far, Way: EGRE}, Key{Measure: Far, Way: Native}
 	add(Goal{
 		What:  "round trip, another machine with a router between: what its tunnel adds to that between two",
-		Found: r.figure(further), Against: fmt.Sprintf("%s (two machines; native forwarding between adds %s us)", r.figure(trip), rounds.Number(r.More(along, bare)*1e6)),
+		Found: r.figure(further),
+		Against: fmt.Sprintf("%s (two machines; native forwarding between adds %s us)", r.figure(trip),
+			rounds.Number(r.More(along, bare)*1e6)),
 		Value: r.More(further, trip) * 1e6, Unit: "us", Most: true, Bound: 3,
 	})
 	for _, w := range []Way{EGRE, VXLAN, EGREByTC, VXLANByTC} {
@@ -74,17 +78,21 @@ func (r *Result) judge() []Goal {
 		add(r.ratio(what, Key{Measure: TCP, Way: w}, Key{Measure: TCP, Way: Bridged}, " (kernel VXLAN)", 1))
 	}
 	setUp := Key{Measure: SetUp, Way: EGRE, Slices: Scale / 2}
-	add(Goal{What: fmt.Sprintf("%d tunnels: set up and joined", Scale), Found: r.figure(setUp), Value: r.Median(setUp), Unit: "s", Most: true, Bound: 2})
-	add(r.ratio("a reserved rate while another slice floods", Key{Measure: Reserved, Way: Flooded}, Key{Measure: Reserved, Way: Alone}, " (alone)", 0.95))
+	add(Goal{What: fmt.Sprintf("%d tunnels: set up and joined", Scale), Found: r.figure(setUp),
+		Value: r.Median(setUp), Unit: "s", Most: true, Bound: 2})
+	add(r.ratio("a reserved rate while another slice floods", Key{Measure: Reserved, Way: Flooded},
+		Key{Measure: Reserved, Way: Alone}, " (alone)", 0.95))
 	lost := Key{Measure: Lost, Way: Flooded}
 	add(Goal{
-		What: "loss below a reserved rate while another slice floods, the worst round", Found: r.figure(lost), Value: 100 * r.worst(lost), Unit: "%", Most: true,
+		What: "loss below a reserved rate while another slice floods, the worst round", Found: r.figure(lost),
+		Value: 100 * r.worst(lost), Unit: "%", Most: true,
 	})
 	return all
 }
 
 func (r *Result) ratio(what string, of, to Key, against string, least float64) Goal {
-	return Goal{What: what, Found: r.figure(of), Against: r.figure(to) + against, Value: r.Ratio(of, to), Unit: "x", Bound: least}
+	return Goal{What: what, Found: r.figure(of), Against: r.figure(to) + against, Value: r.Ratio(of, to), Unit: "x",
+		Bound: least}
 }
 
 // wires: from 512 bytes on a wire is to be full where native forwarding fills it. There is one row for each wire: its
@@ -100,8 +108,11 @@ func (r *Result) wires() []Goal {
 			}
 			full := r.Median(rate(EGRE, size, 1)) / line
 			all = append(all, Goal{
-				What: fmt.Sprintf("EGRE against a wire of %g Gbit/s, which native forwarding fills, %d B", gigabits, size), Found: r.figure(rate(EGRE, size, 1)),
-				Against: rounds.Number(line/1e6) + " Mframes/s (wire)", Value: full, Unit: "x", Bound: 1,
+				What: fmt.Sprintf("EGRE against a wire of %g Gbit/s, which "+
+					"native forwarding fills, %d B", gigabits, size),
+				Found:   r.figure(rate(EGRE, size, 1)),
+				Against: rounds.Number(line/1e6) + " Mframes/s (wire)", Value: full,
+				Unit: "x", Bound: 1,
 			})
 			break
 		}

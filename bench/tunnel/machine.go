@@ -105,7 +105,8 @@ type nic struct {
 func lay(a, b nic) error {
 	err := netns.In(a.ns, func() error {
 		pair := netlink.NewVeth(netlink.LinkAttrs{Name: a.name, MTU: nicMTU, HardwareAddr: mac(a.address)})
-		pair.PeerName, pair.PeerNamespace, pair.PeerMTU, pair.PeerHardwareAddr = b.name, netlink.NsFd(b.ns.Fd()), nicMTU, mac(b.address)
+		pair.PeerName, pair.PeerNamespace, pair.PeerMTU, pair.PeerHardwareAddr = b.name,
+			netlink.NsFd(b.ns.Fd()), nicMTU, mac(b.address)
 		return netlink.LinkAdd(pair)
 	})
 	if err != nil {
@@ -114,7 +115,8 @@ func lay(a, b nic) error {
 	for _, side := range [][2]nic{{a, b}, {b, a}} {
 		here, there := side[0], side[1]
 		err := netns.In(here.ns, func() error { return setUp(here.name, net24(here.address), there.address) })
-		if err := errors.Join(err, vnet.SetOffload(here.ns, here.name, vnet.Checksum, false), vnet.SetOffload(here.ns, here.name, vnet.GRO, true)); err != nil {
+		if err := errors.Join(err, vnet.SetOffload(here.ns, here.name, vnet.Checksum, false),
+			vnet.SetOffload(here.ns, here.name, vnet.GRO, true)); err != nil {
 			return err
 		}
 	}
@@ -127,14 +129,17 @@ func setUp(name string, own netip.Prefix, neighbour netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	if err := netlink.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: own.Addr().AsSlice(), Mask: net.CIDRMask(own.Bits(), 32)}}); err != nil {
+	if err := netlink.AddrAdd(l,
+		&netlink.Addr{IPNet: &net.IPNet{IP: own.Addr().AsSlice(),
+			Mask: net.CIDRMask(own.Bits(), 32)}}); err != nil {
 		return err
 	}
 	if err := netlink.LinkSetUp(l); err != nil {
 		return err
 	}
 	return netlink.NeighAdd(&netlink.Neigh{
-		LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: neighbour.AsSlice(), HardwareAddr: mac(neighbour),
+		LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: neighbour.AsSlice(),
+		HardwareAddr: mac(neighbour),
 	})
 }
 

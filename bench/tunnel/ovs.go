@@ -32,20 +32,25 @@ func (m *machine) openVSwitch(ctx context.Context) (frameFormat, error) {
 	}
 	for side, nic := range []string{inNIC, outNIC} {
 		say("add-br %s", outsideBridge(side))
-		say("set bridge %s datapath_type=netdev other-config:hwaddr=%s", outsideBridge(side), mac(outside(side, 1)))
+		say("set bridge %s datapath_type=netdev other-config:hwaddr=%s", outsideBridge(side),
+			mac(outside(side, 1)))
 		say("add-port %s %s", outsideBridge(side), nic)
 		say("add-port %s gre%d", bridge, side)
-		say("set interface gre%d type=gre ofport_request=%d options:remote_ip=%s options:local_ip=%s options:key=%d",
-			side, side+1, outside(side, 2), outside(side, 1), key(1, side))
+		say("set interface gre%d type=gre ofport_request=%d options:remote_ip=%s "+
+			"options:local_ip=%s options:key=%d", side, side+1, outside(side, 2), outside(side, 1),
+			key(1, side))
 	}
 	if err := s.Set(ctx, words...); err != nil {
 		return frameFormat{}, err
 	}
 	for side, nic := range []string{inNIC, outNIC} {
-		if err := netns.In(m.ns, func() error { return moveAddress(nic, outsideBridge(side), side) }); err != nil {
+		if err := netns.In(m.ns, func() error {
+			return moveAddress(nic, outsideBridge(side), side)
+		}); err != nil {
 			return frameFormat{}, fmt.Errorf("move the address of %s: %w", nic, err)
 		}
-		if err := s.Control(ctx, "tnl/neigh/set", outsideBridge(side), outside(side, 2).String(), mac(outside(side, 2)).String()); err != nil {
+		if err := s.Control(ctx, "tnl/neigh/set", outsideBridge(side), outside(side, 2).String(),
+			mac(outside(side, 2)).String()); err != nil {
 			return frameFormat{}, err
 		}
 	}

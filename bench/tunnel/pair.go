@@ -106,7 +106,9 @@ func (p *pair) openPlatforms(ctx context.Context, noXDP bool) (platforms [2]*pla
 }
 
 // addNodes makes a pair of machines with Pergola, and on them nodes that VXLAN joins, and nodes that EGRE joins.
-func (b *bench) addNodes(ctx context.Context, paths map[Way]path, noXDP bool, vxlan, egre Way) (platforms [2]*platform, err error) {
+func (b *bench) addNodes(ctx context.Context, paths map[Way]path, noXDP bool, vxlan, egre Way) (
+	platforms [2]*platform, err error,
+) {
 	p, err := newPair()
 	b.undo.Push(p.undo.Run)
 	if err != nil {
@@ -145,12 +147,15 @@ func (p *pair) containers() (path, error) {
 }
 
 // nodes are a slice's, one on each machine, with a link between them that may have a rate.
-func nodes(ctx context.Context, platforms [2]*platform, number uint16, kind slice.TunnelKind, shape slice.Shape) (path, error) {
+func nodes(ctx context.Context, platforms [2]*platform, number uint16, kind slice.TunnelKind,
+	shape slice.Shape,
+) (path, error) {
 	var in [2]*os.File
 	for i, g := range platforms {
 		n := farNode{number: number, own: inner(pairSide, 1+i), other: inner(pairSide, 2-i), shape: shape}
 		var err error
-		if in[i], err = g.addFarNode(ctx, n, tunnel(kind, number, 0, outside(pairSide, 1+i), outside(pairSide, 2-i))); err != nil {
+		if in[i], err = g.addFarNode(ctx, n,
+			tunnel(kind, number, 0, outside(pairSide, 1+i), outside(pairSide, 2-i))); err != nil {
 			return path{}, err
 		}
 	}
@@ -169,9 +174,12 @@ func (g *platform) addFarNode(ctx context.Context, f farNode, t wire.Tunnel) (*o
 	const node = "n"
 	n, err := g.add(ctx, vnet.Plan{
 		Slice: f.number,
-		Nodes: []vnet.NodePlan{{Name: node, Neighbours: []vnet.Neighbour{{Interface: pairNIC, Address: f.other, MAC: mac(f.other)}}, Routes: f.routes}},
+		Nodes: []vnet.NodePlan{{Name: node,
+			Neighbours: []vnet.Neighbour{{Interface: pairNIC, Address: f.other, MAC: mac(f.other)}},
+			Routes:     f.routes}},
 		Links: []vnet.LinkPlan{{Ends: []vnet.End{{
-			Node: node, Interface: pairNIC, MTU: t.MTU, MAC: mac(f.own), Addresses: []netip.Prefix{net24(f.own)},
+			Node: node, Interface: pairNIC, MTU: t.MTU, MAC: mac(f.own),
+			Addresses: []netip.Prefix{net24(f.own)},
 		}}}},
 	})
 	if err != nil {

@@ -59,7 +59,8 @@ func (g *platform) add(ctx context.Context, plan vnet.Plan) (*vnet.Network, erro
 func tunnel(kind slice.TunnelKind, number uint16, side int, local, peer netip.Addr) wire.Tunnel {
 	const first = 20000 // number of a port: those of networks begin at 1
 	return wire.Tunnel{
-		Name: slice.PortName(number, uint16(first+side)), Slice: number, Owner: fmt.Sprintf("bench%d/far:eth%d", number, side), Digest: "bench",
+		Name: slice.PortName(number, uint16(first+side)), Slice: number,
+		Owner: fmt.Sprintf("bench%d/far:eth%d", number, side), Digest: "bench",
 		Kind: kind, Key: key(int(number), side), Local: local, Peer: peer, MTU: nicMTU - kind.Overhead(false),
 	}
 }
@@ -81,9 +82,11 @@ const router = "r"
 func (r routers) plan(number int) vnet.Plan {
 	p := vnet.Plan{Slice: uint16(number), Nodes: []vnet.NodePlan{{Name: router, Router: true}}}
 	for side := range 2 {
-		p.Nodes[0].Neighbours = append(p.Nodes[0].Neighbours, vnet.Neighbour{Interface: device(side), Address: inner(side, 2), MAC: mac(inner(side, 2))})
+		p.Nodes[0].Neighbours = append(p.Nodes[0].Neighbours,
+			vnet.Neighbour{Interface: device(side), Address: inner(side, 2), MAC: mac(inner(side, 2))})
 		p.Links = append(p.Links, vnet.LinkPlan{LAN: r.lan, Ends: []vnet.End{{
-			Node: router, Interface: device(side), MTU: nicMTU - r.kind.Overhead(false), MAC: mac(inner(side, 1)),
+			Node: router, Interface: device(side), MTU: nicMTU - r.kind.Overhead(false),
+			MAC:       mac(inner(side, 1)),
 			Addresses: []netip.Prefix{net24(inner(side, 1))},
 		}}})
 	}

@@ -30,7 +30,8 @@ type Way string
 const (
 	Native Way = "native" // the kernel forwards plain frames: no tunnels
 	Beside Way = "beside" // the same, on a machine that carries tunnels of Pergola: its own traffic
-	// a container between two bridges, each with a VXLAN device of the kernel: what Docker and containerlab users have
+	// a container between two bridges, each with a VXLAN device of the kernel: what Docker and containerlab users
+	// have
 	Bridged Way = "bridged"
 	Direct  Way = "direct" // a container that has the kernel's VXLAN devices within
 	OVS     Way = "ovs"    // Open vSwitch in user space: flows between two tunnels of keyed GRE

@@ -12,10 +12,13 @@ import (
 // Title is the way's name for people.
 func (w Way) Title() string {
 	return map[Way]string{
-		Native: "native forwarding", Beside: "native, beside tunnels", Bridged: "kernel VXLAN, bridges, container", Direct: "kernel VXLAN in the container",
-		OVS: "Open vSwitch in user space, keyed GRE", LAN: "Pergola, EGRE, LANs", EGRE: "Pergola, EGRE", VXLAN: "Pergola, VXLAN",
+		Native: "native forwarding", Beside: "native, beside tunnels",
+		Bridged: "kernel VXLAN, bridges, container", Direct: "kernel VXLAN in the container",
+		OVS: "Open vSwitch in user space, keyed GRE", LAN: "Pergola, EGRE, LANs", EGRE: "Pergola, EGRE",
+		VXLAN:         "Pergola, VXLAN",
 		BridgedBeside: "kernel VXLAN, bridges, container, beside a line card",
-		VXLANByTC:     "Pergola, VXLAN, no line card", EGREByTC: "Pergola, EGRE, no line card", One: "Pergola, EGRE, frames for one slice", Alone: "alone", Flooded: "beside a flood",
+		VXLANByTC:     "Pergola, VXLAN, no line card", EGREByTC: "Pergola, EGRE, no line card",
+		One: "Pergola, EGRE, frames for one slice", Alone: "alone", Flooded: "beside a flood",
 	}[w]
 }
 
@@ -27,7 +30,8 @@ func (r *Result) GoalTable() rounds.Table {
 		if !g.Reached {
 			reached = "**missed**"
 		}
-		t.Rows = append(t.Rows, []string{g.What, g.Found, g.Against, rounds.Number(g.Value) + " " + g.Unit, g.Wanted(), reached})
+		t.Rows = append(t.Rows, []string{g.What, g.Found, g.Against, rounds.Number(g.Value) + " " + g.Unit,
+			g.Wanted(), reached})
 	}
 	return t
 }
@@ -52,7 +56,9 @@ func (r *Result) FrameTable() rounds.Table {
 
 // BitTable has the rates in Gbit/s.
 func (r *Result) BitTable() rounds.Table {
-	return r.bySize("Gbit/s", func(w Way, size int) string { return rounds.Number(Gbits(r.Median(RateKey(w, size)), size)) })
+	return r.bySize("Gbit/s", func(w Way, size int) string {
+		return rounds.Number(Gbits(r.Median(RateKey(w, size)), size))
+	})
 }
 
 func (r *Result) bySize(unit string, cell func(Way, int) string) rounds.Table {
@@ -73,7 +79,8 @@ func (r *Result) bySize(unit string, cell func(Way, int) string) rounds.Table {
 // PairTable has what was measured between nodes of two machines.
 func (r *Result) PairTable() rounds.Table {
 	t := rounds.Table{Columns: []string{
-		"between two machines", "round trip, us", "more than the machines, us", "with a third between, us", "more than with two, us", "TCP, Gbit/s", "of kernel VXLAN",
+		"between two machines", "round trip, us", "more than the machines, us", "with a third between, us",
+		"more than with two, us", "TCP, Gbit/s", "of kernel VXLAN",
 	}}
 	for _, w := range pairWays {
 		title := w.Title()
@@ -84,7 +91,8 @@ func (r *Result) PairTable() rounds.Table {
 			title = "the machines themselves, beside a line card"
 		default:
 		}
-		trip, bare, further, tcp := Key{Measure: Trip, Way: w}, Key{Measure: Trip, Way: Native}, Key{Measure: Far, Way: w}, Key{Measure: TCP, Way: w}
+		trip, bare, further, tcp := Key{Measure: Trip, Way: w}, Key{Measure: Trip, Way: Native},
+			Key{Measure: Far, Way: w}, Key{Measure: TCP, Way: w}
 		more, of := "", ""
 		if w != Native {
 			more = rounds.Number(r.More(trip, bare) * 1e6)
@@ -93,7 +101,8 @@ func (r *Result) PairTable() rounds.Table {
 			of = rounds.Number(r.Ratio(tcp, Key{Measure: TCP, Way: Bridged}))
 		}
 		t.Rows = append(t.Rows, []string{
-			title, r.in(trip), more, r.in(further), rounds.Number(r.More(further, trip) * 1e6), r.in(tcp), of,
+			title, r.in(trip), more, r.in(further), rounds.Number(r.More(further, trip) * 1e6),
+			r.in(tcp), of,
 		})
 	}
 	return t
@@ -101,7 +110,8 @@ func (r *Result) PairTable() rounds.Table {
 
 // IsolationTable has what a slice got of its rate.
 func (r *Result) IsolationTable() rounds.Table {
-	t := rounds.Table{Columns: []string{fmt.Sprintf("a slice with %d Mbit/s", int(reservedRate/1e6)), "arrives when it sends more, Mbit/s", "lost when it sends less, %"}}
+	t := rounds.Table{Columns: []string{fmt.Sprintf("a slice with %d Mbit/s", int(reservedRate/1e6)),
+		"arrives when it sends more, Mbit/s", "lost when it sends less, %"}}
 	for _, w := range []Way{Alone, Flooded} {
 		t.Rows = append(t.Rows, []string{
 			w.Title(), r.in(Key{Measure: Reserved, Way: w}), r.in(Key{Measure: Lost, Way: w}),
@@ -112,13 +122,16 @@ func (r *Result) IsolationTable() rounds.Table {
 
 // ScaleTable has what depends on the number of slices.
 func (r *Result) ScaleTable() rounds.Table {
-	t := rounds.Table{Columns: []string{"slices on the host", "tunnels", "for all, Mframes/s", "of 1 slice", "for one, Mframes/s", "of 1 slice", "set up, s", "deleted, s"}}
+	t := rounds.Table{Columns: []string{"slices on the host", "tunnels", "for all, Mframes/s", "of 1 slice",
+		"for one, Mframes/s", "of 1 slice", "set up, s", "deleted, s"}}
 	base := rate(EGRE, r.Sizes[0], 1)
 	for _, n := range append([]int{1}, r.Slices...) {
 		all, one := rate(EGRE, r.Sizes[0], n), rate(One, r.Sizes[0], n)
 		t.Rows = append(t.Rows, []string{
-			strconv.Itoa(n), strconv.Itoa(2 * n), r.in(all), rounds.Number(r.Ratio(all, base)), r.in(one), rounds.Number(r.Ratio(one, base)),
-			r.in(Key{Measure: SetUp, Way: EGRE, Slices: n}), r.in(Key{Measure: Deletion, Way: EGRE, Slices: n}),
+			strconv.Itoa(n), strconv.Itoa(2 * n), r.in(all), rounds.Number(r.Ratio(all, base)), r.in(one),
+			rounds.Number(r.Ratio(one, base)),
+			r.in(Key{Measure: SetUp, Way: EGRE, Slices: n}),
+			r.in(Key{Measure: Deletion, Way: EGRE, Slices: n}),
 		})
 	}
 	return t
@@ -128,14 +141,16 @@ func (r *Result) ScaleTable() rounds.Table {
 func (r *Result) Caveats() []string {
 	var all []string
 	if r.Thrown > 0 {
-		all = append(all, fmt.Sprintf("%d of %d windows were thrown away, because the hypervisor took time from this machine during them.", r.Thrown, r.Windows))
+		all = append(all, fmt.Sprintf("%d of %d windows were thrown away, because the hypervisor took time "+
+			"from this machine during them.", r.Thrown, r.Windows))
 	}
 	if r.Rounds < r.Wanted {
 		all = append(all, fmt.Sprintf("Time was up after %d of %d rounds.", r.Rounds, r.Wanted))
 	}
 	for _, s := range r.Series {
 		if n := len(s.Samples); n < r.Rounds && s.Measure != SetUp && s.Measure != Deletion {
-			all = append(all, fmt.Sprintf("%s, %s, %d B, %d slices: %d of %d rounds had a window without that.", s.Measure, s.Way.Title(), s.Size, s.Slices, n, r.Rounds))
+			all = append(all, fmt.Sprintf("%s, %s, %d B, %d slices: %d of %d rounds "+
+				"had a window without that.", s.Measure, s.Way.Title(), s.Size, s.Slices, n, r.Rounds))
 		}
 	}
 	for _, m := range r.Missing {

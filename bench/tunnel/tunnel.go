@@ -39,7 +39,8 @@ type Config struct {
 // wires of 1500 bytes.
 func Default(rounds int) Config {
 	return Config{
-		Rounds: rounds, Sizes: []int{64, 128, 256, 512, 1024, 1400}, Slices: []int{8, 64, Scale / 2}, Window: 200 * time.Millisecond,
+		Rounds: rounds, Sizes: []int{64, 128, 256, 512, 1024, 1400}, Slices: []int{8, 64, Scale / 2},
+		Window: 200 * time.Millisecond,
 	}
 }
 

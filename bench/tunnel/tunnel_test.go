@@ -27,7 +27,8 @@ func TestEveryWayLetsFramesThrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, table := range []rounds.Table{
-		result.GoalTable(), result.FrameTable(), result.BitTable(), result.ScaleTable(), result.PairTable(), result.IsolationTable(),
+		result.GoalTable(), result.FrameTable(), result.BitTable(), result.ScaleTable(), result.PairTable(),
+		result.IsolationTable(),
 	} {
 		t.Log(table.Columns)
 		for _, row := range table.Rows {
@@ -38,7 +39,9 @@ func TestEveryWayLetsFramesThrough(t *testing.T) {
 	// Each series was tried before the first round, and its window failed if nothing came through.
 	for _, w := range Ways {
 		missing := slices.ContainsFunc(result.Missing, func(m Missing) bool { return m.What == w })
-		if tried := slices.ContainsFunc(result.Series, func(s Series) bool { return s.Key == RateKey(w, 1400) }); tried == missing {
+		if tried := slices.ContainsFunc(result.Series, func(s Series) bool {
+			return s.Key == RateKey(w, 1400)
+		}); tried == missing {
 			t.Errorf("%s: tried %v, said to be missing %v", w, tried, missing)
 		}
 	}

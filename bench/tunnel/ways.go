@@ -49,7 +49,8 @@ func (b *bench) open(ctx context.Context, m *machine, w Way, slices int) (frameF
 func (m *machine) native() (frameFormat, error) {
 	err := netns.In(m.ns, func() error {
 		to := net24(inner(1, 0)).Masked()
-		return errors.Join(forward(), netlink.RouteAdd(&netlink.Route{Dst: ipNet(to), Gw: outside(1, 2).AsSlice()}))
+		return errors.Join(forward(),
+			netlink.RouteAdd(&netlink.Route{Dst: ipNet(to), Gw: outside(1, 2).AsSlice()}))
 	})
 	return frameFormat{from: [6]byte(mac(outside(0, 2))), to: [6]byte(mac(outside(0, 1))), outer: noTunnel}, err
 }
@@ -95,8 +96,9 @@ func (v kernelVXLAN) connect(machine *os.File, bridged bool) error {
 	name := device(v.number)
 	err := netns.In(machine, func() error {
 		vxlan := &netlink.Vxlan{
-			LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("vxlan%d", v.number), MTU: nicMTU - slice.VXLAN.Overhead(false)},
-			VxlanId:   int(v.vni), SrcAddr: v.local.AsSlice(), Group: v.peer.AsSlice(), Port: vxlanPort,
+			LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("vxlan%d", v.number),
+				MTU: nicMTU - slice.VXLAN.Overhead(false)},
+			VxlanId: int(v.vni), SrcAddr: v.local.AsSlice(), Group: v.peer.AsSlice(), Port: vxlanPort,
 		}
 		if !bridged {
 			vxlan.Name, vxlan.HardwareAddr = name, mac(v.own)
@@ -126,7 +128,8 @@ func (v kernelVXLAN) bridge(vxlan *netlink.Vxlan, name string) error {
 		return err
 	}
 	veth := netlink.NewVeth(netlink.LinkAttrs{Name: fmt.Sprintf("veth%d", v.number), MTU: vxlan.MTU})
-	veth.PeerName, veth.PeerNamespace, veth.PeerMTU, veth.PeerHardwareAddr = name, netlink.NsFd(v.inside.Fd()), uint32(vxlan.MTU), mac(v.own)
+	veth.PeerName, veth.PeerNamespace, veth.PeerMTU, veth.PeerHardwareAddr = name, netlink.NsFd(v.inside.Fd()),
+		uint32(vxlan.MTU), mac(v.own)
 	if err := netlink.LinkAdd(veth); err != nil {
 		return err
 	}
@@ -142,7 +145,8 @@ func (v kernelVXLAN) bridge(vxlan *netlink.Vxlan, name string) error {
 	}
 	for address, port := range map[netip.Addr]netlink.Link{v.own: veth, v.other: vxlan} {
 		station := &netlink.Neigh{
-			LinkIndex: port.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_MASTER, State: netlink.NUD_NOARP, HardwareAddr: mac(address),
+			LinkIndex: port.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_MASTER,
+			State: netlink.NUD_NOARP, HardwareAddr: mac(address),
 		}
 		if err := netlink.NeighSet(station); err != nil {
 			return fmt.Errorf("tell the bridge where %s is: %w", address, err)

@@ -29,12 +29,14 @@ func newBenchPath(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "path",
 		Short: "Measure how fast frames cross a chain of routers",
-		Long: `Measure how fast frames cross chains of virtual routers on the fast path, in comparison with the kernel alone: the same chain
-of network namespaces and veth pairs, without Pergola. Rates of 64-byte frames, TCP throughput and round trips.
+		Long: `Measure how fast frames cross chains of virtual routers on the fast path, and compare with the
+kernel alone: the same chain of network namespaces and veth pairs, without Pergola. Measured are
+rates of 64-byte frames, TCP throughput and round trips.
 
-No server is needed, and none is disturbed. Everything is made for the measurement and removed after it, also on
-Ctrl-C. What else runs on the machine while it measures can be seen in the result: each figure is the median of all rounds,
-and comparisons are made within each round. A window in which a hypervisor took time away is measured again.`,
+No server is needed, and a server that runs is not disturbed. All that the measurement makes is
+removed after it, also on Ctrl-C. Other load on the machine changes the figures: each is the
+median of all rounds, and comparisons are made within each round. A window in which the
+hypervisor took processor time away is measured again.`,
 		Example: `  sudo pergola bench path
   sudo pergola bench path --rounds 3 --routers 1,2,4,8,16 --only udp,icmp-trip
   sudo pergola bench path --against off,mininet,ovs,relay --table --json > path.json`,
@@ -52,8 +54,8 @@ and comparisons are made within each round. A window in which a hypervisor took 
 	f.IntSliceVar(&o.routers, "routers", []int{1, 4, 16}, "lengths of chains")
 	f.StringSliceVar(&o.only, "only", nil, "measure only these of nic, udp, tcp, icmp-trip, udp-trip")
 	f.StringSliceVar(&o.against, "against", nil,
-		"compare also with these of off (Pergola without its fast path), mininet, ovs, relay (a program that only hands "+
-			"frames on)")
+		"compare also with these of off (Pergola without its fast path), mininet, ovs, relay (a program "+
+			"that only hands frames on)")
 	f.DurationVar(&o.limit, "limit", 0, "begin no further round after this time; 0: measure all")
 	f.BoolVar(&o.table, "table", false, "also a router with 1,000,000 routes (half a minute, 1 GiB of memory)")
 	return cmd
@@ -75,7 +77,8 @@ func (o benchPathOptions) config() (path.Config, error) {
 	}
 	for _, n := range o.routers {
 		if n < 0 || n > path.MaxRouters {
-			return c, ui.Usage("", "--routers: a chain of %d routers: it has between 0 and %d", n, path.MaxRouters)
+			return c, ui.Usage("", "--routers: a chain of %d routers: it has between 0 and %d", n,
+				path.MaxRouters)
 		}
 	}
 	var err error
@@ -87,8 +90,8 @@ func (o benchPathOptions) config() (path.Config, error) {
 		return c, err
 	}
 	if os.Geteuid() != 0 {
-		return c, ui.Advise(errors.New("bench path makes network namespaces, devices and eBPF programs, which only root may"),
-			"run it with sudo")
+		return c, ui.Advise(errors.New("bench path makes network namespaces, devices and eBPF "+
+			"programs, which only root may"), "run it with sudo")
 	}
 	return c, nil
 }

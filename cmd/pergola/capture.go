@@ -28,8 +28,9 @@ func newCapture(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capture NODE:IFACE [FILTER...]",
 		Short: "Show, save or send to Wireshark the frames that pass an interface",
-		Long: `Capture the frames that pass an interface of a node, both ways. Without -w and --wireshark they are shown by tcpdump
-(of this machine). FILTER is an expression as tcpdump takes it. Ctrl-C ends the capture.`,
+		Long: `Capture the frames that pass an interface of a node, in both directions. Without -w and
+--wireshark, tcpdump (of this machine) prints them. FILTER is an expression of tcpdump. Ctrl-C
+ends the capture.`,
 		Example: `  pergola capture denver:eth1
   pergola capture denver:eth1 -c 100 -w ospf.pcap proto ospf
   pergola capture denver:eth1 --wireshark
@@ -45,8 +46,8 @@ func newCapture(a *app) *cobra.Command {
 				return ui.Usage("", "--count and --snaplen are not negative")
 			}
 			if o.file == "-" && a.IsTTY() {
-				return ui.Usage("name a file, or pipe the output: pergola capture ... -w - | tshark -r -",
-					"-w - would write bytes to the terminal")
+				return ui.Usage("name a file, or pipe the output: pergola "+
+					"capture ... -w - | tshark -r -", "-w - would write bytes to the terminal")
 			}
 			return a.capture(cmd.Context(), args[0], o)
 		},

@@ -26,11 +26,11 @@ func newCheck(a *app) *cobra.Command {
 	var o checkOptions
 	cmd := &cobra.Command{
 		Use:   "check [SLICE]",
-		Short: "Try whether a network does what its file says",
-		Long: `Carry out the checks of the topology file; where it has none, or with --all-pairs, every router and host pings every
-other.
+		Short: "Run the checks of a network's file",
+		Long: `Run the checks of the topology file. If it has none, or with --all-pairs, every router and host
+pings every other one.
 
-Exit status: 0 all hold; 1 some do not; 2 they could not be carried out.`,
+Exit status: 0 all checks hold; 1 some fail; 2 they could not be carried out.`,
 		Example: `  pergola check
   pergola check abilene --all-pairs --junit result.xml
   pergola check --only denver-seattle`,

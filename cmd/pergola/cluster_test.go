@@ -67,18 +67,21 @@ func inCluster(t *testing.T) (w *world, lose func(host string)) {
 		for i := range 3 {
 			address := netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})
 			h := hosts.Host{
-				Name: fmt.Sprintf("h%d", i+1), Machine: fmt.Sprint(i), Address: address, API: address.String() +
-					":7470", Cores: 4, Memory: 8 << 30, Load: 0.5,
-				Kernel: "6.12.1", Version: "v-test", Features: []string{hosts.FeatureHTB}, Labels: map[string]string{"rack": string(rune('a' + i))},
-				Underlays: []hosts.Underlay{{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(address, 24)}, MTU: 1500,
-					Rate: 1e10, XDP: "native"}},
+				Name: fmt.Sprintf("h%d", i+1), Machine: fmt.Sprint(i), Address: address,
+				API: address.String() + ":7470", Cores: 4, Memory: 8 << 30, Load: 0.5,
+				Kernel: "6.12.1", Version: "v-test", Features: []string{hosts.FeatureHTB},
+				Labels: map[string]string{"rack": string(rune('a' + i))},
+				Underlays: []hosts.Underlay{
+					{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(address, 24)},
+						MTU: 1500, Rate: 1e10, XDP: "native"}},
 			}
 			if leases[h.Name], err = s.Register(t.Context(), h, time.Minute); err != nil {
 				t.Fatal(err)
 			}
 		}
 		cfg.Cluster = paper{authority}
-		cfg.Controller = controller.New(s, cfg.Agent.(controller.Host), cfg.Blobs, cfg.Events, controller.InCluster(s, "h1"))
+		cfg.Controller = controller.New(s, cfg.Agent.(controller.Host), cfg.Blobs, cfg.Events,
+			controller.InCluster(s, "h1"))
 	})
 	t.Cleanup(func() {
 		for _, l := range leases {
@@ -101,7 +104,9 @@ func TestStoryOfHosts(t *testing.T) {
 	pergola(t, "inspect").want(t, 0, `(?m)^NODE +KIND +STATE +HOST .*\n^a +frr +running +h1 `, "")
 	pergola(t, "ls").want(t, 0, `(?m)HOSTS$\n^lab +up .* h1,h2`, "")
 	pergola(t, "host", "inspect", "h2").want(t, 0,
-		`(?s)^h2: alive for .*, 1 node placed on it\n.*features +htb\n.*eth0 +192\.0\.2\.2/24 +1500 +10 Gbit/s +native.*lab +1`, "what went through the tunnels is not known: host h2 at .* does not answer")
+		`(?s)^h2: alive for .*, 1 node placed on it\n.*features +htb\n.*eth0 +192\.0\.2\.2/24 +1500 +10 `+
+			`Gbit/s +native.*lab +1`,
+		"what went through the tunnels is not known: host h2 at .* does not answer")
 	pergola(t, "host", "inspect", "hh2").want(t, 1, "",
 		"no host \"hh2\": the cluster has h1, h2, h3\n +did you mean h2\\?")
 	pergola(t, "host", "cordon", "h2", "h3").want(t, 0, "", "h2 takes no new nodes\nh3 takes no new nodes")
@@ -118,11 +123,13 @@ func TestStoryOfHosts(t *testing.T) {
 	pergola(t, "host", "rm", "h3").want(t, 0, "", "h3 removed")
 	pergola(t, "host", "rm", "h3").want(t, 1, "", `no host "h3"`)
 	pergola(t, "status").want(t, 0,
-		`(?s)^this is h1, a server of a cluster of 2 hosts, 2 alive\nits certificate authority holds until 20\d\d-\d\d-\d\d\n.*lab +up`, "")
+		`(?s)^this is h1, a server of a cluster of 2 hosts, 2 alive\nits certificate authority holds until `+
+			`20\d\d-\d\d-\d\d\n.*lab +up`, "")
 	pergola(t, "status", "lab").want(t, 2, "", "`pergola inspect lab` shows it")
 	for _, args := range [][]string{{"host", "ls"}, {"host", "inspect", "h1"}, {"status"}, {"token", "ls"},
 		{"token", "create"}} {
-		if o := pergola(t, append(args, "--json", "-q")...); o.status != 0 || !json.Valid([]byte(o.out)) || o.errs != "" {
+		if o := pergola(t, append(args, "--json", "-q")...); o.status != 0 || !json.Valid([]byte(o.out)) ||
+			o.errs != "" {
 			t.Errorf("%v: %s", args, o)
 		}
 	}
@@ -140,14 +147,16 @@ func TestTroubleOfAHostIsTold(t *testing.T) {
 	pergola(t, "host", "ls").want(t, 0, "h2", "(?m)^h2: packets are kept back$")
 	pergola(t, "host", "inspect", "h2").want(t, 0, "and leave by +the interfaces below, and no others",
 		"(?m)^h2: packets are kept back$")
-	pergola(t, "host", "inspect", "h2", "--json").want(t, 0, `"bound": true,\n *"trouble": "packets are kept back"`, "")
+	pergola(t, "host", "inspect", "h2", "--json").want(t, 0,
+		`"bound": true,\n *"trouble": "packets are kept back"`, "")
 }
 
 func TestCountersOfTunnelsAreInTheDocument(t *testing.T) {
 	inCluster(t)
 	pergola(t, "host", "inspect", "h1").want(t, 0, `(?m)^dropped: unknown tunnel +2$`, "")
 	pergola(t, "host", "inspect", "h1", "--json").want(t, 0,
-		`"name": "h1"(?s:.*)"tunnels": \{\s+"received": 12,\s+"by_line_card": 0,\s+"sent": 3,\s+"dropped": \{\s+"unknown tunnel": 2\s`, "")
+		`"name": "h1"(?s:.*)"tunnels": \{\s+"received": 12,\s+"by_line_card": 0,\s+"sent": 3,\s+"dropped": `+
+			`\{\s+"unknown tunnel": 2\s`, "")
 	o := pergola(t, "host", "inspect", "h2", "--json") // which does not answer
 	o.want(t, 0, `"name": "h2"`, "what went through the tunnels is not known")
 	if strings.Contains(o.out, `"tunnels"`) {
@@ -159,7 +168,8 @@ func TestHostsThatDoNotAnswerAreNamed(t *testing.T) {
 	_, lose := inCluster(t)
 	pergola(t, "up").want(t, 0, "", "lab is up")
 	pergola(t, "verify").want(t, 2, "no difference",
-		"warning: nothing is known of the nodes on h2: host h2 at 192.0.2.2:7470 does not answer: no route to host")
+		"warning: nothing is known of the nodes on h2: host h2 at 192.0.2.2:7470 does not "+
+			"answer: no route to host")
 	pergola(t, "exec", "a", "ls").want(t, 0, "^ls\n$", "")
 	pergola(t, "exec", "b", "ls").want(t, 125, "", "host h2 at 192.0.2.2:7470 does not answer")
 	pergola(t, "inspect", "--fastpath").want(t, 0, "a +on", "warning: nothing is known of the nodes on h2")
@@ -177,7 +187,8 @@ func TestTokensLetMachinesIn(t *testing.T) {
 	inCluster(t)
 	pergola(t, "token", "ls").want(t, 0, "", "there is no token: nobody can join")
 	o := pergola(t, "token", "create", "--role", "server", "--note", "rack 7", "--life", "1h").want(t, 0,
-		`^pergola server --join https://192\.0\.2\.1:7470 --token pergola-\w{8}-\w{26}-\w+\n$`, "as root, within 60 min")
+		`^pergola server --join https://192\.0\.2\.1:7470 --token pergola-\w{8}-\w{26}-\w+\n$`,
+		"as root, within 60 min")
 	id := strings.Split(o.out, "-")
 	pergola(t, "token", "ls").want(t, 0,
 		`(?m)^ID +FOR +EXPIRES +MADE +NOTE$\n`+id[len(id)-3]+` +server +in \d+m .* rack 7$`, "")
@@ -192,8 +203,8 @@ func TestMachinesAreForRootAlone(t *testing.T) {
 	pergola(t, "up").want(t, 0, "", "lab is up")
 	lose("h3")
 	w.be(controller.Caller{UID: 1000, GID: 1000})
-	for _, args := range []string{"host cordon h1", "host uncordon h1", "host drain h1", "host label h1 a=b", "host rm h3",
-		"host rm h3 --force"} {
+	for _, args := range []string{"host cordon h1", "host uncordon h1", "host drain h1", "host label h1 a=b",
+		"host rm h3", "host rm h3 --force"} {
 		pergola(t, strings.Fields(args)...).want(t, 1, "",
 			"the machines of the cluster are for root alone to change: use sudo")
 	}
@@ -244,12 +255,15 @@ func joining(token string) (cfg server.Config) {
 
 func TestNoEvenNumberOfServers(t *testing.T) {
 	pergola(t, "dev", "cluster", "up", "-n", "4", "--servers", "2").want(t, 2, "",
-		"--servers 2: 2 of them would have to answer, so they stand the loss of 0, as 1 do\n +say --servers 1 or 3")
+		"--servers 2: 2 of them would have to answer, so they stand the loss of 0, as 1 do\n "+
+			"+say --servers 1 or 3")
 	pergola(t, "dev", "cluster", "up", "-n", "4", "--servers", "4").want(t, 2, "",
-		"--servers 4: 3 of them would have to answer, so they stand the loss of 1, as 3 do\n +say --servers 3\n")
+		"--servers 4: 3 of them would have to answer, so they stand the loss of 1, as 3 do\n "+
+			"+say --servers 3\n")
 	for servers, words := range map[int]string{0: "", 1: "", 2: "both servers must answer", 3: "",
 		4: "3 of 4 servers must answer .*, so they stand the loss of 1, as 3 do", 5: ""} {
-		if got := rest.EvenServers(servers); (got == "") != (words == "") || !regexp.MustCompile(words).MatchString(got) {
+		if got := rest.EvenServers(servers); (got == "") != (words == "") ||
+			!regexp.MustCompile(words).MatchString(got) {
 			t.Errorf("%d servers: %q", servers, got)
 		}
 	}
@@ -259,7 +273,8 @@ func TestLonelyMachineHasNoHosts(t *testing.T) {
 	inLab(t)
 	pergola(t, "host", "ls").want(t, 0, "", "this machine is in no cluster")
 	pergola(t, "host", "inspect", "h1").want(t, 1, "", "this machine is in no cluster")
-	pergola(t, "token", "create").want(t, 1, "", "this machine is in no cluster: start its server with --listen ADDRESS")
+	pergola(t, "token", "create").want(t, 1, "",
+		"this machine is in no cluster: start its server with --listen ADDRESS")
 	pergola(t, "status").want(t, 0, "^this machine is in no cluster\n$", "")
 	pergola(t, "agent", "--join", "192.0.2.1").want(t, 2, "", "--join needs a token")
 	pergola(t, "server", "--join", "192.0.2.1", "--token", "x", "--listen", "none").want(t, 2, "",

@@ -17,9 +17,9 @@ func newCompletion(a *app) *cobra.Command {
 	shells := []string{"bash", "zsh", "fish"}
 	return &cobra.Command{
 		Use:   "completion SHELL",
-		Short: "Write the script that completes commands and names in a shell",
-		Long: `Write the completion script for bash, zsh or fish. It completes commands and flags, and the names of running
-networks, their nodes, interfaces and links, and of the cluster's machines.`,
+		Short: "Write a completion script for a shell",
+		Long: `Write the completion script for bash, zsh or fish. It completes commands and flags, the names of
+running networks, of their nodes, interfaces and links, and of the cluster's machines.`,
 		Example: `  pergola completion bash | sudo tee /etc/bash_completion.d/pergola >/dev/null
   pergola completion zsh > "${fpath[1]}/_pergola"
   pergola completion fish > ~/.config/fish/completions/pergola.fish`,
@@ -35,7 +35,8 @@ networks, their nodes, interfaces and links, and of the cluster's machines.`,
 			case "fish":
 				return root.GenFishCompletion(a.Out, true)
 			}
-			return ui.Usage(ui.DidYouMean(args[0], "shell", shells), "no completion for the shell %q", args[0])
+			return ui.Usage(ui.DidYouMean(args[0], "shell", shells),
+				"no completion for the shell %q", args[0])
 		},
 	}
 }

@@ -30,10 +30,11 @@ func newDevCluster(a *app) *cobra.Command {
 	d := &devCluster{app: a}
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Several machines on one, and a cluster of them",
-		Long: `Make a cluster of machines that are namespaces of this one: each with a network, processes, /run and /var of its own, a wire
-into a common switch, and a Pergola process. Kill their processes and cut their wires, and see what becomes of
-the networks that run on them. ` + "`down`" + ` removes everything; no server of the real machine is needed or disturbed.
+		Short: "Make a cluster of machines that are namespaces",
+		Long: `Make a cluster whose machines are namespaces of this machine. Each has a network, processes,
+/run and /var of its own, a wire to a common switch, and a Pergola process. Kill these processes
+and cut these wires to see what happens to the networks. ` + "`down`" + ` removes everything; a server of
+the real machine is not needed and not disturbed.
 
 Environment: PERGOLA_DEV_DIR is the default of --dir.`,
 		Example: `  sudo pergola dev cluster up -n 5 --servers 3
@@ -47,13 +48,13 @@ Environment: PERGOLA_DEV_DIR is the default of --dir.`,
 		"`directory` of the machines' files")
 	cmd.PersistentFlags().Lookup("dir").DefValue = defaultBedDir
 	cmd.AddCommand(newDevUp(d), newDevDown(d), newDevLs(d), newDevExec(d), newDevShell(d),
-		newDevVerb(d, "cut", "Cut the wire of a machine", "its interface and the switch's port lose their carrier",
-			(*testbed.Machine).Cut),
+		newDevVerb(d, "cut", "Cut the wire of a machine",
+			"its interface and the switch's port lose their carrier", (*testbed.Machine).Cut),
 		newDevVerb(d, "mend", "Mend the wire of a machine", "undoes cut", (*testbed.Machine).Mend),
 		newDevVerb(d, "kill", "Kill the Pergola process of a machine", "kill -9; the nodes on it run on",
 			(*testbed.Machine).Kill),
-		newDevVerb(d, "restart", "Start the Pergola process of a machine again", "one that runs is ended in order before",
-			(*testbed.Machine).Restart))
+		newDevVerb(d, "restart", "Start the Pergola process of a machine again",
+			"one that runs is ended in order before", (*testbed.Machine).Restart))
 	return cmd
 }
 
@@ -70,7 +71,8 @@ func (d *devCluster) open() (*testbed.Bed, error) {
 	}
 	b, err := testbed.Open(d.dir)
 	if errors.Is(err, testbed.ErrNone) {
-		return nil, ui.Advise(errors.New("no cluster of namespaces is there"), "`pergola dev cluster up` makes one")
+		return nil, ui.Advise(errors.New("no cluster of namespaces is there"),
+			"`pergola dev cluster up` makes one")
 	}
 	return b, err
 }
@@ -79,7 +81,8 @@ func (d *devCluster) root() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	return ui.Advise(errors.New("the machines are namespaces, which only root may make and enter"), "run it with sudo")
+	return ui.Advise(errors.New("the machines are namespaces, which only root may make and enter"),
+		"run it with sudo")
 }
 
 // machine finds one by its name.
@@ -144,7 +147,7 @@ const (
 func newDevMachine() *cobra.Command {
 	return &cobra.Command{
 		Use:    verbMachine + " DIR NAME",
-		Short:  "Become a machine of a test bed",
+		Short:  "Become a machine of a testbed",
 		Hidden: true,
 		Args:   arguments(2, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -160,7 +163,7 @@ func newDevMachine() *cobra.Command {
 func newDevInit() *cobra.Command {
 	return &cobra.Command{
 		Use:    verbInit,
-		Short:  "Be the first process of a machine of a test bed",
+		Short:  "Be the first process of a machine of a testbed",
 		Hidden: true,
 		Args:   arguments(0, 0),
 		RunE:   func(cmd *cobra.Command, _ []string) error { return testbed.Init(cmd.Context()) },

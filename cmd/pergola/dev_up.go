@@ -24,18 +24,20 @@ func newDevUp(d *devCluster) *cobra.Command {
 	var o devUpOptions
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Make the machines, and a cluster of them",
-		Long: `Make machines h1, h2, ... and start Pergola in each: a server in h1, servers that join it in as many as --servers says, and
-agents in the others. It returns when all have joined.
+		Short: "Make the machines and their cluster",
+		Long: `Make machines h1, h2, ... and start Pergola in each: servers in the first ones, as many as
+--servers says, and agents in the others. The command returns when all have joined.
 
-` + "The machines' addresses are 198.18.0.1, 198.18.0.2, ... and fd00:198:18::1, ...; they know each other by name.",
+The machines' addresses are 198.18.0.1, 198.18.0.2, ... and fd00:198:18::1, ...; each machine
+can resolve the names of the others.`,
 		Example: "  sudo pergola dev cluster up\n  sudo pergola dev cluster up -n 5 --servers 3 --mtu 9000",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeoutCause(cmd.Context(), o.timeout, fmt.Errorf("not done within %v", o.timeout))
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), o.timeout,
+				fmt.Errorf("not done within %v", o.timeout))
 			defer cancel()
 			return d.up(ctx, o)
 		},
@@ -51,7 +53,8 @@ agents in the others. It returns when all have joined.
 func (o devUpOptions) check() error {
 	switch {
 	case o.machines < 1 || o.machines > testbed.MaxMachines:
-		return ui.Usage("", "-n: a cluster of %d machines: between 1 and %d can be made", o.machines, testbed.MaxMachines)
+		return ui.Usage("", "-n: a cluster of %d machines: between 1 and %d can be made", o.machines,
+			testbed.MaxMachines)
 	case o.servers < 1 || o.servers > o.machines:
 		return ui.Usage("", "--servers: %d of %d machines", o.servers, o.machines)
 	case o.servers%2 == 0:
@@ -59,8 +62,8 @@ func (o devUpOptions) check() error {
 		if o.servers < o.machines {
 			advice += fmt.Sprintf(" or %d", o.servers+1)
 		}
-		return ui.Usage(advice, "--servers %d: %d of them would have to answer, so they stand the loss of %d, as %d do",
-			o.servers, o.servers/2+1, o.servers/2-1, o.servers-1)
+		return ui.Usage(advice, "--servers %d: %d of them would have to answer, so they stand "+
+			"the loss of %d, as %d do", o.servers, o.servers/2+1, o.servers/2-1, o.servers-1)
 	case o.mtu < testbed.MinMTU || o.mtu > testbed.MaxMTU:
 		return ui.Usage("", "--mtu: %d: a wire carries %d to %d", o.mtu, testbed.MinMTU, testbed.MaxMTU)
 	}
@@ -100,8 +103,8 @@ func (d *devCluster) up(ctx context.Context, o devUpOptions) error {
 		return ui.Advise(err, rest)
 	}
 	progress.Close()
-	d.Say("%s; `pergola dev cluster exec h1 -- pergola host ls` shows them, `pergola dev cluster down` removes them",
-		wording.Count(o.machines, "machine"))
+	d.Say("%s; `pergola dev cluster exec h1 -- pergola host ls` shows them, `pergola dev "+
+		"cluster down` removes them", wording.Count(o.machines, "machine"))
 	return nil
 }
 

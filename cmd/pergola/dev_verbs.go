@@ -57,8 +57,8 @@ func newDevLs(d *devCluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ls",
 		Short: "List the machines",
-		Long: `List the machines. SOCKET is where the machine's Pergola answers: PERGOLA_SOCKET=PATH pergola ls, from outside; inside the machine
-it is found by itself.`,
+		Long: `List the machines. SOCKET is the socket of the machine's Pergola, for use from outside:
+PERGOLA_SOCKET=PATH pergola ls. Inside the machine, commands find it by themselves.`,
 		Example: "  sudo pergola dev cluster ls",
 		Args:    arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
@@ -87,8 +87,9 @@ it is found by itself.`,
 func describe(m *testbed.Machine) devMachine {
 	v4, v6 := m.Addresses()
 	is := devMachine{
-		Name: m.Name, Address: v4.Addr().String(), Address6: v6.Addr().String(), Wire: "gone", Pergola: "machine is gone",
-		Socket: m.Socket(), Log: m.Log(),
+		Name: m.Name, Address: v4.Addr().String(), Address6: v6.Addr().String(), Wire: "gone",
+		Pergola: "machine is gone",
+		Socket:  m.Socket(), Log: m.Log(),
 	}
 	if cut, err := m.IsCut(); err == nil {
 		is.Wire = "up"
@@ -123,11 +124,13 @@ func newDevExec(d *devCluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec HOST -- COMMAND...",
 		Short: "Run a command in a machine",
-		Long: `Run a command in a machine, as root, in the current directory (unless that is below /run or /var, of which each machine has its own).
-The exit status is that of the command; 125 where it could not be started.`,
-		Example: "  sudo pergola dev cluster exec h2 -- pergola ls\n  sudo pergola dev cluster exec h2 -- ping -c 3 h3",
-		Args:    arguments(2, -1),
-		RunE:    func(_ *cobra.Command, args []string) error { return d.enter(args[0], args[1:]...) },
+		Long: `Run a command in a machine, as root, in the current directory (unless that is below /run or
+/var, of which each machine has its own). The exit status is that of the command; 125 if it
+could not be started.`,
+		Example: "  sudo pergola dev cluster exec h2 -- pergola ls\n" +
+			"  sudo pergola dev cluster exec h2 -- ping -c 3 h3",
+		Args: arguments(2, -1),
+		RunE: func(_ *cobra.Command, args []string) error { return d.enter(args[0], args[1:]...) },
 	}
 	cmd.Flags().SetInterspersed(slices.Contains(d.args, "--")) // as `pergola exec` has it
 	return cmd

@@ -25,11 +25,13 @@ func newDown(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "down [SLICE|FILE]",
 		Aliases: []string{"destroy"},
-		Short:   "Take a network down, without a trace",
-		Long: `Take a network down: its nodes, links and addresses go, and nothing else does. Without an argument this is the
-network of the topology file in the current directory, or the only one there is.
+		Short:   "Take a network down, and remove all of it",
+		Long: `Take a network down: remove its nodes, links and addresses, and nothing else. Without an
+argument, this is the network of the topology file in the current directory, or the only one
+that runs.
 
-With --purge the server's state and the images it keeps go too, once the last network is down.`,
+With --purge, the server's state and the images that it stores are removed too, after the last
+network.`,
 		Example:           "  pergola down\n  pergola down abilene\n  pergola down --all",
 		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeSlices,
@@ -40,8 +42,8 @@ With --purge the server's state and the images it keeps go too, once the last ne
 			case purge && os.Geteuid() != 0:
 				return ui.Advise(errors.New("only root can remove the server's state"), "use sudo")
 			case purge && a.socket != defaultSocket:
-				return ui.Usage("remove its directories by hand", "--purge is for the usual server: %s belongs to another",
-					a.socket)
+				return ui.Usage("remove its directories by hand",
+					"--purge is for the usual server: %s belongs to another", a.socket)
 			}
 			word := file
 			if len(args) > 0 {
@@ -93,7 +95,8 @@ func (a *app) down(ctx context.Context, word string, all bool) ([]string, error)
 	for _, name := range names {
 		if err := follow.Gone(ctx, c, p, name); err != nil && !isNotFound(err) && !a.endedIdle(ctx, v) {
 			if ctx.Err() != nil {
-				return nil, ui.Interrupted("the server goes on taking " + name + " down; `pergola ls` shows when it is gone")
+				return nil, ui.Interrupted("the server goes on taking " + name +
+					" down; `pergola ls` shows when it is gone")
 			}
 			return nil, err
 		}
@@ -136,8 +139,8 @@ func (a *app) purge(ctx context.Context) error {
 	if c, err := client.Dial(ctx, a.socket); err == nil {
 		c.Close()
 		return ui.Advise(errors.New("the server is still running, so its state stays"),
-			"take all networks down (`pergola down --all`); a server that runs as a service is stopped by `systemctl stop "+
-				"pergola`")
+			"take all networks down (`pergola down --all`); a server that runs as a service is stopped "+
+				"by `systemctl stop pergola`")
 	}
 	for _, dir := range []string{defaultStateDir, defaultDataDir, defaultLogDir} {
 		// A directory that an administrator mounted stays, empty.

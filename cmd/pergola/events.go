@@ -13,10 +13,11 @@ func newEvents(a *app) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "events [SLICE]",
-		Short: "Show what happens: nodes that start or die, links that go up or down",
-		Long: `Show what happened recently, to one network or to all. With -f, go on until Ctrl-C. With --json, each event is one
-line.`,
-		Example:           "  pergola events\n  pergola events abilene -f\n  pergola events -f --json | jq -r .message",
+		Short: "Show events: nodes that start or end, links that go up or down",
+		Long: `Show recent events, of one network or of all. With -f, follow until Ctrl-C. With --json, each
+event is one line.`,
+		Example: "  pergola events\n  pergola events abilene -f\n" +
+			"  pergola events -f --json | jq -r .message",
 		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeSlices,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -27,11 +27,12 @@ func newExec(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec NODE -- COMMAND...",
 		Short: "Run a command in a node, or in many",
-		Long: `Run a command in a node. Its input, output and exit status are those of pergola; a terminal is given to it where
-pergola has one. With --all, or with a shell pattern such as 'leaf*' (in quotes), it runs in many nodes at once, each
-line of output begins with the node's name, and the exit status is the highest.
+		Long: `Run a command in a node. Its input, output and exit status are those of pergola; it gets a
+terminal if pergola has one. With --all, or with a shell pattern such as 'leaf*' (in quotes), it
+runs in many nodes at once: each line of output begins with the node's name, and the exit status
+is the highest.
 
-Exit status: that of the command; 125 where it could not be started.`,
+Exit status: that of the command; 125 if it could not be started.`,
 		Example: `  pergola exec denver -- ip route
   pergola exec abilene/denver -- ping -c 3 seattle
   pergola exec 'leaf*' -- vtysh -c 'show ip ospf neighbor'
@@ -66,10 +67,11 @@ func (a *app) exec(ctx context.Context, cmd *cobra.Command, args []string, o exe
 	case o.all && cmd.ArgsLenAtDash() > 0:
 		return ui.Usage("", "--all goes with no node: found %q", args[0])
 	case !o.all && len(words) == 0:
-		return ui.Usage("see `pergola exec --help`", "pergola exec: NODE is missing: usage is `%s`", cmd.UseLine())
-	case len(args) == 0:
-		return ui.Usage("a shell is opened by `pergola shell NODE`", "pergola exec: COMMAND is missing: usage is `%s`",
+		return ui.Usage("see `pergola exec --help`", "pergola exec: NODE is missing: usage is `%s`",
 			cmd.UseLine())
+	case len(args) == 0:
+		return ui.Usage("a shell is opened by `pergola shell NODE`",
+			"pergola exec: COMMAND is missing: usage is `%s`", cmd.UseLine())
 	}
 	if o.all {
 		words = []string{"*"}

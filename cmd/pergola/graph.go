@@ -27,9 +27,10 @@ func newGraph(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph [SLICE|FILE]",
 		Short: "Draw a network: in the terminal, as Mermaid, DOT or one HTML page",
-		Long: `Draw a running network, with what is down, or a topology file, without a server. The default is a map in the terminal;
-a network too big for that is listed. Without an argument this is the obvious network, or else the topology file in
-the current directory.`,
+		Long: `Draw a running network, and mark what is down; or draw a topology file, without a server. The
+default is a map in the terminal; a network too big for a map is listed. Without an argument,
+this is the only network that runs, the network of the topology file in the current directory,
+or else that file.`,
 		Example: `  pergola graph
   pergola graph abilene.graphml
   pergola graph --html abilene.html

@@ -21,7 +21,7 @@ func newHost(a *app) *cobra.Command {
 		Use:     "host",
 		Aliases: []string{"hosts"},
 		Short:   "Show and change the machines of the cluster",
-		Long:    "Show and change the machines of the cluster. To change them is for root, of any machine.",
+		Long:    "Show and change the machines of the cluster. Only root can change them, on any machine.",
 		Example: "  pergola host ls\n  pergola host drain h2",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    group,
@@ -41,8 +41,8 @@ func newHostLs(a *app) *cobra.Command {
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List the machines, with what they have and what is placed on them",
-		Long: `List the machines of the cluster. CORES and MEMORY are what the nodes placed on a machine may use, as far as they have limits, of what it has.
-LOAD is measured.`,
+		Long: `List the machines of the cluster. CORES and MEMORY show how much of what a machine has the nodes
+placed on it may use, as far as these have limits. LOAD is measured.`,
 		Example: "  pergola host ls\n  pergola host ls --json | jq -r '.[] | select(.alive) | .name'",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,7 +54,8 @@ LOAD is measured.`,
 				case a.JSON:
 					return a.Emit(hosts)
 				case len(hosts) == 0:
-					a.Say("this machine is in no cluster: `pergola server` without --listen none makes one")
+					a.Say("this machine is in no cluster: `pergola server` without " +
+						"--listen none makes one")
 					return nil
 				}
 				a.Table(report.Hosts(hosts, a.Styles, time.Now()))
@@ -148,13 +149,14 @@ func newHostSet(a *app, verb, short, now string, patch api.HostPatch) *cobra.Com
 		Args:              arguments(1, -1),
 		ValidArgsFunction: a.completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.eachHost(cmd.Context(), args, func(ctx context.Context, c *client.Client, host string) error {
+			do := func(ctx context.Context, c *client.Client, host string) error {
 				if err := c.SetHost(ctx, host, patch); err != nil {
 					return err
 				}
 				a.Say("%s %s", host, now)
 				return nil
-			})
+			}
+			return a.eachHost(cmd.Context(), args, do)
 		},
 	}
 }
@@ -165,25 +167,28 @@ func newHostDrain(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain HOST...",
 		Short: "Move the nodes of machines to others, and give them no new ones",
-		Long: `Move the nodes of machines to other ones, and give the machines no new nodes until ` + "`pergola host uncordon`" + `. A node that moves starts anew. Nodes that
-are pinned to the machine in their file stay.`,
+		Long: `Move the nodes of machines to other machines, and place no new nodes there until
+` + "`pergola host uncordon`" + `. A node that moves is started anew. Nodes that their file pins to the
+machine stay.`,
 		Example:           "  pergola host drain h2\n  pergola host drain h2 --wait --timeout 5m",
 		Args:              arguments(1, -1),
 		ValidArgsFunction: a.completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			yes := true
-			return a.eachHost(cmd.Context(), args, func(ctx context.Context, c *client.Client, host string) error {
-				if err := c.SetHost(ctx, host, api.HostPatch{Cordoned: &yes, Draining: &yes}); err != nil {
+			patch := api.HostPatch{Cordoned: &yes, Draining: &yes}
+			do := func(ctx context.Context, c *client.Client, host string) error {
+				if err := c.SetHost(ctx, host, patch); err != nil {
 					return err
 				}
 				if !wait {
-					a.Say("%s gives its nodes away: `pergola host ls` shows how many are left", host)
+					a.Say("%s is drained: `pergola host ls` shows the nodes that are left", host)
 					return nil
 				}
 				limited, cancel := limit(ctx, timeout)
 				defer cancel()
 				return a.drained(limited, c, host)
-			})
+			}
+			return a.eachHost(cmd.Context(), args, do)
 		},
 	}
 	cmd.Flags().BoolVarP(&wait, "wait", "w", false, "wait until no node is left")
@@ -210,8 +215,8 @@ func (a *app) drained(ctx context.Context, c *client.Client, host string) error 
 		select {
 		case <-ctx.Done():
 			return ui.Advise(fmt.Errorf("%s has %s still", host, wording.Count(h.Nodes, "node")),
-				"`pergola host inspect %s` shows of which slices; nodes whose file says `host: %[1]s` stay, and others where no "+
-					"host fits", host)
+				"`pergola host inspect %s` shows of which slices; nodes whose file says `host: "+
+					"%[1]s` stay, and others where no host fits", host)
 		case <-time.After(drainLook):
 		}
 	}
@@ -224,20 +229,22 @@ func newHostRm(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "rm HOST...",
 		Aliases: []string{"remove"},
-		Short:   "Forget machines that have left, or were lost for good",
-		Long: `Forget machines: nothing waits for them any more, and they are let in by a new token alone. A machine that is alive has to be stopped before. What runs on
-one that was lost is not ended by this: let it join no more, or reboot it, before its nodes start elsewhere.`,
+		Short:   "Remove machines from the cluster that have left or are lost for good",
+		Long: `Remove machines from the cluster: nothing waits for them any more, and they can join again only
+with a new token. A machine that is alive must be stopped first. This does not end what runs on
+a lost machine: reboot it, or keep it off the network, before its nodes start elsewhere.`,
 		Example:           "  pergola host rm h2\n  pergola host rm h2 --force",
 		Args:              arguments(1, -1),
 		ValidArgsFunction: a.completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.eachHost(cmd.Context(), args, func(ctx context.Context, c *client.Client, host string) error {
+			do := func(ctx context.Context, c *client.Client, host string) error {
 				if err := c.RemoveHost(ctx, host, force); err != nil {
 					return err
 				}
 				a.Say("%s removed", host)
 				return nil
-			})
+			}
+			return a.eachHost(cmd.Context(), args, do)
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "also where nodes are placed on it")
@@ -247,9 +254,9 @@ one that was lost is not ended by this: let it join no more, or reboot it, befor
 func newHostLabel(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "label HOST KEY=VALUE|KEY-...",
-		Short: "Set labels of a machine, or take them away",
-		Long: "Set labels of a machine, by which topologies choose where nodes run (host_labels). KEY- takes " +
-			"a label away.",
+		Short: "Set or remove labels of a machine",
+		Long: `Set labels of a machine. Topologies choose by them where nodes run (host_labels). KEY- removes a
+label.`,
 		Example:           "  pergola host label h2 rack=a ssd=yes\n  pergola host label h2 ssd-",
 		Args:              arguments(2, -1),
 		ValidArgsFunction: a.completeHosts,
@@ -258,7 +265,7 @@ func newHostLabel(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.eachHost(cmd.Context(), args[:1], func(ctx context.Context, c *client.Client, host string) error {
+			do := func(ctx context.Context, c *client.Client, host string) error {
 				if err := c.SetHost(ctx, host, api.HostPatch{Labels: labels}); err != nil {
 					return err
 				}
@@ -267,7 +274,8 @@ func newHostLabel(a *app) *cobra.Command {
 					a.Say("%s has the labels %s", host, report.Labels(h))
 				}
 				return err
-			})
+			}
+			return a.eachHost(cmd.Context(), args[:1], do)
 		},
 	}
 }
@@ -300,9 +308,10 @@ func (a *app) withServer(ctx context.Context, do func(context.Context, *client.C
 	return do(ctx, c)
 }
 
-// eachHost does something with hosts, one after the other.
-func (a *app) eachHost(ctx context.Context, hosts []string, do func(ctx context.Context, c *client.Client,
-	host string) error) error {
+// eachHost calls do for hosts, one after the other.
+func (a *app) eachHost(ctx context.Context, hosts []string,
+	do func(ctx context.Context, c *client.Client, host string) error,
+) error {
 	return a.withServer(ctx, func(ctx context.Context, c *client.Client) error {
 		for _, host := range hosts {
 			if err := do(ctx, c, host); err != nil {

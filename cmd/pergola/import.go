@@ -15,8 +15,8 @@ func newImport(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Turn a containerlab or GraphML file into a topology file",
-		Long: `Read a containerlab file (.clab.yml) or a graph of the Internet Topology Zoo (.graphml) and write a topology file that
-says the same, for editing. ` + "`up`" + ` takes such files as they are.`,
+		Long: `Read a containerlab file (.clab.yml) or a graph of the Internet Topology Zoo (.graphml) and
+write the equivalent topology file, for editing. ` + "`up`" + ` also takes such files directly.`,
 		Example: `  pergola import abilene.graphml --daemon bird --routing ospf --delay -o abilene.yaml
   pergola import lab.clab.yml > pergola.yaml`,
 		Args: arguments(1, 1),

@@ -18,12 +18,14 @@ func newInspect(a *app) *cobra.Command {
 	var fastpath bool
 	cmd := &cobra.Command{
 		Use:   "inspect [SLICE] [NODE]",
-		Short: "Show the nodes and links of a network, and what they do",
-		Long: `Show the nodes of a network with their state and addresses, and its links with what happens to frames that leave
-each end. A star marks what was changed by hand since ` + "`pergola up`" + `. With NODE, show its interfaces.
+		Short: "Show the nodes and links of a network, with their state",
+		Long: `Show the nodes of a network with their state and addresses, and its links with the treatment of
+frames that leave each end. A star marks what was changed by hand since ` + "`pergola up`" + `. With NODE,
+show its interfaces.
 
-With --fastpath, show which routers are on the fast path, for each address family; why others are not; how many routes and neighbours the fast
-path knows of each; and how many frames it handed to their kernels, by reason.`,
+With --fastpath, show for each address family which routers are on the fast path and why others
+are not; how many routes and neighbours the fast path has of each router; and how many frames it
+punted to their kernels, by reason.`,
 		Example: "  pergola inspect\n  pergola inspect abilene denver\n  pergola inspect denver --fastpath\n" +
 			"  pergola inspect --json | jq .status.nodes",
 		Args:              arguments(0, 2),

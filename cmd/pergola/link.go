@@ -19,12 +19,12 @@ import (
 func newLink(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "link",
-		Short: "Change rate, delay and loss of links, cut them, mend them",
-		Long: `Change links while the network runs, or list them. LINK is a link's name, or one of its ends as NODE:IFACE; with
-` + "`set`" + `, an end limits the change to frames that leave it. What is changed here holds until ` + "`link reset`" + `:
-it survives a restart of the server and ` + "`pergola up`" + `.`,
-		Example: "  pergola link set denver:eth1 --delay 20ms --loss 0.5\n  pergola link reset --all\n  pergola link down " +
-			"a:eth1--b:eth1",
+		Short: "Change rate, delay and loss of links, or take links down and up",
+		Long: `Change links while the network runs, or list them. LINK is a link's name, or one of its ends as
+NODE:IFACE; for ` + "`set`" + `, an end limits the change to frames that leave it. A change holds until
+` + "`link reset`" + `: it survives a restart of the server and ` + "`pergola up`" + `.`,
+		Example: "  pergola link set denver:eth1 --delay 20ms --loss 0.5\n  pergola link reset --all\n" +
+			"  pergola link down a:eth1--b:eth1",
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
@@ -47,8 +47,8 @@ func newLinkSet(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set LINK",
 		Short: "Change rate, delay, jitter, loss or queue of a link",
-		Long: `Change what a link does to frames, at once and without a restart. What is not named stays as it is. Named by one end,
-as NODE:IFACE, only frames that leave this end are treated so.`,
+		Long: `Change how a link treats frames, at once and without a restart. Values that are not given stay
+as they are. If LINK is one end, as NODE:IFACE, only frames that leave this end are affected.`,
 		Example: `  pergola link set denver:eth1 --rate 10Mbit --delay 20ms
   pergola link set a:eth1--b:eth1 --loss 1 --jitter 2ms
   pergola link set a:eth1--b:eth1 --rate 0        # no limit any more`,
@@ -81,7 +81,7 @@ func newLinkReset(a *app) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:               "reset [LINK...]",
-		Short:             "Give links the rate, delay and loss of the file again",
+		Short:             "Restore the rate, delay and loss that the file gives to links",
 		Example:           "  pergola link reset denver:eth1\n  pergola link reset --all",
 		Args:              arguments(0, -1),
 		ValidArgsFunction: a.completeLinks,
@@ -113,9 +113,10 @@ func newLinkReset(a *app) *cobra.Command {
 func newLinkVerb(a *app, use, short, done string, do func(context.Context, *network, string) error) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
-		Use:               use,
-		Short:             short,
-		Example:           fmt.Sprintf("  pergola link %s denver:eth1\n  pergola link %[1]s a:eth1--b:eth1 -s abilene", done),
+		Use:   use,
+		Short: short,
+		Example: fmt.Sprintf("  pergola link %s denver:eth1\n"+
+			"  pergola link %[1]s a:eth1--b:eth1 -s abilene", done),
 		Args:              arguments(1, -1),
 		ValidArgsFunction: a.completeLinks,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -15,7 +15,7 @@ func newLogs(a *app) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:               "logs NODE",
-		Short:             "Show what a node's first process writes",
+		Short:             "Show the output of a node's first process",
 		Example:           "  pergola logs denver --tail 20\n  pergola logs abilene/denver -f",
 		Args:              arguments(1, 1),
 		ValidArgsFunction: a.completeNodes,

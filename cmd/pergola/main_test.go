@@ -137,7 +137,8 @@ func TestReferenceIsCurrent(t *testing.T) {
 		}
 		got, err := os.ReadFile(filepath.Join(reference, filepath.Base(page)))
 		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("docs/cli/%s is not current (%v): run go generate ./cmd/pergola", filepath.Base(page), err)
+			t.Errorf("docs/cli/%s is not current (%v): run go generate ./cmd/pergola",
+				filepath.Base(page), err)
 		}
 	}
 	if there, _ := filepath.Glob(filepath.Join(reference, "*.md")); len(there) != len(pages) {

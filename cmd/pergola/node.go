@@ -21,18 +21,19 @@ import (
 func newNode(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "Stop, start, pause or restart nodes: failures on purpose",
-		Long: `Stop, start, pause, resume or restart nodes, or list them. What is asked for here holds until the opposite is
-asked for: it survives a restart of the server and ` + "`pergola up`" + `.`,
+		Short: "Stop, start, pause or restart nodes",
+		Long: `Stop, start, pause, resume or restart nodes, or list them. A node that was stopped or paused
+stays so until it is started or resumed, also after a restart of the server and ` + "`pergola up`" + `.`,
 		Example: "  pergola node stop denver\n  pergola node pause 'leaf*'\n  pergola node ls",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    group,
 	}
 	cmd.AddCommand(
 		newNodeVerb(a, api.NodeStart, "start NODE...", "Start nodes that were stopped", "started"),
-		newNodeVerb(a, api.NodeStop, "stop NODE...", "Stop nodes, as if their power failed: links lose their carrier",
-			"stopped"),
-		newNodeVerb(a, api.NodePause, "pause NODE...", "Freeze all processes of nodes; links stay up", "paused"),
+		newNodeVerb(a, api.NodeStop, "stop NODE...",
+			"Stop nodes, as if their power failed: links lose their carrier", "stopped"),
+		newNodeVerb(a, api.NodePause, "pause NODE...",
+			"Freeze all processes of nodes; links stay up", "paused"),
 		newNodeVerb(a, api.NodeResume, "resume NODE...", "Let paused nodes go on", "resumed"),
 		newNodeVerb(a, api.NodeRestart, "restart NODE...", "Start nodes anew, with their links", "restarted"),
 		newNodeLs(a))
@@ -49,10 +50,10 @@ func newNodeVerb(a *app, verb api.NodeVerb, use, short, done string) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
-		Long:  short + ".\n\nNODE may be a shell pattern, in quotes: 'leaf*'. The command returns when it has happened.",
-		Example: fmt.Sprintf("  pergola node %s denver\n  pergola node %[1]s abilene/denver\n  pergola node %[1]s 'leaf*' "+
-			"-s fabric",
-			verb),
+		Long: short + ".\n\nNODE may be a shell pattern, in quotes: 'leaf*'. The command " +
+			"returns when it has happened.",
+		Example: fmt.Sprintf("  pergola node %s denver\n  pergola node %[1]s abilene/denver\n"+
+			"  pergola node %[1]s 'leaf*' -s fabric", verb),
 		Args:              arguments(1, -1),
 		ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -166,7 +167,8 @@ func (a *app) nodes(ctx context.Context, name string, words []string) (*network,
 	for _, w := range words {
 		in, pattern := target.Split(w)
 		if in != "" && name != "" && in != name {
-			return nil, nil, ui.Usage("one command works on one slice", "%s and %s are two slices", name, in)
+			return nil, nil, ui.Usage("one command works on one slice",
+				"%s and %s are two slices", name, in)
 		}
 		name = either(name, in)
 		patterns = append(patterns, pattern)
@@ -178,7 +180,8 @@ func (a *app) nodes(ctx context.Context, name string, words []string) (*network,
 	found, err := matched(ctx, net, patterns)
 	if err != nil {
 		var known *ui.Error
-		if guessed := errors.As(err, &known) && strings.HasPrefix(known.Do, "did you mean"); !guessed && name == "" {
+		if guessed := errors.As(err, &known) && strings.HasPrefix(known.Do, "did you mean"); !guessed &&
+			name == "" {
 			if near := target.Elsewhere(ctx, net, net.Slice, net.name, patterns[0]); near != "" {
 				err = ui.Advise(err, "did you mean %s?", near)
 			}

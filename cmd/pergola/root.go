@@ -54,17 +54,19 @@ const (
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pergola",
-		Short: "Virtual networks of real routers, on one command",
-		Long: `Pergola brings a network of unmodified routers up from one file, keeps it as the file says, and takes it away
-without a trace.
+		Short: "Virtual networks of unmodified routers",
+		Long: `Pergola starts a network of unmodified routers from one file, keeps it as the file says, and
+removes all of it when it is taken down.
 
-Where a command wants a SLICE (one running network) and none is named, it takes the only one there is, or the one
-that the topology file in the current directory describes.
+A SLICE is one running network. Where a command takes a SLICE and none is named, it is the only
+one that runs, or the one that the topology file in the current directory describes.
 
-Exit status: 0 done; 1 failed, or a check does not hold; 2 the command line is wrong, or a check could not be carried
-out; 130 interrupted. exec and shell pass on the status of the command, or 125 where it could not be started.
+Exit status: 0 done; 1 failed, or a check does not hold; 2 the command line is wrong, or a check
+could not be carried out; 130 interrupted. exec and shell pass on the status of the command, or
+125 if it could not be started.
 
-Environment: PERGOLA_SOCKET is the default of --socket, PERGOLA_TOKEN that of a token to join with; NO_COLOR switches colour off.`,
+Environment: PERGOLA_SOCKET is the default of --socket, PERGOLA_TOKEN of --token; NO_COLOR
+switches colour off.`,
 		Example: `  pergola up abilene.graphml --daemon frr --routing ospf --wait
   pergola exec denver -- ip route
   pergola down`,
@@ -90,10 +92,11 @@ Environment: PERGOLA_SOCKET is the default of --socket, PERGOLA_TOKEN that of a 
 
 	addTo(root, groupNetworks, newUp(a), newDown(a), newLs(a), newInspect(a), newTop(a), newWait(a), newCheck(a),
 		newVerify(a), newEvents(a))
-	addTo(root, groupNodes, newExec(a), newShell(a), newLogs(a), newNode(a), newRestart(a), newLink(a), newCapture(a))
+	addTo(root, groupNodes, newExec(a), newShell(a), newLogs(a), newNode(a), newRestart(a), newLink(a),
+		newCapture(a))
 	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a))
-	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newStatus(a), newBench(a), newDev(a),
-		newVersion(a), newCompletion(a), newWatchdog(a))
+	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newStatus(a), newBench(a),
+		newDev(a), newVersion(a), newCompletion(a), newWatchdog(a))
 	helpOf(root)
 	return root
 }
@@ -161,7 +164,8 @@ func group(cmd *cobra.Command, args []string) error {
 var habits = map[string]string{
 	"ssh": "shell", "console": "shell", "connect": "shell", "attach": "shell", "bash": "shell", "vtysh": "shell",
 	"ping": "exec", "traceroute": "exec", "run": "exec", "tcpdump": "capture", "wireshark": "capture",
-	"show": "inspect", "map": "graph", "draw": "graph", "create": "up", "delete": "down", "remove": "down", "rm": "down", "test": "check",
+	"show": "inspect", "map": "graph", "draw": "graph", "create": "up", "delete": "down", "remove": "down",
+	"rm": "down", "test": "check",
 }
 
 // meant is the verb below cmd that a user meant by a word: another tool's verb, one that stands a level deeper, or
@@ -212,9 +216,11 @@ func arguments(least, most int) cobra.PositionalArgs {
 		see := "see `" + cmd.CommandPath() + " --help`"
 		switch {
 		case len(args) < least:
-			return ui.Usage(see, "%s: %s is missing: usage is `%s`", cmd.CommandPath(), missing(cmd, len(args)), cmd.UseLine())
+			return ui.Usage(see, "%s: %s is missing: usage is `%s`", cmd.CommandPath(),
+				missing(cmd, len(args)), cmd.UseLine())
 		case most >= 0 && len(args) > most:
-			return ui.Usage(see, "%s: %q is one argument too many: usage is `%s`", cmd.CommandPath(), args[most], cmd.UseLine())
+			return ui.Usage(see, "%s: %q is one argument too many: usage is `%s`", cmd.CommandPath(),
+				args[most], cmd.UseLine())
 		}
 		return nil
 	}

@@ -10,8 +10,8 @@ func newSchema(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Write the JSON schema of the topology file",
-		Long: `Write the JSON schema of the topology file: editors complete and check with it. In VS Code and others with the YAML
-language server, the first line of the file names it:
+		Long: `Write the JSON schema of the topology file. Editors use it to complete and to check. In VS Code
+and other editors with the YAML language server, the first line of the file names it:
 
   # yaml-language-server: $schema=pergola.schema.json`,
 		Example: "  pergola schema > pergola.schema.json",

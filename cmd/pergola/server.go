@@ -37,14 +37,16 @@ func newServer(a *app) *cobra.Command {
 		Short: "Run the server in the foreground",
 		Long: `Run the server: the store, the agent of this machine and the API, in one process.
 
-It listens for other machines of a cluster at this machine's first global address, by TLS, and prints the command by which they join: port 7470 for
-the API, 7471 and 7472 for the store. With --listen none, nobody but this machine reaches it. With --join, it becomes one more server of a cluster:
-of three servers one may fail.
+It listens for other machines of a cluster at this machine's first global address, with TLS, and
+prints the command by which they join. It uses port 7470 for the API, 7471 and 7472 for the
+store. With --listen none, only this machine reaches it. With --join, it becomes one more server
+of a cluster: of three servers one may fail.
 
-` + "`pergola up`" + ` starts a server by itself where none runs; that one listens nowhere. When the server ends, by whatever cause, the networks stay;
-the next server goes on with them. A machine that is a member of a cluster remembers it.`,
-		Example: "  sudo pergola server\n  sudo pergola server --listen 192.0.2.1\n  sudo pergola server --listen none " +
-			"--group pergola\n" +
+` + "`pergola up`" + ` starts a server if none runs; only this machine reaches that one. When the server
+ends, for whatever reason, the networks stay; the next server continues with them. A member of a
+cluster needs --join only once.`,
+		Example: "  sudo pergola server\n  sudo pergola server --listen 192.0.2.1\n" +
+			"  sudo pergola server --listen none --group pergola\n" +
 			"  sudo pergola server --join https://192.0.2.1:7470 --token TOKEN",
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, o) },
@@ -52,7 +54,8 @@ the next server goes on with them. A machine that is a member of a cluster remem
 	f := cmd.Flags()
 	o.flags(f)
 	f.BoolVar(&o.cfg.NewAuthority, "new-authority", false,
-		"make a new certificate authority for the cluster, whose only server this is; all other machines have to join again")
+		"make a new certificate authority for the cluster, whose only server this is; all other "+
+			"machines have to join again")
 	f.BoolVar(&o.cfg.ExitWhenIdle, "exit-when-idle", false,
 		"end when the last slice has gone; a member of a cluster stays")
 	return cmd
@@ -62,11 +65,13 @@ func newAgent(a *app) *cobra.Command {
 	o := serverOptions{role: pki.Agent}
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Let this machine take part in a cluster, in the foreground",
-		Long: `Run this machine as a member of a cluster, whose servers keep the state. The first time it joins by a token, as ` + "`pergola token create`" + ` prints it; from then on
-it has a certificate and needs neither --join nor a token. Every command works on every member.
+		Short: "Run this machine as an agent of a cluster, in the foreground",
+		Long: `Run this machine as a member of a cluster, whose servers keep the state. It joins with a token,
+as ` + "`pergola token create`" + ` prints it; after that it has a certificate, and needs neither --join
+nor a token. Every command works on every member.
 
-When the agent ends, or its servers do not answer, the networks go on, but for nodes with reschedule: always.`,
+When the agent ends, or no server answers, the networks continue, except for nodes with
+reschedule: always.`,
 		Example: "  sudo pergola agent --join https://192.0.2.1:7470 --token TOKEN\n  sudo pergola agent",
 		Args:    arguments(0, 0),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, o) },
@@ -103,12 +108,14 @@ func (o *serverOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&cfg.Host, "host", "", "`name` of this machine in the cluster (default: its host name)")
 	f.StringVar(&cfg.Runtime, "runtime", "", "OCI runtime: a name or `path` (default: crun, else runc)")
 	f.StringVar(&cfg.Listen, "listen", server.ListenAuto,
-		"`address[:port]` at which other machines reach this one; auto: its first global address; none: nobody does")
+		"`address[:port]` at which other machines reach this one; auto: its first global "+
+			"address; none: nobody does")
 	f.StringVar(&cfg.Advertise, "advertise", "",
 		"`address[:port]` by which they call it, where that is another one (NAT, which tunnels do not cross)")
 	f.StringVar(&cfg.Join, "join", "", "`URL` of a server of the cluster to join")
 	f.StringVar(&cfg.Token, "token", "",
-		"`token` to join with, for all to see who see this machine's processes (default: the environment's PERGOLA_TOKEN)")
+		"`token` to join with, for all to see who see this machine's processes (default: the "+
+			"environment's PERGOLA_TOKEN)")
 	f.StringVar(&o.token, "token-file", "", "`file` to read the token from; -: standard input")
 	f.StringSliceVar(&cfg.HostPaths, "host-paths", nil,
 		"`directories` of this machine of which slices applied on others may have something; remembered")
@@ -117,8 +124,8 @@ func (o *serverOptions) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&cfg.Underlay, "underlay", nil,
 		"`interfaces` that alone carry links to other machines (default: that of the address)")
 	f.StringVar(&o.xdp, "xdp", xdpAuto,
-		"`mode` of the underlay: auto, with programs of XDP at interfaces whose driver runs them, or off, with programs of "+
-			"tc alone")
+		"`mode` of the underlay: auto, with programs of XDP at interfaces whose driver runs them, or off, "+
+			"with programs of tc alone")
 	f.StringSliceVar(&o.labels, "label", nil,
 		"`key=value` that topologies choose this machine by; may be given several times")
 }
@@ -148,7 +155,8 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 			"--join with --listen none: the other machines need an address")
 	}
 	if os.Geteuid() != 0 {
-		return ui.Advise(errors.New("the server makes containers, network devices and eBPF programs, which only root may"),
+		return ui.Advise(errors.New("the server makes containers, network devices and eBPF "+
+			"programs, which only root may"),
 			"run it with sudo, or start the service: systemctl start pergola")
 	}
 	if _, err := user.LookupGroup(cfg.Group); err != nil && cmd.Flags().Changed("group") {

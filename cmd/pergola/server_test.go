@@ -64,7 +64,8 @@ func TestStoryOfANetwork(t *testing.T) {
 	w := inLab(t)
 	pergola(t, "ls").want(t, 0, "", "no slice is running")
 	pergola(t, "up", "--dry-run").want(t, 0,
-		`(?m)^\+ node a\n\+ node b\n\+ node sw\n\+ link a:eth1--b:eth1\n(.*\n)*^lab: 3 nodes and 2 links new$`, "")
+		`(?m)^\+ node a\n\+ node b\n\+ node sw\n\+ link a:eth1--b:eth1\n(.*\n)*^lab: 3 nodes and 2 links new$`,
+		"")
 	pergola(t, "ls").want(t, 0, "", "no slice is running")
 	w.set(func(h *host) { h.waiting = 1 })
 	pergola(t, "up", "--wait").want(t, 0, "", "lab is up: 3 nodes and 2 links new")
@@ -155,7 +156,8 @@ func TestNodeOfAnotherSliceIsSuggested(t *testing.T) {
 	pergola(t, "up").want(t, 0, "", "west is up")
 	pergola(t, "exec", "dnever", "ls").want(t, 125, "", "did you mean denver")
 	edit(t, labFile) // of the two, the directory describes lab
-	pergola(t, "exec", "dnever", "ls").want(t, 125, "", `slice lab has no node "dnever"\n.*did you mean west/denver\?`)
+	pergola(t, "exec", "dnever", "ls").want(t, 125, "",
+		`slice lab has no node "dnever"\n.*did you mean west/denver\?`)
 	if err := os.Remove("pergola.yaml"); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +252,8 @@ func TestCtrlCDuringUpSaysThatTheServerGoesOn(t *testing.T) {
 	w.set(func(h *host) { h.hold = true })
 	ctx, interrupt := context.WithCancel(t.Context())
 	w.when("/progress", func(*http.Request) { interrupt() })
-	pergolaWith(ctx, t, "", "up").want(t, 130, "", "(?s)error: interrupted.*goes on bringing lab up.*`pergola down lab`")
+	pergolaWith(ctx, t, "", "up").want(t, 130, "",
+		"(?s)error: interrupted.*goes on bringing lab up.*`pergola down lab`")
 	pergola(t, "ls").want(t, 0, "coming up", "")
 
 	ctx, interrupt = context.WithCancel(t.Context())
@@ -385,7 +388,8 @@ func TestCompletionKnowsNames(t *testing.T) {
 	inLab(t)
 	pergola(t, "up").want(t, 0, "", "up")
 	for line, want := range map[string]string{
-		"inspect ": "lab", "shell ": "b", "capture ": "a:eth1", "link down ": "a:eth1--b:eth1", "exec -s ": "lab",
+		"inspect ": "lab", "shell ": "b", "capture ": "a:eth1", "link down ": "a:eth1--b:eth1",
+		"exec -s ": "lab",
 	} {
 		o := pergola(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		if !slices.Contains(strings.Split(o.out, "\n"), want) {

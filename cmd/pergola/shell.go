@@ -30,8 +30,8 @@ func speaks(ctx context.Context, net *network, node, command string) error {
 	}
 	for other, daemon := range suites {
 		if daemon == n.Routing.Daemon {
-			return ui.Usage(fmt.Sprintf("`pergola shell %s --%s`", node, other), "node %s runs %s, which has no %s", node,
-				daemon, command)
+			return ui.Usage(fmt.Sprintf("`pergola shell %s --%s`", node, other),
+				"node %s runs %s, which has no %s", node, daemon, command)
 		}
 	}
 	return nil
@@ -43,8 +43,8 @@ func newShell(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shell NODE",
 		Short: "Open a shell in a node, or its router's command line",
-		Long: `Open bash (or sh) in a node; with --vtysh or --birdc, the command line of FRR or BIRD. The exit status is that of the
-shell.`,
+		Long: `Open bash (or sh) in a node; with --vtysh or --birdc, the command line of FRR or BIRD. The exit
+status is that of the shell.`,
 		Example:           "  pergola shell denver\n  pergola shell denver --vtysh",
 		Args:              arguments(1, 1),
 		ValidArgsFunction: a.completeNodes,
@@ -68,7 +68,8 @@ shell.`,
 					return ui.WithCode(err, ui.ExitNotRun)
 				}
 			}
-			return console.Run(cmd.Context(), net, a.Terminal, net.name, node, api.ExecRequest{Command: command, Stdin: a.In})
+			return console.Run(cmd.Context(), net, a.Terminal, net.name, node,
+				api.ExecRequest{Command: command, Stdin: a.In})
 		},
 	}
 	a.sliceFlag(cmd, &name)

@@ -18,10 +18,11 @@ func newStatus(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the cluster's servers, its machines and its networks",
-		Long: `Show the servers that keep the cluster's state and whether enough of them answer, how many machines there are, and the networks. Without enough
-servers what runs goes on and can be looked at, but nothing can be changed.
+		Long: `Show the servers that keep the cluster's state and whether enough of them answer, the number of
+machines, and the networks. Without enough servers, the networks continue and can be inspected,
+but nothing can be changed.
 
-Exit status: 0; 1 where the servers cannot decide.`,
+Exit status: 0; 1 if there is no quorum.`,
 		Example: "  pergola status\n  pergola status --json | jq -r .trouble",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -82,6 +83,6 @@ func clusterLine(st *api.ClusterStatus) string {
 	if st.Server {
 		role = "a server"
 	}
-	return fmt.Sprintf("this is %s, %s of a cluster of %s, %d alive", st.Self, role, wording.Count(st.Hosts, "host"),
-		st.Alive)
+	return fmt.Sprintf("this is %s, %s of a cluster of %s, %d alive", st.Self, role,
+		wording.Count(st.Hosts, "host"), st.Alive)
 }

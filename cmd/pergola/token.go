@@ -19,8 +19,9 @@ func newToken(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Let machines join the cluster",
-		Long: `A token lets machines join the cluster until it expires or is revoked. It holds a secret, and the fingerprint of the cluster's certificate
-authority, by which the machine knows that it is this cluster that it joins. Machines that have joined need it no more.`,
+		Long: `A token lets machines join the cluster until it expires or is revoked. It holds a secret, and
+the fingerprint of the cluster's certificate authority, by which a machine verifies that it
+joins the right cluster. A machine that has joined needs no token.`,
 		Example: "  pergola token create\n  pergola token ls",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    group,
@@ -37,16 +38,18 @@ func newTokenCreate(a *app) *cobra.Command {
 	var life time.Duration
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Make a token, and print the command that joins by it",
-		Long: `Make a token, and print the command by which another machine joins. With --role server, that machine also keeps the cluster's state: of three
-servers one may fail, of five two. Its secret is shown this once.`,
-		Example: "  pergola token create\n  pergola token create --role server --life 1h --note rack7\n  pergola token " +
-			"create --quiet",
+		Short: "Make a token, and print the command that joins with it",
+		Long: `Make a token, and print the command by which another machine joins. With --role server, that
+machine also keeps the cluster's state: of three servers one may fail, of five two. The secret
+is shown only once.`,
+		Example: "  pergola token create\n  pergola token create --role server --life 1h --note rack7\n" +
+			"  pergola token create --quiet",
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			wanted, ok := roles[role]
 			if !ok {
-				return ui.Usage(ui.DidYouMean(role, "role", []string{"agent", "server"}), "--role: no role %q", role)
+				return ui.Usage(ui.DidYouMean(role, "role", []string{"agent", "server"}),
+					"--role: no role %q", role)
 			}
 			if life <= 0 {
 				return ui.Usage("write such as --life 1h", "--life: %v", life)
@@ -107,17 +110,18 @@ func newTokenRevoke(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke ID...",
 		Aliases: []string{"rm"},
-		Short:   "Make tokens worthless; who has joined stays",
+		Short:   "Revoke tokens; machines that have joined stay",
 		Example: "  pergola token revoke abcd2345",
 		Args:    arguments(1, -1),
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return a.completeFrom(cmd.Context(), func(ctx context.Context, c *client.Client) (ids []string) {
-				all, _ := c.Tokens(ctx)
-				for _, t := range all {
-					ids = append(ids, t.ID)
-				}
-				return ids
-			})
+			return a.completeFrom(cmd.Context(),
+				func(ctx context.Context, c *client.Client) (ids []string) {
+					all, _ := c.Tokens(ctx)
+					for _, t := range all {
+						ids = append(ids, t.ID)
+					}
+					return ids
+				})
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withServer(cmd.Context(), func(ctx context.Context, c *client.Client) error {

@@ -21,21 +21,25 @@ func newTop(a *app) *cobra.Command {
 	var o topOptions
 	cmd := &cobra.Command{
 		Use:   "top [SLICE]",
-		Short: "Show the traffic of all interfaces, walked frames included",
-		Long: `Show what goes through the interfaces of a network, a second, the busiest first, until Ctrl-C.
+		Short: "Show the traffic of all interfaces, that of the fast path included",
+		Long: `Show the traffic of a network's interfaces, per second, the busiest first, until Ctrl-C.
 
-IN and OUT are those of the node's interface. WALKED is the share of these frames that the fast path carried past the node's kernel: ` + "`ip -s link`" + `
-in the node does not count them. DROPS are frames that the node sent into a link that did not take them. Below are the tunnels to other machines that carried
-something, as the machine at each end counts it, and the frames that the fast path handed to routers' kernels, by reason.
+IN and OUT are those of the node's interface. WALKED is the share of these frames that the fast
+path carried past the node's kernel: ` + "`ip -s link`" + ` in the node does not count them. DROPS are
+frames that the node sent into a link and that were lost there. Below are the tunnels to other
+machines that carried frames, as the machine at each end counts them, and the frames that the
+fast path punted to routers' kernels, by reason.
 
-Where the output is no terminal, one table is written. With --json, the counters themselves are.`,
+If the output is not a terminal, one table is written. With --json, the counters themselves are
+written.`,
 		Example: "  pergola top\n  pergola top abilene --every 5s\n  pergola top --json | jq " +
 			"'.interfaces[].walked_in'",
 		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeSlices,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.every <= 0 || o.count < 0 {
-				return ui.Usage("write such as --every 2s", "top: a span of %v, %d times", o.every, o.count)
+				return ui.Usage("write such as --every 2s", "top: a span of %v, %d times",
+					o.every, o.count)
 			}
 			net, err := a.network(cmd.Context(), first(args))
 			if err != nil {

@@ -31,12 +31,13 @@ func newUp(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "up [FILE]",
 		Aliases: []string{"deploy", "apply"},
-		Short:   "Bring a network up from its file, or apply what changed in the file",
-		Long: `Bring a network up from a topology file: Pergola's own YAML, a containerlab file (.clab.yml) or a graph of the
-Internet Topology Zoo (.graphml). Where the network runs already, only what differs is changed. Without FILE this is
-pergola.yaml in the current directory, or else the only topology file there.
+		Short:   "Start a network from its file, or apply changes of the file",
+		Long: `Start a network from a topology file: Pergola's own YAML, a containerlab file (.clab.yml) or a
+graph of the Internet Topology Zoo (.graphml). If the network already runs, only what differs is
+changed. Without FILE, this is pergola.yaml in the current directory, or else the only topology
+file there.
 
-A server is started where none runs. Files that the topology names are read with your own rights.`,
+A server is started if none runs. Files that the topology names are read with your own rights.`,
 		Example: `  pergola up
   pergola up lab.yaml --dry-run
   pergola up abilene.graphml --daemon frr --routing ospf --delay --wait`,
@@ -84,7 +85,8 @@ func (a *app) up(ctx context.Context, file string, o upOptions) error {
 	p.Close()
 	switch {
 	case ctx.Err() != nil:
-		return ui.Interrupted(fmt.Sprintf("the server goes on bringing %s up: `pergola up` shows its progress again,\n"+
+		return ui.Interrupted(fmt.Sprintf("the server goes on bringing %s up: `pergola up` "+
+			"shows its progress again,\n"+
 			"`pergola down %[1]s` takes it away", net.name))
 	case err != nil:
 		return err

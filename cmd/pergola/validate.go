@@ -13,10 +13,10 @@ import (
 func newValidate(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate [FILE...]",
-		Short: "Say all that is wrong with topology files, without a server",
-		Long: `Read topology files, with all files that they name, and say what is wrong with them: all errors of a file at once,
-each with its place. What only the server knows (a missing kernel module, a name that is taken) is not found here:
-` + "`pergola up --dry-run`" + ` finds it.
+		Short: "Check topology files, without a server",
+		Long: `Read topology files, with all files that they name, and print what is wrong with them: all
+errors of a file at once, each with its position. Errors that only the server can find (a
+missing kernel module, a name that is taken) are found by ` + "`pergola up --dry-run`" + `.
 
 Exit status: 0 all are valid; 1 one is not.`,
 		Example: "  pergola validate\n  pergola validate labs/*.yaml\n  pergola validate lab.yaml --json",

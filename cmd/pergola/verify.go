@@ -15,14 +15,17 @@ func newVerify(a *app) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "verify [SLICE|NODE...]",
-		Short: "Compare what the fast path knows with what the routers' kernels say",
-		Long: `Ask the kernels of routers for their routes and neighbours, look each up in the memory of the fast path as its programs do, and print every
-difference. Without NODE, of all routers. NODE may be a shell pattern, in quotes.
+		Short: "Compare the routes of the fast path with those of the routers' kernels",
+		Long: `Read the routes and neighbours of routers from their kernels, look each up in the maps of the
+fast path as its programs do, and print every difference. Without NODE, this is done for all
+routers. NODE may be a shell pattern, in quotes.
 
-What changes while it is compared is looked at again: a network in which routing converges has no differences either.
+What changes during the comparison is compared again: a network in which routing converges has
+no differences either.
 
-Exit status: 0 none; 1 some; 2 it could not be found out.`,
-		Example:           "  pergola verify\n  pergola verify abilene\n  pergola verify abilene/denver 'leaf*' --json",
+Exit status: 0 no difference; 1 some; 2 it could not be determined.`,
+		Example: "  pergola verify\n  pergola verify abilene\n" +
+			"  pergola verify abilene/denver 'leaf*' --json",
 		ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			net, nodes, err := a.verified(cmd.Context(), name, args)

@@ -40,8 +40,8 @@ func newVersion(a *app) *cobra.Command {
 				a.Print("server  not running")
 				return nil
 			}
-			a.Print("server  %s, pid %d, kernel %s", strings.TrimSpace(server.Version+" "+server.Commit), server.PID,
-				server.Kernel)
+			a.Print("server  %s, pid %d, kernel %s", strings.TrimSpace(server.Version+" "+server.Commit),
+				server.PID, server.Kernel)
 			return nil
 		},
 	}

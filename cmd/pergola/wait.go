@@ -20,10 +20,11 @@ func newWait(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [SLICE]",
 		Short: "Wait until a network is up and its routing has converged",
-		Long: `Wait until every node runs and routing has converged: every router has a route to everything that its routing domain
-announces, and packets that follow the routes arrive. docs/convergence.md says it exactly.
+		Long: `Wait until every node runs and routing has converged: every router has a route to everything
+that its routing domain announces, and packets that follow the routes arrive.
+docs/convergence.md has the exact definition.
 
-Exit status: 0 converged; 1 not within the timeout; 2 could not be found out.`,
+Exit status: 0 converged; 1 not within the timeout; 2 it could not be determined.`,
 		Example:           "  pergola wait && pergola check\n  pergola wait abilene --timeout 30s",
 		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeSlices,
@@ -68,7 +69,8 @@ func (a *app) wait(ctx context.Context, net *network, timeout time.Duration) err
 		return a.waitEnded(ctx, net, err)
 	}
 	if last.Routers == 0 {
-		a.Say("%s is up; it has no router whose routing can be judged, so there is nothing to wait for", net.name)
+		a.Say("%s is up; it has no router whose routing can be judged, so there is nothing to wait for",
+			net.name)
 		return nil
 	}
 	a.Say("%s has converged: %s, every destination reached (%s)", net.name, wording.Count(last.Routers, "router"),

@@ -24,7 +24,8 @@ func newWatchdog(a *app) *cobra.Command {
 				End: func() (int, error) { return sliver.EndMarked(args[0], plan.FenceNote) },
 				Has: func() (bool, error) { return sliver.HasMarked(args[0], plan.FenceNote) },
 			}
-			return member.RunWatchdog(cmd.Context(), args[0], nodes, slog.New(slog.NewTextHandler(a.Err, nil)))
+			return member.RunWatchdog(cmd.Context(), args[0], nodes,
+				slog.New(slog.NewTextHandler(a.Err, nil)))
 		},
 	}
 }

@@ -182,8 +182,8 @@ func (h *host) work(ctx context.Context, changes <-chan store.Change) {
 			continue
 		}
 		if h.held() {
-			_ = h.store.PutStatus(ctx, "here", slice.Status{Slice: c.Slice, Generation: record.Generation, Done: 1, Total: 4,
-				Errors: h.faults()})
+			_ = h.store.PutStatus(ctx, "here", slice.Status{Slice: c.Slice, Generation: record.Generation,
+				Done: 1, Total: 4, Errors: h.faults()})
 			continue
 		}
 		if record.Deleting {
@@ -230,7 +230,8 @@ func done(spec *slice.Slice, o slice.Overrides, generation int64) slice.Status {
 		if !ok {
 			phase = slice.Running
 		}
-		st.Nodes[n.Name] = slice.NodeStatus{Phase: phase, PID: 100 + i + 100*o.Restarts[n.Name], Restarts: o.Restarts[n.Name]}
+		st.Nodes[n.Name] = slice.NodeStatus{Phase: phase, PID: 100 + i + 100*o.Restarts[n.Name],
+			Restarts: o.Restarts[n.Name]}
 	}
 	for _, l := range spec.Links {
 		link := slice.LinkStatus{Up: !o.Down[l.Name], Shapes: map[string]slice.Shape{}}
@@ -279,7 +280,8 @@ func (h *host) Capture(_ context.Context, _, _, _ string, opt api.CaptureOptions
 		return err
 	}
 	for range opt.Count {
-		if err := p.WritePacket(gopacket.CaptureInfo{CaptureLength: 60, Length: 60}, make([]byte, 60)); err != nil {
+		if err := p.WritePacket(gopacket.CaptureInfo{CaptureLength: 60, Length: 60},
+			make([]byte, 60)); err != nil {
 			return err
 		}
 	}
@@ -318,9 +320,11 @@ func (h *host) FastPath(_ context.Context, name string) (api.FastPath, error) {
 	for _, n := range spec.Nodes {
 		if n.Kind == slice.Router {
 			f.Routers = append(f.Routers, api.RouterFastPath{
-				Node: n.Name, IPv4: api.FamilyFastPath{On: true}, IPv6: api.FamilyFastPath{Why: []string{"an ip rule of the user"}},
-				Interfaces: []api.InterfaceFastPath{{Interface: "eth1", IPv4: []string{"net.ipv4.conf.eth1.rp_filter is not 0"}}},
-				Routes:     12, Neighbours: 3, Punts: map[string]uint64{"ttl": 2, "no route": 5},
+				Node: n.Name, IPv4: api.FamilyFastPath{On: true},
+				IPv6: api.FamilyFastPath{Why: []string{"an ip rule of the user"}},
+				Interfaces: []api.InterfaceFastPath{{Interface: "eth1",
+					IPv4: []string{"net.ipv4.conf.eth1.rp_filter is not 0"}}},
+				Routes: 12, Neighbours: 3, Punts: map[string]uint64{"ttl": 2, "no route": 5},
 			})
 		}
 	}
@@ -329,7 +333,8 @@ func (h *host) FastPath(_ context.Context, name string) (api.FastPath, error) {
 
 // Verify finds what is wrong with the host, if it has a fault.
 func (h *host) Verify(_ context.Context, _ string, nodes ...string) (api.Verification, error) {
-	v := api.Verification{Routers: append([]string{"a", "b"}, nodes...)[len(nodes):], Differences: []api.Difference{}}
+	v := api.Verification{Routers: append([]string{"a", "b"}, nodes...)[len(nodes):],
+		Differences: []api.Difference{}}
 	if faults := h.faults(); len(faults) > 0 {
 		v.Differences = append(v.Differences, api.Difference{Node: "a", What: "192.0.2.0/24", Kernel: "by eth1",
 			Mirror: faults[0]})

@@ -19,7 +19,8 @@ type Summary struct {
 	Deleting   bool      `json:"deleting"` // it is being removed
 	Updated    time.Time `json:"updated"`  // when this generation was accepted
 	Errors     []string  `json:"errors,omitempty"`
-	Hosts      []string  `json:"hosts,omitempty"` // that nodes are placed on; none where the server is in no cluster
+	// Hosts are those that nodes are placed on; none where the server is in no cluster.
+	Hosts []string `json:"hosts,omitempty"`
 }
 
 // Slice is all that the server has of one slice.

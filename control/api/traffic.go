@@ -24,8 +24,8 @@ type InterfaceTraffic struct {
 	Host      string  `json:"host,omitempty"` // that the node runs on; empty where the server is in no cluster
 	Received  Traffic `json:"received"`       // by the node, walked frames included
 	Sent      Traffic `json:"sent"`
-	// WalkedIn and WalkedOut are the parts of Received and Sent that passed by the node's kernel: `ip -s link` in the
-	// node does not show them.
+	// WalkedIn and WalkedOut are the parts of Received and Sent that passed by the node's kernel: `ip -s link` in
+	// the node does not show them.
 	WalkedIn  Traffic `json:"walked_in"`
 	WalkedOut Traffic `json:"walked_out"`
 	// Dropped counts frames from the node, and those behind a queue that led to it, by reason.
@@ -40,8 +40,8 @@ type TunnelTraffic struct {
 	Host     string  `json:"host,omitempty"`
 	Received Traffic `json:"received"` // out of the tunnel
 	Sent     Traffic `json:"sent"`     // to the tunnel, also frames that it did not take
-	// Dropped counts frames by reason: received frames that went no further, and for a switch or a LAN those that the
-	// tunnel did not take. For a link of two nodes, the latter are counted at the interface that sent them.
+	// Dropped counts frames by reason: received frames that went no further, and for a switch or a LAN those that
+	// the tunnel did not take. For a link of two nodes, the latter are counted at the interface that sent them.
 	Dropped map[string]uint64 `json:"dropped,omitempty"`
 }
 

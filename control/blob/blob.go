@@ -113,7 +113,8 @@ func Room(dir string, size int64) error {
 		return fmt.Errorf("look for free space in %s: %w", dir, err)
 	}
 	if free := int64(fs.Bavail) * fs.Bsize; free < size+reserve {
-		return fmt.Errorf("%w: %s has %d MiB free, and %d MiB are needed", ErrFull, dir, free>>20, (size+reserve)>>20)
+		return fmt.Errorf("%w: %s has %d MiB free, and %d MiB are needed", ErrFull, dir, free>>20,
+			(size+reserve)>>20)
 	}
 	return nil
 }

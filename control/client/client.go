@@ -64,7 +64,8 @@ func (c *Client) noAnswer(err error) error {
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
 		return fmt.Errorf("%w (nobody listens on %s)", ErrNoServer, c.socket)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("connect to %s: %w: use sudo, or become a member of the group pergola", c.socket, fs.ErrPermission)
+		return fmt.Errorf("connect to %s: %w: use sudo, or become a member of the group pergola", c.socket,
+			fs.ErrPermission)
 	}
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) { // its address is made up

@@ -111,7 +111,8 @@ func sendSizes(ctx context.Context, ws *websocket.Conn, sizes <-chan api.Size) {
 				return
 			}
 			data, err := json.Marshal(size)
-			if err != nil || ws.Write(ctx, websocket.MessageBinary, append([]byte{api.ExecResize}, data...)) != nil {
+			if err != nil || ws.Write(ctx, websocket.MessageBinary,
+				append([]byte{api.ExecResize}, data...)) != nil {
 				return
 			}
 		}

@@ -113,7 +113,8 @@ func (c *Client) Logs(ctx context.Context, slice, node string, opt api.LogOption
 // Capture gives the frames that pass an interface, as a pcap stream. The caller closes the reader.
 func (c *Client) Capture(ctx context.Context, slice, node, iface string, opt api.CaptureOptions) (io.ReadCloser,
 	error) {
-	q := url.Values{"filter": {opt.Filter}, "snaplen": {strconv.Itoa(opt.Snaplen)}, "count": {strconv.Itoa(opt.Count)}}
+	q := url.Values{"filter": {opt.Filter}, "snaplen": {strconv.Itoa(opt.Snaplen)},
+		"count": {strconv.Itoa(opt.Count)}}
 	return c.stream(ctx, path("slices", slice, "nodes", node, "interfaces", iface, "capture")+"?"+q.Encode())
 }
 

@@ -46,7 +46,8 @@ func Problems(hosts []store.HostState) map[string]string {
 		}
 		if len(others) > 0 {
 			slices.Sort(others)
-			found[h.Name] = fmt.Sprintf("has the address %s, as has %s", h.Address, strings.Join(others, ", "))
+			found[h.Name] = fmt.Sprintf("has the address %s, as has %s", h.Address,
+				strings.Join(others, ", "))
 		}
 	}
 	return found

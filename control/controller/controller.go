@@ -42,8 +42,9 @@ type Controller struct {
 	consents Consents
 	grace    time.Duration
 	held     heldCache
-	// turn is held, in a cluster, from reading what slices hold of hosts until a slice is written, so that two at once are
-	// not promised the same. Between members, it may happen: then both run, and the host is promised to more than it has.
+	// turn is held, in a cluster, from reading what slices hold of hosts until a slice is written, so that two at
+	// once are not promised the same. Between members, it may happen: then both run, and the host is promised to
+	// more than it has.
 	turn sync.Mutex
 }
 
@@ -154,15 +155,16 @@ func faulty(ds topology.Diagnostics) *Refusal {
 // admit refuses what the caller may not have, and what was not sent.
 func (c *Controller) admit(caller Caller, s *slice.Slice) error {
 	if faults := privileged(s); len(faults) > 0 && !caller.Root {
-		r := refuse(Forbidden, "slice %s gives a hold on the host, which root alone may have: use sudo, or leave out %s",
-			s.Name, locations(faults))
+		r := refuse(Forbidden, "slice %s gives a hold on the host, which root alone may have: "+
+			"use sudo, or leave out %s", s.Name, locations(faults))
 		r.Faults = faults
 		return r
 	}
 	for i := range s.Nodes {
 		fs := s.Nodes[i].Rootfs
 		if fs.Kind == slice.RootfsTar && !c.blobs.Has(fs.Ref) {
-			return refuse(Invalid, "the root file system archive of node %s (SHA-256 %.12s…) is not on the server: send it first", s.Nodes[i].Name, fs.Ref)
+			return refuse(Invalid, "the root file system archive of node %s (SHA-256 %.12s…) is not on "+
+				"the server: send it first", s.Nodes[i].Name, fs.Ref)
 		}
 	}
 	return nil

@@ -69,7 +69,8 @@ func changes[T any](prev, next []T, name func(*T) string, restarts func(was, is 
 		if was == nil {
 			all = append(all, api.Change{Name: name(is), Op: api.Create})
 		} else if fs := fields(was, is); len(fs) > 0 {
-			all = append(all, api.Change{Name: name(is), Op: api.Update, Fields: fs, Restarts: restarts(was, is)})
+			all = append(all, api.Change{Name: name(is), Op: api.Update, Fields: fs,
+				Restarts: restarts(was, is)})
 		}
 	}
 	for gone := range old {
@@ -99,8 +100,9 @@ func kept(prev, next *slice.Slice) (warnings []string) {
 		}
 		for _, key := range slices.Sorted(maps.Keys(was.Sysctls)) {
 			if _, still := is.Sysctls[key]; !still {
-				warnings = append(warnings, fmt.Sprintf("%s keeps %s = %s until it is started anew: `pergola restart %[1]s`",
-					is.Name, key, was.Sysctls[key]))
+				warnings = append(warnings,
+					fmt.Sprintf("%s keeps %s = %s until it is started anew: "+
+						"`pergola restart %[1]s`", is.Name, key, was.Sysctls[key]))
 			}
 		}
 	}

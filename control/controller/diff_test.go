@@ -19,15 +19,18 @@ import (
 // anySlice draws a small slice: few names and values, so that two of them have much in common.
 func anySlice(t *rapid.T, label string) *slice.Slice {
 	s := &slice.Slice{Name: "net", Attribution: rapid.SampledFrom([]string{"", "CC"}).Draw(t, label+" attribution")}
-	names := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d"}), rapid.ID).Draw(t, label+" nodes")
+	names := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d"}), rapid.ID).Draw(t,
+		label+" nodes")
 	slices.Sort(names)
 	for _, name := range names {
-		n := slice.Node{Name: name, Kind: rapid.SampledFrom([]slice.Kind{slice.Router, slice.Host, slice.Switch}).Draw(t,
-			label+name)}
+		n := slice.Node{Name: name,
+			Kind: rapid.SampledFrom([]slice.Kind{slice.Router, slice.Host, slice.Switch}).Draw(t,
+				label+name)}
 		n.Memory = rapid.SampledFrom([]int64{0, 1 << 20}).Draw(t, label+name+" memory")
 		if rapid.Bool().Draw(t, label+name+" file") {
 			n.Files = []slice.File{{Path: "/etc/motd",
-				Data: []byte(rapid.SampledFrom([]string{"x", strings.Repeat("y", 100)}).Draw(t, label+name+" data"))}}
+				Data: []byte(rapid.SampledFrom([]string{"x", strings.Repeat("y", 100)}).Draw(t,
+					label+name+" data"))}}
 		}
 		if rapid.Bool().Draw(t, label+name+" label") {
 			n.Labels = map[string]string{"role": "core"}
@@ -106,7 +109,8 @@ func backwards(t *rapid.T, there, back api.Plan) {
 	}
 	for i, c := range there.Nodes {
 		b := back.Nodes[i]
-		if b.Name != c.Name || b.Op != opposite[c.Op] || b.Restarts != c.Restarts || len(b.Fields) != len(c.Fields) {
+		if b.Name != c.Name || b.Op != opposite[c.Op] || b.Restarts != c.Restarts ||
+			len(b.Fields) != len(c.Fields) {
 			t.Errorf("there %+v, back %+v", c, b)
 			continue
 		}
@@ -183,7 +187,8 @@ func TestWhatTheStoreGivesBackDoesNotRestartNodes(t *testing.T) {
 
 func TestKernelParametersThatAreTakenOutAreWarnedOf(t *testing.T) {
 	node := func(memory int64, sysctls map[string]string) *slice.Slice {
-		return &slice.Slice{Name: "net", Nodes: []slice.Node{{Name: "a", Kind: slice.Host, Memory: memory, Sysctls: sysctls}}}
+		return &slice.Slice{Name: "net",
+			Nodes: []slice.Node{{Name: "a", Kind: slice.Host, Memory: memory, Sysctls: sysctls}}}
 	}
 	both := map[string]string{"net.ipv4.ip_default_ttl": "9", "kernel.msgmax": "9000"}
 	for _, c := range []struct {

@@ -10,8 +10,8 @@ import (
 
 // Consents stores which holds on this machine its root has given to slices.
 type Consents interface {
-	// Give gives a slice these holds on the machine, in place of those that it had, and then calls put, which stores the
-	// slice. Until put has returned, no hold is dropped for the reason that there is no such slice yet.
+	// Give gives a slice these holds on the machine, in place of those that it had, and then calls put, which
+	// stores the slice. Until put has returned, no hold is dropped for the reason that there is no such slice yet.
 	Give(slice string, holds []slice.Hold, put func() error) error
 }
 
@@ -51,7 +51,8 @@ func (p *placing) askHosts() error {
 			if _, ok := host.Allows.Covers(h); !ok && !slices.ContainsFunc(had, h.Within) {
 				faults = append(faults, Fault{
 					Location: "nodes." + n.Name + "." + h.Field,
-					Message:  fmt.Sprintf("host %s does not let node %s have %s: %s", n.Host, n.Name, h, hosts.Advice(n.Host, h)),
+					Message: fmt.Sprintf("host %s does not let node %s have %s: %s", n.Host,
+						n.Name, h, hosts.Advice(n.Host, h)),
 				})
 			}
 		}

@@ -70,7 +70,8 @@ func await(ctx context.Context, changes <-chan store.Change, most time.Duration)
 			switch {
 			case !ok:
 				return false
-			case change.What == store.HostsChanged, change.What == store.SpecChanged, change.What == store.Resync:
+			case change.What == store.HostsChanged, change.What == store.SpecChanged,
+				change.What == store.Resync:
 				return true
 			}
 		}
@@ -134,7 +135,8 @@ func (c *Controller) replace(ctx context.Context, name string, lost []string) (w
 	for try := 1; ; try++ {
 		why, err = c.replaceOnce(ctx, name, lost)
 		switch {
-		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrDeleting), errors.Is(err, store.ErrCorrupt):
+		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrDeleting),
+			errors.Is(err, store.ErrCorrupt):
 			return "", nil
 		case !errors.Is(err, store.ErrConflict):
 			return why, err

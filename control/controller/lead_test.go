@@ -37,7 +37,8 @@ func TestTheLeaderReportsEachChangeOnce(t *testing.T) {
 	want := []string{"host h2 is lost: its nodes that may be rescheduled start elsewhere in 14s",
 		"host h3 joined the cluster"}
 	reported, seen := look(2*time.Second, gone)
-	if diff := cmp.Diff(want, reported); diff != "" || seen.lost != nil || seen.next != 14*time.Second || !seen.paths {
+	if diff := cmp.Diff(want, reported); diff != "" || seen.lost != nil || seen.next != 14*time.Second ||
+		!seen.paths {
 		t.Errorf("%+v %s", seen, diff)
 	}
 	if reported, seen = look(16*time.Second, gone); reported != nil || !cmp.Equal(seen.lost, []string{"h2"}) ||
@@ -199,15 +200,18 @@ func TestHostsThatLetGoOfNodesAreForgotten(t *testing.T) {
 		{spec.Generation + 1, spec.Generation + 2, 0}, // now it has
 		{spec.Generation + 2, spec.Generation + 2, 0},
 	} {
-		if err := s.PutStatus(t.Context(), from, slice.Status{Slice: "lab", Generation: tt.reported}); err != nil {
+		if err := s.PutStatus(t.Context(), from,
+			slice.Status{Slice: "lab", Generation: tt.reported}); err != nil {
 			t.Fatal(err)
 		}
 		if stays, err := c.Reschedule(t.Context(), nil); err != nil || len(stays) > 0 {
 			t.Fatal(stays, err)
 		}
 		now, _, err := s.Slice(t.Context(), "lab")
-		if err != nil || now.Generation != tt.generation || len(now.Node("a").Left) != tt.left || now.Node("a").Host == from {
-			t.Errorf("%s having reported %d: generation %d, %+v, %v", from, tt.reported, now.Generation, now.Node("a"), err)
+		if err != nil || now.Generation != tt.generation || len(now.Node("a").Left) != tt.left ||
+			now.Node("a").Host == from {
+			t.Errorf("%s having reported %d: generation %d, %+v, %v", from, tt.reported, now.Generation,
+				now.Node("a"), err)
 		}
 	}
 }
@@ -276,7 +280,8 @@ func TestAMachineAloneIsAsItWas(t *testing.T) {
 func TestSlicesOfTheTimeBeforeTheClusterStay(t *testing.T) {
 	f := &fake{hosts: machines(3)}
 	alone, s, bus := member(t, f)
-	greedy := strings.Replace(spreadChain, "reschedule: always", "reschedule: always, cpu: 7", 1) // alone, nobody counts
+	// alone, nobody counts
+	greedy := strings.Replace(spreadChain, "reschedule: always", "reschedule: always, cpu: 7", 1)
 	_, old := mustApply(t, alone, greedy)
 	c := New(s, f, f, bus, InCluster(f, "h1"))
 	reschedule := func() *slice.Slice {

@@ -49,11 +49,13 @@ func (m *hostMonitor) observe(hosts []store.HostState, now time.Time) snapshot {
 		case h.Alive && known && !was:
 			news = append(news, events.Event{Kind: HostBack, Message: "host " + h.Name + " is back"})
 		case h.Alive && !known && m.alive != nil:
-			news = append(news, events.Event{Kind: HostBack, Message: "host " + h.Name + " joined the cluster"})
+			news = append(news, events.Event{Kind: HostBack,
+				Message: "host " + h.Name + " joined the cluster"})
 		case !h.Alive && (was || m.alive == nil):
 			left := max(m.grace-now.Sub(h.Since), 0).Round(time.Second)
 			news = append(news, events.Event{Kind: HostLost, Message: fmt.Sprintf(
-				"host %s is lost: its nodes that may be rescheduled start elsewhere in %v", h.Name, left)})
+				"host %s is lost: its nodes that may be rescheduled start elsewhere in %v",
+				h.Name, left)})
 		}
 		if h.Alive {
 			continue
@@ -66,7 +68,8 @@ func (m *hostMonitor) observe(hosts []store.HostState, now time.Time) snapshot {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.alive)) {
 		if _, still := seen[name]; !still {
-			news = append(news, events.Event{Kind: HostLost, Message: "host " + name + " was removed from the cluster"})
+			news = append(news, events.Event{Kind: HostLost,
+				Message: "host " + name + " was removed from the cluster"})
 		}
 	}
 	changed := paths != m.paths

@@ -122,12 +122,13 @@ func TestANodeStartsElsewhereOnlyIfItsLostHostKnewThatItMay(t *testing.T) {
 	p := &placing{prev: prev, next: next, generation: 5, hosts: machines(3), reported: map[string]int64{"h2": 4}}
 	mustPlace(t, p)
 	next.Generation = 5
-	if c, d := next.Node("c"), next.Node("d"); c.Placement.Since != 5 || d.Placement.Since != 0 || len(p.moves) != 0 {
+	if c, d := next.Node("c"), next.Node("d"); c.Placement.Since != 5 || d.Placement.Since != 0 ||
+		len(p.moves) != 0 {
 		t.Fatalf("c since %d, d since %d, moves %v", c.Placement.Since, d.Placement.Since, p.moves)
 	}
 	for generation, want := range map[int64]bool{4: false, 5: true} {
-		p := &placing{prev: next, next: placeable(next), generation: 6, hosts: machines(3, lose("h2")), unasked: true,
-			lost: map[string]bool{"h2": true}, reported: map[string]int64{"h2": generation}}
+		p := &placing{prev: next, next: placeable(next), generation: 6, hosts: machines(3, lose("h2")),
+			unasked: true, lost: map[string]bool{"h2": true}, reported: map[string]int64{"h2": generation}}
 		mustPlace(t, p)
 		if moved := p.next.Node("c").Host != "h2"; moved != want {
 			t.Errorf("host at generation %d: c moved %v, want %v", generation, moved, want)
@@ -142,7 +143,8 @@ func TestAMoveIsRememberedUntilTheOldHostHasLetGo(t *testing.T) {
 	pinned := func(host string) string { return strings.Replace(chain, "a: ,", "a: {host: "+host+"},", 1) }
 	prev := running(t, strings.Replace(chain, "reschedule: always, ", "", 1))
 	apply := func(prev *slice.Slice, host string, hosts []store.HostState, reported map[string]int64) *placing {
-		p := &placing{prev: prev, next: resolved(t, strings.Replace(pinned(host), "reschedule: always, ", "", 1), prev),
+		p := &placing{prev: prev,
+			next:       resolved(t, strings.Replace(pinned(host), "reschedule: always, ", "", 1), prev),
 			generation: prev.Generation + 1, hosts: hosts, reported: reported}
 		mustPlace(t, p)
 		p.next.Generation = p.generation
@@ -157,8 +159,8 @@ func TestAMoveIsRememberedUntilTheOldHostHasLetGo(t *testing.T) {
 	if diff := cmp.Diff(map[string]int64{"h1": 5, "h3": 6}, second.next.Node("a").Left); diff != "" {
 		t.Error(diff)
 	}
-	const want = "a starts on h4 when h1 has let go of it, but h1 is lost: when it is gone for good, say so: `pergola " +
-		"host rm --force h1`"
+	const want = "a starts on h4 when h1 has let go of it, but h1 is lost: when it is gone for good, say so: " +
+		"`pergola host rm --force h1`"
 	if len(second.notes) != 1 || second.notes[0] != want {
 		t.Errorf("notes %q", second.notes)
 	}
@@ -195,8 +197,8 @@ func TestWhatFitsNowhereKeepsNobodyElseBack(t *testing.T) {
 	if c, d := p.next.Node("c"), p.next.Node("d"); c.Host == "h2" || d.Host != "h2" {
 		t.Errorf("c is on %s, d, which fits nowhere, on %s", c.Host, d.Host)
 	}
-	if len(p.notes) != 1 || p.notes[0] != "d has no host since h2 was removed: no other host can take it: h1: 9 cores "+
-		"wanted, 6 of 8 free; h3: 9 cores wanted, 8 of 8 free" {
+	if len(p.notes) != 1 || p.notes[0] != "d has no host since h2 was removed: no other host can take it: h1: 9 "+
+		"cores wanted, 6 of 8 free; h3: 9 cores wanted, 8 of 8 free" {
 		t.Errorf("%q", p.notes)
 	}
 }
@@ -246,9 +248,10 @@ func TestALinkWhoseHostsWereRemovedStaysAsItWas(t *testing.T) {
 		}
 		p := replaced(t, prev, hosts)
 		b, c := p.next.Node("b"), p.next.Node("c")
-		if b.Host != "h1" || c.Host != "h2" || b.Interface("eth2").MTU != 1458 || c.Interface("eth1").MTU != 1458 {
-			t.Errorf("without %v: b is on %s, c on %s, with mtu %d and %d", gone, b.Host, c.Host, b.Interface("eth2").MTU,
-				c.Interface("eth1").MTU)
+		if b.Host != "h1" || c.Host != "h2" || b.Interface("eth2").MTU != 1458 ||
+			c.Interface("eth1").MTU != 1458 {
+			t.Errorf("without %v: b is on %s, c on %s, with mtu %d and %d", gone, b.Host, c.Host,
+				b.Interface("eth2").MTU, c.Interface("eth1").MTU)
 		}
 	}
 }
@@ -264,8 +267,8 @@ func TestNodesFromBeforeTheClusterStayWhereTheyAre(t *testing.T) {
 		mustPlace(t, p)
 		if a, d := p.next.Node("a"), p.next.Node("d"); a.Host != "h1" || len(a.Left) != 0 || d.Host != "h2" ||
 			!cmp.Equal(d.Left, map[string]int64{"h1": 5}) {
-			t.Errorf("reported by %v: a is on %s having left %v, d on %s having left %v", reported, a.Host, a.Left, d.Host,
-				d.Left)
+			t.Errorf("reported by %v: a is on %s having left %v, d on %s having left %v", reported, a.Host,
+				a.Left, d.Host, d.Left)
 		}
 	}
 	// Where no host reported it, any may have it.
@@ -287,7 +290,8 @@ func TestANodeThatComesBackMayLeaveWhenItsHostKnowsThat(t *testing.T) {
 	p := &placing{prev: prev, next: pinned, generation: 5, hosts: machines(3),
 		reported: map[string]int64{"h2": 3, "h3": 4}}
 	mustPlace(t, p)
-	if c := p.next.Node("c"); c.Host != "h2" || c.Placement.Since != 5 || !cmp.Equal(c.Left, map[string]int64{"h3": 5}) {
+	if c := p.next.Node("c"); c.Host != "h2" || c.Placement.Since != 5 ||
+		!cmp.Equal(c.Left, map[string]int64{"h3": 5}) {
 		t.Errorf("c is on %s, may leave since %d, left %v", c.Host, c.Placement.Since, c.Left)
 	}
 }
@@ -296,8 +300,8 @@ func TestANodeThatWasRemovedAwaitsTheHostThatDidNotHearOfIt(t *testing.T) {
 	prev := running(t, chain)
 	prev.Nodes, prev.Links = prev.Nodes[:3], prev.Links[:2]
 	again := func(host string) *slice.Node {
-		p := &placing{prev: prev, next: resolved(t, strings.Replace(chain, "d: }", "d: {host: "+host+"}}", 1), prev),
-			generation: 5, hosts: machines(3)}
+		p := &placing{prev: prev, next: resolved(t, strings.Replace(chain, "d: }", "d: {host: "+host+"}}", 1),
+			prev), generation: 5, hosts: machines(3)}
 		p.next.Node("d").Placement.Reschedule = slice.RescheduleAlways
 		p.readReports(map[string]slice.Status{
 			"h1": {Generation: 4, Nodes: map[string]slice.NodeStatus{"a": {}, "b": {}}},
@@ -348,13 +352,15 @@ links: [{ends: [a, d], mtu: 8900}, [a, b], [c, d]]
 		change                 func(h []store.HostState)
 	}{
 		{
-			"a drained host whose other nodes fit elsewhere", "b", "h3", "a stays on h1: no other host can take it: ",
+			"a drained host whose other nodes fit elsewhere", "b", "h3",
+			"a stays on h1: no other host can take it: ",
 			func(h []store.HostState) {
 				h[0].Policy.Draining, h[1].Cores, h[1].Policy.Cordoned = true, 2, true
 			},
 		},
 		{
-			"an MTU that became smaller", "b", "h3", "link a:eth1--d:eth1: a:eth1 has mtu 8900, which does not fit",
+			"an MTU that became smaller", "b", "h3",
+			"link a:eth1--d:eth1: a:eth1 has mtu 8900, which does not fit",
 			func(h []store.HostState) {
 				h[0].Policy.Draining, h[1].Policy.Cordoned = true, true
 				h[0].Underlays[0].MTU = 1500
@@ -374,7 +380,8 @@ links: [{ends: [a, d], mtu: 8900}, [a, b], [c, d]]
 			if tt.node != "" && p.next.Node(tt.node).Host != tt.host {
 				t.Errorf("%v", hostsOf(p.next))
 			}
-			if n := p.next.Node("a"); n.Host != "h1" || n.Interface("eth1").MTU != 8900 || p.moves["a"] != "" {
+			if n := p.next.Node("a"); n.Host != "h1" || n.Interface("eth1").MTU != 8900 ||
+				p.moves["a"] != "" {
 				t.Errorf("a is on %s, mtu %d, moves %v", n.Host, n.Interface("eth1").MTU, p.moves)
 			}
 			if !slices.ContainsFunc(p.notes, func(n string) bool { return strings.HasPrefix(n, tt.want) }) {

@@ -35,7 +35,8 @@ func (p *placing) holdBack(misfits []misfit) (held []string) {
 				moves = true
 				if !p.stuck[e.Node] {
 					p.stuck[e.Node] = true
-					held = append(held, fmt.Sprintf("%s stays on %s: %s", e.Node, p.moves[e.Node], m.Message))
+					held = append(held, fmt.Sprintf("%s stays on %s: %s", e.Node,
+						p.moves[e.Node], m.Message))
 				}
 			}
 		}
@@ -98,7 +99,9 @@ func (p *placing) isDark(seg *slice.Segment, way *path) bool {
 	}
 	before := tunnels(p.prev)
 	return slices.ContainsFunc(seg.Links, func(l *slice.Link) bool { return before["link "+l.Name].Number != 0 }) ||
-		slices.ContainsFunc(seg.Switches, func(sw *slice.Node) bool { return before["switch "+sw.Name].Number != 0 })
+		slices.ContainsFunc(seg.Switches, func(sw *slice.Node) bool {
+			return before["switch "+sw.Name].Number != 0
+		})
 }
 
 // placeOf is where a user would change a link, or the MTU of one of its ends.
@@ -181,8 +184,8 @@ func (w *path) carries() int { return w.mtu - w.overhead() }
 func (w *path) broken() string {
 	switch {
 	case w.families[false] != "" && w.families[true] != "":
-		return fmt.Sprintf("cannot be carried: the tunnels of host %s end at an IPv4 address, those of %s at an IPv6 address",
-			w.families[false], w.families[true])
+		return fmt.Sprintf("cannot be carried: the tunnels of host %s end at an IPv4 address, those "+
+			"of %s at an IPv6 address", w.families[false], w.families[true])
 	case w.carries() < leastMTU:
 		return "cannot be carried: " + w.terms()
 	}
@@ -207,10 +210,12 @@ func (w *path) refuses(i *slice.Interface) string {
 		return ""
 	}
 	if i.MTU > w.carries() {
-		return fmt.Sprintf("has mtu %d, which does not fit: %s (write mtu: %d, or no mtu)", i.MTU, w.terms(), w.carries())
+		return fmt.Sprintf("has mtu %d, which does not fit: %s (write mtu: %d, or no mtu)", i.MTU, w.terms(),
+			w.carries())
 	}
 	if i.MTU < smallestMTU(i) {
-		return fmt.Sprintf("has IPv6, which needs %d bytes: %s (write ipv6: false in this link)", leastMTUIPv6, w.terms())
+		return fmt.Sprintf("has IPv6, which needs %d bytes: %s (write ipv6: false in this link)",
+			leastMTUIPv6, w.terms())
 	}
 	return ""
 }

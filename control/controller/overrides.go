@@ -26,7 +26,8 @@ func (c *Controller) SetPower(ctx context.Context, name, node string, verb api.N
 	if err != nil {
 		return c.explainMissing(ctx, name, err)
 	}
-	c.events.Publish(events.Event{Slice: name, Node: node, Kind: events.NodeWanted, Message: string(verb) + " asked for"})
+	c.events.Publish(events.Event{Slice: name, Node: node, Kind: events.NodeWanted,
+		Message: string(verb) + " asked for"})
 	return nil
 }
 
@@ -133,7 +134,8 @@ func (c *Controller) canTreat(ctx context.Context, s *slice.Slice, l *slice.Link
 		i := slices.IndexFunc(hosts, func(h store.HostState) bool { return h.Name == span.Host(e) })
 		for _, feature := range features(e.Shape) {
 			if i >= 0 && !slices.Contains(hosts[i].Features, feature) {
-				return refuse(Unsupported, "host %s cannot do that to link %s: its kernel lacks %s", hosts[i].Name, l.Name, feature)
+				return refuse(Unsupported, "host %s cannot do that to link %s: its kernel lacks %s",
+					hosts[i].Name, l.Name, feature)
 			}
 		}
 	}

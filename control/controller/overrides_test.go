@@ -27,8 +27,8 @@ func TestVerbsOfNodesFormALifeCycle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var o slice.Overrides
 		power, restarts := slice.PowerOn, 0
-		for _, verb := range rapid.SliceOf(rapid.SampledFrom([]api.NodeVerb{api.NodeStart, api.NodeStop, api.NodePause,
-			api.NodeResume, api.NodeRestart})).Draw(t, "verbs") {
+		for _, verb := range rapid.SliceOf(rapid.SampledFrom([]api.NodeVerb{api.NodeStart, api.NodeStop,
+			api.NodePause, api.NodeResume, api.NodeRestart})).Draw(t, "verbs") {
 			refused := verb == api.NodeStart && power == slice.PowerFrozen || power == slice.PowerOff &&
 				(verb == api.NodePause || verb == api.NodeResume)
 			if err := setPower(&o, n, verb); (reasonOf(err) == Conflict) != refused {

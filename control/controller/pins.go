@@ -39,11 +39,13 @@ func (p *placing) checkPins() (faults []Fault) {
 			add("is to run on host %q, which does not exist: %s", pin, hint)
 		case p.now(n.Name) == pin: // it is there
 		case !h.Alive:
-			add("is to run on host %s, which is lost since %s", pin, h.Since.Local().Format("2006-01-02 15:04:05"))
+			add("is to run on host %s, which is lost since %s", pin,
+				h.Since.Local().Format("2006-01-02 15:04:05"))
 		case problems[pin] != "":
 			add("is to run on host %s, which %s", pin, problems[pin])
 		case h.Policy.Draining:
-			add("is to run on host %s, which is being drained: to end that, `pergola host uncordon %[1]s`", pin)
+			add("is to run on host %s, which is being drained: to end that, `pergola host uncordon %[1]s`",
+				pin)
 		case h.Policy.Cordoned:
 			add("is to run on host %s, which is cordoned: to end that, `pergola host uncordon %[1]s`", pin)
 		}
@@ -60,7 +62,8 @@ func (p *placing) anchor(n *slice.Node, what string, add func(format string, arg
 			p.notes = append(p.notes, fmt.Sprintf("%s stays on %s: it has %s", n.Name, here, what))
 		}
 	case len(p.hosts) > 1:
-		add("has %s, so it must be said which: write host: with one of %s", what, list(slices.Sorted(maps.Keys(p.byName))))
+		add("has %s, so it must be said which: write host: with one of %s", what,
+			list(slices.Sorted(maps.Keys(p.byName))))
 	}
 }
 
@@ -99,6 +102,6 @@ func passedOver(s *slice.Slice) []string {
 	if nodes == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("what the topology says of the hosts of %s is passed over: this machine is in no cluster",
-		wording.Count(nodes, "node"))}
+	return []string{fmt.Sprintf("what the topology says of the hosts of %s is passed over: this "+
+		"machine is in no cluster", wording.Count(nodes, "node"))}
 }

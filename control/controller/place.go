@@ -26,9 +26,10 @@ type placing struct {
 	held       map[string]load     // what other slices hold, by host
 	reported   map[string]int64    // the generations that hosts' statuses of this slice bear, by host
 	named      map[string][]string // the hosts whose statuses name a node, by node
-	lost       map[string]bool     // hosts that have been lost for so long that they have ended what may start elsewhere
-	// unasked is true where no user waits for the answer: a node that contradicts the cluster is left where it is, and the
-	// others go on.
+	// hosts that have been lost for so long that they have ended what may start elsewhere
+	lost map[string]bool
+	// unasked is true where no user waits for the answer: a node that contradicts the cluster is left where it is,
+	// and the others go on.
 	unasked bool
 
 	byName map[string]*store.HostState
@@ -174,7 +175,8 @@ func (p *placing) mapNodes() (mapping.Mapping, error) {
 				if p.byName[m[name]] == nil {
 					where = "has no host since " + m[name] + " was removed"
 				}
-				p.notes = append(p.notes, fmt.Sprintf("%s %s: no other host can take it: %s", name, where, stays[name]))
+				p.notes = append(p.notes, fmt.Sprintf("%s %s: no other host can take it: %s", name,
+					where, stays[name]))
 			}
 			return m, err
 		}
@@ -301,8 +303,9 @@ func (p *placing) substrate() mapping.Substrate {
 		carrier, _ := underlay(h)
 		to := mapping.Host{
 			Name: h.Name, Labels: labels(h), Features: h.Features, Busy: h.Load,
-			Capacity: mapping.Resources{Cores: max(h.Cores, mine.Cores), Memory: max(h.Memory, mine.Memory)},
-			Rate:     carrier.Rate, MTU: carrier.MTU,
+			Capacity: mapping.Resources{Cores: max(h.Cores, mine.Cores),
+				Memory: max(h.Memory, mine.Memory)},
+			Rate: carrier.Rate, MTU: carrier.MTU,
 			Cordoned: h.Policy.Cordoned, Draining: h.Policy.Draining, Closed: problems[h.Name],
 		}
 		if !h.Alive {
@@ -320,8 +323,10 @@ func (p *placing) substrate() mapping.Substrate {
 	}
 	for name := range p.stuck {
 		gone := p.was[name].Host
-		if p.byName[gone] == nil && !slices.ContainsFunc(s.Hosts, func(h mapping.Host) bool { return h.Name == gone }) {
-			s.Hosts = append(s.Hosts, mapping.Host{Name: gone, Closed: "does not exist", Capacity: own[gone].Resources})
+		added := slices.ContainsFunc(s.Hosts, func(h mapping.Host) bool { return h.Name == gone })
+		if p.byName[gone] == nil && !added {
+			s.Hosts = append(s.Hosts, mapping.Host{Name: gone, Closed: "does not exist",
+				Capacity: own[gone].Resources})
 		}
 	}
 	return s
@@ -351,8 +356,10 @@ func (p *placing) settle(n *slice.Node, host string) {
 		n.Left = left
 		for _, h := range slices.Sorted(maps.Keys(left)) {
 			if !p.byName[h].Alive {
-				p.notes = append(p.notes, fmt.Sprintf("%s starts on %s when %s has let go of it, but %[3]s is lost: when it is "+
-					"gone for good, say so: `pergola host rm --force %[3]s`", n.Name, host, h))
+				p.notes = append(p.notes,
+					fmt.Sprintf("%s starts on %s when %s has let go of it, but %[3]s is lost: "+
+						"when it is gone for good, say so: `pergola host rm --force %[3]s`",
+						n.Name, host, h))
 			}
 		}
 	}

@@ -20,17 +20,19 @@ func anyTopology(t *rapid.T) string {
 	draw := func(label string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label) }
 	fmt.Fprintf(&b, "name: lab\nplacement: %s\ndefaults: {link: {tunnel: %s}}\nnodes:\n",
 		draw("placement", "spread", "pack"), draw("tunnel", "egre", "vxlan"))
-	nodes := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}), 2, 6, rapid.ID).Draw(t,
-		"nodes")
+	nodes := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}), 2, 6,
+		rapid.ID).Draw(t, "nodes")
 	for _, n := range nodes {
-		fmt.Fprintf(&b, "  %s: {cpu: 0.5%s}\n", n, draw("where", "", "", ", reschedule: always", ", reschedule: always",
-			", host_labels: {rack: r1}",
-			", host_labels: {rack: r2}, reschedule: always", ", host: h1", ", host: h2", ", binds: '/srv:/srv'"))
+		fmt.Fprintf(&b, "  %s: {cpu: 0.5%s}\n", n, draw("where", "", "", ", reschedule: always",
+			", reschedule: always", ", host_labels: {rack: r1}",
+			", host_labels: {rack: r2}, reschedule: always", ", host: h1", ", host: h2",
+			", binds: '/srv:/srv'"))
 	}
 	b.WriteString("  s: {kind: switch}\n  t: {kind: switch}\nlinks:\n")
 	count := rapid.IntRange(0, 6).Draw(t, "links")
 	for i := range count {
-		ends := rapid.SliceOfNDistinct(rapid.SampledFrom(nodes), 1, min(3, len(nodes)), rapid.ID).Draw(t, "ends")
+		ends := rapid.SliceOfNDistinct(rapid.SampledFrom(nodes), 1, min(3, len(nodes)),
+			rapid.ID).Draw(t, "ends")
 		if len(ends) == 1 {
 			ends = append(ends, draw("switch", "s", "t"))
 		}
@@ -94,7 +96,8 @@ func misplaced(p *placing) (list []string) {
 			n.Placement.Labels["rack"] != h.Labels["rack"]:
 			list = append(list, n.Name+" came to "+n.Host+", where it may not be")
 		}
-		if from, moved := p.moves[n.Name]; moved && p.byName[from] != nil && !p.free(n) && n.Left[from] != p.generation {
+		if from, moved := p.moves[n.Name]; moved && p.byName[from] != nil && !p.free(n) &&
+			n.Left[from] != p.generation {
 			list = append(list, fmt.Sprintf("%s does not await %s: %v", n.Name, from, n.Left))
 		}
 	}
@@ -119,14 +122,16 @@ func mistunnelled(p *placing) (list []string) {
 		for _, sw := range seg.Switches {
 			spans := len(span.Switch(sw.Name)) > 1
 			if (sw.Tunnel.Number != 0) != spans {
-				list = append(list, fmt.Sprintf("switch %s on %v: %+v", sw.Name, span.Switch(sw.Name), sw.Tunnel))
+				list = append(list, fmt.Sprintf("switch %s on %v: %+v", sw.Name,
+					span.Switch(sw.Name), sw.Tunnel))
 			}
 			wide = wide || spans
 		}
 		for _, l := range seg.Links {
 			spans := len(span.Link(l.Name)) > 1
 			if (l.Tunnel.Number != 0) != spans {
-				list = append(list, fmt.Sprintf("link %s on %v: %+v", l.Name, span.Link(l.Name), l.Tunnel))
+				list = append(list, fmt.Sprintf("link %s on %v: %+v", l.Name,
+					span.Link(l.Name), l.Tunnel))
 			}
 			wide = wide || spans
 			for _, host := range span.Link(l.Name) {
@@ -140,7 +145,8 @@ func mistunnelled(p *placing) (list []string) {
 			for _, e := range l.Ends {
 				i := p.next.Node(e.Node).Interface(e.Interface)
 				if wide && i.MTU > least {
-					list = append(list, fmt.Sprintf("%s has mtu %d, the path carries %d", e, i.MTU, least))
+					list = append(list, fmt.Sprintf("%s has mtu %d, the path carries %d", e,
+						i.MTU, least))
 				}
 				if !i.FixedMTU {
 					mtus[i.MTU] = true
@@ -171,8 +177,8 @@ func TestWhateverHappensNodesAreWhereTheyMayBe(t *testing.T) {
 					reported[h.Name] = prev.Generation
 				}
 			}
-			p := &placing{prev: prev, hosts: there, generation: prev.Generation + 1, reported: maps.Clone(reported),
-				lost: map[string]bool{}}
+			p := &placing{prev: prev, hosts: there, generation: prev.Generation + 1,
+				reported: maps.Clone(reported), lost: map[string]bool{}}
 			if p.unasked = rapid.Bool().Draw(t, "leader"); p.unasked {
 				p.next = placeable(prev)
 				for _, h := range there {

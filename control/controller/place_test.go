@@ -27,8 +27,8 @@ func machines(n int, change ...func(h []store.HostState)) []store.HostState {
 		states[i] = store.HostState{Alive: true, Host: hosts.Host{
 			Name: fmt.Sprintf("h%d", i+1), Address: a, Cores: 8, Memory: 16 * gib,
 			Features: []string{hosts.FeatureHTB, hosts.FeatureNetem},
-			Underlays: []hosts.Underlay{{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(a, 24)}, MTU: 1500,
-				Rate: 10e9}},
+			Underlays: []hosts.Underlay{{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(a, 24)},
+				MTU: 1500, Rate: 10e9}},
 		}}
 	}
 	for _, c := range change {
@@ -87,22 +87,23 @@ func TestALinkBetweenHostsGetsATunnelAndItsMTU(t *testing.T) {
 		{"one jumbo", "{ends: [a, b]}", func(h []store.HostState) { h[0].Underlays[0].MTU = 9000 }, 1458, slice.EGRE},
 		{"written", "{ends: [a, b], mtu: 1458}", nil, 1458, slice.EGRE},
 		{"ipv6", "{ends: [a, b]}", func(h []store.HostState) {
-			h[0].Address, h[1].Address = netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")
+			h[0].Address, h[1].Address = netip.MustParseAddr("2001:db8::1"),
+				netip.MustParseAddr("2001:db8::2")
 		}, 1438, slice.EGRE},
 		{"by address", "{ends: [a, b]}", func(h []store.HostState) {
 			h[1].Underlays = append([]hosts.Underlay{{Name: "wlan0", MTU: 1280}}, h[1].Underlays...)
 		}, 1458, slice.EGRE},
 		{"narrow path", "{ends: [a, b]}", func(h []store.HostState) { h[1].Paths = map[string]int{"h1": 1400, "h3": 1300} },
 			1358, slice.EGRE},
-		{"wide path", "{ends: [a, b]}", func(h []store.HostState) { h[0].Paths = map[string]int{"h2": 9000} }, 1458,
-			slice.EGRE},
+		{"wide path", "{ends: [a, b]}", func(h []store.HostState) { h[0].Paths = map[string]int{"h2": 9000} }, 1458, slice.EGRE},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			hosts := machines(3)
 			if tt.change != nil {
 				tt.change(hosts)
 			}
-			s := mustPlace(t, &placing{hosts: hosts, next: resolved(t, strings.Replace(pair, "[a, b]", tt.link, 1), nil)})
+			s := mustPlace(t, &placing{hosts: hosts,
+				next: resolved(t, strings.Replace(pair, "[a, b]", tt.link, 1), nil)})
 			l := s.Links[0]
 			if l.Tunnel.Number == 0 || l.Tunnel.Kind != tt.kind {
 				t.Errorf("tunnel %+v", l.Tunnel)
@@ -126,7 +127,8 @@ func TestALinkWithinAHostIsAsItWas(t *testing.T) {
 }
 
 func TestWhatNoPathCarriesIsPlacedOnOneHost(t *testing.T) {
-	const file = "name: lab\nnodes: [a, b, c, d]\nlinks: [{ends: [a, b], mtu: 9000}, [b, c], {ends: [c, d], mtu: 9000}]\n"
+	const file = "name: lab\nnodes: [a, b, c, d]\n" +
+		"links: [{ends: [a, b], mtu: 9000}, [b, c], {ends: [c, d], mtu: 9000}]\n"
 	s := mustPlace(t, &placing{hosts: machines(2), next: resolved(t, file, nil)})
 	at := hostsOf(s)
 	if at["a"] != at["b"] || at["c"] != at["d"] || at["b"] == at["c"] {
@@ -177,50 +179,41 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		name, file, want string
 		change           func(h []store.HostState)
 	}{
-		{"mtu", wide, "slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does not fit: " +
-			"between h1 and h2 packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: at most 1458 are left (write " +
-			"mtu: 1458, or no mtu)",
-			func(h []store.HostState) { h[0].Underlays[0].MTU = 9216 }},
+		{"mtu", wide, "slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does not fit: between h1 and h2 packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: at most 1458 are left (write mtu: 1458, or no mtu)", func(h []store.HostState) { h[0].Underlays[0].MTU = 9216 }},
 		{"way that takes less", wide,
-			"slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does not fit: between h1 and " +
-				"h2 packets of 1400 bytes pass (on the way from h1 to h2), of which egre takes 42: at most 1358 are left (write " +
-				"mtu: 1358, or no mtu)",
+			"slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does " +
+				"not fit: between h1 and h2 packets of 1400 bytes pass (on the way from h1 to h2), " +
+				"of which egre takes 42: at most 1358 are left (write mtu: 1358, or no mtu)",
 			func(h []store.HostState) { h[0].Paths = map[string]int{"h2": 1400} }},
 		{"path too narrow for IPv6", pair,
-			"slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has IPv6, which needs 1280 bytes: between h1 and " +
-				"h2 packets of 1300 bytes pass (wg0 of h2), of which egre takes 42: at most 1258 are left (write ipv6: false in " +
-				"this link)",
+			"slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has IPv6, which needs 1280 " +
+				"bytes: between h1 and h2 packets of 1300 bytes pass (wg0 of h2), of which egre " +
+				"takes 42: at most 1258 are left (write ipv6: false in this link)",
 			func(h []store.HostState) { h[1].Underlays[0].Name, h[1].Underlays[0].MTU = "wg0", 1300 }},
-		{"two families", pair, "slice lab does not fit the cluster: link a:eth1--b:eth1 cannot be carried: the tunnels of " +
-			"host h1 end at an IPv4 address, those of h2 at an IPv6 address",
-			func(h []store.HostState) { h[1].Address = netip.MustParseAddr("2001:db8::2") }},
+		{"two families", pair, "slice lab does not fit the cluster: link a:eth1--b:eth1 cannot be carried: the tunnels of host h1 end at an IPv4 address, those of h2 at an IPv6 address", func(h []store.HostState) { h[1].Address = netip.MustParseAddr("2001:db8::2") }},
 		{"unknown host", strings.Replace(pair, "h2", "hh2", 1),
-			`slice lab does not fit the cluster: node b is to run on host "hh2", which does not exist: did you mean h2?`, nil},
+			`slice lab does not fit the cluster: node b is to run on host "hh2", which does not exist: ` +
+				`did you mean h2?`, nil},
 		{"no such host", strings.Replace(pair, "h2", "saturn", 1),
-			`slice lab does not fit the cluster: node b is to run on host "saturn", which does not exist: the cluster has h1, h2, h3`, nil},
-		{"lost", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is lost since 2026-11-21 " +
-			"09:30:00",
-			func(h []store.HostState) { h[1].Alive, h[1].Since = false, since }},
-		{"cordoned", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is cordoned: to end " +
-			"that, `pergola host uncordon h2`",
-			func(h []store.HostState) { h[1].Policy.Cordoned = true }},
-		{"drained", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is being drained: to end " +
-			"that, `pergola host uncordon h2`",
-			func(h []store.HostState) { h[1].Policy.Draining = true }},
-		{"one address", pair, "slice lab does not fit the cluster: node b is to run on host h2, which has the address " +
-			"192.0.2.2, as has h3",
-			func(h []store.HostState) { h[2].Address = h[1].Address }},
+			`slice lab does not fit the cluster: node b is to run on host "saturn", which does not ` +
+				`exist: the cluster has h1, h2, h3`, nil},
+		{"lost", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is lost since 2026-11-21 09:30:00", func(h []store.HostState) { h[1].Alive, h[1].Since = false, since }},
+		{"cordoned", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is cordoned: to end that, `pergola host uncordon h2`", func(h []store.HostState) { h[1].Policy.Cordoned = true }},
+		{"drained", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is being drained: to end that, `pergola host uncordon h2`", func(h []store.HostState) { h[1].Policy.Draining = true }},
+		{"one address", pair, "slice lab does not fit the cluster: node b is to run on host h2, which has the address 192.0.2.2, as has h3", func(h []store.HostState) { h[2].Address = h[1].Address }},
 		{"binds", "name: lab\nnodes: {a: {binds: '/srv:/srv'}}\n",
-			"slice lab does not fit the cluster: node a has paths of a machine (binds), so it must be said which: write host: " +
-				"with one of h1, h2, h3", nil},
+			"slice lab does not fit the cluster: node a has paths of a machine (binds), so it must be " +
+				"said which: write host: with one of h1, h2, h3", nil},
 		{"too big", "name: lab\nnodes: {a: {cpu: 9}}\n",
 			"slice lab: no host can take node a: h1: is cordoned; h2, h3: 9 cores wanted, 8 of 8 free",
 			func(h []store.HostState) { h[0].Policy.Cordoned = true }},
 		{"label", "name: lab\nnodes: {a: {host_labels: {rack: b}}}\n",
-			"slice lab: no host can take node a: h1: its label rack is a, not b; h2: is lost; h3: has no label rack",
+			"slice lab: no host can take node a: h1: its label rack is a, not b; h2: is " +
+				"lost; h3: has no label rack",
 			func(h []store.HostState) {
 				h[0].Labels, h[1].Alive = map[string]string{"rack": "a"}, false
-				h[2].Labels, h[2].Policy.Labels = map[string]string{"rack": "b"}, map[string]string{"rack": ""}
+				h[2].Labels, h[2].Policy.Labels = map[string]string{"rack": "b"},
+					map[string]string{"rack": ""}
 			}},
 		{"netem", "name: lab\nnodes: [a, b]\nlinks: [{ends: [a, b], delay: 1ms}]\n",
 			"slice lab: no host can take node a: h1, h2, h3: its kernel lacks netem",
@@ -230,15 +223,16 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 				}
 			}},
 		{"rate", strings.Replace(pair, "[a, b]", "{ends: [a, b], rate: 20Gbit}", 1),
-			"slice lab: no host can take node b: h1, h3: the node is pinned to h2; h2: links that leave h1 would need 20 " +
-				"Gbit/s of 10 Gbit/s", nil},
+			"slice lab: no host can take node b: h1, h3: the node is pinned to h2; h2: links that leave " +
+				"h1 would need 20 Gbit/s of 10 Gbit/s", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			hosts := machines(3)
 			if tt.change != nil {
 				tt.change(hosts)
 			}
-			if diff := cmp.Diff(tt.want, refused(t, &placing{hosts: hosts, next: resolved(t, tt.file, nil)})); diff != "" {
+			if diff := cmp.Diff(tt.want,
+				refused(t, &placing{hosts: hosts, next: resolved(t, tt.file, nil)})); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -356,7 +350,8 @@ links:
 	} {
 		text := file
 		if tt.lines < 4 {
-			text = strings.Replace(strings.Replace(text, "  d:\n", "", 1), "{far: {host: h7, members: [d]}}", "", 1)
+			text = strings.Replace(strings.Replace(text, "  d:\n", "", 1),
+				"{far: {host: h7, members: [d]}}", "", 1)
 		}
 		if tt.lines < 3 {
 			text = strings.Replace(text, "  c: {cpu: 100}\n", "", 1)

@@ -156,7 +156,8 @@ func (a *Authority) refuses(m Member, public crypto.PublicKey, now time.Time) er
 	case !ok || key.Curve != elliptic.P256():
 		return errors.New("its key is none of ECDSA with P-256")
 	case now.After(a.Certificate.NotAfter):
-		return fmt.Errorf("the certificate authority expired at %s", a.Certificate.NotAfter.UTC().Format(time.RFC3339))
+		return fmt.Errorf("the certificate authority expired at %s",
+			a.Certificate.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -51,7 +51,8 @@ func talk(t *testing.T, server, client *tls.Config) (pki.Member, bool, error) {
 	go func() {
 		err := s.Handshake()
 		if err == nil {
-			_, err = s.Write([]byte("x")) // in TLS 1.3 the client is done before the server has seen its certificate
+			// in TLS 1.3 the client is done before the server has seen its certificate
+			_, err = s.Write([]byte("x"))
 		}
 		there.Close()
 		served <- err
@@ -85,32 +86,38 @@ func TestMembersAuthenticateEachOther(t *testing.T) {
 		member         string
 	}{
 		{name: "agent", server: server, client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now)), member: "h1"},
-		{name: "server to server", server: server, client: pki.ClientConfig(identity(t, ours, "s2", pki.Server, now)),
-			member: "s2"},
+		{name: "server to server", server: server,
+			client: pki.ClientConfig(identity(t, ours, "s2", pki.Server, now)), member: "s2"},
 		{name: "joining", server: server, client: pki.JoinConfig(token)},
 		{name: "joining another cluster", server: server, client: pki.JoinConfig(stranger),
 			want: "not the cluster that the token is from"},
 		{name: "agent of another cluster", server: server,
-			client: pki.ClientConfig(identity(t, foreign, "h1", pki.Agent, now)), want: "not of this cluster"},
-		{name: "an intruder", server: server, client: pki.ClientConfig(func() *pki.Identity { return intruder }),
-			want: "unknown certificate authority"},
+			client: pki.ClientConfig(identity(t, foreign, "h1", pki.Agent, now)),
+			want:   "not of this cluster"},
+		{name: "an intruder", server: server, client: pki.ClientConfig(func() *pki.Identity { return intruder }), want: "unknown certificate authority"},
 		{name: "a peer", server: pki.ServerConfig(identity(t, ours, "h2", pki.Agent, now)),
 			client: pki.PeerConfig(identity(t, ours, "h1", pki.Agent, now), "h2"), member: "h1"},
 		{name: "another peer", server: pki.ServerConfig(identity(t, ours, "h3", pki.Agent, now)),
-			client: pki.PeerConfig(identity(t, ours, "h1", pki.Agent, now), "h2"), want: "h3 answers in place of h2"},
-		{name: "not valid yet", server: pki.ServerConfig(identity(t, ours, "s1", pki.Server, now.Add(3*time.Hour))),
-			client: pki.JoinConfig(token), want: "this machine's clock says"},
+			client: pki.PeerConfig(identity(t, ours, "h1", pki.Agent, now), "h2"),
+			want:   "h3 answers in place of h2"},
+		{name: "not valid yet", server: pki.ServerConfig(identity(t, ours, "s1", pki.Server,
+			now.Add(3*time.Hour))), client: pki.JoinConfig(token), want: "this machine's clock says"},
 		{name: "asking for its clock",
-			server: pki.ServerConfig(identity(t, ours, "s1", pki.Server, now.Add(3*time.Hour))), client: pki.ClockConfig(token)},
+			server: pki.ServerConfig(identity(t, ours, "s1", pki.Server, now.Add(3*time.Hour))),
+			client: pki.ClockConfig(token)},
 		{name: "an agent that plays server", server: pki.ServerConfig(identity(t, ours, "h2", pki.Agent, now)),
-			client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now)), want: "h2 answers, which is no server"},
+			client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now)),
+			want:   "h2 answers, which is no server"},
 		{name: "an agent that plays server to who joins",
-			server: pki.ServerConfig(identity(t, ours, "h2", pki.Agent, now)), client: pki.JoinConfig(token),
-			want: "h2 answers, which is no server"},
-		{name: "expired", server: pki.ServerConfig(identity(t, ours, "s1", pki.Server, now.Add(-365*24*time.Hour))),
-			client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now)), want: "this machine's clock says"},
+			server: pki.ServerConfig(identity(t, ours, "h2", pki.Agent, now)),
+			client: pki.JoinConfig(token),
+			want:   "h2 answers, which is no server"},
+		{name: "expired", server: pki.ServerConfig(identity(t, ours, "s1", pki.Server,
+			now.Add(-365*24*time.Hour))), client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now)),
+			want: "this machine's clock says"},
 		{name: "an expired agent", server: server,
-			client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now.Add(-365*24*time.Hour))), want: "expired"},
+			client: pki.ClientConfig(identity(t, ours, "h1", pki.Agent, now.Add(-365*24*time.Hour))),
+			want:   "expired"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m, known, err := talk(t, tt.server, tt.client)
@@ -202,7 +209,8 @@ func TestAuthorityIsKept(t *testing.T) {
 		}
 	}
 	member := identity(t, again, "h1", pki.Agent, now)()
-	if at := pki.Renewal(member.Certificate); !at.After(now.Add(59*24*time.Hour)) || !at.Before(now.Add(61*24*time.Hour)) {
+	if at := pki.Renewal(member.Certificate); !at.After(now.Add(59*24*time.Hour)) ||
+		!at.Before(now.Add(61*24*time.Hour)) {
 		t.Errorf("renewal at %s", at)
 	}
 	if _, err := a.IssueRequest(pki.Member{Name: "h1", Role: pki.Agent}, []byte("no request"), now); err == nil {

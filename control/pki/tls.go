@@ -39,7 +39,8 @@ func ServerConfig(now func() *Identity) *tls.Config {
 				Certificates: []tls.Certificate{id.TLS()},
 				ClientAuth:   tls.VerifyClientCertIfGiven,
 				ClientCAs:    pool(id.Authority),
-				// No session is resumed: a renewed or revoked certificate counts at the next connection.
+				// No session is resumed: a renewed or revoked certificate counts at the next
+				// connection.
 				SessionTicketsDisabled: true,
 			}, nil
 		},

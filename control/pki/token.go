@@ -48,7 +48,8 @@ func NewToken(a *Authority, role Role, note string, life time.Duration, now time
 	text := strings.ToLower(rand.Text() + rand.Text()) // 26 characters of base32 each
 	t := Token{ID: text[:idLength], secret: text[secretLength : 2*secretLength], Pin: Pin(a.Certificate)}
 	return t, Grant{
-		ID: t.ID, Hash: sha256.Sum256([]byte(t.secret)), Role: role, Note: note, Created: now, Expires: now.Add(life),
+		ID: t.ID, Hash: sha256.Sum256([]byte(t.secret)), Role: role, Note: note, Created: now,
+		Expires: now.Add(life),
 	}
 }
 
@@ -68,12 +69,14 @@ func ParseToken(text string) (Token, error) {
 		return Token{}, fmt.Errorf("%w: a token looks like %s-ID-SECRET-PIN", ErrToken, tokenPrefix)
 	}
 	if len(parts) < 4 || len(parts[1]) != idLength || len(parts[2]) != secretLength {
-		return Token{}, fmt.Errorf("%w: it has %d characters and is not whole: was its end cut off when it was copied?",
+		return Token{}, fmt.Errorf(
+			"%w: it has %d characters and is not whole: was its end cut off when it was copied?",
 			ErrToken, len(text))
 	}
 	pin, err := alphabet.DecodeString(parts[3])
 	if err != nil || len(pin) != sha256.Size {
-		return Token{}, fmt.Errorf("%w: its last part is not whole: was its end cut off when it was copied?", ErrToken)
+		return Token{}, fmt.Errorf("%w: its last part is not whole: was its end cut off when it was copied?",
+			ErrToken)
 	}
 	return Token{ID: parts[1], secret: parts[2], Pin: [sha256.Size]byte(pin)}, nil
 }

@@ -64,8 +64,8 @@ func OpenAPI() ([]byte, error) {
 
 func newAPI(mux *http.ServeMux) huma.API {
 	cfg := huma.DefaultConfig("Pergola", "1")
-	cfg.Info.Description = "Virtual networks on Linux machines. Spoken over a unix socket, and among the machines of a " +
-		"cluster over TLS; errors are RFC 9457 problems."
+	cfg.Info.Description = "Virtual networks on Linux machines. Spoken over a unix socket, and among the " +
+		"machines of a cluster over TLS; errors are RFC 9457 problems."
 	cfg.OpenAPIPath = "/openapi"
 	cfg.DocsPath, cfg.SchemasPath = "", ""
 	cfg.CreateHooks = nil // no $schema in answers

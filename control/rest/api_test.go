@@ -118,7 +118,8 @@ func TestErrorsHaveStatus(t *testing.T) {
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
 			t.Fatal(err)
 		}
-		if w.Code != c.status || p.Status != c.status || p.Title != http.StatusText(c.status) || p.Detail != c.err.Error() {
+		if w.Code != c.status || p.Status != c.status || p.Title != http.StatusText(c.status) ||
+			p.Detail != c.err.Error() {
 			t.Errorf("%v: %d %+v", c.err, w.Code, p)
 		}
 		if got := w.Header().Get("Content-Type"); got != "application/problem+json" {
@@ -126,7 +127,8 @@ func TestErrorsHaveStatus(t *testing.T) {
 		}
 	}
 	deleting := new(api.Problem)
-	if !errors.As(problem(fmt.Errorf("net: %w", store.ErrDeleting)), &deleting) || deleting.Type != api.TypeDeleting {
+	if !errors.As(problem(fmt.Errorf("net: %w", store.ErrDeleting)), &deleting) ||
+		deleting.Type != api.TypeDeleting {
 		t.Errorf("a slice that is being removed: %+v", deleting)
 	}
 }

@@ -14,22 +14,28 @@ func (s *server) registerBlobs(mux *http.ServeMux, a huma.API) {
 	sum := []*huma.Param{{Name: "sha256", In: "path", Required: true,
 		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9a-f]{64}$"}}}
 	a.OpenAPI().AddOperation(&huma.Operation{
-		OperationID: "put-blob", Method: http.MethodPut, Path: path, Summary: "Send a root file system archive", Parameters: sum,
+		OperationID: "put-blob", Method: http.MethodPut, Path: path, Summary: "Send a root file system archive",
+		Parameters:  sum,
 		RequestBody: &huma.RequestBody{Content: map[string]*huma.MediaType{"application/octet-stream": {}}},
 		Responses:   map[string]*huma.Response{"204": {Description: "It is there."}},
 	})
 	a.OpenAPI().AddOperation(&huma.Operation{
-		OperationID: "has-blob", Method: http.MethodHead, Path: path, Summary: "Ask for an archive", Parameters: sum,
-		Responses: map[string]*huma.Response{"204": {Description: "It is there."}, "404": {Description: "It is not."}},
+		OperationID: "has-blob", Method: http.MethodHead, Path: path, Summary: "Ask for an archive",
+		Parameters: sum,
+		Responses: map[string]*huma.Response{"204": {Description: "It is there."},
+			"404": {Description: "It is not."}},
 	})
 	a.OpenAPI().AddOperation(&huma.Operation{
-		OperationID: "get-blob", Method: http.MethodGet, Path: path, Summary: "Fetch an archive", Parameters: sum,
+		OperationID: "get-blob", Method: http.MethodGet, Path: path, Summary: "Fetch an archive",
+		Parameters:  sum,
 		Description: "For other members of the cluster alone: an archive may hold what not everybody may read.",
-		Responses:   map[string]*huma.Response{"200": {Description: "The archive."}, "404": {Description: "It is not here."}},
+		Responses: map[string]*huma.Response{"200": {Description: "The archive."},
+			"404": {Description: "It is not here."}},
 	})
 	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		if _, member := r.Context().Value(memberKey{}).(pki.Member); !member && !caller(r.Context()).Root {
-			writeProblem(w, huma.Error403Forbidden("archives are handed out to members of the cluster alone"))
+			writeProblem(
+				w, huma.Error403Forbidden("archives are handed out to members of the cluster alone"))
 			return
 		}
 		if !s.Blobs.Has(r.PathValue("sha256")) {

@@ -29,7 +29,8 @@ func (in *checkInput) Resolve(ctx huma.Context) []error {
 }
 
 func (s *server) registerChecks(a huma.API) {
-	huma.Get(a, "/v1/slices/{slice}/convergence", s.convergence, describe("convergence", "Whether routing has settled"))
+	huma.Get(a, "/v1/slices/{slice}/convergence", s.convergence,
+		describe("convergence", "Whether routing has settled"))
 	registerEvents(s, a, huma.Operation{
 		OperationID: "check", Method: http.MethodPost, Path: "/v1/slices/{slice}/check",
 		Summary: "Try the slice's checks", Description: "Events `progress`, then one `outcome`.",
@@ -139,8 +140,10 @@ func unchecked(spec *slice.Slice, r api.CheckRequest, h api.UnreachableHost) (fa
 		return []api.CheckResult{{Name: "host " + h.Host, Message: h.Why}}
 	}
 	for _, c := range spec.Checks {
-		if n := spec.Node(c.From); n != nil && n.Host == h.Host && (len(r.Names) == 0 || slices.Contains(r.Names, c.Name)) {
-			failed = append(failed, api.CheckResult{Name: c.Name, Kind: c.Kind, From: c.From, To: c.To, Message: h.Why})
+		if n := spec.Node(c.From); n != nil && n.Host == h.Host &&
+			(len(r.Names) == 0 || slices.Contains(r.Names, c.Name)) {
+			failed = append(failed, api.CheckResult{Name: c.Name, Kind: c.Kind, From: c.From, To: c.To,
+				Message: h.Why})
 		}
 	}
 	return failed

@@ -59,8 +59,8 @@ func (s *server) registerCluster(a huma.API) {
 
 func (s *server) cluster() (Cluster, error) {
 	if s.Cluster == nil {
-		return nil, huma.Error409Conflict("this machine is in no cluster: start its server with --listen ADDRESS, or let " +
-			"it join another one (pergola agent --join)")
+		return nil, huma.Error409Conflict("this machine is in no cluster: start its server with --listen " +
+			"ADDRESS, or let it join another one (pergola agent --join)")
 	}
 	return s.Cluster, nil
 }
@@ -121,8 +121,8 @@ func (s *server) createToken(ctx context.Context, in *tokenInput) (*body[api.Cre
 	}
 	// an agent itself reports which of its users is root
 	if m, ok := ctx.Value(memberKey{}).(pki.Member); ok && m.Role == pki.Agent && in.Body.Role != pki.Agent {
-		return nil, huma.Error403Forbidden(fmt.Sprintf("host %s is an agent, and a server's token gives all of the "+
-			"cluster's secrets: make it on a server", m.Name))
+		return nil, huma.Error403Forbidden(fmt.Sprintf("host %s is an agent, and a server's token gives all "+
+			"of the cluster's secrets: make it on a server", m.Name))
 	}
 	t, err := NewToken(ctx, s.Store.Trust(), c, in.Body)
 	if err != nil {
@@ -139,8 +139,9 @@ type Grants interface {
 // NewToken makes a token, and has the cluster keep what it needs to know of it.
 func NewToken(ctx context.Context, keep Grants, c Cluster, r api.TokenRequest) (api.CreatedToken, error) {
 	if r.Role != pki.Agent && r.Role != pki.Server {
-		return api.CreatedToken{}, huma.Error422UnprocessableEntity("a token is for an agent or for a server, and not for " +
-			string(r.Role))
+		return api.CreatedToken{},
+			huma.Error422UnprocessableEntity("a token is for an agent or for a server, and not for " +
+				string(r.Role))
 	}
 	if r.Life == 0 {
 		r.Life = tokenLife

@@ -13,7 +13,8 @@ import (
 )
 
 func init() {
-	sse.WriteTimeout = math.MaxInt64 / 4 * time.Nanosecond // a client may read as slowly as it likes: it may be a pager
+	// a client may read as slowly as it likes: it may be a pager
+	sse.WriteTimeout = math.MaxInt64 / 4 * time.Nanosecond
 }
 
 type serverKey struct{}

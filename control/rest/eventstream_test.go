@@ -31,8 +31,8 @@ func (in *countInput) Resolve(huma.Context) []error {
 func counting(t *testing.T) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
-	registerEvents(&server{}, newAPI(mux), huma.Operation{OperationID: "count", Method: http.MethodGet, Path: "/count"},
-		map[string]any{"progress": api.CheckProgress{}},
+	registerEvents(&server{}, newAPI(mux), huma.Operation{OperationID: "count", Method: http.MethodGet,
+		Path: "/count"}, map[string]any{"progress": api.CheckProgress{}},
 		func(_ context.Context, _ *countInput, send sse.Sender) error {
 			if err := send.Data(api.CheckProgress{Done: 1, Total: 2}); err != nil {
 				return err
@@ -88,7 +88,8 @@ func TestAStreamIsRefusedWithAStatusOfItsOwn(t *testing.T) {
 		t.Fatalf("%v: %s", err, text)
 	}
 	want := "there is nothing to count"
-	if resp.StatusCode != http.StatusNotFound || p.Status != http.StatusNotFound || p.Detail != want || len(p.Errors) > 0 {
+	if resp.StatusCode != http.StatusNotFound || p.Status != http.StatusNotFound || p.Detail != want ||
+		len(p.Errors) > 0 {
 		t.Errorf("status %d, problem %+v", resp.StatusCode, p)
 	}
 	if got := resp.Header.Get("Content-Type"); got != "application/problem+json" {

@@ -26,15 +26,18 @@ func (s *server) registerExec(mux *http.ServeMux, a huma.API) {
 		OperationID: "exec", Method: http.MethodGet, Path: path, Summary: "Run a command in a node",
 		Description: "A websocket, subprotocol `" + api.ExecProtocol +
 			"`. Messages are binary; the first byte says what the rest is. " +
-			"To the server: 0 input, 4 size of the terminal ({\"rows\":24,\"cols\":80}), 255 no more input. " +
-			"To the client: 1 output, which may be empty, 2 error output, and last 3, {\"status\":0} or {\"problem\":{...}}.",
+			"To the server: 0 input, 4 size of the terminal ({\"rows\":24,\"cols\":80}), 255 no more " +
+			"input. To the client: 1 output, which may be empty, 2 error output, and last 3, " +
+			"{\"status\":0} or {\"problem\":{...}}.",
 		Parameters: []*huma.Param{
 			{Name: "slice", In: "path", Required: true, Schema: text},
 			{Name: "node", In: "path", Required: true, Schema: text},
-			{Name: "command", In: "query", Required: true, Schema: list, Description: "Program and arguments, one each."},
+			{Name: "command", In: "query", Required: true, Schema: list,
+				Description: "Program and arguments, one each."},
 			{Name: "env", In: "query", Schema: list, Description: "NAME=value, beside the node's own."},
 			{Name: "dir", In: "query", Schema: text, Description: "Working directory."},
-			{Name: "tty", In: "query", Schema: &huma.Schema{Type: huma.TypeBoolean}, Description: "Run in a pseudo terminal."},
+			{Name: "tty", In: "query", Schema: &huma.Schema{Type: huma.TypeBoolean},
+				Description: "Run in a pseudo terminal."},
 			{Name: "rows", In: "query", Schema: number}, {Name: "cols", In: "query", Schema: number},
 		},
 		Responses: map[string]*huma.Response{"101": {Description: "The websocket."}},

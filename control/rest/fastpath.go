@@ -13,7 +13,8 @@ import (
 )
 
 func (s *server) registerFastPath(a huma.API) {
-	huma.Get(a, "/v1/slices/{slice}/fastpath", s.fastPath, describe("fastpath", "What the fast path does for a slice"))
+	huma.Get(a, "/v1/slices/{slice}/fastpath", s.fastPath,
+		describe("fastpath", "What the fast path does for a slice"))
 	huma.Get(a, "/v1/slices/{slice}/nodes/{node}/fastpath", s.routerFastPath,
 		describe("node-fastpath", "What the fast path does for a router"))
 	huma.Get(a, "/v1/slices/{slice}/traffic", s.traffic, describe("traffic",
@@ -54,7 +55,8 @@ func (s *server) routerFastPath(ctx context.Context, in *NodeInput) (*body[api.R
 			return &body[api.RouterFastPath]{r}, nil
 		}
 	}
-	return nil, huma.Error404NotFound(in.Node + " is no router: the fast path passes by the kernels of routers alone")
+	return nil, huma.Error404NotFound(
+		in.Node + " is no router: the fast path passes by the kernels of routers alone")
 }
 
 func (s *server) traffic(ctx context.Context, in *PartInput) (*body[api.SliceTraffic], error) {
@@ -81,7 +83,9 @@ func (s *server) traffic(ctx context.Context, in *PartInput) (*body[api.SliceTra
 		all.Tunnels = append(all.Tunnels, t.Tunnels...)
 		maps.Copy(all.Punts, t.Punts)
 	})
-	slices.SortStableFunc(all.Interfaces, func(a, b api.InterfaceTraffic) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortStableFunc(all.Interfaces, func(a, b api.InterfaceTraffic) int {
+		return strings.Compare(a.Node, b.Node)
+	})
 	all.Unreachable = unreachable
 	return answer(all, err)
 }

@@ -135,7 +135,8 @@ func lost(h store.HostState) error {
 	if h.Since.IsZero() {
 		return fmt.Errorf("host %s, which %w: it is lost", h.Name, errLost)
 	}
-	return fmt.Errorf("host %s, which %w: it is lost since %s", h.Name, errLost, h.Since.Local().Format(time.DateTime))
+	return fmt.Errorf("host %s, which %w: it is lost since %s", h.Name, errLost,
+		h.Since.Local().Format(time.DateTime))
 }
 
 // forward answers a request by what another host answers.

@@ -39,7 +39,8 @@ func (s *server) registerHosts(a huma.API) {
 	huma.Get(a, "/v1/hosts/{host}", s.host, describe("get-host", "Everything about a machine"))
 	huma.Get(a, "/v1/hosts/{host}/underlay", s.underlay, describe("underlay",
 		"What went through all tunnels of a machine"))
-	huma.Patch(a, "/v1/hosts/{host}", s.patchHost, describe("change-host", "Cordon, drain or label a machine"), noContent)
+	huma.Patch(a, "/v1/hosts/{host}", s.patchHost,
+		describe("change-host", "Cordon, drain or label a machine"), noContent)
 	huma.Delete(a, "/v1/hosts/{host}", s.removeHost, describe("remove-host", "Forget a machine"), noContent)
 }
 
@@ -121,8 +122,8 @@ func (s *server) hostState(ctx context.Context, name string) (store.HostState, e
 		names = append(names, h.Name)
 	}
 	if len(names) == 0 {
-		return store.HostState{}, huma.Error404NotFound(fmt.Sprintf("there is no host %q: this machine is in no cluster",
-			name))
+		return store.HostState{},
+			huma.Error404NotFound(fmt.Sprintf("there is no host %q: this machine is in no cluster", name))
 	}
 	return store.HostState{}, huma.Error404NotFound(fmt.Sprintf("there is no host %q: the cluster has %s", name,
 		strings.Join(names, ", ")))
@@ -215,12 +216,14 @@ func (s *server) removeHost(ctx context.Context, in *hostRemoveInput) (*struct{}
 	ofTwo := len(voters) == 2 && slices.Contains(voters, in.Host)
 	switch h := one[0]; {
 	case h.Alive && ofTwo && h.Self:
-		return nil, huma.Error409Conflict(fmt.Sprintf("host %s cannot remove itself: run this on the other server", h.Name))
+		return nil, huma.Error409Conflict(
+			fmt.Sprintf("host %s cannot remove itself: run this on the other server", h.Name))
 	case h.Alive && !ofTwo: // force or not: as a server, it would lose its vote and then be refused here
-		return nil, huma.Error409Conflict(fmt.Sprintf("host %s is alive, and would come back: stop its server first", h.Name))
+		return nil, huma.Error409Conflict(
+			fmt.Sprintf("host %s is alive, and would come back: stop its server first", h.Name))
 	case h.Nodes > 0 && !in.Force:
-		return nil, huma.Error409Conflict(fmt.Sprintf("host %s has %d nodes of %s: move them away first (pergola host "+
-			"drain %[1]s)", h.Name, h.Nodes, sliceNames(h.Slices)))
+		return nil, huma.Error409Conflict(fmt.Sprintf("host %s has %d nodes of %s: move them away first "+
+			"(pergola host drain %[1]s)", h.Name, h.Nodes, sliceNames(h.Slices)))
 	}
 	if err := s.removeMember(ctx, in.Host); err != nil {
 		return nil, problem(err)
@@ -245,8 +248,8 @@ func (s *server) awaitLoss(ctx context.Context, host string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return huma.Error409Conflict(fmt.Sprintf("%s is no server any more, and alive: stop it, and remove the host then",
-				host))
+			return huma.Error409Conflict(fmt.Sprintf("%s is no server any more, and alive: stop it, "+
+				"and remove the host then", host))
 		case <-time.After(lossLook):
 		}
 	}

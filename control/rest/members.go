@@ -13,7 +13,8 @@ import (
 )
 
 func (s *server) registerMembers(a huma.API) {
-	huma.Get(a, "/v1/cluster", s.status, describe("cluster", "The cluster, its servers and whether they have a quorum"))
+	huma.Get(a, "/v1/cluster", s.status,
+		describe("cluster", "The cluster, its servers and whether they have a quorum"))
 }
 
 func (s *server) status(ctx context.Context, _ *struct{}) (*body[api.ClusterStatus], error) {
@@ -44,8 +45,8 @@ func (s *server) status(ctx context.Context, _ *struct{}) (*body[api.ClusterStat
 		return nil, problem(err)
 	}
 	for _, m := range members {
-		st.Servers = append(st.Servers, api.Member{Name: m.Name, Peer: m.PeerURL, Answers: m.Answers, Leader: m.Leader,
-			Learner: m.Learner})
+		st.Servers = append(st.Servers, api.Member{Name: m.Name, Peer: m.PeerURL, Answers: m.Answers,
+			Leader: m.Leader, Learner: m.Learner})
 	}
 	st.Trouble = troubleOf(st.Servers)
 	if even := EvenServers(Started(members)); even != "" {
@@ -68,7 +69,8 @@ func troubleOf(servers []api.Member) string {
 	}
 	switch {
 	case answer <= voters/2 && voters > 0:
-		return fmt.Sprintf("%v (%d of %d servers answer): reading works, changes do not", store.ErrNoQuorum, answer, voters)
+		return fmt.Sprintf("%v (%d of %d servers answer): reading works, changes do not", store.ErrNoQuorum,
+			answer, voters)
 	case !leads && voters > 0:
 		return "the servers have no leader: an election is under way"
 	}
@@ -84,15 +86,16 @@ func AuthorityEnds(at, now time.Time) string {
 	if left > AuthoritySoon {
 		return ""
 	}
-	const advice = "from then on no machine believes another: make a new one before (pergola server --new-authority)"
+	const advice = "from then on no machine believes another: make a new one before (pergola " +
+		"server --new-authority)"
 	stamp := at.UTC().Format(time.RFC3339)
 	if left <= 0 {
 		return "the cluster's certificate authority ended at " + stamp +
-			", so no machine believes another: one server alone makes a new one (pergola server --new-authority); several had " +
-			"to be made one before"
+			", so no machine believes another: one server alone makes a new one (pergola server " +
+			"--new-authority); several had to be made one before"
 	}
-	return fmt.Sprintf("the cluster's certificate authority ends at %s, in %d days; %s", stamp, int(left/(24*time.Hour)),
-		advice)
+	return fmt.Sprintf("the cluster's certificate authority ends at %s, in %d days; %s", stamp,
+		int(left/(24*time.Hour)), advice)
 }
 
 // Started counts the servers that have come to stay. One that was let in and never started has no name, and decides
@@ -116,8 +119,8 @@ func EvenServers(n int) string {
 	case n == 2:
 		return "both servers must answer for anything to be changed, so two are worse than one: " + advice
 	}
-	return fmt.Sprintf("%d of %d servers must answer for anything to be changed, so they stand the loss of %d, as %d "+
-		"do: %s", n/2+1, n, n/2-1, n-1, advice)
+	return fmt.Sprintf("%d of %d servers must answer for anything to be changed, so they stand the "+
+		"loss of %d, as %d do: %s", n/2+1, n, n/2-1, n-1, advice)
 }
 
 // voters names the servers that keep the store, if they do.

@@ -19,8 +19,8 @@ type Measured interface {
 
 func (s *server) registerMetrics(mux *http.ServeMux) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		sliceMetrics{s})
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), sliceMetrics{s})
 	if m, ok := s.Agent.(Measured); ok {
 		registry.MustRegister(m.Collectors()...)
 	}
@@ -32,9 +32,11 @@ type sliceMetrics struct{ *server }
 
 var (
 	slicesMetric = prometheus.NewDesc("pergola_slices", "Slices in the store.", nil, nil)
-	nodesMetric  = prometheus.NewDesc("pergola_nodes", "Nodes of a slice in a phase.", []string{"slice", "phase"}, nil)
-	linksMetric  = prometheus.NewDesc("pergola_links", "Links of a slice by state.", []string{"slice", "state"}, nil)
-	aliveMetric  = prometheus.NewDesc("pergola_host_alive",
+	nodesMetric  = prometheus.NewDesc("pergola_nodes", "Nodes of a slice in a phase.",
+		[]string{"slice", "phase"}, nil)
+	linksMetric = prometheus.NewDesc("pergola_links", "Links of a slice by state.",
+		[]string{"slice", "state"}, nil)
+	aliveMetric = prometheus.NewDesc("pergola_host_alive",
 		"1 where a machine of the cluster is alive, 0 where it is lost.", []string{"host"}, nil)
 	takesMetric = prometheus.NewDesc("pergola_host_schedulable",
 		"1 where a machine of the cluster takes new nodes, if it is alive.", []string{"host"}, nil)
@@ -48,8 +50,8 @@ var (
 
 // Describe implements prometheus.Collector.
 func (sliceMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{slicesMetric, nodesMetric, linksMetric, settledMetric, aliveMetric, takesMetric,
-		placedMetric, loadMetric} {
+	for _, d := range []*prometheus.Desc{slicesMetric, nodesMetric, linksMetric, settledMetric, aliveMetric,
+		takesMetric, placedMetric, loadMetric} {
 		ch <- d
 	}
 }
@@ -113,7 +115,8 @@ func (m sliceMetrics) collectHosts(ctx context.Context, ch chan<- prometheus.Met
 	yes := map[bool]float64{true: 1}
 	for _, h := range hosts.Body {
 		for d, n := range map[*prometheus.Desc]float64{
-			aliveMetric: yes[h.Alive], takesMetric: yes[!h.Policy.Cordoned && !h.Policy.Draining && h.Problem == ""],
+			aliveMetric:  yes[h.Alive],
+			takesMetric:  yes[!h.Policy.Cordoned && !h.Policy.Draining && h.Problem == ""],
 			placedMetric: float64(h.Nodes), loadMetric: h.Load,
 		} {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, h.Name)

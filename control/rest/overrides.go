@@ -27,7 +27,8 @@ type linkPatchInput struct {
 }
 
 func (s *server) registerOverrides(a huma.API) {
-	for _, verb := range []api.NodeVerb{api.NodeStart, api.NodeStop, api.NodePause, api.NodeResume, api.NodeRestart} {
+	for _, verb := range []api.NodeVerb{api.NodeStart, api.NodeStop, api.NodePause, api.NodeResume,
+		api.NodeRestart} {
 		huma.Post(a, "/v1/slices/{slice}/nodes/{node}/"+string(verb),
 			func(ctx context.Context, in *NodeInput) (*struct{}, error) {
 				return nil, problem(s.Controller.SetPower(ctx, in.Slice, in.Node, verb))
@@ -39,9 +40,10 @@ func (s *server) registerOverrides(a huma.API) {
 				return nil, problem(s.Controller.SetLinkUp(ctx, in.Slice, in.Link, up))
 			}, describe("link-"+word, "Take a link "+word), noContent)
 	}
-	huma.Patch(a, "/v1/slices/{slice}/links/{link}", func(ctx context.Context, in *linkPatchInput) (*struct{}, error) {
-		return nil, problem(s.Controller.SetLink(ctx, in.Slice, in.Link, in.Body))
-	}, describe("set-link", "Change how a running link treats frames"), noContent)
+	huma.Patch(a, "/v1/slices/{slice}/links/{link}",
+		func(ctx context.Context, in *linkPatchInput) (*struct{}, error) {
+			return nil, problem(s.Controller.SetLink(ctx, in.Slice, in.Link, in.Body))
+		}, describe("set-link", "Change how a running link treats frames"), noContent)
 	huma.Delete(a, "/v1/slices/{slice}/links/{link}", func(ctx context.Context, in *LinkInput) (*struct{}, error) {
 		return nil, problem(s.Controller.ResetLink(ctx, in.Slice, in.Link))
 	}, describe("reset-link", "Give a link the file's values again"), noContent)

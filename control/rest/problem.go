@@ -111,7 +111,8 @@ func statusOf(err error) int {
 func writeProblem(w http.ResponseWriter, err error) {
 	var p *api.Problem
 	if !errors.As(problem(err), &p) {
-		p = &api.Problem{Status: http.StatusInternalServerError, Title: "Internal Server Error", Detail: err.Error()}
+		p = &api.Problem{Status: http.StatusInternalServerError, Title: "Internal Server Error",
+			Detail: err.Error()}
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)

@@ -25,7 +25,8 @@ func (in *progressInput) Resolve(ctx huma.Context) []error {
 func (s *server) registerProgress(a huma.API) {
 	registerEvents(s, a, huma.Operation{
 		OperationID: "watch-slice", Method: http.MethodGet, Path: "/v1/slices/{slice}/progress",
-		Summary: "What the host reports, as it changes", Description: "Events `progress`; the last has `gone` set.",
+		Summary:     "What the host reports, as it changes",
+		Description: "Events `progress`; the last has `gone` set.",
 	}, map[string]any{"progress": api.Progress{}}, s.progress)
 }
 

@@ -41,10 +41,12 @@ func (s *server) registerSlices(a huma.API) {
 		func(op *huma.Operation) {
 			op.MaxBodyBytes, op.BodyReadTimeout = maxTopology, topologyTimeout
 		})
-	huma.Post(a, "/v1/slices/{slice}/retry", s.retry, describe("retry-slice", "Try again at once what failed"), noContent)
-	huma.Delete(a, "/v1/slices/{slice}", s.delete, describe("delete-slice", "Remove a slice"), func(op *huma.Operation) {
-		op.DefaultStatus = http.StatusAccepted
-	})
+	huma.Post(a, "/v1/slices/{slice}/retry", s.retry,
+		describe("retry-slice", "Try again at once what failed"), noContent)
+	huma.Delete(a, "/v1/slices/{slice}", s.delete, describe("delete-slice", "Remove a slice"),
+		func(op *huma.Operation) {
+			op.DefaultStatus = http.StatusAccepted
+		})
 }
 
 func (s *server) list(ctx context.Context, _ *struct{}) (*body[[]api.Summary], error) {
@@ -82,7 +84,8 @@ func (s *server) placedOn(ctx context.Context, r store.Record) []string {
 func summarize(r store.Record, st slice.Status) api.Summary {
 	sum := api.Summary{
 		Name: r.Name, ID: r.ID, Generation: r.Generation, Nodes: r.Nodes, Links: r.Links, Deleting: r.Deleting,
-		Settled: st.Settled && st.Generation == r.Generation && !r.Deleting, Updated: r.Updated, Errors: st.Errors,
+		Settled: st.Settled && st.Generation == r.Generation && !r.Deleting, Updated: r.Updated,
+		Errors: st.Errors,
 	}
 	for _, n := range st.Nodes {
 		switch n.Phase {
@@ -118,7 +121,8 @@ func (s *server) apply(ctx context.Context, in *applyInput) (*body[api.Applied],
 	case "":
 		t.Name = in.Slice
 	default:
-		return nil, huma.Error422UnprocessableEntity(fmt.Sprintf("the topology is called %s, the slice %s", t.Name, in.Slice))
+		return nil, huma.Error422UnprocessableEntity(fmt.Sprintf("the topology is called %s, the slice %s",
+			t.Name, in.Slice))
 	}
 	plan, spec, err := s.Controller.Apply(ctx, caller(ctx), t, in.DryRun)
 	if err != nil {

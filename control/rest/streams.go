@@ -23,8 +23,8 @@ type captureInput struct {
 }
 
 func (s *server) registerStreams(a huma.API) {
-	huma.Get(a, "/v1/slices/{slice}/nodes/{node}/logs", s.logs, describe("node-logs", "What a node's first process wrote"),
-		streams("text/plain", "The output."))
+	huma.Get(a, "/v1/slices/{slice}/nodes/{node}/logs", s.logs,
+		describe("node-logs", "What a node's first process wrote"), streams("text/plain", "The output."))
 	huma.Get(a, "/v1/slices/{slice}/nodes/{node}/interfaces/{interface}/capture", s.capture,
 		describe("capture", "Frames of an interface"),
 		streams("application/vnd.tcpdump.pcap", "A pcap file that grows."))

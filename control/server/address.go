@@ -32,8 +32,9 @@ func parseAddress(flag, text string) (netip.AddrPort, error) {
 	}
 	a, err := netip.ParseAddrPort(text)
 	if err != nil || a.Port() == 0 || a.Port() > 65535-etcdPeerPort {
-		return netip.AddrPort{}, fmt.Errorf("%s %q: write ADDRESS or ADDRESS:PORT, such as 192.0.2.1 or [2001:db8::1]:%d",
-			flag, text, apiPort)
+		return netip.AddrPort{}, fmt.Errorf(
+			"%s %q: write ADDRESS or ADDRESS:PORT, such as 192.0.2.1 or [2001:db8::1]:%d", flag,
+			text, apiPort)
 	}
 	return a, nil
 }
@@ -106,7 +107,8 @@ func firstGlobal(name string) (netip.Addr, error) {
 
 // routed asks the kernel for the source address of packets to the internet. Nothing is sent.
 func routed() (netip.Addr, bool) {
-	c, err := net.Dial("udp", net.JoinHostPort("192.0.2.1", strconv.Itoa(apiPort))) //nolint:noctx // UDP: nothing is sent
+	to := net.JoinHostPort("192.0.2.1", strconv.Itoa(apiPort))
+	c, err := net.Dial("udp", to) //nolint:noctx // UDP: nothing is sent
 	if err != nil {
 		return netip.Addr{}, false
 	}

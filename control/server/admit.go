@@ -111,7 +111,8 @@ func (c *cluster) checkToken(ctx context.Context, r api.JoinRequest) error {
 func (c *cluster) checkPlace(ctx context.Context, r api.JoinRequest) (netip.AddrPort, error) {
 	if !hostName.MatchString(r.Name) {
 		return netip.AddrPort{}, huma.Error422UnprocessableEntity(
-			fmt.Sprintf("%.80q is no name for a host: letters, digits, dots and hyphens, at most 63", r.Name))
+			fmt.Sprintf("%.80q is no name for a host: letters, digits, dots and hyphens, at most 63",
+				r.Name))
 	}
 	address, err := netip.ParseAddrPort(r.API)
 	if err != nil || address.Addr().IsUnspecified() {
@@ -124,22 +125,26 @@ func (c *cluster) checkPlace(ctx context.Context, r api.JoinRequest) (netip.Addr
 	}
 	for _, h := range hosts {
 		switch {
-		case h.Machine == r.Machine && (h.Name != r.Name || !h.Alive): // the same machine again, or under another name
+		case h.Machine == r.Machine && (h.Name != r.Name || !h.Alive):
+			// The same machine joins again, or under another name.
 		case h.Machine == r.Machine: // the machine's ID is its own claim, and no secret: it proves nothing
 			return address, fmt.Errorf("%w: %s is a host already, and alive at %s: "+
 				"if that is this machine, stop Pergola on it, and try again some seconds later",
 				store.ErrNameTaken, r.Name, h.API)
-		case h.Name == r.Name && !h.Alive: // two machines may have one host name, and the other one may be back soon
+		case h.Name == r.Name && !h.Alive:
+			// Two machines may have one host name, and the other one may be back soon.
 			return address, fmt.Errorf("%w: %s is a host already, at %s, which is lost at the moment: "+
 				"choose another name (--host NAME), or, if this machine is to take its place, "+
 				"remove it before (pergola host rm %[2]s)", store.ErrNameTaken, r.Name, h.API)
 		case !h.Alive:
 		case h.Name == r.Name:
-			return address, fmt.Errorf("%w: %s is a host already, and alive at %s: choose another name (--host NAME)",
+			return address, fmt.Errorf(
+				"%w: %s is a host already, and alive at %s: choose another name (--host NAME)",
 				store.ErrNameTaken, r.Name, h.API)
 		case h.API == r.API:
-			return address, huma.Error409Conflict(fmt.Sprintf("%s is the address of host %s, which is alive: "+
-				"say by which one others reach this machine (--listen or --advertise ADDRESS)", r.API, h.Name))
+			return address, huma.Error409Conflict(fmt.Sprintf("%s is the address of host %s, which is "+
+				"alive: say by which one others reach this machine (--listen or --advertise ADDRESS)",
+				r.API, h.Name))
 		}
 	}
 	return address, c.checkServers(ctx, r.Name)
@@ -153,7 +158,8 @@ func (c *cluster) checkServers(ctx context.Context, name string) error {
 	members, err := c.store.Members(ctx)
 	if err == nil && slices.ContainsFunc(members, func(m store.Member) bool { return m.Name == name }) {
 		err = fmt.Errorf("%w: %s is a server of the cluster: choose another name (--host NAME), or, "+
-			"if this machine is to take its place, remove it before (pergola host rm %[2]s)", store.ErrNameTaken, name)
+			"if this machine is to take its place, remove it before (pergola host rm %[2]s)",
+			store.ErrNameTaken, name)
 	}
 	return err
 }
@@ -191,7 +197,8 @@ func (c *cluster) sign(ctx context.Context, m pki.Member, request []byte) ([]byt
 	if err != nil {
 		return nil, huma.Error422UnprocessableEntity(err.Error())
 	}
-	if err := c.checkMember(ctx, cert); err != nil { // the request has another key than that by which the host joined
+	// the request has another key than that by which the host joined
+	if err := c.checkMember(ctx, cert); err != nil {
 		return nil, huma.Error403Forbidden(err.Error())
 	}
 	return pki.EncodeCertificate(cert), nil

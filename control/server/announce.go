@@ -36,7 +36,8 @@ func (s *server) announce(ctx context.Context) {
 		return
 	}
 	fmt.Fprintf(s.Out, "Another machine joins by this command, within a day, as root:\n\n  %s\n\n"+
-		"`pergola token create` prints another one; with --role server, for a machine that keeps the cluster's state, too.\n",
+		"`pergola token create` prints another one; with --role server, for a machine that keeps the "+
+		"cluster's state, too.\n",
 		line)
 }
 

@@ -28,8 +28,9 @@ func serve(t *testing.T, change ...func(*Config)) (*client.Client, Config) {
 	t.Helper()
 	dir := t.TempDir()
 	cfg := Config{
-		StateDir: filepath.Join(dir, "run"), DataDir: filepath.Join(dir, "lib"), LogDir: filepath.Join(dir, "log"),
-		Host: "testhost", NewAgent: newFake, Log: quiet(),
+		StateDir: filepath.Join(dir, "run"), DataDir: filepath.Join(dir, "lib"),
+		LogDir: filepath.Join(dir, "log"),
+		Host:   "testhost", NewAgent: newFake, Log: quiet(),
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -250,8 +251,11 @@ func TestCheckReportsProgressAndResults(t *testing.T) {
 	c, _ := serve(t)
 	up(t, c, pair("net"))
 	var seen []api.CheckProgress
-	results, err := c.Check(t.Context(), "net", api.CheckRequest{}, func(p api.CheckProgress) { seen = append(seen, p) })
-	if err != nil || len(results) != 2 || results[1].Message != "no answer" || len(seen) != 2 || seen[1].Failed != 1 {
+	results, err := c.Check(t.Context(), "net", api.CheckRequest{}, func(p api.CheckProgress) {
+		seen = append(seen, p)
+	})
+	if err != nil || len(results) != 2 || results[1].Message != "no answer" || len(seen) != 2 ||
+		seen[1].Failed != 1 {
 		t.Errorf("results %+v, progress %+v, %v", results, seen, err)
 	}
 	_, err = c.Check(t.Context(), "net", api.CheckRequest{Timeout: 13}, nil)
@@ -319,7 +323,8 @@ func TestBlobsAreCheckedAndNeeded(t *testing.T) {
 func TestMetricsCountNodes(t *testing.T) {
 	c, cfg := serve(t)
 	up(t, c, pair("net"))
-	web := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	web := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (
+		net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", cfg.Socket)
 	}}}
 	defer web.CloseIdleConnections()

@@ -21,13 +21,14 @@ func (s *server) renewAuthority(ctx context.Context, d *identityDir) error {
 	m := d.member
 	switch {
 	case s.Join != "" || s.Token != "":
-		return errors.New("--new-authority is for the cluster that this machine is in: leave out --join and the token")
+		return errors.New("--new-authority is for the cluster that this machine is in: leave " +
+			"out --join and the token")
 	case m.Role != pki.Server:
 		return fmt.Errorf("this machine is one of the %s: --new-authority is for a server",
 			wording.Plural(m.Role.Word()))
 	case m.Foreign || len(s.Etcd) > 0:
-		return errors.New("the state of this cluster is in another etcd (--etcd), by which nobody can see that " +
-			"no other server runs: such a cluster has to be made anew")
+		return errors.New("the state of this cluster is in another etcd (--etcd), by which nobody can see " +
+			"that no other server runs: such a cluster has to be made anew")
 	}
 	st, err := s.openAlone(ctx)
 	if errors.Is(err, store.ErrNotAlone) {
@@ -63,8 +64,8 @@ func (s *server) renewAuthority(ctx context.Context, d *identityDir) error {
 	}
 	d.identity.Store(next.identity.Load())
 	if s.Out != nil {
-		fmt.Fprintf(s.Out, "The cluster has a new authority. No other machine believes it: on each, stop Pergola, "+
-			"remove %s (where a server was, %s too), and let it join again\n"+
+		fmt.Fprintf(s.Out, "The cluster has a new authority. No other machine believes it: on each, stop "+
+			"Pergola, remove %s (where a server was, %s too), and let it join again\n"+
 			"by the command that `pergola token create` prints here. What runs there runs on meanwhile.\n",
 			d.dir, filepath.Join(s.DataDir, "store"))
 	}

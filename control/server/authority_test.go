@@ -64,7 +64,8 @@ func TestNewAuthority(t *testing.T) {
 	by.TLSClientConfig = pki.ClientConfig(func() *pki.Identity { return was.identity.Load() })
 	by.TLSClientConfig.VerifyConnection = nil
 	defer by.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+h1.cfg.Listen+":7470/v1/slices", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		"https://"+h1.cfg.Listen+":7470/v1/slices", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +155,8 @@ func TestServerThatNeverStartedDoesNotPreventANewAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := askToJoin(t.Context(), h1.cfg.Listen+":7470", token, api.JoinRequest{
-		Token: token.Text(), Request: request, Role: pki.Server, Name: "h2", Machine: "b", API: failed.Listen + ":7470",
+		Token: token.Text(), Request: request, Role: pki.Server, Name: "h2", Machine: "b",
+		API: failed.Listen + ":7470",
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -184,14 +186,17 @@ func TestAuthorityThatEndsIsReported(t *testing.T) {
 	reported, err := bus.Next(ctx, 0)
 	if err != nil || reported[0].Kind != events.AuthorityEnds ||
 		!strings.Contains(reported[0].Message,
-			" days; from then on no machine believes another: make a new one before (pergola server --new-authority)") {
+			" days; from then on no machine believes another: make a new one before (pergola "+
+				"server --new-authority)") {
 		t.Errorf("reported %+v %v", reported, err)
 	}
 	for left, words := range map[time.Duration]string{
-		rest.AuthoritySoon + time.Hour: "", rest.AuthoritySoon - time.Hour: "in 179 days", time.Hour: "in 0 days",
+		rest.AuthoritySoon + time.Hour: "", rest.AuthoritySoon - time.Hour: "in 179 days",
+		time.Hour:  "in 0 days",
 		-time.Hour: "ended at ",
 	} {
-		if got := rest.AuthorityEnds(now.Add(left), now); (got == "") != (words == "") || !strings.Contains(got, words) {
+		if got := rest.AuthorityEnds(now.Add(left), now); (got == "") != (words == "") ||
+			!strings.Contains(got, words) {
 			t.Errorf("%v before its end: %q", left, got)
 		}
 	}

@@ -96,7 +96,8 @@ func missing(spec *slice.Slice, host string, have blob.Dir) (sums []string) {
 	seen := map[string]bool{}
 	for i := range spec.Nodes {
 		n := &spec.Nodes[i]
-		if n.Host == host && n.Rootfs.Kind == slice.RootfsTar && !seen[n.Rootfs.Ref] && !have.Has(n.Rootfs.Ref) {
+		if n.Host == host && n.Rootfs.Kind == slice.RootfsTar && !seen[n.Rootfs.Ref] &&
+			!have.Has(n.Rootfs.Ref) {
 			seen[n.Rootfs.Ref] = true
 			sums = append(sums, n.Rootfs.Ref)
 		}

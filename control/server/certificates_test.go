@@ -62,9 +62,10 @@ func TestOnlyMembersAreServed(t *testing.T) {
 	by := newTransport()
 	by.TLSClientConfig = pki.JoinConfig(token)
 	defer by.CloseIdleConnections()
-	for path, status := range map[string]int{"/v1/slices": 401, "/v1/tokens": 401, "/v1/renew": 401, "/metrics": 401,
-		"/v1/blobs/x": 401, "/v1/join": 405} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+h1.cfg.Listen+":7470"+path, nil)
+	for path, status := range map[string]int{"/v1/slices": 401, "/v1/tokens": 401, "/v1/renew": 401,
+		"/metrics": 401, "/v1/blobs/x": 401, "/v1/join": 405} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			"https://"+h1.cfg.Listen+":7470"+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +143,8 @@ func TestRemovedHostsAreRefused(t *testing.T) {
 	joined(t, h1, "h2", pki.Agent)
 	h3 := joined(t, h1, "h3", pki.Agent)
 	for _, at := range []*member{h1, h3} {
-		if status, text := askAt(at, http.MethodGet, "/v1/slices", "0 0 true"); status != http.StatusForbidden ||
+		if status, text := askAt(at, http.MethodGet, "/v1/slices",
+			"0 0 true"); status != http.StatusForbidden ||
 			!strings.Contains(text, "another machine joined the cluster as host h2, at 20") {
 			t.Errorf("a host whose name another machine has, at %s: %d %s", at.cfg.Host, status, text)
 		}
@@ -157,7 +159,8 @@ func TestRemovedHostsAreRefused(t *testing.T) {
 		return nil
 	})
 	if text := strings.Join(reported, "\n"); err != nil ||
-		strings.Count(text, "which was host h2, was refused: another machine joined") != 2 { // by h1 and by h3, once each
+		// by h1 and by h3, once each
+		strings.Count(text, "which was host h2, was refused: another machine joined") != 2 {
 		t.Errorf("h1 reports %q %v", reported, err)
 	}
 	if err := os.RemoveAll(filepath.Join(again.DataDir, "cluster")); err != nil {

@@ -38,8 +38,9 @@ type cluster struct {
 
 func newCluster(d *identityDir, machine string, log *slog.Logger, bus *events.Bus) *cluster {
 	return &cluster{
-		dir: d, machine: machine, log: log, renewal: pki.Renewal, refusals: newRefusals(log, bus), member: d.member,
-		peers: map[string]*http.Transport{},
+		dir: d, machine: machine, log: log, renewal: pki.Renewal, refusals: newRefusals(log, bus),
+		member: d.member,
+		peers:  map[string]*http.Transport{},
 	}
 }
 
@@ -120,10 +121,12 @@ func (c *cluster) publishCA(ctx context.Context) error {
 		return err
 	}
 	err = c.store.Trust().PutAuthority(ctx, pki.EncodeCertificate(c.identity().Authority), key)
-	if errors.Is(err, store.ErrAuthority) { // stored by an earlier start that was killed here, or by another cluster
+	// stored by an earlier start that was killed here, or by another cluster
+	if errors.Is(err, store.ErrAuthority) {
 		if _, err = c.signingAuthority(ctx); err != nil {
 			_ = os.RemoveAll(c.dir.path("")) // no machine has joined by it
-			return fmt.Errorf("%w: a cluster was made in it before: join that one (pergola server --join)", err)
+			return fmt.Errorf("%w: a cluster was made in it before: join that one (pergola server --join)",
+				err)
 		}
 	}
 	if err != nil {

@@ -53,7 +53,8 @@ func machineConfig(t *testing.T, name string) Config {
 	t.Helper()
 	dir := t.TempDir()
 	return Config{
-		StateDir: filepath.Join(dir, "run"), DataDir: filepath.Join(dir, "lib"), LogDir: filepath.Join(dir, "log"),
+		StateDir: filepath.Join(dir, "run"), DataDir: filepath.Join(dir, "lib"),
+		LogDir: filepath.Join(dir, "log"),
 		Socket: filepath.Join(dir, "s"), Host: name, NewAgent: newFake, Log: quiet(), Version: "v-test",
 		Membership: Membership{Listen: nextAddress()},
 	}
@@ -156,13 +157,15 @@ func TestTwoMachinesAnswerAsOne(t *testing.T) {
 	for _, m := range []*member{h1, h2} {
 		for node, host := range applied.Placement {
 			var out bytes.Buffer
-			status, err := m.Exec(t.Context(), "net", node, api.ExecRequest{Command: []string{"where"}, Stdout: &out})
+			status, err := m.Exec(t.Context(), "net", node,
+				api.ExecRequest{Command: []string{"where"}, Stdout: &out})
 			if err != nil || status != 0 || out.String() != host {
 				t.Errorf("exec in %s from %s: %d %q %v", node, m.cfg.Host, status, out.String(), err)
 			}
 			out.Reset()
 			status, err = m.Exec(t.Context(), "net", node,
-				api.ExecRequest{Command: []string{"cat"}, Stdin: strings.NewReader("typed"), Stdout: &out})
+				api.ExecRequest{Command: []string{"cat"}, Stdin: strings.NewReader("typed"),
+					Stdout: &out})
 			if err != nil || status != 0 || out.String() != "typed" {
 				t.Errorf("cat in %s from %s: %d %q %v", node, m.cfg.Host, status, out.String(), err)
 			}
@@ -192,7 +195,8 @@ func TestTwoMachinesAnswerAsOne(t *testing.T) {
 			kinds = append(kinds, fmt.Sprint(e.Kind, " ", e.Message))
 			return nil
 		})
-		if err != nil || !slices.Contains(kinds, "node-changed h1") || !slices.Contains(kinds, "node-changed h2") {
+		if err != nil || !slices.Contains(kinds, "node-changed h1") ||
+			!slices.Contains(kinds, "node-changed h2") {
 			t.Errorf("events from %s: %v %v", m.cfg.Host, kinds, err)
 		}
 	}
@@ -249,7 +253,8 @@ func checkMerged(t *testing.T, m *member) {
 	}
 	var last api.CheckProgress
 	results, err := m.Check(ctx, "net", api.CheckRequest{AllPairs: true}, func(p api.CheckProgress) { last = p })
-	if err != nil || len(results) != 2 || results[0].Message != "h1" || results[1].Message != "h2" || last.Done != 2 {
+	if err != nil || len(results) != 2 || results[0].Message != "h1" || results[1].Message != "h2" ||
+		last.Done != 2 {
 		t.Errorf("check from %s: %+v %+v %v", from, results, last, err)
 	}
 }
@@ -312,7 +317,8 @@ func TestHostsAreCordonedAndLabelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, err := h1.Host(t.Context(), "h2")
-	if err != nil || !h.Policy.Cordoned || h.Policy.Draining || len(h.AllLabels()) != 1 || h.AllLabels()["ssd"] != "yes" {
+	if err != nil || !h.Policy.Cordoned || h.Policy.Draining || len(h.AllLabels()) != 1 ||
+		h.AllLabels()["ssd"] != "yes" {
 		t.Errorf("%+v %v", h, err)
 	}
 	refused(t, h1.SetHost(t.Context(), "h3", patch), http.StatusNotFound, `no host "h3"`, "h1, h2")

@@ -36,7 +36,8 @@ func openConsents(dataDir string) (*consents, error) {
 		err = json.Unmarshal(text, terms)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what slices may have of this machine in %s: %w", c.dir.path(consentFile), err)
+		return nil, fmt.Errorf("read what slices may have of this machine in %s: %w",
+			c.dir.path(consentFile), err)
 	}
 	c.terms.Store(terms)
 	return c, nil

@@ -32,11 +32,16 @@ func TestConsentsAreStored(t *testing.T) {
 	}
 	stored := false
 	read, write := slice.Hold{Path: "/etc/frr"}, slice.Hold{Path: "/var/lab", Write: true}
-	if err := c.Give("lab", []slice.Hold{read, write}, func() error { stored = true; return nil }); err != nil || !stored {
+	if err := c.Give("lab", []slice.Hold{read, write}, func() error {
+		stored = true
+		return nil
+	}); err != nil || !stored {
 		t.Fatalf("stored %v: %v", stored, err)
 	}
 	silence := errors.New("no answer")
-	if err := c.Give("lab", []slice.Hold{{Path: "/var/new"}}, func() error { return silence }); !errors.Is(err, silence) {
+	if err := c.Give("lab", []slice.Hold{{Path: "/var/new"}}, func() error {
+		return silence
+	}); !errors.Is(err, silence) {
 		t.Error(err)
 	}
 	for _, h := range []slice.Hold{read, write, {Path: "/var/new"}} { // it is not known which of both versions runs
@@ -98,7 +103,8 @@ func TestConsentEndsWithTheSlice(t *testing.T) {
 	c.store = s
 	give := func() error {
 		return c.Give("lab", []slice.Hold{{Path: "/srv"}}, func() error {
-			return s.PutSlice(t.Context(), &slice.Slice{Name: "lab", Nodes: []slice.Node{{Name: "a", Kind: slice.Router}}}, 0)
+			return s.PutSlice(t.Context(),
+				&slice.Slice{Name: "lab", Nodes: []slice.Node{{Name: "a", Kind: slice.Router}}}, 0)
 		})
 	}
 	if err := give(); err != nil {

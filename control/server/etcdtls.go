@@ -22,11 +22,13 @@ func (e EtcdTLS) config(endpoints []string) (*tls.Config, error) {
 		return nil, nil
 	}
 	if len(endpoints) == 0 {
-		return nil, errors.New("certificates for etcd, but no etcd: name its endpoints (--etcd https://HOST:2379)")
+		return nil, errors.New("certificates for etcd, but no etcd: name its endpoints " +
+			"(--etcd https://HOST:2379)")
 	}
 	for _, endpoint := range endpoints {
 		if strings.HasPrefix(endpoint, "http://") {
-			return nil, fmt.Errorf("use certificates for etcd at %s: it is spoken to without TLS; write https://", endpoint)
+			return nil, fmt.Errorf("use certificates for etcd at %s: it is spoken to "+
+				"without TLS; write https://", endpoint)
 		}
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}

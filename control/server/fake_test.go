@@ -50,11 +50,13 @@ func (f *fakeAgent) Run(ctx context.Context) error {
 			Name: f.cfg.Host, Machine: m.Machine, Address: m.Address, API: m.API, Cores: 8, Memory: 8 << 30,
 			Labels: m.Labels, Version: m.Version,
 			Allows: f.cfg.Consents.Terms().Allowance,
-			Underlays: []hosts.Underlay{{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(m.Address, 24)}, MTU: 1500,
-				XDP: "native"}},
+			Underlays: []hosts.Underlay{
+				{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(m.Address, 24)}, MTU: 1500,
+					XDP: "native"}},
 		}
 		lease, err := f.cfg.Store.Register(ctx, host, fakeTTL)
-		for err != nil && !errors.Is(err, store.ErrNoHost) && !errors.Is(err, store.ErrNameTaken) && ctx.Err() == nil {
+		for err != nil && !errors.Is(err, store.ErrNoHost) && !errors.Is(err, store.ErrNameTaken) &&
+			ctx.Err() == nil {
 			select { // asks again, as agents do, until the servers answer
 			case <-ctx.Done():
 			case <-time.After(50 * time.Millisecond):

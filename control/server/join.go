@@ -92,7 +92,8 @@ func joinAdvice(err error) string {
 	case errors.As(err, new(*api.Problem)):
 		return ""
 	case errors.As(err, &record), strings.Contains(err.Error(), "remote error: tls:"):
-		return fmt.Sprintf(": no API answers at that port: is it the one (%d) that `pergola token create` prints?", apiPort)
+		return fmt.Sprintf(": no API answers at that port: is it the one (%d) that "+
+			"`pergola token create` prints?", apiPort)
 	case errors.As(err, &failed) && failed.Op == "dial":
 		return ": is the address right, does a server run there, and do firewalls let this port pass?"
 	case errors.Is(err, pki.ErrNoServer):
@@ -108,7 +109,8 @@ func joinURL(text string) (string, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Path != "" && u.Path != "/" {
-		return "", fmt.Errorf("--join %q: write https://ADDRESS:%d, as `pergola token create` prints it", text, apiPort)
+		return "", fmt.Errorf("--join %q: write https://ADDRESS:%d, as `pergola token create` prints it",
+			text, apiPort)
 	}
 	if u.Port() == "" {
 		u.Host += ":" + strconv.Itoa(apiPort)
@@ -147,9 +149,9 @@ func askToJoin(ctx context.Context, target string, token pki.Token, r api.JoinRe
 }
 
 func clocksDiffer(here, there time.Time) error {
-	return fmt.Errorf("the clocks differ by %s: this machine's says %s, the server's %s; certificates do not hold then: "+
-		"set the clocks right (NTP) and try again",
-		here.Sub(there).Abs().Round(time.Second), stamp(here), stamp(there))
+	return fmt.Errorf("the clocks differ by %s: this machine's says %s, the server's %s; certificates do not "+
+		"hold then: set the clocks right (NTP) and try again", here.Sub(there).Abs().Round(time.Second),
+		stamp(here), stamp(there))
 }
 
 // clockError asks for the server's time, to name both times in the error.
@@ -193,8 +195,9 @@ func (s *server) checkNoSlices(ctx context.Context) error {
 		return fmt.Errorf("look for networks of this machine: %w", err)
 	}
 	if len(records) > 0 {
-		return fmt.Errorf("this machine runs %d networks of its own, such as %s, which the cluster would know nothing of: "+
-			"take them down first (pergola server, pergola down --all)", len(records), records[0].Name)
+		return fmt.Errorf("this machine runs %d networks of its own, such as %s, which the cluster would "+
+			"know nothing of: take them down first (pergola server, pergola down --all)", len(records),
+			records[0].Name)
 	}
 	return os.RemoveAll(dir)
 }
@@ -206,8 +209,8 @@ func (s *server) createCluster(dir string, now time.Time) (*identityDir, error) 
 		return nil, err
 	}
 	if !hostName.MatchString(s.Host) {
-		return nil, fmt.Errorf("%.80q is no name for a host: letters, digits, dots and hyphens, at most 63 (--host NAME)",
-			s.Host)
+		return nil, fmt.Errorf("%.80q is no name for a host: letters, digits, dots and hyphens, "+
+			"at most 63 (--host NAME)", s.Host)
 	}
 	authority, err := pki.NewAuthority(s.Host, now)
 	if err != nil {

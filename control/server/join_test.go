@@ -78,7 +78,8 @@ func TestClocksThatDifferAreBothNamed(t *testing.T) {
 
 func TestJoinURLs(t *testing.T) {
 	for text, want := range map[string]string{
-		"https://192.0.2.1:7470": "192.0.2.1:7470", "https://192.0.2.1/": "192.0.2.1:7470", "192.0.2.1": "192.0.2.1:7470",
+		"https://192.0.2.1:7470": "192.0.2.1:7470", "https://192.0.2.1/": "192.0.2.1:7470",
+		"192.0.2.1":       "192.0.2.1:7470",
 		"h1.example:8000": "h1.example:8000", "https://[2001:db8::1]": "[2001:db8::1]:7470",
 	} {
 		if got, err := joinURL(text); err != nil || got != want {
@@ -105,7 +106,8 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%+v: %v %v %v", c, at, called, err)
 		}
 	}
-	for _, c := range [][2]string{{"h1", ""}, {"192.0.2.1:0", ""}, {"192.0.2.1:65534", ""}, {"192.0.2.1", "nowhere"}} {
+	for _, c := range [][2]string{{"h1", ""}, {"192.0.2.1:0", ""}, {"192.0.2.1:65534", ""},
+		{"192.0.2.1", "nowhere"}} {
 		if at, called, err := addresses(c[0], c[1]); err == nil {
 			t.Errorf("%v: %v %v", c, at, called)
 		}

@@ -54,8 +54,9 @@ func (c *cluster) guard(inner http.Handler) http.Handler {
 		switch {
 		case r.URL.Path == "/v1/join" && !known:
 		case !known:
-			refuse(w, http.StatusUnauthorized, "only members of the cluster may ask this, by their certificates: "+
-				"let this machine join (pergola token create)")
+			refuse(w, http.StatusUnauthorized,
+				"only members of the cluster may ask this, by their certificates: let this machine "+
+					"join (pergola token create)")
 			return
 		case m.Role == pki.Admin:
 			who = controller.Caller{Root: true}

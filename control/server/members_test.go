@@ -58,7 +58,9 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 	startFails(t, with(func(c *Config) { c.Token = expired.Text }), "it expired at", "it is")
 	startFails(t, with(func(c *Config) { c.Role = pki.Server }), "it is for agents", "pergola agent --join")
 	startFails(t, with(func(c *Config) { c.Token = c.Token[:40] }), "was its end cut off")
-	startFails(t, with(func(c *Config) { c.Host = "h1" }), "the name is taken", "h1 is a host already", "--host NAME")
+	startFails(t, with(func(c *Config) {
+		c.Host = "h1"
+	}), "the name is taken", "h1 is a host already", "--host NAME")
 	startFails(t, with(func(c *Config) { c.Host = "not a name" }), "no name for a host")
 	startFails(t, with(func(c *Config) { c.Advertise = h1.cfg.Listen }), "is the address of host h1")
 	startFails(t, with(func(c *Config) { c.Join = "https://" + nextAddress() }), "join the cluster at",
@@ -76,7 +78,9 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	foreign, _ := pki.NewToken(stranger, pki.Agent, "", time.Hour, time.Now())
-	startFails(t, with(func(c *Config) { c.Token = foreign.Text() }), "this is not the cluster that the token is from")
+	startFails(t, with(func(c *Config) {
+		c.Token = foreign.Text()
+	}), "this is not the cluster that the token is from")
 	startFails(t, with(func(c *Config) { c.Join, c.Token = "", "" }), "this machine is in no cluster",
 		"pergola agent --join")
 	if hosts, err := h1.Hosts(ctx); err != nil || len(hosts) != 1 {
@@ -154,7 +158,8 @@ func TestMembershipIsStored(t *testing.T) {
 	}
 	for _, m := range []*member{again1, again2} {
 		for _, name := range []string{keyFile, certificateFile, membershipFile} {
-			if info, err := os.Stat(filepath.Join(m.cfg.DataDir, "cluster", name)); err != nil || info.Mode().Perm() != 0o600 {
+			if info, err := os.Stat(filepath.Join(m.cfg.DataDir, "cluster", name)); err != nil ||
+				info.Mode().Perm() != 0o600 {
 				t.Errorf("%s: %v %v", name, info.Mode(), err)
 			}
 		}
@@ -184,7 +189,8 @@ func TestThreeServersOutliveOne(t *testing.T) {
 	h4 := joined(t, h3, "h4", pki.Agent)
 	testkit.Eventually(t, func() error {
 		st, err := h4.Cluster(t.Context())
-		if err == nil && (len(st.Servers) != 3 || st.Trouble != "" || len(st.Warnings) > 0 || st.Alive != 4 || st.Server) {
+		if err == nil && (len(st.Servers) != 3 || st.Trouble != "" || len(st.Warnings) > 0 || st.Alive != 4 ||
+			st.Server) {
 			err = fmt.Errorf("cluster %+v", st)
 		}
 		return err
@@ -253,8 +259,8 @@ func TestOfTwoServersOneIsRemovedWhileItRuns(t *testing.T) {
 	if err := <-done; !errors.Is(err, store.ErrRemoved) {
 		t.Errorf("h2 ended: %v", err)
 	}
-	if st, err := h1.Cluster(t.Context()); err != nil || st.Hosts != 1 || len(st.Servers) != 1 || st.Trouble != "" ||
-		len(st.Warnings) > 0 {
+	if st, err := h1.Cluster(t.Context()); err != nil || st.Hosts != 1 || len(st.Servers) != 1 ||
+		st.Trouble != "" || len(st.Warnings) > 0 {
 		t.Errorf("what is left: %+v %v", st, err)
 	}
 	up(t, h1.Client, pair("net"))
@@ -320,7 +326,8 @@ func TestMembersMove(t *testing.T) {
 		for node, host := range map[string]string{"a": "h1", "b": "h2"} {
 			var out bytes.Buffer
 			if _, err := m.Exec(t.Context(), "net", node,
-				api.ExecRequest{Command: []string{"where"}, Stdout: &out}); err != nil || out.String() != host {
+				api.ExecRequest{Command: []string{"where"}, Stdout: &out}); err != nil ||
+				out.String() != host {
 				t.Errorf("exec in %s from %s: %q %v", node, m.cfg.Host, out.String(), err)
 			}
 		}
@@ -349,7 +356,8 @@ func TestAgentWaitsForItsServers(t *testing.T) {
 		return c.Hosts(t.Context())
 	}
 	testkit.Eventually(t, func() error {
-		if _, err := hosts(); err == nil || !strings.Contains(err.Error(), "servers of the cluster do not answer") {
+		if _, err := hosts(); err == nil ||
+			!strings.Contains(err.Error(), "servers of the cluster do not answer") {
 			return fmt.Errorf("it says something else: %w", cmp.Or(err, errors.New("nothing")))
 		}
 		return nil

@@ -47,7 +47,8 @@ func (s *server) openCluster(ctx context.Context) (*cluster, error) {
 			return nil, err
 		}
 	case s.Token != "":
-		return nil, errors.New("a token, but no cluster to join: --join https://ADDRESS:7470, as the server prints it")
+		return nil, errors.New("a token, but no cluster to join: --join https://ADDRESS:7470, " +
+			"as the server prints it")
 	case s.Role == pki.Agent:
 		return nil, fmt.Errorf("%w, and an agent needs one: "+
 			"pergola agent --join https://ADDRESS:7470 --token TOKEN, as the server prints it", errNoMember)
@@ -75,8 +76,8 @@ func (s *server) resume(ctx context.Context, d *identityDir) (alone bool, err er
 	if s.Join == "" {
 		s.Role = m.Role // the service starts `pergola server` on every machine
 	}
-	leave := fmt.Sprintf("to leave that cluster, stop this machine's server, run `pergola host rm %s` on another member, "+
-		"and remove %s here", m.Name, d.dir)
+	leave := fmt.Sprintf("to leave that cluster, stop this machine's server, run `pergola host rm %s` on another "+
+		"member, and remove %s here", m.Name, d.dir)
 	switch {
 	case s.Listen == ListenNone && m.Founder && len(m.Servers) <= 1 && !m.Shared && !m.Foreign:
 		s.Host = m.Name
@@ -90,8 +91,9 @@ func (s *server) resume(ctx context.Context, d *identityDir) (alone bool, err er
 			return false, err
 		}
 		if token.Pin != pki.Pin(d.identity.Load().Authority) {
-			return false, fmt.Errorf("this machine is a member of another cluster than that of the token: %s; "+
-				"if it is the same one, with a new authority, remove that directory alone", leave)
+			return false, fmt.Errorf("this machine is a member of another cluster than that of the "+
+				"token: %s; if it is the same one, with a new authority, remove that directory alone",
+				leave)
 		}
 		if err := s.addServer(m); err != nil {
 			return false, err
@@ -114,15 +116,15 @@ func (d *identityDir) expired(now time.Time) bool {
 // rejoin makes an agent whose certificate expired a member again, by a new token, under its old name.
 func (s *server) rejoin(ctx context.Context, d *identityDir) (*identityDir, error) {
 	if s.Join == "" || s.Token == "" {
-		return nil, fmt.Errorf("this machine's certificate, by which it is a member of the cluster, expired at %s, "+
-			"and it is %s by its clock: if that is right, the machine was off for too long, and joins again "+
-			"by a new token (the command that `pergola token create` prints on a server); "+
-			"what runs here runs on, and its name stays %s",
-			stamp(d.identity.Load().Certificate.NotAfter), stamp(time.Now()), d.member.Name)
+		return nil, fmt.Errorf("this machine's certificate, by which it is a member of the cluster, expired "+
+			"at %s, and it is %s by its clock: if that is right, the machine was off for too long, and "+
+			"joins again by a new token (the command that `pergola token create` prints on a server); "+
+			"what runs here runs on, and its name stays %s", stamp(d.identity.Load().Certificate.NotAfter),
+			stamp(time.Now()), d.member.Name)
 	}
 	if s.Role != d.member.Role {
-		return nil, fmt.Errorf("this machine was a member as one of the %s: let it join again by a token for these",
-			wording.Plural(d.member.Role.Word()))
+		return nil, fmt.Errorf("this machine was a member as one of the %s: let it join "+
+			"again by a token for these", wording.Plural(d.member.Role.Word()))
 	}
 	if !s.named {
 		s.Host = d.member.Name
@@ -220,7 +222,8 @@ func (s *server) membershipOf(c *cluster) (*Cluster, error) {
 		return nil, err
 	}
 	return &hosts.Membership{
-		Joined: !m.Founder, Machine: c.machine, Address: end, Interfaces: s.Underlay, NoXDP: s.NoXDP, API: m.Advertise,
+		Joined: !m.Founder, Machine: c.machine, Address: end, Interfaces: s.Underlay, NoXDP: s.NoXDP,
+		API:    m.Advertise,
 		Labels: s.Labels, Version: s.Version,
 	}, nil
 }

@@ -37,14 +37,14 @@ type Config struct {
 	EtcdTLS  EtcdTLS
 	Host     string // this machine's name in the store; empty: its host name
 	Runtime  string // OCI runtime; empty: the agent chooses
-	// ExitWhenIdle ends the server when its last slice has gone, or when none came for a while. A member of a cluster
-	// stays.
+	// ExitWhenIdle ends the server when its last slice has gone, or when none came for a while. A member of a
+	// cluster stays.
 	ExitWhenIdle bool
 	Membership
 	Version string
 	Commit  string
-	// HostPaths are directories that slices of other machines' roots may use, HostNetwork lets these use this machine's
-	// network. Nil: unchanged; a machine stores both.
+	// HostPaths are directories that slices of other machines' roots may use, HostNetwork lets these use this
+	// machine's network. Nil: unchanged; a machine stores both.
 	HostPaths   []string
 	HostNetwork *bool
 	NewAgent    func(context.Context, AgentConfig) (Agent, error)
@@ -119,7 +119,8 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer listener.Close()
-	s := &server{Config: cfg, named: named, events: events.NewBus(eventsKept), idle: newIdle(), supervisor: supervisor}
+	s := &server{Config: cfg, named: named, events: events.NewBus(eventsKept), idle: newIdle(),
+		supervisor: supervisor}
 	idle, err := s.run(ctx, listener)
 	if idle {
 		s.Log.Info("exit: no slice is left")
@@ -237,7 +238,8 @@ func (s *server) openStore(ctx context.Context) error {
 		if err := s.cluster.storeConfig(&cfg); err != nil {
 			return err
 		}
-		if s.cluster.current().Role == pki.Agent { // the servers may be unreachable, and the agent has duties meanwhile
+		// the servers may be unreachable, and the agent has duties meanwhile
+		if s.cluster.current().Role == pki.Agent {
 			cfg.NoWait = true
 			s.adoptOfflineCache()
 			options = append(options, store.WithOfflineCache(s.offlineCache(), s.Log))
@@ -270,7 +272,8 @@ func (s *server) dropOfflineCache() error {
 
 // adoptOfflineCache renames the offline cache of an older version, if there is one and none of this version.
 func (s *server) adoptOfflineCache() {
-	err := unix.Renameat2(unix.AT_FDCWD, s.oldOfflineCache(), unix.AT_FDCWD, s.offlineCache(), unix.RENAME_NOREPLACE)
+	err := unix.Renameat2(unix.AT_FDCWD, s.oldOfflineCache(), unix.AT_FDCWD, s.offlineCache(),
+		unix.RENAME_NOREPLACE)
 	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EEXIST) {
 		s.Log.Warn("rename the offline cache of an older version; the agent starts without one", "error", err)
 	}

@@ -83,8 +83,9 @@ func beServer() {
 	defer stop()
 	dir := os.Getenv("PERGOLA_TEST_DIR")
 	cfg := Config{
-		StateDir: filepath.Join(dir, "run"), DataDir: filepath.Join(dir, "lib"), LogDir: filepath.Join(dir, "log"),
-		Host: "testhost", NewAgent: newFake, ExitWhenIdle: os.Getenv("PERGOLA_TEST_IDLE") != "",
+		StateDir: filepath.Join(dir, "run"), DataDir: filepath.Join(dir, "lib"),
+		LogDir: filepath.Join(dir, "log"),
+		Host:   "testhost", NewAgent: newFake, ExitWhenIdle: os.Getenv("PERGOLA_TEST_IDLE") != "",
 		Group: os.Getenv("PERGOLA_TEST_GROUP"),
 	}
 	if err := Run(ctx, cfg); err != nil {

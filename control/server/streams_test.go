@@ -57,7 +57,8 @@ func TestExecEndsWithItsClient(t *testing.T) {
 			done := make(chan error, 1)
 			go func() {
 				_, err := c.Exec(ctx, "net", "a", api.ExecRequest{
-					Command: []string{"/bin/sh", "-c", "echo $$; exec sleep 1000"}, Stdin: in, Stdout: &out,
+					Command: []string{"/bin/sh", "-c", "echo $$; exec sleep 1000"}, Stdin: in,
+					Stdout: &out,
 				})
 				done <- err
 			}()
@@ -84,9 +85,11 @@ func TestExecHasATerminal(t *testing.T) {
 	done := make(chan int, 1)
 	go func() {
 		status, err := c.Exec(t.Context(), "net", "a", api.ExecRequest{
-			Command: []string{"/bin/sh", "-c", `stty -echo; tty >/dev/null && stty size; read x; stty size; exit 5`},
-			Env:     []string{"PATH=/bin:/usr/bin"}, TTY: true, Size: api.Size{Rows: 11, Cols: 22}, Resize: resize,
-			Stdin: in, Stdout: &out,
+			Command: []string{"/bin/sh", "-c",
+				`stty -echo; tty >/dev/null && stty size; read x; stty size; exit 5`},
+			Env: []string{"PATH=/bin:/usr/bin"}, TTY: true, Size: api.Size{Rows: 11, Cols: 22},
+			Resize: resize,
+			Stdin:  in, Stdout: &out,
 		})
 		if err != nil {
 			t.Error(err)

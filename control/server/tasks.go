@@ -60,7 +60,8 @@ func (s *server) start(ctx context.Context, stop context.CancelCauseFunc, listen
 
 func (s *server) serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	web := &http.Server{
-		Handler: handler, ConnContext: rest.WithPeer, ConnState: s.idle.connState, ReadHeaderTimeout: headerTimeout,
+		Handler: handler, ConnContext: rest.WithPeer, ConnState: s.idle.connState,
+		ReadHeaderTimeout: headerTimeout,
 	}
 	return serveUntil(ctx, web, func() error { return web.Serve(listener) })
 }
@@ -138,7 +139,8 @@ func (s *server) collectGarbage(ctx context.Context) error {
 	for c := range changes {
 		switch c.What {
 		case store.Gone:
-			s.events.Publish(events.Event{Slice: c.Slice, Kind: events.SliceGone, Message: "nothing is left of it"})
+			s.events.Publish(events.Event{Slice: c.Slice, Kind: events.SliceGone,
+				Message: "nothing is left of it"})
 			s.reviewSlices(ctx)
 		case store.SpecChanged, store.Resync:
 			s.reviewSlices(ctx)

@@ -86,7 +86,8 @@ func three(t *testing.T) *cluster {
 	t.Helper()
 	c := newCluster(t)
 	h1 := c.start("h1", c.config("h1"))
-	// Both are added before one starts: a later one would have to wait some seconds after the start of the earlier one.
+	// Both are added before one starts: a later one would have to wait some seconds after the start of the earlier
+	// one.
 	h2, h3 := c.admit(h1, "h2"), c.admit(h1, "h3")
 	c.start("h2", h2)
 	c.start("h3", h3)
@@ -145,7 +146,8 @@ func TestThreeServers(t *testing.T) {
 		t.Fatalf("%+v, %v", members, err)
 	}
 	for i, m := range members {
-		if m.Name != fmt.Sprintf("h%d", i+1) || m.Learner || !m.Answers || m.PeerURL == "" || m.ClientURL == "" {
+		if m.Name != fmt.Sprintf("h%d", i+1) || m.Learner || !m.Answers || m.PeerURL == "" ||
+			m.ClientURL == "" {
 			t.Errorf("member %+v", m)
 		}
 	}
@@ -180,8 +182,8 @@ func TestThreeServers(t *testing.T) {
 	}
 
 	eventually(t, "the agent learns of the new server", func() error {
-		if known := agent.db.Etcd().Endpoints(); !slices.Contains(known, "https://"+fresh.config.Cluster.ListenClient) ||
-			len(known) != 3 {
+		if known := agent.db.Etcd().Endpoints(); !slices.Contains(known,
+			"https://"+fresh.config.Cluster.ListenClient) || len(known) != 3 {
 			return fmt.Errorf("it knows %v", known)
 		}
 		return nil
@@ -218,7 +220,8 @@ func loseQuorum(t *testing.T, c *cluster, agent *Store) {
 			t.Errorf("%s reads what nobody agrees on: %v", name, err)
 		}
 	}
-	if members, err := left.Members(ctx); err != nil || len(members) != 3 || !members[0].Answers || members[1].Answers {
+	if members, err := left.Members(ctx); err != nil || len(members) != 3 || !members[0].Answers ||
+		members[1].Answers {
 		t.Errorf("members %+v, %v", members, err)
 	}
 
@@ -246,7 +249,8 @@ func TestServerThatReachesNoOtherSaysSo(t *testing.T) {
 	config.Cluster.Initial = map[string]string{"h1": dead, "h2": "https://" + config.Cluster.ListenPeer}
 	for range 2 { // and does not begin a cluster of its own then
 		_, err := Open(t.Context(), config)
-		if err == nil || !strings.Contains(err.Error(), "could not retrieve cluster information from the given URLs") ||
+		if err == nil || !strings.Contains(err.Error(),
+			"could not retrieve cluster information from the given URLs") ||
 			strings.Contains(err.Error(), "damaged") {
 			t.Fatalf("opened: %v", err)
 		}
@@ -275,7 +279,8 @@ func TestSingleStoreBecomesTheFirstMember(t *testing.T) {
 	}
 	second := c.start("h3", c.admit(s, "h3"))
 	c.stop("h1")
-	if _, err := Open(t.Context(), alone); err == nil || !strings.Contains(err.Error(), "belongs to a cluster of 2") {
+	if _, err := Open(t.Context(), alone); err == nil ||
+		!strings.Contains(err.Error(), "belongs to a cluster of 2") {
 		t.Errorf("started alone: %v", err)
 	}
 	s = c.restart("h1")

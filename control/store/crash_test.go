@@ -95,7 +95,8 @@ func TestKilledStoreKeepsWhatItAccepted(t *testing.T) {
 		t.Errorf("generation %d after the crash, but %d was accepted", r.Generation, accepted)
 	}
 	if spec.Attribution != fmt.Sprint(r.Generation) || len(spec.Nodes) != r.Nodes {
-		t.Errorf("record %+v does not fit its specification (%s, %d nodes)", r, spec.Attribution, len(spec.Nodes))
+		t.Errorf("record %+v does not fit its specification (%s, %d nodes)", r, spec.Attribution,
+			len(spec.Nodes))
 	}
 	if n := partCount(t, s); n != 1 {
 		t.Errorf("%d parts after the crash, want 1", n)
@@ -126,7 +127,8 @@ func TestDamagedFilesAreAnErrorThatSaysWhatToDo(t *testing.T) {
 			// In a process of its own: etcd leaves goroutines that write to the directory.
 			_, lines := runChild(t, dir)
 			lines.Scan()
-			if line := lines.Text(); !strings.Contains(line, "error: open store in "+dir) || !strings.Contains(line, "move") {
+			if line := lines.Text(); !strings.Contains(line, "error: open store in "+dir) ||
+				!strings.Contains(line, "move") {
 				t.Errorf("it prints %q", line)
 			}
 		})
@@ -142,7 +144,8 @@ func TestDeadEtcdIsAnErrorWithinSeconds(t *testing.T) {
 	l.Close()
 	start := time.Now()
 	_, err = Open(t.Context(), Config{Endpoints: []string{address}, Timeout: 2 * time.Second})
-	if err == nil || !strings.Contains(err.Error(), address) || !strings.Contains(err.Error(), "check that it runs") {
+	if err == nil || !strings.Contains(err.Error(), address) ||
+		!strings.Contains(err.Error(), "check that it runs") {
 		t.Errorf("error: %v", err)
 	}
 	if took := time.Since(start); took > 8*time.Second {

@@ -188,7 +188,8 @@ func (s *Store) DeleteHost(ctx context.Context, name string) error {
 	ok, err := s.db.Commit(ctx, []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(s.db.Key("hosts", name)), ">", 0),
 		clientv3.Compare(clientv3.CreateRevision(s.db.Key("alive", name)), "=", 0),
-	}, clientv3.OpDelete(s.db.Key("hosts", name)), clientv3.OpDelete(s.db.Key("policies", name)), s.trust.Revoke(name))
+	}, clientv3.OpDelete(s.db.Key("hosts", name)), clientv3.OpDelete(s.db.Key("policies", name)),
+		s.trust.Revoke(name))
 	if err != nil {
 		return err
 	}

@@ -231,8 +231,8 @@ func TestNodesOfLostHostsAreLost(t *testing.T) {
 	mustPut(t, s, spec, 0)
 	put := func(host string, generation int64, nodes ...string) {
 		t.Helper()
-		st := slice.Status{Slice: "a", Generation: generation, Settled: true, Nodes: map[string]slice.NodeStatus{},
-			Links: map[string]slice.LinkStatus{"l00001": {Up: true}}}
+		st := slice.Status{Slice: "a", Generation: generation, Settled: true,
+			Nodes: map[string]slice.NodeStatus{}, Links: map[string]slice.LinkStatus{"l00001": {Up: true}}}
 		for _, n := range nodes {
 			st.Nodes[n] = slice.NodeStatus{Phase: slice.Running, PID: 1}
 		}
@@ -254,9 +254,10 @@ func TestNodesOfLostHostsAreLost(t *testing.T) {
 	if err != nil || st.Settled || st.Links["l00001"].Up {
 		t.Fatalf("%+v, %v", st, err)
 	}
-	for node, want := range map[string]slice.Phase{"r00000": slice.Running, "sw": slice.Running, "r00001": slice.Lost,
-		"r00002": slice.Lost} {
-		if got := st.Nodes[node]; got.Phase != want || want == slice.Lost && (got.PID != 0 || got.Message == "") {
+	for node, want := range map[string]slice.Phase{"r00000": slice.Running, "sw": slice.Running,
+		"r00001": slice.Lost, "r00002": slice.Lost} {
+		if got := st.Nodes[node]; got.Phase != want ||
+			want == slice.Lost && (got.PID != 0 || got.Message == "") {
 			t.Errorf("%s is %+v, want %s", node, got, want)
 		}
 	}

@@ -22,7 +22,8 @@ func TestLeaseIsLostAndRenewed(t *testing.T) {
 	c := newCluster(t)
 	server := c.start("h1", c.config("h1"))
 	wire := storetest.NewWire(t, server.config.Cluster.ListenClient)
-	agent, err := Open(ctx, Config{Endpoints: []string{wire.URL()}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent))})
+	agent, err := Open(ctx, Config{Endpoints: []string{wire.URL()},
+		TLS: pki.ClientConfig(c.identity("h2", pki.Agent))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,8 @@ func TestRequestsOfAnAgentWithoutServersFailSoon(t *testing.T) {
 	eventually(t, "the server's answer", func() error { _, err := agent.Slices(ctx); return err })
 	wire.Close()
 	wire.Cut(true)
-	refused("nobody listens", "do not answer ("+wire.Addr().String()+": connection refused); what runs here goes on")
+	refused("nobody listens",
+		"do not answer ("+wire.Addr().String()+": connection refused); what runs here goes on")
 }
 
 func TestRemovedHostStaysRemoved(t *testing.T) {

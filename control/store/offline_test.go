@@ -28,7 +28,8 @@ func newFar(t *testing.T) *far {
 	wire := storetest.NewWire(t, config.Cluster.ListenClient)
 	config.Cluster.AdvertiseClient = wire.URL() // so agents learn of no other address
 	return &far{t, wire, c.start("h1", config), Config{
-		Endpoints: []string{wire.URL()}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent)), Follow: true, NoWait: true,
+		Endpoints: []string{wire.URL()}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent)), Follow: true,
+		NoWait: true,
 	}, filepath.Join(t.TempDir(), "cache")}
 }
 
@@ -115,7 +116,8 @@ func TestAgentReadsFromItsOfflineCache(t *testing.T) {
 	o, err := next.Overrides(stale, "kept")
 	g, gerr := next.Generations(stale, "kept")
 	h, herr := next.HostState(stale, "h1")
-	if o.Power["r00001"] != slice.PowerOff || g["h1"] != 1 || !h.Address.IsValid() || errors.Join(err, gerr, herr) != nil {
+	if o.Power["r00001"] != slice.PowerOff || g["h1"] != 1 || !h.Address.IsValid() ||
+		errors.Join(err, gerr, herr) != nil {
 		t.Errorf("overrides %v, generations %v, host %v; %v, %v, %v", o, g, h, err, gerr, herr)
 	}
 	if _, _, err := next.Slice(stale, "never"); !errors.Is(err, ErrNotFound) {

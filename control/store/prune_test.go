@@ -16,7 +16,8 @@ func TestPruneKeepsWhatStillFits(t *testing.T) {
 	if !prune(&o, s) {
 		t.Error("nothing was pruned")
 	}
-	want := map[string]slice.Power{"h": slice.PowerFrozen, "off": slice.PowerOff} // s was paused, and became a switch
+	// s was paused, and became a switch
+	want := map[string]slice.Power{"h": slice.PowerFrozen, "off": slice.PowerOff}
 	if diff := cmp.Diff(want, o.Power); diff != "" {
 		t.Error(diff)
 	}

@@ -71,7 +71,8 @@ func (s *Store) dropHost(ctx context.Context, host, name string, check func(Reco
 			if err != nil {
 				return err
 			}
-			// The record is written in any case: of two hosts that release at once, one then finds it changed.
+			// The record is written in any case: of two hosts that release at once, one then finds it
+			// changed.
 			ops = []clientv3.Op{
 				clientv3.OpDelete(s.db.Key("status", name, host)),
 				clientv3.OpPut(s.db.Key("slices", name), string(data)),

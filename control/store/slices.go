@@ -163,7 +163,8 @@ func (s *Store) PutSlice(ctx context.Context, spec *slice.Slice, expect int64, l
 		if ok {
 			break
 		}
-		// The slice changed, or a host is back: a conflict. Or the overrides changed, or the id was taken: try again.
+		// The slice changed, or a host is back: a conflict. Or the overrides changed, or the id was taken: try
+		// again.
 		if prev, err = s.expected(ctx, spec.Name, expect); err == nil {
 			err = s.stillLost(ctx, lost)
 		}
@@ -233,7 +234,8 @@ func (s *Store) flip(ctx context.Context, prev, next *Record, spec *slice.Slice,
 		next.Hosts = append(next.Hosts, prev.Hosts...)
 		slices.Sort(next.Hosts)
 		next.Hosts = slices.Compact(next.Hosts)
-		ops = append(ops, clientv3.OpDelete(s.db.Key("specs", prev.Name, prev.Token, ""), clientv3.WithPrefix()))
+		ops = append(ops, clientv3.OpDelete(s.db.Key("specs", prev.Name, prev.Token, ""),
+			clientv3.WithPrefix()))
 	}
 	overrides, revision, err := s.overrides(ctx, next.Name)
 	if err != nil {
@@ -243,7 +245,8 @@ func (s *Store) flip(ctx context.Context, prev, next *Record, spec *slice.Slice,
 		s.unchanged(next.Name, prev),
 		clientv3.Compare(clientv3.ModRevision(s.db.Key("overrides", next.Name)), "=", revision))
 	for _, host := range lost {
-		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.db.Key("alive", host)), "=", 0))
+		conditions = append(conditions,
+			clientv3.Compare(clientv3.CreateRevision(s.db.Key("alive", host)), "=", 0))
 	}
 	if prune(&overrides, spec) {
 		data, err := json.Marshal(overrides)

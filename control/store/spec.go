@@ -56,7 +56,8 @@ func (s *Store) readSpec(ctx context.Context, r Record, revision int64) (spec *s
 	if spec := s.specs.get(r); spec != nil {
 		return spec, false, nil
 	}
-	got, err := s.db.Get(ctx, s.db.Key("specs", r.Name, r.Token, ""), clientv3.WithPrefix(), clientv3.WithRev(revision))
+	got, err := s.db.Get(ctx, s.db.Key("specs", r.Name, r.Token, ""), clientv3.WithPrefix(),
+		clientv3.WithRev(revision))
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return nil, true, nil
 	}

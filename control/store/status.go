@@ -22,7 +22,8 @@ func (s *Store) PutStatus(ctx context.Context, host string, st slice.Status) err
 		return fmt.Errorf("encode status of slice %s: %w", st.Slice, err)
 	}
 	exists := clientv3.Compare(clientv3.CreateRevision(s.db.Key("slices", st.Slice)), ">", 0)
-	ok, err := s.db.Commit(ctx, []clientv3.Cmp{exists}, clientv3.OpPut(s.db.Key("status", st.Slice, host), string(data)))
+	ok, err := s.db.Commit(ctx, []clientv3.Cmp{exists}, clientv3.OpPut(s.db.Key("status", st.Slice, host),
+		string(data)))
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,8 @@ func TestOneHostIsTheLastToSettleASlice(t *testing.T) {
 	}
 	mustPut(t, s, spec, 0)
 	report := func(host string, generation int64) bool {
-		if err := s.PutStatus(ctx, host, slice.Status{Slice: "a", Generation: generation, Settled: true}); err != nil {
+		if err := s.PutStatus(ctx, host, slice.Status{Slice: "a", Generation: generation,
+			Settled: true}); err != nil {
 			t.Error(err)
 		}
 		last, err := s.SettledBy(ctx, host, "a")

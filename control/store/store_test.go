@@ -34,7 +34,8 @@ func network(name string, n int) *slice.Slice {
 	for i := range n {
 		s.Nodes = append(s.Nodes, slice.Node{
 			Name: fmt.Sprintf("r%05d", i), Kind: slice.Router,
-			Files: []slice.File{{Path: "/etc/motd", Data: fmt.Appendf(nil, "router %d %s", i, strings.Repeat("x", 200))}},
+			Files: []slice.File{{Path: "/etc/motd",
+				Data: fmt.Appendf(nil, "router %d %s", i, strings.Repeat("x", 200))}},
 		})
 		if i > 0 {
 			s.Links = append(s.Links, slice.Link{
@@ -172,8 +173,8 @@ func TestOneOfTwoPutsWins(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Attribution != fmt.Sprint(winner) || len(got.Nodes) != 2+winner || r.Generation != generation+1 {
-			t.Errorf("generation %d holds %s with %d nodes, want writer %d's", r.Generation, got.Attribution, len(got.Nodes),
-				winner)
+			t.Errorf("generation %d holds %s with %d nodes, want writer %d's", r.Generation,
+				got.Attribution, len(got.Nodes), winner)
 		}
 		if n := partCount(t, s); n != 1 {
 			t.Errorf("%d parts, want 1: losers leave theirs", n)
@@ -220,7 +221,9 @@ func TestDeletedSliceStaysUntilReleased(t *testing.T) {
 	if err := s.PutSlice(ctx, network("a", 2), 1); !errors.Is(err, ErrDeleting) {
 		t.Errorf("put while it is deleted: %v", err)
 	}
-	if err := s.UpdateOverrides(ctx, "a", func(*slice.Overrides) error { return nil }); !errors.Is(err, ErrDeleting) {
+	if err := s.UpdateOverrides(ctx, "a", func(*slice.Overrides) error {
+		return nil
+	}); !errors.Is(err, ErrDeleting) {
 		t.Errorf("override while it is deleted: %v", err)
 	}
 	b := network("b", 1)
@@ -262,7 +265,8 @@ func TestOverridesFollowTheSlice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := slice.Overrides{Power: map[string]slice.Power{"r00000": slice.PowerOff}, Down: map[string]bool{"l00001": true}}
+	want := slice.Overrides{Power: map[string]slice.Power{"r00000": slice.PowerOff},
+		Down: map[string]bool{"l00001": true}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -319,7 +323,8 @@ func TestStatusOfHostsIsMerged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.Generation != 1 || !st.Settled || st.Done != 2 || st.Total != 3 || len(st.Nodes) != 2 || st.Links["l00001"].Up {
+	if st.Generation != 1 || !st.Settled || st.Done != 2 || st.Total != 3 || len(st.Nodes) != 2 ||
+		st.Links["l00001"].Up {
 		t.Errorf("merged %+v", st)
 	}
 }

@@ -57,12 +57,17 @@ func TestAgentsMayNotTouchTheClustersTrust(t *testing.T) {
 	for what, do := range map[string]func() error{
 		"read the authority": func() error { _, _, err := agent.Trust().Authority(ctx); return err },
 		"write a grant":      func() error { return agent.Trust().PutGrant(ctx, pki.Grant{ID: "x"}) },
-		"write an admission": func() error { return agent.Trust().Admit(ctx, c.identity("h3", pki.Agent)().Certificate) },
+		"write an admission": func() error {
+			return agent.Trust().Admit(ctx, c.identity("h3", pki.Agent)().Certificate)
+		},
 		"read all admissions": func() error {
 			_, err := agent.db.Etcd().Get(ctx, agent.db.Prefix().AdmissionKey(""), prefixKeys()...)
 			return err
 		},
-		"add a server":    func() error { _, err := agent.AddMember(ctx, "h2", "https://127.0.0.1:1"); return err },
+		"add a server": func() error {
+			_, err := agent.AddMember(ctx, "h2", "https://127.0.0.1:1")
+			return err
+		},
 		"remove a server": func() error { return agent.RemoveMember(ctx, "h1") },
 		"read everything": func() error {
 			_, err := agent.db.Etcd().Get(ctx, "\x00", prefixKeys()...)
@@ -87,7 +92,8 @@ func TestAgentsMayNotTouchTheClustersTrust(t *testing.T) {
 			return ctx.Err()
 		},
 	} {
-		if err := do(); err == nil || !strings.Contains(err.Error(), "only servers of the cluster may do this") {
+		if err := do(); err == nil ||
+			!strings.Contains(err.Error(), "only servers of the cluster may do this") {
 			t.Errorf("an agent may %s: %v", what, err)
 		}
 	}
@@ -159,11 +165,13 @@ func TestHostsThatAnOlderVersionRemovedStayRevoked(t *testing.T) {
 	removed, returned := c.agent("h2"), c.agent("h3")
 	for host, until := range map[string]int64{"h2": math.MaxInt64,
 		"h3": c.identity("h3", pki.Agent)().Certificate.NotBefore.Add(-time.Hour).Unix()} {
-		if err := s.db.Put(ctx, s.db.Prefix().TrustKey("barred", host), strconv.FormatInt(until, 10)); err != nil {
+		if err := s.db.Put(ctx, s.db.Prefix().TrustKey("barred", host),
+			strconv.FormatInt(until, 10)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := removed.Slices(ctx); !errors.Is(err, ErrNoHost) || !strings.Contains(err.Error(), record.ReasonRemoved) {
+	if _, err := removed.Slices(ctx); !errors.Is(err, ErrNoHost) ||
+		!strings.Contains(err.Error(), record.ReasonRemoved) {
 		t.Errorf("one that was removed reads: %v", err)
 	}
 	if _, err := returned.Slices(ctx); err != nil {
@@ -174,7 +182,8 @@ func TestHostsThatAnOlderVersionRemovedStayRevoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := Open(ctx,
-		Config{Follow: true, TLS: pki.ClientConfig(id), Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
+		Config{Follow: true, TLS: pki.ClientConfig(id),
+			Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,19 +246,22 @@ func TestCertificatesOfRemovedServersAreRevoked(t *testing.T) {
 	}
 	id := c.identity("h2", pki.Server)
 	removed, err := Open(ctx,
-		Config{Follow: true, TLS: pki.ClientConfig(id), Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
+		Config{Follow: true, TLS: pki.ClientConfig(id),
+			Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer removed.Close()
 	visit(t, removed, machine("h2", "b"))
 	asPeer := func() error {
-		conn, err := (&tls.Dialer{Config: pki.ClientConfig(id)}).DialContext(ctx, "tcp", s.config.Cluster.ListenPeer)
+		conn, err := (&tls.Dialer{Config: pki.ClientConfig(id)}).DialContext(ctx, "tcp",
+			s.config.Cluster.ListenPeer)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		if _, err = fmt.Fprint(conn, "GET /version HTTP/1.0\r\n\r\n"); err == nil { // TLS 1.3: a refusal shows when reading
+		// TLS 1.3: a refusal shows when reading
+		if _, err = fmt.Fprint(conn, "GET /version HTTP/1.0\r\n\r\n"); err == nil {
 			_, err = conn.Read(make([]byte, 1))
 		}
 		return err

@@ -17,8 +17,8 @@ const (
 	OverridesChanged What = "overrides"
 	StatusChanged    What = "status"
 	Gone             What = "gone"
-	// HostsChanged means that hosts were added, removed, lost or found, or that their description or policy changed.
-	// Slice is empty.
+	// HostsChanged means that hosts were added, removed, lost or found, or that their description or policy
+	// changed. Slice is empty.
 	HostsChanged What = "host"
 	// Resync means that changes may have been missed: look at everything. Slice is empty.
 	Resync What = "resync"

@@ -83,7 +83,8 @@ func prepare(fd int) error {
 		return err
 	}
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1) // errors with a text, from Linux 4.12
-	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1) // errors without the request, from Linux 4.3
+	// errors without the request, from Linux 4.3
+	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
 	// It gets a port, to which nobody but the kernel can send.
 	return unix.Connect(fd, Kernel())
 }

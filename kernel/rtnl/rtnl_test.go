@@ -16,8 +16,9 @@ import (
 
 func TestAttributesComeBack(t *testing.T) {
 	address := netip.MustParseAddr("192.0.2.1")
-	all := slices.Concat(U8(1, 8), U16(2, 16), U32(3, 32), U64(4, 64), String(5, "eth0"), Bytes(6, address.AsSlice()),
-		Nest(7|unix.NLA_F_NESTED, U32(1, 77), U32(2, 78)), Struct(8, struct{ A, B uint16 }{1, 2}).With(U8(9, 9)))
+	all := slices.Concat(U8(1, 8), U16(2, 16), U32(3, 32), U64(4, 64), String(5, "eth0"),
+		Bytes(6, address.AsSlice()), Nest(7|unix.NLA_F_NESTED, U32(1, 77), U32(2, 78)),
+		Struct(8, struct{ A, B uint16 }{1, 2}).With(U8(9, 9)))
 	if len(all)%unix.NLA_ALIGNTO != 0 {
 		t.Errorf("%d bytes are not aligned", len(all))
 	}
@@ -131,8 +132,8 @@ func TestAnswerEnds(t *testing.T) {
 		{"single, the result is to come", message(unix.RTM_NEWLINK, 0, []byte("data")), true, 1, false, nil},
 		{"list", slices.Concat(item, item, done), false, 2, true, nil},
 		{"more to come", item, false, 1, false, nil},
-		{"interrupted", slices.Concat(message(unix.RTM_NEWLINK, unix.NLM_F_MULTI|unix.NLM_F_DUMP_INTR, nil), done),
-			false, 1, true, ErrInterrupted},
+		{"interrupted", slices.Concat(message(unix.RTM_NEWLINK, unix.NLM_F_MULTI|unix.NLM_F_DUMP_INTR, nil),
+			done), false, 1, true, ErrInterrupted},
 		{"denied", message(unix.NLMSG_ERROR, 0, denied), false, 0, true, unix.EPERM},
 		{"failed at the end", slices.Concat(item, message(unix.NLMSG_DONE, unix.NLM_F_MULTI, denied)), false, 1, true, unix.EPERM},
 		{"of another request", other, false, 0, false, nil},
@@ -142,7 +143,8 @@ func TestAnswerEnds(t *testing.T) {
 		e := exchange{seq: 1, acknowledged: c.acknowledged, f: func(Message) error { count++; return nil }}
 		end, err := e.datagram(c.datagram)
 		if count != c.count || end != c.end || !errors.Is(err, c.err) {
-			t.Errorf("%s: %d messages, end %v, %v; want %d, %v, %v", c.name, count, end, err, c.count, c.end, c.err)
+			t.Errorf("%s: %d messages, end %v, %v; want %d, %v, %v", c.name, count, end, err, c.count,
+				c.end, c.err)
 		}
 	}
 }
@@ -161,7 +163,8 @@ func FuzzAnswer(f *testing.F) {
 func ifinfo(index int32) []byte { return Encode(unix.IfInfomsg{Index: index}) }
 
 func bridge(name string) (header []byte, attrs []Attr) {
-	return ifinfo(0), []Attr{String(unix.IFLA_IFNAME, name), Nest(unix.IFLA_LINKINFO, String(unix.IFLA_INFO_KIND, "bridge"))}
+	return ifinfo(0), []Attr{String(unix.IFLA_IFNAME, name),
+		Nest(unix.IFLA_LINKINFO, String(unix.IFLA_INFO_KIND, "bridge"))}
 }
 
 // in gives a test a connection to a namespace of its own.
@@ -228,7 +231,8 @@ func TestConnMakesListsAndDeletes(t *testing.T) {
 func TestErrorsHaveTheKernelsText(t *testing.T) {
 	in(t, func(c *Conn) {
 		// A route by an interface that is not there; the text is of Linux 4.20 and later.
-		route := Encode(unix.RtMsg{Family: unix.AF_INET, Dst_len: 24, Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNICAST})
+		route := Encode(unix.RtMsg{Family: unix.AF_INET, Dst_len: 24, Table: unix.RT_TABLE_MAIN,
+			Type: unix.RTN_UNICAST})
 		err := c.Do(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, route, Bytes(unix.RTA_DST, []byte{192, 0, 2, 0}),
 			Bytes(unix.RTA_GATEWAY, []byte{198, 51, 100, 1}))
 		if !errors.Is(err, unix.ENETUNREACH) || err.Error() == unix.ENETUNREACH.Error() {
@@ -244,7 +248,8 @@ func TestBatchCarriesOutAllAndNamesWhatFailed(t *testing.T) {
 		request := func(i int) []byte {
 			address := []byte{127, 1, byte(i >> 8), byte(i)}
 			header := Encode(unix.IfAddrmsg{Family: unix.AF_INET, Prefixlen: 32, Index: 1})
-			return Request(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, header, Bytes(unix.IFA_LOCAL, address))
+			return Request(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, header,
+				Bytes(unix.IFA_LOCAL, address))
 		}
 		for i := range many {
 			if err := b.Add(i, request(i)); err != nil {
@@ -257,7 +262,8 @@ func TestBatchCarriesOutAllAndNamesWhatFailed(t *testing.T) {
 		if err := errors.Join(b.Add("new", request(many)), b.Add("old", request(7))); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Flush(); !errors.Is(err, unix.EEXIST) || !bytes.HasPrefix([]byte(err.Error()), []byte("old: ")) {
+		if err := b.Flush(); !errors.Is(err, unix.EEXIST) ||
+			!bytes.HasPrefix([]byte(err.Error()), []byte("old: ")) {
 			t.Errorf("%v, want old: %v", err, unix.EEXIST)
 		}
 		all, err := c.Dump(unix.RTM_GETADDR, unix.RTM_NEWADDR, make([]byte, unix.SizeofIfAddrmsg))

@@ -13,8 +13,8 @@ import (
 // Await waits until a network has converged.
 type Await struct {
 	Slice *slice.Slice
-	// PIDs gives a process of every node that runs, by name; it is asked before every look. Nodes that are to run and
-	// do not yet must be awaited first: here, a node that does not run is not missed.
+	// PIDs gives a process of every node that runs, by name; it is asked before every look. Nodes that are to run
+	// and do not yet must be awaited first: here, a node that does not run is not missed.
 	PIDs func(ctx context.Context) (map[string]int, error)
 	// Up tells which links are not taken down; nil: all.
 	Up func(link string) bool
@@ -56,7 +56,8 @@ func (a Await) Converged(ctx context.Context) (probe.Verdict, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return verdict, fmt.Errorf("wait until %s has converged (%d of %d): %w", a.Slice.Name, verdict.Reached, verdict.Pairs, ctx.Err())
+			return verdict, fmt.Errorf("wait until %s has converged (%d of %d): %w", a.Slice.Name,
+				verdict.Reached, verdict.Pairs, ctx.Err())
 		case <-time.After(min(maxPause, max(settle, 3*time.Since(begin)))):
 		}
 	}

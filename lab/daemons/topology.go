@@ -57,8 +57,10 @@ func (b *Topology) Link(names ...string) string {
 			Link: l.Name,
 			MTU:  1500,
 			Addresses: []netip.Prefix{
-				netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(1 + number>>8), byte(number), byte(host)}), v4),
-				netip.MustParsePrefix(fmt.Sprintf("2001:db8:%x:%x::%x/%d", 1+number>>8, number&0xff, host, v6)),
+				netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(1 + number>>8), byte(number),
+					byte(host)}), v4),
+				netip.MustParsePrefix(fmt.Sprintf("2001:db8:%x:%x::%x/%d", 1+number>>8,
+					number&0xff, host, v6)),
 			},
 			PointToPoint: !l.LAN,
 		}

@@ -33,7 +33,8 @@ func (l *Lab) wire() error {
 	}
 	for i := range l.Slice.Links {
 		link := &l.Slice.Links[i]
-		if !link.LAN && len(link.Ends) == 2 && switches[link.Ends[0].Node] == "" && switches[link.Ends[1].Node] == "" {
+		if !link.LAN && len(link.Ends) == 2 && switches[link.Ends[0].Node] == "" &&
+			switches[link.Ends[1].Node] == "" {
 			if err := l.veth(link.Ends[0], link.Ends[1]); err != nil {
 				return err
 			}
@@ -148,7 +149,8 @@ func (l *Lab) configure(n *slice.Node) error {
 			}
 		}
 		for _, r := range n.Routes {
-			if err := netlink.RouteReplace(&netlink.Route{Dst: ipNet(r.To), Gw: r.Via.AsSlice()}); err != nil {
+			if err := netlink.RouteReplace(&netlink.Route{Dst: ipNet(r.To),
+				Gw: r.Via.AsSlice()}); err != nil {
 				return fmt.Errorf("route %s of %s: %w", r.To, n.Name, err)
 			}
 		}

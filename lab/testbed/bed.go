@@ -74,7 +74,9 @@ func Create(dir string, c Config) (*Bed, error) {
 		return nil, err
 	}
 	b := &Bed{Config: c}
-	for _, step := range []func() error{func() error { return b.makeDir(dir) }, b.save, b.writeHosts, b.makeGroups, b.makeSwitch} {
+	for _, step := range []func() error{
+		func() error { return b.makeDir(dir) }, b.save, b.writeHosts, b.makeGroups, b.makeSwitch,
+	} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("make test bed: %w", err)
 		}
@@ -187,7 +189,8 @@ var (
 func Addresses(number int) (v4, v6 netip.Prefix) {
 	four, six := network4.Addr().As4(), network6.Addr().As16()
 	four[3], six[15] = byte(number), byte(number)
-	return netip.PrefixFrom(netip.AddrFrom4(four), network4.Bits()), netip.PrefixFrom(netip.AddrFrom16(six), network6.Bits())
+	return netip.PrefixFrom(netip.AddrFrom4(four), network4.Bits()),
+		netip.PrefixFrom(netip.AddrFrom16(six), network6.Bits())
 }
 
 // writeHosts lets the machines find each other by name.
@@ -277,7 +280,8 @@ func (b *Bed) removeFiles(whole bool) error {
 		return err
 	}
 	for _, e := range entries {
-		if name := e.Name(); whole && name != stateFile || !whole && slices.Contains(append(b.Config.Machines, "switch", "hosts"), name) {
+		if name := e.Name(); whole && name != stateFile ||
+			!whole && slices.Contains(append(b.Config.Machines, "switch", "hosts"), name) {
 			err = errors.Join(err, os.RemoveAll(b.path(name)))
 		}
 	}

@@ -156,7 +156,8 @@ func (b *Bed) joinGroups(machine string) error {
 		return err
 	}
 	for _, h := range all {
-		if err := os.WriteFile(filepath.Join(h.point, b.group(), machine, "cgroup.procs"), []byte("0"), 0); err != nil {
+		if err := os.WriteFile(filepath.Join(h.point, b.group(), machine, "cgroup.procs"), []byte("0"),
+			0); err != nil {
 			return fmt.Errorf("join cgroup: %w", err)
 		}
 	}
@@ -226,7 +227,8 @@ func sweep(group string) (left int, err error) {
 		return 0, fmt.Errorf("list cgroups: %w", err)
 	}
 	for _, dir := range slices.Backward(dirs) { // from the leaves up
-		_ = os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0) // version 1: what is frozen does not die
+		// version 1: what is frozen does not die
+		_ = os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0)
 		text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
 			return 0, fmt.Errorf("list processes of cgroup: %w", err)
@@ -258,7 +260,8 @@ func readMounts() ([]mounted, error) {
 	var all []mounted
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		before, after, found := strings.Cut(lines.Text(), " - ") // proc_pid_mountinfo(5): optional fields end there
+		// proc_pid_mountinfo(5): optional fields end there
+		before, after, found := strings.Cut(lines.Text(), " - ")
 		words, super := strings.Fields(before), strings.Fields(after)
 		if !found || len(words) < 6 || len(super) < 3 {
 			continue

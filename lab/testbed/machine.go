@@ -54,8 +54,9 @@ func (m *Machine) Boot(ctx context.Context, program ...string) error {
 // makeDirs makes what will be the machine's /run and /var.
 func (m *Machine) makeDirs() error {
 	for dir, mode := range map[string]os.FileMode{
-		"run": 0o755, "run/lock": 0o777 | os.ModeSticky, "var/lib": 0o755, "var/log/pergola": 0o755, "var/cache": 0o755,
-		"var/tmp": 0o777 | os.ModeSticky,
+		"run": 0o755, "run/lock": 0o777 | os.ModeSticky, "var/lib": 0o755, "var/log/pergola": 0o755,
+		"var/cache": 0o755,
+		"var/tmp":   0o777 | os.ModeSticky,
 	} {
 		path := m.bed.path(m.Name, dir)
 		if err := os.MkdirAll(path, 0o755); err != nil {
@@ -111,7 +112,8 @@ func (m *Machine) launch(ctx context.Context, program []string) (pid int, err er
 	case err != nil:
 		return 0, err
 	case !strings.HasSuffix(string(text), ready):
-		return 0, fmt.Errorf("start its first process: %s", strings.TrimSpace(strings.TrimPrefix(string(text), "error: ")))
+		return 0, fmt.Errorf("start its first process: %s",
+			strings.TrimSpace(strings.TrimPrefix(string(text), "error: ")))
 	}
 	return cmd.Process.Pid, nil
 }
@@ -130,7 +132,9 @@ func (m *Machine) PID() (int, error) {
 	}
 	var who *unix.Ucred
 	var failed error
-	err = raw.Control(func(fd uintptr) { who, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	err = raw.Control(func(fd uintptr) {
+		who, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
 	if err := errors.Join(err, failed); err != nil {
 		return 0, fmt.Errorf("find machine %s: %w", m.Name, err)
 	}
@@ -138,7 +142,8 @@ func (m *Machine) PID() (int, error) {
 }
 
 func (m *Machine) connect() (*net.UnixConn, error) {
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: m.bed.path(m.Name, "run", filepath.Base(controlSocket)), Net: "unix"})
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: m.bed.path(m.Name, "run", filepath.Base(controlSocket)),
+		Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("find machine %s: it does not run: %w", m.Name, err)
 	}
@@ -178,7 +183,8 @@ func (m *Machine) Command(args ...string) ([]string, error) {
 	}
 	// --root: a caller in a chroot is to find the machine's root, not that of its mount namespace.
 	return append([]string{
-		"nsenter", fmt.Sprintf("--target=%d", pid), "--mount", "--uts", "--net", "--pid", "--cgroup", "--root", "--",
+		"nsenter", fmt.Sprintf("--target=%d", pid), "--mount", "--uts", "--net", "--pid", "--cgroup",
+		"--root", "--",
 		"env", "--unset=PERGOLA_SOCKET", "PATH=" + binDir + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin",
 		"sh", "-c", `cd "$0" 2>/dev/null || cd /; exec "$@"`, dir,
 	}, args...), nil

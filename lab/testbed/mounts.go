@@ -29,7 +29,8 @@ func Build(dir, name string, program ...string) error {
 	if err := b.joinGroups(name); err != nil {
 		return err
 	}
-	// From here on, Remove finds this process. If who started it was killed before, Remove may have been here already.
+	// From here on, Remove finds this process. If who started it was killed before, Remove may have been here
+	// already.
 	if word := make([]byte, len(goAhead)); !reads(os.Stdin, word) || string(word) != goAhead {
 		return errors.New("nobody waits for this machine")
 	}
@@ -49,8 +50,8 @@ func Build(dir, name string, program ...string) error {
 	if err := linkProgram(program[0]); err != nil {
 		return err
 	}
-	// A machine outlives the command that made it, and what that command was born with: a lock, say, that flock(1) holds
-	// for it.
+	// A machine outlives the command that made it, and what that command was born with: a lock, say, that flock(1)
+	// holds for it.
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("let go of open files: %w", err)
 	}
@@ -79,13 +80,15 @@ func (b *Bed) mount(name string) error {
 		return err
 	}
 	// The trees are opened before the first is mounted: it may cover the directory that the others are in.
-	targets := map[string]string{"run": "/run", "var": "/var", "machine-id": "/etc/machine-id", "../hosts": "/etc/hosts"}
+	targets := map[string]string{"run": "/run", "var": "/var", "machine-id": "/etc/machine-id",
+		"../hosts": "/etc/hosts"}
 	trees := map[string]int{}
 	for source, target := range targets {
 		if _, err := os.Stat(target); err != nil {
 			continue // it has none, and so they have none
 		}
-		tree, err := unix.OpenTree(unix.AT_FDCWD, b.path(name, source), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		tree, err := unix.OpenTree(unix.AT_FDCWD, b.path(name, source),
+			unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 		if err != nil {
 			return fmt.Errorf("bind %s: %w", target, err)
 		}
@@ -104,14 +107,15 @@ func (b *Bed) mount(name string) error {
 func mountKernel(hierarchies []hierarchy) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	const groups = "/sys/fs/cgroup"
-	// With version 1, a tmpfs holds the mount points: without what is mounted there, for no file system can be mounted
-	// over itself.
+	// With version 1, a tmpfs holds the mount points: without what is mounted there, for no file system can be
+	// mounted over itself.
 	points, err := unix.OpenTree(unix.AT_FDCWD, groups, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("copy the mount of %s: %w", groups, err)
 	}
 	defer func() { _ = unix.Close(points) }()
-	if err := errors.Join(mount("proc", "/proc", "proc", flags, ""), mount("sysfs", "/sys", "sysfs", flags, "")); err != nil {
+	if err := errors.Join(mount("proc", "/proc", "proc", flags, ""),
+		mount("sysfs", "/sys", "sysfs", flags, "")); err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(hierarchies, func(h hierarchy) bool { return h.point == groups }) {

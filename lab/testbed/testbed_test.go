@@ -126,20 +126,23 @@ func TestMachinesHaveWhatDiffersOfTheirOwn(t *testing.T) {
 		if name := mustIn(t, m, "hostname"); name != m.Name {
 			t.Errorf("%s is called %s", m.Name, name)
 		}
-		if first := mustIn(t, m, "readlink", "/proc/1/ns/pid"); first != mustIn(t, m, "readlink", "/proc/self/ns/pid") {
+		if first := mustIn(t, m, "readlink", "/proc/1/ns/pid"); first != mustIn(t, m, "readlink",
+			"/proc/self/ns/pid") {
 			t.Errorf("%s: /proc is not its own", m.Name)
 		}
 		if links := mustIn(t, m, "ls", "/sys/class/net"); links != "eth0\nlo" {
 			t.Errorf("%s has interfaces %q", m.Name, links)
 		}
-		mustIn(t, m, "sh", "-c", "echo "+m.Name+" >/run/mine && echo "+m.Name+" >/var/lib/mine && mkdir /sys/fs/bpf/mine")
+		mustIn(t, m, "sh", "-c", "echo "+m.Name+" >/run/mine && echo "+m.Name+
+			" >/var/lib/mine && mkdir /sys/fs/bpf/mine")
 	}
 	for _, m := range all {
 		if text := mustIn(t, m, "cat", "/run/mine", "/var/lib/mine"); text != m.Name+"\n"+m.Name {
 			t.Errorf("%s reads %q", m.Name, text)
 		}
 	}
-	if a, b := mustIn(t, all[0], "cat", "/etc/hosts"), mustIn(t, all[1], "cat", "/etc/hosts"); a != b || !strings.Contains(a, "198.18.0.2 h2\n") {
+	if a, b := mustIn(t, all[0], "cat", "/etc/hosts"), mustIn(t, all[1], "cat", "/etc/hosts"); a != b ||
+		!strings.Contains(a, "198.18.0.2 h2\n") {
 		t.Errorf("/etc/hosts is %q and %q", a, b)
 	}
 	if now, _ := os.Hostname(); now != here {
@@ -151,7 +154,8 @@ func TestMachinesHaveWhatDiffersOfTheirOwn(t *testing.T) {
 		}
 	}
 	var now unix.Stat_t
-	if err := unix.Stat(os.DevNull, &now); err != nil || now.Uid != null.Uid || now.Gid != null.Gid || now.Mode != null.Mode {
+	if err := unix.Stat(os.DevNull, &now); err != nil || now.Uid != null.Uid || now.Gid != null.Gid ||
+		now.Mode != null.Mode {
 		t.Errorf("%s was %+v and is %+v, %v", os.DevNull, null, now, err)
 	}
 }
@@ -215,7 +219,8 @@ func TestWiresCarryWhatRealOnesDo(t *testing.T) {
 			defer tool.Close()
 			is, err := tool.Features(device)
 			for name, want := range map[string]bool{
-				"tx-checksum-ip-generic": false, "tx-tcp-segmentation": false, "tx-gre-segmentation": false,
+				"tx-checksum-ip-generic": false, "tx-tcp-segmentation": false,
+				"tx-gre-segmentation":     false,
 				"tx-udp_tnl-segmentation": false, "tx-udp-segmentation": false, "rx-gro": true,
 			} {
 				if on, known := is[name]; !known || on != want {
@@ -297,7 +302,8 @@ func TestPergolaIsKilledAndStartedAgain(t *testing.T) {
 func TestRemoveFindsWhatACrashLeft(t *testing.T) {
 	b := newBed(t, Config{Machines: []string{"h1", "h2"}, MTU: 1500})
 	m := b.Machines()[0]
-	mustIn(t, m, "sh", "-c", "mount -t tmpfs none /mnt && mkdir /run/netns && touch /run/netns/x && unshare -n mount --bind /proc/self/ns/net /run/netns/x")
+	mustIn(t, m, "sh", "-c", "mount -t tmpfs none /mnt && mkdir /run/netns && touch /run/netns/x && unshare -n "+
+		"mount --bind /proc/self/ns/net /run/netns/x")
 	if err := os.Remove(b.path(m.Name, "run/machine.sock")); err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +348,8 @@ func TestRemoveLeavesOtherDirectoriesAlone(t *testing.T) {
 	if err := Remove(t.Context(), dir); !errors.Is(err, ErrNone) {
 		t.Errorf("remove: %v", err)
 	}
-	if _, err := Create(dir, Config{Machines: []string{"h1"}, MTU: 1500}); err == nil || !strings.Contains(err.Error(), "is not empty") {
+	if _, err := Create(dir, Config{Machines: []string{"h1"}, MTU: 1500}); err == nil ||
+		!strings.Contains(err.Error(), "is not empty") {
 		t.Errorf("create: %v", err)
 	}
 	if _, err := os.Stat(file); err != nil {

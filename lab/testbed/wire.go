@@ -96,9 +96,11 @@ func (m *Machine) configure() error {
 		}
 		v4, v6 := m.Addresses()
 		for _, a := range []netip.Prefix{v4, v6} {
-			address := &netlink.Addr{IPNet: &net.IPNet{IP: a.Addr().AsSlice(), Mask: net.CIDRMask(a.Bits(), a.Addr().BitLen())}}
+			address := &netlink.Addr{IPNet: &net.IPNet{IP: a.Addr().AsSlice(),
+				Mask: net.CIDRMask(a.Bits(), a.Addr().BitLen())}}
 			if a.Addr().Is6() {
-				address.Flags = unix.IFA_F_NODAD // nobody else has it, and a program may want to listen at it at once
+				// nobody else has it, and a program may want to listen at it at once
+				address.Flags = unix.IFA_F_NODAD
 			}
 			if err := netlink.AddrAdd(link, address); err != nil {
 				return fmt.Errorf("add address %s: %w", a, err)

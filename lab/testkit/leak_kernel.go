@@ -61,7 +61,8 @@ func lookHooks(add func(string, thing)) error {
 		a := l.Attrs()
 		hook := func(kind string) {
 			name := kind + " of " + a.Name
-			add(fmt.Sprintf("%d %s", a.Index, name), thing{kind: "hook", name: name, text: []string{a.Name, a.Alias}})
+			add(fmt.Sprintf("%d %s", a.Index, name),
+				thing{kind: "hook", name: name, text: []string{a.Name, a.Alias}})
 		}
 		if a.Xdp != nil && a.Xdp.Attached {
 			hook("xdp")
@@ -190,7 +191,8 @@ func lookLinks(add func(string, thing)) error {
 		if err != nil {
 			return fmt.Errorf("describe BPF link %d: %w", all.ID, err)
 		}
-		add(fmt.Sprint(all.ID), sharedBPF("link", fmt.Sprintf("%d (type %d, program %d)", info.ID, info.Type, info.Program)))
+		add(fmt.Sprint(all.ID), sharedBPF("link", fmt.Sprintf("%d (type %d, program %d)", info.ID, info.Type,
+			info.Program)))
 	}
 	if err := all.Err(); err != nil {
 		return fmt.Errorf("list BPF links: %w", err)
@@ -209,7 +211,8 @@ func lookFiles(add func(string, thing)) error {
 		if err != nil || target == "anon_inode:[eventpoll]" || target == "anon_inode:[eventfd]" {
 			continue
 		}
-		add(e.Name()+" "+target, thing{kind: "open file", name: fmt.Sprintf("%s -> %s", e.Name(), target), own: true})
+		add(e.Name()+" "+target, thing{kind: "open file",
+			name: fmt.Sprintf("%s -> %s", e.Name(), target), own: true})
 	}
 	return nil
 }

@@ -49,10 +49,12 @@ func lookProcesses(add func(string, thing)) error {
 		own := p.pid != self && descends(all, p.pid, self)
 		others := isOthers(all, p, all[self]) || p.awaitsInit()
 		name := fmt.Sprintf("%d (parent %d, state %c): %s", p.pid, p.parent, p.state, p.command)
-		add(fmt.Sprintf("%d %s", p.pid, p.start), thing{kind: kind, name: name, text: p.text, own: own, others: others})
+		add(fmt.Sprintf("%d %s", p.pid, p.start), thing{kind: kind, name: name, text: p.text, own: own,
+			others: others})
 		if p.netns != 0 {
 			add(strconv.FormatUint(p.netns, 10), thing{
-				kind: "network namespace", name: fmt.Sprintf("net:[%d], held by process %d: %s", p.netns, p.pid, p.command),
+				kind: "network namespace", name: fmt.Sprintf("net:[%d], held by process %d: %s",
+					p.netns, p.pid, p.command),
 				text: p.text, own: own, others: others,
 			})
 		}
@@ -60,8 +62,8 @@ func lookProcesses(add func(string, thing)) error {
 	return nil
 }
 
-// isOthers reports whether a process was started by one that is older than this test, and so does not belong to it. What
-// a test leaves behind has this process for its parent, or init, or a reaper that is younger.
+// isOthers reports whether a process was started by one that is older than this test, and so does not belong to it.
+// What a test leaves behind has this process for its parent, or init, or a reaper that is younger.
 func isOthers(all map[int]process, p, self process) bool {
 	for range len(all) {
 		parent, ok := all[p.parent]
@@ -76,8 +78,8 @@ func isOthers(all map[int]process, p, self process) bool {
 	return false
 }
 
-// awaitsInit reports whether nothing is left of the process but its exit status, which only init can collect. Some inits
-// do so late: that of the vm tier's guest is a shell script.
+// awaitsInit reports whether nothing is left of the process but its exit status, which only init can collect. Some
+// inits do so late: that of the vm tier's guest is a shell script.
 func (p process) awaitsInit() bool { return p.state == 'Z' && p.parent == 1 }
 
 // ticks is when the process started.
@@ -124,7 +126,8 @@ func readProcess(dir string) (process, error) {
 	}
 	p.text = []string{p.command}
 	for _, file := range []string{"environ", "mountinfo", "cgroup"} {
-		// Zombies have no environment or mounts, other users' may be hidden: then there is nothing to find marks in.
+		// Zombies have no environment or mounts, other users' may be hidden: then there is nothing to find
+		// marks in.
 		if text, err := os.ReadFile(filepath.Join(dir, file)); err == nil {
 			p.text = append(p.text, string(text))
 		}

@@ -124,7 +124,8 @@ func (r Route) message(n *Node, kind, flags uint16) (message, error) {
 		scope = unix.RT_SCOPE_NOWHERE // of any
 	}
 	m := message{kind: kind, flags: flags}
-	m.body = append(m.body, family(r.To.Addr()), uint8(r.To.Bits()), 0, 0, unix.RT_TABLE_MAIN, unix.RTPROT_STATIC, scope, what, 0, 0, 0, 0)
+	m.body = append(m.body, family(r.To.Addr()), uint8(r.To.Bits()), 0, 0, unix.RT_TABLE_MAIN, unix.RTPROT_STATIC,
+		scope, what, 0, 0, 0, 0)
 	m.attr(unix.RTA_DST, r.To.Masked().Addr().AsSlice())
 	if r.Metric != 0 {
 		m.attrU32(unix.RTA_PRIORITY, uint32(r.Metric))
@@ -164,7 +165,8 @@ func (h Hop) gateway(r Route, m *message) {
 	case h.Via.Is4() == r.To.Addr().Is4():
 		m.attr(unix.RTA_GATEWAY, h.Via.AsSlice())
 	default: // struct rtvia
-		m.attr(unix.RTA_VIA, append(binary.NativeEndian.AppendUint16(nil, uint16(family(h.Via))), h.Via.AsSlice()...))
+		m.attr(unix.RTA_VIA, append(binary.NativeEndian.AppendUint16(nil, uint16(family(h.Via))),
+			h.Via.AsSlice()...))
 	}
 }
 
@@ -204,7 +206,8 @@ func addressMessage(n *Node, kind, flags uint16, name string, p netip.Prefix) (m
 		return message{}, err
 	}
 	m := message{kind: kind, flags: flags}
-	m.body = append(m.body, family(p.Addr()), uint8(p.Bits()), unix.IFA_F_PERMANENT|unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE)
+	m.body = append(m.body, family(p.Addr()), uint8(p.Bits()), unix.IFA_F_PERMANENT|unix.IFA_F_NODAD,
+		unix.RT_SCOPE_UNIVERSE)
 	m.body = binary.NativeEndian.AppendUint32(m.body, uint32(index))
 	m.attr(unix.IFA_LOCAL, p.Addr().AsSlice())
 	m.attr(unix.IFA_ADDRESS, p.Addr().AsSlice())

@@ -26,7 +26,8 @@ type fastPath struct {
 
 func openFastPath(s *wire.Substrate, log *slog.Logger) (_ *fastPath, err error) {
 	f := &fastPath{substrate: s}
-	if f.watcher, err = eligible.New(eligible.Config{Rest: time.Millisecond, Interval: 100 * time.Millisecond}); err != nil {
+	if f.watcher, err = eligible.New(eligible.Config{Rest: time.Millisecond,
+		Interval: 100 * time.Millisecond}); err != nil {
 		return nil, err
 	}
 	if f.memory, err = fib.Open(s.FIB()); err != nil {
@@ -127,7 +128,8 @@ func (n *Network) await(ctx context.Context, name string, on bool) error {
 		}
 		known := last.Synchronised || !on
 		for _, f := range []mirror.FamilyStatus{last.IPv4, last.IPv6} {
-			known = known && f.FastPath == (len(f.Why) == 0) && (on || !f.FastPath) && !slices.ContainsFunc(f.Why, n.transient)
+			known = known && f.FastPath == (len(f.Why) == 0) && (on || !f.FastPath) &&
+				!slices.ContainsFunc(f.Why, n.transient)
 		}
 		if !known {
 			return fmt.Errorf("%+v", last)
@@ -143,7 +145,8 @@ func (n *Network) await(ctx context.Context, name string, on bool) error {
 // transient are reasons that will give way to others, or to none. Of a router that is no longer switched off the
 // mirror may still say it is.
 func (n *Network) transient(why string) bool {
-	return !n.off && strings.Contains(why, "switched off") || strings.Contains(why, "being examined") || strings.Contains(why, "being read") || strings.Contains(why, "about to be")
+	return !n.off && strings.Contains(why, "switched off") || strings.Contains(why, "being examined") ||
+		strings.Contains(why, "being read") || strings.Contains(why, "about to be")
 }
 
 // Status is what the mirror says of a router.
@@ -181,12 +184,13 @@ func (n *Network) Judged(ctx context.Context, name string) error {
 	first, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var want eligible.Verdict
-	err := eligible.Watch(first, n.Nodes[name].NS, eligible.Config{Rest: time.Millisecond}, func(v eligible.Verdict) {
-		if !slices.ContainsFunc(append(v.IPv4, v.IPv6...), n.transient) {
-			want = v
-			cancel()
-		}
-	})
+	err := eligible.Watch(first, n.Nodes[name].NS, eligible.Config{Rest: time.Millisecond},
+		func(v eligible.Verdict) {
+			if !slices.ContainsFunc(append(v.IPv4, v.IPv6...), n.transient) {
+				want = v
+				cancel()
+			}
+		})
 	if err != nil && first.Err() == nil {
 		return fmt.Errorf("judge %s: %w", name, err)
 	}
@@ -205,7 +209,8 @@ func (n *Network) Judged(ctx context.Context, name string) error {
 // same leaves out the reasons that follow from routes, which the mirror finds itself.
 func same(all, judged []string) bool {
 	ofRoutes := func(why string) bool { return strings.Contains(why, "table local") }
-	return slices.Equal(slices.Sorted(slices.Values(slices.DeleteFunc(slices.Clone(all), ofRoutes))), slices.Sorted(slices.Values(judged)))
+	return slices.Equal(slices.Sorted(slices.Values(slices.DeleteFunc(slices.Clone(all), ofRoutes))),
+		slices.Sorted(slices.Values(judged)))
 }
 
 // patience is how long the mirror may take: it reads large tables, on machines that do other things.

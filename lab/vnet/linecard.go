@@ -16,10 +16,11 @@ func (n *Network) lineCards(l LinkPlan) error {
 		if !e.NIC {
 			continue
 		}
-		// At the other end of a wire frames are complete, and those that XDP redirects are taken: by a veth only with GRO,
-		// or a program.
+		// At the other end of a wire frames are complete, and those that XDP redirects are taken: by a veth
+		// only with GRO, or a program.
 		ns := n.Nodes[e.Node].NS
-		if err := errors.Join(SetOffload(ns, e.Interface, Checksum, false), SetOffload(ns, e.Interface, GRO, true)); err != nil {
+		if err := errors.Join(SetOffload(ns, e.Interface, Checksum, false),
+			SetOffload(ns, e.Interface, GRO, true)); err != nil {
 			return err
 		}
 		err := n.platform.Data(func(d *datapath.DataPath) error {

@@ -57,8 +57,9 @@ func (n *Network) addPort(ctx context.Context, e End, name string) error {
 		mtu = 1500
 	}
 	return n.platform.Substrate.AddPort(ctx, wire.Port{
-		Name: name, Slice: n.Plan.Slice, Owner: fmt.Sprintf("vnet%d/%s:%s", n.Plan.Slice, e.Node, e.Interface), Digest: "vnet",
-		PID: here(), Inner: e.Interface, MAC: mac, MTU: mtu,
+		Name: name, Slice: n.Plan.Slice, Owner: fmt.Sprintf("vnet%d/%s:%s", n.Plan.Slice, e.Node, e.Interface),
+		Digest: "vnet",
+		PID:    here(), Inner: e.Interface, MAC: mac, MTU: mtu,
 	})
 }
 
@@ -75,14 +76,16 @@ func (n *Network) wire(ctx context.Context, number int, l LinkPlan) error {
 		return nil
 	}
 	if !l.LAN {
-		if err := s.Join(ctx, n.Port(l.Ends[0].Node, l.Ends[0].Interface), n.Port(l.Ends[1].Node, l.Ends[1].Interface)); err != nil {
+		if err := s.Join(ctx, n.Port(l.Ends[0].Node, l.Ends[0].Interface),
+			n.Port(l.Ends[1].Node, l.Ends[1].Interface)); err != nil {
 			return err
 		}
 		return n.shape(ctx, l)
 	}
 	name := n.Switch(number)
 	owner := fmt.Sprintf("vnet%d/lan%d", n.Plan.Slice, number+1)
-	if err := s.AddSwitch(ctx, wire.Switch{Name: name, Slice: n.Plan.Slice, Owner: owner, Digest: "vnet"}); err != nil {
+	if err := s.AddSwitch(ctx, wire.Switch{Name: name, Slice: n.Plan.Slice, Owner: owner,
+		Digest: "vnet"}); err != nil {
 		return err
 	}
 	for _, e := range l.Ends {
@@ -98,7 +101,8 @@ func (n *Network) shape(ctx context.Context, l LinkPlan) error {
 		if e.Shape.IsZero() {
 			continue
 		}
-		if err := n.platform.Substrate.Shape(ctx, n.Port(e.Node, e.Interface), wire.FromNode, e.Shape); err != nil {
+		if err := n.platform.Substrate.Shape(ctx, n.Port(e.Node, e.Interface), wire.FromNode,
+			e.Shape); err != nil {
 			return fmt.Errorf("shape %s of %s: %w", e.Interface, e.Node, err)
 		}
 	}

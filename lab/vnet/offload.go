@@ -38,7 +38,8 @@ func SetOffload(ns *os.File, device string, which Offload, on bool) error {
 			_    [16]byte
 		}{data: unsafe.Pointer(&value)}
 		copy(request.name[:unix.IFNAMSIZ-1], device)
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL,
+			uintptr(unsafe.Pointer(&request)))
 		runtime.KeepAlive(&value)
 		if errno != 0 {
 			return errno

@@ -145,7 +145,8 @@ func inet6(r Route, h Hop) string {
 }
 
 var kindNames = map[uint8]string{
-	unix.RTN_BLACKHOLE: "blackhole", unix.RTN_UNREACHABLE: "unreachable", unix.RTN_PROHIBIT: "prohibit", unix.RTN_THROW: "throw",
+	unix.RTN_BLACKHOLE: "blackhole", unix.RTN_UNREACHABLE: "unreachable", unix.RTN_PROHIBIT: "prohibit",
+	unix.RTN_THROW: "throw",
 	unix.RTN_LOCAL: "local",
 }
 

@@ -19,7 +19,8 @@ func mixed(id uint16) vnet.Plan {
 	p.Links[1].Ends[0].Shape = slice.Shape{Rate: 100e6}
 	p.Links[2].LAN = true
 	p.Nodes = append(p.Nodes, vnet.NodePlan{Name: "beside"})
-	p.Links[2].Ends = append(p.Links[2].Ends, vnet.End{Node: "beside", Interface: "left", Addresses: []netip.Prefix{prefix("10.0.2.3/24")}})
+	p.Links[2].Ends = append(p.Links[2].Ends,
+		vnet.End{Node: "beside", Interface: "left", Addresses: []netip.Prefix{prefix("10.0.2.3/24")}})
 	return p
 }
 
@@ -42,10 +43,12 @@ func TestWalksGoOnBehindQueuesAndLANs(t *testing.T) {
 			t.Fatal(err)
 		}
 		ping := func(count int) error {
-			_, err := n.Nodes["a"].Exec(context.Background(), "ping", "-c", fmt.Sprint(count), "-i0.01", "-W1", "10.0.4.2")
+			_, err := n.Nodes["a"].Exec(context.Background(), "ping", "-c", fmt.Sprint(count), "-i0.01",
+				"-W1", "10.0.4.2")
 			return err
 		}
-		testkit.Eventually(t, func() error { return ping(1) }, 5*time.Second, "an answer") // and neighbours are known
+		// and neighbours are known
+		testkit.Eventually(t, func() error { return ping(1) }, 5*time.Second, "an answer")
 		const count = 20
 		// but for the one frame in a while that makes a kernel ask for its neighbour again
 		testkit.Eventually(t, func() error {
@@ -56,7 +59,8 @@ func TestWalksGoOnBehindQueuesAndLANs(t *testing.T) {
 			after := forwarded(t, n, routers)
 			for i, r := range routers {
 				if through := after[i] - before[i]; on != (through < count) {
-					return fmt.Errorf("fast path %t: the kernel of %s forwarded %d of %d frames", on, r, through, 2*count)
+					return fmt.Errorf("fast path %t: the kernel of %s forwarded %d of %d frames",
+						on, r, through, 2*count)
 				}
 			}
 			return nil

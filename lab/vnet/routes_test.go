@@ -21,7 +21,8 @@ func TestRoutesOfAllFormsLeadToLineCards(t *testing.T) {
 	}
 	plan.Nodes[1].Routes[0].Hops = []vnet.Hop{via(1, "2001:db8:0:1::2")}
 	second := &plan.Nodes[2]
-	second.Objects = []vnet.Object{{ID: 1, Hop: via(2, "2001:db8:0:2::2")}, {ID: 2, Members: []vnet.Member{{ID: 1, Weight: 3}}}}
+	second.Objects = []vnet.Object{{ID: 1, Hop: via(2, "2001:db8:0:2::2")},
+		{ID: 2, Members: []vnet.Member{{ID: 1, Weight: 3}}}}
 	second.Routes[0].Hops, second.Routes[0].Object = nil, 2
 	second.Routes[1].Hops, second.Routes[1].Object = nil, 1
 	n, err := platform(t).New(t.Context(), plan)
@@ -40,7 +41,8 @@ func TestRoutesOfAllFormsLeadToLineCards(t *testing.T) {
 		if err := n.InStep(t.Context()); on && err != nil {
 			t.Fatal(err)
 		}
-		for _, to := range []string{fmt.Sprintf("10.0.%d.2", routers), fmt.Sprintf("2001:db8:0:%x::2", routers)} {
+		for _, to := range []string{fmt.Sprintf("10.0.%d.2", routers),
+			fmt.Sprintf("2001:db8:0:%x::2", routers)} {
 			testkit.Eventually(t, func() error {
 				_, err := n.Nodes["a"].Exec(context.Background(), "ping", "-c1", "-W1", to)
 				return err

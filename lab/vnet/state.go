@@ -62,8 +62,8 @@ func (r *reading) link(head []byte, attrs map[uint16][]byte) {
 	name := unix.ByteSliceToString(attrs[unix.IFLA_IFNAME])
 	flags := binary.NativeEndian.Uint32(head[8:])
 	state, carrier := attrs[unix.IFLA_OPERSTATE][0], attrs[unix.IFLA_CARRIER][0]
-	r.Lines = append(r.Lines, fmt.Sprintf("link %s flags %#x state %d carrier %d mtu %d address %x", name, flags, state, carrier,
-		binary.NativeEndian.Uint32(attrs[unix.IFLA_MTU]), attrs[unix.IFLA_ADDRESS]))
+	r.Lines = append(r.Lines, fmt.Sprintf("link %s flags %#x state %d carrier %d mtu %d address %x", name, flags,
+		state, carrier, binary.NativeEndian.Uint32(attrs[unix.IFLA_MTU]), attrs[unix.IFLA_ADDRESS]))
 	r.up[binary.NativeEndian.Uint32(head[4:])] = flags&unix.IFF_UP != 0
 	up := flags&unix.IFF_UP != 0 && carrier != 0
 	if name != "lo" && up != (state == operUp) || !up && name != "lo" && state != operDown && state != operLow {
@@ -75,7 +75,8 @@ func (r *reading) route(head []byte, attrs map[uint16][]byte) {
 	if head[0] != unix.AF_INET && head[0] != unix.AF_INET6 {
 		return
 	}
-	if to, ok := netip.AddrFromSlice(attrs[unix.RTA_DST]); ok && head[7] == unix.RTN_LOCAL && head[4] == unix.RT_TABLE_LOCAL {
+	if to, ok := netip.AddrFromSlice(attrs[unix.RTA_DST]); ok && head[7] == unix.RTN_LOCAL &&
+		head[4] == unix.RT_TABLE_LOCAL {
 		r.hosts[to] = true
 	}
 	delete(attrs, unix.RTA_CACHEINFO)
@@ -85,7 +86,8 @@ func (r *reading) route(head []byte, attrs map[uint16][]byte) {
 func (r *reading) address(head []byte, attrs map[uint16][]byte) {
 	delete(attrs, unix.IFA_CACHEINFO)
 	r.Lines = append(r.Lines, fmt.Sprintf("address %x %v", head, sorted(attrs)))
-	if a, ok := netip.AddrFromSlice(attrs[unix.IFA_ADDRESS]); ok && a.Is6() && r.up[binary.NativeEndian.Uint32(head[4:])] && !r.hosts[a] {
+	if a, ok := netip.AddrFromSlice(attrs[unix.IFA_ADDRESS]); ok && a.Is6() &&
+		r.up[binary.NativeEndian.Uint32(head[4:])] && !r.hosts[a] {
 		r.Pending = append(r.Pending, fmt.Sprintf("%s has no local route", a))
 	}
 }

@@ -53,13 +53,16 @@ func chain(slice uint16, routers int) vnet.Plan {
 		n := vnet.NodePlan{Name: name(i), Router: i > 0 && i <= routers}
 		if i <= routers {
 			n.Routes = append(n.Routes,
-				vnet.Route{To: prefix("10.0.%d.0/24", routers), Hops: []vnet.Hop{{Via: addr("10.0.%d.2", i)}}},
-				vnet.Route{To: prefix("2001:db8:0:%x::/64", routers), Hops: []vnet.Hop{{Via: addr("2001:db8:0:%x::2", i)}}})
+				vnet.Route{To: prefix("10.0.%d.0/24", routers),
+					Hops: []vnet.Hop{{Via: addr("10.0.%d.2", i)}}},
+				vnet.Route{To: prefix("2001:db8:0:%x::/64", routers),
+					Hops: []vnet.Hop{{Via: addr("2001:db8:0:%x::2", i)}}})
 		}
 		if i > 0 {
 			n.Routes = append(n.Routes,
 				vnet.Route{To: prefix("10.0.0.0/24"), Hops: []vnet.Hop{{Via: addr("10.0.%d.1", i-1)}}},
-				vnet.Route{To: prefix("2001:db8::/64"), Hops: []vnet.Hop{{Via: addr("2001:db8:0:%x::1", i-1)}}})
+				vnet.Route{To: prefix("2001:db8::/64"),
+					Hops: []vnet.Hop{{Via: addr("2001:db8:0:%x::1", i-1)}}})
 		}
 		if i == routers { // on the link
 			n.Routes = n.Routes[2:]
@@ -89,7 +92,8 @@ func TestChainReachesItsEnd(t *testing.T) {
 	t.Logf("made in %v", time.Since(start))
 	ping := func() {
 		t.Helper()
-		for _, to := range []string{fmt.Sprintf("10.0.%d.2", routers), fmt.Sprintf("2001:db8:0:%x::2", routers)} {
+		for _, to := range []string{fmt.Sprintf("10.0.%d.2", routers),
+			fmt.Sprintf("2001:db8:0:%x::2", routers)} {
 			testkit.Eventually(t, func() error {
 				_, err := n.Nodes["a"].Exec(context.Background(), "ping", "-c1", "-W1", to)
 				return err

@@ -35,7 +35,8 @@ var sgr = [...]string{blank: "0", inkLine: "90", inkShaped: "33", inkDown: "31",
 
 func newCanvas(width, height int) *canvas {
 	n := width * height
-	return &canvas{width: width, height: height, dots: make([]uint8, n), runes: make([]rune, n), inks: make([]ink, n)}
+	return &canvas{width: width, height: height, dots: make([]uint8, n), runes: make([]rune, n),
+		inks: make([]ink, n)}
 }
 
 // braille gives the bit of a dot within its cell (Unicode, block U+2800).

@@ -124,7 +124,8 @@ func newPageNode(v *vertex, st *slice.Status) pageNode {
 		out.Message = st.Nodes[n.Name].Message
 	}
 	for _, s := range []pageSection{
-		{"Loopback", addressFacts(n.Loopbacks)}, {"Routing", routingFacts(n.Routing)}, {"Sliver", sliverFacts(n, st)},
+		{"Loopback", addressFacts(n.Loopbacks)}, {"Routing", routingFacts(n.Routing)},
+		{"Sliver", sliverFacts(n, st)},
 		{"Labels", mapFacts(n.Labels)},
 	} {
 		if len(s.Facts) > 0 {

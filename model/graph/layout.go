@@ -239,7 +239,9 @@ func (p *picture) separate() {
 		order[i] = i
 	}
 	for range 20 {
-		sort.SliceStable(order, func(a, b int) bool { return p.vertices[order[a]].at.x < p.vertices[order[b]].at.x })
+		sort.SliceStable(order, func(a, b int) bool {
+			return p.vertices[order[a]].at.x < p.vertices[order[b]].at.x
+		})
 		moved := false
 		for k, i := range order {
 			for _, j := range order[k+1:] {

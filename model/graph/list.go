@@ -14,7 +14,8 @@ func list(p *picture, color bool) string {
 		e := &p.edges[i]
 		a, b := &p.vertices[e.a], &p.vertices[e.b]
 		if e.ends[1].Interface == "" {
-			cables[e.a] = append(cables[e.a], cable{e, e.ends[0].Interface, string(mark(lan)) + " " + b.name, ""})
+			cables[e.a] = append(cables[e.a],
+				cable{e, e.ends[0].Interface, string(mark(lan)) + " " + b.name, ""})
 			cables[e.b] = append(cables[e.b], cable{e, "", a.name, e.ends[0].Interface})
 			continue
 		}

@@ -22,7 +22,8 @@ import (
 func nasty(t *rapid.T) *slice.Slice {
 	parts := []string{"<script>alert(1)</script>", "</script>", "]]>", `"`, "'", "`", "\\", "\x1b[2J", "\x00", "\n",
 		"\u202e",
-		"--", "%%{init}%%", "end", "#quot;", "|", "{{.}}", "${x}", "é", "路由", "\xff", "&amp;", "-->", "<!--", "\u2028", "a"}
+		"--", "%%{init}%%", "end", "#quot;", "|", "{{.}}", "${x}", "é", "路由", "\xff", "&amp;", "-->", "<!--",
+		"\u2028", "a"}
 	name := rapid.Custom(func(t *rapid.T) string {
 		return strings.Join(rapid.SliceOfN(rapid.SampledFrom(parts), 1, 4).Draw(t, "parts"), "")
 	})
@@ -35,9 +36,11 @@ func nasty(t *rapid.T) *slice.Slice {
 	}
 	for range rapid.IntRange(0, 12).Draw(t, "links") {
 		ends := rapid.SliceOfN(rapid.SampledFrom(names), 2, 4).Draw(t, "ends")
-		b.link(slice.Shape{Rate: unit.Rate(rapid.Uint64().Draw(t, "rate")), Loss: rapid.Float64().Draw(t, "loss")}, ends...)
+		b.link(slice.Shape{Rate: unit.Rate(rapid.Uint64().Draw(t, "rate")),
+			Loss: rapid.Float64().Draw(t, "loss")}, ends...)
 		l := &b.s.Links[len(b.s.Links)-1]
-		l.Name, l.Ends[0].Interface = fmt.Sprint(name.Draw(t, "link"), len(b.s.Links)), name.Draw(t, "interface")
+		l.Name, l.Ends[0].Interface = fmt.Sprint(name.Draw(t, "link"), len(b.s.Links)),
+			name.Draw(t, "interface")
 	}
 	return &b.s
 }
@@ -135,7 +138,9 @@ func TestDOTTellsNamesWithEscapesApart(t *testing.T) {
 	}
 }
 
-var mermaidLine = regexp.MustCompile(`^(?:flowchart LR|  %% [^{}]*|  n\d+(?:\[T\]|\[\[T\]\]|\{\{T\}\}|\(\(T\)\)|\(\[T\]\))|  n\d+ (?:---|-\.-)\|T\| n\d+)$`)
+var mermaidLine = regexp.MustCompile(
+	`^(?:flowchart LR|  %% [^{}]*|  n\d+(?:\[T\]|\[\[T\]\]|\{\{T\}\}|\(\(T\)\)|\(\[T\]\))|` +
+		`  n\d+ (?:---|-\.-)\|T\| n\d+)$`)
 var mermaidQuoted = regexp.MustCompile(`"(?:[a-zA-Z0-9 .,:/%±→←—-]|#\d+;|<br/>)*"`)
 
 func TestMermaidIsWellFormedForAnyName(t *testing.T) {

@@ -36,11 +36,12 @@ func (b *builder) link(shape slice.Shape, nodes ...string) *builder {
 		l.Ends = append(l.Ends, slice.End{Node: name, Interface: face, Shape: shape})
 		n := b.s.Node(name)
 		n.Interfaces = append(n.Interfaces, slice.Interface{
-			Name: face, Link: l.Name, MTU: 1500, MAC: fmt.Sprintf("02:00:00:%02x:%02x:%02x", len(b.s.Links)>>8,
-				len(b.s.Links)&255, k%256),
+			Name: face, Link: l.Name, MTU: 1500,
+			MAC:  fmt.Sprintf("02:00:00:%02x:%02x:%02x", len(b.s.Links)>>8, len(b.s.Links)&255, k%256),
 			Port: uint16(len(b.s.Links)*2 + k + 1),
-			Addresses: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.%d/31", len(b.s.Links)/250, len(b.s.Links)%250,
-				k%250))},
+			Addresses: []netip.Prefix{
+				netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.%d/31", len(b.s.Links)/250,
+					len(b.s.Links)%250, k%250))},
 		})
 	}
 	b.s.Links = append(b.s.Links, l)
@@ -67,12 +68,20 @@ func abilene() *slice.Slice {
 		b.node(slice.Router, n.name, n.lat, n.long)
 	}
 	none := slice.Shape{}
-	b.link(none, "new-york", "chicago").link(none, "new-york", "washington-dc").link(none, "chicago", "indianapolis").
-		link(none, "washington-dc", "atlanta").link(slice.Shape{Rate: 1e9, Delay: 5 * time.Millisecond}, "seattle",
-		"sunnyvale").
-		link(none, "seattle", "denver").link(none, "sunnyvale", "los-angeles").link(none, "sunnyvale", "denver").
-		link(none, "los-angeles", "houston").link(none, "denver", "kansas-city").link(none, "kansas-city", "houston").
-		link(none, "kansas-city", "indianapolis").link(none, "houston", "atlanta").link(none, "atlanta", "indianapolis")
+	b.link(none, "new-york", "chicago").
+		link(none, "new-york", "washington-dc").
+		link(none, "chicago", "indianapolis").
+		link(none, "washington-dc", "atlanta").
+		link(slice.Shape{Rate: 1e9, Delay: 5 * time.Millisecond}, "seattle", "sunnyvale").
+		link(none, "seattle", "denver").
+		link(none, "sunnyvale", "los-angeles").
+		link(none, "sunnyvale", "denver").
+		link(none, "los-angeles", "houston").
+		link(none, "denver", "kansas-city").
+		link(none, "kansas-city", "houston").
+		link(none, "kansas-city", "indianapolis").
+		link(none, "houston", "atlanta").
+		link(none, "atlanta", "indianapolis")
 	s := b.slice()
 	s.Attribution = "Internet Topology Zoo, CC BY 4.0"
 	return s
@@ -83,7 +92,8 @@ func office() (*slice.Slice, *slice.Status) {
 	b := build("office")
 	b.node(slice.Router, "r1").node(slice.Router, "r2").node(slice.Switch, "sw").node(slice.Uplink, "internet").
 		node(slice.Host, "a").node(slice.Host, "b").node(slice.Host, "c")
-	b.link(slice.Shape{}, "r1", "r2").link(slice.Shape{Rate: 10e6, Delay: 20 * time.Millisecond, Loss: 0.5}, "r1", "r2").
+	b.link(slice.Shape{}, "r1", "r2").
+		link(slice.Shape{Rate: 10e6, Delay: 20 * time.Millisecond, Loss: 0.5}, "r1", "r2").
 		link(slice.Shape{}, "r2", "sw").link(slice.Shape{}, "sw", "a").link(slice.Shape{}, "b", "sw").
 		link(slice.Shape{}, "r1", "internet").link(slice.Shape{}, "r1", "c", "r2")
 	st := &slice.Status{Slice: "office", Nodes: map[string]slice.NodeStatus{}, Links: map[string]slice.LinkStatus{}}

@@ -31,7 +31,8 @@ func Terminal(w io.Writer, s *slice.Slice, st *slice.Status, width, height int, 
 		footer += printable(s.Attribution) + "\n"
 	}
 	drawn := ""
-	if rows := height - 1 - footerRows(footer, width); p.nodes() <= maxMapNodes && width >= minMapWidth && rows >= 8 {
+	if rows := height - 1 - footerRows(footer, width); p.nodes() <= maxMapNodes &&
+		width >= minMapWidth && rows >= 8 {
 		drawn = drawMap(p, width, rows, color)
 	}
 	if drawn == "" {
@@ -103,7 +104,8 @@ func nearestFree(wanted place, taken map[place]bool, width, rows int) place {
 	best, distance := wanted, math.Inf(1)
 	for reach := 0; reach < max(width, rows) && math.IsInf(distance, 1); reach++ {
 		for row := max(0, wanted.row-reach); row <= min(rows-1, wanted.row+reach); row++ {
-			for column := max(0, wanted.column-2*reach); column <= min(width-1, wanted.column+2*reach); column++ {
+			for column := max(0, wanted.column-2*reach); column <= min(width-1,
+				wanted.column+2*reach); column++ {
 				at := place{column, row}
 				d := math.Hypot(float64(column-wanted.column), 2*float64(row-wanted.row))
 				if !taken[at] && d < distance {
@@ -123,7 +125,8 @@ func (c *canvas) edge(e *edge, cells []place) {
 		return
 	}
 	const laneGap = 3 // dots
-	shift := point{-(to.y - from.y) / length * laneGap * e.offset(), (to.x - from.x) / length * laneGap * e.offset()}
+	shift := point{-(to.y - from.y) / length * laneGap * e.offset(),
+		(to.x - from.x) / length * laneGap * e.offset()}
 	k := inkLine
 	switch {
 	case e.down:
@@ -256,7 +259,8 @@ func (p *picture) counts() (out []count) {
 	kinds := []struct {
 		kind slice.Kind
 		noun string
-	}{{slice.Router, "router"}, {slice.Host, "host"}, {slice.Switch, "switch"}, {slice.Uplink, "uplink"}, {lan, "LAN"}}
+	}{{slice.Router, "router"}, {slice.Host, "host"}, {slice.Switch, "switch"}, {slice.Uplink, "uplink"},
+		{lan, "LAN"}}
 	down := 0
 	for _, k := range kinds {
 		n := 0
@@ -269,7 +273,8 @@ func (p *picture) counts() (out []count) {
 			}
 		}
 		if n > 0 {
-			out = append(out, count{wording.Count(n, k.noun), blank, mark(k.kind), markInk(&vertex{kind: k.kind})})
+			out = append(out, count{wording.Count(n, k.noun), blank, mark(k.kind),
+				markInk(&vertex{kind: k.kind})})
 		}
 	}
 	links, cut, shaped := p.countLinks()

@@ -10,7 +10,8 @@ import (
 // Host is a machine of the substrate, as its agent describes it.
 type Host struct {
 	Name string `json:"name"`
-	// Machine distinguishes it from another machine of the same name: the machine id, or a random word in its place.
+	// Machine distinguishes it from another machine of the same name: the machine id, or a random word in its
+	// place.
 	Machine string `json:"machine"`
 	// Address is the end of the tunnels to this host; peers send from theirs to this one.
 	Address netip.Addr `json:"address"`
@@ -22,7 +23,8 @@ type Host struct {
 	Bound bool `json:"bound,omitempty"`
 	// Trouble is a message about its tunnels; empty where they work.
 	Trouble string `json:"trouble,omitempty"`
-	// Paths are the hosts to which the path carries less than the first of Underlays: bytes of an IP packet, by name.
+	// Paths are the hosts to which the path carries less than the first of Underlays: bytes of an IP packet, by
+	// name.
 	Paths map[string]int `json:"paths,omitempty"`
 
 	Cores    float64  `json:"cores"`
@@ -40,8 +42,9 @@ type Host struct {
 
 // Underlay is an interface that carries tunnels.
 type Underlay struct {
-	Name      string         `json:"name"`
-	Kind      string         `json:"kind,omitempty"` // as the kernel has it: wireguard, tun, bond; empty for hardware
+	Name string `json:"name"`
+	// Kind is what the kernel calls it, such as wireguard, tun or bond; empty for hardware.
+	Kind      string         `json:"kind,omitempty"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	MTU       int            `json:"mtu"`            // bytes of an IP packet
 	Rate      uint64         `json:"rate,omitempty"` // bit/s; 0: not known

@@ -6,8 +6,8 @@ import "net/netip"
 type Membership struct {
 	// Joined is false for the machine on which the cluster began. Nodes that are placed on no machine run there.
 	Joined bool
-	// Machine is Host.Machine: a random word that the data directory keeps, so that several agents on one machine are
-	// several hosts.
+	// Machine is Host.Machine: a random word that the data directory keeps, so that several agents on one machine
+	// are several hosts.
 	Machine    string
 	Address    netip.Addr // the end of the tunnels to this machine
 	Interfaces []string   // that carry tunnels; empty: the one with Address

@@ -26,7 +26,8 @@ type Terms struct {
 // Consents keeps a machine's terms.
 type Consents interface {
 	Terms() *Terms
-	// Forget is called when a slice is being deleted, before its name can be used again, or when it is found deleted.
+	// Forget is called when a slice is being deleted, before its name can be used again, or when it is found
+	// deleted.
 	Forget(ctx context.Context, slice string) error
 }
 

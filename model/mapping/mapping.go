@@ -59,8 +59,8 @@ type Node struct {
 type Link struct {
 	Nodes []string
 	Rate  uint64 // bit/s in the busier direction; 0: nothing is reserved
-	// MTU is the size of the packets that carry it between hosts, in bytes. It constrains nodes that are placed, not
-	// those that keep their host.
+	// MTU is the size of the packets that carry it between hosts, in bytes. It constrains nodes that are placed,
+	// not those that keep their host.
 	MTU int
 }
 

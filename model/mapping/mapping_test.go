@@ -31,7 +31,8 @@ func chain(n int, demand mapping.Resources, rate uint64) mapping.Request {
 	for i := range n {
 		r.Nodes = append(r.Nodes, mapping.Node{Name: fmt.Sprintf("r%02d", i+1), Demand: demand})
 		if i > 0 {
-			r.Links = append(r.Links, mapping.Link{Nodes: []string{r.Nodes[i-1].Name, r.Nodes[i].Name}, Rate: rate})
+			r.Links = append(r.Links, mapping.Link{Nodes: []string{r.Nodes[i-1].Name, r.Nodes[i].Name},
+				Rate: rate})
 		}
 	}
 	return r
@@ -209,7 +210,8 @@ func TestALinkThatNoPathCarriesStaysOnOneHost(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	// What runs is not moved for it: the path may have become narrower.
-	now := mapping.Mapping{r.Nodes[0].Name: "h1", r.Nodes[1].Name: "h2", r.Nodes[2].Name: "h2", r.Nodes[3].Name: "h2"}
+	now := mapping.Mapping{r.Nodes[0].Name: "h1", r.Nodes[1].Name: "h2", r.Nodes[2].Name: "h2",
+		r.Nodes[3].Name: "h2"}
 	if m, err := mapping.Greedy(s, r, now); err != nil || len(moved(now, m)) > 0 {
 		t.Errorf("moved: %v, %v", m, err)
 	}
@@ -229,13 +231,15 @@ func TestBadRequests(t *testing.T) {
 		{"strategy", mapping.Request{Strategy: "best"}, `unknown strategy "best": spread or pack`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := mapping.Greedy(hosts(1, big), tt.r, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := mapping.Greedy(hosts(1, big), tt.r, nil); err == nil ||
+				!strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
 	}
 	if _, err := mapping.Greedy(mapping.Substrate{Hosts: []mapping.Host{{Name: "h"}, {Name: "h"}}},
-		chain(1, mapping.Resources{}, 0), nil); err == nil || !strings.Contains(err.Error(), "two hosts are called h") {
+		chain(1, mapping.Resources{}, 0), nil); err == nil ||
+		!strings.Contains(err.Error(), "two hosts are called h") {
 		t.Errorf("two hosts of one name: %v", err)
 	}
 	if _, err := mapping.Greedy(mapping.Substrate{}, chain(1, mapping.Resources{}, 0), nil); err == nil ||

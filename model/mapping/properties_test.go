@@ -30,7 +30,8 @@ func problem(t *rapid.T) (mapping.Substrate, mapping.Request) {
 			Features: rapid.SampledFrom([][]string{{"netem"}, {"netem"}, nil}).Draw(t, "features"),
 		})
 	}
-	r := mapping.Request{Strategy: rapid.SampledFrom([]mapping.Strategy{mapping.Spread, mapping.Pack}).Draw(t, "strategy")}
+	r := mapping.Request{Strategy: rapid.SampledFrom([]mapping.Strategy{mapping.Spread, mapping.Pack}).Draw(t,
+		"strategy")}
 	for i := range rapid.IntRange(1, 8).Draw(t, "nodes") {
 		n := mapping.Node{Name: fmt.Sprintf("n%d", i), Demand: mapping.Resources{
 			Cores:  float64(rapid.IntRange(0, 4).Draw(t, "cores wanted")) / 2,
@@ -44,8 +45,8 @@ func problem(t *rapid.T) (mapping.Substrate, mapping.Request) {
 		r.Nodes = append(r.Nodes, n)
 	}
 	for range rapid.IntRange(0, 12).Draw(t, "links") {
-		ends := rapid.SliceOfNDistinct(rapid.IntRange(0, len(r.Nodes)-1), 1, min(3, len(r.Nodes)), rapid.ID[int]).Draw(t,
-			"ends")
+		ends := rapid.SliceOfNDistinct(rapid.IntRange(0, len(r.Nodes)-1), 1, min(3, len(r.Nodes)),
+			rapid.ID[int]).Draw(t, "ends")
 		l := mapping.Link{Rate: uint64(rapid.SampledFrom([]int{0, 1e8, 4e8, 9e8}).Draw(t, "link rate"))}
 		l.MTU = rapid.SampledFrom([]int{0, 1322, 1322, 9000}).Draw(t, "link mtu")
 		for _, e := range ends {

@@ -153,7 +153,8 @@ func (st *state) room(n, h int) string {
 	demand, host := st.nodes[n].Demand, &st.hosts[h]
 	// Sums of fractions of a core are not exact, so a millionth of a core is tolerated.
 	if free := host.Capacity.Cores - st.used[h].Cores; demand.Cores > 0 && demand.Cores > free+1e-6 {
-		return fmt.Sprintf("%.4g cores wanted, %.4g of %.4g free", demand.Cores, max(free, 0), host.Capacity.Cores)
+		return fmt.Sprintf("%.4g cores wanted, %.4g of %.4g free", demand.Cores, max(free, 0),
+			host.Capacity.Cores)
 	}
 	if free := host.Capacity.Memory - min(st.used[h].Memory, host.Capacity.Memory); demand.Memory > free {
 		return fmt.Sprintf("%d MiB of memory wanted, %d of %d MiB free", demand.Memory>>20, free>>20,
@@ -164,7 +165,8 @@ func (st *state) room(n, h int) string {
 	for _, l := range st.linksOf[n] {
 		for _, c := range slices.Sorted(maps.Keys(st.carriers(l))) {
 			if over := &st.hosts[c]; over.Rate > 0 && st.links[l].Rate > 0 && st.rate[c] > over.Rate {
-				return fmt.Sprintf("links that leave %s would need %s of %s", over.Name, bits(st.rate[c]), bits(over.Rate))
+				return fmt.Sprintf("links that leave %s would need %s of %s", over.Name,
+					bits(st.rate[c]), bits(over.Rate))
 			}
 		}
 	}
@@ -180,8 +182,8 @@ func (st *state) carries(n, h int) string {
 		}
 		for _, c := range slices.Sorted(maps.Keys(hosts)) {
 			if narrow := &st.hosts[c]; narrow.MTU > 0 && narrow.MTU < st.links[l].MTU {
-				return fmt.Sprintf("a link from it would need packets of %d bytes, %s has %d", st.links[l].MTU, narrow.Name,
-					narrow.MTU)
+				return fmt.Sprintf("a link from it would need packets of %d bytes, %s has %d",
+					st.links[l].MTU, narrow.Name, narrow.MTU)
 			}
 		}
 	}

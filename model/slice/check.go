@@ -22,6 +22,6 @@ type Check struct {
 	Command string        `json:"command,omitempty"`
 	Status  int           `json:"status,omitempty"`
 	Output  string        `json:"output,omitempty"`  // RE2
-	Fails   bool          `json:"fails,omitempty"`   // the check holds when the statement does not (isolation tests)
+	Fails   bool          `json:"fails,omitempty"`   // the check holds if the statement does not (for isolation)
 	Timeout time.Duration `json:"timeout,omitempty"` // ns in JSON; 0: five seconds
 }

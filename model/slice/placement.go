@@ -19,8 +19,8 @@ type Placement struct {
 	Host       string            `json:"host,omitempty"`   // the only one; empty: any
 	Labels     map[string]string `json:"labels,omitempty"` // all of which the host must have
 	Reschedule Reschedule        `json:"reschedule,omitempty"`
-	// Since is the generation in which Reschedule changed while the node was on its host; 0: it did not change. A host
-	// that was lost before it received that generation still applies the older policy.
+	// Since is the generation in which Reschedule changed while the node was on its host; 0: it did not change. A
+	// host that was lost before it received that generation still applies the older policy.
 	Since int64 `json:"since,omitempty"`
 }
 
@@ -63,8 +63,8 @@ type Tunnel struct {
 	Number uint16 `json:"number,omitempty"`
 	// DSCP copies the inner packet's DSCP to the outer header (RFC 2983, uniform model); else it is 0 there.
 	DSCP bool `json:"dscp,omitempty"`
-	// StormControl limits the broadcast and multicast frames that a LAN or a switch sends into each tunnel: frames a
-	// second; 0: DefaultStormControl.
+	// StormControl limits the broadcast and multicast frames that a LAN or a switch sends into each tunnel: frames
+	// a second; 0: DefaultStormControl.
 	StormControl int `json:"storm_control,omitempty"`
 }
 

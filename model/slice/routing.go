@@ -64,7 +64,7 @@ type BGPNeighbor struct {
 	Address      netip.Addr `json:"address"`
 	AS           uint32     `json:"as"`
 	Source       netip.Addr `json:"source,omitzero"`         // update source; for interior sessions, the loopback
-	Client       bool       `json:"client,omitempty"`        // the neighbour is this route reflector's client (RFC 4456)
+	Client       bool       `json:"client,omitempty"`        // the neighbour is this reflector's client (RFC 4456)
 	NextHopSelf  bool       `json:"next_hop_self,omitempty"` // rewrite the next hop of routes learnt from outside
 	PointToPoint bool       `json:"point_to_point,omitempty"`
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/pergola-net/pergola/model/unit"
 )
 
-// Shape is the treatment of one direction of a link: a scheduler and, beside it, an impairment. The zero value leaves frames
-// alone. A rate or a queue without classes is a scheduler with one class.
+// Shape is the treatment of one direction of a link: a scheduler and, beside it, an impairment. The zero value leaves
+// frames alone. A rate or a queue without classes is a scheduler with one class.
 type Shape struct {
 	Rate   unit.Rate     `json:"rate,omitempty"`   // bit/s; 0: not limited
 	Delay  time.Duration `json:"delay,omitempty"`  // added, one way, ns in JSON
@@ -19,7 +19,8 @@ type Shape struct {
 	Loss   unit.Loss     `json:"loss,omitempty"`   // per cent of frames, 0 to 100
 	Queue  int           `json:"queue,omitempty"`  // frames that wait before the tail is dropped; 0: DefaultQueue
 
-	// Classes divide Rate. One of them, and one only, matches nothing by itself: it has the frames that no other class has.
+	// Classes divide Rate. One of them, and one only, matches nothing by itself: it has the frames that no other
+	// class has.
 	Classes []Class `json:"classes,omitempty"`
 }
 
@@ -39,12 +40,12 @@ type Impairment struct {
 
 // Class is a part of a scheduler: the frames that one of the rules of Match matches. Each class has a queue of its own.
 //
-// A class first gets what it has reserved. What is left goes to the classes that want more: by priority, and among classes of one
-// priority by share. So a class of a high priority that has no limit can take all that is not reserved.
+// A class first gets what it has reserved. What is left goes to the classes that want more: by priority, and among
+// classes of one priority by share. So a class of a high priority that has no limit can take all that is not reserved.
 type Class struct {
 	Name     string    `json:"name"`
 	Match    []Match   `json:"match,omitempty"`   // empty: the default class
-	Share    int       `json:"share"`             // weight, 1 to MaxShare, of what is left over when reservations are served
+	Share    int       `json:"share"`             // weight, 1 to MaxShare, after reservations are served
 	Reserve  unit.Rate `json:"reserve,omitempty"` // bit/s that the class gets whenever it wants them
 	Limit    unit.Rate `json:"limit,omitempty"`   // bit/s that the class gets at most; 0: the scheduler's rate
 	Priority int       `json:"priority"`          // 1 (served first) to LastPriority
@@ -124,7 +125,8 @@ func (s Scheduler) Default() int {
 // Check refuses what is out of range or contradicts itself. Package topology tells users more, with the line.
 func (s Shape) Check() error {
 	err := errors.Join(
-		s.Rate.Check(), unit.CheckDelay("delay", s.Delay), unit.CheckDelay("jitter", s.Jitter), unit.CheckLoss(s.Loss),
+		s.Rate.Check(), unit.CheckDelay("delay", s.Delay), unit.CheckDelay("jitter", s.Jitter),
+		unit.CheckLoss(s.Loss),
 		unit.CheckFrames(s.Queue),
 	)
 	if err != nil || len(s.Classes) == 0 {

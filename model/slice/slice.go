@@ -74,12 +74,13 @@ type Node struct {
 	// FastPath is FastPathOff for a router that forwards in its own kernel only, else empty.
 	FastPath FastPath `json:"fastpath,omitempty"`
 
-	// Host is the machine that the sliver runs on. The controller chooses it as Placement allows. It is empty on a machine
-	// that is in no cluster.
+	// Host is the machine that the sliver runs on. The controller chooses it as Placement allows. It is empty on a
+	// machine that is in no cluster.
 	Host      string    `json:"host,omitempty"`
 	Placement Placement `json:"placement,omitzero"`
-	// Left holds the hosts that the node was moved away from while they might still run it, each with the generation of
-	// that move. The node starts when each of them realises that generation or is removed from the cluster (Awaits).
+	// Left holds the hosts that the node was moved away from while they might still run it, each with the
+	// generation of that move. The node starts when each of them realises that generation or is removed from the
+	// cluster (Awaits).
 	Left map[string]int64 `json:"left,omitempty"`
 	// Tunnel carries a Switch's frames from host to host. Each cable of a switch is on one host.
 	Tunnel Tunnel `json:"tunnel,omitzero"`
@@ -133,7 +134,8 @@ type Interface struct {
 	Link string `json:"link"`
 	MAC  string `json:"mac"` // six bytes, colons, lower case
 	MTU  int    `json:"mtu"` // bytes of payload, as `ip link` counts
-	// FixedMTU is true where the user wrote the MTU. If a tunnel cannot carry it, it is an error; others are reduced.
+	// FixedMTU is true where the user wrote the MTU. If a tunnel cannot carry it, it is an error; others are
+	// reduced.
 	FixedMTU  bool           `json:"fixed_mtu,omitempty"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	// Routing parameters of this interface; the zero value means the protocol's default.

@@ -92,7 +92,8 @@ func (s *Slice) Span() *Span {
 
 // addSegment computes the hosts of one segment.
 func (s *Span) addSegment(seg *Segment, host map[string]string) {
-	whole, atLink, atSwitch := set{}, make([]set, len(seg.Links)), map[string]set{} // the hosts of nodes that are at each
+	// the hosts of nodes that are at each
+	whole, atLink, atSwitch := set{}, make([]set, len(seg.Links)), map[string]set{}
 	for i, l := range seg.Links {
 		atLink[i] = set{}
 		for _, e := range l.Ends {

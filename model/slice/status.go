@@ -38,14 +38,16 @@ type NodeStatus struct {
 	Since    time.Time `json:"since,omitzero"`
 	Restarts int       `json:"restarts,omitempty"`
 	Message  string    `json:"message,omitempty"`
-	// FastPath says why a router is not on the fast path although it should be; empty where it is, or should not be.
+	// FastPath says why a router is not on the fast path although it should be; empty where it is, or should not
+	// be.
 	FastPath string `json:"fastpath,omitempty"`
 }
 
 // LinkStatus is what a host reports of a link.
 type LinkStatus struct {
-	Up     bool             `json:"up"`
-	Shapes map[string]Shape `json:"shapes,omitempty"` // by node:interface, where the shape now differs from the file's
+	Up bool `json:"up"`
+	// Shapes has, by node:interface, the shapes that now differ from the file's.
+	Shapes map[string]Shape `json:"shapes,omitempty"`
 }
 
 // Power is the state in which a user wants a node. It is not part of the topology file: it is stored beside the slice

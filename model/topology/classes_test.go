@@ -44,7 +44,8 @@ links:
 		},
 		{Name: "other", Share: 3, Priority: 8},
 	}
-	if diff := cmp.Diff(want, s.Links[0].Ends[0].Shape.Classes, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+	if diff := cmp.Diff(want, s.Links[0].Ends[0].Shape.Classes,
+		cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	back := s.Links[0].Ends[1].Shape
@@ -67,7 +68,8 @@ links:
 
 // Where there is no default class, one is made; what a switch sends has none.
 func TestDefaultClass(t *testing.T) {
-	parsed, found := Parse("t.yaml", []byte("nodes: {a: , s: {kind: switch}}\nlinks: [{ends: [a, s], rate: 1Mbit, classes: {voice: {match: [{dscp: EF}]}}}]\n"))
+	parsed, found := Parse("t.yaml", []byte("nodes: {a: , s: {kind: switch}}\n"+
+		"links: [{ends: [a, s], rate: 1Mbit, classes: {voice: {match: [{dscp: EF}]}}}]\n"))
 	if len(found) > 0 {
 		t.Fatal(found)
 	}

@@ -17,7 +17,8 @@ func network(t *rapid.T) *Topology {
 	top := &Topology{Name: "lab", Nodes: map[string]Node{},
 		Placement: rapid.SampledFrom([]slice.Strategy{"", slice.Spread, slice.Pack}).Draw(t, "placement")}
 	if rapid.IntRange(0, 3).Draw(t, "vxlan") == 0 {
-		top.Defaults = &Defaults{Link: &LinkAttributes{Tunnel: slice.VXLAN, DSCP: DSCPCopy, StormControl: "20kpps"}}
+		top.Defaults = &Defaults{Link: &LinkAttributes{Tunnel: slice.VXLAN, DSCP: DSCPCopy,
+			StormControl: "20kpps"}}
 	}
 	daemon := rapid.SampledFrom([]slice.Daemon{"", slice.FRR, slice.BIRD})
 	count := rapid.IntRange(1, 14).Draw(t, "nodes")
@@ -61,8 +62,8 @@ func placeAnyhow(t *rapid.T, n *Node) {
 		n.Host = rapid.SampledFrom([]string{"h1", "h2"}).Draw(t, "host")
 	case 1:
 		n.HostLabels = map[string]string{"rack": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "rack")}
-		n.Reschedule = rapid.SampledFrom([]slice.Reschedule{"", slice.RescheduleAlways, slice.RescheduleNever}).Draw(t,
-			"reschedule")
+		n.Reschedule = rapid.SampledFrom([]slice.Reschedule{"", slice.RescheduleAlways,
+			slice.RescheduleNever}).Draw(t, "reschedule")
 	}
 }
 
@@ -71,7 +72,8 @@ func anyLink(t *rapid.T, sites, switches []string) (l Link, ok bool) {
 	if len(sites) == 0 {
 		return l, false
 	}
-	ends := rapid.SliceOfNDistinct(rapid.SampledFrom(sites), 1, min(4, len(sites)), rapid.ID[string]).Draw(t, "ends")
+	ends := rapid.SliceOfNDistinct(rapid.SampledFrom(sites), 1, min(4, len(sites)),
+		rapid.ID[string]).Draw(t, "ends")
 	if len(switches) > 0 && (len(ends) == 1 || rapid.Bool().Draw(t, "plug")) {
 		ends = []string{ends[0], rapid.SampledFrom(switches).Draw(t, "switch")}
 	}

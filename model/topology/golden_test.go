@@ -50,7 +50,8 @@ func TestResolvesSmallNetworks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(want, got) {
-				t.Errorf("%s (go test ./model/topology -update):\n%s", golden, cmp.Diff(string(want), string(got)))
+				t.Errorf("%s (go test ./model/topology -update):\n%s", golden,
+					cmp.Diff(string(want), string(got)))
 			}
 		})
 	}

@@ -72,7 +72,8 @@ func TestLargestNetworkResolves(t *testing.T) {
 		top := mustParse(t, "ring.yaml", ring(nodes))
 		return func() {
 			mustResolve(t, top, mustResolve(t, top, nil))
-			star := &Topology{Name: "star", Nodes: map[string]Node{"s": {Attributes: Attributes{Kind: slice.Switch}}}}
+			star := &Topology{Name: "star",
+				Nodes: map[string]Node{"s": {Attributes: Attributes{Kind: slice.Switch}}}}
 			for i := range nodes - 1 {
 				host := fmt.Sprint("h", i)
 				star.Nodes[host] = Node{}
@@ -99,7 +100,8 @@ func TestHostileFilesCostLittle(t *testing.T) {
 	for i := 1; i < 30; i++ {
 		mergeBomb += fmt.Sprintf("x-%d: &a%d {<<: [*a%d, *a%d]}\n", i, i, i-1, i-1)
 	}
-	// What a file costs is bounded by the limit that it exceeds. The costliest is that of values, which aliases multiply.
+	// What a file costs is bounded by the limit that it exceeds. The costliest is that of values, which aliases
+	// multiply.
 	most := map[string]uint64{"big nodes": 1200 << 20, "big merge": 200 << 20, "wide map": 200 << 20}
 	for name, c := range map[string]struct{ file, want string }{
 		"brackets":   {"nodes: " + strings.Repeat("[", 1_000_000), "nested deeper than 100 levels"},

@@ -35,7 +35,8 @@ func Parse(name string, data []byte) (*Topology, Diagnostics) {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	return t, slices.CompactFunc(found, func(a, b Diagnostic) bool {
-		return a.Line == b.Line && a.Column == b.Column && a.Message == b.Message // an alias repeats it at other paths
+		// an alias repeats it at other paths
+		return a.Line == b.Line && a.Column == b.Column && a.Message == b.Message
 	})
 }
 

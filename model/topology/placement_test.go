@@ -96,8 +96,8 @@ links:
 func TestWhatOneMachineHasStartsNowhereElse(t *testing.T) {
 	for field, want := range map[string]string{
 		"binds: " +
-			"[/srv/a:/a]": `t.yaml:4:17: "a" has /srv/a of one machine (binds), so it cannot start elsewhere (leave out ` +
-			`one of them; `,
+			"[/srv/a:/a]": `t.yaml:4:17: "a" has /srv/a of one machine (binds), so it cannot start ` +
+			`elsewhere (leave out one of them; `,
 		"binds: [/a:/a:ro]": `"a" has /a (to read) of one machine (binds)`,
 		"rootfs: /srv/root": `"a" has /srv/root (to read) of one machine (rootfs)`,
 		"image: oci:/srv/i": `"a" has /srv/i (to read) of one machine (image)`,

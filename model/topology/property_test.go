@@ -101,7 +101,8 @@ func checkRouting(t *rapid.T, s *slice.Slice) {
 		}
 		for _, b := range n.Routing.BGP.Neighbors {
 			if owner[b.Address] != b.Node {
-				t.Fatalf("%s has a session with %s of %q, which is %q's", n.Name, b.Address, b.Node, owner[b.Address])
+				t.Fatalf("%s has a session with %s of %q, which is %q's", n.Name, b.Address, b.Node,
+					owner[b.Address])
 			}
 			sessions[n.Name+" "+b.Node]++
 		}

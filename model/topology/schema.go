@@ -85,16 +85,18 @@ func (g *generator) value(t reflect.Type) schemaObject {
 		return schemaObject{"type": []string{"string", "integer"},
 			"pattern": `^(off|[0-9]+(\.[0-9]+)? ?[kKmM]?([pP][pP][sS]|[pP]/[sS]|/[sS])?)$`}
 	case reflect.TypeFor[Duration]():
-		return schemaObject{"type": []string{"string", "integer"}, "pattern": `^(0|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$`}
+		return schemaObject{"type": []string{"string", "integer"},
+			"pattern": `^(0|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$`}
 	case reflect.TypeFor[Percent]():
 		return schemaObject{"type": []string{"string", "number"}, "pattern": `^[0-9]+(\.[0-9]*)? ?%?$`}
 	case reflect.TypeFor[Bytes]():
-		return schemaObject{"type": []string{"string", "integer"}, "pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtTpP]?[iI]?[bB]?$`}
+		return schemaObject{"type": []string{"string", "integer"},
+			"pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtTpP]?[iI]?[bB]?$`}
 	case reflect.TypeFor[Strings](), reflect.TypeFor[Command]():
 		return schemaObject{"type": []string{"array", "string", "number", "boolean"}, "items": anyText}
 	case reflect.TypeFor[map[string]*Source]():
-		return schemaObject{"type": []string{"string", "array", "object"}, "items": schemaObject{"type": "string"},
-			"additionalProperties": schemaObject{"type": "string"}}
+		return schemaObject{"type": []string{"string", "array", "object"},
+			"items": schemaObject{"type": "string"}, "additionalProperties": schemaObject{"type": "string"}}
 	case reflect.TypeFor[[]Route]():
 		return schemaObject{"anyOf": []any{schemaObject{"type": "string"},
 			schemaObject{"type": "array", "items": g.value(t.Elem())}}}
@@ -102,7 +104,8 @@ func (g *generator) value(t reflect.Type) schemaObject {
 		return schemaObject{"type": "string"}
 	case reflect.TypeFor[slice.Position]():
 		return schemaObject{"anyOf": []any{g.structure(t),
-			schemaObject{"type": "array", "items": schemaObject{"type": "number"}, "minItems": 2, "maxItems": 2}}}
+			schemaObject{"type": "array", "items": schemaObject{"type": "number"}, "minItems": 2,
+				"maxItems": 2}}}
 	case reflect.TypeFor[map[string]Node]():
 		return schemaObject{"anyOf": []any{
 			schemaObject{"type": "object", "additionalProperties": g.value(t.Elem())},

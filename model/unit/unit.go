@@ -1,8 +1,8 @@
-// Package unit has the quantities of a network: rates, delays, shares of loss and sizes. Text is parsed here once, into a value
-// within the limits of this package; nobody checks it again.
+// Package unit has the quantities of a network: rates, delays, shares of loss and sizes. Text is parsed here once, into
+// a value within the limits of this package; nobody checks it again.
 //
-// Prefixes of rates are decimal and a rate is always in bits: bps is bits a second here, other than for tc(8). Prefixes of
-// sizes are binary, as Docker's.
+// Prefixes of rates are decimal and a rate is always in bits: bps is bits a second here, other than for tc(8). Prefixes
+// of sizes are binary, as Docker's.
 package unit
 
 import (
@@ -23,7 +23,8 @@ type Rate uint64
 // Loss is a share of frames in per cent, 0 to 100.
 type Loss = float64
 
-// The limits. A rate or a delay outside of them is refused wherever it is given: in a file, by the API, on the command line.
+// The limits. A rate or a delay outside of them is refused wherever it is given: in a file, by the API, on the command
+// line.
 const (
 	MinRate      Rate = 8                 // a byte a second: sch_htb counts bytes
 	MaxRate      Rate = 1_000_000_000_000 // 1 Tbit/s

@@ -17,9 +17,9 @@ type testcase struct {
 	least int // frames that were asked for
 	plan  vnet.Plan
 	steps []step
-	// Frames of a flow arrive in the same order in both networks. Not compared where links have queues: one frame was
-	// seen to be overtaken there. Probably another CPU had emptied the queue, for a frame of a node's own, and so took
-	// what was the test's to its own backlog.
+	// Frames of a flow arrive in the same order in both networks. Not compared where links have queues: one frame
+	// was seen to be overtaken there. Probably another CPU had emptied the queue, for a frame of a node's own, and
+	// so took what was the test's to its own backlog.
 	ordered bool
 	paths   ecmp // what depends on them is not compared
 	sound   bool // nothing in the network keeps valid frames from the fast path, until something happens
@@ -84,7 +84,8 @@ func (g *graph) seeding() (neighbours func(*end, *end) []vnet.Neighbour, all boo
 			if !e.link.prefix(family).IsValid() {
 				continue
 			}
-			b := vnet.Neighbour{Interface: e.name, Address: other.address(family), MAC: mac(e.link.number, other.place)}
+			b := vnet.Neighbour{Interface: e.name, Address: other.address(family),
+				MAC: mac(e.link.number, other.place)}
 			if kind == 0 {
 				continue
 			}

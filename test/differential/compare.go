@@ -31,7 +31,8 @@ func parse(b []byte) header {
 		h.at = 14 + int(b[14]&15)*4
 	case h.kind == etherIPv6 && len(b) >= 54:
 		h.proto, h.at = b[20], 54
-		for h.at+8 <= len(b) && (h.proto == protoHop || h.proto == protoOptions || h.proto == protoRouting || h.proto == protoFrag) {
+		for h.at+8 <= len(b) && (h.proto == protoHop || h.proto == protoOptions || h.proto == protoRouting ||
+			h.proto == protoFrag) {
 			length := 8 + 8*int(b[h.at+1])
 			if h.proto == protoFrag {
 				length = 8
@@ -75,7 +76,8 @@ func idle(b []byte) bool {
 		return b[h.at] == icmpRedirect // as often as the kernel pleases
 	case !h.v4 && h.proto == protoICMPv6 && h.first:
 		kind := b[h.at]
-		talk := kind >= icmp6QueryMLD && kind <= icmp6DoneMLD || kind >= icmp6SolicitRA && kind < icmp6Redirect || kind == icmp6ReportMLD
+		talk := kind >= icmp6QueryMLD && kind <= icmp6DoneMLD || kind >= icmp6SolicitRA &&
+			kind < icmp6Redirect || kind == icmp6ReportMLD
 		return kind == icmp6Redirect || talk && !ours
 	}
 	return false
@@ -108,7 +110,8 @@ func normal(r received, paths ecmp) string {
 		}
 	}
 	if paths == parallel && !h.v4 && isError(h, b) && h.at == 54 && len(b) >= 62 {
-		right := sum(r.data[22:], protoICMPv6+uint32(len(b)-h.at)) == 0xffff // with the pseudo header (RFC 8200, 8.1)
+		// with the pseudo header (RFC 8200, 8.1)
+		right := sum(r.data[22:], protoICMPv6+uint32(len(b)-h.at)) == 0xffff
 		clear(b[22:38])
 		clear(b[56:58])
 		if !right {
@@ -129,7 +132,8 @@ const dataValid = 2
 func unnumber(b []byte) {
 	h := parse(b)
 	switch {
-	case h.v4 && h.at >= 34 && (h.proto == protoTCP || h.proto == protoICMP && (!h.first || h.at < len(b) && b[h.at] != 8)):
+	case h.v4 && h.at >= 34 &&
+		(h.proto == protoTCP || h.proto == protoICMP && (!h.first || h.at < len(b) && b[h.at] != 8)):
 		right := sum(b[14:min(h.at, len(b))], 0) == 0xffff
 		b[18], b[19], b[24], b[25] = 0, 0, 0, 0
 		if !right {
@@ -146,7 +150,8 @@ func isError(h header, b []byte) bool {
 	}
 	if h.v4 {
 		kind := b[h.at]
-		return h.proto == protoICMP && (kind == icmpUnreachable || kind == icmpExceeded || kind == icmpParameter)
+		return h.proto == protoICMP && (kind == icmpUnreachable || kind == icmpExceeded ||
+			kind == icmpParameter)
 	}
 	return h.proto == protoICMPv6 && b[h.at] >= icmp6Unreachable && b[h.at] <= icmp6Parameter
 }

@@ -97,7 +97,8 @@ func (a *arena) play(t *testing.T, c *testcase) {
 // replay is the command that plays a case again and shrinks it. With another number of frames it would have other
 // events.
 func replay(test string, c *testcase) string {
-	return fmt.Sprintf("go test ./test/differential -count=1 -v -timeout 0 -run '^%s$' -seed %d -frames %d -shrink %d", test, c.seed, c.least, 10**shrinkFlag)
+	return fmt.Sprintf("go test ./test/differential -count=1 -v -timeout 0 -run '^%s$' -seed "+
+		"%d -frames %d -shrink %d", test, c.seed, c.least, 10**shrinkFlag)
 }
 
 // Without a fast path in either, two networks that are alike do the same: otherwise the other test proves nothing.
@@ -148,7 +149,8 @@ func (a *arena) walked(t *testing.T) {
 		return
 	}
 	if share := 1 - float64(s.SlowPlain)/float64(s.KernelPlain); share <= plain {
-		t.Errorf("of %d hops of valid frames in networks without a flaw, %.2f were walked, want more than %.2f", s.KernelPlain, share, plain)
+		t.Errorf("of %d hops of valid frames in networks without a flaw, %.2f were walked, want more than %.2f",
+			s.KernelPlain, share, plain)
 	}
 }
 

@@ -101,7 +101,8 @@ func (g *graph) mtuEvent(n *node) []event {
 	if !e.link.direct() {
 		return nil
 	}
-	return []event{{node: n.name, change: vnet.SetMTU{Interface: e.name, MTU: pick(g.rng, 1500, 1400, 1280, 1300, 600)}}}
+	return []event{{node: n.name,
+		change: vnet.SetMTU{Interface: e.name, MTU: pick(g.rng, 1500, 1400, 1280, 1300, 600)}}}
 }
 
 func (g *graph) routeEvent(n *node) []event {
@@ -183,7 +184,8 @@ func (g *graph) oddRouteEvent(n *node) []event {
 		if !from.IsValid() || g.rng.IntN(3) == 0 {
 			from = netip.PrefixFrom(g.randomPrefix(family).Addr(), 32).Masked()
 		}
-		all = append(all, route("add", "%s from %s %s", to, from, way), route("add", "%s from %s %s metric 2000", to, from, way))
+		all = append(all, route("add", "%s from %s %s", to, from, way),
+			route("add", "%s from %s %s metric 2000", to, from, way))
 	}
 	var events []event
 	if g.rng.IntN(3) == 0 {
@@ -230,11 +232,13 @@ func (g *graph) twins(n *node) []event {
 	}
 	for _, e := range n.ends {
 		for _, twin := range n.ends {
-			if twin != e && len(e.link.ends) == 2 && len(twin.link.ends) == 2 && e.peer().node == twin.peer().node {
+			if twin != e && len(e.link.ends) == 2 && len(twin.link.ends) == 2 &&
+				e.peer().node == twin.peer().node {
 				up := g.rng.IntN(2) == 0
 				return []event{
 					{node: n.name, change: vnet.SetLink{Interface: e.name, Up: up}},
-					{node: e.peer().node.name, change: vnet.SetLink{Interface: e.peer().name, Up: up}},
+					{node: e.peer().node.name,
+						change: vnet.SetLink{Interface: e.peer().name, Up: up}},
 				}
 			}
 		}
@@ -254,9 +258,12 @@ func (g *graph) commandEvent(n *node) []event {
 	var command []string
 	switch g.rng.IntN(7) {
 	case 0:
-		command = []string{"ip", pick(g.rng, "-4", "-6"), "rule", pick(g.rng, "add", "del"), "pref", "1000", "iif", e.name, pick(g.rng, "blackhole", "prohibit")}
+		command = []string{"ip", pick(g.rng, "-4", "-6"), "rule", pick(g.rng, "add", "del"), "pref", "1000",
+			"iif", e.name, pick(g.rng, "blackhole", "prohibit")}
 	case 1:
-		command = []string{"nft", "add table inet t; add chain inet t c { type filter hook forward priority 0; }; add rule inet t c meta l4proto udp drop"}
+		command = []string{"nft",
+			"add table inet t; add chain inet t c { type filter hook forward priority 0; }; add rule " +
+				"inet t c meta l4proto udp drop"}
 	case 2:
 		command = []string{"nft", "delete table inet t"}
 	case 3:

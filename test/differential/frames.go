@@ -94,7 +94,8 @@ func (s *sender) frames(plain bool) []frame {
 		s.valid(d, 64)
 	case s.some(8):
 		s.oddEthernet(d)
-	case s.some(24) && !d.e.nic && d.from.Is4() == d.to.Is4(): // what comes in by a NIC is no longer than a link's MTU
+	case s.some(24) && !d.e.nic && d.from.Is4() == d.to.Is4():
+		// Not at a NIC: what comes in there is no longer than a link's MTU.
 		s.super(d)
 	case s.some(8):
 		return s.train(d)
@@ -122,8 +123,8 @@ func (s *sender) payload(d *draft) []byte {
 	size = min(max(8, size), d.e.mtu-60)
 	if d.family == 6 && !s.isHost(d.to) {
 		// A router whose long answer met a smaller MTU remembers that, and then also refuses what it forwards
-		// (ip6_finish_output asks dst_mtu); the fast path, to which the kernel does not say so, lets the router with the
-		// small MTU answer.
+		// (ip6_finish_output asks dst_mtu); the fast path, to which the kernel does not say so, lets the router
+		// with the small MTU answer.
 		size = min(size, 1000)
 	}
 	b := make([]byte, size)
@@ -149,7 +150,8 @@ func (s *sender) train(d *draft) []frame {
 		d.note = fmt.Sprintf("train, %d", i+1)
 		segment := udp(d.from, d.to, sport, dport, d.payload)
 		if d.family == 4 {
-			s.send(d, etherIPv4, ipv4{from: d.from, to: d.to, proto: protoUDP, ttl: 64, id: uint16(s.rng.Uint32())}.packet(segment))
+			s.send(d, etherIPv4, ipv4{from: d.from, to: d.to, proto: protoUDP, ttl: 64,
+				id: uint16(s.rng.Uint32())}.packet(segment))
 		} else {
 			s.send(d, etherIPv6, ipv6{from: d.from, to: d.to, next: protoUDP, hop: 64}.packet(segment))
 		}
@@ -162,7 +164,8 @@ func (s *sender) train(d *draft) []frame {
 func (s *sender) isHost(a netip.Addr) bool {
 	return slices.ContainsFunc(s.hosts, func(n *node) bool {
 		l := n.ends[0].link
-		return l.v6.IsValid() && n.ends[0].address(6) == a && l.v6.Addr() != a // which all routers on the link have, too
+		// which all routers on the link have, too
+		return l.v6.IsValid() && n.ends[0].address(6) == a && l.v6.Addr() != a
 	})
 }
 
@@ -189,18 +192,20 @@ func (s *sender) destination(family int) netip.Addr {
 
 // nobody is an address that leads nowhere in particular.
 func (s *sender) nobody(family int) netip.Addr {
-	if l := s.links[s.rng.IntN(len(s.links))]; s.some(2) && l.prefix(family).IsValid() && l.prefix(family).Bits() < 30*family/4 {
+	if l := s.links[s.rng.IntN(len(s.links))]; s.some(2) && l.prefix(family).IsValid() &&
+		l.prefix(family).Bits() < 30*family/4 {
 		if s.ecmp == spread { // 0 is all routers' on the link (RFC 4291, 2.6.1)
 			return nth(l.prefix(family), 77)
 		}
 		return nth(l.prefix(family), pick(s.rng, 0, 77, 255))
 	}
 	if family == 4 {
-		return netip.MustParseAddr(pick(s.rng, "203.0.113.1", "255.255.255.255", "224.0.0.5", "224.0.1.1", "239.1.2.3", "127.0.0.1", "127.1.2.3",
-			"0.0.0.0", "0.1.2.3", "169.254.1.1", "240.0.0.1", "10.1.200.200"))
+		return netip.MustParseAddr(pick(s.rng, "203.0.113.1", "255.255.255.255", "224.0.0.5", "224.0.1.1",
+			"239.1.2.3", "127.0.0.1", "127.1.2.3", "0.0.0.0", "0.1.2.3", "169.254.1.1", "240.0.0.1",
+			"10.1.200.200"))
 	}
-	return netip.MustParseAddr(pick(s.rng, "2001:db8:ffff::1", "ff02::1", "ff02::5", "ff05::1", "ff0e::1", "::1", "::", "fe80::1", "fec0::1", "fc00::1",
-		"::ffff:10.0.0.1", "::10.0.0.1", "2002:a00:1::1"))
+	return netip.MustParseAddr(pick(s.rng, "2001:db8:ffff::1", "ff02::1", "ff02::5", "ff05::1", "ff0e::1", "::1",
+		"::", "fe80::1", "fec0::1", "fc00::1", "::ffff:10.0.0.1", "::10.0.0.1", "2002:a00:1::1"))
 }
 
 // source is one that a host should not have.
@@ -210,9 +215,11 @@ func (s *sender) source(family int) netip.Addr {
 		return s.destination(family)
 	}
 	if family == 4 {
-		return netip.MustParseAddr(pick(s.rng, "0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "240.1.1.1", "169.254.3.4", "203.0.113.9", "0.1.1.1"))
+		return netip.MustParseAddr(pick(s.rng, "0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255",
+			"240.1.1.1", "169.254.3.4", "203.0.113.9", "0.1.1.1"))
 	}
-	return netip.MustParseAddr(pick(s.rng, "::", "::1", "ff02::1", "fe80::99", "2001:db8:ffff::9", "::ffff:10.0.0.9", "fec0::9"))
+	return netip.MustParseAddr(pick(s.rng, "::", "::1", "ff02::1", "fe80::99", "2001:db8:ffff::9",
+		"::ffff:10.0.0.9", "fec0::9"))
 }
 
 // segment is a valid one of a common protocol.
@@ -226,7 +233,8 @@ func (s *sender) segment(d *draft) (proto byte, b []byte) {
 		}
 		return proto, echo(d.from, d.to, sport, d.payload)
 	case 1:
-		return protoTCP, tcp(d.from, d.to, sport, dport, s.rng.Uint32(), pick(s.rng, byte(2), 0x10, 0x18, 0x12), d.payload)
+		return protoTCP, tcp(d.from, d.to, sport, dport, s.rng.Uint32(),
+			pick(s.rng, byte(2), 0x10, 0x18, 0x12), d.payload)
 	default:
 		return protoUDP, udp(d.from, d.to, sport, dport, d.payload)
 	}
@@ -245,7 +253,8 @@ func (s *sender) ttl(d *draft) byte {
 func (s *sender) valid(d *draft, ttl byte) {
 	proto, segment := s.segment(d)
 	if d.family == 4 {
-		h := ipv4{from: d.from, to: d.to, proto: proto, ttl: ttl, id: uint16(s.rng.Uint32()), tos: pick(s.rng, byte(0), 0, 0x10, 0xb8, 3)}
+		h := ipv4{from: d.from, to: d.to, proto: proto, ttl: ttl, id: uint16(s.rng.Uint32()),
+			tos: pick(s.rng, byte(0), 0, 0x10, 0xb8, 3)}
 		if s.some(2) {
 			h.flags = dontFragment
 		}

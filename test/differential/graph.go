@@ -246,7 +246,8 @@ func (g *graph) queues(l *link) {
 // lineCards draws hosts that are outside, behind a NIC. What ends at a queue or a LAN is none.
 func (g *graph) lineCards() {
 	for _, n := range g.nodes {
-		if !g.odd.nics || n.router || n.ends[0].link.lan || !n.ends[0].shape.IsZero() || !n.ends[0].peer().shape.IsZero() {
+		if !g.odd.nics || n.router || n.ends[0].link.lan || !n.ends[0].shape.IsZero() ||
+			!n.ends[0].peer().shape.IsZero() {
 			continue
 		}
 		n.ends[0].nic = g.rng.IntN(3) > 0
@@ -257,7 +258,8 @@ func (g *graph) lineCards() {
 func (g *graph) plan(neighbours func(*end, *end) []vnet.Neighbour) vnet.Plan {
 	var p vnet.Plan
 	for _, n := range g.nodes {
-		np := vnet.NodePlan{Name: n.name, Router: n.router, Sysctls: g.sysctls(), Objects: n.named.all, Routes: n.routes}
+		np := vnet.NodePlan{Name: n.name, Router: n.router, Sysctls: g.sysctls(), Objects: n.named.all,
+			Routes: n.routes}
 		if n.router {
 			np.Loopbacks = []netip.Prefix{n.loopback(4), n.loopback(6)}
 		}
@@ -273,10 +275,12 @@ func (g *graph) plan(neighbours func(*end, *end) []vnet.Neighbour) vnet.Plan {
 	for _, l := range g.links {
 		lp := vnet.LinkPlan{LAN: l.lan}
 		for _, e := range l.ends {
-			ve := vnet.End{Node: e.node.name, Interface: e.name, MTU: e.mtu, MAC: mac(l.number, e.place), Shape: e.shape, NIC: e.nic}
+			ve := vnet.End{Node: e.node.name, Interface: e.name, MTU: e.mtu, MAC: mac(l.number, e.place),
+				Shape: e.shape, NIC: e.nic}
 			for _, family := range []int{4, 6} {
 				if s := l.prefix(family); s.IsValid() {
-					ve.Addresses = append(ve.Addresses, netip.PrefixFrom(e.address(family), s.Bits()))
+					ve.Addresses = append(ve.Addresses,
+						netip.PrefixFrom(e.address(family), s.Bits()))
 				}
 			}
 			lp.Ends = append(lp.Ends, ve)
@@ -292,8 +296,9 @@ func (g *graph) plan(neighbours func(*end, *end) []vnet.Neighbour) vnet.Plan {
 // full by default. Type 255 is no error.
 func (g *graph) sysctls() map[string]string {
 	s := map[string]string{
-		"net.ipv4.icmp_ratelimit": "0", "net.ipv4.icmp_ratemask": "0", "net.ipv6.icmp.ratelimit": "0", "net.ipv6.icmp.ratemask": "255",
-		"net.ipv4.ipfrag_time": "3600", "net.ipv6.ip6frag_time": "3600",
+		"net.ipv4.icmp_ratelimit": "0", "net.ipv4.icmp_ratemask": "0", "net.ipv6.icmp.ratelimit": "0",
+		"net.ipv6.icmp.ratemask": "255",
+		"net.ipv4.ipfrag_time":   "3600", "net.ipv6.ip6frag_time": "3600",
 		"net.ipv6.auto_flowlabels":       "0",
 		"net.ipv4.tcp_invalid_ratelimit": "0",
 	}
@@ -302,9 +307,9 @@ func (g *graph) sysctls() map[string]string {
 	}
 	s["net.ipv4.conf.all.accept_redirects"] = "0"
 	if g.ecmp != single {
-		// A kernel that has sent a redirect to somebody holds back the next second's errors to him (ip_rt_send_redirect,
-		// ip_error), and with several ways it is the network namespace's own hash that says which frames go back to where
-		// they came from.
+		// A kernel that has sent a redirect to somebody holds back the next second's errors to him
+		// (ip_rt_send_redirect, ip_error), and with several ways it is the network namespace's own hash that
+		// says which frames go back to where they came from.
 		s["net.ipv4.conf.all.send_redirects"], s["net.ipv4.conf.default.send_redirects"] = "0", "0"
 	}
 	return s

@@ -10,13 +10,15 @@ import (
 // oddEthernet is a frame whose Ethernet header leads it past the gateway's IP stack, or another protocol.
 func (s *sender) oddEthernet(d *draft) {
 	s.valid(d, 64)
-	switch d.note = pick(s.rng, "other station", "broadcast", "multicast", "VLAN", "EtherType", "ARP", "LLC", "short", "wrong EtherType", "own MAC"); d.note {
+	switch d.note = pick(s.rng, "other station", "broadcast", "multicast", "VLAN", "EtherType", "ARP", "LLC",
+		"short", "wrong EtherType", "own MAC"); d.note {
 	case "other station":
 		d.data[5] ^= 0x55
 	case "broadcast":
 		copy(d.data, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 	case "multicast":
-		copy(d.data, pick(s.rng, []byte{1, 0, 0x5e, 0, 0, 5}, []byte{0x33, 0x33, 0, 0, 0, 1}, []byte{1, 0x80, 0xc2, 0, 0, 0x14}))
+		copy(d.data, pick(s.rng, []byte{1, 0, 0x5e, 0, 0, 5}, []byte{0x33, 0x33, 0, 0, 0, 1},
+			[]byte{1, 0x80, 0xc2, 0, 0, 0x14}))
 	case "VLAN":
 		tagged := append(append([]byte{}, d.data[:12]...), 0x81, 0, 0, byte(pick(s.rng, 0, 1, 100)))
 		d.data = append(tagged, d.data[12:]...)
@@ -50,8 +52,9 @@ func (s *sender) arp(d *draft) {
 }
 
 func (s *sender) odd4(d *draft) []frame {
-	d.note = pick(s.rng, "options", "fragment", "fragments", "checksum", "length", "header length", "version", "padding", "source", "protocol",
-		"reserved bit", "cut short", "TTL", "segment", "noise", "too big", "AH", "ESP")
+	d.note = pick(s.rng, "options", "fragment", "fragments", "checksum", "length", "header length", "version",
+		"padding", "source", "protocol", "reserved bit", "cut short", "TTL", "segment", "noise", "too big",
+		"AH", "ESP")
 	if d.note == "source" {
 		d.from = s.source(4)
 	}
@@ -87,7 +90,8 @@ func (s *sender) odd4(d *draft) []frame {
 		segment[s.rng.IntN(len(segment))] ^= 0xff
 	case "too big":
 		h.flags = pick(s.rng, uint16(0), dontFragment)
-		segment = udp(d.from, d.to, 1000, 2000, append(d.payload, make([]byte, max(0, d.e.mtu-28-len(d.payload)))...))
+		segment = udp(d.from, d.to, 1000, 2000,
+			append(d.payload, make([]byte, max(0, d.e.mtu-28-len(d.payload)))...))
 	}
 	b := append(h.packet(segment), make([]byte, tail)...)
 	s.spoil(d, &b)
@@ -148,8 +152,9 @@ func (s *sender) fragments4(d *draft, h ipv4, segment []byte) []frame {
 }
 
 func (s *sender) odd6(d *draft) []frame {
-	d.note = pick(s.rng, "hop-by-hop", "destination options", "routing", "fragment", "fragments", "no next header", "length", "version", "padding", "source",
-		"protocol", "cut short", "hop limit", "segment", "noise", "too big", "chain", "AH", "ESP", "mobility", "jumbo payload")
+	d.note = pick(s.rng, "hop-by-hop", "destination options", "routing", "fragment", "fragments", "no next header",
+		"length", "version", "padding", "source", "protocol", "cut short", "hop limit", "segment", "noise",
+		"too big", "chain", "AH", "ESP", "mobility", "jumbo payload")
 	if d.note == "source" {
 		d.from = s.source(6)
 	}
@@ -162,9 +167,13 @@ func (s *sender) odd6(d *draft) []frame {
 	case "destination options":
 		h.next, segment = protoOptions, append(s.options6(proto), segment...)
 	case "routing":
-		h.next, segment = protoRouting, append(append([]byte{proto, 2, byte(pick(s.rng, 0, 2, 4, 253)), byte(s.rng.IntN(2)), 0, 0, 0, 0}, d.to.AsSlice()...), segment...)
+		h.next, segment = protoRouting,
+			append(append([]byte{proto, 2, byte(pick(s.rng, 0, 2, 4, 253)), byte(s.rng.IntN(2)), 0, 0, 0,
+				0}, d.to.AsSlice()...), segment...)
 	case "fragment":
-		h.next, segment = protoFrag, append([]byte{proto, 0, 0, byte(pick(s.rng, 0, 1, 8, 9)), 0, 0, 0, byte(s.rng.Uint32())}, segment...)
+		h.next, segment = protoFrag,
+			append([]byte{proto, 0, 0, byte(pick(s.rng, 0, 1, 8, 9)), 0, 0, 0,
+				byte(s.rng.Uint32())}, segment...)
 	case "fragments":
 		return s.fragments6(d, h, segment)
 	case "no next header":
@@ -182,16 +191,21 @@ func (s *sender) odd6(d *draft) []frame {
 	case "segment":
 		segment[s.rng.IntN(len(segment))] ^= 0xff
 	case "too big":
-		segment = udp(d.from, d.to, 1000, 2000, append(d.payload, make([]byte, max(0, d.e.mtu-48-len(d.payload)))...))
+		segment = udp(d.from, d.to, 1000, 2000,
+			append(d.payload, make([]byte, max(0, d.e.mtu-48-len(d.payload)))...))
 	case "AH", "ESP":
 		h.next, segment = s.secured(d.note, proto, segment)
 	case "mobility":
-		h.next, segment = protoMobile, append([]byte{protoNone, 0, byte(s.rng.IntN(9)), 0, 0, 0, 0, 0}, segment...)
+		h.next, segment = protoMobile,
+			append([]byte{protoNone, 0, byte(s.rng.IntN(9)), 0, 0, 0, 0, 0}, segment...)
 	case "jumbo payload": // RFC 2675; no packet of ours is one
-		segment = append(binary.BigEndian.AppendUint32([]byte{proto, 0, 0xc2, 4}, uint32(8+len(segment))), segment...)
+		segment = append(binary.BigEndian.AppendUint32([]byte{proto, 0, 0xc2, 4},
+			uint32(8+len(segment))), segment...)
 		h.next = protoHop
 	case "chain":
-		h.next, segment = protoOptions, append(append([]byte{protoOptions, 0, 1, 4, 0, 0, 0, 0}, proto, 0, 1, 4, 0, 0, 0, 0), segment...)
+		h.next, segment = protoOptions,
+			append(append([]byte{protoOptions, 0, 1, 4, 0, 0, 0, 0}, proto, 0, 1, 4, 0, 0, 0,
+				0), segment...)
 	}
 	b := append(h.packet(segment), make([]byte, tail)...)
 	s.spoil(d, &b)
@@ -260,7 +274,8 @@ func (s *sender) super(d *draft) {
 	binary.BigEndian.PutUint16(segment[16:], uint16(partial))
 	d.note = fmt.Sprintf("super-frame of %d", size)
 	if d.family == 4 {
-		h := ipv4{from: d.from, to: d.to, proto: protoTCP, ttl: 64, id: uint16(s.rng.Uint32()), flags: pick(s.rng, uint16(0), dontFragment)}
+		h := ipv4{from: d.from, to: d.to, proto: protoTCP, ttl: 64, id: uint16(s.rng.Uint32()),
+			flags: pick(s.rng, uint16(0), dontFragment)}
 		s.send(d, etherIPv4, h.packet(segment))
 	} else {
 		next := byte(protoTCP)

@@ -44,7 +44,9 @@ func (g *graph) defaultRoute(family int, host *node) {
 	}
 	for _, other := range e.link.ends {
 		if other.node.router {
-			host.routes = append(host.routes, vnet.Route{To: defaults[family], Hops: []vnet.Hop{{Via: other.address(family), Interface: e.name}}})
+			host.routes = append(host.routes,
+				vnet.Route{To: defaults[family],
+					Hops: []vnet.Hop{{Via: other.address(family), Interface: e.name}}})
 			return
 		}
 	}
@@ -82,7 +84,8 @@ func (g *graph) distances(family int, at []*node) map[*node]int {
 				for _, other := range e.link.ends {
 					d, ok := distance[other.node]
 					have, known := distance[n]
-					if n.router && other.node.router && ok && e.link.prefix(family).IsValid() && (!known || d+e.cost < have) {
+					if n.router && other.node.router && ok && e.link.prefix(family).IsValid() &&
+						(!known || d+e.cost < have) {
 						distance[n], changed = d+e.cost, true
 					}
 				}
@@ -109,7 +112,8 @@ func (g *graph) hops(family int, n *node, d int, distance map[*node]int) []vnet.
 			if g.ecmp != single {
 				weight += g.rng.IntN(3)
 			}
-			hops, to = append(hops, vnet.Hop{Via: g.gateway(family, other), Interface: e.name, Weight: weight}), append(to, other.node)
+			hops, to = append(hops, vnet.Hop{Via: g.gateway(family, other), Interface: e.name,
+				Weight: weight}), append(to, other.node)
 		}
 	}
 	return hops

@@ -28,8 +28,8 @@ type arena struct {
 type stats struct {
 	Frames   int // sent, in each of both
 	Received int // by hosts, in the network without fast path
-	// Frames that routers' kernels forwarded: in networks without fast path, and in those with it; in all, and before
-	// anything happened in networks where nothing keeps frames from being walked.
+	// Frames that routers' kernels forwarded: in networks without fast path, and in those with it; in all, and
+	// before anything happened in networks where nothing keeps frames from being walked.
 	KernelHops, SlowHops   uint64
 	KernelPlain, SlowPlain uint64
 }
@@ -143,7 +143,8 @@ func (m *match) resolveQuickly() error {
 					if v6 && e.MTU < 1280 {
 						continue
 					}
-					r := vnet.Resolve{Interface: e.Interface, IPv6: v6, Times: 1, Wait: 20 * time.Millisecond, QueueBytes: 4 << 20}
+					r := vnet.Resolve{Interface: e.Interface, IPv6: v6, Times: 1,
+						Wait: 20 * time.Millisecond, QueueBytes: 4 << 20}
 					if err := n.Nodes[e.Node].Apply(r); err != nil {
 						return err
 					}
@@ -197,7 +198,9 @@ func (m *match) settled(names []string) error {
 			}
 		}
 		if !slices.Equal(states[kernel].Lines, states[fast].Lines) {
-			return fmt.Errorf("node %s: the kernels differ:\n%s\n%s", name, missing(states[kernel].Lines, states[fast].Lines), missing(states[fast].Lines, states[kernel].Lines))
+			return fmt.Errorf("node %s: the kernels differ:\n%s\n%s", name,
+				missing(states[kernel].Lines, states[fast].Lines),
+				missing(states[fast].Lines, states[kernel].Lines))
 		}
 	}
 	return nil
@@ -205,7 +208,9 @@ func (m *match) settled(names []string) error {
 
 // missing are the lines of a that b has not.
 func missing(a, b []string) string {
-	return strings.Join(slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) }), "\n")
+	return strings.Join(slices.DeleteFunc(slices.Clone(a), func(s string) bool {
+		return slices.Contains(b, s)
+	}), "\n")
 }
 
 // happen lets events happen in both networks, and waits until they have.
@@ -282,7 +287,8 @@ func (m *match) send(frames []frame) ([]*difference, error) {
 	for side := range got {
 		got[side] = map[string][]received{}
 	}
-	// Neighbours that do not answer are given up after a while; then there is an ICMP error for each frame that waited.
+	// Neighbours that do not answer are given up after a while; then there is an ICMP error for each frame that
+	// waited.
 	var found []*difference
 	for deadline := time.Now().Add(time.Second); ; pause(5 * time.Millisecond) {
 		busy, err := m.unresolved()
@@ -368,7 +374,8 @@ func forwarded(n *vnet.Node) (total uint64, err error) {
 		}
 		lines := strings.Split(string(v4), "\n")
 		names, values := strings.Fields(lines[0]), strings.Fields(lines[1])
-		for _, text := range []string{values[slices.Index(names, "ForwDatagrams")], valueOf(string(v6), "Ip6OutForwDatagrams")} {
+		for _, text := range []string{values[slices.Index(names, "ForwDatagrams")],
+			valueOf(string(v6), "Ip6OutForwDatagrams")} {
 			k, err := strconv.ParseUint(text, 10, 64)
 			if err != nil {
 				return err

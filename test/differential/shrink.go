@@ -23,7 +23,9 @@ func shrink(c *testcase, attempts int, fails func(*testcase) bool) *testcase {
 		before = c.size()
 		reduce(len(c.steps), func(from, to int) bool { return try(c.withoutSteps(from, to)) })
 		for i := range c.steps {
-			reduce(len(c.steps[i].frames), func(from, to int) bool { return try(c.withoutFrames(i, from, to)) })
+			reduce(len(c.steps[i].frames), func(from, to int) bool {
+				return try(c.withoutFrames(i, from, to))
+			})
 		}
 		for i := len(c.plan.Nodes) - 1; i >= 0; i-- {
 			try(c.withoutNode(i))
@@ -32,7 +34,9 @@ func shrink(c *testcase, attempts int, fails func(*testcase) bool) *testcase {
 			try(c.withoutLink(i))
 		}
 		for i := range c.plan.Nodes {
-			reduce(len(c.plan.Nodes[i].Routes), func(from, to int) bool { return try(c.withoutRoutes(i, from, to)) })
+			reduce(len(c.plan.Nodes[i].Routes), func(from, to int) bool {
+				return try(c.withoutRoutes(i, from, to))
+			})
 		}
 	}
 	return c
@@ -112,9 +116,13 @@ func (c *testcase) withoutLink(i int) *testcase {
 	for n := range d.plan.Nodes {
 		node := &d.plan.Nodes[n]
 		on := func(name string) bool {
-			return slices.ContainsFunc(gone, func(e vnet.End) bool { return e.Node == node.Name && e.Interface == name })
+			return slices.ContainsFunc(gone, func(e vnet.End) bool {
+				return e.Node == node.Name && e.Interface == name
+			})
 		}
-		node.Neighbours = slices.DeleteFunc(slices.Clone(node.Neighbours), func(b vnet.Neighbour) bool { return on(b.Interface) })
+		node.Neighbours = slices.DeleteFunc(slices.Clone(node.Neighbours), func(b vnet.Neighbour) bool {
+			return on(b.Interface)
+		})
 		node.Routes = slices.DeleteFunc(slices.Clone(node.Routes), func(r vnet.Route) bool {
 			return slices.ContainsFunc(r.Hops, func(h vnet.Hop) bool { return on(h.Interface) })
 		})

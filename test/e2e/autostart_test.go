@@ -22,7 +22,8 @@ server=$(pergola version --json | tr -d ' \n' | sed 's/.*"pid":\([0-9]*\).*/\1/'
 kill -0 "$server"
 pergola down hello
 tail -f /dev/null --pid="$server"
-echo "left: $(find /run /var/lib /var/log -mindepth 1 ! -path /run/mount ! -path '/var/lib/pergola*' ! -path '/var/log/pergola*' | tr '\n' ' ')"
+echo "left: $(find /run /var/lib /var/log -mindepth 1 ! -path /run/mount \
+  ! -path '/var/lib/pergola*' ! -path '/var/log/pergola*' | tr '\n' ' ')"
 `
 
 // TestUpStartsAServerThatEndsWithTheLastSlice is the first thing that a newcomer sees, and the last.
@@ -37,7 +38,8 @@ func TestUpStartsAServerThatEndsWithTheLastSlice(t *testing.T) {
 	}
 	testkit.LeakCheck(t, "/run/pergola") // and Main, in CI, looks for everything else
 	binary := pergola(t)
-	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", autostart, "sh", filepath.Join(testkit.ModuleRoot(t), "examples", "hello.yaml"))
+	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", autostart, "sh",
+		filepath.Join(testkit.ModuleRoot(t), "examples", "hello.yaml"))
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -23,10 +23,15 @@ import (
 // commands are what stories of clusters have beside testscript's own:
 //
 //	eventually DURATION CMD ARG... runs CMD until it succeeds, at most for DURATION
-//	alive N                        waits until the cluster has N hosts that are alive, seen from every machine whose Pergola runs
+//
+// alive N waits until the cluster has N hosts that are alive, seen from every machine whose Pergola runs
+//
 //	leader VAR                     sets the environment variable to the server that leads the others
-//	process VAR HOST SLICE NODE    sets the variable to what tells the node's process from all others: the name of its namespace
-//	copies watch SLICE NODE        begins to count on how many machines the node has processes, all the time; for several nodes, if told so again
+//
+// process VAR HOST SLICE NODE sets the variable to what tells the node's process from all others: the name of its
+// namespace copies watch SLICE NODE begins to count on how many machines the node has processes, all the time; for
+// several nodes, if told so again
+//
 //	copies now N                   there are N of each
 //	copies none DURATION           waits until there is none of each, and then there is none for so long
 //	copies most N                  ends that: of each there were never more than N at once, and once there were N
@@ -105,7 +110,8 @@ func (c *cluster) cmdAlive(ts *testscript.TestScript, neg bool, args []string) {
 				}
 			}
 			if fmt.Sprint(len(names)) != args[0] {
-				return fmt.Errorf("%s sees %s alive, wanted are %s", m.Name, strings.Join(names, ", "), args[0])
+				return fmt.Errorf("%s sees %s alive, wanted are %s", m.Name,
+					strings.Join(names, ", "), args[0])
 			}
 		}
 		return nil
@@ -188,14 +194,16 @@ func (c *cluster) cmdCopies(ts *testscript.TestScript, neg bool, args []string) 
 	case !neg && len(args) == 2 && args[0] == "most" && len(c.copies) > 0:
 		for _, w := range c.copies {
 			if most := w.end(); fmt.Sprint(most) != args[1] {
-				ts.Fatalf("there were processes of %s on %d machines at once, wanted are %s", w.node, most, args[1])
+				ts.Fatalf("there were processes of %s on %d machines at once, wanted are %s", w.node,
+					most, args[1])
 			}
 		}
 		c.copies = nil
 	case !neg && len(args) == 2 && args[0] == "now" && len(c.copies) > 0:
 		for _, w := range c.copies {
 			if now := w.count(); fmt.Sprint(now) != args[1] {
-				ts.Fatalf("there are processes of %s on %d machines, wanted are %s", w.node, now, args[1])
+				ts.Fatalf("there are processes of %s on %d machines, wanted are %s", w.node,
+					now, args[1])
 			}
 		}
 	case !neg && len(args) == 2 && args[0] == "none" && len(c.copies) > 0:
@@ -227,7 +235,8 @@ func watchCopies(b *testbed.Bed, id uint16, node string) (*copies, error) {
 			return nil, err
 		}
 		for _, g := range groups { // of all hierarchies, slivers are in some
-			w.patterns = append(w.patterns, filepath.Join(g, "pergola-*", fmt.Sprint(id), node, "cgroup.procs"))
+			w.patterns = append(w.patterns, filepath.Join(g, "pergola-*", fmt.Sprint(id), node,
+				"cgroup.procs"))
 		}
 	}
 	go func() {
@@ -274,7 +283,8 @@ func (w *copies) none(while time.Duration) error {
 	}
 	for began := time.Now(); time.Since(began) < while; time.Sleep(glance) {
 		if n := w.count(); n > 0 {
-			return fmt.Errorf("%s has processes again after %v", w.node, time.Since(began).Round(time.Second))
+			return fmt.Errorf("%s has processes again after %v", w.node,
+				time.Since(began).Round(time.Second))
 		}
 	}
 	return nil

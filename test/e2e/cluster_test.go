@@ -52,7 +52,8 @@ func newCluster(t *testing.T, binary string) *cluster {
 	t.Helper()
 	state := testkit.TempState(t)
 	testkit.LeakCheck(t, state)
-	c := &cluster{binary: binary, dir: filepath.Join(state, "bed"), examples: filepath.Join(testkit.ModuleRoot(t), "examples")}
+	c := &cluster{binary: binary, dir: filepath.Join(state, "bed"),
+		examples: filepath.Join(testkit.ModuleRoot(t), "examples")}
 	t.Cleanup(func() { c.cleanUp(t) })
 	return c
 }

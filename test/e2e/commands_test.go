@@ -23,12 +23,18 @@ import (
 //	server start|stop|kill         the story's server; kill is kill -9
 //	eventually DURATION CMD ARG... runs CMD until it succeeds, at most for DURATION
 //	pids SLICE FILE                writes the first process of every node into FILE, one a line
-//	killnode SLICE NODE            kill -9 of a node's first process, as seen from the host, until the server has seen it, too
+//
+// killnode SLICE NODE kill -9 of a node's first process, as seen from the host, until the server has seen it, too
+//
 //	killpid FILE NODE              the same, with the process taken from a file that pids wrote
-//	walked SLICE NODE:IFACE N      N frames or more were walked into a router by the interface since the last time it was asked
-//	carried SLICE NODE:IFACE [N B] N frames of B bytes, and few others, came in by a router's interface since the last time it was asked, as many
-//	                               went out, and nearly all were walked
-//	rtt FILE MIN MAX               the average round trip that ping wrote into FILE (or stdout) is between MIN and MAX
+//
+// walked SLICE NODE:IFACE N N frames or more were walked into a router by the interface since the last time it was
+// asked carried SLICE NODE:IFACE [N B] N frames of B bytes, and few others, came in by a router's interface since the
+// last time it was asked, as many
+//
+//	went out, and nearly all were walked
+//
+// rtt FILE MIN MAX the average round trip that ping wrote into FILE (or stdout) is between MIN and MAX
 func commands(s *server) map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"server":     s.cmdServer,

@@ -40,9 +40,11 @@ func TestTheMachinesOwnNetworkStaysAsItIs(t *testing.T) {
 func foreign(t *testing.T) {
 	t.Helper()
 	for _, words := range []string{
-		"link add s1p1 type veth peer name s1p2", "link add s1b1 type bridge", "link set s1p2 master s1b1", "link set s1p1 alias pergola", "link set s1p1 up",
+		"link add s1p1 type veth peer name s1p2", "link add s1b1 type bridge", "link set s1p2 master s1b1",
+		"link set s1p1 alias pergola", "link set s1p1 up",
 	} {
-		if out, err := exec.CommandContext(t.Context(), "ip", strings.Fields(words)...).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "ip",
+			strings.Fields(words)...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %s: %v\n%s", words, err, out)
 		}
 		if added, is := strings.CutPrefix(words, "link add "); is {

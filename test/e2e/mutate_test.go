@@ -70,7 +70,8 @@ func (m *mutation) topology() string {
 			fmt.Fprintf(&b, "  - {ends: [%s, %s]%s}\n", ends[0], ends[1], more)
 		}
 	}
-	if m.lan && m.kinds["n1"] != "" && m.kinds["n2"] != "" && m.kinds["n4"] != "" && !slices.Contains([]string{m.kinds["n1"], m.kinds["n2"], m.kinds["n4"]}, "switch") {
+	if m.lan && m.kinds["n1"] != "" && m.kinds["n2"] != "" && m.kinds["n4"] != "" &&
+		!slices.Contains([]string{m.kinds["n1"], m.kinds["n2"], m.kinds["n4"]}, "switch") {
 		b.WriteString("  - {ends: [n1, n2, n4]}\n")
 	}
 	return b.String()
@@ -117,7 +118,8 @@ func (m *mutation) mutate() {
 		m.kinds[name] = kind
 	case 4, 5:
 		if name != other {
-			m.links[ends] = []string{"", ", rate: 10Mbit", ", rate: 1Gbit", ", mtu: 1400", ", rate: 20Mbit, mtu: 1300", ", mtu: 9000"}[m.random.IntN(6)]
+			m.links[ends] = []string{"", ", rate: 10Mbit", ", rate: 1Gbit", ", mtu: 1400",
+				", rate: 20Mbit, mtu: 1300", ", mtu: 9000"}[m.random.IntN(6)]
 		}
 	case 6:
 		delete(m.links, ends)
@@ -158,8 +160,10 @@ func (m *mutation) asWanted() error {
 	if !is.Status.Settled {
 		return fmt.Errorf("not settled: %v", is.Status.Errors)
 	}
-	if len(is.Spec.Nodes) != len(m.kinds) || len(is.Status.Nodes) != len(m.kinds) || len(is.Status.Links) != len(is.Spec.Links) {
-		return fmt.Errorf("%d nodes, %d in the status, %d wanted", len(is.Spec.Nodes), len(is.Status.Nodes), len(m.kinds))
+	if len(is.Spec.Nodes) != len(m.kinds) || len(is.Status.Nodes) != len(m.kinds) ||
+		len(is.Status.Links) != len(is.Spec.Links) {
+		return fmt.Errorf("%d nodes, %d in the status, %d wanted", len(is.Spec.Nodes), len(is.Status.Nodes),
+			len(m.kinds))
 	}
 	for i := range is.Spec.Nodes {
 		n := &is.Spec.Nodes[i]
@@ -171,7 +175,8 @@ func (m *mutation) asWanted() error {
 			want = slice.Paused
 		case slice.PowerOn:
 		}
-		if got := is.Status.Nodes[n.Name]; got.Phase != want || want != slice.Stopped && n.HasSliver() && syscall.Kill(got.PID, 0) != nil {
+		if got := is.Status.Nodes[n.Name]; got.Phase != want || want != slice.Stopped && n.HasSliver() &&
+			syscall.Kill(got.PID, 0) != nil {
 			return fmt.Errorf("node %s is %s, process %d: %s is wanted", n.Name, got.Phase, got.PID, want)
 		}
 	}
@@ -195,7 +200,8 @@ func (m *mutation) devices(is *api.Slice) error {
 			}
 		}
 	}
-	out, err := exec.Command("nsenter", "--net="+filepath.Join(m.state, "run", "netns", "substrate"), "ip", "-j", "link").Output()
+	out, err := exec.Command("nsenter", "--net="+filepath.Join(m.state, "run", "netns", "substrate"), "ip", "-j",
+		"link").Output()
 	if err != nil {
 		return fmt.Errorf("list devices of the substrate: %w", err)
 	}
@@ -230,14 +236,17 @@ func (m *mutation) reach(is *api.Slice) error {
 		if !from.HasSliver() || !to.HasSliver() || is.Overrides.Power[from.Name] != "" {
 			continue
 		}
-		want := !is.Overrides.Down[l.Name] && is.Overrides.Power[to.Name] != slice.PowerOff // the kernel answers for a paused node
+		// the kernel answers for a paused node
+		want := !is.Overrides.Down[l.Name] && is.Overrides.Power[to.Name] != slice.PowerOff
 		if up := is.Status.Links[l.Name].Up; want && !up {
 			return fmt.Errorf("link %s is not up", l.Name)
 		}
 		address := to.Interface(l.Ends[1].Interface).Addresses[0].Addr().String()
-		ping := m.command("exec", "-s", "mutated", from.Name, "--", "ping", "-c1", "-W1", "-I", l.Ends[0].Interface, address)
+		ping := m.command("exec", "-s", "mutated", from.Name, "--", "ping", "-c1", "-W1", "-I",
+			l.Ends[0].Interface, address)
 		if out, err := ping.CombinedOutput(); (err == nil) != want {
-			return fmt.Errorf("ping along %s, wanted to come through: %v; it did: %v\n%s", l.Name, want, err == nil, out)
+			return fmt.Errorf("ping along %s, wanted to come through: %v; it did: %v\n%s", l.Name, want,
+				err == nil, out)
 		}
 	}
 	return nil

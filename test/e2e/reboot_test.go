@@ -70,7 +70,8 @@ func TestSlicesReturnAfterAReboot(t *testing.T) {
 	if got := s.output(t, "link", "ls", "square", "--json"); !bytes.Equal(got, links) {
 		t.Errorf("links were\n%s\nand are\n%s", links, got)
 	}
-	if got := s.output(t, "exec", "-s", "square", "h1", "--", "ip", "-br", "addr", "show", "eth1"); withoutPeer(got) != withoutPeer(addresses) {
+	if got := s.output(t, "exec", "-s", "square", "h1", "--", "ip", "-br", "addr", "show",
+		"eth1"); withoutPeer(got) != withoutPeer(addresses) {
 		t.Errorf("h1 had %sand has %s", addresses, got)
 	}
 	if got := s.output(t, "inspect", "square", "--json"); !bytes.Equal(overrides(t, got), overrides(t, wanted)) {
@@ -91,7 +92,8 @@ func TestSlicesReturnAfterAReboot(t *testing.T) {
 	s.mustSucceed(t, "exec", "-s", "square", "h1", "--", "ping", "-c", "3", "-i", "0.2", "h2")
 	s.mustSucceed(t, "verify", "square")
 	testkit.Eventually(t, func() error {
-		if err := s.command("exec", "-s", "square", "h1", "--", "ping", "-c", "10", "-i", "0.01", "h2").Run(); err != nil {
+		if err := s.command("exec", "-s", "square", "h1", "--", "ping", "-c", "10", "-i", "0.01",
+			"h2").Run(); err != nil {
 			return err
 		}
 		if frames, err := s.walkedInto("square", "b:eth1"); err != nil || frames == 0 {

@@ -28,7 +28,8 @@ func newServer(t *testing.T, binary string) *server {
 	t.Helper()
 	state := testkit.TempState(t)
 	testkit.LeakCheck(t, state)
-	s := &server{binary: binary, state: state, socket: filepath.Join(state, "run", "pergola.sock"), log: filepath.Join(state, "server.log")}
+	s := &server{binary: binary, state: state, socket: filepath.Join(state, "run", "pergola.sock"),
+		log: filepath.Join(state, "server.log")}
 	t.Cleanup(func() { s.cleanUp(t) })
 	return s
 }
@@ -100,8 +101,9 @@ func (s *server) start() error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	s.process = s.command("server", "--listen", "none", "--group", group, "--state-dir", filepath.Join(s.state, "run"),
-		"--data-dir", filepath.Join(s.state, "lib"), "--log-dir", filepath.Join(s.state, "log"))
+	s.process = s.command("server", "--listen", "none", "--group", group, "--state-dir",
+		filepath.Join(s.state, "run"), "--data-dir", filepath.Join(s.state, "lib"), "--log-dir",
+		filepath.Join(s.state, "log"))
 	s.process.Stdout, s.process.Stderr = log, log
 	if err := s.process.Start(); err != nil {
 		s.process = nil

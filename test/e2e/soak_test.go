@@ -77,7 +77,8 @@ func (w *wear) step() {
 		func() { w.mustSucceed(w.t, "link", "down", node+":eth1") },
 		func() { w.mustSucceed(w.t, "link", "up", node+":eth1") },
 		func() {
-			w.mustSucceed(w.t, "link", "set", node+":eth1", "--rate", fmt.Sprintf("%dMbit", 1+w.random.IntN(100)))
+			w.mustSucceed(w.t, "link", "set", node+":eth1", "--rate",
+				fmt.Sprintf("%dMbit", 1+w.random.IntN(100)))
 		},
 		func() { w.mustSucceed(w.t, "link", "reset", "--all") },
 		func() { w.killNode(node) },
@@ -109,7 +110,8 @@ func (w *wear) settle() {
 	}
 	testkit.Eventually(w.t, func() error {
 		for _, path := range [][2]string{{"h1", "h2"}, {"h2", "r1"}, {"r1", "r2"}, {"r2", "r3"}, {"r3", "r1"}} {
-			if out, err := w.command("exec", "-s", "ring", path[0], "--", "ping", "-c1", "-W1", path[1]).CombinedOutput(); err != nil {
+			if out, err := w.command("exec", "-s", "ring", path[0], "--", "ping", "-c1", "-W1",
+				path[1]).CombinedOutput(); err != nil {
 				return fmt.Errorf("%s does not reach %s: %w\n%s", path[0], path[1], err, out)
 			}
 		}

@@ -71,7 +71,8 @@ func tell(t *testing.T, dir string, names ...string) {
 					return testkit.HasModule(t.Context(), "sch_netem"), nil
 				},
 				Setup: func(env *testscript.Env) error {
-					env.Setenv("PATH", filepath.Dir(binary)+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
+					env.Setenv("PATH", filepath.Dir(binary)+":"+os.Getenv("PATH")+
+						":/usr/sbin:/sbin")
 					env.Setenv("PERGOLA_SOCKET", s.socket)
 					env.Setenv("EXAMPLES", filepath.Join(root, "examples"))
 					env.Setenv("GID", gid.Gid)

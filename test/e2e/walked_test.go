@@ -70,7 +70,8 @@ func (s *server) cmdCarried(ts *testscript.TestScript, neg bool, args []string) 
 		f, b := c.is.Frames-c.was.Frames, c.is.Bytes-c.was.Bytes
 		ts.Logf("%s %s: %d frames, %d bytes", args[1], c.what, f, b)
 		if f < c.least || f > frames+frames/10 || b < c.least*length || b > frames*length+frames/10*longest {
-			ts.Fatalf("%s is said to have %s %d frames, %d bytes: want %d of %d bytes", args[1], c.what, f, b, frames, length)
+			ts.Fatalf("%s is said to have %s %d frames, %d bytes: want %d of %d bytes", args[1], c.what, f,
+				b, frames, length)
 		}
 	}
 }

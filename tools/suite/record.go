@@ -71,10 +71,12 @@ func addUp(to io.Writer, dir string) (bool, error) {
 		sum.Failed += rec.Failed
 		sum.Skipped += rec.Skipped
 		for _, t := range rec.Tests {
-			sum.Tests = append(sum.Tests, timing{Package: rec.Suite + " " + short(t.Package), Test: t.Test, Seconds: t.Seconds})
+			sum.Tests = append(sum.Tests, timing{Package: rec.Suite + " " + short(t.Package), Test: t.Test,
+				Seconds: t.Seconds})
 		}
 		for _, t := range rec.Packages {
-			sum.Packages = append(sum.Packages, timing{Package: rec.Suite + " " + short(t.Package), Seconds: t.Seconds})
+			sum.Packages = append(sum.Packages, timing{Package: rec.Suite + " " + short(t.Package),
+				Seconds: t.Seconds})
 		}
 	}
 	list(to, "slowest tests", slowest(sum.Tests))

@@ -70,7 +70,8 @@ func (r *results) add(e event) {
 	case "build-fail":
 		r.failures = append(r.failures, out.String())
 	case "fail":
-		// A package fails with its tests. It is counted only when no test of it failed: it did not compile, say.
+		// A package fails with its tests. It is counted only when no test of it failed: it did not compile,
+		// say.
 		if e.Test != "" || !r.failedIn[e.Package] {
 			r.failed++
 			r.failures = append(r.failures, fmt.Sprintf("=== %s %s\n%s", e.Package, e.Test, out.String()))

@@ -31,7 +31,8 @@ func TestResultsCountTestsAndNotPackages(t *testing.T) {
 	if rec.Passed != 2 || rec.Failed != 1 || rec.Skipped != 1 {
 		t.Errorf("%d passed, %d failed, %d skipped; want 2, 1, 1", rec.Passed, rec.Failed, rec.Skipped)
 	}
-	if text := strings.Join(r.failures, ""); !strings.Contains(text, "cause\n") || !strings.Contains(text, "no JSON\n") {
+	if text := strings.Join(r.failures, ""); !strings.Contains(text, "cause\n") ||
+		!strings.Contains(text, "no JSON\n") {
 		t.Errorf("failures are printed as %q", text)
 	}
 	if len(r.skips) != 1 || !strings.HasSuffix(r.skips[0], ": needs a feature") {

@@ -43,7 +43,8 @@ func TestReadEndsWithTheConnection(t *testing.T) {
 		}
 	}
 	broken := errors.New("broken")
-	if _, err := read(t, io.MultiReader(strings.NewReader(whole), iotest.ErrReader(broken))); !errors.Is(err, broken) {
+	if _, err := read(t, io.MultiReader(strings.NewReader(whole), iotest.ErrReader(broken))); !errors.Is(
+		err, broken) {
 		t.Errorf("error %v, want %v", err, broken)
 	}
 }

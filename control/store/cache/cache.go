@@ -52,8 +52,8 @@ type entry struct {
 	Overrides   []byte           `json:"overrides,omitempty"` // as they are in the store
 	Generations map[string]int64 `json:"generations,omitempty"`
 
-	// The revisions of the store at which each part was read: answers may arrive out of order. What an earlier process
-	// cached is at 0.
+	// The revisions of the store at which each part was read: answers may arrive out of order. What an earlier
+	// process cached is at 0.
 	at, overridesAt, generationsAt int64
 }
 
@@ -125,7 +125,8 @@ func (c *Cache) load() error {
 
 // disable removes the files, and keeps everything in memory only.
 func (c *Cache) disable(why error) {
-	c.log.Warn("offline cache: its files are removed, so the next process starts without them", "dir", c.dir, "error", why)
+	c.log.Warn("offline cache: its files are removed, so the next process starts without them", "dir", c.dir,
+		"error", why)
 	if err := os.RemoveAll(c.dir); err != nil {
 		c.log.Warn("offline cache: remove its files", "dir", c.dir, "error", err)
 	}
@@ -288,7 +289,8 @@ func (c *Cache) PutHosts(states []record.Host) {
 	next := make([]record.Host, len(states))
 	for i, h := range states {
 		next[i] = record.Host{
-			Host: hosts.Host{Name: h.Name, Machine: h.Machine, Address: h.Address, API: h.API}, Alive: h.Alive,
+			Host:  hosts.Host{Name: h.Name, Machine: h.Machine, Address: h.Address, API: h.API},
+			Alive: h.Alive,
 		}
 	}
 	c.mu.Lock()

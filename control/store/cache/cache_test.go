@@ -107,13 +107,14 @@ func TestFilesOfThePreviousVersionAreRead(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"names": `["lab","old"]`,
-		"slices/lab": `{"record":{"name":"lab","id":3,"generation":7,"token":"t","nodes":1,"links":0,"hosts":["h1"],` +
-			`"updated":"2026-01-02T03:04:05Z"},"spec":{"name":"lab","nodes":[{"name":"r1","kind":"router","host":"h1"}]},` +
+		"slices/lab": `{"record":{"name":"lab","id":3,"generation":7,"token":"t","nodes":1,"links":0,` +
+			`"hosts":["h1"],"updated":"2026-01-02T03:04:05Z"},` +
+			`"spec":{"name":"lab","nodes":[{"name":"r1","kind":"router","host":"h1"}]},` +
 			`"overrides":"eyJkb3duIjp7ImwiOnRydWV9fQ==","generations":{"h1":6}}`,
 		"slices/old": `{"record":{"name":"old","id":4,"generation":1,"token":"t","nodes":0,"links":0,` +
 			`"updated":"2026-01-02T03:04:05Z","going":true},"corrupt":true}`,
-		"hosts": `[{"name":"h1","machine":"m","address":"192.0.2.1","api":"192.0.2.1:7470","Policy":{},"Alive":true,` +
-			`"Since":"0001-01-01T00:00:00Z"}]`,
+		"hosts": `[{"name":"h1","machine":"m","address":"192.0.2.1","api":"192.0.2.1:7470","Policy":{},` +
+			`"Alive":true,"Since":"0001-01-01T00:00:00Z"}]`,
 	} {
 		if err := writeFile(filepath.Join(dir, name), json.RawMessage(text)); err != nil {
 			t.Fatal(err)

@@ -39,7 +39,8 @@ func (c *Cache) Slice(name string) (*slice.Slice, record.Slice, error) {
 	case e == nil && c.names == nil:
 		return nil, record.Slice{}, record.ErrUnreachable
 	case e == nil:
-		err := fmt.Errorf("%s: %w, as far as is known here: %w", name, record.ErrNotFound, record.ErrUnreachable)
+		err := fmt.Errorf("%s: %w, as far as is known here: %w", name, record.ErrNotFound,
+			record.ErrUnreachable)
 		return nil, record.Slice{}, err
 	case e.Spec != nil:
 		return e.Spec, e.Record, nil

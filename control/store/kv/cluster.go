@@ -27,8 +27,8 @@ type ClusterConfig struct {
 	Name string // of this member: its host's
 	// Where it listens: address:port. Port 0 is any that is free.
 	ListenPeer, ListenClient string
-	// How the others reach it: https://address:port. Empty: where it listens. The certificate must name the peer URL's
-	// address, because etcd's members compare it.
+	// How the others reach it: https://address:port. Empty: where it listens. The certificate must name the peer
+	// URL's address, because etcd's members compare it.
 	AdvertisePeer, AdvertiseClient string
 	// Identity is its certificate and key. It is called again and again: a renewed certificate is shown within a
 	// minute.
@@ -36,10 +36,11 @@ type ClusterConfig struct {
 	// Initial are all members and their peer URLs, this one's included, as AddMember returned them. It counts only
 	// where the directory is new. A member that was there before, and the first one, need none.
 	Initial map[string]string
-	// Refused, if set, is called when a revoked certificate was refused, with the host's name and the remote address.
+	// Refused, if set, is called when a revoked certificate was refused, with the host's name and the remote
+	// address.
 	Refused func(host, from string, why error)
-	// ElectionTimeout is after how long without a leader a member starts an election; 0: 1.5 s, for machines with other
-	// things to do.
+	// ElectionTimeout is after how long without a leader a member starts an election; 0: 1.5 s, for machines with
+	// other things to do.
 	ElectionTimeout time.Duration
 }
 
@@ -68,8 +69,8 @@ func (c *ClusterConfig) configure(ctx context.Context, cfg *embed.Config, l *lis
 		return fmt.Errorf("client address: %w", err)
 	}
 	if err := c.Identity().Certificate.VerifyHostname(peer.Hostname()); err != nil {
-		return fmt.Errorf("the certificate of %s does not fit the address %s by which other servers reach it: %w",
-			c.Name, peer.Host, err)
+		return fmt.Errorf("the certificate of %s does not fit the address %s by which "+
+			"other servers reach it: %w", c.Name, peer.Host, err)
 	}
 	cfg.Name = c.Name
 	cfg.AdvertisePeerUrls, cfg.AdvertiseClientUrls = []url.URL{*peer}, []url.URL{*client}
@@ -145,7 +146,8 @@ func advertised(wanted string, listener net.Listener) (*url.URL, error) {
 	if wanted == "" {
 		address, ok := listener.Addr().(*net.TCPAddr)
 		if !ok || address.IP.IsUnspecified() {
-			return nil, fmt.Errorf("it listens at %s, which is no address that others could use: say which", listener.Addr())
+			return nil, fmt.Errorf("it listens at %s, which is no address that others could use: say which",
+				listener.Addr())
 		}
 		wanted = "https://" + address.String()
 	}

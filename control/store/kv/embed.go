@@ -160,7 +160,8 @@ func (e *embedded) start(cfg *embed.Config) error {
 func (e *embedded) await(ctx context.Context) error {
 	patience, members := startTimeout, 0
 	for _, m := range e.etcd.Server.Cluster().Members() {
-		if e.cluster != nil || !m.IsLearner { // a learner that never started has no name by which it could be removed
+		// a learner that never started has no name by which it could be removed
+		if e.cluster != nil || !m.IsLearner {
 			members++
 		}
 	}
@@ -277,7 +278,8 @@ func lockDir(dir string) (*os.File, error) {
 		n, _ := f.Read(owner[:])
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("it is in use by another server (process %s)", strings.TrimSpace(string(owner[:n])))
+			return nil, fmt.Errorf("it is in use by another server (process %s)",
+				strings.TrimSpace(string(owner[:n])))
 		}
 		return nil, fmt.Errorf("lock: %w", err)
 	}
@@ -296,7 +298,8 @@ func (d *DB) CheckSpace(size int) error {
 	if d.embedded == nil {
 		return nil
 	}
-	return checkSpace(d.embedded.dir, uint64(size)*3) // once in the log, once in the tree, once for the copy of pages
+	// once in the log, once in the tree, once for the copy of pages
+	return checkSpace(d.embedded.dir, uint64(size)*3)
 }
 
 func checkSpace(dir string, size uint64) error {

@@ -32,7 +32,8 @@ func config(t *testing.T, authority *pki.Authority, name string) Config {
 		Dir: filepath.Join(t.TempDir(), name), LogFile: filepath.Join(t.TempDir(), "etcd.log"),
 		Cluster: &ClusterConfig{
 			Name: name, ListenPeer: storetest.FreeAddress(t), ListenClient: storetest.FreeAddress(t),
-			Identity: storetest.Identity(t, authority, name, pki.Server), ElectionTimeout: 600 * time.Millisecond,
+			Identity:        storetest.Identity(t, authority, name, pki.Server),
+			ElectionTimeout: 600 * time.Millisecond,
 		},
 	}
 }

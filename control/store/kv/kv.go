@@ -40,11 +40,11 @@ type Config struct {
 	// Endpoints of an etcd cluster, such as https://10.0.0.1:2379.
 	Endpoints []string
 	TLS       *tls.Config // for Endpoints
-	// Follow means that the endpoints are servers of Pergola's cluster: their list is kept up to date as servers come
-	// and go.
+	// Follow means that the endpoints are servers of Pergola's cluster: their list is kept up to date as servers
+	// come and go.
 	Follow bool
-	// NoWait makes Open return before the endpoints answered. An agent has duties without them: it ends the nodes that
-	// may be started elsewhere.
+	// NoWait makes Open return before the endpoints answered. An agent has duties without them: it ends the nodes
+	// that may be started elsewhere.
 	NoWait bool
 	// Cluster makes the embedded etcd a member of a cluster. Without it, it is alone and listens unused.
 	Cluster *ClusterConfig
@@ -109,7 +109,8 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 // OpenError explains an error of the first requests to a DB that was just opened.
 func (d *DB) OpenError(err error) error {
 	if d.embedded == nil && !errors.Is(err, record.ErrNoHost) {
-		return fmt.Errorf("open %s: %w; check that it runs and that the addresses and certificates are right", d, err)
+		return fmt.Errorf("open %s: %w; check that it runs and that the addresses and certificates are right",
+			d, err)
 	}
 	return fmt.Errorf("open %s: %w", d, err)
 }

@@ -84,7 +84,8 @@ func (l *listeners) serve(etcd *etcdserver.EtcdServer) {
 		ErrorLog:          log.New(io.Discard, "", 0),
 	}
 	g := guard{prefix: l.prefix, kv: etcd.KV(), catchUp: etcd.LinearizableReadNotify, refused: l.refused}
-	l.grpc = v3rpc.Server(etcd, l.tls("h2", nil, pki.Server, pki.Agent), g.unary, grpc.ChainStreamInterceptor(g.stream),
+	l.grpc = v3rpc.Server(etcd, l.tls("h2", nil, pki.Server, pki.Agent), g.unary,
+		grpc.ChainStreamInterceptor(g.stream),
 		// A client that pings more often than this is disconnected.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: clientPing / 2}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: clientPing, Timeout: clientPong}))
@@ -152,7 +153,8 @@ func (l *listeners) tls(
 func (l *listeners) peerFiles() transport.TLSInfo {
 	member := filepath.Join(l.dir, "member.pem")
 	return transport.TLSInfo{
-		CertFile: member, KeyFile: member, TrustedCAFile: filepath.Join(l.dir, "authority.pem"), ClientCertAuth: true,
+		CertFile: member, KeyFile: member, TrustedCAFile: filepath.Join(l.dir, "authority.pem"),
+		ClientCertAuth: true,
 	}
 }
 

@@ -18,9 +18,11 @@ type logger struct {
 func newLogger(file string, fatal func(message string, err error)) *logger {
 	core, closeFile := zapcore.NewNopCore(), func() {}
 	if file != "" {
-		// The store works without a log. An error of the log's directory is reported where the directory is made.
+		// The store works without a log. An error of the log's directory is reported where the directory is
+		// made.
 		if w, stop, err := zap.Open(file); err == nil {
-			core = zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), w, zap.WarnLevel)
+			core = zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), w,
+				zap.WarnLevel)
 			closeFile = stop
 		}
 	}

@@ -51,7 +51,8 @@ func (d *DB) Members(ctx context.Context) ([]Member, error) {
 	var asked sync.WaitGroup
 	for i, m := range listed {
 		members[i] = Member{
-			Name: m.Name, PeerURL: first(m.PeerURLs), ClientURL: first(m.ClientURLs), Learner: m.IsLearner, id: m.ID,
+			Name: m.Name, PeerURL: first(m.PeerURLs), ClientURL: first(m.ClientURLs),
+			Learner: m.IsLearner, id: m.ID,
 		}
 		asked.Go(func() { d.probeMember(ctx, &members[i]) })
 	}
@@ -98,7 +99,8 @@ func first(list []string) string {
 // server again that did not start is no error.
 func (d *DB) AddMember(ctx context.Context, name, peerURL string) (initial map[string]string, err error) {
 	if u, err := url.Parse(peerURL); err != nil || u.Scheme != "https" || u.Port() == "" {
-		return nil, fmt.Errorf("add server %s: its peer address %q is none of the form https://address:port", name, peerURL)
+		return nil, fmt.Errorf("add server %s: its peer address %q is none of the form https://address:port",
+			name, peerURL)
 	}
 	for {
 		members, err := d.memberList(ctx)
@@ -130,10 +132,11 @@ func isAdded(members []*pb.Member, name, peerURL string) (bool, error) {
 		case same && m.Name == "":
 			return true, nil
 		case m.Name == name:
-			return false, fmt.Errorf("%w: a server of this name is a member already, at %s; if it was lost, remove it first",
-				record.ErrNameTaken, first(m.PeerURLs))
+			return false, fmt.Errorf("%w: a server of this name is a member already, at %s; if it "+
+				"was lost, remove it first", record.ErrNameTaken, first(m.PeerURLs))
 		case same:
-			return false, fmt.Errorf("%w: server %s is a member at %s", record.ErrNameTaken, m.Name, peerURL)
+			return false, fmt.Errorf("%w: server %s is a member at %s", record.ErrNameTaken,
+				m.Name, peerURL)
 		}
 	}
 	return false, nil
@@ -178,7 +181,8 @@ func (d *DB) RemoveMember(ctx context.Context, name string) error {
 		}
 		err := d.reconfigure(ctx, func(ctx context.Context) error {
 			_, err := d.etcd.MemberRemove(ctx, m.ID)
-			if errors.Is(err, rpctypes.ErrMemberNotFound) { // an earlier attempt had no answer: the leader removed itself
+			// an earlier attempt had no answer: the leader removed itself
+			if errors.Is(err, rpctypes.ErrMemberNotFound) {
 				return nil
 			}
 			return err
@@ -201,7 +205,8 @@ func (d *DB) RemoveMember(ctx context.Context, name string) error {
 // that the cluster is not healthy: after a server started, that passes.
 func (d *DB) reconfigure(ctx context.Context, change func(context.Context) error) error {
 	return d.retryWhile(ctx, change,
-		rpctypes.ErrUnhealthy, rpctypes.ErrTooManyLearners, rpctypes.ErrTimeoutDueToLeaderFail, rpctypes.ErrLeaderChanged)
+		rpctypes.ErrUnhealthy, rpctypes.ErrTooManyLearners, rpctypes.ErrTimeoutDueToLeaderFail,
+		rpctypes.ErrLeaderChanged)
 }
 
 // retryWhile tries again while the error is one of those that pass, for at most membershipTimeout.

@@ -151,7 +151,8 @@ type serverCount struct {
 }
 
 func (c serverCount) err() error {
-	return fmt.Errorf("%w (%d of %d servers answer): reading works, changes do not", ErrNoQuorum, c.answers, c.members)
+	return fmt.Errorf("%w (%d of %d servers answer): reading works, changes do not", ErrNoQuorum,
+		c.answers, c.members)
 }
 
 type counting struct{}

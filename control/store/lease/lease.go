@@ -232,8 +232,8 @@ func (l *Lease) claim(ctx context.Context, id clientv3.LeaseID) error {
 			revision = got[0][0].ModRevision
 			var other record.Presence
 			if err := json.Unmarshal(got[0][0].Value, &other); err == nil && other.Machine != h.Machine {
-				return fmt.Errorf("%w: another machine (%s) is alive as host %s: start one of them under another name",
-					record.ErrNameTaken, other.Address, h.Name)
+				return fmt.Errorf("%w: another machine (%s) is alive as host %s: start one of "+
+					"them under another name", record.ErrNameTaken, other.Address, h.Name)
 			}
 		}
 		var stored []byte
@@ -244,12 +244,15 @@ func (l *Lease) claim(ctx context.Context, id clientv3.LeaseID) error {
 		if err != nil {
 			return err
 		}
-		presence, err := json.Marshal(record.Presence{Machine: h.Machine, Address: h.Address.String(), Since: time.Now()})
+		presence, err := json.Marshal(record.Presence{Machine: h.Machine, Address: h.Address.String(),
+			Since: time.Now()})
 		if err != nil {
 			return err
 		}
-		ok, err := l.db.Commit(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(aliveKey), "=", revision)},
-			clientv3.OpPut(aliveKey, string(presence), clientv3.WithLease(id)), clientv3.OpPut(hostKey, string(described)))
+		ok, err := l.db.Commit(ctx,
+			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(aliveKey), "=", revision)},
+			clientv3.OpPut(aliveKey, string(presence), clientv3.WithLease(id)),
+			clientv3.OpPut(hostKey, string(described)))
 		if ok || err != nil {
 			return err
 		}
@@ -263,7 +266,8 @@ func (l *Lease) description(stored []byte) ([]byte, error) {
 	again := l.id != 0
 	l.mu.Unlock()
 	if again && stored == nil {
-		return nil, fmt.Errorf("%w: host %s was removed from the cluster: let it join again", record.ErrNoHost, l.host.Name)
+		return nil, fmt.Errorf("%w: host %s was removed from the cluster: let it join again", record.ErrNoHost,
+			l.host.Name)
 	}
 	var have hosts.Host
 	if again && json.Unmarshal(stored, &have) == nil && have.Machine == l.host.Machine {

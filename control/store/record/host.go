@@ -12,9 +12,9 @@ type Host struct {
 	Policy hosts.Policy
 	// Alive means that the host's agent renews its lease.
 	Alive bool
-	// Since is, of a host that is not alive, when this process first saw it without a lease: by this machine's clock,
-	// monotonic reading included, so time.Since(Since) is how long the host has been lost at least. Of a host that is
-	// alive, it is when the host registered, by the host's own clock.
+	// Since is, of a host that is not alive, when this process first saw it without a lease: by this machine's
+	// clock, monotonic reading included, so time.Since(Since) is how long the host has been lost at least. Of a
+	// host that is alive, it is when the host registered, by the host's own clock.
 	Since time.Time
 }
 

@@ -20,7 +20,8 @@ const maxUnpacked = 1 << 30
 func Pack(v any) ([]byte, error) {
 	var out bytes.Buffer
 	z, err := zstd.NewWriter(&out,
-		zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true))
+		zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
+		zstd.WithLowerEncoderMem(true))
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,8 @@ func mergeNodes(nodes map[string]slice.NodeStatus, r *Report, placed map[string]
 			node = lostNode(node, r.Host)
 		}
 		have, ok := nodes[name]
-		if owner := placed[name]; !ok || owner == r.Host || owner == "" && weight(node.Phase) > weight(have.Phase) {
+		if owner := placed[name]; !ok || owner == r.Host ||
+			owner == "" && weight(node.Phase) > weight(have.Phase) {
 			nodes[name] = node
 		}
 	}

@@ -24,7 +24,8 @@ type decoder struct {
 // topology fills t from the root of the document.
 func (d *decoder) topology(root *yamltree.Node, t *file.Topology) {
 	if root.Kind != yamltree.Map {
-		d.fail(nil, root.Position, "write nodes: and links:", "a topology is a map, this is %s", root.Describe())
+		d.fail(nil, root.Position, "write nodes: and links:", "a topology is a map, this is %s",
+			root.Describe())
 		d.lost = true
 		return
 	}

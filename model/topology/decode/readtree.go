@@ -35,12 +35,12 @@ func File(name string, data []byte) (t *file.Topology, root *yamltree.Node, foun
 func readTree(file string, data []byte) (root *yamltree.Node, found diagnostic.Diagnostics) {
 	documents, problems := yamltree.Read(data, treeLimits)
 	for _, p := range problems {
-		found = append(found, diagnostic.Diagnostic{File: file, Line: p.Line, Column: p.Column, Message: p.Message,
-			Hint: p.Hint})
+		found = append(found, diagnostic.Diagnostic{File: file, Line: p.Line, Column: p.Column,
+			Message: p.Message, Hint: p.Hint})
 	}
 	fail := func(at yamltree.Position, hint, message string) {
-		found = append(found, diagnostic.Diagnostic{File: file, Line: at.Line, Column: at.Column, Message: message,
-			Hint: hint})
+		found = append(found, diagnostic.Diagnostic{File: file, Line: at.Line, Column: at.Column,
+			Message: message, Hint: hint})
 	}
 	switch {
 	case documents == nil:
@@ -49,7 +49,8 @@ func readTree(file string, data []byte) (root *yamltree.Node, found diagnostic.D
 	case len(documents) == 1:
 		return documents[0], found
 	default:
-		fail(documents[1].Position, "one network, one file", fmt.Sprintf("the file holds %d YAML documents", len(documents)))
+		fail(documents[1].Position, "one network, one file",
+			fmt.Sprintf("the file holds %d YAML documents", len(documents)))
 	}
 	found.AddText(data)
 	return nil, found

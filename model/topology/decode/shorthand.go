@@ -63,7 +63,8 @@ func nodeList(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.Valu
 	for i, element := range n.Items {
 		name, ok := element.Scalar()
 		if !ok {
-			d.fail(at.Item(i), element.Position, "write nodes: {a: {...}, b: {...}}", "a list of nodes holds names alone")
+			d.fail(at.Item(i), element.Position, "write nodes: {a: {...}, b: {...}}",
+				"a list of nodes holds names alone")
 			continue
 		}
 		if _, twice := nodes[name]; twice {
@@ -114,7 +115,8 @@ func configPaths(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.V
 	for i, p := range paths {
 		name := path.Base(p)
 		if _, twice := files[name]; twice {
-			d.fail(at.Item(i), n.Position, "give names: {frr.conf: path}", "two configuration files are called %q", name)
+			d.fail(at.Item(i), n.Position, "give names: {frr.conf: path}",
+				"two configuration files are called %q", name)
 		}
 		files[name] = &file.Source{Path: p}
 	}
@@ -145,7 +147,8 @@ func routeLine(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.Val
 		case "dev":
 			route.Interface = words[1]
 		default:
-			d.fail(at, n.Position, "write 10.0.0.0/8 via 10.1.1.1 dev eth1", "unknown word %q in a route", words[0])
+			d.fail(at, n.Position, "write 10.0.0.0/8 via 10.1.1.1 dev eth1",
+				"unknown word %q in a route", words[0])
 		}
 	}
 	if len(words) == 1 || route.To == "" {
@@ -175,7 +178,8 @@ func positionPair(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.
 	before := len(d.Found)
 	d.value(n, at, reflect.ValueOf(&pair).Elem())
 	if len(d.Found) == before && len(pair) != 2 {
-		d.fail(at, n.Position, "write [latitude, longitude]", "position has %s numbers", strconv.Itoa(len(pair)))
+		d.fail(at, n.Position, "write [latitude, longitude]", "position has %s numbers",
+			strconv.Itoa(len(pair)))
 	} else if len(pair) == 2 {
 		v.Set(reflect.ValueOf(slice.Position{Latitude: pair[0], Longitude: pair[1]}))
 	}

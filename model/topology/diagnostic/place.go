@@ -108,7 +108,8 @@ const maxFound = 1000
 // Add notes an error at a place. Hint may be empty.
 func (r *Report) Add(at *Place, hint, format string, args ...any) {
 	if !r.Full() {
-		r.Found = append(r.Found, Diagnostic{Path: at.String(), Message: fmt.Sprintf(format, args...), Hint: hint})
+		r.Found = append(r.Found, Diagnostic{Path: at.String(), Message: fmt.Sprintf(format, args...),
+			Hint: hint})
 	}
 }
 

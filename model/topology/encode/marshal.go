@@ -159,7 +159,8 @@ func abbreviate(v reflect.Value) (any, bool) {
 	case file.Route:
 		return abbreviateRoute(value)
 	case slice.Position:
-		return list{strconv.FormatFloat(value.Latitude, 'f', -1, 64), strconv.FormatFloat(value.Longitude, 'f', -1, 64)}, true
+		return list{strconv.FormatFloat(value.Latitude, 'f', -1, 64),
+			strconv.FormatFloat(value.Longitude, 'f', -1, 64)}, true
 	}
 	return nil, false
 }
@@ -241,7 +242,9 @@ func isBlock(text string) bool {
 		if i == 0 && (line == "" || line[0] == ' ') || line != strings.TrimRight(line, " \t") {
 			return false
 		}
-		if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f || r > 0x7f && !strconv.IsPrint(r) }) {
+		if strings.ContainsFunc(line, func(r rune) bool {
+			return r < ' ' || r == 0x7f || r > 0x7f && !strconv.IsPrint(r)
+		}) {
 			return false
 		}
 	}

@@ -64,10 +64,12 @@ func (c CodePoint) Value() (*int, error) {
 	n, err := strconv.Atoi(string(c))
 	if err != nil {
 		hint := ""
-		if near := wording.Nearest(strings.ToUpper(string(c)), slices.Sorted(maps.Keys(codePoints))); near != "" {
+		if near := wording.Nearest(strings.ToUpper(string(c)),
+			slices.Sorted(maps.Keys(codePoints))); near != "" {
 			hint = fmt.Sprintf("; did you mean %s?", near)
 		}
-		return nil, fmt.Errorf("%q is no DSCP: write a name such as EF, AF41 or CS6, or a number%s", string(c), hint)
+		return nil, fmt.Errorf("%q is no DSCP: write a name such as EF, AF41 or CS6, or a number%s",
+			string(c), hint)
 	}
 	if n < 0 || n > 63 {
 		return nil, fmt.Errorf("DSCP %d is out of range: 0 to 63", n)
@@ -76,7 +78,8 @@ func (c CodePoint) Value() (*int, error) {
 }
 
 var protocols = map[string]int{
-	"icmp": 1, "igmp": 2, "tcp": 6, "udp": 17, "dccp": 33, "gre": 47, "esp": 50, "ah": 51, "icmpv6": 58, "icmp6": 58, "ospf": 89,
+	"icmp": 1, "igmp": 2, "tcp": 6, "udp": 17, "dccp": 33, "gre": 47, "esp": 50, "ah": 51, "icmpv6": 58,
+	"icmp6": 58, "ospf": 89,
 	"pim": 103, "vrrp": 112, "sctp": 132, "udplite": 136,
 }
 
@@ -90,7 +93,8 @@ func (p Protocol) Value() (int, error) {
 	}
 	n, err := strconv.Atoi(string(p))
 	if err != nil || n < 1 || n > 255 {
-		return 0, fmt.Errorf("%q is no protocol of IP: write a name such as tcp, udp or icmp, or a number from 1 to 255", string(p))
+		return 0, fmt.Errorf("%q is no protocol of IP: write a name such as tcp, udp or icmp, "+
+			"or a number from 1 to 255", string(p))
 	}
 	return n, nil
 }
@@ -111,7 +115,8 @@ func (n Network) Value() (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(string(n))
 	if err != nil || p.Addr().Is4In6() {
-		return netip.Prefix{}, fmt.Errorf("%q is no address or prefix: write such as 192.0.2.1 or 2001:db8::/32", string(n))
+		return netip.Prefix{}, fmt.Errorf(
+			"%q is no address or prefix: write such as 192.0.2.1 or 2001:db8::/32", string(n))
 	}
 	if p != p.Masked() {
 		return netip.Prefix{}, fmt.Errorf("%s has bits behind its length: write %s", p, p.Masked())
@@ -131,7 +136,8 @@ func (p PortsRange) Value() (r slice.Ports, err error) {
 	from, err := strconv.ParseUint(strings.TrimSpace(first), 10, 16)
 	to, err2 := strconv.ParseUint(strings.TrimSpace(last), 10, 16)
 	if errors.Join(err, err2) != nil || from > to || from == 0 {
-		return r, fmt.Errorf("%q is no port: write a number from 1 to 65535, or a range such as 5000-5010", string(p))
+		return r, fmt.Errorf("%q is no port: write a number from 1 to 65535, or a range such as 5000-5010",
+			string(p))
 	}
 	return slice.Ports{First: uint16(from), Last: uint16(to)}, nil
 }

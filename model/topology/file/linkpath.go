@@ -26,7 +26,9 @@ func (t *Topology) LinkPath(s *slice.Slice, l *slice.Link) string {
 		}
 	}
 	for i, in := range t.Links {
-		if in.Name != "" || !slices.EqualFunc(in.Ends, l.Ends, func(w End, e slice.End) bool { return w.Node() == e.Node }) {
+		if in.Name != "" || !slices.EqualFunc(in.Ends, l.Ends, func(w End, e slice.End) bool {
+			return w.Node() == e.Node
+		}) {
 			continue
 		}
 		if older == 0 {

@@ -92,7 +92,8 @@ func (c *clab) file(root *yamltree.Node) {
 		case "settings", "debug":
 			c.ignore(f, "")
 		default:
-			c.fail(f.Position, "known: name, prefix, mgmt, settings, topology", "a containerlab file has no %q", f.Key)
+			c.fail(f.Position, "known: name, prefix, mgmt, settings, topology",
+				"a containerlab file has no %q", f.Key)
 		}
 	}
 	c.root = root.Field("topology")
@@ -134,8 +135,8 @@ func (c *clab) addNodes() {
 	for _, f := range nodes.Entries {
 		name := hostName(f.Key)
 		if strings.Contains(f.Key, "|") {
-			c.fail(f.Position, "write a bridge of its own", "node %q is a bridge within another node: that is not supported",
-				f.Key)
+			c.fail(f.Position, "write a bridge of its own",
+				"node %q is a bridge within another node: that is not supported", f.Key)
 		} else if name != f.Key {
 			name = taken.name("n", f.Key)
 			c.warn(f.Position, "", "node %q is called %q here: its name is no host name", f.Key, name)

@@ -12,6 +12,14 @@ import (
 	"github.com/pergola-net/pergola/model/topology"
 )
 
+const routerBinds = `
+      binds:
+      - "__clabNodeName__/frr.conf:/etc/frr/frr.conf"
+      - "own/motd:/etc/motd:ro"
+      - "/var/log:/host/log:ro"
+      - "scripts:/scripts"
+`
+
 // campus uses most of what a containerlab file can say.
 const campus = `
 name: campus
@@ -38,9 +46,7 @@ topology:
       binds: ["common/daemons:/etc/frr/daemons", "motd:/etc/motd"]
   nodes:
     r1: &router
-      group: routers
-      binds: ["__clabNodeName__/frr.conf:/etc/frr/frr.conf", "own/motd:/etc/motd:ro", "/var/log:/host/log:ro", "scripts:/scripts"]
-      env: {D: node}
+      group: routers` + routerBinds + `      env: {D: node}
       sysctls: {net.ipv6.conf.all.forwarding: 1}
       exec: ["ip addr add 10.0.0.1/24 dev eth1"]
       ports: ["80:80"]
@@ -98,7 +104,8 @@ func clabOf(t *testing.T, data string, opt ClabOptions) (*topology.Topology, top
 func TestClabInheritsAsContainerlabDoes(t *testing.T) {
 	top, _ := clabOf(t, campus, ClabOptions{Dir: campusDir})
 	r1, r2, pc := top.Nodes["r1"], top.Nodes["r2"], top.Nodes["PC1"]
-	if diff := cmp.Diff(map[string]string{"A": "defaults", "B": "kind", "C": "group", "D": "node"}, r1.Env); diff != "" {
+	if diff := cmp.Diff(map[string]string{"A": "defaults", "B": "kind", "C": "group", "D": "node"},
+		r1.Env); diff != "" {
 		t.Errorf("r1: env %s", diff)
 	}
 	if r2.Env["D"] != "merged" || r2.Sysctls["net.ipv6.conf.all.forwarding"] != "1" {
@@ -109,8 +116,8 @@ func TestClabInheritsAsContainerlabDoes(t *testing.T) {
 	if diff := cmp.Diff(wantExec, r1.Exec); diff != "" {
 		t.Errorf("r1: exec %s", diff)
 	}
-	wantExec = topology.Strings{"ip link add 'dum0' type dummy && ip link set 'dum0' up", "echo defaults", "echo kind",
-		"sh -c 'echo $HOME'", "ip addr add 10.0.0.2/24 dev eth1"}
+	wantExec = topology.Strings{"ip link add 'dum0' type dummy && ip link set 'dum0' up", "echo defaults",
+		"echo kind", "sh -c 'echo $HOME'", "ip addr add 10.0.0.2/24 dev eth1"}
 	if diff := cmp.Diff(wantExec, pc.Exec); diff != "" {
 		t.Errorf("PC1: exec %s", diff)
 	}
@@ -122,7 +129,8 @@ func TestClabInheritsAsContainerlabDoes(t *testing.T) {
 func TestClabMapsImagesBindsAndProcesses(t *testing.T) {
 	top, _ := clabOf(t, campus, ClabOptions{Dir: campusDir})
 	r1, pc, web := top.Nodes["r1"], top.Nodes["PC1"], top.Nodes["web"]
-	wantConfig := map[string]*topology.Source{"frr.conf": {Path: "r1/frr.conf"}, "daemons": {Path: "common/daemons"}}
+	wantConfig := map[string]*topology.Source{"frr.conf": {Path: "r1/frr.conf"},
+		"daemons": {Path: "common/daemons"}}
 	if diff := cmp.Diff(wantConfig, r1.Config); diff != "" || r1.Kind != slice.Router || r1.Daemon != slice.FRR ||
 		r1.Image != "" {
 		t.Errorf("r1 is %s %s %q with config %s", r1.Kind, r1.Daemon, r1.Image, diff)
@@ -138,8 +146,8 @@ func TestClabMapsImagesBindsAndProcesses(t *testing.T) {
 		pc.Gateway[0] != "none" {
 		t.Errorf("PC1: %+v", pc)
 	}
-	if diff := cmp.Diff(topology.Command{"/entry.sh", "--flag", "serve", "two words", "${X}"}, web.Cmd); diff != "" ||
-		web.Image != "nginx:1.27" {
+	if diff := cmp.Diff(topology.Command{"/entry.sh", "--flag", "serve", "two words", "${X}"},
+		web.Cmd); diff != "" || web.Image != "nginx:1.27" {
 		t.Errorf("web: image %s, cmd %s", web.Image, diff)
 	}
 	if web.Files["/run.sh"].Mode != "0755" {
@@ -182,10 +190,12 @@ func TestClabWarnsOnceOfWhatItLeavesOut(t *testing.T) {
 		}
 		got = append(got, d.Message)
 	}
-	want := []string{"prefix is ignored", "mgmt is ignored", "image alpine:3 is replaced by the machine's own programs",
+	want := []string{"prefix is ignored", "mgmt is ignored",
+		"image alpine:3 is replaced by the machine's own programs",
 		"image quay.io/frrouting/frr:10.5.1 is replaced by the machine's own programs",
 		"ports is ignored, here and at 1 other place",
-		`"apk add curl" is left out: the node has the machine's own programs`, "exec is ignored", "vars is ignored"}
+		`"apk add curl" is left out: the node has the machine's own programs`, "exec is ignored",
+		"vars is ignored"}
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -195,8 +205,7 @@ func TestClabWarnsOnceOfWhatItLeavesOut(t *testing.T) {
 
 func TestClabResolvesWithoutAddressesOfItsOwn(t *testing.T) {
 	text := strings.NewReplacer("\"common/daemons:/etc/frr/daemons\", \"motd:/etc/motd\"", "",
-		`binds: ["__clabNodeName__/frr.conf:/etc/frr/frr.conf", "own/motd:/etc/motd:ro", "/var/log:/host/log:ro", `+
-			`"scripts:/scripts"]`, "",
+		routerBinds, "\n",
 		`binds: ["run.sh:/run.sh"]`, "").Replace(campus)
 	top, _ := clabOf(t, text, ClabOptions{})
 	s, found := topology.Resolve(top, nil)
@@ -270,24 +279,26 @@ func TestBadClabIsReportedWithItsPlace(t *testing.T) {
 		"three ends":   {nodes + "  links:\n    - endpoints: ['a:eth1', 'b:eth1', 'b:eth2']\n", 6, 18, "two endpoints"},
 		"no interface": {nodes + "  links:\n    - endpoints: ['a', 'b:eth1']\n", 6, 19, "names no interface"},
 		"macvlan":      {nodes + "  links:\n    - endpoints: ['a:eth1', 'macvlan:eno1']\n", 6, 7, "macvlan"},
-		"macvlan, extended": {nodes + "  links:\n    - type: macvlan\n      endpoint: {node: a, interface: eth1}\n", 6, 13,
-			"macvlan"},
+		"macvlan, extended": {nodes + "  links:\n    - type: macvlan\n" +
+			"      endpoint: {node: a, interface: eth1}\n", 6, 13, "macvlan"},
 		"mgmt-net": {nodes + "  links:\n    - endpoints: ['a:eth1', 'mgmt-net:x']\n", 6, 7, "mgmt-net"},
-		"vxlan": {nodes + "  links:\n    - {type: vxlan, endpoint: {node: a, interface: eth1}, vni: 7}\n", 6, 14,
-			"vxlan"},
-		"unknown type": {nodes + "  links:\n    - {type: wormhole, endpoint: {node: a, interface: eth1}}\n", 6, 14,
-			"unknown type"},
+		"vxlan": {nodes + "  links:\n    - {type: vxlan, endpoint: {node: a, interface: eth1}, vni: 7}\n", 6,
+			14, "vxlan"},
+		"unknown type": {nodes + "  links:\n    - {type: wormhole, endpoint: {node: a, interface: eth1}}\n", 6,
+			14, "unknown type"},
 		"address": {nodes + "  links:\n    - {type: veth, endpoints: [{node: a, interface: eth1, ipv4: " +
 			"10.0.0.1}, {node: b, interface: eth1}]}\n", 6, 65, "not an address"},
-		"network-mode": {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, network-mode: host}\n", 3, 51,
-			"network-mode"},
+		"network-mode": {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, network-mode: host}\n", 3,
+			51, "network-mode"},
 		"bind": {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, binds: [x]}\n", 3, 45,
 			"not complete"},
 		"memory": {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, memory: much}\n", 3, 45, "memory"},
 		"cpu":    {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, cpu: NaN}\n", 3, 42, "not a number"},
 		"bombs": {"a: &a [x, x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\n" +
-			"c: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c, *c]\n" +
-			"e: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d]\nf: [*e, *e, *e, *e, *e, *e, *e, *e, *e, *e]\n", 0, 0,
+			"c: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b, *b]\n" +
+			"d: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c, *c]\n" +
+			"e: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d]\n" +
+			"f: [*e, *e, *e, *e, *e, *e, *e, *e, *e, *e]\n", 0, 0,
 			"expand to too much"},
 		"an alias of itself": {"a: &a [*a]\n", 0, 0, "nest too deep"},
 		"brackets":           {strings.Repeat("[", 100_000), 1, 101, "nested deeper than 100 levels"},
@@ -308,10 +319,10 @@ func TestBadClabIsReportedWithItsPlace(t *testing.T) {
 }
 
 func TestUnsupportedKindIsReportedOnce(t *testing.T) {
-	_, found := Clab("x.clab.yml", []byte("topology:\n  defaults: {kind: arista_ceos}\n  nodes: {a: {}, b: {}, c: {}}\n"),
-		ClabOptions{})
-	want := `x.clab.yml:2:20: kind "arista_ceos" (node "a" and 2 other nodes) is not supported (supported: linux, ` +
-		`bridge, host)`
+	_, found := Clab("x.clab.yml", []byte("topology:\n  defaults: {kind: arista_ceos}\n"+
+		"  nodes: {a: {}, b: {}, c: {}}\n"), ClabOptions{})
+	want := `x.clab.yml:2:20: kind "arista_ceos" (node "a" and 2 other nodes) is not supported (supported: ` +
+		`linux, bridge, host)`
 	if len(found) != 1 || found[0].String() != want {
 		t.Errorf("got %v\nwant %s", found, want)
 	}
@@ -319,7 +330,8 @@ func TestUnsupportedKindIsReportedOnce(t *testing.T) {
 
 func FuzzClab(f *testing.F) {
 	f.Add([]byte(campus))
-	f.Add([]byte("topology: {nodes: {a: {kind: bridge}, 'b.c': {kind: host}}, links: [{endpoints: ['a:x', 'b.c:y']}]}"))
+	f.Add([]byte("topology: {nodes: {a: {kind: bridge}, 'b.c': {kind: host}}, links: " +
+		"[{endpoints: ['a:x', 'b.c:y']}]}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		top, found := Clab("f.clab.yml", data, ClabOptions{Dir: campusDir})
 		if (top == nil) != (found.Err() != nil) {

@@ -100,8 +100,8 @@ func (c *clab) linkEnds(l *yamltree.Node, kind *string) (ends []clabEnd, ok bool
 	}
 	list := l.Field("endpoints")
 	if len(list.Items) != 2 {
-		c.fail(list.Position, `write endpoints: ["a:eth1", "b:eth1"]`, "a link has two endpoints, this one has %d",
-			len(list.Items))
+		c.fail(list.Position, `write endpoints: ["a:eth1", "b:eth1"]`,
+			"a link has two endpoints, this one has %d", len(list.Items))
 		return nil, false
 	}
 	for _, item := range list.Items {
@@ -242,8 +242,8 @@ func (c *clab) dummy(e clabEnd) {
 	}
 	if n.out != nil {
 		face := quoted(e.face)
-		n.out.Exec = append(topology.Strings{fmt.Sprintf("ip link add '%s' type dummy && ip link set '%s' up", face, face)},
-			n.out.Exec...)
+		n.out.Exec = append(topology.Strings{fmt.Sprintf("ip link add '%s' type dummy && ip link set '%s' up",
+			face, face)}, n.out.Exec...)
 	}
 }
 

@@ -31,11 +31,13 @@ var clabKinds = []string{"linux", "bridge", "host"}
 
 // Keys of nodes that have no meaning here, and what to do without them.
 var clabIgnored = map[string]string{
-	"type": "", "image-pull-policy": "", "auto-remove": "", "config": "", "runtime": "", "extras": "", "license": "",
-	"ports": "reach a node by pergola exec or shell, or by a link to the host", "startup-delay": "",
+	"type": "", "image-pull-policy": "", "auto-remove": "", "config": "", "runtime": "", "extras": "",
+	"license": "",
+	"ports":   "reach a node by pergola exec or shell, or by a link to the host", "startup-delay": "",
 	"mgmt-ipv4": "there is no management network", "mgmt-ipv6": "there is no management network",
-	"user": "processes run as root of the node", "devices": "", "cap-add": "nodes have what routing needs", "shm-size": "",
-	"cpu-set": "cpu: limits the share", "stages": "nodes start all at once; exec runs after the start",
+	"user": "processes run as root of the node", "devices": "", "cap-add": "nodes have what routing needs",
+	"shm-size": "",
+	"cpu-set":  "cpu: limits the share", "stages": "nodes start all at once; exec runs after the start",
 	"dns":         "nodes know each other's names",
 	"certificate": "", "healthcheck": "pergola check", "aliases": "", "components": "",
 	"startup-config":         "kind linux reads none",
@@ -195,8 +197,8 @@ func (c *clab) linux(n *clabNode, out *topology.Node) {
 	switch mode := c.str(n.find("network-mode"), "network-mode"); {
 	case mode == "host" || strings.HasPrefix(mode, "container:"):
 		at := n.find("network-mode")
-		c.fail(at.Position, "each node has a network namespace of its own", "network-mode %q of node %q is not supported",
-			mode, n.name)
+		c.fail(at.Position, "each node has a network namespace of its own",
+			"network-mode %q of node %q is not supported", mode, n.name)
 	}
 }
 
@@ -296,8 +298,8 @@ func (c *clab) limits(n *clabNode, out *topology.Node) {
 	at := n.find("restart-policy")
 	policy, ok := policies[strings.ToLower(c.str(at, "restart-policy"))]
 	if !ok {
-		c.fail(at.Position, "no, on-failure, always or unless-stopped", "unknown restart-policy %q of node %q", at.Text,
-			n.name)
+		c.fail(at.Position, "no, on-failure, always or unless-stopped", "unknown restart-policy %q of node %q",
+			at.Text, n.name)
 	}
 	out.Restart = policy
 }
@@ -308,8 +310,8 @@ func (c *clab) magic(n *clabNode, text string) string {
 		return text
 	}
 	dir := "clab-" + c.lab
-	return strings.NewReplacer("__clabNodeName__", n.name, "__clabLabName__", c.lab, "__clabNodeDir__", dir+"/"+n.name,
-		"__clabDir__", dir).Replace(text)
+	return strings.NewReplacer("__clabNodeName__", n.name, "__clabLabName__", c.lab, "__clabNodeDir__",
+		dir+"/"+n.name, "__clabDir__", dir).Replace(text)
 }
 
 // binds turns binds of plain files beside the topology into files, so that they need no root; a routing daemon's
@@ -321,7 +323,8 @@ func (c *clab) binds(n *clabNode, out *topology.Node) {
 			text := c.magic(n, c.str(item, "bind"))
 			source, target, options := splitBind(text)
 			if source == "" || !strings.HasPrefix(target, "/") {
-				c.fail(item.Position, "write SOURCE:TARGET, TARGET absolute", "bind %q of node %q is not complete", text, n.name)
+				c.fail(item.Position, "write SOURCE:TARGET, TARGET absolute",
+					"bind %q of node %q is not complete", text, n.name)
 				continue
 			}
 			target = path.Clean(target)

@@ -70,8 +70,8 @@ func readGraphML(r *report, data []byte) *graphFile {
 	switch {
 	case err != nil:
 	case root.Name.Local != "graphml":
-		r.fail(g.at, "GraphML begins with <graphml>", "the file is XML but no GraphML: its first element is <%s>",
-			root.Name.Local)
+		r.fail(g.at, "GraphML begins with <graphml>",
+			"the file is XML but no GraphML: its first element is <%s>", root.Name.Local)
 	default:
 		g.out.values = map[string]string{}
 		err = g.children(root.Name.Local, 1, nil)

@@ -100,9 +100,11 @@ func (r *report) imageRule(entry *yamltree.Node) ImageRule {
 	}
 	r.knownKeys(entry, "an image", "match", "rootfs", "image", "daemon")
 	rule := ImageRule{Match: r.str(entry.Field("match"), "match"), Rootfs: r.str(entry.Field("rootfs"), "rootfs"),
-		Image: r.str(entry.Field("image"), "image"), Daemon: slice.Daemon(r.str(entry.Field("daemon"), "daemon"))}
+		Image:  r.str(entry.Field("image"), "image"),
+		Daemon: slice.Daemon(r.str(entry.Field("daemon"), "daemon"))}
 	if _, err := path.Match(rule.Match, ""); err != nil || rule.Match == "" {
-		r.fail(entry.Position, "such as frrouting/frr, or *multitool", "match %q is not a pattern of image names", rule.Match)
+		r.fail(entry.Position, "such as frrouting/frr, or *multitool",
+			"match %q is not a pattern of image names", rule.Match)
 	}
 	if rule.Daemon != "" && rule.Daemon != slice.FRR && rule.Daemon != slice.BIRD {
 		r.fail(entry.Field("daemon").Position, "frr or bird", "unknown daemon %q", string(rule.Daemon))

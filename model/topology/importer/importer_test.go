@@ -31,13 +31,16 @@ func TestDetect(t *testing.T) {
 func TestImageTableMatchesNamesOfAnyRegistry(t *testing.T) {
 	table := DefaultImages()
 	for image, want := range map[string]string{
-		"quay.io/frrouting/frr:10.5.1": "frr", "frrouting/frr": "frr", "docker.io/frrouting/frr@sha256:abc": "frr",
-		"localhost:5000/lab/frr:1": "frr",
-		"frr-debian:latest":        "frr", "frrouting/frr-debian:v1": "frr", "bird": "bird", "me/bird2:2.0": "bird",
+		"quay.io/frrouting/frr:10.5.1": "frr", "frrouting/frr": "frr",
+		"docker.io/frrouting/frr@sha256:abc": "frr",
+		"localhost:5000/lab/frr:1":           "frr",
+		"frr-debian:latest":                  "frr", "frrouting/frr-debian:v1": "frr", "bird": "bird",
+		"me/bird2:2.0":             "bird",
 		"alpine:3.20":              "host",
-		"docker.io/library/alpine": "host", "nicolaka/netshoot": "host", "ghcr.io/srl-labs/network-multitool:v1": "host",
-		"wbitt/network-multitool": "host",
-		"nginx":                   "", "birdseye/app": "", "freerouting/x": "", "": "",
+		"docker.io/library/alpine": "host", "nicolaka/netshoot": "host",
+		"ghcr.io/srl-labs/network-multitool:v1": "host",
+		"wbitt/network-multitool":               "host",
+		"nginx":                                 "", "birdseye/app": "", "freerouting/x": "", "": "",
 	} {
 		rule, ok := table.find(image)
 		got := ""
@@ -64,8 +67,9 @@ func TestImageTableOfAUserComesFirst(t *testing.T) {
 	if diff := cmp.Diff(want, table[:2]); diff != "" || len(table) != 2+len(DefaultImages()) {
 		t.Error(diff)
 	}
-	top, _ := Clab("x.clab.yml", []byte("topology: {nodes: {a: {kind: linux, image: 'alpine:3'}, b: {kind: linux, image: "+
-		"mylab/x}}}"), ClabOptions{Images: table})
+	top, _ := Clab("x.clab.yml",
+		[]byte("topology: {nodes: {a: {kind: linux, image: 'alpine:3'}, b: {kind: linux, image: mylab/x}}}"),
+		ClabOptions{Images: table})
 	if a, b := top.Nodes["a"], top.Nodes["b"]; a.Image != "alpine:edge" || b.Rootfs.Path != "./root.tar" ||
 		b.Daemon != slice.BIRD {
 		t.Errorf("%+v %+v", a, b)
@@ -73,10 +77,10 @@ func TestImageTableOfAUserComesFirst(t *testing.T) {
 }
 
 func TestBadImageTable(t *testing.T) {
-	for text, want := range map[string]string{"": "empty", "images: x": "is a single value", "imges: []": `no "imges"`,
-		"images: [{match: '['}]":                    "not a pattern",
-		"images: [{match: a, rootfs: b, image: c}]": "not by both", "images: [{match: a, daemon: quagga}]": "unknown daemon",
-		"images: [{}]": "not a pattern"} {
+	for text, want := range map[string]string{"": "empty", "images: x": "is a single value",
+		"imges: []": `no "imges"`, "images: [{match: '['}]": "not a pattern",
+		"images: [{match: a, rootfs: b, image: c}]": "not by both",
+		"images: [{match: a, daemon: quagga}]":      "unknown daemon", "images: [{}]": "not a pattern"} {
 		table, found := ParseImages("images.yml", []byte(text))
 		if table != nil || found.Err() == nil || !strings.Contains(found.Error(), want) ||
 			!strings.HasPrefix(found[0].String(), "images.yml:") {

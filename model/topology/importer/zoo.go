@@ -147,7 +147,8 @@ func (z *zoo) position(n *graphNode) *slice.Position {
 	x, errX := strconv.ParseFloat(long, 64)
 	if errY != nil || errX != nil || !(math.Abs(y) <= 90) || !(math.Abs(x) <= 180) {
 		z.warn(n.at, "degrees, north and east positive",
-			"node %q: latitude %q and longitude %q are no place on Earth; the node gets none", n.id, lat, long)
+			"node %q: latitude %q and longitude %q are no place on Earth; the node gets none",
+			n.id, lat, long)
 		return nil
 	}
 	return &slice.Position{Latitude: y, Longitude: x}
@@ -168,8 +169,8 @@ func (z *zoo) addLinks() {
 			continue
 		}
 		if z.loops(ends) {
-			z.warn(e.at, "", "the link %s - %s would close a loop of switches; it is left out", z.names[ends[0]],
-				z.names[ends[1]])
+			z.warn(e.at, "", "the link %s - %s would close a loop of switches; it is left out",
+				z.names[ends[0]], z.names[ends[1]])
 			continue
 		}
 		l := topology.Link{Ends: z.endsOf(ends)}
@@ -304,10 +305,11 @@ func distance(a, b slice.Position) float64 {
 func (z *zoo) sum() {
 	n := len(z.out.Links)
 	if z.unrated > 0 {
-		z.warn(position{}, "", "%s of %d have no LinkSpeedRaw; they are not limited", wording.Count(z.unrated, "link"), n)
+		z.warn(position{}, "", "%s of %d have no LinkSpeedRaw; they are not limited",
+			wording.Count(z.unrated, "link"), n)
 	}
 	if z.unplaced > 0 {
-		z.warn(position{}, "", "%s of %d lack coordinates at an end; they have no delay", wording.Count(z.unplaced, "link"),
-			n)
+		z.warn(position{}, "", "%s of %d lack coordinates at an end; they have no delay",
+			wording.Count(z.unplaced, "link"), n)
 	}
 }

@@ -21,8 +21,10 @@ func graphML(edgeDefault string, nodes, edges []string) []byte {
 	var b strings.Builder
 	b.WriteString(`<?xml version="1.0" encoding="utf-8"?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns">
-<key attr.name="label" for="node" id="l"/><key attr.name="Latitude" for="node" id="y"/><key attr.name="Longitude" for="node" id="x"/>
-<key attr.name="Internal" for="node" id="i"/><key attr.name="hyperedge" for="node" id="h"/><key attr.name="LinkSpeedRaw" for="edge" id="r"/>
+<key attr.name="label" for="node" id="l"/><key attr.name="Latitude" for="node" id="y"/>
+<key attr.name="Longitude" for="node" id="x"/>
+<key attr.name="Internal" for="node" id="i"/><key attr.name="hyperedge" for="node" id="h"/>
+<key attr.name="LinkSpeedRaw" for="edge" id="r"/>
 <graph edgedefault="` + edgeDefault + `">
 `)
 	data := func(key, value string) {
@@ -81,7 +83,8 @@ func TestEverySampleOfTheZooResolves(t *testing.T) {
 			if err := found.Err(); err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
-			if !strings.Contains(s.Attribution, "Internet Topology Zoo") || !strings.Contains(s.Attribution, "CC BY 4.0") {
+			if !strings.Contains(s.Attribution, "Internet Topology Zoo") ||
+				!strings.Contains(s.Attribution, "CC BY 4.0") {
 				t.Errorf("%s: attribution %q", file, s.Attribution)
 			}
 			want := counts[baseName(file)]
@@ -115,9 +118,9 @@ func TestImportedTopologySurvivesBeingWritten(t *testing.T) {
 }
 
 func TestZooNamesNodesForDNS(t *testing.T) {
-	top, _ := zooOf(t, graphML("undirected", []string{"0|New York", "1|New York", "2|São Paulo", "3|", "4|  St. John's!",
-		"5|42", "6|new-york-2",
-		"7|" + strings.Repeat("x", 200), "8|北京", "9|Zürich (ETH)"}, []string{"0|1"}), ZooOptions{})
+	top, _ := zooOf(t, graphML("undirected", []string{"0|New York", "1|New York", "2|São Paulo", "3|",
+		"4|  St. John's!", "5|42", "6|new-york-2", "7|" + strings.Repeat("x", 200), "8|北京", "9|Zürich (ETH)"},
+		[]string{"0|1"}), ZooOptions{})
 	for _, name := range []string{"new-york", "new-york-2", "sao-paulo", "n3", "st-johns", "n42", "new-york-2-2",
 		strings.Repeat("x", 57), "n8", "zurich-eth"} {
 		if _, ok := top.Nodes[name]; !ok {
@@ -138,7 +141,7 @@ func TestZooKeepsParallelLinksAndDropsLoops(t *testing.T) {
 	if len(top.Links) != 3 {
 		t.Errorf("%d links, want 3: %v", len(top.Links), top.Links)
 	}
-	if len(found) != 1 || !found[0].Warning || found[0].Line != 12 ||
+	if len(found) != 1 || !found[0].Warning || found[0].Line != 14 ||
 		!strings.Contains(found[0].Message, "link of a to itself") {
 		t.Errorf("warnings: %v", found)
 	}
@@ -157,8 +160,8 @@ func TestZooJoinsDirectedEdges(t *testing.T) {
 }
 
 func TestZooDelayIsTheGreatCircleInFibre(t *testing.T) {
-	top, _ := zooOf(t, graphML("undirected", []string{"0|New York|40.71427|-74.00597", "1|Chicago|41.85003|-87.65005",
-		"2|nowhere", "3|close|41.85003|-87.65005"},
+	top, _ := zooOf(t, graphML("undirected", []string{"0|New York|40.71427|-74.00597",
+		"1|Chicago|41.85003|-87.65005", "2|nowhere", "3|close|41.85003|-87.65005"},
 		[]string{"0|1", "0|2", "1|3"}), ZooOptions{Delay: true})
 	d, err := top.Links[0].Delay.Duration()
 	if err != nil || math.Abs(float64(d-5730*time.Microsecond)) > float64(30*time.Microsecond) { // 1145 km
@@ -202,15 +205,19 @@ func TestZooLeavesOutExternalNodesOnRequest(t *testing.T) {
 	file := graphML("undirected", []string{"a|a|||1", "b|b|||1", "c|peer|||0"}, []string{"a|b", "b|c"})
 	all, _ := zooOf(t, file, ZooOptions{})
 	inner, found := zooOf(t, file, ZooOptions{InternalOnly: true})
-	if len(all.Nodes) != 3 || len(all.Links) != 2 || len(inner.Nodes) != 2 || len(inner.Links) != 1 || len(found) != 0 {
+	if len(all.Nodes) != 3 || len(all.Links) != 2 || len(inner.Nodes) != 2 || len(inner.Links) != 1 ||
+		len(found) != 0 {
 		t.Errorf("all %v, inner %v, %v", all.Nodes, inner.Nodes, found)
 	}
 }
 
 func TestGraphMLOfOtherTools(t *testing.T) {
 	top, _ := zooOf(t, []byte(`<graphml><key id="w" for="edge" attr.name="weight"><default>1</default></key>
-<graph id="G" edgedefault="undirected"><node id="n0"><port name="p"/></node><node id="n1"><graph id="inner"><node id="n1::n0"/></graph></node>
-<edge source="n0" target="n1"/><hyperedge><endpoint node="n0"/><endpoint node="n1"/><endpoint node="n1::n0"/></hyperedge></graph></graphml>`), ZooOptions{})
+<graph id="G" edgedefault="undirected"><node id="n0"><port name="p"/></node>
+<node id="n1"><graph id="inner"><node id="n1::n0"/></graph></node>
+<edge source="n0" target="n1"/>
+<hyperedge><endpoint node="n0"/><endpoint node="n1"/><endpoint node="n1::n0"/></hyperedge>
+</graph></graphml>`), ZooOptions{})
 	if len(top.Nodes) != 3 || len(top.Links) != 2 || !top.Links[1].LAN || len(top.Links[1].Ends) != 3 ||
 		top.Attribution != "" || top.Name != "test" {
 		t.Errorf("%+v", top)
@@ -254,15 +261,17 @@ func TestBadGraphMLIsReportedWithItsPlace(t *testing.T) {
 func manyNodes(n int) string {
 	var b strings.Builder
 	for i := range n {
-		b.WriteString(`<node id="` + string(rune('a'+i%26)) + strings.Repeat("x", i%7) + time.Duration(i).String() + `"/>`)
+		b.WriteString(`<node id="` + string(rune('a'+i%26)) + strings.Repeat("x", i%7) +
+			time.Duration(i).String() + `"/>`)
 	}
 	return b.String()
 }
 
 func FuzzZoo(f *testing.F) {
-	f.Add(graphML("directed", []string{"0|a|1|2", "1|b|3|4|0", "2|h|||1|1"}, []string{"0|1|1e9", "1|0", "0|0", "1|2"}),
-		true)
-	f.Add([]byte(`<graphml><graph><node id="a"/><hyperedge><endpoint node="a"/></hyperedge></graph></graphml>`), false)
+	f.Add(graphML("directed", []string{"0|a|1|2", "1|b|3|4|0", "2|h|||1|1"},
+		[]string{"0|1|1e9", "1|0", "0|0", "1|2"}), true)
+	f.Add([]byte(`<graphml><graph><node id="a"/><hyperedge><endpoint node="a"/></hyperedge></graph></graphml>`),
+		false)
 	f.Fuzz(func(t *testing.T, data []byte, all bool) {
 		top, found := Zoo("f.graphml", data, ZooOptions{Delay: all, Rate: all, InternalOnly: !all})
 		if (top == nil) != (found.Err() != nil) {

@@ -137,7 +137,8 @@ func (r *resolver) agreeSubnet(s *segment, p *port, w writtenAddress, origin *st
 	case w.prefix.Masked() == subnet:
 	case subnet.Overlaps(w.prefix):
 		r.Add(w.at, fmt.Sprintf("write %s/%d", a, subnet.Bits()),
-			"prefix length /%d differs from /%d, which %s on the same network", w.prefix.Bits(), subnet.Bits(), *origin)
+			"prefix length /%d differs from /%d, which %s on the same network", w.prefix.Bits(),
+			subnet.Bits(), *origin)
 	default:
 		r.Add(w.at, "", "address %s is outside %s, which %s on the same network", w.prefix, subnet, *origin)
 	}
@@ -158,8 +159,8 @@ func (r *resolver) readSubnet(s *segment, text string, at *diagnostic.Place, ori
 	}
 	family := address.Family(p.Addr())
 	if known := s.subnet[family]; known.IsValid() && known != p {
-		r.Add(at, "one network of each family for all links that switches join", "%s is a second %s network beside %s", p,
-			address.FamilyName[family], known)
+		r.Add(at, "one network of each family for all links that switches join",
+			"%s is a second %s network beside %s", p, address.FamilyName[family], known)
 		return
 	}
 	s.subnet[family], s.auto[family] = p, true
@@ -187,8 +188,8 @@ func (r *resolver) chooseSubnet(s *segment, family int, keep bool, used *address
 	} else {
 		s.subnet[family] = address.Choose(from, s.network(family), s.key, used)
 		if !s.subnet[family].IsValid() {
-			r.Add(s.links[0].at, "write larger pools under addressing:", "no %s network is left for link %q",
-				address.FamilyName[family], s.links[0].name)
+			r.Add(s.links[0].at, "write larger pools under addressing:",
+				"no %s network is left for link %q", address.FamilyName[family], s.links[0].name)
 		}
 	}
 	if s.subnet[family].IsValid() {
@@ -206,8 +207,8 @@ func (s *segment) running(family int, from []netip.Prefix, used *address.Set) (b
 		}
 		for _, a := range p.prev.Addresses {
 			subnet := a.Masked()
-			if address.Family(a.Addr()) != family || !address.Holds(from, subnet) || !s.fits(family, subnet.Bits()) ||
-				used.Has(subnet) {
+			if address.Family(a.Addr()) != family || !address.Holds(from, subnet) ||
+				!s.fits(family, subnet.Bits()) || used.Has(subnet) {
 				continue
 			}
 			votes[subnet]++

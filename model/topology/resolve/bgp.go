@@ -46,8 +46,8 @@ func (r *resolver) bgp(systems disjoint) {
 		sessions += r.interiorSessions(groups[key])
 	}
 	if sessions > maxSessions {
-		r.Add(diagnostic.Root.At("nodes"), "use fewer route reflectors, or smaller systems", "more than %d BGP sessions",
-			maxSessions)
+		r.Add(diagnostic.Root.At("nodes"), "use fewer route reflectors, or smaller systems",
+			"more than %d BGP sessions", maxSessions)
 	}
 	for _, n := range r.nodes {
 		if n.routing != nil && n.routing.BGP != nil {
@@ -149,13 +149,13 @@ func (r *resolver) interiorSessions(group []*node) (sessions int) {
 		}
 		if !n.speaksInterior() && !n.speaks(slice.Static) && !n.ownConfig() {
 			r.Add(n.at.At("routing"), "write routing: [ospf, bgp]",
-				"%q shares AS %d with other routers and speaks no interior protocol: sessions inside an AS run between loopbacks, "+
-					"which need one", n.name, n.all.AS)
+				"%q shares AS %d with other routers and speaks no interior protocol: sessions inside "+
+					"an AS run between loopbacks, which need one", n.name, n.all.AS)
 		}
 	}
 	if reflectors == 0 && len(group) > maxMesh {
-		r.Add(group[0].at, "write reflector: true in one or two of them", "AS %d has %d routers: too many for a full mesh",
-			group[0].all.AS, len(group))
+		r.Add(group[0].at, "write reflector: true in one or two of them",
+			"AS %d has %d routers: too many for a full mesh", group[0].all.AS, len(group))
 		return 0
 	}
 	for _, n := range group {
@@ -187,7 +187,8 @@ func (n *node) interiorSession(peer *node, border, client bool) (sessions int) {
 		}
 		sessions++
 		n.routing.BGP.Neighbors = append(n.routing.BGP.Neighbors, slice.BGPNeighbor{
-			Node: peer.name, Address: to.Addr(), AS: peer.all.AS, Source: from.Addr(), Client: client, NextHopSelf: border,
+			Node: peer.name, Address: to.Addr(), AS: peer.all.AS, Source: from.Addr(), Client: client,
+			NextHopSelf: border,
 		})
 	}
 	return sessions

@@ -52,7 +52,8 @@ func (r *resolver) check(in file.Check, at *diagnostic.Place) (out slice.Check, 
 		}
 	}
 	if given != 1 {
-		r.Add(at, "write such as ping: [a, b]", "a check has one of ping, path and exec, this one has %d", given)
+		r.Add(at, "write such as ping: [a, b]",
+			"a check has one of ping, path and exec, this one has %d", given)
 		return out, false
 	}
 	if in.Exec == "" && (in.Node != "" || in.Status != 0 || in.Output != "") {
@@ -66,7 +67,8 @@ func (r *resolver) check(in file.Check, at *diagnostic.Place) (out slice.Check, 
 		r.checkRoute(&out, in.Path, at.At("path"), 0)
 		out.Kind = slice.CheckPath
 	default:
-		out.Kind, out.From, out.Command, out.Status, out.Output = slice.CheckExec, in.Node, in.Exec, in.Status, in.Output
+		out.Kind, out.From, out.Command, out.Status, out.Output = slice.CheckExec, in.Node, in.Exec,
+			in.Status, in.Output
 		r.checkNode(in.Node, at.At("node"))
 		if _, err := regexp.Compile(in.Output); err != nil {
 			r.Add(at.At("output"), "RE2 syntax", "output is not a regular expression: %v", err)

@@ -53,7 +53,8 @@ func (r *resolver) fillFamily(s *segment, family int, taken map[netip.Addr]bool)
 		}
 		a, ok := s.chooseHost(s.subnet[family], p, taken)
 		if !ok {
-			r.Add(p.link.at, "write a shorter prefix length", "network %s has no address left for %s", s.subnet[family], p)
+			r.Add(p.link.at, "write a shorter prefix length", "network %s has no address left for %s",
+				s.subnet[family], p)
 			break
 		}
 		p.take(a, taken)
@@ -71,7 +72,9 @@ func (p *port) firstWritten(family int) (writtenAddress, bool) {
 }
 
 func (p *port) has(family int) bool {
-	return slices.ContainsFunc(p.out.Addresses, func(a netip.Prefix) bool { return address.Family(a.Addr()) == family })
+	return slices.ContainsFunc(p.out.Addresses, func(a netip.Prefix) bool {
+		return address.Family(a.Addr()) == family
+	})
 }
 
 func (p *port) take(a netip.Prefix, taken map[netip.Addr]bool) {
@@ -151,8 +154,8 @@ func (r *resolver) chooseLoopback(n *node, family int, keep bool, used *address.
 	if keep {
 		chosen = n.runningLoopback(from, bits, used)
 	} else if chosen = address.Choose(from, bits, "loopback "+n.name, used); !chosen.IsValid() {
-		r.Add(n.at, "write larger pools under addressing:", "no %s loopback is left for %q", address.FamilyName[family],
-			n.name)
+		r.Add(n.at, "write larger pools under addressing:", "no %s loopback is left for %q",
+			address.FamilyName[family], n.name)
 	}
 	if chosen.IsValid() {
 		n.loopbacks = append(n.loopbacks, chosen)

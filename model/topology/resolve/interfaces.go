@@ -51,7 +51,8 @@ func (r *resolver) chooseRouterID(n *node, used *address.Set) {
 	if n.own.RouterID != "" {
 		id, err := netip.ParseAddr(n.own.RouterID)
 		if err != nil || !id.Is4() || id.IsUnspecified() {
-			r.Add(n.at.At("router_id"), "write such as 10.255.0.1", "%q is not an IPv4 address", n.own.RouterID)
+			r.Add(n.at.At("router_id"), "write such as 10.255.0.1", "%q is not an IPv4 address",
+				n.own.RouterID)
 			return
 		}
 		n.routerID = id
@@ -86,7 +87,8 @@ func (r *resolver) checkRouterIDs() {
 			if n.own.RouterID != "" {
 				at = n.at.At("router_id")
 			}
-			r.Add(at, "write router_id: in one of them", "%q and %q have the router ID %s", other.name, n.name, n.routerID)
+			r.Add(at, "write router_id: in one of them", "%q and %q have the router ID %s", other.name,
+				n.name, n.routerID)
 		}
 		owner[n.routerID] = n
 	}

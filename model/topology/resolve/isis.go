@@ -26,7 +26,8 @@ func (r *resolver) isis(n *node) *slice.ISISNode {
 	level := map[string]int{"": 2, "1": 1, "2": 2, "1-2": 12}[in.Level]
 	if in.NET != "" {
 		if !netPattern.MatchString(in.NET) {
-			r.Add(at.At("net"), "write such as 49.0001.0102.5500.0001.00", "%q is not a network entity title", in.NET)
+			r.Add(at.At("net"), "write such as 49.0001.0102.5500.0001.00",
+				"%q is not a network entity title", in.NET)
 		}
 		if in.Area != "" {
 			r.Add(at.At("area"), "keep one of them", "net says the area already")

@@ -51,7 +51,8 @@ func (r *resolver) makeLinks() {
 func (r *resolver) checkLinkName(l *link) {
 	bad := func(c rune) bool { return c <= ' ' || c == 0x7f || c == '/' || c == '"' || c == '\'' }
 	if len(l.name) > 255 || strings.ContainsFunc(l.name, bad) {
-		r.Add(l.at.At("name"), "no blanks, quotes or slashes, at most 255 bytes", "%q is not a name of a link", l.name)
+		r.Add(l.at.At("name"), "no blanks, quotes or slashes, at most 255 bytes",
+			"%q is not a name of a link", l.name)
 	}
 }
 
@@ -120,7 +121,8 @@ func (r *resolver) checkInterface(at *diagnostic.Place, n *node, name string) bo
 	case name == "lo" || name == "all" || name == "default":
 		r.Add(at, "", "interface name %q has a meaning of its own in Linux", name)
 	case n.byName[name] != nil:
-		r.Add(at, "", "interface %s:%s is used twice, first in links[%d]", n.name, name, n.byName[name].link.index)
+		r.Add(at, "", "interface %s:%s is used twice, first in links[%d]", n.name, name,
+			n.byName[name].link.index)
 	default:
 		return true
 	}
@@ -134,7 +136,9 @@ func (r *resolver) nameInterfaces() {
 		if n.kind == slice.Uplink {
 			for _, p := range n.interfaces {
 				if p.name == "" {
-					r.Add(p.at, "write "+n.name+":NAME", "the interface of an uplink appears on the machine itself: it needs a name")
+					r.Add(p.at, "write "+n.name+":NAME",
+						"the interface of an uplink appears on the machine "+
+							"itself: it needs a name")
 				}
 			}
 		}
@@ -145,7 +149,8 @@ func (r *resolver) nameInterfaces() {
 		for _, name := range slices.Sorted(maps.Keys(n.own.Interfaces)) {
 			p := n.byName[name]
 			if p == nil {
-				r.Add(diagnostic.InInterface(n.name, name), diagnostic.SuggestOr(name, slices.Sorted(maps.Keys(n.byName))),
+				r.Add(diagnostic.InInterface(n.name, name),
+					diagnostic.SuggestOr(name, slices.Sorted(maps.Keys(n.byName))),
 					"no link ends at %s:%s", n.name, name)
 				continue
 			}
@@ -204,7 +209,8 @@ func (r *resolver) nameLinks() {
 			l.name = strings.Join(ends, "--")
 		}
 		if other := taken[l.name]; other != nil {
-			r.Add(l.at, "give one of them another name", "links[%d] has the name %q, which is this link's", other.index, l.name)
+			r.Add(l.at, "give one of them another name", "links[%d] has the name %q, which is this link's",
+				other.index, l.name)
 		}
 		taken[l.name] = l
 	}
@@ -243,7 +249,8 @@ func (r *resolver) numberPorts() {
 				continue
 			}
 			if len(used) > slice.MaxInterfaces {
-				r.Add(l.at, "", "more than %d interfaces: one network cannot have more", slice.MaxInterfaces)
+				r.Add(l.at, "", "more than %d interfaces: one network cannot have more",
+					slice.MaxInterfaces)
 				return
 			}
 			for used[uint16(last)] {
@@ -264,12 +271,14 @@ func (r *resolver) shapeLinks() {
 		}
 		for _, key := range slices.Sorted(maps.Keys(l.in.From)) {
 			if byEnd[key] == nil {
-				r.Add(l.at.At("from").At(key), diagnostic.SuggestOr(key, endNames(l)), "%q is not an end of this link", key)
+				r.Add(l.at.At("from").At(key), diagnostic.SuggestOr(key, endNames(l)),
+					"%q is not an end of this link", key)
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(l.in.Addresses)) {
 			if byEnd[key] == nil {
-				r.Add(l.at.At("addresses").At(key), diagnostic.SuggestOr(key, endNames(l)), "%q is not an end of this link", key)
+				r.Add(l.at.At("addresses").At(key), diagnostic.SuggestOr(key, endNames(l)),
+					"%q is not an end of this link", key)
 			}
 		}
 		for _, p := range l.ends {

@@ -55,8 +55,9 @@ type matcher struct {
 
 func newMatcher(prev *slice.Slice) *matcher {
 	m := &matcher{
-		names: map[string]*slice.Link{}, interfaces: map[string]*slice.Link{}, ordered: map[string][]*slice.Link{},
-		nodes: map[string][]*slice.Link{}, members: map[string][]*slice.Link{}, claimed: map[*slice.Link]bool{},
+		names: map[string]*slice.Link{}, interfaces: map[string]*slice.Link{},
+		ordered: map[string][]*slice.Link{}, nodes: map[string][]*slice.Link{},
+		members: map[string][]*slice.Link{}, claimed: map[*slice.Link]bool{},
 	}
 	age := map[*slice.Link]uint16{} // the port numbers of older links are lower
 	numbers := map[string]uint16{}

@@ -40,8 +40,8 @@ func merge(base, over reflect.Value) {
 // Keys that only some kinds of node can have. In a node of another kind they are an error; from a group or from the
 // defaults they are ignored.
 var (
-	routingKeys = []string{"daemon", "routing", "as", "reflector", "networks", "area", "hello", "dead", "fast_hellos",
-		"isis", "fastpath", "config"}
+	routingKeys = []string{"daemon", "routing", "as", "reflector", "networks", "area", "hello", "dead",
+		"fast_hellos", "isis", "fastpath", "config"}
 	sliverKeys = []string{"gateway", "routes", "image", "rootfs", "cmd", "env", "files", "binds", "sysctls", "cpu",
 		"memory", "pids", "exec", "restart"}
 	nodeKeys = []string{"loopbacks", "router_id"}
@@ -72,7 +72,8 @@ func (r *resolver) makeNodes() {
 		n := &node{name: name, at: diagnostic.InNode(name), own: r.t.Nodes[name], byName: map[string]*port{}}
 		r.checkName(n.at, "node", name)
 		if other, twice := folded[strings.ToLower(name)]; twice {
-			r.Add(n.at, "host names do not tell them apart", "nodes %q and %q differ in case alone", other, name)
+			r.Add(n.at, "host names do not tell them apart", "nodes %q and %q differ in case alone",
+				other, name)
 		}
 		folded[strings.ToLower(name)] = name
 		if d := r.t.Defaults; d != nil && d.Node != nil {
@@ -154,7 +155,8 @@ func (r *resolver) membership() map[string][]string {
 		for i, group := range r.t.Nodes[name].Groups {
 			if _, ok := r.t.Groups[group]; !ok {
 				r.Add(diagnostic.InNode(name).At("groups").Item(i),
-					diagnostic.SuggestOr(group, slices.Sorted(maps.Keys(r.t.Groups))), "no group is called %q", group)
+					diagnostic.SuggestOr(group, slices.Sorted(maps.Keys(r.t.Groups))),
+					"no group is called %q", group)
 				continue
 			}
 			join(name, group)

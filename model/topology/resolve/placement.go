@@ -21,19 +21,21 @@ func (r *resolver) placement(n *node) slice.Placement {
 	}
 	for _, key := range slices.Sorted(maps.Keys(a.HostLabels)) {
 		if key == "" || a.HostLabels[key] == "" {
-			r.Add(n.at.At("host_labels").At(key), "write such as rack: a", "a label of a host has a name and a value")
+			r.Add(n.at.At("host_labels").At(key), "write such as rack: a",
+				"a label of a host has a name and a value")
 		}
 	}
 	out := slice.Placement{Host: a.Host, Labels: a.HostLabels}
 	if a.Reschedule != slice.RescheduleAlways {
 		return out
 	}
-	// A node with one host cannot be rescheduled. This is an error where the node itself asks for it, and ignored where
-	// the defaults do.
+	// A node with one host cannot be rescheduled. This is an error where the node itself asks for it, and ignored
+	// where the defaults do.
 	holds := n.out.Holds()
 	switch {
 	case len(holds) > 0 && n.own.Reschedule != "":
-		r.Add(n.at.At("reschedule"), "leave out one of them; an archive or an image of a registry is everywhere",
+		r.Add(n.at.At("reschedule"),
+			"leave out one of them; an archive or an image of a registry is everywhere",
 			"%q has %s of one machine (%s), so it cannot start elsewhere", n.name, holds[0], holds[0].Field)
 	case len(holds) > 0:
 	case a.Host == "":
@@ -78,7 +80,8 @@ func (r *resolver) tunnelSwitches() {
 			t := p.link.tunnel()
 			if i > 0 && t != n.out.Tunnel {
 				r.Add(p.link.at, "write the same in all of them, or in defaults: {link: ...}",
-					"links of switch %q differ in tunnel, dscp or storm_control, but between two hosts it has one tunnel", n.name)
+					"links of switch %q differ in tunnel, dscp or storm_control, but between two "+
+						"hosts it has one tunnel", n.name)
 				break
 			}
 			n.out.Tunnel = t

@@ -57,7 +57,8 @@ func (r *resolver) readPools(pools *[address.Families][]netip.Prefix, written fi
 		case p != p.Masked():
 			r.Add(at.Item(i), "write "+p.Masked().String(), "%s has bits set beyond its length", text)
 			continue
-		case !p.Addr().Is4() && !p.Addr().Is6() || p.Addr().IsMulticast() || p.Addr().IsLoopback() || p.Addr().Is4In6():
+		case !p.Addr().Is4() && !p.Addr().Is6() || p.Addr().IsMulticast() || p.Addr().IsLoopback() ||
+			p.Addr().Is4In6():
 			r.Add(at.Item(i), "", "%s cannot be given to interfaces", text)
 			continue
 		case p.Addr().Is4() && p.Bits() > longest, p.Addr().Is6() && longest == 24 && p.Bits() > 64:

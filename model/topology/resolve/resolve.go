@@ -79,16 +79,19 @@ func (l *link) lan() bool { return l.in.LAN || len(l.in.Ends) > 2 }
 // Slice turns a topology into a slice; nil where anything is wrong. Without complete, the files that the topology
 // names need not be there. The places of the diagnostics are paths.
 func Slice(t *file.Topology, prev *slice.Slice, complete bool) (*slice.Slice, diagnostic.Diagnostics) {
-	r := &resolver{t: t, prev: prev, complete: complete, out: &slice.Slice{Name: t.Name, Attribution: t.Attribution}}
+	r := &resolver{t: t, prev: prev, complete: complete,
+		out: &slice.Slice{Name: t.Name, Attribution: t.Attribution}}
 	if t.Placement == slice.Pack {
 		r.out.Strategy = slice.Pack
 	}
 	if len(t.Nodes) > slice.MaxNodes {
-		r.Add(diagnostic.Root.At("nodes"), "", "%d nodes: one network can have %d", len(t.Nodes), slice.MaxNodes)
+		r.Add(diagnostic.Root.At("nodes"), "", "%d nodes: one network can have %d", len(t.Nodes),
+			slice.MaxNodes)
 		return nil, r.Found
 	}
 	if len(t.Links) > slice.MaxInterfaces/2 {
-		r.Add(diagnostic.Root.At("links"), "", "%d links: one network can have %d", len(t.Links), slice.MaxInterfaces/2)
+		r.Add(diagnostic.Root.At("links"), "", "%d links: one network can have %d", len(t.Links),
+			slice.MaxInterfaces/2)
 		return nil, r.Found
 	}
 	r.checkValues(reflect.ValueOf(t).Elem(), nil)
@@ -122,7 +125,8 @@ func (r *resolver) checkName(at *diagnostic.Place, what, name string) {
 	case len(name) > 63:
 		r.Add(at, "", "%s name %.20q… has %d characters: at most 63", what, name, len(name))
 	case !file.NamePattern.MatchString(name):
-		r.Add(at, "letters, digits, - and _; first and last a letter or digit", "%q is not a name of a %s", name, what)
+		r.Add(at, "letters, digits, - and _; first and last a letter or digit",
+			"%q is not a name of a %s", name, what)
 	}
 }
 

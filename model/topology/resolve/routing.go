@@ -56,7 +56,8 @@ func (r *resolver) protocols(n *node) []slice.Protocol {
 		p := slice.Protocol(word)
 		if word == "none" {
 			if len(n.all.Routing) > 1 {
-				r.Add(n.at.At("routing").Item(i), "write none alone", "none stands beside other protocols")
+				r.Add(n.at.At("routing").Item(i), "write none alone",
+					"none stands beside other protocols")
 			}
 			return nil
 		}
@@ -145,7 +146,8 @@ func (r *resolver) makeRouting(n *node) {
 		n.routing.Daemon = slice.FRR
 	}
 	if n.speaks(slice.ISIS) && n.routing.Daemon == slice.BIRD {
-		r.Add(n.at.At("routing"), "write daemon: frr, or routing: ospf", "BIRD has no IS-IS, which %q is to speak", n.name)
+		r.Add(n.at.At("routing"), "write daemon: frr, or routing: ospf",
+			"BIRD has no IS-IS, which %q is to speak", n.name)
 	}
 	n.routing.Static, n.out.Routes = n.out.Routes, nil
 	if n.speaks(slice.OSPF) || n.speaks(slice.ISIS) {
@@ -169,7 +171,8 @@ func (r *resolver) timers(n *node) slice.Timers {
 	}
 	t.FastHellos = n.all.FastHellos != nil && *n.all.FastHellos
 	if t.Dead <= t.Hello {
-		r.Add(n.at.At("dead"), "four times hello is usual", "dead %ds is not longer than hello %ds", t.Dead, t.Hello)
+		r.Add(n.at.At("dead"), "four times hello is usual", "dead %ds is not longer than hello %ds",
+			t.Dead, t.Hello)
 	}
 	return t
 }
@@ -181,7 +184,8 @@ func (r *resolver) seconds(d file.Duration, otherwise int, at *diagnostic.Place)
 		return otherwise
 	}
 	if span < time.Second || span > 65535*time.Second || span%time.Second != 0 {
-		r.Add(at, "for less than a second, write fast_hellos: true", "%s is not a whole number of seconds, 1s to 65535s", d)
+		r.Add(at, "for less than a second, write fast_hellos: true",
+			"%s is not a whole number of seconds, 1s to 65535s", d)
 		return otherwise
 	}
 	return int(span / time.Second)
@@ -228,8 +232,9 @@ func (r *resolver) areas(s *segment) {
 		if first == nil {
 			first = p
 		} else if p.out.Area != first.out.Area {
-			r.Add(p.link.at, "write area: in the link", "%s is in area %s and %s in area %s: they will not become neighbors",
-				first, areaName(first.out.Area), p, areaName(p.out.Area))
+			r.Add(p.link.at, "write area: in the link",
+				"%s is in area %s and %s in area %s: they will not become neighbors", first,
+				areaName(first.out.Area), p, areaName(p.out.Area))
 			return
 		}
 	}
@@ -255,8 +260,8 @@ func (r *resolver) agreeTimers(s *segment) {
 		}
 		if a, b := first.routing.Timers, p.node.routing.Timers; a != b {
 			r.Add(p.link.at, "write them in defaults: or in a group",
-				"OSPF timers of %q (hello %ds, dead %ds, fast %t) and %q (hello %ds, dead %ds, fast %t) differ: they will not "+
-					"become neighbors",
+				"OSPF timers of %q (hello %ds, dead %ds, fast %t) and %q (hello %ds, dead %ds, fast "+
+					"%t) differ: they will not become neighbors",
 				first.name, a.Hello, a.Dead, a.FastHellos, p.node.name, b.Hello, b.Dead, b.FastHellos)
 			return
 		}

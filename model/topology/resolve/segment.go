@@ -58,8 +58,9 @@ func (r *resolver) makeSegments() {
 	for i, l := range r.links {
 		for _, p := range l.ends {
 			if bridge, ok := bridges[p.node]; ok && !joined.join(i, bridge) {
-				r.Add(p.at, "take one of its links away", "switch %q closes a loop of switches, in which frames would circle "+
-					"forever", p.node.name)
+				r.Add(p.at, "take one of its links away",
+					"switch %q closes a loop of switches, in which frames would circle forever",
+					p.node.name)
 			}
 		}
 	}

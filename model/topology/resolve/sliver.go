@@ -53,8 +53,8 @@ func (r *resolver) makeSliver(n *node) {
 func (r *resolver) checkPosition(n *node) {
 	p := n.own.Position
 	if p != nil && (p.Latitude < -90 || p.Latitude > 90 || p.Longitude < -180 || p.Longitude > 180) {
-		r.Add(n.at.At("position"), "write [latitude, longitude] in degrees", "position %g, %g is not on the globe",
-			p.Latitude, p.Longitude)
+		r.Add(n.at.At("position"), "write [latitude, longitude] in degrees",
+			"position %g, %g is not on the globe", p.Latitude, p.Longitude)
 	}
 }
 
@@ -86,7 +86,8 @@ func (r *resolver) rootfs(n *node) slice.Rootfs {
 			return slice.Rootfs{Kind: slice.RootfsLayout, Ref: dir}
 		}
 		if !reference.MatchString(image) {
-			r.Add(n.at.At("image"), "write such as alpine:3.20, or oci:PATH", "%q is not an image reference", image)
+			r.Add(n.at.At("image"), "write such as alpine:3.20, or oci:PATH",
+				"%q is not an image reference", image)
 		}
 		return slice.Rootfs{Kind: slice.RootfsRegistry, Ref: image}
 	case source == nil || source.Path == "host":
@@ -172,7 +173,8 @@ func (r *resolver) binds(n *node) []slice.Bind {
 					bind.ReadOnly = true
 				case "rw", "z", "Z":
 				default:
-					r.Add(at, diagnostic.SuggestOr(option, []string{"ro", "rw"}), "unknown option %q of a bind", option)
+					r.Add(at, diagnostic.SuggestOr(option, []string{"ro", "rw"}),
+						"unknown option %q of a bind", option)
 				}
 			}
 		}
@@ -191,9 +193,11 @@ func (r *resolver) sysctls(n *node) map[string]string {
 	}
 	out := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(n.all.Sysctls)) {
-		// A path with dots for elements could lead anywhere: net.//.kernel.core_pattern is net/../kernel/core_pattern.
+		// A path with dots for elements could lead anywhere: net.//.kernel.core_pattern is
+		// net/../kernel/core_pattern.
 		if file := slice.SysctlPath(key); !namespaced.MatchString(file) || !fs.ValidPath(file) {
-			r.Add(n.at.At("sysctls").At(key), "net.*, kernel.msg*, kernel.shm*, kernel.sem and fs.mqueue.* can be set",
+			r.Add(n.at.At("sysctls").At(key),
+				"net.*, kernel.msg*, kernel.shm*, kernel.sem and fs.mqueue.* can be set",
 				"sysctl %q does not belong to a node", key)
 		}
 		out[key] = n.all.Sysctls[key]

@@ -57,8 +57,8 @@ func (r *resolver) staticRoute(n *node, in file.Route, at *diagnostic.Place) (ou
 	case out.Via.IsValid() && out.To.IsValid() && out.Via.Is4() != out.To.Addr().Is4():
 		r.Add(at, "", "destination %s and next hop %s are of different families", in.To, in.Via)
 	case in.Interface != "" && in.Interface != "lo" && n.byName[in.Interface] == nil:
-		r.Add(at, diagnostic.SuggestOr(in.Interface, slices.Sorted(maps.Keys(n.byName))), "%q has no interface %q", n.name,
-			in.Interface)
+		r.Add(at, diagnostic.SuggestOr(in.Interface, slices.Sorted(maps.Keys(n.byName))),
+			"%q has no interface %q", n.name, in.Interface)
 	}
 	return out, len(r.Found) == before
 }
@@ -82,7 +82,8 @@ func (r *resolver) gateways() {
 
 // defaultRoute adds the route by a router, of any name where router is empty. It reports false where there is none.
 func (r *resolver) defaultRoute(n *node, family int, router string) bool {
-	to := netip.PrefixFrom([address.Families]netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}[family], 0)
+	to := netip.PrefixFrom([address.Families]netip.Addr{netip.IPv4Unspecified(),
+		netip.IPv6Unspecified()}[family], 0)
 	if router == "" && slices.ContainsFunc(n.out.Routes, func(route slice.Route) bool { return route.To == to }) {
 		return true
 	}
@@ -137,7 +138,8 @@ func (r *resolver) writtenGateways(n *node) {
 			found = r.defaultRoute(n, family, text) || found
 		}
 		if !found {
-			r.Add(at, "", "%q and its gateway %q are on no common network, or %q is no router", n.name, text, text)
+			r.Add(at, "", "%q and its gateway %q are on no common network, or %q is no router",
+				n.name, text, text)
 		}
 	}
 }

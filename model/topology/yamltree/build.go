@@ -77,7 +77,8 @@ func (b *builder) node(in *yaml.Node) *Node {
 func (b *builder) item(in *yaml.Node) *Node {
 	if in.Kind == yaml.MappingNode && len(in.Content) == 2 {
 		key, value := in.Content[0], in.Content[1]
-		bare := positionIn(in) == positionIn(key) && key.Kind == yaml.ScalarNode && key.Style == 0 && key.Anchor == ""
+		bare := positionIn(in) == positionIn(key) && key.Kind == yaml.ScalarNode && key.Style == 0 &&
+			key.Anchor == ""
 		if bare && strings.HasSuffix(key.Value, ":") && value.Value == "" && value.ShortTag() == "!!null" {
 			return &Node{Position: positionIn(key), Kind: Scalar, Text: key.Value + ":"}
 		}

@@ -14,8 +14,8 @@ import (
 // Limits stop a file that was made to exhaust its reader.
 type Limits struct {
 	Bytes int // of the file
-	// Marks are the characters without which YAML begins no value: line ends, commas, colons, dashes and brackets. Their
-	// number bounds that of the values before the file is parsed, also where they stand in a long text.
+	// Marks are the characters without which YAML begins no value: line ends, commas, colons, dashes and brackets.
+	// Their number bounds that of the values before the file is parsed, also where they stand in a long text.
 	Marks  int
 	Depth  int // levels of nesting
 	Merged int // entries that merge keys bring, in the whole file
@@ -48,7 +48,8 @@ func Read(data []byte, limits Limits) (documents []*Node, problems []Problem) {
 // excess reports a file that is too large to be parsed.
 func excess(data []byte, limits Limits) *Problem {
 	if len(data) > limits.Bytes {
-		return problemf(Position{}, "", "the file has %d MiB; at most %d are read", len(data)>>20, limits.Bytes>>20)
+		return problemf(Position{}, "", "the file has %d MiB; at most %d are read", len(data)>>20,
+			limits.Bytes>>20)
 	}
 	marks := 0
 	for _, c := range data {
@@ -57,8 +58,9 @@ func excess(data []byte, limits Limits) *Problem {
 		}
 	}
 	if marks > limits.Marks {
-		return problemf(Position{}, "", "the file has %d line ends, commas, colons, dashes and brackets; at most %d are read",
-			marks, limits.Marks)
+		return problemf(Position{}, "",
+			"the file has %d line ends, commas, colons, dashes and brackets; at most %d are read", marks,
+			limits.Marks)
 	}
 	return nil
 }
@@ -114,7 +116,8 @@ func (*depthLimit) CheckAlias(int, int) error { return nil }
 // parse gives the documents of a file, as the library has them.
 func parse(data []byte, depth int) (roots []*yaml.Node, found *Problem) {
 	defer func() {
-		if failure := recover(); failure != nil { // the library panics where its own states contradict each other
+		// the library panics where its own states contradict each other
+		if failure := recover(); failure != nil {
 			roots, found = nil, problemf(Position{}, "", "not YAML: %v", failure)
 		}
 	}()
@@ -165,7 +168,8 @@ func syntaxProblem(data []byte, err error) *Problem {
 	hint := ""
 	if began := e.ContextMark; began.Line != 0 && began.Line != at.Line {
 		hint = openPart(e.ContextMsg, began.Line)
-		if at.Line > bytes.Count(data, []byte("\n")) { // at the end of the file: show where the open part begins
+		// at the end of the file: show where the open part begins
+		if at.Line > bytes.Count(data, []byte("\n")) {
 			at, hint = Position{Line: began.Line, Column: began.Column}, ""
 		}
 	}
@@ -175,7 +179,8 @@ func syntaxProblem(data []byte, err error) *Problem {
 	case strings.Contains(message, "found a tab character"):
 		hint = noTabs
 	case strings.Contains(message, "cannot start any token"):
-		message, hint = fmt.Sprintf("found character %q that cannot start any token", c), "put the text in quotes"
+		message, hint = fmt.Sprintf("found character %q that cannot start any token", c),
+			"put the text in quotes"
 	case (c == '[' || c == '{') && runeAt(data, before(at)) == ':':
 		hint = "write a blank after the colon"
 	case hint == "" && c == ':' && strings.Contains(message, "did not find expected ','"):

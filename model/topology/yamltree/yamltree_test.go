@@ -45,14 +45,17 @@ func TestTreeHasTextAndPosition(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: 007\nb:\n  - 1.20\n  - 'x y'\n": `1:1{1:1 a=1:4 "007", 2:1 b=3:3[3:5 "1.20", 4:5 "x y"]}`,
 		"\ufeffa: é\r\nb: |\r\n  c\r\n":     `1:1{1:1 a=1:4 "é", 2:1 b=2:4 "c\n"}`,
-		"a: {é: ~, b: null, c: }":           `1:1{1:1 a=1:4{1:5 é=1:8 null, 1:11 b=1:14 null, 1:20 c=1:23 null}}`,
+		"a: {é: ~, b: null, c: }": `1:1{1:1 a=1:4{1:5 é=1:8 null, 1:11 b=1:14 null, 1:20 c=1:23 ` +
+			`null}}`,
 		"[a:eth1, fd00::1/64, ::2, fd01::]": `1:1[1:2 "a:eth1", 1:10 "fd00::1/64", 1:22 "::2", 1:27 "fd01::"]`,
 		"{a:eth1: fd00::1}":                 `1:1{1:2 a:eth1=1:10 "fd00::1"}`,
 		"[a: b]":                            `1:1[1:2{1:2 a=1:5 "b"}]`,
 		"x: &x {k: 1}\ny: *x\n":             `1:1{1:1 x=1:4{1:8 k=1:11 "1"}, 2:1 y=1:4{1:8 k=1:11 "1"}}`,
 		"x: &x {k: 1, l: 2}\n" +
-			"y: {k: 3, <<: *x}": `1:1{1:1 x=1:4{1:8 k=1:11 "1", 1:14 l=1:17 "2"}, 2:1 y=2:4{2:5 k=2:8 "3", 1:14 l=1:17 "2"}}`,
-		"- &a {k: 1}\n- &b {k: 2}\n- <<: [*a, *b]": `1:1[1:3{1:7 k=1:10 "1"}, 2:3{2:7 k=2:10 "2"}, 3:3{1:7 k=1:10 "1"}]`,
+			"y: {k: 3, <<: *x}": `1:1{1:1 x=1:4{1:8 k=1:11 "1", 1:14 l=1:17 "2"}, 2:1 y=2:4{2:5 k=2:8 ` +
+			`"3", 1:14 l=1:17 "2"}}`,
+		"- &a {k: 1}\n- &b {k: 2}\n" +
+			"- <<: [*a, *b]": `1:1[1:3{1:7 k=1:10 "1"}, 2:3{2:7 k=2:10 "2"}, 3:3{1:7 k=1:10 "1"}]`,
 		"&k key: *k":                    `1:1{1:1 key=1:1 "key"}`,
 		"!!str null":                    `1:1 "null"`,
 		"---\n---\na\n---\n# nothing\n": `3:1 "a"`,
@@ -82,12 +85,14 @@ func TestProblemsHavePlaceAndAdvice(t *testing.T) {
 	for text, want := range map[string]string{
 		"a:\n\tb:\n": "2:1 not YAML: found character '\t' that cannot start any token (YAML indents by " +
 			"spaces, not by tabs)",
-		"a: @b":         "1:4 not YAML: found character '@' that cannot start any token (put the text in quotes)",
+		"a: @b": "1:4 not YAML: found character '@' that cannot start any token " +
+			"(put the text in quotes)",
 		"a: [b\nc: d\n": "2:2 not YAML: did not find expected ',' or ']' (the [ in line 1 is not closed)",
 		"a: {b: c\n":    "1:4 not YAML: did not find expected ',' or '}'",
 		"a:\n  b: 'c\n": "2:6 not YAML: found unexpected end of stream",
 		"a: b: " +
-			"c": `1:5 not YAML: mapping values are not allowed in this context (a text that holds ": " needs quotes)`,
+			"c": `1:5 not YAML: mapping values are not allowed in this context (a text that holds ": " ` +
+			`needs quotes)`,
 		"{a:[b]}": "1:4 not YAML: did not find expected ',' or '}' (write a blank after the colon)",
 		"{a: fd00::, b: c}": "1:10 not YAML: did not find expected ',' or '}' " +
 			`(a text with ": " in it, or a colon at its end, needs quotes)`,
@@ -103,8 +108,8 @@ func TestProblemsHavePlaceAndAdvice(t *testing.T) {
 		"a: &a [{<<: *a}]":       "1:4 " + tooMuch,
 		strings.Repeat("[", 50):  "1:21 nested deeper than 20 levels",
 		strings.Repeat("- ", 50): "1:41 nested deeper than 20 levels",
-		strings.Repeat(",", 1e5+1): "0:0 the file has 100001 line ends, commas, colons, dashes and brackets; at most 100000 " +
-			"are read",
+		strings.Repeat(",", 1e5+1): "0:0 the file has 100001 line ends, commas, colons, dashes and brackets; " +
+			"at most 100000 are read",
 		strings.Repeat("a", 2<<20): "0:0 the file has 2 MiB; at most 1 are read",
 	} {
 		_, problems := Read([]byte(text), testLimits)

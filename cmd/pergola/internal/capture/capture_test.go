@@ -27,7 +27,8 @@ func stream(t *testing.T, n int) *bytes.Buffer {
 	}
 	for i := range n {
 		frame := make([]byte, 60)
-		at := gopacket.CaptureInfo{Timestamp: time.Unix(int64(i), 0), CaptureLength: len(frame), Length: len(frame)}
+		at := gopacket.CaptureInfo{Timestamp: time.Unix(int64(i), 0), CaptureLength: len(frame),
+			Length: len(frame)}
 		if err := w.WritePacket(at, frame); err != nil {
 			t.Fatal(err)
 		}
@@ -65,10 +66,11 @@ func TestTcpdumpThatCannotWrite(t *testing.T) {
 	}{
 		{"Broken pipe", 141, ""},
 		{"No space left on device", 1,
-			"error: run tcpdump: exit status 14: tcpdump: Unable to write output: No space left on device\n"},
+			"error: run tcpdump: exit status 14: tcpdump: Unable to write output: " +
+				"No space left on device\n"},
 	} {
-		script := "#!/bin/sh\nhead -c 10000 /dev/zero >&2\nprintf '\\ntcpdump: Unable to write output: " + c.cause +
-			"\\n' >&2\nexit 14\n"
+		script := "#!/bin/sh\nhead -c 10000 /dev/zero >&2\nprintf '\\ntcpdump: Unable to write output: " +
+			c.cause + "\\n' >&2\nexit 14\n"
 		if err := os.WriteFile(filepath.Join(bin, "tcpdump"), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +79,8 @@ func TestTcpdumpThatCannotWrite(t *testing.T) {
 		err := Program(t.Context(), term, stream(t, 1), "", "tcpdump")
 		term.Fail(err)
 		if ui.Code(err) != c.status || said.String() != c.says {
-			t.Errorf("%s: status %d, and it said %q; wanted %d and %q", c.cause, ui.Code(err), said.String(), c.status, c.says)
+			t.Errorf("%s: status %d, and it said %q; wanted %d and %q", c.cause, ui.Code(err),
+				said.String(), c.status, c.says)
 		}
 	}
 }
@@ -98,7 +101,8 @@ func TestSaveReadsPcapNG(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := w.WritePacket(gopacket.CaptureInfo{CaptureLength: 60, Length: 60}, make([]byte, 60)); err != nil {
+		if err := w.WritePacket(gopacket.CaptureInfo{CaptureLength: 60, Length: 60},
+			make([]byte, 60)); err != nil {
 			t.Fatal(err)
 		}
 	}

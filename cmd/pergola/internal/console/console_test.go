@@ -42,7 +42,9 @@ func TestRunInAPipeGivesNoTerminal(t *testing.T) {
 }
 
 func TestRunThatCannotStartIs125(t *testing.T) {
-	fails := runner(func(context.Context, string, api.ExecRequest) (int, error) { return 0, errors.New("no such file") })
+	fails := runner(func(context.Context, string, api.ExecRequest) (int, error) {
+		return 0, errors.New("no such file")
+	})
 	err := Run(t.Context(), fails, ui.New(nil, io.Discard, io.Discard), "lab", "a", api.ExecRequest{})
 	if ui.Code(err) != ui.ExitNotRun || err.Error() != "no such file" {
 		t.Errorf("got %v", err)
@@ -140,7 +142,8 @@ func TestFanAsJSON(t *testing.T) {
 	if err := Fan(t.Context(), run, screen, "lab", []string{"a"}, api.ExecRequest{}); err != nil {
 		t.Error(err)
 	}
-	want := "[\n  {\n    \"node\": \"a\",\n    \"status\": 0,\n    \"stdout\": \"a\",\n    \"stderr\": \"\"\n  }\n]\n"
+	want := "[\n  {\n    \"node\": \"a\",\n    \"status\": 0,\n    \"stdout\": \"a\",\n" +
+		"    \"stderr\": \"\"\n  }\n]\n"
 	if out.String() != want {
 		t.Errorf("got %s", &out)
 	}

@@ -90,8 +90,8 @@ func lost(st *slice.Status) []string {
 	}
 	var said []string
 	for _, h := range slices.Sorted(maps.Keys(hosts)) {
-		said = append(said, fmt.Sprintf("host %s does not answer; where it will not come back, `pergola host rm %[1]s` "+
-			"forgets it", h))
+		said = append(said, fmt.Sprintf("host %s does not answer; where it will not come back, `pergola "+
+			"host rm %[1]s` forgets it", h))
 	}
 	return said
 }
@@ -172,7 +172,8 @@ const circles = 50
 
 func newWatch(ctx context.Context, p *ui.Progress) *watch {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{ctx: ctx, cancel: cancel, p: p, best: math.MinInt, since: map[string]time.Time{}, shown: map[string]bool{}}
+	w := &watch{ctx: ctx, cancel: cancel, p: p, best: math.MinInt, since: map[string]time.Time{},
+		shown: map[string]bool{}}
 	w.timer = time.AfterFunc(Patience, func() { cancel(errStalled) })
 	w.timer.Stop()
 	return w
@@ -226,7 +227,8 @@ func (w *watch) explain(err error, what string, faults []string) error {
 	const goesOn = "the server goes on: `pergola inspect` shows the state, `pergola events -f` what happens"
 	switch cause := context.Cause(w.ctx); {
 	case errors.Is(cause, errStalled):
-		return ui.Advise(notReached("%s: no progress for %s", what, ui.Elapsed(Patience)), "%s\n%s", list(faults), goesOn)
+		return ui.Advise(notReached("%s: no progress for %s", what, ui.Elapsed(Patience)), "%s\n%s",
+			list(faults), goesOn)
 	case errors.Is(cause, context.DeadlineExceeded):
 		return ui.Advise(notReached("%s: not done in time", what), "%s\n%s", list(faults), goesOn)
 	case cause != nil && !errors.Is(cause, context.Canceled):

@@ -92,7 +92,8 @@ func TestSettledGivesUpWhereNothingMoves(t *testing.T) {
 		p, errs := show()
 		began := time.Now()
 		const fault = "make x: no space"
-		s := &story{every: time.Second, messages: []api.Progress{status(1, 0, 3, false), status(1, 1, 3, false, fault)}}
+		s := &story{every: time.Second, messages: []api.Progress{status(1, 0, 3, false),
+			status(1, 1, 3, false, fault)}}
 		for retry := range 30 { // each is an action that was carried out, and none is progress
 			s.messages = append(s.messages, running(status(1, 2+retry, 3+retry, false, fault), "a"))
 		}
@@ -169,7 +170,8 @@ func TestConvergedCountsRouters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := show()
 		defer p.Close()
-		s := &story{routing: []api.Convergence{{Pairs: 2}, {Pairs: 2, Reached: 1}, {Pairs: 2, Reached: 2, Converged: true}}}
+		s := &story{routing: []api.Convergence{{Pairs: 2}, {Pairs: 2, Reached: 1},
+			{Pairs: 2, Reached: 2, Converged: true}}}
 		c, err := Converged(t.Context(), s, p, "lab")
 		if err != nil || c.Reached != 2 {
 			t.Errorf("got %+v, %v", c, err)

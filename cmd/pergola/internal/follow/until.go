@@ -34,7 +34,8 @@ func Until(ctx context.Context, s Server, p *ui.Progress, name, what string, hol
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case soon.Err() != nil:
-		return ui.Advise(fmt.Errorf("%s: asked for, but not done within %s", what, ui.Elapsed(Soon)), "%s", list(last.Errors))
+		return ui.Advise(fmt.Errorf("%s: asked for, but not done within %s", what, ui.Elapsed(Soon)), "%s",
+			list(last.Errors))
 	case err == nil:
 		err = errors.New("the network was taken down")
 	}

@@ -92,8 +92,8 @@ func Verdict(name string, results []api.CheckResult, took time.Duration, t *ui.T
 		return t.Paint(t.Styles.Good, name+": "+holds) +
 			" (" + ui.Elapsed(took) + ")"
 	}
-	return t.Paint(t.Styles.Bad, fmt.Sprintf("%s: %d of %s failed", name, failed, wording.Count(len(results), "check"))) +
-		" (" + ui.Elapsed(took) + ")"
+	return t.Paint(t.Styles.Bad, fmt.Sprintf("%s: %d of %s failed", name, failed,
+		wording.Count(len(results), "check"))) + " (" + ui.Elapsed(took) + ")"
 }
 
 // JUnit writes the results as CI systems read them: one suite, one case for each check.
@@ -133,7 +133,8 @@ func Headline(s *api.Slice, t *ui.Terminal, now time.Time) string {
 		}
 	}
 	state := sliceState(api.Summary{
-		Deleting: s.Deleting, Settled: s.Status.Settled, Errors: s.Status.Errors, Running: running, Lost: lost, Nodes: len(s.Spec.Nodes),
+		Deleting: s.Deleting, Settled: s.Status.Settled, Errors: s.Status.Errors, Running: running, Lost: lost,
+		Nodes: len(s.Spec.Nodes),
 	})
 	line := fmt.Sprintf("%s: %s, %d of %s running, %s", t.Paint(t.Styles.Bold, s.Spec.Name),
 		t.Paint(stateStyle(state, t.Styles), state), running, wording.Count(len(s.Spec.Nodes), "node"),

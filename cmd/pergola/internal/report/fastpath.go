@@ -26,7 +26,8 @@ func Differences(all []api.Difference) *ui.Table {
 // Verified is the last line of `verify`.
 func Verified(name string, v api.Verification) string {
 	if n := len(v.Differences); n > 0 {
-		return fmt.Sprintf("%s: %s in %s", name, wording.Count(n, "difference"), wording.Count(len(v.Routers), "router"))
+		return fmt.Sprintf("%s: %s in %s", name, wording.Count(n, "difference"),
+			wording.Count(len(v.Routers), "router"))
 	}
 	return fmt.Sprintf("%s: no difference in %s", name, wording.Count(len(v.Routers), "router"))
 }
@@ -35,8 +36,8 @@ func Verified(name string, v api.Verification) string {
 func FastPath(f *api.FastPath, styles ui.Styles) *ui.Table {
 	t := &ui.Table{Columns: []string{"NODE", "IPV4", "IPV6", "ROUTES", "NEIGHBOURS", "PUNTS", "WHY NOT"}}
 	for _, r := range f.Routers {
-		t.Row(r.Node, onOff(r.IPv4.On), onOff(r.IPv6.On), strconv.Itoa(r.Routes), strconv.Itoa(r.Neighbours), punts(r.Punts),
-			whyNot(r))
+		t.Row(r.Node, onOff(r.IPv4.On), onOff(r.IPv6.On), strconv.Itoa(r.Routes), strconv.Itoa(r.Neighbours),
+			punts(r.Punts), whyNot(r))
 	}
 	t.Style = func(row, column int) (lipgloss.Style, bool) { return onOffStyle(t, styles, row, column, 1, 2) }
 	return t

@@ -21,7 +21,8 @@ func Hosts(all []api.Host, styles ui.Styles, now time.Time) *ui.Table {
 	const state = 2
 	for i := range all {
 		h := &all[i]
-		t.Row(h.Name, hostAddress(h), hostState(h, now), strconv.Itoa(h.Nodes), cores(h), memory(h), load(h), Labels(h))
+		t.Row(h.Name, hostAddress(h), hostState(h, now), strconv.Itoa(h.Nodes), cores(h), memory(h),
+			load(h), Labels(h))
 	}
 	t.Style = func(row, column int) (lipgloss.Style, bool) {
 		if column != state {
@@ -106,7 +107,8 @@ func Host(h *api.Host, now time.Time) []string {
 		since = " for " + age
 	}
 	lines := []string{
-		fmt.Sprintf("%s: %s%s, %s placed on it", h.Name, hostState(h, now), since, wording.Count(h.Nodes, "node")),
+		fmt.Sprintf("%s: %s%s, %s placed on it", h.Name, hostState(h, now), since,
+			wording.Count(h.Nodes, "node")),
 		"tunnels end at  " + hostAddress(h),
 		"and leave by    " + exits(h),
 		"API             " + h.API,

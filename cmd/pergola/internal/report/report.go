@@ -92,8 +92,8 @@ func Nodes(s *api.Slice, styles ui.Styles, now time.Time, only ...string) *ui.Ta
 		if phase == "" {
 			phase = string(slice.Pending)
 		}
-		row := []string{n.Name, kind(n), phase, ui.Age(st.Since, now), strconv.Itoa(st.Restarts), number(st.PID),
-			nodeAddresses(n)}
+		row := []string{n.Name, kind(n), phase, ui.Age(st.Since, now), strconv.Itoa(st.Restarts),
+			number(st.PID), nodeAddresses(n)}
 		if placed {
 			row = slices.Insert(row, state+1, n.Host)
 		}

@@ -49,7 +49,8 @@ func twoRouters() *api.Slice {
 			Nodes: []slice.Node{
 				{Name: "a", Kind: slice.Router, Routing: &slice.Routing{Daemon: slice.FRR},
 					Loopbacks: []netip.Prefix{prefix("192.0.2.1/32"), prefix("2001:db8::1/128")},
-					Interfaces: []slice.Interface{{Name: "eth1", MTU: 1500, MAC: "02:00:00:00:00:01", Link: "a:eth1--b:eth1",
+					Interfaces: []slice.Interface{{Name: "eth1", MTU: 1500,
+						MAC: "02:00:00:00:00:01", Link: "a:eth1--b:eth1",
 						Addresses: []netip.Prefix{prefix("198.51.100.0/31")}}}},
 				{Name: "b", Kind: slice.Router},
 				{Name: "sw", Kind: slice.Switch},

@@ -115,8 +115,9 @@ type rate struct {
 func newRate(name string, was, is api.InterfaceTraffic, span time.Duration) rate {
 	per := func(was, is uint64) float64 { return float64(since(was, is)) / span.Seconds() }
 	r := rate{
-		name:     name,
-		inFrames: per(was.Received.Frames, is.Received.Frames), inBits: 8 * per(was.Received.Bytes, is.Received.Bytes),
+		name:      name,
+		inFrames:  per(was.Received.Frames, is.Received.Frames),
+		inBits:    8 * per(was.Received.Bytes, is.Received.Bytes),
 		outFrames: per(was.Sent.Frames, is.Sent.Frames), outBits: 8 * per(was.Sent.Bytes, is.Sent.Bytes),
 	}
 	walked := per(was.WalkedIn.Frames, is.WalkedIn.Frames) + per(was.WalkedOut.Frames, is.WalkedOut.Frames)

@@ -20,7 +20,8 @@ func TestTunnelRates(t *testing.T) {
 			Dropped: map[string]uint64{"storm": 47, "too big": 2},
 		},
 		{To: "lan at h1", Port: "s1t1", Host: "h2", Dropped: map[string]uint64{"storm": 4}},
-		{To: "b:eth1", Port: "s1p4", Host: "h1", Sent: api.Traffic{Frames: 5, Bytes: 500}}, // nothing went through
+		// nothing went through
+		{To: "b:eth1", Port: "s1p4", Host: "h1", Sent: api.Traffic{Frames: 5, Bytes: 500}},
 	}}
 	same(t, draw(TunnelRates(before, after, 2*time.Second)), `
 TUNNEL TO  HOST  IN/S  IN        OUT/S  OUT        DROPS/S

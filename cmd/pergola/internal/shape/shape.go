@@ -49,7 +49,8 @@ func (f *Flags) Patch(set *pflag.FlagSet) (p api.LinkPatch, err error) {
 		}
 	}
 	if changes == 0 {
-		return p, ui.Usage("name at least one of --rate, --delay, --jitter, --loss, --queue", "nothing to change")
+		return p, ui.Usage("name at least one of --rate, --delay, --jitter, --loss, --queue",
+			"nothing to change")
 	}
 	return p, nil
 }

@@ -48,7 +48,9 @@ func Find(dir string) (string, error) {
 }
 
 func isTopology(name string) bool {
-	return slices.ContainsFunc(topologyEndings, func(e string) bool { return strings.HasSuffix(strings.ToLower(name), e) })
+	return slices.ContainsFunc(topologyEndings, func(e string) bool {
+		return strings.HasSuffix(strings.ToLower(name), e)
+	})
 }
 
 // Described is the name of the network that the topology file of a directory describes, or "".

@@ -31,12 +31,14 @@ type Options struct {
 // AddImportFlags declares the flags for formats that say nothing of routing.
 func (o *Options) AddImportFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.daemon, "daemon", "", "GraphML: routing suite of all routers, frr or bird (default frr)")
-	f.StringSliceVar(&o.routing, "routing", nil, "GraphML: routing protocols, such as ospf or isis,bgp (default ospf)")
+	f.StringSliceVar(&o.routing, "routing", nil,
+		"GraphML: routing protocols, such as ospf or isis,bgp (default ospf)")
 	f.BoolVar(&o.Delay, "delay", false, "GraphML: link delays from the coordinates of nodes")
 	f.BoolVar(&o.Rate, "rate", false, "GraphML: link rates from LinkSpeedRaw")
 	f.StringArrayVar(&o.images, "image", nil,
 		"containerlab: use WHAT (host, a path or an image) for images like MATCH, as `MATCH=WHAT`")
-	f.StringArrayVar(&o.tables, "images", nil, "containerlab: take what to use for images from a table, a YAML `FILE`")
+	f.StringArrayVar(&o.tables, "images", nil,
+		"containerlab: take what to use for images from a table, a YAML `FILE`")
 	f.BoolVar(&o.InternalOnly, "internal-only", false, "GraphML: leave out nodes marked as of other networks")
 }
 

@@ -52,12 +52,14 @@ func (o *Options) settle(format importer.Format) error {
 			"--daemon, --routing, --delay, --rate and --internal-only are for GraphML files")
 	}
 	if o.daemon != "" && !slices.Contains(daemons, o.daemon) {
-		return ui.Usage(ui.DidYouMean(o.daemon, "daemon", daemons), "--daemon: there is no routing suite %q", o.daemon)
+		return ui.Usage(ui.DidYouMean(o.daemon, "daemon", daemons),
+			"--daemon: there is no routing suite %q", o.daemon)
 	}
 	o.Daemon = slice.Daemon(o.daemon)
 	for _, p := range o.routing {
 		if !slices.Contains(protocols, p) {
-			return ui.Usage(ui.DidYouMean(p, "protocol", protocols), "--routing: there is no protocol %q", p)
+			return ui.Usage(ui.DidYouMean(p, "protocol", protocols),
+				"--routing: there is no protocol %q", p)
 		}
 		o.Routing = append(o.Routing, slice.Protocol(p))
 	}
@@ -67,7 +69,8 @@ func (o *Options) settle(format importer.Format) error {
 // settleImages puts the user's rules for images before those that Pergola knows.
 func (o *Options) settleImages(format importer.Format) error {
 	if len(o.images)+len(o.tables) > 0 && format != importer.ClabYML {
-		return ui.Usage("the file itself says it: write image: or rootfs:", "--image and --images are for containerlab files")
+		return ui.Usage("the file itself says it: write image: or rootfs:",
+			"--image and --images are for containerlab files")
 	}
 	o.table = nil
 	for _, rule := range o.images {

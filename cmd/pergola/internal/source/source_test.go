@@ -51,7 +51,8 @@ func TestFindTakesPergolaYAMLOrTheOnlyTopology(t *testing.T) {
 			}
 			files(t, content)
 			got, err := Find(".")
-			if got != c.want || (err == nil) != (c.fails == "") || err != nil && !strings.HasPrefix(err.Error(), c.fails) {
+			if got != c.want || (err == nil) != (c.fails == "") ||
+				err != nil && !strings.HasPrefix(err.Error(), c.fails) {
 				t.Errorf("got %q, %v", got, err)
 			}
 		})
@@ -67,7 +68,8 @@ links:
 `
 
 func TestLoadReadsWhatTheTopologyNames(t *testing.T) {
-	dir := files(t, map[string]string{"net/lab.yaml": lab, "net/a/frr.conf": "hostname a\n", "net/image.tar": "archive"})
+	dir := files(t, map[string]string{"net/lab.yaml": lab, "net/a/frr.conf": "hostname a\n",
+		"net/image.tar": "archive"})
 	s, err := Load("net/lab.yaml", Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +117,8 @@ func TestLoadSaysWhereAMissingFileIsNamed(t *testing.T) {
 }
 
 func TestLoadRefuses(t *testing.T) {
-	files(t, map[string]string{"lab.yaml": "name: lab\nnodes: [a, b]\nlinks:\n- [a, b]\n", "net.graphml": "<graphml/>"})
+	files(t, map[string]string{"lab.yaml": "name: lab\nnodes: [a, b]\n" +
+		"links:\n- [a, b]\n", "net.graphml": "<graphml/>"})
 	for _, c := range []struct {
 		file  string
 		o     Options

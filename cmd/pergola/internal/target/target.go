@@ -40,9 +40,11 @@ func Slice(ctx context.Context, l Lister, name, described string) (string, error
 	case name != "" && has(names, name):
 		return name, nil
 	case name != "" && len(names) == 0:
-		return "", ui.Advise(fmt.Errorf("slice %q is not running: none is", name), "start one with `pergola up FILE`")
+		return "", ui.Advise(fmt.Errorf("slice %q is not running: none is", name),
+			"start one with `pergola up FILE`")
 	case name != "":
-		return "", ui.Advise(fmt.Errorf("slice %q is %w", name, ErrNotRunning), "%s", ui.DidYouMean(name, "slice", names))
+		return "", ui.Advise(fmt.Errorf("slice %q is %w", name, ErrNotRunning), "%s",
+			ui.DidYouMean(name, "slice", names))
 	case len(names) == 1:
 		return names[0], nil
 	case len(names) == 0:

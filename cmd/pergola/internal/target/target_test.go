@@ -51,7 +51,8 @@ func TestSliceTakesWhatIsObvious(t *testing.T) {
 	} {
 		got, err := Slice(t.Context(), c.running, c.name, c.described)
 		if got != c.want || !strings.HasPrefix(text(err), c.fails) || (err == nil) != (c.fails == "") {
-			t.Errorf("%v, name %q, described %q: got %q, %s", c.running, c.name, c.described, got, text(err))
+			t.Errorf("%v, name %q, described %q: got %q, %s", c.running, c.name, c.described,
+				got, text(err))
 		}
 	}
 }
@@ -86,7 +87,8 @@ func TestNodes(t *testing.T) {
 		{"[", nil, `pattern "["`},
 	} {
 		got, err := Nodes(lab, c.pattern)
-		if !cmp.Equal(got, c.want) || !strings.HasPrefix(text(err), c.fails) || (err == nil) != (c.fails == "") {
+		if !cmp.Equal(got, c.want) || !strings.HasPrefix(text(err), c.fails) ||
+			(err == nil) != (c.fails == "") {
 			t.Errorf("%s: got %v, %s", c.pattern, got, text(err))
 		}
 	}

@@ -146,7 +146,8 @@ func (p *Progress) draw() {
 	}
 	line := p.line() + ", " + Elapsed(p.Elapsed())
 	w := width(p.t.err)
-	if fits := w <= 1 || barWidth+1+lipgloss.Width(line) < w; fits && p.total > 0 { // the numbers matter more than the bar
+	// the numbers matter more than the bar
+	if fits := w <= 1 || barWidth+1+lipgloss.Width(line) < w; fits && p.total > 0 {
 		line = p.t.PaintErr(p.t.Styles.Good, bar(p.done, p.total)) + " " + line
 	}
 	if w > 1 {

@@ -16,7 +16,8 @@ func DidYouMean(word, noun string, candidates []string) string {
 	case len(candidates) == 0:
 		return "there is no " + noun
 	case len(candidates) > few:
-		return "there are " + wording.Count(len(candidates), noun) + ", such as " + strings.Join(candidates[:few], ", ")
+		return "there are " + wording.Count(len(candidates), noun) + ", such as " +
+			strings.Join(candidates[:few], ", ")
 	}
 	return "there is " + strings.Join(candidates, ", ")
 }

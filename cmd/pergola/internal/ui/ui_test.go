@@ -103,7 +103,8 @@ func TestUnits(t *testing.T) {
 func TestAgeHasOneUnit(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for d, want := range map[time.Duration]string{
-		-time.Second: "0s", 119 * time.Second: "119s", 119 * time.Minute: "119m", 47 * time.Hour: "47h", 72 * time.Hour: "3d",
+		-time.Second: "0s", 119 * time.Second: "119s", 119 * time.Minute: "119m", 47 * time.Hour: "47h",
+		72 * time.Hour: "3d",
 	} {
 		if got := Age(now.Add(-d), now); got != want {
 			t.Errorf("age %s is %q, want %q", d, got, want)
