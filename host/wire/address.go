@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // Addresses that we add carry a protocol number of ours (IFA_PROTO, Linux 5.18), so that we take away our own only.
@@ -53,7 +55,7 @@ func (c *conn) setAddresses(want map[int][]netip.Prefix) error {
 	return nil
 }
 
-func (c *conn) changeAddress(kind, flags, index int, a netip.Prefix) error {
+func (c *conn) changeAddress(kind, flags uint16, index int, a netip.Prefix) error {
 	h := nl.NewIfAddrmsg(unix.AF_INET)
 	if a.Addr().Is6() {
 		h.Family = unix.AF_INET6
@@ -61,12 +63,12 @@ func (c *conn) changeAddress(kind, flags, index int, a netip.Prefix) error {
 	h.Index = uint32(index)
 	h.Prefixlen = uint8(a.Bits())
 	raw := a.Addr().AsSlice()
-	attrs := []*nl.RtAttr{
-		attrBytes(unix.IFA_LOCAL, raw), attrBytes(unix.IFA_ADDRESS, raw),
-		attrU32(unix.IFA_FLAGS, unix.IFA_F_NODAD|unix.IFA_F_PERMANENT), attrU8(attrIFAProto, addressProtocol),
+	attrs := []rtnl.Attr{
+		rtnl.Bytes(unix.IFA_LOCAL, raw), rtnl.Bytes(unix.IFA_ADDRESS, raw),
+		rtnl.U32(unix.IFA_FLAGS, unix.IFA_F_NODAD|unix.IFA_F_PERMANENT), rtnl.U8(attrIFAProto, addressProtocol),
 	}
 	if b, ok := broadcastOf(a); ok {
-		attrs = append(attrs, attrBytes(unix.IFA_BROADCAST, b.AsSlice()))
+		attrs = append(attrs, rtnl.Bytes(unix.IFA_BROADCAST, b.AsSlice()))
 	}
 	return c.do(kind, flags, h, attrs...)
 }
@@ -113,29 +115,26 @@ func (c *conn) addresses() ([]address, error) {
 
 func parseAddress(message []byte) (a address, err error) {
 	h := nl.DeserializeIfAddrmsg(message)
-	attrs, err := nl.ParseRouteAttr(message[h.Len():])
-	if err != nil {
-		return a, err
-	}
 	a.index, a.scope, a.flags = int(h.Index), h.Scope, uint32(h.Flags)
 	var ip, local netip.Addr
-	for _, attr := range attrs {
-		switch attr.Attr.Type {
+	attrs := rtnl.Attributes(message[h.Len():])
+	for attrs.Next() {
+		switch attrs.Kind {
 		case unix.IFA_ADDRESS:
-			ip, _ = netip.AddrFromSlice(attr.Value)
+			ip = attrs.Address()
 		case unix.IFA_LOCAL:
-			local, _ = netip.AddrFromSlice(attr.Value)
+			local = attrs.Address()
 		case unix.IFA_FLAGS:
-			a.flags = nl.NativeEndian().Uint32(attr.Value)
+			a.flags = attrs.U32()
 		case attrIFAProto:
-			a.protocol = attr.Value[0]
+			a.protocol = attrs.U8()
 		}
 	}
 	if local.IsValid() { // IPv6 has only IFA_ADDRESS
 		ip = local
 	}
 	a.Prefix = netip.PrefixFrom(ip, int(h.Prefixlen))
-	return a, nil
+	return a, attrs.Err()
 }
 
 // ourAddresses lists what we added in this namespace, by interface.

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // clsact attaches the program as a direct-action filter of the clsact qdiscs of all ports. They share one block of filters, so
@@ -32,7 +33,7 @@ const (
 // Attach implements datapath.Hook.
 func (h clsact) Attach(ifindex int, _ *datapath.Program) error {
 	err := h.nl.do(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, tcHeader(ifindex, tcClsact&0xffff0000, tcClsact),
-		attrString(nl.TCA_KIND, "clsact"), attrU32(ingressBlock, portBlock))
+		rtnl.String(nl.TCA_KIND, "clsact"), rtnl.U32(ingressBlock, portBlock))
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}
@@ -46,11 +47,11 @@ func (h clsact) Replace(ifindexes []int, p *datapath.Program) error {
 	}
 	header := &nl.TcMsg{Ifindex: tcBlock, Handle: filterHandle, Parent: portBlock}
 	header.Info = filterPriority<<16 | uint32(nl.Swap16(unix.ETH_P_ALL))
-	err := h.nl.do(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, header, attrString(nl.TCA_KIND, "bpf"),
-		attrNest(nl.TCA_OPTIONS,
-			attrU32(nl.TCA_BPF_FD, uint32(p.FD())),
-			attrString(nl.TCA_BPF_NAME, "pergola"),
-			attrU32(nl.TCA_BPF_FLAGS, directAction)))
+	err := h.nl.do(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, header, rtnl.String(nl.TCA_KIND, "bpf"),
+		rtnl.Nest(nl.TCA_OPTIONS,
+			rtnl.U32(nl.TCA_BPF_FD, uint32(p.FD())),
+			rtnl.String(nl.TCA_BPF_NAME, "pergola"),
+			rtnl.U32(nl.TCA_BPF_FLAGS, directAction)))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // device is what we read of a network device.
@@ -44,7 +46,7 @@ const skipStats = 1 << 3
 func (c *conn) devices() ([]device, error) { return c.dumpDevices(skipStats) }
 
 func (c *conn) dumpDevices(mask uint32) ([]device, error) {
-	all, err := c.dump(unix.RTM_GETLINK, unix.RTM_NEWLINK, nl.NewIfInfomsg(unix.AF_UNSPEC), attrU32(unix.IFLA_EXT_MASK, mask))
+	all, err := c.dump(unix.RTM_GETLINK, unix.RTM_NEWLINK, nl.NewIfInfomsg(unix.AF_UNSPEC), rtnl.U32(unix.IFLA_EXT_MASK, mask))
 	if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
 	}
@@ -61,7 +63,7 @@ func (c *conn) dumpDevices(mask uint32) ([]device, error) {
 
 // device reads one by its name.
 func (c *conn) device(name string) (device, error) {
-	d, err := c.readDevice(0, attrString(unix.IFLA_IFNAME, name))
+	d, err := c.readDevice(0, rtnl.String(unix.IFLA_IFNAME, name))
 	if err != nil {
 		return device{}, fmt.Errorf("find device %s: %w", name, err)
 	}
@@ -77,8 +79,8 @@ func (c *conn) deviceAt(index int) (device, error) {
 	return d, nil
 }
 
-func (c *conn) readDevice(index int, attrs ...*nl.RtAttr) (device, error) {
-	attrs = append(attrs, attrU32(unix.IFLA_EXT_MASK, skipStats))
+func (c *conn) readDevice(index int, attrs ...rtnl.Attr) (device, error) {
+	attrs = append(attrs, rtnl.U32(unix.IFLA_EXT_MASK, skipStats))
 	found, err := c.get(unix.RTM_GETLINK, header(index), attrs...)
 	if errors.Is(err, unix.ENODEV) {
 		return device{}, ErrNoDevice
@@ -89,12 +91,9 @@ func (c *conn) readDevice(index int, attrs ...*nl.RtAttr) (device, error) {
 	return parseDevice(found)
 }
 
+// parseDevice reads an RTM_NEWLINK.
 func parseDevice(message []byte) (device, error) {
 	header := nl.DeserializeIfInfomsg(message)
-	attrs, err := nl.ParseRouteAttr(message[header.Len():])
-	if err != nil {
-		return device{}, err
-	}
 	d := device{index: int(header.Index), up: header.Flags&unix.IFF_UP != 0}
 	switch header.Type {
 	case unix.ARPHRD_LOOPBACK:
@@ -104,59 +103,30 @@ func parseDevice(message []byte) (device, error) {
 	case unix.ARPHRD_NONE, unix.ARPHRD_RAWIP, unix.ARPHRD_TUNNEL, unix.ARPHRD_TUNNEL6, unix.ARPHRD_SIT:
 		d.bare = true
 	}
-	for _, a := range attrs {
-		switch a.Attr.Type {
+	attrs := rtnl.Attributes(message[header.Len():])
+	for attrs.Next() {
+		switch attrs.Kind {
 		case unix.IFLA_IFNAME:
-			d.name = unix.ByteSliceToString(a.Value)
+			d.name = attrs.Text()
 		case unix.IFLA_MTU:
-			d.mtu = int(nl.NativeEndian().Uint32(a.Value))
+			d.mtu = int(attrs.U32())
 		case unix.IFLA_MASTER:
-			d.master = int(nl.NativeEndian().Uint32(a.Value))
+			d.master = int(attrs.U32())
 		case unix.IFLA_GROUP:
-			d.group = nl.NativeEndian().Uint32(a.Value)
+			d.group = attrs.U32()
 		case unix.IFLA_LINK:
-			d.peer = int(nl.NativeEndian().Uint32(a.Value))
+			d.peer = int(attrs.U32())
 		case unix.IFLA_IFALIAS:
-			d.mark, d.marked = parseMark(unix.ByteSliceToString(a.Value))
+			d.mark, d.marked = parseMark(attrs.Text())
 		case unix.IFLA_LINKINFO:
-			d.kind, err = parseKind(a.Value)
+			attrs.Inside(unix.IFLA_INFO_KIND, func(a *rtnl.Attrs) { d.kind = a.Text() })
 		case unix.IFLA_XDP:
-			d.xdp, err = parseXDP(a.Value)
+			attrs.Inside(unix.IFLA_XDP_PROG_ID, func(a *rtnl.Attrs) { d.xdp = a.U32() })
 		case unix.IFLA_STATS64:
-			d.rx, d.tx = parseStats(a.Value)
-		}
-		if err != nil {
-			return device{}, err
+			d.rx, d.tx = parseStats(attrs.Value)
 		}
 	}
-	return d, nil
-}
-
-func parseKind(info []byte) (string, error) {
-	attrs, err := nl.ParseRouteAttr(info)
-	if err != nil {
-		return "", err
-	}
-	for _, a := range attrs {
-		if a.Attr.Type == unix.IFLA_INFO_KIND {
-			return unix.ByteSliceToString(a.Value), nil
-		}
-	}
-	return "", nil
-}
-
-// parseXDP reads the program's id.
-func parseXDP(value []byte) (program uint32, err error) {
-	attrs, err := nl.ParseRouteAttr(value)
-	if err != nil {
-		return 0, err
-	}
-	for _, a := range attrs {
-		if a.Attr.Type == unix.IFLA_XDP_PROG_ID {
-			program = nl.NativeEndian().Uint32(a.Value)
-		}
-	}
-	return program, nil
+	return d, attrs.Err()
 }
 
 // parseStats reads the first members of struct rtnl_link_stats64: packets and bytes, received and sent.
@@ -164,7 +134,7 @@ func parseStats(b []byte) (rx, tx datapath.Traffic) {
 	if len(b) < 32 {
 		return rx, tx
 	}
-	u := func(i int) uint64 { return nl.NativeEndian().Uint64(b[8*i:]) }
+	u := func(i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
 	return datapath.Traffic{Frames: u(0), Bytes: u(2)}, datapath.Traffic{Frames: u(1), Bytes: u(3)}
 }
 
@@ -223,37 +193,33 @@ func (c *conn) lost(index int, name string) bool {
 }
 
 func (c *conn) addVethAt(index, peerIndex int, v veth) error {
-	common := func() []*nl.RtAttr {
-		return []*nl.RtAttr{ // the kernel's default is a queue for every CPU, which we do not use
-			attrU32(unix.IFLA_MTU, uint32(v.mtu)), attrU32(unix.IFLA_NUM_TX_QUEUES, 1), attrU32(unix.IFLA_NUM_RX_QUEUES, 1),
+	common := func() []rtnl.Attr {
+		return []rtnl.Attr{ // the kernel's default is a queue for every CPU, which we do not use
+			rtnl.U32(unix.IFLA_MTU, uint32(v.mtu)), rtnl.U32(unix.IFLA_NUM_TX_QUEUES, 1), rtnl.U32(unix.IFLA_NUM_RX_QUEUES, 1),
 		}
 	}
-	peer := append(common(), attrString(unix.IFLA_IFNAME, v.peer))
+	peer := append(common(), rtnl.String(unix.IFLA_IFNAME, v.peer))
 	if v.peerNS != nil {
-		peer = append(peer, attrU32(unix.IFLA_NET_NS_FD, uint32(v.peerNS.Fd())))
+		peer = append(peer, rtnl.U32(unix.IFLA_NET_NS_FD, uint32(v.peerNS.Fd())))
 	} else {
-		peer = append(peer, attrU32(unix.IFLA_GROUP, v.group))
+		peer = append(peer, rtnl.U32(unix.IFLA_GROUP, v.group))
 	}
 	if v.peerMAC != nil {
-		peer = append(peer, attrBytes(unix.IFLA_ADDRESS, v.peerMAC))
+		peer = append(peer, rtnl.Bytes(unix.IFLA_ADDRESS, v.peerMAC))
 	}
-	info := attrNest(nl.VETH_INFO_PEER)
-	info.AddChild(header(peerIndex))
-	for _, a := range peer {
-		info.AddChild(a)
-	}
-	attrs := append(common(), attrString(unix.IFLA_IFNAME, v.name), attrU32(unix.IFLA_GROUP, v.group),
-		attrNest(unix.IFLA_LINKINFO, attrString(unix.IFLA_INFO_KIND, "veth"), attrNest(unix.IFLA_INFO_DATA, info)))
+	info := rtnl.Bytes(nl.VETH_INFO_PEER, header(peerIndex).Serialize()).With(peer...)
+	attrs := append(common(), rtnl.String(unix.IFLA_IFNAME, v.name), rtnl.U32(unix.IFLA_GROUP, v.group),
+		rtnl.Nest(unix.IFLA_LINKINFO, rtnl.String(unix.IFLA_INFO_KIND, "veth"), rtnl.Nest(unix.IFLA_INFO_DATA, info)))
 	return c.do(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, header(index), attrs...)
 }
 
 // change sets attributes of a device.
-func (c *conn) change(index int, attrs ...*nl.RtAttr) error {
+func (c *conn) change(index int, attrs ...rtnl.Attr) error {
 	return c.do(unix.RTM_SETLINK, 0, header(index), attrs...)
 }
 
 // changeUp sets attributes and the state of a device.
-func (c *conn) changeUp(index int, up bool, attrs ...*nl.RtAttr) error {
+func (c *conn) changeUp(index int, up bool, attrs ...rtnl.Attr) error {
 	h := header(index)
 	h.Change = unix.IFF_UP
 	if up {
@@ -305,11 +271,11 @@ func (c *conn) deleteAtOnce(devices []device) error {
 		return ignoreGone(c.do(unix.RTM_DELLINK, 0, header(devices[0].index)))
 	}
 	for _, d := range devices {
-		if err := ignoreGone(c.change(d.index, attrU32(unix.IFLA_GROUP, condemned))); err != nil {
+		if err := ignoreGone(c.change(d.index, rtnl.U32(unix.IFLA_GROUP, condemned))); err != nil {
 			return err
 		}
 	}
-	return ignoreGone(c.do(unix.RTM_DELLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC), attrU32(unix.IFLA_GROUP, condemned)))
+	return ignoreGone(c.do(unix.RTM_DELLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC), rtnl.U32(unix.IFLA_GROUP, condemned)))
 }
 
 func ignoreGone(err error) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/pergola-net/pergola/host/undo"
 	"github.com/pergola-net/pergola/host/wiring"
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -243,7 +244,7 @@ func (s *Substrate) setSegments(port device, single bool) error {
 		segments = 1
 	}
 	err := s.inside(port, func(c *conn) error {
-		return ignoreGone(c.change(port.peer, attrU32(unix.IFLA_GSO_MAX_SEGS, segments)))
+		return ignoreGone(c.change(port.peer, rtnl.U32(unix.IFLA_GSO_MAX_SEGS, segments)))
 	})
 	if err != nil {
 		return fmt.Errorf("limit segments at the other end of %s: %w", port.name, err)
@@ -330,7 +331,7 @@ func (s *Substrate) makePair(r *reading, l wiring.Link, q, other string, want wi
 			return err
 		}
 		d.mark = mark{role: end.role, owner: end.port.mark.owner}
-		if err := s.nl.changeUp(d.index, true, attrString(unix.IFLA_IFALIAS, d.mark.String())); err != nil {
+		if err := s.nl.changeUp(d.index, true, rtnl.String(unix.IFLA_IFALIAS, d.mark.String())); err != nil {
 			return err
 		}
 		if err := s.read(r, d); err != nil {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // The kernel looks routes up for the data path where it would forward: at the uplink's other end. It never comes to that: the program there leaves
@@ -87,13 +88,13 @@ func (s *Substrate) letLookUpIPv6Locked(machine *conn, inner, outer device) erro
 // beginForwarding lets a device leave IPv6, as it does when its MTU is too small, and begin anew. Until it is up again it is not complete.
 func (s *Substrate) beginForwarding(machine *conn, inner, outer device) error {
 	const tooSmall = 1280 - 1 // IPV6_MIN_MTU
-	if err := machine.changeUp(outer.index, false, attrU32(unix.IFLA_MTU, tooSmall)); err != nil {
+	if err := machine.changeUp(outer.index, false, rtnl.U32(unix.IFLA_MTU, tooSmall)); err != nil {
 		return err
 	}
 	if err := s.raiseDefault(&inner); err != nil {
 		return err
 	}
-	err := machine.change(outer.index, attrU32(unix.IFLA_MTU, maxMTU))
+	err := machine.change(outer.index, rtnl.U32(unix.IFLA_MTU, maxMTU))
 	if err := errors.Join(err, s.lowerDefault(&inner)); err != nil {
 		return err
 	}

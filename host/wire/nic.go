@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // attachNIC attaches the programs of an interface of the machine. It does without a line card where there cannot be one, or is to be none. The thread
@@ -117,7 +118,7 @@ func (s *Substrate) remark(d *device, m mark) error {
 	if m == d.mark {
 		return nil
 	}
-	if err := s.nl.change(d.index, attrString(unix.IFLA_IFALIAS, m.String())); err != nil {
+	if err := s.nl.change(d.index, rtnl.String(unix.IFLA_IFALIAS, m.String())); err != nil {
 		return fmt.Errorf("mark device %s: %w", d.name, err)
 	}
 	d.mark = m

@@ -9,13 +9,13 @@ import (
 	"os"
 	"slices"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/host/undo"
 	"github.com/pergola-net/pergola/host/wiring"
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -96,7 +96,7 @@ func (s *Substrate) addPort(p Port) (err error) {
 	if err := s.own(index, datapath.Port{MTU: p.MTU, MAC: [6]byte(p.MAC)}); err != nil {
 		return err
 	}
-	return s.nl.changeUp(index, !p.Down, attrString(unix.IFLA_IFALIAS, m.String())) // complete
+	return s.nl.changeUp(index, !p.Down, rtnl.String(unix.IFLA_IFALIAS, m.String())) // complete
 }
 
 // inner opens the namespace of the port's other end.
@@ -161,9 +161,9 @@ func (s *Substrate) addInner(p Port, ns *os.File, alias string) (index int, err 
 	if err != nil {
 		return 0, err
 	}
-	var attrs []*nl.RtAttr
+	var attrs []rtnl.Attr
 	if p.HostNetns { // people should see whose it is
-		attrs = append(attrs, attrString(unix.IFLA_IFALIAS, alias))
+		attrs = append(attrs, rtnl.String(unix.IFLA_IFALIAS, alias))
 	}
 	if err := inside.changeUp(d.index, true, attrs...); err != nil {
 		return 0, fmt.Errorf("set interface %s up: %w", p.Inner, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pergola-net/pergola/host/wiring"
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // MissingModuleError says that the kernel lacks something that a link asks for.
@@ -70,9 +71,9 @@ func (p *probe) try() error {
 			return err
 		}
 		defer c.close()
-		options := attrStruct(nl.TCA_OPTIONS, netemOptions{Limit: 1})
+		options := rtnl.Struct(nl.TCA_OPTIONS, netemOptions{Limit: 1})
 		if p.kind == "htb" {
-			options = attrNest(nl.TCA_OPTIONS, attrStruct(nl.TCA_HTB_INIT, struct{ Version, R2Q, Default, Debug, Direct uint32 }{Version: 3, R2Q: 10}))
+			options = rtnl.Nest(nl.TCA_OPTIONS, rtnl.Struct(nl.TCA_HTB_INIT, htbGlobal{Version: 3, Rate2Quantum: 10}))
 		}
 		const lo = 1
 		return c.setQdisc(lo, p.kind, wiring.HandleHTB, tcRoot, options)

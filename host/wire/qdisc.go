@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/host/wiring"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 	"github.com/pergola-net/pergola/model/unit"
 )
 
@@ -71,9 +72,9 @@ func tcHeader(index int, handle, parent uint32) *nl.TcMsg {
 }
 
 // setQdisc makes a qdisc, or changes the one that has the handle.
-func (c *conn) setQdisc(index int, kind string, handle, parent uint32, options *nl.RtAttr) error {
+func (c *conn) setQdisc(index int, kind string, handle, parent uint32, options rtnl.Attr) error {
 	return c.do(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE,
-		tcHeader(index, handle, parent), attrString(nl.TCA_KIND, kind), options)
+		tcHeader(index, handle, parent), rtnl.String(nl.TCA_KIND, kind), options)
 }
 
 // htbGlobal is struct tc_htb_glob.
@@ -81,7 +82,7 @@ type htbGlobal struct{ Version, Rate2Quantum, Default, Debug, Direct uint32 }
 
 func (c *conn) addHTB(index int, parent uint32, def uint16) error {
 	global := htbGlobal{Version: 3, Rate2Quantum: 10, Default: uint32(def)}
-	options := attrNest(nl.TCA_OPTIONS, attrStruct(nl.TCA_HTB_INIT, global))
+	options := rtnl.Nest(nl.TCA_OPTIONS, rtnl.Struct(nl.TCA_HTB_INIT, global))
 	return c.setQdisc(index, "htb", wiring.HandleHTB, parent, options)
 }
 
@@ -89,7 +90,7 @@ func (c *conn) addHTB(index int, parent uint32, def uint16) error {
 func (c *conn) setClass(index int, class wiring.Class) error {
 	id := wiring.HandleHTB | uint32(class.Minor)
 	header := tcHeader(index, id, wiring.HandleHTB|uint32(class.Parent))
-	err := c.do(unix.RTM_NEWTCLASS, unix.NLM_F_CREATE, header, attrString(nl.TCA_KIND, "htb"), classOptions(class))
+	err := c.do(unix.RTM_NEWTCLASS, unix.NLM_F_CREATE, header, rtnl.String(nl.TCA_KIND, "htb"), classOptions(class))
 	if err != nil {
 		return fmt.Errorf("set rate: %w", err)
 	}
@@ -97,7 +98,7 @@ func (c *conn) setClass(index int, class wiring.Class) error {
 		return nil
 	}
 	limit := struct{ Limit uint32 }{class.Queue}
-	if err := c.setQdisc(index, "pfifo", class.FIFO(), id, attrStruct(nl.TCA_OPTIONS, limit)); err != nil {
+	if err := c.setQdisc(index, "pfifo", class.FIFO(), id, rtnl.Struct(nl.TCA_OPTIONS, limit)); err != nil {
 		return fmt.Errorf("set queue: %w", err)
 	}
 	return nil
@@ -118,19 +119,19 @@ type htbOptions struct {
 	Buffer, CBuffer, Quantum, Level, Prio uint32
 }
 
-func classOptions(class wiring.Class) *nl.RtAttr {
+func classOptions(class wiring.Class) rtnl.Attr {
 	spec := func(bytes uint64) rateSpec { // Ethernet: no rate table is needed
 		return rateSpec{LinkLayer: 1, Rate: uint32(min(bytes, math.MaxUint32))}
 	}
-	attr := attrNest(nl.TCA_OPTIONS, attrStruct(nl.TCA_HTB_PARMS, htbOptions{
+	attr := rtnl.Nest(nl.TCA_OPTIONS, rtnl.Struct(nl.TCA_HTB_PARMS, htbOptions{
 		Rate: spec(class.Rate), Ceil: spec(class.Ceil), Buffer: class.Burst, CBuffer: class.CeilBurst,
 		Quantum: class.Quantum, Prio: class.Priority,
 	}))
 	if class.Rate > math.MaxUint32 {
-		attr.AddChild(attrU64(nl.TCA_HTB_RATE64, class.Rate))
+		attr = attr.With(rtnl.U64(nl.TCA_HTB_RATE64, class.Rate))
 	}
 	if class.Ceil > math.MaxUint32 {
-		attr.AddChild(attrU64(nl.TCA_HTB_CEIL64, class.Ceil))
+		attr = attr.With(rtnl.U64(nl.TCA_HTB_CEIL64, class.Ceil))
 	}
 	return attr
 }
@@ -140,6 +141,14 @@ type netemOptions struct {
 	Latency, Limit, Loss, Gap, Duplicate, Jitter uint32
 }
 
+// netemRate is struct tc_netem_rate.
+type netemRate struct {
+	Rate           uint32
+	PacketOverhead int32
+	CellSize       uint32
+	CellOverhead   int32
+}
+
 // Attributes that the library does not name (linux/pkt_sched.h); nanoseconds.
 const (
 	attrLatency64 = 10 // TCA_NETEM_LATENCY64
@@ -147,22 +156,16 @@ const (
 )
 
 func (c *conn) setNetem(index int, parent uint32, n wiring.Netem) error {
-	attr := attrStruct(nl.TCA_OPTIONS, netemOptions{Limit: n.Limit, Loss: n.Loss})
-	attr.AddChild(attrU64(attrLatency64, uint64(n.Delay)))
-	attr.AddChild(attrU64(attrJitter64, uint64(n.Jitter)))
+	attr := rtnl.Struct(nl.TCA_OPTIONS, netemOptions{Limit: n.Limit, Loss: n.Loss}).With(
+		rtnl.U64(attrLatency64, uint64(n.Delay)), rtnl.U64(attrJitter64, uint64(n.Jitter)))
 	if n.Jitter != 0 {
-		attr.AddChild(attrBytes(nl.TCA_NETEM_DELAY_DIST, normal()))
+		attr = attr.With(rtnl.Bytes(nl.TCA_NETEM_DELAY_DIST, normal()))
 	}
 	// With a rate of its own, netem never lets a frame overtake another, whatever the jitter. This one is too high to
 	// delay anything; the link's rate is htb's task.
-	attr.AddChild(attrStruct(nl.TCA_NETEM_RATE, struct {
-		Rate           uint32
-		PacketOverhead int32
-		CellSize       uint32
-		CellOverhead   int32
-	}{Rate: math.MaxUint32}))
-	attr.AddChild(attrU64(nl.TCA_NETEM_RATE64, unit.MaxRate.BytesPerSecond()))
-	return c.setQdisc(index, "netem", wiring.HandleNetem, parent, attr)
+	return c.setQdisc(index, "netem", wiring.HandleNetem, parent, attr.With(
+		rtnl.Struct(nl.TCA_NETEM_RATE, netemRate{Rate: math.MaxUint32}),
+		rtnl.U64(nl.TCA_NETEM_RATE64, unit.MaxRate.BytesPerSecond())))
 }
 
 // normal is netem's table of the normal distribution: the quantiles, in units of the standard deviation over 8192

@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/kernel/rtnl"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -54,7 +55,7 @@ func (c *conn) setRoutes(routes []slice.Route, indexes map[string]int) error {
 	return nil
 }
 
-func (c *conn) changeRoute(kind, flags int, r route) error {
+func (c *conn) changeRoute(kind, flags uint16, r route) error {
 	h := &nl.RtMsg{RtMsg: unix.RtMsg{
 		Family: unix.AF_INET, Dst_len: uint8(r.to.Bits()), Table: unix.RT_TABLE_MAIN, Protocol: unix.RTPROT_STATIC,
 		Scope: unix.RT_SCOPE_UNIVERSE, Type: unix.RTN_UNICAST,
@@ -62,20 +63,20 @@ func (c *conn) changeRoute(kind, flags int, r route) error {
 	if r.to.Addr().Is6() {
 		h.Family = unix.AF_INET6
 	}
-	var attrs []*nl.RtAttr
+	var attrs []rtnl.Attr
 	if r.to.Bits() > 0 {
-		attrs = append(attrs, attrBytes(unix.RTA_DST, r.to.Addr().AsSlice()))
+		attrs = append(attrs, rtnl.Bytes(unix.RTA_DST, r.to.Addr().AsSlice()))
 	}
 	switch {
 	case r.blackhole:
 		h.Type = unix.RTN_BLACKHOLE
 	case r.via.IsValid():
-		attrs = append(attrs, attrBytes(unix.RTA_GATEWAY, r.via.AsSlice()))
+		attrs = append(attrs, rtnl.Bytes(unix.RTA_GATEWAY, r.via.AsSlice()))
 	default:
 		h.Scope = unix.RT_SCOPE_LINK
 	}
 	if r.index != 0 {
-		attrs = append(attrs, attrU32(unix.RTA_OIF, uint32(r.index)))
+		attrs = append(attrs, rtnl.U32(unix.RTA_OIF, uint32(r.index)))
 	}
 	return c.do(kind, flags, h, attrs...)
 }
@@ -91,24 +92,24 @@ func (c *conn) staticRoutes() ([]route, error) {
 		if h.Protocol != unix.RTPROT_STATIC || h.Table != unix.RT_TABLE_MAIN {
 			continue
 		}
-		attrs, err := nl.ParseRouteAttr(message[h.Len():])
-		if err != nil {
-			return nil, fmt.Errorf("list routes: %w", err)
-		}
 		r := route{blackhole: h.Type == unix.RTN_BLACKHOLE}
 		to := netip.IPv4Unspecified()
 		if h.Family == unix.AF_INET6 {
 			to = netip.IPv6Unspecified()
 		}
-		for _, a := range attrs {
-			switch a.Attr.Type {
+		attrs := rtnl.Attributes(message[h.Len():])
+		for attrs.Next() {
+			switch attrs.Kind {
 			case unix.RTA_DST:
-				to, _ = netip.AddrFromSlice(a.Value)
+				to = attrs.Address()
 			case unix.RTA_GATEWAY:
-				r.via, _ = netip.AddrFromSlice(a.Value)
+				r.via = attrs.Address()
 			case unix.RTA_OIF:
-				r.index = int(nl.NativeEndian().Uint32(a.Value))
+				r.index = int(attrs.U32())
 			}
+		}
+		if err := attrs.Err(); err != nil {
+			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		r.to = netip.PrefixFrom(to, int(h.Dst_len))
 		static = append(static, r)

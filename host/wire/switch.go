@@ -10,6 +10,7 @@ import (
 
 	"github.com/pergola-net/pergola/host/undo"
 	"github.com/pergola-net/pergola/host/wiring"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // ErrSwitchFull means that the kernel's bridge takes no more ports.
@@ -52,7 +53,7 @@ func (s *Substrate) addSwitch(w Switch) (err error) {
 	if err != nil {
 		return err
 	}
-	return s.nl.changeUp(d.index, true, attrString(unix.IFLA_IFALIAS, m.String()))
+	return s.nl.changeUp(d.index, true, rtnl.String(unix.IFLA_IFALIAS, m.String()))
 }
 
 // Masks of link-local group addresses 01-80-C2-00-00-0X that a bridge forwards. Spanning tree's (0) passes where the bridge
@@ -66,22 +67,22 @@ const (
 // addBridge makes a bridge that learns and forwards, and does nothing else by itself.
 func (c *conn) addBridge(name string, group uint32) error {
 	return c.do(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, nl.NewIfInfomsg(unix.AF_UNSPEC),
-		attrString(unix.IFLA_IFNAME, name), attrU32(unix.IFLA_GROUP, group),
-		attrNest(unix.IFLA_LINKINFO, attrString(unix.IFLA_INFO_KIND, "bridge"), attrNest(unix.IFLA_INFO_DATA,
-			attrU32(nl.IFLA_BR_FORWARD_DELAY, 0), attrU32(nl.IFLA_BR_STP_STATE, 0),
-			attrU8(nl.IFLA_BR_MCAST_SNOOPING, 0), attrU16(nl.IFLA_BR_GROUP_FWD_MASK, forwardGroups))))
+		rtnl.String(unix.IFLA_IFNAME, name), rtnl.U32(unix.IFLA_GROUP, group),
+		rtnl.Nest(unix.IFLA_LINKINFO, rtnl.String(unix.IFLA_INFO_KIND, "bridge"), rtnl.Nest(unix.IFLA_INFO_DATA,
+			rtnl.U32(nl.IFLA_BR_FORWARD_DELAY, 0), rtnl.U32(nl.IFLA_BR_STP_STATE, 0),
+			rtnl.U8(nl.IFLA_BR_MCAST_SNOOPING, 0), rtnl.U16(nl.IFLA_BR_GROUP_FWD_MASK, forwardGroups))))
 }
 
 // setMaster makes a device a port of a bridge, or takes it out (0).
 func (c *conn) setMaster(index, bridge int) error {
-	err := c.change(index, attrU32(unix.IFLA_MASTER, uint32(bridge)))
+	err := c.change(index, rtnl.U32(unix.IFLA_MASTER, uint32(bridge)))
 	if errors.Is(err, unix.EXFULL) {
 		return ErrSwitchFull
 	}
 	if err != nil || bridge == 0 {
 		return err
 	}
-	return c.changeBridgePort(index, attrU16(nl.IFLA_BRPORT_GROUP_FWD_MASK, forwardGroupsPort))
+	return c.changeBridgePort(index, rtnl.U16(nl.IFLA_BRPORT_GROUP_FWD_MASK, forwardGroupsPort))
 }
 
 // plugIn is setMaster for a device that is to be isolated, or not. It does not take a frame before it is.
@@ -107,13 +108,13 @@ func (c *conn) isolate(index int, isolated bool) error {
 	if isolated {
 		value = 1
 	}
-	return c.changeBridgePort(index, attrU8(nl.IFLA_BRPORT_ISOLATED, value))
+	return c.changeBridgePort(index, rtnl.U8(nl.IFLA_BRPORT_ISOLATED, value))
 }
 
-func (c *conn) changeBridgePort(index int, attr *nl.RtAttr) error {
+func (c *conn) changeBridgePort(index int, attr rtnl.Attr) error {
 	h := header(index)
 	h.Family = unix.AF_BRIDGE
-	return c.do(unix.RTM_SETLINK, 0, h, attrNest(unix.IFLA_PROTINFO|unix.NLA_F_NESTED, attr))
+	return c.do(unix.RTM_SETLINK, 0, h, rtnl.Nest(unix.IFLA_PROTINFO|unix.NLA_F_NESTED, attr))
 }
 
 // DeleteSwitches deletes switches, together. What does not exist is no error. Ports attached to them stay, unwired.
@@ -229,7 +230,7 @@ func (s *Substrate) addCable(c Cable) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := s.nl.changeUp(d.index, !c.Down, attrString(unix.IFLA_IFALIAS, m.String())); err != nil {
+		if err := s.nl.changeUp(d.index, !c.Down, rtnl.String(unix.IFLA_IFALIAS, m.String())); err != nil {
 			return err
 		}
 	}

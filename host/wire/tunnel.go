@@ -12,6 +12,7 @@ import (
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/host/undo"
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -188,10 +189,10 @@ func (s *Substrate) makeTunnel(t Tunnel, m mark) (err error) {
 		return err
 	}
 	twin.mark = mark{role: roleTwin, owner: m.owner}
-	if err := s.nl.changeUp(twin.index, true, attrString(unix.IFLA_IFALIAS, twin.mark.String())); err != nil {
+	if err := s.nl.changeUp(twin.index, true, rtnl.String(unix.IFLA_IFALIAS, twin.mark.String())); err != nil {
 		return err
 	}
-	return s.nl.changeUp(index, true, attrString(unix.IFLA_IFALIAS, m.String())) // complete
+	return s.nl.changeUp(index, true, rtnl.String(unix.IFLA_IFALIAS, m.String())) // complete
 }
 
 // changeTunnel makes a tunnel that is there be as t says. Its digest comes last.
@@ -207,5 +208,5 @@ func (s *Substrate) changeTunnel(d device, t Tunnel, m mark) error {
 			return err
 		}
 	}
-	return s.nl.changeUp(d.index, true, attrString(unix.IFLA_IFALIAS, m.String()))
+	return s.nl.changeUp(d.index, true, rtnl.String(unix.IFLA_IFALIAS, m.String()))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/kernel/rtnl"
 	"github.com/pergola-net/pergola/model/hosts"
 )
 
@@ -89,19 +90,19 @@ func (c *conn) defaultDevice() (index int, err error) {
 		if h.Dst_len != 0 || h.Table != unix.RT_TABLE_MAIN || h.Type != unix.RTN_UNICAST {
 			continue
 		}
-		attrs, err := nl.ParseRouteAttr(message[h.Len():])
-		if err != nil {
-			return 0, fmt.Errorf("list routes: %w", err)
-		}
 		var to int
 		var metric uint32
-		for _, a := range attrs {
-			switch a.Attr.Type {
+		attrs := rtnl.Attributes(message[h.Len():])
+		for attrs.Next() {
+			switch attrs.Kind {
 			case unix.RTA_OIF:
-				to = int(nl.NativeEndian().Uint32(a.Value))
+				to = int(attrs.U32())
 			case unix.RTA_PRIORITY:
-				metric = nl.NativeEndian().Uint32(a.Value)
+				metric = attrs.U32()
 			}
+		}
+		if err := attrs.Err(); err != nil {
+			return 0, fmt.Errorf("list routes: %w", err)
 		}
 		if h.Family == unix.AF_INET6 { // of two equally good ones, IPv4's
 			metric++

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pergola-net/pergola/host/undo"
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // The uplink is a veth pair from the substrate into the machine's own namespace. What tunnels carry passes it, between the programs at the machine's
@@ -91,7 +92,7 @@ func (s *Substrate) newUplink(machine *conn, name string) (inner, outer device, 
 	if err != nil {
 		return inner, outer, err
 	}
-	alias := attrString(unix.IFLA_IFALIAS, m.String())
+	alias := rtnl.String(unix.IFLA_IFALIAS, m.String())
 	if err := machine.silence(outer.index); err != nil {
 		return inner, outer, err
 	}
@@ -125,8 +126,8 @@ func (s *Substrate) deleteUplink() error {
 
 // silence keeps the machine's stack from using a device: without IPv6 addresses it says nothing there by itself.
 func (c *conn) silence(index int) error {
-	mode := attrNest(unix.AF_INET6, attrU8(unix.IFLA_INET6_ADDR_GEN_MODE, nl.IN6_ADDR_GEN_MODE_NONE))
-	err := c.change(index, attrNest(unix.IFLA_AF_SPEC, mode))
+	mode := rtnl.Nest(unix.AF_INET6, rtnl.U8(unix.IFLA_INET6_ADDR_GEN_MODE, nl.IN6_ADDR_GEN_MODE_NONE))
+	err := c.change(index, rtnl.Nest(unix.IFLA_AF_SPEC, mode))
 	if errors.Is(err, unix.EAFNOSUPPORT) { // a machine without IPv6
 		return nil
 	}

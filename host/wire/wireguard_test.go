@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
 	"github.com/pergola-net/pergola/lab/testkit"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -60,31 +60,29 @@ func setWireGuard(key *ecdh.PrivateKey, other *ecdh.PublicKey, peer *machine) er
 	if err != nil {
 		return err
 	}
-	nest := func(kind int, children ...*nl.RtAttr) *nl.RtAttr {
-		a := nl.NewRtAttr(kind|unix.NLA_F_NESTED, nil)
-		for _, c := range children {
-			a.AddChild(c)
-		}
-		return a
+	nest := func(kind uint16, children ...rtnl.Attr) rtnl.Attr {
+		return rtnl.Nest(kind|unix.NLA_F_NESTED, children...)
 	}
-	allowed := func(addr netip.Addr) *nl.RtAttr {
+	allowed := func(addr netip.Addr) rtnl.Attr {
 		family := uint16(unix.AF_INET)
 		if addr.Is6() {
 			family = unix.AF_INET6
 		}
-		return nest(0, nl.NewRtAttr(wgAllowedFamily, nl.Uint16Attr(family)), nl.NewRtAttr(wgAllowedAddress, addr.AsSlice()),
-			nl.NewRtAttr(wgAllowedCut, []byte{byte(addr.BitLen())}))
+		return nest(0, rtnl.U16(wgAllowedFamily, family), rtnl.Bytes(wgAllowedAddress, addr.AsSlice()),
+			rtnl.U8(wgAllowedCut, uint8(addr.BitLen())))
 	}
-	endpoint := binary.BigEndian.AppendUint16(binary.NativeEndian.AppendUint16(nil, unix.AF_INET), wgPort) // struct sockaddr_in
+	// struct sockaddr_in
+	endpoint := binary.BigEndian.AppendUint16(binary.NativeEndian.AppendUint16(nil, unix.AF_INET), wgPort)
 	endpoint = slices.Concat(endpoint, peer.ip4.AsSlice(), make([]byte, 8))
 	behind := peer.behind()
-	r := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_ACK)
-	r.AddData(&nl.Genlmsg{Command: wgSetDevice, Version: 1})
-	r.AddData(nl.NewRtAttr(wgIndex, nl.Uint32Attr(uint32(link.Attrs().Index))))
-	r.AddData(nl.NewRtAttr(wgPrivateKey, key.Bytes()))
-	r.AddData(nl.NewRtAttr(wgListenPort, nl.Uint16Attr(wgPort)))
-	r.AddData(nest(wgPeers, nest(0, nl.NewRtAttr(wgPeerPublicKey, other.Bytes()), nl.NewRtAttr(wgPeerEndpoint, endpoint),
-		nest(wgPeerAllowed, allowed(behind.ip4), allowed(behind.ip6)))))
-	_, err = r.Execute(unix.NETLINK_GENERIC, 0)
-	return err
+	c, err := rtnl.Open(unix.NETLINK_GENERIC)
+	if err != nil {
+		return err
+	}
+	header := []byte{wgSetDevice, 1, 0, 0} // struct genlmsghdr: command, version
+	err = c.Do(family.ID, 0, header,
+		rtnl.U32(wgIndex, uint32(link.Attrs().Index)), rtnl.Bytes(wgPrivateKey, key.Bytes()), rtnl.U16(wgListenPort, wgPort),
+		nest(wgPeers, nest(0, rtnl.Bytes(wgPeerPublicKey, other.Bytes()), rtnl.Bytes(wgPeerEndpoint, endpoint),
+			nest(wgPeerAllowed, allowed(behind.ip4), allowed(behind.ip6)))))
+	return errors.Join(err, c.Close())
 }
