@@ -1,0 +1,275 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/host/undo"
+	"github.com/pergola-net/pergola/host/wiring"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// apply makes what a link is made of, out of whatever is there of it. Its ends must be wired so, or to nothing. What is new is made
+// beside the path that frames take, then the records of both ends change, then what is not needed goes: so no frame meets half
+// of it, and what a process that died left is repaired by the next call.
+func (s *Substrate) apply(l wiring.Link) error {
+	want := l.Layout()
+	r, err := s.readDevices(l.Devices())
+	if err != nil {
+		return err
+	}
+	for _, port := range []string{l.A.Port, l.B.Port} {
+		if _, there := r.byName[port]; port != "" && !there {
+			return fmt.Errorf("find device %s: %w", port, ErrNoDevice)
+		}
+	}
+	have := r.layout(l)
+	if err := s.limitSegments(r, l, have); err != nil {
+		return err
+	}
+	if err := s.makePairs(r, l, have, want); err != nil {
+		return err
+	}
+	for name, tree := range want.Trees {
+		if err := s.nl.setTree(r.byName[name], r.trees[r.byName[name].index], tree); err != nil {
+			return err
+		}
+	}
+	if err := s.setRules(r, want, true); err != nil {
+		return err
+	}
+	if err := s.plugIn(r, l, want); err != nil {
+		return err
+	}
+	if err := s.setRecords(r, l, want); err != nil {
+		return err
+	}
+	if err := s.setRules(r, want, false); err != nil {
+		return err
+	}
+	return s.clear(r, l, have, want)
+}
+
+// limitSegments makes nodes send single frames, where the link takes each frame for one: see wiring.Single.
+func (s *Substrate) limitSegments(r *reading, l wiring.Link, have wiring.Layout) error {
+	now := l.Observed(have)
+	for _, end := range []struct {
+		port      string
+		was, want slice.Shape
+	}{{l.A.Port, now.A.Shape, l.A.Shape}, {l.B.Port, now.B.Shape, l.B.Shape}} {
+		if end.port == "" || wiring.Single(end.was) == wiring.Single(end.want) {
+			continue
+		}
+		if err := s.setSegments(r.byName[end.port], wiring.Single(end.want)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Substrate) setSegments(port device, single bool) error {
+	segments := uint32(65535) // the kernel's default, GSO_MAX_SEGS
+	if single {
+		segments = 1
+	}
+	err := s.inside(port, func(c *conn) error {
+		return ignoreGone(c.change(port.peer, rtnl.U32(unix.IFLA_GSO_MAX_SEGS, segments)))
+	})
+	if err != nil {
+		return fmt.Errorf("limit segments at the other end of %s: %w", port.name, err)
+	}
+	return nil
+}
+
+// inside calls f where the port's other end is, if that still exists.
+func (s *Substrate) inside(port device, f func(*conn) error) error {
+	if port.mark.role != rolePort {
+		return nil
+	}
+	ns := s.host
+	if port.mark.pid != 0 {
+		var err error
+		ns, err = netns.Open(netns.Path(port.mark.pid))
+		if errors.Is(err, netns.ErrGone) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { _ = ns.Close() }()
+	}
+	if i, err := inode(ns); err != nil || i != port.mark.ns {
+		return err
+	}
+	c, err := dial(ns)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	return f(c)
+}
+
+// makePairs makes the queue devices that are not there, with their qdiscs. What is there of that name and is none is deleted.
+func (s *Substrate) makePairs(r *reading, l wiring.Link, have, want wiring.Layout) error {
+	for q, other := range want.Pairs {
+		if have.Pairs[q] == other {
+			continue
+		}
+		if err := s.deleteNamed(q, other); err != nil { // half made, or of another kind of link
+			return err
+		}
+		r.drop(q)
+		r.drop(other)
+		if err := s.makePair(r, l, q, other, want); err != nil {
+			return fmt.Errorf("make queue device %s: %w", q, err)
+		}
+	}
+	return nil
+}
+
+func (s *Substrate) makePair(r *reading, l wiring.Link, q, other string, want wiring.Layout) (err error) {
+	var steps undo.Steps
+	defer steps.OnError(&err)
+	a, b := r.byName[l.A.Port], r.byName[l.B.Port] // b is empty at a switch
+	if q != wiring.QueueName(a.name) {
+		a, b = b, a
+	}
+	v := veth{name: q, peer: other, mtu: max(a.mtu, b.mtu), group: a.group, twins: l.Switch == ""}
+	steps.Push(func() error { return s.deleteNamed(q) })
+	if _, err := s.addVeth(v); err != nil {
+		return err
+	}
+	for _, end := range []struct {
+		name string
+		port device
+		role role
+	}{{other, b, roleQueue}, {q, a, roleQueue}} { // q last: its mark says that both are complete
+		if end.name == other && l.Switch != "" {
+			end.port, end.role = a, roleMember
+		}
+		d, err := s.nl.device(end.name)
+		if err != nil {
+			return err
+		}
+		if _, recorded := want.Records[end.name]; recorded {
+			if err := s.own(d.index, datapath.Port{MTU: v.mtu, Mode: datapath.Peer, Peer: end.port.index}); err != nil {
+				return err
+			}
+		}
+		if err := s.nl.setTree(d, wiring.Tree{}, want.Trees[end.name]); err != nil {
+			return err
+		}
+		d.mark = mark{role: end.role, owner: end.port.mark.owner}
+		if err := s.nl.changeUp(d.index, true, rtnl.String(unix.IFLA_IFALIAS, d.mark.String())); err != nil {
+			return err
+		}
+		if err := s.read(r, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plugIn puts devices into the bridges that they are to be in, after others left: two ways would double frames.
+func (s *Substrate) plugIn(r *reading, l wiring.Link, want wiring.Layout) error {
+	if l.Switch == "" {
+		return nil
+	}
+	bridge, err := s.nl.device(l.Switch)
+	if err != nil {
+		return err
+	}
+	isolated := r.byName[l.A.Port].mark.isolated
+	for _, name := range l.Devices() {
+		if d, there := r.byName[name]; there && want.Switches[name] == "" && d.master != 0 {
+			if err := s.nl.setMaster(d.index, 0); err != nil {
+				return err
+			}
+			r.setMaster(name, 0)
+		}
+	}
+	for name := range want.Switches {
+		d := r.byName[name]
+		led := r.recordOf(l.A.Port) == want.Records[l.A.Port] // if not, whether it is isolated is not certain
+		if d.master == bridge.index && (!isolated || led) {
+			continue
+		}
+		if err := s.nl.plugIn(d, bridge.index, isolated); err != nil {
+			return err
+		}
+		r.setMaster(name, bridge.index)
+	}
+	return nil
+}
+
+// setRecords directs frames: first at queue devices, then at the ends of the link.
+func (s *Substrate) setRecords(r *reading, l wiring.Link, want wiring.Layout) error {
+	names := []string{wiring.QueueName(l.A.Port), wiring.QueueName(l.B.Port), l.A.Port, l.B.Port}
+	for _, name := range names {
+		record, wanted := want.Records[name]
+		d, there := r.byName[name]
+		if !wanted || !there {
+			continue
+		}
+		full := r.records[d.index]
+		full.Mode, full.Peer = modes[record.Mode], r.byName[record.Peer].index
+		full.Classified = len(want.Rules[name]) > 0
+		if full == r.records[d.index] {
+			continue
+		}
+		if err := s.data.Set(d.index, full); err != nil {
+			return err
+		}
+		r.records[d.index] = full
+	}
+	return nil
+}
+
+var modes = map[wiring.Mode]datapath.Mode{
+	wiring.ToNothing: datapath.None, wiring.ToSwitch: datapath.Kernel, wiring.ToPeer: datapath.Peer, wiring.ToQueue: datapath.Queue,
+}
+
+// setRules writes rules: those that are wanted before records say that there are some, the deletion of others after.
+func (s *Substrate) setRules(r *reading, want wiring.Layout, wanted bool) error {
+	for name, d := range r.byName {
+		rules := want.Rules[name]
+		if (len(rules) > 0) != wanted || len(rules) == 0 && len(r.rules[d.index]) == 0 {
+			continue
+		}
+		if err := s.data.SetRules(d.index, rulesOut(rules)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clear removes what the link does not need any more: qdiscs first, so that nothing waits there, then queue devices.
+func (s *Substrate) clear(r *reading, l wiring.Link, have, want wiring.Layout) error {
+	var gone []string
+	for q, other := range have.Pairs {
+		if want.Pairs[q] != other && r.byName[q].name == q {
+			gone = append(gone, q, other)
+		}
+	}
+	if err := s.deleteNamed(gone...); err != nil {
+		return err
+	}
+	for _, name := range gone {
+		r.drop(name)
+	}
+	for _, name := range l.Devices() {
+		d, there := r.byName[name]
+		if _, wanted := want.Trees[name]; wanted || !there {
+			continue
+		}
+		if err := s.nl.setTree(d, r.trees[d.index], wiring.Tree{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
