@@ -29,8 +29,8 @@ func (c *conn) addAddresses(index int, addresses []netip.Prefix) error {
 	return nil
 }
 
-// setAddresses adds what is missing, by interface, and then deletes those of ours that are not wanted any more: an interface that
-// lost its last address would lose all its routes, a daemon's too.
+// setAddresses adds what is missing, by interface, and then deletes those of ours that are not wanted any more: an
+// interface that lost its last address would lose all its routes, a daemon's too.
 func (c *conn) setAddresses(want map[int][]netip.Prefix) error {
 	for index, addresses := range want {
 		if err := c.addAddresses(index, addresses); err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// bed is several machines on this one: a namespace each, with a veth pair for a NIC whose other end is plugged into a switch. Nothing of it is
-// seen from outside.
+// bed is several machines on this one: a namespace each, with a veth pair for a NIC whose other end is plugged into a
+// switch. Nothing of it is seen from outside.
 type bed struct {
 	testing.TB
 	wires    *os.File // namespace of the switch
@@ -127,7 +127,8 @@ func (b *bed) nic(number int) (ns *os.File, ip4, ip6 netip.Addr) {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU, attrs.HardwareAddr, attrs.TxQLen = wireEnd, b.mtu, mac(0xff00+number), 1000
 		pair := netlink.NewVeth(attrs)
-		pair.PeerName, pair.PeerNamespace, pair.PeerMTU, pair.PeerHardwareAddr = nic, netlink.NsFd(ns.Fd()), uint32(b.mtu), mac(0xfe00+number)
+		pair.PeerName, pair.PeerNamespace = nic, netlink.NsFd(ns.Fd())
+		pair.PeerMTU, pair.PeerHardwareAddr = uint32(b.mtu), mac(0xfe00+number)
 		if err := b.up(pair); err != nil {
 			return err
 		}
@@ -201,7 +202,8 @@ var tunnelKinds = []tunnelOf{{slice.EGRE, false}, {slice.EGRE, true}, {slice.VXL
 // tunnel describes the proxy port, on machine at, of an interface on machine to.
 func (t tunnelOf) tunnel(at, to *machine, name string, key uint32, mtu int) wire.Tunnel {
 	w := wire.Tunnel{
-		Name: name, Slice: 7, Owner: "lab/far:eth0", Digest: "d1", Kind: t.kind, Key: key, Local: at.ip4, Peer: to.ip4, MTU: mtu,
+		Name: name, Slice: 7, Owner: "lab/far:eth0", Digest: "d1", Kind: t.kind, Key: key,
+		Local: at.ip4, Peer: to.ip4, MTU: mtu,
 	}
 	if t.ipv6 {
 		w.Local, w.Peer = at.ip6, to.ip6

@@ -30,7 +30,8 @@ func BenchmarkLAN500(b *testing.B) {
 		var ports []string
 		phase(b, "port", hosts, func() {
 			for i := range hosts {
-				ports = append(ports, l.port(fmt.Sprint("h", i), nil, fmt.Sprintf("10.0.%d.%d/16", i/250, i%250+1), fmt.Sprintf("2001:db8::%x/64", i+1)))
+				ports = append(ports,
+					l.port(fmt.Sprint("h", i), nil, fmt.Sprintf("10.0.%d.%d/16", i/250, i%250+1), fmt.Sprintf("2001:db8::%x/64", i+1)))
 			}
 		})
 		phase(b, "attach", hosts, func() {
@@ -62,7 +63,8 @@ func BenchmarkLine500(b *testing.B) {
 		})
 		phase(b, "port+attach", hosts, func() {
 			for i := range hosts {
-				p := l.port(fmt.Sprint("h", i), nil, fmt.Sprintf("10.0.%d.%d/16", i/250, i%250+1), fmt.Sprintf("2001:db8::%x/64", i+1))
+				p := l.port(fmt.Sprint("h", i), nil, fmt.Sprintf("10.0.%d.%d/16", i/250, i%250+1),
+					fmt.Sprintf("2001:db8::%x/64", i+1))
 				l.must(l.Attach(l.ctx, p, fmt.Sprint("s7b", i)))
 			}
 		})

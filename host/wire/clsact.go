@@ -11,9 +11,10 @@ import (
 	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
-// clsact attaches the program as a direct-action filter of the clsact qdiscs of all ports. They share one block of filters, so
-// the program is there once and is replaced for all of them in one step; lo, which has no traffic, holds the block while there is
-// no port. It lives as long as the namespace. docs/decisions/004-clsact-not-tcx.md says why this is preferred to tcx.
+// clsact attaches the program as a direct-action filter of the clsact qdiscs of all ports. They share one block of
+// filters, so the program is there once and is replaced for all of them in one step; lo, which has no traffic, holds
+// the block while there is no port. It lives as long as the namespace. docs/decisions/004-clsact-not-tcx.md says why
+// this is preferred to tcx.
 type clsact struct{ nl *conn }
 
 const (

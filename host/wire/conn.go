@@ -12,8 +12,8 @@ import (
 
 // conn is a netlink socket in one namespace. Requests of several goroutines take turns.
 //
-// The library's Handle sends one message per attribute of a device; at a thousand devices that shows. So devices are made
-// with all they need in one message. The library encodes and decodes headers, package rtnl attributes.
+// The library's Handle sends one message per attribute of a device; at a thousand devices that shows. So devices are
+// made with all they need in one message. The library encodes and decodes headers, package rtnl attributes.
 type conn struct {
 	*rtnl.Conn
 }

@@ -72,7 +72,8 @@ func build(ctx context.Context, s *wire.Substrate, pids []string, round int) err
 			return err
 		}
 		err = s.AddPort(ctx, wire.Port{
-			Name: fmt.Sprintf("s7p%d", i+1), Slice: 7, Owner: fmt.Sprintf("lab/n%d:eth0", i+1), Digest: "d", PID: pid, Inner: "eth0",
+			Name: fmt.Sprintf("s7p%d", i+1), Slice: 7, Owner: fmt.Sprintf("lab/n%d:eth0", i+1), Digest: "d",
+			PID: pid, Inner: "eth0",
 			MAC: mac(i + 1), MTU: 1500, Addresses: prefixes(fmt.Sprintf("192.0.2.%d/24", i+1)),
 		})
 		if err != nil {
@@ -121,7 +122,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		l.must(build(l.ctx, l.Substrate, pids, 0))
 		state := l.observe()
 		p := state.Ports
-		if len(p) != 3 || len(state.Remains) > 0 || p["s7p1"].Peer != "" || p["s7p2"].Switch != "s7b1" || p["s7p3"].Switch != "s7b1" ||
+		if len(p) != 3 || len(state.Remains) > 0 || p["s7p1"].Peer != "" || p["s7p2"].Switch != "s7b1" ||
+			p["s7p3"].Switch != "s7b1" ||
 			p["s7p2"].FromNode.Rate != 1e8 || !p["s7p3"].FromNode.IsZero() {
 			t.Fatalf("observed %+v", state)
 		}

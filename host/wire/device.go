@@ -24,7 +24,7 @@ type device struct {
 	up     bool
 	loop   bool // lo
 	ether  bool // an Ethernet interface
-	bare   bool // carries IP packets without a header of its own: WireGuard, tun, ipip
+	rawIP  bool // carries IP packets without a link-layer header: WireGuard, tun, ipip
 	mtu    int
 	master int // ifindex of its bridge, or 0
 	peer   int // ifindex of a veth's other end, in whatever namespace that is
@@ -35,8 +35,8 @@ type device struct {
 	xdp    uint32 // id of the program of XDP; 0: there is none
 }
 
-// ofOurKind is false of what the kernel puts into every namespace by itself: lo, and fallback devices of tunnels (gre0, sit0, ...) once
-// their modules are loaded. They cannot be deleted.
+// ofOurKind is false for what the kernel puts into every namespace by itself: lo, and fallback devices of tunnels
+// (gre0, sit0, ...) once their modules are loaded. They cannot be deleted.
 func (d device) ofOurKind() bool { return d.kind == "veth" || d.kind == "bridge" }
 
 // Bits of IFLA_EXT_MASK (linux/rtnetlink.h).
@@ -46,7 +46,8 @@ const skipStats = 1 << 3
 func (c *conn) devices() ([]device, error) { return c.dumpDevices(skipStats) }
 
 func (c *conn) dumpDevices(mask uint32) ([]device, error) {
-	all, err := c.dump(unix.RTM_GETLINK, unix.RTM_NEWLINK, nl.NewIfInfomsg(unix.AF_UNSPEC), rtnl.U32(unix.IFLA_EXT_MASK, mask))
+	all, err := c.dump(unix.RTM_GETLINK, unix.RTM_NEWLINK, nl.NewIfInfomsg(unix.AF_UNSPEC),
+		rtnl.U32(unix.IFLA_EXT_MASK, mask))
 	if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
 	}
@@ -101,7 +102,7 @@ func parseDevice(message []byte) (device, error) {
 	case unix.ARPHRD_ETHER:
 		d.ether = true
 	case unix.ARPHRD_NONE, unix.ARPHRD_RAWIP, unix.ARPHRD_TUNNEL, unix.ARPHRD_TUNNEL6, unix.ARPHRD_SIT:
-		d.bare = true
+		d.rawIP = true
 	}
 	attrs := rtnl.Attributes(message[header.Len():])
 	for attrs.Next() {
@@ -149,14 +150,15 @@ type veth struct {
 	peerMAC net.HardwareAddr
 }
 
-// addVeth makes a pair, down (the kernel refuses to set an end up before both are there), and gives the first end's index: one that
-// the data path can take. Who draws lots need not remember what is taken; what is held, nobody takes.
+// addVeth makes a pair, down (the kernel refuses to set an end up before both are there), and gives the first end's
+// index: one that the data path can take. Indexes are random, so there is no allocator state; an index that is held is
+// never chosen.
 func (c *conn) addVeth(v veth, held func(index int) bool) (index int, err error) {
 	const tries = 1000 // enough unless all but one in a hundred are taken
 	for range tries {
 		var peer int
-		if index, err = c.draw(held); err == nil && v.twins {
-			peer, err = c.draw(held)
+		if index, err = c.randomIndex(held); err == nil && v.twins {
+			peer, err = c.randomIndex(held)
 		}
 		if err != nil {
 			return 0, err
@@ -165,7 +167,7 @@ func (c *conn) addVeth(v veth, held func(index int) bool) (index int, err error)
 			continue
 		}
 		err = c.addVethAt(index, peer, v)
-		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) && c.lost(index, v.name) {
+		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) && c.isIndexTaken(index, v.name) {
 			continue
 		}
 		return index, err
@@ -173,8 +175,8 @@ func (c *conn) addVeth(v veth, held func(index int) bool) (index int, err error)
 	return 0, fmt.Errorf("find a number for a port: one machine has room for %d", datapath.MaxPorts-2)
 }
 
-// draw gives an index that was free; 0: it was not.
-func (c *conn) draw(held func(index int) bool) (int, error) {
+// randomIndex gives an index that was free; 0: the one that was chosen was not.
+func (c *conn) randomIndex(held func(index int) bool) (int, error) {
 	index := 2 + rand.IntN(datapath.MaxPorts-2)
 	if held(index) {
 		return 0, nil
@@ -186,8 +188,9 @@ func (c *conn) draw(held func(index int) bool) (int, error) {
 	return 0, err
 }
 
-// lost reports whether somebody else drew the same index at the same moment: the kernel says EEXIST of it as it does of names.
-func (c *conn) lost(index int, name string) bool {
+// isIndexTaken reports whether another device got the same index at the same moment: the kernel answers EEXIST to that
+// as to a name that is taken.
+func (c *conn) isIndexTaken(index int, name string) bool {
 	d, err := c.deviceAt(index)
 	return err == nil && d.name != name
 }
@@ -234,15 +237,15 @@ func header(index int) *nl.IfInfomsg {
 	return h
 }
 
-// condemned is the device group (see ip-link(8)) of what deleteDevices is about to delete.
-const condemned = 1<<31 - 1
+// groupDeleting is the device group (see ip-link(8)) of what deleteDevices is about to delete.
+const groupDeleting = 1<<31 - 1
 
-// bridgesAtOnce bounds how long everybody else waits for the RTNL: for each bridge the kernel waits for an RCU grace period
-// with it (br_multicast_dev_del), some 15 ms.
+// bridgesAtOnce bounds how long the RTNL is held: for each bridge the kernel waits for an RCU grace period with it
+// (br_multicast_dev_del), some 15 ms.
 const bridgesAtOnce = 8
 
-// deleteDevices deletes devices, together: the kernel waits for its readers once for all of them, where one at a time it takes
-// milliseconds each. Devices that do not exist are no error.
+// deleteDevices deletes devices, together: the kernel waits for its readers once for all of them, where one at a time
+// it takes milliseconds each. Devices that do not exist are no error.
 func (c *conn) deleteDevices(devices []device) error {
 	var bridges, others []device
 	for _, d := range devices {
@@ -271,11 +274,11 @@ func (c *conn) deleteAtOnce(devices []device) error {
 		return ignoreGone(c.do(unix.RTM_DELLINK, 0, header(devices[0].index)))
 	}
 	for _, d := range devices {
-		if err := ignoreGone(c.change(d.index, rtnl.U32(unix.IFLA_GROUP, condemned))); err != nil {
+		if err := ignoreGone(c.change(d.index, rtnl.U32(unix.IFLA_GROUP, groupDeleting))); err != nil {
 			return err
 		}
 	}
-	return ignoreGone(c.do(unix.RTM_DELLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC), rtnl.U32(unix.IFLA_GROUP, condemned)))
+	return ignoreGone(c.do(unix.RTM_DELLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC), rtnl.U32(unix.IFLA_GROUP, groupDeleting)))
 }
 
 func ignoreGone(err error) error {

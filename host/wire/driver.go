@@ -14,25 +14,34 @@ import (
 
 // What the driver of an interface does for XDP.
 
-// xdpNative is said of an interface whose driver runs the line card; of others, why there is none.
+// xdpNative is the XDP mode of an interface whose driver runs the line card; that of others is the reason why there is
+// none.
 const xdpNative = "native"
 
 var (
 	errSwitchedOff = errors.New("switched off (--xdp off)")
-	errNotIP       = errors.New("it carries neither Ethernet frames nor IP packets as they are, so it cannot carry tunnels") // lo, PPP, and what nobody has tried
-	errNoEthernet  = errors.New("no Ethernet interface")                                                                     // WireGuard, tun and the like, which carry tunnels all the same
 
-	// errChecksums is of a veth pair as containers have it: its peer leaves checksums to the receiver, and what XDP sends on would stay without them.
-	errChecksums = errors.New("a veth pair whose other end may leave checksums to be filled in (once `ethtool -K <interface> tx off` is said at both ends, it can have one)")
+	// errNotIP is for lo, PPP, and other kinds that are not supported.
+	errNotIP = errors.New("it carries neither Ethernet frames nor IP packets as they are, so it cannot carry tunnels")
 
-	// errDeaf: what a program sends to a veth is lost, even back by XDP_TX, unless the other end polls for it.
-	errDeaf = errors.New("a veth pair whose other end takes nothing from XDP (once `ethtool -K <interface> gro on` is said there, it can have one)")
+	// errNoEthernet is for WireGuard, tun and the like, which carry tunnels without a line card.
+	errNoEthernet = errors.New("no Ethernet interface")
+
+	// errChecksums is for a veth pair as containers have it: its peer leaves checksums to the receiver, and frames that
+	// XDP forwards would stay without them.
+	errChecksums = errors.New("a veth pair whose other end may leave checksums to be filled in " +
+		"(once `ethtool -K <interface> tx off` is said at both ends, it can have one)")
+
+	// errPeerWithoutXDP: what a program sends to a veth is lost, even back by XDP_TX, unless the other end has NAPI on.
+	errPeerWithoutXDP = errors.New("a veth pair whose other end takes nothing from XDP " +
+		"(once `ethtool -K <interface> gro on` is said there, it can have one)")
 )
 
-// fitForXDP asks whether frames come in at the interface as they come from a wire, and leave it as by a wire. The thread is in its namespace.
-func fitForXDP(nic device) error {
+// checkXDP fails where frames come in at the interface otherwise than from a wire, or leave it otherwise. The thread is
+// in its namespace.
+func checkXDP(nic device) error {
 	switch {
-	case nic.bare:
+	case nic.rawIP:
 		return errNoEthernet
 	case !nic.ether:
 		return errNotIP
@@ -48,24 +57,24 @@ func fitForXDP(nic device) error {
 	if err != nil {
 		return fmt.Errorf("ask for offloads: %w", err)
 	}
-	if offloads["tx-checksum-ip-generic"] { // of this end; who prepares a pair for this does it at both
+	if offloads["tx-checksum-ip-generic"] { // of this end; a pair that is prepared for this has it off at both
 		return errChecksums
 	}
-	if able, err := askXDP(nic.index); err == nil && !able.has(takesFrames) {
-		return errDeaf
+	if able, err := readXDPFeatures(nic.index); err == nil && !able.has(featureTransmit) {
+		return errPeerWithoutXDP
 	}
 	return nil
 }
 
-// guessXDP says what to expect of the interface's driver.
-func guessXDP(d device) string {
-	if err := fitForXDP(d); err != nil {
+// expectXDP gives the XDP mode that the interface's driver is expected to have.
+func expectXDP(d device) string {
+	if err := checkXDP(d); err != nil {
 		return whyNoXDP(err)
 	}
-	switch able, err := askXDP(d.index); {
+	switch able, err := readXDPFeatures(d.index); {
 	case err != nil:
 		return "not known before it is tried"
-	case able.has(runs | redirects):
+	case able.has(featureBasic | featureRedirect):
 		return xdpNative
 	}
 	return whyNoXDP(unix.EOPNOTSUPP)
@@ -85,21 +94,21 @@ func whyNoXDP(err error) string {
 	return "none: " + err.Error()
 }
 
-// features is enum netdev_xdp_act of the kernel.
+// features is enum netdev_xdp_act of the kernel (linux/netdev.h).
 type features uint64
 
 const (
-	runs        features = 1 << 0 // programs, and sends back what they want
-	redirects   features = 1 << 1
-	takesFrames features = 1 << 2 // that programs at other devices redirect: ndo_xdp_xmit
-	takesParts  features = 1 << 6 // and frames in several buffers
+	featureBasic             features = 1 << 0 // runs programs, and sends back what they want (NETDEV_XDP_ACT_BASIC)
+	featureRedirect          features = 1 << 1 // NETDEV_XDP_ACT_REDIRECT
+	featureTransmit          features = 1 << 2 // sends what programs at other devices redirect (NETDEV_XDP_ACT_NDO_XMIT)
+	featureTransmitFragments features = 1 << 6 // also frames in several buffers (NETDEV_XDP_ACT_NDO_XMIT_SG)
 )
 
 func (f features) has(all features) bool { return f&all == all }
 
-// askXDP asks the kernel what the driver of an interface in the thread's namespace does for XDP now. Linux 6.3 and later answer, by
-// the generic netlink family netdev; before, it is an error.
-func askXDP(index int) (features, error) {
+// readXDPFeatures reads what the driver of an interface in the thread's namespace does for XDP now. Linux 6.3 and later
+// answer, by the generic netlink family netdev; before, it is an error.
+func readXDPFeatures(index int) (features, error) {
 	const (
 		devGet       = 1 // NETDEV_CMD_DEV_GET
 		attrIfindex  = 1 // NETDEV_A_DEV_IFINDEX

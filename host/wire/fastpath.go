@@ -6,11 +6,13 @@ import (
 	"github.com/pergola-net/pergola/datapath/fib"
 )
 
-// FIB is what the fast path knows of routers' kernels. It stays the substrate's, which must be open as long as it is used.
+// FIB is what the fast path knows of routers' kernels. It stays the substrate's, which must be open as long as it is
+// used.
 func (s *Substrate) FIB() fib.Maps { return s.data.FIB() }
 
-// Hold keeps indexes of ports from being given to new ones, in place of what it kept before. Whoever knows ports by their indexes, as the
-// mirror does, holds them until it has let go: an index must not come to mean the port of another node, or slice, behind its back.
+// Hold keeps indexes of ports from being given to new ones, in place of what it kept before. Whoever knows ports by
+// their indexes, as the mirror does, holds them until it has let go: an index must not come to mean the port of another
+// node, or slice, behind its back.
 func (s *Substrate) Hold(indexes map[int]bool) { s.held.Store(&indexes) }
 
 func (s *Substrate) addVeth(v veth) (index int, err error) {

@@ -70,7 +70,8 @@ func TestStrangersPacketsAreDroppedAndCounted(t *testing.T) {
 	// GRE of other kinds is the machine's.
 	before := a.counted()
 	plain := append([]byte{0, 0, 8, 0}, bytes.Repeat([]byte{0x45}, 40)...)
-	if got := receiveRaw(t, a.ns, func() { raw(t, b.machines[2].ns, a.ip4, unix.IPPROTO_GRE, plain) }); !bytes.HasSuffix(got, plain) {
+	got := receiveRaw(t, a.ns, func() { raw(t, b.machines[2].ns, a.ip4, unix.IPPROTO_GRE, plain) })
+	if !bytes.HasSuffix(got, plain) {
 		t.Errorf("the machine got %x", got)
 	}
 	if after := a.counted(); after["unknown tunnel"] != before["unknown tunnel"] {
@@ -101,7 +102,8 @@ func receiveRaw(t testing.TB, ns *os.File, send func()) []byte {
 	return buf[:n]
 }
 
-// One slice floods its link, which is shaped, through the same machines and network cards; what another one sends within its own rate all arrives.
+// One slice floods its link, which is shaped, through the same machines and network cards; what another one sends
+// within its own rate all arrives.
 func TestFloodOfOneSliceLeavesAnotherAlone(t *testing.T) {
 	b := newBed(t, 2, 1500)
 	b.openUnderlays()
@@ -119,7 +121,8 @@ func TestFloodOfOneSliceLeavesAnotherAlone(t *testing.T) {
 	stop := near.floods("near", "198.51.100.1")
 	defer stop()
 	testkit.Eventually(t, func() error {
-		if sent, got := near.traffic(near.port).FromNode.Bytes, far.traffic(far.port).ToNode.Bytes; sent < 3*got || got < 1<<16 {
+		if sent, got := near.traffic(near.port).FromNode.Bytes, far.traffic(far.port).ToNode.Bytes; sent < 3*got ||
+			got < 1<<16 {
 			return fmt.Errorf("of %d bytes, %d came through", sent, got)
 		}
 		return nil

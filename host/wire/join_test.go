@@ -24,7 +24,8 @@ func TestJoinedNodesReachEachOther(t *testing.T) {
 	}
 	want := wire.PortState{Owner: "lab/a:eth0", Digest: "d1", MTU: 1500, Up: true, Peer: b}
 	have := l.observe().Ports[a]
-	if line, err := l.exec("a", "ip", "-o", "link", "show", "eth0"); err != nil || !strings.HasPrefix(line, strconv.Itoa(have.Inner)+": ") {
+	if line, err := l.exec("a", "ip", "-o", "link", "show", "eth0"); err != nil ||
+		!strings.HasPrefix(line, strconv.Itoa(have.Inner)+": ") {
 		t.Errorf("the node's interface is said to be %d, in the node: %v\n%s", have.Inner, err, line)
 	}
 	have.NetNS, have.Index, have.Inner = 0, 0, 0
@@ -73,7 +74,8 @@ func TestServerRestartAdoptsTheSubstrate(t *testing.T) {
 	before := l.observe()
 	l.reopen()
 	after := l.observe()
-	if !cmp.Equal(before.Ports[a], after.Ports[a]) || !cmp.Equal(before.Ports[b], after.Ports[b]) || len(after.Remains) > 0 {
+	if !cmp.Equal(before.Ports[a], after.Ports[a]) || !cmp.Equal(before.Ports[b], after.Ports[b]) ||
+		len(after.Remains) > 0 {
 		t.Errorf("before %+v\nafter %+v", before, after)
 	}
 	l.ping("a", "192.0.2.1")

@@ -14,9 +14,9 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// apply makes what a link is made of, out of whatever is there of it. Its ends must be wired so, or to nothing. What is new is made
-// beside the path that frames take, then the records of both ends change, then what is not needed goes: so no frame meets half
-// of it, and what a process that died left is repaired by the next call.
+// apply makes what a link is made of, out of whatever is there of it. Its ends must be wired so, or to nothing. What is
+// new is made beside the path that frames take, then the records of both ends change, then what is not needed goes: so
+// no frame meets half of it, and what a process that died left is repaired by the next call.
 func (s *Substrate) apply(l wiring.Link) error {
 	want := l.Layout()
 	r, err := s.readDevices(l.Devices())
@@ -114,7 +114,8 @@ func (s *Substrate) inside(port device, f func(*conn) error) error {
 	return f(c)
 }
 
-// makePairs makes the queue devices that are not there, with their qdiscs. What is there of that name and is none is deleted.
+// makePairs makes the queue devices that are not there, with their qdiscs. What is there of that name and is none is
+// deleted.
 func (s *Substrate) makePairs(r *reading, l wiring.Link, have, want wiring.Layout) error {
 	for q, other := range want.Pairs {
 		if have.Pairs[q] == other {
@@ -231,7 +232,8 @@ func (s *Substrate) setRecords(r *reading, l wiring.Link, want wiring.Layout) er
 }
 
 var modes = map[wiring.Mode]datapath.Mode{
-	wiring.ToNothing: datapath.None, wiring.ToSwitch: datapath.Kernel, wiring.ToPeer: datapath.Peer, wiring.ToQueue: datapath.Queue,
+	wiring.ToNothing: datapath.None, wiring.ToSwitch: datapath.Kernel,
+	wiring.ToPeer: datapath.Peer, wiring.ToQueue: datapath.Queue,
 }
 
 // setRules writes rules: those that are wanted before records say that there are some, the deletion of others after.

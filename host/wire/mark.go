@@ -14,7 +14,7 @@ const (
 	rolePort   role = "port"
 	roleSwitch role = "switch"
 	roleCable  role = "cable"  // one end of it
-	roleQueue  role = "queue"  // its qdiscs treat frames; its other end is a member, or the queue device of the port joined with
+	roleQueue  role = "queue"  // its qdiscs treat frames; its other end is a member, or the joined port's queue device
 	roleMember role = "member" // the switch's end of a queue device
 	roleTunnel role = "tunnel" // proxy port of an interface on another machine
 	roleTwin   role = "twin"   // its other end
@@ -25,8 +25,9 @@ const (
 //
 //	pergola port abilene/denver:eth0 digest=1f6c20 ns=4026532511 pid=4711
 //
-// It is written when the device is complete, and says whose the device is and what it was made from. Qdiscs and records are no
-// part of it: they are read from the kernel and the data path. Earlier versions also wrote queue= and again=, which are passed over.
+// It is written when the device is complete, and says whose the device is and what it was made from. Qdiscs and records
+// are no part of it: they are read from the kernel and the data path. Earlier versions also wrote queue= and again=,
+// which are passed over.
 type mark struct {
 	role   role
 	owner  string

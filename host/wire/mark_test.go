@@ -8,9 +8,10 @@ import (
 )
 
 func TestMarkSurvivesTheAlias(t *testing.T) {
+	roles := []role{rolePort, roleSwitch, roleCable, roleQueue, roleMember, roleTunnel, roleTwin, roleUplink}
 	rapid.Check(t, func(t *rapid.T) {
 		want := mark{
-			role:   role(rapid.SampledFrom([]string{"port", "switch", "cable", "queue", "member", "tunnel", "twin", "uplink"}).Draw(t, "role")),
+			role:   rapid.SampledFrom(roles).Draw(t, "role"),
 			owner:  rapid.String().Draw(t, "owner"),
 			digest: rapid.String().Draw(t, "digest"),
 			ns:     rapid.Uint64().Draw(t, "ns"),
@@ -40,7 +41,9 @@ func TestMarkOfAnEarlierVersionIsAdopted(t *testing.T) {
 }
 
 func TestForeignAliasIsNoMark(t *testing.T) {
-	for _, alias := range []string{"", "eth0", "pergola", "pergola port", "pergola  ", "pergola port a ns=x", "pergola port %zz", "Pergola port a"} {
+	for _, alias := range []string{
+		"", "eth0", "pergola", "pergola port", "pergola  ", "pergola port a ns=x", "pergola port %zz", "Pergola port a",
+	} {
 		if m, ok := parseMark(alias); ok && alias != "pergola  " {
 			t.Errorf("%q is read as %+v", alias, m)
 		}

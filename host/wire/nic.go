@@ -13,11 +13,11 @@ import (
 	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
-// attachNIC attaches the programs of an interface of the machine. It does without a line card where there cannot be one, or is to be none. The thread
-// is in the machine's namespace.
+// attachNIC attaches the programs of an interface of the machine. There is no line card where there cannot be one, or
+// is to be none. The thread is in the machine's namespace.
 func (s *Substrate) attachNIC(nic device, noXDP bool) error {
 	attach := s.data.AttachUnderlay
-	if nic.bare {
+	if nic.rawIP {
 		attach = s.data.AttachUnderlayOfPackets
 	}
 	if err := attach(nic.index); err != nil {
@@ -25,7 +25,7 @@ func (s *Substrate) attachNIC(nic device, noXDP bool) error {
 	}
 	err := errSwitchedOff
 	if !noXDP {
-		err = fitForXDP(nic)
+		err = checkXDP(nic)
 	}
 	if err != nil {
 		err = errors.Join(err, s.data.DetachLineCard(nic.index))
@@ -46,33 +46,34 @@ func (s *Substrate) detachNIC(index int) error {
 	return errors.Join(s.data.RefuseFrames(index), s.data.DetachLineCard(index), s.data.DetachUnderlay(index))
 }
 
-// followDriver lets line cards of other interfaces send by this one as long as its driver takes what they send. Drivers change their mind, with a
-// setting, a program, or what is at the other end of a veth pair; and what they do not take is lost.
-func (s *Substrate) followDriver(nic device) error {
+// updateRedirect lets line cards of other interfaces send by this one as long as its driver transmits what they
+// redirect: else it is lost. Whether it does changes with a setting, a program, or what is at the other end of a veth
+// pair.
+func (s *Substrate) updateRedirect(nic device) error {
 	var able features
 	err := errSwitchedOff
 	if !s.underlay.noXDP && nic.ether {
 		err = netns.In(s.host, func() (err error) {
-			able, err = askXDP(nic.index)
+			able, err = readXDPFeatures(nic.index)
 			return err
 		})
 	}
-	takes := err == nil && able.has(takesFrames)
-	s.underlay.takes[nic.name] = takes
-	if !takes {
+	transmits := err == nil && able.has(featureTransmit)
+	s.underlay.transmits[nic.name] = transmits
+	if !transmits {
 		return s.data.RefuseFrames(nic.index)
 	}
-	return netns.In(s.host, func() error { return s.data.TakeFrames(nic.index, able.has(takesParts)) })
+	return netns.In(s.host, func() error { return s.data.TakeFrames(nic.index, able.has(featureTransmitFragments)) })
 }
 
-// xdp says what there is now: a program may have gone by another's doing.
+// xdp gives the XDP mode of now: another process may have taken the program away.
 func (u *underlay) xdp(d device) string {
 	switch why := u.why[d.name]; {
 	case why != "":
 		return why
 	case d.xdp == 0:
 		return "none: it was taken away"
-	case len(u.nics) > 1 && !u.takes[d.name]:
+	case len(u.nics) > 1 && !u.transmits[d.name]:
 		return xdpNative + "; what comes in by other interfaces leaves it by tc"
 	}
 	return xdpNative
@@ -97,7 +98,7 @@ func (s *Substrate) markNICs(uplink *device, indexes []int) error {
 	return s.remark(uplink, m)
 }
 
-// withNICs leaves room for what the mark may come to say later, or that could not be written down when its time has come.
+// withNICs leaves room for what has to be written into the mark later.
 func (m mark) withNICs(indexes []int) (mark, error) {
 	slices.Sort(indexes)
 	var words []string

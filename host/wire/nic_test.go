@@ -10,7 +10,8 @@ import (
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
-// What XDP sends to a veth is lost unless somebody polls at its other end: interfaces have a line card, and are sent to, as long as that is so.
+// What XDP sends to a veth is lost unless somebody polls at its other end: interfaces have a line card, and are sent
+// to, as long as that is so.
 func TestLineCardsFollowWhatDriversDo(t *testing.T) {
 	b := newBed(t, 1, 1500)
 	m := b.machines[0]

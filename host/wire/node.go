@@ -28,10 +28,10 @@ type Interface struct {
 	Addresses []netip.Prefix
 }
 
-// nodeDefaults differ from the kernel's, so that a network is usable as soon as it is up and stays silent until somebody
-// sends. They come before the first interface, which takes them over, and users' sysctls come after them: so they are set
-// once, unless the last of them is. By directory: to find conf among those of all namespaces takes the kernel the longer, the more
-// there are.
+// nodeDefaults differ from the kernel's, so that a network is usable as soon as it is up and stays silent until
+// somebody sends. They come before the first interface, which takes them over, and users' sysctls come after them: so
+// they are set once, unless the last of them is. By directory: to find conf among those of all namespaces takes the
+// kernel the longer, the more there are.
 var nodeDefaults = []struct {
 	dir  string
 	sets []sysctl // in all and default
@@ -83,8 +83,8 @@ func setDefaults(dir *os.Root, sets []sysctl) error {
 	return nil
 }
 
-// ConfigureNode makes a node's namespace, found by a process in it, be as n says. It adds what is missing and takes away what
-// it added earlier and n no longer has. What the node's own processes added stays.
+// ConfigureNode makes a node's namespace, found by a process in it, be as n says. It adds what is missing and takes
+// away what it added earlier and n no longer has. What the node's own processes added stays.
 func (s *Substrate) ConfigureNode(ctx context.Context, pid int, n Node) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -47,10 +47,14 @@ func TestConfigureNode(t *testing.T) {
 	pid := l.node("a").pid
 	for range 2 { // the second time, nothing is left to do
 		l.must(l.ConfigureNode(l.ctx, pid, n))
-		l.wantIn("a", "ip -o address", "192.0.2.2/24 brd 192.0.2.255", "2001:db8::1/64", "198.51.100.1/32", "2001:db8:ff::1/128", "!tentative")
-		l.wantIn("a", "ip route; ip -6 route", "default via 192.0.2.1 dev eth0 proto static", "default via 2001:db8::2 dev eth0 proto static",
-			"blackhole 203.0.113.0/24 proto static", "blackhole 2001:db8:dead::/48", "198.51.100.128/25 dev eth0 proto static scope link")
-		l.wantIn("a", "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.eth0.rp_filter", "ip_forward = 1", "all.forwarding = 1", "rp_filter = 2")
+		l.wantIn("a", "ip -o address", "192.0.2.2/24 brd 192.0.2.255", "2001:db8::1/64", "198.51.100.1/32",
+			"2001:db8:ff::1/128", "!tentative")
+		l.wantIn("a", "ip route; ip -6 route",
+			"default via 192.0.2.1 dev eth0 proto static", "default via 2001:db8::2 dev eth0 proto static",
+			"blackhole 203.0.113.0/24 proto static", "blackhole 2001:db8:dead::/48",
+			"198.51.100.128/25 dev eth0 proto static scope link")
+		l.wantIn("a", "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.eth0.rp_filter",
+			"ip_forward = 1", "all.forwarding = 1", "rp_filter = 2")
 	}
 	l.must(l.SetUp(l.ctx, a, true))
 	l.ping("a", "192.0.2.1")
@@ -63,13 +67,16 @@ func TestConfigureNode(t *testing.T) {
 	n.Router = false
 	l.must(l.ConfigureNode(l.ctx, pid, n))
 	l.wantIn("a", "ip -o address", "192.0.2.3/24", "!192.0.2.2/24", "!198.51.100.1/32", "2001:db8::1/64", "10.9.9.9/32")
-	l.wantIn("a", "ip route; ip -6 route", "!default via 192.0.2.1", "default via 2001:db8::2", "!198.51.100.128/25", "10.8.0.0/16", "!dead")
+	l.wantIn("a", "ip route; ip -6 route", "!default via 192.0.2.1", "default via 2001:db8::2", "!198.51.100.128/25",
+		"10.8.0.0/16", "!dead")
 	l.wantIn("a", "sysctl net.ipv4.ip_forward", "ip_forward = 0")
 }
 
 func TestConfigureNodeRefusesForeignSysctls(t *testing.T) {
 	l := newLab(t)
-	for _, name := range []string{"kernel.panic", "net..", "net/../kernel/panic", "net.ipv4/../../kernel/panic", "/etc/passwd", ""} {
+	for _, name := range []string{
+		"kernel.panic", "net..", "net/../kernel/panic", "net.ipv4/../../kernel/panic", "/etc/passwd", "",
+	} {
 		err := l.ConfigureNode(l.ctx, l.node("a").pid, wire.Node{Sysctls: map[string]string{name: "1"}})
 		if err == nil {
 			t.Errorf("sysctl %q was accepted", name)

@@ -24,7 +24,7 @@ type PortState struct {
 	Owner, Digest    string
 	NetNS            uint64 // inode of the namespace of the node, as it was made
 	Index            int    // ifindex of the port
-	Inner            int    // ifindex of the node's interface, in the node's namespace: the kernel's word, which the node cannot forge
+	Inner            int    // ifindex of the node's interface, in its namespace, as the kernel tells it to the port
 	MTU              int
 	Up               bool
 	Peer             string // the port it is joined with, or
@@ -163,7 +163,9 @@ func (v view) port(d device) PortState {
 }
 
 func (v view) cable(d device) CableState {
-	c := CableState{Owner: d.mark.owner, Digest: d.mark.digest, MTU: d.mtu, Up: d.up, Peer: v.name(d.peer), Switch: v.name(d.master)}
+	c := CableState{
+		Owner: d.mark.owner, Digest: d.mark.digest, MTU: d.mtu, Up: d.up, Peer: v.name(d.peer), Switch: v.name(d.master),
+	}
 	if l, ok := v.link(d); ok && v.treated(l) {
 		layout := v.layout(l)
 		c.Layout, c.FromNode = &layout, l.Observed(layout).A.Shape

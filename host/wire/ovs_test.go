@@ -17,8 +17,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// ovs is an Open vSwitch of a test, beside one that the machine may have: its data path is the one in user space, which makes and
-// takes tunnels' packets itself.
+// ovs is an Open vSwitch of a test, beside one that the machine may have: its data path is the one in user space, which
+// makes and takes tunnels' packets itself.
 type ovs struct {
 	*bed
 	ns  *os.File
@@ -76,7 +76,8 @@ func (o *ovs) daemon(words ...string) {
 	})
 }
 
-// The NIC is a port of one bridge, which has its addresses; the tunnel is one of another, whose own interface is the node.
+// The NIC is a port of one bridge, which has its addresses; the tunnel is one of another, whose own interface is the
+// node.
 func ovsEnd(b *bed, e foreignEnd) foreign {
 	b.Helper()
 	const node, outside = "node", "outside"
@@ -87,8 +88,10 @@ func ovsEnd(b *bed, e foreignEnd) foreign {
 	if e.kind == slice.VXLAN {
 		kind = "vxlan"
 	}
-	o.vsctl("add-br", outside, "--", "set", "bridge", outside, "datapath_type=netdev", "other-config:hwaddr="+mac(0xfe09).String(), "--",
-		"add-port", outside, nic, "--", "add-br", node, "--", "set", "bridge", node, "datapath_type=netdev", "other-config:hwaddr="+far.mac.String(),
+	o.vsctl("add-br", outside, "--", "set", "bridge", outside, "datapath_type=netdev",
+		"other-config:hwaddr="+mac(0xfe09).String(), "--",
+		"add-port", outside, nic, "--", "add-br", node, "--", "set", "bridge", node, "datapath_type=netdev",
+		"other-config:hwaddr="+far.mac.String(),
 		"other-config:forward-bpdu=true", "--",
 		"add-port", node, "far", "--", "set", "interface", "far", "type="+kind, fmt.Sprintf("options:remote_ip=%v", e.remote),
 		fmt.Sprintf("options:local_ip=%v", e.local), fmt.Sprintf("options:key=%d", e.key))
@@ -99,8 +102,10 @@ func ovsEnd(b *bed, e foreignEnd) foreign {
 	b.must(netns.In(e.ns, func() error {
 		for _, command := range []string{
 			"ip address flush dev " + nic, "ip link set " + outside + " mtu 1600 up",
-			"ip address add " + netip.PrefixFrom(e.local, bits).String() + " dev " + outside + map[bool]string{true: " nodad"}[e.ipv6],
-			"ip link set " + node + " mtu 1500 up", "ip address add 192.0.2.1/31 dev " + node, "ip address add 2001:db8::1/127 nodad dev " + node,
+			"ip address add " + netip.PrefixFrom(e.local, bits).String() + " dev " + outside +
+				map[bool]string{true: " nodad"}[e.ipv6],
+			"ip link set " + node + " mtu 1500 up", "ip address add 192.0.2.1/31 dev " + node,
+			"ip address add 2001:db8::1/127 nodad dev " + node,
 		} {
 			if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
 				return fmt.Errorf("%s: %w: %s", command, err, out)

@@ -30,7 +30,8 @@ const (
 // behind gives a machine the addresses that it has there.
 func (m *machine) behind() *machine {
 	b := *m
-	b.ip4, b.ip6 = netip.AddrFrom4([4]byte{10, 10, 0, byte(m.number)}), netip.MustParseAddr(fmt.Sprintf("fd0a::%d", m.number))
+	b.ip4 = netip.AddrFrom4([4]byte{10, 10, 0, byte(m.number)})
+	b.ip6 = netip.MustParseAddr(fmt.Sprintf("fd0a::%d", m.number))
 	return &b
 }
 
@@ -80,7 +81,8 @@ func byTun(flags uint16) func(one, two *machine) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_, _ = io.CopyBuffer(struct{ io.Writer }{way[0]}, struct{ io.Reader }{way[1]}, make([]byte, 1<<17)) // until it is closed
+				to, from := struct{ io.Writer }{way[0]}, struct{ io.Reader }{way[1]}
+				_, _ = io.CopyBuffer(to, from, make([]byte, 1<<17)) // until it is closed
 			}()
 			one.Cleanup(func() {
 				_ = way[1].Close()
@@ -155,7 +157,8 @@ func (m *machine) listen() ears {
 	m.Helper()
 	e := ears{machine: m}
 	m.must(netns.In(m.ns, func() (err error) {
-		e.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0) // deaf until it is bound
+		const flags = unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
+		e.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|flags, 0) // receives nothing until it is bound
 		if err != nil {
 			return err
 		}

@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	maxNarrowings = 8                      // routers that each take less than the one before
-	objectWithin  = 500 * time.Millisecond // after which nobody on the way is taken to object
-	discard       = 9                      // RFC 863: whoever has no such service says so, and has got the packet
+	maxProbes    = 8                      // routers on the way, each with a smaller MTU than the one before
+	errorTimeout = 500 * time.Millisecond // how long an ICMP error may take
+	discard      = 9                      // port of the discard service (RFC 863); a host without it sends an ICMP error
 )
 
-// PathMTU is how long an IP packet may be from an address of the machine to another machine, by its own routes and by what routers on the way say (RFC 1191,
-// RFC 8201). They say it to who sends them a packet that is too long, so one is sent that is as long as the kernel thinks that it may be. What tunnels
-// send does not do: there is no socket in the kernel that the answer would be for. The thread is in the machine's namespace.
+// PathMTU is how many bytes an IP packet may have from an address of the machine to another machine, by its own routes
+// and by what routers on the way say (RFC 1191, RFC 8201). They answer a packet that is too long, so one is sent that
+// is as long as the kernel takes the path's MTU to be. Packets of tunnels do not serve: there is no socket for the
+// answers. The thread is in the machine's namespace.
 func PathMTU(local, peer netip.Addr) (mtu int, err error) {
 	again := true
-	for i := 0; again && i < maxNarrowings; i++ {
+	for i := 0; again && i < maxProbes; i++ {
 		if mtu, again, err = probePath(local, peer); err != nil {
 			return 0, fmt.Errorf("ask what passes to %s: %w", peer, err)
 		}
@@ -29,11 +30,13 @@ func PathMTU(local, peer netip.Addr) (mtu int, err error) {
 	return mtu, nil
 }
 
-// probePath sends one packet as long as the path's MTU. again says that this is another one by now.
+// probePath sends one packet as long as the path's MTU. again says that the kernel has learnt another MTU from it.
 func probePath(local, peer netip.Addr) (mtu int, again bool, err error) {
-	family, level, discover, do, known, headers := unix.AF_INET, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO, unix.IP_MTU, 20+8
+	family, level, headers := unix.AF_INET, unix.IPPROTO_IP, 20+8
+	discover, do, known := unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO, unix.IP_MTU
 	if peer.Is6() {
-		family, level, discover, do, known, headers = unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO, unix.IPV6_MTU, 40+8
+		family, level, headers = unix.AF_INET6, unix.IPPROTO_IPV6, 40+8
+		discover, do, known = unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO, unix.IPV6_MTU
 	}
 	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -54,19 +57,21 @@ func probePath(local, peer netip.Addr) (mtu int, again bool, err error) {
 	}
 	_, err = unix.Write(fd, make([]byte, min(max(mtu, headers), 0xffff)-headers))
 	if err == nil {
-		err = awaitObjection(fd)
+		err = awaitError(fd)
 	}
 	if err != nil && !errors.Is(err, unix.EMSGSIZE) {
-		return mtu, false, nil // it got there, or nowhere: nobody says that it is too long
+		return mtu, false, nil // it arrived, or was lost: no router says that it is too long
 	}
 	return mtu, err != nil, nil
 }
 
-// awaitObjection is what is said of a packet that a socket has sent: EMSGSIZE, that it is too long; ECONNREFUSED, that it was too much all the same.
-func awaitObjection(fd int) error {
-	deadline := time.Now().Add(objectWithin)
+// awaitError gives the ICMP error that answers a packet that a socket has sent: EMSGSIZE if it was too long,
+// ECONNREFUSED if it arrived and there is no discard service.
+func awaitError(fd int) error {
+	deadline := time.Now().Add(errorTimeout)
 	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, max(int(time.Until(deadline).Milliseconds()), 0)) // POLLERR is always asked for
+		left := max(int(time.Until(deadline).Milliseconds()), 0)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, left) // POLLERR is always polled for
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}

@@ -49,8 +49,8 @@ func (p Port) check() error {
 	return nil
 }
 
-// AddPort makes a port and its node's interface, which is up and has its addresses. A port of that name that is otherwise,
-// or not complete, is replaced.
+// AddPort makes a port and its node's interface, which is up and has its addresses. A port of that name that is
+// otherwise, or not complete, is replaced.
 func (s *Substrate) AddPort(ctx context.Context, p Port) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -134,8 +134,8 @@ func (s *Substrate) makeRoom(name string, want mark) (there bool, err error) {
 	return false, s.deleteNamed(name)
 }
 
-// addInner makes the pair, and gives the index of the substrate's end. The thread is in the namespace of the node's end, whose
-// defaults must be there before it is.
+// addInner makes the pair, and gives the index of the substrate's end. The thread is in the namespace of the node's
+// end, whose defaults must be there before it is.
 func (s *Substrate) addInner(p Port, ns *os.File, alias string) (index int, err error) {
 	if !p.HostNetns {
 		if err := setNodeDefaults(); err != nil {
@@ -182,8 +182,8 @@ func (s *Substrate) own(index int, p datapath.Port) error {
 	return netns.In(s.ns, func() error { return s.data.Attach(index) })
 }
 
-// DeletePorts deletes ports, tunnels, cables (by either end) and the queues between ports and switches, together. What does not exist is
-// no error: a node that ended took its ports along.
+// DeletePorts deletes ports, tunnels, cables (by either end) and the queues between ports and switches, together. What
+// does not exist is no error: a node that ended took its ports along.
 func (s *Substrate) DeletePorts(ctx context.Context, names ...string) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -20,12 +20,13 @@ type MissingModuleError struct {
 }
 
 func (e *MissingModuleError) Error() string {
-	return fmt.Sprintf("%s needs the kernel module %s, which this kernel does not have: install your distribution's full kernel "+
-		"(on Debian, linux-image-amd64 in place of a cloud kernel) or leave %s out", e.For, e.Module, e.For)
+	return fmt.Sprintf("%s needs the kernel module %s, which this kernel does not have: "+
+		"install your distribution's full kernel (on Debian, linux-image-amd64 in place of a cloud kernel) "+
+		"or leave %s out", e.For, e.Module, e.For)
 }
 
-// HaveNetem returns nil if the kernel can delay and lose frames, a *MissingModuleError if it cannot, and any other error
-// if that could not be found out.
+// HaveNetem returns nil if the kernel can delay and lose frames, a *MissingModuleError if it cannot, and any other
+// error if that could not be found out.
 func HaveNetem() error { return netemProbe.ask() }
 
 // HaveHTB is the same for limiting a rate.

@@ -15,8 +15,8 @@ import (
 	"github.com/pergola-net/pergola/model/unit"
 )
 
-// setTree makes the device's qdiscs be those of the tree. If they need no other qdiscs or classes they are changed in place, and
-// keep the frames that they hold; when a qdisc goes, what waits in it is lost.
+// setTree makes the device's qdiscs be those of the tree. If they need no other qdiscs or classes they are changed in
+// place, and keep the frames that they hold; when a qdisc goes, what waits in it is lost.
 func (c *conn) setTree(d device, was, want wiring.Tree) error {
 	if was.Equal(want) {
 		return nil

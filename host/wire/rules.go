@@ -12,7 +12,8 @@ func rulesOut(rules []wiring.Rule) []datapath.Rule {
 	for i, r := range rules {
 		out[i] = datapath.Rule{
 			Class: wiring.HandleHTB | uint32(r.Class), DSCP: -1, Protocol: uint8(r.Protocol), Source: r.Src, Destination: r.Dst,
-			SourcePorts: datapath.PortRange(r.SrcPort), DestinationPorts: datapath.PortRange(r.DstPort), AnyPort: datapath.PortRange(r.Port),
+			SourcePorts: datapath.PortRange(r.SrcPort), DestinationPorts: datapath.PortRange(r.DstPort),
+			AnyPort: datapath.PortRange(r.Port),
 		}
 		if r.DSCP != nil {
 			out[i].DSCP = *r.DSCP

@@ -17,8 +17,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// flood sends UDP datagrams for a while, faster than the link, and gives the rate at which they came through to the port's
-// node, in bit/s.
+// flood sends UDP datagrams for a while, faster than the link, and gives the rate at which they came through to the
+// port's node, in bit/s.
 func (l *lab) flood(from, to, toPort string) float64 {
 	l.Helper()
 	const window = 600 * time.Millisecond
@@ -189,9 +189,9 @@ func (l *lab) rtts(from, to string, n int) (received int, average time.Duration)
 	return received, time.Duration(mean * float64(time.Millisecond))
 }
 
-// inOrder sends pings 2 ms apart: jitter must not let one overtake another. At a jitter of 5 ms, one in three would. A few are
-// allowed, for the kernel itself lets a frame overtake another where two processors pass frames to one veth, each by a backlog of
-// its own: on an emulated machine, about one in a thousand.
+// inOrder sends pings 2 ms apart: jitter must not let one overtake another. At a jitter of 5 ms, one in three would. A
+// few are allowed, for the kernel itself lets a frame overtake another where two processors pass frames to one veth,
+// each by a backlog of its own: on an emulated machine, about one in a thousand.
 func (l *lab) inOrder(from, to string) {
 	l.Helper()
 	const allowed = 4

@@ -10,7 +10,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// A node bridges two of its interfaces in one LAN: a frame to all goes round and round there, and a copy of it into each tunnel, each time.
+// A node bridges two of its interfaces in one LAN: a frame to all goes round and round there, and a copy of it into
+// each tunnel, each time.
 func TestStormOfALoopStaysOnItsMachine(t *testing.T) {
 	const rate = 100
 	b := newBed(t, 2, 1500)

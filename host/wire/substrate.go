@@ -68,8 +68,8 @@ func quiet() {
 	}
 }
 
-// Remove removes the substrate below the state directory, or what is left of one: devices, mounts, files, and programs at the interfaces of
-// the machine, whose namespace is the caller's.
+// Remove removes the substrate below the state directory, or what is left of one: devices, mounts, files, and programs
+// at the interfaces of the machine, whose namespace is the caller's.
 func Remove(ctx context.Context, stateDir string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (p paths) removeDevices() error {
 		return err
 	}
 	for _, d := range all {
-		if err := lowerDefault(d.mark); err != nil {
+		if err := resetForwardingDefault(d.mark); err != nil {
 			return err
 		}
 		for _, index := range d.mark.indexes() {

@@ -56,9 +56,10 @@ func (s *Substrate) addSwitch(w Switch) (err error) {
 	return s.nl.changeUp(d.index, true, rtnl.String(unix.IFLA_IFALIAS, m.String()))
 }
 
-// Masks of link-local group addresses 01-80-C2-00-00-0X that a bridge forwards. Spanning tree's (0) passes where the bridge
-// has none of its own, as here. Pause frames (1) never pass. The rest (LLDP, 802.1X, GARP, ...) does; slow protocols (2: LACP)
-// only if the port they come from says so too. IS-IS and ES-IS use other addresses, and pass as any multicast does.
+// Masks of link-local group addresses 01-80-C2-00-00-0X that a bridge forwards. Spanning tree's (0) passes where the
+// bridge has none of its own, as here. Pause frames (1) never pass. The rest (LLDP, 802.1X, GARP, ...) does; slow
+// protocols (2: LACP) only if the port they come from says so too. IS-IS and ES-IS use other addresses, and pass as any
+// multicast does.
 const (
 	forwardGroups     = 0xfff8
 	forwardGroupsPort = 0xfffd

@@ -14,7 +14,8 @@ import (
 )
 
 // BenchmarkJoinAgainstBareVeth compares a link with a veth pair between two namespaces: round trips of 64-byte UDP
-// datagrams, and TCP throughput. Rounds are interleaved, because the machine may be busy; the medians' ratios are reported.
+// datagrams, and TCP throughput. Rounds are interleaved, because the machine may be busy; the medians' ratios are
+// reported.
 func BenchmarkJoinAgainstBareVeth(b *testing.B) {
 	l := newLab(b)
 	l.pair()
@@ -44,7 +45,9 @@ func (l *lab) bareVeth() {
 		"nsenter --net=A ip address add 203.0.113.0/31 dev bare", "nsenter --net=A ip link set bare up",
 		"nsenter --net=B ip address add 203.0.113.1/31 dev bare", "nsenter --net=B ip link set bare up",
 	} {
-		c = strings.NewReplacer("=A ", "="+netns.Path(l.node("a").pid)+" ", "=B ", "="+netns.Path(l.node("b").pid)+" ", "netns B", fmt.Sprint("netns ", l.node("b").pid)).Replace(c)
+		a, b := l.node("a").pid, l.node("b").pid
+		c = strings.NewReplacer("=A ", "="+netns.Path(a)+" ", "=B ", "="+netns.Path(b)+" ",
+			"netns B", fmt.Sprint("netns ", b)).Replace(c)
 		if out, err := exec.Command("sh", "-c", c).CombinedOutput(); err != nil {
 			l.Fatalf("%s: %v: %s", c, err, out)
 		}

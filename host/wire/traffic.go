@@ -8,14 +8,14 @@ import (
 	"github.com/pergola-net/pergola/host/wiring"
 )
 
-// Traffic is what went through a port, by direction. A GSO super-frame counts as one frame of its own length. Of a tunnel, ToNode is what was sent to
-// it, also what it then did not take, and FromNode what came out of it.
+// Traffic is what went through a port, by direction. A GSO super-frame counts as one frame of its own length. Of a
+// tunnel, ToNode is what was sent to it, also what it then did not take, and FromNode what came out of it.
 type Traffic struct {
 	FromNode, ToNode datapath.Traffic
 	// WalkedOut and WalkedIn are the parts of both that the data path carried past the node's kernel.
 	WalkedOut, WalkedIn datapath.Traffic
-	// Dropped counts frames that the data path dropped, by reason: from the node, out of the queue by which frames come to the node (see
-	// Reenter), and of a tunnel those from a switch or a queue that were to go in.
+	// Dropped counts frames that the data path dropped, by reason: from the node, out of the queue by which frames come to
+	// the node (see Reinject), and of a tunnel those from a switch or a queue that were to go in.
 	Dropped map[string]uint64
 
 	Tunnel *TunnelName // nil: it is no tunnel's

@@ -118,7 +118,8 @@ func TestSuperFramesCrossATunnel(t *testing.T) {
 	})
 }
 
-// What comes out of a tunnel are super-frames again, whoever made them: TCP in the node has as little work as on one machine. All bytes are counted once.
+// What comes out of a tunnel are super-frames again, whoever made them: TCP in the node has as little work as on one
+// machine. All bytes are counted once.
 func TestSuperFramesComeOutOfATunnel(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind tunnelOf) {
 		t.Helper()

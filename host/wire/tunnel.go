@@ -16,17 +16,18 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// A Tunnel leads to an interface, or to the part of a LAN, on another machine. On this one a proxy port takes its place: a veth pair with both
-// ends in the substrate, whose first end is wired and shaped as the port of that interface would be:
+// A Tunnel leads to an interface, or to the part of a LAN, on another machine. On this one a proxy port represents it:
+// a veth pair with both ends in the substrate, whose first end is wired and shaped as the port of that interface would
+// be:
 //
 //	node ── veth ── s1p3 ═══ s1p4 ── veth ── s1p4t    frames for s1p4 go into the tunnel; see package datapath
-//	switch ── s1tcafe ── veth ── s1tcafet             what the switch sends there comes out at s1tcafet, and goes into the tunnel
+//	switch ── s1tcafe ── veth ── s1tcafet             what the switch sends leaves by s1tcafet into the tunnel
 //
-// Frames that are handed to s1p4 at once go into the tunnel right there. Those that wait in its queue, and those that a switch
-// sends, leave by its device, and go into the tunnel at its other end, the twin. What comes out of the tunnel enters at s1p4, as if its
-// node had sent it.
+// Frames that are handed to s1p4 at once go into the tunnel right there. Those that wait in its queue, and those that a
+// switch sends, leave by its device, and go into the tunnel at its other end, the twin. What comes out of the tunnel
+// enters at s1p4, as if its node had sent it.
 type Tunnel struct {
-	Name   string // slice.PortName of the interface that it stands for, or a LAN's own name for it
+	Name   string // slice.PortName of the interface that it represents, or a LAN's own name for it
 	Slice  uint16
 	Owner  string // slice/node:interface, or slice/link, for people
 	Digest string // of what the caller wants; Observe gives it back
@@ -40,8 +41,8 @@ type Tunnel struct {
 
 	StormControl int // frames to groups that go in, in a second; 0: as many as come
 
-	// Isolated keeps a switch from sending what came out of one tunnel into another: all hosts of a LAN have tunnels to one another, so
-	// frames would go round.
+	// Isolated keeps a switch from sending what came out of one tunnel into another: all hosts of a LAN have tunnels to
+	// one another, so frames would loop.
 	Isolated bool
 }
 
@@ -90,25 +91,26 @@ func (s *Substrate) setTunnel(index int, t Tunnel) error {
 	if err != nil || local.Is4() {
 		return err
 	}
-	return s.letLookUpIPv6()
+	return s.enableIPv6Lookup()
 }
 
-// gather lets the line card send what comes out of a tunnel to the twin, where the proxy port makes super-frames of TCP's segments. That is for kinds for
-// which no network card's device does it.
-func (s *Substrate) gather(t Tunnel, index, twin int) error {
+// enableGRO lets the line card send what comes out of a tunnel to the twin, where generic receive offload makes
+// super-frames of TCP's segments at the proxy port. That is for VXLAN: of the other kind, the network card's own device
+// makes them.
+func (s *Substrate) enableGRO(t Tunnel, index, twin int) error {
 	if t.Kind != slice.VXLAN {
 		return s.data.RefuseXDP(index)
 	}
-	return netns.In(s.ns, func() error { // before, frames would be lost
-		if err := switchGROOn(t.Name); err != nil {
+	return netns.In(s.ns, func() error { // first GRO: frames that come before it are lost
+		if err := setGROOn(t.Name); err != nil {
 			return fmt.Errorf("switch generic receive offload on: %w", err)
 		}
 		return s.data.TakeXDP(index, twin)
 	})
 }
 
-// switchGROOn is for a device in the thread's namespace.
-func switchGROOn(device string) error {
+// setGROOn switches generic receive offload on at a device in the thread's namespace.
+func setGROOn(device string) error {
 	e, err := ethtool.NewEthtool()
 	if err != nil {
 		return err
@@ -119,8 +121,9 @@ func switchGROOn(device string) error {
 
 func twinName(tunnel string) string { return tunnel + "t" }
 
-// AddTunnel makes a tunnel, which is up. Join, Attach, Shape, Reenter and DeletePorts take it for a port. What is there of that name and is no
-// complete tunnel, or one of another MTU, is replaced; else it is changed, and stays wired.
+// AddTunnel makes a tunnel, which is up. Join, Attach, Shape, Reinject and DeletePorts take it for a port. What is
+// there of that name and is no complete tunnel, or one of another MTU, is replaced; else it is changed, and stays
+// wired.
 func (s *Substrate) AddTunnel(ctx context.Context, t Tunnel) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -185,7 +188,7 @@ func (s *Substrate) makeTunnel(t Tunnel, m mark) (err error) {
 	if err := s.setTunnel(index, t); err != nil {
 		return err
 	}
-	if err := s.gather(t, index, twin.index); err != nil {
+	if err := s.enableGRO(t, index, twin.index); err != nil {
 		return err
 	}
 	twin.mark = mark{role: roleTwin, owner: m.owner}
@@ -200,7 +203,7 @@ func (s *Substrate) changeTunnel(d device, t Tunnel, m mark) error {
 	if err := s.setTunnel(d.index, t); err != nil {
 		return err
 	}
-	if err := s.gather(t, d.index, d.peer); err != nil {
+	if err := s.enableGRO(t, d.index, d.peer); err != nil {
 		return err
 	}
 	if d.mark.isolated != m.isolated && d.master != 0 {

@@ -26,7 +26,8 @@ func crashMeWithTunnels(dir string, pid int) error {
 		}
 		for range 3 {
 			err := buildTunnels(ctx, s, pid)
-			if err := errors.Join(err, s.DeletePorts(ctx, "s7p101", "s7p201"), s.OpenUnderlay(ctx, wire.UnderlayConfig{})); err != nil {
+			err = errors.Join(err, s.DeletePorts(ctx, "s7p101", "s7p201"), s.OpenUnderlay(ctx, wire.UnderlayConfig{}))
+			if err != nil {
 				return err
 			}
 		}
@@ -99,7 +100,8 @@ func TestKilledWhileTunnelsAreMade(t *testing.T) {
 		m.reopen()
 		m.must(buildTunnels(m.ctx, m.Substrate, pid))
 		state := m.observe()
-		if p := state.Ports; len(p) != 3 || len(state.Remains) > 0 || p["s7p101"].Peer != "s7p201" || p["s7p101"].FromNode.Rate != 1e9 || p["s7t00000002"].Switch != "s7b1" {
+		if p := state.Ports; len(p) != 3 || len(state.Remains) > 0 || p["s7p101"].Peer != "s7p201" ||
+			p["s7p101"].FromNode.Rate != 1e9 || p["s7t00000002"].Switch != "s7b1" {
 			t.Fatalf("observed %+v", state)
 		}
 		m.ping("a", "192.0.2.1")

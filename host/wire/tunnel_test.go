@@ -62,7 +62,8 @@ func TestTheUnderlaysMTUIsUsed(t *testing.T) {
 				const headers = 20 + 8
 				inner := mtu - kind.kind.Overhead(kind.ipv6)
 				a.ping("a", "192.0.2.1", "-M", "do", "-s", fmt.Sprint(inner-headers))
-				if out, err := a.exec("a", "ping", "-c1", "-W1", "-M", "do", "-s", fmt.Sprint(inner-headers+1), "192.0.2.1"); err == nil {
+				tooLong := fmt.Sprint(inner - headers + 1)
+				if out, err := a.exec("a", "ping", "-c1", "-W1", "-M", "do", "-s", tooLong, "192.0.2.1"); err == nil {
 					t.Errorf("a packet longer than %d went through:\n%s", inner, out)
 				}
 			})

@@ -35,15 +35,16 @@ type NICState struct {
 
 // underlay is what Underlay says beside the kernel.
 type underlay struct {
-	mu    sync.Mutex        // guards all, and the uplink; taken after Substrate.wiring
-	nics  []string          // as told
-	noXDP bool              // as told
-	why   map[string]string // there is no line card, by interface
-	takes map[string]bool   // what line cards of others send, by interface
+	mu        sync.Mutex        // guards all, and the uplink; taken after Substrate.wiring
+	nics      []string          // as told
+	noXDP     bool              // as told
+	why       map[string]string // there is no line card, by interface
+	transmits map[string]bool   // by interface: whether it sends what line cards of others redirect
 }
 
-// OpenUnderlay leads tunnels' packets from and to these interfaces of the machine. What it attached to interfaces that are no longer named is taken
-// away. Interfaces that are absent are left out: call it again when they may have come. What is there is not disturbed.
+// OpenUnderlay leads tunnels' packets from and to these interfaces of the machine. What it attached to interfaces that
+// are no longer named is taken away. Interfaces that are absent are left out: call it again when they may have come.
+// What is there is not disturbed.
 func (s *Substrate) OpenUnderlay(ctx context.Context, c UnderlayConfig) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -51,7 +52,7 @@ func (s *Substrate) OpenUnderlay(ctx context.Context, c UnderlayConfig) error {
 	s.underlay.mu.Lock()
 	defer s.underlay.mu.Unlock()
 	s.underlay.nics, s.underlay.noXDP = slices.Clone(c.Interfaces), c.NoXDP
-	s.underlay.why, s.underlay.takes = map[string]string{}, map[string]bool{}
+	s.underlay.why, s.underlay.transmits = map[string]string{}, map[string]bool{}
 	machine, err := dial(s.host)
 	if err != nil {
 		return fmt.Errorf("open underlay: %w", err)
@@ -80,7 +81,7 @@ func (s *Substrate) openUnderlay(machine *conn, c UnderlayConfig) error {
 		if err != nil {
 			return err
 		}
-		if !nic.ether && !nic.bare {
+		if !nic.ether && !nic.rawIP {
 			return fmt.Errorf("interface %s: %w", name, errNotIP)
 		}
 		nics, indexes = append(nics, nic), append(indexes, nic.index)
@@ -101,8 +102,8 @@ func (s *Substrate) openUnderlay(machine *conn, c UnderlayConfig) error {
 			return fmt.Errorf("interface %s: %w", nic.name, err)
 		}
 	}
-	for _, nic := range nics { // a program at it may be what makes a driver take frames
-		if err := s.followDriver(nic); err != nil {
+	for _, nic := range nics { // a driver may transmit what is redirected only once a program is attached
+		if err := s.updateRedirect(nic); err != nil {
 			return fmt.Errorf("interface %s: %w", nic.name, err)
 		}
 	}
@@ -141,7 +142,8 @@ func (s *Substrate) closeUnderlay() error {
 	return s.deleteUplink()
 }
 
-// Underlay reads the state of the underlay, and follows what drivers have come to take: call it now and then.
+// Underlay reads the state of the underlay, and updates which interfaces line cards redirect to, as drivers change:
+// call it every few seconds.
 func (s *Substrate) Underlay(ctx context.Context) (UnderlayState, error) {
 	if err := ctx.Err(); err != nil {
 		return UnderlayState{}, err
@@ -170,7 +172,7 @@ func (s *Substrate) underlayLocked() (state UnderlayState, err error) {
 		case err != nil:
 			return state, err
 		default:
-			if err := s.followDriver(d); err != nil {
+			if err := s.updateRedirect(d); err != nil {
 				return state, err
 			}
 			state.NICs[name] = NICState{Present: true, Up: d.up, Index: d.index, MTU: d.mtu, XDP: s.underlay.xdp(d)}

@@ -76,13 +76,15 @@ func TestInterfacesOfTheMachineGetBackWhatTheyHad(t *testing.T) {
 	if remains := m.observe().Remains; len(remains) > 0 {
 		t.Errorf("remains %v", remains)
 	}
-	for _, forwarding := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"} { // what a firewall's script may do
+	// What a firewall's script may do.
+	for _, forwarding := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"} {
 		m.run("sysctl", "-qw", forwarding+"=1")
 		m.run("sysctl", "-qw", forwarding+"=0")
 	}
 	wantForwarding := func(want ...string) {
 		t.Helper()
-		if have := strings.Fields(m.run("sh", "-c", "cat /proc/sys/net/ipv[46]/conf/pergola*/forwarding")); !slices.Equal(have, want) {
+		have := strings.Fields(m.run("sh", "-c", "cat /proc/sys/net/ipv[46]/conf/pergola*/forwarding"))
+		if !slices.Equal(have, want) {
 			t.Errorf("at the uplink, IPv4 and IPv6 are forwarded %v, want %v", have, want)
 		}
 	}
@@ -133,7 +135,8 @@ func TestUnderlayFollowsItsConfiguration(t *testing.T) {
 	m.run("ip", "link", "delete", "eth1")
 	m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{Interfaces: []string{nic, "eth1"}}))
 	m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{}))
-	if err := m.OpenUnderlay(m.ctx, wire.UnderlayConfig{Interfaces: []string{"lo"}}); err == nil || !strings.Contains(err.Error(), "interface lo: it carries neither") {
+	if err := m.OpenUnderlay(m.ctx, wire.UnderlayConfig{Interfaces: []string{"lo"}}); err == nil ||
+		!strings.Contains(err.Error(), "interface lo: it carries neither") {
 		t.Errorf("lo: %v", err)
 	}
 }
@@ -183,7 +186,8 @@ func TestUnderlaysAreInterfacesWithAddresses(t *testing.T) {
 		return err
 	}))
 	want := []netip.Prefix{netip.PrefixFrom(m.ip4, 24), netip.PrefixFrom(m.ip6, 64)}
-	if len(have) != 2 || have[0].Name != nic || have[0].MTU != 9000 || !slices.Equal(have[0].Addresses, want) || have[1].Name != "first" {
+	if len(have) != 2 || have[0].Name != nic || have[0].MTU != 9000 || !slices.Equal(have[0].Addresses, want) ||
+		have[1].Name != "first" {
 		t.Fatalf("%+v", have)
 	}
 	if have[0].XDP != "native" && !strings.HasPrefix(have[0].XDP, "not known") { // before Linux 6.3

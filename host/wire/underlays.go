@@ -14,8 +14,8 @@ import (
 	"github.com/pergola-net/pergola/model/hosts"
 )
 
-// Underlays lists the interfaces of the machine that could carry tunnels: those that are up and have addresses that others can reach, the one of the
-// default route first. The machine's namespace is the thread's.
+// Underlays lists the interfaces of the machine that could carry tunnels: those that are up and have addresses that
+// others can reach, the one of the default route first. The machine's namespace is the thread's.
 func Underlays() ([]hosts.Underlay, error) {
 	c, err := dialHere()
 	if err != nil {
@@ -59,7 +59,10 @@ func (c *conn) underlays() ([]hosts.Underlay, error) {
 		if !d.up || d.loop || d.marked { // what is marked leads to a node of somebody's slice
 			continue
 		}
-		u := hosts.Underlay{Name: d.name, Kind: d.kind, MTU: d.mtu, Addresses: reachable(addresses, d.index), Rate: rateOf(rates, d.name), XDP: guessXDP(d)}
+		u := hosts.Underlay{
+			Name: d.name, Kind: d.kind, MTU: d.mtu, Addresses: reachable(addresses, d.index), Rate: rateOf(rates, d.name),
+			XDP: expectXDP(d),
+		}
 		if len(u.Addresses) > 0 {
 			all = append(all, u)
 		}

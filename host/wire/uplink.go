@@ -15,8 +15,9 @@ import (
 	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
-// The uplink is a veth pair from the substrate into the machine's own namespace. What tunnels carry passes it, between the programs at the machine's
-// interfaces and those of the substrate; nothing else does, and the machine's own stack never sees a frame of it.
+// The uplink is a veth pair from the substrate into the machine's own namespace. Frames of tunnels pass it, between the
+// programs at the machine's interfaces and those of the substrate; nothing else does, and the machine's own stack
+// receives no frame of it.
 //
 //	tunnel ── uplink ── veth ── pergola1f6c20ab ── eth0
 const uplinkName = "uplink"
@@ -44,7 +45,7 @@ func (s *Substrate) makeUplink(machine *conn) (inner device, err error) {
 	if err != nil {
 		return inner, err
 	}
-	if err := s.letLookUpLocked(machine, inner, outer); err != nil {
+	if err := s.enableLookupLocked(machine, inner, outer); err != nil {
 		return inner, err
 	}
 	if err := s.data.SetUplink(inner.index); err != nil {
@@ -77,7 +78,7 @@ func (s *Substrate) newUplink(machine *conn, name string) (inner, outer device, 
 	var steps undo.Steps
 	defer steps.OnError(&err)
 	steps.Push(func() error { return s.deleteNamed(uplinkName) })
-	// Whatever the interfaces carry passes.
+	// The largest MTU: whatever the interfaces carry passes.
 	index, err := s.addVeth(veth{name: uplinkName, peer: name, peerNS: s.host, mtu: maxMTU})
 	if errors.Is(err, unix.EEXIST) {
 		return inner, outer, fmt.Errorf("an interface %s exists already, and is not ours to replace: %w", name, err)
@@ -93,7 +94,7 @@ func (s *Substrate) newUplink(machine *conn, name string) (inner, outer device, 
 		return inner, outer, err
 	}
 	alias := rtnl.String(unix.IFLA_IFALIAS, m.String())
-	if err := machine.silence(outer.index); err != nil {
+	if err := machine.disableIPv6Addresses(outer.index); err != nil {
 		return inner, outer, err
 	}
 	if err := machine.changeUp(outer.index, true, alias); err != nil {
@@ -106,7 +107,8 @@ func (s *Substrate) newUplink(machine *conn, name string) (inner, outer device, 
 	return inner, outer, err
 }
 
-// deleteUplink lets the data path forget it first: as soon as it is gone, a port may get its index, and would get what goes into tunnels.
+// deleteUplink lets the data path forget it first: as soon as it is deleted, a port may get its index, and would
+// receive what goes into tunnels.
 func (s *Substrate) deleteUplink() error {
 	if err := s.data.SetUplink(0); err != nil {
 		return err
@@ -118,14 +120,16 @@ func (s *Substrate) deleteUplink() error {
 	if err != nil {
 		return err
 	}
-	if err := netns.In(s.host, func() error { return lowerDefault(inner.mark) }); err != nil { // whoever raised it was killed
+	// The process that set it may have been killed.
+	if err := netns.In(s.host, func() error { return resetForwardingDefault(inner.mark) }); err != nil {
 		return err
 	}
 	return s.deleteNamed(uplinkName)
 }
 
-// silence keeps the machine's stack from using a device: without IPv6 addresses it says nothing there by itself.
-func (c *conn) silence(index int) error {
+// disableIPv6Addresses keeps the machine's stack from using a device: without IPv6 addresses it sends nothing there by
+// itself.
+func (c *conn) disableIPv6Addresses(index int) error {
 	mode := rtnl.Nest(unix.AF_INET6, rtnl.U8(unix.IFLA_INET6_ADDR_GEN_MODE, nl.IN6_ADDR_GEN_MODE_NONE))
 	err := c.change(index, rtnl.Nest(unix.IFLA_AF_SPEC, mode))
 	if errors.Is(err, unix.EAFNOSUPPORT) { // a machine without IPv6

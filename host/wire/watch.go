@@ -22,8 +22,8 @@ type watch struct {
 // beginning is that of the one message of a datagram, up to the family.
 type beginning [unix.NLMSG_HDRLEN + 1]byte
 
-// startWatch calls notify when a device has gone from the substrate, or when that may have been missed: a user who deletes an interface in his node
-// deletes the port with it.
+// startWatch calls notify when a device has gone from the substrate, or when that may have been missed: a user who
+// deletes an interface in his node deletes the port with it.
 func startWatch(ns *os.File, notify func()) (*watch, error) {
 	w, err := listen(ns, unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, isDeletion, notify)
 	if err != nil {
@@ -32,8 +32,9 @@ func startWatch(ns *os.File, notify func()) (*watch, error) {
 	return w, nil
 }
 
-// WatchInterfaces calls changed when an interface of the machine has come, gone or changed, or its driver takes from XDP what it did not, or no longer does. The
-// machine's namespace is the thread's. Before Linux 6.3, nobody tells of drivers.
+// WatchInterfaces calls changed when an interface of the machine has come, gone or changed, or its driver takes from
+// XDP what it did not, or no longer does. The machine's namespace is the thread's. Before Linux 6.3, nobody tells of
+// drivers.
 func WatchInterfaces(changed func()) (stop func() error, err error) {
 	ns, err := netns.Here()
 	if err != nil {

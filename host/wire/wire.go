@@ -1,7 +1,7 @@
 // Package wire builds the links of virtual networks on one machine, through netlink and the data path.
 //
-// Everything lives in the substrate: a network namespace of its own, pinned below the state directory, with a bpf file system
-// beside it that holds the data path. Seen from the substrate, a network looks like this:
+// Everything lives in the substrate: a network namespace of its own, pinned below the state directory, with a bpf file
+// system beside it that holds the data path. Seen from the substrate, a network looks like this:
 //
 //	node ── veth ── port ═══ port ── veth ── node     two ports joined: the data path hands frames over
 //	node ── veth ── port ── switch ── cable ── switch a switch is a bridge, a cable a veth pair between two of them
@@ -9,9 +9,9 @@
 //	host ── veth ── port                              the other end is in the machine's own namespace
 //	node ── veth ── port ═══ proxy port ── uplink       a tunnel to a node on another machine; see Tunnel
 //
-// Every device carries a mark in its alias (see mark), written when the device is complete: what has none was left half made by
-// a process that died, and whoever finds it deletes it. Nothing is remembered in memory: each call asks the kernel, each may
-// be repeated, and each copes with what an earlier one left when it was killed.
+// Every device carries a mark in its alias (see mark), written when the device is complete: what has none was left half
+// made by a process that died, and whoever finds it deletes it. Nothing is remembered in memory: each call asks the
+// kernel, each may be repeated, and each copes with what an earlier one left when it was killed.
 package wire
 
 import (
@@ -82,8 +82,8 @@ func Present(stateDir string) bool {
 	return false
 }
 
-// Open adopts the substrate below the state directory, or makes it. The machine's namespace is that of the caller. On a kernel that is too old for it, the error is a
-// *datapath.MissingHelpersError, and nothing was made.
+// Open adopts the substrate below the state directory, or makes it. The machine's namespace is that of the caller. On a
+// kernel that is too old for it, the error is a *datapath.MissingHelpersError, and nothing was made.
 func Open(ctx context.Context, c Config) (*Substrate, error) {
 	if err := datapath.Supported(); err != nil { // before anything is made
 		return nil, fmt.Errorf("open substrate: %w", err)

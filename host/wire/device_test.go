@@ -10,7 +10,8 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// The kernel answers EEXIST where a name is taken, which is the user's doing, and where an index is, which is another port's luck.
+// The kernel answers EEXIST where a name is taken, which the user has to mend, and where an index is, which is chosen
+// anew.
 func TestATakenIndexIsNoTakenName(t *testing.T) {
 	testkit.Root(t)
 	testkit.LeakCheck(t)
@@ -26,11 +27,11 @@ func TestATakenIndexIsNoTakenName(t *testing.T) {
 		for _, tt := range []struct {
 			index int
 			name  string
-			lost  bool
-		}{{index: 100, name: "c", lost: true}, {index: 101, name: "a", lost: false}} {
+			taken bool
+		}{{index: 100, name: "c", taken: true}, {index: 101, name: "a", taken: false}} {
 			err := c.addVethAt(tt.index, 0, veth{name: tt.name, peer: "d", mtu: 1500})
-			if !errors.Is(err, unix.EEXIST) || c.lost(tt.index, tt.name) != tt.lost {
-				t.Errorf("%s at %d: %v, lost %v", tt.name, tt.index, err, !tt.lost)
+			if !errors.Is(err, unix.EEXIST) || c.isIndexTaken(tt.index, tt.name) != tt.taken {
+				t.Errorf("%s at %d: %v, index taken %v", tt.name, tt.index, err, !tt.taken)
 			}
 		}
 		return nil

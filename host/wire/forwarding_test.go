@@ -38,15 +38,21 @@ func (b *bed) advertise(m *machine) {
 
 func advertisement(t testing.TB) []byte {
 	t.Helper()
-	eth := &layers.Ethernet{SrcMAC: mac(0xfd01), DstMAC: net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, EthernetType: layers.EthernetTypeIPv6}
-	ip := &layers.IPv6{Version: 6, HopLimit: 255, NextHeader: layers.IPProtocolICMPv6, SrcIP: net.ParseIP("fe80::fd01"), DstIP: net.ParseIP("ff02::1")}
+	eth := &layers.Ethernet{
+		SrcMAC: mac(0xfd01), DstMAC: net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, EthernetType: layers.EthernetTypeIPv6,
+	}
+	ip := &layers.IPv6{
+		Version: 6, HopLimit: 255, NextHeader: layers.IPProtocolICMPv6, SrcIP: net.ParseIP("fe80::fd01"),
+		DstIP: net.ParseIP("ff02::1"),
+	}
 	icmp := &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(layers.ICMPv6TypeRouterAdvertisement, 0)}
 	if err := icmp.SetNetworkLayerForChecksum(ip); err != nil {
 		t.Fatal(err)
 	}
 	frame := gopacket.NewSerializeBuffer()
 	options := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
-	if err := gopacket.SerializeLayers(frame, options, eth, ip, icmp, &layers.ICMPv6RouterAdvertisement{HopLimit: 64, RouterLifetime: 1800}); err != nil {
+	advertisement := &layers.ICMPv6RouterAdvertisement{HopLimit: 64, RouterLifetime: 1800}
+	if err := gopacket.SerializeLayers(frame, options, eth, ip, icmp, advertisement); err != nil {
 		t.Fatal(err)
 	}
 	return frame.Bytes()
