@@ -178,7 +178,7 @@ func TestAMemberHoldsItsPartAndFollowsItsPeers(t *testing.T) {
 	m := newHostA(t)
 	s := lab()
 	m.put(s, 0)
-	m.await("the link to a host that nobody knows to be the trouble", func(st slice.Status) bool {
+	m.await("the link to an unknown host to be the trouble", func(st slice.Status) bool {
 		here, away := st.Links[s.Links[0].Name], st.Links[s.Links[1].Name]
 		return len(st.Errors) == 1 && st.Nodes["h2"].Phase == slice.Running && here.Up && !away.Up
 	})

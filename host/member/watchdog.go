@@ -31,7 +31,7 @@ const (
 
 func fenceDir(stateDir string) string { return filepath.Join(stateDir, "fence") }
 
-// uptime counts the time that the machine was suspended, too. All processes agree on it, and nobody sets it.
+// uptime counts the time that the machine was suspended, too. All processes read the same, and it cannot be set.
 func uptime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

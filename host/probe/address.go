@@ -41,7 +41,8 @@ func (c Checker) source(from string, target netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// nodesOf names the nodes that have the addresses; an address of nobody stands for itself, a silent hop is "?".
+// nodesOf names the nodes that have the addresses; an address of no node stands for itself, a hop that does not answer
+// is "?".
 func (c Checker) nodesOf(hops []netip.Addr) []string {
 	owner := map[netip.Addr]string{}
 	for i := range c.Slice.Nodes {

@@ -31,7 +31,7 @@ type CaptureOptions struct {
 	Count   int                  // frames after which it ends; 0: no end
 	Promisc bool                 // frames for other stations too, on a LAN
 	Filter  []bpf.RawInstruction // what the kernel lets through; see CompileFilter
-	// Started is called once frames are being taken; nil: nobody wants to know.
+	// Started is called once frames are being captured; it may be nil.
 	Started func()
 }
 

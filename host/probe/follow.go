@@ -155,7 +155,7 @@ func (f *follower) lose(r int, why func() string) state {
 	return lost
 }
 
-// next finds who takes a packet that r sends over hop.
+// next finds the node that receives a packet that r sends over hop.
 func (f *follower) next(r int, hop Hop, want *wanted) (int, bool) {
 	if !hop.Via.IsValid() {
 		hop.Via = want.prefix.Addr()

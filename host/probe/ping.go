@@ -93,7 +93,7 @@ type request struct {
 	at     time.Time
 }
 
-// run sends rounds of requests until nobody owes a reply or ctx ends.
+// run sends rounds of requests until no reply is missing or ctx ends.
 func (p *pinger) run(ctx context.Context) {
 	p.answers = make(chan answer, 1024)
 	go p.socket.listen(p.answers)
@@ -144,7 +144,7 @@ func (p *pinger) sendRound(ctx context.Context) {
 	}
 }
 
-// receiveUntil takes answers until the time, or until nobody owes one.
+// receiveUntil takes answers until the time, or until none is missing.
 func (p *pinger) receiveUntil(ctx context.Context, until time.Time) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()

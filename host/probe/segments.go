@@ -15,7 +15,7 @@ type network struct {
 type member struct {
 	node  *slice.Node
 	table Table
-	next  map[Hop]int // routers alone: who takes a packet that is sent there
+	next  map[Hop]int // routers alone: the node that receives a packet that is sent there
 }
 
 // attachment is an interface of a node: the node's number and the interface's name.

@@ -46,7 +46,7 @@ type Route struct {
 	To       netip.Prefix `json:"to"`
 	Type     RouteType    `json:"type"`
 	Metric   uint32       `json:"metric,omitempty"`
-	Protocol string       `json:"protocol"` // who installed it, as in rtnetlink(7) and iproute2's rt_protos
+	Protocol string       `json:"protocol"` // that installed it, as in rtnetlink(7) and iproute2's rt_protos
 	Hops     []Hop        `json:"hops,omitempty"`
 }
 

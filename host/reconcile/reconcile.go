@@ -4,7 +4,7 @@
 //
 // A host is a set of resources. Each has a Key, a Digest of what it is made from, and the resources that it Needs:
 // they must be there before it is made, and it must be gone before they go. Some resources Fall with what they need:
-// the kernel removes a veth pair when a container's network namespace ends, so nobody has to.
+// the kernel removes a veth pair when a container's network namespace ends, so no action has to.
 //
 //	wanted ──┐
 //	         ├─ Plan ─> actions ─> Run (any order that the graph allows) ─> observe again ─> until Plan is empty

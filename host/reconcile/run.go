@@ -41,7 +41,7 @@ func Run(ctx context.Context, plan []Action, workers int, do func(context.Contex
 
 type runner struct {
 	plan []Action
-	next [][]int // by action: who waits for it
+	next [][]int // by action: those that wait for it
 
 	mu     sync.Mutex // guards all below
 	more   sync.Cond  // ready or left changed

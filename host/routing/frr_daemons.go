@@ -14,7 +14,7 @@ func frrDaemons(needs []string) []byte {
 		t.line("%s=yes", d)
 	}
 	if !slices.Contains(needs, "staticd") {
-		t.line("staticd=no") // FRR's default is yes; it is 3 MiB that nobody uses
+		t.line("staticd=no") // FRR's default is yes; it would use 3 MiB for nothing
 	}
 	for _, d := range append([]string{"zebra"}, needs...) {
 		t.line(`%s_options="-A 127.0.0.1"`, d)

@@ -42,7 +42,7 @@ var nodeDefaults = []struct {
 	}},
 	{"/proc/sys/net/ipv6/conf", []sysctl{
 		{"keep_addr_on_down", "1"},    // a link that goes down and up again has its addresses, as IPv4's always do
-		{"router_solicitations", "0"}, // nobody answers them; on a LAN of 500 hosts, they are a flood
+		{"router_solicitations", "0"}, // no router answers them; on a LAN of 500 hosts, they are a flood
 		{"accept_dad", "0"},           // addresses are usable at once: they come from one plan and cannot be doubles
 	}},
 }

@@ -33,7 +33,7 @@ func startWatch(ns *os.File, notify func()) (*watch, error) {
 }
 
 // WatchInterfaces calls changed when an interface of the machine has come, gone or changed, or its driver takes from
-// XDP what it did not, or no longer does. The machine's namespace is the thread's. Before Linux 6.3, nobody tells of
+// XDP what it did not, or no longer does. The machine's namespace is the thread's. Linux before 6.3 does not tell of
 // drivers.
 func WatchInterfaces(changed func()) (stop func() error, err error) {
 	ns, err := netns.Here()

@@ -37,7 +37,7 @@ var (
 type Config struct {
 	// StateDir must not be shared with another substrate.
 	StateDir string
-	// Deleted is called soon after devices have gone from the substrate, whoever deleted them. Nil: nobody asks.
+	// Deleted is called soon after devices were deleted from the substrate, by any process. It may be nil.
 	Deleted func()
 }
 

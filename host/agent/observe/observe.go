@@ -145,7 +145,7 @@ func (s *Snapshot) addPort(name string, p wire.PortState, nodes map[uint64]slive
 	})
 }
 
-// addPortWire adds what a port is joined to, and its queue. A port that has a carrier and nobody at the other end is
+// addPortWire adds what a port is joined to, and its queue. A port that has a carrier and no port at the other end is
 // what is left of a wire whose other port went: a broken wire, to be disconnected.
 func (s *Snapshot) addPortWire(name string, p wire.PortState, state wire.State) {
 	id := plan.SliceOf(name)
