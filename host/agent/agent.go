@@ -48,11 +48,11 @@ type Config struct {
 	Events   *events.Bus
 	Log      *slog.Logger
 	Cluster  *hosts.Membership // nil: this machine is alone
-	Consents hosts.Consents    // what slices may have of this machine, should it be in a cluster; nil: all they ask for
+	Consents hosts.Consents    // what slices may have of this machine in a cluster; nil: all they ask for
 
 	StateDir string   // of the watchdog
 	LogDir   string   // of the watchdog
-	Watchdog []string // command that calls member.RunWatchdog, to which the state directory is added; empty: there is none
+	Watchdog []string // command, with the state directory added, that calls member.RunWatchdog; empty: none
 }
 
 // Agent reconciles one host, and serves requests about its nodes. Its exported methods may be called from many
@@ -84,8 +84,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.machine = machine.New(cfg.Runtime, cfg.Platform, a.Wake)
 	a.fastPath = fastpath.New(cfg.Log, a.metrics.Differed)
 	a.inputs = inputs.New(inputs.Config{
-		Host: cfg.Host, Cluster: cfg.Cluster, Store: cfg.Store, Contact: contact, Consents: cfg.Consents, Log: cfg.Log,
-		Fenced: a.isFenced, Changes: a.resetFailures, Gone: a.forget,
+		Host: cfg.Host, Cluster: cfg.Cluster, Store: cfg.Store, Contact: contact, Consents: cfg.Consents,
+		Log: cfg.Log, Fenced: a.isFenced, Changes: a.resetFailures, Gone: a.forget,
 	})
 	a.reports = report.New(report.Config{
 		Host: cfg.Host, Alone: cfg.Cluster == nil, Store: cfg.Store, Contact: contact, Inputs: a.inputs,

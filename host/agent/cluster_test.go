@@ -63,14 +63,17 @@ func newHostA(t *testing.T) *hostA {
 func (m *hostA) newAgent(dir string, s store.ForAgent, log io.Writer) *Agent {
 	m.Helper()
 	state, logs := filepath.Join(dir, "run"), filepath.Join(dir, "log")
-	rt, err := sliver.New(m.Context(), sliver.Config{StateDir: state, LogDir: logs, BlobDir: filepath.Join(dir, "blobs")})
+	rt, err := sliver.New(m.Context(), sliver.Config{
+		StateDir: state, LogDir: logs, BlobDir: filepath.Join(dir, "blobs"),
+	})
 	if err != nil {
 		m.Fatal(err)
 	}
 	a, err := New(m.Context(), Config{
 		Host: "A", Runtime: rt, Platform: machine.Root{StateDir: state}, StateDir: state, LogDir: logs,
-		Store: s, Events: events.NewBus(10), Cluster: &hosts.Membership{Machine: "a", Address: plantest.Hosts["A"]},
-		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})),
+		Store: s, Events: events.NewBus(10),
+		Cluster: &hosts.Membership{Machine: "a", Address: plantest.Hosts["A"]},
+		Log:     slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	})
 	if err != nil {
 		m.Fatal(err)
@@ -92,7 +95,9 @@ func (m *hostA) run(a *Agent) (stop func()) {
 
 // sweep removes what a test that failed left.
 func (m *hostA) sweep(state string) {
-	rt, err := sliver.New(context.Background(), sliver.Config{StateDir: state, LogDir: m.TempDir(), BlobDir: m.TempDir()})
+	rt, err := sliver.New(context.Background(), sliver.Config{
+		StateDir: state, LogDir: m.TempDir(), BlobDir: m.TempDir(),
+	})
 	if err != nil {
 		m.Error(err)
 		return
@@ -225,7 +230,8 @@ func TestANodeMovesOnceItsOldHostHasLetGo(t *testing.T) {
 		}
 		return err
 	}, time.Minute, "A to report that it has let go of h2")
-	if _, err := m.agent.machine.Runtime.Observe(sliver.ID{Slice: 1, Node: "h2"}); !errors.Is(err, sliver.ErrNotFound) {
+	h2 := sliver.ID{Slice: 1, Node: "h2"}
+	if _, err := m.agent.machine.Runtime.Observe(h2); !errors.Is(err, sliver.ErrNotFound) {
 		t.Errorf("h2 is still here: %v", err)
 	}
 	if m.pid("h3") != 0 {

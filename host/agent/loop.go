@@ -36,7 +36,8 @@ func (a *Agent) passes(ctx context.Context) {
 
 // pass observes the host, plans, and acts on the difference. It returns when the next pass is due at the latest.
 func (a *Agent) pass(ctx context.Context) time.Duration {
-	running, cancel := a.interruptible(ctx) // before the inputs are read: a later change ends what is planned for them
+	// Before the inputs are read: a later change ends what is planned for them.
+	running, cancel := a.interruptible(ctx)
 	defer cancel()
 	seen, err := observe.Read(ctx, a.machine, a.driver.Areas())
 	if err != nil {
@@ -90,7 +91,8 @@ func (a *Agent) plan(p report.Pass) (actions []reconcile.Action, err error) {
 	}
 	a.failures.Retain(func(k reconcile.Key) bool { return p.Want.Has(k) || p.Seen.Whole[k] })
 	p.Actions, err = reconcile.Plan(p.Want.Resources, p.Seen.Resources, func(k reconcile.Key) bool {
-		return p.Broken[k.Slice] != nil || a.failures.Holds(k, p.Now) // of a slice that makes no sense, all stays as it is
+		// Of a slice that makes no sense, all stays as it is.
+		return p.Broken[k.Slice] != nil || a.failures.Holds(k, p.Now)
 	})
 	if err == nil {
 		a.reports.Begin(p)

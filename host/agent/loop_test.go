@@ -152,7 +152,10 @@ func (l *loop) check(t require) {
 				continue
 			}
 			slivers++
-			state := map[bool]sliver.State{false: sliver.Running, true: sliver.Paused}[power == slice.PowerFrozen]
+			state := sliver.Running
+			if power == slice.PowerFrozen {
+				state = sliver.Paused
+			}
 			if s := l.slivers[sliver.ID{Slice: w.Spec.ID, Node: n.Name}]; s == nil || s.State != state {
 				t.Fatalf("%s of %s is %+v, want it %s", n.Name, w.Spec.Name, s, state)
 			}
@@ -293,7 +296,8 @@ func TestLoopAdoptsWhatIsThere(t *testing.T) {
 		l.restart(t)
 		var touched []string
 		l.fate = func(step string) outcome {
-			if step != "prepare slice" { // an area is prepared anew by each agent: its files may be those of another version
+			// An area is prepared anew by each agent: its files may be those of another version.
+			if step != "prepare slice" {
 				touched = append(touched, step)
 			}
 			return succeeds

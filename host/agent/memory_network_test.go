@@ -81,14 +81,17 @@ func (n *memoryNetwork) DeleteSlice(_ context.Context, id uint16) error {
 			}
 		}
 		maps.DeleteFunc(n.state.Cables, func(name string, _ wire.CableState) bool { return isOf(name, prefix) })
-		maps.DeleteFunc(n.state.Switches, func(name string, _ wire.SwitchState) bool { return isOf(name, prefix) })
+		maps.DeleteFunc(n.state.Switches, func(name string, _ wire.SwitchState) bool {
+			return isOf(name, prefix)
+		})
 		return nil
 	}, nil)
 }
 
 // isOf reports whether a device's name is a slice's prefix and a letter and more.
 func isOf(name, prefix string) bool {
-	return len(name) > len(prefix) && name[:len(prefix)] == prefix && (name[len(prefix)] < '0' || name[len(prefix)] > '9')
+	return len(name) > len(prefix) && name[:len(prefix)] == prefix &&
+		(name[len(prefix)] < '0' || name[len(prefix)] > '9')
 }
 
 // port changes a port that must be there.
@@ -170,7 +173,9 @@ func (n *memoryNetwork) AddCable(_ context.Context, c wire.Cable) error {
 			if _, there := n.state.Switches[end.Switch]; !there {
 				return fmt.Errorf("add cable to %s: %w", end.Switch, wire.ErrNoDevice)
 			}
-			n.state.Cables[end.Name] = wire.CableState{Owner: c.Owner, Up: true, Peer: c.Ends[1-i].Name, Switch: end.Switch}
+			n.state.Cables[end.Name] = wire.CableState{
+				Owner: c.Owner, Up: true, Peer: c.Ends[1-i].Name, Switch: end.Switch,
+			}
 		}
 		return nil
 	}, nil)

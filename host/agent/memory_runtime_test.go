@@ -59,7 +59,8 @@ func (m *memoryMachine) Fetch(context.Context, sliver.Spec) error { return nil }
 func (m *memoryMachine) Create(_ context.Context, s sliver.Spec) (pid int, err error) {
 	add := func(state sliver.State) error {
 		if !m.areas[s.Slice] || m.slivers[s.ID] != nil {
-			return m.violated("sliver %v is made: area %v, sliver %v", s.ID, m.areas[s.Slice], m.slivers[s.ID])
+			return m.violated("sliver %v is made: area %v, sliver %v", s.ID, m.areas[s.Slice],
+				m.slivers[s.ID])
 		}
 		m.pids++
 		notes := maps.Clone(s.Notes)

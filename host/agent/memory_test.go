@@ -41,7 +41,8 @@ func newMemoryMachine() *memoryMachine {
 		pids: 1000, areas: map[uint16]bool{}, slivers: map[sliver.ID]*sliver.Observed{},
 		exits: make(chan sliver.ID, 100),
 		state: wire.State{
-			Ports: map[string]wire.PortState{}, Cables: map[string]wire.CableState{}, Switches: map[string]wire.SwitchState{},
+			Ports: map[string]wire.PortState{}, Cables: map[string]wire.CableState{},
+			Switches: map[string]wire.SwitchState{},
 		},
 	}
 }
@@ -78,7 +79,8 @@ func (m *memoryMachine) violated(format string, args ...any) error {
 func (m *memoryMachine) isEmpty() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !m.present && len(m.areas)+len(m.slivers)+len(m.state.Ports)+len(m.state.Cables)+len(m.state.Switches) == 0
+	return !m.present &&
+		len(m.areas)+len(m.slivers)+len(m.state.Ports)+len(m.state.Cables)+len(m.state.Switches) == 0
 }
 
 // kill ends the first process of a sliver: its network namespace goes, and with it the node's interfaces.

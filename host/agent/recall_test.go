@@ -44,7 +44,8 @@ func newDependent(t *testing.T) *dependent {
 	d.server = store.Config{
 		Dir: filepath.Join(dir, "etcd"), LogFile: filepath.Join(dir, "etcd.log"),
 		Cluster: &store.ClusterConfig{
-			Name: "S", Identity: d.identity("S", pki.Server), ListenClient: freePort(t), ListenPeer: freePort(t),
+			Name: "S", Identity: d.identity("S", pki.Server), ListenClient: freePort(t),
+			ListenPeer: freePort(t),
 		},
 	}
 	t.Cleanup(func() { d.sweep(filepath.Join(dir, "run")) })

@@ -19,7 +19,7 @@ import (
 const (
 	announceEvery = 3 * time.Second        // between looks whether the host is still as it was described
 	announceAfter = 100 * time.Millisecond // after an interface changed: changes come in numbers
-	announceApart = time.Second            // between two looks: interfaces of containers, say, may change all the time
+	announceApart = time.Second            // between two looks: interfaces of containers may change all the time
 )
 
 // Config is what a Host needs.
@@ -29,12 +29,12 @@ type Config struct {
 	Log     *slog.Logger
 	Events  *events.Bus
 
-	Terms      func() *hosts.Terms                                 // what its root grants to slices; nil: all they ask for
+	Terms      func() *hosts.Terms                                 // grants of its root to slices; nil: of all
 	Features   func() []string                                     // hosts.FeatureNetem, ...
 	Interfaces func() ([]hosts.Underlay, error)                    // the machine's
 	Watch      func(changed func()) (stop func() error, err error) // calls changed whenever one of them changes
 	Tunnels    func() Tunnels                                      // nil: there is no network now
-	Changed    func()                                              // other interfaces carry tunnels: Underlay.Open is due
+	Changed    func()                                              // Underlay.Open is due
 }
 
 // Host describes one host to the cluster.

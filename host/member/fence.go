@@ -31,13 +31,13 @@ const (
 // Lease is what the fence needs of a store.Lease.
 type Lease interface {
 	Deadline() time.Time   // when it ends, unless it is renewed before
-	Lost() <-chan struct{} // closed when it is lost, perhaps before the deadline; another channel when it is held again
+	Lost() <-chan struct{} // closed when it is lost, perhaps early; another channel when it is held again
 }
 
 // FenceActions are what the fence does to its host.
 type FenceActions struct {
 	End     func(context.Context)       // ends the nodes that may start elsewhere, at once
-	Reload  func(context.Context) error // reads anew what is wanted; an answer of a server that was cut off is an error
+	Reload  func(context.Context) error // reads anew what is wanted; fails at a server that is cut off
 	Changed func()                      // the fence was closed or opened
 }
 

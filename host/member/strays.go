@@ -50,7 +50,8 @@ func (s *strays) describe(h *hosts.Host, count uint64, now time.Time) {
 	}
 	switch {
 	case s.active && !before:
-		s.log.Warn("packets of tunnels are kept back: the machine's routes lead them out by no interface of the underlay")
+		s.log.Warn("packets of tunnels are kept back: " +
+			"the machine's routes lead them out by no interface of the underlay")
 		s.events.Publish(events.Event{Kind: HostTrouble, Message: "host " + h.Name + ": " + h.Trouble})
 	case before && !s.active:
 		s.log.Info("no packets of tunnels are kept back any more")

@@ -16,7 +16,8 @@ import (
 func TestPathsAreSurveyed(t *testing.T) {
 	at := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, n}) }
 	peers := map[string]netip.Addr{
-		"B": at(2), "C": at(3), "D": at(4), "same": at(1), "nowhere": {}, "other family": netip.MustParseAddr("2001:db8::1"),
+		"B": at(2), "C": at(3), "D": at(4), "same": at(1), "nowhere": {},
+		"other family": netip.MustParseAddr("2001:db8::1"),
 	}
 	ask := func(_, peer netip.Addr) (int, error) {
 		switch peer {
@@ -73,10 +74,12 @@ func TestMorePassesOnlyAfterSeveralSurveys(t *testing.T) {
 		"more":            {[]int{1400, 1500, 1500, 1500, 1500}, []int{1400, 1400, 1400, 1500, 1500}},
 		"more and more":   {[]int{1400, 1450, 1480, 1500, 1500}, []int{1400, 1400, 1400, 1500, 1500}},
 		"twice more": {
-			[]int{1300, 1400, 1400, 1400, 1500, 1500, 1500}, []int{1300, 1300, 1300, 1400, 1400, 1400, 1500},
+			[]int{1300, 1400, 1400, 1400, 1500, 1500, 1500},
+			[]int{1300, 1300, 1300, 1400, 1400, 1400, 1500},
 		},
 		"gone, and there again": {
-			[]int{1400, 1500, 1500, 0, 1450, 1500, 1500, 1500}, []int{1400, 1400, 1400, 0, 1450, 1450, 1450, 1500},
+			[]int{1400, 1500, 1500, 0, 1450, 1500, 1500, 1500},
+			[]int{1400, 1400, 1400, 0, 1450, 1450, 1450, 1500},
 		},
 		"gone for good": {[]int{1400, 1500, 0, 0}, []int{1400, 1400, 0, 0}},
 	} {

@@ -156,7 +156,9 @@ func isBound(c *hosts.Membership, underlays []hosts.Underlay) bool {
 // underlaysOf picks a member's underlays out of a machine's interfaces.
 func underlaysOf(c *hosts.Membership, all []hosts.Underlay) []hosts.Underlay {
 	isMain := func(u hosts.Underlay) bool {
-		return slices.ContainsFunc(u.Addresses, func(p netip.Prefix) bool { return p.Addr() == c.Address.Unmap() })
+		return slices.ContainsFunc(u.Addresses, func(p netip.Prefix) bool {
+			return p.Addr() == c.Address.Unmap()
+		})
 	}
 	var picked []hosts.Underlay
 	for _, u := range all {
@@ -166,7 +168,9 @@ func underlaysOf(c *hosts.Membership, all []hosts.Underlay) []hosts.Underlay {
 	}
 	for _, name := range c.Interfaces {
 		if !slices.ContainsFunc(picked, func(u hosts.Underlay) bool { return u.Name == name }) {
-			picked = append(picked, hosts.Underlay{Name: name, XDP: "none: the interface is absent, down or has no address"})
+			picked = append(picked, hosts.Underlay{
+				Name: name, XDP: "none: the interface is absent, down or has no address",
+			})
 		}
 	}
 	if len(picked) == 0 {

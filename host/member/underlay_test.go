@@ -43,7 +43,8 @@ func TestUnderlaysAreThoseOfTheMembership(t *testing.T) {
 		return u
 	}
 	all := []hosts.Underlay{
-		at("eth0", "192.0.2.1/24"), at("eth1", "198.51.100.1/24", "2001:db8::1/64"), at("wg0", "203.0.113.1/24"),
+		at("eth0", "192.0.2.1/24"), at("eth1", "198.51.100.1/24", "2001:db8::1/64"),
+		at("wg0", "203.0.113.1/24"),
 	}
 	address := netip.MustParseAddr("198.51.100.1")
 	for name, c := range map[string]struct {
@@ -52,10 +53,12 @@ func TestUnderlaysAreThoseOfTheMembership(t *testing.T) {
 	}{
 		"the one with the address": {hosts.Membership{Address: address}, []string{"eth1"}},
 		"it comes first": {
-			hosts.Membership{Address: address, Interfaces: []string{"eth0", "eth1"}}, []string{"eth1", "eth0"},
+			hosts.Membership{Address: address, Interfaces: []string{"eth0", "eth1"}},
+			[]string{"eth1", "eth0"},
 		},
 		"one that is not there": {
-			hosts.Membership{Address: address, Interfaces: []string{"eth9", "eth1"}}, []string{"eth1", "eth9"},
+			hosts.Membership{Address: address, Interfaces: []string{"eth9", "eth1"}},
+			[]string{"eth1", "eth9"},
 		},
 		"nobody has the address": {hosts.Membership{Address: netip.MustParseAddr("192.0.2.77")}, []string{noUnderlay}},
 		"as IPv4 mapped into IPv6": {
@@ -66,7 +69,8 @@ func TestUnderlaysAreThoseOfTheMembership(t *testing.T) {
 		var got []string
 		for _, u := range underlaysOf(&c.member, all) {
 			got = append(got, u.Name)
-			if missing := !strings.HasPrefix(u.XDP, "native"); missing != (u.Name == "eth9" || u.Name == noUnderlay) {
+			missing := !strings.HasPrefix(u.XDP, "native")
+			if missing != (u.Name == "eth9" || u.Name == noUnderlay) {
 				t.Errorf("%s: %s: XDP is %q", name, u.Name, u.XDP)
 			}
 		}
@@ -121,7 +125,8 @@ func TestPacketsThatAreKeptBackAreReportedOnce(t *testing.T) {
 	} {
 		h := hosts.Host{Name: "h1", Underlays: []hosts.Underlay{{Name: "wg0"}}}
 		watch.describe(&h, c.count, start.Add(time.Duration(c.after)*time.Second))
-		if have := h.Trouble; (have != "") != c.want || c.want && !strings.Contains(have, "by another interface than wg0") {
+		if have := h.Trouble; (have != "") != c.want ||
+			c.want && !strings.Contains(have, "by another interface than wg0") {
 			t.Errorf("after %d s, %d packets: %q", c.after, c.count, have)
 		}
 	}

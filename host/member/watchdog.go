@@ -93,7 +93,8 @@ func (w *Watchdog) Call() error {
 		return err
 	}
 	defer free.Close()
-	cmd := exec.CommandContext(context.Background(), w.Command[0], append(slices.Clone(w.Command[1:]), w.StateDir)...)
+	cmd := exec.CommandContext(context.Background(), w.Command[0],
+		append(slices.Clone(w.Command[1:]), w.StateDir)...)
 	cmd.Args[0] = "pergola"
 	cmd.Dir, cmd.ExtraFiles = "/", []*os.File{free} // with the lock
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -169,7 +170,8 @@ func RunWatchdog(ctx context.Context, stateDir string, nodes Marked, log *slog.L
 		default:
 			ended, err := nodes.End()
 			if news := unended.Set(err) && err != nil; ended > 0 || news {
-				log.Warn("nodes that may start elsewhere are ended here: nobody renews this host's lease",
+				log.Warn("nodes that may start elsewhere are ended here: "+
+					"this host's lease is not renewed",
 					"nodes", ended, "error", err)
 			}
 		}

@@ -190,7 +190,8 @@ func TestTheWatchdogLogsOnceWhatItCannotRead(t *testing.T) {
 			t.Helper()
 			dir := filepath.Join(state, "slices", "1", "nodes", node)
 			file := filepath.Join(dir, "sliver.json")
-			if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(file, []byte(text), 0o600))
+			if err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -30,7 +30,9 @@ func (b *builder) sliverSpec(n *slice.Node, command []string) Sliver {
 
 // networkOf gives what is configured within a node's network namespace.
 func networkOf(n *slice.Node) NodeNet {
-	net := NodeNet{Router: n.Kind == slice.Router, Sysctls: sysctls(n, true), Loopbacks: n.Loopbacks, Routes: n.Routes}
+	net := NodeNet{
+		Router: n.Kind == slice.Router, Sysctls: sysctls(n, true), Loopbacks: n.Loopbacks, Routes: n.Routes,
+	}
 	for _, i := range n.Interfaces {
 		net.Interfaces = append(net.Interfaces, NodeInterface{Name: i.Name, Addresses: i.Addresses})
 	}
@@ -69,7 +71,8 @@ func hostsFile(s *slice.Slice) []byte {
 func Digest(values ...any) string {
 	h := sha256.New()
 	if err := json.NewEncoder(h).Encode(values); err != nil {
-		panic(fmt.Sprintf("plan: digest of %T: %v", values, err)) // a programming error: a value that JSON cannot show
+		// A programming error: a value that JSON cannot show.
+		panic(fmt.Sprintf("plan: digest of %T: %v", values, err))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }

@@ -29,14 +29,17 @@ func (b *builder) divide(g segment) {
 	if len(g.plugged)+len(g.hosts) <= bridgePorts {
 		return
 	}
-	slices.SortFunc(g.plugged, func(x, y string) int { return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)) })
+	slices.SortFunc(g.plugged, func(x, y string) int {
+		return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
+	})
 	for i, chunk := range slices.Collect(slices.Chunk(g.plugged, bridgePorts)) {
 		part := fmt.Sprint(g.device, " ", i)
 		outer := switchDevice(b.Spec.ID, part)
 		k := b.bridge(outer, g.owner)
 		end := fmt.Sprintf("s%dx%s", b.Spec.ID, hash(part)[:7])
 		c := NewCable(Cable{
-			A: end + "i", BridgeA: g.device, B: end + "o", BridgeB: outer, Owner: b.Spec.Name + "/" + g.owner, MTU: g.mtu,
+			A: end + "i", BridgeA: g.device, B: end + "o", BridgeB: outer,
+			Owner: b.Spec.Name + "/" + g.owner, MTU: g.mtu,
 		})
 		b.addWire(nil, c, reconcile.FallsWithAny, nil, b.key(KindSwitch, g.device), k)
 		for _, device := range chunk {

@@ -18,7 +18,8 @@ func (p Place) Refuses(name string, n *slice.Node) string {
 	for _, h := range n.Holds() {
 		if _, ok := p.Terms.Covers(name, h); !ok {
 			return fmt.Sprintf("host %s does not let it have %s: %s (if it had it before: apply it again; "+
-				"from before an upgrade, nobody's consent is known)", p.Host, h, hosts.Advice(p.Host, h))
+				"from before an upgrade, nobody's consent is known)",
+				p.Host, h, hosts.Advice(p.Host, h))
 		}
 	}
 	return ""

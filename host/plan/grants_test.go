@@ -36,12 +36,13 @@ func TestAHostMakesNoNodeThatWantsMoreThanItAllows(t *testing.T) {
 	if !maps.Equal(spec.Beneath, map[string]string{"/srv/labs/x": "/srv/labs"}) {
 		t.Errorf("h1 is bound to %v", spec.Beneath)
 	}
+	const again = "from before an upgrade, nobody's consent is known)"
 	want := []string{
-		"node h2: host A does not let it have / (to read): apply the slice on A itself, as root, or start Pergola there " +
-			"with --host-paths / (if it had it before: apply it again; from before an upgrade, nobody's consent is known)",
-		"node u1: host A does not let it have its network (kind: uplink): apply the slice on A itself, as root, or " +
-			"start Pergola there with --host-network (if it had it before: apply it again; from before an upgrade, " +
-			"nobody's consent is known)",
+		"node h2: host A does not let it have / (to read): apply the slice on A itself, as root, or start " +
+			"Pergola there with --host-paths / (if it had it before: apply it again; " + again,
+		"node u1: host A does not let it have its network (kind: uplink): apply the slice on A itself, " +
+			"as root, or start Pergola there with --host-network " +
+			"(if it had it before: apply it again; " + again,
 	}
 	if got := at.Refusals(s); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("says %q", got)
@@ -57,7 +58,8 @@ func TestAHostMakesNoNodeThatWantsMoreThanItAllows(t *testing.T) {
 		if got := strings.Join(w.names(KindSliver), " "); got != "h1 h2 h3" || len(p.Refusals(s)) > 0 {
 			t.Errorf("%s: slivers of %s, %v", name, got, p.Refusals(s))
 		}
-		if spec := w.details[reconcile.Key{Kind: KindSliver, Slice: 7, Name: "h1"}].(Sliver); len(spec.Beneath) > 0 {
+		h1 := reconcile.Key{Kind: KindSliver, Slice: 7, Name: "h1"}
+		if spec := w.details[h1].(Sliver); len(spec.Beneath) > 0 {
 			t.Errorf("%s: h1 is bound to %v", name, spec.Beneath)
 		}
 	}

@@ -15,7 +15,7 @@ type Place struct {
 	Joined   bool                  // a cluster that began elsewhere: a node without a host is another host's
 	Address  netip.Addr            // of its ends of tunnels
 	Peers    map[string]netip.Addr // of the other hosts' ends, by host
-	PathMTUs map[string]int        // bytes of an IP packet that pass to other hosts, by host, as far as they reported it
+	PathMTUs map[string]int        // bytes of an IP packet that pass to other hosts, by host, as far as known
 	Fenced   bool                  // may not have nodes that are rescheduled when the host is lost
 	Terms    *hosts.Terms          // what its root grants to slices; nil: whatever they ask for
 }

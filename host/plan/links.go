@@ -138,7 +138,8 @@ func (b *builder) plug(l *slice.Link, e slice.End, device string, from side) {
 			B: from.port, BridgeB: b.room(device, from.port),
 			Owner: b.Spec.Name + "/" + l.Name, MTU: b.nodes[e.Node].Interface(e.Interface).MTU,
 		})
-		b.addWire(of, c, reconcile.FallsWithAny, nil, b.key(KindSwitch, c.BridgeA), b.key(KindSwitch, c.BridgeB))
+		b.addWire(of, c, reconcile.FallsWithAny, nil, b.key(KindSwitch, c.BridgeA),
+			b.key(KindSwitch, c.BridgeB))
 		other := wiring.End{Port: from.port, MTU: c.MTU, Shape: from.shape.Unclassified()}
 		b.addQueue(c, wiring.Link{A: b.end(e), B: other, Cable: true})
 		return
@@ -146,7 +147,8 @@ func (b *builder) plug(l *slice.Link, e slice.End, device string, from side) {
 	p := Plug{b.port(e), b.room(device, b.port(e))}
 	b.addWire(of, p, reconcile.FallsWithAny, []string{e.Node}, b.key(KindPort, p.Port), b.key(KindSwitch, p.Bridge))
 	w := wiring.Link{
-		A: b.end(e), B: wiring.End{Shape: from.shape.Unclassified()}, Switch: p.Bridge, Reinject: b.isWalked(e.Node),
+		A: b.end(e), B: wiring.End{Shape: from.shape.Unclassified()}, Switch: p.Bridge,
+		Reinject: b.isWalked(e.Node),
 	}
 	b.addQueue(p, w, b.key(KindPort, p.Port))
 }
@@ -169,8 +171,8 @@ func (b *builder) addQueue(over Wire, l wiring.Link, needs ...reconcile.Key) {
 		return
 	}
 	b.add(reconcile.Resource{
-		Key: b.key(KindQueue, over.Name()), Digest: l.Layout().Digest(), Amend: true, Falls: reconcile.FallsWithAny,
-		Needs: append(needs, b.key(KindWire, over.Name())),
+		Key: b.key(KindQueue, over.Name()), Digest: l.Layout().Digest(), Amend: true,
+		Falls: reconcile.FallsWithAny, Needs: append(needs, b.key(KindWire, over.Name())),
 	}, l)
 }
 

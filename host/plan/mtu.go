@@ -51,9 +51,12 @@ func (y *Layout) Misfits(s *slice.Slice) (all []string) {
 		for _, l := range seg.Links {
 			for _, e := range l.Ends {
 				n := y.nodes[e.Node]
-				if i := n.Interface(e.Interface); n.Kind != slice.Switch && y.Owns(n) && i.FixedMTU && i.MTU > passes-overhead {
-					all = append(all, fmt.Sprintf("link %s: %s has mtu %d, which does not fit any more: "+
-						"to host %s packets of %d bytes pass, of which the tunnel takes %d: write mtu: %d, or no mtu",
+				if i := n.Interface(e.Interface); n.Kind != slice.Switch && y.Owns(n) && i.FixedMTU &&
+					i.MTU > passes-overhead {
+					all = append(all, fmt.Sprintf(
+						"link %s: %s has mtu %d, which does not fit any more: "+
+							"to host %s packets of %d bytes pass, "+
+							"of which the tunnel takes %d: write mtu: %d, or no mtu",
 						l.Name, e, i.MTU, to, passes, overhead, passes-overhead))
 				}
 			}

@@ -26,7 +26,7 @@ type Input struct {
 	Ended     map[string]bool   // nodes whose first process ended and whose restart policy leaves them so
 	Booted    map[string]bool   // nodes whose exec lines were begun
 	Awaited   map[string]string // by node: the host that may still run it, though it was moved here
-	Corrupt   error             // the slice cannot be read: Spec has a name and an id alone, and what runs stays as it is
+	Corrupt   error             // the slice cannot be read: Spec has its name and id alone, and what runs stays
 }
 
 // Barred says why a node that is to run at a place may not, yet; empty where it may.
@@ -118,14 +118,16 @@ func (w *Wanted) addSlice(one Input, at Place) error {
 	s := one.Spec
 	b := builder{
 		Wanted: w, Input: one, Layout: NewLayout(s, at), area: reconcile.Key{Kind: KindArea, Slice: s.ID},
-		routing: routing.NewRenderer(s), wires: make(map[string][]reconcile.Key), rooms: make(map[string]string),
+		routing: routing.NewRenderer(s), wires: make(map[string][]reconcile.Key),
+		rooms: make(map[string]string),
 	}
 	w.layouts[s.ID] = b.Layout
 	if !b.Holds() {
 		return nil
 	}
 	area := Area{Name: s.Name, Hosts: hostsFile(s)}
-	w.add(reconcile.Resource{Key: b.area, Digest: area.Digest(), Amend: true, Needs: []reconcile.Key{HostNetKey}}, area)
+	w.add(reconcile.Resource{Key: b.area, Digest: area.Digest(), Amend: true, Needs: []reconcile.Key{HostNetKey}},
+		area)
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.Kind == slice.Switch && b.isOn(n.Name) {
 			b.addSwitch(n)
@@ -198,8 +200,8 @@ func (b *builder) addNode(n *slice.Node) error {
 func (b *builder) addPorts(n *slice.Node, sliverKey reconcile.Key) (keys []reconcile.Key) {
 	for i := range n.Interfaces {
 		p := Port{
-			Device: slice.PortName(b.Spec.ID, n.Interfaces[i].Port), Node: n.Name, Uplink: n.Kind == slice.Uplink,
-			Interface: &n.Interfaces[i],
+			Device: slice.PortName(b.Spec.ID, n.Interfaces[i].Port), Node: n.Name,
+			Uplink: n.Kind == slice.Uplink, Interface: &n.Interfaces[i],
 		}
 		base := sliverKey
 		if p.Uplink {
@@ -222,7 +224,8 @@ func (b *builder) addProcess(n *slice.Node, sliverKey reconcile.Key, ports []rec
 	if n.Routing != nil {
 		k := b.key(KindConfig, n.Name)
 		b.add(reconcile.Resource{
-			Key: k, Digest: Digest(rendered.Files), Needs: needs, Amend: true, Falls: reconcile.FallsWithAny,
+			Key: k, Digest: Digest(rendered.Files), Needs: needs, Amend: true,
+			Falls: reconcile.FallsWithAny,
 		}, rendered)
 		needs = append(needs, k)
 	}
@@ -230,11 +233,13 @@ func (b *builder) addProcess(n *slice.Node, sliverKey reconcile.Key, ports []rec
 	after := slices.Concat([]reconcile.Key{b.key(KindNodeNet, n.Name)}, ports, b.wires[n.Name])
 	p := b.key(KindProcess, n.Name)
 	b.add(reconcile.Resource{
-		Key: p, Digest: Process{frozen}.Digest(), Amend: true, Needs: needs, After: after, Falls: reconcile.FallsWithAny,
+		Key: p, Digest: Process{frozen}.Digest(), Amend: true, Needs: needs, After: after,
+		Falls: reconcile.FallsWithAny,
 	}, Process{frozen})
 	if len(n.Exec) > 0 && (!frozen || b.Booted[n.Name]) {
 		b.add(reconcile.Resource{
-			Key: b.key(KindBoot, n.Name), Digest: Booted, Needs: []reconcile.Key{sliverKey, p}, Falls: reconcile.FallsWithAny,
+			Key: b.key(KindBoot, n.Name), Digest: Booted, Needs: []reconcile.Key{sliverKey, p},
+			Falls: reconcile.FallsWithAny,
 		}, Boot{n.Exec})
 	}
 }

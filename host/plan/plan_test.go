@@ -73,7 +73,9 @@ func TestALinkThatIsDownHasPortsAndNoWire(t *testing.T) {
 
 func TestANodeThatIsOffLeavesItsNeighboursPort(t *testing.T) {
 	s := plantest.Slice(1, []string{"h1", "h2"}, []string{"h2", "h3"})
-	w := mustWant(t, Input{Spec: s, Overrides: slice.Overrides{Power: map[string]slice.Power{"h1": slice.PowerOff}}})
+	w := mustWant(t, Input{
+		Spec: s, Overrides: slice.Overrides{Power: map[string]slice.Power{"h1": slice.PowerOff}},
+	})
 	want := []string{"h2", "h3", "s1p2", "s1p3", "s1p3=s1p4", "s1p4"}
 	if got := w.names(KindPort, KindWire, KindSliver); !slices.Equal(got, want) {
 		t.Errorf("wants %v", got)
@@ -99,7 +101,9 @@ func TestExecLinesRunOnceAcrossAPause(t *testing.T) {
 func TestOnlySysctlsOfTheNetworkChangeWhileANodeRuns(t *testing.T) {
 	s := plantest.Slice(1, []string{"h1", "h2"})
 	before := mustWant(t, Input{Spec: s})
-	for key, kind := range map[string]reconcile.Kind{"net.ipv4.ip_forward": KindNodeNet, "kernel.msgmax": KindSliver} {
+	for key, kind := range map[string]reconcile.Kind{
+		"net.ipv4.ip_forward": KindNodeNet, "kernel.msgmax": KindSliver,
+	} {
 		s.Nodes[0].Sysctls = map[string]string{key: "1"}
 		after := mustWant(t, Input{Spec: s})
 		for i, r := range before.Resources {
@@ -165,7 +169,9 @@ func drawNetwork(t *rapid.T, id uint16) Input {
 	}
 	for _, l := range s.Links {
 		w.Overrides.Down[l.Name] = rapid.IntRange(0, 3).Draw(t, "down") == 0
-		w.Overrides.Shapes[l.Ends[0].String()] = slice.Shape{Rate: rapid.SampledFrom([]unit.Rate{0, 1e6}).Draw(t, "rate")}
+		w.Overrides.Shapes[l.Ends[0].String()] = slice.Shape{
+			Rate: rapid.SampledFrom([]unit.Rate{0, 1e6}).Draw(t, "rate"),
+		}
 	}
 	return w
 }
@@ -197,7 +203,9 @@ func TestWhatIsWantedCanAlwaysBePlannedAndIsThenLeftAlone(t *testing.T) {
 			if NoteOf[r.Key.Kind] != "" && r.Digest == "" {
 				t.Fatalf("%v: without a digest, its note says that it is not there", r.Key)
 			}
-			all = append(all, reconcile.Observed{Key: r.Key, Digest: r.Digest, Needs: r.Needs, Falls: r.Falls})
+			all = append(all, reconcile.Observed{
+				Key: r.Key, Digest: r.Digest, Needs: r.Needs, Falls: r.Falls,
+			})
 		}
 		if plan, _ = reconcile.Plan(w.Resources, all, nil); len(plan) != 0 {
 			t.Fatalf("plan %v for what is as wanted", plan)
@@ -228,7 +236,9 @@ func TestASliceThatMakesNoSenseLeavesTheOthersAlone(t *testing.T) {
 }
 
 func TestDeviceNamesFitTheKernel(t *testing.T) {
-	for _, name := range []string{switchDevice(slice.MaxID, "a"), slice.PortName(slice.MaxID, slice.MaxInterfaces) + "q"} {
+	for _, name := range []string{
+		switchDevice(slice.MaxID, "a"), slice.PortName(slice.MaxID, slice.MaxInterfaces) + "q",
+	} {
 		if len(name) > 15 {
 			t.Errorf("%q has %d bytes", name, len(name))
 		}
@@ -240,7 +250,9 @@ func TestDeviceNamesFitTheKernel(t *testing.T) {
 
 func TestHostsFileNamesEveryNodeByBothFamilies(t *testing.T) {
 	s := plantest.Slice(1, []string{"h1", "h2"})
-	s.Nodes[0].Loopbacks = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("2001:db8::1/128")}
+	s.Nodes[0].Loopbacks = []netip.Prefix{
+		netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("2001:db8::1/128"),
+	}
 	for _, line := range []string{"192.0.2.1\th1\n", "2001:db8::1\th1\n", "127.0.0.1\tlocalhost\n"} {
 		if !strings.Contains(string(hostsFile(s)), line) {
 			t.Errorf("no line %q in\n%s", line, hostsFile(s))

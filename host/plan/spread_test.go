@@ -86,7 +86,9 @@ func TestEachHostHoldsItsPart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := make(map[string][]string)
-			for host, w := range wantedBy(t, Input{Spec: plantest.Spread(plantest.Slice(7, c.links...), c.hosts)}) {
+			for host, w := range wantedBy(t, Input{
+				Spec: plantest.Spread(plantest.Slice(7, c.links...), c.hosts),
+			}) {
 				if wires := w.names(KindWire); wires != nil {
 					got[host] = wires
 				}
@@ -137,7 +139,8 @@ func TestATunnelThatCannotBeIsTheLinksTroubleAlone(t *testing.T) {
 			Host: "A", Address: plantest.Hosts["A"], Peers: map[string]netip.Addr{"C": plantest.Hosts["C"]},
 		},
 		"has not said where": {
-			Host: "A", Address: plantest.Hosts["A"], Peers: map[string]netip.Addr{"B": {}, "C": plantest.Hosts["C"]},
+			Host: "A", Address: plantest.Hosts["A"],
+			Peers: map[string]netip.Addr{"B": {}, "C": plantest.Hosts["C"]},
 		},
 		"--advertise": {
 			Host: "A", Address: plantest.Hosts["A"],
@@ -212,11 +215,15 @@ func TestHostsTogetherHoldTheWholeNetwork(t *testing.T) {
 		w.Spec = plantest.Spread(w.Spec, hosts)
 		parts := wantedBy(t, w)
 		for host, part := range parts {
-			if plan, err := reconcile.Plan(part.Resources, nil, nil); err != nil || len(plan) != len(part.Resources) {
-				t.Fatalf("%s: %d actions for %d resources, %v", host, len(plan), len(part.Resources), err)
+			if plan, err := reconcile.Plan(part.Resources, nil, nil); err != nil ||
+				len(plan) != len(part.Resources) {
+				t.Fatalf("%s: %d actions for %d resources, %v", host, len(plan), len(part.Resources),
+					err)
 			}
 		}
-		for _, kind := range []reconcile.Kind{KindSliver, KindPort, KindNodeNet, KindProcess, KindBoot, KindWire, KindQueue} {
+		for _, kind := range []reconcile.Kind{
+			KindSliver, KindPort, KindNodeNet, KindProcess, KindBoot, KindWire, KindQueue,
+		} {
 			compareParts(t, w.Spec, kind, whole, parts)
 		}
 		compareTunnels(t, parts)
@@ -287,7 +294,8 @@ func compareTunnels(t *rapid.T, parts map[string]*Wanted) {
 	}
 	for e, tun := range ends {
 		back, there := ends[end{e.key, e.peer, e.local}]
-		if !there || back.Kind != tun.Kind || back.MTU != tun.MTU || back.Isolated != tun.Isolated || back.DSCP != tun.DSCP ||
+		if !there || back.Kind != tun.Kind || back.MTU != tun.MTU || back.Isolated != tun.Isolated ||
+			back.DSCP != tun.DSCP ||
 			back.StormControl != tun.StormControl || tun.Isolated != (tun.StormControl > 0) {
 			t.Fatalf("%+v has the counterpart %+v (%v)", tun, back, there)
 		}
@@ -315,10 +323,13 @@ func compareBridges(t *rapid.T, whole *Wanted, parts map[string]*Wanted) {
 		got := make(map[string]int)
 		for _, host := range at {
 			for name, tun := range parts[host].tunnels() {
-				if parts[host].Has(reconcile.Key{Kind: KindWire, Slice: 7, Name: Plug{name, device}.Name()}) {
+				if parts[host].Has(reconcile.Key{
+					Kind: KindWire, Slice: 7, Name: Plug{name, device}.Name(),
+				}) {
 					got[fmt.Sprint(host, tun.Peer)]++
 					if !tun.Isolated {
-						t.Fatalf("%s leads from a bridge to another one, and is not isolated", name)
+						t.Fatalf("%s leads from a bridge to another one, and is not isolated",
+							name)
 					}
 				}
 			}

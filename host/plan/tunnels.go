@@ -39,8 +39,8 @@ func (b *builder) addBridge(g segment) {
 			continue
 		}
 		t := Tunnel{
-			Name: tunnelDevice(b.Spec.ID, g.device, host), Owner: g.owner + " at " + host, MTU: g.mtu, Isolated: true,
-			StormControl: g.tunnel.StormLimit(),
+			Name: tunnelDevice(b.Spec.ID, g.device, host), Owner: g.owner + " at " + host, MTU: g.mtu,
+			Isolated: true, StormControl: g.tunnel.StormLimit(),
 		}
 		k, ok := b.addTunnel(g.links, t, g.tunnel, host)
 		if !ok {
@@ -77,7 +77,8 @@ func (b *builder) addTunnel(of []*slice.Link, t Tunnel, by slice.Tunnel, host st
 	}
 	t.Digest = Digest(t)
 	b.add(reconcile.Resource{
-		Key: k, Digest: t.Digest, Amend: true, Needs: []reconcile.Key{HostNetKey, b.area}, Falls: reconcile.FallsWithAny,
+		Key: k, Digest: t.Digest, Amend: true, Needs: []reconcile.Key{HostNetKey, b.area},
+		Falls: reconcile.FallsWithAny,
 	}, t)
 	return k, true
 }

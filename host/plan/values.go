@@ -70,7 +70,7 @@ type (
 		Env       map[string]string
 		Files     []slice.File
 		Binds     []slice.Bind
-		Beneath   map[string]string `json:"-"` // by granted path of the machine: the directory that it must not lead out of
+		Beneath   map[string]string `json:"-"` // by granted path of the machine: the directory it must stay in
 		CPU       float64           // cores; 0: no limit
 		Memory    int64             // bytes; 0: no limit
 		PIDs      int64             // 0: slice.DefaultPIDs

@@ -62,7 +62,8 @@ func (c Checker) job(from *slice.Node, ipv6 bool) *job {
 			continue
 		}
 		j.results = append(j.results, CheckResult{
-			Name: from.Name + " reaches " + to.Name, Kind: slice.CheckPing, From: from.Name, To: to.Name, Address: target,
+			Name: from.Name + " reaches " + to.Name, Kind: slice.CheckPing, From: from.Name, To: to.Name,
+			Address: target,
 		})
 	}
 	return j

@@ -26,7 +26,7 @@ type CheckResult struct {
 	To       string          `json:"to,omitempty"` // a node's name or an address
 	Address  netip.Addr      `json:"address,omitzero"`
 	OK       bool            `json:"ok"`
-	Message  string          `json:"message,omitempty"`  // why not; or, of a check that is to fail, what failed as wanted
+	Message  string          `json:"message,omitempty"`  // why not; of one that is to fail: what failed as wanted
 	RTT      time.Duration   `json:"rtt,omitempty"`      // of pings, ns in JSON
 	Duration time.Duration   `json:"duration,omitempty"` // ns in JSON
 }
@@ -207,7 +207,8 @@ func (c Checker) tryExec(ctx context.Context, check slice.Check, timeout time.Du
 	case err != nil:
 		return &brokenError{err}
 	case status != check.Status:
-		return fmt.Errorf("%q ended with status %d, not %d%s", check.Command, status, check.Status, printed(output))
+		return fmt.Errorf("%q ended with status %d, not %d%s", check.Command, status, check.Status,
+			printed(output))
 	case want != nil && !want.Match(output):
 		return fmt.Errorf("%q printed nothing that matches %q%s", check.Command, check.Output, printed(output))
 	}

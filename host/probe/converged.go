@@ -63,7 +63,9 @@ func (w *network) static(f *follower, v *Verdict) {
 				continue
 			}
 			_, ok := f.fibs[i].routes[r.To.Masked()]
-			v.count(ok, func() string { return fmt.Sprintf("%s has not installed its static route to %s", m.node.Name, r.To) })
+			v.count(ok, func() string {
+				return fmt.Sprintf("%s has not installed its static route to %s", m.node.Name, r.To)
+			})
 		}
 	}
 }
@@ -79,7 +81,10 @@ func (w *network) usable(node int, r slice.Route) bool {
 	}
 	for _, i := range w.nodes[node].node.Interfaces {
 		_, up := w.segment[attachment{node, i.Name}]
-		if up && slices.ContainsFunc(i.Addresses, func(p netip.Prefix) bool { return p.Masked().Contains(r.Via) }) {
+		if up &&
+			slices.ContainsFunc(i.Addresses, func(p netip.Prefix) bool {
+				return p.Masked().Contains(r.Via)
+			}) {
 			return true
 		}
 	}

@@ -72,7 +72,9 @@ func converge(s *slice.Slice, up func(string) bool) map[string]probe.Table {
 						if p.Addr().Is6() {
 							via = h.via6
 						}
-						r.Hops = append(r.Hops, probe.Hop{Via: netip.MustParseAddr(via), Interface: h.port})
+						r.Hops = append(r.Hops, probe.Hop{
+							Via: netip.MustParseAddr(via), Interface: h.port,
+						})
 					}
 				}
 				t.Routes = append(t.Routes, r)

@@ -84,7 +84,8 @@ func (w *network) interior(p slice.Protocol) []domain {
 		}
 	}
 	return w.collect(groups, func(n *slice.Node) bool { return takesPart(n, p) }, func(d *domain) {
-		some := false // users' own configurations alone make no OSPF, IS-IS or RIP domain: they are looked at once
+		// Users' own configurations alone make no OSPF, IS-IS or RIP domain: they are looked at once.
+		some := false
 		for _, r := range d.routers {
 			some = some || w.nodes[r].node.Routing.Speaks(p)
 		}
@@ -115,7 +116,9 @@ func (w *network) announced(d *domain) {
 			for _, a := range i.Addresses {
 				if _, known := segments[a.Masked()]; !known {
 					segments[a.Masked()] = len(d.wants)
-					d.wants = append(d.wants, wanted{a.Masked(), "link " + i.Link, w.homesOf(seg, a.Masked())})
+					d.wants = append(d.wants, wanted{
+						a.Masked(), "link " + i.Link, w.homesOf(seg, a.Masked()),
+					})
 				}
 			}
 		}
@@ -145,7 +148,8 @@ func (w *network) exterior() []domain {
 		}
 		for _, nb := range m.node.Routing.BGP.Neighbors {
 			other, runs := w.index[nb.Node]
-			if runs && speaks(w.nodes[other].node) && (nb.AS == asOf(m.node) || w.neighbours(m.node, nb.Address)) {
+			if runs && speaks(w.nodes[other].node) &&
+				(nb.AS == asOf(m.node) || w.neighbours(m.node, nb.Address)) {
 				groups.join(m.node.Name, nb.Node)
 			}
 		}
@@ -160,7 +164,8 @@ func (w *network) exterior() []domain {
 					continue
 				}
 				known[p.Masked()] = len(d.wants)
-				what := "network of AS " + strconv.FormatUint(uint64(n.Routing.BGP.AS), 10) + " at " + n.Name
+				as := strconv.FormatUint(uint64(n.Routing.BGP.AS), 10)
+				what := "network of AS " + as + " at " + n.Name
 				d.wants = append(d.wants, wanted{p.Masked(), what, []int{r}})
 			}
 		}

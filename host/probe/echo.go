@@ -185,12 +185,15 @@ func (s *echoSocket) quoted(a answer, b []byte) (answer, bool) {
 func unreachable(isIPv6 bool, code int) string {
 	words := map[int]string{
 		0: "network unreachable", 1: "host unreachable", 2: "protocol unreachable", 3: "port unreachable",
-		4: "fragmentation needed", 9: "network prohibited", 10: "host prohibited", 13: "communication prohibited",
+		4: "fragmentation needed", 9: "network prohibited", 10: "host prohibited",
+		13: "communication prohibited",
 	}
 	if isIPv6 {
 		words = map[int]string{
-			0: "no route to destination", 1: "communication prohibited", 2: "beyond scope of source address",
-			3: "address unreachable", 4: "port unreachable", 5: "source address failed policy", 6: "reject route",
+			0: "no route to destination", 1: "communication prohibited",
+			2: "beyond scope of source address",
+			3: "address unreachable", 4: "port unreachable", 5: "source address failed policy",
+			6: "reject route",
 		}
 	}
 	if w, ok := words[code]; ok {

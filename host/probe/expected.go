@@ -28,7 +28,8 @@ func linkLocal(address string) (netip.Prefix, bool) {
 		return netip.Prefix{}, false
 	}
 	a := [16]byte{
-		0: 0xfe, 1: 0x80, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5],
+		0: 0xfe, 1: 0x80, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4],
+		15: mac[5],
 	}
 	return netip.PrefixFrom(netip.AddrFrom16(a), 64), true
 }

@@ -52,7 +52,8 @@ func TestPartsOfHostsAddUpToTheWholeNetwork(t *testing.T) {
 
 func TestExpectedKnowsNeighboursAsDaemonsNameThem(t *testing.T) {
 	n := &slice.Node{Interfaces: []slice.Interface{{
-		Name: "eth1", MAC: "02:00:5e:10:00:01", Addresses: []netip.Prefix{netip.MustParsePrefix("2001:db8::1/64")},
+		Name: "eth1", MAC: "02:00:5e:10:00:01",
+		Addresses: []netip.Prefix{netip.MustParsePrefix("2001:db8::1/64")},
 	}}}
 	got := probe.Expected(n).Interface("eth1").Addresses
 	if want := netip.MustParsePrefix("fe80::5eff:fe10:1/64"); len(got) != 2 || !slices.Contains(got, want) {

@@ -118,7 +118,9 @@ func (f *follower) follow(r int, want *wanted) state {
 		return f.lose(r, func() string { return f.name(r) + " has no route to it" })
 	}
 	if route.Type != Unicast || len(route.Hops) == 0 {
-		return f.lose(r, func() string { return fmt.Sprintf("%s drops it (%s %s)", f.name(r), route.Type, route.To) })
+		return f.lose(r, func() string {
+			return fmt.Sprintf("%s drops it (%s %s)", f.name(r), route.Type, route.To)
+		})
 	}
 	f.state[r] = visiting
 	f.path = append(f.path, r)

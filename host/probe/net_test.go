@@ -39,7 +39,8 @@ func line(t *testing.T) *daemons.Lab {
 	for name, table := range converge(s, all) {
 		n := s.Node(name)
 		for _, r := range table.Routes {
-			if n.Interfaces[0].Addresses[0].Masked() == r.To || n.Interfaces[0].Addresses[1].Masked() == r.To ||
+			if n.Interfaces[0].Addresses[0].Masked() == r.To ||
+				n.Interfaces[0].Addresses[1].Masked() == r.To ||
 				len(r.Hops) == 0 {
 				continue
 			}
@@ -162,7 +163,9 @@ func TestPingHearsWhoAnswersAndSaysWhyOthersDoNot(t *testing.T) {
 	targets := []netip.Addr{
 		addr("10.0.0.4"), addr("2001:db8::4"), addr("10.0.0.1"), addr("203.0.113.9"), addr("2001:db8:ffff::9"),
 	}
-	results, err := probe.Ping(t.Context(), l.PID("r1"), targets, probe.PingOptions{Timeout: 600 * time.Millisecond})
+	results, err := probe.Ping(t.Context(), l.PID("r1"), targets, probe.PingOptions{
+		Timeout: 600 * time.Millisecond,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +222,9 @@ func TestPathNamesEveryHop(t *testing.T) {
 		!slices.Equal(hops, want) {
 		t.Errorf("got %v, %v", hops, err)
 	}
-	hops, err = probe.Path(t.Context(), l.PID("r1"), addr("2001:db8::4"), probe.PathOptions{Source: addr("2001:db8::1")})
+	hops, err = probe.Path(t.Context(), l.PID("r1"), addr("2001:db8::4"), probe.PathOptions{
+		Source: addr("2001:db8::1"),
+	})
 	if err != nil || len(hops) != 3 || hops[2] != addr("2001:db8::4") {
 		t.Errorf("got %v, %v", hops, err)
 	}
@@ -286,11 +291,13 @@ func TestCaptureTakesWhatPasses(t *testing.T) {
 		if p.Layer(layers.LayerTypeICMPv4) == nil {
 			t.Errorf("packet %d is no ICMP: %v", i, p)
 		}
-		if at := p.Metadata().Timestamp; at.Before(begin) || at.After(time.Now()) || at.Nanosecond()%1000 == 0 && i == 3 {
+		if at := p.Metadata().Timestamp; at.Before(begin) || at.After(time.Now()) ||
+			at.Nanosecond()%1000 == 0 && i == 3 {
 			t.Errorf("packet %d: stamped %v", i, at)
 		}
 	}
-	packets, err = capture(t, l.PID("r2"), probe.AnyInterface, probe.CaptureOptions{Count: 8, Filter: filter, Snaplen: 20},
+	packets, err = capture(t, l.PID("r2"), probe.AnyInterface,
+		probe.CaptureOptions{Count: 8, Filter: filter, Snaplen: 20},
 		ping)
 	if err != nil || len(packets) != 8 {
 		t.Fatalf("any: got %d packets, %v", len(packets), err)
@@ -398,7 +405,8 @@ func TestChecksAreTriedAndWorded(t *testing.T) {
 		t.Fatal(calls, err)
 	}
 	for i, want := range checks {
-		if r := results[i]; r.OK != want.ok || !strings.Contains(r.Message, want.says) || strings.HasSuffix(r.Message, ": ") {
+		if r := results[i]; r.OK != want.ok || !strings.Contains(r.Message, want.says) ||
+			strings.HasSuffix(r.Message, ": ") {
 			t.Errorf("%+v: got ok=%v %q", want.check, r.OK, r.Message)
 		}
 	}

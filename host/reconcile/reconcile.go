@@ -44,9 +44,10 @@ type Resource struct {
 	Key    Key
 	Digest string
 	Needs  []Key // must be there before; this one is unmade before them
-	After  []Key // if these are to be made as well, they come first; should they fail, this one is made all the same
+	After  []Key // if these are to be made too, they come first; if they fail, this one is made all the same
 	Falls  Falls // whether it vanishes by itself when its needs do
-	// Amend: a change of Digest is carried out in place, by OpUpdate. Otherwise the resource is deleted and made anew.
+	// Amend: a change of Digest is carried out in place, by OpUpdate. Otherwise the resource is deleted and made
+	// anew.
 	Amend bool
 }
 
@@ -237,8 +238,8 @@ func (p *planner) decideWhatComes(wanted []Resource) {
 // order lays the actions out and joins them by what must come first.
 func (p *planner) order() []Action {
 	o := ordering{
-		planner: p, plan: p.list(), deletes: make(map[Key]int), makes: make(map[Key]int), clears: make(map[Key][]int),
-		fallen: make(map[Key][]int),
+		planner: p, plan: p.list(), deletes: make(map[Key]int), makes: make(map[Key]int),
+		clears: make(map[Key][]int), fallen: make(map[Key][]int),
 	}
 	for i, a := range o.plan {
 		if a.Op == OpDelete {

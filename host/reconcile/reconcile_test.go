@@ -88,7 +88,9 @@ func (w *world) do(_ context.Context, a Action) error {
 				w.violated("%v: needs %v, which is not there", a, need)
 			}
 		}
-		w.things[a.Key] = Observed{Key: a.Key, Digest: r.Digest, Needs: r.Needs, Falls: r.Falls, Broken: how == failsHalfway}
+		w.things[a.Key] = Observed{
+			Key: a.Key, Digest: r.Digest, Needs: r.Needs, Falls: r.Falls, Broken: how == failsHalfway,
+		}
 	}
 	if how != succeeds {
 		return errInjected
@@ -108,7 +110,8 @@ func (w *world) vanish(k Key) {
 					gone++
 				}
 			}
-			if o.Falls == FallsWithAny && gone > 0 || o.Falls == FallsWithAll && gone > 0 && gone == len(o.Needs) {
+			if o.Falls == FallsWithAny && gone > 0 ||
+				o.Falls == FallsWithAll && gone > 0 && gone == len(o.Needs) {
 				delete(w.things, k)
 				again = true
 			}
@@ -142,7 +145,10 @@ func drawWanted(t *rapid.T) []Resource {
 		for n := range rapid.IntRange(0, 4).Draw(t, "slivers") {
 			s := add(Resource{Key: Key{sliver, id + 1, fmt.Sprint(n)}, Needs: []Key{home}})
 			for i := range rapid.IntRange(0, 3).Draw(t, "ports") {
-				p := add(Resource{Key: Key{port, id + 1, fmt.Sprint(n, i)}, Needs: []Key{s, base}, Falls: FallsWithAny})
+				p := add(Resource{
+					Key: Key{port, id + 1, fmt.Sprint(n, i)}, Needs: []Key{s, base},
+					Falls: FallsWithAny,
+				})
 				owner[p] = s
 				ports = append(ports, p)
 			}
@@ -151,7 +157,8 @@ func drawWanted(t *rapid.T) []Resource {
 		before := map[Key][]Key{}
 		for i := 0; i+1 < len(ports); i += 2 {
 			k := add(Resource{
-				Key: Key{wire, id + 1, ports[i].Name + "-" + ports[i+1].Name}, Needs: ports[i : i+2 : i+2], Falls: FallsWithAll,
+				Key:   Key{wire, id + 1, ports[i].Name + "-" + ports[i+1].Name},
+				Needs: ports[i : i+2 : i+2], Falls: FallsWithAll,
 			})
 			before[owner[ports[i]]] = append(before[owner[ports[i]]], k)
 			before[owner[ports[i+1]]] = append(before[owner[ports[i+1]]], k)
@@ -159,7 +166,9 @@ func drawWanted(t *rapid.T) []Resource {
 		for _, s := range slices.SortedFunc(maps.Values(owner), compareKeys) {
 			k := Key{process, id + 1, s.Name}
 			if !slices.ContainsFunc(all, func(r Resource) bool { return r.Key == k }) {
-				add(Resource{Key: k, Needs: []Key{s}, After: before[s], Falls: FallsWithAny, Amend: true})
+				add(Resource{
+					Key: k, Needs: []Key{s}, After: before[s], Falls: FallsWithAny, Amend: true,
+				})
 			}
 		}
 	}
@@ -210,7 +219,9 @@ func TestHistoriesWithFailuresEndAsWanted(t *testing.T) {
 					w.things[k] = o
 				}
 			}
-			fates := rapid.SampledFrom([]failing{succeeds, succeeds, failsBefore, failsHalfway, failsAfter, killedHere})
+			fates := rapid.SampledFrom([]failing{
+				succeeds, succeeds, failsBefore, failsHalfway, failsAfter, killedHere,
+			})
 			script := rapid.SliceOfN(fates, 0, 20).Draw(t, "failures")
 			at := 0
 			w.fails = func(Action) failing {

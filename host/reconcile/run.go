@@ -15,7 +15,8 @@ var ErrSkipped = errors.New("skipped")
 // When ctx ends, actions under way are waited for, and no further one begins.
 func Run(ctx context.Context, plan []Action, workers int, do func(context.Context, Action) error) []error {
 	r := runner{
-		plan: plan, waits: make([]int, len(plan)), next: make([][]int, len(plan)), result: make([]error, len(plan)),
+		plan: plan, waits: make([]int, len(plan)), next: make([][]int, len(plan)),
+		result: make([]error, len(plan)),
 	}
 	r.more.L = &r.mu
 	for i, a := range plan {

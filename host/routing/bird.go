@@ -91,7 +91,8 @@ func birdProtocol(t *text, head string, body func()) { t.block("\nprotocol "+hea
 func birdKernel(t *text, ipv6 bool) {
 	channel, suffix := family(ipv6)
 	birdProtocol(t, "kernel kernel"+suffix, func() {
-		// A route that the kernel refused, as while a link comes up, is tried again at the next scan: not in BIRD's 60 s.
+		// A route that the kernel refused, as while a link comes up, is tried again at the next scan: not in
+		// BIRD's 60 s.
 		t.line("scan time 10;")
 		t.line("merge paths on limit %d;", frrPaths)
 		t.block(channel+" {", "};", func() {

@@ -25,7 +25,8 @@ const (
 func renderFRR(v view) (Rendered, error) {
 	files, reload := v.node.Routing.Config, "reload-user"
 	if len(files) == 0 {
-		files, reload = map[string][]byte{"frr.conf": frrConfig(v), "daemons": frrDaemons(frrNeeds(v))}, "reload"
+		files = map[string][]byte{"frr.conf": frrConfig(v), "daemons": frrDaemons(frrNeeds(v))}
+		reload = "reload"
 	}
 	all, err := filesIn(frrDir, completeFRR(files))
 	if err != nil {

@@ -53,7 +53,9 @@ func frrInside(t *text, v view) {
 		for i, p := range inside {
 			t.line("%s prefix-list %s seq %d permit %s", family, name, 5*(i+1), p)
 		}
-		frrSection(t, "route-map "+name+" permit 10", func() { t.line("match %s address prefix-list %s", family, name) })
+		frrSection(t, "route-map "+name+" permit 10", func() {
+			t.line("match %s address prefix-list %s", family, name)
+		})
 	}
 }
 

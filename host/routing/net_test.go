@@ -41,7 +41,8 @@ func converge(t *testing.T, l *daemons.Lab, up func(string) bool, timeout time.D
 	if v.Pairs == 0 {
 		t.Fatal("nothing was judged")
 	}
-	t.Logf("converged after %v: %d routers, %d pairs", time.Since(begin).Round(time.Millisecond), v.Routers, v.Pairs)
+	t.Logf("converged after %v: %d routers, %d pairs", time.Since(begin).Round(time.Millisecond), v.Routers,
+		v.Pairs)
 	return time.Since(begin)
 }
 

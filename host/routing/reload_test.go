@@ -208,7 +208,8 @@ func TestReloadRestartsDaemonsThatRefuse(t *testing.T) {
 	if said := apply(t, l, n); !strings.Contains(said, "started anew") {
 		t.Errorf("said: %s", said)
 	}
-	if out := running(t, l, "r1"); strings.Count(out, "ip ospf area") != 3 || strings.Contains(out, "network 0.0.0.0") {
+	if out := running(t, l, "r1"); strings.Count(out, "ip ospf area") != 3 ||
+		strings.Contains(out, "network 0.0.0.0") {
 		t.Errorf("r1 runs\n%s", out)
 	}
 	if _, err := l.Exec("r1", "pidof", "watchfrr"); err != nil {
@@ -275,20 +276,24 @@ ip route 192.0.2.0/24 blackhole
 			"interface eth1\nno b 1\nno a\nexit\n",
 		},
 		{"a router goes as a whole", "router rip\n network eth1\nexit\n", "", "no router rip\n"},
-		{"a neighbour that changes its system is told everything again", old, strings.Replace(old, "65002", "65003", 1),
-			"router bgp 65001\nno neighbor 192.0.2.1 remote-as 65002\nneighbor 192.0.2.1 remote-as 65003\n" +
+		{"a neighbour that changes its system is told everything again", old,
+			strings.Replace(old, "65002", "65003", 1),
+			"router bgp 65001\n" +
+				"no neighbor 192.0.2.1 remote-as 65002\nneighbor 192.0.2.1 remote-as 65003\n" +
 				"neighbor 192.0.2.1 description a\nexit\n" +
-				"router bgp 65001\naddress-family ipv4 unicast\nneighbor 192.0.2.1 activate\nexit\nexit\n"},
+				"router bgp 65001\n" +
+				"address-family ipv4 unicast\nneighbor 192.0.2.1 activate\nexit\nexit\n"},
 		{
-			"a negation goes by its opposite", "router bgp 1\n no x\n y\nexit\n", "router bgp 1\n y\nexit\n",
-			"router bgp 1\nx\nexit\n",
+			"a negation goes by its opposite", "router bgp 1\n no x\n y\nexit\n",
+			"router bgp 1\n y\nexit\n", "router bgp 1\nx\nexit\n",
 		},
 	} {
 		script := scriptOf(t)
-		if err := os.WriteFile(filepath.Join(dir, "frr"), script, 0o700); err != nil { //nolint:gosec // it is run
+		if err := os.WriteFile(filepath.Join(dir, "frr"), script, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		difference := exec.Command(filepath.Join(dir, "frr"), "difference", write("old", c.from), write("new", c.to))
+		difference := exec.Command(filepath.Join(dir, "frr"), "difference", write("old", c.from),
+			write("new", c.to))
 		out, err := difference.CombinedOutput()
 		if err != nil || string(out) != c.want {
 			t.Errorf("%s: %v, got\n%swant\n%s", c.name, err, out, c.want)

@@ -93,13 +93,15 @@ func TestDaemonsAcceptWhatIsRendered(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			for _, f := range render(t, c.slice, c.node).Files {
-				if err := os.WriteFile(filepath.Join(dir, filepath.Base(f.Path)), f.Data, 0o600); err != nil {
+				file := filepath.Join(dir, filepath.Base(f.Path))
+				if err := os.WriteFile(file, f.Data, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
 			check := exec.Command("bird", "-p", "-c", filepath.Join(dir, "bird.conf"))
 			if strings.HasSuffix(c.name, "-frr") {
-				check = exec.Command("vtysh", "-C", "--config_dir", dir, "-f", filepath.Join(dir, "frr.conf"))
+				check = exec.Command("vtysh", "-C", "--config_dir", dir, "-f",
+					filepath.Join(dir, "frr.conf"))
 			}
 			if out, err := check.CombinedOutput(); err != nil || bytes.Contains(out, []byte("Unknown")) {
 				t.Errorf("%v: %v: %s", check.Args, err, out)
@@ -149,7 +151,8 @@ func section(text []byte, head string) string {
 
 func TestInteriorProtocolsEndAtTheBorder(t *testing.T) {
 	s := systems(allFRR)
-	if got := section(configuration(render(t, s, "r3")), "interface eth2"); !strings.Contains(got, "ip ospf passive") {
+	got := section(configuration(render(t, s, "r3")), "interface eth2")
+	if !strings.Contains(got, "ip ospf passive") {
 		t.Errorf("r3 speaks OSPF to another system:\n%s", got)
 	}
 	if got := section(configuration(render(t, s, "r3")), "interface eth1"); strings.Contains(got, "passive") {
@@ -176,7 +179,9 @@ func TestUsersFilesAreUsedAsTheyAre(t *testing.T) {
 	s.Node("r1").Routing.Config = map[string][]byte{"frr.conf": own}
 	r := render(t, s, "r1")
 	text := string(configuration(r))
-	for _, want := range []string{string(own), "bgpd=yes\nospfd=yes\npimd=yes\nstaticd=yes\n", "/etc/frr/vtysh.conf"} {
+	for _, want := range []string{
+		string(own), "bgpd=yes\nospfd=yes\npimd=yes\nstaticd=yes\n", "/etc/frr/vtysh.conf",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("lacks %q:\n%s", want, text)
 		}
@@ -212,7 +217,8 @@ func TestRenderRefusesWhatCannotBe(t *testing.T) {
 	} {
 		s := square(allFRR, slice.OSPF)
 		c.change(s.Node("r1"))
-		if _, err := routing.NewRenderer(s).Render(s.Node("r1")); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := routing.NewRenderer(s).Render(s.Node("r1")); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}

@@ -21,8 +21,8 @@ type Rendered struct {
 	// kept running, and logs to its standard output.
 	Command []string
 	// Reload is run in the running node, in this order, after changed Files were written: it applies the difference
-	// and restarts no router, unless its daemons refuse. The first command that fails ends it; what it printed says why.
-	// What a command that succeeds prints to standard error is shown to users.
+	// and restarts no router, unless its daemons refuse. The first command that fails ends it; what it printed says
+	// why. What a command that succeeds prints to standard error is shown to users.
 	Reload [][]string
 }
 
@@ -99,7 +99,8 @@ func quotable(n *slice.Node) error {
 	}
 	for _, name := range names {
 		if !word.MatchString(name) {
-			return fmt.Errorf("write %q into a configuration: only letters, digits and _.:@/+- can stand there", name)
+			return fmt.Errorf("write %q into a configuration: "+
+				"only letters, digits and _.:@/+- can stand there", name)
 		}
 	}
 	return nil

@@ -49,12 +49,17 @@ func systems(kinds [4]slice.Daemon) *slice.Slice {
 	for _, client := range []string{"r2", "r3"} {
 		for i, loopback := range s.Node(client).Loopbacks {
 			hub := s.Node("r1").Loopbacks[i].Addr()
-			add(s, "r1", slice.BGPNeighbor{Node: client, Address: loopback.Addr(), AS: 65001, Source: hub, Client: true})
-			add(s, client, slice.BGPNeighbor{Node: "r1", Address: hub, AS: 65001, Source: loopback.Addr(), NextHopSelf: true})
+			add(s, "r1", slice.BGPNeighbor{
+				Node: client, Address: loopback.Addr(), AS: 65001, Source: hub, Client: true,
+			})
+			add(s, client, slice.BGPNeighbor{
+				Node: "r1", Address: hub, AS: 65001, Source: loopback.Addr(), NextHopSelf: true,
+			})
 		}
 	}
 	for i := range 2 {
-		three, four := s.Node("r3").Interface("eth2").Addresses[i].Addr(), s.Node("r4").Interface("eth1").Addresses[i].Addr()
+		three := s.Node("r3").Interface("eth2").Addresses[i].Addr()
+		four := s.Node("r4").Interface("eth1").Addresses[i].Addr()
 		add(s, "r3", slice.BGPNeighbor{Node: "r4", Address: four, AS: 65002, PointToPoint: true})
 		add(s, "r4", slice.BGPNeighbor{Node: "r3", Address: three, AS: 65001, PointToPoint: true})
 	}

@@ -25,8 +25,8 @@ type cgroups interface {
 	path(group string) string    // directory in the hierarchy that lists processes
 	make(group string) error     // an existing one is left as it is
 	delegate(group string) error // allows limits in the children of the group
-	// join prepares the launch thread that calls it: what it forks starts in the group. The caller gives fd to clone3
-	// and closes it; fd is negative if the thread itself moved.
+	// join prepares the launch thread that calls it: what it forks starts in the group. The caller gives fd to
+	// clone3 and closes it; fd is negative if the thread itself moved.
 	join(group string) (fd int, err error)
 	leave() // the thread ends a little after the launch and would hold the group until then
 	limit(group string, l limits) error

@@ -30,7 +30,8 @@ func newCgroups1(root string, shared bool) (*cgroups1, error) {
 			}
 			g.controllers, g.rootTasks = append(g.controllers, c), append(g.rootTasks, f)
 		} else if c == "pids" || c == "freezer" {
-			return nil, &Unsupported{featureContainers, fmt.Errorf("cgroup controller %s is not mounted", c),
+			return nil, &Unsupported{featureContainers, fmt.Errorf("cgroup controller %s is not mounted",
+				c),
 				"mount the cgroup file systems (systemd does)"}
 		}
 	}

@@ -17,16 +17,20 @@ func TestWantOfMemoryIsRead(t *testing.T) {
 		want   bool
 	}{
 		{"v1, at its limit", v1, map[string]string{
-			"memory/g/memory.failcnt": "17\n", "memory/g/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
+			"memory/g/memory.failcnt":     "17\n",
+			"memory/g/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
 		}, true},
 		{"v1, the machine's want", v1, map[string]string{
-			"memory/g/memory.failcnt": "0\n", "memory/g/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
+			"memory/g/memory.failcnt":     "0\n",
+			"memory/g/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
 		}, false},
 		{"v1, nobody killed", v1, map[string]string{
-			"memory/g/memory.failcnt": "17\n", "memory/g/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n",
+			"memory/g/memory.failcnt":     "17\n",
+			"memory/g/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n",
 		}, false},
 		{"v1, Linux before 4.13", v1, map[string]string{
-			"memory/g/memory.failcnt": "17\n", "memory/g/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\n",
+			"memory/g/memory.failcnt":     "17\n",
+			"memory/g/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\n",
 		}, false},
 		{"v1 without the controller", v1, nil, false},
 		{"v2, at its limit", v2, map[string]string{

@@ -117,7 +117,9 @@ func (r *Runtime) runCreate(ctx context.Context, s *Spec, root *rootfs, plain bo
 		if err := r.protect(); err != nil {
 			return err
 		}
-		opts := &runc.CreateOpts{IO: &stdio{in: in, out: out, err: out, cgroup: cgroup, launched: launched}, PidFile: pidFile}
+		opts := &runc.CreateOpts{
+			IO: &stdio{in: in, out: out, err: out, cgroup: cgroup, launched: launched}, PidFile: pidFile,
+		}
 		if plain {
 			opts.Detach = true
 			_, err := r.command(id.Slice, messages).Run(ctx, id.Node, dir, opts)

@@ -77,7 +77,8 @@ func (r *Runtime) kill(ctx context.Context, id ID) error {
 func (r *Runtime) forget(ctx context.Context, id ID, state string) error {
 	if !r.oci.maskCgroups {
 		messages := filepath.Join(r.nodeDir(id), "delete.log")
-		if err := r.command(id.Slice, messages).Delete(ctx, id.Node, &runc.DeleteOpts{Force: true}); err != nil {
+		err := r.command(id.Slice, messages).Delete(ctx, id.Node, &runc.DeleteOpts{Force: true})
+		if err != nil {
 			return explain(err, messages)
 		}
 	}

@@ -45,7 +45,10 @@ func (r *Runtime) findPrograms(ctx context.Context) error {
 		}
 		r.oci = engine{path: path}
 		if strings.Contains(filepath.Base(path), "crun") {
-			r.oci = engine{path: path, args: []string{"--cgroup-manager=disabled"}, maskCgroups: true, annotates: true}
+			r.oci = engine{
+				path: path, args: []string{"--cgroup-manager=disabled"}, maskCgroups: true,
+				annotates: true,
+			}
 		} else {
 			if err := checkRunc(ctx, path); err != nil {
 				return err

@@ -28,7 +28,7 @@ type ExecRequest struct {
 	User string            // empty: root; else name or uid, and optionally :gid, of the sliver
 	// TTY gives the command a terminal: Stdout gets what it shows, Stderr nothing.
 	TTY    bool
-	Stdin  io.Reader // nil: empty. It may be read from after the command has ended; the caller ends that by closing it.
+	Stdin  io.Reader // nil: empty. It may be read after the command has ended, until the caller closes it.
 	Stdout io.Writer // nil: discarded
 	Stderr io.Writer
 	Resize <-chan [2]uint16 // columns, rows of the terminal
@@ -401,7 +401,8 @@ func account(root int, file, name string) ([]string, error) {
 		f := os.NewFile(uintptr(fd), file)
 		defer f.Close()
 		for lines := bufio.NewScanner(io.LimitReader(f, 1<<20)); lines.Scan(); {
-			if fields := strings.Split(lines.Text(), ":"); len(fields) >= 4 && (fields[0] == name || fields[2] == name) {
+			if fields := strings.Split(lines.Text(), ":"); len(fields) >= 4 &&
+				(fields[0] == name || fields[2] == name) {
 				return fields, nil
 			}
 		}

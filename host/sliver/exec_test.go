@@ -17,7 +17,9 @@ import (
 func sh(t testing.TB, r *Runtime, id ID, command string) string {
 	t.Helper()
 	var out bytes.Buffer
-	code, err := r.Exec(t.Context(), id, ExecRequest{Args: []string{"sh", "-c", command}, Stdout: &out, Stderr: &out})
+	code, err := r.Exec(t.Context(), id, ExecRequest{
+		Args: []string{"sh", "-c", command}, Stdout: &out, Stderr: &out,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,16 +44,17 @@ func TestExec(t *testing.T) {
 		return out.String(), errs.String(), code
 	}
 	if out, errs, code := run(ExecRequest{
-		Args: []string{"sh", "-c", "cat; pwd; echo $A >&2; id -un; exit 7"}, Stdin: strings.NewReader("in\n"), Dir: "/run",
-		Env: map[string]string{"A": "b"}, User: "frr",
+		Args: []string{"sh", "-c", "cat; pwd; echo $A >&2; id -un; exit 7"}, Stdin: strings.NewReader("in\n"),
+		Dir: "/run", Env: map[string]string{"A": "b"}, User: "frr",
 	}); out != "in\n/run\nfrr\n" || errs != "b\n" || code != 7 {
 		t.Errorf("got %q, %q, %d", out, errs, code)
 	}
 	if _, _, code := run(ExecRequest{Args: []string{"sh", "-c", "kill -9 $$"}}); code != 137 {
 		t.Errorf("killed command: exit code %d", code)
 	}
-	if out, _, _ := run(ExecRequest{Args: []string{"cat", "/proc/self/cgroup"}}); !strings.Contains(out, "/denver") {
-		t.Errorf("not in the sliver's cgroup: %s", out)
+	cgroup, _, _ := run(ExecRequest{Args: []string{"cat", "/proc/self/cgroup"}})
+	if !strings.Contains(cgroup, "/denver") {
+		t.Errorf("not in the sliver's cgroup: %s", cgroup)
 	}
 	out, _, _ := run(ExecRequest{Args: []string{"grep", "Seccomp:", "/proc/self/status"}})
 	if !strings.Contains(out, "2") {
@@ -71,7 +74,8 @@ func TestExec(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := r.Exec(ctx, id, ExecRequest{Args: []string{"sleep", "999"}}); !errors.Is(err, context.DeadlineExceeded) {
+	sleep := ExecRequest{Args: []string{"sleep", "999"}}
+	if _, err := r.Exec(ctx, id, sleep); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("ended context: %v", err)
 	}
 	if out := sh(t, r, id, "ps ax"); strings.Contains(out, "sleep 999") {
@@ -88,8 +92,10 @@ func TestExecTerminal(t *testing.T) {
 	sizes <- [2]uint16{132, 50}
 	close(sizes)
 	code, err := r.Exec(t.Context(), id, ExecRequest{
-		Args: []string{"sh", "-c", "until stty size | grep '50 132'; do :; done; read x; echo got $x; tty; exit 3"},
-		TTY:  true, Stdin: strings.NewReader("hello\n"), Stdout: &out, Resize: sizes,
+		Args: []string{
+			"sh", "-c", "until stty size | grep '50 132'; do :; done; read x; echo got $x; tty; exit 3",
+		},
+		TTY: true, Stdin: strings.NewReader("hello\n"), Stdout: &out, Resize: sizes,
 	})
 	if err != nil || code != 3 {
 		t.Fatalf("%d, %v: %s", code, err, out.String())

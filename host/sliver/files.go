@@ -91,7 +91,8 @@ func writeFile(root, base int, f slice.File) error {
 	}
 	defer unix.Close(dir)
 	temporary := ".pergola-" + rand.Text()
-	fd, err := unix.Openat(dir, temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(dir, temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC,
+		0o600)
 	if err != nil {
 		return err
 	}

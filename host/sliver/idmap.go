@@ -42,7 +42,8 @@ func (r *Runtime) imageRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
 			return nil, err
 		}
 		if s.Rootfs.Kind == slice.RootfsDir && len(s.Beneath) > 0 { // while it is copied, it could be changed
-			return nil, fmt.Errorf("use root directory %s, as a slice may that was applied on another machine: "+
+			return nil, fmt.Errorf("use root directory %s, "+
+				"as a slice may that was applied on another machine: "+
 				"its file system does not map ids: %w", lower, err)
 		}
 		mapped = false // the file system cannot do it: overlayfs, NFS ...
@@ -52,7 +53,8 @@ func (r *Runtime) imageRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
 	}
 	dir := r.filesDir(s.ID)
 	if err := makeEntries(dir, base, []entry{
-		{path: "root", mode: 0o755}, {path: "upper", mode: 0o755}, {path: "work", mode: 0o700}, {path: "lower", mode: 0o700},
+		{path: "root", mode: 0o755}, {path: "upper", mode: 0o755}, {path: "work", mode: 0o700},
+		{path: "lower", mode: 0o700},
 	}); err != nil {
 		return nil, fmt.Errorf("make root file system: %w", err)
 	}
@@ -81,7 +83,8 @@ func idmap(open func(string) (int, error), source, target string, userns *os.Fil
 	}
 	defer unix.Close(tree)
 	set := unix.MountAttr{
-		Attr_set:  unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
+		Attr_set: unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_RDONLY |
+			unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
 		Userns_fd: uint64(userns.Fd()),
 	}
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &set); err != nil {
@@ -131,7 +134,8 @@ func (r *Runtime) userNamespace(ctx context.Context, slice uint16) (*os.File, er
 		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: uidBase(slice), Size: uids}}
 		c := exec.CommandContext(ctx, r.init, "-P") // sleeps
 		c.SysProcAttr = &syscall.SysProcAttr{
-			Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, Pdeathsig: syscall.SIGKILL,
+			Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids,
+			Pdeathsig: syscall.SIGKILL,
 		}
 		if err := c.Start(); err != nil {
 			return err

@@ -150,7 +150,8 @@ func (i *images) fromTar(digest string) (string, error) {
 	}
 	f, err := os.Open(filepath.Join(i.dir, digest))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("use archive %s: it was not sent to this machine (apply the topology again)", digest)
+		return "", fmt.Errorf("use archive %s: it was not sent to this machine (apply the topology again)",
+			digest)
 	}
 	if err != nil {
 		return "", fmt.Errorf("use archive: %w", err)
@@ -256,7 +257,8 @@ func manifest(ctx context.Context, cancel func(), ref string) (v1.Image, error) 
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pull image %s: %w "+
-			"(check the name and the network, or save the image as an OCI layout elsewhere and name that)", ref, err)
+			"(check the name and the network, or save the image as an OCI layout elsewhere and name that)",
+			ref, err)
 	}
 	return image, nil
 }

@@ -122,7 +122,8 @@ func TestRootFromDirectory(t *testing.T) {
 	if got := sh(t, r, id, imageProbe); got != imageAnswer {
 		t.Errorf("inside: %q", got)
 	}
-	if data, err := os.ReadFile(filepath.Join(dir, "etc/motto")); err != nil || string(data) != "small is beautiful\n" {
+	if data, err := os.ReadFile(filepath.Join(dir, "etc/motto")); err != nil ||
+		string(data) != "small is beautiful\n" {
 		t.Errorf("the directory itself: %q, %v", data, err)
 	}
 }
@@ -156,7 +157,9 @@ func testImage(t testing.TB) v1.Image {
 	files["etc/passwd"], files["etc/group"] = "root:x:0:0::/:/bin/sh\nspeaker:x:123:45::/:/bin/sh\n", "bgp:x:45:\n"
 	for _, layer := range []map[string]string{files, {"etc/.wh.gone": ""}} {
 		data := archive(t, layer)
-		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil })
+		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(data)), nil
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -303,7 +306,9 @@ func TestSilentRegistry(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	s := spec("denver")
-	s.Rootfs = slice.Rootfs{Kind: slice.RootfsRegistry, Ref: strings.TrimPrefix(server.URL, "http://") + "/lab/small:1"}
+	s.Rootfs = slice.Rootfs{
+		Kind: slice.RootfsRegistry, Ref: strings.TrimPrefix(server.URL, "http://") + "/lab/small:1",
+	}
 	if _, err := r.Create(ctx, s); err == nil {
 		t.Error("no error")
 	}

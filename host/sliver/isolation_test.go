@@ -78,7 +78,8 @@ func TestIsolation(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", what, got, c.want)
 		}
 	}
-	if fi, err := os.Stat("/dev/null"); err != nil || fi.Mode().Perm() != 0o666 || fi.Sys().(*syscall.Stat_t).Uid != 0 {
+	if fi, err := os.Stat("/dev/null"); err != nil || fi.Mode().Perm() != 0o666 ||
+		fi.Sys().(*syscall.Stat_t).Uid != 0 {
 		t.Errorf("/dev/null of the machine changed: %v %v", fi, err)
 	}
 }

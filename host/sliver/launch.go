@@ -73,7 +73,8 @@ func (l *launcher) enter() error {
 		return err
 	}
 	if l.mask {
-		if err := mount("cgroup2", "/sys/fs/cgroup", "cgroup2", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+		if err := mount("cgroup2", "/sys/fs/cgroup", "cgroup2", flags, ""); err != nil {
 			return err
 		}
 	}
@@ -105,7 +106,8 @@ func becomeRoot() error {
 	if err := mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return err
 	}
-	tree, err := unix.OpenTree(ours, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	tree, err := unix.OpenTree(ours, "",
+		unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("copy mounts of chroot: %w", err)
 	}
@@ -133,7 +135,8 @@ func bind(source, target string, attr uint64) error {
 
 // bindAt is bind for a path relative to an open one, which source names in errors.
 func bindAt(fd int, path, source, target string, attr uint64) error {
-	tree, err := unix.OpenTree(fd, path, unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	tree, err := unix.OpenTree(fd, path,
+		unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("bind %s: %w", source, err)
 	}
@@ -160,7 +163,8 @@ func (r *Runtime) probeLaunch(ctx context.Context) error {
 	err = l.run(ctx, func() error { return nil }, func(func()) error {
 		c := exec.CommandContext(ctx, r.init, "--version")
 		c.SysProcAttr = &syscall.SysProcAttr{
-			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+			Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET |
+				syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}},
 			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}},
 		}
@@ -169,13 +173,17 @@ func (r *Runtime) probeLaunch(ctx context.Context) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) ||
 		errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		return &Unsupported{"user namespaces", err,
-			"check sysctl user.max_user_namespaces, CONFIG_USER_NS, and the rights of this container if it is one"}
+			"check sysctl user.max_user_namespaces, CONFIG_USER_NS, " +
+				"and the rights of this container if it is one"}
 	}
 	if err != nil {
 		return fmt.Errorf("try a container's namespaces: %w", err)
 	}
 	if err := l.run(ctx, func() error { return nil }, func(func()) error { return r.tryOverlay() }); err != nil {
-		return &Unsupported{"overlay file systems", err, "a kernel of 6.1 or newer with CONFIG_OVERLAY_FS; modprobe overlay"}
+		return &Unsupported{
+			"overlay file systems", err,
+			"a kernel of 6.1 or newer with CONFIG_OVERLAY_FS; modprobe overlay",
+		}
 	}
 	return nil
 }

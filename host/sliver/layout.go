@@ -62,7 +62,9 @@ func (l *imageLayout) pick(index []byte, deepest int) (v1.Image, error) {
 			if err != nil {
 				return nil, err
 			}
-			return partial.CompressedToImage(&layoutImage{imageLayout: l, mediaType: m.MediaType, manifest: manifest})
+			return partial.CompressedToImage(&layoutImage{
+				imageLayout: l, mediaType: m.MediaType, manifest: manifest,
+			})
 		}
 		if m.MediaType.IsIndex() && deepest > 0 {
 			inner, err := l.read(blobPath(m.Digest))

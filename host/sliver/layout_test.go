@@ -67,10 +67,12 @@ func TestLayoutsLeadNowhereElse(t *testing.T) {
 		return errors.Join(os.WriteFile(path, nil, 0o644), os.Truncate(path, 1<<40))
 	}
 	itself := func(path, _ string) error {
-		index := `{"schemaVersion": 2, "manifests": [{"mediaType": "application/vnd.oci.image.index.v1+json", "size": 1, ` +
+		index := `{"schemaVersion": 2, "manifests": [{` +
+			`"mediaType": "application/vnd.oci.image.index.v1+json", "size": 1, ` +
 			`"digest": "sha256:` + strings.Repeat("a", 64) + `"}]}`
 		return errors.Join(os.WriteFile(path, []byte(index), 0o644),
-			os.WriteFile(filepath.Join(filepath.Dir(path), "blobs", "sha256", strings.Repeat("a", 64)), []byte(index), 0o644))
+			os.WriteFile(filepath.Join(filepath.Dir(path), "blobs", "sha256", strings.Repeat("a", 64)),
+				[]byte(index), 0o644))
 	}
 	for name, c := range map[string]struct {
 		what   string // in the layout; empty: its layer
@@ -108,11 +110,12 @@ func TestLayoutsLeadNowhereElse(t *testing.T) {
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
-			if err := r.Available(t.Context(), slice.Rootfs{Kind: slice.RootfsLayout, Ref: dir}); c.what != "" &&
-				(err == nil) != (c.want == "") {
+			err = r.Available(t.Context(), slice.Rootfs{Kind: slice.RootfsLayout, Ref: dir})
+			if c.what != "" && (err == nil) != (c.want == "") {
 				t.Errorf("it is said to be available: %v", err)
 			}
-			if left, err := filepath.Glob(filepath.Join(r.images.roots(), ".new-*")); err != nil || len(left) > 0 {
+			if left, err := filepath.Glob(filepath.Join(r.images.roots(), ".new-*")); err != nil ||
+				len(left) > 0 {
 				t.Errorf("left behind: %v, %v", left, err)
 			}
 		})
@@ -124,7 +127,8 @@ func TestTheWayToALayoutIsNoLinkAnyMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newLayout(t, filepath.Join(top, "real"), mutate.MediaType(testImage(t), "application/vnd.oci.image.manifest.v1+json"))
+	newLayout(t, filepath.Join(top, "real"),
+		mutate.MediaType(testImage(t), "application/vnd.oci.image.manifest.v1+json"))
 	link := filepath.Join(top, "link")
 	if err := os.Symlink("real", link); err != nil {
 		t.Fatal(err)

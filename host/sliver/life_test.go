@@ -57,7 +57,8 @@ func TestLifeOfPlainSliver(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := observe(t, r, id, Running)
-	if o.PID != pid || o.Digest != "d1" || o.SliceName != "test" || o.StartedAt.IsZero() || o.Notes["booted"] != "yes" ||
+	if o.PID != pid || o.Digest != "d1" || o.SliceName != "test" || o.StartedAt.IsZero() ||
+		o.Notes["booted"] != "yes" ||
 		o.Notes["born"] != "so" {
 		t.Errorf("observed %+v", o)
 	}
@@ -100,7 +101,8 @@ func TestLifeOfCommand(t *testing.T) {
 	prepare(t, r)
 	s := spec("denver")
 	s.Command = []string{
-		"sh", "-c", "cat /etc/motto; echo to stderr >&2; cat /proc/sys/net/ipv4/conf/eth1/rp_filter; exec sleep 1000",
+		"sh", "-c",
+		"cat /etc/motto; echo to stderr >&2; cat /proc/sys/net/ipv4/conf/eth1/rp_filter; exec sleep 1000",
 	}
 	s.Files = []slice.File{{Path: "/etc/motto", Data: []byte("hello\n")}}
 	s.Sysctls = map[string]string{"net.ipv4.ip_forward": "1", "net.ipv4.conf.eth1.rp_filter": "2"}

@@ -69,7 +69,8 @@ func TestInChroot(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
-		"sh", script, dir, self, "^(TestLifeOf.*|TestExec|TestExecTerminal|TestRootFromTar|TestIsolation|TestFRR)$",
+		"sh", script, dir, self,
+		"^(TestLifeOf.*|TestExec|TestExecTerminal|TestRootFromTar|TestIsolation|TestFRR)$",
 	).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -72,7 +72,8 @@ func maxFiles() uint64 {
 // environment merges, later sources over earlier ones.
 func environment(image []string, hostname string, own map[string]string) []string {
 	env := map[string]string{}
-	for _, e := range slices.Concat([]string{defaultPath, "HOME=/root", "TERM=xterm", "HOSTNAME=" + hostname}, image) {
+	for _, e := range slices.Concat([]string{defaultPath, "HOME=/root", "TERM=xterm", "HOSTNAME=" + hostname},
+		image) {
 		name, value, _ := strings.Cut(e, "=")
 		env[name] = value
 	}
@@ -107,8 +108,8 @@ func (r *Runtime) bundle(s *Spec, root *rootfs, rec *record, now map[string]stri
 				{Type: specs.UTSNamespace}, {Type: specs.IPCNamespace}, {Type: specs.NetworkNamespace},
 			},
 			MaskedPaths: maskedPaths,
-			// Not /proc/sys: settings of the sliver's own namespaces are writable there, all others belong to a root user
-			// that is not the sliver's.
+			// Not /proc/sys: settings of the sliver's own namespaces are writable there, all others belong
+			// to a root user that is not the sliver's.
 			ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sysrq-trigger"},
 		},
 	}
@@ -182,15 +183,24 @@ func standardMounts() []specs.Mount {
 			Destination: "/dev/shm", Type: "tmpfs", Source: "shm",
 			Options: []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"},
 		},
-		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
-		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+		{
+			Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue",
+			Options: []string{"nosuid", "noexec", "nodev"},
+		},
+		{
+			Destination: "/sys", Type: "sysfs", Source: "sysfs",
+			Options: []string{"nosuid", "noexec", "nodev", "ro"},
+		},
 	}
 }
 
 // ownMounts are the mounts of the machine's files that this sliver sees.
 func (r *Runtime) ownMounts(s *Spec) []specs.Mount {
 	file := func(source, target string, options ...string) specs.Mount {
-		return specs.Mount{Destination: target, Type: "bind", Source: source, Options: append([]string{"bind"}, options...)}
+		return specs.Mount{
+			Destination: target, Type: "bind", Source: source,
+			Options: append([]string{"bind"}, options...),
+		}
 	}
 	mounts := []specs.Mount{
 		file(r.init, initPath, "ro", "nosuid", "nodev"),

@@ -12,7 +12,8 @@ import (
 func lost(t *testing.T, dir string) (r *Runtime, p process) {
 	t.Helper()
 	r, err := New(t.Context(), Config{
-		StateDir: filepath.Join(dir, "lost"), LogDir: filepath.Join(dir, "log"), BlobDir: filepath.Join(dir, "blobs"),
+		StateDir: filepath.Join(dir, "lost"), LogDir: filepath.Join(dir, "log"),
+		BlobDir: filepath.Join(dir, "blobs"),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -73,9 +73,8 @@ type entry struct {
 // those that hostRootfs mounts.
 func (u users) skeleton() []entry {
 	dirs := []entry{
-		{path: "usr"}, {path: "opt"}, {path: "etc"}, {path: "proc"}, {path: "sys"}, {path: "dev"}, {path: "mnt"},
-		{path: "srv"},
-		{path: "tmp", mode: 0o777 | os.ModeSticky},
+		{path: "usr"}, {path: "opt"}, {path: "etc"}, {path: "proc"}, {path: "sys"}, {path: "dev"},
+		{path: "mnt"}, {path: "srv"}, {path: "tmp", mode: 0o777 | os.ModeSticky},
 		{path: "home"},
 		{path: "root", mode: 0o700},
 		{path: "run"}, {path: "run/lock", mode: 0o777 | os.ModeSticky},
@@ -139,7 +138,8 @@ func (r *Runtime) hostRootfs(s *Spec) (*rootfs, error) {
 			skeleton = append(skeleton, entry{path: d.name, link: d.link, mode: 0o755})
 		}
 		if d.private {
-			top = append(top, entry{path: "upper-" + d.name, mode: 0o755}, entry{path: "work-" + d.name, mode: 0o700})
+			top = append(top,
+				entry{path: "upper-" + d.name, mode: 0o755}, entry{path: "work-" + d.name, mode: 0o700})
 		}
 	}
 	for _, part := range []struct {
@@ -248,15 +248,15 @@ func mountOverlay(lower, upper, work, target string) error {
 // what identifies it. Secrets are protected by their modes; this is for the rest.
 var masked = []string{
 	"NetworkManager", "X11", "apache2", "apparmor", "apparmor.d", "apt", "audit", "ca-certificates", "cloud", "cni",
-	"containerd", "containers", "cron.d", "cron.daily", "cron.hourly", "cron.monthly", "cron.weekly", "crontab", "cups",
-	"dbus-1", "docker", "dovecot", "dpkg", "exim4", "exports", "fstab", "grub.d", "gshadow", "gshadow-", "hosts.allow",
-	"hosts.deny", "init.d", "initramfs-tools", "ipsec.conf", "ipsec.d", "ipsec.secrets", "iscsi", "issue", "issue.net",
-	"krb5.keytab", "kubernetes", "ldap", "letsencrypt", "libvirt", "logrotate.d", "lvm", "machine-id", "mdadm",
-	"modprobe.d", "motd", "mysql", "netplan", "network", "nftables.conf", "nginx", "openvpn", "opasswd", "pergola",
-	"polkit-1", "postfix", "postgresql", "ppp", "rancher", "rc0.d", "rc1.d", "rc2.d", "rc3.d", "rc4.d", "rc5.d", "rc6.d",
-	"rcS.d", "resolv.conf", "samba", "security/opasswd", "shadow", "shadow-", "ssh", "ssl/private", "sssd",
-	"strongswan.d", "sudoers", "sudoers.d", "swanctl", "systemd", "udev", "ufw", "update-motd.d", "wireguard",
-	"wpa_supplicant",
+	"containerd", "containers", "cron.d", "cron.daily", "cron.hourly", "cron.monthly", "cron.weekly", "crontab",
+	"cups", "dbus-1", "docker", "dovecot", "dpkg", "exim4", "exports", "fstab", "grub.d", "gshadow", "gshadow-",
+	"hosts.allow", "hosts.deny", "init.d", "initramfs-tools", "ipsec.conf", "ipsec.d", "ipsec.secrets", "iscsi",
+	"issue", "issue.net", "krb5.keytab", "kubernetes", "ldap", "letsencrypt", "libvirt", "logrotate.d", "lvm",
+	"machine-id", "mdadm", "modprobe.d", "motd", "mysql", "netplan", "network", "nftables.conf", "nginx", "openvpn",
+	"opasswd", "pergola", "polkit-1", "postfix", "postgresql", "ppp", "rancher", "rc0.d", "rc1.d", "rc2.d", "rc3.d",
+	"rc4.d", "rc5.d", "rc6.d", "rcS.d", "resolv.conf", "samba", "security/opasswd", "shadow", "shadow-", "ssh",
+	"ssl/private", "sssd", "strongswan.d", "sudoers", "sudoers.d", "swanctl", "systemd", "udev", "ufw",
+	"update-motd.d", "wireguard", "wpa_supplicant",
 }
 
 // makeMask makes the overlay layer that hides them: a whiteout each, which is a character device 0/0 (overlayfs.rst).

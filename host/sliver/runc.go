@@ -27,8 +27,8 @@ func checkRunc(ctx context.Context, path string) error {
 		return fmt.Errorf("ask %s for its version: %w", path, err)
 	}
 	if version, unsafe := unsafeRunc(string(out)); unsafe {
-		return &Unsupported{featureContainers, fmt.Errorf("%s is runc %s, out of which containers can break (CVE-2024-21626)",
-			path, version),
+		cause := fmt.Errorf("%s is runc %s, out of which containers can break (CVE-2024-21626)", path, version)
+		return &Unsupported{featureContainers, cause,
 			"apt-get install crun, which is preferred where it is there; or install runc 1.1.12 or newer"}
 	}
 	return nil

@@ -28,7 +28,7 @@ import (
 
 // Config has the directories and limits of a Runtime. Directories that are missing are made.
 type Config struct {
-	StateDir string // empty after a reboot, such as /run/pergola: records, the runtime's state, the slices' file systems
+	StateDir string // empty after a reboot: records, the runtime's state, the slices' file systems
 	LogDir   string // what first processes print; kept when slivers go
 	BlobDir  string // archives and unpacked images
 	Runtime  string // path or name of the OCI runtime; empty: crun, else runc
@@ -213,7 +213,8 @@ var nameOK = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}$`)
 
 func checkName(what, name string) error {
 	if !nameOK.MatchString(name) {
-		return fmt.Errorf("use %q as name of a %s: only letters, digits, and _ . + - after the first", name, what)
+		return fmt.Errorf("use %q as name of a %s: only letters, digits, and _ . + - after the first", name,
+			what)
 	}
 	return nil
 }
@@ -249,8 +250,8 @@ func (r *Runtime) makeDirs(context.Context) error {
 			return fmt.Errorf("use directory %s: %w", dir, err)
 		}
 		if fi.Mode()&0o001 == 0 {
-			return fmt.Errorf("use directory %s: not searchable by others, so containers cannot reach their roots "+
-				"(chmod o+x %s)",
+			return fmt.Errorf("use directory %s: not searchable by others, "+
+				"so containers cannot reach their roots (chmod o+x %s)",
 				r.cfg.StateDir, dir)
 		}
 	}

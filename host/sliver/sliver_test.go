@@ -53,8 +53,8 @@ func newRuntime(t testing.TB) *Runtime {
 func openRuntime(t testing.TB, dir string) *Runtime {
 	t.Helper()
 	r, err := New(t.Context(), Config{
-		StateDir: filepath.Join(dir, "state"), LogDir: filepath.Join(dir, "log"), BlobDir: filepath.Join(dir, "blobs"),
-		Runtime: os.Getenv("PERGOLA_TEST_RUNTIME"),
+		StateDir: filepath.Join(dir, "state"), LogDir: filepath.Join(dir, "log"),
+		BlobDir: filepath.Join(dir, "blobs"), Runtime: os.Getenv("PERGOLA_TEST_RUNTIME"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -91,9 +91,11 @@ func machine(t testing.TB) map[string]bool {
 	for _, name := range procs {
 		data, _ := os.ReadFile(name)
 		var uid int
-		if _, err := fmt.Sscanf(after(string(data), "\nUid:\t"), "%d", &uid); err == nil && uid >= uidBase(testSlice) &&
+		if _, err := fmt.Sscanf(after(string(data), "\nUid:\t"), "%d", &uid); err == nil &&
+			uid >= uidBase(testSlice) &&
 			uid < uidBase(testSlice+1) {
-			all[fmt.Sprintf("process %s %s", filepath.Dir(name), strings.SplitN(string(data), "\n", 2)[0])] = true
+			first, _, _ := strings.Cut(string(data), "\n")
+			all[fmt.Sprintf("process %s %s", filepath.Dir(name), first)] = true
 		}
 	}
 	zombies, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", os.Getpid()))

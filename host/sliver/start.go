@@ -75,7 +75,8 @@ func setSysctls(p process, values map[string]string) error {
 		}
 		for key, value := range values {
 			path := slice.SysctlPath(key)
-			if !slice.NetSysctl(key) || !fs.ValidPath(path) { // we are root here, and all of /proc/sys is the machine's
+			// We are root here, and all of /proc/sys is the machine's.
+			if !slice.NetSysctl(key) || !fs.ValidPath(path) {
 				return fmt.Errorf("set sysctl %s: not a parameter of a network namespace", key)
 			}
 			file := filepath.Join("/proc/sys", path)

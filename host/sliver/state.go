@@ -40,11 +40,11 @@ type record struct {
 	SliceName string            `json:"slice_name"`
 	Digest    string            `json:"digest"`
 	Process   process           `json:"process,omitzero"` // zero: not made to the end
-	Plain     bool              `json:"plain,omitempty"`  // has no command: its first process only holds the namespaces
+	Plain     bool              `json:"plain,omitempty"`  // has no command: its first process holds the namespaces
 	Command   []string          `json:"command,omitempty"`
 	Env       []string          `json:"env,omitempty"`
 	Dir       string            `json:"dir,omitempty"`
-	Sysctls   map[string]string `json:"sysctls,omitempty"` // of interfaces: set by Start, when the interfaces are there
+	Sysctls   map[string]string `json:"sysctls,omitempty"` // of interfaces: set by Start, when these are there
 	Created   time.Time         `json:"created,omitzero"`
 	Started   time.Time         `json:"started,omitzero"`
 	Exit      *exit             `json:"exit,omitempty"`

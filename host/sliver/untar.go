@@ -54,7 +54,8 @@ func untar(r io.Reader, root string) error {
 			dirs = append(dirs, h)
 		}
 	}
-	// At the end: on some file systems, a directory without write permission takes no files of an unprivileged owner.
+	// At the end: on some file systems, a directory without write permission takes no files of an unprivileged
+	// owner.
 	for _, h := range dirs {
 		if err := setDir(fd, h); err != nil {
 			return fmt.Errorf("unpack %s: %w", h.Name, err)

@@ -54,7 +54,9 @@ func newBed(t testing.TB, machines, mtu int) *bed {
 	b.wires = b.namespace()
 	b.must(netns.In(b.wires, func() error {
 		snooping := false
-		return b.up(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "switch", MTU: mtu}, MulticastSnooping: &snooping})
+		return b.up(&netlink.Bridge{
+			LinkAttrs: netlink.LinkAttrs{Name: "switch", MTU: mtu}, MulticastSnooping: &snooping,
+		})
 	}))
 	for i, dir := range dirs {
 		b.add(i+1, dir)

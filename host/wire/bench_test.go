@@ -31,7 +31,8 @@ func BenchmarkLAN500(b *testing.B) {
 		phase(b, "port", hosts, func() {
 			for i := range hosts {
 				ports = append(ports,
-					l.port(fmt.Sprint("h", i), nil, fmt.Sprintf("10.0.%d.%d/16", i/250, i%250+1), fmt.Sprintf("2001:db8::%x/64", i+1)))
+					l.port(fmt.Sprint("h", i), nil, fmt.Sprintf("10.0.%d.%d/16", i/250, i%250+1),
+						fmt.Sprintf("2001:db8::%x/64", i+1)))
 			}
 		})
 		phase(b, "attach", hosts, func() {

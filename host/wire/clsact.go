@@ -33,7 +33,8 @@ const (
 
 // Attach implements datapath.Hook.
 func (h clsact) Attach(ifindex int, _ *datapath.Program) error {
-	err := h.nl.do(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, tcHeader(ifindex, tcClsact&0xffff0000, tcClsact),
+	err := h.nl.do(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
+		tcHeader(ifindex, tcClsact&0xffff0000, tcClsact),
 		rtnl.String(nl.TCA_KIND, "clsact"), rtnl.U32(ingressBlock, portBlock))
 	if errors.Is(err, unix.EEXIST) {
 		return nil
@@ -48,7 +49,8 @@ func (h clsact) Replace(ifindexes []int, p *datapath.Program) error {
 	}
 	header := &nl.TcMsg{Ifindex: tcBlock, Handle: filterHandle, Parent: portBlock}
 	header.Info = filterPriority<<16 | uint32(nl.Swap16(unix.ETH_P_ALL))
-	err := h.nl.do(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, header, rtnl.String(nl.TCA_KIND, "bpf"),
+	err := h.nl.do(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, header,
+		rtnl.String(nl.TCA_KIND, "bpf"),
 		rtnl.Nest(nl.TCA_OPTIONS,
 			rtnl.U32(nl.TCA_BPF_FD, uint32(p.FD())),
 			rtnl.String(nl.TCA_BPF_NAME, "pergola"),

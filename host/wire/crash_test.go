@@ -47,7 +47,8 @@ func crashMe(dir string, pids []string) error {
 			if err := build(ctx, s, pids, round); err != nil {
 				return err
 			}
-			if err := errors.Join(s.DeletePorts(ctx, "s7p1", "s7p3"), s.DeleteSwitches(ctx, "s7b1")); err != nil {
+			err := errors.Join(s.DeletePorts(ctx, "s7p1", "s7p3"), s.DeleteSwitches(ctx, "s7b1"))
+			if err != nil {
 				return err
 			}
 		}
@@ -108,7 +109,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for range kills {
 		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), "PERGOLA_TEST_CRASH="+l.dir, "PERGOLA_TEST_PIDS="+strings.Join(pids, " "))
+		child.Env = append(os.Environ(), "PERGOLA_TEST_CRASH="+l.dir,
+			"PERGOLA_TEST_PIDS="+strings.Join(pids, " "))
 		var out strings.Builder
 		child.Stderr = &out
 		l.must(child.Start())
@@ -151,7 +153,8 @@ func TestManyAtOnce(t *testing.T) {
 			if i%2 == 0 {
 				err = errors.Join(err, l.Shape(l.ctx, a.Name, wire.FromNode, slice.Shape{Rate: 1e9}))
 			}
-			err = errors.Join(err, l.Join(l.ctx, a.Name, b.Name), l.Shape(l.ctx, b.Name, wire.ToNode, slice.Shape{Rate: 1e9}))
+			err = errors.Join(err, l.Join(l.ctx, a.Name, b.Name),
+				l.Shape(l.ctx, b.Name, wire.ToNode, slice.Shape{Rate: 1e9}))
 			if err != nil {
 				t.Error(err)
 			}

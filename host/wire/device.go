@@ -198,7 +198,8 @@ func (c *conn) isIndexTaken(index int, name string) bool {
 func (c *conn) addVethAt(index, peerIndex int, v veth) error {
 	common := func() []rtnl.Attr {
 		return []rtnl.Attr{ // the kernel's default is a queue for every CPU, which we do not use
-			rtnl.U32(unix.IFLA_MTU, uint32(v.mtu)), rtnl.U32(unix.IFLA_NUM_TX_QUEUES, 1), rtnl.U32(unix.IFLA_NUM_RX_QUEUES, 1),
+			rtnl.U32(unix.IFLA_MTU, uint32(v.mtu)), rtnl.U32(unix.IFLA_NUM_TX_QUEUES, 1),
+			rtnl.U32(unix.IFLA_NUM_RX_QUEUES, 1),
 		}
 	}
 	peer := append(common(), rtnl.String(unix.IFLA_IFNAME, v.peer))
@@ -212,7 +213,8 @@ func (c *conn) addVethAt(index, peerIndex int, v veth) error {
 	}
 	info := rtnl.Bytes(nl.VETH_INFO_PEER, header(peerIndex).Serialize()).With(peer...)
 	attrs := append(common(), rtnl.String(unix.IFLA_IFNAME, v.name), rtnl.U32(unix.IFLA_GROUP, v.group),
-		rtnl.Nest(unix.IFLA_LINKINFO, rtnl.String(unix.IFLA_INFO_KIND, "veth"), rtnl.Nest(unix.IFLA_INFO_DATA, info)))
+		rtnl.Nest(unix.IFLA_LINKINFO, rtnl.String(unix.IFLA_INFO_KIND, "veth"),
+			rtnl.Nest(unix.IFLA_INFO_DATA, info)))
 	return c.do(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, header(index), attrs...)
 }
 
@@ -278,7 +280,8 @@ func (c *conn) deleteAtOnce(devices []device) error {
 			return err
 		}
 	}
-	return ignoreGone(c.do(unix.RTM_DELLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC), rtnl.U32(unix.IFLA_GROUP, groupDeleting)))
+	return ignoreGone(c.do(unix.RTM_DELLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC),
+		rtnl.U32(unix.IFLA_GROUP, groupDeleting)))
 }
 
 func ignoreGone(err error) error {

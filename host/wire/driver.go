@@ -22,17 +22,19 @@ var (
 	errSwitchedOff = errors.New("switched off (--xdp off)")
 
 	// errNotIP is for lo, PPP, and other kinds that are not supported.
-	errNotIP = errors.New("it carries neither Ethernet frames nor IP packets as they are, so it cannot carry tunnels")
+	errNotIP = errors.New("it carries neither Ethernet frames nor IP packets as they are, " +
+		"so it cannot carry tunnels")
 
 	// errNoEthernet is for WireGuard, tun and the like, which carry tunnels without a line card.
 	errNoEthernet = errors.New("no Ethernet interface")
 
-	// errChecksums is for a veth pair as containers have it: its peer leaves checksums to the receiver, and frames that
-	// XDP forwards would stay without them.
+	// errChecksums is for a veth pair as containers have it: its peer leaves checksums to the receiver, and frames
+	// that XDP forwards would stay without them.
 	errChecksums = errors.New("a veth pair whose other end may leave checksums to be filled in " +
 		"(once `ethtool -K <interface> tx off` is said at both ends, it can have one)")
 
-	// errPeerWithoutXDP: what a program sends to a veth is lost, even back by XDP_TX, unless the other end has NAPI on.
+	// errPeerWithoutXDP: what a program sends to a veth is lost, even back by XDP_TX, unless the other end has NAPI
+	// on.
 	errPeerWithoutXDP = errors.New("a veth pair whose other end takes nothing from XDP " +
 		"(once `ethtool -K <interface> gro on` is said there, it can have one)")
 )
@@ -98,10 +100,10 @@ func whyNoXDP(err error) string {
 type features uint64
 
 const (
-	featureBasic             features = 1 << 0 // runs programs, and sends back what they want (NETDEV_XDP_ACT_BASIC)
+	featureBasic             features = 1 << 0 // NETDEV_XDP_ACT_BASIC: runs programs, and sends back what they want
 	featureRedirect          features = 1 << 1 // NETDEV_XDP_ACT_REDIRECT
-	featureTransmit          features = 1 << 2 // sends what programs at other devices redirect (NETDEV_XDP_ACT_NDO_XMIT)
-	featureTransmitFragments features = 1 << 6 // also frames in several buffers (NETDEV_XDP_ACT_NDO_XMIT_SG)
+	featureTransmit          features = 1 << 2 // NETDEV_XDP_ACT_NDO_XMIT: sends what other devices redirect
+	featureTransmitFragments features = 1 << 6 // NETDEV_XDP_ACT_NDO_XMIT_SG: also frames in several buffers
 )
 
 func (f features) has(all features) bool { return f&all == all }

@@ -39,7 +39,8 @@ func (b *bed) advertise(m *machine) {
 func advertisement(t testing.TB) []byte {
 	t.Helper()
 	eth := &layers.Ethernet{
-		SrcMAC: mac(0xfd01), DstMAC: net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, EthernetType: layers.EthernetTypeIPv6,
+		SrcMAC: mac(0xfd01), DstMAC: net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1},
+		EthernetType: layers.EthernetTypeIPv6,
 	}
 	ip := &layers.IPv6{
 		Version: 6, HopLimit: 255, NextHeader: layers.IPProtocolICMPv6, SrcIP: net.ParseIP("fe80::fd01"),

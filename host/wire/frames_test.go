@@ -31,14 +31,16 @@ func openTap(t testing.TB, device string) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil { // deaf until it is bound
+	// It receives nothing until it is bound.
+	if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 		return -1, err
 	}
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	if err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1); err != nil {
 		return -1, err
 	}
-	if err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200_000}); err != nil {
+	timeout := &unix.Timeval{Usec: 200_000}
+	if err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, timeout); err != nil {
 		return -1, err
 	}
 	const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL<<8&0xff00
@@ -254,7 +256,8 @@ func TestShapedLinkTakesSingleFrames(t *testing.T) {
 		l.transfer("192.0.2.1", 8<<20)
 		after, err := l.Counters(l.ctx)
 		l.must(err)
-		return (after[a].FromNode.Bytes - before[a].FromNode.Bytes) / (after[a].FromNode.Frames - before[a].FromNode.Frames)
+		now, then := after[a].FromNode, before[a].FromNode
+		return (now.Bytes - then.Bytes) / (now.Frames - then.Frames)
 	}
 	shape := slice.Shape{Rate: 500e6, Queue: 200}
 	l.must(l.Shape(l.ctx, a, wire.FromNode, shape))

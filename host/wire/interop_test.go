@@ -87,7 +87,9 @@ func kernelEnd(words func(foreignEnd) string) func(*bed, foreignEnd) foreign {
 		if out, err := runIn(e.ns, strings.Fields(command)...); err != nil {
 			b.Fatalf("%s: %v: %s", command, err, out)
 		}
-		b.must(netns.In(e.ns, func() error { return setUp(far.device, prefixes("192.0.2.1/31", "2001:db8::1/127")...) }))
+		b.must(netns.In(e.ns, func() error {
+			return setUp(far.device, prefixes("192.0.2.1/31", "2001:db8::1/127")...)
+		}))
 		return far
 	}
 }
@@ -98,7 +100,8 @@ func TestKernelVXLANInteroperates(t *testing.T) {
 	for _, kind := range tunnelKinds[2:] {
 		t.Run(kind.String(), func(t *testing.T) {
 			interoperate(t, kind, kernelEnd(func(e foreignEnd) string {
-				words := fmt.Sprintf("vxlan id %d local %v remote %v dstport 4789", e.key, e.local, e.remote)
+				words := fmt.Sprintf("vxlan id %d local %v remote %v dstport 4789", e.key, e.local,
+					e.remote)
 				if kind.ipv6 {
 					words += " udp6zerocsumrx" // RFC 6935
 				}
@@ -116,10 +119,13 @@ func TestKernelGRETAPInteroperates(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			interoperate(t, kind, kernelEnd(func(e foreignEnd) string {
 				device, more := "gretap", ""
-				if kind.ipv6 { // by default it puts an extension header (RFC 2473, 4.1.1) between, which no one else does
+				// By default it puts an extension header (RFC 2473, 4.1.1) between, which no one else
+				// does.
+				if kind.ipv6 {
 					device, more = "ip6gretap", " encaplimit none"
 				}
-				return fmt.Sprintf("%s local %v remote %v key %d%s", device, e.local, e.remote, e.key, more)
+				return fmt.Sprintf("%s local %v remote %v key %d%s", device, e.local, e.remote, e.key,
+					more)
 			}))
 		})
 	}

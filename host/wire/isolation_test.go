@@ -121,8 +121,8 @@ func TestFloodOfOneSliceLeavesAnotherAlone(t *testing.T) {
 	stop := near.floods("near", "198.51.100.1")
 	defer stop()
 	testkit.Eventually(t, func() error {
-		if sent, got := near.traffic(near.port).FromNode.Bytes, far.traffic(far.port).ToNode.Bytes; sent < 3*got ||
-			got < 1<<16 {
+		sent, got := near.traffic(near.port).FromNode.Bytes, far.traffic(far.port).ToNode.Bytes
+		if sent < 3*got || got < 1<<16 {
 			return fmt.Errorf("of %d bytes, %d came through", sent, got)
 		}
 		return nil

@@ -47,8 +47,10 @@ func TestLANOverThreeMachines(t *testing.T) {
 			for _, m := range m {
 				state := m.observe()
 				for _, peer := range b.machines {
-					if p := state.Ports[lanTunnel(peer)]; peer != m && (!p.Tunnel || p.Switch != "s7b1" || p.Peer != "") {
-						t.Errorf("the tunnel to machine %d on machine %d is %+v", peer.number, m.number, p)
+					if p := state.Ports[lanTunnel(peer)]; peer != m &&
+						(!p.Tunnel || p.Switch != "s7b1" || p.Peer != "") {
+						t.Errorf("the tunnel to machine %d on machine %d is %+v", peer.number,
+							m.number, p)
 					}
 				}
 				if len(state.Remains) > 0 {
@@ -78,7 +80,8 @@ func TestLANOverThreeMachines(t *testing.T) {
 				return after[lanTunnel(peer)].ToNode.Frames - before[lanTunnel(peer)].ToNode.Frames
 			}
 			if to(m[1]) < 50 || to(m[2]) > 10 {
-				t.Errorf("of 50 frames for n2, %d went to its machine and %d to the other", to(m[1]), to(m[2]))
+				t.Errorf("of 50 frames for n2, %d went to its machine and %d to the other", to(m[1]),
+					to(m[2]))
 			}
 		})
 	}

@@ -158,7 +158,8 @@ func (s *Substrate) makePair(r *reading, l wiring.Link, q, other string, want wi
 			return err
 		}
 		if _, recorded := want.Records[end.name]; recorded {
-			if err := s.own(d.index, datapath.Port{MTU: v.mtu, Mode: datapath.Peer, Peer: end.port.index}); err != nil {
+			record := datapath.Port{MTU: v.mtu, Mode: datapath.Peer, Peer: end.port.index}
+			if err := s.own(d.index, record); err != nil {
 				return err
 			}
 		}

@@ -14,7 +14,7 @@ const (
 	rolePort   role = "port"
 	roleSwitch role = "switch"
 	roleCable  role = "cable"  // one end of it
-	roleQueue  role = "queue"  // its qdiscs treat frames; its other end is a member, or the joined port's queue device
+	roleQueue  role = "queue"  // its qdiscs treat frames; its other end: a member, or the other port's queue
 	roleMember role = "member" // the switch's end of a queue device
 	roleTunnel role = "tunnel" // proxy port of an interface on another machine
 	roleTwin   role = "twin"   // its other end
@@ -80,7 +80,8 @@ func newMark(r role, owner, digest string) (mark, error) {
 	}
 	m := mark{role: r, owner: owner, digest: digest, ns: 1<<32 - 1, pid: 1 << 22, isolated: r == roleTunnel}
 	if n := len(m.String()); n > maxAlias {
-		return mark{}, fmt.Errorf("mark device of %s: digest %q is %d bytes too long", owner, digest, n-maxAlias)
+		return mark{}, fmt.Errorf("mark device of %s: digest %q is %d bytes too long", owner, digest,
+			n-maxAlias)
 	}
 	return mark{role: r, owner: owner, digest: digest}, nil
 }

@@ -28,7 +28,8 @@ func TestMarkSurvivesTheAlias(t *testing.T) {
 // Marks of earlier versions held shapes, too. They are the marks of what is there, so that an upgrade replaces nothing.
 func TestMarkOfAnEarlierVersionIsAdopted(t *testing.T) {
 	for alias, want := range map[string]mark{
-		"pergola port lab/a:eth0 digest=d1 ns=4026532511 pid=4711 queue=rate=1000000,delay=20000000,loss=0.5,queue=9": {
+		"pergola port lab/a:eth0 digest=d1 ns=4026532511 pid=4711 " +
+			"queue=rate=1000000,delay=20000000,loss=0.5,queue=9": {
 			role: rolePort, owner: "lab/a:eth0", digest: "d1", ns: 4026532511, pid: 4711,
 		},
 		"pergola port lab/a:eth0 digest=d1 queue=unsure":  {role: rolePort, owner: "lab/a:eth0", digest: "d1"},
@@ -42,7 +43,8 @@ func TestMarkOfAnEarlierVersionIsAdopted(t *testing.T) {
 
 func TestForeignAliasIsNoMark(t *testing.T) {
 	for _, alias := range []string{
-		"", "eth0", "pergola", "pergola port", "pergola  ", "pergola port a ns=x", "pergola port %zz", "Pergola port a",
+		"", "eth0", "pergola", "pergola port", "pergola  ", "pergola port a ns=x", "pergola port %zz",
+		"Pergola port a",
 	} {
 		if m, ok := parseMark(alias); ok && alias != "pergola  " {
 			t.Errorf("%q is read as %+v", alias, m)

@@ -63,7 +63,9 @@ func (s *Substrate) updateRedirect(nic device) error {
 	if !transmits {
 		return s.data.RefuseFrames(nic.index)
 	}
-	return netns.In(s.host, func() error { return s.data.TakeFrames(nic.index, able.has(featureTransmitFragments)) })
+	return netns.In(s.host, func() error {
+		return s.data.TakeFrames(nic.index, able.has(featureTransmitFragments))
+	})
 }
 
 // xdp gives the XDP mode of now: another process may have taken the program away.

@@ -38,12 +38,12 @@ var nodeDefaults = []struct {
 }{
 	{"/proc/sys/net/ipv4/conf", []sysctl{
 		{"rp_filter", "0"},           // the kernel's own default; a new namespace has the machine's
-		{"promote_secondaries", "1"}, // the second address of a subnet stays when the first goes, as systemd also sets it
+		{"promote_secondaries", "1"}, // the second address of a subnet stays when the first goes
 	}},
 	{"/proc/sys/net/ipv6/conf", []sysctl{
-		{"keep_addr_on_down", "1"},    // a link that goes down and up again has its addresses, as IPv4's always do
+		{"keep_addr_on_down", "1"},    // a link that goes down and up again has its addresses, as of IPv4
 		{"router_solicitations", "0"}, // no router answers them; on a LAN of 500 hosts, they are a flood
-		{"accept_dad", "0"},           // addresses are usable at once: they come from one plan and cannot be doubles
+		{"accept_dad", "0"},           // addresses are usable at once: one plan has no duplicates
 	}},
 }
 
@@ -75,7 +75,8 @@ func setNodeDefaults() error {
 func setDefaults(dir *os.Root, sets []sysctl) error {
 	for _, s := range sets {
 		for _, of := range []string{"all", "default"} {
-			if err := dir.WriteFile(of+"/"+s.path, []byte(s.value), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err := dir.WriteFile(of+"/"+s.path, []byte(s.value), 0); err != nil &&
+				!errors.Is(err, os.ErrNotExist) {
 				return err
 			}
 		}
@@ -120,7 +121,8 @@ func (n Node) sysctls() ([]sysctl, error) {
 	}
 	all := []sysctl{{"net/ipv4/ip_forward", forward}}
 	if n.Router {
-		// The kernel's own value when forwarding is switched on, which on a machine that forwards it is from the beginning.
+		// The kernel's own value when forwarding is switched on, which on a machine that forwards it is from
+		// the beginning.
 		all = append(all, sysctl{"net/ipv4/conf/all/accept_redirects", "0"})
 	}
 	if haveIPv6() {

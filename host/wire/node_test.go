@@ -32,8 +32,10 @@ func TestConfigureNode(t *testing.T) {
 	b := l.port("b", nil, "192.0.2.1/24", "2001:db8::2/64")
 	l.must(l.Join(l.ctx, a, b))
 	n := wire.Node{
-		Router:     true,
-		Sysctls:    map[string]string{"net.ipv4.conf.eth0.rp_filter": "2", "net.ipv4.fib_multipath_hash_policy": "1"},
+		Router: true,
+		Sysctls: map[string]string{
+			"net.ipv4.conf.eth0.rp_filter": "2", "net.ipv4.fib_multipath_hash_policy": "1",
+		},
 		Loopbacks:  prefixes("198.51.100.1/32", "2001:db8:ff::1/128"),
 		Interfaces: []wire.Interface{{Name: "eth0", Addresses: prefixes("192.0.2.2/24", "2001:db8::1/64")}},
 		Routes: []slice.Route{
@@ -66,8 +68,10 @@ func TestConfigureNode(t *testing.T) {
 	n.Routes = n.Routes[1:3]
 	n.Router = false
 	l.must(l.ConfigureNode(l.ctx, pid, n))
-	l.wantIn("a", "ip -o address", "192.0.2.3/24", "!192.0.2.2/24", "!198.51.100.1/32", "2001:db8::1/64", "10.9.9.9/32")
-	l.wantIn("a", "ip route; ip -6 route", "!default via 192.0.2.1", "default via 2001:db8::2", "!198.51.100.128/25",
+	l.wantIn("a", "ip -o address", "192.0.2.3/24", "!192.0.2.2/24", "!198.51.100.1/32", "2001:db8::1/64",
+		"10.9.9.9/32")
+	l.wantIn("a", "ip route; ip -6 route", "!default via 192.0.2.1", "default via 2001:db8::2",
+		"!198.51.100.128/25",
 		"10.8.0.0/16", "!dead")
 	l.wantIn("a", "sysctl net.ipv4.ip_forward", "ip_forward = 0")
 }
@@ -82,7 +86,9 @@ func TestConfigureNodeRefusesForeignSysctls(t *testing.T) {
 			t.Errorf("sysctl %q was accepted", name)
 		}
 	}
-	err := l.ConfigureNode(l.ctx, l.node("a").pid, wire.Node{Sysctls: map[string]string{"net.ipv4.no_such_thing": "1"}})
+	err := l.ConfigureNode(l.ctx, l.node("a").pid, wire.Node{Sysctls: map[string]string{
+		"net.ipv4.no_such_thing": "1",
+	}})
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}

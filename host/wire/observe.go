@@ -14,8 +14,8 @@ type State struct {
 	Ports    map[string]PortState
 	Cables   map[string]CableState // by the name of each end
 	Switches map[string]SwitchState
-	// Remains are names of devices that are in no good state: half made, also by calls that are under way, or left over.
-	// Delete them with DeletePorts.
+	// Remains are names of devices that are in no good state: half made, also by calls that are under way, or left
+	// over. Delete them with DeletePorts.
 	Remains []string
 }
 
@@ -33,7 +33,8 @@ type PortState struct {
 	Reinjected       bool // what comes to the node out of a queue or a switch enters the data path again
 	Tunnel           bool // the node is on another machine: see Tunnel. NetNS and Inner are 0
 
-	// Layout is what the link is made of, where it is more than its ends; else nil. Both ends of a link have the same.
+	// Layout is what the link is made of, where it is more than its ends; else nil. Both ends of a link have the
+	// same.
 	Layout *wiring.Layout
 }
 
@@ -65,7 +66,9 @@ func (s *Substrate) Observe(ctx context.Context) (State, error) {
 	if err := s.forget(v); err != nil {
 		return State{}, fmt.Errorf("observe substrate: %w", err)
 	}
-	state := State{Ports: map[string]PortState{}, Cables: map[string]CableState{}, Switches: map[string]SwitchState{}}
+	state := State{
+		Ports: map[string]PortState{}, Cables: map[string]CableState{}, Switches: map[string]SwitchState{},
+	}
 	for _, d := range v.devices {
 		m := d.mark
 		switch {
@@ -142,8 +145,8 @@ func (s *Substrate) tunnels() (map[int]bool, error) {
 // port resolves what is at the other end.
 func (v view) port(d device) PortState {
 	p := PortState{
-		Owner: d.mark.owner, Digest: d.mark.digest, NetNS: d.mark.ns, Index: d.index, Inner: d.peer, MTU: d.mtu, Up: d.up,
-		Tunnel: d.mark.role == roleTunnel,
+		Owner: d.mark.owner, Digest: d.mark.digest, NetNS: d.mark.ns, Index: d.index, Inner: d.peer, MTU: d.mtu,
+		Up: d.up, Tunnel: d.mark.role == roleTunnel,
 	}
 	if p.Tunnel {
 		p.Inner = 0
@@ -164,7 +167,8 @@ func (v view) port(d device) PortState {
 
 func (v view) cable(d device) CableState {
 	c := CableState{
-		Owner: d.mark.owner, Digest: d.mark.digest, MTU: d.mtu, Up: d.up, Peer: v.name(d.peer), Switch: v.name(d.master),
+		Owner: d.mark.owner, Digest: d.mark.digest, MTU: d.mtu, Up: d.up, Peer: v.name(d.peer),
+		Switch: v.name(d.master),
 	}
 	if l, ok := v.link(d); ok && v.treated(l) {
 		layout := v.layout(l)

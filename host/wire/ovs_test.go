@@ -93,7 +93,8 @@ func ovsEnd(b *bed, e foreignEnd) foreign {
 		"add-port", outside, nic, "--", "add-br", node, "--", "set", "bridge", node, "datapath_type=netdev",
 		"other-config:hwaddr="+far.mac.String(),
 		"other-config:forward-bpdu=true", "--",
-		"add-port", node, "far", "--", "set", "interface", "far", "type="+kind, fmt.Sprintf("options:remote_ip=%v", e.remote),
+		"add-port", node, "far", "--", "set", "interface", "far", "type="+kind,
+		fmt.Sprintf("options:remote_ip=%v", e.remote),
 		fmt.Sprintf("options:local_ip=%v", e.local), fmt.Sprintf("options:key=%d", e.key))
 	bits := e.local.BitLen() * 3 / 4
 	if e.ipv6 {

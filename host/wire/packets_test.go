@@ -63,7 +63,8 @@ func (m *machine) openTun(flags uint16) *os.File {
 			return err
 		}
 		if flags&unix.IFF_VNET_HDR != 0 {
-			if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, unix.TUN_F_CSUM|unix.TUN_F_TSO4|unix.TUN_F_TSO6); err != nil {
+			const offloads = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6
+			if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, offloads); err != nil {
 				return err
 			}
 		}
@@ -105,7 +106,8 @@ func overPackets(t *testing.T, connect func(one, two *machine), kinds ...tunnelO
 			near := b.machines[0]
 			state, err := near.Underlay(near.ctx)
 			near.must(err)
-			if s := state.NICs[vpn]; !s.Present || !s.Up || s.MTU != vpnMTU || s.XDP != "none: no Ethernet interface" {
+			if s := state.NICs[vpn]; !s.Present || !s.Up || s.MTU != vpnMTU ||
+				s.XDP != "none: no Ethernet interface" {
 				t.Errorf("the interface is %+v", s)
 			}
 			b.machines = []*machine{near.behind(), b.machines[1].behind()}
@@ -158,7 +160,8 @@ func (m *machine) listen() ears {
 	e := ears{machine: m}
 	m.must(netns.In(m.ns, func() (err error) {
 		const flags = unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
-		e.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|flags, 0) // receives nothing until it is bound
+		// Receives nothing until it is bound.
+		e.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|flags, 0)
 		if err != nil {
 			return err
 		}
@@ -198,7 +201,9 @@ func TestNothingLeavesInClearWhileTheVPNIsDown(t *testing.T) {
 			byTun(0)(wires[0], wires[1])
 			open := func(m *machine, bound bool) {
 				m.Helper()
-				m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{Interfaces: []string{vpn}, Bound: bound}))
+				m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{
+					Interfaces: []string{vpn}, Bound: bound,
+				}))
 			}
 			for _, m := range wires {
 				open(m, true)
@@ -230,7 +235,8 @@ func TestNothingLeavesInClearWhileTheVPNIsDown(t *testing.T) {
 			open(a.machine, false)
 			send()
 			if clear.hears(peer) == nil {
-				t.Error("nothing came by the wire where nothing keeps it from there: the test does not see it")
+				t.Error("nothing came by the wire where nothing keeps it from there: " +
+					"the test does not see it")
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 const (
 	maxProbes    = 8                      // routers on the way, each with a smaller MTU than the one before
 	errorTimeout = 500 * time.Millisecond // how long an ICMP error may take
-	discard      = 9                      // port of the discard service (RFC 863); a host without it sends an ICMP error
+	discard      = 9                      // port of RFC 863; a host without this service sends an ICMP error
 )
 
 // PathMTU is how many bytes an IP packet may have from an address of the machine to another machine, by its own routes

@@ -44,12 +44,15 @@ func TestPathMTUIsWhatRoutersSay(t *testing.T) {
 		ns  *os.File
 		mtu int
 	}{{a, first}, {b, second}} {
-		run(r, "ip link add to%d mtu %d type veth peer name eth0 mtu %d netns %s", i, end.mtu, end.mtu, at(end.ns))
-		run(r, "ip link set to%d up && ip addr add 198.51.100.%d/31 dev to%d && ip addr add 2001:db8:%d::/127 dev to%d nodad",
+		run(r, "ip link add to%d mtu %d type veth peer name eth0 mtu %d netns %s", i, end.mtu, end.mtu,
+			at(end.ns))
+		run(r, "ip link set to%d up && ip addr add 198.51.100.%d/31 dev to%d && "+
+			"ip addr add 2001:db8:%d::/127 dev to%d nodad",
 			i, 2*i, i, i, i)
 		run(end.ns, "ip link set lo up && ip link set eth0 up && ip addr add 198.51.100.%d/31 dev eth0 && "+
 			"ip addr add 2001:db8:%d::1/127 dev eth0 nodad", 2*i+1, i)
-		run(end.ns, "ip route add default via 198.51.100.%d && ip -6 route add default via 2001:db8:%d::", 2*i, i)
+		run(end.ns, "ip route add default via 198.51.100.%d && ip -6 route add default via 2001:db8:%d::", 2*i,
+			i)
 	}
 	run(r, "echo 1 >/proc/sys/net/ipv4/ip_forward && echo 1 >/proc/sys/net/ipv6/conf/all/forwarding")
 	run(b, "ip link set eth0 mtu %d", first) // nobody but the router knows

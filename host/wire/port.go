@@ -147,7 +147,8 @@ func (s *Substrate) addInner(p Port, ns *os.File, alias string) (index int, err 
 		peer: p.Inner, peerNS: ns, peerMAC: p.MAC,
 	})
 	if errors.Is(err, unix.EEXIST) {
-		return 0, fmt.Errorf("an interface %s exists there already, and is not ours to replace: %w", p.Inner, err)
+		return 0, fmt.Errorf("an interface %s exists there already, and is not ours to replace: %w", p.Inner,
+			err)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("make interface %s: %w", p.Inner, err)

@@ -74,7 +74,9 @@ func (p *probe) try() error {
 		defer c.close()
 		options := rtnl.Struct(nl.TCA_OPTIONS, netemOptions{Limit: 1})
 		if p.kind == "htb" {
-			options = rtnl.Nest(nl.TCA_OPTIONS, rtnl.Struct(nl.TCA_HTB_INIT, htbGlobal{Version: 3, Rate2Quantum: 10}))
+			options = rtnl.Nest(nl.TCA_OPTIONS, rtnl.Struct(nl.TCA_HTB_INIT, htbGlobal{
+				Version: 3, Rate2Quantum: 10,
+			}))
 		}
 		const lo = 1
 		return c.setQdisc(lo, p.kind, wiring.HandleHTB, tcRoot, options)

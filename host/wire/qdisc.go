@@ -161,8 +161,8 @@ func (c *conn) setNetem(index int, parent uint32, n wiring.Netem) error {
 	if n.Jitter != 0 {
 		attr = attr.With(rtnl.Bytes(nl.TCA_NETEM_DELAY_DIST, normal()))
 	}
-	// With a rate of its own, netem never lets a frame overtake another, whatever the jitter. This one is too high to
-	// delay anything; the link's rate is htb's task.
+	// With a rate of its own, netem never lets a frame overtake another, whatever the jitter. This one is too high
+	// to delay anything; the link's rate is htb's task.
 	return c.setQdisc(index, "netem", wiring.HandleNetem, parent, attr.With(
 		rtnl.Struct(nl.TCA_NETEM_RATE, netemRate{Rate: math.MaxUint32}),
 		rtnl.U64(nl.TCA_NETEM_RATE64, unit.MaxRate.BytesPerSecond())))
@@ -176,7 +176,8 @@ var normal = sync.OnceValue(func() []byte {
 	for i := range entries {
 		quantile := (float64(i) + 0.5) / entries
 		x := math.Sqrt2 * math.Erfinv(2*quantile-1) * scale
-		table = binary.NativeEndian.AppendUint16(table, uint16(int16(math.Round(min(max(x, math.MinInt16), math.MaxInt16)))))
+		table = binary.NativeEndian.AppendUint16(table, uint16(int16(math.Round(min(max(x, math.MinInt16),
+			math.MaxInt16)))))
 	}
 	return table
 })

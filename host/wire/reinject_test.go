@@ -32,7 +32,8 @@ func TestFramesOfJoinedPortsAreReinjected(t *testing.T) {
 	l.wantRate("b", "192.0.2.0", a, 20e6)
 	state := l.observe()
 	pa, pb := state.Ports[a], state.Ports[b]
-	if pa.Peer != b || pb.Peer != a || pa.FromNode.Rate != 10e6 || pb.FromNode.Rate != 20e6 || pa.ToNode.Rate != 20e6 ||
+	if pa.Peer != b || pb.Peer != a || pa.FromNode.Rate != 10e6 || pb.FromNode.Rate != 20e6 ||
+		pa.ToNode.Rate != 20e6 ||
 		pb.ToNode.Rate != 10e6 {
 		t.Errorf("observed %+v and %+v", pa, pb)
 	}

@@ -57,8 +57,8 @@ func (c *conn) setRoutes(routes []slice.Route, indexes map[string]int) error {
 
 func (c *conn) changeRoute(kind, flags uint16, r route) error {
 	h := &nl.RtMsg{RtMsg: unix.RtMsg{
-		Family: unix.AF_INET, Dst_len: uint8(r.to.Bits()), Table: unix.RT_TABLE_MAIN, Protocol: unix.RTPROT_STATIC,
-		Scope: unix.RT_SCOPE_UNIVERSE, Type: unix.RTN_UNICAST,
+		Family: unix.AF_INET, Dst_len: uint8(r.to.Bits()), Table: unix.RT_TABLE_MAIN,
+		Protocol: unix.RTPROT_STATIC, Scope: unix.RT_SCOPE_UNIVERSE, Type: unix.RTN_UNICAST,
 	}}
 	if r.to.Addr().Is6() {
 		h.Family = unix.AF_INET6

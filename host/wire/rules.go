@@ -11,7 +11,8 @@ func rulesOut(rules []wiring.Rule) []datapath.Rule {
 	out := make([]datapath.Rule, len(rules))
 	for i, r := range rules {
 		out[i] = datapath.Rule{
-			Class: wiring.HandleHTB | uint32(r.Class), DSCP: -1, Protocol: uint8(r.Protocol), Source: r.Src, Destination: r.Dst,
+			Class: wiring.HandleHTB | uint32(r.Class), DSCP: -1, Protocol: uint8(r.Protocol), Source: r.Src,
+			Destination: r.Dst,
 			SourcePorts: datapath.PortRange(r.SrcPort), DestinationPorts: datapath.PortRange(r.DstPort),
 			AnyPort: datapath.PortRange(r.Port),
 		}
@@ -27,7 +28,8 @@ func rulesIn(rules []datapath.Rule) []wiring.Rule {
 	for i, r := range rules {
 		in[i] = wiring.Rule{Class: uint16(r.Class), Match: slice.Match{
 			Protocol: int(r.Protocol), Src: r.Source, Dst: r.Destination,
-			SrcPort: slice.Ports(r.SourcePorts), DstPort: slice.Ports(r.DestinationPorts), Port: slice.Ports(r.AnyPort),
+			SrcPort: slice.Ports(r.SourcePorts), DstPort: slice.Ports(r.DestinationPorts),
+			Port: slice.Ports(r.AnyPort),
 		}}
 		if r.DSCP >= 0 {
 			in[i].DSCP = &r.DSCP

@@ -103,7 +103,8 @@ func TestRateOfJoinedPorts(t *testing.T) {
 	l.must(l.Shape(l.ctx, a, wire.FromNode, shape))
 	l.wantRate("a", "192.0.2.1", b, 10e6)
 	state := l.observe()
-	if !state.Ports[a].FromNode.Equal(shape) || !state.Ports[b].ToNode.Equal(shape) || !state.Ports[a].ToNode.IsZero() {
+	if !state.Ports[a].FromNode.Equal(shape) || !state.Ports[b].ToNode.Equal(shape) ||
+		!state.Ports[a].ToNode.IsZero() {
 		t.Errorf("observed %+v", state.Ports)
 	}
 	l.must(l.Shape(l.ctx, b, wire.ToNode, slice.Shape{Rate: 20e6})) // in place
@@ -214,7 +215,8 @@ func (l *lab) inOrder(from, to string) {
 		seen++
 	}
 	if seen != 100 || overtaken > allowed {
-		l.Errorf("%d answers of 100, %d of them overtaken, want all and at most %d:\n%s", seen, overtaken, allowed, out)
+		l.Errorf("%d answers of 100, %d of them overtaken, want all and at most %d:\n%s", seen, overtaken,
+			allowed, out)
 	}
 }
 

@@ -29,7 +29,8 @@ func (p paths) make() (made bool, err error) {
 		return made, fmt.Errorf("make directory: %w", err)
 	}
 	if !isBPF(p.bpf) {
-		if err := unix.Mount("bpf", p.bpf, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
+		const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+		if err := unix.Mount("bpf", p.bpf, "bpf", flags, "mode=0700"); err != nil {
 			return made, fmt.Errorf("mount bpf file system at %s: %w", p.bpf, err)
 		}
 	}
@@ -107,7 +108,8 @@ func (p paths) removeDevices() error {
 			return err
 		}
 		for _, index := range d.mark.indexes() {
-			if err := new(datapath.DataPath).DetachUnderlay(index); err != nil { // needs nothing of an open one
+			// Needs nothing of an open one.
+			if err := new(datapath.DataPath).DetachUnderlay(index); err != nil {
 				return err
 			}
 		}

@@ -20,7 +20,8 @@ func (l *lab) lan(sw string, nodes int) []string {
 	l.Helper()
 	var ports []string
 	for i := 1; i <= nodes; i++ {
-		p := l.port(fmt.Sprintf("n%d", i), nil, fmt.Sprintf("198.51.100.%d/24", i), fmt.Sprintf("2001:db8:1::%x/64", i))
+		p := l.port(fmt.Sprintf("n%d", i), nil, fmt.Sprintf("198.51.100.%d/24", i),
+			fmt.Sprintf("2001:db8:1::%x/64", i))
 		l.must(l.Attach(l.ctx, p, sw))
 		ports = append(ports, p)
 	}

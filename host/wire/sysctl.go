@@ -41,13 +41,15 @@ func (s sysctl) exists() bool {
 
 func (s sysctl) is() bool {
 	have, err := os.ReadFile(s.file())
-	return err == nil && strings.Join(strings.Fields(string(have)), " ") == strings.Join(strings.Fields(s.value), " ")
+	return err == nil &&
+		strings.Join(strings.Fields(string(have)), " ") == strings.Join(strings.Fields(s.value), " ")
 }
 
 func (s sysctl) write() error {
 	err := os.WriteFile(s.file(), []byte(s.value), 0)
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("set sysctl %s: this kernel has none in a network namespace: %w", s.path, os.ErrNotExist)
+		return fmt.Errorf("set sysctl %s: this kernel has none in a network namespace: %w", s.path,
+			os.ErrNotExist)
 	}
 	if err != nil {
 		return fmt.Errorf("set sysctl %s = %s: %w", s.path, s.value, err)

@@ -14,8 +14,8 @@ type Traffic struct {
 	FromNode, ToNode datapath.Traffic
 	// WalkedOut and WalkedIn are the parts of both that the data path carried past the node's kernel.
 	WalkedOut, WalkedIn datapath.Traffic
-	// Dropped counts frames that the data path dropped, by reason: from the node, out of the queue by which frames come to
-	// the node (see Reinject), and of a tunnel those from a switch or a queue that were to go in.
+	// Dropped counts frames that the data path dropped, by reason: from the node, out of the queue by which frames
+	// come to the node (see Reinject), and of a tunnel those from a switch or a queue that were to go in.
 	Dropped map[string]uint64
 
 	Tunnel *TunnelName // nil: it is no tunnel's
@@ -63,7 +63,9 @@ func (s *Substrate) Counters(ctx context.Context) (map[string]Traffic, error) {
 		if d.mark.role == roleTunnel {
 			t.Tunnel = &TunnelName{uint16(d.group), d.mark.owner}
 		}
-		for _, dropped := range []map[string]uint64{c.Dropped, behind[wiring.QueueName(d.name)], behind[twinName(d.name)]} {
+		for _, dropped := range []map[string]uint64{
+			c.Dropped, behind[wiring.QueueName(d.name)], behind[twinName(d.name)],
+		} {
 			for why, n := range dropped {
 				t.Dropped[why] += n
 			}

@@ -110,7 +110,8 @@ func TestSuperFramesCrossATunnel(t *testing.T) {
 			if onWire := (bytesNow - bytes) / (framesNow - frames); onWire > 1514 {
 				t.Errorf("%s: frames of %d bytes on the wire", address, onWire)
 			}
-			t.Logf("%s: %d frames of %d bytes into the tunnel, %d on the wire", address, into, mean, framesNow-frames)
+			t.Logf("%s: %d frames of %d bytes into the tunnel, %d on the wire", address, into, mean,
+				framesNow-frames)
 		}
 		// Also when they wait in a queue first.
 		a.must(a.Shape(a.ctx, a.port, wire.FromNode, slice.Shape{Rate: 5e9}))

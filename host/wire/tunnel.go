@@ -41,14 +41,14 @@ type Tunnel struct {
 
 	StormControl int // frames to groups that go in, in a second; 0: as many as come
 
-	// Isolated keeps a switch from sending what came out of one tunnel into another: all hosts of a LAN have tunnels to
-	// one another, so frames would loop.
+	// Isolated keeps a switch from sending what came out of one tunnel into another: all hosts of a LAN have
+	// tunnels to one another, so frames would loop.
 	Isolated bool
 }
 
 func (t Tunnel) check() error {
 	switch {
-	case t.Name == "" || len(t.Name)+1 >= unix.IFNAMSIZ: // one byte is for the names of the twin and a queue's devices
+	case t.Name == "" || len(t.Name)+1 >= unix.IFNAMSIZ: // one byte is for the twin's and a queue's devices
 		return fmt.Errorf("bad name %q", t.Name)
 	case t.Key == 0 || t.Key > slice.MaxTunnelKey:
 		return fmt.Errorf("a key that is not between 1 and %d", slice.MaxTunnelKey)
@@ -171,7 +171,9 @@ func (s *Substrate) makeTunnel(t Tunnel, m mark) (err error) {
 	var steps undo.Steps
 	defer steps.OnError(&err)
 	steps.Push(func() error { return s.deleteNamed(t.Name) })
-	index, err := s.addVeth(veth{name: t.Name, peer: twinName(t.Name), twins: true, mtu: t.MTU, group: uint32(t.Slice)})
+	index, err := s.addVeth(veth{
+		name: t.Name, peer: twinName(t.Name), twins: true, mtu: t.MTU, group: uint32(t.Slice),
+	})
 	if err != nil {
 		return err
 	}

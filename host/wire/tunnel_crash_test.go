@@ -26,7 +26,8 @@ func crashMeWithTunnels(dir string, pid int) error {
 		}
 		for range 3 {
 			err := buildTunnels(ctx, s, pid)
-			err = errors.Join(err, s.DeletePorts(ctx, "s7p101", "s7p201"), s.OpenUnderlay(ctx, wire.UnderlayConfig{}))
+			err = errors.Join(err, s.DeletePorts(ctx, "s7p101", "s7p201"),
+				s.OpenUnderlay(ctx, wire.UnderlayConfig{}))
 			if err != nil {
 				return err
 			}
@@ -53,8 +54,8 @@ func buildTunnels(ctx context.Context, s *wire.Substrate, pid int) error {
 	return errors.Join(
 		s.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: []string{nic}}),
 		s.AddPort(ctx, wire.Port{
-			Name: "s7p101", Slice: 7, Owner: "lab/a:eth0", Digest: "d", PID: pid, Inner: "eth0", MAC: mac(101), MTU: 1458,
-			Addresses: prefixes("192.0.2.0/31"),
+			Name: "s7p101", Slice: 7, Owner: "lab/a:eth0", Digest: "d", PID: pid, Inner: "eth0",
+			MAC: mac(101), MTU: 1458, Addresses: prefixes("192.0.2.0/31"),
 		}),
 		s.AddTunnel(ctx, kind.tunnel(one, two, "s7p201", 1, 1458)),
 		s.Join(ctx, "s7p101", "s7p201"),
@@ -87,7 +88,8 @@ func TestKilledWhileTunnelsAreMade(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for range kills {
 		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), "PERGOLA_TEST_CRASH_TUNNELS="+m.dir, "PERGOLA_TEST_PIDS="+strconv.Itoa(pid))
+		child.Env = append(os.Environ(), "PERGOLA_TEST_CRASH_TUNNELS="+m.dir,
+			"PERGOLA_TEST_PIDS="+strconv.Itoa(pid))
 		var out strings.Builder
 		child.Stderr = &out
 		m.must(netns.In(m.ns, child.Start))

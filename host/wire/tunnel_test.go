@@ -34,7 +34,9 @@ func TestNodesOfTwoMachinesReachEachOther(t *testing.T) {
 		state := a.observe()
 		have := state.Ports[c.port]
 		have.Index = 0
-		want := wire.PortState{Owner: "lab/far:eth0", Digest: "d1", MTU: have.MTU, Up: true, Peer: a.port, Tunnel: true}
+		want := wire.PortState{
+			Owner: "lab/far:eth0", Digest: "d1", MTU: have.MTU, Up: true, Peer: a.port, Tunnel: true,
+		}
 		if !cmp.Equal(have, want) || len(state.Remains) > 0 {
 			t.Errorf("the tunnel is %+v, want %+v; remains %v", have, want, state.Remains)
 		}
@@ -63,7 +65,8 @@ func TestTheUnderlaysMTUIsUsed(t *testing.T) {
 				inner := mtu - kind.kind.Overhead(kind.ipv6)
 				a.ping("a", "192.0.2.1", "-M", "do", "-s", fmt.Sprint(inner-headers))
 				tooLong := fmt.Sprint(inner - headers + 1)
-				if out, err := a.exec("a", "ping", "-c1", "-W1", "-M", "do", "-s", tooLong, "192.0.2.1"); err == nil {
+				out, err := a.exec("a", "ping", "-c1", "-W1", "-M", "do", "-s", tooLong, "192.0.2.1")
+				if err == nil {
 					t.Errorf("a packet longer than %d went through:\n%s", inner, out)
 				}
 			})
@@ -105,7 +108,8 @@ func TestAnyFrameCrossesATunnel(t *testing.T) {
 				frame := ethernet(station, mac(101), f.head, f.load)
 				from.send(frame)
 				if kind, ok := to.sees(frame); !ok || kind != f.kind {
-					t.Errorf("shaped %v, %s: came through: %v, taken as %d, want %d", shaped, f.name, ok, kind, f.kind)
+					t.Errorf("shaped %v, %s: came through: %v, taken as %d, want %d", shaped,
+						f.name, ok, kind, f.kind)
 				}
 			}
 		}

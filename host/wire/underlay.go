@@ -86,7 +86,8 @@ func (s *Substrate) openUnderlay(machine *conn, c UnderlayConfig) error {
 		}
 		nics, indexes = append(nics, nic), append(indexes, nic.index)
 	}
-	if err := netns.In(s.host, func() error { return s.bind(c.Bound, indexes) }); err != nil { // before anything can leave
+	// Before anything can leave.
+	if err := netns.In(s.host, func() error { return s.bind(c.Bound, indexes) }); err != nil {
 		return err
 	}
 	uplink, err := s.makeUplink(machine)
@@ -175,7 +176,9 @@ func (s *Substrate) underlayLocked() (state UnderlayState, err error) {
 			if err := s.updateRedirect(d); err != nil {
 				return state, err
 			}
-			state.NICs[name] = NICState{Present: true, Up: d.up, Index: d.index, MTU: d.mtu, XDP: s.underlay.xdp(d)}
+			state.NICs[name] = NICState{
+				Present: true, Up: d.up, Index: d.index, MTU: d.mtu, XDP: s.underlay.xdp(d),
+			}
 		}
 	}
 	if state.Bound, err = s.data.IsUnderlayBound(); err != nil {

@@ -122,7 +122,8 @@ func TestUnderlayFollowsItsConfiguration(t *testing.T) {
 	m.run("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "other")
 	m.must(m.OpenUnderlay(m.ctx, wire.UnderlayConfig{Interfaces: []string{"eth1"}}))
 	testkit.Eventually(t, func() error {
-		if with := m.programs(); strings.Contains(with, "underlay_ingress") || strings.Contains(with, "prog/xdp") {
+		if with := m.programs(); strings.Contains(with, "underlay_ingress") ||
+			strings.Contains(with, "prog/xdp") {
 			return errors.New(with)
 		}
 		return nil
@@ -148,7 +149,8 @@ func TestInterfaceThatIsTaken(t *testing.T) {
 	var theirs link.Link
 	m.must(m.there(func() error {
 		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-			Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2 /* XDP_PASS */), asm.Return()},
+			Type: ebpf.XDP, License: "GPL",
+			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2 /* XDP_PASS */), asm.Return()},
 		})
 		if err != nil {
 			return err
@@ -158,7 +160,9 @@ func TestInterfaceThatIsTaken(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		theirs, err = link.AttachXDP(link.XDPOptions{Program: p, Interface: i.Attrs().Index, Flags: link.XDPDriverMode})
+		theirs, err = link.AttachXDP(link.XDPOptions{
+			Program: p, Interface: i.Attrs().Index, Flags: link.XDPDriverMode,
+		})
 		return err
 	}))
 	defer func() { _ = theirs.Close() }()

@@ -60,8 +60,8 @@ func (c *conn) underlays() ([]hosts.Underlay, error) {
 			continue
 		}
 		u := hosts.Underlay{
-			Name: d.name, Kind: d.kind, MTU: d.mtu, Addresses: reachable(addresses, d.index), Rate: rateOf(rates, d.name),
-			XDP: expectXDP(d),
+			Name: d.name, Kind: d.kind, MTU: d.mtu, Addresses: reachable(addresses, d.index),
+			Rate: rateOf(rates, d.name), XDP: expectXDP(d),
 		}
 		if len(u.Addresses) > 0 {
 			all = append(all, u)
@@ -74,7 +74,8 @@ func (c *conn) underlays() ([]hosts.Underlay, error) {
 func reachable(all []address, index int) (some []netip.Prefix) {
 	const passing = unix.IFA_F_TEMPORARY | unix.IFA_F_DEPRECATED | unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED
 	for _, a := range all {
-		if a.index == index && a.scope < unix.RT_SCOPE_LINK && a.Addr().IsGlobalUnicast() && a.flags&passing == 0 {
+		if a.index == index && a.scope < unix.RT_SCOPE_LINK && a.Addr().IsGlobalUnicast() &&
+			a.flags&passing == 0 {
 			some = append(some, a.Prefix)
 		}
 	}

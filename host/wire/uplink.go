@@ -81,7 +81,8 @@ func (s *Substrate) newUplink(machine *conn, name string) (inner, outer device, 
 	// The largest MTU: whatever the interfaces carry passes.
 	index, err := s.addVeth(veth{name: uplinkName, peer: name, peerNS: s.host, mtu: maxMTU})
 	if errors.Is(err, unix.EEXIST) {
-		return inner, outer, fmt.Errorf("an interface %s exists already, and is not ours to replace: %w", name, err)
+		return inner, outer, fmt.Errorf("an interface %s exists already, and is not ours to replace: %w", name,
+			err)
 	}
 	if err != nil {
 		return inner, outer, err

@@ -53,7 +53,8 @@ func WatchInterfaces(changed func()) (stop func() error, err error) {
 		if group.Name != "mgmt" {
 			continue
 		}
-		drivers, err := listen(ns, unix.NETLINK_GENERIC, int(group.ID), func(beginning) bool { return true }, changed)
+		drivers, err := listen(ns, unix.NETLINK_GENERIC, int(group.ID), func(beginning) bool { return true },
+			changed)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("listen for changes of drivers: %w", err), links.close())
 		}

@@ -38,7 +38,10 @@ func TestChangesOfInterfacesAreTold(t *testing.T) {
 		changes = append(changes, struct {
 			name string
 			make func()
-		}{"a driver that takes less", func() { m.must(switchOffloads(b.wires, "w1", map[string]bool{"rx-gro": false})) }})
+		}{
+			"a driver that takes less",
+			func() { m.must(switchOffloads(b.wires, "w1", map[string]bool{"rx-gro": false})) },
+		})
 	}
 	m.run("ip", "link", "set", nic, "alias", "after it") // the kernel tells in turn
 	testkit.Eventually(t, func() error {

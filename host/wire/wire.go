@@ -4,8 +4,8 @@
 // system beside it that holds the data path. Seen from the substrate, a network looks like this:
 //
 //	node ── veth ── port ═══ port ── veth ── node     two ports joined: the data path hands frames over
-//	node ── veth ── port ── switch ── cable ── switch a switch is a bridge, a cable a veth pair between two of them
-//	node ── veth ── port ═══ queue ── switch          a port whose frames wait in a queue before the switch gets them
+//	node ── veth ── port ── switch ── cable ── switch a switch is a bridge, a cable a veth pair between two
+//	node ── veth ── port ═══ queue ── switch          a port whose frames wait in a queue before the switch
 //	host ── veth ── port                              the other end is in the machine's own namespace
 //	node ── veth ── port ═══ proxy port ── uplink       a tunnel to a node on another machine; see Tunnel
 //
@@ -68,7 +68,10 @@ type paths struct {
 
 func pathsOf(stateDir string) paths {
 	dir := filepath.Join(stateDir, "netns")
-	return paths{stateDir: stateDir, nsDir: dir, ns: filepath.Join(dir, "substrate"), bpf: filepath.Join(stateDir, "bpf")}
+	return paths{
+		stateDir: stateDir, nsDir: dir, ns: filepath.Join(dir, "substrate"),
+		bpf: filepath.Join(stateDir, "bpf"),
+	}
 }
 
 // Present reports whether a substrate, or what is left of one, is below the state directory.

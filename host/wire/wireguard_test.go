@@ -81,7 +81,8 @@ func setWireGuard(key *ecdh.PrivateKey, other *ecdh.PublicKey, peer *machine) er
 	}
 	header := []byte{wgSetDevice, 1, 0, 0} // struct genlmsghdr: command, version
 	err = c.Do(family.ID, 0, header,
-		rtnl.U32(wgIndex, uint32(link.Attrs().Index)), rtnl.Bytes(wgPrivateKey, key.Bytes()), rtnl.U16(wgListenPort, wgPort),
+		rtnl.U32(wgIndex, uint32(link.Attrs().Index)), rtnl.Bytes(wgPrivateKey, key.Bytes()),
+		rtnl.U16(wgListenPort, wgPort),
 		nest(wgPeers, nest(0, rtnl.Bytes(wgPeerPublicKey, other.Bytes()), rtnl.Bytes(wgPeerEndpoint, endpoint),
 			nest(wgPeerAllowed, allowed(behind.ip4), allowed(behind.ip6)))))
 	return errors.Join(err, c.Close())

@@ -57,7 +57,8 @@ func (d *Driver) boot(ctx context.Context, id sliver.ID, lines []string) error {
 func (d *Driver) runLines(ctx context.Context, id sliver.ID, pid int, lines []string) {
 	for _, line := range lines {
 		late := time.AfterFunc(bootTimeout, func() {
-			d.Warn(id, fmt.Sprintf("exec %q has not ended after %v: nothing waits for it any longer", line, bootTimeout))
+			d.Warn(id, fmt.Sprintf("exec %q has not ended after %v: nothing waits for it any longer", line,
+				bootTimeout))
 		})
 		_, err := d.run(ctx, id, []string{"/bin/sh", "-c", line})
 		late.Stop()

@@ -39,8 +39,8 @@ func (d *Pass) removeArea(ctx context.Context, id uint16) error {
 // specOf gives the container of a planned sliver.
 func specOf(s plan.Sliver) sliver.Spec {
 	return sliver.Spec{
-		ID: sliver.ID(s.NodeID), SliceName: s.SliceName, Digest: s.Digest, Hostname: s.Hostname, Rootfs: s.Rootfs,
-		Command: s.Command, Env: s.Env, Files: s.Files, Binds: s.Binds, Beneath: s.Beneath,
+		ID: sliver.ID(s.NodeID), SliceName: s.SliceName, Digest: s.Digest, Hostname: s.Hostname,
+		Rootfs: s.Rootfs, Command: s.Command, Env: s.Env, Files: s.Files, Binds: s.Binds, Beneath: s.Beneath,
 		CPU: s.CPU, Memory: s.Memory, PIDs: s.PIDs, Sysctls: s.Sysctls, Notes: s.Notes,
 	}
 }
@@ -52,7 +52,8 @@ func (d *Pass) create(ctx context.Context, spec sliver.Spec) error {
 	} else if err != nil {
 		return fmt.Errorf("create sliver %s: %w", spec.ID, err)
 	}
-	if spec.Notes[plan.FenceNote] != "" { // the watchdog of when the plan was made may have ended while the image arrived
+	// The watchdog of when the plan was made may have ended while the image arrived.
+	if spec.Notes[plan.FenceNote] != "" {
 		d.callWatchdog()
 	}
 	pid, err := d.Machine.Runtime.Create(ctx, spec)

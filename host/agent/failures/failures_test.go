@@ -66,7 +66,8 @@ func TestTheWaitEndsWithARestartAndThenWithItsProbation(t *testing.T) {
 	}
 	f.Exited(1, "a", now)
 	first := f.Wait(now, time.Minute)
-	if first >= probation || !f.Holds(sliverKey(1, "a"), now.Add(first-1)) || f.Holds(sliverKey(1, "a"), now.Add(first)) {
+	if first >= probation || !f.Holds(sliverKey(1, "a"), now.Add(first-1)) ||
+		f.Holds(sliverKey(1, "a"), now.Add(first)) {
 		t.Errorf("the wait is %v", first)
 	}
 	now = now.Add(first)

@@ -44,7 +44,7 @@ type FastPath struct {
 // removal is what a router was, and may still be in the maps.
 type removal struct {
 	ports map[int]bool
-	gone  <-chan struct{} // closed when it is not; nil: that is not known before the router is set again, or removed
+	gone  <-chan struct{} // closed when it is not; nil: not known before the router is set again, or removed
 }
 
 func (r removal) isOver() bool {
@@ -79,8 +79,9 @@ type (
 func New(log *slog.Logger, difference func(count int)) *FastPath {
 	return &FastPath{
 		log: log, difference: difference,
-		routers: make(map[sliver.ID]Router), removals: make(map[sliver.ID]removal), captures: make(map[sliver.ID]int),
-		refused: make(map[sliver.ID]error), troubled: make(map[sliver.ID]int), lost: make(map[sliver.ID]int),
+		routers: make(map[sliver.ID]Router), removals: make(map[sliver.ID]removal),
+		captures: make(map[sliver.ID]int),
+		refused:  make(map[sliver.ID]error), troubled: make(map[sliver.ID]int), lost: make(map[sliver.ID]int),
 		troubles: make(map[sliver.ID]string), counted: make(map[sliver.ID]uint32),
 	}
 }
@@ -131,7 +132,8 @@ func (f *FastPath) openLocked(path machine.DataPath) error {
 	f.watcher, f.fib = watcher, memory
 	f.mirror = mirror.New(mirror.Config{
 		FIB: memory, Log: f.log, AuditRate: auditRate,
-		OnDifference: func(_ string, found []mirror.Difference) { f.difference(len(found)) }, // the mirror logs them
+		// The mirror logs them.
+		OnDifference: func(_ string, found []mirror.Difference) { f.difference(len(found)) },
 		Watch: func(ctx context.Context, ns *os.File, report func(ipv4, ipv6 []string)) error {
 			return watcher.Watch(ctx, ns, func(v eligible.Verdict) { report(v.IPv4, v.IPv6) })
 		},

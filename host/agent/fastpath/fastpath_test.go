@@ -135,7 +135,9 @@ func TestMirrorFollowsWhatIsObserved(t *testing.T) {
 	check("two routers", 2)
 	f.mirrorLocked(map[sliver.ID]Router{a: router(map[int]int{2: 52}, false), b: router(map[int]int{2: 53}, true)})
 	check("nothing changed", 2)
-	f.mirrorLocked(map[sliver.ID]Router{a: router(map[int]int{2: 52, 3: 60}, false), b: router(map[int]int{2: 53}, false)})
+	f.mirrorLocked(map[sliver.ID]Router{
+		a: router(map[int]int{2: 52, 3: 60}, false), b: router(map[int]int{2: 53}, false),
+	})
 	want["7/a"] = mirror.Router{Slice: 7, Legs: map[int]int{2: 52, 3: 60}}
 	want["7/b"] = mirror.Router{Slice: 7, Legs: map[int]int{2: 53}}
 	check("a port more, and fastpath: on", 4)

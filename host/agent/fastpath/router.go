@@ -37,7 +37,8 @@ func Routers(inputs []plan.Input, seen *observe.Snapshot) map[sliver.ID]Router {
 				continue
 			}
 			all[id] = Router{
-				Slice: spec.ID, NetNS: ns, PID: seen.Slivers[id].PID, Legs: legs, Off: n.FastPath == slice.FastPathOff,
+				Slice: spec.ID, NetNS: ns, PID: seen.Slivers[id].PID, Legs: legs,
+				Off: n.FastPath == slice.FastPathOff,
 			}
 		}
 	}

@@ -34,13 +34,17 @@ func (f *FastPath) Router(id sliver.ID) (r api.RouterFastPath) {
 	if err != nil {
 		return off("it cannot be mirrored", err.Error())
 	}
-	family := func(s mirror.FamilyStatus) api.FamilyFastPath { return api.FamilyFastPath{On: s.FastPath, Why: s.Why} }
+	family := func(s mirror.FamilyStatus) api.FamilyFastPath {
+		return api.FamilyFastPath{On: s.FastPath, Why: s.Why}
+	}
 	r = api.RouterFastPath{
 		IPv4: family(st.IPv4), IPv6: family(st.IPv6),
 		Routes: st.IPv4.Routes + st.IPv6.Routes, Neighbours: st.Neighbours, Resyncs: uint64(st.Resyncs),
 	}
 	for _, leg := range st.Off {
-		r.Interfaces = append(r.Interfaces, api.InterfaceFastPath{Interface: leg.Interface, IPv4: leg.IPv4, IPv6: leg.IPv6})
+		r.Interfaces = append(r.Interfaces, api.InterfaceFastPath{
+			Interface: leg.Interface, IPv4: leg.IPv4, IPv6: leg.IPv6,
+		})
 	}
 	return r
 }
@@ -81,7 +85,8 @@ func (f *FastPath) Usage() api.FastPathMemory {
 	share := func(used, bound int) api.Share { return api.Share{Used: int64(used), Bound: int64(bound)} }
 	return api.FastPathMemory{
 		Routers: share(u.Routers, u.RoutersBound), Nexthops: share(u.Nexthops, u.NexthopsBound),
-		Neighbours: share(u.Neighbours, u.NeighboursBound), Bytes: api.Share{Used: u.Bytes, Bound: u.BytesBound},
+		Neighbours: share(u.Neighbours, u.NeighboursBound),
+		Bytes:      api.Share{Used: u.Bytes, Bound: u.BytesBound},
 	}
 }
 

@@ -60,7 +60,8 @@ type Inputs struct {
 // New gives Inputs that know of nothing yet.
 func New(cfg Config) *Inputs {
 	return &Inputs{
-		cfg: cfg, known: make(chan struct{}), wanted: make(map[string]*plan.Input), deleting: make(map[string]uint16),
+		cfg: cfg, known: make(chan struct{}), wanted: make(map[string]*plan.Input),
+		deleting: make(map[string]uint16),
 	}
 }
 
@@ -120,7 +121,9 @@ func (i *Inputs) For(seen *observe.Snapshot) (at plan.Place, all []plan.Input) {
 			if there && s.State == sliver.Exited && plan.StaysEnded(n.Restart, s.ExitCode) {
 				w.Ended[n.Name] = true
 			}
-			w.Booted[n.Name] = seen.Whole[reconcile.Key{Kind: plan.KindBoot, Slice: w.Spec.ID, Name: n.Name}]
+			w.Booted[n.Name] = seen.Whole[reconcile.Key{
+				Kind: plan.KindBoot, Slice: w.Spec.ID, Name: n.Name,
+			}]
 		}
 		all = append(all, w)
 	}

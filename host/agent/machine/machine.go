@@ -81,8 +81,8 @@ type DataPath interface {
 
 // Platform is what a host makes its network of.
 type Platform interface {
-	// OpenNetwork makes the network, or adopts what an earlier agent made. deleted is called when a device of it was
-	// deleted, perhaps not by the agent; it must not wait.
+	// OpenNetwork makes the network, or adopts what an earlier agent made. deleted is called when a device of it
+	// was deleted, perhaps not by the agent; it must not wait.
 	OpenNetwork(ctx context.Context, deleted func()) (Network, error)
 	HasNetwork() bool                        // something of it is there, perhaps half made
 	RemoveNetwork(ctx context.Context) error // also what is half made

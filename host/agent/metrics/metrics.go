@@ -28,7 +28,8 @@ func New() *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 14),
 		}),
 		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pergola_reconcile_actions_total", Help: "Actions carried out, by kind of resource, operation and result.",
+			Name: "pergola_reconcile_actions_total",
+			Help: "Actions carried out, by kind of resource, operation and result.",
 		}, []string{"resource", "op", "result"}),
 		differences: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pergola_fastpath_audit_differences_total",
@@ -70,8 +71,8 @@ type collector struct{ Source }
 // Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		framesMetric, bytesMetric, droppedMetric, walkedMetric, walkedBytesMetric, puntsMetric, eligibleMetric, routesMetric,
-		resyncsMetric, memoryMetric, memoryBoundMetric, nexthopsMetric, neighboursMetric,
+		framesMetric, bytesMetric, droppedMetric, walkedMetric, walkedBytesMetric, puntsMetric, eligibleMetric,
+		routesMetric, resyncsMetric, memoryMetric, memoryBoundMetric, nexthopsMetric, neighboursMetric,
 		tunnelFramesMetric, tunnelBytesMetric, tunnelDroppedMetric,
 		underlayPacketsMetric, underlayCardMetric, underlayDroppedMetric,
 	} {

@@ -23,14 +23,16 @@ var (
 		"Frames that the fast path handed to a router's kernel.", []string{"slice", "node", "reason"}, nil)
 	eligibleMetric = prometheus.NewDesc("pergola_fastpath_on",
 		"1 where a router's frames of a family are walked.", []string{"slice", "node", "family"}, nil)
-	routesMetric  = prometheus.NewDesc("pergola_fastpath_routes", "Routes of a router in the mirror.", byRouter, nil)
+	routesMetric = prometheus.NewDesc("pergola_fastpath_routes", "Routes of a router in the mirror.", byRouter,
+		nil)
 	resyncsMetric = prometheus.NewDesc("pergola_fastpath_resyncs_total",
 		"How often a router was read again, off the fast path.", byRouter, nil)
 
 	memoryMetric      = prometheus.NewDesc("pergola_fastpath_memory_bytes", "Kernel memory for routes.", nil, nil)
-	memoryBoundMetric = prometheus.NewDesc("pergola_fastpath_memory_bound_bytes", "How much it may become.", nil, nil)
-	nexthopsMetric    = prometheus.NewDesc("pergola_fastpath_nexthops", "Next hops in the mirror.", nil, nil)
-	neighboursMetric  = prometheus.NewDesc("pergola_fastpath_neighbours", "Neighbours in the mirror.", nil, nil)
+	memoryBoundMetric = prometheus.NewDesc("pergola_fastpath_memory_bound_bytes", "How much it may become.", nil,
+		nil)
+	nexthopsMetric   = prometheus.NewDesc("pergola_fastpath_nexthops", "Next hops in the mirror.", nil, nil)
+	neighboursMetric = prometheus.NewDesc("pergola_fastpath_neighbours", "Neighbours in the mirror.", nil, nil)
 )
 
 func (s scrape) memory(m api.FastPathMemory) {
@@ -60,7 +62,9 @@ func (s scrape) routers(slice string, f api.FastPath) {
 func (s scrape) interfaces(slice string, all []api.InterfaceTraffic) {
 	type traffic struct{ all, walked api.Traffic }
 	for _, i := range all {
-		for direction, t := range map[string]traffic{"in": {i.Received, i.WalkedIn}, "out": {i.Sent, i.WalkedOut}} {
+		for direction, t := range map[string]traffic{
+			"in": {i.Received, i.WalkedIn}, "out": {i.Sent, i.WalkedOut},
+		} {
 			s.count(framesMetric, t.all.Frames, slice, i.Node, i.Interface, direction)
 			s.count(bytesMetric, t.all.Bytes, slice, i.Node, i.Interface, direction)
 			s.count(walkedMetric, t.walked.Frames, slice, i.Node, i.Interface, direction)

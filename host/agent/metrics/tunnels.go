@@ -18,7 +18,8 @@ var (
 		[]string{"slice", "to", "port", "reason"}, nil)
 
 	underlayPacketsMetric = prometheus.NewDesc("pergola_underlay_packets_total",
-		"Packets of all tunnels, out of which frames were taken, or that were made.", []string{"direction"}, nil)
+		"Packets of all tunnels, out of which frames were taken, or that were made.",
+		[]string{"direction"}, nil)
 	underlayCardMetric = prometheus.NewDesc("pergola_underlay_linecard_packets_total",
 		"Packets of these that came in and that the line card alone dealt with.", nil, nil)
 	underlayDroppedMetric = prometheus.NewDesc("pergola_underlay_dropped_total",

@@ -56,7 +56,8 @@ func Read(ctx context.Context, m *machine.Machine, areas map[uint16]string) (*Sn
 	}
 	for _, id := range prepared {
 		s.add(reconcile.Observed{
-			Key: reconcile.Key{Kind: plan.KindArea, Slice: id}, Digest: areas[id], Needs: []reconcile.Key{plan.HostNetKey},
+			Key: reconcile.Key{Kind: plan.KindArea, Slice: id}, Digest: areas[id],
+			Needs: []reconcile.Key{plan.HostNetKey},
 		})
 	}
 	slivers, err := m.Runtime.List()
@@ -115,7 +116,8 @@ func (s *Snapshot) addNetwork(state wire.State, nodes map[uint64]sliver.ID) {
 		id := plan.SliceOf(name)
 		s.add(reconcile.Observed{
 			Key:   reconcile.Key{Kind: plan.KindSwitch, Slice: id, Name: name},
-			Needs: []reconcile.Key{plan.HostNetKey, {Kind: plan.KindArea, Slice: id}}, Falls: reconcile.FallsWithAny,
+			Needs: []reconcile.Key{plan.HostNetKey, {Kind: plan.KindArea, Slice: id}},
+			Falls: reconcile.FallsWithAny,
 		})
 	}
 	for name, p := range state.Ports {
@@ -185,7 +187,9 @@ func (s *Snapshot) addQueue(wire reconcile.Key, l wiring.Link, is *wiring.Layout
 	}
 	k := reconcile.Key{Kind: plan.KindQueue, Slice: wire.Slice, Name: wire.Name}
 	s.Links[k] = l
-	s.add(reconcile.Observed{Key: k, Digest: is.Digest(), Needs: []reconcile.Key{wire}, Falls: reconcile.FallsWithAny})
+	s.add(reconcile.Observed{
+		Key: k, Digest: is.Digest(), Needs: []reconcile.Key{wire}, Falls: reconcile.FallsWithAny,
+	})
 }
 
 // addCables pairs the ends of cables by their owner.
@@ -198,8 +202,8 @@ func (s *Snapshot) addCables(ends map[string]wire.CableState) {
 		b := ends[a.Peer]
 		w := plan.NewCable(plan.Cable{A: name, B: a.Peer, BridgeA: a.Switch, BridgeB: b.Switch})
 		o := reconcile.Observed{
-			Key: reconcile.Key{Kind: plan.KindWire, Slice: id, Name: w.Name()}, Falls: reconcile.FallsWithAny,
-			Broken: a.Switch == "" || b.Switch == "" || !a.Up || !b.Up,
+			Key:   reconcile.Key{Kind: plan.KindWire, Slice: id, Name: w.Name()},
+			Falls: reconcile.FallsWithAny, Broken: a.Switch == "" || b.Switch == "" || !a.Up || !b.Up,
 		}
 		for _, sw := range []string{a.Switch, b.Switch} {
 			if sw != "" {
@@ -208,7 +212,9 @@ func (s *Snapshot) addCables(ends map[string]wire.CableState) {
 		}
 		s.Wires[o.Key] = w
 		s.add(o)
-		l := wiring.Link{A: wiring.End{Port: name, MTU: a.MTU}, B: wiring.End{Port: a.Peer, MTU: b.MTU}, Cable: true}
+		l := wiring.Link{
+			A: wiring.End{Port: name, MTU: a.MTU}, B: wiring.End{Port: a.Peer, MTU: b.MTU}, Cable: true,
+		}
 		s.addQueue(o.Key, l, a.Layout)
 	}
 }
@@ -217,7 +223,9 @@ func (s *Snapshot) addCables(ends map[string]wire.CableState) {
 func (s *Snapshot) addSliver(o sliver.Observed) {
 	s.Slivers[o.ID] = o
 	k := reconcile.Key{Kind: plan.KindSliver, Slice: o.ID.Slice, Name: o.ID.Node}
-	whole := reconcile.Observed{Key: k, Digest: o.Digest, Needs: []reconcile.Key{{Kind: plan.KindArea, Slice: o.ID.Slice}}}
+	whole := reconcile.Observed{Key: k, Digest: o.Digest, Needs: []reconcile.Key{{
+		Kind: plan.KindArea, Slice: o.ID.Slice,
+	}}}
 	switch o.State {
 	case sliver.Broken:
 		whole.Broken = true

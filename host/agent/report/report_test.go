@@ -83,7 +83,8 @@ func newReports(t *testing.T, to Store, bus *events.Bus) *Reports {
 	return New(Config{
 		Host: "h1", Store: to, Contact: store.NewContact(log), Inputs: inputs.New(inputs.Config{Host: "h1"}),
 		Events: bus, Log: log,
-		LogPath: func(string, string) string { return "" }, Trouble: func(sliver.ID) string { return "" }, Wake: func() {},
+		LogPath: func(string, string) string { return "" }, Trouble: func(sliver.ID) string { return "" },
+		Wake: func() {},
 	})
 }
 
@@ -123,7 +124,9 @@ func TestAGenerationIsReportedWhenWhatWasMovedAwayIsGone(t *testing.T) {
 	s.Generation = 5
 	w := plan.Input{Spec: s}
 	r := newReports(t, nil, nil)
-	at := plan.Place{Host: "A", Address: plantest.Hosts["A"], Peers: map[string]netip.Addr{"B": plantest.Hosts["B"]}}
+	at := plan.Place{
+		Host: "A", Address: plantest.Hosts["A"], Peers: map[string]netip.Addr{"B": plantest.Hosts["B"]},
+	}
 	want, _ := plan.New(at, []plan.Input{w})
 	h2 := map[sliver.ID]sliver.Observed{{Slice: 7, Node: "h2"}: {State: sliver.Running}}
 	p := &Pass{At: at, Want: want, Seen: &observe.Snapshot{Slivers: h2}, Failures: &failures.Failures{}}

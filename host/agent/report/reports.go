@@ -49,7 +49,7 @@ type Reports struct {
 
 	flushes chan struct{} // the store is to be told of something now
 
-	writing sync.Mutex // held while reports are written, so that an older one never follows a newer; taken before mu
+	writing sync.Mutex // held while reports are written: none overtakes another; taken before mu
 
 	mu      sync.Mutex         // guards all below; taken before that of the inputs
 	reports map[string]*report // by slice
@@ -115,7 +115,8 @@ func (r *Reports) updateLocked(p *Pass, w *plan.Input, todo int) {
 		next.Errors = append(next.Errors, err.Error())
 	}
 	if one.status.Generation == next.Generation && (!one.status.Settled || todo == 0) {
-		next.Done = one.status.Done // also when this host has settled: others may not have, and the sum is shown
+		// Also when this host has settled: others may not have, and the sum is shown.
+		next.Done = one.status.Done
 	}
 	next.Total = next.Done + todo
 	next.Settled = todo == 0 && len(next.Errors) == 0
@@ -187,7 +188,9 @@ func (r *Reports) Acted(act reconcile.Action, before, err error, f *failures.Fai
 		}
 		one.status.Errors = f.Messages(w.Spec.ID)
 		if before == nil || before.Error() != err.Error() {
-			r.publish(events.Event{Slice: w.Spec.Name, Node: nodeOf(act.Key), Kind: events.Failed, Message: err.Error()})
+			r.publish(events.Event{
+				Slice: w.Spec.Name, Node: nodeOf(act.Key), Kind: events.Failed, Message: err.Error(),
+			})
 		}
 	}
 }
@@ -235,7 +238,9 @@ func (r *Reports) CountRestart(id sliver.ID) {
 func (r *Reports) Warn(id sliver.ID, message string) {
 	for _, w := range r.cfg.Inputs.All() {
 		if w.Spec.ID == id.Slice {
-			r.publish(events.Event{Slice: w.Spec.Name, Node: id.Node, Kind: events.Failed, Message: message})
+			r.publish(events.Event{
+				Slice: w.Spec.Name, Node: id.Node, Kind: events.Failed, Message: message,
+			})
 		}
 	}
 }
@@ -259,7 +264,9 @@ func (r *Reports) announceLocked(one *report, next *slice.Status) {
 	for _, name := range slices.Sorted(maps.Keys(next.Links)) {
 		if was, known := one.status.Links[name]; known && next.Links[name].Up != was.Up {
 			message := map[bool]string{false: "down", true: "up"}[next.Links[name].Up]
-			r.publish(events.Event{Slice: next.Slice, Link: name, Kind: events.LinkChanged, Message: message})
+			r.publish(events.Event{
+				Slice: next.Slice, Link: name, Kind: events.LinkChanged, Message: message,
+			})
 		}
 	}
 	switch news := !one.status.Settled || one.status.Generation != next.Generation; {

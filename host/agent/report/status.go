@@ -96,7 +96,8 @@ func (r *Reports) nodeStatus(
 		st.Phase, st.Message = slice.Paused, ""
 	case sliver.Exited:
 		st.PID = 0
-		st.Phase, st.Message = slice.Exited, exitMessage(s, n.Memory)+lastLine(r.cfg.LogPath(w.Spec.Name, n.Name))
+		st.Phase = slice.Exited
+		st.Message = exitMessage(s, n.Memory) + lastLine(r.cfg.LogPath(w.Spec.Name, n.Name))
 		if !w.Ended[n.Name] {
 			st.Phase, st.Message = slice.Failed, st.Message+"; it is started again"
 		}

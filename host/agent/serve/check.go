@@ -74,11 +74,15 @@ func (s *Server) Check(
 	at := s.inputs.Place()
 	c := probe.Checker{
 		Slice: w.Spec,
-		From:  func(node string) bool { n := w.Spec.Node(node); return n != nil && at.Owns(n) }, // other hosts try theirs
-		PID:   func(node string) (int, bool) { pid, ok := pids[node]; return pid, ok },
+		From: func(node string) bool { // other hosts try theirs
+			n := w.Spec.Node(node)
+			return n != nil && at.Owns(n)
+		},
+		PID: func(node string) (int, bool) { pid, ok := pids[node]; return pid, ok },
 		Exec: func(ctx context.Context, node, command string) (int, []byte, error) {
 			var out bytes.Buffer
-			status, err := s.machine.Runtime.Exec(ctx, sliver.ID{Slice: w.Spec.ID, Node: node}, sliver.ExecRequest{
+			id := sliver.ID{Slice: w.Spec.ID, Node: node}
+			status, err := s.machine.Runtime.Exec(ctx, id, sliver.ExecRequest{
 				Args: []string{"/bin/sh", "-c", command}, Stdout: &out, Stderr: &out,
 			})
 			return status, out.Bytes(), err
@@ -99,8 +103,8 @@ func (s *Server) Check(
 	out := make([]api.CheckResult, len(results))
 	for i, r := range results {
 		out[i] = api.CheckResult{
-			Name: r.Name, Kind: r.Kind, From: r.From, To: r.To, Address: r.Address, OK: r.OK, Message: r.Message,
-			RTT: r.RTT, Duration: r.Duration,
+			Name: r.Name, Kind: r.Kind, From: r.From, To: r.To, Address: r.Address, OK: r.OK,
+			Message: r.Message, RTT: r.RTT, Duration: r.Duration,
 		}
 	}
 	return out, nil

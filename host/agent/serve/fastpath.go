@@ -70,7 +70,9 @@ func (s *Server) Verify(ctx context.Context, name string, nodes ...string) (api.
 		}
 		v.Routers = append(v.Routers, n.Name)
 		for _, d := range found {
-			v.Differences = append(v.Differences, api.Difference{Node: n.Name, What: d.What, Kernel: d.Kernel, Mirror: d.Mirror})
+			v.Differences = append(v.Differences, api.Difference{
+				Node: n.Name, What: d.What, Kernel: d.Kernel, Mirror: d.Mirror,
+			})
 		}
 	}
 	slices.SortStableFunc(v.Differences, func(a, b api.Difference) int { return cmp.Compare(a.Node, b.Node) })

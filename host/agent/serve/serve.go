@@ -35,7 +35,8 @@ type Server struct {
 // New gives a server for a host, which is alone if it is in no cluster.
 func New(host string, alone bool, m *machine.Machine, in *inputs.Inputs, f *fastpath.FastPath) *Server {
 	return &Server{
-		host: host, alone: alone, machine: m, inputs: in, fastPath: f, tables: make(map[string]map[string]probe.Table),
+		host: host, alone: alone, machine: m, inputs: in, fastPath: f,
+		tables: make(map[string]map[string]probe.Table),
 	}
 }
 
@@ -121,9 +122,11 @@ func (s *Server) find(name, node string) (id sliver.ID, pid int, err error) {
 	case n == nil:
 		return id, 0, fmt.Errorf("slice %s has no node %s", name, node)
 	case !s.inputs.Place().Owns(n):
-		return id, 0, fmt.Errorf("%s is on host %s, and this is %s: %w", node, n.Host, s.host, api.ErrNotRunning)
+		return id, 0, fmt.Errorf("%s is on host %s, and this is %s: %w", node, n.Host, s.host,
+			api.ErrNotRunning)
 	case !n.HasSliver():
-		return id, 0, fmt.Errorf("%s is a %s, which has no processes of its own: %w", node, n.Kind, api.ErrNotRunning)
+		return id, 0, fmt.Errorf("%s is a %s, which has no processes of its own: %w", node, n.Kind,
+			api.ErrNotRunning)
 	}
 	id = sliver.ID{Slice: w.Spec.ID, Node: node}
 	o, err := s.machine.Runtime.Observe(id)

@@ -117,7 +117,8 @@ func trafficOf(at plan.Place, s *slice.Slice, counted map[string]wire.Traffic) [
 				continue
 			}
 			all = append(all, api.InterfaceTraffic{
-				Node: n.Name, Interface: iface.Name, Received: traffic(c.ToNode), Sent: traffic(c.FromNode),
+				Node: n.Name, Interface: iface.Name, Received: traffic(c.ToNode),
+				Sent:     traffic(c.FromNode),
 				WalkedIn: traffic(c.WalkedIn), WalkedOut: traffic(c.WalkedOut), Dropped: c.Dropped,
 			})
 		}
@@ -130,7 +131,8 @@ func tunnelsOf(s *slice.Slice, counted map[string]wire.Traffic) (all []api.Tunne
 	for port, c := range counted {
 		if c.Tunnel != nil && c.Tunnel.Slice == s.ID {
 			all = append(all, api.TunnelTraffic{
-				To: c.Tunnel.Owner, Port: port, Received: traffic(c.FromNode), Sent: traffic(c.ToNode), Dropped: c.Dropped,
+				To: c.Tunnel.Owner, Port: port, Received: traffic(c.FromNode), Sent: traffic(c.ToNode),
+				Dropped: c.Dropped,
 			})
 		}
 	}

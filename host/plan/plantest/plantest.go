@@ -11,7 +11,8 @@ import (
 
 // Hosts are three hosts of a cluster, with the addresses of their ends of tunnels.
 var Hosts = map[string]netip.Addr{
-	"A": netip.MustParseAddr("192.0.2.1"), "B": netip.MustParseAddr("192.0.2.2"), "C": netip.MustParseAddr("192.0.2.3"),
+	"A": netip.MustParseAddr("192.0.2.1"), "B": netip.MustParseAddr("192.0.2.2"),
+	"C": netip.MustParseAddr("192.0.2.3"),
 }
 
 // Slice makes a slice of hosts h1, h2, ..., switches s1, s2, ... and uplinks u1, ... from links between them. Each end
@@ -24,12 +25,18 @@ func Slice(id uint16, links ...[]string) *slice.Slice {
 		for _, name := range ends {
 			n := s.Node(name)
 			if n == nil {
-				kind := map[byte]slice.Kind{'h': slice.Host, 's': slice.Switch, 'u': slice.Uplink}[name[0]]
-				s.Nodes = append(s.Nodes, slice.Node{Name: name, Kind: kind, Restart: slice.RestartAlways, Exec: []string{"true"}})
+				kinds := map[byte]slice.Kind{'h': slice.Host, 's': slice.Switch, 'u': slice.Uplink}
+				s.Nodes = append(s.Nodes, slice.Node{
+					Name: name, Kind: kinds[name[0]], Restart: slice.RestartAlways,
+					Exec: []string{"true"},
+				})
 				n = s.Node(name)
 			}
 			port++
-			i := slice.Interface{Name: fmt.Sprint("eth", len(n.Interfaces)+1), Port: port, MTU: 1500, MAC: "02:00:00:00:00:01"}
+			i := slice.Interface{
+				Name: fmt.Sprint("eth", len(n.Interfaces)+1), Port: port, MTU: 1500,
+				MAC: "02:00:00:00:00:01",
+			}
 			n.Interfaces = append(n.Interfaces, i)
 			l.Ends = append(l.Ends, slice.End{Node: name, Interface: i.Name})
 			l.Name += name + ":" + i.Name + " "
