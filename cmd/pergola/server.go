@@ -176,11 +176,16 @@ func openAgent(ctx context.Context, c server.AgentConfig) (server.Agent, error) 
 	if err != nil {
 		return nil, fmt.Errorf("start agent: %w", err)
 	}
-	return agent.New(ctx, agent.Config{
+	a, err := agent.New(ctx, agent.Config{
 		Host: c.Host, Runtime: runtime, Platform: machine.Root{StateDir: c.StateDir},
 		Store: c.Store, Events: c.Events, Log: c.Log, Cluster: c.Cluster, Consents: c.Consents,
 		StateDir: c.StateDir, LogDir: c.LogDir, Watchdog: []string{"/proc/self/exe", verbWatchdog},
 	})
+	if err != nil {
+		runtime.Close()
+		return nil, err
+	}
+	return a, nil
 }
 
 // readToken finds the token to join with. On the command line, every user of the machine can see it.
