@@ -206,10 +206,10 @@ func TestMachinesAreForRootAlone(t *testing.T) {
 	for _, args := range []string{"host cordon h1", "host uncordon h1", "host drain h1", "host label h1 a=b",
 		"host rm h3", "host rm h3 --force"} {
 		pergola(t, strings.Fields(args)...).want(t, 1, "",
-			"the machines of the cluster are for root alone to change: use sudo")
+			"only root may change the machines of the cluster: use sudo")
 	}
 	pergola(t, "token", "create").want(t, 1, "", "only root may make one")
-	pergola(t, "token", "revoke", "abcd2345").want(t, 1, "", "for root alone")
+	pergola(t, "token", "revoke", "abcd2345").want(t, 1, "", "only root may revoke")
 	pergola(t, "host", "ls").want(t, 0, "h3", "")
 	pergola(t, "status").want(t, 0, "3 hosts, 2 alive", "")
 	pergola(t, "restart", "a").want(t, 0, "", "restarted") // slices are the group's
@@ -255,13 +255,13 @@ func joining(token string) (cfg server.Config) {
 
 func TestNoEvenNumberOfServers(t *testing.T) {
 	pergola(t, "dev", "cluster", "up", "-n", "4", "--servers", "2").want(t, 2, "",
-		"--servers 2: 2 of them would have to answer, so they stand the loss of 0, as 1 do\n "+
+		"--servers 2: 2 of them would have to answer, so only 0 may fail, as of 1\n "+
 			"+say --servers 1 or 3")
 	pergola(t, "dev", "cluster", "up", "-n", "4", "--servers", "4").want(t, 2, "",
-		"--servers 4: 3 of them would have to answer, so they stand the loss of 1, as 3 do\n "+
+		"--servers 4: 3 of them would have to answer, so only 1 may fail, as of 3\n "+
 			"+say --servers 3\n")
 	for servers, words := range map[int]string{0: "", 1: "", 2: "both servers must answer", 3: "",
-		4: "3 of 4 servers must answer .*, so they stand the loss of 1, as 3 do", 5: ""} {
+		4: "3 of 4 servers must answer .*, so only 1 may fail, as of 3", 5: ""} {
 		if got := rest.EvenServers(servers); (got == "") != (words == "") ||
 			!regexp.MustCompile(words).MatchString(got) {
 			t.Errorf("%d servers: %q", servers, got)

@@ -62,8 +62,8 @@ func (o devUpOptions) check() error {
 		if o.servers < o.machines {
 			advice += fmt.Sprintf(" or %d", o.servers+1)
 		}
-		return ui.Usage(advice, "--servers %d: %d of them would have to answer, so they stand "+
-			"the loss of %d, as %d do", o.servers, o.servers/2+1, o.servers/2-1, o.servers-1)
+		return ui.Usage(advice, "--servers %d: %d of them would have to answer, so only "+
+			"%d may fail, as of %d", o.servers, o.servers/2+1, o.servers/2-1, o.servers-1)
 	case o.mtu < testbed.MinMTU || o.mtu > testbed.MaxMTU:
 		return ui.Usage("", "--mtu: %d: a wire carries %d to %d", o.mtu, testbed.MinMTU, testbed.MaxMTU)
 	}

@@ -13,7 +13,7 @@ type UnreachableHost struct {
 	Why  string `json:"why"`
 }
 
-// Convergence is whether routing has settled in a slice, and if not, where. See docs/convergence.md.
+// Convergence says whether routing has converged in a slice, and if not, where. See docs/convergence.md.
 type Convergence struct {
 	Converged bool `json:"converged"`
 	Routers   int  `json:"routers"` // that take part in routing, and run

@@ -62,7 +62,7 @@ func (c *Client) noAnswer(err error) error {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED),
 		// it ended before it answered
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
-		return fmt.Errorf("%w (nobody listens on %s)", ErrNoServer, c.socket)
+		return fmt.Errorf("%w (no process listens on %s)", ErrNoServer, c.socket)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("connect to %s: %w: use sudo, or become a member of the group pergola", c.socket,
 			fs.ErrPermission)
@@ -74,7 +74,7 @@ func (c *Client) noAnswer(err error) error {
 	return fmt.Errorf("ask the server at %s: %w", c.socket, err)
 }
 
-// Version says what answers.
+// Version describes the server.
 func (c *Client) Version(ctx context.Context) (*api.Version, error) {
 	return get[api.Version](ctx, c, "/v1/version")
 }
@@ -93,8 +93,8 @@ func (c *Client) Slice(ctx context.Context, name string) (*api.Slice, error) {
 	return get[api.Slice](ctx, c, path("slices", name))
 }
 
-// Apply asks for a topology (a *topology.Topology). It returns as soon as the wish is stored: see Progress. With
-// dryRun nothing is stored. Where a slice of that name is being removed, Apply waits until it has gone.
+// Apply asks for a topology (a *topology.Topology). It returns as soon as the request is stored: see Progress. With
+// dryRun nothing is stored. If a slice of that name is being deleted, Apply waits for the end of that.
 func (c *Client) Apply(ctx context.Context, name string, topology any, dryRun bool) (*api.Applied, error) {
 	target := path("slices", name) + "?dry_run=" + strconv.FormatBool(dryRun)
 	for {
@@ -119,7 +119,7 @@ func (c *Client) waitGone(ctx context.Context, name string) error {
 	return err
 }
 
-// Delete asks for the removal of a slice. It returns as soon as the wish is stored: see Progress.
+// Delete asks for the removal of a slice. It returns as soon as the request is stored: see Progress.
 func (c *Client) Delete(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodDelete, path("slices", name), nil, nil)
 }

@@ -32,7 +32,7 @@ func (c *Client) SetHost(ctx context.Context, name string, patch api.HostPatch) 
 	return c.do(ctx, http.MethodPatch, path("hosts", name), patch, nil)
 }
 
-// RemoveHost forgets a host that is not alive; with force, though nodes are placed on it.
+// RemoveHost removes a host that is not alive; with force, also one that nodes are placed on.
 func (c *Client) RemoveHost(ctx context.Context, name string, force bool) error {
 	return c.do(ctx, http.MethodDelete, path("hosts", name)+"?force="+strconv.FormatBool(force), nil, nil)
 }
@@ -57,7 +57,7 @@ func (c *Client) CreateToken(ctx context.Context, r api.TokenRequest) (*api.Crea
 	return t, c.do(ctx, http.MethodPost, "/v1/tokens", r, t)
 }
 
-// RevokeToken makes a token worthless.
+// RevokeToken revokes a token.
 func (c *Client) RevokeToken(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodDelete, path("tokens", id), nil, nil)
 }

@@ -36,7 +36,7 @@ func EnsureServer(ctx context.Context, opt EnsureOptions) (*Client, error) {
 			"start pergola) and become a member of the group pergola", ErrNoServer)
 	}
 	if err := startServer(ctx, opt); err != nil {
-		// Somebody else may have started one at the same moment: ours then gave way.
+		// Another process may have started a server at the same moment: then ours has ended.
 		if c, dialErr := Dial(ctx, opt.Socket); dialErr == nil {
 			return c, nil
 		}
@@ -80,11 +80,11 @@ func startServer(ctx context.Context, opt EnsureOptions) error {
 	case <-ready:
 		return nil
 	case err := <-ended:
-		return fmt.Errorf("start the server: it ended at once (%w):\n%s", errorOr(err), said(log, begin))
+		return fmt.Errorf("start the server: it ended at once (%w):\n%s", errorOr(err), lastLines(log, begin))
 	case <-time.After(startTimeout):
 		return fmt.Errorf("start the server: not ready within %v; its log is %s", startTimeout, opt.LogFile)
 	case <-ctx.Done():
-		return ctx.Err() // it goes on starting, and may be used later
+		return ctx.Err() // the start goes on: the server may be used later
 	}
 }
 
@@ -119,8 +119,8 @@ func waitReady(notify *net.UnixConn, ready chan<- struct{}) {
 	}
 }
 
-// said gives the last lines that were written to a log from an offset on.
-func said(log *os.File, begin int64) string {
+// lastLines gives the last lines that were written to a log from an offset on.
+func lastLines(log *os.File, begin int64) string {
 	text, err := io.ReadAll(io.NewSectionReader(log, begin, 1<<20))
 	if err != nil {
 		return err.Error()

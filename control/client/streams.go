@@ -43,7 +43,7 @@ func (c *Client) Progress(ctx context.Context, name string, each func(api.Progre
 	return err
 }
 
-// Check tries the slice's checks. progress may be nil.
+// Check runs the slice's checks. progress may be nil.
 func (c *Client) Check(ctx context.Context, slice string, r api.CheckRequest,
 	progress func(api.CheckProgress)) ([]api.CheckResult, error) {
 	var outcome *api.CheckOutcome

@@ -22,13 +22,13 @@ type Cluster interface {
 // Option changes how a Controller works.
 type Option func(*Controller)
 
-// InCluster makes the controller of a member of a cluster, of the name self. Without it there is but this machine, and
-// nodes have no place.
+// InCluster makes the controller of a member of a cluster, of the name self. Without it there is only this machine, and
+// nodes are not placed.
 func InCluster(cluster Cluster, self string) Option {
 	return func(c *Controller) { c.cluster, c.self = cluster, self }
 }
 
-// Problems says what keeps hosts from taking nodes, by host, beside that they are lost or users closed them.
+// Problems gives, by host, why a host can take no nodes, apart from being lost, cordoned or drained.
 func Problems(hosts []store.HostState) map[string]string {
 	found := map[string]string{}
 	for _, h := range hosts {
@@ -67,7 +67,7 @@ func labels(h *store.HostState) map[string]string {
 	return all
 }
 
-// underlay is the interface that carries a host's tunnels. Where the host tells of none that has its address and is up,
+// underlay is the interface that carries a host's tunnels. If the host reports none that has its address and is up,
 // known is false, and the MTU may be the default.
 func underlay(h *store.HostState) (u hosts.Underlay, known bool) {
 	if u, known = h.Carrier(); known {
@@ -81,25 +81,25 @@ func underlay(h *store.HostState) (u hosts.Underlay, known bool) {
 	return u, false
 }
 
-// load is what slices hold of one host.
-type load struct {
+// usage is what slices use of one host.
+type usage struct {
 	mapping.Resources
 	rate uint64
 }
 
-// holds is what a placed slice holds of hosts, by host.
-func holds(s *slice.Slice) map[string]load {
-	held, at := map[string]load{}, map[string]string{}
+// usageOf is what a placed slice uses of hosts, by host.
+func usageOf(s *slice.Slice) map[string]usage {
+	used, at := map[string]usage{}, map[string]string{}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.Kind == slice.Switch || n.Host == "" {
 			continue
 		}
 		at[n.Name] = n.Host
-		l := held[n.Host]
+		l := used[n.Host]
 		l.Cores += n.CPU
 		l.Memory += uint64(n.Memory)
-		held[n.Host] = l
+		used[n.Host] = l
 	}
 	for _, link := range joints(s, false) {
 		on := map[string]bool{}
@@ -110,12 +110,12 @@ func holds(s *slice.Slice) map[string]load {
 			continue
 		}
 		for h := range on {
-			l := held[h]
+			l := used[h]
 			l.rate += link.Rate
-			held[h] = l
+			used[h] = l
 		}
 	}
-	return held
+	return used
 }
 
 // hasUnplaced reports whether a slice has nodes that are on no host in particular.
@@ -123,18 +123,18 @@ func hasUnplaced(s *slice.Slice) bool {
 	return slices.ContainsFunc(s.Nodes, func(n slice.Node) bool { return n.Kind != slice.Switch && n.Host == "" })
 }
 
-// heldBy sums what all slices but one hold of the hosts. What is going is not counted.
-func (c *Controller) heldBy(ctx context.Context, but string) (map[string]load, error) {
+// usedByOthers sums what all slices but one use of the hosts. A slice that is being deleted is not counted.
+func (c *Controller) usedByOthers(ctx context.Context, but string) (map[string]usage, error) {
 	records, err := c.store.Slices(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sum := map[string]load{}
+	sum := map[string]usage{}
 	for _, r := range records {
 		if r.Name == but || r.Deleting || r.Corrupt {
 			continue
 		}
-		one, err := c.held.get(ctx, c.store, r)
+		one, err := c.usage.get(ctx, c.store, r)
 		if err != nil {
 			return nil, err
 		}
@@ -146,6 +146,6 @@ func (c *Controller) heldBy(ctx context.Context, but string) (map[string]load, e
 			sum[h] = total
 		}
 	}
-	c.held.forget(records)
+	c.usage.forget(records)
 	return sum, nil
 }

@@ -41,11 +41,11 @@ type Controller struct {
 	// consents stores the holds that root of this machine gives to slices; may be nil.
 	consents Consents
 	grace    time.Duration
-	held     heldCache
-	// turn is held, in a cluster, from reading what slices hold of hosts until a slice is written, so that two at
-	// once are not promised the same. Between members, it may happen: then both run, and the host is promised to
-	// more than it has.
-	turn sync.Mutex
+	usage    usageCache
+	// placeMu is locked, in a cluster, from reading the usage of hosts until a slice is written, so that two slices
+	// are not given the same resources. Two members may still do that at the same time: then both slices run, and
+	// the host is overcommitted.
+	placeMu sync.Mutex
 }
 
 // New makes a controller: of one machine, unless an option says more.
@@ -64,7 +64,7 @@ type Caller struct {
 	Local    bool // the kernel of this machine says so; else a member of the cluster does
 }
 
-// attempts bounds how often a request is tried again because another one was faster.
+// attempts bounds how often a request is tried again after a conflict with another one.
 const attempts = 10
 
 // Apply admits a topology: afterwards its slice is wanted as the topology says. With dryRun nothing is stored. The
@@ -100,8 +100,8 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 		return api.Plan{}, nil, err
 	}
 	if c.cluster != nil && !dryRun {
-		c.turn.Lock()
-		defer c.turn.Unlock()
+		c.placeMu.Lock()
+		defer c.placeMu.Unlock()
 	}
 	own := caller.Root && caller.Local
 	moves, notes, err := c.place(ctx, t, prev, next, generation+1, own)
@@ -155,7 +155,7 @@ func faulty(ds topology.Diagnostics) *Refusal {
 // admit refuses what the caller may not have, and what was not sent.
 func (c *Controller) admit(caller Caller, s *slice.Slice) error {
 	if faults := privileged(s); len(faults) > 0 && !caller.Root {
-		r := refuse(Forbidden, "slice %s gives a hold on the host, which root alone may have: "+
+		r := refuse(Forbidden, "slice %s has access to the host, which only root may give: "+
 			"use sudo, or leave out %s", s.Name, locations(faults))
 		r.Faults = faults
 		return r
@@ -170,13 +170,12 @@ func (c *Controller) admit(caller Caller, s *slice.Slice) error {
 	return nil
 }
 
-// place finds out where the slice can run: in a cluster it gives each node a host, else this machine must be able to.
-// It tells from which hosts nodes were moved away, and what a user should know. own means that root of this machine
-// asks.
+// place finds out where the slice can run: in a cluster it gives each node a host, else this machine must support it.
+// It returns from which hosts nodes were moved away, and notes for the user. own means that root of this machine asks.
 func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next *slice.Slice, generation int64,
 	own bool) (moves map[string]string, notes []string, err error) {
 	if c.cluster == nil {
-		return nil, passedOver(next), c.supports(ctx, next)
+		return nil, ignoredPins(next), c.supports(ctx, next)
 	}
 	p, err := c.placing(ctx, prev, next, generation)
 	if err != nil {
@@ -193,7 +192,7 @@ func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next
 		return nil, nil, err
 	}
 	elsewhere := func(n slice.Node) bool { return n.Kind != slice.Switch && n.Host != c.self }
-	if !slices.ContainsFunc(next.Nodes, elsewhere) { // of the other hosts' directories, nothing is known here
+	if !slices.ContainsFunc(next.Nodes, elsewhere) { // the directories of other hosts are not known here
 		err = c.supports(ctx, next)
 	}
 	return p.moves, p.notes, err
@@ -206,15 +205,15 @@ func (c *Controller) supports(ctx context.Context, s *slice.Slice) error {
 	return nil
 }
 
-// placing gathers what the hosts of a slice depend on.
+// placing gathers what the placement of a slice depends on.
 func (c *Controller) placing(ctx context.Context, prev, next *slice.Slice, generation int64) (*placing, error) {
 	p := &placing{prev: prev, next: next, generation: generation}
 	var err error
 	if p.hosts, err = c.cluster.Hosts(ctx); err != nil {
 		return nil, fmt.Errorf("list hosts: %w", err)
 	}
-	if p.held, err = c.heldBy(ctx, next.Name); err != nil {
-		return nil, fmt.Errorf("sum what slices hold of hosts: %w", err)
+	if p.used, err = c.usedByOthers(ctx, next.Name); err != nil {
+		return nil, fmt.Errorf("sum what slices use of hosts: %w", err)
 	}
 	reports, err := c.store.Reports(ctx, next.Name)
 	if err != nil {
@@ -224,13 +223,13 @@ func (c *Controller) placing(ctx context.Context, prev, next *slice.Slice, gener
 	return p, nil
 }
 
-// privileged lists what in a slice gives a hold on the host.
+// privileged lists what in a slice gives access to the host.
 func privileged(s *slice.Slice) (faults []Fault) {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		for _, h := range n.Holds() {
 			faults = append(faults, Fault{Location: "nodes." + n.Name + "." + h.Field,
-				Message: "it has of the host " + h.String() + ": for root alone"})
+				Message: "only root may give access to " + h.String() + " of the host"})
 		}
 	}
 	return faults
@@ -258,7 +257,7 @@ func (c *Controller) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// Slice gives a slice, with its record, that may be Going; a Refusal where there is none.
+// Slice gives a slice and its record, which may be Deleting; a Refusal where there is none.
 func (c *Controller) Slice(ctx context.Context, name string) (*slice.Slice, store.Record, error) {
 	s, r, err := c.store.Slice(ctx, name)
 	return s, r, c.explainMissing(ctx, name, err)
@@ -280,7 +279,7 @@ func (c *Controller) explainMissing(ctx context.Context, name string, err error)
 	return refuse(NotFound, "there is no slice %q", name)
 }
 
-// Node gives a node of a slice that is not going.
+// Node gives a node of a slice that is not being deleted.
 func (c *Controller) Node(ctx context.Context, name, node string) (*slice.Slice, *slice.Node, error) {
 	s, r, err := c.Slice(ctx, name)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // Diff says what changes from one version of a slice to another. It is pure. prev is nil for a new slice, next for
-// one that goes.
+// one that is deleted.
 func Diff(prev, next *slice.Slice) api.Plan {
 	p := api.Plan{Op: api.Update, Nodes: []api.Change{}, Links: []api.Change{}}
 	empty := &slice.Slice{}
@@ -32,7 +32,7 @@ func Diff(prev, next *slice.Slice) api.Plan {
 		p.Fields = fields(outline(prev), outline(next))
 		p.Warnings = kept(prev, next)
 	}
-	p.Nodes = changes(shown(prev), shown(next), func(n *slice.Node) string { return n.Name }, restarts)
+	p.Nodes = changes(withoutPast(prev), withoutPast(next), func(n *slice.Node) string { return n.Name }, restarts)
 	p.Links = changes(prev.Links, next.Links, func(l *slice.Link) string { return l.Name },
 		func(_, _ *slice.Link) bool { return false })
 	return p
@@ -47,8 +47,8 @@ func outline(s *slice.Slice) any {
 	}{s.Checks, s.Attribution, s.Strategy}
 }
 
-// shown are the nodes without what hosts alone need to know of their past.
-func shown(s *slice.Slice) []slice.Node {
+// withoutPast copies the nodes without fields about their past, which only hosts need.
+func withoutPast(s *slice.Slice) []slice.Node {
 	nodes := slices.Clone(s.Nodes)
 	for i := range nodes {
 		nodes[i].Left, nodes[i].Placement.Since = nil, 0
@@ -80,13 +80,13 @@ func changes[T any](prev, next []T, name func(*T) string, restarts func(was, is 
 	return all
 }
 
-// restarts reports whether the node's sliver is made anew: on another host, or when something changed that a container
-// has from its birth. Interfaces, addresses and routing configuration change while it runs.
+// restarts reports whether the node's sliver is made again: on another host, or because something changed that is fixed
+// when a container is created. Interfaces, addresses and routing configuration change while it runs.
 func restarts(was, is *slice.Node) bool {
 	if !was.HasSliver() || !is.HasSliver() {
-		return false // it is made or removed, which the change of kind says
+		return false // it is made or removed: the change of kind says so
 	}
-	return was.Host != "" && is.Host != "" && was.Host != is.Host || len(fields(birth(was), birth(is))) > 0
+	return was.Host != "" && is.Host != "" && was.Host != is.Host || len(fields(fixed(was), fixed(is))) > 0
 }
 
 // kept warns of kernel parameters that are no longer asked for in nodes that go on running: their
@@ -109,8 +109,9 @@ func kept(prev, next *slice.Slice) (warnings []string) {
 	return warnings
 }
 
-// birth is to be compared as JSON: what comes from the store has nil where a new topology has an empty list.
-func birth(n *slice.Node) *slice.Node {
+// fixed copies what is fixed when the node's container is created. It is compared as JSON: what comes from the store
+// has nil where a new topology has an empty list.
+func fixed(n *slice.Node) *slice.Node {
 	b := &slice.Node{
 		Kind: n.Kind, Rootfs: n.Rootfs, Command: n.Command, Env: n.Env, Files: n.Files, Binds: n.Binds,
 		CPU: n.CPU, Memory: n.Memory, PIDs: n.PIDs,

@@ -11,11 +11,11 @@ import (
 // Consents stores which holds on this machine its root has given to slices.
 type Consents interface {
 	// Give gives a slice these holds on the machine, in place of those that it had, and then calls put, which
-	// stores the slice. Until put has returned, no hold is dropped for the reason that there is no such slice yet.
+	// stores the slice. Until put has returned, no hold is dropped because the slice does not exist yet.
 	Give(slice string, holds []slice.Hold, put func() error) error
 }
 
-// WithConsents has to store the holds that root of this machine gives by applying a slice here.
+// WithConsents sets where to store the holds that root of this machine gives by applying a slice here.
 func WithConsents(to Consents) Option { return func(c *Controller) { c.consents = to } }
 
 // consent stores the holds that root of this machine gives to a slice, and the slice.
@@ -51,7 +51,7 @@ func (p *placing) askHosts() error {
 			if _, ok := host.Allows.Covers(h); !ok && !slices.ContainsFunc(had, h.Within) {
 				faults = append(faults, Fault{
 					Location: "nodes." + n.Name + "." + h.Field,
-					Message: fmt.Sprintf("host %s does not let node %s have %s: %s", n.Host,
+					Message: fmt.Sprintf("host %s does not allow node %s to use %s: %s", n.Host,
 						n.Name, h, hosts.Advice(n.Host, h)),
 				})
 			}

@@ -18,10 +18,9 @@ import (
 const Grace = 15 * time.Second
 
 // Lead does what one member of a cluster must do for all, until ctx ends or the store fails. It moves nodes away from
-// hosts that are lost, draining or removed; it forgets hosts that nodes were moved away from, once these have let go of
-// them; it gives nodes from before there was a cluster the host that they are on; and it fits MTUs to paths that
-// changed. Lead is to run as the leader of store.Campaign. Two leaders at the same time write the same; the second
-// write fails as a conflict.
+// hosts that are lost, draining or removed; it drops hosts from Node.Left that have released the node; it gives nodes
+// that are older than the cluster the host that they are on; and it fits MTUs to paths that changed. Lead is to run as
+// the leader of store.Campaign. Two leaders at the same time write the same; the second write fails as a conflict.
 func (c *Controller) Lead(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -55,8 +54,8 @@ func (c *Controller) Lead(ctx context.Context) error {
 	}
 }
 
-// await waits until hosts or slices may have changed, or the time is over. It reports false when ctx or the watch has
-// ended.
+// await waits until hosts or slices may have changed, or the time has passed. It reports false when ctx or the watch
+// has ended.
 func await(ctx context.Context, changes <-chan store.Change, most time.Duration) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -95,22 +94,22 @@ func (c *Controller) reschedule(ctx context.Context, hosts []store.HostState, se
 	if err != nil {
 		return nil, fmt.Errorf("list slices: %w", err)
 	}
-	leave := unwelcome(hosts, seen.lost)
+	leave := mustLeave(hosts, seen.lost)
 	stays = map[string]string{}
 	for _, r := range records {
 		if r.Deleting || r.Corrupt {
 			continue
 		}
-		held, err := c.held.get(ctx, c.store, r)
+		used, err := c.usage.get(ctx, c.store, r)
 		if err != nil {
 			return nil, fmt.Errorf("read slice %s: %w", r.Name, err)
 		}
-		on := slices.Collect(maps.Keys(held.of))
-		concerned := slices.ContainsFunc(on, leave) || seen.paths && len(on) > 1 || held.unplaced || held.left
+		on := slices.Collect(maps.Keys(used.of))
+		concerned := slices.ContainsFunc(on, leave) || seen.paths && len(on) > 1 || used.unplaced || used.left
 		if !concerned {
 			continue
 		}
-		why, err := c.replace(ctx, r.Name, seen.lost)
+		why, err := c.placeAgain(ctx, r.Name, seen.lost)
 		if err != nil {
 			return nil, err
 		}
@@ -121,8 +120,8 @@ func (c *Controller) reschedule(ctx context.Context, hosts []store.HostState, se
 	return stays, nil
 }
 
-// unwelcome gives a function that reports whether nodes should leave a host.
-func unwelcome(hosts []store.HostState, lost []string) func(host string) bool {
+// mustLeave gives a function that reports whether nodes have to leave a host.
+func mustLeave(hosts []store.HostState, lost []string) func(host string) bool {
 	stays := map[string]bool{}
 	for _, h := range hosts {
 		stays[h.Name] = !h.Policy.Draining && !slices.Contains(lost, h.Name)
@@ -130,10 +129,10 @@ func unwelcome(hosts []store.HostState, lost []string) func(host string) bool {
 	return func(host string) bool { return !stays[host] }
 }
 
-// replace places a slice anew. why is what stays though it should not; err, that the store does not answer.
-func (c *Controller) replace(ctx context.Context, name string, lost []string) (why string, err error) {
+// placeAgain places a slice again. why is the reason why nodes stay that should leave; err is an error of the store.
+func (c *Controller) placeAgain(ctx context.Context, name string, lost []string) (why string, err error) {
 	for try := 1; ; try++ {
-		why, err = c.replaceOnce(ctx, name, lost)
+		why, err = c.placeAgainOnce(ctx, name, lost)
 		switch {
 		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrDeleting),
 			errors.Is(err, store.ErrCorrupt):
@@ -146,22 +145,22 @@ func (c *Controller) replace(ctx context.Context, name string, lost []string) (w
 	}
 }
 
-func (c *Controller) replaceOnce(ctx context.Context, name string, lost []string) (why string, err error) {
+func (c *Controller) placeAgainOnce(ctx context.Context, name string, lost []string) (why string, err error) {
 	prev, record, err := c.store.Slice(ctx, name)
 	if err != nil || record.Deleting {
 		return "", err
 	}
-	c.turn.Lock()
-	defer c.turn.Unlock()
-	next := placeable(prev)
+	c.placeMu.Lock()
+	defer c.placeMu.Unlock()
+	next := copyForPlacing(prev)
 	p, err := c.placing(ctx, prev, next, record.Generation+1)
 	if err != nil {
 		return "", err
 	}
 	if p.founder() == "" && hasUnplaced(prev) {
-		return "", nil // until the host that has it reports it
+		return "", nil // until the host that runs it reports it
 	}
-	p.unasked, p.lost = true, map[string]bool{}
+	p.background, p.lost = true, map[string]bool{}
 	for _, host := range lost {
 		p.lost[host] = true
 	}
@@ -191,8 +190,8 @@ func (c *Controller) replaceOnce(ctx context.Context, name string, lost []string
 	return why, nil
 }
 
-// placeable copies a slice as far as placing changes it.
-func placeable(s *slice.Slice) *slice.Slice {
+// copyForPlacing copies a slice as far as placing changes it.
+func copyForPlacing(s *slice.Slice) *slice.Slice {
 	next := *s
 	next.Nodes, next.Links = slices.Clone(s.Nodes), slices.Clone(s.Links)
 	for i := range next.Nodes {

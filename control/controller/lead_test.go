@@ -180,7 +180,7 @@ func wait(t *testing.T, bus *events.Bus, message string) {
 	}
 }
 
-// Until then, a host that was drained and taken away would keep the slice from going.
+// Until then, a host that was drained and taken away would keep the slice from being deleted.
 func TestHostsThatLetGoOfNodesAreForgotten(t *testing.T) {
 	f := &fake{hosts: machines(2)}
 	c, s, _ := member(t, f, InCluster(f, "h1"))
@@ -271,7 +271,7 @@ func TestAMachineAloneIsAsItWas(t *testing.T) {
 			t.Errorf("%s has host %q", n.Name, n.Host)
 		}
 	}
-	want := []string{"what the topology says of the hosts of 4 nodes is passed over: this machine is in no cluster"}
+	want := []string{"the host settings of 4 nodes in the topology have no effect: this machine is in no cluster"}
 	if diff := cmp.Diff(want, plan.Warnings); diff != "" {
 		t.Error(diff)
 	}

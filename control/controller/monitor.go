@@ -35,7 +35,7 @@ type snapshot struct {
 
 // observe compares hosts with those of the last snapshot.
 func (m *hostMonitor) observe(hosts []store.HostState, now time.Time) snapshot {
-	const most = 30 * time.Second // what did not fit may fit by then
+	const most = 30 * time.Second // nodes that did not fit may fit by then
 	var news []events.Event
 	var lost []string
 	next, paths := most, ""

@@ -35,8 +35,9 @@ func running(t *testing.T, file string) *slice.Slice {
 // replaced places the running slice again, as the leader does.
 func replaced(t *testing.T, prev *slice.Slice, hosts []store.HostState, lost ...string) *placing {
 	t.Helper()
-	p := &placing{prev: prev, next: placeable(prev), generation: prev.Generation + 1, hosts: hosts, unasked: true,
-		lost: map[string]bool{}, reported: map[string]int64{"h1": prev.Generation, "h2": prev.Generation}}
+	p := &placing{prev: prev, next: copyForPlacing(prev), generation: prev.Generation + 1, hosts: hosts,
+		background: true, lost: map[string]bool{}, reported: map[string]int64{"h1": prev.Generation,
+			"h2": prev.Generation}}
 	for _, h := range lost {
 		p.lost[h] = true
 	}
@@ -127,8 +128,9 @@ func TestANodeStartsElsewhereOnlyIfItsLostHostKnewThatItMay(t *testing.T) {
 		t.Fatalf("c since %d, d since %d, moves %v", c.Placement.Since, d.Placement.Since, p.moves)
 	}
 	for generation, want := range map[int64]bool{4: false, 5: true} {
-		p := &placing{prev: next, next: placeable(next), generation: 6, hosts: machines(3, lose("h2")),
-			unasked: true, lost: map[string]bool{"h2": true}, reported: map[string]int64{"h2": generation}}
+		p := &placing{prev: next, next: copyForPlacing(next), generation: 6, hosts: machines(3, lose("h2")),
+			background: true, lost: map[string]bool{"h2": true},
+			reported: map[string]int64{"h2": generation}}
 		mustPlace(t, p)
 		if moved := p.next.Node("c").Host != "h2"; moved != want {
 			t.Errorf("host at generation %d: c moved %v, want %v", generation, moved, want)
@@ -159,7 +161,7 @@ func TestAMoveIsRememberedUntilTheOldHostHasLetGo(t *testing.T) {
 	if diff := cmp.Diff(map[string]int64{"h1": 5, "h3": 6}, second.next.Node("a").Left); diff != "" {
 		t.Error(diff)
 	}
-	const want = "a starts on h4 when h1 has let go of it, but h1 is lost: when it is gone for good, say so: " +
+	const want = "a starts on h4 when h1 has released it, but h1 is lost: if it is lost for good, " +
 		"`pergola host rm --force h1`"
 	if len(second.notes) != 1 || second.notes[0] != want {
 		t.Errorf("notes %q", second.notes)
@@ -213,7 +215,7 @@ func TestLabelsCountWhenSomebodyAsks(t *testing.T) {
 	if p := replaced(t, prev, labelled); p.next.Node("d").Host != "h2" || len(p.moves) != 2 {
 		t.Errorf("moves %v", p.moves)
 	}
-	p := &placing{prev: prev, next: placeable(prev), generation: 5, hosts: labelled}
+	p := &placing{prev: prev, next: copyForPlacing(prev), generation: 5, hosts: labelled}
 	if mustPlace(t, p); p.next.Node("d").Host != "h3" {
 		t.Errorf("d is on %s", p.next.Node("d").Host)
 	}
@@ -263,7 +265,8 @@ func TestNodesFromBeforeTheClusterStayWhereTheyAre(t *testing.T) {
 		prev.Nodes[i].Host = ""
 	}
 	for _, reported := range []map[string]int64{{"h1": 4}, {"h1": 4, "localhost": 3}} {
-		p := &placing{prev: prev, next: placeable(prev), generation: 5, hosts: machines(3), reported: reported}
+		p := &placing{prev: prev, next: copyForPlacing(prev), generation: 5, hosts: machines(3),
+			reported: reported}
 		mustPlace(t, p)
 		if a, d := p.next.Node("a"), p.next.Node("d"); a.Host != "h1" || len(a.Left) != 0 || d.Host != "h2" ||
 			!cmp.Equal(d.Left, map[string]int64{"h1": 5}) {
@@ -272,7 +275,7 @@ func TestNodesFromBeforeTheClusterStayWhereTheyAre(t *testing.T) {
 		}
 	}
 	// Where no host reported it, any may have it.
-	p := &placing{prev: prev, next: placeable(prev), generation: 5, hosts: machines(3)}
+	p := &placing{prev: prev, next: copyForPlacing(prev), generation: 5, hosts: machines(3)}
 	mustPlace(t, p)
 	if left := p.next.Node("d").Left; !cmp.Equal(left, map[string]int64{"h1": 5, "h3": 5}) {
 		t.Errorf("d left %v", left)
@@ -285,7 +288,7 @@ func TestANodeThatComesBackMayLeaveWhenItsHostKnowsThat(t *testing.T) {
 	prev := running(t, chain)
 	c := prev.Node("c")
 	c.Host, c.Left, c.Placement.Reschedule = "h3", map[string]int64{"h2": 4}, slice.RescheduleAlways
-	pinned := placeable(prev)
+	pinned := copyForPlacing(prev)
 	pinned.Node("c").Placement.Host = "h2"
 	p := &placing{prev: prev, next: pinned, generation: 5, hosts: machines(3),
 		reported: map[string]int64{"h2": 3, "h3": 4}}

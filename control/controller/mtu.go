@@ -21,10 +21,10 @@ func faultsOf(all []misfit) (faults []Fault) {
 	return faults
 }
 
-// holdBack makes the nodes stay that a misfit is for, where no user waits for the answer, and says so. Of a segment of
-// which no node moves, it only says that it does not fit any more: that keeps nobody else from moving. None is held
-// twice.
-func (p *placing) holdBack(misfits []misfit) (held []string) {
+// keepMisfits makes the moved nodes of misfits stay on their hosts, if no user waits for the answer, and returns a note
+// for each. For a segment of which no node moves, there is only a note that it no longer fits: other nodes can move.
+// Each node is kept once.
+func (p *placing) keepMisfits(misfits []misfit) (kept []string) {
 	for _, m := range misfits {
 		moves := false
 		for _, l := range m.segment.Links {
@@ -35,7 +35,7 @@ func (p *placing) holdBack(misfits []misfit) (held []string) {
 				moves = true
 				if !p.stuck[e.Node] {
 					p.stuck[e.Node] = true
-					held = append(held, fmt.Sprintf("%s stays on %s: %s", e.Node,
+					kept = append(kept, fmt.Sprintf("%s stays on %s: %s", e.Node,
 						p.moves[e.Node], m.Message))
 				}
 			}
@@ -44,7 +44,7 @@ func (p *placing) holdBack(misfits []misfit) (held []string) {
 			p.notes = append(p.notes, m.Message)
 		}
 	}
-	return held
+	return kept
 }
 
 // fitMTUs gives the interfaces of each segment an MTU that its tunnels carry: the default or less. One that the user
@@ -58,12 +58,12 @@ func (p *placing) fitMTUs() (misfits []misfit) {
 	for _, seg := range p.next.Segments() {
 		way := p.path(seg, span)
 		mtu := slice.DefaultMTU
-		if way.tunnelled && p.isDark(seg, &way) {
+		if way.tunnelled && p.leaveAsIs(seg, &way) {
 			continue
 		}
 		if way.tunnelled {
 			if why := way.broken(); why != "" {
-				misfits = append(misfits, misfit{Fault{Location: p.placeOf(seg.Links[0], nil),
+				misfits = append(misfits, misfit{Fault{Location: p.location(seg.Links[0], nil),
 					Message: "link " + seg.Links[0].Name + " " + why}, seg})
 				continue
 			}
@@ -79,7 +79,7 @@ func (p *placing) fitMTUs() (misfits []misfit) {
 				}
 				if why := way.refuses(at); why != "" && !said[at.MTU] {
 					said[at.MTU] = true
-					misfits = append(misfits, misfit{Fault{Location: p.placeOf(l, e),
+					misfits = append(misfits, misfit{Fault{Location: p.location(l, e),
 						Message: fmt.Sprintf("link %s: %s %s", l.Name, e, why)}, seg})
 				}
 			}
@@ -88,13 +88,13 @@ func (p *placing) fitMTUs() (misfits []misfit) {
 	return misfits
 }
 
-// isDark reports whether a tunnelled segment is better left as it is: all its hosts were removed, or it reached over
-// several already, and the interface of one is down, of which more is known when it is up again.
-func (p *placing) isDark(seg *slice.Segment, way *path) bool {
+// leaveAsIs reports whether the MTUs of a tunnelled segment stay as they are: all its hosts were removed; or it had
+// tunnels already, and the interface of a host is down, whose MTU is known when it is up again.
+func (p *placing) leaveAsIs(seg *slice.Segment, way *path) bool {
 	if len(way.hosts) == 0 {
 		return true
 	}
-	if !way.unknown || !p.unasked {
+	if !way.unknown || !p.background {
 		return false
 	}
 	before := tunnels(p.prev)
@@ -104,8 +104,8 @@ func (p *placing) isDark(seg *slice.Segment, way *path) bool {
 		})
 }
 
-// placeOf is where a user would change a link, or the MTU of one of its ends.
-func (p *placing) placeOf(l *slice.Link, end *slice.End) string {
+// location is the place in the topology where a user would change a link, or the MTU of one of its ends.
+func (p *placing) location(l *slice.Link, end *slice.End) string {
 	switch {
 	case p.top == nil:
 		return "links." + l.Name
@@ -192,8 +192,8 @@ func (w *path) broken() string {
 	return ""
 }
 
-// terms words the sum: between h1 and h2, packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: 1458 are
-// left.
+// terms describes the calculation: between h1 and h2, packets of 1500 bytes pass (eth0 of h2), of which egre takes 42:
+// 1458 are left.
 func (w *path) terms() string {
 	last := len(w.hosts) - 1
 	between := "between " + list(w.hosts[:last]) + " and " + w.hosts[last]

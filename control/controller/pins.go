@@ -10,8 +10,8 @@ import (
 	"github.com/pergola-net/pergola/model/wording"
 )
 
-// checkPins looks at what the topology says of hosts: it names those that exist, that can take the node, and it names
-// one where a node has something of one machine.
+// checkPins checks what the topology says about hosts: a pin names a host that exists and can take the node, and a node
+// that needs a resource of one machine has a pin.
 func (p *placing) checkPins() (faults []Fault) {
 	names := slices.Sorted(maps.Keys(p.byName))
 	problems := Problems(p.hosts)
@@ -20,7 +20,7 @@ func (p *placing) checkPins() (faults []Fault) {
 		add := func(format string, args ...any) {
 			faults = append(faults, Fault{Location: "nodes." + n.Name + ".host",
 				Message: "node " + n.Name + " " + fmt.Sprintf(format, args...)})
-			if p.unasked && p.was[n.Name] != nil {
+			if p.background && p.was[n.Name] != nil {
 				p.stuck[n.Name] = true
 			}
 		}
@@ -28,8 +28,8 @@ func (p *placing) checkPins() (faults []Fault) {
 		h := p.byName[pin]
 		switch {
 		case pin == "":
-			if what := anchored(n); what != "" {
-				p.anchor(n, what, add)
+			if what := localResource(n); what != "" {
+				p.keepOnMachine(n, what, add)
 			}
 		case h == nil:
 			hint := "the cluster has " + list(names)
@@ -53,8 +53,8 @@ func (p *placing) checkPins() (faults []Fault) {
 	return faults
 }
 
-// anchor keeps a node that has something of one machine on that machine. Of a new one, it must be known which that is.
-func (p *placing) anchor(n *slice.Node, what string, add func(format string, args ...any)) {
+// keepOnMachine keeps a node that needs a resource of one machine on that machine. A new node must have a pin.
+func (p *placing) keepOnMachine(n *slice.Node, what string, add func(format string, args ...any)) {
 	switch here := p.now(n.Name); {
 	case here != "":
 		p.stuck[n.Name] = true
@@ -62,7 +62,7 @@ func (p *placing) anchor(n *slice.Node, what string, add func(format string, arg
 			p.notes = append(p.notes, fmt.Sprintf("%s stays on %s: it has %s", n.Name, here, what))
 		}
 	case len(p.hosts) > 1:
-		add("has %s, so it must be said which: write host: with one of %s", what,
+		add("has %s: write on which one, as host: with one of %s", what,
 			list(slices.Sorted(maps.Keys(p.byName))))
 	}
 }
@@ -76,8 +76,8 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// anchored says what a node has of one machine alone; empty: nothing.
-func anchored(n *slice.Node) string {
+// localResource names what a node needs that only one machine has; empty: nothing.
+func localResource(n *slice.Node) string {
 	switch {
 	case n.Kind == slice.Uplink:
 		return "the network of a machine"
@@ -91,8 +91,8 @@ func anchored(n *slice.Node) string {
 	return ""
 }
 
-// passedOver notes what a topology says of hosts that means nothing here: this machine is in no cluster.
-func passedOver(s *slice.Slice) []string {
+// ignoredPins warns that what a topology says about hosts has no effect: this machine is in no cluster.
+func ignoredPins(s *slice.Slice) []string {
 	nodes := 0
 	for i := range s.Nodes {
 		if p := s.Nodes[i].Placement; p.Host != "" || len(p.Labels) > 0 || p.Reschedule != "" {
@@ -102,6 +102,6 @@ func passedOver(s *slice.Slice) []string {
 	if nodes == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("what the topology says of the hosts of %s is passed over: this "+
+	return []string{fmt.Sprintf("the host settings of %s in the topology have no effect: this "+
 		"machine is in no cluster", wording.Count(nodes, "node"))}
 }

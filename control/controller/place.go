@@ -19,18 +19,18 @@ import (
 type placing struct {
 	next       *slice.Slice       // its nodes get hosts, its links tunnels, its interfaces MTUs
 	prev       *slice.Slice       // the running version, or nil
-	top        *topology.Topology // what next was made from: for the places of faults; nil where no user asked
+	top        *topology.Topology // what next was made from, to locate faults; nil where no user asked
 	home       string             // the member whose root asks, on that machine itself; empty: none
 	generation int64              // of next
 	hosts      []store.HostState
-	held       map[string]load     // what other slices hold, by host
+	used       map[string]usage    // what other slices use, by host
 	reported   map[string]int64    // the generations that hosts' statuses of this slice bear, by host
 	named      map[string][]string // the hosts whose statuses name a node, by node
 	// hosts that have been lost for so long that they have ended what may start elsewhere
 	lost map[string]bool
-	// unasked is true where no user waits for the answer: a node that contradicts the cluster is left where it is,
-	// and the others go on.
-	unasked bool
+	// background is true where no user waits for the answer: a node that contradicts the cluster is left where it
+	// is, and the others are placed.
+	background bool
 
 	byName map[string]*store.HostState
 	was    map[string]*slice.Node // nodes of prev, by name
@@ -53,7 +53,7 @@ func (p *placing) place() error {
 			p.was[p.prev.Nodes[i].Name] = &p.prev.Nodes[i]
 		}
 	}
-	if faults := p.checkPins(); len(faults) > 0 && !p.unasked {
+	if faults := p.checkPins(); len(faults) > 0 && !p.background {
 		return unplaceable(p.next.Name, faults)
 	}
 	for {
@@ -64,21 +64,21 @@ func (p *placing) place() error {
 		noted := len(p.notes)
 		for i := range p.next.Nodes {
 			if n := &p.next.Nodes[i]; n.Kind != slice.Switch {
-				p.settle(n, m[n.Name])
+				p.assign(n, m[n.Name])
 			}
 		}
 		if err := p.numberTunnels(); err != nil {
 			return err
 		}
 		misfits := p.fitMTUs()
-		if len(misfits) > 0 && !p.unasked {
+		if len(misfits) > 0 && !p.background {
 			return unplaceable(p.next.Name, faultsOf(misfits))
 		}
-		held := p.holdBack(misfits)
-		if len(held) == 0 {
+		kept := p.keepMisfits(misfits)
+		if len(kept) == 0 {
 			return nil
 		}
-		p.notes = append(p.notes[:noted], held...)
+		p.notes = append(p.notes[:noted], kept...)
 		clear(p.moves)
 	}
 }
@@ -92,8 +92,8 @@ func unplaceable(name string, faults []Fault) *Refusal {
 	return r
 }
 
-// founder is the host that has nodes from before there was a cluster: the only one that reports the slice; empty where
-// there are none or several.
+// founder is the host that has nodes which are older than the cluster: the only one that reports the slice; empty if
+// none or several do.
 func (p *placing) founder() string {
 	var hosts []string
 	for i := range p.hosts {
@@ -138,7 +138,8 @@ func (p *placing) free(n *slice.Node) bool {
 		n.Placement.Reschedule != slice.RescheduleAlways {
 		return false
 	}
-	if h := p.byName[was.Host]; !p.lost[was.Host] || h != nil && h.Alive { // it may be back since it was found lost
+	// it may have come back since it was found lost
+	if h := p.byName[was.Host]; !p.lost[was.Host] || h != nil && h.Alive {
 		return false
 	}
 	// The host acts on the version that it received last.
@@ -157,12 +158,12 @@ func (p *placing) freed() (hosts []string) {
 
 // mapNodes chooses the hosts.
 func (p *placing) mapNodes() (mapping.Mapping, error) {
-	const most = 32 // tries to find out what has to stay: then all stays that may
+	const most = 32 // attempts to find out what has to stay; after that, all stays that may
 	request, now := p.request()
 	stays := map[string]string{} // why nodes stay that should go
 	substrate := p.substrate()
-	if _, err := mapping.Greedy(substrate, request, now); !p.unasked && errors.Is(err, mapping.ErrImpossible) {
-		for i := range request.Links { // if it is for this, fitMTUs has the better words
+	if _, err := mapping.Greedy(substrate, request, now); !p.background && errors.Is(err, mapping.ErrImpossible) {
+		for i := range request.Links { // if the MTU is the reason, fitMTUs explains it better
 			request.Links[i].MTU = 0
 		}
 	}
@@ -181,7 +182,7 @@ func (p *placing) mapNodes() (mapping.Mapping, error) {
 			return m, err
 		}
 		if stays[impossible.Node] != "" || !p.mayStay(p.next.Node(impossible.Node)) {
-			return nil, nowhere(p.next.Name, impossible)
+			return nil, noHostFor(p.next.Name, impossible)
 		}
 		delete(impossible.Reasons, p.now(impossible.Node))
 		why := cmp.Or(reasons(impossible), "there is none")
@@ -199,7 +200,7 @@ func (p *placing) mapNodes() (mapping.Mapping, error) {
 // mayStay reports whether a node can be left where it is when no other host takes it: one that only should go, or any
 // where no user waits for the answer.
 func (p *placing) mayStay(n *slice.Node) bool {
-	return p.leaving(n) || p.unasked && p.was[n.Name] != nil
+	return p.leaving(n) || p.background && p.was[n.Name] != nil
 }
 
 // leaving reports whether it is for its host's sake that a node cannot stay.
@@ -208,7 +209,7 @@ func (p *placing) leaving(n *slice.Node) bool {
 	return here != "" && n.Placement.Host == "" && (p.byName[here].Policy.Draining || p.free(n))
 }
 
-func nowhere(name string, err *mapping.Impossible) *Refusal {
+func noHostFor(name string, err *mapping.Impossible) *Refusal {
 	why := fmt.Sprintf("no host can take node %s: %s", err.Node, cmp.Or(reasons(err), "there is none"))
 	r := refuse(Conflict, "slice %s: %s", name, why)
 	r.Faults = []Fault{{Location: "nodes." + err.Node, Message: why}}
@@ -240,7 +241,7 @@ func (p *placing) request() (mapping.Request, mapping.Mapping) {
 		})
 		here := p.now(n.Name)
 		switch {
-		case p.stuck[n.Name], p.unasked && here != "" && !p.leaving(n):
+		case p.stuck[n.Name], p.background && here != "" && !p.leaving(n):
 			hold(&r.Nodes[len(r.Nodes)-1], p.was[n.Name].Host, now)
 		case here != "" && !p.free(n):
 			now[n.Name] = here
@@ -287,19 +288,18 @@ func features(s slice.Shape) (list []string) {
 	return list
 }
 
-// substrate is the cluster as package mapping sees it. What this slice holds already always has room: hosts may be
-// promised to more than they have when two slices were placed at the same time, and that is no reason to move what
-// runs.
+// substrate is the cluster as package mapping sees it. What this slice already uses always fits: hosts may be
+// overcommitted when two slices were placed at the same time, and that is no reason to move nodes that run.
 func (p *placing) substrate() mapping.Substrate {
-	own := map[string]load{}
+	own := map[string]usage{}
 	if p.prev != nil {
-		own = holds(p.prev)
+		own = usageOf(p.prev)
 	}
 	problems := Problems(p.hosts)
 	var s mapping.Substrate
 	for i := range p.hosts {
 		h := &p.hosts[i]
-		mine, others := own[h.Name], p.held[h.Name]
+		mine, others := own[h.Name], p.used[h.Name]
 		carrier, _ := underlay(h)
 		to := mapping.Host{
 			Name: h.Name, Labels: labels(h), Features: h.Features, Busy: h.Load,
@@ -343,8 +343,8 @@ func (p *placing) readReports(reports map[string]slice.Status) {
 	}
 }
 
-// settle puts a node on a host, and notes the hosts that must let go of it first.
-func (p *placing) settle(n *slice.Node, host string) {
+// assign puts a node on a host, and notes the hosts that must release it first.
+func (p *placing) assign(n *slice.Node, host string) {
 	n.Host, n.Left, n.Placement.Since = host, nil, 0
 	left := p.holders(n, host)
 	_, returns := left[host] // which may run it as an older version wants it
@@ -357,8 +357,8 @@ func (p *placing) settle(n *slice.Node, host string) {
 		for _, h := range slices.Sorted(maps.Keys(left)) {
 			if !p.byName[h].Alive {
 				p.notes = append(p.notes,
-					fmt.Sprintf("%s starts on %s when %s has let go of it, but %[3]s is lost: "+
-						"when it is gone for good, say so: `pergola host rm --force %[3]s`",
+					fmt.Sprintf("%s starts on %s when %s has released it, but %[3]s is lost: "+
+						"if it is lost for good, `pergola host rm --force %[3]s`",
 						n.Name, host, h))
 			}
 		}
@@ -390,7 +390,7 @@ func (p *placing) holders(n *slice.Node, host string) map[string]int64 {
 		left = map[string]int64{}
 	}
 	switch {
-	case was.Host == "": // from before there was a cluster: any host may have it
+	case was.Host == "": // it is older than the cluster: any host may have it
 		for h := range p.byName {
 			left[h] = p.generation
 		}

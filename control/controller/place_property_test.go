@@ -68,7 +68,7 @@ func needless(p *placing) (list []string) {
 		if h == nil || pinned || h.Policy.Draining || p.free(n) {
 			continue
 		}
-		if rack := n.Placement.Labels["rack"]; p.unasked || rack == "" || labels(h)["rack"] == rack {
+		if rack := n.Placement.Labels["rack"]; p.background || rack == "" || labels(h)["rack"] == rack {
 			list = append(list, fmt.Sprintf("%s from %s to %s", node, from, n.Host))
 		}
 	}
@@ -179,8 +179,8 @@ func TestWhateverHappensNodesAreWhereTheyMayBe(t *testing.T) {
 			}
 			p := &placing{prev: prev, hosts: there, generation: prev.Generation + 1,
 				reported: maps.Clone(reported), lost: map[string]bool{}}
-			if p.unasked = rapid.Bool().Draw(t, "leader"); p.unasked {
-				p.next = placeable(prev)
+			if p.background = rapid.Bool().Draw(t, "leader"); p.background {
+				p.next = copyForPlacing(prev)
 				for _, h := range there {
 					p.lost[h.Name] = !h.Alive
 				}

@@ -202,8 +202,8 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		{"drained", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is being drained: to end that, `pergola host uncordon h2`", func(h []store.HostState) { h[1].Policy.Draining = true }},
 		{"one address", pair, "slice lab does not fit the cluster: node b is to run on host h2, which has the address 192.0.2.2, as has h3", func(h []store.HostState) { h[2].Address = h[1].Address }},
 		{"binds", "name: lab\nnodes: {a: {binds: '/srv:/srv'}}\n",
-			"slice lab does not fit the cluster: node a has paths of a machine (binds), so it must be " +
-				"said which: write host: with one of h1, h2, h3", nil},
+			"slice lab does not fit the cluster: node a has paths of a machine (binds): write on which " +
+				"one, as host: with one of h1, h2, h3", nil},
 		{"too big", "name: lab\nnodes: {a: {cpu: 9}}\n",
 			"slice lab: no host can take node a: h1: is cordoned; h2, h3: 9 cores wanted, 8 of 8 free",
 			func(h []store.HostState) { h[0].Policy.Cordoned = true }},
@@ -241,15 +241,15 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 
 func TestWhatOthersHoldIsTaken(t *testing.T) {
 	const file = "name: lab\nnodes: {a: {cpu: 2}}\n"
-	held := map[string]load{"h1": {Resources: mapping.Resources{Cores: 7}},
+	used := map[string]usage{"h1": {Resources: mapping.Resources{Cores: 7}},
 		"h2": {Resources: mapping.Resources{Memory: 16 * gib}}}
-	s := mustPlace(t, &placing{hosts: machines(2), held: held, next: resolved(t, file, nil)})
+	s := mustPlace(t, &placing{hosts: machines(2), used: used, next: resolved(t, file, nil)})
 	if s.Nodes[0].Host != "h2" {
 		t.Errorf("%v", hostsOf(s))
 	}
 	// What runs stays, also where another slice was given the same cores.
-	held["h2"] = load{Resources: mapping.Resources{Cores: 8}}
-	again := mustPlace(t, &placing{hosts: machines(3), held: held, prev: s, next: resolved(t, file, s)})
+	used["h2"] = usage{Resources: mapping.Resources{Cores: 8}}
+	again := mustPlace(t, &placing{hosts: machines(3), used: used, prev: s, next: resolved(t, file, s)})
 	if again.Nodes[0].Host != "h2" {
 		t.Errorf("moved: %v", hostsOf(again))
 	}
@@ -265,12 +265,12 @@ links:
   - {ends: [a, s], rate: 5Mbit}
   - {ends: [c, s], rate: 7Mbit}
 `
-	got := holds(mustPlace(t, &placing{hosts: machines(2), next: resolved(t, file, nil)}))
-	want := map[string]load{
+	got := usageOf(mustPlace(t, &placing{hosts: machines(2), next: resolved(t, file, nil)}))
+	want := map[string]usage{
 		"h1": {mapping.Resources{Cores: 1, Memory: gib}, 37e6},
 		"h2": {mapping.Resources{Cores: 0.5}, 37e6},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(load{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(usage{})); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // numberTunnels gives a number to each link and each switch that reaches over several hosts. What had one keeps it. A
-// new one gets one that the running version does not use, also not for what goes: for a moment, hosts may be at
-// different versions.
+// new one gets one that the running version does not use, nor one of a tunnel that is being removed: for a moment,
+// hosts may have different versions.
 func (p *placing) numberTunnels() error {
 	span := p.next.Span()
 	used, had, last := map[uint16]bool{0: true}, map[string]uint16{}, uint16(0)
@@ -49,7 +49,7 @@ func (p *placing) numberTunnels() error {
 		if t.Number != 0 {
 			continue
 		}
-		if len(used) > slice.MaxTunnels { // only what goes can make room
+		if len(used) > slice.MaxTunnels { // numbers of tunnels that are being removed
 			used = map[uint16]bool{0: true}
 			for _, other := range crossing {
 				used[other.Number] = true

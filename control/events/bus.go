@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Bus remembers the most recent events. Publish never waits: a reader that is too slow misses events, which it can
+// Bus keeps the most recent events. Publish never waits: a reader that is too slow misses events, which it can
 // tell from a gap in Seq.
 type Bus struct {
 	mu   sync.Mutex
@@ -15,12 +15,12 @@ type Bus struct {
 	news chan struct{} // closed and replaced by Publish; guarded by mu
 }
 
-// NewBus makes a bus that remembers size events.
+// NewBus makes a bus that keeps size events.
 func NewBus(size int) *Bus {
 	return &Bus{ring: make([]Event, size), news: make(chan struct{})}
 }
 
-// Publish gives the event its number, and its time where it has none, and hands it on.
+// Publish gives the event its number, and its time where it has none, and delivers it.
 func (b *Bus) Publish(e Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -34,7 +34,7 @@ func (b *Bus) Publish(e Event) {
 	b.news = make(chan struct{})
 }
 
-// Recent gives the remembered events with a Seq above after, oldest first.
+// Recent gives the events that are kept with a Seq above after, oldest first.
 func (b *Bus) Recent(after uint64) []Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()

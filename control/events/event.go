@@ -29,7 +29,7 @@ const (
 	LinkChanged   Kind = "link-changed"   // a link went up or down
 	LinkWanted    Kind = "link-wanted"    // a user asked for a link's state or shape
 	Failed        Kind = "failed"         // an action failed; it is tried again
-	HostRefused   Kind = "host-refused"   // a machine came by a certificate that counts no more
+	HostRefused   Kind = "host-refused"   // a machine used a revoked certificate
 
-	AuthorityEnds Kind = "authority-ends" // the certificate authority of the cluster holds for months only
+	AuthorityEnds Kind = "authority-ends" // the cluster's certificate authority expires within months
 )

@@ -13,8 +13,8 @@ import (
 type Agent interface {
 	// Supports says, as an error, what the machine lacks for a slice.
 	Supports(context.Context, *slice.Slice) error
-	// Retry forgets what failed of a slice: its user asks for it anew, and may have mended the cause. If anything
-	// had, what the host reports of the slice is no longer settled when Retry returns.
+	// Retry makes the agent repeat at once what failed for a slice: its user may have removed the cause. If
+	// anything had failed, the host's report of the slice is no longer settled when Retry returns.
 	Retry(ctx context.Context, slice string)
 	// Exec runs a command in a node and gives its exit status, 128 + signal where a signal ended it.
 	Exec(ctx context.Context, slice, node string, r api.ExecRequest) (status int, err error)
@@ -24,7 +24,7 @@ type Agent interface {
 	Capture(ctx context.Context, slice, node, iface string, opt api.CaptureOptions, w io.Writer) error
 	// Convergence says whether routing has settled.
 	Convergence(ctx context.Context, slice string) (api.Convergence, error)
-	// Check tries checks and calls progress, which may be nil, from one goroutine at a time.
+	// Check runs checks and calls progress, which may be nil, from one goroutine at a time.
 	Check(ctx context.Context, slice string, r api.CheckRequest, progress func(api.CheckProgress)) (
 		[]api.CheckResult, error)
 	// FastPath says what the fast path does for the routers of a slice.

@@ -28,14 +28,14 @@ func (s *server) registerBlobs(mux *http.ServeMux, a huma.API) {
 	a.OpenAPI().AddOperation(&huma.Operation{
 		OperationID: "get-blob", Method: http.MethodGet, Path: path, Summary: "Fetch an archive",
 		Parameters:  sum,
-		Description: "For other members of the cluster alone: an archive may hold what not everybody may read.",
+		Description: "Only for other members of the cluster: an archive may hold what not all users may read.",
 		Responses: map[string]*huma.Response{"200": {Description: "The archive."},
 			"404": {Description: "It is not here."}},
 	})
 	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		if _, member := r.Context().Value(memberKey{}).(pki.Member); !member && !caller(r.Context()).Root {
 			writeProblem(
-				w, huma.Error403Forbidden("archives are handed out to members of the cluster alone"))
+				w, huma.Error403Forbidden("only members of the cluster may fetch archives"))
 			return
 		}
 		if !s.Blobs.Has(r.PathValue("sha256")) {

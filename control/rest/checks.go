@@ -33,7 +33,7 @@ func (s *server) registerChecks(a huma.API) {
 		describe("convergence", "Whether routing has settled"))
 	registerEvents(s, a, huma.Operation{
 		OperationID: "check", Method: http.MethodPost, Path: "/v1/slices/{slice}/check",
-		Summary: "Try the slice's checks", Description: "Events `progress`, then one `outcome`.",
+		Summary: "Run the slice's checks", Description: "Events `progress`, then one `outcome`.",
 	}, map[string]any{"progress": api.CheckProgress{}, "outcome": api.CheckOutcome{}}, s.check)
 }
 

@@ -22,7 +22,7 @@ type Cluster interface {
 	IsServer() bool
 	// KeepsStore is false where the store is an etcd cluster that is not the servers'.
 	KeepsStore() bool
-	// Authority vouches for all members. Its key is not there.
+	// Authority is the cluster's certificate authority, without its key.
 	Authority() *pki.Authority
 	// Peer speaks, as this host, to the API of another one; no other machine can answer.
 	Peer(h hosts.Host) http.RoundTripper
@@ -30,9 +30,9 @@ type Cluster interface {
 	AnyServer() http.RoundTripper
 	// Servers are where machines may join: host:port, this host first if it is a server.
 	Servers() []string
-	// Join lets a machine in.
+	// Join admits a machine.
 	Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, error)
-	// Renew signs a member's key anew.
+	// Renew signs a new certificate for a member's key.
 	Renew(ctx context.Context, m pki.Member, r api.RenewRequest) (api.RenewAnswer, error)
 }
 
@@ -54,7 +54,7 @@ func (s *server) registerCluster(a huma.API) {
 	huma.Post(a, "/v1/renew", s.renew, describe("renew", "Have a member's certificate renewed"))
 	huma.Get(a, "/v1/tokens", s.tokens, describe("list-tokens", "List the tokens with which machines may join"))
 	huma.Post(a, "/v1/tokens", s.createToken, describe("create-token", "Make a token with which machines may join"))
-	huma.Delete(a, "/v1/tokens/{id}", s.revokeToken, describe("revoke-token", "Make a token worthless"), noContent)
+	huma.Delete(a, "/v1/tokens/{id}", s.revokeToken, describe("revoke-token", "Revoke a token"), noContent)
 }
 
 func (s *server) cluster() (Cluster, error) {
@@ -136,7 +136,7 @@ type Grants interface {
 	PutGrant(ctx context.Context, g pki.Grant) error
 }
 
-// NewToken makes a token, and has the cluster keep what it needs to know of it.
+// NewToken makes a token, and stores its grant.
 func NewToken(ctx context.Context, keep Grants, c Cluster, r api.TokenRequest) (api.CreatedToken, error) {
 	if r.Role != pki.Agent && r.Role != pki.Server {
 		return api.CreatedToken{},
@@ -147,7 +147,7 @@ func NewToken(ctx context.Context, keep Grants, c Cluster, r api.TokenRequest) (
 		r.Life = tokenLife
 	}
 	if r.Life < 0 || r.Life > maxTokenLife {
-		return api.CreatedToken{}, huma.Error422UnprocessableEntity("a token lives for at most a year")
+		return api.CreatedToken{}, huma.Error422UnprocessableEntity("a token is valid for at most a year")
 	}
 	now := time.Now()
 	token, grant := pki.NewToken(c.Authority(), r.Role, r.Note, r.Life, now)
@@ -170,7 +170,7 @@ func (s *server) revokeToken(ctx context.Context, in *tokenIDInput) (*struct{}, 
 		return nil, err
 	}
 	if !caller(ctx).Root {
-		return nil, huma.Error403Forbidden("a token is for root alone to revoke")
+		return nil, huma.Error403Forbidden("only root may revoke a token")
 	}
 	return nil, problem(s.Store.Trust().DeleteGrant(ctx, in.ID))
 }

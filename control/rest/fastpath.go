@@ -56,7 +56,7 @@ func (s *server) routerFastPath(ctx context.Context, in *NodeInput) (*body[api.R
 		}
 	}
 	return nil, huma.Error404NotFound(
-		in.Node + " is no router: the fast path passes by the kernels of routers alone")
+		in.Node + " is no router: only routers are on the fast path")
 }
 
 func (s *server) traffic(ctx context.Context, in *PartInput) (*body[api.SliceTraffic], error) {

@@ -106,8 +106,8 @@ func mayBeStale(method, target string) bool {
 		(verb == "check" || verb == "verify")
 }
 
-// hostOfNode finds the other host that a request is for; nil where it is this one, or where nobody else can know
-// better.
+// hostOfNode finds the other host that a request is for; nil where it is this one, or where no other host knows
+// more.
 func (s *server) hostOfNode(r *http.Request) (*store.HostState, error) {
 	if r.Header.Get(PartHeader) != "" {
 		return nil, nil

@@ -41,7 +41,8 @@ func (s *server) registerHosts(a huma.API) {
 		"What went through all tunnels of a machine"))
 	huma.Patch(a, "/v1/hosts/{host}", s.patchHost,
 		describe("change-host", "Cordon, drain or label a machine"), noContent)
-	huma.Delete(a, "/v1/hosts/{host}", s.removeHost, describe("remove-host", "Forget a machine"), noContent)
+	huma.Delete(a, "/v1/hosts/{host}", s.removeHost,
+		describe("remove-host", "Remove a machine from the cluster"), noContent)
 }
 
 func (s *server) hosts(ctx context.Context, _ *struct{}) (*body[[]api.Host], error) {
@@ -57,7 +58,7 @@ func (s *server) hosts(ctx context.Context, _ *struct{}) (*body[[]api.Host], err
 		all = append(all, host)
 	}
 	if len(all) == 0 {
-		return &body[[]api.Host]{all}, nil // no cluster: nothing has a place
+		return &body[[]api.Host]{all}, nil // no cluster: nothing is placed
 	}
 	return answer(all, s.addPlaced(ctx, all))
 }
@@ -140,7 +141,7 @@ func (s *server) addPlaced(ctx context.Context, hosts []api.Host) error {
 		at[hosts[i].Name] = &hosts[i]
 	}
 	for _, r := range records {
-		if r.Corrupt || r.Deleting { // what goes is not waited for
+		if r.Corrupt || r.Deleting { // a slice that is being deleted is not waited for
 			continue
 		}
 		spec, _, err := s.Store.Slice(ctx, r.Name)
@@ -164,17 +165,17 @@ func (s *server) addPlaced(ctx context.Context, hosts []api.Host) error {
 	return nil
 }
 
-// rootAlone keeps from those who may only use slices (the group of the socket) what is about machines: who is in the
-// cluster, and what is placed where. A slice they may end anyway.
-func rootAlone(ctx context.Context) error {
+// onlyRoot refuses changes of machines (membership, where nodes may be placed) to callers who may only use slices: the
+// group of the socket. These may delete slices anyway.
+func onlyRoot(ctx context.Context) error {
 	if caller(ctx).Root {
 		return nil
 	}
-	return huma.Error403Forbidden("the machines of the cluster are for root alone to change: use sudo")
+	return huma.Error403Forbidden("only root may change the machines of the cluster: use sudo")
 }
 
 func (s *server) patchHost(ctx context.Context, in *hostPatchInput) (*struct{}, error) {
-	if err := rootAlone(ctx); err != nil {
+	if err := onlyRoot(ctx); err != nil {
 		return nil, err
 	}
 	if _, err := s.hostState(ctx, in.Host); err != nil {
@@ -196,9 +197,9 @@ func (s *server) patchHost(ctx context.Context, in *hostPatchInput) (*struct{}, 
 	return nil, problem(err)
 }
 
-// removeHost forgets a host, so that nothing is waited for any more. One that is alive would come back.
+// removeHost removes a host, so that nothing waits for it any more. A host that is alive would come back.
 func (s *server) removeHost(ctx context.Context, in *hostRemoveInput) (*struct{}, error) {
-	if err := rootAlone(ctx); err != nil {
+	if err := onlyRoot(ctx); err != nil {
 		return nil, err
 	}
 	state, err := s.hostState(ctx, in.Host)

@@ -38,7 +38,7 @@ func (s *server) status(ctx context.Context, _ *struct{}) (*body[api.ClusterStat
 		}
 	}
 	if !s.Cluster.KeepsStore() {
-		return &body[api.ClusterStatus]{st}, nil // what becomes of its members, its own tools say
+		return &body[api.ClusterStatus]{st}, nil // the tools of an external etcd show its members
 	}
 	members, err := s.Store.Members(ctx)
 	if err != nil {
@@ -80,19 +80,19 @@ func troubleOf(servers []api.Member) string {
 // AuthoritySoon is how long before its end an authority is warned of.
 const AuthoritySoon = 180 * 24 * time.Hour
 
-// AuthorityEnds says that an authority ends soon, or has; empty: it holds for long.
+// AuthorityEnds warns that an authority ends soon, or has ended; empty: it is valid for long.
 func AuthorityEnds(at, now time.Time) string {
 	left := at.Sub(now)
 	if left > AuthoritySoon {
 		return ""
 	}
-	const advice = "from then on no machine believes another: make a new one before (pergola " +
+	const advice = "after that no member trusts another: make a new one before (pergola " +
 		"server --new-authority)"
 	stamp := at.UTC().Format(time.RFC3339)
 	if left <= 0 {
 		return "the cluster's certificate authority ended at " + stamp +
-			", so no machine believes another: one server alone makes a new one (pergola server " +
-			"--new-authority); several had to be made one before"
+			", so no member trusts another: a cluster with one server makes a new one (pergola server " +
+			"--new-authority); one with several had to do so before"
 	}
 	return fmt.Sprintf("the cluster's certificate authority ends at %s, in %d days; %s", stamp,
 		int(left/(24*time.Hour)), advice)
@@ -109,7 +109,7 @@ func Started(members []store.Member) (n int) {
 	return n
 }
 
-// EvenServers says why that many servers are no good number to stay at; empty: they are. Those that join and have no
+// EvenServers says why a cluster should not stay at that number of servers; empty: it can. Those that join and have no
 // vote yet count: they will have one.
 func EvenServers(n int) string {
 	const advice = "let one more join (pergola token create --role server)"
@@ -119,8 +119,8 @@ func EvenServers(n int) string {
 	case n == 2:
 		return "both servers must answer for anything to be changed, so two are worse than one: " + advice
 	}
-	return fmt.Sprintf("%d of %d servers must answer for anything to be changed, so they stand the "+
-		"loss of %d, as %d do: %s", n/2+1, n, n/2-1, n-1, advice)
+	return fmt.Sprintf("%d of %d servers must answer for anything to be changed, so only %d may "+
+		"fail, as of %d: %s", n/2+1, n, n/2-1, n-1, advice)
 }
 
 // voters names the servers that keep the store, if they do.

@@ -30,20 +30,20 @@ func (c *cluster) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, 
 	if err := c.checkToken(ctx, r); err != nil {
 		return api.JoinAnswer{}, err
 	}
-	address, err := c.checkPlace(ctx, r)
+	address, err := c.checkClaim(ctx, r)
 	if err != nil {
 		return api.JoinAnswer{}, err
 	}
 	authority, err := c.signingAuthority(ctx)
 	if err != nil {
-		return api.JoinAnswer{}, fmt.Errorf("let %s in: %w", r.Name, err)
+		return api.JoinAnswer{}, fmt.Errorf("admit %s: %w", r.Name, err)
 	}
 	cert, err := authority.IssueRequest(memberAt(r.Name, r.Role, address), r.Request, time.Now())
 	if err != nil {
 		return api.JoinAnswer{}, huma.Error422UnprocessableEntity(err.Error())
 	}
 	if err := c.store.Trust().Admit(ctx, cert); err != nil {
-		return api.JoinAnswer{}, fmt.Errorf("let %s in: %w", r.Name, err)
+		return api.JoinAnswer{}, fmt.Errorf("admit %s: %w", r.Name, err)
 	}
 	answer := api.JoinAnswer{
 		Certificate: string(pki.EncodeCertificate(cert)),
@@ -51,7 +51,7 @@ func (c *cluster) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, 
 		Servers:     c.Servers(), Etcd: c.endpoints(), Foreign: !c.KeepsStore(), Time: time.Now(),
 	}
 	if err := c.markShared(); err != nil {
-		return api.JoinAnswer{}, fmt.Errorf("let %s in: %w", r.Name, err)
+		return api.JoinAnswer{}, fmt.Errorf("admit %s: %w", r.Name, err)
 	}
 	if r.Role == pki.Server && c.KeepsStore() {
 		peerURL := "https://" + portAfter(address, etcdPeerPort)
@@ -107,8 +107,8 @@ func (c *cluster) checkToken(ctx context.Context, r api.JoinRequest) error {
 	return nil
 }
 
-// checkPlace refuses a name or an address that is another machine's.
-func (c *cluster) checkPlace(ctx context.Context, r api.JoinRequest) (netip.AddrPort, error) {
+// checkClaim refuses a name or an address that is another machine's.
+func (c *cluster) checkClaim(ctx context.Context, r api.JoinRequest) (netip.AddrPort, error) {
 	if !hostName.MatchString(r.Name) {
 		return netip.AddrPort{}, huma.Error422UnprocessableEntity(
 			fmt.Sprintf("%.80q is no name for a host: letters, digits, dots and hyphens, at most 63",

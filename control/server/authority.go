@@ -27,8 +27,8 @@ func (s *server) renewAuthority(ctx context.Context, d *identityDir) error {
 		return fmt.Errorf("this machine is one of the %s: --new-authority is for a server",
 			wording.Plural(m.Role.Word()))
 	case m.Foreign || len(s.Etcd) > 0:
-		return errors.New("the state of this cluster is in another etcd (--etcd), by which nobody can see " +
-			"that no other server runs: such a cluster has to be made anew")
+		return errors.New("the state of this cluster is in another etcd (--etcd), which does not show " +
+			"whether other servers run: make a new cluster instead")
 	}
 	st, err := s.openAlone(ctx)
 	if errors.Is(err, store.ErrNotAlone) {
@@ -64,9 +64,10 @@ func (s *server) renewAuthority(ctx context.Context, d *identityDir) error {
 	}
 	d.identity.Store(next.identity.Load())
 	if s.Out != nil {
-		fmt.Fprintf(s.Out, "The cluster has a new authority. No other machine believes it: on each, stop "+
+		fmt.Fprintf(s.Out, "The cluster has a new authority. No other machine trusts it: on each, stop "+
 			"Pergola, remove %s (where a server was, %s too), and let it join again\n"+
-			"by the command that `pergola token create` prints here. What runs there runs on meanwhile.\n",
+			"by the command that `pergola token create` prints here. The networks "+
+			"there continue meanwhile.\n",
 			d.dir, filepath.Join(s.DataDir, "store"))
 	}
 	return nil

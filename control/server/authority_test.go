@@ -47,7 +47,7 @@ func TestNewAuthority(t *testing.T) {
 	again.NewAuthority = true
 	h1 = run(t, again)
 	if text := h1.out.String(); !strings.Contains(text,
-		"has a new authority. No other machine believes it: on each, stop Pergola, remove "+was.dir) {
+		"has a new authority. No other machine trusts it: on each, stop Pergola, remove "+was.dir) {
 		t.Errorf("it prints %q", text)
 	}
 	now, err := openIdentity(was.dir)
@@ -186,7 +186,7 @@ func TestAuthorityThatEndsIsReported(t *testing.T) {
 	reported, err := bus.Next(ctx, 0)
 	if err != nil || reported[0].Kind != events.AuthorityEnds ||
 		!strings.Contains(reported[0].Message,
-			" days; from then on no machine believes another: make a new one before (pergola "+
+			" days; after that no member trusts another: make a new one before (pergola "+
 				"server --new-authority)") {
 		t.Errorf("reported %+v %v", reported, err)
 	}

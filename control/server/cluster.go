@@ -54,21 +54,21 @@ func (c *cluster) current() membership {
 	return c.member
 }
 
-// Self implements api.Cluster.
+// Self implements rest.Cluster.
 func (c *cluster) Self() string { return c.current().Name }
 
-// IsServer implements api.Cluster.
+// IsServer implements rest.Cluster.
 func (c *cluster) IsServer() bool { return c.current().Role == pki.Server }
 
-// KeepsStore implements api.Cluster.
+// KeepsStore implements rest.Cluster.
 func (c *cluster) KeepsStore() bool { return !c.current().Foreign }
 
-// Authority implements api.Cluster.
+// Authority implements rest.Cluster.
 func (c *cluster) Authority() *pki.Authority {
 	return &pki.Authority{Certificate: c.identity().Authority}
 }
 
-// Servers implements api.Cluster.
+// Servers implements rest.Cluster.
 func (c *cluster) Servers() []string {
 	m := c.current()
 	if m.Role != pki.Server {
@@ -135,7 +135,7 @@ func (c *cluster) publishCA(ctx context.Context) error {
 	return c.dir.remove(authorityKeyFile)
 }
 
-// signer is the authority with its key.
+// signingAuthority is the authority with its key.
 func (c *cluster) signingAuthority(ctx context.Context) (*pki.Authority, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +164,7 @@ const (
 	peerIdle        = time.Minute
 )
 
-// Peer implements api.Cluster.
+// Peer implements rest.Cluster.
 func (c *cluster) Peer(h hosts.Host) http.RoundTripper {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +177,7 @@ func (c *cluster) Peer(h hosts.Host) http.RoundTripper {
 	return t
 }
 
-// AnyServer implements api.Cluster.
+// AnyServer implements rest.Cluster.
 func (c *cluster) AnyServer() http.RoundTripper {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -147,7 +147,7 @@ func TestAHostDecidesWhatSlicesHaveOfIt(t *testing.T) {
 	var p *api.Problem
 	if !errors.As(err, &p) || p.Status != 403 || len(p.Errors) != 1 || p.Errors[0].Location != "nodes.b.binds" ||
 		!strings.Contains(p.Detail,
-			"host h2 does not let node b have /etc: apply the slice on h2 itself, as root, "+
+			"host h2 does not allow node b to use /etc: apply the slice on h2 itself, as root, "+
 				"or start Pergola there with --host-paths /etc") {
 		t.Errorf("root of another machine: %v", err)
 	}
@@ -172,7 +172,7 @@ func TestAHostDecidesWhatSlicesHaveOfIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = h1.Apply(t.Context(), "again", bound("again", "h1", "h2", "/etc:/e"), true)
-	refused(t, err, 403, "host h2 does not let node b have /etc")
+	refused(t, err, 403, "host h2 does not allow node b to use /etc")
 }
 
 func TestAnAgentThatWasOffForTooLong(t *testing.T) {

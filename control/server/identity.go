@@ -119,7 +119,7 @@ func newIdentity(dir string, id *pki.Identity, m membership) (*identityDir, erro
 	return d, d.save(m)
 }
 
-// remember writes the membership.
+// save writes the membership.
 func (d *identityDir) save(m membership) error {
 	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// patience is how long a server that was started on demand waits for its first slice.
-const patience = 15 * time.Second
+// firstSliceTimeout is how long a server that was started on demand waits for its first slice.
+const firstSliceTimeout = 15 * time.Second
 
 // errIdle ends a server that has nothing left to do.
 var errIdle = errors.New("idle")
@@ -76,7 +76,7 @@ func (i *idle) end(expired bool) (ended, busy bool) {
 // wait returns when the server is idle: at once after its last slice and client have gone; if it never had a slice,
 // a while after its last client.
 func (i *idle) wait(ctx context.Context) {
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(firstSliceTimeout)
 	defer timer.Stop()
 	for {
 		expired := false
@@ -92,7 +92,7 @@ func (i *idle) wait(ctx context.Context) {
 		case ended:
 			return
 		case busy:
-			timer.Reset(patience)
+			timer.Reset(firstSliceTimeout)
 		}
 	}
 }

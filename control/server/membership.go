@@ -119,7 +119,8 @@ func (s *server) rejoin(ctx context.Context, d *identityDir) (*identityDir, erro
 		return nil, fmt.Errorf("this machine's certificate, by which it is a member of the cluster, expired "+
 			"at %s, and it is %s by its clock: if that is right, the machine was off for too long, and "+
 			"joins again by a new token (the command that `pergola token create` prints on a server); "+
-			"what runs here runs on, and its name stays %s", stamp(d.identity.Load().Certificate.NotAfter),
+			"the networks here continue, and its name stays %s",
+			stamp(d.identity.Load().Certificate.NotAfter),
 			stamp(time.Now()), d.member.Name)
 	}
 	if s.Role != d.member.Role {

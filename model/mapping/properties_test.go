@@ -128,7 +128,9 @@ func TestMappingsAreSoundStableAndDoNotDependOnOrder(t *testing.T) {
 		random.Shuffle(len(shuffled.Hosts), func(i, j int) {
 			shuffled.Hosts[i], shuffled.Hosts[j] = shuffled.Hosts[j], shuffled.Hosts[i]
 		})
-		random.Shuffle(len(other.Nodes), func(i, j int) { other.Nodes[i], other.Nodes[j] = other.Nodes[j], other.Nodes[i] })
+		random.Shuffle(len(other.Nodes), func(i, j int) {
+			other.Nodes[i], other.Nodes[j] = other.Nodes[j], other.Nodes[i]
+		})
 		if got, err := mapping.Greedy(shuffled, other, nil); err != nil || !maps.Equal(got, m) {
 			t.Fatalf("in another order: %v (%v), was %v", got, err, m)
 		}

@@ -32,7 +32,7 @@ import (
 var (
 	ErrNotFound = errors.New("no such slice")
 	ErrDeleting = errors.New("the slice is being removed")
-	ErrConflict = errors.New("the slice was changed by somebody else meanwhile")
+	ErrConflict = errors.New("the slice was changed by another request meanwhile")
 	ErrCorrupt  = errors.New("what the store has of it cannot be read; " +
 		"remove the slice (pergola down) and apply its file again")
 
