@@ -1,7 +1,6 @@
 package api
 
 import (
-	"maps"
 	"time"
 
 	"github.com/pergola-net/pergola/model/hosts"
@@ -30,18 +29,7 @@ type HostSlice struct {
 }
 
 // AllLabels are the labels that the host's agent was started with, changed by those of the policy.
-func (h *Host) AllLabels() map[string]string {
-	all := maps.Clone(h.Labels)
-	if all == nil {
-		all = map[string]string{}
-	}
-	for k, v := range h.Policy.Labels {
-		if all[k] = v; v == "" {
-			delete(all, k)
-		}
-	}
-	return all
-}
+func (h *Host) AllLabels() map[string]string { return h.Policy.LabelsOver(h.Labels) }
 
 // HostPatch changes the policy of a host. What is nil stays as it is.
 type HostPatch struct {

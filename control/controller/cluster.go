@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -51,20 +50,6 @@ func Problems(hosts []store.HostState) map[string]string {
 		}
 	}
 	return found
-}
-
-// labels are those of a host's agent, with what users changed.
-func labels(h *store.HostState) map[string]string {
-	all := maps.Clone(h.Labels)
-	if all == nil {
-		all = map[string]string{}
-	}
-	for key, value := range h.Policy.Labels {
-		if all[key] = value; value == "" {
-			delete(all, key)
-		}
-	}
-	return all
 }
 
 // underlay is the interface that carries a host's tunnels. If the host reports none that has its address and is up,

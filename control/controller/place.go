@@ -302,7 +302,7 @@ func (p *placing) substrate() mapping.Substrate {
 		mine, others := own[h.Name], p.used[h.Name]
 		carrier, _ := underlay(h)
 		to := mapping.Host{
-			Name: h.Name, Labels: labels(h), Features: h.Features, Busy: h.Load,
+			Name: h.Name, Labels: h.Policy.LabelsOver(h.Labels), Features: h.Features, Busy: h.Load,
 			Capacity: mapping.Resources{Cores: max(h.Cores, mine.Cores),
 				Memory: max(h.Memory, mine.Memory)},
 			Rate: carrier.Rate, MTU: carrier.MTU,

@@ -68,7 +68,8 @@ func needless(p *placing) (list []string) {
 		if h == nil || pinned || h.Policy.Draining || p.free(n) {
 			continue
 		}
-		if rack := n.Placement.Labels["rack"]; p.background || rack == "" || labels(h)["rack"] == rack {
+		if rack := n.Placement.Labels["rack"]; p.background || rack == "" ||
+			h.Policy.LabelsOver(h.Labels)["rack"] == rack {
 			list = append(list, fmt.Sprintf("%s from %s to %s", node, from, n.Host))
 		}
 	}

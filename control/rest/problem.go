@@ -61,48 +61,57 @@ func problem(err error) error {
 	return p
 }
 
+// statuses are the HTTP statuses of errors. Of an error that wraps several of these, the first one counts.
+var statuses = []struct {
+	err    error
+	status int
+}{
+	{store.ErrNotFound, http.StatusNotFound},
+	{store.ErrDeleting, http.StatusConflict},
+	{store.ErrConflict, http.StatusConflict},
+	{api.ErrNotRunning, http.StatusConflict},
+	{store.ErrFull, http.StatusInsufficientStorage},
+	{blob.ErrFull, http.StatusInsufficientStorage},
+	{blob.ErrSize, http.StatusRequestEntityTooLarge},
+	{blob.ErrDigest, http.StatusUnprocessableEntity},
+	{blob.ErrName, http.StatusUnprocessableEntity},
+	{errLost, http.StatusBadGateway},
+	{store.ErrNoGrant, http.StatusNotFound},
+	{store.ErrNoHost, http.StatusNotFound},
+	{store.ErrHostAlive, http.StatusConflict},
+	{store.ErrNameTaken, http.StatusConflict},
+	{store.ErrNoQuorum, http.StatusServiceUnavailable},
+	{store.ErrUnreachable, http.StatusServiceUnavailable},
+	{context.DeadlineExceeded, http.StatusGatewayTimeout},
+	{context.Canceled, http.StatusServiceUnavailable}, // the server is ending
+}
+
+// statusOf gives the HTTP status of an error.
 func statusOf(err error) int {
 	var refusal *controller.Refusal
 	if errors.As(err, &refusal) {
-		switch refusal.Reason {
-		case controller.Invalid:
-			return http.StatusUnprocessableEntity
-		case controller.NotFound:
-			return http.StatusNotFound
-		case controller.Forbidden:
-			return http.StatusForbidden
-		case controller.Conflict:
-			return http.StatusConflict
-		case controller.Unsupported:
-			return http.StatusNotImplemented
-		}
+		return statusOfReason(refusal.Reason)
 	}
-	for _, known := range []struct {
-		err    error
-		status int
-	}{
-		{store.ErrNotFound, http.StatusNotFound},
-		{store.ErrDeleting, http.StatusConflict},
-		{store.ErrConflict, http.StatusConflict},
-		{api.ErrNotRunning, http.StatusConflict},
-		{store.ErrFull, http.StatusInsufficientStorage},
-		{blob.ErrFull, http.StatusInsufficientStorage},
-		{blob.ErrSize, http.StatusRequestEntityTooLarge},
-		{blob.ErrDigest, http.StatusUnprocessableEntity},
-		{blob.ErrName, http.StatusUnprocessableEntity},
-		{errLost, http.StatusBadGateway},
-		{store.ErrNoGrant, http.StatusNotFound},
-		{store.ErrNoHost, http.StatusNotFound},
-		{store.ErrHostAlive, http.StatusConflict},
-		{store.ErrNameTaken, http.StatusConflict},
-		{store.ErrNoQuorum, http.StatusServiceUnavailable},
-		{store.ErrUnreachable, http.StatusServiceUnavailable},
-		{context.DeadlineExceeded, http.StatusGatewayTimeout},
-		{context.Canceled, http.StatusServiceUnavailable}, // the server is ending
-	} {
+	for _, known := range statuses {
 		if errors.Is(err, known.err) {
 			return known.status
 		}
+	}
+	return http.StatusInternalServerError
+}
+
+func statusOfReason(r controller.Reason) int {
+	switch r {
+	case controller.Invalid:
+		return http.StatusUnprocessableEntity
+	case controller.NotFound:
+		return http.StatusNotFound
+	case controller.Forbidden:
+		return http.StatusForbidden
+	case controller.Conflict:
+		return http.StatusConflict
+	case controller.Unsupported:
+		return http.StatusNotImplemented
 	}
 	return http.StatusInternalServerError
 }

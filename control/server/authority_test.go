@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,11 +29,7 @@ func TestNewAuthority(t *testing.T) {
 	lonely := machineConfig(t, "h9")
 	lonely.NewAuthority = true
 	startFails(t, lonely, "this machine is in no cluster")
-	for _, m := range []*member{h2, h1} {
-		if err := m.stop(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	stopAll(t, h2, h1)
 	wrong := h2.cfg
 	wrong.NewAuthority, wrong.Join, wrong.Token, wrong.Role = true, "", "", pki.Server
 	startFails(t, wrong, "this machine is one of the agents: --new-authority is for a server")
@@ -64,14 +59,8 @@ func TestNewAuthority(t *testing.T) {
 	by.TLSClientConfig = pki.ClientConfig(func() *pki.Identity { return was.identity.Load() })
 	by.TLSClientConfig.VerifyConnection = nil
 	defer by.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-		"https://"+h1.cfg.Listen+":7470/v1/slices", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if resp, err := by.RoundTrip(r); err == nil {
-		resp.Body.Close()
-		t.Errorf("the old server's certificate: %s", resp.Status)
+	if status, err := getAs(t, by, h1, "/v1/slices"); err == nil {
+		t.Errorf("the old server's certificate: status %d", status)
 	} else if !strings.Contains(err.Error(), "tls:") {
 		t.Errorf("the old server's certificate is refused by: %v", err)
 	}
@@ -101,11 +90,7 @@ func TestOfSeveralServersNoneMakesANewAuthority(t *testing.T) {
 	testkit.Root(t) // tokens are for root
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Server)
-	for _, m := range []*member{h2, h1} {
-		if err := m.stop(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	stopAll(t, h2, h1)
 	h1.cfg.NewAuthority = true
 	startFails(t, h1.cfg, "it belongs to a cluster of 2 servers",
 		"there must be one server alone: remove the others before (pergola host rm)")

@@ -138,11 +138,7 @@ func TestMembershipIsStored(t *testing.T) {
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Agent)
 	up(t, h1.Client, pinned("net", "h1", "h2"))
-	for _, m := range []*member{h2, h1} {
-		if err := m.stop(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	stopAll(t, h2, h1)
 	h1.cfg.Listen = ListenNone // as the service starts it; what it was is on disk
 	again1 := run(t, h1.cfg)
 	h2.cfg.Join, h2.cfg.Token, h2.cfg.Listen, h2.cfg.Host, h2.cfg.Role = "", "", ListenNone, "",
@@ -151,11 +147,7 @@ func TestMembershipIsStored(t *testing.T) {
 	if line := again1.out.String(); !strings.Contains(line, "cluster of 2 hosts") {
 		t.Errorf("the first server prints %q", line)
 	}
-	var out bytes.Buffer
-	if _, err := again1.Exec(t.Context(), "net", "b",
-		api.ExecRequest{Command: []string{"where"}, Stdout: &out}); err != nil || out.String() != "h2" {
-		t.Errorf("exec: %q %v", out.String(), err)
-	}
+	nodesAnswer(t, map[string]string{"b": "h2"}, again1)
 	for _, m := range []*member{again1, again2} {
 		for _, name := range []string{keyFile, certificateFile, membershipFile} {
 			if info, err := os.Stat(filepath.Join(m.cfg.DataDir, "cluster", name)); err != nil ||
@@ -311,38 +303,21 @@ func TestMembersMove(t *testing.T) {
 	testkit.Root(t)
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Agent)
-	for _, m := range []*member{h2, h1} {
-		if err := m.stop(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	stopAll(t, h2, h1)
 	h1.cfg.Listen = nextAddress()
 	h1 = run(t, h1.cfg)
 	h2.cfg.Listen = nextAddress()
 	invite(t, h1, &h2.cfg, pki.Agent) // so it learns where the server is now
 	h2 = run(t, h2.cfg)
 	up(t, h2.Client, pinned("net", "h1", "h2"))
-	for _, m := range []*member{h1, h2} {
-		for node, host := range map[string]string{"a": "h1", "b": "h2"} {
-			var out bytes.Buffer
-			if _, err := m.Exec(t.Context(), "net", node,
-				api.ExecRequest{Command: []string{"where"}, Stdout: &out}); err != nil ||
-				out.String() != host {
-				t.Errorf("exec in %s from %s: %q %v", node, m.cfg.Host, out.String(), err)
-			}
-		}
-	}
+	nodesAnswer(t, map[string]string{"a": "h1", "b": "h2"}, h1, h2)
 }
 
 func TestAgentWaitsForItsServers(t *testing.T) {
 	testkit.Root(t)
 	h1 := run(t, machineConfig(t, "h1"))
 	h2 := joined(t, h1, "h2", pki.Agent)
-	for _, m := range []*member{h2, h1} {
-		if err := m.stop(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	stopAll(t, h2, h1)
 	h2.cfg.Join, h2.cfg.Token = "", ""
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

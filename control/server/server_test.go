@@ -1,14 +1,12 @@
 package server
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
@@ -122,36 +120,15 @@ func beClient() {
 	os.Exit(0)
 }
 
-// kill ends a child, if it still runs.
-func kill(cmd *exec.Cmd) {
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-}
-
-func startChild(t *testing.T, env ...string) (*exec.Cmd, *bufio.Scanner) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), env...)
-	out, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { kill(cmd) })
-	return cmd, bufio.NewScanner(out)
-}
-
 func TestKilledServerComesBack(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "run", "pergola.sock")
 	env := []string{"PERGOLA_TEST_ROLE=server", "PERGOLA_TEST_DIR=" + dir}
-	first, _ := startChild(t, env...)
+	first, _ := testkit.Child(t, env...)
 	c := dialWhenReady(t, socket)
 	up(t, c, pair("net"))
 
-	second, output := startChild(t, env...)
+	second, output := testkit.Child(t, env...)
 	output.Scan()
 	if line := output.Text(); !strings.Contains(line, fmt.Sprint(first.Process.Pid)) {
 		t.Errorf("a second server says %q, want the first one's process id %d", line, first.Process.Pid)
@@ -159,14 +136,14 @@ func TestKilledServerComesBack(t *testing.T) {
 	if err := second.Wait(); err == nil {
 		t.Error("a second server runs")
 	}
-	kill(first)
+	testkit.Kill(first)
 	if _, err := os.Stat(socket); err != nil {
 		t.Fatalf("the test wants a stale socket: %v", err)
 	}
 	if _, err := client.Dial(t.Context(), socket); !errors.Is(err, client.ErrNoServer) {
 		t.Errorf("dial a dead server: %v", err)
 	}
-	startChild(t, env...)
+	testkit.Child(t, env...)
 	c = dialWhenReady(t, socket)
 	if s, err := c.Slice(t.Context(), "net"); err != nil || len(s.Spec.Nodes) != 2 {
 		t.Errorf("after the crash: %v", err)
@@ -176,7 +153,7 @@ func TestKilledServerComesBack(t *testing.T) {
 func TestServerStopsWhenAsked(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "run", "pergola.sock")
-	server, _ := startChild(t, "PERGOLA_TEST_ROLE=server", "PERGOLA_TEST_DIR="+dir)
+	server, _ := testkit.Child(t, "PERGOLA_TEST_ROLE=server", "PERGOLA_TEST_DIR="+dir)
 	c := dialWhenReady(t, socket)
 	up(t, c, pair("net"))
 	followed := make(chan error, 1)

@@ -22,7 +22,8 @@ func TestASilentStoreIsLoggedOnceAndOnceMoreWhenItAnswers(t *testing.T) {
 		c.Note(err)
 	}
 	lines := strings.Count(log.String(), "\n")
-	if lines != 2 || !strings.Contains(log.String(), "does not answer") || !strings.Contains(log.String(), "answers again") {
+	if lines != 2 || !strings.Contains(log.String(), "does not answer") ||
+		!strings.Contains(log.String(), "answers again") {
 		t.Errorf("log:\n%s", log.String())
 	}
 }

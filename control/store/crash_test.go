@@ -1,12 +1,10 @@
 package store
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/pergola-net/pergola/lab/testkit"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -21,7 +20,7 @@ func prefixKeys() []clientv3.OpOption {
 	return []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithKeysOnly()}
 }
 
-// TestMain runs the part of a test that is to be killed, when asked to by runChild.
+// TestMain runs the part of a test that is to be killed, when asked to by testkit.Child.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("PERGOLA_TEST_STORE"); dir != "" {
 		writeForever(dir)
@@ -47,30 +46,9 @@ func writeForever(dir string) {
 	}
 }
 
-// kill ends a child, if it still runs.
-func kill(cmd *exec.Cmd) {
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-}
-
-func runChild(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "PERGOLA_TEST_STORE="+dir)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { kill(cmd) })
-	return cmd, bufio.NewScanner(out)
-}
-
 func TestKilledStoreKeepsWhatItAccepted(t *testing.T) {
 	dir := t.TempDir()
-	child, lines := runChild(t, dir)
+	child, lines := testkit.Child(t, "PERGOLA_TEST_STORE="+dir)
 	var accepted int64
 	for range 5 {
 		if !lines.Scan() {
@@ -84,7 +62,7 @@ func TestKilledStoreKeepsWhatItAccepted(t *testing.T) {
 		!strings.Contains(err.Error(), fmt.Sprint(child.Process.Pid)) {
 		t.Errorf("a second server on the directory: %v", err)
 	}
-	kill(child)
+	testkit.Kill(child)
 
 	s := open(t, dir)
 	spec, r, err := s.Slice(t.Context(), "a")
@@ -125,7 +103,7 @@ func TestDamagedFilesAreAnErrorThatSaysWhatToDo(t *testing.T) {
 				}
 			}
 			// In a process of its own: etcd leaves goroutines that write to the directory.
-			_, lines := runChild(t, dir)
+			_, lines := testkit.Child(t, "PERGOLA_TEST_STORE="+dir)
 			lines.Scan()
 			if line := lines.Text(); !strings.Contains(line, "error: open store in "+dir) ||
 				!strings.Contains(line, "move") {

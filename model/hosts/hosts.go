@@ -2,6 +2,7 @@
 package hosts
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -81,4 +82,18 @@ type Policy struct {
 	Cordoned bool              `json:"cordoned,omitempty"` // takes no new nodes
 	Draining bool              `json:"draining,omitempty"` // its nodes are moved elsewhere
 	Labels   map[string]string `json:"labels,omitempty"`   // added to the agent's; an empty value removes one
+}
+
+// LabelsOver gives the labels that the host's agent was started with, changed by those of the policy.
+func (p Policy) LabelsOver(own map[string]string) map[string]string {
+	all := maps.Clone(own)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for name, value := range p.Labels {
+		if all[name] = value; value == "" {
+			delete(all, name)
+		}
+	}
+	return all
 }
