@@ -55,7 +55,7 @@ hypervisor took processor time away is measured again.`,
 	f.StringSliceVar(&o.only, "only", nil, "measure only these of nic, udp, tcp, icmp-trip, udp-trip")
 	f.StringSliceVar(&o.against, "against", nil,
 		"compare also with these of off (Pergola without its fast path), mininet, ovs, relay (a program "+
-			"that only hands frames on)")
+			"that only forwards frames)")
 	f.DurationVar(&o.limit, "limit", 0, "begin no further round after this time; 0: measure all")
 	f.BoolVar(&o.table, "table", false, "also a router with 1,000,000 routes (half a minute, 1 GiB of memory)")
 	return cmd

@@ -46,8 +46,9 @@ ends the capture.`,
 				return ui.Usage("", "--count and --snaplen are not negative")
 			}
 			if o.file == "-" && a.IsTTY() {
-				return ui.Usage("name a file, or pipe the output: pergola "+
-					"capture ... -w - | tshark -r -", "-w - would write bytes to the terminal")
+				return ui.Usage("name a file, or pipe the output: "+
+					"pergola capture ... -w - | tshark -r -",
+					"-w - would write bytes to the terminal")
 			}
 			return a.capture(cmd.Context(), args[0], o)
 		},

@@ -123,7 +123,7 @@ func TestStoryOfHosts(t *testing.T) {
 	pergola(t, "host", "rm", "h3").want(t, 0, "", "h3 removed")
 	pergola(t, "host", "rm", "h3").want(t, 1, "", `no host "h3"`)
 	pergola(t, "status").want(t, 0,
-		`(?s)^this is h1, a server of a cluster of 2 hosts, 2 alive\nits certificate authority holds until `+
+		`(?s)^this is h1, a server of a cluster of 2 hosts, 2 alive\nits certificate authority is valid until `+
 			`20\d\d-\d\d-\d\d\n.*lab +up`, "")
 	pergola(t, "status", "lab").want(t, 2, "", "`pergola inspect lab` shows it")
 	for _, args := range [][]string{{"host", "ls"}, {"host", "inspect", "h1"}, {"status"}, {"token", "ls"},
@@ -145,7 +145,7 @@ func TestTroubleOfAHostIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	pergola(t, "host", "ls").want(t, 0, "h2", "(?m)^h2: packets are kept back$")
-	pergola(t, "host", "inspect", "h2").want(t, 0, "and leave by +the interfaces below, and no others",
+	pergola(t, "host", "inspect", "h2").want(t, 0, "they leave by +the interfaces below, and no others",
 		"(?m)^h2: packets are kept back$")
 	pergola(t, "host", "inspect", "h2", "--json").want(t, 0,
 		`"bound": true,\n *"trouble": "packets are kept back"`, "")
@@ -185,7 +185,7 @@ func TestHostsThatDoNotAnswerAreNamed(t *testing.T) {
 
 func TestTokensLetMachinesIn(t *testing.T) {
 	inCluster(t)
-	pergola(t, "token", "ls").want(t, 0, "", "there is no token: nobody can join")
+	pergola(t, "token", "ls").want(t, 0, "", "there is no token: no machine can join")
 	o := pergola(t, "token", "create", "--role", "server", "--note", "rack 7", "--life", "1h").want(t, 0,
 		`^pergola server --join https://192\.0\.2\.1:7470 --token pergola-\w{8}-\w{26}-\w+\n$`,
 		"as root, within 60 min")
@@ -256,10 +256,10 @@ func joining(token string) (cfg server.Config) {
 func TestNoEvenNumberOfServers(t *testing.T) {
 	pergola(t, "dev", "cluster", "up", "-n", "4", "--servers", "2").want(t, 2, "",
 		"--servers 2: 2 of them would have to answer, so only 0 may fail, as of 1\n "+
-			"+say --servers 1 or 3")
+			"+use --servers 1 or 3")
 	pergola(t, "dev", "cluster", "up", "-n", "4", "--servers", "4").want(t, 2, "",
 		"--servers 4: 3 of them would have to answer, so only 1 may fail, as of 3\n "+
-			"+say --servers 3\n")
+			"+use --servers 3\n")
 	for servers, words := range map[int]string{0: "", 1: "", 2: "both servers must answer", 3: "",
 		4: "3 of 4 servers must answer .*, so only 1 may fail, as of 3", 5: ""} {
 		if got := rest.EvenServers(servers); (got == "") != (words == "") ||

@@ -62,7 +62,8 @@ type network struct {
 	name string
 }
 
-// network connects to the server and finds the slice that name means; an empty name means the obvious one.
+// network connects to the server and finds the slice that name means; an empty name means the default one (see
+// target.Slice).
 func (a *app) network(ctx context.Context, name string) (*network, error) {
 	c, err := a.dial(ctx)
 	if err != nil {
@@ -88,8 +89,8 @@ func (a *app) adviseConnect(err error) error {
 		return ui.Advise(err, "`pergola up FILE` starts a network and, where none runs, the server")
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EACCES):
 		return ui.Advise(fmt.Errorf("connect to %s: permission denied", a.socket),
-			"use sudo, or become a member of the group pergola: `sudo usermod -aG pergola "+
-				"$USER`, then log in again")
+			"use sudo, or become a member of the group pergola: "+
+				"`sudo usermod -aG pergola $USER`, then log in again")
 	}
 	return err
 }

@@ -48,13 +48,13 @@ Environment: PERGOLA_DEV_DIR is the default of --dir.`,
 		"`directory` of the machines' files")
 	cmd.PersistentFlags().Lookup("dir").DefValue = defaultBedDir
 	cmd.AddCommand(newDevUp(d), newDevDown(d), newDevLs(d), newDevExec(d), newDevShell(d),
-		newDevVerb(d, "cut", "Cut the wire of a machine",
+		newDevVerb(d, "cut", "Disconnect the wire of a machine",
 			"its interface and the switch's port lose their carrier", (*testbed.Machine).Cut),
-		newDevVerb(d, "mend", "Mend the wire of a machine", "undoes cut", (*testbed.Machine).Mend),
-		newDevVerb(d, "kill", "Kill the Pergola process of a machine", "kill -9; the nodes on it run on",
+		newDevVerb(d, "mend", "Connect the wire of a machine again", "undoes cut", (*testbed.Machine).Mend),
+		newDevVerb(d, "kill", "Kill the Pergola process of a machine", "kill -9; the nodes on it keep running",
 			(*testbed.Machine).Kill),
 		newDevVerb(d, "restart", "Start the Pergola process of a machine again",
-			"one that runs is ended in order before", (*testbed.Machine).Restart))
+			"one that runs is stopped first", (*testbed.Machine).Restart))
 	return cmd
 }
 

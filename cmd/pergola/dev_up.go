@@ -58,7 +58,7 @@ func (o devUpOptions) check() error {
 	case o.servers < 1 || o.servers > o.machines:
 		return ui.Usage("", "--servers: %d of %d machines", o.servers, o.machines)
 	case o.servers%2 == 0:
-		advice := fmt.Sprintf("say --servers %d", o.servers-1)
+		advice := fmt.Sprintf("use --servers %d", o.servers-1)
 		if o.servers < o.machines {
 			advice += fmt.Sprintf(" or %d", o.servers+1)
 		}
@@ -88,7 +88,7 @@ func (d *devCluster) up(ctx context.Context, o devUpOptions) error {
 	progress.Step("making machines", 0, o.machines)
 	b, err := d.boot(ctx, o)
 	if err != nil {
-		// Nothing runs in it that anybody could want to look at.
+		// Nothing runs in it that a user could inspect.
 		left := testbed.Remove(context.WithoutCancel(ctx), d.dir)
 		if errors.Is(left, testbed.ErrNone) { // the directory is another's
 			left = nil
@@ -103,8 +103,8 @@ func (d *devCluster) up(ctx context.Context, o devUpOptions) error {
 		return ui.Advise(err, rest)
 	}
 	progress.Close()
-	d.Say("%s; `pergola dev cluster exec h1 -- pergola host ls` shows them, `pergola dev "+
-		"cluster down` removes them", wording.Count(o.machines, "machine"))
+	d.Say("%s; `pergola dev cluster exec h1 -- pergola host ls` shows them, "+
+		"`pergola dev cluster down` removes them", wording.Count(o.machines, "machine"))
 	return nil
 }
 

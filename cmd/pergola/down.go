@@ -38,7 +38,7 @@ network.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case all && (len(args) > 0 || file != ""):
-				return ui.Usage("", "--all takes every network down: it goes with no name")
+				return ui.Usage("", "--all takes every network down: leave out the name")
 			case purge && os.Geteuid() != 0:
 				return ui.Advise(errors.New("only root can remove the server's state"), "use sudo")
 			case purge && a.socket != defaultSocket:
@@ -77,7 +77,7 @@ func (a *app) down(ctx context.Context, word string, all bool) ([]string, error)
 		return nil, err
 	}
 	defer c.Close()
-	names, err := a.toGoDown(ctx, c, word, all)
+	names, err := a.chosenNetworks(ctx, c, word, all)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +106,8 @@ func (a *app) down(ctx context.Context, word string, all bool) ([]string, error)
 	return names, nil
 }
 
-// endedIdle reports whether a server went because its last network had gone: it may do so before it says that. One that
-// crashed leaves its socket.
+// endedIdle reports whether a server ended because its last network was deleted: it may end before it reports that. A
+// server that crashed leaves its socket.
 func (a *app) endedIdle(ctx context.Context, v *api.Version) bool {
 	const patience = 5 * time.Second
 	if !v.ExitsWhenIdle || !follow.ServerEnd(ctx, v.PID, patience) {
@@ -130,7 +130,7 @@ func (a *app) awaitServer(ctx context.Context, c *client.Client, p *ui.Progress)
 	c.Close() // an idle server has no clients
 	p.Step("waiting for the server to end", 0, 0)
 	if !follow.ServerEnd(ctx, v.PID, patience) {
-		a.Detail("the server (pid %d) goes on: somebody else uses it", v.PID)
+		a.Detail("the server (pid %d) keeps running: another client uses it", v.PID)
 	}
 }
 
@@ -153,8 +153,8 @@ func (a *app) purge(ctx context.Context) error {
 	return nil
 }
 
-// toGoDown lists the networks that are meant.
-func (a *app) toGoDown(ctx context.Context, c *client.Client, word string, all bool) ([]string, error) {
+// chosenNetworks lists the networks to take down.
+func (a *app) chosenNetworks(ctx context.Context, c *client.Client, word string, all bool) ([]string, error) {
 	if all {
 		slices, err := c.Slices(ctx)
 		names := make([]string, len(slices))
@@ -167,7 +167,7 @@ func (a *app) toGoDown(ctx context.Context, c *client.Client, word string, all b
 	if err != nil {
 		return nil, err
 	}
-	// The file here is what the user works on: another network that happens to be the only one is not meant.
+	// The user works on the file here: another network that happens to be the only one is not meant.
 	if word == "" {
 		name = source.Described(".")
 	}

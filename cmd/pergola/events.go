@@ -33,7 +33,7 @@ event is one line.`,
 				a.Print("%s", report.Event(e, a.Terminal))
 				return nil
 			})
-			// Whoever follows ends it by Ctrl-C, and gets what he asked for.
+			// Ctrl-C is the normal end of --follow.
 			if follow && cmd.Context().Err() != nil {
 				return nil
 			}

@@ -65,7 +65,7 @@ func (a *app) exec(ctx context.Context, cmd *cobra.Command, args []string, o exe
 	}
 	switch {
 	case o.all && cmd.ArgsLenAtDash() > 0:
-		return ui.Usage("", "--all goes with no node: found %q", args[0])
+		return ui.Usage("", "--all runs in every node: leave out %q", args[0])
 	case !o.all && len(words) == 0:
 		return ui.Usage("see `pergola exec --help`", "pergola exec: NODE is missing: usage is `%s`",
 			cmd.UseLine())

@@ -77,7 +77,7 @@ func (a *app) inspected(cmd *cobra.Command, args []string) (net *network, node s
 	if err == nil || !errors.Is(err, target.ErrNotRunning) {
 		return net, "", err
 	}
-	// No network of that name: the word may be a node of the obvious one.
+	// No network of that name: the word may be a node of the default one.
 	if obvious, other := a.network(cmd.Context(), ""); other == nil {
 		s, other := obvious.state(cmd.Context())
 		if other == nil && s.Spec.Node(args[0]) != nil {

@@ -29,11 +29,11 @@ NODE:IFACE; for ` + "`set`" + `, an end limits the change to frames that leave i
 		RunE: group,
 	}
 	cmd.AddCommand(newLinkSet(a), newLinkReset(a),
-		newLinkVerb(a, "down LINK...", "Cut links: their ends lose the carrier", "down",
+		newLinkVerb(a, "down LINK...", "Take links down: their ends lose the carrier", "down",
 			func(ctx context.Context, n *network, link string) error {
 				return n.LinkDown(ctx, n.name, link)
 			}),
-		newLinkVerb(a, "up LINK...", "Mend links that were cut", "up",
+		newLinkVerb(a, "up LINK...", "Take links up again", "up",
 			func(ctx context.Context, n *network, link string) error {
 				return n.LinkUp(ctx, n.name, link)
 			}),

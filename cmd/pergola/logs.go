@@ -27,7 +27,7 @@ func newLogs(a *app) *cobra.Command {
 			}
 			defer net.Close()
 			err = a.logs(ctx, net, node, o)
-			// Whoever follows ends it by Ctrl-C, and got what he asked for.
+			// Ctrl-C is the normal end of --follow.
 			if o.Follow && ctx.Err() != nil {
 				return nil
 			}

@@ -40,7 +40,7 @@ stays so until it is started or resumed, also after a restart of the server and 
 	return cmd
 }
 
-// newRestart is `node restart` where fingers look for it.
+// newRestart is a short form of `node restart`.
 func newRestart(a *app) *cobra.Command {
 	return newNodeVerb(a, api.NodeRestart, "restart NODE...", "Start nodes anew, with their links", "restarted")
 }
@@ -51,7 +51,7 @@ func newNodeVerb(a *app, verb api.NodeVerb, use, short, done string) *cobra.Comm
 		Use:   use,
 		Short: short,
 		Long: short + ".\n\nNODE may be a shell pattern, in quotes: 'leaf*'. The command " +
-			"returns when it has happened.",
+			"returns when it is done.",
 		Example: fmt.Sprintf("  pergola node %s denver\n  pergola node %[1]s abilene/denver\n"+
 			"  pergola node %[1]s 'leaf*' -s fabric", verb),
 		Args:              arguments(1, -1),
@@ -106,7 +106,7 @@ func (a *app) until(ctx context.Context, net *network, what string, holds func(*
 	defer p.Close()
 	err := follow.Until(ctx, net, p, net.name, what, holds)
 	if ctx.Err() != nil {
-		return ui.Interrupted("it was asked for, and goes on")
+		return ui.Interrupted("the server goes on with it")
 	}
 	return err
 }
@@ -239,7 +239,7 @@ func (a *app) node(ctx context.Context, name, word string) (*network, string, er
 		return nil, "", err
 	case len(found) > 1:
 		net.Close()
-		return nil, "", ui.Usage("", "%q means %s: one is wanted here", word, wording.Count(len(found), "node"))
+		return nil, "", ui.Usage("", "%q matches %s: name one", word, wording.Count(len(found), "node"))
 	}
 	return net, found[0], nil
 }

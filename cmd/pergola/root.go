@@ -74,7 +74,7 @@ switches colour off.`,
 		SilenceUsage:      true,
 		Args:              cobra.ArbitraryArgs,
 		RunE:              group,
-		PersistentPreRun:  func(*cobra.Command, []string) { a.settle() },
+		PersistentPreRun:  func(*cobra.Command, []string) { a.applyFlags() },
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Version:           ownVersion(),
 	}
@@ -141,8 +141,8 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.BoolVar(&a.noColor, "no-color", false, "write without colour")
 }
 
-// settle applies the global flags.
-func (a *app) settle() {
+// applyFlags applies the global flags.
+func (a *app) applyFlags() {
 	if a.noColor {
 		a.SetColor(false)
 	}
@@ -160,8 +160,8 @@ func group(cmd *cobra.Command, args []string) error {
 	return ui.Usage(do, "%s has no command %q", cmd.CommandPath(), args[0])
 }
 
-// habits are verbs of other tools, and what does the same here.
-var habits = map[string]string{
+// otherTools maps verbs of other tools to those that do the same here.
+var otherTools = map[string]string{
 	"ssh": "shell", "console": "shell", "connect": "shell", "attach": "shell", "bash": "shell", "vtysh": "shell",
 	"ping": "exec", "traceroute": "exec", "run": "exec", "tcpdump": "capture", "wireshark": "capture",
 	"show": "inspect", "map": "graph", "draw": "graph", "create": "up", "delete": "down", "remove": "down",
@@ -171,7 +171,7 @@ var habits = map[string]string{
 // meant is the verb below cmd that a user meant by a word: another tool's verb, one that stands a level deeper, or
 // one misspelt; or "".
 func meant(cmd *cobra.Command, word string) string {
-	if verb := habits[word]; verb != "" && !cmd.HasParent() {
+	if verb := otherTools[word]; verb != "" && !cmd.HasParent() {
 		return verb
 	}
 	var names []string

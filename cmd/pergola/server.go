@@ -21,7 +21,7 @@ import (
 	"github.com/pergola-net/pergola/host/sliver"
 )
 
-// Where a server keeps its things, unless its flags say otherwise.
+// The directories of a server, unless its flags say otherwise.
 const (
 	defaultStateDir = "/run/pergola"
 	defaultDataDir  = "/var/lib/pergola"
@@ -109,25 +109,25 @@ func (o *serverOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&cfg.Runtime, "runtime", "", "OCI runtime: a name or `path` (default: crun, else runc)")
 	f.StringVar(&cfg.Listen, "listen", server.ListenAuto,
 		"`address[:port]` at which other machines reach this one; auto: its first global "+
-			"address; none: nobody does")
+			"address; none: no other machine can")
 	f.StringVar(&cfg.Advertise, "advertise", "",
-		"`address[:port]` by which they call it, where that is another one (NAT, which tunnels do not cross)")
+		"`address[:port]` that they use instead, behind NAT (which tunnels do not cross)")
 	f.StringVar(&cfg.Join, "join", "", "`URL` of a server of the cluster to join")
 	f.StringVar(&cfg.Token, "token", "",
-		"`token` to join with, for all to see who see this machine's processes (default: the "+
-			"environment's PERGOLA_TOKEN)")
+		"`token` to join with; it is visible in this machine's list of processes (default: "+
+			"$PERGOLA_TOKEN)")
 	f.StringVar(&o.token, "token-file", "", "`file` to read the token from; -: standard input")
 	f.StringSliceVar(&cfg.HostPaths, "host-paths", nil,
-		"`directories` of this machine of which slices applied on others may have something; remembered")
+		"`directories` of this machine that slices applied on other machines may use; stored")
 	f.Bool("host-network", false,
-		"let slices applied on other machines have this one's network (kind: uplink); remembered")
+		"let slices applied on other machines use this one's network (kind: uplink); stored")
 	f.StringSliceVar(&cfg.Underlay, "underlay", nil,
-		"`interfaces` that alone carry links to other machines (default: that of the address)")
+		"only these `interfaces` carry links to other machines (default: that of the address)")
 	f.StringVar(&o.xdp, "xdp", xdpAuto,
-		"`mode` of the underlay: auto, with programs of XDP at interfaces whose driver runs them, or off, "+
-			"with programs of tc alone")
+		"`mode` of the underlay: auto, with XDP programs at interfaces whose driver supports them; or "+
+			"off, with tc programs only")
 	f.StringSliceVar(&o.labels, "label", nil,
-		"`key=value` that topologies choose this machine by; may be given several times")
+		"label `key=value`, by which topologies choose machines; may be given several times")
 }
 
 func (a *app) serve(cmd *cobra.Command, o serverOptions) error {

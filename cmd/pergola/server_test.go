@@ -139,7 +139,7 @@ func TestExec(t *testing.T) {
 	pergola(t, "exec", "--all", "--json", "--", "false").want(t, 3, `"node": "b",\n +"status": 3`, "")
 	pergola(t, "exec", "sw", "ls").want(t, 125, "", "sw is a switch: nothing can run in it")
 	pergola(t, "exec", "aa", "ls").want(t, 125, "", `slice lab has no node "aa"\n +did you mean a\?`)
-	pergola(t, "exec", "--all", "a", "--", "ls").want(t, 2, "", "--all goes with no node")
+	pergola(t, "exec", "--all", "a", "--", "ls").want(t, 2, "", "--all runs in every node")
 
 	w.set(func(h *host) { h.commands = nil })
 	pergola(t, "shell", "a").want(t, 0, "bash", "")
@@ -197,7 +197,8 @@ func TestNodesAndLinksByHand(t *testing.T) {
 	pergola(t, "up").want(t, 0, "", "as the file says but for what was changed by hand: nothing to change\n"+
 		"changed by hand: node b is paused: `pergola node resume b`\n"+
 		"changed by hand: link a:eth2--sw:eth1 is down: `pergola link up a:eth2--sw:eth1`\n"+
-		"changed by hand: frames out of a:eth1 are treated otherwise: `pergola link reset a:eth1`\n$")
+		"changed by hand: frames that leave a:eth1 are not treated as the file says: "+
+		"`pergola link reset a:eth1`\n$")
 	pergola(t, "node", "resume", "b").want(t, 0, "", "lab/b resumed")
 	pergola(t, "link", "up", "a:eth2--sw:eth1").want(t, 0, "", ": up")
 	pergola(t, "link", "reset", "--all").want(t, 0, "", "a:eth1--b:eth1: as the file says")
@@ -253,7 +254,7 @@ func TestCtrlCDuringUpSaysThatTheServerGoesOn(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	w.when("/progress", func(*http.Request) { interrupt() })
 	pergolaWith(ctx, t, "", "up").want(t, 130, "",
-		"(?s)error: interrupted.*goes on bringing lab up.*`pergola down lab`")
+		"(?s)error: interrupted.*goes on starting lab.*`pergola down lab`")
 	pergola(t, "ls").want(t, 0, "coming up", "")
 
 	ctx, interrupt = context.WithCancel(t.Context())

@@ -26,7 +26,7 @@ func speaks(ctx context.Context, net *network, node, command string) error {
 	}
 	n := s.Spec.Node(node)
 	if n == nil || n.Routing == nil || n.Routing.Daemon == suites[command] {
-		return nil // what it has of its own is its business
+		return nil // it may have either in its own file system
 	}
 	for other, daemon := range suites {
 		if daemon == n.Routing.Daemon {

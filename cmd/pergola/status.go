@@ -56,7 +56,7 @@ func (a *app) status(ctx context.Context, c *client.Client, st *api.ClusterStatu
 		a.Print("this machine is in no cluster")
 	} else {
 		a.Print("%s", clusterLine(st))
-		a.Print("its certificate authority holds until %s", st.Authority.UTC().Format(time.DateOnly))
+		a.Print("its certificate authority is valid until %s", st.Authority.UTC().Format(time.DateOnly))
 		if len(st.Servers) > 0 {
 			a.Print("")
 			a.Table(report.Members(st.Servers, a.Styles))

@@ -72,8 +72,8 @@ is shown only once.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&role, "role", "agent", "what joins by it: `agent` or server")
-	f.DurationVar(&life, "life", 24*time.Hour, "how long it lets machines in")
+	f.StringVar(&role, "role", "agent", "what joins with it: `agent` or server")
+	f.DurationVar(&life, "life", 24*time.Hour, "how long it is valid")
 	f.StringVar(&note, "note", "", "a few `words` that the list shows")
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"agent", "server"},
 		cobra.ShellCompDirectiveNoFileComp))
@@ -96,7 +96,8 @@ func newTokenLs(a *app) *cobra.Command {
 				case a.JSON:
 					return a.Emit(all)
 				case len(all) == 0:
-					a.Say("there is no token: nobody can join; `pergola token create` makes one")
+					a.Say("there is no token: no machine can join; `pergola " +
+						"token create` makes one")
 					return nil
 				}
 				a.Table(report.Tokens(all, a.Styles, time.Now()))

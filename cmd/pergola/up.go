@@ -85,7 +85,7 @@ func (a *app) up(ctx context.Context, file string, o upOptions) error {
 	p.Close()
 	switch {
 	case ctx.Err() != nil:
-		return ui.Interrupted(fmt.Sprintf("the server goes on bringing %s up: `pergola up` "+
+		return ui.Interrupted(fmt.Sprintf("the server goes on starting %s: `pergola up` "+
 			"shows its progress again,\n"+
 			"`pergola down %[1]s` takes it away", net.name))
 	case err != nil:

@@ -16,7 +16,7 @@ const verbWatchdog = "watchdog"
 func newWatchdog(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:    verbWatchdog + " DIR",
-		Short:  "End nodes that may start elsewhere when this host's lease ends and no agent does",
+		Short:  "End nodes that may start elsewhere when this host's lease ends and no agent runs",
 		Hidden: true,
 		Args:   arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -32,8 +32,8 @@ func EnsureServer(ctx context.Context, opt EnsureOptions) (*Client, error) {
 		return c, err
 	}
 	if os.Geteuid() != 0 {
-		return nil, fmt.Errorf("%w, and only root can start one: use sudo, or start the service (systemctl "+
-			"start pergola) and become a member of the group pergola", ErrNoServer)
+		return nil, fmt.Errorf("%w, and only root can start one: use sudo, or start the service "+
+			"(systemctl start pergola) and become a member of the group pergola", ErrNoServer)
 	}
 	if err := startServer(ctx, opt); err != nil {
 		// Another process may have started a server at the same moment: then ours has ended.

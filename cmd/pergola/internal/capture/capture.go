@@ -1,4 +1,4 @@
-// Package capture brings a stream of captured frames to where a user wants to see them.
+// Package capture writes a stream of captured frames to a file or to a program.
 package capture
 
 import (
@@ -84,7 +84,7 @@ func Program(ctx context.Context, t *ui.Terminal, stream io.Reader, missing stri
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stream, t.Out, t.Err
-	var said lastWords
+	var said tail
 	if argv[0] == "tcpdump" { // it says much that does not matter; what it says last does, if it fails
 		cmd.Stderr = &said
 	}
@@ -100,17 +100,17 @@ func Program(ctx context.Context, t *ui.Terminal, stream io.Reader, missing stri
 	return fmt.Errorf("run %s: %w", strings.Join(argv, " "), err)
 }
 
-// lastWords keeps the end of what is written to it.
-type lastWords []byte
+// tail keeps the end of what is written to it.
+type tail []byte
 
-func (w *lastWords) Write(p []byte) (int, error) {
+func (w *tail) Write(p []byte) (int, error) {
 	const most = 4096
 	*w = append(*w, p...)
 	*w = append((*w)[:0], (*w)[max(0, len(*w)-most):]...)
 	return len(p), nil
 }
 
-func (w *lastWords) line() string {
+func (w *tail) line() string {
 	text := bytes.TrimSpace(*w)
 	return string(text[bytes.LastIndexByte(text, '\n')+1:])
 }

@@ -23,12 +23,12 @@ type Server interface {
 	Convergence(ctx context.Context, name string) (*api.Convergence, error)
 }
 
-// Patience is how long a host may fail at something without any progress before the wait ends. The host
+// StallTimeout is how long a host may fail at something without any progress before the wait ends. The host
 // itself goes on trying.
-const Patience = 15 * time.Second
+const StallTimeout = 15 * time.Second
 
-// NotReached is the error of a network that does not come to what was waited for. Any other error means that this
-// could not be found out.
+// NotReached is the error of a network that does not reach the state that was waited for. Any other error means that
+// its state could not be determined.
 type NotReached struct{ Err error }
 
 func (e *NotReached) Error() string { return e.Err.Error() }
@@ -48,12 +48,12 @@ func Settled(ctx context.Context, s Server, p *ui.Progress, name string, generat
 	defer w.stop()
 	err := s.Progress(w.ctx, name, func(m api.Progress) bool {
 		if m.Gone || m.Deleting {
-			w.cancel(fmt.Errorf("somebody else took it down"))
+			w.cancel(fmt.Errorf("another user took it down"))
 			return true
 		}
 		if m.Status.Generation < generation {
 			p.Step("bringing "+name+" up", 0, 0)
-			if lost := lost(&m.Status); len(lost) > 0 { // it will not hear of the new one
+			if lost := lost(&m.Status); len(lost) > 0 { // it does not receive the new generation
 				last = m.Status
 				w.see(&m.Status, 0)
 			}
@@ -75,7 +75,7 @@ func Settled(ctx context.Context, s Server, p *ui.Progress, name string, generat
 	return last, w.explain(err, "bring "+name+" up", faults(&last))
 }
 
-// faults are what fails, and which hosts are waited for in vain.
+// faults are the actions that fail, and the hosts that do not answer.
 func faults(st *slice.Status) []string {
 	return append(slices.Clone(st.Errors), lost(st)...)
 }
@@ -91,7 +91,7 @@ func lost(st *slice.Status) []string {
 	var said []string
 	for _, h := range slices.Sorted(maps.Keys(hosts)) {
 		said = append(said, fmt.Sprintf("host %s does not answer; where it will not come back, `pergola "+
-			"host rm %[1]s` forgets it", h))
+			"host rm %[1]s` removes it", h))
 	}
 	return said
 }
@@ -152,12 +152,12 @@ func Gone(ctx context.Context, s Server, p *ui.Progress, name string) error {
 	return w.explain(err, "take "+name+" down", faults(&last))
 }
 
-// watch ends a wait in which things fail and nothing moves.
+// watch ends a wait in which actions fail and nothing progresses.
 type watch struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	p      *ui.Progress
-	timer  *time.Timer // runs while something fails; starts anew when something moves
+	timer  *time.Timer // runs while something fails; starts again on progress
 
 	failing bool                 // now
 	failed  bool                 // now or before
@@ -167,14 +167,14 @@ type watch struct {
 	shown   map[string]bool      // errors
 }
 
-// circles: a host that carried out twice what was planned, and this many actions more, goes round in circles.
-const circles = 50
+// maxRepeats: a host that has carried out twice as many actions as were planned, and this many more, repeats itself.
+const maxRepeats = 50
 
 func newWatch(ctx context.Context, p *ui.Progress) *watch {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &watch{ctx: ctx, cancel: cancel, p: p, best: math.MinInt, since: map[string]time.Time{},
 		shown: map[string]bool{}}
-	w.timer = time.AfterFunc(Patience, func() { cancel(errStalled) })
+	w.timer = time.AfterFunc(StallTimeout, func() { cancel(errStalled) })
 	w.timer.Stop()
 	return w
 }
@@ -191,12 +191,12 @@ func (w *watch) see(st *slice.Status, far int) {
 	if w.planned == 0 {
 		w.planned = st.Total
 	}
-	failing := len(all) > 0 || st.Done > 2*w.planned+circles
+	failing := len(all) > 0 || st.Done > 2*w.planned+maxRepeats
 	switch {
 	case !failing:
 		w.timer.Stop()
 	case !w.failing, far > w.best:
-		w.timer.Reset(Patience)
+		w.timer.Reset(StallTimeout)
 	}
 	w.failing, w.best = failing, max(far, w.best)
 	w.failed = w.failed || w.failing
@@ -224,10 +224,10 @@ func (w *watch) tell(faults []string) {
 
 // explain says why a wait ended before its time.
 func (w *watch) explain(err error, what string, faults []string) error {
-	const goesOn = "the server goes on: `pergola inspect` shows the state, `pergola events -f` what happens"
+	const goesOn = "the server continues: `pergola inspect` shows the state, `pergola events -f` what happens"
 	switch cause := context.Cause(w.ctx); {
 	case errors.Is(cause, errStalled):
-		return ui.Advise(notReached("%s: no progress for %s", what, ui.Elapsed(Patience)), "%s\n%s",
+		return ui.Advise(notReached("%s: no progress for %s", what, ui.Elapsed(StallTimeout)), "%s\n%s",
 			list(faults), goesOn)
 	case errors.Is(cause, context.DeadlineExceeded):
 		return ui.Advise(notReached("%s: not done in time", what), "%s\n%s", list(faults), goesOn)
@@ -235,7 +235,7 @@ func (w *watch) explain(err error, what string, faults []string) error {
 		err = cause
 	}
 	if err == nil {
-		err = errors.New("the server ended the conversation")
+		err = errors.New("the server closed the connection")
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
@@ -257,7 +257,7 @@ const (
 	mostPause  = 2 * time.Second
 )
 
-// Converged waits until routing has settled, at most to the deadline of ctx.
+// Converged waits until routing has settled, at most until the deadline of ctx.
 func Converged(ctx context.Context, s Server, p *ui.Progress, name string) (*api.Convergence, error) {
 	var last *api.Convergence
 	for {

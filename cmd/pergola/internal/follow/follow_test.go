@@ -102,7 +102,7 @@ func TestSettledGivesUpWhereNothingMoves(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "no progress for 15 s") {
 			t.Errorf("got %v", err)
 		}
-		if took := time.Since(began); took != 2*time.Second+Patience {
+		if took := time.Since(began); took != 2*time.Second+StallTimeout {
 			t.Errorf("gave up after %s, %s after the last progress", took, took-2*time.Second)
 		}
 		if n := strings.Count(errs.String(), "make x"); n != 1 {
@@ -161,7 +161,7 @@ func TestGoneEndsWithTheLastMessage(t *testing.T) {
 func TestSettledNoticesThatItIsTakenDown(t *testing.T) {
 	p, _ := show()
 	_, err := Settled(t.Context(), &story{messages: []api.Progress{{Deleting: true}}}, p, "lab", 1)
-	if err == nil || !strings.Contains(err.Error(), "somebody else took it down") {
+	if err == nil || !strings.Contains(err.Error(), "another user took it down") {
 		t.Errorf("got %v", err)
 	}
 }

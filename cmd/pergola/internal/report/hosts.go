@@ -110,19 +110,19 @@ func Host(h *api.Host, now time.Time) []string {
 		fmt.Sprintf("%s: %s%s, %s placed on it", h.Name, hostState(h, now), since,
 			wording.Count(h.Nodes, "node")),
 		"tunnels end at  " + hostAddress(h),
-		"and leave by    " + exits(h),
+		"they leave by   " + exits(h),
 		"API             " + h.API,
-		fmt.Sprintf("cores           %s promised of %s, load %s", decimal(h.CPU), decimal(h.Cores),
+		fmt.Sprintf("cores           %s allocated of %s, load %s", decimal(h.CPU), decimal(h.Cores),
 			strconv.FormatFloat(h.Load, 'f', 2, 64)),
-		fmt.Sprintf("memory          %s promised of %s", ui.Bytes(h.RAM), ui.Bytes(int64(h.Memory))),
+		fmt.Sprintf("memory          %s allocated of %s", ui.Bytes(h.RAM), ui.Bytes(int64(h.Memory))),
 		"kernel          " + h.Kernel,
 		"features        " + features,
 		"version         " + h.Version,
 		"labels          " + Labels(h),
-		"gives slices    " + allowed(h),
+		"allows slices   " + allowed(h),
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.Paths)) {
-		lines = append(lines, fmt.Sprintf("%-15s takes packets of %d bytes", "way to "+name, h.Paths[name]))
+		lines = append(lines, fmt.Sprintf("%-15s carries packets of %d bytes", "path to "+name, h.Paths[name]))
 	}
 	return lines
 }
@@ -135,14 +135,14 @@ func exits(h *api.Host) string {
 	return "the interfaces below, and no others"
 }
 
-// allowed is what slices may have of a machine that were applied on others.
+// allowed is what slices that were applied on other machines may use of this one.
 func allowed(h *api.Host) string {
 	all := slices.Clone(h.Allows.Paths)
 	if h.Allows.Network {
 		all = append(all, "its network")
 	}
 	if len(all) == 0 {
-		return "nothing of its own that its root did not ask for there"
+		return "only what its own root applied"
 	}
 	return strings.Join(all, ", ")
 }

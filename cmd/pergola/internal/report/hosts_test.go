@@ -11,8 +11,8 @@ import (
 func TestHostSaysByWhatItsTunnelsLeave(t *testing.T) {
 	var h api.Host
 	for bound, want := range map[bool]string{
-		false: "and leave by    wherever its routes lead",
-		true:  "and leave by    the interfaces below, and no others",
+		false: "they leave by   wherever its routes lead",
+		true:  "they leave by   the interfaces below, and no others",
 	} {
 		h.Bound = bound
 		if lines := Host(&h, time.Now()); !slices.Contains(lines, want) {

@@ -24,7 +24,8 @@ func Overrides(o slice.Overrides) (lines []string) {
 		}
 	}
 	for _, end := range slices.Sorted(maps.Keys(o.Shapes)) {
-		lines = append(lines, "frames out of "+end+" are treated otherwise: `pergola link reset "+end+"`")
+		lines = append(lines, "frames that leave "+end+
+			" are not treated as the file says: `pergola link reset "+end+"`")
 	}
 	return lines
 }

@@ -29,7 +29,7 @@ func (s *Source) gather() (found topology.Diagnostics) {
 	if err != nil {
 		return topology.Diagnostics{{Message: fmt.Sprintf("find the directory of %s: %v", s.Path, err)}}
 	}
-	anchor(s.Topology, dir)
+	makeAbsolute(s.Topology, dir)
 	for _, f := range s.Topology.Sources() {
 		path := f.Path
 		if !filepath.IsAbs(path) {
@@ -42,9 +42,9 @@ func (s *Source) gather() (found topology.Diagnostics) {
 	return topology.Locate(s.Topology, found)
 }
 
-// anchor makes the host's paths that the server itself uses (binds, root directories, image layouts) absolute: it
+// makeAbsolute makes the host's paths that the server itself uses (binds, root directories, image layouts) absolute: it
 // does not know where the topology was read.
-func anchor(t *topology.Topology, dir string) {
+func makeAbsolute(t *topology.Topology, dir string) {
 	absolute := func(path string) string {
 		if path == "" || filepath.IsAbs(path) {
 			return path

@@ -19,7 +19,7 @@ import (
 // Options say how a topology file is read.
 type Options struct {
 	Name string // in place of the file's
-	// For formats that say nothing of routing and shaping.
+	// For formats that have no routing and shaping.
 	importer.ZooOptions
 	daemon  string
 	routing []string
@@ -28,7 +28,7 @@ type Options struct {
 	table   importer.ImageTable
 }
 
-// AddImportFlags declares the flags for formats that say nothing of routing.
+// AddImportFlags declares the flags for formats that have no routing.
 func (o *Options) AddImportFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.daemon, "daemon", "", "GraphML: routing suite of all routers, frr or bird (default frr)")
 	f.StringSliceVar(&o.routing, "routing", nil,
@@ -64,7 +64,7 @@ func Load(path string, o Options) (*Source, error) {
 	if s.Topology != nil {
 		found = append(found, s.gather()...)
 	}
-	return s, s.settle(found)
+	return s, s.keepWarnings(found)
 }
 
 // Read reads a topology file alone; the paths in it stay as they are written.
@@ -73,7 +73,7 @@ func Read(path string, o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s, s.settle(found)
+	return s, s.keepWarnings(found)
 }
 
 // open reads a topology file and says what is wrong with it.
@@ -99,8 +99,8 @@ func open(path string, o Options) (*Source, topology.Diagnostics, error) {
 	return &Source{Path: path, Topology: t}, found, nil
 }
 
-// settle keeps the warnings and gives the errors.
-func (s *Source) settle(found topology.Diagnostics) error {
+// keepWarnings keeps the warnings and returns the errors.
+func (s *Source) keepWarnings(found topology.Diagnostics) error {
 	for _, d := range found {
 		if d.Warning {
 			d.Warning = false
@@ -132,7 +132,7 @@ func read(path string) ([]byte, error) {
 	return data, nil
 }
 
-// unreadable words why a topology file cannot be read.
+// unreadable explains why a topology file cannot be read.
 func unreadable(path string, err error) error {
 	var cause *fs.PathError
 	switch {

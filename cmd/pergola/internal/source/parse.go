@@ -23,7 +23,7 @@ var (
 // parse reads a topology in any of the known formats, recognised by the file's name and content.
 func parse(path string, data []byte, o Options) (*topology.Topology, topology.Diagnostics, error) {
 	format := importer.Detect(path, data)
-	if err := o.settle(format); err != nil {
+	if err := o.checkFlags(format); err != nil {
 		return nil, nil, err
 	}
 	var t *topology.Topology
@@ -41,9 +41,9 @@ func parse(path string, data []byte, o Options) (*topology.Topology, topology.Di
 	return t, found, nil
 }
 
-// settle reads the flags for imports. Such a flag beside a file that says it all is a mistake, not a wish.
-func (o *Options) settle(format importer.Format) error {
-	if err := o.settleImages(format); err != nil {
+// checkFlags reads the flags for imports, and refuses those that are not for the file's format.
+func (o *Options) checkFlags(format importer.Format) error {
+	if err := o.addImageRules(format); err != nil {
 		return err
 	}
 	zoo := o.daemon != "" || len(o.routing) > 0 || o.Delay || o.Rate || o.InternalOnly
@@ -66,8 +66,8 @@ func (o *Options) settle(format importer.Format) error {
 	return nil
 }
 
-// settleImages puts the user's rules for images before those that Pergola knows.
-func (o *Options) settleImages(format importer.Format) error {
+// addImageRules puts the user's rules for images before Pergola's own.
+func (o *Options) addImageRules(format importer.Format) error {
 	if len(o.images)+len(o.tables) > 0 && format != importer.ClabYML {
 		return ui.Usage("the file itself says it: write image: or rootfs:",
 			"--image and --images are for containerlab files")
