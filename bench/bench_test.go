@@ -105,7 +105,7 @@ func TestFailureReplacesOnlyAFailure(t *testing.T) {
 	}
 }
 
-func TestCauseNamesNoPlaces(t *testing.T) {
+func TestCauseNamesNoPaths(t *testing.T) {
 	err := errors.New("fork/exec /tmp/x/bin/pergola: run [up /tmp/y1/star.yaml --all] in 10.0.0.0/24 of 3/4\n" +
 		"progress\nerror: no /tmp/y1/socket")
 	if got, want := cause(t.Context(), err),

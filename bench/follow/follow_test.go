@@ -9,7 +9,7 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 // The sizes are the smallest that run every line: what is measured here says nothing.
-func TestFramesGoAstrayAndReturn(t *testing.T) {
+func TestConvergenceIsMeasured(t *testing.T) {
 	testkit.Root(t)
 	testkit.LeakCheck(t, "pgfollow")
 	astray, err := Convergence(t.Context(), 1)

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-func TestCollectRemovesWhatNobodyHolds(t *testing.T) {
+func TestCollectRemovesUnlockedDirectories(t *testing.T) {
 	testkit.Root(t)
 	dir := testkit.TempState(t)
 	testkit.LeakCheck(t, dir)

@@ -14,8 +14,8 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 var take = flag.Int("rounds", 1, "take so many `rounds`")
 
-// TestEveryWayLetsFramesThrough prints figures: with -v -rounds 10 they are worth reading.
-func TestEveryWayLetsFramesThrough(t *testing.T) {
+// TestEveryVariantCarriesFrames prints figures: with -v -rounds 10 they are worth reading.
+func TestEveryVariantCarriesFrames(t *testing.T) {
 	testkit.Root(t)
 	testkit.LeakCheck(t, "pgtunnel")
 	c := Config{Rounds: *take, Sizes: []int{64, 1400}, Slices: []int{8}, Window: 20 * time.Millisecond}

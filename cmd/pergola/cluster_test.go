@@ -138,7 +138,7 @@ func TestStoryOfHosts(t *testing.T) {
 	}
 }
 
-func TestTroubleOfAHostIsTold(t *testing.T) {
+func TestProblemsOfAHostAreShown(t *testing.T) {
 	w, _ := inCluster(t)
 	if err := w.store.PutHost(t.Context(), hosts.Host{Name: "h2", Bound: true,
 		Trouble: "packets are kept back"}); err != nil {
@@ -183,7 +183,7 @@ func TestHostsThatDoNotAnswerAreNamed(t *testing.T) {
 	pergola(t, "host", "rm", "h2", "--force").want(t, 0, "", "h2 removed")
 }
 
-func TestTokensLetMachinesIn(t *testing.T) {
+func TestTokensAdmitMachines(t *testing.T) {
 	inCluster(t)
 	pergola(t, "token", "ls").want(t, 0, "", "there is no token: no machine can join")
 	o := pergola(t, "token", "create", "--role", "server", "--note", "rack 7", "--life", "1h").want(t, 0,
@@ -198,7 +198,7 @@ func TestTokensLetMachinesIn(t *testing.T) {
 	pergola(t, "token", "revoke", id[len(id)-3]).want(t, 1, "", "no such token\n +`pergola token ls` lists them")
 }
 
-func TestMachinesAreForRootAlone(t *testing.T) {
+func TestOnlyRootChangesMachines(t *testing.T) {
 	w, lose := inCluster(t)
 	pergola(t, "up").want(t, 0, "", "lab is up")
 	lose("h3")
@@ -269,7 +269,7 @@ func TestNoEvenNumberOfServers(t *testing.T) {
 	}
 }
 
-func TestLonelyMachineHasNoHosts(t *testing.T) {
+func TestMachineInNoClusterHasNoHosts(t *testing.T) {
 	inLab(t)
 	pergola(t, "host", "ls").want(t, 0, "", "this machine is in no cluster")
 	pergola(t, "host", "inspect", "h1").want(t, 1, "", "this machine is in no cluster")

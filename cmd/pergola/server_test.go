@@ -262,7 +262,7 @@ func TestCtrlCDuringUpSaysThatTheServerGoesOn(t *testing.T) {
 	pergolaWith(ctx, t, "", "down").want(t, 130, "", "goes on taking lab down")
 }
 
-func TestCtrlCEndsWhatGoesOnForEver(t *testing.T) {
+func TestCtrlCEndsCommandsThatFollow(t *testing.T) {
 	w := inLab(t)
 	pergola(t, "up").want(t, 0, "", "up")
 	for _, c := range []struct {

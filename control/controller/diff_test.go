@@ -122,7 +122,7 @@ func backwards(t *rapid.T, there, back api.Plan) {
 	}
 }
 
-func TestDiffShowsWhatPeopleLookFor(t *testing.T) {
+func TestDiffShowsFieldsByName(t *testing.T) {
 	a := &slice.Slice{Name: "net",
 		Nodes: []slice.Node{
 			{Name: "a", Kind: slice.Router, Routing: &slice.Routing{Daemon: slice.FRR},

@@ -181,7 +181,7 @@ func wait(t *testing.T, bus *events.Bus, message string) {
 }
 
 // Until then, a host that was drained and taken away would keep the slice from being deleted.
-func TestHostsThatLetGoOfNodesAreForgotten(t *testing.T) {
+func TestHostsThatReleasedNodesAreDroppedFromLeft(t *testing.T) {
 	f := &fake{hosts: machines(2)}
 	c, s, _ := member(t, f, InCluster(f, "h1"))
 	_, spec := mustApply(t, c, "name: lab\nnodes: [a]\n")
@@ -237,7 +237,7 @@ func TestSlicesShareHosts(t *testing.T) {
 	mustApply(t, c, one("third"))
 }
 
-func TestTwoAtOnceAreNotPromisedTheSame(t *testing.T) {
+func TestSlicesPlacedAtOnceAreNotGivenTheSameResources(t *testing.T) {
 	f := &fake{hosts: machines(2)}
 	c, _, _ := member(t, f, InCluster(f, "h1"))
 	done := make(chan error)
@@ -261,7 +261,7 @@ func TestTwoAtOnceAreNotPromisedTheSame(t *testing.T) {
 	}
 }
 
-func TestAMachineAloneIsAsItWas(t *testing.T) {
+func TestHostSettingsHaveNoEffectOutsideOfACluster(t *testing.T) {
 	f := &fake{}
 	c, _, _ := member(t, f)
 	plan, spec := mustApply(t, c, strings.Replace(spreadChain, "[a, b, c, d]",

@@ -83,7 +83,7 @@ func TestADrainedHostGivesItsNodesAway(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyElseCanTakeStays(t *testing.T) {
+func TestANodeThatNoOtherHostCanTakeStays(t *testing.T) {
 	full := func(h []store.HostState) { h[0].Policy.Draining, h[1].Cores = true, 3 }
 	p := replaced(t, running(t, chain), machines(2, full))
 	moved := slices.DeleteFunc([]string{"a", "b"}, func(n string) bool { return p.next.Node(n).Host == "h1" })
@@ -117,7 +117,7 @@ func TestAHostThatIsBackKeepsItsNodes(t *testing.T) {
 }
 
 // A host goes by the version that it knew. One that did not hear that its node may start elsewhere does not end it.
-func TestANodeStartsElsewhereOnlyIfItsLostHostKnewThatItMay(t *testing.T) {
+func TestANodeStartsElsewhereOnlyIfItsLostHostHadReceivedThePolicy(t *testing.T) {
 	prev := running(t, chain)
 	next := resolved(t, strings.Replace(chain, "c: {reschedule: never}", "c:", 1), prev)
 	p := &placing{prev: prev, next: next, generation: 5, hosts: machines(3), reported: map[string]int64{"h2": 4}}
@@ -141,7 +141,7 @@ func TestANodeStartsElsewhereOnlyIfItsLostHostKnewThatItMay(t *testing.T) {
 	}
 }
 
-func TestAMoveIsRememberedUntilTheOldHostHasLetGo(t *testing.T) {
+func TestAMoveIsRecordedUntilTheOldHostHasReleasedTheNode(t *testing.T) {
 	pinned := func(host string) string { return strings.Replace(chain, "a: ,", "a: {host: "+host+"},", 1) }
 	prev := running(t, strings.Replace(chain, "reschedule: always, ", "", 1))
 	apply := func(prev *slice.Slice, host string, hosts []store.HostState, reported map[string]int64) *placing {
@@ -184,7 +184,7 @@ func TestNodesOfAHostThatWasRemovedStartElsewhere(t *testing.T) {
 	}
 }
 
-func TestWhatHasSomethingOfAMachineStaysThere(t *testing.T) {
+func TestANodeThatNeedsAMachineStaysThere(t *testing.T) {
 	prev := running(t, strings.Replace(chain, "a: ,", "a: {binds: '/srv:/srv'},", 1))
 	p := replaced(t, prev, machines(3, func(h []store.HostState) { h[0].Policy.Draining = true }))
 	const want = "a stays on h1: it has paths of a machine (binds)"
@@ -193,7 +193,7 @@ func TestWhatHasSomethingOfAMachineStaysThere(t *testing.T) {
 	}
 }
 
-func TestWhatFitsNowhereKeepsNobodyElseBack(t *testing.T) {
+func TestANodeThatFitsNowhereDoesNotStopOthers(t *testing.T) {
 	prev := running(t, strings.Replace(chain, "d: }", "d: {cpu: 9}}", 1))
 	p := replaced(t, prev, without(machines(3), "h2"))
 	if c, d := p.next.Node("c"), p.next.Node("d"); c.Host == "h2" || d.Host != "h2" {
@@ -206,7 +206,7 @@ func TestWhatFitsNowhereKeepsNobodyElseBack(t *testing.T) {
 }
 
 // A label that goes away moves nothing by itself; the next time that the file is applied, it counts.
-func TestLabelsCountWhenSomebodyAsks(t *testing.T) {
+func TestLabelsCountOnlyWhenAUserApplies(t *testing.T) {
 	prev := running(t, strings.Replace(chain, "d: }", "d: {host_labels: {rack: a}}}", 1))
 	labelled := machines(3, func(h []store.HostState) {
 		h[0].Policy.Draining, h[2].Labels = true,
@@ -284,7 +284,7 @@ func TestNodesFromBeforeTheClusterStayWhereTheyAre(t *testing.T) {
 
 // A node that comes back to a host before that host was notified of its departure runs there as the older version wants
 // it: it may not be ended there.
-func TestANodeThatComesBackMayLeaveWhenItsHostKnowsThat(t *testing.T) {
+func TestANodeThatReturnsMayLeaveOnceItsHostHasReceivedThePolicy(t *testing.T) {
 	prev := running(t, chain)
 	c := prev.Node("c")
 	c.Host, c.Left, c.Placement.Reschedule = "h3", map[string]int64{"h2": 4}, slice.RescheduleAlways
@@ -299,7 +299,7 @@ func TestANodeThatComesBackMayLeaveWhenItsHostKnowsThat(t *testing.T) {
 	}
 }
 
-func TestANodeThatWasRemovedAwaitsTheHostThatDidNotHearOfIt(t *testing.T) {
+func TestANodeThatWasRemovedAwaitsTheHostThatDidNotReceiveTheRemoval(t *testing.T) {
 	prev := running(t, chain)
 	prev.Nodes, prev.Links = prev.Nodes[:3], prev.Links[:2]
 	again := func(host string) *slice.Node {

@@ -128,7 +128,7 @@ func TestLinkPatchChangesOnlyWhatItNames(t *testing.T) {
 	}
 }
 
-func TestHoldsOnTheHostAreNamed(t *testing.T) {
+func TestAccessToTheHostIsNamed(t *testing.T) {
 	s := &slice.Slice{Name: "net", Nodes: []slice.Node{
 		{Name: "bound", Kind: slice.Host, Binds: []slice.Bind{{Source: "/etc", Target: "/mnt"}}},
 		{Name: "dir", Kind: slice.Host, Rootfs: slice.Rootfs{Kind: slice.RootfsDir, Ref: "/"}},

@@ -162,7 +162,7 @@ func mistunnelled(p *placing) (list []string) {
 }
 
 // A slice lives through what users, hosts and the leader do, in any order.
-func TestWhateverHappensNodesAreWhereTheyMayBe(t *testing.T) {
+func TestNodesAreOnlyWhereTheyMayBeInRandomHistories(t *testing.T) {
 	refusals, moves := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		hosts := machines(rapid.IntRange(1, 4).Draw(t, "hosts"))

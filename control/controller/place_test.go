@@ -117,7 +117,7 @@ func TestALinkBetweenHostsGetsATunnelAndItsMTU(t *testing.T) {
 	}
 }
 
-func TestALinkWithinAHostIsAsItWas(t *testing.T) {
+func TestALinkWithinAHostIsNotChanged(t *testing.T) {
 	next := resolved(t, "name: lab\nplacement: pack\nnodes: [a, b]\nlinks: [[a, b]]\n", nil)
 	s := mustPlace(t, &placing{hosts: machines(2), next: next})
 	if l := s.Links[0]; l.Tunnel != (slice.Tunnel{}) || s.Nodes[0].Interfaces[0].MTU != 1500 ||
@@ -239,7 +239,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestWhatOthersHoldIsTaken(t *testing.T) {
+func TestResourcesOfOtherSlicesAreNotFree(t *testing.T) {
 	const file = "name: lab\nnodes: {a: {cpu: 2}}\n"
 	used := map[string]usage{"h1": {Resources: mapping.Resources{Cores: 7}},
 		"h2": {Resources: mapping.Resources{Memory: 16 * gib}}}
@@ -255,7 +255,7 @@ func TestWhatOthersHoldIsTaken(t *testing.T) {
 	}
 }
 
-func TestHoldsCountsLinksThatLeaveAHost(t *testing.T) {
+func TestUsageCountsLinksThatLeaveAHost(t *testing.T) {
 	const file = `
 name: lab
 nodes: {a: {host: h1, cpu: 1, memory: 1GiB}, b: {host: h2, cpu: 0.5}, c: {host: h2}, s: {kind: switch}}
@@ -275,7 +275,7 @@ links:
 	}
 }
 
-func TestNumbersStayAndAreNotUsedAgainAtOnce(t *testing.T) {
+func TestTunnelNumbersStayAndAreNotReusedAtOnce(t *testing.T) {
 	links := func(list string) string {
 		return "name: lab\nnodes: {a: {host: h1}, b: {host: h2}}\nlinks: [" + list + "]\n"
 	}
@@ -292,7 +292,7 @@ func TestNumbersStayAndAreNotUsedAgainAtOnce(t *testing.T) {
 	}
 }
 
-func TestNumbersComeRoundAndAreNotAllGone(t *testing.T) {
+func TestTunnelNumbersWrapAroundAndAreReused(t *testing.T) {
 	had := &slice.Slice{}
 	next := &slice.Slice{Nodes: []slice.Node{{Name: "a", Kind: slice.Host, Host: "h1"},
 		{Name: "b", Kind: slice.Host, Host: "h2"}}}

@@ -119,7 +119,7 @@ func refused(t *testing.T, err error, status int, words ...string) {
 	}
 }
 
-func TestSliceLivesAndGoes(t *testing.T) {
+func TestSliceIsMadeAndDeleted(t *testing.T) {
 	c, _ := serve(t)
 	ctx := t.Context()
 	dry, err := c.Apply(ctx, "net", pair("net"), true)
@@ -202,7 +202,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestNodesAndLinksObey(t *testing.T) {
+func TestVerbsOfNodesAndLinksTakeEffect(t *testing.T) {
 	c, _ := serve(t)
 	ctx := t.Context()
 	up(t, c, pair("net"))

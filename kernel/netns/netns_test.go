@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-func TestNewIsEmptyAndDoComesHome(t *testing.T) {
+func TestNewIsEmptyAndDoReturnsToItsNamespace(t *testing.T) {
 	testkit.Root(t)
 	dir := testkit.TempState(t)
 	testkit.LeakCheck(t, dir)
@@ -46,7 +46,7 @@ func TestNewIsEmptyAndDoComesHome(t *testing.T) {
 	}
 }
 
-func TestDoComesHomeAfterAPanic(t *testing.T) {
+func TestDoReturnsToItsNamespaceAfterAPanic(t *testing.T) {
 	testkit.Root(t)
 	home := inode(t, "/proc/thread-self/ns/net")
 	func() {
@@ -58,7 +58,7 @@ func TestDoComesHomeAfterAPanic(t *testing.T) {
 	}
 }
 
-func TestGoneIsSaid(t *testing.T) {
+func TestMissingNamespaceIsErrGone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "no-namespace")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func inode(t *testing.T, path string) uint64 {
 	return st.Ino
 }
 
-func TestHereIsWhereTheCallerIs(t *testing.T) {
+func TestHereIsTheCallersNamespace(t *testing.T) {
 	testkit.Root(t)
 	testkit.LeakCheck(t)
 	home := inode(t, "/proc/thread-self/ns/net")
@@ -103,7 +103,7 @@ func TestHereIsWhereTheCallerIs(t *testing.T) {
 }
 
 // Goroutines would take turns on the main thread, and the process would seem to be where they are.
-func TestTheProcessStaysAtHome(t *testing.T) {
+func TestTheProcessStaysInItsNamespace(t *testing.T) {
 	testkit.Root(t)
 	testkit.LeakCheck(t)
 	home := inode(t, netns.Path(os.Getpid()))

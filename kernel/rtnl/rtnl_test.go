@@ -14,7 +14,7 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-func TestAttributesComeBack(t *testing.T) {
+func TestAttributesAreDecodedAsEncoded(t *testing.T) {
 	address := netip.MustParseAddr("192.0.2.1")
 	all := slices.Concat(U8(1, 8), U16(2, 16), U32(3, 32), U64(4, 64), String(5, "eth0"),
 		Bytes(6, address.AsSlice()), Nest(7|unix.NLA_F_NESTED, U32(1, 77), U32(2, 78)),

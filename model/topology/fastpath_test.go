@@ -6,7 +6,7 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-func TestFastPathIsOffWhereTheLastWordSaysSo(t *testing.T) {
+func TestFastPathHasTheMostSpecificSetting(t *testing.T) {
 	const file = `
 defaults: {node: {daemon: frr, fastpath: off}}
 groups: {core: {fastpath: on, members: [b, c]}}

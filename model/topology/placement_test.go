@@ -38,7 +38,7 @@ links:
 	}
 }
 
-func TestPlacementIsTheLastWord(t *testing.T) {
+func TestPlacementHasTheMostSpecificSetting(t *testing.T) {
 	const file = `
 placement: pack
 defaults:

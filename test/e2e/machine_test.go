@@ -14,10 +14,10 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// TestTheMachinesOwnNetworkStaysAsItIs looks at what leak checks do not see: sysctls, firewall rules, routes, policy
+// TestTheMachinesOwnNetworkIsNotChanged looks at what leak checks do not see: sysctls, firewall rules, routes, policy
 // rules and other people's interfaces of the machine itself. They are the same while networks run, and when they have
 // gone.
-func TestTheMachinesOwnNetworkStaysAsItIs(t *testing.T) {
+func TestTheMachinesOwnNetworkIsNotChanged(t *testing.T) {
 	testkit.Root(t)
 	s := newServer(t, pergola(t))
 	foreign(t)

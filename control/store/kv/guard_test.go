@@ -48,7 +48,7 @@ func open(t *testing.T, cfg Config) *DB {
 	return d
 }
 
-func TestStrangersAreRefused(t *testing.T) {
+func TestCertificatesOfOthersAreRefused(t *testing.T) {
 	t.Parallel()
 	authority, other := storetest.NewAuthority(t), storetest.NewAuthority(t)
 	cfg := config(t, authority, "h1")

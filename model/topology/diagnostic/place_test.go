@@ -2,7 +2,7 @@ package diagnostic
 
 import "testing"
 
-func TestPlacesAreReadBack(t *testing.T) {
+func TestPositionsAreReadBack(t *testing.T) {
 	for _, text := range []string{"", "name", "nodes.a.memory", "links[3].ends[1]",
 		`nodes.a.files["/etc/x.\"y\"[0]"].source`, `nodes[""]`} {
 		at, err := ParsePlace(text)

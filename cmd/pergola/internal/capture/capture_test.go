@@ -85,7 +85,7 @@ func TestTcpdumpThatCannotWrite(t *testing.T) {
 	}
 }
 
-func TestProgramSaysWhatItHasToSay(t *testing.T) {
+func TestProgramWritesItsErrors(t *testing.T) {
 	var said bytes.Buffer
 	err := Program(t.Context(), ui.New(nil, io.Discard, &said), stream(t, 1), "", "sh", "-c",
 		"echo no display >&2; exit 3")

@@ -87,7 +87,7 @@ func TestSettledNamesTheNodesThatDoNotRun(t *testing.T) {
 	}
 }
 
-func TestSettledGivesUpWhereNothingMoves(t *testing.T) {
+func TestSettledGivesUpWithoutProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, errs := show()
 		began := time.Now()
@@ -111,7 +111,7 @@ func TestSettledGivesUpWhereNothingMoves(t *testing.T) {
 	})
 }
 
-func TestSettledGivesUpOnAHostThatGoesRoundInCircles(t *testing.T) {
+func TestSettledGivesUpOnAHostThatRepeatsItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := show()
 		defer p.Close()

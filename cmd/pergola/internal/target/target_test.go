@@ -34,7 +34,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-func TestSliceTakesWhatIsObvious(t *testing.T) {
+func TestSliceWithoutANameIsTheDefault(t *testing.T) {
 	for _, c := range []struct {
 		running         running
 		name, described string
