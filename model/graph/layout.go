@@ -5,11 +5,11 @@ import (
 	"sort"
 )
 
-// point is a place in the picture; y grows downwards. The unit is a degree of latitude in geographic pictures and
+// point is a position in the picture; y grows downwards. The unit is a degree of latitude in geographic pictures and
 // about the length of an edge in computed ones.
 type point struct{ x, y float64 }
 
-// arrange gives every vertex its place: by coordinates where at least half of the nodes have them.
+// arrange gives every vertex its position: by coordinates where at least half of the nodes have them.
 func (p *picture) arrange() {
 	placed := p.geography()
 	if 2*len(placed) >= p.nodes() && len(placed) > 1 {

@@ -67,14 +67,14 @@ func drawMap(p *picture, width, height int, color bool) string {
 	return c.String(color)
 }
 
-// place is a cell of the canvas.
-type place struct{ column, row int }
+// cell is a cell of the canvas.
+type cell struct{ column, row int }
 
-func (at place) dot() point { return point{float64(2*at.column) + 0.5, float64(4*at.row) + 1.5} }
+func (at cell) dot() point { return point{float64(2*at.column) + 0.5, float64(4*at.row) + 1.5} }
 
 // fit scales the picture to the canvas and gives each vertex a cell of its own. One axis can be stretched
 // by up to a half more than the other, because terminals are wider than networks.
-func (p *picture) fit(width, height int) (cells []place, rows int) {
+func (p *picture) fit(width, height int) (cells []cell, rows int) {
 	low, high := p.bounds(func(int) bool { return true })
 	const margin = 3 // columns left and right, for names
 	dotsX, dotsY := float64(2*(width-2*margin)-2), float64(4*(height-1)-4)
@@ -86,27 +86,27 @@ func (p *picture) fit(width, height int) (cells []place, rows int) {
 	rows = min(height, int((high.y-low.y)*scaleY/4)+3)
 	left := (float64(2*width) - (high.x-low.x)*scaleX) / 2
 
-	taken := make(map[place]bool)
-	cells = make([]place, len(p.vertices))
+	taken := make(map[cell]bool)
+	cells = make([]cell, len(p.vertices))
 	for i := range p.vertices {
 		at := p.vertices[i].at
-		wanted := place{int(left+(at.x-low.x)*scaleX) / 2, 1 + int((at.y-low.y)*scaleY)/4}
+		wanted := cell{int(left+(at.x-low.x)*scaleX) / 2, 1 + int((at.y-low.y)*scaleY)/4}
 		cells[i] = nearestFree(wanted, taken, width, rows)
 		for d := -1; d <= 1; d++ { // no two marks side by side
-			taken[place{cells[i].column + d, cells[i].row}] = true
+			taken[cell{cells[i].column + d, cells[i].row}] = true
 		}
 	}
 	return cells, rows
 }
 
 // nearestFree searches in growing rings. A canvas has more cells than a map has nodes, so one is free.
-func nearestFree(wanted place, taken map[place]bool, width, rows int) place {
+func nearestFree(wanted cell, taken map[cell]bool, width, rows int) cell {
 	best, distance := wanted, math.Inf(1)
 	for reach := 0; reach < max(width, rows) && math.IsInf(distance, 1); reach++ {
 		for row := max(0, wanted.row-reach); row <= min(rows-1, wanted.row+reach); row++ {
 			for column := max(0, wanted.column-2*reach); column <= min(width-1,
 				wanted.column+2*reach); column++ {
-				at := place{column, row}
+				at := cell{column, row}
 				d := math.Hypot(float64(column-wanted.column), 2*float64(row-wanted.row))
 				if !taken[at] && d < distance {
 					best, distance = at, d
@@ -118,7 +118,7 @@ func nearestFree(wanted place, taken map[place]bool, width, rows int) place {
 }
 
 // edge draws one edge; edges between the same vertices are drawn side by side.
-func (c *canvas) edge(e *edge, cells []place) {
+func (c *canvas) edge(e *edge, cells []cell) {
 	from, to := cells[min(e.a, e.b)].dot(), cells[max(e.a, e.b)].dot()
 	length := math.Hypot(to.x-from.x, to.y-from.y)
 	if length == 0 {
@@ -150,7 +150,7 @@ func (c *canvas) edge(e *edge, cells []place) {
 
 // names writes the nodes' names where they cover no mark, no other name, and as few cells with lines as possible. LANs
 // are named where room is left. It reports whether all nodes have their names.
-func (c *canvas) names(p *picture, cells []place) bool {
+func (c *canvas) names(p *picture, cells []cell) bool {
 	order := make([]int, len(p.vertices))
 	for i := range order {
 		order[i] = i
@@ -178,12 +178,12 @@ func (c *canvas) names(p *picture, cells []place) bool {
 	return true
 }
 
-// room finds the best place for a name near a mark: right, left, above, below, then further around.
-func (c *canvas) room(at place, width int) (best place, ok bool) {
+// room finds the best cell for a name near a mark: right, left, above, below, then further around.
+func (c *canvas) room(at cell, width int) (best cell, ok bool) {
 	least := math.MaxInt
 	try := func(column, row, dislike int) {
 		if n, free := c.cost(column, row, width); free && n+dislike < least {
-			best, least, ok = place{column, row}, n+dislike, true
+			best, least, ok = cell{column, row}, n+dislike, true
 		}
 	}
 	try(at.column+2, at.row, 0)

@@ -12,7 +12,7 @@ const (
 	CheckExec CheckKind = "exec" // Command, run by a shell in From, ends with Status and prints what Output matches
 )
 
-// Check is one statement about the running network that `pergola check` tries.
+// Check is one statement about the running network that `pergola check` verifies.
 type Check struct {
 	Name    string        `json:"name"`
 	Kind    CheckKind     `json:"kind"`

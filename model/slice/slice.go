@@ -47,7 +47,7 @@ const (
 	Router Kind = "router" // forwards packets; may run a routing daemon
 	Host   Kind = "host"   // an end system: does not forward, has a default route
 	Switch Kind = "switch" // a learning Ethernet switch in the substrate: has no sliver
-	Uplink Kind = "uplink" // the machine's own network namespace: for root alone, has no sliver
+	Uplink Kind = "uplink" // the machine's own network namespace: only for root; has no sliver
 )
 
 // Node is a virtual router, host or switch.
@@ -63,7 +63,7 @@ type Node struct {
 	Command []string          `json:"command,omitempty"` // empty: what Kind and Routing call for
 	Env     map[string]string `json:"env,omitempty"`
 	Files   []File            `json:"files,omitempty"`
-	Binds   []Bind            `json:"binds,omitempty"` // of host paths: for root alone
+	Binds   []Bind            `json:"binds,omitempty"` // of host paths: only for root
 	Sysctls map[string]string `json:"sysctls,omitempty"`
 	CPU     float64           `json:"cpu,omitempty"`    // cores; 0: no limit
 	Memory  int64             `json:"memory,omitempty"` // bytes; 0: no limit
@@ -175,9 +175,9 @@ type RootfsKind string
 const (
 	// RootfsHost is the machine's own programs, read-only, with private /etc, /run, /var, /tmp, /root and /home.
 	RootfsHost     RootfsKind = "host"
-	RootfsDir      RootfsKind = "dir"      // a directory of the host: for root alone
+	RootfsDir      RootfsKind = "dir"      // a directory of the host: only for root
 	RootfsTar      RootfsKind = "tar"      // a tar archive, sent with the topology
-	RootfsLayout   RootfsKind = "layout"   // an OCI image layout of the host: for root alone
+	RootfsLayout   RootfsKind = "layout"   // an OCI image layout of the host: only for root
 	RootfsRegistry RootfsKind = "registry" // a reference such as docker.io/library/alpine:3.20
 )
 
@@ -195,7 +195,7 @@ type File struct {
 	Data []byte `json:"data"`
 }
 
-// Bind is a path of the host that a node sees: for root alone.
+// Bind is a path of the host that a node sees. Only root may use it.
 type Bind struct {
 	Source   string `json:"source"`
 	Target   string `json:"target"`

@@ -3,8 +3,8 @@
 //
 //	file        the types of the file, its units, and the keys of each type
 //	yamltree    YAML to a tree in which every key and value has its position
-//	diagnostic  what is wrong: line, column, place in the topology, and what would be right
-//	decode      tree to types, short forms included; the positions of places
+//	diagnostic  what is wrong: line, column, path in the topology, and what would be right
+//	decode      tree to types, short forms included; the positions of paths
 //	resolve     types to slice: defaults, groups, names, addresses, routing
 //	address     pools of addresses, and sets of networks
 //	encode      types to YAML as a person would write it

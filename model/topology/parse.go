@@ -48,7 +48,7 @@ func meaning(t *Topology, form Diagnostics) (found Diagnostics) {
 	}
 	_, all := resolve.Slice(t, nil, false)
 	for _, d := range all {
-		at, err := diagnostic.ParsePlace(d.Path)
+		at, err := diagnostic.ParsePath(d.Path)
 		covered := false
 		for err == nil && at != nil && !covered {
 			covered, at = known[at.String()], at.Parent

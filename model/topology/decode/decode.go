@@ -40,7 +40,7 @@ func (d *decoder) topology(root *yamltree.Node, t *file.Topology) {
 }
 
 // fail notes an error at a position of the file.
-func (d *decoder) fail(at *diagnostic.Place, position yamltree.Position, hint, format string, args ...any) {
+func (d *decoder) fail(at *diagnostic.Path, position yamltree.Position, hint, format string, args ...any) {
 	if d.Full() {
 		return
 	}
@@ -50,7 +50,7 @@ func (d *decoder) fail(at *diagnostic.Place, position yamltree.Position, hint, f
 }
 
 // value fills v from n. A null leaves v as it is.
-func (d *decoder) value(n *yamltree.Node, at *diagnostic.Place, v reflect.Value) {
+func (d *decoder) value(n *yamltree.Node, at *diagnostic.Path, v reflect.Value) {
 	d.budget--
 	d.depth++
 	defer func() { d.depth-- }()
@@ -82,7 +82,7 @@ func (d *decoder) value(n *yamltree.Node, at *diagnostic.Place, v reflect.Value)
 	}
 }
 
-func (d *decoder) structure(n *yamltree.Node, at *diagnostic.Place, v reflect.Value) {
+func (d *decoder) structure(n *yamltree.Node, at *diagnostic.Path, v reflect.Value) {
 	if n.Kind != yamltree.Map {
 		d.fail(at, n.Position, "", "%s is a map, not %s", nameOf(at), n.Describe())
 		return
@@ -100,7 +100,7 @@ func (d *decoder) structure(n *yamltree.Node, at *diagnostic.Place, v reflect.Va
 		case ok:
 			d.value(e.Value, at.At(key), v.FieldByIndex(field.Index))
 		case at == nil && strings.HasPrefix(key, "x-"):
-			// A place for the user's own anchors, as in Compose files.
+			// For the user's own anchors, as in Compose files.
 		default:
 			d.fail(at.At(key), e.Position, keyHint(key, fields), "unknown key %q", key)
 		}
@@ -120,7 +120,7 @@ func keyHint(key string, fields *file.Fields) string {
 	return diagnostic.SuggestOr(key, fields.Names)
 }
 
-func (d *decoder) mapping(n *yamltree.Node, at *diagnostic.Place, v reflect.Value) {
+func (d *decoder) mapping(n *yamltree.Node, at *diagnostic.Path, v reflect.Value) {
 	if n.Kind != yamltree.Map {
 		d.fail(at, n.Position, "", "%s is a map, not %s", nameOf(at), n.Describe())
 		return
@@ -138,7 +138,7 @@ func (d *decoder) mapping(n *yamltree.Node, at *diagnostic.Place, v reflect.Valu
 	}
 }
 
-func (d *decoder) list(n *yamltree.Node, at *diagnostic.Place, v reflect.Value) {
+func (d *decoder) list(n *yamltree.Node, at *diagnostic.Path, v reflect.Value) {
 	if n.Kind != yamltree.List {
 		d.fail(at, n.Position, "", "%s is a list, not %s", nameOf(at), n.Describe())
 		return
@@ -149,7 +149,7 @@ func (d *decoder) list(n *yamltree.Node, at *diagnostic.Place, v reflect.Value) 
 	}
 }
 
-func (d *decoder) scalar(n *yamltree.Node, at *diagnostic.Place, v reflect.Value) {
+func (d *decoder) scalar(n *yamltree.Node, at *diagnostic.Path, v reflect.Value) {
 	text, ok := n.Scalar()
 	if !ok {
 		d.fail(at, n.Position, "", "%s is %s, not %s", nameOf(at), kindName(v.Kind()), n.Describe())
@@ -200,8 +200,8 @@ func kindName(k reflect.Kind) string {
 	}
 }
 
-// nameOf is the last key of a place, for messages.
-func nameOf(at *diagnostic.Place) string {
+// nameOf is the last key of a path, for messages.
+func nameOf(at *diagnostic.Path) string {
 	for p := at; p != nil; p = p.Parent {
 		if p.Key != "" {
 			if p != at {

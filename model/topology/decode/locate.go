@@ -18,12 +18,12 @@ func Locate(origin *file.Origin, ds diagnostic.Diagnostics) diagnostic.Diagnosti
 	return LocateIn(root, origin, ds)
 }
 
-// LocateIn is locate for a tree that is read already.
+// LocateIn is Locate for a tree that is read already.
 func LocateIn(root *yamltree.Node, origin *file.Origin, ds diagnostic.Diagnostics) diagnostic.Diagnostics {
 	located := make(diagnostic.Diagnostics, len(ds))
 	for i, d := range ds {
 		if d.Line == 0 {
-			if at, err := diagnostic.ParsePlace(d.Path); err == nil {
+			if at, err := diagnostic.ParsePath(d.Path); err == nil {
 				position := find(root, at)
 				d.Line, d.Column = position.Line, position.Column
 			}
@@ -35,8 +35,8 @@ func LocateIn(root *yamltree.Node, origin *file.Origin, ds diagnostic.Diagnostic
 	return located
 }
 
-// find gives the position of a place, or of the innermost place around it that is in the file.
-func find(root *yamltree.Node, at *diagnostic.Place) yamltree.Position {
+// find gives the position of a path, or of the innermost path around it that is in the file.
+func find(root *yamltree.Node, at *diagnostic.Path) yamltree.Position {
 	here, position := root, root.Position
 	for _, step := range at.Steps() {
 		switch here.Kind {
@@ -78,7 +78,7 @@ func entryOf(n *yamltree.Node, key string) (yamltree.Entry, bool) {
 }
 
 // itemOf is the element of a list that a step goes to; nil where the step stays at the list.
-func itemOf(n *yamltree.Node, step *diagnostic.Place) *yamltree.Node {
+func itemOf(n *yamltree.Node, step *diagnostic.Path) *yamltree.Node {
 	if step.Key == "" {
 		if step.Index < len(n.Items) {
 			return n.Items[step.Index]

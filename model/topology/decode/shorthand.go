@@ -13,7 +13,7 @@ import (
 )
 
 // shorthand fills a value from one of its short forms; false where the node is not a short form.
-type shorthand func(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.Value) bool
+type shorthand func(d *decoder, n *yamltree.Node, at *diagnostic.Path, v reflect.Value) bool
 
 // shorthands are the short forms that the file allows, by type. Marshal writes them again, Schema describes them.
 var shorthands map[reflect.Type]shorthand
@@ -34,7 +34,7 @@ func init() {
 }
 
 // oneString: `groups: core` is `groups: [core]`.
-func oneString(_ *decoder, n *yamltree.Node, _ *diagnostic.Place, v reflect.Value) bool {
+func oneString(_ *decoder, n *yamltree.Node, _ *diagnostic.Path, v reflect.Value) bool {
 	text, ok := n.Scalar()
 	if ok {
 		v.Set(reflect.ValueOf(file.Strings{text}))
@@ -46,7 +46,7 @@ func oneString(_ *decoder, n *yamltree.Node, _ *diagnostic.Place, v reflect.Valu
 const Shell = "/bin/sh"
 
 // commandLine: `cmd: sleep 1000` is run by the shell.
-func commandLine(_ *decoder, n *yamltree.Node, _ *diagnostic.Place, v reflect.Value) bool {
+func commandLine(_ *decoder, n *yamltree.Node, _ *diagnostic.Path, v reflect.Value) bool {
 	text, ok := n.Scalar()
 	if ok {
 		v.Set(reflect.ValueOf(file.Command{Shell, "-c", text}))
@@ -55,7 +55,7 @@ func commandLine(_ *decoder, n *yamltree.Node, _ *diagnostic.Place, v reflect.Va
 }
 
 // nodeList: `nodes: [a, b]` are nodes of which nothing more is said.
-func nodeList(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.Value) bool {
+func nodeList(d *decoder, n *yamltree.Node, at *diagnostic.Path, v reflect.Value) bool {
 	if n.Kind != yamltree.List {
 		return false
 	}
@@ -77,7 +77,7 @@ func nodeList(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.Valu
 }
 
 // linkEnds: `- [a, b]` is `- ends: [a, b]`.
-func linkEnds(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.Value) bool {
+func linkEnds(d *decoder, n *yamltree.Node, at *diagnostic.Path, v reflect.Value) bool {
 	if n.Kind != yamltree.List {
 		return false
 	}
@@ -86,7 +86,7 @@ func linkEnds(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.Valu
 }
 
 // sourcePath: a file is named by its path.
-func sourcePath(_ *decoder, n *yamltree.Node, _ *diagnostic.Place, v reflect.Value) bool {
+func sourcePath(_ *decoder, n *yamltree.Node, _ *diagnostic.Path, v reflect.Value) bool {
 	text, ok := n.Scalar()
 	if ok {
 		v.FieldByName("Path").SetString(text)
@@ -95,7 +95,7 @@ func sourcePath(_ *decoder, n *yamltree.Node, _ *diagnostic.Place, v reflect.Val
 }
 
 // filePath: `/etc/motd: motd.txt` is `/etc/motd: {source: motd.txt}`.
-func filePath(_ *decoder, n *yamltree.Node, _ *diagnostic.Place, v reflect.Value) bool {
+func filePath(_ *decoder, n *yamltree.Node, _ *diagnostic.Path, v reflect.Value) bool {
 	text, ok := n.Scalar()
 	if ok {
 		v.FieldByName("Source").Set(reflect.ValueOf(&file.Source{Path: text}))
@@ -104,7 +104,7 @@ func filePath(_ *decoder, n *yamltree.Node, _ *diagnostic.Place, v reflect.Value
 }
 
 // configPaths: `config: frr.conf` and `config: [frr.conf, daemons]` name files as they are called on disk.
-func configPaths(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.Value) bool {
+func configPaths(d *decoder, n *yamltree.Node, at *diagnostic.Path, v reflect.Value) bool {
 	if n.Kind == yamltree.Map {
 		return false
 	}
@@ -127,7 +127,7 @@ func configPaths(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.V
 }
 
 // routeLine: `10.0.0.0/8 via 10.1.1.1 dev eth1`, as `ip route` has it.
-func routeLine(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.Value) bool {
+func routeLine(d *decoder, n *yamltree.Node, at *diagnostic.Path, v reflect.Value) bool {
 	text, ok := n.Scalar()
 	if !ok {
 		return false
@@ -159,7 +159,7 @@ func routeLine(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.Val
 }
 
 // oneRoute: `routes: default via 10.1.1.1` is a list of one.
-func oneRoute(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.Value) bool {
+func oneRoute(d *decoder, n *yamltree.Node, at *diagnostic.Path, v reflect.Value) bool {
 	if _, ok := n.Scalar(); !ok {
 		return false
 	}
@@ -170,7 +170,7 @@ func oneRoute(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.Valu
 }
 
 // positionPair: `position: [39.7, -105.0]` is latitude and longitude.
-func positionPair(d *decoder, n *yamltree.Node, at *diagnostic.Place, v reflect.Value) bool {
+func positionPair(d *decoder, n *yamltree.Node, at *diagnostic.Path, v reflect.Value) bool {
 	if n.Kind != yamltree.List {
 		return false
 	}

@@ -10,9 +10,9 @@ import (
 // Diagnostic is one thing that is wrong with a topology.
 type Diagnostic struct {
 	File    string `json:"file,omitempty"`
-	Line    int    `json:"line,omitempty"`   // from 1; 0 where the place is not known
+	Line    int    `json:"line,omitempty"`   // from 1; 0 where the position is not known
 	Column  int    `json:"column,omitempty"` // in characters, from 1
-	Path    string `json:"path,omitempty"`   // place in the topology: nodes.denver.memory, links[3].ends[1]
+	Path    string `json:"path,omitempty"`   // in the topology: nodes.denver.memory, links[3].ends[1]
 	Message string `json:"message"`          // what is wrong
 	Hint    string `json:"hint,omitempty"`   // what would be right
 	Text    string `json:"text,omitempty"`   // the line of the file, where it is at hand

@@ -1,3 +1,3 @@
-// Package diagnostic has what is wrong with a topology: a message, its place in the topology (Place), its position in
-// the file, and what would be right.
+// Package diagnostic describes what is wrong with a topology: a message, the path in the topology (Path), the position
+// in the file, and what would be right.
 package diagnostic

@@ -19,7 +19,7 @@ type Class struct {
 	Share    *int    `json:"share,omitempty" doc:"Weight among the classes that share what is left over, 1 to 100. Default: 1."`
 	Reserve  Rate    `json:"reserve,omitempty" doc:"Bits a second that the class gets whenever it wants them."`
 	Limit    Rate    `json:"limit,omitempty" doc:"Bits a second that the class gets at most. Default: the link's rate."`
-	Priority int     `json:"priority,omitempty" minimum:"1" maximum:"8" doc:"Who is served first, 1, to last, 8, when reservations are served. Default: 8."`
+	Priority int     `json:"priority,omitempty" minimum:"1" maximum:"8" doc:"Order in which classes get what is left after reservations: 1 first, 8 last. Default: 8."`
 	Queue    int     `json:"queue,omitempty" minimum:"0" maximum:"1000000" doc:"Frames of the class that wait before the tail is dropped. Default: 1000."`
 }
 

@@ -12,13 +12,13 @@ import (
 // (IsArchive). Relative paths are relative to the topology's directory.
 func (t *Topology) Sources() []*Source {
 	var found []*Source
-	add := func(s *Source, at *diagnostic.Place) {
+	add := func(s *Source, at *diagnostic.Path) {
 		if s != nil && s.Path != "" {
 			s.Where = at.String()
 			found = append(found, s)
 		}
 	}
-	t.eachAttributes(func(a *Attributes, at *diagnostic.Place) {
+	t.eachAttributes(func(a *Attributes, at *diagnostic.Path) {
 		for _, name := range slices.Sorted(maps.Keys(a.Config)) {
 			add(a.Config[name], at.At("config").At(name))
 		}
@@ -34,8 +34,8 @@ func (t *Topology) Sources() []*Source {
 
 // eachAttributes visits the attributes of defaults, groups and nodes. The pointers and maps in them are the
 // topology's own.
-func (t *Topology) eachAttributes(visit func(*Attributes, *diagnostic.Place)) {
-	var top *diagnostic.Place
+func (t *Topology) eachAttributes(visit func(*Attributes, *diagnostic.Path)) {
+	var top *diagnostic.Path
 	if t.Defaults != nil && t.Defaults.Node != nil {
 		visit(t.Defaults.Node, top.At("defaults").At("node"))
 	}

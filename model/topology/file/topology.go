@@ -14,13 +14,13 @@ import (
 type Topology struct {
 	Name        string           `json:"name,omitempty" doc:"Name of the network: letters, digits, - and _."`
 	Attribution string           `json:"attribution,omitempty" doc:"Licence note of imported data; shown wherever the network is drawn."`
-	Placement   slice.Strategy   `json:"placement,omitempty" enum:"spread,pack" doc:"In a cluster: spread takes hosts in like parts, pack few of them. Default: spread."`
+	Placement   slice.Strategy   `json:"placement,omitempty" enum:"spread,pack" doc:"In a cluster: spread uses all hosts evenly, pack uses few of them. Default: spread."`
 	Addressing  *Addressing      `json:"addressing,omitempty" doc:"Address families, and the pools of automatic addresses."`
 	Defaults    *Defaults        `json:"defaults,omitempty" doc:"Attributes of all nodes and of all links."`
 	Groups      map[string]Group `json:"groups,omitempty" doc:"Attributes shared by some nodes. They override the defaults."`
 	Nodes       map[string]Node  `json:"nodes" doc:"Routers, hosts and switches by name, or a list of names."`
 	Links       []Link           `json:"links,omitempty" doc:"Each joins two interfaces, or more (a LAN)."`
-	Checks      []Check          `json:"checks,omitempty" doc:"Statements about the running network that pergola check tries."`
+	Checks      []Check          `json:"checks,omitempty" doc:"Statements about the running network, which pergola check verifies."`
 
 	// Origin is the file it was read from, for the positions of errors; nil when the topology came as JSON.
 	Origin *Origin `json:"-"`
@@ -88,7 +88,7 @@ type Attributes struct {
 	Cmd     Command           `json:"cmd,omitempty" doc:"First process: a list of arguments, or a line for the shell."`
 	Env     map[string]string `json:"env,omitempty" doc:"Environment of the processes."`
 	Files   map[string]File   `json:"files,omitempty" doc:"Files put into the node before it starts: path in the node: path beside the topology, or a map of content or source, and mode."`
-	Binds   Strings           `json:"binds,omitempty" doc:"Paths of the host that the node sees, SOURCE:TARGET[:ro]. For root alone."`
+	Binds   Strings           `json:"binds,omitempty" doc:"Paths of the host that the node sees, SOURCE:TARGET[:ro]. Only root may use them."`
 	Sysctls map[string]string `json:"sysctls,omitempty" doc:"Kernel parameters of the node's namespaces, such as net.ipv4.ip_forward."`
 	CPU     float64           `json:"cpu,omitempty" minimum:"0" maximum:"1024" doc:"Limit, in cores."`
 	Memory  Bytes             `json:"memory,omitempty" doc:"Limit, such as 64MiB."`
@@ -186,7 +186,7 @@ type Source struct {
 	Data []byte `json:"data,omitzero" doc:"Content (base64)."`
 	// SHA256 is in place of Data for a tar archive, which is too large to be sent inside a topology.
 	SHA256 string `json:"sha256,omitempty" doc:"Digest of an archive that is sent apart, in hex."`
-	// Where is the place in the topology that names the file, as in Diagnostic.Path. Sources fills it.
+	// Where is the path in the topology that names the file, as in Diagnostic.Path. Sources fills it.
 	Where string `json:"-"`
 }
 

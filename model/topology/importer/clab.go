@@ -41,10 +41,10 @@ type clab struct {
 	uplink   string // the node that represents the host in links
 }
 
-// ignored is a key that has no meaning here, or a kind. It is reported once, with the number of its other places.
+// ignored is a key that has no meaning here, or a kind. It is reported once, with the number of its other positions.
 type ignored struct {
 	at    position
-	more  int // other places
+	more  int // other positions
 	hint  string
 	first string // node
 }
@@ -158,7 +158,7 @@ func hostName(name string) string {
 	return strings.Trim(name[:min(len(name), maxName)], "-_")
 }
 
-// ignore notes a key that has no meaning here, once for all of its places.
+// ignore notes a key that has no meaning here, once for all of its positions.
 func (c *clab) ignore(f yamltree.Entry, hint string) {
 	if at, ok := c.ignored[f.Key]; ok {
 		at.more++

@@ -51,7 +51,7 @@ func Detect(file string, data []byte) Format {
 	return Pergola
 }
 
-// position is a place in a file; line and column count from 1.
+// position is a position in a file; line and column count from 1.
 type position = yamltree.Position
 
 // report collects diagnostics of one file.
@@ -71,7 +71,7 @@ func (r *report) add(d topology.Diagnostic) {
 	}
 }
 
-// fail notes an error. The position is 0 where the place is not known.
+// fail notes an error. The position is 0 where it is not known.
 func (r *report) fail(at position, hint, format string, args ...any) {
 	r.add(topology.Diagnostic{Line: at.Line, Column: at.Column, Hint: hint, Message: fmt.Sprintf(format, args...)})
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/pergola-net/pergola/model/topology/diagnostic"
 )
 
-// writtenAddress is an address of the file with its place.
+// writtenAddress is an address of the file with its path.
 type writtenAddress struct {
 	prefix netip.Prefix
-	at     *diagnostic.Place
+	at     *diagnostic.Path
 }
 
 // address gives every interface and router its addresses: first the written ones, then those of the running version
@@ -64,7 +64,7 @@ func (r *resolver) readAddresses(s *segment) {
 	}
 }
 
-func (r *resolver) readAddress(p *port, text string, at *diagnostic.Place) {
+func (r *resolver) readAddress(p *port, text string, at *diagnostic.Path) {
 	if p.node.kind == slice.Switch {
 		r.Add(at, "", "a switch has no addresses")
 		return
@@ -144,7 +144,7 @@ func (r *resolver) agreeSubnet(s *segment, p *port, w writtenAddress, origin *st
 	}
 }
 
-func (r *resolver) readSubnet(s *segment, text string, at *diagnostic.Place, origin *[address.Families]string) {
+func (r *resolver) readSubnet(s *segment, text string, at *diagnostic.Path, origin *[address.Families]string) {
 	p, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil || p.Addr().Is4In6():

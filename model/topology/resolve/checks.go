@@ -36,7 +36,7 @@ func (r *resolver) makeChecks() {
 	}
 }
 
-func (r *resolver) check(in file.Check, at *diagnostic.Place) (out slice.Check, ok bool) {
+func (r *resolver) check(in file.Check, at *diagnostic.Path) (out slice.Check, ok bool) {
 	before := len(r.Found)
 	out = slice.Check{Fails: in.Fails, Timeout: defaultTimeout}
 	if in.Timeout != "" {
@@ -78,7 +78,7 @@ func (r *resolver) check(in file.Check, at *diagnostic.Place) (out slice.Check, 
 }
 
 // checkRoute reads [from, to] or [from, via, ..., to].
-func (r *resolver) checkRoute(out *slice.Check, route file.Strings, at *diagnostic.Place, want int) {
+func (r *resolver) checkRoute(out *slice.Check, route file.Strings, at *diagnostic.Path, want int) {
 	if len(route) < 2 || want > 0 && len(route) != want {
 		r.Add(at, "write [from, to]", "%d names where two ends are wanted", len(route))
 		return
@@ -96,7 +96,7 @@ func (r *resolver) checkRoute(out *slice.Check, route file.Strings, at *diagnost
 }
 
 // checkNode wants the name of a node that can run a command.
-func (r *resolver) checkNode(name string, at *diagnostic.Place) {
+func (r *resolver) checkNode(name string, at *diagnostic.Path) {
 	n := r.byName[name]
 	switch {
 	case name == "":

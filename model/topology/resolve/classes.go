@@ -16,7 +16,7 @@ const defaultClass = "default"
 
 // classes makes the classes of a direction. Their rules are tried by priority, and within one by name: so the order of
 // the classes in the file, which JSON does not keep, means nothing. The form of the values was checked before.
-func (r *resolver) classes(in file.Shape, rate unit.Rate, at *diagnostic.Place) (all []slice.Class) {
+func (r *resolver) classes(in file.Shape, rate unit.Rate, at *diagnostic.Path) (all []slice.Class) {
 	rules, def := 0, ""
 	var reserved unit.Rate
 	for _, name := range slices.Sorted(maps.Keys(in.Classes)) {
@@ -82,7 +82,7 @@ func (r *resolver) classes(in file.Shape, rate unit.Rate, at *diagnostic.Place) 
 }
 
 // match reads one rule.
-func (r *resolver) match(m file.Match, at *diagnostic.Place) (out slice.Match) {
+func (r *resolver) match(m file.Match, at *diagnostic.Path) (out slice.Match) {
 	out.DSCP, _ = m.DSCP.Value()
 	out.Protocol, _ = m.Proto.Value()
 	out.Src, _ = m.Src.Value()

@@ -1,5 +1,5 @@
 // Package resolve turns a topology into a slice.Slice: every default is written out, every name, number and address is
-// chosen, and everything that is wrong is reported with its place.
+// chosen, and everything that is wrong is reported with its path.
 //
 // The steps, in the order of Slice:
 //

@@ -110,7 +110,7 @@ func (r *resolver) joinEnds(l *link) bool {
 var interfacePattern = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._@-]*$`)
 
 // checkInterface wants a name that the kernel takes and that the node does not have yet.
-func (r *resolver) checkInterface(at *diagnostic.Place, n *node, name string) bool {
+func (r *resolver) checkInterface(at *diagnostic.Path, n *node, name string) bool {
 	switch {
 	case name == "":
 		r.Add(at, "write "+n.name+", or "+n.name+":eth1", "the interface has no name")

@@ -11,7 +11,7 @@ import (
 	"github.com/pergola-net/pergola/model/topology/file"
 )
 
-// merge lays what over says on top of base: maps key by key, structs field by field, the rest as a whole.
+// merge overrides base by what over says: maps key by key, structs field by field, the rest as a whole.
 func merge(base, over reflect.Value) {
 	switch {
 	case over.IsZero():
@@ -48,14 +48,14 @@ var (
 	moveKeys = []string{"host_labels", "reschedule"}
 )
 
-// useless are the keys that nodes of a kind cannot have.
-func useless(kind slice.Kind) []string {
+// foreignKeys are the keys that nodes of a kind cannot have.
+func foreignKeys(kind slice.Kind) []string {
 	switch kind {
 	case slice.Router:
 		return []string{"gateway"}
 	case slice.Host:
 		return append([]string{"router_id"}, routingKeys...)
-	case slice.Switch: // it is wherever something is plugged into it
+	case slice.Switch: // it is on every host that has a node at it
 		return slices.Concat(routingKeys, sliverKeys, nodeKeys, moveKeys, []string{"host"})
 	case slice.Uplink:
 		return slices.Concat(routingKeys, sliverKeys, nodeKeys, moveKeys)
@@ -85,7 +85,7 @@ func (r *resolver) makeNodes() {
 		}
 		merge(all, reflect.ValueOf(n.own.Attributes))
 		n.kind = kindOf(&n.all)
-		r.dropUseless(n)
+		r.dropForeignKeys(n)
 		r.nodes = append(r.nodes, n)
 		r.byName[name] = n
 	}
@@ -109,11 +109,12 @@ func kindOf(a *file.Attributes) slice.Kind {
 	return slice.Host
 }
 
-// dropUseless removes inherited keys that nodes of this kind cannot have, and reports those that the node itself has.
-func (r *resolver) dropUseless(n *node) {
+// dropForeignKeys removes inherited keys that nodes of this kind cannot have, and reports those that the node itself
+// has.
+func (r *resolver) dropForeignKeys(n *node) {
 	own, all := reflect.ValueOf(&n.own).Elem(), reflect.ValueOf(&n.all).Elem()
 	ownFields, allFields := file.FieldsOf(own.Type()), file.FieldsOf(all.Type())
-	for _, key := range useless(n.kind) {
+	for _, key := range foreignKeys(n.kind) {
 		if v := own.FieldByIndex(ownFields.ByName[key].Index); !v.IsZero() {
 			hint := ""
 			if n.kind == slice.Host && slices.Contains(routingKeys, key) {

@@ -45,7 +45,7 @@ func (r *resolver) makePools() pools {
 
 // readPools puts written pools in place of the default ones of their family. Longest is what an IPv4 pool must be
 // able to hold at least once.
-func (r *resolver) readPools(pools *[address.Families][]netip.Prefix, written file.Strings, at *diagnostic.Place,
+func (r *resolver) readPools(pools *[address.Families][]netip.Prefix, written file.Strings, at *diagnostic.Path,
 	longest int) {
 	var read [address.Families][]netip.Prefix
 	for i, text := range written {

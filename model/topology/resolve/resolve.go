@@ -29,7 +29,7 @@ type resolver struct {
 // node is a node with its defaults and groups worked in.
 type node struct {
 	name string
-	at   *diagnostic.Place
+	at   *diagnostic.Path
 	own  file.Node       // as written
 	all  file.Attributes // with groups and defaults
 	kind slice.Kind
@@ -47,7 +47,7 @@ type node struct {
 // link is a link whose ends are known.
 type link struct {
 	index int
-	at    *diagnostic.Place
+	at    *diagnostic.Path
 	file.LinkAttributes
 	in   file.Link
 	name string
@@ -60,7 +60,7 @@ type link struct {
 type port struct {
 	node    *node
 	link    *link
-	at      *diagnostic.Place // of the end
+	at      *diagnostic.Path // of the end
 	name    string
 	prev    *slice.Interface
 	number  uint16
@@ -77,7 +77,7 @@ func (p *port) String() string { return p.node.name + ":" + p.name }
 func (l *link) lan() bool { return l.in.LAN || len(l.in.Ends) > 2 }
 
 // Slice turns a topology into a slice; nil where anything is wrong. Without complete, the files that the topology
-// names need not be there. The places of the diagnostics are paths.
+// names need not be there. The diagnostics have paths, and no positions.
 func Slice(t *file.Topology, prev *slice.Slice, complete bool) (*slice.Slice, diagnostic.Diagnostics) {
 	r := &resolver{t: t, prev: prev, complete: complete,
 		out: &slice.Slice{Name: t.Name, Attribution: t.Attribution}}
@@ -118,7 +118,7 @@ func Slice(t *file.Topology, prev *slice.Slice, complete bool) (*slice.Slice, di
 }
 
 // checkName wants a DNS label, for a node's name is also its host name.
-func (r *resolver) checkName(at *diagnostic.Place, what, name string) {
+func (r *resolver) checkName(at *diagnostic.Path, what, name string) {
 	switch {
 	case name == "" && what == "network":
 		r.Add(nil, "write name: lab", "the network has no name")
@@ -153,7 +153,7 @@ func (r *resolver) result() *slice.Slice {
 }
 
 // unknownNode reports a name that no node has.
-func (r *resolver) unknownNode(at *diagnostic.Place, name string) {
+func (r *resolver) unknownNode(at *diagnostic.Path, name string) {
 	hint := ""
 	if len(r.Found) < diagnostic.MaxPrinted { // the search takes time in proportion to the nodes
 		hint = diagnostic.Suggest(name, slices.Sorted(maps.Keys(r.t.Nodes)))

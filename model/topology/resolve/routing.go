@@ -178,7 +178,7 @@ func (r *resolver) timers(n *node) slice.Timers {
 }
 
 // seconds reads an interval of a protocol that counts in whole seconds.
-func (r *resolver) seconds(d file.Duration, otherwise int, at *diagnostic.Place) int {
+func (r *resolver) seconds(d file.Duration, otherwise int, at *diagnostic.Path) int {
 	span, err := d.Duration()
 	if err != nil || d == "" {
 		return otherwise
@@ -192,7 +192,7 @@ func (r *resolver) seconds(d file.Duration, otherwise int, at *diagnostic.Place)
 }
 
 // area writes an OSPF area as an address is written; the backbone is empty.
-func (r *resolver) area(text string, at *diagnostic.Place) string {
+func (r *resolver) area(text string, at *diagnostic.Path) string {
 	if text == "" {
 		return ""
 	}

@@ -108,7 +108,7 @@ func (r *resolver) rootfs(n *node) slice.Rootfs {
 var reserved = regexp.MustCompile(`^/(proc|sys|dev)(/|$)`)
 
 // checkTarget wants an absolute path in the node that a file or bind may take.
-func (r *resolver) checkTarget(at *diagnostic.Place, target string) {
+func (r *resolver) checkTarget(at *diagnostic.Path, target string) {
 	switch {
 	case !strings.HasPrefix(target, "/") || strings.ContainsRune(target, 0):
 		r.Add(at, "write such as /etc/motd", "%q is not an absolute path", target)
@@ -147,7 +147,7 @@ func (r *resolver) files(n *node) []slice.File {
 }
 
 // checkSource wants a source to name a file and, in a complete topology, to hold it. A file may be empty.
-func (r *resolver) checkSource(at *diagnostic.Place, s *file.Source) {
+func (r *resolver) checkSource(at *diagnostic.Path, s *file.Source) {
 	switch {
 	case s.Path == "":
 		r.Add(at, "write a path", "no file is named")

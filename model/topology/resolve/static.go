@@ -21,7 +21,7 @@ func (r *resolver) routes(n *node) {
 	}
 }
 
-func (r *resolver) staticRoute(n *node, in file.Route, at *diagnostic.Place) (out slice.Route, ok bool) {
+func (r *resolver) staticRoute(n *node, in file.Route, at *diagnostic.Path) (out slice.Route, ok bool) {
 	before := len(r.Found)
 	out = slice.Route{Interface: in.Interface, Blackhole: in.Blackhole}
 	if in.Via != "" {
@@ -144,7 +144,7 @@ func (r *resolver) writtenGateways(n *node) {
 	}
 }
 
-func (r *resolver) gatewayAddress(n *node, via netip.Addr, at *diagnostic.Place) {
+func (r *resolver) gatewayAddress(n *node, via netip.Addr, at *diagnostic.Path) {
 	for _, p := range n.interfaces {
 		for _, a := range p.out.Addresses {
 			if a.Masked().Contains(via) {

@@ -11,7 +11,7 @@ import (
 
 // checkValues reports every value below v that is wrong by itself: units, numbers out of range, words that are not
 // among those allowed.
-func (r *resolver) checkValues(v reflect.Value, at *diagnostic.Place) {
+func (r *resolver) checkValues(v reflect.Value, at *diagnostic.Path) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
@@ -46,7 +46,7 @@ func isPlain(t reflect.Type) bool {
 	return t.Kind() == reflect.Uint8 || t.Kind() == reflect.String && !t.Implements(reflect.TypeFor[file.Checked]())
 }
 
-func (r *resolver) checkField(f file.Field, v reflect.Value, at *diagnostic.Place) {
+func (r *resolver) checkField(f file.Field, v reflect.Value, at *diagnostic.Path) {
 	switch {
 	case f.Enum != nil && v.Kind() == reflect.String:
 		r.checkWord(f, v.String(), at)
@@ -67,13 +67,13 @@ func (r *resolver) checkField(f file.Field, v reflect.Value, at *diagnostic.Plac
 	}
 }
 
-func (r *resolver) checkWord(f file.Field, word string, at *diagnostic.Place) {
+func (r *resolver) checkWord(f file.Field, word string, at *diagnostic.Path) {
 	if !slices.Contains(f.Enum, word) {
 		r.Add(at, diagnostic.SuggestOr(word, f.Enum), "unknown %s %q", f.Name, word)
 	}
 }
 
-func (r *resolver) checkNumber(f file.Field, number float64, at *diagnostic.Place) {
+func (r *resolver) checkNumber(f file.Field, number float64, at *diagnostic.Path) {
 	if (f.Low != 0 || f.High != 0) && (number < f.Low || number > f.High) {
 		text := func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 		r.Add(at, "", "%s %s is out of range: %s to %s", f.Name, text(number), text(f.Low), text(f.High))

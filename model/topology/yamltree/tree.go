@@ -11,8 +11,8 @@ import (
 	"strconv"
 )
 
-// Position is a place in a file. Line and column count from 1, the column in characters; both are 0 where the place
-// is not known.
+// Position is a position in a file. Line and column count from 1, the column in characters; both are 0 where it is not
+// known.
 type Position struct{ Line, Column int }
 
 // Kind is the form of a value.

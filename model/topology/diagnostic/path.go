@@ -7,36 +7,36 @@ import (
 	"strings"
 )
 
-// Place is a position in a topology, as a chain from the inside out: cheap to extend, written out only for an
-// error. The nil place is the whole topology.
-type Place struct {
-	Parent *Place
+// Path leads to a value in a topology. It is a chain from the inside out: cheap to extend, and written out only for an
+// error. The nil path is the whole topology.
+type Path struct {
+	Parent *Path
 	Key    string // of a map or struct
 	Index  int    // of a list, where key is empty
 }
 
-// At is the place of a key in p, a map or a struct.
-func (p *Place) At(key string) *Place { return &Place{Parent: p, Key: key} }
+// At is the path to a key in p, a map or a struct.
+func (p *Path) At(key string) *Path { return &Path{Parent: p, Key: key} }
 
-// Item is the place of an element of p, a list; the index counts from 0.
-func (p *Place) Item(index int) *Place { return &Place{Parent: p, Index: index} }
+// Item is the path to an element of p, a list; the index counts from 0.
+func (p *Path) Item(index int) *Path { return &Path{Parent: p, Index: index} }
 
-// Root is the place of the whole topology.
-var Root *Place
+// Root is the path to the whole topology.
+var Root *Path
 
-// InNode is the place of a node.
-func InNode(name string) *Place { return Root.At("nodes").At(name) }
+// InNode is the path to a node.
+func InNode(name string) *Path { return Root.At("nodes").At(name) }
 
-// InLink is the place of a link.
-func InLink(index int) *Place { return Root.At("links").Item(index) }
+// InLink is the path to a link.
+func InLink(index int) *Path { return Root.At("links").Item(index) }
 
-// InInterface is the place of what a node says about one of its interfaces.
-func InInterface(node, name string) *Place { return InNode(node).At("interfaces").At(name) }
+// InInterface is the path to what a node says about one of its interfaces.
+func InInterface(node, name string) *Path { return InNode(node).At("interfaces").At(name) }
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// String writes the place as nodes.denver.files["/etc/motd"].source or links[3].ends[1].
-func (p *Place) String() string {
+// String writes the path as nodes.denver.files["/etc/motd"].source or links[3].ends[1].
+func (p *Path) String() string {
 	if p == nil {
 		return ""
 	}
@@ -52,9 +52,9 @@ func (p *Place) String() string {
 	return prefix + "." + p.Key
 }
 
-// ParsePlace reads what String writes.
-func ParsePlace(text string) (*Place, error) {
-	var p *Place
+// ParsePath reads what String writes.
+func ParsePath(text string) (*Path, error) {
+	var p *Path
 	for rest := text; rest != ""; {
 		switch {
 		case strings.HasPrefix(rest, `["`):
@@ -89,8 +89,8 @@ func ParsePlace(text string) (*Place, error) {
 	return p, nil
 }
 
-// Steps lists the places from the outermost to p.
-func (p *Place) Steps() []*Place {
+// Steps lists the paths from the outermost to p.
+func (p *Path) Steps() []*Path {
 	if p == nil {
 		return nil
 	}
@@ -105,8 +105,8 @@ type Report struct {
 // maxFound bounds the diagnostics that are collected.
 const maxFound = 1000
 
-// Add notes an error at a place. Hint may be empty.
-func (r *Report) Add(at *Place, hint, format string, args ...any) {
+// Add notes an error at a path. Hint may be empty.
+func (r *Report) Add(at *Path, hint, format string, args ...any) {
 	if !r.Full() {
 		r.Found = append(r.Found, Diagnostic{Path: at.String(), Message: fmt.Sprintf(format, args...),
 			Hint: hint})
