@@ -1,0 +1,436 @@
+package chord_test
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/pergola-net/pergola/i3/chord"
+	"github.com/pergola-net/pergola/i3/ident"
+)
+
+// limit is the time within which a ring has to be right, after the last change.
+const limit = 2 * time.Minute
+
+func randomKey(w *world) ident.Key {
+	var b [ident.KeySize]byte
+	for i := range b {
+		b[i] = byte(w.random.Uint32())
+	}
+	return ident.KeyFrom(b)
+}
+
+// Servers come, leave and crash while messages get lost. When that has ended, every node knows the right neighbours and
+// fingers, all nodes agree on who is responsible, and keys get there in few steps.
+func TestRingsBecomeRight(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(rapid.Uint64().Draw(t, "seed"))
+		w.mode = rapid.SampledFrom([]chord.Mode{chord.Iterative, chord.Recursive}).Draw(t, "mode")
+		w.loss = rapid.SampledFrom([]float64{0, 0.05, 0.2}).Draw(t, "loss")
+		// The first server is the one by which all others join; it stays.
+		w.start(0)
+		next := 1
+		add := func(*rapid.T) {
+			if next < 64 {
+				w.start(next, 0)
+				next++
+			}
+		}
+		for range rapid.IntRange(0, 40).Draw(t, "servers at the start") {
+			add(t)
+		}
+		other := func(t *rapid.T) *member {
+			return w.nodes[addressOf(rapid.IntRange(1, next).Draw(t, "server"))]
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"join": add,
+			"crash": func(t *rapid.T) {
+				if m := other(t); m != nil {
+					delete(w.nodes, m.Self().Addr)
+				}
+			},
+			"restart": func(t *rapid.T) {
+				if i := rapid.IntRange(1, next).Draw(t, "server"); i < next {
+					w.start(i, 0)
+				}
+			},
+			"leave": func(t *rapid.T) {
+				if m := other(t); m != nil {
+					m.Leave(w.now)
+					delete(w.nodes, m.Self().Addr)
+				}
+			},
+			"wait": func(t *rapid.T) {
+				w.run(time.Duration(rapid.IntRange(1, 5000).Draw(t, "ms")) * time.Millisecond)
+			},
+		})
+		w.loss = 0
+		if what := w.until(limit, w.wrong); what != "" {
+			t.Fatalf("%d servers: %s", len(w.nodes), what)
+		}
+		checkRouting(t, w)
+		w.run(time.Minute)
+		if what := w.wrong(); what != "" {
+			t.Fatalf("the ring of %d was right and is not any more: %s", len(w.nodes), what)
+		}
+	})
+}
+
+// checkRouting sends keys from node to node, by Next and by Routes, and looks them up.
+func checkRouting(t *rapid.T, w *world) {
+	ring := w.ring()
+	bound := 2*math.Log2(float64(len(ring))) + 2
+	for range 20 {
+		k := randomKey(w)
+		if w.random.IntN(4) == 0 {
+			k = ring[w.random.IntN(len(ring))].Self().Key // the end of an interval
+		}
+		want := ring[responsible(ring, k)]
+		at, steps := ring[w.random.IntN(len(ring))], 0
+		for !at.Owns(k) {
+			next, ok := at.Next(k)
+			routes := at.Routes()
+			if routed, _ := routes.Next(k); !ok || routed != next || routes.Owns(k) {
+				t.Fatalf("at %s, %s goes to %s, by the table to %s", at.Self(), k, next, routed)
+			}
+			at = w.nodes[next.Addr]
+			if steps++; float64(steps) > bound {
+				t.Fatalf("%s does not arrive within %d steps in a ring of %d", k, steps, len(ring))
+			}
+		}
+		if routes := at.Routes(); at != want || !routes.Owns(k) {
+			t.Fatalf("%s arrives at %s, want %s", k, at.Self(), want.Self())
+		}
+		for _, mode := range []chord.Mode{chord.Iterative, chord.Recursive} {
+			var found chord.Peer
+			asks := ring[w.random.IntN(len(ring))]
+			asks.Lookup(w.now, k, mode, func(_ time.Time, p chord.Peer, _ error) { found = p })
+			missing := func() string {
+				if found != want.Self() {
+					return fmt.Sprintf("a lookup of %s finds %s, want %s", k, found, want.Self())
+				}
+				return ""
+			}
+			if what := w.until(time.Minute, missing); what != "" {
+				t.Fatal(what)
+			}
+		}
+	}
+}
+
+// The tables cover the ring without gaps and overlaps also while they are wrong.
+func TestRoutesAgreeWithNextWhileTheRingChanges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(rapid.Uint64().Draw(t, "seed"))
+		w.loss = 0.3
+		w.start(0)
+		for i := 1; i < 12; i++ {
+			w.start(i, 0)
+		}
+		for range 20 {
+			w.run(time.Duration(w.random.IntN(1500)) * time.Millisecond)
+			switch i := 1 + w.random.IntN(11); w.random.IntN(3) {
+			case 0:
+				delete(w.nodes, addressOf(i))
+			case 1:
+				w.start(i, 0)
+			}
+			for _, m := range w.nodes {
+				k := randomKey(w)
+				routes := m.Routes()
+				next, ok := m.Next(k)
+				routed, found := routes.Next(k)
+				if next != routed || ok != found || m.Owns(k) != routes.Owns(k) {
+					t.Fatalf("%s goes to %s, by the table to %s", k, next, routed)
+				}
+				for i, h := range routes.Hops {
+					if last := routes.Hops[max(i-1, 0)]; i > 0 && h.From != last.To {
+						t.Fatalf("between %s and %s there is a gap", last.To, h.From)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestRingOfOneOwnsEverything(t *testing.T) {
+	w := newWorld(1)
+	only := w.start(0)
+	w.run(time.Minute)
+	routes := only.Routes()
+	if !only.Alone() || !only.Owns(randomKey(w)) || routes.Own != chord.OwnAll || len(routes.Hops) != 0 {
+		t.Errorf("the only server has the routes %+v", routes)
+	}
+}
+
+func TestNodeThatHasNotJoinedOwnsItsKeysOnlyWhenItKnowsThem(t *testing.T) {
+	w := newWorld(1)
+	for i := range 8 {
+		w.start(i, 0)
+	}
+	if what := w.until(limit, w.wrong); what != "" {
+		t.Fatal(what)
+	}
+	joins := w.start(8, 0)
+	for joins.Predecessor().IsZero() {
+		if !joins.Alone() && joins.Owns(joins.Self().Key) {
+			t.Fatal("a node without a predecessor owns keys")
+		}
+		w.run(10 * time.Millisecond)
+	}
+	if !joins.Owns(joins.Self().Key) {
+		t.Error("a node with a predecessor does not own its own key")
+	}
+}
+
+func TestNeighboursTakeOverAtOnceWhenANodeLeaves(t *testing.T) {
+	w := newWorld(2)
+	for i := range 8 {
+		w.start(i, 0)
+	}
+	if what := w.until(limit, w.wrong); what != "" {
+		t.Fatal(what)
+	}
+	ring := w.ring()
+	before, leaves, after := ring[2], ring[3], ring[4]
+	leaves.Leave(w.now)
+	if leaves.Owns(leaves.Self().Key) {
+		t.Error("a node that has left owns keys")
+	}
+	if next, ok := leaves.Next(randomKey(w)); !ok || next != after.Self() {
+		t.Errorf("a node that has left sends packets to %s, want its successor", next)
+	}
+	w.run(150 * time.Millisecond) // one way, and a ping there and back
+	if !after.Owns(leaves.Self().Key) || after.Predecessor() != before.Self() {
+		t.Error("the successor has not taken the keys over")
+	}
+	if before.Successors()[0] != after.Self() {
+		t.Error("the predecessor still has it as successor")
+	}
+	if _, ok := leaves.Due(); ok {
+		t.Error("a node that has left wants to be called")
+	}
+}
+
+func TestKeysStayOwnedWhileThePredecessorIsGone(t *testing.T) {
+	w := newWorld(3)
+	for i := range 3 {
+		w.start(i, 0)
+	}
+	if what := w.until(limit, w.wrong); what != "" {
+		t.Fatal(what)
+	}
+	ring := w.ring()
+	m, gone := ring[1], ring[0]
+	delete(w.nodes, gone.Self().Addr)
+	noticed := func() string {
+		if !m.Owns(m.Self().Key) {
+			t.Fatal("the node's own key is not its own")
+		}
+		if m.Predecessor() == gone.Self() {
+			return "still has the old predecessor"
+		}
+		return ""
+	}
+	if what := w.until(limit, noticed); what != "" {
+		t.Fatal(what)
+	}
+	if what := w.until(limit, w.wrong); what != "" {
+		t.Fatal(what)
+	}
+}
+
+// More servers may fail at once than a node knows as its neighbours: it goes on with its fingers.
+func TestRingOutlivesTheCrashOfAllNeighbours(t *testing.T) {
+	w := newWorld(4)
+	for i := range 32 {
+		w.start(i, 0)
+	}
+	if what := w.until(limit, w.wrong); what != "" {
+		t.Fatal(what)
+	}
+	// One server stays, and three that it knows as fingers only.
+	var stays map[netip.AddrPort]bool
+	for _, m := range w.ring() {
+		near := append(m.Successors(), m.Predecessor(), chord.Peer{Addr: addressOf(0)})
+		stays = map[netip.AddrPort]bool{m.Self().Addr: true}
+		for f := 125; f < ident.Exact; f++ {
+			if !slices.Contains(near, m.Finger(f)) {
+				stays[m.Finger(f).Addr] = true
+			}
+		}
+		if len(stays) == 4 && !stays[addressOf(0)] {
+			break
+		}
+	}
+	if len(stays) != 4 {
+		t.Fatal("no server of this ring has three fingers that are not its neighbours")
+	}
+	for a := range w.nodes {
+		if !stays[a] {
+			delete(w.nodes, a)
+		}
+	}
+	if what := w.until(limit, w.wrong); what != "" {
+		t.Fatal(what)
+	}
+}
+
+func TestRingsThatFormedApartBecomeOne(t *testing.T) {
+	w := newWorld(5)
+	east := func(a netip.AddrPort) bool { return a.Addr().As4()[3]%2 == 0 }
+	w.cut = func(from, to netip.AddrPort) bool { return east(from) != east(to) }
+	for i := range 16 {
+		w.start(i, 0, 1)
+	}
+	w.run(time.Minute)
+	for _, m := range w.ring() {
+		for _, p := range m.Successors() {
+			if east(p.Addr) != east(m.Self().Addr) {
+				t.Fatalf("%s knows %s, which it cannot reach", m.Self(), p)
+			}
+		}
+	}
+	w.cut = nil
+	if what := w.until(limit, w.wrong); what != "" {
+		t.Fatal(what)
+	}
+}
+
+func TestFirstServerReturnsToTheRingAfterACrash(t *testing.T) {
+	w := newWorld(6)
+	w.start(0)
+	for i := 1; i < 6; i++ {
+		w.start(i, 0)
+	}
+	if what := w.until(limit, w.wrong); what != "" {
+		t.Fatal(what)
+	}
+	delete(w.nodes, addressOf(0))
+	if what := w.until(limit, w.wrong); what != "" {
+		t.Fatal(what)
+	}
+	w.start(0) // it knows nobody: the others find it
+	if what := w.until(limit, w.wrong); what != "" {
+		t.Fatal(what)
+	}
+}
+
+// The neighbours of a server that left know it no more, but the fingers of others still lead to it.
+func TestServerThatLeftReturnsAtOnce(t *testing.T) {
+	for i := 1; i < 32; i++ {
+		w := newWorld(6)
+		for i := range 32 {
+			w.start(i, 0)
+		}
+		if what := w.until(limit, w.wrong); what != "" {
+			t.Fatal(what)
+		}
+		w.nodes[addressOf(i)].Leave(w.now)
+		w.run(100 * time.Millisecond)
+		w.start(i, 0)
+		if what := w.until(limit, w.wrong); what != "" {
+			t.Fatalf("server %d: %s", i, what)
+		}
+	}
+}
+
+// With one message in ten lost for good, the ring is right again and again, and never far from it.
+func TestRingIsRightUnderConstantLoss(t *testing.T) {
+	w := newWorld(7)
+	w.loss = 0.1
+	w.start(0)
+	for i := 1; i < 24; i++ {
+		w.start(i, 0)
+	}
+	for round := range 5 {
+		if what := w.until(limit, w.wrong); what != "" {
+			t.Fatalf("round %d: %s", round, what)
+		}
+		w.run(30 * time.Second)
+	}
+}
+
+func TestMessagesOfStrangersChangeNothing(t *testing.T) {
+	w := newWorld(8)
+	for i := range 4 {
+		w.start(i, 0)
+	}
+	if what := w.until(limit, w.wrong); what != "" {
+		t.Fatal(what)
+	}
+	victim := w.ring()[0]
+	stranger := chord.Peer{Key: victim.Self().Key.Plus(3), Addr: addressOf(200)}
+	names := []chord.Peer{stranger, {Key: stranger.Key, Addr: addressOf(1)}, {}, victim.Self()}
+	for kind := chord.Find; kind <= chord.Leave; kind++ {
+		for _, from := range names {
+			m := chord.Message{Kind: kind, Nonce: 1, From: from, Notify: true, Done: true,
+				Key: stranger.Key, Peers: []chord.Peer{stranger, stranger}}
+			victim.Handle(w.now, stranger.Addr, m)
+			victim.wake()
+		}
+	}
+	w.run(20 * time.Second)
+	if what := w.wrong(); what != "" {
+		t.Error(what)
+	}
+}
+
+func TestAnswersAreNotLongerThanRequests(t *testing.T) {
+	w := newWorld(9)
+	for i := range 12 {
+		w.start(i, 0)
+	}
+	if what := w.until(limit, w.wrong); what != "" {
+		t.Fatal(what)
+	}
+	var answers []chord.Message
+	client := transport(func(_ netip.AddrPort, m chord.Message) { answers = append(answers, m) })
+	n := chord.New(chord.Config{Self: w.ring()[0].Self(), Nonce: w.random.Uint64}, client)
+	for _, kind := range []chord.Kind{chord.Find, chord.Query, chord.Ping} {
+		for room := range 3 {
+			answers = nil
+			request := chord.Message{Kind: kind, Nonce: 5, Peers: make([]chord.Peer, room)}
+			n.Handle(w.now, addressOf(99), request)
+			for _, a := range answers {
+				if len(a.Peers) > room || a.Nonce != 5 {
+					t.Errorf("the answer to %s with room for %d has %d", kind, room, len(a.Peers))
+				}
+			}
+		}
+	}
+}
+
+type transport func(to netip.AddrPort, m chord.Message)
+
+func (t transport) Send(to netip.AddrPort, m chord.Message) { t(to, m) }
+
+// A ring's traffic per node grows with the logarithm of its size, not with the size.
+func TestUpkeepIsModest(t *testing.T) {
+	perNode := func(size int) float64 {
+		w := newWorld(10)
+		for i := range size {
+			w.start(i, 0)
+		}
+		if what := w.until(limit, w.wrong); what != "" {
+			t.Fatal(what)
+		}
+		clear(w.sent)
+		w.run(time.Minute)
+		sum := 0
+		for _, n := range w.sent {
+			sum += n
+		}
+		return float64(sum) / 60 / float64(size)
+	}
+	small, large := perNode(8), perNode(64)
+	if large > 4*small || large > 25 {
+		t.Errorf("messages a second and node: %.1f in a ring of 8, %.1f in one of 64", small, large)
+	}
+	t.Logf("messages a second and node: %.1f in a ring of 8, %.1f in one of 64", small, large)
+}
