@@ -122,7 +122,7 @@ func hosts(ctx context.Context, l *lab, make func(int) topo, n int, most limits)
 			break
 		}
 		if m.GaveUp {
-			fmt.Fprintf(os.Stderr, "    Mininet's %s,%d: gave up after %v\n", t.mininet, n, mininetPatience)
+			fmt.Fprintf(os.Stderr, "    Mininet's %s,%d: gave up after %v\n", t.mininet, n, mininetTimeout)
 		}
 		gaveUp, neverUp = gaveUp || m.GaveUp, neverUp || m.GaveUp && !m.wasUp
 		if m.Up > 0 {
@@ -156,17 +156,17 @@ type mininetTimes struct {
 	wasUp    bool
 }
 
-// mininetPatience is when one run is stopped.
-const mininetPatience = 4 * time.Minute
+// mininetTimeout is when one run is stopped.
+const mininetTimeout = 4 * time.Minute
 
 // runMininet times Mininet in a network, a mount and a PID namespace of its own: what it makes there it removes
 // itself, and whatever it does not goes with the namespaces.
 func runMininet(ctx context.Context, graph string, n int) (m mininetTimes, err error) {
-	limited, cancel := context.WithTimeout(ctx, mininetPatience)
+	limited, cancel := context.WithTimeout(ctx, mininetTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(limited, "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc",
 		"--kill-child", "/usr/bin/python3", "-c", string(mininetScript), graph, fmt.Sprint(n))
-	cmd.WaitDelay = 10 * time.Second // those who were killed with it may be slow to let go of its output
+	cmd.WaitDelay = 10 * time.Second // processes that were killed with it may be slow to close its output
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
 	begun := time.Now()

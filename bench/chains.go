@@ -67,8 +67,8 @@ How it is measured:
   one core. Frames belong to 256 flows and come in batches of 32: with more at once the kernel's own forwarding loses
   frames half-way across 16 routers, and would look worse than it is.
 - **UDP from a socket**: sendmmsg(2) without segmentation offload, in the first host; counted and dropped where frames
-  enter the stack of the last host, so that nobody wakes up for them. All on one core, except for Open vSwitch, whose
-  daemon has the other one.
+  enter the stack of the last host, so that no process wakes up for them. All on one core, except for Open vSwitch,
+  whose daemon has the other one.
 - **TCP**: iperf3, one stream, all offloads as they are by default; a core each for sender and receiver.
 - **Round trip**: the median of all that fit into a window, 64 bytes of data. ICMP is answered by the last host's
   kernel, UDP by a program there, on the same core.

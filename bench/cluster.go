@@ -57,9 +57,9 @@ func (l *lab) clusterOnce(ctx context.Context, t topo, file string) (up, down fl
 	return up, down, err
 }
 
-// cluster is the directory of the machines. Whoever changes them locks the one above it; the run's own is locked by
-// the run.
-func (l *lab) cluster() string { return filepath.Join(l.dir, "beds", "cluster") }
+// cluster is the directory of the machines. A command that changes them locks the directory above it; the
+// run's own directory is locked by the run.
+func (l *lab) cluster() string { return filepath.Join(l.dir, "testbeds", "cluster") }
 
 func (l *lab) hasCluster() bool {
 	_, err := os.Lstat(l.cluster())

@@ -100,7 +100,7 @@ func tunnelReadings(scenario string, r *tunnel.Result) []reading {
 			continue
 		}
 		var what strings.Builder
-		fmt.Fprintf(&what, "%s, %s", s.Measure, cmp.Or(string(s.Way), "all"))
+		fmt.Fprintf(&what, "%s, %s", s.Measure, cmp.Or(string(s.Variant), "all"))
 		if s.Size > 0 {
 			fmt.Fprintf(&what, ", %d bytes", s.Size)
 		}
@@ -110,7 +110,7 @@ func tunnelReadings(scenario string, r *tunnel.Result) []reading {
 		unit, factor := s.Measure.Unit()
 		f := figure{
 			Scenario: scenario, What: what.String(), Unit: unit, MoreIsBetter: s.Measure.MoreIsBetter(),
-			Control: s.Way.IsControl(),
+			Control: s.Variant.IsControl(),
 		}
 		all = append(all, reading{f, rounds.Median(s.Samples) * factor})
 	}

@@ -27,7 +27,7 @@ type lab struct {
 	held          scratch.Dir // dir, unless a run that was killed had it
 	rounds        int
 	server        *server        // nil while none was started
-	left          bool           // something may be that nobody took down
+	left          bool           // networks may be left that were not taken down
 	path          *path.Result   // nil unless it was measured
 	tunnels       *tunnel.Result // likewise
 }
@@ -143,11 +143,11 @@ func (l *lab) answers(ctx context.Context) error {
 	for l.pergola(ctx, "ls") != nil {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for the server: %w: %s", ctx.Err(), l.lastWords())
+			return fmt.Errorf("wait for the server: %w: %s", ctx.Err(), l.logTail())
 		case err := <-l.server.ended:
 			l.server = nil
 			return fmt.Errorf("start the server: it ended: %w: %s",
-				cmp.Or(err, errors.New("exit status 0")), l.lastWords())
+				cmp.Or(err, errors.New("exit status 0")), l.logTail())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -156,8 +156,8 @@ func (l *lab) answers(ctx context.Context) error {
 
 func (l *lab) log() string { return filepath.Join(l.dir, "log", "server.log") }
 
-// lastWords are the end of the server's log, which is removed with the lab; in one line, as errors are.
-func (l *lab) lastWords() string {
+// logTail is the end of the server's log, which is removed with the lab; in one line, as errors are.
+func (l *lab) logTail() string {
 	const most = 1000
 	text, err := os.ReadFile(l.log())
 	if err != nil {

@@ -50,7 +50,7 @@ func link(ctx context.Context, l *lab) ([]row, error) {
 		}
 		ours, bare := &rounds.Probe{What: "a link", Window: window(ours)},
 			&rounds.Probe{What: "a bare veth pair", Window: window(bare)}
-		runner := rounds.Runner{Wanted: windows * l.rounds}
+		runner := rounds.Runner{Counts: rounds.Counts{Wanted: windows * l.rounds}}
 		err := runner.Run(ctx, []*rounds.Probe{ours, bare})
 		m.row.Values, m.row.Other = rounds.Both(ours.Samples, bare.Samples)
 		if err != nil {

@@ -101,7 +101,7 @@ func init() { // not a value: the report, which they write, lists them
 		{pathScenario, pathLimit + 5*time.Minute, chains},
 		{"tunnel", tunnelLimit + 2*time.Minute, tunnels},
 		{"cluster-frr", long, clusterGrid},
-		{"line-500", long + mininetPatience, func(ctx context.Context, l *lab) ([]row, error) {
+		{"line-500", long + mininetTimeout, func(ctx context.Context, l *lab) ([]row, error) {
 			return hosts(ctx, l, line, 500, limits{up: 30})
 		}},
 	}
@@ -204,8 +204,7 @@ func (s scenario) measure(ctx context.Context, l *lab) (*measurement, error) {
 	return m, nil
 }
 
-// cause says why a scenario failed, in a line that can be published: where things were on this machine is nobody's
-// business.
+// cause says why a scenario failed, in a line that can be published: without paths of this machine.
 func cause(ctx context.Context, err error) string {
 	if ctx.Err() != nil {
 		return context.Cause(ctx).Error()

@@ -221,12 +221,12 @@ How it is measured:
   of start(), and stop(). It does not wait for anything beyond. The line of 500 switches takes it minutes: it is run
   once, last of all, and stopped after four minutes.
 - **A link fails**: between two routers that have two links. The router before it hears that the carrier is gone, and
-  changes its route at once, as a routing daemon would that knows another way. Numbered frames are sent every few
+  changes its route at once, as a routing daemon would that knows another route. Numbered frames are sent every few
   microseconds; what is measured is the longest time for which none arrived.
 - **The mirror**: the benchmarks of [datapath/mirror](../datapath/mirror) and [datapath/fib](../datapath/fib). A cold
   start is that of a router whose kernel has the routes already, to the moment from which its frames are walked. A
-  change is visible from when the kernel has acknowledged the new route to when the maps hold it; who waits for it
-  lets others run (sched_yield(2)), because the kernel may put the reader on the same core, where it would wait for up
+  change is visible from when the kernel has acknowledged the new route to when the maps hold it; the process that waits
+  for it yields (sched_yield(2)), because the kernel may put the reader on the same core, where it would wait for up
   to two timer ticks. A lookup is one within a program, of destinations drawn evenly from all routes, so that nothing
   is found in a cache. Memory is that of the kernel's maps and of the heap of the process that keeps them.
 - **A cluster**: five machines made of namespaces by ` + "`pergola dev cluster up -n 5 --servers 3`" + `, which share

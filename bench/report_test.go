@@ -12,7 +12,7 @@ import (
 )
 
 func TestReportHasTheFastPathAndItsPlots(t *testing.T) {
-	r := &path.Result{Rounds: 1, Wanted: 2, Goals: []path.Goal{{
+	r := &path.Result{Counts: rounds.Counts{Rounds: 1, Wanted: 2}, Goals: []path.Goal{{
 		What: "one router", Of: path.Key{Measure: path.UDP, Network: path.Fast, Routers: 1},
 		To:    path.Key{Measure: path.UDP, Network: path.Plain, Routers: 1},
 		Value: 2, Unit: "x", Least: 1.5, Reached: true,
@@ -46,10 +46,14 @@ func TestReportHasTheFastPathAndItsPlots(t *testing.T) {
 }
 
 func TestReportHasTunnelsAndTheirPlots(t *testing.T) {
-	r := &tunnel.Result{Rounds: 1, Wanted: 2, Sizes: []int{64, 1400}, Slices: []int{8}, Goals: []tunnel.Goal{{
-		What: "EGRE", Found: "1 Mframes/s", Against: "2 Mframes/s (native)", Value: 0.5, Unit: "x", Bound: 1.5,
-	}}}
-	for i, w := range tunnel.Ways {
+	r := &tunnel.Result{
+		Counts: rounds.Counts{Rounds: 1, Wanted: 2}, Sizes: []int{64, 1400}, Slices: []int{8},
+		Goals: []tunnel.Goal{{
+			What: "EGRE", Found: "1 Mframes/s", Against: "2 Mframes/s (native)",
+			Value: 0.5, Unit: "x", Bound: 1.5,
+		}},
+	}
+	for i, w := range tunnel.Variants {
 		for _, size := range r.Sizes {
 			r.Series = append(r.Series,
 				tunnel.Series{Key: tunnel.RateKey(w, size),
@@ -67,7 +71,7 @@ func TestReportHasTunnelsAndTheirPlots(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	for _, file := range []string{"tunnel-ways.svg", "tunnel-frames.svg", "tunnel-bits.svg"} {
+	for _, file := range []string{"tunnel-variants.svg", "tunnel-frames.svg", "tunnel-bits.svg"} {
 		if !strings.Contains(text, "("+file+")") {
 			t.Errorf("the report does not show %s", file)
 		}

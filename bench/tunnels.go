@@ -61,17 +61,17 @@ func (m *measurement) tunnelSection(pictures []picture) string {
 	return b.String()
 }
 
-// drawTunnels draws what Trellis's figures 4 (rates by way) and 5 (rates by size) show.
+// drawTunnels draws what Trellis's figures 4 (rates by variant) and 5 (rates by size) show.
 func drawTunnels(r *tunnel.Result, dir string) ([]picture, error) {
 	if len(r.Sizes) == 0 {
 		return nil, nil
 	}
 	pictures := []picture{
-		{"tunnel-ways.svg", fmt.Sprintf("%d-byte frames through a machine, one core", r.Sizes[0])},
+		{"tunnel-variants.svg", fmt.Sprintf("%d-byte frames through a machine, one core", r.Sizes[0])},
 		{"tunnel-frames.svg", "Frames through a machine, one core"},
 		{"tunnel-bits.svg", "Gbit/s through a machine, one core"},
 	}
-	if err := drawWays(r, dir, pictures[0]); err != nil {
+	if err := drawVariants(r, dir, pictures[0]); err != nil {
 		return nil, err
 	}
 	frames := func(rate float64, _ int) float64 { return rate / 1e6 }
@@ -84,13 +84,13 @@ func drawTunnels(r *tunnel.Result, dir string) ([]picture, error) {
 	return pictures, nil
 }
 
-func drawWays(r *tunnel.Result, dir string, to picture) error {
+func drawVariants(r *tunnel.Result, dir string, to picture) error {
 	p := newPlot(to.title, "Mframes/s", "")
-	ways := r.Present()
-	slices.Reverse(ways) // the first one is on top
+	variants := r.Present()
+	slices.Reverse(variants) // the first one is on top
 	var names []string
 	var values plotter.Values
-	for _, w := range ways {
+	for _, w := range variants {
 		v := r.Median(tunnel.RateKey(w, r.Sizes[0])) / 1e6
 		if math.IsNaN(v) {
 			continue
@@ -121,15 +121,15 @@ func drawSizes(r *tunnel.Result, dir string, to picture, unit string, of func(ra
 		}
 		return points
 	}
-	ways := r.Present()
-	for i, w := range ways {
+	variants := r.Present()
+	for i, w := range variants {
 		points := curve(func(size int) float64 { return r.Median(tunnel.RateKey(w, size)) })
 		if err := addLine(p, i, w.Title(), points); err != nil {
 			return err
 		}
 	}
 	wire := curve(func(size int) float64 { return tunnel.WireRate(1e9, size, false) })
-	if err := addLine(p, len(ways), "a wire of 1 Gbit/s", wire); err != nil {
+	if err := addLine(p, len(variants), "a wire of 1 Gbit/s", wire); err != nil {
 		return err
 	}
 	p.Y.Max *= 1.6 // for the legend
@@ -140,7 +140,7 @@ func drawSizes(r *tunnel.Result, dir string, to picture, unit string, of func(ra
 const tunnelNotes = `
 How it is measured:
 
-- Each way has a machine of its own, a namespace with two interfaces whose wires are veth pairs: checksums are
+- Each variant has a machine of its own, a namespace with two interfaces whose wires are veth pairs: checksums are
   complete, no frame is longer than 1500 bytes outside. All stand at once. A round visits every one of them for every
   size. The generator and the counter are those of the fast path: eBPF programs beyond the wires, which make the
   tunnels' headers and look into them. The TTL of what arrives is checked: the router within has been passed.

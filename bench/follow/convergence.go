@@ -17,26 +17,26 @@ import (
 	"github.com/pergola-net/pergola/lab/vnet"
 )
 
-// Astray says for each round how long frames went astray.
-type Astray struct{ Kernel, Fast []time.Duration }
+// Gaps says for each round for how long frames were lost.
+type Gaps struct{ Kernel, Fast []time.Duration }
 
 // Convergence cuts a link that carries traffic. The router before it sees the loss of carrier and takes another
 // route, as a routing daemon would that knows one:
 //
 //	a ── r1 ═══ r2 ── b    two links between the routers
 //
-// What is measured is the time from the sending of the last frame that arrives by the old way to that of the first
+// What is measured is the time from the sending of the last frame that arrives by the old link to that of the first
 // that arrives by the new one; in rounds that alternate between the fast path and the routers' kernels alone. With an
 // error come the rounds before it.
-func Convergence(ctx context.Context, number int) (_ Astray, err error) {
+func Convergence(ctx context.Context, number int) (_ Gaps, err error) {
 	g, done, err := open(ctx)
 	if err != nil {
-		return Astray{}, err
+		return Gaps{}, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	n, err := g.New(ctx, twoWays())
+	n, err := g.New(ctx, twoLinks())
 	if err != nil {
-		return Astray{}, err
+		return Gaps{}, err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
 	c := &cut{Network: n, platform: g}
@@ -48,9 +48,9 @@ func Convergence(ctx context.Context, number int) (_ Astray, err error) {
 	}
 	kernel := &rounds.Probe{What: "a cut link, kernels alone", Window: window(false), Exact: true}
 	fast := &rounds.Probe{What: "a cut link, fast path", Window: window(true), Exact: true}
-	runner := rounds.Runner{Wanted: number}
+	runner := rounds.Runner{Counts: rounds.Counts{Wanted: number}}
 	err = runner.Run(ctx, []*rounds.Probe{kernel, fast})
-	return Astray{Kernel: times(kernel.Samples), Fast: times(fast.Samples)}, err
+	return Gaps{Kernel: times(kernel.Samples), Fast: times(fast.Samples)}, err
 }
 
 func times(samples []rounds.Sample) (all []time.Duration) {
@@ -60,7 +60,7 @@ func times(samples []rounds.Sample) (all []time.Duration) {
 	return all
 }
 
-// The links of twoWays.
+// The links of twoLinks.
 const (
 	first   = 0
 	oldLink = 1
@@ -68,7 +68,7 @@ const (
 	last    = 3
 )
 
-func twoWays() vnet.Plan {
+func twoLinks() vnet.Plan {
 	p := vnet.Plan{Slice: 1, Nodes: []vnet.NodePlan{{Name: "a"}, {Name: "r1", Router: true},
 		{Name: "r2", Router: true}, {Name: "b"}}}
 	join(&p, "a", "r1")
@@ -77,13 +77,13 @@ func twoWays() vnet.Plan {
 	join(&p, "r2", "b")
 	p.Node("a").Routes = []vnet.Route{{To: subnet(last), Hops: []vnet.Hop{{Via: address(first, 1)}}}}
 	p.Node("b").Routes = []vnet.Route{{To: subnet(first), Hops: []vnet.Hop{{Via: address(last, 0)}}}}
-	p.Node("r1").Routes = []vnet.Route{way(oldLink)}
+	p.Node("r1").Routes = []vnet.Route{routeBy(oldLink)}
 	p.Node("r2").Routes = []vnet.Route{{To: subnet(first), Hops: []vnet.Hop{{Via: address(newLink, 0)}}}}
 	return p
 }
 
-// way is the route of r1 to b by one of the two links.
-func way(link int) vnet.Route {
+// routeBy is the route of r1 to b by one of the two links.
+func routeBy(link int) vnet.Route {
 	return vnet.Route{To: subnet(last), Hops: []vnet.Hop{{Via: address(link, 1), Interface: device(link)}}}
 }
 
@@ -108,8 +108,8 @@ func (c *cut) set(ctx context.Context, up bool) error {
 	return errors.Join(errs...)
 }
 
-// round measures once, and makes sure that it measures what it shall: with the fast path, frames must have walked the
-// new way.
+// round measures once, and makes sure that it measures what it shall: with the fast path, frames must have walked
+// by the new link.
 func (c *cut) round(ctx context.Context, fast bool) (time.Duration, error) {
 	if err := c.FastPath(ctx, fast); err != nil {
 		return 0, err
@@ -130,12 +130,12 @@ func (c *cut) round(ctx context.Context, fast bool) (time.Duration, error) {
 	}
 	after, err := c.walks(ctx)
 	if err == nil && after == before {
-		err = errors.New("no frame walked the new way")
+		err = errors.New("no frame walked by the new link")
 	}
 	return gap, err
 }
 
-// walks counts the frames that r1 sent the new way without its kernel.
+// walks counts the frames that r1 sent by the new link without its kernel.
 func (c *cut) walks(ctx context.Context) (uint64, error) {
 	all, err := c.platform.Substrate.Counters(ctx)
 	if err != nil {
@@ -145,7 +145,7 @@ func (c *cut) walks(ctx context.Context) (uint64, error) {
 }
 
 func (c *cut) measure(ctx context.Context, fast bool) (_ time.Duration, err error) {
-	d, err := startDaemon(c.Nodes["r1"], device(oldLink), vnet.ReplaceRoute{Route: way(newLink)})
+	d, err := startDaemon(c.Nodes["r1"], device(oldLink), vnet.ReplaceRoute{Route: routeBy(newLink)})
 	if err != nil {
 		return 0, err
 	}
@@ -156,7 +156,7 @@ func (c *cut) measure(ctx context.Context, fast bool) (_ time.Duration, err erro
 	if err := d.awaitCarrier(ctx); err != nil {
 		return 0, err
 	}
-	if err := c.Nodes["r1"].Apply(vnet.ReplaceRoute{Route: way(oldLink)}); err != nil {
+	if err := c.Nodes["r1"].Apply(vnet.ReplaceRoute{Route: routeBy(oldLink)}); err != nil {
 		return 0, err
 	}
 	if fast {
@@ -191,7 +191,7 @@ func (c *cut) measure(ctx context.Context, fast bool) (_ time.Duration, err erro
 	return gap, errors.Join(err, <-failed)
 }
 
-// core is the sender's; everybody else's is another, where there is one.
+// core is the sender's; all others use another one, if there is one.
 const core = 0
 
 func other() int { return min(core+1, runtime.NumCPU()-1) }

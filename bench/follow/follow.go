@@ -1,5 +1,5 @@
-// Package follow measures how closely the fast path follows the kernels that it stands for: how long frames go astray
-// when a link fails, and what memory the mirrors of many routers take.
+// Package follow measures how closely the fast path follows the kernels that it stands for: for how long frames are
+// lost when a link fails, and what memory the mirrors of many routers take.
 package follow
 
 import (
@@ -61,7 +61,7 @@ func mac(link, end int) net.HardwareAddr {
 	return net.HardwareAddr{2, 0, 0, byte(link >> 8), byte(link), byte(1 + end)}
 }
 
-// join adds a link between two nodes to a plan, who know each other's MAC address from the beginning.
+// join adds a link between two nodes to a plan; they know each other's MAC address from the beginning.
 func join(p *vnet.Plan, names ...string) {
 	var l vnet.LinkPlan
 	number := len(p.Links)

@@ -20,7 +20,7 @@ type probe struct {
 }
 
 // The sender's core. What it sends is forwarded there, too: the kernel handles a frame on the core on which it was
-// sent, as long as nobody has to wake up for it.
+// sent, as long as no process has to wake up for it.
 const core = 0
 
 // newProbe makes one for a chain with sockets.

@@ -74,7 +74,7 @@ func Run(ctx context.Context, c Config) (_ *Result, err error) {
 	if err := scratch.Collect(ctx, directories(), scratch.Substrate); err != nil {
 		return nil, fmt.Errorf("remove what a run that was killed left: %w", err)
 	}
-	b := &bench{Config: c, result: Result{Wanted: c.Rounds}}
+	b := &bench{Config: c, result: Result{Counts: rounds.Counts{Wanted: c.Rounds}}}
 	defer func() {
 		c.Progress("removing the chains", 0, 0)
 		err = errors.Join(err, b.undo.Run())
@@ -99,7 +99,7 @@ type bench struct {
 	undo   undo.Steps
 }
 
-// build makes all chains and probes. What others make may be absent, and then is said to be.
+// build makes all chains and probes. The networks of other programs may be absent; then the result says so.
 func (b *bench) build(ctx context.Context) error {
 	pergola, err := openPergola(ctx)
 	if err != nil {
@@ -237,25 +237,20 @@ func (b *bench) addProbe(ctx context.Context, p *probe) error {
 // measure takes all rounds.
 func (b *bench) measure(ctx context.Context) error {
 	order := slices.Clone(b.probes)
-	slices.SortStableFunc(order, func(p, q *probe) int { return p.place() - q.place() })
-	runner := rounds.Runner{Wanted: b.Rounds, Limit: b.Limit, Progress: b.Progress}
-	var all []*rounds.Probe
-	for _, p := range order {
-		all = append(all, &rounds.Probe{
+	slices.SortStableFunc(order, func(p, q *probe) int { return p.order() - q.order() })
+	runner := rounds.Runner{Counts: b.result.Counts, Limit: b.Limit, Progress: b.Progress}
+	err := rounds.Measure(ctx, &runner, order, func(p *probe) (*rounds.Probe, *[]rounds.Sample) {
+		return &rounds.Probe{
 			What:   fmt.Sprintf("%s across %d routers (%s)", p.Measure, p.Routers, p.Network),
 			Window: func(ctx context.Context) (float64, error) { return p.window(ctx, b.Window) },
-		})
-	}
-	err := runner.Run(ctx, all)
-	for i, p := range order {
-		p.Samples = all[i].Samples
-	}
-	b.result.Rounds, b.result.Windows, b.result.Thrown = runner.Rounds, runner.Windows, runner.Thrown
+		}, &p.Samples
+	})
+	b.result.Counts = runner.Counts
 	return err
 }
 
-// place orders probes so that what is compared is measured one after the other.
-func (k Key) place() int {
+// order sorts probes so that what is compared is measured one after the other.
+func (k Key) order() int {
 	many := 0
 	if k.Routes != 0 {
 		many = 1

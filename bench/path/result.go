@@ -22,7 +22,7 @@ const (
 // Measures lists them.
 var Measures = []Measure{NIC, UDP, TCP, ICMPTrip, UDPTrip}
 
-// Network says who carries the frames.
+// Network says what carries the frames.
 type Network string
 
 // The networks. All have the same graph and addresses.
@@ -62,10 +62,7 @@ type Missing struct {
 
 // Result is all that was measured.
 type Result struct {
-	Rounds  int       `json:"rounds"`
-	Wanted  int       `json:"wanted"`  // rounds, had there been time
-	Windows int       `json:"windows"` // looked at
-	Thrown  int       `json:"thrown"`  // of them, thrown away because time was stolen
+	rounds.Counts
 	Series  []Series  `json:"series"`
 	Missing []Missing `json:"missing,omitempty"`
 	Goals   []Goal    `json:"goals"`

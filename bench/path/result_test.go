@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/pergola-net/pergola/bench/rounds"
 )
 
 func series(m Measure, n Network, routers int, values ...float64) Series {
@@ -18,7 +20,7 @@ func series(m Measure, n Network, routers int, values ...float64) Series {
 
 func TestRatioComparesWithinRounds(t *testing.T) {
 	lost := math.NaN()
-	r := Result{Rounds: 4, Series: []Series{
+	r := Result{Counts: rounds.Counts{Rounds: 4}, Series: []Series{
 		// The machine is twice as slow in the second half; the third round of one was thrown away.
 		series(UDP, Fast, 1, 4, 4, lost, 2),
 		series(UDP, Plain, 1, 2, 2, 1, 1),
@@ -35,7 +37,7 @@ func TestRatioComparesWithinRounds(t *testing.T) {
 }
 
 func TestGoalsAreJudged(t *testing.T) {
-	r := Result{Rounds: 1, Series: []Series{
+	r := Result{Counts: rounds.Counts{Rounds: 1}, Series: []Series{
 		series(NIC, Fast, 1, 4e6), series(NIC, Fast, 16, 1e6), series(NIC, Plain, 1, 2e6),
 		series(NIC, Plain, 16, 0.1e6),
 		series(ICMPTrip, Fast, 16, 10e-6), series(ICMPTrip, Plain, 16, 30e-6),
@@ -66,7 +68,8 @@ func TestGoalsAreJudged(t *testing.T) {
 
 func TestTablesShowWhatIsThereAndWhatIsNot(t *testing.T) {
 	r := Result{
-		Rounds: 2, Windows: 9, Thrown: 1, Missing: []Missing{{"Open vSwitch", "it is not installed"}},
+		Counts:  rounds.Counts{Rounds: 2, Windows: 9, Thrown: 1},
+		Missing: []Missing{{"Open vSwitch", "it is not installed"}},
 		Series: []Series{series(UDP, Fast, 4, 1e6, 3e6), series(UDP, Plain, 4, 1e6),
 			series(TCP, Fast, 0, 25e9, 25e9)},
 	}
@@ -80,11 +83,11 @@ func TestTablesShowWhatIsThereAndWhatIsNot(t *testing.T) {
 			t.Errorf("row %s, want %s", got, want)
 		}
 	}
-	doubts := strings.Join(r.Caveats(), "\n")
+	caveats := strings.Join(r.Caveats(), "\n")
 	for _, want := range []string{"1 of 9 windows", "kernel alone: 1 of 2 rounds", "50 % of the frames",
 		"Open vSwitch was not measured: it is not installed"} {
-		if !strings.Contains(doubts, want) {
-			t.Errorf("not said: %q in\n%s", want, doubts)
+		if !strings.Contains(caveats, want) {
+			t.Errorf("not said: %q in\n%s", want, caveats)
 		}
 	}
 }

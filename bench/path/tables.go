@@ -98,7 +98,7 @@ func (r *Result) SeriesTable() Table {
 			keys = append(keys, k)
 		}
 	}
-	slices.SortStableFunc(keys, func(a, b Key) int { return a.place() - b.place() })
+	slices.SortStableFunc(keys, func(a, b Key) int { return a.order() - b.order() })
 	for _, k := range keys {
 		what := k.Measure.Title()
 		if k.Routes != 0 {
@@ -130,14 +130,7 @@ func (r *Result) brackets(k Key) string {
 
 // Caveats says what a reader must know of the figures.
 func (r *Result) Caveats() []string {
-	var all []string
-	if r.Thrown > 0 {
-		all = append(all, fmt.Sprintf("%d of %d windows were thrown away, because the hypervisor took time "+
-			"from this machine during them.", r.Thrown, r.Windows))
-	}
-	if r.Rounds < r.Wanted {
-		all = append(all, fmt.Sprintf("Time was up after %d of %d rounds.", r.Rounds, r.Wanted))
-	}
+	all := r.Counts.Caveats()
 	for _, s := range r.Series {
 		what := fmt.Sprintf("%s, %d routers, %s", s.Measure.Title(), s.Routers, s.Network.Title())
 		if len(s.Samples) < r.Rounds {

@@ -57,7 +57,7 @@ func TestRunnerAlternates(t *testing.T) {
 		}}
 	}
 	a, b := probe("a"), probe("b")
-	r := Runner{Wanted: 2}
+	r := Runner{Counts: Counts{Wanted: 2}}
 	if err := r.Run(t.Context(), []*Probe{a, b}); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestRunnerKeepsWhatCameBeforeAnError(t *testing.T) {
 		}
 		return 1, nil
 	}
-	r := Runner{Wanted: 5}
+	r := Runner{Counts: Counts{Wanted: 5}}
 	if err := r.Run(t.Context(), []*Probe{p}); !errors.Is(err, failure) || len(p.Samples) != 2 {
 		t.Errorf("%v after %d samples", err, len(p.Samples))
 	}

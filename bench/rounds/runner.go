@@ -19,13 +19,29 @@ type Probe struct {
 // all alike. A window of which the hypervisor took time is thrown away and measured again; a round may end without
 // one.
 type Runner struct {
-	Wanted   int                                // rounds
+	Counts
 	Limit    time.Duration                      // after which no further round begins; 0: none
 	Progress func(what string, done, total int) // of total windows; nil: none
+}
 
-	Rounds  int // taken
-	Windows int // measured
-	Thrown  int // of them
+// Counts says how much was measured. Wanted is what a Runner is asked for, the others are what it did.
+type Counts struct {
+	Rounds  int `json:"rounds"`
+	Wanted  int `json:"wanted"`  // rounds
+	Windows int `json:"windows"` // measured
+	Thrown  int `json:"thrown"`  // of them, thrown away because time was stolen
+}
+
+// Caveats says what readers must know of figures from these rounds.
+func (c Counts) Caveats() (all []string) {
+	if c.Thrown > 0 {
+		all = append(all, fmt.Sprintf("%d of %d windows were thrown away, because the hypervisor took time "+
+			"from this machine during them.", c.Thrown, c.Windows))
+	}
+	if c.Rounds < c.Wanted {
+		all = append(all, fmt.Sprintf("Time was up after %d of %d rounds.", c.Rounds, c.Wanted))
+	}
+	return all
 }
 
 // Run takes all rounds. With an error, the probes have the samples that came before.
@@ -51,6 +67,19 @@ func (r *Runner) Run(ctx context.Context, probes []*Probe) error {
 		}
 	}
 	return nil
+}
+
+// Measure takes all rounds of series. probe gives the probe of a series, and where its samples go.
+func Measure[S any](ctx context.Context, r *Runner, all []S, probe func(S) (*Probe, *[]Sample)) error {
+	probes, into := make([]*Probe, len(all)), make([]*[]Sample, len(all))
+	for i, s := range all {
+		probes[i], into[i] = probe(s)
+	}
+	err := r.Run(ctx, probes)
+	for i, p := range probes {
+		*into[i] = p.Samples
+	}
+	return err
 }
 
 // sample measures until there is an undisturbed window; ok is false if there was none.

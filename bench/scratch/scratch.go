@@ -1,7 +1,7 @@
 // Package scratch gives a run a directory of its own, and finds those of runs that were killed.
 //
-// As long as a run lives, it holds a lock on its directory: whoever gets the lock knows that the run was killed, and
-// what it left belongs to nobody.
+// As long as a run lives, it holds a lock on its directory: a process that gets the lock knows that the run was
+// killed.
 package scratch
 
 import (
@@ -45,7 +45,7 @@ func (d Dir) Remove() error { return errors.Join(os.RemoveAll(d.Path), d.lock.Cl
 
 var errTaken = errors.New("it is in use, or gone")
 
-// lock takes a directory that nobody holds.
+// lock takes a directory that no run has locked.
 func lock(path string) (Dir, error) {
 	f, err := os.OpenFile(path, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -88,7 +88,7 @@ func Collect(ctx context.Context, pattern string, clearUp func(ctx context.Conte
 		var st unix.Stat_t
 		if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR ||
 			int(st.Uid) != os.Geteuid() {
-			continue // somebody else's
+			continue // another user's
 		}
 		d, err := lock(path)
 		if errors.Is(err, errTaken) {

@@ -19,11 +19,11 @@ import (
 //
 //	node ── left ══ in │ router │ out ══ right ── node
 
-// chainWays are the ways along a chain.
-var chainWays = []Way{Native, Bridged, VXLAN, EGRE}
+// chainVariants are the variants along a chain.
+var chainVariants = []Variant{Native, Bridged, VXLAN, EGRE}
 
 func (b *bench) addChains(ctx context.Context) error {
-	for _, w := range chainWays {
+	for _, w := range chainVariants {
 		m, err := newMachine()
 		b.undo.Push(m.undo.Run)
 		if err != nil {
@@ -33,7 +33,7 @@ func (b *bench) addChains(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("join nodes of two machines by a third (%s): %w", w, err)
 		}
-		if err := b.add(ctx, Key{Measure: Far, Way: w}, p.trip); err != nil {
+		if err := b.add(ctx, Key{Measure: Far, Variant: w}, p.trip); err != nil {
 			return err
 		}
 	}
@@ -41,7 +41,7 @@ func (b *bench) addChains(ctx context.Context) error {
 }
 
 // chain makes the three machines, and gives the path from one end to the other.
-func (b *bench) chain(ctx context.Context, m *machine, w Way) (path, error) {
+func (b *bench) chain(ctx context.Context, m *machine, w Variant) (path, error) {
 	switch w {
 	case Native:
 		return m.nativeChain()
@@ -53,7 +53,7 @@ func (b *bench) chain(ctx context.Context, m *machine, w Way) (path, error) {
 		return b.pergolaChain(ctx, m, slice.EGRE)
 	case Beside, Direct, OVS, LAN, One, BridgedBeside, VXLANByTC, EGREByTC, Alone, Flooded:
 	}
-	return path{}, fmt.Errorf("there is no way %q", w)
+	return path{}, fmt.Errorf("there is no variant %q", w)
 }
 
 func (m *machine) ends() [2]end { return [2]end{m.left, m.right} }

@@ -23,7 +23,7 @@ func (r *frameFormat) flow(m *machine, size int) traffic.Flow {
 	}
 }
 
-// within is the format of frames in tunnels to the router whose addresses all ways have.
+// within is the format of frames in tunnels to the router whose addresses all variants have.
 func within(outer func(size int) []byte) frameFormat {
 	return frameFormat{from: [6]byte(mac(inner(0, 2))), to: [6]byte(mac(inner(0, 1))), outer: outer}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/pergola-net/pergola/bench/traffic"
 )
 
-// core is that of who sends. What it sends is forwarded there, too, but for what Open vSwitch's daemon does.
+// core is the sender's. What it sends is forwarded there, too, but for what Open vSwitch's daemon does.
 const core = 0
 
 // forwarding measures the rate at which frames get through a machine.

@@ -59,13 +59,13 @@ func (r *Result) judge() []Goal {
 		add(r.ratio(fmt.Sprintf("%d slices, %d tunnels on the host, %s, 64 B", n, 2*n, what), of, one,
 			" (1 slice)", 0.85))
 	}
-	trip, bare := Key{Measure: Trip, Way: EGRE}, Key{Measure: Trip, Way: Native}
+	trip, bare := Key{Measure: Trip, Variant: EGRE}, Key{Measure: Trip, Variant: Native}
 	add(Goal{
 		What:  "round trip between nodes of two machines: what EGRE adds to that between the machines",
 		Found: r.figure(trip), Against: r.figure(bare) + " (the machines themselves)",
 		Value: r.More(trip, bare) * 1e6, Unit: "us", Most: true, Bound: 3,
 	})
-	further, along := Key{Measure: Far, Way: EGRE}, Key{Measure: Far, Way: Native}
+	further, along := Key{Measure: Far, Variant: EGRE}, Key{Measure: Far, Variant: Native}
 	add(Goal{
 		What:  "round trip, another machine with a router between: what its tunnel adds to that between two",
 		Found: r.figure(further),
@@ -73,16 +73,17 @@ func (r *Result) judge() []Goal {
 			rounds.Number(r.More(along, bare)*1e6)),
 		Value: r.More(further, trip) * 1e6, Unit: "us", Most: true, Bound: 3,
 	})
-	for _, w := range []Way{EGRE, VXLAN, EGREByTC, VXLANByTC} {
+	for _, w := range []Variant{EGRE, VXLAN, EGREByTC, VXLANByTC} {
 		what := "TCP between nodes of two machines, " + strings.TrimPrefix(w.Title(), "Pergola, ")
-		add(r.ratio(what, Key{Measure: TCP, Way: w}, Key{Measure: TCP, Way: Bridged}, " (kernel VXLAN)", 1))
+		add(r.ratio(what, Key{Measure: TCP, Variant: w}, Key{Measure: TCP, Variant: Bridged},
+			" (kernel VXLAN)", 1))
 	}
-	setUp := Key{Measure: SetUp, Way: EGRE, Slices: Scale / 2}
+	setUp := Key{Measure: SetUp, Variant: EGRE, Slices: Scale / 2}
 	add(Goal{What: fmt.Sprintf("%d tunnels: set up and joined", Scale), Found: r.figure(setUp),
 		Value: r.Median(setUp), Unit: "s", Most: true, Bound: 2})
-	add(r.ratio("a reserved rate while another slice floods", Key{Measure: Reserved, Way: Flooded},
-		Key{Measure: Reserved, Way: Alone}, " (alone)", 0.95))
-	lost := Key{Measure: Lost, Way: Flooded}
+	add(r.ratio("a reserved rate while another slice floods", Key{Measure: Reserved, Variant: Flooded},
+		Key{Measure: Reserved, Variant: Alone}, " (alone)", 0.95))
+	lost := Key{Measure: Lost, Variant: Flooded}
 	add(Goal{
 		What: "loss below a reserved rate while another slice floods, the worst round", Found: r.figure(lost),
 		Value: 100 * r.worst(lost), Unit: "%", Most: true,
@@ -154,4 +155,4 @@ func (m Measure) Unit() (name string, factor float64) {
 func (m Measure) MoreIsBetter() bool { return m == Rate || m == Reserved || m == TCP }
 
 // IsControl reports whether no part of Pergola carries the frames.
-func (w Way) IsControl() bool { return slices.Contains([]Way{Native, Bridged, Direct, OVS}, w) }
+func (w Variant) IsControl() bool { return slices.Contains([]Variant{Native, Bridged, Direct, OVS}, w) }

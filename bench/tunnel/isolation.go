@@ -19,7 +19,7 @@ const (
 	floodSize    = traffic.FrameSize
 )
 
-// isolation is what one slice sends, and who disturbs it.
+// isolation is what one slice sends, and what disturbs it.
 type isolation struct {
 	from, flood *traffic.Flood
 	sink        *traffic.Sink
@@ -50,13 +50,13 @@ func (b *bench) addIsolation(ctx context.Context, platforms [2]*platform) error 
 		b.undo.Push(sinks[i].Close)
 	}
 	for _, m := range []Measure{Reserved, Lost} {
-		for _, w := range []Way{Alone, Flooded} {
+		for _, w := range []Variant{Alone, Flooded} {
 			i := &isolation{flows[0], flows[1], sinks[0], w == Flooded}
 			window := i.reserved
 			if m == Lost {
 				window = i.lost
 			}
-			if err := b.add(ctx, Key{Measure: m, Way: w}, window); err != nil {
+			if err := b.add(ctx, Key{Measure: m, Variant: w}, window); err != nil {
 				return err
 			}
 		}

@@ -26,8 +26,8 @@ const (
 	pairNIC  = "eth0"
 )
 
-// pairWays are the ways between two machines, in the order of tables.
-var pairWays = []Way{Native, Beside, Bridged, BridgedBeside, VXLAN, EGRE, VXLANByTC, EGREByTC}
+// pairVariants are the variants between two machines, in the order of tables.
+var pairVariants = []Variant{Native, Beside, Bridged, BridgedBeside, VXLAN, EGRE, VXLANByTC, EGREByTC}
 
 // path leads from a node of the first machine, or from itself, to one of the second.
 type path struct {
@@ -49,7 +49,7 @@ func newPair() (*pair, error) {
 
 // addPairs makes pairs whose kernels do all, and pairs with Pergola.
 func (b *bench) addPairs(ctx context.Context) error {
-	paths := map[Way]path{}
+	paths := map[Variant]path{}
 	if err := b.addKernels(ctx, paths); err != nil {
 		return err
 	}
@@ -60,13 +60,13 @@ func (b *bench) addPairs(ctx context.Context) error {
 	if _, err := b.addNodes(ctx, paths, true, VXLANByTC, EGREByTC); err != nil {
 		return err
 	}
-	for _, w := range pairWays {
-		if err := b.add(ctx, Key{Measure: Trip, Way: w}, paths[w].trip); err != nil {
+	for _, w := range pairVariants {
+		if err := b.add(ctx, Key{Measure: Trip, Variant: w}, paths[w].trip); err != nil {
 			return err
 		}
 	}
-	for _, w := range pairWays { // a window is of a second at least, and frames come through
-		b.probes = append(b.probes, &probe{Series{Key: Key{Measure: TCP, Way: w}}, paths[w].tcp})
+	for _, w := range pairVariants { // a window is of a second at least, and frames come through
+		b.probes = append(b.probes, &probe{Series{Key: Key{Measure: TCP, Variant: w}}, paths[w].tcp})
 	}
 	if err := b.addChains(ctx); err != nil {
 		return err
@@ -75,20 +75,20 @@ func (b *bench) addPairs(ctx context.Context) error {
 }
 
 // addKernels makes pairs of machines whose kernels do all: one as it is, and one whose interfaces have line cards.
-func (b *bench) addKernels(ctx context.Context, paths map[Way]path) error {
-	for _, ways := range [][2]Way{{Native, Bridged}, {Beside, BridgedBeside}} {
+func (b *bench) addKernels(ctx context.Context, paths map[Variant]path) error {
+	for _, variants := range [][2]Variant{{Native, Bridged}, {Beside, BridgedBeside}} {
 		p, err := newPair()
 		b.undo.Push(p.undo.Run)
 		if err != nil {
 			return err
 		}
-		if ways[0] == Beside {
+		if variants[0] == Beside {
 			if _, err := p.openPlatforms(ctx, false); err != nil {
 				return err
 			}
 		}
-		paths[ways[0]] = path{p.ns[0], p.ns[1], outside(pairSide, 2)}
-		if paths[ways[1]], err = p.containers(); err != nil {
+		paths[variants[0]] = path{p.ns[0], p.ns[1], outside(pairSide, 2)}
+		if paths[variants[1]], err = p.containers(); err != nil {
 			return err
 		}
 	}
@@ -106,7 +106,7 @@ func (p *pair) openPlatforms(ctx context.Context, noXDP bool) (platforms [2]*pla
 }
 
 // addNodes makes a pair of machines with Pergola, and on them nodes that VXLAN joins, and nodes that EGRE joins.
-func (b *bench) addNodes(ctx context.Context, paths map[Way]path, noXDP bool, vxlan, egre Way) (
+func (b *bench) addNodes(ctx context.Context, paths map[Variant]path, noXDP bool, vxlan, egre Variant) (
 	platforms [2]*platform, err error,
 ) {
 	p, err := newPair()
@@ -118,8 +118,8 @@ func (b *bench) addNodes(ctx context.Context, paths map[Way]path, noXDP bool, vx
 		return platforms, err
 	}
 	for number, kind := range []slice.TunnelKind{slice.VXLAN, slice.EGRE} {
-		way := []Way{vxlan, egre}[number]
-		if paths[way], err = nodes(ctx, platforms, uint16(number+1), kind, slice.Shape{}); err != nil {
+		v := []Variant{vxlan, egre}[number]
+		if paths[v], err = nodes(ctx, platforms, uint16(number+1), kind, slice.Shape{}); err != nil {
 			return platforms, fmt.Errorf("join nodes of two machines by %s: %w", kind, err)
 		}
 	}

@@ -35,7 +35,7 @@ func openPlatform(ctx context.Context, ns *os.File, noXDP bool, nics ...string) 
 		return nil, err
 	}
 	g.undo.Push(dir.Remove)
-	err = netns.In(ns, func() error { // the machine's namespace is that of who opens the substrate
+	err = netns.In(ns, func() error { // the machine's namespace is that of the caller that opens the substrate
 		g.Platform, err = vnet.Open(ctx, dir.Path, slog.New(slog.DiscardHandler))
 		return err
 	})
@@ -141,7 +141,7 @@ func (b *bench) connect(ctx context.Context, g *platform, r routers, networks []
 		if len(networks) == 1 {
 			return nil
 		}
-		b.note(Key{Measure: SetUp, Way: EGRE, Slices: len(networks)}, time.Since(begun))
+		b.note(Key{Measure: SetUp, Variant: EGRE, Slices: len(networks)}, time.Since(begun))
 		if i+1 == times {
 			break
 		}
@@ -149,7 +149,7 @@ func (b *bench) connect(ctx context.Context, g *platform, r routers, networks []
 		if err := g.Substrate.DeletePorts(ctx, names...); err != nil {
 			return err
 		}
-		b.note(Key{Measure: Deletion, Way: EGRE, Slices: len(networks)}, time.Since(begun))
+		b.note(Key{Measure: Deletion, Variant: EGRE, Slices: len(networks)}, time.Since(begun))
 	}
 	return nil
 }

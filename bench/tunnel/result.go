@@ -23,48 +23,48 @@ const (
 	Deletion Measure = "deletion" // of as many, s
 )
 
-// Way is how frames get through the machine.
-type Way string
+// Variant is how frames get through the machine.
+type Variant string
 
-// The ways.
+// The variants.
 const (
-	Native Way = "native" // the kernel forwards plain frames: no tunnels
-	Beside Way = "beside" // the same, on a machine that carries tunnels of Pergola: its own traffic
+	Native Variant = "native" // the kernel forwards plain frames: no tunnels
+	Beside Variant = "beside" // the same, on a machine that carries tunnels of Pergola: its own traffic
 	// a container between two bridges, each with a VXLAN device of the kernel: what Docker and containerlab users
 	// have
-	Bridged Way = "bridged"
-	Direct  Way = "direct" // a container that has the kernel's VXLAN devices within
-	OVS     Way = "ovs"    // Open vSwitch in user space: flows between two tunnels of keyed GRE
-	LAN     Way = "lan"    // a router of Pergola between two LANs that reach over several machines, EGRE
-	EGRE    Way = "egre"   // a router of Pergola between two tunnels
-	VXLAN   Way = "vxlan"  // the same, with VXLAN outside
+	Bridged Variant = "bridged"
+	Direct  Variant = "direct" // a container that has the kernel's VXLAN devices within
+	OVS     Variant = "ovs"    // Open vSwitch in user space: flows between two tunnels of keyed GRE
+	LAN     Variant = "lan"    // a router of Pergola between two LANs that reach over several machines, EGRE
+	EGRE    Variant = "egre"   // a router of Pergola between two tunnels
+	VXLAN   Variant = "vxlan"  // the same, with VXLAN outside
 )
 
-// Ways are those through a machine, in the order of tables.
-var Ways = []Way{Native, Beside, Bridged, Direct, OVS, LAN, VXLAN, EGRE}
+// Variants are those through a machine, in the order of tables.
+var Variants = []Variant{Native, Beside, Bridged, Direct, OVS, LAN, VXLAN, EGRE}
 
 // Between two machines there are two more, where the programs of tc do all the work, as there is no line card (--xdp
 // off). And what the kernel's VXLAN does where there is one.
 const (
-	BridgedBeside Way = "bridged-beside"
+	BridgedBeside Variant = "bridged-beside"
 
-	VXLANByTC Way = "vxlan-tc"
-	EGREByTC  Way = "egre-tc"
+	VXLANByTC Variant = "vxlan-tc"
+	EGREByTC  Variant = "egre-tc"
 )
 
 // One is EGRE on a host with many slices, of which the frames are for one.
-const One Way = "one"
+const One Variant = "one"
 
 // What happens beside a slice whose rate is reserved.
 const (
-	Alone   Way = "alone"
-	Flooded Way = "flooded" // another slice sends as much as it can
+	Alone   Variant = "alone"
+	Flooded Variant = "flooded" // another slice sends as much as it can
 )
 
 // Key names a series.
 type Key struct {
 	Measure Measure `json:"measure"`
-	Way     Way     `json:"way"`
+	Variant Variant `json:"way"`
 	Size    int     `json:"size,omitempty"`   // of frames, in the tunnel
 	Slices  int     `json:"slices,omitempty"` // on the host
 }
@@ -77,16 +77,13 @@ type Series struct {
 
 // Missing says why something was not measured.
 type Missing struct {
-	What Way    `json:"what"`
-	Why  string `json:"why"`
+	What Variant `json:"what"`
+	Why  string  `json:"why"`
 }
 
 // Result is all that was measured.
 type Result struct {
-	Rounds  int       `json:"rounds"`
-	Wanted  int       `json:"wanted"`  // rounds, had there been time
-	Windows int       `json:"windows"` // looked at
-	Thrown  int       `json:"thrown"`  // of them, thrown away because time was stolen
+	rounds.Counts
 	Sizes   []int     `json:"sizes"`
 	Slices  []int     `json:"slices"`
 	Series  []Series  `json:"series"`
@@ -128,8 +125,8 @@ func WireRate(bits float64, size int, native bool) float64 {
 	return bits / 8 / float64(max(size, 60)+ethernet)
 }
 
-// RateKey is that of the rates of a way with frames of a size.
-func RateKey(w Way, size int) Key {
+// RateKey is that of the rates of a variant with frames of a size.
+func RateKey(w Variant, size int) Key {
 	switch w {
 	case LAN, EGRE, VXLAN:
 		return rate(w, size, 1)
@@ -138,7 +135,9 @@ func RateKey(w Way, size int) Key {
 	}
 }
 
-func rate(w Way, size, slices int) Key { return Key{Measure: Rate, Way: w, Size: size, Slices: slices} }
+func rate(w Variant, size, slices int) Key {
+	return Key{Measure: Rate, Variant: w, Size: size, Slices: slices}
+}
 
 // worst is the greatest of a series.
 func (r *Result) worst(k Key) float64 {

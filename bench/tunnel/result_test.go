@@ -19,21 +19,21 @@ func series(k Key, values ...float64) Series {
 func TestGoalsAreJudged(t *testing.T) {
 	us := func(us float64) float64 { return us / 1e6 }
 	r := Result{
-		Rounds: 2, Sizes: []int{64, 512, 1400}, Slices: []int{8},
+		Counts: rounds.Counts{Rounds: 2}, Sizes: []int{64, 512, 1400}, Slices: []int{8},
 		Series: []Series{
 			series(rate(Native, 64, 0), 1e6, 2e6), series(rate(EGRE, 64, 1), 1.6e6, 3.2e6),
 			series(rate(EGRE, 64, 8), 1.2e6, 2.4e6),
 			// a wire of 1 Gbit/s takes 0.216 of them
 			series(rate(Native, 512, 0), 1e6), series(rate(EGRE, 512, 1), 0.1e6),
 			series(rate(Native, 1400, 0), 0.9e6), series(rate(EGRE, 1400, 1), 0.9e6), // of 10 Gbit/s, 0.853
-			series(Key{Measure: Trip, Way: Native}, us(10), us(20)),
-			series(Key{Measure: Trip, Way: EGRE}, us(12), us(23)),
-			series(Key{Measure: Far, Way: Native}, us(13), us(24)),
-			series(Key{Measure: Far, Way: EGRE}, us(16), us(26)),
-			series(Key{Measure: TCP, Way: Bridged}, 5e9, 4e9),
-			series(Key{Measure: TCP, Way: EGRE}, 4e9, 4e9),
-			series(Key{Measure: TCP, Way: VXLANByTC}, 6e9, 4e9),
-			series(Key{Measure: Lost, Way: Flooded}, 0, 0.01),
+			series(Key{Measure: Trip, Variant: Native}, us(10), us(20)),
+			series(Key{Measure: Trip, Variant: EGRE}, us(12), us(23)),
+			series(Key{Measure: Far, Variant: Native}, us(13), us(24)),
+			series(Key{Measure: Far, Variant: EGRE}, us(16), us(26)),
+			series(Key{Measure: TCP, Variant: Bridged}, 5e9, 4e9),
+			series(Key{Measure: TCP, Variant: EGRE}, 4e9, 4e9),
+			series(Key{Measure: TCP, Variant: VXLANByTC}, 6e9, 4e9),
+			series(Key{Measure: Lost, Variant: Flooded}, 0, 0.01),
 		},
 	}
 	got := map[string]Goal{}
@@ -67,8 +67,9 @@ func TestGoalsAreJudged(t *testing.T) {
 
 func TestTablesShowWhatIsThereAndWhatIsNot(t *testing.T) {
 	r := Result{
-		Rounds: 2, Wanted: 3, Sizes: []int{64, 1400}, Missing: []Missing{{OVS, "it is not installed"}},
-		Series: []Series{series(rate(Native, 64, 0), 1e6, 1e6), series(rate(EGRE, 64, 1), 2e6)},
+		Counts: rounds.Counts{Rounds: 2, Wanted: 3}, Sizes: []int{64, 1400},
+		Missing: []Missing{{OVS, "it is not installed"}},
+		Series:  []Series{series(rate(Native, 64, 0), 1e6, 1e6), series(rate(EGRE, 64, 1), 2e6)},
 	}
 	table := r.FrameTable()
 	for i, want := range []string{"native forwarding|1.00|", "Pergola, EGRE|2.00 (2.00)|"} {
@@ -79,11 +80,11 @@ func TestTablesShowWhatIsThereAndWhatIsNot(t *testing.T) {
 	if got := r.BitTable().Rows[1][1]; got != "1.02" {
 		t.Errorf("2 million frames of 64 bytes are %s Gbit/s", got)
 	}
-	doubts := strings.Join(r.Caveats(), "\n")
+	caveats := strings.Join(r.Caveats(), "\n")
 	for _, want := range []string{"after 2 of 3 rounds", "Pergola, EGRE, 64 B, 1 slices: 1 of 2 rounds",
 		"keyed GRE was not measured: it is not installed"} {
-		if !strings.Contains(doubts, want) {
-			t.Errorf("not said: %q in\n%s", want, doubts)
+		if !strings.Contains(caveats, want) {
+			t.Errorf("not said: %q in\n%s", want, caveats)
 		}
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/pergola-net/pergola/bench/rounds"
 )
 
-// Title is the way's name for people.
-func (w Way) Title() string {
-	return map[Way]string{
+// Title is the name for people.
+func (w Variant) Title() string {
+	return map[Variant]string{
 		Native: "native forwarding", Beside: "native, beside tunnels",
 		Bridged: "kernel VXLAN, bridges, container", Direct: "kernel VXLAN in the container",
 		OVS: "Open vSwitch in user space, keyed GRE", LAN: "Pergola, EGRE, LANs", EGRE: "Pergola, EGRE",
@@ -36,16 +36,18 @@ func (r *Result) GoalTable() rounds.Table {
 	return t
 }
 
-// Present are the ways of which there are rates, in the order of tables.
-func (r *Result) Present() []Way {
-	return slices.DeleteFunc(slices.Clone(Ways), func(w Way) bool {
-		return !slices.ContainsFunc(r.Series, func(s Series) bool { return s.Measure == Rate && s.Way == w })
+// Present are the variants of which there are rates, in the order of tables.
+func (r *Result) Present() []Variant {
+	return slices.DeleteFunc(slices.Clone(Variants), func(w Variant) bool {
+		return !slices.ContainsFunc(r.Series, func(s Series) bool {
+			return s.Measure == Rate && s.Variant == w
+		})
 	})
 }
 
 // FrameTable has the rates in Mframes/s, and in brackets what they are of native forwarding.
 func (r *Result) FrameTable() rounds.Table {
-	return r.bySize("Mframes/s", func(w Way, size int) string {
+	return r.bySize("Mframes/s", func(w Variant, size int) string {
 		text := r.in(RateKey(w, size))
 		if of := r.Ratio(RateKey(w, size), RateKey(Native, size)); w != Native && !math.IsNaN(of) {
 			text += " (" + rounds.Number(of) + ")"
@@ -56,12 +58,12 @@ func (r *Result) FrameTable() rounds.Table {
 
 // BitTable has the rates in Gbit/s.
 func (r *Result) BitTable() rounds.Table {
-	return r.bySize("Gbit/s", func(w Way, size int) string {
+	return r.bySize("Gbit/s", func(w Variant, size int) string {
 		return rounds.Number(Gbits(r.Median(RateKey(w, size)), size))
 	})
 }
 
-func (r *Result) bySize(unit string, cell func(Way, int) string) rounds.Table {
+func (r *Result) bySize(unit string, cell func(Variant, int) string) rounds.Table {
 	t := rounds.Table{Columns: []string{unit}}
 	for _, size := range r.Sizes {
 		t.Columns = append(t.Columns, strconv.Itoa(size)+" B")
@@ -82,7 +84,7 @@ func (r *Result) PairTable() rounds.Table {
 		"between two machines", "round trip, us", "more than the machines, us", "with a third between, us",
 		"more than with two, us", "TCP, Gbit/s", "of kernel VXLAN",
 	}}
-	for _, w := range pairWays {
+	for _, w := range pairVariants {
 		title := w.Title()
 		switch w {
 		case Native:
@@ -91,14 +93,14 @@ func (r *Result) PairTable() rounds.Table {
 			title = "the machines themselves, beside a line card"
 		default:
 		}
-		trip, bare, further, tcp := Key{Measure: Trip, Way: w}, Key{Measure: Trip, Way: Native},
-			Key{Measure: Far, Way: w}, Key{Measure: TCP, Way: w}
+		trip, bare, further, tcp := Key{Measure: Trip, Variant: w}, Key{Measure: Trip, Variant: Native},
+			Key{Measure: Far, Variant: w}, Key{Measure: TCP, Variant: w}
 		more, of := "", ""
 		if w != Native {
 			more = rounds.Number(r.More(trip, bare) * 1e6)
 		}
 		if w != Bridged {
-			of = rounds.Number(r.Ratio(tcp, Key{Measure: TCP, Way: Bridged}))
+			of = rounds.Number(r.Ratio(tcp, Key{Measure: TCP, Variant: Bridged}))
 		}
 		t.Rows = append(t.Rows, []string{
 			title, r.in(trip), more, r.in(further), rounds.Number(r.More(further, trip) * 1e6),
@@ -112,9 +114,9 @@ func (r *Result) PairTable() rounds.Table {
 func (r *Result) IsolationTable() rounds.Table {
 	t := rounds.Table{Columns: []string{fmt.Sprintf("a slice with %d Mbit/s", int(reservedRate/1e6)),
 		"arrives when it sends more, Mbit/s", "lost when it sends less, %"}}
-	for _, w := range []Way{Alone, Flooded} {
+	for _, w := range []Variant{Alone, Flooded} {
 		t.Rows = append(t.Rows, []string{
-			w.Title(), r.in(Key{Measure: Reserved, Way: w}), r.in(Key{Measure: Lost, Way: w}),
+			w.Title(), r.in(Key{Measure: Reserved, Variant: w}), r.in(Key{Measure: Lost, Variant: w}),
 		})
 	}
 	return t
@@ -130,8 +132,8 @@ func (r *Result) ScaleTable() rounds.Table {
 		t.Rows = append(t.Rows, []string{
 			strconv.Itoa(n), strconv.Itoa(2 * n), r.in(all), rounds.Number(r.Ratio(all, base)), r.in(one),
 			rounds.Number(r.Ratio(one, base)),
-			r.in(Key{Measure: SetUp, Way: EGRE, Slices: n}),
-			r.in(Key{Measure: Deletion, Way: EGRE, Slices: n}),
+			r.in(Key{Measure: SetUp, Variant: EGRE, Slices: n}),
+			r.in(Key{Measure: Deletion, Variant: EGRE, Slices: n}),
 		})
 	}
 	return t
@@ -139,18 +141,12 @@ func (r *Result) ScaleTable() rounds.Table {
 
 // Caveats says what a reader must know of the figures.
 func (r *Result) Caveats() []string {
-	var all []string
-	if r.Thrown > 0 {
-		all = append(all, fmt.Sprintf("%d of %d windows were thrown away, because the hypervisor took time "+
-			"from this machine during them.", r.Thrown, r.Windows))
-	}
-	if r.Rounds < r.Wanted {
-		all = append(all, fmt.Sprintf("Time was up after %d of %d rounds.", r.Rounds, r.Wanted))
-	}
+	all := r.Counts.Caveats()
 	for _, s := range r.Series {
 		if n := len(s.Samples); n < r.Rounds && s.Measure != SetUp && s.Measure != Deletion {
 			all = append(all, fmt.Sprintf("%s, %s, %d B, %d slices: %d of %d rounds "+
-				"had a window without that.", s.Measure, s.Way.Title(), s.Size, s.Slices, n, r.Rounds))
+				"had a window without that.", s.Measure, s.Variant.Title(), s.Size, s.Slices,
+				n, r.Rounds))
 		}
 	}
 	for _, m := range r.Missing {

@@ -3,7 +3,7 @@
 //
 //	left ── wire ── in │ machine │ out ── wire ── right
 //
-// Each way has a machine of its own, a namespace with two NICs (veth pairs), and all stand at once: a round visits
+// Each variant has a machine of its own, a namespace with two NICs (veth pairs), and all stand at once: a round visits
 // every one of them for every size, so what else happens hits all alike, and what is compared is compared within a
 // round. One core does everything: it makes the frames, forwards them, and counts them. Round trips, TCP, and what a
 // slice's flood does to another are measured between two machines.
@@ -64,7 +64,8 @@ func Run(ctx context.Context, c Config) (_ *Result, err error) {
 	if c.Progress == nil {
 		c.Progress = func(string, int, int) {}
 	}
-	b := &bench{Config: c, result: Result{Wanted: c.Rounds, Sizes: c.Sizes, Slices: c.Slices}}
+	b := &bench{Config: c, result: Result{Counts: rounds.Counts{Wanted: c.Rounds}, Sizes: c.Sizes,
+		Slices: c.Slices}}
 	defer func() {
 		c.Progress("removing the machines", 0, 0)
 		err = errors.Join(err, b.undo.Run())
@@ -95,9 +96,9 @@ type probe struct {
 	window func(context.Context, time.Duration) (float64, error)
 }
 
-// build makes all machines. Open vSwitch may be absent, and then is said to be.
+// build makes all machines. Open vSwitch may be absent; then the result says so.
 func (b *bench) build(ctx context.Context) error {
-	for _, w := range Ways {
+	for _, w := range Variants {
 		if err := ovs.Installed(); w == OVS && err != nil {
 			b.result.Missing = append(b.result.Missing, Missing{w, err.Error()})
 			continue
@@ -118,8 +119,8 @@ func (b *bench) build(ctx context.Context) error {
 	return nil
 }
 
-// addMachine makes a way's machine, with a number of slices where it has any, and a probe for each size.
-func (b *bench) addMachine(ctx context.Context, w Way, sizes []int, number int) error {
+// addMachine makes the machine of a variant, with a number of slices where it has any, and a probe for each size.
+func (b *bench) addMachine(ctx context.Context, w Variant, sizes []int, number int) error {
 	b.Progress(fmt.Sprintf("building a machine (%s, %d)", w, number), 0, 0)
 	m, err := newMachine()
 	b.undo.Push(m.undo.Run)
@@ -163,7 +164,7 @@ func (b *bench) addRate(ctx context.Context, m *machine, r *frameFormat, sink *t
 // add takes a probe that has shown that it works.
 func (b *bench) add(ctx context.Context, k Key, window func(context.Context, time.Duration) (float64, error)) error {
 	if _, err := window(ctx, b.Window/10); err != nil {
-		return fmt.Errorf("try %s (%s, %d bytes): %w", k.Measure, k.Way, k.Size, err)
+		return fmt.Errorf("try %s (%s, %d bytes): %w", k.Measure, k.Variant, k.Size, err)
 	}
 	b.probes = append(b.probes, &probe{Series{Key: k}, window})
 	return ctx.Err()
@@ -184,18 +185,13 @@ func (b *bench) note(k Key, value time.Duration) {
 func (b *bench) measure(ctx context.Context) error {
 	order := slices.Clone(b.probes)
 	slices.SortStableFunc(order, func(p, q *probe) int { return p.Size - q.Size })
-	runner := rounds.Runner{Wanted: b.Rounds, Limit: b.Limit, Progress: b.Progress}
-	var all []*rounds.Probe
-	for _, p := range order {
-		all = append(all, &rounds.Probe{
-			What:   fmt.Sprintf("%s (%s, %d bytes)", p.Measure, p.Way, p.Size),
+	runner := rounds.Runner{Counts: b.result.Counts, Limit: b.Limit, Progress: b.Progress}
+	err := rounds.Measure(ctx, &runner, order, func(p *probe) (*rounds.Probe, *[]rounds.Sample) {
+		return &rounds.Probe{
+			What:   fmt.Sprintf("%s (%s, %d bytes)", p.Measure, p.Variant, p.Size),
 			Window: func(ctx context.Context) (float64, error) { return p.window(ctx, b.Window) },
-		})
-	}
-	err := runner.Run(ctx, all)
-	for i, p := range order {
-		p.Samples = all[i].Samples
-	}
-	b.result.Rounds, b.result.Windows, b.result.Thrown = runner.Rounds, runner.Windows, runner.Thrown
+		}, &p.Samples
+	})
+	b.result.Counts = runner.Counts
 	return err
 }

@@ -37,7 +37,7 @@ func TestEveryVariantCarriesFrames(t *testing.T) {
 	}
 	t.Log(result.Caveats())
 	// Each series was tried before the first round, and its window failed if nothing came through.
-	for _, w := range Ways {
+	for _, w := range Variants {
 		missing := slices.ContainsFunc(result.Missing, func(m Missing) bool { return m.What == w })
 		if tried := slices.ContainsFunc(result.Series, func(s Series) bool {
 			return s.Key == RateKey(w, 1400)

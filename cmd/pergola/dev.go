@@ -11,8 +11,8 @@ import (
 	"github.com/pergola-net/pergola/lab/testbed"
 )
 
-// defaultBedDir is the directory of a testbed's files, unless --dir or PERGOLA_DEV_DIR says otherwise.
-const defaultBedDir = "/run/pergola-dev"
+// defaultTestbedDir is the directory of a testbed's files, unless --dir or PERGOLA_DEV_DIR says otherwise.
+const defaultTestbedDir = "/run/pergola-dev"
 
 func newDev(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -44,9 +44,9 @@ Environment: PERGOLA_DEV_DIR is the default of --dir.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
-	cmd.PersistentFlags().StringVar(&d.dir, "dir", cmp.Or(os.Getenv("PERGOLA_DEV_DIR"), defaultBedDir),
+	cmd.PersistentFlags().StringVar(&d.dir, "dir", cmp.Or(os.Getenv("PERGOLA_DEV_DIR"), defaultTestbedDir),
 		"`directory` of the machines' files")
-	cmd.PersistentFlags().Lookup("dir").DefValue = defaultBedDir
+	cmd.PersistentFlags().Lookup("dir").DefValue = defaultTestbedDir
 	cmd.AddCommand(newDevUp(d), newDevDown(d), newDevLs(d), newDevExec(d), newDevShell(d),
 		newDevVerb(d, "cut", "Disconnect the wire of a machine",
 			"its interface and the switch's port lose their carrier", (*testbed.Machine).Cut),
@@ -65,7 +65,7 @@ type devCluster struct {
 }
 
 // open finds the testbed.
-func (d *devCluster) open() (*testbed.Bed, error) {
+func (d *devCluster) open() (*testbed.Testbed, error) {
 	if err := d.root(); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 
 // startCluster starts Pergola in all machines, as a person would do on real ones: a server on the first, and on the
 // others what joins it by a token.
-func (d *devCluster) startCluster(ctx context.Context, b *testbed.Bed, servers int, progress *ui.Progress) error {
+func (d *devCluster) startCluster(ctx context.Context, b *testbed.Testbed, servers int, progress *ui.Progress) error {
 	machines := b.Machines()
 	var mu sync.Mutex
 	started := 0

@@ -108,8 +108,8 @@ func (d *devCluster) up(ctx context.Context, o devUpOptions) error {
 	return nil
 }
 
-// boot makes the bed with all machines.
-func (d *devCluster) boot(ctx context.Context, o devUpOptions) (*testbed.Bed, error) {
+// boot makes the testbed with all machines.
+func (d *devCluster) boot(ctx context.Context, o devUpOptions) (*testbed.Testbed, error) {
 	c := testbed.Config{MTU: o.mtu}
 	for i := range o.machines {
 		c.Machines = append(c.Machines, fmt.Sprintf("h%d", i+1))

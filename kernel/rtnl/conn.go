@@ -85,7 +85,7 @@ func prepare(fd int) error {
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1) // errors with a text, from Linux 4.12
 	// errors without the request, from Linux 4.3
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
-	// It gets a port, to which nobody but the kernel can send.
+	// It gets a port, to which only the kernel can send.
 	return unix.Connect(fd, Kernel())
 }
 
@@ -124,11 +124,11 @@ func (c *Conn) Do(kind, flags uint16, header []byte, attrs ...Attr) error {
 	return c.Ask(Request(kind, flags|unix.NLM_F_ACK, header, attrs...), func(Message) error { return nil })
 }
 
-// dumpTries bounds how often a list that changed while it was read is read anew.
+// dumpTries bounds how often a list that changed while it was read is read again.
 const dumpTries = 5
 
 // Dump lists objects: the messages of the kind that answers the request. Lists that change while they are read are read
-// anew; with ErrInterrupted comes the last one.
+// again; with ErrInterrupted, the last one is returned.
 func (c *Conn) Dump(get, answer uint16, header []byte, attrs ...Attr) (all [][]byte, err error) {
 	request := Request(get, unix.NLM_F_DUMP, header, attrs...)
 	for range dumpTries {

@@ -18,7 +18,7 @@ type Await struct {
 	PIDs func(ctx context.Context) (map[string]int, error)
 	// Up tells which links are not taken down; nil: all.
 	Up func(link string) bool
-	// Progress is told the verdict on every look; nil: nobody.
+	// Progress is called with the verdict of every look; may be nil.
 	Progress func(probe.Verdict)
 }
 

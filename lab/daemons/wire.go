@@ -159,7 +159,7 @@ func (l *Lab) configure(n *slice.Node) error {
 }
 
 func addresses(name string, mtu int, all []netip.Prefix) error {
-	// Link-local addresses are usable at once: nobody else has them.
+	// Link-local addresses are usable at once: no other interface has them.
 	if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/accept_dad", []byte("0"), 0); err != nil {
 		return err
 	}

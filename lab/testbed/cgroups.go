@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The cgroup file system is one for the whole machine, and servers name their groups by their state directory: which
-// is /run/pergola in each machine of a bed. So each machine has a cgroup namespace, whose root is a group of its own
-// in every hierarchy. What is in the groups of a bed belongs to the bed, also where nothing else tells: that is its
-// mark.
+// The cgroup file system is one for the whole machine, and servers name their groups by their state directory: which is
+// /run/pergola in each machine of a testbed. So each machine has a cgroup namespace, whose root is a group of its own
+// in every hierarchy. What is in the groups of a testbed belongs to the testbed, also where nothing else tells: that is
+// its mark.
 
 // hierarchy is a mounted cgroup hierarchy: with version 1 one for some controllers each, with version 2 the only one.
 type hierarchy struct {
@@ -65,10 +65,10 @@ func controllers(options string) string {
 	return strings.Join(words, ",")
 }
 
-// group is the name of the bed's group.
-func (b *Bed) group() string { return "pergola-dev-" + b.digest(8) }
+// group is the name of the testbed's group.
+func (b *Testbed) group() string { return "pergola-dev-" + b.digest(8) }
 
-func (b *Bed) makeGroups() error {
+func (b *Testbed) makeGroups() error {
 	all, err := hierarchies()
 	if err != nil {
 		return err
@@ -92,8 +92,8 @@ func (b *Bed) makeGroups() error {
 	return nil
 }
 
-// readGroups finds the bed's machines by their groups. found says that there are any of the bed's.
-func (b *Bed) readGroups() (found bool, err error) {
+// readGroups finds the testbed's machines by their groups. found says that there are any of the testbed's.
+func (b *Testbed) readGroups() (found bool, err error) {
 	all, err := hierarchies()
 	if err != nil {
 		return false, err
@@ -121,7 +121,7 @@ func (m *Machine) Groups() ([]string, error) {
 	all, err := hierarchies()
 	var groups []string
 	for _, h := range all {
-		groups = append(groups, filepath.Join(h.point, m.bed.group(), m.Name))
+		groups = append(groups, filepath.Join(h.point, m.testbed.group(), m.Name))
 	}
 	return groups, err
 }
@@ -130,7 +130,8 @@ func makeGroup(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("make cgroup: %w", err)
 	}
-	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} { // version 1 lets nobody in before these are set
+	// version 1 accepts no process before these are set
+	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 		value, err := os.ReadFile(filepath.Join(filepath.Dir(dir), name))
 		if err != nil {
 			continue // another hierarchy, or version 2, where the root has none
@@ -150,7 +151,7 @@ func delegate(dir string) {
 }
 
 // joinGroups moves this process into a machine's groups.
-func (b *Bed) joinGroups(machine string) error {
+func (b *Testbed) joinGroups(machine string) error {
 	all, err := hierarchies()
 	if err != nil {
 		return err
@@ -182,8 +183,8 @@ func leaveRoot(hierarchies []hierarchy) error {
 	return nil
 }
 
-// removeGroups kills whatever is in the groups of the bed, and removes them.
-func (b *Bed) removeGroups(ctx context.Context) error {
+// removeGroups kills whatever is in the groups of the testbed, and removes them.
+func (b *Testbed) removeGroups(ctx context.Context) error {
 	all, err := hierarchies()
 	if err != nil {
 		return err

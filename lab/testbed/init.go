@@ -71,7 +71,7 @@ const stopTimeout = 15 * time.Second
 // have no other parent, nodes' among them. It ends by a signal only, and the machine with it.
 type supervisor struct {
 	requests sync.Mutex // one at a time
-	mu       sync.Mutex // guards the rest; who holds it knows that no child is reaped
+	mu       sync.Mutex // guards the rest; no child is reaped while it is held
 	pid      int        // of the running Pergola, or 0
 	ended    chan struct{}
 	status   Status
@@ -111,7 +111,7 @@ func Init(ctx context.Context) error {
 	}
 }
 
-// dropStreams lets go of those of the command that booted the machine, which waits for that.
+// dropStreams closes those of the command that booted the machine, which waits for that.
 func dropStreams() error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *supervisor) serve(c net.Conn) {
 	var r request
 	var answer reply
 	if json.NewDecoder(c).Decode(&r) != nil {
-		return // somebody looked who listens
+		return // the caller only looked which process listens
 	}
 	if err := s.do(r); err != nil {
 		answer.Error = err.Error()
@@ -164,7 +164,7 @@ func (s *supervisor) serve(c net.Conn) {
 	s.mu.Lock()
 	answer.Status = s.status
 	s.mu.Unlock()
-	_ = json.NewEncoder(c).Encode(answer) // who does not wait for it need not know
+	_ = json.NewEncoder(c).Encode(answer) // the caller may have gone
 }
 
 func (s *supervisor) do(r request) error {
@@ -201,7 +201,7 @@ func (s *supervisor) start(args []string) error {
 	if s.pid != 0 {
 		return errors.New("start pergola: it runs")
 	}
-	program := filepath.Join(binDir, "pergola") // by its path: one that was built anew meanwhile is taken
+	program := filepath.Join(binDir, "pergola") // by its path: a newer build is used
 	p, err := os.StartProcess(program, append([]string{program}, args...), &os.ProcAttr{
 		Dir: "/", Files: []*os.File{nil, log, log}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})

@@ -19,21 +19,23 @@ import (
 // NIC is the name of every machine's interface.
 const NIC = "eth0"
 
-// Machine is one of a bed.
+// Machine is one of a testbed.
 type Machine struct {
-	bed    *Bed
-	Name   string
-	Number int // from 1
+	testbed *Testbed
+	Name    string
+	Number  int // from 1
 }
 
 // Addresses are those of the machine's interface.
 func (m *Machine) Addresses() (v4, v6 netip.Prefix) { return Addresses(m.Number) }
 
 // Socket is where its Pergola answers, from the real machine's view.
-func (m *Machine) Socket() string { return m.bed.path(m.Name, "run/pergola/pergola.sock") }
+func (m *Machine) Socket() string { return m.testbed.path(m.Name, "run/pergola/pergola.sock") }
 
 // Log is where its Pergola writes, from the real machine's view.
-func (m *Machine) Log() string { return m.bed.path(m.Name, "var/log/pergola", filepath.Base(logFile)) }
+func (m *Machine) Log() string {
+	return m.testbed.path(m.Name, "var/log/pergola", filepath.Base(logFile))
+}
 
 // Boot starts the machine's first process, and plugs its wire in. program is a path of Pergola itself, and its
 // arguments up to the words that make it call Build.
@@ -58,7 +60,7 @@ func (m *Machine) makeDirs() error {
 		"var/cache": 0o755,
 		"var/tmp":   0o777 | os.ModeSticky,
 	} {
-		path := m.bed.path(m.Name, dir)
+		path := m.testbed.path(m.Name, dir)
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return err
 		}
@@ -67,30 +69,31 @@ func (m *Machine) makeDirs() error {
 		}
 	}
 	for link, to := range map[string]string{"var/run": "/run", "var/lock": "/run/lock"} {
-		if err := os.Symlink(to, m.bed.path(m.Name, link)); err != nil {
+		if err := os.Symlink(to, m.testbed.path(m.Name, link)); err != nil {
 			return err
 		}
 	}
-	id := fmt.Sprintf("%s%016x\n", m.bed.digest(16), m.Number) // machine-id(5): 32 hexadecimal digits
-	return os.WriteFile(m.bed.path(m.Name, "machine-id"), []byte(id), 0o444)
+	id := fmt.Sprintf("%s%016x\n", m.testbed.digest(16), m.Number) // machine-id(5): 32 hexadecimal digits
+	return os.WriteFile(m.testbed.path(m.Name, "machine-id"), []byte(id), 0o444)
 }
 
 // launch starts the first process, and waits until it listens.
 func (m *Machine) launch(ctx context.Context, program []string) (pid int, err error) {
-	told, tell, err := os.Pipe() // what it has to say until it listens; then it closes its end
+	told, tell, err := os.Pipe() // its messages until it listens; then it closes its end
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = told.Close() }()
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), program[0], append(program[1:], m.bed.dir, m.Name)...)
-	alive, err := cmd.StdinPipe() // it does not outlive us before it bears the bed's mark
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program[0],
+		append(program[1:], m.testbed.dir, m.Name)...)
+	alive, err := cmd.StdinPipe() // until it bears the testbed's mark, it ends with us
 	if err != nil {
 		return 0, errors.Join(err, tell.Close())
 	}
 	cmd.Stdout, cmd.Stderr = tell, tell
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setsid:     true, // Ctrl-C is for the command that makes the bed
+		Setsid:     true, // Ctrl-C is for the command that makes the testbed
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS,
 	}
 	err = cmd.Start()
@@ -118,8 +121,8 @@ func (m *Machine) launch(ctx context.Context, program []string) (pid int, err er
 	return cmd.Process.Pid, nil
 }
 
-// PID is that of the machine's first process, from the caller's view. It is the kernel that says who listens at the
-// machine's socket: no number is kept that could be another process's meanwhile.
+// PID is that of the machine's first process, from the caller's view. The kernel tells which process listens at
+// the machine's socket: no number is kept that could be another process's meanwhile.
 func (m *Machine) PID() (int, error) {
 	c, err := m.connect()
 	if err != nil {
@@ -142,8 +145,8 @@ func (m *Machine) PID() (int, error) {
 }
 
 func (m *Machine) connect() (*net.UnixConn, error) {
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: m.bed.path(m.Name, "run", filepath.Base(controlSocket)),
-		Net: "unix"})
+	c, err := net.DialUnix("unix", nil,
+		&net.UnixAddr{Name: m.testbed.path(m.Name, "run", filepath.Base(controlSocket)), Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("find machine %s: it does not run: %w", m.Name, err)
 	}

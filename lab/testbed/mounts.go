@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What Boot and Build say to each other.
+// What Boot and Build send each other.
 const (
 	goAhead = "go\n"
 	ready   = "ready\n"
@@ -29,10 +29,10 @@ func Build(dir, name string, program ...string) error {
 	if err := b.joinGroups(name); err != nil {
 		return err
 	}
-	// From here on, Remove finds this process. If who started it was killed before, Remove may have been here
-	// already.
+	// From here on, Remove finds this process. If the process that started it was killed, Remove may have run
+	// before.
 	if word := make([]byte, len(goAhead)); !reads(os.Stdin, word) || string(word) != goAhead {
-		return errors.New("nobody waits for this machine")
+		return errors.New("the command that started this machine has ended")
 	}
 	runtime.LockOSThread() // a cgroup namespace is a thread's; execve makes this thread the process
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
@@ -50,10 +50,10 @@ func Build(dir, name string, program ...string) error {
 	if err := linkProgram(program[0]); err != nil {
 		return err
 	}
-	// A machine outlives the command that made it, and what that command was born with: a lock, say, that flock(1)
-	// holds for it.
+	// A machine outlives the command that made it, and must not keep the files that this command inherited, such as
+	// a lock that flock(1) holds for it.
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return fmt.Errorf("let go of open files: %w", err)
+		return fmt.Errorf("close inherited files: %w", err)
 	}
 	return fmt.Errorf("execute %s: %w", program[0], unix.Exec(program[0], program, environment()))
 }
@@ -64,7 +64,7 @@ func reads(f *os.File, into []byte) bool {
 }
 
 // mount gives the machine its own view of what must differ between machines.
-func (b *Bed) mount(name string) error {
+func (b *Testbed) mount(name string) error {
 	all, err := hierarchies()
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (b *Bed) mount(name string) error {
 	return nil
 }
 
-// mountKernel mounts the kernel's file systems anew: they show the namespaces of who mounts them.
+// mountKernel mounts the kernel's file systems again: they show the namespaces of the process that mounts them.
 func mountKernel(hierarchies []hierarchy) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	const groups = "/sys/fs/cgroup"

@@ -51,11 +51,11 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// newBed makes a bed with running machines, which goes with the test.
-func newBed(t *testing.T, c Config) *Bed {
+// newBed makes a testbed with running machines, which goes with the test.
+func newBed(t *testing.T, c Config) *Testbed {
 	t.Helper()
 	testkit.Root(t)
-	dir := filepath.Join(testkit.TempState(t), "bed")
+	dir := filepath.Join(testkit.TempState(t), "testbed")
 	testkit.LeakCheck(t, dir)
 	b, err := Create(dir, c)
 	t.Cleanup(func() {
@@ -298,7 +298,7 @@ func TestPergolaIsKilledAndStartedAgain(t *testing.T) {
 	}, 20*time.Second, "the failure to be seen")
 }
 
-// TestRemoveFindsWhatACrashLeft takes a bed away whose machines nobody knows but by the bed's mark.
+// TestRemoveFindsWhatACrashLeft takes a testbed away whose machines nobody knows but by the testbed's mark.
 func TestRemoveFindsWhatACrashLeft(t *testing.T) {
 	b := newBed(t, Config{Machines: []string{"h1", "h2"}, MTU: 1500})
 	m := b.Machines()[0]

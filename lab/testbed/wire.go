@@ -16,8 +16,8 @@ import (
 
 const bridge = "switch"
 
-// makeSwitch makes the bridge that joins the wires, in a namespace that is mounted in the bed.
-func (b *Bed) makeSwitch() error {
+// makeSwitch makes the bridge that joins the wires, in a namespace that is mounted in the testbed.
+func (b *Testbed) makeSwitch() error {
 	path := b.path("switch")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		return err
@@ -45,16 +45,16 @@ func (b *Bed) makeSwitch() error {
 	})
 }
 
-// plug lays the wire between the switch and the machine whose first process is given.
+// plug connects the wire between the switch and the machine whose first process is given.
 func (m *Machine) plug(pid int) error {
-	err := netns.Do(m.bed.path("switch"), func() error {
+	err := netns.Do(m.testbed.path("switch"), func() error {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.MTU = m.Name, m.bed.MTU
+		attrs.Name, attrs.MTU = m.Name, m.testbed.MTU
 		pair := netlink.NewVeth(attrs)
-		pair.PeerName, pair.PeerMTU, pair.PeerNamespace = NIC, uint32(m.bed.MTU), netlink.NsPid(pid)
+		pair.PeerName, pair.PeerMTU, pair.PeerNamespace = NIC, uint32(m.testbed.MTU), netlink.NsPid(pid)
 		pair.PeerHardwareAddr = net.HardwareAddr{2, 0, 198, 18, 0, byte(m.Number)}
 		if err := netlink.LinkAdd(pair); err != nil {
-			return fmt.Errorf("lay a wire: %w", err)
+			return fmt.Errorf("add a wire: %w", err)
 		}
 		if err := asOnAWire(m.Name); err != nil {
 			return err
@@ -99,7 +99,7 @@ func (m *Machine) configure() error {
 			address := &netlink.Addr{IPNet: &net.IPNet{IP: a.Addr().AsSlice(),
 				Mask: net.CIDRMask(a.Bits(), a.Addr().BitLen())}}
 			if a.Addr().Is6() {
-				// nobody else has it, and a program may want to listen at it at once
+				// no other machine has it, and a program may want to listen at it at once
 				address.Flags = unix.IFA_F_NODAD
 			}
 			if err := netlink.AddrAdd(link, address); err != nil {
@@ -153,7 +153,7 @@ func (m *Machine) IsCut() (cut bool, err error) {
 }
 
 func (m *Machine) wire(do func(netlink.Link) error) error {
-	err := netns.Do(m.bed.path("switch"), func() error {
+	err := netns.Do(m.testbed.path("switch"), func() error {
 		l, err := netlink.LinkByName(m.Name)
 		if err != nil {
 			return err

@@ -30,7 +30,7 @@ type Platform struct {
 	fast      *fastPath
 }
 
-// Open makes a platform below dir, a directory that nobody else uses.
+// Open makes a platform below dir, a directory of its own.
 func Open(ctx context.Context, dir string, log *slog.Logger) (*Platform, error) {
 	s, err := wire.Open(ctx, wire.Config{StateDir: dir})
 	if err != nil {
@@ -76,7 +76,7 @@ func (g *Platform) New(ctx context.Context, plan Plan) (*Network, error) {
 	return n, nil
 }
 
-// New makes a network with a platform of its own, which goes with it.
+// New makes a network with a platform of its own, which is removed with it.
 func New(ctx context.Context, dir string, log *slog.Logger, plan Plan) (*Network, func() error, error) {
 	g, err := Open(ctx, dir, log)
 	if err != nil {
@@ -131,7 +131,7 @@ func (n *Network) make(ctx context.Context) error {
 	return parallel(n.Plan.Nodes, func(p *NodePlan) error { return n.configure(p) })
 }
 
-// prepare sets what interfaces take over when they come.
+// prepare sets what new interfaces inherit.
 func (n *Network) prepare(ctx context.Context, node *Node, p *NodePlan) error {
 	return node.Do(func() error {
 		return n.platform.Substrate.ConfigureNode(ctx, here(), wire.Node{Router: p.Router, Sysctls: p.Sysctls})
@@ -148,7 +148,7 @@ func parallel[T any](all []T, f func(*T) error) error {
 	return g.Wait()
 }
 
-// Log is one for those who do not want any.
+// Log is a logger that drops all messages.
 func Log() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }

@@ -1,10 +1,10 @@
-// Package differential proves the fast path right: random networks, random frames, random events, once with the fast
-// path and once without. Every host must receive the same frames, and those of a flow in the same order where there
-// are no queues.
+// Package differential checks the fast path against the kernels: random networks, random frames, random events, once
+// with the fast path and once without. Every host must receive the same frames, and those of a flow in the same order
+// where there are no queues.
 //
 // Networks have 2 to 40 routers and up to seven hosts; ECMP by routes or by next hop objects; blackholes, loops and
 // holes; LANs, queues, and hosts behind line cards, whose frames come in by XDP; IPv4 by IPv6 gateways; mixed MTUs;
-// neighbours that are unknown, in doubt or wrong; routes that the mirror leaves to kernels (of table local, by TOS,
+// neighbours that are unknown, stale or wrong; routes that the mirror leaves to kernels (of table local, by TOS,
 // for some sources, with an MTU), and what a policy rule leaves behind. Frames are valid, odd or broken. Events are
 // changes of routes, objects, links, carriers, addresses, neighbours, MTUs, and whatever makes a router leave the
 // fast path.

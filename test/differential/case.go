@@ -52,7 +52,7 @@ func newCase(seed uint64, frames int) *testcase {
 		seed: seed, least: frames, plan: g.plan(neighbours), paths: g.ecmp, ordered: !g.odd.shaped,
 		sound: known && g.ecmp != single && len(g.lans()) == 0,
 	}
-	if g.odd.ways && g.ecmp == single {
+	if g.odd.special && g.ecmp == single {
 		for range routers {
 			if e := g.oddRouteEvent(g.anyRouter()); e != nil {
 				c.steps = append(c.steps, step{events: e})
@@ -76,7 +76,7 @@ func newCase(seed uint64, frames int) *testcase {
 	return c
 }
 
-// seeding says which neighbours nodes know from the start: all, none, or some, and some of these not for sure.
+// seeding says which neighbours nodes know from the start: all, none, or some, of which some are stale.
 func (g *graph) seeding() (neighbours func(*end, *end) []vnet.Neighbour, all bool) {
 	kind := g.rng.IntN(4)
 	neighbours = func(e, other *end) (all []vnet.Neighbour) {

@@ -201,7 +201,7 @@ func ip(n *node, words string) event {
 	return event{node: n.name, command: append([]string{"ip"}, strings.Fields(words)...)}
 }
 
-// neighbourEvent forgets, doubts or, if that may be, mistakes a neighbour.
+// neighbourEvent deletes a neighbour, makes it stale or, if mistakes are allowed, gives it a wrong address.
 func (g *graph) neighbourEvent(n *node, mistake bool) []event {
 	e := g.anyEnd(n)
 	other := e.link.ends[g.rng.IntN(len(e.link.ends))]

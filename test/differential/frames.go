@@ -64,8 +64,8 @@ type draft struct {
 	payload  []byte
 }
 
-// frames draws one frame, or the fragments of one packet. plain is one about which nothing is odd: where there is a
-// way, it can be walked.
+// frames draws one frame, or the fragments of one packet. plain frames have nothing odd: where there is
+// a route, they can be walked.
 func (s *sender) frames(plain bool) []frame {
 	host := s.hosts[s.rng.IntN(len(s.hosts))]
 	s.next++
@@ -169,10 +169,10 @@ func (s *sender) isHost(a netip.Addr) bool {
 	})
 }
 
-// destination is mostly somebody's address.
+// destination is mostly a node's address.
 func (s *sender) destination(family int) netip.Addr {
 	if s.some(25) {
-		return s.nobody(family)
+		return s.unused(family)
 	}
 	if s.some(4) { // a router's loopback
 		if n := s.nodes[s.rng.IntN(len(s.nodes))]; n.router {
@@ -190,8 +190,8 @@ func (s *sender) destination(family int) netip.Addr {
 	return s.nodes[0].loopback(family).Addr()
 }
 
-// nobody is an address that leads nowhere in particular.
-func (s *sender) nobody(family int) netip.Addr {
+// unused is an address that no node has.
+func (s *sender) unused(family int) netip.Addr {
 	if l := s.links[s.rng.IntN(len(s.links))]; s.some(2) && l.prefix(family).IsValid() &&
 		l.prefix(family).Bits() < 30*family/4 {
 		if s.ecmp == spread { // 0 is all routers' on the link (RFC 4291, 2.6.1)
@@ -210,7 +210,7 @@ func (s *sender) nobody(family int) netip.Addr {
 
 // source is one that a host should not have.
 func (s *sender) source(family int) netip.Addr {
-	// somebody else's; where paths differ, it depends on the path whether its owner sees it
+	// another host's; where paths differ, it depends on the path whether its owner sees it
 	if s.some(2) && s.ecmp != spread {
 		return s.destination(family)
 	}

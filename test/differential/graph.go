@@ -11,13 +11,14 @@ import (
 )
 
 // ecmp says how a network's routes use several next hops. The fast path and the kernel choose among them by different
-// hashes, and both are right; so a network is made such that the choice cannot be seen by who receives.
+// hashes, and both are right; so a network is made such that receivers cannot see the choice.
 type ecmp int
 
 const (
 	single   ecmp = iota // one next hop
 	parallel             // next hops over several links to the same router
-	spread               // all shortest paths, all links alike; who sends an ICMP error then depends on the path
+	// all shortest paths, all links alike; the sender of an ICMP error then depends on the path
+	spread
 )
 
 // graph is a network before it has routes.
@@ -35,12 +36,12 @@ type odd struct {
 	via6    bool // IPv4 routes have IPv6 gateways (RFC 8950)
 	shaped  bool // links have queues, which end a walk
 	nics    bool // frames of hosts come in through line cards, by XDP
-	ways    bool // routes are there that the mirror leaves to kernels
+	special bool // routes are there that the mirror leaves to kernels
 }
 
 func randomOdd(rng *rand.Rand) odd {
 	one := func() bool { return rng.IntN(4) == 0 }
-	return odd{objects: one(), via6: one(), shaped: one(), nics: one(), ways: one()}
+	return odd{objects: one(), via6: one(), shaped: one(), nics: one(), special: one()}
 }
 
 type node struct {
@@ -213,7 +214,7 @@ func (g *graph) number(l *link) {
 	}
 	for _, e := range l.ends {
 		e.mtu = mtu
-		if g.ecmp == single && l.direct() && g.rng.IntN(40) == 0 { // a mistake in somebody's configuration
+		if g.ecmp == single && l.direct() && g.rng.IntN(40) == 0 { // a mistake in the configuration
 			e.mtu = 1300
 		}
 		if e.mtu < 1280 { // IPv6 does not work there
@@ -307,7 +308,7 @@ func (g *graph) sysctls() map[string]string {
 	}
 	s["net.ipv4.conf.all.accept_redirects"] = "0"
 	if g.ecmp != single {
-		// A kernel that has sent a redirect to somebody holds back the next second's errors to him
+		// A kernel that has sent a redirect to a host holds back the next second's errors to it
 		// (ip_rt_send_redirect, ip_error), and with several ways it is the network namespace's own hash that
 		// says which frames go back to where they came from.
 		s["net.ipv4.conf.all.send_redirects"], s["net.ipv4.conf.default.send_redirects"] = "0", "0"

@@ -37,7 +37,7 @@ func (s *sender) oddEthernet(d *draft) {
 	}
 }
 
-// arp asks for the gateway, or for somebody who is not there; the frame's number is in the padding.
+// arp asks for the gateway, or for an address that no node has; the frame's number is in the padding.
 func (s *sender) arp(d *draft) {
 	b := []byte{0, 1, 8, 0, 6, 4, 0, 1}
 	b = append(b, mac(d.e.link.number, d.e.place)...)

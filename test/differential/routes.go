@@ -63,7 +63,7 @@ func (g *graph) routeTo(family int, to netip.Prefix, at []*node) {
 		hops := g.hops(family, n, d, distance)
 		r := vnet.Route{To: to, Hops: hops}
 		if g.ecmp == parallel {
-			r.Source = n.loopback(family).Addr() // who answers must not depend on the link
+			r.Source = n.loopback(family).Addr() // the answer's source must not depend on the link
 		}
 		n.routes = append(n.routes, r)
 	}

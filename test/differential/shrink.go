@@ -92,7 +92,7 @@ func (c *testcase) withoutRoutes(node, from, to int) *testcase {
 	return d
 }
 
-// withoutNode leaves out a node, the links that then join nobody, and what depends on these.
+// withoutNode leaves out a node, the links that are then without a second end, and what depends on these.
 func (c *testcase) withoutNode(i int) *testcase {
 	d := c.clone()
 	name := c.plan.Nodes[i].Name

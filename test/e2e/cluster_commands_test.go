@@ -20,18 +20,16 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// commands are what stories of clusters have beside testscript's own:
+// commands are the commands of stories of clusters, beside testscript's own:
 //
 //	eventually DURATION CMD ARG... runs CMD until it succeeds, at most for DURATION
-//
-// alive N waits until the cluster has N hosts that are alive, seen from every machine whose Pergola runs
-//
+//	alive N                        waits until the cluster has N hosts that are alive, seen from every machine
+//	                               whose Pergola runs
 //	leader VAR                     sets the environment variable to the server that leads the others
-//
-// process VAR HOST SLICE NODE sets the variable to what tells the node's process from all others: the name of its
-// namespace copies watch SLICE NODE begins to count on how many machines the node has processes, all the time; for
-// several nodes, if told so again
-//
+//	process VAR HOST SLICE NODE    sets the variable to the name of a namespace of the node's process, which
+//	                               no other process has
+//	copies watch SLICE NODE        begins to count on how many machines the node has processes; may be called
+//	                               for several nodes
 //	copies now N                   there are N of each
 //	copies none DURATION           waits until there is none of each, and then there is none for so long
 //	copies most N                  ends that: of each there were never more than N at once, and once there were N
@@ -226,8 +224,8 @@ type copies struct {
 	most     chan int
 }
 
-// watchCopies looks into the node's cgroups on all machines: what runs there runs whatever any server thinks.
-func watchCopies(b *testbed.Bed, id uint16, node string) (*copies, error) {
+// watchCopies looks into the node's cgroups on all machines: processes there are counted whatever servers report.
+func watchCopies(b *testbed.Testbed, id uint16, node string) (*copies, error) {
 	w := &copies{node: node, quit: make(chan struct{}), most: make(chan int, 1)}
 	for _, m := range b.Machines() {
 		groups, err := m.Groups()
@@ -247,15 +245,15 @@ func watchCopies(b *testbed.Bed, id uint16, node string) (*copies, error) {
 			case <-w.quit:
 				w.most <- most
 				return
-			case <-time.After(glance):
+			case <-time.After(countInterval):
 			}
 		}
 	}()
 	return w, nil
 }
 
-// glance is between two counts.
-const glance = 20 * time.Millisecond
+// countInterval is between two counts.
+const countInterval = 20 * time.Millisecond
 
 // count gives the number of machines with processes of the node now.
 func (w *copies) count() int {
@@ -281,7 +279,7 @@ func (w *copies) none(while time.Duration) error {
 	if err != nil {
 		return err
 	}
-	for began := time.Now(); time.Since(began) < while; time.Sleep(glance) {
+	for began := time.Now(); time.Since(began) < while; time.Sleep(countInterval) {
 		if n := w.count(); n > 0 {
 			return fmt.Errorf("%s has processes again after %v", w.node,
 				time.Since(began).Round(time.Second))

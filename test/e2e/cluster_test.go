@@ -15,7 +15,7 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// TestCluster tells stories of several machines, each with a test bed of its own (`pergola dev cluster`).
+// TestCluster tells stories of several machines, each with a testbed of its own (`pergola dev cluster`).
 //
 // Beside those of testscript and `eventually`, they have the commands of cluster_commands_test.go, and a program:
 //
@@ -41,13 +41,13 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// cluster is a test bed, which the story makes.
+// cluster is a testbed, which the story makes.
 type cluster struct {
 	binary, dir, examples string
 	copies                []*copies // being watched
 }
 
-// newCluster sees to it that nothing is left of the bed when the test ends.
+// newCluster sees to it that nothing is left of the testbed when the test ends.
 func newCluster(t *testing.T, binary string) *cluster {
 	t.Helper()
 	state := testkit.TempState(t)
@@ -79,8 +79,8 @@ func (c *cluster) cleanUp(t *testing.T) {
 	}
 }
 
-// explain shows what nobody can be asked for any more.
-func (c *cluster) explain(t *testing.T, b *testbed.Bed) {
+// explain logs the state of a story that failed, before it is removed.
+func (c *cluster) explain(t *testing.T, b *testbed.Testbed) {
 	t.Helper()
 	out, err := c.dev("ls").CombinedOutput()
 	t.Logf("the machines (%v):\n%s", err, out)
@@ -93,7 +93,7 @@ func (c *cluster) explain(t *testing.T, b *testbed.Bed) {
 	t.Logf("the hosts (%v):\n%s", err, out)
 }
 
-// dev is a call of `pergola dev cluster` for this bed.
+// dev is a call of `pergola dev cluster` for this testbed.
 func (c *cluster) dev(args ...string) *exec.Cmd {
 	cmd := exec.Command(c.binary, append([]string{"dev", "cluster"}, args...)...)
 	cmd.Env = append(os.Environ(), "PERGOLA_DEV_DIR="+c.dir, "NO_COLOR=1")

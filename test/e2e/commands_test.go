@@ -18,21 +18,16 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// commands are what stories have beside testscript's own:
+// commands are the commands of stories, beside testscript's own:
 //
 //	server start|stop|kill         the story's server; kill is kill -9
 //	eventually DURATION CMD ARG... runs CMD until it succeeds, at most for DURATION
 //	pids SLICE FILE                writes the first process of every node into FILE, one a line
-//
-// killnode SLICE NODE kill -9 of a node's first process, as seen from the host, until the server has seen it, too
-//
+//	killnode SLICE NODE            kills (-9) a node's first process, and waits until the server has seen that
 //	killpid FILE NODE              the same, with the process taken from a file that pids wrote
-//
-// walked SLICE NODE:IFACE N N frames or more were walked into a router by the interface since the last time it was
-// asked carried SLICE NODE:IFACE [N B] N frames of B bytes, and few others, came in by a router's interface since the
-// last time it was asked, as many
-//
-//	went out, and nearly all were walked
+//	walked SLICE NODE:IFACE N      N frames or more were walked into a router by the interface since the last call
+//	carried SLICE NODE:IFACE [N B] since the last call, N frames of B bytes, and few others, came in by a router's
+//	                               interface, as many went out, and nearly all were walked
 //
 // rtt FILE MIN MAX the average round trip that ping wrote into FILE (or stdout) is between MIN and MAX
 func commands(s *server) map[string]func(*testscript.TestScript, bool, []string) {

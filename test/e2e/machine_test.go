@@ -15,8 +15,7 @@ import (
 )
 
 // TestTheMachinesOwnNetworkIsNotChanged looks at what leak checks do not see: sysctls, firewall rules, routes, policy
-// rules and other people's interfaces of the machine itself. They are the same while networks run, and when they have
-// gone.
+// rules and interfaces of other programs on the machine itself. They are the same while networks run, and afterwards.
 func TestTheMachinesOwnNetworkIsNotChanged(t *testing.T) {
 	testkit.Root(t)
 	s := newServer(t, pergola(t))
@@ -35,7 +34,7 @@ func TestTheMachinesOwnNetworkIsNotChanged(t *testing.T) {
 	}
 }
 
-// foreign makes interfaces of other people in the machine's own namespace, called as Pergola calls its own, and one
+// foreign makes interfaces of other programs in the machine's own namespace, with names as Pergola gives them, and one
 // with an alias that begins as its marks do.
 func foreign(t *testing.T) {
 	t.Helper()

@@ -20,7 +20,8 @@ import (
 
 // TestMutations changes a topology file at random: nodes and links come, go, and change their kind, name, MTU and
 // shape, between things that users and crashes do. After every step it compares what is wanted with what the server
-// says, what the kernel holds, and who reaches whom. PERGOLA_SOAK and PERGOLA_SEED work as for TestSoak.
+// says, with what the kernel holds, and with which nodes reach each other. PERGOLA_SOAK and PERGOLA_SEED work as for
+// TestSoak.
 func TestMutations(t *testing.T) {
 	testkit.Root(t)
 	long, seed := soakTime(t)
@@ -146,8 +147,8 @@ func (m *mutation) override(node string) {
 	_ = m.command(way[m.random.IntN(len(way))]...).Run()
 }
 
-// asWanted compares the topology that the server holds with its status, with the devices of the kernel, and with who
-// reaches whom.
+// asWanted compares the topology that the server holds with its status, with the devices of the kernel, and with which
+// nodes reach each other.
 func (m *mutation) asWanted() error {
 	out, err := m.command("inspect", "mutated", "--json").Output()
 	if err != nil {

@@ -56,7 +56,7 @@ func (s *server) cleanUp(t *testing.T) {
 	}
 }
 
-// routes shows what a router thinks of its network, and what it told the kernel.
+// routes shows a router's view of its network, and the routes in its kernel.
 const routes = `exec 2>&1
 ip route; ip -6 route; ip -br link
 if [ -S /run/bird/bird.ctl ]; then
@@ -72,7 +72,7 @@ elif [ -d /run/frr ]; then
 	vtysh -c "show running-config"
 fi`
 
-// explain shows what every router of a story that failed has come to: nobody can ask it any more.
+// explain logs the state of every router of a story that failed, before it is removed.
 func (s *server) explain(t *testing.T) {
 	t.Helper()
 	out, err := s.command("ls", "--json").Output()

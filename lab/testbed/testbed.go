@@ -1,26 +1,26 @@
-// Package testbed makes several machines of one, for trying a cluster and for testing it.
+// Package testbed makes several machines out of one, to try and test a cluster.
 //
-// A machine of the bed is a set of namespaces (network, mount, PID, UTS, cgroup) with a first process of its own,
+// A machine of the testbed is a set of namespaces (network, mount, PID, UTS, cgroup) with a first process of its own,
 // with its own /run, /var, /proc, /sys, cgroup hierarchies and BPF file system; the rest of the file system is that
 // of the real machine. In it runs one Pergola process, as a child of the first process: it can be killed and started
 // again, and what it left running lives on, as on a real machine. A veth pair, the machine's wire, leads from its
-// eth0 into a switch, a bridge in a namespace that belongs to the bed.
+// eth0 into a switch, a bridge in a namespace that belongs to the testbed.
 //
 //	machine h1          │ switch                   │ machine h2
 //	init ── pergola     │                          │ pergola ── init
 //	         eth0 ──────┼── h1 ── bridge ── h2 ────┼── eth0
 //
-// All that a bed is made of lies below one directory or bears its mark:
+// All that a testbed is made of lies below one directory or bears its mark:
 //
-//	DIR/bed.json        what the bed consists of
+//	DIR/bed.json        what the testbed consists of
 //	DIR/switch          the switch's network namespace, mounted
 //	DIR/hosts           /etc/hosts of the machines
 //	DIR/NAME/run        /run of a machine; its first process listens on machine.sock in it
 //	DIR/NAME/var        /var of a machine
-//	pergola-dev-HASH    the cgroup of the bed, in each hierarchy, with one below it for each machine
+//	pergola-dev-HASH    the cgroup of the testbed, in each hierarchy, with one below it for each machine
 //
-// No process watches over a bed. Who makes or changes it may be killed at any moment; Remove finds everything by
-// these names, and nothing else.
+// No process watches over a testbed. A command that makes or changes it may be killed at any moment; Remove finds
+// everything by these names, and nothing else.
 package testbed
 
 import (
@@ -41,10 +41,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNone means that there is no bed in a directory.
-var ErrNone = errors.New("no test bed is there")
+// ErrNone means that there is no testbed in a directory.
+var ErrNone = errors.New("no testbed is there")
 
-// MaxMachines is how many a bed can have.
+// MaxMachines is how many a testbed can have.
 const MaxMachines = 64
 
 // What wires can carry (RFC 8200 wants 1280 for IPv6; 65535 is the veth driver's limit).
@@ -54,37 +54,37 @@ const (
 	DefaultMTU = 1500
 )
 
-// Config describes a bed.
+// Config describes a testbed.
 type Config struct {
 	Machines []string // names, which become host names and those of the switch's ports
 	MTU      int      // of all wires
 }
 
-// Bed is one that was made.
-type Bed struct {
+// Testbed is one that was made.
+type Testbed struct {
 	dir string
 	Config
 }
 
 const stateFile = "bed.json"
 
-// Create makes a bed in a directory that must be empty or not exist: its switch, and no machine yet.
-func Create(dir string, c Config) (*Bed, error) {
+// Create makes a testbed in a directory that must be empty or not exist: its switch, and no machine yet.
+func Create(dir string, c Config) (*Testbed, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	b := &Bed{Config: c}
+	b := &Testbed{Config: c}
 	for _, step := range []func() error{
 		func() error { return b.makeDir(dir) }, b.save, b.writeHosts, b.makeGroups, b.makeSwitch,
 	} {
 		if err := step(); err != nil {
-			return nil, fmt.Errorf("make test bed: %w", err)
+			return nil, fmt.Errorf("make testbed: %w", err)
 		}
 	}
 	return b, nil
 }
 
-func (b *Bed) makeDir(dir string) (err error) {
+func (b *Testbed) makeDir(dir string) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -103,8 +103,8 @@ func (b *Bed) makeDir(dir string) (err error) {
 	return nil
 }
 
-// save says that a bed is here. That comes first, so that whatever a crash leaves is known as a bed's.
-func (b *Bed) save() error {
+// save writes the state file. It is written first, so that whatever a crash leaves can be recognised as a testbed's.
+func (b *Testbed) save() error {
 	text, err := json.Marshal(b.Config)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (b *Bed) save() error {
 	return renameio.WriteFile(b.path(stateFile), text, 0o644, renameio.WithTempDir(b.dir))
 }
 
-// resolve gives a directory its one name: the bed's mark is made of it.
+// resolve gives a directory its one name: the testbed's mark is made of it.
 func resolve(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -123,27 +123,27 @@ func resolve(dir string) (string, error) {
 
 func (c *Config) check() error {
 	if len(c.Machines) < 1 || len(c.Machines) > MaxMachines {
-		return fmt.Errorf("make test bed: it has 1 to %d machines, not %d", MaxMachines, len(c.Machines))
+		return fmt.Errorf("make testbed: it has 1 to %d machines, not %d", MaxMachines, len(c.Machines))
 	}
 	if c.MTU < MinMTU || c.MTU > MaxMTU {
-		return fmt.Errorf("make test bed: wires carry frames of %d to %d bytes, not %d", MinMTU, MaxMTU, c.MTU)
+		return fmt.Errorf("make testbed: wires carry frames of %d to %d bytes, not %d", MinMTU, MaxMTU, c.MTU)
 	}
 	return nil
 }
 
-// Open finds the bed of a directory.
-func Open(dir string) (*Bed, error) {
-	b := &Bed{}
+// Open finds the testbed of a directory.
+func Open(dir string) (*Testbed, error) {
+	b := &Testbed{}
 	var text []byte
 	var err error
 	if b.dir, err = resolve(dir); err == nil {
 		text, err = os.ReadFile(b.path(stateFile))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("find test bed in %s: %w", dir, ErrNone)
+		return nil, fmt.Errorf("find testbed in %s: %w", dir, ErrNone)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find test bed: %w", err)
+		return nil, fmt.Errorf("find testbed: %w", err)
 	}
 	if err := json.Unmarshal(text, &b.Config); err != nil {
 		return nil, fmt.Errorf("read %s: %w", b.path(stateFile), err)
@@ -151,30 +151,30 @@ func Open(dir string) (*Bed, error) {
 	return b, nil
 }
 
-// Lock keeps others from making, changing or removing the bed of a directory at the same time. The lock goes with the
-// process.
+// Lock keeps others from making, changing or removing the testbed of a directory at the same time. The lock goes with
+// the process.
 func Lock(dir string) (unlock func(), err error) {
-	// The directory's own inode would go with the bed; its parent's stays.
+	// The directory's own inode would go with the testbed; its parent's stays.
 	f, err := os.Open(filepath.Dir(filepath.Clean(dir)))
 	if err != nil {
-		return nil, fmt.Errorf("lock test bed: %w", err)
+		return nil, fmt.Errorf("lock testbed: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			err = errors.New("another command makes or removes it: wait until that has ended")
 		}
-		return nil, fmt.Errorf("lock test bed: %w", err)
+		return nil, fmt.Errorf("lock testbed: %w", err)
 	}
 	return func() { _ = f.Close() }, nil
 }
 
-func (b *Bed) path(below ...string) string {
+func (b *Testbed) path(below ...string) string {
 	return filepath.Join(append([]string{b.dir}, below...)...)
 }
 
-// digest tells the bed from others, in so many hexadecimal digits.
-func (b *Bed) digest(digits int) string {
+// digest distinguishes the testbed from others, in so many hexadecimal digits.
+func (b *Testbed) digest(digits int) string {
 	sum := sha256.Sum256([]byte(b.dir))
 	return hex.EncodeToString(sum[:])[:digits]
 }
@@ -194,7 +194,7 @@ func Addresses(number int) (v4, v6 netip.Prefix) {
 }
 
 // writeHosts lets the machines find each other by name.
-func (b *Bed) writeHosts() error {
+func (b *Testbed) writeHosts() error {
 	text := "127.0.0.1 localhost\n::1 localhost\n"
 	for i, name := range b.Config.Machines {
 		v4, v6 := Addresses(i + 1)
@@ -204,16 +204,16 @@ func (b *Bed) writeHosts() error {
 }
 
 // Machines gives all machines in order, whether they run or not.
-func (b *Bed) Machines() []*Machine {
+func (b *Testbed) Machines() []*Machine {
 	var all []*Machine
 	for i, name := range b.Config.Machines {
-		all = append(all, &Machine{bed: b, Name: name, Number: i + 1})
+		all = append(all, &Machine{testbed: b, Name: name, Number: i + 1})
 	}
 	return all
 }
 
 // Machine finds one by its name.
-func (b *Bed) Machine(name string) (*Machine, bool) {
+func (b *Testbed) Machine(name string) (*Machine, bool) {
 	for _, m := range b.Machines() {
 		if m.Name == name {
 			return m, true
@@ -222,9 +222,9 @@ func (b *Bed) Machine(name string) (*Machine, bool) {
 	return nil, false
 }
 
-// findMarked finds a bed whose files somebody removed, by its cgroups. Of machines that lost these it does not know.
-func findMarked(dir string) (b *Bed, found bool, err error) {
-	b = &Bed{}
+// findMarked finds a testbed whose files were removed, by its cgroups. Machines without cgroups are not found.
+func findMarked(dir string) (b *Testbed, found bool, err error) {
+	b = &Testbed{}
 	if b.dir, err = resolve(dir); errors.Is(err, fs.ErrNotExist) {
 		b.dir, err = filepath.Abs(dir)
 	}
@@ -234,14 +234,14 @@ func findMarked(dir string) (b *Bed, found bool, err error) {
 	return b, found, err
 }
 
-// Remove ends all machines of the bed in a directory and removes all that belongs to it, whatever state it is in.
+// Remove ends all machines of the testbed in a directory and removes all that belongs to it, whatever state it is in.
 func Remove(ctx context.Context, dir string) error {
 	b, err := Open(dir)
 	whole := err == nil
 	if errors.Is(err, ErrNone) {
 		marked, found, failed := findMarked(dir)
 		if failed != nil {
-			return fmt.Errorf("find test bed: %w", failed)
+			return fmt.Errorf("find testbed: %w", failed)
 		}
 		if found {
 			b, err = marked, nil
@@ -251,27 +251,28 @@ func Remove(ctx context.Context, dir string) error {
 		return err
 	}
 	if err := b.removeGroups(ctx); err != nil {
-		return fmt.Errorf("end the machines of the test bed: %w", err)
+		return fmt.Errorf("end the machines of the testbed: %w", err)
 	}
 	if err := unix.Unmount(b.path("switch"), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil &&
 		!errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("remove the test bed's switch: %w", err)
+		return fmt.Errorf("remove the testbed's switch: %w", err)
 	}
 	left, err := mountsBelow(b.dir)
 	if err == nil && len(left) > 0 { // never walk into it: it could be anything
 		err = fmt.Errorf("something is mounted at %v", left)
 	}
 	if err != nil {
-		return fmt.Errorf("remove test bed: %w", err)
+		return fmt.Errorf("remove testbed: %w", err)
 	}
 	if err := b.removeFiles(whole); err != nil {
-		return fmt.Errorf("remove test bed: %w", err)
+		return fmt.Errorf("remove testbed: %w", err)
 	}
 	return nil
 }
 
-// removeFiles removes the directory; where it does not say that it is a bed's, only what is certainly the bed's.
-func (b *Bed) removeFiles(whole bool) error {
+// removeFiles removes the directory; where it does not say that it is a testbed's, only what is certainly the
+// testbed's.
+func (b *Testbed) removeFiles(whole bool) error {
 	entries, err := os.ReadDir(b.dir)
 	if !whole && errors.Is(err, fs.ErrNotExist) {
 		return nil

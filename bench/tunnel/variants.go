@@ -16,8 +16,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// open makes of a machine what a way needs.
-func (b *bench) open(ctx context.Context, m *machine, w Way, slices int) (frameFormat, error) {
+// open sets a machine up for a variant.
+func (b *bench) open(ctx context.Context, m *machine, w Variant, slices int) (frameFormat, error) {
 	switch w {
 	case Native:
 		return m.native()
@@ -42,7 +42,7 @@ func (b *bench) open(ctx context.Context, m *machine, w Way, slices int) (frameF
 		return within(vxlanHeaders(key(1, 0))), err
 	case One, BridgedBeside, VXLANByTC, EGREByTC, Alone, Flooded:
 	}
-	return frameFormat{}, fmt.Errorf("there is no way %q through a machine", w)
+	return frameFormat{}, fmt.Errorf("there is no variant %q through a machine", w)
 }
 
 // native lets the machine's kernel forward what is for the network within.
