@@ -37,7 +37,7 @@ NODE:IFACE; for ` + "`set`" + `, an end limits the change to frames that leave i
 			func(ctx context.Context, n *network, link string) error {
 				return n.LinkUp(ctx, n.name, link)
 			}),
-		newLinkLs(a))
+		newLinkLs(a), newLinkStats(a))
 	return cmd
 }
 

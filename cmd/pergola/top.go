@@ -9,16 +9,11 @@ import (
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/control/api"
 )
 
-// topOptions are the flags of top.
-type topOptions struct {
-	every time.Duration
-	count int
-}
-
 func newTop(a *app) *cobra.Command {
-	var o topOptions
+	var o looks
 	cmd := &cobra.Command{
 		Use:   "top [SLICE]",
 		Short: "Show the traffic of all interfaces, that of the fast path included",
@@ -37,9 +32,8 @@ written.`,
 		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeSlices,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.every <= 0 || o.count < 0 {
-				return ui.Usage("write such as --every 2s", "top: a span of %v, %d times",
-					o.every, o.count)
+			if err := o.check("top"); err != nil {
+				return err
 			}
 			net, err := a.network(cmd.Context(), first(args))
 			if err != nil {
@@ -49,13 +43,13 @@ written.`,
 			return a.top(cmd.Context(), net, o)
 		},
 	}
-	cmd.Flags().DurationVar(&o.every, "every", time.Second, "time between two looks")
-	cmd.Flags().IntVarP(&o.count, "count", "n", 0, "tables to write; 0: until Ctrl-C on a terminal, else one")
+	o.add(cmd.Flags())
 	return cmd
 }
 
-func (a *app) top(ctx context.Context, net *network, o topOptions) error {
-	before, err := net.Traffic(ctx, net.name)
+func (a *app) top(ctx context.Context, net *network, o looks) error {
+	read := func(ctx context.Context) (*api.SliceTraffic, error) { return net.Traffic(ctx, net.name) }
+	before, err := read(ctx)
 	if err != nil {
 		return err
 	}
@@ -63,30 +57,11 @@ func (a *app) top(ctx context.Context, net *network, o topOptions) error {
 	if a.JSON {
 		return a.Emit(before)
 	}
-	if o.count == 0 && !a.IsTTY() {
-		o.count = 1
-	}
-	then := time.Now()
-	for shown := 0; o.count == 0 || shown < o.count; shown++ {
-		select {
-		case <-ctx.Done():
-			return nil // Ctrl-C ends it in order
-		case <-time.After(o.every):
-		}
-		after, err := net.Traffic(ctx, net.name)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		now := time.Now()
-		span := now.Sub(then)
+	return watch(ctx, a, o, before, read, func(before, after *api.SliceTraffic, span time.Duration) error {
 		a.showTop(report.Rates(before, after, span), report.TunnelRates(before, after, span),
 			report.PuntRates(before, after, span))
-		before, then = after, now
-	}
-	return nil
+		return nil
+	})
 }
 
 // showTop writes the tables; on a terminal, in place of the last ones, and of interfaces only as many rows as it has

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -346,6 +347,25 @@ func (h *host) Retry(context.Context, string) {}
 
 func (h *host) Underlay(context.Context) (api.UnderlayTraffic, error) {
 	return api.UnderlayTraffic{Received: 12, Sent: 3, Dropped: map[string]uint64{"unknown tunnel": 2}}, nil
+}
+
+// Queues counts a frame in each direction of a link with a rate.
+func (h *host) Queues(_ context.Context, name string, links ...string) (all []api.QueueTraffic, err error) {
+	spec, _, err := h.store.Slice(context.Background(), name)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range spec.Links {
+		for i, e := range l.Ends {
+			if e.Shape.Rate != 0 && (len(links) == 0 || slices.Contains(links, l.Name)) {
+				all = append(all, api.QueueTraffic{
+					Link: l.Name, From: e.String(), To: l.Ends[1-i].String(),
+					Sent: api.Traffic{Frames: 1, Bytes: 60}, Dropped: 3,
+				})
+			}
+		}
+	}
+	return all, nil
 }
 
 // Traffic grows with every look.

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/pergola-net/pergola/control/api"
 )
@@ -20,6 +21,15 @@ func (c *Client) RouterFastPath(ctx context.Context, slice, node string) (*api.R
 // Traffic gives what went through the interfaces of a slice.
 func (c *Client) Traffic(ctx context.Context, slice string) (*api.SliceTraffic, error) {
 	return get[api.SliceTraffic](ctx, c, path("slices", slice, "traffic"))
+}
+
+// Queues gives what went through the queues of links of a slice: of those that are named, or of all.
+func (c *Client) Queues(ctx context.Context, slice string, links ...string) (*api.SliceQueues, error) {
+	target := path("slices", slice, "queues")
+	if len(links) > 0 {
+		target += "?" + url.Values{"link": links}.Encode()
+	}
+	return get[api.SliceQueues](ctx, c, target)
 }
 
 // Verify compares the fast path's mirror with the kernel of a router; an empty node means all routers of the slice.

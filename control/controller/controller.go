@@ -315,6 +315,36 @@ func (c *Controller) HasInterface(ctx context.Context, name, node, iface string)
 	return nil
 }
 
+// Links gives links of a slice by their names; without names, all. It refuses names that the slice does not have.
+func (c *Controller) Links(ctx context.Context, name string, links []string) (*slice.Slice, []*slice.Link, error) {
+	s, _, err := c.Slice(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	some := make([]*slice.Link, 0, len(s.Links))
+	for i := range s.Links {
+		if len(links) == 0 {
+			some = append(some, &s.Links[i])
+		}
+	}
+	for _, link := range links {
+		l := s.Link(link)
+		if l == nil {
+			return nil, nil, unknown("link", link, name, linkNames(s))
+		}
+		some = append(some, l)
+	}
+	return s, some, nil
+}
+
+func linkNames(s *slice.Slice) []string {
+	names := make([]string, len(s.Links))
+	for i := range s.Links {
+		names[i] = s.Links[i].Name
+	}
+	return names
+}
+
 // HasChecks refuses names of checks that the slice does not have.
 func (c *Controller) HasChecks(ctx context.Context, name string, checks []string) error {
 	s, _, err := c.Slice(ctx, name)

@@ -151,11 +151,7 @@ func (c *Controller) changeLink(ctx context.Context, name, link, message string,
 		}
 		l := s.Link(link)
 		if l == nil {
-			names := make([]string, len(s.Links))
-			for i := range s.Links {
-				names[i] = s.Links[i].Name
-			}
-			return unknown("link", link, name, names)
+			return unknown("link", link, name, linkNames(s))
 		}
 		return change(s, l, o)
 	})

@@ -33,6 +33,8 @@ type Agent interface {
 	Verify(ctx context.Context, slice string, nodes ...string) (api.Verification, error)
 	// Traffic gives what went through the interfaces of nodes.
 	Traffic(ctx context.Context, slice string) (api.SliceTraffic, error)
+	// Queues gives what went through the queues of links: of those that are named, or of all.
+	Queues(ctx context.Context, slice string, links ...string) ([]api.QueueTraffic, error)
 	// Underlay gives what went through all tunnels of this host.
 	Underlay(ctx context.Context) (api.UnderlayTraffic, error)
 }

@@ -33,14 +33,29 @@ const askTimeout = 30 * time.Second
 func (s *server) ask(ctx context.Context, in PartInput, method, verb string, request any,
 	own func(context.Context) error,
 	each func(host string, answer io.Reader) error) ([]api.UnreachableHost, error) {
-	var hosts []string
-	if in.Part == "" && s.Cluster != nil {
-		spec, _, err := s.Controller.Slice(ctx, in.Slice)
-		if err != nil {
-			return nil, err
-		}
-		hosts = s.hostsOf(spec)
+	hosts, err := s.others(ctx, in)
+	if err != nil {
+		return nil, err
 	}
+	return s.askHosts(ctx, hosts, in.Slice, method, verb, request, own, each)
+}
+
+// others lists the hosts that a request is passed on to.
+func (s *server) others(ctx context.Context, in PartInput) ([]string, error) {
+	if in.Part != "" || s.Cluster == nil {
+		return nil, nil
+	}
+	spec, _, err := s.Controller.Slice(ctx, in.Slice)
+	if err != nil {
+		return nil, err
+	}
+	return s.hostsOf(spec), nil
+}
+
+// askHosts is ask for some hosts of a slice.
+func (s *server) askHosts(ctx context.Context, hosts []string, of, method, verb string, request any,
+	own func(context.Context) error,
+	each func(host string, answer io.Reader) error) ([]api.UnreachableHost, error) {
 	var (
 		mu          sync.Mutex // guards unreachable
 		unreachable []api.UnreachableHost
@@ -48,7 +63,7 @@ func (s *server) ask(ctx context.Context, in PartInput, method, verb string, req
 	)
 	for _, name := range hosts {
 		asked.Go(func() {
-			if err := s.askHost(ctx, name, in.Slice, method, verb, request, each); err != nil {
+			if err := s.askHost(ctx, name, of, method, verb, request, each); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				unreachable = append(unreachable, api.UnreachableHost{Host: name, Why: err.Error()})
@@ -127,6 +142,16 @@ func (s *server) send(ctx context.Context, h *store.HostState, method, path stri
 // gather adds up the parts of all hosts of a slice, the own one first.
 func gather[T any](ctx context.Context, s *server, in PartInput, method, verb string,
 	own func(context.Context) (T, error), add func(T)) ([]api.UnreachableHost, error) {
+	hosts, err := s.others(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return gatherFrom(ctx, s, hosts, in.Slice, method, verb, own, add)
+}
+
+// gatherFrom is gather for some hosts of a slice.
+func gatherFrom[T any](ctx context.Context, s *server, hosts []string, of, method, verb string,
+	own func(context.Context) (T, error), add func(T)) ([]api.UnreachableHost, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var mu sync.Mutex // guards parts
@@ -136,7 +161,7 @@ func gather[T any](ctx context.Context, s *server, in PartInput, method, verb st
 		defer mu.Unlock()
 		parts = append(parts, part[T]{host, v})
 	}
-	unreachable, err := s.ask(ctx, in, method, verb, nil, func(ctx context.Context) error {
+	unreachable, err := s.askHosts(ctx, hosts, of, method, verb, nil, func(ctx context.Context) error {
 		v, err := own(ctx)
 		if err == nil {
 			keep("", v)

@@ -283,6 +283,18 @@ func checkMerged(t *testing.T, m *member) {
 	} else if len(tr.Tunnels) != 2 || tr.Tunnels[0].Host == tr.Tunnels[1].Host {
 		t.Errorf("tunnels from %s: %+v", from, tr.Tunnels)
 	}
+	link := "a:eth1--b:eth1"
+	if q, err := m.Queues(ctx, "net", link); err != nil || len(q.Queues) != 2 || q.Queues[0].Host != "h1" ||
+		q.Queues[1].From != "b:eth1" || q.Queues[1].Link != link || q.Unreachable != nil {
+		t.Errorf("queues from %s: %+v %v", from, q, err)
+	}
+	if q, err := m.Queues(ctx, "net"); err != nil || len(q.Queues) != 2 {
+		t.Errorf("queues of all links from %s: %+v %v", from, q, err)
+	}
+	_, err = m.Queues(ctx, "net", "a:eth1--c:eth1")
+	if err == nil || !strings.Contains(err.Error(), "did you mean "+link) {
+		t.Errorf("queues of no link from %s: %v", from, err)
+	}
 	for _, host := range []string{"h1", "h2"} {
 		if u, err := m.Underlay(ctx, host); err != nil || u.Dropped[host] != 1 {
 			t.Errorf("underlay of %s from %s: %+v %v", host, from, u, err)

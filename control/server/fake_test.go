@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -294,6 +295,17 @@ func (f *fakeAgent) Verify(ctx context.Context, name string, nodes ...string) (a
 
 func (f *fakeAgent) Underlay(context.Context) (api.UnderlayTraffic, error) {
 	return api.UnderlayTraffic{Dropped: map[string]uint64{f.cfg.Host: 1}}, nil
+}
+
+// Queues counts what own nodes send into their first link.
+func (f *fakeAgent) Queues(ctx context.Context, name string, links ...string) (all []api.QueueTraffic, err error) {
+	if f.cfg.Cluster != nil {
+		for _, n := range f.own(ctx, name) {
+			q := api.QueueTraffic{Link: strings.Join(links, " "), From: n + ":eth1", Class: "voice"}
+			all = append(all, q)
+		}
+	}
+	return all, nil
 }
 
 func (f *fakeAgent) Traffic(ctx context.Context, name string) (api.SliceTraffic, error) {

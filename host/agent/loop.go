@@ -51,6 +51,7 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 		a.membership.underlay.Open(ctx, a.machine.Tunnels())
 	}
 	want, broken := plan.New(at, inputs)
+	a.Planned(want)
 	actions, err := a.plan(report.Pass{At: at, Inputs: inputs, Want: want, Broken: broken, Seen: seen})
 	if err != nil {
 		a.cfg.Log.Error("plan", "error", err)

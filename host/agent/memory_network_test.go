@@ -35,6 +35,30 @@ func (n *memoryNetwork) Observe(context.Context) (wire.State, error) {
 
 func (n *memoryNetwork) Counters(context.Context) (map[string]wire.Traffic, error) { return nil, nil }
 
+// QueueStats counts as many frames as a class has a number, and finds each queue full.
+func (n *memoryNetwork) QueueStats(
+	_ context.Context, devices ...string,
+) (map[string]map[uint16]wire.QueueStats, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := map[string]map[uint16]wire.QueueStats{}
+	for _, p := range n.state.Ports {
+		if p.Layout == nil {
+			continue
+		}
+		for _, name := range devices {
+			for _, c := range p.Layout.Trees[name].Classes {
+				if all[name] == nil {
+					all[name] = map[uint16]wire.QueueStats{}
+				}
+				q := wire.QueueStats{Frames: uint64(c.Minor), Drops: 1, Waiting: c.Queue}
+				all[name][c.Minor] = q
+			}
+		}
+	}
+	return all, nil
+}
+
 func (n *memoryNetwork) AddPort(_ context.Context, p wire.Port) error {
 	return n.step("add port", func() error {
 		hasPID := func(s *sliver.Observed) bool { return s.PID == p.PID }

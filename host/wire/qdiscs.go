@@ -19,15 +19,6 @@ type qdisc struct {
 	handle, parent uint32
 	kind           string
 	options        []byte
-	stats          QueueStats
-}
-
-// QueueStats is what went through a queue, and what is in it.
-type QueueStats struct {
-	Frames, Bytes uint64 // sent
-	Drops         uint64 // frames: the queue was full
-	Waiting       uint32 // frames
-	Backlog       uint32 // bytes
 }
 
 // trees reads the qdisc trees of all devices of the namespace: one dump of qdiscs, and one of classes for each device that has
@@ -89,8 +80,8 @@ func (c *conn) tree(index int) (wiring.Tree, error) {
 	if err != nil {
 		return wiring.Tree{}, err
 	}
-	for _, class := range classes {
-		if _, err := add(class.FIFO(), 0); err != nil {
+	for _, class := range classes { // by their classes: the kernel's answer to a handle does not say the parent
+		if _, err := add(0, wiring.HandleHTB|uint32(class.Minor)); err != nil {
 			return wiring.Tree{}, err
 		}
 	}
@@ -189,32 +180,9 @@ func parseQdisc(message []byte) (q qdisc, err error) {
 			q.kind = unix.ByteSliceToString(a.Value)
 		case nl.TCA_OPTIONS:
 			q.options = a.Value
-		case nl.TCA_STATS2:
-			if q.stats, err = parseQueueStats(a.Value); err != nil {
-				return qdisc{}, err
-			}
 		}
 	}
 	return q, nil
-}
-
-// parseQueueStats reads struct gnet_stats_basic (bytes, packets) and gnet_stats_queue (qlen, backlog, drops, ...).
-func parseQueueStats(value []byte) (s QueueStats, err error) {
-	attrs, err := nl.ParseRouteAttr(value)
-	if err != nil {
-		return s, err
-	}
-	native := nl.NativeEndian()
-	for _, a := range attrs {
-		switch {
-		case a.Attr.Type == nl.TCA_STATS_BASIC && len(a.Value) >= 12:
-			s.Bytes, s.Frames = native.Uint64(a.Value), uint64(native.Uint32(a.Value[8:]))
-		case a.Attr.Type == nl.TCA_STATS_QUEUE && len(a.Value) >= 12:
-			s.Waiting, s.Backlog = native.Uint32(a.Value), native.Uint32(a.Value[4:])
-			s.Drops = uint64(native.Uint32(a.Value[8:]))
-		}
-	}
-	return s, nil
 }
 
 func parseNetem(options []byte) (n wiring.Netem, err error) {

@@ -1,6 +1,6 @@
-// Package wiring works out what a link is made of on a host: from how its ends are joined and what becomes of frames in each
-// direction to devices, records of the data path, rules and qdisc trees. It is pure. All of it are values, in the units of the
-// kernel: package wire makes a host have them and reads them back, and the agent compares the two.
+// Package wiring works out what a link is made of on a host: from how its ends are joined and what becomes of frames in
+// each direction to devices, records of the data path, rules and qdisc trees. It is pure. All of it are values, in the
+// units of the kernel: package wire makes a host have them and reads them back, and the agent compares the two.
 package wiring
 
 import (
@@ -107,8 +107,8 @@ func (l Link) Layout() Layout {
 	return y
 }
 
-// join lays out two ports. Without reinjection, what one node sends is shaped at the port of the other. With it, it needs a
-// device whose far end is looked at again:
+// join lays out two ports. Without reinjection, what one node sends is shaped at the port of the other. With it, it
+// needs a device whose far end is looked at again:
 //
 //	node ── veth ── s1p3 ═══ s1p3q ── s1p4q ═══ s1p4 ── veth ── node
 //
@@ -136,8 +136,8 @@ func (y *Layout) join(l Link) {
 	y.Records[b.Port], y.Records[qb] = Record{ToQueue, qb}, Record{ToPeer, b.Port}
 }
 
-// plug lays out a port and a switch. What the node sends is shaped on the way to a queue device, whose other end is the switch's
-// port; what the switch sends is shaped there too, and enters the data path at the queue device:
+// plug lays out a port and a switch. What the node sends is shaped on the way to a queue device, whose other end is the
+// switch's port; what the switch sends is shaped there too, and enters the data path at the queue device:
 //
 //	node ── veth ── s1p3 ═══ s1p3q ── s1p3m ── switch
 func (y *Layout) plug(l Link) {
@@ -190,26 +190,34 @@ func (y Layout) Digest() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Observed gives a link as it is read from a layout: with the treatment that its qdiscs give, as far as the kernel tells.
-func (l Link) Observed(y Layout) Link {
-	l.Reinject = len(y.Pairs) > 0
-	fromA, fromB := l.B.Port, l.A.Port // where each direction is shaped
+// Queues names the devices whose qdiscs treat the frames of each direction: those that A sends, and those that B or the
+// switch sends. A device that has none, or does not exist, has no tree in the layout.
+func (l Link) Queues() (fromA, fromB string) {
 	switch {
 	case l.Cable:
-		fromA, fromB = l.A.Port, l.B.Port
-	case l.Switch != "" && l.Reinject:
-		fromA, fromB = QueueName(l.A.Port), MemberName(l.A.Port)
+		return l.A.Port, l.B.Port
+	case l.Switch != "" && (l.Reinject || !l.A.Shape.IsZero()):
+		return QueueName(l.A.Port), MemberName(l.A.Port)
 	case l.Reinject:
-		fromA, fromB = QueueName(l.A.Port), QueueName(l.B.Port)
+		return QueueName(l.A.Port), QueueName(l.B.Port)
 	}
+	return l.B.Port, l.A.Port
+}
+
+// Observed gives a link as it is read from a layout: with the treatment that its qdiscs give, as far as the kernel
+// tells.
+func (l Link) Observed(y Layout) Link {
+	l = l.Plain()
+	l.Reinject = len(y.Pairs) > 0
+	fromA, fromB := l.Queues()
 	l.A.Shape = y.Trees[fromA].Shape(y.Rules[l.A.Port])
 	l.B.Shape = y.Trees[fromB].Shape(y.Rules[l.B.Port])
 	return l
 }
 
-// Single reports whether a node must send single frames, and no GSO super-frames of up to 64 KiB, into a treatment: a link that
-// loses or queues frames or is slow takes each for one frame. What passes a switch first is not cut: a super-frame on its way to
-// a shaped port of a LAN, or through a shaped cable, is lost or queued as a whole.
+// Single reports whether a node must send single frames, and no GSO super-frames of up to 64 KiB, into a treatment: a
+// link that loses or queues frames or is slow takes each for one frame. What passes a switch first is not cut: a
+// super-frame on its way to a shaped port of a LAN, or through a shaped cable, is lost or queued as a whole.
 func Single(s slice.Shape) bool {
 	const slow = 1e9 // bit/s; above, single frames could not fill the link
 	return s.Loss != 0 || s.Queue != 0 || len(s.Classes) != 0 || s.Rate != 0 && s.Rate < slow

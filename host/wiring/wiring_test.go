@@ -194,6 +194,24 @@ func TestLayoutIsClosed(t *testing.T) {
 	})
 }
 
+// The trees are where Queues says, each made from the shape of its direction.
+func TestQueuesNamesTheDevicesWithTrees(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := drawLink(t)
+		fromA, fromB := l.Queues()
+		mtu := max(l.A.MTU, l.B.MTU)
+		want := map[string]wiring.Tree{}
+		for device, shape := range map[string]slice.Shape{fromA: l.A.Shape, fromB: l.B.Shape} {
+			if !shape.IsZero() {
+				want[device] = wiring.TreeOf(shape, mtu)
+			}
+		}
+		if diff := cmp.Diff(want, l.Layout().Trees); diff != "" {
+			t.Fatalf("-want +got\n%s", diff)
+		}
+	})
+}
+
 func drawLink(t *rapid.T) wiring.Link {
 	l := wiring.Link{A: end("s7p1", drawShape(t)), B: end("s7p10", drawShape(t)), Reinject: rapid.Bool().Draw(t, "reinject")}
 	switch rapid.SampledFrom([]string{"join", "plug", "cable"}).Draw(t, "kind") {

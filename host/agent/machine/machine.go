@@ -49,6 +49,7 @@ type Runtime interface {
 type Network interface {
 	Observe(ctx context.Context) (wire.State, error)
 	Counters(ctx context.Context) (map[string]wire.Traffic, error)
+	QueueStats(ctx context.Context, devices ...string) (map[string]map[uint16]wire.QueueStats, error)
 	Close() error
 
 	AddPort(ctx context.Context, p wire.Port) error

@@ -75,6 +75,8 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 		routesMetric, resyncsMetric, memoryMetric, memoryBoundMetric, nexthopsMetric, neighboursMetric,
 		tunnelFramesMetric, tunnelBytesMetric, tunnelDroppedMetric,
 		underlayPacketsMetric, underlayCardMetric, underlayDroppedMetric,
+		queueFramesMetric, queueBytesMetric, queueDroppedMetric, queueOverlimitsMetric, queueBacklogMetric,
+		queueBacklogBytesMetric,
 	} {
 		ch <- d
 	}
@@ -104,6 +106,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		s.routers(one.Slice, one.FastPath)
 		s.interfaces(one.Slice, one.Interfaces)
 		s.tunnels(one.Slice, one.Tunnels)
+		if one.QueuesErr != nil {
+			ch <- prometheus.NewInvalidMetric(queueFramesMetric, one.QueuesErr)
+			continue
+		}
+		s.queues(one.Slice, one.Queues)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/host/agent/fastpath"
@@ -27,6 +28,7 @@ type Server struct {
 	machine  *machine.Machine
 	inputs   *inputs.Inputs
 	fastPath *fastpath.FastPath
+	planned  atomic.Pointer[plan.Wanted] // by the last pass; nil: there was none
 
 	mu     sync.Mutex                        // guards tables
 	tables map[string]map[string]probe.Table // by slice and node: at the last look for convergence

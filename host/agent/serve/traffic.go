@@ -46,6 +46,8 @@ type SliceCounters struct {
 	FastPathErr error
 	Interfaces  []api.InterfaceTraffic
 	Tunnels     []api.TunnelTraffic
+	Queues      []api.QueueTraffic
+	QueuesErr   error
 }
 
 // Counters gives what is counted of all slices. The ports are read once.
@@ -60,6 +62,7 @@ func (s *Server) Counters(ctx context.Context) (all []SliceCounters, err error) 
 			Interfaces: trafficOf(s.inputs.Place(), w.Spec, counted), Tunnels: tunnelsOf(w.Spec, counted),
 		}
 		c.FastPath, c.FastPathErr = s.fastPathOf(ctx, w)
+		c.Queues, c.QueuesErr = s.queuesOf(ctx, w.Spec.ID, linksOf(w.Spec))
 		all = append(all, c)
 	}
 	return all, nil

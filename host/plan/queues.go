@@ -1,0 +1,80 @@
+package plan
+
+import (
+	"github.com/pergola-net/pergola/host/reconcile"
+	"github.com/pergola-net/pergola/host/wiring"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// Queue is one direction of a link, scheduled at a device of this host.
+type Queue struct {
+	Link     string
+	From, To string // ends, as node:interface; of a LAN, the link's name
+	Device   string // has the qdiscs
+	Classes  []QueueClass
+}
+
+// QueueClass is a class of a Queue.
+type QueueClass struct {
+	Minor uint16 // its number in the qdisc
+	Name  string // empty: the only class of a link that has no classes
+}
+
+// Queues lists the queues of links of a slice, in the order of the links: each direction that has a scheduler and is
+// treated on this host. Links that cannot be up have none.
+func (w *Wanted) Queues(id uint16, links ...*slice.Link) (all []Queue) {
+	y := w.layouts[id]
+	if y == nil {
+		return nil
+	}
+	for _, l := range links {
+		for _, wire := range w.Link(id, l.Name) {
+			k := reconcile.Key{Kind: KindQueue, Slice: id, Name: wire.Name}
+			over, treated := w.details[k].(wiring.Link)
+			if !treated {
+				continue
+			}
+			a, b := y.endsOf(id, l, over)
+			deviceA, deviceB := over.Queues()
+			fromA := Queue{Link: l.Name, From: a, To: b, Device: deviceA}
+			fromB := Queue{Link: l.Name, From: b, To: a, Device: deviceB}
+			all = addQueue(all, fromA, over.A.Shape.Scheduler())
+			all = addQueue(all, fromB, over.B.Shape.Scheduler())
+		}
+	}
+	return all
+}
+
+func addQueue(all []Queue, q Queue, s slice.Scheduler) []Queue {
+	if s.IsZero() {
+		return all
+	}
+	if len(s.Classes) == 0 {
+		q.Classes = []QueueClass{{Minor: wiring.RootClass}}
+	}
+	for i, c := range s.Classes {
+		q.Classes = append(q.Classes, QueueClass{wiring.FirstClass + uint16(i), c.Name})
+	}
+	return append(all, q)
+}
+
+// endsOf names both ends of what a link, or an end of a LAN, is made of. A LAN has no port of its own; a switch may
+// have none.
+func (y *Layout) endsOf(id uint16, l *slice.Link, over wiring.Link) (a, b string) {
+	if isLAN(l) {
+		a, b = l.Name, l.Name
+	}
+	for _, e := range l.Ends {
+		n := y.nodes[e.Node]
+		if n == nil || n.Interface(e.Interface) == nil { // of another version of the slice
+			continue
+		}
+		switch port := slice.PortName(id, n.Interface(e.Interface).Port); {
+		case port == over.A.Port:
+			a = e.String()
+		case port == over.B.Port, !isLAN(l):
+			b = e.String()
+		}
+	}
+	return a, b
+}
