@@ -151,6 +151,17 @@ func TestShapesChangedByHandAreShown(t *testing.T) {
 	}
 }
 
+func TestClassesAreNamedWithTheRate(t *testing.T) {
+	s, _ := office()
+	s.Links[1].Ends[0].Shape = slice.Shape{Rate: 10e6, Classes: []slice.Class{{Name: "voice"}, {Name: "other"}}}
+	const want = "→ 10 Mbit/s, classes voice other ← 10 Mbit/s, 20 ms"
+	for name, f := range map[string]writer{"DOT": DOT, "Mermaid": Mermaid, "HTML": HTML} {
+		if got := draw(t, f, s, nil); !strings.Contains(got, want) {
+			t.Errorf("%s: the classes are missing:\n%s", name, got)
+		}
+	}
+}
+
 func TestDurationHasThreeDigits(t *testing.T) {
 	for in, want := range map[time.Duration]string{0: "0 ms", 1276 * time.Microsecond: "1.28 ms",
 		10528 * time.Microsecond:   "10.5 ms",

@@ -50,7 +50,7 @@ type edge struct {
 	// lane and lanes number the edges between the same two vertices, from 0, so that they can be drawn apart.
 	lane, lanes int
 	down        bool
-	note        string // rate, delay and loss, if any
+	note        string // rate, delay, loss and classes, if any
 }
 
 // labels are the interface names at both ends of the edge; the second is empty at a LAN.
@@ -163,6 +163,13 @@ func describe(s slice.Shape) string {
 	}
 	if s.Queue != 0 {
 		words = append(words, fmt.Sprintf("queue %d", s.Queue))
+	}
+	if len(s.Classes) != 0 {
+		names := make([]string, len(s.Classes))
+		for i, c := range s.Classes {
+			names[i] = c.Name
+		}
+		words = append(words, "classes "+strings.Join(names, " "))
 	}
 	return strings.Join(words, ", ")
 }
