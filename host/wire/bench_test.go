@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -108,5 +109,50 @@ func BenchmarkTunnels1000(b *testing.B) {
 		})
 		phase(b, "observe", 1, func() { m.observe() })
 		phase(b, "delete-all", 1, func() { m.must(m.DeletePorts(m.ctx, names...)) })
+	}
+}
+
+// BenchmarkShapedLinks1000 is a machine with a thousand links that have classes in both directions: made, observed by a
+// server that starts and by one that runs, and asked for the counters of one link, and of all.
+func BenchmarkShapedLinks1000(b *testing.B) {
+	const links = 1000
+	for b.Loop() {
+		l := newLab(b)
+		l.ctx = context.Background()
+		var ports, queues []string
+		phase(b, "port", 2*links, func() {
+			for i := range 2 * links {
+				ports = append(ports, l.port("n", func(p *wire.Port) { p.Inner = fmt.Sprint("e", i) }))
+			}
+		})
+		phase(b, "join+treat", links, func() {
+			for i := 0; i < 2*links; i += 2 {
+				l.must(l.Join(l.ctx, ports[i], ports[i+1]))
+				link := l.joined(ports[i], ports[i+1], classes(1e9, 100))
+				l.must(l.Treat(l.ctx, link))
+				fromA, fromB := link.Queues()
+				queues = append(queues, fromA, fromB)
+			}
+		})
+		phase(b, "observe-first", 1, func() { l.observe() })
+		l.reopen()
+		phase(b, "observe-adopt", 1, func() { l.observe() })
+		phase(b, "observe", 10, func() {
+			for range 10 {
+				l.observe()
+			}
+		})
+		phase(b, "counters-of-one", 100, func() {
+			for i := range 100 {
+				_, err := l.QueueStats(l.ctx, queues[2*i], queues[2*i+1])
+				l.must(err)
+			}
+		})
+		phase(b, "counters-of-all", 1, func() {
+			_, err := l.QueueStats(l.ctx, queues...)
+			l.must(err)
+		})
+		b.StopTimer()
+		b.StartTimer()
 	}
 }

@@ -29,6 +29,7 @@ type device struct {
 	master int // ifindex of its bridge, or 0
 	peer   int // ifindex of a veth's other end, in whatever namespace that is
 	group  uint32
+	qdisc  string // kind of the root qdisc
 	mark   mark
 	marked bool // complete, and ours
 	rx, tx datapath.Traffic
@@ -38,6 +39,10 @@ type device struct {
 // ofOurKind is false for what the kernel puts into every namespace by itself: lo, and fallback devices of tunnels
 // (gre0, sit0, ...) once their modules are loaded. They cannot be deleted.
 func (d device) ofOurKind() bool { return d.kind == "veth" || d.kind == "bridge" }
+
+// queues reports whether somebody gave the device a qdisc. The kernel gives those of our kinds none: noop until they
+// are up for the first time, then noqueue.
+func (d device) queues() bool { return d.qdisc != "" && d.qdisc != "noop" && d.qdisc != "noqueue" }
 
 // Bits of IFLA_EXT_MASK (linux/rtnetlink.h).
 const skipStats = 1 << 3
@@ -115,6 +120,8 @@ func parseDevice(message []byte) (device, error) {
 			d.master = int(attrs.U32())
 		case unix.IFLA_GROUP:
 			d.group = attrs.U32()
+		case unix.IFLA_QDISC:
+			d.qdisc = attrs.Text()
 		case unix.IFLA_LINK:
 			d.peer = int(attrs.U32())
 		case unix.IFLA_IFALIAS:

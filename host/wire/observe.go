@@ -54,7 +54,8 @@ type SwitchState struct {
 	Owner, Digest string
 }
 
-// Observe reads the state of everything, with one question to the kernel for each kind of thing.
+// Observe reads the state of everything, with one question to the kernel for each kind of thing. The qdiscs of a device
+// are read when they have changed.
 func (s *Substrate) Observe(ctx context.Context) (State, error) {
 	if err := ctx.Err(); err != nil {
 		return State{}, err
@@ -100,6 +101,9 @@ func (s *Substrate) view() (v view, err error) {
 	if v.records, err = s.data.Ports(); err != nil {
 		return v, err
 	}
+	if err := s.trees.freshen(); err != nil {
+		return v, err
+	}
 	all, err := s.nl.devices()
 	if err != nil {
 		return v, err
@@ -125,7 +129,7 @@ func (s *Substrate) view() (v view, err error) {
 			return v, err
 		}
 	}
-	v.trees, err = s.nl.trees()
+	v.trees, err = s.trees.read(s.nl, all)
 	return v, err
 }
 

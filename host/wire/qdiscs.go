@@ -21,22 +21,6 @@ type qdisc struct {
 	options        []byte
 }
 
-// trees reads the qdisc trees of all devices of the namespace: one dump of qdiscs, and one of classes for each device that has
-// some. What has the qdisc that it was made with is left out.
-func (c *conn) trees() (map[int]wiring.Tree, error) {
-	all, err := c.qdiscs()
-	if err != nil {
-		return nil, err
-	}
-	trees := make(map[int]wiring.Tree, len(all))
-	for index, some := range all {
-		if trees[index], err = c.treeOf(index, some); err != nil {
-			return nil, err
-		}
-	}
-	return trees, nil
-}
-
 // qdiscs dumps the qdiscs that somebody made, by device.
 func (c *conn) qdiscs() (map[int][]qdisc, error) {
 	messages, err := c.dump(unix.RTM_GETQDISC, unix.RTM_NEWQDISC, &nl.TcMsg{})

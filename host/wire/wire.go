@@ -10,8 +10,9 @@
 //	node ── veth ── port ═══ proxy port ── uplink       a tunnel to a node on another machine; see Tunnel
 //
 // Every device carries a mark in its alias (see mark), written when the device is complete: what has none was left half
-// made by a process that died, and whoever finds it deletes it. Nothing is remembered in memory: each call asks the
-// kernel, each may be repeated, and each copes with what an earlier one left when it was killed.
+// made by a process that died, and whoever finds it deletes it. Nothing is remembered in memory but qdiscs that have
+// not changed (see treeCache): each call asks the kernel, each may be repeated, and each copes with what an earlier one
+// left when it was killed.
 package wire
 
 import (
@@ -48,6 +49,7 @@ type Substrate struct {
 	host  *os.File // the machine's
 	nl    *conn    // in its namespace
 	data  *datapath.DataPath
+	trees *treeCache
 	watch *watch // nil: there is none
 
 	// wiring serialises what reads and then writes the records of two ports, or a port and its queue.
@@ -119,6 +121,9 @@ func (s *Substrate) open(c Config) (err error) {
 	if s.nl, err = dial(s.ns); err != nil {
 		return err
 	}
+	if s.trees, err = openTreeCache(s.ns); err != nil {
+		return err
+	}
 	if c.Deleted != nil {
 		if s.watch, err = startWatch(s.ns, c.Deleted); err != nil {
 			return err
@@ -139,6 +144,9 @@ func (s *Substrate) Close() error {
 	}
 	if s.watch != nil {
 		errs = append(errs, s.watch.close())
+	}
+	if s.trees != nil {
+		errs = append(errs, s.trees.close())
 	}
 	if s.nl != nil {
 		s.nl.close()
