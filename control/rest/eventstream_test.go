@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/sse"
@@ -94,5 +96,40 @@ func TestAStreamIsRefusedWithAStatusOfItsOwn(t *testing.T) {
 	}
 	if got := resp.Header.Get("Content-Type"); got != "application/problem+json" {
 		t.Errorf("content type %s", got)
+	}
+}
+
+func TestAStreamAnswersBeforeItsFirstEvent(t *testing.T) {
+	mux, connected := http.NewServeMux(), make(chan struct{})
+	registerEvents(&server{}, newAPI(mux), huma.Operation{OperationID: "wait", Method: http.MethodGet,
+		Path: "/wait"}, map[string]any{"progress": api.CheckProgress{}},
+		func(ctx context.Context, _ *struct{}, send sse.Sender) error {
+			select {
+			case <-connected:
+				return send.Data(api.CheckProgress{Done: 1})
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	web := httptest.NewServer(mux)
+	defer web.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, web.URL+"/wait", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatalf("no answer before the first event: %v", err)
+	}
+	defer resp.Body.Close()
+	if got := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || got != "text/event-stream" {
+		t.Errorf("status %d, content type %s", resp.StatusCode, got)
+	}
+	close(connected)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(text), `"done":1`) {
+		t.Errorf("%q, %v", text, err)
 	}
 }
