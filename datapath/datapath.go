@@ -44,9 +44,10 @@ type DataPath struct {
 	version version
 	maps    objectMaps
 
-	programming sync.RWMutex // guards programs and needs
+	programming sync.RWMutex // guards what follows
 	programs    objectPrograms
-	needs       needs // what the programs are loaded for
+	needs       needs    // what the programs are loaded for
+	underlay    attached // programs of the underlay
 
 	tunnelling sync.Mutex // guards what several maps say of tunnels together; taken before programming
 }
@@ -78,7 +79,7 @@ func open(dir string, hook Hook, spec *ebpf.CollectionSpec, v version) (*DataPat
 // load adopts the programs and maps of this version. If not all are there it makes what is missing, and puts the
 // programs in the place of older ones.
 func (d *DataPath) load(v version) error {
-	for _, n := range allNeeds {
+	for n := range allNeeds + 1 {
 		adopted, err := d.adoptPrograms(v.with(n))
 		if err != nil {
 			return fmt.Errorf("adopt pinned programs: %w", err)
@@ -150,7 +151,7 @@ func (d *DataPath) replacePrograms() error {
 	if err := d.replaceXDP(); err != nil {
 		return fmt.Errorf("attach %s: %w", objectProgLinecard, err)
 	}
-	return nil
+	return d.replaceUnderlay()
 }
 
 func (d *DataPath) loadMaps(v version) error {
@@ -183,7 +184,7 @@ func (d *DataPath) FIB() fib.Maps {
 
 // Close lets go of the objects; pinned and attached as they are, they stay.
 func (d *DataPath) Close() error {
-	return errors.Join(d.programs.Close(), d.maps.Close())
+	return errors.Join(d.underlay.close(), d.programs.Close(), d.maps.Close())
 }
 
 func digest(object []byte) string {

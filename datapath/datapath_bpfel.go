@@ -25,7 +25,7 @@ type objectCounters struct {
 	WalkedIn  objectTraffic
 	WalkedOut objectTraffic
 	Emerged   objectTraffic
-	Dropped   [17]uint64
+	Dropped   [18]uint64
 }
 
 type objectEncapsulation struct {
@@ -61,6 +61,8 @@ type objectMeter struct {
 	Depth      uint64
 	FramesFull uint64
 	BytesFull  uint64
+	Rate       uint64
+	Burst      uint64
 }
 
 type objectMode uint32
@@ -81,6 +83,9 @@ type objectPort struct {
 	Mac        [6]uint8
 	External   uint8
 	Classified uint8
+	Policed    uint8
+	Single     uint8
+	Pad        [2]uint8
 }
 
 type objectPunt uint32
@@ -136,7 +141,8 @@ const (
 	objectReasonREASON_NO_ROUTE       objectReason = 14
 	objectReasonREASON_STORM          objectReason = 15
 	objectReasonREASON_OFF_UNDERLAY   objectReason = 16
-	objectReasonREASONS               objectReason = 17
+	objectReasonREASON_POLICED        objectReason = 17
+	objectReasonREASONS               objectReason = 18
 )
 
 type objectRouter struct {
@@ -213,7 +219,7 @@ type objectUnderlay struct {
 	Received objectTraffic
 	Sent     objectTraffic
 	ByCard   uint64
-	Dropped  [17]uint64
+	Dropped  [18]uint64
 }
 
 type objectUplink struct {
@@ -262,6 +268,7 @@ const (
 	objectProgUplinkIngress    = "uplink_ingress"
 	objectVarPuntNames         = "punt_names"
 	objectVarReasonNames       = "reason_names"
+	objectVarWithPolicers      = "with_policers"
 	objectVarWithQueues        = "with_queues"
 	objectVarWithTunnels       = "with_tunnels"
 )
@@ -353,10 +360,11 @@ type objectMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectVariableSpecs struct {
-	PuntNames   *ebpf.VariableSpec `ebpf:"punt_names"`
-	ReasonNames *ebpf.VariableSpec `ebpf:"reason_names"`
-	WithQueues  *ebpf.VariableSpec `ebpf:"with_queues"`
-	WithTunnels *ebpf.VariableSpec `ebpf:"with_tunnels"`
+	PuntNames    *ebpf.VariableSpec `ebpf:"punt_names"`
+	ReasonNames  *ebpf.VariableSpec `ebpf:"reason_names"`
+	WithPolicers *ebpf.VariableSpec `ebpf:"with_policers"`
+	WithQueues   *ebpf.VariableSpec `ebpf:"with_queues"`
+	WithTunnels  *ebpf.VariableSpec `ebpf:"with_tunnels"`
 }
 
 // objectObjects contains all objects after they have been loaded into the kernel.
@@ -442,10 +450,11 @@ func (m *objectMaps) Close() error {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectVariables struct {
-	PuntNames   *ebpf.Variable `ebpf:"punt_names"`
-	ReasonNames *ebpf.Variable `ebpf:"reason_names"`
-	WithQueues  *ebpf.Variable `ebpf:"with_queues"`
-	WithTunnels *ebpf.Variable `ebpf:"with_tunnels"`
+	PuntNames    *ebpf.Variable `ebpf:"punt_names"`
+	ReasonNames  *ebpf.Variable `ebpf:"reason_names"`
+	WithPolicers *ebpf.Variable `ebpf:"with_policers"`
+	WithQueues   *ebpf.Variable `ebpf:"with_queues"`
+	WithTunnels  *ebpf.Variable `ebpf:"with_tunnels"`
 }
 
 // objectPrograms contains all programs after they have been loaded into the kernel.

@@ -145,7 +145,8 @@ func TestConstantsAreThoseOfC(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"continue", "unknown port", "not wired", "peer gone", "too big", "no memory",
-		"stray", "malformed", "fragment", "unknown tunnel", "congestion", "vlan tags", "super frame", "no uplink", "no route", "storm", "off underlay"}
+		"stray", "malformed", "fragment", "unknown tunnel", "congestion", "vlan tags", "super frame", "no uplink",
+		"no route", "storm", "off underlay", "policed"}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
 	}
@@ -201,7 +202,8 @@ func TestNewABITakesOverPorts(t *testing.T) {
 			return
 		}
 		// Layout of the older record: peer, mode, mtu, mac.
-		record := []byte{byte(b.b), 0, 0, 0, byte(Queue), 0, 0, 0, 0xdc, 5, 0, 0, 2, 0, 0, 0, 0, 7, 0, 0}
+		record := make([]byte, d.maps.Ports.ValueSize())
+		copy(record, []byte{byte(b.b), 0, 0, 0, byte(Queue), 0, 0, 0, 0xdc, 5, 0, 0, 2, 0, 0, 0, 0, 7})
 		if err := d.maps.Ports.Put(uint32(b.a), record); err != nil {
 			b.Error(err)
 		}

@@ -11,8 +11,9 @@ import (
 	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
-// The programs of the underlay are direct-action filters of the clsact qdiscs of a few devices, which are the machine's: others may
-// have filters there, which are left alone. Programs that pass a frame return TC_ACT_UNSPEC, after which the next filter runs.
+// The programs of the underlay are direct-action filters of the clsact qdiscs of a few devices, which are the machine's:
+// others may have filters there, which are left alone. Programs that pass a frame return TC_ACT_UNSPEC, after which the
+// next filter runs.
 const (
 	clsact         = 0xffff0000 // handle of the qdisc
 	clsactParent   = 0xfffffff1 // TC_H_CLSACT
@@ -35,20 +36,37 @@ func attachIngress(ifindex int, name string, p *ebpf.Program) error {
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("attach %s to device %d: add clsact qdisc: %w", name, ifindex, err)
 	}
+	return setFilter(ifindex, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, name, p)
+}
+
+// replaceIngress puts a program in the place of an older one of ours. found is false where there is none.
+func replaceIngress(ifindex int, name string, p *ebpf.Program) (found bool, err error) {
+	err = setFilter(ifindex, unix.NLM_F_REPLACE, name, p)
+	if isFilterless(err) {
+		return false, nil
+	}
+	return true, err
+}
+
+func setFilter(ifindex int, flags uint16, name string, p *ebpf.Program) error {
 	options := rtnl.Nest(tcaOptions|unix.NLA_F_NESTED, rtnl.U32(tcaBPFFD, uint32(p.FD())), rtnl.String(tcaBPFName, name),
 		rtnl.U32(tcaBPFFlg, directAction))
-	err = requestTC(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, ourFilter(ifindex),
-		rtnl.String(tcaKind, "bpf"), options)
+	err := requestTC(unix.RTM_NEWTFILTER, flags, ourFilter(ifindex), rtnl.String(tcaKind, "bpf"), options)
 	if err != nil {
 		return fmt.Errorf("attach %s to device %d: %w", name, ifindex, err)
 	}
 	return nil
 }
 
+// isFilterless reports whether there is no filter of ours, no qdisc for it, or no device.
+func isFilterless(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV)
+}
+
 // detachIngress undoes attachIngress. The qdisc goes, too, unless others have filters there.
 func detachIngress(ifindex int) error {
 	err := requestTC(unix.RTM_DELTFILTER, 0, ourFilter(ifindex))
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV) { // no filter, no qdisc, no device
+	if isFilterless(err) {
 		return nil
 	}
 	if err != nil {
@@ -91,7 +109,8 @@ func requestTC(kind, flags uint16, header []byte, attrs ...rtnl.Attr) error {
 	return errors.Join(c.Do(kind, flags, header, attrs...), c.Close())
 }
 
-// countFilters counts the filters that a device has at a hook. Each priority is also listed by itself, without a handle.
+// countFilters counts the filters that a device has at a hook. Each priority is also listed by itself, without a
+// handle.
 func countFilters(ifindex int, parent uint32) (filters int, err error) {
 	c, err := rtnl.Open(unix.NETLINK_ROUTE)
 	if err != nil {

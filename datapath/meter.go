@@ -13,23 +13,25 @@ type meter struct {
 }
 
 const (
-	meterScale = 16           // METER_SCALE in bpf/meter.h
-	maxMeters  = 2 * MaxPorts // MAX_METERS in bpf/meter.h: the first MaxPorts are of ports
+	meterScale   = 16       // METER_SCALE in bpf/meter.h
+	firstPolicer = MaxPorts // FIRST_POLICER in bpf/meter.h: the meters before are storm control's
 )
 
 // record is the meter with full buckets.
 func (m meter) record() objectMeter {
-	cost := func(rate uint64) uint64 {
-		if rate == 0 {
-			return 0
-		}
-		return max(1, uint64(time.Second)<<meterScale/rate)
-	}
 	return objectMeter{PerFrame: cost(m.frames), PerByte: cost(m.bytes), Depth: uint64(m.depth)}
 }
 
-func (d *DataPath) setMeter(number uint32, m meter) error {
-	if err := d.maps.Meters.Put(number, m.record()); err != nil {
+// cost is what one of so many a second takes of its bucket.
+func cost(rate uint64) uint64 {
+	if rate == 0 {
+		return 0
+	}
+	return max(1, uint64(time.Second)<<meterScale/rate)
+}
+
+func (d *DataPath) setMeter(number uint32, m objectMeter) error {
+	if err := d.maps.Meters.Put(number, m); err != nil {
 		return fmt.Errorf("set meter %d: %w", number, err)
 	}
 	return nil

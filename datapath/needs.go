@@ -9,26 +9,41 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// needs is what the host needs of the programs: the constants of bpf/needs.h. Where it needs less, the verifier has
-// less to check, and the programs are smaller.
-type needs struct {
-	tunnels bool // frames go into tunnels
-	queues  bool // links are shaped
+// needs is a set: what the host needs of the programs. Where it needs less, the verifier has less to check, and the
+// programs are smaller.
+type needs uint8
+
+const (
+	needTunnels  needs = 1 << iota // frames go into tunnels
+	needQueues                     // links are shaped
+	needPolicers                   // links are policed
+
+	allNeeds needs = 1<<iota - 1
+)
+
+// switches are the constants of bpf/needs.h.
+var switches = []struct {
+	need           needs
+	name, constant string
+}{
+	{needTunnels, "tunnels", objectVarWithTunnels},
+	{needQueues, "queues", objectVarWithQueues},
+	{needPolicers, "policers", objectVarWithPolicers},
 }
 
-// allNeeds are all that there may be.
-var allNeeds = []needs{{}, {tunnels: true}, {queues: true}, {tunnels: true, queues: true}}
-
-func (n needs) and(m needs) needs { return needs{n.tunnels || m.tunnels, n.queues || m.queues} }
+// String lists the set as the pins of programs do: +tunnels+queues.
+func (n needs) String() (text string) {
+	for _, s := range switches {
+		if n&s.need != 0 {
+			text += "+" + s.name
+		}
+	}
+	return text
+}
 
 // with names the pins of the programs that are loaded for such a host.
 func (v version) with(n needs) version {
-	if n.tunnels {
-		v.programs += "+tunnels"
-	}
-	if n.queues {
-		v.programs += "+queues"
-	}
+	v.programs += n.String()
 	return v
 }
 
@@ -46,24 +61,38 @@ func (d *DataPath) findNeeds() (n needs, err error) {
 	if err := d.maps.Uplinks.Lookup(uint32(0), &u); err != nil {
 		return n, fmt.Errorf("read uplink: %w", err)
 	}
-	n.tunnels = len(tunnels) > 0 || u.Inside != 0
+	if len(tunnels) > 0 || u.Inside != 0 {
+		n |= needTunnels
+	}
 	for _, p := range ports {
-		n = n.and(p.needs())
+		n |= p.needs()
 	}
 	return n, nil
 }
 
-func (p Port) needs() needs { return needs{tunnels: p.Mode == Tunnelled, queues: p.Mode == Queue} }
+func (p Port) needs() (n needs) {
+	switch p.Mode {
+	case Tunnelled:
+		n |= needTunnels
+	case Queue:
+		n |= needQueues
+	case None, Kernel, Peer:
+	}
+	if p.Police != (Policer{}) {
+		n |= needPolicers
+	}
+	return n
+}
 
 // need is called before a record is written that needs so much of the programs. It loads other programs if these have
 // less. Those take the place of the older ones while frames flow, as at an upgrade.
 func (d *DataPath) need(n needs) error {
 	d.programming.Lock()
 	defer d.programming.Unlock()
-	if d.needs.and(n) == d.needs {
+	if d.needs|n == d.needs {
 		return nil
 	}
-	n = d.needs.and(n)
+	n |= d.needs
 	old := d.programs
 	programs, err := d.loadPrograms(n)
 	if err != nil {
@@ -81,9 +110,9 @@ func (d *DataPath) need(n needs) error {
 // loadPrograms loads the programs for such a host, with the maps that are open.
 func (d *DataPath) loadPrograms(n needs) (programs objectPrograms, err error) {
 	spec := d.spec.Copy()
-	for name, needed := range map[string]bool{objectVarWithTunnels: n.tunnels, objectVarWithQueues: n.queues} {
-		if err := spec.Variables[name].Set(flag(needed)); err != nil {
-			return programs, fmt.Errorf("set %s: %w", name, err)
+	for _, s := range switches {
+		if err := spec.Variables[s.constant].Set(flag(n&s.need != 0)); err != nil {
+			return programs, fmt.Errorf("set %s: %w", s.constant, err)
 		}
 	}
 	err = spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: d.mapsByName()})

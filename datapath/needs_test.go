@@ -34,24 +34,24 @@ func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 			b.Helper()
 			b.name = what
 			if d.needs != want {
-				b.Errorf("programs are for %+v, want %+v", d.needs, want)
+				b.Errorf("programs are for %q, want %q", d.needs, want)
 			}
 			name := filepath.Base(d.version.with(want).programPin(b.dir, objectProgPortIngress))
 			if diff := cmp.Diff([]string{name}, b.pinned(d)); diff != "" {
 				b.Errorf("pins: %s", diff)
 			}
 		}
-		is("at first", needs{})
+		is("at first", 0)
 		b.check(d.Add(b.a, Port{Mode: Peer, Peer: b.b, MTU: 1500}))
 		b.check(d.Add(b.b, Port{Mode: Peer, Peer: b.a, MTU: 1500, External: true}))
 		b.check(d.Attach(b.a))
-		is("with ports", needs{})
+		is("with ports", 0)
 		least := b.verified(d)
 
 		b.check(d.Set(b.a, Port{Mode: Queue, Peer: b.b, MTU: 1500}))
-		is("with a queue", needs{queues: true})
+		is("with a queue", needQueues)
 		b.check(d.SetTunnel(b.b, sorts[0]))
-		is("with a tunnel", needs{queues: true, tunnels: true})
+		is("with a tunnel", needTunnels|needQueues)
 		if most := b.verified(d); most <= least {
 			b.Errorf("%d instructions are verified with tunnels and queues, %d without", most, least)
 		}
@@ -59,7 +59,7 @@ func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 		b.check(d.DeleteTunnel(b.b))
 		b.check(d.Close())
 		d = b.open()
-		is("after a restart", needs{queues: true, tunnels: true})
+		is("after a restart", needTunnels|needQueues)
 		if diff := cmp.Diff(before, b.ids(d)); diff != "" {
 			b.Errorf("programs were replaced: %s", diff)
 		}
@@ -68,7 +68,7 @@ func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 		// Another build of the programs looks anew.
 		d, err := open(b.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: "newer"})
 		b.check(err)
-		is("after an upgrade", needs{queues: true})
+		is("after an upgrade", needQueues)
 		b.check(d.Close())
 	})
 }
@@ -77,10 +77,10 @@ func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 func TestFirstTunnelOfAHostTakesFrames(t *testing.T) {
 	inUplinkedWorld(t, func(w *world) {
 		d := w.d
-		programs, err := d.loadPrograms(needs{})
+		programs, err := d.loadPrograms(0)
 		w.check(err)
 		w.check(d.programs.Close())
-		d.programs, d.needs = programs, needs{}
+		d.programs, d.needs = programs, 0
 		w.tunnelled(w.a, sorts[0])
 		have := w.send(packet{}.bytes(), skbuff{})
 		if have.Verdict != verdictRedirect || w.takeAll()[Sent] != 1 {

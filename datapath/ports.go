@@ -33,6 +33,8 @@ type Port struct {
 
 	// Classified says that rules choose the class of frames that the node sends (SetRules).
 	Classified bool
+
+	Police Policer // bounds what the node sends; the zero value: nothing does
 }
 
 // MaxPorts bounds the ifindexes of ports: each is below.
@@ -52,9 +54,12 @@ func (d *DataPath) Set(ifindex int, p Port) error {
 	if err := d.need(p.needs()); err != nil {
 		return fmt.Errorf("write port record %d: %w", ifindex, err)
 	}
+	if err := d.setPolicer(ifindex, p.Police); err != nil {
+		return fmt.Errorf("police port %d: %w", ifindex, err)
+	}
 	record := objectPort{
 		Mode: objectMode(p.Mode), Peer: uint32(p.Peer), Mtu: uint32(p.MTU), Mac: p.MAC, External: flag(p.External),
-		Classified: flag(p.Classified),
+		Classified: flag(p.Classified), Policed: flag(p.Police != Policer{}), Single: flag(p.Police.Single),
 	}
 	if err := d.maps.Ports.Put(uint32(ifindex), record); err != nil {
 		return fmt.Errorf("write port record %d: %w", ifindex, err)
@@ -71,7 +76,8 @@ func (d *DataPath) Port(ifindex int) (p Port, ok bool, err error) {
 	if err = d.maps.Ports.Lookup(uint32(ifindex), &record); err != nil {
 		return Port{}, false, fmt.Errorf("read port record %d: %w", ifindex, err)
 	}
-	return portOf(record), record.Mtu != 0, nil
+	p, err = d.portOf(ifindex, record)
+	return p, record.Mtu != 0, err
 }
 
 // Ports reads all port records, by ifindex. Records that are written meanwhile may be in it or not.
@@ -88,8 +94,12 @@ func (d *DataPath) Ports() (map[int]Port, error) {
 		return nil, fmt.Errorf("read port records: %w", err)
 	}
 	for i, record := range records[:n] {
-		if record.Mtu != 0 {
-			all[int(indexes[i])] = portOf(record)
+		if record.Mtu == 0 {
+			continue
+		}
+		index := int(indexes[i])
+		if all[index], err = d.portOf(index, record); err != nil {
+			return nil, err
 		}
 	}
 	return all, nil
@@ -112,6 +122,10 @@ func (d *DataPath) Router(port int) (uint32, error) {
 	return leg.Router, nil
 }
 
-func portOf(r objectPort) Port {
-	return Port{Mode: Mode(r.Mode), Peer: int(r.Peer), MTU: int(r.Mtu), MAC: r.Mac, External: r.External != 0, Classified: r.Classified != 0}
+func (d *DataPath) portOf(ifindex int, r objectPort) (Port, error) {
+	police, err := d.policer(ifindex, r)
+	return Port{
+		Mode: Mode(r.Mode), Peer: int(r.Peer), MTU: int(r.Mtu), MAC: r.Mac, External: r.External != 0,
+		Classified: r.Classified != 0, Police: police,
+	}, err
 }

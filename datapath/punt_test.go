@@ -136,6 +136,13 @@ var statePunts = slices.Concat(
 			world: func(w *world, l line) { w.change(l.out[1], func(p *Port) { p.Mode = Queue }) },
 		},
 		{
+			name: "super-frame, before a slow policer", why: "super frame", at: 1,
+			packet: packet{tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1460},
+			world: func(w *world, l line) {
+				w.change(l.out[1], func(p *Port) { p.Police = Policer{Rate: 1e6, Burst: 1e6, Single: true} })
+			},
+		},
+		{
 			name: "super-frame of TCP behind long options", why: "too big", packet: packet{v6: true, tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1000},
 			edit: destinationOptions, world: func(w *world, l line) { w.leg(l.out[0], func(l *objectLeg) { l.Mtu = 1200 }) },
 		},

@@ -153,7 +153,7 @@ func (d *DataPath) setTunnel(port int, t Tunnel) error {
 	if err := t.check(); err != nil {
 		return err
 	}
-	if err := d.need(needs{tunnels: true}); err != nil {
+	if err := d.need(needTunnels); err != nil {
 		return err
 	}
 	d.tunnelling.Lock()
@@ -193,7 +193,7 @@ func (d *DataPath) setTunnel(port int, t Tunnel) error {
 
 // meterTunnel gives storm control its meter, with a full bucket.
 func (d *DataPath) meterTunnel(port int, t Tunnel) error {
-	return d.setMeter(uint32(port), meter{frames: uint64(t.StormControl), depth: time.Second})
+	return d.setMeter(uint32(port), meter{frames: uint64(t.StormControl), depth: time.Second}.record())
 }
 
 // meterTunnels does so for all tunnels.

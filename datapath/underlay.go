@@ -9,7 +9,7 @@ import (
 // SetUplink says which device leads out of the substrate: its end of the veth pair whose other end is in the
 // machine's namespace. The pair carries the longest super-frame: its MTU is 65535 at both ends.
 func (d *DataPath) SetUplink(index int) error {
-	if err := d.need(needs{tunnels: true}); err != nil {
+	if err := d.need(needTunnels); err != nil {
 		return fmt.Errorf("set uplink: %w", err)
 	}
 	return d.changeUplink(func(u *objectUplink) { u.Inside = uint32(index) })
@@ -18,30 +18,26 @@ func (d *DataPath) SetUplink(index int) error {
 // AttachUplink makes outer packets that come into the substrate by the uplink be decapsulated. The thread must be in
 // the substrate's namespace.
 func (d *DataPath) AttachUplink(index int) error {
-	d.programming.RLock()
-	defer d.programming.RUnlock()
-	return attachIngress(index, objectProgUplinkIngress, d.programs.UplinkIngress)
+	return d.attachUnderlay(index, objectProgUplinkIngress)
 }
 
 // AttachUnderlay makes outer packets of tunnels that come in by a network card go to the substrate. All else passes
 // as it is, to other programs at the card and to the kernel. The thread must be in the machine's namespace;
 // AttachEgress comes first.
 func (d *DataPath) AttachUnderlay(nic int) error {
-	d.programming.RLock()
-	defer d.programming.RUnlock()
-	return attachIngress(nic, objectProgUnderlayIngress, d.programs.UnderlayIngress)
+	return d.attachUnderlay(nic, objectProgUnderlayIngress)
 }
 
 // AttachUnderlayOfPackets is AttachUnderlay for an interface whose packets come without an Ethernet header.
 func (d *DataPath) AttachUnderlayOfPackets(nic int) error {
-	d.programming.RLock()
-	defer d.programming.RUnlock()
-	return attachIngress(nic, objectProgUnderlayPackets, d.programs.UnderlayPackets)
+	return d.attachUnderlay(nic, objectProgUnderlayPackets)
 }
 
 // DetachUnderlay undoes AttachUnderlay. It is no error if there is nothing to undo.
 func (d *DataPath) DetachUnderlay(nic int) error {
-	return detachIngress(nic)
+	d.programming.Lock()
+	defer d.programming.Unlock()
+	return errors.Join(d.underlay.drop(nic, objectProgUnderlayIngress, objectProgUnderlayPackets), detachIngress(nic))
 }
 
 // AttachEgress makes outer packets that leave the substrate be routed: at the uplink's other end, in the machine's
@@ -51,9 +47,7 @@ func (d *DataPath) AttachEgress(index int) error {
 	if err := d.changeUplink(func(u *objectUplink) { u.Outside = uint32(index) }); err != nil {
 		return err
 	}
-	d.programming.RLock()
-	defer d.programming.RUnlock()
-	return attachIngress(index, objectProgUnderlayEgress, d.programs.UnderlayEgress)
+	return d.attachUnderlay(index, objectProgUnderlayEgress)
 }
 
 // BindUnderlay makes packets of tunnels leave by these interfaces alone: such as the machine's routes lead elsewhere

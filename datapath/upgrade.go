@@ -39,7 +39,7 @@ type upgrade struct {
 const mirrorSince = 6
 
 var upgrades = map[string]upgrade{
-	objectMapPorts: {3, carried},
+	objectMapPorts: {9, carried},
 
 	objectMapClassifiers: {8, rebuilt}, // until then frames take the default class
 
@@ -47,7 +47,7 @@ var upgrades = map[string]upgrade{
 	objectMapEncapsulations: {6, carried},
 	objectMapEnds:           {5, carried},
 	objectMapUplinks:        {7, carried},
-	objectMapMeters:         {8, reset}, // limits: from the tunnels (meterTunnels)
+	objectMapMeters:         {9, carried}, // of older ones than 8, from the tunnels (meterTunnels)
 
 	// Entries of device maps belong to devices of the namespace of the thread that makes them.
 	objectMapDevices: {3, rebuilt},
@@ -64,9 +64,9 @@ var upgrades = map[string]upgrade{
 	objectMapSuspects:   {mirrorSince, rebuilt},
 	objectMapLease:      {mirrorSince, rebuilt},
 
-	objectMapCounts:    {7, reset},
+	objectMapCounts:    {9, reset},
 	objectMapPunts:     {4, reset},
-	objectMapUnderlays: {7, reset},
+	objectMapUnderlays: {9, reset},
 }
 
 // share pins maps of the older data path among ours, where they are the same. What is pinned there already stays.

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -14,10 +13,7 @@ import (
 )
 
 func TestEachPinnedMapSaysWhatBecomesOfItInAnUpgrade(t *testing.T) {
-	lines := map[int]map[string]string{}
-	for abi, text := range layouts {
-		lines[abi] = layoutLines(text)
-	}
+	lines := layouts()
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(lines[ABI])), slices.Sorted(maps.Keys(upgrades))); diff != "" {
 		t.Errorf("pinned maps (-) and what becomes of them (+):\n%s", diff)
 	}
@@ -32,16 +28,6 @@ func TestEachPinnedMapSaysWhatBecomesOfItInAnUpgrade(t *testing.T) {
 			t.Errorf("%s has been the same since before ABI %d", name, u.since)
 		}
 	}
-}
-
-// layoutLines are the lines of a layout by map; inner maps are part of the outer one's.
-func layoutLines(text string) map[string]string {
-	lines := map[string]string{}
-	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
-		name, _, _ := strings.Cut(line, " ")
-		lines[name] += line
-	}
-	return lines
 }
 
 var memberName = regexp.MustCompile(`\w*:`)

@@ -53,7 +53,7 @@ const many = 0xffffffff
 
 func newWorld(b *bench, d *DataPath) *world {
 	w := &world{bench: b, d: d, ports: 100}
-	w.check(d.need(needs{tunnels: true, queues: true})) // once, while there are no ports to attach newer programs to
+	w.check(d.need(allNeeds)) // once, while there are no ports to attach newer programs to
 	spec := must(loadObject())
 	w.chunk = must(ebpf.NewMap(spec.Maps[objectMapNodes].InnerMap))
 	w.check(d.maps.Nodes.Put(uint32(0), w.chunk))
@@ -274,6 +274,9 @@ func (w *world) take() map[string]uint64 {
 	w.emerged = 0
 	for port, c := range must(w.d.Counters()) {
 		w.emerged += c.Emerged.Frames
+		if e := must(w.d.encapsulation(port)); c.Emerged.Frames > 0 && e.Kind == 0 {
+			w.Errorf("%d frames out of a tunnel at port %d, where none begins", c.Emerged.Frames, port)
+		}
 		count := func(what string, t Traffic) {
 			if t.Frames > 0 {
 				all[fmt.Sprintf("%s %d", what, port)] = t.Frames

@@ -66,11 +66,13 @@ struct frame {
 	__u32 at;      /* port at the link's other end; undefined where a bridge has the frame (MODE_KERNEL) */
 	enum mode mode; /* how it gets there */
 	__u8 external; /* the other end has no node: it leads out of the machine */
+	__u8 policed;  /* untraced: it crossed a link whose policer has not been asked yet (police.h) */
 
 	/* What nodes on the way did (walk.h). */
-	__u8 untraced; /* the walk may come to nothing: it must leave no trace */
+	__u8 untraced; /* XDP: the walk may come to nothing, so it must leave no trace */
 	__u8 family;   /* enum leg_flags that interfaces on the way must have */
-	__u32 begin;   /* XDP: where the frame begins in what came, behind outer headers */
+	__u32 begin;   /* XDP: where the frame begins in what came, behind outer headers, */
+	__u32 entered; /* and the port by which it came in */
 	__u64 flow;    /* hash of the flow; 0: not computed yet */
 	__u64 tick;    /* jiffies when `now` was read: these two outlive the frame */
 	__u64 now;     /* ns, by the coarse clock */
@@ -107,14 +109,25 @@ static __always_inline struct frame *find_frame(void)
 	return bpf_map_lookup_elem(&frames, &zero);
 }
 
+/* How many frames it stands for. */
+static __always_inline __u64 frames_of(const struct frame *f)
+{
+	if (!f->segment || f->longest <= f->segment) /* SCTP's super-frames do not say how long their packets are */
+		return 1;
+	return 1 + (f->length - f->longest + f->segment - 1) / f->segment;
+}
+
 /* The record is as the last frame left it. What is not set here is set before it is read. */
-static __always_inline void clear_frame(struct frame *f)
+static __always_inline void clear_frame(struct frame *f, bool untraced)
 {
 	f->segment = 0;
 	f->tagged = 0;
 	f->copied = 0;
 	f->unread = 0;
-	f->external = 0;
+	f->external = 0; /* these four in one store */
+	f->policed = 0;
+	f->untraced = untraced;
+	f->family = 0;
 	f->begin = 0;
 	f->hops = 0;
 	f->why = WALK_ON;

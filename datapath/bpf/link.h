@@ -5,24 +5,22 @@
 #pragma once
 
 #include "frame.h"
+#include "needs.h"
+#include "police.h"
 #include "ports.h"
 #include "reasons.h"
 
 /*
- * Moves the frame to the other end of its link. Both ends must name each other: an index that came to mean another port
- * leads nowhere. (The far end of a tunnel's veth pair is no end of the link; the near one is.)
+ * Where does the link lead that begins at the port? Both ends must name each other: an index that came to mean another
+ * port leads nowhere. (The far end of a tunnel's veth pair is no end of the link; the near one is.)
  */
-static __always_inline enum reason cross(struct frame *f)
+static __always_inline enum reason lead(struct frame *f, const struct port *port)
 {
-	const struct port *port, *peer;
+	const struct port *peer;
 	const __u32 vlan_tag = 4;
 	__u32 from = f->from, at, mtu;
-	enum mode mode;
+	enum mode mode = port->mode;
 
-	port = find_port(from);
-	if (!port)
-		return REASON_UNKNOWN_PORT;
-	mode = port->mode;
 	f->mode = mode;
 	switch (mode) {
 	case MODE_NONE:
@@ -51,4 +49,23 @@ static __always_inline enum reason cross(struct frame *f)
 		return CONTINUE;
 	mtu = port->mtu < peer->mtu ? port->mtu : peer->mtu;
 	return f->longest > mtu + ETH_HLEN + vlan_tag ? REASON_TOO_BIG : CONTINUE;
+}
+
+/* Moves the frame to the other end of its link, unless the link's policer is against it. */
+static __always_inline enum reason cross(struct frame *f)
+{
+	__u32 from = f->from;
+	const struct port *port = find_port(from);
+	enum reason why;
+
+	if (!port)
+		return REASON_UNKNOWN_PORT;
+	why = lead(f, port);
+	if (!with_policers || !port->policed || why != CONTINUE)
+		return why;
+	if (f->untraced) {
+		f->policed = true;
+		return CONTINUE;
+	}
+	return admit(f, from) ? CONTINUE : REASON_POLICED;
 }

@@ -5,8 +5,8 @@
  * share it without a lock. A meter does not delay: what it refuses is dropped or left to a queue, as its user
  * decides.
  *
- * The first MAX_PORTS meters are of ports: storm control of the tunnel that begins there (storm.h). The others are for
- * classes of traffic that leave by XDP, past every qdisc.
+ * Each port has two: the first MAX_PORTS meters are for storm control of the tunnel that begins at the port (storm.h),
+ * the others are policers of the link that begins there (police.h).
  */
 #pragma once
 
@@ -15,7 +15,8 @@
 
 #include "ports.h"
 
-#define MAX_METERS (2 * MAX_PORTS) /* datapath.maxMeters */
+#define FIRST_POLICER MAX_PORTS /* datapath.firstPolicer */
+#define MAX_METERS (2 * MAX_PORTS)
 #define METER_SCALE 16 /* costs are in ns << METER_SCALE, so that 100 Gbit/s is metered to 0.02 % */
 
 struct meter {
@@ -23,6 +24,8 @@ struct meter {
 	__u64 per_byte;	 /* what a byte takes of its bucket; 0: bytes are not bounded */
 	__u64 depth;	 /* ns: what a full bucket holds */
 	__u64 frames_full, bytes_full; /* when each bucket would be full again: ns, by the clock of the caller */
+	/* Of a policer, bytes a second and bytes: user space reads back what per_byte and depth were made from. */
+	__u64 rate, burst;
 };
 
 struct {

@@ -10,3 +10,4 @@
 
 const volatile __u8 with_tunnels = 1; /* frames go into tunnels */
 const volatile __u8 with_queues = 1;  /* links are shaped: MODE_QUEUE */
+const volatile __u8 with_policers = 1; /* links are policed */

@@ -29,6 +29,9 @@ struct port {
 	/* There is no node: the device itself leads out of the machine, or a tunnel begins here (tunnel.h). */
 	__u8 external;
 	__u8 classified; /* rules choose the class of frames that the node sends (class.h) */
+	__u8 policed;	 /* a policer bounds what the node sends (police.h), */
+	__u8 single;	 /* so slow that a super-frame would be a burst of its own: routers' kernels cut it */
+	__u8 pad[2];
 };
 
 struct {

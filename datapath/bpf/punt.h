@@ -35,8 +35,8 @@ enum punt {
 	PUNT_INCONSISTENT, /* the mirror contradicts itself: being changed at this moment */
 
 	/*
-	 * For a queue, which would take it for one frame: its sender's interface says whether it is cut before
-	 * (gso_max_segs).
+	 * For a queue or a slow policer, which would take it for one frame: its sender's interface says whether it is
+	 * cut before (gso_max_segs).
 	 */
 	PUNT_SUPER_FRAME,
 

@@ -28,6 +28,7 @@ enum reason {
 	REASON_STORM,	       /* more frames to groups than a LAN's tunnel takes (storm.h) */
 
 	REASON_OFF_UNDERLAY, /* the outer route leads out by no interface of the underlay (outer_route.h) */
+	REASON_POLICED,	     /* more than the link's policer lets in (police.h) */
 
 	REASONS, /* their number */
 };

@@ -63,7 +63,7 @@ __noinline int longest_frame(struct __sk_buff *skb)
 
 static __always_inline void enter(struct __sk_buff *skb, struct frame *f)
 {
-	clear_frame(f);
+	clear_frame(f, false);
 	f->length = skb->len;
 	f->segment = skb->gso_size;
 	f->longest = longest_frame(skb);
@@ -76,7 +76,7 @@ static __always_inline enum reason pass_nodes(struct __sk_buff *skb, struct fram
 {
 	if (!arrived(f) || !load_header(skb, &f->header, f->length))
 		return CONTINUE;
-	return walk(f, false);
+	return walk(f);
 }
 
 /*

@@ -21,12 +21,6 @@ static __always_inline bool is_group(const struct __sk_buff *skb)
 	return (void *)(eth + 1) <= (void *)(long)skb->data_end && eth->h_dest[0] & 1;
 }
 
-/* A super-frame counts for all that it stands for. */
-static __always_inline __u64 frames_of(const struct frame *f)
-{
-	return f->segment ? 1 + f->length / f->segment : 1;
-}
-
 /* Has the tunnel at this port no room for the frame? */
 static __always_inline bool is_storm(const struct __sk_buff *skb, const struct frame *f, const struct encapsulation *e,
 				     __u32 port)

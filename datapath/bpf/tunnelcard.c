@@ -68,7 +68,7 @@ __noinline int open_packet(struct xdp_md *ctx, struct frame *f)
 		return false;
 	if (read_outer(&h, length, 0, &o) != CONTINUE || o.total != length)
 		return false;
-	f->from = find_tunnel(&o);
+	f->from = f->entered = find_tunnel(&o);
 	f->begin = o.length;
 	f->length = f->longest = o.total - o.length;
 	f->ecn = o.ecn;
@@ -130,7 +130,7 @@ __noinline int gather(struct xdp_md *ctx, struct frame *f)
 
 	if (!f || f->split) /* Linux before 6.3 loses what is redirected in several buffers */
 		return XDP_PASS;
-	from = f->from; /* on the stack, where Linux 6.1 wants keys to be */
+	from = f->entered; /* on the stack, where Linux 6.1 wants keys to be */
 	f->edit = (struct edit){.cut = f->begin};
 	if (to_device(from) == XDP_PASS)
 		return XDP_PASS;
@@ -201,7 +201,7 @@ int underlay_linecard(struct xdp_md *ctx)
 
 	if (!f)
 		return XDP_PASS;
-	clear_frame(f);
+	clear_frame(f, true);
 	if (!open_packet(ctx, f) || cross(f) != CONTINUE)
 		return XDP_PASS;
 	through = f->mode == MODE_PEER && walk_through(ctx, f);
@@ -210,7 +210,8 @@ int underlay_linecard(struct xdp_md *ctx)
 	if (through && keeps_ecn(ctx, f))
 		verdict = leave_by(ctx, f, relayed ? relay(ctx, f) : to_device(f->at));
 	if (verdict == XDP_PASS) {
-		if (relayed || f->mode == MODE_QUEUE) /* a queue takes a super-frame for one frame */
+		/* A queue and a policer take a super-frame for one frame. */
+		if (relayed || f->mode == MODE_QUEUE || (with_policers && f->policed))
 			return XDP_PASS;
 		verdict = leave_by(ctx, f, gather(ctx, f));
 		if (verdict == XDP_PASS)
@@ -218,12 +219,12 @@ int underlay_linecard(struct xdp_md *ctx)
 		count_received(f->begin + f->length, false); /* the device counts what emerges */
 	} else {
 		count_received(f->begin + f->length, true);
-		count_emerged(f->from, f->length);
+		count_emerged(f->entered, f->length);
 		account(f);
 	}
 	if (verdict == XDP_ABORTED) { /* the frame has become shorter than it was, between two looks */
 		count_drop(f->from, REASON_NO_MEMORY);
-	} else if (relayed) {
+	} else if (relayed && verdict != XDP_DROP) {
 		count_sent(f->edit.outer + f->length);
 		count_handed(f->at, f->length);
 	}

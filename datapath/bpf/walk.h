@@ -6,8 +6,8 @@
  *	- at a node that has none, or where a router's kernel has to see the frame (punt.h): the frame is handed to that
  *	  node, as the nodes before have changed it;
  *	- before a queue, or a bridge: they take it as the last node would have sent it (but for super-frames before a
- *	  queue: punt.h);
- *	- where a link leads nowhere (reasons.h).
+ *	  queue or a slow policer: punt.h);
+ *	- where a link leads nowhere, or its policer drops the frame (reasons.h).
  *
  * A leg's kind says which code stands for its node: step() chooses. Nodes change the copy of the header, and settle()
  * makes an edit (edit.h) of it in the end. Of a router's, TTL and checksum are changed only then, for all routers at
@@ -158,11 +158,12 @@ static __always_inline enum punt judge(__u8 kind)
 	return PUNT_INCONSISTENT;
 }
 
-static __always_inline bool is_queued(__u32 port)
+/* Does the link take a super-frame for one frame that is too long for it? */
+static __always_inline bool takes_single(__u32 port)
 {
-	const struct port *p = with_queues ? find_port(port) : NULL;
+	const struct port *p = with_queues || with_policers ? find_port(port) : NULL;
 
-	return p && p->mode == MODE_QUEUE;
+	return p && ((with_queues && p->mode == MODE_QUEUE) || (with_policers && p->single));
 }
 
 /* Send the frame out of the router, to the next hop. */
@@ -198,7 +199,7 @@ static __always_inline enum punt send(struct frame *f, __u32 router, struct next
 			__sync_val_compare_and_swap(&to->word, now.word, now.word + fresh);
 		return PUNT_STALE_NEIGHBOUR;
 	}
-	if (f->segment && is_queued(next->port))
+	if (f->segment && takes_single(next->port))
 		return PUNT_SUPER_FRAME;
 	if (f->hops >= MAX_HOPS)
 		return PUNT_LOOP;
@@ -328,14 +329,12 @@ static __always_inline void settle(struct frame *f)
 }
 
 /* Walks on from the leg where the frame is; its header has been read. */
-static __always_inline enum reason walk(struct frame *f, bool untraced)
+static __always_inline enum reason walk(struct frame *f)
 {
 	struct turn t = {.f = f};
 
 	f->copied = true;
-	f->untraced = untraced;
 	f->flow = 0;
-	f->family = 0;
 	f->refused = WALK_ON;
 	f->source = 0;
 	f->packet = 0;

@@ -47,7 +47,7 @@ static __always_inline bool walk_through(struct xdp_md *ctx, struct frame *f)
 		return true;
 	if (!read_header(ctx, f))
 		return false;
-	return walk(f, true) == CONTINUE && f->why == WALK_ON && f->mode == MODE_PEER;
+	return walk(f) == CONTINUE && f->why == WALK_ON && f->mode == MODE_PEER;
 }
 
 /* Writes the outer headers to where the packet begins: n bytes in all. */
@@ -100,18 +100,56 @@ static __always_inline enum written paste_edit(struct xdp_md *ctx, const struct 
 	return WRITTEN;
 }
 
-/*
- * The one exit: by the way that has been chosen (XDP_REDIRECT, XDP_TX), or XDP_PASS, where nothing has happened yet,
- * and nothing happens. A frame passes no qdisc from here on: here is the place for the meter of its class (meter.h),
- * before the edit, where XDP_PASS still leaves the frame to the programs of tc and their queues.
- */
-static __always_inline int leave_by(struct xdp_md *ctx, const struct frame *f, int verdict)
+static long admit_pass(__u32 i, struct turn *t)
 {
+	struct frame *f = t->f;
+
+	if (i >= MAX_HOPS || admit(f, f->passed[i].out))
+		return 0;
+	f->from = f->passed[i].out;
+	f->hops = i + 1;
+	f->drop = REASON_POLICED;
+	return 1;
+}
+
+/*
+ * Asks the policers of all links that the frame has crossed, in this order. Where one is against it, the frame has come
+ * to its end: no router behind has passed it. Returns an enum reason.
+ */
+__noinline int admit_all(struct frame *f)
+{
+	struct turn t = {.f = f};
+
+	if (!with_policers || !f)
+		return CONTINUE;
+	f->drop = CONTINUE;
+	if (!admit(f, f->entered)) {
+		f->from = f->entered;
+		f->hops = 0;
+		return REASON_POLICED;
+	}
+	bpf_loop(f->hops, admit_pass, &t, 0);
+	return f->drop;
+}
+
+/*
+ * The one exit: by the way that has been chosen (XDP_REDIRECT, XDP_TX); XDP_DROP, where a policer drops the frame; or
+ * XDP_PASS, where nothing has happened yet, and nothing happens. Policers are asked last, when the frame cannot be left
+ * to the programs of tc any more, which would ask them again.
+ */
+static __always_inline int leave_by(struct xdp_md *ctx, struct frame *f, int verdict)
+{
+	enum reason why;
+
 	if (verdict == XDP_PASS)
 		return XDP_PASS;
 	switch (paste_edit(ctx, f)) {
 	case WRITTEN:
-		return verdict;
+		why = with_policers && f->policed ? admit_all(f) : CONTINUE;
+		if (why == CONTINUE)
+			return verdict;
+		count_drop(f->from, why);
+		return XDP_DROP;
 	case UNTOUCHED:
 		return XDP_PASS;
 	default:
