@@ -27,4 +27,6 @@ type LinkPatch struct {
 	Jitter *time.Duration `json:"jitter,omitempty" doc:"ns"`
 	Loss   *float64       `json:"loss,omitempty" doc:"per cent of frames"`
 	Queue  *int           `json:"queue,omitempty" doc:"frames; 0: the kernel's default"`
+	Police *unit.Rate     `json:"police,omitempty" doc:"bit/s above which frames are dropped at once; 0: none are"`
+	Burst  *int64         `json:"burst,omitempty" doc:"bytes that may come at once where the link is policed; 0: the default"`
 }

@@ -111,6 +111,9 @@ func (c *Controller) SetLink(ctx context.Context, name, link string, patch api.L
 			if err := applyPatch(patch, s.Name, l, &trial, o); err != nil {
 				return err
 			}
+			if err := canPolice(s, &trial); err != nil {
+				return err
+			}
 			return c.canTreat(ctx, s, &trial)
 		})
 }

@@ -82,6 +82,8 @@ func TestLinkPatchIsChecked(t *testing.T) {
 		"loss above 100":  {Loss: pointer(100.1)},
 		"loss NaN":        {Loss: pointer(math.NaN())},
 		"negative queue":  {Queue: pointer(-1)},
+		"slow policer":    {Police: pointer(unit.Rate(8))},
+		"negative burst":  {Burst: pointer(int64(-1))},
 	} {
 		if err := checkPatch(p); reasonOf(err) != Invalid {
 			t.Errorf("%s: %v", name, err)
@@ -119,12 +121,50 @@ func TestLinkPatchChangesOnlyWhatItNames(t *testing.T) {
 		Jitter: pointer(time.Millisecond)}); reasonOf(err) != Invalid {
 		t.Errorf("jitter without delay: %v", err)
 	}
+	if err := apply(api.LinkPatch{End: "a:eth1", Burst: pointer(int64(3000))}); reasonOf(err) != Invalid {
+		t.Errorf("a burst without a policer: %v", err)
+	}
+	for _, p := range []api.LinkPatch{
+		{End: "a:eth1", Police: pointer(unit.Rate(1e6)), Burst: pointer(int64(3000))}, {End: "a:eth1", Police: pointer(unit.Rate(2e6))},
+	} {
+		if err := apply(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if have := o.Shapes["a:eth1"].Police; have != (slice.Policer{Rate: 2e6, Burst: 3000}) {
+		t.Errorf("policer %+v", have)
+	}
+	err := apply(api.LinkPatch{End: "a:eth1", Police: pointer(unit.Rate(0))})
+	if err != nil || o.Shapes["a:eth1"].Police != (slice.Policer{}) {
+		t.Errorf("policer %+v, %v", o.Shapes["a:eth1"].Police, err)
+	}
 	// Back at the file's values, nothing is overridden.
 	if err := apply(api.LinkPatch{End: "b:eth1", Delay: pointer(time.Duration(0))}); err != nil {
 		t.Fatal(err)
 	}
 	if _, left := o.Shapes["b:eth1"]; left {
 		t.Errorf("overrides %v", o.Shapes)
+	}
+}
+
+func TestPolicerBetweenSwitchesIsRefused(t *testing.T) {
+	s := &slice.Slice{Nodes: []slice.Node{
+		{Name: "a", Kind: slice.Host}, {Name: "s", Kind: slice.Switch}, {Name: "z", Kind: slice.Switch},
+	}}
+	police := slice.Shape{Police: slice.Policer{Rate: 1e6}}
+	for _, c := range []struct {
+		link   slice.Link
+		refuse bool
+	}{
+		{slice.Link{Ends: []slice.End{{Node: "a", Shape: police}, {Node: "s", Shape: police}}}, false},
+		{slice.Link{Ends: []slice.End{{Node: "z"}, {Node: "s"}}}, false},
+		{slice.Link{Ends: []slice.End{{Node: "z"}, {Node: "s", Shape: police}}}, true},
+		{slice.Link{LAN: true, Ends: []slice.End{{Node: "a", Shape: police}, {Node: "s"}}}, false},
+		{slice.Link{LAN: true, Ends: []slice.End{{Node: "a"}, {Node: "s", Shape: police}}}, true},
+	} {
+		if err := canPolice(s, &c.link); (reasonOf(err) == Invalid) != c.refuse {
+			t.Errorf("%+v: %v", c.link, err)
+		}
 	}
 }
 

@@ -5,14 +5,17 @@ import (
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // checkPatch refuses values that no link can have.
 func checkPatch(p api.LinkPatch) error {
-	if p.Rate == nil && p.Delay == nil && p.Jitter == nil && p.Loss == nil && p.Queue == nil {
-		return refuse(Invalid, "nothing to set: give rate, delay, jitter, loss or queue")
+	shaped := p.Rate != nil || p.Delay != nil || p.Jitter != nil || p.Loss != nil || p.Queue != nil
+	if !shaped && p.Police == nil && p.Burst == nil {
+		return refuse(Invalid, "nothing to set: give rate, delay, jitter, loss, queue, police or burst")
 	}
-	if err := mergePatch(p, slice.Shape{}).Check(); err != nil {
+	trial := mergePatch(p, slice.Shape{Police: slice.Policer{Rate: unit.MinPolicedRate}}) // which has a burst
+	if err := trial.Check(); err != nil {
 		return refuse(Invalid, "%v", err)
 	}
 	return nil
@@ -73,5 +76,31 @@ func mergePatch(p api.LinkPatch, s slice.Shape) slice.Shape {
 	if p.Queue != nil {
 		s.Queue = *p.Queue
 	}
+	if p.Burst != nil {
+		s.Police.Burst = *p.Burst
+	}
+	if p.Police != nil {
+		s.Police.Rate = *p.Police
+		if *p.Police == 0 {
+			s.Police = slice.Policer{}
+		}
+	}
 	return s
+}
+
+// canPolice refuses policers where no program of the data path meets the frames.
+func canPolice(s *slice.Slice, l *slice.Link) error {
+	kinds := make([]slice.Kind, len(l.Ends))
+	for i, e := range l.Ends {
+		if n := s.Node(e.Node); n != nil {
+			kinds[i] = n.Kind
+		}
+	}
+	for i, e := range l.Ends {
+		if e.Shape.Police.Rate != 0 && !slice.CanPolice(kinds[i], l.LAN || len(l.Ends) > 2, kinds) {
+			return refuse(Invalid,
+				"link %s: what a switch sends to another switch, or to a LAN, is not policed", l.Name)
+		}
+	}
+	return nil
 }

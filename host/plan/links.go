@@ -111,7 +111,7 @@ func (b *builder) join(l *slice.Link, x, y slice.End) {
 	j := NewJoin(p, q)
 	b.addWire([]*slice.Link{l}, j, reconcile.FallsWithAll, []string{x.Node, y.Node}, b.key(KindPort, p),
 		b.key(KindPort, q))
-	shaped := !b.shape(x).IsZero() || !b.shape(y).IsZero()
+	shaped := b.shape(x).NeedsQdisc() || b.shape(y).NeedsQdisc()
 	w := wiring.Link{A: b.end(x), B: b.end(y), Reinject: shaped && (b.isWalked(x.Node) || b.isWalked(y.Node))}
 	b.addQueue(j, w, b.key(KindPort, p), b.key(KindPort, q))
 }
@@ -140,8 +140,9 @@ func (b *builder) plug(l *slice.Link, e slice.End, device string, from side) {
 		})
 		b.addWire(of, c, reconcile.FallsWithAny, nil, b.key(KindSwitch, c.BridgeA),
 			b.key(KindSwitch, c.BridgeB))
-		other := wiring.End{Port: from.port, MTU: c.MTU, Shape: from.shape.Unclassified()}
-		b.addQueue(c, wiring.Link{A: b.end(e), B: other, Cable: true})
+		end, other := b.end(e), wiring.End{Port: from.port, MTU: c.MTU, Shape: from.shape.Unclassified()}
+		end.Shape.Police, other.Shape.Police = slice.Policer{}, slice.Policer{} // see slice.CanPolice
+		b.addQueue(c, wiring.Link{A: end, B: other, Cable: true})
 		return
 	}
 	p := Plug{b.port(e), b.room(device, b.port(e))}

@@ -105,7 +105,7 @@ func (s *Substrate) unwireLocked(e *end) error {
 			}
 		}
 	}
-	if e.record.Mode == datapath.Queue {
+	if e.record.Mode == datapath.Queue || e.record.Police.Single {
 		if err := s.setSegments(e.device, false); err != nil {
 			return err
 		}
@@ -129,6 +129,6 @@ func (s *Substrate) unwireLocked(e *end) error {
 func joined(p datapath.Port) bool { return p.Mode == datapath.Peer || p.Mode == datapath.Queue }
 
 func unwired(p datapath.Port) datapath.Port {
-	p.Mode, p.Peer, p.Classified = datapath.None, 0, false
+	p.Mode, p.Peer, p.Classified, p.Police = datapath.None, 0, false, datapath.Policer{}
 	return p
 }

@@ -221,6 +221,7 @@ func (s *Substrate) setRecords(r *reading, l wiring.Link, want wiring.Layout) er
 		full := r.records[d.index]
 		full.Mode, full.Peer = modes[record.Mode], r.byName[record.Peer].index
 		full.Classified = len(want.Rules[name]) > 0
+		full.Police = datapath.Policer(want.Policers[name])
 		if full == r.records[d.index] {
 			continue
 		}

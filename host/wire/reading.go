@@ -164,7 +164,7 @@ func (r *reading) recordOf(name string) wiring.Record {
 func (r *reading) layout(l wiring.Link) wiring.Layout {
 	y := wiring.Layout{
 		Pairs: map[string]string{}, Records: map[string]wiring.Record{}, Switches: map[string]string{},
-		Trees: map[string]wiring.Tree{}, Rules: map[string][]wiring.Rule{},
+		Trees: map[string]wiring.Tree{}, Rules: map[string][]wiring.Rule{}, Policers: map[string]wiring.Policer{},
 	}
 	for _, name := range l.Devices() {
 		d, there := r.byName[name]
@@ -179,6 +179,9 @@ func (r *reading) layout(l wiring.Link) wiring.Layout {
 		}
 		if l.Cable {
 			continue
+		}
+		if p := r.records[d.index].Police; p != (datapath.Policer{}) {
+			y.Policers[name] = wiring.Policer(p)
 		}
 		if d.master != 0 {
 			y.Switches[name] = r.name(d.master)
@@ -203,7 +206,9 @@ func (r *reading) treated(l wiring.Link) bool {
 			continue
 		}
 		_, treed := r.trees[d.index]
-		if treed || d.mark.role == roleQueue || r.records[d.index].Mode == datapath.Queue || len(r.rules[d.index]) > 0 {
+		record := r.records[d.index]
+		policed := record.Police != datapath.Policer{}
+		if treed || policed || d.mark.role == roleQueue || record.Mode == datapath.Queue || len(r.rules[d.index]) > 0 {
 			return true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // Link is one link, as far as it is on this host:
@@ -48,6 +49,13 @@ type Record struct {
 	Peer string `json:",omitempty"`
 }
 
+// Policer bounds the frames that enter at a device. See datapath.Policer.
+type Policer struct {
+	Rate   uint64 // bytes a second
+	Burst  uint64 // bytes
+	Single bool   // what exceeds it are single frames: super-frames are cut before
+}
+
 // Rule says which class frames belong to that enter at a port. The first rule that matches counts.
 type Rule struct {
 	Class uint16 // minor number of a class of the tree that the port leads to
@@ -61,6 +69,7 @@ type Layout struct {
 	Switches map[string]string // the bridge that a device is in
 	Trees    map[string]Tree
 	Rules    map[string][]Rule // by port
+	Policers map[string]Policer
 }
 
 // QueueName is the device beside a port whose qdiscs treat what the port's node sends.
@@ -93,7 +102,7 @@ func (l Link) IsPlain() bool { return l.A.Shape.IsZero() && l.B.Shape.IsZero() &
 func (l Link) Layout() Layout {
 	y := Layout{
 		Pairs: map[string]string{}, Records: map[string]Record{}, Switches: map[string]string{}, Trees: map[string]Tree{},
-		Rules: map[string][]Rule{},
+		Rules: map[string][]Rule{}, Policers: map[string]Policer{},
 	}
 	switch {
 	case l.Cable: // what a switch sends leaves by its own end
@@ -120,6 +129,8 @@ func (y *Layout) join(l Link) {
 	}
 	y.classify(a)
 	y.classify(b)
+	y.police(a.Port, a.Shape.Police, a.MTU)
+	y.police(b.Port, b.Shape.Police, b.MTU)
 	if !l.Reinject {
 		y.shape(b.Port, a.Shape, b.MTU)
 		y.shape(a.Port, b.Shape, a.MTU)
@@ -137,12 +148,14 @@ func (y *Layout) join(l Link) {
 }
 
 // plug lays out a port and a switch. What the node sends is shaped on the way to a queue device, whose other end is the
-// switch's port; what the switch sends is shaped there too, and enters the data path at the queue device:
+// switch's port; what the switch sends is shaped there too, and enters the data path at the queue device, where it is
+// policed:
 //
 //	node ── veth ── s1p3 ═══ s1p3q ── s1p3m ── switch
 func (y *Layout) plug(l Link) {
 	a := l.A
-	if a.Shape.IsZero() && !l.Reinject {
+	y.police(a.Port, a.Shape.Police, a.MTU)
+	if !l.isPaired() {
 		y.shape(a.Port, l.B.Shape, a.MTU)
 		y.Records[a.Port] = Record{Mode: ToSwitch}
 		y.Switches[a.Port] = l.Switch
@@ -151,10 +164,16 @@ func (y *Layout) plug(l Link) {
 	q, m := QueueName(a.Port), MemberName(a.Port)
 	y.Pairs[q] = m
 	y.classify(a)
+	y.police(q, l.B.Shape.Police, a.MTU)
 	y.shape(q, a.Shape, a.MTU)
 	y.shape(m, l.B.Shape, a.MTU)
 	y.Records[a.Port], y.Records[q] = Record{ToQueue, q}, Record{ToPeer, a.Port}
 	y.Switches[m] = l.Switch
+}
+
+// isPaired reports whether there is a queue device between a port and a switch.
+func (l Link) isPaired() bool {
+	return l.A.Shape.NeedsQdisc() || l.B.Shape.Police.Rate != 0 || l.Reinject
 }
 
 func (y *Layout) shape(device string, s slice.Shape, mtu int) {
@@ -180,6 +199,27 @@ func (y *Layout) classify(e End) {
 	}
 }
 
+func (y *Layout) police(device string, p slice.Policer, mtu int) {
+	if p.Rate == 0 {
+		return
+	}
+	burst := p.Burst
+	if burst == 0 {
+		burst = slice.DefaultBurst(p.Rate, mtu+ethernetHeader)
+	}
+	y.Policers[device] = Policer{Rate: p.Rate.BytesPerSecond(), Burst: uint64(burst), Single: p.Rate < slow}
+}
+
+// policer is what was made into it.
+func (y Layout) policer(device string, mtu int) slice.Policer {
+	is := y.Policers[device]
+	p := slice.Policer{Rate: unit.Rate(is.Rate * 8), Burst: int64(is.Burst)}
+	if p.Burst == slice.DefaultBurst(p.Rate, mtu+ethernetHeader) {
+		p.Burst = 0
+	}
+	return p
+}
+
 // Digest stands for the layout: equal layouts have equal digests.
 func (y Layout) Digest() string {
 	text, err := json.Marshal(y) // keys of maps are sorted
@@ -196,7 +236,7 @@ func (l Link) Queues() (fromA, fromB string) {
 	switch {
 	case l.Cable:
 		return l.A.Port, l.B.Port
-	case l.Switch != "" && (l.Reinject || !l.A.Shape.IsZero()):
+	case l.Switch != "" && l.isPaired():
 		return QueueName(l.A.Port), MemberName(l.A.Port)
 	case l.Reinject:
 		return QueueName(l.A.Port), QueueName(l.B.Port)
@@ -212,15 +252,23 @@ func (l Link) Observed(y Layout) Link {
 	fromA, fromB := l.Queues()
 	l.A.Shape = y.Trees[fromA].Shape(y.Rules[l.A.Port])
 	l.B.Shape = y.Trees[fromB].Shape(y.Rules[l.B.Port])
+	l.A.Shape.Police = y.policer(l.A.Port, l.A.MTU)
+	if l.Switch != "" {
+		l.B.Shape.Police = y.policer(QueueName(l.A.Port), l.A.MTU)
+	} else {
+		l.B.Shape.Police = y.policer(l.B.Port, l.B.MTU)
+	}
 	return l
 }
 
+const slow unit.Rate = 1e9 // above, single frames could not fill the link
+
 // Single reports whether a node must send single frames, and no GSO super-frames of up to 64 KiB, into a treatment: a
 // link that loses or queues frames or is slow takes each for one frame. What passes a switch first is not cut: a
-// super-frame on its way to a shaped port of a LAN, or through a shaped cable, is lost or queued as a whole.
+// super-frame on its way to a shaped port of a LAN, or through a shaped cable, is lost, queued or policed as a whole.
 func Single(s slice.Shape) bool {
-	const slow = 1e9 // bit/s; above, single frames could not fill the link
-	return s.Loss != 0 || s.Queue != 0 || len(s.Classes) != 0 || s.Rate != 0 && s.Rate < slow
+	slowed := func(r unit.Rate) bool { return r != 0 && r < slow }
+	return s.Loss != 0 || s.Queue != 0 || len(s.Classes) != 0 || slowed(s.Rate) || slowed(s.Police.Rate)
 }
 
 func name(minor uint16) string { return fmt.Sprintf("%x", minor) }

@@ -17,8 +17,9 @@ import (
 )
 
 var (
-	slow = slice.Shape{Rate: 1e6}
-	fast = slice.Shape{Rate: 2e6}
+	slow    = slice.Shape{Rate: 1e6}
+	fast    = slice.Shape{Rate: 2e6}
+	policed = slice.Shape{Police: slice.Policer{Rate: 8e6, Burst: 30000}}
 )
 
 func end(port string, s slice.Shape) wiring.End { return wiring.End{Port: port, MTU: 1500, Shape: s} }
@@ -76,6 +77,43 @@ func TestLayout(t *testing.T) {
 				Pairs:    map[string]string{"aq": "am"},
 				Records:  map[string]wiring.Record{"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}},
 				Switches: map[string]string{"am": "sw"},
+			},
+		},
+		"two ports, both policed, one also shaped": {
+			wiring.Link{A: end("a", policed), B: end("b", slice.Shape{Rate: 1e6, Police: slice.Policer{Rate: 8e9}})},
+			wiring.Layout{
+				Records: map[string]wiring.Record{"a": {wiring.ToPeer, "b"}, "b": {wiring.ToQueue, "a"}},
+				Trees:   map[string]wiring.Tree{"a": tree(slow)},
+				Policers: map[string]wiring.Policer{
+					"a": {Rate: 1e6, Burst: 30000, Single: true}, "b": {Rate: 1e9, Burst: 1e8}, // 100 ms
+				},
+			},
+		},
+		"policed and reinjected": {
+			wiring.Link{A: end("a", policed), B: end("b", slow), Reinject: true},
+			wiring.Layout{
+				Pairs: map[string]string{"aq": "bq"},
+				Records: map[string]wiring.Record{
+					"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}, "b": {wiring.ToQueue, "bq"}, "bq": {wiring.ToPeer, "b"},
+				},
+				Trees:    map[string]wiring.Tree{"bq": tree(slow)},
+				Policers: map[string]wiring.Policer{"a": {Rate: 1e6, Burst: 30000, Single: true}},
+			},
+		},
+		"a switch, and what the node sends is policed": {
+			wiring.Link{A: end("a", policed), Switch: "sw"},
+			wiring.Layout{
+				Records: map[string]wiring.Record{"a": {Mode: wiring.ToSwitch}}, Switches: map[string]string{"a": "sw"},
+				Policers: map[string]wiring.Policer{"a": {Rate: 1e6, Burst: 30000, Single: true}},
+			},
+		},
+		"a switch whose frames are policed": {
+			wiring.Link{A: end("a", slice.Shape{}), B: end("", slice.Shape{Police: slice.Policer{Rate: 8000}}), Switch: "sw"},
+			wiring.Layout{
+				Pairs:    map[string]string{"aq": "am"},
+				Records:  map[string]wiring.Record{"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}},
+				Switches: map[string]string{"am": "sw"},
+				Policers: map[string]wiring.Policer{"aq": {Rate: 1000, Burst: 15140, Single: true}}, // ten frames
 			},
 		},
 		"a cable": {
@@ -175,7 +213,7 @@ func TestLayoutIsClosed(t *testing.T) {
 		y, devices := l.Layout(), l.Devices()
 		for _, names := range [][]string{
 			slices.Collect(maps.Keys(y.Trees)), slices.Collect(maps.Keys(y.Records)), slices.Collect(maps.Keys(y.Rules)),
-			slices.Collect(maps.Keys(y.Switches)), slices.Collect(maps.Keys(y.Pairs)), slices.Collect(maps.Values(y.Pairs)),
+			slices.Collect(maps.Keys(y.Switches)), slices.Collect(maps.Keys(y.Policers)), slices.Collect(maps.Keys(y.Pairs)), slices.Collect(maps.Values(y.Pairs)),
 		} {
 			for _, name := range names {
 				if !slices.Contains(devices, name) {
@@ -202,7 +240,7 @@ func TestQueuesNamesTheDevicesWithTrees(t *testing.T) {
 		mtu := max(l.A.MTU, l.B.MTU)
 		want := map[string]wiring.Tree{}
 		for device, shape := range map[string]slice.Shape{fromA: l.A.Shape, fromB: l.B.Shape} {
-			if !shape.IsZero() {
+			if shape.NeedsQdisc() {
 				want[device] = wiring.TreeOf(shape, mtu)
 			}
 		}
@@ -221,14 +259,17 @@ func drawLink(t *rapid.T) wiring.Link {
 	case "cable":
 		l.Cable, l.Reinject = true, false
 		l.A.Shape, l.B.Shape = l.A.Shape.Unclassified(), l.B.Shape.Unclassified()
+		l.A.Shape.Police, l.B.Shape.Police = slice.Policer{}, slice.Policer{}
 	}
 	return l
 }
 
 func drawShape(t *rapid.T) slice.Shape {
 	rate := unit.Rate(rapid.IntRange(1, 1e9).Draw(t, "rate")) * 8
-	return rapid.SampledFrom([]slice.Shape{
+	s := rapid.SampledFrom([]slice.Shape{
 		{}, {Rate: rate}, {Queue: 7}, {Delay: 3 * time.Millisecond}, {Rate: rate, Delay: time.Second, Jitter: time.Millisecond, Loss: 0.1},
 		classed,
 	}).Draw(t, "shape")
+	s.Police = rapid.SampledFrom([]slice.Policer{{}, {Rate: 1000 + rate}, {Rate: 1000 + rate, Burst: 3000}}).Draw(t, "police")
+	return s
 }

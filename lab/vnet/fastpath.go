@@ -103,7 +103,7 @@ func (n *Network) FastPath(ctx context.Context, on bool) error {
 // end of a LAN does so for itself, the ends of a link between two nodes only together.
 func (n *Network) reinject(ctx context.Context, l LinkPlan, on bool) error {
 	router := func(e End) bool { return n.Plan.Node(e.Node).Router }
-	shaped := func(e End) bool { return !e.Shape.IsZero() }
+	shaped := func(e End) bool { return e.Shape.NeedsQdisc() }
 	if !l.LAN && !slices.ContainsFunc(l.Ends, shaped) {
 		return nil
 	}

@@ -148,6 +148,9 @@ func note(there, back slice.Shape) string {
 // describe words a shape briefly; it is empty for the zero shape.
 func describe(s slice.Shape) string {
 	var words []string
+	if s.Police.Rate != 0 {
+		words = append(words, "policed at "+rate(uint64(s.Police.Rate)))
+	}
 	if s.Rate != 0 {
 		words = append(words, rate(uint64(s.Rate)))
 	}

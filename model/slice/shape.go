@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/pergola-net/pergola/model/unit"
 )
 
-// Shape is the treatment of one direction of a link: a scheduler and, beside it, an impairment. The zero value leaves
-// frames alone. A rate or a queue without classes is a scheduler with one class.
+// Shape is the treatment of one direction of a link: a policer, then a scheduler and, beside it, an impairment. The
+// zero value leaves frames alone. A rate or a queue without classes is a scheduler with one class.
 type Shape struct {
+	Police Policer `json:"police,omitzero"`
+
 	Rate   unit.Rate     `json:"rate,omitempty"`   // bit/s; 0: not limited
 	Delay  time.Duration `json:"delay,omitempty"`  // added, one way, ns in JSON
 	Jitter time.Duration `json:"jitter,omitempty"` // standard deviation of Delay
@@ -29,6 +32,15 @@ type Scheduler struct {
 	Rate    unit.Rate // bit/s; 0: not limited
 	Queue   int       // frames; of the one class where there are no Classes
 	Classes []Class
+}
+
+// Policer drops what exceeds a rate when it enters a link; no frame waits. It is a token bucket, and its terms are
+// those of RFC 2697, with an excess burst size of 0. The zero value drops nothing.
+type Policer struct {
+	// Rate is in bit/s, with Ethernet headers: the committed information rate. 0: there is no policer.
+	Rate unit.Rate `json:"rate"`
+	// Burst is in bytes, those that may come at once: the committed burst size. 0: DefaultBurst.
+	Burst int64 `json:"burst,omitempty"`
 }
 
 // Impairment is what a link does to frames besides queueing them.
@@ -78,6 +90,19 @@ const (
 	DefaultQueue = 1000 // frames; the kernel's txqueuelen of an Ethernet device
 )
 
+// CanPolice reports whether what a node sends into a link can be policed, by the kinds of all nodes of the link.
+// Between two switches, a LAN being one too, no program of the data path meets the frames.
+func CanPolice(sender Kind, lan bool, all []Kind) bool {
+	node := func(k Kind) bool { return k != Switch }
+	return node(sender) || !lan && slices.ContainsFunc(all, node)
+}
+
+// DefaultBurst is what the rate lets through in 100 ms, in bytes: the bandwidth-delay product of a long path, so that
+// a single TCP connection can come near the rate. It is at least ten frames of this length.
+func DefaultBurst(rate unit.Rate, frame int) int64 {
+	return max(int64(rate.BytesPerSecond()/10), 10*int64(frame))
+}
+
 // Scheduler is the part of the shape that divides bandwidth.
 func (s Shape) Scheduler() Scheduler {
 	return Scheduler{Rate: s.Rate, Queue: s.Queue, Classes: s.Classes}
@@ -89,11 +114,11 @@ func (s Shape) Impairment() Impairment {
 }
 
 // IsZero reports whether the shape leaves frames alone.
-func (s Shape) IsZero() bool { return s.Scheduler().IsZero() && s.Impairment() == Impairment{} }
+func (s Shape) IsZero() bool { return s.Police == Policer{} && !s.NeedsQdisc() }
 
 // Equal reports whether both do the same.
 func (s Shape) Equal(o Shape) bool {
-	return s.Rate == o.Rate && s.Queue == o.Queue && s.Impairment() == o.Impairment() &&
+	return s.Police == o.Police && s.Rate == o.Rate && s.Queue == o.Queue && s.Impairment() == o.Impairment() &&
 		len(s.Classes) == len(o.Classes) && (len(s.Classes) == 0 || reflect.DeepEqual(s.Classes, o.Classes))
 }
 
@@ -102,6 +127,9 @@ func (s Shape) Unclassified() Shape {
 	s.Classes = nil
 	return s
 }
+
+// NeedsQdisc reports whether frames have to wait for this.
+func (s Shape) NeedsQdisc() bool { return s.NeedsHTB() || s.NeedsNetem() }
 
 // NeedsNetem reports whether the kernel must have sch_netem to do this.
 func (s Shape) NeedsNetem() bool { return s.Impairment() != Impairment{} }
@@ -127,12 +155,23 @@ func (s Shape) Check() error {
 	err := errors.Join(
 		s.Rate.Check(), unit.CheckDelay("delay", s.Delay), unit.CheckDelay("jitter", s.Jitter),
 		unit.CheckLoss(s.Loss),
-		unit.CheckFrames(s.Queue),
+		unit.CheckFrames(s.Queue), s.Police.check(),
 	)
 	if err != nil || len(s.Classes) == 0 {
 		return err
 	}
 	return s.Scheduler().checkClasses()
+}
+
+func (p Policer) check() error {
+	err := errors.Join(unit.CheckPolicedRate(p.Rate), unit.CheckBurst(p.Burst))
+	if err == nil && p.Rate == 0 && p.Burst != 0 {
+		err = errors.New("a burst of a policer without a rate")
+	}
+	if err != nil {
+		return fmt.Errorf("police: %w", err)
+	}
+	return nil
 }
 
 func (s Scheduler) checkClasses() error {

@@ -76,7 +76,7 @@ var anyText = schemaObject{"type": []string{"string", "number", "boolean"}}
 // value describes a type with its short forms.
 func (g *generator) value(t reflect.Type) schemaObject {
 	switch t {
-	case reflect.TypeFor[Rate]():
+	case reflect.TypeFor[Rate](), reflect.TypeFor[file.PolicedRate]():
 		return schemaObject{"type": []string{"string", "integer"},
 			"pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?([bB]it|[bB]its|bps|b|[bB]it/s|b/s)?$`}
 	case reflect.TypeFor[file.CodePoint](), reflect.TypeFor[file.Protocol](), reflect.TypeFor[file.PortsRange]():
@@ -89,7 +89,7 @@ func (g *generator) value(t reflect.Type) schemaObject {
 			"pattern": `^(0|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$`}
 	case reflect.TypeFor[Percent]():
 		return schemaObject{"type": []string{"string", "number"}, "pattern": `^[0-9]+(\.[0-9]*)? ?%?$`}
-	case reflect.TypeFor[Bytes]():
+	case reflect.TypeFor[Bytes](), reflect.TypeFor[file.Burst]():
 		return schemaObject{"type": []string{"string", "integer"},
 			"pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtTpP]?[iI]?[bB]?$`}
 	case reflect.TypeFor[Strings](), reflect.TypeFor[Command]():
@@ -151,6 +151,8 @@ func (g *generator) reference(t reflect.Type) schemaObject {
 		forms = []any{schemaObject{"type": "array", "items": schemaObject{"type": "string"}, "minItems": 2}}
 	case reflect.TypeFor[File](), reflect.TypeFor[Route]():
 		forms = []any{schemaObject{"type": "string"}}
+	case reflect.TypeFor[file.Policer]():
+		forms = []any{g.value(reflect.TypeFor[file.PolicedRate]())}
 	}
 	if forms != nil {
 		long = schemaObject{"anyOf": slices.Concat(forms, []any{long})}

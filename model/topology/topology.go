@@ -51,6 +51,10 @@ type (
 	DSCP = file.DSCP
 	// Rate is a number of bits a second, as users write it.
 	Rate = file.Rate
+	// PolicedRate is a rate of a policer, as users write it.
+	PolicedRate = file.PolicedRate
+	// Burst is a number of bytes that may come at once, as users write it.
+	Burst = file.Burst
 	// FrameRate is a number of frames a second, as users write it.
 	FrameRate = file.FrameRate
 	// Duration is a span of time, as users write it.

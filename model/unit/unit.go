@@ -33,6 +33,10 @@ const (
 	MaxFrameRate      = 10_000_000
 	MinSize           = 1 << 20 // 1 MiB
 	MaxSize           = 1 << 44 // 16 TiB
+
+	MinPolicedRate Rate = 1000    // 1 kbit/s
+	MinBurst            = 64      // bytes: the shortest frame
+	MaxBurst            = 1 << 30 // 1 GiB
 )
 
 // Check refuses a rate that is out of range.
@@ -149,6 +153,35 @@ func ParseSize(text string) (int64, error) {
 		return 0, errors.New("memory " + text + " is out of range: 1MiB to 16TiB")
 	}
 	return count, nil
+}
+
+// ParseBurst reads the bytes that may come at once: 15000, 64KiB, 1m.
+func ParseBurst(text string) (int64, error) {
+	count, err := units.RAMInBytes(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no number of bytes: write such as 15000 or 64KiB", text)
+	}
+	if count != 0 && CheckBurst(count) != nil {
+		return 0, fmt.Errorf("burst %s is out of range: %d bytes to 1GiB, or 0 for the default", text, MinBurst)
+	}
+	return count, nil
+}
+
+// CheckPolicedRate refuses a rate that no policer can have.
+func CheckPolicedRate(r Rate) error {
+	if r != 0 && (r < MinPolicedRate || r > MaxRate) {
+		return fmt.Errorf("rate %s is out of range: %s to %s, or 0 for no policer", r, MinPolicedRate, MaxRate)
+	}
+	return nil
+}
+
+// CheckBurst refuses a burst that is out of range.
+func CheckBurst(bytes int64) error {
+	if bytes != 0 && (bytes < MinBurst || bytes > MaxBurst) {
+		return fmt.Errorf("burst %d is out of range: %d to %d bytes, or 0 for the default", bytes, MinBurst,
+			MaxBurst)
+	}
+	return nil
 }
 
 // CheckDelay refuses a delay or a jitter that is out of range.

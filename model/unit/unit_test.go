@@ -31,6 +31,24 @@ func TestParseRate(t *testing.T) {
 	}
 }
 
+func TestParseBurst(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "64": 64, "15000": 15000, "64KiB": 1 << 16, "64k": 1 << 16, "1GiB": 1 << 30,
+	} {
+		if have, err := unit.ParseBurst(text); err != nil || have != want {
+			t.Errorf("%q: %d, %v, want %d", text, have, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"": "is no number of bytes", "much": "is no number of bytes", "63": "out of range",
+		"2GiB": "out of range",
+	} {
+		if have, err := unit.ParseBurst(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %d, %v, want %q", text, have, err, want)
+		}
+	}
+}
+
 func TestRateSurvivesItsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := unit.Rate(rapid.Uint64Range(uint64(unit.MinRate), uint64(unit.MaxRate)).Draw(t, "rate"))
@@ -59,6 +77,11 @@ func TestLimits(t *testing.T) {
 		"short queue":    {unit.CheckFrames(1), true},
 		"negative queue": {unit.CheckFrames(-1), false},
 		"long queue":     {unit.CheckFrames(unit.MaxFrames + 1), false},
+		"no policer":     {unit.CheckPolicedRate(0), true},
+		"slow policer":   {unit.CheckPolicedRate(999), false},
+		"fast policer":   {unit.CheckPolicedRate(unit.MaxRate), true},
+		"negative burst": {unit.CheckBurst(-1), false},
+		"default burst":  {unit.CheckBurst(0), true},
 	} {
 		if (c.err == nil) != c.fine {
 			t.Errorf("%s: %v", name, c.err)

@@ -27,6 +27,7 @@ func init() {
 		reflect.TypeFor[file.Source]():             sourcePath,
 		reflect.TypeFor[file.File]():               filePath,
 		reflect.TypeFor[map[string]*file.Source](): configPaths,
+		reflect.TypeFor[file.Policer]():            policedRate,
 		reflect.TypeFor[file.Route]():              routeLine,
 		reflect.TypeFor[[]file.Route]():            oneRoute,
 		reflect.TypeFor[slice.Position]():          positionPair,
@@ -124,6 +125,15 @@ func configPaths(d *decoder, n *yamltree.Node, at *diagnostic.Path, v reflect.Va
 		v.Set(reflect.ValueOf(files))
 	}
 	return true
+}
+
+// policedRate: `police: 10Mbit` is `police: {rate: 10Mbit}`.
+func policedRate(_ *decoder, n *yamltree.Node, _ *diagnostic.Path, v reflect.Value) bool {
+	text, ok := n.Scalar()
+	if ok {
+		v.FieldByName("Rate").SetString(text)
+	}
+	return ok
 }
 
 // routeLine: `10.0.0.0/8 via 10.1.1.1 dev eth1`, as `ip route` has it.

@@ -156,6 +156,10 @@ func abbreviate(v reflect.Value) (any, bool) {
 		}
 	case map[string]*file.Source:
 		return abbreviateConfig(value)
+	case file.Policer:
+		if value.Burst == "" && utf8.ValidString(string(value.Rate)) {
+			return scalar(string(value.Rate)), true
+		}
 	case file.Route:
 		return abbreviateRoute(value)
 	case slice.Position:

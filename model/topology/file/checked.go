@@ -11,6 +11,12 @@ type Checked interface {
 // Check is the error of Bits.
 func (r Rate) Check() error { _, err := r.Bits(); return err }
 
+// Check is the error of Bits.
+func (r PolicedRate) Check() error { _, err := r.Bits(); return err }
+
+// Check is the error of Count.
+func (b Burst) Check() error { _, err := b.Count(); return err }
+
 // Check is the error of Frames.
 func (r FrameRate) Check() error { _, err := r.Frames(); return err }
 

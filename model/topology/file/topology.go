@@ -161,7 +161,15 @@ type Shape struct {
 	Loss   Percent  `json:"loss,omitempty" doc:"Share of frames lost: 1%."`
 	Queue  int      `json:"queue,omitempty" minimum:"0" maximum:"1000000" doc:"Frames that wait before the tail is dropped."`
 
+	Police *Policer `json:"police,omitempty" doc:"Bits a second above which frames are dropped at once: 10Mbit, or a map of rate and burst."`
+
 	Classes map[string]Class `json:"classes,omitempty" doc:"Parts of the rate, by name: each with the frames that it is for, its share and what it reserves."`
+}
+
+// Policer drops what exceeds a rate.
+type Policer struct {
+	Rate  PolicedRate `json:"rate" doc:"Bits a second: 10Mbit. 0: nothing is dropped."`
+	Burst Burst       `json:"burst,omitempty" doc:"Bytes that may come at once: 64KiB. Default: those of 100 ms, and at least ten frames."`
 }
 
 // Route is one static route.

@@ -11,6 +11,12 @@ import (
 // Prefixes are decimal and a rate is always in bits: bps is bits a second here, other than for tc.
 type Rate string
 
+// PolicedRate is a Rate that a policer can have.
+type PolicedRate string
+
+// Burst is a number of bytes as users write it: 15000, 64KiB. Prefixes are binary. Empty: not given.
+type Burst string
+
 // FrameRate is a number of frames a second as users write it: 500pps, 20kpps, 1000; or off. Empty: not given.
 type FrameRate string
 
@@ -35,6 +41,23 @@ func (r Rate) Bits() (unit.Rate, error) {
 		return 0, nil
 	}
 	return unit.ParseRate(string(r))
+}
+
+// Bits is the rate in bit/s; 0: nothing is dropped.
+func (r PolicedRate) Bits() (unit.Rate, error) {
+	bits, err := Rate(r).Bits()
+	if err != nil {
+		return 0, err
+	}
+	return bits, unit.CheckPolicedRate(bits)
+}
+
+// Count is the number of bytes; 0 where none is given.
+func (b Burst) Count() (int64, error) {
+	if b == "" {
+		return 0, nil
+	}
+	return unit.ParseBurst(string(b))
 }
 
 // Frames is the number of frames a second; slice.NoStormControl for off, 0 where none is given.

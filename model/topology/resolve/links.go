@@ -11,6 +11,7 @@ import (
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology/diagnostic"
+	"github.com/pergola-net/pergola/model/topology/file"
 	"github.com/pergola-net/pergola/model/unit"
 )
 
@@ -308,7 +309,7 @@ func (r *resolver) shape(l *link, p *port) slice.Shape {
 			at = l.at.At("from").At(key)
 		}
 	}
-	out := slice.Shape{Queue: in.Queue}
+	out := slice.Shape{Queue: in.Queue, Police: r.policer(in.Police, l, p, at.At("police"))}
 	out.Rate, _ = in.Rate.Bits()
 	out.Delay, _ = in.Delay.Duration()
 	out.Jitter, _ = in.Jitter.Duration()
@@ -325,4 +326,33 @@ func (r *resolver) shape(l *link, p *port) slice.Shape {
 		r.Add(at.At("jitter"), "", "jitter %s is greater than the delay, %s", in.Jitter, cmp.Or(in.Delay, "0s"))
 	}
 	return out
+}
+
+// policer reads what bounds the frames of a port. Between two switches no program of the data path meets them.
+func (r *resolver) policer(in *file.Policer, l *link, p *port, at *diagnostic.Path) (out slice.Policer) {
+	if in == nil {
+		return out
+	}
+	out.Rate, _ = in.Rate.Bits()
+	out.Burst, _ = in.Burst.Count()
+	switch {
+	case in.Rate == "":
+		r.Add(at, "write police: 10Mbit, or police: {rate: 10Mbit, burst: 64KiB}", "the policer has no rate")
+	case out.Rate == 0:
+		out.Burst = 0
+	case slice.CanPolice(p.node.kind, l.lan(), l.kinds()):
+	default:
+		r.Add(at, "police the links of the nodes, and write police: 0 here",
+			"what a switch sends to another switch, or to a LAN, is not policed")
+	}
+	return out
+}
+
+// kinds are those of the nodes that the link joins.
+func (l *link) kinds() []slice.Kind {
+	all := make([]slice.Kind, len(l.ends))
+	for i, p := range l.ends {
+		all[i] = p.node.kind
+	}
+	return all
 }

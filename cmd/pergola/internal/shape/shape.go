@@ -13,8 +13,8 @@ import (
 
 // Flags are the values as users write them, with the units of the topology file.
 type Flags struct {
-	rate, delay, jitter, loss string
-	queue                     int
+	rate, delay, jitter, loss, police, burst string
+	queue                                    int
 }
 
 // Add declares the flags.
@@ -24,6 +24,10 @@ func (f *Flags) Add(set *pflag.FlagSet) {
 	set.StringVar(&f.jitter, "jitter", "", "standard deviation of the delay, such as 2ms; 0: none")
 	set.StringVar(&f.loss, "loss", "", "per cent of frames lost, such as 0.5; 0: none")
 	set.IntVar(&f.queue, "queue", 0, "frames that wait before the tail is dropped; 0: the kernel's default")
+	set.StringVar(&f.police, "police", "",
+		"bits a second above which frames are dropped at once, such as 10Mbit; 0: none are")
+	set.StringVar(&f.burst, "burst", "",
+		"bytes that may come at once where frames are policed, such as 64KiB; 0: the default")
 }
 
 // Patch is the change that the flags in a parsed set ask for. None at all is an error.
@@ -37,6 +41,8 @@ func (f *Flags) Patch(set *pflag.FlagSet) (p api.LinkPatch, err error) {
 		{"jitter", func() error { return assign(&p.Jitter, topology.Duration(f.jitter).Duration) }},
 		{"loss", func() error { return assign(&p.Loss, topology.Percent(f.loss).Value) }},
 		{"queue", func() error { return assign(&p.Queue, f.frames) }},
+		{"police", func() error { return assign(&p.Police, topology.PolicedRate(f.police).Bits) }},
+		{"burst", func() error { return assign(&p.Burst, topology.Burst(f.burst).Count) }},
 	}
 	changes := 0
 	for _, r := range read {
@@ -49,7 +55,7 @@ func (f *Flags) Patch(set *pflag.FlagSet) (p api.LinkPatch, err error) {
 		}
 	}
 	if changes == 0 {
-		return p, ui.Usage("name at least one of --rate, --delay, --jitter, --loss, --queue",
+		return p, ui.Usage("name at least one of --rate, --delay, --jitter, --loss, --queue, --police, --burst",
 			"nothing to change")
 	}
 	return p, nil

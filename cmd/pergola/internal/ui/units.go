@@ -73,6 +73,9 @@ func Age(since, now time.Time) string {
 // nothing.
 func Shape(s slice.Shape) string {
 	var parts []string
+	if s.Police.Rate != 0 {
+		parts = append(parts, "policed at "+Rate(uint64(s.Police.Rate)))
+	}
 	if s.Rate != 0 {
 		parts = append(parts, Rate(uint64(s.Rate)))
 	}
