@@ -11,8 +11,8 @@ LINT_VERSION := 2.15.0
 LINT := $(CACHE)/golangci-lint-$(LINT_VERSION)/golangci-lint
 
 # Tests that touch the kernel run as root. Those of the net and program tiers run in namespaces of their own
-# (tools/pen), one package at a time: tests that measure fail beside others. What pens do not keep apart, tools/leftovers
-# looks at when all have ended.
+# (tools/pen), one package at a time: tests that measure fail beside others. What pens do not keep apart,
+# tools/leftovers looks at when all have ended.
 AS_ROOT := $(if $(filter-out 0,$(shell id -u)),-exec 'sudo -E')
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 IN_PEN := -p 1 -exec $(CURDIR)/tools/pen
@@ -49,7 +49,7 @@ generate: ## rebuild what is generated and committed: eBPF objects, JSON Schema,
 	@tools/install-deps generate
 	@$(GO) generate ./...
 
-complexity: ## renew datapath/testdata/complexity.json: what each program costs its verifier, here and on Debian's kernel
+complexity: ## renew datapath/testdata/complexity.json: each program's cost to the verifier, here and on Debian's kernel
 	@PERGOLA_UPDATE=yes $(GO) test -count=1 $(AS_ROOT) ./datapath -run '^TestVerifierComplexityStaysWithinBudget$$'
 	@PERGOLA_UPDATE=yes test/vm/run TestVerifierComplexityStaysWithinBudget >/dev/null
 
@@ -66,8 +66,9 @@ $(LINT):
 bin/leftovers: FORCE
 	@$(GO) build -o $@ ./tools/leftovers
 
-# Lanes run side by side; the tiers of a lane run one after the other. Lane compute uses processors, at a lower priority;
-# the others mostly wait. More lanes than these overload two cores, and tests that measure or have deadlines fail.
+# Lanes run side by side; the tiers of a lane run one after the other. Lane compute uses processors, at a lower
+# priority; the others mostly wait. More lanes than these overload two cores, and tests that measure or have deadlines
+# fail.
 LANES := lane-net lane-machine lane-compute
 LIMIT = -timeout 20m
 
@@ -133,7 +134,8 @@ bench: build ## measure for three quarters of an hour, and write docs/benchmarks
 SOAKTIME ?= 10m
 soak: build ## stories in random order and with kill -9, for SOAKTIME
 	@tools/install-deps run test
-	@PERGOLA=$(CURDIR)/bin/pergola PERGOLA_SOAK=$(SOAKTIME) $(GO) test -count=1 -timeout 0 -v -run '^Test(Soak|Mutations)$$' $(AS_ROOT) ./test/e2e
+	@PERGOLA=$(CURDIR)/bin/pergola PERGOLA_SOAK=$(SOAKTIME) \
+		$(GO) test -count=1 -timeout 0 -v -run '^Test(Soak|Mutations)$$' $(AS_ROOT) ./test/e2e
 	@$(GO) test -count=1 -timeout 0 -v -run '^TestFastPathAgreesWithKernels$$' $(AS_ROOT) ./test/differential -long
 
 install: build ## install the binary, the systemd unit and shell completions below PREFIX
@@ -143,4 +145,5 @@ clean: ## remove what was built here; caches in ~/.cache/pergola stay
 	@rm -rf bin build dist
 
 FORCE:
-.PHONY: FORCE complexity help build demo generate lint fmt test check $(LANES) test-unit test-program test-net test-e2e test-cluster test-root test-vm fuzz bench soak install clean
+.PHONY: FORCE complexity help build demo generate lint fmt test check $(LANES) test-unit test-program test-net \
+	test-e2e test-cluster test-root test-vm fuzz bench soak install clean
