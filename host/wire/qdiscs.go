@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -75,7 +76,8 @@ func (c *conn) tree(index int) (wiring.Tree, error) {
 // qdisc reads one by its handle, or by where it is. ok is false where there is none but the default one.
 func (c *conn) qdisc(index int, handle, parent uint32) (q qdisc, ok bool, err error) {
 	// The kernel sends nothing of a default qdisc, so an acknowledgement is asked for.
-	request := rtnl.Request(unix.RTM_GETQDISC, unix.NLM_F_ACK|unix.NLM_F_ECHO, tcHeader(index, handle, parent).Serialize())
+	header := tcHeader(index, handle, parent).Serialize()
+	request := rtnl.Request(unix.RTM_GETQDISC, unix.NLM_F_ACK|unix.NLM_F_ECHO, header)
 	err = c.Ask(request, func(m rtnl.Message) (err error) {
 		ok = true
 		q, err = parseQdisc(slices.Clone(m.Data))
@@ -127,7 +129,8 @@ func treeFrom(some []qdisc, classes []wiring.Class) (t wiring.Tree, err error) {
 		switch {
 		case q.kind == "netem" && q.handle == wiring.HandleNetem && q.parent == tcRoot:
 			t.Netem, err = parseNetem(q.options)
-		case q.kind == "htb" && q.handle == wiring.HandleHTB && (q.parent == tcRoot || q.parent == wiring.HandleNetem|1):
+		case q.kind == "htb" && q.handle == wiring.HandleHTB &&
+			(q.parent == tcRoot || q.parent == wiring.HandleNetem|1):
 			t.Default, err = parseHTB(q.options)
 			t.Classes = classes
 		case q.kind == "pfifo" && q.parent>>16 == wiring.HandleHTB>>16:
@@ -139,13 +142,15 @@ func treeFrom(some []qdisc, classes []wiring.Class) (t wiring.Tree, err error) {
 		}
 	}
 	for _, q := range some {
-		at := slices.IndexFunc(t.Classes, func(c wiring.Class) bool { return wiring.HandleHTB|uint32(c.Minor) == q.parent })
+		at := slices.IndexFunc(t.Classes, func(c wiring.Class) bool {
+			return wiring.HandleHTB|uint32(c.Minor) == q.parent
+		})
 		switch {
 		case q.kind != "pfifo":
 		case at < 0 || t.Classes[at].FIFO() != q.handle || len(q.options) < 4:
 			t.Foreign = true
 		default:
-			t.Classes[at].Queue = nl.NativeEndian().Uint32(q.options)
+			t.Classes[at].Queue = binary.NativeEndian.Uint32(q.options)
 		}
 	}
 	return t, nil
@@ -153,20 +158,17 @@ func treeFrom(some []qdisc, classes []wiring.Class) (t wiring.Tree, err error) {
 
 func parseQdisc(message []byte) (q qdisc, err error) {
 	header := nl.DeserializeTcMsg(message)
-	attrs, err := nl.ParseRouteAttr(message[header.Len():])
-	if err != nil {
-		return qdisc{}, err
-	}
 	q = qdisc{index: int(header.Ifindex), handle: header.Handle, parent: header.Parent}
-	for _, a := range attrs {
-		switch a.Attr.Type {
+	attrs := rtnl.Attributes(message[header.Len():])
+	for attrs.Next() {
+		switch attrs.Kind {
 		case nl.TCA_KIND:
-			q.kind = unix.ByteSliceToString(a.Value)
+			q.kind = attrs.Text()
 		case nl.TCA_OPTIONS:
-			q.options = a.Value
+			q.options = attrs.Value
 		}
 	}
-	return q, nil
+	return q, attrs.Err()
 }
 
 func parseNetem(options []byte) (n wiring.Netem, err error) {
@@ -174,65 +176,68 @@ func parseNetem(options []byte) (n wiring.Netem, err error) {
 	if len(options) < head {
 		return n, errors.New("netem without parameters")
 	}
-	native := nl.NativeEndian()
+	native := binary.NativeEndian
 	n.Limit, n.Loss = native.Uint32(options[4:]), native.Uint32(options[8:])
-	attrs, err := nl.ParseRouteAttr(options[head:])
-	for _, a := range attrs {
-		switch a.Attr.Type {
+	attrs := rtnl.Attributes(options[head:])
+	for attrs.Next() {
+		switch attrs.Kind {
 		case attrLatency64:
-			n.Delay = time.Duration(native.Uint64(a.Value))
+			n.Delay = time.Duration(attrs.U64())
 		case attrJitter64:
-			n.Jitter = time.Duration(native.Uint64(a.Value))
+			n.Jitter = time.Duration(attrs.U64())
 		}
 	}
-	return n, err
+	return n, attrs.Err()
 }
 
 func parseHTB(options []byte) (def uint16, err error) {
-	attrs, err := nl.ParseRouteAttr(options)
-	if err != nil {
-		return 0, err
-	}
-	for _, a := range attrs {
-		if a.Attr.Type == nl.TCA_HTB_INIT && len(a.Value) >= 12 {
-			return uint16(nl.NativeEndian().Uint32(a.Value[8:])), nil
+	attrs := rtnl.Attributes(options)
+	for attrs.Next() {
+		if attrs.Kind == nl.TCA_HTB_INIT && len(attrs.Value) >= 12 {
+			return uint16(binary.NativeEndian.Uint32(attrs.Value[8:])), nil
 		}
 	}
-	return 0, errors.New("htb without parameters")
+	return 0, errors.Join(errors.New("htb without parameters"), attrs.Err())
 }
 
 // parseClass reads a class of htb; ok is false for classes of other qdiscs.
 func parseClass(message []byte) (class wiring.Class, ok bool, err error) {
 	header := nl.DeserializeTcMsg(message)
-	attrs, err := nl.ParseRouteAttr(message[header.Len():])
-	if err != nil || header.Handle>>16 != wiring.HandleHTB>>16 {
-		return class, false, err
+	if header.Handle>>16 != wiring.HandleHTB>>16 {
+		return class, false, nil
 	}
 	class.Minor = uint16(header.Handle)
 	if header.Parent != tcRoot {
 		class.Parent = uint16(header.Parent)
 	}
-	for _, a := range attrs {
-		if a.Attr.Type == nl.TCA_OPTIONS {
-			if attrs, err = nl.ParseRouteAttr(a.Value); err != nil {
-				return class, false, err
-			}
-			break
+	attrs := rtnl.Attributes(message[header.Len():])
+	for attrs.Next() {
+		if attrs.Kind != nl.TCA_OPTIONS {
+			continue
+		}
+		if err := parseClassOptions(&class, attrs.Value); err != nil {
+			return class, false, err
 		}
 	}
-	native := nl.NativeEndian()
-	for _, a := range attrs {
-		switch {
-		case a.Attr.Type == nl.TCA_HTB_PARMS && len(a.Value) >= 44: // htbOptions
-			rate, ceil := uint64(native.Uint32(a.Value[8:])), uint64(native.Uint32(a.Value[20:]))
+	return class, true, attrs.Err()
+}
+
+// parseClassOptions reads rates, which are in byte/s: those of more than 32 bits have attributes of their own.
+func parseClassOptions(class *wiring.Class, options []byte) error {
+	native := binary.NativeEndian
+	attrs := rtnl.Attributes(options)
+	for attrs.Next() {
+		switch v := attrs.Value; {
+		case attrs.Kind == nl.TCA_HTB_PARMS && len(v) >= 44: // htbOptions
+			rate, ceil := uint64(native.Uint32(v[8:])), uint64(native.Uint32(v[20:]))
 			class.Rate, class.Ceil = max(class.Rate, rate), max(class.Ceil, ceil)
-			class.Burst, class.CeilBurst = native.Uint32(a.Value[24:]), native.Uint32(a.Value[28:])
-			class.Quantum, class.Priority = native.Uint32(a.Value[32:]), native.Uint32(a.Value[40:])
-		case a.Attr.Type == nl.TCA_HTB_RATE64 && len(a.Value) >= 8:
-			class.Rate = max(class.Rate, native.Uint64(a.Value))
-		case a.Attr.Type == nl.TCA_HTB_CEIL64 && len(a.Value) >= 8:
-			class.Ceil = max(class.Ceil, native.Uint64(a.Value))
+			class.Burst, class.CeilBurst = native.Uint32(v[24:]), native.Uint32(v[28:])
+			class.Quantum, class.Priority = native.Uint32(v[32:]), native.Uint32(v[40:])
+		case attrs.Kind == nl.TCA_HTB_RATE64:
+			class.Rate = max(class.Rate, attrs.U64())
+		case attrs.Kind == nl.TCA_HTB_CEIL64:
+			class.Ceil = max(class.Ceil, attrs.U64())
 		}
 	}
-	return class, true, nil
+	return attrs.Err()
 }

@@ -18,8 +18,8 @@ type reading struct {
 
 func newReading() *reading {
 	return &reading{
-		devices: map[int]device{}, byName: map[string]device{}, records: map[int]datapath.Port{}, trees: map[int]wiring.Tree{},
-		rules: map[int][]wiring.Rule{},
+		devices: map[int]device{}, byName: map[string]device{}, records: map[int]datapath.Port{},
+		trees: map[int]wiring.Tree{}, rules: map[int][]wiring.Rule{},
 	}
 }
 
@@ -164,7 +164,8 @@ func (r *reading) recordOf(name string) wiring.Record {
 func (r *reading) layout(l wiring.Link) wiring.Layout {
 	y := wiring.Layout{
 		Pairs: map[string]string{}, Records: map[string]wiring.Record{}, Switches: map[string]string{},
-		Trees: map[string]wiring.Tree{}, Rules: map[string][]wiring.Rule{}, Policers: map[string]wiring.Policer{},
+		Trees: map[string]wiring.Tree{}, Rules: map[string][]wiring.Rule{},
+		Policers: map[string]wiring.Policer{},
 	}
 	for _, name := range l.Devices() {
 		d, there := r.byName[name]
@@ -208,7 +209,8 @@ func (r *reading) treated(l wiring.Link) bool {
 		_, treed := r.trees[d.index]
 		record := r.records[d.index]
 		policed := record.Police != datapath.Policer{}
-		if treed || policed || d.mark.role == roleQueue || record.Mode == datapath.Queue || len(r.rules[d.index]) > 0 {
+		if treed || policed || d.mark.role == roleQueue || record.Mode == datapath.Queue ||
+			len(r.rules[d.index]) > 0 {
 			return true
 		}
 	}

@@ -37,7 +37,8 @@ func TestObserveFindsWhatOthersDoToQdiscs(t *testing.T) {
 		return func() { l.inSubstrate("", "tc "+fmt.Sprintf(format, args...)) }
 	}
 	for name, change := range map[string]func(){
-		"a class is faster":          tc("class change dev %s parent 1:1 classid 1:11 htb rate 1mbit prio 7", b),
+		"a class is faster": tc(
+			"class change dev %s parent 1:1 classid 1:11 htb rate 1mbit prio 7", b),
 		"a class has gone":           tc("class del dev %s classid 1:11", b),
 		"a queue is longer":          tc("qdisc change dev %s parent 1:11 handle 21: pfifo limit 101", b),
 		"a queue is of another kind": tc("qdisc replace dev %s parent 1:11 handle 31: bfifo limit 5000", b),

@@ -9,16 +9,17 @@ import (
 	"github.com/pergola-net/pergola/model/unit"
 )
 
-// Tree is the qdiscs of a device as values, in the units of the kernel, so that what is wanted and what a netlink dump shows can be
-// compared. The zero Tree is the qdisc that the device was made with. From the root down:
+// Tree is the qdiscs of a device as values, in the units of the kernel, so that what is wanted and what a netlink dump
+// shows can be compared. The zero Tree is the qdisc that the device was made with. From the root down:
 //
 //	netem 10:        delay, jitter, loss: frames that are under way
 //	htb 1:           class 1:1 has the rate
 //	  class 1:10 ... one for each class of a scheduler that has several
 //	pfifo            at each leaf: frames that wait for their turn; the tail is dropped
 //
-// netem is above htb, and not htb's leaf as one often sees it, so that frames under way do not take up the queue. That frames
-// are first delayed and then queued, where a real link does the reverse, makes no difference to when they arrive.
+// netem is above htb, and not htb's leaf as one often sees it, so that frames under way do not take up the queue. That
+// frames are first delayed and then queued, where a real link does the reverse, makes no difference to when they
+// arrive.
 type Tree struct {
 	Netem   Netem   // zero: none
 	Default uint16  // minor number of the class of frames that name none; 0: there is no HTB
@@ -62,10 +63,12 @@ func (t Tree) IsZero() bool { return t.Netem == Netem{} && t.Default == 0 && !t.
 
 // Equal compares values.
 func (t Tree) Equal(o Tree) bool {
-	return t.Netem == o.Netem && t.Default == o.Default && t.Foreign == o.Foreign && slices.Equal(t.Classes, o.Classes)
+	return t.Netem == o.Netem && t.Default == o.Default && t.Foreign == o.Foreign &&
+		slices.Equal(t.Classes, o.Classes)
 }
 
-// Alike reports whether one tree becomes the other without a qdisc or a class being added or removed: then frames that wait stay.
+// Alike reports whether one tree becomes the other without a qdisc or a class being added or removed: then frames that
+// wait stay.
 func (t Tree) Alike(o Tree) bool {
 	same := func(a, b Class) bool {
 		return a.Minor == b.Minor && a.Parent == b.Parent && (a.Queue == 0) == (b.Queue == 0)
@@ -102,10 +105,12 @@ func TreeOf(s slice.Shape, mtu int) Tree {
 		if c.Limit != 0 {
 			leaf.Ceil, leaf.CeilBurst = c.Limit.BytesPerSecond(), burst(mtu, c.Limit.BytesPerSecond())
 		}
-		leaf.Rate = max(c.Reserve.BytesPerSecond(), unit.MinRate.BytesPerSecond()) // sch_htb has no class without a rate
+		// sch_htb has no class without a rate.
+		leaf.Rate = max(c.Reserve.BytesPerSecond(), unit.MinRate.BytesPerSecond())
 		leaf.Burst = burst(mtu, leaf.Rate)
 		leaf.Minor, leaf.Parent = FirstClass+uint16(i), RootClass
-		leaf.Quantum = uint32((mtu + ethernetHeader) * c.Share / max(least, 1)) // that of the smallest share is one frame
+		// That of the smallest share is one frame.
+		leaf.Quantum = uint32((mtu + ethernetHeader) * c.Share / max(least, 1))
 		leaf.Priority = uint32(c.Priority - 1)
 		leaf.Queue = frames(c.Queue)
 		t.Classes = append(t.Classes, leaf)
@@ -131,7 +136,8 @@ func frames(queue int) uint32 {
 func classOf(rate unit.Rate, mtu int) Class {
 	bytes := rate.BytesPerSecond()
 	b := burst(mtu, bytes)
-	return Class{Minor: RootClass, Rate: bytes, Ceil: bytes, Burst: b, CeilBurst: b, Quantum: uint32(mtu + ethernetHeader)}
+	quantum := uint32(mtu + ethernetHeader)
+	return Class{Minor: RootClass, Rate: bytes, Ceil: bytes, Burst: b, CeilBurst: b, Quantum: quantum}
 }
 
 // burst is how long a class may send at once after a pause: what it must make up for is that timers come late, by up
@@ -146,11 +152,12 @@ func netemOf(s slice.Shape, mtu int) Netem {
 	if !s.NeedsNetem() {
 		return Netem{}
 	}
-	return Netem{Delay: s.Delay, Jitter: s.Jitter, Loss: uint32(math.Round(s.Loss / 100 * math.MaxUint32)), Limit: underWay(s, mtu)}
+	loss := uint32(math.Round(s.Loss / 100 * math.MaxUint32))
+	return Netem{Delay: s.Delay, Jitter: s.Jitter, Loss: loss, Limit: underWay(s, mtu)}
 }
 
-// underWay is how many frames netem must be able to hold: what arrives while one is delayed, in small frames, or where no rate
-// bounds that, in full ones at 10 Gbit/s; and what waits in the queues below.
+// underWay is how many frames netem must be able to hold: what arrives while one is delayed, in small frames, or where
+// no rate bounds that, in full ones at 10 Gbit/s; and what waits in the queues below.
 func underWay(s slice.Shape, mtu int) uint32 {
 	const (
 		least, most = 1000, 200_000
@@ -173,7 +180,7 @@ func underWay(s slice.Shape, mtu int) uint32 {
 func (t Tree) Shape(rules []Rule) slice.Shape {
 	s := slice.Shape{
 		Delay: t.Netem.Delay, Jitter: t.Netem.Jitter,
-		Loss: math.Round(float64(t.Netem.Loss)/math.MaxUint32*100*1e7) / 1e7, // the kernel's unit is 2.3e-8 per cent
+		Loss: math.Round(float64(t.Netem.Loss)/math.MaxUint32*100*1e7) / 1e7, // the kernel's unit: 2.3e-8 %
 	}
 	var least uint32 = math.MaxUint32
 	for _, c := range t.Classes {
@@ -190,7 +197,10 @@ func (t Tree) Shape(rules []Rule) slice.Shape {
 		if c.Minor == RootClass {
 			continue
 		}
-		class := slice.Class{Name: name(c.Minor), Share: int(math.Round(float64(c.Quantum) / float64(least))), Priority: int(c.Priority) + 1, Queue: length(c.Queue)}
+		class := slice.Class{
+			Name: name(c.Minor), Share: int(math.Round(float64(c.Quantum) / float64(least))),
+			Priority: int(c.Priority) + 1, Queue: length(c.Queue),
+		}
 		if rate := unit.Rate(c.Rate * 8); rate > unit.MinRate {
 			class.Reserve = rate
 		}

@@ -22,7 +22,7 @@ type Link struct {
 	A, B     End
 	Switch   string // B has no port then, and its shape is that of what the switch sends to A
 	Cable    bool
-	Reinject bool // what comes out of a queue or a switch enters the data path again, for the walk to go on behind it
+	Reinject bool // frames out of a queue or a switch enter the data path again, where the walk goes on
 }
 
 // End is one end of a link.
@@ -64,7 +64,7 @@ type Rule struct {
 
 // Layout is what a link is made of. What a device does not have is not in the maps.
 type Layout struct {
-	Pairs    map[string]string // queue devices, veth pairs: by the end beside A; of two such ends, the first by name
+	Pairs    map[string]string // queue devices, veth pairs, by the end beside A; of two ends, the first by name
 	Records  map[string]Record
 	Switches map[string]string // the bridge that a device is in
 	Trees    map[string]Tree
@@ -101,7 +101,8 @@ func (l Link) IsPlain() bool { return l.A.Shape.IsZero() && l.B.Shape.IsZero() &
 // Layout works out what the link is made of.
 func (l Link) Layout() Layout {
 	y := Layout{
-		Pairs: map[string]string{}, Records: map[string]Record{}, Switches: map[string]string{}, Trees: map[string]Tree{},
+		Pairs: map[string]string{}, Records: map[string]Record{}, Switches: map[string]string{},
+		Trees: map[string]Tree{},
 		Rules: map[string][]Rule{}, Policers: map[string]Policer{},
 	}
 	switch {

@@ -22,6 +22,14 @@ var (
 	policed = slice.Shape{Police: slice.Policer{Rate: 8e6, Burst: 30000}}
 )
 
+// What layouts are made of, and how they are compared.
+type (
+	records = map[string]wiring.Record
+	trees   = map[string]wiring.Tree
+)
+
+var equal = cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})}
+
 func end(port string, s slice.Shape) wiring.End { return wiring.End{Port: port, MTU: 1500, Shape: s} }
 
 // Where each qdisc sits, and where each record leads, by how the link is wired.
@@ -33,59 +41,66 @@ func TestLayout(t *testing.T) {
 	}{
 		"two ports": {
 			wiring.Link{A: end("a", slice.Shape{}), B: end("b", slice.Shape{})},
-			wiring.Layout{Records: map[string]wiring.Record{"a": {wiring.ToPeer, "b"}, "b": {wiring.ToPeer, "a"}}},
+			wiring.Layout{Records: records{"a": {wiring.ToPeer, "b"}, "b": {wiring.ToPeer, "a"}}},
 		},
 		"two ports, one shaped": {
 			wiring.Link{A: end("a", slow), B: end("b", slice.Shape{})},
 			wiring.Layout{
-				Records: map[string]wiring.Record{"a": {wiring.ToQueue, "b"}, "b": {wiring.ToPeer, "a"}},
-				Trees:   map[string]wiring.Tree{"b": tree(slow)},
+				Records: records{"a": {wiring.ToQueue, "b"}, "b": {wiring.ToPeer, "a"}},
+				Trees:   trees{"b": tree(slow)},
 			},
 		},
 		"two ports, shaped and reinjected": {
 			wiring.Link{A: end("b", fast), B: end("a", slow), Reinject: true},
 			wiring.Layout{
 				Pairs: map[string]string{"aq": "bq"},
-				Records: map[string]wiring.Record{
+				Records: records{
 					"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}, "b": {wiring.ToQueue, "bq"}, "bq": {wiring.ToPeer, "b"},
 				},
-				Trees: map[string]wiring.Tree{"aq": tree(slow), "bq": tree(fast)},
+				Trees: trees{"aq": tree(slow), "bq": tree(fast)},
 			},
 		},
 		"a switch": {
 			wiring.Link{A: end("a", slice.Shape{}), Switch: "sw"},
-			wiring.Layout{Records: map[string]wiring.Record{"a": {Mode: wiring.ToSwitch}}, Switches: map[string]string{"a": "sw"}},
+			wiring.Layout{
+				Records: records{"a": {Mode: wiring.ToSwitch}}, Switches: map[string]string{"a": "sw"},
+			},
 		},
 		"a switch that shapes what it sends": {
 			wiring.Link{A: end("a", slice.Shape{}), B: end("", slow), Switch: "sw"},
 			wiring.Layout{
-				Records:  map[string]wiring.Record{"a": {Mode: wiring.ToSwitch}},
-				Switches: map[string]string{"a": "sw"}, Trees: map[string]wiring.Tree{"a": tree(slow)},
+				Records:  records{"a": {Mode: wiring.ToSwitch}},
+				Switches: map[string]string{"a": "sw"}, Trees: trees{"a": tree(slow)},
 			},
 		},
 		"a switch, and both directions shaped": {
 			wiring.Link{A: end("a", fast), B: end("", slow), Switch: "sw"},
 			wiring.Layout{
 				Pairs:    map[string]string{"aq": "am"},
-				Records:  map[string]wiring.Record{"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}},
-				Switches: map[string]string{"am": "sw"}, Trees: map[string]wiring.Tree{"aq": tree(fast), "am": tree(slow)},
+				Records:  records{"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}},
+				Switches: map[string]string{"am": "sw"},
+				Trees:    trees{"aq": tree(fast), "am": tree(slow)},
 			},
 		},
 		"a switch, reinjected": {
 			wiring.Link{A: end("a", slice.Shape{}), Switch: "sw", Reinject: true},
 			wiring.Layout{
 				Pairs:    map[string]string{"aq": "am"},
-				Records:  map[string]wiring.Record{"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}},
+				Records:  records{"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}},
 				Switches: map[string]string{"am": "sw"},
 			},
 		},
 		"two ports, both policed, one also shaped": {
-			wiring.Link{A: end("a", policed), B: end("b", slice.Shape{Rate: 1e6, Police: slice.Policer{Rate: 8e9}})},
+			wiring.Link{
+				A: end("a", policed),
+				B: end("b", slice.Shape{Rate: 1e6, Police: slice.Policer{Rate: 8e9}}),
+			},
 			wiring.Layout{
-				Records: map[string]wiring.Record{"a": {wiring.ToPeer, "b"}, "b": {wiring.ToQueue, "a"}},
-				Trees:   map[string]wiring.Tree{"a": tree(slow)},
+				Records: records{"a": {wiring.ToPeer, "b"}, "b": {wiring.ToQueue, "a"}},
+				Trees:   trees{"a": tree(slow)},
 				Policers: map[string]wiring.Policer{
-					"a": {Rate: 1e6, Burst: 30000, Single: true}, "b": {Rate: 1e9, Burst: 1e8}, // 100 ms
+					"a": {Rate: 1e6, Burst: 30000, Single: true},
+					"b": {Rate: 1e9, Burst: 1e8}, // 100 ms
 				},
 			},
 		},
@@ -93,38 +108,43 @@ func TestLayout(t *testing.T) {
 			wiring.Link{A: end("a", policed), B: end("b", slow), Reinject: true},
 			wiring.Layout{
 				Pairs: map[string]string{"aq": "bq"},
-				Records: map[string]wiring.Record{
+				Records: records{
 					"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}, "b": {wiring.ToQueue, "bq"}, "bq": {wiring.ToPeer, "b"},
 				},
-				Trees:    map[string]wiring.Tree{"bq": tree(slow)},
+				Trees:    trees{"bq": tree(slow)},
 				Policers: map[string]wiring.Policer{"a": {Rate: 1e6, Burst: 30000, Single: true}},
 			},
 		},
 		"a switch, and what the node sends is policed": {
 			wiring.Link{A: end("a", policed), Switch: "sw"},
 			wiring.Layout{
-				Records: map[string]wiring.Record{"a": {Mode: wiring.ToSwitch}}, Switches: map[string]string{"a": "sw"},
+				Records: records{"a": {Mode: wiring.ToSwitch}}, Switches: map[string]string{"a": "sw"},
 				Policers: map[string]wiring.Policer{"a": {Rate: 1e6, Burst: 30000, Single: true}},
 			},
 		},
 		"a switch whose frames are policed": {
-			wiring.Link{A: end("a", slice.Shape{}), B: end("", slice.Shape{Police: slice.Policer{Rate: 8000}}), Switch: "sw"},
+			wiring.Link{
+				A: end("a", slice.Shape{}), B: end("", slice.Shape{Police: slice.Policer{Rate: 8000}}),
+				Switch: "sw",
+			},
 			wiring.Layout{
 				Pairs:    map[string]string{"aq": "am"},
-				Records:  map[string]wiring.Record{"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}},
+				Records:  records{"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}},
 				Switches: map[string]string{"am": "sw"},
-				Policers: map[string]wiring.Policer{"aq": {Rate: 1000, Burst: 15140, Single: true}}, // ten frames
+				Policers: map[string]wiring.Policer{
+					"aq": {Rate: 1000, Burst: 15140, Single: true}, // ten frames
+				},
 			},
 		},
 		"a cable": {
 			wiring.Link{A: end("a", slow), B: end("b", fast), Cable: true},
-			wiring.Layout{Trees: map[string]wiring.Tree{"a": tree(slow), "b": tree(fast)}},
+			wiring.Layout{Trees: trees{"a": tree(slow), "b": tree(fast)}},
 		},
 		"rules": {
 			wiring.Link{A: end("a", classed), B: end("b", slice.Shape{})},
 			wiring.Layout{
-				Records: map[string]wiring.Record{"a": {wiring.ToQueue, "b"}, "b": {wiring.ToPeer, "a"}},
-				Trees:   map[string]wiring.Tree{"b": tree(classed)},
+				Records: records{"a": {wiring.ToQueue, "b"}, "b": {wiring.ToPeer, "a"}},
+				Trees:   trees{"b": tree(classed)},
 				Rules: map[string][]wiring.Rule{"a": {
 					{Class: 0x10, Match: slice.Match{DSCP: &ef}}, {Class: 0x10, Match: slice.Match{Protocol: 17}},
 					{Class: 0x11, Match: slice.Match{Protocol: 6}},
@@ -132,7 +152,7 @@ func TestLayout(t *testing.T) {
 			},
 		},
 	} {
-		if diff := cmp.Diff(c.want, c.link.Layout(), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+		if diff := cmp.Diff(c.want, c.link.Layout(), equal); diff != "" {
 			t.Errorf("%s: -want +got\n%s", name, diff)
 		}
 	}
@@ -164,7 +184,9 @@ func TestTreeOfClasses(t *testing.T) {
 // A plain rate is a scheduler with one class.
 func TestTreeOfARate(t *testing.T) {
 	want := wiring.Tree{
-		Netem:   wiring.Netem{Delay: 40 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 42949673, Limit: 1000},
+		Netem: wiring.Netem{
+			Delay: 40 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 42949673, Limit: 1000,
+		},
 		Default: 1, Classes: []wiring.Class{
 			{Minor: 1, Rate: 250e3, Ceil: 250e3, Burst: 189250, CeilBurst: 189250, Quantum: 1514, Queue: 20},
 		},
@@ -184,7 +206,7 @@ func TestLinkIsReadBackFromItsLayout(t *testing.T) {
 		l := drawLink(t)
 		back := l.Plain().Observed(l.Layout())
 		again := back.Layout()
-		if diff := cmp.Diff(l.Layout(), again, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+		if diff := cmp.Diff(l.Layout(), again, equal); diff != "" {
 			t.Fatalf("-layout +of what was read back\n%s", diff)
 		}
 		if back.Reinject != l.Reinject && (l.Reinject || l.Switch == "") {
@@ -199,7 +221,7 @@ func TestDigestTellsLayoutsApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		y := drawLink(t).Layout()
 		digest := y.Digest()
-		if other, is := seen[digest]; is && !cmp.Equal(other, y, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})) {
+		if other, is := seen[digest]; is && !cmp.Equal(other, y, equal) {
 			t.Fatalf("%v and %v have one digest", other, y)
 		}
 		seen[digest] = y
@@ -212,8 +234,10 @@ func TestLayoutIsClosed(t *testing.T) {
 		l := drawLink(t)
 		y, devices := l.Layout(), l.Devices()
 		for _, names := range [][]string{
-			slices.Collect(maps.Keys(y.Trees)), slices.Collect(maps.Keys(y.Records)), slices.Collect(maps.Keys(y.Rules)),
-			slices.Collect(maps.Keys(y.Switches)), slices.Collect(maps.Keys(y.Policers)), slices.Collect(maps.Keys(y.Pairs)), slices.Collect(maps.Values(y.Pairs)),
+			slices.Collect(maps.Keys(y.Trees)), slices.Collect(maps.Keys(y.Records)),
+			slices.Collect(maps.Keys(y.Rules)), slices.Collect(maps.Keys(y.Switches)),
+			slices.Collect(maps.Keys(y.Policers)),
+			slices.Collect(maps.Keys(y.Pairs)), slices.Collect(maps.Values(y.Pairs)),
 		} {
 			for _, name := range names {
 				if !slices.Contains(devices, name) {
@@ -238,7 +262,7 @@ func TestQueuesNamesTheDevicesWithTrees(t *testing.T) {
 		l := drawLink(t)
 		fromA, fromB := l.Queues()
 		mtu := max(l.A.MTU, l.B.MTU)
-		want := map[string]wiring.Tree{}
+		want := trees{}
 		for device, shape := range map[string]slice.Shape{fromA: l.A.Shape, fromB: l.B.Shape} {
 			if shape.NeedsQdisc() {
 				want[device] = wiring.TreeOf(shape, mtu)
@@ -251,7 +275,9 @@ func TestQueuesNamesTheDevicesWithTrees(t *testing.T) {
 }
 
 func drawLink(t *rapid.T) wiring.Link {
-	l := wiring.Link{A: end("s7p1", drawShape(t)), B: end("s7p10", drawShape(t)), Reinject: rapid.Bool().Draw(t, "reinject")}
+	l := wiring.Link{
+		A: end("s7p1", drawShape(t)), B: end("s7p10", drawShape(t)), Reinject: rapid.Bool().Draw(t, "reinject"),
+	}
 	switch rapid.SampledFrom([]string{"join", "plug", "cable"}).Draw(t, "kind") {
 	case "plug":
 		l.B.Port, l.Switch = "", "s7b1"
@@ -270,6 +296,7 @@ func drawShape(t *rapid.T) slice.Shape {
 		{}, {Rate: rate}, {Queue: 7}, {Delay: 3 * time.Millisecond}, {Rate: rate, Delay: time.Second, Jitter: time.Millisecond, Loss: 0.1},
 		classed,
 	}).Draw(t, "shape")
-	s.Police = rapid.SampledFrom([]slice.Policer{{}, {Rate: 1000 + rate}, {Rate: 1000 + rate, Burst: 3000}}).Draw(t, "police")
+	policers := []slice.Policer{{}, {Rate: 1000 + rate}, {Rate: 1000 + rate, Burst: 3000}}
+	s.Police = rapid.SampledFrom(policers).Draw(t, "police")
 	return s
 }
