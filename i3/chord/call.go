@@ -86,7 +86,7 @@ func (n *Node) remove(a netip.AddrPort) {
 		}
 	}
 	if n.predecessor.Addr == a {
-		n.predecessor = Peer{}
+		n.predecessor, n.passes = Peer{}, false
 	}
 	n.successors = slices.DeleteFunc(n.successors, func(p Peer) bool { return p.Addr == a })
 	if p := n.nearest(); len(n.successors) == 0 && !p.IsZero() {

@@ -101,7 +101,7 @@ func (n *Node) find(k ident.Key) (p Peer, done, ok bool) {
 	if n.Owns(k) {
 		return n.self, true, true
 	}
-	p, ok = n.Next(k)
+	p, ok = n.closest(k)
 	return p, ok && k.In(n.self.Key, p.Key) && p == n.successors[0], ok
 }
 

@@ -55,11 +55,18 @@ func (n *Node) notified(now time.Time, p Peer) {
 		if answer == nil || answer.From != p || !nearer() {
 			return
 		}
-		n.predecessor, n.lower, n.bounded = p, p.Key, true
+		n.setPredecessor(now, p)
 		if len(n.successors) == 0 {
 			n.offer(now, p) // two servers: each is the other's successor, too
 		}
 	})
+}
+
+func (n *Node) setPredecessor(now time.Time, p Peer) {
+	own, from, _ := n.own()
+	n.passes = own == OwnInterval && p.Key.Between(from, n.self.Key)
+	n.passed, n.passEnds = from, now.Add(passing*n.config.Stabilize)
+	n.predecessor, n.lower, n.bounded = p, p.Key, true
 }
 
 // checkPredecessor finds out whether the predecessor still answers.
@@ -129,6 +136,9 @@ func (n *Node) offer(now time.Time, p Peer) {
 			return
 		}
 		n.adopt(p, state)
+		if before := state.Peers[0]; n.predecessor.IsZero() && before.Addr.IsValid() {
+			n.notified(now, before)
+		}
 		n.offer(now, state.Peers[0])
 	})
 }

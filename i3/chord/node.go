@@ -8,6 +8,8 @@
 //
 //   - A peer enters the tables only after it has answered, so packets do not go to one that has gone.
 //   - A node that has lost its predecessor stays responsible for the same keys until it has another one.
+//   - A node that joins takes the predecessor that its successor had for its own. Keys that it so takes over are passed
+//     to it by its successor, until its predecessor knows it.
 //   - From time to time a node asks one of the servers that it was told to join. If rings have formed without each
 //     other, because servers started at the same time or the network was parted, they so become one.
 package chord
@@ -39,6 +41,9 @@ type Config struct {
 
 	Nonce func() uint64 // random numbers that others cannot predict
 }
+
+// passing is how many times Stabilize it takes until all who send to a new server know it.
+const passing = 5
 
 // Defaults of Config.
 const (
@@ -80,8 +85,13 @@ type Node struct {
 	// lower is where the node's own keys begin: the key of the last predecessor, also when that is gone.
 	lower   ident.Key
 	bounded bool // lower is known
-	fingers [ident.Exact]Peer
-	left    bool
+	// passed is where keys begin that were the node's own until the predecessor came: they are its, up to its key.
+	// Until passEnds packets with these keys go to it, for those who send them may not know it yet.
+	passed   ident.Key
+	passes   bool
+	passEnds time.Time
+	fingers  [ident.Exact]Peer
+	left     bool
 
 	calls []*call // the oldest first
 	join  int     // which server of Join is asked next
@@ -137,23 +147,32 @@ func (n *Node) Owns(k ident.Key) bool {
 	return own == OwnAll || own == OwnInterval && k.In(from, to)
 }
 
-// Next gives the server to which a key goes that is not the node's own: the successor if it is responsible, else the
-// known server that most closely precedes the key. ok is false if the node knows none.
+// Next gives the server to which packets with a key go that is not the node's own: the predecessor if it has just taken
+// the key over, the successor if it is responsible, else the known server that most closely precedes the key. ok is
+// false if the node knows none.
 func (n *Node) Next(k ident.Key) (next Peer, ok bool) {
+	if n.passes && k.In(n.passed, n.predecessor.Key) && len(n.successors) > 0 {
+		return n.predecessor, true
+	}
+	return n.closest(k)
+}
+
+// closest gives the successor if it is responsible for a key, else the known server that most closely precedes it.
+func (n *Node) closest(k ident.Key) (p Peer, ok bool) {
 	known := n.known()
 	if len(known) == 0 {
 		return Peer{}, false
 	}
-	next = known[0]
-	if k.In(n.self.Key, next.Key) {
-		return next, true
+	p = known[0]
+	if k.In(n.self.Key, p.Key) {
+		return p, true
 	}
-	for _, p := range known[1:] {
-		if p.Key.Between(n.self.Key, k) && n.distance(p).Compare(n.distance(next)) > 0 {
-			next = p
+	for _, other := range known[1:] {
+		if other.Key.Between(n.self.Key, k) && n.distance(other).Compare(n.distance(p)) > 0 {
+			p = other
 		}
 	}
-	return next, true
+	return p, true
 }
 
 // known gives the servers to which packets may be sent: the successor first, then the fingers. There is one for each
@@ -194,6 +213,9 @@ func (n *Node) Tick(now time.Time) {
 		return
 	}
 	n.expireCalls(now)
+	if n.passes && !now.Before(n.passEnds) {
+		n.passes = false
+	}
 	if !now.Before(n.stabilizeAt) {
 		n.stabilizeAt = now.Add(n.config.Stabilize)
 		n.stabilize(now)
@@ -216,6 +238,9 @@ func (n *Node) Due() (at time.Time, ok bool) {
 		if t.Before(at) {
 			at = t
 		}
+	}
+	if n.passes && n.passEnds.Before(at) {
+		at = n.passEnds
 	}
 	for _, c := range n.calls {
 		if c.deadline.Before(at) {

@@ -70,5 +70,37 @@ func (n *Node) Routes() Routes {
 		r.Hops = append(r.Hops, Hop{From: from, To: to, Next: p})
 		from = to
 	}
+	if n.passes {
+		r.Hops = carve(r.Hops, n.self.Key, Hop{From: n.passed, To: n.predecessor.Key, Next: n.predecessor})
+	}
 	return r
+}
+
+// carve gives the hops around the whole ring, from origin to origin, with one more instead of what they say of its
+// keys. That one begins and ends between origin and origin.
+func carve(hops []Hop, origin ident.Key, one Hop) []Hop {
+	// Distances from origin; as the end of a hop, origin is behind all others.
+	before := func(a, b ident.Key) bool { return a.From(origin).Compare(b.From(origin)) < 0 }
+	beforeEnd := func(a, end ident.Key) bool { return end == origin || before(a, end) }
+	var carved []Hop
+	for _, h := range hops {
+		if before(h.From, one.From) {
+			first := h
+			if beforeEnd(one.From, h.To) {
+				first.To = one.From
+			}
+			carved = append(carved, first)
+		}
+		if !before(one.From, h.From) && beforeEnd(one.From, h.To) {
+			carved = append(carved, one)
+		}
+		if beforeEnd(one.To, h.To) {
+			last := h
+			if before(h.From, one.To) {
+				last.From = one.To
+			}
+			carved = append(carved, last)
+		}
+	}
+	return carved
 }
