@@ -20,7 +20,7 @@ const limit = 2 * time.Minute
 func randomKey(w *world) ident.Key {
 	var b [ident.KeySize]byte
 	for i := range b {
-		b[i] = byte(w.random.Uint32())
+		b[i] = byte(w.Random.Uint32())
 	}
 	return ident.KeyFrom(b)
 }
@@ -31,7 +31,7 @@ func TestRingsBecomeRight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(rapid.Uint64().Draw(t, "seed"))
 		w.mode = rapid.SampledFrom([]chord.Mode{chord.Iterative, chord.Recursive}).Draw(t, "mode")
-		w.loss = rapid.SampledFrom([]float64{0, 0.05, 0.2}).Draw(t, "loss")
+		w.Loss = rapid.SampledFrom([]float64{0, 0.05, 0.2}).Draw(t, "loss")
 		// The first server is the one by which all others join; it stays.
 		w.start(0)
 		next := 1
@@ -51,7 +51,7 @@ func TestRingsBecomeRight(t *testing.T) {
 			"join": add,
 			"crash": func(t *rapid.T) {
 				if m := other(t); m != nil {
-					delete(w.nodes, m.Self().Addr)
+					w.crash(m.Self().Addr)
 				}
 			},
 			"restart": func(t *rapid.T) {
@@ -61,21 +61,21 @@ func TestRingsBecomeRight(t *testing.T) {
 			},
 			"leave": func(t *rapid.T) {
 				if m := other(t); m != nil {
-					m.Leave(w.now)
-					delete(w.nodes, m.Self().Addr)
+					m.Leave(w.Now)
+					w.crash(m.Self().Addr)
 				}
 			},
 			"wait": func(t *rapid.T) {
-				w.run(time.Duration(rapid.IntRange(1, 5000).Draw(t, "ms")) * time.Millisecond)
+				w.Run(time.Duration(rapid.IntRange(1, 5000).Draw(t, "ms")) * time.Millisecond)
 			},
 		})
-		w.loss = 0
-		if what := w.until(limit, w.wrong); what != "" {
+		w.Loss = 0
+		if what := w.Until(limit, w.wrong); what != "" {
 			t.Fatalf("%d servers: %s", len(w.nodes), what)
 		}
-		w.run(10 * time.Second) // until no server passes on what was its own lately
+		w.Run(10 * time.Second) // until no server passes on what was its own lately
 		checkRouting(t, w)
-		w.run(time.Minute)
+		w.Run(time.Minute)
 		if what := w.wrong(); what != "" {
 			t.Fatalf("the ring of %d was right and is not any more: %s", len(w.nodes), what)
 		}
@@ -88,11 +88,11 @@ func checkRouting(t *rapid.T, w *world) {
 	bound := 2*math.Log2(float64(len(ring))) + 2
 	for range 20 {
 		k := randomKey(w)
-		if w.random.IntN(4) == 0 {
-			k = ring[w.random.IntN(len(ring))].Self().Key // the end of an interval
+		if w.Random.IntN(4) == 0 {
+			k = ring[w.Random.IntN(len(ring))].Self().Key // the end of an interval
 		}
 		want := ring[responsible(ring, k)]
-		at, steps := ring[w.random.IntN(len(ring))], 0
+		at, steps := ring[w.Random.IntN(len(ring))], 0
 		for !at.Owns(k) {
 			next, ok := at.Next(k)
 			routes := at.Routes()
@@ -109,15 +109,15 @@ func checkRouting(t *rapid.T, w *world) {
 		}
 		for _, mode := range []chord.Mode{chord.Iterative, chord.Recursive} {
 			var found chord.Peer
-			asks := ring[w.random.IntN(len(ring))]
-			asks.Lookup(w.now, k, mode, func(_ time.Time, p chord.Peer, _ error) { found = p })
+			asks := ring[w.Random.IntN(len(ring))]
+			asks.Lookup(w.Now, k, mode, func(_ time.Time, p chord.Peer, _ error) { found = p })
 			missing := func() string {
 				if found != want.Self() {
 					return fmt.Sprintf("a lookup of %s finds %s, want %s", k, found, want.Self())
 				}
 				return ""
 			}
-			if what := w.until(time.Minute, missing); what != "" {
+			if what := w.Until(time.Minute, missing); what != "" {
 				t.Fatal(what)
 			}
 		}
@@ -128,24 +128,24 @@ func checkRouting(t *rapid.T, w *world) {
 func TestRoutesAgreeWithNextWhileTheRingChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(rapid.Uint64().Draw(t, "seed"))
-		w.loss = 0.3
+		w.Loss = 0.3
 		w.start(0)
 		for i := 1; i < 12; i++ {
 			w.start(i, 0)
 		}
 		for range 20 {
-			w.run(time.Duration(w.random.IntN(1500)) * time.Millisecond)
-			switch i := 1 + w.random.IntN(11); w.random.IntN(3) {
+			w.Run(time.Duration(w.Random.IntN(1500)) * time.Millisecond)
+			switch i := 1 + w.Random.IntN(11); w.Random.IntN(3) {
 			case 0:
-				delete(w.nodes, addressOf(i))
+				w.crash(addressOf(i))
 			case 1:
 				w.start(i, 0)
 			}
 			for _, m := range w.nodes {
 				k := randomKey(w)
 				routes := m.Routes()
-				if n := len(routes.Hops); n > 0 && w.random.IntN(2) == 0 {
-					k = routes.Hops[w.random.IntN(n)].To
+				if n := len(routes.Hops); n > 0 && w.Random.IntN(2) == 0 {
+					k = routes.Hops[w.Random.IntN(n)].To
 				}
 				next, ok := m.Next(k)
 				routed, found := routes.Next(k)
@@ -166,7 +166,7 @@ func TestRoutesAgreeWithNextWhileTheRingChanges(t *testing.T) {
 func TestRingOfOneOwnsEverything(t *testing.T) {
 	w := newWorld(1)
 	only := w.start(0)
-	w.run(time.Minute)
+	w.Run(time.Minute)
 	routes := only.Routes()
 	if !only.Alone() || !only.Owns(randomKey(w)) || routes.Own != chord.OwnAll || len(routes.Hops) != 0 {
 		t.Errorf("the only server has the routes %+v", routes)
@@ -178,7 +178,7 @@ func TestNodeThatHasNotJoinedOwnsItsKeysOnlyWhenItKnowsThem(t *testing.T) {
 	for i := range 8 {
 		w.start(i, 0)
 	}
-	if what := w.until(limit, w.wrong); what != "" {
+	if what := w.Until(limit, w.wrong); what != "" {
 		t.Fatal(what)
 	}
 	joins := w.start(8, 0)
@@ -186,7 +186,7 @@ func TestNodeThatHasNotJoinedOwnsItsKeysOnlyWhenItKnowsThem(t *testing.T) {
 		if !joins.Alone() && joins.Owns(joins.Self().Key) {
 			t.Fatal("a node without a predecessor owns keys")
 		}
-		w.run(10 * time.Millisecond)
+		w.Run(10 * time.Millisecond)
 	}
 	if !joins.Owns(joins.Self().Key) {
 		t.Error("a node with a predecessor does not own its own key")
@@ -200,7 +200,7 @@ func TestKeysReachANodeThatJoinsBeforeItsPredecessorKnowsIt(t *testing.T) {
 	for i := range 8 {
 		w.start(i, 0)
 	}
-	if what := w.until(limit, w.wrong); what != "" {
+	if what := w.Until(limit, w.wrong); what != "" {
 		t.Fatal(what)
 	}
 	joins := w.start(8, 0)
@@ -208,9 +208,9 @@ func TestKeysReachANodeThatJoinsBeforeItsPredecessorKnowsIt(t *testing.T) {
 	at := responsible(ring, joins.Self().Key)
 	before, after := ring[(at+8)%9], ring[(at+1)%9]
 	for after.Owns(joins.Self().Key) {
-		w.run(time.Millisecond)
+		w.Run(time.Millisecond)
 	}
-	w.run(200 * time.Millisecond) // the way there and back, twice
+	w.Run(200 * time.Millisecond) // the way there and back, twice
 	if before.Successors()[0] == joins.Self() {
 		t.Fatal("the predecessor knows it already: this world's seed is not what the test is for")
 	}
@@ -233,19 +233,19 @@ func TestNeighboursTakeOverAtOnceWhenANodeLeaves(t *testing.T) {
 	for i := range 8 {
 		w.start(i, 0)
 	}
-	if what := w.until(limit, w.wrong); what != "" {
+	if what := w.Until(limit, w.wrong); what != "" {
 		t.Fatal(what)
 	}
 	ring := w.ring()
 	before, leaves, after := ring[2], ring[3], ring[4]
-	leaves.Leave(w.now)
+	leaves.Leave(w.Now)
 	if leaves.Owns(leaves.Self().Key) {
 		t.Error("a node that has left owns keys")
 	}
 	if next, ok := leaves.Next(randomKey(w)); !ok || next != after.Self() {
 		t.Errorf("a node that has left sends packets to %s, want its successor", next)
 	}
-	w.run(150 * time.Millisecond) // one way, and a ping there and back
+	w.Run(150 * time.Millisecond) // one way, and a ping there and back
 	if !after.Owns(leaves.Self().Key) || after.Predecessor() != before.Self() {
 		t.Error("the successor has not taken the keys over")
 	}
@@ -262,12 +262,12 @@ func TestKeysStayOwnedWhileThePredecessorIsGone(t *testing.T) {
 	for i := range 3 {
 		w.start(i, 0)
 	}
-	if what := w.until(limit, w.wrong); what != "" {
+	if what := w.Until(limit, w.wrong); what != "" {
 		t.Fatal(what)
 	}
 	ring := w.ring()
 	m, gone := ring[1], ring[0]
-	delete(w.nodes, gone.Self().Addr)
+	w.crash(gone.Self().Addr)
 	noticed := func() string {
 		if !m.Owns(m.Self().Key) {
 			t.Fatal("the node's own key is not its own")
@@ -277,10 +277,10 @@ func TestKeysStayOwnedWhileThePredecessorIsGone(t *testing.T) {
 		}
 		return ""
 	}
-	if what := w.until(limit, noticed); what != "" {
+	if what := w.Until(limit, noticed); what != "" {
 		t.Fatal(what)
 	}
-	if what := w.until(limit, w.wrong); what != "" {
+	if what := w.Until(limit, w.wrong); what != "" {
 		t.Fatal(what)
 	}
 }
@@ -291,7 +291,7 @@ func TestRingOutlivesTheCrashOfAllNeighbours(t *testing.T) {
 	for i := range 32 {
 		w.start(i, 0)
 	}
-	if what := w.until(limit, w.wrong); what != "" {
+	if what := w.Until(limit, w.wrong); what != "" {
 		t.Fatal(what)
 	}
 	// One server stays, and three that it knows as fingers only.
@@ -313,10 +313,10 @@ func TestRingOutlivesTheCrashOfAllNeighbours(t *testing.T) {
 	}
 	for a := range w.nodes {
 		if !stays[a] {
-			delete(w.nodes, a)
+			w.crash(a)
 		}
 	}
-	if what := w.until(limit, w.wrong); what != "" {
+	if what := w.Until(limit, w.wrong); what != "" {
 		t.Fatal(what)
 	}
 }
@@ -324,11 +324,11 @@ func TestRingOutlivesTheCrashOfAllNeighbours(t *testing.T) {
 func TestRingsThatFormedApartBecomeOne(t *testing.T) {
 	w := newWorld(5)
 	east := func(a netip.AddrPort) bool { return a.Addr().As4()[3]%2 == 0 }
-	w.cut = func(from, to netip.AddrPort) bool { return east(from) != east(to) }
+	w.Cut = func(from, to netip.AddrPort) bool { return east(from) != east(to) }
 	for i := range 16 {
 		w.start(i, 0, 1)
 	}
-	w.run(time.Minute)
+	w.Run(time.Minute)
 	for _, m := range w.ring() {
 		for _, p := range m.Successors() {
 			if east(p.Addr) != east(m.Self().Addr) {
@@ -336,8 +336,8 @@ func TestRingsThatFormedApartBecomeOne(t *testing.T) {
 			}
 		}
 	}
-	w.cut = nil
-	if what := w.until(limit, w.wrong); what != "" {
+	w.Cut = nil
+	if what := w.Until(limit, w.wrong); what != "" {
 		t.Fatal(what)
 	}
 }
@@ -348,15 +348,15 @@ func TestFirstServerReturnsToTheRingAfterACrash(t *testing.T) {
 	for i := 1; i < 6; i++ {
 		w.start(i, 0)
 	}
-	if what := w.until(limit, w.wrong); what != "" {
+	if what := w.Until(limit, w.wrong); what != "" {
 		t.Fatal(what)
 	}
-	delete(w.nodes, addressOf(0))
-	if what := w.until(limit, w.wrong); what != "" {
+	w.crash(addressOf(0))
+	if what := w.Until(limit, w.wrong); what != "" {
 		t.Fatal(what)
 	}
 	w.start(0) // it knows nobody: the others find it
-	if what := w.until(limit, w.wrong); what != "" {
+	if what := w.Until(limit, w.wrong); what != "" {
 		t.Fatal(what)
 	}
 }
@@ -368,13 +368,13 @@ func TestServerThatLeftReturnsAtOnce(t *testing.T) {
 		for i := range 32 {
 			w.start(i, 0)
 		}
-		if what := w.until(limit, w.wrong); what != "" {
+		if what := w.Until(limit, w.wrong); what != "" {
 			t.Fatal(what)
 		}
-		w.nodes[addressOf(i)].Leave(w.now)
-		w.run(100 * time.Millisecond)
+		w.nodes[addressOf(i)].Leave(w.Now)
+		w.Run(100 * time.Millisecond)
 		w.start(i, 0)
-		if what := w.until(limit, w.wrong); what != "" {
+		if what := w.Until(limit, w.wrong); what != "" {
 			t.Fatalf("server %d: %s", i, what)
 		}
 	}
@@ -383,16 +383,16 @@ func TestServerThatLeftReturnsAtOnce(t *testing.T) {
 // With one message in ten lost for good, the ring is right again and again, and never far from it.
 func TestRingIsRightUnderConstantLoss(t *testing.T) {
 	w := newWorld(7)
-	w.loss = 0.1
+	w.Loss = 0.1
 	w.start(0)
 	for i := 1; i < 24; i++ {
 		w.start(i, 0)
 	}
 	for round := range 5 {
-		if what := w.until(limit, w.wrong); what != "" {
+		if what := w.Until(limit, w.wrong); what != "" {
 			t.Fatalf("round %d: %s", round, what)
 		}
-		w.run(30 * time.Second)
+		w.Run(30 * time.Second)
 	}
 }
 
@@ -401,7 +401,7 @@ func TestMessagesOfStrangersChangeNothing(t *testing.T) {
 	for i := range 4 {
 		w.start(i, 0)
 	}
-	if what := w.until(limit, w.wrong); what != "" {
+	if what := w.Until(limit, w.wrong); what != "" {
 		t.Fatal(what)
 	}
 	victim := w.ring()[0]
@@ -411,11 +411,10 @@ func TestMessagesOfStrangersChangeNothing(t *testing.T) {
 		for _, from := range names {
 			m := chord.Message{Kind: kind, Nonce: 1, From: from, Notify: true, Done: true,
 				Key: stranger.Key, Peers: []chord.Peer{stranger, stranger}}
-			victim.Handle(w.now, stranger.Addr, m)
-			victim.wake()
+			victim.Handle(w.Now, stranger.Addr, m)
 		}
 	}
-	w.run(20 * time.Second)
+	w.Run(20 * time.Second)
 	if what := w.wrong(); what != "" {
 		t.Error(what)
 	}
@@ -426,17 +425,17 @@ func TestAnswersAreNotLongerThanRequests(t *testing.T) {
 	for i := range 12 {
 		w.start(i, 0)
 	}
-	if what := w.until(limit, w.wrong); what != "" {
+	if what := w.Until(limit, w.wrong); what != "" {
 		t.Fatal(what)
 	}
 	var answers []chord.Message
 	client := transport(func(_ netip.AddrPort, m chord.Message) { answers = append(answers, m) })
-	n := chord.New(chord.Config{Self: w.ring()[0].Self(), Nonce: w.random.Uint64}, client)
+	n := chord.New(chord.Config{Self: w.ring()[0].Self(), Nonce: w.Random.Uint64}, client)
 	for _, kind := range []chord.Kind{chord.Find, chord.Query, chord.Ping} {
 		for room := range 3 {
 			answers = nil
 			request := chord.Message{Kind: kind, Nonce: 5, Peers: make([]chord.Peer, room)}
-			n.Handle(w.now, addressOf(99), request)
+			n.Handle(w.Now, addressOf(99), request)
 			for _, a := range answers {
 				if len(a.Peers) > room || a.Nonce != 5 {
 					t.Errorf("the answer to %s with room for %d has %d", kind, room, len(a.Peers))
@@ -457,11 +456,11 @@ func TestUpkeepIsModest(t *testing.T) {
 		for i := range size {
 			w.start(i, 0)
 		}
-		if what := w.until(limit, w.wrong); what != "" {
+		if what := w.Until(limit, w.wrong); what != "" {
 			t.Fatal(what)
 		}
 		clear(w.sent)
-		w.run(time.Minute)
+		w.Run(time.Minute)
 		sum := 0
 		for _, n := range w.sent {
 			sum += n
