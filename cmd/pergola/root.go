@@ -94,7 +94,7 @@ switches colour off.`,
 		newVerify(a), newEvents(a))
 	addTo(root, groupNodes, newExec(a), newShell(a), newLogs(a), newNode(a), newRestart(a), newLink(a),
 		newCapture(a))
-	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a))
+	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a), newProgram(a))
 	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newStatus(a), newBench(a),
 		newDev(a), newVersion(a), newCompletion(a), newWatchdog(a))
 	helpOf(root)

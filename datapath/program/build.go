@@ -32,7 +32,9 @@ type CompileError struct {
 	Output string
 }
 
-func (e *CompileError) Error() string { return fmt.Sprintf("compile %s: the compiler refuses it", e.Source) }
+func (e *CompileError) Error() string {
+	return fmt.Sprintf("compile %s: the compiler refuses it", e.Source)
+}
 
 // flags with which clang compiles programs. Line information is what errors are explained by; version 3 of the
 // instruction set is what Linux 6.1 knows.

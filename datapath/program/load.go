@@ -42,13 +42,18 @@ type Cost struct {
 }
 
 // Load puts the code into copies of the platform's programs, and these into the kernel. The error is a *RefusedError
-// if it is the program's fault. keep, if it is not nil, is an older program of the same slice: memory and global
-// variables of the same size are taken over from it, and counters if their names are the same.
+// if it is the program's fault. keep, if it is not nil, is an older program of the same node: filters are taken over
+// from it, memory and global variables if their sizes are the same, and counters if their names are.
 func Load(o *Object, keep *Program) (*Program, error) {
 	platform, err := platformSpec()
 	if err != nil {
 		return nil, err
 	}
+	return o.loadInto(platform, keep)
+}
+
+// loadInto is Load with a platform's program that constants may have been written into.
+func (o *Object) loadInto(platform *ebpf.CollectionSpec, keep *Program) (*Program, error) {
 	spec, err := o.splice(platform)
 	if err != nil {
 		return nil, err
@@ -99,7 +104,7 @@ func (p *Program) mapsFor(o *Object) map[string]*ebpf.Map {
 	if p == nil {
 		return nil
 	}
-	kept := map[string]*ebpf.Map{}
+	kept := map[string]*ebpf.Map{stagesMapProgramFilters: p.maps[stagesMapProgramFilters]}
 	keep := func(name string) {
 		if m := p.maps[prefix+name]; m != nil {
 			kept[prefix+name] = m

@@ -32,8 +32,8 @@ type RefusedError struct {
 	File     string // of the source; "" where no line is to blame
 	Line     int
 	Function string
-	Problem  string // "calls bpf_redirect, which programs may not"
-	Advice   string // what to do; a sentence without a full stop
+	Problem  string   // "calls bpf_redirect, which programs may not"
+	Advice   string   // what to do; a sentence without a full stop
 	Log      []string // what the kernel's verifier said; nil where it was not asked
 }
 

@@ -90,6 +90,7 @@ var (
 
 // udp4 is a UDP packet in a frame of this length.
 func udp4(t testing.TB, to string, ttl uint8, length int) []byte {
+	t.Helper()
 	ip := &layers.IPv4{Version: 4, IHL: 5, TTL: ttl, Protocol: layers.IPProtocolUDP, SrcIP: netip.MustParseAddr("192.0.2.1").AsSlice(), DstIP: netip.MustParseAddr(to).AsSlice()}
 	u := &layers.UDP{SrcPort: 1111, DstPort: 2222}
 	if err := u.SetNetworkLayerForChecksum(ip); err != nil {

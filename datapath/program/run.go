@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -170,3 +171,6 @@ func (p *Program) ReadCounters() (map[string]uint64, error) {
 	}
 	return sums, nil
 }
+
+// When is the frame's time as a date, where it is that of a capture.
+func (f Frame) When() time.Time { return time.Unix(0, int64(f.Time)) }

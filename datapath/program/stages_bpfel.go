@@ -84,6 +84,12 @@ type stagesProgramFilter struct {
 	Result stagesPergolaResult
 }
 
+type stagesProgramFrame struct {
+	_      structs.HostLayout
+	Length uint64
+	Bytes  [256]uint8
+}
+
 type stagesProgramInput struct {
 	_            structs.HostLayout
 	Interface    uint32
@@ -138,6 +144,7 @@ const (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	stagesMapProgramFilters      = "program_filters"
+	stagesMapProgramFrames       = "program_frames"
 	stagesMapProgramInputs       = "program_inputs"
 	stagesMapProgramRecords      = "program_records"
 	stagesProgProgramTc          = "program_tc"
@@ -146,6 +153,7 @@ const (
 	stagesVarPergolaVerdictNames = "pergola_verdict_names"
 	stagesVarProgramFaultNames   = "program_fault_names"
 	stagesVarProgramStageNames   = "program_stage_names"
+	stagesVarRewinds             = "rewinds"
 	stagesVarScratchSize         = "scratch_size"
 )
 
@@ -200,6 +208,7 @@ type stagesProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type stagesMapSpecs struct {
 	ProgramFilters *ebpf.MapSpec `ebpf:"program_filters"`
+	ProgramFrames  *ebpf.MapSpec `ebpf:"program_frames"`
 	ProgramInputs  *ebpf.MapSpec `ebpf:"program_inputs"`
 	ProgramRecords *ebpf.MapSpec `ebpf:"program_records"`
 }
@@ -212,6 +221,7 @@ type stagesVariableSpecs struct {
 	PergolaVerdictNames *ebpf.VariableSpec `ebpf:"pergola_verdict_names"`
 	ProgramFaultNames   *ebpf.VariableSpec `ebpf:"program_fault_names"`
 	ProgramStageNames   *ebpf.VariableSpec `ebpf:"program_stage_names"`
+	Rewinds             *ebpf.VariableSpec `ebpf:"rewinds"`
 	ScratchSize         *ebpf.VariableSpec `ebpf:"scratch_size"`
 }
 
@@ -236,6 +246,7 @@ func (o *stagesObjects) Close() error {
 // It can be passed to loadStagesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type stagesMaps struct {
 	ProgramFilters *ebpf.Map `ebpf:"program_filters"`
+	ProgramFrames  *ebpf.Map `ebpf:"program_frames"`
 	ProgramInputs  *ebpf.Map `ebpf:"program_inputs"`
 	ProgramRecords *ebpf.Map `ebpf:"program_records"`
 }
@@ -243,6 +254,7 @@ type stagesMaps struct {
 func (m *stagesMaps) Close() error {
 	return _StagesClose(
 		m.ProgramFilters,
+		m.ProgramFrames,
 		m.ProgramInputs,
 		m.ProgramRecords,
 	)
@@ -256,6 +268,7 @@ type stagesVariables struct {
 	PergolaVerdictNames *ebpf.Variable `ebpf:"pergola_verdict_names"`
 	ProgramFaultNames   *ebpf.Variable `ebpf:"program_fault_names"`
 	ProgramStageNames   *ebpf.Variable `ebpf:"program_stage_names"`
+	Rewinds             *ebpf.Variable `ebpf:"rewinds"`
 	ScratchSize         *ebpf.Variable `ebpf:"scratch_size"`
 }
 

@@ -15,6 +15,10 @@ import (
 
 // explain turns what the verifier says into what a user can act on. spec is what was to be loaded.
 func (o *Object) explain(spec *ebpf.CollectionSpec, err error) error {
+	if errors.Is(err, unix.EFAULT) { // seen with a loop without an end, on Linux 6.18
+		return &RefusedError{Object: o.Name, Problem: "the kernel's verifier gave up on it with an error of its own",
+			Advice: "write loops over a constant, small number of turns"}
+	}
 	var verifier *ebpf.VerifierError
 	if !errors.As(err, &verifier) {
 		return err

@@ -125,7 +125,8 @@ struct pergola_result {
  * PERGOLA_FORMAT(packet, result, scratch). Pointers are never NULL.
  */
 #define PERGOLA_PARSE(...) PERGOLA_THIRD_(__VA_ARGS__, PERGOLA_PARSE_2_, PERGOLA_PARSE_1_, 0)(__VA_ARGS__)
-#define PERGOLA_FORMAT(packet, ...) PERGOLA_THIRD_(__VA_ARGS__, PERGOLA_FORMAT_2_, PERGOLA_FORMAT_1_, 0)(packet, __VA_ARGS__)
+#define PERGOLA_FORMAT(packet, ...)                                                                                    \
+	PERGOLA_THIRD_(__VA_ARGS__, PERGOLA_FORMAT_2_, PERGOLA_FORMAT_1_, 0)(packet, __VA_ARGS__)
 #define PERGOLA_THIRD_(first, second, third, ...) third
 
 /*

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/datapath/program"
+)
+
+func newProgram(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "program",
+		Short: "Build, try and measure packet programs: a slice's own fast path",
+		Long: `A packet program is the code of a node that forwards frames of the slice's own design, on the fast path. It is written
+in C against one header, pergola/program.h, which says all about it; ` + "`pergola program headers DIR`" + ` writes it for an
+editor. These commands need no server and no network.`,
+		Example: "  pergola program build router.c\n  pergola program test router.o --frame frames.pcap\n  pergola program profile router.o --frame frames.pcap",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    group,
+	}
+	cmd.AddCommand(newProgramBuild(a), newProgramTest(a), newProgramProfile(a), newProgramHeaders(a))
+	return cmd
+}
+
+func newProgramBuild(a *app) *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "build FILE.c [-- CLANG-FLAG...]",
+		Short: "Compile a packet program and check it",
+		Long: `Compile a packet program to an object file, FILE.o, by clang of this machine, and check it as a host does that is to run it.
+The checks that need a kernel are made where the caller is root.
+
+Exit status: 0 it was built, and may run; 1 it was not, or may not.`,
+		Example: "  pergola program build router.c\n  pergola program build router.c -o build/router.o -- -DPORTS=8 -I common",
+		Args:    arguments(1, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if dash := cmd.ArgsLenAtDash(); dash != 1 && len(args) > 1 {
+				return ui.Usage("flags for clang stand behind --: pergola program build x.c -- -DN=8", "%q is one argument too many", args[1])
+			}
+			if out == "" {
+				out = strings.TrimSuffix(args[0], filepath.Ext(args[0])) + ".o"
+			}
+			return a.buildProgram(cmd.Context(), args[0], out, args[1:])
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write the object to `FILE`")
+	return cmd
+}
+
+func newProgramHeaders(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "headers DIR",
+		Short:   "Write pergola/program.h and what belongs to it into a folder",
+		Long:    "Write the headers that programs include below a folder, for an editor or a compiler: -I DIR.",
+		Example: "  pergola program headers include",
+		Args:    arguments(1, 1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := program.WriteHeaders(args[0]); err != nil {
+				return ui.Advise(err, "name a folder that has no pergola/ in it")
+			}
+			a.Say("wrote %s", filepath.Join(args[0], "pergola"))
+			return nil
+		},
+	}
+}
+
+func (a *app) buildProgram(ctx context.Context, source, out string, flags []string) error {
+	if filepath.Ext(source) != ".c" {
+		return ui.Usage("name the C file: pergola program build x.c", "%s is no C file", source)
+	}
+	file, err := program.Build(ctx, source, flags...)
+	if err != nil {
+		return a.explainProgram(err)
+	}
+	o, err := program.Read(source, file)
+	if err != nil {
+		return a.explainProgram(err)
+	}
+	b := report.BuiltProgram{File: out, Object: o, Instructions: o.Instructions()}
+	if os.Geteuid() == 0 {
+		p, err := program.Load(o, nil)
+		if err != nil {
+			return a.explainProgram(err)
+		}
+		b.Costs = p.Costs
+		if err := p.Close(); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(out, file, 0o644); err != nil {
+		return err
+	}
+	if a.JSON {
+		return a.Emit(b)
+	}
+	a.Print("%s", b)
+	return nil
+}
+
+// readProgram reads an object, or compiles a C file.
+func (a *app) readProgram(ctx context.Context, name string) (*program.Object, error) {
+	var file []byte
+	var err error
+	if filepath.Ext(name) == ".c" {
+		file, err = program.Build(ctx, name)
+	} else {
+		file, err = os.ReadFile(name)
+	}
+	if err != nil {
+		return nil, a.explainProgram(err)
+	}
+	o, err := program.Read(name, file)
+	return o, a.explainProgram(err)
+}
+
+// explainProgram shows what the compiler or the kernel's verifier said, and adds what to do.
+func (a *app) explainProgram(err error) error {
+	var refused *program.RefusedError
+	var compile *program.CompileError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &compile):
+		fmt.Fprintln(a.Err, compile.Output)
+	case errors.As(err, &refused):
+		for _, line := range refused.Log {
+			a.Detail("%s", line)
+		}
+		if refused.Advice != "" {
+			return ui.Advise(err, "%s", refused.Advice)
+		}
+	case errors.Is(err, os.ErrPermission) && os.Geteuid() != 0:
+		return ui.Advise(err, "only root may put programs into the kernel: sudo pergola program ...")
+	}
+	return err
+}
