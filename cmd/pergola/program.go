@@ -19,12 +19,14 @@ func newProgram(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "program",
 		Short: "Build, try and measure packet programs: a slice's own fast path",
-		Long: `A packet program is the code of a node that forwards frames of the slice's own design, on the fast path. It is written
-in C against one header, pergola/program.h, which says all about it; ` + "`pergola program headers DIR`" + ` writes it for an
-editor. These commands need no server and no network.`,
-		Example: "  pergola program build router.c\n  pergola program test router.o --frame frames.pcap\n  pergola program profile router.o --frame frames.pcap",
-		Args:    cobra.ArbitraryArgs,
-		RunE:    group,
+		Long: `A packet program is the code of a node that forwards frames of the slice's own design, on the fast path.
+It is written in C against one header, pergola/program.h, which says all about it; ` + "`pergola program headers DIR`" + `
+writes it for an editor. These commands need no server and no network.`,
+		Example: `  pergola program build router.c
+  pergola program test router.o --frame frames.pcap
+  pergola program profile router.o --frame frames.pcap`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
 	}
 	cmd.AddCommand(newProgramBuild(a), newProgramTest(a), newProgramProfile(a), newProgramHeaders(a))
 	return cmd
@@ -35,15 +37,17 @@ func newProgramBuild(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build FILE.c [-- CLANG-FLAG...]",
 		Short: "Compile a packet program and check it",
-		Long: `Compile a packet program to an object file, FILE.o, by clang of this machine, and check it as a host does that is to run it.
-The checks that need a kernel are made where the caller is root.
+		Long: `Compile a packet program to an object file, FILE.o, by clang of this machine, and check it as a host does
+that is to run it. The checks that need a kernel are made where the caller is root.
 
 Exit status: 0 it was built, and may run; 1 it was not, or may not.`,
-		Example: "  pergola program build router.c\n  pergola program build router.c -o build/router.o -- -DPORTS=8 -I common",
-		Args:    arguments(1, -1),
+		Example: `  pergola program build router.c
+  pergola program build router.c -o build/router.o -- -DPORTS=8 -I common`,
+		Args: arguments(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); dash != 1 && len(args) > 1 {
-				return ui.Usage("flags for clang stand behind --: pergola program build x.c -- -DN=8", "%q is one argument too many", args[1])
+				return ui.Usage("flags for clang stand behind --: pergola program build x.c -- -DN=8",
+					"%q is one argument too many", args[1])
 			}
 			if out == "" {
 				out = strings.TrimSuffix(args[0], filepath.Ext(args[0])) + ".o"

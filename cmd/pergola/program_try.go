@@ -38,7 +38,8 @@ func (in *programInput) flags(cmd *cobra.Command) {
 // read gives the filters, and the frames with the times at which they were captured.
 func (in *programInput) read(o *program.Object) ([]program.Filter, []program.Frame, error) {
 	if in.frames == "" {
-		return nil, nil, ui.Usage("`pergola capture` and tcpdump make such files", "--frame FILE is missing: the frames that are to be run")
+		return nil, nil, ui.Usage("`pergola capture` and tcpdump make such files",
+			"--frame FILE is missing: the frames that are to be run")
 	}
 	filters, err := in.readFilters(o)
 	if err != nil {
@@ -92,9 +93,9 @@ func newProgramTest(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test FILE",
 		Short: "Run captured frames through a packet program, and show what becomes of each",
-		Long: `Run frames through a packet program in the kernel, one after the other and without a network, and show the key that
-its parse stage built, the filter that matched, the verdict, and the frame that comes out. FILE is an object, or a C
-file, which is compiled first. Only root may.
+		Long: `Run frames through a packet program in the kernel, one after the other and without a network, and show
+the key that its parse stage built, the filter that matched, the verdict, and the frame that comes out. FILE is an
+object, or a C file, which is compiled first. Only root may.
 
 A filter is a line: [table N] [priority N] FIELD=VALUE[/MASK]... -> VERDICT [queue N] [args BYTES]. Fields are those of
 the program's PERGOLA_KEY; a value is a number, an address or hex:BYTES; a mask is a number of leading bits, or a value.
@@ -150,7 +151,8 @@ func (a *app) testProgram(ctx context.Context, name string, in *programInput, ho
 	return nil
 }
 
-func runFrames(p *program.Program, hook program.Hook, filters []program.Filter, frames []program.Frame) (runs []report.ProgramRun, counters map[string]uint64, err error) {
+func runFrames(p *program.Program, hook program.Hook, filters []program.Filter,
+	frames []program.Frame) (runs []report.ProgramRun, counters map[string]uint64, err error) {
 	if err := p.SetFilters(filters); err != nil {
 		return nil, nil, err
 	}
@@ -186,8 +188,8 @@ func newProgramProfile(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profile FILE",
 		Short: "Measure what each stage of a packet program costs",
-		Long: `Run captured frames through a packet program in the kernel, many times and up to each stage, and show the time that a
-frame takes in each: nanoseconds, the mean over the frames, from a warm cache. Also shown is what the kernel's
+		Long: `Run captured frames through a packet program in the kernel, many times and up to each stage, and show
+the time that a frame takes in each: nanoseconds, the mean over the frames, from a warm cache. Also shown is what the kernel's
 verifier looked at, which bounds what one frame can cost, and the stack. FILE is an object or a C file. Only root may.`,
 		Example: "  pergola program profile router.o --frame frames.pcap --filters filters.txt",
 		Args:    arguments(1, 1),

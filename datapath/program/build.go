@@ -38,7 +38,8 @@ func (e *CompileError) Error() string {
 
 // flags with which clang compiles programs. Line information is what errors are explained by; version 3 of the
 // instruction set is what Linux 6.1 knows.
-var flags = []string{"-target", "bpf", "-ffreestanding", "-nostdlibinc", "-fno-strict-aliasing", "-O2", "-g", "-mcpu=v3",
+var flags = []string{"-target", "bpf", "-ffreestanding", "-nostdlibinc", "-fno-strict-aliasing", "-O2", "-g",
+	"-mcpu=v3",
 	"-Wall", "-Wextra", "-fno-ident"}
 
 // Build compiles a C file to an object. more are further flags of clang (-I, -D, -W...).

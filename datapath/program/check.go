@@ -119,7 +119,8 @@ func bare(ins *asm.Instruction) asm.Instruction {
 func (c *checker) instruction(ins *asm.Instruction, at int) *RefusedError {
 	const newer = "build it with -mcpu=v3, as `pergola program build` does"
 	if btf.CORERelocationMetadata(ins) != nil {
-		return refuse("leave out preserve_access_index: a program sees no structure of the kernel", "asks where a field of the kernel's is")
+		return refuse("leave out preserve_access_index: a program sees no structure of the kernel",
+			"asks where a field of the kernel's is")
 	}
 	if ins.Dst > asm.R10 || ins.Src > asm.R10 {
 		return refuse(newer, "uses a register that does not exist")
@@ -153,7 +154,8 @@ func (c *checker) load(ins *asm.Instruction) *RefusedError {
 	switch {
 	case ins.Src == 0 && name == "":
 		return nil
-	case ins.Src == asm.PseudoMapFD && (name == memoryMap && c.object.Memory.Count > 0 || name == countersMap && len(c.object.Counters) > 0):
+	case ins.Src == asm.PseudoMapFD && (name == memoryMap && c.object.Memory.Count > 0 || name == countersMap &&
+		len(c.object.Counters) > 0):
 		ins.Constant = 0
 		return nil
 	case ins.Src == asm.PseudoMapValue:
@@ -166,7 +168,8 @@ func (c *checker) load(ins *asm.Instruction) *RefusedError {
 	case ins.Src == asm.PseudoFunc:
 		return refuse("call the function by its name", "takes the address of a function")
 	}
-	return refuse("use PERGOLA_MEMORY, PERGOLA_COUNTERS or global variables", "loads the address of something that is not its own")
+	return refuse("use PERGOLA_MEMORY, PERGOLA_COUNTERS or global variables",
+		"loads the address of something that is not its own")
 }
 
 // plainAccess is a load or store of 1 to 8 bytes, or an atomic operation of 4 or 8.
@@ -191,7 +194,8 @@ func plainArithmetic(ins *asm.Instruction) bool {
 		return false
 	}
 	switch op.ALUOp() {
-	case asm.Add, asm.Sub, asm.Mul, asm.Div, asm.Or, asm.And, asm.LSh, asm.RSh, asm.Neg, asm.Mod, asm.Xor, asm.Mov, asm.ArSh:
+	case asm.Add, asm.Sub, asm.Mul, asm.Div, asm.Or, asm.And, asm.LSh, asm.RSh, asm.Neg, asm.Mod, asm.Xor,
+		asm.Mov, asm.ArSh:
 		return true
 	case asm.Swap:
 		return op.Class() == asm.ALUClass
@@ -217,7 +221,8 @@ func (c *checker) jump(ins *asm.Instruction, at int) *RefusedError {
 		return c.target(ins, at)
 	default: // may_goto (Linux 6.9), which loops millions of times
 	}
-	return refuse("build it with -mcpu=v3, as `pergola program build` does", "has a jump that programs may not use (%v)", *ins)
+	return refuse("build it with -mcpu=v3, as `pergola program build` does",
+		"has a jump that programs may not use (%v)", *ins)
 }
 
 // target keeps jumps inside their function. Those backward are loops: the verifier counts their turns.
@@ -266,7 +271,8 @@ func (o *Object) checkCalls() error {
 		}
 		depth, err := o.depth(stage, depths)
 		if err == nil && depth > MaxCallDepth {
-			err = refuse("make some of them inline", "calls functions %d deep, and may %d", depth, MaxCallDepth)
+			err = refuse("make some of them inline", "calls functions %d deep, and may %d", depth,
+				MaxCallDepth)
 		}
 		if err != nil {
 			err.Function = stageName(stage)

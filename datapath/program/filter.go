@@ -85,7 +85,8 @@ func (p *Program) SetFilters(filters []Filter) error {
 func (f Filter) encode() (stagesProgramFilter, error) {
 	e := stagesProgramFilter{Table: f.Table, Used: 1}
 	if len(f.Key) != len(f.Mask) || len(f.Key) > keySize {
-		return e, fmt.Errorf("key has %d bytes and mask %d; both have the same, at most %d", len(f.Key), len(f.Mask), keySize)
+		return e, fmt.Errorf("key has %d bytes and mask %d; both have the same, at most %d", len(f.Key),
+			len(f.Mask), keySize)
 	}
 	var key, mask [keySize]byte
 	copy(key[:], f.Key)
@@ -102,7 +103,8 @@ func (f Filter) encode() (stagesProgramFilter, error) {
 }
 
 func (r Result) encode() stagesPergolaResult {
-	e := stagesPergolaResult{Verdict: uint8(r.Verdict), Interface: r.Interface, Queue: r.Queue, Port: r.To.Port(), Arguments: r.Arguments}
+	e := stagesPergolaResult{Verdict: uint8(r.Verdict), Interface: r.Interface, Queue: r.Queue, Port: r.To.Port(),
+		Arguments: r.Arguments}
 	switch r.Verdict {
 	case Flood:
 		nativeOrder.PutUint64(e.Address[:], r.Flood)

@@ -26,9 +26,12 @@ any -> punt
 	bytes := func(b ...byte) []byte { return append(b, make([]byte, keySize-len(b))...) }
 	args := [32]byte{2, 0, 0, 0, 0, 1, 0xff}
 	want := []Filter{
-		{Key: bytes(10, 1, 0, 0, 0, 80), Mask: bytes(0xff, 0xff, 0, 0, 0xff, 0xff), Result: Result{Verdict: Send, Interface: 2, Queue: 7, Arguments: args}},
-		{Table: 3, Priority: 9, Key: bytes(0, 0, 0, 0, 0x12, 0), Mask: bytes(0, 0, 0, 0, 0xff), Result: Result{Verdict: Flood, Flood: 1<<1 | 1<<3}},
-		{Key: bytes(0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 5), Mask: bytes(0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff),
+		{Key: bytes(10, 1, 0, 0, 0, 80), Mask: bytes(0xff, 0xff, 0, 0, 0xff, 0xff),
+			Result: Result{Verdict: Send, Interface: 2, Queue: 7, Arguments: args}},
+		{Table: 3, Priority: 9, Key: bytes(0, 0, 0, 0, 0x12, 0), Mask: bytes(0, 0, 0, 0, 0xff),
+			Result: Result{Verdict: Flood, Flood: 1<<1 | 1<<3}},
+		{Key: bytes(0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 5), Mask: bytes(0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
+			0xff, 0xff),
 			Result: Result{Verdict: UDP, To: netip.MustParseAddrPort("192.0.2.7:4000")}},
 		{Key: bytes(0x0a, 1), Mask: bytes(0xff, 0), Result: Result{Verdict: Drop}},
 		{Key: bytes(), Mask: bytes(), Result: Result{Verdict: Punt}},

@@ -72,8 +72,10 @@ func TestHostileProgramsAreRefused(t *testing.T) {
 			t.Errorf("error is %q, and should match %q\n%s", refused, want, strings.Join(refused.Log, "\n"))
 		}
 		for i, line := range strings.Split(text, "\n") {
-			if strings.Contains(line, "/* here */") && (refused.Line != i+1 || refused.File != filepath.Base(source)) {
-				t.Errorf("error names %s:%d, and not line %d\n%s", refused.File, refused.Line, i+1, strings.Join(refused.Log, "\n"))
+			if strings.Contains(line, "/* here */") && (refused.Line != i+1 ||
+				refused.File != filepath.Base(source)) {
+				t.Errorf("error names %s:%d, and not line %d\n%s", refused.File, refused.Line, i+1,
+					strings.Join(refused.Log, "\n"))
 			}
 		}
 	})
@@ -130,7 +132,9 @@ func TestObjectsThatAreNoneAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 	source := filepath.Join(t.TempDir(), "x.c")
-	if err := os.WriteFile(source, []byte("#include <pergola/program.h>\nPERGOLA_PARSE(packet) { return packet->start; }\n"), 0o600); err != nil {
+	if err := os.WriteFile(source,
+		[]byte("#include <pergola/program.h>\nPERGOLA_PARSE(packet) { return packet->start; }\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	file, err := Build(t.Context(), source, "-g0")
@@ -184,7 +188,8 @@ func FuzzRead(f *testing.F) {
 				if r := ins.Reference(); own && r != "" && !strings.HasPrefix(r, prefix) {
 					t.Errorf("%s: refers to %q", name, r)
 				}
-				if own && ins.IsLoadFromMap() && (ins.Reference() == "" || spec.Maps[ins.Reference()] == nil) {
+				if own && ins.IsLoadFromMap() && (ins.Reference() == "" ||
+					spec.Maps[ins.Reference()] == nil) {
 					t.Errorf("%s: loads map %q", name, ins.Reference())
 				}
 			}

@@ -172,9 +172,11 @@ func (o *Object) refuseCost(hook Hook, c Cost) error {
 	switch {
 	case c.Verified > MaxVerified:
 		err = refuse("loop fewer times, or do less for each frame",
-			"%d instructions are to be checked (%s), and %d may be: so many can a frame cost", c.Verified, hook, MaxVerified)
+			"%d instructions are to be checked (%s), and %d may be: so many can a frame cost", c.Verified,
+			hook, MaxVerified)
 	case c.Stack > MaxStack:
-		err = refuse("keep large variables in PERGOLA_SCRATCH", "needs %d bytes of stack, and there are %d", c.Stack, MaxStack)
+		err = refuse("keep large variables in PERGOLA_SCRATCH", "needs %d bytes of stack, and there are %d",
+			c.Stack, MaxStack)
 	default:
 		return nil
 	}
@@ -213,7 +215,7 @@ func verifiedInstructions(p *ebpf.Program) (int, error) {
 	}
 	n, ok := info.VerifiedInstructions()
 	if !ok {
-		return 0, errors.New("the kernel does not say how many instructions it verified: Linux 6.1 or newer does")
+		return 0, errors.New("the kernel does not say how many instructions it verified; Linux 6.1 does")
 	}
 	return int(n), nil
 }

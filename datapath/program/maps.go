@@ -46,7 +46,8 @@ func (o *Object) readMemory(m *ebpf.MapSpec) error {
 	case size == 0:
 		return refuse("", "memory has no elements, or empty ones")
 	case m.ValueSize > MaxElement:
-		return refuse("declare an array of smaller elements", "an element of memory has %d bytes, and may have %d", m.ValueSize, MaxElement)
+		return refuse("declare an array of smaller elements",
+			"an element of memory has %d bytes, and may have %d", m.ValueSize, MaxElement)
 	case uint64(m.ValueSize+7)/8*8*uint64(m.MaxEntries) > MaxMemory:
 		return refuse("declare less", "memory takes %d bytes, and may take %d", size, MaxMemory)
 	}
@@ -64,7 +65,8 @@ func (o *Object) readCounters(m *ebpf.MapSpec) error {
 		return refuse(declare, "counters are no struct")
 	}
 	if len(all.Members) == 0 || len(all.Members) > MaxCounters || int(m.ValueSize) != 8*len(all.Members) {
-		return refuse(declare, "has %d counters in %d bytes; there may be 1 to %d of 8 bytes", len(all.Members), m.ValueSize, MaxCounters)
+		return refuse(declare, "has %d counters in %d bytes; there may be 1 to %d of 8 bytes",
+			len(all.Members), m.ValueSize, MaxCounters)
 	}
 	for i, c := range all.Members {
 		number, ok := btf.UnderlyingType(c.Type).(*btf.Int)
@@ -85,7 +87,8 @@ func (o *Object) readGlobals(section string, m *ebpf.MapSpec) error {
 	}
 	contents, ok := m.Contents[0].Value.([]byte)
 	if !ok || len(contents) != int(m.ValueSize) || len(contents) == 0 || len(contents) > MaxGlobals {
-		return refuse("use PERGOLA_MEMORY for large tables", "section %s has %d bytes, and may have %d", section, m.ValueSize, MaxGlobals)
+		return refuse("use PERGOLA_MEMORY for large tables", "section %s has %d bytes, and may have %d",
+			section, m.ValueSize, MaxGlobals)
 	}
 	if len(o.Globals) == maxGlobalSections {
 		return refuse("name no sections", "has more than %d sections of global variables", maxGlobalSections)
@@ -123,7 +126,8 @@ func readKey(types *btf.Spec) ([]Field, error) {
 		return nil, refuse("define it: PERGOLA_KEY { ... };", "the key has no fields")
 	}
 	if key.Size > keySize {
-		return nil, refuse("use fewer bits, or hash some", "the key has %d bytes, and may have %d", key.Size, keySize)
+		return nil, refuse("use fewer bits, or hash some", "the key has %d bytes, and may have %d", key.Size,
+			keySize)
 	}
 	fields, err := listFields(key, "", 0, 0)
 	if err != nil {

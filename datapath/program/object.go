@@ -119,7 +119,8 @@ func (o *Object) collect(spec *ebpf.CollectionSpec) error {
 	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
 		if name != parseSymbol && name != formatSymbol {
 			return refuse("leave it to PERGOLA_PARSE and PERGOLA_FORMAT to name sections",
-				"function %s is in section %s: a program has no functions of its own there", name, spec.Programs[name].SectionName)
+				"function %s is in section %s: a program has no functions of its own there", name,
+				spec.Programs[name].SectionName)
 		}
 	}
 	for _, name := range []string{parseSymbol, formatSymbol} {
@@ -128,7 +129,8 @@ func (o *Object) collect(spec *ebpf.CollectionSpec) error {
 			continue
 		}
 		if want := "pergola/" + stageName(name); p.SectionName != want {
-			return refuse("write it with the macros of pergola/program.h", "%s is in section %q and not in %q", name, p.SectionName, want)
+			return refuse("write it with the macros of pergola/program.h",
+				"%s is in section %q and not in %q", name, p.SectionName, want)
 		}
 		if err := o.split(p.Instructions); err != nil {
 			return err
@@ -178,16 +180,19 @@ func preflight(file []byte) error {
 		return refuse(build, "is no BPF object (it is for %s)", f.Machine)
 	}
 	if one := []byte{1, 0}; f.ByteOrder.Uint16(one) != nativeOrder.Uint16(one) {
-		return refuse("build it on a machine of the same byte order", "has another byte order than this machine")
+		return refuse("build it on a machine of the same byte order",
+			"has another byte order than this machine")
 	}
 	for _, s := range f.Sections {
 		if s.Flags&elf.SHF_COMPRESSED != 0 || strings.HasPrefix(s.Name, ".zdebug") {
 			return refuse("build it without -gz", "section %s is compressed", s.Name)
 		}
 		if s.Type == elf.SHT_NOBITS && s.Size > MaxGlobals {
-			return refuse("use PERGOLA_MEMORY for large tables", "global variables take %d bytes, and may take %d", s.Size, MaxGlobals)
+			return refuse("use PERGOLA_MEMORY for large tables",
+				"global variables take %d bytes, and may take %d", s.Size, MaxGlobals)
 		}
-		if s.Type != elf.SHT_NOBITS && s.Type != elf.SHT_NULL && (s.Size > uint64(len(file)) || s.Offset > uint64(len(file))-s.Size) {
+		if s.Type != elf.SHT_NOBITS && s.Type != elf.SHT_NULL && (s.Size > uint64(len(file)) ||
+			s.Offset > uint64(len(file))-s.Size) {
 			return refuse(build, "is cut off: section %s ends behind the file's end", s.Name)
 		}
 	}
@@ -195,7 +200,8 @@ func preflight(file []byte) error {
 		return err
 	}
 	if f.Section(".BTF") == nil || f.Section(".BTF.ext") == nil {
-		return refuse("build it with -g, as `pergola program build` does: errors name the line by it", "has no debugging information")
+		return refuse("build it with -g, as `pergola program build` does: errors name the line by it",
+			"has no debugging information")
 	}
 	return checkSymbols(f)
 }
@@ -203,7 +209,8 @@ func preflight(file []byte) error {
 func checkVersion(f *elf.File) error {
 	s := f.Section(versionSection)
 	if s == nil || s.Type != elf.SHT_PROGBITS || s.Size != 4 {
-		return refuse("include pergola/program.h", "does not say which version of pergola/program.h it was compiled against")
+		return refuse("include pergola/program.h",
+			"does not say which version of pergola/program.h it was compiled against")
 	}
 	data, err := s.Data()
 	if err != nil {
@@ -225,7 +232,7 @@ func checkSymbols(f *elf.File) error {
 	for i := range symbols {
 		s := &symbols[i]
 		if s.Section == elf.SHN_UNDEF && s.Name != "" {
-			return refuse("define it in this file: a program has no library, and the kernel's functions are not called by name",
+			return refuse("define it in this file: a program has no library, and calls no function of the kernel by name",
 				"uses %s, which is not defined", s.Name)
 		}
 	}
@@ -251,7 +258,8 @@ func (o *Object) readTypes(spec *ebpf.CollectionSpec) error {
 func scratchSize(f *btf.Func) (int, error) {
 	proto, ok := f.Type.(*btf.FuncProto)
 	if !ok || len(proto.Params) != scratchArgument+1 {
-		return 0, refuse("write PERGOLA_PARSE(packet) or PERGOLA_PARSE(packet, scratch)", "parse has other arguments than it is given")
+		return 0, refuse("write PERGOLA_PARSE(packet) or PERGOLA_PARSE(packet, scratch)",
+			"parse has other arguments than it is given")
 	}
 	pointer, ok := btf.As[*btf.Pointer](proto.Params[scratchArgument].Type)
 	if !ok {

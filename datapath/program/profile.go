@@ -125,7 +125,8 @@ func (p *Program) time(cpu int, f Frame, repeat int) (time.Duration, error) {
 	}
 	records[cpu].Outcome.Start = 0 // this frame has not been moved
 	err := errors.Join(p.maps[stagesMapProgramRecords].Put(uint32(0), records),
-		p.maps[stagesMapProgramFrames].Put(uint32(0), frame), p.maps[stagesMapProgramInputs].Put(uint32(0), f.input()))
+		p.maps[stagesMapProgramFrames].Put(uint32(0), frame), p.maps[stagesMapProgramInputs].Put(uint32(0),
+			f.input()))
 	if err != nil {
 		return 0, fmt.Errorf("prepare the measurement: %w", err)
 	}

@@ -76,7 +76,8 @@ func run(t testing.TB, p *Program, hook Hook, f Frame) (o Outcome) {
 func serialize(t testing.TB, all ...gopacket.SerializableLayer) []byte {
 	t.Helper()
 	b := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, all...); err != nil {
+	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
+		all...); err != nil {
 		t.Fatal(err)
 	}
 	return bytes.Clone(b.Bytes())
@@ -91,7 +92,8 @@ var (
 // udp4 is a UDP packet in a frame of this length.
 func udp4(t testing.TB, to string, ttl uint8, length int) []byte {
 	t.Helper()
-	ip := &layers.IPv4{Version: 4, IHL: 5, TTL: ttl, Protocol: layers.IPProtocolUDP, SrcIP: netip.MustParseAddr("192.0.2.1").AsSlice(), DstIP: netip.MustParseAddr(to).AsSlice()}
+	ip := &layers.IPv4{Version: 4, IHL: 5, TTL: ttl, Protocol: layers.IPProtocolUDP,
+		SrcIP: netip.MustParseAddr("192.0.2.1").AsSlice(), DstIP: netip.MustParseAddr(to).AsSlice()}
 	u := &layers.UDP{SrcPort: 1111, DstPort: 2222}
 	if err := u.SetNetworkLayerForChecksum(ip); err != nil {
 		t.Fatal(err)
@@ -100,7 +102,8 @@ func udp4(t testing.TB, to string, ttl uint8, length int) []byte {
 	for i := range payload {
 		payload[i] = byte(i)
 	}
-	return serialize(t, &layers.Ethernet{SrcMAC: macA, DstMAC: macB, EthernetType: layers.EthernetTypeIPv4}, ip, u, gopacket.Payload(payload))
+	return serialize(t, &layers.Ethernet{SrcMAC: macA, DstMAC: macB, EthernetType: layers.EthernetTypeIPv4}, ip,
+		u, gopacket.Payload(payload))
 }
 
 func TestIPv4Forwards(t *testing.T) {
@@ -109,7 +112,8 @@ func TestIPv4Forwards(t *testing.T) {
 	result := Result{Verdict: Send, Interface: 2, Queue: 7}
 	copy(result.Arguments[:], macC)
 	copy(result.Arguments[6:], macB)
-	if err := p.SetFilters([]Filter{{Key: []byte{198, 51, 100}, Mask: []byte{255, 255, 255}, Result: result}}); err != nil {
+	if err := p.SetFilters([]Filter{{Key: []byte{198, 51, 100}, Mask: []byte{255, 255, 255},
+		Result: result}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, hook := range Hooks {
@@ -129,10 +133,12 @@ func TestIPv4Forwards(t *testing.T) {
 				t.Fatalf("%s, %d bytes: %s", hook, length, diff)
 			}
 		}
-		if o := run(t, p, hook, Frame{Data: udp4(t, "203.0.113.1", 9, 64)}); o.Verdict != Punt || o.Filter != 0 {
+		if o := run(t, p, hook, Frame{Data: udp4(t, "203.0.113.1", 9, 64)}); o.Verdict != Punt ||
+			o.Filter != 0 {
 			t.Errorf("%s: %+v", hook, o)
 		}
-		if o := run(t, p, hook, Frame{Data: udp4(t, "198.51.100.1", 1, 64)}); o.Verdict != Punt || o.Reason != 4 {
+		if o := run(t, p, hook, Frame{Data: udp4(t, "198.51.100.1", 1, 64)}); o.Verdict != Punt ||
+			o.Reason != 4 {
 			t.Errorf("%s: %+v", hook, o)
 		}
 	}

@@ -58,7 +58,8 @@ var Faults = sync.OnceValues(func() ([]string, error) {
 	names := make([]string, stagesProgramFaultPROGRAM_FAULTS)
 	for _, v := range list.Values {
 		if v.Value > 0 && v.Value < uint64(len(names)) {
-			names[v.Value] = strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(v.Name, "PROGRAM_"), "_", " "))
+			names[v.Value] = strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(v.Name, "PROGRAM_"),
+				"_", " "))
 		}
 	}
 	return names, nil

@@ -45,13 +45,14 @@ func caller(t testing.TB) (*ebpf.Program, *ebpf.Map) {
 		t.Fatal(err)
 	}
 	const xdpHasFrags = 1 << 5 // BPF_F_XDP_HAS_FRAGS
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, AttachType: ebpf.AttachXDP, License: "GPL", Flags: xdpHasFrags, Instructions: asm.Instructions{
-		asm.LoadMapPtr(asm.R2, table.FD()),
-		asm.Mov.Imm(asm.R3, 3),
-		asm.FnTailCall.Call(),
-		asm.Mov.Imm(asm.R0, 0),
-		asm.Return(),
-	}})
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, AttachType: ebpf.AttachXDP, License: "GPL",
+		Flags: xdpHasFrags, Instructions: asm.Instructions{
+			asm.LoadMapPtr(asm.R2, table.FD()),
+			asm.Mov.Imm(asm.R3, 3),
+			asm.FnTailCall.Call(),
+			asm.Mov.Imm(asm.R0, 0),
+			asm.Return(),
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,15 +47,18 @@ func (o *Object) splice(platform *ebpf.CollectionSpec) (*ebpf.CollectionSpec, er
 func (o *Object) mapSpecs() map[string]*ebpf.MapSpec {
 	all := map[string]*ebpf.MapSpec{}
 	if o.Memory.Count > 0 {
-		all[memoryMap] = &ebpf.MapSpec{Name: "memory", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(o.Memory.Element),
+		all[memoryMap] = &ebpf.MapSpec{Name: "memory", Type: ebpf.Array, KeySize: 4,
+			ValueSize:  uint32(o.Memory.Element),
 			MaxEntries: uint32(o.Memory.Count), Flags: unix.BPF_F_MMAPABLE}
 	}
 	if n := len(o.Counters); n > 0 {
-		all[countersMap] = &ebpf.MapSpec{Name: "counters", Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: uint32(8 * n), MaxEntries: 1}
+		all[countersMap] = &ebpf.MapSpec{Name: "counters", Type: ebpf.PerCPUArray, KeySize: 4,
+			ValueSize: uint32(8 * n), MaxEntries: 1}
 	}
 	for _, g := range o.Globals {
-		m := &ebpf.MapSpec{Name: "globals", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(g.Contents)), MaxEntries: 1,
-			Flags: unix.BPF_F_MMAPABLE, Contents: []ebpf.MapKV{{Key: uint32(0), Value: g.Contents}}}
+		m := &ebpf.MapSpec{Name: "globals", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(g.Contents)),
+			MaxEntries: 1,
+			Flags:      unix.BPF_F_MMAPABLE, Contents: []ebpf.MapKV{{Key: uint32(0), Value: g.Contents}}}
 		if g.Constant() {
 			m.Name, m.Flags = ".rodata.slice", unix.BPF_F_RDONLY_PROG // by its name it is frozen, too
 		}
@@ -127,7 +130,8 @@ func prototype(platform *btf.Func, scratch int) (*btf.Func, error) {
 	size := uint32(max(scratch, 8))
 	octet := &btf.Int{Name: "unsigned char", Size: 1}
 	proto := &btf.FuncProto{Return: was.Return, Params: slices.Clone(was.Params)}
-	proto.Params[len(proto.Params)-1].Type = &btf.Pointer{Target: &btf.Array{Index: &btf.Int{Name: "unsigned int", Size: 4}, Type: octet, Nelems: size}}
+	proto.Params[len(proto.Params)-1].Type = &btf.Pointer{Target: &btf.Array{Index: &btf.Int{Name: "unsigned int",
+		Size: 4}, Type: octet, Nelems: size}}
 	return &btf.Func{Name: platform.Name, Type: proto, Linkage: btf.GlobalFunc}, nil
 }
 

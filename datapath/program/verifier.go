@@ -16,8 +16,9 @@ import (
 // explain turns what the verifier says into what a user can act on. spec is what was to be loaded.
 func (o *Object) explain(spec *ebpf.CollectionSpec, err error) error {
 	if errors.Is(err, unix.EFAULT) { // seen with a loop without an end, on Linux 6.18
-		return &RefusedError{Object: o.Name, Problem: "the kernel's verifier gave up on it with an error of its own",
-			Advice: "write loops over a constant, small number of turns"}
+		return &RefusedError{Object: o.Name,
+			Problem: "the kernel's verifier gave up on it with an error of its own",
+			Advice:  "write loops over a constant, small number of turns"}
 	}
 	var verifier *ebpf.VerifierError
 	if !errors.As(err, &verifier) {
@@ -40,8 +41,9 @@ func (o *Object) explain(spec *ebpf.CollectionSpec, err error) error {
 
 func (o *Object) tooComplex(verifier *ebpf.VerifierError) error {
 	return &RefusedError{Object: o.Name, Log: verifier.Log,
-		Problem: "the verifier gave up after a million instructions: a loop has no end or many turns, or there are too many branches",
-		Advice:  "loop over a constant, small number, and do less for each frame"}
+		Problem: "the verifier gave up after a million instructions: " +
+			"a loop has no end or many turns, or there are too many branches",
+		Advice: "loop over a constant, small number, and do less for each frame"}
 }
 
 // failed says which of the programs the error is about.
@@ -61,7 +63,8 @@ func trace(spec *ebpf.CollectionSpec, name string) []string {
 	}
 	alone := spec.Copy()
 	alone.Programs = map[string]*ebpf.ProgramSpec{name: alone.Programs[name]}
-	c, err := ebpf.NewCollectionWithOptions(alone, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelBranch}})
+	c, err := ebpf.NewCollectionWithOptions(alone,
+		ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelBranch}})
 	if err == nil {
 		c.Close()
 		return nil
@@ -74,14 +77,15 @@ func trace(spec *ebpf.CollectionSpec, name string) []string {
 }
 
 var (
-	statistics  = regexp.MustCompile(`^(processed \d+ insns|verification time|stack depth|mark_precise|insns processed|cur state:|old state:)`)
+	statistics  = regexp.MustCompile(`^(processed \d+ insns|verification time|stack depth|mark_precise|cur state:|old state:)`)
 	instruction = regexp.MustCompile(`^(\d+): \([0-9a-f]{2}\)`)
 )
 
 // complaintOf is the last line that says what is wrong.
 func complaintOf(log []string) string {
 	for _, line := range slices.Backward(log) {
-		if text := strings.TrimSpace(line); text != "" && !statistics.MatchString(text) && !instruction.MatchString(text) && text[0] != ';' {
+		if text := strings.TrimSpace(line); text != "" && !statistics.MatchString(text) &&
+			!instruction.MatchString(text) && text[0] != ';' {
 			return text
 		}
 	}
@@ -134,21 +138,29 @@ var translations = []struct {
 }{
 	{regexp.MustCompile(`infinite loop detected|back-edge`), "has a loop without an end",
 		"count to a constant: for (int i = 0; i < 16; i++)"},
-	{regexp.MustCompile(`invalid access to memory, mem_size=(\d+) off=(-?\d+) size=(\d+)|invalid access to map value`),
-		"reads or writes beyond the window, or beyond memory", "compare the offset with the size first; pergola_at() does"},
-	{regexp.MustCompile(`min value is negative|unbounded memory access|unbounded min value|outside of the (allowed )?(memory|array) range`),
-		"computes an offset that may lie beyond the window, or beyond memory", "use pergola_at(packet, offset, size), and test its result for NULL"},
-	{regexp.MustCompile(`invalid mem access '(map_value|mem)_or_null'`), "uses a pointer that may be NULL", "test it first: pergola_memory() and pergola_at() may return NULL"},
-	{regexp.MustCompile(`invalid mem access '(scalar|inv|unknown)'`), "uses a number as a pointer", "keep pointers in pointer variables, and do not compute with them"},
-	{regexp.MustCompile(`invalid (read from|indirect read from|variable-offset read from|write to) stack|stack .*out of bounds|invalid stack`),
+	{regexp.MustCompile(`invalid access to (memory, mem_size=|map value)`),
+		"reads or writes beyond the window, or beyond memory",
+		"compare the offset with the size first; pergola_at() does"},
+	{regexp.MustCompile(`min value is negative|unbounded (memory access|min value)|outside of the (allowed )?(memory|array) range`),
+		"computes an offset that may lie beyond the window, or beyond memory",
+		"use pergola_at(packet, offset, size), and test its result for NULL"},
+	{regexp.MustCompile(`invalid mem access '(map_value|mem)_or_null'`), "uses a pointer that may be NULL",
+		"test it first: pergola_memory() and pergola_at() may return NULL"},
+	{regexp.MustCompile(`invalid mem access '(scalar|inv|unknown)'`), "uses a number as a pointer",
+		"keep pointers in pointer variables, and do not compute with them"},
+	{regexp.MustCompile(`invalid ((indirect |variable-offset )?read from|write to) stack|stack .*out of bounds|invalid stack`),
 		"reads a local variable that was not set, or beyond one", "give it a value when you declare it"},
-	{regexp.MustCompile(`!read_ok`), "uses a value that was not set", "give the variable a value, and return one from every path"},
-	{regexp.MustCompile(`combined stack size|stack size .* too large|call stack of \d+ frames is too deep`), "needs too much stack",
+	{regexp.MustCompile(`!read_ok`), "uses a value that was not set",
+		"give the variable a value, and return one from every path"},
+	{regexp.MustCompile(`combined stack size|stack size .* too large|call stack of \d+ frames is too deep`),
+		"needs too much stack",
 		"keep large variables in PERGOLA_SCRATCH"},
 	{regexp.MustCompile(`write into map forbidden|cannot write into rdonly`), "writes to a constant", ""},
 	{regexp.MustCompile(`unreachable insn`), "has code that nothing reaches", ""},
-	{regexp.MustCompile(`At program exit|R0 .*exit`), "returns something that is no verdict", "return an enum pergola_verdict"},
-	{regexp.MustCompile(`pointer arithmetic|bitwise operator|prohibited|leaks addr|pointer comparison`), "computes with an address, or stores one", "store offsets, not pointers"},
+	{regexp.MustCompile(`At program exit|R0 .*exit`), "returns something that is no verdict",
+		"return an enum pergola_verdict"},
+	{regexp.MustCompile(`pointer arithmetic|bitwise operator|prohibited|leaks addr|pointer comparison`),
+		"computes with an address, or stores one", "store offsets, not pointers"},
 }
 
 func translate(complaint string) (problem, advice string) {

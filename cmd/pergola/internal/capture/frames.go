@@ -42,7 +42,8 @@ func Frames(path string) ([]Frame, error) {
 			return nil, fmt.Errorf("%s: frame %d: %w", path, len(all)+1, err)
 		}
 		if info.CaptureLength < info.Length {
-			return nil, fmt.Errorf("%s: frame %d was cut to %d of %d bytes: capture it whole", path, len(all)+1, info.CaptureLength, info.Length)
+			return nil, fmt.Errorf("%s: frame %d was cut to %d of %d bytes: capture it whole", path,
+				len(all)+1, info.CaptureLength, info.Length)
 		}
 		all = append(all, Frame{Data: append([]byte{}, data...), Time: info.Timestamp})
 	}
@@ -61,7 +62,8 @@ func Write(path string, frames []Frame) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	for _, frame := range frames {
-		info := gopacket.CaptureInfo{Timestamp: frame.Time, CaptureLength: len(frame.Data), Length: len(frame.Data)}
+		info := gopacket.CaptureInfo{Timestamp: frame.Time, CaptureLength: len(frame.Data),
+			Length: len(frame.Data)}
 		if err := w.WritePacket(info, frame.Data); err != nil {
 			return fmt.Errorf("write %s: %w", path, err)
 		}

@@ -82,7 +82,8 @@ func fieldValue(f program.Field, key []byte) string {
 	b := key[f.Offset : f.Offset+f.Size]
 	name := strings.ToLower(f.Name)
 	switch {
-	case f.Size == 4 && (strings.Contains(name, "source") || strings.Contains(name, "dest") || strings.Contains(name, "addr")):
+	case f.Size == 4 && (strings.Contains(name, "source") || strings.Contains(name, "dest") ||
+		strings.Contains(name, "addr")):
 		return netip.AddrFrom4([4]byte(b)).String()
 	case f.Size == 16:
 		return netip.AddrFrom16([16]byte(b)).String()
@@ -247,6 +248,7 @@ func ProgramStages(p program.Profile) *ui.Table {
 func ProgramCosts(p program.Profile) string {
 	c := p.Costs[program.XDP]
 	return fmt.Sprintf("%s, of which the verifier looked at %d (at most %d); %d bytes of stack (at most %d); %s",
-		wording.Count(p.Instructions, "instruction"), c.Verified, program.MaxVerified, c.Stack, program.MaxStack,
+		wording.Count(p.Instructions, "instruction"), c.Verified, program.MaxVerified, c.Stack,
+		program.MaxStack,
 		wording.Count(p.Frames, "frame")+" measured")
 }
