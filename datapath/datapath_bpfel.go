@@ -75,6 +75,20 @@ const (
 	objectModeMODE_TUNNEL objectMode = 4
 )
 
+type objectNote struct {
+	_     structs.HostLayout
+	Kind  objectNoteKind
+	Index uint32
+}
+
+type objectNoteKind uint32
+
+const (
+	objectNoteKindNOTE_PROCESS    objectNoteKind = 1
+	objectNoteKindNOTE_NIC        objectNoteKind = 2
+	objectNoteKindNOTE_FORWARDING objectNoteKind = 3
+)
+
 type objectPort struct {
 	_          structs.HostLayout
 	Mode       objectMode
@@ -250,6 +264,7 @@ const (
 	objectMapNexthops          = "nexthops"
 	objectMapNics              = "nics"
 	objectMapNodes             = "nodes"
+	objectMapNotes             = "notes"
 	objectMapPorts             = "ports"
 	objectMapPunts             = "punts"
 	objectMapRouters           = "routers"
@@ -345,6 +360,7 @@ type objectMapSpecs struct {
 	Nexthops       *ebpf.MapSpec `ebpf:"nexthops"`
 	Nics           *ebpf.MapSpec `ebpf:"nics"`
 	Nodes          *ebpf.MapSpec `ebpf:"nodes"`
+	Notes          *ebpf.MapSpec `ebpf:"notes"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
 	Punts          *ebpf.MapSpec `ebpf:"punts"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
@@ -404,6 +420,7 @@ type objectMaps struct {
 	Nexthops       *ebpf.Map `ebpf:"nexthops"`
 	Nics           *ebpf.Map `ebpf:"nics"`
 	Nodes          *ebpf.Map `ebpf:"nodes"`
+	Notes          *ebpf.Map `ebpf:"notes"`
 	Ports          *ebpf.Map `ebpf:"ports"`
 	Punts          *ebpf.Map `ebpf:"punts"`
 	Routers        *ebpf.Map `ebpf:"routers"`
@@ -434,6 +451,7 @@ func (m *objectMaps) Close() error {
 		m.Nexthops,
 		m.Nics,
 		m.Nodes,
+		m.Notes,
 		m.Ports,
 		m.Punts,
 		m.Routers,

@@ -43,7 +43,8 @@ const MaxPorts = 16384
 // Add takes a new port into care: its counters start at zero, and no tunnel leads to it that an earlier port of this
 // number left.
 func (d *DataPath) Add(ifindex int, p Port) error {
-	if err := errors.Join(d.DeleteTunnel(ifindex), d.clearCounters(ifindex)); err != nil {
+	err := errors.Join(d.DeleteTunnel(ifindex), d.clearCounters(ifindex), d.SetNote(NoteProcess, ifindex, 0))
+	if err != nil {
 		return err
 	}
 	return d.Set(ifindex, p)
@@ -110,7 +111,8 @@ func (d *DataPath) Forget(ifindex int) error {
 	if ifindex <= 0 || ifindex >= MaxPorts {
 		return nil
 	}
-	return errors.Join(d.DeleteTunnel(ifindex), d.Set(ifindex, Port{}), d.SetRules(ifindex, nil))
+	return errors.Join(d.DeleteTunnel(ifindex), d.Set(ifindex, Port{}), d.SetRules(ifindex, nil),
+		d.SetNote(NoteProcess, ifindex, 0))
 }
 
 // Router gives the id (package fib) of the router that a port belongs to; 0: none that the fast path knows.

@@ -43,6 +43,8 @@ var upgrades = map[string]upgrade{
 
 	objectMapClassifiers: {8, rebuilt}, // until then frames take the default class
 
+	objectMapNotes: {10, carried},
+
 	objectMapTunnels:        {5, carried},
 	objectMapEncapsulations: {6, carried},
 	objectMapEnds:           {5, carried},

@@ -3,6 +3,7 @@
  * All programs, which share all maps: one object.
  */
 #include "linecard.c"
+#include "notes.h"
 #include "port.c"
 #include "tunnelcard.c"
 #include "underlay.c"
