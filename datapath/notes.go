@@ -21,8 +21,8 @@ const (
 	// NoteNIC is 1, by interface of the machine's namespace, where programs of the underlay may be attached. A
 	// program of tc does not tell which data path it belongs to once its maps are no longer pinned.
 	NoteNIC = NoteKind(objectNoteKindNOTE_NIC)
-	// NoteForwarding is 1 for index 0 where net.ipv6.conf.default.forwarding of the machine may have been set by us. The
-	// sysctl does not tell who set it.
+	// NoteForwarding is 1 for index 0 where net.ipv6.conf.default.forwarding of the machine may have been set by
+	// us. The sysctl does not tell who set it.
 	NoteForwarding = NoteKind(objectNoteKindNOTE_FORWARDING)
 )
 

@@ -163,7 +163,6 @@ func (g *platform) connect(ctx context.Context, r routers, networks []*vnet.Netw
 			}
 			names = append(names, t.Name)
 			if r.lan {
-				t.Isolated = true
 				err = g.Substrate.Attach(ctx, t.Name, n.Switch(side))
 			} else {
 				err = g.Substrate.Join(ctx, n.Port(router, device(side)), t.Name)

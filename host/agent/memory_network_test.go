@@ -68,7 +68,7 @@ func (n *memoryNetwork) AddPort(_ context.Context, p wire.Port) error {
 		n.dropPort(p.Name)
 		n.pids++
 		n.state.Ports[p.Name] = wire.PortState{
-			Owner: p.Owner, Digest: p.Digest, NetNS: uint64(p.PID), Index: n.pids, Inner: n.pids,
+			Owner: p.Owner, Digest: p.Digest, PID: p.PID, Index: n.pids, Inner: n.pids,
 		}
 		return nil
 	}, nil)

@@ -96,7 +96,7 @@ func (m *memoryMachine) kill(id sliver.ID) {
 // dropPorts removes the ports of a process's network namespace.
 func (m *memoryMachine) dropPorts(pid int) {
 	for name, p := range m.state.Ports {
-		if p.NetNS == uint64(pid) && !p.Tunnel {
+		if p.PID == pid && !p.Tunnel {
 			m.dropPort(name)
 		}
 	}

@@ -38,6 +38,14 @@ func classes(rate unit.Rate, queue int) slice.Shape {
 	}}
 }
 
+// delayed adds a delay to a shape, where this kernel can.
+func delayed(s slice.Shape) slice.Shape {
+	if wire.HaveNetem() == nil {
+		s.Delay = 2 * time.Millisecond
+	}
+	return s
+}
+
 // takes opens a node's ports of all classes: nothing is answered to what comes there.
 func (l *lab) takes(name, address string) {
 	l.Helper()

@@ -27,14 +27,25 @@ type device struct {
 	rawIP  bool // carries IP packets without a link-layer header: WireGuard, tun, ipip
 	mtu    int
 	master int // ifindex of its bridge, or 0
-	peer   int // ifindex of a veth's other end, in whatever namespace that is
+	peer   int // ifindex of a veth's other end, in the namespace peerNS
+	peerNS int // of a veth's other end: the namespace, by its number in this one (ip-netns(8)); sameNS: this one
 	group  uint32
 	qdisc  string // kind of the root qdisc
 	mark   mark
-	marked bool // complete, and ours
+	was    *earlier // what a mark of an earlier version says besides; nil: it is one of today
+	marked bool     // complete, and ours
 	rx, tx datapath.Traffic
 	xdp    uint32 // id of the program of XDP; 0: there is none
+
+	isolated bool // in its bridge: what came in there goes out by no other isolated device
 }
+
+// sameNS is no number of a namespace: the kernel says none for the one that it is asked in, and for one that ends
+// (NETNSA_NSID_NOT_ASSIGNED).
+const sameNS = -1
+
+// isIsolated reports whether what represents the device in a bridge is to be isolated: see Tunnel.
+func (d device) isIsolated() bool { return d.mark.role == roleTunnel }
 
 // ofOurKind is false for what the kernel puts into every namespace by itself: lo, and fallback devices of tunnels
 // (gre0, sit0, ...) once their modules are loaded. They cannot be deleted.
@@ -100,7 +111,7 @@ func (c *conn) readDevice(index int, attrs ...rtnl.Attr) (device, error) {
 // parseDevice reads an RTM_NEWLINK.
 func parseDevice(message []byte) (device, error) {
 	header := nl.DeserializeIfInfomsg(message)
-	d := device{index: int(header.Index), up: header.Flags&unix.IFF_UP != 0}
+	d := device{index: int(header.Index), up: header.Flags&unix.IFF_UP != 0, peerNS: sameNS}
 	switch header.Type {
 	case unix.ARPHRD_LOOPBACK:
 		d.loop = true
@@ -125,9 +136,14 @@ func parseDevice(message []byte) (device, error) {
 		case unix.IFLA_LINK:
 			d.peer = int(attrs.U32())
 		case unix.IFLA_IFALIAS:
-			d.mark, d.marked = parseMark(attrs.Text())
+			d.mark, d.was, d.marked = parseMark(attrs.Text())
+		case unix.IFLA_LINK_NETNSID:
+			d.peerNS = int(int32(attrs.U32()))
 		case unix.IFLA_LINKINFO:
 			attrs.Inside(unix.IFLA_INFO_KIND, func(a *rtnl.Attrs) { d.kind = a.Text() })
+			attrs.Inside(unix.IFLA_INFO_SLAVE_DATA, func(a *rtnl.Attrs) {
+				a.Inside(nl.IFLA_BRPORT_ISOLATED, func(a *rtnl.Attrs) { d.isolated = a.U8() != 0 })
+			})
 		case unix.IFLA_XDP:
 			attrs.Inside(unix.IFLA_XDP_PROG_ID, func(a *rtnl.Attrs) { d.xdp = a.U32() })
 		case unix.IFLA_STATS64:

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/kernel/rtnl"
 )
@@ -21,7 +22,7 @@ func forwarding(family, device string) sysctl {
 
 // enableLookupLocked has routes looked up for IPv4, and for IPv6 if there are tunnels over it. It is called again and
 // again: turning forwarding off for the machine turns it off here, too. The caller holds underlay.mu.
-func (s *Substrate) enableLookupLocked(machine *conn, inner, outer device) error {
+func (s *Substrate) enableLookupLocked(machine *conn, outer device) error {
 	if err := netns.In(s.host, forwarding("ipv4", outer.name).set); err != nil {
 		return err
 	}
@@ -31,7 +32,7 @@ func (s *Substrate) enableLookupLocked(machine *conn, inner, outer device) error
 	}
 	for _, t := range all {
 		if t.Local.Is6() {
-			return s.enableIPv6LookupLocked(machine, inner, outer)
+			return s.enableIPv6LookupLocked(machine, outer)
 		}
 	}
 	return nil
@@ -58,20 +59,20 @@ func (s *Substrate) enableIPv6Lookup() error {
 		return err
 	}
 	defer machine.close()
-	inner, outer, err := s.findUplink(machine, name)
+	_, outer, err := s.findUplink(machine, name)
 	if errors.Is(err, ErrNoDevice) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return s.enableIPv6LookupLocked(machine, inner, outer)
+	return s.enableIPv6LookupLocked(machine, outer)
 }
 
 // enableIPv6LookupLocked makes the uplink's end a device that forwards from its beginning. Turning forwarding on at a
 // device that exists makes the kernel forget all default routes that came by router advertisements
 // (rt6_purge_dflt_routers()).
-func (s *Substrate) enableIPv6LookupLocked(machine *conn, inner, outer device) error {
+func (s *Substrate) enableIPv6LookupLocked(machine *conn, outer device) error {
 	return netns.In(s.host, func() error {
 		const tries = 10 // another substrate of this machine may do the same, and change the default meanwhile
 		here, later := forwarding("ipv6", outer.name), forwarding("ipv6", "default")
@@ -79,7 +80,7 @@ func (s *Substrate) enableIPv6LookupLocked(machine *conn, inner, outer device) e
 			if here.is() || !later.exists() { // a machine without IPv6
 				return nil
 			}
-			if err := s.restartIPv6(machine, inner, outer); err != nil {
+			if err := s.restartIPv6(machine, outer); err != nil {
 				return fmt.Errorf("let device %s forward IPv6: %w", outer.name, err)
 			}
 		}
@@ -90,16 +91,16 @@ func (s *Substrate) enableIPv6LookupLocked(machine *conn, inner, outer device) e
 
 // restartIPv6 ends IPv6 at a device, by an MTU that is too small for it, and begins it anew, with forwarding. Until the
 // device is up again it is not complete.
-func (s *Substrate) restartIPv6(machine *conn, inner, outer device) error {
+func (s *Substrate) restartIPv6(machine *conn, outer device) error {
 	const tooSmall = 1280 - 1 // IPV6_MIN_MTU
 	if err := machine.changeUp(outer.index, false, rtnl.U32(unix.IFLA_MTU, tooSmall)); err != nil {
 		return err
 	}
-	if err := s.setForwardingDefault(&inner); err != nil {
+	if err := s.setForwardingDefault(); err != nil {
 		return err
 	}
 	err := machine.change(outer.index, rtnl.U32(unix.IFLA_MTU, maxMTU))
-	if err := errors.Join(err, s.resetForwardingDefault(&inner)); err != nil {
+	if err := errors.Join(err, s.resetForwardingDefault()); err != nil {
 		return err
 	}
 	if err := machine.disableIPv6Addresses(outer.index); err != nil {
@@ -108,34 +109,31 @@ func (s *Substrate) restartIPv6(machine *conn, inner, outer device) error {
 	return machine.changeUp(outer.index, true)
 }
 
-// setForwardingDefault lets devices that are made from now on forward IPv6. It is noted before, in the uplink's mark.
-func (s *Substrate) setForwardingDefault(inner *device) error {
+// setForwardingDefault lets devices that are made from now on forward IPv6. It is noted before.
+func (s *Substrate) setForwardingDefault() error {
 	later := forwarding("ipv6", "default")
 	if later.is() {
 		return nil
 	}
-	m := inner.mark
-	m.raised = true
-	if err := s.remark(inner, m); err != nil {
+	if err := s.data.SetNote(datapath.NoteForwarding, 0, 1); err != nil {
 		return err
 	}
 	return later.write()
 }
 
 // resetForwardingDefault undoes setForwardingDefault, if it was done. The thread is in the machine's namespace.
-func (s *Substrate) resetForwardingDefault(inner *device) error {
-	if err := resetForwardingDefault(inner.mark); err != nil {
+func (s *Substrate) resetForwardingDefault() error {
+	set, err := s.data.Note(datapath.NoteForwarding, 0)
+	if err != nil || set == 0 {
 		return err
 	}
-	m := inner.mark
-	m.raised = false
-	return s.remark(inner, m)
+	if err := resetForwardingDefault(); err != nil {
+		return err
+	}
+	return s.data.SetNote(datapath.NoteForwarding, 0, 0)
 }
 
-func resetForwardingDefault(m mark) error {
-	if !m.raised {
-		return nil
-	}
+func resetForwardingDefault() error {
 	err := sysctl{forwarding("ipv6", "default").path, "0"}.write()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

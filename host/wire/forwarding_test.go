@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/lab/testkit"
@@ -120,14 +122,9 @@ func TestRaisedDefaultIsLowered(t *testing.T) {
 		t.Helper()
 		m.openUnderlay()
 		m.overIPv6()
-		alias := "pergola uplink " + m.dir + " raised=yes"
-		inside, err := netns.Open(m.Namespace())
-		m.must(err)
-		out, err := runIn(inside, "ip", "link", "set", "uplink", "alias", alias)
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		m.must(inside.Close())
+		m.withNotes(func(notes *ebpf.Map) error {
+			return notes.Put([2]uint32{uint32(datapath.NoteForwarding), 0}, uint32(1))
+		})
 		m.run("sh", "-c", "ip link set $(basename /proc/sys/net/ipv6/conf/pergola*) down mtu 1279")
 		m.run("sysctl", "-qw", "net.ipv6.conf.default.forwarding=1")
 	}

@@ -28,7 +28,7 @@ func TestJoinedNodesReachEachOther(t *testing.T) {
 		!strings.HasPrefix(line, strconv.Itoa(have.Inner)+": ") {
 		t.Errorf("the node's interface is said to be %d, in the node: %v\n%s", have.Inner, err, line)
 	}
-	have.NetNS, have.Index, have.Inner = 0, 0, 0
+	have.PID, have.Index, have.Inner = 0, 0, 0
 	if !cmp.Equal(have, want) {
 		t.Errorf("port %+v, want %+v", have, want)
 	}

@@ -24,7 +24,7 @@ func (b *bed) lanOver(t tunnelOf) (ports []string) {
 				continue
 			}
 			w := t.tunnel(m, peer, lanTunnel(peer), b.keys, mtu)
-			w.Owner, w.Isolated = "lab/lan", true
+			w.Owner = "lab/lan"
 			m.must(m.AddTunnel(m.ctx, w))
 			m.must(m.Attach(m.ctx, w.Name, "s7b1"))
 		}

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -9,7 +8,6 @@ import (
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/host/undo"
 	"github.com/pergola-net/pergola/host/wiring"
-	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/kernel/rtnl"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -86,34 +84,6 @@ func (s *Substrate) setSegments(port device, single bool) error {
 	return nil
 }
 
-// inside calls f where the port's other end is, if that still exists.
-func (s *Substrate) inside(port device, f func(*conn) error) error {
-	if port.mark.role != rolePort {
-		return nil
-	}
-	ns := s.host
-	if port.mark.pid != 0 {
-		var err error
-		ns, err = netns.Open(netns.Path(port.mark.pid))
-		if errors.Is(err, netns.ErrGone) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		defer func() { _ = ns.Close() }()
-	}
-	if i, err := inode(ns); err != nil || i != port.mark.ns {
-		return err
-	}
-	c, err := dial(ns)
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	return f(c)
-}
-
 // makePairs makes the queue devices that are not there, with their qdiscs. What is there of that name and is none is
 // deleted.
 func (s *Substrate) makePairs(r *reading, l wiring.Link, have, want wiring.Layout) error {
@@ -186,7 +156,6 @@ func (s *Substrate) plugIn(r *reading, l wiring.Link, want wiring.Layout) error 
 	if err != nil {
 		return err
 	}
-	isolated := r.byName[l.A.Port].mark.isolated
 	for _, name := range l.Devices() {
 		if d, there := r.byName[name]; there && want.Switches[name] == "" && d.master != 0 {
 			if err := s.nl.setMaster(d.index, 0); err != nil {
@@ -196,12 +165,7 @@ func (s *Substrate) plugIn(r *reading, l wiring.Link, want wiring.Layout) error 
 		}
 	}
 	for name := range want.Switches {
-		d := r.byName[name]
-		led := r.recordOf(l.A.Port) == want.Records[l.A.Port] // if not, whether it is isolated is not certain
-		if d.master == bridge.index && (!isolated || led) {
-			continue
-		}
-		if err := s.nl.plugIn(d, bridge.index, isolated); err != nil {
+		if err := s.nl.plugIn(r.byName[name], bridge.index, r.byName[l.A.Port].isIsolated()); err != nil {
 			return err
 		}
 		r.setMaster(name, bridge.index)

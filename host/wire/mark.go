@@ -23,21 +23,23 @@ const (
 
 // mark is what a device's alias says of it:
 //
-//	pergola port abilene/denver:eth0 digest=1f6c20 ns=4026532511 pid=4711
+//	pergola port abilene/denver:eth0 digest=1f6c20
 //
-// It is written when the device is complete, and says whose the device is and what it was made from. Qdiscs and records
-// are no part of it: they are read from the kernel and the data path. Earlier versions also wrote queue= and again=,
-// which are passed over.
+// It is written when the device is complete, and says whose the device is and what it was made from, and nothing else.
+// All other state is read from where it is: from the kernel, from the data path's records, from its notes.
 type mark struct {
 	role   role
 	owner  string
 	digest string
-	ns     uint64 // inode of the namespace in which the other end was put; 0: the substrate
-	pid    int    // a process that was in it; whether it is, ns tells
+}
 
-	isolated bool   // of a tunnel, as Tunnel.Isolated
-	nics     string // of the uplink: the machine's interfaces at which there may be programs of ours, by index
-	raised   bool   // of the uplink: net.ipv6.conf.default.forwarding of the machine may be 1, and is to be 0 again
+// earlier is what marks of versions before said besides, and what adopt moves to the data path's notes. That a tunnel's
+// mark said that it is isolated, that a port's had the namespace of its node, and what those before had of queues, is
+// read from the kernel.
+type earlier struct {
+	pid    int   // of a port: a process in the namespace of its node
+	nics   []int // of the uplink: the machine's interfaces at which there may be programs of ours
+	raised bool  // of the uplink: net.ipv6.conf.default.forwarding of the machine may be set by us
 }
 
 const markWord = "pergola"
@@ -50,24 +52,8 @@ var escape = strings.NewReplacer("%", "%25", " ", "%20")
 
 func (m mark) String() string {
 	words := []string{markWord, string(m.role), escape.Replace(m.owner)}
-	add := func(key, value string) {
-		if value != "" {
-			words = append(words, key+"="+value)
-		}
-	}
-	add("digest", escape.Replace(m.digest))
-	if m.ns != 0 {
-		add("ns", strconv.FormatUint(m.ns, 10))
-	}
-	if m.pid != 0 {
-		add("pid", strconv.Itoa(m.pid))
-	}
-	if m.isolated {
-		add("isolated", "yes")
-	}
-	add("nics", m.nics)
-	if m.raised {
-		add("raised", "yes")
+	if m.digest != "" {
+		words = append(words, "digest="+escape.Replace(m.digest))
 	}
 	return strings.Join(words, " ")
 }
@@ -78,12 +64,12 @@ func newMark(r role, owner, digest string) (mark, error) {
 	if len(owner) > maxOwner {
 		owner = strings.ToValidUTF8(owner[:part], "") + "..." + strings.ToValidUTF8(owner[len(owner)-part:], "")
 	}
-	m := mark{role: r, owner: owner, digest: digest, ns: 1<<32 - 1, pid: 1 << 22, isolated: r == roleTunnel}
+	m := mark{role: r, owner: owner, digest: digest}
 	if n := len(m.String()); n > maxAlias {
 		return mark{}, fmt.Errorf("mark device of %s: digest %q is %d bytes too long", owner, digest,
 			n-maxAlias)
 	}
-	return mark{role: r, owner: owner, digest: digest}, nil
+	return m, nil
 }
 
 const (
@@ -91,36 +77,49 @@ const (
 	maxOwner = 90
 )
 
-// parseMark reads an alias. ok is false for devices that are not ours, or not complete.
-func parseMark(alias string) (m mark, ok bool) {
+// parseMark reads an alias. was is not nil for a mark of an earlier version, which says more than one of today. ok is
+// false for devices that are not ours, or not complete.
+func parseMark(alias string) (m mark, was *earlier, ok bool) {
 	words := strings.Split(alias, " ")
 	if len(words) < 3 || words[0] != markWord {
-		return mark{}, false
+		return mark{}, nil, false
 	}
 	var err error
 	m.role = role(words[1])
 	if m.owner, err = url.PathUnescape(words[2]); err != nil {
-		return mark{}, false
+		return mark{}, nil, false
 	}
 	for _, word := range words[3:] {
 		key, value, _ := strings.Cut(word, "=")
-		switch key {
-		case "digest":
+		if key == "digest" {
 			m.digest, err = url.PathUnescape(value)
-		case "ns":
-			m.ns, err = strconv.ParseUint(value, 10, 64)
-		case "pid":
-			m.pid, err = strconv.Atoi(value)
-		case "isolated":
-			m.isolated = value == "yes"
-		case "nics":
-			m.nics = value
-		case "raised":
-			m.raised = value == "yes"
+		} else {
+			if was == nil {
+				was = new(earlier)
+			}
+			err = was.parse(key, value)
 		}
 		if err != nil {
-			return mark{}, false
+			return mark{}, nil, false
 		}
 	}
-	return m, true
+	return m, was, true
+}
+
+func (e *earlier) parse(key, value string) (err error) {
+	switch key {
+	case "pid":
+		e.pid, err = strconv.Atoi(value)
+	case "raised":
+		e.raised = value == "yes"
+	case "nics":
+		for text := range strings.SplitSeq(value, ",") {
+			index, err := strconv.Atoi(text)
+			if err != nil {
+				return err
+			}
+			e.nics = append(e.nics, index)
+		}
+	}
+	return err
 }

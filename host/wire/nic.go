@@ -2,15 +2,10 @@ package wire
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/kernel/netns"
-	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
 // attachNIC attaches the programs of an interface of the machine. There is no line card where there cannot be one, or
@@ -81,49 +76,32 @@ func (u *underlay) xdp(d device) string {
 	return xdpNative
 }
 
-// indexes reads which of the machine's interfaces may have programs of ours.
-func (m mark) indexes() (all []int) {
-	for _, text := range strings.Split(m.nics, ",") {
-		if index, err := strconv.Atoi(text); err == nil {
-			all = append(all, index)
+// noteNICs notes at which of the machine's interfaces there may be programs of ours.
+func (s *Substrate) noteNICs(indexes []int) error {
+	for _, index := range indexes {
+		if err := s.data.SetNote(datapath.NoteNIC, index, 1); err != nil {
+			return err
 		}
 	}
-	return all
+	return nil
 }
 
-// markNICs notes which those are.
-func (s *Substrate) markNICs(uplink *device, indexes []int) error {
-	m, err := uplink.mark.withNICs(indexes)
+// leaveNICs takes the programs away at all interfaces but these.
+func (s *Substrate) leaveNICs(but []int) error {
+	noted, err := s.data.Notes(datapath.NoteNIC)
 	if err != nil {
 		return err
 	}
-	return s.remark(uplink, m)
-}
-
-// withNICs leaves room for what has to be written into the mark later.
-func (m mark) withNICs(indexes []int) (mark, error) {
-	slices.Sort(indexes)
-	var words []string
-	for _, index := range slices.Compact(indexes) {
-		words = append(words, strconv.Itoa(index))
+	for index := range noted {
+		if slices.Contains(but, index) {
+			continue
+		}
+		if err := netns.In(s.host, func() error { return s.detachNIC(index) }); err != nil {
+			return err
+		}
+		if err := s.data.SetNote(datapath.NoteNIC, index, 0); err != nil {
+			return err
+		}
 	}
-	m.nics = strings.Join(words, ",")
-	longest := m
-	longest.raised = true
-	if len(longest.String()) > maxAlias {
-		return m, fmt.Errorf("%d interfaces are too many", len(words))
-	}
-	return m, nil
-}
-
-// remark writes another mark.
-func (s *Substrate) remark(d *device, m mark) error {
-	if m == d.mark {
-		return nil
-	}
-	if err := s.nl.change(d.index, rtnl.String(unix.IFLA_IFALIAS, m.String())); err != nil {
-		return fmt.Errorf("mark device %s: %w", d.name, err)
-	}
-	d.mark = m
 	return nil
 }

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/host/wiring"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -22,16 +25,16 @@ type State struct {
 // PortState is a port's.
 type PortState struct {
 	Owner, Digest    string
-	NetNS            uint64 // inode of the namespace of the node, as it was made
-	Index            int    // ifindex of the port
-	Inner            int    // ifindex of the node's interface, in its namespace, as the kernel tells it to the port
+	PID              int // a process in the namespace of the node, where the other end is; 0: none is known
+	Index            int // ifindex of the port
+	Inner            int // ifindex of the node's interface, in its namespace, as the kernel tells it to the port
 	MTU              int
 	Up               bool
 	Peer             string // the port it is joined with, or
 	Switch           string // the switch it is attached to
 	FromNode, ToNode slice.Shape
 	Reinjected       bool // what comes to the node out of a queue or a switch enters the data path again
-	Tunnel           bool // the node is on another machine: see Tunnel. NetNS and Inner are 0
+	Tunnel           bool // the node is on another machine: see Tunnel. PID and Inner are 0
 
 	// Layout is what the link is made of, where it is more than its ends; else nil. Both ends of a link have the
 	// same.
@@ -92,7 +95,9 @@ func (s *Substrate) Observe(ctx context.Context) (State, error) {
 // view is one reading of the kernel.
 type view struct {
 	*reading
-	tunnels map[int]bool // devices that are a tunnel in the data path
+	tunnels    map[int]bool   // devices that are a tunnel in the data path
+	processes  map[int]uint32 // as noted, by port
+	namespaces map[uint32]int // the numbers of their namespaces, by process
 }
 
 // view reads records before devices, so that a record without a device has really lost it.
@@ -129,8 +134,37 @@ func (s *Substrate) view() (v view, err error) {
 			return v, err
 		}
 	}
+	if v.processes, v.namespaces, err = s.processes(); err != nil {
+		return v, err
+	}
 	v.trees, err = s.trees.read(s.nl, all)
 	return v, err
+}
+
+// processes reads which processes are noted by port, and asks where they are: the id may have become another's.
+func (s *Substrate) processes() (noted map[int]uint32, namespaces map[uint32]int, err error) {
+	if noted, err = s.data.Notes(datapath.NoteProcess); err != nil {
+		return nil, nil, err
+	}
+	namespaces = map[uint32]int{}
+	for _, pid := range noted {
+		if _, asked := namespaces[pid]; asked {
+			continue
+		}
+		if namespaces[pid], err = s.nl.namespaceOf(unix.NETNSA_PID, pid); err != nil {
+			return nil, nil, err
+		}
+	}
+	return noted, namespaces, nil
+}
+
+// process gives the process of a port; 0: none is known to be where the port's other end is.
+func (v view) process(d device) int {
+	pid := v.processes[d.index]
+	if d.mark.role != rolePort || d.peerNS == sameNS || v.namespaces[pid] != d.peerNS {
+		return 0
+	}
+	return int(pid)
 }
 
 // tunnels finds the ports at which the data path has a tunnel begin.
@@ -149,7 +183,8 @@ func (s *Substrate) tunnels() (map[int]bool, error) {
 // port resolves what is at the other end.
 func (v view) port(d device) PortState {
 	p := PortState{
-		Owner: d.mark.owner, Digest: d.mark.digest, NetNS: d.mark.ns, Index: d.index, Inner: d.peer, MTU: d.mtu,
+		Owner: d.mark.owner, Digest: d.mark.digest,
+		PID: v.process(d), Index: d.index, Inner: d.peer, MTU: d.mtu,
 		Up: d.up, Tunnel: d.mark.role == roleTunnel,
 	}
 	if p.Tunnel {

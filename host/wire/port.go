@@ -75,11 +75,8 @@ func (s *Substrate) addPort(p Port) (err error) {
 	if err != nil {
 		return err
 	}
-	m.pid = p.PID
-	if m.ns, err = inode(ns); err != nil {
-		return err
-	}
-	if there, err := s.makeRoom(p.Name, m); err != nil || there {
+	there, err := s.makeRoom(p.Name, m, func(d device) (bool, error) { return s.isIn(d, ns) })
+	if err != nil || there {
 		return err
 	}
 	var steps undo.Steps
@@ -94,6 +91,9 @@ func (s *Substrate) addPort(p Port) (err error) {
 		return err
 	}
 	if err := s.own(index, datapath.Port{MTU: p.MTU, MAC: [6]byte(p.MAC)}); err != nil {
+		return err
+	}
+	if err := s.data.SetNote(datapath.NoteProcess, index, uint32(p.PID)); err != nil {
 		return err
 	}
 	return s.nl.changeUp(index, !p.Down, rtnl.String(unix.IFLA_IFALIAS, m.String())) // complete
@@ -111,16 +111,9 @@ func (s *Substrate) inner(p Port) (ns *os.File, done func(), err error) {
 	return ns, func() { _ = ns.Close() }, nil
 }
 
-func inode(f *os.File) (uint64, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return 0, fmt.Errorf("look at %s: %w", f.Name(), err)
-	}
-	return st.Ino, nil
-}
-
-// makeRoom makes room for a device. there is true if a complete one with this mark is there.
-func (s *Substrate) makeRoom(name string, want mark) (there bool, err error) {
+// makeRoom makes room for a device. there is true if a complete one with this mark is there, of which also holds what
+// the caller asks for.
+func (s *Substrate) makeRoom(name string, want mark, also func(device) (bool, error)) (there bool, err error) {
 	d, err := s.nl.device(name)
 	if errors.Is(err, ErrNoDevice) {
 		return false, nil
@@ -129,10 +122,14 @@ func (s *Substrate) makeRoom(name string, want mark) (there bool, err error) {
 		return false, err
 	}
 	if d.marked && d.mark == want {
-		return true, nil
+		if there, err := also(d); err != nil || there {
+			return there, err
+		}
 	}
 	return false, s.deleteNamed(name)
 }
+
+func always(device) (bool, error) { return true, nil }
 
 // addInner makes the pair, and gives the index of the substrate's end. The thread is in the namespace of the node's
 // end, whose defaults must be there before it is.

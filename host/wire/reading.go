@@ -127,7 +127,7 @@ func (r *reading) link(d device) (l wiring.Link, ok bool) {
 	switch {
 	case !ok && d.master != 0 && r.records[d.index].Mode == datapath.Kernel:
 		l.Switch = r.name(d.master)
-		return l, l.Switch != ""
+		return l, l.Switch != "" && d.isolated == d.isIsolated()
 	case !ok:
 		return l, false
 	case peer.mark.isPort():
@@ -139,7 +139,7 @@ func (r *reading) link(d device) (l wiring.Link, ok bool) {
 	far := r.devices[peer.peer]
 	if far.mark.role == roleMember {
 		l.Switch = r.name(far.master)
-		return l, l.Switch != "" && d.master == 0
+		return l, l.Switch != "" && d.master == 0 && far.isolated == d.isIsolated()
 	}
 	other, ok := r.peer(far)
 	l.B = end(other)

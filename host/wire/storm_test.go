@@ -23,7 +23,7 @@ func TestStormOfALoopStaysOnItsMachine(t *testing.T) {
 	for _, side := range [][2]*machine{{near, far}, {far, near}} {
 		m, peer := side[0], side[1]
 		w := kind.tunnel(m, peer, lanTunnel(peer), b.keys, 1458)
-		w.Owner, w.Digest, w.Isolated, w.StormControl = "lab/lan", "d2", true, rate
+		w.Owner, w.Digest, w.StormControl = "lab/lan", "d2", rate
 		m.must(m.AddTunnel(m.ctx, w))
 	}
 	near.ping("n1", "198.51.100.2")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,10 +78,35 @@ func Remove(ctx context.Context, stateDir string) error {
 	}
 	p := pathsOf(stateDir)
 	return errors.Join(
-		p.removeDevices(),
+		p.undoNoted(), p.removeDevices(),
 		unmount(p.ns), remove(p.ns), remove(p.nsDir),
 		p.unpin(), unmount(p.bpf), remove(p.bpf),
 	)
+}
+
+// undoNoted undoes what the data path's notes say was done to the machine.
+func (p paths) undoNoted() error {
+	nics, err := datapath.PinnedNotes(p.bpf, datapath.NoteNIC)
+	if err != nil {
+		return err
+	}
+	set, err := datapath.PinnedNotes(p.bpf, datapath.NoteForwarding)
+	if err != nil {
+		return err
+	}
+	return undoNoted(slices.Collect(maps.Keys(nics)), len(set) > 0)
+}
+
+func undoNoted(nics []int, forwarding bool) error {
+	for _, index := range nics {
+		if err := new(datapath.DataPath).DetachUnderlay(index); err != nil { // needs nothing of an open one
+			return err
+		}
+	}
+	if !forwarding {
+		return nil
+	}
+	return resetForwardingDefault()
 }
 
 // removeDevices empties the namespace: the kernel dismantles namespaces in the background, but an uplink's end on the
@@ -104,12 +130,8 @@ func (p paths) removeDevices() error {
 		return err
 	}
 	for _, d := range all {
-		if err := resetForwardingDefault(d.mark); err != nil {
-			return err
-		}
-		for _, index := range d.mark.indexes() {
-			// Needs nothing of an open one.
-			if err := new(datapath.DataPath).DetachUnderlay(index); err != nil {
+		if d.was != nil { // of an earlier version
+			if err := undoNoted(d.was.nics, d.was.raised); err != nil {
 				return err
 			}
 		}

@@ -40,7 +40,7 @@ func (s *Substrate) addSwitch(w Switch) (err error) {
 	if err != nil {
 		return err
 	}
-	if there, err := s.makeRoom(w.Name, m); err != nil || there {
+	if there, err := s.makeRoom(w.Name, m, always); err != nil || there {
 		return err
 	}
 	var steps undo.Steps
@@ -86,9 +86,14 @@ func (c *conn) setMaster(index, bridge int) error {
 	return c.changeBridgePort(index, rtnl.U16(nl.IFLA_BRPORT_GROUP_FWD_MASK, forwardGroupsPort))
 }
 
-// plugIn is setMaster for a device that is to be isolated, or not. It does not take a frame before it is.
+// plugIn makes a device a port of a bridge, isolated or not. An isolated one does not take a frame before it is.
 func (c *conn) plugIn(d device, bridge int, isolated bool) error {
-	if !isolated || bridge == 0 {
+	switch {
+	case d.master == bridge && d.isolated == isolated:
+		return nil
+	case d.master == bridge:
+		return c.isolate(d.index, isolated)
+	case !isolated:
 		return c.setMaster(d.index, bridge)
 	}
 	if err := c.changeUp(d.index, false); err != nil {
@@ -200,7 +205,7 @@ func (s *Substrate) addCable(c Cable) (err error) {
 	}
 	missing := 0
 	for _, e := range c.Ends {
-		there, err := s.makeRoom(e.Name, m) // deletes both ends of an incomplete one
+		there, err := s.makeRoom(e.Name, m, always) // deletes both ends of an incomplete one
 		if err != nil {
 			return err
 		}

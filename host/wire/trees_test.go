@@ -11,20 +11,22 @@ import (
 )
 
 // inSubstrate runs a command in the substrate's namespace, as a process that is none of ours might.
-func (l *lab) inSubstrate(stdin, command string) {
+func (l *lab) inSubstrate(stdin string, command ...string) string {
 	l.Helper()
-	cmd := exec.Command("nsenter", append([]string{"--net=" + l.Namespace()}, strings.Fields(command)...)...)
+	cmd := exec.Command("nsenter", append([]string{"--net=" + l.Namespace()}, command...)...)
 	cmd.Stdin = strings.NewReader(stdin)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		l.Fatalf("%s: %v\n%s", command, err, out)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		l.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, out)
 	}
+	return string(out)
 }
 
 // Qdiscs are read when they have changed. What others do to them is found by the next look all the same.
 func TestObserveFindsWhatOthersDoToQdiscs(t *testing.T) {
 	l := newLab(t)
 	a, b := l.pair()
-	want := l.joined(a, b, classes(8e6, 100))
+	want := l.joined(a, b, delayed(classes(8e6, 100)))
 	layout := want.Layout()
 	restore := func() {
 		t.Helper()
@@ -33,23 +35,22 @@ func TestObserveFindsWhatOthersDoToQdiscs(t *testing.T) {
 			t.Fatalf("made as wanted, there is %+v", have)
 		}
 	}
-	tc := func(format string, args ...any) func() {
-		return func() { l.inSubstrate("", "tc "+fmt.Sprintf(format, args...)) }
+	tc := func(format string) func() {
+		return func() { l.inSubstrate("", strings.Fields("tc "+fmt.Sprintf(format, b))...) }
 	}
 	for name, change := range map[string]func(){
-		"a class is faster": tc(
-			"class change dev %s parent 1:1 classid 1:11 htb rate 1mbit prio 7", b),
-		"a class has gone":           tc("class del dev %s classid 1:11", b),
-		"a queue is longer":          tc("qdisc change dev %s parent 1:11 handle 21: pfifo limit 101", b),
-		"a queue is of another kind": tc("qdisc replace dev %s parent 1:11 handle 31: bfifo limit 5000", b),
-		"all is gone":                tc("qdisc del dev %s root", b),
+		"a class is fast":            tc("class change dev %s parent 1:1 classid 1:11 htb rate 1mbit prio 3"),
+		"a class has gone":           tc("class del dev %s classid 1:11"),
+		"a queue is longer":          tc("qdisc change dev %s parent 1:11 handle 21: pfifo limit 101"),
+		"a queue is of another kind": tc("qdisc replace dev %s parent 1:11 handle 31: bfifo limit 5000"),
+		"all is gone":                tc("qdisc del dev %s root"),
 		"more than notifications are kept of": func() {
 			var lines strings.Builder
 			for i := range 5000 {
 				const line = "class change dev %s parent 1:1 classid 1:11 htb rate %dmbit prio 7\n"
 				fmt.Fprintf(&lines, line, b, i%9+1)
 			}
-			l.inSubstrate(lines.String(), "tc -batch -")
+			l.inSubstrate(lines.String(), "tc", "-batch", "-")
 		},
 		"a port was in another namespace": func() { l.visits("a", b) },
 	} {
@@ -81,11 +82,11 @@ func (l *lab) visits(name, port string) {
 		_ = inside.Wait() // killed: always an error
 	}()
 	before := l.observe().Ports[port]
-	l.inSubstrate("", fmt.Sprintf("ip link set %s netns %d", port, l.node(name).pid))
+	l.inSubstrate("", "ip", "link", "set", port, "netns", fmt.Sprint(l.node(name).pid))
 	if out, err := l.exec(name, "ip", "link", "set", port, "netns", fmt.Sprint(inside.Process.Pid)); err != nil {
 		l.Fatalf("move %s back: %v\n%s", port, err, out)
 	}
-	l.inSubstrate("", fmt.Sprintf("ip link set %s up", port))
+	l.inSubstrate("", "ip", "link", "set", port, "up")
 	if after := l.observe().Ports[port]; after.Index != before.Index {
 		l.Skipf("the number of %s was %d and is %d", port, before.Index, after.Index)
 	}

@@ -26,6 +26,9 @@ import (
 // Frames that are handed to s1p4 at once go into the tunnel right there. Those that wait in its queue, and those that a
 // switch sends, leave by its device, and go into the tunnel at its other end, the twin. What comes out of the tunnel
 // enters at s1p4, as if its node had sent it.
+//
+// What came out of one tunnel a switch does not send into another: in a bridge, proxy ports are isolated. All hosts of
+// a LAN have tunnels to one another, so frames would loop.
 type Tunnel struct {
 	Name   string // slice.PortName of the interface that it represents, or a LAN's own name for it
 	Slice  uint16
@@ -40,10 +43,6 @@ type Tunnel struct {
 	MTU   int        // of the interfaces at both ends
 
 	StormControl int // frames to groups that go in, in a second; 0: as many as come
-
-	// Isolated keeps a switch from sending what came out of one tunnel into another: all hosts of a LAN have
-	// tunnels to one another, so frames would loop.
-	Isolated bool
 }
 
 func (t Tunnel) check() error {
@@ -145,7 +144,6 @@ func (s *Substrate) addTunnelLocked(t Tunnel) (err error) {
 	if err != nil {
 		return err
 	}
-	m.isolated = t.Isolated
 	d, err := s.nl.device(t.Name)
 	if err != nil && !errors.Is(err, ErrNoDevice) {
 		return err
@@ -207,11 +205,6 @@ func (s *Substrate) changeTunnel(d device, t Tunnel, m mark) error {
 	}
 	if err := s.enableGRO(t, d.index, d.peer); err != nil {
 		return err
-	}
-	if d.mark.isolated != m.isolated && d.master != 0 {
-		if err := s.nl.isolate(d.index, m.isolated); err != nil {
-			return err
-		}
 	}
 	return s.nl.changeUp(d.index, true, rtnl.String(unix.IFLA_IFALIAS, m.String()))
 }

@@ -50,7 +50,6 @@ func buildTunnels(ctx context.Context, s *wire.Substrate, pid int) error {
 	one, two := &machine{ip4: testAddress(1)}, &machine{ip4: testAddress(2)}
 	kind := tunnelOf{kind: slice.EGRE}
 	lan := kind.tunnel(one, two, "s7t00000002", 2, 1400)
-	lan.Isolated = true
 	return errors.Join(
 		s.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: []string{nic}}),
 		s.AddPort(ctx, wire.Port{

@@ -90,12 +90,10 @@ func (s *Substrate) openUnderlay(machine *conn, c UnderlayConfig) error {
 	if err := netns.In(s.host, func() error { return s.bind(c.Bound, indexes) }); err != nil {
 		return err
 	}
-	uplink, err := s.makeUplink(machine)
-	if err != nil {
+	if _, err := s.makeUplink(machine); err != nil {
 		return fmt.Errorf("lead to the machine: %w", err)
 	}
-	before := uplink.mark.indexes()
-	if err := s.markNICs(&uplink, slices.Concat(before, indexes)); err != nil {
+	if err := s.noteNICs(indexes); err != nil {
 		return err
 	}
 	for _, nic := range nics {
@@ -108,15 +106,7 @@ func (s *Substrate) openUnderlay(machine *conn, c UnderlayConfig) error {
 			return fmt.Errorf("interface %s: %w", nic.name, err)
 		}
 	}
-	for _, index := range before {
-		if slices.Contains(indexes, index) {
-			continue
-		}
-		if err := netns.In(s.host, func() error { return s.detachNIC(index) }); err != nil {
-			return err
-		}
-	}
-	return s.markNICs(&uplink, indexes)
+	return s.leaveNICs(indexes)
 }
 
 // bind says by which interfaces packets of tunnels leave. The thread is in the machine's namespace.
@@ -128,17 +118,8 @@ func (s *Substrate) bind(bound bool, indexes []int) error {
 }
 
 func (s *Substrate) closeUnderlay() error {
-	uplink, err := s.nl.device(uplinkName)
-	if errors.Is(err, ErrNoDevice) {
-		return nil
-	}
-	if err != nil {
+	if err := s.leaveNICs(nil); err != nil {
 		return err
-	}
-	for _, index := range uplink.mark.indexes() {
-		if err := netns.In(s.host, func() error { return s.detachNIC(index) }); err != nil {
-			return err
-		}
 	}
 	return s.deleteUplink()
 }

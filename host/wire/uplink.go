@@ -45,7 +45,7 @@ func (s *Substrate) makeUplink(machine *conn) (inner device, err error) {
 	if err != nil {
 		return inner, err
 	}
-	if err := s.enableLookupLocked(machine, inner, outer); err != nil {
+	if err := s.enableLookupLocked(machine, outer); err != nil {
 		return inner, err
 	}
 	if err := s.data.SetUplink(inner.index); err != nil {
@@ -114,15 +114,8 @@ func (s *Substrate) deleteUplink() error {
 	if err := s.data.SetUplink(0); err != nil {
 		return err
 	}
-	inner, err := s.nl.device(uplinkName)
-	if errors.Is(err, ErrNoDevice) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
 	// The process that set it may have been killed.
-	if err := netns.In(s.host, func() error { return resetForwardingDefault(inner.mark) }); err != nil {
+	if err := netns.In(s.host, s.resetForwardingDefault); err != nil {
 		return err
 	}
 	return s.deleteNamed(uplinkName)

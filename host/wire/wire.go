@@ -129,11 +129,15 @@ func (s *Substrate) open(c Config) (err error) {
 			return err
 		}
 	}
-	return netns.In(s.ns, func() error {
+	err = netns.In(s.ns, func() error {
 		quiet() // again: br_netfilter may have been loaded since, and then asks for every bridge's frames
 		s.data, err = datapath.Open(s.paths.bpf, clsact{s.nl})
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return s.adopt()
 }
 
 // Close lets go of the substrate, which stays and works on.

@@ -91,7 +91,7 @@ func (d *Pass) make(ctx context.Context, k reconcile.Key, amend bool) error {
 	case plan.Port:
 		return d.addPort(ctx, k.Slice, w)
 	case plan.Tunnel:
-		return network.AddTunnel(ctx, wire.Tunnel(w))
+		return network.AddTunnel(ctx, tunnelOf(w))
 	case plan.NodeNet:
 		return d.configureNode(ctx, id, w)
 	case routing.Rendered:

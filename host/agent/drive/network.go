@@ -115,3 +115,13 @@ func unjoin(ctx context.Context, n machine.Network, port string) error {
 	}
 	return err
 }
+
+// tunnelOf gives the proxy port of a planned tunnel. Package wire isolates all that are in a bridge, and a plan has no
+// others there.
+func tunnelOf(t plan.Tunnel) wire.Tunnel {
+	return wire.Tunnel{
+		Name: t.Name, Slice: t.Slice, Owner: t.Owner, Digest: t.Digest,
+		Kind: t.Kind, Key: t.Key, Local: t.Local, Peer: t.Peer,
+		DSCP: t.DSCP, MTU: t.MTU, StormControl: t.StormControl,
+	}
+}

@@ -64,9 +64,11 @@ func Read(ctx context.Context, m *machine.Machine, areas map[uint16]string) (*Sn
 	if err != nil {
 		return nil, err
 	}
-	nodes := namespaces(m.Platform, slivers)
-	for inode, id := range nodes {
-		s.NetNS[id] = inode
+	nodes := make(map[int]sliver.ID, len(slivers))
+	for _, o := range slivers {
+		if inode := m.Platform.NetNS(o.PID); inode != 0 {
+			s.NetNS[o.ID], nodes[o.PID] = inode, o.ID
+		}
 	}
 	if err := s.readNetwork(ctx, m, nodes); err != nil {
 		return nil, err
@@ -77,18 +79,7 @@ func Read(ctx context.Context, m *machine.Machine, areas map[uint16]string) (*Sn
 	return s, nil
 }
 
-// namespaces gives the slivers by the inode of their network namespace: by it, the network names a port's node.
-func namespaces(p machine.Platform, slivers []sliver.Observed) map[uint64]sliver.ID {
-	nodes := make(map[uint64]sliver.ID, len(slivers))
-	for _, o := range slivers {
-		if inode := p.NetNS(o.PID); inode != 0 {
-			nodes[inode] = o.ID
-		}
-	}
-	return nodes
-}
-
-func (s *Snapshot) readNetwork(ctx context.Context, m *machine.Machine, nodes map[uint64]sliver.ID) error {
+func (s *Snapshot) readNetwork(ctx context.Context, m *machine.Machine, nodes map[int]sliver.ID) error {
 	network := m.Network()
 	if network == nil {
 		if m.Platform.HasNetwork() {
@@ -110,8 +101,8 @@ func (s *Snapshot) readNetwork(ctx context.Context, m *machine.Machine, nodes ma
 	return nil
 }
 
-// addNetwork adds ports, switches and what joins them. nodes gives the slivers by the inode of their namespace.
-func (s *Snapshot) addNetwork(state wire.State, nodes map[uint64]sliver.ID) {
+// addNetwork adds ports, switches and what joins them. nodes gives the slivers by their first process.
+func (s *Snapshot) addNetwork(state wire.State, nodes map[int]sliver.ID) {
 	for name := range state.Switches {
 		id := plan.SliceOf(name)
 		s.add(reconcile.Observed{
@@ -129,11 +120,11 @@ func (s *Snapshot) addNetwork(state wire.State, nodes map[uint64]sliver.ID) {
 	s.addCables(state.Cables)
 }
 
-func (s *Snapshot) addPort(name string, p wire.PortState, nodes map[uint64]sliver.ID) {
+func (s *Snapshot) addPort(name string, p wire.PortState, nodes map[int]sliver.ID) {
 	id := plan.SliceOf(name)
 	key := reconcile.Key{Kind: plan.KindPort, Slice: id, Name: name}
 	base := reconcile.Key{Kind: plan.KindArea, Slice: id} // of an uplink, or a tunnel
-	if node, known := nodes[p.NetNS]; known && !p.Tunnel {
+	if node, known := nodes[p.PID]; known && !p.Tunnel {
 		base = reconcile.Key{Kind: plan.KindSliver, Slice: id, Name: node.Node}
 		s.ports[node] = append(s.ports[node], key)
 		if s.Legs[node] == nil {

@@ -13,13 +13,13 @@ func TestPortsInNamespacesOfSliversAreTheirLegs(t *testing.T) {
 	id := func(node string) sliver.ID { return sliver.ID{Slice: 7, Node: node} }
 	s := newSnapshot()
 	s.addNetwork(wire.State{Ports: map[string]wire.PortState{
-		"s7p1": {NetNS: 100, Index: 51, Inner: 2},
-		"s7p2": {NetNS: 101, Index: 52, Inner: 2},
-		"s7p3": {NetNS: 101, Index: 53, Inner: 3},
-		"s7p4": {NetNS: 102, Index: 54, Inner: 2},
-		"s7p5": {NetNS: 999, Index: 55, Inner: 2},               // of no sliver
-		"s7p6": {NetNS: 102, Index: 56, Inner: 3, Tunnel: true}, // a proxy port
-	}}, map[uint64]sliver.ID{100: id("h1"), 101: id("h2"), 102: id("h3")})
+		"s7p1": {PID: 100, Index: 51, Inner: 2},
+		"s7p2": {PID: 101, Index: 52, Inner: 2},
+		"s7p3": {PID: 101, Index: 53, Inner: 3},
+		"s7p4": {PID: 102, Index: 54, Inner: 2},
+		"s7p5": {PID: 999, Index: 55, Inner: 2},               // of no sliver
+		"s7p6": {PID: 102, Index: 56, Inner: 3, Tunnel: true}, // a proxy port
+	}}, map[int]sliver.ID{100: id("h1"), 101: id("h2"), 102: id("h3")})
 	want := map[sliver.ID]map[int]int{id("h1"): {2: 51}, id("h2"): {2: 52, 3: 53}, id("h3"): {2: 54}}
 	if diff := cmp.Diff(want, s.Legs); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
