@@ -19,9 +19,10 @@ func newProgram(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "program",
 		Short: "Build, try and measure packet programs: a slice's own fast path",
-		Long: `A packet program is the code of a node that forwards frames of the slice's own design, on the fast path.
-It is written in C against one header, pergola/program.h, which says all about it; ` + "`pergola program headers DIR`" + `
-writes it for an editor. These commands need no server and no network.`,
+		Long: `A packet program is the code of a node that forwards frames of the slice's own design,
+on the fast path. It is written in C against one header, pergola/program.h, which says
+all about it; ` + "`pergola program headers DIR`" + ` writes it for an editor. These commands need
+no server and no network.`,
 		Example: `  pergola program build router.c
   pergola program test router.o --frame frames.pcap
   pergola program profile router.o --frame frames.pcap`,
@@ -37,8 +38,9 @@ func newProgramBuild(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build FILE.c [-- CLANG-FLAG...]",
 		Short: "Compile a packet program and check it",
-		Long: `Compile a packet program to an object file, FILE.o, by clang of this machine, and check it as a host does
-that is to run it. The checks that need a kernel are made where the caller is root.
+		Long: `Compile a packet program to an object file, FILE.o, by clang of this machine, and check
+it as a host does that is to run it. The checks that need a kernel are made where the
+caller is root.
 
 Exit status: 0 it was built, and may run; 1 it was not, or may not.`,
 		Example: `  pergola program build router.c

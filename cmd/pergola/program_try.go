@@ -93,13 +93,15 @@ func newProgramTest(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test FILE",
 		Short: "Run captured frames through a packet program, and show what becomes of each",
-		Long: `Run frames through a packet program in the kernel, one after the other and without a network, and show
-the key that its parse stage built, the filter that matched, the verdict, and the frame that comes out. FILE is an
-object, or a C file, which is compiled first. Only root may.
+		Long: `Run frames through a packet program in the kernel, one after the other and without a
+network, and show the key that its parse stage built, the filter that matched, the
+verdict, and the frame that comes out. FILE is an object, or a C file, which is compiled
+first. Only root may.
 
-A filter is a line: [table N] [priority N] FIELD=VALUE[/MASK]... -> VERDICT [queue N] [args BYTES]. Fields are those of
-the program's PERGOLA_KEY; a value is a number, an address or hex:BYTES; a mask is a number of leading bits, or a value.
-Verdicts are send INTERFACE, flood INTERFACE,..., udp ADDRESS:PORT, drop and punt. ` + "`any`" + ` matches every key.`,
+A filter is a line: [table N] [priority N] FIELD=VALUE[/MASK]... -> VERDICT [queue N] [args BYTES].
+Fields are those of the program's PERGOLA_KEY; a value is a number, an address or hex:BYTES; a mask
+is a number of leading bits, or a value. Verdicts are send INTERFACE, flood INTERFACE,..., udp
+ADDRESS:PORT, drop and punt. ` + "`any`" + ` matches every key.`,
 		Example: `  pergola program test router.o --frame frames.pcap
   pergola program test router.c --frame frames.pcap --interface 2 --write out.pcap
   pergola program test router.o --frame frames.pcap --filters filters.txt --json`,
@@ -188,9 +190,11 @@ func newProgramProfile(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profile FILE",
 		Short: "Measure what each stage of a packet program costs",
-		Long: `Run captured frames through a packet program in the kernel, many times and up to each stage, and show
-the time that a frame takes in each: nanoseconds, the mean over the frames, from a warm cache. Also shown is what the kernel's
-verifier looked at, which bounds what one frame can cost, and the stack. FILE is an object or a C file. Only root may.`,
+		Long: `Run captured frames through a packet program in the kernel, many times and up to each
+stage, and show the time that a frame takes in each: nanoseconds, the mean over the
+frames, from a warm cache. Also shown is what the kernel's verifier looked at, which
+bounds what one frame can cost, and the stack. FILE is an object or a C file. Only root
+may.`,
 		Example: "  pergola program profile router.o --frame frames.pcap --filters filters.txt",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
