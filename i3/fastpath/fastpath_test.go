@@ -260,7 +260,7 @@ func TestProcessPuntsWhatItCannotDo(t *testing.T) {
 		"garbage":                   []byte("garbage"),
 		"hop limit 1":               packet(func(p wire.Packet) { p.SetHopLimit(1) }),
 		"no copies":                 packet(func(p wire.Packet) { p.SetCopies(0) }),
-		"an insertion":              wire.Removal(id, wire.Handle{}),
+		"an insertion":              wire.Removal{ID: id}.Packet(),
 		"a delivery":                packet(func(p wire.Packet) { p.SetType(wire.Delivery) }),
 		"a stack that grows to 9":   packet(func(wire.Packet) {}),
 		"an identifier of no group": wire.New(wire.Data, []ident.ID{ident.FromName("b")}, nil),

@@ -69,7 +69,7 @@ func TestTriggersOfOneIdentifierAreAGroup(t *testing.T) {
 	for i, h := range hosts {
 		same(t, fmt.Sprint("host ", i), h.got, []string{"news"})
 	}
-	hosts[0].via(1, wire.Removal(id, wire.Handle{0}))
+	hosts[0].via(1, wire.Removal{ID: id}.Packet())
 	w.Run(time.Second)
 	if last := hosts[0].acks[len(hosts[0].acks)-1]; last.Lifetime != 0 {
 		t.Errorf("the removal was acknowledged by %+v", last)
@@ -398,6 +398,32 @@ func TestRefreshesRepairWhatACrashTook(t *testing.T) {
 	receiver.insert(via, id, 1)
 	sender.send(via, "x", id)
 	same(t, "received", receiver.got, []string{"x"})
+}
+
+func TestHigherSequenceNumberHolds(t *testing.T) {
+	w := newWorld(21)
+	w.startRing(3)
+	home, away := w.host(1), w.host(2)
+	insert := func(h *host, sequence uint64) {
+		n := wire.Trigger{ID: ident.FromName("camera"), Receiver: h.addr, Sequence: sequence}
+		n.Lifetime = time.Minute
+		h.wants[n.Handle] = n
+		h.via(0, n.Insertion())
+		w.Run(time.Second)
+	}
+	insert(home, 1)
+	insert(away, 2)
+	insert(home, 1) // a refresh of one that does not know that it has moved
+	same(t, "refusals at home", home.refuse, []wire.Reason{wire.Superseded})
+	home.via(0, wire.Removal{ID: ident.FromName("camera"), Sequence: 1}.Packet())
+	w.Run(time.Second)
+	home.send(0, "x", ident.FromName("camera"))
+	same(t, "at home", len(home.got), 0)
+	same(t, "away", away.got, []string{"x"})
+	away.via(0, wire.Removal{ID: ident.FromName("camera"), Sequence: 2}.Packet())
+	w.Run(time.Second)
+	home.send(0, "x", ident.FromName("camera"))
+	same(t, "after the removal", away.got, []string{"x"})
 }
 
 // A trigger is handed over while its receiver moves: the old address must not win.

@@ -39,6 +39,10 @@ func (s *Server) insert(now time.Time, p wire.Packet) {
 		s.out.Send(t.Receiver, wire.Challenged{ID: t.ID, Handle: t.Handle, Nonce: s.nonce(&t, now)}.Packet())
 		return
 	}
+	if old, ok := s.table.Find(t.ID, t.Handle); ok && old.Sequence > t.Sequence {
+		s.refuse(&t, wire.Superseded)
+		return
+	}
 	lifetime := min(max(t.Lifetime, time.Second), s.config.Lifetime)
 	switch err := s.store(&t, now.Add(lifetime)); {
 	case errors.Is(err, trigger.ErrFull):
@@ -55,8 +59,8 @@ func (s *Server) insert(now time.Time, p wire.Packet) {
 
 // store puts a trigger into the table and tells the fast path, before anybody hears that it is stored.
 func (s *Server) store(t *wire.Trigger, expires time.Time) error {
-	err := s.table.Insert(trigger.Trigger{
-		ID: t.ID, Handle: t.Handle, Receiver: t.Receiver, Stack: t.Stack, Expires: expires})
+	err := s.table.Insert(trigger.Trigger{ID: t.ID, Handle: t.Handle, Receiver: t.Receiver, Stack: t.Stack,
+		Sequence: t.Sequence, Expires: expires})
 	if err == nil {
 		s.update(t.ID.Key())
 	}
@@ -108,16 +112,17 @@ func (s *Server) nonce(t *wire.Trigger, at time.Time) (n wire.Nonce) {
 // remove takes a trigger out. The receiver is told, at the address that answered the challenge: not the sender of the
 // packet, which may be anybody.
 func (s *Server) remove(p wire.Packet) {
-	h, err := wire.ParseRemoval(p)
+	r, err := wire.ParseRemoval(p)
 	if err != nil {
 		s.drop(Malformed)
 		return
 	}
-	gone, ok := s.table.Remove(p.ID(0), h)
-	if !ok {
+	gone, ok := s.table.Find(r.ID, r.Handle)
+	if !ok || gone.Sequence > r.Sequence {
 		s.drop(NoTrigger)
 		return
 	}
+	s.table.Remove(r.ID, r.Handle)
 	s.counters.Removed++
 	s.update(gone.ID.Key())
 	s.acknowledge(gone.Receiver, wire.Acknowledgement{ID: gone.ID, Handle: gone.Handle})
@@ -170,7 +175,7 @@ func (s *Server) flush(now time.Time) {
 		}
 		s.counters.HandedOver++
 		t := wire.Trigger{ID: h.trigger.ID, Handle: h.trigger.Handle, Receiver: h.trigger.Receiver,
-			Stack: h.trigger.Stack, Lifetime: left}
+			Stack: h.trigger.Stack, Sequence: h.trigger.Sequence, Lifetime: left}
 		s.out.Send(h.to, t.Handover(s.config.RingKey))
 	}
 	if s.outbox = s.outbox[n:]; len(s.outbox) == 0 {
@@ -194,19 +199,12 @@ func (s *Server) takeOver(now time.Time, from netip.AddrPort, p wire.Packet) {
 		s.drop(NotFromRing)
 		return
 	}
-	if s.hasNewer(&t) {
-		return
+	if old, ok := s.table.Find(t.ID, t.Handle); ok && old.Sequence >= t.Sequence {
+		return // its receiver has been here itself since
 	}
 	if err := s.store(&t, now.Add(min(t.Lifetime, s.config.Lifetime))); err != nil {
 		s.drop(TableFull)
 		return
 	}
 	s.counters.TakenOver++
-}
-
-// hasNewer reports whether the receiver of a trigger that another server had has been here itself since.
-func (s *Server) hasNewer(t *wire.Trigger) bool {
-	same := func(o *trigger.Trigger) bool { return o.Handle == t.Handle }
-	g := s.table.Match(t.ID)
-	return g.ID == t.ID && slices.ContainsFunc(g.Triggers, same)
 }

@@ -23,6 +23,7 @@ type Trigger struct {
 	Handle   wire.Handle
 	Receiver netip.AddrPort // who keeps the trigger alive; gets the packets, if there is no stack
 	Stack    []ident.ID     // identifiers that take the place of ID in packets
+	Sequence uint64         // as in wire.Trigger; the table does not look at it
 	Expires  time.Time
 
 	place int // in the table's heap
@@ -148,6 +149,19 @@ func (t *Table) drop(o *Trigger) {
 		delete(t.receivers, o.Receiver.Addr())
 	}
 	heap.Remove(&t.expiry, o.place)
+}
+
+// Find gives the trigger with an identifier and a handle. The caller does not change it.
+func (t *Table) Find(id ident.ID, h wire.Handle) (found *Trigger, ok bool) {
+	bucket := t.buckets[id.Key()]
+	if at, is := find(bucket, id); is {
+		for _, o := range bucket[at].Triggers {
+			if o.Handle == h {
+				return o, true
+			}
+		}
+	}
+	return nil, false
 }
 
 // Remove takes a trigger out, and returns it.

@@ -144,6 +144,10 @@ func TestTableDoesWhatAListDoes(t *testing.T) {
 				n := drawTrigger(t)
 				before := len(list.triggers)
 				list.remove(n.ID, n.Handle)
+				if found, ok := table.Find(n.ID, n.Handle); ok != (len(list.triggers) < before) ||
+					ok && (found.ID != n.ID || found.Handle != n.Handle) {
+					t.Fatalf("finding %s %x says %t", n.ID, n.Handle, ok)
+				}
 				if _, ok := table.Remove(n.ID, n.Handle); ok != (len(list.triggers) < before) {
 					t.Fatalf("removing says %t", ok)
 				}

@@ -68,10 +68,10 @@ type Type uint8
 const (
 	Data   Type = 1 // payload: the user's
 	Insert Type = 2 // a trigger is inserted or refreshed; payload: Trigger
-	Remove Type = 3 // a trigger is removed; payload: the handle
+	Remove Type = 3 // a trigger is removed; payload: Removal
 
 	Delivery  Type = 16 // data at its receiver; the first identifier is that by which it came
-	Challenge Type = 17 // a server asks a receiver whether it wants a trigger; payload: handle and nonce
+	Challenge Type = 17 // a server asks a receiver whether it wants a trigger; payload: Challenged
 	Ack       Type = 18 // a trigger is stored, or removed if its lifetime is 0; payload: Acknowledgement
 	Refusal   Type = 19 // a trigger is not stored; payload: Refused
 

@@ -9,8 +9,8 @@ import (
 	"github.com/pergola-net/pergola/i3/ident"
 )
 
-// Handle is what its owner knows a trigger by, and nobody else: who inserts another trigger of the same identifier
-// and handle replaces it, and who knows the handle can remove it.
+// Handle is what its owner knows a trigger by, and nobody else: an insertion with the same identifier and handle
+// replaces the trigger, and a removal with them removes it.
 type Handle [16]byte
 
 // Nonce is what a server wants back from a receiver before it stores a trigger.
@@ -27,7 +27,8 @@ type Nonce [16]byte
 //	66      2     lifetime in seconds
 //	68      1     depth of the stack to which the trigger leads; 0: it leads to the receiver
 //	69      3     0
-//	72      32d   that stack
+//	72      8     sequence number
+//	80      32d   that stack
 //	              Handover only: 16 bytes of tag
 type Trigger struct {
 	ID       ident.ID
@@ -36,13 +37,17 @@ type Trigger struct {
 	Secret   ident.Key
 	Receiver netip.AddrPort // answers challenges; gets the packets, if the stack is empty
 	Lifetime time.Duration  // 0 to 65535 s
+	// Sequence orders insertions and removals with the same identifier and handle: one that is lower than that of
+	// the trigger changes nothing. So a receiver that has moved does not lose its trigger to what its old self
+	// sends.
+	Sequence uint64
 	Stack    []ident.ID
 }
 
 // ErrPayload says that a payload is not what the packet's type asks for.
 var ErrPayload = errors.New("the packet's payload is malformed")
 
-const triggerSize = 72
+const triggerSize = 80
 
 // Insertion builds the packet that inserts or refreshes a trigger.
 func (t *Trigger) Insertion() Packet { return New(Insert, []ident.ID{t.ID}, t.append(nil)) }
@@ -55,6 +60,7 @@ func (t *Trigger) append(b []byte) []byte {
 	b = appendAddress(b, t.Receiver)
 	b = binary.BigEndian.AppendUint16(b, seconds(t.Lifetime))
 	b = append(b, byte(len(t.Stack)), 0, 0, 0)
+	b = binary.BigEndian.AppendUint64(b, t.Sequence)
 	for i := range t.Stack {
 		b = append(b, t.Stack[i][:]...)
 	}
@@ -88,6 +94,7 @@ func parseTrigger(id ident.ID, b []byte) (Trigger, error) {
 		Secret:   ident.KeyFrom([ident.KeySize]byte(b[32:])),
 		Receiver: receiver,
 		Lifetime: time.Duration(binary.BigEndian.Uint16(b[66:])) * time.Second,
+		Sequence: binary.BigEndian.Uint64(b[72:]),
 	}
 	for i := range depth {
 		t.Stack = append(t.Stack, ident.ID(b[triggerSize+i*ident.Size:]))
@@ -112,15 +119,29 @@ func ParseHandover(p Packet, key RingKey) (Trigger, error) {
 	return parseTrigger(p.ID(0), b[:len(b)-tagSize])
 }
 
-// Removal builds the packet that removes a trigger.
-func Removal(id ident.ID, h Handle) Packet { return New(Remove, []ident.ID{id}, h[:]) }
+// Removal is the payload of Remove.
+//
+//	offset  size  field
+//	0       16    handle
+//	16      8     sequence number, as in Trigger
+type Removal struct {
+	ID       ident.ID
+	Handle   Handle
+	Sequence uint64
+}
 
-// ParseRemoval reads the handle of a Remove.
-func ParseRemoval(p Packet) (Handle, error) {
-	if len(p.Payload()) != len(Handle{}) {
-		return Handle{}, ErrPayload
+// Packet builds the packet.
+func (r Removal) Packet() Packet {
+	return New(Remove, []ident.ID{r.ID}, binary.BigEndian.AppendUint64(r.Handle[:], r.Sequence))
+}
+
+// ParseRemoval reads a Remove.
+func ParseRemoval(p Packet) (Removal, error) {
+	b := p.Payload()
+	if len(b) != 24 {
+		return Removal{}, ErrPayload
 	}
-	return Handle(p.Payload()), nil
+	return Removal{ID: p.ID(0), Handle: Handle(b), Sequence: binary.BigEndian.Uint64(b[16:])}, nil
 }
 
 // Challenged is the payload of Challenge. It is shorter than that of Insert: a forged Insert makes a server send less
@@ -188,6 +209,7 @@ const (
 	IdentifierFull Reason = 2 // the identifier or its key has as many triggers as it may have
 	ReceiverFull   Reason = 3 // the receiver's address has as many triggers as it may have
 	Unconstrained  Reason = 4 // the server wants constrained identifiers, and this one is not
+	Superseded     Reason = 5 // there is a trigger with the same handle and a higher sequence number
 )
 
 func (r Reason) String() string {
@@ -200,6 +222,8 @@ func (r Reason) String() string {
 		return "the receiver has as many triggers as it may have"
 	case Unconstrained:
 		return "the server accepts constrained identifiers only"
+	case Superseded:
+		return "another receiver with the same handle has it now"
 	}
 	return "for a reason that this version does not know"
 }

@@ -42,6 +42,7 @@ func drawTrigger(t *rapid.T) wire.Trigger {
 	return wire.Trigger{ID: drawID(t), Handle: drawHandle(t), Nonce: wire.Nonce(drawHandle(t)),
 		Secret: drawID(t).Key(), Receiver: drawAddress(t),
 		Lifetime: time.Duration(rapid.Uint16().Draw(t, "seconds")) * time.Second,
+		Sequence: rapid.Uint64().Draw(t, "sequence"),
 		Stack:    rapid.SliceOfN(rapid.Custom(drawID), 0, wire.MaxDepth).Draw(t, "stack")}
 }
 
@@ -72,8 +73,9 @@ func TestPacketsAreReadAsTheyWereBuilt(t *testing.T) {
 		equal(read, trigger, err)
 		read, err = wire.ParseHandover(reparsed(t, trigger.Handover(key)), key)
 		equal(read, trigger, err)
-		handle, err := wire.ParseRemoval(reparsed(t, wire.Removal(trigger.ID, h)))
-		equal(handle, h, err)
+		removal := wire.Removal{ID: trigger.ID, Handle: h, Sequence: trigger.Sequence}
+		removed, err := wire.ParseRemoval(reparsed(t, removal.Packet()))
+		equal(removed, removal, err)
 		challenge := wire.Challenged{ID: trigger.ID, Handle: h, Nonce: trigger.Nonce}
 		challenged, err := wire.ParseChallenge(reparsed(t, challenge.Packet()))
 		equal(challenged, challenge, err)
@@ -250,7 +252,7 @@ func FuzzParse(f *testing.F) {
 	key := wire.RingKey("secret")
 	for _, p := range []wire.Packet{
 		wire.New(wire.Data, []ident.ID{id, id}, []byte("payload")), trigger.Insertion(), trigger.Handover(key),
-		wire.Removal(id, wire.Handle{1}), wire.Challenged{ID: id}.Packet(),
+		wire.Removal{ID: id, Handle: wire.Handle{1}, Sequence: 9}.Packet(), wire.Challenged{ID: id}.Packet(),
 		wire.Refused{ID: id, Reason: wire.ServerFull}.Packet(),
 		wire.Acknowledgement{ID: id, Lifetime: time.Minute, Server: addr}.Packet(),
 		wire.Ring(chord.Message{Kind: chord.State, Nonce: 7, Peers: make([]chord.Peer, 3)}, key),
@@ -278,8 +280,8 @@ func rebuilt(p wire.Packet, key wire.RingKey) (built wire.Packet, ok bool) {
 		t, err := wire.ParseTrigger(p)
 		return t.Insertion(), err == nil
 	case wire.Remove:
-		h, err := wire.ParseRemoval(p)
-		return wire.Removal(p.ID(0), h), err == nil
+		r, err := wire.ParseRemoval(p)
+		return r.Packet(), err == nil
 	case wire.Challenge:
 		c, err := wire.ParseChallenge(p)
 		return c.Packet(), err == nil
