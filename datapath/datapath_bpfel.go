@@ -283,8 +283,10 @@ const (
 	objectProgUplinkIngress    = "uplink_ingress"
 	objectVarPuntNames         = "punt_names"
 	objectVarReasonNames       = "reason_names"
+	objectVarWithIpv6Underlay  = "with_ipv6_underlay"
 	objectVarWithPolicers      = "with_policers"
 	objectVarWithQueues        = "with_queues"
+	objectVarWithStormControl  = "with_storm_control"
 	objectVarWithTunnels       = "with_tunnels"
 )
 
@@ -376,11 +378,13 @@ type objectMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectVariableSpecs struct {
-	PuntNames    *ebpf.VariableSpec `ebpf:"punt_names"`
-	ReasonNames  *ebpf.VariableSpec `ebpf:"reason_names"`
-	WithPolicers *ebpf.VariableSpec `ebpf:"with_policers"`
-	WithQueues   *ebpf.VariableSpec `ebpf:"with_queues"`
-	WithTunnels  *ebpf.VariableSpec `ebpf:"with_tunnels"`
+	PuntNames        *ebpf.VariableSpec `ebpf:"punt_names"`
+	ReasonNames      *ebpf.VariableSpec `ebpf:"reason_names"`
+	WithIpv6Underlay *ebpf.VariableSpec `ebpf:"with_ipv6_underlay"`
+	WithPolicers     *ebpf.VariableSpec `ebpf:"with_policers"`
+	WithQueues       *ebpf.VariableSpec `ebpf:"with_queues"`
+	WithStormControl *ebpf.VariableSpec `ebpf:"with_storm_control"`
+	WithTunnels      *ebpf.VariableSpec `ebpf:"with_tunnels"`
 }
 
 // objectObjects contains all objects after they have been loaded into the kernel.
@@ -468,11 +472,13 @@ func (m *objectMaps) Close() error {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectVariables struct {
-	PuntNames    *ebpf.Variable `ebpf:"punt_names"`
-	ReasonNames  *ebpf.Variable `ebpf:"reason_names"`
-	WithPolicers *ebpf.Variable `ebpf:"with_policers"`
-	WithQueues   *ebpf.Variable `ebpf:"with_queues"`
-	WithTunnels  *ebpf.Variable `ebpf:"with_tunnels"`
+	PuntNames        *ebpf.Variable `ebpf:"punt_names"`
+	ReasonNames      *ebpf.Variable `ebpf:"reason_names"`
+	WithIpv6Underlay *ebpf.Variable `ebpf:"with_ipv6_underlay"`
+	WithPolicers     *ebpf.Variable `ebpf:"with_policers"`
+	WithQueues       *ebpf.Variable `ebpf:"with_queues"`
+	WithStormControl *ebpf.Variable `ebpf:"with_storm_control"`
+	WithTunnels      *ebpf.Variable `ebpf:"with_tunnels"`
 }
 
 // objectPrograms contains all programs after they have been loaded into the kernel.

@@ -14,9 +14,11 @@ import (
 type needs uint8
 
 const (
-	needTunnels  needs = 1 << iota // frames go into tunnels
-	needQueues                     // links are shaped
-	needPolicers                   // links are policed
+	needTunnels      needs = 1 << iota // frames go into tunnels
+	needQueues                         // links are shaped
+	needPolicers                       // links are policed
+	needStormControl                   // tunnels take so many frames to groups
+	needIPv6Underlay                   // tunnels have IPv6 outside
 
 	allNeeds needs = 1<<iota - 1
 )
@@ -29,6 +31,8 @@ var switches = []struct {
 	{needTunnels, "tunnels", objectVarWithTunnels},
 	{needQueues, "queues", objectVarWithQueues},
 	{needPolicers, "policers", objectVarWithPolicers},
+	{needStormControl, "storm", objectVarWithStormControl},
+	{needIPv6Underlay, "ipv6", objectVarWithIpv6Underlay},
 }
 
 // String lists the set as the pins of programs do: +tunnels+queues.
@@ -61,13 +65,27 @@ func (d *DataPath) findNeeds() (n needs, err error) {
 	if err := d.maps.Uplinks.Lookup(uint32(0), &u); err != nil {
 		return n, fmt.Errorf("read uplink: %w", err)
 	}
-	if len(tunnels) > 0 || u.Inside != 0 {
+	if u.Inside != 0 {
 		n |= needTunnels
+	}
+	for _, t := range tunnels {
+		n |= t.needs()
 	}
 	for _, p := range ports {
 		n |= p.needs()
 	}
 	return n, nil
+}
+
+func (t Tunnel) needs() needs {
+	n := needTunnels
+	if t.StormControl > 0 {
+		n |= needStormControl
+	}
+	if t.Local.Unmap().Is6() {
+		n |= needIPv6Underlay
+	}
+	return n
 }
 
 func (p Port) needs() (n needs) {

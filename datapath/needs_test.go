@@ -25,8 +25,8 @@ func (b *bench) pinned(d *DataPath) []string {
 	return pins
 }
 
-// A host without tunnels and queues has programs without them. They come with the first record that needs them, at
-// all ports at once, and stay.
+// A host has programs for what it needs. More comes with the first record that needs it, at all ports at once, and
+// stays.
 func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 	inBench(t, func(b *bench) {
 		d := b.open()
@@ -55,11 +55,19 @@ func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 		if most := b.verified(d); most <= least {
 			b.Errorf("%d instructions are verified with tunnels and queues, %d without", most, least)
 		}
+		b.check(d.Set(b.a, Port{Mode: Peer, Peer: b.b, MTU: 1500, Police: Policer{Rate: 1e6, Burst: 1e6}}))
+		is("with a policer", needTunnels|needQueues|needPolicers)
+		six := sorts[2]
+		b.check(d.SetTunnel(b.b, six))
+		is("with a tunnel over IPv6", allNeeds&^needStormControl)
+		six.StormControl = 10
+		b.check(d.SetTunnel(b.b, six))
+		is("with storm control", allNeeds)
 		before := b.ids(d)
 		b.check(d.DeleteTunnel(b.b))
 		b.check(d.Close())
 		d = b.open()
-		is("after a restart", needTunnels|needQueues)
+		is("after a restart", allNeeds)
 		if diff := cmp.Diff(before, b.ids(d)); diff != "" {
 			b.Errorf("programs were replaced: %s", diff)
 		}
@@ -68,23 +76,71 @@ func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 		// Another build of the programs looks anew.
 		d, err := open(b.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: "newer"})
 		b.check(err)
-		is("after an upgrade", needQueues)
+		is("after an upgrade", needPolicers)
+		b.check(d.SetTunnel(b.b, six))
+		b.check(d.Close())
+		d, err = open(b.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: "newest"})
+		b.check(err)
+		is("after an upgrade with a tunnel", allNeeds&^needQueues)
 		b.check(d.Close())
 	})
 }
 
-// Frames go into the first tunnel of a host from the moment when it is set.
+// Programs have no code for what a host does not need, and the verifier looks at less of those that need little.
+func TestProgramsHaveNoCodeForWhatAHostDoesNotNeed(t *testing.T) {
+	inBench(t, func(b *bench) {
+		d := b.open()
+		defer func() { b.check(d.Close()) }()
+		cost := func(n needs) (instructions, verified int) {
+			programs, err := d.loadPrograms(n)
+			b.check(err)
+			was := d.programs
+			d.programs = programs
+			for _, p := range d.byName() {
+				info := must((*p).Info())
+				looked, _ := info.VerifiedInstructions()
+				instructions += must(info.TranslatedSize()) / 8
+				verified += int(looked)
+			}
+			d.programs = was
+			b.check(programs.Close())
+			return instructions, verified
+		}
+		all, looked := cost(allNeeds)
+		b.Logf("all: %d instructions, %d verified", all, looked)
+		for _, s := range switches {
+			some, verified := cost(allNeeds &^ s.need)
+			b.Logf("without %s: %d instructions, %d verified", s.name, some, verified)
+			if some >= all {
+				b.Errorf("%d instructions without %s, %d with it", some, s.name, all)
+			}
+		}
+		if _, least := cost(needTunnels); least >= looked {
+			b.Errorf("%d instructions are verified for a host with tunnels alone, %d for all", least, looked)
+		}
+	})
+}
+
+// Frames go into the first tunnel of a host, and come out of it, from the moment when it is set.
 func TestFirstTunnelOfAHostTakesFrames(t *testing.T) {
 	inUplinkedWorld(t, func(w *world) {
 		d := w.d
-		programs, err := d.loadPrograms(0)
-		w.check(err)
-		w.check(d.programs.Close())
-		d.programs, d.needs = programs, 0
-		w.tunnelled(w.a, sorts[0])
-		have := w.send(packet{}.bytes(), skbuff{})
-		if have.Verdict != verdictRedirect || w.takeAll()[Sent] != 1 {
-			w.Errorf("%+v", have)
+		for _, tunnel := range sorts {
+			w.name = tunnel.named()
+			programs, err := d.loadPrograms(0)
+			w.check(err)
+			w.check(d.programs.Close())
+			d.programs, d.needs = programs, 0
+			port := w.tunnelled(w.a, tunnel)
+			have := w.send(packet{}.bytes(), skbuff{})
+			if have.Verdict != verdictRedirect || w.takeAll()[Sent] != 1 {
+				w.Errorf("%+v", have)
+			}
+			came := tunnel.turned().outer(packet{to: macA}.bytes(), around{})
+			if have := w.receive(came); have.Verdict != verdictRedirect || have.Counted[Received] != 1 {
+				w.Errorf("%+v", have)
+			}
+			w.check(d.Forget(port))
 		}
 	})
 }

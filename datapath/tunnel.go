@@ -153,7 +153,7 @@ func (d *DataPath) setTunnel(port int, t Tunnel) error {
 	if err := t.check(); err != nil {
 		return err
 	}
-	if err := d.need(needTunnels); err != nil {
+	if err := d.need(t.needs()); err != nil {
 		return err
 	}
 	d.tunnelling.Lock()

@@ -74,7 +74,7 @@ static __always_inline __u64 room_flags(const struct encapsulation *e, __u32 eth
 {
 	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L2_ETH;
 
-	flags |= e->v6 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 : BPF_F_ADJ_ROOM_ENCAP_L3_IPV4;
+	flags |= is_outer_ip6(e) ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 : BPF_F_ADJ_ROOM_ENCAP_L3_IPV4;
 	flags |= e->kind == TUNNEL_VXLAN ? BPF_F_ADJ_ROOM_ENCAP_L4_UDP : BPF_F_ADJ_ROOM_ENCAP_L4_GRE;
 	return flags | BPF_F_ADJ_ROOM_ENCAP_L2(ethernet);
 }

@@ -8,6 +8,8 @@
 
 #include <linux/types.h>
 
-const volatile __u8 with_tunnels = 1; /* frames go into tunnels */
-const volatile __u8 with_queues = 1;  /* links are shaped: MODE_QUEUE */
-const volatile __u8 with_policers = 1; /* links are policed */
+const volatile __u8 with_tunnels = 1;	    /* frames go into tunnels */
+const volatile __u8 with_queues = 1;	    /* links are shaped: MODE_QUEUE */
+const volatile __u8 with_policers = 1;	    /* links are policed */
+const volatile __u8 with_storm_control = 1; /* tunnels take so many frames to groups */
+const volatile __u8 with_ipv6_underlay = 1; /* tunnels have IPv6 outside */

@@ -16,6 +16,7 @@
 #include "flow.h"
 #include "frame.h"
 #include "header.h"
+#include "needs.h"
 #include "tunnel.h"
 
 #define GRE_CHECKSUM 0x8000
@@ -70,7 +71,13 @@ struct address {
 	__u8 bytes[16];
 };
 
-static __always_inline bool is_outer_ip4(const struct outer_header *h) { return h->eth.h_proto == bpf_htons(ETH_P_IP); }
+/* Of a packet that may be a tunnel's: find_kind() says so. */
+static __always_inline bool is_outer_ip4(const struct outer_header *h)
+{
+	return !with_ipv6_underlay || h->eth.h_proto == bpf_htons(ETH_P_IP);
+}
+
+static __always_inline bool is_outer_ip6(const struct encapsulation *e) { return with_ipv6_underlay && e->v6; }
 
 static __always_inline void map_address(__u8 *to, __be32 address)
 {
@@ -87,11 +94,11 @@ static __always_inline enum tunnel_kind find_kind(const struct outer_header *h)
 {
 	__u8 protocol;
 
-	if (is_outer_ip4(h)) {
+	if (h->eth.h_proto == bpf_htons(ETH_P_IP)) {
 		if (h->ip4.version != 4 || h->ip4.ihl != 5 || h->ip4.frag_off & bpf_htons(IPV4_OFFSET))
 			return TUNNEL_NONE;
 		protocol = h->ip4.protocol;
-	} else if (h->eth.h_proto == bpf_htons(ETH_P_IPV6)) {
+	} else if (with_ipv6_underlay && h->eth.h_proto == bpf_htons(ETH_P_IPV6)) {
 		protocol = h->ip6.nexthdr;
 	} else {
 		return TUNNEL_NONE;
@@ -233,10 +240,10 @@ static __always_inline void complete_outer(void *outer, const struct encapsulati
 {
 	const struct header *h = &f->header;
 	__u8 class = traffic_class(h, f->length) & ((e->dscp ? 0xfc : 0) | (f->tags.number ? 0 : 3));
-	__u32 flow = e->v6 || e->kind == TUNNEL_VXLAN ? entropy(h, f->length) : 0, length = e->length + inner;
+	__u32 flow = is_outer_ip6(e) || e->kind == TUNNEL_VXLAN ? entropy(h, f->length) : 0, length = e->length + inner;
 	struct udphdr *udp;
 
-	if (e->v6) {
+	if (is_outer_ip6(e)) {
 		struct ipv6hdr *ip = outer;
 
 		*(__be32 *)ip = bpf_htonl(6u << 28 | (__u32)class << 20 | (flow & 0xfffff)); /* RFC 6438 */
@@ -275,7 +282,7 @@ __noinline int write_outer(struct frame *f, __u32 port, __u32 inner)
 		return 0;
 	w = &f->outer;
 	__builtin_memset(&w->eth, 0, sizeof(w->eth));
-	w->eth.h_proto = e->v6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
+	w->eth.h_proto = is_outer_ip6(e) ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
 	__builtin_memcpy(w->bytes, e->header, MAX_OUTER);
 	complete_outer(w->bytes, e, f, inner);
 	return e->length & OUTER_MASK;

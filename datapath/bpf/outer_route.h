@@ -40,7 +40,7 @@ static __always_inline long find_outer_route(void *ctx, const void *network, con
 	long ret;
 
 	p.ifindex = by;
-	if (v6) {
+	if (with_ipv6_underlay && v6) {
 		p.family = AF_INET6;
 		p.flowinfo = *(const __be32 *)ip6 & bpf_htonl(0x0fffffff);
 		p.l4_protocol = ip6->nexthdr;
@@ -101,7 +101,7 @@ static __always_inline void find_peer(const void *network, bool v6, struct addre
 	const struct ipv6hdr *ip6 = network;
 	const struct iphdr *ip4 = network;
 
-	if (v6)
+	if (with_ipv6_underlay && v6)
 		__builtin_memcpy(peer->bytes, &ip6->daddr, sizeof(peer->bytes));
 	else
 		map_address(peer->bytes, ip4->daddr);
@@ -149,8 +149,8 @@ static __always_inline __u64 route_class(const struct encapsulation *e, const vo
 {
 	const struct ipv6hdr *ip6 = network;
 	const struct iphdr *ip4 = network;
-	const struct udphdr *udp = e->v6 ? (const void *)(ip6 + 1) : (const void *)(ip4 + 1);
-	__u64 class = e->v6 ? *(const __be32 *)ip6 & bpf_htonl(0x0fffffff) : ip4->tos & 0xfc;
+	const struct udphdr *udp = is_outer_ip6(e) ? (const void *)(ip6 + 1) : (const void *)(ip4 + 1);
+	__u64 class = is_outer_ip6(e) ? *(const __be32 *)ip6 & bpf_htonl(0x0fffffff) : ip4->tos & 0xfc;
 
 	return e->kind == TUNNEL_VXLAN ? class << 16 | udp->source : class;
 }
@@ -163,7 +163,7 @@ static __always_inline const struct outer_route *find_card_route(void *ctx, cons
 								 const struct encapsulation *e, __u32 port,
 								 const struct uplink *u)
 {
-	const void *above = network + (e->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	const void *above = network + (is_outer_ip6(e) ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 	__u64 now = bpf_ktime_get_coarse_ns(), class = route_class(e, network);
 	__u32 slot = (port + (__u32)mix(class)) % MAX_ROUTES;
 	struct card_route *c = bpf_map_lookup_elem(&card_routes, &slot);

@@ -12,6 +12,7 @@
 
 #include "frame.h"
 #include "meter.h"
+#include "needs.h"
 #include "tunnel.h"
 
 static __always_inline bool is_group(const struct __sk_buff *skb)
@@ -27,7 +28,7 @@ static __always_inline bool is_storm(const struct __sk_buff *skb, const struct f
 {
 	struct meter *m;
 
-	if (!e->storm || !is_group(skb))
+	if (!with_storm_control || !e->storm || !is_group(skb))
 		return false;
 	m = bpf_map_lookup_elem(&meters, &port);
 	return m && !conforms(m, frames_of(f), f->length, bpf_ktime_get_coarse_ns());

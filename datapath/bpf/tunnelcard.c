@@ -176,7 +176,7 @@ __noinline int relay(struct xdp_md *ctx, struct frame *f)
 		return XDP_PASS;
 	at = f->at; /* on the stack, where Linux 6.1 wants keys to be */
 	e = bpf_map_lookup_elem(&encapsulations, &at);
-	if (!e || e->kind == TUNNEL_NONE || e->storm || !see_inner(ctx, f))
+	if (!e || e->kind == TUNNEL_NONE || (with_storm_control && e->storm) || !see_inner(ctx, f))
 		return XDP_PASS;
 	w = &f->outer;
 	n = write_outer(f, at, f->length);
