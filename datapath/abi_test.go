@@ -47,7 +47,8 @@ var layouts = sync.OnceValue(func() map[int]map[string]string {
 func TestABIGrowsWithThePinnedMaps(t *testing.T) {
 	have, want := layout(t, must(loadObject())), layouts()[ABI]
 	if diff := cmp.Diff(want, have); diff != "" {
-		t.Errorf("the pinned maps are not those of ABI %d: raise it, and say in testdata/layouts.txt what it changes\n%s", ABI, diff)
+		t.Errorf("the pinned maps are not those of ABI %d: raise it, and say in testdata/layouts.txt what it "+
+			"changes\n%s", ABI, diff)
 	}
 }
 
@@ -59,9 +60,11 @@ func layout(t *testing.T, spec *ebpf.CollectionSpec) map[string]string {
 		if m.Pinning != ebpf.PinByName {
 			continue
 		}
-		all[name] = fmt.Sprintf("%v %d flags=%d u%d -> %s", m.Type, m.MaxEntries, m.Flags, m.KeySize*8, members(t, m.Value))
+		all[name] = fmt.Sprintf("%v %d flags=%d u%d -> %s", m.Type, m.MaxEntries, m.Flags, m.KeySize*8,
+			members(t, m.Value))
 		if i := m.InnerMap; i != nil {
-			all[name] += fmt.Sprintf("; of %v %d flags=%d u%d -> %d bytes", i.Type, i.MaxEntries, i.Flags, i.KeySize*8, i.ValueSize)
+			all[name] += fmt.Sprintf("; of %v %d flags=%d u%d -> %d bytes", i.Type, i.MaxEntries, i.Flags,
+				i.KeySize*8, i.ValueSize)
 		}
 	}
 	return all

@@ -6,7 +6,8 @@ import (
 
 // anyFrame is noise, or a frame that is nearly in order.
 func anyFrame(r *rand.Rand) []byte {
-	p := packet{v6: r.IntN(2) == 0, tcp: r.IntN(2) == 0, ttl: 1 + r.IntN(255), sport: uint16(1 + r.IntN(60000)), payload: 1 + r.IntN(1200), hop: r.IntN(20) == 0}
+	p := packet{v6: r.IntN(2) == 0, tcp: r.IntN(2) == 0, ttl: 1 + r.IntN(255), sport: uint16(1 + r.IntN(60000)),
+		payload: 1 + r.IntN(1200), hop: r.IntN(20) == 0}
 	p.hop = p.hop && p.v6
 	p.to = mac(r.IntN(8))
 	f := p.bytes()

@@ -9,14 +9,15 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Rule says which class of a qdisc frames wait in that enter a link at a port. All that it names must hold; of a port's rules,
-// the first that matches counts.
+// Rule says which class of a qdisc frames wait in that enter a link at a port. All that it names must hold; of a port's
+// rules, the first that matches counts.
 type Rule struct {
 	Class               uint32       // major and minor number
 	DSCP                int          // 0 to 63; -1: any
 	Protocol            uint8        // of IP; 0: any
 	Source, Destination netip.Prefix // the zero value: any
-	// Ports of TCP, UDP, UDP-Lite, SCTP and DCCP. Any is of the source or the destination; with it, the others are not asked.
+	// Ports of TCP, UDP, UDP-Lite, SCTP and DCCP. Any is of the source or the destination; with it, the others are
+	// not asked.
 	SourcePorts, DestinationPorts, AnyPort PortRange
 }
 
@@ -36,10 +37,12 @@ const (
 	ruleDestination
 )
 
-// SetRules writes the rules of a port, all at once; none: they are deleted. Whether they are asked the port's record says.
+// SetRules writes the rules of a port, all at once; none: they are deleted. Whether they are asked the port's record
+// says.
 func (d *DataPath) SetRules(ifindex int, rules []Rule) error {
 	if len(rules) == 0 {
-		if err := d.maps.Classifiers.Delete(uint32(ifindex)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := d.maps.Classifiers.Delete(uint32(ifindex)); err != nil &&
+			!errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("delete rules of port %d: %w", ifindex, err)
 		}
 		return nil
@@ -97,7 +100,8 @@ func (r Rule) object() (o objectRule) {
 	if r.Destination.IsValid() {
 		o.Flags |= ruleDestination
 		a, m := masked(r.Destination)
-		o.Destination.High, o.Destination.Low, o.DestinationMask.High, o.DestinationMask.Low = a.High, a.Low, m.High, m.Low
+		o.Destination.High, o.Destination.Low = a.High, a.Low
+		o.DestinationMask.High, o.DestinationMask.Low = m.High, m.Low
 	}
 	all := func(p PortRange) PortRange {
 		if p == (PortRange{}) {
@@ -125,7 +129,8 @@ func ruleOf(o objectRule) Rule {
 		r.Source = prefix(bits128{o.Source.High, o.Source.Low}, bits128{o.SourceMask.High, o.SourceMask.Low})
 	}
 	if o.Flags&ruleDestination != 0 {
-		r.Destination = prefix(bits128{o.Destination.High, o.Destination.Low}, bits128{o.DestinationMask.High, o.DestinationMask.Low})
+		r.Destination = prefix(bits128{o.Destination.High, o.Destination.Low},
+			bits128{o.DestinationMask.High, o.DestinationMask.Low})
 	}
 	some := func(first, last uint16) PortRange {
 		if first == 0 && last == 1<<16-1 {

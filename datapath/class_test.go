@@ -20,7 +20,8 @@ const (
 func packet4(tos, protocol byte, fragment, sport, dport uint16) []byte {
 	f := ethernet(macB, macA, 0x0800, 14+20+8)
 	ip := f[14:]
-	copy(ip, []byte{0x45, tos, 0, 28, 0, 0, byte(fragment >> 8), byte(fragment), 64, protocol, 0, 0, 192, 0, 2, 1, 198, 51, 100, 2})
+	copy(ip, []byte{0x45, tos, 0, 28, 0, 0, byte(fragment >> 8), byte(fragment), 64, protocol, 0, 0, 192, 0, 2, 1,
+		198, 51, 100, 2})
 	binary.BigEndian.PutUint16(ip[20:], sport)
 	binary.BigEndian.PutUint16(ip[22:], dport)
 	return f
@@ -82,7 +83,8 @@ func TestRulesChooseTheClass(t *testing.T) {
 		"DF is no fragment":    {rule(func(r *Rule) { r.AnyPort = PortRange{5001, 5001} }), packet4(0, udp, 0x4000, 1000, 5001), classVoice},
 		"no IP":                {rule(func(*Rule) {}), ethernet(macB, macA, 0x88b5, 64), classNone},
 		"the first that matches": {
-			[]Rule{{Class: classBulk, DSCP: -1, Protocol: tcp}, {Class: classVoice, DSCP: -1, Protocol: udp}, {Class: classBulk, DSCP: -1}},
+			[]Rule{{Class: classBulk, DSCP: -1, Protocol: tcp},
+				{Class: classVoice, DSCP: -1, Protocol: udp}, {Class: classBulk, DSCP: -1}},
 			plain, classVoice,
 		},
 	}
@@ -94,7 +96,8 @@ func TestRulesChooseTheClass(t *testing.T) {
 			w.check(w.d.SetRules(a, c.rules))
 			back, err := w.d.Rules(a)
 			w.check(err)
-			if diff := cmp.Diff(c.rules, back, cmpopts.EquateComparable(netip.Prefix{}), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(c.rules, back, cmpopts.EquateComparable(netip.Prefix{}),
+				cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s: rules are read back otherwise: -want +got\n%s", name, diff)
 			}
 			if have := w.priority(a, c.frame); have != c.want {
@@ -121,7 +124,8 @@ func (w *world) priority(port int, frame []byte) uint32 {
 	}
 	var out skb
 	verdict, err := w.d.programs.PortIngress.Run(&ebpf.RunOptions{
-		Data: frame, DataOut: make([]byte, len(frame)+256), Context: skb{Ifindex: uint32(port)}, ContextOut: &out,
+		Data: frame, DataOut: make([]byte, len(frame)+256), Context: skb{Ifindex: uint32(port)},
+		ContextOut: &out,
 	})
 	w.check(err)
 	if verdict != verdictRedirect {

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// budget is how many instructions the verifier may look at. It gives up at a million; kernels differ by a factor.
+	// budget is how many instructions the verifier may look at. It gives up at a million; kernels differ by a
+	// factor.
 	budget = 30_000
 	// tolerance is by how many percent a value may exceed the table.
 	tolerance = 10
@@ -42,7 +43,8 @@ func TestVerifierComplexityStaysWithinBudget(t *testing.T) {
 		for name, c := range have {
 			b.Logf("%s on Linux %s: %+v", name, kernel, c)
 			if c.Verified > budget {
-				b.Errorf("%s: the verifier looked at %d instructions, and may at %d", name, c.Verified, budget)
+				b.Errorf("%s: the verifier looked at %d instructions, and may at %d", name, c.Verified,
+					budget)
 			}
 		}
 		if os.Getenv("PERGOLA_UPDATE") != "" {
@@ -97,7 +99,8 @@ func compareComplexity(want, have map[string]complexity) (problems []string) {
 			{"bytes of stack", w.Stack, h.Stack},
 		} {
 			if v.have*100 > v.want*(100+tolerance) {
-				problems = append(problems, fmt.Sprintf("%s: %d %s, and %d in the table", name, v.have, v.what, v.want))
+				problems = append(problems, fmt.Sprintf("%s: %d %s, and %d in the table", name, v.have,
+					v.what, v.want))
 			}
 		}
 	}

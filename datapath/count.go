@@ -17,11 +17,12 @@ type Traffic struct {
 
 // Counters are one port's, summed over all CPUs. They hold what the device's own statistics do not have.
 type Counters struct {
-	Handed    Traffic           // to the node, past the port's device: not in the device's own statistics
-	WalkedIn  Traffic           // into a router and out of it again on the fast path, which its kernel did not see: those that came in here,
-	WalkedOut Traffic           // and those that went out here
-	Emerged   Traffic           // out of the tunnel that begins here, without outer headers
-	Dropped   map[string]uint64 // frames from the node, by reason; reasons that never were are absent
+	Handed Traffic // to the node, past the port's device: not in the device's own statistics
+	// Through a router on the fast path, so that its kernel did not see them: they entered or left the router here.
+	WalkedIn, WalkedOut Traffic
+
+	Emerged Traffic           // out of the tunnel that begins here, without outer headers
+	Dropped map[string]uint64 // frames from the node, by reason; reasons that never were are absent
 }
 
 // Counters reads the counters of all ports, by ifindex; 0 stands for frames that entered at unknown devices.
@@ -134,7 +135,8 @@ func names[N ~uint32](enum, prefix string, n N) ([]string, error) {
 	names := make([]string, n)
 	for _, v := range list.Values {
 		if v.Value < uint64(len(names)) {
-			names[v.Value] = strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(v.Name, prefix), "_", " "))
+			words := strings.ReplaceAll(strings.TrimPrefix(v.Name, prefix), "_", " ")
+			names[v.Value] = strings.ToLower(words)
 		}
 	}
 	return names, nil

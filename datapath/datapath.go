@@ -29,8 +29,8 @@ type Program = ebpf.Program
 
 // Hook attaches a program to the ingress side of devices. The thread must be in their namespace.
 type Hook interface {
-	// Replace makes p the program of all these devices, each at once: no frame meets two programs, or none, if there
-	// was one. Devices that do not exist are left out.
+	// Replace makes p the program of all these devices, each at once: no frame meets two programs, or none, if
+	// there was one. Devices that do not exist are left out.
 	Replace(ifindexes []int, p *Program) error
 	// Attach gives a new device the program of the last Replace.
 	Attach(ifindex int, p *Program) error
@@ -178,7 +178,8 @@ func (d *DataPath) Attach(ifindex int) error {
 func (d *DataPath) FIB() fib.Maps {
 	return fib.Maps{
 		Legs: d.maps.Legs, Routers: d.maps.Routers, Nodes: d.maps.Nodes, Nexthops: d.maps.Nexthops,
-		Neighbours: d.maps.Neighbours, Shortcuts: d.maps.Shortcuts, Sources: d.maps.Sources, Suspects: d.maps.Suspects, Lease: d.maps.Lease,
+		Neighbours: d.maps.Neighbours, Shortcuts: d.maps.Shortcuts, Sources: d.maps.Sources,
+		Suspects: d.maps.Suspects, Lease: d.maps.Lease,
 	}
 }
 

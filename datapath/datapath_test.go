@@ -35,7 +35,8 @@ func inBench(t testing.TB, f func(b *bench)) {
 		}
 	})
 	err := netns.New(func() error {
-		if out, err := exec.Command("sh", "-ec", "ip link add pa type veth peer name pa1; ip link add pb type veth peer name pb1").CombinedOutput(); err != nil {
+		if out, err := exec.Command("sh", "-ec", "ip link add pa type veth peer name pa1; "+
+			"ip link add pb type veth peer name pb1").CombinedOutput(); err != nil {
 			return errors.New(string(out))
 		}
 		f(&bench{TB: t, dir: dir, a: ifindex(t, "pa"), b: ifindex(t, "pb")})
@@ -116,8 +117,10 @@ func TestStructsAreLaidOutAsInC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]any{"port": objectPort{}, "counters": objectCounters{}, "traffic": objectTraffic{}, "punted": objectPunted{}, "leg": objectLeg{},
-		"tunnel": objectTunnel{}, "end": objectEnd{}, "encapsulation": objectEncapsulation{}, "uplink": objectUplink{}, "underlay": objectUnderlay{}, "meter": objectMeter{}} {
+	for name, value := range map[string]any{"port": objectPort{}, "counters": objectCounters{},
+		"traffic": objectTraffic{}, "punted": objectPunted{}, "leg": objectLeg{},
+		"tunnel": objectTunnel{}, "end": objectEnd{}, "encapsulation": objectEncapsulation{},
+		"uplink": objectUplink{}, "underlay": objectUnderlay{}, "meter": objectMeter{}} {
 		var c *btf.Struct
 		if err := spec.Types.TypeByName(name, &c); err != nil {
 			t.Fatal(err)
@@ -127,10 +130,15 @@ func TestStructsAreLaidOutAsInC(t *testing.T) {
 			t.Errorf("struct %s: %d bytes in C, %d in Go", name, c.Size, g.Size())
 		}
 		for _, m := range c.Members {
-			f, ok := g.FieldByNameFunc(func(s string) bool { return strings.EqualFold(s, strings.ReplaceAll(m.Name, "_", "")) })
+			f, ok := g.FieldByNameFunc(func(s string) bool {
+				return strings.EqualFold(s,
+					strings.ReplaceAll(m.Name, "_", ""))
+			})
 			size, err := btf.Sizeof(m.Type)
-			if err != nil || !ok || f.Offset != uintptr(m.Offset.Bytes()) || f.Type.Size() != uintptr(size) {
-				t.Errorf("struct %s, member %s: at %d in C, %d in Go (%v)", name, m.Name, m.Offset.Bytes(), f.Offset, err)
+			if err != nil || !ok || f.Offset != uintptr(m.Offset.Bytes()) ||
+				f.Type.Size() != uintptr(size) {
+				t.Errorf("struct %s, member %s: at %d in C, %d in Go (%v)", name, m.Name,
+					m.Offset.Bytes(), f.Offset, err)
 			}
 		}
 	}
@@ -145,7 +153,8 @@ func TestConstantsAreThoseOfC(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"continue", "unknown port", "not wired", "peer gone", "too big", "no memory",
-		"stray", "malformed", "fragment", "unknown tunnel", "congestion", "vlan tags", "super frame", "no uplink",
+		"stray", "malformed", "fragment", "unknown tunnel", "congestion", "vlan tags", "super frame",
+		"no uplink",
 		"no route", "storm", "off underlay", "policed"}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
@@ -265,10 +274,12 @@ func TestReplacedProgramKeepsPortsAndCounters(t *testing.T) {
 		}
 		d = b.open()
 		defer func() { _ = d.Close() }()
-		if diff := cmp.Diff(map[int]Port{b.a: {Mode: Kernel, MTU: 1500}, 9999: {MTU: 1500}}, must(d.Ports())); diff != "" {
+		if diff := cmp.Diff(map[int]Port{b.a: {Mode: Kernel, MTU: 1500}, 9999: {MTU: 1500}},
+			must(d.Ports())); diff != "" {
 			b.Error(diff)
 		}
-		if pins, err := filepath.Glob(filepath.Join(b.dir, "abi*", "*-*")); err != nil || len(pins) != len(d.byName()) {
+		if pins, err := filepath.Glob(filepath.Join(b.dir, "abi*", "*-*")); err != nil ||
+			len(pins) != len(d.byName()) {
 			b.Errorf("pinned programs: %v, %v", pins, err)
 		}
 	})

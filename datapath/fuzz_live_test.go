@@ -34,13 +34,13 @@ func FuzzSlice(f *testing.F) {
 			if w.say(port, frame) != nil {
 				return // no interface sends that
 			}
-			came := w.hear()
+			came := w.receiveAll()
 			w.noneTo(foreign, came)
 			if len(came) < 2 {
 				return
 			}
-			// One may be late: of the input before, which may be the same frame at another port. So once more, when
-			// all is quiet.
+			// One may be late: of the input before, which may be the same frame at another port. So once
+			// more, when all is quiet.
 			w.noneTo(foreign, w.rest())
 			w.check(w.say(port, frame))
 			if came = w.rest(); len(came) > 1 {
@@ -52,7 +52,7 @@ func FuzzSlice(f *testing.F) {
 	})
 }
 
-func (w *world) noneTo(foreign []int, came []heard) {
+func (w *world) noneTo(foreign []int, came []arrival) {
 	w.Helper()
 	for _, h := range came {
 		if slices.Contains(foreign, h.Port) {
@@ -62,10 +62,11 @@ func (w *world) noneTo(foreign []int, came []heard) {
 }
 
 // rest takes what comes to stations until nothing has come for a while, or it takes too long.
-func (w *world) rest() []heard {
-	var all []heard
-	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline) && w.listen(100*time.Millisecond); {
-		all = append(all, w.hear()...)
+func (w *world) rest() []arrival {
+	var all []arrival
+	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline) &&
+		w.listen(100*time.Millisecond); {
+		all = append(all, w.receiveAll()...)
 	}
 	return all
 }

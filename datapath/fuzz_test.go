@@ -45,7 +45,8 @@ func (w *world) fuzz(t *testing.T, frame []byte, segment uint32) {
 	b := *w.bench
 	b.TB = t
 	w = &world{bench: &b, d: w.d, routers: w.routers}
-	opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: &skbuff{Ifindex: uint32(w.a), GSOSize: segment}}
+	opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256),
+		Context: &skbuff{Ifindex: uint32(w.a), GSOSize: segment}}
 	verdict, err := w.d.programs.PortIngress.Run(&opts)
 	if err != nil {
 		return // the kernel would not make a frame of it

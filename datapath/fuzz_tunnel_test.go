@@ -68,7 +68,8 @@ func (w *world) fuzzTunnel(t *testing.T, packet []byte, owner map[string]int) {
 	b := *w.bench
 	b.TB = t
 	w = &world{bench: &b, d: w.d, routers: w.routers}
-	opts := ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet)+256), Context: &skbuff{Ifindex: uint32(w.b)}}
+	opts := ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet)+256),
+		Context: &skbuff{Ifindex: uint32(w.b)}}
 	verdict, err := w.d.programs.UplinkIngress.Run(&opts)
 	if err != nil {
 		return // the kernel would not make a frame of it
@@ -115,7 +116,9 @@ func (w *world) fuzzCard(t *testing.T, packet []byte, slow outcome) {
 	if fast.Verdict == xdpTX {
 		copy(fast.Frame, make([]byte, 12)) // addresses are the egress's business
 	}
-	if (fast.Verdict != xdpTX && fast.Verdict != xdpRedirect) || slow.Verdict != verdictRedirect || !bytes.Equal(fast.Frame, slow.Frame) {
-		t.Errorf("came %x\nby tc  %d %x\nby XDP %d %x", packet, slow.Verdict, slow.Frame, fast.Verdict, fast.Frame)
+	if (fast.Verdict != xdpTX && fast.Verdict != xdpRedirect) || slow.Verdict != verdictRedirect ||
+		!bytes.Equal(fast.Frame, slow.Frame) {
+		t.Errorf("came %x\nby tc  %d %x\nby XDP %d %x", packet, slow.Verdict, slow.Frame, fast.Verdict,
+			fast.Frame)
 	}
 }

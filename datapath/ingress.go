@@ -11,9 +11,9 @@ import (
 	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
-// The programs of the underlay are direct-action filters of the clsact qdiscs of a few devices, which are the machine's:
-// others may have filters there, which are left alone. Programs that pass a frame return TC_ACT_UNSPEC, after which the
-// next filter runs.
+// The programs of the underlay are direct-action filters of the clsact qdiscs of a few devices, which are the
+// machine's: others may have filters there, which are left alone. Programs that pass a frame return TC_ACT_UNSPEC,
+// after which the next filter runs.
 const (
 	clsact         = 0xffff0000 // handle of the qdisc
 	clsactParent   = 0xfffffff1 // TC_H_CLSACT
@@ -31,7 +31,8 @@ const (
 // attachIngress makes a program look at what comes in at a device of the thread's namespace, in the place of an older
 // one of ours.
 func attachIngress(ifindex int, name string, p *ebpf.Program) error {
-	err := requestTC(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, tcMessage(ifindex, clsact, clsactParent, 0),
+	err := requestTC(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
+		tcMessage(ifindex, clsact, clsactParent, 0),
 		rtnl.String(tcaKind, "clsact"))
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("attach %s to device %d: add clsact qdisc: %w", name, ifindex, err)
@@ -49,7 +50,8 @@ func replaceIngress(ifindex int, name string, p *ebpf.Program) (found bool, err 
 }
 
 func setFilter(ifindex int, flags uint16, name string, p *ebpf.Program) error {
-	options := rtnl.Nest(tcaOptions|unix.NLA_F_NESTED, rtnl.U32(tcaBPFFD, uint32(p.FD())), rtnl.String(tcaBPFName, name),
+	options := rtnl.Nest(tcaOptions|unix.NLA_F_NESTED, rtnl.U32(tcaBPFFD, uint32(p.FD())),
+		rtnl.String(tcaBPFName, name),
 		rtnl.U32(tcaBPFFlg, directAction))
 	err := requestTC(unix.RTM_NEWTFILTER, flags, ourFilter(ifindex), rtnl.String(tcaKind, "bpf"), options)
 	if err != nil {

@@ -79,7 +79,10 @@ func calls(spec *ebpf.CollectionSpec) []call {
 	for c := range seen {
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b call) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.helper, b.helper)) })
+	slices.SortFunc(all, func(a, b call) int {
+		return cmp.Or(cmp.Compare(a.from, b.from),
+			cmp.Compare(a.helper, b.helper))
+	})
 	return all
 }
 

@@ -28,10 +28,12 @@ func TestOldKernelIsRefusedByTheNameOfWhatItLacks(t *testing.T) {
 	if !errors.As(err, &missing) {
 		t.Fatalf("it says: %v", err)
 	}
-	if diff := cmp.Diff([]string{"bpf_loop", "bpf_redirect_peer", "bpf_xdp_load_bytes"}, missing.Helpers); diff != "" {
+	if diff := cmp.Diff([]string{"bpf_loop", "bpf_redirect_peer", "bpf_xdp_load_bytes"},
+		missing.Helpers); diff != "" {
 		t.Error(diff)
 	}
-	if text := err.Error(); missing.Release == "" || !strings.Contains(text, missing.Release) || !strings.Contains(text, "Linux 6.1 or newer") {
+	if text := err.Error(); missing.Release == "" || !strings.Contains(text, missing.Release) ||
+		!strings.Contains(text, "Linux 6.1 or newer") {
 		t.Errorf("it says: %s", text)
 	}
 	for _, c := range []call{{ebpf.SchedCLS, asm.FnLoop}, {ebpf.XDP, asm.FnLoop}, {ebpf.XDP, asm.FnRedirectMap}} {

@@ -12,20 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaits takes what stations hear until there are so many frames, or it takes too long.
-func (w *world) awaits(n int) []heard {
-	var all []heard
+// awaits takes what stations receive until there are so many frames, or it takes too long.
+func (w *world) awaits(n int) []arrival {
+	var all []arrival
 	for deadline := time.Now().Add(2 * time.Second); len(all) < n && w.listen(time.Until(deadline)); {
-		all = append(all, w.hear()...)
+		all = append(all, w.receiveAll()...)
 	}
 	return all
 }
 
-func (w *world) hears(sent []byte, want ...heard) {
+func (w *world) expectReceived(sent []byte, want ...arrival) {
 	w.Helper()
 	w.check(w.say(w.a, sent))
 	if diff := cmp.Diff(want, w.awaits(len(want))); diff != "" {
-		w.Errorf("heard (-want +have):\n%s", diff)
+		w.Errorf("received (-want +have):\n%s", diff)
 	}
 }
 
@@ -37,21 +37,21 @@ func TestLiveWalk(t *testing.T) {
 			l := w.line(3)
 			whole := p.after(macB, mac(5), 3)
 			w.name = fmt.Sprintf("IPv6 %v: to the host", v6)
-			w.hears(p.bytes(), heard{l.end, unix.PACKET_HOST, whole})
+			w.expectReceived(p.bytes(), arrival{l.end, unix.PACKET_HOST, whole})
 
 			w.name = "to the second router"
 			w.setNexthop(l.next[1], unresolved, l.out[1], [6]byte{})
-			w.hears(p.bytes(), heard{l.in[1], unix.PACKET_HOST, p.after(mac(2), mac(1), 1)})
+			w.expectReceived(p.bytes(), arrival{l.in[1], unix.PACKET_HOST, p.after(mac(2), mac(1), 1)})
 			w.setNexthop(l.next[1], gateway, l.out[1], mac(4))
 
 			w.name = "by a queue"
 			w.change(l.out[2], func(p *Port) { p.Mode = Queue })
-			w.hears(p.bytes(), heard{l.end, unix.PACKET_HOST, whole})
+			w.expectReceived(p.bytes(), arrival{l.end, unix.PACKET_HOST, whole})
 
 			w.name = "out of the machine"
 			w.change(l.out[2], func(p *Port) { p.Mode = Peer })
 			w.change(l.end, func(p *Port) { p.External = true })
-			w.hears(p.bytes(), heard{l.end, unix.PACKET_HOST, whole})
+			w.expectReceived(p.bytes(), arrival{l.end, unix.PACKET_HOST, whole})
 
 			w.name = "by a bridge"
 			w.change(l.out[2], func(p *Port) { p.Mode = Kernel })
@@ -60,7 +60,7 @@ func TestLiveWalk(t *testing.T) {
 			for _, port := range []int{l.out[2], l.end} {
 				w.ip("link set %s master %s", device(w, port), bridge)
 			}
-			w.hears(p.bytes(), heard{l.end, unix.PACKET_HOST, whole})
+			w.expectReceived(p.bytes(), arrival{l.end, unix.PACKET_HOST, whole})
 		}
 	})
 }
@@ -77,14 +77,14 @@ func TestLineCardDoesWhatItCanAndLeavesTheRest(t *testing.T) {
 		w.check(w.d.AttachXDP(w.a, true))
 		defer func() { w.check(w.d.DetachXDP(w.a)) }()
 		p := packet{}
-		whole := heard{l.end, unix.PACKET_HOST, p.after(macB, mac(3), 2)}
+		whole := arrival{l.end, unix.PACKET_HOST, p.after(macB, mac(3), 2)}
 
 		w.name = "no device takes it"
 		w.take()
 		w.check(w.say(w.a, p.bytes()))
 		w.check(w.d.TakeXDP(l.end, l.end))
 		w.name = "by XDP"
-		w.hears(p.bytes(), whole)
+		w.expectReceived(p.bytes(), whole)
 		if diff := cmp.Diff(l.passed(2), w.take()); diff != "" {
 			w.Errorf("counters (-want +have):\n%s", diff)
 		}
@@ -95,14 +95,15 @@ func TestLineCardDoesWhatItCanAndLeavesTheRest(t *testing.T) {
 		w.check(w.say(w.a, p.bytes()))
 		w.setNexthop(l.next[0], gateway, l.out[0], mac(2))
 		w.check(w.d.Attach(w.a))
-		w.hears(p.bytes(), heard{l.in[1], unix.PACKET_HOST, p.after(mac(2), mac(1), 1)})
-		want := l.passed(1, fmt.Sprintf("handed %d", l.in[1]), fmt.Sprintf("stale neighbour: router %d", l.routers[1]))
+		w.expectReceived(p.bytes(), arrival{l.in[1], unix.PACKET_HOST, p.after(mac(2), mac(1), 1)})
+		want := l.passed(1, fmt.Sprintf("handed %d", l.in[1]),
+			fmt.Sprintf("stale neighbour: router %d", l.routers[1]))
 		if diff := cmp.Diff(want, w.take()); diff != "" {
 			w.Errorf("counters (-want +have):\n%s", diff)
 		}
 		w.name = "by tc"
 		w.check(w.d.RefuseXDP(l.end))
-		w.hears(p.bytes(), whole)
+		w.expectReceived(p.bytes(), whole)
 	})
 }
 
@@ -118,7 +119,7 @@ func TestReplacedLineCardStaysAttached(t *testing.T) {
 		w.check(err)
 		defer func() { w.check(newer.Close()) }()
 		w.check(newer.TakeXDP(l.end, l.end))
-		w.hears(packet{}.bytes(), heard{l.end, unix.PACKET_HOST, packet{}.after(macB, mac(3), 2)})
+		w.expectReceived(packet{}.bytes(), arrival{l.end, unix.PACKET_HOST, packet{}.after(macB, mac(3), 2)})
 	})
 }
 
@@ -161,7 +162,8 @@ func TestLiveFramesStayInTheirSlice(t *testing.T) {
 				for _, h := range all {
 					got++
 					if slices.Contains(foreign, h.Port) {
-						w.Errorf("seed %d: a frame of another slice came to port %d: %x", seed, h.Port, h.Frame)
+						w.Errorf("seed %d: a frame of another slice came to port %d: %x", seed,
+							h.Port, h.Frame)
 					}
 					end = end || bytes.Equal(h.Frame, last.after(macB, mac(5), 3))
 				}
@@ -192,24 +194,25 @@ func TestLiveUpgradeLosesNoFrame(t *testing.T) {
 				}
 			}
 		}()
-		heard := 0
+		received := 0
 		for i := range 10 {
-			d, err := open(w.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: fmt.Sprintf("newer%d", i)})
+			d, err := open(w.dir, byClsact{}, must(loadObject()),
+				version{abi: ABI, programs: fmt.Sprintf("newer%d", i)})
 			w.check(err)
 			w.check(d.Close())
-			heard += len(w.hear())
+			received += len(w.receiveAll())
 		}
 		close(stop)
 		n := <-sent
-		for heard < n {
+		for received < n {
 			more := w.awaits(1)
 			if len(more) == 0 {
 				break
 			}
-			heard += len(more)
+			received += len(more)
 		}
-		if heard != n || n == 0 {
-			w.Errorf("%d frames sent, %d came", n, heard)
+		if received != n || n == 0 {
+			w.Errorf("%d frames sent, %d came", n, received)
 		}
 		if in := must(w.d.Counters())[l.in[0]].WalkedIn.Frames; in != uint64(n) {
 			w.Errorf("%d frames sent, %d walked", n, in)

@@ -96,14 +96,15 @@ func (m *machine) connect(address4, address6 string, mac [6]byte) {
 		e, err := ethtool.NewEthtool()
 		m.check(err)
 		defer e.Close()
-		m.check(e.Change("nic", map[string]bool{"tx-checksum-ip-generic": false, "tx-tcp-segmentation": false, "tx-tcp6-segmentation": false}))
+		m.check(e.Change("nic", map[string]bool{"tx-checksum-ip-generic": false, "tx-tcp-segmentation": false,
+			"tx-tcp6-segmentation": false}))
 		m.check(m.d.AttachEgress(ifindex(m, "outside")))
 		m.check(m.d.AttachUnderlay(m.nic))
 	})
 }
 
-// standIn makes the port of a tunnel, with its device, and joins it with a port.
-func (m *machine) standIn(with int, t Tunnel) (port int) {
+// addTunnelPort makes the port of a tunnel, with its device, and joins it with a port.
+func (m *machine) addTunnelPort(with int, t Tunnel) (port int) {
 	m.inside(func() {
 		m.ports++
 		near, far := fmt.Sprintf("t%d", m.ports), fmt.Sprintf("t%dt", m.ports)
@@ -124,7 +125,8 @@ func (m *machine) standIn(with int, t Tunnel) (port int) {
 // padded says whether that is the frame, or what becomes of one that is shorter than the kernel can have it.
 func padded(frame, have []byte) bool {
 	const least = 14 + 20
-	return len(have) == max(least, len(frame)) && bytes.HasPrefix(have, frame) && bytes.Count(have[len(frame):], []byte{0}) == len(have)-len(frame)
+	return len(have) == max(least, len(frame)) && bytes.HasPrefix(have, frame) &&
+		bytes.Count(have[len(frame):], []byte{0}) == len(have)-len(frame)
 }
 
 // untagged is the frame as a packet socket gives it: without its first tag.
@@ -144,8 +146,8 @@ func (m *machine) awaitsFrame(want []byte) {
 			have[i].Frame = want
 		}
 	}
-	if diff := cmp.Diff([]heard{{Port: m.a, Frame: want}}, have); diff != "" {
-		m.Errorf("heard (-want +have):\n%s", diff)
+	if diff := cmp.Diff([]arrival{{Port: m.a, Frame: want}}, have); diff != "" {
+		m.Errorf("received (-want +have):\n%s", diff)
 	}
 }
 
@@ -154,7 +156,7 @@ func (m *machine) awaitsFrame(want []byte) {
 func TestLiveTunnels(t *testing.T) {
 	inTwoMachines(t, func(a, b *machine) {
 		for _, tunnel := range sorts {
-			near, far := a.standIn(a.a, tunnel), b.standIn(b.a, tunnel.turned())
+			near, far := a.addTunnelPort(a.a, tunnel), b.addTunnelPort(b.a, tunnel.turned())
 			for _, way := range []struct {
 				name string
 				mode Mode
@@ -191,7 +193,8 @@ func TestLiveTunnels(t *testing.T) {
 			b.check(b.d.Forget(far))
 		}
 		for what, n := range merge(must(a.d.Underlay()), must(b.d.Underlay())) {
-			if what != Sent && what != Received && what != ByLineCard && what != "stray" { // IPv6 speaks at the uplink
+			// IPv6 speaks at the uplink
+			if what != Sent && what != Received && what != ByLineCard && what != "stray" {
 				t.Errorf("%d packets dropped: %s", n, what)
 			}
 		}
@@ -206,10 +209,10 @@ func TestLiveRelay(t *testing.T) {
 		b.inside(func() { l = b.line(2) })
 		a.inside(func() { end = a.port(macB) })
 		in, out := sorts[0], sorts[3]
-		a.standIn(a.a, in)
-		b.standIn(l.in[0], in.turned())
-		b.standIn(l.out[1], out.turned())
-		a.standIn(end, out)
+		a.addTunnelPort(a.a, in)
+		b.addTunnelPort(l.in[0], in.turned())
+		b.addTunnelPort(l.out[1], out.turned())
+		a.addTunnelPort(end, out)
 		for _, card := range []bool{false, true} {
 			if card {
 				a.cards(true)
@@ -219,10 +222,10 @@ func TestLiveRelay(t *testing.T) {
 			}
 			for _, v6 := range []bool{false, true} {
 				p := packet{v6: v6}
-				want := heard{end, unix.PACKET_HOST, p.after(macB, mac(3), 2)}
+				want := arrival{end, unix.PACKET_HOST, p.after(macB, mac(3), 2)}
 				a.check(a.say(a.a, p.bytes()))
-				if diff := cmp.Diff([]heard{want}, a.awaits(1)); diff != "" {
-					a.Errorf("line card %v, IPv6 %v: heard (-want +have):\n%s", card, v6, diff)
+				if diff := cmp.Diff([]arrival{want}, a.awaits(1)); diff != "" {
+					a.Errorf("line card %v, IPv6 %v: received (-want +have):\n%s", card, v6, diff)
 				}
 			}
 		}
@@ -231,7 +234,7 @@ func TestLiveRelay(t *testing.T) {
 	})
 }
 
-// A card whose other end polls, but has no program of XDP, sends back what is heard at once: on a quiet wire nothing
+// A card whose other end polls, but has no program of XDP, sends back what is received at once: on a quiet wire nothing
 // else would wake that end.
 func TestLiveRelayWakesTheOtherEnd(t *testing.T) {
 	inTwoMachines(t, func(a, b *machine) {
@@ -240,14 +243,15 @@ func TestLiveRelayWakesTheOtherEnd(t *testing.T) {
 		b.inside(func() { l = b.line(2) })
 		a.inside(func() { end = a.port(macB) })
 		in, out := sorts[0], sorts[1]
-		a.standIn(a.a, in)
-		b.standIn(l.in[0], in.turned())
-		b.standIn(l.out[1], out.turned())
-		a.standIn(end, out)
+		a.addTunnelPort(a.a, in)
+		b.addTunnelPort(l.in[0], in.turned())
+		b.addTunnelPort(l.out[1], out.turned())
+		a.addTunnelPort(end, out)
 		for m, other := range map[*machine]string{a: there4.String(), b: here4.String()} { // nobody else speaks
 			m.outside(func() {
 				m.check(os.WriteFile("/proc/sys/net/ipv6/conf/nic/disable_ipv6", []byte("1"), 0))
-				m.ip("neighbour add %s lladdr 02:09:00:00:00:%02x dev nic nud permanent", other, netip.MustParseAddr(other).As4()[3])
+				m.ip("neighbour add %s lladdr 02:09:00:00:00:%02x dev nic nud permanent", other,
+					netip.MustParseAddr(other).As4()[3])
 			})
 		}
 		a.outside(func() {
@@ -264,8 +268,9 @@ func TestLiveRelayWakesTheOtherEnd(t *testing.T) {
 		})
 		p := packet{}
 		a.check(a.say(a.a, p.bytes()))
-		if diff := cmp.Diff([]heard{{end, unix.PACKET_HOST, p.after(macB, mac(3), 2)}}, a.awaits(1)); diff != "" {
-			a.Errorf("heard (-want +have):\n%s", diff)
+		if diff := cmp.Diff([]arrival{{end, unix.PACKET_HOST, p.after(macB, mac(3), 2)}},
+			a.awaits(1)); diff != "" {
+			a.Errorf("received (-want +have):\n%s", diff)
 		}
 		b.outside(func() { b.check(b.d.DetachLineCard(b.nic)) })
 	})
@@ -275,7 +280,10 @@ func TestLiveRelayWakesTheOtherEnd(t *testing.T) {
 func TestLiveRelayByAnotherCard(t *testing.T) {
 	inTwoMachines(t, func(a, b *machine) {
 		own, peer := netip.MustParseAddr("198.51.100.2"), netip.MustParseAddr("198.51.100.1")
-		a.outside(func() { a.ip("link add nic2 mtu 2000 type veth peer name nic2 mtu 2000 netns %s", path(b.host)) })
+		a.outside(func() {
+			a.ip("link add nic2 mtu 2000 type veth peer name nic2 mtu 2000 netns %s",
+				path(b.host))
+		})
 		for m, address := range map[*machine]netip.Addr{a: peer, b: own} {
 			m.outside(func() {
 				m.ip("link set nic2 address 02:09:00:00:01:%02x up", address.As4()[3])
@@ -287,10 +295,10 @@ func TestLiveRelayByAnotherCard(t *testing.T) {
 		b.inside(func() { l = b.line(2) })
 		a.inside(func() { end = a.port(macB) })
 		in, out := sorts[0], Tunnel{Kind: EGRE, Key: 1, Local: own, Peer: peer}
-		a.standIn(a.a, in)
-		b.standIn(l.in[0], in.turned())
-		b.standIn(l.out[1], out)
-		a.standIn(end, out.turned())
+		a.addTunnelPort(a.a, in)
+		b.addTunnelPort(l.in[0], in.turned())
+		b.addTunnelPort(l.out[1], out)
+		a.addTunnelPort(end, out.turned())
 		a.outside(func() {
 			nic := ifindex(a, "nic2")
 			a.check(a.d.AttachUnderlay(nic))
@@ -307,8 +315,9 @@ func TestLiveRelayByAnotherCard(t *testing.T) {
 		for _, v6 := range []bool{false, true} {
 			p := packet{v6: v6}
 			a.check(a.say(a.a, p.bytes()))
-			if diff := cmp.Diff([]heard{{end, unix.PACKET_HOST, p.after(macB, mac(3), 2)}}, a.awaits(1)); diff != "" {
-				a.Errorf("IPv6 %v: heard (-want +have):\n%s", v6, diff)
+			if diff := cmp.Diff([]arrival{{end, unix.PACKET_HOST, p.after(macB, mac(3), 2)}},
+				a.awaits(1)); diff != "" {
+				a.Errorf("IPv6 %v: received (-want +have):\n%s", v6, diff)
 			}
 		}
 		b.check(b.d.RefuseFrames(other))
@@ -426,7 +435,8 @@ func (s *station) sendSuper(frame []byte) error {
 		if err != nil {
 			return err
 		}
-		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1), unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: e0.Index}))
+		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1),
+			unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: e0.Index}))
 		if err != nil {
 			return err
 		}

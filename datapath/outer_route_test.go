@@ -77,7 +77,8 @@ func TestTunnelCardLeavesTheKernelsTurn(t *testing.T) {
 			for range 2 {
 				w.expect(w.card(came), xdpPass, came, map[string]uint64{})
 			}
-			w.expect(w.run(w.d.programs.UnderlayEgress, w.b, goes), verdictRedirect, goes, map[string]uint64{})
+			w.expect(w.run(w.d.programs.UnderlayEgress, w.b, goes), verdictRedirect, goes,
+				map[string]uint64{})
 			var last uint64
 			w.check(w.d.maps.Asked.Lookup(out.Peer.As16(), &last))
 			w.asked(never)
@@ -210,7 +211,8 @@ func TestUnderlayCachesRoutes(t *testing.T) {
 		old, moved := around{to: macThere, from: macHere}, around{to: macOther, from: macHere}
 		move := func(a around) {
 			for _, peer := range []netip.Addr{there4, there6} {
-				w.ip("neighbour replace %s lladdr %s dev pa nud permanent", peer, net.HardwareAddr(a.to[:]))
+				w.ip("neighbour replace %s lladdr %s dev pa nud permanent", peer,
+					net.HardwareAddr(a.to[:]))
 			}
 		}
 		is := func(name string, tunnel Tunnel, p packet, as, want around) {
@@ -241,7 +243,8 @@ func TestUnderlayCachesRoutes(t *testing.T) {
 
 			w.name = tunnel.named() + ", too big"
 			long := tunnel.outer(packet{payload: 1500}.bytes(), around{})
-			w.expect(w.run(w.d.programs.UnderlayEgress, w.b, long), verdictShot, long, map[string]uint64{"too big": 1})
+			w.expect(w.run(w.d.programs.UnderlayEgress, w.b, long), verdictShot, long,
+				map[string]uint64{"too big": 1})
 
 			w.expireEgressRoutes()
 			is("old", tunnel, packet{}, around{}, moved)
@@ -270,7 +273,8 @@ func TestTunnelCardSendsByOtherCards(t *testing.T) {
 			small, large := relay(packet{}), relay(packet{payload: 6000})
 			by := func(nic int, frame []byte) uint32 {
 				w.Helper()
-				opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: &xdpMD{DataEnd: uint32(len(frame)), IngressIfindex: uint32(nic)}}
+				opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256),
+					Context: &xdpMD{DataEnd: uint32(len(frame)), IngressIfindex: uint32(nic)}}
 				verdict, err := w.d.programs.UnderlayLinecard.Run(&opts)
 				w.check(err)
 				if verdict == xdpPass && !bytes.Equal(opts.DataOut, frame) {

@@ -12,8 +12,12 @@ import (
 
 // Addresses of machines, and of their network cards.
 var (
-	here4, there4, third4 = netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("203.0.113.2"), netip.MustParseAddr("203.0.113.3")
-	here6, there6, third6 = netip.MustParseAddr("2001:db8:f::1"), netip.MustParseAddr("2001:db8:f::2"), netip.MustParseAddr("2001:db8:f::3")
+	here4  = netip.MustParseAddr("203.0.113.1")
+	there4 = netip.MustParseAddr("203.0.113.2")
+	third4 = netip.MustParseAddr("203.0.113.3")
+	here6  = netip.MustParseAddr("2001:db8:f::1")
+	there6 = netip.MustParseAddr("2001:db8:f::2")
+	third6 = netip.MustParseAddr("2001:db8:f::3")
 
 	macHere  = [6]byte{2, 9, 0, 0, 0, 1}
 	macThere = [6]byte{2, 9, 0, 0, 0, 2}

@@ -50,8 +50,9 @@ func (p packet) bytes() []byte {
 		list, network = append(list, ip), ip
 	} else {
 		ip := &layers.IPv4{
-			Version: 4, TTL: uint8(p.ttl), Protocol: p.protocol(), Options: p.options, Flags: p.flags, FragOffset: p.offset,
-			SrcIP: orElse(p.source, host4[0]).AsSlice(), DstIP: orElse(p.dest, host4[1]).AsSlice(),
+			Version: 4, TTL: uint8(p.ttl), Protocol: p.protocol(), Options: p.options, Flags: p.flags,
+			FragOffset: p.offset,
+			SrcIP:      orElse(p.source, host4[0]).AsSlice(), DstIP: orElse(p.dest, host4[1]).AsSlice(),
 		}
 		list, network = append(list, ip), ip
 	}
@@ -72,7 +73,8 @@ func (p packet) bytes() []byte {
 	}
 	out := gopacket.NewSerializeBuffer()
 	list = append(list, gopacket.Payload(bytes.Repeat([]byte{0x5a}, p.payload)))
-	if err := gopacket.SerializeLayers(out, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, list...); err != nil {
+	if err := gopacket.SerializeLayers(out, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
+		list...); err != nil {
 		panic(err)
 	}
 	f := out.Bytes()

@@ -11,8 +11,8 @@ type Policer struct {
 	Rate  uint64 // bytes a second, with Ethernet headers: the committed information rate; at least MinPolicedRate
 	Burst uint64 // bytes: the committed burst size; not 0. The last frame of a burst may exceed it
 
-	// Single says that walks leave super-frames to routers' kernels, which cut them: for links so slow that a super-frame
-	// would be a burst of its own.
+	// Single says that walks leave super-frames to routers' kernels, which cut them: for links so slow that a
+	// super-frame would be a burst of its own.
 	Single bool
 }
 

@@ -59,7 +59,8 @@ func (w *world) inBurst(verdict uint32, passes, of int, length int, send func() 
 		case i < passes && (have.Verdict != verdict || drops != 0):
 			w.Errorf("frame %d of %d bytes: verdict %d, %v", i, length, have.Verdict, have.Counted)
 		case i >= passes && (have.Verdict != verdictShot || drops != 1 || len(have.Counted) != 1):
-			w.Errorf("frame %d of %d bytes, above the burst: verdict %d, %v", i, length, have.Verdict, have.Counted)
+			w.Errorf("frame %d of %d bytes, above the burst: verdict %d, %v", i, length, have.Verdict,
+				have.Counted)
 		}
 	}
 }
@@ -167,7 +168,8 @@ func TestWalkIsPolicedAtEachLink(t *testing.T) {
 						w.expect(have, c.passes, after, want)
 						continue
 					}
-					w.expect(outcome{have.Verdict, nil, have.Counted}, c.drops, nil, l.passed(tightest, fmt.Sprintf("policed %d", port)))
+					w.expect(outcome{have.Verdict, nil, have.Counted}, c.drops, nil,
+						l.passed(tightest, fmt.Sprintf("policed %d", port)))
 				}
 				for i, other := range links {
 					frames := 4
@@ -227,10 +229,12 @@ func TestTunnelCardPolicesWhatItRelays(t *testing.T) {
 		w.police(l.out[1], policed(1, len(p.bytes())))
 		w.name = "passes"
 		have := w.card(came)
-		w.expect(outcome{have.Verdict, nil, have.Counted}, xdpTX, nil, l.passed(2, Received, Sent, fmt.Sprintf("handed %d", last)))
+		w.expect(outcome{have.Verdict, nil, have.Counted}, xdpTX, nil,
+			l.passed(2, Received, Sent, fmt.Sprintf("handed %d", last)))
 		w.name = "dropped"
 		have = w.card(came)
-		w.expect(outcome{have.Verdict, nil, have.Counted}, xdpDrop, nil, l.passed(2, Received, fmt.Sprintf("policed %d", l.out[1])))
+		w.expect(outcome{have.Verdict, nil, have.Counted}, xdpDrop, nil,
+			l.passed(2, Received, fmt.Sprintf("policed %d", l.out[1])))
 	})
 }
 
@@ -314,7 +318,10 @@ func TestProgramsOfTheUnderlayAreReplacedWhenTheHostNeedsMore(t *testing.T) {
 			for name, id := range b.ids(d) {
 				all[name] = fmt.Sprintf("id %d ", id)
 			}
-			maps.DeleteFunc(all, func(name, _ string) bool { return name != objectProgUplinkIngress && name != objectProgUnderlayIngress })
+			maps.DeleteFunc(all, func(name, _ string) bool {
+				return name != objectProgUplinkIngress &&
+					name != objectProgUnderlayIngress
+			})
 			return all
 		}
 		before := ids()
@@ -332,7 +339,8 @@ func TestProgramsOfTheUnderlayAreReplacedWhenTheHostNeedsMore(t *testing.T) {
 		b.check(d.DetachUnderlay(b.a))
 		left := b.tc("filter show dev pa ingress")
 		b.check(d.Set(elsewhere, Port{Mode: Queue, Peer: b.b, MTU: 1500}))
-		if have := b.tc("filter show dev pa ingress"); strings.Contains(have, objectProgUnderlayIngress) || have != left {
+		if have := b.tc("filter show dev pa ingress"); strings.Contains(have, objectProgUnderlayIngress) ||
+			have != left {
 			b.Errorf("attached again: %s", have)
 		}
 	})

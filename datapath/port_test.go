@@ -51,23 +51,28 @@ func TestPortProgram(t *testing.T) {
 		counted map[string]Counters // by port: a, b, or nobody
 	}{
 		{
-			name: "joined", frame: toB, a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
+			name: "joined", frame: toB, a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500,
+				MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{"b": {Handed: handed(64)}},
 		},
 		{
-			name: "broadcast: the kernel judges", frame: ethernet(broadcast, macA, 0x0806, 60), a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
+			name: "broadcast: the kernel judges", frame: ethernet(broadcast, macA, 0x0806, 60),
+			a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{},
 		},
 		{
-			name: "IS-IS over LLC", frame: ethernet(allISs, macA, 1497, 1511), a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
+			name: "IS-IS over LLC", frame: ethernet(allISs, macA, 1497, 1511), a: &Port{Mode: Peer,
+				MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{},
 		},
 		{
-			name: "for another address: the kernel judges", frame: ethernet(macOther, macA, 0x0800, 64), a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
+			name: "for another address: the kernel judges", frame: ethernet(macOther, macA, 0x0800, 64),
+			a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{},
 		},
 		{
-			name: "shaped", frame: toB, a: &Port{Mode: Queue, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
+			name: "shaped", frame: toB, a: &Port{Mode: Queue, MTU: 1500}, b: &Port{MTU: 1500,
+				MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{},
 		},
 		{
@@ -83,7 +88,8 @@ func TestPortProgram(t *testing.T) {
 			counted: map[string]Counters{"a": {Dropped: map[string]uint64{"peer gone": 1}}},
 		},
 		{
-			name: "peer leads elsewhere", frame: toB, a: &Port{Mode: Peer, MTU: 1500}, b: &Port{Mode: Peer, Peer: 4711, MTU: 1500, MAC: macB}, verdict: verdictShot,
+			name: "peer leads elsewhere", frame: toB, a: &Port{Mode: Peer, MTU: 1500}, b: &Port{Mode: Peer,
+				Peer: 4711, MTU: 1500, MAC: macB}, verdict: verdictShot,
 			counted: map[string]Counters{"a": {Dropped: map[string]uint64{"peer gone": 1}}},
 		},
 		{
@@ -91,27 +97,35 @@ func TestPortProgram(t *testing.T) {
 			counted: map[string]Counters{"nobody": {Dropped: map[string]uint64{"unknown port": 1}}},
 		},
 		{
-			name: "longest that fits", frame: ethernet(macB, macA, 0x0800, 1518), a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
+			name: "longest that fits", frame: ethernet(macB, macA, 0x0800, 1518), a: &Port{Mode: Peer,
+				MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{"b": {Handed: handed(1518)}},
 		},
 		{
-			name: "too big", frame: ethernet(macB, macA, 0x0800, 1519), a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictShot,
+			name: "too big", frame: ethernet(macB, macA, 0x0800, 1519), a: &Port{Mode: Peer,
+				MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictShot,
 			counted: map[string]Counters{"a": {Dropped: map[string]uint64{"too big": 1}}},
 		},
 		{
-			name: "too big for the sender's end, which its veth pair has dropped before", frame: ethernet(macB, macA, 0x0800, 1519), a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 9000, MAC: macB},
-			verdict: verdictShot, counted: map[string]Counters{"a": {Dropped: map[string]uint64{"too big": 1}}},
-		},
-		{
-			name: "too big for a shaped link", frame: ethernet(macB, macA, 0x0800, 1519), a: &Port{Mode: Queue, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictShot,
+			name:  "too big for the sender's end, which its veth pair has dropped before",
+			frame: ethernet(macB, macA, 0x0800, 1519), a: &Port{Mode: Peer, MTU: 1500},
+			b:       &Port{MTU: 9000, MAC: macB},
+			verdict: verdictShot,
 			counted: map[string]Counters{"a": {Dropped: map[string]uint64{"too big": 1}}},
 		},
 		{
-			name: "jumbo", frame: ethernet(macB, macA, 0x0800, 3000), a: &Port{Mode: Peer, MTU: 9000}, b: &Port{MTU: 9000, MAC: macB}, verdict: verdictRedirect,
+			name: "too big for a shaped link", frame: ethernet(macB, macA, 0x0800, 1519),
+			a: &Port{Mode: Queue, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictShot,
+			counted: map[string]Counters{"a": {Dropped: map[string]uint64{"too big": 1}}},
+		},
+		{
+			name: "jumbo", frame: ethernet(macB, macA, 0x0800, 3000), a: &Port{Mode: Peer,
+				MTU: 9000}, b: &Port{MTU: 9000, MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{"b": {Handed: handed(3000)}},
 		},
 		{
-			name: "super-frame", frame: ethernet(macB, macA, 0x0800, 3500), gso: 1448, a: &Port{Mode: Peer, MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
+			name: "super-frame", frame: ethernet(macB, macA, 0x0800, 3500), gso: 1448, a: &Port{Mode: Peer,
+				MTU: 1500}, b: &Port{MTU: 1500, MAC: macB}, verdict: verdictRedirect,
 			counted: map[string]Counters{"b": {Handed: handed(3500)}},
 		},
 	}
@@ -196,7 +210,8 @@ func BenchmarkPortProgram(b *testing.B) {
 		d := n.open()
 		defer func() { _ = d.Close() }()
 		n.wire(d, &Port{Mode: Peer, MTU: 1500}, &Port{MTU: 1500, MAC: macB})
-		opts := ebpf.RunOptions{Data: ethernet(macB, macA, 0x0800, 64), Context: &skbuff{Ifindex: uint32(n.a)}, Repeat: uint32(b.N)}
+		opts := ebpf.RunOptions{Data: ethernet(macB, macA, 0x0800, 64), Context: &skbuff{Ifindex: uint32(n.a)},
+			Repeat: uint32(b.N)}
 		b.ResetTimer()
 		if _, err := d.programs.PortIngress.Run(&opts); err != nil {
 			b.Error(err)

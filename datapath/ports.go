@@ -59,7 +59,8 @@ func (d *DataPath) Set(ifindex int, p Port) error {
 		return fmt.Errorf("police port %d: %w", ifindex, err)
 	}
 	record := objectPort{
-		Mode: objectMode(p.Mode), Peer: uint32(p.Peer), Mtu: uint32(p.MTU), Mac: p.MAC, External: flag(p.External),
+		Mode: objectMode(p.Mode), Peer: uint32(p.Peer), Mtu: uint32(p.MTU), Mac: p.MAC,
+		External:   flag(p.External),
 		Classified: flag(p.Classified), Policed: flag(p.Police != Policer{}), Single: flag(p.Police.Single),
 	}
 	if err := d.maps.Ports.Put(uint32(ifindex), record); err != nil {

@@ -52,8 +52,10 @@ var headerPunts = slices.Concat(
 		{name: "fragment, IPv6", why: "fragment", packet: packet{v6: true}, edit: func(f []byte) []byte { return replace(f, 20, 44) }},
 	},
 	both("TTL 1", "ttl", packet{ttl: 1}, packet{ttl: 1}),
-	each("source", "source", packet{}, "0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.5", "239.1.1.1", "255.255.255.255", "::", "::1", "::ffff:192.0.2.1", "fe80::1", "febf::1", "ff02::5"),
-	each("destination", "scope", packet{}, "0.0.0.0", "127.0.0.1", "224.0.0.5", "255.255.255.255", "::", "::1", "fe80::2", "ff02::5", "ff0e::1"),
+	each("source", "source", packet{}, "0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.5", "239.1.1.1",
+		"255.255.255.255", "::", "::1", "::ffff:192.0.2.1", "fe80::1", "febf::1", "ff02::5"),
+	each("destination", "scope", packet{}, "0.0.0.0", "127.0.0.1", "224.0.0.5", "255.255.255.255", "::", "::1",
+		"fe80::2", "ff02::5", "ff0e::1"),
 )
 
 // each makes a case of every address, as source or destination.
@@ -117,14 +119,25 @@ var statePunts = slices.Concat(
 	atBoth("leaves as it came", "redirect", packet{}, func(w *world, l line) {
 		w.setNexthop(l.next[1], gateway, l.in[1], mac(1))
 	}, 1),
-	atBoth("out of no leg", "inconsistent", packet{}, func(w *world, l line) { w.leg(l.out[1], func(l *objectLeg) { *l = objectLeg{} }) }, 1),
+	atBoth("out of no leg", "inconsistent", packet{}, func(w *world,
+		l line) {
+		w.leg(l.out[1], func(l *objectLeg) { *l = objectLeg{} })
+	}, 1),
 	atBoth("out of another's leg", "inconsistent", packet{}, func(w *world, l line) {
 		w.setNexthop(l.next[1], gateway, l.out[0], macB)
 	}, 1),
-	atBoth("out leg down", "unresolved", packet{}, func(w *world, l line) { w.leg(l.out[1], func(l *objectLeg) { l.Flags &^= legUp }) }, 1),
-	atBoth("in leg down", "ineligible", packet{}, func(w *world, l line) { w.leg(l.in[1], func(l *objectLeg) { l.Flags &^= legUp }) }, 1),
-	atBoth("in leg does not forward", "ineligible", packet{}, func(w *world, l line) { w.leg(l.in[1], func(l *objectLeg) { l.Flags = legUp }) }, 1),
-	atBoth("router off the fast path", "ineligible", packet{}, func(w *world, l line) { w.check(w.d.maps.Routers.Put(l.routers[1], make([]byte, 16))) }, 1),
+	atBoth("out leg down", "unresolved", packet{}, func(w *world,
+		l line) {
+		w.leg(l.out[1], func(l *objectLeg) { l.Flags &^= legUp })
+	}, 1),
+	atBoth("in leg down", "ineligible", packet{}, func(w *world,
+		l line) {
+		w.leg(l.in[1], func(l *objectLeg) { l.Flags &^= legUp })
+	}, 1),
+	atBoth("in leg does not forward", "ineligible", packet{},
+		func(w *world, l line) { w.leg(l.in[1], func(l *objectLeg) { l.Flags = legUp }) }, 1),
+	atBoth("router off the fast path", "ineligible", packet{},
+		func(w *world, l line) { w.check(w.d.maps.Routers.Put(l.routers[1], make([]byte, 16))) }, 1),
 	atBoth("lease over", "lease", packet{}, func(w *world, _ line) { w.lease(-time.Second) }, 0),
 	[]puntCase{
 		{name: "source is the router's", why: "source", at: 1, world: func(w *world, l line) { w.source(host4[0], l.routers[1]) }},
@@ -132,19 +145,27 @@ var statePunts = slices.Concat(
 		{name: "super-frame of TCP, too big", why: "too big", at: 1, packet: packet{tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1161}, world: mtu1200},
 		{name: "super-frame of TCP, too big, IPv6", why: "too big", at: 1, packet: packet{v6: true, tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1141}, world: mtu1200},
 		{
-			name: "super-frame, before a queue", why: "super frame", at: 1, packet: packet{tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1460},
+			name: "super-frame, before a queue", why: "super frame", at: 1, packet: packet{tcp: true,
+				payload: 3000}, ctx: skbuff{GSOSize: 1460},
 			world: func(w *world, l line) { w.change(l.out[1], func(p *Port) { p.Mode = Queue }) },
 		},
 		{
 			name: "super-frame, before a slow policer", why: "super frame", at: 1,
 			packet: packet{tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1460},
 			world: func(w *world, l line) {
-				w.change(l.out[1], func(p *Port) { p.Police = Policer{Rate: 1e6, Burst: 1e6, Single: true} })
+				w.change(l.out[1], func(p *Port) {
+					p.Police = Policer{Rate: 1e6, Burst: 1e6,
+						Single: true}
+				})
 			},
 		},
 		{
-			name: "super-frame of TCP behind long options", why: "too big", packet: packet{v6: true, tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1000},
-			edit: destinationOptions, world: func(w *world, l line) { w.leg(l.out[0], func(l *objectLeg) { l.Mtu = 1200 }) },
+			name: "super-frame of TCP behind long options", why: "too big", packet: packet{v6: true,
+				tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1000},
+			edit: destinationOptions, world: func(w *world,
+				l line) {
+				w.leg(l.out[0], func(l *objectLeg) { l.Mtu = 1200 })
+			},
 		},
 		{name: "super-frame of UDP: headers unknown", why: "too big", at: 1, packet: packet{payload: 3000}, ctx: skbuff{GSOSize: 1100}, world: mtu1200},
 	},
@@ -166,7 +187,8 @@ func atBoth(name, why string, p packet, change func(*world, line), positions ...
 	var all []puntCase
 	for _, at := range positions {
 		for _, v6 := range []bool{false, true} {
-			c := puntCase{name: fmt.Sprintf("%s at router %d, IPv6: %v", name, at, v6), why: why, packet: p, at: at}
+			c := puntCase{name: fmt.Sprintf("%s at router %d, IPv6: %v", name, at, v6), why: why, packet: p,
+				at: at}
 			c.packet.v6 = v6
 			c.world = func(w *world, l line) {
 				change(w, l)

@@ -17,7 +17,7 @@ import (
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
-// station is a node that only listens, and sends what it is told to.
+// station is a node that only listens, and sends what a test says.
 type station struct {
 	ns     *os.File
 	socket int
@@ -28,7 +28,8 @@ type station struct {
 func inLiveWorld(t testing.TB, f func(w *world)) {
 	t.Helper()
 	inWorld(t, func(w *world) {
-		w.check(os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)) // nobody speaks but stations
+		// nobody speaks but stations
+		w.check(os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0))
 		w.stations = map[int]*station{}
 		w.a = w.port(macA)
 		f(w)
@@ -43,7 +44,8 @@ func (w *world) plug(mac [6]byte) int {
 		s.ns, err = netns.Open("/proc/thread-self/ns/net")
 		return errors.Join(err, os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0))
 	}))
-	w.ip("link add %s type veth peer name e0 address %s netns /proc/%d/fd/%d", name, net.HardwareAddr(mac[:]), os.Getpid(), s.ns.Fd())
+	w.ip("link add %s type veth peer name e0 address %s netns /proc/%d/fd/%d", name, net.HardwareAddr(mac[:]),
+		os.Getpid(), s.ns.Fd())
 	w.ip("link set %s up", name)
 	w.check(netns.In(s.ns, func() (err error) {
 		w.ip("link set e0 up")
@@ -64,7 +66,8 @@ func (w *world) plug(mac [6]byte) int {
 // passAll attaches a program that lets the interface take frames from XDP programs at the other end.
 func passAll(index int) (link.Link, error) {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Type: ebpf.XDP, Flags: unix.BPF_F_XDP_HAS_FRAGS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
+		Type: ebpf.XDP, Flags: unix.BPF_F_XDP_HAS_FRAGS, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
 	})
 	if err != nil {
 		return nil, err
@@ -75,7 +78,8 @@ func passAll(index int) (link.Link, error) {
 
 func packetSocket(index int) (int, error) {
 	const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL<<8&0xff00
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0) // deaf until it is bound
+	// deaf until it is bound
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return -1, err
 	}
@@ -96,16 +100,16 @@ func (w *world) ip(format string, args ...any) {
 	}
 }
 
-// heard is a frame as a station got it.
-type heard struct {
+// arrival is a frame as a station got it.
+type arrival struct {
 	Port  int
 	Kind  uint8 // PACKET_HOST, ...
 	Frame []byte
 }
 
-// hear takes what has come to all stations.
-func (w *world) hear() []heard {
-	var all []heard
+// receiveAll takes what has come to all stations.
+func (w *world) receiveAll() []arrival {
+	var all []arrival
 	buf := make([]byte, 1<<16)
 	for port, s := range w.stations {
 		for {
@@ -117,7 +121,7 @@ func (w *world) hear() []heard {
 			if l, ok := from.(*unix.SockaddrLinklayer); ok {
 				kind = l.Pkttype
 			}
-			all = append(all, heard{port, kind, append([]byte{}, buf[:n]...)})
+			all = append(all, arrival{port, kind, append([]byte{}, buf[:n]...)})
 		}
 	}
 	return all

@@ -59,7 +59,8 @@ func TestStormControlBoundsFramesToGroups(t *testing.T) {
 			}
 			w.name = name + ", the bucket is empty"
 			w.setBucket(port, math.MaxInt64)
-			w.expect(send(to, skbuff{}), verdictShot, nil, map[string]uint64{fmt.Sprintf("storm %d", w.a): 1})
+			w.expect(send(to, skbuff{}), verdictShot, nil,
+				map[string]uint64{fmt.Sprintf("storm %d", w.a): 1})
 		}
 		w.name = "one station"
 		passes(send(macB, skbuff{}))

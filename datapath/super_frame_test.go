@@ -13,14 +13,16 @@ import (
 // Ethernet's header, and a tag's worth more. Within the machine all pass, as the kernel's own links let them.
 func TestSuperFramesOfSegmentsThatDoNotFitAreDropped(t *testing.T) {
 	const mtu, tag = 1500, 4
-	options := []layers.IPv4Option{{OptionType: 1, OptionLength: 1}, {OptionType: 1, OptionLength: 1}, {OptionType: 1, OptionLength: 1}, {OptionType: 0, OptionLength: 1}}
+	options := []layers.IPv4Option{{OptionType: 1, OptionLength: 1}, {OptionType: 1, OptionLength: 1},
+		{OptionType: 1, OptionLength: 1}, {OptionType: 0, OptionLength: 1}}
 	inWorld(t, func(w *world) {
 		w.check(w.d.Add(w.a, Port{MTU: mtu, MAC: macA}))
 		to := w.port(macB)
 		w.join(w.a, to)
 		w.name = "within the machine"
 		frame := packet{to: macB, tcp: true, payload: 3000}.bytes()
-		w.expect(w.send(frame, skbuff{GSOSize: 1 << 15}), verdictRedirect, frame, map[string]uint64{fmt.Sprintf("handed %d", to): 1})
+		w.expect(w.send(frame, skbuff{GSOSize: 1 << 15}), verdictRedirect, frame,
+			map[string]uint64{fmt.Sprintf("handed %d", to): 1})
 		w.change(to, func(p *Port) { p.External = true })
 		for name, c := range map[string]struct {
 			frame   []byte
@@ -35,8 +37,10 @@ func TestSuperFramesOfSegmentsThatDoNotFitAreDropped(t *testing.T) {
 		} {
 			w.name = name
 			fits := mtu + tag - c.headers
-			w.expect(w.send(c.frame, skbuff{GSOSize: uint32(fits)}), verdictRedirect, c.frame, map[string]uint64{})
-			w.expect(w.send(c.frame, skbuff{GSOSize: uint32(fits + 1)}), verdictShot, c.frame, map[string]uint64{fmt.Sprintf("too big %d", w.a): 1})
+			w.expect(w.send(c.frame, skbuff{GSOSize: uint32(fits)}), verdictRedirect, c.frame,
+				map[string]uint64{})
+			w.expect(w.send(c.frame, skbuff{GSOSize: uint32(fits + 1)}), verdictShot, c.frame,
+				map[string]uint64{fmt.Sprintf("too big %d", w.a): 1})
 		}
 		frame = packet{to: macB, payload: 1400}.bytes()
 		w.name = "a segment that is the frame"
@@ -60,8 +64,8 @@ func TestSuperFramesOfSegmentsThatDoNotFitBehindARouter(t *testing.T) {
 // A packet socket with PACKET_VNET_HDR says itself how long segments are; the device's MTU does not bind it.
 func TestLiveSuperFrameOfForgedSegmentsStaysHere(t *testing.T) {
 	inTwoMachines(t, func(a, b *machine) {
-		a.standIn(a.a, sorts[0])
-		b.standIn(b.a, sorts[0].turned())
+		a.addTunnelPort(a.a, sorts[0])
+		b.addTunnelPort(b.a, sorts[0].turned())
 		a.superFrame(b, false) // of segments that fit
 		tooBig := fmt.Sprintf("too big %d", a.a)
 		a.take()

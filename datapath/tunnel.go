@@ -42,7 +42,8 @@ type Tunnel struct {
 	TTL   uint8      // of outer packets; 0: 64
 	DSCP  bool       // outer packets have the inner packet's DSCP; else 0
 
-	// StormControl is how many frames to groups, broadcast and multicast, go into it in a second; 0: as many as come.
+	// StormControl is how many frames to groups, broadcast and multicast, go into it in a second; 0: as many as
+	// come.
 	StormControl int
 }
 
@@ -100,7 +101,8 @@ func (t Tunnel) encapsulation() objectEncapsulation {
 		h = binary.BigEndian.AppendUint16(h, unix.ETH_P_TEB)
 		h = binary.BigEndian.AppendUint32(h, t.Key)
 	}
-	e := objectEncapsulation{Kind: uint8(t.Kind), Key: t.Key, Length: uint8(len(h)), V6: flag(v6), Dscp: flag(t.DSCP), Storm: uint32(t.StormControl)}
+	e := objectEncapsulation{Kind: uint8(t.Kind), Key: t.Key, Length: uint8(len(h)), V6: flag(v6),
+		Dscp: flag(t.DSCP), Storm: uint32(t.StormControl)}
 	copy(e.Header[:], h)
 	return e
 }
@@ -127,9 +129,11 @@ func (t Tunnel) network() (header []byte, v6 bool) {
 func tunnelOf(e objectEncapsulation) Tunnel {
 	t := Tunnel{Kind: TunnelKind(e.Kind), Key: e.Key, DSCP: e.Dscp != 0, StormControl: int(e.Storm)}
 	if e.V6 != 0 {
-		t.TTL, t.Local, t.Peer = e.Header[7], netip.AddrFrom16([16]byte(e.Header[8:])), netip.AddrFrom16([16]byte(e.Header[24:]))
+		t.TTL = e.Header[7]
+		t.Local, t.Peer = netip.AddrFrom16([16]byte(e.Header[8:])), netip.AddrFrom16([16]byte(e.Header[24:]))
 	} else {
-		t.TTL, t.Local, t.Peer = e.Header[8], netip.AddrFrom4([4]byte(e.Header[12:])), netip.AddrFrom4([4]byte(e.Header[16:]))
+		t.TTL = e.Header[8]
+		t.Local, t.Peer = netip.AddrFrom4([4]byte(e.Header[12:])), netip.AddrFrom4([4]byte(e.Header[16:]))
 	}
 	return t
 }
@@ -177,8 +181,8 @@ func (d *DataPath) setTunnel(port int, t Tunnel) error {
 	if err != nil {
 		return err
 	}
-	// What comes is taken before the other side can know of it; a port of whom nothing more is known loses its names
-	// at the next Open.
+	// What comes is taken before the other side can know of it; a port of whom nothing more is known loses its
+	// names at the next Open.
 	err = errors.Join(
 		d.maps.Ends.Put(t.end(), uint32(1)),
 		d.maps.Tunnels.Put(t.name(), uint32(port)),
@@ -219,7 +223,8 @@ func (d *DataPath) DeleteTunnel(port int) error {
 	defer d.tunnelling.Unlock()
 	old, err := d.encapsulation(port)
 	if err == nil && old.Kind != 0 {
-		err = errors.Join(d.removeName(tunnelOf(old)), d.maps.Encapsulations.Put(uint32(port), objectEncapsulation{}))
+		err = errors.Join(d.removeName(tunnelOf(old)),
+			d.maps.Encapsulations.Put(uint32(port), objectEncapsulation{}))
 	}
 	if err != nil {
 		return fmt.Errorf("end the tunnel of port %d: %w", port, err)

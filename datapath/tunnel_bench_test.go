@@ -46,7 +46,8 @@ func benchmarkTunnelCard(b *testing.B, in Tunnel, routers int) {
 		const changed = 14 + 20 // of the inner frame
 		program = again(w.bench, true, frame[:len(frame)-len(p.bytes())+changed], program)
 		defer func() { _ = program.Close() }()
-		opts := ebpf.RunOptions{Data: frame, Context: &xdpMD{DataEnd: uint32(len(frame)), IngressIfindex: uint32(w.a)}, Repeat: uint32(b.N)}
+		opts := ebpf.RunOptions{Data: frame, Context: &xdpMD{DataEnd: uint32(len(frame)),
+			IngressIfindex: uint32(w.a)}, Repeat: uint32(b.N)}
 		b.ResetTimer()
 		verdict, err := program.Run(&opts)
 		w.check(err)

@@ -20,7 +20,8 @@ func TestTunnelsAreSetReplacedAndDeleted(t *testing.T) {
 		a, b := w.tunnelled(w.a, one), w.tunnelled(w.port(macB), two)
 		is := func(want map[int]Tunnel, ends int) {
 			w.Helper()
-			if diff := cmp.Diff(want, must(w.d.Tunnels()), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+			if diff := cmp.Diff(want, must(w.d.Tunnels()),
+				cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 				w.Errorf("tunnels (-want +have):\n%s", diff)
 			}
 			if n := count(w, w.d.maps.Ends); n != ends {
@@ -46,7 +47,9 @@ func TestTunnelsAreSetReplacedAndDeleted(t *testing.T) {
 		w.check(w.d.SetTunnel(b, two))
 		w.check(w.d.Forget(b))
 		is(map[int]Tunnel{}, 0)
-		for _, bad := range []Tunnel{{}, {Kind: VXLAN, Key: 1 << 24, Local: here4, Peer: there4}, {Kind: EGRE, Local: here4, Peer: there6}, {Kind: EGRE, Local: here4, Peer: netip.MustParseAddr("224.0.0.5")}} {
+		for _, bad := range []Tunnel{{}, {Kind: VXLAN, Key: 1 << 24, Local: here4, Peer: there4},
+			{Kind: EGRE, Local: here4, Peer: there6}, {Kind: EGRE, Local: here4,
+				Peer: netip.MustParseAddr("224.0.0.5")}} {
 			if w.d.SetTunnel(a, bad) == nil {
 				w.Errorf("accepted: %+v", bad)
 			}
@@ -93,7 +96,8 @@ func TestOuterHeaderIsReadBack(t *testing.T) {
 		if have := tunnelOf(e); have != want {
 			t.Errorf("%+v became %+v", want, have)
 		}
-		if n := binary.BigEndian.Uint16(e.Header[:]); n>>12 != map[bool]uint16{false: 4, true: 6}[want.Local.Is6()] {
+		if n := binary.BigEndian.Uint16(e.Header[:]); n>>12 != map[bool]uint16{false: 4,
+			true: 6}[want.Local.Is6()] {
 			t.Errorf("%s: the header begins with %#x", want.named(), n)
 		}
 	}

@@ -34,7 +34,8 @@ func inUplinkedWorld(t testing.TB, f func(w *world)) {
 // run runs a program on a frame that comes in at a device.
 func (w *world) run(p *ebpf.Program, device int, frame []byte) outcome {
 	w.Helper()
-	opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: &skbuff{Ifindex: uint32(device)}}
+	opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256),
+		Context: &skbuff{Ifindex: uint32(device)}}
 	verdict, err := p.Run(&opts)
 	w.check(err)
 	return outcome{verdict, opts.DataOut, w.takeAll()}
@@ -76,12 +77,14 @@ func TestTunnelsCarryAnyFrame(t *testing.T) {
 			for name, frame := range odd(macB) {
 				w.name = tunnel.named() + ", " + name
 				if runt := len(frame) < 14+20; runt && name != "nothing" || name == "runt of IPv6" {
-					continue // the kernel would not make a frame of it here; a device does: TestLiveTunnels
+					// the kernel would not make a frame of it here; a device does: TestLiveTunnels
+					continue
 				}
 				sent := w.send(frame, skbuff{})
 				sent.Counted = merge(sent.Counted, w.takeAll())
 				want := tunnel.outer(frame, entropyOf(tunnel, sent.Frame))
-				w.expect(sent, verdictRedirect, want, map[string]uint64{Sent: 1, fmt.Sprintf("handed %d", port): 1})
+				w.expect(sent, verdictRedirect, want,
+					map[string]uint64{Sent: 1, fmt.Sprintf("handed %d", port): 1})
 
 				frame = bytes.Clone(frame)
 				to := macA
@@ -89,10 +92,13 @@ func TestTunnelsCarryAnyFrame(t *testing.T) {
 					copy(frame, to[:])
 				}
 				counted := map[string]uint64{Received: 1}
-				if frame[0]&1 == 0 && (name == "IPv4" || name == "IPv6" || name == "TCP" || name == "jumbo") {
-					counted[fmt.Sprintf("handed %d", w.a)] = 1 // others go through the port's device
+				if frame[0]&1 == 0 && (name == "IPv4" || name == "IPv6" || name == "TCP" ||
+					name == "jumbo") {
+					// others go through the port's device
+					counted[fmt.Sprintf("handed %d", w.a)] = 1
 				}
-				w.expect(w.receive(tunnel.turned().outer(frame, around{sport: 50000, label: 7})), verdictRedirect, frame, counted)
+				w.expect(w.receive(tunnel.turned().outer(frame, around{sport: 50000, label: 7})),
+					verdictRedirect, frame, counted)
 			}
 			w.check(w.d.Forget(port))
 		}
@@ -110,7 +116,8 @@ func TestTunnelledModeEncapsulates(t *testing.T) {
 		w.check(w.d.Set(w.a, Port{Mode: Tunnelled, Peer: port, MTU: 1500})) // the far end of the proxy port
 		frame := packet{}.bytes()
 		sent := w.send(frame, skbuff{})
-		w.expect(outcome{sent.Verdict, sent.Frame, merge(sent.Counted, w.takeAll())}, verdictRedirect, sorts[0].outer(frame, around{}), map[string]uint64{Sent: 1})
+		w.expect(outcome{sent.Verdict, sent.Frame, merge(sent.Counted, w.takeAll())}, verdictRedirect,
+			sorts[0].outer(frame, around{}), map[string]uint64{Sent: 1})
 
 		w.name = "no tunnel there"
 		w.check(w.d.DeleteTunnel(port))
@@ -119,7 +126,8 @@ func TestTunnelledModeEncapsulates(t *testing.T) {
 
 		w.name = "no port there"
 		w.check(w.d.Forget(port))
-		w.expect(w.send(frame, skbuff{}), verdictShot, frame, map[string]uint64{fmt.Sprintf("peer gone %d", w.a): 1})
+		w.expect(w.send(frame, skbuff{}), verdictShot, frame,
+			map[string]uint64{fmt.Sprintf("peer gone %d", w.a): 1})
 	})
 }
 
@@ -128,14 +136,17 @@ func TestTunnelsDropWhatTheyCannotCarry(t *testing.T) {
 		port := w.tunnelled(w.a, sorts[0])
 		frame := packet{payload: 3000}.bytes()
 		w.name = "super-frame of no kind that the kernel knows"
-		w.expect(w.send(frame, skbuff{GSOSize: 1000}), verdictShot, frame, map[string]uint64{fmt.Sprintf("super frame %d", w.a): 1})
+		w.expect(w.send(frame, skbuff{GSOSize: 1000}), verdictShot, frame,
+			map[string]uint64{fmt.Sprintf("super frame %d", w.a): 1})
 		w.name = "too big"
 		w.change(port, func(p *Port) { p.MTU = 1500 })
-		w.expect(w.send(frame, skbuff{}), verdictShot, frame, map[string]uint64{fmt.Sprintf("too big %d", w.a): 1})
+		w.expect(w.send(frame, skbuff{}), verdictShot, frame,
+			map[string]uint64{fmt.Sprintf("too big %d", w.a): 1})
 		w.name = "no uplink"
 		w.check(w.d.SetUplink(0))
 		frame = packet{}.bytes()
-		w.expect(w.send(frame, skbuff{}), verdictShot, frame, map[string]uint64{fmt.Sprintf("no uplink %d", w.a): 1})
+		w.expect(w.send(frame, skbuff{}), verdictShot, frame,
+			map[string]uint64{fmt.Sprintf("no uplink %d", w.a): 1})
 	})
 }
 
@@ -192,16 +203,22 @@ func TestECNComesOutAsRFC6040Says(t *testing.T) {
 			for inner, row := range table {
 				for outer, want := range row {
 					for _, v6 := range []bool{false, true} {
-						w.name = fmt.Sprintf("%s, IPv6 inside %v, %d inside, %d outside", tunnel.named(), v6, inner, outer)
+						w.name = fmt.Sprintf("%s, IPv6 inside %v, %d inside, %d outside",
+							tunnel.named(), v6, inner, outer)
 						frame := packet{v6: v6, to: macA}.bytes()
 						setClass(frame, 10<<2|byte(inner))
-						have := w.receive(tunnel.turned().outer(frame, around{class: 46<<2 | byte(outer)}))
+						have := w.receive(tunnel.turned().outer(frame,
+							around{class: 46<<2 | byte(outer)}))
 						if want == dropped {
-							w.expect(have, verdictShot, have.Frame, map[string]uint64{Received: 1, fmt.Sprintf("congestion %d", port): 1})
+							w.expect(have, verdictShot, have.Frame,
+								map[string]uint64{Received: 1,
+									fmt.Sprintf("congestion %d", port): 1})
 							continue
 						}
 						setClass(frame, 10<<2|want)
-						w.expect(have, verdictRedirect, frame, map[string]uint64{Received: 1, fmt.Sprintf("handed %d", w.a): 1})
+						w.expect(have, verdictRedirect, frame,
+							map[string]uint64{Received: 1,
+								fmt.Sprintf("handed %d", w.a): 1})
 					}
 				}
 			}
@@ -282,7 +299,8 @@ func TestOuterPacketsThatAreRefused(t *testing.T) {
 			}
 			have := w.receive(p)
 			if c.why == "" {
-				w.expect(have, verdictRedirect, frame, map[string]uint64{Received: 1, fmt.Sprintf("handed %d", w.a): 1})
+				w.expect(have, verdictRedirect, frame,
+					map[string]uint64{Received: 1, fmt.Sprintf("handed %d", w.a): 1})
 			} else {
 				w.expect(have, verdictShot, p, map[string]uint64{c.why: 1})
 			}
@@ -318,7 +336,8 @@ func (w *world) betweenTunnels(try func(in, out Tunnel, p packet, l line)) {
 func TestWalkBetweenTunnels(t *testing.T) {
 	inUplinkedWorld(t, func(w *world) {
 		w.betweenTunnels(func(in, out Tunnel, p packet, l line) {
-			w.expect(w.receive(in.turned().outer(p.bytes(), around{})), verdictRedirect, p.after(macB, mac(3), 2),
+			w.expect(w.receive(in.turned().outer(p.bytes(), around{})), verdictRedirect,
+				p.after(macB, mac(3), 2),
 				l.passed(2, Received, fmt.Sprintf("handed %d", l.end)))
 
 			last := w.tunnelled(l.out[1], out)
@@ -327,8 +346,10 @@ func TestWalkBetweenTunnels(t *testing.T) {
 				l.passed(2, Received, Sent, fmt.Sprintf("handed %d", last)))
 
 			w.setNexthop(l.next[1], unresolved, l.out[1], macB)
-			w.expect(w.receive(in.turned().outer(p.bytes(), around{})), verdictRedirect, p.after(mac(2), mac(1), 1),
-				l.passed(1, Received, fmt.Sprintf("handed %d", l.in[1]), fmt.Sprintf("unresolved: router %d", l.routers[1])))
+			w.expect(w.receive(in.turned().outer(p.bytes(), around{})), verdictRedirect,
+				p.after(mac(2), mac(1), 1),
+				l.passed(1, Received, fmt.Sprintf("handed %d", l.in[1]),
+					fmt.Sprintf("unresolved: router %d", l.routers[1])))
 		})
 	})
 }
@@ -350,7 +371,8 @@ func TestTunnelsLeadWhereLinksDo(t *testing.T) {
 		} {
 			w.name = name
 			w.change(port, func(p *Port) { p.Mode = c.mode })
-			w.expect(w.receive(tunnel.turned().outer(frame, around{})), c.verdict, frame, map[string]uint64{Received: 1, c.why: 1})
+			w.expect(w.receive(tunnel.turned().outer(frame, around{})), c.verdict, frame,
+				map[string]uint64{Received: 1, c.why: 1})
 		}
 	})
 }
@@ -378,7 +400,8 @@ func TestTunnelsSpreadFlows(t *testing.T) {
 			}
 			first := packet{flags: 1}.bytes() // more fragments
 			rest := packet{offset: 100, sport: 7}.bytes()
-			if one, two := w.send(first, skbuff{}).Frame, w.send(rest, skbuff{}).Frame; entropyOf(tunnel, one) != entropyOf(tunnel, two) {
+			if one, two := w.send(first, skbuff{}).Frame, w.send(rest, skbuff{}).Frame; entropyOf(tunnel,
+				one) != entropyOf(tunnel, two) {
 				w.Errorf("%s: fragments of a packet go different ways", tunnel.named())
 			}
 			w.check(w.d.Forget(port))

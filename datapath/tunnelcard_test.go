@@ -21,7 +21,8 @@ func TestTunnelCardDoesWhatItCanAndLeavesTheRest(t *testing.T) {
 			have := w.card(came)
 			a := entropyOf(out, have.Frame)
 			a.to, a.from = macThere, macHere
-			w.expect(have, xdpTX, out.outer(p.after(macB, mac(3), 2), a), l.passed(2, Received, Sent, fmt.Sprintf("handed %d", last)))
+			w.expect(have, xdpTX, out.outer(p.after(macB, mac(3), 2), a),
+				l.passed(2, Received, Sent, fmt.Sprintf("handed %d", last)))
 
 			w.setNexthop(l.next[1], unresolved, l.out[1], macB)
 			w.expect(w.card(came), xdpPass, came, map[string]uint64{})
@@ -66,11 +67,13 @@ func TestTunnelCardLeavesWhatECNWouldChange(t *testing.T) {
 					w.name = fmt.Sprintf("%s, %d inside, %d outside", tunnel.named(), inner, outer)
 					frame := packet{to: macB}.bytes()
 					setClass(frame, inner)
-					came := tunnel.turned().outer(frame, around{to: macHere, from: macThere, class: outer})
+					came := tunnel.turned().outer(frame,
+						around{to: macHere, from: macThere, class: outer})
 					if (outer == 3 && inner != 3) || (outer == 1 && inner == 2) {
 						w.expect(w.card(came), xdpPass, came, map[string]uint64{})
 					} else {
-						w.expect(w.card(came), xdpRedirect, frame, map[string]uint64{Received: 1})
+						w.expect(w.card(came), xdpRedirect, frame,
+							map[string]uint64{Received: 1})
 					}
 				}
 			}
@@ -90,11 +93,14 @@ func TestTunnelCardGathersSegmentsOfTCP(t *testing.T) {
 			six, udp, long := p, p, p
 			six.v6, udp.tcp, long.payload = true, false, 6000
 			card := func(frame []byte, class uint8) outcome {
-				return w.card(tunnel.turned().outer(frame, around{to: macHere, from: macThere, class: class}))
+				return w.card(tunnel.turned().outer(frame,
+					around{to: macHere, from: macThere, class: class}))
 			}
 			pass := func(name string, frame []byte, class uint8) {
 				w.name = tunnel.named() + ", " + name
-				w.expect(card(frame, class), xdpPass, tunnel.turned().outer(frame, around{to: macHere, from: macThere, class: class}), map[string]uint64{})
+				w.expect(card(frame, class), xdpPass,
+					tunnel.turned().outer(frame,
+						around{to: macHere, from: macThere, class: class}), map[string]uint64{})
 			}
 			pass("no device", p.bytes(), 0)
 			w.check(w.d.TakeXDP(port, w.b))
@@ -114,17 +120,20 @@ func TestTunnelCardGathersSegmentsOfTCP(t *testing.T) {
 				pass("in several buffers, which Linux before 6.3 does not redirect", long.bytes(), 0)
 				for name, sent := range map[string]packet{"IPv4": p, "IPv6": six} {
 					w.name = fmt.Sprintf("%s, %s, mode %d", tunnel.named(), name, mode)
-					w.expect(card(sent.bytes(), 0), xdpRedirect, sent.bytes(), map[string]uint64{Received: 1})
+					w.expect(card(sent.bytes(), 0), xdpRedirect, sent.bytes(),
+						map[string]uint64{Received: 1})
 					for inner := range byte(4) {
 						frame, marked := sent.bytes(), sent.bytes()
 						setClass(frame, inner)
 						setClass(marked, 3)
 						if inner != 0 {
-							w.expect(card(frame, 3), xdpRedirect, marked, map[string]uint64{Received: 1})
+							w.expect(card(frame, 3), xdpRedirect, marked,
+								map[string]uint64{Received: 1})
 						}
 						if inner == 2 {
 							setClass(marked, 1)
-							w.expect(card(frame, 1), xdpRedirect, marked, map[string]uint64{Received: 1})
+							w.expect(card(frame, 1), xdpRedirect, marked,
+								map[string]uint64{Received: 1})
 						}
 					}
 				}
@@ -153,7 +162,8 @@ func TestLineCardLeavesWhatGoesIntoATunnel(t *testing.T) {
 		came := p.bytes()
 		card := func() outcome {
 			w.Helper()
-			opts := ebpf.RunOptions{Data: came, DataOut: make([]byte, len(came)+256), Context: &xdpMD{DataEnd: uint32(len(came)), IngressIfindex: uint32(w.a)}}
+			opts := ebpf.RunOptions{Data: came, DataOut: make([]byte, len(came)+256),
+				Context: &xdpMD{DataEnd: uint32(len(came)), IngressIfindex: uint32(w.a)}}
 			verdict, err := w.d.programs.Linecard.Run(&opts)
 			w.check(err)
 			return outcome{verdict, opts.DataOut, w.takeAll()}

@@ -37,7 +37,8 @@ func (d *DataPath) AttachUnderlayOfPackets(nic int) error {
 func (d *DataPath) DetachUnderlay(nic int) error {
 	d.programming.Lock()
 	defer d.programming.Unlock()
-	return errors.Join(d.underlay.drop(nic, objectProgUnderlayIngress, objectProgUnderlayPackets), detachIngress(nic))
+	return errors.Join(d.underlay.drop(nic, objectProgUnderlayIngress, objectProgUnderlayPackets),
+		detachIngress(nic))
 }
 
 // AttachEgress makes outer packets that leave the substrate be routed: at the uplink's other end, in the machine's
@@ -202,7 +203,8 @@ func (d *DataPath) TakeFrames(nic int, inParts bool) error {
 // RefuseFrames undoes TakeFrames. It is no error if there is nothing to undo.
 func (d *DataPath) RefuseFrames(nic int) error {
 	index := uint32(nic)
-	err := errors.Join(ignoreNotExist(d.maps.Nics.Delete(index)), ignoreNotExist(d.maps.Nics.Delete(index|inPartsBit)))
+	err := errors.Join(ignoreNotExist(d.maps.Nics.Delete(index)),
+		ignoreNotExist(d.maps.Nics.Delete(index|inPartsBit)))
 	if err != nil {
 		return fmt.Errorf("keep line cards from sending to network card %d: %w", nic, err)
 	}

@@ -52,7 +52,8 @@ func inRoutedWorld(t testing.TB, f func(w *world)) {
 // card runs the line card of tunnels on what comes in at the network card.
 func (w *world) card(outer []byte) outcome {
 	w.Helper()
-	opts := ebpf.RunOptions{Data: outer, DataOut: make([]byte, len(outer)+256), Context: &xdpMD{DataEnd: uint32(len(outer)), IngressIfindex: uint32(w.a)}}
+	opts := ebpf.RunOptions{Data: outer, DataOut: make([]byte, len(outer)+256),
+		Context: &xdpMD{DataEnd: uint32(len(outer)), IngressIfindex: uint32(w.a)}}
 	verdict, err := w.d.programs.UnderlayLinecard.Run(&opts)
 	w.check(err)
 	return outcome{verdict, opts.DataOut, w.takeAll()}
@@ -90,7 +91,8 @@ func TestUnderlayTakesWhatIsForTunnels(t *testing.T) {
 				"short":         {ethernet(macHere, macThere, 0x88b5, 14), verdictNext},
 			} {
 				w.name = tunnel.named() + ", " + name
-				w.expect(w.run(w.d.programs.UnderlayIngress, w.a, c.p), c.verdict, c.p, map[string]uint64{})
+				w.expect(w.run(w.d.programs.UnderlayIngress, w.a, c.p), c.verdict, c.p,
+					map[string]uint64{})
 			}
 			w.name = "no uplink"
 			w.check(w.d.changeUplink(func(u *objectUplink) { u.Outside = 0 }))
@@ -112,9 +114,11 @@ func TestUnderlayRoutesOuterPackets(t *testing.T) {
 		for _, tunnel := range sorts {
 			w.name = tunnel.named()
 			w.asked(time.Time{})
-			w.expect(egress(tunnel, 0), verdictRedirect, tunnel.outer(frame, around{}), map[string]uint64{}) // the kernel's, which asks for the neighbour
+			// the kernel's, which asks for the neighbour
+			w.expect(egress(tunnel, 0), verdictRedirect, tunnel.outer(frame, around{}), map[string]uint64{})
 			w.asked(never)
-			w.expect(egress(tunnel, 0), verdictRedirect, tunnel.outer(frame, around{to: macThere, from: macHere}), map[string]uint64{})
+			w.expect(egress(tunnel, 0), verdictRedirect,
+				tunnel.outer(frame, around{to: macThere, from: macHere}), map[string]uint64{})
 
 			w.name = "no neighbour"
 			tunnel.Peer = netip.MustParseAddr("203.0.113.77")
@@ -132,10 +136,12 @@ func TestUnderlayRoutesOuterPackets(t *testing.T) {
 			if tunnel.Local.Is6() {
 				tunnel.Peer = netip.MustParseAddr("2001:db9::1")
 			}
-			w.expect(egress(tunnel, 0), verdictShot, tunnel.outer(frame, around{}), map[string]uint64{"no route": 1})
+			w.expect(egress(tunnel, 0), verdictShot, tunnel.outer(frame, around{}),
+				map[string]uint64{"no route": 1})
 		}
 		w.name = "stray"
-		w.expect(w.run(w.d.programs.UnderlayEgress, w.b, frame), verdictShot, frame, map[string]uint64{"stray": 1})
+		w.expect(w.run(w.d.programs.UnderlayEgress, w.b, frame), verdictShot, frame,
+			map[string]uint64{"stray": 1})
 	})
 }
 
@@ -153,13 +159,18 @@ func TestOuterPacketsLeaveByTheUnderlayAlone(t *testing.T) {
 				w.Helper()
 				w.asked(never)
 				bare := func(t Tunnel) []byte { return t.outer(packet{}.bytes(), around{}) }
-				sent, want, verdict, card := out.outer(packet{}.bytes(), around{to: macThere, from: macHere}), map[string]uint64{}, uint32(verdictRedirect), uint32(xdpTX)
+				sent := out.outer(packet{}.bytes(), around{to: macThere, from: macHere})
+				want := map[string]uint64{}
+				verdict, card := uint32(verdictRedirect), uint32(xdpTX)
 				if !may {
-					sent, want, verdict, card = bare(out), map[string]uint64{"off underlay": 1}, verdictShot, xdpPass
+					sent, want = bare(out), map[string]uint64{"off underlay": 1}
+					verdict, card = verdictShot, xdpPass
 				}
 				w.expireEgressRoutes()
 				w.expect(w.run(w.d.programs.UnderlayEgress, w.b, bare(out)), verdict, sent, want)
-				w.expect(w.run(w.d.programs.UnderlayEgress, w.b, bare(unknown)), verdict, bare(unknown), want) // the kernel would ask for the neighbour
+				// The kernel would ask for the neighbour.
+				left := w.run(w.d.programs.UnderlayEgress, w.b, bare(unknown))
+				w.expect(left, verdict, bare(unknown), want)
 				w.asked(time.Time{})
 				w.expireEgressRoutes()
 				w.expect(w.run(w.d.programs.UnderlayEgress, w.b, bare(out)), verdict, bare(out), want)
@@ -174,7 +185,8 @@ func TestOuterPacketsLeaveByTheUnderlayAlone(t *testing.T) {
 				name string
 				nics []int
 				may  bool
-			}{{"another interface", []int{w.b}, false}, {"two interfaces", []int{w.b, w.a}, true}, {"the interface", []int{w.a}, true}, {"none", nil, false}} {
+			}{{"another interface", []int{w.b}, false}, {"two interfaces", []int{w.b, w.a},
+				true}, {"the interface", []int{w.a}, true}, {"none", nil, false}} {
 				w.name = tunnel.named() + ", bound to " + c.name
 				w.check(w.d.BindUnderlay(c.nics))
 				goes(c.may)
@@ -219,10 +231,13 @@ func TestTrafficOfEachTunnelIsCounted(t *testing.T) {
 			port := w.tunnelled(end, tunnel)
 			frame := packet{to: macB}.bytes()
 			came := tunnel.turned().outer(frame, around{to: macHere, from: macThere})
-			want := Counters{Emerged: Traffic{Frames: 1, Bytes: uint64(len(frame))}, Dropped: map[string]uint64{}}
-			for name, p := range map[string]*ebpf.Program{"tc": w.d.programs.UplinkIngress, "XDP": w.d.programs.UnderlayLinecard} {
+			want := Counters{Emerged: Traffic{Frames: 1, Bytes: uint64(len(frame))},
+				Dropped: map[string]uint64{}}
+			for name, p := range map[string]*ebpf.Program{"tc": w.d.programs.UplinkIngress,
+				"XDP": w.d.programs.UnderlayLinecard} {
 				w.name = tunnel.named() + ", " + name
-				opts := ebpf.RunOptions{Data: came, DataOut: make([]byte, len(came)+256), Context: &skbuff{Ifindex: uint32(w.b)}}
+				opts := ebpf.RunOptions{Data: came, DataOut: make([]byte, len(came)+256),
+					Context: &skbuff{Ifindex: uint32(w.b)}}
 				if name == "XDP" {
 					opts.Context = &xdpMD{DataEnd: uint32(len(came)), IngressIfindex: uint32(w.a)}
 				}
@@ -250,7 +265,8 @@ func TestUnderlayProgramsComeAndGo(t *testing.T) {
 		for range 2 {
 			b.check(d.AttachUnderlay(b.a))
 		}
-		if have := b.tc("filter show dev pa ingress"); strings.Count(have, "underlay_ingress") != 1 || !strings.Contains(have, "pref 7470") {
+		if have := b.tc("filter show dev pa ingress"); strings.Count(have, "underlay_ingress") != 1 ||
+			!strings.Contains(have, "pref 7470") {
 			b.Errorf("filters: %s", have)
 		}
 		for range 2 {

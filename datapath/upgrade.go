@@ -20,8 +20,8 @@ import (
 type fate int
 
 const (
-	// carried: its records are converted, member by member. What both layouts call by the same name and give the same
-	// size is carried over, the rest is zero. A member whose meaning changes must therefore change its name.
+	// carried: its records are converted, member by member. What both layouts call by the same name and give the
+	// same size is carried over, the rest is zero. A member whose meaning changes must therefore change its name.
 	carried fate = iota
 	// rebuilt: it begins empty, and the agent writes it anew in its first pass. Until then frames take the kernels.
 	rebuilt

@@ -69,8 +69,9 @@ func TestUpgradeSharesTheMapsThatAreTheSame(t *testing.T) {
 		old, err := open(b.dir, byClsact{}, must(loadObject()), version{abi: ABI - 1, programs: "older"})
 		b.check(err)
 		want := Tunnel{
-			Kind: VXLAN, Key: 7, Local: netip.MustParseAddr("192.0.2.1"), Peer: netip.MustParseAddr("192.0.2.2"),
-			TTL: 64, StormControl: 10,
+			Kind: VXLAN, Key: 7, Local: netip.MustParseAddr("192.0.2.1"),
+			Peer: netip.MustParseAddr("192.0.2.2"),
+			TTL:  64, StormControl: 10,
 		}
 		b.check(old.Add(b.a, Port{Mode: Peer, Peer: b.b, MTU: 1500}))
 		b.check(old.Add(b.b, Port{Mode: Peer, Peer: b.a, MTU: 1500, External: true}))
@@ -90,7 +91,8 @@ func TestUpgradeSharesTheMapsThatAreTheSame(t *testing.T) {
 				b.Errorf("%s: map %d, and after the upgrade %d", name, before[name], after[name])
 			}
 		}
-		if diff := cmp.Diff(map[int]Tunnel{b.b: want}, must(d.Tunnels()), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		if diff := cmp.Diff(map[int]Tunnel{b.b: want}, must(d.Tunnels()),
+			cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 			b.Error(diff)
 		}
 		if bound, err := d.IsUnderlayBound(); !bound || err != nil {

@@ -12,7 +12,8 @@ import (
 // again is a program that writes the same header into its frame each time, and goes on with another program, if there
 // is one: a frame that was walked would not be walked again.
 func again(b *bench, xdp bool, header []byte, p *ebpf.Program) *ebpf.Program {
-	value := must(ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(header)), MaxEntries: 1}))
+	value := must(ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(header)),
+		MaxEntries: 1}))
 	defer func() { _ = value.Close() }()
 	programs := must(ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1}))
 	b.Cleanup(func() { _ = programs.Close() })
@@ -26,7 +27,8 @@ func again(b *bench, xdp bool, header []byte, p *ebpf.Program) *ebpf.Program {
 	}
 	spec, store := ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL"}, asm.FnSkbStoreBytes
 	if xdp { // as the program that it goes on with: else the kernel refuses
-		spec, store = ebpf.ProgramSpec{Type: ebpf.XDP, AttachType: ebpf.AttachXDP, Flags: unix.BPF_F_XDP_HAS_FRAGS, License: "GPL"}, asm.FnXdpStoreBytes
+		spec, store = ebpf.ProgramSpec{Type: ebpf.XDP, AttachType: ebpf.AttachXDP,
+			Flags: unix.BPF_F_XDP_HAS_FRAGS, License: "GPL"}, asm.FnXdpStoreBytes
 	}
 	spec.Instructions = asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),

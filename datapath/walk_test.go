@@ -49,7 +49,8 @@ func TestWalkPassesRouters(t *testing.T) {
 			for _, v6 := range []bool{false, true} {
 				w.name = fmt.Sprintf("%d routers, IPv6: %v", hops, v6)
 				p := packet{v6: v6}
-				w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.after(macB, mac(2*hops-1), hops),
+				w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect,
+					p.after(macB, mac(2*hops-1), hops),
 					l.passed(hops, fmt.Sprintf("handed %d", l.end)))
 			}
 		}
@@ -64,7 +65,8 @@ func TestWalkAsksOnceAfterStaleNeighbour(t *testing.T) {
 		w.setNexthop(l.next[0], stale, l.out[0], macB)
 		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.bytes(),
 			l.passed(0, "stale neighbour: router 1", fmt.Sprintf("handed %d", l.in[0])))
-		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.after(macB, mac(1), 1), l.passed(1, fmt.Sprintf("handed %d", l.end)))
+		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.after(macB, mac(1), 1),
+			l.passed(1, fmt.Sprintf("handed %d", l.end)))
 	})
 }
 
@@ -75,11 +77,13 @@ func TestWalkFindsNeighboursOnTheLink(t *testing.T) {
 		w.neighbour(l.out[0], host4[1], gateway, macB)
 		w.neighbour(l.out[0], host6[1], stale, macB)
 		p := packet{}
-		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.after(macB, mac(1), 1), l.passed(1, fmt.Sprintf("handed %d", l.end)))
+		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.after(macB, mac(1), 1),
+			l.passed(1, fmt.Sprintf("handed %d", l.end)))
 		p = packet{v6: true}
 		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.bytes(),
 			l.passed(0, "stale neighbour: router 1", fmt.Sprintf("handed %d", l.in[0])))
-		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.after(macB, mac(1), 1), l.passed(1, fmt.Sprintf("handed %d", l.end)))
+		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.after(macB, mac(1), 1),
+			l.passed(1, fmt.Sprintf("handed %d", l.end)))
 	})
 }
 
@@ -93,12 +97,14 @@ func TestWalkTakesShortcutsToNeighbours(t *testing.T) {
 		w.shortcut(l.out[0], host4[1], stale, macB, host4[1])
 		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.bytes(),
 			l.passed(0, "stale neighbour: router 1", fmt.Sprintf("handed %d", l.in[0])))
-		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.after(macB, mac(1), 1), l.passed(1, fmt.Sprintf("handed %d", l.end)))
+		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.after(macB, mac(1), 1),
+			l.passed(1, fmt.Sprintf("handed %d", l.end)))
 		w.shortcut(l.out[0], host4[0], gateway, mac(99), host4[1])
 		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.bytes(),
 			l.passed(0, "unresolved: router 1", fmt.Sprintf("handed %d", l.in[0])))
 		w.neighbour(l.out[0], host4[1], gateway, macB)
-		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.after(macB, mac(1), 1), l.passed(1, fmt.Sprintf("handed %d", l.end)))
+		w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.after(macB, mac(1), 1),
+			l.passed(1, fmt.Sprintf("handed %d", l.end)))
 	})
 }
 
@@ -127,8 +133,14 @@ func TestWalkAroundALoopEndsAtTheRouterWhoseTurnItIs(t *testing.T) {
 		back := w.port(mac(90))
 		forth := w.port(mac(91))
 		w.join(back, forth)
-		w.leg(back, func(g *objectLeg) { *g = objectLeg{Router: l.routers[1], Mtu: 1500, Mac: mac(90), Flags: legAll} })
-		w.leg(forth, func(g *objectLeg) { *g = objectLeg{Router: l.routers[0], Mtu: 1500, Mac: mac(91), Flags: legAll} })
+		w.leg(back, func(g *objectLeg) {
+			*g = objectLeg{Router: l.routers[1], Mtu: 1500, Mac: mac(90),
+				Flags: legAll}
+		})
+		w.leg(forth, func(g *objectLeg) {
+			*g = objectLeg{Router: l.routers[0], Mtu: 1500, Mac: mac(91),
+				Flags: legAll}
+		})
 		w.setNexthop(first, gateway, back, mac(91))
 		o = w.send(p.bytes(), skbuff{})
 		if o.Counted["ttl: router 2"] != 1 || !bytes.Equal(o.Frame, p.after(mac(2), mac(1), 9)) {
@@ -191,12 +203,16 @@ func TestWalkTakesLongestPrefix(t *testing.T) {
 		l := w.line(1)
 		via := func(n int) uint32 { return w.nexthop(gateway, l.out[0], mac(n)) }
 		w.setRoutes(l.routers[0], table{
-			"0.0.0.0/0": via(10), "198.51.100.0/24": via(11), "198.51.100.20/32": via(12), "198.51.100.16/29": via(13), "198.51.0.0/16": via(14),
-			"::/0": via(20), "2001:db8::/32": via(21), "2001:db8:b::/48": via(22), "2001:db8:b::20/128": via(23), "2001:db8:b::/61": via(24),
+			"0.0.0.0/0": via(10), "198.51.100.0/24": via(11), "198.51.100.20/32": via(12),
+			"198.51.100.16/29": via(13), "198.51.0.0/16": via(14),
+			"::/0": via(20), "2001:db8::/32": via(21), "2001:db8:b::/48": via(22),
+			"2001:db8:b::20/128": via(23), "2001:db8:b::/61": via(24),
 		})
 		for to, want := range map[string]byte{
-			"203.0.113.1": 10, "198.51.100.99": 11, "198.51.100.20": 12, "198.51.100.21": 13, "198.51.99.1": 14,
-			"2001:db9::1": 20, "2001:db8:c::1": 21, "2001:db8:b:8::1": 22, "2001:db8:b::20": 23, "2001:db8:b:7::1": 24,
+			"203.0.113.1": 10, "198.51.100.99": 11, "198.51.100.20": 12, "198.51.100.21": 13,
+			"198.51.99.1": 14,
+			"2001:db9::1": 20, "2001:db8:c::1": 21, "2001:db8:b:8::1": 22, "2001:db8:b::20": 23,
+			"2001:db8:b:7::1": 24,
 		} {
 			p := packet{dest: to, v6: strings.Contains(to, ":")}
 			if have := w.send(p.bytes(), skbuff{}).Frame[5]; have != want {
@@ -217,19 +233,26 @@ func TestWalkEndsWhereALinkDoes(t *testing.T) {
 		ctx     skbuff
 	}{
 		{
-			name: "not wired", verdict: verdictShot, counted: func(l line) string { return fmt.Sprintf("not wired %d", l.out[1]) },
-			change: func(w *world, l line) { w.change(l.out[1], func(p *Port) { p.Mode = None }) },
+			name: "not wired", verdict: verdictShot,
+			counted: func(l line) string { return fmt.Sprintf("not wired %d", l.out[1]) },
+			change:  func(w *world, l line) { w.change(l.out[1], func(p *Port) { p.Mode = None }) },
 		},
 		{
-			name: "peer gone", verdict: verdictShot, counted: func(l line) string { return fmt.Sprintf("peer gone %d", l.out[1]) },
-			change: func(w *world, l line) { w.change(l.end, func(p *Port) { p.Peer = 4711 }) },
+			name: "peer gone", verdict: verdictShot,
+			counted: func(l line) string { return fmt.Sprintf("peer gone %d", l.out[1]) },
+			change:  func(w *world, l line) { w.change(l.end, func(p *Port) { p.Peer = 4711 }) },
 		},
 		{
-			name: "too big for the node", verdict: verdictShot, counted: func(l line) string { return fmt.Sprintf("too big %d", l.out[1]) },
-			change: func(w *world, l line) { w.change(l.end, func(p *Port) { p.MTU = 1000 }) }, packet: packet{payload: 1000},
+			name: "too big for the node", verdict: verdictShot,
+			counted: func(l line) string { return fmt.Sprintf("too big %d", l.out[1]) },
+			change: func(w *world, l line) {
+				w.change(l.end,
+					func(p *Port) { p.MTU = 1000 })
+			}, packet: packet{payload: 1000},
 		},
 		{ // r2's kernel would send it, with another MTU inside than the link's; its veth pair would drop it
-			name: "too big for the router's end", verdict: verdictShot, counted: func(l line) string { return fmt.Sprintf("too big %d", l.out[1]) },
+			name: "too big for the router's end", verdict: verdictShot,
+			counted: func(l line) string { return fmt.Sprintf("too big %d", l.out[1]) },
 			change: func(w *world, l line) {
 				w.change(l.out[1], func(p *Port) { p.MTU = 1000 })
 				w.change(l.end, func(p *Port) { p.MTU = 9000 })
@@ -252,8 +275,9 @@ func TestWalkEndsWhereALinkDoes(t *testing.T) {
 			change: func(w *world, l line) { w.change(l.end, func(p *Port) { p.MAC = macOther }) },
 		},
 		{
-			name: "super-frame", verdict: verdictRedirect, counted: func(l line) string { return fmt.Sprintf("handed %d", l.end) },
-			packet: packet{tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1460},
+			name: "super-frame", verdict: verdictRedirect,
+			counted: func(l line) string { return fmt.Sprintf("handed %d", l.end) },
+			packet:  packet{tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1460},
 		},
 	}
 	inWorld(t, func(w *world) {
@@ -296,7 +320,8 @@ func TestWalkKeepsChecksumRight(t *testing.T) {
 				}
 				binary.LittleEndian.PutUint16(want[24:], uint16(check))
 			}
-			opts := ebpf.RunOptions{Data: p, DataOut: make([]byte, 256), Context: &skbuff{Ifindex: uint32(w.a)}}
+			opts := ebpf.RunOptions{Data: p, DataOut: make([]byte, 256),
+				Context: &skbuff{Ifindex: uint32(w.a)}}
 			_, err := w.d.programs.PortIngress.Run(&opts)
 			w.check(err)
 			if !bytes.Equal(opts.DataOut, want) {

@@ -200,7 +200,8 @@ func (w *world) trie(routes table, ipv4 bool) uint32 {
 				switch {
 				case bits <= 8*len(path) && r.prefix.Contains(here) && bits > longest:
 					longest, n[i] = bits, r.entry
-				case bits > 8*len(path) && netip.PrefixFrom(here, 8*len(path)).Contains(r.prefix.Addr()):
+				case bits > 8*len(path) && netip.PrefixFrom(here,
+					8*len(path)).Contains(r.prefix.Addr()):
 					deeper = true
 				}
 			}
@@ -242,7 +243,8 @@ func (w *world) line(hops int) line {
 		for port, m := range map[int][6]byte{in: mac(2 * i), out: mac(2*i + 1)} {
 			w.leg(port, func(l *objectLeg) { *l = objectLeg{Router: id, Mtu: 1500, Mac: m, Flags: legAll} })
 		}
-		l.routers, l.in, l.out, l.next = append(l.routers, id), append(l.in, in), append(l.out, out), append(l.next, next)
+		l.routers, l.in, l.out, l.next = append(l.routers, id), append(l.in, in), append(l.out,
+			out), append(l.next, next)
 		from = out
 	}
 	l.end = w.port(macB)

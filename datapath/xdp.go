@@ -100,7 +100,8 @@ func (d *DataPath) detachXDP(ifindex int, prefix string) error {
 
 // replaceXDP puts programs in the place of older ones, and forgets links whose device is gone.
 func (d *DataPath) replaceXDP() error {
-	for prefix, p := range map[string]*ebpf.Program{linkPrefix: d.programs.Linecard, nicPrefix: d.programs.UnderlayLinecard} {
+	for prefix, p := range map[string]*ebpf.Program{linkPrefix: d.programs.Linecard,
+		nicPrefix: d.programs.UnderlayLinecard} {
 		pins, err := filepath.Glob(filepath.Join(d.dir, prefix+"*"))
 		if err != nil {
 			return err

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Classes: which queue of a link's scheduler a frame waits in. Rules belong to the port by which a frame enters the link; the
- * first rule that matches names a class of the qdisc (HTB) behind it, by skb->priority. A frame that no rule matches has
- * priority 0, and takes the qdisc's default class.
+ * Classes: which queue of a link's scheduler a frame waits in. Rules belong to the port by which a frame enters the
+ * link; the first rule that matches names a class of the qdisc (HTB) behind it, by skb->priority. A frame that no rule
+ * matches has priority 0, and takes the qdisc's default class.
  *
- * Ports without rules have no entry here and do not ask (struct port, classified). Read are the network header, and the ports
- * of protocols that begin with two of them. What is behind a VLAN tag in the frame, an IPv6 extension header, and the ports of
- * any fragment, is not read: rules that ask for it do not match.
+ * Ports without rules have no entry here, and their frames are not looked up (struct port, classified). Read are the
+ * network header, and the ports of protocols that begin with two of them. What is behind a VLAN tag in the frame, an
+ * IPv6 extension header, and the ports of any fragment, is not read: rules that ask for it do not match.
  */
 #pragma once
 
@@ -18,6 +18,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "flow.h"
 #include "ports.h"
 
 #define MAX_RULES 16 /* slice.MaxRules */
@@ -72,7 +73,10 @@ struct packet_key {
 	__u8 has_ports;
 };
 
-static __always_inline bool in_range(const struct port_range *r, __u16 port) { return port >= r->first && port <= r->last; }
+static __always_inline bool in_range(const struct port_range *r, __u16 port)
+{
+	return port >= r->first && port <= r->last;
+}
 
 static __always_inline bool has_prefix(const struct bits128 *a, const struct bits128 *want, const struct bits128 *mask)
 {
@@ -97,12 +101,6 @@ __noinline int matches(const struct rule *r, const struct packet_key *k)
 	if (r->flags & RULE_PORTS && !(in_range(&r->sport, k->sport) && in_range(&r->dport, k->dport)))
 		return false;
 	return !(r->flags & RULE_PORT) || in_range(&r->sport, k->sport) || in_range(&r->sport, k->dport);
-}
-
-static __always_inline bool begins_with_ports(__u8 protocol)
-{
-	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP || protocol == IPPROTO_DCCP ||
-	       protocol == IPPROTO_UDPLITE;
 }
 
 static __always_inline struct bits128 mapped(__be32 ip4)
@@ -153,7 +151,7 @@ static __always_inline bool read_key(struct __sk_buff *skb, struct packet_key *k
 	} else {
 		return false;
 	}
-	k->has_ports = above && begins_with_ports(k->protocol) && !bpf_skb_load_bytes(skb, above, ports, sizeof(ports));
+	k->has_ports = above && has_ports(k->protocol) && !bpf_skb_load_bytes(skb, above, ports, sizeof(ports));
 	if (k->has_ports) {
 		k->sport = bpf_ntohs(ports[0]);
 		k->dport = bpf_ntohs(ports[1]);

@@ -62,7 +62,7 @@ static __always_inline __u32 wrap_ethernet(__u8 *to, const struct header *h, con
 }
 
 /* The copy of the frame's header that a walk has left, unless it has tags; or one that is made now. */
-static __always_inline bool see_header(struct __sk_buff *skb, struct frame *f)
+static __always_inline bool require_header(struct __sk_buff *skb, struct frame *f)
 {
 	if (f->copied && !f->tags.number)
 		return true;
@@ -109,7 +109,7 @@ static __always_inline enum reason wrap(struct __sk_buff *skb, struct frame *f, 
 
 	if (why != CONTINUE)
 		return why;
-	if (!see_header(skb, f))
+	if (!require_header(skb, f))
 		return REASON_NO_MEMORY;
 	n = write_outer(f, at, skb->len + f->tags.number * sizeof(struct tag)) & OUTER_MASK;
 	ethernet = wrap_ethernet(w->bytes + n, &f->header, &f->tags);

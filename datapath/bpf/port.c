@@ -20,7 +20,7 @@ int port_ingress(struct __sk_buff *skb)
 
 	if (!f)
 		return TC_ACT_SHOT;
-	enter(skb, f);
+	init_frame(skb, f);
 	why = cross(f);
 	if (why == CONTINUE)
 		why = pass_nodes(skb, f);

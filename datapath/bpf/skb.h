@@ -14,6 +14,7 @@
 #include "count.h"
 #include "encapsulate.h"
 #include "link.h"
+#include "needs.h"
 #include "reasons.h"
 #include "walk.h"
 
@@ -61,7 +62,7 @@ __noinline int longest_frame(struct __sk_buff *skb)
 	return headers + skb->gso_size < skb->len ? headers + skb->gso_size : skb->len;
 }
 
-static __always_inline void enter(struct __sk_buff *skb, struct frame *f)
+static __always_inline void init_frame(struct __sk_buff *skb, struct frame *f)
 {
 	clear_frame(f, false);
 	f->length = skb->len;
@@ -139,7 +140,7 @@ static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum re
 		count_drop(f->from, why);
 		return TC_ACT_SHOT;
 	}
-	if (f->mode == MODE_QUEUE)
+	if (with_queues && f->mode == MODE_QUEUE)
 		classify(skb, f->from);
 	switch (f->mode) {
 	case MODE_KERNEL: /* the bridge takes frames that came in at the port: this one did, or is to look so */

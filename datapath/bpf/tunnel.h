@@ -157,7 +157,7 @@ static __always_inline void count_sent(__u32 bytes)
 	u->sent.bytes += bytes;
 }
 
-static __always_inline void count_lost(enum reason why)
+static __always_inline void count_packet_drop(enum reason why)
 {
 	__u32 zero = 0;
 	struct underlay *u = bpf_map_lookup_elem(&underlays, &zero);

@@ -77,7 +77,7 @@ __noinline int open_packet(struct xdp_md *ctx, struct frame *f)
 }
 
 /* The inner packet's header is in the copy: as the walk has left it, or as it came. */
-static __always_inline bool see_inner(struct xdp_md *ctx, struct frame *f)
+static __always_inline bool require_inner_header(struct xdp_md *ctx, struct frame *f)
 {
 	return (f->copied && f->hops) || read_header(ctx, f);
 }
@@ -91,7 +91,7 @@ __noinline int keeps_ecn(struct xdp_md *ctx, struct frame *f)
 		return false;
 	if (f->ecn == NOT_ECT || f->ecn == ECT_0)
 		return true;
-	if (!see_inner(ctx, f))
+	if (!require_inner_header(ctx, f))
 		return false;
 	inner = traffic_class(&f->header, f->length) & 3;
 	return decapsulate_ecn(inner, f->ecn) == inner;
@@ -176,7 +176,7 @@ __noinline int relay(struct xdp_md *ctx, struct frame *f)
 		return XDP_PASS;
 	at = f->at; /* on the stack, where Linux 6.1 wants keys to be */
 	e = bpf_map_lookup_elem(&encapsulations, &at);
-	if (!e || e->kind == TUNNEL_NONE || (with_storm_control && e->storm) || !see_inner(ctx, f))
+	if (!e || e->kind == TUNNEL_NONE || (with_storm_control && e->storm) || !require_inner_header(ctx, f))
 		return XDP_PASS;
 	w = &f->outer;
 	n = write_outer(f, at, f->length);

@@ -59,9 +59,9 @@ static __always_inline bool looks_ours(const struct __sk_buff *skb, __u32 networ
 	return protocol == IPPROTO_GRE || protocol == IPPROTO_UDP;
 }
 
-static __always_inline int lose(enum reason why)
+static __always_inline int drop_packet(enum reason why)
 {
-	count_lost(why);
+	count_packet_drop(why);
 	return TC_ACT_SHOT;
 }
 
@@ -95,7 +95,7 @@ int underlay_packets(struct __sk_buff *skb)
 	if (!u || !u->outside)
 		return TC_ACT_UNSPEC;
 	if (bpf_skb_change_head(skb, ETH_HLEN, 0) || bpf_skb_store_bytes(skb, 0, &h.eth, sizeof(h.eth), 0))
-		return lose(REASON_NO_MEMORY);
+		return drop_packet(REASON_NO_MEMORY);
 	return bpf_redirect_peer(u->outside, 0);
 }
 
@@ -213,7 +213,7 @@ static __always_inline enum reason decapsulate(struct __sk_buff *skb, struct fra
 }
 
 /* Whose is it, and what is inside? Returns an enum reason. */
-__noinline int come_out(struct __sk_buff *skb, struct frame *f)
+__noinline int receive_packet(struct __sk_buff *skb, struct frame *f)
 {
 	struct outer_header h = {};
 	struct outer o = {};
@@ -249,12 +249,12 @@ int uplink_ingress(struct __sk_buff *skb)
 
 	if (!f)
 		return TC_ACT_SHOT;
-	why = come_out(skb, f);
+	why = receive_packet(skb, f);
 	from = f->from;
 	unread = f->unread;
 	if (!from)
-		return lose(why);
-	enter(skb, f);
+		return drop_packet(why);
+	init_frame(skb, f);
 	f->from = from;
 	f->unread = unread;
 	if (why == CONTINUE)
@@ -279,12 +279,12 @@ static __always_inline int resolve_route(struct __sk_buff *skb, const struct out
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
 		break;
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
-		return lose(REASON_TOO_BIG);
+		return drop_packet(REASON_TOO_BIG);
 	default:
-		return lose(REASON_NO_ROUTE);
+		return drop_packet(REASON_NO_ROUTE);
 	}
 	if (!is_exit(u, r->nic))
-		return lose(REASON_OFF_UNDERLAY);
+		return drop_packet(REASON_OFF_UNDERLAY);
 	if (found == BPF_FIB_LKUP_RET_NO_NEIGH)
 		return bpf_redirect_neigh(r->nic, NULL, 0, 0);
 	if (is_kernels_turn(&k->to, now)) {
@@ -313,19 +313,19 @@ int underlay_egress(struct __sk_buff *skb)
 	int verdict;
 
 	if (!u || !load_outer(skb, &h) || !same_mac(h.eth.h_source, r.from))
-		return lose(REASON_STRAY);
+		return drop_packet(REASON_STRAY);
 	make_route_key(&h, &k);
 	cached = find_egress_route(&k);
 	if (cached && is_fresh(cached, &k, now)) {
 		r = cached->route;
 		if (!skb->gso_size && skb->len > r.mtu + ETH_HLEN)
-			return lose(REASON_TOO_BIG);
+			return drop_packet(REASON_TOO_BIG);
 	} else {
 		verdict = resolve_route(skb, &h, u, &k, now, &r);
 		if (verdict != TC_ACT_UNSPEC)
 			return verdict;
 	}
 	if (bpf_skb_store_bytes(skb, 0, r.to, sizeof(r.to) + sizeof(r.from), 0))
-		return lose(REASON_NO_MEMORY);
+		return drop_packet(REASON_NO_MEMORY);
 	return bpf_redirect(r.nic, 0);
 }

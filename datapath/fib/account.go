@@ -2,7 +2,7 @@ package fib
 
 import "fmt"
 
-// The share of a map that one router may fill, of what all routers have in common: who is root in a node may add
+// The share of a map that one router may fill, of what all routers have in common: root in a node may add
 // routes and neighbours without end, and must not take them from others.
 const (
 	nodesShare = 4 // a quarter, in which a million routes of either family have room
@@ -20,7 +20,8 @@ type account struct {
 // afford reports whether a router may use so many entries of a map that has bound for all.
 func afford(router uint32, name string, use, bound, share int) error {
 	if use > bound/share {
-		return fmt.Errorf("%w: map %s: router %d uses its share, %d of %d", ErrFull, name, router, bound/share, bound)
+		return fmt.Errorf("%w: map %s: router %d uses its share, %d of %d", ErrFull, name, router, bound/share,
+			bound)
 	}
 	return nil
 }

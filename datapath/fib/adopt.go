@@ -65,7 +65,8 @@ func (f *FIB) restock(used contents) {
 		bits, ofRecords := records[uint32(n)]
 		for i := range nodePaths {
 			if ofRecords && bits&(1<<i) == 0 {
-				f.paths.free = append(f.paths.free, uint32(newEntry(pathEntry, uint32(n)).withLength(i)))
+				f.paths.free = append(f.paths.free,
+					uint32(newEntry(pathEntry, uint32(n)).withLength(i)))
 			}
 		}
 		if !nodes[n] && !ofRecords {
@@ -176,7 +177,8 @@ func (s *search) entry(e entry) {
 			}
 		}
 	case e.kind() == pathEntry:
-		if s.seen[uint32(e)] || e.record() >= nodePaths || e.index() == 0 || int(e.index()) >= s.made*chunkNodes {
+		if s.seen[uint32(e)] || e.record() >= nodePaths || e.index() == 0 ||
+			int(e.index()) >= s.made*chunkNodes {
 			s.err = errNonsense
 			return
 		}
@@ -282,8 +284,8 @@ func (f *FIB) reclaim(id uint32) {
 	f.free(id, all)
 }
 
-// reclaimAddress takes routers that are gone from an address's owners. Who the many of an earlier process were is not
-// known: they stay until all its routers are gone.
+// reclaimAddress takes routers that are gone from an address's owners. Which routers MANY stood for in an earlier
+// process is not known: they stay until all its routers are gone.
 func (f *FIB) reclaimAddress(k sourceKey, owners, gone map[uint32]bool) error {
 	before := len(owners)
 	maps.DeleteFunc(owners, func(id uint32, _ bool) bool { return gone[id] })

@@ -17,8 +17,10 @@ import (
 func BenchmarkLookup(b *testing.B) {
 	for _, shape := range []string{"IPv4", "IPv4 random", "IPv6", "IPv6 random"} {
 		for _, routes := range []int{10, 1000, 100_000, 1_000_000} {
-			b.Run(fmt.Sprintf("%s/%d/evenly", shape, routes), func(b *testing.B) { benchmarkLookup(b, shape, routes, evenly) })
-			b.Run(fmt.Sprintf("%s/%d/Zipf", shape, routes), func(b *testing.B) { benchmarkLookup(b, shape, routes, zipf) })
+			b.Run(fmt.Sprintf("%s/%d/evenly", shape, routes),
+				func(b *testing.B) { benchmarkLookup(b, shape, routes, evenly) })
+			b.Run(fmt.Sprintf("%s/%d/Zipf", shape, routes),
+				func(b *testing.B) { benchmarkLookup(b, shape, routes, zipf) })
 		}
 	}
 }

@@ -33,14 +33,16 @@ func busy(r *Router, port int) error {
 	gateway := netip.AddrFrom4([4]byte{10, 0, 0, byte(port)})
 	route := Route{Kind: Unicast, Paths: []Path{{Port: port, Gateway: gateway}, {Port: port}}}
 	for _, err := range []error{
-		r.SetLeg(port, Leg{Up: true}), r.SetAddress(gateway.Next()), r.SetNeighbour(port, gateway, Neighbour{MAC: [6]byte{2}}), r.Enable(true, true),
+		r.SetLeg(port, Leg{Up: true}), r.SetAddress(gateway.Next()), r.SetNeighbour(port, gateway,
+			Neighbour{MAC: [6]byte{2}}), r.Enable(true, true),
 	} {
 		if err != nil {
 			return err
 		}
 	}
 	for i := range 2000 {
-		prefix := netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(i % 7), byte(i % 31), byte(i), byte(port)}), 8+i%25)
+		prefix := netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(i % 7), byte(i % 31), byte(i), byte(port)}),
+			8+i%25)
 		if err := r.SetRoute(prefix, route); err != nil {
 			return err
 		}

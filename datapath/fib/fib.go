@@ -44,8 +44,9 @@ type FIB struct {
 	neighbours table[neighbourKey, uint64]
 	sources    table[sourceKey, uint32]
 
-	tables  sync.Mutex                    // guards what follows, and writing the tables
-	known   map[neighbourKey]bool         // neighbours in the map: set by a router of this process, or else by an earlier one
+	tables sync.Mutex // guards what follows, and writing the tables
+	// neighbours in the map: set by a router of this process, or else by an earlier one
+	known   map[neighbourKey]bool
 	owners  map[sourceKey]map[uint32]bool // of addresses
 	left    map[uint32]departure          // by place in shortcuts
 	endings map[uint32]int                // how many of owners end so: see suspect
@@ -113,7 +114,8 @@ func (f *FIB) free(id uint32, c contents) {
 	f.store32(&f.routers[id].slice, 0)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for s, all := range map[*stock][]uint32{&f.nodes: c.nodes, &f.paths: c.paths, &f.nexthops: c.nexthops, &f.ids: {id}} {
+	for s, all := range map[*stock][]uint32{&f.nodes: c.nodes, &f.paths: c.paths, &f.nexthops: c.nexthops,
+		&f.ids: {id}} {
 		for _, n := range all {
 			s.giveBack(n)
 		}

@@ -49,7 +49,8 @@ func drawRoute(t *rapid.T) Route {
 	return Route{Kind: Unicast, Paths: rapid.SliceOfN(rapid.Custom(drawPath), 1, 4).Draw(t, "paths")}
 }
 
-var gateways = []netip.Addr{{}, netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fe80::1")}
+var gateways = []netip.Addr{{}, netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"),
+	netip.MustParseAddr("fe80::1")}
 
 func drawPath(t *rapid.T) Path {
 	return Path{
@@ -208,10 +209,13 @@ func (h *history) sound() {
 	c := h.router.contents()
 	f := h.fib
 	if f.paths.used != len(c.paths) || f.nexthops.used != len(c.nexthops) {
-		h.Fatalf("%d records and %d next hops are used, %d and %d can be reached", f.paths.used, f.nexthops.used, len(c.paths), len(c.nexthops))
+		h.Fatalf("%d records and %d next hops are used, %d and %d can be reached", f.paths.used,
+			f.nexthops.used, len(c.paths), len(c.nexthops))
 	}
-	if carved := f.nodes.used - len(c.nodes); carved*nodePaths < f.paths.used || carved*nodePaths != f.paths.used+len(f.paths.free)+len(f.paths.rest) {
-		h.Fatalf("%d nodes are used, %d can be reached, and %d records", f.nodes.used, len(c.nodes), f.paths.used)
+	if carved := f.nodes.used - len(c.nodes); carved*nodePaths < f.paths.used ||
+		carved*nodePaths != f.paths.used+len(f.paths.free)+len(f.paths.rest) {
+		h.Fatalf("%d nodes are used, %d can be reached, and %d records", f.nodes.used, len(c.nodes),
+			f.paths.used)
 	}
 	got := naive{}
 	for p, r := range h.router.Routes() {
@@ -240,11 +244,13 @@ func (h *history) shape(n uint32, depth int) error {
 		if e.kind() == pathEntry {
 			p := t.path(e)
 			match, miss := load(&p.match), load(&p.miss)
-			if int(p.length) <= at-8 || !miss.answer() || miss.length() > at || p.key != p.key.first(int(p.length)) {
+			if int(p.length) <= at-8 || !miss.answer() || miss.length() > at ||
+				p.key != p.key.first(int(p.length)) {
 				return fmt.Errorf("node %d at %d, entry %d: record %+v", n, depth, i, *p)
 			}
 			if match.answer() && match.length() != int(p.length) {
-				return fmt.Errorf("node %d at %d, entry %d: record %+v leads to length %d", n, depth, i, *p, match.length())
+				return fmt.Errorf("node %d at %d, entry %d: record %+v leads to length %d", n, depth, i,
+					*p, match.length())
 			}
 			e, at = match, int(p.length)
 		}

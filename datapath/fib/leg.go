@@ -54,7 +54,7 @@ func (r *legRecord) owner() uint32 {
 	return binary.NativeEndian.Uint32(b[:])
 }
 
-// writeLeg puts the link's half first: who sees the router sees the link.
+// writeLeg writes the link's half first: a program that sees the router sees the link.
 func (f *FIB) writeLeg(port int, l legRecord) {
 	f.store64(&f.legs[port].link, l.link)
 	f.store64(&f.legs[port].router, l.router)
@@ -126,7 +126,7 @@ func (r *Router) resolvePort(port int) {
 	}
 }
 
-// SetNeighbour tells the MAC address of a neighbour: a gateway of routes, a destination on the link, or both. The
+// SetNeighbour sets the MAC address of a neighbour: a gateway of routes, a destination on the link, or both. The
 // programs themselves take a neighbour that is stale for one that is not when they let the kernel see a frame: so
 // this writes even what it wrote before.
 func (r *Router) SetNeighbour(port int, address netip.Addr, n Neighbour) error {
@@ -140,7 +140,8 @@ func (r *Router) SetNeighbour(port int, address netip.Addr, n Neighbour) error {
 		return fmt.Errorf("set neighbour %v at port %d: %w", address, port, errClosed)
 	}
 	if _, has := r.neighbours[at]; !has {
-		if err := afford(r.id, "neighbours", len(r.neighbours)+1, r.fib.neighbours.bound(), tableShare); err != nil {
+		if err := afford(r.id, "neighbours", len(r.neighbours)+1, r.fib.neighbours.bound(),
+			tableShare); err != nil {
 			return fmt.Errorf("set neighbour %v at port %d: %w", address, port, err)
 		}
 	}
@@ -186,7 +187,7 @@ func (r *Router) LookupNeighbour(port int, address netip.Addr) (Neighbour, bool)
 	}
 	word, ok := r.fib.neighbour(at.key())
 	kind, mac := parseAdjacency(word)
-	if h := r.hops[at]; ok && h != nil && r.legs[port].Up { // who sends to it as to a gateway looks there
+	if h := r.hops[at]; ok && h != nil && r.legs[port].Up { // routes by it as a gateway look there
 		k, m := parseAdjacency(atomic.LoadUint64(&r.fib.hops[h.index].to))
 		ok = mac == m && (k == nexthopGateway || k == nexthopStale)
 	}

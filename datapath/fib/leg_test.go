@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What a router was told of its links, and what its next hops must therefore say: in every state that programs could
+// What was written of a router's links, and what its next hops must therefore say: in every state that programs could
 // see, each says what it said before or what it has to say now.
 type links struct {
 	up         map[int]bool
@@ -49,7 +49,8 @@ func TestNextHopsFollowLinksAndNeighbours(t *testing.T) {
 				for at, h := range r.hops {
 					old, had := before[at]
 					if got := p.hops[h.index].to; had && got != old && got != next.word(at) {
-						t.Fatalf("next hop %v goes from %x to %x over %x", at, old, next.word(at), got)
+						t.Fatalf("next hop %v goes from %x to %x over %x", at, old,
+							next.word(at), got)
 					}
 				}
 			}
@@ -76,19 +77,23 @@ func TestNextHopsFollowLinksAndNeighbours(t *testing.T) {
 				port, next := rapid.IntRange(1, 3).Draw(t, "port"), now.clone()
 				if _, ok := r.legs[port]; ok {
 					delete(next.up, port)
-					maps.DeleteFunc(next.neighbours, func(at station, _ Neighbour) bool { return at.port == port })
+					maps.DeleteFunc(next.neighbours,
+						func(at station, _ Neighbour) bool { return at.port == port })
 				}
 				change(t, next, func() error { return r.DeleteLeg(port) })
 			},
 			"neighbour": func(t *rapid.T) {
-				at := station{port: rapid.IntRange(1, 3).Draw(t, "port"), address: rapid.SampledFrom(gateways[1:]).Draw(t, "address")}
-				n := Neighbour{MAC: [6]byte{2, rapid.Byte().Draw(t, "MAC")}, Stale: rapid.Bool().Draw(t, "stale")}
+				at := station{port: rapid.IntRange(1, 3).Draw(t, "port"),
+					address: rapid.SampledFrom(gateways[1:]).Draw(t, "address")}
+				n := Neighbour{MAC: [6]byte{2, rapid.Byte().Draw(t, "MAC")},
+					Stale: rapid.Bool().Draw(t, "stale")}
 				next := now.clone()
 				next.neighbours[at] = n
 				change(t, next, func() error { return r.SetNeighbour(at.port, at.address, n) })
 			},
 			"no neighbour": func(t *rapid.T) {
-				at := station{port: rapid.IntRange(1, 3).Draw(t, "port"), address: rapid.SampledFrom(gateways[1:]).Draw(t, "address")}
+				at := station{port: rapid.IntRange(1, 3).Draw(t, "port"),
+					address: rapid.SampledFrom(gateways[1:]).Draw(t, "address")}
 				next := now.clone()
 				delete(next.neighbours, at)
 				change(t, next, func() error { return r.DeleteNeighbour(at.port, at.address) })
@@ -105,7 +110,8 @@ func TestNextHopsFollowLinksAndNeighbours(t *testing.T) {
 				for at, n := range now.neighbours {
 					got, ok := r.LookupNeighbour(at.port, at.address)
 					if p.neighbours[at.key()] != n.adjacency() || !ok || got != n {
-						t.Fatalf("neighbour %v is %x, %v, not %v", at, p.neighbours[at.key()], got, n)
+						t.Fatalf("neighbour %v is %x, %v, not %v", at, p.neighbours[at.key()],
+							got, n)
 					}
 				}
 			},

@@ -24,7 +24,8 @@ func TestProgramsFindOldOrNewWhileRoutesChange(t *testing.T) {
 	})
 	route := func(i int) Route { return Route{Kind: Unicast, Paths: []Path{{Port: 1 + i}}} }
 	for i := range prefixes { // keeps the next hop
-		must(t, r.SetRoute(netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, 0, byte(i >> 8), byte(i)}), 32), route(i)))
+		must(t, r.SetRoute(netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, 0, byte(i >> 8), byte(i)}), 32),
+			route(i)))
 	}
 	f.Limit(0)
 	f.mu.Lock()
@@ -52,7 +53,8 @@ func TestProgramsFindOldOrNewWhileRoutesChange(t *testing.T) {
 		for i := range count {
 			found[m.lookups[i].Nexthop] = true
 			if !slices.Contains(allowed[i], m.lookups[i].Nexthop) {
-				t.Errorf("a program found next hop %d for % d, which can be one of %v", m.lookups[i].Nexthop, m.lookups[i].Destination[:4], allowed[i])
+				t.Errorf("a program found next hop %d for % d, which can be one of %v",
+					m.lookups[i].Nexthop, m.lookups[i].Destination[:4], allowed[i])
 				break
 			}
 		}
@@ -63,7 +65,7 @@ func TestProgramsFindOldOrNewWhileRoutesChange(t *testing.T) {
 	}
 }
 
-// change sets and deletes routes at random until told to stop, and says how many.
+// change sets and deletes routes at random until stopped, and says how many.
 func change(t *testing.T, r *Router, prefixes []netip.Prefix, route func(int) Route, stop *atomic.Bool) int {
 	t.Helper()
 	random := rand.New(rand.NewPCG(3, 4))
@@ -86,7 +88,8 @@ func TestTheNextProcessAdoptsRealMaps(t *testing.T) {
 	prefixes := internet4(5000, random)
 	fill(t, r, prefixes)
 	must(t, r.SetNeighbour(9, gateways[1], Neighbour{MAC: [6]byte{2, 0, 0, 0, 0, 9}, Stale: true}))
-	if n, ok := r.LookupNeighbour(9, gateways[1]); !ok || n != (Neighbour{MAC: [6]byte{2, 0, 0, 0, 0, 9}, Stale: true}) {
+	if n, ok := r.LookupNeighbour(9, gateways[1]); !ok ||
+		n != (Neighbour{MAC: [6]byte{2, 0, 0, 0, 0, 9}, Stale: true}) {
 		t.Errorf("neighbour: %+v, %v", n, ok)
 	}
 	must(t, r.SetAddress(netip.MustParseAddr("192.0.2.1")))

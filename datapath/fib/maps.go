@@ -130,7 +130,8 @@ func (k *mappings) grow(n, count int) ([][]uint32, error) {
 // put makes a chunk and puts it in place.
 func (k *mappings) put(n int) (*ebpf.Map, error) {
 	chunk, err := ebpf.NewMap(&ebpf.MapSpec{
-		Name: "fib_chunk", Type: ebpf.Array, KeySize: 4, ValueSize: nodeBytes, MaxEntries: chunkNodes, Flags: unix.BPF_F_MMAPABLE,
+		Name: "fib_chunk", Type: ebpf.Array, KeySize: 4, ValueSize: nodeBytes, MaxEntries: chunkNodes,
+		Flags: unix.BPF_F_MMAPABLE,
 	})
 	if errors.Is(err, unix.ENOMEM) {
 		err = fmt.Errorf("%w: %w", ErrFull, err)
@@ -166,7 +167,8 @@ func mmap[V any](k *mappings, m *ebpf.Map) ([]V, error) {
 	var v V
 	size := int(m.ValueSize()) * int(m.MaxEntries())
 	page := unix.Getpagesize()
-	b, err := unix.Mmap(m.FD(), 0, (size+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	b, err := unix.Mmap(m.FD(), 0, (size+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
 		return nil, fmt.Errorf("map memory of %v: %w", m, err)
 	}

@@ -35,8 +35,8 @@ type nexthop struct {
 
 // kernel is what memory needs of the maps.
 type kernel interface {
-	// grow puts so many chunks in place, the first as number n, or at least one, and gives their memory, all zero. On
-	// return no program runs that was running before.
+	// grow puts so many chunks in place, the first as number n, or at least one, and gives their memory, all zero.
+	// On return no program runs that was running before.
 	grow(n, count int) ([][]uint32, error)
 	// wait returns when no program runs any more that was running before.
 	wait() error

@@ -22,7 +22,8 @@ type plain struct {
 
 func newPlain() *plain {
 	return &plain{
-		hops: make([]nexthop, 1024), legs: make([]legRecord, 64), routers: make([]routerRecord, 16), shortcuts: make([]shortcut, maxShortcuts), suspects: make([]uint64, suspectBits/64),
+		hops: make([]nexthop, 1024), legs: make([]legRecord, 64), routers: make([]routerRecord,
+			16), shortcuts: make([]shortcut, maxShortcuts), suspects: make([]uint64, suspectBits/64),
 		neighbours: plainTable[neighbourKey, uint64]{}, sources: plainTable[sourceKey, uint32]{},
 	}
 }
@@ -34,7 +35,8 @@ func (p *plain) open(t fataler) *FIB {
 		m.made++
 	}
 	f := &FIB{
-		memory: m, legs: p.legs, routers: p.routers, shortcuts: p.shortcuts, suspects: p.suspects, lease: &p.lease, release: func() error { return nil },
+		memory: m, legs: p.legs, routers: p.routers, shortcuts: p.shortcuts, suspects: p.suspects,
+		lease: &p.lease, release: func() error { return nil },
 		neighbours: p.neighbours, sources: p.sources,
 	}
 	if err := f.adopt(); err != nil {

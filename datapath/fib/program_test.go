@@ -70,7 +70,8 @@ func (m *machine) open() *FIB {
 	m.Helper()
 	o := m.objects.objectMaps
 	f, err := Open(Maps{
-		Legs: o.Legs, Routers: o.Routers, Nodes: o.Nodes, Nexthops: o.Nexthops, Neighbours: o.Neighbours, Shortcuts: o.Shortcuts, Sources: o.Sources, Suspects: o.Suspects, Lease: o.Lease,
+		Legs: o.Legs, Routers: o.Routers, Nodes: o.Nodes, Nexthops: o.Nexthops, Neighbours: o.Neighbours,
+		Shortcuts: o.Shortcuts, Sources: o.Sources, Suspects: o.Suspects, Lease: o.Lease,
 	})
 	if err != nil {
 		m.Fatal(err)
@@ -108,16 +109,19 @@ func (m *machine) program(a netip.Addr) *ebpf.Program {
 // A table is routes as they might be: prefixes of the lengths that the Internet's tables have, dense as there, or at
 // random.
 func internet4(n int, r *rand.Rand) []netip.Prefix {
-	lengths := []int{24, 24, 24, 24, 24, 24, 23, 22, 22, 21, 20, 19, 16, 32} // the Internet's have 60 % of 24, none of 32
+	// the Internet's have 60 % of 24, none of 32
+	lengths := []int{24, 24, 24, 24, 24, 24, 23, 22, 22, 21, 20, 19, 16, 32}
 	return distinct(n, func() netip.Prefix {
-		a := netip.AddrFrom4([4]byte{byte(1 + r.IntN(223)), byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())})
+		a := netip.AddrFrom4([4]byte{byte(1 + r.IntN(223)), byte(r.Uint32()), byte(r.Uint32()),
+			byte(r.Uint32())})
 		return netip.PrefixFrom(a, lengths[r.IntN(len(lengths))])
 	})
 }
 
 func random4(n int, r *rand.Rand) []netip.Prefix {
 	return distinct(n, func() netip.Prefix {
-		a := netip.AddrFrom4([4]byte{byte(1 + r.IntN(223)), byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())})
+		a := netip.AddrFrom4([4]byte{byte(1 + r.IntN(223)), byte(r.Uint32()), byte(r.Uint32()),
+			byte(r.Uint32())})
 		return netip.PrefixFrom(a, 8+r.IntN(25))
 	})
 }
@@ -128,7 +132,8 @@ func internet6(n int, r *rand.Rand) []netip.Prefix {
 	allocations := n/8 + 1
 	return distinct(n, func() netip.Prefix {
 		x := uint32(r.IntN(allocations)) * 2654435761 // spread
-		b := [16]byte{0x20 | byte(x>>29&1), byte(x >> 24 & 0x1f), byte(x >> 16), byte(x >> 8), byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())}
+		b := [16]byte{0x20 | byte(x>>29&1), byte(x >> 24 & 0x1f), byte(x >> 16), byte(x >> 8), byte(r.Uint32()),
+			byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())}
 		return netip.PrefixFrom(netip.AddrFrom16(b), lengths[r.IntN(len(lengths))])
 	})
 }
@@ -218,7 +223,8 @@ func TestProgramsFindWhatLookupFinds(t *testing.T) {
 				e = load(&f.node(e.index())[uint8(i)])
 			}
 			if got := m.lookups[i].Nexthop; got != e.index() {
-				t.Fatalf("%s: %v, hash %d: a program finds next hop %d, Lookup %v", name, a, uint8(i), got, r.routeOf(e))
+				t.Fatalf("%s: %v, hash %d: a program finds next hop %d, Lookup %v", name, a, uint8(i),
+					got, r.routeOf(e))
 			}
 		}
 		must(t, r.Close())
@@ -231,8 +237,10 @@ func TestGoHasTheTypesOfC(t *testing.T) {
 		t.Fatal(err)
 	}
 	sizes := map[string]uintptr{
-		"node": unsafe.Sizeof(node{}), "path": unsafe.Sizeof(path{}), "leg": unsafe.Sizeof(legRecord{}), "router": unsafe.Sizeof(routerRecord{}),
-		"nexthop": unsafe.Sizeof(nexthop{}), "neighbour": unsafe.Sizeof(neighbourKey{}), "source": unsafe.Sizeof(sourceKey{}), "shortcut": unsafe.Sizeof(shortcut{}),
+		"node": unsafe.Sizeof(node{}), "path": unsafe.Sizeof(path{}), "leg": unsafe.Sizeof(legRecord{}),
+		"router":  unsafe.Sizeof(routerRecord{}),
+		"nexthop": unsafe.Sizeof(nexthop{}), "neighbour": unsafe.Sizeof(neighbourKey{}),
+		"source": unsafe.Sizeof(sourceKey{}), "shortcut": unsafe.Sizeof(shortcut{}),
 	}
 	for name, size := range sizes {
 		var c *btf.Struct
@@ -243,9 +251,12 @@ func TestGoHasTheTypesOfC(t *testing.T) {
 		}
 	}
 	offsets := map[string]uintptr{
-		"path.high": 0, "path.low": 8, "path.length": unsafe.Offsetof(path{}.length), "path.match": unsafe.Offsetof(path{}.match),
-		"path.miss": unsafe.Offsetof(path{}.miss), "router.root4": 0, "router.root6": 4, "router.slice": 8, "nexthop.port": unsafe.Offsetof(nexthop{}.port),
-		"leg.router": 0, "leg.mtu": 4, "leg.mac": 8, "leg.flags": 14, "neighbour.address": 4, "source.address": 4,
+		"path.high": 0, "path.low": 8, "path.length": unsafe.Offsetof(path{}.length),
+		"path.match": unsafe.Offsetof(path{}.match),
+		"path.miss":  unsafe.Offsetof(path{}.miss), "router.root4": 0, "router.root6": 4, "router.slice": 8,
+		"nexthop.port": unsafe.Offsetof(nexthop{}.port),
+		"leg.router":   0, "leg.mtu": 4, "leg.mac": 8, "leg.flags": 14, "neighbour.address": 4,
+		"source.address": 4,
 	}
 	for name, want := range offsets {
 		if got, ok := offset(t, spec, name); !ok || got != want {
@@ -253,9 +264,12 @@ func TestGoHasTheTypesOfC(t *testing.T) {
 		}
 	}
 	constants := map[string]uint64{
-		"ENTRY_LEAF": uint64(leafEntry), "ENTRY_NODE": uint64(nodeEntry), "ENTRY_GROUP": uint64(groupEntry), "ENTRY_PATH": uint64(pathEntry),
-		"NEXTHOP_NONE": uint64(nexthopNone), "NEXTHOP_GATEWAY": uint64(nexthopGateway), "NEXTHOP_STALE": uint64(nexthopStale),
-		"NEXTHOP_LINK": uint64(nexthopLink), "NEXTHOP_UNRESOLVED": uint64(nexthopUnresolved), "NEXTHOP_LOCAL": uint64(nexthopLocal),
+		"ENTRY_LEAF": uint64(leafEntry), "ENTRY_NODE": uint64(nodeEntry), "ENTRY_GROUP": uint64(groupEntry),
+		"ENTRY_PATH":   uint64(pathEntry),
+		"NEXTHOP_NONE": uint64(nexthopNone), "NEXTHOP_GATEWAY": uint64(nexthopGateway),
+		"NEXTHOP_STALE": uint64(nexthopStale),
+		"NEXTHOP_LINK":  uint64(nexthopLink), "NEXTHOP_UNRESOLVED": uint64(nexthopUnresolved),
+		"NEXTHOP_LOCAL":  uint64(nexthopLocal),
 		"NEXTHOP_REJECT": uint64(nexthopReject), "NEXTHOP_OTHER": uint64(nexthopOther),
 		"LEG_UP": uint64(legUp), "LEG_IPV4": uint64(legIPv4), "LEG_IPV6": uint64(legIPv6),
 	}
@@ -274,13 +288,15 @@ func TestGoHasTheTypesOfC(t *testing.T) {
 	if len(constants) > 0 {
 		t.Errorf("not in C: %v", slices.Sorted(maps.Keys(constants)))
 	}
-	for name, want := range map[string]uint32{objectMapRouters: MaxRouters, objectMapNexthops: MaxNexthops, objectMapNodes: maxChunks,
+	for name, want := range map[string]uint32{objectMapRouters: MaxRouters, objectMapNexthops: MaxNexthops,
+		objectMapNodes:     maxChunks,
 		objectMapShortcuts: maxShortcuts, objectMapSuspects: suspectBits / 64} {
 		if got := spec.Maps[name].MaxEntries; got != want {
 			t.Errorf("map %s: %d entries in C, %d in Go", name, got, want)
 		}
 	}
-	if inner := spec.Maps[objectMapNodes].InnerMap; inner.MaxEntries != chunkNodes || inner.ValueSize != nodeBytes || inner.Flags != unix.BPF_F_MMAPABLE {
+	if inner := spec.Maps[objectMapNodes].InnerMap; inner.MaxEntries != chunkNodes ||
+		inner.ValueSize != nodeBytes || inner.Flags != unix.BPF_F_MMAPABLE {
 		t.Errorf("chunks are %v in C", inner)
 	}
 }

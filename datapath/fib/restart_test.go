@@ -89,7 +89,8 @@ func live(t *rapid.T, r *Router, number int) {
 }
 
 func empty(t fataler, p *plain, f *FIB) {
-	if u := f.Usage(); f.nodes.used*nodePaths != len(f.paths.free)+len(f.paths.rest) || u.Nexthops != 0 || u.Neighbours != 0 || u.Routers != 0 || f.paths.used != 0 {
+	if u := f.Usage(); f.nodes.used*nodePaths != len(f.paths.free)+len(f.paths.rest) || u.Nexthops != 0 ||
+		u.Neighbours != 0 || u.Routers != 0 || f.paths.used != 0 {
 		t.Fatalf("left: %+v, %d records", u, f.paths.used)
 	}
 	if len(p.neighbours) > 0 || len(p.sources) > 0 {
@@ -127,7 +128,8 @@ func TestRoutersOfAnEarlierProcessStayInForceUntilReplaced(t *testing.T) {
 	before := *find()
 	next := mustRouter(t, f)
 	for i := range 100 { // whatever is allocated now is not what the old router uses
-		must(t, next.SetRoute(netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(2 * i)}), 31), Route{Kind: Unicast, Paths: []Path{{Port: 100 + i}}}))
+		must(t, next.SetRoute(netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(2 * i)}), 31),
+			Route{Kind: Unicast, Paths: []Path{{Port: 100 + i}}}))
 	}
 	must(t, f.Reclaim())
 	if after := *find(); after != before || before.port != 3 {

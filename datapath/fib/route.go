@@ -108,11 +108,12 @@ func shares(paths []Path) []int {
 	for left != 0 {
 		step := left / max(left, -left)
 		best := -1
-		for i, p := range paths { // who is furthest from what it should have
+		for i, p := range paths { // the one that is furthest from what it should have
 			if step < 0 && all[i] == 1 {
 				continue
 			}
-			if best < 0 || step*(nodeEntries*max(p.Weight, 1)-all[i]*total) > step*(nodeEntries*max(paths[best].Weight, 1)-all[best]*total) {
+			if best < 0 || step*(nodeEntries*max(p.Weight,
+				1)-all[i]*total) > step*(nodeEntries*max(paths[best].Weight, 1)-all[best]*total) {
 				best = i
 			}
 		}

@@ -45,7 +45,8 @@ func (f *FIB) NewRouter(slice uint32) (*Router, error) {
 		return nil, fmt.Errorf("add router: %w", err)
 	}
 	r := &Router{
-		fib: f, id: id, slice: slice, account: &account{memory: f.memory, router: id}, targets: map[targetKey]*target{}, hops: map[station]*hop{}, byIndex: map[uint32]*hop{},
+		fib: f, id: id, slice: slice, account: &account{memory: f.memory, router: id},
+		targets: map[targetKey]*target{}, hops: map[station]*hop{}, byIndex: map[uint32]*hop{},
 		legs: map[int]Leg{}, neighbours: map[station]Neighbour{}, addresses: map[netip.Addr]bool{},
 	}
 	if r.ipv4, err = newTrie(r.account); err == nil {

@@ -39,7 +39,8 @@ func (r *Router) scan(p netip.Prefix, yield func(netip.Prefix, Route) bool) bool
 	upper := p.Addr().AsSlice()
 	upper[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
 	second, _ := netip.AddrFromSlice(upper)
-	return r.scan(netip.PrefixFrom(p.Addr(), p.Bits()+1), yield) && r.scan(netip.PrefixFrom(second, p.Bits()+1), yield)
+	return r.scan(netip.PrefixFrom(p.Addr(), p.Bits()+1), yield) &&
+		r.scan(netip.PrefixFrom(second, p.Bits()+1), yield)
 }
 
 // within gives all routes within a prefix; or, if they are too many, that to the prefix alone.

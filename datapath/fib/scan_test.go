@@ -14,7 +14,8 @@ func TestScanYieldsWhatWasSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []string{"0.0.0.0/0", "10.0.0.0/8", "255.255.255.255/32", "::/0", "2001:db8::/32", "ffff::/16"} {
+	for _, p := range []string{"0.0.0.0/0", "10.0.0.0/8", "255.255.255.255/32", "::/0", "2001:db8::/32",
+		"ffff::/16"} {
 		if err := r.SetRoute(netip.MustParsePrefix(p), Route{Kind: Reject}); err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +39,7 @@ func TestScanYieldsWhatWasSet(t *testing.T) {
 	if !reflect.DeepEqual(have, want) {
 		t.Errorf("%d routes of %d", len(have), len(want))
 	}
-	for range r.Scan() { // and stops when it is told to
+	for range r.Scan() { // and stops when the loop ends
 		break
 	}
 }

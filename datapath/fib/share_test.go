@@ -19,10 +19,12 @@ var greed = []struct {
 	}},
 	{"sources", func(r *Router, number, i int) error { return r.SetAddress(address(number<<16 + i)) }},
 	{"nexthops", func(r *Router, number, i int) error {
-		return r.SetRoute(netip.PrefixFrom(address(i), 32), Route{Kind: Unicast, Paths: []Path{{Port: 1 + number, Gateway: address(i)}}})
+		return r.SetRoute(netip.PrefixFrom(address(i), 32),
+			Route{Kind: Unicast, Paths: []Path{{Port: 1 + number, Gateway: address(i)}}})
 	}},
 	{"nodes", func(r *Router, _, i int) error {
-		return r.SetRoute(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 25), Route{Kind: Local})
+		return r.SetRoute(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 25),
+			Route{Kind: Local})
 	}},
 }
 
@@ -58,7 +60,8 @@ func TestARouterThatFillsItsShareLeavesTheOthersTheirs(t *testing.T) {
 				t.Errorf("%s: %s", m.name, why)
 			}
 		}
-		must(t, other.SetRoute(netip.MustParsePrefix("192.0.2.0/26"), Route{Kind: Unicast, Paths: []Path{{Port: 9, Gateway: gateways[1]}}}))
+		must(t, other.SetRoute(netip.MustParsePrefix("192.0.2.0/26"),
+			Route{Kind: Unicast, Paths: []Path{{Port: 9, Gateway: gateways[1]}}}))
 		must(t, other.SetNeighbour(9, gateways[1], Neighbour{MAC: [6]byte{2}}))
 		must(t, other.SetAddress(netip.MustParseAddr("192.0.2.1")))
 		for p := range maps.Collect(greedy.Routes()) {
@@ -76,8 +79,8 @@ func TestARouterThatFillsItsShareLeavesTheOthersTheirs(t *testing.T) {
 	}
 }
 
-// Where many together have filled a map, who asks for no more goes on: its routes change, its neighbours move, it is
-// taken off and back.
+// Where many together have filled a map, a router that adds nothing goes on: its routes change, its neighbours move, it
+// is taken off and back.
 func TestFullMapsStopOnlyWhoAsksForMore(t *testing.T) {
 	p := newPlain()
 	f := p.open(t)

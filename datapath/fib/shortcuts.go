@@ -79,7 +79,8 @@ func (f *FIB) adoptShortcuts(neighbours map[neighbourKey]uint64) {
 	for k, word := range neighbours {
 		if s, place := f.shortcut(k); s != nil {
 			kept[place] = true
-			if _, have := parseAdjacency(atomic.LoadUint64(&s.to)); have != macOf(word) { // what kind it is, programs change
+			// what kind it is, programs change
+			if _, have := parseAdjacency(atomic.LoadUint64(&s.to)); have != macOf(word) {
 				f.store64(&s.to, word)
 			}
 		}

@@ -16,7 +16,8 @@ func rivals() []station {
 		place, _, _ := at.key().place()
 		byPlace[place] = append(byPlace[place], at)
 		if len(byPlace[place]) == 3 {
-			return append(byPlace[place], station{port: 4, address: at.address}, station{port: 3, address: netip.MustParseAddr("2001:db8::1")})
+			return append(byPlace[place], station{port: 4, address: at.address},
+				station{port: 3, address: netip.MustParseAddr("2001:db8::1")})
 		}
 	}
 }
@@ -61,7 +62,8 @@ func TestShortcutsSayWhatTheTableSays(t *testing.T) {
 				must(t, f.memory.wait())
 				f.mu.Unlock()
 			default:
-				n := Neighbour{MAC: [6]byte{2, byte(rapid.IntRange(1, 3).Draw(t, "mac"))}, Stale: rapid.Bool().Draw(t, "stale")}
+				n := Neighbour{MAC: [6]byte{2, byte(rapid.IntRange(1, 3).Draw(t, "mac"))},
+					Stale: rapid.Bool().Draw(t, "stale")}
 				must(t, r.SetNeighbour(at.port, at.address, n))
 			}
 			for _, at := range stations {

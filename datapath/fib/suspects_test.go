@@ -14,7 +14,8 @@ import (
 func TestSuspectsAreTheEndingsOfSources(t *testing.T) {
 	drawn := func(t *rapid.T) netip.Addr {
 		end := rapid.SampledFrom([]uint32{1, 2, 63, 64, suspectBits - 1}).Draw(t, "end")
-		return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, rapid.Uint32Range(1, 3).Draw(t, "begin")*suspectBits+end)))
+		return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil,
+			rapid.Uint32Range(1, 3).Draw(t, "begin")*suspectBits+end)))
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPlain()

@@ -5,8 +5,7 @@ package fib
 // A node at depth d decides bits d to d+7. Invariants, at any moment that a program may look:
 //
 //   - The answer found for a destination is that of the longest prefix that covers it.
-//   - An answer carries the length of its prefix; an answer with a length up to d says the same wherever it stands below that depth.
-//   - A path entry's record is either a jump, whose match is a node at the depth of the record's length (a multiple of eight), or stands for the
+//
 //     only route below this place, whose answer is its match. Its miss is what covers the place as a whole.
 type trie struct {
 	*account

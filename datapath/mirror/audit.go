@@ -42,9 +42,10 @@ func (m *Mirror) auditOne(ctx context.Context, name string) (routes int) {
 	case errors.Is(err, errNoSession) || ctx.Err() != nil:
 	case err != nil:
 		n.log.Warn("audit failed", "error", err)
-	case len(found) > 0 && !n.status().Synchronised: // a dump will tell
+	case len(found) > 0 && !n.status().Synchronised: // a dump is to come
 	case len(found) > 0:
-		n.log.Error("audit: the mirror differs from the kernel", "differences", len(found), "first", found[0].String())
+		n.log.Error("audit: the mirror differs from the kernel", "differences", len(found), "first",
+			found[0].String())
 		if m.cfg.OnDifference != nil {
 			m.cfg.OnDifference(name, found)
 		}

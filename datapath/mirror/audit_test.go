@@ -16,8 +16,8 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// A router that is paused hears nothing, so it does differ from its kernel. That is no difference, and no reason to
-// end the pause.
+// The mirror of a router that is paused gets no events, so it does differ from its kernel. That is no difference, and
+// no reason to end the pause.
 func TestAuditLeavesPauseAlone(t *testing.T) {
 	l := newLab(t, neverDiffers(t), func(c *Config) { c.EventRate, c.EventBurst = 100, 500 })
 	l.synced()
@@ -53,7 +53,7 @@ func TestAuditLeavesPauseAlone(t *testing.T) {
 	}
 }
 
-// What the kernel has dropped without a word is the kernel's until a dump tells: no difference.
+// What the kernel has dropped without an event is the kernel's until a dump: no difference.
 func TestWhatADumpWillTellIsNoDifference(t *testing.T) {
 	l := newLab(t, neverDiffers(t))
 	l.script(`
@@ -108,7 +108,8 @@ func TestRefusal(t *testing.T) {
 	for no, want := range map[unix.Errno]error{
 		unix.EOPNOTSUPP: nil, unix.EAFNOSUPPORT: nil, unix.EPERM: unix.EPERM, unix.ENOBUFS: unix.ENOBUFS,
 	} {
-		m := rtnl.Message{Kind: unix.NLMSG_ERROR, Data: binary.NativeEndian.AppendUint32(nil, uint32(-int32(no)))}
+		m := rtnl.Message{Kind: unix.NLMSG_ERROR, Data: binary.NativeEndian.AppendUint32(nil,
+			uint32(-int32(no)))}
 		if err := refusal(m); !errors.Is(err, want) {
 			t.Errorf("%v: %v, want %v", no, err, want)
 		}
@@ -121,10 +122,12 @@ func TestRefusal(t *testing.T) {
 // Verify names what differs: here it is made to.
 func TestVerifyNamesDifferences(t *testing.T) {
 	l := newLab(t)
-	l.script("ip route add 192.0.2.0/24 via 10.0.0.2; ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev eth0 nud permanent")
+	l.script("ip route add 192.0.2.0/24 via 10.0.0.2; " +
+		"ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev eth0 nud permanent")
 	l.synced()
 	s := l.session()
-	forged := fib.Route{Kind: fib.Unicast, Paths: []fib.Path{{Port: 101, Gateway: netip.MustParseAddr("10.0.1.5"), Weight: 1}}}
+	forged := fib.Route{Kind: fib.Unicast, Paths: []fib.Path{{Port: 101, Gateway: netip.MustParseAddr("10.0.1.5"),
+		Weight: 1}}}
 	for _, err := range []error{
 		s.out.SetRoute(netip.MustParsePrefix("192.0.2.0/24"), forged),
 		s.out.SetRoute(netip.MustParsePrefix("198.51.100.0/24"), forged),
@@ -155,7 +158,7 @@ func TestVerifyNamesDifferences(t *testing.T) {
 	}
 }
 
-// The audit finds what Verify finds, tells it, and has the node read again.
+// The audit finds what Verify finds, reports it, and has the node read again.
 func TestAuditRepairs(t *testing.T) {
 	maps := make(chan []Difference, 16)
 	l := newLab(t, func(c *Config) {
@@ -164,7 +167,8 @@ func TestAuditRepairs(t *testing.T) {
 	})
 	l.script("ip route add 192.0.2.0/24 via 10.0.0.2")
 	l.leads("192.0.2.1", "10.0.0.2@100")
-	if err := l.session().out.SetRoute(netip.MustParsePrefix("198.51.100.0/24"), fib.Route{Kind: fib.Reject}); err != nil {
+	if err := l.session().out.SetRoute(netip.MustParsePrefix("198.51.100.0/24"),
+		fib.Route{Kind: fib.Reject}); err != nil {
 		t.Fatal(err)
 	}
 	select {

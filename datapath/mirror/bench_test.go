@@ -45,7 +45,8 @@ func BenchmarkChangeWhileVerified(b *testing.B) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		for ctx.Err() == nil {
-			if found, err := l.mirror.Verify(ctx, l.name); ctx.Err() == nil && (err != nil || len(found) > 0) {
+			if found, err := l.mirror.Verify(ctx, l.name); ctx.Err() == nil &&
+				(err != nil || len(found) > 0) {
 				b.Errorf("%d differences, %v", len(found), err)
 			}
 		}
@@ -84,7 +85,8 @@ func BenchmarkFloor(b *testing.B) {
 		buffer := make([]byte, 64<<10)
 		for {
 			n, err := unix.Read(fd, buffer)
-			if m, _, bad := rtnl.NextMessage(buffer[:max(n, 0)]); err != nil || bad != nil || m.Kind == unix.RTM_NEWLINK {
+			if m, _, bad := rtnl.NextMessage(buffer[:max(n, 0)]); err != nil || bad != nil ||
+				m.Kind == unix.RTM_NEWLINK {
 				return
 			} else if m.Kind == unix.RTM_NEWROUTE {
 				seen.Add(1)
@@ -195,7 +197,8 @@ func BenchmarkEvents(b *testing.B) {
 	v.begin()
 	var ms []rtnl.Message
 	for i := range 1000 {
-		r := kroute{prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), table: 254, kind: 1,
+		r := kroute{prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24),
+			table: 254, kind: 1,
 			paths: []path{{link: 1, gateway: netip.AddrFrom4([4]byte{192, 168, 0, byte(i)}), weight: 1}}}
 		ms = append(ms, r.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE), r.message(unix.RTM_DELROUTE, 0))
 	}
@@ -214,7 +217,8 @@ func BenchmarkConfirm(b *testing.B) {
 	const routes = 1_000_000
 	var ms []rtnl.Message
 	for i := range routes {
-		r := kroute{prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(i)<<8))), 24), table: 254, kind: 1,
+		r := kroute{prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil,
+			uint32(i)<<8))), 24), table: 254, kind: 1,
 			paths: []path{{link: 1, gateway: netip.AddrFrom4([4]byte{192, 168, 0, byte(i)}), weight: 1}}}
 		ms = append(ms, r.message(unix.RTM_NEWROUTE, 0))
 	}

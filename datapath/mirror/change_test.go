@@ -47,7 +47,8 @@ func TestWhatTheKernelDoesWithoutAWord(t *testing.T) {
 		"MTU too small for a protocol": {
 			{static, []string{"192.0.2.1 10.0.0.2@100", "2001:db8:a::1 2001:db8::2@100"}},
 			{"ip link set eth0 mtu 1000", []string{"192.0.2.1 10.0.0.2@100", "2001:db8:a::1 nowhere"}},
-			{"ip link set eth0 mtu 1500", []string{"192.0.2.1 10.0.0.2@100", "2001:db8::7 nowhere"}}, // its addresses went
+			// its addresses went
+			{"ip link set eth0 mtu 1500", []string{"192.0.2.1 10.0.0.2@100", "2001:db8::7 nowhere"}},
 		},
 		"renamed": {
 			{static, []string{"192.0.2.1 10.0.0.2@100"}},
@@ -65,7 +66,8 @@ func TestWhatTheKernelDoesWithoutAWord(t *testing.T) {
 
 func TestLossOfCarrier(t *testing.T) {
 	l := newLab(t)
-	l.script("sysctl -qw net.ipv4.conf.all.ignore_routes_with_linkdown=1; ip route add 192.0.2.0/24 via 10.0.0.2; ip route add 192.0.2.0/24 via 10.0.1.2 metric 9")
+	l.script("sysctl -qw net.ipv4.conf.all.ignore_routes_with_linkdown=1; " +
+		"ip route add 192.0.2.0/24 via 10.0.0.2; ip route add 192.0.2.0/24 via 10.0.1.2 metric 9")
 	story{{"true", []string{"192.0.2.1 10.0.0.2@100"}}}.run(l)
 	l.inFar("ip link set port0 down")
 	l.leads("192.0.2.1", "10.0.1.2@101")
@@ -100,7 +102,9 @@ func TestInterfaceDeletedOrMovedByTheUser(t *testing.T) {
 			l.leads("10.0.0.7", "link@100")
 			l.script(away)
 			l.leads("10.0.0.7", "nowhere")
-			l.script(fmt.Sprintf("ip link add forged index %d type veth peer name other; ip link set forged up; ip link set other up; ip addr add 10.0.0.1/24 dev forged", index))
+			l.script(fmt.Sprintf("ip link add forged index %d type veth peer name other; "+
+				"ip link set forged up; ip link set other up; "+
+				"ip addr add 10.0.0.1/24 dev forged", index))
 			l.leads("10.0.0.7", "link@0")
 			l.synced()
 		})
@@ -121,7 +125,8 @@ func TestInterfaceThatReturns(t *testing.T) {
 	l.leads("10.0.0.7", "link@0")
 	testkit.Eventually(t, func() error {
 		const why = "it was deleted, or moved to another namespace"
-		if s, err := l.mirror.Status(l.name); err != nil || !slices.Equal(s.Lost, []int{100}) || l.whyOff("eth0") != why+"; "+why {
+		if s, err := l.mirror.Status(l.name); err != nil || !slices.Equal(s.Lost, []int{100}) ||
+			l.whyOff("eth0") != why+"; "+why {
 			return fmt.Errorf("%+v, %w", s, err)
 		}
 		return nil
@@ -189,7 +194,7 @@ func (l *lab) whyOff(name string) string {
 	return strings.Join(all, "; ")
 }
 
-// leg is what the mirror told of a port.
+// leg is what the mirror has written of a port.
 func (l *lab) leg(i int) fib.Leg {
 	s := l.session()
 	s.mu.Lock()
@@ -278,7 +283,8 @@ func TestFlappingIsLimited(t *testing.T) {
 	l.batch(strings.Repeat("route add 192.0.2.0/24 via 10.0.0.2\nroute del 192.0.2.0/24\n", 1000))
 	testkit.Eventually(t, func() error {
 		s, err := l.mirror.Status(l.name)
-		if err != nil || s.IPv4.FastPath || len(s.IPv4.Why) == 0 || !strings.Contains(s.IPv4.Why[0], "more than 100 times a second") {
+		if err != nil || s.IPv4.FastPath || len(s.IPv4.Why) == 0 ||
+			!strings.Contains(s.IPv4.Why[0], "more than 100 times a second") {
 			return fmt.Errorf("%+v, %w", s, err)
 		}
 		return nil
@@ -328,10 +334,13 @@ func TestWhatAPolicyRuleLeavesBehind(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			l := newLab(t)
 			l.synced()
-			l.script("ip route add 192.0.2.128/25 via 10.0.0.2; ip route add 198.51.100.0/24 via 10.0.0.2; ip rule add pref 9 from 203.0.113.1 lookup 9; ip rule del pref 9")
+			l.script("ip route add 192.0.2.128/25 via 10.0.0.2; " +
+				"ip route add 198.51.100.0/24 via 10.0.0.2; " +
+				"ip rule add pref 9 from 203.0.113.1 lookup 9; ip rule del pref 9")
 			l.fastPath(true, true, "")
 			forwards := func(to, from string) bool {
-				return strings.Contains(l.output(fmt.Sprintf("ip route get %s from %s iif eth2 2>&1 || true", to, from)), "via 10.0.0.2 ")
+				return strings.Contains(l.output(fmt.Sprintf("ip route get %s from %s iif eth2 2>&1 "+
+					"|| true", to, from)), "via 10.0.0.2 ")
 			}
 			if !forwards("192.0.2.200", "10.0.2.7") || !forwards("198.51.100.1", "192.0.2.7") {
 				t.Fatal("the kernel does not forward")
@@ -348,13 +357,14 @@ func TestWhatAPolicyRuleLeavesBehind(t *testing.T) {
 	}
 }
 
-// An IPv6 route ends when its time is over, though the kernel tells only when it tidies up.
+// An IPv6 route ends when its time is over, though the event comes only with the garbage collection.
 func TestRouteThatExpires(t *testing.T) {
 	l := newLab(t)
 	l.synced()
 	l.script("ip -6 route add 2001:db8:a::/48 via 2001:db8::2 expires 1")
 	testkit.Eventually(t, func() error {
-		if out := l.output("ip -6 route get 2001:db8:a::1 from 2001:db8:2::7 iif eth2 2>&1 || true"); !strings.Contains(out, "unreachable") {
+		if out := l.output("ip -6 route get 2001:db8:a::1 from 2001:db8:2::7 iif eth2 2>&1 || " +
+			"true"); !strings.Contains(out, "unreachable") {
 			return errors.New(out)
 		}
 		return nil
@@ -372,7 +382,8 @@ func (l *lab) fastPath(ipv4, ipv6 bool, why string) {
 		if err != nil {
 			return err
 		}
-		if s.IPv4.FastPath != ipv4 || s.IPv6.FastPath != ipv6 || !strings.Contains(strings.Join(s.IPv4.Why, ";"), why) {
+		if s.IPv4.FastPath != ipv4 || s.IPv6.FastPath != ipv6 ||
+			!strings.Contains(strings.Join(s.IPv4.Why, ";"), why) {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil

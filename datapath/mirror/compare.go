@@ -60,7 +60,7 @@ func often(ctx context.Context, i int) error {
 }
 
 // leaves reports whether the mirror knows that it does not know: frames to the prefix are the kernel's until a dump
-// has told.
+// shows it.
 func (s *session) leaves(p netip.Prefix) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,14 +68,15 @@ func (s *session) leaves(p netip.Prefix) bool {
 	return e != nil && e.installed == &leave.Route
 }
 
-// holds reports whether a route is by a link that is held until a dump has told. A local one, whose frames are the
+// holds reports whether a route is by a link that is held until a dump. A local one, whose frames are the
 // kernel's anyway, may be by any.
 func (s *session) holds(r fib.Route) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for index, port := range s.view.rib.ports {
 		l := s.view.links.all[index]
-		by := r.Kind == fib.Local || slices.ContainsFunc(r.Paths, func(p fib.Path) bool { return p.Port == port })
+		by := r.Kind == fib.Local || slices.ContainsFunc(r.Paths,
+			func(p fib.Path) bool { return p.Port == port })
 		if by && l != nil && l.held != 0 {
 			return true
 		}
@@ -94,7 +95,8 @@ func (c *comparison) lookups(ctx context.Context) error {
 		count++
 		addr := p.Addr()
 		want := c.kernel.longest(addr, lengths)
-		if have := c.mirror.out.Lookup(addr); !want.Same(have) && have.Kind != fib.Other && !c.mirror.holds(have) {
+		if have := c.mirror.out.Lookup(addr); !want.Same(have) && have.Kind != fib.Other &&
+			!c.mirror.holds(have) {
 			c.add(addr.String(), c.words.route(want, true), c.words.route(have, true))
 		}
 	}

@@ -13,10 +13,10 @@ type answer struct {
 	dead bool // all its paths are: the kernel goes on to the next route
 }
 
-// leave is what the programs are told of prefixes whose route they leave to the kernel.
+// leave is the route that programs have for prefixes that they leave to the kernel.
 var leave = &answer{Route: fib.Route{Kind: fib.Other}}
 
-// settle tells the programs what has changed for a prefix.
+// settle gives the programs what has changed for a prefix.
 func (r *rib) settle(p netip.Prefix, e *entry) error {
 	if len(e.routes) == 0 && e.suspect == 0 {
 		r.entries.remove(p)
@@ -84,7 +84,7 @@ func (e *entry) partial() bool {
 	return slices.ContainsFunc(e.routes, func(n route) bool { return n.tos != 0 || n.hops.some })
 }
 
-// first is the answer of one table. Between routes of the same metric the kernel decides by what no message tells:
+// first is the answer of one table. Between routes of the same metric the kernel decides by what is in no message:
 // their order, whether the gateway answers.
 func (r *rib) first(e *entry, t table) *fib.Route {
 	var chosen *fib.Route
@@ -155,7 +155,7 @@ func (r *rib) hiddenBy(p netip.Prefix) *fib.Route {
 	return nil
 }
 
-// hide keeps track of the prefixes that hide others, and tells what changes below them.
+// hide keeps track of the prefixes that hide others, and settles what changes below them.
 func (r *rib) hide(p netip.Prefix, e *entry) error {
 	local := r.first(e, tableLocal)
 	if local != nil && (e.suspect != 0 || e.partial()) {
@@ -184,7 +184,7 @@ func (r *rib) hide(p netip.Prefix, e *entry) error {
 	return nil
 }
 
-// resettle tells the programs what has changed for all prefixes of which a route meets a condition.
+// resettle settles all prefixes of which a route meets a condition.
 func (r *rib) resettle(concerned func(*hops) bool) error {
 	for family := range 2 {
 		for p, e := range r.entries.all(family) {

@@ -19,7 +19,7 @@ type kroute struct {
 	paths  []path
 	source netip.Addr
 	object uint32 // of next hops, which leads by paths
-	bare   bool   // of an object only the number is told (net.ipv4.nexthop_compat_mode=0)
+	bare   bool   // of an object, messages have the number alone (net.ipv4.nexthop_compat_mode=0)
 }
 
 func netlinkMessage(kind, flags uint16, body []byte) rtnl.Message {

@@ -45,7 +45,8 @@ func TestFloodOfForgedEvents(t *testing.T) {
 	})
 	testkit.Eventually(t, func() error {
 		s, err := l.mirror.Status(l.name)
-		if err != nil || s.IPv4.FastPath || len(s.IPv4.Why) == 0 || !strings.Contains(s.IPv4.Why[0], errForeign.Error()) {
+		if err != nil || s.IPv4.FastPath || len(s.IPv4.Why) == 0 ||
+			!strings.Contains(s.IPv4.Why[0], errForeign.Error()) {
 			return fmt.Errorf("%+v, %w", s, err)
 		}
 		return l.unsubscribed()
@@ -68,7 +69,8 @@ func TestFlapDisturbsNobody(t *testing.T) {
 	calm.goesOn(10)
 	testkit.Eventually(t, func() error {
 		s, err := l.mirror.Status(l.name)
-		if err != nil || s.IPv4.FastPath || len(s.IPv4.Why) == 0 || !strings.Contains(s.IPv4.Why[0], "more than 2000 times a second") {
+		if err != nil || s.IPv4.FastPath || len(s.IPv4.Why) == 0 ||
+			!strings.Contains(s.IPv4.Why[0], "more than 2000 times a second") {
 			return fmt.Errorf("%+v, %w", s, err)
 		}
 		return nil
@@ -102,7 +104,7 @@ func (l *lab) returns() {
 	}, time.Minute, l.name+" to return to the fast path")
 }
 
-// rawSocket is a netlink socket of somebody who is root in the node.
+// rawSocket is a netlink socket of root in the node.
 func (l *lab) rawSocket() int {
 	l.Helper()
 	fd := -1
@@ -180,11 +182,13 @@ func (l *lab) flap() (stop func()) {
 	var messages [2][]byte // a datagram may hold many
 	for i := range batch {
 		r := kroute{
-			prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i), 0}), 24), table: unix.RT_TABLE_MAIN, kind: unix.RTN_UNICAST,
+			prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i), 0}),
+				24), table: unix.RT_TABLE_MAIN, kind: unix.RTN_UNICAST,
 			paths: []path{{link: l.index(0), gateway: netip.MustParseAddr("10.0.0.2"), weight: 1}},
 		}
 		for n, kind := range []uint16{unix.RTM_NEWROUTE, unix.RTM_DELROUTE} {
-			messages[n] = append(messages[n], encode(r.message(kind, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_REPLACE))...)
+			messages[n] = append(messages[n], encode(r.message(kind,
+				unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_REPLACE))...)
 		}
 	}
 	round := 0
@@ -203,7 +207,10 @@ func BenchmarkBeside(b *testing.B) {
 		rate  int // to which a node is followed
 	}{{"nothing", false, 1e9}, {"a flap that is followed", true, 1e9}, {"a flap that is limited", true, 2_000}} {
 		b.Run(c.title, func(b *testing.B) {
-			l := newLab(b, func(cfg *Config) { cfg.EventRate, cfg.EventBurst, cfg.Log = c.rate, min(c.rate, 50_000), nil })
+			l := newLab(b, func(cfg *Config) {
+				cfg.EventRate, cfg.EventBurst, cfg.Log = c.rate,
+					min(c.rate, 50_000), nil
+			})
 			calm := l.another()
 			l.synced()
 			calm.synced()

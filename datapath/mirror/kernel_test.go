@@ -75,7 +75,10 @@ func (k *kernel) replace(*rapid.T) {
 	r := k.draw()
 	i := k.rivalOf(r)
 	if k.v6 { // the first with gateways, or without, as the new one; otherwise the first (fib6_add_rt2node())
-		if j := slices.IndexFunc(k.routes, func(o kroute) bool { return o.rival(r) && o.joins() == r.joins() }); j >= 0 {
+		if j := slices.IndexFunc(k.routes, func(o kroute) bool {
+			return o.rival(r) &&
+				o.joins() == r.joins()
+		}); j >= 0 {
 			i = j
 		}
 	}
@@ -89,7 +92,8 @@ func (k *kernel) replace(*rapid.T) {
 // has reports whether there is such a route already.
 func (k *kernel) has(r kroute) bool {
 	return slices.ContainsFunc(k.routes, func(o kroute) bool {
-		return o.rival(r) && o.kind == r.kind && o.object == r.object && o.source == r.source && slices.EqualFunc(o.paths, r.paths, path.same)
+		return o.rival(r) && o.kind == r.kind && o.object == r.object && o.source == r.source &&
+			slices.EqualFunc(o.paths, r.paths, path.same)
 	})
 }
 
@@ -109,7 +113,8 @@ func (r kroute) joins() bool { return r.kind == 1 && r.object == 0 }
 func (k *kernel) append6(*rapid.T) {
 	r := k.draw()
 	i := k.rivalOf(r)
-	if !r.possible() || i < 0 || k.has(r) || r.joins() && slices.ContainsFunc(k.routes, func(o kroute) bool { return o.rival(r) && o.joins() }) {
+	if !r.possible() || i < 0 || k.has(r) || r.joins() &&
+		slices.ContainsFunc(k.routes, func(o kroute) bool { return o.rival(r) && o.joins() }) {
 		return
 	}
 	k.routes = append(k.routes, r)
@@ -126,7 +131,7 @@ func (k *kernel) delete(*rapid.T) {
 	k.notify(r.message(unix.RTM_DELROUTE, 0))
 }
 
-// appendPath: the whole route is told.
+// appendPath: the message has the whole route.
 func (k *kernel) appendPath(*rapid.T) {
 	p := k.drawPath()
 	for i, r := range k.routes {
@@ -138,7 +143,7 @@ func (k *kernel) appendPath(*rapid.T) {
 	}
 }
 
-// deletePath: only the path is told.
+// deletePath: the message has the path alone.
 func (k *kernel) deletePath(*rapid.T) {
 	for i, r := range k.routes {
 		if len(r.paths) < 2 {
@@ -147,7 +152,7 @@ func (k *kernel) deletePath(*rapid.T) {
 		j := rapid.IntRange(0, len(r.paths)-1).Draw(k.T, "which")
 		k.routes[i].paths = slices.Delete(slices.Clone(r.paths), j, j+1)
 		if len(k.routes[i].paths) == 1 {
-			k.routes[i].paths[0].weight = 1 // which no message tells any more
+			k.routes[i].paths[0].weight = 1 // which is in no message any more
 		}
 		r.paths = r.paths[j : j+1]
 		k.notify(r.message(unix.RTM_DELROUTE, 0))
@@ -174,8 +179,8 @@ func (k *kernel) flip(*rapid.T) {
 	k.notify(linkMessage(unix.RTM_NEWLINK, i+1, k.links[i]))
 }
 
-// setObject adds or replaces a next-hop object. Routes by it lead elsewhere, which is told only where they spell it
-// out.
+// setObject adds or replaces a next-hop object. Routes by it lead elsewhere, which a message says only where they spell
+// it out.
 func (k *kernel) setObject(*rapid.T) {
 	i := rapid.IntRange(0, len(k.object)-1).Draw(k.T, "object")
 	p := k.drawPath()

@@ -71,7 +71,8 @@ func (l *lab) build(port int) {
 	l.script(`
 		sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
 		sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
-		sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.all.keep_addr_on_down=1
+		sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0
+		sysctl -qw net.ipv6.conf.all.keep_addr_on_down=1
 		ip link set lo up`)
 	for i := range 3 {
 		l.ports[i] = port + i
@@ -100,7 +101,8 @@ func (l *lab) trySet(r Router) error {
 func (l *lab) addLeg(i int) {
 	l.Helper()
 	err := netns.In(l.far, func() error {
-		return sh(fmt.Sprintf("ip link add port%d index %d type veth peer name eth%d netns /proc/%d/fd/%d; ip link set port%d up",
+		return sh(fmt.Sprintf("ip link add port%d index %d type veth peer name eth%d netns /proc/%d/fd/%d; "+
+			"ip link set port%d up",
 			i, l.ports[i], i, os.Getpid(), l.ns.Fd(), i))
 	})
 	if err != nil {
@@ -110,7 +112,8 @@ func (l *lab) addLeg(i int) {
 		ip link set eth%d up
 		ip addr add 10.0.%d.1/24 dev eth%d
 		ip addr add 2001:db8:%d::1/64 dev eth%d nodad`, i, i, i, i, i))
-	index, err := strconv.Atoi(strings.TrimSpace(l.output(fmt.Sprintf("cat /sys/class/net/eth%d/ifindex || ip -o link show eth%d | cut -d: -f1", i, i))))
+	index, err := strconv.Atoi(strings.TrimSpace(l.output(fmt.Sprintf("cat /sys/class/net/eth%d/ifindex || ip -o "+
+		"link show eth%d | cut -d: -f1", i, i))))
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -151,7 +154,8 @@ func (l *lab) output(s string) string {
 	l.Helper()
 	var out []byte
 	err := netns.In(l.ns, func() (err error) {
-		out, err = exec.Command("unshare", "-m", "sh", "-c", "mount -t sysfs sysfs /sys 2>/dev/null; "+s).Output()
+		out, err = exec.Command("unshare", "-m", "sh", "-c",
+			"mount -t sysfs sysfs /sys 2>/dev/null; "+s).Output()
 		return err
 	})
 	if err != nil {
@@ -235,7 +239,8 @@ func (l *lab) addGroup(id uint32, members ...member) error {
 	}
 	b := append(make([]byte, sizeofNHMsg), rtnl.U32(unix.NHA_ID, id)...)
 	b = append(b, rtnl.Bytes(unix.NHA_GROUP, group)...)
-	request := encode(netlinkMessage(unix.RTM_NEWNEXTHOP, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, b))
+	request := encode(netlinkMessage(unix.RTM_NEWNEXTHOP,
+		unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, b))
 	return netns.In(l.ns, func() error {
 		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 		if err != nil {
@@ -311,18 +316,22 @@ func newMaps(t testing.TB) fib.Maps {
 	t.Helper()
 	const mmapable = 0x400
 	array := func(value, n uint32) *ebpf.Map {
-		return newMap(t, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: value, MaxEntries: n, Flags: mmapable})
+		return newMap(t, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: value, MaxEntries: n,
+			Flags: mmapable})
 	}
 	hash := func(key, value uint32) *ebpf.Map {
-		return newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: key, ValueSize: value, MaxEntries: 262144, Flags: 1})
+		return newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: key, ValueSize: value, MaxEntries: 262144,
+			Flags: 1})
 	}
 	nodes := newMap(t, &ebpf.MapSpec{
 		Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 2048,
-		InnerMap: &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 1024, MaxEntries: 1024, Flags: mmapable},
+		InnerMap: &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 1024, MaxEntries: 1024,
+			Flags: mmapable},
 	})
 	return fib.Maps{
 		Legs: array(16, 16384), Routers: array(16, 4096), Nodes: nodes, Nexthops: array(16, 65536),
-		Neighbours: hash(20, 8), Shortcuts: array(16, 65536), Sources: hash(8, 4), Suspects: array(8, 8192), Lease: array(8, 1),
+		Neighbours: hash(20, 8), Shortcuts: array(16, 65536), Sources: hash(8, 4), Suspects: array(8,
+			8192), Lease: array(8, 1),
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
-// link is an interface of the node, as the kernel tells it.
+// link is an interface of the node, by the kernel's messages.
 type link struct {
 	name       string
 	mac        [6]byte
@@ -37,12 +37,13 @@ type links struct {
 	published map[int]fib.Leg     // by port
 	why       map[int][2][]string // the frames that arrive are the kernel's, IPv4's or IPv6's
 	lost      map[int]string      // names of what were legs
-	live      bool                // the legs may be told
+	live      bool                // the legs may be published
 }
 
 func newLinks(out sink, ports map[int]int) *links {
 	return &links{
-		out: out, ports: ports, all: map[int]*link{}, published: map[int]fib.Leg{}, why: map[int][2][]string{}, lost: map[int]string{},
+		out: out, ports: ports, all: map[int]*link{}, published: map[int]fib.Leg{}, why: map[int][2][]string{},
+		lost:     map[int]string{},
 		settings: [2]map[int]settings{{}, {}},
 	}
 }
@@ -69,7 +70,8 @@ func parseLink(m rtnl.Message) (index int, l link, err error) {
 			l.taken = l.taken || a.U32() != 0
 		case unix.IFLA_XDP:
 			for x := rtnl.Attributes(a.Value); x.Next(); {
-				l.taken = l.taken || x.Kind == unix.IFLA_XDP_ATTACHED && len(x.Value) > 0 && x.Value[0] != 0
+				l.taken = l.taken || x.Kind == unix.IFLA_XDP_ATTACHED && len(x.Value) > 0 &&
+					x.Value[0] != 0
 			}
 		case unix.IFLA_AF_SPEC:
 			for f := rtnl.Attributes(a.Value); f.Next(); {
@@ -131,7 +133,7 @@ func (ls *links) set(index int, l link, until uint32) (shaken bool, err error) {
 // small MTUs end a protocol on an interface, and its routes with it.
 func small(mtu int) bool { return mtu < 1280 }
 
-// hold keeps a link down until a dump has told which routes it still has.
+// hold keeps a link down until a dump shows which routes it still has.
 func (ls *links) hold(index int, until uint32) error {
 	if l := ls.all[index]; l != nil {
 		l.held = until
@@ -153,7 +155,8 @@ func (ls *links) release(generation uint32) error {
 	return nil
 }
 
-// remove forgets a link. If it was a leg, there is none any more, whoever takes its ifindex: only the owner of the
+// remove forgets a link. If it was a leg, there is none any more, also when another interface takes its ifindex:
+// only the owner of the
 // substrate's end knows what a node's new interface leads to.
 func (ls *links) remove(index int) error {
 	was := ls.all[index]
@@ -167,7 +170,7 @@ func (ls *links) remove(index int) error {
 	if was != nil {
 		ls.lost[index] = was.name
 	}
-	if _, told := ls.published[port]; !told { // perhaps an earlier process's: taken over first
+	if _, known := ls.published[port]; !known { // perhaps an earlier process's: taken over first
 		if err := ls.out.SetLeg(port, fib.Leg{}); err != nil {
 			return err
 		}
@@ -176,13 +179,13 @@ func (ls *links) remove(index int) error {
 	return ls.out.DeleteLeg(port)
 }
 
-// goLive tells all legs, from now on.
+// goLive publishes all legs, and from now on their changes.
 func (ls *links) goLive() error {
 	ls.live = true
 	return ls.publish(allLinks)
 }
 
-// tell the programs what has changed of a leg.
+// publish gives the programs what has changed of a leg, once links are live.
 func (ls *links) publish(index int) error {
 	if !ls.live {
 		return nil

@@ -1,5 +1,5 @@
-// Package mirror keeps the fast path's picture of each router's kernel: one netlink subscription per router sliver,
-// and what it tells, compiled into the maps by package fib.
+// Package mirror keeps the fast path's copy of each router's kernel tables: one netlink subscription per router sliver,
+// whose messages package fib compiles into the maps.
 //
 // The kernel is the truth. Events are taken over as they come; what the kernel does without a word (routes that go
 // with a link or an address) is found by a new dump, and until then the frames concerned are the kernel's. Whenever
@@ -31,16 +31,16 @@ type Config struct {
 	FIB *fib.FIB
 	Log *slog.Logger // nil: nowhere
 
-	// Watch says why a node's namespace may not be walked, in words, and says it again whenever that changes, until the
-	// context ends. Nil: all may.
+	// Watch says why a node's namespace may not be walked, in words, and says it again whenever that changes, until
+	// the context ends. Nil: all may.
 	Watch func(ctx context.Context, ns *os.File, report func(ipv4, ipv6 []string)) error
 
 	// A node whose kernel changes its routes and neighbours faster than EventRate a second, EventBurst in a row,
 	// forwards in its kernel until it is calm again. Zero: 2,000 and 50,000.
 	EventRate, EventBurst int
 
-	// AuditRate is how many routes a second the continuous audit compares; zero: none. What it finds it tells
-	// OnDifference, and the node is read again.
+	// AuditRate is how many routes a second the continuous audit compares; zero: none. What it finds it gives
+	// to OnDifference, and the node is read again.
 	AuditRate    int
 	OnDifference func(name string, found []Difference)
 
@@ -58,8 +58,8 @@ type Router struct {
 	Slice uint32
 	NetNS *os.File // its network namespace; Set takes a copy
 
-	// Legs are the ports' ifindexes by the node's own. They come from whoever made the links: what the namespace itself
-	// says of an interface's other end its users can forge.
+	// Legs are the ports' ifindexes by the node's own. They come from the maker of the links: users of the
+	// namespace can forge what it says itself of an interface's other end.
 	Legs map[int]int
 
 	Off bool // all its frames are its kernel's
@@ -70,7 +70,7 @@ type Mirror struct {
 	cfg    Config
 	ctx    context.Context // until Close
 	cancel context.CancelFunc
-	group  sync.WaitGroup // of all who use the FIB, apart from the nodes
+	group  sync.WaitGroup // of all goroutines that use the FIB, apart from the nodes
 
 	mu      sync.Mutex // guards what follows; never held while a node works
 	nodes   map[string]*node

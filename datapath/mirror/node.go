@@ -35,14 +35,16 @@ type verdict struct{ ipv4, ipv6 []string }
 
 func startNode(cfg Config, name string, r Router, after <-chan struct{}) *node {
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &node{cfg: cfg, log: cfg.Log.With("router", name), router: r, cancel: cancel, after: after, done: make(chan struct{}), off: r.Off}
+	n := &node{cfg: cfg, log: cfg.Log.With("router", name), router: r, cancel: cancel, after: after,
+		done: make(chan struct{}), off: r.Off}
 	go n.run(ctx)
 	return n
 }
 
 // is reports whether this is the same router, on or off, and has all its legs.
 func (n *node) is(r Router) bool {
-	return len(n.status().Lost) == 0 && n.router.Slice == r.Slice && maps.Equal(n.router.Legs, r.Legs) && sameFile(n.router.NetNS, r.NetNS)
+	return len(n.status().Lost) == 0 && n.router.Slice == r.Slice && maps.Equal(n.router.Legs, r.Legs) &&
+		sameFile(n.router.NetNS, r.NetNS)
 }
 
 func sameFile(a, b *os.File) bool {

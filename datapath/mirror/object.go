@@ -56,12 +56,14 @@ func parseObject(m rtnl.Message) (id uint32, o object, err error) {
 			o.kind = fib.Reject
 		case unix.NHA_GROUP:
 			for b := a.Value; len(b) >= sizeofNHGroup; b = b[sizeofNHGroup:] {
-				// The weight less one has 16 bits in newer kernels; the upper half was reserved, and zero.
+				// The weight less one has 16 bits in newer kernels; the upper half was reserved, and
+				// zero.
 				weight := 1 + int(b[4]) + int(b[5])<<8
 				o.members = append(o.members, member{binary.NativeEndian.Uint32(b), weight})
 			}
 		case unix.NHA_GROUP_TYPE:
-			if len(a.Value) >= 2 && binary.NativeEndian.Uint16(a.Value) != 0 { // resilient: sticks to a table of buckets
+			// resilient: sticks to a table of buckets
+			if len(a.Value) >= 2 && binary.NativeEndian.Uint16(a.Value) != 0 {
 				o.kind = fib.Other
 			}
 		case unix.NHA_ENCAP, unix.NHA_ENCAP_TYPE, nhaFDB, nhaResilient:
@@ -83,8 +85,8 @@ func (all objects) hasMember(group, id uint32) bool {
 	return false
 }
 
-// weigh gives paths that a route's message spells out, in the order of the group, the weights that only the object
-// tells: there they have eight bits.
+// weigh gives paths that a route's message spells out, in the order of the group, the weights of the
+// object: in the message they have eight bits.
 func (o object) weigh(paths []path) []path {
 	if len(paths) != len(o.members) {
 		return paths

@@ -39,7 +39,8 @@ func TestTheKernelDecidesTheSame(t *testing.T) {
 		}
 		l.try(script.String())
 		for _, a := range []string{
-			"10.0.0.7", "10.0.1.1", "172.16.0.1", "172.16.1.1", "172.16.1.129", "172.17.0.1", "198.51.100.1",
+			"10.0.0.7", "10.0.1.1", "172.16.0.1", "172.16.1.1", "172.16.1.129", "172.17.0.1",
+			"198.51.100.1",
 			"2001:db8:a::1", "2001:db8:a:1::1", "2001:db8:a:1::2", "2001:db8:b::1", "2001:db8:1::9",
 		} {
 			addr := netip.MustParseAddr(a)
@@ -54,7 +55,8 @@ func TestTheKernelDecidesTheSame(t *testing.T) {
 				case have.Same(want):
 					agreed++
 				default:
-					return fmt.Errorf("%s: mirror %s, kernel %s, after\n%s", a, brief(have), brief(want), script.String())
+					return fmt.Errorf("%s: mirror %s, kernel %s, after\n%s", a, brief(have),
+						brief(want), script.String())
 				}
 				return nil
 			}, 3*time.Second, "kernel and mirror to agree")
@@ -70,8 +72,10 @@ func TestTheKernelDecidesTheSame(t *testing.T) {
 func randomChange(r *rand.Rand) string {
 	one := func(all ...string) string { return all[r.IntN(len(all))] }
 	if r.IntN(5) == 0 {
-		return one("link set eth%d down", "link set eth%d up", "link set eth%d up", "addr add 10.0.%[1]d.1/24 dev eth%[1]d",
-			"addr del 10.0.%[1]d.1/24 dev eth%[1]d", "addr replace 10.0.%[1]d.1/24 dev eth%[1]d", "-6 addr replace 2001:db8:%[1]d::1/64 dev eth%[1]d nodad",
+		return one("link set eth%d down", "link set eth%d up", "link set eth%d up",
+			"addr add 10.0.%[1]d.1/24 dev eth%[1]d",
+			"addr del 10.0.%[1]d.1/24 dev eth%[1]d", "addr replace 10.0.%[1]d.1/24 dev eth%[1]d",
+			"-6 addr replace 2001:db8:%[1]d::1/64 dev eth%[1]d nodad",
 			"addr add 172.31.0.1/32 dev eth%d", "addr del 172.31.0.1/32 dev eth%d")
 	}
 	verb := one("add", "add", "replace", "replace", "del", "del", "append")
@@ -83,18 +87,22 @@ func randomChange(r *rand.Rand) string {
 		}
 		return fmt.Sprintf("via 10.0.%d.%d", i, h)
 	}
-	inet, prefix := "", one("default", "172.16.0.0/12", "172.16.0.0/16", "172.16.1.0/24", "172.16.1.128/25", "172.16.1.1/32")
+	inet, prefix := "", one("default", "172.16.0.0/12", "172.16.0.0/16", "172.16.1.0/24", "172.16.1.128/25",
+		"172.16.1.1/32")
 	if r.IntN(2) == 0 {
-		inet, prefix = "-6", one("default", "2001:db8:a::/47", "2001:db8:a::/48", "2001:db8:a:1::/64", "2001:db8:a:1::1/128")
+		inet, prefix = "-6", one("default", "2001:db8:a::/47", "2001:db8:a::/48", "2001:db8:a:1::/64",
+			"2001:db8:a:1::1/128")
 	}
 	if verb == "del" {
 		return fmt.Sprintf("%s route del %s %s", inet, prefix, metric)
 	}
 	switch r.IntN(6) {
 	case 0:
-		return fmt.Sprintf("%s route %s %s %s nexthop %s nexthop %s", inet, verb, prefix, metric, way(inet), way(inet))
+		return fmt.Sprintf("%s route %s %s %s nexthop %s nexthop %s", inet, verb, prefix, metric, way(inet),
+			way(inet))
 	case 1:
-		return fmt.Sprintf("%s route %s %s %s %s", inet, verb, one("blackhole", "unreachable", "prohibit"), prefix, metric)
+		return fmt.Sprintf("%s route %s %s %s %s", inet, verb, one("blackhole", "unreachable", "prohibit"),
+			prefix, metric)
 	case 2:
 		if inet == "" {
 			return fmt.Sprintf("route %s %s %s %s src 172.31.0.1", verb, prefix, metric, way(inet))

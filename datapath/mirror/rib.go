@@ -31,8 +31,8 @@ type rib struct {
 	objects objects
 	entries index
 
-	// IPv6 routes of table local for more than one address. They hide longer prefixes of table main, which is asked later;
-	// IPv4's tables are one trie as long as nobody adds rules.
+	// IPv6 routes of table local for more than one address. They hide longer prefixes of table main, which is asked
+	// later; IPv4's tables are one trie as long as nobody adds rules.
 	wide    map[netip.Prefix]*fib.Route
 	lengths [129]int // of wide
 
@@ -49,13 +49,14 @@ type rib struct {
 type entry struct {
 	routes    []route
 	one       [1]route   // where routes begins: few prefixes have more than one
-	installed *fib.Route // what the programs were told; nil: nothing
+	installed *fib.Route // what the programs have; nil: nothing
 	suspect   uint32     // generation of the dump that will show what is true here; 0: none needed
 }
 
 func newRIB(out sink, ports map[int]int) *rib {
 	return &rib{
-		out: out, ports: ports, objects: objects{}, suspects: newSuspects(), uses: map[uint32]int{}, sources: map[netip.Addr]int{},
+		out: out, ports: ports, objects: objects{}, suspects: newSuspects(), uses: map[uint32]int{},
+		sources: map[netip.Addr]int{},
 		entries: newIndex(), wide: map[netip.Prefix]*fib.Route{},
 	}
 }
@@ -86,14 +87,15 @@ func (r *rib) confirm(p netip.Prefix, n route) error {
 	return r.insert(p, e, n)
 }
 
-// add takes over a new route, as an event tells it: flags are those of the message.
+// add takes over a new route from an event. flags are those of the message.
 func (r *rib) add(p netip.Prefix, n route, flags uint16) error {
 	e := r.entry(p)
 	r.prolong(e)
 	i, found := r.find(e, n)
 	switch {
 	case found == 0:
-	case flags&unix.NLM_F_REPLACE == 0 && r.touched.has(n.key(p)) && e.same(n) < 0: // perhaps the dump has told what became of it
+	// perhaps the dump has shown what became of it
+	case flags&unix.NLM_F_REPLACE == 0 && r.touched.has(n.key(p)) && e.same(n) < 0:
 		r.stale = "a route was added while routes were read"
 		e.suspect = r.generation + 1
 	case found == 1 && flags&unix.NLM_F_REPLACE != 0:
@@ -113,7 +115,7 @@ func (r *rib) add(p netip.Prefix, n route, flags uint16) error {
 	return r.insert(p, e, n)
 }
 
-// remove takes a route out, as an event tells it.
+// remove takes out a route, by an event.
 func (r *rib) remove(p netip.Prefix, gone route) error {
 	e := r.entries.get(p)
 	if e == nil {
@@ -140,8 +142,10 @@ func (r *rib) remove(p netip.Prefix, gone route) error {
 	}
 	switch {
 	case found > 1:
-		return r.suspectPrefix(p, e, "an unknown one of several routes to a prefix with the same metric was removed")
-	case r.touched.has(gone.key(p)) && e.routes[i].generation == r.generation: // perhaps the dump has told what was left of it
+		return r.suspectPrefix(p, e, "an unknown one of several routes to a prefix with the same metric was "+
+			"removed")
+	// perhaps the dump has shown what was left of it
+	case r.touched.has(gone.key(p)) && e.routes[i].generation == r.generation:
 		return r.suspectPrefix(p, e, "a route was removed while routes were read")
 	}
 	return r.drop(p, e, i) // its state has changed since, unannounced
@@ -187,7 +191,7 @@ func (r *rib) find(e *entry, n route) (first, found int) {
 	return first, found
 }
 
-// same finds the very route, by all that a message tells; -1: it is not there.
+// same finds the very route, by all that a message has; -1: it is not there.
 func (e *entry) same(n route) int {
 	return slices.IndexFunc(e.routes, func(o route) bool { return o.rival(n) && o.hops.same(n.hops) })
 }

@@ -32,7 +32,8 @@ type kernel struct {
 
 var (
 	prefixes4 = parsePrefixes("0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.1.0/24", "10.1.1.1/32", "10.2.0.0/16")
-	prefixes6 = parsePrefixes("::/0", "2001::/16", "2001:db8::/32", "2001:db8:1::/48", "2001:db8:1::1/128", "2001:db9::/32")
+	prefixes6 = parsePrefixes("::/0", "2001::/16", "2001:db8::/32", "2001:db8:1::/48", "2001:db8:1::1/128",
+		"2001:db9::/32")
 )
 
 func parsePrefixes(all ...string) (ps []netip.Prefix) {
@@ -43,21 +44,25 @@ func parsePrefixes(all ...string) (ps []netip.Prefix) {
 }
 
 // Whatever happens, in whatever order: frames go where the kernel would send them, or to the kernel. After a dump
-// nothing is left to the kernel but what no message tells.
+// nothing is left to the kernel but what is in no message.
 func TestMirrorNeverLies(t *testing.T) {
 	for name, v6 := range map[string]bool{"IPv4": false, "IPv6": true} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				k := &kernel{T: t, maps: newMemory(), v6: v6, links: [3]bool{true, true, true}, during: parts, bare: rapid.Bool().Draw(t, "bare")}
+				k := &kernel{T: t, maps: newMemory(), v6: v6, links: [3]bool{true, true, true},
+					during: parts, bare: rapid.Bool().Draw(t, "bare")}
 				k.v = newView(k.maps, map[int]int{1: 101, 2: 102, 3: 103})
 				k.v.links.live = true
 				k.dump()
 				actions := map[string]func(*rapid.T){
-					"": func(*rapid.T) { k.check(false) }, "add": k.add, "add2": k.add, "add3": k.add, "replace": k.replace, "delete": k.delete,
-					"link": k.flip, "object": k.setObject, "delete an object": k.deleteObject, "dump": func(*rapid.T) { k.dump(); k.check(true) },
+					"": func(*rapid.T) { k.check(false) }, "add": k.add, "add2": k.add,
+					"add3": k.add, "replace": k.replace, "delete": k.delete,
+					"link": k.flip, "object": k.setObject, "delete an object": k.deleteObject,
+					"dump": func(*rapid.T) { k.dump(); k.check(true) },
 				}
 				if v6 {
-					actions["append"], actions["delete a path"], actions["append another kind"] = k.appendPath, k.deletePath, k.append6
+					actions["append"], actions["delete a path"] = k.appendPath, k.deletePath
+					actions["append another kind"] = k.append6
 				} else {
 					actions["append"], actions["address"] = k.append4, k.readdress
 				}
@@ -91,7 +96,8 @@ func describe(m rtnl.Message) string {
 		return err.Error()
 	}
 	verb := map[bool]string{true: "new", false: "gone"}[m.Kind == unix.RTM_NEWROUTE]
-	return fmt.Sprintf("%s (flags %#x) %s table %d metric %d tos %d kind %d %+v", verb, m.Flags, p, n.table, n.metric, n.tos, n.hops.kind, n.hops.paths)
+	return fmt.Sprintf("%s (flags %#x) %s table %d metric %d tos %d kind %d %+v", verb, m.Flags, p, n.table,
+		n.metric, n.tos, n.hops.kind, n.hops.paths)
 }
 
 func (k *kernel) notify(m rtnl.Message) {
@@ -125,7 +131,8 @@ func (k *kernel) disturbedDump(change func()) {
 	k.v.begin()
 	for p := range parts {
 		k.during = p
-		disturbed := p == partAddresses || p == partRoutes4 || p == partRoutes6 // links change and are dumped under one lock
+		// links change and are dumped under one lock
+		disturbed := p == partAddresses || p == partRoutes4 || p == partRoutes6
 		if disturbed {
 			k.late = true
 			change()
@@ -133,7 +140,7 @@ func (k *kernel) disturbedDump(change func()) {
 		ms := k.part(p)
 		at := 0
 		if disturbed {
-			at = rapid.IntRange(0, len(ms)).Draw(k.T, "told before")
+			at = rapid.IntRange(0, len(ms)).Draw(k.T, "dumped before")
 			k.confirm(ms[:at])
 			k.late = false
 			for _, m := range k.queue {
@@ -189,13 +196,16 @@ func (k *kernel) part(p part) (ms []rtnl.Message) {
 	return ms
 }
 
-// choice is what the kernel does with a frame, and whether messages tell it.
+// choice is what the kernel does with a frame, and whether messages show it.
 func (k *kernel) choice(addr netip.Addr) (fib.Route, bool) {
 	tables := [][]byte{{255, 254}, {253}}
 	if k.v6 {
 		tables = [][]byte{{255}, {254}}
 	}
-	certain := !slices.ContainsFunc(k.routes, func(r kroute) bool { return (r.tos != 0 || r.table == 253) && r.prefix.Contains(addr) })
+	certain := !slices.ContainsFunc(k.routes, func(r kroute) bool {
+		return (r.tos != 0 || r.table == 253) &&
+			r.prefix.Contains(addr)
+	})
 	for _, asked := range tables {
 		r, sure, ok := k.ask(addr, asked)
 		certain = certain && sure
@@ -215,7 +225,8 @@ func (k *kernel) ask(addr netip.Addr, asked []byte) (_ fib.Route, sure, ok bool)
 		}
 	}
 	slices.SortStableFunc(fits, func(a, b kroute) int {
-		return cmp.Or(cmp.Compare(b.prefix.Bits(), a.prefix.Bits()), cmp.Compare(b.table, a.table), cmp.Compare(a.metric, b.metric))
+		return cmp.Or(cmp.Compare(b.prefix.Bits(), a.prefix.Bits()), cmp.Compare(b.table, a.table),
+			cmp.Compare(a.metric, b.metric))
 	})
 	for len(fits) > 0 {
 		n := 1 // as long as the longest
@@ -240,7 +251,8 @@ func (r kroute) route() fib.Route {
 	route := fib.Route{Kind: kindOf(r.kind)}
 	for _, p := range r.paths {
 		if !p.dead {
-			route.Paths = append(route.Paths, fib.Path{Port: 100 + p.link, Gateway: p.gateway, Weight: p.weight})
+			route.Paths = append(route.Paths, fib.Path{Port: 100 + p.link, Gateway: p.gateway,
+				Weight: p.weight})
 		}
 	}
 	return route
@@ -249,7 +261,8 @@ func (r kroute) route() fib.Route {
 func (k *kernel) check(dumped bool) {
 	addrs := []string{"10.1.1.1", "10.1.1.2", "10.1.2.1", "10.2.0.1", "10.3.0.1", "11.0.0.1"}
 	if k.v6 {
-		addrs = []string{"2001:db8:1::1", "2001:db8:1::2", "2001:db8:2::1", "2001:db9::1", "2001:dba::1", "2002::1"}
+		addrs = []string{"2001:db8:1::1", "2001:db8:1::2", "2001:db8:2::1", "2001:db9::1", "2001:dba::1",
+			"2002::1"}
 	}
 	lengths := k.maps.lengths()
 	for _, a := range addrs {
@@ -263,7 +276,8 @@ func (k *kernel) check(dumped bool) {
 			continue
 		}
 		if want.Kind != have.Kind || !dumped || sure {
-			k.Fatalf("%s: mirror %+v, kernel %+v (sure: %v, dumped: %v)\nroutes %+v", a, have, want, sure, dumped, k.routes)
+			k.Fatalf("%s: mirror %+v, kernel %+v (sure: %v, dumped: %v)\nroutes %+v", a, have, want, sure,
+				dumped, k.routes)
 		}
 	}
 }
@@ -271,5 +285,8 @@ func (k *kernel) check(dumped bool) {
 // harmless reports whether all paths by which frames may leave are the kernel's, too: on a link that is held they do
 // not.
 func (k *kernel) harmless(have, want fib.Route) bool {
-	return !slices.ContainsFunc(have.Paths, func(p fib.Path) bool { return k.maps.legs[p.Port].Up && !slices.Contains(want.Paths, p) })
+	return !slices.ContainsFunc(have.Paths, func(p fib.Path) bool {
+		return k.maps.legs[p.Port].Up &&
+			!slices.Contains(want.Paths, p)
+	})
 }

@@ -32,7 +32,8 @@ type route struct {
 
 // hops is where a route leads. Thousands of routes lead the same way: they share it.
 type hops struct {
-	// all that a message says of it: hops with the same key are the same. Empty: taken together from several messages
+	// all that a message says of it: hops with the same key are the same. Empty: taken together from several
+	// messages
 	key     string
 	kind    fib.Kind
 	paths   []path     // of kind Unicast
@@ -73,7 +74,8 @@ func (p path) same(o path) bool { return p.link == o.link && p.gateway == o.gate
 func (h *hops) without(o *hops) *hops {
 	less := *h
 	less.key, less.answer = "", nil
-	less.paths = slices.DeleteFunc(slices.Clone(h.paths), func(p path) bool { return slices.ContainsFunc(o.paths, p.same) })
+	less.paths = slices.DeleteFunc(slices.Clone(h.paths),
+		func(p path) bool { return slices.ContainsFunc(o.paths, p.same) })
 	return &less
 }
 
@@ -149,12 +151,13 @@ func apart(p netip.Prefix, t table, kind, protocol byte) bool {
 	if !p.Addr().Is4() {
 		return false
 	}
-	own := protocol == unix.RTPROT_KERNEL && t == tableLocal && (p.IsSingleIP() || p.Addr().IsLoopback() && p.Bits() >= 8)
+	own := protocol == unix.RTPROT_KERNEL && t == tableLocal &&
+		(p.IsSingleIP() || p.Addr().IsLoopback() && p.Bits() >= 8)
 	return !own && (t == tableLocal || kindOf(kind) == fib.Local)
 }
 
-// expires reads struct rta_cacheinfo: has the route a time? IPv6 does not use it after that, and tells when it tidies
-// up, perhaps a minute later (fib6_check_expired()).
+// expires reads struct rta_cacheinfo: has the route a time? IPv6 does not use it after that. The event comes with the
+// garbage collection, perhaps a minute later (fib6_check_expired()).
 func expires(cache []byte) bool {
 	const at = 8 // rta_expires
 	return len(cache) >= at+4 && binary.NativeEndian.Uint32(cache[at:]) != 0
@@ -205,7 +208,8 @@ func (p *routeParser) hops() *hops {
 }
 
 func newHops(key []byte) *hops {
-	h := &hops{key: string(key), kind: kindOf(key[1]), some: key[3] != 0, apart: key[keyApart] != 0, expires: key[keyExpires] != 0}
+	h := &hops{key: string(key), kind: kindOf(key[1]), some: key[3] != 0, apart: key[keyApart] != 0,
+		expires: key[keyExpires] != 0}
 	if h.some || h.expires {
 		h.kind = fib.Other
 	}

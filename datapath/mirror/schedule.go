@@ -86,6 +86,6 @@ func (l *limiter) over(now time.Time) bool {
 		return false
 	}
 	l.until, l.last = time.Time{}, now
-	l.tokens = l.rate // a second's worth: whoever is not calm is soon found out
+	l.tokens = l.rate // a second's worth: a node that is not calm soon exceeds it
 	return true
 }

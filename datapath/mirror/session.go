@@ -52,10 +52,11 @@ func newSession(n *node, out *fib.Router) (*session, error) {
 	}
 	s := &session{
 		n: n, out: out,
-		view:  newView(out, n.router.Legs),
-		dump:  dump{part: parts},
-		limit: limiter{rate: float64(n.cfg.EventRate), burst: float64(n.cfg.EventBurst), tokens: float64(n.cfg.EventBurst)},
-		why:   "its routes are being read",
+		view: newView(out, n.router.Legs),
+		dump: dump{part: parts},
+		limit: limiter{rate: float64(n.cfg.EventRate), burst: float64(n.cfg.EventBurst),
+			tokens: float64(n.cfg.EventBurst)},
+		why: "its routes are being read",
 	}
 	s.sock.Store(sock)
 	s.publish()
@@ -149,7 +150,8 @@ func (s *session) tick(now time.Time) error {
 	s.publish()
 	next := s.dump.due
 	switch {
-	case s.drain || !s.dump.idle(): // run does not wait; and after a deadline that has passed, it would not even read
+	// run does not wait; and after a deadline that has passed, it would not even read
+	case s.drain || !s.dump.idle():
 		next = time.Time{}
 	case s.paused():
 		next = s.limit.until
@@ -195,7 +197,8 @@ func (s *session) take(b []byte, events bool) error {
 // look looks at what events have left open.
 func (s *session) look(now time.Time, events int) error {
 	if s.limit.exceeded(now, events) {
-		return s.pause(now, fmt.Sprintf("its routes and neighbours change more than %.0f times a second", s.limit.rate))
+		return s.pause(now, fmt.Sprintf("its routes and neighbours change more than %.0f times a second",
+			s.limit.rate))
 	}
 	if s.view.rib.stale != "" && s.dump.idle() && s.dump.due.IsZero() {
 		s.dump.schedule(now)
@@ -216,8 +219,8 @@ func (s *session) foreign() error {
 
 func (s *session) paused() bool { return !s.limit.until.IsZero() }
 
-// pause leaves a node that costs more than it is worth to its kernel, and hears of nothing for a while: to a socket
-// that is in no group nobody but the kernel can send.
+// pause leaves a node that costs more than it is worth to its kernel, and receives no events for a while: to a
+// socket that is in no group, the kernel alone can send.
 func (s *session) pause(now time.Time, why string) error {
 	if err := s.sock.Load().subscribe(false); err != nil {
 		return err
@@ -361,6 +364,7 @@ func (s *session) enable() error {
 		return err
 	}
 	s.enabled = now
-	s.n.log.Info("fast path", "ipv4", now[0], "ipv6", now[1], "why", s.why, "why4", s.reasons[0], "why6", s.reasons[1])
+	s.n.log.Info("fast path", "ipv4", now[0], "ipv6", now[1], "why", s.why, "why4", s.reasons[0],
+		"why6", s.reasons[1])
 	return nil
 }

@@ -18,16 +18,18 @@ import (
 // added at 57,000 a second without a reader; only what waits takes memory.
 const receiveBuffer = 32 << 20
 
-// groups whose events tell of everything that a view is made of.
+// groups have the events of everything that a view is made of.
 var groups = []int{
 	unix.RTNLGRP_LINK, unix.RTNLGRP_IPV6_IFINFO, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF,
-	unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH,
+	unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_IPV4_ROUTE,
+	unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH,
 }
 
 var (
 	// errOverrun means that the kernel had to drop events, because they came faster than they were read.
 	errOverrun = errors.New("the kernel's events came faster than they were read, and some are lost")
-	// errForeign means a datagram that is not the kernel's. Root in the node may send to a group, as the kernel does.
+	// errForeign means a datagram that is not the kernel's. Root in the node may send to a group, as the kernel
+	// does.
 	errForeign = errors.New("a process in the node sends netlink messages in the kernel's place")
 )
 
@@ -39,11 +41,12 @@ type socket struct {
 	seq  uint32 // of the last request
 }
 
-// openSocket opens a socket in the namespace. It hears of nothing before subscribe.
+// openSocket opens a socket in the namespace. It receives no event before subscribe.
 func openSocket(ns *os.File, buffer int) (*socket, error) {
 	fd := -1
 	err := netns.In(ns, func() (err error) {
-		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+			unix.NETLINK_ROUTE)
 		return err
 	})
 	if err != nil {
@@ -58,8 +61,8 @@ func openSocket(ns *os.File, buffer int) (*socket, error) {
 }
 
 func (s *socket) prepare(fd, buffer int) error {
-	// It gets a port, and is the kernel's alone: whoever else sends to the port of a connected socket is refused
-	// (netlink_getsockbyportid()). Only to groups can others still send.
+	// It gets a port, to which the kernel alone can send: others are refused at a connected socket
+	// (netlink_getsockbyportid()). They can still send to groups.
 	if err := unix.Connect(fd, rtnl.Kernel()); err != nil {
 		return err
 	}
@@ -77,7 +80,7 @@ func (s *socket) prepare(fd, buffer int) error {
 
 func (s *socket) close() { _ = s.file.Close() }
 
-// subscribe makes the socket hear of all events, or of none.
+// subscribe makes the socket receive all events, or none.
 func (s *socket) subscribe(on bool) error {
 	option := unix.NETLINK_ADD_MEMBERSHIP
 	if !on {
@@ -147,7 +150,7 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }
 var errEmpty = errors.New("no message")
 
 // receive hands the kernel's messages to f, which must not keep them, and says whether they are events or answers.
-// (Port and sequence number do not tell: an event has those of the request that caused it, perhaps from another
+// (Port and sequence number do not show it: an event has those of the request that caused it, perhaps from another
 // namespace, where the same port is another socket.) If there are none it waits for them until the deadline
 // (os.ErrDeadlineExceeded), or not (errEmpty).
 func (s *socket) receive(f func(b []byte, events bool) error, wait bool) error {

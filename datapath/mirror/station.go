@@ -79,7 +79,8 @@ func (ns *neighbours) set(k neighbourKey, n neighbour) error {
 	}
 	was, known := ns.all[k]
 	ns.all[k] = n
-	// Of a stale one the programs themselves turn the state round, when they hand the kernel a frame. So it is told again.
+	// The programs themselves change the state of a stale neighbour, when they punt a frame. So a stale one is
+	// published again.
 	if known && was.Neighbour == n.Neighbour && !n.Stale {
 		return nil
 	}
@@ -125,7 +126,8 @@ func (k addressKey) broadcasts() []netip.Addr {
 	if k.subnet.Bits() < 31 {
 		first := k.subnet.Addr().As4()
 		last := binary.BigEndian.Uint32(first[:]) | ^uint32(0)>>k.subnet.Bits()
-		all = append(all, netip.AddrFrom4(first), netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, last))))
+		all = append(all, netip.AddrFrom4(first), netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil,
+			last))))
 	}
 	if b := k.broadcast; b.Is4() && !slices.Contains(all, b) {
 		all = append(all, b)

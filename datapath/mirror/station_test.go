@@ -60,7 +60,8 @@ func TestAddressesWithAPeer(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for a := range s.view.addresses.on {
-			if strings.HasPrefix(a.String(), "192.0.2.") || strings.HasPrefix(a.String(), "198.51.100.") || strings.HasPrefix(a.String(), "203.0.113.") {
+			if strings.HasPrefix(a.String(), "192.0.2.") || strings.HasPrefix(a.String(), "198.51.100.") ||
+				strings.HasPrefix(a.String(), "203.0.113.") {
 				all = append(all, a.String())
 			}
 		}

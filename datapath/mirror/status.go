@@ -13,9 +13,9 @@ type Status struct {
 	LastLag      time.Duration // from the arrival of the last event to the maps
 	LastDump     time.Duration // how long the last dump of everything took
 
-	// Lost are ports whose interface was deleted in the node, or moved to another namespace. They are no legs, also if
-	// an interface with that ifindex appears: whether it is the same only the owner of the ports knows. He calls Set
-	// again when it is.
+	// Lost are ports whose interface was deleted in the node, or moved to another namespace. They are no legs, also
+	// if an interface with that ifindex appears: whether it is the same only the owner of the ports knows. He calls
+	// Set again when it is.
 	Lost []int
 }
 

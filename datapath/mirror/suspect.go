@@ -2,9 +2,9 @@ package mirror
 
 import "net/netip"
 
-// suspects are changes that the kernel may have made, without a notification, to routes that depend on something. Frames to
-// the prefixes of such routes are punted until a dump has shown them. The value is the generation of the dump that settles
-// it: the first one to begin afterwards.
+// suspects are changes that the kernel may have made, without a notification, to routes that depend on something.
+// Frames to the prefixes of such routes are punted until a dump has shown them. The value is the generation of the dump
+// that settles it: the first one to begin afterwards.
 type suspects struct {
 	objects map[uint32]uint32     // routes by this next-hop object: gone, or lead elsewhere
 	sources map[netip.Addr]uint32 // routes with this preferred source: gone with the address
@@ -49,8 +49,8 @@ func settle[K comparable](all map[K]uint32, generation uint32) {
 	}
 }
 
-// suspectSource is for an IPv4 address that was deleted: the kernel deletes the routes that prefer it, and tells nobody
-// (fib_sync_down_addr()).
+// suspectSource is for an IPv4 address that was deleted: the kernel deletes the routes that prefer it, without an
+// event (fib_sync_down_addr()).
 func (r *rib) suspectSource(addr netip.Addr) error {
 	r.stale = "an address was removed, and perhaps routes with it"
 	if r.sources[addr] == 0 { // none is known: only what a dump may still show is suspect
@@ -74,7 +74,8 @@ func (r *rib) suspectObject(id uint32) error {
 			continue
 		}
 		r.stale = "a next-hop object has changed, and routes with it"
-		if err := suspect(r, r.suspects.objects, user, func(h *hops) bool { return h.object == user }); err != nil {
+		if err := suspect(r, r.suspects.objects, user,
+			func(h *hops) bool { return h.object == user }); err != nil {
 			return err
 		}
 	}
@@ -85,7 +86,7 @@ func suspect[K comparable](r *rib, all map[K]uint32, k K, concerned func(*hops) 
 	was := all[k]
 	all[k] = r.generation + 1
 	if was != 0 {
-		return nil // told already
+		return nil // settled already
 	}
 	return r.resettle(concerned)
 }

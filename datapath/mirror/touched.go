@@ -11,10 +11,10 @@ const (
 	alone          // an event otherwise
 )
 
-// touched are the keys of which events have told since the dump that is under way began. An event may overtake the
-// dump's older word: newer kernels dump routes, neighbours and addresses without the lock under which they change,
-// and tell that a route goes before it has gone. So of such a key the dump does not have the last word. (Where the
-// kernel still takes the lock, both say the same.)
+// touched are the keys that had events since the dump that is under way began. An event may overtake the
+// dump's older message: newer kernels dump routes, neighbours and addresses without the lock under which they change,
+// and send the event of a removed route before it is removed. So for such a key the dump does not count. (Where
+// the kernel still takes the lock, both say the same.)
 type touched[K comparable] struct{ keys map[K]struct{} }
 
 func (t *touched[K]) add(k K) {
@@ -29,8 +29,8 @@ func (t *touched[K]) has(k K) bool {
 	return ok
 }
 
-// stale reports whether a message is out of date, where each message has the whole state of its key: that of a dump, after an
-// event.
+// stale reports whether a message is out of date, where each message has the whole state of its key: that of a dump,
+// after an event.
 func (t *touched[K]) stale(k K, from origin) bool {
 	if from == between {
 		t.add(k)

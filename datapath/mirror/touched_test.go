@@ -17,7 +17,7 @@ func neighbourMessage(kind uint16, link byte, addr netip.Addr, mac byte) rtnl.Me
 	return netlinkMessage(kind, 0, append(b, rtnl.Bytes(unix.NDA_LLADDR, []byte{2, 0, 0, 0, 0, mac})...))
 }
 
-// What an event has told of a neighbour or an address, an older word of the dump does not undo.
+// What an event says of a neighbour or an address, an older message of the dump does not undo.
 func TestAnEventOvertakesTheDump(t *testing.T) {
 	maps := newMemory()
 	v := newView(maps, map[int]int{1: 101})
@@ -27,7 +27,8 @@ func TestAnEventOvertakesTheDump(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	moved, gone, calm := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3"), netip.MustParseAddr("10.0.0.4")
+	at := netip.MustParseAddr
+	moved, gone, calm := at("10.0.0.2"), at("10.0.0.3"), at("10.0.0.4")
 	for range 2 { // from nothing, and from what was known
 		v.begin()
 		must(v.event(addressMessage(unix.RTM_DELADDR, 1, gone), partAddresses))
@@ -40,7 +41,8 @@ func TestAnEventOvertakesTheDump(t *testing.T) {
 		}
 		must(v.sweep(partNeighbours))
 		must(v.end())
-		if n := maps.neighbours; len(n) != 2 || n[neighbourKey{101, moved}].MAC[5] != 9 || n[neighbourKey{101, calm}].MAC[5] != 2 {
+		if n := maps.neighbours; len(n) != 2 || n[neighbourKey{101, moved}].MAC[5] != 9 ||
+			n[neighbourKey{101, calm}].MAC[5] != 2 {
 			t.Errorf("neighbours %v", n)
 		}
 		if len(maps.addresses) != 0 {
@@ -54,7 +56,8 @@ func TestAnEventOvertakesTheDump(t *testing.T) {
 // not known, so they stay suspect until a dump that has begun afterwards.
 func TestAPathRemovedFromASuspectRoute(t *testing.T) {
 	everything := netip.MustParsePrefix("::/0")
-	a, b := path{link: 1, gateway: netip.MustParseAddr("fe80::a"), weight: 1}, path{link: 1, gateway: netip.MustParseAddr("fe80::b"), weight: 1}
+	a, b := path{link: 1, gateway: netip.MustParseAddr("fe80::a"), weight: 1}, path{link: 1,
+		gateway: netip.MustParseAddr("fe80::b"), weight: 1}
 	way := func(table byte, paths ...path) kroute {
 		return kroute{prefix: everything, table: table, metric: 1, kind: unix.RTN_UNICAST, paths: paths}
 	}
@@ -77,7 +80,8 @@ func TestAPathRemovedFromASuspectRoute(t *testing.T) {
 			must(v.sweep(partRoutes6))
 			must(v.end())
 		}
-		below := kroute{prefix: netip.MustParsePrefix("2001:db8::/32"), table: unix.RT_TABLE_MAIN, metric: 1, kind: unix.RTN_BLACKHOLE}
+		below := kroute{prefix: netip.MustParsePrefix("2001:db8::/32"), table: unix.RT_TABLE_MAIN, metric: 1,
+			kind: unix.RTN_BLACKHOLE}
 		check := func(when string, want fib.Kind) {
 			t.Helper()
 			if have := maps.routes[everything].Kind; have != want {
@@ -90,10 +94,14 @@ func TestAPathRemovedFromASuspectRoute(t *testing.T) {
 		}
 		dump(func() {}, below, way(table, a))
 		check("at first", fib.Unicast)
-		dump(func() { must(v.event(way(table, a, b).message(unix.RTM_NEWROUTE, unix.NLM_F_APPEND), partRoutes6)) }, below, way(table, a))
-		check("told of a second path, the dump of one", fib.Other)
-		dump(func() { must(v.event(way(table, a).message(unix.RTM_DELROUTE, 0), partRoutes6)) }, below, way(table, a, b))
-		check("told that the first went, the dump of two", fib.Other)
+		dump(func() {
+			must(v.event(way(table, a, b).message(unix.RTM_NEWROUTE, unix.NLM_F_APPEND),
+				partRoutes6))
+		}, below, way(table, a))
+		check("an event adds a second path, the dump has one", fib.Other)
+		dump(func() { must(v.event(way(table, a).message(unix.RTM_DELROUTE, 0), partRoutes6)) }, below,
+			way(table, a, b))
+		check("an event removes the first, the dump has two", fib.Other)
 		dump(func() {}, below, way(table, b))
 		check("after a dump that nothing disturbed", fib.Unicast)
 	}
@@ -103,8 +111,10 @@ func TestAPathRemovedFromASuspectRoute(t *testing.T) {
 func TestARouteByAnObjectIsNoPathOfAnother(t *testing.T) {
 	maps := newMemory()
 	v := newView(maps, map[int]int{1: 101})
-	a, b := path{link: 1, gateway: netip.MustParseAddr("fe80::a"), weight: 1}, path{link: 1, gateway: netip.MustParseAddr("fe80::b"), weight: 1}
-	r := kroute{prefix: netip.MustParsePrefix("2001:db8::/32"), table: unix.RT_TABLE_MAIN, metric: 1, kind: unix.RTN_UNICAST, object: 1, paths: []path{a}}
+	a, b := path{link: 1, gateway: netip.MustParseAddr("fe80::a"), weight: 1}, path{link: 1,
+		gateway: netip.MustParseAddr("fe80::b"), weight: 1}
+	r := kroute{prefix: netip.MustParsePrefix("2001:db8::/32"), table: unix.RT_TABLE_MAIN, metric: 1,
+		kind: unix.RTN_UNICAST, object: 1, paths: []path{a}}
 	both := r
 	both.object, both.paths = 0, []path{a, b}
 	for _, m := range []rtnl.Message{
@@ -116,7 +126,7 @@ func TestARouteByAnObjectIsNoPathOfAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if have := maps.routes[r.prefix].Kind; have != fib.Other { // which of the two it is no message tells
+	if have := maps.routes[r.prefix].Kind; have != fib.Other { // which of the two it is, no message shows
 		t.Errorf("mirror %v", have)
 	}
 }

@@ -132,7 +132,7 @@ func (n *node) compare(ctx context.Context, pace func(int)) ([]Difference, int, 
 	s.mu.Lock()
 	err = s.claims()
 	s.mu.Unlock()
-	if err != nil { // it has heard nothing meanwhile, or not all
+	if err != nil { // events were lost meanwhile, or not received at all
 		return nil, 0, err
 	}
 	n.mu.Lock()
@@ -223,7 +223,7 @@ func (v *view) replies(b []byte) (done bool, err error) {
 	return done, nil
 }
 
-// words tell of routes as `ip route` does.
+// words writes routes as `ip route` does.
 type words struct{ view *view }
 
 func (w words) link(port int) string {

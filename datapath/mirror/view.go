@@ -12,16 +12,16 @@ import (
 	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
-// view is one node's kernel as its messages tell it, and what follows from it for the programs. It has no clock and
-// does no I/O but to its sink.
+// view is the state of one node's kernel, by its messages, and what follows from it for the programs. It has no clock
+// and does no I/O but to its sink.
 type view struct {
 	parser     routeParser
 	rib        *rib
 	links      *links
 	neighbours neighbours
 	addresses  addresses
-	unsure     bool // an IPv6 route went while IPv6 routes were dumped: see tell
-	events     int  // told so far
+	unsure     bool // an IPv6 route was removed while IPv6 routes were dumped
+	events     int  // received so far
 }
 
 // newView begins with nothing. ports are the substrate's ends of the node's links.
@@ -31,7 +31,8 @@ func newView(out sink, ports map[int]int) *view {
 		rib:        newRIB(out, ports),
 		links:      newLinks(out, ports),
 		neighbours: neighbours{out: out, ports: ports, all: map[neighbourKey]neighbour{}},
-		addresses:  addresses{out: out, all: map[addressKey]uint32{}, own: map[netip.Addr]int{}, on: map[netip.Addr]int{}},
+		addresses: addresses{out: out, all: map[addressKey]uint32{}, own: map[netip.Addr]int{},
+			on: map[netip.Addr]int{}},
 	}
 }
 
@@ -98,8 +99,8 @@ func (v *view) event(m rtnl.Message, during part) error {
 		if err != nil || !ok {
 			return err
 		}
-		// A dump of IPv6 routes that has to be continued after a change starts over and skips as many prefixes as it had
-		// (fib6_dump_table()): if one of them went, it skips one too many.
+		// A dump of IPv6 routes that has to be continued after a change starts over and skips as many prefixes
+		// as it had (fib6_dump_table()): if one of them went, it skips one too many.
 		if from == between {
 			v.rib.touched.add(n.key(p))
 		}
@@ -204,7 +205,7 @@ func (v *view) address(m rtnl.Message, from origin) error {
 		return err
 	}
 	if !ok {
-		// Only its addresses tell that IPv6 was switched off or on for an interface.
+		// Whether IPv6 was switched off or on for an interface shows in its addresses alone.
 		v.rib.stale = "an IPv6 address has changed, and perhaps its interface"
 		return nil
 	}
@@ -276,7 +277,8 @@ func (v *view) sweep(p part) error {
 	case partLinks:
 		return v.sweepLinks(now)
 	case partAddresses:
-		return sweep(v.addresses.all, func(generation uint32) bool { return generation == now }, v.removeAddress)
+		return sweep(v.addresses.all, func(generation uint32) bool { return generation == now },
+			v.removeAddress)
 	case partObjects:
 		return sweep(v.rib.objects, func(o object) bool { return o.generation == now }, v.removeObject)
 	case partRoutes4:
@@ -284,7 +286,8 @@ func (v *view) sweep(p part) error {
 	case partRoutes6:
 		return v.rib.sweep(1)
 	case partNeighbours:
-		return sweep(v.neighbours.all, func(n neighbour) bool { return n.generation == now }, v.neighbours.remove)
+		return sweep(v.neighbours.all, func(n neighbour) bool { return n.generation == now },
+			v.neighbours.remove)
 	case partNetconf4, partNetconf6, parts:
 	}
 	return nil
@@ -328,7 +331,8 @@ func (v *view) end() error {
 // reasons say what about the node itself keeps a family in its kernel.
 func (v *view) reasons() (ipv4, ipv6 []string) {
 	if v.rib.apart > 0 {
-		ipv4 = append(ipv4, "there are routes of type local, or in table local, for more than the node's own addresses")
+		ipv4 = append(ipv4, "there are routes of type local, or in table local, for more than the node's own "+
+			"addresses")
 	}
 	return ipv4, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// While one router's session works, for however long, whoever asks about it or deals with others does not wait.
+// While one router's session works, for however long, callers that ask about it or deal with others do not wait.
 func TestNobodyWaitsForAnothersWork(t *testing.T) {
 	l := newLab(t)
 	calm := l.another()
@@ -109,7 +109,8 @@ func TestSetWhileItIsRemoved(t *testing.T) {
 	if _, err := l.mirror.Set(l.name, Router{Slice: 1, NetNS: l.ns, Legs: l.legs}); err != nil {
 		t.Error(err) // no Fatal: s.mu is held
 	}
-	for name, gone := range map[string]<-chan struct{}{"removed": removed, "replaced": was, "removed again": again} {
+	for name, gone := range map[string]<-chan struct{}{"removed": removed, "replaced": was,
+		"removed again": again} {
 		select {
 		case <-gone:
 			t.Errorf("what is %s is said to be gone while it is in the maps", name)
@@ -129,7 +130,7 @@ func TestSetWhileItIsRemoved(t *testing.T) {
 	l.leads("10.0.0.7", "link@100")
 }
 
-// The maps' memory may go as soon as the mirror is closed, whoever verifies.
+// The maps' memory may go as soon as the mirror is closed, also while it is verified.
 func TestCloseWaitsForVerify(t *testing.T) {
 	l := newLab(t)
 	l.batch(manyRoutes(5000))

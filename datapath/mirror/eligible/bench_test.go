@@ -71,7 +71,8 @@ func benchNode(b *testing.B, sockets int) *node {
 			}
 			b.Cleanup(func() { _ = unix.Close(fd) })
 			filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-			if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &filter); err != nil {
+			if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+				&filter); err != nil {
 				return err
 			}
 		}

@@ -23,10 +23,10 @@ var (
 		{Op: 0x28, K: 12}, {Op: 0x15, Jf: 8, K: 0x800}, {Op: 0x30, K: 23}, {Op: 0x15, Jf: 6, K: 17}, {Op: 0x28, K: 20}, {Op: 0x45, Jt: 4, K: 0x1fff},
 		{Op: 0xb1, K: 14}, {Op: 0x48, K: 16}, {Op: 0x15, Jf: 1, K: 3785}, {Op: 0x6, K: 0x40000}, {Op: 0x6},
 	}
-	arp     = assemble(bpf.LoadAbsolute{Off: 12, Size: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x806, SkipFalse: 1}, bpf.RetConstant{Val: 262144}, bpf.RetConstant{})
-	anyARP  = assemble(bpf.LoadExtension{Num: bpf.ExtProto}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x806, SkipFalse: 1}, bpf.RetConstant{Val: 262144}, bpf.RetConstant{})
-	ipv4    = assemble(bpf.LoadAbsolute{Off: 12, Size: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x800, SkipFalse: 1}, bpf.RetConstant{Val: 262144}, bpf.RetConstant{})
-	anyIPv6 = assemble(bpf.LoadExtension{Num: bpf.ExtProto}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x86dd, SkipFalse: 1}, bpf.RetConstant{Val: 262144}, bpf.RetConstant{})
+	arp     = where(bpf.LoadAbsolute{Off: 12, Size: 2}, 0x806)
+	anyARP  = where(bpf.LoadExtension{Num: bpf.ExtProto}, 0x806)
+	ipv4    = where(bpf.LoadAbsolute{Off: 12, Size: 2}, 0x800)
+	anyIPv6 = where(bpf.LoadExtension{Num: bpf.ExtProto}, 0x86dd)
 	host    = []bpf.RawInstruction{ // tcpdump host 10.0.0.1
 		{Op: 0x28, K: 12}, {Op: 0x15, Jf: 4, K: 0x800}, {Op: 0x20, K: 26}, {Op: 0x15, Jt: 8, K: 0x0a000001}, {Op: 0x20, K: 30}, {Op: 0x15, Jt: 6, Jf: 7, K: 0x0a000001},
 		{Op: 0x15, Jt: 1, K: 0x806}, {Op: 0x15, Jf: 5, K: 0x8035}, {Op: 0x20, K: 28}, {Op: 0x15, Jt: 2, K: 0x0a000001}, {Op: 0x20, K: 38}, {Op: 0x15, Jf: 1, K: 0x0a000001},
@@ -34,25 +34,31 @@ var (
 	}
 	ospf = assemble( // tcpdump dst host 224.0.0.5
 		bpf.LoadAbsolute{Off: 12, Size: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x800, SkipFalse: 3},
-		bpf.LoadAbsolute{Off: 30, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0xe0000005, SkipFalse: 1}, bpf.RetConstant{Val: 262144}, bpf.RetConstant{},
+		bpf.LoadAbsolute{Off: 30, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0xe0000005,
+			SkipFalse: 1}, bpf.RetConstant{Val: 262144}, bpf.RetConstant{},
 	)
 	cookedOSPF = assemble( // the same for -i any: relative to the network header
 		bpf.LoadExtension{Num: bpf.ExtProto}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x800, SkipFalse: 3},
-		bpf.LoadAbsolute{Off: 0xfff00010, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0xe0000005, SkipFalse: 1}, bpf.RetConstant{Val: 262144}, bpf.RetConstant{},
+		bpf.LoadAbsolute{Off: 0xfff00010, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0xe0000005,
+			SkipFalse: 1}, bpf.RetConstant{Val: 262144}, bpf.RetConstant{},
 	)
 	group = assemble( // tcpdump ether multicast; lldpd begins with the same test
-		bpf.LoadAbsolute{Off: 0, Size: 1}, bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 1, SkipFalse: 1}, bpf.RetConstant{Val: 262144}, bpf.RetConstant{},
+		bpf.LoadAbsolute{Off: 0, Size: 1}, bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 1,
+			SkipFalse: 1}, bpf.RetConstant{Val: 262144}, bpf.RetConstant{},
 	)
 	linkGroup = assemble( // relative to the Ethernet header
-		bpf.LoadAbsolute{Off: 0xffe00000, Size: 1}, bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 1, SkipFalse: 1}, bpf.RetConstant{Val: 262144}, bpf.RetConstant{},
+		bpf.LoadAbsolute{Off: 0xffe00000, Size: 1}, bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 1,
+			SkipFalse: 1}, bpf.RetConstant{Val: 262144}, bpf.RetConstant{},
 	)
 	dhcp = assemble( // dhclient: UDP to port 68
 		bpf.LoadAbsolute{Off: 12, Size: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x800, SkipFalse: 8},
 		bpf.LoadAbsolute{Off: 23, Size: 1}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 17, SkipFalse: 6},
 		bpf.LoadAbsolute{Off: 20, Size: 2}, bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x1fff, SkipTrue: 4},
-		bpf.LoadMemShift{Off: 14}, bpf.LoadIndirect{Off: 16, Size: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 68, SkipFalse: 1}, bpf.RetConstant{Val: 262144}, bpf.RetConstant{},
+		bpf.LoadMemShift{Off: 14}, bpf.LoadIndirect{Off: 16, Size: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 68,
+			SkipFalse: 1}, bpf.RetConstant{Val: 262144}, bpf.RetConstant{},
 	)
-	tagged = assemble(bpf.LoadExtension{Num: extensionVLANTagPresent}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 1, SkipFalse: 1}, bpf.RetA{}, bpf.RetConstant{})
+	tagged = assemble(bpf.LoadExtension{Num: extensionVLANTagPresent},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 1, SkipFalse: 1}, bpf.RetA{}, bpf.RetConstant{})
 	length = assemble(bpf.LoadExtension{Num: bpf.ExtLen}, bpf.RetA{})
 	all    = assemble(bpf.RetConstant{Val: 262144})
 	none   = assemble(bpf.RetConstant{}) // what libpcap attaches for a moment, to empty the socket
@@ -64,6 +70,12 @@ func assemble(program ...bpf.Instruction) []bpf.RawInstruction {
 		panic(err)
 	}
 	return raw
+}
+
+// where is a filter of frames for which what is loaded has this value.
+func where(load bpf.Instruction, is uint32) []bpf.RawInstruction {
+	equal := bpf.JumpIf{Cond: bpf.JumpEqual, Val: is, SkipFalse: 1}
+	return assemble(load, equal, bpf.RetConstant{Val: 262144}, bpf.RetConstant{})
 }
 
 func TestAcceptsProvesWhatIsRefused(t *testing.T) {
@@ -97,11 +109,14 @@ func TestAcceptsProvesWhatIsRefused(t *testing.T) {
 		{"contradicting tests", assemble(
 			bpf.LoadAbsolute{Off: 26, Size: 4},
 			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: 100, SkipTrue: 1}, bpf.RetConstant{},
-			bpf.JumpIf{Cond: bpf.JumpLessThan, Val: 100, SkipFalse: 1}, bpf.RetConstant{Val: 1}, bpf.RetConstant{},
+			bpf.JumpIf{Cond: bpf.JumpLessThan, Val: 100,
+				SkipFalse: 1}, bpf.RetConstant{Val: 1}, bpf.RetConstant{},
 		), raw, false, false},
 		{"through the scratch memory", assemble(
-			bpf.LoadAbsolute{Off: 12, Size: 2}, bpf.StoreScratch{Src: bpf.RegA, N: 3}, bpf.LoadConstant{Dst: bpf.RegA, Val: 1},
-			bpf.LoadScratch{Dst: bpf.RegX, N: 3}, bpf.TXA{}, bpf.ALUOpConstant{Op: bpf.ALUOpXor, Val: 0x800}, bpf.RetA{},
+			bpf.LoadAbsolute{Off: 12, Size: 2}, bpf.StoreScratch{Src: bpf.RegA,
+				N: 3}, bpf.LoadConstant{Dst: bpf.RegA, Val: 1},
+			bpf.LoadScratch{Dst: bpf.RegX, N: 3}, bpf.TXA{}, bpf.ALUOpConstant{Op: bpf.ALUOpXor,
+				Val: 0x800}, bpf.RetA{},
 		), raw, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -146,7 +161,8 @@ func walked(r *rand.Rand, ipv6 bool) []byte {
 var operations = []uint16{
 	0x00, 0x01, 0x20, 0x28, 0x30, 0x40, 0x48, 0x50, 0x60, 0x61, 0x80, 0x81, 0xb1, 0x02, 0x03, // loads and stores
 	// arithmetic
-	0x04, 0x0c, 0x14, 0x1c, 0x24, 0x2c, 0x34, 0x3c, 0x44, 0x4c, 0x54, 0x5c, 0x64, 0x6c, 0x74, 0x7c, 0x84, 0x94, 0x9c, 0xa4, 0xac,
+	0x04, 0x0c, 0x14, 0x1c, 0x24, 0x2c, 0x34, 0x3c, 0x44, 0x4c, 0x54, 0x5c, 0x64, 0x6c, 0x74, 0x7c, 0x84, 0x94,
+	0x9c, 0xa4, 0xac,
 	0x05, 0x15, 0x1d, 0x25, 0x2d, 0x35, 0x3d, 0x45, 0x4d, // jumps
 	0x06, 0x16, 0x07, 0x87,
 }
@@ -158,7 +174,8 @@ func program(from []byte) []bpf.RawInstruction {
 		if len(c) < 5 || len(p) == 60 {
 			break
 		}
-		i := bpf.RawInstruction{Op: operations[int(c[0])%len(operations)], Jt: c[1] & 7, Jf: c[2] & 7, K: uint32(c[3])}
+		i := bpf.RawInstruction{Op: operations[int(c[0])%len(operations)], Jt: c[1] & 7, Jf: c[2] & 7,
+			K: uint32(c[3])}
 		switch class := i.Op & 7; {
 		case i.Op == 0x05:
 			i.K &= 7
@@ -167,12 +184,14 @@ func program(from []byte) []bpf.RawInstruction {
 		case class == 2 || class == 3 || i.Op == 0x60 || i.Op == 0x61:
 			i.K %= 16
 		case c[4] > 128: // constants that occur in frames, and wide ones
-			i.K = []uint32{0x0800, 0x86dd, 0x45, 0x60, 17, 0xe0000005, 0xffffffff, 0x1fff, 1 << 31, 0xff00ff}[c[3]%10]
+			i.K = []uint32{0x0800, 0x86dd, 0x45, 0x60, 17, 0xe0000005, 0xffffffff, 0x1fff, 1 << 31,
+				0xff00ff}[c[3]%10]
 		}
 		p = append(p, i)
 	}
 	return append(p, bpf.RawInstruction{Op: 0x16}, bpf.RawInstruction{Op: 0x06, K: 1}, bpf.RawInstruction{Op: 0x06},
-		bpf.RawInstruction{Op: 0x06}, bpf.RawInstruction{Op: 0x16}, bpf.RawInstruction{Op: 0x16}, bpf.RawInstruction{Op: 0x06}, bpf.RawInstruction{Op: 0x06, K: 2})
+		bpf.RawInstruction{Op: 0x06}, bpf.RawInstruction{Op: 0x16}, bpf.RawInstruction{Op: 0x16},
+		bpf.RawInstruction{Op: 0x06}, bpf.RawInstruction{Op: 0x06, K: 2})
 }
 
 // FuzzAccepts runs programs on real frames: what a machine accepts, the analysis must have thought possible.
@@ -205,7 +224,8 @@ func FuzzAccepts(f *testing.F) {
 				for range 50 {
 					frame := walked(r, family.ipv6)
 					if n, err := vm.Run(frame[start:]); err == nil && n > 0 {
-						t.Fatalf("%s: proven to be refused, but the program accepts %x:\n%v", family.name, frame, decoded)
+						t.Fatalf("%s: proven to be refused, but the program accepts %x:\n%v",
+							family.name, frame, decoded)
 					}
 				}
 			}

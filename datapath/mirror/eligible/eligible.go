@@ -4,12 +4,17 @@
 // A Watcher looks into network namespaces and reports for each of them, and for IPv4 and IPv6 apart, why not:
 //
 //   - policy rules beyond the kernel's own three, VRFs
-//   - forwarding that is switched off (per interface it is the mirror's business, as are routes with an encapsulation), and IPv4 that is
-//     forwarded by what ICMP has told
+//
+//     forwarded by what ICMP redirects say
+//
 //   - nftables chains where forwarded packets pass, flowtables; iptables rules and policies of the older kind
+//
 //   - qdiscs that somebody set, clsact and ingress among them, and so filters; XDP programs
+//
 //   - interfaces whose frames another device takes first: ports of a bridge, bond or VRF, what lies below a macvlan
+//
 //   - xfrm policies for packets that pass, or a default policy that blocks
+//
 //   - packet sockets that would see passing packets (tcpdump), unless their filter provably refuses them all
 //
 // What announces itself is looked at when it does; packet sockets and old iptables do not, and are looked at every

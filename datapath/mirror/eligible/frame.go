@@ -20,9 +20,10 @@ const (
 	networkOffset = 14 // of the IP header
 	transport4    = networkOffset + 20
 
-	// BFD's echo packets (RFC 5881, section 4) come back to the router that sent them: they are addressed to the router
-	// or leave by the interface they came by, and both are punted. So nobody misses one that is walked. FRR's bfdd has a
-	// packet socket for them, always, and would otherwise keep every node with BFD off the fast path.
+	// BFD's echo packets (RFC 5881, section 4) come back to the router that sent them: they are addressed to the
+	// router or leave by the interface they came by, and both are punted. So nobody misses one that is walked.
+	// FRR's bfdd has a packet socket for them, always, and would otherwise keep every node with BFD off the fast
+	// path.
 	bfdEcho = 3785
 )
 
@@ -30,7 +31,8 @@ const (
 // echo packets.
 var (
 	transit4 = ipv4Frames()
-	transit6 = []frame{newFrame(unix.ETH_P_IPV6, between(0x60, 0x6f), map[int]value{networkOffset + 24: between(0, 0xfe)})}
+	transit6 = []frame{newFrame(unix.ETH_P_IPV6, between(0x60, 0x6f),
+		map[int]value{networkOffset + 24: between(0, 0xfe)})}
 )
 
 func newFrame(proto uint32, version value, octets map[int]value) frame {
@@ -113,7 +115,8 @@ func (f frame) extension(number bpf.Extension) value {
 	case bpf.ExtProto:
 		return exactly(f.proto)
 	case bpf.ExtType:
-		return value{known: ^uint32(unix.PACKET_OUTGOING), hi: unix.PACKET_OUTGOING} // or PACKET_HOST, which is 0
+		// or PACKET_HOST, which is 0
+		return value{known: ^uint32(unix.PACKET_OUTGOING), hi: unix.PACKET_OUTGOING}
 	case bpf.ExtLinkLayerType:
 		return exactly(unix.ARPHRD_ETHER)
 	case extensionVLANTag, extensionVLANTagPresent:

@@ -42,7 +42,8 @@ var quick = Config{Interval: 50 * time.Millisecond}
 func newWatched(t *testing.T, w *Watcher) *watched {
 	t.Helper()
 	b := &watched{t: t, w: w, ns: newNamespace(t)}
-	b.run("ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth0 up && ip link set eth1 up")
+	b.run("ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth0 up && ip link set " +
+		"eth1 up")
 	b.run("echo 1 >/proc/sys/net/ipv4/ip_forward && echo 1 >/proc/sys/net/ipv6/conf/all/forwarding")
 	b.watch()
 	return b
@@ -128,7 +129,8 @@ func (b *watched) start(command ...string) (stop func()) {
 // await waits until the verdict has one reason for each family, with these words; "" is no reason.
 func (b *watched) await(ipv4, ipv6 string) {
 	b.t.Helper()
-	testkit.Eventually(b.t, func() error { return b.is(ipv4, ipv6) }, 10*time.Second, fmt.Sprintf("reasons %q for IPv4, %q for IPv6", ipv4, ipv6))
+	testkit.Eventually(b.t, func() error { return b.is(ipv4, ipv6) }, 10*time.Second,
+		fmt.Sprintf("reasons %q for IPv4, %q for IPv6", ipv4, ipv6))
 }
 
 func (b *watched) is(ipv4, ipv6 string) error {
@@ -213,7 +215,8 @@ func TestStormOfChanges(t *testing.T) {
 	testkit.Root(t)
 	testkit.LeakCheck(t)
 	b := newWatched(t, newWatcher(t, Config{Interval: time.Hour}))
-	b.run("for i in $(seq 3000); do echo rule add pref 500 lookup 200; echo rule del pref 500; done | ip -batch - && ip rule add pref 501 lookup 200")
+	b.run("for i in $(seq 3000); do echo rule add pref 500 lookup 200; echo rule del pref 500; " +
+		"done | ip -batch - && ip rule add pref 501 lookup 200")
 	b.await("policy rule 501", "")
 	b.run("ip rule del pref 501")
 	b.await("", "")
@@ -251,8 +254,10 @@ func TestForgedAnnouncements(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if size, from, err := unix.Recvfrom(listening.FD(), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT); err != nil || rtnl.FromKernel(from) {
-		t.Errorf("the forged announcement did not arrive, or as the kernel's: %d bytes, %v, %v", size, from, err)
+	if size, from, err := unix.Recvfrom(listening.FD(), make([]byte, 1),
+		unix.MSG_PEEK|unix.MSG_DONTWAIT); err != nil || rtnl.FromKernel(from) {
+		t.Errorf("the forged announcement did not arrive, or as the kernel's: %d bytes, %v, %v", size, from,
+			err)
 	}
 	if changed := drain(listening, route); changed != 0 {
 		t.Errorf("forged announcements have areas %b looked at", changed)

@@ -86,7 +86,8 @@ func (c chain) matters() bool {
 }
 
 func (c chain) String() string {
-	s := fmt.Sprintf("%s %s %s (%s: %d rules", familyName(c.family), c.table, c.name, hookName(c.family, c.hook), c.rules)
+	s := fmt.Sprintf("%s %s %s (%s: %d rules", familyName(c.family), c.table, c.name, hookName(c.family, c.hook),
+		c.rules)
 	if c.policy != nftPolicyAccept {
 		s += ", policy drop"
 	}

@@ -92,7 +92,8 @@ func parsePacketSocket(data []byte) (packetSocket, error) {
 func parseFilter(b []byte) []bpf.RawInstruction {
 	var filter []bpf.RawInstruction
 	for ; len(b) >= 8; b = b[8:] {
-		filter = append(filter, bpf.RawInstruction{Op: byteOrder.Uint16(b), Jt: b[2], Jf: b[3], K: byteOrder.Uint32(b[4:])})
+		filter = append(filter, bpf.RawInstruction{Op: byteOrder.Uint16(b), Jt: b[2], Jf: b[3],
+			K: byteOrder.Uint32(b[4:])})
 	}
 	return filter
 }

@@ -61,11 +61,13 @@ func TestOldTablesWithRules(t *testing.T) {
 	if info.hasRules() {
 		t.Error("rules of INPUT matter")
 	}
-	if got := x.reasons("filter", info, []byte{1, 2, 3}); len(got) != 1 || !strings.Contains(got[0], "FORWARD: policy") {
+	if got := x.reasons("filter", info, []byte{1, 2, 3}); len(got) != 1 ||
+		!strings.Contains(got[0], "FORWARD: policy") {
 		t.Errorf("entries that are no entries: %q", got)
 	}
 	info.begin[unix.NF_INET_FORWARD], info.underflow[unix.NF_INET_FORWARD] = 152, 304
-	if got := x.reasons("filter", info, nil); !info.hasRules() || len(got) != 1 || got[0] != "iptables table filter, chain FORWARD: rules" {
+	if got := x.reasons("filter", info, nil); !info.hasRules() || len(got) != 1 ||
+		got[0] != "iptables table filter, chain FORWARD: rules" {
 		t.Errorf("rules of FORWARD: %q", got)
 	}
 }
@@ -80,7 +82,8 @@ func TestFewReasonsForPeople(t *testing.T) {
 // FuzzParsers: no bytes make a parser fail but with an error.
 func FuzzParsers(f *testing.F) {
 	f.Add(make([]byte, 200))
-	f.Add([]byte{unix.AF_INET, 8, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0, 8, 0, 6, 0, 100, 0, 0, 0, 8, 0, 1, 0, 10, 0, 0, 0})
+	f.Add([]byte{unix.AF_INET, 8, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0, 8, 0, 6, 0, 100, 0, 0, 0, 8, 0, 1, 0, 10, 0, 0,
+		0})
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		_, _ = parseRule(data)
 		_, _ = parseLink(data)

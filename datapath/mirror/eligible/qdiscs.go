@@ -25,13 +25,14 @@ type qdisc struct {
 
 func lookAtQdiscs(v *visit) (Verdict, error) {
 	var verdict Verdict
-	err := v.route(rtnl.Request(unix.RTM_GETQDISC, unix.NLM_F_DUMP, make([]byte, tcHeader)), func(data []byte) error {
-		q, err := parseQdisc(data)
-		if err == nil && q.matters() {
-			verdict.both("qdisc %s on %s", q.kind, v.node.nameOf(q.device))
-		}
-		return err
-	})
+	err := v.route(rtnl.Request(unix.RTM_GETQDISC, unix.NLM_F_DUMP, make([]byte, tcHeader)),
+		func(data []byte) error {
+			q, err := parseQdisc(data)
+			if err == nil && q.matters() {
+				verdict.both("qdisc %s on %s", q.kind, v.node.nameOf(q.device))
+			}
+			return err
+		})
 	return verdict, err
 }
 

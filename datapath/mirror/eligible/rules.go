@@ -57,7 +57,8 @@ func otherRules(v *visit, family byte) ([]string, error) {
 	})
 	for _, priority := range []uint32{0, 32766} {
 		if missing[priority] {
-			reasons = append(reasons, fmt.Sprintf("policy rule %d (lookup %s) is missing", priority, tableName(kernelRules[priority])))
+			reasons = append(reasons, fmt.Sprintf("policy rule %d (lookup %s) is missing", priority,
+				tableName(kernelRules[priority])))
 		}
 	}
 	return reasons, err
@@ -68,7 +69,8 @@ func parseRule(data []byte) (rule, error) {
 		return rule{}, fmt.Errorf("read policy rule: %w", unix.EBADMSG)
 	}
 	family, dstLen, srcLen, tos := data[0], data[1], data[2], data[3]
-	r := rule{table: uint32(data[4]), plain: dstLen == 0 && srcLen == 0 && tos == 0 && data[7] == unix.FR_ACT_TO_TBL}
+	r := rule{table: uint32(data[4]), plain: dstLen == 0 && srcLen == 0 && tos == 0 &&
+		data[7] == unix.FR_ACT_TO_TBL}
 	flags := byteOrder.Uint32(data[8:])
 	r.plain = r.plain && flags&^rulePermanent == 0
 	from, to, selectors := "all", "", ""
@@ -79,7 +81,7 @@ func parseRule(data []byte) (rule, error) {
 			r.priority = a.U32()
 		case unix.FRA_TABLE:
 			r.table = a.U32()
-		case unix.FRA_PROTOCOL, unix.FRA_PAD: // who set it: no selector
+		case unix.FRA_PROTOCOL, unix.FRA_PAD: // the daemon that set it: no selector
 		case unix.FRA_SUPPRESS_PREFIXLEN, unix.FRA_SUPPRESS_IFGROUP:
 			if n := a.U32(); n != ^uint32(0) {
 				suppress, r.plain = " suppress", false

@@ -69,14 +69,14 @@ func (b *watched) listening(count int) {
 		b.w.mu.Lock()
 		defer b.w.mu.Unlock()
 		sockets, err := b.w.nodes[0].packetSockets()
-		hear := 0
+		got := 0
 		for _, data := range sockets {
 			if s, err := parsePacketSocket(data); err == nil && s.proto != 0 {
-				hear++
+				got++
 			}
 		}
-		if err == nil && hear < count {
-			err = fmt.Errorf("%d of %d sockets receive something", hear, len(sockets))
+		if err == nil && got < count {
+			err = fmt.Errorf("%d of %d sockets receive something", got, len(sockets))
 		}
 		return err
 	}, 10*time.Second, fmt.Sprintf("%d packet sockets", count))

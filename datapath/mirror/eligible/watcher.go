@@ -57,7 +57,8 @@ func New(config Config) (*Watcher, error) {
 		return nil, fmt.Errorf("make epoll: %w", err)
 	}
 	if w.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
-		err = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, w.bell, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(w.bell)})
+		err = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, w.bell,
+			&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(w.bell)})
 	}
 	if err != nil {
 		_ = unix.Close(w.epoll)
@@ -91,7 +92,8 @@ func (w *Watcher) Watch(ctx context.Context, ns *os.File, report func(Verdict)) 
 		return fmt.Errorf("watch %s: %w", ns.Name(), err)
 	}
 	defer n.close()
-	// Twice: only the first answer tells the kernel what size of answers can be read, and that socket filters fit.
+	// Twice: only by the first answer the kernel learns what size of answers can be read, and that socket filters
+	// fit.
 	buf := newPollBuffer()
 	n.poll(buf, oldTablesHere(), false)
 	n.poll(buf, oldTablesHere(), false)

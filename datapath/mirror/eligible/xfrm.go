@@ -42,7 +42,8 @@ func lookAtXfrm(v *visit) (Verdict, error) {
 		if err != nil || p.direction != xfrmOut && p.direction != xfrmFwd {
 			return err
 		}
-		words := fmt.Sprintf("xfrm policy (%s): %s to %s", [...]string{xfrmOut: "out", xfrmFwd: "fwd"}[p.direction], p.src, p.dst)
+		words := fmt.Sprintf("xfrm policy (%s): %s to %s",
+			[...]string{xfrmOut: "out", xfrmFwd: "fwd"}[p.direction], p.src, p.dst)
 		if p.family != unix.AF_INET6 {
 			verdict.ipv4("%s", words)
 		}

@@ -38,7 +38,8 @@ const (
 var xtHooks = []struct {
 	number int
 	name   string
-}{{unix.NF_INET_PRE_ROUTING, "PREROUTING"}, {unix.NF_INET_FORWARD, "FORWARD"}, {unix.NF_INET_POST_ROUTING, "POSTROUTING"}}
+}{{unix.NF_INET_PRE_ROUTING, "PREROUTING"}, {unix.NF_INET_FORWARD, "FORWARD"}, {unix.NF_INET_POST_ROUTING,
+	"POSTROUTING"}}
 
 // xtInfo says where in a table the chains of the hooks begin, and where their policies are.
 type xtInfo struct {

@@ -61,7 +61,8 @@ func (b *watched) policy(x xtables, hook, verdict int) {
 		target := int(byteOrder.Uint16(entry[x.target:]))
 		byteOrder.PutUint32(entry[target+xtVerdict:], uint32(int32(verdict)))
 
-		// struct ipt_replace: name, hooks, number, size, begins, underflows, number of counters, where to put the old ones
+		// struct ipt_replace: name, hooks, number, size, begins, underflows, number of counters, where to put
+		// the old ones
 		count := byteOrder.Uint32(head[xtInfoSize-8:])
 		counters := make([]byte, 16*count)
 		replace := slices.Concat(head[:xtName+4], head[xtInfoSize-8:], head[xtName+4:xtName+44])
