@@ -98,7 +98,8 @@ func (f *Filter) match(word string, fields []Field) error {
 			names = append(names, x.Name)
 		}
 		if names == nil {
-			return fmt.Errorf("the program has no PERGOLA_KEY, so fields have no names: use key=BYTES/BYTES")
+			return fmt.Errorf("the program has no PERGOLA_KEY, so fields have no names: " +
+				"use key=BYTES/BYTES")
 		}
 		return fmt.Errorf("the key has no field %q; it has %s", name, strings.Join(names, ", "))
 	}
@@ -136,7 +137,8 @@ func (f *Filter) matchBytes(text, maskText string, masked bool) error {
 		mask, err = hex.DecodeString(maskText)
 	}
 	if err != nil || len(value) != len(mask) || len(value) > keySize || len(value) == 0 {
-		return fmt.Errorf("key is BYTES/BYTES in hexadecimal, as many before the slash as behind it, at most %d", keySize)
+		return fmt.Errorf("key is BYTES/BYTES in hexadecimal, as many before the slash as behind it, "+
+			"at most %d", keySize)
 	}
 	copy(f.Key, value)
 	copy(f.Mask, mask)

@@ -232,7 +232,8 @@ func checkSymbols(f *elf.File) error {
 	for i := range symbols {
 		s := &symbols[i]
 		if s.Section == elf.SHN_UNDEF && s.Name != "" {
-			return refuse("define it in this file: a program has no library, and calls no function of the kernel by name",
+			return refuse("define it in this file: a program has no library, and calls no function of the "+
+				"kernel by name",
 				"uses %s, which is not defined", s.Name)
 		}
 	}

@@ -77,7 +77,8 @@ func trace(spec *ebpf.CollectionSpec, name string) []string {
 }
 
 var (
-	statistics  = regexp.MustCompile(`^(processed \d+ insns|verification time|stack depth|mark_precise|cur state:|old state:)`)
+	statistics = regexp.MustCompile(`^(processed \d+ insns|verification time|stack depth|` +
+		`mark_precise|cur state:|old state:)`)
 	instruction = regexp.MustCompile(`^(\d+): \([0-9a-f]{2}\)`)
 )
 
@@ -141,14 +142,16 @@ var translations = []struct {
 	{regexp.MustCompile(`invalid access to (memory, mem_size=|map value)`),
 		"reads or writes beyond the window, or beyond memory",
 		"compare the offset with the size first; pergola_at() does"},
-	{regexp.MustCompile(`min value is negative|unbounded (memory access|min value)|outside of the (allowed )?(memory|array) range`),
+	{regexp.MustCompile(`min value is negative|unbounded (memory access|min value)|` +
+		`outside of the (allowed )?(memory|array) range`),
 		"computes an offset that may lie beyond the window, or beyond memory",
 		"use pergola_at(packet, offset, size), and test its result for NULL"},
 	{regexp.MustCompile(`invalid mem access '(map_value|mem)_or_null'`), "uses a pointer that may be NULL",
 		"test it first: pergola_memory() and pergola_at() may return NULL"},
 	{regexp.MustCompile(`invalid mem access '(scalar|inv|unknown)'`), "uses a number as a pointer",
 		"keep pointers in pointer variables, and do not compute with them"},
-	{regexp.MustCompile(`invalid ((indirect |variable-offset )?read from|write to) stack|stack .*out of bounds|invalid stack`),
+	{regexp.MustCompile(`invalid ((indirect |variable-offset )?read from|write to) stack|` +
+		`stack .*out of bounds|invalid stack`),
 		"reads a local variable that was not set, or beyond one", "give it a value when you declare it"},
 	{regexp.MustCompile(`!read_ok`), "uses a value that was not set",
 		"give the variable a value, and return one from every path"},
