@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 	"github.com/vishvananda/netlink"
 )
 
@@ -185,8 +186,8 @@ func lookMaps(add func(string, thing)) error {
 
 func lookLinks(add func(string, thing)) error {
 	all := new(link.Iterator)
-	defer all.Close()
-	for all.Next() {
+	defer func() { all.Close() }()
+	for nextLink(&all) {
 		info, err := all.Link.Info()
 		if err != nil {
 			return fmt.Errorf("describe BPF link %d: %w", all.ID, err)
@@ -198,6 +199,20 @@ func lookLinks(add func(string, thing)) error {
 		return fmt.Errorf("list BPF links: %w", err)
 	}
 	return nil
+}
+
+// nextLink moves to the next link. A link that is being attached has an ID already, and the kernel asks to come back
+// for it (EAGAIN, bpf_link_by_id()).
+func nextLink(all **link.Iterator) bool {
+	for !(*all).Next() {
+		if !errors.Is((*all).Err(), unix.EAGAIN) {
+			return false
+		}
+		last := (*all).ID
+		(*all).Close()
+		*all = &link.Iterator{ID: last}
+	}
+	return true
 }
 
 // lookFiles reports this process's open files. The Go runtime keeps its own pollers open.
