@@ -11,8 +11,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // lookMounts reports the mounts of this process's mount namespace; network namespaces pinned by `ip netns` are among
