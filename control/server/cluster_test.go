@@ -283,7 +283,7 @@ func checkMerged(t *testing.T, m *member) {
 	} else if len(tr.Tunnels) != 2 || tr.Tunnels[0].Host == tr.Tunnels[1].Host {
 		t.Errorf("tunnels from %s: %+v", from, tr.Tunnels)
 	}
-	link := "a:eth1--b:eth1"
+	link := "wire"
 	if q, err := m.Queues(ctx, "net", link); err != nil || len(q.Queues) != 2 || q.Queues[0].Host != "h1" ||
 		q.Queues[1].From != "b:eth1" || q.Queues[1].Link != link || q.Unreachable != nil {
 		t.Errorf("queues from %s: %+v %v", from, q, err)
@@ -291,7 +291,7 @@ func checkMerged(t *testing.T, m *member) {
 	if q, err := m.Queues(ctx, "net"); err != nil || len(q.Queues) != 2 {
 		t.Errorf("queues of all links from %s: %+v %v", from, q, err)
 	}
-	_, err = m.Queues(ctx, "net", "a:eth1--c:eth1")
+	_, err = m.Queues(ctx, "net", "wires")
 	if err == nil || !strings.Contains(err.Error(), "did you mean "+link) {
 		t.Errorf("queues of no link from %s: %v", from, err)
 	}

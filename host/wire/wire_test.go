@@ -195,7 +195,7 @@ func (l *lab) ping(from, to string, more ...string) {
 			return fmt.Errorf("ping %s from %s: %w\n%s", to, from, err, out)
 		}
 		return nil
-	}, 5*time.Second, "an answer")
+	}, 20*time.Second, "an answer")
 }
 
 func (l *lab) noPing(from, to string) {
