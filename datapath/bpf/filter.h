@@ -88,9 +88,9 @@ struct {
 
 /*
  * Buckets. Where there are n of them, they are numbers n to 2n-1 here: so a larger table, or a smaller one, is made
- * beside the one in use. Marks of the slots are lanes of FILTER_LANE bits in one word, 0 for a free slot. A slot has the
- * number of the first filter of a chain, and the number of its mask above. A filter whose own bucket is full is in one
- * of the next; then the last bit of the marks is set.
+ * beside the one in use. Marks of the slots are lanes of FILTER_LANE bits in one word, 0 for a free slot. A slot has
+ * the number of the first filter of a chain, and the number of its mask above. A filter whose own bucket is full is in
+ * one of the next; then the last bit of the marks is set.
  */
 #define FILTER_LANE 10
 #define FILTER_LANES (1ull | 1ull << 10 | 1ull << 20 | 1ull << 30 | 1ull << 40 | 1ull << 50)
@@ -229,7 +229,7 @@ static __always_inline const struct filter_chunk *find_filter_chunk(__u32 n)
 	return filters_of ? bpf_map_lookup_elem(filters_of, &zero) : NULL;
 }
 
-static __always_inline const struct filter *find_filter(const struct filter_chunk *c, __u32 n, int words)
+static __always_inline const struct filter *filter_of(const struct filter_chunk *c, __u32 n, int words)
 {
 	return (const void *)&c->filter[n % FILTER_CHUNK * (FILTER_HEAD + words)];
 }
@@ -328,9 +328,9 @@ __noinline int filter_chain(struct filter_match *m)
 	if (!c)
 		return m->chain = 0;
 	if (m->words == 2)
-		f = find_filter(c, m->chain, 2);
+		f = filter_of(c, m->chain, 2);
 	else
-		f = m->words == 4 ? find_filter(c, m->chain, 4) : find_filter(c, m->chain, 8);
+		f = m->words == 4 ? filter_of(c, m->chain, 4) : filter_of(c, m->chain, 8);
 	if (is_wanted(c, f, m->chain, m)) {
 		prefer_filter(m, c, f, m->chain);
 		m->chain = 0;
@@ -362,11 +362,11 @@ __noinline int filter_probe(const struct filter_key *key, struct filter_match *m
 		if (!c)
 			continue;
 		if (m->words == 2)
-			has = has_filter_key(find_filter(c, n, 2), mask, key, 2);
+			has = has_filter_key(filter_of(c, n, 2), mask, key, 2);
 		else if (m->words == 4)
-			has = has_filter_key(find_filter(c, n, 4), mask, key, 4);
+			has = has_filter_key(filter_of(c, n, 4), mask, key, 4);
 		else
-			has = has_filter_key(find_filter(c, n, 8), mask, key, 8);
+			has = has_filter_key(filter_of(c, n, 8), mask, key, 8);
 		if (has) {
 			m->chain = n;
 			return m->probes = 0;
@@ -376,15 +376,15 @@ __noinline int filter_probe(const struct filter_key *key, struct filter_match *m
 	return 0;
 }
 
-static __always_inline int take_first(const struct filter_key *key, struct filter_match *m, const struct filter_mask *mask,
-				      __u32 n, int words)
+static __always_inline int take_first(const struct filter_key *key, struct filter_match *m,
+				      const struct filter_mask *mask, __u32 n, int words)
 {
 	const struct filter_chunk *c = find_filter_chunk(n);
 	const struct filter *f;
 
 	if (!c || !n)
 		return 1;
-	f = find_filter(c, n, words);
+	f = filter_of(c, n, words);
 	if (!has_filter_key(f, mask, key, words) || !is_wanted(c, f, n, m))
 		return 1;
 	prefer_filter(m, c, f, n);

@@ -11,8 +11,8 @@ import (
 
 var errNonsense = errors.New("the filters' maps make no sense")
 
-// open adopts what is in the maps, whose chunks have been noted in m. Maps that make no sense, which is an error of ours,
-// are emptied: what they had is lost then, and the tables are not there.
+// open adopts what is in the maps, whose chunks have been noted in m. Maps that make no sense, which is an error of
+// ours, are emptied: what they had is lost then, and the tables are not there.
 func open(m *memory, stripes int, shared bool, release func() error) (*Filters, error) {
 	if m.index.buckets == 0 {
 		m.begin(stripes, shared)

@@ -106,7 +106,8 @@ func (f *Filters) Table(id uint32, keyBytes int, quota Quota) (*Table, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if keyBytes < 1 || keyBytes > MaxKeyBytes {
-		return nil, fmt.Errorf("make table %d: %w: keys of %d bytes, and not of 1 to %d", id, ErrLength, keyBytes, MaxKeyBytes)
+		return nil, fmt.Errorf("make table %d: %w: keys of %d bytes, and not of 1 to %d",
+			id, ErrLength, keyBytes, MaxKeyBytes)
 	}
 	if id >= MaxTables {
 		return nil, fmt.Errorf("make table %d: ids go to %d", id, MaxTables-1)
@@ -121,14 +122,18 @@ func (f *Filters) Table(id uint32, keyBytes int, quota Quota) (*Table, error) {
 		f.store32(&f.index.table[id].bytes, uint32(keyBytes))
 	}
 	if t.bytes != keyBytes {
-		return nil, fmt.Errorf("take over table %d: %w: its keys have %d bytes, and not %d", id, ErrLength, t.bytes, keyBytes)
+		return nil, fmt.Errorf("take over table %d: %w: its keys have %d bytes, and not %d",
+			id, ErrLength, t.bytes, keyBytes)
 	}
 	t.quota = quota
 	return t, nil
 }
 
 func (f *Filters) newTable(id uint32, keyBytes int) *Table {
-	t := &Table{filters: f, id: id, bytes: keyBytes, masks: map[key]*mask{}, quota: Quota{Filters: math.MaxInt, Masks: math.MaxInt}}
+	t := &Table{
+		filters: f, id: id, bytes: keyBytes, masks: map[key]*mask{},
+		quota: Quota{Filters: math.MaxInt, Masks: math.MaxInt},
+	}
 	f.tables[id] = t
 	return t
 }

@@ -25,7 +25,8 @@ type crash struct{}
 
 func newHistory(t *rapid.T) *history {
 	h := &history{
-		T: t, plain: &plain{}, tables: map[uint32]*Table{}, want: map[uint32]list{}, bytes: map[uint32]int{}, look: map[uint32][]key{},
+		T: t, plain: &plain{}, tables: map[uint32]*Table{}, want: map[uint32]list{}, bytes: map[uint32]int{},
+		look: map[uint32][]key{},
 	}
 	h.filters = h.plain.open(t)
 	return h
@@ -88,8 +89,9 @@ func (h *history) watch(id uint32, then list, dies int, do func() error) (died b
 		}
 		for table, look := range h.look {
 			for _, k := range look {
-				if got, want := h.filters.find(table, k, nil).result, h.want[table].first(k); got != want {
-					h.Fatalf("table %d, key %x, in between: %v, and not %v", table, k, got[:2], want[:2])
+				got, want := h.filters.find(table, k, nil).result, h.want[table].first(k)
+				if got != want {
+					h.Fatalf("table %d, key %x: %v, and not %v", table, k, got[:2], want[:2])
 				}
 			}
 		}
@@ -231,8 +233,10 @@ func (h *history) empty() {
 	for _, f := range []*Filters{h.filters, h.plain.open(h)} {
 		u := f.Usage()
 		used, rest := f.used()
-		if u.Tables != 0 || u.Filters != 0 || u.Masks != 0 || u.Leaving != 0 || used != 0 || rest != 0 || f.ids.used != 0 || f.chains.chains != 0 {
-			h.Fatalf("left: %+v, %d numbers, %d at rest, %d masks, %d chains", u, used, rest, f.ids.used, f.chains.chains)
+		if u.Tables != 0 || u.Filters != 0 || u.Masks != 0 || u.Leaving != 0 ||
+			used != 0 || rest != 0 || f.ids.used != 0 || f.chains.chains != 0 {
+			h.Fatalf("left: %+v, %d numbers, %d at rest, %d masks, %d chains",
+				u, used, rest, f.ids.used, f.chains.chains)
 		}
 		if slices.Contains(f.spans.taken[:], true) || len(f.spans.rest) > 0 {
 			h.Fatalf("words of orders are left")

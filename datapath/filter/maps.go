@@ -149,7 +149,8 @@ func (k *mappings) growOne(n, stripes int) (*chunk, []*counters, error) {
 
 func newArray(name string, valueSize, entries int) (*ebpf.Map, error) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
-		Name: name, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(valueSize), MaxEntries: uint32(entries), Flags: unix.BPF_F_MMAPABLE,
+		Name: name, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(valueSize), MaxEntries: uint32(entries),
+		Flags: unix.BPF_F_MMAPABLE,
 	})
 	if errors.Is(err, unix.ENOMEM) {
 		err = fmt.Errorf("%w: %w", ErrFull, err)
@@ -189,7 +190,8 @@ func mmap[V any](k *mappings, m *ebpf.Map) (*V, error) {
 		return nil, fmt.Errorf("map memory of %v: it has %d bytes, and not %d", m, size, unsafe.Sizeof(v))
 	}
 	page := unix.Getpagesize()
-	b, err := unix.Mmap(m.FD(), 0, (size+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	b, err := unix.Mmap(m.FD(), 0, (size+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
 		return nil, fmt.Errorf("map memory of %v: %w", m, err)
 	}

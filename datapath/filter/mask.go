@@ -115,7 +115,7 @@ func (f *Filters) linkInto(m *mask, k key, n uint32) error {
 			f.linkBehind(at, first, n)
 			return nil
 		case tries > 0:
-			return fmt.Errorf("%w: %d that had this key and mask are on their way out", ErrFull, length-live)
+			return fmt.Errorf("%w: %d with this key and mask are on their way out", ErrFull, length-live)
 		}
 		if err := f.sweep(); err != nil {
 			return err

@@ -8,8 +8,8 @@ import (
 
 // kernel is what memory needs of the maps.
 type kernel interface {
-	// grow puts so many chunks in place, the first as number n, and as many stripes of counters for each, all zero. On
-	// return no program runs that was running before.
+	// grow puts so many chunks in place, the first as number n, and as many stripes of counters for each, all zero.
+	// On return no program runs that was running before.
 	grow(n, count, stripes int) ([]*chunk, [][]*counters, error)
 	// wait returns when no program runs any more that was running before.
 	wait() error
@@ -78,7 +78,9 @@ func (s *stock) rested() {
 }
 
 func newMemory(k kernel, x *index, b *bucketMemory) *memory {
-	m := &memory{kernel: k, index: x, buckets: b, numbers: map[int]*stock{2: {}, 4: {}, words: {}}, left: map[int]int{}}
+	m := &memory{
+		kernel: k, index: x, buckets: b, numbers: map[int]*stock{2: {}, 4: {}, words: {}}, left: map[int]int{},
+	}
 	for id := MaxMasks - 1; id > 0; id-- {
 		m.ids.free = append(m.ids.free, uint32(id))
 	}
@@ -123,7 +125,8 @@ func (m *memory) lifeOf(n uint32) *life { return &m.chunks[n/chunkSize].life[n%c
 
 func (m *memory) resultOf(n uint32) *Result { return &m.chunks[n/chunkSize].result[n%chunkSize] }
 
-// lives reports whether a filter is one that was not deleted, for the writer: changes that are under way have been made.
+// lives reports whether a filter is one that was not deleted, for the writer: changes that are under way have been
+// made.
 func (m *memory) lives(n uint32) bool {
 	return m.head(n).passing == 0 || m.lifeOf(n).died == alive
 }

@@ -136,7 +136,8 @@ func (m *memory) chain(n uint32, below uint64, best *found) {
 	for length := 0; n != 0 && length < same; length++ {
 		h, l := m.head(n), m.lifeOf(n)
 		passing := load32(&h.passing) != 0
-		if (!passing || load64(&l.born) <= best.version && best.version < load64(&l.died)) && h.rank < below {
+		there := !passing || load64(&l.born) <= best.version && best.version < load64(&l.died)
+		if there && h.rank < below {
 			if h.rank > best.rank {
 				best.number, best.rank, best.result = n, h.rank, *m.resultOf(n)
 			}
@@ -153,7 +154,8 @@ type list []Filter
 func (l list) named(f Filter) int {
 	mask := newKey(f.Mask)
 	return slices.IndexFunc(l, func(o Filter) bool {
-		return o.Priority == f.Priority && newKey(o.Mask) == mask && newKey(o.Key).and(mask) == newKey(f.Key).and(mask)
+		return o.Priority == f.Priority && newKey(o.Mask) == mask &&
+			newKey(o.Key).and(mask) == newKey(f.Key).and(mask)
 	})
 }
 
@@ -239,7 +241,8 @@ func (l list) sameAs(t *Table, look []key) error {
 	}
 	for i, f := range l {
 		mask := newKey(f.Mask)
-		if g := got[i]; g.Priority != f.Priority || newKey(g.Mask) != mask || newKey(g.Key) != newKey(f.Key).and(mask) || g.Result != f.Result {
+		if g := got[i]; g.Priority != f.Priority || g.Result != f.Result ||
+			newKey(g.Mask) != mask || newKey(g.Key) != newKey(f.Key).and(mask) {
 			return fmt.Errorf("filter %d is %v, and not %v", i, g, f)
 		}
 	}
@@ -274,7 +277,9 @@ func TestAFilterIsFound(t *testing.T) {
 	f := p.open(t)
 	table := mustTable(t, f, 7, 14)
 	all := Filter{Key: make([]byte, 14), Mask: make([]byte, 14), Priority: 1, Result: result(1)}
-	exact := Filter{Key: []byte("abcdefghijklmn"), Mask: slices.Repeat([]byte{255}, 14), Priority: 2, Result: result(2)}
+	exact := Filter{
+		Key: []byte("abcdefghijklmn"), Mask: slices.Repeat([]byte{255}, 14), Priority: 2, Result: result(2),
+	}
 	must(t, table.Insert(all, exact))
 	want, err := list{}.changeAll(changes(Insert, []Filter{all, exact}))
 	must(t, err)

@@ -125,7 +125,8 @@ func (g *generator) filter() Filter {
 	g.count++
 	k := g.key()
 	return Filter{
-		Key: k.bytes(g.bytes), Mask: g.masks[g.IntN(len(g.masks))].bytes(g.bytes), Priority: g.Uint32N(5), Result: result(g.count),
+		Key: k.bytes(g.bytes), Mask: g.masks[g.IntN(len(g.masks))].bytes(g.bytes),
+		Priority: g.Uint32N(5), Result: result(g.count),
 	}
 }
 
@@ -147,7 +148,9 @@ func TestProgramsFindWhatTheListHas(t *testing.T) {
 	m := newMachine(t)
 	f := m.open()
 	defer m.close(f)
-	for id, shape := range []struct{ bytes, masks int }{{1, 3}, {8, 1}, {14, 16}, {16, 100}, {32, 20}, {33, 16}, {64, 40}, {64, 250}} {
+	for id, shape := range []struct{ bytes, masks int }{
+		{1, 3}, {8, 1}, {14, 16}, {16, 100}, {32, 20}, {33, 16}, {64, 40}, {64, 250},
+	} {
 		g := newGenerator(1, shape.bytes, shape.masks)
 		table := mustTable(t, f, uint32(id), shape.bytes)
 		want := list{}
@@ -237,7 +240,8 @@ func TestProgramsSeeOneVersion(t *testing.T) {
 	go func() {
 		m.order.Table, m.order.Count = 1, 4096
 		for n := 0; running.Load(); n++ {
-			if result, _, err := m.objects.LoopLookUp.Benchmark(make([]byte, 64), 1, nil); err != nil || result != 0 {
+			result, _, err := m.objects.LoopLookUp.Benchmark(make([]byte, 64), 1, nil)
+			if err != nil || result != 0 {
 				stopped <- fmt.Errorf("run: %d, %w", result, err)
 				return
 			}
@@ -279,7 +283,7 @@ func TestProgramsSeeOneVersion(t *testing.T) {
 			distinct[s.version] = true
 			l, ok := versions[s.version]
 			if want := firstWord(l.first(k)); !ok || s.result != want {
-				t.Fatalf("key %x in version %d: a program found %x, and not %x", k, s.version, s.result, want)
+				t.Fatalf("key %x, version %d: found %x, and not %x", k, s.version, s.result, want)
 			}
 		}
 	}
@@ -372,9 +376,15 @@ func TestGoHasTheTypesOfC(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, size := range map[string]uintptr{
-		"filter_index": unsafe.Sizeof(index{}), "filter_buckets": unsafe.Sizeof(bucketMemory{}), "filter_table": unsafe.Sizeof(tableRecord{}),
-		"filter_bucket": unsafe.Sizeof(bucket{}), "filter_chunk": unsafe.Sizeof(chunk{}), "filter_life": unsafe.Sizeof(life{}),
-		"filter_result": unsafe.Sizeof(Result{}), "filter_key": unsafe.Sizeof(key{}), "filter": unsafe.Sizeof(head{}),
+		"filter_index":   unsafe.Sizeof(index{}),
+		"filter_buckets": unsafe.Sizeof(bucketMemory{}),
+		"filter_table":   unsafe.Sizeof(tableRecord{}),
+		"filter_bucket":  unsafe.Sizeof(bucket{}),
+		"filter_chunk":   unsafe.Sizeof(chunk{}),
+		"filter_life":    unsafe.Sizeof(life{}),
+		"filter_result":  unsafe.Sizeof(Result{}),
+		"filter_key":     unsafe.Sizeof(key{}),
+		"filter":         unsafe.Sizeof(head{}),
 	} {
 		var c *btf.Struct
 		if err := spec.Types.TypeByName(name, &c); err != nil {
@@ -384,25 +394,43 @@ func TestGoHasTheTypesOfC(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]uintptr{
-		"filter_index.secret": 0, "filter_index.buckets": unsafe.Offsetof(index{}.buckets), "filter_index.stripes": unsafe.Offsetof(index{}.stripes),
-		"filter_index.shared": unsafe.Offsetof(index{}.shared), "filter_index.table": unsafe.Offsetof(index{}.table), "filter_index.order": unsafe.Offsetof(index{}.order),
-		"filter_table.version": 0, "filter_table.order": unsafe.Offsetof(tableRecord{}.order), "filter_table.words": unsafe.Offsetof(tableRecord{}.words),
-		"filter_table.bytes": unsafe.Offsetof(tableRecord{}.bytes), "filter_bucket.slot": 0, "filter_bucket.marks": unsafe.Offsetof(bucket{}.marks),
-		"filter.rank": 0, "filter.next": unsafe.Offsetof(head{}.next), "filter.passing": unsafe.Offsetof(head{}.passing), "filter.key": 8 * filterHead,
-		"filter_life.born": 0, "filter_life.died": unsafe.Offsetof(life{}.died), "filter_chunk.filter": 0,
-		"filter_chunk.result": unsafe.Offsetof(chunk{}.result), "filter_chunk.life": unsafe.Offsetof(chunk{}.life), "filter_chunk.hits": unsafe.Offsetof(chunk{}.hits),
-		"filter_mask.bound": 0, "filter_mask.seed": 8, "filter_mask.number": 16, "filter_mask.word": 8 * maskHead,
+		"filter_index.secret":  0,
+		"filter_index.buckets": unsafe.Offsetof(index{}.buckets),
+		"filter_index.stripes": unsafe.Offsetof(index{}.stripes),
+		"filter_index.shared":  unsafe.Offsetof(index{}.shared),
+		"filter_index.table":   unsafe.Offsetof(index{}.table),
+		"filter_index.order":   unsafe.Offsetof(index{}.order),
+		"filter_table.version": 0,
+		"filter_table.order":   unsafe.Offsetof(tableRecord{}.order),
+		"filter_table.words":   unsafe.Offsetof(tableRecord{}.words),
+		"filter_table.bytes":   unsafe.Offsetof(tableRecord{}.bytes),
+		"filter_bucket.slot":   0,
+		"filter_bucket.marks":  unsafe.Offsetof(bucket{}.marks),
+		"filter.rank":          0,
+		"filter.next":          unsafe.Offsetof(head{}.next),
+		"filter.passing":       unsafe.Offsetof(head{}.passing),
+		"filter.key":           8 * filterHead,
+		"filter_life.born":     0, "filter_life.died": unsafe.Offsetof(life{}.died), "filter_chunk.filter": 0,
+		"filter_chunk.result": unsafe.Offsetof(chunk{}.result),
+		"filter_chunk.life":   unsafe.Offsetof(chunk{}.life),
+		"filter_chunk.hits":   unsafe.Offsetof(chunk{}.hits),
+		"filter_mask.bound":   0,
+		"filter_mask.seed":    8,
+		"filter_mask.number":  16,
+		"filter_mask.word":    8 * maskHead,
 	} {
 		if got, ok := offset(t, spec, name); !ok || got != want {
 			t.Errorf("%s: at %d in C (%v), %d in Go", name, got, ok, want)
 		}
 	}
 	inner, hits := spec.Maps[objectMapFilterChunks].InnerMap, spec.Maps[objectMapFilterHits].InnerMap
-	if spec.Maps[objectMapFilterChunks].MaxEntries != maxChunks || inner.ValueSize != uint32(unsafe.Sizeof(chunk{})) ||
-		inner.MaxEntries != 1 || inner.Flags != unix.BPF_F_MMAPABLE {
+	if spec.Maps[objectMapFilterChunks].MaxEntries != maxChunks ||
+		inner.ValueSize != uint32(unsafe.Sizeof(chunk{})) || inner.MaxEntries != 1 ||
+		inner.Flags != unix.BPF_F_MMAPABLE {
 		t.Errorf("chunks are %v in C", inner)
 	}
-	if spec.Maps[objectMapFilterHits].MaxEntries != maxChunks*maxStripes || hits.ValueSize != 8 || hits.MaxEntries != chunkSize {
+	if spec.Maps[objectMapFilterHits].MaxEntries != maxChunks*maxStripes ||
+		hits.ValueSize != 8 || hits.MaxEntries != chunkSize {
 		t.Errorf("counters are %v in C", hits)
 	}
 }

@@ -23,6 +23,17 @@ func filterOf(n, bits int, priority uint32) Filter {
 
 func exact(n int) Filter { return filterOf(n, 128, 1) }
 
+// prefixes are filters of the same key with masks of so many bits, and of the same priority.
+func prefixes(bits ...int) []Filter {
+	var all []Filter
+	for _, n := range bits {
+		all = append(all, filterOf(1, n, 1))
+	}
+	return all
+}
+
+func filters(all ...Filter) []Filter { return all }
+
 func several(first, count int) []Filter {
 	all := make([]Filter, count)
 	for i := range all {
@@ -44,13 +55,13 @@ func TestWhatIsWrongChangesNothing(t *testing.T) {
 		changes []Change
 		want    error
 	}{
-		"a mask that is longer than the table's keys": {changes(Insert, []Filter{exact(8), long}), ErrLength},
-		"a key that is shorter":                       {changes(Set, []Filter{exact(8), short}), ErrLength},
-		"a filter that is there":                      {changes(Insert, []Filter{exact(8), exact(2)}), ErrExists},
-		"a filter twice":                              {changes(Insert, []Filter{exact(8), exact(8)}), ErrExists},
-		"no filter to delete":                         {changes(Delete, []Filter{exact(1), exact(8)}), ErrMissing},
-		"a filter deleted twice":                      {changes(Delete, []Filter{exact(1), exact(1)}), ErrMissing},
-		"no such operation":                           {[]Change{{Insert, exact(8)}, {99, exact(9)}}, nil},
+		"a mask that is too long": {changes(Insert, filters(exact(8), long)), ErrLength},
+		"a key that is shorter":   {changes(Set, filters(exact(8), short)), ErrLength},
+		"a filter that is there":  {changes(Insert, filters(exact(8), exact(2))), ErrExists},
+		"a filter twice":          {changes(Insert, filters(exact(8), exact(8))), ErrExists},
+		"no filter to delete":     {changes(Delete, filters(exact(1), exact(8))), ErrMissing},
+		"a filter deleted twice":  {changes(Delete, filters(exact(1), exact(1))), ErrMissing},
+		"no such operation":       {[]Change{{Insert, exact(8)}, {99, exact(9)}}, nil},
 	} {
 		err := table.Apply(c.changes...)
 		if err == nil || c.want != nil && !errors.Is(err, c.want) {
@@ -95,10 +106,10 @@ func TestAQuotaBoundsATable(t *testing.T) {
 		t.Errorf("more filters than the quota: %v", err)
 	}
 	must(t, table.Insert(filterOf(4, 64, 1)))
-	if err := table.Replace([]Filter{filterOf(1, 1, 1), filterOf(2, 2, 1), filterOf(3, 3, 1)}); !errors.Is(err, ErrQuota) {
+	if err := table.Replace(prefixes(1, 2, 3)); !errors.Is(err, ErrQuota) {
 		t.Errorf("more masks than the quota: %v", err)
 	}
-	must(t, table.Apply(Change{Delete, exact(1)}, Change{Delete, exact(2)}, Change{Insert, exact(5)}, Change{Insert, exact(6)}))
+	must(t, table.Apply(append(changes(Delete, several(1, 2)), changes(Insert, several(5, 2))...)...))
 
 	// A quota that is less than what there is: the table can change, and shrink.
 	table, err = f.Table(1, 16, Quota{Filters: 1, Masks: 1})
@@ -257,12 +268,11 @@ func TestHitsStayWithAFilter(t *testing.T) {
 func TestOrdersBeginAnewWhenTheyAreUsedUp(t *testing.T) {
 	f := (&plain{}).open(t)
 	table := mustTable(t, f, 1, 16)
-	must(t, table.Insert(filterOf(1, 8, 1), filterOf(1, 16, 1), filterOf(1, 24, 1)))
+	must(t, table.Insert(prefixes(8, 16, 24)...))
 	table.order = lastOrder - 1
-	must(t, table.Insert(filterOf(1, 32, 1)))
-	must(t, table.Insert(filterOf(1, 40, 1), filterOf(1, 48, 1)))
-	want := list{filterOf(1, 8, 1), filterOf(1, 16, 1), filterOf(1, 24, 1), filterOf(1, 32, 1), filterOf(1, 40, 1), filterOf(1, 48, 1)}
-	must(t, want.sameAs(table, []key{newKey(exact(1).Key)}))
+	must(t, table.Insert(prefixes(32)...))
+	must(t, table.Insert(prefixes(40, 48)...))
+	must(t, list(prefixes(8, 16, 24, 32, 40, 48)).sameAs(table, []key{newKey(exact(1).Key)}))
 	if table.order > 10 {
 		t.Errorf("the last order is %d", table.order)
 	}
@@ -337,13 +347,13 @@ func TestMasksStandInTheOrderOfTheirBestFilters(t *testing.T) {
 	must(t, f.Tidy())
 	for i, m := range table.places {
 		if len(m.filters) == 0 || m.place != i {
-			t.Errorf("mask %d of %d: %d filters, in place %d", i, len(table.places), len(m.filters), m.place)
+			t.Errorf("mask %d: %d filters, in place %d", i, len(m.filters), m.place)
 		}
 		if i > 0 && table.places[i-1].top() < m.top() {
 			t.Errorf("mask %d comes after one that is worse", i)
 		}
 		if *table.boundAt(i) != m.top() {
-			t.Errorf("mask %d: the bound is %x, and the best filter's rank %x", i, *table.boundAt(i), m.top())
+			t.Errorf("mask %d: its bound is %x, its best rank %x", i, *table.boundAt(i), m.top())
 		}
 	}
 }
