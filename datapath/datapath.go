@@ -22,6 +22,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/datapath/filter"
 )
 
 // Program is what a Hook attaches.
@@ -180,6 +181,14 @@ func (d *DataPath) FIB() fib.Maps {
 		Legs: d.maps.Legs, Routers: d.maps.Routers, Nodes: d.maps.Nodes, Nexthops: d.maps.Nexthops,
 		Neighbours: d.maps.Neighbours, Shortcuts: d.maps.Shortcuts, Sources: d.maps.Sources,
 		Suspects: d.maps.Suspects, Lease: d.maps.Lease,
+	}
+}
+
+// Filters is what filters of packet programs are written into. The maps stay the data path's: they are closed with it.
+func (d *DataPath) Filters() filter.Maps {
+	return filter.Maps{
+		Index: d.maps.FilterIndex, Buckets: d.maps.FilterBuckets,
+		Chunks: d.maps.FilterChunks, Hits: d.maps.FilterHits,
 	}
 }
 

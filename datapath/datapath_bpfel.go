@@ -256,6 +256,10 @@ const (
 	objectMapEncapsulations    = "encapsulations"
 	objectMapEnds              = "ends"
 	objectMapExits             = "exits"
+	objectMapFilterBuckets     = "filter_buckets"
+	objectMapFilterChunks      = "filter_chunks"
+	objectMapFilterHits        = "filter_hits"
+	objectMapFilterIndex       = "filter_index"
 	objectMapFrames            = "frames"
 	objectMapLease             = "lease"
 	objectMapLegs              = "legs"
@@ -354,6 +358,10 @@ type objectMapSpecs struct {
 	Encapsulations *ebpf.MapSpec `ebpf:"encapsulations"`
 	Ends           *ebpf.MapSpec `ebpf:"ends"`
 	Exits          *ebpf.MapSpec `ebpf:"exits"`
+	FilterBuckets  *ebpf.MapSpec `ebpf:"filter_buckets"`
+	FilterChunks   *ebpf.MapSpec `ebpf:"filter_chunks"`
+	FilterHits     *ebpf.MapSpec `ebpf:"filter_hits"`
+	FilterIndex    *ebpf.MapSpec `ebpf:"filter_index"`
 	Frames         *ebpf.MapSpec `ebpf:"frames"`
 	Lease          *ebpf.MapSpec `ebpf:"lease"`
 	Legs           *ebpf.MapSpec `ebpf:"legs"`
@@ -416,6 +424,10 @@ type objectMaps struct {
 	Encapsulations *ebpf.Map `ebpf:"encapsulations"`
 	Ends           *ebpf.Map `ebpf:"ends"`
 	Exits          *ebpf.Map `ebpf:"exits"`
+	FilterBuckets  *ebpf.Map `ebpf:"filter_buckets"`
+	FilterChunks   *ebpf.Map `ebpf:"filter_chunks"`
+	FilterHits     *ebpf.Map `ebpf:"filter_hits"`
+	FilterIndex    *ebpf.Map `ebpf:"filter_index"`
 	Frames         *ebpf.Map `ebpf:"frames"`
 	Lease          *ebpf.Map `ebpf:"lease"`
 	Legs           *ebpf.Map `ebpf:"legs"`
@@ -447,6 +459,10 @@ func (m *objectMaps) Close() error {
 		m.Encapsulations,
 		m.Ends,
 		m.Exits,
+		m.FilterBuckets,
+		m.FilterChunks,
+		m.FilterHits,
+		m.FilterIndex,
 		m.Frames,
 		m.Lease,
 		m.Legs,

@@ -38,6 +38,9 @@ type upgrade struct {
 // mirrorSince is one number for all maps of the mirror (package fib): they are adopted together, or not at all.
 const mirrorSince = 6
 
+// filtersSince is one number for all maps of filters (package filter), for the same reason.
+const filtersSince = 11
+
 var upgrades = map[string]upgrade{
 	objectMapPorts: {9, carried},
 
@@ -65,6 +68,11 @@ var upgrades = map[string]upgrade{
 	objectMapSources:    {mirrorSince, rebuilt},
 	objectMapSuspects:   {mirrorSince, rebuilt},
 	objectMapLease:      {mirrorSince, rebuilt},
+
+	objectMapFilterIndex:   {filtersSince, rebuilt}, // until then no filter matches
+	objectMapFilterBuckets: {filtersSince, rebuilt},
+	objectMapFilterChunks:  {filtersSince, rebuilt},
+	objectMapFilterHits:    {filtersSince, rebuilt},
 
 	objectMapCounts:    {9, reset},
 	objectMapPunts:     {4, reset},

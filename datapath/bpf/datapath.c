@@ -2,6 +2,7 @@
 /*
  * All programs, which share all maps: one object.
  */
+#include "filter.h" /* for its maps: packet programs have theirs of these pins */
 #include "linecard.c"
 #include "notes.h"
 #include "port.c"

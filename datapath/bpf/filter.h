@@ -15,7 +15,7 @@
  * Whatever changes in a table changes at once: the table has a version, a filter says in which versions it is there,
  * and a lookup is one in the version that it found at its beginning. A batch of changes, or a table that takes the
  * place of another one, is one store of a version. What no lookup can find any more is used again after the kernel has
- * waited for the programs that run.
+ * waited for the programs that run. docs/decisions/013-filters.md has the measurements.
  */
 #pragma once
 

@@ -161,11 +161,11 @@ func (m *memory) used() (used, rest int) {
 	return used, rest
 }
 
-// newNumber is the number of a filter whose key has so many words. It grows rather than waits while little rests:
-// growing is as good as waiting.
+// newNumber is the number of a filter whose key has so many words. It grows rather than waits while few filters are on
+// their way out, so that each wait is for many.
 func (f *Filters) newNumber(words int) (uint32, error) {
 	s := f.numbers[words]
-	if len(s.free) == 0 && len(s.rest) < chunkSize && f.made < maxChunks {
+	if few := max(8*chunkSize, f.live/4); len(s.free) == 0 && len(s.rest)+len(f.dying) < few && f.made < maxChunks {
 		if err := f.grow(words); err != nil && len(s.rest) == 0 {
 			return 0, err
 		}

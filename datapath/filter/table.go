@@ -238,7 +238,8 @@ func (t *Table) List() []Entry {
 }
 
 // Matches gives all filters that match a key, in the order in which they win: the first one is what a lookup finds.
-// They are those of the moment in which the sequence begins; nothing counts as a hit.
+// They are those of the moment in which the sequence begins; nothing counts as a hit. A key of another length than the
+// table's matches none.
 func (t *Table) Matches(k []byte) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
 		for _, e := range t.matching(k) {
