@@ -122,6 +122,14 @@ func (n *Node) Predecessor() Peer { return n.predecessor }
 // Successors gives the servers after this one, the next one first. It is empty if the node is alone.
 func (n *Node) Successors() []Peer { return append([]Peer(nil), n.successors...) }
 
+// Successor gives the server after this one; ok is false if the node is alone.
+func (n *Node) Successor() (p Peer, ok bool) {
+	if len(n.successors) == 0 {
+		return Peer{}, false
+	}
+	return n.successors[0], true
+}
+
 // Finger gives the server that is responsible for the key 2^i after the node's own, as far as the node knows: it may
 // be the node itself, or zero.
 func (n *Node) Finger(i int) Peer { return n.fingers[i] }

@@ -10,7 +10,7 @@ const (
 	NotFromRing                   // what only a server of the ring may send
 	HopLimit                      // the packet went through too many servers
 	NoRoute                       // the server knows no other, and has not joined
-	NoTrigger                     // nobody wants these packets, or the trigger to remove is not there
+	NoTrigger                     // nobody wants these packets
 	StackTooDeep                  // a trigger would make the stack deeper than 8
 	TooManyCopies                 // the packet may not be copied so often
 	TooManyChallenges             // more insertions without an answer than the server is willing to challenge

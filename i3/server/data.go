@@ -21,7 +21,7 @@ func (s *Server) routed(now time.Time, p wire.Packet) {
 		case wire.Insert:
 			s.insert(now, p)
 		case wire.Remove:
-			s.remove(p)
+			s.remove(now, p)
 		default:
 			redirects := maxRedirects
 			s.fire(p, &redirects)

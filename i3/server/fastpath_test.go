@@ -100,7 +100,8 @@ func TestFastPathDoesWhatTheServerDoes(t *testing.T) {
 			},
 			"remove": func(t *rapid.T) {
 				handle := wire.Handle{rapid.ByteRange(1, 8).Draw(t, "handle")}
-				hosts[0].via(0, wire.Removal{ID: drawID(t), Handle: handle}.Packet())
+				removal := wire.Removal{ID: drawID(t), Handle: handle, Reply: hosts[0].addr}
+				hosts[0].via(0, removal.Packet())
 				w.Run(time.Second)
 			},
 			"wait": func(t *rapid.T) {
@@ -157,7 +158,8 @@ func TestFullFastPathIsFilledWhenThereIsRoom(t *testing.T) {
 		t.Errorf("the fast path carried %d packets, want 2", m.carried)
 	}
 	for i := range 2 {
-		h.via(0, wire.Removal{ID: ident.FromName(fmt.Sprint(i)), Handle: wire.Handle{byte(i)}}.Packet())
+		removal := wire.Removal{ID: ident.FromName(fmt.Sprint(i)), Handle: wire.Handle{byte(i)}, Reply: h.addr}
+		h.via(0, removal.Packet())
 	}
 	w.Run(20 * time.Second)
 	if c := m.Counters(); c.FastPathMissing != 0 || fast.Len() != 2 {

@@ -23,7 +23,7 @@ func FuzzHandle(f *testing.F) {
 	trigger := wire.Trigger{ID: id, Receiver: addr, Lifetime: time.Minute, Stack: []ident.ID{id}}
 	for _, p := range []wire.Packet{
 		wire.New(wire.Data, []ident.ID{id, id}, []byte("payload")), trigger.Insertion(), trigger.Handover(nil),
-		wire.Removal{ID: id, Handle: wire.Handle{1}}.Packet(), wire.Challenged{ID: id}.Packet(),
+		wire.Removal{ID: id, Reply: addr}.Packet(), wire.Challenged{ID: id}.Packet(),
 	} {
 		f.Add([]byte(p))
 	}

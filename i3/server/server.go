@@ -64,6 +64,7 @@ type Server struct {
 	log    *slog.Logger
 
 	routes      chord.Routes // as the ring had them after its last change
+	successor   chord.Peer   // likewise
 	predecessor chord.Peer   // likewise
 	former      chord.Peer   // the predecessor before: its last triggers may come after it has left
 	challenges  *limiter
@@ -168,9 +169,9 @@ func (s *Server) Due() (at time.Time, ok bool) {
 // Leave gives the server's triggers to its successor and takes the server out of the ring. From then on it passes all
 // packets to its successor; it should do so for some seconds, until others know.
 func (s *Server) Leave(now time.Time) {
-	if next := s.ring.Successors(); len(next) > 0 {
+	if next, ok := s.ring.Successor(); ok {
 		for _, k := range s.table.Keys() {
-			s.handOver(next[0].Addr, k)
+			s.handOver(next.Addr, k)
 		}
 		for len(s.outbox) > 0 {
 			s.flushAt = now
@@ -189,7 +190,12 @@ func (s *Server) follow(now time.Time) {
 			s.log.Error("fast path", "error", err)
 		}
 	}
+	if next, _ := s.ring.Successor(); next != s.successor {
+		s.successor = next
+		s.log.Info("ring: new successor", "server", next.Addr, "key", next.Key)
+	}
 	if before := s.ring.Predecessor(); before != s.predecessor {
+		s.log.Info("ring: new predecessor", "server", before.Addr, "key", before.Key)
 		s.former, s.predecessor = s.predecessor, before
 		if !before.IsZero() {
 			s.handOverLost(before)

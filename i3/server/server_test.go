@@ -29,10 +29,12 @@ func TestPacketsReachTheReceiverFromEveryServer(t *testing.T) {
 	sender, receiver := w.host(1), w.host(2)
 	id := ident.FromName("camera")
 	receiver.insert(3, id, 1)
-	ack := wire.Acknowledgement{ID: id, Handle: wire.Handle{1}, Lifetime: time.Minute, Server: w.owner(id).addr}
-	if !slices.Equal(receiver.acks, []wire.Acknowledgement{ack}) {
+	if len(receiver.acks) != 1 {
 		t.Fatalf("the trigger was acknowledged by %+v", receiver.acks)
 	}
+	ack := wire.Acknowledgement{ID: id, Handle: wire.Handle{1}, Lifetime: time.Minute, Server: w.owner(id).addr,
+		Nonce: receiver.acks[0].Nonce}
+	same(t, "acknowledged", fmt.Sprint(receiver.acks[0]), fmt.Sprint(ack))
 	var want []string
 	for i := range 16 {
 		want = append(want, fmt.Sprint("by server ", i))
@@ -69,7 +71,7 @@ func TestTriggersOfOneIdentifierAreAGroup(t *testing.T) {
 	for i, h := range hosts {
 		same(t, fmt.Sprint("host ", i), h.got, []string{"news"})
 	}
-	hosts[0].via(1, wire.Removal{ID: id}.Packet())
+	hosts[0].via(1, wire.Removal{ID: id, Reply: hosts[0].addr}.Packet())
 	w.Run(time.Second)
 	if last := hosts[0].acks[len(hosts[0].acks)-1]; last.Lifetime != 0 {
 		t.Errorf("the removal was acknowledged by %+v", last)
@@ -119,6 +121,26 @@ func TestTriggersExpireUnlessRefreshed(t *testing.T) {
 	}
 	if n := w.owner(id).Counters().Triggers; n != 0 {
 		t.Errorf("%d triggers are left", n)
+	}
+}
+
+// A flood of insertions uses up all challenges. Who has a trigger keeps it.
+func TestRefreshesNeedNoChallenges(t *testing.T) {
+	w := newWorld(23)
+	w.startRing(1)
+	h := w.host(1)
+	id := ident.FromName("camera")
+	h.insert(0, id, 1)
+	for range 10 {
+		n := h.wants[wire.Handle{1}]
+		n.Nonce = h.acks[len(h.acks)-1].Nonce
+		h.via(0, n.Insertion())
+		w.Run(40 * time.Second)
+	}
+	h.send(0, "x", id)
+	same(t, "received", h.got, []string{"x"})
+	if n := w.servers[serverAddress(0)].Counters().Challenged; n != 1 {
+		t.Errorf("%d challenges were sent, want 1", n)
 	}
 }
 
@@ -415,15 +437,33 @@ func TestHigherSequenceNumberHolds(t *testing.T) {
 	insert(away, 2)
 	insert(home, 1) // a refresh of one that does not know that it has moved
 	same(t, "refusals at home", home.refuse, []wire.Reason{wire.Superseded})
-	home.via(0, wire.Removal{ID: ident.FromName("camera"), Sequence: 1}.Packet())
+	removal := wire.Removal{ID: ident.FromName("camera"), Sequence: 1, Reply: home.addr}
+	home.via(0, removal.Packet())
 	w.Run(time.Second)
+	same(t, "refusals at home", home.refuse, []wire.Reason{wire.Superseded, wire.Superseded})
 	home.send(0, "x", ident.FromName("camera"))
 	same(t, "at home", len(home.got), 0)
 	same(t, "away", away.got, []string{"x"})
-	away.via(0, wire.Removal{ID: ident.FromName("camera"), Sequence: 2}.Packet())
+	removal.Sequence = 2
+	away.via(0, removal.Packet())
 	w.Run(time.Second)
 	home.send(0, "x", ident.FromName("camera"))
 	same(t, "after the removal", away.got, []string{"x"})
+}
+
+// Who knows no handle gets answers, or has them sent to a victim, as seldom as challenges.
+func TestRemovalsOfNothingAreAnsweredSeldom(t *testing.T) {
+	w := newWorld(22)
+	w.startRing(2)
+	attacker, victim := w.host(1), w.host(2)
+	forged := wire.Removal{ID: ident.FromName("a"), Handle: wire.Handle{1}, Reply: victim.addr}.Packet()
+	for range 500 {
+		attacker.via(0, forged)
+		w.Run(10 * time.Millisecond)
+	}
+	if n := len(victim.acks); n == 0 || n > 70 || victim.bytes > n*len(forged) {
+		t.Errorf("the victim gets %d answers, %d bytes", n, victim.bytes)
+	}
 }
 
 // A trigger is handed over while its receiver moves: the old address must not win.

@@ -26,35 +26,51 @@ func (s *Server) insert(now time.Time, p wire.Packet) {
 		s.drop(Malformed)
 		return
 	}
-	if t.Nonce != s.nonce(&t, now) && t.Nonce != s.nonce(&t, now.Add(-epoch)) {
-		if !s.challenges.allow(now, t.Receiver.Addr()) {
-			s.drop(TooManyChallenges)
-			return
-		}
-		if s.config.Constrained && !mayLead(&t) {
-			s.refuse(&t, wire.Unconstrained)
-			return
-		}
-		s.counters.Challenged++
-		s.out.Send(t.Receiver, wire.Challenged{ID: t.ID, Handle: t.Handle, Nonce: s.nonce(&t, now)}.Packet())
+	if !s.answers(&t, now) && !s.answers(&t, now.Add(-epoch)) {
+		s.challenge(now, &t)
 		return
 	}
+	refusal := wire.Refused{ID: t.ID, Handle: t.Handle}
 	if old, ok := s.table.Find(t.ID, t.Handle); ok && old.Sequence > t.Sequence {
-		s.refuse(&t, wire.Superseded)
+		refusal.Reason = wire.Superseded
+		s.refuse(t.Receiver, refusal)
 		return
 	}
 	lifetime := min(max(t.Lifetime, time.Second), s.config.Lifetime)
 	switch err := s.store(&t, now.Add(lifetime)); {
 	case errors.Is(err, trigger.ErrFull):
-		s.refuse(&t, wire.ServerFull)
+		refusal.Reason = wire.ServerFull
 	case errors.Is(err, trigger.ErrReceiverFull):
-		s.refuse(&t, wire.ReceiverFull)
+		refusal.Reason = wire.ReceiverFull
 	case err != nil:
-		s.refuse(&t, wire.IdentifierFull)
+		refusal.Reason = wire.IdentifierFull
 	default:
 		s.counters.Inserted++
-		s.acknowledge(t.Receiver, wire.Acknowledgement{ID: t.ID, Handle: t.Handle, Lifetime: lifetime})
+		s.log.Debug("trigger stored", "id", t.ID, "receiver", t.Receiver, "stack", t.Stack)
+		s.acknowledge(t.Receiver, wire.Acknowledgement{ID: t.ID, Handle: t.Handle, Lifetime: lifetime,
+			Nonce: s.nonce(&t, now)})
+		return
 	}
+	s.refuse(t.Receiver, refusal)
+}
+
+// challenge asks the receiver of a trigger whether it wants it, unless it could not have it anyway.
+func (s *Server) challenge(now time.Time, t *wire.Trigger) {
+	switch {
+	case !s.challenges.allow(now, t.Receiver.Addr()):
+		s.drop(TooManyChallenges)
+	case s.config.Constrained && !mayLead(t):
+		s.refuse(t.Receiver, wire.Refused{ID: t.ID, Handle: t.Handle, Reason: wire.Unconstrained})
+	default:
+		s.counters.Challenged++
+		s.out.Send(t.Receiver, wire.Challenged{ID: t.ID, Handle: t.Handle, Nonce: s.nonce(t, now)}.Packet())
+	}
+}
+
+// answers reports whether a trigger has the nonce of the challenge that was made for it in the epoch of a time.
+func (s *Server) answers(t *wire.Trigger, at time.Time) bool {
+	n := s.nonce(t, at)
+	return hmac.Equal(n[:], t.Nonce[:])
 }
 
 // store puts a trigger into the table and tells the fast path, before anybody hears that it is stored.
@@ -82,9 +98,9 @@ func (s *Server) acknowledge(to netip.AddrPort, a wire.Acknowledgement) {
 	s.out.Send(to, a.Packet())
 }
 
-func (s *Server) refuse(t *wire.Trigger, why wire.Reason) {
+func (s *Server) refuse(to netip.AddrPort, r wire.Refused) {
 	s.counters.Refused++
-	s.out.Send(t.Receiver, wire.Refused{ID: t.ID, Handle: t.Handle, Reason: why}.Packet())
+	s.out.Send(to, r.Packet())
 }
 
 func mayLead(t *wire.Trigger) bool {
@@ -109,23 +125,30 @@ func (s *Server) nonce(t *wire.Trigger, at time.Time) (n wire.Nonce) {
 	return n
 }
 
-// remove takes a trigger out. The receiver is told, at the address that answered the challenge: not the sender of the
-// packet, which may be anybody.
-func (s *Server) remove(p wire.Packet) {
+// remove takes a trigger out, and answers at the address that the packet names. Of a sender who knows no handle that
+// may be anybody's, so answers to him are as few as challenges.
+func (s *Server) remove(now time.Time, p wire.Packet) {
 	r, err := wire.ParseRemoval(p)
 	if err != nil {
 		s.drop(Malformed)
 		return
 	}
 	gone, ok := s.table.Find(r.ID, r.Handle)
-	if !ok || gone.Sequence > r.Sequence {
-		s.drop(NoTrigger)
+	switch {
+	case !ok && !s.challenges.allow(now, r.Reply.Addr()):
+		s.drop(TooManyChallenges)
 		return
+	case !ok:
+	case gone.Sequence > r.Sequence:
+		s.refuse(r.Reply, wire.Refused{ID: r.ID, Handle: r.Handle, Reason: wire.Superseded})
+		return
+	default:
+		s.counters.Removed++
+		s.log.Debug("trigger removed", "id", gone.ID, "receiver", gone.Receiver)
+		s.table.Remove(r.ID, r.Handle)
+		s.update(r.ID.Key())
 	}
-	s.table.Remove(r.ID, r.Handle)
-	s.counters.Removed++
-	s.update(gone.ID.Key())
-	s.acknowledge(gone.Receiver, wire.Acknowledgement{ID: gone.ID, Handle: gone.Handle})
+	s.acknowledge(r.Reply, wire.Acknowledgement{ID: r.ID, Handle: r.Handle})
 }
 
 // handover is a trigger on its way to another server.
@@ -194,8 +217,7 @@ func (s *Server) takeOver(now time.Time, from netip.AddrPort, p wire.Packet) {
 		s.drop(Malformed)
 		return
 	}
-	next := s.ring.Successors()
-	if from != s.predecessor.Addr && from != s.former.Addr && (len(next) == 0 || from != next[0].Addr) {
+	if from != s.predecessor.Addr && from != s.former.Addr && from != s.successor.Addr {
 		s.drop(NotFromRing)
 		return
 	}

@@ -124,24 +124,29 @@ func ParseHandover(p Packet, key RingKey) (Trigger, error) {
 //	offset  size  field
 //	0       16    handle
 //	16      8     sequence number, as in Trigger
+//	24      18    where the Ack goes: address and UDP port, as in Trigger
+//	42      16    0: so the Ack is not longer
 type Removal struct {
 	ID       ident.ID
 	Handle   Handle
 	Sequence uint64
+	Reply    netip.AddrPort
 }
 
 // Packet builds the packet.
 func (r Removal) Packet() Packet {
-	return New(Remove, []ident.ID{r.ID}, binary.BigEndian.AppendUint64(r.Handle[:], r.Sequence))
+	b := binary.BigEndian.AppendUint64(r.Handle[:], r.Sequence)
+	return New(Remove, []ident.ID{r.ID}, append(appendAddress(b, r.Reply), make([]byte, len(Nonce{}))...))
 }
 
 // ParseRemoval reads a Remove.
 func ParseRemoval(p Packet) (Removal, error) {
 	b := p.Payload()
-	if len(b) != 24 {
+	if len(b) != 58 || Nonce(b[42:]) != (Nonce{}) {
 		return Removal{}, ErrPayload
 	}
-	return Removal{ID: p.ID(0), Handle: Handle(b), Sequence: binary.BigEndian.Uint64(b[16:])}, nil
+	reply, err := parseAddress(b[24:])
+	return Removal{ID: p.ID(0), Handle: Handle(b), Sequence: binary.BigEndian.Uint64(b[16:]), Reply: reply}, err
 }
 
 // Challenged is the payload of Challenge. It is shorter than that of Insert: a forged Insert makes a server send less
@@ -176,27 +181,29 @@ func ParseChallenge(p Packet) (Challenged, error) {
 //	0       16    handle
 //	16      2     lifetime in seconds that the trigger now has; 0: it is removed
 //	18      18    the server that has it: address and UDP port, as in Trigger
+//	36      16    nonce for the next refresh, which so needs no challenge; 0 if the trigger is removed
 type Acknowledgement struct {
 	ID       ident.ID
 	Handle   Handle
 	Lifetime time.Duration
 	Server   netip.AddrPort
+	Nonce    Nonce
 }
 
 // Packet builds the packet.
 func (a Acknowledgement) Packet() Packet {
 	b := binary.BigEndian.AppendUint16(a.Handle[:], seconds(a.Lifetime))
-	return New(Ack, []ident.ID{a.ID}, appendAddress(b, a.Server))
+	return New(Ack, []ident.ID{a.ID}, append(appendAddress(b, a.Server), a.Nonce[:]...))
 }
 
 // ParseAck reads an Ack.
 func ParseAck(p Packet) (Acknowledgement, error) {
 	b := p.Payload()
-	if len(b) != 18+addressSize {
+	if len(b) != 52 {
 		return Acknowledgement{}, ErrPayload
 	}
 	server, err := parseAddress(b[18:])
-	return Acknowledgement{ID: p.ID(0), Handle: Handle(b), Server: server,
+	return Acknowledgement{ID: p.ID(0), Handle: Handle(b), Server: server, Nonce: Nonce(b[36:]),
 		Lifetime: time.Duration(binary.BigEndian.Uint16(b[16:])) * time.Second}, err
 }
 

@@ -73,19 +73,23 @@ func TestPacketsAreReadAsTheyWereBuilt(t *testing.T) {
 		equal(read, trigger, err)
 		read, err = wire.ParseHandover(reparsed(t, trigger.Handover(key)), key)
 		equal(read, trigger, err)
-		removal := wire.Removal{ID: trigger.ID, Handle: h, Sequence: trigger.Sequence}
+		removal := wire.Removal{ID: trigger.ID, Handle: h, Sequence: trigger.Sequence, Reply: server}
 		removed, err := wire.ParseRemoval(reparsed(t, removal.Packet()))
 		equal(removed, removal, err)
 		challenge := wire.Challenged{ID: trigger.ID, Handle: h, Nonce: trigger.Nonce}
 		challenged, err := wire.ParseChallenge(reparsed(t, challenge.Packet()))
 		equal(challenged, challenge, err)
-		ack := wire.Acknowledgement{ID: trigger.ID, Handle: h, Lifetime: trigger.Lifetime, Server: server}
+		ack := wire.Acknowledgement{ID: trigger.ID, Handle: h, Lifetime: trigger.Lifetime, Server: server,
+			Nonce: trigger.Nonce}
 		acked, err := wire.ParseAck(reparsed(t, ack.Packet()))
 		equal(acked, ack, err)
 		refusal := wire.Refused{ID: trigger.ID, Handle: h, Reason: wire.ServerFull}
 		refused, err := wire.ParseRefusal(reparsed(t, refusal.Packet()))
 		equal(refused, refusal, err)
 
+		if len(ack.Packet()) > len(removal.Packet()) {
+			t.Fatal("the answer to a removal is longer than it")
+		}
 		for _, answer := range []wire.Packet{challenge.Packet(), ack.Packet(), refusal.Packet()} {
 			if len(answer) >= len(trigger.Insertion()) {
 				t.Fatalf("an answer to an insertion, of type %d, is not shorter than it", answer.Type())
@@ -252,7 +256,7 @@ func FuzzParse(f *testing.F) {
 	key := wire.RingKey("secret")
 	for _, p := range []wire.Packet{
 		wire.New(wire.Data, []ident.ID{id, id}, []byte("payload")), trigger.Insertion(), trigger.Handover(key),
-		wire.Removal{ID: id, Handle: wire.Handle{1}, Sequence: 9}.Packet(), wire.Challenged{ID: id}.Packet(),
+		wire.Removal{ID: id, Handle: wire.Handle{1}, Reply: addr}.Packet(), wire.Challenged{ID: id}.Packet(),
 		wire.Refused{ID: id, Reason: wire.ServerFull}.Packet(),
 		wire.Acknowledgement{ID: id, Lifetime: time.Minute, Server: addr}.Packet(),
 		wire.Ring(chord.Message{Kind: chord.State, Nonce: 7, Peers: make([]chord.Peer, 3)}, key),
