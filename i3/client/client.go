@@ -24,7 +24,7 @@ type Options struct {
 	// one is used.
 	Gateways []netip.AddrPort
 	// Local is where packets are received. If its address is not given, it is the one from which this machine
-	// sends to the first gateway, and the client moves when that changes. Port 0: any.
+	// sends to a gateway, and the client moves when that changes. Port 0: any.
 	Local netip.AddrPort
 	// Lifetime is how long triggers live without a refresh; 0: DefaultLifetime. Servers may grant less.
 	Lifetime time.Duration
@@ -68,12 +68,13 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{options: o, received: make(chan Packet, backlog), closed: make(chan struct{}),
 		calls: make(map[uint64]chan<- answer)}
-	conn, err := c.listen()
+	c.keeper = NewKeeper(netip.AddrPort{}, o.Gateways, o.Lifetime, c.write, c.event)
+	conn, err := c.listen(o.Local)
 	if err != nil {
 		return nil, err
 	}
 	c.conn = conn
-	c.keeper = NewKeeper(localOf(conn), o.Gateways, o.Lifetime, c.write, c.event)
+	c.keeper.Move(time.Now(), localOf(conn))
 	c.loops.Add(1)
 	go c.read(conn)
 	if !o.Local.Addr().IsValid() {
@@ -83,11 +84,10 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// listen opens a socket at the address from which packets to the gateway come.
-func (c *Client) listen() (*net.UDPConn, error) {
-	local := c.options.Local
+// listen opens a socket at an address, or at the one from which packets to a gateway come; c.mu is held.
+func (c *Client) listen(local netip.AddrPort) (*net.UDPConn, error) {
 	if !local.Addr().IsValid() {
-		a, err := source(c.options.Gateways[0])
+		a, err := c.way()
 		if err != nil {
 			return nil, err
 		}
@@ -98,16 +98,6 @@ func (c *Client) listen() (*net.UDPConn, error) {
 		return nil, fmt.Errorf("receive at %s: %w", local, err)
 	}
 	return conn, nil
-}
-
-// source gives the address from which this machine sends to another one.
-func source(to netip.AddrPort) (netip.Addr, error) {
-	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("find the way to gateway %s: %w", to, err)
-	}
-	a := conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
-	return a, conn.Close()
 }
 
 func localOf(conn *net.UDPConn) netip.AddrPort {
@@ -161,9 +151,25 @@ func (c *Client) Insert(ctx context.Context, t Trigger) error {
 	return c.wait(ctx, w, "insert")
 }
 
-// Remove removes a trigger, and waits until a server says so. An error means that it may live until its lifetime ends.
+// Remove removes a trigger that the client keeps, and waits until a server says so. An error means that it may live
+// until its lifetime ends. If the client does not keep it, because another receiver has taken it over, there is nothing
+// to do.
 func (c *Client) Remove(ctx context.Context, id ident.ID, h wire.Handle) error {
-	w, err := c.begin(id, h, func(now time.Time) { c.keeper.Forget(now, id, h) })
+	kept := false
+	w, err := c.begin(id, h, func(now time.Time) { kept = c.keeper.Forget(now, id, h) })
+	if err != nil {
+		return err
+	}
+	if !kept {
+		c.end(w)
+		return nil
+	}
+	return c.wait(ctx, w, "remove")
+}
+
+// Revoke removes a trigger, whoever keeps it, and waits as Remove does.
+func (c *Client) Revoke(ctx context.Context, id ident.ID, h wire.Handle) error {
+	w, err := c.begin(id, h, func(now time.Time) { c.keeper.Revoke(now, id, h) })
 	if err != nil {
 		return err
 	}
@@ -355,47 +361,22 @@ func (c *Client) handle(now time.Time, from netip.AddrPort, b []byte) {
 }
 
 // Move makes the client receive at another address: a zero address means the one from which this machine now sends to
-// the gateway. Its triggers follow at once.
+// a gateway. Its triggers follow at once.
 func (c *Client) Move(local netip.AddrPort) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.isClosed() {
 		return ErrClosed
 	}
-	c.options.Local = local
-	conn, err := c.listen()
+	conn, err := c.listen(local)
 	if err != nil {
 		return err
 	}
+	c.options.Local = local
 	old := c.conn
 	c.conn = conn
 	c.keeper.Move(time.Now(), localOf(conn))
 	c.loops.Add(1)
 	go c.read(conn)
 	return old.Close()
-}
-
-// follow moves the client when the machine's address changes.
-func (c *Client) follow() {
-	defer c.loops.Done()
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-c.closed:
-			return
-		case <-ticker.C:
-		}
-		c.mu.Lock()
-		given := c.options.Local.Addr().IsValid()
-		port := c.options.Local.Port()
-		c.mu.Unlock()
-		if given {
-			return
-		}
-		// An error here means that there is no way to the gateway now.
-		if now, err := source(c.options.Gateways[0]); err == nil && now != c.Local().Addr() {
-			_ = c.Move(netip.AddrPortFrom(netip.Addr{}, port)) // if it fails, the next turn tries again
-		}
-	}
 }

@@ -44,7 +44,7 @@ const (
 	Stored      EventKind = iota // or refreshed
 	Refused                      // it is tried again later, unless Reason is Superseded
 	Removed                      // as the server said
-	Unconfirmed                  // removed, but no server said so: it ends with its lifetime
+	Unconfirmed                  // no server answered to the removal: the trigger ends with its lifetime
 )
 
 // kept is one trigger.
@@ -94,15 +94,23 @@ func (k *Keeper) Keep(now time.Time, t wire.Trigger) {
 	k.insert(now, n)
 }
 
-// Forget removes a trigger.
-func (k *Keeper) Forget(now time.Time, id ident.ID, h wire.Handle) {
+// Forget removes a trigger that is kept, and reports whether it was. Another receiver's with the same handle, which has
+// superseded it, stays.
+func (k *Keeper) Forget(now time.Time, id ident.ID, h wire.Handle) bool {
 	n := k.find(id, h)
 	if n == nil {
-		n = &kept{trigger: wire.Trigger{ID: id, Handle: h, Sequence: sequence(now)}}
-		k.kept = append(k.kept, n)
+		return false
 	}
 	n.removing, n.silent = true, 0
 	k.remove(now, n)
+	return true
+}
+
+// Revoke removes a trigger, whoever keeps it.
+func (k *Keeper) Revoke(now time.Time, id ident.ID, h wire.Handle) {
+	k.drop(id, h)
+	k.kept = append(k.kept, &kept{trigger: wire.Trigger{ID: id, Handle: h, Sequence: sequence(now)}})
+	k.Forget(now, id, h)
 }
 
 // Move makes all triggers lead to another address.
@@ -134,9 +142,10 @@ func (k *Keeper) Handle(now time.Time, from netip.AddrPort, p wire.Packet) bool 
 		}
 	case wire.Refusal:
 		r, err := wire.ParseRefusal(p)
-		if n := k.find(r.ID, r.Handle); err == nil && n != nil && !n.removing {
+		n := k.find(r.ID, r.Handle)
+		if superseded := r.Reason == wire.Superseded; err == nil && n != nil && (superseded || !n.removing) {
 			n.at, n.silent = now.Add(refusedFor), 0
-			if r.Reason == wire.Superseded {
+			if superseded {
 				k.drop(r.ID, r.Handle)
 			}
 			k.changed(Event{ID: r.ID, Handle: r.Handle, Kind: Refused, Reason: r.Reason})
@@ -157,6 +166,7 @@ func (k *Keeper) acknowledged(now time.Time, n *kept, a wire.Acknowledgement) {
 		return // an old answer
 	default:
 		n.server, n.silent, n.answered, n.at = a.Server, 0, 0, now.Add(a.Lifetime/3)
+		n.trigger.Nonce = a.Nonce
 	}
 	k.changed(e)
 }
@@ -194,7 +204,8 @@ func (k *Keeper) Due() (at time.Time, ok bool) {
 func (k *Keeper) insert(now time.Time, n *kept) { k.try(now, n, n.trigger.Insertion()) }
 
 func (k *Keeper) remove(now time.Time, n *kept) {
-	k.try(now, n, wire.Removal{ID: n.trigger.ID, Handle: n.trigger.Handle, Sequence: n.trigger.Sequence}.Packet())
+	r := wire.Removal{ID: n.trigger.ID, Handle: n.trigger.Handle, Sequence: n.trigger.Sequence, Reply: k.receiver}
+	k.try(now, n, r.Packet())
 }
 
 // sequence gives a number that grows with time, so that the receiver that came last has the trigger.
