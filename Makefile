@@ -18,8 +18,8 @@ SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 IN_PEN := -p 1 -exec $(CURDIR)/tools/pen
 LEFTOVERS := $(if $(PERGOLA_TEST_SHARED),,$(SUDO) $(if $(SUDO),-E) bin/leftovers)
 
-# The tiers. PURE packages do no I/O but files: they run anywhere, under the race detector. A package that is in no
-# other tier is in net.
+# The tiers. PURE packages do no I/O but files and loopback: they run anywhere, under the race detector. A package that
+# is in no other tier is in net.
 PURE := $(addprefix ./,cmd/... \
 	$(addprefix control/,api/... client/... controller/... events/... pki/... rest/... store/...) \
 	$(addprefix host/,member/... plan/... reconcile/... routing/... undo/...) \
@@ -35,8 +35,9 @@ SUITE = bin/suite -log build/results
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9 -]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
-build: ## build bin/pergola
+build: ## build bin/pergola, and bin/i3d and bin/i3 for slivers
 	@CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -o bin/pergola ./cmd/pergola
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/i3d ./cmd/i3
 
 bin/suite: $(wildcard tools/suite/*.go)
 	@$(GO) build -o $@ ./tools/suite
@@ -138,7 +139,7 @@ soak: build ## stories in random order and with kill -9, for SOAKTIME
 		$(GO) test -count=1 -timeout 0 -v -run '^Test(Soak|Mutations)$$' $(AS_ROOT) ./test/e2e
 	@$(GO) test -count=1 -timeout 0 -v -run '^TestFastPathAgreesWithKernels$$' $(AS_ROOT) ./test/differential -long
 
-install: build ## install the binary, the systemd unit and shell completions below PREFIX
+install: build ## install the binaries, the systemd unit and shell completions below PREFIX
 	@$(SUDO) tools/install $(PREFIX)
 
 clean: ## remove what was built here; caches in ~/.cache/pergola stay
