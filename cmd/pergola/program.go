@@ -34,22 +34,35 @@ no server and no network.`,
 }
 
 func newProgramBuild(a *app) *cobra.Command {
-	var out string
+	var out, filters string
+	var user bool
 	cmd := &cobra.Command{
-		Use:   "build FILE.c [-- CLANG-FLAG...]",
+		Use:   "build FILE.c [-- COMPILER-FLAG...]",
 		Short: "Compile a packet program and check it",
 		Long: `Compile a packet program to an object file, FILE.o, by clang of this machine, and check
 it as a host does that is to run it. The checks that need a kernel are made where the
 caller is root.
 
+With --user the same source becomes an executable, FILE, by the command in $CC, or cc:
+FILE INTERFACE... forwards between devices by packet sockets. It reads filters from the
+file in $PERGOLA_FILTERS, which --filters writes as FILE.filters.
+
 Exit status: 0 it was built, and may run; 1 it was not, or may not.`,
 		Example: `  pergola program build router.c
-  pergola program build router.c -o build/router.o -- -DPORTS=8 -I common`,
+  pergola program build router.c -o build/router.o -- -DPORTS=8 -I common
+  pergola program build router.c --user --filters filters.txt`,
 		Args: arguments(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); dash != 1 && len(args) > 1 {
 				return ui.Usage("flags for clang stand behind --: pergola program build x.c -- -DN=8",
 					"%q is one argument too many", args[1])
+			}
+			if filters != "" && !user {
+				return ui.Usage("",
+					"--filters is for --user: a host gets filters when the program runs")
+			}
+			if user {
+				return a.buildUserProgram(cmd.Context(), args[0], out, filters, args[1:])
 			}
 			if out == "" {
 				out = strings.TrimSuffix(args[0], filepath.Ext(args[0])) + ".o"
@@ -57,7 +70,10 @@ Exit status: 0 it was built, and may run; 1 it was not, or may not.`,
 			return a.buildProgram(cmd.Context(), args[0], out, args[1:])
 		},
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "write the object to `FILE`")
+	f := cmd.Flags()
+	f.StringVarP(&out, "output", "o", "", "write the object, or the executable, to `FILE`")
+	f.BoolVar(&user, "user", false, "build an executable that does the same in user space")
+	f.StringVar(&filters, "filters", "", "with --user: take filters from `FILE`, as `pergola program test` does")
 	return cmd
 }
 
@@ -109,6 +125,34 @@ func (a *app) buildProgram(ctx context.Context, source, out string, flags []stri
 	}
 	a.Print("%s", b)
 	return nil
+}
+
+func (a *app) buildUserProgram(ctx context.Context, source, out, filters string, flags []string) error {
+	if filepath.Ext(source) != ".c" {
+		return ui.Usage("name the C file: pergola program build --user x.c", "%s is no C file", source)
+	}
+	if out == "" {
+		out = strings.TrimSuffix(source, filepath.Ext(source))
+	}
+	if err := program.BuildUser(ctx, source, out, flags...); err != nil {
+		return a.explainProgram(err)
+	}
+	if filters == "" {
+		return nil
+	}
+	o, err := a.readProgram(ctx, source) // which names the fields of the key
+	if err != nil {
+		return err
+	}
+	all, err := (&programInput{filters: filters}).readFilters(o)
+	if err != nil {
+		return err
+	}
+	table, err := program.EncodeFilters(all)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out+".filters", table, 0o644)
 }
 
 // readProgram reads an object, or compiles a C file.

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-//go:embed include/pergola/*.h
+//go:embed include/pergola/*.h include/pergola/run.c
 var headers embed.FS
 
 // NoCompilerError says that a compiler is missing, and what brings it.
@@ -74,6 +74,7 @@ func compile(ctx context.Context, missing *NoCompilerError, source string, args 
 	cmd := exec.CommandContext(ctx, path, args...)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	err = cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

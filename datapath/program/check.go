@@ -56,7 +56,13 @@ func (o *Object) check() error {
 			return err
 		}
 	}
-	return o.checkCalls()
+	if err := o.checkCalls(); err != nil {
+		return err
+	}
+	if err := o.leaks(); err != nil {
+		return err
+	}
+	return nil
 }
 
 type checker struct {

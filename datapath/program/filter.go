@@ -1,10 +1,8 @@
 package program
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
-	"slices"
 )
 
 // Verdict is what becomes of a frame (enum pergola_verdict).
@@ -64,8 +62,7 @@ func (p *Program) SetFilters(filters []Filter) error {
 	if len(filters) > MaxFilters {
 		return fmt.Errorf("set %d filters: there is room for %d", len(filters), MaxFilters)
 	}
-	sorted := slices.Clone(filters)
-	slices.SortStableFunc(sorted, func(a, b Filter) int { return cmp.Compare(b.Priority, a.Priority) })
+	sorted := byPriority(filters)
 	table := p.maps[stagesMapProgramFilters]
 	for i := range uint32(MaxFilters) {
 		var f stagesProgramFilter

@@ -181,9 +181,9 @@ struct pergola_result {
  */
 #define pergola_header(packet, offset, type)                                                                           \
 	({                                                                                                             \
-		_Static_assert((offset) >= -PERGOLA_HEADROOM, "before the window");                                    \
-		_Static_assert((offset) + (int)sizeof(type) <= PERGOLA_WINDOW, "behind the window");                   \
-		(type *)((packet)->window + PERGOLA_HEADROOM + (offset));                                              \
+		_Static_assert((int)(offset) >= -PERGOLA_HEADROOM, "before the window");                               \
+		_Static_assert((int)(offset) + (int)sizeof(type) <= PERGOLA_WINDOW, "behind the window");              \
+		(type *)((packet)->window + PERGOLA_HEADROOM + (int)(offset));                                         \
 	})
 
 /* Hides from the compiler what it knows of a value, so that it tests the register that it then uses. */

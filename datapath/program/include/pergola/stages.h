@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * pergola/stages.h: what the platform does between and after a program's stages. It is the same code in the kernel
+ * (datapath/bpf/program.h) and in user space (pergola/run.c). Programs do not include it.
+ *
+ * Who includes it has scratch_size, last_stage and find_filter().
+ */
+#ifndef PERGOLA_STAGES_H
+#define PERGOLA_STAGES_H
+
+#include "program.h"
+
+#define PERGOLA_ETHERNET_LENGTH 14
+
+/* Why the platform dropped a frame that the program meant to send. */
+enum program_fault {
+	PROGRAM_OK = 0,
+	PROGRAM_BAD_VERDICT, /* no verdict, or none that this stage may return */
+	PROGRAM_BAD_START,   /* grown or shrunk beyond the window */
+	PROGRAM_TOO_SHORT,   /* what is left is no frame */
+	PROGRAM_NO_ROOM,     /* no memory to grow into */
+	PROGRAM_NOT_PLAIN,   /* tc: a super-frame, or a VLAN tag beside the frame: a device has to make it plain first */
+	PROGRAM_NO_SHRINK,   /* tc: the kernel shortens IP packets alone */
+	PROGRAM_FAULTS,
+};
+
+enum program_stage {
+	STAGE_LOAD = 1,
+	STAGE_PARSE,
+	STAGE_LOOKUP,
+	STAGE_FORMAT,
+	STAGE_STORE,
+};
+
+/* Where a frame came from. */
+struct program_input {
+	uint32_t interface;
+	uint16_t outer_port;
+	uint16_t pad;
+	uint64_t interfaces;
+	uint64_t time; /* 0: now */
+	uint8_t outer_address[16];
+};
+
+/* What becomes of the frame, after all checks. */
+struct program_outcome {
+	uint32_t verdict; /* enum pergola_verdict */
+	enum program_fault fault;
+	uint32_t matched; /* number of the filter, from 1; 0: none, or no lookup */
+	int32_t start;
+	uint32_t length; /* of the frame that leaves */
+	uint32_t output;
+	uint32_t queue;
+	uint32_t flow;
+	uint32_t reason;
+	uint16_t port;
+	uint16_t pad;
+	uint64_t flood;
+	uint8_t address[16];
+};
+
+struct program_scratch {
+	uint64_t words[PERGOLA_SCRATCH_SIZE / 8];
+};
+
+/* One for each CPU and slice (frame.h says why none is overwritten): a slice never sees memory of another one. */
+struct program_record {
+	struct pergola_packet packet; /* first: its window may be read beyond its end, into the rest */
+	struct pergola_result result;
+	struct program_scratch scratch;
+	struct program_outcome outcome;
+	uint64_t end;
+};
+
+/* Filters, in the order of their priority. */
+struct program_filter {
+	uint64_t want[PERGOLA_KEY_SIZE / 8]; /* without bits that are not in the mask */
+	uint64_t mask[PERGOLA_KEY_SIZE / 8];
+	uint32_t table;
+	uint32_t used;
+	struct pergola_result result;
+};
+
+int pergola_parse(struct pergola_packet *packet, struct program_scratch *scratch);
+int pergola_format(struct pergola_packet *packet, struct pergola_result *result, struct program_scratch *scratch);
+
+/* Copies the result of the first filter that matches into the record. Returns its number, from 1; 0: none. */
+int find_filter(struct program_record *r);
+
+PERGOLA_INLINE_ bool is_match(const struct program_filter *f, const uint64_t *key)
+{
+	uint64_t differs = 0;
+
+	for (int i = 0; i < PERGOLA_KEY_SIZE / 8; i++)
+		differs |= (key[i] & f->mask[i]) ^ f->want[i];
+	return !differs;
+}
+
+/* The packet has been loaded: its window, its length and what of the window is its own are there. */
+PERGOLA_INLINE_ void begin_program(struct program_record *r, const struct program_input *in)
+{
+	struct pergola_packet *p = &r->packet;
+
+	p->interface = in->interface;
+	p->interfaces = in->interfaces;
+	p->time = in->time;
+	__builtin_memcpy(p->outer_address, in->outer_address, sizeof(p->outer_address));
+	p->outer_port = in->outer_port;
+	p->start = 0;
+	p->table = 0;
+	p->output = 0;
+	p->queue = 0;
+	p->flow = 0;
+	p->reason = 0;
+	p->miss = PERGOLA_PUNT;
+	p->flood = 0;
+	__builtin_memset(p->address, 0, sizeof(p->address));
+	p->port = 0;
+	__builtin_memset(p->key, 0, sizeof(p->key));
+	for (uint32_t i = 0; i < PERGOLA_SCRATCH_SIZE / 8; i++)
+		if (i * 8 < scratch_size)
+			r->scratch.words[i] = 0;
+	r->outcome.matched = 0;
+}
+
+PERGOLA_INLINE_ bool is_final(uint32_t verdict) { return verdict <= PERGOLA_PUNT && verdict != PERGOLA_LOOKUP; }
+
+PERGOLA_INLINE_ bool leaves(uint32_t verdict)
+{
+	return verdict == PERGOLA_SEND || verdict == PERGOLA_FLOOD || verdict == PERGOLA_UDP;
+}
+
+/* parse, lookup, format. Returns a verdict that is not checked yet. */
+PERGOLA_INLINE_ uint32_t run_stages(struct program_record *r)
+{
+	struct pergola_packet *p = &r->packet;
+	uint32_t verdict;
+
+	if (last_stage < STAGE_PARSE)
+		return PERGOLA_DROP;
+	verdict = pergola_parse(p, &r->scratch);
+	if (verdict != PERGOLA_LOOKUP)
+		return verdict;
+	if (last_stage < STAGE_LOOKUP)
+		return PERGOLA_DROP;
+	r->outcome.matched = find_filter(r);
+	verdict = r->outcome.matched ? r->result.verdict : p->miss;
+	if (!leaves(verdict))
+		return verdict;
+	r->result.verdict = verdict;
+	p->output = r->result.interface;
+	p->queue = r->result.queue;
+	p->port = r->result.port;
+	if (verdict == PERGOLA_FLOOD)
+		p->flood = r->result.flood;
+	else
+		__builtin_memcpy(p->address, r->result.address, sizeof(p->address));
+	if (last_stage < STAGE_FORMAT)
+		return PERGOLA_DROP;
+	return pergola_format(p, &r->result, &r->scratch);
+}
+
+PERGOLA_INLINE_ enum program_fault check_length(const struct program_record *r, uint32_t length, int32_t start)
+{
+	if (start < -PERGOLA_HEADROOM || start > PERGOLA_WINDOW || start > (int32_t)length)
+		return PROGRAM_BAD_START;
+	if (r->outcome.verdict != PERGOLA_UDP && (int32_t)length - start < PERGOLA_ETHERNET_LENGTH)
+		return PROGRAM_TOO_SHORT;
+	return PROGRAM_OK;
+}
+
+/* Takes from the packet what becomes of the frame. length: of the frame that came. */
+PERGOLA_INLINE_ void conclude(struct program_record *r, uint32_t verdict, uint32_t length)
+{
+	const struct pergola_packet *p = &r->packet;
+	struct program_outcome *o = &r->outcome;
+
+	o->verdict = verdict;
+	o->fault = PROGRAM_OK;
+	o->output = p->output;
+	o->queue = p->queue;
+	o->flow = p->flow;
+	o->reason = p->reason;
+	o->flood = p->flood;
+	o->port = p->port;
+	__builtin_memcpy(o->address, p->address, sizeof(o->address));
+	o->start = 0;
+	o->length = length;
+	if (!is_final(verdict))
+		o->fault = PROGRAM_BAD_VERDICT;
+	if (!leaves(verdict))
+		return;
+	o->start = p->start;
+	o->fault = check_length(r, length, o->start);
+	o->length = length - o->start;
+}
+
+#endif

@@ -1,0 +1,496 @@
+package program
+
+import (
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// A program is loaded with the rights of the agent, and of such programs the verifier does not ask that they keep
+// addresses to themselves, nor, since Linux 6.3, that they read no byte of their stack that they did not write: there
+// may be addresses of the kernel's, or what another program left. This is looked for here, in code that is otherwise
+// the verifier's to judge: whether an access lies in bounds is not asked.
+//
+// Each function is followed with what registers and stack may hold, for each way in which it is called, until nothing
+// new comes up. Where two ways meet, a register that is a number on one and an address on the other is neither, and
+// may not be used. So memory holds numbers alone, and what is loaded from it is one.
+
+type kind uint8
+
+const (
+	isNumber kind = iota
+	isZero        // a number; it may also stand for an address that is NULL
+	isAddress
+	isStack   // the address of a known byte of a frame of the stack
+	isNeither // a number or an address
+)
+
+type value struct {
+	kind   kind
+	frame  uint8 // isStack
+	offset int16 // isStack: from the frame's end; negative
+}
+
+func (v value) numeric() bool { return v.kind == isNumber || v.kind == isZero }
+
+// meet is what holds where both may.
+func meet(a, b value) value {
+	switch {
+	case a == b:
+		return a
+	case a.numeric() && b.numeric():
+		return value{}
+	case a.kind == isAddress && b.kind == isZero || a.kind == isZero && b.kind == isAddress:
+		return value{kind: isAddress}
+	}
+	return value{kind: isNeither}
+}
+
+const (
+	stackSize = 512
+	stackSlot = 8
+	maxFrames = MaxCallDepth + 1
+	maxSteps  = 1 << 20 // of the analysis
+)
+
+// stackFrame is what a function keeps on the stack. A slot whose eight bytes are an address holds that; the bytes of
+// all others are numbers, where they have been written.
+type stackFrame struct {
+	slots   [stackSize / stackSlot]value
+	written [stackSize / 64]uint64
+}
+
+type machine struct {
+	registers [11]value
+	frames    [maxFrames]stackFrame
+}
+
+func (m *machine) join(o *machine) (changed bool) {
+	join := func(a *value, b value) {
+		met := meet(*a, b)
+		changed = changed || met != *a
+		*a = met
+	}
+	for i := range m.registers {
+		join(&m.registers[i], o.registers[i])
+	}
+	for f := range m.frames {
+		a, b := &m.frames[f], &o.frames[f]
+		for i := range a.slots {
+			join(&a.slots[i], b.slots[i])
+		}
+		for i := range a.written {
+			both := a.written[i] & b.written[i]
+			changed = changed || both != a.written[i]
+			a.written[i] = both
+		}
+	}
+	return changed
+}
+
+// leaks follows parse and format.
+func (o *Object) leaks() *RefusedError {
+	a := &analysis{object: o, known: map[entry]*machine{}}
+	for _, stage := range []string{parseSymbol, formatSymbol} {
+		if o.functions[stage] == nil {
+			continue
+		}
+		var m machine
+		arguments := []asm.Register{asm.R1, asm.R2}
+		if stage == formatSymbol {
+			arguments = append(arguments, asm.R3)
+		}
+		for _, r := range arguments {
+			m.registers[r] = value{kind: isAddress}
+		}
+		end, err := a.follow(stage, 0, m)
+		if err != nil {
+			return err
+		}
+		if end != nil && !end.registers[asm.R0].numeric() {
+			err := refuse("return an enum pergola_verdict", "returns an address")
+			err.Function = stageName(stage)
+			return err
+		}
+	}
+	return nil
+}
+
+// entry is one way in which a function is called.
+type entry struct {
+	function string
+	depth    int
+	with     machine
+}
+
+type analysis struct {
+	object *Object
+	known  map[entry]*machine // how functions end; nil: they do not
+	steps  int
+}
+
+// follow goes through a function from its beginning, and gives what holds where it ends.
+func (a *analysis) follow(name string, depth int, with machine) (*machine, *RefusedError) {
+	with.registers[asm.R10] = value{kind: isStack, frame: uint8(depth)}
+	with.frames[depth] = stackFrame{}
+	way := entry{name, depth, with}
+	if end, ok := a.known[way]; ok {
+		return end, nil
+	}
+	w := &walker{analysis: a, code: a.object.functions[name].instructions, depth: depth, before: map[int]*machine{}}
+	w.index = indexes(w.code)
+	w.reach(0, &with)
+	for len(w.pending) > 0 {
+		at := w.pending[len(w.pending)-1]
+		w.pending = w.pending[:len(w.pending)-1]
+		if failed, err := w.block(at); err != nil {
+			return nil, w.blame(err, name, failed)
+		}
+	}
+	a.known[way] = w.end
+	return w.end, nil
+}
+
+// walker goes through one function. Places are raw offsets, by which jumps count.
+type walker struct {
+	*analysis
+	code    asm.Instructions
+	index   map[int]int // of instructions, by raw offset
+	depth   int
+	before  map[int]*machine // what holds where blocks begin
+	pending []int
+	end     *machine
+}
+
+func indexes(code asm.Instructions) map[int]int {
+	all, at := map[int]int{}, 0
+	for i := range code {
+		all[at] = i
+		at += int(code[i].Width())
+	}
+	return all
+}
+
+// blame names the line of an instruction: its own, or the last one before it.
+func (w *walker) blame(err *RefusedError, function string, at int) *RefusedError {
+	if err.Function != "" { // of a function that is called from here
+		return err
+	}
+	err.Function = stageName(function)
+	for i := w.index[at]; i >= 0; i-- {
+		if line, ok := w.code[i].Source().(*btf.Line); ok {
+			err.File, err.Line = fileName(line), int(line.LineNumber())
+			break
+		}
+	}
+	return err
+}
+
+// reach notes that a block is entered so.
+func (w *walker) reach(at int, m *machine) {
+	known, ok := w.before[at]
+	if !ok {
+		c := *m
+		w.before[at] = &c
+	} else if !known.join(m) {
+		return
+	}
+	if !slices.Contains(w.pending, at) {
+		w.pending = append(w.pending, at)
+	}
+}
+
+// block goes on to the next jump. If it fails, it says where.
+func (w *walker) block(at int) (int, *RefusedError) {
+	m := *w.before[at]
+	for {
+		if w.steps++; w.steps > maxSteps {
+			return at, refuse("use fewer functions and branches",
+				"cannot be followed: it has too many ways")
+		}
+		i, ok := w.index[at]
+		if !ok {
+			return at, refuse("", "runs out of its function")
+		}
+		ins := &w.code[i]
+		next := at + int(ins.Width())
+		if ins.OpCode.Class().IsJump() && ins.OpCode.JumpOp() != asm.Call {
+			return at, w.jump(&m, ins, next)
+		}
+		ends, err := w.step(&m, ins)
+		if err != nil || ends {
+			return at, err
+		}
+		at = next
+	}
+}
+
+func (w *walker) jump(m *machine, ins *asm.Instruction, next int) *RefusedError {
+	target := next + int(ins.Offset)
+	op := ins.OpCode.JumpOp()
+	switch op {
+	case asm.Exit:
+		if w.end == nil {
+			c := *m
+			w.end = &c
+		} else {
+			w.end.join(m)
+		}
+		return nil
+	case asm.Ja:
+		w.reach(target, m)
+		return nil
+	default:
+	}
+	left, right := m.registers[ins.Dst], value{}
+	if ins.OpCode.Source() == asm.RegSource {
+		right = m.registers[ins.Src]
+	}
+	equality := (op == asm.JEq || op == asm.JNE) && ins.OpCode.Class() == asm.JumpClass
+	withZero := ins.OpCode.Source() == asm.ImmSource && ins.Constant == 0 || right.kind == isZero
+	switch {
+	case left.kind == isNeither || right.kind == isNeither:
+		return mixed()
+	case left.numeric() && right.numeric():
+	case equality && withZero && left.kind == isAddress: // a test for NULL: there it is the number 0
+		null := *m
+		null.registers[ins.Dst] = value{kind: isZero}
+		if op == asm.JEq {
+			w.reach(target, &null)
+			w.reach(next, m)
+		} else {
+			w.reach(target, m)
+			w.reach(next, &null)
+		}
+		return nil
+	case equality && !left.numeric() && !right.numeric():
+	default:
+		return refuse("compare offsets, not pointers", "compares an address with a number, or by size")
+	}
+	w.reach(target, m)
+	w.reach(next, m)
+	return nil
+}
+
+func mixed() *RefusedError {
+	return refuse("use one variable for numbers and another one for pointers",
+		"uses what is an address on one way and a number on another")
+}
+
+func constant(n int64) value {
+	if n == 0 {
+		return value{kind: isZero}
+	}
+	return value{}
+}
+
+// step is one instruction that is no jump. ends: the function that it calls never returns.
+func (w *walker) step(m *machine, ins *asm.Instruction) (ends bool, err *RefusedError) {
+	switch ins.OpCode.Class() {
+	case asm.LdClass:
+		m.registers[ins.Dst] = constant(ins.Constant)
+		if ins.Src != 0 {
+			m.registers[ins.Dst] = value{kind: isAddress}
+		}
+	case asm.LdXClass:
+		v, err := m.load(m.registers[ins.Src], int(ins.Offset), ins.OpCode.Size().Sizeof())
+		m.registers[ins.Dst] = v
+		return false, err
+	case asm.StClass:
+		return false, m.store(m.registers[ins.Dst], int(ins.Offset), ins.OpCode.Size().Sizeof(), value{})
+	case asm.StXClass:
+		return false, m.storeRegister(ins)
+	case asm.ALUClass, asm.ALU64Class:
+		return false, m.compute(ins)
+	case asm.JumpClass, asm.Jump32Class:
+		return w.call(m, ins)
+	}
+	return false, nil
+}
+
+func (w *walker) call(m *machine, ins *asm.Instruction) (ends bool, err *RefusedError) {
+	var result value
+	if ins.IsFunctionCall() {
+		if w.depth+1 >= maxFrames {
+			return false, refuse("make some functions inline", "calls functions too deep")
+		}
+		end, err := w.follow(ins.Reference(), w.depth+1, m.forCallee())
+		if err != nil || end == nil {
+			return true, err
+		}
+		result = end.registers[asm.R0]
+		m.frames = end.frames
+		m.frames[w.depth+1] = stackFrame{}
+	} else if asm.BuiltinFunc(ins.Constant) == asm.FnMapLookupElem {
+		const keySize = 4
+		if _, err := m.load(m.registers[asm.R2], 0, keySize); err != nil {
+			return false, err
+		}
+		result = value{kind: isAddress}
+	}
+	m.registers[asm.R0] = result
+	for r := asm.R1; r <= asm.R5; r++ { // the verifier lets nobody read them now
+		m.registers[r] = value{}
+	}
+	return false, nil
+}
+
+// forCallee leaves out what the function that is called cannot see, so that ways of calling it are the same.
+func (m *machine) forCallee() machine {
+	c := *m
+	for _, r := range []asm.Register{asm.R0, asm.R6, asm.R7, asm.R8, asm.R9} {
+		c.registers[r] = value{}
+	}
+	return c
+}
+
+// compute is arithmetic. Of addresses, only the sum with a number is an address; nothing else is computed with them.
+func (m *machine) compute(ins *asm.Instruction) *RefusedError {
+	op, wide := ins.OpCode.ALUOp(), ins.OpCode.Class() == asm.ALU64Class
+	left, right := m.registers[ins.Dst], value{}
+	byRegister := ins.OpCode.Source() == asm.RegSource
+	if byRegister {
+		right = m.registers[ins.Src]
+	}
+	if op == asm.Mov {
+		left = value{}
+		if !byRegister {
+			right = constant(ins.Constant)
+		}
+		if wide || right.numeric() {
+			m.registers[ins.Dst] = right
+			return nil
+		}
+	}
+	switch {
+	case left.kind == isNeither || right.kind == isNeither:
+		return mixed()
+	case left.numeric() && right.numeric():
+		m.registers[ins.Dst] = value{}
+		return nil
+	case !wide || op != asm.Add && op != asm.Sub || !right.numeric() && (op == asm.Sub || !left.numeric()):
+		return refuse("store offsets, not pointers", "computes with an address")
+	}
+	if left.numeric() {
+		left = right
+		byRegister = true
+	}
+	if left.kind == isStack {
+		if byRegister {
+			return refuse("keep it in PERGOLA_SCRATCH, or make the index a constant",
+				"indexes a local variable with a number that is computed")
+		}
+		by := ins.Constant
+		if op == asm.Sub {
+			by = -by
+		}
+		if by < -stackSize || by > stackSize || int64(left.offset)+by < -stackSize ||
+			int64(left.offset)+by > 0 {
+			return refuse("", "computes the address of something beyond its local variables")
+		}
+		left.offset += int16(by)
+	}
+	m.registers[ins.Dst] = left
+	return nil
+}
+
+func (m *machine) storeRegister(ins *asm.Instruction) *RefusedError {
+	base, size := m.registers[ins.Dst], ins.OpCode.Size().Sizeof()
+	stored := m.registers[ins.Src]
+	if ins.OpCode.Mode() != asm.AtomicMode {
+		return m.store(base, int(ins.Offset), size, stored)
+	}
+	was, err := m.load(base, int(ins.Offset), size)
+	if err != nil {
+		return err
+	}
+	op := ins.OpCode.AtomicOp()
+	if !was.numeric() || !stored.numeric() || op == asm.CmpXchg && !m.registers[asm.R0].numeric() {
+		return refuse("store offsets, not pointers", "changes an address by an atomic operation, or stores one")
+	}
+	switch op {
+	case asm.CmpXchg:
+		m.registers[asm.R0] = value{}
+	case asm.FetchAdd, asm.FetchAnd, asm.FetchOr, asm.FetchXor, asm.Xchg:
+		m.registers[ins.Src] = value{}
+	default: // gives nothing back
+	}
+	return nil
+}
+
+// bytes gives the place of an access to the stack.
+func (v value) bytes(offset, size int) (first int, err *RefusedError) {
+	first = stackSize + int(v.offset) + offset
+	if first < 0 || first+size > stackSize {
+		return 0, refuse("", "reads or writes beyond its local variables")
+	}
+	return first, nil
+}
+
+// load is what is read. Memory other than the stack holds numbers.
+func (m *machine) load(base value, offset, size int) (value, *RefusedError) {
+	switch base.kind {
+	case isNeither:
+		return value{}, mixed()
+	case isStack:
+	default: // the verifier refuses numbers as addresses
+		return value{}, nil
+	}
+	first, err := base.bytes(offset, size)
+	if err != nil {
+		return value{}, err
+	}
+	f := &m.frames[base.frame]
+	for b := first; b < first+size; b++ {
+		if f.written[b/64]>>(b%64)&1 == 0 {
+			return value{}, refuse("give it a value when you declare it: = {}; that covers padding, too",
+				"reads bytes of a local variable that were not set")
+		}
+	}
+	for s := first / stackSlot; s <= (first+size-1)/stackSlot; s++ {
+		switch {
+		case f.slots[s].kind == isNumber || f.slots[s].kind == isZero:
+		case f.slots[s].kind == isNeither:
+			return value{}, mixed()
+		case size == stackSlot && first%stackSlot == 0:
+			return f.slots[s], nil
+		default:
+			return value{}, refuse("store offsets, not pointers", "reads a part of an address")
+		}
+	}
+	return value{}, nil
+}
+
+func (m *machine) store(base value, offset, size int, stored value) *RefusedError {
+	switch {
+	case base.kind == isNeither || stored.kind == isNeither && base.kind != isStack:
+		return mixed()
+	case base.kind != isStack && !stored.numeric():
+		return refuse("store offsets, not pointers: what a program writes leaves the host", "stores an address")
+	case base.kind != isStack:
+		return nil
+	}
+	first, err := base.bytes(offset, size)
+	if err != nil {
+		return err
+	}
+	whole := size == stackSlot && first%stackSlot == 0
+	if !stored.numeric() && !whole {
+		return refuse("", "stores a part of an address")
+	}
+	f := &m.frames[base.frame]
+	for b := first; b < first+size; b++ {
+		f.written[b/64] |= 1 << (b % 64)
+	}
+	for s := first / stackSlot; s <= (first+size-1)/stackSlot; s++ {
+		if whole {
+			f.slots[s] = stored
+		} else if f.slots[s].numeric() {
+			f.slots[s] = value{}
+		} else {
+			f.slots[s] = value{kind: isNeither} // what is left of an address
+		}
+	}
+	return nil
+}

@@ -1,0 +1,9 @@
+/* want: stores an address */
+#include <pergola/program.h>
+
+
+PERGOLA_PARSE(packet)
+{
+	*(volatile uint64_t *)packet->key = (uint64_t)packet; /* here */
+	return PERGOLA_SEND;
+}

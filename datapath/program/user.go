@@ -1,0 +1,121 @@
+package program
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+)
+
+// maxUserFilters is MAX_FILTERS of pergola/run.c, less the one that ends the list.
+const maxUserFilters = 4095
+
+// BuildUser compiles a C file to an executable that runs the same stages in user space (pergola/run.c says how), by
+// the command in $CC, or cc. more are further flags of it.
+func BuildUser(ctx context.Context, source, out string, more ...string) error {
+	dir, err := os.MkdirTemp("", "pergola-program-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := WriteHeaders(dir); err != nil {
+		return err
+	}
+	args := append([]string{"-O2", "-g", "-fno-strict-aliasing", "-Wall", "-Wextra", "-I", dir}, more...)
+	args = append(args, source, filepath.Join(dir, "pergola", "run.c"), "-o", out)
+	return compile(ctx, &NoCompilerError{cmp.Or(os.Getenv("CC"), "cc"), "gcc libc6-dev"}, source, args)
+}
+
+// EncodeFilters is the file that programs in user space read (PERGOLA_FILTERS).
+func EncodeFilters(filters []Filter) ([]byte, error) {
+	if len(filters) > maxUserFilters {
+		return nil, fmt.Errorf("encode %d filters: a program in user space takes %d", len(filters),
+			maxUserFilters)
+	}
+	var file bytes.Buffer
+	for i, f := range byPriority(filters) {
+		e, err := f.encode()
+		if err == nil {
+			err = binary.Write(&file, nativeOrder, &e)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("encode filter %d: %w", i+1, err)
+		}
+	}
+	return file.Bytes(), nil
+}
+
+func byPriority(filters []Filter) []Filter {
+	sorted := slices.Clone(filters)
+	slices.SortStableFunc(sorted, func(a, b Filter) int { return cmp.Compare(b.Priority, a.Priority) })
+	return sorted
+}
+
+// RunUser sends frames through an executable that BuildUser made, one after the other. The counters are in the order
+// of the program's.
+func RunUser(
+	ctx context.Context, executable string, filters []Filter, frames []Frame,
+) (outcomes []Outcome, counters []uint64, err error) {
+	encoded, err := EncodeFilters(filters)
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := os.MkdirTemp("", "pergola-program-")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	table := filepath.Join(dir, "filters")
+	if err := os.WriteFile(table, encoded, 0o600); err != nil {
+		return nil, nil, err
+	}
+	var in, out bytes.Buffer
+	for _, f := range frames {
+		input := f.input()
+		err := errors.Join(binary.Write(&in, nativeOrder, &input), binary.Write(&in, nativeOrder,
+			uint32(len(f.Data))))
+		if err != nil {
+			return nil, nil, fmt.Errorf("encode a frame: %w", err)
+		}
+		in.Write(f.Data)
+	}
+	if executable, err = filepath.Abs(executable); err != nil {
+		return nil, nil, err
+	}
+	cmd := exec.CommandContext(ctx, executable, "--stdin")
+	cmd.Env = append(os.Environ(), "PERGOLA_FILTERS="+table)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = &in, &out, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return nil, nil, fmt.Errorf("run %s: %w", filepath.Base(executable), err)
+	}
+	return readUser(&out, len(frames))
+}
+
+func readUser(out io.Reader, frames int) (outcomes []Outcome, counters []uint64, err error) {
+	for i := range frames {
+		var r stagesProgramRecord
+		if err := binary.Read(out, nativeOrder, &r); err != nil {
+			return nil, nil, fmt.Errorf("read what became of frame %d: %w", i+1, err)
+		}
+		o, err := r.outcome()
+		if err != nil {
+			return nil, nil, err
+		}
+		if o.Leaves() {
+			o.Data = make([]byte, r.Outcome.Length)
+			if _, err := io.ReadFull(out, o.Data); err != nil {
+				return nil, nil, fmt.Errorf("read frame %d: %w", i+1, err)
+			}
+		}
+		outcomes = append(outcomes, o)
+	}
+	counters = make([]uint64, MaxCounters)
+	return outcomes, counters, binary.Read(out, nativeOrder, counters)
+}
