@@ -340,7 +340,7 @@ __noinline int filter_chain(struct filter_match *m)
 	return 0;
 }
 
-/* Looks in the next bucket for the chain that filter_take() did not find. */
+/* Looks in the next bucket for the chain that scan_masks() did not find. */
 __noinline int filter_probe(const struct filter_key *key, struct filter_match *m)
 {
 	const struct filter_index *index = find_filter_index();
@@ -376,6 +376,10 @@ __noinline int filter_probe(const struct filter_key *key, struct filter_match *m
 	return 0;
 }
 
+/*
+ * Takes the first filter with the hash's mark, which in nearly all cases is what there is. Returns 1 if it is another
+ * one, or not wanted: then filter_probe() has to look.
+ */
 static __always_inline int take_first(const struct filter_key *key, struct filter_match *m,
 				      const struct filter_mask *mask, __u32 n, int words)
 {
@@ -389,30 +393,6 @@ static __always_inline int take_first(const struct filter_key *key, struct filte
 		return 1;
 	prefer_filter(m, c, f, n);
 	return 0;
-}
-
-/*
- * Takes the first filter with the hash's mark, which in nearly all cases is what there is. Returns 1 if it is another
- * one, or not wanted: then filter_probe() has to look.
- */
-__noinline int filter_take(const struct filter_key *key, struct filter_match *m, __u32 place, __u64 hash)
-{
-	const struct filter_index *index = find_filter_index();
-	const struct filter_buckets *buckets = find_filter_buckets();
-	const struct filter_bucket *b;
-	const struct filter_mask *mask;
-	__u32 n;
-
-	if (!key || !m || !index || !buckets)
-		return 0;
-	index = filter_after(index, m->version);
-	buckets = filter_after(buckets, m->version);
-	mask = (const void *)&index->order[place % FILTER_ORDER];
-	b = find_filter_bucket(index, buckets, hash, 0);
-	n = filter_in(filter_read(b->slot[filter_lane(filter_marked(filter_read(b->marks), hash))]), mask);
-	if (m->words == 2)
-		return take_first(key, m, mask, n, 2);
-	return m->words == 4 ? take_first(key, m, mask, n, 4) : take_first(key, m, mask, n, 8);
 }
 
 #define FILTER_GROUP 8
@@ -432,7 +412,8 @@ static __always_inline void scan_masks(const struct filter_key *key, struct filt
 	mask = (const void *)&index->order[place];
 	for (int i = 0; i < FILTER_GROUP; i++) {
 		const struct filter_bucket *b;
-		__u64 hash, marks;
+		__u64 hash, marks, marked;
+		__u32 n;
 
 		if (!masks || m->rank > filter_read(mask->bound)) {
 			masks = 0;
@@ -441,17 +422,20 @@ static __always_inline void scan_masks(const struct filter_key *key, struct filt
 		hash = hash_filter(index, mask, key, words);
 		b = find_filter_bucket(index, buckets, hash, 0);
 		marks = filter_read(b->marks);
+		marked = filter_marked(marks, hash);
+		masks--;
+		if (marked | (marks & FILTER_PASSED)) {
+			n = filter_in(filter_read(b->slot[filter_lane(marked)]), mask);
+			if (take_first(key, m, mask, n, words)) {
+				m->hash = hash;
+				m->probe = place;
+				m->probes = FILTER_PROBES;
+				place += FILTER_MASK_WORDS(words);
+				break;
+			}
+		}
 		mask = (const void *)&mask->word[words];
 		place += FILTER_MASK_WORDS(words);
-		masks--;
-		if (!(filter_marked(marks, hash) | (marks & FILTER_PASSED)))
-			continue;
-		if (filter_take(key, m, place - FILTER_MASK_WORDS(words), hash)) {
-			m->hash = hash;
-			m->probe = place - FILTER_MASK_WORDS(words);
-			m->probes = FILTER_PROBES;
-			break;
-		}
 	}
 	m->place = place;
 	m->masks = masks;
