@@ -75,7 +75,7 @@ func TestRingsBecomeRight(t *testing.T) {
 		}
 		w.Run(10 * time.Second) // until no server passes on what was its own lately
 		checkRouting(t, w)
-		w.Run(time.Minute)
+		w.Run(20 * time.Second)
 		if what := w.wrong(); what != "" {
 			t.Fatalf("the ring of %d was right and is not any more: %s", len(w.nodes), what)
 		}
