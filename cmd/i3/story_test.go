@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 // binaries is where TestMain has put i3 and i3d.
@@ -69,15 +71,9 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: eventually PROGRAM [ARG...]")
 	}
-	for end := time.Now().Add(time.Minute); ; {
-		err := ts.Exec(args[0], args[1:]...)
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			ts.Fatalf("%s still fails: %v", args[0], err)
-		}
-		time.Sleep(50 * time.Millisecond)
+	err := testkit.Poll(func() error { return ts.Exec(args[0], args[1:]...) }, time.Minute)
+	if err != nil {
+		ts.Fatalf("%s still fails: %v", args[0], err)
 	}
 }
 

@@ -1,19 +1,13 @@
 package filter
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
-	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/lab/testkit"
 )
@@ -92,57 +86,6 @@ func (m *machine) run(p *ebpf.Program, table uint32, count int) time.Duration {
 	}
 	return took
 }
-
-// A generator makes filters that overlap often, for keys of so many bytes.
-type generator struct {
-	*rand.Rand
-	bytes int
-	masks []key
-	count int
-}
-
-func newGenerator(seed uint64, bytes, masks int) *generator {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, uint64(bytes))), bytes: bytes}
-	for range masks {
-		mask := make([]byte, bytes)
-		for i := range mask {
-			mask[i] = []byte{0, 255, 255, 240}[g.IntN(4)]
-		}
-		g.masks = append(g.masks, newKey(mask))
-	}
-	return g
-}
-
-func (g *generator) key() key {
-	b := make([]byte, g.bytes)
-	for i := range b {
-		b[i] = []byte{0, 1, 16, 17}[g.IntN(4)] * byte(g.IntN(2))
-	}
-	return newKey(b)
-}
-
-func (g *generator) filter() Filter {
-	g.count++
-	k := g.key()
-	return Filter{
-		Key: k.bytes(g.bytes), Mask: g.masks[g.IntN(len(g.masks))].bytes(g.bytes),
-		Priority: g.Uint32N(5), Result: result(g.count),
-	}
-}
-
-// change is one that can be made: mostly an insertion, up to so many filters.
-func (g *generator) change(l list, most int) Change {
-	if len(l) > 0 && g.IntN(most) < len(l) {
-		return Change{Delete, l[g.IntN(len(l))]}
-	}
-	f := g.filter()
-	if l.named(f) >= 0 {
-		return Change{Set, f}
-	}
-	return Change{Insert, f}
-}
-
-func firstWord(r Result) uint64 { return binary.NativeEndian.Uint64(r[:]) }
 
 func TestProgramsFindWhatTheListHas(t *testing.T) {
 	m := newMachine(t)
@@ -352,100 +295,4 @@ func TestTheNextProcessAdoptsRealMaps(t *testing.T) {
 	must(t, mustTable(t, f, 3, 16).Remove())
 	must(t, table.Insert(g.unlike(want)))
 	m.compare(5, listOf(table), g)
-}
-
-// unlike is a filter that is not in the list.
-func (g *generator) unlike(l list) Filter {
-	for {
-		if f := g.filter(); l.named(f) < 0 {
-			return f
-		}
-	}
-}
-
-func listOf(t *Table) (l list) {
-	for _, e := range t.List() {
-		l = append(l, e.Filter)
-	}
-	return l
-}
-
-func TestGoHasTheTypesOfC(t *testing.T) {
-	spec, err := loadObject()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, size := range map[string]uintptr{
-		"filter_index":   unsafe.Sizeof(index{}),
-		"filter_buckets": unsafe.Sizeof(bucketMemory{}),
-		"filter_table":   unsafe.Sizeof(tableRecord{}),
-		"filter_bucket":  unsafe.Sizeof(bucket{}),
-		"filter_chunk":   unsafe.Sizeof(chunk{}),
-		"filter_life":    unsafe.Sizeof(life{}),
-		"filter_result":  unsafe.Sizeof(Result{}),
-		"filter_key":     unsafe.Sizeof(key{}),
-		"filter":         unsafe.Sizeof(head{}),
-	} {
-		var c *btf.Struct
-		if err := spec.Types.TypeByName(name, &c); err != nil {
-			t.Errorf("struct %s: %v", name, err)
-		} else if uintptr(c.Size) != size {
-			t.Errorf("struct %s: %d bytes in C, %d in Go", name, c.Size, size)
-		}
-	}
-	for name, want := range map[string]uintptr{
-		"filter_index.secret":  0,
-		"filter_index.buckets": unsafe.Offsetof(index{}.buckets),
-		"filter_index.stripes": unsafe.Offsetof(index{}.stripes),
-		"filter_index.shared":  unsafe.Offsetof(index{}.shared),
-		"filter_index.table":   unsafe.Offsetof(index{}.table),
-		"filter_index.order":   unsafe.Offsetof(index{}.order),
-		"filter_table.version": 0,
-		"filter_table.order":   unsafe.Offsetof(tableRecord{}.order),
-		"filter_table.words":   unsafe.Offsetof(tableRecord{}.words),
-		"filter_table.bytes":   unsafe.Offsetof(tableRecord{}.bytes),
-		"filter_bucket.slot":   0,
-		"filter_bucket.marks":  unsafe.Offsetof(bucket{}.marks),
-		"filter.rank":          0,
-		"filter.next":          unsafe.Offsetof(head{}.next),
-		"filter.passing":       unsafe.Offsetof(head{}.passing),
-		"filter.key":           8 * filterHead,
-		"filter_life.born":     0, "filter_life.died": unsafe.Offsetof(life{}.died), "filter_chunk.filter": 0,
-		"filter_chunk.result": unsafe.Offsetof(chunk{}.result),
-		"filter_chunk.life":   unsafe.Offsetof(chunk{}.life),
-		"filter_chunk.hits":   unsafe.Offsetof(chunk{}.hits),
-		"filter_mask.bound":   0,
-		"filter_mask.seed":    8,
-		"filter_mask.number":  16,
-		"filter_mask.word":    8 * maskHead,
-	} {
-		if got, ok := offset(t, spec, name); !ok || got != want {
-			t.Errorf("%s: at %d in C (%v), %d in Go", name, got, ok, want)
-		}
-	}
-	inner, hits := spec.Maps[objectMapFilterChunks].InnerMap, spec.Maps[objectMapFilterHits].InnerMap
-	if spec.Maps[objectMapFilterChunks].MaxEntries != maxChunks ||
-		inner.ValueSize != uint32(unsafe.Sizeof(chunk{})) || inner.MaxEntries != 1 ||
-		inner.Flags != unix.BPF_F_MMAPABLE {
-		t.Errorf("chunks are %v in C", inner)
-	}
-	if spec.Maps[objectMapFilterHits].MaxEntries != maxChunks*maxStripes ||
-		hits.ValueSize != 8 || hits.MaxEntries != chunkSize {
-		t.Errorf("counters are %v in C", hits)
-	}
-}
-
-func offset(t *testing.T, spec *ebpf.CollectionSpec, name string) (uintptr, bool) {
-	t.Helper()
-	of, member, _ := strings.Cut(name, ".")
-	var c *btf.Struct
-	if err := spec.Types.TypeByName(of, &c); err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range c.Members {
-		if m.Name == member {
-			return uintptr(m.Offset.Bytes()), true
-		}
-	}
-	return 0, false
 }
