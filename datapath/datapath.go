@@ -114,6 +114,7 @@ func (d *DataPath) load(v version) error {
 func (d *DataPath) byName() map[string]**ebpf.Program {
 	return map[string]**ebpf.Program{
 		objectProgPortIngress:      &d.programs.PortIngress,
+		objectProgWalkOn:           &d.programs.WalkOn,
 		objectProgLinecard:         &d.programs.Linecard,
 		objectProgUnderlayIngress:  &d.programs.UnderlayIngress,
 		objectProgUnderlayPackets:  &d.programs.UnderlayPackets,
@@ -142,6 +143,9 @@ func (d *DataPath) adoptPrograms(v version) (bool, error) {
 
 // replacePrograms attaches the programs where older ones are attached.
 func (d *DataPath) replacePrograms() error {
+	if err := d.putWalkOn(); err != nil {
+		return err
+	}
 	ports, err := d.Ports()
 	if err != nil {
 		return err

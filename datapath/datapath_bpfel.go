@@ -25,7 +25,7 @@ type objectCounters struct {
 	WalkedIn  objectTraffic
 	WalkedOut objectTraffic
 	Emerged   objectTraffic
-	Dropped   [18]uint64
+	Dropped   [19]uint64
 }
 
 type objectEncapsulation struct {
@@ -99,7 +99,7 @@ type objectPort struct {
 	Classified uint8
 	Policed    uint8
 	Single     uint8
-	Pad        [2]uint8
+	Plain      uint16
 }
 
 type objectPunt uint32
@@ -128,6 +128,7 @@ const (
 	objectPuntPUNT_INCONSISTENT    objectPunt = 20
 	objectPuntPUNT_SUPER_FRAME     objectPunt = 21
 	objectPuntPUNTS                objectPunt = 22
+	objectPuntTO_PROGRAM           objectPunt = 255
 )
 
 type objectPunted struct {
@@ -156,7 +157,8 @@ const (
 	objectReasonREASON_STORM          objectReason = 15
 	objectReasonREASON_OFF_UNDERLAY   objectReason = 16
 	objectReasonREASON_POLICED        objectReason = 17
-	objectReasonREASONS               objectReason = 18
+	objectReasonREASON_NO_PROGRAM     objectReason = 18
+	objectReasonREASONS               objectReason = 19
 )
 
 type objectRouter struct {
@@ -233,7 +235,7 @@ type objectUnderlay struct {
 	Received objectTraffic
 	Sent     objectTraffic
 	ByCard   uint64
-	Dropped  [18]uint64
+	Dropped  [19]uint64
 }
 
 type objectUplink struct {
@@ -267,6 +269,7 @@ const (
 	objectMapNeighbours        = "neighbours"
 	objectMapNexthops          = "nexthops"
 	objectMapNics              = "nics"
+	objectMapNodePrograms      = "node_programs"
 	objectMapNodes             = "nodes"
 	objectMapNotes             = "notes"
 	objectMapPorts             = "ports"
@@ -278,6 +281,7 @@ const (
 	objectMapTunnels           = "tunnels"
 	objectMapUnderlays         = "underlays"
 	objectMapUplinks           = "uplinks"
+	objectMapWalks             = "walks"
 	objectProgLinecard         = "linecard"
 	objectProgPortIngress      = "port_ingress"
 	objectProgUnderlayEgress   = "underlay_egress"
@@ -285,10 +289,12 @@ const (
 	objectProgUnderlayLinecard = "underlay_linecard"
 	objectProgUnderlayPackets  = "underlay_packets"
 	objectProgUplinkIngress    = "uplink_ingress"
+	objectProgWalkOn           = "walk_on"
 	objectVarPuntNames         = "punt_names"
 	objectVarReasonNames       = "reason_names"
 	objectVarWithIpv6Underlay  = "with_ipv6_underlay"
 	objectVarWithPolicers      = "with_policers"
+	objectVarWithPrograms      = "with_programs"
 	objectVarWithQueues        = "with_queues"
 	objectVarWithStormControl  = "with_storm_control"
 	objectVarWithTunnels       = "with_tunnels"
@@ -343,6 +349,7 @@ type objectProgramSpecs struct {
 	UnderlayLinecard *ebpf.ProgramSpec `ebpf:"underlay_linecard"`
 	UnderlayPackets  *ebpf.ProgramSpec `ebpf:"underlay_packets"`
 	UplinkIngress    *ebpf.ProgramSpec `ebpf:"uplink_ingress"`
+	WalkOn           *ebpf.ProgramSpec `ebpf:"walk_on"`
 }
 
 // objectMapSpecs contains maps before they are loaded into the kernel.
@@ -369,6 +376,7 @@ type objectMapSpecs struct {
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
 	Nexthops       *ebpf.MapSpec `ebpf:"nexthops"`
 	Nics           *ebpf.MapSpec `ebpf:"nics"`
+	NodePrograms   *ebpf.MapSpec `ebpf:"node_programs"`
 	Nodes          *ebpf.MapSpec `ebpf:"nodes"`
 	Notes          *ebpf.MapSpec `ebpf:"notes"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
@@ -380,6 +388,7 @@ type objectMapSpecs struct {
 	Tunnels        *ebpf.MapSpec `ebpf:"tunnels"`
 	Underlays      *ebpf.MapSpec `ebpf:"underlays"`
 	Uplinks        *ebpf.MapSpec `ebpf:"uplinks"`
+	Walks          *ebpf.MapSpec `ebpf:"walks"`
 }
 
 // objectVariableSpecs contains global variables before they are loaded into the kernel.
@@ -390,6 +399,7 @@ type objectVariableSpecs struct {
 	ReasonNames      *ebpf.VariableSpec `ebpf:"reason_names"`
 	WithIpv6Underlay *ebpf.VariableSpec `ebpf:"with_ipv6_underlay"`
 	WithPolicers     *ebpf.VariableSpec `ebpf:"with_policers"`
+	WithPrograms     *ebpf.VariableSpec `ebpf:"with_programs"`
 	WithQueues       *ebpf.VariableSpec `ebpf:"with_queues"`
 	WithStormControl *ebpf.VariableSpec `ebpf:"with_storm_control"`
 	WithTunnels      *ebpf.VariableSpec `ebpf:"with_tunnels"`
@@ -435,6 +445,7 @@ type objectMaps struct {
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
 	Nexthops       *ebpf.Map `ebpf:"nexthops"`
 	Nics           *ebpf.Map `ebpf:"nics"`
+	NodePrograms   *ebpf.Map `ebpf:"node_programs"`
 	Nodes          *ebpf.Map `ebpf:"nodes"`
 	Notes          *ebpf.Map `ebpf:"notes"`
 	Ports          *ebpf.Map `ebpf:"ports"`
@@ -446,6 +457,7 @@ type objectMaps struct {
 	Tunnels        *ebpf.Map `ebpf:"tunnels"`
 	Underlays      *ebpf.Map `ebpf:"underlays"`
 	Uplinks        *ebpf.Map `ebpf:"uplinks"`
+	Walks          *ebpf.Map `ebpf:"walks"`
 }
 
 func (m *objectMaps) Close() error {
@@ -470,6 +482,7 @@ func (m *objectMaps) Close() error {
 		m.Neighbours,
 		m.Nexthops,
 		m.Nics,
+		m.NodePrograms,
 		m.Nodes,
 		m.Notes,
 		m.Ports,
@@ -481,6 +494,7 @@ func (m *objectMaps) Close() error {
 		m.Tunnels,
 		m.Underlays,
 		m.Uplinks,
+		m.Walks,
 	)
 }
 
@@ -492,6 +506,7 @@ type objectVariables struct {
 	ReasonNames      *ebpf.Variable `ebpf:"reason_names"`
 	WithIpv6Underlay *ebpf.Variable `ebpf:"with_ipv6_underlay"`
 	WithPolicers     *ebpf.Variable `ebpf:"with_policers"`
+	WithPrograms     *ebpf.Variable `ebpf:"with_programs"`
 	WithQueues       *ebpf.Variable `ebpf:"with_queues"`
 	WithStormControl *ebpf.Variable `ebpf:"with_storm_control"`
 	WithTunnels      *ebpf.Variable `ebpf:"with_tunnels"`
@@ -508,6 +523,7 @@ type objectPrograms struct {
 	UnderlayLinecard *ebpf.Program `ebpf:"underlay_linecard"`
 	UnderlayPackets  *ebpf.Program `ebpf:"underlay_packets"`
 	UplinkIngress    *ebpf.Program `ebpf:"uplink_ingress"`
+	WalkOn           *ebpf.Program `ebpf:"walk_on"`
 }
 
 func (p *objectPrograms) Close() error {
@@ -519,6 +535,7 @@ func (p *objectPrograms) Close() error {
 		p.UnderlayLinecard,
 		p.UnderlayPackets,
 		p.UplinkIngress,
+		p.WalkOn,
 	)
 }
 

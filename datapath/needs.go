@@ -7,6 +7,8 @@ import (
 	"reflect"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/pergola-net/pergola/datapath/node"
 )
 
 // needs is a set: what the host needs of the programs. Where it needs less, the verifier has less to check, and the
@@ -19,6 +21,7 @@ const (
 	needPolicers                       // links are policed
 	needStormControl                   // tunnels take so many frames to groups
 	needIPv6Underlay                   // tunnels have IPv6 outside
+	needPrograms                       // nodes have packet programs
 
 	allNeeds needs = 1<<iota - 1
 )
@@ -33,6 +36,7 @@ var switches = []struct {
 	{needPolicers, "policers", objectVarWithPolicers},
 	{needStormControl, "storm", objectVarWithStormControl},
 	{needIPv6Underlay, "ipv6", objectVarWithIpv6Underlay},
+	{needPrograms, "programs", objectVarWithPrograms},
 }
 
 // String lists the set as the pins of programs do: +tunnels+queues.
@@ -67,6 +71,13 @@ func (d *DataPath) findNeeds() (n needs, err error) {
 	}
 	if u.Inside != 0 {
 		n |= needTunnels
+	}
+	programs, err := node.Any(d.nodesDir())
+	if err != nil {
+		return n, err
+	}
+	if programs {
+		n |= needPrograms
 	}
 	for _, t := range tunnels {
 		n |= t.needs()

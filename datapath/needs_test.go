@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -59,10 +60,12 @@ func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 		is("with a policer", needTunnels|needQueues|needPolicers)
 		six := sorts[2]
 		b.check(d.SetTunnel(b.b, six))
-		is("with a tunnel over IPv6", allNeeds&^needStormControl)
+		is("with a tunnel over IPv6", allNeeds&^needStormControl&^needPrograms)
 		six.StormControl = 10
 		b.check(d.SetTunnel(b.b, six))
-		is("with storm control", allNeeds)
+		is("with storm control", allNeeds&^needPrograms)
+		b.check(d.Nodes().Need())
+		is("with packet programs", allNeeds)
 		before := b.ids(d)
 		b.check(d.DeleteTunnel(b.b))
 		b.check(d.Close())
@@ -78,10 +81,11 @@ func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 		b.check(err)
 		is("after an upgrade", needPolicers)
 		b.check(d.SetTunnel(b.b, six))
+		b.check(os.MkdirAll(filepath.Join(d.nodesDir(), "1-x"), 0o700))
 		b.check(d.Close())
 		d, err = open(b.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: "newest"})
 		b.check(err)
-		is("after an upgrade with a tunnel", allNeeds&^needQueues)
+		is("after an upgrade with a tunnel and a node", allNeeds&^needQueues)
 		b.check(d.Close())
 	})
 }

@@ -35,6 +35,12 @@ type Port struct {
 	Classified bool
 
 	Police Policer // bounds what the node sends; the zero value: nothing does
+
+	// Plain is, of a link with a packet program at the other end, the ifindex of a device that makes frames plain
+	// which the program is to see: it has no segmentation offload, and its far end is a port of mode Peer that
+	// leads to the program's port, whose record names that far end as its own Plain. 0: there is none, and
+	// super-frames that come to the program are dropped.
+	Plain int
 }
 
 // MaxPorts bounds the ifindexes of ports: each is below.
@@ -43,7 +49,8 @@ const MaxPorts = 16384
 // Add takes a new port into care: its counters start at zero, and no tunnel leads to it that an earlier port of this
 // number left.
 func (d *DataPath) Add(ifindex int, p Port) error {
-	err := errors.Join(d.DeleteTunnel(ifindex), d.clearCounters(ifindex), d.SetNote(NoteProcess, ifindex, 0))
+	err := errors.Join(d.leaveProgram(ifindex), d.DeleteTunnel(ifindex), d.clearCounters(ifindex),
+		d.SetNote(NoteProcess, ifindex, 0))
 	if err != nil {
 		return err
 	}
@@ -62,6 +69,7 @@ func (d *DataPath) Set(ifindex int, p Port) error {
 		Mode: objectMode(p.Mode), Peer: uint32(p.Peer), Mtu: uint32(p.MTU), Mac: p.MAC,
 		External:   flag(p.External),
 		Classified: flag(p.Classified), Policed: flag(p.Police != Policer{}), Single: flag(p.Police.Single),
+		Plain: uint16(p.Plain),
 	}
 	if err := d.maps.Ports.Put(uint32(ifindex), record); err != nil {
 		return fmt.Errorf("write port record %d: %w", ifindex, err)
@@ -112,8 +120,8 @@ func (d *DataPath) Forget(ifindex int) error {
 	if ifindex <= 0 || ifindex >= MaxPorts {
 		return nil
 	}
-	return errors.Join(d.DeleteTunnel(ifindex), d.Set(ifindex, Port{}), d.SetRules(ifindex, nil),
-		d.SetNote(NoteProcess, ifindex, 0))
+	return errors.Join(d.leaveProgram(ifindex), d.DeleteTunnel(ifindex), d.Set(ifindex, Port{}),
+		d.SetRules(ifindex, nil), d.SetNote(NoteProcess, ifindex, 0))
 }
 
 // Router gives the id (package fib) of the router that a port belongs to; 0: none that the fast path knows.
@@ -122,6 +130,9 @@ func (d *DataPath) Router(port int) (uint32, error) {
 	if err := d.maps.Legs.Lookup(uint32(port), &leg); err != nil {
 		return 0, fmt.Errorf("read leg %d: %w", port, err)
 	}
+	if leg.Kind != legRouter {
+		return 0, nil
+	}
 	return leg.Router, nil
 }
 
@@ -129,6 +140,6 @@ func (d *DataPath) portOf(ifindex int, r objectPort) (Port, error) {
 	police, err := d.policer(ifindex, r)
 	return Port{
 		Mode: Mode(r.Mode), Peer: int(r.Peer), MTU: int(r.Mtu), MAC: r.Mac, External: r.External != 0,
-		Classified: r.Classified != 0, Police: police,
+		Classified: r.Classified != 0, Police: police, Plain: int(r.Plain),
 	}, err
 }

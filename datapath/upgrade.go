@@ -42,7 +42,7 @@ const mirrorSince = 6
 const filtersSince = 11
 
 var upgrades = map[string]upgrade{
-	objectMapPorts: {9, carried},
+	objectMapPorts: {12, carried},
 
 	objectMapClassifiers: {8, rebuilt}, // until then frames take the default class
 
@@ -74,9 +74,13 @@ var upgrades = map[string]upgrade{
 	objectMapFilterChunks:  {filtersSince, rebuilt},
 	objectMapFilterHits:    {filtersSince, rebuilt},
 
-	objectMapCounts:    {9, reset},
+	objectMapNodePrograms: {12, rebuilt}, // until then frames to packet programs are dropped
+	objectMapWalks:        {12, rebuilt},
+
+	objectMapFrames:    {12, reset},
+	objectMapCounts:    {12, reset},
 	objectMapPunts:     {4, reset},
-	objectMapUnderlays: {9, reset},
+	objectMapUnderlays: {12, reset},
 }
 
 // share pins maps of the older data path among ours, where they are the same. What is pinned there already stays.

@@ -28,8 +28,8 @@
  * All zero: the node is not mirrored. By the port's ifindex.
  */
 struct leg {
-	__u32 router;	     /* 0: none */
-	__u32 mtu;	     /* of the interface, as `ip link` has it */
+	__u32 router;	     /* 0: none; of a packet program's node, its number (node.h) */
+	__u32 mtu;	     /* of the interface, as `ip link` has it; there, the interface's number */
 	__u8 mac[ETH_ALEN];  /* of the interface, as it is now */
 	__u8 flags;	     /* enum leg_flags */
 	__u8 kind;	     /* enum leg_kind */
@@ -38,6 +38,7 @@ struct leg {
 /* Which code of the walk stands for the leg's node (walk.h). */
 enum leg_kind {
 	LEG_ROUTER = 0, /* an IP router, by the mirror of its kernel */
+	LEG_PROGRAM,	/* a packet program (program.h); package node writes these legs, and package fib all others */
 };
 
 enum leg_flags {

@@ -47,6 +47,12 @@ struct wrapping {
 	__u8 bytes[OUTER_MASK + ETH_HLEN + MAX_TAGS * sizeof(struct tag) + 3];
 };
 
+/* With what a node's packet program (node.c) gives a frame back to the platform's (walk_on in port.c). */
+enum returned {
+	RETURNED_SENT = 0, /* out by the port `from` */
+	RETURNED_PUNTED,   /* to the node itself, as it came to the port `at` */
+};
+
 struct frame {
 	struct header header; /* a copy of the frame's head; nodes on the way change the copy */
 
@@ -79,9 +85,11 @@ struct frame {
 	__u32 source;  /* router that has the source address; 0: none; MANY */
 	enum punt refused; /* by any router, because of the header */
 	__u32 router;  /* the last router that the frame came to */
-	enum punt why; /* the frame is handed to that router's kernel; WALK_ON: it is not */
+	enum punt why; /* the frame is handed to that router's kernel; WALK_ON: it is not; TO_PROGRAM */
 	enum reason drop;
 	__u32 hops;
+	__u32 interface; /* by which it came to a node with a packet program: a number of that node's own */
+	__u32 returned;  /* enum returned: what a packet program has made of it */
 	struct edit edit;
 	struct tags tags; /* taken off, to stand behind the frame's Ethernet header in a tunnel */
 	struct wrapping outer;
@@ -98,6 +106,7 @@ struct frame {
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
 	__type(key, __u32);
 	__type(value, struct frame);
 } frames SEC(".maps");

@@ -12,7 +12,8 @@
 
 /*
  * Where does the link lead that begins at the port? Both ends must name each other: an index that came to mean another
- * port leads nowhere. (The far end of a tunnel's veth pair is no end of the link; the near one is.)
+ * port leads nowhere. (The far end of a tunnel's veth pair is no end of the link; the near one is. A device that makes
+ * frames plain is named in addition to the other end.)
  */
 static __always_inline enum reason lead(struct frame *f, const struct port *port)
 {
@@ -37,7 +38,7 @@ static __always_inline enum reason lead(struct frame *f, const struct port *port
 	at = port->peer;
 	f->at = at;
 	peer = find_port(at);
-	if (!peer || (peer->peer != from && mode != MODE_TUNNEL))
+	if (!peer || (peer->peer != from && peer->plain != from && mode != MODE_TUNNEL))
 		return REASON_PEER_GONE;
 	f->external = peer->external;
 	/*

@@ -31,7 +31,11 @@ struct port {
 	__u8 classified; /* rules choose the class of frames that the node sends (class.h) */
 	__u8 policed;	 /* a policer bounds what the node sends (police.h), */
 	__u8 single;	 /* so slow that a super-frame would be a burst of its own: routers' kernels cut it */
-	__u8 pad[2];
+	/*
+	 * Device that makes frames plain which a packet program is to see behind this link (skb.h): it cuts
+	 * super-frames. At its far end they enter the link again. 0: there is none.
+	 */
+	__u16 plain;
 };
 
 struct {

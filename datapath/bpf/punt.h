@@ -41,6 +41,9 @@ enum punt {
 	PUNT_SUPER_FRAME,
 
 	PUNTS, /* their number */
+
+	/* No punt: the frame has come to a node that has a packet program (skb.h). */
+	TO_PROGRAM = 255,
 };
 
 /* Puts the enum into the object's BTF; nothing uses it. */

@@ -29,6 +29,7 @@ enum reason {
 
 	REASON_OFF_UNDERLAY, /* the outer route leads out by no interface of the underlay (outer_route.h) */
 	REASON_POLICED,	     /* more than the link's policer lets in (police.h) */
+	REASON_NO_PROGRAM,   /* came to a node whose packet program is not there (skb.h) */
 
 	REASONS, /* their number */
 };

@@ -15,6 +15,7 @@
 #include "encapsulate.h"
 #include "link.h"
 #include "needs.h"
+#include "node.h"
 #include "reasons.h"
 #include "walk.h"
 
@@ -130,6 +131,21 @@ static __always_inline bool direct(struct __sk_buff *skb, const struct frame *f)
 	return bpf_skb_change_type(skb, PACKET_HOST) == 0;
 }
 
+/*
+ * Calls the packet program of the node where the frame has come to, and does not come back. A super-frame first goes
+ * round by the device that makes single frames of it, if there is one; else the program refuses it.
+ */
+static __always_inline int call_program(struct __sk_buff *skb, const struct frame *f)
+{
+	const struct port *p = f->segment ? find_port(f->from) : NULL;
+
+	if (p && p->plain)
+		return bpf_redirect(p->plain, 0);
+	bpf_tail_call(skb, &node_programs, f->router);
+	count_drop(f->from, REASON_NO_PROGRAM);
+	return TC_ACT_SHOT;
+}
+
 /* The one exit. A frame that is to wait gets its class when its header is what the last node would have sent. */
 static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum reason why)
 {
@@ -140,6 +156,8 @@ static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum re
 		count_drop(f->from, why);
 		return TC_ACT_SHOT;
 	}
+	if (with_programs && f->why == TO_PROGRAM)
+		return call_program(skb, f);
 	if (with_queues && f->mode == MODE_QUEUE)
 		classify(skb, f->from);
 	switch (f->mode) {
@@ -152,6 +170,8 @@ static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum re
 			return into_tunnel(skb, f, true);
 		if (direct(skb, f)) {
 			count_handed(f->at, f->length);
+			if (with_programs)
+				skb->mark = 0; /* as on the way through the device */
 			return bpf_redirect_peer(f->at, 0);
 		}
 		break;

@@ -7,6 +7,8 @@
  *	  node, as the nodes before have changed it;
  *	- before a queue, or a bridge: they take it as the last node would have sent it (but for super-frames before a
  *	  queue or a slow policer: punt.h);
+ *	- before a node that has a packet program, which is called with the frame as the last node would have sent it
+ *	  (skb.h);
  *	- where a link leads nowhere, or its policer drops the frame (reasons.h).
  *
  * A leg's kind says which code stands for its node: step() chooses. Nodes change the copy of the header, and settle()
@@ -291,6 +293,11 @@ static __always_inline enum punt visit(struct frame *f, const struct leg *in)
 	switch (in->kind) {
 	case LEG_ROUTER:
 		return forward(f, in);
+	case LEG_PROGRAM:
+		if (!with_programs)
+			return PUNT_INELIGIBLE;
+		f->interface = in->mtu;
+		return TO_PROGRAM;
 	default: /* a newer agent's */
 		return PUNT_INELIGIBLE;
 	}

@@ -25,7 +25,7 @@ func (f *FIB) adopt() error {
 	for i := range f.legs {
 		if id := f.legs[i].owner(); id != 0 {
 			f.earlier[id] = true
-		} else if f.legs[i].link != 0 { // half made, or half unmade
+		} else if f.legs[i].link != 0 && f.legs[i].isRouters() { // half made, or half unmade
 			f.clearLeg(i)
 		}
 	}

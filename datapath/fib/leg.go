@@ -29,6 +29,9 @@ const (
 	legIPv6
 )
 
+// legRouter is LEG_ROUTER in bpf/fib.h. Legs of another kind are not ours.
+const legRouter = 0
+
 // A legRecord is struct leg in bpf/fib.h as it is written: two words, each at once.
 type legRecord struct {
 	router uint64 // and MTU
@@ -48,10 +51,20 @@ func (l Leg) record(router uint32) legRecord {
 	return legRecord{router: binary.NativeEndian.Uint64(b[:]), link: binary.NativeEndian.Uint64(b[8:])}
 }
 
+// owner is the router that has the leg; 0: none, or no router.
 func (r *legRecord) owner() uint32 {
+	if !r.isRouters() {
+		return 0
+	}
 	var b [8]byte
 	binary.NativeEndian.PutUint64(b[:], atomic.LoadUint64(&r.router))
 	return binary.NativeEndian.Uint32(b[:])
+}
+
+func (r *legRecord) isRouters() bool {
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], atomic.LoadUint64(&r.link))
+	return b[7] == legRouter
 }
 
 // writeLeg writes the link's half first: a program that sees the router sees the link.
@@ -83,6 +96,9 @@ func (r *Router) SetLeg(port int, l Leg) error {
 		}
 	}
 	r.legs[port] = l
+	if !r.fib.legs[port].isRouters() { // its other half must not be taken for a router's
+		r.fib.clearLeg(port)
+	}
 	r.fib.writeLeg(port, l.record(r.id))
 	if old.Up != l.Up {
 		r.resolvePort(port)

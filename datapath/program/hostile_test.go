@@ -169,7 +169,7 @@ func FuzzRead(f *testing.F) {
 			}
 			return
 		}
-		platform, err := platformSpec()
+		platform, err := alone.read()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -24,13 +23,12 @@ const (
 // Hooks are all of them.
 var Hooks = []Hook{XDP, TC}
 
-var programOf = map[Hook]string{XDP: stagesProgProgramXdp, TC: stagesProgProgramTc}
-
 // Program is an object in the kernel, one program for each hook. Its memory and counters are theirs together.
 type Program struct {
 	Object *Object
 	Costs  map[Hook]Cost
 
+	platform *Platform
 	programs map[Hook]*ebpf.Program
 	maps     map[string]*ebpf.Map
 }
@@ -41,70 +39,28 @@ type Cost struct {
 	Stack    int `json:"stack"`    // bytes, of the deeper stage with all functions that it calls
 }
 
-// Load puts the code into copies of the platform's programs, and these into the kernel. The error is a *RefusedError
-// if it is the program's fault. keep, if it is not nil, is an older program of the same node: filters are taken over
-// from it, memory and global variables if their sizes are the same, and counters if their names are.
+// Load loads a program that runs by itself, without a network. The error is a *RefusedError if it is the program's
+// fault. keep, if it is not nil, is an older version: filters are taken over from it, and what Options.Keep says.
 func Load(o *Object, keep *Program) (*Program, error) {
-	platform, err := platformSpec()
-	if err != nil {
-		return nil, err
+	opts := Options{Keep: keep}
+	if keep != nil {
+		opts.Maps = map[string]*ebpf.Map{stagesMapProgramFilters: keep.maps[stagesMapProgramFilters]}
 	}
-	return o.loadInto(platform, keep)
+	return alone.Load(o, opts)
 }
 
-// loadInto is Load with a platform's program that constants may have been written into.
-func (o *Object) loadInto(platform *ebpf.CollectionSpec, keep *Program) (*Program, error) {
-	spec, err := o.splice(platform)
-	if err != nil {
-		return nil, err
-	}
-	p, err := o.load(spec, keep)
-	if err != nil {
-		return nil, o.explain(spec, err)
-	}
-	if err := p.weigh(spec); err != nil {
-		return nil, errors.Join(err, p.Close())
-	}
-	return p, nil
-}
+// Maps are those of the program, by name.
+func (p *Program) Maps() map[string]*ebpf.Map { return p.maps }
 
-// platformSpec reads the platform's object once. Callers copy it.
-var platformSpec = sync.OnceValues(func() (*ebpf.CollectionSpec, error) {
-	spec, err := loadStages()
-	if err != nil {
-		return nil, fmt.Errorf("read the platform's program: %w", err)
-	}
-	delete(spec.Maps, ".bss") // holds pointers that put names into the object's types
-	for name, v := range spec.Variables {
-		if v.SectionName == ".bss" {
-			delete(spec.Variables, name)
-		}
-	}
-	return spec, nil
-})
-
-// load loads a collection for all hooks, with the statistics of the verifier in its log.
-func (o *Object) load(spec *ebpf.CollectionSpec, keep *Program) (*Program, error) {
-	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
-		MapReplacements: keep.mapsFor(o),
-		Programs:        ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats},
-	})
-	if err != nil {
-		return nil, err
-	}
-	p := &Program{Object: o, Costs: map[Hook]Cost{}, programs: map[Hook]*ebpf.Program{}, maps: c.Maps}
-	for hook, name := range programOf {
-		p.programs[hook] = c.Programs[name]
-	}
-	return p, nil
-}
+// Programs are those in the kernel, by hook.
+func (p *Program) Programs() map[Hook]*ebpf.Program { return p.programs }
 
 // mapsFor are the maps that a newer version of the program keeps.
 func (p *Program) mapsFor(o *Object) map[string]*ebpf.Map {
+	kept := map[string]*ebpf.Map{}
 	if p == nil {
-		return nil
+		return kept
 	}
-	kept := map[string]*ebpf.Map{stagesMapProgramFilters: p.maps[stagesMapProgramFilters]}
 	keep := func(name string) {
 		if m := p.maps[prefix+name]; m != nil {
 			kept[prefix+name] = m
@@ -138,9 +94,11 @@ func (p *Program) Close() error {
 	return errors.Join(errs...)
 }
 
+func (p *Program) closeAfter(err error) error { return errors.Join(err, p.Close()) }
+
 // weigh finds out what the code costs, and refuses what is above the limits.
 func (p *Program) weigh(spec *ebpf.CollectionSpec) error {
-	own, err := platformCosts()
+	own, err := p.platform.costs()
 	if err != nil {
 		return err
 	}
@@ -149,7 +107,7 @@ func (p *Program) weigh(spec *ebpf.CollectionSpec) error {
 		if err != nil {
 			return err
 		}
-		depths, err := stackDepths(q, spec.Programs[programOf[hook]].Instructions)
+		depths, err := stackDepths(q, spec.Programs[p.platform.names[hook]].Instructions)
 		if err != nil {
 			return err
 		}
@@ -183,30 +141,6 @@ func (o *Object) refuseCost(hook Hook, c Cost) error {
 	err.Object = o.Name
 	return err
 }
-
-// platformCosts are the instructions that the verifier looks at without a slice's code.
-var platformCosts = sync.OnceValues(func() (map[Hook]int, error) {
-	spec, err := platformSpec()
-	if err != nil {
-		return nil, err
-	}
-	spec = spec.Copy()
-	if err := spec.Variables[stagesVarScratchSize].Set(uint32(0)); err != nil {
-		return nil, fmt.Errorf("set %s: %w", stagesVarScratchSize, err)
-	}
-	c, err := ebpf.NewCollection(spec)
-	if err != nil {
-		return nil, fmt.Errorf("load the platform's program: %w", err)
-	}
-	defer c.Close()
-	costs := map[Hook]int{}
-	for hook, name := range programOf {
-		if costs[hook], err = verifiedInstructions(c.Programs[name]); err != nil {
-			return nil, err
-		}
-	}
-	return costs, nil
-})
 
 func verifiedInstructions(p *ebpf.Program) (int, error) {
 	info, err := p.Info()

@@ -88,7 +88,7 @@ func Measure(o *Object, filters []Filter, frames []Frame, m Measurement) (p Prof
 
 // loadUpTo loads a program that ends after so many stages.
 func (o *Object) loadUpTo(last int) (*Program, error) {
-	platform, err := platformSpec()
+	platform, err := alone.read()
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (o *Object) loadUpTo(last int) (*Program, error) {
 			return nil, fmt.Errorf("set %s: %w", name, err)
 		}
 	}
-	return o.loadInto(platform, nil)
+	return alone.load(o, platform, Options{})
 }
 
 // measureFrame gives the shortest time of a run, up to each stage.

@@ -47,7 +47,7 @@ func (o Outcome) Leaves() bool { return o.Verdict.Leaves() && o.Fault == "" }
 
 // Faults names why the platform drops frames that a program meant to send, by number (enum program_fault).
 var Faults = sync.OnceValues(func() ([]string, error) {
-	spec, err := platformSpec()
+	spec, err := alone.read()
 	if err != nil {
 		return nil, err
 	}

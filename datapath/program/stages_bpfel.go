@@ -65,14 +65,19 @@ const (
 type stagesProgramFault uint32
 
 const (
-	stagesProgramFaultPROGRAM_OK          stagesProgramFault = 0
-	stagesProgramFaultPROGRAM_BAD_VERDICT stagesProgramFault = 1
-	stagesProgramFaultPROGRAM_BAD_START   stagesProgramFault = 2
-	stagesProgramFaultPROGRAM_TOO_SHORT   stagesProgramFault = 3
-	stagesProgramFaultPROGRAM_NO_ROOM     stagesProgramFault = 4
-	stagesProgramFaultPROGRAM_NOT_PLAIN   stagesProgramFault = 5
-	stagesProgramFaultPROGRAM_NO_SHRINK   stagesProgramFault = 6
-	stagesProgramFaultPROGRAM_FAULTS      stagesProgramFault = 7
+	stagesProgramFaultPROGRAM_OK           stagesProgramFault = 0
+	stagesProgramFaultPROGRAM_BAD_VERDICT  stagesProgramFault = 1
+	stagesProgramFaultPROGRAM_BAD_START    stagesProgramFault = 2
+	stagesProgramFaultPROGRAM_TOO_SHORT    stagesProgramFault = 3
+	stagesProgramFaultPROGRAM_NO_ROOM      stagesProgramFault = 4
+	stagesProgramFaultPROGRAM_NOT_PLAIN    stagesProgramFault = 5
+	stagesProgramFaultPROGRAM_NO_SHRINK    stagesProgramFault = 6
+	stagesProgramFaultPROGRAM_NO_INTERFACE stagesProgramFault = 7
+	stagesProgramFaultPROGRAM_NO_SLOW_PATH stagesProgramFault = 8
+	stagesProgramFaultPROGRAM_NO_UDP       stagesProgramFault = 9
+	stagesProgramFaultPROGRAM_LOOP         stagesProgramFault = 10
+	stagesProgramFaultPROGRAM_STORM        stagesProgramFault = 11
+	stagesProgramFaultPROGRAM_FAULTS       stagesProgramFault = 12
 )
 
 type stagesProgramFilter struct {

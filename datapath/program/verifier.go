@@ -48,7 +48,7 @@ func (o *Object) tooComplex(verifier *ebpf.VerifierError) error {
 
 // failed says which of the programs the error is about.
 func failed(spec *ebpf.CollectionSpec, err error) (string, asm.Instructions) {
-	for _, name := range programOf {
+	for name := range spec.Programs {
 		if strings.Contains(err.Error(), "program "+name+":") {
 			return name, spec.Programs[name].Instructions
 		}

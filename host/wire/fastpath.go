@@ -4,11 +4,15 @@ import (
 	"context"
 
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/datapath/node"
 )
 
 // FIB is what the fast path knows of routers' kernels. It stays the substrate's, which must be open as long as it is
 // used.
 func (s *Substrate) FIB() fib.Maps { return s.data.FIB() }
+
+// Nodes is what packet programs of nodes are put into (package node). It stays the substrate's, as FIB.
+func (s *Substrate) Nodes() node.Config { return s.data.Nodes() }
 
 // Hold keeps indexes of ports from being given to new ones, in place of what it kept before. Whoever knows ports by
 // their indexes, as the mirror does, holds them until it has let go: an index must not come to mean the port of another

@@ -145,7 +145,7 @@ func (p paths) unpin() error {
 	if !isBPF(p.bpf) {
 		return nil
 	}
-	for _, pattern := range []string{"abi*", "xdp-*", "nic-*"} { // the kernel has files of its own there
+	for _, pattern := range []string{"abi*", "nodes", "xdp-*", "nic-*"} { // the kernel has files of its own there
 		pins, err := filepath.Glob(filepath.Join(p.bpf, pattern))
 		if err != nil {
 			return err

@@ -21,6 +21,13 @@ enum program_fault {
 	PROGRAM_NO_ROOM,     /* no memory to grow into */
 	PROGRAM_NOT_PLAIN,   /* tc: a super-frame, or a VLAN tag beside the frame: a device has to make it plain first */
 	PROGRAM_NO_SHRINK,   /* tc: the kernel shortens IP packets alone */
+
+	/* Of a node in a network (datapath/bpf/node.c). */
+	PROGRAM_NO_INTERFACE, /* the node has no such interface now */
+	PROGRAM_NO_SLOW_PATH, /* punted, and nothing takes it */
+	PROGRAM_NO_UDP,	      /* PERGOLA_UDP: not done yet */
+	PROGRAM_LOOP,	      /* has met as many packet programs as a frame may */
+	PROGRAM_STORM,	      /* more copies than a node may make */
 	PROGRAM_FAULTS,
 };
 

@@ -1,0 +1,138 @@
+// Package node puts packet programs of nodes on the fast path: for each node a copy of the platform's program
+// (bpf/node.c) with the slice's code in it, which the walk calls where a frame comes to one of the node's ports.
+//
+// All that belongs to a node is pinned in a directory of its own, with what it was made from: programs and memory
+// outlive the process that loaded them, and Open adopts them. A replacement is complete before frames meet it, and
+// then is one store. What a process that was killed left half made is finished or removed by Open.
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/pergola-net/pergola/datapath/program"
+)
+
+// MaxNodes bounds the nodes of a host: MAX_NODES in bpf/node.h, whose number 0 is none.
+const MaxNodes = 4096
+
+// Config says where nodes are. DataPath.Nodes gives it.
+type Config struct {
+	Dir  string               // of a bpf file system, for the pins; it need not exist
+	Maps map[string]*ebpf.Map // of the data path, by name; they must stay open
+	Need func() error         // makes the data path call programs of nodes
+}
+
+// Node is what a node with a packet program is made from.
+type Node struct {
+	Slice      uint32
+	Object     []byte           // as program.Build made it
+	Digest     string           // of all that the node is made from; it is kept with the node
+	Interfaces []int            // ifindex of the port of interface i+1; 0: it is not there now, or down
+	SlowPath   bool             // the node takes frames that its program punts
+	Filters    []program.Filter // of its tables, when it is made
+}
+
+// State is what is there of a node.
+type State struct {
+	Digest string // "": what is there does not run, and has to be set or deleted
+	Ports  []int  // as Node.Interfaces, without zeros at the end
+	Costs  map[program.Hook]program.Cost
+}
+
+// Nodes are the nodes with packet programs of a host. There is one process at a time that has them open. The methods
+// may be called concurrently.
+type Nodes struct {
+	config Config
+
+	mu    sync.Mutex
+	legs  *legs
+	nodes map[string]*node
+	last  uint32 // number that was given last
+}
+
+// node is one that is there.
+type node struct {
+	name   string
+	number uint32
+	about  about
+	loaded *program.Program // nil: it cannot be opened
+	runs   bool             // it is what the walk calls
+	placed bool             // its pins are in their place
+}
+
+// Open adopts what is pinned, and removes what is half made.
+func Open(c Config) (*Nodes, error) {
+	l, err := openLegs(c.Maps[objectMapLegs])
+	if err != nil {
+		return nil, err
+	}
+	n := &Nodes{config: c, legs: l, nodes: map[string]*node{}}
+	if err := n.adopt(); err != nil {
+		return nil, errors.Join(fmt.Errorf("adopt nodes with packet programs: %w", err), n.Close())
+	}
+	return n, nil
+}
+
+// Close lets go of what is open; all nodes stay as they are.
+func (n *Nodes) Close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	errs := []error{n.legs.close()}
+	for _, x := range n.nodes {
+		errs = append(errs, x.close())
+	}
+	return errors.Join(errs...)
+}
+
+func (x *node) close() error {
+	if x.loaded == nil {
+		return nil
+	}
+	return x.loaded.Close()
+}
+
+// List says which nodes are there, by name.
+func (n *Nodes) List() (map[string]State, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := map[string]State{}
+	for name, x := range n.nodes {
+		if !x.runs {
+			all[name] = State{}
+			continue
+		}
+		ports, err := x.ports()
+		if err != nil {
+			return nil, err
+		}
+		all[name] = State{
+			Digest: x.about.Digest, Ports: trim(n.legs.those(x.number, ports)), Costs: x.about.Costs,
+		}
+	}
+	return all, nil
+}
+
+// Delete takes a node off the fast path, with its memory and counters. It is no error if it is not there.
+func (n *Nodes) Delete(name string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	x := n.nodes[name]
+	if x == nil {
+		return nil
+	}
+	n.legs.keep(x.number, nil)
+	err := n.config.Maps[objectMapNodePrograms].Delete(x.number)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("delete the packet program of %s: %w", name, err)
+	}
+	if err := os.RemoveAll(n.pin(x)); err != nil {
+		return fmt.Errorf("unpin the packet program of %s: %w", name, err)
+	}
+	delete(n.nodes, name)
+	return x.close()
+}

@@ -1,0 +1,324 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/pergola-net/pergola/datapath/program"
+)
+
+// A node's pins are in the directory NUMBER-NAME. A replacement is pinned in new-NUMBER-NAME first; the program in the
+// data path's table says which of the two runs.
+const (
+	newPrefix   = "new-"
+	programPin  = "program-" // and the hook
+	aboutPin    = "about"
+	maxName     = 200
+	aboutRoom   = 8
+	jsonVersion = 1
+)
+
+// about is what the kernel does not tell of a node. It is pinned with it, as the contents of a map.
+type about struct {
+	Version int
+	Digest  string
+	Slice   uint32
+	Object  []byte
+	Costs   map[program.Hook]program.Cost
+}
+
+func (n *Nodes) pin(x *node) string {
+	return filepath.Join(n.config.Dir, fmt.Sprintf("%d-%s", x.number, escape(x.name)))
+}
+
+func (n *Nodes) newPin(x *node) string {
+	return filepath.Join(n.config.Dir, fmt.Sprintf("%s%d-%s", newPrefix, x.number, escape(x.name)))
+}
+
+var plain = regexp.MustCompile(`[^A-Za-z0-9-]`)
+
+// escape makes a name of a pin, which cannot have all characters.
+func escape(name string) string {
+	return plain.ReplaceAllStringFunc(name, func(s string) string {
+		var b strings.Builder
+		for _, c := range []byte(s) {
+			fmt.Fprintf(&b, "_%02x", c)
+		}
+		return b.String()
+	})
+}
+
+var escaped = regexp.MustCompile(`_[0-9a-f]{2}`)
+
+func unescape(pin string) string {
+	return escaped.ReplaceAllStringFunc(pin, func(s string) string {
+		c, err := strconv.ParseUint(s[1:], 16, 8)
+		if err != nil {
+			return s
+		}
+		return string([]byte{byte(c)})
+	})
+}
+
+// pinNew pins all that belongs to the node and to nobody else.
+func (n *Nodes) pinNew(x *node) error {
+	dir := n.newPin(x)
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("unpin what is half made: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make pin directory: %w", err)
+	}
+	for name, m := range x.loaded.Maps() {
+		if n.config.Maps[name] != nil {
+			continue
+		}
+		if err := pinSecond(m, filepath.Join(dir, escape(name))); err != nil {
+			return fmt.Errorf("pin map %s: %w", name, err)
+		}
+	}
+	for hook, p := range x.loaded.Programs() {
+		if err := p.Pin(filepath.Join(dir, programPin+string(hook))); err != nil {
+			return fmt.Errorf("pin the program: %w", err)
+		}
+	}
+	return x.about.pin(filepath.Join(dir, aboutPin))
+}
+
+// pinSecond pins a map that may be pinned elsewhere, too.
+func pinSecond(m *ebpf.Map, path string) error {
+	second, err := m.Clone()
+	if err != nil {
+		return err
+	}
+	return errors.Join(second.Pin(path), second.Close())
+}
+
+func (a about) pin(path string) error {
+	a.Version = jsonVersion
+	text, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("encode what the node is made from: %w", err)
+	}
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "node_about", Type: ebpf.Array, KeySize: 4,
+		ValueSize: uint32((len(text) + aboutRoom - 1) / aboutRoom * aboutRoom), MaxEntries: 1})
+	if err != nil {
+		return fmt.Errorf("make a map for what the node is made from: %w", err)
+	}
+	value := make([]byte, m.ValueSize())
+	copy(value, text)
+	return errors.Join(m.Put(uint32(0), value), m.Pin(path), m.Close())
+}
+
+func readAbout(path string) (a about, err error) {
+	m, err := ebpf.LoadPinnedMap(path, nil)
+	if err != nil {
+		return a, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	value := make([]byte, m.ValueSize())
+	if err := m.Lookup(uint32(0), &value); err != nil {
+		return a, err
+	}
+	if err := json.Unmarshal([]byte(strings.TrimRight(string(value), "\x00")), &a); err != nil {
+		return a, err
+	}
+	if a.Version != jsonVersion {
+		return a, fmt.Errorf("it is of version %d", a.Version)
+	}
+	return a, nil
+}
+
+// settle gives the pins of a node that runs their place.
+func (n *Nodes) settle(x *node) error {
+	if x.placed {
+		return nil
+	}
+	if err := os.RemoveAll(n.pin(x)); err != nil {
+		return fmt.Errorf("unpin what was before: %w", err)
+	}
+	if err := os.Rename(n.newPin(x), n.pin(x)); err != nil {
+		return fmt.Errorf("rename pins: %w", err)
+	}
+	x.placed = true
+	return nil
+}
+
+// adopt takes over what an earlier process left.
+func (n *Nodes) adopt() error {
+	pins, err := n.list()
+	if err != nil {
+		return err
+	}
+	for _, pin := range pins {
+		if rest, isNew := strings.CutPrefix(pin, newPrefix); isNew {
+			if err := n.finish(rest, filepath.Join(n.config.Dir, pin)); err != nil {
+				return err
+			}
+		}
+	}
+	if pins, err = n.list(); err != nil {
+		return err
+	}
+	there := map[uint32]bool{}
+	for _, pin := range pins {
+		x, ok := parsePin(pin)
+		if !ok {
+			continue
+		}
+		if err := n.take(x, filepath.Join(n.config.Dir, pin)); err != nil {
+			return fmt.Errorf("%s: %w", x.name, err)
+		}
+		n.nodes[x.name] = x
+		there[x.number] = true
+		n.last = max(n.last, x.number)
+	}
+	n.legs.keepNodes(there)
+	return n.emptySlots(there)
+}
+
+func (n *Nodes) list() (names []string, err error) {
+	pins, err := os.ReadDir(n.config.Dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	for _, pin := range pins {
+		names = append(names, pin.Name())
+	}
+	return names, nil
+}
+
+func parsePin(pin string) (*node, bool) {
+	number, name, ok := strings.Cut(pin, "-")
+	id, err := strconv.ParseUint(number, 10, 32)
+	if !ok || err != nil || id == 0 || id >= MaxNodes {
+		return nil, false
+	}
+	return &node{name: unescape(name), number: uint32(id), placed: true}, true
+}
+
+// finish ends a replacement that a process began: what runs stays.
+func (n *Nodes) finish(pin, path string) error {
+	if x, ok := parsePin(pin); ok {
+		runs, err := n.isRunning(x, path)
+		if err != nil {
+			return err
+		}
+		if runs {
+			x.placed = false
+			return n.settle(x)
+		}
+	}
+	if err := os.RemoveAll(path); err != nil {
+		return fmt.Errorf("unpin what is half made: %w", err)
+	}
+	return nil
+}
+
+// isRunning reports whether the programs pinned there are those that the walk calls.
+func (n *Nodes) isRunning(x *node, path string) (bool, error) {
+	p, err := ebpf.LoadPinnedProgram(filepath.Join(path, programPin+string(program.TC)), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("open the pinned program of %s: %w", x.name, err)
+	}
+	defer func() { _ = p.Close() }()
+	info, err := p.Info()
+	if err != nil {
+		return false, fmt.Errorf("read the pinned program of %s: %w", x.name, err)
+	}
+	id, _ := info.ID()
+	var running uint32
+	err = n.config.Maps[objectMapNodePrograms].Lookup(x.number, &running)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read slot %d: %w", x.number, err)
+	}
+	return running == uint32(id), nil
+}
+
+// take opens what is pinned of a node. What makes no sense is left to a Set or Delete.
+func (n *Nodes) take(x *node, path string) error {
+	runs, err := n.isRunning(x, path)
+	if err != nil {
+		return err
+	}
+	a, err := readAbout(filepath.Join(path, aboutPin))
+	if err != nil {
+		return nil //nolint:nilerr // half deleted, or of another version
+	}
+	o, err := program.Read(x.name, a.Object)
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	programs, maps, err := openPins(path)
+	if err != nil {
+		return err
+	}
+	x.about, x.loaded = a, platform.Adopt(o, a.Costs, programs, maps)
+	x.runs = runs && maps[objectMapNodePorts] != nil && maps[objectMapNodeSettings] != nil &&
+		maps[objectMapNodeCounts] != nil
+	return nil
+}
+
+func openPins(path string) (programs map[program.Hook]*ebpf.Program, maps map[string]*ebpf.Map, err error) {
+	programs, maps = map[program.Hook]*ebpf.Program{}, map[string]*ebpf.Map{}
+	pins, err := os.ReadDir(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, pin := range pins {
+		full := filepath.Join(path, pin.Name())
+		hook, isProgram := strings.CutPrefix(pin.Name(), programPin)
+		switch {
+		case isProgram:
+			programs[program.Hook(hook)], err = ebpf.LoadPinnedProgram(full, nil)
+		case pin.Name() != aboutPin:
+			maps[unescape(pin.Name())], err = ebpf.LoadPinnedMap(full, nil)
+		}
+		if err != nil {
+			return programs, maps, err
+		}
+	}
+	return programs, maps, nil
+}
+
+// emptySlots takes programs out of slots whose node is not there.
+func (n *Nodes) emptySlots(there map[uint32]bool) error {
+	slots := n.config.Maps[objectMapNodePrograms]
+	var id uint32
+	for number := range uint32(MaxNodes) {
+		if there[number] {
+			continue
+		}
+		err := slots.Lookup(number, &id)
+		if err == nil {
+			err = slots.Delete(number)
+		}
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("empty slot %d: %w", number, err)
+		}
+	}
+	return nil
+}
+
+// Any reports whether nodes with packet programs are pinned in the directory.
+func Any(dir string) (bool, error) {
+	pins, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false, fmt.Errorf("look for packet programs of nodes: %w", err)
+	}
+	return len(pins) > 0, nil
+}
