@@ -21,7 +21,8 @@ func newInspect(a *app) *cobra.Command {
 		Short: "Show the nodes and links of a network, with their state",
 		Long: `Show the nodes of a network with their state and addresses, and its links with the treatment of
 frames that leave each end. A star marks what was changed by hand since ` + "`pergola up`" + `. With NODE,
-show its interfaces.
+show its interfaces. Of nodes with packet programs, show the program, its cost to the kernel's
+verifier (VERIFIED: so many instructions a frame takes at most) and its counters.
 
 With --fastpath, show for each address family which routers are on the fast path and why others
 are not; how many routes and neighbours the fast path has of each router; and how many frames it
@@ -51,8 +52,7 @@ punted to their kernels, by reason.`,
 			case a.JSON:
 				return a.inspectJSON(s, node)
 			}
-			a.inspect(s, node)
-			return nil
+			return a.inspect(cmd.Context(), net, s, node)
 		},
 	}
 	cmd.Flags().BoolVar(&fastpath, "fastpath", false, "show what the fast path does for routers")
@@ -93,7 +93,7 @@ func (a *app) inspected(cmd *cobra.Command, args []string) (net *network, node s
 	return nil, "", target.NoName(cmd.Context(), c, c.Slice, args[0])
 }
 
-func (a *app) inspect(s *api.Slice, node string) {
+func (a *app) inspect(ctx context.Context, net *network, s *api.Slice, node string) error {
 	now := time.Now()
 	if node != "" {
 		a.Table(report.Nodes(s, a.Styles, now, node))
@@ -108,12 +108,16 @@ func (a *app) inspect(s *api.Slice, node string) {
 		a.Print("")
 		a.Table(report.Links(s, a.Styles, node))
 	}
+	if err := a.showPrograms(ctx, net, s.Spec, node); err != nil {
+		return err
+	}
 	for _, trouble := range report.Troubles(&s.Status, s.Spec.Nodes) {
 		a.Say("%s", trouble)
 	}
 	if s.Spec.Attribution != "" && node == "" {
 		a.Print("\n%s", a.Paint(a.Styles.Faint, s.Spec.Attribution))
 	}
+	return nil
 }
 
 // inspectJSON writes the slice as the API has it, or one node: {"spec": ..., "status": ...}.

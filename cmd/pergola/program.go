@@ -22,14 +22,17 @@ func newProgram(a *app) *cobra.Command {
 		Long: `A packet program is the code of a node that forwards frames of the slice's own design,
 on the fast path. It is written in C against one header, pergola/program.h, which says
 all about it; ` + "`pergola program headers DIR`" + ` writes it for an editor. These commands need
-no server and no network.`,
+no server and no network, but for counters, which asks a network that runs. A topology names
+a program as ` + "`program: x.c`" + `, in a node of kind: program.`,
 		Example: `  pergola program build router.c
   pergola program test router.o --frame frames.pcap
-  pergola program profile router.o --frame frames.pcap`,
+  pergola program profile router.o --frame frames.pcap
+  pergola program counters --watch`,
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
-	cmd.AddCommand(newProgramBuild(a), newProgramTest(a), newProgramProfile(a), newProgramHeaders(a))
+	cmd.AddCommand(newProgramBuild(a), newProgramTest(a), newProgramProfile(a), newProgramHeaders(a),
+		newProgramCounters(a))
 	return cmd
 }
 

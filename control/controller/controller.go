@@ -13,6 +13,7 @@ import (
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/events"
+	"github.com/pergola-net/pergola/control/programs"
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
@@ -95,6 +96,9 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 	next, diagnostics := topology.Resolve(t, prev)
 	if err := diagnostics.Err(); err != nil {
 		return api.Plan{}, nil, faulty(diagnostics)
+	}
+	if wrong := programs.Check(next); len(wrong) > 0 {
+		return api.Plan{}, nil, faulty(wrong)
 	}
 	if err := c.admit(caller, next); err != nil {
 		return api.Plan{}, nil, err

@@ -35,6 +35,8 @@ type Agent interface {
 	Traffic(ctx context.Context, slice string) (api.SliceTraffic, error)
 	// Queues gives what went through the queues of links: of those that are named, or of all.
 	Queues(ctx context.Context, slice string, links ...string) ([]api.QueueTraffic, error)
+	// Programs gives the packet programs of nodes, with their counters: of those that are named, or of all.
+	Programs(ctx context.Context, slice string, nodes ...string) ([]api.NodeProgram, error)
 	// Underlay gives what went through all tunnels of this host.
 	Underlay(ctx context.Context) (api.UnderlayTraffic, error)
 }

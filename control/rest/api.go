@@ -97,6 +97,7 @@ func (s *server) register(mux *http.ServeMux, a huma.API) {
 	s.registerEventStream(a)
 	s.registerChecks(a)
 	s.registerFastPath(a)
+	s.registerPrograms(a)
 	s.registerCluster(a)
 	s.registerHosts(a)
 	s.registerMembers(a)

@@ -49,6 +49,7 @@ var nodeRoutes = []string{
 	"GET /v1/slices/{slice}/nodes/{node}/logs",
 	"GET /v1/slices/{slice}/nodes/{node}/interfaces/{interface}/capture",
 	"GET /v1/slices/{slice}/nodes/{node}/fastpath",
+	"GET /v1/slices/{slice}/nodes/{node}/program",
 	"POST /v1/slices/{slice}/nodes/{node}/verify",
 }
 

@@ -308,6 +308,17 @@ func (f *fakeAgent) Queues(ctx context.Context, name string, links ...string) (a
 	return all, nil
 }
 
+// Programs says that own nodes have programs.
+func (f *fakeAgent) Programs(ctx context.Context, name string, nodes ...string) (all []api.NodeProgram, err error) {
+	if f.cfg.Cluster != nil && len(nodes) == 0 {
+		nodes = f.own(ctx, name)
+	}
+	for _, n := range nodes {
+		all = append(all, api.NodeProgram{Node: n, Counters: map[string]uint64{"passed": 3}})
+	}
+	return all, nil
+}
+
 func (f *fakeAgent) Traffic(ctx context.Context, name string) (api.SliceTraffic, error) {
 	var t api.SliceTraffic
 	if f.cfg.Cluster != nil {

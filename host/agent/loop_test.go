@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/pergola-net/pergola/control/events"
@@ -21,6 +23,7 @@ import (
 	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -139,7 +142,7 @@ func (l *loop) check(t require) {
 	if len(l.wrong) > 0 {
 		t.Fatalf("rules of the machine were broken: %q", l.wrong)
 	}
-	slivers, ports := 0, 0
+	slivers, ports, programs := 0, 0, 0
 	for _, w := range l.wanted {
 		for i := range w.Spec.Nodes {
 			n := &w.Spec.Nodes[i]
@@ -148,6 +151,10 @@ func (l *loop) check(t require) {
 				continue
 			}
 			ports += len(n.Interfaces)
+			if n.Kind == slice.Program {
+				programs++
+				l.checkProgram(t, w.Spec, n)
+			}
 			if !n.HasSliver() {
 				continue
 			}
@@ -165,9 +172,27 @@ func (l *loop) check(t require) {
 			t.Fatalf("%s is as wanted, and its status is %+v", w.Spec.Name, st)
 		}
 	}
-	if len(l.slivers) != slivers || len(l.state.Ports) != ports || len(l.areas) != len(l.wanted) {
-		t.Fatalf("%d slivers, %d ports, %d areas; want %d, %d, %d",
-			len(l.slivers), len(l.state.Ports), len(l.areas), slivers, ports, len(l.wanted))
+	if len(l.slivers) != slivers || len(l.state.Ports) != ports || len(l.areas) != len(l.wanted) ||
+		len(l.runs) != programs {
+		t.Fatalf("%d slivers, %d ports, %d areas, %d programs; want %d, %d, %d, %d", len(l.slivers),
+			len(l.state.Ports), len(l.areas), len(l.runs), slivers, ports, len(l.wanted), programs)
+	}
+}
+
+// checkProgram wants a program that knows its node's ports, as they are now, in the order of its interfaces.
+func (l *loop) checkProgram(t require, s *slice.Slice, n *slice.Node) {
+	t.Helper()
+	is := l.runs[plan.NodeID{Slice: s.ID, Node: n.Name}.ProgramName()]
+	want := wire.ProgramState{
+		Digest:   plan.Digest(n.Program.Object, n.Program.Filters),
+		Verified: len(s.Programs[n.Program.Object]),
+	}
+	for _, name := range n.Program.Interfaces {
+		port := l.state.Ports[slice.PortName(s.ID, n.Interface(name).Port)]
+		want.Ports = append(want.Ports, port.Index)
+	}
+	if diff := cmp.Diff(want, is, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("the program of %s of %s: %s", n.Name, s.Name, diff)
 	}
 }
 
@@ -186,7 +211,8 @@ func (l *loop) down(t require) {
 
 // drawWanted draws slices and what users changed by hand. A slice that was there and is not drawn is to be removed.
 func (l *loop) drawWanted(t *rapid.T) {
-	name := rapid.SampledFrom([]string{"h1", "h2", "h3", "s1", "s2", "u1"})
+	name := rapid.SampledFrom([]string{"h1", "h2", "h3", "p1", "p2", "s1", "s2", "u1"})
+	objects := rapid.SampledFrom([]string{"a program", "a newer program"})
 	ends := rapid.SliceOfNDistinct(name, 2, 3, rapid.ID[string])
 	powers := rapid.SampledFrom([]slice.Power{"", "", slice.PowerOff, slice.PowerFrozen})
 	for id := uint16(1); id <= 2; id++ {
@@ -211,6 +237,10 @@ func (l *loop) drawWanted(t *rapid.T) {
 			w.Overrides.Restarts[n.Name] = rapid.IntRange(0, 1).Draw(t, "restarts")
 			if n.Kind == slice.Host && rapid.Bool().Draw(t, "router") {
 				n.Kind = slice.Router
+			}
+			if n.Kind == slice.Program {
+				plantest.SetProgram(s, n.Name, objects.Draw(t, "object"))
+				slices.Reverse(n.Program.Interfaces) // any order
 			}
 		}
 		for i := range s.Links {

@@ -28,6 +28,9 @@ func (m *memoryMachine) RemoveNetwork(context.Context) error {
 		if len(m.areas) > 0 {
 			return m.violated("the network goes, and areas %v are there", m.areas)
 		}
+		if len(m.runs) > 0 {
+			return m.violated("the network goes, and programs %v are there", m.runs)
+		}
 		clear(m.state.Ports)
 		clear(m.state.Cables)
 		clear(m.state.Switches)

@@ -33,13 +33,14 @@ type memoryMachine struct {
 	slivers map[sliver.ID]*sliver.Observed
 	present bool // something of the network is there
 	state   wire.State
+	runs    map[string]wire.ProgramState // packet programs
 	exits   chan sliver.ID
 }
 
 func newMemoryMachine() *memoryMachine {
 	return &memoryMachine{
 		pids: 1000, areas: map[uint16]bool{}, slivers: map[sliver.ID]*sliver.Observed{},
-		exits: make(chan sliver.ID, 100),
+		exits: make(chan sliver.ID, 100), runs: map[string]wire.ProgramState{},
 		state: wire.State{
 			Ports: map[string]wire.PortState{}, Cables: map[string]wire.CableState{},
 			Switches: map[string]wire.SwitchState{},
@@ -79,7 +80,7 @@ func (m *memoryMachine) violated(format string, args ...any) error {
 func (m *memoryMachine) isEmpty() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !m.present &&
+	return !m.present && len(m.runs) == 0 &&
 		len(m.areas)+len(m.slivers)+len(m.state.Ports)+len(m.state.Cables)+len(m.state.Switches) == 0
 }
 

@@ -190,7 +190,7 @@ func (b *builder) end(e slice.End) wiring.End {
 // isWalked reports whether frames may pass by a node's kernel.
 func (b *builder) isWalked(node string) bool {
 	n := b.nodes[node]
-	return n.Kind == slice.Router && n.FastPath != slice.FastPathOff
+	return n.Kind == slice.Router && n.FastPath != slice.FastPathOff || n.Kind == slice.Program
 }
 
 func (b *builder) shape(e slice.End) slice.Shape {

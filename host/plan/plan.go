@@ -193,6 +193,9 @@ func (b *builder) addNode(n *slice.Node) error {
 		Key: b.key(KindNodeNet, n.Name), Digest: Digest(net), Amend: true,
 		Needs: append([]reconcile.Key{k}, ports...), Falls: reconcile.FallsWithAny,
 	}, net)
+	if n.Program != nil {
+		b.addProgram(n, k, ports)
+	}
 	b.addProcess(n, k, ports, rendered)
 	return nil
 }
@@ -230,7 +233,8 @@ func (b *builder) addProcess(n *slice.Node, sliverKey reconcile.Key, ports []rec
 		needs = append(needs, k)
 	}
 	frozen := b.Overrides.Power[n.Name] == slice.PowerFrozen
-	after := slices.Concat([]reconcile.Key{b.key(KindNodeNet, n.Name)}, ports, b.wires[n.Name])
+	after := slices.Concat([]reconcile.Key{b.key(KindNodeNet, n.Name), b.key(KindProgram, n.Name)}, ports,
+		b.wires[n.Name])
 	p := b.key(KindProcess, n.Name)
 	b.add(reconcile.Resource{
 		Key: p, Digest: Process{frozen}.Digest(), Amend: true, Needs: needs, After: after,

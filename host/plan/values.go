@@ -21,12 +21,14 @@ const (
 	KindConfig                        // configuration of a routing daemon; the node
 	KindWire                          // a port joined to a port or a switch, or a switch to a switch; the devices
 	KindQueue                         // schedulers, impairments and reinjection of a link; the name of its wire
+	KindProgram                       // a packet program on the fast path; the node
 	KindProcess                       // the sliver's first process runs, or is frozen; the node
 	KindBoot                          // the node's exec lines were begun; the node
 )
 
 var kindNames = [...]string{
-	"substrate", "area", "sliver", "switch", "port", "net", "config", "wire", "queue", "process", "boot",
+	"substrate", "area", "sliver", "switch", "port", "net", "config", "wire", "queue", "program", "process",
+	"boot",
 }
 
 // KindName is a kind's name in log lines and metrics.
@@ -134,6 +136,15 @@ type (
 		A, B, BridgeA, BridgeB string
 		Owner                  string
 		MTU                    int // bytes
+	}
+
+	// Program is the packet program of a node, on the fast path.
+	Program struct {
+		File    string // that the user named, for messages
+		Object  []byte
+		Filters []string
+		Ports   []string // devices of the node's interfaces, in the order in which the program numbers them
+		Digest  string   // of all that the program is made from, but for its ports; kept with it
 	}
 
 	// Process is the first process of a sliver.

@@ -23,6 +23,9 @@ type Link struct {
 	Switch   string // B has no port then, and its shape is that of what the switch sends to A
 	Cable    bool
 	Reinject bool // frames out of a queue or a switch enter the data path again, where the walk goes on
+	// Program says that a node at an end has a packet program. Super-frames are cut before they get there: by queue
+	// devices, which other frames do not take unless the link has them for all.
+	Program bool
 }
 
 // End is one end of a link.
@@ -47,6 +50,8 @@ const (
 type Record struct {
 	Mode Mode
 	Peer string `json:",omitempty"`
+	// Plain is the device by which frames leave that are not plain, if they come to a packet program.
+	Plain string `json:",omitempty"`
 }
 
 // Policer bounds the frames that enter at a device. See datapath.Policer.
@@ -70,6 +75,8 @@ type Layout struct {
 	Trees    map[string]Tree
 	Rules    map[string][]Rule // by port
 	Policers map[string]Policer
+	// Plain are queue devices that make frames plain.
+	Plain map[string]bool `json:",omitempty"`
 }
 
 // QueueName is the device beside a port whose qdiscs treat what the port's node sends.
@@ -91,19 +98,21 @@ func (l Link) Devices() []string {
 
 // Plain is the link with neither treatment nor reinjection.
 func (l Link) Plain() Link {
-	l.A.Shape, l.B.Shape, l.Reinject = slice.Shape{}, slice.Shape{}, false
+	l.A.Shape, l.B.Shape, l.Reinject, l.Program = slice.Shape{}, slice.Shape{}, false, false
 	return l
 }
 
 // IsPlain reports whether the link needs nothing but its ends.
-func (l Link) IsPlain() bool { return l.A.Shape.IsZero() && l.B.Shape.IsZero() && !l.Reinject }
+func (l Link) IsPlain() bool {
+	return l.A.Shape.IsZero() && l.B.Shape.IsZero() && !l.Reinject && !l.Program
+}
 
 // Layout works out what the link is made of.
 func (l Link) Layout() Layout {
 	y := Layout{
 		Pairs: map[string]string{}, Records: map[string]Record{}, Switches: map[string]string{},
 		Trees: map[string]Tree{},
-		Rules: map[string][]Rule{}, Policers: map[string]Policer{},
+		Rules: map[string][]Rule{}, Policers: map[string]Policer{}, Plain: map[string]bool{},
 	}
 	switch {
 	case l.Cable: // what a switch sends leaves by its own end
@@ -122,7 +131,8 @@ func (l Link) Layout() Layout {
 //
 //	node ── veth ── s1p3 ═══ s1p3q ── s1p4q ═══ s1p4 ── veth ── node
 //
-// In either direction, frames leave by the qdisc of one end and enter at the other.
+// In either direction, frames leave by the qdisc of one end and enter at the other. Before a packet program, frames
+// that are not plain take the same way, and others do not.
 func (y *Layout) join(l Link) {
 	a, b := l.A, l.B
 	if QueueName(b.Port) < QueueName(a.Port) {
@@ -137,6 +147,9 @@ func (y *Layout) join(l Link) {
 		y.shape(a.Port, b.Shape, a.MTU)
 		y.lead(a.Port, b.Port)
 		y.lead(b.Port, a.Port)
+		if l.Program {
+			y.makePlain(a.Port, b.Port)
+		}
 		return
 	}
 	mtu := max(a.MTU, b.MTU) // what is too long for either, the ports drop and count
@@ -144,8 +157,24 @@ func (y *Layout) join(l Link) {
 	y.Pairs[qa] = qb
 	y.shape(qa, a.Shape, mtu)
 	y.shape(qb, b.Shape, mtu)
-	y.Records[a.Port], y.Records[qa] = Record{ToQueue, qa}, Record{ToPeer, a.Port}
-	y.Records[b.Port], y.Records[qb] = Record{ToQueue, qb}, Record{ToPeer, b.Port}
+	y.Records[a.Port], y.Records[qa] = Record{Mode: ToQueue, Peer: qa}, Record{Mode: ToPeer, Peer: a.Port}
+	y.Records[b.Port], y.Records[qb] = Record{Mode: ToQueue, Peer: qb}, Record{Mode: ToPeer, Peer: b.Port}
+	if l.Program {
+		y.Plain[qa], y.Plain[qb] = true, true
+	}
+}
+
+// makePlain adds queue devices beside the direct way.
+func (y *Layout) makePlain(a, b string) {
+	qa, qb := QueueName(a), QueueName(b)
+	y.Pairs[qa] = qb
+	for port, q := range map[string]string{a: qa, b: qb} {
+		record := y.Records[port]
+		record.Plain = q
+		y.Records[port] = record
+		y.lead(q, port)
+		y.Plain[q] = true
+	}
 }
 
 // plug lays out a port and a switch. What the node sends is shaped on the way to a queue device, whose other end is the
@@ -168,13 +197,16 @@ func (y *Layout) plug(l Link) {
 	y.police(q, l.B.Shape.Police, a.MTU)
 	y.shape(q, a.Shape, a.MTU)
 	y.shape(m, l.B.Shape, a.MTU)
-	y.Records[a.Port], y.Records[q] = Record{ToQueue, q}, Record{ToPeer, a.Port}
+	y.Records[a.Port], y.Records[q] = Record{Mode: ToQueue, Peer: q}, Record{Mode: ToPeer, Peer: a.Port}
 	y.Switches[m] = l.Switch
+	if l.Program {
+		y.Plain[m] = true
+	}
 }
 
 // isPaired reports whether there is a queue device between a port and a switch.
 func (l Link) isPaired() bool {
-	return l.A.Shape.NeedsQdisc() || l.B.Shape.Police.Rate != 0 || l.Reinject
+	return l.A.Shape.NeedsQdisc() || l.B.Shape.Police.Rate != 0 || l.Reinject || l.Program
 }
 
 func (y *Layout) shape(device string, s slice.Shape, mtu int) {
@@ -189,7 +221,7 @@ func (y *Layout) lead(from, to string) {
 	if _, shaped := y.Trees[to]; shaped {
 		mode = ToQueue
 	}
-	y.Records[from] = Record{mode, to}
+	y.Records[from] = Record{Mode: mode, Peer: to}
 }
 
 func (y *Layout) classify(e End) {
@@ -249,7 +281,8 @@ func (l Link) Queues() (fromA, fromB string) {
 // tells.
 func (l Link) Observed(y Layout) Link {
 	l = l.Plain()
-	l.Reinject = len(y.Pairs) > 0
+	l.Program = len(y.Plain) > 0
+	l.Reinject = len(y.Pairs) > 0 && y.Records[l.A.Port].Plain == ""
 	fromA, fromB := l.Queues()
 	l.A.Shape = y.Trees[fromA].Shape(y.Rules[l.A.Port])
 	l.B.Shape = y.Trees[fromB].Shape(y.Rules[l.B.Port])

@@ -30,6 +30,9 @@ type (
 
 var equal = cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})}
 
+func peer(port string) wiring.Record  { return wiring.Record{Mode: wiring.ToPeer, Peer: port} }
+func queue(port string) wiring.Record { return wiring.Record{Mode: wiring.ToQueue, Peer: port} }
+
 func end(port string, s slice.Shape) wiring.End { return wiring.End{Port: port, MTU: 1500, Shape: s} }
 
 // Where each qdisc sits, and where each record leads, by how the link is wired.
@@ -41,12 +44,12 @@ func TestLayout(t *testing.T) {
 	}{
 		"two ports": {
 			wiring.Link{A: end("a", slice.Shape{}), B: end("b", slice.Shape{})},
-			wiring.Layout{Records: records{"a": {wiring.ToPeer, "b"}, "b": {wiring.ToPeer, "a"}}},
+			wiring.Layout{Records: records{"a": peer("b"), "b": peer("a")}},
 		},
 		"two ports, one shaped": {
 			wiring.Link{A: end("a", slow), B: end("b", slice.Shape{})},
 			wiring.Layout{
-				Records: records{"a": {wiring.ToQueue, "b"}, "b": {wiring.ToPeer, "a"}},
+				Records: records{"a": queue("b"), "b": peer("a")},
 				Trees:   trees{"b": tree(slow)},
 			},
 		},
@@ -55,7 +58,7 @@ func TestLayout(t *testing.T) {
 			wiring.Layout{
 				Pairs: map[string]string{"aq": "bq"},
 				Records: records{
-					"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}, "b": {wiring.ToQueue, "bq"}, "bq": {wiring.ToPeer, "b"},
+					"a": queue("aq"), "aq": peer("a"), "b": queue("bq"), "bq": peer("b"),
 				},
 				Trees: trees{"aq": tree(slow), "bq": tree(fast)},
 			},
@@ -77,7 +80,7 @@ func TestLayout(t *testing.T) {
 			wiring.Link{A: end("a", fast), B: end("", slow), Switch: "sw"},
 			wiring.Layout{
 				Pairs:    map[string]string{"aq": "am"},
-				Records:  records{"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}},
+				Records:  records{"a": queue("aq"), "aq": peer("a")},
 				Switches: map[string]string{"am": "sw"},
 				Trees:    trees{"aq": tree(fast), "am": tree(slow)},
 			},
@@ -86,7 +89,7 @@ func TestLayout(t *testing.T) {
 			wiring.Link{A: end("a", slice.Shape{}), Switch: "sw", Reinject: true},
 			wiring.Layout{
 				Pairs:    map[string]string{"aq": "am"},
-				Records:  records{"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}},
+				Records:  records{"a": queue("aq"), "aq": peer("a")},
 				Switches: map[string]string{"am": "sw"},
 			},
 		},
@@ -96,7 +99,7 @@ func TestLayout(t *testing.T) {
 				B: end("b", slice.Shape{Rate: 1e6, Police: slice.Policer{Rate: 8e9}}),
 			},
 			wiring.Layout{
-				Records: records{"a": {wiring.ToPeer, "b"}, "b": {wiring.ToQueue, "a"}},
+				Records: records{"a": peer("b"), "b": queue("a")},
 				Trees:   trees{"a": tree(slow)},
 				Policers: map[string]wiring.Policer{
 					"a": {Rate: 1e6, Burst: 30000, Single: true},
@@ -109,7 +112,7 @@ func TestLayout(t *testing.T) {
 			wiring.Layout{
 				Pairs: map[string]string{"aq": "bq"},
 				Records: records{
-					"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}, "b": {wiring.ToQueue, "bq"}, "bq": {wiring.ToPeer, "b"},
+					"a": queue("aq"), "aq": peer("a"), "b": queue("bq"), "bq": peer("b"),
 				},
 				Trees:    trees{"bq": tree(slow)},
 				Policers: map[string]wiring.Policer{"a": {Rate: 1e6, Burst: 30000, Single: true}},
@@ -129,11 +132,42 @@ func TestLayout(t *testing.T) {
 			},
 			wiring.Layout{
 				Pairs:    map[string]string{"aq": "am"},
-				Records:  records{"a": {wiring.ToQueue, "aq"}, "aq": {wiring.ToPeer, "a"}},
+				Records:  records{"a": queue("aq"), "aq": peer("a")},
 				Switches: map[string]string{"am": "sw"},
 				Policers: map[string]wiring.Policer{
 					"aq": {Rate: 1000, Burst: 15140, Single: true}, // ten frames
 				},
+			},
+		},
+		"two ports, one of them a packet program's": {
+			wiring.Link{A: end("a", slice.Shape{}), B: end("b", slice.Shape{}), Program: true},
+			wiring.Layout{
+				Pairs: map[string]string{"aq": "bq"},
+				Records: records{
+					"a":  {Mode: wiring.ToPeer, Peer: "b", Plain: "aq"},
+					"b":  {Mode: wiring.ToPeer, Peer: "a", Plain: "bq"},
+					"aq": peer("a"), "bq": peer("b"),
+				},
+				Plain: map[string]bool{"aq": true, "bq": true},
+			},
+		},
+		"a packet program behind a queue": {
+			wiring.Link{A: end("a", slow), B: end("b", slice.Shape{}), Reinject: true, Program: true},
+			wiring.Layout{
+				Pairs: map[string]string{"aq": "bq"},
+				Records: records{
+					"a": queue("aq"), "aq": peer("a"),
+					"b": queue("bq"), "bq": peer("b"),
+				},
+				Trees: trees{"aq": tree(slow)}, Plain: map[string]bool{"aq": true, "bq": true},
+			},
+		},
+		"a packet program at a switch": {
+			wiring.Link{A: end("a", slice.Shape{}), Switch: "sw", Reinject: true, Program: true},
+			wiring.Layout{
+				Pairs:    map[string]string{"aq": "am"},
+				Records:  records{"a": queue("aq"), "aq": peer("a")},
+				Switches: map[string]string{"am": "sw"}, Plain: map[string]bool{"am": true},
 			},
 		},
 		"a cable": {
@@ -143,7 +177,7 @@ func TestLayout(t *testing.T) {
 		"rules": {
 			wiring.Link{A: end("a", classed), B: end("b", slice.Shape{})},
 			wiring.Layout{
-				Records: records{"a": {wiring.ToQueue, "b"}, "b": {wiring.ToPeer, "a"}},
+				Records: records{"a": queue("b"), "b": peer("a")},
 				Trees:   trees{"b": tree(classed)},
 				Rules: map[string][]wiring.Rule{"a": {
 					{Class: 0x10, Match: slice.Match{DSCP: &ef}}, {Class: 0x10, Match: slice.Match{Protocol: 17}},
@@ -212,6 +246,9 @@ func TestLinkIsReadBackFromItsLayout(t *testing.T) {
 		if back.Reinject != l.Reinject && (l.Reinject || l.Switch == "") {
 			t.Fatalf("reinjected: %v, read back as %v", l.Reinject, back.Reinject)
 		}
+		if back.Program != l.Program {
+			t.Fatalf("made plain: %v, read back as %v", l.Program, back.Program)
+		}
 	})
 }
 
@@ -236,7 +273,7 @@ func TestLayoutIsClosed(t *testing.T) {
 		for _, names := range [][]string{
 			slices.Collect(maps.Keys(y.Trees)), slices.Collect(maps.Keys(y.Records)),
 			slices.Collect(maps.Keys(y.Rules)), slices.Collect(maps.Keys(y.Switches)),
-			slices.Collect(maps.Keys(y.Policers)),
+			slices.Collect(maps.Keys(y.Policers)), slices.Collect(maps.Keys(y.Plain)),
 			slices.Collect(maps.Keys(y.Pairs)), slices.Collect(maps.Values(y.Pairs)),
 		} {
 			for _, name := range names {
@@ -246,8 +283,11 @@ func TestLayoutIsClosed(t *testing.T) {
 			}
 		}
 		for name, r := range y.Records {
-			if peer := y.Records[r.Peer]; r.Peer != "" && peer.Peer != name {
+			if peer := y.Records[r.Peer]; r.Peer != "" && peer.Peer != name && peer.Plain != name {
 				t.Fatalf("%s leads to %s, which leads to %s", name, r.Peer, peer.Peer)
+			}
+			if r.Plain != "" && !y.Plain[r.Plain] {
+				t.Fatalf("%s is to make frames plain, and does not", r.Plain)
 			}
 			if _, shaped := y.Trees[r.Peer]; r.Mode == wiring.ToPeer && shaped {
 				t.Fatalf("%s passes the qdisc of %s", name, r.Peer)
@@ -277,13 +317,14 @@ func TestQueuesNamesTheDevicesWithTrees(t *testing.T) {
 func drawLink(t *rapid.T) wiring.Link {
 	l := wiring.Link{
 		A: end("s7p1", drawShape(t)), B: end("s7p10", drawShape(t)), Reinject: rapid.Bool().Draw(t, "reinject"),
+		Program: rapid.Bool().Draw(t, "program"),
 	}
 	switch rapid.SampledFrom([]string{"join", "plug", "cable"}).Draw(t, "kind") {
 	case "plug":
 		l.B.Port, l.Switch = "", "s7b1"
 		l.B.Shape = l.B.Shape.Unclassified()
 	case "cable":
-		l.Cable, l.Reinject = true, false
+		l.Cable, l.Reinject, l.Program = true, false, false
 		l.A.Shape, l.B.Shape = l.A.Shape.Unclassified(), l.B.Shape.Unclassified()
 		l.A.Shape.Police, l.B.Shape.Police = slice.Policer{}, slice.Policer{}
 	}

@@ -65,6 +65,8 @@ func dotShape(k slice.Kind) string {
 		return "box3d"
 	case slice.Uplink:
 		return "house"
+	case slice.Program:
+		return "hexagon"
 	case lan:
 		return "point"
 	default:

@@ -73,6 +73,8 @@ func mermaidShape(k slice.Kind) (opening, closing string) {
 		return "[[", "]]"
 	case slice.Uplink:
 		return "{{", "}}"
+	case slice.Program:
+		return "[/", "/]"
 	case lan:
 		return "((", "))"
 	default:

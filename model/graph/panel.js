@@ -127,7 +127,7 @@ search.addEventListener('keydown', e => {
 
 function head() {
   byId('counts').append(...data.counts.flatMap((c, i) => [i ? ' · ' : '', c.bad ? html('b', '', c.text) : c.text]));
-  for (const kind of ['router', 'host', 'switch', 'uplink', 'lan']) {
+  for (const kind of ['router', 'program', 'host', 'switch', 'uplink', 'lan']) {
     if (!nodes.some(n => n.kind === kind)) continue;
     const icon = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
     icon.setAttribute('viewBox', '-1.6 -1.6 3.2 3.2');

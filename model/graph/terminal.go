@@ -206,6 +206,8 @@ func mark(k slice.Kind) rune {
 		return '◆'
 	case slice.Uplink:
 		return '▲'
+	case slice.Program:
+		return '◇'
 	case lan:
 		return '•'
 	default:
@@ -259,8 +261,8 @@ func (p *picture) counts() (out []count) {
 	kinds := []struct {
 		kind slice.Kind
 		noun string
-	}{{slice.Router, "router"}, {slice.Host, "host"}, {slice.Switch, "switch"}, {slice.Uplink, "uplink"},
-		{lan, "LAN"}}
+	}{{slice.Router, "router"}, {slice.Program, "program"}, {slice.Host, "host"}, {slice.Switch, "switch"},
+		{slice.Uplink, "uplink"}, {lan, "LAN"}}
 	down := 0
 	for _, k := range kinds {
 		n := 0

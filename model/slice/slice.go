@@ -28,6 +28,8 @@ type Slice struct {
 	Attribution string `json:"attribution,omitempty"`
 	// Strategy says how nodes are placed on hosts: Spread or Pack; empty means Spread.
 	Strategy Strategy `json:"strategy,omitempty"`
+	// Programs are the objects of packet programs, by PacketProgram.Object: nodes may have the same one.
+	Programs map[string][]byte `json:"programs,omitempty"`
 }
 
 // MaxID is the largest slice ID; each slice owns 65,536 user ids of the host (see host/sliver).
@@ -48,6 +50,8 @@ const (
 	Host   Kind = "host"   // an end system: does not forward, has a default route
 	Switch Kind = "switch" // a learning Ethernet switch in the substrate: has no sliver
 	Uplink Kind = "uplink" // the machine's own network namespace: only for root; has no sliver
+	// Program forwards frames by a packet program of the slice's own. Its sliver gets what the program punts.
+	Program Kind = "program"
 )
 
 // Node is a virtual router, host or switch.
@@ -58,7 +62,7 @@ type Node struct {
 	Position   *Position         `json:"position,omitempty"`
 	Interfaces []Interface       `json:"interfaces,omitempty"`
 
-	// The sliver: how a Router or Host runs. Empty for Switch and Uplink.
+	// The sliver: how a Router, Host or Program runs. Empty for Switch and Uplink.
 	Rootfs  Rootfs            `json:"rootfs,omitzero"`
 	Command []string          `json:"command,omitempty"` // empty: what Kind and Routing call for
 	Env     map[string]string `json:"env,omitempty"`
@@ -73,6 +77,8 @@ type Node struct {
 
 	// FastPath is FastPathOff for a router that forwards in its own kernel only, else empty.
 	FastPath FastPath `json:"fastpath,omitempty"`
+	// Program is that of a node of this kind; nil for others.
+	Program *PacketProgram `json:"program,omitempty"`
 
 	// Host is the machine that the sliver runs on. The controller chooses it as Placement allows. It is empty on a
 	// machine that is in no cluster.
@@ -241,7 +247,7 @@ func (n *Node) Interface(name string) *Interface {
 }
 
 // HasSliver reports whether the node runs as a container.
-func (n *Node) HasSliver() bool { return n.Kind == Router || n.Kind == Host }
+func (n *Node) HasSliver() bool { return n.Kind == Router || n.Kind == Host || n.Kind == Program }
 
 // Address is the address that the node's name means in a family: its first loopback, else the first address of its
 // interfaces. ok is false where the node has none.

@@ -18,6 +18,7 @@ func TestReferenceIsRight(t *testing.T) {
 	}
 	for _, block := range blocks {
 		top := mustParse(t, "example.yaml", block[1])
+		sendSources(top)
 		mustResolve(t, top, nil)
 		checkSchema(t, block[1])
 	}

@@ -25,6 +25,18 @@ func TestErrorsSayWhereAndWhatInstead(t *testing.T) {
 			"t.yaml:2:6: not YAML: did not find expected ',' or ']' (the [ in line 1 is not closed)"},
 		"two documents": {"nodes: [a]\n---\nnodes: [b]\n",
 			"t.yaml:3:1: the file holds 2 YAML documents (one network, one file)"},
+		"program": {"nodes:\n  a: {kind: host, program: x.o}\n  b: {kind: program}\n" +
+			"  c: {kind: router, filters: f}\n  d: {program: x.o, daemon: frr, gateway: none}\n" +
+			"  e: {program: x.o, filters: [{filter: any}, {filter: any -> drop, source: f}]}\n" +
+			"  f: {program: {path: x.o}}\n",
+			"t.yaml:2:28: a host has no program (only a node of kind: program has it)\n" +
+				`t.yaml:3:3: "b" is of kind program, and names no program (write program: x.c, or ` +
+				"x.o)\n" +
+				"t.yaml:4:30: a router has no filters (only a node of kind: program has it)\n" +
+				"t.yaml:5:29: a program has no daemon\nt.yaml:5:43: a program has no gateway\n" +
+				`t.yaml:6:31: "any" is no filter (write such as any -> punt, or the path of a ` +
+				"file)\n" +
+				"t.yaml:6:46: filter and source both say what is looked up (keep one of them)"},
 		"no nodes": {"name: x\n", "t.yaml:1:1: the topology has no nodes (write nodes: [a, b])"},
 		"containerlab": {"topology:\n  nodes: {a: }\n",
 			"t.yaml:1:1: unknown key \"topology\" (a containerlab file? Try pergola import)"},

@@ -26,7 +26,7 @@ func network(t *rapid.T) *Topology {
 	for i := range count {
 		name := fmt.Sprintf("n%d", i)
 		var n Node
-		switch rapid.IntRange(0, 4).Draw(t, "role") {
+		switch rapid.IntRange(0, 5).Draw(t, "role") {
 		case 0:
 			n.Kind = slice.Switch
 			switches = append(switches, name)
@@ -40,6 +40,10 @@ func network(t *rapid.T) *Topology {
 			n.CPU = float64(rapid.IntRange(0, 8).Draw(t, "cpu")) / 4
 			n.Env = map[string]string{"TEXT": rapid.String().Draw(t, "env")}
 			n.Exec = Strings{rapid.StringMatching(`[a-z ]{1,10}`).Draw(t, "exec"), "true"}
+		case 4:
+			object := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "object")
+			n.Program = &Source{Path: "x.o", Data: []byte(object)}
+			n.Filters = []Filter{{Filter: "any -> drop"}}
 		}
 		if n.Kind != slice.Switch {
 			placeAnyhow(t, &n)

@@ -97,7 +97,7 @@ func (g *generator) value(t reflect.Type) schemaObject {
 	case reflect.TypeFor[map[string]*Source]():
 		return schemaObject{"type": []string{"string", "array", "object"},
 			"items": schemaObject{"type": "string"}, "additionalProperties": schemaObject{"type": "string"}}
-	case reflect.TypeFor[[]Route]():
+	case reflect.TypeFor[[]Route](), reflect.TypeFor[[]file.Filter]():
 		return schemaObject{"anyOf": []any{schemaObject{"type": "string"},
 			schemaObject{"type": "array", "items": g.value(t.Elem())}}}
 	case reflect.TypeFor[Source]():
@@ -149,7 +149,7 @@ func (g *generator) reference(t reflect.Type) schemaObject {
 		long["type"] = []string{"object", "null"}
 	case reflect.TypeFor[Link]():
 		forms = []any{schemaObject{"type": "array", "items": schemaObject{"type": "string"}, "minItems": 2}}
-	case reflect.TypeFor[File](), reflect.TypeFor[Route]():
+	case reflect.TypeFor[File](), reflect.TypeFor[Route](), reflect.TypeFor[file.Filter]():
 		forms = []any{schemaObject{"type": "string"}}
 	case reflect.TypeFor[file.Policer]():
 		forms = []any{g.value(reflect.TypeFor[file.PolicedRate]())}

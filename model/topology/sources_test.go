@@ -14,6 +14,7 @@ groups:
 nodes:
   a: {config: a.conf}
   b: {rootfs: fs.tar.gz}
+  p: {program: x.c, filters: [any -> drop, more.txt]}
 `
 
 func TestSourcesAreReadByTheCaller(t *testing.T) {
@@ -23,7 +24,7 @@ func TestSourcesAreReadByTheCaller(t *testing.T) {
 		where = append(where, s.Where+" "+s.Path)
 	}
 	want := []string{`groups.core.files["/etc/motd"] motd.txt`, `nodes.a.config["a.conf"] a.conf`,
-		`nodes.b.rootfs fs.tar.gz`}
+		`nodes.b.rootfs fs.tar.gz`, `nodes.p.program x.c`, `nodes.p.filters[1] more.txt`}
 	if diff := cmp.Diff(want, where); diff != "" {
 		t.Error(diff)
 	}
@@ -37,6 +38,7 @@ func TestSourcesAreReadByTheCaller(t *testing.T) {
 		`lab.yaml:5:15: the file "a.conf" was not sent`,
 		`lab.yaml:4:1: the file "motd.txt" was not sent`,
 		`lab.yaml:6:15: the archive "fs.tar.gz" was not sent`,
+		`lab.yaml:7:16: the file "x.c" was not sent`,
 	}
 	for _, line := range want {
 		if !strings.Contains(strings.Join(got, "\n"), line[strings.Index(line, "the"):]) {

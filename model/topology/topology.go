@@ -39,6 +39,8 @@ type (
 	File = file.File
 	// Source is a file that the topology names.
 	Source = file.Source
+	// Filter is one filter of a packet program, or a file of them.
+	Filter = file.Filter
 	// Check is one statement about the running network.
 	Check = file.Check
 	// Strings is a list; the file may write a single element without brackets.

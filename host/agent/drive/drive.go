@@ -65,7 +65,7 @@ type Pass struct {
 // Do carries out an action.
 func (d *Pass) Do(ctx context.Context, act reconcile.Action) error {
 	switch act.Key.Kind {
-	case plan.KindSwitch, plan.KindPort, plan.KindNodeNet, plan.KindWire, plan.KindQueue:
+	case plan.KindSwitch, plan.KindPort, plan.KindNodeNet, plan.KindWire, plan.KindQueue, plan.KindProgram:
 		if d.Machine.Network() == nil {
 			return machine.ErrNoNetwork
 		}
@@ -100,6 +100,8 @@ func (d *Pass) make(ctx context.Context, k reconcile.Key, amend bool) error {
 		return connect(ctx, network, k.Slice, w)
 	case wiring.Link:
 		return network.Treat(ctx, w)
+	case plan.Program:
+		return d.setProgram(ctx, id, w, amend)
 	case plan.Process:
 		return d.setProcess(ctx, id, w, amend)
 	case plan.Boot:
@@ -128,6 +130,8 @@ func (d *Pass) unmake(ctx context.Context, k reconcile.Key) error {
 		return disconnect(ctx, network, d.Seen.Wires[k])
 	case plan.KindQueue:
 		return network.Treat(ctx, d.Seen.Links[k].Plain())
+	case plan.KindProgram:
+		return d.deleteProgram(ctx, id)
 	case plan.KindNodeNet, plan.KindConfig, plan.KindBoot:
 		return d.Machine.Runtime.Note(id, plan.NoteOf[k.Kind], "")
 	case plan.KindProcess:

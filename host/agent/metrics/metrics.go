@@ -76,7 +76,7 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 		tunnelFramesMetric, tunnelBytesMetric, tunnelDroppedMetric,
 		underlayPacketsMetric, underlayCardMetric, underlayDroppedMetric,
 		queueFramesMetric, queueBytesMetric, queueDroppedMetric, queueOverlimitsMetric, queueBacklogMetric,
-		queueBacklogBytesMetric,
+		queueBacklogBytesMetric, programCounterMetric, programPlatformMetric, programVerifiedMetric,
 	} {
 		ch <- d
 	}
@@ -111,6 +111,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		s.queues(one.Slice, one.Queues)
+		if one.ProgramsErr != nil {
+			ch <- prometheus.NewInvalidMetric(programCounterMetric, one.ProgramsErr)
+			continue
+		}
+		s.programs(one.Slice, one.Programs)
 	}
 }
 

@@ -24,6 +24,8 @@ type Snapshot struct {
 	NetNS   map[sliver.ID]uint64      // inodes of the slivers' network namespaces
 	Legs    map[sliver.ID]map[int]int // the substrate's ports by the ifindexes of the nodes' interfaces
 
+	Programs map[sliver.ID]wire.ProgramState // packet programs that run, perhaps in an older version
+
 	Wires map[reconcile.Key]plan.Wire
 	Links map[reconcile.Key]wiring.Link // with a treatment, by the key of plan.KindQueue
 
@@ -35,7 +37,8 @@ func newSnapshot() *Snapshot {
 		Whole: make(map[reconcile.Key]bool), Slices: make(map[uint16]bool),
 		Slivers: make(map[sliver.ID]sliver.Observed), NetNS: make(map[sliver.ID]uint64),
 		Legs: make(map[sliver.ID]map[int]int), ports: make(map[sliver.ID][]reconcile.Key),
-		Wires: make(map[reconcile.Key]plan.Wire), Links: make(map[reconcile.Key]wiring.Link),
+		Programs: make(map[sliver.ID]wire.ProgramState),
+		Wires:    make(map[reconcile.Key]plan.Wire), Links: make(map[reconcile.Key]wiring.Link),
 	}
 }
 
@@ -93,6 +96,13 @@ func (s *Snapshot) readNetwork(ctx context.Context, m *machine.Machine, nodes ma
 	}
 	s.add(reconcile.Observed{Key: plan.HostNetKey})
 	s.addNetwork(state, nodes)
+	if programs := m.Programs(); programs != nil {
+		running, err := programs.Programs(ctx)
+		if err != nil {
+			return err
+		}
+		s.addPrograms(running, state.Ports)
+	}
 	if len(state.Remains) > 0 {
 		if err := network.DeletePorts(ctx, state.Remains...); err != nil {
 			return fmt.Errorf("remove what is left of ports: %w", err)

@@ -106,6 +106,13 @@ func (r *Reports) nodeStatus(
 			st.Phase = slice.Starting
 		}
 	}
+	k.Kind = plan.KindProgram
+	if _, cause := p.Failures.Of(k); cause != nil {
+		st.Message = cause.Error()
+		if _, older := p.Seen.Programs[id]; !older {
+			st.Phase = slice.Failed
+		}
+	}
 	k.Kind = plan.KindProcess
 	if _, cause := p.Failures.Of(k); cause != nil {
 		st.Phase, st.Message = slice.Failed, cause.Error()

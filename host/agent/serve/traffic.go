@@ -48,6 +48,8 @@ type SliceCounters struct {
 	Tunnels     []api.TunnelTraffic
 	Queues      []api.QueueTraffic
 	QueuesErr   error
+	Programs    []api.NodeProgram
+	ProgramsErr error
 }
 
 // Counters gives what is counted of all slices. The ports are read once.
@@ -63,6 +65,7 @@ func (s *Server) Counters(ctx context.Context) (all []SliceCounters, err error) 
 		}
 		c.FastPath, c.FastPathErr = s.fastPathOf(ctx, w)
 		c.Queues, c.QueuesErr = s.queuesOf(ctx, w.Spec.ID, linksOf(w.Spec))
+		c.Programs, c.ProgramsErr = s.programsOf(ctx, w, nil)
 		all = append(all, c)
 	}
 	return all, nil

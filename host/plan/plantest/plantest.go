@@ -15,8 +15,8 @@ var Hosts = map[string]netip.Addr{
 	"C": netip.MustParseAddr("192.0.2.3"),
 }
 
-// Slice makes a slice of hosts h1, h2, ..., switches s1, s2, ... and uplinks u1, ... from links between them. Each end
-// gets the next interface of its node. A link of more than two ends is a LAN.
+// Slice makes a slice of hosts h1, h2, ..., programs p1, ..., switches s1, s2, ... and uplinks u1, ... from links
+// between them. Each end gets the next interface of its node. A link of more than two ends is a LAN.
 func Slice(id uint16, links ...[]string) *slice.Slice {
 	s := &slice.Slice{Name: fmt.Sprint("lab", id), ID: id, Generation: 1}
 	port := uint16(0)
@@ -25,12 +25,17 @@ func Slice(id uint16, links ...[]string) *slice.Slice {
 		for _, name := range ends {
 			n := s.Node(name)
 			if n == nil {
-				kinds := map[byte]slice.Kind{'h': slice.Host, 's': slice.Switch, 'u': slice.Uplink}
+				kinds := map[byte]slice.Kind{
+					'h': slice.Host, 'p': slice.Program, 's': slice.Switch, 'u': slice.Uplink,
+				}
 				s.Nodes = append(s.Nodes, slice.Node{
 					Name: name, Kind: kinds[name[0]], Restart: slice.RestartAlways,
 					Exec: []string{"true"},
 				})
 				n = s.Node(name)
+				if n.Kind == slice.Program {
+					SetProgram(s, name, "a program")
+				}
 			}
 			port++
 			i := slice.Interface{
@@ -38,6 +43,9 @@ func Slice(id uint16, links ...[]string) *slice.Slice {
 				MAC: "02:00:00:00:00:01",
 			}
 			n.Interfaces = append(n.Interfaces, i)
+			if n.Program != nil {
+				n.Program.Interfaces = append(n.Program.Interfaces, i.Name)
+			}
 			l.Ends = append(l.Ends, slice.End{Node: name, Interface: i.Name})
 			l.Name += name + ":" + i.Name + " "
 		}
@@ -47,6 +55,21 @@ func Slice(id uint16, links ...[]string) *slice.Slice {
 		s.Links = append(s.Links, l)
 	}
 	return s
+}
+
+// SetProgram makes a node one of kind program, or gives it another program.
+func SetProgram(s *slice.Slice, node, object string) {
+	name := slice.ObjectName([]byte(object))
+	if s.Programs == nil {
+		s.Programs = map[string][]byte{}
+	}
+	s.Programs[name] = []byte(object)
+	n, p := s.Node(node), slice.PacketProgram{}
+	if n.Program != nil {
+		p = *n.Program
+	}
+	p.Name, p.Object = "x.c", name
+	n.Kind, n.Program = slice.Program, &p
 }
 
 // Spread puts nodes on hosts, as the controller does, and numbers the tunnels of what then is on several hosts.

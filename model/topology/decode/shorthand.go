@@ -30,6 +30,8 @@ func init() {
 		reflect.TypeFor[file.Policer]():            policedRate,
 		reflect.TypeFor[file.Route]():              routeLine,
 		reflect.TypeFor[[]file.Route]():            oneRoute,
+		reflect.TypeFor[file.Filter]():             filterLine,
+		reflect.TypeFor[[]file.Filter]():           oneFilter,
 		reflect.TypeFor[slice.Position]():          positionPair,
 	}
 }
@@ -176,6 +178,30 @@ func oneRoute(d *decoder, n *yamltree.Node, at *diagnostic.Path, v reflect.Value
 	routes := make([]file.Route, 1)
 	d.value(n, at.Item(0), reflect.ValueOf(&routes[0]).Elem())
 	v.Set(reflect.ValueOf(routes))
+	return true
+}
+
+// filterLine: `any -> punt` is a filter, and a text without an arrow names a file of filters.
+func filterLine(_ *decoder, n *yamltree.Node, _ *diagnostic.Path, v reflect.Value) bool {
+	text, ok := n.Scalar()
+	switch {
+	case !ok:
+	case strings.Contains(text, file.Arrow):
+		v.FieldByName("Filter").SetString(text)
+	default:
+		v.FieldByName("Source").Set(reflect.ValueOf(&file.Source{Path: text}))
+	}
+	return ok
+}
+
+// oneFilter: `filters: filters.txt` is a list of one.
+func oneFilter(d *decoder, n *yamltree.Node, at *diagnostic.Path, v reflect.Value) bool {
+	if _, ok := n.Scalar(); !ok {
+		return false
+	}
+	filters := make([]file.Filter, 1)
+	d.value(n, at.Item(0), reflect.ValueOf(&filters[0]).Elem())
+	v.Set(reflect.ValueOf(filters))
 	return true
 }
 

@@ -162,6 +162,8 @@ func abbreviate(v reflect.Value) (any, bool) {
 		}
 	case file.Route:
 		return abbreviateRoute(value)
+	case file.Filter:
+		return abbreviateFilter(value)
 	case slice.Position:
 		return list{strconv.FormatFloat(value.Latitude, 'f', -1, 64),
 			strconv.FormatFloat(value.Longitude, 'f', -1, 64)}, true
@@ -181,6 +183,16 @@ func abbreviateConfig(files map[string]*file.Source) (any, bool) {
 		return paths[0], true
 	}
 	return paths, len(paths) > 0
+}
+
+func abbreviateFilter(f file.Filter) (any, bool) {
+	switch {
+	case f.Source == nil && strings.Contains(f.Filter, file.Arrow) && utf8.ValidString(f.Filter):
+		return scalar(f.Filter), true
+	case f.Source != nil && f.Filter == "" && !strings.Contains(f.Source.Path, file.Arrow):
+		return scalar(f.Source.Path), true
+	}
+	return nil, false
 }
 
 var word = regexp.MustCompile(`^[^\s]+$`)

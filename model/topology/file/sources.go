@@ -7,9 +7,9 @@ import (
 	"github.com/pergola-net/pergola/model/topology/diagnostic"
 )
 
-// Sources lists the files that the topology names: configuration files, files, archives of root file systems. The
-// caller that read the topology reads them with its own permissions, and fills Data, or SHA256 for an archive
-// (IsArchive). Relative paths are relative to the topology's directory.
+// Sources lists the files that the topology names: configuration files, files, packet programs and their filters,
+// archives of root file systems. The caller that read the topology reads them with its own permissions, and fills Data,
+// or SHA256 for an archive (IsArchive). Relative paths are relative to the topology's directory.
 func (t *Topology) Sources() []*Source {
 	var found []*Source
 	add := func(s *Source, at *diagnostic.Path) {
@@ -24,6 +24,13 @@ func (t *Topology) Sources() []*Source {
 		}
 		for _, target := range slices.Sorted(maps.Keys(a.Files)) {
 			add(a.Files[target].Source, at.At("files").At(target))
+		}
+		if a.Program != nil {
+			a.Program.IsProgram = true
+			add(a.Program, at.At("program"))
+		}
+		for i := range a.Filters {
+			add(a.Filters[i].Source, at.At("filters").Item(i))
 		}
 		if a.Rootfs != nil && a.Rootfs.IsArchive() {
 			add(a.Rootfs, at.At("rootfs"))

@@ -65,7 +65,7 @@ type Node struct {
 
 // Attributes are what defaults, groups and nodes can say. Maps are merged key by key, everything else is replaced.
 type Attributes struct {
-	Kind       slice.Kind   `json:"kind,omitempty" enum:"router,host,switch,uplink" doc:"What the node is. Default: router where daemon, routing, as or config is given, else host."`
+	Kind       slice.Kind   `json:"kind,omitempty" enum:"router,host,switch,uplink,program" doc:"What the node is. Default: program where program is given, router where daemon, routing, as or config is given, else host."`
 	Daemon     slice.Daemon `json:"daemon,omitempty" enum:"frr,bird" doc:"Routing suite of a router. Default: frr."`
 	Routing    Strings      `json:"routing,omitempty" enum:"ospf,isis,bgp,rip,static,none" doc:"Routing protocols of a router, one or a list. Default: ospf; with as: bgp, and ospf where the AS has several routers."`
 	AS         uint32       `json:"as,omitempty" doc:"Autonomous system number (BGP)."`
@@ -78,6 +78,9 @@ type Attributes struct {
 	ISIS       *ISIS        `json:"isis,omitempty" doc:"Parameters of IS-IS."`
 
 	FastPath slice.FastPath `json:"fastpath,omitempty" enum:"on,off" doc:"off: the router forwards in its own kernel alone. Default: on."`
+
+	Program *Source  `json:"program,omitempty" doc:"Packet program of a node of kind program: an object file, or a C file, which pergola compiles."`
+	Filters []Filter `json:"filters,omitempty" doc:"What the packet program looks up: filters, one a line, and files of them."`
 
 	Config  map[string]*Source `json:"config,omitempty" doc:"Files of the routing daemon, used as they are: a path, a list of paths, or name: path. Nothing is generated then."`
 	Gateway Strings            `json:"gateway,omitempty" doc:"Default gateway of a host: a router's name, addresses, or none. Default: the first router on its network."`
@@ -196,6 +199,14 @@ type Source struct {
 	SHA256 string `json:"sha256,omitempty" doc:"Digest of an archive that is sent apart, in hex."`
 	// Where is the path in the topology that names the file, as in Diagnostic.Path. Sources fills it.
 	Where string `json:"-"`
+	// IsProgram is true of a packet program: Data is its object. Sources fills it.
+	IsProgram bool `json:"-"`
+}
+
+// Filter is one filter of a packet program, as written in the topology, or the filters in a file, one a line.
+type Filter struct {
+	Filter string  `json:"filter,omitempty" doc:"[table N] [priority N] FIELD=VALUE[/MASK]... -> VERDICT."`
+	Source *Source `json:"source,omitempty" doc:"Path of a file of filters beside the topology."`
 }
 
 // Check is one statement about the running network. Exactly one of Ping, Path and Exec is given.
@@ -225,6 +236,9 @@ func (e End) Node() string { node, _, _ := strings.Cut(string(e), ":"); return n
 
 // Interface is the name of the end's interface, empty where the file leaves the choice to Pergola.
 func (e End) Interface() string { _, name, _ := strings.Cut(string(e), ":"); return name }
+
+// Arrow stands in every filter, so that a name of a file can be told from one.
+const Arrow = "->"
 
 // IsArchive reports whether the source, as a root file system, is a tar archive and not a directory.
 func (s *Source) IsArchive() bool {

@@ -170,7 +170,7 @@ func (r *resolver) readSubnet(s *segment, text string, at *diagnostic.Path, orig
 // needs reports whether any interface of a segment gets an automatic address.
 func (s *segment) needs() bool {
 	for _, p := range s.members {
-		if p.node.kind != slice.Uplink {
+		if p.node.hasAutomatic() {
 			return true
 		}
 	}

@@ -38,7 +38,7 @@ func (r *resolver) fill(s *segment) {
 func (r *resolver) fillFamily(s *segment, family int, taken map[netip.Addr]bool) {
 	var open []*port
 	for _, p := range s.members {
-		if _, written := p.firstWritten(family); !written && p.node.kind != slice.Uplink {
+		if _, written := p.firstWritten(family); !written && p.node.hasAutomatic() {
 			open = append(open, p)
 		}
 	}
@@ -60,6 +60,10 @@ func (r *resolver) fillFamily(s *segment, family int, taken map[netip.Addr]bool)
 		p.take(a, taken)
 	}
 }
+
+// hasAutomatic reports whether interfaces of a node get automatic addresses. What a packet program forwards may be
+// anything but IP.
+func (n *node) hasAutomatic() bool { return n.kind != slice.Uplink && n.kind != slice.Program }
 
 // firstWritten is the first address of a family that the file gives a port. Link-local ones come beside it.
 func (p *port) firstWritten(family int) (writtenAddress, bool) {

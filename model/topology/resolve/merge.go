@@ -44,21 +44,24 @@ var (
 		"fast_hellos", "isis", "fastpath", "config"}
 	sliverKeys = []string{"gateway", "routes", "image", "rootfs", "cmd", "env", "files", "binds", "sysctls", "cpu",
 		"memory", "pids", "exec", "restart"}
-	nodeKeys = []string{"loopbacks", "router_id"}
-	moveKeys = []string{"host_labels", "reschedule"}
+	programKeys = []string{"program", "filters"}
+	nodeKeys    = []string{"loopbacks", "router_id"}
+	moveKeys    = []string{"host_labels", "reschedule"}
 )
 
 // foreignKeys are the keys that nodes of a kind cannot have.
 func foreignKeys(kind slice.Kind) []string {
 	switch kind {
 	case slice.Router:
-		return []string{"gateway"}
+		return append([]string{"gateway"}, programKeys...)
 	case slice.Host:
-		return append([]string{"router_id"}, routingKeys...)
+		return slices.Concat([]string{"router_id"}, routingKeys, programKeys)
+	case slice.Program:
+		return append([]string{"router_id", "gateway"}, routingKeys...)
 	case slice.Switch: // it is on every host that has a node at it
-		return slices.Concat(routingKeys, sliverKeys, nodeKeys, moveKeys, []string{"host"})
+		return slices.Concat(routingKeys, sliverKeys, programKeys, nodeKeys, moveKeys, []string{"host"})
 	case slice.Uplink:
-		return slices.Concat(routingKeys, sliverKeys, nodeKeys, moveKeys)
+		return slices.Concat(routingKeys, sliverKeys, programKeys, nodeKeys, moveKeys)
 	}
 	return nil
 }
@@ -98,11 +101,13 @@ func (r *resolver) makeNodes() {
 	}
 }
 
-// kindOf is a node's kind: a router where the file says anything about routing.
+// kindOf is a node's kind: a program where the file names one, a router where it says anything about routing.
 func kindOf(a *file.Attributes) slice.Kind {
 	switch {
 	case a.Kind != "":
 		return a.Kind
+	case a.Program != nil:
+		return slice.Program
 	case a.Daemon != "" || len(a.Routing) > 0 || a.AS != 0 || len(a.Config) > 0:
 		return slice.Router
 	}
@@ -117,8 +122,11 @@ func (r *resolver) dropForeignKeys(n *node) {
 	for _, key := range foreignKeys(n.kind) {
 		if v := own.FieldByIndex(ownFields.ByName[key].Index); !v.IsZero() {
 			hint := ""
-			if n.kind == slice.Host && slices.Contains(routingKeys, key) {
+			switch {
+			case n.kind == slice.Host && slices.Contains(routingKeys, key):
 				hint = "write kind: router, or leave kind out"
+			case slices.Contains(programKeys, key):
+				hint = "only a node of kind: program has it"
 			}
 			article := "a"
 			if n.kind == slice.Uplink {

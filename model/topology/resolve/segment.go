@@ -13,7 +13,7 @@ import (
 type segment struct {
 	key     string
 	links   []*link
-	members []*port // interfaces of routers, hosts and uplinks, by the name of their node
+	members []*port // interfaces of nodes that are no switches, by the name of their node
 	routers []*port // those members that route
 	cable   bool    // two members and one link, nothing between
 	subnet  [address.Families]netip.Prefix

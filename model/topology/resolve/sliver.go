@@ -40,6 +40,9 @@ func (r *resolver) makeSliver(n *node) {
 	n.out.Files = r.files(n)
 	n.out.Binds = r.binds(n)
 	n.out.Sysctls = r.sysctls(n)
+	if n.kind == slice.Program {
+		n.out.Program = r.program(n)
+	}
 	for _, key := range slices.Sorted(maps.Keys(a.Env)) {
 		if key == "" || strings.ContainsAny(key, "=\x00") {
 			r.Add(n.at.At("env").At(key), "", "%q is not a name of an environment variable", key)

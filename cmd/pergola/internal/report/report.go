@@ -4,6 +4,7 @@ package report
 import (
 	"fmt"
 	"net/netip"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,8 +128,12 @@ func Troubles(st *slice.Status, nodes []slice.Node) []string {
 	return lines
 }
 
-// kind says what a node is; of a router, which daemon it runs: a terminal of 80 columns has no room for more.
+// kind says what a node is; of a router, which daemon it runs, and of a packet program, its file: a terminal of 80
+// columns has no room for more.
 func kind(n *slice.Node) string {
+	if n.Program != nil {
+		return path.Base(n.Program.Name)
+	}
 	if n.Routing != nil && n.Routing.Daemon != "" {
 		return string(n.Routing.Daemon)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/control/programs"
 	"github.com/pergola-net/pergola/model/topology"
 )
 
@@ -35,11 +36,18 @@ func (s *Source) gather() (found topology.Diagnostics) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, path)
 		}
-		if err := s.fill(f, path); err != nil {
-			found = append(found, topology.Diagnostic{Path: f.Where, Message: err.Error()})
+		fill := s.fill
+		if f.IsProgram {
+			fill = s.fillProgram
+		}
+		if err := fill(f, path); err != nil {
+			found = append(found, programs.Refused(f.Where, err))
 		}
 	}
-	return topology.Locate(s.Topology, found)
+	if len(found) > 0 {
+		return topology.Locate(s.Topology, found)
+	}
+	return s.checkPrograms()
 }
 
 // makeAbsolute makes the host's paths that the server itself uses (binds, root directories, image layouts) absolute: it

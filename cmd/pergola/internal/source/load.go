@@ -49,6 +49,7 @@ type Source struct {
 	Topology *topology.Topology
 	Warnings []string
 	archives []archive
+	objects  map[string]object // of packet programs, by path
 }
 
 // maxFile bounds a topology file; a network of ten thousand nodes has about two million bytes.

@@ -1,0 +1,38 @@
+package drive
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pergola-net/pergola/host/agent/machine"
+	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/host/wire"
+)
+
+// setProgram makes a node's packet program run, or replaces it. One that is refused changes nothing.
+func (d *Pass) setProgram(ctx context.Context, id sliver.ID, p plan.Program, amend bool) error {
+	programs := d.Machine.Programs()
+	if programs == nil {
+		return fmt.Errorf("load the program of %s: %w", id.Node, machine.ErrNoPrograms)
+	}
+	err := programs.SetProgram(ctx, plan.NodeID(id).ProgramName(), wire.Program{
+		Slice: id.Slice, File: p.File, Object: p.Object, Filters: p.Filters, Ports: p.Ports, SlowPath: true,
+		Digest: p.Digest,
+	})
+	switch {
+	case err != nil && amend:
+		return fmt.Errorf("replace the program of %s, which goes on as it was: %w", id.Node, err)
+	case err != nil:
+		return fmt.Errorf("load the program of %s: %w", id.Node, err)
+	}
+	return nil
+}
+
+func (d *Pass) deleteProgram(ctx context.Context, id sliver.ID) error {
+	programs := d.Machine.Programs()
+	if programs == nil {
+		return fmt.Errorf("remove the program of %s: %w", id.Node, machine.ErrNoPrograms)
+	}
+	return programs.DeleteProgram(ctx, plan.NodeID(id).ProgramName())
+}

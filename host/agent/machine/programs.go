@@ -1,0 +1,28 @@
+package machine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pergola-net/pergola/host/wire"
+)
+
+// Programs runs packet programs of nodes on the fast path, by name (plan.NodeID.ProgramName). A Network that has it can
+// have nodes of kind program.
+type Programs interface {
+	// SetProgram makes a program run, or replaces it: then memory, counters and all frames are kept. If it fails,
+	// what ran before goes on.
+	SetProgram(ctx context.Context, name string, p wire.Program) error
+	DeleteProgram(ctx context.Context, name string) error
+	Programs(ctx context.Context) (map[string]wire.ProgramState, error)
+	ProgramCounters(ctx context.Context, name string) (wire.ProgramCounters, error)
+}
+
+// ErrNoPrograms is the error of a packet program on a machine without a fast path.
+var ErrNoPrograms = errors.New("this machine has no fast path, which packet programs need")
+
+// Programs is that of the network that is open; nil where there is none.
+func (m *Machine) Programs() Programs {
+	p, _ := m.Network().(Programs)
+	return p
+}

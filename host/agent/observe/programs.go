@@ -1,0 +1,34 @@
+package observe
+
+import (
+	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/reconcile"
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/host/wire"
+)
+
+// addPrograms adds packet programs that run. They do not stand on their ports: what becomes of those is amended.
+func (s *Snapshot) addPrograms(running map[string]wire.ProgramState, ports map[string]wire.PortState) {
+	devices := make(map[int]string, len(ports))
+	for name, p := range ports {
+		devices[p.Index] = name
+	}
+	for name, is := range running {
+		id, ok := plan.ParseProgramName(name)
+		if !ok {
+			continue // not ours
+		}
+		at := make([]string, len(is.Ports))
+		for i, index := range is.Ports {
+			at[i] = devices[index]
+		}
+		s.Programs[sliver.ID(id)] = is
+		s.add(reconcile.Observed{
+			Key:    reconcile.Key{Kind: plan.KindProgram, Slice: id.Slice, Name: id.Node},
+			Digest: plan.ProgramDigest(is.Digest, at), Broken: is.Digest == "",
+			Needs: []reconcile.Key{
+				plan.HostNetKey, {Kind: plan.KindSliver, Slice: id.Slice, Name: id.Node},
+			},
+		})
+	}
+}
