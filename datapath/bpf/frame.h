@@ -45,7 +45,7 @@ struct wrapping {
 	struct ethhdr eth; /* underlay_egress and the line card fill the addresses in */
 	/* Outer header; behind it, for programs of tc, the frame's own Ethernet header with its VLAN tags. */
 	__u8 bytes[OUTER_MASK + ETH_HLEN + MAX_TAGS * sizeof(struct tag) + 3];
-};
+} __attribute__((aligned(8)));
 
 /* With what a node's packet program (node.c) gives a frame back to the platform's (walk_on in port.c). */
 enum returned {

@@ -188,11 +188,17 @@ static __always_inline __u32 packet_length(const struct header *h, __u32 length,
 	return length - ETH_HLEN;
 }
 
-/* The next node finds the frame with these addresses. */
-static __always_inline void readdress(struct header *h, const __u8 *to, const __u8 *from)
+/*
+ * The next node finds the frame with these addresses: each is the first six bytes of a word, as it lies in memory. They
+ * are stored in the words that others load (copy_header(), paste_ethernet()).
+ */
+static __always_inline void readdress(struct header *h, __u64 to, __u64 from)
 {
-	__builtin_memcpy(h->eth.h_dest, to, ETH_ALEN);
-	__builtin_memcpy(h->eth.h_source, from, ETH_ALEN);
+	const __u64 address = (1ull << 48) - 1; /* the object is for little-endian machines alone */
+	word *words = (word *)h;
+
+	words[0] = to << 16;
+	words[1] = (words[1] & ~address) | (from & address);
 }
 
 static __always_inline __u8 ttl(const struct header *h) { return is_ip4(h) ? h->ip4.ttl : h->ip6.hop_limit; }
@@ -220,6 +226,18 @@ static __always_inline void age(struct header *h, __u32 hops)
 }
 
 /*
+ * Copies an Ethernet header of the record, where it lies as in struct header: two bytes behind a word. The compiler
+ * copies byte by byte what it does not know to be aligned.
+ */
+static __always_inline void paste_ethernet(const struct ethhdr *eth, void *data)
+{
+	const word *behind = (const void *)eth + ETH_ALEN; /* the source's address and the type */
+
+	__builtin_memcpy(__builtin_assume_aligned(data, 2), __builtin_assume_aligned(eth, 2), ETH_ALEN);
+	*(word *)(data + ETH_ALEN) = *behind;
+}
+
+/*
  * Writes the first HOP_HEAD bytes of the copy to where the frame begins. Returns false where not all of it is there.
  */
 static __always_inline bool paste_hop(const struct header *h, void *data, const void *end)
@@ -230,7 +248,7 @@ static __always_inline bool paste_hop(const struct header *h, void *data, const 
 
 	if ((void *)to + HOP_HEAD - ETH_HLEN > end)
 		return false;
-	__builtin_memcpy(__builtin_assume_aligned(eth, 2), &h->eth, sizeof(h->eth));
+	paste_ethernet(&h->eth, data);
 	for (int i = 0; i < (HOP_HEAD - ETH_HLEN) / 4; i++)
 		to[i] = from[i];
 	return true;

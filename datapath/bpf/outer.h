@@ -281,9 +281,10 @@ __noinline int write_outer(struct frame *f, __u32 port, __u32 inner)
 	if (!e)
 		return 0;
 	w = &f->outer;
-	__builtin_memset(&w->eth, 0, sizeof(w->eth));
+	__builtin_memset(w, 0, offsetof(struct wrapping, bytes));
 	w->eth.h_proto = is_outer_ip6(e) ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
-	__builtin_memcpy(w->bytes, e->header, MAX_OUTER);
+	/* The compiler copies what it does not know to be aligned byte by byte. */
+	__builtin_memcpy(__builtin_assume_aligned(w->bytes, 8), __builtin_assume_aligned(e->header, 4), MAX_OUTER);
 	complete_outer(w->bytes, e, f, inner);
 	return e->length & OUTER_MASK;
 }

@@ -209,7 +209,7 @@ static __always_inline enum punt send(struct frame *f, __u32 router, struct next
 	p->in = f->at;
 	p->out = next->port;
 	f->hops++;
-	readdress(&f->header, now.mac, out->mac);
+	readdress(&f->header, now.word, *(const word *)out->mac);
 	f->from = next->port;
 	return WALK_ON;
 }

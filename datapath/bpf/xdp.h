@@ -60,7 +60,7 @@ static __always_inline bool paste_outer(struct xdp_md *ctx, const struct wrappin
 
 	if (data + sizeof(w->eth) + MAX_OUTER > (void *)(long)ctx->data_end)
 		return !bpf_xdp_store_bytes(ctx, 0, (void *)&w->eth, sizeof(w->eth) + ((n - ETH_HLEN) & OUTER_MASK));
-	__builtin_memcpy(data, &w->eth, sizeof(w->eth));
+	paste_ethernet(&w->eth, data);
 	__builtin_memcpy(to, from, least);
 	for (__u32 i = least / 4; i < MAX_OUTER / 4; i++)
 		if (sizeof(w->eth) + 4 * i < n)
