@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -37,9 +36,6 @@ type comparison struct {
 	rounds    int
 }
 
-// worse is the ratio below which a figure is reported as worse.
-const worse = 0.97
-
 func (o options) compare(ctx context.Context, chosen []scenario) error {
 	before := newBuild("before", o.against)
 	now, err := o.thisBuild()
@@ -56,13 +52,32 @@ func (o options) compare(ctx context.Context, chosen []scenario) error {
 			}
 		}
 	}
+	// Where the other build was is of no meaning to a reader.
+	command := strings.ReplaceAll(strings.Join(os.Args, " "), o.against, "OTHER")
+	result := &comparisonResult{Origin: origin{Command: command, Rounds: o.rounds}}
+	if result.Origin.Machine, err = describeMachine(ctx, now.pergola); err != nil {
+		return err
+	}
+	if result.Before, err = pergolaVersion(ctx, before.pergola); err != nil {
+		return err
+	}
 	err = c.run(ctx)
-	text := c.table()
-	fmt.Print(text)
+	result.Differences = c.differences()
+	fmt.Print(result.table())
 	if o.out != "" {
-		err = errors.Join(err, replace(o.out, []byte(text)))
+		err = errors.Join(err, o.keep(result))
 	}
 	return err
+}
+
+// keep puts a comparison into the report, whatever else that holds.
+func (o options) keep(c *comparisonResult) error {
+	report, err := readDocument(o.out)
+	if err != nil {
+		return err
+	}
+	report.putComparison(c)
+	return o.write(report)
 }
 
 func newBuild(name, dir string) *build {
@@ -198,44 +213,23 @@ func (b *build) output(ctx context.Context, program string, args ...string) ([]b
 	return out, nil
 }
 
-// table lists all figures that both builds gave: medians, and ratios within a round.
-func (c *comparison) table() string {
+// differences lists all figures that both builds gave: medians, and ratios within a round.
+func (c *comparison) differences() []difference {
 	before, now := c.builds[0], c.builds[1]
-	columns := []string{"scenario", "what", "before", "now", "times better", "lowest to highest", ""}
-	var lines [][]string
-	judged, missed := 0, 0
+	var all []difference
 	for _, f := range before.order {
 		r := f.row(before.readings[f], now.readings[f])
 		if len(r.Values) == 0 {
 			continue
 		}
-		better, verdict := r.better(), ""
-		switch {
-		case f.Control:
-			verdict = "control"
-		case math.IsNaN(better) || math.IsInf(better, 0):
-		default:
-			judged++
-			if better < worse {
-				missed++
-				verdict = "**worse**"
-			}
-		}
 		ratios := r.ratios()
-		lines = append(lines, []string{
-			f.Scenario, f.What + ", " + f.Unit, short(rounds.Middle(r.Other)),
-			short(rounds.Middle(r.Values)), ratio(better),
-			ratio(slices.Min(ratios)) + " to " + ratio(slices.Max(ratios)), verdict,
+		all = append(all, difference{
+			Scenario: f.Scenario, What: f.What, Unit: f.Unit, Control: f.Control,
+			Before: rounds.Middle(r.Other), Now: rounds.Middle(r.Values), Better: finite(r.better()),
+			Lowest: finite(slices.Min(ratios)), Highest: finite(slices.Max(ratios)),
 		})
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "Medians of %d rounds, both builds in turn. *Times better* is the median over the rounds.\n",
-		c.rounds)
-	fmt.Fprintf(&b, "%d of %d figures of Pergola are worse by more than %.0f %%. *Control*: "+
-		"figures without Pergola.\n\n",
-		missed, judged, (1-worse)*100)
-	table(&b, columns, lines)
-	return b.String()
+	return all
 }
 
 // row pairs the values of rounds that both builds have.
@@ -247,15 +241,4 @@ func (f figure) row(before, now []float64) row {
 		}
 	}
 	return r
-}
-
-// short gives four figures: what is looked for is a difference of three per cent.
-func short(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
-
-// ratio is empty where there is none, as of two values that are zero.
-func ratio(v float64) string {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return ""
-	}
-	return strconv.FormatFloat(v, 'f', 3, 64)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +28,8 @@ func TestComparisonFindsWhatIsWorse(t *testing.T) {
 		before.take(documentOf(1/speed, 1e6*speed), round)
 		now.take(documentOf(1.1/speed, 0.98e6*speed), round)
 	}
-	table := c.table()
+	result := &comparisonResult{Origin: origin{Rounds: 3}, Differences: c.differences()}
+	table := result.table()
 	for _, want := range []string{
 		"1 of 3 figures of Pergola are worse by more than 3 %",
 		"| star-100 | up, s | 1 | 1.1 | 0.909 | 0.909 to 0.909 | **worse** |",
@@ -47,5 +49,31 @@ func TestComparisonPairsRoundsThatBothHave(t *testing.T) {
 	r := figure{Unit: "s"}.row([]float64{1, math.NaN(), 4}, []float64{2, 3})
 	if len(r.Values) != 1 || r.better() != 0.5 {
 		t.Errorf("paired %v with %v, want the first round alone", r.Values, r.Other)
+	}
+}
+
+func TestComparisonReplacesWhatWasMeasuredAgain(t *testing.T) {
+	result := func(before string, scenarios ...string) *comparisonResult {
+		c := &comparisonResult{Before: before}
+		for _, s := range scenarios {
+			c.Differences = append(c.Differences, difference{Scenario: s, What: "up", Unit: "s", Before: 1, Now: 1})
+		}
+		return c
+	}
+	d := &document{}
+	for _, c := range []*comparisonResult{
+		result("v1", "star-100", "grid-frr"), result("v2", "star-100"), result("v1", "star-100"), result("v2", "star-100"),
+	} {
+		d.putComparison(c)
+	}
+	var got []string
+	for _, c := range d.Comparisons {
+		for _, f := range c.Differences {
+			got = append(got, c.Before+" "+f.Scenario)
+		}
+	}
+	want := []string{"v1 grid-frr", "v1 star-100", "v2 star-100"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the report has %v, want %v", got, want)
 	}
 }

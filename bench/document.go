@@ -18,7 +18,8 @@ import (
 // document is all that was measured, in this run or in earlier ones. It is kept beside the report, as JSON, so that a
 // scenario can be measured anew without the others being lost.
 type document struct {
-	Scenarios []*measurement `json:"scenarios"` // in the order of scenarios
+	Scenarios   []*measurement      `json:"scenarios"` // in the order of scenarios
+	Comparisons []*comparisonResult `json:"comparisons,omitempty"`
 }
 
 // measurement is what a scenario showed.

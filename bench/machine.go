@@ -21,21 +21,30 @@ func describeMachine(ctx context.Context, binary string) ([]fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	version, err := exec.CommandContext(ctx, binary, "version").Output()
+	version, err := pergolaVersion(ctx, binary)
 	if err != nil {
-		return nil, fmt.Errorf("ask for the version of %s: %w", binary, err)
+		return nil, err
 	}
-	first, _, _ := strings.Cut(string(version), "\n")
 	return []fact{
 		{"Machine", fmt.Sprintf("%s, %d cores, %.0f GiB", processor(), runtime.NumCPU(), memory/1024)},
 		{"Kernel", unix.ByteSliceToString(u.Release[:])},
 		{"Hypervisor", hypervisor()},
-		{"Pergola", strings.TrimSpace(first)},
+		{"Pergola", version},
 		{"FRR", packageVersion(ctx, "frr")},
 		{"BIRD", packageVersion(ctx, "bird2")},
 		{"Mininet", packageVersion(ctx, "mininet")},
 		{"Open vSwitch", packageVersion(ctx, "openvswitch-switch")},
 	}, nil
+}
+
+// pergolaVersion is the first line of `pergola version`.
+func pergolaVersion(ctx context.Context, binary string) (string, error) {
+	text, err := exec.CommandContext(ctx, binary, "version").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask for the version of %s: %w", binary, err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSpace(first), nil
 }
 
 func processor() string { return cpuinfo("model name", "unknown processor") }

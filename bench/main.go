@@ -6,7 +6,7 @@
 //	bench -against DIRECTORY [-only REGEXP] [-rounds N] [-out FILE]
 //
 // With -only, the scenarios that it leaves out stay in the report as they were. With -against, the build in
-// DIRECTORY/bin and this one are measured in turn, and a table of both is written.
+// DIRECTORY/bin and this one are measured in turn, a table of both is printed, and kept in the report.
 //
 // Each measurement is repeated and its median is reported; where two things are compared, their rounds alternate (A B
 // A B), so that what else happens on the machine hits both.
@@ -38,8 +38,7 @@ func main() {
 			"say only what is measured")
 	flag.IntVar(&o.rounds, "rounds", 5, "how often each measurement is repeated")
 	flag.StringVar(&o.against, "against", "",
-		"compare with the build in `DIRECTORY`/bin, both in turn; -rounds is how often, and -out "+
-			"is where the table goes")
+		"compare with the build in `DIRECTORY`/bin, both in turn; -rounds is how often")
 	flag.StringVar(&o.pathFlags, "path", "--routers 0,1,4,8,16 --rounds 2",
 		"`FLAGS` of pergola bench path, for -against")
 	only := flag.String("only", "",

@@ -159,7 +159,7 @@ func (d *document) report(plots plots) string {
 		table(&b, columns, rows)
 		b.WriteString(notes)
 	}
-	return b.String() + sections.String()
+	return b.String() + sections.String() + d.comparisonSections()
 }
 
 // extent says of a scenario that failed what there is of it.
@@ -186,10 +186,7 @@ func (d *document) origins(b *strings.Builder) {
 		if len(known) > 1 {
 			fmt.Fprintf(b, "**%s:**\n\n", strings.Join(names[i], ", "))
 		}
-		for _, f := range append(o.Machine, fact{"Command", "`" + o.Command + "`"}) {
-			fmt.Fprintf(b, "- %s: %s\n", f.Name, f.Value)
-		}
-		b.WriteString("\n")
+		o.list(b)
 	}
 	var missing []string
 	for _, s := range scenarios {
@@ -200,6 +197,14 @@ func (d *document) origins(b *strings.Builder) {
 	if len(missing) > 0 {
 		fmt.Fprintf(b, "**Not measured yet:** %s\n\n", strings.Join(missing, ", "))
 	}
+}
+
+// list writes it as a list.
+func (o origin) list(b *strings.Builder) {
+	for _, f := range append(o.Machine, fact{"Command", "`" + o.Command + "`"}) {
+		fmt.Fprintf(b, "- %s: %s\n", f.Name, f.Value)
+	}
+	b.WriteString("\n")
 }
 
 func table(b *strings.Builder, head []string, rows [][]string) {
