@@ -21,6 +21,9 @@ import (
 // dial connects to the running server.
 func (a *app) dial(ctx context.Context) (*client.Client, error) {
 	c, err := client.Dial(ctx, a.socket)
+	if errors.Is(err, client.ErrNoServer) {
+		return a.dialWithout(ctx, err)
+	}
 	return c, a.adviseConnect(err)
 }
 
@@ -35,10 +38,7 @@ func (a *app) ensure(ctx context.Context) (*client.Client, error) {
 			"or let an administrator start it (`systemctl start pergola`) and add you to the group pergola")
 	}
 	if a.socket != defaultSocket {
-		return nil, ui.Advise(err,
-			"a server that listens there was started with directories of its own; start it again:\n"+
-				"pergola server --listen none --socket %s --state-dir DIR --data-dir DIR --log-dir DIR",
-			a.socket)
+		return nil, ui.Advise(err, startOther, a.socket)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -85,8 +85,6 @@ func (a *app) adviseConnect(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, client.ErrNoServer):
-		return ui.Advise(err, "`pergola up FILE` starts a network and, where none runs, the server")
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EACCES):
 		return ui.Advise(fmt.Errorf("connect to %s: permission denied", a.socket),
 			"use sudo, or become a member of the group pergola: "+

@@ -69,7 +69,7 @@ network.`,
 // that is waited for too, so that the machine is as it was.
 func (a *app) down(ctx context.Context, word string, all bool) ([]string, error) {
 	c, err := a.dial(ctx)
-	if errors.Is(err, client.ErrNoServer) {
+	if errors.Is(err, errNothingRuns) {
 		a.Say("nothing to do: no server is running, so no slice is")
 		return nil, nil
 	}

@@ -28,7 +28,7 @@ NODE:IFACE; for ` + "`set`" + `, an end limits the change to frames that leave i
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
-	cmd.AddCommand(newLinkSet(a), newLinkReset(a),
+	cmd.AddCommand(changesNetworks(newLinkSet(a)), changesNetworks(newLinkReset(a)),
 		newLinkVerb(a, "down LINK...", "Take links down: their ends lose the carrier", "down",
 			func(ctx context.Context, n *network, link string) error {
 				return n.LinkDown(ctx, n.name, link)
@@ -135,7 +135,7 @@ func newLinkVerb(a *app, use, short, done string, do func(context.Context, *netw
 		},
 	}
 	a.sliceFlag(cmd, &name)
-	return cmd
+	return changesNetworks(cmd)
 }
 
 func newLinkLs(a *app) *cobra.Command {

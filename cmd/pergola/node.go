@@ -66,7 +66,7 @@ func newNodeVerb(a *app, verb api.NodeVerb, use, short, done string) *cobra.Comm
 		},
 	}
 	a.sliceFlag(cmd, &name)
-	return cmd
+	return changesNetworks(cmd)
 }
 
 // power asks for a verb on each node, and waits until all have happened.

@@ -22,6 +22,7 @@ type app struct {
 	args    []string // the command line
 	socket  string
 	noColor bool
+	changes bool // the command changes networks that run
 }
 
 // run carries out one command line and gives its exit status.
@@ -62,7 +63,7 @@ A SLICE is one running network. Where a command takes a SLICE and none is named,
 one that runs, or the one that the topology file in the current directory describes.
 
 Exit status: 0 done; 1 failed, or a check does not hold; 2 the command line is wrong, or a check
-could not be carried out; 130 interrupted. exec and shell pass on the status of the command, or
+could not be carried out; 3 there was nothing to check; 130 interrupted. exec and shell pass on the status of the command, or
 125 if it could not be started.
 
 Environment: PERGOLA_SOCKET is the default of --socket, PERGOLA_TOKEN of --token; NO_COLOR
@@ -74,7 +75,7 @@ switches colour off.`,
 		SilenceUsage:      true,
 		Args:              cobra.ArbitraryArgs,
 		RunE:              group,
-		PersistentPreRun:  func(*cobra.Command, []string) { a.applyFlags() },
+		PersistentPreRun:  func(cmd *cobra.Command, _ []string) { a.prepare(cmd) },
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Version:           ownVersion(),
 	}
@@ -90,9 +91,10 @@ switches colour off.`,
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommandGroupID(groupServer)
 
-	addTo(root, groupNetworks, newUp(a), newDown(a), newLs(a), newInspect(a), newTop(a), newWait(a), newCheck(a),
+	addTo(root, groupNetworks, newUp(a), changesNetworks(newDown(a)), newLs(a), newInspect(a), newTop(a), newWait(a), newCheck(a),
 		newVerify(a), newEvents(a))
-	addTo(root, groupNodes, newExec(a), newShell(a), newLogs(a), newNode(a), newRestart(a), newLink(a),
+	addTo(root, groupNodes, changesNetworks(newExec(a)), changesNetworks(newShell(a)), newLogs(a),
+		newNode(a), newRestart(a), newLink(a),
 		newCapture(a))
 	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a), newProgram(a))
 	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newStatus(a), newBench(a),
@@ -141,11 +143,12 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.BoolVar(&a.noColor, "no-color", false, "write without colour")
 }
 
-// applyFlags applies the global flags.
-func (a *app) applyFlags() {
+// prepare applies the global flags.
+func (a *app) prepare(cmd *cobra.Command) {
 	if a.noColor {
 		a.SetColor(false)
 	}
+	a.changes = cmd.Annotations[changing] != ""
 }
 
 // group is the action of a command that only holds others: help, or an error about a verb that does not exist.
