@@ -30,7 +30,8 @@ func newCheck(a *app) *cobra.Command {
 		Long: `Run the checks of the topology file. If it has none, or with --all-pairs, every router and host
 pings every other one.
 
-Exit status: 0 all checks hold; 1 some fail; 2 they could not be carried out.`,
+Exit status: 0 all checks hold; 1 some fail; 2 they could not be carried out; 3 there was nothing to
+check.`,
 		Example: `  pergola check
   pergola check abilene --all-pairs --junit result.xml
   pergola check --only denver-seattle`,
@@ -48,7 +49,7 @@ Exit status: 0 all checks hold; 1 some fail; 2 they could not be carried out.`,
 	cmd.Flags().BoolVar(&o.AllPairs, "all-pairs", false, "every node pings every other, whatever the file says")
 	cmd.Flags().StringSliceVar(&o.Names, "only", nil, "`NAME`s of the file's checks to carry out")
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "of each check that names none, such as 10s")
-	cmd.Flags().StringVar(&o.junit, "junit", "", "also write the results as JUnit XML to `FILE`")
+	cmd.Flags().StringVar(&o.junit, "junit", "", "also write the results as JUnit XML to `FILE`; - is standard output,\nwithout the table")
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until routing has converged first")
 	return cmd
 }
@@ -80,7 +81,14 @@ func (a *app) check(ctx context.Context, net *network, o checkOptions) error {
 	case err != nil:
 		return fmt.Errorf("check %s: %w", net.name, err)
 	}
-	if o.junit != "" {
+	switch o.junit {
+	case "":
+	case "-":
+		if err := report.JUnit(a.Out, net.name, results); err != nil {
+			return fmt.Errorf("write JUnit results: %w", err)
+		}
+		return outcome(results)
+	default:
 		if err := writeJUnit(o.junit, net.name, results); err != nil {
 			return err
 		}
@@ -98,14 +106,25 @@ func (a *app) reportChecks(name string, results []api.CheckResult, took time.Dur
 		if len(table.Rows) > 0 {
 			a.Table(table)
 		}
-		if hidden > 0 {
+		switch {
+		case len(table.Rows)+hidden < len(results):
+			a.Say("(summed up: -v and --junit list all %d checks)", len(results))
+		case hidden > 0:
 			a.Say("(%s that held not shown: -v shows all)", wording.Count(hidden, "check"))
 		}
 		a.Print("%s", report.Verdict(name, results, took, a.Terminal))
 	}
+	return outcome(results)
+}
+
+// outcome is the exit status, as an error.
+func outcome(results []api.CheckResult) error {
+	if len(results) == 0 {
+		return ui.Exit(ui.ExitNothing)
+	}
 	for _, r := range results {
 		if !r.OK {
-			return &ui.Error{Code: ui.ExitFailed}
+			return ui.Exit(ui.ExitFailed)
 		}
 	}
 	return nil

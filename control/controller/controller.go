@@ -115,6 +115,9 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 	plan := Diff(prev, next)
 	locate(&plan, next, moves)
 	plan.Warnings = append(plan.Warnings, notes...)
+	if apart := next.Apart(); apart != "" && !plan.Empty() {
+		plan.Warnings = append(plan.Warnings, apart)
+	}
 	next.Generation = generation
 	if prev != nil {
 		next.ID = prev.ID

@@ -9,15 +9,21 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// AllPairs pings every router and host from every other, both families: the check that `pergola check` makes of a
-// network whose file has none. Nodes without an address of a family are left out of it. Results are ordered by sender,
-// then receiver. The error is ctx's.
+// AllPairs pings every router and host from every other that links lead to, both families: the check that
+// `pergola check` makes of a network whose file has none. Nodes without an address of a family are left out of it.
+// Results are ordered by sender, then receiver. The error is ctx's.
 func (c Checker) AllPairs(ctx context.Context) ([]CheckResult, error) {
 	var jobs []*job
 	total := 0
+	part := map[string]int{}
+	for i, names := range c.Slice.Parts() {
+		for _, name := range names {
+			part[name] = i
+		}
+	}
 	for i := range c.Slice.Nodes {
 		for _, ipv6 := range []bool{false, true} {
-			if j := c.job(&c.Slice.Nodes[i], ipv6); len(j.results) > 0 {
+			if j := c.job(&c.Slice.Nodes[i], ipv6, part); len(j.results) > 0 {
 				jobs = append(jobs, j)
 				total += len(j.results)
 			}
@@ -48,7 +54,8 @@ type job struct {
 	results []CheckResult
 }
 
-func (c Checker) job(from *slice.Node, ipv6 bool) *job {
+// job lists the nodes of the same part of the network.
+func (c Checker) job(from *slice.Node, ipv6 bool, part map[string]int) *job {
 	j := &job{from: from.Name}
 	source, ok := from.Address(ipv6)
 	if !ok || !from.HasSliver() || !c.tries(from.Name) {
@@ -58,7 +65,7 @@ func (c Checker) job(from *slice.Node, ipv6 bool) *job {
 	for i := range c.Slice.Nodes {
 		to := &c.Slice.Nodes[i]
 		target, ok := to.Address(ipv6)
-		if !ok || to == from || !to.HasSliver() {
+		if !ok || to == from || !to.HasSliver() || part[to.Name] != part[from.Name] {
 			continue
 		}
 		j.results = append(j.results, CheckResult{

@@ -195,6 +195,20 @@ func TestPingHearsWhoAnswersAndSaysWhyOthersDoNot(t *testing.T) {
 	}
 }
 
+func TestPingGivesUpWhatItsKernelDoesNotSend(t *testing.T) {
+	l := line(t)
+	results, err := probe.Ping(t.Context(), l.PID("r1"), []netip.Addr{addr("203.0.113.9"), addr("2001:db8:ffff::9")},
+		probe.PingOptions{Timeout: time.Hour, Interval: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		if r.Err == nil || !strings.Contains(r.Err.Error(), "cannot send: ") {
+			t.Errorf("%s: got %+v, want that it cannot be sent to", r.Target, r)
+		}
+	}
+}
+
 func TestPingSurvivesLossAndCountsIt(t *testing.T) {
 	l := line(t)
 	for _, rule := range []string{"add table ip t", "add chain ip t c { type filter hook prerouting priority 0; }",

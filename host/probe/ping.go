@@ -33,7 +33,15 @@ type PingResult struct {
 	Received int
 	RTT      time.Duration // the shortest
 	Err      error         // nil if Received is what was wanted
+
+	refused int // rounds one after the other in which the node's kernel did not send
 }
+
+// hopeless rounds without a route, a second by default, and the target is not asked any more: routing has converged
+// before, or would have to be waited for.
+const hopeless = 4
+
+func (r *PingResult) isHopeless() bool { return r.refused >= hopeless }
 
 // pace bounds bursts: routers queue few packets for a neighbour that they do not know yet.
 const (
@@ -42,8 +50,8 @@ const (
 )
 
 // Ping sends ICMP echo requests from a node to many targets at once, by one socket for each family. It asks until every
-// target answered as often as wanted, or Timeout: the packet that is lost while a neighbour is looked up fails
-// nothing. Results are in the order of targets. The error is about the node; a target that does not answer is a result.
+// target answered as often as wanted or cannot be sent to, or Timeout: the packet that is lost while a neighbour is
+// looked up fails nothing. Results are in the order of targets. The error is about the node; a target that does not answer is a result.
 func Ping(ctx context.Context, pid int, targets []netip.Addr, opt PingOptions) ([]PingResult, error) {
 	opt = opt.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, opt.Timeout)
@@ -116,6 +124,10 @@ func (p *pinger) run(ctx context.Context) {
 		if cause == nil {
 			cause = errNoReply
 		}
+		if t.isHopeless() {
+			t.Err = fmt.Errorf("cannot send: %w", cause)
+			continue
+		}
 		t.Err = fmt.Errorf("%d of %d replies within %v: %w", t.Received, p.opt.Count, p.opt.Timeout, cause)
 	}
 }
@@ -126,7 +138,7 @@ var errNoReply = errors.New("nothing came back")
 func (p *pinger) sendRound(ctx context.Context) {
 	burst := 0
 	for _, t := range p.targets {
-		if t.Received >= p.opt.Count {
+		if t.Received >= p.opt.Count || t.isHopeless() {
 			continue
 		}
 		if burst++; burst%paceBurst == 0 {
@@ -137,11 +149,21 @@ func (p *pinger) sendRound(ctx context.Context) {
 		}
 		p.seq++
 		p.sent[p.seq] = request{t, time.Now()}
-		if err := p.socket.send(t.Target, p.seq); err != nil {
-			t.Err = err // the next round may find a route
-		}
-		t.Sent++
+		p.ask(t)
 	}
+}
+
+// ask sends one request.
+func (p *pinger) ask(t *PingResult) {
+	t.Sent++
+	if err := p.socket.send(t.Target, p.seq); err != nil {
+		t.Err = err // the next round may find a route
+		if t.refused++; t.isHopeless() {
+			p.left--
+		}
+		return
+	}
+	t.refused = 0
 }
 
 // receiveUntil takes answers until the time, or until none is missing.
@@ -174,7 +196,7 @@ func (p *pinger) take(a answer) {
 		t.Err = fmt.Errorf("%s says: %s", a.from, a.cause)
 		return
 	}
-	if a.from != t.Target || t.Received >= p.opt.Count {
+	if a.from != t.Target || t.Received >= p.opt.Count || t.isHopeless() {
 		return
 	}
 	delete(p.sent, a.seq) // a duplicate is not a second reply

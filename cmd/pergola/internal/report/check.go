@@ -19,16 +19,28 @@ import (
 // manyChecks is more than a person reads: beyond it only checks that do not hold are shown.
 const manyChecks = 40
 
-// Checks is the table of results. Of many, those that hold are hidden unless all is true.
+// Checks is the table of results. Of many, those that hold are hidden unless all is true, and those that fail are summed
+// up. hidden is the number of those that hold and have no row.
 func Checks(results []api.CheckResult, styles ui.Styles, all bool) (t *ui.Table, hidden int) {
 	t = &ui.Table{Columns: []string{"CHECK", "ADDRESS", "RESULT", "TIME", "DETAIL"}}
 	const result = 2
+	var failed []api.CheckResult
 	for _, r := range results {
-		if r.OK && !all && len(results) > manyChecks {
+		switch {
+		case all || len(results) <= manyChecks:
+			t.Row(checkName(r), address(r), word(r.OK), duration(r), r.Message)
+		case r.OK:
 			hidden++
-			continue
+		default:
+			failed = append(failed, r)
 		}
-		t.Row(checkName(r), address(r), word(r.OK), duration(r), r.Message)
+	}
+	if len(failed) <= manyChecks {
+		for _, r := range failed {
+			t.Row(checkName(r), address(r), word(r.OK), duration(r), r.Message)
+		}
+	} else {
+		sumUp(t, failed)
 	}
 	t.Style = func(row, column int) (lipgloss.Style, bool) {
 		if column != result {
@@ -40,6 +52,50 @@ func Checks(results []api.CheckResult, styles ui.Styles, all bool) (t *ui.Table,
 		return styles.Bad, true
 	}
 	return t, hidden
+}
+
+// failures are checks that failed by the same cause.
+type failures struct {
+	from, cause string // from: the node that tried them; "": several
+	results     []api.CheckResult
+}
+
+// sumUp has a row for each node and cause; or, where these are too many, for each cause.
+func sumUp(t *ui.Table, failed []api.CheckResult) {
+	groups := groupFailures(failed, true)
+	if len(groups) > manyChecks {
+		groups = groupFailures(failed, false)
+	}
+	for _, g := range groups {
+		if len(g.results) == 1 {
+			r := g.results[0]
+			t.Row(checkName(r), address(r), word(false), duration(r), r.Message)
+			continue
+		}
+		what := wording.Count(len(g.results), "check")
+		if g.from != "" {
+			what += " from " + g.from
+		}
+		t.Row(what, "", word(false), "", g.cause)
+	}
+}
+
+// groupFailures keeps the order of the first of each group.
+func groupFailures(failed []api.CheckResult, byNode bool) (groups []*failures) {
+	type key struct{ from, cause string }
+	known := map[key]*failures{}
+	for _, r := range failed {
+		k := key{cause: r.Message}
+		if byNode {
+			k.from = r.From
+		}
+		if known[k] == nil {
+			known[k] = &failures{from: k.from, cause: k.cause}
+			groups = append(groups, known[k])
+		}
+		known[k].results = append(known[k].results, r)
+	}
+	return groups
 }
 
 func word(ok bool) string {
@@ -87,7 +143,8 @@ func Verdict(name string, results []api.CheckResult, took time.Duration, t *ui.T
 	}
 	switch {
 	case len(results) == 0:
-		return name + ": there was nothing to check"
+		return name + ": there was nothing to check: its file has no checks, and no two nodes have addresses " +
+			"that Pergola knows and links between them"
 	case failed == 0:
 		return t.Paint(t.Styles.Good, name+": "+holds) +
 			" (" + ui.Elapsed(took) + ")"

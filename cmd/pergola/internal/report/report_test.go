@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/xml"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -180,6 +181,40 @@ ping b a  2001:db8::1  FAILED  5 s     no answer <within> 5s
 	same(t, Verdict("lab", results, time.Second, term), "lab: 1 of 2 checks failed (1.0 s)")
 	same(t, Verdict("lab", results[:1], time.Second, term), "lab: the check holds (1.0 s)")
 	same(t, Verdict("lab", many[2:], time.Second, term), "lab: all 40 checks hold (1.0 s)")
+}
+
+func TestManyFailuresAreSummedUp(t *testing.T) {
+	var failed []api.CheckResult
+	add := func(from, to, why string) {
+		failed = append(failed, api.CheckResult{Name: from + " reaches " + to, From: from, To: to, Message: why})
+	}
+	for i := range manyChecks {
+		add("a", fmt.Sprint("n", i), "cannot send: network is unreachable")
+		add("b", fmt.Sprint("n", i), "nothing came back")
+	}
+	add("b", "c", "cannot send: network is unreachable")
+	table, hidden := Checks(failed, ui.Styles{}, false)
+	same(t, draw(table), `
+CHECK             ADDRESS  RESULT  TIME  DETAIL
+40 checks from a  -        FAILED  -     cannot send: network is unreachable
+40 checks from b  -        FAILED  -     nothing came back
+b reaches c       -        FAILED  -     cannot send: network is unreachable
+`)
+	if hidden != 0 {
+		t.Errorf("%d that failed count as hidden", hidden)
+	}
+	if table, _ = Checks(failed, ui.Styles{}, true); len(table.Rows) != len(failed) {
+		t.Errorf("-v shows %d of %d", len(table.Rows), len(failed))
+	}
+	for i := range manyChecks {
+		add(fmt.Sprint("n", i), "a", "nothing came back")
+	}
+	table, _ = Checks(failed, ui.Styles{}, false)
+	same(t, draw(table), `
+CHECK      ADDRESS  RESULT  TIME  DETAIL
+41 checks  -        FAILED  -     cannot send: network is unreachable
+80 checks  -        FAILED  -     nothing came back
+`)
 }
 
 func TestJUnitIsWhatCIReads(t *testing.T) {

@@ -204,6 +204,9 @@ func Validate(path string) (Verdict, error) {
 		return v, err
 	default:
 		v.Valid, v.Name, v.Nodes, v.Links = true, resolved.Name, len(resolved.Nodes), len(resolved.Links)
+		if apart := resolved.Apart(); apart != "" {
+			v.Warnings = append(v.Warnings, apart)
+		}
 	}
 	return v, nil
 }

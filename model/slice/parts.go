@@ -1,0 +1,80 @@
+package slice
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Parts are the sets of nodes that links join, directly or by other nodes: the largest first, and each with its nodes
+// in order. A network that is of one piece has one.
+func (s *Slice) Parts() [][]string {
+	parent := make(map[string]string, len(s.Nodes))
+	root := func(name string) string {
+		for parent[name] != name {
+			parent[name] = parent[parent[name]]
+			name = parent[name]
+		}
+		return name
+	}
+	for i := range s.Nodes {
+		parent[s.Nodes[i].Name] = s.Nodes[i].Name
+	}
+	for i := range s.Links {
+		for _, end := range s.Links[i].Ends[1:] {
+			parent[root(end.Node)] = root(s.Links[i].Ends[0].Node)
+		}
+	}
+	members := map[string][]string{}
+	for i := range s.Nodes {
+		name := s.Nodes[i].Name
+		members[root(name)] = append(members[root(name)], name)
+	}
+	parts := make([][]string, 0, len(members))
+	for _, names := range members {
+		slices.Sort(names)
+		parts = append(parts, names)
+	}
+	slices.SortFunc(parts, func(a, b []string) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a[0], b[0]))
+	})
+	return parts
+}
+
+// Apart says of which parts the network is, for a person who may have forgotten links; empty if it is of one piece.
+func (s *Slice) Apart() string {
+	parts := s.Parts()
+	if len(parts) < 2 {
+		return ""
+	}
+	text := fmt.Sprintf("no links join the network's %d parts", len(parts))
+	var several []string
+	alone := slices.IndexFunc(parts, func(names []string) bool { return len(names) == 1 })
+	if alone < 0 {
+		alone = len(parts)
+	}
+	for _, names := range parts[:alone] {
+		several = append(several, fmt.Sprintf("%d nodes with %s", len(names), names[0]))
+	}
+	if len(several) > 0 {
+		text += ": " + some(several)
+	}
+	if singles := slices.Concat(parts[alone:]...); len(singles) > 0 {
+		separator := "; "
+		if len(several) == 0 {
+			separator = ": "
+		}
+		text += fmt.Sprintf("%s%d without a link: %s", separator, len(singles), some(singles))
+	}
+	return text
+}
+
+// some names the first few.
+func some(names []string) string {
+	const few = 5
+	if len(names) <= few+1 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}
