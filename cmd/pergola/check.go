@@ -87,7 +87,7 @@ func (a *app) check(ctx context.Context, net *network, o checkOptions) error {
 		if err := report.JUnit(a.Out, net.name, results); err != nil {
 			return fmt.Errorf("write JUnit results: %w", err)
 		}
-		return outcome(results)
+		return asStatus(results)
 	default:
 		if err := writeJUnit(o.junit, net.name, results); err != nil {
 			return err
@@ -114,11 +114,11 @@ func (a *app) reportChecks(name string, results []api.CheckResult, took time.Dur
 		}
 		a.Print("%s", report.Verdict(name, results, took, a.Terminal))
 	}
-	return outcome(results)
+	return asStatus(results)
 }
 
-// outcome is the exit status, as an error.
-func outcome(results []api.CheckResult) error {
+// asStatus is the exit status of check, as an error.
+func asStatus(results []api.CheckResult) error {
 	if len(results) == 0 {
 		return ui.Exit(ui.ExitNothing)
 	}

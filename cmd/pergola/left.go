@@ -44,8 +44,7 @@ func (a *app) dialWithout(ctx context.Context, noServer error) (*client.Client, 
 	case err != nil:
 		return nil, errors.Join(noServer, err)
 	case len(names) == 0:
-		return nil, ui.Advise(nothingRuns{noServer},
-			"`pergola up FILE` starts a network and, where none runs, the server")
+		return nil, ui.Advise(nothingRuns{noServer}, startSome)
 	}
 	on := runOn(len(names)) + ": " + ui.Some(names)
 	if !a.changes {
@@ -62,10 +61,12 @@ func (a *app) dialWithout(ctx context.Context, noServer error) (*client.Client, 
 func (a *app) noOtherServer(noServer error) error {
 	_, err := os.Lstat(a.socket)
 	if errors.Is(err, fs.ErrNotExist) {
-		return ui.Advise(nothingRuns{noServer}, startOther, a.socket)
+		return ui.Advise(nothingRuns{noServer}, startSome)
 	}
 	return ui.Advise(fmt.Errorf("%w: it was killed, and its networks may run on", noServer), startOther, a.socket)
 }
+
+const startSome = "`pergola up FILE` starts a network and, where none runs, the server"
 
 // startOther is how to start a server with directories of its own. It has one verb, for the socket.
 const startOther = "a server that listens there was started with directories of its own; start it again:\n" +
