@@ -178,7 +178,7 @@ func openAgent(ctx context.Context, c server.AgentConfig) (server.Agent, error) 
 	}
 	a, err := agent.New(ctx, agent.Config{
 		Host: c.Host, Runtime: runtime, Platform: machine.Root{StateDir: c.StateDir},
-		Store: c.Store, Events: c.Events, Log: c.Log, Cluster: c.Cluster, Consents: c.Consents,
+		Store: c.Store, Events: c.Events, Log: c.Log, Cluster: c.Cluster, Terms: c.Terms,
 		StateDir: c.StateDir, LogDir: c.LogDir, Watchdog: []string{"/proc/self/exe", verbWatchdog},
 	})
 	if err != nil {

@@ -57,7 +57,7 @@ func machineConfig(t *testing.T, name string) Config {
 		StateDir: filepath.Join(dir, "run"), DataDir: filepath.Join(dir, "lib"),
 		LogDir: filepath.Join(dir, "log"),
 		Socket: filepath.Join(dir, "s"), Host: name, NewAgent: newFake, Log: quiet(), Version: "v-test",
-		Membership: Membership{Listen: nextAddress()},
+		MemberConfig: MemberConfig{Listen: nextAddress()},
 	}
 }
 

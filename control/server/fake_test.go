@@ -50,7 +50,7 @@ func (f *fakeAgent) Run(ctx context.Context) error {
 		host := hosts.Host{
 			Name: f.cfg.Host, Machine: m.Machine, Address: m.Address, API: m.API, Cores: 8, Memory: 8 << 30,
 			Labels: m.Labels, Version: m.Version,
-			Allows: f.cfg.Consents.Terms().Allowance,
+			Allows: f.cfg.Terms.Terms().Allowance,
 			Underlays: []hosts.Underlay{
 				{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(m.Address, 24)}, MTU: 1500,
 					XDP: "native"}},

@@ -216,7 +216,7 @@ func addressOf(hostPort string) string {
 }
 
 // membershipOf is what the agent needs of the cluster.
-func (s *server) membershipOf(c *cluster) (*Cluster, error) {
+func (s *server) membershipOf(c *cluster) (*hosts.Membership, error) {
 	m := c.current()
 	end, err := tunnelEnd(c.ownAddress().Addr(), s.Underlay)
 	if err != nil {

@@ -40,7 +40,7 @@ type Config struct {
 	// ExitWhenIdle ends the server when its last slice has gone, or when none came for a while. A member of a
 	// cluster stays.
 	ExitWhenIdle bool
-	Membership
+	MemberConfig
 	Version string
 	Commit  string
 	// HostPaths are directories that slices of other machines' roots may use, HostNetwork lets these use this
@@ -51,9 +51,9 @@ type Config struct {
 	Log         *slog.Logger // nil: standard error
 }
 
-// Membership configures whether a server works together with other machines. A machine that is a member stores its
+// MemberConfig configures whether a server works together with other machines. A machine that is a member stores its
 // membership: its server needs none of this when it starts again.
-type Membership struct {
+type MemberConfig struct {
 	Role      pki.Role // what to be in a cluster: pki.Server, which is also meant where it is empty, or pki.Agent
 	Listen    string   // where others reach this machine: ADDRESS[:PORT], ListenAuto, or ListenNone (also: empty)
 	Advertise string   // ADDRESS[:PORT], if others reach it by another address
@@ -86,12 +86,9 @@ type AgentConfig struct {
 	Store    store.ForAgent
 	Events   *events.Bus
 	Log      *slog.Logger
-	Cluster  *Cluster // nil: this machine is alone
-	Consents hosts.Consents
+	Cluster  *hosts.Membership // nil: this machine is alone
+	Terms    hosts.TermsStore
 }
-
-// Cluster is this machine's membership of a cluster.
-type Cluster = hosts.Membership
 
 const (
 	eventsKept    = 4096
@@ -168,7 +165,7 @@ type server struct {
 	agent      Agent
 	controller *controller.Controller
 	blobs      blob.Dir
-	consents   *consents
+	terms      *termsFile
 	events     *events.Bus
 	idle       *idle
 	supervisor *supervisor
@@ -176,8 +173,8 @@ type server struct {
 
 // run opens the parts, works, and closes them. It reports whether it ended because it was idle.
 func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err error) {
-	if s.consents, err = openConsents(s.DataDir); err == nil {
-		err = s.consents.allow(s.HostPaths, s.HostNetwork)
+	if s.terms, err = openTerms(s.DataDir); err == nil {
+		err = s.terms.allow(s.HostPaths, s.HostNetwork)
 	}
 	if err != nil {
 		return false, err
@@ -189,8 +186,8 @@ func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err
 		return false, err
 	}
 	defer s.store.Close()
-	s.consents.store = s.store
-	if err := s.consents.prune(ctx); err != nil {
+	s.terms.store = s.store
+	if err := s.terms.prune(ctx); err != nil {
 		s.Log.Warn("withdraw the grants of slices that are gone; try again at the next start", "error", err)
 	}
 	s.blobs = blob.Dir(filepath.Join(s.DataDir, "blobs"))
@@ -283,7 +280,7 @@ func (s *server) adoptOfflineCache() {
 func (s *server) openAgent(ctx context.Context) error {
 	cfg := AgentConfig{
 		Host: s.Host, StateDir: s.StateDir, LogDir: s.LogDir, BlobDir: string(s.blobs), Runtime: s.Runtime,
-		Store: s.store, Events: s.events, Log: s.Log, Consents: s.consents,
+		Store: s.store, Events: s.events, Log: s.Log, Terms: s.terms,
 	}
 	var err error
 	if s.cluster != nil {
@@ -295,7 +292,7 @@ func (s *server) openAgent(ctx context.Context) error {
 	if s.agent, err = s.NewAgent(ctx, cfg); err != nil {
 		return err
 	}
-	options := []controller.Option{controller.WithConsents(s.consents)}
+	options := []controller.Option{controller.WithGrants(s.terms)}
 	if s.cluster != nil {
 		options = append(options, controller.InCluster(s.store, s.Host))
 	}

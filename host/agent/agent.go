@@ -48,7 +48,7 @@ type Config struct {
 	Events   *events.Bus
 	Log      *slog.Logger
 	Cluster  *hosts.Membership // nil: this machine is alone
-	Consents hosts.Consents    // what slices may have of this machine in a cluster; nil: all they ask for
+	Terms    hosts.TermsStore  // what slices may have of this machine in a cluster; nil: all they ask for
 
 	StateDir string   // of the watchdog
 	LogDir   string   // of the watchdog
@@ -84,7 +84,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.machine = machine.New(cfg.Runtime, cfg.Platform, a.Wake)
 	a.fastPath = fastpath.New(cfg.Log, a.metrics.Differed)
 	a.inputs = inputs.New(inputs.Config{
-		Host: cfg.Host, Cluster: cfg.Cluster, Store: cfg.Store, Contact: contact, Consents: cfg.Consents,
+		Host: cfg.Host, Cluster: cfg.Cluster, Store: cfg.Store, Contact: contact, Terms: cfg.Terms,
 		Log: cfg.Log, Fenced: a.isFenced, Changes: a.resetFailures, Gone: a.forget,
 	})
 	a.reports = report.New(report.Config{

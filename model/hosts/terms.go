@@ -23,8 +23,8 @@ type Terms struct {
 	Given map[string][]slice.Hold `json:"given,omitempty"`
 }
 
-// Consents keeps a machine's terms.
-type Consents interface {
+// A TermsStore keeps a machine's terms.
+type TermsStore interface {
 	Terms() *Terms
 	// Forget is called when a slice is being deleted, before its name can be used again, or when it is found
 	// deleted.

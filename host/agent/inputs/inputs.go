@@ -22,12 +22,12 @@ import (
 
 // Config is what Inputs needs.
 type Config struct {
-	Host     string // this machine's name in the store
-	Cluster  *hosts.Membership
-	Store    Store
-	Contact  *store.Contact // is told of each answer of the store, and of each that did not come
-	Consents hosts.Consents // nil: slices may have whatever they ask for
-	Log      *slog.Logger
+	Host    string // this machine's name in the store
+	Cluster *hosts.Membership
+	Store   Store
+	Contact *store.Contact   // is told of each answer of the store, and of each that did not come
+	Terms   hosts.TermsStore // nil: slices may have whatever they ask for
+	Log     *slog.Logger
 
 	Fenced  func() bool       // nodes that may start elsewhere must not run here
 	Changes func(id uint16)   // called before another version of a slice is taken
@@ -148,18 +148,18 @@ func (i *Inputs) placeLocked() plan.Place {
 
 // Terms are what the machine's root grants to slices; nil: whatever they ask for.
 func (i *Inputs) Terms() *hosts.Terms {
-	if i.cfg.Consents == nil {
+	if i.cfg.Terms == nil {
 		return nil
 	}
-	return i.cfg.Consents.Terms()
+	return i.cfg.Terms.Terms()
 }
 
-// WithdrawConsent forgets what a slice that is deleted was granted of this machine.
-func (i *Inputs) WithdrawConsent(ctx context.Context, name string) {
-	if i.cfg.Consents == nil {
+// ForgetGrants forgets what a slice that is deleted was granted of this machine.
+func (i *Inputs) ForgetGrants(ctx context.Context, name string) {
+	if i.cfg.Terms == nil {
 		return
 	}
-	if err := i.cfg.Consents.Forget(ctx, name); err != nil {
+	if err := i.cfg.Terms.Forget(ctx, name); err != nil {
 		i.cfg.Log.Warn("forget what a slice was granted of this machine", "slice", name, "error", err)
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/pergola-net/pergola/model/topology"
 )
 
-func TestConsentsAreStored(t *testing.T) {
+func TestTermsAreStored(t *testing.T) {
 	dir := t.TempDir()
-	c, err := openConsents(dir)
+	c, err := openTerms(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestConsentsAreStored(t *testing.T) {
 	if err := c.Give("lab", []slice.Hold{read, write}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if c, err = openConsents(dir); err != nil {
+	if c, err = openTerms(dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.allow(nil, nil); err != nil { // the next start says nothing
@@ -85,7 +85,7 @@ func TestConsentsAreStored(t *testing.T) {
 	if err := c.allow([]string{}, nil); err != nil || len(c.Terms().Paths) != 0 || !c.Terms().Network {
 		t.Errorf("taken back: %+v, %v", c.Terms(), err)
 	}
-	if info, err := os.Stat(filepath.Join(dir, consentFile)); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(dir, termsName)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
 	}
 }
@@ -96,7 +96,7 @@ func TestConsentEndsWithTheSlice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	c, err := openConsents(t.TempDir())
+	c, err := openTerms(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestAHostDecidesWhatSlicesHaveOfIt(t *testing.T) {
 	up(t, h1.Client, bound("allowed", "h1", "h2", "/srv/labs/x:/x"))
 	up(t, h2.Client, bound("net", "h1", "h2", "/etc:/e"))
 	given := func() []string {
-		terms, err := openConsents(h2.cfg.DataDir)
+		terms, err := openTerms(h2.cfg.DataDir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestAHostDecidesWhatSlicesHaveOfIt(t *testing.T) {
 		return names
 	}
 	if got := given(); !slices.Equal(got, []string{"net /etc"}) {
-		t.Errorf("h2 consented to %v", got)
+		t.Errorf("h2 grants %v", got)
 	}
 	up(t, h1.Client, bound("net", "h1", "h2", "/etc:/other")) // no more than it has
 	if err := h2.Delete(t.Context(), "net"); err != nil {

@@ -17,9 +17,10 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// consents stores this machine's terms where only its root can write: all members can write the store. A machine that
-// is alone stores them too, in case it joins a cluster later; they count only in a cluster.
-type consents struct {
+// termsFile stores this machine's terms where only its root can write: all members can write the store. A machine that
+// is alone stores them too, in case it joins a cluster later; they count only in a cluster. It implements
+// hosts.TermsStore and controller.Grants.
+type termsFile struct {
 	dir   *identityDir
 	terms atomic.Pointer[hosts.Terms]
 
@@ -27,36 +28,37 @@ type consents struct {
 	store *store.Store // set before anything is given
 }
 
-const consentFile = "consent.json"
+// termsName is the name of the file. It was called so before the terms were.
+const termsName = "consent.json"
 
-func openConsents(dataDir string) (*consents, error) {
-	c, terms := &consents{dir: &identityDir{dir: dataDir}}, new(hosts.Terms)
-	text, err := c.dir.read(consentFile)
+func openTerms(dataDir string) (*termsFile, error) {
+	f, terms := &termsFile{dir: &identityDir{dir: dataDir}}, new(hosts.Terms)
+	text, err := f.dir.read(termsName)
 	if err == nil && text != nil {
 		err = json.Unmarshal(text, terms)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read what slices may have of this machine in %s: %w",
-			c.dir.path(consentFile), err)
+			f.dir.path(termsName), err)
 	}
-	c.terms.Store(terms)
-	return c, nil
+	f.terms.Store(terms)
+	return f, nil
 }
 
 // Terms are the present terms.
-func (c *consents) Terms() *hosts.Terms { return c.terms.Load() }
+func (f *termsFile) Terms() *hosts.Terms { return f.terms.Load() }
 
 // allow stores the values of flags; nil means that a flag was not given.
-func (c *consents) allow(paths []string, network *bool) error {
+func (f *termsFile) allow(paths []string, network *bool) error {
 	plain := make([]string, len(paths))
 	for i, p := range paths {
 		if plain[i] = filepath.Clean(p); !filepath.IsAbs(p) {
 			return fmt.Errorf("--host-paths %q: write directories from / on, such as /srv/labs", p)
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.changeLocked(func(t *hosts.Terms) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changeLocked(func(t *hosts.Terms) {
 		if paths != nil {
 			t.Paths = plain
 		}
@@ -66,37 +68,37 @@ func (c *consents) allow(paths []string, network *bool) error {
 	})
 }
 
-// Give implements controller.Consents: this machine's root applied a slice that holds this of it. Until the slice is
+// Give implements controller.Grants: this machine's root applied a slice that holds this of it. Until the slice is
 // stored, its running version keeps what it was given.
-func (c *consents) Give(name string, holds []slice.Hold, put func() error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	both := slices.Clone(c.Terms().Given[name])
+func (f *termsFile) Give(name string, holds []slice.Hold, put func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	both := slices.Clone(f.Terms().Given[name])
 	for _, h := range holds {
 		if !slices.ContainsFunc(both, h.Within) {
 			both = append(both, h)
 		}
 	}
-	if err := c.giveLocked(name, both); err != nil {
+	if err := f.giveLocked(name, both); err != nil {
 		return err
 	}
 	if err := put(); err != nil {
 		return err
 	}
-	return c.giveLocked(name, holds)
+	return f.giveLocked(name, holds)
 }
 
 // Forget withdraws what a slice was given that is being deleted or is gone: another slice may get its name.
-func (c *consents) Forget(ctx context.Context, name string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.Terms().Given[name]) == 0 {
+func (f *termsFile) Forget(ctx context.Context, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.Terms().Given[name]) == 0 {
 		return nil
 	}
-	r, err := c.store.Record(ctx, name)
+	r, err := f.store.Record(ctx, name)
 	switch {
 	case errors.Is(err, store.ErrNotFound), r.Deleting:
-		return c.giveLocked(name, nil)
+		return f.giveLocked(name, nil)
 	case errors.Is(err, store.ErrCorrupt):
 		return nil
 	}
@@ -104,17 +106,17 @@ func (c *consents) Forget(ctx context.Context, name string) error {
 }
 
 // prune withdraws what was given to slices that were deleted while this server did not run.
-func (c *consents) prune(ctx context.Context) error {
-	for name := range c.Terms().Given {
-		if err := c.Forget(ctx, name); err != nil {
+func (f *termsFile) prune(ctx context.Context) error {
+	for name := range f.Terms().Given {
+		if err := f.Forget(ctx, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *consents) giveLocked(name string, holds []slice.Hold) error {
-	return c.changeLocked(func(t *hosts.Terms) {
+func (f *termsFile) giveLocked(name string, holds []slice.Hold) error {
+	return f.changeLocked(func(t *hosts.Terms) {
 		if t.Given[name] = holds; len(holds) == 0 {
 			delete(t.Given, name)
 		}
@@ -122,8 +124,8 @@ func (c *consents) giveLocked(name string, holds []slice.Hold) error {
 }
 
 // changeLocked replaces the terms, on disk first.
-func (c *consents) changeLocked(edit func(*hosts.Terms)) error {
-	was := c.Terms()
+func (f *termsFile) changeLocked(edit func(*hosts.Terms)) error {
+	was := f.Terms()
 	next := &hosts.Terms{Allowance: was.Allowance, Given: maps.Clone(was.Given)}
 	if next.Given == nil {
 		next.Given = map[string][]slice.Hold{}
@@ -137,9 +139,9 @@ func (c *consents) changeLocked(edit func(*hosts.Terms)) error {
 	if err != nil || bytes.Equal(before, after) {
 		return err
 	}
-	if err := c.dir.write(consentFile, append(after, '\n')); err != nil {
+	if err := f.dir.write(termsName, append(after, '\n')); err != nil {
 		return fmt.Errorf("keep what slices may have of this machine: %w", err)
 	}
-	c.terms.Store(next)
+	f.terms.Store(next)
 	return nil
 }
