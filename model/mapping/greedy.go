@@ -37,7 +37,7 @@ func (st *state) keep(now Mapping) (free []int) {
 	}
 	for n := range st.nodes {
 		h, exists := host[now[st.nodes[n].Name]]
-		if exists && st.allowed(n, h, true) == "" && st.room(n, h) == "" {
+		if exists && st.whyForbidden(n, h, true) == "" && st.whyFull(n, h) == "" {
 			st.put(n, h)
 		} else {
 			free = append(free, n)
@@ -93,12 +93,12 @@ func (st *state) best(n int, parts []int) (int, map[string]string) {
 	reasons, found := map[string]string{}, nowhere
 	var chosen rank
 	for h := range st.hosts {
-		why := st.allowed(n, h, false)
+		why := st.whyForbidden(n, h, false)
 		if why == "" {
-			why = st.room(n, h)
+			why = st.whyFull(n, h)
 		}
 		if why == "" {
-			why = st.carries(n, h)
+			why = st.whyNarrow(n, h)
 		}
 		if why != "" {
 			reasons[st.hosts[h].Name] = why

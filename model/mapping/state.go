@@ -119,18 +119,18 @@ func (st *state) put(n, h int) {
 	st.at[n] = h
 }
 
-// allowed says why node n may not be on host h, independently of other nodes; empty where it may. A node that is on a
-// cordoned host stays there.
-func (st *state) allowed(n, h int, there bool) string {
+// whyForbidden says why node n may not be on host h, independently of other nodes; empty where it may. present: it is
+// on that host now, and stays there also if the host takes no new nodes.
+func (st *state) whyForbidden(n, h int, present bool) string {
 	node, host := &st.nodes[n], &st.hosts[h]
 	switch {
 	case node.Host != "" && node.Host != host.Name:
 		return "the node is pinned to " + node.Host
-	case host.Draining && (!there || node.Host != host.Name):
+	case host.Draining && (!present || node.Host != host.Name):
 		return "is being drained"
-	case host.Closed != "" && !there:
+	case host.Closed != "" && !present:
 		return host.Closed
-	case host.Cordoned && !there:
+	case host.Cordoned && !present:
 		return "is cordoned"
 	}
 	for _, need := range node.Needs {
@@ -148,8 +148,8 @@ func (st *state) allowed(n, h int, there bool) string {
 	return ""
 }
 
-// room says why host h has no room for node n, which is not placed; empty where it has.
-func (st *state) room(n, h int) string {
+// whyFull says why host h has no room for node n, which is not placed; empty where it has.
+func (st *state) whyFull(n, h int) string {
 	demand, host := st.nodes[n].Demand, &st.hosts[h]
 	// Sums of fractions of a core are not exact, so a millionth of a core is tolerated.
 	if free := host.Capacity.Cores - st.used[h].Cores; demand.Cores > 0 && demand.Cores > free+1e-6 {
@@ -160,27 +160,45 @@ func (st *state) room(n, h int) string {
 		return fmt.Sprintf("%d MiB of memory wanted, %d of %d MiB free", demand.Memory>>20, free>>20,
 			host.Capacity.Memory>>20)
 	}
-	st.put(n, h)
-	defer st.put(n, nowhere)
+	return st.whySlow(n, h)
+}
+
+// whySlow says which host's links would need more than the rate of its interface if node n, which is not placed, were
+// on host h; empty where all have enough.
+func (st *state) whySlow(n, h int) string {
+	added := map[int]uint64{} // by host
 	for _, l := range st.linksOf[n] {
-		for _, c := range slices.Sorted(maps.Keys(st.carriers(l))) {
-			if over := &st.hosts[c]; over.Rate > 0 && st.links[l].Rate > 0 && st.rate[c] > over.Rate {
-				return fmt.Sprintf("links that leave %s would need %s of %s", over.Name,
-					bits(st.rate[c]), bits(over.Rate))
+		for _, c := range st.carriersWith(l, h) {
+			if len(st.on[l]) < 2 || st.on[l][c] == 0 { // it does not carry the link yet
+				added[c] += st.links[l].Rate
+			}
+		}
+	}
+	for _, l := range st.linksOf[n] {
+		for _, c := range st.carriersWith(l, h) {
+			rate := st.rate[c] + added[c]
+			if over := &st.hosts[c]; over.Rate > 0 && st.links[l].Rate > 0 && rate > over.Rate {
+				return fmt.Sprintf("links that leave %s would need %s of %s", over.Name, bits(rate),
+					bits(over.Rate))
 			}
 		}
 	}
 	return ""
 }
 
-// carries says which link of node n a host could not carry if n were on host h; empty where all can be carried.
-func (st *state) carries(n, h int) string {
+// carriersWith lists, sorted, the hosts that would carry link l if another of its nodes were on host h.
+func (st *state) carriersWith(l, h int) []int {
+	hosts := maps.Clone(st.on[l])
+	if hosts[h]++; len(hosts) < 2 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(hosts))
+}
+
+// whyNarrow says which link of node n a host could not carry if n were on host h; empty where all can be carried.
+func (st *state) whyNarrow(n, h int) string {
 	for _, l := range st.linksOf[n] {
-		hosts := maps.Clone(st.on[l])
-		if hosts[h]++; len(hosts) < 2 {
-			continue
-		}
-		for _, c := range slices.Sorted(maps.Keys(hosts)) {
+		for _, c := range st.carriersWith(l, h) {
 			if narrow := &st.hosts[c]; narrow.MTU > 0 && narrow.MTU < st.links[l].MTU {
 				return fmt.Sprintf("a link from it would need packets of %d bytes, %s has %d",
 					st.links[l].MTU, narrow.Name, narrow.MTU)
