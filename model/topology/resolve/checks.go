@@ -40,7 +40,7 @@ func (r *resolver) check(in file.Check, at *diagnostic.Path) (out slice.Check, o
 	before := len(r.Found)
 	out = slice.Check{Fails: in.Fails, Timeout: defaultTimeout}
 	if in.Timeout != "" {
-		out.Timeout, _ = in.Timeout.Duration()
+		out.Timeout = checked(in.Timeout.Duration())
 		if out.Timeout == 0 || out.Timeout > 24*time.Hour {
 			r.Add(at.At("timeout"), "", "timeout %s is out of range: more than 0, at most 24h", in.Timeout)
 		}

@@ -15,7 +15,7 @@ import (
 const defaultClass = "default"
 
 // classes makes the classes of a direction. Their rules are tried by priority, and within one by name: so the order of
-// the classes in the file, which JSON does not keep, means nothing. The form of the values was checked before.
+// the classes in the file, which JSON does not keep, means nothing.
 func (r *resolver) classes(in file.Shape, rate unit.Rate, at *diagnostic.Path) (all []slice.Class) {
 	rules, def := 0, ""
 	var reserved unit.Rate
@@ -28,8 +28,8 @@ func (r *resolver) classes(in file.Shape, rate unit.Rate, at *diagnostic.Path) (
 		if c.Share != nil {
 			class.Share = *c.Share
 		}
-		class.Reserve, _ = c.Reserve.Bits()
-		class.Limit, _ = c.Limit.Bits()
+		class.Reserve = checked(c.Reserve.Bits())
+		class.Limit = checked(c.Limit.Bits())
 		reserved += class.Reserve
 		rules += len(c.Match)
 		for i, m := range c.Match {
@@ -83,13 +83,13 @@ func (r *resolver) classes(in file.Shape, rate unit.Rate, at *diagnostic.Path) (
 
 // match reads one rule.
 func (r *resolver) match(m file.Match, at *diagnostic.Path) (out slice.Match) {
-	out.DSCP, _ = m.DSCP.Value()
-	out.Protocol, _ = m.Proto.Value()
-	out.Src, _ = m.Src.Value()
-	out.Dst, _ = m.Dst.Value()
-	out.SrcPort, _ = m.SPort.Value()
-	out.DstPort, _ = m.DPort.Value()
-	out.Port, _ = m.Port.Value()
+	out.DSCP = checked(m.DSCP.Value())
+	out.Protocol = checked(m.Proto.Value())
+	out.Src = checked(m.Src.Value())
+	out.Dst = checked(m.Dst.Value())
+	out.SrcPort = checked(m.SPort.Value())
+	out.DstPort = checked(m.DPort.Value())
+	out.Port = checked(m.Port.Value())
 	switch {
 	case m == file.Match{}:
 		r.Add(at, "leave match out of the class of all other frames", "the rule names nothing")

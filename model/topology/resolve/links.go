@@ -297,7 +297,7 @@ func endNames(l *link) []string {
 	return names
 }
 
-// shape is what happens to the frames that a port sends. The form of the values was checked before.
+// shape is what happens to the frames that a port sends.
 func (r *resolver) shape(l *link, p *port) slice.Shape {
 	in, at := l.Shape, l.at
 	for _, key := range []string{p.node.name, p.String()} {
@@ -310,10 +310,10 @@ func (r *resolver) shape(l *link, p *port) slice.Shape {
 		}
 	}
 	out := slice.Shape{Queue: in.Queue, Police: r.policer(in.Police, l, p, at.At("police"))}
-	out.Rate, _ = in.Rate.Bits()
-	out.Delay, _ = in.Delay.Duration()
-	out.Jitter, _ = in.Jitter.Duration()
-	out.Loss, _ = in.Loss.Value()
+	out.Rate = checked(in.Rate.Bits())
+	out.Delay = checked(in.Delay.Duration())
+	out.Jitter = checked(in.Jitter.Duration())
+	out.Loss = checked(in.Loss.Value())
 	if p.node.kind != slice.Switch {
 		out.Classes = r.classes(in, out.Rate, at.At("classes"))
 	} else if at != l.at && len(l.in.From[p.node.name].Classes)+len(l.in.From[p.String()].Classes) > 0 {
@@ -333,8 +333,8 @@ func (r *resolver) policer(in *file.Policer, l *link, p *port, at *diagnostic.Pa
 	if in == nil {
 		return out
 	}
-	out.Rate, _ = in.Rate.Bits()
-	out.Burst, _ = in.Burst.Count()
+	out.Rate = checked(in.Rate.Bits())
+	out.Burst = checked(in.Burst.Count())
 	switch {
 	case in.Rate == "":
 		r.Add(at, "write police: 10Mbit, or police: {rate: 10Mbit, burst: 64KiB}", "the policer has no rate")

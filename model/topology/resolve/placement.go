@@ -54,7 +54,7 @@ func (l *link) tunnel() slice.Tunnel {
 		t.Kind = slice.VXLAN
 	}
 	if l.floods() {
-		t.StormControl, _ = l.StormControl.Frames()
+		t.StormControl = checked(l.StormControl.Frames())
 	}
 	return t
 }

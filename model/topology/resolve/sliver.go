@@ -31,7 +31,7 @@ func (r *resolver) makeSlivers() {
 func (r *resolver) makeSliver(n *node) {
 	a := &n.all
 	n.out.Command, n.out.Env, n.out.CPU, n.out.PIDs, n.out.Exec = a.Cmd, a.Env, a.CPU, a.PIDs, a.Exec
-	n.out.Memory, _ = a.Memory.Count()
+	n.out.Memory = checked(a.Memory.Count())
 	n.out.Restart = cmp.Or(a.Restart, slice.RestartAlways)
 	if a.FastPath == slice.FastPathOff {
 		n.out.FastPath = slice.FastPathOff

@@ -41,6 +41,10 @@ func (r *resolver) checkValues(v reflect.Value, at *diagnostic.Path) {
 	}
 }
 
+// checked is a value whose text checkValues has looked at. An error has been reported there, with its path, and no
+// slice is made.
+func checked[T any](value T, _ error) T { return value }
+
 // isPlain reports whether nothing can be wrong with values of a type by themselves.
 func isPlain(t reflect.Type) bool {
 	return t.Kind() == reflect.Uint8 || t.Kind() == reflect.String && !t.Implements(reflect.TypeFor[file.Checked]())
