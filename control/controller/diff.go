@@ -11,6 +11,7 @@ import (
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // Diff says what changes from one version of a slice to another. It is pure. prev is nil for a new slice, next for
@@ -226,16 +227,8 @@ func number(path string, n json.Number) string {
 	switch path[strings.LastIndexByte(path, '.')+1:] {
 	case "delay", "jitter", "timeout":
 		return time.Duration(i).String()
-	case "rate":
-		for _, u := range []struct {
-			size int64
-			name string
-		}{{1e9, "Gbit"}, {1e6, "Mbit"}, {1e3, "kbit"}} {
-			if i >= u.size && i%u.size == 0 {
-				return fmt.Sprintf("%d%s", i/u.size, u.name)
-			}
-		}
-		return fmt.Sprintf("%dbit", i)
+	case "rate", "reserve", "limit":
+		return unit.Rate(i).String()
 	}
 	return n.String()
 }
