@@ -44,6 +44,10 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 		a.cfg.Log.Error("observe the host", "error", err)
 		return time.Second
 	}
+	if err := a.driver.DeleteRemains(ctx, seen); err != nil {
+		a.cfg.Log.Error("delete what is left of ports", "error", err)
+		return time.Second
+	}
 	at, inputs := a.inputs.For(seen)
 	a.fastPath.Sync(a.machine.DataPath(), fastpath.Routers(inputs, seen))
 	if a.cfg.Cluster != nil {

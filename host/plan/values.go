@@ -180,7 +180,6 @@ func NewCable(c Cable) Cable {
 // Digest covers what a port cannot change while it lives; addresses belong to KindNodeNet.
 func (p Port) Digest() string { return Digest(p.Name, p.MAC, p.MTU, p.Uplink) }
 
-// Digest covers all of a queue but where it is.
 // Digest covers all of an area.
 func (a Area) Digest() string { return Digest(a.Name, a.Hosts) }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"github.com/pergola-net/pergola/host/agent/machine"
+	"github.com/pergola-net/pergola/host/agent/observe"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
@@ -20,6 +21,15 @@ func (d *Pass) removeNetwork(ctx context.Context) error {
 		return d.Machine.Platform.RemoveNetwork(ctx)
 	}
 	return errors.Join(d.FastPath.Close(), n.Close(), d.Machine.Platform.RemoveNetwork(ctx))
+}
+
+// DeleteRemains deletes the devices of ports that were left half made: they are no resources.
+func (d *Driver) DeleteRemains(ctx context.Context, seen *observe.Snapshot) error {
+	n := d.Machine.Network()
+	if n == nil || len(seen.Remains) == 0 {
+		return nil
+	}
+	return n.DeletePorts(ctx, seen.Remains...)
 }
 
 // addPort makes a port that has no carrier yet: a wire gives it one.

@@ -4,7 +4,6 @@ package observe
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/pergola-net/pergola/host/agent/machine"
 	"github.com/pergola-net/pergola/host/plan"
@@ -29,6 +28,8 @@ type Snapshot struct {
 	Wires map[reconcile.Key]plan.Wire
 	Links map[reconcile.Key]wiring.Link // with a treatment, by the key of plan.KindQueue
 
+	Remains []string // devices of ports that were left half made: to be deleted before anything is made
+
 	ports map[sliver.ID][]reconcile.Key
 }
 
@@ -49,8 +50,7 @@ func (s *Snapshot) add(o reconcile.Observed) {
 }
 
 // Read takes a snapshot of a machine. areas are the digests of the slices' areas that this process prepared, by slice:
-// an area that is there and not among them counts as one that is made from something else. Devices that were left half
-// made are deleted on the way.
+// an area that is there and not among them counts as one that is made from something else.
 func Read(ctx context.Context, m *machine.Machine, areas map[uint16]string) (*Snapshot, error) {
 	s := newSnapshot()
 	prepared, err := m.Runtime.Slices()
@@ -103,11 +103,7 @@ func (s *Snapshot) readNetwork(ctx context.Context, m *machine.Machine, nodes ma
 		}
 		s.addPrograms(running, state.Ports)
 	}
-	if len(state.Remains) > 0 {
-		if err := network.DeletePorts(ctx, state.Remains...); err != nil {
-			return fmt.Errorf("remove what is left of ports: %w", err)
-		}
-	}
+	s.Remains = state.Remains
 	return nil
 }
 
