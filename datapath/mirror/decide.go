@@ -174,7 +174,7 @@ func (r *rib) hide(p netip.Prefix, e *entry) error {
 			r.lengths[p.Bits()]++
 		}
 	}
-	for below, e := range r.entries.all(1) {
+	for below, e := range r.entries.all(family6) {
 		if below.Bits() > p.Bits() && p.Contains(below.Addr()) {
 			if err := r.install(below, e); err != nil {
 				return err
@@ -186,8 +186,8 @@ func (r *rib) hide(p netip.Prefix, e *entry) error {
 
 // resettle settles all prefixes of which a route meets a condition.
 func (r *rib) resettle(concerned func(*hops) bool) error {
-	for family := range 2 {
-		for p, e := range r.entries.all(family) {
+	for f := range families {
+		for p, e := range r.entries.all(f) {
 			for _, n := range e.routes {
 				if !concerned(n.hops) {
 					continue

@@ -47,13 +47,13 @@ func (x index) remove(p netip.Prefix) {
 	}
 }
 
-// count is the number of prefixes of IPv4 (0) or IPv6 (1).
-func (x index) count(family int) int { return [2]int{len(x.four), len(x.six)}[family] }
+// count is the number of a family's prefixes.
+func (x index) count(f family) int { return perFamily[int]{len(x.four), len(x.six)}[f] }
 
-// all of IPv4 (0) or IPv6 (1). Entries may be removed meanwhile.
-func (x index) all(family int) iter.Seq2[netip.Prefix, *entry] {
+// all are a family's prefixes. Entries may be removed meanwhile.
+func (x index) all(f family) iter.Seq2[netip.Prefix, *entry] {
 	return func(yield func(netip.Prefix, *entry) bool) {
-		if family == 0 {
+		if f == family4 {
 			for k, e := range x.four {
 				if !yield(unpack(k), e) {
 					return

@@ -31,20 +31,20 @@ const allLinks = -1 // NETCONFA_IFINDEX_ALL: what is set for all
 // links are those of one node, and what follows for the legs.
 type links struct {
 	out       sink
-	ports     map[int]int // the substrate's ends, of the node's ifindexes
+	ports     map[int]int // the view's (newView); this is where a leg that is lost is deleted from it
 	all       map[int]*link
-	settings  [2]map[int]settings // IPv4, IPv6
-	published map[int]fib.Leg     // by port
-	why       map[int][2][]string // the frames that arrive are the kernel's, IPv4's or IPv6's
-	lost      map[int]string      // names of what were legs
-	live      bool                // the legs may be published
+	settings  perFamily[map[int]settings]
+	published map[int]fib.Leg             // by port
+	why       map[int]perFamily[[]string] // the frames of a family that arrive are the kernel's
+	lost      map[int]string              // names of what were legs
+	live      bool                        // the legs may be published
 }
 
 func newLinks(out sink, ports map[int]int) *links {
 	return &links{
-		out: out, ports: ports, all: map[int]*link{}, published: map[int]fib.Leg{}, why: map[int][2][]string{},
-		lost:     map[int]string{},
-		settings: [2]map[int]settings{{}, {}},
+		out: out, ports: ports, all: map[int]*link{}, published: map[int]fib.Leg{},
+		why: map[int]perFamily[[]string]{}, lost: map[int]string{},
+		settings: perFamily[map[int]settings]{{}, {}},
 	}
 }
 
@@ -156,8 +156,7 @@ func (ls *links) release(generation uint32) error {
 }
 
 // remove forgets a link. If it was a leg, there is none any more, also when another interface takes its ifindex:
-// only the owner of the
-// substrate's end knows what a node's new interface leads to.
+// only the owner of the substrate's end knows what a node's new interface leads to.
 func (ls *links) remove(index int) error {
 	was := ls.all[index]
 	delete(ls.all, index)
@@ -182,20 +181,22 @@ func (ls *links) remove(index int) error {
 // goLive publishes all legs, and from now on their changes.
 func (ls *links) goLive() error {
 	ls.live = true
-	return ls.publish(allLinks)
+	return ls.publishAll()
+}
+
+// publishAll publishes every leg that has changed.
+func (ls *links) publishAll() error {
+	for index := range ls.ports {
+		if err := ls.publish(index); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // publish gives the programs what has changed of a leg, once links are live.
 func (ls *links) publish(index int) error {
 	if !ls.live {
-		return nil
-	}
-	if index == allLinks {
-		for i := range ls.ports {
-			if err := ls.publish(i); err != nil {
-				return err
-			}
-		}
 		return nil
 	}
 	port, ok := ls.ports[index]
@@ -215,10 +216,11 @@ func (ls *links) publish(index int) error {
 }
 
 // leg is what the programs are to know of a link, and why its frames of a family are the kernel's.
-func (ls *links) leg(index int) (leg fib.Leg, why [2][]string) {
+func (ls *links) leg(index int) (leg fib.Leg, why perFamily[[]string]) {
 	l := ls.all[index]
 	why = ls.reasons(index)
-	leg = fib.Leg{MTU: l.mtu, MAC: l.mac, Up: l.up && l.held == 0, IPv4: len(why[0]) == 0, IPv6: len(why[1]) == 0}
+	leg = fib.Leg{MTU: l.mtu, MAC: l.mac, Up: l.up && l.held == 0,
+		IPv4: len(why[family4]) == 0, IPv6: len(why[family6]) == 0}
 	if l.mtu6 > 0 { // frames between the two are the kernel's
 		leg.MTU = min(leg.MTU, l.mtu6)
 	}
@@ -230,11 +232,15 @@ func (ls *links) configure(m rtnl.Message) (shaken bool, err error) {
 	if len(m.Data) < 1 {
 		return false, rtnl.ErrMalformed
 	}
-	family := m.Data[0]
-	if family != unix.AF_INET && family != unix.AF_INET6 {
+	var all map[int]settings
+	switch m.Data[0] {
+	case unix.AF_INET:
+		all = ls.settings[family4]
+	case unix.AF_INET6:
+		all = ls.settings[family6]
+	default:
 		return false, nil
 	}
-	all := ls.settings[b2i(family == unix.AF_INET6)]
 	index := 0
 	for a := m.Attributes(sizeofNetconf); a.Next(); {
 		if a.Kind == netconfIfindex {
@@ -260,7 +266,11 @@ func (ls *links) configure(m rtnl.Message) (shaken bool, err error) {
 		return false, nil
 	}
 	all[index] = s
-	return known && s.ignoreLinkDown != was.ignoreLinkDown, ls.publish(index)
+	shaken = known && s.ignoreLinkDown != was.ignoreLinkDown
+	if index == allLinks {
+		return shaken, ls.publishAll()
+	}
+	return shaken, ls.publish(index)
 }
 
 // struct netconfmsg and its attributes (linux/netconf.h).

@@ -45,26 +45,26 @@ func (m *memory) SetAddress(addr netip.Addr) error { m.addresses[addr] = true; r
 func (m *memory) DeleteAddress(addr netip.Addr) error { delete(m.addresses, addr); return nil }
 
 // lengths are those of all prefixes, the longest first.
-func (m *memory) lengths() [2][]int {
-	var have [2][129]bool
+func (m *memory) lengths() perFamily[[]int] {
+	var have perFamily[[129]bool]
 	for p := range m.routes {
-		have[b2i(p.Addr().Is6())][p.Bits()] = true
+		have[familyOf(p.Addr())][p.Bits()] = true
 	}
-	var lengths [2][]int
-	for family := range have {
-		for bits, ok := range have[family] {
+	var lengths perFamily[[]int]
+	for f := range families {
+		for bits, ok := range have[f] {
 			if ok {
-				lengths[family] = append(lengths[family], bits)
+				lengths[f] = append(lengths[f], bits)
 			}
 		}
-		slices.Reverse(lengths[family])
+		slices.Reverse(lengths[f])
 	}
 	return lengths
 }
 
 // longest is the route of the longest prefix that covers an address.
-func (m *memory) longest(addr netip.Addr, lengths [2][]int) fib.Route {
-	for _, bits := range lengths[b2i(addr.Is6())] {
+func (m *memory) longest(addr netip.Addr, lengths perFamily[[]int]) fib.Route {
+	for _, bits := range lengths[familyOf(addr)] {
 		if r, ok := m.routes[netip.PrefixFrom(addr, bits).Masked()]; ok {
 			return r
 		}

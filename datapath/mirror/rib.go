@@ -27,7 +27,7 @@ type sink interface {
 // before or after what the dump says of the same route.
 type rib struct {
 	out     sink
-	ports   map[int]int // of the node's ifindexes
+	ports   map[int]int // the view's (newView)
 	objects objects
 	entries index
 
@@ -267,8 +267,8 @@ func (r *rib) count(n route, by int) {
 }
 
 // sweep ends a family's dump: what it did not confirm is gone.
-func (r *rib) sweep(family int) error {
-	for p, e := range r.entries.all(family) {
+func (r *rib) sweep(f family) error {
+	for p, e := range r.entries.all(f) {
 		changed := e.suspect != 0 && e.suspect <= r.generation
 		if changed {
 			e.suspect = 0

@@ -39,8 +39,8 @@ type session struct {
 	broken  error // why the session has to end; nil: it need not
 	trusted bool
 	why     string // why it is not trusted
-	enabled [2]bool
-	reasons [2][]string // why not, per family
+	enabled perFamily[bool]
+	reasons perFamily[[]string] // why not
 	resyncs int
 	lag     time.Duration // from the arrival of the last event to the maps
 }
@@ -355,16 +355,19 @@ func (s *session) synchronised(now time.Time) error {
 func (s *session) enable() error {
 	ipv4, ipv6 := s.n.reasons()
 	own4, own6 := s.view.reasons()
-	s.reasons = [2][]string{append(own4, ipv4...), append(own6, ipv6...)}
-	now := [2]bool{s.trusted && len(s.reasons[0]) == 0, s.trusted && len(s.reasons[1]) == 0}
+	s.reasons = perFamily[[]string]{append(own4, ipv4...), append(own6, ipv6...)}
+	var now perFamily[bool]
+	for f := range families {
+		now[f] = s.trusted && len(s.reasons[f]) == 0
+	}
 	if now == s.enabled {
 		return nil
 	}
-	if err := s.out.Enable(now[0], now[1]); err != nil {
+	if err := s.out.Enable(now[family4], now[family6]); err != nil {
 		return err
 	}
 	s.enabled = now
-	s.n.log.Info("fast path", "ipv4", now[0], "ipv6", now[1], "why", s.why, "why4", s.reasons[0],
-		"why6", s.reasons[1])
+	s.n.log.Info("fast path", "ipv4", now[family4], "ipv6", now[family6], "why", s.why,
+		"why4", s.reasons[family4], "why6", s.reasons[family6])
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 // neighbours are those on a node's legs whose MAC address its kernel knows.
 type neighbours struct {
 	out   sink
-	ports map[int]int
+	ports map[int]int // the view's (newView)
 	all   map[neighbourKey]neighbour
 
 	touched touched[neighbourKey]

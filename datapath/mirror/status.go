@@ -56,18 +56,17 @@ func (n *node) status() Status {
 
 // publish makes known how things are. s.mu is held.
 func (s *session) publish() {
-	var families [2]FamilyStatus
-	for i := range families {
-		f := FamilyStatus{FastPath: s.enabled[i], Routes: s.view.rib.entries.count(i)}
+	var status perFamily[FamilyStatus]
+	for f := range families {
+		status[f] = FamilyStatus{FastPath: s.enabled[f], Routes: s.view.rib.entries.count(f)}
 		if !s.trusted {
-			f.Why = append(f.Why, s.why)
+			status[f].Why = append(status[f].Why, s.why)
 		}
-		f.Why = append(f.Why, s.reasons[i]...)
-		families[i] = f
+		status[f].Why = append(status[f].Why, s.reasons[f]...)
 	}
 	s.published.Store(&Status{
 		Synchronised: s.trusted && s.view.rib.stale == "" && s.dump.part == parts,
-		IPv4:         families[0], IPv6: families[1],
+		IPv4:         status[family4], IPv6: status[family6],
 		Off:        s.view.links.off(s.enabled),
 		Neighbours: len(s.view.neighbours.all),
 		Resyncs:    s.resyncs,

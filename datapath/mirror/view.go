@@ -24,7 +24,9 @@ type view struct {
 	events     int  // received so far
 }
 
-// newView begins with nothing. ports are the substrate's ends of the node's links.
+// newView begins with nothing. ports are the substrate's ends of the node's links, by the node's ifindexes. The three
+// parts of the view share one copy of them: links deletes a leg from it when its interface goes, and then the rib and
+// the neighbours have no port for it either.
 func newView(out sink, ports map[int]int) *view {
 	ports = maps.Clone(ports)
 	return &view{
@@ -282,9 +284,9 @@ func (v *view) sweep(p part) error {
 	case partObjects:
 		return sweep(v.rib.objects, func(o object) bool { return o.generation == now }, v.removeObject)
 	case partRoutes4:
-		return v.rib.sweep(0)
+		return v.rib.sweep(family4)
 	case partRoutes6:
-		return v.rib.sweep(1)
+		return v.rib.sweep(family6)
 	case partNeighbours:
 		return sweep(v.neighbours.all, func(n neighbour) bool { return n.generation == now },
 			v.neighbours.remove)
