@@ -4,7 +4,7 @@
 // that of the thread that calls Open and Attach.
 //
 // Programs and maps are pinned, and the programs are attached to devices without a file descriptor that would keep
-// them there, or with a link that is pinned, too: they outlive the process that loaded them. Open adopts what it
+// them there, or by a BPF link that is pinned, too: they outlive the process that loaded them. Open adopts what it
 // finds. A newer program replaces the one it finds device by device, each at once, while frames flow.
 package datapath
 

@@ -20,10 +20,10 @@ func FuzzSlice(f *testing.F) {
 		w.a = w.port(macA)
 		ours := w.line(3)
 		w.change(w.a, func(p *Port) { p.External = true })
-		w.check(w.d.AttachXDP(w.a, true))
-		defer func() { w.check(w.d.DetachXDP(w.a)) }()
+		w.check(w.d.AttachPortLineCard(w.a, true))
+		defer func() { w.check(w.d.DetachPortLineCard(w.a)) }()
 		w.change(ours.end, func(p *Port) { p.External = true })
-		w.check(w.d.TakeXDP(ours.end, ours.end))
+		w.check(w.d.AllowXDPToPort(ours.end, ours.end))
 		foreign := append([]int{theirs.end}, append(theirs.in, theirs.out...)...)
 		ports := append([]int{w.a, ours.end}, append(ours.in, ours.out...)...)
 		f.Fuzz(func(t *testing.T, frame []byte, from uint8) {

@@ -30,7 +30,7 @@ func FuzzTunnel(f *testing.F) {
 				t.Key += uint32(n)
 				l := w.line(2)
 				ports := slices.Concat(l.in, l.out, []int{l.end, w.tunnelled(l.in[0], t)})
-				w.check(w.d.TakeXDP(l.end, w.b))
+				w.check(w.d.AllowXDPToPort(l.end, w.b))
 				if i%2 == 1 { // and out by another tunnel
 					t.Kind, t.Peer = VXLAN, third4
 					t.Local = here4

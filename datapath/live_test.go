@@ -15,7 +15,7 @@ import (
 // awaits takes what stations receive until there are so many frames, or it takes too long.
 func (w *world) awaits(n int) []arrival {
 	var all []arrival
-	for deadline := time.Now().Add(2 * time.Second); len(all) < n && w.listen(time.Until(deadline)); {
+	for deadline := time.Now().Add(10 * time.Second); len(all) < n && w.listen(time.Until(deadline)); {
 		all = append(all, w.receiveAll()...)
 	}
 	return all
@@ -74,15 +74,15 @@ func TestLineCardDoesWhatItCanAndLeavesTheRest(t *testing.T) {
 		for _, port := range []int{w.a, l.end} {
 			w.change(port, func(p *Port) { p.External = true })
 		}
-		w.check(w.d.AttachXDP(w.a, true))
-		defer func() { w.check(w.d.DetachXDP(w.a)) }()
+		w.check(w.d.AttachPortLineCard(w.a, true))
+		defer func() { w.check(w.d.DetachPortLineCard(w.a)) }()
 		p := packet{}
 		whole := arrival{l.end, unix.PACKET_HOST, p.after(macB, mac(3), 2)}
 
 		w.name = "no device takes it"
 		w.take()
 		w.check(w.say(w.a, p.bytes()))
-		w.check(w.d.TakeXDP(l.end, l.end))
+		w.check(w.d.AllowXDPToPort(l.end, l.end))
 		w.name = "by XDP"
 		w.expectReceived(p.bytes(), whole)
 		if diff := cmp.Diff(l.passed(2), w.take()); diff != "" {
@@ -102,7 +102,7 @@ func TestLineCardDoesWhatItCanAndLeavesTheRest(t *testing.T) {
 			w.Errorf("counters (-want +have):\n%s", diff)
 		}
 		w.name = "by tc"
-		w.check(w.d.RefuseXDP(l.end))
+		w.check(w.d.DenyXDPToPort(l.end))
 		w.expectReceived(p.bytes(), whole)
 	})
 }
@@ -113,12 +113,12 @@ func TestReplacedLineCardStaysAttached(t *testing.T) {
 		w.bare = true
 		w.a = w.port(macA)
 		l := w.line(2)
-		w.check(w.d.AttachXDP(w.a, true))
-		defer func() { w.check(w.d.DetachXDP(w.a)) }()
+		w.check(w.d.AttachPortLineCard(w.a, true))
+		defer func() { w.check(w.d.DetachPortLineCard(w.a)) }()
 		newer, err := open(w.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: "newer"})
 		w.check(err)
 		defer func() { w.check(newer.Close()) }()
-		w.check(newer.TakeXDP(l.end, l.end))
+		w.check(newer.AllowXDPToPort(l.end, l.end))
 		w.expectReceived(packet{}.bytes(), arrival{l.end, unix.PACKET_HOST, packet{}.after(macB, mac(3), 2)})
 	})
 }
@@ -127,11 +127,11 @@ func TestReplacedLineCardStaysAttached(t *testing.T) {
 func TestLineCardOfADeviceThatCameAgain(t *testing.T) {
 	inLiveWorld(t, func(w *world) {
 		w.a = w.port(macA)
-		w.check(w.d.AttachXDP(w.a, true))
-		defer func() { w.check(w.d.DetachXDP(w.a)) }()
+		w.check(w.d.AttachPortLineCard(w.a, true))
+		defer func() { w.check(w.d.DetachPortLineCard(w.a)) }()
 		w.ip("link del %s", device(w, w.a))
 		w.ip("link add again index %d type veth", w.a)
-		w.check(w.d.AttachXDP(w.a, true))
+		w.check(w.d.AttachPortLineCard(w.a, true))
 	})
 }
 
@@ -179,43 +179,53 @@ func TestLiveFramesStayInTheirSlice(t *testing.T) {
 func TestLiveUpgradeLosesNoFrame(t *testing.T) {
 	inLiveWorld(t, func(w *world) {
 		l := w.line(3)
-		frame := packet{}.bytes()
-		stop, sent := make(chan struct{}), make(chan int)
+		stop, ended, rounds := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		sent, received := 0, 0 // read when it has ended
 		go func() {
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					sent <- n
-					return
-				default:
-				}
-				if err := w.say(w.a, frame); err != nil {
-					t.Error(err)
-				}
-			}
+			defer close(ended)
+			sent, received = w.stream(stop, rounds)
 		}()
-		received := 0
 		for i := range 10 {
 			d, err := open(w.dir, byClsact{}, must(loadObject()),
 				version{abi: ABI, programs: fmt.Sprintf("newer%d", i)})
 			w.check(err)
 			w.check(d.Close())
-			received += len(w.receiveAll())
+			select { // the stream goes on
+			case <-rounds:
+			case <-ended:
+			}
 		}
 		close(stop)
-		n := <-sent
-		for received < n {
-			more := w.awaits(1)
-			if len(more) == 0 {
-				break
-			}
-			received += len(more)
+		<-ended
+		if received != sent || sent == 0 {
+			w.Errorf("%d frames sent, %d came", sent, received)
 		}
-		if received != n || n == 0 {
-			w.Errorf("%d frames sent, %d came", n, received)
-		}
-		if in := must(w.d.Counters())[l.in[0]].WalkedIn.Frames; in != uint64(n) {
-			w.Errorf("%d frames sent, %d walked", n, in)
+		if in := must(w.d.Counters())[l.in[0]].WalkedIn.Frames; in != uint64(sent) {
+			w.Errorf("%d frames sent, %d walked", sent, in)
 		}
 	})
+}
+
+// stream sends frames in rounds until it is stopped, or some of a round do not come. A round is no longer than all
+// queues on the way: what overflows them would be lost without an upgrade, too. It offers each round that has come.
+func (w *world) stream(stop <-chan struct{}, rounds chan<- struct{}) (sent, received int) {
+	const round = 64
+	frame := packet{}.bytes()
+	for received == sent {
+		select {
+		case <-stop:
+			return sent, received
+		case rounds <- struct{}{}:
+		default:
+		}
+		for range round {
+			if err := w.say(w.a, frame); err != nil {
+				w.Error(err)
+				return sent, received
+			}
+			sent++
+		}
+		received += len(w.awaits(round))
+	}
+	return sent, received
 }

@@ -264,7 +264,7 @@ func TestLiveRelayWakesTheOtherEnd(t *testing.T) {
 		b.outside(func() {
 			b.check(b.d.DetachUnderlay(b.nic))
 			b.check(b.d.SendBack(b.nic))
-			b.check(b.d.AttachLineCard(b.nic, true))
+			b.check(b.d.AttachNICLineCard(b.nic, true))
 		})
 		p := packet{}
 		a.check(a.say(a.a, p.bytes()))
@@ -272,7 +272,7 @@ func TestLiveRelayWakesTheOtherEnd(t *testing.T) {
 			a.awaits(1)); diff != "" {
 			a.Errorf("received (-want +have):\n%s", diff)
 		}
-		b.outside(func() { b.check(b.d.DetachLineCard(b.nic)) })
+		b.outside(func() { b.check(b.d.DetachNICLineCard(b.nic)) })
 	})
 }
 
@@ -302,15 +302,15 @@ func TestLiveRelayByAnotherCard(t *testing.T) {
 		a.outside(func() {
 			nic := ifindex(a, "nic2")
 			a.check(a.d.AttachUnderlay(nic))
-			a.check(a.d.AttachLineCard(nic, true)) // polls for what XDP sends
+			a.check(a.d.AttachNICLineCard(nic, true)) // polls for what XDP sends
 		})
 		b.asked(never, peer)
 		b.outside(func() {
 			b.ip("neighbour add %s lladdr 02:09:00:00:01:01 dev nic2 nud permanent", peer)
 			other = ifindex(b, "nic2")
 			b.check(b.d.DetachUnderlay(b.nic))
-			b.check(b.d.AttachLineCard(b.nic, true))
-			b.check(b.d.TakeFrames(other, true))
+			b.check(b.d.AttachNICLineCard(b.nic, true))
+			b.check(b.d.AllowXDPToNIC(other, true))
 		})
 		for _, v6 := range []bool{false, true} {
 			p := packet{v6: v6}
@@ -320,13 +320,13 @@ func TestLiveRelayByAnotherCard(t *testing.T) {
 				a.Errorf("IPv6 %v: received (-want +have):\n%s", v6, diff)
 			}
 		}
-		b.check(b.d.RefuseFrames(other))
+		b.check(b.d.DenyXDPToNIC(other))
 		a.check(a.say(a.a, packet{}.bytes()))
 		if have := a.awaits(1); len(have) > 0 {
 			a.Errorf("by a card that takes nothing, and without tc, came %+v", have)
 		}
-		b.outside(func() { b.check(b.d.DetachLineCard(b.nic)) })
-		a.outside(func() { a.check(a.d.DetachLineCard(ifindex(a, "nic2"))) })
+		b.outside(func() { b.check(b.d.DetachNICLineCard(b.nic)) })
+		a.outside(func() { a.check(a.d.DetachNICLineCard(ifindex(a, "nic2"))) })
 	})
 }
 
@@ -350,16 +350,16 @@ func (m *machine) tunnelWay(port int, mode Mode) {
 func (m *machine) cards(on bool) {
 	m.outside(func() {
 		if on {
-			m.check(m.d.AttachLineCard(m.nic, true))
+			m.check(m.d.AttachNICLineCard(m.nic, true))
 		} else {
-			m.check(m.d.DetachLineCard(m.nic))
+			m.check(m.d.DetachNICLineCard(m.nic))
 		}
 	})
 	m.inside(func() {
 		if on {
-			m.check(m.d.TakeXDP(m.a, m.a))
+			m.check(m.d.AllowXDPToPort(m.a, m.a))
 		} else {
-			m.check(m.d.RefuseXDP(m.a))
+			m.check(m.d.DenyXDPToPort(m.a))
 		}
 	})
 }

@@ -291,14 +291,14 @@ func TestTunnelCardSendsByOtherCards(t *testing.T) {
 			is("back", w.a, small, xdpTX)
 			is("back, in parts", w.a, large, xdpTX)
 			is("no card takes it", other, small, xdpPass)
-			w.check(w.d.TakeFrames(w.a, true))
+			w.check(w.d.AllowXDPToNIC(w.a, true))
 			is("taken", other, small, xdpRedirect)
 			is("taken in parts", other, large, xdpRedirect)
-			w.check(w.d.TakeFrames(w.a, false))
+			w.check(w.d.AllowXDPToNIC(w.a, false))
 			is("taken", other, small, xdpRedirect)
 			is("not taken in parts", other, large, xdpPass)
-			w.check(w.d.RefuseFrames(w.a))
-			w.check(w.d.RefuseFrames(w.a))
+			w.check(w.d.DenyXDPToNIC(w.a))
+			w.check(w.d.DenyXDPToNIC(w.a))
 			is("no longer taken", other, small, xdpPass)
 			w.check(w.d.SendBack(w.a))
 			is("back as to others", w.a, small, xdpRedirect)
@@ -314,7 +314,7 @@ func TestCardsThatAreGoneTakeNothing(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {
 		w.ip("link add gone type veth peer name gone1")
 		index := ifindex(w, "gone")
-		w.check(w.d.TakeFrames(index, true))
+		w.check(w.d.AllowXDPToNIC(index, true))
 		w.check(w.d.SendBack(index))
 		if n := count(w, w.d.maps.Nics); n != 3 {
 			w.Errorf("%d entries", n)
@@ -323,9 +323,9 @@ func TestCardsThatAreGoneTakeNothing(t *testing.T) {
 		if n := count(w, w.d.maps.Nics); n != 0 {
 			w.Errorf("%d entries are left", n)
 		}
-		if err := w.d.TakeFrames(index, false); err == nil {
+		if err := w.d.AllowXDPToNIC(index, false); err == nil {
 			w.Errorf("a card that is gone takes frames")
 		}
-		w.check(w.d.RefuseFrames(index))
+		w.check(w.d.DenyXDPToNIC(index))
 	})
 }

@@ -138,7 +138,7 @@ func TestPolicerCountsAllFramesOfASuperFrame(t *testing.T) {
 func TestWalkIsPolicedAtEachLink(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.line(3)
-		w.check(w.d.TakeXDP(l.end, w.b))
+		w.check(w.d.AllowXDPToPort(l.end, w.b))
 		links := []int{w.a, l.out[0], l.out[1], l.out[2]}
 		p := packet{payload: 1400}
 		length := len(p.bytes())
@@ -206,7 +206,7 @@ func TestLineCardTakesNoTokensOfWhatItLeaves(t *testing.T) {
 			}
 		}
 		leaves("no device takes it")
-		w.check(w.d.TakeXDP(l.end, w.b))
+		w.check(w.d.AllowXDPToPort(l.end, w.b))
 		w.setNexthop(l.next[1], unresolved, l.out[1], macB)
 		leaves("a router's kernel must see it")
 		w.setNexthop(l.next[1], gateway, l.out[1], macB)
@@ -243,7 +243,7 @@ func TestTunnelCardDoesNotGatherBeforeAPolicer(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {
 		l := w.line(2)
 		port := w.tunnelled(l.in[0], sorts[1])
-		w.check(w.d.TakeXDP(port, w.b))
+		w.check(w.d.AllowXDPToPort(port, w.b))
 		p := packet{tcp: true, payload: 1200}
 		came := sorts[1].turned().outer(p.bytes(), around{to: macHere, from: macThere})
 		w.setNexthop(l.next[1], unresolved, l.out[1], macB)

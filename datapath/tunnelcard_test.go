@@ -14,7 +14,7 @@ func TestTunnelCardDoesWhatItCanAndLeavesTheRest(t *testing.T) {
 		w.betweenTunnels(func(in, out Tunnel, p packet, l line) {
 			came := in.turned().outer(p.bytes(), around{to: macHere, from: macThere})
 			w.expect(w.card(came), xdpPass, came, map[string]uint64{}) // no device takes it
-			w.check(w.d.TakeXDP(l.end, w.b))
+			w.check(w.d.AllowXDPToPort(l.end, w.b))
 			w.expect(w.card(came), xdpRedirect, p.after(macB, mac(3), 2), l.passed(2, Received))
 
 			last := w.tunnelled(l.out[1], out)
@@ -38,7 +38,7 @@ func TestTunnelCardDoesWhatItCanAndLeavesTheRest(t *testing.T) {
 func TestTunnelCardDeliversAnyFrame(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {
 		end := w.port(macB)
-		w.check(w.d.TakeXDP(end, w.b))
+		w.check(w.d.AllowXDPToPort(end, w.b))
 		for _, tunnel := range sorts {
 			port := w.tunnelled(end, tunnel)
 			for name, frame := range odd(macB) {
@@ -59,7 +59,7 @@ func TestTunnelCardDeliversAnyFrame(t *testing.T) {
 func TestTunnelCardLeavesWhatECNWouldChange(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {
 		end := w.port(macB)
-		w.check(w.d.TakeXDP(end, w.b))
+		w.check(w.d.AllowXDPToPort(end, w.b))
 		for _, tunnel := range sorts {
 			port := w.tunnelled(end, tunnel)
 			for inner := range byte(4) {
@@ -103,7 +103,7 @@ func TestTunnelCardGathersSegmentsOfTCP(t *testing.T) {
 						around{to: macHere, from: macThere, class: class}), map[string]uint64{})
 			}
 			pass("no device", p.bytes(), 0)
-			w.check(w.d.TakeXDP(port, w.b))
+			w.check(w.d.AllowXDPToPort(port, w.b))
 			pass("UDP", udp.bytes(), 0)
 			pass("ARP", ethernet(broadcast, macA, 0x0806, 60), 0)
 			pass("too short", p.bytes()[:14+20+19], 0)
@@ -142,14 +142,14 @@ func TestTunnelCardGathersSegmentsOfTCP(t *testing.T) {
 
 			w.name = tunnel.named() + ", the end takes frames itself"
 			w.change(port, func(r *Port) { r.Mode = Peer })
-			w.check(w.d.TakeXDP(end, w.b))
+			w.check(w.d.AllowXDPToPort(end, w.b))
 			w.expect(card(p.bytes(), 0), xdpRedirect, p.bytes(), map[string]uint64{Received: 1})
-			w.check(w.d.RefuseXDP(end))
+			w.check(w.d.DenyXDPToPort(end))
 
 			w.name = tunnel.named() + ", not wired"
 			w.change(port, func(r *Port) { r.Peer = other })
 			pass("peer gone", p.bytes(), 0)
-			w.check(w.d.RefuseXDP(port))
+			w.check(w.d.DenyXDPToPort(port))
 			w.check(w.d.Forget(port))
 		}
 	})
@@ -170,18 +170,18 @@ func TestLineCardLeavesWhatGoesIntoATunnel(t *testing.T) {
 		}
 		l := w.line(2)
 		w.name = "to a port that takes it"
-		w.check(w.d.TakeXDP(l.end, w.b))
+		w.check(w.d.AllowXDPToPort(l.end, w.b))
 		w.expect(card(), xdpRedirect, p.after(macB, mac(3), 2), l.passed(2))
 		for _, tunnel := range sorts {
 			far := w.tunnelled(l.out[1], tunnel)
-			w.check(w.d.TakeXDP(far, w.b))
+			w.check(w.d.AllowXDPToPort(far, w.b))
 			w.name = tunnel.named() + ", past routers"
 			w.expect(card(), xdpPass, came, map[string]uint64{})
 			w.forgetTunnels()
 		}
 		for _, tunnel := range sorts {
 			far := w.tunnelled(w.a, tunnel)
-			w.check(w.d.TakeXDP(far, w.b))
+			w.check(w.d.AllowXDPToPort(far, w.b))
 			w.name = tunnel.named() + ", at once"
 			w.expect(card(), xdpPass, came, map[string]uint64{})
 			w.forgetTunnels()

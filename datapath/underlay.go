@@ -156,22 +156,22 @@ func (d *DataPath) Underlay() (map[string]uint64, error) {
 	return all, nil
 }
 
-// AttachLineCard makes the line card of tunnels look at every frame that comes in at a network card, before the
-// kernel makes an sk_buff of it. What it does not send on itself goes to the program of AttachUnderlay: the card must
-// have both. The thread must be in the machine's namespace. A card that has a program of XDP already is left alone:
-// the error is a *TakenError.
-func (d *DataPath) AttachLineCard(nic int, native bool) error {
+// AttachNICLineCard makes the line card of tunnels (tunnelcard.c) look at every frame that comes in at a network card,
+// before the kernel makes an sk_buff of it. What it does not send on itself goes to the program of AttachUnderlay: the
+// card must have both. The thread must be in the machine's namespace. A card that has a program of XDP already is left
+// alone: the error is a *TakenError.
+func (d *DataPath) AttachNICLineCard(nic int, native bool) error {
 	d.programming.RLock()
 	defer d.programming.RUnlock()
-	if err := d.attachXDP(nic, native, nicPrefix, d.programs.UnderlayLinecard); err != nil {
+	if err := d.attachXDP(nic, native, nicPin, d.programs.UnderlayLinecard); err != nil {
 		return fmt.Errorf("attach %s to network card %d: %w", objectProgUnderlayLinecard, nic, err)
 	}
 	return nil
 }
 
-// DetachLineCard undoes AttachLineCard. It is no error if there is nothing to undo.
-func (d *DataPath) DetachLineCard(nic int) error {
-	if err := d.detachXDP(nic, nicPrefix); err != nil {
+// DetachNICLineCard undoes AttachNICLineCard. It is no error if there is nothing to undo.
+func (d *DataPath) DetachNICLineCard(nic int) error {
+	if err := d.detachXDP(nic, nicPin); err != nil {
 		return fmt.Errorf("detach %s from network card %d: %w", objectProgUnderlayLinecard, nic, err)
 	}
 	return nil
@@ -183,10 +183,10 @@ const (
 	backBit    = 1 << 30
 )
 
-// TakeFrames says that a network card takes frames that the line card of another one sends, as its driver can when it
-// has ndo_xdp_xmit; and, with inParts, frames that lie in several buffers. Elsewhere they would be lost. The card has
-// its entry until RefuseFrames, or until it goes. The thread must be in the machine's namespace.
-func (d *DataPath) TakeFrames(nic int, inParts bool) error {
+// AllowXDPToNIC lets line cards of other network cards send frames by this one, whose driver must take them
+// (ndo_xdp_xmit); and, with inParts, frames that lie in several buffers. Elsewhere they would be lost. The card has its
+// entry until DenyXDPToNIC, or until it goes. The thread must be in the machine's namespace.
+func (d *DataPath) AllowXDPToNIC(nic int, inParts bool) error {
 	index := uint32(nic)
 	err := d.maps.Nics.Put(index, index)
 	if err == nil && inParts {
@@ -200,8 +200,8 @@ func (d *DataPath) TakeFrames(nic int, inParts bool) error {
 	return nil
 }
 
-// RefuseFrames undoes TakeFrames. It is no error if there is nothing to undo.
-func (d *DataPath) RefuseFrames(nic int) error {
+// DenyXDPToNIC undoes AllowXDPToNIC. It is no error if there is nothing to undo.
+func (d *DataPath) DenyXDPToNIC(nic int) error {
 	index := uint32(nic)
 	err := errors.Join(ignoreNotExist(d.maps.Nics.Delete(index)),
 		ignoreNotExist(d.maps.Nics.Delete(index|inPartsBit)))

@@ -226,7 +226,7 @@ func TestInterfacesThatAreGoneAreNoExits(t *testing.T) {
 func TestTrafficOfEachTunnelIsCounted(t *testing.T) {
 	inRoutedWorld(t, func(w *world) {
 		end := w.port(macB)
-		w.check(w.d.TakeXDP(end, w.b))
+		w.check(w.d.AllowXDPToPort(end, w.b))
 		for _, tunnel := range sorts {
 			port := w.tunnelled(end, tunnel)
 			frame := packet{to: macB}.bytes()
@@ -309,21 +309,21 @@ func TestLineCardThatIsTakenSaysByWhom(t *testing.T) {
 		b.check(err)
 		info, err := other.Info()
 		b.check(err)
-		err = d.AttachLineCard(b.a, true)
+		err = d.AttachNICLineCard(b.a, true)
 		var taken *TakenError
 		if !errors.As(err, &taken) || taken.Program != uint32(info.Program) {
 			b.Errorf("attached where program %d is: %v", info.Program, err)
 		}
 		b.check(other.Close())
-		b.check(d.AttachLineCard(b.a, true))
-		b.check(d.AttachLineCard(b.a, true)) // is there
+		b.check(d.AttachNICLineCard(b.a, true))
+		b.check(d.AttachNICLineCard(b.a, true)) // is there
 		newer, err := open(b.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: "newer"})
 		b.check(err)
 		b.check(newer.Close())
-		if err := newer.DetachLineCard(b.a); err != nil {
+		if err := newer.DetachNICLineCard(b.a); err != nil {
 			b.Error(err)
 		}
-		b.check(d.DetachLineCard(b.a))
+		b.check(d.DetachNICLineCard(b.a))
 		other, err = passAll(b.a)
 		b.check(err)
 		b.check(other.Close())

@@ -78,7 +78,7 @@ func TestUpgradeSharesTheMapsThatAreTheSame(t *testing.T) {
 		b.check(old.SetTunnel(b.b, want))
 		b.check(old.SetUplink(b.b))
 		b.check(old.BindUnderlay([]int{b.a}))
-		b.check(old.TakeXDP(b.a, b.a))
+		b.check(old.AllowXDPToPort(b.a, b.a))
 		b.check(old.maps.Legs.Put(uint32(b.a), objectLeg{Router: 3}))
 		before := b.mapIDs(old)
 		b.check(old.Close())

@@ -80,8 +80,8 @@ func benchmarkWalk(b *testing.B, name string, v6 bool, hops int) {
 		if xdp {
 			context = &xdpMD{DataEnd: uint32(len(p.bytes())), IngressIfindex: uint32(w.a)}
 			w.ip("link set pa up") // only then has it the queue that the context names
-			w.check(w.d.AttachXDP(w.a, true))
-			defer func() { w.check(w.d.DetachXDP(w.a)) }()
+			w.check(w.d.AttachPortLineCard(w.a, true))
+			defer func() { w.check(w.d.DetachPortLineCard(w.a)) }()
 		}
 		if hops < 0 {
 			program = nil

@@ -14,16 +14,15 @@ import (
 	"github.com/pergola-net/pergola/kernel/rtnl"
 )
 
-// Prefixes of pins of links, by ifindex: of devices in the substrate, and of network cards, which are numbered in the
-// machine's namespace.
+// A line card is attached by a BPF link, which is pinned under one of these prefixes and the ifindex: that of a port in
+// the substrate's namespace, or that of a network card in the machine's.
 const (
-	linkPrefix = "xdp-"
-	nicPrefix  = "nic-"
+	portPin = "xdp-"
+	nicPin  = "nic-"
 )
 
-// linkPin is where the link is pinned that keeps a program attached: beside the directories of ABIs, because it stays
-// when they change.
-func (d *DataPath) linkPin(prefix string, ifindex int) string {
+// pinOf is where the BPF link of a device is pinned: beside the directories of ABIs, because it stays when they change.
+func (d *DataPath) pinOf(prefix string, ifindex int) string {
 	return filepath.Join(d.dir, prefix+strconv.Itoa(ifindex))
 }
 
@@ -36,16 +35,16 @@ func (e *TakenError) Error() string {
 	return fmt.Sprintf("it is taken by XDP program %d (bpftool prog show id %d)", e.Program, e.Program)
 }
 
-// attachXDP attaches a program with a link, which is pinned. If ours is attached already, it becomes p.
+// attachXDP attaches a program by a BPF link, which is pinned. If one of ours is attached already, p takes its place.
 func (d *DataPath) attachXDP(ifindex int, native bool, prefix string, p *ebpf.Program) error {
 	mode := link.XDPGenericMode
 	if native {
 		mode = link.XDPDriverMode
 	}
-	pin := d.linkPin(prefix, ifindex)
+	pin := d.pinOf(prefix, ifindex)
 	l, err := link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: mode})
-	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) { // also by a link of ours
-		return keepXDP(pin, ifindex, p)
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) { // also by a BPF link of ours
+		return replaceOurs(pin, ifindex, p)
 	}
 	if err != nil {
 		return err
@@ -56,13 +55,14 @@ func (d *DataPath) attachXDP(ifindex int, native bool, prefix string, p *ebpf.Pr
 		err = errors.Join(d.detachXDP(ifindex, prefix), l.Pin(pin))
 	}
 	if err != nil {
-		return fmt.Errorf("pin the link: %w", err)
+		return fmt.Errorf("pin the BPF link: %w", err)
 	}
 	return nil
 }
 
-// keepXDP makes p the program of the pinned link, if that is what the device has. Else the error is a *TakenError.
-func keepXDP(pin string, ifindex int, p *ebpf.Program) error {
+// replaceOurs puts p in the place of the device's program, if that is ours: by the pinned BPF link. Else the error is a
+// *TakenError.
+func replaceOurs(pin string, ifindex int, p *ebpf.Program) error {
 	id, err := xdpProgram(ifindex)
 	if err != nil {
 		return &TakenError{}
@@ -72,12 +72,12 @@ func keepXDP(pin string, ifindex int, p *ebpf.Program) error {
 		return &TakenError{id}
 	}
 	if err != nil {
-		return fmt.Errorf("open the pinned link: %w", err)
+		return fmt.Errorf("open the pinned BPF link: %w", err)
 	}
 	defer func() { _ = l.Close() }()
 	info, err := l.Info()
 	if err != nil {
-		return fmt.Errorf("read the pinned link: %w", err)
+		return fmt.Errorf("read the pinned BPF link: %w", err)
 	}
 	if xdp := info.XDP(); xdp == nil || int(xdp.Ifindex) != ifindex || uint32(info.Program) != id {
 		return &TakenError{id}
@@ -85,10 +85,10 @@ func keepXDP(pin string, ifindex int, p *ebpf.Program) error {
 	return l.Update(p)
 }
 
-// detachXDP takes the program away at once: what is left to the last one who closes a link, the kernel does in the
+// detachXDP takes the program away at once. If the last close of the BPF link were to do it, the kernel would, in the
 // background, and the device would seem taken for a while.
 func (d *DataPath) detachXDP(ifindex int, prefix string) error {
-	l, err := link.LoadPinnedLink(d.linkPin(prefix, ifindex), nil)
+	l, err := link.LoadPinnedLink(d.pinOf(prefix, ifindex), nil)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -98,10 +98,10 @@ func (d *DataPath) detachXDP(ifindex int, prefix string) error {
 	return errors.Join(l.Detach(), l.Unpin(), l.Close())
 }
 
-// replaceXDP puts programs in the place of older ones, and forgets links whose device is gone.
+// replaceXDP puts programs in the place of older ones, and forgets BPF links whose device is gone.
 func (d *DataPath) replaceXDP() error {
-	for prefix, p := range map[string]*ebpf.Program{linkPrefix: d.programs.Linecard,
-		nicPrefix: d.programs.UnderlayLinecard} {
+	for prefix, p := range map[string]*ebpf.Program{portPin: d.programs.Linecard,
+		nicPin: d.programs.UnderlayLinecard} {
 		pins, err := filepath.Glob(filepath.Join(d.dir, prefix+"*"))
 		if err != nil {
 			return err

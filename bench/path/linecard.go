@@ -12,6 +12,6 @@ func (p pergolaChains) lineCards(n *vnet.Network, routers int) error {
 	left, right := n.PortIndex(node(0), rightDevice), n.PortIndex(node(routers+1), leftDevice)
 	return p.platform.Data(func(d *datapath.DataPath) error {
 		const native = true
-		return errors.Join(d.AttachXDP(left, native), d.TakeXDP(right, right))
+		return errors.Join(d.AttachPortLineCard(left, native), d.AllowXDPToPort(right, right))
 	})
 }

@@ -23,14 +23,14 @@ func (s *Substrate) attachNIC(nic device, noXDP bool) error {
 		err = checkXDP(nic)
 	}
 	if err != nil {
-		err = errors.Join(err, s.data.DetachLineCard(nic.index))
+		err = errors.Join(err, s.data.DetachNICLineCard(nic.index))
 	} else {
 		const native = true // the generic one breaks TSO of what the machine itself receives
 		if nic.kind == "veth" {
 			err = s.data.SendBack(nic.index)
 		}
 		if err == nil {
-			err = s.data.AttachLineCard(nic.index, native)
+			err = s.data.AttachNICLineCard(nic.index, native)
 		}
 	}
 	s.underlay.why[nic.name] = whyNoXDP(err)
@@ -38,7 +38,7 @@ func (s *Substrate) attachNIC(nic device, noXDP bool) error {
 }
 
 func (s *Substrate) detachNIC(index int) error {
-	return errors.Join(s.data.RefuseFrames(index), s.data.DetachLineCard(index), s.data.DetachUnderlay(index))
+	return errors.Join(s.data.DenyXDPToNIC(index), s.data.DetachNICLineCard(index), s.data.DetachUnderlay(index))
 }
 
 // updateRedirect lets line cards of other interfaces send by this one as long as its driver transmits what they
@@ -56,10 +56,10 @@ func (s *Substrate) updateRedirect(nic device) error {
 	transmits := err == nil && able.has(featureTransmit)
 	s.underlay.transmits[nic.name] = transmits
 	if !transmits {
-		return s.data.RefuseFrames(nic.index)
+		return s.data.DenyXDPToNIC(nic.index)
 	}
 	return netns.In(s.host, func() error {
-		return s.data.TakeFrames(nic.index, able.has(featureTransmitFragments))
+		return s.data.AllowXDPToNIC(nic.index, able.has(featureTransmitFragments))
 	})
 }
 

@@ -98,13 +98,13 @@ func (s *Substrate) setTunnel(index int, t Tunnel) error {
 // makes them.
 func (s *Substrate) enableGRO(t Tunnel, index, twin int) error {
 	if t.Kind != slice.VXLAN {
-		return s.data.RefuseXDP(index)
+		return s.data.DenyXDPToPort(index)
 	}
 	return netns.In(s.ns, func() error { // first GRO: frames that come before it are lost
 		if err := setGROOn(t.Name); err != nil {
 			return fmt.Errorf("switch generic receive offload on: %w", err)
 		}
-		return s.data.TakeXDP(index, twin)
+		return s.data.AllowXDPToPort(index, twin)
 	})
 }
 

@@ -52,9 +52,9 @@ func (n *Network) xdp(l LinkPlan, on bool) error {
 			const native = true
 			port := n.PortIndex(e.Node, e.Interface)
 			if !on {
-				return errors.Join(d.RefuseXDP(port), d.DetachXDP(port))
+				return errors.Join(d.DenyXDPToPort(port), d.DetachPortLineCard(port))
 			}
-			return errors.Join(d.AttachXDP(port, native), d.TakeXDP(port, port))
+			return errors.Join(d.AttachPortLineCard(port, native), d.AllowXDPToPort(port, port))
 		})
 		if err != nil {
 			return fmt.Errorf("line card of %s of %s: %w", e.Interface, e.Node, err)
