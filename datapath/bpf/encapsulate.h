@@ -19,15 +19,6 @@
 #include "storm.h"
 #include "tunnel.h"
 
-static __always_inline bool load_header(const struct __sk_buff *skb, struct header *h, __u32 length)
-{
-	__u64 n = header_length(length);
-
-	if (copy_header(h, length, (void *)(long)skb->data, (void *)(long)skb->data_end))
-		return true;
-	return n && !bpf_skb_load_bytes(skb, 0, &h->eth, n);
-}
-
 /* Tags would end up in the outer Ethernet header: they are taken off. Returns an enum reason. */
 __noinline int take_tags(struct __sk_buff *skb, struct frame *f)
 {

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
@@ -84,6 +85,16 @@ static __always_inline bool copy_header(struct header *h, __u32 length, const vo
 	for (unsigned int i = words; i < words + ports; i++)
 		to[i] = from[i];
 	return true;
+}
+
+/* Copies the headers of a frame in tc; in XDP, read_header() does (xdp.h). False: it has no Ethernet header. */
+static __always_inline bool load_header(const struct __sk_buff *skb, struct header *h, __u32 length)
+{
+	__u64 n = header_length(length);
+
+	if (copy_header(h, length, (void *)(long)skb->data, (void *)(long)skb->data_end))
+		return true;
+	return n && !bpf_skb_load_bytes(skb, 0, &h->eth, n);
 }
 
 enum {

@@ -8,7 +8,7 @@
  *
  * Programs of tc take a frame's tokens where it crosses the link (link.h). Programs of XDP may have to leave the frame
  * to those of tc, as it came: they note that a link is policed, and take the tokens of all links on the way when the
- * frame is certain to leave (police_way()). So each policer counts a frame once.
+ * frame is certain to leave (admit_all() in xdp.h). So each policer counts a frame once.
  */
 #pragma once
 

@@ -11,7 +11,7 @@
  *	  (skb.h);
  *	- where a link leads nowhere, or its policer drops the frame (reasons.h).
  *
- * A leg's kind says which code stands for its node: step() chooses. Nodes change the copy of the header, and settle()
+ * A leg's kind says which code stands for its node: visit() chooses. Nodes change the copy of the header, and settle()
  * makes an edit (edit.h) of it in the end. Of a router's, TTL and checksum are changed only then, for all routers at
  * once. (The kernel also derives skb->priority from the TOS, in ip_forward(); a veth pair clears it at the end of the
  * router's own link, so no receiver could tell.)
