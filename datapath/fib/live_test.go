@@ -133,14 +133,14 @@ func TestChunksBehindOneThatFailsAreNotKept(t *testing.T) {
 	f := m.open()
 	defer m.close(f)
 	k := f.kernel.(*mappings)
-	before := len(k.mapped)
+	before := k.Mapped()
 	if chunks, err := k.grow(maxChunks-1, 2); len(chunks) != 1 || err != nil {
 		t.Errorf("one of two chunks has a place: %d, %v", len(chunks), err)
 	}
 	if chunks, err := k.grow(maxChunks, 2); len(chunks) != 0 || err == nil {
 		t.Errorf("none of two chunks has a place: %d, %v", len(chunks), err)
 	}
-	if got := len(k.mapped) - before; got != 1 {
+	if got := k.Mapped() - before; got != 1 {
 		t.Errorf("%d chunks are mapped, not 1", got)
 	}
 }

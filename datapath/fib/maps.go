@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/mapmem"
 )
 
 // Maps are the pinned maps of bpf/fib.h.
@@ -18,44 +19,43 @@ type Maps struct {
 
 // mappings are the maps' memory as this process sees it.
 type mappings struct {
-	nodes  *ebpf.Map
-	first  *ebpf.Map // chunk
-	mapped [][]byte
+	mapmem.Memory
+	nodes *ebpf.Map
 }
 
 // Open adopts the maps, which must stay open until Close. Routers of an earlier process stay on the fast path as they
 // are, until legs are taken from them by SetLeg or DropLeg and Reclaim frees them.
 func Open(maps Maps) (*FIB, error) {
-	k := &mappings{nodes: maps.Nodes}
+	k := &mappings{Memory: mapmem.New(maps.Nodes), nodes: maps.Nodes}
 	f, err := k.open(maps)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the mirror's maps: %w", err), k.close())
+		return nil, errors.Join(fmt.Errorf("open the mirror's maps: %w", err), k.Close())
 	}
 	return f, nil
 }
 
 func (k *mappings) open(maps Maps) (*FIB, error) {
-	hops, err := mmap[nexthop](k, maps.Nexthops)
+	hops, err := mapmem.Values[nexthop](&k.Memory, maps.Nexthops)
 	if err != nil {
 		return nil, err
 	}
 	f := &FIB{
-		memory: newMemory(k, hops), release: k.close,
+		memory: newMemory(k, hops), release: k.Close,
 		neighbours: hash[neighbourKey, uint64]{maps.Neighbours}, sources: hash[sourceKey, uint32]{maps.Sources},
 	}
-	if f.legs, err = mmap[legRecord](k, maps.Legs); err != nil {
+	if f.legs, err = mapmem.Values[legRecord](&k.Memory, maps.Legs); err != nil {
 		return nil, err
 	}
-	if f.routers, err = mmap[routerRecord](k, maps.Routers); err != nil {
+	if f.routers, err = mapmem.Values[routerRecord](&k.Memory, maps.Routers); err != nil {
 		return nil, err
 	}
-	if f.shortcuts, err = mmap[shortcut](k, maps.Shortcuts); err != nil {
+	if f.shortcuts, err = mapmem.Values[shortcut](&k.Memory, maps.Shortcuts); err != nil {
 		return nil, err
 	}
-	if f.suspects, err = mmap[uint64](k, maps.Suspects); err != nil {
+	if f.suspects, err = mapmem.Values[uint64](&k.Memory, maps.Suspects); err != nil {
 		return nil, err
 	}
-	lease, err := mmap[uint64](k, maps.Lease)
+	lease, err := mapmem.Values[uint64](&k.Memory, maps.Lease)
 	if err != nil {
 		return nil, err
 	}
@@ -77,22 +77,13 @@ func (k *mappings) adopt(m *memory) error {
 		if err != nil {
 			return fmt.Errorf("read chunk %d of nodes: %w", m.made, err)
 		}
-		m.chunks[m.made], err = mmap[uint32](k, chunk)
-		k.release(m.made, chunk)
+		m.chunks[m.made], err = mapmem.Values[uint32](&k.Memory, chunk)
+		k.Release(m.made, chunk)
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// release lets go of a chunk, whose memory stays mapped; all but the first, which wait needs.
-func (k *mappings) release(n int, chunk *ebpf.Map) {
-	if n == 0 {
-		k.first = chunk
-	} else {
-		_ = chunk.Close()
-	}
 }
 
 // grow puts all chunks in place at once: each waits (see wait), and so they wait together.
@@ -111,8 +102,8 @@ func (k *mappings) grow(n, count int) ([][]uint32, error) {
 		failed = cmp.Or(failed, errs[i])
 		if failed == nil {
 			var memory []uint32
-			if memory, failed = mmap[uint32](k, chunk); failed == nil {
-				k.release(n+i, chunk)
+			if memory, failed = mapmem.Values[uint32](&k.Memory, chunk); failed == nil {
+				k.Release(n+i, chunk)
 				all = append(all, memory)
 				continue
 			}
@@ -145,36 +136,7 @@ func (k *mappings) put(n int) (*ebpf.Map, error) {
 	return chunk, nil
 }
 
-// wait relies on what the kernel promises for maps in maps: an update returns when all programs that may see the old
-// value have ended (maybe_wait_bpf_programs() in kernel/bpf/syscall.c).
-func (k *mappings) wait() error { return k.nodes.Put(uint32(0), k.first) }
-
-func (k *mappings) close() error {
-	var errs []error
-	for _, m := range k.mapped {
-		errs = append(errs, unix.Munmap(m))
-	}
-	k.mapped = nil
-	if k.first != nil {
-		errs = append(errs, k.first.Close())
-		k.first = nil
-	}
-	return errors.Join(errs...)
-}
-
-// mmap maps an array's values.
-func mmap[V any](k *mappings, m *ebpf.Map) ([]V, error) {
-	var v V
-	size := int(m.ValueSize()) * int(m.MaxEntries())
-	page := unix.Getpagesize()
-	b, err := unix.Mmap(m.FD(), 0, (size+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_SHARED|unix.MAP_POPULATE)
-	if err != nil {
-		return nil, fmt.Errorf("map memory of %v: %w", m, err)
-	}
-	k.mapped = append(k.mapped, b)
-	return unsafe.Slice((*V)(unsafe.Pointer(&b[0])), size/int(unsafe.Sizeof(v))), nil
-}
+func (k *mappings) wait() error { return k.Wait() }
 
 // hash is a table in the kernel.
 type hash[K comparable, V any] struct{ m *ebpf.Map }

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -14,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/datapath/mapmem"
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
@@ -28,7 +28,7 @@ type machine struct {
 	objects objectObjects
 	lookups []objectLookup
 	order   *objectOrder
-	held    mappings // the test's own mappings
+	held    mapmem.Memory // the test's own
 }
 
 func newMachine(t testing.TB) *machine {
@@ -39,29 +39,15 @@ func newMachine(t testing.TB) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range spec.Maps {
-		m.Pinning = ebpf.PinNone
-	}
 	m := &machine{TB: t}
-	if err := spec.LoadAndAssign(&m.objects, nil); err != nil {
-		t.Fatalf("load lookups: %+v", err)
-	}
-	t.Cleanup(func() {
-		if err := m.held.close(); err != nil {
-			t.Error(err)
-		}
-		if err := m.objects.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if m.lookups, err = mmap[objectLookup](&m.held, m.objects.Lookups); err != nil {
+	testkit.LoadObject(t, spec, &m.objects)
+	t.Cleanup(func() { must(t, m.held.Close()) })
+	if m.lookups, err = mapmem.Values[objectLookup](&m.held, m.objects.Lookups); err != nil {
 		t.Fatal(err)
 	}
-	orders, err := mmap[objectOrder](&m.held, m.objects.Orders)
-	if err != nil {
+	if m.order, err = mapmem.Value[objectOrder](&m.held, m.objects.Orders); err != nil {
 		t.Fatal(err)
 	}
-	m.order = &orders[0]
 	return m
 }
 
@@ -81,9 +67,7 @@ func (m *machine) open() *FIB {
 
 func (m *machine) close(f *FIB) {
 	m.Helper()
-	if err := f.Close(); err != nil {
-		m.Error(err)
-	}
+	must(m, f.Close())
 }
 
 // run looks destinations up in a program and says how long the whole took.
@@ -259,7 +243,7 @@ func TestGoHasTheTypesOfC(t *testing.T) {
 		"source.address": 4,
 	}
 	for name, want := range offsets {
-		if got, ok := offset(t, spec, name); !ok || got != want {
+		if got, ok := testkit.OffsetInC(t, spec, name); !ok || got != want {
 			t.Errorf("%s: at %d in C (%v), %d in Go", name, got, ok, want)
 		}
 	}
@@ -299,19 +283,4 @@ func TestGoHasTheTypesOfC(t *testing.T) {
 		inner.ValueSize != nodeBytes || inner.Flags != unix.BPF_F_MMAPABLE {
 		t.Errorf("chunks are %v in C", inner)
 	}
-}
-
-func offset(t *testing.T, spec *ebpf.CollectionSpec, name string) (uintptr, bool) {
-	t.Helper()
-	of, member, _ := strings.Cut(name, ".")
-	var c *btf.Struct
-	if err := spec.Types.TypeByName(of, &c); err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range c.Members {
-		if m.Name == member {
-			return uintptr(m.Offset.Bytes()), true
-		}
-	}
-	return 0, false
 }

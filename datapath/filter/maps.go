@@ -7,6 +7,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/mapmem"
 )
 
 // Maps are the pinned maps of bpf/filter.h.
@@ -16,27 +18,26 @@ type Maps struct {
 
 // mappings are the maps' memory as this process sees it.
 type mappings struct {
-	maps   Maps
-	first  *ebpf.Map // chunk
-	mapped [][]byte
+	mapmem.Memory
+	maps Maps
 }
 
 // Open adopts the maps, which must stay open until Close, with all tables that an earlier process left in them.
 func Open(maps Maps) (*Filters, error) {
-	k := &mappings{maps: maps}
+	k := &mappings{Memory: mapmem.New(maps.Chunks), maps: maps}
 	f, err := k.open()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the filters' maps: %w", err), k.close())
+		return nil, errors.Join(fmt.Errorf("open the filters' maps: %w", err), k.Close())
 	}
 	return f, nil
 }
 
 func (k *mappings) open() (*Filters, error) {
-	x, err := mmap[index](k, k.maps.Index)
+	x, err := mapmem.Value[index](&k.Memory, k.maps.Index)
 	if err != nil {
 		return nil, err
 	}
-	b, err := mmap[bucketMemory](k, k.maps.Buckets)
+	b, err := mapmem.Value[bucketMemory](&k.Memory, k.maps.Buckets)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func (k *mappings) open() (*Filters, error) {
 	if err := k.adopt(m); err != nil {
 		return nil, err
 	}
-	return open(m, stripes, cpus > stripes, k.close)
+	return open(m, stripes, cpus > stripes, k.Close)
 }
 
 // adopt maps the chunks that are there.
@@ -65,16 +66,16 @@ func (k *mappings) adopt(m *memory) error {
 		if err != nil {
 			return fmt.Errorf("read chunk %d of filters: %w", m.made, err)
 		}
-		if m.chunks[m.made], err = mmap[chunk](k, of); err != nil {
+		if m.chunks[m.made], err = mapmem.Value[chunk](&k.Memory, of); err != nil {
 			return errors.Join(err, of.Close())
 		}
-		k.release(m.made, of)
+		k.Release(m.made, of)
 		for stripe := range m.stripes() {
 			of, err := k.get(k.maps.Hits, stripe*maxChunks+m.made)
 			if err != nil {
 				return fmt.Errorf("read counters of chunk %d: %w", m.made, err)
 			}
-			hits, err := mmap[counters](k, of)
+			hits, err := mapmem.Value[counters](&k.Memory, of)
 			if err := errors.Join(err, of.Close()); err != nil {
 				return err
 			}
@@ -86,15 +87,6 @@ func (k *mappings) adopt(m *memory) error {
 
 func (k *mappings) get(outer *ebpf.Map, n int) (inner *ebpf.Map, err error) {
 	return inner, outer.Lookup(uint32(n), &inner)
-}
-
-// release lets go of a chunk, whose memory stays mapped; all but the first, which wait needs.
-func (k *mappings) release(n int, of *ebpf.Map) {
-	if n == 0 {
-		k.first = of
-	} else {
-		_ = of.Close()
-	}
 }
 
 // grow puts chunks in place behind their counters: programs that find a chunk find these, too.
@@ -123,7 +115,7 @@ func (k *mappings) growOne(n, stripes int) (*chunk, []*counters, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		h, err := mmap[counters](k, of)
+		h, err := mapmem.Value[counters](&k.Memory, of)
 		if err == nil {
 			err = put(k.maps.Hits, stripe*maxChunks+n, of)
 		}
@@ -136,14 +128,14 @@ func (k *mappings) growOne(n, stripes int) (*chunk, []*counters, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := mmap[chunk](k, of)
+	c, err := mapmem.Value[chunk](&k.Memory, of)
 	if err == nil {
 		err = put(k.maps.Chunks, n, of)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, of.Close())
 	}
-	k.release(n, of)
+	k.Release(n, of)
 	return c, hits, nil
 }
 
@@ -165,36 +157,4 @@ func put(outer *ebpf.Map, n int, inner *ebpf.Map) error {
 	return err
 }
 
-// wait relies on what the kernel promises for maps in maps: an update returns when all programs that may see the old
-// value have ended (maybe_wait_bpf_programs() in kernel/bpf/syscall.c).
-func (k *mappings) wait() error { return k.maps.Chunks.Put(uint32(0), k.first) }
-
-func (k *mappings) close() error {
-	var errs []error
-	for _, m := range k.mapped {
-		errs = append(errs, unix.Munmap(m))
-	}
-	k.mapped = nil
-	if k.first != nil {
-		errs = append(errs, k.first.Close())
-		k.first = nil
-	}
-	return errors.Join(errs...)
-}
-
-// mmap maps an array's values.
-func mmap[V any](k *mappings, m *ebpf.Map) (*V, error) {
-	var v V
-	size := int(m.ValueSize()) * int(m.MaxEntries())
-	if size < int(unsafe.Sizeof(v)) {
-		return nil, fmt.Errorf("map memory of %v: it has %d bytes, and not %d", m, size, unsafe.Sizeof(v))
-	}
-	page := unix.Getpagesize()
-	b, err := unix.Mmap(m.FD(), 0, (size+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_SHARED|unix.MAP_POPULATE)
-	if err != nil {
-		return nil, fmt.Errorf("map memory of %v: %w", m, err)
-	}
-	k.mapped = append(k.mapped, b)
-	return (*V)(unsafe.Pointer(&b[0])), nil
-}
+func (k *mappings) wait() error { return k.Wait() }

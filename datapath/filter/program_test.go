@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/pergola-net/pergola/datapath/mapmem"
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
@@ -25,7 +26,7 @@ type machine struct {
 	objects objectObjects
 	lookups *[maxLookups]objectLookup
 	order   *objectOrder
-	held    mappings // the test's own mappings
+	held    mapmem.Memory // the test's own
 }
 
 func newMachine(t testing.TB) *machine {
@@ -36,25 +37,13 @@ func newMachine(t testing.TB) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range spec.Maps {
-		m.Pinning = ebpf.PinNone
-	}
 	m := &machine{TB: t}
-	if err := spec.LoadAndAssign(&m.objects, nil); err != nil {
-		t.Fatalf("load lookups: %+v", err)
-	}
-	t.Cleanup(func() {
-		if err := m.held.close(); err != nil {
-			t.Error(err)
-		}
-		if err := m.objects.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if m.lookups, err = mmap[[maxLookups]objectLookup](&m.held, m.objects.Lookups); err != nil {
+	testkit.LoadObject(t, spec, &m.objects)
+	t.Cleanup(func() { must(t, m.held.Close()) })
+	if m.lookups, err = mapmem.Value[[maxLookups]objectLookup](&m.held, m.objects.Lookups); err != nil {
 		t.Fatal(err)
 	}
-	if m.order, err = mmap[objectOrder](&m.held, m.objects.Orders); err != nil {
+	if m.order, err = mapmem.Value[objectOrder](&m.held, m.objects.Orders); err != nil {
 		t.Fatal(err)
 	}
 	return m

@@ -1,13 +1,13 @@
 package filter
 
 import (
-	"strings"
 	"testing"
 	"unsafe"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 func TestGoHasTheTypesOfC(t *testing.T) {
@@ -59,7 +59,7 @@ func TestGoHasTheTypesOfC(t *testing.T) {
 		"filter_mask.number":  16,
 		"filter_mask.word":    8 * maskHead,
 	} {
-		if got, ok := offset(t, spec, name); !ok || got != want {
+		if got, ok := testkit.OffsetInC(t, spec, name); !ok || got != want {
 			t.Errorf("%s: at %d in C (%v), %d in Go", name, got, ok, want)
 		}
 	}
@@ -73,19 +73,4 @@ func TestGoHasTheTypesOfC(t *testing.T) {
 		hits.ValueSize != 8 || hits.MaxEntries != chunkSize {
 		t.Errorf("counters are %v in C", hits)
 	}
-}
-
-func offset(t *testing.T, spec *ebpf.CollectionSpec, name string) (uintptr, bool) {
-	t.Helper()
-	of, member, _ := strings.Cut(name, ".")
-	var c *btf.Struct
-	if err := spec.Types.TypeByName(of, &c); err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range c.Members {
-		if m.Name == member {
-			return uintptr(m.Offset.Bytes()), true
-		}
-	}
-	return 0, false
 }
