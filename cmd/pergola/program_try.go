@@ -132,31 +132,34 @@ func (a *app) testProgram(ctx context.Context, name string, in *programInput, ho
 	if err != nil {
 		return a.explainProgram(err)
 	}
-	runs, counters, err := runFrames(p, hook, filters, frames)
+	result, err := runFrames(p, hook, filters, frames)
 	if err := errors.Join(err, p.Close()); err != nil {
 		return err
 	}
 	if write != "" {
-		if err := writeFrames(write, frames, runs); err != nil {
+		if err := writeFrames(write, frames, result.Frames); err != nil {
 			return err
 		}
 	}
 	if a.JSON {
-		return a.Emit(report.ProgramTest{Frames: runs, Counters: counters})
+		return a.Emit(result)
 	}
-	for _, r := range runs {
+	for _, r := range result.Frames {
 		a.Print("%s", r)
 	}
-	if len(counters) > 0 {
-		a.Print("counters: %s", report.Counters(o.Counters, counters))
+	if len(o.Counters) > 0 {
+		a.Print("counters: %s", report.Counters(o.Counters, result.Counters))
+	}
+	if len(filters) > 0 {
+		a.Print("hits: %s", report.Hits(result.Hits))
 	}
 	return nil
 }
 
 func runFrames(p *program.Program, hook program.Hook, filters []program.Filter,
-	frames []program.Frame) (runs []report.ProgramRun, counters map[string]uint64, err error) {
+	frames []program.Frame) (result report.ProgramTest, err error) {
 	if err := p.SetFilters(filters); err != nil {
-		return nil, nil, err
+		return result, err
 	}
 	err = program.OnOneCPU(func(cpu int) error {
 		for i, f := range frames {
@@ -164,15 +167,18 @@ func runFrames(p *program.Program, hook program.Hook, filters []program.Filter,
 			if err != nil {
 				return fmt.Errorf("frame %d: %w", i+1, err)
 			}
-			runs = append(runs, report.NewProgramRun(i+1, f, o, p.Object.Key))
+			result.Frames = append(result.Frames, report.NewProgramRun(i+1, f, o, p.Object.Key))
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return result, err
 	}
-	counters, err = p.ReadCounters()
-	return runs, counters, err
+	if result.Counters, err = p.ReadCounters(); err != nil {
+		return result, err
+	}
+	result.Hits, err = p.Hits()
+	return result, err
 }
 
 func writeFrames(path string, frames []program.Frame, runs []report.ProgramRun) error {

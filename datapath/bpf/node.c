@@ -203,6 +203,8 @@ int node_tc(struct __sk_buff *skb)
 	skb->mark = MARK_OURS | (met + 1);
 	in.interface = f->interface;
 	in.interfaces = n->interfaces;
+	in.first_table = n->table;
+	in.tables = n->tables;
 	run_skb(skb, r, &in);
 	if (r->outcome.start)
 		f->unread = true;

@@ -21,6 +21,7 @@
 #include <linux/if_ether.h>
 #include <bpf/bpf_helpers.h>
 
+#include "filter.h"
 #include "../program/include/pergola/program.h"
 
 /* How much scratch memory the slice's code has, and the last stage that frames go through; the loader writes them. */
@@ -29,7 +30,8 @@ const volatile __u32 last_stage = 5; /* STAGE_STORE */
 
 #include "../program/include/pergola/stages.h"
 
-/* Put the enums into the object's BTF; nothing uses these. */
+/* Put the types into the object's BTF; nothing uses these. */
+struct program_filter *program_filter_type __attribute__((unused));
 enum program_fault *program_fault_names __attribute__((unused));
 enum program_stage *program_stage_names __attribute__((unused));
 enum pergola_verdict *pergola_verdict_names __attribute__((unused));
@@ -62,35 +64,19 @@ __weak int pergola_format(struct pergola_packet *packet, struct pergola_result *
 	return packet && result && scratch ? result->verdict : PERGOLA_DROP;
 }
 
-#define PROGRAM_FILTERS 64
+_Static_assert(sizeof(struct filter_match) == sizeof(struct program_match) &&
+		       sizeof(struct filter_result) == sizeof(struct pergola_result) &&
+		       offsetof(struct filter_match, version) == offsetof(struct program_match, version) &&
+		       offsetof(struct filter_match, rank) == offsetof(struct program_match, rank) &&
+		       sizeof(struct filter_key) == PERGOLA_KEY_SIZE,
+	       "the same in both");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, PROGRAM_FILTERS);
-	__type(key, __u32);
-	__type(value, struct program_filter);
-} program_filters SEC(".maps");
-
-/* Copies the result of the first filter that matches into the record. Returns its number, from 1; 0: none. */
-__noinline int find_filter(struct program_record *r)
+PERGOLA_INLINE_ uint32_t find_filter(struct program_record *r, __u32 table)
 {
-	const struct program_filter *f;
-	__u32 index; /* the verifier does not follow numbers whose address is taken */
+	struct filter_match *m = (struct filter_match *)&r->match;
 
-	if (!r)
-		return 0;
-	for (__u32 i = 0; i < PROGRAM_FILTERS; i++) {
-		index = i;
-		f = bpf_map_lookup_elem(&program_filters, &index);
-		if (!f || !f->used)
-			break;
-		if (f->table == r->packet.table && is_match(f, (const uint64_t *)r->packet.key)) {
-			r->result = f->result;
-			return i + 1;
-		}
-	}
-	r->result = (struct pergola_result){};
-	return 0;
+	filter_lookup(table, (const struct filter_key *)r->packet.key, m);
+	return m->filter;
 }
 
 typedef __u64 __attribute__((may_alias)) program_word;

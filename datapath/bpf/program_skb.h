@@ -98,7 +98,7 @@ static __always_inline void run_skb(struct __sk_buff *skb, struct program_record
 		return;
 	}
 	begin_program(r, in);
-	verdict = run_stages(r);
+	verdict = run_stages(r, in);
 	conclude(r, verdict, length);
 	if (last_stage >= STAGE_STORE && leaves(verdict) && r->outcome.fault == PROGRAM_OK)
 		r->outcome.fault = store_skb(skb, r, length);

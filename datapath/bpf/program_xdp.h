@@ -60,7 +60,7 @@ static __always_inline void run_xdp(struct xdp_md *ctx, struct program_record *r
 		return;
 	}
 	begin_program(r, in);
-	verdict = run_stages(r);
+	verdict = run_stages(r, in);
 	conclude(r, verdict, length);
 	if (last_stage >= STAGE_STORE && leaves(verdict) && r->outcome.fault == PROGRAM_OK)
 		r->outcome.fault = store_xdp(ctx, r, length);

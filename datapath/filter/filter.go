@@ -36,6 +36,18 @@ var (
 	ErrClosed  = errors.New("the table has been removed")
 )
 
+// An Error says which of several filters is to blame.
+type Error struct {
+	Number, Of int // from 1
+	Err        error
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("filter %d of %d: %v", e.Number, e.Of, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
 // A Result is what a lookup gives to the program: struct filter_result, whose bytes mean nothing here.
 type Result [64]byte
 
@@ -51,6 +63,7 @@ type Filter struct {
 type Entry struct {
 	Filter
 	Hits uint64 // lookups that found it, since it was inserted
+	Rank uint64 // what programs are told of it; the higher one wins, and no two filters of a table have the same
 }
 
 // A Quota bounds what one table may use of what all share.
@@ -168,6 +181,13 @@ func (f *Filters) Tidy() error {
 		return fmt.Errorf("tidy up filters: %w", err)
 	}
 	return nil
+}
+
+// Wait returns when no program runs any more that was running before.
+func (f *Filters) Wait() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.await()
 }
 
 // Usage says how much is in use.

@@ -64,7 +64,7 @@ func (t *Table) apply(changes []Change) error {
 	for i := range changes {
 		if err := b.change(&changes[i]); err != nil {
 			b.undo()
-			return fmt.Errorf("filter %d of %d: %w", i+1, len(changes), err)
+			return &Error{Number: i + 1, Of: len(changes), Err: err}
 		}
 	}
 	if err := b.check(); err != nil {
@@ -168,11 +168,11 @@ func (b *batch) replace(filters []Filter, anew bool) error {
 	for i := range filters {
 		p, err := b.table.parse(&filters[i])
 		if err != nil {
-			return fmt.Errorf("filter %d of %d: %w", i+1, len(filters), err)
+			return &Error{Number: i + 1, Of: len(filters), Err: err}
 		}
 		n := b.find(p)
 		if n != 0 && !old[n] {
-			return fmt.Errorf("filter %d of %d: %w", i+1, len(filters), ErrExists)
+			return &Error{Number: i + 1, Of: len(filters), Err: ErrExists}
 		}
 		before, ok := last[p.priority]
 		if n != 0 && !anew && (!ok || b.head(n).rank < before) && *b.resultOf(n) == *p.result {
@@ -182,7 +182,7 @@ func (b *batch) replace(filters []Filter, anew bool) error {
 		}
 		rank := b.table.nextRank(p.priority)
 		if err := b.insert(p, rank, n); err != nil {
-			return fmt.Errorf("filter %d of %d: %w", i+1, len(filters), err)
+			return &Error{Number: i + 1, Of: len(filters), Err: err}
 		}
 		delete(old, n)
 		last[p.priority] = rank
@@ -223,6 +223,7 @@ func (t *Table) entry(n uint32) Entry {
 			Priority: priorityOf(f.head(n).rank), Result: *f.resultOf(n),
 		},
 		Hits: f.hitsOf(n),
+		Rank: f.head(n).rank,
 	}
 }
 
@@ -272,6 +273,15 @@ func (t *Table) matching(k []byte) []Entry {
 		all = append(all, t.entry(n))
 	}
 	return all
+}
+
+// Remove deletes a table with all its filters, if it is there, whoever made it.
+func (f *Filters) Remove(id uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t := f.tables[id]; t != nil {
+		f.remove(t)
+	}
 }
 
 // Remove deletes the table with all its filters. It may not be used afterwards.

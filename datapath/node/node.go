@@ -14,6 +14,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/pergola-net/pergola/datapath/filter"
 	"github.com/pergola-net/pergola/datapath/program"
 )
 
@@ -30,11 +31,13 @@ type Config struct {
 // Node is what a node with a packet program is made from.
 type Node struct {
 	Slice      uint32
-	Object     []byte           // as program.Build made it
-	Digest     string           // of all that the node is made from; it is kept with the node
-	Interfaces []int            // ifindex of the port of interface i+1; 0: it is not there now, or down
-	SlowPath   bool             // the node takes frames that its program punts
-	Filters    []program.Filter // of its tables, when it is made
+	Object     []byte // as program.Build made it
+	Digest     string // of all that the node is made from; it is kept with the node
+	Interfaces []int  // ifindex of the port of interface i+1; 0: it is not there now, or down
+	SlowPath   bool   // the node takes frames that its program punts
+	// Filters are in its tables when it is made, or replaced and they are others than before. What Nodes.Filters
+	// changes stays as long as it is not made anew.
+	Filters []program.Filter
 }
 
 // State is what is there of a node.
@@ -49,10 +52,11 @@ type State struct {
 type Nodes struct {
 	config Config
 
-	mu    sync.Mutex
-	legs  *legs
-	nodes map[string]*node
-	last  uint32 // number that was given last
+	mu      sync.Mutex
+	legs    *legs
+	filters *filter.Filters // of all nodes
+	nodes   map[string]*node
+	last    uint32 // number that was given last
 }
 
 // node is one that is there.
@@ -61,6 +65,7 @@ type node struct {
 	number uint32
 	about  about
 	loaded *program.Program // nil: it cannot be opened
+	table  uint32           // the first of its tables of filters
 	runs   bool             // it is what the walk calls
 	placed bool             // its pins are in their place
 }
@@ -72,6 +77,9 @@ func Open(c Config) (*Nodes, error) {
 		return nil, err
 	}
 	n := &Nodes{config: c, legs: l, nodes: map[string]*node{}}
+	if n.filters, err = openFilters(c.Maps); err != nil {
+		return nil, errors.Join(err, l.close())
+	}
 	if err := n.adopt(); err != nil {
 		return nil, errors.Join(fmt.Errorf("adopt nodes with packet programs: %w", err), n.Close())
 	}
@@ -82,7 +90,7 @@ func Open(c Config) (*Nodes, error) {
 func (n *Nodes) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	errs := []error{n.legs.close()}
+	errs := []error{n.legs.close(), n.filters.Close()}
 	for _, x := range n.nodes {
 		errs = append(errs, x.close())
 	}
@@ -134,5 +142,5 @@ func (n *Nodes) Delete(name string) error {
 		return fmt.Errorf("unpin the packet program of %s: %w", name, err)
 	}
 	delete(n.nodes, name)
-	return x.close()
+	return errors.Join(n.sweepTables(), x.close())
 }

@@ -35,6 +35,10 @@ type objectSettings struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	objectMapFilterBuckets       = "filter_buckets"
+	objectMapFilterChunks        = "filter_chunks"
+	objectMapFilterHits          = "filter_hits"
+	objectMapFilterIndex         = "filter_index"
 	objectMapFrames              = "frames"
 	objectMapLease               = "lease"
 	objectMapLegs                = "legs"
@@ -46,7 +50,6 @@ const (
 	objectMapNodeSettings        = "node_settings"
 	objectMapNodes               = "nodes"
 	objectMapPorts               = "ports"
-	objectMapProgramFilters      = "program_filters"
 	objectMapProgramRecords      = "program_records"
 	objectMapRouters             = "routers"
 	objectMapShortcuts           = "shortcuts"
@@ -57,6 +60,7 @@ const (
 	objectVarLastStage           = "last_stage"
 	objectVarPergolaVerdictNames = "pergola_verdict_names"
 	objectVarProgramFaultNames   = "program_fault_names"
+	objectVarProgramFilterType   = "program_filter_type"
 	objectVarProgramStageNames   = "program_stage_names"
 	objectVarPuntNames           = "punt_names"
 	objectVarReasonNames         = "reason_names"
@@ -112,6 +116,10 @@ type objectProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectMapSpecs struct {
+	FilterBuckets  *ebpf.MapSpec `ebpf:"filter_buckets"`
+	FilterChunks   *ebpf.MapSpec `ebpf:"filter_chunks"`
+	FilterHits     *ebpf.MapSpec `ebpf:"filter_hits"`
+	FilterIndex    *ebpf.MapSpec `ebpf:"filter_index"`
 	Frames         *ebpf.MapSpec `ebpf:"frames"`
 	Lease          *ebpf.MapSpec `ebpf:"lease"`
 	Legs           *ebpf.MapSpec `ebpf:"legs"`
@@ -123,7 +131,6 @@ type objectMapSpecs struct {
 	NodeSettings   *ebpf.MapSpec `ebpf:"node_settings"`
 	Nodes          *ebpf.MapSpec `ebpf:"nodes"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
-	ProgramFilters *ebpf.MapSpec `ebpf:"program_filters"`
 	ProgramRecords *ebpf.MapSpec `ebpf:"program_records"`
 	Routers        *ebpf.MapSpec `ebpf:"routers"`
 	Shortcuts      *ebpf.MapSpec `ebpf:"shortcuts"`
@@ -139,6 +146,7 @@ type objectVariableSpecs struct {
 	LastStage           *ebpf.VariableSpec `ebpf:"last_stage"`
 	PergolaVerdictNames *ebpf.VariableSpec `ebpf:"pergola_verdict_names"`
 	ProgramFaultNames   *ebpf.VariableSpec `ebpf:"program_fault_names"`
+	ProgramFilterType   *ebpf.VariableSpec `ebpf:"program_filter_type"`
 	ProgramStageNames   *ebpf.VariableSpec `ebpf:"program_stage_names"`
 	PuntNames           *ebpf.VariableSpec `ebpf:"punt_names"`
 	ReasonNames         *ebpf.VariableSpec `ebpf:"reason_names"`
@@ -165,6 +173,10 @@ func (o *objectObjects) Close() error {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectMaps struct {
+	FilterBuckets  *ebpf.Map `ebpf:"filter_buckets"`
+	FilterChunks   *ebpf.Map `ebpf:"filter_chunks"`
+	FilterHits     *ebpf.Map `ebpf:"filter_hits"`
+	FilterIndex    *ebpf.Map `ebpf:"filter_index"`
 	Frames         *ebpf.Map `ebpf:"frames"`
 	Lease          *ebpf.Map `ebpf:"lease"`
 	Legs           *ebpf.Map `ebpf:"legs"`
@@ -176,7 +188,6 @@ type objectMaps struct {
 	NodeSettings   *ebpf.Map `ebpf:"node_settings"`
 	Nodes          *ebpf.Map `ebpf:"nodes"`
 	Ports          *ebpf.Map `ebpf:"ports"`
-	ProgramFilters *ebpf.Map `ebpf:"program_filters"`
 	ProgramRecords *ebpf.Map `ebpf:"program_records"`
 	Routers        *ebpf.Map `ebpf:"routers"`
 	Shortcuts      *ebpf.Map `ebpf:"shortcuts"`
@@ -187,6 +198,10 @@ type objectMaps struct {
 
 func (m *objectMaps) Close() error {
 	return _ObjectClose(
+		m.FilterBuckets,
+		m.FilterChunks,
+		m.FilterHits,
+		m.FilterIndex,
 		m.Frames,
 		m.Lease,
 		m.Legs,
@@ -198,7 +213,6 @@ func (m *objectMaps) Close() error {
 		m.NodeSettings,
 		m.Nodes,
 		m.Ports,
-		m.ProgramFilters,
 		m.ProgramRecords,
 		m.Routers,
 		m.Shortcuts,
@@ -215,6 +229,7 @@ type objectVariables struct {
 	LastStage           *ebpf.Variable `ebpf:"last_stage"`
 	PergolaVerdictNames *ebpf.Variable `ebpf:"pergola_verdict_names"`
 	ProgramFaultNames   *ebpf.Variable `ebpf:"program_fault_names"`
+	ProgramFilterType   *ebpf.Variable `ebpf:"program_filter_type"`
 	ProgramStageNames   *ebpf.Variable `ebpf:"program_stage_names"`
 	PuntNames           *ebpf.Variable `ebpf:"punt_names"`
 	ReasonNames         *ebpf.Variable `ebpf:"reason_names"`

@@ -32,6 +32,7 @@ type about struct {
 	Digest  string
 	Slice   uint32
 	Object  []byte
+	Filters string // digest of those that it was made with
 	Costs   map[program.Hook]program.Cost
 }
 
@@ -182,7 +183,7 @@ func (n *Nodes) adopt() error {
 		n.last = max(n.last, x.number)
 	}
 	n.legs.keepNodes(there)
-	return n.emptySlots(there)
+	return errors.Join(n.emptySlots(there), n.sweepTables())
 }
 
 func (n *Nodes) list() (names []string, err error) {
@@ -268,6 +269,9 @@ func (n *Nodes) take(x *node, path string) error {
 		return err
 	}
 	x.about, x.loaded = a, platform.Adopt(o, a.Costs, programs, maps)
+	if err := x.readTable(); err != nil {
+		return err
+	}
 	x.runs = runs && maps[objectMapNodePorts] != nil && maps[objectMapNodeSettings] != nil &&
 		maps[objectMapNodeCounts] != nil
 	return nil

@@ -32,7 +32,8 @@ func (n *Nodes) Set(name string, w Node) error {
 	} else if err := n.replace(name, x, w); err != nil {
 		return fmt.Errorf("set node %s: %w", name, err)
 	}
-	if err := n.settle(n.nodes[name]); err != nil { // the next call, or Open, does it
+	// If one of these fails, the next call, or Open, does it.
+	if err := errors.Join(n.settle(n.nodes[name]), n.sweepTables()); err != nil {
 		return fmt.Errorf("set node %s: %w", name, err)
 	}
 	return nil
@@ -88,7 +89,7 @@ func (n *Nodes) replace(name string, old *node, w Node) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(n.newPin(next)), next.close())
+			err = errors.Join(err, os.RemoveAll(n.newPin(next)), next.close(), n.sweepTables())
 		}
 	}()
 	if err := n.pinNew(next); err != nil {
@@ -137,8 +138,12 @@ func (n *Nodes) load(name string, old *node, w Node) (*node, error) {
 		return nil, err
 	}
 	next.about.Costs = next.loaded.Costs
-	if err := next.prepare(w); err != nil {
-		return nil, errors.Join(err, next.close())
+	err = n.giveTables(next, old, w.Filters)
+	if err == nil {
+		err = next.prepare(w)
+	}
+	if err != nil {
+		return nil, errors.Join(err, next.close(), n.sweepTables())
 	}
 	return next, nil
 }
@@ -153,17 +158,14 @@ func (x *node) counts() *ebpf.Map {
 
 // prepare writes what is in the node's own maps.
 func (x *node) prepare(w Node) error {
-	s := objectSettings{Number: x.number}
+	s := objectSettings{Number: x.number, Table: x.table, Tables: program.MaxTables}
 	if w.SlowPath {
 		s.SlowPath = 1
 	}
 	if err := x.loaded.Maps()[objectMapNodeSettings].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("write settings: %w", err)
 	}
-	if err := x.writePorts(w.Interfaces); err != nil {
-		return err
-	}
-	return x.loaded.SetFilters(w.Filters)
+	return x.writePorts(w.Interfaces)
 }
 
 // number is one that no node has: not one that was given back just now, if there are others.

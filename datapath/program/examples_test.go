@@ -2,17 +2,11 @@ package program
 
 import (
 	"bytes"
-	"math/rand/v2"
-	"net/netip"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
-
-	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 func ethernet(t testing.TB, to, from []byte, kind layers.EthernetType, payload ...byte) []byte {
@@ -156,109 +150,4 @@ func TestTrailIsFollowed(t *testing.T) {
 	if o := run(t, p, XDP, Frame{Data: ethernet(t, macB, macA, local, 0, 0, 200)}); o.Verdict != Drop {
 		t.Errorf("a trail of 200 hops: %+v", o)
 	}
-}
-
-// A program's source does the same in the kernel and in user space, with frames that it is for and with any others.
-func TestUserSpaceDoesTheSameAsTheKernel(t *testing.T) {
-	sources, err := filepath.Glob(filepath.Join(testkit.ModuleRoot(t), "examples", "programs", "*.c"))
-	if err != nil || len(sources) == 0 {
-		t.Fatal(sources, err)
-	}
-	for _, source := range sources {
-		t.Run(filepath.Base(source), func(t *testing.T) {
-			p := load(t, build(t, source))
-			executable := filepath.Join(t.TempDir(), "x")
-			if err := BuildUser(t.Context(), source, executable, "-Werror"); err != nil {
-				t.Fatal(err)
-			}
-			const seed = 7
-			random := rand.New(rand.NewPCG(seed, 0))
-			filters := randomFilters(random)
-			count := 2000
-			if testkit.InVM() { // an emulated processor
-				count = 200
-			}
-			var frames []Frame
-			for range count {
-				frames = append(frames, randomFrame(t, random))
-			}
-			user, _, err := RunUser(t.Context(), executable, filters, frames)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := p.SetFilters(filters); err != nil {
-				t.Fatal(err)
-			}
-			left := 0
-			for i, f := range frames {
-				kernel := run(t, p, XDP, f)
-				if diff := cmp.Diff(kernel, user[i], cmpopts.EquateComparable(netip.AddrPort{}),
-					cmpopts.EquateEmpty()); diff != "" {
-					t.Fatalf("seed %d, frame %d (%x) by interface %d: kernel -, user space +: %s",
-						seed, i, f.Data, f.Interface, diff)
-				}
-				if kernel.Leaves() {
-					left++
-				}
-			}
-			if left < len(frames)/20 {
-				t.Errorf("only %d of %d frames left: the test compares little", left, len(frames))
-			}
-		})
-	}
-}
-
-func randomFilters(random *rand.Rand) []Filter {
-	filters := []Filter{{Result: mplsResult(0, 16)}}
-	for i := range 30 {
-		f := Filter{Priority: 1 + random.IntN(5), Key: make([]byte, 8), Mask: make([]byte, 8),
-			Result: mplsResult(byte(random.IntN(4)), uint32(i))}
-		f.Result.Interface = uint32(i)
-		for b := range f.Key {
-			f.Key[b] = byte(random.Uint32())
-			f.Mask[b] = []byte{0, 0, 0, 1, 2}[random.IntN(5)]
-		}
-		switch random.IntN(6) {
-		case 0:
-			f.Result = Result{Verdict: Drop}
-		case 1:
-			f.Result.Verdict, f.Result.Flood = Flood, random.Uint64()
-		case 2:
-			f.Result.Verdict, f.Result.To = UDP, netip.MustParseAddrPort("192.0.2.7:4000")
-		}
-		filters = append(filters, f)
-	}
-	return filters
-}
-
-// randomFrame is one of a protocol that an example is for, of any length, often with some bytes changed.
-func randomFrame(t *testing.T, random *rand.Rand) Frame {
-	t.Helper()
-	length := []int{42, 60, 64, 100, 255, 256, 257, 300, 1000, 1514}[random.IntN(10)]
-	data := udp4(t, netip.AddrFrom4([4]byte{198, byte(random.Uint32()), 100, byte(random.Uint32())}).String(),
-		byte(random.Uint32()), length)
-	switch random.IntN(5) {
-	case 0:
-		copy(data[12:], []byte{0x88, 0x47, byte(random.Uint32()), byte(random.Uint32()),
-			byte(random.Uint32()), byte(random.Uint32())})
-	case 1:
-		copy(data[12:], []byte{0x88, 0xb5, 0x12, 0x34, byte(random.IntN(20)), 0, byte(random.IntN(6)),
-			byte(random.IntN(6))})
-	case 2:
-		ip := &layers.IPv6{Version: 6, HopLimit: byte(random.Uint32()), NextHeader: layers.IPProtocolUDP,
-			SrcIP: netip.MustParseAddr("2001:db8::1").AsSlice(),
-			DstIP: netip.MustParseAddr("2001:db8::2").AsSlice()}
-		for i := 4; i < 8; i++ { // filters of the test look at the key's first eight bytes
-			ip.DstIP[i] = byte(random.Uint32())
-		}
-		data = serialize(t, &layers.Ethernet{SrcMAC: macA, DstMAC: macB,
-			EthernetType: layers.EthernetTypeIPv6}, ip, gopacket.Payload(data[34:]))
-	}
-	if random.IntN(3) == 0 {
-		for range 1 + random.IntN(3) {
-			data[random.IntN(min(len(data), 60))] = byte(random.Uint32())
-		}
-	}
-	return Frame{Data: data, Interface: uint32(1 + random.IntN(4)), Interfaces: 0x1e,
-		Time: 1 + random.Uint64N(1<<40)}
 }

@@ -3,6 +3,8 @@ package program
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/pergola-net/pergola/datapath/filter"
 )
 
 // Verdict is what becomes of a frame (enum pergola_verdict).
@@ -47,55 +49,59 @@ type Result struct {
 // Filter says what becomes of frames whose key, with the bits of the mask, is this. Key and mask have at most 64 bytes;
 // those that are missing do not count.
 type Filter struct {
-	Table    uint32
-	Priority int // the highest that matches counts; of two, the first
+	Table    uint32 // less than MaxTables
+	Priority uint32 // the highest that matches counts; of two, the first
 	Key      []byte
 	Mask     []byte
 	Result   Result
 }
 
-// MaxFilters is how many the small table of this package holds.
-const MaxFilters = 64
-
-// SetFilters replaces all filters.
-func (p *Program) SetFilters(filters []Filter) error {
-	if len(filters) > MaxFilters {
-		return fmt.Errorf("set %d filters: there is room for %d", len(filters), MaxFilters)
-	}
-	sorted := byPriority(filters)
-	table := p.maps[stagesMapProgramFilters]
-	for i := range uint32(MaxFilters) {
-		var f stagesProgramFilter
-		if int(i) < len(sorted) {
-			var err error
-			if f, err = sorted[i].encode(); err != nil {
-				return fmt.Errorf("set filter %d: %w", i+1, err)
-			}
-		}
-		if err := table.Put(i, f); err != nil {
-			return fmt.Errorf("set filter %d: %w", i+1, err)
-		}
+// check looks at the lengths. Keys of the program have so many bytes; a mask has no bits behind them.
+func (f Filter) check(keyBytes int) error {
+	switch {
+	case f.Table >= MaxTables:
+		return fmt.Errorf("there is no table %d: a program has tables 0 to %d", f.Table, MaxTables-1)
+	case len(f.Key) != len(f.Mask) || len(f.Key) > keySize:
+		return fmt.Errorf("%w: key has %d bytes and mask %d; both have the same, at most %d", filter.ErrLength,
+			len(f.Key), len(f.Mask), keySize)
+	case len(f.Mask) > keyBytes && !isZeros(f.Mask[keyBytes:]):
+		return fmt.Errorf("%w: the mask has bits behind the program's key, which has %d bytes",
+			filter.ErrLength, keyBytes)
 	}
 	return nil
 }
 
-func (f Filter) encode() (stagesProgramFilter, error) {
-	e := stagesProgramFilter{Table: f.Table, Used: 1}
-	if len(f.Key) != len(f.Mask) || len(f.Key) > keySize {
-		return e, fmt.Errorf("key has %d bytes and mask %d; both have the same, at most %d", len(f.Key),
-			len(f.Mask), keySize)
+func isZeros(b []byte) bool {
+	for _, x := range b {
+		if x != 0 {
+			return false
+		}
 	}
-	var key, mask [keySize]byte
-	copy(key[:], f.Key)
-	copy(mask[:], f.Mask)
+	return true
+}
+
+// masked gives key and mask in so many bytes; of the key, what the mask leaves.
+func (f Filter) masked(bytes int) (key, mask []byte) {
+	key, mask = make([]byte, bytes), make([]byte, bytes)
+	copy(key, f.Key)
+	copy(mask, f.Mask)
 	for i := range key {
 		key[i] &= mask[i]
 	}
+	return key, mask
+}
+
+// encode is how programs in user space read a filter.
+func (f Filter) encode() (stagesProgramFilter, error) {
+	e := stagesProgramFilter{Table: f.Table, Used: 1, Result: f.Result.encode()}
+	if err := f.check(keySize); err != nil {
+		return e, err
+	}
+	key, mask := f.masked(keySize)
 	for i := range e.Want {
 		e.Want[i] = nativeOrder.Uint64(key[8*i:])
 		e.Mask[i] = nativeOrder.Uint64(mask[8*i:])
 	}
-	e.Result = f.Result.encode()
 	return e, nil
 }
 

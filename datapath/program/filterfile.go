@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // ParseFilters reads filters, one a line:
@@ -43,14 +45,33 @@ func ParseFilters(r io.Reader, fields []Field) ([]Filter, error) {
 }
 
 func parseFilter(line string, fields []Field) (Filter, error) {
-	f := Filter{Key: make([]byte, keySize), Mask: make([]byte, keySize)}
 	match, result, ok := strings.Cut(line, "->")
 	if !ok {
-		return f, fmt.Errorf("a filter is FIELD=VALUE... -> VERDICT; there is no ->")
+		return Filter{}, fmt.Errorf("a filter is FIELD=VALUE... -> VERDICT; there is no ->")
 	}
-	words := strings.Fields(match)
+	f, err := parseMatch(match, fields)
+	if err == nil {
+		f.Result, err = parseResult(strings.Fields(result))
+	}
+	return f, err
+}
+
+// ParseFilter reads one filter.
+func ParseFilter(line string, fields []Field) (Filter, error) { return parseFilter(line, fields) }
+
+// ParseMatch reads what names a filter within its program: a line of ParseFilters, whose verdict may be missing, and
+// does not count.
+func ParseMatch(line string, fields []Field) (Filter, error) {
+	match, _, _ := strings.Cut(line, "->")
+	return parseMatch(match, fields)
+}
+
+// parseMatch reads what stands before the arrow.
+func parseMatch(text string, fields []Field) (Filter, error) {
+	f := Filter{Key: make([]byte, keySize), Mask: make([]byte, keySize)}
+	words := strings.Fields(text)
 	if len(words) == 0 {
-		return f, fmt.Errorf("nothing stands before ->; what matches every key is called any")
+		return f, fmt.Errorf("nothing says which keys match; what matches every key is called any")
 	}
 	for len(words) > 0 {
 		word := words[0]
@@ -59,15 +80,10 @@ func parseFilter(line string, fields []Field) (Filter, error) {
 		switch word {
 		case "any":
 		case "table", "priority":
-			var n uint32
 			if len(words) == 0 {
 				return f, fmt.Errorf("%s has no number", word)
 			}
-			if n, err = number(word, words[0]); word == "table" {
-				f.Table = n
-			} else {
-				f.Priority = int(n)
-			}
+			err = f.setNumber(word, words[0])
 			words = words[1:]
 		default:
 			err = f.match(word, fields)
@@ -76,9 +92,22 @@ func parseFilter(line string, fields []Field) (Filter, error) {
 			return f, err
 		}
 	}
-	var err error
-	f.Result, err = parseResult(strings.Fields(result))
-	return f, err
+	return f, nil
+}
+
+func (f *Filter) setNumber(what, text string) error {
+	n, err := number(what, text)
+	switch {
+	case err != nil:
+		return err
+	case what == "priority":
+		f.Priority = n
+	case n >= MaxTables:
+		return fmt.Errorf("there is no table %d: a program has tables 0 to %d", n, MaxTables-1)
+	default:
+		f.Table = n
+	}
+	return nil
 }
 
 // match adds one word FIELD=VALUE/MASK.
@@ -101,7 +130,8 @@ func (f *Filter) match(word string, fields []Field) error {
 			return fmt.Errorf("the program has no PERGOLA_KEY, so fields have no names: " +
 				"use key=BYTES/BYTES")
 		}
-		return fmt.Errorf("the key has no field %q; it has %s", name, strings.Join(names, ", "))
+		return fmt.Errorf("the key has no field %q; it has %s%s", name, strings.Join(names, ", "),
+			meant(wording.Nearest(name, names)))
 	}
 	field := fields[i]
 	value, err := parseValue(text, field.Size)
@@ -124,6 +154,14 @@ func (f *Filter) match(word string, fields []Field) error {
 	copy(f.Key[field.Offset:], value)
 	copy(f.Mask[field.Offset:], mask)
 	return nil
+}
+
+// meant asks back where a name is like one that is there.
+func meant(near string) string {
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %s?)", near)
 }
 
 func hasField(fields []Field, name string) bool {

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"bytes"
 	"net/netip"
 	"strings"
 	"testing"
@@ -23,18 +24,18 @@ any -> punt
 	if err != nil {
 		t.Fatal(err)
 	}
-	bytes := func(b ...byte) []byte { return append(b, make([]byte, keySize-len(b))...) }
+	padded := func(b ...byte) []byte { return append(b, make([]byte, keySize-len(b))...) }
 	args := [32]byte{2, 0, 0, 0, 0, 1, 0xff}
 	want := []Filter{
-		{Key: bytes(10, 1, 0, 0, 0, 80), Mask: bytes(0xff, 0xff, 0, 0, 0xff, 0xff),
+		{Key: padded(10, 1, 0, 0, 0, 80), Mask: padded(0xff, 0xff, 0, 0, 0xff, 0xff),
 			Result: Result{Verdict: Send, Interface: 2, Queue: 7, Arguments: args}},
-		{Table: 3, Priority: 9, Key: bytes(0, 0, 0, 0, 0x12, 0), Mask: bytes(0, 0, 0, 0, 0xff),
+		{Table: 3, Priority: 9, Key: padded(0, 0, 0, 0, 0x12, 0), Mask: padded(0, 0, 0, 0, 0xff),
 			Result: Result{Verdict: Flood, Flood: 1<<1 | 1<<3}},
-		{Key: bytes(0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 5), Mask: bytes(0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
+		{Key: padded(0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 5), Mask: padded(0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
 			0xff, 0xff),
 			Result: Result{Verdict: UDP, To: netip.MustParseAddrPort("192.0.2.7:4000")}},
-		{Key: bytes(0x0a, 1), Mask: bytes(0xff, 0), Result: Result{Verdict: Drop}},
-		{Key: bytes(), Mask: bytes(), Result: Result{Verdict: Punt}},
+		{Key: padded(0x0a, 1), Mask: padded(0xff, 0), Result: Result{Verdict: Drop}},
+		{Key: padded(), Mask: padded(), Result: Result{Verdict: Punt}},
 	}
 	if diff := cmp.Diff(want, filters, cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
 		t.Error(diff)
@@ -44,8 +45,9 @@ any -> punt
 func TestMistakesInFiltersAreNamed(t *testing.T) {
 	for line, want := range map[string]string{
 		"any":                            "there is no ->",
-		"-> drop":                        "nothing stands before",
+		"-> drop":                        "nothing says which keys match",
 		"color=1 -> drop":                "it has destination, port, mac",
+		"prot=1 -> drop":                 "did you mean port?",
 		"port=70000 -> drop":             "does not fit into 2 bytes",
 		"port=x -> drop":                 "is no number, address",
 		"port=1/17 -> drop":              "no prefix of 17",
@@ -60,6 +62,7 @@ func TestMistakesInFiltersAreNamed(t *testing.T) {
 		"any -> send 1 color 2":          "none of: queue, args",
 		"any -> send 1 args xx":          "hexadecimal",
 		"table x any -> drop":            "is no number",
+		"table 8 any -> drop":            "there is no table 8",
 		"priority -> drop":               "has no number",
 	} {
 		_, err := ParseFilters(strings.NewReader("any -> drop\n"+line), testFields)
@@ -77,9 +80,49 @@ func FuzzParseFilters(f *testing.F) {
 			return
 		}
 		for _, x := range filters {
-			if _, err := x.encode(); err != nil {
+			again, err := ParseFilters(strings.NewReader(x.Text(testFields)), testFields)
+			if err != nil || len(again) != 1 || !x.same(&again[0]) {
+				t.Errorf("%+v is written as %q: %v", x, x.Text(testFields), err)
+			}
+			if _, err := x.forHost(keySize); err != nil {
 				t.Error(err)
 			}
 		}
 	})
+}
+
+// same reports whether two filters do the same.
+func (f *Filter) same(g *Filter) bool {
+	key, mask := f.masked(keySize)
+	otherKey, otherMask := g.masked(keySize)
+	return f.Table == g.Table && f.Priority == g.Priority && f.Result == g.Result && bytes.Equal(key, otherKey) &&
+		bytes.Equal(mask, otherMask)
+}
+
+func TestFiltersAreWrittenAsTheyAreRead(t *testing.T) {
+	fields := []Field{{"destination", 0, 4}, {"port", 4, 2}, {"mac", 6, 6}, {"header.id", 12, 16}, {"wide", 28, 9}}
+	for _, line := range []string{
+		"any -> drop",
+		"destination=10.0.0.0/8 -> send 2",
+		"table 3 priority 9 destination=10.1.2.3 port=80 -> flood 1,3",
+		"port=4112/0xf0f0 mac=02:00:00:00:00:01 -> udp 192.0.2.7:4000 queue 4",
+		"header.id=2001:db8::/32 -> punt",
+		"wide=hex:000000000000000001 -> send 1 queue 7 args 02ff",
+		"wide=hex:000000000000000001/hex:0000000000000000ff -> udp [2001:db8::1]:9",
+	} {
+		filters, err := ParseFilters(strings.NewReader(line), fields)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if text := filters[0].Text(fields); text != line {
+			t.Errorf("%q is written as %q", line, text)
+		}
+	}
+	// What no field has is shown as bytes.
+	f := Filter{Key: make([]byte, 40), Mask: make([]byte, 40), Result: Result{Verdict: Drop}}
+	f.Key[39], f.Mask[39] = 5, 7
+	zeros := strings.Repeat("00", 39)
+	if text, want := f.Text(fields), "key="+zeros+"05/"+zeros+"07 -> drop"; text != want {
+		t.Errorf("%q, and not %q", text, want)
+	}
 }

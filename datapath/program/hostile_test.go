@@ -148,55 +148,6 @@ func TestObjectsThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
-func FuzzRead(f *testing.F) {
-	for _, pattern := range []string{"testdata/hostile/m*.c", "../../examples/programs/*.c"} {
-		all, err := filepath.Glob(pattern)
-		if err != nil {
-			f.Fatal(err)
-		}
-		for _, source := range all {
-			if file, err := Build(f.Context(), source, "-w"); err == nil {
-				f.Add(file)
-			}
-		}
-	}
-	f.Fuzz(func(t *testing.T, file []byte) {
-		o, err := Read("x.o", file)
-		if err != nil {
-			var refused *RefusedError
-			if !errors.As(err, &refused) {
-				t.Errorf("error is of another kind: %v", err)
-			}
-			return
-		}
-		platform, err := alone.read()
-		if err != nil {
-			t.Fatal(err)
-		}
-		spec, err := o.splice(platform)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// Whatever the object is, its code refers to nothing of the platform's.
-		for name, p := range spec.Programs {
-			own := false
-			for i := range p.Instructions {
-				ins := &p.Instructions[i]
-				if symbol := ins.Symbol(); symbol != "" {
-					_, own = o.isSlices(symbol)
-				}
-				if r := ins.Reference(); own && r != "" && !strings.HasPrefix(r, prefix) {
-					t.Errorf("%s: refers to %q", name, r)
-				}
-				if own && ins.IsLoadFromMap() && (ins.Reference() == "" ||
-					spec.Maps[ins.Reference()] == nil) {
-					t.Errorf("%s: loads map %q", name, ins.Reference())
-				}
-			}
-		}
-	})
-}
-
 // withVersion is an object that says it was compiled against another version of the header.
 func withVersion(t *testing.T, file []byte, version uint32) []byte {
 	t.Helper()

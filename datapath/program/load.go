@@ -31,6 +31,7 @@ type Program struct {
 	platform *Platform
 	programs map[Hook]*ebpf.Program
 	maps     map[string]*ebpf.Map
+	numbers  map[place]int // of filters, as SetFilters was given them
 }
 
 // Cost is what the slice's code adds to a program of the platform's.
@@ -40,13 +41,21 @@ type Cost struct {
 }
 
 // Load loads a program that runs by itself, without a network. The error is a *RefusedError if it is the program's
-// fault. keep, if it is not nil, is an older version: filters are taken over from it, and what Options.Keep says.
+// fault. keep, if it is not nil, is an older version: what Options.Keep says is taken over from it, and
+// filters, if the key's size is the same.
 func Load(o *Object, keep *Program) (*Program, error) {
 	opts := Options{Keep: keep}
-	if keep != nil {
-		opts.Maps = map[string]*ebpf.Map{stagesMapProgramFilters: keep.maps[stagesMapProgramFilters]}
+	if keep != nil && keep.Object.KeyBytes == o.KeyBytes {
+		opts.Maps = map[string]*ebpf.Map{}
+		for _, name := range filterMaps {
+			opts.Maps[name] = keep.maps[name]
+		}
 	}
-	return alone.Load(o, opts)
+	p, err := alone.Load(o, opts)
+	if err == nil && keep != nil {
+		p.numbers = keep.numbers
+	}
+	return p, err
 }
 
 // Maps are those of the program, by name.

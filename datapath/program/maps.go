@@ -107,33 +107,32 @@ type Field struct {
 	Size   int    `json:"size"`   // bytes
 }
 
-// readKey takes the fields of PERGOLA_KEY, those of structs in it with a name of both: header.type.
-func readKey(types *btf.Spec) ([]Field, error) {
+// readKey takes the fields of PERGOLA_KEY, those of structs in it with a name of both: header.type; and its size.
+func readKey(types *btf.Spec) (fields []Field, size int, err error) {
 	var section *btf.Datasec
 	if types.TypeByName(keySection, &section) != nil || len(section.Vars) != 1 {
-		return nil, nil //nolint:nilerr // a program need not declare its key
+		return nil, keySize, nil //nolint:nilerr // a program need not declare its key
 	}
 	v, ok := section.Vars[0].Type.(*btf.Var)
 	if !ok {
-		return nil, nil
+		return nil, keySize, nil
 	}
 	pointer, ok := btf.As[*btf.Pointer](v.Type)
 	if !ok {
-		return nil, nil
+		return nil, keySize, nil
 	}
 	key, ok := btf.UnderlyingType(pointer.Target).(*btf.Struct)
-	if !ok {
-		return nil, refuse("define it: PERGOLA_KEY { ... };", "the key has no fields")
+	if !ok || key.Size == 0 {
+		return nil, 0, refuse("define it: PERGOLA_KEY { ... };", "the key has no fields")
 	}
 	if key.Size > keySize {
-		return nil, refuse("use fewer bits, or hash some", "the key has %d bytes, and may have %d", key.Size,
+		return nil, 0, refuse("use fewer bits, or hash some", "the key has %d bytes, and may have %d", key.Size,
 			keySize)
 	}
-	fields, err := listFields(key, "", 0, 0)
-	if err != nil {
-		return nil, err
+	if fields, err = listFields(key, "", 0, 0); err != nil {
+		return nil, 0, err
 	}
-	return fields, nil
+	return fields, int(key.Size), nil
 }
 
 // listFields leaves bit fields and members of unions out: filters cannot name them.

@@ -36,6 +36,7 @@ type Object struct {
 	Memory   Memory
 	Scratch  int     // bytes
 	Key      []Field // as PERGOLA_KEY has it; nil without
+	KeyBytes int     // that filters compare: its size
 	Globals  []Global
 
 	functions map[string]*function
@@ -199,6 +200,9 @@ func preflight(file []byte) error {
 	if err := checkVersion(f); err != nil {
 		return err
 	}
+	if f.Section("pergola/"+parseStage) == nil {
+		return refuse("write PERGOLA_PARSE(packet) { ... }", "has no parse stage")
+	}
 	if f.Section(".BTF") == nil || f.Section(".BTF.ext") == nil {
 		return refuse("build it with -g, as `pergola program build` does: errors name the line by it",
 			"has no debugging information")
@@ -251,7 +255,7 @@ func (o *Object) readTypes(spec *ebpf.CollectionSpec) error {
 		return err
 	}
 	o.Scratch = size
-	o.Key, err = readKey(spec.Types)
+	o.Key, o.KeyBytes, err = readKey(spec.Types)
 	return err
 }
 

@@ -29,7 +29,7 @@ type Outcome struct {
 	Fault   string  `json:"fault,omitempty"` // why the platform dropped it, whatever the verdict is
 	Table   uint32  `json:"table"`
 	Key     []byte  `json:"key,omitempty"` // as parse left it
-	Filter  int     `json:"filter"`        // that matched: number in the table, from 1; 0: none
+	Filter  int     `json:"filter"`        // that matched: number among all, from 1; 0: none
 	Result  Result  `json:"result"`        // of the filter
 
 	Output uint32         `json:"output,omitempty"` // Send
@@ -109,12 +109,15 @@ func (p *Program) Run(hook Hook, cpu int, f Frame) (Outcome, error) {
 	if o.Leaves() {
 		o.Data = opts.DataOut
 	}
+	if o.Filter > 0 {
+		o.Filter = p.numbers[place{o.Table, records[cpu].Match.Rank}]
+	}
 	return o, err
 }
 
 func (f Frame) input() stagesProgramInput {
 	return stagesProgramInput{Interface: f.Interface, Interfaces: f.Interfaces, Time: f.Time,
-		OuterAddress: as16(f.Outer.Addr()), OuterPort: f.Outer.Port()}
+		OuterAddress: as16(f.Outer.Addr()), OuterPort: f.Outer.Port(), Tables: MaxTables}
 }
 
 func (r *stagesProgramRecord) outcome() (Outcome, error) {
@@ -138,7 +141,7 @@ func (r *stagesProgramRecord) outcome() (Outcome, error) {
 	default:
 	}
 	if o.Filter > 0 {
-		o.Result = r.Result.decode()
+		o.Result = r.Match.Result.decode()
 	}
 	return o, nil
 }

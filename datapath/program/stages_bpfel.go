@@ -46,7 +46,7 @@ type stagesPergolaResult struct {
 	Port      uint16
 	Interface uint32
 	Queue     uint32
-	Counter   uint32
+	Pad2      uint32
 	Address   [16]uint8
 	Arguments [32]uint8
 }
@@ -103,6 +103,8 @@ type stagesProgramInput struct {
 	Interfaces   uint64
 	Time         uint64
 	OuterAddress [16]uint8
+	FirstTable   uint32
+	Tables       uint32
 }
 
 type stagesProgramOutcome struct {
@@ -123,9 +125,15 @@ type stagesProgramOutcome struct {
 }
 
 type stagesProgramRecord struct {
-	_       structs.HostLayout
-	Packet  stagesPergolaPacket
-	Result  stagesPergolaResult
+	_      structs.HostLayout
+	Packet stagesPergolaPacket
+	Match  struct {
+		_       structs.HostLayout
+		Result  stagesPergolaResult
+		Version uint64
+		Rank    uint64
+		Search  [6]uint64
+	}
 	Scratch struct {
 		_     structs.HostLayout
 		Words [32]uint64
@@ -148,7 +156,10 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	stagesMapProgramFilters      = "program_filters"
+	stagesMapFilterBuckets       = "filter_buckets"
+	stagesMapFilterChunks        = "filter_chunks"
+	stagesMapFilterHits          = "filter_hits"
+	stagesMapFilterIndex         = "filter_index"
 	stagesMapProgramFrames       = "program_frames"
 	stagesMapProgramInputs       = "program_inputs"
 	stagesMapProgramRecords      = "program_records"
@@ -157,6 +168,7 @@ const (
 	stagesVarLastStage           = "last_stage"
 	stagesVarPergolaVerdictNames = "pergola_verdict_names"
 	stagesVarProgramFaultNames   = "program_fault_names"
+	stagesVarProgramFilterType   = "program_filter_type"
 	stagesVarProgramStageNames   = "program_stage_names"
 	stagesVarRewinds             = "rewinds"
 	stagesVarScratchSize         = "scratch_size"
@@ -212,7 +224,10 @@ type stagesProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type stagesMapSpecs struct {
-	ProgramFilters *ebpf.MapSpec `ebpf:"program_filters"`
+	FilterBuckets  *ebpf.MapSpec `ebpf:"filter_buckets"`
+	FilterChunks   *ebpf.MapSpec `ebpf:"filter_chunks"`
+	FilterHits     *ebpf.MapSpec `ebpf:"filter_hits"`
+	FilterIndex    *ebpf.MapSpec `ebpf:"filter_index"`
 	ProgramFrames  *ebpf.MapSpec `ebpf:"program_frames"`
 	ProgramInputs  *ebpf.MapSpec `ebpf:"program_inputs"`
 	ProgramRecords *ebpf.MapSpec `ebpf:"program_records"`
@@ -225,6 +240,7 @@ type stagesVariableSpecs struct {
 	LastStage           *ebpf.VariableSpec `ebpf:"last_stage"`
 	PergolaVerdictNames *ebpf.VariableSpec `ebpf:"pergola_verdict_names"`
 	ProgramFaultNames   *ebpf.VariableSpec `ebpf:"program_fault_names"`
+	ProgramFilterType   *ebpf.VariableSpec `ebpf:"program_filter_type"`
 	ProgramStageNames   *ebpf.VariableSpec `ebpf:"program_stage_names"`
 	Rewinds             *ebpf.VariableSpec `ebpf:"rewinds"`
 	ScratchSize         *ebpf.VariableSpec `ebpf:"scratch_size"`
@@ -250,7 +266,10 @@ func (o *stagesObjects) Close() error {
 //
 // It can be passed to loadStagesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type stagesMaps struct {
-	ProgramFilters *ebpf.Map `ebpf:"program_filters"`
+	FilterBuckets  *ebpf.Map `ebpf:"filter_buckets"`
+	FilterChunks   *ebpf.Map `ebpf:"filter_chunks"`
+	FilterHits     *ebpf.Map `ebpf:"filter_hits"`
+	FilterIndex    *ebpf.Map `ebpf:"filter_index"`
 	ProgramFrames  *ebpf.Map `ebpf:"program_frames"`
 	ProgramInputs  *ebpf.Map `ebpf:"program_inputs"`
 	ProgramRecords *ebpf.Map `ebpf:"program_records"`
@@ -258,7 +277,10 @@ type stagesMaps struct {
 
 func (m *stagesMaps) Close() error {
 	return _StagesClose(
-		m.ProgramFilters,
+		m.FilterBuckets,
+		m.FilterChunks,
+		m.FilterHits,
+		m.FilterIndex,
 		m.ProgramFrames,
 		m.ProgramInputs,
 		m.ProgramRecords,
@@ -272,6 +294,7 @@ type stagesVariables struct {
 	LastStage           *ebpf.Variable `ebpf:"last_stage"`
 	PergolaVerdictNames *ebpf.Variable `ebpf:"pergola_verdict_names"`
 	ProgramFaultNames   *ebpf.Variable `ebpf:"program_fault_names"`
+	ProgramFilterType   *ebpf.Variable `ebpf:"program_filter_type"`
 	ProgramStageNames   *ebpf.Variable `ebpf:"program_stage_names"`
 	Rewinds             *ebpf.Variable `ebpf:"rewinds"`
 	ScratchSize         *ebpf.Variable `ebpf:"scratch_size"`

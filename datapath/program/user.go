@@ -40,22 +40,33 @@ func EncodeFilters(filters []Filter) ([]byte, error) {
 			maxUserFilters)
 	}
 	var file bytes.Buffer
-	for i, f := range byPriority(filters) {
-		e, err := f.encode()
+	for _, n := range byPriority(filters) {
+		e, err := filters[n-1].encode()
 		if err == nil {
 			err = binary.Write(&file, nativeOrder, &e)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("encode filter %d: %w", i+1, err)
+			return nil, fmt.Errorf("encode filter %d: %w", n, err)
 		}
 	}
 	return file.Bytes(), nil
 }
 
-func byPriority(filters []Filter) []Filter {
-	sorted := slices.Clone(filters)
-	slices.SortStableFunc(sorted, func(a, b Filter) int { return cmp.Compare(b.Priority, a.Priority) })
-	return sorted
+// byPriority gives the numbers of filters, from 1, in the order in which they win.
+func byPriority(filters []Filter) []int {
+	numbers := make([]int, len(filters))
+	for i := range numbers {
+		numbers[i] = i + 1
+	}
+	slices.SortStableFunc(numbers, func(a, b int) int {
+		return cmp.Compare(filters[b-1].Priority, filters[a-1].Priority)
+	})
+	return numbers
+}
+
+// inOrder gives those of one table.
+func inOrder(filters []Filter, table uint32) []int {
+	return slices.DeleteFunc(byPriority(filters), func(n int) bool { return filters[n-1].Table != table })
 }
 
 // RunUser sends frames through an executable that BuildUser made, one after the other. The counters are in the order
@@ -95,7 +106,14 @@ func RunUser(
 	if err := cmd.Run(); err != nil {
 		return nil, nil, fmt.Errorf("run %s: %w", filepath.Base(executable), err)
 	}
-	return readUser(&out, len(frames))
+	outcomes, counters, err = readUser(&out, len(frames))
+	order := byPriority(filters)
+	for i := range outcomes {
+		if o := &outcomes[i]; o.Filter > 0 && o.Filter <= len(order) {
+			o.Filter = order[o.Filter-1]
+		}
+	}
+	return outcomes, counters, err
 }
 
 func readUser(out io.Reader, frames int) (outcomes []Outcome, counters []uint64, err error) {

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
-	"net"
-	"net/netip"
 	"strings"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
@@ -49,6 +47,7 @@ func (b BuiltProgram) String() string {
 type ProgramTest struct {
 	Frames   []ProgramRun      `json:"frames"`
 	Counters map[string]uint64 `json:"counters,omitempty"`
+	Hits     []uint64          `json:"hits,omitempty"` // of filters, as they were given
 }
 
 // ProgramRun is what became of one frame.
@@ -72,31 +71,9 @@ func NewProgramRun(number int, f program.Frame, o program.Outcome, fields []prog
 		if r.KeyFields == nil {
 			r.KeyFields = map[string]string{}
 		}
-		r.KeyFields[field.Name] = fieldValue(field, o.Key)
+		r.KeyFields[field.Name] = field.Value(o.Key)
 	}
 	return r
-}
-
-// fieldValue shows a field of the key: addresses of four and six bytes as such, others as a number or bytes.
-func fieldValue(f program.Field, key []byte) string {
-	b := key[f.Offset : f.Offset+f.Size]
-	name := strings.ToLower(f.Name)
-	switch {
-	case f.Size == 4 && (strings.Contains(name, "source") || strings.Contains(name, "dest") ||
-		strings.Contains(name, "addr")):
-		return netip.AddrFrom4([4]byte(b)).String()
-	case f.Size == 16:
-		return netip.AddrFrom16([16]byte(b)).String()
-	case f.Size == 6:
-		return net.HardwareAddr(b).String()
-	case f.Size <= 8:
-		var n uint64
-		for _, x := range b {
-			n = n<<8 | uint64(x)
-		}
-		return fmt.Sprint(n)
-	}
-	return "hex:" + hex.EncodeToString(b)
 }
 
 // String is a few lines: frame, key, filter, verdict, and the bytes that changed.
@@ -107,7 +84,7 @@ func (r ProgramRun) String() string {
 		fmt.Fprintf(&b, "  key     %s\n", key)
 	}
 	if r.Filter > 0 {
-		fmt.Fprintf(&b, "  filter  %d of table %d: %s\n", r.Filter, r.Table, resultText(r.Result))
+		fmt.Fprintf(&b, "  filter  %d (table %d): %s\n", r.Filter, r.Table, r.Result)
 	} else if key := bytes.Trim(r.Key, "\x00"); len(key) > 0 {
 		fmt.Fprintf(&b, "  filter  none of table %d\n", r.Table)
 	}
@@ -162,26 +139,6 @@ func (r ProgramRun) verdict() string {
 	return text
 }
 
-func resultText(r program.Result) string {
-	text := r.Verdict.String()
-	switch r.Verdict {
-	case program.Send:
-		text += fmt.Sprintf(" %d", r.Interface)
-	case program.Flood:
-		text += " " + program.FormatInterfaces(r.Flood)
-	case program.UDP:
-		text += " " + r.To.String()
-	default:
-	}
-	if r.Queue != 0 {
-		text += fmt.Sprintf(" queue %d", r.Queue)
-	}
-	if args := bytes.TrimRight(r.Arguments[:], "\x00"); len(args) > 0 {
-		text += " args " + hex.EncodeToString(args)
-	}
-	return text
-}
-
 // FrameDiff shows the rows of 16 bytes in which two frames differ, as they came (-) and as they leave (+). Offsets are
 // those of the frame that came; start is where the other begins in it.
 func FrameDiff(came, leaves []byte, start int) string {
@@ -232,6 +189,20 @@ func Counters(names []string, values map[string]uint64) string {
 		return "all 0"
 	}
 	return strings.Join(all, ", ")
+}
+
+// Hits are those of filters, by their numbers, without those that nothing hit.
+func Hits(all []uint64) string {
+	var text []string
+	for i, n := range all {
+		if n > 0 {
+			text = append(text, fmt.Sprintf("filter %d %d", i+1, n))
+		}
+	}
+	if text == nil {
+		return "none"
+	}
+	return strings.Join(text, ", ")
 }
 
 // ProgramStages is the table of what each stage costs.

@@ -51,6 +51,7 @@
 #define PERGOLA_WINDOW 256   /* so many of the frame's first bytes are in the window */
 #define PERGOLA_HEADROOM 128 /* by so many bytes the frame can grow at its beginning */
 #define PERGOLA_KEY_SIZE 64
+#define PERGOLA_TABLES 8 /* of filters, that a program has: packet->table */
 #define PERGOLA_SCRATCH_SIZE 256
 #define PERGOLA_INTERFACES 63 /* interfaces of a node that a flood can name; a node may have more */
 
@@ -80,7 +81,7 @@ struct pergola_packet {
 
 	/* Out. All zero when parse begins, but for `miss`. */
 	int32_t start;	  /* where the frame that leaves begins in the one that came; negative: it grows */
-	uint32_t table;	  /* for PERGOLA_LOOKUP */
+	uint32_t table;	  /* for PERGOLA_LOOKUP: 0 to PERGOLA_TABLES - 1; in others nothing matches */
 	uint32_t output;  /* for PERGOLA_SEND: interface. Before format: the result's */
 	uint32_t queue;	  /* of the output. Before format: the result's */
 	uint32_t flow;	  /* a number that the program gives the frame's flow; 0: none */
@@ -108,7 +109,7 @@ struct pergola_result {
 	uint16_t port;
 	uint32_t interface;
 	uint32_t queue;
-	uint32_t counter; /* the filter's own; the platform counts */
+	uint32_t pad2;
 	union {
 		uint8_t address[16]; /* for PERGOLA_UDP */
 		uint64_t flood;	     /* for PERGOLA_FLOOD */

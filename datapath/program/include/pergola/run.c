@@ -43,15 +43,14 @@ __attribute__((weak)) int pergola_format(struct pergola_packet *packet, struct p
 	return result->verdict;
 }
 
-int find_filter(struct program_record *r)
+PERGOLA_INLINE_ uint32_t find_filter(struct program_record *r, uint32_t table)
 {
 	for (uint32_t i = 0; i < MAX_FILTERS && filters[i].used; i++) {
-		if (filters[i].table == r->packet.table && is_match(&filters[i], (const uint64_t *)r->packet.key)) {
-			r->result = filters[i].result;
+		if (filters[i].table == table && is_match(&filters[i], (const uint64_t *)r->packet.key)) {
+			r->match.result = filters[i].result;
 			return i + 1;
 		}
 	}
-	r->result = (struct pergola_result){};
 	return 0;
 }
 
@@ -72,7 +71,7 @@ static uint8_t *run(uint8_t *frame, uint32_t length, const struct program_input 
 	p->length = length;
 	p->loaded = loaded;
 	begin_program(&record, in);
-	verdict = run_stages(&record);
+	verdict = run_stages(&record, in);
 	conclude(&record, verdict, length);
 	if (!leaves(verdict) || record.outcome.fault != PROGRAM_OK)
 		return frame;
@@ -142,7 +141,8 @@ static int open_device(const char *name)
 static void forward(const struct pollfd *devices, int n, int from, uint64_t interfaces)
 {
 	static uint8_t space[PERGOLA_HEADROOM + MAX_FRAME];
-	struct program_input in = {.interface = from + 1, .interfaces = interfaces};
+	struct program_input in = {
+		.interface = from + 1, .interfaces = interfaces, .tables = PERGOLA_TABLES};
 	ssize_t length = recv(devices[from].fd, space + PERGOLA_HEADROOM, MAX_FRAME, MSG_DONTWAIT);
 	const struct program_outcome *o = &record.outcome;
 	uint8_t *frame;

@@ -47,13 +47,15 @@ struct program_input {
 	uint64_t interfaces;
 	uint64_t time; /* 0: now */
 	uint8_t outer_address[16];
+	uint32_t first_table; /* packet->table counts from there */
+	uint32_t tables;      /* that the program has: at most PERGOLA_TABLES */
 };
 
 /* What becomes of the frame, after all checks. */
 struct program_outcome {
 	uint32_t verdict; /* enum pergola_verdict */
 	enum program_fault fault;
-	uint32_t matched; /* number of the filter, from 1; 0: none, or no lookup */
+	uint32_t matched; /* number of the filter; 0: none, or no lookup */
 	int32_t start;
 	uint32_t length; /* of the frame that leaves */
 	uint32_t output;
@@ -70,16 +72,24 @@ struct program_scratch {
 	uint64_t words[PERGOLA_SCRATCH_SIZE / 8];
 };
 
+/* What a lookup finds: in the kernel it is a struct filter_match (bpf/filter.h). */
+struct program_match {
+	struct pergola_result result;
+	uint64_t version; /* of the table */
+	uint64_t rank;	  /* of the filter */
+	uint64_t search[6];
+};
+
 /* One for each CPU and slice (frame.h says why none is overwritten): a slice never sees memory of another one. */
 struct program_record {
 	struct pergola_packet packet; /* first: its window may be read beyond its end, into the rest */
-	struct pergola_result result;
+	struct program_match match;
 	struct program_scratch scratch;
 	struct program_outcome outcome;
 	uint64_t end;
 };
 
-/* Filters, in the order of their priority. */
+/* In user space: filters, in the order of their priority. */
 struct program_filter {
 	uint64_t want[PERGOLA_KEY_SIZE / 8]; /* without bits that are not in the mask */
 	uint64_t mask[PERGOLA_KEY_SIZE / 8];
@@ -91,8 +101,8 @@ struct program_filter {
 int pergola_parse(struct pergola_packet *packet, struct program_scratch *scratch);
 int pergola_format(struct pergola_packet *packet, struct pergola_result *result, struct program_scratch *scratch);
 
-/* Copies the result of the first filter that matches into the record. Returns its number, from 1; 0: none. */
-int find_filter(struct program_record *r);
+/* Puts the result of the filter that wins in a table into the record. Returns the filter's number; 0: none matches. */
+PERGOLA_INLINE_ uint32_t find_filter(struct program_record *r, uint32_t table);
 
 PERGOLA_INLINE_ bool is_match(const struct program_filter *f, const uint64_t *key)
 {
@@ -138,8 +148,9 @@ PERGOLA_INLINE_ bool leaves(uint32_t verdict)
 }
 
 /* parse, lookup, format. Returns a verdict that is not checked yet. */
-PERGOLA_INLINE_ uint32_t run_stages(struct program_record *r)
+PERGOLA_INLINE_ uint32_t run_stages(struct program_record *r, const struct program_input *in)
 {
+	struct pergola_result *result = &r->match.result;
 	struct pergola_packet *p = &r->packet;
 	uint32_t verdict;
 
@@ -150,21 +161,25 @@ PERGOLA_INLINE_ uint32_t run_stages(struct program_record *r)
 		return verdict;
 	if (last_stage < STAGE_LOOKUP)
 		return PERGOLA_DROP;
-	r->outcome.matched = find_filter(r);
-	verdict = r->outcome.matched ? r->result.verdict : p->miss;
+	if (p->table < in->tables)
+		r->outcome.matched = find_filter(r, in->first_table + p->table);
+	verdict = r->outcome.matched ? result->verdict : p->miss;
 	if (!leaves(verdict))
 		return verdict;
-	r->result.verdict = verdict;
-	p->output = r->result.interface;
-	p->queue = r->result.queue;
-	p->port = r->result.port;
+	if (!r->outcome.matched) {
+		*result = (struct pergola_result){};
+		result->verdict = verdict;
+	}
+	p->output = result->interface;
+	p->queue = result->queue;
+	p->port = result->port;
 	if (verdict == PERGOLA_FLOOD)
-		p->flood = r->result.flood;
+		p->flood = result->flood;
 	else
-		__builtin_memcpy(p->address, r->result.address, sizeof(p->address));
+		__builtin_memcpy(p->address, result->address, sizeof(p->address));
 	if (last_stage < STAGE_FORMAT)
 		return PERGOLA_DROP;
-	return pergola_format(p, &r->result, &r->scratch);
+	return pergola_format(p, result, &r->scratch);
 }
 
 PERGOLA_INLINE_ enum program_fault check_length(const struct program_record *r, uint32_t length, int32_t start)
