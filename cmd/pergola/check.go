@@ -12,6 +12,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/wording"
 )
 
@@ -49,7 +50,14 @@ check.`,
 	cmd.Flags().BoolVar(&o.AllPairs, "all-pairs", false, "every node pings every other, whatever the file says")
 	cmd.Flags().StringSliceVar(&o.Names, "only", nil, "`NAME`s of the file's checks to carry out")
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "of each check that names none, such as 10s")
-	cmd.Flags().StringVar(&o.junit, "junit", "", "also write the results as JUnit XML to `FILE`; - is standard output,\nwithout the table")
+	cmd.Flags().StringVar(&o.junit, "junit", "", "also write the results as JUnit XML to `FILE`; "+
+		"- is standard output, without the table")
+	_ = cmd.RegisterFlagCompletionFunc("only", a.completeIn(func(s *slice.Slice) (names []string) {
+		for _, c := range s.Checks {
+			names = append(names, c.Name)
+		}
+		return names
+	}))
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until routing has converged first")
 	return cmd
 }

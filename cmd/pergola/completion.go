@@ -41,6 +41,17 @@ running networks, of their nodes, interfaces and links, and of the cluster's mac
 	}
 }
 
+// completeValues offers the values that a flag takes.
+func completeValues(cmd *cobra.Command, flag string, values ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// completeImportFlags offers the values of the flags of source.Options.
+func completeImportFlags(cmd *cobra.Command) {
+	completeValues(cmd, "daemon", source.Daemons...)
+	completeValues(cmd, "routing", source.Protocols...)
+}
+
 // completionTimeout bounds how long a pressed tab key waits for the server.
 const completionTimeout = time.Second
 

@@ -56,6 +56,7 @@ or else that file.`,
 	f.IntVar(&o.width, "width", 0, "columns of the map (default: those of the terminal)")
 	f.IntVar(&o.height, "height", 0, "lines of the map (default: those of the terminal)")
 	o.AddImportFlags(f)
+	completeImportFlags(cmd)
 	return cmd
 }
 

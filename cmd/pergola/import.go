@@ -44,5 +44,6 @@ write the equivalent topology file, for editing. ` + "`up`" + ` also takes such 
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write to `FILE` in place of standard output")
 	cmd.Flags().StringVar(&o.Name, "name", "", "name of the network, in place of the file's")
 	o.AddImportFlags(cmd.Flags())
+	completeImportFlags(cmd)
 	return cmd
 }

@@ -115,6 +115,7 @@ ADDRESS:PORT, drop and punt. ` + "`any`" + ` matches every key.`,
 	}
 	in.flags(cmd)
 	cmd.Flags().StringVar(&hook, "hook", string(program.XDP), "run it as at `HOOK`: xdp or tc")
+	completeValues(cmd, "hook", string(program.XDP), string(program.TC))
 	cmd.Flags().StringVar(&write, "write", "", "write the frames that come out to `FILE` in pcap format")
 	return cmd
 }

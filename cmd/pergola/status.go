@@ -62,6 +62,9 @@ func (a *app) status(ctx context.Context, c *client.Client, st *api.ClusterStatu
 			a.Table(report.Members(st.Servers, a.Styles))
 		}
 	}
+	by := st.AnsweredBy
+	a.Print("pergola %s answers: process %d, since %s", by.Version, by.PID,
+		by.Started.Local().Format(time.DateTime))
 	slices, err := c.Slices(ctx)
 	if err != nil {
 		return err

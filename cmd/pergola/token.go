@@ -75,8 +75,7 @@ is shown only once.`,
 	f.StringVar(&role, "role", "agent", "what joins with it: `agent` or server")
 	f.DurationVar(&life, "life", 24*time.Hour, "how long it is valid")
 	f.StringVar(&note, "note", "", "a few `words` that the list shows")
-	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"agent", "server"},
-		cobra.ShellCompDirectiveNoFileComp))
+	completeValues(cmd, "role", "agent", "server")
 	return cmd
 }
 

@@ -56,6 +56,7 @@ A server is started if none runs. Files that the topology names are read with yo
 	f.DurationVar(&o.timeout, "timeout", defaultWait, "how long --wait waits; 0 for ever")
 	f.StringVar(&o.Name, "name", "", "name of the network, in place of the file's")
 	o.AddImportFlags(f)
+	completeImportFlags(cmd)
 	return cmd
 }
 

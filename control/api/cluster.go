@@ -8,6 +8,8 @@ import (
 
 // ClusterStatus is the state of the cluster as the answering machine has it.
 type ClusterStatus struct {
+	AnsweredBy Version `json:"answered_by"` // this machine's server or agent
+
 	Self    string   `json:"self,omitempty"` // empty: a machine that is in no cluster
 	Server  bool     `json:"server"`         // this one is a server
 	Hosts   int      `json:"hosts"`

@@ -115,11 +115,16 @@ func describe(id, summary string) func(*huma.Operation) {
 type body[T any] struct{ Body T }
 
 func (s *server) version(context.Context, *struct{}) (*body[api.Version], error) {
+	return &body[api.Version]{s.describe()}, nil
+}
+
+// describe tells of this server.
+func (s *server) describe() api.Version {
 	var uts unix.Utsname
 	kernel := ""
 	if unix.Uname(&uts) == nil {
 		kernel = unix.ByteSliceToString(uts.Release[:])
 	}
-	return &body[api.Version]{api.Version{Version: s.Version, Commit: s.Commit, Kernel: kernel, PID: os.Getpid(),
-		Started: s.started, ExitsWhenIdle: s.ExitsWhenIdle}}, nil
+	return api.Version{Version: s.Version, Commit: s.Commit, Kernel: kernel, PID: os.Getpid(), Started: s.started,
+		ExitsWhenIdle: s.ExitsWhenIdle}
 }

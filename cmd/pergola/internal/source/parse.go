@@ -14,9 +14,10 @@ import (
 	"github.com/pergola-net/pergola/model/topology/importer"
 )
 
+// The values of the flags for formats that have no routing.
 var (
-	daemons   = []string{string(slice.FRR), string(slice.BIRD)}
-	protocols = []string{string(slice.OSPF), string(slice.ISIS), string(slice.BGP), string(slice.RIP),
+	Daemons   = []string{string(slice.FRR), string(slice.BIRD)}
+	Protocols = []string{string(slice.OSPF), string(slice.ISIS), string(slice.BGP), string(slice.RIP),
 		string(slice.Static)}
 )
 
@@ -51,14 +52,14 @@ func (o *Options) checkFlags(format importer.Format) error {
 		return ui.Usage("the file itself says it: edit its defaults",
 			"--daemon, --routing, --delay, --rate and --internal-only are for GraphML files")
 	}
-	if o.daemon != "" && !slices.Contains(daemons, o.daemon) {
-		return ui.Usage(ui.DidYouMean(o.daemon, "daemon", daemons),
+	if o.daemon != "" && !slices.Contains(Daemons, o.daemon) {
+		return ui.Usage(ui.DidYouMean(o.daemon, "daemon", Daemons),
 			"--daemon: there is no routing suite %q", o.daemon)
 	}
 	o.Daemon = slice.Daemon(o.daemon)
 	for _, p := range o.routing {
-		if !slices.Contains(protocols, p) {
-			return ui.Usage(ui.DidYouMean(p, "protocol", protocols),
+		if !slices.Contains(Protocols, p) {
+			return ui.Usage(ui.DidYouMean(p, "protocol", Protocols),
 				"--routing: there is no protocol %q", p)
 		}
 		o.Routing = append(o.Routing, slice.Protocol(p))

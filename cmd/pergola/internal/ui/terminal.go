@@ -170,7 +170,7 @@ func (t *Terminal) Size(columns, lines int) (width, height int) {
 		return columns, lines
 	}
 	width, height, err := term.GetSize(int(t.out.Fd()))
-	if err != nil {
+	if err != nil || width == 0 || height == 0 { // a terminal of no size: of a CI system, or a serial line
 		return columns, lines
 	}
 	return width, height
