@@ -18,8 +18,6 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
-
 // inBench runs a test in a network namespace with two veth pairs, and with a bpf file system.
 func inBench(t testing.TB, f func(b *bench)) {
 	t.Helper()

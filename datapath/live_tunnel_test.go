@@ -369,31 +369,53 @@ func (m *machine) cards(on bool) {
 func (m *machine) superFrame(to *machine, v6 bool) {
 	m.Helper()
 	const size, segment = 9000, 1200
-	p := packet{to: macB, v6: v6, tcp: true, payload: size}
-	frame := p.bytes()
-	above := 34
-	kind := byte(1) // VIRTIO_NET_HDR_GSO_TCPV4
+	f := newSuperFrame(macB, v6, size, segment)
+	m.check(m.stations[m.a].sendSuper(f.bytes()))
+	f.expect(to.world, to.awaits((size+segment-1)/segment))
+}
+
+// superFrame is a TCP super-frame whose checksum is still to be computed.
+type superFrame struct {
+	frame   []byte
+	above   int // bytes below TCP
+	segment int
+	kind    byte
+}
+
+func newSuperFrame(to [6]byte, v6 bool, size, segment int) superFrame {
+	const v4Kind, v6Kind = 1, 4 // VIRTIO_NET_HDR_GSO_TCPV4, _TCPV6
+	f := superFrame{packet{to: to, v6: v6, tcp: true, payload: size}.bytes(), 34, segment, v4Kind}
 	if v6 {
-		above, kind = 54, 4
+		f.above, f.kind = 54, v6Kind
 	}
-	for i := above + 20; i < len(frame); i++ {
-		frame[i] = byte(i * 7)
+	for i := f.above + 20; i < len(f.frame); i++ {
+		f.frame[i] = byte(i * 7)
 	}
-	binary.BigEndian.PutUint16(frame[above+16:], fold(pseudo(frame, above)))
-	header := []byte{1, kind} // the checksum is wanted
-	for _, n := range []int{above + 20, segment, above, 16} {
+	binary.BigEndian.PutUint16(f.frame[f.above+16:], fold(pseudo(f.frame, f.above)))
+	return f
+}
+
+// bytes is the frame behind its struct virtio_net_hdr.
+func (f superFrame) bytes() []byte {
+	header := []byte{1, f.kind} // the checksum is wanted
+	for _, n := range []int{f.above + 20, f.segment, f.above, 16} {
 		header = binary.LittleEndian.AppendUint16(header, uint16(n))
 	}
-	m.check(m.stations[m.a].sendSuper(slices.Concat(header, frame)))
+	return slices.Concat(header, f.frame)
+}
+
+// expect compares what came with what the frame stands for.
+func (f superFrame) expect(w *world, came []arrival) {
+	w.Helper()
 	var have []byte
-	for _, h := range to.awaits((size + segment - 1) / segment) {
-		if fold(pseudo(h.Frame, above)+sum16(h.Frame[above:])) != 0xffff {
-			to.Errorf("a segment with a wrong checksum: %x", h.Frame)
+	for _, h := range came {
+		if fold(pseudo(h.Frame, f.above)+sum16(h.Frame[f.above:])) != 0xffff {
+			w.Errorf("a segment with a wrong checksum: %x", h.Frame)
 		}
-		have = append(have, h.Frame[above+20:]...)
+		have = append(have, h.Frame[f.above+20:]...)
 	}
-	if !bytes.Equal(have, frame[above+20:]) {
-		to.Errorf("IPv6 %v: of a super-frame of %d bytes, %d came, or others", v6, size, len(have))
+	if !bytes.Equal(have, f.frame[f.above+20:]) {
+		w.Errorf("of a super-frame of %d bytes, %d came, or others", len(f.frame), len(have))
 	}
 }
 

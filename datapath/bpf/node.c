@@ -13,6 +13,7 @@
 
 #include "fib.h"
 #include "frame.h"
+#include "meter.h"
 #include "node.h"
 #include "program_skb.h"
 
@@ -44,7 +45,8 @@ struct node_traffic {
 	__u64 frames, bytes; /* that came */
 	__u64 verdicts[8];   /* by enum pergola_verdict; frames with a fault are not in it */
 	__u64 faults[PROGRAM_FAULTS];
-	__u64 copies; /* that floods made */
+	__u64 copies;	     /* that floods made, */
+	__u64 lost;	     /* and that the kernel had no room for */
 };
 
 struct {
@@ -53,6 +55,22 @@ struct {
 	__type(key, __u32);
 	__type(value, struct node_traffic);
 } node_counts SEC(".maps");
+
+/*
+ * How many copies floods may make: so many a second, and so many at once. A storm, of nodes that flood in a circle,
+ * takes no more of the host than that, and ends when the last copy has met as many programs as a frame may (node.h).
+ */
+#define COPIES_A_SECOND 100000
+#define COPIES_AT_ONCE 512
+#define NS_OF_COPY (1000000000 / COPIES_A_SECOND)
+
+/* When the bucket of copies would be full again (meter.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} node_copies SEC(".maps");
 
 static __always_inline const struct settings *find_node_settings(void)
 {
@@ -121,6 +139,7 @@ struct copying {
 	__u64 left;   /* interfaces to come */
 	__u32 before; /* port of the interface before: the last one gets the frame itself */
 	__u32 copies;
+	__u32 lost;
 };
 
 static long copy_to(__u32 number, struct copying *c)
@@ -134,20 +153,41 @@ static long copy_to(__u32 number, struct copying *c)
 	port = port_of(c->node, interface);
 	if (!port)
 		return 0;
-	if (c->before && !bpf_clone_redirect(c->skb, c->before, BPF_F_INGRESS))
-		c->copies++;
+	if (c->before) {
+		if (bpf_clone_redirect(c->skb, c->before, BPF_F_INGRESS))
+			c->lost++;
+		else
+			c->copies++;
+	}
 	c->before = port;
 	return 0;
 }
 
-/* A copy enters each port as if the node had sent it there. */
+/* May so many copies be made now? */
+static __always_inline bool admits(__u64 copies)
+{
+	__u32 zero = 0;
+	__u64 *bucket;
+
+	if (!copies)
+		return true;
+	bucket = bpf_map_lookup_elem(&node_copies, &zero);
+	return bucket && take_tokens(bucket, COPIES_AT_ONCE * NS_OF_COPY, copies * NS_OF_COPY, bpf_ktime_get_ns());
+}
+
+/* A copy enters each port as if the node had sent it there. The record is not touched meanwhile: copies wait. */
 static __always_inline int flood(struct __sk_buff *skb, struct frame *f, const struct settings *n,
 				 struct node_traffic *c, __u64 interfaces)
 {
-	struct copying all = {.skb = skb, .node = n, .left = interfaces};
+	struct copying all = {.skb = skb, .node = n, .left = interfaces & n->interfaces & ~1ULL};
 
+	if (!all.left)
+		return drop_frame(c, PROGRAM_NO_INTERFACE);
+	if (!admits(__builtin_popcountll(all.left) - 1))
+		return drop_frame(c, PROGRAM_STORM);
 	bpf_loop(63, copy_to, &all, 0);
 	c->copies += all.copies;
+	c->lost += all.lost;
 	if (!all.before)
 		return drop_frame(c, PROGRAM_NO_INTERFACE);
 	count_verdict(c, PERGOLA_FLOOD);
@@ -184,6 +224,42 @@ static __always_inline int carry_out(struct __sk_buff *skb, struct frame *f, con
 	}
 }
 
+/* Stands before a frame in the place of its addresses. */
+struct tagged_addresses {
+	__u8 addresses[2 * ETH_ALEN];
+	struct {
+		__be16 protocol;
+		__be16 tci;
+	} tags[MAX_TAGS];
+};
+
+/*
+ * The kernel takes VLAN tags out of frames, and keeps them beside them. The program sees frames as they were sent: tags
+ * are put back. A sum of the frame that the device gave would be wrong afterwards: such a frame is not plain.
+ */
+__noinline int put_tags_back(struct __sk_buff *skb)
+{
+	struct tagged_addresses head = {};
+	__u32 tags = 0, length;
+
+	if (bpf_csum_update(skb, 0) >= 0 || bpf_skb_load_bytes(skb, 0, head.addresses, sizeof(head.addresses)))
+		return PROGRAM_NOT_PLAIN;
+	for (int i = 0; i < MAX_TAGS && skb->vlan_present; i++) {
+		head.tags[i].protocol = skb->vlan_proto;
+		head.tags[i].tci = bpf_htons(skb->vlan_tci);
+		tags++;
+		if (bpf_skb_vlan_pop(skb)) /* moves the next tag beside the frame, too */
+			return PROGRAM_NO_ROOM;
+	}
+	if (skb->vlan_present)
+		return PROGRAM_NOT_PLAIN;
+	length = tags > 1 ? sizeof(head) : sizeof(head) - sizeof(head.tags[0]);
+	if (bpf_skb_change_head(skb, length - sizeof(head.addresses), 0) ||
+	    bpf_skb_store_bytes(skb, 0, &head, length, 0))
+		return PROGRAM_NO_ROOM;
+	return PROGRAM_OK;
+}
+
 SEC("tc")
 int node_tc(struct __sk_buff *skb)
 {
@@ -193,6 +269,7 @@ int node_tc(struct __sk_buff *skb)
 	struct frame *f = find_frame();
 	struct program_input in = {};
 	__u32 met = programs_met(skb);
+	enum program_fault why;
 
 	if (!n || !r || !c || !f)
 		return TC_ACT_SHOT;
@@ -201,6 +278,12 @@ int node_tc(struct __sk_buff *skb)
 	if (met >= MAX_MET)
 		return drop_frame(c, PROGRAM_LOOP);
 	skb->mark = MARK_OURS | (met + 1);
+	if (skb->vlan_present) {
+		f->unread = true;
+		why = put_tags_back(skb);
+		if (why != PROGRAM_OK)
+			return drop_frame(c, why);
+	}
 	in.interface = f->interface;
 	in.interfaces = n->interfaces;
 	in.first_table = n->table;

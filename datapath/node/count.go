@@ -12,7 +12,8 @@ import (
 //
 //	frames in, bytes in    that came to the node
 //	verdict send, ...      how many of them the program gave this verdict
-//	flooded copies         that floods made beside the frame itself
+//	copies flooded         that floods made beside the frame itself
+//	copies lost            for which the kernel had no room
 //	fault no room, ...     why the platform dropped frames that the program did not mean to drop
 func (n *Nodes) Counters(name string) (map[string]uint64, error) {
 	n.mu.Lock()
@@ -36,7 +37,8 @@ func (n *Nodes) Counters(name string) (map[string]uint64, error) {
 	for _, c := range perCPU {
 		all["frames in"] += c.Frames
 		all["bytes in"] += c.Bytes
-		all["flooded copies"] += c.Copies
+		all["copies flooded"] += c.Copies
+		all["copies lost"] += c.Lost
 		for verdict, frames := range c.Verdicts {
 			if frames > 0 {
 				all["verdict "+program.Verdict(verdict).String()] += frames

@@ -20,6 +20,7 @@ type objectNodeTraffic struct {
 	Verdicts [8]uint64
 	Faults   [12]uint64
 	Copies   uint64
+	Lost     uint64
 }
 
 type objectSettings struct {
@@ -42,8 +43,10 @@ const (
 	objectMapFrames              = "frames"
 	objectMapLease               = "lease"
 	objectMapLegs                = "legs"
+	objectMapMeters              = "meters"
 	objectMapNeighbours          = "neighbours"
 	objectMapNexthops            = "nexthops"
+	objectMapNodeCopies          = "node_copies"
 	objectMapNodeCounts          = "node_counts"
 	objectMapNodePorts           = "node_ports"
 	objectMapNodePrograms        = "node_programs"
@@ -123,8 +126,10 @@ type objectMapSpecs struct {
 	Frames         *ebpf.MapSpec `ebpf:"frames"`
 	Lease          *ebpf.MapSpec `ebpf:"lease"`
 	Legs           *ebpf.MapSpec `ebpf:"legs"`
+	Meters         *ebpf.MapSpec `ebpf:"meters"`
 	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
 	Nexthops       *ebpf.MapSpec `ebpf:"nexthops"`
+	NodeCopies     *ebpf.MapSpec `ebpf:"node_copies"`
 	NodeCounts     *ebpf.MapSpec `ebpf:"node_counts"`
 	NodePorts      *ebpf.MapSpec `ebpf:"node_ports"`
 	NodePrograms   *ebpf.MapSpec `ebpf:"node_programs"`
@@ -180,8 +185,10 @@ type objectMaps struct {
 	Frames         *ebpf.Map `ebpf:"frames"`
 	Lease          *ebpf.Map `ebpf:"lease"`
 	Legs           *ebpf.Map `ebpf:"legs"`
+	Meters         *ebpf.Map `ebpf:"meters"`
 	Neighbours     *ebpf.Map `ebpf:"neighbours"`
 	Nexthops       *ebpf.Map `ebpf:"nexthops"`
+	NodeCopies     *ebpf.Map `ebpf:"node_copies"`
 	NodeCounts     *ebpf.Map `ebpf:"node_counts"`
 	NodePorts      *ebpf.Map `ebpf:"node_ports"`
 	NodePrograms   *ebpf.Map `ebpf:"node_programs"`
@@ -205,8 +212,10 @@ func (m *objectMaps) Close() error {
 		m.Frames,
 		m.Lease,
 		m.Legs,
+		m.Meters,
 		m.Neighbours,
 		m.Nexthops,
+		m.NodeCopies,
 		m.NodeCounts,
 		m.NodePorts,
 		m.NodePrograms,

@@ -88,7 +88,7 @@ func TestASwitchThatIsAPacketProgramForwards(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(counters)
-	if counters["learned"] < 3 || counters["flooded copies"] == 0 || counters["verdict send"] < 30 {
+	if counters["learned"] < 3 || counters["copies flooded"] == 0 || counters["verdict send"] < 30 {
 		t.Errorf("the switch counted %v", counters)
 	}
 }

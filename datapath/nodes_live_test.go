@@ -1,0 +1,498 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/safchain/ethtool"
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/node"
+)
+
+// inLiveProgramWorld is inProgramWorld with devices and stations.
+func inLiveProgramWorld(t *testing.T, f func(w *world, n *node.Nodes)) {
+	t.Helper()
+	inLiveWorld(t, func(w *world) {
+		n := must(node.Open(w.d.Nodes()))
+		defer func() { w.check(n.Close()) }()
+		f(w, n)
+	})
+}
+
+// star makes the ports of a node with a host at each: the first one is that of w.a.
+func (w *world) star(interfaces int) (ports, hosts []int) {
+	for i := range interfaces {
+		host := w.a
+		if i > 0 {
+			host = w.port(mac(100 + i))
+		}
+		ports, hosts = append(ports, w.port(mac(200+i))), append(hosts, host)
+		w.join(ports[i], host)
+	}
+	return ports, hosts
+}
+
+// obedient does what the frame says: verdict, output, flood, and how to change it.
+const obedient = `
+struct order { uint8_t verdict, output, flood, change; };
+
+PERGOLA_PARSE(packet)
+{
+	struct ethernet_header *eth = pergola_header(packet, 0, struct ethernet_header), was = *eth;
+	struct order o = *pergola_header(packet, PERGOLA_ETHERNET, struct order);
+
+	packet->output = o.output;
+	packet->flood = o.flood;
+	if (o.change == 1)
+		eth->type = pergola_htons(0x88b6);
+	if (o.change == 2 && pergola_grow(packet, 4)) {
+		*pergola_header(packet, -4, struct ethernet_header) = was;
+		pergola_header(packet, -4, struct ethernet_header)->type = pergola_htons(0x88b7);
+	}
+	return o.verdict;
+}
+`
+
+// order is a frame that gives orders.
+func order(to [6]byte, orders ...byte) []byte {
+	f := ethernet(to, macA, 0x88b5, 46)
+	copy(f[14:], make([]byte, 46))
+	copy(f[14:], orders)
+	return f
+}
+
+// The verdicts of parse.
+const (
+	doDrop = iota
+	_
+	doSend
+	doFlood
+	doUDP
+	doPunt
+)
+
+func TestLivePacketProgramIsObeyed(t *testing.T) {
+	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
+		ports, hosts := w.star(4)
+		x := made(w.compile(obedient), ports...)
+		w.check(n.Set("x", x))
+		all := map[string]uint64{}
+		counts := func(what ...string) {
+			for _, c := range what {
+				all[c]++
+			}
+			all["frames in"]++
+			have := counted(n, "x")
+			delete(have, "bytes in")
+			if diff := cmp.Diff(all, have); diff != "" {
+				w.Errorf("counted (-want +have):\n%s", diff)
+			}
+		}
+		w.name = "send"
+		f := order(mac(102), doSend, 3)
+		w.expectReceived(f, arrival{hosts[2], unix.PACKET_HOST, f})
+		counts("verdict send")
+
+		w.name = "send back"
+		f = order(mac(1), doSend, 1)
+		w.expectReceived(f, arrival{hosts[0], unix.PACKET_OTHERHOST, f})
+		counts("verdict send")
+
+		w.name = "flood"
+		f = order([6]byte{255, 255, 255, 255, 255, 255}, doFlood, 0, 1<<2|1<<3|1<<4|1<<5)
+		w.expectFlood(f, arrival{hosts[1], unix.PACKET_BROADCAST, f},
+			arrival{hosts[2], unix.PACKET_BROADCAST, f}, arrival{hosts[3], unix.PACKET_BROADCAST, f})
+		all["copies flooded"] = 2
+		counts("verdict flood")
+
+		w.name = "punt"
+		f = order(mac(200), doPunt, 0, 0, 1) // what the program changed is not what the node gets
+		w.expectReceived(f, arrival{ports[0], unix.PACKET_HOST, f})
+		counts("verdict punt")
+
+		w.name = "change the type"
+		f = order(mac(102), doSend, 3, 0, 1)
+		g := slices.Clone(f)
+		g[13] = 0xb6
+		w.expectReceived(f, arrival{hosts[2], unix.PACKET_HOST, g})
+		counts("verdict send")
+
+		w.name = "grow"
+		f = order(mac(102), doSend, 3, 0, 2)
+		g = append(slices.Clone(f[:14]), f[10:]...)
+		g[13] = 0xb7
+		w.expectReceived(f, arrival{hosts[2], unix.PACKET_HOST, g})
+		counts("verdict send")
+
+		for fault, orders := range map[string][]byte{
+			"verdict drop": {doDrop}, "fault bad verdict": {77}, "fault no udp": {doUDP},
+			"fault no interface": {doSend, 5},
+		} {
+			w.name = fault
+			w.drops(n, order(mac(102), orders...))
+			counts(fault)
+		}
+		w.name = "flood to nobody"
+		w.drops(n, order(mac(102), doFlood, 0, 1))
+		counts("fault no interface")
+
+		w.name = "no slow path"
+		x.SlowPath, x.Digest = false, "other"
+		w.check(n.Set("x", x))
+		w.drops(n, order(mac(102), doPunt))
+		counts("fault no slow path")
+		w.name = ""
+		if got := w.receiveAll(); len(got) > 0 {
+			w.Errorf("received in the end: %v", got)
+		}
+	})
+}
+
+// drops sends a frame that the node x drops.
+func (w *world) drops(n *node.Nodes, frame []byte) {
+	w.Helper()
+	before := must(n.Counters("x"))["frames in"]
+	w.check(w.say(w.a, frame))
+	w.await("the node to have the frame", func() bool { return must(n.Counters("x"))["frames in"] > before })
+}
+
+func (w *world) await(what string, is func() bool) {
+	w.Helper()
+	for deadline := time.Now().Add(5 * time.Second); !is(); {
+		if time.Now().After(deadline) {
+			w.Errorf("waited too long for %s", what)
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// expectFlood is expectReceived where the order does not count.
+func (w *world) expectFlood(sent []byte, want ...arrival) {
+	w.Helper()
+	w.check(w.say(w.a, sent))
+	have := w.awaits(len(want))
+	slices.SortFunc(have, func(a, b arrival) int { return a.Port - b.Port })
+	if diff := cmp.Diff(want, have); diff != "" {
+		w.Errorf("received (-want +have):\n%s", diff)
+	}
+}
+
+// VLAN tags are in the frame that the program sees, and where they were when it leaves.
+func TestLivePacketProgramSeesVLANTags(t *testing.T) {
+	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
+		ports, hosts := w.star(2)
+		w.check(n.Set("x", made(w.compile(`
+PERGOLA_PARSE(packet)
+{
+	uint16_t *tci = pergola_header(packet, 14, uint16_t);
+
+	packet->output = 2;
+	*tci = pergola_htons(pergola_ntohs(*tci) + 1);
+	return pergola_header(packet, 0, struct ethernet_header)->type == pergola_htons(0x8100) ? PERGOLA_SEND :
+		PERGOLA_DROP;
+}
+`), ports...)))
+		for _, tags := range [][]byte{{0x81, 0, 0, 5}, {0x81, 0, 0, 5, 0x81, 0, 0, 9}} {
+			f := ethernet(mac(101), macA, 0x88b5, 46)
+			f = slices.Concat(f[:12], tags, f[12:])
+			g := slices.Clone(f)
+			g[15]++
+			w.check(w.say(w.a, f))
+			// A packet socket shows the outermost tag beside the frame.
+			g = slices.Concat(g[:12], g[16:])
+			if diff := cmp.Diff([]arrival{{hosts[1], unix.PACKET_HOST, g}}, w.awaits(1)); diff != "" {
+				w.Errorf("%d bytes of tags (-want +have):\n%s", len(tags), diff)
+			}
+		}
+		t.Log(counted(n, "x"))
+	})
+}
+
+// chain makes nodes in a line, from w.a to a host, that send on what comes in.
+func (w *world) chain(n *node.Nodes, length int) (names []string, end int) {
+	object, from := w.compile(forward), w.a
+	for i := range length {
+		in, out := w.port(mac(400+2*i)), w.port(mac(401+2*i))
+		w.join(from, in)
+		name := fmt.Sprintf("n%d", i)
+		w.check(n.Set(name, made(object, in, out)))
+		names, from = append(names, name), out
+	}
+	end = w.port(macB)
+	w.join(from, end)
+	return names, end
+}
+
+// 33 calls are possible for one frame, two for each node: then it enters anew, and nothing is lost.
+func TestLiveFrameMeetsMorePacketProgramsThanCanBeCalled(t *testing.T) {
+	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
+		const length, frames = 40, 10
+		names, end := w.chain(n, length)
+		f := ethernet(macB, macA, 0x88b5, 46)
+		for i := range frames {
+			w.name = fmt.Sprintf("frame %d", i)
+			w.expectReceived(f, arrival{end, unix.PACKET_HOST, f})
+		}
+		for _, name := range names {
+			if c := must(n.Counters(name)); c["frames in"] != frames || c["verdict send"] != frames {
+				w.Errorf("%s counted %v", name, c)
+			}
+		}
+	})
+}
+
+// A protocol without a hop limit, in a circle of nodes.
+func TestLiveLoopOfPacketProgramsEnds(t *testing.T) {
+	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
+		const maxMet = 255 // MAX_MET in bpf/node.h
+		round := w.compile("PERGOLA_PARSE(packet) { packet->output = 2; return PERGOLA_SEND; }")
+		in, out, back := w.port(mac(1)), w.port(mac(2)), w.port(mac(3))
+		there, again := w.port(mac(4)), w.port(mac(5))
+		w.join(w.a, in)
+		w.join(out, there)
+		w.join(again, back)
+		w.check(n.Set("x", made(round, in, out, back)))
+		w.check(n.Set("y", made(round, there, again)))
+		for i := range uint64(5) {
+			w.check(w.say(w.a, ethernet(macB, macA, 0x88b5, 46)))
+			w.await("the frame's end", func() bool { return must(n.Counters("y"))["fault loop"] == i+1 })
+		}
+		x, y := must(n.Counters("x")), must(n.Counters("y"))
+		if x["verdict send"]+y["verdict send"] != 5*maxMet || x["fault loop"] != 0 {
+			w.Errorf("counted %v and %v", x, y)
+		}
+	})
+}
+
+// Switches that flood in circles, each copy again, stop when the last copies have met as many nodes as they may.
+func TestLiveStormOfPacketProgramsEnds(t *testing.T) {
+	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
+		hub := w.compile(`PERGOLA_PARSE(packet)
+{
+	packet->flood = packet->interfaces & ~(1ULL << (packet->interface & 63));
+	return PERGOLA_FLOOD;
+}`)
+		const nodes = 4 // each joined with each
+		ports := map[int][]int{}
+		for i := range nodes {
+			for j := range i {
+				a, b := w.port(mac(600+10*i+j)), w.port(mac(600+10*j+i))
+				w.join(a, b)
+				ports[i], ports[j] = append(ports[i], a), append(ports[j], b)
+			}
+		}
+		first := w.port(mac(1))
+		w.join(w.a, first)
+		ports[0] = append(ports[0], first)
+		for i := range nodes {
+			w.check(n.Set(fmt.Sprint(i), made(hub, ports[i]...)))
+		}
+		total := func() (all map[string]uint64) {
+			all = map[string]uint64{}
+			for i := range nodes {
+				for what, count := range must(n.Counters(fmt.Sprint(i))) {
+					all[what] += count
+				}
+			}
+			return all
+		}
+		w.check(w.say(w.a, ethernet([6]byte{255, 255, 255, 255, 255, 255}, macA, 0x88b5, 46)))
+		last := map[string]uint64{}
+		w.await("the storm's end", func() bool {
+			now := total()
+			same := maps.Equal(now, last) && now["frames in"] > nodes
+			last = now
+			time.Sleep(50 * time.Millisecond)
+			return same
+		})
+		t.Log(last)
+		if last["copies flooded"] == 0 || last["fault storm"]+last["fault loop"] == 0 {
+			w.Errorf("the storm was %v", last)
+		}
+		w.receiveAll()
+	})
+}
+
+// While a node's program is replaced again and again, each frame meets the older program or the newer one.
+func TestLiveReplacementLosesNoFrame(t *testing.T) {
+	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
+		ports, hosts := w.star(2)
+		stamp := func(version int) node.Node {
+			return made(w.compile(fmt.Sprintf(`
+PERGOLA_MEMORY(uint64_t, 1);
+PERGOLA_COUNTERS { uint64_t seen; };
+PERGOLA_PARSE(packet)
+{
+	uint64_t *m = pergola_memory(0);
+
+	if (m)
+		__sync_fetch_and_add(m, 1);
+	pergola_count(seen);
+	*pergola_header(packet, 14, uint8_t) = %d;
+	*pergola_header(packet, 15, uint8_t) = m ? *m : 0;
+	packet->output = 2;
+	return PERGOLA_SEND;
+}`, version)), ports...)
+		}
+		versions := []node.Node{stamp(1), stamp(2)}
+		w.check(n.Set("x", versions[0]))
+		refused := made(w.compile("PERGOLA_PARSE(packet) { return packet->window[packet->length]; }"), ports...)
+		done := make(chan error)
+		const replacements = 20
+		go func() {
+			var err error
+			for i := range replacements {
+				if err == nil {
+					err = n.Set("x", versions[(i+1)%2])
+				}
+				if n.Set("x", refused) == nil {
+					err = errors.New("a program that reads behind the window was loaded")
+				}
+			}
+			done <- err
+		}()
+		frames, met := 0, map[byte]int{}
+		for running := true; running; frames++ {
+			select {
+			case err := <-done:
+				w.check(err)
+				running = false
+			default:
+			}
+			w.check(w.say(w.a, ethernet(mac(101), macA, 0x88b5, 46)))
+			got := w.awaits(1)
+			if len(got) != 1 || got[0].Port != hosts[1] {
+				w.Errorf("frame %d came as %v", frames, got)
+				break
+			}
+			met[got[0].Frame[14]]++
+			if got[0].Frame[15] != byte(frames+1) {
+				w.Errorf("frame %d: memory has counted %d", frames, got[0].Frame[15])
+			}
+		}
+		c := must(n.Counters("x"))
+		t.Log(frames, met, c)
+		if len(met) != 2 || met[1] == 0 || met[2] == 0 || c["seen"] != uint64(frames) ||
+			c["frames in"] != uint64(frames) {
+			w.Errorf("%d frames met versions %v, and were counted as %v", frames, met, c)
+		}
+		if s := must(n.List())["x"]; s.Digest != versions[0].Digest || !slices.Equal(s.Ports, ports) {
+			w.Errorf("in the end there is %+v", s)
+		}
+		if pins := must(filepath.Glob(filepath.Join(w.d.nodesDir(), "*"))); len(pins) != 1 {
+			w.Errorf("pins: %v", pins)
+		}
+	})
+}
+
+// A port's number comes to mean another port: of that, the node has nothing.
+func TestLivePortThatCameToBeAnothersIsNotTheNodes(t *testing.T) {
+	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
+		ports, hosts := w.star(3)
+		w.check(n.Set("x", made(w.compile(obedient), ports...)))
+		w.check(w.d.Add(ports[1], Port{MTU: 1500, MAC: mac(201)})) // as the agent does with a new port
+		w.join(ports[1], hosts[1])
+		w.drops(n, order(mac(101), doSend, 2))
+		f := order([6]byte{255, 255, 255, 255, 255, 255}, doFlood, 0, 1<<2|1<<3)
+		w.expectReceived(f, arrival{hosts[2], unix.PACKET_BROADCAST, f})
+		f = order(mac(201), doSend, 3)
+		w.check(w.say(hosts[1], f)) // a frame to that port meets no program
+		if diff := cmp.Diff([]arrival{{ports[1], unix.PACKET_HOST, f}}, w.awaits(1)); diff != "" {
+			w.Errorf("received (-want +have):\n%s", diff)
+		}
+		if s := must(n.List())["x"]; !slices.Equal(s.Ports, []int{ports[0], 0, ports[2]}) {
+			w.Errorf("the node's ports are %v", s.Ports)
+		}
+	})
+}
+
+// The end: nothing is left of a node.
+func TestLiveDeletedNodeLeavesNothing(t *testing.T) {
+	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
+		ports, _ := w.star(2)
+		w.check(n.Set("x", made(w.compile(obedient), ports...)))
+		w.check(n.Delete("x"))
+		f := order(mac(200), doSend, 2)
+		w.expectReceived(f, arrival{ports[0], unix.PACKET_HOST, f}) // the node is a host now
+		if left := w.left(); len(left) > 0 || len(must(n.List())) > 0 {
+			w.Errorf("left: %v", left)
+		}
+		// A leg that leads to a program that is not there.
+		w.leg(ports[0], func(l *objectLeg) { *l = objectLeg{Router: 9, Mtu: 1, Kind: legProgram} })
+		w.take()
+		w.check(w.say(w.a, f))
+		reason := fmt.Sprintf("no program %d", w.a)
+		w.await("the frame to be dropped", func() bool { return w.take()[reason] == 1 })
+	})
+}
+
+// Super-frames go round by a device that cuts them, and plain frames do not.
+func TestLiveSuperFramesComeToPacketProgramsAsSingleFrames(t *testing.T) {
+	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
+		const size, segment = 9000, 1200
+		const frames = (size + segment - 1) / segment
+		ports, hosts := w.star(2)
+		w.check(n.Set("x", made(w.compile(forward), ports...)))
+		refused := uint64(0)
+		for _, v6 := range []bool{false, true} {
+			f := newSuperFrame(mac(101), v6, size, segment)
+			w.name = fmt.Sprintf("IPv6 %v, without the device", v6)
+			w.check(w.stations[w.a].sendSuper(f.bytes()))
+			w.await("the program to refuse it", func() bool {
+				return must(n.Counters("x"))["fault not plain"] == refused+1
+			})
+			refused++
+		}
+		w.ip("link add qa type veth peer name qb")
+		qa, qb := ifindex(w, "qa"), ifindex(w, "qb")
+		tool := must(ethtool.NewEthtool())
+		defer tool.Close()
+		for name, q := range map[string]struct{ device, port int }{"qa": {qa, w.a}, "qb": {qb, ports[0]}} {
+			w.check(tool.Change(name, map[string]bool{"tx-checksum-ip-generic": false}))
+			w.check(w.d.Add(q.device, Port{Mode: Peer, Peer: q.port, MTU: 1500}))
+			w.check(w.d.Attach(q.device))
+			w.ip("link set %s up", name)
+			w.change(q.port, func(p *Port) { p.Plain = q.device })
+		}
+		before := must(n.Counters("x"))["frames in"]
+		for i, v6 := range []bool{false, true} {
+			w.name = fmt.Sprintf("IPv6 %v", v6)
+			f := newSuperFrame(mac(101), v6, size, segment)
+			w.check(w.stations[w.a].sendSuper(f.bytes()))
+			came := w.awaits(frames)
+			f.expect(w, came)
+			if c := must(n.Counters("x")); c["frames in"] != before+uint64(i+1)*frames {
+				w.Errorf("counted %v", c)
+			}
+		}
+		w.name = "plain"
+		was := received(w, "qb")
+		f := packet{to: mac(101)}.bytes()
+		w.expectReceived(f, arrival{hosts[1], unix.PACKET_HOST, f})
+		if now := received(w, "qb"); now != was || was != 2*frames {
+			w.Errorf("%d frames went round, and with a plain one %d", was, now)
+		}
+	})
+}
+
+// received is how many frames came in at a device.
+func received(w *world, device string) (frames int) {
+	for line := range strings.Lines(string(must(os.ReadFile("/proc/thread-self/net/dev")))) {
+		if name, rest, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && name == device {
+			var bytes int
+			_, err := fmt.Sscan(rest, &bytes, &frames)
+			w.check(err)
+		}
+	}
+	return frames
+}
