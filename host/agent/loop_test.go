@@ -187,9 +187,11 @@ func (l *loop) checkProgram(t require, s *slice.Slice, n *slice.Node) {
 		Digest:   plan.Digest(n.Program.Object, n.Program.Filters),
 		Verified: len(s.Programs[n.Program.Object]),
 	}
-	for _, name := range n.Program.Interfaces {
+	for i, name := range n.Program.Interfaces {
 		port := l.state.Ports[slice.PortName(s.ID, n.Interface(name).Port)]
-		want.Ports = append(want.Ports, port.Index)
+		if port.Peer != "" || port.Switch != "" {
+			want.Ports = append(append(want.Ports, make([]int, i-len(want.Ports))...), port.Index)
+		}
 	}
 	if diff := cmp.Diff(want, is, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("the program of %s of %s: %s", n.Name, s.Name, diff)

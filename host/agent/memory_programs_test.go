@@ -23,11 +23,18 @@ func (n *memoryNetwork) SetProgram(_ context.Context, name string, p wire.Progra
 		}
 		is := wire.ProgramState{Digest: p.Digest, Verified: len(p.Object)}
 		for _, device := range p.Ports {
+			if device == "" {
+				is.Ports = append(is.Ports, 0)
+				continue
+			}
 			port, there := n.state.Ports[device]
 			if !there || port.Tunnel {
 				return n.violated("program %s is set, and has no port %s", name, device)
 			}
 			is.Ports = append(is.Ports, port.Index)
+		}
+		for len(is.Ports) > 0 && is.Ports[len(is.Ports)-1] == 0 {
+			is.Ports = is.Ports[:len(is.Ports)-1]
 		}
 		n.runs[name] = is
 		return nil

@@ -112,7 +112,10 @@ func (b *builder) join(l *slice.Link, x, y slice.End) {
 	b.addWire([]*slice.Link{l}, j, reconcile.FallsWithAll, []string{x.Node, y.Node}, b.key(KindPort, p),
 		b.key(KindPort, q))
 	shaped := b.shape(x).NeedsQdisc() || b.shape(y).NeedsQdisc()
-	w := wiring.Link{A: b.end(x), B: b.end(y), Reinject: shaped && (b.isWalked(x.Node) || b.isWalked(y.Node))}
+	w := wiring.Link{
+		A: b.end(x), B: b.end(y), Reinject: shaped && (b.isWalked(x.Node) || b.isWalked(y.Node)),
+		Program: b.isProgram(x.Node) || b.isProgram(y.Node),
+	}
 	b.addQueue(j, w, b.key(KindPort, p), b.key(KindPort, q))
 }
 
@@ -149,7 +152,7 @@ func (b *builder) plug(l *slice.Link, e slice.End, device string, from side) {
 	b.addWire(of, p, reconcile.FallsWithAny, []string{e.Node}, b.key(KindPort, p.Port), b.key(KindSwitch, p.Bridge))
 	w := wiring.Link{
 		A: b.end(e), B: wiring.End{Shape: from.shape.Unclassified()}, Switch: p.Bridge,
-		Reinject: b.isWalked(e.Node),
+		Reinject: b.isWalked(e.Node), Program: b.isProgram(e.Node),
 	}
 	b.addQueue(p, w, b.key(KindPort, p.Port))
 }
@@ -160,6 +163,12 @@ func (b *builder) addWire(of []*slice.Link, w Wire, falls reconcile.Falls, nodes
 	for _, l := range of {
 		name := linkName{b.Spec.ID, l.Name}
 		b.links[name] = append(b.links[name], k)
+	}
+	switch w := w.(type) {
+	case Join:
+		b.wired[w.A], b.wired[w.B] = true, true
+	case Plug:
+		b.wired[w.Port] = true
 	}
 	for _, n := range nodes {
 		b.wires[n] = append(b.wires[n], k)
@@ -192,6 +201,9 @@ func (b *builder) isWalked(node string) bool {
 	n := b.nodes[node]
 	return n.Kind == slice.Router && n.FastPath != slice.FastPathOff || n.Kind == slice.Program
 }
+
+// isProgram reports whether a node's frames are forwarded by a packet program.
+func (b *builder) isProgram(node string) bool { return b.nodes[node].Kind == slice.Program }
 
 func (b *builder) shape(e slice.End) slice.Shape {
 	if s, changed := b.Overrides.Shapes[e.String()]; changed {

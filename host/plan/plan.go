@@ -119,7 +119,7 @@ func (w *Wanted) addSlice(one Input, at Place) error {
 	b := builder{
 		Wanted: w, Input: one, Layout: NewLayout(s, at), area: reconcile.Key{Kind: KindArea, Slice: s.ID},
 		routing: routing.NewRenderer(s), wires: make(map[string][]reconcile.Key),
-		rooms: make(map[string]string),
+		wired: make(map[string]bool), rooms: make(map[string]string),
 	}
 	w.layouts[s.ID] = b.Layout
 	if !b.Holds() {
@@ -152,6 +152,7 @@ type builder struct {
 	area    reconcile.Key
 	routing *routing.Renderer
 	wires   map[string][]reconcile.Key // by node: what its links are made of
+	wired   map[string]bool            // by device of a node's port: whether it is joined to something
 	rooms   map[string]string          // by device: the bridge that it is in, where its switch has several here
 }
 

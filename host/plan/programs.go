@@ -10,7 +10,7 @@ import (
 )
 
 // addProgram adds a node's packet program. It is amended in place, so that no frame meets a node without a program: a
-// newer version, other filters, and ports that were made anew. It ends with its sliver.
+// newer version, other filters, ports that were made anew, links that are cut. It ends with its sliver.
 func (b *builder) addProgram(n *slice.Node, sliverKey reconcile.Key, ports []reconcile.Key) {
 	p := Program{
 		File: n.Program.Name, Object: b.Spec.Programs[n.Program.Object], Filters: n.Program.Filters,
@@ -18,7 +18,7 @@ func (b *builder) addProgram(n *slice.Node, sliverKey reconcile.Key, ports []rec
 	}
 	for _, name := range n.Program.Interfaces {
 		device := ""
-		if i := n.Interface(name); i != nil {
+		if i := n.Interface(name); i != nil && b.wired[slice.PortName(b.Spec.ID, i.Port)] {
 			device = slice.PortName(b.Spec.ID, i.Port)
 		}
 		p.Ports = append(p.Ports, device)
@@ -29,8 +29,10 @@ func (b *builder) addProgram(n *slice.Node, sliverKey reconcile.Key, ports []rec
 	}, p)
 }
 
-// ProgramDigest covers a program and its ports, by their devices; "" stands for a port that is not there.
-func ProgramDigest(program string, ports []string) string { return Digest(program, ports) }
+// ProgramDigest covers a program and its ports, by their devices; "" stands for a port that is not there, or down.
+func ProgramDigest(program string, ports []string) string {
+	return Digest(program, strings.TrimRight(strings.Join(ports, " "), " "))
+}
 
 // ProgramName names a node's program on this host.
 func (id NodeID) ProgramName() string { return fmt.Sprintf("%d-%s", id.Slice, id.Node) }

@@ -61,7 +61,8 @@ func (b *builder) reach(l *slice.Link, near, far slice.End) {
 	}
 	j := NewJoin(p, q)
 	b.addWire(of, j, reconcile.FallsWithAll, []string{near.Node}, b.key(KindPort, p), k)
-	b.addQueue(j, wiring.Link{A: b.end(near), B: wiring.End{Port: q, MTU: t.MTU}}, b.key(KindPort, p), k)
+	w := wiring.Link{A: b.end(near), B: wiring.End{Port: q, MTU: t.MTU}, Program: b.isProgram(near.Node)}
+	b.addQueue(j, w, b.key(KindPort, p), k)
 }
 
 // addTunnel adds a proxy port, or notes why there can be none.

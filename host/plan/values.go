@@ -143,7 +143,7 @@ type (
 		File    string // that the user named, for messages
 		Object  []byte
 		Filters []string
-		Ports   []string // devices of the node's interfaces, in the order in which the program numbers them
+		Ports   []string // devices of the node's interfaces, in the order of their numbers; "": it is down
 		Digest  string   // of all that the program is made from, but for its ports; kept with it
 	}
 

@@ -37,6 +37,8 @@ type device struct {
 	rx, tx datapath.Traffic
 	xdp    uint32 // id of the program of XDP; 0: there is none
 
+	segments uint32 // that a super-frame which leaves may stand for; it is cut otherwise
+
 	isolated bool // in its bridge: what came in there goes out by no other isolated device
 }
 
@@ -131,6 +133,8 @@ func parseDevice(message []byte) (device, error) {
 			d.master = int(attrs.U32())
 		case unix.IFLA_GROUP:
 			d.group = attrs.U32()
+		case unix.IFLA_GSO_MAX_SEGS:
+			d.segments = attrs.U32()
 		case unix.IFLA_QDISC:
 			d.qdisc = attrs.Text()
 		case unix.IFLA_LINK:

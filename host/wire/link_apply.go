@@ -71,17 +71,20 @@ func (s *Substrate) limitSegments(r *reading, l wiring.Link, have wiring.Layout)
 }
 
 func (s *Substrate) setSegments(port device, single bool) error {
-	segments := uint32(65535) // the kernel's default, GSO_MAX_SEGS
-	if single {
-		segments = 1
-	}
-	err := s.inside(port, func(c *conn) error {
-		return ignoreGone(c.change(port.peer, rtnl.U32(unix.IFLA_GSO_MAX_SEGS, segments)))
-	})
+	err := s.inside(port, func(c *conn) error { return ignoreGone(c.change(port.peer, segments(single))) })
 	if err != nil {
 		return fmt.Errorf("limit segments at the other end of %s: %w", port.name, err)
 	}
 	return nil
+}
+
+// segments bounds for how many frames a super-frame may stand that leaves a device: it is cut otherwise.
+func segments(single bool) rtnl.Attr {
+	const most = 65535 // the kernel's default, GSO_MAX_SEGS
+	if single {
+		return rtnl.U32(unix.IFLA_GSO_MAX_SEGS, 1)
+	}
+	return rtnl.U32(unix.IFLA_GSO_MAX_SEGS, most)
 }
 
 // makePairs makes the queue devices that are not there, with their qdiscs. What is there of that name and is none is
@@ -89,6 +92,9 @@ func (s *Substrate) setSegments(port device, single bool) error {
 func (s *Substrate) makePairs(r *reading, l wiring.Link, have, want wiring.Layout) error {
 	for q, other := range want.Pairs {
 		if have.Pairs[q] == other {
+			if err := s.cutOrNot(r, have, want, q, other); err != nil {
+				return err
+			}
 			continue
 		}
 		if err := s.deleteNamed(q, other); err != nil { // half made, or of another kind of link
@@ -98,6 +104,19 @@ func (s *Substrate) makePairs(r *reading, l wiring.Link, have, want wiring.Layou
 		r.drop(other)
 		if err := s.makePair(r, l, q, other, want); err != nil {
 			return fmt.Errorf("make queue device %s: %w", q, err)
+		}
+	}
+	return nil
+}
+
+// cutOrNot makes queue devices that are there cut super-frames, or leave them as they are.
+func (s *Substrate) cutOrNot(r *reading, have, want wiring.Layout, devices ...string) error {
+	for _, name := range devices {
+		if have.Plain[name] == want.Plain[name] {
+			continue
+		}
+		if err := s.nl.change(r.byName[name].index, segments(want.Plain[name])); err != nil {
+			return fmt.Errorf("limit segments at queue device %s: %w", name, err)
 		}
 	}
 	return nil
@@ -137,7 +156,8 @@ func (s *Substrate) makePair(r *reading, l wiring.Link, q, other string, want wi
 			return err
 		}
 		d.mark = mark{role: end.role, owner: end.port.mark.owner}
-		if err := s.nl.changeUp(d.index, true, rtnl.String(unix.IFLA_IFALIAS, d.mark.String())); err != nil {
+		attrs := []rtnl.Attr{segments(want.Plain[d.name]), rtnl.String(unix.IFLA_IFALIAS, d.mark.String())}
+		if err := s.nl.changeUp(d.index, true, attrs...); err != nil {
 			return err
 		}
 		if err := s.read(r, d); err != nil {
@@ -184,6 +204,7 @@ func (s *Substrate) setRecords(r *reading, l wiring.Link, want wiring.Layout) er
 		}
 		full := r.records[d.index]
 		full.Mode, full.Peer = modes[record.Mode], r.byName[record.Peer].index
+		full.Plain = r.byName[record.Plain].index
 		full.Classified = len(want.Rules[name]) > 0
 		full.Police = datapath.Policer(want.Policers[name])
 		if full == r.records[d.index] {

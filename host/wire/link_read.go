@@ -32,7 +32,7 @@ func (s *Substrate) linkOf(port string) (o observed, err error) {
 	}
 	next := []int{d.peer, d.master}
 	if d.mark.role != roleCable {
-		next = []int{d.master, r.records[d.index].Peer}
+		next = []int{d.master, r.records[d.index].Peer, r.records[d.index].Plain}
 	}
 	for range 3 { // the peer, its other end, and what that leads to
 		if next, err = s.readNext(r, next); err != nil {

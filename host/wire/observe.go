@@ -228,8 +228,11 @@ func (v view) recorded(d device) bool {
 
 // serves reports whether a queue device is in use.
 func (v view) serves(q device) bool {
-	_, ok := v.peer(q)
-	return ok
+	if _, ok := v.peer(q); ok {
+		return true
+	}
+	record := v.records[q.index]
+	return joined(record) && v.records[record.Peer].Plain == q.index
 }
 
 // forget deletes the records of ports that ended with their nodes.

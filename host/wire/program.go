@@ -1,12 +1,23 @@
 package wire
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/pergola-net/pergola/datapath/node"
+	"github.com/pergola-net/pergola/datapath/program"
+)
+
 // Program is a packet program of a node.
 type Program struct {
 	Slice    uint16
 	File     string // that the user named, for messages
 	Object   []byte
 	Filters  []string // one each, as program.ParseFilters has them
-	Ports    []string // devices of the node's interfaces, in the order in which the program numbers them
+	Ports    []string // devices of the node's interfaces, in the order of their numbers; "": it is down
 	SlowPath bool     // what the program punts goes to the node's kernel
 	Digest   string   // of what it is made from; kept with it
 }
@@ -14,7 +25,7 @@ type Program struct {
 // ProgramState is a packet program that runs.
 type ProgramState struct {
 	Digest   string // as SetProgram was given it; empty: it was left half made
-	Ports    []int  // indexes of devices, by the numbers of interfaces; 0: none
+	Ports    []int  // indexes of devices, by the numbers of interfaces; 0: none. Zeros at the end are left out
 	Verified int    // instructions that the kernel's verifier looked at
 	Stack    int    // bytes
 }
@@ -23,4 +34,93 @@ type ProgramState struct {
 type ProgramCounters struct {
 	Own      map[string]uint64 // by the names of PERGOLA_COUNTERS
 	Platform map[string]uint64 // frames, bytes, and what became of them
+}
+
+// SetProgram makes a packet program run at its ports, or replaces it: then no frame is lost, and memory and counters
+// are kept as far as they are the same. If it fails, what ran before goes on.
+func (s *Substrate) SetProgram(ctx context.Context, name string, p Program) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	o, err := program.Read(p.File, p.Object)
+	if err != nil {
+		return explainProgram(p, err)
+	}
+	w := node.Node{
+		Slice: uint32(p.Slice), Object: p.Object, Digest: p.Digest, SlowPath: p.SlowPath,
+		Interfaces: make([]int, len(p.Ports)),
+	}
+	if w.Filters, err = program.ParseFilterList(p.Filters, o.Key); err != nil {
+		return fmt.Errorf("read the filters of %s: %w", p.File, err)
+	}
+	indexes, err := s.indexesOf(p.Ports)
+	if err != nil {
+		return fmt.Errorf("find the ports of %s: %w", name, err)
+	}
+	for i, device := range p.Ports {
+		index, there := indexes[device]
+		if !there && device != "" {
+			return fmt.Errorf("find port %s of %s: %w", device, name, ErrNoDevice)
+		}
+		w.Interfaces[i] = index
+	}
+	return explainProgram(p, s.programs.Set(name, w))
+}
+
+// explainProgram adds to what is wrong with a program what to do about it.
+func explainProgram(p Program, err error) error {
+	var refused *program.RefusedError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	refused.Object = filepath.Base(p.File)
+	if refused.Advice == "" {
+		return refused
+	}
+	return fmt.Errorf("%w (%s)", refused, refused.Advice)
+}
+
+// DeleteProgram takes a packet program off its ports, with its memory. It is no error if it is not there.
+func (s *Substrate) DeleteProgram(ctx context.Context, name string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.programs.Delete(name)
+}
+
+// Programs lists the packet programs that run.
+func (s *Substrate) Programs(ctx context.Context) (map[string]ProgramState, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	running, err := s.programs.List()
+	if err != nil {
+		return nil, fmt.Errorf("list packet programs: %w", err)
+	}
+	all := make(map[string]ProgramState, len(running))
+	for name, is := range running {
+		cost := is.Costs[program.TC]
+		all[name] = ProgramState{
+			Digest: is.Digest, Ports: is.Ports, Verified: cost.Verified, Stack: cost.Stack,
+		}
+	}
+	return all, nil
+}
+
+// ProgramCounters reads what a packet program and its node counted. The platform's names have a space, as no program's
+// have.
+func (s *Substrate) ProgramCounters(ctx context.Context, name string) (ProgramCounters, error) {
+	c := ProgramCounters{Own: map[string]uint64{}, Platform: map[string]uint64{}}
+	if err := ctx.Err(); err != nil {
+		return c, err
+	}
+	all, err := s.programs.Counters(name)
+	for counter, n := range all {
+		if strings.Contains(counter, " ") {
+			c.Platform[counter] = n
+		} else {
+			c.Own[counter] = n
+		}
+	}
+	return c, err
 }

@@ -39,7 +39,7 @@ func (s *Substrate) readDevices(names []string) (*reading, error) {
 		}
 	}
 	for index := range r.devices { // names of bridges, and of what ports of this link lead to
-		for _, other := range []int{r.devices[index].master, r.records[index].Peer} {
+		for _, other := range []int{r.devices[index].master, r.records[index].Peer, r.records[index].Plain} {
 			if _, known := r.devices[other]; known || other == 0 {
 				continue
 			}
@@ -152,9 +152,9 @@ func (r *reading) recordOf(name string) wiring.Record {
 	case datapath.Kernel:
 		return wiring.Record{Mode: wiring.ToSwitch}
 	case datapath.Peer:
-		return wiring.Record{Mode: wiring.ToPeer, Peer: r.name(record.Peer)}
+		return wiring.Record{Mode: wiring.ToPeer, Peer: r.name(record.Peer), Plain: r.name(record.Plain)}
 	case datapath.Queue:
-		return wiring.Record{Mode: wiring.ToQueue, Peer: r.name(record.Peer)}
+		return wiring.Record{Mode: wiring.ToQueue, Peer: r.name(record.Peer), Plain: r.name(record.Plain)}
 	case datapath.None, datapath.Tunnelled: // of a link, neither leads anywhere
 	}
 	return wiring.Record{}
@@ -165,7 +165,7 @@ func (r *reading) layout(l wiring.Link) wiring.Layout {
 	y := wiring.Layout{
 		Pairs: map[string]string{}, Records: map[string]wiring.Record{}, Switches: map[string]string{},
 		Trees: map[string]wiring.Tree{}, Rules: map[string][]wiring.Rule{},
-		Policers: map[string]wiring.Policer{},
+		Policers: map[string]wiring.Policer{}, Plain: map[string]bool{},
 	}
 	for _, name := range l.Devices() {
 		d, there := r.byName[name]
@@ -190,6 +190,9 @@ func (r *reading) layout(l wiring.Link) wiring.Layout {
 		if record := r.recordOf(name); record.Mode != wiring.ToNothing {
 			y.Records[name] = record
 		}
+		if d.cutsSuperFrames() {
+			y.Plain[name] = true
+		}
 		if far, there := r.devices[d.peer]; there && d.marked && d.mark.role == roleQueue {
 			if far.marked && (far.mark.role == roleMember || d.name < far.name) {
 				y.Pairs[name] = far.name
@@ -197,6 +200,11 @@ func (r *reading) layout(l wiring.Link) wiring.Layout {
 		}
 	}
 	return y
+}
+
+// cutsSuperFrames reports whether it is a queue device that makes single frames of them.
+func (d device) cutsSuperFrames() bool {
+	return d.marked && (d.mark.role == roleQueue || d.mark.role == roleMember) && d.segments == 1
 }
 
 // treated reports whether there is more of a link than its ends.

@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/datapath/node"
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
@@ -51,6 +52,8 @@ type Substrate struct {
 	data  *datapath.DataPath
 	trees *treeCache
 	watch *watch // nil: there is none
+
+	programs *node.Nodes // with packet programs
 
 	// wiring serialises what reads and then writes the records of two ports, or a port and its queue.
 	wiring sync.Mutex
@@ -137,12 +140,18 @@ func (s *Substrate) open(c Config) (err error) {
 	if err != nil {
 		return err
 	}
+	if s.programs, err = node.Open(s.data.Nodes()); err != nil {
+		return err
+	}
 	return s.adopt()
 }
 
 // Close lets go of the substrate, which stays and works on.
 func (s *Substrate) Close() error {
 	var errs []error
+	if s.programs != nil {
+		errs = append(errs, s.programs.Close())
+	}
 	if s.data != nil {
 		errs = append(errs, s.data.Close())
 	}

@@ -16,6 +16,9 @@ type Root struct {
 	StateDir string // of what must be found again: runtime state, gone after a reboot
 }
 
+// The network of such a machine runs packet programs.
+var _ Programs = (*wire.Substrate)(nil)
+
 // OpenNetwork implements Platform.
 func (p Root) OpenNetwork(ctx context.Context, deleted func()) (Network, error) {
 	s, err := wire.Open(ctx, wire.Config{StateDir: p.StateDir, Deleted: deleted})
