@@ -114,7 +114,7 @@ func TestRoutersThatAdvertisedThemselvesStay(t *testing.T) {
 	want("without an underlay")
 }
 
-// Who is killed while the default for new devices is raised is found out by whoever comes next.
+// A process that is killed while it has raised the default for new devices leaves it so; the next one lowers it.
 func TestRaisedDefaultIsLowered(t *testing.T) {
 	b := newBed(t, 1, 1500)
 	m := b.machines[0]

@@ -40,7 +40,7 @@ func egre(key uint32, frame []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(packet, key), frame...)
 }
 
-// Who is not the peer that a tunnel was made for gets nothing into it; nor does the peer with a key that nobody has.
+// A machine that is not the peer that a tunnel was made for gets nothing into it; nor does the peer with another key.
 func TestStrangersPacketsAreDroppedAndCounted(t *testing.T) {
 	b := newBed(t, 3, 1500)
 	b.openUnderlays()

@@ -68,7 +68,7 @@ func TestLANOverThreeMachines(t *testing.T) {
 				}
 			}
 
-			// Who is known gets his frames alone.
+			// Frames to a known station go to no other.
 			before, err := m[0].Counters(m[0].ctx)
 			m[0].must(err)
 			if out, err := m[0].exec("n1", "ping", "-q", "-c50", "-i0.002", "198.51.100.2"); err != nil {

@@ -94,7 +94,7 @@ func (l listener) Handle(_ time.Time, _ netip.AddrPort, b []byte) {
 	}
 }
 
-// Who knows no handle gets answers, or has them sent to a victim, as seldom as challenges.
+// A client that knows no handle gets answers, or has them sent to a victim, as seldom as challenges.
 func TestRemovalsOfNothingAreAnsweredSeldom(t *testing.T) {
 	w := newWorld(22)
 	w.startRing(2)
