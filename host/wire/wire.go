@@ -1,7 +1,8 @@
 // Package wire builds the links of virtual networks on one machine, through netlink and the data path.
 //
-// Everything lives in the substrate: a network namespace of its own, pinned below the state directory, with a bpf file
-// system beside it that holds the data path. Seen from the substrate, a network looks like this:
+// Everything lives in the substrate's namespace: a network namespace of its own, pinned below the state directory, with
+// a bpf file system beside it that holds the data path. Where this package says substrate, it is this machine's part of
+// it. Seen from that namespace, a network looks like this:
 //
 //	node ── veth ── port ═══ port ── veth ── node     two ports joined: the data path hands frames over
 //	node ── veth ── port ── switch ── cable ── switch a switch is a bridge, a cable a veth pair between two
@@ -43,7 +44,7 @@ type Config struct {
 	Deleted func()
 }
 
-// Substrate is an open substrate. Its methods may be called concurrently.
+// Substrate is this machine's part of the substrate, open. Its methods may be called concurrently.
 type Substrate struct {
 	paths paths
 	ns    *os.File // its namespace
