@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -22,6 +23,7 @@ type device struct {
 	name   string
 	kind   string // veth, bridge, ...; empty for lo
 	up     bool
+	passes bool // frames pass: the operational state is up (RFC 2863)
 	loop   bool // lo
 	ether  bool // an Ethernet interface
 	rawIP  bool // carries IP packets without a link-layer header: WireGuard, tun, ipip
@@ -129,6 +131,8 @@ func parseDevice(message []byte) (device, error) {
 			d.name = attrs.Text()
 		case unix.IFLA_MTU:
 			d.mtu = int(attrs.U32())
+		case unix.IFLA_OPERSTATE:
+			d.passes = attrs.U8() == operUp
 		case unix.IFLA_MASTER:
 			d.master = int(attrs.U32())
 		case unix.IFLA_GROUP:
@@ -258,6 +262,29 @@ func (c *conn) changeUp(index int, up bool, attrs ...rtnl.Attr) error {
 		h.Flags = unix.IFF_UP
 	}
 	return c.do(unix.RTM_SETLINK, 0, h, attrs...)
+}
+
+// operUp is IF_OPER_UP (linux/if.h).
+const operUp = 6
+
+// awaitCarrier waits until frames pass devices that were set up, at both ends. The kernel activates their qdiscs, and
+// lets a bridge forward, a little later than it says that they are up (net/core/link_watch.c).
+func (c *conn) awaitCarrier(names ...string) error {
+	const most = 10 * time.Second
+	deadline := time.Now().Add(most)
+	for _, name := range names {
+		d, err := c.device(name)
+		for ; err == nil && !d.passes; d, err = c.device(name) {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("wait for the carrier of device %s: none in %v", name, most)
+			}
+			time.Sleep(100 * time.Microsecond)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func header(index int) *nl.IfInfomsg {

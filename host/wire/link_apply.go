@@ -164,7 +164,7 @@ func (s *Substrate) makePair(r *reading, l wiring.Link, q, other string, want wi
 			return err
 		}
 	}
-	return nil
+	return s.nl.awaitCarrier(q, other)
 }
 
 // plugIn puts devices into the bridges that they are to be in, after others left: two ways would double frames.
