@@ -121,17 +121,40 @@ var answers = map[uint16]uint16{
 }
 
 // Unresolved counts the neighbours that the node is asking for their MAC address.
-func (n *Node) Unresolved() (total int, err error) {
+func (n *Node) Unresolved() (int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all, err := n.dump(unix.RTM_GETNEIGH, unix.SizeofNdMsg)
+	all, err := n.unresolved()
+	return len(all), err
+}
+
+// GiveUp ends the questions for neighbours that have not answered, as the kernel does when their time is over: each
+// packet that waited for an answer becomes an ICMP error.
+func (n *Node) GiveUp() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all, err := n.unresolved()
 	if err != nil {
-		return 0, fmt.Errorf("read neighbours of node %s: %w", n.Name, err)
+		return err
 	}
 	for _, body := range all {
-		if binary.NativeEndian.Uint16(body[8:])&unix.NUD_INCOMPLETE != 0 {
-			total++
+		head := slices.Clone(body[:unix.SizeofNdMsg])
+		binary.NativeEndian.PutUint16(head[8:], unix.NUD_FAILED)
+		address := attributes(body[unix.SizeofNdMsg:])[unix.NDA_DST]
+		err := n.nl.Do(unix.RTM_NEWNEIGH, unix.NLM_F_REPLACE, head, rtnl.Bytes(unix.NDA_DST, address))
+		if err != nil {
+			return fmt.Errorf("give up neighbour %x of node %s: %w", address, n.Name, err)
 		}
 	}
-	return total, nil
+	return nil
+}
+
+func (n *Node) unresolved() ([][]byte, error) {
+	all, err := n.dump(unix.RTM_GETNEIGH, unix.SizeofNdMsg)
+	if err != nil {
+		return nil, fmt.Errorf("read neighbours of node %s: %w", n.Name, err)
+	}
+	return slices.DeleteFunc(all, func(body []byte) bool {
+		return binary.NativeEndian.Uint16(body[8:])&unix.NUD_INCOMPLETE == 0
+	}), nil
 }

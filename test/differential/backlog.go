@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // backlog says when the processor has nothing left to do: frames wait for each next hop in a queue of the CPU, and a
@@ -27,9 +29,32 @@ func openBacklog() (*backlog, error) {
 		return nil, err
 	}
 	b := &backlog{file: f, buf: make([]byte, 1<<16)}
+	if b.ksoftirqd, err = openKsoftirqd(); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
+}
+
+// openKsoftirqd opens the states of all ksoftirqd. Where these threads are in no PID namespace of the test's, tools/pen
+// hands them over.
+func openKsoftirqd() (all []*os.File, err error) {
+	for _, fd := range strings.Fields(os.Getenv("PERGOLA_TEST_KSOFTIRQD")) {
+		n, err := strconv.Atoi(fd)
+		if err == nil {
+			unix.CloseOnExec(n) // and it stays open, for the next test
+			n, err = unix.FcntlInt(uintptr(n), unix.F_DUPFD_CLOEXEC, 0)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("PERGOLA_TEST_KSOFTIRQD: %w", err)
+		}
+		all = append(all, os.NewFile(uintptr(n), "ksoftirqd"))
+	}
+	if len(all) > 0 {
+		return all, nil
+	}
 	names, err := filepath.Glob("/proc/[0-9]*/comm")
 	if err != nil {
-		return nil, errors.Join(err, b.close())
+		return nil, err
 	}
 	for _, name := range names {
 		if comm, err := os.ReadFile(name); err != nil || !bytes.HasPrefix(comm, []byte("ksoftirqd/")) {
@@ -37,11 +62,15 @@ func openBacklog() (*backlog, error) {
 		}
 		stat, err := os.Open(filepath.Join(filepath.Dir(name), "stat"))
 		if err != nil {
-			return nil, errors.Join(err, b.close())
+			return nil, err
 		}
-		b.ksoftirqd = append(b.ksoftirqd, stat)
+		all = append(all, stat)
 	}
-	return b, nil
+	if len(all) == 0 {
+		return nil, errors.New("find the ksoftirqd of the CPUs: there is none in this PID namespace; run the " +
+			"test by tools/pen")
+	}
+	return all, nil
 }
 
 func (b *backlog) close() error {

@@ -294,7 +294,8 @@ func (g *graph) plan(neighbours func(*end, *end) []vnet.Neighbour) vnet.Plan {
 // sysctls make the kernels' answers depend on frames alone: no answer is held back because there were many before it,
 // and nothing is given up after a time. A limit of no time per destination is not enough: kernels limit the answers
 // of a mask to a thousand a second for all destinations together (icmp_msgs_per_sec), and IPv6's mask of errors is
-// full by default. Type 255 is no error.
+// full by default. Type 255 is no error. Duplicate addresses are not looked for: that takes as long as a question for a
+// neighbour (askPatiently).
 func (g *graph) sysctls() map[string]string {
 	s := map[string]string{
 		"net.ipv4.icmp_ratelimit": "0", "net.ipv4.icmp_ratemask": "0", "net.ipv6.icmp.ratelimit": "0",
@@ -306,6 +307,7 @@ func (g *graph) sysctls() map[string]string {
 	for _, family := range []string{"4", "6"} {
 		s["net.ipv"+family+".conf.default.accept_redirects"] = "0"
 	}
+	s["net.ipv6.conf.default.accept_dad"] = "0"
 	s["net.ipv4.conf.all.accept_redirects"] = "0"
 	if g.ecmp != single {
 		// A kernel that has sent a redirect to a host holds back the next second's errors to it
