@@ -46,6 +46,11 @@ demo: build ## bring examples/abilene.graphml up with FRR and OSPF, check it, sh
 	@tools/install-deps run
 	@$(SUDO) tools/demo
 
+demo-program: build ## bring examples/program.yaml up: nodes that forward by packet programs of the slice's own
+	@tools/install-deps run
+	@command -v clang >/dev/null || tools/install-deps generate
+	@$(SUDO) tools/demo-program
+
 generate: ## rebuild what is generated and committed: eBPF objects, JSON Schema, OpenAPI, documentation of commands
 	@tools/install-deps generate
 	@$(GO) generate ./...
@@ -146,5 +151,5 @@ clean: ## remove what was built here; caches in ~/.cache/pergola stay
 	@rm -rf bin build dist
 
 FORCE:
-.PHONY: FORCE complexity help build demo generate lint fmt test check $(LANES) test-unit test-program test-net \
-	test-e2e test-cluster test-root test-vm fuzz bench soak install clean
+.PHONY: FORCE complexity help build demo demo-program generate lint fmt test check $(LANES) test-unit test-program \
+	test-net test-e2e test-cluster test-root test-vm fuzz bench soak install clean

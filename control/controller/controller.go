@@ -22,7 +22,8 @@ import (
 
 // Host is the machine that is to hold a slice.
 type Host interface {
-	// Supports says, as an error, what the machine lacks for a slice: a kernel module, an image.
+	// Supports says, as an error, what the machine lacks for a slice: a kernel module, an image. What is wrong at a
+	// place of the topology is a topology.Diagnostics.
 	Supports(context.Context, *slice.Slice) error
 }
 
@@ -207,6 +208,12 @@ func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next
 
 func (c *Controller) supports(ctx context.Context, s *slice.Slice) error {
 	if err := c.host.Supports(ctx, s); err != nil {
+		var found topology.Diagnostics
+		if errors.As(err, &found) && err.Error() == found.Error() { // and nothing else
+			r := faulty(found)
+			r.Reason, r.Message = Unsupported, fmt.Sprintf("this machine cannot run slice %s", s.Name)
+			return r
+		}
 		return refuse(Unsupported, "this machine cannot run slice %s: %v", s.Name, err)
 	}
 	return nil

@@ -42,6 +42,7 @@ func (m *memoryMachine) RemoveNetwork(context.Context) error {
 func (m *memoryMachine) NetNS(pid int) uint64                        { return uint64(pid) }
 func (m *memoryMachine) HaveNetem() error                            { return nil }
 func (m *memoryMachine) HaveHTB() error                              { return nil }
+func (m *memoryMachine) TryProgram(string, []byte) error             { return nil }
 func (m *memoryMachine) Interfaces() ([]hosts.Underlay, error)       { return nil, nil }
 func (m *memoryMachine) PathMTU(netip.Addr, netip.Addr) (int, error) { return 1500, nil }
 func (m *memoryMachine) WatchInterfaces(func()) (stop func() error, err error) {

@@ -36,6 +36,20 @@ type ProgramCounters struct {
 	Platform map[string]uint64 // frames, bytes, and what became of them
 }
 
+// TryProgram loads a packet program as SetProgram does, without a node, and forgets it: the kernel's verifier finds what
+// no check of the object finds. The error is a *program.RefusedError where the program is to blame.
+func TryProgram(file string, object []byte) error {
+	o, err := program.Read(file, object)
+	if err != nil {
+		return err
+	}
+	p, err := program.Load(o, nil)
+	if err != nil {
+		return err
+	}
+	return p.Close()
+}
+
 // SetProgram makes a packet program run at its ports, or replaces it: then no frame is lost, and memory and counters
 // are kept as far as they are the same. If it fails, what ran before goes on.
 func (s *Substrate) SetProgram(ctx context.Context, name string, p Program) error {

@@ -91,6 +91,8 @@ type Platform interface {
 
 	HaveNetem() error // nil: links can have delay and loss
 	HaveHTB() error   // nil: links can have a rate
+	// TryProgram says what the kernel has against a packet program; nil: nothing.
+	TryProgram(file string, object []byte) error
 	Interfaces() ([]hosts.Underlay, error)
 	WatchInterfaces(changed func()) (stop func() error, err error)
 	PathMTU(local, peer netip.Addr) (bytes int, err error)

@@ -40,6 +40,9 @@ func (Root) HaveNetem() error { return wire.HaveNetem() }
 // HaveHTB implements Platform.
 func (Root) HaveHTB() error { return wire.HaveHTB() }
 
+// TryProgram implements Platform.
+func (Root) TryProgram(file string, object []byte) error { return wire.TryProgram(file, object) }
+
 // Interfaces implements Platform.
 func (Root) Interfaces() ([]hosts.Underlay, error) { return wire.Underlays() }
 

@@ -4,10 +4,14 @@ import (
 	"context"
 
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/programs"
 	"github.com/pergola-net/pergola/host/agent/machine"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/wire"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/topology/diagnostic"
 )
 
 // Programs gives the packet programs of a slice's nodes on this host, with what they count: of all nodes, or of those
@@ -26,16 +30,16 @@ func (s *Server) programsOf(ctx context.Context, w *plan.Input, nodes []string) 
 	for _, n := range nodes {
 		named[n] = true
 	}
-	programs, running := s.machine.Programs(), map[string]wire.ProgramState(nil)
+	from, running := s.machine.Programs(), map[string]wire.ProgramState(nil)
 	at := s.inputs.Place()
 	for i := range w.Spec.Nodes {
 		n := &w.Spec.Nodes[i]
 		if n.Program == nil || !at.Owns(n) || len(nodes) > 0 && !named[n.Name] {
 			continue
 		}
-		if programs != nil && running == nil {
+		if from != nil && running == nil {
 			var err error
-			if running, err = programs.Programs(ctx); err != nil {
+			if running, err = from.Programs(ctx); err != nil {
 				return nil, err
 			}
 		}
@@ -45,13 +49,33 @@ func (s *Server) programsOf(ctx context.Context, w *plan.Input, nodes []string) 
 		}
 		id := plan.NodeID{Slice: w.Spec.ID, Node: n.Name}
 		if is, runs := running[id.ProgramName()]; runs {
-			if err := s.addCounters(ctx, programs, id, is, &p); err != nil {
+			if err := s.addCounters(ctx, from, id, is, &p); err != nil {
 				return nil, err
 			}
 		}
 		all = append(all, p)
 	}
 	return all, nil
+}
+
+// tryPrograms asks the kernel what it has against the packet programs of this host's nodes. The error is a
+// topology.Diagnostics.
+func (s *Server) tryPrograms(at plan.Place, spec *slice.Slice) error {
+	tried := make(map[string]bool)
+	var refused topology.Diagnostics
+	for i := range spec.Nodes {
+		n := &spec.Nodes[i]
+		if n.Program == nil || !s.alone && !at.Owns(n) || tried[n.Program.Object] {
+			continue
+		}
+		tried[n.Program.Object] = true
+		err := s.machine.Platform.TryProgram(n.Program.Name, spec.Programs[n.Program.Object])
+		if err != nil {
+			at := diagnostic.InNode(n.Name).At("program").String()
+			refused = append(refused, programs.Refused(at, err))
+		}
+	}
+	return refused.Err()
 }
 
 // addCounters adds what is known of a program that runs.
