@@ -94,7 +94,7 @@ func tryExample(t *testing.T, c *cobra.Command, line string) {
 		line, _, _ = strings.Cut(line, end)
 	}
 	root := quietRoot()
-	sub, args, err := root.Find(strings.Fields(line))
+	sub, args, err := root.Find(words(line))
 	if err != nil || sub == root {
 		t.Errorf("%s: example %q: %v", c.CommandPath(), line, err)
 		return
@@ -105,6 +105,18 @@ func tryExample(t *testing.T, c *cobra.Command, line string) {
 	if err := sub.ValidateArgs(sub.Flags().Args()); err != nil {
 		t.Errorf("%s: example %q: %v", c.CommandPath(), line, err)
 	}
+}
+
+// words splits a line as a shell does: what stands between single quotes is one.
+func words(line string) (all []string) {
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 0 {
+			all = append(all, strings.Fields(part)...)
+		} else {
+			all = append(all, part)
+		}
+	}
+	return all
 }
 
 // TestReferenceIsCurrent compares docs/cli with the commands; `go generate` writes it anew.

@@ -94,7 +94,7 @@ switches colour off.`,
 	addTo(root, groupNetworks, newUp(a), changesNetworks(newDown(a)), newLs(a), newInspect(a), newTop(a), newWait(a), newCheck(a),
 		newVerify(a), newEvents(a))
 	addTo(root, groupNodes, changesNetworks(newExec(a)), changesNetworks(newShell(a)), newLogs(a),
-		newNode(a), newRestart(a), newLink(a),
+		newNode(a), newRestart(a), newLink(a), newFilter(a),
 		newCapture(a))
 	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a), newProgram(a))
 	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newStatus(a), newBench(a),

@@ -164,6 +164,7 @@ type host struct {
 	waiting  int        // how often routing has not converged yet
 	commands []string   // that were run, as node: words
 	looks    uint64     // at the traffic
+	filters  []string   // of program nodes
 }
 
 // set changes what the host does.
@@ -389,6 +390,42 @@ func (h *host) Programs(_ context.Context, name string, nodes ...string) (all []
 		})
 	}
 	return all, nil
+}
+
+// Filters lists what was inserted.
+func (h *host) Filters(_ context.Context, _, node string) (api.NodeFilters, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := api.NodeFilters{Node: node, Filters: []api.Filter{},
+		Key: []api.KeyField{{Name: "destination", Bytes: 4}}}
+	for i, line := range h.filters {
+		match, result, _ := strings.Cut(line, " -> ")
+		all.Filters = append(all.Filters, api.Filter{Table: 1, Priority: 7, Match: match, Result: result,
+			Hits: uint64(10 * i)})
+	}
+	return all, nil
+}
+
+// ChangeFilters knows lines, and no fields.
+func (h *host) ChangeFilters(_ context.Context, _, _ string, change api.FilterChange) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, line := range change.Delete {
+		there := func(f string) bool { return strings.HasPrefix(f, line) }
+		if !slices.ContainsFunc(h.filters, there) {
+			return &api.Problem{Status: http.StatusNotFound, Detail: "there is no filter " + line}
+		}
+		h.filters = slices.DeleteFunc(h.filters, there)
+	}
+	h.filters = append(h.filters, change.Insert...)
+	return nil
+}
+
+func (h *host) ReplaceFilters(_ context.Context, _, _ string, filters []string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.filters = filters
+	return nil
 }
 
 // Traffic grows with every look.

@@ -37,6 +37,12 @@ type Agent interface {
 	Queues(ctx context.Context, slice string, links ...string) ([]api.QueueTraffic, error)
 	// Programs gives the packet programs of nodes, with their counters: of those that are named, or of all.
 	Programs(ctx context.Context, slice string, nodes ...string) ([]api.NodeProgram, error)
+	// Filters lists the filters of a program node.
+	Filters(ctx context.Context, slice, node string) (api.NodeFilters, error)
+	// ChangeFilters deletes and inserts filters of a program node: all, or none.
+	ChangeFilters(ctx context.Context, slice, node string, change api.FilterChange) error
+	// ReplaceFilters makes filters all that a program node has, or changes nothing.
+	ReplaceFilters(ctx context.Context, slice, node string, filters []string) error
 	// Underlay gives what went through all tunnels of this host.
 	Underlay(ctx context.Context) (api.UnderlayTraffic, error)
 }

@@ -98,6 +98,7 @@ func (s *server) register(mux *http.ServeMux, a huma.API) {
 	s.registerChecks(a)
 	s.registerFastPath(a)
 	s.registerPrograms(a)
+	s.registerFilters(a)
 	s.registerCluster(a)
 	s.registerHosts(a)
 	s.registerMembers(a)

@@ -51,6 +51,9 @@ var nodeRoutes = []string{
 	"GET /v1/slices/{slice}/nodes/{node}/fastpath",
 	"GET /v1/slices/{slice}/nodes/{node}/program",
 	"POST /v1/slices/{slice}/nodes/{node}/verify",
+	"GET /v1/slices/{slice}/nodes/{node}/filters",
+	"PATCH /v1/slices/{slice}/nodes/{node}/filters",
+	"PUT /v1/slices/{slice}/nodes/{node}/filters",
 }
 
 // serverRoutes are about the cluster's secrets: a server answers.

@@ -319,6 +319,21 @@ func (f *fakeAgent) Programs(ctx context.Context, name string, nodes ...string) 
 	return all, nil
 }
 
+// Filters says which host has them.
+func (f *fakeAgent) Filters(_ context.Context, _, node string) (api.NodeFilters, error) {
+	all := api.NodeFilters{Node: node, Key: []api.KeyField{}, Filters: []api.Filter{}}
+	if f.cfg.Cluster != nil {
+		all.Filters = append(all.Filters, api.Filter{Match: f.cfg.Host})
+	}
+	return all, nil
+}
+
+func (f *fakeAgent) ChangeFilters(context.Context, string, string, api.FilterChange) error {
+	return nil
+}
+
+func (f *fakeAgent) ReplaceFilters(context.Context, string, string, []string) error { return nil }
+
 func (f *fakeAgent) Traffic(ctx context.Context, name string) (api.SliceTraffic, error) {
 	var t api.SliceTraffic
 	if f.cfg.Cluster != nil {

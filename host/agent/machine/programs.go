@@ -26,3 +26,16 @@ func (m *Machine) Programs() Programs {
 	p, _ := m.Network().(Programs)
 	return p
 }
+
+// Filters is what packet programs look up, by the programs' names.
+type Filters interface {
+	ProgramFilters(ctx context.Context, name string) (wire.ProgramFilters, error)
+	ChangeFilters(ctx context.Context, name string, deleted, inserted []string) error
+	ReplaceFilters(ctx context.Context, name string, filters []string) error
+}
+
+// Filters is that of the network that is open; nil where there is none.
+func (m *Machine) Filters() Filters {
+	f, _ := m.Network().(Filters)
+	return f
+}
