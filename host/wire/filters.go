@@ -1,8 +1,11 @@
 package wire
 
 import (
+	"context"
 	"errors"
+	"fmt"
 
+	"github.com/pergola-net/pergola/datapath/filter"
 	"github.com/pergola-net/pergola/datapath/program"
 )
 
@@ -13,4 +16,77 @@ var ErrFilterText = errors.New("this is no filter of the program")
 type ProgramFilters struct {
 	Key     []program.Field
 	Filters []program.Entry // by table, and in each in the order in which they win
+}
+
+// ProgramFilters lists the filters of a packet program, with their hits.
+func (s *Substrate) ProgramFilters(ctx context.Context, name string) (all ProgramFilters, err error) {
+	return all, s.withFilters(ctx, name, func(o *program.Object, t *program.Tables) error {
+		all.Key = o.Key
+		all.Filters, err = t.List()
+		return err
+	})
+}
+
+// ChangeFilters deletes filters of a packet program, and then inserts others: all, or nothing. Each is a line, as
+// program.ParseFilters has it; of those that are deleted, the verdict may be missing.
+func (s *Substrate) ChangeFilters(ctx context.Context, name string, deleted, inserted []string) error {
+	return s.withFilters(ctx, name, func(o *program.Object, t *program.Tables) error {
+		out, err := readFilters(deleted, o.Key, program.ParseMatch)
+		if err != nil {
+			return err
+		}
+		in, err := readFilters(inserted, o.Key, program.ParseFilter)
+		if err != nil {
+			return err
+		}
+		return nameFilter(t.Change(out, in), append(deleted[:len(deleted):len(deleted)], inserted...))
+	})
+}
+
+// ReplaceFilters makes filters all that a packet program has, or changes nothing.
+func (s *Substrate) ReplaceFilters(ctx context.Context, name string, filters []string) error {
+	return s.withFilters(ctx, name, func(o *program.Object, t *program.Tables) error {
+		all, err := readFilters(filters, o.Key, program.ParseFilter)
+		if err != nil {
+			return err
+		}
+		return nameFilter(t.Replace(all), filters)
+	})
+}
+
+func (s *Substrate) withFilters(ctx context.Context, name string,
+	f func(*program.Object, *program.Tables) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.programs.Filters(name, f)
+}
+
+func readFilters(lines []string, key []program.Field,
+	parse func(string, []program.Field) (program.Filter, error)) ([]program.Filter, error) {
+	all := make([]program.Filter, len(lines))
+	for i, line := range lines {
+		f, err := parse(line, key)
+		if err != nil {
+			return nil, &textError{fmt.Errorf("filter %q: %w", line, err)}
+		}
+		all[i] = f
+	}
+	return all, nil
+}
+
+// textError is an ErrFilterText that says more.
+type textError struct{ err error }
+
+func (e *textError) Error() string { return e.err.Error() }
+
+func (e *textError) Is(target error) bool { return target == ErrFilterText }
+
+// nameFilter names the filter that is to blame as it was written.
+func nameFilter(err error, lines []string) error {
+	var one *filter.Error
+	if errors.As(err, &one) && one.Number >= 1 && one.Number <= len(lines) {
+		return fmt.Errorf("filter %q: %w", lines[one.Number-1], one.Err)
+	}
+	return err
 }

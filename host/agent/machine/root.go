@@ -17,7 +17,10 @@ type Root struct {
 }
 
 // The network of such a machine runs packet programs.
-var _ Programs = (*wire.Substrate)(nil)
+var (
+	_ Programs = (*wire.Substrate)(nil)
+	_ Filters  = (*wire.Substrate)(nil)
+)
 
 // OpenNetwork implements Platform.
 func (p Root) OpenNetwork(ctx context.Context, deleted func()) (Network, error) {
