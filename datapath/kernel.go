@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/features"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/program"
 )
 
 // MinimumKernel is the oldest Linux on which the programs are tested.
@@ -44,9 +45,9 @@ func supported(spec *ebpf.CollectionSpec, have func(ebpf.ProgramType, asm.Builti
 		err := have(c.from, c.helper)
 		switch {
 		case errors.Is(err, ebpf.ErrNotSupported):
-			missing = append(missing, helperName(c.helper))
+			missing = append(missing, program.HelperName(c.helper))
 		case err != nil:
-			return fmt.Errorf("find out whether the kernel has %s: %w", helperName(c.helper), err)
+			return fmt.Errorf("find out whether the kernel has %s: %w", program.HelperName(c.helper), err)
 		}
 	}
 	if missing == nil {
@@ -84,17 +85,4 @@ func calls(spec *ebpf.CollectionSpec) []call {
 			cmp.Compare(a.helper, b.helper))
 	})
 	return all
-}
-
-// helperName is the kernel's: FnRedirectPeer is bpf_redirect_peer.
-func helperName(f asm.BuiltinFunc) string {
-	var name strings.Builder
-	name.WriteString("bpf")
-	for _, r := range strings.TrimPrefix(f.String(), "Fn") {
-		if unicode.IsUpper(r) {
-			name.WriteByte('_')
-		}
-		name.WriteRune(unicode.ToLower(r))
-	}
-	return name.String()
 }

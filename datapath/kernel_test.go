@@ -9,6 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/pergola-net/pergola/datapath/program"
 )
 
 func TestOldKernelIsRefusedByTheNameOfWhatItLacks(t *testing.T) {
@@ -38,7 +40,7 @@ func TestOldKernelIsRefusedByTheNameOfWhatItLacks(t *testing.T) {
 	}
 	for _, c := range []call{{ebpf.SchedCLS, asm.FnLoop}, {ebpf.XDP, asm.FnLoop}, {ebpf.XDP, asm.FnRedirectMap}} {
 		if !asked[c] {
-			t.Errorf("nobody asked for %s in programs of type %s", helperName(c.helper), c.from)
+			t.Errorf("nobody asked for %s in programs of type %s", program.HelperName(c.helper), c.from)
 		}
 	}
 }

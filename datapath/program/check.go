@@ -263,7 +263,7 @@ func (c *checker) call(ins *asm.Instruction) *RefusedError {
 		if slices.Contains(helpers, f) {
 			return nil
 		}
-		return refuse(adviceFor[f], "calls %s, which programs may not", helperName(f))
+		return refuse(adviceFor[f], "calls %s, which programs may not", HelperName(f))
 	}
 	return refuse("", "has a call of an unknown kind (%v)", *ins)
 }
@@ -310,8 +310,8 @@ func (o *Object) depth(name string, depths map[string]int) (int, *RefusedError) 
 	return deepest, nil
 }
 
-// helperName is the kernel's: FnRedirectPeer is bpf_redirect_peer.
-func helperName(f asm.BuiltinFunc) string {
+// HelperName is the kernel's name of a helper: FnRedirectPeer is bpf_redirect_peer.
+func HelperName(f asm.BuiltinFunc) string {
 	var name strings.Builder
 	name.WriteString("bpf")
 	for _, r := range strings.TrimPrefix(f.String(), "Fn") {
