@@ -40,10 +40,10 @@ type Controller struct {
 	events  *events.Bus
 	cluster Cluster // nil on a machine that is in no cluster
 	self    string  // this member of the cluster
-	// grants stores the holds that root of this machine gives to slices; may be nil.
-	grants Grants
-	grace  time.Duration
-	usage  usageCache
+	// holds stores what root of this machine gives to slices; may be nil.
+	holds HoldStore
+	grace time.Duration
+	usage usageCache
 	// placeMu is locked, in a cluster, from reading the usage of hosts until a slice is written, so that two slices
 	// are not given the same resources. Two members may still do that at the same time: then both slices run, and
 	// the host is overcommitted.
@@ -133,7 +133,7 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 		return c.store.PutSlice(ctx, next, generation)
 	}
 	if own {
-		err = c.grant(next, put)
+		err = c.give(next, put)
 	} else {
 		err = put()
 	}

@@ -8,19 +8,19 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Grants stores which holds on this machine its root has given to slices.
-type Grants interface {
+// HoldStore stores which holds on this machine its root has given to slices.
+type HoldStore interface {
 	// Give gives a slice these holds on the machine, in place of those that it had, and then calls put, which
 	// stores the slice. Until put has returned, no hold is dropped because the slice does not exist yet.
 	Give(slice string, holds []slice.Hold, put func() error) error
 }
 
-// WithGrants sets where to store the holds that root of this machine gives by applying a slice here.
-func WithGrants(to Grants) Option { return func(c *Controller) { c.grants = to } }
+// WithHolds sets where to store the holds that root of this machine gives by applying a slice here.
+func WithHolds(to HoldStore) Option { return func(c *Controller) { c.holds = to } }
 
-// grant stores the holds that root of this machine gives to a slice, and the slice.
-func (c *Controller) grant(s *slice.Slice, put func() error) error {
-	if c.grants == nil {
+// give stores the holds that root of this machine gives to a slice, and the slice.
+func (c *Controller) give(s *slice.Slice, put func() error) error {
+	if c.holds == nil {
 		return put()
 	}
 	var given []slice.Hold
@@ -29,7 +29,7 @@ func (c *Controller) grant(s *slice.Slice, put func() error) error {
 			given = append(given, n.Holds()...)
 		}
 	}
-	return c.grants.Give(s.Name, given, put)
+	return c.holds.Give(s.Name, given, put)
 }
 
 // askHosts refuses holds that hosts do not allow. The hosts themselves decide; this check gives the user the answer

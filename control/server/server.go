@@ -292,7 +292,7 @@ func (s *server) openAgent(ctx context.Context) error {
 	if s.agent, err = s.NewAgent(ctx, cfg); err != nil {
 		return err
 	}
-	options := []controller.Option{controller.WithGrants(s.terms)}
+	options := []controller.Option{controller.WithHolds(s.terms)}
 	if s.cluster != nil {
 		options = append(options, controller.InCluster(s.store, s.Host))
 	}

@@ -19,7 +19,7 @@ import (
 
 // termsFile stores this machine's terms where only its root can write: all members can write the store. A machine that
 // is alone stores them too, in case it joins a cluster later; they count only in a cluster. It implements
-// hosts.TermsStore and controller.Grants.
+// hosts.TermsStore and controller.HoldStore.
 type termsFile struct {
 	dir   *identityDir
 	terms atomic.Pointer[hosts.Terms]
@@ -68,7 +68,7 @@ func (f *termsFile) allow(paths []string, network *bool) error {
 	})
 }
 
-// Give implements controller.Grants: this machine's root applied a slice that holds this of it. Until the slice is
+// Give implements controller.HoldStore: this machine's root applied a slice that holds this of it. Until the slice is
 // stored, its running version keeps what it was given.
 func (f *termsFile) Give(name string, holds []slice.Hold, put func() error) error {
 	f.mu.Lock()

@@ -154,8 +154,8 @@ func (i *Inputs) Terms() *hosts.Terms {
 	return i.cfg.Terms.Terms()
 }
 
-// ForgetGrants forgets what a slice that is deleted was granted of this machine.
-func (i *Inputs) ForgetGrants(ctx context.Context, name string) {
+// ForgetHolds forgets the holds on this machine that a slice was given that is deleted.
+func (i *Inputs) ForgetHolds(ctx context.Context, name string) {
 	if i.cfg.Terms == nil {
 		return
 	}

@@ -88,7 +88,7 @@ func (i *Inputs) loadSlice(ctx context.Context, name string) error {
 	if errors.Is(err, store.ErrNotFound) {
 		i.forget(name)
 		i.cfg.Gone(name)
-		i.ForgetGrants(ctx, name)
+		i.ForgetHolds(ctx, name)
 		return nil
 	}
 	next := &plan.Input{Spec: spec}

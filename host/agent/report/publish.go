@@ -170,7 +170,7 @@ func (r *Reports) Release(ctx context.Context) {
 	r.gone = nil
 	r.mu.Unlock()
 	for _, name := range gone {
-		r.cfg.Inputs.ForgetGrants(ctx, name)
+		r.cfg.Inputs.ForgetHolds(ctx, name)
 		err := r.cfg.Store.Release(ctx, r.cfg.Host, name)
 		r.cfg.Contact.Note(err)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
