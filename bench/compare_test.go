@@ -56,13 +56,15 @@ func TestComparisonReplacesWhatWasMeasuredAgain(t *testing.T) {
 	result := func(before string, scenarios ...string) *comparisonResult {
 		c := &comparisonResult{Before: before}
 		for _, s := range scenarios {
-			c.Differences = append(c.Differences, difference{Scenario: s, What: "up", Unit: "s", Before: 1, Now: 1})
+			c.Differences = append(c.Differences,
+				difference{Scenario: s, What: "up", Unit: "s", Before: 1, Now: 1})
 		}
 		return c
 	}
 	d := &document{}
 	for _, c := range []*comparisonResult{
-		result("v1", "star-100", "grid-frr"), result("v2", "star-100"), result("v1", "star-100"), result("v2", "star-100"),
+		result("v1", "star-100", "grid-frr"), result("v2", "star-100"), result("v1", "star-100"),
+		result("v2", "star-100"),
 	} {
 		d.putComparison(c)
 	}

@@ -78,7 +78,8 @@ func (c *comparisonResult) table() string {
 // putComparison takes a comparison. Of earlier ones with the same version it replaces what it measured again.
 func (d *document) putComparison(c *comparisonResult) {
 	again := func(was difference) bool {
-		return slices.ContainsFunc(c.Differences, func(is difference) bool { return is.Scenario == was.Scenario })
+		return slices.ContainsFunc(c.Differences,
+			func(is difference) bool { return is.Scenario == was.Scenario })
 	}
 	for _, was := range d.Comparisons {
 		if was.Before == c.Before {

@@ -49,7 +49,8 @@ func (a *app) dialWithout(ctx context.Context, noServer error) (*client.Client, 
 	on := runOn(len(names)) + ": " + ui.Some(names)
 	if !a.changes {
 		return nil, ui.Advise(fmt.Errorf("%w, but %s", noServer, on),
-			"`sudo systemctl start pergola` or `sudo pergola server` takes over what the last server left;\n"+
+			"`sudo systemctl start pergola` or `sudo pergola server` takes over what the last server "+
+				"left;\n"+
 				"commands that change it do so, too: `pergola down %s` removes it", names[0])
 	}
 	a.Say("no server is running, but %s; starting the server", on)

@@ -63,8 +63,8 @@ A SLICE is one running network. Where a command takes a SLICE and none is named,
 one that runs, or the one that the topology file in the current directory describes.
 
 Exit status: 0 done; 1 failed, or a check does not hold; 2 the command line is wrong, or a check
-could not be carried out; 3 there was nothing to check; 130 interrupted. exec and shell pass on the status of the command, or
-125 if it could not be started.
+could not be carried out; 3 there was nothing to check; 130 interrupted. exec and shell pass on the
+status of the command, or 125 if it could not be started.
 
 Environment: PERGOLA_SOCKET is the default of --socket, PERGOLA_TOKEN of --token; NO_COLOR
 switches colour off.`,
@@ -91,8 +91,8 @@ switches colour off.`,
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommandGroupID(groupServer)
 
-	addTo(root, groupNetworks, newUp(a), changesNetworks(newDown(a)), newLs(a), newInspect(a), newTop(a), newWait(a), newCheck(a),
-		newVerify(a), newEvents(a))
+	addTo(root, groupNetworks, newUp(a), changesNetworks(newDown(a)), newLs(a), newInspect(a), newTop(a),
+		newWait(a), newCheck(a), newVerify(a), newEvents(a))
 	addTo(root, groupNodes, changesNetworks(newExec(a)), changesNetworks(newShell(a)), newLogs(a),
 		newNode(a), newRestart(a), newLink(a), newFilter(a),
 		newCapture(a))

@@ -54,8 +54,8 @@ func Build(ctx context.Context, source string, more ...string) ([]byte, error) {
 		return nil, err
 	}
 	out := filepath.Join(dir, "program.o")
-	// Equal sources make equal objects, wherever they are compiled: debug information names neither this folder nor,
-	// where the source is named by its whole path, the caller's.
+	// Equal sources make equal objects, wherever they are compiled: debug information names neither this folder
+	// nor, where the source is named by its whole path, the caller's.
 	args := append(append([]string{}, flags...), "-I", include, "-ffile-prefix-map="+dir+"=")
 	if filepath.IsAbs(source) {
 		args = append(args, "-fdebug-compilation-dir="+filepath.Dir(source))

@@ -197,7 +197,8 @@ func TestPingHearsWhoAnswersAndSaysWhyOthersDoNot(t *testing.T) {
 
 func TestPingGivesUpWhatItsKernelDoesNotSend(t *testing.T) {
 	l := line(t)
-	results, err := probe.Ping(t.Context(), l.PID("r1"), []netip.Addr{addr("203.0.113.9"), addr("2001:db8:ffff::9")},
+	targets := []netip.Addr{addr("203.0.113.9"), addr("2001:db8:ffff::9")}
+	results, err := probe.Ping(t.Context(), l.PID("r1"), targets,
 		probe.PingOptions{Timeout: time.Hour, Interval: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

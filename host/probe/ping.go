@@ -51,7 +51,8 @@ const (
 
 // Ping sends ICMP echo requests from a node to many targets at once, by one socket for each family. It asks until every
 // target answered as often as wanted or cannot be sent to, or Timeout: the packet that is lost while a neighbour is
-// looked up fails nothing. Results are in the order of targets. The error is about the node; a target that does not answer is a result.
+// looked up fails nothing. Results are in the order of targets. The error is about the node; a target that does not
+// answer is a result.
 func Ping(ctx context.Context, pid int, targets []netip.Addr, opt PingOptions) ([]PingResult, error) {
 	opt = opt.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, opt.Timeout)

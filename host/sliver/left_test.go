@@ -19,7 +19,8 @@ func TestLeftNamesSlicesOfAnEndedServer(t *testing.T) {
 		if record == "" {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(dir, "slices", id, "slice.json"), []byte(record), 0o600); err != nil {
+		name := filepath.Join(dir, "slices", id, "slice.json")
+		if err := os.WriteFile(name, []byte(record), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

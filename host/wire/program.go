@@ -36,8 +36,8 @@ type ProgramCounters struct {
 	Platform map[string]uint64 // frames, bytes, and what became of them
 }
 
-// TryProgram loads a packet program as SetProgram does, without a node, and forgets it: the kernel's verifier finds what
-// no check of the object finds. The error is a *program.RefusedError where the program is to blame.
+// TryProgram loads a packet program as SetProgram does, without a node, and forgets it: the kernel's verifier finds
+// what no check of the object finds. The error is a *program.RefusedError where the program is to blame.
 func TryProgram(file string, object []byte) error {
 	o, err := program.Read(file, object)
 	if err != nil {

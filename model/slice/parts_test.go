@@ -48,7 +48,8 @@ func TestApartNamesAFew(t *testing.T) {
 
 func TestNetworkOfOnePieceIsNotApart(t *testing.T) {
 	for _, s := range []*Slice{
-		network(nil), network([]string{"a"}), network([]string{"a", "b", "c"}, []string{"a", "b"}, []string{"c", "b"}),
+		network(nil), network([]string{"a"}),
+		network([]string{"a", "b", "c"}, []string{"a", "b"}, []string{"c", "b"}),
 	} {
 		if got := s.Apart(); got != "" {
 			t.Errorf("a network of %d nodes that is of one piece says %q", len(s.Nodes), got)

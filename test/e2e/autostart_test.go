@@ -60,8 +60,8 @@ pergola down
 func TestKilledServerIsNoEmptyMachine(t *testing.T) {
 	out := runAlone(t, killed)
 	for _, want := range []string{
-		"no server is running", "but a network runs on without one: hello\n", "; starting the server\n", "\nleft: \n",
-		"nothing to do",
+		"no server is running", "but a network runs on without one: hello\n", "; starting the server\n",
+		"\nleft: \n", "nothing to do",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the commands did not print %q:\n%s", want, out)

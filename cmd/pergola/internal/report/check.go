@@ -19,8 +19,8 @@ import (
 // manyChecks is more than a person reads: beyond it only checks that do not hold are shown.
 const manyChecks = 40
 
-// Checks is the table of results. Of many, those that hold are hidden unless all is true, and those that fail are summed
-// up. hidden is the number of those that hold and have no row.
+// Checks is the table of results. Of many, those that hold are hidden unless all is true, and those that fail are
+// summed up. hidden is the number of those that hold and have no row.
 func Checks(results []api.CheckResult, styles ui.Styles, all bool) (t *ui.Table, hidden int) {
 	t = &ui.Table{Columns: []string{"CHECK", "ADDRESS", "RESULT", "TIME", "DETAIL"}}
 	const result = 2

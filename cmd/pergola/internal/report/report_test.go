@@ -186,7 +186,8 @@ ping b a  2001:db8::1  FAILED  5 s     no answer <within> 5s
 func TestManyFailuresAreSummedUp(t *testing.T) {
 	var failed []api.CheckResult
 	add := func(from, to, why string) {
-		failed = append(failed, api.CheckResult{Name: from + " reaches " + to, From: from, To: to, Message: why})
+		failed = append(failed,
+			api.CheckResult{Name: from + " reaches " + to, From: from, To: to, Message: why})
 	}
 	for i := range manyChecks {
 		add("a", fmt.Sprint("n", i), "cannot send: network is unreachable")
