@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -112,12 +111,11 @@ func TestLiveNodesOutliveAProcessThatIsKilled(t *testing.T) {
 
 // checkNodes looks at what a process left, and returns how many nodes ran.
 func (w *world) checkNodes(n *node.Nodes, host int, either ...node.Node) (running int) {
-	digests := []string{"", either[0].Digest, either[1].Digest}
 	for name, s := range must(n.List()) {
-		if !slices.Contains(digests, s.Digest) || name != "s/x" && name != "s/y" {
+		if name != "s/x" && name != "s/y" {
 			w.Errorf("there is %s: %+v", name, s)
 		}
-		if s.Digest != "" {
+		if s.Digest == either[0].Digest || s.Digest == either[1].Digest {
 			running++
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/pergola-net/pergola/datapath/node"
 	"github.com/pergola-net/pergola/datapath/program"
 )
@@ -16,9 +18,18 @@ func inProgramWorld(t *testing.T, f func(w *world, n *node.Nodes)) {
 	t.Helper()
 	inWorld(t, func(w *world) {
 		n := must(node.Open(w.d.Nodes()))
-		defer func() { w.check(n.Close()) }()
+		defer w.end(n)
 		f(w, n)
 	})
+}
+
+// end deletes all nodes. A table of programs that nobody has open any more is emptied in the background: until then the
+// test would seem to leave it behind.
+func (w *world) end(n *node.Nodes) {
+	for name := range must(n.List()) {
+		w.check(n.Delete(name))
+	}
+	w.check(n.Close())
 }
 
 // compile builds a packet program.
@@ -88,4 +99,91 @@ func TestWalkGoesThroughPacketPrograms(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A data path of another ABI has to load programs anew. The agent is told so, and memory and counters stay.
+func TestNewABIKeepsTheMemoryOfPacketPrograms(t *testing.T) {
+	inBench(t, func(b *bench) {
+		old, err := open(b.dir, byClsact{}, must(loadObject()), version{abi: ABI - 1, programs: "older"})
+		b.check(err)
+		w := newWorld(b, old)
+		defer w.close()
+		n := must(node.Open(old.Nodes()))
+		ports, host := []int{w.port(mac(1)), w.port(mac(2))}, w.port(macB)
+		w.check(w.d.Add(w.a, Port{MTU: 1500, MAC: macA}))
+		w.join(w.a, ports[0])
+		w.join(ports[1], host)
+		x := made(w.compile(`
+PERGOLA_MEMORY(uint32_t, 1);
+PERGOLA_COUNTERS { uint64_t seen; };
+PERGOLA_PARSE(packet)
+{
+	uint32_t *m = pergola_memory(0);
+
+	pergola_count(seen);
+	if (m)
+		*pergola_header(packet, 14, uint32_t) = ++*m;
+	packet->output = 2;
+	return PERGOLA_SEND;
+}`), ports...)
+		w.check(n.Set("x", x))
+		frame := ethernet(macB, macA, 0x88b5, 46)
+		sent := func(number byte) {
+			w.Helper()
+			if o := w.send(frame, skbuff{}); o.Verdict != verdictRedirect || o.Frame[14] != number {
+				w.Errorf("frame %d: verdict %d, %v, %x", number, o.Verdict, o.Counted, o.Frame[14:18])
+			}
+		}
+		sent(1)
+		w.check(n.Close())
+		w.check(old.Close())
+
+		w.d = w.open()
+		defer func() { w.check(w.d.Close()) }()
+		w.check(w.d.need(allNeeds))
+		n = must(node.Open(w.d.Nodes()))
+		defer w.end(n)
+		reason := fmt.Sprintf("no program %d", w.a)
+		if o := w.send(frame, skbuff{}); o.Verdict != verdictShot || o.Counted[reason] != 1 {
+			w.Errorf("before the program is there: %v", o)
+		}
+		if s := must(n.List())["x"]; s.Digest == "" || s.Digest == x.Digest || s.Ports != nil {
+			w.Errorf("the agent is told %+v", s)
+		}
+		w.check(n.Set("x", x))
+		sent(2)
+		if c := counted(n, "x"); c["seen"] != 2 || c["frames in"] != 2 {
+			w.Errorf("counted %v", c)
+		}
+		if s := must(n.List())["x"]; s.Digest != x.Digest {
+			w.Errorf("in the end the agent is told %+v", s)
+		}
+	})
+}
+
+// BenchmarkWalkThroughPacketPrograms gives the programs' own time for a frame that passes nodes whose program sends it
+// on, without what the kernel does then.
+func BenchmarkWalkThroughPacketPrograms(b *testing.B) {
+	for _, nodes := range []int{0, 1, 4} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			inWorld(b, func(w *world) {
+				n := must(node.Open(w.d.Nodes()))
+				defer w.end(n)
+				w.check(w.d.Add(w.a, Port{MTU: 1500, MAC: macA}))
+				w.chain(n, nodes)
+				p := packet{to: macB}
+				program := again(w.bench, false, p.bytes()[:34], w.d.programs.PortIngress)
+				defer func() { _ = program.Close() }()
+				context := &skbuff{Ifindex: uint32(w.a)}
+				opts := ebpf.RunOptions{Data: p.bytes(), Context: context, Repeat: uint32(b.N)}
+				b.ResetTimer()
+				verdict, err := program.Run(&opts)
+				w.check(err)
+				if verdict != verdictRedirect {
+					w.Errorf("verdict %d", verdict)
+				}
+				b.StopTimer()
+			})
+		})
+	}
 }

@@ -51,6 +51,7 @@ struct wrapping {
 enum returned {
 	RETURNED_SENT = 0, /* out by the port `from` */
 	RETURNED_PUNTED,   /* to the node itself, as it came to the port `at` */
+	RETURNED_GROWN,	   /* not at all: it enters anew */
 };
 
 struct frame {

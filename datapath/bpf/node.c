@@ -60,8 +60,8 @@ struct {
  * How many copies floods may make: so many a second, and so many at once. A storm, of nodes that flood in a circle,
  * takes no more of the host than that, and ends when the last copy has met as many programs as a frame may (node.h).
  */
-#define COPIES_A_SECOND 100000
-#define COPIES_AT_ONCE 512
+#define COPIES_A_SECOND 50000
+#define COPIES_AT_ONCE 128 /* of the 1,000 frames that may wait for a CPU (net.core.netdev_max_backlog) */
 #define NS_OF_COPY (1000000000 / COPIES_A_SECOND)
 
 /* When the bucket of copies would be full again (meter.h). */
@@ -115,12 +115,17 @@ static __always_inline __u32 port_of(const struct settings *n, __u32 interface)
 	return l && l->kind == LEG_PROGRAM && l->router == n->number ? port : 0;
 }
 
-/* Out by the port, behind which the walk goes on. */
+/*
+ * Out by the port, behind which the walk goes on. A frame that has grown enters anew: the kernel still thinks that the
+ * network header is where it was, and would shorten the frame in the wrong place.
+ */
 static __always_inline int send_by(struct __sk_buff *skb, struct frame *f, __u32 port)
 {
 	f->from = port;
-	f->returned = RETURNED_SENT;
-	bpf_tail_call(skb, &walks, 0);
+	if (f->returned != RETURNED_GROWN) {
+		f->returned = RETURNED_SENT;
+		bpf_tail_call(skb, &walks, 0);
+	}
 	return bpf_redirect(port, BPF_F_INGRESS);
 }
 
@@ -132,29 +137,43 @@ static __always_inline int punt_frame(struct __sk_buff *skb, struct frame *f)
 	return bpf_redirect(f->at, 0);
 }
 
-/* What bpf_loop() hands to its callback has to be on the stack. */
+/*
+ * A flood. What changes from copy to copy is in a map: Linux 6.1's verifier looks at the callback of bpf_loop() once,
+ * and takes what it finds on the stack for what is there each time.
+ */
 struct copying {
-	struct __sk_buff *skb;
-	const struct settings *node;
-	__u64 left;   /* interfaces to come */
-	__u32 before; /* port of the interface before: the last one gets the frame itself */
-	__u32 copies;
-	__u32 lost;
+	__u64 left;	    /* interfaces to come */
+	__u32 before;	    /* port of the interface before: the last one gets the frame itself */
+	__u32 copies, lost; /* as in the counters */
 };
 
-static long copy_to(__u32 number, struct copying *c)
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct copying);
+} node_floods SEC(".maps");
+
+struct copier {
+	struct __sk_buff *skb;
+	const struct settings *node;
+	struct copying *all;
+};
+
+static long copy_to(__u32 number, struct copier *to)
 {
+	struct copying *c = to->all;
 	__u32 interface = number + 1, port;
 
-	if (!(c->left >> interface))
+	if (interface > 63 || !(c->left >> interface))
 		return 1;
 	if (!(c->left >> interface & 1))
 		return 0;
-	port = port_of(c->node, interface);
+	port = port_of(to->node, interface);
 	if (!port)
 		return 0;
 	if (c->before) {
-		if (bpf_clone_redirect(c->skb, c->before, BPF_F_INGRESS))
+		if (bpf_clone_redirect(to->skb, c->before, BPF_F_INGRESS))
 			c->lost++;
 		else
 			c->copies++;
@@ -179,19 +198,23 @@ static __always_inline bool admits(__u64 copies)
 static __always_inline int flood(struct __sk_buff *skb, struct frame *f, const struct settings *n,
 				 struct node_traffic *c, __u64 interfaces)
 {
-	struct copying all = {.skb = skb, .node = n, .left = interfaces & n->interfaces & ~1ULL};
+	__u32 zero = 0;
+	struct copying *all = bpf_map_lookup_elem(&node_floods, &zero);
+	struct copier to = {.skb = skb, .node = n, .all = all};
 
-	if (!all.left)
+	interfaces &= n->interfaces & ~1ULL;
+	if (!all || !interfaces)
 		return drop_frame(c, PROGRAM_NO_INTERFACE);
-	if (!admits(__builtin_popcountll(all.left) - 1))
+	if (!admits(__builtin_popcountll(interfaces) - 1))
 		return drop_frame(c, PROGRAM_STORM);
-	bpf_loop(63, copy_to, &all, 0);
-	c->copies += all.copies;
-	c->lost += all.lost;
-	if (!all.before)
+	*all = (struct copying){.left = interfaces};
+	bpf_loop(63, copy_to, &to, 0);
+	c->copies += all->copies;
+	c->lost += all->lost;
+	if (!all->before)
 		return drop_frame(c, PROGRAM_NO_INTERFACE);
 	count_verdict(c, PERGOLA_FLOOD);
-	return send_by(skb, f, all.before);
+	return send_by(skb, f, all->before);
 }
 
 /* Does what the program says. */
@@ -278,8 +301,9 @@ int node_tc(struct __sk_buff *skb)
 	if (met >= MAX_MET)
 		return drop_frame(c, PROGRAM_LOOP);
 	skb->mark = MARK_OURS | (met + 1);
+	f->returned = RETURNED_SENT;
 	if (skb->vlan_present) {
-		f->unread = true;
+		f->returned = RETURNED_GROWN;
 		why = put_tags_back(skb);
 		if (why != PROGRAM_OK)
 			return drop_frame(c, why);
@@ -289,7 +313,9 @@ int node_tc(struct __sk_buff *skb)
 	in.first_table = n->table;
 	in.tables = n->tables;
 	run_skb(skb, r, &in);
-	if (r->outcome.start)
+	if (r->outcome.start < 0)
+		f->returned = RETURNED_GROWN;
+	else if (r->outcome.start)
 		f->unread = true;
 	return carry_out(skb, f, n, c, &r->outcome);
 }

@@ -42,8 +42,10 @@ type Node struct {
 
 // State is what is there of a node.
 type State struct {
-	Digest string // "": what is there does not run, and has to be set or deleted
-	Ports  []int  // as Node.Interfaces, without zeros at the end
+	// Digest is what Set was given. It is another one where what is there does not run, or not in the platform's
+	// present program: Set makes it run, and keeps its memory. "": there is nothing to keep.
+	Digest string
+	Ports  []int // as Node.Interfaces, without zeros at the end
 	Costs  map[program.Hook]program.Cost
 }
 
@@ -111,7 +113,7 @@ func (n *Nodes) List() (map[string]State, error) {
 	all := map[string]State{}
 	for name, x := range n.nodes {
 		if !x.runs {
-			all[name] = State{}
+			all[name] = State{Digest: x.digest()}
 			continue
 		}
 		ports, err := x.ports()
@@ -119,10 +121,17 @@ func (n *Nodes) List() (map[string]State, error) {
 			return nil, err
 		}
 		all[name] = State{
-			Digest: x.about.Digest, Ports: trim(n.legs.those(x.number, ports)), Costs: x.about.Costs,
+			Digest: x.digest(), Ports: trim(n.legs.those(x.number, ports)), Costs: x.about.Costs,
 		}
 	}
 	return all, nil
+}
+
+func (x *node) digest() string {
+	if x.loaded == nil || x.runs && x.about.Platform == platformDigest() {
+		return x.about.Digest
+	}
+	return x.about.Digest + " of an older build"
 }
 
 // Delete takes a node off the fast path, with its memory and counters. It is no error if it is not there.

@@ -48,6 +48,7 @@ const (
 	objectMapNexthops            = "nexthops"
 	objectMapNodeCopies          = "node_copies"
 	objectMapNodeCounts          = "node_counts"
+	objectMapNodeFloods          = "node_floods"
 	objectMapNodePorts           = "node_ports"
 	objectMapNodePrograms        = "node_programs"
 	objectMapNodeSettings        = "node_settings"
@@ -131,6 +132,7 @@ type objectMapSpecs struct {
 	Nexthops       *ebpf.MapSpec `ebpf:"nexthops"`
 	NodeCopies     *ebpf.MapSpec `ebpf:"node_copies"`
 	NodeCounts     *ebpf.MapSpec `ebpf:"node_counts"`
+	NodeFloods     *ebpf.MapSpec `ebpf:"node_floods"`
 	NodePorts      *ebpf.MapSpec `ebpf:"node_ports"`
 	NodePrograms   *ebpf.MapSpec `ebpf:"node_programs"`
 	NodeSettings   *ebpf.MapSpec `ebpf:"node_settings"`
@@ -190,6 +192,7 @@ type objectMaps struct {
 	Nexthops       *ebpf.Map `ebpf:"nexthops"`
 	NodeCopies     *ebpf.Map `ebpf:"node_copies"`
 	NodeCounts     *ebpf.Map `ebpf:"node_counts"`
+	NodeFloods     *ebpf.Map `ebpf:"node_floods"`
 	NodePorts      *ebpf.Map `ebpf:"node_ports"`
 	NodePrograms   *ebpf.Map `ebpf:"node_programs"`
 	NodeSettings   *ebpf.Map `ebpf:"node_settings"`
@@ -217,6 +220,7 @@ func (m *objectMaps) Close() error {
 		m.Nexthops,
 		m.NodeCopies,
 		m.NodeCounts,
+		m.NodeFloods,
 		m.NodePorts,
 		m.NodePrograms,
 		m.NodeSettings,

@@ -28,12 +28,13 @@ const (
 
 // about is what the kernel does not tell of a node. It is pinned with it, as the contents of a map.
 type about struct {
-	Version int
-	Digest  string
-	Slice   uint32
-	Object  []byte
-	Filters string // digest of those that it was made with
-	Costs   map[program.Hook]program.Cost
+	Version  int
+	Digest   string
+	Platform string // digest of the platform's program
+	Slice    uint32
+	Object   []byte
+	Filters  string // digest of those that it was made with
+	Costs    map[program.Hook]program.Cost
 }
 
 func (n *Nodes) pin(x *node) string {

@@ -1,11 +1,14 @@
 package node
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/cilium/ebpf"
 
@@ -14,6 +17,11 @@ import (
 
 // platform is bpf/node.c.
 var platform = program.NewPlatform(loadObject, map[program.Hook]string{program.TC: objectProgNodeTc})
+
+var platformDigest = sync.OnceValue(func() string {
+	sum := sha256.Sum256(_ObjectBytes)
+	return hex.EncodeToString(sum[:6])
+})
 
 // Set makes a node, changes the ports of one that has the digest, or replaces it. A replacement keeps memory and
 // counters, as far as they are the same, and loses no frame. Where there is an error, all is as it was; it is a
@@ -25,7 +33,7 @@ func (n *Nodes) Set(name string, w Node) error {
 		return fmt.Errorf("set node %s: %w", name, err)
 	}
 	x := n.nodes[name]
-	if x != nil && x.runs && x.about.Digest == w.Digest && x.room() >= len(w.Interfaces) {
+	if x != nil && x.runs && x.digest() == w.Digest && x.room() >= len(w.Interfaces) {
 		if err := n.move(x, w.Interfaces); err != nil {
 			return fmt.Errorf("set ports of node %s: %w", name, err)
 		}
@@ -112,7 +120,9 @@ func (n *Nodes) replace(name string, old *node, w Node) (err error) {
 }
 
 func (n *Nodes) load(name string, old *node, w Node) (*node, error) {
-	next := &node{name: name, about: about{Digest: w.Digest, Slice: w.Slice, Object: w.Object}}
+	next := &node{name: name, about: about{
+		Digest: w.Digest, Platform: platformDigest(), Slice: w.Slice, Object: w.Object,
+	}}
 	opts := program.Options{Maps: maps.Clone(n.config.Maps)}
 	if old == nil {
 		next.number = n.number()

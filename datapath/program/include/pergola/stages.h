@@ -20,7 +20,7 @@ enum program_fault {
 	PROGRAM_TOO_SHORT,   /* what is left is no frame */
 	PROGRAM_NO_ROOM,     /* no memory to grow into */
 	PROGRAM_NOT_PLAIN,   /* tc: a super-frame, or a VLAN tag beside the frame: a device has to make it plain first */
-	PROGRAM_NO_SHRINK,   /* tc: the kernel shortens IP packets alone */
+	PROGRAM_NO_SHRINK,   /* tc: less would be left than an IP header behind the Ethernet header */
 
 	/* Of a node in a network (datapath/bpf/node.c). */
 	PROGRAM_NO_INTERFACE, /* the node has no such interface now */
