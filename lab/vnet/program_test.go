@@ -35,7 +35,7 @@ func programs(t *testing.T, g *vnet.Platform) *node.Nodes {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := n.Close(); err != nil {
+		if err := errors.Join(n.Delete("p"), n.Close()); err != nil {
 			t.Error(err)
 		}
 	})
