@@ -2,12 +2,15 @@ package wire
 
 import (
 	"fmt"
+	"strings"
 
+	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/host/undo"
 	"github.com/pergola-net/pergola/host/wiring"
+	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/kernel/rtnl"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -115,11 +118,46 @@ func (s *Substrate) cutOrNot(r *reading, have, want wiring.Layout, devices ...st
 		if have.Plain[name] == want.Plain[name] {
 			continue
 		}
-		if err := s.nl.change(r.byName[name].index, segments(want.Plain[name])); err != nil {
-			return fmt.Errorf("limit segments at queue device %s: %w", name, err)
+		if err := s.cut(r.byName[name], want.Plain[name]); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// cut makes a queue device cut super-frames, or not. The bound of segments is set last: by it, the device is known to
+// cut. It is not enough by itself: of super-frames that came out of a tunnel, the kernel does not know how many
+// segments they have.
+func (s *Substrate) cut(d device, on bool) error {
+	err := netns.In(s.ns, func() error { return setSegmentation(d.name, !on) })
+	if err == nil {
+		err = s.nl.change(d.index, segments(on))
+	}
+	if err != nil {
+		return fmt.Errorf("cut super-frames at queue device %s: %w", d.name, err)
+	}
+	return nil
+}
+
+// setSegmentation switches the offload of segmentation of a device in the thread's namespace.
+func setSegmentation(device string, on bool) error {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	known, err := e.FeatureNames(device)
+	if err != nil {
+		return err
+	}
+	change := make(map[string]bool)
+	for name := range known {
+		if strings.HasPrefix(name, "tx-") && strings.HasSuffix(name, "-segmentation") &&
+			name != "tx-generic-segmentation" {
+			change[name] = on
+		}
+	}
+	return e.Change(device, change)
 }
 
 func (s *Substrate) makePair(r *reading, l wiring.Link, q, other string, want wiring.Layout) (err error) {
@@ -156,8 +194,12 @@ func (s *Substrate) makePair(r *reading, l wiring.Link, q, other string, want wi
 			return err
 		}
 		d.mark = mark{role: end.role, owner: end.port.mark.owner}
-		attrs := []rtnl.Attr{segments(want.Plain[d.name]), rtnl.String(unix.IFLA_IFALIAS, d.mark.String())}
-		if err := s.nl.changeUp(d.index, true, attrs...); err != nil {
+		if want.Plain[d.name] {
+			if err := s.cut(d, true); err != nil {
+				return err
+			}
+		}
+		if err := s.nl.changeUp(d.index, true, rtnl.String(unix.IFLA_IFALIAS, d.mark.String())); err != nil {
 			return err
 		}
 		if err := s.read(r, d); err != nil {
