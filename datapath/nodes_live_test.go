@@ -554,3 +554,27 @@ PERGOLA_PARSE(packet)
 		}
 	})
 }
+
+// A line card leaves frames to packet programs to tc, as they came: also behind a router.
+func TestLiveLineCardLeavesFramesToPacketPrograms(t *testing.T) {
+	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
+		l := w.line(1)
+		in, out, end := w.port(mac(2)), w.port(mac(3)), w.port(macB)
+		w.join(l.out[0], in)
+		w.join(out, end)
+		w.check(n.Set("x", made(w.compile(forward), in, out)))
+		w.change(w.a, func(p *Port) { p.External = true })
+		w.check(w.d.AttachPortLineCard(w.a, true))
+		defer func() { w.check(w.d.DetachPortLineCard(w.a)) }()
+		w.check(w.d.AllowXDPToPort(end, end))
+		w.take()
+		p := packet{}
+		w.expectReceived(p.bytes(), arrival{end, unix.PACKET_HOST, p.after(macB, mac(1), 1)})
+		if diff := cmp.Diff(l.passed(1, fmt.Sprintf("handed %d", end)), w.take()); diff != "" {
+			w.Errorf("counters (-want +have):\n%s", diff)
+		}
+		if c := must(n.Counters("x")); c["verdict send"] != 1 {
+			w.Errorf("counted %v", c)
+		}
+	})
+}

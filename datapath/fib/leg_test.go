@@ -1,6 +1,7 @@
 package fib
 
 import (
+	"encoding/binary"
 	"maps"
 	"net/netip"
 	"slices"
@@ -207,5 +208,40 @@ func TestEqualRoutesShareOneGroup(t *testing.T) {
 	after := f.Usage()
 	if after.Nodes != before.Nodes+1 || after.Nexthops != 2 {
 		t.Errorf("from %+v to %+v", before, after)
+	}
+}
+
+// Package node writes legs of its own into the same map. A router that gets such a port has it whole.
+func TestLegsOfPacketProgramsAreLeftAlone(t *testing.T) {
+	p := newPlain()
+	const legProgram = 1 // LEG_PROGRAM in bpf/fib.h
+	var b [16]byte
+	binary.NativeEndian.PutUint32(b[0:], 5)
+	b[15] = legProgram
+	foreign := legRecord{binary.NativeEndian.Uint64(b[0:]), binary.NativeEndian.Uint64(b[8:])}
+	p.legs[3], p.legs[4] = foreign, foreign
+	f := p.open(t)
+	if got := f.Earlier(); len(got) > 0 {
+		t.Errorf("legs of an earlier process: %v", got)
+	}
+	must(t, f.DropLeg(3))
+	must(t, f.Reclaim())
+	if p.legs[3] != foreign || p.legs[4] != foreign {
+		t.Errorf("legs of packet programs were changed: %x", p.legs[3:5])
+	}
+	r := mustRouter(t, f)
+	f.stored = func() {
+		if l := &p.legs[4]; l.isRouters() && l.owner() == 5 {
+			t.Errorf("for a moment the port was that of router 5: %x", *l)
+		}
+	}
+	must(t, r.SetLeg(4, Leg{Up: true}))
+	f.stored = nil
+	if owner := p.legs[4].owner(); owner != r.id {
+		t.Errorf("the port is that of router %d", owner)
+	}
+	must(t, r.DeleteLeg(3))
+	if p.legs[3] != foreign {
+		t.Errorf("the leg of a packet program was deleted: %x", p.legs[3])
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,7 +57,9 @@ func built(t *testing.T, n *vnet.Network, name, source string, interfaces ...str
 	return w
 }
 
-func TestASwitchThatIsAPacketProgramForwards(t *testing.T) {
+// switchOn makes the network of switched, on the fast path, with its switch.
+func switchOn(t *testing.T) (*vnet.Network, *node.Nodes, node.Node) {
+	t.Helper()
 	g := platform(t)
 	n, err := g.New(t.Context(), switched(7))
 	if err != nil {
@@ -71,9 +74,15 @@ func TestASwitchThatIsAPacketProgramForwards(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := programs(t, g)
-	if err := all.Set("p", built(t, n, "p", "l2.c", "if1", "if2", "if3")); err != nil {
+	p := built(t, n, "p", "l2.c", "if1", "if2", "if3")
+	if err := all.Set("p", p); err != nil {
 		t.Fatal(err)
 	}
+	return n, all, p
+}
+
+func TestASwitchThatIsAPacketProgramForwards(t *testing.T) {
+	n, all, _ := switchOn(t)
 	for from, to := range map[string]string{"a": "10.0.1.2", "b": "10.0.0.1", "c": "10.0.0.1"} {
 		testkit.Eventually(t, func() error {
 			out, err := n.Nodes[from].Exec(context.Background(), "ping", "-c5", "-i0.01", "-W1", to)
@@ -90,5 +99,41 @@ func TestASwitchThatIsAPacketProgramForwards(t *testing.T) {
 	t.Log(counters)
 	if counters["learned"] < 3 || counters["copies flooded"] == 0 || counters["verdict send"] < 30 {
 		t.Errorf("the switch counted %v", counters)
+	}
+}
+
+// A switch is replaced again and again, while hosts ping each other through it as fast as they can.
+func TestAReplacedSwitchLosesNoPing(t *testing.T) {
+	n, all, p := switchOn(t)
+	ping := func(args ...string) (string, error) {
+		return n.Nodes["a"].Exec(context.Background(), "ping", append([]string{"-q", "-W5"}, args...)...)
+	}
+	testkit.Eventually(t, func() error {
+		_, err := ping("-c1", "10.0.1.2")
+		return err
+	}, 5*time.Second, "an answer")
+	type result struct {
+		out string
+		err error
+	}
+	done := make(chan result)
+	go func() {
+		out, err := ping("-f", "-c20000", "10.0.1.2")
+		done <- result{out, err}
+	}()
+	for version := 0; ; version++ {
+		p.Digest = fmt.Sprint(version)
+		if err := all.Set("p", p); err != nil {
+			t.Error(err)
+		}
+		select {
+		case r := <-done:
+			t.Logf("%d replacements: %s", version, r.out)
+			if r.err != nil || !strings.Contains(r.out, " 0% packet loss") || version < 3 {
+				t.Errorf("%d replacements, %v: %s", version, r.err, r.out)
+			}
+			return
+		default:
+		}
 	}
 }
