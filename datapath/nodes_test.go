@@ -101,6 +101,26 @@ func TestWalkGoesThroughPacketPrograms(t *testing.T) {
 	})
 }
 
+// The platform's part of a node's program, with the smallest code of a slice.
+func TestProgramOfANodeStaysWithinBudget(t *testing.T) {
+	inProgramWorld(t, func(w *world, n *node.Nodes) {
+		w.check(n.Set("x", made(w.compile(forward), w.port(mac(1)), w.port(mac(2)))))
+		var id uint32
+		const number = 1 // of the first node
+		w.check(w.d.maps.NodePrograms.Lookup(uint32(number), &id))
+		p := must(ebpf.NewProgramFromID(ebpf.ProgramID(id)))
+		defer func() { w.check(p.Close()) }()
+		info := must(p.Info())
+		verified, ok := info.VerifiedInstructions()
+		used, _ := info.MapIDs()
+		t.Logf("%d instructions, %d verified, %d maps", must(info.TranslatedSize())/8, verified, len(used))
+		const mostMaps = 64 // MAX_USED_MAPS
+		if !ok || verified > budget || len(used) > mostMaps/2 {
+			w.Errorf("%d verified instructions, and %d maps", verified, len(used))
+		}
+	})
+}
+
 // A data path of another ABI has to load programs anew. The agent is told so, and memory and counters stay.
 func TestNewABIKeepsTheMemoryOfPacketPrograms(t *testing.T) {
 	inBench(t, func(b *bench) {
