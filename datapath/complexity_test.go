@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"strconv"
@@ -116,7 +117,15 @@ var stackDepth = regexp.MustCompile(`(?m)^stack depth ([0-9+]+)`)
 
 // measureComplexity loads all programs as Open does, and has the verifier report.
 func (b *bench) measureComplexity() map[string]complexity {
-	spec := must(loadObject())
+	table := b.complexityOf(must(loadObject()))
+	// Programs into which slices' code is put, as they are without it; each has the lookup of filters in it.
+	for _, object := range []string{"program/stages_bpfel.o", "node/node_bpfel.o"} {
+		maps.Copy(table, b.complexityOf(must(ebpf.LoadCollectionSpec(object))))
+	}
+	return table
+}
+
+func (b *bench) complexityOf(spec *ebpf.CollectionSpec) map[string]complexity {
 	for _, m := range spec.Maps {
 		m.Pinning = ebpf.PinNone
 	}

@@ -28,6 +28,13 @@
 const volatile __u32 scratch_size = PERGOLA_SCRATCH_SIZE;
 const volatile __u32 last_stage = 5; /* STAGE_STORE */
 
+/*
+ * How far the slice's code reads and writes: bytes of the frame in the window, 0 or as many as an Ethernet header and
+ * more, and bytes of the key. The loader finds out. What is behind is neither loaded, nor zeroed, nor stored.
+ */
+const volatile __u32 window_reach = PERGOLA_WINDOW;
+const volatile __u32 key_reach = PERGOLA_KEY_SIZE;
+
 #include "../program/include/pergola/stages.h"
 
 /* Put the types into the object's BTF; nothing uses these. */
@@ -117,35 +124,69 @@ static __always_inline bool copy_block(__u8 *window, const void *data, const voi
 	return true;
 }
 
+/* So many bytes of the window are loaded and stored: whole words. */
+static __always_inline __u64 window_filled(void)
+{
+	__u64 reach = window_reach;
+
+	if (reach <= WORDS_FROM)
+		return reach;
+	if (reach > WORDS_FROM + WINDOW_WORDS * 8)
+		return PERGOLA_WINDOW;
+	return WORDS_FROM + ((reach - WORDS_FROM + 7) & ~7ull);
+}
+
 /*
- * Copies the frame's first `n` bytes (an Ethernet header or more) into the window, if they lie between these two
- * pointers, and fills the window up with zeros. A helper's call and its string copy cost 20 ns (header.h).
+ * Copies the frame's first `n` bytes (an Ethernet header or more, and no more than are to be filled) into the window,
+ * if they lie between these two pointers, and fills it up with zeros. A helper's call and its string copy cost 20 ns
+ * (header.h). The verifier knows `filled`, and leaves out what is behind it.
  */
-static __always_inline bool fill_window(struct pergola_packet *p, const void *data, const void *end, __u64 n)
+static __always_inline bool fill_window(struct pergola_packet *p, const void *data, const void *end, __u64 n,
+					__u64 filled)
 {
 	__u8 *window = p->window + PERGOLA_HEADROOM;
 	program_word *words = (program_word *)(window + WORDS_FROM);
 	const program_word *from = data + WORDS_FROM;
 	const __u32 last = WORDS_FROM + WINDOW_WORDS * 8;
 
-	if (data + PERGOLA_WINDOW <= end) {
+	if (data + filled <= end) {
 		__builtin_memcpy(window, __builtin_assume_aligned(data, 2), ETH_ALEN);
-		for (__u32 i = 0; i < WINDOW_WORDS; i++)
+		for (__u32 i = 0; i < WINDOW_WORDS && WORDS_FROM + i * 8 < filled; i++)
 			words[i] = from[i];
-		*(__u16 *)(window + last) = *(const __u16 *)(data + last);
+		if (last < filled)
+			*(__u16 *)(window + last) = *(const __u16 *)(data + last);
 		return true;
 	}
+	for (__u32 i = 0; i < WINDOW_WORDS && WORDS_FROM + i * 8 < filled; i++)
+		words[i] = 0;
+	if (last < filled)
+		*(__u16 *)(window + last) = 0;
 	if (data + ETH_HLEN > end)
 		return false;
 	__builtin_memcpy(window, __builtin_assume_aligned(data, 2), ETH_ALEN);
-	for (__u32 i = 0; i < WINDOW_WORDS; i++)
-		words[i] = 0;
-	*(__u16 *)(window + last) = 0;
 	n -= WORDS_FROM;
 	return copy_block(window, data, end, n, 128) && copy_block(window, data, end, n, 64) &&
 	       copy_block(window, data, end, n, 32) && copy_block(window, data, end, n, 16) &&
 	       copy_block(window, data, end, n, 8) && copy_block(window, data, end, n, 4) &&
 	       copy_block(window, data, end, n, 2) && copy_block(window, data, end, n, 1);
+}
+
+/* Writes the window's first bytes back, if the frame has them between these two pointers. */
+static __always_inline bool write_window(const struct pergola_packet *p, void *data, const void *end, __u64 filled)
+{
+	const __u8 *window = p->window + PERGOLA_HEADROOM;
+	const program_word *words = (const program_word *)(window + WORDS_FROM);
+	program_word *to = data + WORDS_FROM;
+	const __u32 last = WORDS_FROM + WINDOW_WORDS * 8;
+
+	if (filled < ETH_HLEN || data + filled > end)
+		return false;
+	__builtin_memcpy(__builtin_assume_aligned(data, 2), window, ETH_ALEN);
+	for (__u32 i = 0; i < WINDOW_WORDS && WORDS_FROM + i * 8 < filled; i++)
+		to[i] = words[i];
+	if (last < filled)
+		*(__u16 *)(data + last) = *(const __u16 *)(window + last);
+	return true;
 }
 
 /* How many bytes of a frame of this length are in the window; 0: it is no frame. */
@@ -155,6 +196,15 @@ static __always_inline __u64 window_length(__u64 length)
 	if (length > PERGOLA_WINDOW)
 		return PERGOLA_WINDOW;
 	return length < ETH_HLEN ? 0 : length;
+}
+
+/* How many of them are loaded, and stored. */
+static __always_inline __u64 filled_length(__u64 n, __u64 filled)
+{
+	if (n > filled)
+		n = filled;
+	asm volatile("" : "+r"(n)); /* as header_length() */
+	return n;
 }
 
 /* Is a length from 1 to PROGRAM_BYTES? Linux 6.1 does not see that one that is not 0 is at least 1. */

@@ -19,8 +19,8 @@ static __always_inline bool is_plain(const struct __sk_buff *skb) { return !skb-
 /* As load_xdp(). */
 __noinline __u32 load_skb(struct __sk_buff *skb, struct program_record *r)
 {
+	__u64 n, filled = window_filled();
 	__u32 length = skb->len;
-	__u64 n;
 
 	if (!r)
 		return 0;
@@ -29,7 +29,10 @@ __noinline __u32 load_skb(struct __sk_buff *skb, struct program_record *r)
 		return 0;
 	r->packet.length = length;
 	r->packet.loaded = n;
-	if (fill_window(&r->packet, (void *)(long)skb->data, (void *)(long)skb->data_end, n))
+	n = filled_length(n, filled);
+	if (n < ETH_HLEN)
+		return length;
+	if (fill_window(&r->packet, (void *)(long)skb->data, (void *)(long)skb->data_end, n, filled))
 		return length;
 	return bpf_skb_load_bytes(skb, 0, r->packet.window + PERGOLA_HEADROOM, n) ? 0 : length;
 }
@@ -86,10 +89,12 @@ __noinline int store_skb(struct __sk_buff *skb, struct program_record *r, __u32 
 			return fault;
 	}
 	at = (__s64)PERGOLA_HEADROOM + start;
-	n = window_length(length) - start;
+	n = filled_length(window_length(length), window_filled()) - start;
 	asm volatile("" : "+r"(at)); /* as header_length() */
-	if (at > PROGRAM_BYTES || !bound(&n))
+	if (at > PROGRAM_BYTES)
 		return PROGRAM_BAD_START;
+	if (!bound(&n))
+		return PROGRAM_OK;
 	if (start || bpf_csum_update(skb, 0) < 0)
 		return bpf_skb_store_bytes(skb, 0, r->packet.window + at, n, 0) ? PROGRAM_NO_ROOM : PROGRAM_OK;
 	body = r->packet.window + PERGOLA_HEADROOM + ETH_HLEN;

@@ -12,8 +12,8 @@
 /* Loads the window. Returns the frame's length; 0: it cannot be read. */
 __noinline __u32 load_xdp(struct xdp_md *ctx, struct program_record *r)
 {
+	__u64 n, filled = window_filled();
 	__u32 length;
-	__u64 n;
 
 	if (!r)
 		return 0;
@@ -23,7 +23,10 @@ __noinline __u32 load_xdp(struct xdp_md *ctx, struct program_record *r)
 		return 0;
 	r->packet.length = length;
 	r->packet.loaded = n;
-	if (fill_window(&r->packet, (void *)(long)ctx->data, (void *)(long)ctx->data_end, n))
+	n = filled_length(n, filled);
+	if (n < ETH_HLEN) /* the program does not look at the frame */
+		return length;
+	if (fill_window(&r->packet, (void *)(long)ctx->data, (void *)(long)ctx->data_end, n, filled))
 		return length;
 	return bpf_xdp_load_bytes(ctx, 0, r->packet.window + PERGOLA_HEADROOM, n) ? 0 : length;
 }
@@ -37,10 +40,12 @@ __noinline int store_xdp(struct xdp_md *ctx, struct program_record *r, __u32 len
 	if (!r)
 		return PROGRAM_BAD_START;
 	start = r->outcome.start;
+	if (!start && write_window(&r->packet, (void *)(long)ctx->data, (void *)(long)ctx->data_end, window_filled()))
+		return PROGRAM_OK;
 	if (start && bpf_xdp_adjust_head(ctx, start))
 		return PROGRAM_NO_ROOM;
 	at = (__s64)PERGOLA_HEADROOM + start;
-	n = window_length(length) - start;
+	n = filled_length(window_length(length), window_filled()) - start;
 	asm volatile("" : "+r"(at)); /* as header_length() */
 	if (at > PROGRAM_BYTES)
 		return PROGRAM_BAD_START;

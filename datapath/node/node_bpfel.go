@@ -61,6 +61,7 @@ const (
 	objectMapSuspects            = "suspects"
 	objectMapWalks               = "walks"
 	objectProgNodeTc             = "node_tc"
+	objectVarKeyReach            = "key_reach"
 	objectVarLastStage           = "last_stage"
 	objectVarPergolaVerdictNames = "pergola_verdict_names"
 	objectVarProgramFaultNames   = "program_fault_names"
@@ -69,6 +70,7 @@ const (
 	objectVarPuntNames           = "punt_names"
 	objectVarReasonNames         = "reason_names"
 	objectVarScratchSize         = "scratch_size"
+	objectVarWindowReach         = "window_reach"
 )
 
 // loadObject returns the embedded CollectionSpec for object.
@@ -150,6 +152,7 @@ type objectMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectVariableSpecs struct {
+	KeyReach            *ebpf.VariableSpec `ebpf:"key_reach"`
 	LastStage           *ebpf.VariableSpec `ebpf:"last_stage"`
 	PergolaVerdictNames *ebpf.VariableSpec `ebpf:"pergola_verdict_names"`
 	ProgramFaultNames   *ebpf.VariableSpec `ebpf:"program_fault_names"`
@@ -158,6 +161,7 @@ type objectVariableSpecs struct {
 	PuntNames           *ebpf.VariableSpec `ebpf:"punt_names"`
 	ReasonNames         *ebpf.VariableSpec `ebpf:"reason_names"`
 	ScratchSize         *ebpf.VariableSpec `ebpf:"scratch_size"`
+	WindowReach         *ebpf.VariableSpec `ebpf:"window_reach"`
 }
 
 // objectObjects contains all objects after they have been loaded into the kernel.
@@ -239,6 +243,7 @@ func (m *objectMaps) Close() error {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectVariables struct {
+	KeyReach            *ebpf.Variable `ebpf:"key_reach"`
 	LastStage           *ebpf.Variable `ebpf:"last_stage"`
 	PergolaVerdictNames *ebpf.Variable `ebpf:"pergola_verdict_names"`
 	ProgramFaultNames   *ebpf.Variable `ebpf:"program_fault_names"`
@@ -247,6 +252,7 @@ type objectVariables struct {
 	PuntNames           *ebpf.Variable `ebpf:"punt_names"`
 	ReasonNames         *ebpf.Variable `ebpf:"reason_names"`
 	ScratchSize         *ebpf.Variable `ebpf:"scratch_size"`
+	WindowReach         *ebpf.Variable `ebpf:"window_reach"`
 }
 
 // objectPrograms contains all programs after they have been loaded into the kernel.

@@ -31,6 +31,7 @@ func (o *Object) leaks() *RefusedError {
 		for _, r := range arguments {
 			m.registers[r] = value{kind: isAddress}
 		}
+		m.registers[asm.R1].packet = ofPacket
 		end, err := a.follow(stage, 0, m)
 		if err != nil {
 			return err
@@ -41,6 +42,7 @@ func (o *Object) leaks() *RefusedError {
 			return err
 		}
 	}
+	o.setReach(a.reach)
 	return nil
 }
 
@@ -57,6 +59,7 @@ type analysis struct {
 	object *Object
 	known  map[entry]*machine // how functions end; nil: they do not
 	steps  int
+	reach  reach
 }
 
 // follow goes through a function from its beginning, and gives what holds where it ends.
@@ -211,12 +214,15 @@ func (w *walker) step(m *machine, ins *asm.Instruction) (ends bool, err *Refused
 			m.registers[ins.Dst] = value{kind: isAddress}
 		}
 	case asm.LdXClass:
+		w.touch(m.registers[ins.Src], int(ins.Offset), ins.OpCode.Size().Sizeof())
 		v, err := m.load(m.registers[ins.Src], int(ins.Offset), ins.OpCode.Size().Sizeof())
 		m.registers[ins.Dst] = v
 		return false, err
 	case asm.StClass:
+		w.touch(m.registers[ins.Dst], int(ins.Offset), ins.OpCode.Size().Sizeof())
 		return false, m.store(m.registers[ins.Dst], int(ins.Offset), ins.OpCode.Size().Sizeof(), value{})
 	case asm.StXClass:
+		w.touch(m.registers[ins.Dst], int(ins.Offset), ins.OpCode.Size().Sizeof())
 		return false, m.storeRegister(ins)
 	case asm.ALUClass, asm.ALU64Class:
 		return false, m.compute(ins)
@@ -240,8 +246,9 @@ func (w *walker) call(m *machine, ins *asm.Instruction) (ends bool, err *Refused
 		m.frames = end.frames
 		m.frames[w.depth+1] = stackFrame{}
 	} else if asm.BuiltinFunc(ins.Constant) == asm.FnMapLookupElem {
-		const keySize = 4
-		if _, err := m.load(m.registers[asm.R2], 0, keySize); err != nil {
+		const size = 4
+		w.touch(m.registers[asm.R2], 0, size)
+		if _, err := m.load(m.registers[asm.R2], 0, size); err != nil {
 			return false, err
 		}
 		result = value{kind: isAddress}

@@ -19,9 +19,19 @@ const (
 
 type value struct {
 	kind   kind
-	frame  uint8 // isStack
-	offset int16 // isStack: from the frame's end; negative
+	frame  uint8  // isStack
+	packet packet // isAddress
+	offset int16  // isStack: from the frame's end; negative. ofPacket: from its beginning
 }
+
+// packet says whether an address is one in the packet (reach.go).
+type packet uint8
+
+const (
+	notPacket packet = iota
+	ofPacket         // of a known byte
+	maybePacket
+)
 
 func (v value) numeric() bool { return v.kind == isNumber || v.kind == isZero }
 
@@ -32,8 +42,12 @@ func meet(a, b value) value {
 		return a
 	case a.numeric() && b.numeric():
 		return value{}
-	case a.kind == isAddress && b.kind == isZero || a.kind == isZero && b.kind == isAddress:
-		return value{kind: isAddress}
+	case a.kind == isAddress && b.kind == isZero:
+		return a
+	case a.kind == isZero && b.kind == isAddress:
+		return b
+	case a.kind == isAddress && b.kind == isAddress: // in different places, or not both in the packet
+		return value{kind: isAddress, packet: maybePacket}
 	}
 	return value{kind: isNeither}
 }
@@ -147,6 +161,9 @@ func (m *machine) compute(ins *asm.Instruction) *RefusedError {
 			return refuse("", "computes the address of something beyond its local variables")
 		}
 		left.offset += int16(by)
+	}
+	if left.packet == ofPacket {
+		left = left.moved(ins, byRegister)
 	}
 	m.registers[ins.Dst] = left
 	return nil

@@ -39,6 +39,7 @@ type Object struct {
 	KeyBytes int     // that filters compare: its size
 	Globals  []Global
 
+	reach     reach
 	functions map[string]*function
 	order     []string // of functions: parse, format, and those that they call
 }

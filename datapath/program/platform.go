@@ -131,8 +131,8 @@ func (p *Platform) weigh() (map[Hook]int, error) {
 		return nil, err
 	}
 	spec = spec.Copy()
-	if err := spec.Variables[stagesVarScratchSize].Set(uint32(0)); err != nil {
-		return nil, fmt.Errorf("set %s: %w", stagesVarScratchSize, err)
+	if err := setConstants(spec, 0, reach{}); err != nil {
+		return nil, err
 	}
 	c, err := ebpf.NewCollection(spec)
 	if err != nil {

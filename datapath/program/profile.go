@@ -38,34 +38,42 @@ type Measurement struct {
 // DefaultMeasurement takes about 10 ms for each frame.
 var DefaultMeasurement = Measurement{Rounds: 10, Repeat: 10000}
 
+// A variant of a program ends after so many stages.
+type variant struct {
+	last uint32
+	anew uint32 // 1: each run makes the frame anew, as it came
+}
+
+// variants are measured in turn. None but the last one writes the frame; to make it anew costs something before each
+// stage that reads it, so only the last stage is measured so.
+var variants = []variant{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {4, 1}, {5, 1}}
+
 // Measure runs frames through the program in XDP (BPF_PROG_TEST_RUN), once up to each stage, in turn; a stage's time is
-// the difference. Each run makes the frame anew, as it came, which is not counted; where the program has changed its
-// length, moving it back counts for the last stage. The frames run from a warm cache, as those of one busy flow do.
+// the difference. Where the program has changed a frame's length, moving it back counts for the last stage. The frames
+// run from a warm cache, as those of one busy flow do.
 func Measure(o *Object, filters []Filter, frames []Frame, m Measurement) (p Profile, err error) {
-	variants := make([]*Program, len(stageNames)+1)
+	var loaded []*Program
 	defer func() {
-		for _, v := range variants {
-			if v != nil {
-				err = errors.Join(err, v.Close())
-			}
+		for _, v := range loaded {
+			err = errors.Join(err, v.Close())
 		}
 	}()
-	for last := range variants {
-		v, err := o.loadUpTo(last)
+	for _, v := range variants {
+		l, err := o.loadVariant(v)
 		if err != nil {
 			return p, err
 		}
-		variants[last] = v
-		if err := v.SetFilters(filters); err != nil {
+		loaded = append(loaded, l)
+		if err := l.SetFilters(filters); err != nil {
 			return p, err
 		}
 	}
-	whole := variants[len(variants)-1]
+	whole := loaded[len(loaded)-1]
 	p = Profile{Instructions: o.Instructions(), Costs: whole.Costs, Frames: len(frames)}
-	sums := make([]time.Duration, len(variants))
+	sums := make([]time.Duration, len(loaded))
 	err = OnOneCPU(func(cpu int) error {
 		for _, f := range frames {
-			best, err := measureFrame(variants, cpu, f, m)
+			best, err := measureFrame(loaded, cpu, f, m)
 			if err != nil {
 				return err
 			}
@@ -79,21 +87,24 @@ func Measure(o *Object, filters []Filter, frames []Frame, m Measurement) (p Prof
 		return p, err
 	}
 	mean := func(d time.Duration) float64 { return max(float64(d.Nanoseconds())/float64(len(frames)), 0) }
-	for i, name := range stageNames {
-		p.Stages = append(p.Stages, StageCost{Stage: name, NS: mean(sums[i+1] - sums[i])})
+	for i := 1; i < len(sums); i++ {
+		if variants[i].last == variants[i-1].last {
+			continue
+		}
+		cost := StageCost{Stage: stageNames[variants[i].last-1], NS: mean(sums[i] - sums[i-1])}
+		p.Stages = append(p.Stages, cost)
+		p.Total += cost.NS
 	}
-	p.Total = mean(sums[len(sums)-1] - sums[0])
 	return p, nil
 }
 
-// loadUpTo loads a program that ends after so many stages.
-func (o *Object) loadUpTo(last int) (*Program, error) {
+func (o *Object) loadVariant(v variant) (*Program, error) {
 	platform, err := alone.read()
 	if err != nil {
 		return nil, err
 	}
 	platform = platform.Copy()
-	for name, value := range map[string]uint32{stagesVarLastStage: uint32(last), stagesVarRewinds: 1} {
+	for name, value := range map[string]uint32{stagesVarLastStage: v.last, stagesVarRewinds: v.anew} {
 		if err := platform.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("set %s: %w", name, err)
 		}
@@ -102,10 +113,10 @@ func (o *Object) loadUpTo(last int) (*Program, error) {
 }
 
 // measureFrame gives the shortest time of a run, up to each stage.
-func measureFrame(variants []*Program, cpu int, f Frame, m Measurement) ([]time.Duration, error) {
-	best := slices.Repeat([]time.Duration{time.Hour}, len(variants))
+func measureFrame(loaded []*Program, cpu int, f Frame, m Measurement) ([]time.Duration, error) {
+	best := slices.Repeat([]time.Duration{time.Hour}, len(loaded))
 	for range m.Rounds {
-		for i, v := range variants {
+		for i, v := range loaded {
 			d, err := v.time(cpu, f, m.Repeat)
 			if err != nil {
 				return nil, err

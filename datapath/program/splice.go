@@ -27,8 +27,8 @@ var nativeOrder = binary.NativeEndian
 func (o *Object) splice(platform *ebpf.CollectionSpec) (*ebpf.CollectionSpec, error) {
 	spec := platform.Copy()
 	size := (o.Scratch + 7) / 8 * 8
-	if err := spec.Variables[stagesVarScratchSize].Set(uint32(size)); err != nil {
-		return nil, fmt.Errorf("set %s: %w", stagesVarScratchSize, err)
+	if err := setConstants(spec, size, o.reach); err != nil {
+		return nil, err
 	}
 	for name, m := range o.mapSpecs() {
 		spec.Maps[prefix+name] = m
@@ -41,6 +41,18 @@ func (o *Object) splice(platform *ebpf.CollectionSpec) (*ebpf.CollectionSpec, er
 		p.Instructions = code
 	}
 	return spec, nil
+}
+
+// setConstants writes what a frame pays for.
+func setConstants(spec *ebpf.CollectionSpec, scratch int, r reach) error {
+	for name, n := range map[string]int{
+		stagesVarScratchSize: scratch, stagesVarWindowReach: r.window, stagesVarKeyReach: r.key,
+	} {
+		if err := spec.Variables[name].Set(uint32(n)); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // mapSpecs are the maps of the slice's memory. They have no types, so nothing in them means anything to the kernel.

@@ -165,6 +165,7 @@ const (
 	stagesMapProgramRecords      = "program_records"
 	stagesProgProgramTc          = "program_tc"
 	stagesProgProgramXdp         = "program_xdp"
+	stagesVarKeyReach            = "key_reach"
 	stagesVarLastStage           = "last_stage"
 	stagesVarPergolaVerdictNames = "pergola_verdict_names"
 	stagesVarProgramFaultNames   = "program_fault_names"
@@ -172,6 +173,7 @@ const (
 	stagesVarProgramStageNames   = "program_stage_names"
 	stagesVarRewinds             = "rewinds"
 	stagesVarScratchSize         = "scratch_size"
+	stagesVarWindowReach         = "window_reach"
 )
 
 // loadStages returns the embedded CollectionSpec for stages.
@@ -237,6 +239,7 @@ type stagesMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type stagesVariableSpecs struct {
+	KeyReach            *ebpf.VariableSpec `ebpf:"key_reach"`
 	LastStage           *ebpf.VariableSpec `ebpf:"last_stage"`
 	PergolaVerdictNames *ebpf.VariableSpec `ebpf:"pergola_verdict_names"`
 	ProgramFaultNames   *ebpf.VariableSpec `ebpf:"program_fault_names"`
@@ -244,6 +247,7 @@ type stagesVariableSpecs struct {
 	ProgramStageNames   *ebpf.VariableSpec `ebpf:"program_stage_names"`
 	Rewinds             *ebpf.VariableSpec `ebpf:"rewinds"`
 	ScratchSize         *ebpf.VariableSpec `ebpf:"scratch_size"`
+	WindowReach         *ebpf.VariableSpec `ebpf:"window_reach"`
 }
 
 // stagesObjects contains all objects after they have been loaded into the kernel.
@@ -291,6 +295,7 @@ func (m *stagesMaps) Close() error {
 //
 // It can be passed to loadStagesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type stagesVariables struct {
+	KeyReach            *ebpf.Variable `ebpf:"key_reach"`
 	LastStage           *ebpf.Variable `ebpf:"last_stage"`
 	PergolaVerdictNames *ebpf.Variable `ebpf:"pergola_verdict_names"`
 	ProgramFaultNames   *ebpf.Variable `ebpf:"program_fault_names"`
@@ -298,6 +303,7 @@ type stagesVariables struct {
 	ProgramStageNames   *ebpf.Variable `ebpf:"program_stage_names"`
 	Rewinds             *ebpf.Variable `ebpf:"rewinds"`
 	ScratchSize         *ebpf.Variable `ebpf:"scratch_size"`
+	WindowReach         *ebpf.Variable `ebpf:"window_reach"`
 }
 
 // stagesPrograms contains all programs after they have been loaded into the kernel.

@@ -24,6 +24,7 @@
 
 #define scratch_size pergola_scratch_size
 static const uint32_t last_stage = 5; /* STAGE_STORE */
+static const uint32_t key_reach = PERGOLA_KEY_SIZE;
 
 #include <pergola/stages.h>
 

@@ -3,7 +3,7 @@
  * pergola/stages.h: what the platform does between and after a program's stages. It is the same code in the kernel
  * (datapath/bpf/program.h) and in user space (pergola/run.c). Programs do not include it.
  *
- * Who includes it has scratch_size, last_stage and find_filter().
+ * Who includes it has scratch_size, key_reach, last_stage and find_filter().
  */
 #ifndef PERGOLA_STAGES_H
 #define PERGOLA_STAGES_H
@@ -113,9 +113,16 @@ PERGOLA_INLINE_ bool is_match(const struct program_filter *f, const uint64_t *ke
 	return !differs;
 }
 
+/* From here to the key are the fields that are marked "out", but for the first: whole words. */
+#define PERGOLA_OUT offsetof(struct pergola_packet, table)
+_Static_assert(PERGOLA_OUT % 8 == 0 && offsetof(struct pergola_packet, start) + 4 == PERGOLA_OUT &&
+		       offsetof(struct pergola_packet, key) % 8 == 0,
+	       "words");
+
 /* The packet has been loaded: its window, its length and what of the window is its own are there. */
 PERGOLA_INLINE_ void begin_program(struct program_record *r, const struct program_input *in)
 {
+	const uint32_t key = key_reach, scratch = scratch_size; /* read once: the loader makes them constants */
 	struct pergola_packet *p = &r->packet;
 
 	p->interface = in->interface;
@@ -124,19 +131,19 @@ PERGOLA_INLINE_ void begin_program(struct program_record *r, const struct progra
 	__builtin_memcpy(p->outer_address, in->outer_address, sizeof(p->outer_address));
 	p->outer_port = in->outer_port;
 	p->start = 0;
-	p->table = 0;
-	p->output = 0;
-	p->queue = 0;
-	p->flow = 0;
-	p->reason = 0;
+	for (uint32_t i = PERGOLA_OUT / 8; i < offsetof(struct pergola_packet, key) / 8; i++)
+		((uint64_t *)p)[i] = 0;
 	p->miss = PERGOLA_PUNT;
-	p->flood = 0;
-	__builtin_memset(p->address, 0, sizeof(p->address));
-	p->port = 0;
-	__builtin_memset(p->key, 0, sizeof(p->key));
-	for (uint32_t i = 0; i < PERGOLA_SCRATCH_SIZE / 8; i++)
-		if (i * 8 < scratch_size)
-			r->scratch.words[i] = 0;
+	for (uint32_t i = 0; i < PERGOLA_KEY_SIZE / 8; i++) {
+		if (i * 8 >= key)
+			break;
+		((uint64_t *)p->key)[i] = 0;
+	}
+	for (uint32_t i = 0; i < PERGOLA_SCRATCH_SIZE / 8; i++) {
+		if (i * 8 >= scratch)
+			break;
+		r->scratch.words[i] = 0;
+	}
 	r->outcome.matched = 0;
 }
 
