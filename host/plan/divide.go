@@ -23,8 +23,8 @@ func (b *builder) bridge(device, owner string) reconcile.Key {
 	return k
 }
 
-// divide adds the outer bridges of a segment that needs some, and says in rooms what is plugged into which. Devices are
-// taken in the order of their numbers, which stay: few have to move when others come and go.
+// divide adds the outer bridges of a segment that needs some, and says in bridges what is plugged into which. Devices
+// are taken in the order of their numbers, which stay: few have to move when others come and go.
 func (b *builder) divide(g segment) {
 	if len(g.plugged)+len(g.hosts) <= bridgePorts {
 		return
@@ -43,12 +43,12 @@ func (b *builder) divide(g segment) {
 		})
 		b.addWire(nil, c, reconcile.FallsWithAny, nil, b.key(KindSwitch, g.device), k)
 		for _, device := range chunk {
-			b.rooms[g.device+" "+device] = outer
+			b.bridges[g.device+" "+device] = outer
 		}
 	}
 }
 
-// room gives the bridge of a segment that a device is plugged into.
-func (b *builder) room(segment, device string) string {
-	return cmp.Or(b.rooms[segment+" "+device], segment)
+// bridgeOf gives the bridge of a segment that a device is plugged into.
+func (b *builder) bridgeOf(segment, device string) string {
+	return cmp.Or(b.bridges[segment+" "+device], segment)
 }

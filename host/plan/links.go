@@ -137,8 +137,8 @@ func (b *builder) plug(l *slice.Link, e slice.End, device string, from side) {
 			from.port = b.inLAN(e)
 		}
 		c := NewCable(Cable{
-			A: b.port(e), BridgeA: b.room(switchDevice(b.Spec.ID, e.Node), b.port(e)),
-			B: from.port, BridgeB: b.room(device, from.port),
+			A: b.port(e), BridgeA: b.bridgeOf(switchDevice(b.Spec.ID, e.Node), b.port(e)),
+			B: from.port, BridgeB: b.bridgeOf(device, from.port),
 			Owner: b.Spec.Name + "/" + l.Name, MTU: b.nodes[e.Node].Interface(e.Interface).MTU,
 		})
 		b.addWire(of, c, reconcile.FallsWithAny, nil, b.key(KindSwitch, c.BridgeA),
@@ -148,7 +148,7 @@ func (b *builder) plug(l *slice.Link, e slice.End, device string, from side) {
 		b.addQueue(c, wiring.Link{A: end, B: other, Cable: true})
 		return
 	}
-	p := Plug{b.port(e), b.room(device, b.port(e))}
+	p := Plug{b.port(e), b.bridgeOf(device, b.port(e))}
 	b.addWire(of, p, reconcile.FallsWithAny, []string{e.Node}, b.key(KindPort, p.Port), b.key(KindSwitch, p.Bridge))
 	w := wiring.Link{
 		A: b.end(e), B: wiring.End{Shape: from.shape.Unclassified()}, Switch: p.Bridge,

@@ -42,7 +42,7 @@ func PathMTUs(self string, all []hosts.Host) map[string]int {
 
 // Misfits says, in words, which interfaces of nodes here have an MTU, written by a user, that their tunnels do not
 // carry.
-func (y *Layout) Misfits(s *slice.Slice) (all []string) {
+func (y *Share) Misfits(s *slice.Slice) (all []string) {
 	for _, seg := range s.Segments() {
 		to, passes, overhead := y.narrowest(seg)
 		if to == "" {
@@ -67,7 +67,7 @@ func (y *Layout) Misfits(s *slice.Slice) (all []string) {
 
 // narrowest is the host of a segment with the smallest path MTU, that MTU, and how much of it the tunnel's headers
 // take, in bytes. The host is "" for a segment on one host, or where no path MTU is known.
-func (y *Layout) narrowest(seg *slice.Segment) (to string, passes, overhead int) {
+func (y *Share) narrowest(seg *slice.Segment) (to string, passes, overhead int) {
 	reached := map[string]bool{}
 	include := func(t slice.Tunnel, hosts []string) {
 		if t.Number == 0 {

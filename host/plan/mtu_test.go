@@ -53,7 +53,7 @@ func TestAnMTUThatDoesNotFitAnyMoreIsTrouble(t *testing.T) {
 		s    *slice.Slice
 		want []string
 	}{{made(true, 8000), []string{want}}, {made(true, 1450), nil}, {made(false, 8000), nil}} {
-		if diff := cmp.Diff(c.want, NewLayout(c.s, at).Misfits(c.s)); diff != "" {
+		if diff := cmp.Diff(c.want, NewShare(c.s, at).Misfits(c.s)); diff != "" {
 			t.Errorf("(-want +have):\n%s", diff)
 		}
 	}

@@ -6,7 +6,7 @@
 //	                    ├─ New ──> Wanted: resources for package reconcile, details for what makes them
 //	Place ──────────────┘
 //
-// values.go has the kinds of resource and their details; layout.go says which parts of a slice are on the host;
+// values.go has the kinds of resource and their details; share.go says which parts of a slice are on the host;
 // links.go and tunnels.go join them.
 package plan
 
@@ -50,7 +50,7 @@ func (w *Input) Barred(at Place, n *slice.Node) string {
 func New(at Place, inputs []Input) (w *Wanted, broken map[uint16]error) {
 	w = &Wanted{
 		details: make(map[reconcile.Key]any), links: make(map[linkName][]reconcile.Key),
-		cut: make(map[linkName]error), layouts: make(map[uint16]*Layout),
+		cut: make(map[linkName]error), shares: make(map[uint16]*Share),
 	}
 	broken = make(map[uint16]error)
 	for _, one := range inputs {
@@ -80,7 +80,7 @@ type Wanted struct {
 	details map[reconcile.Key]any
 	links   map[linkName][]reconcile.Key // what must be there for a link to be up
 	cut     map[linkName]error           // why a link to another host cannot be made
-	layouts map[uint16]*Layout           // by slice's id; of those that could be resolved
+	shares  map[uint16]*Share            // by slice's id; of those that could be resolved
 }
 
 type linkName struct {
@@ -92,8 +92,8 @@ type linkName struct {
 // not wanted.
 func (w *Wanted) Detail(k reconcile.Key) any { return w.details[k] }
 
-// Layout says which parts of a slice are on the host; nil where the slice could not be resolved.
-func (w *Wanted) Layout(id uint16) *Layout { return w.layouts[id] }
+// Share says which parts of a slice are on the host; nil where the slice could not be resolved.
+func (w *Wanted) Share(id uint16) *Share { return w.shares[id] }
 
 // Link gives the resources that must be there for a link to be up: none where it is not to be up, or cannot be.
 func (w *Wanted) Link(id uint16, name string) []reconcile.Key {
@@ -117,11 +117,11 @@ func (w *Wanted) Has(k reconcile.Key) bool {
 func (w *Wanted) addSlice(one Input, at Place) error {
 	s := one.Spec
 	b := builder{
-		Wanted: w, Input: one, Layout: NewLayout(s, at), area: reconcile.Key{Kind: KindArea, Slice: s.ID},
+		Wanted: w, Input: one, Share: NewShare(s, at), area: reconcile.Key{Kind: KindArea, Slice: s.ID},
 		routing: routing.NewRenderer(s), wires: make(map[string][]reconcile.Key),
-		wired: make(map[string]bool), rooms: make(map[string]string),
+		wired: make(map[string]bool), bridges: make(map[string]string),
 	}
-	w.layouts[s.ID] = b.Layout
+	w.shares[s.ID] = b.Share
 	if !b.Holds() {
 		return nil
 	}
@@ -148,12 +148,12 @@ func (w *Wanted) addSlice(one Input, at Place) error {
 type builder struct {
 	*Wanted
 	Input
-	*Layout
+	*Share
 	area    reconcile.Key
 	routing *routing.Renderer
 	wires   map[string][]reconcile.Key // by node: what its links are made of
 	wired   map[string]bool            // by device of a node's port: whether it is joined to something
-	rooms   map[string]string          // by device: the bridge that it is in, where its switch has several here
+	bridges map[string]string          // by device: the bridge that it is in, where its switch has several here
 }
 
 func (b *builder) isOn(node string) bool {

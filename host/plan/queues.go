@@ -23,7 +23,7 @@ type QueueClass struct {
 // Queues lists the queues of links of a slice, in the order of the links: each direction that has a scheduler and is
 // treated on this host. Links that cannot be up have none.
 func (w *Wanted) Queues(id uint16, links ...*slice.Link) (all []Queue) {
-	y := w.layouts[id]
+	y := w.shares[id]
 	if y == nil {
 		return nil
 	}
@@ -60,7 +60,7 @@ func addQueue(all []Queue, q Queue, s slice.Scheduler) []Queue {
 
 // endsOf names both ends of what a link, or an end of a LAN, is made of. A LAN has no port of its own; a switch may
 // have none.
-func (y *Layout) endsOf(id uint16, l *slice.Link, over wiring.Link) (a, b string) {
+func (y *Share) endsOf(id uint16, l *slice.Link, over wiring.Link) (a, b string) {
 	if isLAN(l) {
 		a, b = l.Name, l.Name
 	}

@@ -124,7 +124,7 @@ func (r *Reports) updateLocked(p *Pass, w *plan.Input, todo int) {
 	if next.Settled != one.status.Settled {
 		r.flush()
 	}
-	y := p.Want.Layout(w.Spec.ID)
+	y := p.Want.Share(w.Spec.ID)
 	one.absent = y != nil && !y.Holds() && !p.Seen.Slices[w.Spec.ID] && !hasLeftovers(w.Spec, r.cfg.Host)
 	one.status, one.fresh = next, true
 }

@@ -23,7 +23,7 @@ func (r *Reports) status(p *Pass, w *plan.Input, before *report) slice.Status {
 		Links: make(map[string]slice.LinkStatus, len(w.Spec.Links)),
 	}
 	var misfits []string
-	if y := p.Want.Layout(w.Spec.ID); y != nil {
+	if y := p.Want.Share(w.Spec.ID); y != nil {
 		for i := range w.Spec.Nodes {
 			if n := &w.Spec.Nodes[i]; y.ReportsOn(n) {
 				next.Nodes[n.Name] = r.nodeStatus(p, y.Place, w, n, before.restarts[n.Name])
@@ -45,7 +45,7 @@ func (r *Reports) status(p *Pass, w *plan.Input, before *report) slice.Status {
 }
 
 // hasForeign reports whether a sliver is still here of a node that is another host's, or no host's.
-func hasForeign(p *Pass, y *plan.Layout, id uint16) bool {
+func hasForeign(p *Pass, y *plan.Share, id uint16) bool {
 	for s := range p.Seen.Slivers {
 		if s.Slice == id && !y.OwnsNamed(s.Node) {
 			return true

@@ -28,16 +28,16 @@ func (p Place) is(host string) bool {
 // Owns reports whether a node is to be on this host.
 func (p Place) Owns(n *slice.Node) bool { return p.is(n.Host) }
 
-// Layout says which parts of a slice are here.
-type Layout struct {
+// Share says which parts of a slice are here.
+type Share struct {
 	Place
 	nodes map[string]*slice.Node
 	span  *slice.Span
 }
 
-// NewLayout finds the parts of a slice that are at a place.
-func NewLayout(s *slice.Slice, at Place) *Layout {
-	y := &Layout{Place: at, nodes: make(map[string]*slice.Node, len(s.Nodes)), span: s.Span()}
+// NewShare finds the parts of a slice that are at a place.
+func NewShare(s *slice.Slice, at Place) *Share {
+	y := &Share{Place: at, nodes: make(map[string]*slice.Node, len(s.Nodes)), span: s.Span()}
 	for i := range s.Nodes {
 		y.nodes[s.Nodes[i].Name] = &s.Nodes[i]
 	}
@@ -45,17 +45,17 @@ func NewLayout(s *slice.Slice, at Place) *Layout {
 }
 
 // OwnsNamed reports whether the slice has a node of that name that is to be on this host.
-func (y *Layout) OwnsNamed(node string) bool {
+func (y *Share) OwnsNamed(node string) bool {
 	n := y.nodes[node]
 	return n != nil && y.Owns(n)
 }
 
-func (y *Layout) isSwitch(node string) bool { return y.nodes[node].Kind == slice.Switch }
+func (y *Share) isSwitch(node string) bool { return y.nodes[node].Kind == slice.Switch }
 
 func isLAN(l *slice.Link) bool { return l.LAN || len(l.Ends) > 2 }
 
 // hosts gives the hosts that have a node, or a bridge of a switch.
-func (y *Layout) hosts(n *slice.Node) []string {
+func (y *Share) hosts(n *slice.Node) []string {
 	if n.Kind != slice.Switch {
 		return []string{n.Host}
 	}
@@ -66,19 +66,19 @@ func (y *Layout) hosts(n *slice.Node) []string {
 }
 
 // hasNode reports whether a node is here, or a bridge of a switch.
-func (y *Layout) hasNode(n *slice.Node) bool { return slices.ContainsFunc(y.hosts(n), y.is) }
+func (y *Share) hasNode(n *slice.Node) bool { return slices.ContainsFunc(y.hosts(n), y.is) }
 
 // ReportsOn reports whether it is this host that reports the status of a node.
-func (y *Layout) ReportsOn(n *slice.Node) bool { return y.is(y.hosts(n)[0]) }
+func (y *Share) ReportsOn(n *slice.Node) bool { return y.is(y.hosts(n)[0]) }
 
 // hasEnd reports whether an end of a link is plugged in here.
-func (y *Layout) hasEnd(e slice.End) bool { return y.is(y.span.Host(e)) }
+func (y *Share) hasEnd(e slice.End) bool { return y.is(y.span.Host(e)) }
 
 // HasPart reports whether a part of a link is here.
-func (y *Layout) HasPart(l *slice.Link) bool { return slices.ContainsFunc(y.span.Link(l.Name), y.is) }
+func (y *Share) HasPart(l *slice.Link) bool { return slices.ContainsFunc(y.span.Link(l.Name), y.is) }
 
 // Holds reports whether anything of the slice is here.
-func (y *Layout) Holds() bool {
+func (y *Share) Holds() bool {
 	for _, n := range y.nodes {
 		if y.hasNode(n) {
 			return true
@@ -88,7 +88,7 @@ func (y *Layout) Holds() bool {
 }
 
 // mtu is that of the widest end of some links: a bridge must take frames of all of them.
-func (y *Layout) mtu(links ...*slice.Link) (widest int) {
+func (y *Share) mtu(links ...*slice.Link) (widest int) {
 	for _, l := range links {
 		for _, e := range l.Ends {
 			widest = max(widest, y.nodes[e.Node].Interface(e.Interface).MTU)
