@@ -111,13 +111,13 @@ func (h *history) watch(id uint32, then list, dies int, do func() error) (died b
 	return false, do()
 }
 
-// do does the same to the table and to the oracle.
-func (h *history) do(id uint32, then list, wrong error, do func() error) {
+// do does the same to the table and to the oracle. put are filters that the change brings, refused ones too.
+func (h *history) do(id uint32, put, then list, wrong error, do func() error) {
 	dies := 0
 	if rapid.IntRange(0, 3).Draw(h.T, "dies") == 0 {
 		dies = rapid.IntRange(1, 60).Draw(h.T, "store")
 	}
-	crowded := distinctMasks(slices.Concat(h.want[id], then)) > MaxTableMasks
+	crowded := distinctMasks(slices.Concat(h.want[id], then, put)) > MaxTableMasks
 	died, err := h.watch(id, then, dies, do)
 	switch {
 	case died:
@@ -193,7 +193,11 @@ func (h *history) step() {
 	default:
 		changes := h.drawChanges(id)
 		then, err := h.want[id].changeAll(changes)
-		h.do(id, then, err, func() error { return t.Apply(changes...) })
+		var put list
+		for _, c := range changes {
+			put = append(put, c.Filter)
+		}
+		h.do(id, put, then, err, func() error { return t.Apply(changes...) })
 	case 10:
 		var filters []Filter
 		for _, c := range h.drawChanges(id) {
@@ -203,14 +207,14 @@ func (h *history) step() {
 			filters = slices.Concat(filters, h.want[id])
 		}
 		then, err := h.want[id].replaced(filters)
-		h.do(id, then, err, func() error { return t.Replace(filters) })
+		h.do(id, filters, then, err, func() error { return t.Replace(filters) })
 	case 11:
-		h.do(id, h.want[id], nil, h.filters.Tidy)
+		h.do(id, nil, h.want[id], nil, h.filters.Tidy)
 	case 12:
 		h.restart()
 		h.compare()
 	case 13:
-		h.do(id, list{}, nil, t.Remove)
+		h.do(id, nil, list{}, nil, t.Remove)
 		delete(h.tables, id)
 		if slices.Contains(h.filters.Tables(), id) { // the process died on the way
 			h.tables[id] = mustTable(h, h.filters, id, h.bytes[id])
