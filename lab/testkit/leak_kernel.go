@@ -133,6 +133,12 @@ func sharedBPF(kind, name string) thing {
 }
 
 func lookPrograms(add func(string, thing)) error {
+	return eachProgram(func(id ebpf.ProgramID, info *ebpf.ProgramInfo) {
+		add(fmt.Sprint(id), sharedBPF("program", fmt.Sprintf("%d %s", id, info.Name)))
+	})
+}
+
+func eachProgram(found func(ebpf.ProgramID, *ebpf.ProgramInfo)) error {
 	for id := ebpf.ProgramID(0); ; {
 		next, err := ebpf.ProgramGetNextID(id)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -154,11 +160,18 @@ func lookPrograms(add func(string, thing)) error {
 		if err != nil {
 			return fmt.Errorf("describe BPF program %d: %w", id, err)
 		}
-		add(fmt.Sprint(id), sharedBPF("program", fmt.Sprintf("%d %s", id, info.Name)))
+		found(id, info)
 	}
 }
 
+// lookMaps leaves out tables of programs that no program uses. Such a table may stay for ever, empty, after it was
+// looked at: each time that its last descriptor is closed, as here, the kernel takes a reference for the work of emptying
+// it, and loses the reference where that work waits already (prog_array_map_clear(), read in Linux 6.1).
 func lookMaps(add func(string, thing)) error {
+	used, err := mapsOfPrograms()
+	if err != nil {
+		return err
+	}
 	for id := ebpf.MapID(0); ; {
 		next, err := ebpf.MapGetNextID(id)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -180,8 +193,23 @@ func lookMaps(add func(string, thing)) error {
 		if err != nil {
 			return fmt.Errorf("describe BPF map %d: %w", id, err)
 		}
+		if info.Type == ebpf.ProgramArray && !used[id] {
+			continue
+		}
 		add(fmt.Sprint(id), sharedBPF("map", fmt.Sprintf("%d %s", id, info.Name)))
 	}
+}
+
+// mapsOfPrograms are the maps that programs use.
+func mapsOfPrograms() (map[ebpf.MapID]bool, error) {
+	used := map[ebpf.MapID]bool{}
+	err := eachProgram(func(_ ebpf.ProgramID, info *ebpf.ProgramInfo) {
+		ids, _ := info.MapIDs()
+		for _, id := range ids {
+			used[id] = true
+		}
+	})
+	return used, err
 }
 
 func lookLinks(add func(string, thing)) error {
