@@ -108,11 +108,12 @@ func (a *app) inspect(ctx context.Context, net *network, s *api.Slice, node stri
 		a.Print("")
 		a.Table(report.Links(s, a.Styles, node))
 	}
-	if err := a.showPrograms(ctx, net, s.Spec, node); err != nil {
-		return err
-	}
+	programs := a.showPrograms(ctx, net, s.Spec, node)
 	for _, trouble := range report.Troubles(&s.Status, s.Spec.Nodes) {
 		a.Say("%s", trouble)
+	}
+	if programs != nil { // the troubles may say why
+		return programs
 	}
 	if s.Spec.Attribution != "" && node == "" {
 		a.Print("\n%s", a.Paint(a.Styles.Faint, s.Spec.Attribution))

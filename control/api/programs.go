@@ -23,7 +23,7 @@ type NodeProgram struct {
 	Interfaces []string `json:"interfaces"`
 	// Counters are the program's own, by the names of its PERGOLA_COUNTERS.
 	Counters map[string]uint64 `json:"counters,omitempty"`
-	// Platform counts what became of the node's frames: see docs/programs.md.
+	// Platform counts what became of the node's frames: names have a space, and are those of node.Nodes.Counters.
 	Platform map[string]uint64 `json:"platform,omitempty"`
 }
 

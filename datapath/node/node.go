@@ -45,6 +45,7 @@ type State struct {
 	// Digest is what Set was given. It is another one where what is there does not run, or not in the platform's
 	// present program: Set makes it run, and keeps its memory. "": there is nothing to keep.
 	Digest string
+	Runs   bool  // false: its frames are dropped until Set makes it run; there are no counters
 	Ports  []int // as Node.Interfaces, without zeros at the end
 	Costs  map[program.Hook]program.Cost
 }
@@ -121,7 +122,7 @@ func (n *Nodes) List() (map[string]State, error) {
 			return nil, err
 		}
 		all[name] = State{
-			Digest: x.digest(), Ports: trim(n.legs.those(x.number, ports)), Costs: x.about.Costs,
+			Digest: x.digest(), Runs: true, Ports: trim(n.legs.those(x.number, ports)), Costs: x.about.Costs,
 		}
 	}
 	return all, nil
@@ -147,7 +148,7 @@ func (n *Nodes) Delete(name string) error {
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("delete the packet program of %s: %w", name, err)
 	}
-	if err := os.RemoveAll(n.pin(x)); err != nil {
+	if err := errors.Join(os.RemoveAll(n.pin(x)), os.RemoveAll(n.newPin(x))); err != nil {
 		return fmt.Errorf("unpin the packet program of %s: %w", name, err)
 	}
 	delete(n.nodes, name)

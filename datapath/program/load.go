@@ -107,7 +107,7 @@ func (p *Program) closeAfter(err error) error { return errors.Join(err, p.Close(
 
 // weigh finds out what the code costs, and refuses what is above the limits.
 func (p *Program) weigh(spec *ebpf.CollectionSpec) error {
-	own, err := p.platform.costs()
+	own, err := p.platform.costs(p.Object.reach)
 	if err != nil {
 		return err
 	}

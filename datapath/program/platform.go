@@ -11,13 +11,15 @@ import (
 type Platform struct {
 	names map[Hook]string
 	read  func() (*ebpf.CollectionSpec, error) // callers copy it
-	costs func() (map[Hook]int, error)         // instructions that the verifier looks at without a slice's code
+
+	mu      sync.Mutex // guards weighed
+	weighed map[reach]map[Hook]int
 }
 
 // NewPlatform is for programs of these names in an object that has the stages of bpf/program.h. It is read once. Maps
 // that no program uses are left out, and none is pinned.
 func NewPlatform(object func() (*ebpf.CollectionSpec, error), names map[Hook]string) *Platform {
-	p := &Platform{names: names}
+	p := &Platform{names: names, weighed: map[reach]map[Hook]int{}}
 	p.read = sync.OnceValues(func() (*ebpf.CollectionSpec, error) {
 		spec, err := object()
 		if err != nil {
@@ -26,7 +28,6 @@ func NewPlatform(object func() (*ebpf.CollectionSpec, error), names map[Hook]str
 		strip(spec)
 		return spec, nil
 	})
-	p.costs = sync.OnceValues(p.weigh)
 	return p
 }
 
@@ -125,13 +126,28 @@ func (p *Platform) Adopt(o *Object, costs map[Hook]Cost, programs map[Hook]*ebpf
 	return &Program{Object: o, Costs: costs, platform: p, programs: programs, maps: maps}
 }
 
-func (p *Platform) weigh() (map[Hook]int, error) {
+// costs are the instructions that the verifier looks at without a slice's code, but for a program that reaches so far.
+// What could not be found out is asked again: the host may have been short of memory.
+func (p *Platform) costs(r reach) (map[Hook]int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known := p.weighed[r]; known != nil {
+		return known, nil
+	}
+	costs, err := p.weigh(r)
+	if err == nil {
+		p.weighed[r] = costs
+	}
+	return costs, err
+}
+
+func (p *Platform) weigh(r reach) (map[Hook]int, error) {
 	spec, err := p.read()
 	if err != nil {
 		return nil, err
 	}
 	spec = spec.Copy()
-	if err := setConstants(spec, 0, reach{}); err != nil {
+	if err := setConstants(spec, 0, r); err != nil {
 		return nil, err
 	}
 	c, err := ebpf.NewCollection(spec)

@@ -185,6 +185,7 @@ func (l *loop) checkProgram(t require, s *slice.Slice, n *slice.Node) {
 	is := l.runs[plan.NodeID{Slice: s.ID, Node: n.Name}.ProgramName()]
 	want := wire.ProgramState{
 		Digest:   plan.Digest(n.Program.Object, n.Program.Filters),
+		Runs:     true,
 		Verified: len(s.Programs[n.Program.Object]),
 	}
 	for i, name := range n.Program.Interfaces {

@@ -21,7 +21,7 @@ func (n *memoryNetwork) SetProgram(_ context.Context, name string, p wire.Progra
 		if len(p.Object) == 0 {
 			return n.violated("program %s has no object", name)
 		}
-		is := wire.ProgramState{Digest: p.Digest, Verified: len(p.Object)}
+		is := wire.ProgramState{Digest: p.Digest, Runs: true, Verified: len(p.Object)}
 		for _, device := range p.Ports {
 			if device == "" {
 				is.Ports = append(is.Ports, 0)

@@ -134,6 +134,7 @@ func (m *memoryMachine) Exec(context.Context, sliver.ID, sliver.ExecRequest) (in
 	return 0, nil
 }
 func (m *memoryMachine) Available(context.Context, slice.Rootfs) error { return nil }
+func (m *memoryMachine) Installed(...string) bool                      { return true }
 func (m *memoryMachine) LogPath(string, string) string                 { return "" }
 func (m *memoryMachine) Exits() <-chan sliver.ID                       { return m.exits }
 func (m *memoryMachine) Close()                                        {}

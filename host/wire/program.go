@@ -25,6 +25,7 @@ type Program struct {
 // ProgramState is a packet program that runs.
 type ProgramState struct {
 	Digest   string // as SetProgram was given it; empty: it was left half made
+	Runs     bool   // false: its frames are dropped until SetProgram makes it run
 	Ports    []int  // indexes of devices, by the numbers of interfaces; 0: none. Zeros at the end are left out
 	Verified int    // instructions that the kernel's verifier looked at
 	Stack    int    // bytes
@@ -115,7 +116,7 @@ func (s *Substrate) Programs(ctx context.Context) (map[string]ProgramState, erro
 	for name, is := range running {
 		cost := is.Costs[program.TC]
 		all[name] = ProgramState{
-			Digest: is.Digest, Ports: is.Ports, Verified: cost.Verified, Stack: cost.Stack,
+			Digest: is.Digest, Runs: is.Runs, Ports: is.Ports, Verified: cost.Verified, Stack: cost.Stack,
 		}
 	}
 	return all, nil

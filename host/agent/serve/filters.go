@@ -72,7 +72,7 @@ func (s *Server) filtersOf(ctx context.Context, name, node string) (program stri
 	if err != nil {
 		return "", nil, err
 	}
-	if running[program].Digest == "" {
+	if !running[program].Runs {
 		return "", nil, fmt.Errorf("the packet program of %s: %w", node, api.ErrNotRunning)
 	}
 	return program, filters, nil

@@ -48,7 +48,7 @@ func (s *Server) programsOf(ctx context.Context, w *plan.Input, nodes []string) 
 			Filters: len(n.Program.Filters), Interfaces: n.Program.Interfaces,
 		}
 		id := plan.NodeID{Slice: w.Spec.ID, Node: n.Name}
-		if is, runs := running[id.ProgramName()]; runs {
+		if is := running[id.ProgramName()]; is.Runs {
 			if err := s.addCounters(ctx, from, id, is, &p); err != nil {
 				return nil, err
 			}
