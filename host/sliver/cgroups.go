@@ -211,7 +211,7 @@ func setFrozen(c interface {
 func (r *Runtime) Usage(id ID) (Usage, error) {
 	u, err := r.groups.usage(r.groupOf(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		return u, fmt.Errorf("measure sliver %s: %w", id, ErrNotFound)
+		return u, fmt.Errorf("measure node %s: %w", id.Node, ErrNotFound)
 	}
 	return u, err
 }
@@ -229,7 +229,7 @@ func (r *Runtime) freeze(id ID, on bool) error {
 		return err
 	}
 	if !rec.Process.alive() {
-		return fmt.Errorf("pause sliver %s: %w", id, ErrNotRunning)
+		return fmt.Errorf("pause node %s: %w", id.Node, ErrNotRunning)
 	}
 	return r.groups.freeze(r.groupOf(id), on)
 }

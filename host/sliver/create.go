@@ -24,10 +24,10 @@ func (r *Runtime) Create(ctx context.Context, s Spec) (pid int, err error) {
 	unlock := r.lock(s.ID)
 	defer unlock()
 	if exists(r.nodeDir(s.ID)) {
-		return 0, fmt.Errorf("create sliver %s: %w", s.ID, ErrExists)
+		return 0, fmt.Errorf("create node %s: %w", s.Node, ErrExists)
 	}
 	if _, err := r.sliceName(s.Slice); err != nil {
-		return 0, fmt.Errorf("create sliver %s: %w", s.ID, err)
+		return 0, fmt.Errorf("create node %s: %w", s.Node, err)
 	}
 	withDefaults(&s)
 	rec, err := r.create(ctx, &s)
@@ -35,7 +35,7 @@ func (r *Runtime) Create(ctx context.Context, s Spec) (pid int, err error) {
 		// The caller's context may be what ended the attempt.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		return 0, fmt.Errorf("create sliver %s: %w", s.ID, errors.Join(err, r.delete(undo, s.ID)))
+		return 0, fmt.Errorf("create node %s: %w", s.Node, errors.Join(err, r.delete(undo, s.ID)))
 	}
 	r.watchProcess(s.ID, rec.Process)
 	return rec.Process.PID, nil

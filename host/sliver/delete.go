@@ -20,7 +20,7 @@ func (r *Runtime) Delete(ctx context.Context, id ID) error {
 	}
 	defer r.lock(id)()
 	if err := r.delete(ctx, id); err != nil {
-		return fmt.Errorf("delete sliver %s: %w", id, err)
+		return fmt.Errorf("delete node %s: %w", id.Node, err)
 	}
 	return nil
 }

@@ -35,23 +35,20 @@ type ExecRequest struct {
 }
 
 // Exec runs a command in a sliver, within its namespaces and limits, and gives its exit code: 127 with an error when
-// there is no such command, 128 + signal when it was killed. When ctx ends, the command is killed.
+// there is no such command, 128 + signal when it was killed. When ctx ends, the command is killed. Errors name neither
+// command nor node: callers do.
 func (r *Runtime) Exec(ctx context.Context, id ID, req ExecRequest) (code int, err error) {
 	if len(req.Args) == 0 {
-		return -1, fmt.Errorf("run command in sliver %s: no command given", id)
+		return -1, errors.New("no command given")
 	}
 	rec, err := r.runs(id)
 	if err != nil {
-		return -1, fmt.Errorf("run command in sliver %s: %w", id, err)
+		return -1, err
 	}
 	if err := awaitInit(ctx, rec.Process); err != nil {
-		return -1, fmt.Errorf("run command in sliver %s: %w", id, err)
+		return -1, err
 	}
-	code, err = r.exec(ctx, id, rec, &req)
-	if err != nil {
-		return code, fmt.Errorf("run %s in sliver %s: %w", req.Args[0], id, err)
-	}
-	return code, nil
+	return r.exec(ctx, id, rec, &req)
 }
 
 // runs gives the record of a sliver that can take a command.

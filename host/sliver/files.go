@@ -23,10 +23,10 @@ func (r *Runtime) WriteFiles(_ context.Context, id ID, files []slice.File) error
 		return err
 	}
 	if !rec.Process.alive() {
-		return fmt.Errorf("write files of sliver %s: %w", id, ErrNotRunning)
+		return fmt.Errorf("write files of node %s: %w", id.Node, ErrNotRunning)
 	}
 	if err := writeFiles(rec.Process, id.Slice, files); err != nil {
-		return fmt.Errorf("write files of sliver %s: %w", id, err)
+		return fmt.Errorf("write files of node %s: %w", id.Node, err)
 	}
 	return nil
 }

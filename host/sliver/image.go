@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,6 +96,14 @@ func (r *Runtime) Available(ctx context.Context, from slice.Rootfs) error {
 	default:
 		return nil // archives are sent before they are named
 	}
+}
+
+// Installed reports whether one of the programs is there for nodes with slice.RootfsHost.
+func (r *Runtime) Installed(programs ...string) bool {
+	return slices.ContainsFunc(programs, func(path string) bool {
+		info, err := os.Stat(path)
+		return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
+	})
 }
 
 // BlobPath is where the archive of a slice.RootfsTar has to be, by its SHA-256.

@@ -24,7 +24,7 @@ func (r *Runtime) Start(ctx context.Context, id ID) error {
 		return err
 	}
 	if err := r.start(ctx, id, rec); err != nil {
-		return fmt.Errorf("start sliver %s: %w", id, err)
+		return fmt.Errorf("start node %s: %w", id.Node, err)
 	}
 	return nil
 }

@@ -59,14 +59,14 @@ type exit struct {
 func (r *Runtime) readRecord(id ID) (*record, error) {
 	data, err := os.ReadFile(r.recordPath(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("sliver %s: %w", id, ErrNotFound)
+		return nil, fmt.Errorf("node %s: %w", id.Node, ErrNotFound)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read record of sliver %s: %w", id, err)
+		return nil, fmt.Errorf("read record of node %s: %w", id.Node, err)
 	}
 	rec := new(record)
 	if err := json.Unmarshal(data, rec); err != nil {
-		return nil, fmt.Errorf("read record of sliver %s: %w", id, err)
+		return nil, fmt.Errorf("read record of node %s: %w", id.Node, err)
 	}
 	return rec, nil
 }
@@ -74,10 +74,10 @@ func (r *Runtime) readRecord(id ID) (*record, error) {
 func (r *Runtime) writeRecord(id ID, rec *record) error {
 	data, err := json.Marshal(rec)
 	if err != nil {
-		return fmt.Errorf("write record of sliver %s: %w", id, err)
+		return fmt.Errorf("write record of node %s: %w", id.Node, err)
 	}
 	if err := replaceFile(r.recordPath(id), data); err != nil {
-		return fmt.Errorf("write record of sliver %s: %w", id, err)
+		return fmt.Errorf("write record of node %s: %w", id.Node, err)
 	}
 	return nil
 }

@@ -3,11 +3,13 @@ package drive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
 
+	"github.com/pergola-net/pergola/host/agent/failures"
 	"github.com/pergola-net/pergola/host/agent/fastpath"
 	"github.com/pergola-net/pergola/host/agent/machine"
 	"github.com/pergola-net/pergola/host/agent/observe"
@@ -17,6 +19,7 @@ import (
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/host/wiring"
+	"github.com/pergola-net/pergola/kernel/netns"
 )
 
 // Config is what a Driver needs.
@@ -62,8 +65,16 @@ type Pass struct {
 	Running context.Context // of the plan: ends when something else is wanted
 }
 
-// Do carries out an action.
+// Do carries out an action. An error because something has gone is marked as a consequence (package failures).
 func (d *Pass) Do(ctx context.Context, act reconcile.Action) error {
+	err := d.do(ctx, act)
+	if errors.Is(err, netns.ErrGone) || errors.Is(err, wire.ErrNoDevice) {
+		return failures.Consequence(err)
+	}
+	return err
+}
+
+func (d *Pass) do(ctx context.Context, act reconcile.Action) error {
 	switch act.Key.Kind {
 	case plan.KindSwitch, plan.KindPort, plan.KindNodeNet, plan.KindWire, plan.KindQueue, plan.KindProgram:
 		if d.Machine.Network() == nil {

@@ -50,7 +50,7 @@ func (d *Pass) create(ctx context.Context, spec sliver.Spec) error {
 	if err := d.Machine.Runtime.Fetch(d.Running, spec); d.Running.Err() != nil {
 		return reconcile.ErrSkipped
 	} else if err != nil {
-		return fmt.Errorf("create sliver %s: %w", spec.ID, err)
+		return fmt.Errorf("create node %s: %w", spec.Node, err)
 	}
 	// The watchdog of when the plan was made may have ended while the image arrived.
 	if spec.Notes[plan.FenceNote] != "" {
@@ -163,7 +163,7 @@ func (d *Driver) run(ctx context.Context, id sliver.ID, command []string) (compl
 	request := sliver.ExecRequest{Args: command, Stdout: &out, Stderr: &complained}
 	code, err := d.Machine.Runtime.Exec(ctx, id, request)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("run %s in node %s: %w", command[0], id.Node, err)
 	}
 	if code != 0 {
 		all := strings.TrimSpace(out.String() + complained.String())

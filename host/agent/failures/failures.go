@@ -99,15 +99,35 @@ func (f *Failures) Wait(now time.Time, most time.Duration) time.Duration {
 // Of gives how often an action on k failed in a row, and the last cause.
 func (f *Failures) Of(k reconcile.Key) (count int, cause error) { return f.actions.Failures(k) }
 
-// Messages words the actions of a slice, or of the host itself, that failed.
-func (f *Failures) Messages(slice uint16) (all []string) {
+// Consequence marks an error that follows from another one: what the action needed had gone, as everything of a node
+// goes whose first process ended.
+func Consequence(err error) error { return consequence{err} }
+
+type consequence struct{ error }
+
+func (c consequence) Unwrap() error { return c.error }
+
+// Messages words the actions of a slice, or of the host itself, that failed. Consequences are told only where there is
+// no cause to tell: neither another failure, nor a node whose first process ended.
+func (f *Failures) Messages(slice uint16) []string {
+	var causes, consequences []string
 	f.actions.Each(func(k reconcile.Key, cause error, _ int) {
-		if k.Slice == slice || k.Slice == 0 {
-			all = append(all, cause.Error())
+		if k.Slice != slice && k.Slice != 0 {
+			return
+		}
+		if errors.As(cause, new(consequence)) {
+			consequences = append(consequences, cause.Error())
+		} else {
+			causes = append(causes, cause.Error())
 		}
 	})
-	slices.Sort(all)
-	return slices.Compact(all)
+	ended := false
+	f.exits.Each(func(k reconcile.Key, _ error, _ int) { ended = ended || k.Slice == slice })
+	if len(causes) == 0 && !ended {
+		causes = consequences
+	}
+	slices.Sort(causes)
+	return slices.Compact(causes)
 }
 
 // Restarting counts the nodes of a slice that are about to be started again, or just were.

@@ -2,6 +2,7 @@ package failures
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -76,5 +77,33 @@ func TestTheWaitEndsWithARestartAndThenWithItsProbation(t *testing.T) {
 	}
 	if f.Restarting(1, now.Add(probation)) != 0 {
 		t.Error("after its probation, it is still about to be started")
+	}
+}
+
+func TestCauseIsToldAndNotItsConsequences(t *testing.T) {
+	var f Failures
+	now := time.Now()
+	key := func(slice uint16, kind reconcile.Kind, name string) reconcile.Key {
+		return reconcile.Key{Kind: kind, Slice: slice, Name: name}
+	}
+	want := func(messages ...string) {
+		t.Helper()
+		if got := f.Messages(1); !slices.Equal(got, messages) {
+			t.Errorf("messages %q, want %q", got, messages)
+		}
+	}
+	wire, process := key(1, plan.KindWire, "s1p1"), key(1, plan.KindProcess, "a")
+	gone := Consequence(fmt.Errorf("join s1p1 and s1p2: %w", errors.New("no such device")))
+	f.Acted(wire, now, gone)
+	want("join s1p1 and s1p2: no such device") // nothing else is known
+	f.Acted(process, now, errors.New("no zebra in /usr/lib/frr"))
+	want("no zebra in /usr/lib/frr")
+	f.Acted(process, now, nil)
+	f.Acted(key(2, plan.KindProcess, "a"), now, errors.New("of another slice"))
+	want("join s1p1 and s1p2: no such device")
+	f.Exited(1, "a", now) // its status says so
+	want()
+	if !errors.Is(Consequence(reconcile.ErrSkipped), reconcile.ErrSkipped) {
+		t.Error("a consequence hides what it is")
 	}
 }

@@ -28,6 +28,7 @@ type Runtime interface {
 	RemoveSlice(ctx context.Context, id uint16) error
 
 	Available(ctx context.Context, from slice.Rootfs) error
+	Installed(programs ...string) bool
 	Fetch(ctx context.Context, s sliver.Spec) error
 	Create(ctx context.Context, s sliver.Spec) (pid int, err error)
 	Delete(ctx context.Context, id sliver.ID) error

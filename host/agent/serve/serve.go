@@ -62,7 +62,9 @@ func (s *Server) Supports(ctx context.Context, spec *slice.Slice) error {
 			htb = htb || e.Shape.NeedsHTB()
 		}
 	}
-	missing := []error{canRender(spec), s.haveRoots(ctx, at, spec), s.tryPrograms(at, spec)}
+	missing := []error{
+		canRender(spec), s.haveRoots(ctx, at, spec), s.haveSuites(at, spec), s.tryPrograms(at, spec),
+	}
 	if netem {
 		missing = append(missing, s.machine.Platform.HaveNetem())
 	}
