@@ -122,7 +122,8 @@ func (n *Nodes) List() (map[string]State, error) {
 			return nil, err
 		}
 		all[name] = State{
-			Digest: x.digest(), Runs: true, Ports: trim(n.legs.those(x.number, ports)), Costs: x.about.Costs,
+			Digest: x.digest(), Runs: true, Ports: trim(n.legs.those(x.number, ports)),
+			Costs: x.about.Costs,
 		}
 	}
 	return all, nil

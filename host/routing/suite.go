@@ -9,7 +9,9 @@ func Suite(d slice.Daemon) (programs []string, pack string) {
 	case slice.FRR: // as frr.sh looks for it
 		return []string{"/usr/lib/frr/zebra", "/usr/libexec/frr/zebra", "/usr/sbin/zebra"}, "frr"
 	case slice.BIRD:
-		return []string{"/usr/sbin/bird", "/usr/local/sbin/bird", "/usr/bin/bird", "/usr/local/bin/bird"}, "bird2"
+		return []string{
+			"/usr/sbin/bird", "/usr/local/sbin/bird", "/usr/bin/bird", "/usr/local/bin/bird",
+		}, "bird2"
 	}
 	return nil, ""
 }

@@ -165,8 +165,8 @@ func eachProgram(found func(ebpf.ProgramID, *ebpf.ProgramInfo)) error {
 }
 
 // lookMaps leaves out tables of programs that no program uses. Such a table may stay for ever, empty, after it was
-// looked at: each time that its last descriptor is closed, as here, the kernel takes a reference for the work of emptying
-// it, and loses the reference where that work waits already (prog_array_map_clear(), read in Linux 6.1).
+// looked at: each time that its last descriptor is closed, as here, the kernel takes a reference for the work of
+// emptying it, and loses the reference where that work waits already (prog_array_map_clear(), read in Linux 6.1).
 func lookMaps(add func(string, thing)) error {
 	used, err := mapsOfPrograms()
 	if err != nil {

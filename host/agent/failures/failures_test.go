@@ -94,12 +94,12 @@ func TestCauseIsToldAndNotItsConsequences(t *testing.T) {
 	}
 	wire, process := key(1, plan.KindWire, "s1p1"), key(1, plan.KindProcess, "a")
 	gone := Consequence(fmt.Errorf("join s1p1 and s1p2: %w", errors.New("no such device")))
-	f.Acted(wire, now, gone)
+	_ = f.Acted(wire, now, gone)
 	want("join s1p1 and s1p2: no such device") // nothing else is known
-	f.Acted(process, now, errors.New("no zebra in /usr/lib/frr"))
+	_ = f.Acted(process, now, errors.New("no zebra in /usr/lib/frr"))
 	want("no zebra in /usr/lib/frr")
-	f.Acted(process, now, nil)
-	f.Acted(key(2, plan.KindProcess, "a"), now, errors.New("of another slice"))
+	_ = f.Acted(process, now, nil)
+	_ = f.Acted(key(2, plan.KindProcess, "a"), now, errors.New("of another slice"))
 	want("join s1p1 and s1p2: no such device")
 	f.Exited(1, "a", now) // its status says so
 	want()

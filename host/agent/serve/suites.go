@@ -30,7 +30,8 @@ func (s *Server) haveSuites(at plan.Place, spec *slice.Slice) error {
 		if len(programs) == 0 || s.machine.Runtime.Installed(programs...) {
 			continue
 		}
-		missing = append(missing, fmt.Sprintf("%s for %s (no %s)", pack, wording.Count(nodes[d], "node"), programs[0]))
+		missing = append(missing, fmt.Sprintf("%s for %s (no %s)", pack, wording.Count(nodes[d], "node"),
+			programs[0]))
 		packages = append(packages, pack)
 	}
 	if len(missing) == 0 {

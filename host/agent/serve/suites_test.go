@@ -29,7 +29,7 @@ func TestSuitesThatAreMissingAreNamedTogether(t *testing.T) {
 	spec := &slice.Slice{Nodes: []slice.Node{
 		{Name: "a", Routing: frr}, {Name: "b", Routing: frr, Rootfs: slice.Rootfs{Kind: slice.RootfsHost}},
 		{Name: "c", Routing: bird}, {Name: "d"},
-		{Name: "e", Routing: bird, Rootfs: slice.Rootfs{Kind: slice.RootfsRegistry, Ref: "bird"}}, // brings its own
+		{Name: "e", Routing: bird, Rootfs: slice.Rootfs{Kind: slice.RootfsRegistry}}, // brings its own
 		{Name: "f", Routing: bird, Host: "elsewhere"},
 	}}
 	for _, c := range []struct{ programs, want string }{
