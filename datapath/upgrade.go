@@ -41,6 +41,10 @@ const mirrorSince = 6
 // filtersSince is one number for all maps of filters (package filter), for the same reason.
 const filtersSince = 11
 
+// nodesSince is one number for all that programs of nodes share with the walk: they call each other, and each reads
+// what the other one left in the record of the work.
+const nodesSince = 12
+
 var upgrades = map[string]upgrade{
 	objectMapPorts: {12, carried},
 
@@ -74,10 +78,10 @@ var upgrades = map[string]upgrade{
 	objectMapFilterChunks:  {filtersSince, rebuilt},
 	objectMapFilterHits:    {filtersSince, rebuilt},
 
-	objectMapNodePrograms: {12, rebuilt}, // until then frames to packet programs are dropped
-	objectMapWalks:        {12, rebuilt},
+	objectMapNodePrograms: {nodesSince, rebuilt}, // until then frames to packet programs are dropped
+	objectMapWalks:        {nodesSince, rebuilt},
+	objectMapFrames:       {nodesSince, reset},
 
-	objectMapFrames:    {12, reset},
 	objectMapCounts:    {12, reset},
 	objectMapPunts:     {4, reset},
 	objectMapUnderlays: {12, reset},

@@ -28,7 +28,8 @@ func newFilter(a *app) *cobra.Command {
 Changes are there at once: each frame meets the filters as they were or as they are then. They are in
 the memory of the kernel alone. They outlive the server, and ` + "`pergola up`" + ` with a newer program, if the
 file has the same filters and the key the same size. Where the program is loaded anew, the filters are
-those of the file: when the node was moved, or its machine restarted.`,
+those of the file: when the node or its machine was restarted, the node was moved, or a new version of
+Pergola has another data path.`,
 		Example: `  pergola filter add r1 'destination=10.1.0.0/16 -> send 2'
   pergola filter ls r1
   pergola filter rm r1 'destination=10.1.0.0/16'
