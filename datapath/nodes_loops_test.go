@@ -1,0 +1,117 @@
+package datapath
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/node"
+)
+
+// chain makes nodes in a line, from w.a to a host, that send on what comes in.
+func (w *world) chain(n *node.Nodes, length int) (names []string, end int) {
+	object, from := w.compile(forward), w.a
+	for i := range length {
+		in, out := w.port(mac(400+2*i)), w.port(mac(401+2*i))
+		w.join(from, in)
+		name := fmt.Sprintf("n%d", i)
+		w.check(n.Set(name, made(object, in, out)))
+		names, from = append(names, name), out
+	}
+	end = w.port(macB)
+	w.join(from, end)
+	return names, end
+}
+
+// 33 calls are possible for one frame, two for each node: then it enters anew, and nothing is lost.
+func TestLiveFrameMeetsMorePacketProgramsThanCanBeCalled(t *testing.T) {
+	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
+		const length, frames = 40, 10
+		names, end := w.chain(n, length)
+		f := ethernet(macB, macA, 0x88b5, 46)
+		for i := range frames {
+			w.name = fmt.Sprintf("frame %d", i)
+			w.expectReceived(f, arrival{end, unix.PACKET_HOST, f})
+		}
+		for _, name := range names {
+			if c := must(n.Counters(name)); c["frames in"] != frames || c["verdict send"] != frames {
+				w.Errorf("%s counted %v", name, c)
+			}
+		}
+	})
+}
+
+// A protocol without a hop limit, in a circle of nodes.
+func TestLiveLoopOfPacketProgramsEnds(t *testing.T) {
+	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
+		const maxMet = 255 // MAX_MET in bpf/node.h
+		round := w.compile("PERGOLA_PARSE(packet) { packet->output = 2; return PERGOLA_SEND; }")
+		in, out, back := w.port(mac(1)), w.port(mac(2)), w.port(mac(3))
+		there, again := w.port(mac(4)), w.port(mac(5))
+		w.join(w.a, in)
+		w.join(out, there)
+		w.join(again, back)
+		w.check(n.Set("x", made(round, in, out, back)))
+		w.check(n.Set("y", made(round, there, again)))
+		for i := range uint64(5) {
+			w.check(w.say(w.a, ethernet(macB, macA, 0x88b5, 46)))
+			w.await("the frame's end", func() bool { return must(n.Counters("y"))["fault loop"] == i+1 })
+		}
+		x, y := must(n.Counters("x")), must(n.Counters("y"))
+		if x["verdict send"]+y["verdict send"] != 5*maxMet || x["fault loop"] != 0 {
+			w.Errorf("counted %v and %v", x, y)
+		}
+	})
+}
+
+// Switches that flood in circles, each copy again, stop when the last copies have met as many nodes as they may.
+func TestLiveStormOfPacketProgramsEnds(t *testing.T) {
+	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
+		hub := w.compile(`PERGOLA_PARSE(packet)
+{
+	packet->flood = packet->interfaces & ~(1ULL << (packet->interface & 63));
+	return PERGOLA_FLOOD;
+}`)
+		const nodes = 4 // each joined with each
+		ports := map[int][]int{}
+		for i := range nodes {
+			for j := range i {
+				a, b := w.port(mac(600+10*i+j)), w.port(mac(600+10*j+i))
+				w.join(a, b)
+				ports[i], ports[j] = append(ports[i], a), append(ports[j], b)
+			}
+		}
+		first := w.port(mac(1))
+		w.join(w.a, first)
+		ports[0] = append(ports[0], first)
+		for i := range nodes {
+			w.check(n.Set(fmt.Sprint(i), made(hub, ports[i]...)))
+		}
+		total := func() (all map[string]uint64) {
+			all = map[string]uint64{}
+			for i := range nodes {
+				for what, count := range must(n.Counters(fmt.Sprint(i))) {
+					all[what] += count
+				}
+			}
+			return all
+		}
+		w.check(w.say(w.a, ethernet([6]byte{255, 255, 255, 255, 255, 255}, macA, 0x88b5, 46)))
+		last := map[string]uint64{}
+		w.await("the storm's end", func() bool {
+			now := total()
+			same := maps.Equal(now, last) && now["frames in"] > nodes
+			last = now
+			time.Sleep(50 * time.Millisecond)
+			return same
+		})
+		t.Log(last)
+		if last["copies flooded"] == 0 || last["fault storm"]+last["fault loop"] == 0 {
+			w.Errorf("the storm was %v", last)
+		}
+		w.receiveAll()
+	})
+}
