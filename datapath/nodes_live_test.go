@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -169,12 +170,14 @@ func (w *world) await(what string, is func() bool) {
 	if testkit.InVM() { // an emulated processor
 		patience = time.Minute
 	}
-	for deadline := time.Now().Add(patience); !is(); {
-		if time.Now().After(deadline) {
-			w.Errorf("waited too long for %s", what)
-			return
+	err := testkit.Poll(func() error {
+		if is() {
+			return nil
 		}
-		time.Sleep(time.Millisecond)
+		return errors.New("it has not come")
+	}, patience)
+	if err != nil {
+		w.Errorf("wait for %s: %v", what, err)
 	}
 }
 

@@ -105,7 +105,7 @@ func TestLiveStormOfPacketProgramsEnds(t *testing.T) {
 			now := total()
 			same := maps.Equal(now, last) && now["frames in"] > nodes
 			last = now
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // the window in which nothing may be counted
 			return same
 		})
 		t.Log(last)

@@ -210,9 +210,6 @@ func TestProgramTestRefusesFiltersThatCannotBe(t *testing.T) {
 
 func TestProgramProfileShowsEachStage(t *testing.T) {
 	testkit.Root(t)
-	if testing.Short() {
-		t.Skip("it measures")
-	}
 	source, captured := example(t, "mpls.c"), frames(t)
 	pergola(t, "program", "profile", source, "--frame", captured, "--filter", "label=100 -> send 2").says(t, 0,
 		"STAGE", "load", "parse", "lookup", "format", "store", "total", "2 frames measured")
