@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // lan is the kind of a vertex that represents a link with more than two ends.
@@ -173,6 +174,9 @@ func describe(s slice.Shape) string {
 			names[i] = c.Name
 		}
 		words = append(words, "classes "+strings.Join(names, " "))
+	}
+	if len(s.Queues) != 0 {
+		words = append(words, wording.Count(len(s.Queues), "queue"))
 	}
 	return strings.Join(words, ", ")
 }

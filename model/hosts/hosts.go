@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Host is a machine of the substrate, as its agent describes it.
@@ -28,12 +30,14 @@ type Host struct {
 	// name.
 	Paths map[string]int `json:"paths,omitempty"`
 
-	Cores    float64  `json:"cores"`
-	Memory   uint64   `json:"memory"`             // bytes
-	Load     float64  `json:"load"`               // cores that are busy, measured
-	Kernel   string   `json:"kernel"`             // release: 6.1.0-27-amd64
-	Version  string   `json:"version"`            // of Pergola
-	Features []string `json:"features,omitempty"` // of its kernel: see the Feature constants
+	Cores  float64 `json:"cores"`
+	Memory uint64  `json:"memory"` // bytes
+	// Reservable is what nodes can reserve of it (slice.Reserve), beside cores and memory.
+	Reservable slice.Reserve `json:"reservable,omitzero"`
+	Load       float64       `json:"load"`               // cores that are busy, measured
+	Kernel     string        `json:"kernel"`             // release: 6.1.0-27-amd64
+	Version    string        `json:"version"`            // of Pergola
+	Features   []string      `json:"features,omitempty"` // of its kernel: see the Feature constants
 	// Labels are those that its agent was started with; the cluster's users may add to them (Policy).
 	Labels map[string]string `json:"labels,omitempty"`
 	// Allows is what every slice may use of the host itself. It is for display: the host decides by its own terms.

@@ -1,9 +1,12 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pergola-net/pergola/model/slice"
@@ -13,6 +16,28 @@ import (
 type Allowance struct {
 	Paths   []string `json:"paths,omitempty"` // directories, with all that is below them
 	Network bool     `json:"network,omitempty"`
+	Outside bool     `json:"outside,omitempty"` // connections to outside of all slices
+	Ports   []Ports  `json:"ports,omitempty"`   // of its addresses
+}
+
+// Ports is a range of ports, of TCP and of UDP.
+type Ports struct {
+	First uint16 `json:"first"`
+	Last  uint16 `json:"last"`
+}
+
+// ParsePorts reads 20000-29999, or 8080.
+func ParsePorts(text string) (Ports, error) {
+	first, last, isRange := strings.Cut(text, "-")
+	if !isRange {
+		last = first
+	}
+	a, err := strconv.ParseUint(first, 10, 16)
+	b, err2 := strconv.ParseUint(last, 10, 16)
+	if err != nil || err2 != nil || a == 0 || a > b {
+		return Ports{}, fmt.Errorf("%q is no range of ports: write such as 20000-29999", text)
+	}
+	return Ports{uint16(a), uint16(b)}, nil
 }
 
 // Terms are everything that a machine's root allows slices to use of it. The machine keeps them itself, because every
@@ -42,7 +67,15 @@ func (t *Terms) Covers(name string, h slice.Hold) (dir string, ok bool) {
 
 // Covers reports whether every slice may have a hold, and the directory that its path must not leave.
 func (a Allowance) Covers(h slice.Hold) (dir string, ok bool) {
-	if h.Path == "" {
+	switch {
+	case h.Outside:
+		return "", a.Outside
+	case h.Port != "":
+		p, err := slice.ParseHostPort(h.Port)
+		return "", err == nil && slices.ContainsFunc(a.Ports, func(r Ports) bool {
+			return r.First <= p.Port && p.Port <= r.Last
+		})
+	case h.Path == "":
 		return "", a.Network
 	}
 	path := filepath.Clean(h.Path)
@@ -54,11 +87,104 @@ func (a Allowance) Covers(h slice.Hold) (dir string, ok bool) {
 	return "", false
 }
 
-// Advice says what to do so that a slice may have a hold.
-func Advice(host string, h slice.Hold) string {
-	flag := "--host-network"
-	if h.Path != "" {
-		flag = "--host-paths " + filepath.Clean(h.Path)
+// With is what allows these holds, too.
+func (a Allowance) With(holds ...slice.Hold) Allowance {
+	a.Paths, a.Ports = slices.Clone(a.Paths), slices.Clone(a.Ports)
+	for _, h := range holds {
+		if _, covered := a.Covers(h); covered {
+			continue
+		}
+		switch {
+		case h.Outside:
+			a.Outside = true
+		case h.Port != "":
+			if p, err := slice.ParseHostPort(h.Port); err == nil {
+				a.Ports = append(a.Ports, Ports{p.Port, p.Port})
+			}
+		case h.Path == "":
+			a.Network = true
+		default:
+			a.Paths = append(a.Paths, filepath.Clean(h.Path))
+		}
 	}
-	return "apply the slice on " + host + " itself, as root, or start Pergola there with " + flag
+	a.Ports = joined(a.Ports)
+	return a
+}
+
+// joined gives the same ports in ascending ranges, as few as there can be.
+func joined(ranges []Ports) (all []Ports) {
+	slices.SortFunc(ranges, func(a, b Ports) int { return cmp.Compare(a.First, b.First) })
+	for _, r := range ranges {
+		if n := len(all); n > 0 && int(r.First) <= int(all[n-1].Last)+1 {
+			all[n-1].Last = max(all[n-1].Last, r.Last)
+			continue
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// String writes it as ParsePorts reads it.
+func (p Ports) String() string {
+	if p.First == p.Last {
+		return strconv.Itoa(int(p.First))
+	}
+	return fmt.Sprintf("%d-%d", p.First, p.Last)
+}
+
+// ListPorts writes ranges as flags have them.
+func ListPorts(ranges []Ports) string {
+	texts := make([]string, len(ranges))
+	for i, r := range ranges {
+		texts[i] = r.String()
+	}
+	return strings.Join(texts, ",")
+}
+
+// Advice says what to do so that slices may have holds that a host does not allow.
+func Advice(host string, has Allowance, missing ...slice.Hold) string {
+	return "apply the slice on " + host + " itself, as root, or start Pergola there with " +
+		strings.Join(Flags(has, missing...), " ")
+}
+
+// Flags are those of a server that lets every slice have holds that it does not allow yet. They keep what it allows:
+// the value of a flag replaces the one that is stored.
+func Flags(has Allowance, missing ...slice.Hold) (flags []string) {
+	all := has.With(missing...)
+	if all.Network && !has.Network {
+		flags = append(flags, "--host-network")
+	}
+	if all.Outside && !has.Outside {
+		flags = append(flags, "--outside")
+	}
+	if ports := ListPorts(all.Ports); ports != ListPorts(joined(slices.Clone(has.Ports))) {
+		flags = append(flags, "--ports "+ports)
+	}
+	if len(all.Paths) > len(has.Paths) {
+		flags = append(flags, "--host-paths "+strings.Join(all.Paths, ","))
+	}
+	return flags
+}
+
+// WhyNot says why not every slice may have these holds, in words that follow the host's name; empty where it may.
+func (a Allowance) WhyNot(holds ...slice.Hold) string {
+	var whys, ports []string
+	for _, h := range holds {
+		if _, ok := a.Covers(h); ok {
+			continue
+		}
+		if h.Port != "" {
+			ports = append(ports, h.Port)
+			continue
+		}
+		whys = append(whys, "does not allow "+h.String())
+	}
+	switch {
+	case len(ports) > 0 && len(a.Ports) == 0:
+		whys = append(whys, "allows no ports, not "+strings.Join(ports, ", "))
+	case len(ports) > 0:
+		whys = append(whys, fmt.Sprintf("allows ports %s only, not %s", ListPorts(a.Ports),
+			strings.Join(ports, ", ")))
+	}
+	return strings.Join(whys, " and ")
 }

@@ -18,8 +18,8 @@ func lan(n int, demand mapping.Resources, rate uint64) mapping.Request {
 }
 
 func BenchmarkGreedy(b *testing.B) {
-	s := hosts(20, mapping.Host{Capacity: mapping.Resources{Cores: 64, Memory: 256 * gib}})
-	demand := mapping.Resources{Cores: 0.1, Memory: gib / 8}
+	s := hosts(20, mapping.Host{Capacity: mapping.Resources{mapping.Cores: 64, mapping.Memory: 256 * gib}})
+	demand := mapping.Resources{mapping.Cores: 0.1, mapping.Memory: gib / 8}
 	for name, r := range map[string]mapping.Request{"chain-100": chain(100, demand, 1e6),
 		"chain-1000": chain(1000, demand, 1e6), "lan-1000": lan(1000, demand, 1e6)} {
 		b.Run(name, func(b *testing.B) {

@@ -76,7 +76,7 @@ func (st *state) parts() []int {
 	weights := make([]float64, len(st.hosts))
 	for h, host := range st.hosts {
 		if !host.Cordoned && !host.Draining && host.Closed == "" {
-			weights[h] = max(host.Capacity.Cores, 1e-3)
+			weights[h] = max(host.Capacity[Cores], 1e-3)
 			sum += weights[h]
 		}
 	}
@@ -158,12 +158,14 @@ func (st *state) ties(n, h int) float64 {
 // weight is a link's rate in Mbit/s, and 1 where none is reserved.
 func weight(rate uint64) float64 { return max(float64(rate)/1e6, 1) }
 
-// filling is how full host h is, 0 to 1: the greatest of the shares of its cores and memory that are used, and of its
-// share of the request's nodes, which counts nodes without a demand.
+// filling is how full host h is, 0 to 1: the greatest of the shares of what it has that are used, and of its share of
+// the request's nodes, which counts nodes without a demand.
 func (st *state) filling(h int) float64 {
 	full := float64(st.count[h]) / float64(len(st.nodes))
-	if capacity := st.hosts[h].Capacity; capacity.Cores > 0 && capacity.Memory > 0 {
-		full = max(full, st.used[h].Cores/capacity.Cores, float64(st.used[h].Memory)/float64(capacity.Memory))
+	for kind, capacity := range st.hosts[h].Capacity {
+		if capacity > 0 {
+			full = max(full, st.used[h][kind]/capacity)
+		}
 	}
 	return full
 }
@@ -216,10 +218,12 @@ func (st *state) placedTies(n int) float64 {
 
 func (st *state) greater(a, b int) bool {
 	da, db := st.nodes[a].Demand, st.nodes[b].Demand
-	if da.Cores != db.Cores {
-		return da.Cores > db.Cores
+	for kind := range da {
+		if da[kind] != db[kind] {
+			return da[kind] > db[kind]
+		}
 	}
-	return da.Memory > db.Memory
+	return false
 }
 
 // improve moves the given nodes, one at a time, where that reduces the cut and the strategy allows it (Kernighan and

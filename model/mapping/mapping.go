@@ -21,21 +21,15 @@ type Host struct {
 	Labels   map[string]string
 	Features []string // of its kernel; the caller chooses the words
 	Capacity Resources
-	Rate     uint64    // bit/s that the interface carries in each direction; 0: not known, no constraint
-	MTU      int       // bytes of a packet that the interface carries; 0: not known, no constraint
-	Used     Resources // held by other slices
-	UsedRate uint64    // bit/s reserved by other slices' links that leave the host
-	Busy     float64   // measured load in cores; decides between hosts that are equal otherwise
-	Closed   string    // why it takes no new nodes, such as "is lost"; its nodes stay. Empty: it takes nodes
-	Cordoned bool      // takes no new nodes; its nodes stay
-	Draining bool      // takes no new nodes; its nodes leave, except those that are pinned to it
-}
-
-// Resources is what nodes need and hosts have. Zero in a host's capacity means none. Zero in a node's demand means that
-// nothing is reserved for it.
-type Resources struct {
-	Cores  float64
-	Memory uint64 // bytes
+	Rate     uint64            // bit/s that the interface carries in each direction; 0: not known, no constraint
+	MTU      int               // bytes of a packet that the interface carries; 0: not known, no constraint
+	Used     Resources         // held by other slices
+	UsedRate uint64            // bit/s reserved by other slices' links that leave the host
+	Ports    map[string]string // of its addresses, that other slices have: whose they are
+	Busy     float64           // measured load in cores; decides between hosts that are equal otherwise
+	Closed   string            // why it takes no new nodes, such as "is lost"; its nodes stay. Empty: it takes them
+	Cordoned bool              // takes no new nodes; its nodes stay
+	Draining bool              // takes no new nodes; its nodes leave, except those that are pinned to it
 }
 
 // Request is a virtual network, as far as its mapping depends on it.
@@ -52,6 +46,8 @@ type Node struct {
 	Host   string            // the only host it may run on; empty: any
 	Labels map[string]string // the host must have all of these
 	Needs  []string          // features that the host must have, all of them
+	Ports  []string          // of the host's addresses, that no other node may have there
+	Barred map[string]string // hosts that do not let it have what it wants of them: why
 }
 
 // Link joins two nodes, or more (a LAN). If its nodes are on several hosts, each of these carries the link's rate;

@@ -38,7 +38,7 @@ func chain(n int, demand mapping.Resources, rate uint64) mapping.Request {
 	return r
 }
 
-var big = mapping.Host{Capacity: mapping.Resources{Cores: 8, Memory: 16 * gib}}
+var big = mapping.Host{Capacity: mapping.Resources{mapping.Cores: 8, mapping.Memory: 16 * gib}}
 
 func count(m mapping.Mapping) map[string]int {
 	on := map[string]int{}
@@ -76,7 +76,7 @@ func TestSpreadCutsAChainOncePerHost(t *testing.T) {
 
 func TestSpreadFollowsCores(t *testing.T) {
 	s := hosts(2, big)
-	s.Hosts[1].Capacity.Cores = 24
+	s.Hosts[1].Capacity[mapping.Cores] = 24
 	m, err := mapping.Greedy(s, chain(20, mapping.Resources{}, 0), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestSpreadFollowsCores(t *testing.T) {
 }
 
 func TestPackFillsOneHostFirst(t *testing.T) {
-	r := chain(10, mapping.Resources{Cores: 1, Memory: gib}, 0)
+	r := chain(10, mapping.Resources{mapping.Cores: 1, mapping.Memory: gib}, 0)
 	r.Strategy = mapping.Pack
 	m, err := mapping.Greedy(hosts(4, big), r, nil)
 	if err != nil {
@@ -131,7 +131,7 @@ func TestPinsLabelsCordonsAndDrains(t *testing.T) {
 func TestLinksKeepToTheHostsRate(t *testing.T) {
 	each := big
 	each.Rate = 1e9
-	r := chain(4, mapping.Resources{Cores: 4}, 600e6)
+	r := chain(4, mapping.Resources{mapping.Cores: 4}, 600e6)
 	m, err := mapping.Greedy(hosts(2, each), r, nil) // one cut: 600 Mbit/s; two cuts at a host would be 1200
 	if err != nil {
 		t.Fatal(err)
@@ -145,8 +145,8 @@ func TestReasonsNameEveryHost(t *testing.T) {
 	s := hosts(8, big)
 	s.Hosts[0].Cordoned = true
 	s.Hosts[1].Draining = true
-	s.Hosts[2].Used = mapping.Resources{Cores: 7.5}
-	s.Hosts[3].Used = mapping.Resources{Memory: 16 * gib}
+	s.Hosts[2].Used = mapping.Resources{mapping.Cores: 7.5}
+	s.Hosts[3].Used = mapping.Resources{mapping.Memory: 16 * gib}
 	s.Hosts[4].Rate, s.Hosts[4].UsedRate = 1e9, 1e9
 	s.Hosts[5].Labels = map[string]string{"site": "field"}
 	s.Hosts[6].Closed = "is lost"
@@ -159,8 +159,12 @@ func TestReasonsNameEveryHost(t *testing.T) {
 	r := mapping.Request{
 		Nodes: []mapping.Node{
 			{Name: "a", Host: "h3", Demand: mapping.Resources{}},
-			{Name: "b", Demand: mapping.Resources{Cores: 1, Memory: gib}, Labels: map[string]string{"site": "lab"},
-				Needs: []string{"netem"}},
+			{
+				Name:   "b",
+				Demand: mapping.Resources{mapping.Cores: 1, mapping.Memory: gib},
+				Labels: map[string]string{"site": "lab"},
+				Needs:  []string{"netem"},
+			},
 		},
 		Links: []mapping.Link{{Nodes: []string{"a", "b"}, Rate: 10e6}},
 	}
@@ -173,7 +177,7 @@ func TestReasonsNameEveryHost(t *testing.T) {
 		"h1": "is cordoned",
 		"h2": "is being drained",
 		"h3": "1 cores wanted, 0.5 of 8 free",
-		"h4": "1024 MiB of memory wanted, 0 of 16384 MiB free",
+		"h4": "1024 MiB of memory wanted, 0 MiB of 16384 MiB free",
 		"h5": "links that leave h5 would need 1.01 Gbit/s of 1 Gbit/s",
 		"h6": "its label site is field, not lab",
 		"h7": "is lost",
@@ -188,10 +192,34 @@ func TestReasonsNameEveryHost(t *testing.T) {
 	}
 }
 
+func TestReasonsCountWhatIsLeftOfEachKind(t *testing.T) {
+	each := mapping.Host{Capacity: mapping.Resources{mapping.Cores: 8, mapping.Filters: 98304, mapping.Masks: 6144,
+		mapping.FastPath: 1}}
+	s := hosts(3, each)
+	s.Hosts[0].Used = mapping.Resources{mapping.Filters: 95304}
+	s.Hosts[1].Used = mapping.Resources{mapping.Masks: 6144}
+	s.Hosts[2].Used = mapping.Resources{mapping.FastPath: 0.75}
+	r := mapping.Request{Nodes: []mapping.Node{{Name: "a",
+		Demand: mapping.Resources{mapping.Filters: 4000, mapping.Masks: 1, mapping.FastPath: 0.5}}}}
+	_, err := mapping.Greedy(s, r, nil)
+	var impossible *mapping.Impossible
+	if !errors.As(err, &impossible) {
+		t.Fatalf("%v", err)
+	}
+	want := map[string]string{
+		"h1": "4000 filters wanted, 3000 of 98304 free",
+		"h2": "1 masks wanted, 0 of 6144 free",
+		"h3": "0.5 cores of the fast path wanted, 0.25 of 1 free",
+	}
+	if diff := cmp.Diff(want, impossible.Reasons); diff != "" {
+		t.Errorf("reasons (-want +got):\n%s", diff)
+	}
+}
+
 func TestALinkThatNoPathCarriesStaysOnOneHost(t *testing.T) {
 	s := hosts(3, big)
 	s.Hosts[0].MTU, s.Hosts[1].MTU, s.Hosts[2].MTU = 1500, 9000, 9000
-	r := chain(4, mapping.Resources{Cores: 1}, 0)
+	r := chain(4, mapping.Resources{mapping.Cores: 1}, 0)
 	for i := range r.Links {
 		r.Links[i].MTU = 5042
 	}

@@ -13,14 +13,27 @@ import (
 	"github.com/pergola-net/pergola/model/mapping"
 )
 
+// drawResources draws an amount of each kind, in units of which hosts have few. Of two kinds, all nodes want
+// something; of the others, one in six.
+func drawResources(t *rapid.T, label string, from, to int) (r mapping.Resources) {
+	for kind, unit := range [...]float64{mapping.Cores: 1, mapping.Memory: gib,
+		mapping.FastPath: 0.5, mapping.Filters: 1000, mapping.Masks: 64,
+		mapping.Queues: 100, mapping.Buffer: 1 << 20} {
+		if from == 0 && mapping.Resource(kind) > mapping.Memory && rapid.IntRange(0, 5).Draw(t, "wants") > 0 {
+			continue
+		}
+		r[kind] = unit * float64(rapid.IntRange(from, to).Draw(t, fmt.Sprint(label, kind)))
+	}
+	return r
+}
+
 // problem draws a substrate with little room and a request for it.
 func problem(t *rapid.T) (mapping.Substrate, mapping.Request) {
 	var s mapping.Substrate
 	for i := range rapid.IntRange(1, 5).Draw(t, "hosts") {
 		s.Hosts = append(s.Hosts, mapping.Host{
-			Name: fmt.Sprintf("h%d", i),
-			Capacity: mapping.Resources{Cores: float64(rapid.IntRange(1, 6).Draw(t, "cores")),
-				Memory: uint64(rapid.IntRange(1, 6).Draw(t, "memory")) * gib},
+			Name:     fmt.Sprintf("h%d", i),
+			Capacity: drawResources(t, "capacity", 1, 6),
 			Rate:     uint64(rapid.SampledFrom([]int{0, 1e9, 2e9}).Draw(t, "rate")),
 			MTU:      rapid.SampledFrom([]int{0, 1500, 9000}).Draw(t, "mtu"),
 			UsedRate: uint64(rapid.SampledFrom([]int{0, 5e8}).Draw(t, "used rate")),
@@ -33,11 +46,14 @@ func problem(t *rapid.T) (mapping.Substrate, mapping.Request) {
 	r := mapping.Request{Strategy: rapid.SampledFrom([]mapping.Strategy{mapping.Spread, mapping.Pack}).Draw(t,
 		"strategy")}
 	for i := range rapid.IntRange(1, 8).Draw(t, "nodes") {
-		n := mapping.Node{Name: fmt.Sprintf("n%d", i), Demand: mapping.Resources{
-			Cores:  float64(rapid.IntRange(0, 4).Draw(t, "cores wanted")) / 2,
-			Memory: uint64(rapid.IntRange(0, 2).Draw(t, "memory wanted")) * gib}}
+		n := mapping.Node{Name: fmt.Sprintf("n%d", i), Demand: drawResources(t, "demand", 0, 2)}
 		if rapid.IntRange(0, 5).Draw(t, "needs") == 0 {
 			n.Needs = []string{"netem"}
+		}
+		for _, h := range s.Hosts {
+			if rapid.IntRange(0, 9).Draw(t, "barred") == 0 {
+				n.Barred = map[string]string{h.Name: "does not allow it"}
+			}
 		}
 		if rapid.IntRange(0, 5).Draw(t, "pinned") == 0 {
 			n.Host = rapid.SampledFrom(s.Hosts).Draw(t, "pin").Name
@@ -76,9 +92,10 @@ func faults(s mapping.Substrate, r mapping.Request, m, now mapping.Mapping) (lis
 			list = append(list, n.Name+" is on a closed host")
 		case len(n.Needs) > 0 && !slices.Contains(h.Features, n.Needs[0]):
 			list = append(list, n.Name+" lacks what it needs")
+		case n.Barred[h.Name] != "":
+			list = append(list, n.Name+" is on a host that does not allow it")
 		}
-		u := used[h.Name]
-		used[h.Name] = mapping.Resources{Cores: u.Cores + n.Demand.Cores, Memory: u.Memory + n.Demand.Memory}
+		used[h.Name] = used[h.Name].Plus(n.Demand)
 	}
 	for _, l := range r.Links {
 		on := map[string]bool{}
@@ -95,8 +112,10 @@ func faults(s mapping.Substrate, r mapping.Request, m, now mapping.Mapping) (lis
 		}
 	}
 	for _, h := range s.Hosts {
-		if used[h.Name].Cores > h.Capacity.Cores+1e-6 || used[h.Name].Memory > h.Capacity.Memory {
-			list = append(list, h.Name+" is overfull")
+		for kind, n := range used[h.Name] {
+			if n > h.Capacity[kind]+1e-6 {
+				list = append(list, h.Name+" is overfull")
+			}
 		}
 		if h.Rate > 0 && rate[h.Name] > max(h.Rate, h.UsedRate) {
 			list = append(list, h.Name+" carries too much")
@@ -191,7 +210,7 @@ func TestFewPossibleMappingsAreMissed(t *testing.T) {
 		return drawn{s, r}
 	})
 	found, missed := 0, 0
-	for seed := range 5000 {
+	for seed := range 6000 {
 		p := problems.Example(seed)
 		if len(p.r.Nodes) > 4 || len(p.s.Hosts) > 4 {
 			continue

@@ -16,8 +16,9 @@ type state struct {
 	at       []int   // by node: its host, or nowhere
 	on       []ends  // by link
 	used     []Resources
-	rate     []uint64 // by host: bit/s of the links that leave it
-	count    []int    // by host: nodes of this request
+	ports    []map[string]string // by host: ports that nodes have, and whose they are
+	rate     []uint64            // by host: bit/s of the links that leave it
+	count    []int               // by host: nodes of this request
 	strategy Strategy
 }
 
@@ -45,9 +46,11 @@ func newState(s Substrate, r Request) (*state, error) {
 	}
 	st.at = slices.Repeat([]int{nowhere}, len(st.nodes))
 	st.used, st.rate = make([]Resources, len(st.hosts)), make([]uint64, len(st.hosts))
-	st.count = make([]int, len(st.hosts))
+	st.count, st.ports = make([]int, len(st.hosts)), make([]map[string]string, len(st.hosts))
 	for i, h := range st.hosts {
 		st.used[i], st.rate[i] = h.Used, h.UsedRate
+		st.ports[i] = map[string]string{}
+		maps.Copy(st.ports[i], h.Ports)
 	}
 	return st, nil
 }
@@ -107,14 +110,18 @@ func (st *state) put(n, h int) {
 	}
 	demand := st.nodes[n].Demand
 	if old != nowhere {
-		st.used[old].Cores -= demand.Cores
-		st.used[old].Memory -= demand.Memory
+		st.used[old] = st.used[old].Minus(demand)
 		st.count[old]--
+		for _, p := range st.nodes[n].Ports {
+			delete(st.ports[old], p)
+		}
 	}
 	if h != nowhere {
-		st.used[h].Cores += demand.Cores
-		st.used[h].Memory += demand.Memory
+		st.used[h] = st.used[h].Plus(demand)
 		st.count[h]++
+		for _, p := range st.nodes[n].Ports {
+			st.ports[h][p] = "node " + st.nodes[n].Name
+		}
 	}
 	st.at[n] = h
 }
@@ -145,20 +152,18 @@ func (st *state) whyForbidden(n, h int, present bool) string {
 			return fmt.Sprintf("its label %s is %s, not %s", name, value, node.Labels[name])
 		}
 	}
-	return ""
+	return node.Barred[host.Name]
 }
 
 // whyFull says why host h has no room for node n, which is not placed; empty where it has.
 func (st *state) whyFull(n, h int) string {
-	demand, host := st.nodes[n].Demand, &st.hosts[h]
-	// Sums of fractions of a core are not exact, so a millionth of a core is tolerated.
-	if free := host.Capacity.Cores - st.used[h].Cores; demand.Cores > 0 && demand.Cores > free+1e-6 {
-		return fmt.Sprintf("%.4g cores wanted, %.4g of %.4g free", demand.Cores, max(free, 0),
-			host.Capacity.Cores)
+	if why := st.nodes[n].Demand.WhyFull(st.used[h], st.hosts[h].Capacity); why != "" {
+		return why
 	}
-	if free := host.Capacity.Memory - min(st.used[h].Memory, host.Capacity.Memory); demand.Memory > free {
-		return fmt.Sprintf("%d MiB of memory wanted, %d of %d MiB free", demand.Memory>>20, free>>20,
-			host.Capacity.Memory>>20)
+	for _, p := range st.nodes[n].Ports {
+		if whose := st.ports[h][p]; whose != "" {
+			return fmt.Sprintf("its port %s is reserved for %s", p, whose)
+		}
 	}
 	return st.whySlow(n, h)
 }

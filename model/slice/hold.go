@@ -1,15 +1,25 @@
 package slice
 
+import "slices"
+
 // Hold is something of the machine itself that a node uses. The machine's root has to allow it.
 type Hold struct {
-	Path  string `json:"path,omitempty"`  // of the machine; empty: the machine's network
+	Path  string `json:"path,omitempty"`  // of the machine; empty: the machine's network, or what follows
 	Write bool   `json:"write,omitempty"` // the node may write there
-	Field string `json:"-"`               // the field of the node that asks for it, as users write it
+	// Outside is connections to outside of all slices; Port is a port of the machine's addresses, as HostPort
+	// writes it.
+	Outside bool   `json:"outside,omitempty"`
+	Port    string `json:"port,omitempty"`
+	Field   string `json:"-"` // the field of the node that asks for it, as users write it
 }
 
 // String names it in messages.
 func (h Hold) String() string {
 	switch {
+	case h.Outside:
+		return "connections to the outside (outside: true, or peers: of a UDP port)"
+	case h.Port != "":
+		return "its port " + h.Port
 	case h.Path == "":
 		return "its network (kind: uplink)"
 	case h.Write:
@@ -20,14 +30,23 @@ func (h Hold) String() string {
 
 // Within reports whether this hold is part of another one.
 func (h Hold) Within(other Hold) bool {
-	return h.Path == other.Path && (other.Write || !h.Write)
+	return h.Path == other.Path && h.Outside == other.Outside && h.Port == other.Port && (other.Write || !h.Write)
 }
+
+// OfOneMachine reports whether it is something that only one machine has. Ports and the outside are had on any.
+func (h Hold) OfOneMachine() bool { return !h.Outside && h.Port == "" }
 
 // Holds lists what a node uses of its machine itself; most nodes use nothing.
 func (n *Node) Holds() (all []Hold) {
 	if n.Kind == Uplink {
 		all = append(all, Hold{Field: "kind"})
 	}
+	if n.Outside {
+		all = append(all, Hold{Field: "outside", Outside: true})
+	} else if n.Program != nil && slices.ContainsFunc(n.Program.UDP, UDPPort.sends) {
+		all = append(all, Hold{Field: "ports", Outside: true})
+	}
+	all = append(all, portHolds(n.Ports)...)
 	for _, b := range n.Binds {
 		all = append(all, Hold{Field: "binds", Path: b.Source, Write: !b.ReadOnly})
 	}
@@ -37,6 +56,16 @@ func (n *Node) Holds() (all []Hold) {
 	case RootfsLayout:
 		all = append(all, Hold{Field: "image", Path: n.Rootfs.Ref})
 	case RootfsHost, RootfsTar, RootfsRegistry:
+	}
+	return all
+}
+
+// ClaimHolds lists what a node uses because it asked for it while it ran.
+func (n *Node) ClaimHolds() []Hold { return portHolds(n.Claims) }
+
+func portHolds(ports []HostPort) (all []Hold) {
+	for _, p := range ports {
+		all = append(all, Hold{Field: "ports", Port: p.String()})
 	}
 	return all
 }

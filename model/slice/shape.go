@@ -25,13 +25,18 @@ type Shape struct {
 	// Classes divide Rate. One of them, and one only, matches nothing by itself: it has the frames that no other
 	// class has.
 	Classes []Class `json:"classes,omitempty"`
+
+	// Queues divide Rate in place of Classes: a packet program chooses one of them, by its number, which is the
+	// index here. Number 0 takes frames for which none was chosen, or one that is not there.
+	Queues []Queue `json:"queues,omitempty"`
 }
 
 // Scheduler divides a rate among classes of frames. The zero value has no limit and no queue.
 type Scheduler struct {
 	Rate    unit.Rate // bit/s; 0: not limited
-	Queue   int       // frames; of the one class where there are no Classes
+	Queue   int       // frames; of the one class where there are neither Classes nor Queues
 	Classes []Class
+	Queues  []Queue
 }
 
 // Policer drops what exceeds a rate when it enters a link; no frame waits. It is a token bucket, and its terms are
@@ -105,7 +110,7 @@ func DefaultBurst(rate unit.Rate, frame int) int64 {
 
 // Scheduler is the part of the shape that divides bandwidth.
 func (s Shape) Scheduler() Scheduler {
-	return Scheduler{Rate: s.Rate, Queue: s.Queue, Classes: s.Classes}
+	return Scheduler{Rate: s.Rate, Queue: s.Queue, Classes: s.Classes, Queues: s.Queues}
 }
 
 // Impairment is the part of the shape that delays and loses frames.
@@ -119,12 +124,13 @@ func (s Shape) IsZero() bool { return s.Police == Policer{} && !s.NeedsQdisc() }
 // Equal reports whether both do the same.
 func (s Shape) Equal(o Shape) bool {
 	return s.Police == o.Police && s.Rate == o.Rate && s.Queue == o.Queue && s.Impairment() == o.Impairment() &&
-		len(s.Classes) == len(o.Classes) && (len(s.Classes) == 0 || reflect.DeepEqual(s.Classes, o.Classes))
+		len(s.Classes) == len(o.Classes) && (len(s.Classes) == 0 || reflect.DeepEqual(s.Classes, o.Classes)) &&
+		slices.Equal(s.Queues, o.Queues)
 }
 
-// Unclassified is the shape without classes: its scheduler has one.
+// Unclassified is the shape without classes and queues: its scheduler has one class.
 func (s Shape) Unclassified() Shape {
-	s.Classes = nil
+	s.Classes, s.Queues = nil, nil
 	return s
 }
 
@@ -138,7 +144,9 @@ func (s Shape) NeedsNetem() bool { return s.Impairment() != Impairment{} }
 func (s Shape) NeedsHTB() bool { return !s.Scheduler().IsZero() }
 
 // IsZero reports whether there is nothing to schedule.
-func (s Scheduler) IsZero() bool { return s.Rate == 0 && s.Queue == 0 && len(s.Classes) == 0 }
+func (s Scheduler) IsZero() bool {
+	return s.Rate == 0 && s.Queue == 0 && len(s.Classes) == 0 && len(s.Queues) == 0
+}
 
 // Default gives the index of the default class; -1 where there are no classes.
 func (s Scheduler) Default() int {
@@ -157,10 +165,15 @@ func (s Shape) Check() error {
 		unit.CheckLoss(s.Loss),
 		unit.CheckFrames(s.Queue), s.Police.check(),
 	)
-	if err != nil || len(s.Classes) == 0 {
+	switch {
+	case err != nil:
 		return err
+	case len(s.Queues) > 0:
+		return s.Scheduler().checkQueues()
+	case len(s.Classes) > 0:
+		return s.Scheduler().checkClasses()
 	}
-	return s.Scheduler().checkClasses()
+	return nil
 }
 
 func (p Policer) check() error {

@@ -11,6 +11,9 @@ package slice
 import (
 	"fmt"
 	"net/netip"
+	"time"
+
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // Slice is one virtual network: the unit of ownership, quota and isolation.
@@ -63,22 +66,30 @@ type Node struct {
 	Interfaces []Interface       `json:"interfaces,omitempty"`
 
 	// The sliver: how a Router, Host or Program runs. Empty for Switch and Uplink.
-	Rootfs  Rootfs            `json:"rootfs,omitzero"`
-	Command []string          `json:"command,omitempty"` // empty: what Kind and Routing call for
-	Env     map[string]string `json:"env,omitempty"`
-	Files   []File            `json:"files,omitempty"`
-	Binds   []Bind            `json:"binds,omitempty"` // of host paths: only for root
-	Sysctls map[string]string `json:"sysctls,omitempty"`
-	CPU     float64           `json:"cpu,omitempty"`    // cores; 0: no limit
-	Memory  int64             `json:"memory,omitempty"` // bytes; 0: no limit
-	PIDs    int64             `json:"pids,omitempty"`   // processes; 0: the default (DefaultPIDs)
-	Exec    []string          `json:"exec,omitempty"`   // shell commands run once after each start
-	Restart Restart           `json:"restart,omitempty"`
+	Rootfs    Rootfs            `json:"rootfs,omitzero"`
+	Command   []string          `json:"command,omitempty"` // empty: what Kind and Routing call for
+	Env       map[string]string `json:"env,omitempty"`
+	Files     []File            `json:"files,omitempty"`
+	Binds     []Bind            `json:"binds,omitempty"` // of host paths: only for root
+	Sysctls   map[string]string `json:"sysctls,omitempty"`
+	CPU       float64           `json:"cpu,omitempty"`        // cores; 0: no limit
+	CPUPeriod time.Duration     `json:"cpu_period,omitempty"` // in which CPU is a limit; 0: DefaultCPUPeriod
+	Memory    int64             `json:"memory,omitempty"`     // bytes; 0: no limit
+	PIDs      int64             `json:"pids,omitempty"`       // processes; 0: the default (DefaultPIDs)
+	Exec      []string          `json:"exec,omitempty"`       // shell commands run once after each start
+	Restart   Restart           `json:"restart,omitempty"`
 
 	// FastPath is FastPathOff for a router that forwards in its own kernel only, else empty.
 	FastPath FastPath `json:"fastpath,omitempty"`
 	// Program is that of a node of this kind; nil for others.
 	Program *PacketProgram `json:"program,omitempty"`
+	// Reserve is what the node has of its host for itself.
+	Reserve Reserve `json:"reserve,omitzero"`
+	// Outside says that the node may make connections to outside of all slices, by its host's addresses.
+	Outside bool `json:"outside,omitempty"`
+	// Ports of its host's addresses lead to the node, sorted. Claims are those that it asked for while it ran.
+	Ports  []HostPort `json:"ports,omitempty"`
+	Claims []HostPort `json:"claims,omitempty"`
 
 	// Host is the machine that the sliver runs on. The controller chooses it as Placement allows. It is empty on a
 	// machine that is in no cluster.
@@ -98,6 +109,14 @@ type Node struct {
 	Routes []Route `json:"routes,omitempty"`
 	// Routing is nil for nodes that run no routing daemon.
 	Routing *Routing `json:"routing,omitempty"`
+}
+
+// DefaultCPUPeriod is the time in which a node may use its share of the processor, unless it says otherwise.
+const DefaultCPUPeriod = 100 * time.Millisecond
+
+// CPUQuota is the processor time that so many cores are in a period.
+func CPUQuota(cores float64, period time.Duration) time.Duration {
+	return time.Duration(cores * float64(period))
 }
 
 // DefaultPIDs bounds the processes of a node without a limit of its own.
@@ -144,6 +163,10 @@ type Interface struct {
 	// reduced.
 	FixedMTU  bool           `json:"fixed_mtu,omitempty"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	// Reserve is in bit/s; see Reserved. Claim is what the node asked for while it ran, in place of Reserve; 0:
+	// nothing.
+	Reserve unit.Rate `json:"reserve,omitempty"`
+	Claim   unit.Rate `json:"claim,omitempty"`
 	// Routing parameters of this interface; the zero value means the protocol's default.
 	Cost    int    `json:"cost,omitempty"`    // OSPF cost or IS-IS metric
 	Area    string `json:"area,omitempty"`    // OSPF area, dotted

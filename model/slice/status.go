@@ -41,7 +41,19 @@ type NodeStatus struct {
 	// FastPath says why a router is not on the fast path although it should be; empty where it is, or should not
 	// be.
 	FastPath string `json:"fastpath,omitempty"`
+	// Exec has the lines of the node's exec section that failed or printed something, since the node was started.
+	Exec []ExecResult `json:"exec,omitempty"`
 }
+
+// ExecResult is how a line of a node's exec section ended.
+type ExecResult struct {
+	Line   string `json:"line"`
+	Status int    `json:"status"`           // exit status; -1: it could not be run, and Output says why
+	Output string `json:"output,omitempty"` // the end of what it printed
+}
+
+// Failed reports whether the line did not do what it should.
+func (r ExecResult) Failed() bool { return r.Status != 0 }
 
 // LinkStatus is what a host reports of a link.
 type LinkStatus struct {

@@ -49,6 +49,15 @@ func TestErrorsSayWhereAndWhatInstead(t *testing.T) {
 				`apart)`},
 		"wrong type": {"nodes:\n  a: {cpu: lots, env: [x]}\n",
 			"t.yaml:2:12: cpu is a number, not \"lots\"\nt.yaml:2:23: env is a map, not a list"},
+		"periods of the processor": {"nodes:\n  a: {cpu_period: 10ms}\n  b: {cpu: 0.5, cpu_period: 2s}\n" +
+			"  c: {cpu: 0.05, cpu_period: 10ms}\n  d: {cpu: 1, cpu_period: soon}\n",
+			"t.yaml:2:19: the period of a limit of cpu, and there is no limit (write cpu:, too: " +
+				"cores, such as 0.5)\n" +
+				"t.yaml:3:29: period 2s is out of range: 1ms to 1s\n" +
+				"t.yaml:4:30: 0.05 of a core in 10ms is less than the kernel can give in a turn, 1ms " +
+				"(take a longer period, or more of cpu)\n" +
+				"t.yaml:5:27: cpu_period: \"soon\" is not a duration: write a number and a unit, " +
+				"such as 10ms or 1.5s"},
 		"node is a list": {"nodes:\n  a: [b]\n", "t.yaml:2:6: a is a map, not a list"},
 		"node name": {"nodes:\n  new york:\n",
 			`t.yaml:2:3: "new york" is not a name of a node (letters, digits, - and _; first and last a ` +

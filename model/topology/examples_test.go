@@ -3,6 +3,7 @@ package topology
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,13 +111,34 @@ func checkSchema(t testing.TB, file []byte) {
 	if err := yaml.Unmarshal(file, &instance); err != nil {
 		t.Fatalf("read: %v\n%s", err, file)
 	}
-	instance, err := jsonschema.UnmarshalJSON(strings.NewReader(jsonOf(t, instance)))
+	instance, err := jsonschema.UnmarshalJSON(strings.NewReader(jsonOf(t, withTextKeys(instance))))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := compiledSchema.Validate(instance); err != nil {
 		t.Errorf("the schema refuses a right file: %v\n%s", err, file)
 	}
+}
+
+// withTextKeys makes keys texts, as JSON has them: YAML's may be numbers.
+func withTextKeys(v any) any {
+	switch v := v.(type) {
+	case map[any]any:
+		texts := make(map[string]any, len(v))
+		for key, value := range v {
+			texts[fmt.Sprint(key)] = withTextKeys(value)
+		}
+		return texts
+	case map[string]any:
+		for key, value := range v {
+			v[key] = withTextKeys(value)
+		}
+	case []any:
+		for i, value := range v {
+			v[i] = withTextKeys(value)
+		}
+	}
+	return v
 }
 
 func TestPublishedSchemaIsTheTypes(t *testing.T) {

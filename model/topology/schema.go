@@ -92,12 +92,15 @@ func (g *generator) value(t reflect.Type) schemaObject {
 	case reflect.TypeFor[Bytes](), reflect.TypeFor[file.Burst]():
 		return schemaObject{"type": []string{"string", "integer"},
 			"pattern": `^[0-9]+(\.[0-9]+)? ?[kKmMgGtTpP]?[iI]?[bB]?$`}
+	case reflect.TypeFor[file.QueueLength]():
+		return schemaObject{"type": []string{"string", "integer"},
+			"pattern": `^[0-9]+(\.[0-9]+)? ?([kKmMgG][iI]?)?[bB]?$`}
 	case reflect.TypeFor[Strings](), reflect.TypeFor[Command]():
 		return schemaObject{"type": []string{"array", "string", "number", "boolean"}, "items": anyText}
 	case reflect.TypeFor[map[string]*Source]():
 		return schemaObject{"type": []string{"string", "array", "object"},
 			"items": schemaObject{"type": "string"}, "additionalProperties": schemaObject{"type": "string"}}
-	case reflect.TypeFor[[]Route](), reflect.TypeFor[[]file.Filter]():
+	case reflect.TypeFor[[]Route](), reflect.TypeFor[[]file.Filter](), reflect.TypeFor[[]file.Port]():
 		return schemaObject{"anyOf": []any{schemaObject{"type": "string"},
 			schemaObject{"type": "array", "items": g.value(t.Elem())}}}
 	case reflect.TypeFor[Source]():
@@ -149,7 +152,8 @@ func (g *generator) reference(t reflect.Type) schemaObject {
 		long["type"] = []string{"object", "null"}
 	case reflect.TypeFor[Link]():
 		forms = []any{schemaObject{"type": "array", "items": schemaObject{"type": "string"}, "minItems": 2}}
-	case reflect.TypeFor[File](), reflect.TypeFor[Route](), reflect.TypeFor[file.Filter]():
+	case reflect.TypeFor[File](), reflect.TypeFor[Route](), reflect.TypeFor[file.Filter](),
+		reflect.TypeFor[file.Port]():
 		forms = []any{schemaObject{"type": "string"}}
 	case reflect.TypeFor[file.Policer]():
 		forms = []any{g.value(reflect.TypeFor[file.PolicedRate]())}

@@ -57,6 +57,8 @@ type (
 	PolicedRate = file.PolicedRate
 	// Burst is a number of bytes that may come at once, as users write it.
 	Burst = file.Burst
+	// QueueLength is how much a queue holds, as users write it.
+	QueueLength = file.QueueLength
 	// FrameRate is a number of frames a second, as users write it.
 	FrameRate = file.FrameRate
 	// Duration is a span of time, as users write it.

@@ -32,6 +32,8 @@ func init() {
 		reflect.TypeFor[[]file.Route]():            oneRoute,
 		reflect.TypeFor[file.Filter]():             filterLine,
 		reflect.TypeFor[[]file.Filter]():           oneFilter,
+		reflect.TypeFor[file.Port]():               portText,
+		reflect.TypeFor[[]file.Port]():             onePort,
 		reflect.TypeFor[slice.Position]():          positionPair,
 	}
 }
@@ -203,6 +205,24 @@ func oneFilter(d *decoder, n *yamltree.Node, at *diagnostic.Path, v reflect.Valu
 	d.value(n, at.Item(0), reflect.ValueOf(&filters[0]).Elem())
 	v.Set(reflect.ValueOf(filters))
 	return true
+}
+
+// portText: `tcp/8080` is a port that leads to the node.
+func portText(_ *decoder, n *yamltree.Node, _ *diagnostic.Path, v reflect.Value) bool {
+	text, ok := n.Scalar()
+	if ok {
+		v.FieldByName("Port").SetString(text)
+	}
+	return ok
+}
+
+// onePort: `ports: tcp/8080` is a list of one.
+func onePort(_ *decoder, n *yamltree.Node, _ *diagnostic.Path, v reflect.Value) bool {
+	text, ok := n.Scalar()
+	if ok {
+		v.Set(reflect.ValueOf([]file.Port{{Port: text}}))
+	}
+	return ok
 }
 
 // positionPair: `position: [39.7, -105.0]` is latitude and longitude.

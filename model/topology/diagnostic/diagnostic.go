@@ -18,6 +18,8 @@ type Diagnostic struct {
 	Text    string `json:"text,omitempty"`   // the line of the file, where it is at hand
 	// Warning is true where the topology is good all the same: an importer left something out.
 	Warning bool `json:"warning,omitempty"`
+	// LeftOut is true of a warning that sums up a key of an imported file that the topology does not have.
+	LeftOut bool `json:"left_out,omitempty"`
 }
 
 // String gives `file:line:column: message (hint)` and, below, the line with a caret.

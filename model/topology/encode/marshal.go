@@ -164,6 +164,8 @@ func abbreviate(v reflect.Value) (any, bool) {
 		return abbreviateRoute(value)
 	case file.Filter:
 		return abbreviateFilter(value)
+	case file.Port:
+		return scalar(value.Port), value.Port != "" && reflect.DeepEqual(value, file.Port{Port: value.Port})
 	case slice.Position:
 		return list{strconv.FormatFloat(value.Latitude, 'f', -1, 64),
 			strconv.FormatFloat(value.Longitude, 'f', -1, 64)}, true

@@ -17,6 +17,9 @@ func (r PolicedRate) Check() error { _, err := r.Bits(); return err }
 // Check is the error of Count.
 func (b Burst) Check() error { _, err := b.Count(); return err }
 
+// Check is the error of Value.
+func (l QueueLength) Check() error { _, err := l.Value(); return err }
+
 // Check is the error of Frames.
 func (r FrameRate) Check() error { _, err := r.Frames(); return err }
 

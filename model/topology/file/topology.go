@@ -82,27 +82,56 @@ type Attributes struct {
 	Program *Source  `json:"program,omitempty" doc:"Packet program of a node of kind program: an object file, or a C file, which pergola compiles."`
 	Filters []Filter `json:"filters,omitempty" doc:"What the packet program looks up: filters, one a line, and files of them."`
 
+	SlowPath slice.SlowPath `json:"slowpath,omitempty" enum:"interface,socket,none" doc:"Where frames go that the packet program punts: to the node's interface by which they came, to a process by the node's control socket, or nowhere. Default: interface."`
+
+	Outside *bool  `json:"outside,omitempty" doc:"true: the node reaches what is outside of all slices, by its machine's addresses. Only root, or where the machine allows it."`
+	Ports   []Port `json:"ports,omitempty" doc:"Ports of its machine's addresses that lead to the node: tcp/8080, udp/5610, or a map of udp, interface, peers, rate. Only root, or where the machine allows it."`
+
+	Reserve *Reserve `json:"reserve,omitempty" doc:"What the node has of its machine for itself, and may not exceed: a map of fastpath, filters, masks, memory, queues, buffer, bandwidth."`
+
 	Config  map[string]*Source `json:"config,omitempty" doc:"Files of the routing daemon, used as they are: a path, a list of paths, or name: path. Nothing is generated then."`
 	Gateway Strings            `json:"gateway,omitempty" doc:"Default gateway of a host: a router's name, addresses, or none. Default: the first router on its network."`
 	Routes  []Route            `json:"routes,omitempty" doc:"Static routes: 10.0.0.0/8 via 10.1.1.1, or a map of to, via, interface, blackhole."`
 
-	Image   string            `json:"image,omitempty" doc:"Image: a registry reference, or the path of an OCI layout (oci:PATH)."`
-	Rootfs  *Source           `json:"rootfs,omitempty" doc:"Root file system: a directory or a tar archive. Default: the host's programs, read-only."`
-	Cmd     Command           `json:"cmd,omitempty" doc:"First process: a list of arguments, or a line for the shell."`
-	Env     map[string]string `json:"env,omitempty" doc:"Environment of the processes."`
-	Files   map[string]File   `json:"files,omitempty" doc:"Files put into the node before it starts: path in the node: path beside the topology, or a map of content or source, and mode."`
-	Binds   Strings           `json:"binds,omitempty" doc:"Paths of the host that the node sees, SOURCE:TARGET[:ro]. Only root may use them."`
-	Sysctls map[string]string `json:"sysctls,omitempty" doc:"Kernel parameters of the node's namespaces, such as net.ipv4.ip_forward."`
-	CPU     float64           `json:"cpu,omitempty" minimum:"0" maximum:"1024" doc:"Limit, in cores."`
-	Memory  Bytes             `json:"memory,omitempty" doc:"Limit, such as 64MiB."`
-	PIDs    int64             `json:"pids,omitempty" minimum:"0" maximum:"4194304" doc:"Limit of processes."`
-	Exec    Strings           `json:"exec,omitempty" doc:"Shell commands, run once after each start."`
-	Restart slice.Restart     `json:"restart,omitempty" enum:"always,on-failure,never" doc:"What happens when the first process ends. Default: always."`
-	Labels  map[string]string `json:"labels,omitempty" doc:"Free text for people and tools."`
+	Image     string            `json:"image,omitempty" doc:"Image: a registry reference, or the path of an OCI layout (oci:PATH)."`
+	Rootfs    *Source           `json:"rootfs,omitempty" doc:"Root file system: a directory or a tar archive. Default: the host's programs, read-only."`
+	Cmd       Command           `json:"cmd,omitempty" doc:"First process: a list of arguments, or a line for the shell."`
+	Env       map[string]string `json:"env,omitempty" doc:"Environment of the processes."`
+	Files     map[string]File   `json:"files,omitempty" doc:"Files put into the node before it starts: path in the node: path beside the topology, or a map of content or source, and mode."`
+	Binds     Strings           `json:"binds,omitempty" doc:"Paths of the host that the node sees, SOURCE:TARGET[:ro]. Only root may use them."`
+	Sysctls   map[string]string `json:"sysctls,omitempty" doc:"Kernel parameters of the node's namespaces, such as net.ipv4.ip_forward."`
+	CPU       float64           `json:"cpu,omitempty" minimum:"0" maximum:"1024" doc:"Limit, in cores."`
+	CPUPeriod Duration          `json:"cpu_period,omitempty" doc:"In which the limit of cpu holds, 1ms to 1s: a shorter one lets processes wait less for their next turn, and changes between them more often. Default: 100ms."`
+	Memory    Bytes             `json:"memory,omitempty" doc:"Limit, such as 64MiB."`
+	PIDs      int64             `json:"pids,omitempty" minimum:"0" maximum:"4194304" doc:"Limit of processes."`
+	Exec      Strings           `json:"exec,omitempty" doc:"Shell commands, run once after each start."`
+	Restart   slice.Restart     `json:"restart,omitempty" enum:"always,on-failure,never" doc:"What happens when the first process ends. Default: always."`
+	Labels    map[string]string `json:"labels,omitempty" doc:"Free text for people and tools."`
 
 	Host       string            `json:"host,omitempty" doc:"Machine of the cluster that the node runs on. Default: any."`
 	HostLabels map[string]string `json:"host_labels,omitempty" doc:"Labels that this machine must have."`
 	Reschedule slice.Reschedule  `json:"reschedule,omitempty" enum:"always,never" doc:"Whether the node starts elsewhere when its machine is lost. Default: never."`
+}
+
+// Reserve is what a node has of its machine for itself.
+type Reserve struct {
+	FastPath float64 `json:"fastpath,omitempty" minimum:"0" maximum:"1024" doc:"Processor time of the packet program, in cores."`
+	Filters  int     `json:"filters,omitempty" minimum:"0" maximum:"131072" doc:"Filters of the packet program, in all its tables. Without: up to 4096, as long as those last that all share."`
+	Masks    int     `json:"masks,omitempty" minimum:"0" maximum:"2048" doc:"Different masks that these filters have, counted by table. Without: up to 64, as above."`
+	Memory   Bytes   `json:"memory,omitempty" doc:"Memory that the packet program declares, at most 16MiB. Without: up to 1MiB."`
+	Queues   int     `json:"queues,omitempty" minimum:"0" maximum:"24576" doc:"Queues among which the packet program chooses, at all interfaces, each number 0 included. Without: up to 1024, as above."`
+	Buffer   Bytes   `json:"buffer,omitempty" doc:"What the lengths of these queues add up to; a frame counts as one of the interface's MTU. Without: up to 128MiB, as above."`
+
+	Bandwidth map[string]Rate `json:"bandwidth,omitempty" doc:"Bits a second of its machine's card that the node has for what it sends by an interface: eth1: 100Mbit. Without: the rate of the link."`
+}
+
+// Port is a port of the machine's addresses. Exactly one of Port and UDP is given.
+type Port struct {
+	Port      string  `json:"port,omitempty" doc:"tcp/8080 or udp/5610: leads to the node's interface outside."`
+	UDP       int     `json:"udp,omitempty" minimum:"1" maximum:"65535" doc:"Number of a UDP port that is an interface of the packet program."`
+	Interface string  `json:"interface,omitempty" doc:"Name of that interface. Default: udp and the number."`
+	Peers     Strings `json:"peers,omitempty" doc:"IPv4 addresses and prefixes that the packet program may send to by that interface. Default: none."`
+	Rate      Rate    `json:"rate,omitempty" doc:"Bits a second that it may send there, with headers. Default: 100Mbit."`
 }
 
 // ISIS are the parameters of IS-IS.
@@ -167,6 +196,15 @@ type Shape struct {
 	Police *Policer `json:"police,omitempty" doc:"Bits a second above which frames are dropped at once: 10Mbit, or a map of rate and burst."`
 
 	Classes map[string]Class `json:"classes,omitempty" doc:"Parts of the rate, by name: each with the frames that it is for, its share and what it reserves."`
+	Queues  map[string]Queue `json:"queues,omitempty" doc:"Parts of the rate, by number, from 1 without gaps: a packet program chooses one for each frame (packet->queue). Number 0 takes all other frames."`
+}
+
+// Queue is a part of a link's rate that a packet program chooses by number.
+type Queue struct {
+	Share   *int        `json:"share,omitempty" doc:"Weight among the queues in which frames wait, 1 to 100. Default: 1; of queue 0, the least of the others."`
+	Length  QueueLength `json:"length,omitempty" doc:"What waits before the tail is dropped: frames, such as 200, or bytes, such as 64KiB. Default: 1000 frames."`
+	Rate    Rate        `json:"rate,omitempty" doc:"Bits a second that the queue gets at most. Default: the link's rate."`
+	Reserve Rate        `json:"reserve,omitempty" doc:"Bits a second that the queue gets whenever it wants them."`
 }
 
 // Policer drops what exceeds a rate.

@@ -17,6 +17,10 @@ type PolicedRate string
 // Burst is a number of bytes as users write it: 15000, 64KiB. Prefixes are binary. Empty: not given.
 type Burst string
 
+// QueueLength is how much a queue holds, as users write it: frames, such as 200, or bytes, such as 64KiB. Empty: not
+// given.
+type QueueLength string
+
 // FrameRate is a number of frames a second as users write it: 500pps, 20kpps, 1000; or off. Empty: not given.
 type FrameRate string
 
@@ -58,6 +62,14 @@ func (b Burst) Count() (int64, error) {
 		return 0, nil
 	}
 	return unit.ParseBurst(string(b))
+}
+
+// Value is the length; zero where none is given.
+func (l QueueLength) Value() (unit.Length, error) {
+	if l == "" {
+		return unit.Length{}, nil
+	}
+	return unit.ParseLength(string(l))
 }
 
 // Frames is the number of frames a second; slice.NoStormControl for off, 0 where none is given.

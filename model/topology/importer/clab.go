@@ -1,16 +1,15 @@
 package importer
 
 import (
-	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/topology/address"
+	"github.com/pergola-net/pergola/model/topology/diagnostic"
 	"github.com/pergola-net/pergola/model/topology/yamltree"
-	"github.com/pergola-net/pergola/model/wording"
 )
 
 // ClabOptions say what surrounds a containerlab file.
@@ -19,6 +18,14 @@ type ClabOptions struct {
 	Images ImageTable
 	// Dir is the file's directory: it shows which binds are directories. nil: all binds are plain files.
 	Dir fs.FS
+	// Kinds says what replaces nodes of kinds that are not ClabKinds.
+	Kinds KindTable
+	// Routing are the protocols of routers that Kinds makes; none: OSPF.
+	Routing []slice.Protocol
+	// Vars are values for a template; none: those of the files beside the topology that containerlab finds, in Dir.
+	Vars []VarsFile
+	// Root says that the caller may publish ports of nodes.
+	Root bool
 	// Env looks up environment variables, which containerlab replaces in the whole file; nil: none is set.
 	Env func(string) (string, bool)
 }
@@ -35,46 +42,73 @@ type clab struct {
 	nodes   map[string]*clabNode
 	renamed map[string]string // nodes whose names are no host names
 	out     *topology.Topology
-	ignored map[string]*ignored
+	left    map[string]*left  // what is left out, by key and reason
+	unknown map[position]bool // keys of nodes that were reported
 	// badKinds are kinds of nodes that are not supported.
-	badKinds map[string]*ignored
-	uplink   string // the node that represents the host in links
-}
-
-// ignored is a key that has no meaning here, or a kind. It is reported once, with the number of its other positions.
-type ignored struct {
-	at    position
-	more  int // other positions
-	hint  string
-	first string // node
+	badKinds map[string]*badKind
+	uplink   string       // the node that represents the host in links
+	routers  int          // that replace others
+	filled   bool         // the file is a template
+	used     *address.Set // loopbacks
 }
 
 // Clab imports a containerlab topology (https://containerlab.dev/manual/topo-def-file) with nodes of the kinds linux,
-// bridge and host. Nodes have the interfaces and processes that containerlab gives them: no addresses and no routes are
-// chosen, and there is no management network.
+// bridge and host, and of those that the options replace. Nodes have the interfaces and processes that containerlab
+// gives them: no addresses and no routes are chosen but for replaced nodes and their networks, and there is no
+// management network. The last diagnostics, those that are LeftOut, sum up what the network does not have of the file.
 func Clab(file string, data []byte, opt ClabOptions) (*topology.Topology, topology.Diagnostics) {
 	c := &clab{report: &report{file: file}, opt: opt, nodes: map[string]*clabNode{}, renamed: map[string]string{},
-		ignored: map[string]*ignored{}, badKinds: map[string]*ignored{}}
+		left: map[string]*left{}, unknown: map[position]bool{},
+		badKinds: map[string]*badKind{}, used: address.NewSet()}
 	if opt.Images == nil {
 		c.opt.Images = DefaultImages()
 	}
-	root := readYAML(c.report, expandVariables(data, opt.Env))
+	root := c.read(data)
 	if !c.wrong && c.want(root, yamltree.Map, "a containerlab file") {
 		c.file(root)
 	}
-	c.sum()
+	c.sumKinds()
 	slices.SortStableFunc(c.found, func(a, b topology.Diagnostic) int { return a.Line - b.Line })
+	c.found = append(c.found, c.sumLeft()...)
 	if c.wrong {
 		return nil, c.found
 	}
 	return c.out, c.found
 }
 
-func (c *clab) file(root *yamltree.Node) {
-	c.lab = c.str(root.Field("name"), "name")
-	if c.lab == "" {
+// ClabName gives the name of the network that a containerlab file describes, whatever else is wrong with it.
+func ClabName(file string, data []byte, opt ClabOptions) (string, topology.Diagnostics) {
+	c := &clab{report: &report{file: file}, opt: opt}
+	root := c.read(data)
+	if !c.wrong && c.want(root, yamltree.Map, "a containerlab file") {
+		c.readName(root)
+	}
+	return hostName(c.lab), c.found
+}
+
+// read fills in a template and variables, and reads what comes out.
+func (c *clab) read(data []byte) *yamltree.Node {
+	text := c.fillIn(data)
+	if c.wrong {
+		return &yamltree.Node{}
+	}
+	root := readYAML(c.report, expandVariables(text, c.opt.Env))
+	for i := range c.found {
+		if c.filled && c.found[i].Hint == "" {
+			c.found[i].Hint = "lines are those of the template filled in"
+		}
+	}
+	return root
+}
+
+func (c *clab) readName(root *yamltree.Node) {
+	if c.lab = c.str(root.Field("name"), "name"); c.lab == "" {
 		c.lab = baseName(c.report.file)
 	}
+}
+
+func (c *clab) file(root *yamltree.Node) {
+	c.readName(root)
 	no := false
 	c.out = &topology.Topology{
 		Name:       hostName(c.lab),
@@ -82,18 +116,16 @@ func (c *clab) file(root *yamltree.Node) {
 		Defaults:   &topology.Defaults{Link: &topology.LinkAttributes{MTU: clabMTU}},
 		Nodes:      map[string]topology.Node{},
 	}
+	known := []string{"name", "topology", "prefix", "mgmt", "settings", "debug"}
 	for _, f := range root.Entries {
 		switch f.Key {
 		case "name", "topology":
-		case "prefix":
-			c.ignore(f, "containers are known by the names of network and node")
 		case "mgmt":
-			c.ignore(f, "there is no management network; pergola exec and shell need none")
-		case "settings", "debug":
-			c.ignore(f, "")
+			c.leave("", f, lack{changesNodes, noManagement})
+		case "prefix", "settings", "debug":
+			c.leave("", f, lack{changesNothing, ""})
 		default:
-			c.fail(f.Position, "known: name, prefix, mgmt, settings, topology",
-				"a containerlab file has no %q", f.Key)
+			c.fail(f.Position, diagnostic.SuggestOr(f.Key, known), "a containerlab file has no %q", f.Key)
 		}
 	}
 	c.root = root.Field("topology")
@@ -103,13 +135,16 @@ func (c *clab) file(root *yamltree.Node) {
 		}
 		return
 	}
+	known = []string{"defaults", "kinds", "groups", "nodes", "links"}
 	for _, f := range c.root.Entries {
-		if !contains([]string{"defaults", "kinds", "groups", "nodes", "links"}, f.Key) {
-			c.fail(f.Position, "known: defaults, kinds, groups, nodes, links", "topology has no %q", f.Key)
+		if !contains(known, f.Key) {
+			c.fail(f.Position, diagnostic.SuggestOr(f.Key, known), "topology has no %q", f.Key)
 		}
 	}
 	c.addNodes()
+	c.unusedKinds()
 	c.addLinks()
+	c.addressLinks()
 	for name, n := range c.nodes {
 		if n.out != nil {
 			c.out.Nodes[c.renamed[name]] = *n.out
@@ -156,31 +191,4 @@ func hostName(name string) string {
 		return '-'
 	}, name)
 	return strings.Trim(name[:min(len(name), maxName)], "-_")
-}
-
-// ignore notes a key that has no meaning here, once for all of its positions.
-func (c *clab) ignore(f yamltree.Entry, hint string) {
-	if at, ok := c.ignored[f.Key]; ok {
-		at.more++
-		return
-	}
-	c.ignored[f.Key] = &ignored{at: f.Position, hint: hint}
-}
-
-// sum reports the ignored keys and the unsupported kinds.
-func (c *clab) sum() {
-	for _, key := range slices.Sorted(maps.Keys(c.ignored)) {
-		at, also := c.ignored[key], ""
-		if at.more > 0 {
-			also = fmt.Sprintf(", here and at %s", wording.Count(at.more, "other place"))
-		}
-		c.warn(at.at, at.hint, "%s is ignored%s", key, also)
-	}
-	for _, kind := range slices.Sorted(maps.Keys(c.badKinds)) {
-		at, also := c.badKinds[kind], ""
-		if at.more > 0 {
-			also = fmt.Sprintf(" and %s", wording.Count(at.more, "other node"))
-		}
-		c.fail(at.at, at.hint, "kind %q (node %q%s) is not supported", kind, at.first, also)
-	}
 }

@@ -190,12 +190,11 @@ func TestClabWarnsOnceOfWhatItLeavesOut(t *testing.T) {
 		}
 		got = append(got, d.Message)
 	}
-	want := []string{"prefix is ignored", "mgmt is ignored",
+	want := []string{"prefix, vars of links", "mgmt",
 		"image alpine:3 is replaced by the machine's own programs",
 		"image quay.io/frrouting/frr:10.5.1 is replaced by the machine's own programs",
-		"ports is ignored, here and at 1 other place",
-		`"apk add curl" is left out: the node has the machine's own programs`, "exec is ignored",
-		"vars is ignored"}
+		"ports of nodes r1 and r2",
+		`"apk add curl" is left out: the node has the machine's own programs`, "exec of node out"}
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -246,7 +245,8 @@ func TestClabReplacesVariables(t *testing.T) {
 		return v, ok
 	}
 	for in, want := range map[string]string{"$TAG": "1.2", "${TAG}x": "1.2x", "${NO:-d}": "d", "${NO:=d}": "d",
-		"${NO-}": "", "${EMPTY:-d}": "d", "${EMPTY-d}": "",
+		"${NO-}": "", "${TAG:+x}": "x", "${NO:+x}": "", "${EMPTY+x}": "x", "${EMPTY:+x}": "",
+		"${EMPTY:-d}": "d", "${EMPTY-d}": "",
 		"$NO ${NO}": "$NO ${NO}", "$$TAG": "$TAG", "5$": "5$", "${TAG:-d}": "1.2"} {
 		if got := string(expandVariables([]byte(in), env)); got != want {
 			t.Errorf("%s gives %q, want %q", in, got, want)
@@ -263,14 +263,13 @@ func TestBadClabIsReportedWithItsPlace(t *testing.T) {
 	}{
 		"empty":       {"", 1, 1, "empty"},
 		"not YAML":    {"a: [1", 1, 4, "not YAML"},
-		"template":    {"topology:\n{{ if .x }}\n  nodes:\n    a:\n{{ end }}\n", 0, 0, "not YAML"},
+		"template":    {"topology:\n{{ if .x }}\n  nodes:\n    a:\n{{ end }}\n", 0, 0, "no topology"},
 		"a list":      {"- a", 1, 1, "is a list"},
 		"no topology": {"name: x\n", 1, 1, "no topology"},
 		"no nodes":    {"topology:\n  links: []\n", 2, 3, "no nodes"},
 		"no kind":     {"topology:\n  nodes:\n    a: {image: x}\n", 3, 5, "has no kind"},
 		"unsupported kind": {"topology:\n  nodes:\n    a:\n      kind: nokia_srlinux\n", 4, 13,
-			`kind "nokia_srlinux" (node "a") is not supported`},
-		"ovs":          {"topology:\n  nodes:\n    a:\n      kind: ovs-bridge\n", 4, 13, `kind "ovs-bridge"`},
+			"node a is of kind nokia_srlinux, whose image does not run here"},
 		"no image":     {"topology:\n  nodes:\n    a: {kind: linux}\n", 3, 5, "has no image"},
 		"node twice":   {nodes + "    a: {kind: bridge}\n", 5, 5, `key "a" is written twice`},
 		"unknown node": {nodes + "  links:\n    - endpoints: ['a:eth1', 'c:eth1']\n", 6, 29, `no node is called "c"`},
@@ -288,8 +287,9 @@ func TestBadClabIsReportedWithItsPlace(t *testing.T) {
 			14, "unknown type"},
 		"address": {nodes + "  links:\n    - {type: veth, endpoints: [{node: a, interface: eth1, ipv4: " +
 			"10.0.0.1}, {node: b, interface: eth1}]}\n", 6, 65, "not an address"},
-		"network-mode": {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, network-mode: host}\n", 3,
-			51, "network-mode"},
+		"network-mode": {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, network-mode: " +
+			"'container:b'}\n",
+			3, 51, "network-mode"},
 		"bind": {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, binds: [x]}\n", 3, 45,
 			"not complete"},
 		"memory": {"topology:\n  nodes:\n    a: {kind: linux, image: alpine, memory: much}\n", 3, 45, "memory"},
@@ -302,6 +302,12 @@ func TestBadClabIsReportedWithItsPlace(t *testing.T) {
 			"expand to too much"},
 		"an alias of itself": {"a: &a [*a]\n", 0, 0, "nest too deep"},
 		"brackets":           {strings.Repeat("[", 100_000), 1, 101, "nested deeper than 100 levels"},
+		"misspelt kind": {"topology:\n  nodes:\n    a:\n      kind: nokia_srlinx\n", 4, 13,
+			`node a: kind "nokia_srlinx" is not known`},
+		"misspelt key of a node": {nodes + "    c: {kind: linux, image: alpine, exce: [x]}\n", 5, 37,
+			`a node has no "exce"`},
+		"misspelt key of a link": {nodes + "  links:\n    - endpoint: ['a:eth1', 'b:eth1']\n", 6, 17,
+			"endpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			top, found := Clab("bad.clab.yml", []byte(test.data), ClabOptions{})
@@ -321,8 +327,8 @@ func TestBadClabIsReportedWithItsPlace(t *testing.T) {
 func TestUnsupportedKindIsReportedOnce(t *testing.T) {
 	_, found := Clab("x.clab.yml", []byte("topology:\n  defaults: {kind: arista_ceos}\n"+
 		"  nodes: {a: {}, b: {}, c: {}}\n"), ClabOptions{})
-	want := `x.clab.yml:2:20: kind "arista_ceos" (node "a" and 2 other nodes) is not supported (supported: ` +
-		`linux, bridge, host)`
+	want := `x.clab.yml:2:20: nodes a, b and c are of kind arista_ceos, whose image does not run here ` +
+		`(pergola up --kind arista_ceos=frr x.clab.yml)`
 	if len(found) != 1 || found[0].String() != want {
 		t.Errorf("got %v\nwant %s", found, want)
 	}

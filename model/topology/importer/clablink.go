@@ -1,14 +1,18 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/topology/diagnostic"
 	"github.com/pergola-net/pergola/model/topology/yamltree"
 )
 
@@ -53,10 +57,10 @@ func (c *clab) link(l *yamltree.Node, used map[string]bool) {
 		switch f.Key {
 		case "type", "endpoints", "endpoint", "host-interface", "mtu", "ipv4", "ipv6":
 		case "labels", "vars":
-			c.ignore(f, "")
+			c.leaveAt("", f.Key+" of links", f.Position, lack{changesNothing, ""})
 		case "mode", "remote", "vni", "dst-port", "src-port", "udp-port": // of types that are refused below
 		default:
-			c.warn(f.Position, "", "unknown key %q of a link is ignored", f.Key)
+			c.unknownOfLink(f)
 		}
 	}
 	kind := strings.ToLower(c.str(l.Field("type"), "type"))
@@ -84,6 +88,20 @@ func (c *clab) link(l *yamltree.Node, used map[string]bool) {
 		return
 	}
 	c.veth(l, ends, used)
+}
+
+// linkKeys are those that a link can have.
+var linkKeys = []string{"type", "endpoints", "endpoint", "host-interface", "mtu", "ipv4", "ipv6", "labels", "vars",
+	"mode", "remote", "vni", "dst-port", "src-port", "udp-port"}
+
+// unknownOfLink reports a key that containerlab does not have: as an error where it is a known one misspelt.
+func (c *clab) unknownOfLink(f yamltree.Entry) {
+	if hint := diagnostic.Suggest(f.Key, linkKeys); hint != "" {
+		c.fail(f.Position, hint, "a link has no %q", f.Key)
+		return
+	}
+	c.leaveAt("", f.Key+" of links", f.Position,
+		lack{changesTraffic, "containerlab is not known to have this key"})
 }
 
 // linkEnds reads endpoints: in both syntaxes, and endpoint: of links with one end. kind may follow from a pseudo
@@ -148,6 +166,9 @@ func (c *clab) end(v *yamltree.Node) (clabEnd, bool) {
 		c.fail(v.Position, "write node:interface", "an endpoint lacks its node or its interface")
 		return e, false
 	}
+	if n := c.nodes[e.node]; n != nil && n.as != "" && n.as != AsLinux {
+		e.face = n.face(e.face)
+	}
 	return e, true
 }
 
@@ -194,6 +215,11 @@ func (c *clab) veth(l *yamltree.Node, ends []clabEnd, used map[string]bool) {
 		}
 		c.setMAC(e)
 	}
+	if link.Ends[0].Node() == link.Ends[1].Node() && isOurs(c.nodes[ends[0].node]) {
+		c.leaveAt(ends[0].node, "links from a node to itself", l.Position,
+			lack{changesTraffic, "a router here has no use for them"})
+		return
+	}
 	if len(link.Addresses) == 0 {
 		link.Addresses = nil
 	}
@@ -210,10 +236,21 @@ func (c *clab) veth(l *yamltree.Node, ends []clabEnd, used map[string]bool) {
 // endNode gives the name here of an endpoint's node. The pseudo node host becomes an uplink.
 func (c *clab) endNode(e clabEnd) (name string, ok bool) {
 	if n := c.nodes[e.node]; n != nil {
-		return c.renamed[e.node], true
+		for range c.nodes { // a bound: nodes can name each other in a circle
+			if n.partOf == "" || c.nodes[n.partOf] == nil {
+				break
+			}
+			n = c.nodes[n.partOf]
+		}
+		if n.partOf != "" || n.absent {
+			c.fail(e.at, "it has no network of its own here", "node %q cannot have links", e.node)
+			return "", false
+		}
+		return c.renamed[n.name], true
 	}
 	if e.node != "host" {
-		c.fail(e.at, "add it under topology.nodes", "no node is called %q", e.node)
+		hint := diagnostic.Suggest(e.node, slices.Collect(maps.Keys(c.nodes)))
+		c.fail(e.at, cmp.Or(hint, "add it under topology.nodes"), "no node is called %q", e.node)
 		return "", false
 	}
 	if c.uplink == "" {
@@ -226,7 +263,7 @@ func (c *clab) endNode(e clabEnd) (name string, ok bool) {
 // setMAC gives an interface the address that the file wants, before the node's own commands.
 func (c *clab) setMAC(e clabEnd) {
 	n := c.nodes[e.node]
-	if e.mac == "" || n == nil || n.out == nil || n.kind != "linux" {
+	if e.mac == "" || n == nil || n.out == nil || !n.runs() {
 		return
 	}
 	n.out.Exec = append(topology.Strings{fmt.Sprintf("ip link set dev '%s' address %s", quoted(e.face), e.mac)},
@@ -236,7 +273,7 @@ func (c *clab) setMAC(e clabEnd) {
 // dummy makes an interface that leads nowhere, inside the node.
 func (c *clab) dummy(e clabEnd) {
 	n := c.nodes[e.node]
-	if n == nil || n.kind != "linux" {
+	if n == nil || n.out != nil && !n.runs() {
 		c.fail(e.at, "", "a dummy interface needs a node of kind linux; %q is none", e.node)
 		return
 	}

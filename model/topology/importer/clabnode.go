@@ -13,6 +13,7 @@ import (
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/topology/diagnostic"
 	"github.com/pergola-net/pergola/model/topology/yamltree"
 )
 
@@ -22,35 +23,18 @@ type clabNode struct {
 	kind   string
 	at     yamltree.Entry
 	levels []*yamltree.Node
-	out    *topology.Node // nil where something is wrong
-	daemon slice.Daemon   // that the image starts
-	onHost bool           // its root is the machine's own
-}
-
-var clabKinds = []string{"linux", "bridge", "host"}
-
-// Keys of nodes that have no meaning here, and what to do without them.
-var clabIgnored = map[string]string{
-	"type": "", "image-pull-policy": "", "auto-remove": "", "config": "", "runtime": "", "extras": "",
-	"license": "",
-	"ports":   "reach a node by pergola exec or shell, or by a link to the host", "startup-delay": "",
-	"mgmt-ipv4": "there is no management network", "mgmt-ipv6": "there is no management network",
-	"user": "processes run as root of the node", "devices": "", "cap-add": "nodes have what routing needs",
-	"shm-size": "",
-	"cpu-set":  "cpu: limits the share", "stages": "nodes start all at once; exec runs after the start",
-	"dns":         "nodes know each other's names",
-	"certificate": "", "healthcheck": "pergola check", "aliases": "", "components": "",
-	"startup-config":         "kind linux reads none",
-	"enforce-startup-config": "", "suppress-startup-config": "", "sandbox": "", "kernel": "", "link-apply-mode": "",
-	"credentials": "",
-	"hostname":    "", "privileged": "", "cgroupns-mode": "", "cgroup-parent": "", "pid-mode": "", "tmpfs": "",
-	"security-opts": "",
-	"volumes":       "", "position": "", "env-files": "write env:", "apt": "",
+	out    *topology.Node    // nil where something is wrong, and of a node that is not made
+	partOf string            // the node whose network it has, and which is made in its place
+	absent bool              // it is left out
+	daemon slice.Daemon      // that the image starts
+	onHost bool              // its root is the machine's own
+	as     string            // what replaces it; empty: nothing
+	faces  map[string]string // its interfaces here, by their names in the file, where it is replaced
 }
 
 var clabUsed = []string{"kind", "group", "image", "entrypoint", "cmd", "exec", "binds", "env", "labels", "network-mode",
 	"cpu",
-	"memory", "sysctls", "restart-policy"}
+	"memory", "sysctls", "restart-policy", "dns", "env-files", "healthcheck", "ports", "stages"}
 
 func (c *clab) node(f yamltree.Entry) *clabNode {
 	n := &clabNode{name: f.Key, at: f}
@@ -58,42 +42,41 @@ func (c *clab) node(f yamltree.Entry) *clabNode {
 		return n
 	}
 	c.inherit(n)
+	n.as = c.opt.Kinds.find(n.kind)
 	out := &topology.Node{}
-	switch n.kind {
-	case "linux":
+	switch {
+	case n.as == AsLinux || n.as == "" && n.kind == kindLinux:
 		c.linux(n, out)
-	case "bridge":
+	case n.as != "":
+		if c.replace(n, out); n.partOf != "" {
+			return n
+		}
+	case n.kind == kindBridge, n.kind == kindOVS:
 		out.Kind = slice.Switch
-	case "host":
+	case n.kind == kindHost:
 		out.Kind = slice.Uplink
 		for _, key := range f.Value.Entries {
 			if key.Key == "exec" {
-				c.ignore(key, "Pergola runs nothing on the host")
+				c.leave(n.name, key, lack{changesTraffic, "Pergola runs nothing on the host"})
 			}
 		}
 	default:
 		c.unsupported(n)
 		return n
 	}
-	c.checkKeys(n)
+	if n.absent {
+		return n
+	}
+	if n.as == "" || n.as == AsLinux {
+		c.eachKey(n, func(f yamltree.Entry) {
+			if l, ok := leftKeys[f.Key]; ok {
+				c.leave(n.name, f, l)
+			}
+		})
+	}
 	out.Labels = c.merged(n, "labels")
 	n.out = out
 	return n
-}
-
-// unsupported reports a node's kind, once for all nodes of the kind.
-func (c *clab) unsupported(n *clabNode) {
-	hint := "supported: " + strings.Join(clabKinds, ", ")
-	at := c.kindOf(n)
-	switch kind := c.badKinds[n.kind]; {
-	case n.kind == "":
-		c.fail(n.at.Position, hint, "node %q has no kind", n.name)
-	case kind != nil:
-		kind.more++
-	default:
-		c.badKinds[n.kind] = &ignored{at: at.Position, hint: hint, first: n.name}
-		c.wrong = true
-	}
 }
 
 // kindOf is the value of a node's kind, found as containerlab finds it: the kind can come from the node's group.
@@ -150,16 +133,24 @@ func (c *clab) merged(n *clabNode, key string) map[string]string {
 	return all
 }
 
-func (c *clab) checkKeys(n *clabNode) {
+// eachKey calls do for the keys of a node, and of its group, its kind and the defaults. A key that containerlab does
+// not have is reported, once for all nodes: as an error where it is a known one misspelt.
+func (c *clab) eachKey(n *clabNode, do func(yamltree.Entry)) {
 	for _, level := range n.levels {
 		for _, f := range level.Entries {
-			hint, passedOver := clabIgnored[f.Key]
-			switch {
-			case passedOver:
-				c.ignore(f, hint)
-			case contains(clabUsed, f.Key):
-			default:
-				c.warn(f.Position, "", "unknown key %q of node %q is ignored", f.Key, n.name)
+			if _, passedOver := leftKeys[f.Key]; passedOver || contains(clabUsed, f.Key) {
+				do(f)
+				continue
+			}
+			if c.unknown[f.Position] {
+				continue
+			}
+			c.unknown[f.Position] = true
+			known := slices.Concat(clabUsed, slices.Collect(maps.Keys(leftKeys)))
+			if hint := diagnostic.Suggest(f.Key, known); hint != "" {
+				c.fail(f.Position, hint, "a node has no %q", f.Key)
+			} else {
+				c.leave(n.name, f, lack{changesNodes, "containerlab is not known to have this key"})
 			}
 		}
 	}
@@ -180,25 +171,37 @@ func (c *clab) linux(n *clabNode, out *topology.Node) {
 	out.Env = c.merged(n, "env")
 	c.process(n, out)
 	c.binds(n, out)
+	c.around(n, out)
 	if n.daemon != "" && len(out.Config) == 0 { // as such images are: the daemon runs, and no protocol
 		out.Routing = topology.Strings{string(slice.Static)}
 	}
+	c.exec(n, out, n.find("stages"), c.stages(n, stagesBefore))
 	for _, level := range slices.Backward(n.levels) {
-		for _, line := range c.strs(level.Field("exec"), "exec") {
-			line = shell(c.magic(n, line), n.onHost)
-			if n.onHost && installs(line) {
-				c.install(level.Field("exec"), line)
-				continue
-			}
-			out.Exec = append(out.Exec, line)
-		}
+		c.exec(n, out, level.Field("exec"), c.strs(level.Field("exec"), "exec"))
 	}
+	c.exec(n, out, n.find("stages"), c.stages(n, stagesAfter))
 	c.limits(n, out)
-	switch mode := c.str(n.find("network-mode"), "network-mode"); {
-	case mode == "host" || strings.HasPrefix(mode, "container:"):
-		at := n.find("network-mode")
-		c.fail(at.Position, "each node has a network namespace of its own",
+	at := n.find("network-mode")
+	switch mode := c.str(at, "network-mode"); {
+	case mode == "host":
+		n.absent = true
+		c.leaveAt(n.name, "network-mode: host", at.Position,
+			lack{changesTraffic, "the node is left out: nothing of a network runs in the machine's own"})
+	case strings.HasPrefix(mode, "container:"):
+		c.fail(at.Position, "each node has a network namespace of its own: run both processes in one node",
 			"network-mode %q of node %q is not supported", mode, n.name)
+	}
+}
+
+// exec adds commands that run after the start.
+func (c *clab) exec(n *clabNode, out *topology.Node, at *yamltree.Node, lines []string) {
+	for _, line := range lines {
+		line = shell(c.magic(n, line), n.onHost)
+		if n.onHost && installs(line) {
+			c.install(at, line)
+			continue
+		}
+		out.Exec = append(out.Exec, line)
 	}
 }
 
@@ -310,7 +313,7 @@ func (c *clab) magic(n *clabNode, text string) string {
 		return text
 	}
 	dir := "clab-" + c.lab
-	return strings.NewReplacer("__clabNodeName__", n.name, "__clabLabName__", c.lab, "__clabNodeDir__",
+	return strings.NewReplacer("__clabNodeName__", n.name, "__clabLabName__", dir, "__clabNodeDir__",
 		dir+"/"+n.name, "__clabDir__", dir).Replace(text)
 }
 

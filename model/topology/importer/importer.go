@@ -38,7 +38,8 @@ func Detect(file string, data []byte) Format {
 	switch {
 	case strings.HasSuffix(name, ".graphml"):
 		return GraphML
-	case strings.HasSuffix(name, ".clab.yml"), strings.HasSuffix(name, ".clab.yaml"):
+	case strings.HasSuffix(name, ".clab.yml"), strings.HasSuffix(name, ".clab.yaml"),
+		strings.HasSuffix(name, templateEnding):
 		return ClabYML
 	}
 	text := bytes.TrimLeft(bytes.TrimPrefix(data, []byte("\ufeff")), " \t\r\n")

@@ -319,6 +319,7 @@ func (r *resolver) shape(l *link, p *port) slice.Shape {
 	} else if at != l.at && len(l.in.From[p.node.name].Classes)+len(l.in.From[p.String()].Classes) > 0 {
 		r.Add(at.At("classes"), "write them at the other end", "what a switch sends has no classes")
 	}
+	out.Queues = r.queuesOf(in, l, p, out.Rate, at)
 	switch {
 	case out.Delay > unit.MaxDelay:
 		r.Add(at.At("delay"), "", "delay %s is out of range: at most %s", in.Delay, unit.MaxDelay)

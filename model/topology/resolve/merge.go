@@ -11,6 +11,9 @@ import (
 	"github.com/pergola-net/pergola/model/topology/file"
 )
 
+// joinedTypes are pointers to what is merged field by field. What other pointers lead to is replaced as a whole.
+var joinedTypes = []reflect.Type{reflect.TypeFor[*file.ISIS](), reflect.TypeFor[*file.Reserve]()}
+
 // merge overrides base by what over says: maps key by key, structs field by field, the rest as a whole.
 func merge(base, over reflect.Value) {
 	switch {
@@ -27,7 +30,7 @@ func merge(base, over reflect.Value) {
 			}
 		}
 		base.Set(joined)
-	case base.Kind() == reflect.Pointer && !base.IsNil() && base.Type() == reflect.TypeFor[*file.ISIS]():
+	case base.Kind() == reflect.Pointer && !base.IsNil() && slices.Contains(joinedTypes, base.Type()):
 		joined := reflect.New(base.Type().Elem())
 		joined.Elem().Set(base.Elem())
 		merge(joined.Elem(), over.Elem())
@@ -43,8 +46,9 @@ var (
 	routingKeys = []string{"daemon", "routing", "as", "reflector", "networks", "area", "hello", "dead",
 		"fast_hellos", "isis", "fastpath", "config"}
 	sliverKeys = []string{"gateway", "routes", "image", "rootfs", "cmd", "env", "files", "binds", "sysctls", "cpu",
-		"memory", "pids", "exec", "restart"}
-	programKeys = []string{"program", "filters"}
+		"cpu_period", "memory", "pids", "exec", "restart"}
+	programKeys = []string{"program", "filters", "slowpath", "reserve"}
+	outsideKeys = []string{"outside", "ports"}
 	nodeKeys    = []string{"loopbacks", "router_id"}
 	moveKeys    = []string{"host_labels", "reschedule"}
 )
@@ -53,15 +57,16 @@ var (
 func foreignKeys(kind slice.Kind) []string {
 	switch kind {
 	case slice.Router:
-		return append([]string{"gateway"}, programKeys...)
+		return slices.Concat([]string{"gateway"}, programKeys, outsideKeys)
 	case slice.Host:
 		return slices.Concat([]string{"router_id"}, routingKeys, programKeys)
 	case slice.Program:
 		return append([]string{"router_id", "gateway"}, routingKeys...)
 	case slice.Switch: // it is on every host that has a node at it
-		return slices.Concat(routingKeys, sliverKeys, programKeys, nodeKeys, moveKeys, []string{"host"})
+		return slices.Concat(routingKeys, sliverKeys, programKeys, outsideKeys, nodeKeys, moveKeys,
+			[]string{"host"})
 	case slice.Uplink:
-		return slices.Concat(routingKeys, sliverKeys, programKeys, nodeKeys, moveKeys)
+		return slices.Concat(routingKeys, sliverKeys, programKeys, outsideKeys, nodeKeys, moveKeys)
 	}
 	return nil
 }
@@ -127,6 +132,8 @@ func (r *resolver) dropForeignKeys(n *node) {
 				hint = "write kind: router, or leave kind out"
 			case slices.Contains(programKeys, key):
 				hint = "only a node of kind: program has it"
+			case n.kind == slice.Router && slices.Contains(outsideKeys, key):
+				hint = "put a host beside it"
 			}
 			article := "a"
 			if n.kind == slice.Uplink {

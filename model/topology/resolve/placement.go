@@ -31,7 +31,7 @@ func (r *resolver) placement(n *node) slice.Placement {
 	}
 	// A node with one host cannot be rescheduled. This is an error where the node itself asks for it, and ignored
 	// where the defaults do.
-	holds := n.out.Holds()
+	holds := slices.DeleteFunc(n.out.Holds(), func(h slice.Hold) bool { return !h.OfOneMachine() })
 	switch {
 	case len(holds) > 0 && n.own.Reschedule != "":
 		r.Add(n.at.At("reschedule"),

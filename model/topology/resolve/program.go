@@ -25,9 +25,21 @@ func (r *resolver) program(n *node) *slice.PacketProgram {
 			"%q has %d interfaces, and a packet program knows %d", n.name, count,
 			slice.MaxProgramInterfaces)
 	}
-	p := &slice.PacketProgram{Name: source.Path, Filters: r.filters(n)}
+	p := &slice.PacketProgram{Name: source.Path, Filters: r.filters(n), UDP: r.udpPorts(n)}
+	links, all := len(n.interfaces), len(n.interfaces)+len(p.UDP)
+	if links <= slice.MaxProgramInterfaces && all > slice.MaxProgramInterfaces {
+		r.Add(n.at.At("ports"), "put a second program node beside it",
+			"%q has %d interfaces and UDP ports, and a packet program knows %d", n.name, all,
+			slice.MaxProgramInterfaces)
+	}
+	if n.all.SlowPath != slice.SlowInterface {
+		p.SlowPath = n.all.SlowPath
+	}
 	for _, i := range n.interfaces {
 		p.Interfaces = append(p.Interfaces, i.name)
+	}
+	for _, u := range p.UDP {
+		p.Interfaces = append(p.Interfaces, u.Interface)
 	}
 	if len(source.Data) > 0 {
 		p.Object = slice.ObjectName(source.Data)

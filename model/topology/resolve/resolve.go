@@ -109,12 +109,19 @@ func Slice(t *file.Topology, prev *slice.Slice, complete bool) (*slice.Slice, di
 	r.makeSlivers()
 	r.tunnelSwitches()
 	r.makeInterfaces()
+	for _, n := range r.nodes {
+		r.reserveRates(n)
+	}
 	r.route()
 	r.makeChecks()
 	if len(r.Found) > 0 {
 		return nil, r.Found
 	}
-	return r.result(), nil
+	s := r.result()
+	if r.checkQueueing(s); len(r.Found) > 0 {
+		return nil, r.Found
+	}
+	return s, nil
 }
 
 // checkName wants a DNS label, for a node's name is also its host name.

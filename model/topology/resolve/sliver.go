@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology/diagnostic"
@@ -31,17 +32,22 @@ func (r *resolver) makeSlivers() {
 func (r *resolver) makeSliver(n *node) {
 	a := &n.all
 	n.out.Command, n.out.Env, n.out.CPU, n.out.PIDs, n.out.Exec = a.Cmd, a.Env, a.CPU, a.PIDs, a.Exec
+	n.out.CPUPeriod = r.cpuPeriod(n)
 	n.out.Memory = checked(a.Memory.Count())
 	n.out.Restart = cmp.Or(a.Restart, slice.RestartAlways)
 	if a.FastPath == slice.FastPathOff {
 		n.out.FastPath = slice.FastPathOff
 	}
 	n.out.Rootfs = r.rootfs(n)
+	n.out.Outside = a.Outside != nil && *a.Outside
+	n.out.Ports = r.ports(n)
+	n.out.Claims = r.claims(n)
 	n.out.Files = r.files(n)
 	n.out.Binds = r.binds(n)
 	n.out.Sysctls = r.sysctls(n)
 	if n.kind == slice.Program {
 		n.out.Program = r.program(n)
+		n.out.Reserve = r.reserve(n)
 	}
 	for _, key := range slices.Sorted(maps.Keys(a.Env)) {
 		if key == "" || strings.ContainsAny(key, "=\x00") {
@@ -51,6 +57,24 @@ func (r *resolver) makeSliver(n *node) {
 	if len(a.Cmd) > 0 && a.Cmd[0] == "" {
 		r.Add(n.at.At("cmd"), "write cmd: [/usr/sbin/program, argument]", "the command has no program")
 	}
+}
+
+// cpuPeriod is the time in which a node may use its share of the processor. The kernel takes it from 1 ms to 1 s, and
+// gives no less than 1 ms of processor time in it.
+func (r *resolver) cpuPeriod(n *node) time.Duration {
+	period, at := checked(n.all.CPUPeriod.Duration()), n.at.At("cpu_period")
+	switch {
+	case period == 0:
+	case n.all.CPU == 0:
+		r.Add(at, "write cpu:, too: cores, such as 0.5", "the period of a limit of cpu, and there is no limit")
+	case period < time.Millisecond || period > time.Second:
+		r.Add(at, "", "period %s is out of range: 1ms to 1s", n.all.CPUPeriod)
+	case slice.CPUQuota(n.all.CPU, period) < time.Millisecond:
+		r.Add(at, "take a longer period, or more of cpu",
+			"%g of a core in %s is less than the kernel can give in a turn, 1ms", n.all.CPU,
+			n.all.CPUPeriod)
+	}
+	return period
 }
 
 func (r *resolver) checkPosition(n *node) {

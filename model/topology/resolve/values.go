@@ -38,6 +38,11 @@ func (r *resolver) checkValues(v reflect.Value, at *diagnostic.Path) {
 			r.checkValues(v.Index(i), at.Item(i))
 		}
 	default:
+		if text, ok := v.Interface().(file.Checked); ok { // an element of a map
+			if err := text.Check(); err != nil {
+				r.Add(at, "", "%v", err)
+			}
+		}
 	}
 }
 

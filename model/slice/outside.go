@@ -1,0 +1,74 @@
+package slice
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// HostPort is a port of a machine's own addresses.
+type HostPort struct {
+	Protocol string `json:"protocol"` // tcp or udp
+	Port     uint16 `json:"port"`
+}
+
+// The protocols of ports.
+const (
+	TCP = "tcp"
+	UDP = "udp"
+)
+
+// OutsideInterface is a node's interface to its machine.
+const OutsideInterface = "outside"
+
+// What one node may have of its machine's ports.
+const (
+	MaxHostPorts = 12
+	// Connections from slivers to the outside have source ports in this range, which nobody can reserve.
+	FirstNATPort = 61000
+	LastNATPort  = 65095
+	VXLANPort    = 4789
+)
+
+// String writes it as users do: tcp/8080.
+func (p HostPort) String() string { return p.Protocol + "/" + strconv.Itoa(int(p.Port)) }
+
+// ParseHostPort reads tcp/8080.
+func ParseHostPort(text string) (HostPort, error) {
+	protocol, number, ok := strings.Cut(text, "/")
+	if !ok || protocol != TCP && protocol != UDP {
+		return HostPort{}, fmt.Errorf("%q is no port: write tcp/8080 or udp/5610", text)
+	}
+	port, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || port == 0 {
+		return HostPort{}, fmt.Errorf("%q is no number of a port", number)
+	}
+	if protocol == UDP && port == VXLANPort {
+		return HostPort{}, fmt.Errorf("port udp/%d is that of tunnels between machines (VXLAN)", VXLANPort)
+	}
+	if port >= FirstNATPort && port <= LastNATPort {
+		return HostPort{}, fmt.Errorf("ports %d to %d are those of connections that nodes make to the outside",
+			FirstNATPort, LastNATPort)
+	}
+	return HostPort{protocol, uint16(port)}, nil
+}
+
+// Compare orders ports.
+func (p HostPort) Compare(other HostPort) int {
+	if c := strings.Compare(p.Protocol, other.Protocol); c != 0 {
+		return c
+	}
+	return int(p.Port) - int(other.Port)
+}
+
+// ReachesOutside reports whether a node has an interface to its machine: to reach the outside, or to be reached.
+func (n *Node) ReachesOutside() bool { return n.Outside || len(n.Ports)+len(n.Claims) > 0 }
+
+// HostPorts are the ports that lead to the node, sorted: those of the topology, and those that it asked for while it
+// ran.
+func (n *Node) HostPorts() []HostPort {
+	all := slices.Concat(n.Ports, n.Claims)
+	slices.SortFunc(all, HostPort.Compare)
+	return slices.Compact(all)
+}

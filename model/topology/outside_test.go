@@ -1,0 +1,115 @@
+package topology
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+func TestNodesReachTheOutsideAndReservePorts(t *testing.T) {
+	top := mustParse(t, "lab.yaml", []byte(`name: lab
+groups: {all: {members: [web, r], outside: true}}
+nodes:
+  web: {ports: [udp/5610, tcp/8080, tcp/80]}
+  r: {kind: router}
+`))
+	s := mustResolve(t, throughJSON(t, top), nil)
+	want := []slice.HostPort{
+		{Protocol: "tcp", Port: 80}, {Protocol: "tcp", Port: 8080}, {Protocol: "udp", Port: 5610},
+	}
+	if diff := cmp.Diff(want, s.Node("web").Ports); diff != "" || !s.Node("web").Outside {
+		t.Errorf("web: %t, %s", s.Node("web").Outside, diff)
+	}
+	if r := s.Node("r"); r.ReachesOutside() {
+		t.Error("a router reaches the outside")
+	}
+}
+
+func TestBadPorts(t *testing.T) {
+	for text, want := range map[string]string{
+		"ports: [8080]":      `"8080" is no port: write tcp/8080 or udp/5610`,
+		"ports: [sctp/80]":   `"sctp/80" is no port: write tcp/8080 or udp/5610`,
+		"ports: [tcp/0]":     `"0" is no number of a port`,
+		"ports: [tcp/65536]": `"65536" is no number of a port`,
+		"ports: [tcp/61000]": "ports 61000 to 65095 are those of connections that nodes make to " +
+			"the outside",
+		"ports: [tcp/80, tcp/80]":       "port tcp/80 is listed twice",
+		"kind: router, ports: [tcp/80]": "a router has no ports",
+		"kind: switch, outside: true":   "a switch has no outside",
+	} {
+		_, found := Parse("lab.yaml", []byte("name: lab\nnodes: {a: {"+text+"}}\n"))
+		if len(found) != 1 || found[0].Message != want {
+			t.Errorf("%s: %v", text, found)
+		}
+	}
+	const named = "name: lab\nnodes: {a: {outside: true}, b: {}}\nlinks: [[\"a:outside\", b]]\n"
+	if _, found := Parse("lab.yaml", []byte(named)); len(found) != 1 {
+		t.Errorf("an interface called outside: %v", found)
+	}
+}
+
+func TestUDPPortsAreInterfacesOfPacketPrograms(t *testing.T) {
+	top := mustParse(t, "lab.yaml", []byte(`name: lab
+nodes:
+  p:
+    kind: program
+    program: p.o
+    ports:
+      - tcp/8080
+      - {udp: 5611, peers: [198.51.100.7, 10.1.2.3/8], rate: 10Mbit}
+      - {udp: 5610, interface: west}
+  h:
+links: [[p, h]]
+`))
+	top.Nodes["p"].Program.Data = []byte("an object")
+	s := mustResolve(t, throughJSON(t, top), nil)
+	p := s.Node("p")
+	if diff := cmp.Diff([]slice.HostPort{{Protocol: "tcp", Port: 8080}, {Protocol: "udp", Port: 5610},
+		{Protocol: "udp", Port: 5611}}, p.Ports); diff != "" {
+		t.Errorf("ports of the machine: %s", diff)
+	}
+	want := []slice.UDPPort{
+		{Interface: "udp5611", Port: 5611, Rate: 10_000_000, Peers: []netip.Prefix{
+			netip.MustParsePrefix("198.51.100.7/32"), netip.MustParsePrefix("10.0.0.0/8")}},
+		{Interface: "west", Port: 5610, Rate: slice.DefaultUDPRate},
+	}
+	if diff := cmp.Diff(want, p.Program.UDP, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+		t.Errorf("UDP ports: %s", diff)
+	}
+	if diff := cmp.Diff([]string{"eth1", "udp5611", "west"}, p.Program.Interfaces); diff != "" {
+		t.Errorf("interfaces: %s", diff)
+	}
+	if holds := p.Holds(); len(holds) != 4 || !holds[0].Outside {
+		t.Errorf("holds %v", holds)
+	}
+}
+
+func TestBadUDPPorts(t *testing.T) {
+	for text, want := range map[string]string{
+		"{udp: 4789}":                            "port udp/4789 is that of tunnels between machines (VXLAN)",
+		"{port: tcp/80, udp: 80}":                "port and udp both name the port",
+		"{port: tcp/80, interface: x}":           "interface, peers and rate are those of a udp: port",
+		"{udp: 80, peers: [2001:db8::1]}":        `"2001:db8::1" is no IPv4 address or prefix`,
+		"{udp: 80, peers: [here]}":               `"here" is no IPv4 address or prefix`,
+		"{udp: 80, interface: eth1}":             `"p" has an interface "eth1" already`,
+		"udp/80, {udp: 80}":                      "port udp/80 is listed twice",
+		"{udp: 81}, {udp: 80, interface: udp81}": `"p" has an interface "udp81" already`,
+	} {
+		_, found := Parse(
+			"lab.yaml",
+			[]byte("name: lab\nnodes: {p: {kind: program, program: p.o, ports: ["+text+
+				"]}, h: {}}\nlinks: [[p, h]]\n"),
+		)
+		if len(found) != 1 || found[0].Message != want {
+			t.Errorf("%s: %v", text, found)
+		}
+	}
+	_, found := Parse("lab.yaml", []byte("name: lab\nnodes: {h: {ports: [{udp: 80}]}}\n"))
+	if len(found) != 1 || found[0].Message != `"h" is no packet program: no interface of it is a port` {
+		t.Errorf("a host: %v", found)
+	}
+}
