@@ -8,9 +8,9 @@ import (
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
-// attached remembers where programs of the underlay are, so that others can take their place when the host comes to
-// need more of them. A process that begins with pinned programs does not know: the programs that it finds attached stay
-// until they are attached anew.
+// attached remembers where programs of the underlay, and of the handover, are, so that others can take their place when
+// the host comes to need more of them. A process that begins with pinned programs does not know: the programs that it
+// finds attached stay until they are attached anew.
 type attached map[attachment]*os.File // the device's namespace
 
 type attachment struct {

@@ -3,6 +3,7 @@ package datapath
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -132,9 +133,12 @@ func (b *bench) complexityOf(spec *ebpf.CollectionSpec) map[string]complexity {
 	all, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
 		Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats},
 	})
+	var refused *ebpf.VerifierError
+	if errors.As(err, &refused) {
+		b.Fatalf("%+v", refused) // with all lines of its log
+	}
 	if err != nil {
-		b.Error(err)
-		return nil
+		b.Fatal(err)
 	}
 	defer all.Close()
 	table := map[string]complexity{}

@@ -104,14 +104,23 @@ func (d *DataPath) Punted(router uint32) (map[string]uint64, error) {
 	return total, nil
 }
 
-// ClearPunted starts a router's counts again at zero: its id may have been another's.
-func (d *DataPath) ClearPunted(router uint32) error {
+// SetPunted makes a router's counts begin at these, by reason: its id may have been another's, and it may have had
+// another. The programs must not be counting under it yet.
+func (d *DataPath) SetPunted(router uint32, counts map[string]uint64) error {
+	punts, err := Punts()
+	if err != nil {
+		return err
+	}
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return fmt.Errorf("count CPUs: %w", err)
 	}
-	if err := d.maps.Punts.Put(router, make([]objectPunted, cpus)); err != nil {
-		return fmt.Errorf("clear punts of router %d: %w", router, err)
+	perCPU := make([]objectPunted, cpus)
+	for punt, name := range punts {
+		perCPU[0].Frames[punt] = counts[name]
+	}
+	if err := d.maps.Punts.Put(router, perCPU); err != nil {
+		return fmt.Errorf("set punts of router %d: %w", router, err)
 	}
 	return nil
 }

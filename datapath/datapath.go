@@ -115,6 +115,10 @@ func (d *DataPath) byName() map[string]**ebpf.Program {
 	return map[string]**ebpf.Program{
 		objectProgPortIngress:      &d.programs.PortIngress,
 		objectProgWalkOn:           &d.programs.WalkOn,
+		objectProgWalkOnXdp:        &d.programs.WalkOnXdp,
+		objectProgTakenOver:        &d.programs.TakenOver,
+		objectProgPassXdp:          &d.programs.PassXdp,
+		objectProgSlowInject:       &d.programs.SlowInject,
 		objectProgLinecard:         &d.programs.Linecard,
 		objectProgUnderlayIngress:  &d.programs.UnderlayIngress,
 		objectProgUnderlayPackets:  &d.programs.UnderlayPackets,
@@ -143,7 +147,7 @@ func (d *DataPath) adoptPrograms(v version) (bool, error) {
 
 // replacePrograms attaches the programs where older ones are attached.
 func (d *DataPath) replacePrograms() error {
-	if err := d.putWalkOn(); err != nil {
+	if err := d.putWalks(); err != nil {
 		return err
 	}
 	ports, err := d.Ports()

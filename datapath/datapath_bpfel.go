@@ -25,7 +25,7 @@ type objectCounters struct {
 	WalkedIn  objectTraffic
 	WalkedOut objectTraffic
 	Emerged   objectTraffic
-	Dropped   [19]uint64
+	Dropped   [20]uint64
 }
 
 type objectEncapsulation struct {
@@ -100,6 +100,8 @@ type objectPort struct {
 	Policed    uint8
 	Single     uint8
 	Plain      uint16
+	Queues     uint16
+	Pad        uint16
 }
 
 type objectPunt uint32
@@ -158,7 +160,8 @@ const (
 	objectReasonREASON_OFF_UNDERLAY   objectReason = 16
 	objectReasonREASON_POLICED        objectReason = 17
 	objectReasonREASON_NO_PROGRAM     objectReason = 18
-	objectReasonREASONS               objectReason = 19
+	objectReasonREASON_CHECKSUM       objectReason = 19
+	objectReasonREASONS               objectReason = 20
 )
 
 type objectRouter struct {
@@ -230,12 +233,25 @@ const (
 	objectTunnelKindTUNNEL_VXLAN objectTunnelKind = 2
 )
 
+type objectUdpName struct {
+	_     structs.HostLayout
+	Local uint32
+	Port  uint16
+	Pad   uint16
+}
+
+type objectUdpOwner struct {
+	_         structs.HostLayout
+	Node      uint32
+	Interface uint32
+}
+
 type objectUnderlay struct {
 	_        structs.HostLayout
 	Received objectTraffic
 	Sent     objectTraffic
 	ByCard   uint64
-	Dropped  [19]uint64
+	Dropped  [20]uint64
 }
 
 type objectUplink struct {
@@ -258,11 +274,14 @@ const (
 	objectMapEncapsulations    = "encapsulations"
 	objectMapEnds              = "ends"
 	objectMapExits             = "exits"
+	objectMapFastpathSpent     = "fastpath_spent"
+	objectMapFastpathTimes     = "fastpath_times"
 	objectMapFilterBuckets     = "filter_buckets"
 	objectMapFilterChunks      = "filter_chunks"
 	objectMapFilterHits        = "filter_hits"
 	objectMapFilterIndex       = "filter_index"
 	objectMapFrames            = "frames"
+	objectMapHandovers         = "handovers"
 	objectMapLease             = "lease"
 	objectMapLegs              = "legs"
 	objectMapMeters            = "meters"
@@ -270,6 +289,7 @@ const (
 	objectMapNexthops          = "nexthops"
 	objectMapNics              = "nics"
 	objectMapNodePrograms      = "node_programs"
+	objectMapNodeProgramsXdp   = "node_programs_xdp"
 	objectMapNodes             = "nodes"
 	objectMapNotes             = "notes"
 	objectMapPorts             = "ports"
@@ -279,17 +299,23 @@ const (
 	objectMapSources           = "sources"
 	objectMapSuspects          = "suspects"
 	objectMapTunnels           = "tunnels"
+	objectMapUdpOwners         = "udp_owners"
 	objectMapUnderlays         = "underlays"
 	objectMapUplinks           = "uplinks"
 	objectMapWalks             = "walks"
+	objectMapWalksXdp          = "walks_xdp"
 	objectProgLinecard         = "linecard"
+	objectProgPassXdp          = "pass_xdp"
 	objectProgPortIngress      = "port_ingress"
+	objectProgSlowInject       = "slow_inject"
+	objectProgTakenOver        = "taken_over"
 	objectProgUnderlayEgress   = "underlay_egress"
 	objectProgUnderlayIngress  = "underlay_ingress"
 	objectProgUnderlayLinecard = "underlay_linecard"
 	objectProgUnderlayPackets  = "underlay_packets"
 	objectProgUplinkIngress    = "uplink_ingress"
 	objectProgWalkOn           = "walk_on"
+	objectProgWalkOnXdp        = "walk_on_xdp"
 	objectVarPuntNames         = "punt_names"
 	objectVarReasonNames       = "reason_names"
 	objectVarWithIpv6Underlay  = "with_ipv6_underlay"
@@ -298,6 +324,7 @@ const (
 	objectVarWithQueues        = "with_queues"
 	objectVarWithStormControl  = "with_storm_control"
 	objectVarWithTunnels       = "with_tunnels"
+	objectVarWithUdp           = "with_udp"
 )
 
 // loadObject returns the embedded CollectionSpec for object.
@@ -343,52 +370,62 @@ type objectSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectProgramSpecs struct {
 	Linecard         *ebpf.ProgramSpec `ebpf:"linecard"`
+	PassXdp          *ebpf.ProgramSpec `ebpf:"pass_xdp"`
 	PortIngress      *ebpf.ProgramSpec `ebpf:"port_ingress"`
+	SlowInject       *ebpf.ProgramSpec `ebpf:"slow_inject"`
+	TakenOver        *ebpf.ProgramSpec `ebpf:"taken_over"`
 	UnderlayEgress   *ebpf.ProgramSpec `ebpf:"underlay_egress"`
 	UnderlayIngress  *ebpf.ProgramSpec `ebpf:"underlay_ingress"`
 	UnderlayLinecard *ebpf.ProgramSpec `ebpf:"underlay_linecard"`
 	UnderlayPackets  *ebpf.ProgramSpec `ebpf:"underlay_packets"`
 	UplinkIngress    *ebpf.ProgramSpec `ebpf:"uplink_ingress"`
 	WalkOn           *ebpf.ProgramSpec `ebpf:"walk_on"`
+	WalkOnXdp        *ebpf.ProgramSpec `ebpf:"walk_on_xdp"`
 }
 
 // objectMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectMapSpecs struct {
-	Asked          *ebpf.MapSpec `ebpf:"asked"`
-	CardRoutes     *ebpf.MapSpec `ebpf:"card_routes"`
-	Classifiers    *ebpf.MapSpec `ebpf:"classifiers"`
-	Counts         *ebpf.MapSpec `ebpf:"counts"`
-	Devices        *ebpf.MapSpec `ebpf:"devices"`
-	EgressRoutes   *ebpf.MapSpec `ebpf:"egress_routes"`
-	Encapsulations *ebpf.MapSpec `ebpf:"encapsulations"`
-	Ends           *ebpf.MapSpec `ebpf:"ends"`
-	Exits          *ebpf.MapSpec `ebpf:"exits"`
-	FilterBuckets  *ebpf.MapSpec `ebpf:"filter_buckets"`
-	FilterChunks   *ebpf.MapSpec `ebpf:"filter_chunks"`
-	FilterHits     *ebpf.MapSpec `ebpf:"filter_hits"`
-	FilterIndex    *ebpf.MapSpec `ebpf:"filter_index"`
-	Frames         *ebpf.MapSpec `ebpf:"frames"`
-	Lease          *ebpf.MapSpec `ebpf:"lease"`
-	Legs           *ebpf.MapSpec `ebpf:"legs"`
-	Meters         *ebpf.MapSpec `ebpf:"meters"`
-	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
-	Nexthops       *ebpf.MapSpec `ebpf:"nexthops"`
-	Nics           *ebpf.MapSpec `ebpf:"nics"`
-	NodePrograms   *ebpf.MapSpec `ebpf:"node_programs"`
-	Nodes          *ebpf.MapSpec `ebpf:"nodes"`
-	Notes          *ebpf.MapSpec `ebpf:"notes"`
-	Ports          *ebpf.MapSpec `ebpf:"ports"`
-	Punts          *ebpf.MapSpec `ebpf:"punts"`
-	Routers        *ebpf.MapSpec `ebpf:"routers"`
-	Shortcuts      *ebpf.MapSpec `ebpf:"shortcuts"`
-	Sources        *ebpf.MapSpec `ebpf:"sources"`
-	Suspects       *ebpf.MapSpec `ebpf:"suspects"`
-	Tunnels        *ebpf.MapSpec `ebpf:"tunnels"`
-	Underlays      *ebpf.MapSpec `ebpf:"underlays"`
-	Uplinks        *ebpf.MapSpec `ebpf:"uplinks"`
-	Walks          *ebpf.MapSpec `ebpf:"walks"`
+	Asked           *ebpf.MapSpec `ebpf:"asked"`
+	CardRoutes      *ebpf.MapSpec `ebpf:"card_routes"`
+	Classifiers     *ebpf.MapSpec `ebpf:"classifiers"`
+	Counts          *ebpf.MapSpec `ebpf:"counts"`
+	Devices         *ebpf.MapSpec `ebpf:"devices"`
+	EgressRoutes    *ebpf.MapSpec `ebpf:"egress_routes"`
+	Encapsulations  *ebpf.MapSpec `ebpf:"encapsulations"`
+	Ends            *ebpf.MapSpec `ebpf:"ends"`
+	Exits           *ebpf.MapSpec `ebpf:"exits"`
+	FastpathSpent   *ebpf.MapSpec `ebpf:"fastpath_spent"`
+	FastpathTimes   *ebpf.MapSpec `ebpf:"fastpath_times"`
+	FilterBuckets   *ebpf.MapSpec `ebpf:"filter_buckets"`
+	FilterChunks    *ebpf.MapSpec `ebpf:"filter_chunks"`
+	FilterHits      *ebpf.MapSpec `ebpf:"filter_hits"`
+	FilterIndex     *ebpf.MapSpec `ebpf:"filter_index"`
+	Frames          *ebpf.MapSpec `ebpf:"frames"`
+	Handovers       *ebpf.MapSpec `ebpf:"handovers"`
+	Lease           *ebpf.MapSpec `ebpf:"lease"`
+	Legs            *ebpf.MapSpec `ebpf:"legs"`
+	Meters          *ebpf.MapSpec `ebpf:"meters"`
+	Neighbours      *ebpf.MapSpec `ebpf:"neighbours"`
+	Nexthops        *ebpf.MapSpec `ebpf:"nexthops"`
+	Nics            *ebpf.MapSpec `ebpf:"nics"`
+	NodePrograms    *ebpf.MapSpec `ebpf:"node_programs"`
+	NodeProgramsXdp *ebpf.MapSpec `ebpf:"node_programs_xdp"`
+	Nodes           *ebpf.MapSpec `ebpf:"nodes"`
+	Notes           *ebpf.MapSpec `ebpf:"notes"`
+	Ports           *ebpf.MapSpec `ebpf:"ports"`
+	Punts           *ebpf.MapSpec `ebpf:"punts"`
+	Routers         *ebpf.MapSpec `ebpf:"routers"`
+	Shortcuts       *ebpf.MapSpec `ebpf:"shortcuts"`
+	Sources         *ebpf.MapSpec `ebpf:"sources"`
+	Suspects        *ebpf.MapSpec `ebpf:"suspects"`
+	Tunnels         *ebpf.MapSpec `ebpf:"tunnels"`
+	UdpOwners       *ebpf.MapSpec `ebpf:"udp_owners"`
+	Underlays       *ebpf.MapSpec `ebpf:"underlays"`
+	Uplinks         *ebpf.MapSpec `ebpf:"uplinks"`
+	Walks           *ebpf.MapSpec `ebpf:"walks"`
+	WalksXdp        *ebpf.MapSpec `ebpf:"walks_xdp"`
 }
 
 // objectVariableSpecs contains global variables before they are loaded into the kernel.
@@ -403,6 +440,7 @@ type objectVariableSpecs struct {
 	WithQueues       *ebpf.VariableSpec `ebpf:"with_queues"`
 	WithStormControl *ebpf.VariableSpec `ebpf:"with_storm_control"`
 	WithTunnels      *ebpf.VariableSpec `ebpf:"with_tunnels"`
+	WithUdp          *ebpf.VariableSpec `ebpf:"with_udp"`
 }
 
 // objectObjects contains all objects after they have been loaded into the kernel.
@@ -425,39 +463,45 @@ func (o *objectObjects) Close() error {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectMaps struct {
-	Asked          *ebpf.Map `ebpf:"asked"`
-	CardRoutes     *ebpf.Map `ebpf:"card_routes"`
-	Classifiers    *ebpf.Map `ebpf:"classifiers"`
-	Counts         *ebpf.Map `ebpf:"counts"`
-	Devices        *ebpf.Map `ebpf:"devices"`
-	EgressRoutes   *ebpf.Map `ebpf:"egress_routes"`
-	Encapsulations *ebpf.Map `ebpf:"encapsulations"`
-	Ends           *ebpf.Map `ebpf:"ends"`
-	Exits          *ebpf.Map `ebpf:"exits"`
-	FilterBuckets  *ebpf.Map `ebpf:"filter_buckets"`
-	FilterChunks   *ebpf.Map `ebpf:"filter_chunks"`
-	FilterHits     *ebpf.Map `ebpf:"filter_hits"`
-	FilterIndex    *ebpf.Map `ebpf:"filter_index"`
-	Frames         *ebpf.Map `ebpf:"frames"`
-	Lease          *ebpf.Map `ebpf:"lease"`
-	Legs           *ebpf.Map `ebpf:"legs"`
-	Meters         *ebpf.Map `ebpf:"meters"`
-	Neighbours     *ebpf.Map `ebpf:"neighbours"`
-	Nexthops       *ebpf.Map `ebpf:"nexthops"`
-	Nics           *ebpf.Map `ebpf:"nics"`
-	NodePrograms   *ebpf.Map `ebpf:"node_programs"`
-	Nodes          *ebpf.Map `ebpf:"nodes"`
-	Notes          *ebpf.Map `ebpf:"notes"`
-	Ports          *ebpf.Map `ebpf:"ports"`
-	Punts          *ebpf.Map `ebpf:"punts"`
-	Routers        *ebpf.Map `ebpf:"routers"`
-	Shortcuts      *ebpf.Map `ebpf:"shortcuts"`
-	Sources        *ebpf.Map `ebpf:"sources"`
-	Suspects       *ebpf.Map `ebpf:"suspects"`
-	Tunnels        *ebpf.Map `ebpf:"tunnels"`
-	Underlays      *ebpf.Map `ebpf:"underlays"`
-	Uplinks        *ebpf.Map `ebpf:"uplinks"`
-	Walks          *ebpf.Map `ebpf:"walks"`
+	Asked           *ebpf.Map `ebpf:"asked"`
+	CardRoutes      *ebpf.Map `ebpf:"card_routes"`
+	Classifiers     *ebpf.Map `ebpf:"classifiers"`
+	Counts          *ebpf.Map `ebpf:"counts"`
+	Devices         *ebpf.Map `ebpf:"devices"`
+	EgressRoutes    *ebpf.Map `ebpf:"egress_routes"`
+	Encapsulations  *ebpf.Map `ebpf:"encapsulations"`
+	Ends            *ebpf.Map `ebpf:"ends"`
+	Exits           *ebpf.Map `ebpf:"exits"`
+	FastpathSpent   *ebpf.Map `ebpf:"fastpath_spent"`
+	FastpathTimes   *ebpf.Map `ebpf:"fastpath_times"`
+	FilterBuckets   *ebpf.Map `ebpf:"filter_buckets"`
+	FilterChunks    *ebpf.Map `ebpf:"filter_chunks"`
+	FilterHits      *ebpf.Map `ebpf:"filter_hits"`
+	FilterIndex     *ebpf.Map `ebpf:"filter_index"`
+	Frames          *ebpf.Map `ebpf:"frames"`
+	Handovers       *ebpf.Map `ebpf:"handovers"`
+	Lease           *ebpf.Map `ebpf:"lease"`
+	Legs            *ebpf.Map `ebpf:"legs"`
+	Meters          *ebpf.Map `ebpf:"meters"`
+	Neighbours      *ebpf.Map `ebpf:"neighbours"`
+	Nexthops        *ebpf.Map `ebpf:"nexthops"`
+	Nics            *ebpf.Map `ebpf:"nics"`
+	NodePrograms    *ebpf.Map `ebpf:"node_programs"`
+	NodeProgramsXdp *ebpf.Map `ebpf:"node_programs_xdp"`
+	Nodes           *ebpf.Map `ebpf:"nodes"`
+	Notes           *ebpf.Map `ebpf:"notes"`
+	Ports           *ebpf.Map `ebpf:"ports"`
+	Punts           *ebpf.Map `ebpf:"punts"`
+	Routers         *ebpf.Map `ebpf:"routers"`
+	Shortcuts       *ebpf.Map `ebpf:"shortcuts"`
+	Sources         *ebpf.Map `ebpf:"sources"`
+	Suspects        *ebpf.Map `ebpf:"suspects"`
+	Tunnels         *ebpf.Map `ebpf:"tunnels"`
+	UdpOwners       *ebpf.Map `ebpf:"udp_owners"`
+	Underlays       *ebpf.Map `ebpf:"underlays"`
+	Uplinks         *ebpf.Map `ebpf:"uplinks"`
+	Walks           *ebpf.Map `ebpf:"walks"`
+	WalksXdp        *ebpf.Map `ebpf:"walks_xdp"`
 }
 
 func (m *objectMaps) Close() error {
@@ -471,11 +515,14 @@ func (m *objectMaps) Close() error {
 		m.Encapsulations,
 		m.Ends,
 		m.Exits,
+		m.FastpathSpent,
+		m.FastpathTimes,
 		m.FilterBuckets,
 		m.FilterChunks,
 		m.FilterHits,
 		m.FilterIndex,
 		m.Frames,
+		m.Handovers,
 		m.Lease,
 		m.Legs,
 		m.Meters,
@@ -483,6 +530,7 @@ func (m *objectMaps) Close() error {
 		m.Nexthops,
 		m.Nics,
 		m.NodePrograms,
+		m.NodeProgramsXdp,
 		m.Nodes,
 		m.Notes,
 		m.Ports,
@@ -492,9 +540,11 @@ func (m *objectMaps) Close() error {
 		m.Sources,
 		m.Suspects,
 		m.Tunnels,
+		m.UdpOwners,
 		m.Underlays,
 		m.Uplinks,
 		m.Walks,
+		m.WalksXdp,
 	)
 }
 
@@ -510,6 +560,7 @@ type objectVariables struct {
 	WithQueues       *ebpf.Variable `ebpf:"with_queues"`
 	WithStormControl *ebpf.Variable `ebpf:"with_storm_control"`
 	WithTunnels      *ebpf.Variable `ebpf:"with_tunnels"`
+	WithUdp          *ebpf.Variable `ebpf:"with_udp"`
 }
 
 // objectPrograms contains all programs after they have been loaded into the kernel.
@@ -517,25 +568,33 @@ type objectVariables struct {
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectPrograms struct {
 	Linecard         *ebpf.Program `ebpf:"linecard"`
+	PassXdp          *ebpf.Program `ebpf:"pass_xdp"`
 	PortIngress      *ebpf.Program `ebpf:"port_ingress"`
+	SlowInject       *ebpf.Program `ebpf:"slow_inject"`
+	TakenOver        *ebpf.Program `ebpf:"taken_over"`
 	UnderlayEgress   *ebpf.Program `ebpf:"underlay_egress"`
 	UnderlayIngress  *ebpf.Program `ebpf:"underlay_ingress"`
 	UnderlayLinecard *ebpf.Program `ebpf:"underlay_linecard"`
 	UnderlayPackets  *ebpf.Program `ebpf:"underlay_packets"`
 	UplinkIngress    *ebpf.Program `ebpf:"uplink_ingress"`
 	WalkOn           *ebpf.Program `ebpf:"walk_on"`
+	WalkOnXdp        *ebpf.Program `ebpf:"walk_on_xdp"`
 }
 
 func (p *objectPrograms) Close() error {
 	return _ObjectClose(
 		p.Linecard,
+		p.PassXdp,
 		p.PortIngress,
+		p.SlowInject,
+		p.TakenOver,
 		p.UnderlayEgress,
 		p.UnderlayIngress,
 		p.UnderlayLinecard,
 		p.UnderlayPackets,
 		p.UplinkIngress,
 		p.WalkOn,
+		p.WalkOnXdp,
 	)
 }
 

@@ -153,7 +153,7 @@ func TestConstantsAreThoseOfC(t *testing.T) {
 	want := []string{"continue", "unknown port", "not wired", "peer gone", "too big", "no memory",
 		"stray", "malformed", "fragment", "unknown tunnel", "congestion", "vlan tags", "super frame",
 		"no uplink",
-		"no route", "storm", "off underlay", "policed", "no program"}
+		"no route", "storm", "off underlay", "policed", "no program", "checksum"}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
 	}

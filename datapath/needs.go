@@ -22,6 +22,7 @@ const (
 	needStormControl                   // tunnels take so many frames to groups
 	needIPv6Underlay                   // tunnels have IPv6 outside
 	needPrograms                       // nodes have packet programs
+	needUDP                            // UDP ports lead to packet programs
 
 	allNeeds needs = 1<<iota - 1
 )
@@ -37,6 +38,7 @@ var switches = []struct {
 	{needStormControl, "storm", objectVarWithStormControl},
 	{needIPv6Underlay, "ipv6", objectVarWithIpv6Underlay},
 	{needPrograms, "programs", objectVarWithPrograms},
+	{needUDP, "udp", objectVarWithUdp},
 }
 
 // String lists the set as the pins of programs do: +tunnels+queues.
@@ -78,6 +80,12 @@ func (d *DataPath) findNeeds() (n needs, err error) {
 	}
 	if programs {
 		n |= needPrograms
+	}
+	switch err := d.maps.UdpOwners.NextKey(nil, &objectUdpName{}); {
+	case err == nil:
+		n |= needUDP
+	case !errors.Is(err, ebpf.ErrKeyNotExist):
+		return n, fmt.Errorf("read where UDP ports lead: %w", err)
 	}
 	for _, t := range tunnels {
 		n |= t.needs()

@@ -60,12 +60,14 @@ func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 		is("with a policer", needTunnels|needQueues|needPolicers)
 		six := sorts[2]
 		b.check(d.SetTunnel(b.b, six))
-		is("with a tunnel over IPv6", allNeeds&^needStormControl&^needPrograms)
+		is("with a tunnel over IPv6", allNeeds&^needStormControl&^needPrograms&^needUDP)
 		six.StormControl = 10
 		b.check(d.SetTunnel(b.b, six))
-		is("with storm control", allNeeds&^needPrograms)
-		b.check(d.Nodes().Need())
-		is("with packet programs", allNeeds)
+		is("with storm control", allNeeds&^needPrograms&^needUDP)
+		b.check(d.Nodes().Need(false))
+		is("with packet programs", allNeeds&^needUDP)
+		b.check(d.Nodes().Need(true))
+		is("with UDP ports", allNeeds)
 		before := b.ids(d)
 		b.check(d.DeleteTunnel(b.b))
 		b.check(d.Close())
@@ -85,7 +87,7 @@ func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 		b.check(d.Close())
 		d, err = open(b.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: "newest"})
 		b.check(err)
-		is("after an upgrade with a tunnel and a node", allNeeds&^needQueues)
+		is("after an upgrade with a tunnel and a node", allNeeds&^needQueues&^needUDP)
 		b.check(d.Close())
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/pergola-net/pergola/datapath/node"
 )
 
@@ -17,7 +19,12 @@ const (
 func (d *DataPath) Nodes() node.Config {
 	return node.Config{
 		Dir: d.nodesDir(), Maps: d.mapsByName(),
-		Need: func() error { return d.need(needPrograms) },
+		Need: func(udp bool) error {
+			if udp {
+				return d.need(needPrograms | needUDP)
+			}
+			return d.need(needPrograms)
+		},
 	}
 }
 
@@ -39,10 +46,16 @@ func (d *DataPath) leaveProgram(port int) error {
 	return nil
 }
 
-// putWalkOn makes the program the one that goes on with frames that packet programs give back.
-func (d *DataPath) putWalkOn() error {
-	if err := d.maps.Walks.Put(uint32(0), d.programs.WalkOn); err != nil {
-		return fmt.Errorf("put %s into its slot: %w", objectProgWalkOn, err)
+// putWalks makes the programs those that go on with frames that packet programs, or their slow paths, give back: those
+// of bpf/node.h.
+func (d *DataPath) putWalks() error {
+	for slot, p := range []*ebpf.Program{d.programs.WalkOn, d.programs.SlowInject} {
+		if err := d.maps.Walks.Put(uint32(slot), p); err != nil {
+			return fmt.Errorf("put %v into slot %d: %w", p, slot, err)
+		}
+	}
+	if err := d.maps.WalksXdp.Put(uint32(0), d.programs.WalkOnXdp); err != nil {
+		return fmt.Errorf("put %s into its slot: %w", objectProgWalkOnXdp, err)
 	}
 	return nil
 }

@@ -119,17 +119,19 @@ func (w *world) checkNodes(n *node.Nodes, host int, either ...node.Node) (runnin
 			running++
 		}
 	}
-	slots := 0
-	for number := range uint32(node.MaxNodes) {
-		var id uint32
-		if err := w.d.maps.NodePrograms.Lookup(number, &id); err == nil {
-			slots++
-		} else if !errors.Is(err, ebpf.ErrKeyNotExist) {
-			w.Error(err)
+	for hook, slots := range map[string]*ebpf.Map{"tc": w.d.maps.NodePrograms, "XDP": w.d.maps.NodeProgramsXdp} {
+		used := 0
+		for number := range uint32(node.MaxNodes) {
+			var id uint32
+			if err := slots.Lookup(number, &id); err == nil {
+				used++
+			} else if !errors.Is(err, ebpf.ErrKeyNotExist) {
+				w.Error(err)
+			}
 		}
-	}
-	if slots != running {
-		w.Errorf("%d nodes run, and %d slots have programs", running, slots)
+		if used != running {
+			w.Errorf("%d nodes run, and %d slots have programs of %s", running, used, hook)
+		}
 	}
 	for _, pin := range must(filepath.Glob(filepath.Join(w.d.nodesDir(), "new-*"))) {
 		w.Errorf("half made: %s", pin)
@@ -153,8 +155,10 @@ func (w *world) left() (all []string) {
 	}
 	for number := range uint32(node.MaxNodes) {
 		var id uint32
-		if w.d.maps.NodePrograms.Lookup(number, &id) == nil {
-			all = append(all, fmt.Sprintf("slot %d", number))
+		for _, slots := range []*ebpf.Map{w.d.maps.NodePrograms, w.d.maps.NodeProgramsXdp} {
+			if slots.Lookup(number, &id) == nil {
+				all = append(all, fmt.Sprintf("slot %d of %v", number, slots))
+			}
 		}
 	}
 	return all

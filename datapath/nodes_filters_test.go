@@ -1,10 +1,13 @@
 package datapath
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/pergola-net/pergola/datapath/filter"
 	"github.com/pergola-net/pergola/datapath/node"
 	"github.com/pergola-net/pergola/datapath/program"
 )
@@ -120,3 +123,43 @@ func TestFiltersOfNodes(t *testing.T) {
 
 // sendOnly sends a frame into the network, wherever it goes.
 func (w *world) sendOnly(p packet) { w.send(p.bytes(), skbuff{}) }
+
+func TestNodesHaveTheFiltersThatTheyReserve(t *testing.T) {
+	inWorld(t, func(w *world) {
+		n := must(node.Open(w.d.Nodes()))
+		w.line(1)
+		x := made(w.compile("#define KIND uint8_t\n" + keyed))
+		x.Bounds = node.Bounds{Filters: 2, Masks: 1}
+		x.Filters = w.filters("table 1 type=1 -> drop")
+		w.check(n.Set("x", x))
+		free := made(w.compile("#define KIND uint8_t\n" + keyed))
+		w.check(n.Set("free", free))
+		insert := func(name string, lines ...string) error {
+			return n.Filters(name, func(_ *program.Object, t *program.Tables) error {
+				return t.Insert(w.filters(lines...)...)
+			})
+		}
+		refused := func(name, want string, lines ...string) {
+			w.Helper()
+			err := insert(name, lines...)
+			if !errors.Is(err, filter.ErrQuota) || !strings.Contains(err.Error(), want) {
+				w.Errorf("%s has more than it may: %v", name, err)
+			}
+		}
+		refused("x", "3 of 2 filters that the node has reserved", "table 1 type=2 -> drop",
+			"table 2 type=2 -> drop")
+		refused("x", "2 of 1 masks that the node has reserved", "table 2 type=2 -> drop")
+		w.check(insert("x", "table 1 type=2 -> drop"))
+		w.check(insert("free", "table 1 type=1 -> drop", "table 2 type=2 -> drop", "table 3 type=3 -> drop"))
+
+		// They are bounds for the next process, too, and a replacement brings its own.
+		w.check(n.Close())
+		n = must(node.Open(w.d.Nodes()))
+		defer func() { w.check(n.Close()) }()
+		refused("x", "3 of 2 filters", "table 1 type=3 -> drop")
+		x.Bounds, x.Digest = node.Bounds{Filters: 3, Masks: 1}, "another"
+		w.check(n.Set("x", x))
+		w.check(insert("x", "table 1 type=3 -> drop"))
+		refused("x", "4 of 3 filters", "table 1 type=4 -> drop")
+	})
+}

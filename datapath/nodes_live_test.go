@@ -17,8 +17,35 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// inLiveProgramWorld is inProgramWorld with devices and stations.
+// inLiveProgramWorld is inProgramWorld with devices and stations. The test runs as inProgramWorldEveryWay has it; where
+// the processor is emulated, only with frames that come in by tc: each way takes minutes there.
 func inLiveProgramWorld(t *testing.T, f func(w *world, n *node.Nodes)) {
+	t.Helper()
+	if testkit.InVM() {
+		t.Run("tc", func(t *testing.T) { inTCProgramWorld(t, f) })
+		return
+	}
+	inProgramWorldEveryWay(t, f)
+}
+
+// inProgramWorldEveryWay runs a test with frames that come in by tc, with such as come in by a line card and are handed
+// over to tc behind the first packet program, and with such as stay in XDP as long as they can.
+func inProgramWorldEveryWay(t *testing.T, f func(w *world, n *node.Nodes)) {
+	t.Helper()
+	t.Run("tc", func(t *testing.T) { inTCProgramWorld(t, f) })
+	for name, takesXDP := range map[string]bool{"handed over": false, "XDP": true} {
+		t.Run(name, func(t *testing.T) {
+			inTCProgramWorld(t, func(w *world, n *node.Nodes) {
+				w.takesXDP = takesXDP
+				defer w.behindLineCard()()
+				f(w, n)
+			})
+		})
+	}
+}
+
+// inTCProgramWorld is inLiveProgramWorld without a line card.
+func inTCProgramWorld(t *testing.T, f func(w *world, n *node.Nodes)) {
 	t.Helper()
 	inLiveWorld(t, func(w *world) {
 		n := must(node.Open(w.d.Nodes()))
@@ -80,7 +107,7 @@ const (
 )
 
 func TestLivePacketProgramIsObeyed(t *testing.T) {
-	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
+	inProgramWorldEveryWay(t, func(w *world, n *node.Nodes) {
 		ports, hosts := w.star(4)
 		x := made(w.compile(obedient), ports...)
 		w.check(n.Set("x", x))
@@ -145,7 +172,7 @@ func TestLivePacketProgramIsObeyed(t *testing.T) {
 		counts("fault no interface")
 
 		w.name = "no slow path"
-		x.SlowPath, x.Digest = false, "other"
+		x.SlowPath, x.Digest = node.SlowNone, "other"
 		w.check(n.Set("x", x))
 		w.drops(n, order(mac(102), doPunt))
 		counts("fault no slow path")
@@ -225,7 +252,7 @@ PERGOLA_PARSE(packet)
 
 // Super-frames go round by a device that cuts them, and plain frames do not.
 func TestLiveSuperFramesComeToPacketProgramsAsSingleFrames(t *testing.T) {
-	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
+	inTCProgramWorld(t, func(w *world, n *node.Nodes) {
 		const size, segment = 9000, 1200
 		const frames = (size + segment - 1) / segment
 		ports, hosts := w.star(2)
@@ -332,30 +359,6 @@ PERGOLA_PARSE(packet)
 			}
 		}
 		if c := counted(n, "n3"); c["verdict send"] != 10 {
-			w.Errorf("counted %v", c)
-		}
-	})
-}
-
-// A line card leaves frames to packet programs to tc, as they came: also behind a router.
-func TestLiveLineCardLeavesFramesToPacketPrograms(t *testing.T) {
-	inLiveProgramWorld(t, func(w *world, n *node.Nodes) {
-		l := w.line(1)
-		in, out, end := w.port(mac(2)), w.port(mac(3)), w.port(macB)
-		w.join(l.out[0], in)
-		w.join(out, end)
-		w.check(n.Set("x", made(w.compile(forward), in, out)))
-		w.change(w.a, func(p *Port) { p.External = true })
-		w.check(w.d.AttachPortLineCard(w.a, true))
-		defer func() { w.check(w.d.DetachPortLineCard(w.a)) }()
-		w.check(w.d.AllowXDPToPort(end, end))
-		w.take()
-		p := packet{}
-		w.expectReceived(p.bytes(), arrival{end, unix.PACKET_HOST, p.after(macB, mac(1), 1)})
-		if diff := cmp.Diff(l.passed(1, fmt.Sprintf("handed %d", end)), w.take()); diff != "" {
-			w.Errorf("counters (-want +have):\n%s", diff)
-		}
-		if c := must(n.Counters("x")); c["verdict send"] != 1 {
 			w.Errorf("counted %v", c)
 		}
 	})

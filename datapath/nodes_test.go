@@ -43,7 +43,7 @@ func (w *world) compile(text string) []byte {
 func made(object []byte, ports ...int) node.Node {
 	return node.Node{
 		Slice: slice, Object: object, Digest: fmt.Sprintf("%x", sha256.Sum256(object)), Interfaces: ports,
-		SlowPath: true,
+		SlowPath: node.SlowInterface,
 	}
 }
 
@@ -62,6 +62,13 @@ func (w *world) behind(interfaces int) (ports, hosts []int) {
 		w.join(ports[i], hosts[i-2])
 	}
 	return ports, hosts
+}
+
+// through adds that a frame has come to a node by the first port, and gone out by the second one.
+func through(counts map[string]uint64, ports ...int) map[string]uint64 {
+	counts[fmt.Sprintf("walked in %d", ports[0])]++
+	counts[fmt.Sprintf("walked out %d", ports[1])]++
+	return counts
 }
 
 // counted leaves out what is zero.
@@ -93,7 +100,7 @@ func TestWalkGoesThroughPacketPrograms(t *testing.T) {
 			w.check(n.Set(name, made(w.compile(forward), ports...)))
 			p := packet{}
 			w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.after(macB, mac(2*hops-1), hops),
-				l.passed(hops, fmt.Sprintf("handed %d", l.end)))
+				through(l.passed(hops, fmt.Sprintf("handed %d", l.end)), ports...))
 			if c := counted(n, name); c["frames in"] != 1 || c["verdict send"] != 1 || len(c) != 3 {
 				w.Errorf("counted %v", c)
 			}
@@ -184,26 +191,40 @@ PERGOLA_PARSE(packet)
 // BenchmarkWalkThroughPacketPrograms gives the programs' own time for a frame that passes nodes whose program sends it
 // on, without what the kernel does then.
 func BenchmarkWalkThroughPacketPrograms(b *testing.B) {
-	for _, nodes := range []int{0, 1, 4} {
-		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
-			inWorld(b, func(w *world) {
-				n := must(node.Open(w.d.Nodes()))
-				defer w.end(n)
-				w.check(w.d.Add(w.a, Port{MTU: 1500, MAC: macA}))
-				w.chain(n, nodes)
-				p := packet{to: macB}
-				program := again(w.bench, false, p.bytes()[:34], w.d.programs.PortIngress)
-				defer func() { _ = program.Close() }()
-				context := &skbuff{Ifindex: uint32(w.a)}
-				opts := ebpf.RunOptions{Data: p.bytes(), Context: context, Repeat: uint32(b.N)}
-				b.ResetTimer()
-				verdict, err := program.Run(&opts)
-				w.check(err)
-				if verdict != verdictRedirect {
-					w.Errorf("verdict %d", verdict)
-				}
-				b.StopTimer()
+	for _, xdp := range []bool{false, true} {
+		for _, nodes := range []int{0, 1, 4} {
+			b.Run(fmt.Sprintf("XDP=%v/nodes=%d", xdp, nodes), func(b *testing.B) {
+				inWorld(b, func(w *world) { w.benchChain(b, xdp, nodes) })
 			})
-		})
+		}
 	}
+}
+
+func (w *world) benchChain(b *testing.B, xdp bool, nodes int) {
+	b.Helper()
+	n := must(node.Open(w.d.Nodes()))
+	defer w.end(n)
+	w.check(w.d.Add(w.a, Port{MTU: 1500, MAC: macA, External: xdp}))
+	_, end := w.chain(n, nodes)
+	p := packet{to: macB}
+	opts := ebpf.RunOptions{Data: p.bytes(), Context: &skbuff{Ifindex: uint32(w.a)}, Repeat: uint32(b.N)}
+	first, want := w.d.programs.PortIngress, uint32(verdictRedirect)
+	if xdp {
+		w.ip("link set pa up")
+		napi := must(passAll(w.a))
+		defer func() { w.check(napi.Close()) }()
+		w.check(w.d.maps.Handovers.Put(uint32(0), uint32(w.b)))
+		opts.Context = &xdpMD{DataEnd: uint32(len(opts.Data)), IngressIfindex: uint32(w.a)}
+		first, want = w.d.programs.Linecard, xdpRedirect
+		w.check(w.d.AllowXDPToPort(end, w.b))
+	}
+	program := again(w.bench, xdp, p.bytes()[:34], first)
+	defer func() { _ = program.Close() }()
+	b.ResetTimer()
+	verdict, err := program.Run(&opts)
+	w.check(err)
+	if verdict != want {
+		w.Errorf("verdict %d", verdict)
+	}
+	b.StopTimer()
 }

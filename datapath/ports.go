@@ -34,6 +34,10 @@ type Port struct {
 	// Classified says that rules choose the class of frames that the node sends (SetRules).
 	Classified bool
 
+	// Queues is how many queues a packet program has to choose from for frames that the node sends: 0 to Queues - 1
+	// are the classes FirstQueue and up of the qdisc that they go to. 0: it has no choice.
+	Queues int
+
 	Police Policer // bounds what the node sends; the zero value: nothing does
 
 	// Plain is, of a link with a packet program at the other end, the ifindex of a device that makes frames plain
@@ -42,6 +46,9 @@ type Port struct {
 	// super-frames that come to the program are dropped.
 	Plain int
 }
+
+// FirstQueue is the class of a port's queue number 0, major and minor number. The next queue has the next class.
+const FirstQueue = 1<<16 | 0x10
 
 // MaxPorts bounds the ifindexes of ports: each is below.
 const MaxPorts = 16384
@@ -69,7 +76,7 @@ func (d *DataPath) Set(ifindex int, p Port) error {
 		Mode: objectMode(p.Mode), Peer: uint32(p.Peer), Mtu: uint32(p.MTU), Mac: p.MAC,
 		External:   flag(p.External),
 		Classified: flag(p.Classified), Policed: flag(p.Police != Policer{}), Single: flag(p.Police.Single),
-		Plain: uint16(p.Plain),
+		Plain: uint16(p.Plain), Queues: uint16(p.Queues),
 	}
 	if err := d.maps.Ports.Put(uint32(ifindex), record); err != nil {
 		return fmt.Errorf("write port record %d: %w", ifindex, err)
@@ -140,6 +147,6 @@ func (d *DataPath) portOf(ifindex int, r objectPort) (Port, error) {
 	police, err := d.policer(ifindex, r)
 	return Port{
 		Mode: Mode(r.Mode), Peer: int(r.Peer), MTU: int(r.Mtu), MAC: r.Mac, External: r.External != 0,
-		Classified: r.Classified != 0, Police: police, Plain: int(r.Plain),
+		Classified: r.Classified != 0, Police: police, Plain: int(r.Plain), Queues: int(r.Queues),
 	}, err
 }

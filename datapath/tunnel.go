@@ -47,10 +47,12 @@ type Tunnel struct {
 	StormControl int
 }
 
+// VXLANPort is the UDP port that tunnels of kind VXLAN are received at (RFC 7348, section 5).
+const VXLANPort = 4789
+
 // Numbers of protocols.
 const (
 	defaultTTL    = 64
-	vxlanPort     = 4789
 	greKeyPresent = 0x2000
 	maxVNI        = 1<<24 - 1
 
@@ -92,7 +94,7 @@ func (t Tunnel) encapsulation() objectEncapsulation {
 	h, v6 := t.network()
 	if t.Kind == VXLAN {
 		h = binary.BigEndian.AppendUint16(h, 0) // the flow decides
-		h = binary.BigEndian.AppendUint16(h, vxlanPort)
+		h = binary.BigEndian.AppendUint16(h, VXLANPort)
 		h = append(h, 0, 0, 0, 0)
 		h = append(h, 1<<3, 0, 0, 0) // the key is valid
 		h = binary.BigEndian.AppendUint32(h, t.Key<<8)

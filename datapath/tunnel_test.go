@@ -247,17 +247,23 @@ func TestOuterPacketsThatAreRefused(t *testing.T) {
 		around around
 		edit   func(Tunnel, []byte) []byte
 		why    string // empty: it is taken
+		known  bool   // it is of a tunnel that ends here, and so counted at its port
 	}{
 		{name: "in order"},
 		{name: "another peer", change: func(t *Tunnel) { t.Local = third4 }, why: "unknown tunnel"},
-		{name: "another peer, IPv6", sort: 3, change: func(t *Tunnel) { t.Local = third6 }, why: "unknown tunnel"},
+		{
+			name:   "another peer, IPv6",
+			sort:   3,
+			change: func(t *Tunnel) { t.Local = third6 },
+			why:    "unknown tunnel",
+		},
 		{name: "another key", change: func(t *Tunnel) { t.Key++ }, why: "unknown tunnel"},
 		{name: "another VNI", sort: 1, change: func(t *Tunnel) { t.Key++ }, why: "unknown tunnel"},
 		{name: "another address", change: func(t *Tunnel) { t.Peer = third4 }, why: "stray"},
 		{name: "another kind", change: func(t *Tunnel) { t.Kind = VXLAN; t.Key = 1 }, why: "stray"},
-		{name: "GRE with checksum", around: around{greFlags: 0x8000}},
+		{name: "GRE with checksum", around: around{greFlags: 0x8000}, why: "checksum"},
 		{name: "GRE with sequence", around: around{greFlags: 0x1000}},
-		{name: "GRE with both, IPv6", sort: 2, around: around{greFlags: 0x9000}},
+		{name: "GRE with both, IPv6", sort: 2, around: around{greFlags: 0x9000}, why: "checksum"},
 		{name: "GRE with routing", around: around{greFlags: 0x4000}, why: "malformed"},
 		{name: "GRE with strict source route", around: around{greFlags: 0x0800}, why: "malformed"},
 		{name: "GRE with bit 5", around: around{greFlags: 0x0400}, why: "malformed"},
@@ -266,13 +272,32 @@ func TestOuterPacketsThatAreRefused(t *testing.T) {
 		{name: "GRE without key", edit: edit(34, 0, 0), why: "stray"},
 		{name: "GRE with IP inside", edit: edit(36, 8, 0), why: "stray"},
 		{name: "VXLAN without I bit", sort: 1, around: around{noKey: true}, why: "malformed"},
-		{name: "VXLAN with reserved bits", sort: 1, edit: func(_ Tunnel, p []byte) []byte { p[42] |= 0xf7; return p }},
+		{
+			name: "VXLAN with reserved bits",
+			sort: 1,
+			edit: func(_ Tunnel, p []byte) []byte { p[42] |= 0xf7; return p },
+		},
 		{name: "VXLAN, another length in UDP", sort: 1, edit: edit(38, 0, 99), why: "malformed"},
-		{name: "VXLAN, checksum in UDP", sort: 1, edit: edit(40, 0x12, 0x34)},
+		{name: "VXLAN, wrong checksum", sort: 1, edit: edit(40, 0x12, 0x34), why: "checksum", known: true},
+		{
+			name:  "VXLAN, wrong checksum, IPv6",
+			sort:  3,
+			edit:  edit(60, 0x12, 0x34),
+			why:   "checksum",
+			known: true,
+		},
+		{name: "VXLAN, right checksum", sort: 1, edit: summed},
+		{name: "VXLAN, right checksum, IPv6", sort: 3, edit: summed},
+		{name: "VXLAN, unfinished checksum", sort: 1, edit: unfinished},
+		{name: "VXLAN, unfinished checksum, IPv6", sort: 3, edit: unfinished},
 		{name: "another UDP port", sort: 1, edit: edit(36, 0, 53), why: "stray"},
 		{name: "IPv4 options", edit: edit(14, 0x46), why: "stray"},
 		{name: "IPv4, another version", edit: edit(14, 0x55), why: "stray"},
-		{name: "IPv4, wrong checksum", edit: func(_ Tunnel, p []byte) []byte { p[24]++; return p }, why: "malformed"},
+		{
+			name: "IPv4, wrong checksum",
+			edit: func(_ Tunnel, p []byte) []byte { p[24]++; return p },
+			why:  "malformed",
+		},
 		{name: "IPv4, longer than the frame", edit: edit(16, 1, 0), why: "malformed"},
 		{name: "IPv4, too short for a frame", edit: edit(16, 0, 41), why: "malformed"},
 		{name: "first fragment", edit: edit(20, 0x20, 0), why: "fragment"},
@@ -301,6 +326,8 @@ func TestOuterPacketsThatAreRefused(t *testing.T) {
 			if c.why == "" {
 				w.expect(have, verdictRedirect, frame,
 					map[string]uint64{Received: 1, fmt.Sprintf("handed %d", w.a): 1})
+			} else if c.known {
+				w.expect(have, verdictShot, p, map[string]uint64{fmt.Sprintf("%s %d", c.why, port): 1})
 			} else {
 				w.expect(have, verdictShot, p, map[string]uint64{c.why: 1})
 			}

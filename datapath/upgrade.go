@@ -43,10 +43,10 @@ const filtersSince = 11
 
 // nodesSince is one number for all that programs of nodes share with the walk: they call each other, and each reads
 // what the other one left in the record of the work.
-const nodesSince = 12
+const nodesSince = 13
 
 var upgrades = map[string]upgrade{
-	objectMapPorts: {12, carried},
+	objectMapPorts: {13, carried},
 
 	objectMapClassifiers: {8, rebuilt}, // until then frames take the default class
 
@@ -82,9 +82,18 @@ var upgrades = map[string]upgrade{
 	objectMapWalks:        {nodesSince, rebuilt},
 	objectMapFrames:       {nodesSince, reset},
 
-	objectMapCounts:    {12, reset},
+	objectMapFastpathTimes: {nodesSince, rebuilt}, // until then packet programs have as much time as they want
+	objectMapFastpathSpent: {nodesSince, reset},
+
+	objectMapNodeProgramsXdp: {nodesSince, rebuilt},
+	objectMapWalksXdp:        {nodesSince, rebuilt},
+	objectMapHandovers:       {nodesSince, rebuilt}, // until then packet programs run in tc alone
+
+	objectMapUdpOwners: {nodesSince, rebuilt}, // until then the kernel has what comes to UDP ports
+
+	objectMapCounts:    {13, reset},
 	objectMapPunts:     {4, reset},
-	objectMapUnderlays: {12, reset},
+	objectMapUnderlays: {13, reset},
 }
 
 // share pins maps of the older data path among ours, where they are the same. What is pinned there already stays.

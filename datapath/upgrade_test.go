@@ -24,7 +24,8 @@ func TestEachPinnedMapSaysWhatBecomesOfItInAnUpgrade(t *testing.T) {
 				t.Errorf("%s would be shared with ABI %d, which has another layout", name, abi)
 			}
 		}
-		if isSameLayout(lines[u.since-1][name], lines[ABI][name]) && u.since != mirrorSince {
+		together := u.since == mirrorSince || u.since == nodesSince
+		if isSameLayout(lines[u.since-1][name], lines[ABI][name]) && !together {
 			t.Errorf("%s has been the same since before ABI %d", name, u.since)
 		}
 	}

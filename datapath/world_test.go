@@ -24,6 +24,7 @@ type world struct {
 	bare     bool             // new ports are without a program
 	emerged  uint64           // frames out of tunnels, when counters were last taken
 	gathers  bool             // the line card sends them to a device that makes super-frames
+	takesXDP bool             // devices of new ports take frames from XDP
 }
 
 // Kinds of next hops (bpf/fib.h).
@@ -83,6 +84,9 @@ func (w *world) port(mac [6]byte) int {
 		port = w.plug(mac)
 	}
 	w.check(w.d.Add(port, Port{MTU: 1500, MAC: mac}))
+	if w.takesXDP {
+		w.check(w.d.AllowXDPToPort(port, port))
+	}
 	return port
 }
 
@@ -296,7 +300,7 @@ func (w *world) take() map[string]uint64 {
 		for why, n := range must(w.d.Punted(id)) {
 			all[fmt.Sprintf("%s: router %d", why, id)] = n
 		}
-		w.check(w.d.ClearPunted(id))
+		w.check(w.d.SetPunted(id, nil))
 	}
 	return all
 }

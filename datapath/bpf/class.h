@@ -4,6 +4,8 @@
  * link; the first rule that matches names a class of the qdisc (HTB) behind it, by skb->priority. A frame that no rule
  * matches has priority 0, and takes the qdisc's default class.
  *
+ * Where a packet program chooses the queue, there are no rules: the queue's number gives the class.
+ *
  * Ports without rules have no entry here, and their frames are not looked up (struct port, classified). Read are the
  * network header, and the ports of protocols that begin with two of them. What is behind a VLAN tag in the frame, an
  * IPv6 extension header, and the ports of any fragment, is not read: rules that ask for it do not match.
@@ -174,11 +176,20 @@ __noinline __u32 class_of(struct __sk_buff *skb, __u32 port)
 	return 0;
 }
 
-/* A frame that is about to wait at a link's queue gets its class. */
-static __always_inline void classify(struct __sk_buff *skb, __u32 from)
+#define FIRST_QUEUE (1 << 16 | 0x10) /* datapath.FirstQueue */
+
+/*
+ * A frame that is about to wait at a link's queue gets its class: that of the queue which a packet program chose, where
+ * the link has such queues, or by the rules. Queue 0 is that of all frames for which none was chosen.
+ */
+static __always_inline void classify(struct __sk_buff *skb, __u32 from, __u32 queue)
 {
 	const struct port *p = find_port(from);
 
-	if (p && p->classified)
+	if (!p)
+		return;
+	if (p->classified)
 		skb->priority = class_of(skb, from);
+	else if (p->queues)
+		skb->priority = FIRST_QUEUE + (queue < p->queues ? queue : 0);
 }

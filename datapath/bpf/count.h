@@ -19,7 +19,8 @@ struct traffic {
 /* What the kernel does not count for us: all frames that a node sends are in the port's device's own statistics. */
 struct counters {
 	struct traffic handed;	   /* to the node, past the port's device */
-	struct traffic walked_in;  /* through a router, which its kernel did not see: here they came in, */
+	/* Through a router, whose kernel did not see them, or to a packet program: here they came in, */
+	struct traffic walked_in;
 	struct traffic walked_out; /* and here they went out */
 	struct traffic emerged;	   /* out of the tunnel that begins here, past the port's device */
 	__u64 dropped[REASONS];	   /* frames from the node, by reason */
@@ -66,19 +67,24 @@ static __always_inline void count_emerged(__u32 port, __u32 bytes)
 	c->emerged.bytes += bytes;
 }
 
-static __always_inline void count_walked(__u32 in, __u32 out, __u32 bytes)
+static __always_inline void count_walked_in(__u32 port, __u32 bytes)
 {
-	struct counters *c = bpf_map_lookup_elem(&counts, &in);
+	struct counters *c = bpf_map_lookup_elem(&counts, &port);
 
-	if (c) {
-		c->walked_in.frames++;
-		c->walked_in.bytes += bytes;
-	}
-	c = bpf_map_lookup_elem(&counts, &out);
-	if (c) {
-		c->walked_out.frames++;
-		c->walked_out.bytes += bytes;
-	}
+	if (!c)
+		return;
+	c->walked_in.frames++;
+	c->walked_in.bytes += bytes;
+}
+
+static __always_inline void count_walked_out(__u32 port, __u32 bytes)
+{
+	struct counters *c = bpf_map_lookup_elem(&counts, &port);
+
+	if (!c)
+		return;
+	c->walked_out.frames++;
+	c->walked_out.bytes += bytes;
 }
 
 static __always_inline void count_punt(__u32 router, enum punt why)
@@ -89,7 +95,11 @@ static __always_inline void count_punt(__u32 router, enum punt why)
 		p->frames[why]++;
 }
 
-static __always_inline void count_drop(__u32 port, enum reason why)
+/*
+ * A function of its own: where registers are short, the reason would be tested, put on the stack and read again, and
+ * Linux 6.1 does not know there what was tested.
+ */
+__noinline int count_dropped(__u32 port, __u32 why)
 {
 	struct counters *c;
 
@@ -98,4 +108,10 @@ static __always_inline void count_drop(__u32 port, enum reason why)
 	c = bpf_map_lookup_elem(&counts, &port);
 	if (c && why < REASONS)
 		c->dropped[why]++;
+	return 0;
+}
+
+static __always_inline void count_drop(__u32 port, enum reason why)
+{
+	count_dropped(port, why);
 }

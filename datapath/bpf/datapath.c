@@ -2,7 +2,8 @@
 /*
  * All programs, which share all maps: one object.
  */
-#include "filter.h" /* for its maps: packet programs have theirs of these pins */
+#include "fastpath.h" /* this one and the next for their maps: packet programs have theirs of these pins */
+#include "filter.h"
 #include "linecard.c"
 #include "notes.h"
 #include "port.c"

@@ -47,11 +47,18 @@ struct wrapping {
 	__u8 bytes[OUTER_MASK + ETH_HLEN + MAX_TAGS * sizeof(struct tag) + 3];
 } __attribute__((aligned(8)));
 
-/* With what a node's packet program (node.c) gives a frame back to the platform's (walk_on in port.c). */
+/*
+ * With what a node's packet program (node.c) gives a frame back to the platform's (walk_on in port.c). While the program
+ * is called, what is to be done with a frame that the node's slow path wrote (slow_inject in port.c).
+ */
 enum returned {
 	RETURNED_SENT = 0, /* out by the port `from` */
 	RETURNED_PUNTED,   /* to the node itself, as it came to the port `at` */
-	RETURNED_GROWN,	   /* not at all: it enters anew */
+	RETURNED_GROWN,	   /* not at all: it enters anew, because it has grown or a slow path wrote it */
+
+	WRITTEN_TO_SEND,    /* out by `interface`, */
+	WRITTEN_TO_ENTER,   /* into the program, as if it had come by `interface`, */
+	WRITTEN_BADLY,	    /* or nothing: counted, and dropped */
 };
 
 struct frame {
@@ -91,6 +98,13 @@ struct frame {
 	__u32 hops;
 	__u32 interface; /* by which it came to a node with a packet program: a number of that node's own */
 	__u32 returned;  /* enum returned: what a packet program has made of it */
+	__u32 queue;     /* that a packet program chose, of the port by which its node sends: it is there, or 0 */
+	__u16 met;       /* XDP: how many packet programs it has met (node.h) */
+	__u16 by_card;   /* XDP: it came in by a network card, in a tunnel */
+	__be32 outer_address; /* sender of the UDP packet in which it comes to a packet program (udp.h), */
+	__be16 outer_port;    /* and its port; 0: it came as a frame, or in no call of a program */
+	__u16 outer_pad;
+	__u64 flood;     /* handed over to be copied to these interfaces (handover.h); 0: it is not */
 	struct edit edit;
 	struct tags tags; /* taken off, to stand behind the frame's Ethernet header in a tunnel */
 	struct wrapping outer;
@@ -119,6 +133,18 @@ static __always_inline struct frame *find_frame(void)
 	return bpf_map_lookup_elem(&frames, &zero);
 }
 
+/* The coarse clock moves with jiffies, which take one load: it is read once a tick. */
+static __always_inline __u64 coarse_clock(struct frame *f)
+{
+	__u64 tick = bpf_jiffies64();
+
+	if (f->tick != tick) {
+		f->tick = tick;
+		f->now = bpf_ktime_get_coarse_ns();
+	}
+	return f->now;
+}
+
 /* How many frames it stands for. */
 static __always_inline __u64 frames_of(const struct frame *f)
 {
@@ -140,6 +166,7 @@ static __always_inline void clear_frame(struct frame *f, bool untraced)
 	f->family = 0;
 	f->begin = 0;
 	f->hops = 0;
+	f->queue = 0;
 	f->why = WALK_ON;
 	f->tags.number = 0;
 	f->edit = (struct edit){};

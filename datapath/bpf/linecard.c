@@ -3,9 +3,12 @@
  * linecard: XDP at a device that leads out of the machine and is itself a port.
  *
  * It does what port_ingress at the same device would do, without an sk_buff, as long as the frame ends at a device
- * that takes frames from XDP programs (map devices), or where a policer drops it on the way there. In all other cases,
- * also where the frame is to be dropped, it does nothing at all: the frame goes on to port_ingress as it came, and is
- * counted there.
+ * that takes frames from XDP programs (map devices), at a node that has a packet program, which is called then, or
+ * where a policer drops it on the way there. In all other cases, also where the frame is to be dropped, it does nothing
+ * at all: the frame goes on to port_ingress as it came, and is counted there.
+ *
+ * pass_xdp: at the device where handed over frames come out (handover.h). A veth device takes frames from XDP where the
+ * other end of its pair has a program.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -18,6 +21,7 @@ SEC("xdp.frags")
 int linecard(struct xdp_md *ctx)
 {
 	struct frame *f = find_frame();
+	bool through, called;
 	int verdict;
 
 	if (!f)
@@ -25,12 +29,23 @@ int linecard(struct xdp_md *ctx)
 	clear_frame(f, true);
 	f->length = f->longest = bpf_xdp_get_buff_len(ctx);
 	f->from = f->entered = ctx->ingress_ifindex;
-	if (cross(f) != CONTINUE || f->mode != MODE_PEER || !walk_through(ctx, f))
+	if (cross(f) != CONTINUE || f->mode != MODE_PEER)
 		return XDP_PASS;
-	if (f->external && begins_tunnel(f->at)) /* its entry in devices is for what comes out */
+	through = walk_through(ctx, f);
+	called = !through && calls_node(ctx, f);
+	if (!through && !called)
 		return XDP_PASS;
-	verdict = leave_by(ctx, f, to_device(f->at));
+	if (through && f->external && begins_tunnel(f->at)) /* its entry in devices is for what comes out */
+		return XDP_PASS;
+	verdict = leave_by(ctx, f, called ? XDP_REDIRECT : to_device(f->at));
 	if (verdict == XDP_REDIRECT || verdict == XDP_DROP)
 		account(f);
+	if (called && verdict == XDP_REDIRECT) {
+		f->met = f->by_card = 0;
+		return call_node(ctx, f);
+	}
 	return verdict;
 }
+
+SEC("xdp.frags")
+int pass_xdp(struct xdp_md *ctx __attribute__((unused))) { return XDP_PASS; }

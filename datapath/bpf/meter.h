@@ -52,6 +52,19 @@ static __always_inline bool take_tokens(__u64 *bucket, __u64 depth, __u64 cost, 
 	return false;
 }
 
+/* Takes so much (ns), whatever is in the bucket: it owes the rest. */
+static __always_inline void owe_tokens(__u64 *bucket, __u64 cost, __u64 now)
+{
+	__u64 was;
+
+	for (int i = 0; i < 4; i++) {
+		was = *(volatile __u64 *)bucket;
+		if (__sync_val_compare_and_swap(bucket, was, (was > now ? was : now) + cost) == was)
+			return;
+	}
+	__sync_fetch_and_add(bucket, cost);
+}
+
 /* Is there room for so many frames of so many bytes in all? If so, they are taken. now: ns of a monotonic clock. */
 static __always_inline bool conforms(struct meter *m, __u64 frames, __u64 bytes, __u64 now)
 {

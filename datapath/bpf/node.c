@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * node_tc: the packet program of one node, called where a frame has come to the node's leg (node.h).
+ * node_tc, node_xdp: the packet program of one node, called where a frame has come to the node's leg (node.h).
  *
  * Package node loads a copy for each node, with the slice's code spliced in. What the program is to know of its node is
  * in maps of the copy's own, so a replacement, with other interfaces or another slow path, is one store: that of the
@@ -11,216 +11,22 @@
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>
 
-#include "fib.h"
+#include "fastpath.h"
 #include "frame.h"
-#include "meter.h"
 #include "node.h"
+#include "node_flood.h"
+#include "node_maps.h"
+#include "node_out.h"
+#include "node_udp.h"
+#include "node_xdp.h"
 #include "program_skb.h"
-
-struct settings {
-	__u32 number;	  /* of its legs */
-	__u32 slow_path;  /* the node takes frames that its program punts */
-	__u64 interfaces; /* that are there: bit i is interface i, from 1 to 63 */
-	__u32 table;	  /* the first of its tables of filters, */
-	__u32 tables;	  /* and how many it has */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct settings);
-} node_settings SEC(".maps");
-
-/* Its ports: that of interface i + 1 at i; 0: not there. The loader makes room for as many as there are. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 64);
-	__type(key, __u32);
-	__type(value, __u32);
-} node_ports SEC(".maps");
-
-/* What became of the frames that came to the node. One copy per CPU. */
-struct node_traffic {
-	__u64 frames, bytes; /* that came */
-	__u64 verdicts[8];   /* by enum pergola_verdict; frames with a fault are not in it */
-	__u64 faults[PROGRAM_FAULTS];
-	__u64 copies;	     /* that floods made, */
-	__u64 lost;	     /* and that the kernel had no room for */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct node_traffic);
-} node_counts SEC(".maps");
-
-/*
- * How many copies floods may make: so many a second, and so many at once. A storm, of nodes that flood in a circle,
- * takes no more of the host than that, and ends when the last copy has met as many programs as a frame may (node.h).
- */
-#define COPIES_A_SECOND 50000
-#define COPIES_AT_ONCE 128 /* of the 1,000 frames that may wait for a CPU (net.core.netdev_max_backlog) */
-#define NS_OF_COPY (1000000000 / COPIES_A_SECOND)
-
-/* When the bucket of copies would be full again (meter.h). */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} node_copies SEC(".maps");
-
-static __always_inline const struct settings *find_node_settings(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&node_settings, &zero);
-}
-
-static __always_inline struct node_traffic *find_node_counts(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&node_counts, &zero);
-}
-
-static __always_inline int drop_frame(struct node_traffic *c, enum program_fault why)
-{
-	if (why < PROGRAM_FAULTS)
-		c->faults[why]++;
-	return TC_ACT_SHOT;
-}
-
-static __always_inline void count_verdict(struct node_traffic *c, enum pergola_verdict verdict)
-{
-	c->verdicts[verdict]++;
-}
-
-/*
- * The port of an interface; 0: it is not there. The leg decides: a number that came to mean another node's port has no
- * leg of this one.
- */
-static __always_inline __u32 port_of(const struct settings *n, __u32 interface)
-{
-	__u32 at = interface - 1, port;
-	const volatile __u32 *p = bpf_map_lookup_elem(&node_ports, &at);
-	const struct leg *l;
-
-	if (!p)
-		return 0;
-	port = *p;
-	l = find_leg(port);
-	return l && l->kind == LEG_PROGRAM && l->router == n->number ? port : 0;
-}
-
-/*
- * Out by the port, behind which the walk goes on. A frame that has grown enters anew: the kernel still thinks that the
- * network header is where it was, and would shorten the frame in the wrong place.
- */
-static __always_inline int send_by(struct __sk_buff *skb, struct frame *f, __u32 port)
-{
-	f->from = port;
-	if (f->returned != RETURNED_GROWN) {
-		f->returned = RETURNED_SENT;
-		bpf_tail_call(skb, &walks, 0);
-	}
-	return bpf_redirect(port, BPF_F_INGRESS);
-}
-
-/* As it came, to the node. */
-static __always_inline int punt_frame(struct __sk_buff *skb, struct frame *f)
-{
-	f->returned = RETURNED_PUNTED;
-	bpf_tail_call(skb, &walks, 0);
-	return bpf_redirect(f->at, 0);
-}
-
-/*
- * A flood. What changes from copy to copy is in a map: Linux 6.1's verifier looks at the callback of bpf_loop() once,
- * and takes what it finds on the stack for what is there each time.
- */
-struct copying {
-	__u64 left;	    /* interfaces to come */
-	__u32 before;	    /* port of the interface before: the last one gets the frame itself */
-	__u32 copies, lost; /* as in the counters */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct copying);
-} node_floods SEC(".maps");
-
-struct copier {
-	struct __sk_buff *skb;
-	const struct settings *node;
-	struct copying *all;
-};
-
-static long copy_to(__u32 number, struct copier *to)
-{
-	struct copying *c = to->all;
-	__u32 interface = number + 1, port;
-
-	if (interface > 63 || !(c->left >> interface))
-		return 1;
-	if (!(c->left >> interface & 1))
-		return 0;
-	port = port_of(to->node, interface);
-	if (!port)
-		return 0;
-	if (c->before) {
-		if (bpf_clone_redirect(to->skb, c->before, BPF_F_INGRESS))
-			c->lost++;
-		else
-			c->copies++;
-	}
-	c->before = port;
-	return 0;
-}
-
-/* May so many copies be made now? */
-static __always_inline bool admits(__u64 copies)
-{
-	__u32 zero = 0;
-	__u64 *bucket;
-
-	if (!copies)
-		return true;
-	bucket = bpf_map_lookup_elem(&node_copies, &zero);
-	return bucket && take_tokens(bucket, COPIES_AT_ONCE * NS_OF_COPY, copies * NS_OF_COPY, bpf_ktime_get_ns());
-}
-
-/* A copy enters each port as if the node had sent it there. The record is not touched meanwhile: copies wait. */
-static __always_inline int flood(struct __sk_buff *skb, struct frame *f, const struct settings *n,
-				 struct node_traffic *c, __u64 interfaces)
-{
-	__u32 zero = 0;
-	struct copying *all = bpf_map_lookup_elem(&node_floods, &zero);
-	struct copier to = {.skb = skb, .node = n, .all = all};
-
-	interfaces &= n->interfaces & ~1ULL;
-	if (!all || !interfaces)
-		return drop_frame(c, PROGRAM_NO_INTERFACE);
-	if (!admits(__builtin_popcountll(interfaces) - 1))
-		return drop_frame(c, PROGRAM_STORM);
-	*all = (struct copying){.left = interfaces};
-	bpf_loop(63, copy_to, &to, 0);
-	c->copies += all->copies;
-	c->lost += all->lost;
-	if (!all->before)
-		return drop_frame(c, PROGRAM_NO_INTERFACE);
-	count_verdict(c, PERGOLA_FLOOD);
-	return send_by(skb, f, all->before);
-}
+#include "sample.h"
 
 /* Does what the program says. */
 static __always_inline int carry_out(struct __sk_buff *skb, struct frame *f, const struct settings *n,
-				     struct node_traffic *c, const struct program_outcome *o)
+				     struct node_traffic *c, struct work *w, struct program_record *r)
 {
+	const struct program_outcome *o = &r->outcome;
 	__u32 port;
 
 	if (o->fault != PROGRAM_OK)
@@ -231,16 +37,20 @@ static __always_inline int carry_out(struct __sk_buff *skb, struct frame *f, con
 		if (!port)
 			return drop_frame(c, PROGRAM_NO_INTERFACE);
 		count_verdict(c, PERGOLA_SEND);
-		return send_by(skb, f, port);
+		count_walked_out(port, skb->len);
+		if (o->more) {
+			port = send_copies(skb, r, port);
+			pay_work(w, f, n->slice);
+			if (!port)
+				return TC_ACT_SHOT;
+		}
+		return send_by(skb, f, c, port, o->queue);
 	case PERGOLA_FLOOD:
-		return flood(skb, f, n, c, o->flood);
+		return flood(skb, f, n, c, w, o->flood, o->queue);
 	case PERGOLA_PUNT:
-		if (!n->slow_path)
-			return drop_frame(c, PROGRAM_NO_SLOW_PATH);
-		count_verdict(c, PERGOLA_PUNT);
-		return punt_frame(skb, f);
+		return punt(skb, f, n, c, r);
 	case PERGOLA_UDP:
-		return drop_frame(c, PROGRAM_NO_UDP);
+		return send_udp(skb, c, o);
 	default:
 		count_verdict(c, PERGOLA_DROP);
 		return TC_ACT_SHOT;
@@ -283,6 +93,38 @@ __noinline int put_tags_back(struct __sk_buff *skb)
 	return PROGRAM_OK;
 }
 
+/* Has the program look at the frame. Returns TC_ACT_SHOT where it does not come to that. */
+static __always_inline int meet_program(struct __sk_buff *skb, struct frame *f, const struct settings *n,
+					struct node_traffic *c, struct program_record *r,
+					struct program_input *in)
+{
+	__u32 met = programs_met(skb), bytes = skb->len;
+	enum program_fault why;
+
+	c->frames++;
+	c->bytes += bytes;
+	if (met >= MAX_MET)
+		return drop_frame(c, PROGRAM_LOOP);
+	skb->mark = MARK_OURS | (met + 1);
+	if (skb->vlan_present) {
+		f->returned = RETURNED_GROWN;
+		why = put_tags_back(skb);
+		if (why != PROGRAM_OK)
+			return drop_frame(c, why);
+	}
+	in->interface = f->interface;
+	in->interfaces = n->interfaces;
+	in->first_table = n->table;
+	in->tables = n->tables;
+	run_skb(skb, r, in);
+	count_arrival(f, n, &r->outcome, bytes);
+	if (r->outcome.start < 0)
+		f->returned = RETURNED_GROWN;
+	else if (r->outcome.start)
+		f->unread = true;
+	return TC_ACT_OK;
+}
+
 SEC("tc")
 int node_tc(struct __sk_buff *skb)
 {
@@ -291,33 +133,32 @@ int node_tc(struct __sk_buff *skb)
 	struct node_traffic *c = find_node_counts();
 	struct frame *f = find_frame();
 	struct program_input in = {};
-	__u32 met = programs_met(skb);
-	enum program_fault why;
+	struct work w;
+	__u32 written;
+	int action;
 
 	if (!n || !r || !c || !f)
 		return TC_ACT_SHOT;
-	c->frames++;
-	c->bytes += skb->len;
-	if (met >= MAX_MET)
-		return drop_frame(c, PROGRAM_LOOP);
-	skb->mark = MARK_OURS | (met + 1);
+	if (!read_sender(f, &in))
+		return drop_frame(c, PROGRAM_NO_INTERFACE);
+	written = f->returned;
 	f->returned = RETURNED_SENT;
-	if (skb->vlan_present) {
-		f->returned = RETURNED_GROWN;
-		why = put_tags_back(skb);
-		if (why != PROGRAM_OK)
-			return drop_frame(c, why);
+	if (written >= WRITTEN_TO_SEND) {
+		f->returned = RETURNED_GROWN; /* slow_inject was one call too many (node.h) */
+		action = take_written(skb, f, n, c, written);
+		if (action != TC_ACT_OK)
+			return action;
 	}
-	in.interface = f->interface;
-	in.interfaces = n->interfaces;
-	in.first_table = n->table;
-	in.tables = n->tables;
-	run_skb(skb, r, &in);
-	if (r->outcome.start < 0)
-		f->returned = RETURNED_GROWN;
-	else if (r->outcome.start)
-		f->unread = true;
-	return carry_out(skb, f, n, c, &r->outcome);
+	if (!begin_work(&w, f, n->slice, is_sampled(c->frames)) && !f->flood) {
+		count_metered(n->slice);
+		return drop_frame(c, PROGRAM_METERED);
+	}
+	if (f->flood)
+		resume_flood(f, &r->outcome);
+	else if (meet_program(skb, f, n, c, r, &in) != TC_ACT_OK)
+		return TC_ACT_SHOT;
+	pay_work(&w, f, n->slice);
+	return carry_out(skb, f, n, c, &w, r);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

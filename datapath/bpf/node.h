@@ -7,7 +7,15 @@
  *	                             +---------- walk_on() <====== tail call ==========+
  *
  * The record of the frame (frame.h) is common to all of them. A frame can be called on 33 times: at the limit it is
- * put into the port by which it would go on, as if the node had sent it, and all begins anew.
+ * put into the port by which it would go on, as if the node had sent it, and all begins anew. Calls of nodes have odd
+ * numbers, so the last one is that of a node. What a slow path wrote has come by one call more, of slow_inject: it
+ * begins anew at once.
+ *
+ * In XDP it is the same, by maps of its own, until the frame has to go somewhere that XDP does not lead to:
+ *
+ *	line card -> walk -> leg of a program's node -> call_node() == tail call ==> node_xdp == handover.h ==> tc
+ *	                           ^                                                    |
+ *	                           +------- walk_on_xdp() <====== tail call ============+
  */
 #pragma once
 
@@ -25,19 +33,40 @@ struct {
 	__type(value, __u32);
 } node_programs SEC(".maps");
 
-/* walk_on, at 0: so it can be replaced, and the programs of nodes stay. */
+/* walk_on at 0, and slow_inject: so they can be replaced, and the programs of nodes stay. */
+#define SLOW_INJECT 1
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 2);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, __u32);
+} walks SEC(".maps");
+
+/* The same for XDP: all programs in such a map are of one kind. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, MAX_NODES);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, __u32);
+} node_programs_xdp SEC(".maps");
+
+/* walk_on_xdp, at 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, 1);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 	__type(key, __u32);
 	__type(value, __u32);
-} walks SEC(".maps");
+} walks_xdp SEC(".maps");
 
 /*
  * How many packet programs have met a frame, and what it was copied from, is kept in skb->mark, while the frame is in
  * the substrate: what a node sends has none, because the kernel clears it between namespaces. So no frame lives for
- * ever in a loop of nodes whose protocol has no hop limit of its own. A mark that somebody else made says nothing.
+ * ever in a loop of nodes whose protocol has no hop limit of its own. A mark that somebody else made says nothing. In
+ * XDP it is in the record of the frame.
  */
 #define MARK_OURS 0x70670000 /* "pg" */
 #define MARK_COUNT 0xffff

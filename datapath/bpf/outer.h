@@ -34,7 +34,7 @@
 struct gre {
 	__be16 flags;
 	__be16 protocol;
-	__be32 words[3]; /* checksum, key, sequence: what there is of them */
+	__be32 words[2]; /* key, sequence: what there is of them */
 };
 
 struct vxlan {
@@ -64,6 +64,7 @@ struct outer {
 	__u32 total; /* here it ends */
 	__u8 ecn;
 	__u8 v6;
+	__u8 summed; /* it has a checksum of all of it, which is to be verified (checksum.h) */
 };
 
 /* IPv4-mapped for IPv4. */
@@ -126,8 +127,8 @@ static __always_inline bool is_ours(const struct outer_header *h)
 }
 
 /*
- * GRE's checksum and sequence number are skipped: the inner packet has a checksum of its own, and a protocol that needs
- * order keeps it itself.
+ * A packet with a checksum is refused, right or wrong, as Linux does at a tunnel that sends none (ip_tunnel_rcv()). A
+ * sequence number is skipped: a protocol that needs order keeps it itself.
  */
 static __always_inline enum reason read_gre(const struct gre *g, struct outer *o)
 {
@@ -135,17 +136,16 @@ static __always_inline enum reason read_gre(const struct gre *g, struct outer *o
 
 	if (flags & GRE_REFUSED)
 		return REASON_MALFORMED;
-	o->tunnel.kind = TUNNEL_EGRE;
-	o->tunnel.key = bpf_ntohl(flags & GRE_CHECKSUM ? g->words[1] : g->words[0]);
-	o->length += 8;
 	if (flags & GRE_CHECKSUM)
-		o->length += 4;
+		return REASON_CHECKSUM;
+	o->tunnel.kind = TUNNEL_EGRE;
+	o->tunnel.key = bpf_ntohl(g->words[0]);
+	o->length += 8;
 	if (flags & GRE_SEQUENCE)
 		o->length += 4;
 	return CONTINUE;
 }
 
-/* The UDP checksum is not looked at (RFC 7348, 4.1: a receiver may). */
 static __always_inline enum reason read_vxlan(const struct vxlan *v, struct outer *o, __u32 segment)
 {
 	if (!(v->flags & bpf_htonl(VXLAN_KEY)) || (!segment && bpf_ntohs(v->udp.len) + o->length != o->total))
@@ -153,6 +153,7 @@ static __always_inline enum reason read_vxlan(const struct vxlan *v, struct oute
 	o->tunnel.kind = TUNNEL_VXLAN;
 	o->tunnel.key = bpf_ntohl(v->vni) >> 8;
 	o->length += sizeof(*v);
+	o->summed = v->udp.check && !segment; /* of segments the kernel has verified it, when it put them together */
 	return CONTINUE;
 }
 

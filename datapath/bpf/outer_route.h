@@ -190,7 +190,7 @@ static __always_inline const struct outer_route *find_card_route(void *ctx, cons
 /* The cache of programs of tc, which have the packet and do not know whose tunnel it is, is by addresses. */
 struct route_key {
 	struct address from, to;
-	__u64 class; /* protocol, UDP source port, DSCP or flow label */
+	__u64 class; /* protocol, UDP ports, DSCP or flow label */
 };
 
 struct egress_route {
@@ -225,6 +225,8 @@ static __always_inline void make_route_key(const struct outer_header *h, struct 
 	k->class = (__u64)flow << 32 | protocol;
 	if (protocol == IPPROTO_UDP)
 		k->class |= (__u64)h->vxlan.udp.source << 8;
+	if (with_udp && is_outer_ip4(h) && protocol == IPPROTO_UDP)
+		k->class |= (__u64)h->vxlan.udp.dest << 40; /* above DSCP; of tunnels it is always the same */
 }
 
 /* The place of the key's entry, which may be another one's. */

@@ -36,6 +36,8 @@ struct port {
 	 * super-frames. At its far end they enter the link again. 0: there is none.
 	 */
 	__u16 plain;
+	__u16 queues; /* that a packet program of the port's node chooses from; 0: it chooses none (class.h) */
+	__u16 pad;
 };
 
 struct {

@@ -35,6 +35,7 @@ const volatile __u32 last_stage = 5; /* STAGE_STORE */
 const volatile __u32 window_reach = PERGOLA_WINDOW;
 const volatile __u32 key_reach = PERGOLA_KEY_SIZE;
 
+#define PERGOLA_CALLED_ __noinline
 #include "../program/include/pergola/stages.h"
 
 /* Put the types into the object's BTF; nothing uses these. */
@@ -83,6 +84,14 @@ PERGOLA_INLINE_ uint32_t find_filter(struct program_record *r, __u32 table)
 	struct filter_match *m = (struct filter_match *)&r->match;
 
 	filter_lookup(table, (const struct filter_key *)r->packet.key, m);
+	return m->filter;
+}
+
+PERGOLA_INLINE_ uint32_t find_next_filter(struct program_record *r, __u32 table)
+{
+	struct filter_match *m = (struct filter_match *)&r->match;
+
+	filter_find(table, (const struct filter_key *)r->packet.key, m);
 	return m->filter;
 }
 

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Packet programs in tc: for frames that a node sends, as long as they are plain: not a GSO super-frame, no VLAN tag
- * beside the frame. What is not plain goes through a device that makes it so, and comes to XDP. The checksum of TCP
- * or UDP in a frame that a socket sent may be left to a later device: the program sees it unfinished.
+ * beside the frame. What is not plain goes through a device that makes it so, and comes to XDP. So does one
+ * whose checksum a sender has left to a network card (unfinished.h).
  */
 #pragma once
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
-#include <linux/ip.h>
-#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
 #include "program.h"
+#include "shrink.h"
 
 static __always_inline bool is_plain(const struct __sk_buff *skb) { return !skb->gso_size && !skb->vlan_present; }
 
@@ -38,23 +37,6 @@ __noinline __u32 load_skb(struct __sk_buff *skb, struct program_record *r)
 }
 
 /*
- * The kernel shortens what it takes for an IP packet, and nothing else. It goes by skb->protocol, which it sets anew
- * when it takes a VLAN tag out of a frame, to what stands behind the tag. So two tags are put on: the second one moves
- * the first one into the frame. The bytes of the frame's own type are written again afterwards (store_skb()).
- */
-static __always_inline bool pass_for_ip(struct __sk_buff *skb)
-{
-	const __be16 tag = bpf_htons(ETH_P_8021Q), ip = bpf_htons(ETH_P_IP);
-	const __u32 behind_tag = ETH_HLEN + 2;
-
-	if (skb->protocol == ip || skb->protocol == bpf_htons(ETH_P_IPV6))
-		return true;
-	return !bpf_skb_vlan_push(skb, tag, 0) && !bpf_skb_vlan_push(skb, tag, 0) &&
-	       !bpf_skb_store_bytes(skb, behind_tag, &ip, sizeof(ip), 0) && !bpf_skb_vlan_pop(skb) &&
-	       !bpf_skb_vlan_pop(skb);
-}
-
-/*
  * Makes the frame begin later by so many bytes, or earlier. If the device gave a sum of the frame (CHECKSUM_COMPLETE),
  * it would be wrong afterwards, by bytes that come to stand behind the Ethernet header: such a frame is not plain.
  */
@@ -64,9 +46,7 @@ static __always_inline enum program_fault move_start(struct __sk_buff *skb, __s3
 		return PROGRAM_NOT_PLAIN;
 	if (start < 0)
 		return bpf_skb_change_head(skb, -start, 0) ? PROGRAM_NO_ROOM : PROGRAM_OK;
-	if (length - start < ETH_HLEN + sizeof(struct iphdr) || !pass_for_ip(skb))
-		return PROGRAM_NO_SHRINK; /* the kernel leaves an IP header */
-	return bpf_skb_adjust_room(skb, -start, BPF_ADJ_ROOM_MAC, 0) ? PROGRAM_NO_SHRINK : PROGRAM_OK;
+	return cut_front(skb, start, length) ? PROGRAM_OK : PROGRAM_NO_SHRINK;
 }
 
 /*
@@ -82,7 +62,7 @@ __noinline int store_skb(struct __sk_buff *skb, struct program_record *r, __u32 
 	if (!r)
 		return PROGRAM_BAD_START;
 	start = r->outcome.start;
-	if (start) {
+	if (start && !r->outcome.copies) { /* copies of the frame begin there already */
 		enum program_fault fault = move_start(skb, start, length);
 
 		if (fault != PROGRAM_OK)

@@ -30,6 +30,7 @@ enum reason {
 	REASON_OFF_UNDERLAY, /* the outer route leads out by no interface of the underlay (outer_route.h) */
 	REASON_POLICED,	     /* more than the link's policer lets in (police.h) */
 	REASON_NO_PROGRAM,   /* came to a node whose packet program is not there (skb.h) */
+	REASON_CHECKSUM,     /* an outer packet's, wrong or of a kind that the tunnel does not use (checksum.h) */
 
 	REASONS, /* their number */
 };

@@ -17,6 +17,7 @@
 #include "needs.h"
 #include "node.h"
 #include "reasons.h"
+#include "unfinished.h"
 #include "walk.h"
 
 #define BY_FRAGS 0xffff /* GSO_BY_FRAGS in the kernel: SCTP's super-frames, of packets that it has made already */
@@ -133,11 +134,12 @@ static __always_inline bool direct(struct __sk_buff *skb, const struct frame *f)
 
 /*
  * Calls the packet program of the node where the frame has come to, and does not come back. A super-frame first goes
- * round by the device that makes single frames of it, if there is one; else the program refuses it.
+ * round by the device that makes single frames of it, if there is one; else the program refuses it. The same device
+ * finishes checksums. What comes from there has no such device before it, so it goes there once.
  */
 static __always_inline int call_program(struct __sk_buff *skb, const struct frame *f)
 {
-	const struct port *p = f->segment ? find_port(f->from) : NULL;
+	const struct port *p = f->segment || has_unfinished_sum(skb) ? find_port(f->from) : NULL;
 
 	if (p && p->plain)
 		return bpf_redirect(p->plain, 0);
@@ -159,7 +161,7 @@ static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum re
 	if (with_programs && f->why == TO_PROGRAM)
 		return call_program(skb, f);
 	if (with_queues && f->mode == MODE_QUEUE)
-		classify(skb, f->from);
+		classify(skb, f->from, f->queue);
 	switch (f->mode) {
 	case MODE_KERNEL: /* the bridge takes frames that came in at the port: this one did, or is to look so */
 		return f->from != skb->ifindex ? bpf_redirect(f->from, BPF_F_INGRESS) : TC_ACT_OK;

@@ -8,6 +8,8 @@
  * before it changes anything; where it is not certain that all of it can be done, the packet goes on to
  * underlay_ingress as it came, and is counted there. Only segments of TCP out of VXLAN are sent elsewhere: the proxy
  * port's device makes super-frames of them (gather).
+ *
+ * walk_on_xdp: goes on with a frame that a node's packet program gives back in XDP (node.h), wherever it came in.
  */
 #include <linux/bpf.h>
 #include <linux/tcp.h>
@@ -17,6 +19,7 @@
 #include "outer.h"
 #include "outer_route.h"
 #include "tunnel.h"
+#include "udp.h"
 #include "xdp.h"
 
 /*
@@ -66,7 +69,7 @@ __noinline int open_packet(struct xdp_md *ctx, struct frame *f)
 
 	if (!f || !copy_outer(&h, data, end) || h.eth.h_dest[0] & 1 || find_kind(&h) == TUNNEL_NONE)
 		return false;
-	if (read_outer(&h, length, 0, &o) != CONTINUE || o.total != length)
+	if (read_outer(&h, length, 0, &o) != CONTINUE || o.total != length || o.summed)
 		return false;
 	f->from = f->entered = find_tunnel(&o);
 	f->begin = o.length;
@@ -192,26 +195,77 @@ __noinline int relay(struct xdp_md *ctx, struct frame *f)
 	return verdict;
 }
 
+/*
+ * A packet for a packet program: as open_datagram() and to_program() in underlay.c. Returns XDP_PASS where it is none, or
+ * where tc is to find out what is wrong with it; nothing has been changed then. From the first change on there is no
+ * way back.
+ */
+__noinline int call_by_datagram(struct xdp_md *ctx, struct frame *f)
+{
+	const __u8 zeros[ETH_HLEN] = {};
+	const struct udp_owner *o;
+	struct datagram d = {};
+	__u32 length, total;
+
+	if (!with_udp || !f)
+		return XDP_PASS;
+	length = bpf_xdp_get_buff_len(ctx);
+	if (bpf_xdp_load_bytes(ctx, 0, &d.eth, DATAGRAM_HEAD) || d.eth.h_dest[0] & 1)
+		return XDP_PASS;
+	o = find_udp_owner(&d);
+	if (!o || !is_datagram(&d, length) || !can_hand_over())
+		return XDP_PASS;
+	/* Linux before 6.3 loses what is redirected in several buffers. */
+	if ((long)ctx->data_end - (long)ctx->data != length)
+		return XDP_PASS;
+	total = bpf_ntohs(d.ip.tot_len) + ETH_HLEN;
+	if (length > total && bpf_xdp_adjust_tail(ctx, (int)(total - length))) /* padding */
+		return XDP_PASS;
+	if (bpf_xdp_adjust_head(ctx, (int)UDP_HEADERS))
+		return XDP_PASS;
+	if (bpf_xdp_store_bytes(ctx, 0, (void *)zeros, sizeof(zeros)))
+		return XDP_ABORTED;
+	note_sender(f, o, &d);
+	f->queue = 0;
+	f->met = 0;
+	f->by_card = 1;
+	return XDP_REDIRECT;
+}
+
+/* Does not come back, if the node has a program. */
+static __always_inline int call_by_port(struct xdp_md *ctx, struct frame *f)
+{
+	bpf_tail_call(ctx, &node_programs_xdp, f->router);
+	f->outer_port = 0;
+	count_packet_drop(REASON_NO_PROGRAM);
+	return XDP_DROP;
+}
+
 SEC("xdp.frags")
 int underlay_linecard(struct xdp_md *ctx)
 {
 	struct frame *f = find_frame();
-	bool through, relayed;
+	bool through, called, relayed;
 	int verdict = XDP_PASS;
 
 	if (!f)
 		return XDP_PASS;
 	clear_frame(f, true);
-	if (!open_packet(ctx, f) || cross(f) != CONTINUE)
+	if (!open_packet(ctx, f)) {
+		verdict = with_udp ? call_by_datagram(ctx, f) : XDP_PASS;
+		return verdict == XDP_REDIRECT ? call_by_port(ctx, f) : verdict;
+	}
+	if (cross(f) != CONTINUE)
 		return XDP_PASS;
 	through = f->mode == MODE_PEER && walk_through(ctx, f);
+	called = f->mode == MODE_PEER && !through && calls_node(ctx, f);
 	relayed = through && f->external && begins_tunnel(f->at);
 	f->edit.cut = f->begin;
-	if (through && keeps_ecn(ctx, f))
-		verdict = leave_by(ctx, f, relayed ? relay(ctx, f) : to_device(f->at));
+	if ((through || called) && keeps_ecn(ctx, f))
+		verdict = leave_by(ctx, f, called ? XDP_REDIRECT : relayed ? relay(ctx, f) : to_device(f->at));
 	if (verdict == XDP_PASS) {
 		/* A queue and a policer take a super-frame for one frame. */
-		if (relayed || f->mode == MODE_QUEUE || (with_policers && f->policed))
+		if (called || relayed || f->mode == MODE_QUEUE || (with_policers && f->policed))
 			return XDP_PASS;
 		verdict = leave_by(ctx, f, gather(ctx, f));
 		if (verdict == XDP_PASS)
@@ -227,6 +281,67 @@ int underlay_linecard(struct xdp_md *ctx)
 	} else if (relayed && verdict != XDP_DROP) {
 		count_sent(f->edit.outer + f->length);
 		count_handed(f->at, f->length);
+	} else if (called && verdict == XDP_REDIRECT) {
+		f->met = 0;
+		f->by_card = 1;
+		return call_node(ctx, f);
 	}
+	return verdict;
+}
+
+/* Goes on in XDP, if that leads there; XDP_PASS: the frame is as it was. */
+static __always_inline int walk_on_through(struct xdp_md *ctx, struct frame *f)
+{
+	bool through, called, relayed;
+	int verdict, way;
+
+	if (cross(f) != CONTINUE || f->mode != MODE_PEER)
+		return XDP_PASS;
+	through = walk_through(ctx, f);
+	called = !through && calls_node(ctx, f);
+	if (!through && !called)
+		return XDP_PASS;
+	relayed = through && f->external && begins_tunnel(f->at);
+	if (called)
+		way = XDP_REDIRECT;
+	else if (relayed) /* to_card() compares devices of the machine's namespace */
+		way = f->by_card ? relay(ctx, f) : XDP_PASS;
+	else
+		way = to_device(f->at);
+	verdict = leave_by(ctx, f, way);
+	if (verdict == XDP_PASS)
+		return XDP_PASS;
+	account(f);
+	if (verdict == XDP_DROP || verdict == XDP_ABORTED)
+		return verdict;
+	if (called)
+		return call_node(ctx, f);
+	if (relayed) {
+		count_sent(f->edit.outer + f->length);
+		count_handed(f->at, f->length);
+	}
+	return verdict;
+}
+
+SEC("xdp.frags")
+int walk_on_xdp(struct xdp_md *ctx)
+{
+	struct handover h = {.kind = HANDOVER_ENTER};
+	struct frame *f = find_frame();
+	int verdict;
+
+	if (!f)
+		return XDP_ABORTED;
+	h.port = f->entered = f->from;
+	h.met = f->met;
+	h.queue = f->queue;
+	clear_frame(f, true);
+	f->length = f->longest = bpf_xdp_get_buff_len(ctx);
+	f->split = false;
+	verdict = walk_on_through(ctx, f);
+	if (verdict == XDP_PASS)
+		verdict = hand_over(ctx, &h);
+	if (verdict == XDP_ABORTED)
+		count_drop(h.port, REASON_NO_MEMORY);
 	return verdict;
 }

@@ -5,7 +5,8 @@
  *
  *	network card, tc ingress: underlay_ingress      hands tunnels' packets to the uplink; all others pass
  *	the same, of packets:     underlay_packets      also where no Ethernet header comes with them
- *	uplink, substrate's end:  uplink_ingress        decapsulates: frames enter their link at the tunnel's port
+ *	uplink, substrate's end:  uplink_ingress        decapsulates: frames enter their link at the tunnel's port, or
+ *	                                                come to the packet program whose UDP port they are for
  *	uplink, machine's end:    underlay_egress       routes encapsulated packets: they leave by a network card
  *
  * The line card of tunnels (tunnelcard.c) does all of it at once for most frames; then these programs never see them.
@@ -14,10 +15,13 @@
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>
 
+#include "checksum.h"
 #include "outer.h"
 #include "outer_route.h"
+#include "shrink.h"
 #include "skb.h"
 #include "tunnel.h"
+#include "udp.h"
 
 static __always_inline bool load_above(const struct __sk_buff *skb, __u32 network, struct outer_header *h)
 {
@@ -30,6 +34,15 @@ static __always_inline bool load_above(const struct __sk_buff *skb, __u32 networ
 static __always_inline bool load_outer(const struct __sk_buff *skb, struct outer_header *h)
 {
 	return !bpf_skb_load_bytes(skb, 0, &h->eth, ETH_HLEN + sizeof(h->ip6)) && load_above(skb, ETH_HLEN, h);
+}
+
+/* The same of a UDP packet that is shorter than any tunnel's. */
+static __always_inline bool load_short_datagram(const struct __sk_buff *skb, struct outer_header *h)
+{
+	const __u32 above = ETH_HLEN + sizeof(h->ip4);
+
+	return with_udp && !bpf_skb_load_bytes(skb, 0, &h->eth, above) && h->eth.h_proto == bpf_htons(ETH_P_IP) &&
+	       !bpf_skb_load_bytes(skb, above, &h->vxlan.udp, sizeof(h->vxlan.udp));
 }
 
 /* The same of a packet without an Ethernet header, which is made up. */
@@ -65,17 +78,61 @@ static __always_inline int drop_packet(enum reason why)
 	return TC_ACT_SHOT;
 }
 
+/* Is it for a UDP port of a packet program? */
+static __always_inline bool is_for_program(const struct __sk_buff *skb, __u32 network)
+{
+	struct datagram d = {};
+
+	if (!with_udp || bpf_skb_load_bytes(skb, network, &d.ip, sizeof(d.ip) + sizeof(d.udp)))
+		return false;
+	d.eth.h_proto = skb->protocol;
+	return find_udp_owner(&d);
+}
+
+/*
+ * The way into the substrate. What is for packet programs takes it through the device, which finishes checksums that
+ * a sender on this machine has left to the network card, and cuts super-frames; of tunnels' packets the headers inside
+ * are as they were, so they need no device.
+ */
+static __always_inline int into_substrate(const struct uplink *u, bool for_program)
+{
+	return for_program ? bpf_redirect(u->outside, 0) : bpf_redirect_peer(u->outside, 0);
+}
+
+/* Does a packet end within the header of a tunnel that ends here? The machine's own stack would tell nobody. */
+__noinline int is_cut(struct __sk_buff *skb, __u32 network)
+{
+	const __u32 least = 4; /* of what is above IP: find_kind() looks at this */
+	struct outer_header h = {};
+
+	h.eth.h_proto = skb->protocol;
+	if (is_outer_ip4(&h))
+		return !bpf_skb_load_bytes(skb, network, &h.ip4, sizeof(h.ip4)) &&
+		       !bpf_skb_load_bytes(skb, network + sizeof(h.ip4), &h.gre, least) && is_ours(&h);
+	return !bpf_skb_load_bytes(skb, network, &h.ip6, sizeof(h.ip6)) &&
+	       !bpf_skb_load_bytes(skb, network + sizeof(h.ip6), &h.gre, least) && is_ours(&h);
+}
+
 /* Others may have programs behind this one: what passes is theirs (TC_ACT_UNSPEC). */
 SEC("tc")
 int underlay_ingress(struct __sk_buff *skb)
 {
 	struct outer_header h = {};
+	bool whole, for_program = false;
 	const struct uplink *u;
 
-	if (!looks_ours(skb, ETH_HLEN) || !load_outer(skb, &h) || !is_ours(&h))
+	if (!looks_ours(skb, ETH_HLEN))
 		return TC_ACT_UNSPEC;
+	whole = load_outer(skb, &h);
+	if (!whole || !is_ours(&h)) {
+		if (!whole && is_cut(skb, ETH_HLEN))
+			return drop_packet(REASON_MALFORMED);
+		for_program = is_for_program(skb, ETH_HLEN);
+		if (!for_program)
+			return TC_ACT_UNSPEC;
+	}
 	u = find_uplink();
-	return u && u->outside ? bpf_redirect_peer(u->outside, 0) : TC_ACT_UNSPEC;
+	return u && u->outside ? into_substrate(u, for_program) : TC_ACT_UNSPEC;
 }
 
 /*
@@ -87,16 +144,25 @@ SEC("tc")
 int underlay_packets(struct __sk_buff *skb)
 {
 	struct outer_header h = {};
+	bool whole, for_program = false;
 	const struct uplink *u;
 
-	if (!looks_ours(skb, 0) || !load_packet(skb, &h) || !is_ours(&h))
+	if (!looks_ours(skb, 0))
 		return TC_ACT_UNSPEC;
+	whole = load_packet(skb, &h);
+	if (!whole || !is_ours(&h)) {
+		if (!whole && is_cut(skb, 0))
+			return drop_packet(REASON_MALFORMED);
+		for_program = is_for_program(skb, 0);
+		if (!for_program)
+			return TC_ACT_UNSPEC;
+	}
 	u = find_uplink();
 	if (!u || !u->outside)
 		return TC_ACT_UNSPEC;
 	if (bpf_skb_change_head(skb, ETH_HLEN, 0) || bpf_skb_store_bytes(skb, 0, &h.eth, sizeof(h.eth), 0))
 		return drop_packet(REASON_NO_MEMORY);
-	return bpf_redirect_peer(u->outside, 0);
+	return into_substrate(u, for_program);
 }
 
 /* The inner packet's header says what the network outside met. */
@@ -234,9 +300,57 @@ __noinline int receive_packet(struct __sk_buff *skb, struct frame *f)
 		return why;
 	if (!f->from)
 		return REASON_UNKNOWN_TUNNEL;
+	if (o.summed && !verify_udp(skb, o.total, o.v6))
+		return REASON_CHECKSUM;
 	count_received(skb->len, false);
 	count_emerged(f->from, o.total - o.length);
 	return decapsulate(skb, f, &o);
+}
+
+/*
+ * Makes a frame of a packet for a packet program: an Ethernet header of zeros, and the payload. Returns an enum reason;
+ * REASON_STRAY: it is for none.
+ */
+__noinline int open_datagram(struct __sk_buff *skb, struct frame *f)
+{
+	const __u8 zeros[ETH_HLEN] = {};
+	const struct udp_owner *o;
+	struct datagram d = {};
+	__u32 total;
+
+	if (!with_udp || !f || skb->vlan_present || bpf_skb_load_bytes(skb, 0, &d.eth, DATAGRAM_HEAD))
+		return REASON_STRAY;
+	o = find_udp_owner(&d);
+	if (!o)
+		return REASON_STRAY;
+	if (skb->gso_size)
+		return REASON_SUPER_FRAME;
+	if (!is_datagram(&d, skb->len))
+		return REASON_MALFORMED;
+	total = bpf_ntohs(d.ip.tot_len) + ETH_HLEN;
+	if (skb->len > total && bpf_skb_change_tail(skb, total, 0)) /* padding */
+		return REASON_NO_MEMORY;
+	if (!cut_front(skb, UDP_HEADERS, total) || bpf_skb_store_bytes(skb, 0, zeros, sizeof(zeros), 0))
+		return REASON_NO_MEMORY;
+	bpf_set_hash_invalid(skb);
+	note_sender(f, o, &d);
+	return CONTINUE;
+}
+
+/* To the packet program whose UDP port the packet is for. */
+static __always_inline int to_program(struct __sk_buff *skb, struct frame *f)
+{
+	enum reason why = open_datagram(skb, f);
+
+	if (why == CONTINUE) {
+		f->returned = RETURNED_SENT;
+		f->flood = 0;
+		f->unread = true;
+		bpf_tail_call(skb, &node_programs, f->router);
+		f->outer_port = 0;
+		why = REASON_NO_PROGRAM;
+	}
+	return drop_packet(why);
 }
 
 SEC("tc")
@@ -253,7 +367,7 @@ int uplink_ingress(struct __sk_buff *skb)
 	from = f->from;
 	unread = f->unread;
 	if (!from)
-		return drop_packet(why);
+		return with_udp && why == REASON_STRAY ? to_program(skb, f) : drop_packet(why);
 	init_frame(skb, f);
 	f->from = from;
 	f->unread = unread;
@@ -312,7 +426,7 @@ int underlay_egress(struct __sk_buff *skb)
 	struct route_key k = {};
 	int verdict;
 
-	if (!u || !load_outer(skb, &h) || !same_mac(h.eth.h_source, r.from))
+	if (!u || (!load_outer(skb, &h) && !load_short_datagram(skb, &h)) || !same_mac(h.eth.h_source, r.from))
 		return drop_packet(REASON_STRAY);
 	make_route_key(&h, &k);
 	cached = find_egress_route(&k);

@@ -35,18 +35,6 @@ static __always_inline const struct leg *arrived(const struct frame *f)
 	return f->mode == MODE_PEER ? find_leg(f->at) : NULL;
 }
 
-/* The coarse clock moves with jiffies, which take one load: it is read once a tick. */
-static __always_inline __u64 coarse_clock(struct frame *f)
-{
-	__u64 tick = bpf_jiffies64();
-
-	if (f->tick != tick) {
-		f->tick = tick;
-		f->now = bpf_ktime_get_coarse_ns();
-	}
-	return f->now;
-}
-
 static __always_inline bool leased(struct frame *f)
 {
 	__u32 zero = 0;
@@ -355,8 +343,10 @@ static long count_pass(__u32 i, struct turn *t)
 {
 	const struct frame *f = t->f;
 
-	if (i < MAX_HOPS)
-		count_walked(f->passed[i].in, f->passed[i].out, f->length);
+	if (i < MAX_HOPS) {
+		count_walked_in(f->passed[i].in, f->length);
+		count_walked_out(f->passed[i].out, f->length);
+	}
 	return 0;
 }
 

@@ -9,8 +9,10 @@
 #include <bpf/bpf_helpers.h>
 
 #include "frame.h"
+#include "handover.h"
 #include "header.h"
 #include "link.h"
+#include "node.h"
 #include "walk.h"
 
 /*
@@ -155,4 +157,24 @@ static __always_inline int leave_by(struct xdp_md *ctx, struct frame *f, int ver
 	default:
 		return XDP_ABORTED;
 	}
+}
+
+/*
+ * May the packet program of the node where the walk has ended be called in XDP? When it has been, the frame must not be
+ * left to tc as it came.
+ */
+static __always_inline bool calls_node(const struct xdp_md *ctx, const struct frame *f)
+{
+	/* Linux before 6.3 loses what is redirected in several buffers. */
+	return with_programs && f->why == TO_PROGRAM && can_hand_over() &&
+	       (long)ctx->data_end - (long)ctx->data == f->begin + f->length;
+}
+
+/* Calls it. leave_by() has written what routers before have changed. Does not come back, if the node has a program. */
+static __always_inline int call_node(struct xdp_md *ctx, struct frame *f)
+{
+	f->begin = 0;
+	bpf_tail_call(ctx, &node_programs_xdp, f->router);
+	count_drop(f->from, REASON_NO_PROGRAM);
+	return XDP_DROP;
 }

@@ -62,6 +62,9 @@ func (f *FIB) NewRouter(slice uint32) (*Router, error) {
 	return r, nil
 }
 
+// Number is the id under which the programs know the router, and count its punts.
+func (r *Router) Number() uint32 { return r.id }
+
 // Enable puts the router's routes in force, or takes them out, which makes the programs leave its frames to its
 // kernel: one store each.
 func (r *Router) Enable(ipv4, ipv6 bool) error {

@@ -109,7 +109,10 @@ func (b *batch) check() error {
 	case b.Filters.live > max(MaxFilters, b.all):
 		return fmt.Errorf("%w: %d filters of %d", ErrFull, b.Filters.live, MaxFilters)
 	}
-	return nil
+	if err := t.budget.Filters.check(t.live - b.live); err != nil {
+		return err
+	}
+	return t.budget.Masks.check(t.used - b.used)
 }
 
 // commit makes all changes visible.

@@ -31,7 +31,7 @@ var (
 	ErrLength  = errors.New("wrong length")
 	ErrExists  = errors.New("there is a filter with this key, mask and priority")
 	ErrMissing = errors.New("there is no filter with this key, mask and priority")
-	ErrQuota   = errors.New("the table's quota is used up")
+	ErrQuota   = errors.New("the quota is used up")
 	ErrFull    = errors.New("the host has no room for more filters")
 	ErrClosed  = errors.New("the table has been removed")
 )
@@ -93,6 +93,7 @@ type Table struct {
 
 	// Guarded by filters.mu.
 	quota     Quota
+	budget    Budget
 	masks     map[key]*mask
 	places    []*mask // in the order in which they are looked at
 	span      span    // where that is written

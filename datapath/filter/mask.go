@@ -61,13 +61,16 @@ func (m *mask) alive(change int) {
 	m.live += change
 	t := m.table
 	t.live += change
+	t.budget.Filters.add(change)
 	t.filters.live += change
 	switch {
 	case before == 0 && m.live > 0:
 		t.used++
+		t.budget.Masks.add(1)
 		t.filters.masks++
 	case before > 0 && m.live == 0:
 		t.used--
+		t.budget.Masks.add(-1)
 		t.filters.masks--
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -355,5 +356,44 @@ func TestMasksStandInTheOrderOfTheirBestFilters(t *testing.T) {
 		if *table.boundAt(i) != m.top() {
 			t.Errorf("mask %d: its bound is %x, its best rank %x", i, *table.boundAt(i), m.top())
 		}
+	}
+}
+
+func TestABudgetBoundsTablesTogetherAndWhatIsSharedByAll(t *testing.T) {
+	f := (&plain{}).open(t)
+	pool := &Bound{Max: 6, What: "filters of all"}
+	own := func(most int) Budget {
+		return Budget{Filters: &Bound{Max: most, Of: pool, What: "filters of one"}, Masks: &Bound{Max: 2}}
+	}
+	a, b, c := mustTable(t, f, 1, 16), mustTable(t, f, 2, 16), mustTable(t, f, 3, 16)
+	both := own(4)
+	a.Charge(both)
+	b.Charge(both)
+	c.Charge(own(100))
+	must(t, a.Insert(several(1, 3)...))
+	err := b.Insert(several(1, 2)...)
+	if !errors.Is(err, ErrQuota) || !strings.Contains(err.Error(), "5 of 4 filters of one") {
+		t.Errorf("two tables have more filters than their budget: %v", err)
+	}
+	must(t, b.Insert(exact(1)))
+	if err := b.Insert(filterOf(4, 64, 1)); !errors.Is(err, ErrQuota) {
+		t.Errorf("two tables have more masks than their budget: %v", err)
+	}
+	err = c.Insert(several(1, 3)...)
+	if !errors.Is(err, ErrQuota) || !strings.Contains(err.Error(), "7 of 6 filters of all") {
+		t.Errorf("more filters than all may have: %v", err)
+	}
+	must(t, c.Insert(several(1, 2)...))
+	must(t, a.Remove())
+	if n := f.Used(pool); n != 3 {
+		t.Errorf("%d filters are counted, there are 3", n)
+	}
+
+	// A reservation of its own leaves the pool to others.
+	b.Charge(Budget{Filters: &Bound{Max: 100}})
+	must(t, c.Insert(several(3, 4)...))
+	must(t, b.Insert(several(2, 50)...))
+	if n := f.Used(pool); n != 6 {
+		t.Errorf("%d filters are counted, there are 6", n)
 	}
 }

@@ -16,6 +16,8 @@ type comparison struct {
 	kernel *memory
 	words  words
 	found  []Difference
+
+	unannounced bool // something differs that the kernel does not announce
 }
 
 func (c *comparison) add(what, kernel, mirror string) {
@@ -111,6 +113,10 @@ func (c *comparison) legs() {
 		want, there := c.kernel.legs[port]
 		l := s.view.links.all[index]
 		if !there || !s.view.links.live || l != nil && l.held != 0 {
+			continue
+		}
+		if now := c.words.view.links.all[index]; l != nil && now != nil && now.mtu6 != l.mtu6 {
+			c.unannounced = true // and so no fault of the mirror's
 			continue
 		}
 		if have, ok := s.view.links.published[port]; !ok || want != have {

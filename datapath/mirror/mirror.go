@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/datapath/mirror/signs"
 )
 
 // Config of a Mirror.
@@ -43,6 +44,14 @@ type Config struct {
 	// to OnDifference, and the node is read again.
 	AuditRate    int
 	OnDifference func(name string, found []Difference)
+
+	// Live is called with the number under which the programs count a router's punts, before they begin to; Gone
+	// when they have ended to, before the number may become another router's. Nil: nobody wants to know.
+	Live, Gone func(name string, number uint32)
+
+	// Signs tell at once of parameters that are written. Nil: what the kernel does not announce of them is noticed
+	// by the audit.
+	Signs *signs.Signs
 
 	buffer int // of sockets; for tests
 }
@@ -159,8 +168,9 @@ func (m *Mirror) Set(name string, r Router) (gone <-chan struct{}, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("mirror %s: hold its network namespace: %w", name, err)
 	}
+	before := was
 	if was == nil {
-		was = m.leaving[name]
+		was = m.leaving[name] // the caller that removed it has its counters
 	}
 	after := nobody
 	if was != nil {
@@ -168,7 +178,7 @@ func (m *Mirror) Set(name string, r Router) (gone <-chan struct{}, err error) {
 		after = was.done
 	}
 	r.NetNS, r.Legs = ns, maps.Clone(r.Legs)
-	m.nodes[name] = startNode(m.cfg, name, r, after)
+	m.nodes[name] = startNode(m.cfg, name, r, after, before)
 	return after, nil
 }
 

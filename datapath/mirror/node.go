@@ -15,6 +15,7 @@ import (
 // node is one router: a session with its kernel, begun anew when it fails.
 type node struct {
 	cfg    Config
+	name   string
 	log    *slog.Logger
 	router Router
 	cancel context.CancelFunc
@@ -27,17 +28,22 @@ type node struct {
 	verdict *verdict // nil: not examined yet
 	session *session // nil: none
 	failure string   // why there is none
-	ended   Status   // counters of earlier sessions
+	ended   Counters // of earlier sessions
+	counted uint32   // the number under which the programs count its punts; 0: none. Of the node's goroutine
 }
 
 // verdict says why a namespace may not be walked. Empty: it may.
 type verdict struct{ ipv4, ipv6 []string }
 
-func startNode(cfg Config, name string, r Router, after <-chan struct{}) *node {
+// startNode mirrors a router. It goes on with the counters of before, which is in its place so far, or nil.
+func startNode(cfg Config, name string, r Router, after <-chan struct{}, before *node) *node {
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &node{cfg: cfg, log: cfg.Log.With("router", name), router: r, cancel: cancel, after: after,
+	n := &node{cfg: cfg, name: name, log: cfg.Log.With("router", name), router: r, cancel: cancel, after: after,
 		done: make(chan struct{}), off: r.Off}
-	go n.run(ctx)
+	if before != nil {
+		n.ended = before.status().Counters
+	}
+	go n.run(ctx, before)
 	return n
 }
 
@@ -96,7 +102,7 @@ const (
 	retryMost  = time.Minute
 )
 
-func (n *node) run(ctx context.Context) {
+func (n *node) run(ctx context.Context, before *node) {
 	defer close(n.done)
 	defer func() {
 		n.mu.Lock()
@@ -104,9 +110,18 @@ func (n *node) run(ctx context.Context) {
 		_ = n.router.NetNS.Close()
 	}()
 	<-n.after
+	if before != nil {
+		n.inherit(before.status().Counters)
+	}
 	var watch sync.WaitGroup
 	watch.Go(func() { n.watch(ctx) })
 	defer watch.Wait()
+	stop, err := n.cfg.Signs.Watch(n.router.NetNS, n.signed)
+	if err != nil {
+		n.log.Warn("parameters that are not announced are followed by the audit alone", "error", err)
+	} else {
+		defer stop()
+	}
 	pause := retryFirst
 	for {
 		begun := time.Now()
@@ -125,6 +140,13 @@ func (n *node) run(ctx context.Context) {
 		}
 		pause = min(2*pause, retryMost)
 	}
+}
+
+// inherit takes over what was counted before the node, which has ended.
+func (n *node) inherit(c Counters) {
+	n.mu.Lock()
+	n.ended = c
+	n.mu.Unlock()
 }
 
 func (n *node) failed(err error, pause time.Duration) {
@@ -160,7 +182,19 @@ func (n *node) serve(ctx context.Context) error {
 
 // clear takes the router's legs, whosever they were, and lets go of them.
 func (n *node) clear(out *fib.Router) error {
-	return errors.Join(out.Enable(false, false), n.dropLegs(), out.Close())
+	errs := []error{out.Enable(false, false), n.dropLegs()}
+	if n.counted != 0 && n.cfg.Gone != nil {
+		n.cfg.Gone(n.name, n.counted)
+	}
+	n.counted = 0
+	return errors.Join(append(errs, out.Close())...)
+}
+
+// live is called before the legs become those of this router.
+func (n *node) live(out *fib.Router) {
+	if n.counted = out.Number(); n.cfg.Live != nil {
+		n.cfg.Live(n.name, n.counted)
+	}
 }
 
 func (n *node) dropLegs() error {
@@ -178,7 +212,7 @@ func (n *node) begin(s *session) {
 }
 
 func (n *node) end() {
-	ended := n.session.counters(n.ended) // only this goroutine changes these two
+	ended := n.ended.Plus(n.session.counters()) // only this goroutine changes these two
 	n.mu.Lock()
 	n.session, n.ended = nil, ended // together: nobody sees a counter go back
 	n.mu.Unlock()

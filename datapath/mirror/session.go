@@ -28,6 +28,8 @@ type session struct {
 
 	published atomic.Pointer[Status] // without the counters of earlier sessions
 
+	refresh atomic.Int64 // when a dump was asked for from outside, in ns since 1970; 0: it was not
+
 	// Once it had to drop events, the kernel goes on dropping them, without a word, until the socket is empty
 	// (NETLINK_S_CONGESTED). So no dump is asked for before.
 	drain bool
@@ -42,7 +44,8 @@ type session struct {
 	enabled perFamily[bool]
 	reasons perFamily[[]string] // why not
 	resyncs int
-	lag     time.Duration // from the arrival of the last event to the maps
+	left    perFamily[int] // how often it was taken off the fast path
+	lag     time.Duration  // from the arrival of the last event to the maps
 }
 
 func newSession(n *node, out *fib.Router) (*session, error) {
@@ -139,6 +142,7 @@ func (s *session) tick(now time.Time) error {
 		}
 		s.dump.due = now
 	}
+	s.refreshDue(now)
 	if s.dump.idle() && s.dump.isDue(now) && !s.drain {
 		if err := s.request(now); err != nil {
 			return err
@@ -155,6 +159,8 @@ func (s *session) tick(now time.Time) error {
 		next = time.Time{}
 	case s.paused():
 		next = s.limit.until
+	default:
+		next = s.nextRefresh(next)
 	}
 	if err := s.sock.Load().wakeAt(next); err != nil {
 		return err
@@ -347,6 +353,7 @@ func (s *session) synchronised(now time.Time) error {
 	if err := s.enable(); err != nil || s.view.links.live {
 		return err
 	}
+	s.n.live(s.out)
 	// The roots are in place: the legs move from an earlier process's router to a whole one.
 	return s.view.links.goLive()
 }
@@ -365,6 +372,11 @@ func (s *session) enable() error {
 	}
 	if err := s.out.Enable(now[family4], now[family6]); err != nil {
 		return err
+	}
+	for f := range families {
+		if s.enabled[f] && !now[f] {
+			s.left[f]++
+		}
 	}
 	s.enabled = now
 	s.n.log.Info("fast path", "ipv4", now[family4], "ipv6", now[family6], "why", s.why,

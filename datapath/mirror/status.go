@@ -8,15 +8,31 @@ type Status struct {
 	IPv4, IPv6   FamilyStatus
 	Off          []LegStatus // interfaces that are off the fast path, while the router is on it
 	Neighbours   int
-	Resyncs      int           // how often everything had to be read again off the fast path
-	Events       int           // taken over one by one
-	LastLag      time.Duration // from the arrival of the last event to the maps
-	LastDump     time.Duration // how long the last dump of everything took
+	Counters
+	LastLag  time.Duration // from the arrival of the last event to the maps
+	LastDump time.Duration // how long the last dump of everything took
 
 	// Lost are ports whose interface was deleted in the node, or moved to another namespace. They are no legs, also
 	// if an interface with that ifindex appears: whether it is the same only the owner of the ports knows. He calls
 	// Set again when it is.
 	Lost []int
+}
+
+// Counters count since the router was set first. They never go back.
+type Counters struct {
+	Resyncs int    // how often everything had to be read again off the fast path
+	Left    [2]int // how often IPv4 and IPv6 left the fast path, for whatever reason
+	Events  int    // taken over one by one
+}
+
+// Plus adds what was counted elsewhere.
+func (c Counters) Plus(o Counters) Counters {
+	c.Resyncs += o.Resyncs
+	c.Events += o.Events
+	for f := range families {
+		c.Left[f] += o.Left[f]
+	}
+	return c
 }
 
 // FamilyStatus is that of IPv4 or IPv6.
@@ -45,12 +61,10 @@ func (n *node) status() Status {
 			failure = "it is about to be read"
 		}
 		why := FamilyStatus{Why: []string{failure}}
-		ended.IPv4, ended.IPv6 = why, why
-		return ended
+		return Status{IPv4: why, IPv6: why, Counters: ended}
 	}
 	now := *s.published.Load()
-	now.Resyncs += ended.Resyncs
-	now.Events += ended.Events
+	now.Counters = ended.Plus(now.Counters)
 	return now
 }
 
@@ -69,8 +83,7 @@ func (s *session) publish() {
 		IPv4:         status[family4], IPv6: status[family6],
 		Off:        s.view.links.off(s.enabled),
 		Neighbours: len(s.view.neighbours.all),
-		Resyncs:    s.resyncs,
-		Events:     s.view.events,
+		Counters:   s.countersLocked(),
 		LastLag:    s.lag,
 		LastDump:   s.dump.took,
 		Lost:       s.lost(),
@@ -91,9 +104,22 @@ func (s *session) lost() []int {
 	return ports
 }
 
-// counters adds this session's to those of earlier ones.
-func (s *session) counters(ended Status) Status {
+// counters are this session's, which has ended. What was on the fast path then has left it, and is read again.
+func (s *session) counters() Counters {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Status{Resyncs: ended.Resyncs + s.resyncs, Events: ended.Events + s.view.events}
+	c := s.countersLocked()
+	for f := range families {
+		if s.enabled[f] {
+			c.Left[f]++
+		}
+	}
+	if s.trusted {
+		c.Resyncs++
+	}
+	return c
+}
+
+func (s *session) countersLocked() Counters {
+	return Counters{Resyncs: s.resyncs, Left: s.left, Events: s.view.events}
 }

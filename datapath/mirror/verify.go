@@ -127,7 +127,9 @@ func (n *node) compare(ctx context.Context, pace func(int)) ([]Difference, int, 
 	if err := errors.Join(c.routes(ctx), c.lookups(ctx)); err != nil {
 		return nil, 0, err
 	}
-	c.legs()
+	if c.legs(); c.unannounced {
+		s.askRefresh(time.Now())
+	}
 	c.neighbours()
 	s.mu.Lock()
 	err = s.claims()

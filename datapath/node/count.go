@@ -14,6 +14,9 @@ import (
 //	verdict send, ...      how many of them the program gave this verdict
 //	copies flooded         that floods made beside the frame itself
 //	copies lost            for which the kernel had no room
+//	no such queue          frames for a queue that the interface has not: they were put into queue 0
+//	slow path handed       that were put to the tap device
+//	slow path wrote        that came from there, and were in order
 //	fault no room, ...     why the platform dropped frames that the program did not mean to drop
 func (n *Nodes) Counters(name string) (map[string]uint64, error) {
 	n.mu.Lock()
@@ -39,6 +42,11 @@ func (n *Nodes) Counters(name string) (map[string]uint64, error) {
 		all["bytes in"] += c.Bytes
 		all["copies flooded"] += c.Copies
 		all["copies lost"] += c.Lost
+		if c.NoQueue > 0 {
+			all["no such queue"] += c.NoQueue
+		}
+		all["slow path handed"] += c.Handed
+		all["slow path wrote"] += c.Written
 		for verdict, frames := range c.Verdicts {
 			if frames > 0 {
 				all["verdict "+program.Verdict(verdict).String()] += frames

@@ -9,6 +9,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 
@@ -25,7 +26,11 @@ const MaxNodes = 4096
 type Config struct {
 	Dir  string               // of a bpf file system, for the pins; it need not exist
 	Maps map[string]*ebpf.Map // of the data path, by name; they must stay open
-	Need func() error         // makes the data path call programs of nodes
+	// Need makes the data path call programs of nodes; udp: also by UDP ports.
+	Need func(udp bool) error
+	// Cores are how much processor time packet programs may take together; 0: as much as they want.
+	Cores float64
+	Log   *slog.Logger // nil: nowhere
 }
 
 // Node is what a node with a packet program is made from.
@@ -34,11 +39,26 @@ type Node struct {
 	Object     []byte // as program.Build made it
 	Digest     string // of all that the node is made from; it is kept with the node
 	Interfaces []int  // ifindex of the port of interface i+1; 0: it is not there now, or down
-	SlowPath   bool   // the node takes frames that its program punts
+	SlowPath   SlowPath
 	// Filters are in its tables when it is made, or replaced and they are others than before. What Nodes.Filters
 	// changes stays as long as it is not made anew.
 	Filters []program.Filter
+	Bounds  Bounds
+	UDP     []UDPPort // interfaces that are UDP ports of this machine
 }
+
+// SlowPath says where frames go that a program punts: enum slow_path in bpf/slow.h.
+type SlowPath uint32
+
+// The slow paths.
+const (
+	SlowNone      SlowPath = iota // they are dropped, and counted
+	SlowInterface                 // as they came, to the interface by which they came
+	SlowSocket                    // to the tap device of the node, behind a header (pergola/slow.h)
+)
+
+// FirstTap is FIRST_TAP in bpf/slow.h: the index of a node's tap device is FirstTap and the node's number.
+const FirstTap = 0x40000000
 
 // State is what is there of a node.
 type State struct {
@@ -58,8 +78,10 @@ type Nodes struct {
 	mu      sync.Mutex
 	legs    *legs
 	filters *filter.Filters // of all nodes
+	pool    filter.Budget   // of all nodes, for what they have without a reservation
 	nodes   map[string]*node
-	last    uint32 // number that was given last
+	last    uint32             // number that was given last
+	shared  map[uint32]float64 // cores of slices, as they were written last; nil: they were not
 }
 
 // node is one that is there.
@@ -69,9 +91,21 @@ type node struct {
 	about  about
 	loaded *program.Program // nil: it cannot be opened
 	table  uint32           // the first of its tables of filters
-	runs   bool             // it is what the walk calls
+	holds  holding          // of tables of filters
+	budget filter.Budget    // of these
+	runs   bool             // it is what the walk calls, and all of it could be opened
 	placed bool             // its pins are in their place
 }
+
+// holding says which tables of filters a node has. Nobody else gets these.
+type holding uint8
+
+const (
+	noTables holding = iota // no frame meets its program
+	itsTable                // node.table
+	// unknownTables: the walk may call its program, and what it has could not be read.
+	unknownTables
+)
 
 // Open adopts what is pinned, and removes what is half made.
 func Open(c Config) (*Nodes, error) {
@@ -79,7 +113,7 @@ func Open(c Config) (*Nodes, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Nodes{config: c, legs: l, nodes: map[string]*node{}}
+	n := &Nodes{config: c, legs: l, nodes: map[string]*node{}, pool: newPool()}
 	if n.filters, err = openFilters(c.Maps); err != nil {
 		return nil, errors.Join(err, l.close())
 	}
@@ -145,13 +179,18 @@ func (n *Nodes) Delete(name string) error {
 		return nil
 	}
 	n.legs.keep(x.number, nil)
-	err := n.config.Maps[objectMapNodePrograms].Delete(x.number)
-	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := n.setOwners(x.number, nil); err != nil {
 		return fmt.Errorf("delete the packet program of %s: %w", name, err)
 	}
+	for _, slot := range slots {
+		if err := n.emptySlot(slot.name, x.number); err != nil {
+			return fmt.Errorf("delete the packet program of %s: %w", name, err)
+		}
+	}
+	x.runs, x.holds = false, noTables
 	if err := errors.Join(os.RemoveAll(n.pin(x)), os.RemoveAll(n.newPin(x))); err != nil {
 		return fmt.Errorf("unpin the packet program of %s: %w", name, err)
 	}
 	delete(n.nodes, name)
-	return errors.Join(n.sweepTables(), x.close())
+	return errors.Join(n.sweepTables(), n.forgetTime(x.about.Slice), x.close())
 }

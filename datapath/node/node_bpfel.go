@@ -13,14 +13,43 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type objectFastpathTime struct {
+	_      structs.HostLayout
+	Cost   uint64
+	Depth  uint64
+	Full   uint64
+	Copies uint64
+	Pad    [4]uint64
+}
+
+type objectFastpathUse struct {
+	_       structs.HostLayout
+	Ns      uint64
+	Metered uint64
+}
+
+type objectMeter struct {
+	_          structs.HostLayout
+	PerFrame   uint64
+	PerByte    uint64
+	Depth      uint64
+	FramesFull uint64
+	BytesFull  uint64
+	Rate       uint64
+	Burst      uint64
+}
+
 type objectNodeTraffic struct {
 	_        structs.HostLayout
 	Frames   uint64
 	Bytes    uint64
 	Verdicts [8]uint64
-	Faults   [12]uint64
+	Faults   [16]uint64
 	Copies   uint64
 	Lost     uint64
+	NoQueue  uint64
+	Handed   uint64
+	Written  uint64
 }
 
 type objectSettings struct {
@@ -30,37 +59,65 @@ type objectSettings struct {
 	Interfaces uint64
 	Table      uint32
 	Tables     uint32
+	Slice      uint32
+	Pad        uint32
+}
+
+type objectUdpPeers struct {
+	_       structs.HostLayout
+	Address uint32
+	Mask    uint32
+}
+
+type objectUdpPort struct {
+	_      structs.HostLayout
+	Local  uint32
+	Port   uint16
+	Number uint16
+	Peers  [16]objectUdpPeers
+	Meter  objectMeter
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	objectMapCounts              = "counts"
+	objectMapFastpathSpent       = "fastpath_spent"
+	objectMapFastpathTimes       = "fastpath_times"
 	objectMapFilterBuckets       = "filter_buckets"
 	objectMapFilterChunks        = "filter_chunks"
 	objectMapFilterHits          = "filter_hits"
 	objectMapFilterIndex         = "filter_index"
 	objectMapFrames              = "frames"
+	objectMapHandovers           = "handovers"
 	objectMapLease               = "lease"
 	objectMapLegs                = "legs"
 	objectMapMeters              = "meters"
 	objectMapNeighbours          = "neighbours"
 	objectMapNexthops            = "nexthops"
-	objectMapNodeCopies          = "node_copies"
 	objectMapNodeCounts          = "node_counts"
 	objectMapNodeFloods          = "node_floods"
 	objectMapNodePorts           = "node_ports"
 	objectMapNodePrograms        = "node_programs"
+	objectMapNodeProgramsXdp     = "node_programs_xdp"
 	objectMapNodeSettings        = "node_settings"
+	objectMapNodeUdpPorts        = "node_udp_ports"
 	objectMapNodes               = "nodes"
 	objectMapPorts               = "ports"
 	objectMapProgramRecords      = "program_records"
+	objectMapPunts               = "punts"
 	objectMapRouters             = "routers"
 	objectMapShortcuts           = "shortcuts"
 	objectMapSources             = "sources"
 	objectMapSuspects            = "suspects"
+	objectMapUnderlays           = "underlays"
+	objectMapUplinks             = "uplinks"
 	objectMapWalks               = "walks"
+	objectMapWalksXdp            = "walks_xdp"
 	objectProgNodeTc             = "node_tc"
+	objectProgNodeXdp            = "node_xdp"
+	objectVarHasUdp              = "has_udp"
 	objectVarKeyReach            = "key_reach"
 	objectVarLastStage           = "last_stage"
 	objectVarPergolaVerdictNames = "pergola_verdict_names"
@@ -69,6 +126,7 @@ const (
 	objectVarProgramStageNames   = "program_stage_names"
 	objectVarPuntNames           = "punt_names"
 	objectVarReasonNames         = "reason_names"
+	objectVarSampleSecrets       = "sample_secrets"
 	objectVarScratchSize         = "scratch_size"
 	objectVarWindowReach         = "window_reach"
 )
@@ -115,43 +173,54 @@ type objectSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectProgramSpecs struct {
-	NodeTc *ebpf.ProgramSpec `ebpf:"node_tc"`
+	NodeTc  *ebpf.ProgramSpec `ebpf:"node_tc"`
+	NodeXdp *ebpf.ProgramSpec `ebpf:"node_xdp"`
 }
 
 // objectMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectMapSpecs struct {
-	FilterBuckets  *ebpf.MapSpec `ebpf:"filter_buckets"`
-	FilterChunks   *ebpf.MapSpec `ebpf:"filter_chunks"`
-	FilterHits     *ebpf.MapSpec `ebpf:"filter_hits"`
-	FilterIndex    *ebpf.MapSpec `ebpf:"filter_index"`
-	Frames         *ebpf.MapSpec `ebpf:"frames"`
-	Lease          *ebpf.MapSpec `ebpf:"lease"`
-	Legs           *ebpf.MapSpec `ebpf:"legs"`
-	Meters         *ebpf.MapSpec `ebpf:"meters"`
-	Neighbours     *ebpf.MapSpec `ebpf:"neighbours"`
-	Nexthops       *ebpf.MapSpec `ebpf:"nexthops"`
-	NodeCopies     *ebpf.MapSpec `ebpf:"node_copies"`
-	NodeCounts     *ebpf.MapSpec `ebpf:"node_counts"`
-	NodeFloods     *ebpf.MapSpec `ebpf:"node_floods"`
-	NodePorts      *ebpf.MapSpec `ebpf:"node_ports"`
-	NodePrograms   *ebpf.MapSpec `ebpf:"node_programs"`
-	NodeSettings   *ebpf.MapSpec `ebpf:"node_settings"`
-	Nodes          *ebpf.MapSpec `ebpf:"nodes"`
-	Ports          *ebpf.MapSpec `ebpf:"ports"`
-	ProgramRecords *ebpf.MapSpec `ebpf:"program_records"`
-	Routers        *ebpf.MapSpec `ebpf:"routers"`
-	Shortcuts      *ebpf.MapSpec `ebpf:"shortcuts"`
-	Sources        *ebpf.MapSpec `ebpf:"sources"`
-	Suspects       *ebpf.MapSpec `ebpf:"suspects"`
-	Walks          *ebpf.MapSpec `ebpf:"walks"`
+	Counts          *ebpf.MapSpec `ebpf:"counts"`
+	FastpathSpent   *ebpf.MapSpec `ebpf:"fastpath_spent"`
+	FastpathTimes   *ebpf.MapSpec `ebpf:"fastpath_times"`
+	FilterBuckets   *ebpf.MapSpec `ebpf:"filter_buckets"`
+	FilterChunks    *ebpf.MapSpec `ebpf:"filter_chunks"`
+	FilterHits      *ebpf.MapSpec `ebpf:"filter_hits"`
+	FilterIndex     *ebpf.MapSpec `ebpf:"filter_index"`
+	Frames          *ebpf.MapSpec `ebpf:"frames"`
+	Handovers       *ebpf.MapSpec `ebpf:"handovers"`
+	Lease           *ebpf.MapSpec `ebpf:"lease"`
+	Legs            *ebpf.MapSpec `ebpf:"legs"`
+	Meters          *ebpf.MapSpec `ebpf:"meters"`
+	Neighbours      *ebpf.MapSpec `ebpf:"neighbours"`
+	Nexthops        *ebpf.MapSpec `ebpf:"nexthops"`
+	NodeCounts      *ebpf.MapSpec `ebpf:"node_counts"`
+	NodeFloods      *ebpf.MapSpec `ebpf:"node_floods"`
+	NodePorts       *ebpf.MapSpec `ebpf:"node_ports"`
+	NodePrograms    *ebpf.MapSpec `ebpf:"node_programs"`
+	NodeProgramsXdp *ebpf.MapSpec `ebpf:"node_programs_xdp"`
+	NodeSettings    *ebpf.MapSpec `ebpf:"node_settings"`
+	NodeUdpPorts    *ebpf.MapSpec `ebpf:"node_udp_ports"`
+	Nodes           *ebpf.MapSpec `ebpf:"nodes"`
+	Ports           *ebpf.MapSpec `ebpf:"ports"`
+	ProgramRecords  *ebpf.MapSpec `ebpf:"program_records"`
+	Punts           *ebpf.MapSpec `ebpf:"punts"`
+	Routers         *ebpf.MapSpec `ebpf:"routers"`
+	Shortcuts       *ebpf.MapSpec `ebpf:"shortcuts"`
+	Sources         *ebpf.MapSpec `ebpf:"sources"`
+	Suspects        *ebpf.MapSpec `ebpf:"suspects"`
+	Underlays       *ebpf.MapSpec `ebpf:"underlays"`
+	Uplinks         *ebpf.MapSpec `ebpf:"uplinks"`
+	Walks           *ebpf.MapSpec `ebpf:"walks"`
+	WalksXdp        *ebpf.MapSpec `ebpf:"walks_xdp"`
 }
 
 // objectVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectVariableSpecs struct {
+	HasUdp              *ebpf.VariableSpec `ebpf:"has_udp"`
 	KeyReach            *ebpf.VariableSpec `ebpf:"key_reach"`
 	LastStage           *ebpf.VariableSpec `ebpf:"last_stage"`
 	PergolaVerdictNames *ebpf.VariableSpec `ebpf:"pergola_verdict_names"`
@@ -160,6 +229,7 @@ type objectVariableSpecs struct {
 	ProgramStageNames   *ebpf.VariableSpec `ebpf:"program_stage_names"`
 	PuntNames           *ebpf.VariableSpec `ebpf:"punt_names"`
 	ReasonNames         *ebpf.VariableSpec `ebpf:"reason_names"`
+	SampleSecrets       *ebpf.VariableSpec `ebpf:"sample_secrets"`
 	ScratchSize         *ebpf.VariableSpec `ebpf:"scratch_size"`
 	WindowReach         *ebpf.VariableSpec `ebpf:"window_reach"`
 }
@@ -184,58 +254,76 @@ func (o *objectObjects) Close() error {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectMaps struct {
-	FilterBuckets  *ebpf.Map `ebpf:"filter_buckets"`
-	FilterChunks   *ebpf.Map `ebpf:"filter_chunks"`
-	FilterHits     *ebpf.Map `ebpf:"filter_hits"`
-	FilterIndex    *ebpf.Map `ebpf:"filter_index"`
-	Frames         *ebpf.Map `ebpf:"frames"`
-	Lease          *ebpf.Map `ebpf:"lease"`
-	Legs           *ebpf.Map `ebpf:"legs"`
-	Meters         *ebpf.Map `ebpf:"meters"`
-	Neighbours     *ebpf.Map `ebpf:"neighbours"`
-	Nexthops       *ebpf.Map `ebpf:"nexthops"`
-	NodeCopies     *ebpf.Map `ebpf:"node_copies"`
-	NodeCounts     *ebpf.Map `ebpf:"node_counts"`
-	NodeFloods     *ebpf.Map `ebpf:"node_floods"`
-	NodePorts      *ebpf.Map `ebpf:"node_ports"`
-	NodePrograms   *ebpf.Map `ebpf:"node_programs"`
-	NodeSettings   *ebpf.Map `ebpf:"node_settings"`
-	Nodes          *ebpf.Map `ebpf:"nodes"`
-	Ports          *ebpf.Map `ebpf:"ports"`
-	ProgramRecords *ebpf.Map `ebpf:"program_records"`
-	Routers        *ebpf.Map `ebpf:"routers"`
-	Shortcuts      *ebpf.Map `ebpf:"shortcuts"`
-	Sources        *ebpf.Map `ebpf:"sources"`
-	Suspects       *ebpf.Map `ebpf:"suspects"`
-	Walks          *ebpf.Map `ebpf:"walks"`
+	Counts          *ebpf.Map `ebpf:"counts"`
+	FastpathSpent   *ebpf.Map `ebpf:"fastpath_spent"`
+	FastpathTimes   *ebpf.Map `ebpf:"fastpath_times"`
+	FilterBuckets   *ebpf.Map `ebpf:"filter_buckets"`
+	FilterChunks    *ebpf.Map `ebpf:"filter_chunks"`
+	FilterHits      *ebpf.Map `ebpf:"filter_hits"`
+	FilterIndex     *ebpf.Map `ebpf:"filter_index"`
+	Frames          *ebpf.Map `ebpf:"frames"`
+	Handovers       *ebpf.Map `ebpf:"handovers"`
+	Lease           *ebpf.Map `ebpf:"lease"`
+	Legs            *ebpf.Map `ebpf:"legs"`
+	Meters          *ebpf.Map `ebpf:"meters"`
+	Neighbours      *ebpf.Map `ebpf:"neighbours"`
+	Nexthops        *ebpf.Map `ebpf:"nexthops"`
+	NodeCounts      *ebpf.Map `ebpf:"node_counts"`
+	NodeFloods      *ebpf.Map `ebpf:"node_floods"`
+	NodePorts       *ebpf.Map `ebpf:"node_ports"`
+	NodePrograms    *ebpf.Map `ebpf:"node_programs"`
+	NodeProgramsXdp *ebpf.Map `ebpf:"node_programs_xdp"`
+	NodeSettings    *ebpf.Map `ebpf:"node_settings"`
+	NodeUdpPorts    *ebpf.Map `ebpf:"node_udp_ports"`
+	Nodes           *ebpf.Map `ebpf:"nodes"`
+	Ports           *ebpf.Map `ebpf:"ports"`
+	ProgramRecords  *ebpf.Map `ebpf:"program_records"`
+	Punts           *ebpf.Map `ebpf:"punts"`
+	Routers         *ebpf.Map `ebpf:"routers"`
+	Shortcuts       *ebpf.Map `ebpf:"shortcuts"`
+	Sources         *ebpf.Map `ebpf:"sources"`
+	Suspects        *ebpf.Map `ebpf:"suspects"`
+	Underlays       *ebpf.Map `ebpf:"underlays"`
+	Uplinks         *ebpf.Map `ebpf:"uplinks"`
+	Walks           *ebpf.Map `ebpf:"walks"`
+	WalksXdp        *ebpf.Map `ebpf:"walks_xdp"`
 }
 
 func (m *objectMaps) Close() error {
 	return _ObjectClose(
+		m.Counts,
+		m.FastpathSpent,
+		m.FastpathTimes,
 		m.FilterBuckets,
 		m.FilterChunks,
 		m.FilterHits,
 		m.FilterIndex,
 		m.Frames,
+		m.Handovers,
 		m.Lease,
 		m.Legs,
 		m.Meters,
 		m.Neighbours,
 		m.Nexthops,
-		m.NodeCopies,
 		m.NodeCounts,
 		m.NodeFloods,
 		m.NodePorts,
 		m.NodePrograms,
+		m.NodeProgramsXdp,
 		m.NodeSettings,
+		m.NodeUdpPorts,
 		m.Nodes,
 		m.Ports,
 		m.ProgramRecords,
+		m.Punts,
 		m.Routers,
 		m.Shortcuts,
 		m.Sources,
 		m.Suspects,
+		m.Underlays,
+		m.Uplinks,
 		m.Walks,
+		m.WalksXdp,
 	)
 }
 
@@ -243,6 +331,7 @@ func (m *objectMaps) Close() error {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectVariables struct {
+	HasUdp              *ebpf.Variable `ebpf:"has_udp"`
 	KeyReach            *ebpf.Variable `ebpf:"key_reach"`
 	LastStage           *ebpf.Variable `ebpf:"last_stage"`
 	PergolaVerdictNames *ebpf.Variable `ebpf:"pergola_verdict_names"`
@@ -251,6 +340,7 @@ type objectVariables struct {
 	ProgramStageNames   *ebpf.Variable `ebpf:"program_stage_names"`
 	PuntNames           *ebpf.Variable `ebpf:"punt_names"`
 	ReasonNames         *ebpf.Variable `ebpf:"reason_names"`
+	SampleSecrets       *ebpf.Variable `ebpf:"sample_secrets"`
 	ScratchSize         *ebpf.Variable `ebpf:"scratch_size"`
 	WindowReach         *ebpf.Variable `ebpf:"window_reach"`
 }
@@ -259,12 +349,14 @@ type objectVariables struct {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectPrograms struct {
-	NodeTc *ebpf.Program `ebpf:"node_tc"`
+	NodeTc  *ebpf.Program `ebpf:"node_tc"`
+	NodeXdp *ebpf.Program `ebpf:"node_xdp"`
 }
 
 func (p *objectPrograms) Close() error {
 	return _ObjectClose(
 		p.NodeTc,
+		p.NodeXdp,
 	)
 }
 

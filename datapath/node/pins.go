@@ -34,6 +34,8 @@ type about struct {
 	Slice    uint32
 	Object   []byte
 	Filters  string // digest of those that it was made with
+	Bounds   Bounds
+	UDP      []UDPPort `json:",omitempty"`
 	Costs    map[program.Hook]program.Cost
 }
 
@@ -154,37 +156,83 @@ func (n *Nodes) settle(x *node) error {
 	return nil
 }
 
-// adopt takes over what an earlier process left.
+// adopt takes over what an earlier process left. A node whose pins cannot be read is logged, and left as it is to a Set
+// or Delete: the others are not affected.
 func (n *Nodes) adopt() error {
+	unread, err := n.finishAll()
+	if err != nil {
+		return err
+	}
 	pins, err := n.list()
 	if err != nil {
 		return err
 	}
-	for _, pin := range pins {
-		if rest, isNew := strings.CutPrefix(pin, newPrefix); isNew {
-			if err := n.finish(rest, filepath.Join(n.config.Dir, pin)); err != nil {
-				return err
-			}
-		}
-	}
-	if pins, err = n.list(); err != nil {
-		return err
-	}
-	there := map[uint32]bool{}
 	for _, pin := range pins {
 		x, ok := parsePin(pin)
 		if !ok {
 			continue
 		}
 		if err := n.take(x, filepath.Join(n.config.Dir, pin)); err != nil {
-			return fmt.Errorf("%s: %w", x.name, err)
+			n.complain(pin, err)
 		}
 		n.nodes[x.name] = x
+	}
+	there := map[uint32]bool{}
+	for name, x := range unread { // either of its two programs may run
+		if n.nodes[name] == nil {
+			n.nodes[name] = x
+		}
+		n.nodes[name].holds = unknownTables
+	}
+	for _, x := range n.nodes {
 		there[x.number] = true
 		n.last = max(n.last, x.number)
 	}
 	n.legs.keepNodes(there)
-	return errors.Join(n.emptySlots(there), n.sweepTables())
+	return errors.Join(n.emptySlots(there), n.adoptOwners(), n.refillXDP(), n.sweepTables(), n.shareTime())
+}
+
+// refillXDP puts the programs of nodes that run into their slots of XDP: a process that was killed may have put others
+// there, as the first step of a replacement.
+func (n *Nodes) refillXDP() error {
+	for _, x := range n.nodes {
+		if !x.runs {
+			continue
+		}
+		if err := n.refill(objectMapNodeProgramsXdp, program.XDP, x); err != nil {
+			return fmt.Errorf("%s: %w", x.name, err)
+		}
+	}
+	return nil
+}
+
+// finishAll ends the replacements that a process began. It returns nodes of which it is not known what runs.
+func (n *Nodes) finishAll() (unread map[string]*node, err error) {
+	pins, err := n.list()
+	if err != nil {
+		return nil, err
+	}
+	unread = map[string]*node{}
+	for _, pin := range pins {
+		rest, isNew := strings.CutPrefix(pin, newPrefix)
+		if !isNew {
+			continue
+		}
+		if err := n.finish(rest, filepath.Join(n.config.Dir, pin)); err != nil {
+			n.complain(pin, err)
+			if x, ok := parsePin(rest); ok {
+				unread[x.name] = x
+			}
+		}
+	}
+	return unread, nil
+}
+
+func (n *Nodes) complain(pin string, err error) {
+	if n.config.Log != nil {
+		n.config.Log.Warn("adopt a node with a packet program: it is made anew when it is set next", "pin",
+			filepath.Join(n.config.Dir, pin), "err", err)
+	}
 }
 
 func (n *Nodes) list() (names []string, err error) {
@@ -251,50 +299,72 @@ func (n *Nodes) isRunning(x *node, path string) (bool, error) {
 	return running == uint32(id), nil
 }
 
-// take opens what is pinned of a node. What makes no sense is left to a Set or Delete.
-func (n *Nodes) take(x *node, path string) error {
+// take opens what is pinned of a node. What makes no sense is left to a Set or Delete: its program may still run, and
+// keeps its tables of filters until then.
+func (n *Nodes) take(x *node, path string) (err error) {
+	x.holds = unknownTables
 	runs, err := n.isRunning(x, path)
 	if err != nil {
+		return err
+	}
+	if !runs {
+		x.holds = noTables
+	}
+	programs, maps, err := openPins(path)
+	p := platforms[false].Adopt(nil, nil, programs, maps)
+	defer func() {
+		if x.loaded == nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if err := x.readTable(maps[objectMapNodeSettings]); err != nil {
 		return err
 	}
 	a, err := readAbout(filepath.Join(path, aboutPin))
 	if err != nil {
 		return nil //nolint:nilerr // half deleted, or of another version
 	}
-	o, err := program.Read(x.name, a.Object)
-	if err != nil {
+	if p.Object, err = program.Read(x.name, a.Object); err != nil {
 		return nil //nolint:nilerr // as above
 	}
-	programs, maps, err := openPins(path)
-	if err != nil {
-		return err
-	}
-	x.about, x.loaded = a, platform.Adopt(o, a.Costs, programs, maps)
-	if err := x.readTable(); err != nil {
-		return err
-	}
+	p.Costs = a.Costs
+	x.about, x.loaded = a, p
 	x.runs = runs && maps[objectMapNodePorts] != nil && maps[objectMapNodeSettings] != nil &&
 		maps[objectMapNodeCounts] != nil
+	x.budget = n.budget(a.Bounds)
+	if x.runs {
+		return n.charge(x)
+	}
 	return nil
 }
 
+// openPins opens all pins in a directory. Where there is an error, those that are open are returned with it.
 func openPins(path string) (programs map[program.Hook]*ebpf.Program, maps map[string]*ebpf.Map, err error) {
 	programs, maps = map[program.Hook]*ebpf.Program{}, map[string]*ebpf.Map{}
 	pins, err := os.ReadDir(path)
 	if err != nil {
-		return nil, nil, err
+		return programs, maps, err
 	}
 	for _, pin := range pins {
 		full := filepath.Join(path, pin.Name())
 		hook, isProgram := strings.CutPrefix(pin.Name(), programPin)
 		switch {
 		case isProgram:
-			programs[program.Hook(hook)], err = ebpf.LoadPinnedProgram(full, nil)
+			var p *ebpf.Program
+			if p, err = ebpf.LoadPinnedProgram(full, nil); err == nil {
+				programs[program.Hook(hook)] = p
+			}
 		case pin.Name() != aboutPin:
-			maps[unescape(pin.Name())], err = ebpf.LoadPinnedMap(full, nil)
+			var m *ebpf.Map
+			if m, err = ebpf.LoadPinnedMap(full, nil); err == nil {
+				maps[unescape(pin.Name())] = m
+			}
 		}
 		if err != nil {
-			return programs, maps, err
+			return programs, maps, fmt.Errorf("open pin %s: %w", pin.Name(), err)
 		}
 	}
 	return programs, maps, nil
@@ -302,18 +372,19 @@ func openPins(path string) (programs map[program.Hook]*ebpf.Program, maps map[st
 
 // emptySlots takes programs out of slots whose node is not there.
 func (n *Nodes) emptySlots(there map[uint32]bool) error {
-	slots := n.config.Maps[objectMapNodePrograms]
 	var id uint32
-	for number := range uint32(MaxNodes) {
-		if there[number] {
-			continue
-		}
-		err := slots.Lookup(number, &id)
-		if err == nil {
-			err = slots.Delete(number)
-		}
-		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("empty slot %d: %w", number, err)
+	for _, slot := range slots {
+		for number := range uint32(MaxNodes) {
+			if there[number] {
+				continue
+			}
+			err := n.config.Maps[slot.name].Lookup(number, &id)
+			if err == nil {
+				err = n.emptySlot(slot.name, number)
+			}
+			if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("empty slot %d: %w", number, err)
+			}
 		}
 	}
 	return nil

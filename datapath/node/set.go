@@ -15,8 +15,28 @@ import (
 	"github.com/pergola-net/pergola/datapath/program"
 )
 
-// platform is bpf/node.c.
-var platform = program.NewPlatform(loadObject, map[program.Hook]string{program.TC: objectProgNodeTc})
+// platforms are bpf/node.c: of nodes with UDP ports, and of others. What a program costs is what it costs beside one.
+var platforms = map[bool]*program.Platform{false: newPlatform(false), true: newPlatform(true)}
+
+func newPlatform(udp bool) *program.Platform {
+	load := func() (*ebpf.CollectionSpec, error) {
+		spec, err := loadObject()
+		if err != nil {
+			return nil, err
+		}
+		return spec, spec.Variables[objectVarHasUdp].Set(flag(udp))
+	}
+	return program.NewPlatform(load, map[program.Hook]string{
+		program.XDP: objectProgNodeXdp, program.TC: objectProgNodeTc,
+	})
+}
+
+// slots are the maps of nodes' programs. What is in that of tc says which of two programs runs (isRunning): it is
+// written last.
+var slots = []struct {
+	hook program.Hook
+	name string
+}{{program.XDP, objectMapNodeProgramsXdp}, {program.TC, objectMapNodePrograms}}
 
 var platformDigest = sync.OnceValue(func() string {
 	sum := sha256.Sum256(_ObjectBytes)
@@ -25,7 +45,7 @@ var platformDigest = sync.OnceValue(func() string {
 
 // Set makes a node, changes the ports of one that has the digest, or replaces it. A replacement keeps memory and
 // counters, as far as they are the same, and loses no frame. Where there is an error, all is as it was; it is a
-// *program.RefusedError where the program is to blame.
+// *program.RefusedError where the program is to blame. The exception is a *TidyError: the node is as w says.
 func (n *Nodes) Set(name string, w Node) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -40,12 +60,28 @@ func (n *Nodes) Set(name string, w Node) error {
 	} else if err := n.replace(name, x, w); err != nil {
 		return fmt.Errorf("set node %s: %w", name, err)
 	}
-	// If one of these fails, the next call, or Open, does it.
-	if err := errors.Join(n.settle(n.nodes[name]), n.sweepTables()); err != nil {
-		return fmt.Errorf("set node %s: %w", name, err)
+	x = n.nodes[name]
+	if err := errors.Join(n.settle(x), n.setOwners(x.number, x.about.UDP), n.charge(x), n.sweepTables(),
+		n.shareTime()); err != nil {
+		return &TidyError{Node: name, Err: err}
 	}
 	return nil
 }
+
+// TidyError is that of Set when it has made the node as wanted, and could not remove what was before. The next Set of
+// the node, or Open, does it.
+type TidyError struct {
+	Node string
+	Err  error
+}
+
+// Error says what was not done.
+func (e *TidyError) Error() string {
+	return fmt.Sprintf("set node %s: it is as wanted, but what was before could not be removed: %v", e.Node, e.Err)
+}
+
+// Unwrap gives the cause.
+func (e *TidyError) Unwrap() error { return e.Err }
 
 func (n *Nodes) check(name string, w Node) error {
 	if w.Digest == "" || name == "" || len(escape(name)) > maxName {
@@ -67,13 +103,20 @@ func (n *Nodes) check(name string, w Node) error {
 		}
 		seen[port] = true
 	}
-	return nil
+	return n.checkUDP(name, w)
 }
 
 // move gives a node other ports. A port that is new is in the table before frames come from there.
 func (n *Nodes) move(x *node, ports []int) error {
+	table, err := x.ports()
+	if err != nil {
+		return err
+	}
+	was := n.legs.those(x.number, table)
 	n.legs.keep(x.number, ports)
 	if err := x.writePorts(ports); err != nil {
+		err = errors.Join(err, x.writePorts(table))
+		n.join(x, was)
 		return err
 	}
 	n.join(x, ports)
@@ -91,6 +134,11 @@ func (n *Nodes) join(x *node, ports []int) {
 
 // replace makes a node beside the one that is there, and puts it in its place.
 func (n *Nodes) replace(name string, old *node, w Node) (err error) {
+	if old != nil {
+		if err := n.settle(old); err != nil { // its pins may be where those of the new one go
+			return err
+		}
+	}
 	next, err := n.load(name, old, w)
 	if err != nil {
 		return err
@@ -103,14 +151,16 @@ func (n *Nodes) replace(name string, old *node, w Node) (err error) {
 	if err := n.pinNew(next); err != nil {
 		return err
 	}
-	if err := n.config.Need(); err != nil {
+	if err := n.config.Need(len(w.UDP) > 0); err != nil {
 		return err
 	}
-	running := next.loaded.Programs()[program.TC]
-	if err := n.config.Maps[objectMapNodePrograms].Put(next.number, running); err != nil {
-		return fmt.Errorf("put the program into slot %d: %w", next.number, err)
+	if err := n.setOwners(next.number, slices.Concat(old.udp(), w.UDP)); err != nil {
+		return errors.Join(err, n.setOwners(next.number, old.udp()))
 	}
-	next.runs = true
+	if err := n.fillSlots(next, old); err != nil {
+		return errors.Join(err, n.setOwners(next.number, old.udp()))
+	}
+	next.runs, next.holds = true, itsTable
 	n.nodes[name], n.last = next, next.number
 	n.join(next, w.Interfaces)
 	if old != nil {
@@ -119,11 +169,55 @@ func (n *Nodes) replace(name string, old *node, w Node) (err error) {
 	return nil
 }
 
+// fillSlots makes a node's programs those that frames meet. If not all of them can be, the older ones stay.
+func (n *Nodes) fillSlots(x, old *node) error {
+	for i, slot := range slots {
+		err := n.config.Maps[slot.name].Put(x.number, x.loaded.Programs()[slot.hook])
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("put the program of %s into slot %d: %w", slot.hook, x.number, err)
+		for _, done := range slots[:i] {
+			if old != nil && old.runs {
+				err = errors.Join(err, n.refill(done.name, done.hook, old))
+			} else {
+				err = errors.Join(err, n.emptySlot(done.name, x.number))
+			}
+		}
+		return err
+	}
+	return nil
+}
+
+// refill puts a node's program of a hook into its slot, if it has one: nodes of older versions have none of XDP.
+func (n *Nodes) refill(slot string, hook program.Hook, x *node) error {
+	p := x.loaded.Programs()[hook]
+	if p == nil {
+		return n.emptySlot(slot, x.number)
+	}
+	if err := n.config.Maps[slot].Put(x.number, p); err != nil {
+		return fmt.Errorf("put the program of %s into slot %d: %w", hook, x.number, err)
+	}
+	return nil
+}
+
+func (n *Nodes) emptySlot(slot string, number uint32) error {
+	err := n.config.Maps[slot].Delete(number)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("empty slot %d: %w", number, err)
+	}
+	return nil
+}
+
 func (n *Nodes) load(name string, old *node, w Node) (*node, error) {
 	next := &node{name: name, about: about{
 		Digest: w.Digest, Platform: platformDigest(), Slice: w.Slice, Object: w.Object,
+		Bounds: w.Bounds, UDP: w.UDP,
 	}}
-	opts := program.Options{Maps: maps.Clone(n.config.Maps)}
+	opts := program.Options{
+		Maps:      maps.Clone(n.config.Maps),
+		Constants: map[string]any{objectVarSampleSecrets: newSecrets()},
+	}
 	if old == nil {
 		next.number = n.number()
 	} else {
@@ -144,7 +238,7 @@ func (n *Nodes) load(name string, old *node, w Node) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if next.loaded, err = platform.Load(o, opts); err != nil {
+	if next.loaded, err = platforms[len(w.UDP) > 0].Load(o, opts); err != nil {
 		return nil, err
 	}
 	next.about.Costs = next.loaded.Costs
@@ -168,12 +262,15 @@ func (x *node) counts() *ebpf.Map {
 
 // prepare writes what is in the node's own maps.
 func (x *node) prepare(w Node) error {
-	s := objectSettings{Number: x.number, Table: x.table, Tables: program.MaxTables}
-	if w.SlowPath {
-		s.SlowPath = 1
+	s := objectSettings{
+		Number: x.number, Slice: x.about.Slice, Table: x.table, Tables: program.MaxTables,
+		SlowPath: uint32(w.SlowPath),
 	}
 	if err := x.loaded.Maps()[objectMapNodeSettings].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("write settings: %w", err)
+	}
+	if err := x.writeUDP(w.UDP); err != nil {
+		return err
 	}
 	return x.writePorts(w.Interfaces)
 }

@@ -43,6 +43,7 @@ type Result struct {
 	Queue     uint32         `json:"queue,omitempty"`
 	Flood     uint64         `json:"flood,omitempty"` // Flood: bit i is interface i
 	To        netip.AddrPort `json:"to,omitzero"`     // UDP
+	More      bool           `json:"more,omitempty"`  // Send: the next filter that matches sends a copy
 	Arguments [32]byte       `json:"-"`
 }
 
@@ -109,6 +110,10 @@ func (r Result) encode() stagesPergolaResult {
 	e := stagesPergolaResult{Verdict: uint8(r.Verdict), Interface: r.Interface, Queue: r.Queue, Port: r.To.Port(),
 		Arguments: r.Arguments}
 	switch r.Verdict {
+	case Send:
+		if r.More {
+			e.More = 1
+		}
 	case Flood:
 		nativeOrder.PutUint64(e.Address[:], r.Flood)
 	case UDP:

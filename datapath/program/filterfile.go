@@ -213,7 +213,9 @@ func parseValue(text string, size int) ([]byte, error) {
 
 // parseResult reads what stands behind the arrow.
 func parseResult(words []string) (r Result, err error) {
-	none := fmt.Errorf("a verdict is one of: send INTERFACE, flood INTERFACE,..., udp ADDRESS:PORT, drop, punt")
+	none := fmt.Errorf(
+		"a verdict is one of: send INTERFACE [more], flood INTERFACE,..., udp ADDRESS:PORT, drop, punt",
+	)
 	if len(words) == 0 {
 		return r, none
 	}
@@ -225,6 +227,9 @@ func parseResult(words []string) (r Result, err error) {
 	case "send":
 		r.Verdict = Send
 		r.Interface, err = number("interface", argument)
+		if len(words) > 2 && words[2] == "more" {
+			r.More, words = true, words[1:]
+		}
 	case "flood":
 		r.Verdict = Flood
 		r.Flood, err = ParseInterfaces(argument)

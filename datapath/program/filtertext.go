@@ -91,6 +91,9 @@ func (r Result) String() string {
 	switch r.Verdict {
 	case Send:
 		text += fmt.Sprintf(" %d", r.Interface)
+		if r.More {
+			text += " more"
+		}
 	case Flood:
 		text += " " + FormatInterfaces(r.Flood)
 	case UDP:

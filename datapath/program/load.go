@@ -61,6 +61,9 @@ func Load(o *Object, keep *Program) (*Program, error) {
 // Maps are those of the program, by name.
 func (p *Program) Maps() map[string]*ebpf.Map { return p.maps }
 
+// Memory is the map of the slice's memory; nil: it declares none.
+func (p *Program) Memory() *ebpf.Map { return p.maps[prefix+memoryMap] }
+
 // Programs are those in the kernel, by hook.
 func (p *Program) Programs() map[Hook]*ebpf.Program { return p.programs }
 

@@ -20,8 +20,11 @@ func (p *Program) withTables(f func(*Tables) error) error {
 	if err != nil {
 		return err
 	}
-	quota := filter.Quota{Filters: filter.MaxFilters, Masks: filter.MaxTableMasks}
-	return errors.Join(f(NewTables(host, 0, p.Object.KeyBytes, quota)), host.Close())
+	t, err := NewTables(host, 0, p.Object.KeyBytes, filter.Budget{})
+	if err == nil {
+		err = f(t)
+	}
+	return errors.Join(err, host.Close())
 }
 
 // A place is by what a lookup names a filter.

@@ -73,6 +73,8 @@ type Options struct {
 	Maps map[string]*ebpf.Map
 	// Change, if it is not nil, changes the platform's maps before they are made.
 	Change func(maps map[string]*ebpf.MapSpec)
+	// Constants are written into the platform's constants of these names.
+	Constants map[string]any
 }
 
 // load is Load with a platform's program that constants may have been written into.
@@ -83,6 +85,11 @@ func (p *Platform) load(o *Object, platform *ebpf.CollectionSpec, opts Options) 
 	}
 	if opts.Change != nil {
 		opts.Change(spec.Maps)
+	}
+	for name, value := range opts.Constants {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return nil, fmt.Errorf("set %s: %w", name, err)
+		}
 	}
 	q, err := p.start(o, spec, opts)
 	if err != nil {

@@ -31,8 +31,9 @@ const (
 
 // Measurement says how to measure.
 type Measurement struct {
-	Rounds int // of which the fastest counts, for each stage and frame
-	Repeat int // runs of a round
+	Rounds int    // of which the fastest counts, for each stage and frame
+	Repeat int    // runs of a round
+	Memory []byte // with which the program's memory begins; see WriteMemory
 }
 
 // DefaultMeasurement takes about 10 ms for each frame.
@@ -64,7 +65,7 @@ func Measure(o *Object, filters []Filter, frames []Frame, m Measurement) (p Prof
 			return p, err
 		}
 		loaded = append(loaded, l)
-		if err := l.SetFilters(filters); err != nil {
+		if err := errors.Join(l.SetFilters(filters), l.WriteMemory(m.Memory)); err != nil {
 			return p, err
 		}
 	}

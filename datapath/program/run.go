@@ -1,6 +1,7 @@
 package program
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -40,6 +41,8 @@ type Outcome struct {
 	Reason uint32         `json:"reason,omitempty"` // Punt
 	Start  int            `json:"start"`            // where it begins in the frame that came
 	Data   []byte         `json:"-"`                // the frame that leaves
+
+	Copies []Outcome `json:"copies,omitempty"` // of the frame, one for each further filter that sends it
 }
 
 // Leaves reports whether a frame goes out.
@@ -96,8 +99,8 @@ func (p *Program) Run(hook Hook, cpu int, f Frame) (Outcome, error) {
 	if err := p.maps[stagesMapProgramInputs].Put(uint32(0), f.input()); err != nil {
 		return Outcome{}, fmt.Errorf("say where the frame comes from: %w", err)
 	}
-	const headroom = 256 // that the kernel gives; no frame grows by more
-	opts := ebpf.RunOptions{Data: f.Data, DataOut: make([]byte, len(f.Data)+headroom)}
+	const grown = 256 // that the kernel gives; no frame grows by more
+	opts := ebpf.RunOptions{Data: f.Data, DataOut: make([]byte, len(f.Data)+grown)}
 	if _, err := p.programs[hook].Run(&opts); err != nil {
 		return Outcome{}, fmt.Errorf("run the program with a frame of %d bytes: %w", len(f.Data), err)
 	}
@@ -105,14 +108,47 @@ func (p *Program) Run(hook Hook, cpu int, f Frame) (Outcome, error) {
 	if err := p.maps[stagesMapProgramRecords].Lookup(uint32(0), &records); err != nil {
 		return Outcome{}, fmt.Errorf("read what became of the frame: %w", err)
 	}
-	o, err := records[cpu].outcome()
+	// Who looks for copies leaves what was found in the record, if it is nothing, too.
+	r := &records[cpu]
+	if c := &r.Outcome; c.Copies > 0 || c.More != 0 && Verdict(c.Verdict) == Send && c.Fault == 0 {
+		return p.copied(int(c.Copies), f, opts.DataOut)
+	}
+	return p.outcome(r, opts.DataOut)
+}
+
+// outcome is what the record says. frame is the one that leaves, if one does.
+func (p *Program) outcome(r *stagesProgramRecord, frame []byte) (Outcome, error) {
+	o, err := r.outcome()
 	if o.Leaves() {
-		o.Data = opts.DataOut
+		o.Data = frame
 	}
 	if o.Filter > 0 {
-		o.Filter = p.numbers[place{o.Table, records[cpu].Match.Rank}]
+		o.Filter = p.numbers[place{o.Table, r.Match.Rank}]
 	}
 	return o, err
+}
+
+// copied is what became of a frame and its copies. What the program can write of each is in its window.
+func (p *Program) copied(copies int, f Frame, frame []byte) (o Outcome, err error) {
+	for i := range uint32(copies) + 1 {
+		var r stagesProgramRecord
+		if err := p.maps[stagesMapProgramCopies].Lookup(i, &r); err != nil {
+			return o, fmt.Errorf("read what became of copy %d: %w", i, err)
+		}
+		data := bytes.Clone(frame)
+		written := min(p.Object.reach.window, len(f.Data))
+		copy(data, r.Packet.Window[headroom+int(r.Outcome.Start):headroom+written])
+		one, err := p.outcome(&r, data)
+		if err != nil {
+			return o, err
+		}
+		if i == 0 {
+			o = one
+			continue
+		}
+		o.Copies = append(o.Copies, one)
+	}
+	return o, nil
 }
 
 func (f Frame) input() stagesProgramInput {
@@ -149,6 +185,8 @@ func (r *stagesProgramRecord) outcome() (Outcome, error) {
 func (e *stagesPergolaResult) decode() Result {
 	r := Result{Verdict: Verdict(e.Verdict), Interface: e.Interface, Queue: e.Queue, Arguments: e.Arguments}
 	switch r.Verdict {
+	case Send:
+		r.More = e.More != 0
 	case Flood:
 		r.Flood = nativeOrder.Uint64(e.Address[:])
 	case UDP:

@@ -32,7 +32,8 @@ type stagesPergolaPacket struct {
 	Flood        uint64
 	Address      [16]uint8
 	Port         uint16
-	Pad          [3]uint16
+	Copy         uint16
+	Pad          [2]uint16
 	Key          [64]uint8
 	Align        [2]uint8
 	Window       [384]uint8
@@ -42,7 +43,7 @@ type stagesPergolaPacket struct {
 type stagesPergolaResult struct {
 	_         structs.HostLayout
 	Verdict   uint8
-	Pad       uint8
+	More      uint8
 	Port      uint16
 	Interface uint32
 	Queue     uint32
@@ -77,7 +78,11 @@ const (
 	stagesProgramFaultPROGRAM_NO_UDP       stagesProgramFault = 9
 	stagesProgramFaultPROGRAM_LOOP         stagesProgramFault = 10
 	stagesProgramFaultPROGRAM_STORM        stagesProgramFault = 11
-	stagesProgramFaultPROGRAM_FAULTS       stagesProgramFault = 12
+	stagesProgramFaultPROGRAM_METERED      stagesProgramFault = 12
+	stagesProgramFaultPROGRAM_BAD_HEADER   stagesProgramFault = 13
+	stagesProgramFaultPROGRAM_NO_PEER      stagesProgramFault = 14
+	stagesProgramFaultPROGRAM_UDP_RATE     stagesProgramFault = 15
+	stagesProgramFaultPROGRAM_FAULTS       stagesProgramFault = 16
 )
 
 type stagesProgramFilter struct {
@@ -99,7 +104,7 @@ type stagesProgramInput struct {
 	_            structs.HostLayout
 	Interface    uint32
 	OuterPort    uint16
-	Pad          uint16
+	Single       uint16
 	Interfaces   uint64
 	Time         uint64
 	OuterAddress [16]uint8
@@ -119,7 +124,8 @@ type stagesProgramOutcome struct {
 	Flow    uint32
 	Reason  uint32
 	Port    uint16
-	Pad     uint16
+	More    uint8
+	Copies  uint8
 	Flood   uint64
 	Address [16]uint8
 }
@@ -160,6 +166,7 @@ const (
 	stagesMapFilterChunks        = "filter_chunks"
 	stagesMapFilterHits          = "filter_hits"
 	stagesMapFilterIndex         = "filter_index"
+	stagesMapProgramCopies       = "program_copies"
 	stagesMapProgramFrames       = "program_frames"
 	stagesMapProgramInputs       = "program_inputs"
 	stagesMapProgramRecords      = "program_records"
@@ -230,6 +237,7 @@ type stagesMapSpecs struct {
 	FilterChunks   *ebpf.MapSpec `ebpf:"filter_chunks"`
 	FilterHits     *ebpf.MapSpec `ebpf:"filter_hits"`
 	FilterIndex    *ebpf.MapSpec `ebpf:"filter_index"`
+	ProgramCopies  *ebpf.MapSpec `ebpf:"program_copies"`
 	ProgramFrames  *ebpf.MapSpec `ebpf:"program_frames"`
 	ProgramInputs  *ebpf.MapSpec `ebpf:"program_inputs"`
 	ProgramRecords *ebpf.MapSpec `ebpf:"program_records"`
@@ -274,6 +282,7 @@ type stagesMaps struct {
 	FilterChunks   *ebpf.Map `ebpf:"filter_chunks"`
 	FilterHits     *ebpf.Map `ebpf:"filter_hits"`
 	FilterIndex    *ebpf.Map `ebpf:"filter_index"`
+	ProgramCopies  *ebpf.Map `ebpf:"program_copies"`
 	ProgramFrames  *ebpf.Map `ebpf:"program_frames"`
 	ProgramInputs  *ebpf.Map `ebpf:"program_inputs"`
 	ProgramRecords *ebpf.Map `ebpf:"program_records"`
@@ -285,6 +294,7 @@ func (m *stagesMaps) Close() error {
 		m.FilterChunks,
 		m.FilterHits,
 		m.FilterIndex,
+		m.ProgramCopies,
 		m.ProgramFrames,
 		m.ProgramInputs,
 		m.ProgramRecords,

@@ -20,7 +20,7 @@ type Tables struct {
 	host     *filter.Filters
 	first    uint32 // number of table 0
 	keyBytes int
-	quota    filter.Quota // of each table
+	budget   filter.Budget // of all
 }
 
 // Entry is a filter that is in a table.
@@ -31,13 +31,24 @@ type Entry struct {
 }
 
 // NewTables takes tables of a host, from this number on, for keys of so many bytes (Object.KeyBytes). What an earlier
-// process has left in them stays.
-func NewTables(host *filter.Filters, first uint32, keyBytes int, quota filter.Quota) *Tables {
-	return &Tables{host, first, keyBytes, quota}
+// process has left in them stays, and is counted in the budget.
+func NewTables(host *filter.Filters, first uint32, keyBytes int, budget filter.Budget) (*Tables, error) {
+	t := &Tables{host, first, keyBytes, budget}
+	for _, n := range t.there() {
+		if _, err := t.table(n); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
 }
 
 func (t *Tables) table(n uint32) (*filter.Table, error) {
-	return t.host.Table(t.first+n, t.keyBytes, t.quota)
+	quota := filter.Quota{Filters: filter.MaxFilters, Masks: filter.MaxTableMasks}
+	table, err := t.host.Table(t.first+n, t.keyBytes, quota)
+	if err == nil {
+		table.Charge(t.budget)
+	}
+	return table, err
 }
 
 // there lists the tables that are there, by their own numbers.

@@ -109,31 +109,56 @@ func RunUser(
 	outcomes, counters, err = readUser(&out, len(frames))
 	order := byPriority(filters)
 	for i := range outcomes {
-		if o := &outcomes[i]; o.Filter > 0 && o.Filter <= len(order) {
-			o.Filter = order[o.Filter-1]
+		outcomes[i].number(order)
+		for j := range outcomes[i].Copies {
+			outcomes[i].Copies[j].number(order)
 		}
 	}
 	return outcomes, counters, err
 }
 
-func readUser(out io.Reader, frames int) (outcomes []Outcome, counters []uint64, err error) {
+// number makes the filter's place in the order its number.
+func (o *Outcome) number(order []int) {
+	if o.Filter > 0 && o.Filter <= len(order) {
+		o.Filter = order[o.Filter-1]
+	}
+}
+
+func readUser(out *bytes.Buffer, frames int) (outcomes []Outcome, counters []uint64, err error) {
 	for i := range frames {
-		var r stagesProgramRecord
-		if err := binary.Read(out, nativeOrder, &r); err != nil {
+		o, err := readOutcome(out)
+		if err != nil {
 			return nil, nil, fmt.Errorf("read what became of frame %d: %w", i+1, err)
 		}
-		o, err := r.outcome()
-		if err != nil {
-			return nil, nil, err
-		}
-		if o.Leaves() {
-			o.Data = make([]byte, r.Outcome.Length)
-			if _, err := io.ReadFull(out, o.Data); err != nil {
-				return nil, nil, fmt.Errorf("read frame %d: %w", i+1, err)
+		for {
+			follows, err := out.ReadByte()
+			if err != nil {
+				return nil, nil, fmt.Errorf("read whether frame %d is copied: %w", i+1, err)
 			}
+			if follows == 0 {
+				break
+			}
+			one, err := readOutcome(out)
+			if err != nil {
+				return nil, nil, fmt.Errorf("read what became of a copy of frame %d: %w", i+1, err)
+			}
+			o.Copies = append(o.Copies, one)
 		}
 		outcomes = append(outcomes, o)
 	}
 	counters = make([]uint64, MaxCounters)
 	return outcomes, counters, binary.Read(out, nativeOrder, counters)
+}
+
+func readOutcome(out io.Reader) (Outcome, error) {
+	var r stagesProgramRecord
+	if err := binary.Read(out, nativeOrder, &r); err != nil {
+		return Outcome{}, err
+	}
+	o, err := r.outcome()
+	if err == nil && o.Leaves() {
+		o.Data = make([]byte, r.Outcome.Length)
+		_, err = io.ReadFull(out, o.Data)
+	}
+	return o, err
 }

@@ -17,8 +17,10 @@
 //
 //   - packet sockets that would see passing packets (tcpdump), unless their filter provably refuses them all
 //
-// What announces itself is looked at when it does; packet sockets and old iptables do not, and are looked at every
-// Interval (the first of a namespace's old tables: every fourth). A node that changes so often that it has to wait
+// What announces itself is looked at when it does. Packet sockets do not: package signs tells of them, and without it
+// they are looked at as often as a hundredth of a core allows, within Interval; a socket that is bound, or whose filter
+// goes, long after it was opened is noticed within Interval in any case. So are old iptables (the first of a
+// namespace's old tables: within four). A node that changes so often that it has to wait
 // for its next look counts as being examined meanwhile, which is a reason like all others. So is whatever cannot be
 // read. Until its first verdict, a node is not to be walked.
 //

@@ -36,6 +36,8 @@ type node struct {
 	tables    [len(xtablesFamilies)]*os.File
 	polled    polled
 	polls     int
+	opened    time.Time // a sign told of a packet socket; zero: that is settled
+	written   time.Time // a sign told of a parameter; zero: it has been looked at since
 }
 
 // listener is a socket that announces. After a notification, epoll does not report it until it was read: a namespace
@@ -126,15 +128,22 @@ func (n *node) run(ctx context.Context, rearm func(fd int), report func(Verdict)
 	for {
 		rest := max(n.rest, idle*n.look(rearm))
 		looked := time.Now()
-		say(n.verdict())
+		verdict := n.verdict()
+		var unsettled <-chan time.Time
+		if n.isOpening(looked) {
+			verdict = orElse(verdict, opening)
+			unsettled = time.After(rest)
+		}
+		say(verdict)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-n.wake:
+		case <-unsettled:
 		}
-		if wait := rest - time.Since(looked); wait > 0 {
-			if n.isStale() {
-				say(stale(n.verdict()))
+		if wait := max(rest-time.Since(looked), n.unapplied(time.Now())); wait > 0 {
+			if why := n.staleWhy(); why != "" {
+				say(orElse(n.verdict(), why))
 			}
 			select {
 			case <-ctx.Done():
@@ -145,9 +154,8 @@ func (n *node) run(ctx context.Context, rearm func(fd int), report func(Verdict)
 	}
 }
 
-// stale is the verdict on a node that has changed and was not looked at since.
-func stale(v Verdict) Verdict {
-	const reason = "being examined: changes often"
+// orElse adds a reason for the families that have none.
+func orElse(v Verdict, reason string) Verdict {
 	if len(v.IPv4) == 0 {
 		v.IPv4 = []string{reason}
 	}
@@ -157,10 +165,17 @@ func stale(v Verdict) Verdict {
 	return v
 }
 
-func (n *node) isStale() bool {
+// staleWhy words that the node has changed and was not looked at since; empty: it has not.
+func (n *node) staleWhy() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.stale
+	switch {
+	case !n.opened.IsZero():
+		return opening
+	case n.stale:
+		return "being examined: changes often"
+	}
+	return ""
 }
 
 func (n *node) verdict() Verdict {
@@ -185,8 +200,13 @@ func (n *node) take(rearm func(fd int)) areas {
 			rearm(l.socket.FD())
 		}
 	}
+	if !n.opened.IsZero() {
+		buf := pollBuffers.Get().(*[]byte)
+		n.dirty |= n.pollSockets(*buf, false)
+		pollBuffers.Put(buf)
+	}
 	dirty := n.dirty
-	n.dirty, n.stale = 0, false
+	n.dirty, n.stale, n.written = 0, false, time.Time{}
 	return dirty
 }
 
@@ -278,18 +298,12 @@ func (n *node) nameOf(device int) string {
 // poll looks at what announces nothing. tables: which of the lists of xtablesFamilies this kernel has.
 func (n *node) poll(buf []byte, tables [len(xtablesFamilies)]bool, audit bool) {
 	n.mu.Lock()
-	crowded := n.polled.failure == errCrowded.Error()
 	changed := n.failed
 	n.failed = 0
 	if audit {
 		changed = everything
 	}
-	if !crowded || audit { // a crowd is expensive to list
-		if n.pollPackets(buf) {
-			changed |= packets.alone()
-			n.stale = true
-		}
-	}
+	changed |= n.pollSockets(buf, audit)
 	if n.polls++; n.polls%tablesEvery == 0 || n.polled.names != [len(xtablesFamilies)]string{} {
 		if n.pollTables(buf, tables) {
 			changed |= oldTables.alone()
@@ -299,6 +313,16 @@ func (n *node) poll(buf []byte, tables [len(xtablesFamilies)]bool, audit bool) {
 	if changed != 0 {
 		n.mark(changed)
 	}
+}
+
+// pollSockets looks whether there are other packet sockets. n.mu is held.
+func (n *node) pollSockets(buf []byte, audit bool) (changed areas) {
+	crowded := n.polled.failure == errCrowded.Error()
+	if crowded && !audit || !n.pollPackets(buf) { // a crowd is expensive to list
+		return 0
+	}
+	n.stale = true
+	return packets.alone()
 }
 
 // pollPackets lists the packet sockets and reports whether they are not what they were. buf is for the list.

@@ -9,8 +9,8 @@ import (
 )
 
 // learns are the parameters that let a router forward IPv4 by what ICMP redirects say, which is in no table that
-// anybody can list. Nothing announces that they change: it is noticed when forwarding is looked at, at the latest by
-// the audit.
+// anybody can list. The kernel does not announce that they change: package signs tells of it, and without it they are
+// noticed when forwarding is looked at, at the latest by the audit.
 //
 // IPv6 has no such choice. A router takes no redirect (rt6_do_redirect()), and always minds what it has learnt of a
 // path's MTU (ip6_finish_output()): see docs/fastpath.md.

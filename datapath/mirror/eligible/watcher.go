@@ -10,10 +10,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/mirror/signs"
 )
 
 // Config of a Watcher. Zero values mean the defaults.
 type Config struct {
+	// Signs tell at once of packet sockets and parameters. Nil: both are noticed by looking.
+	Signs *signs.Signs
+
 	Interval time.Duration // between two looks at what announces nothing: packet sockets, old iptables; 1 s
 	Rest     time.Duration // at least, between two looks at a namespace that announces changes; 50 ms
 	Audit    time.Duration // within which all of a namespace is looked at again, whatever it announced; 1 min
@@ -92,6 +97,11 @@ func (w *Watcher) Watch(ctx context.Context, ns *os.File, report func(Verdict)) 
 		return fmt.Errorf("watch %s: %w", ns.Name(), err)
 	}
 	defer n.close()
+	stop, err := w.config.Signs.Watch(ns, n.signed)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	// Twice: only by the first answer the kernel learns what size of answers can be read, and that socket filters
 	// fit.
 	buf := newPollBuffer()
@@ -158,8 +168,9 @@ func (w *Watcher) run() {
 	buf := newPollBuffer()
 	events := make([]unix.EpollEvent, 64)
 	next := time.Now().Add(w.config.Interval)
+	sockets := time.Now().Add(w.often(0)) // when packet sockets alone are looked at
 	for {
-		wait := max(0, time.Until(next)).Milliseconds() + 1
+		wait := max(0, time.Until(earlier(next, sockets))).Milliseconds() + 1
 		count, err := unix.EpollWait(w.epoll, events, int(wait))
 		if err != nil {
 			count = 0 // EINTR
@@ -172,11 +183,47 @@ func (w *Watcher) run() {
 			}
 			w.notified(e.Fd)
 		}
-		if now := time.Now(); !now.Before(next) {
+		switch now := time.Now(); {
+		case !now.Before(next):
 			if w.poll(buf) {
 				return
 			}
 			next = now.Add(w.config.Interval)
+			sockets = now.Add(w.often(time.Since(now)))
+		case !now.Before(sockets):
+			w.pollSockets(buf)
+			sockets = now.Add(w.often(time.Since(now)))
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// often is the time between two looks at packet sockets of which no sign tells, given what the last took of this
+// goroutine: a hundredth of a core.
+func (w *Watcher) often(took time.Duration) time.Duration {
+	const least, share = 50 * time.Millisecond, 100
+	if w.config.Signs != nil {
+		return w.config.Interval
+	}
+	return min(max(least, share*took), w.config.Interval)
+}
+
+// pollSockets looks for packet sockets in all namespaces.
+func (w *Watcher) pollSockets(buf []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.nodes {
+		n.mu.Lock()
+		changed := n.pollSockets(buf, false)
+		n.mu.Unlock()
+		if changed != 0 {
+			n.mark(changed)
 		}
 	}
 }

@@ -53,16 +53,18 @@
 #define PERGOLA_KEY_SIZE 64
 #define PERGOLA_TABLES 8 /* of filters, that a program has: packet->table */
 #define PERGOLA_SCRATCH_SIZE 256
+#define PERGOLA_LOOKUPS 4 /* of one frame: parse asks for the first, format for others */
+#define PERGOLA_COPIES 8  /* of one frame that differ, itself included: pergola_result.more */
 #define PERGOLA_INTERFACES 63 /* interfaces of a node that a flood can name; a node may have more */
 
 /* What becomes of the frame. Parse and format each return one. */
 enum pergola_verdict {
 	PERGOLA_DROP = 0,
-	PERGOLA_LOOKUP, /* parse only: look the key up in table packet->table, then format */
+	PERGOLA_LOOKUP, /* look the key up in table packet->table, then format. From format: once more */
 	PERGOLA_SEND,	/* out by interface packet->output. From parse: without lookup and format */
 	PERGOLA_FLOOD,	/* a copy out by each interface in packet->flood */
 	PERGOLA_UDP,	/* in a UDP packet to packet->address and packet->port, where the slice may send that */
-	PERGOLA_PUNT,	/* to the node's slow path, as it came, with packet->reason and the key */
+	PERGOLA_PUNT,	/* to the node's slow path, as it came; where that is a process, with what slow.h says */
 };
 
 /*
@@ -85,12 +87,13 @@ struct pergola_packet {
 	uint32_t output;  /* for PERGOLA_SEND: interface. Before format: the result's */
 	uint32_t queue;	  /* of the output. Before format: the result's */
 	uint32_t flow;	  /* a number that the program gives the frame's flow; 0: none */
-	uint32_t reason;  /* for PERGOLA_PUNT: a number of the program's own */
+	uint32_t reason;  /* for PERGOLA_PUNT: a number of the program's own, which a process is told */
 	uint32_t miss;	  /* enum pergola_verdict where no filter matches: PERGOLA_PUNT, unless parse says otherwise */
 	uint64_t flood;	  /* for PERGOLA_FLOOD: bit i is interface i. Before format: the result's */
 	uint8_t address[16]; /* for PERGOLA_UDP: as outer_address. Before format: the result's */
 	uint16_t port;	  /* for PERGOLA_UDP: host order. Before format: the result's */
-	uint16_t pad[3];
+	uint16_t copy;	  /* what format is called for: 0 is the frame; 1, 2, ... are copies of it (pergola_result.more) */
+	uint16_t pad[2];
 	uint8_t key[PERGOLA_KEY_SIZE] __attribute__((aligned(8)));
 
 	/*
@@ -102,10 +105,18 @@ struct pergola_packet {
 	uint8_t pad2[6];
 } __attribute__((aligned(8)));
 
-/* What the filter says that matched; all zero where none did. Addresses in network order, numbers in host order. */
+/*
+ * What the filter says that matched; all zero where none did. Addresses in network order, numbers in host order.
+ *
+ * A filter with `more` sends, and so does the next one that matches, in the order in which they win; that one may have
+ * `more`, too. Each sends a copy of its own: if format returns PERGOLA_SEND for the frame (packet->copy 0), it is called
+ * again for each copy, with that filter's result. The window is as the call before left it. packet->start stays as it
+ * was for the frame. Format returns PERGOLA_SEND, or PERGOLA_DROP for a copy that is not to be. Where a frame came to the
+ * node in XDP, parse runs once more for one that is to be copied.
+ */
 struct pergola_result {
 	uint8_t verdict; /* enum pergola_verdict */
-	uint8_t pad;
+	uint8_t more;	 /* for PERGOLA_SEND: not 0: the next filter that matches sends a copy */
 	uint16_t port;
 	uint32_t interface;
 	uint32_t queue;
@@ -224,6 +235,25 @@ PERGOLA_INLINE_ bool pergola_shrink(struct pergola_packet *packet, uint32_t byte
 		return false;
 	packet->start += bytes;
 	return true;
+}
+
+/*
+ * return pergola_send_udp(packet, interface, address, port);
+ *
+ * sends the frame in a UDP packet, by one of the node's UDP ports (interface 0: the first): what stands behind the
+ * frame's first 14 bytes is the payload. The address (IPv4) and the port are in network order.
+ */
+PERGOLA_INLINE_ int pergola_send_udp(struct pergola_packet *packet, uint32_t interface, uint32_t address, uint16_t port)
+{
+	uint32_t *to = (uint32_t *)packet->address;
+
+	to[0] = to[1] = 0;
+	packet->address[8] = packet->address[9] = 0;
+	packet->address[10] = packet->address[11] = 0xff;
+	to[3] = address;
+	packet->port = (uint16_t)(port << 8 | port >> 8);
+	packet->output = interface;
+	return PERGOLA_UDP;
 }
 
 /* Byte order. Constants cost nothing. */

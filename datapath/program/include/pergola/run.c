@@ -5,8 +5,9 @@
  *	x INTERFACE...          the node's interfaces 1, 2, ...: frames come from and go to these devices
  *	x --stdin               frames and where they come from on standard input, what becomes of them on standard output
  *
- * A file in PERGOLA_FILTERS (environment) holds filters, as `pergola program build --user --filters` writes it. Frames that are
- * punted, and those to a UDP port, are dropped when they come from devices: they take the platform.
+ * A file in PERGOLA_FILTERS (environment) holds filters, as `pergola program build --user --filters` writes it; one in
+ * PERGOLA_MEMORY, what the program's memory begins with. Frames that are punted, and those to a UDP port, are dropped
+ * when they come from devices: they take the platform.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -26,6 +27,7 @@
 static const uint32_t last_stage = 5; /* STAGE_STORE */
 static const uint32_t key_reach = PERGOLA_KEY_SIZE;
 
+#define PERGOLA_CALLED_ static
 #include <pergola/stages.h>
 
 #define MAX_FRAME 65536
@@ -44,9 +46,21 @@ __attribute__((weak)) int pergola_format(struct pergola_packet *packet, struct p
 	return result->verdict;
 }
 
+static uint32_t find_filter_from(struct program_record *r, uint32_t table, uint32_t first);
+
 PERGOLA_INLINE_ uint32_t find_filter(struct program_record *r, uint32_t table)
 {
-	for (uint32_t i = 0; i < MAX_FILTERS && filters[i].used; i++) {
+	return find_filter_from(r, table, 0);
+}
+
+PERGOLA_INLINE_ uint32_t find_next_filter(struct program_record *r, uint32_t table)
+{
+	return find_filter_from(r, table, r->outcome.matched);
+}
+
+static uint32_t find_filter_from(struct program_record *r, uint32_t table, uint32_t first)
+{
+	for (uint32_t i = first; i < MAX_FILTERS && filters[i].used; i++) {
 		if (filters[i].table == table && is_match(&filters[i], (const uint64_t *)r->packet.key)) {
 			r->match.result = filters[i].result;
 			return i + 1;
@@ -82,29 +96,63 @@ static uint8_t *run(uint8_t *frame, uint32_t length, const struct program_input 
 	return frame;
 }
 
-static int read_filters(void)
+/* Makes the frame the next copy of itself. False: there is none. */
+static bool run_copy(uint8_t *frame, const struct program_input *in)
 {
-	const char *path = getenv("PERGOLA_FILTERS");
+	const struct program_outcome *o = &record.outcome;
+	uint32_t length = length_that_came(&record);
+	int32_t start = o->start, loaded = length < PERGOLA_WINDOW ? length : PERGOLA_WINDOW;
+
+	if (o->copies + 1 >= PERGOLA_COPIES || !find_copy(&record, in->first_table, in->tables))
+		return false;
+	format_copy(&record, o->copies + 1);
+	if (start < loaded)
+		memcpy(frame, record.packet.window + PERGOLA_HEADROOM + start, loaded - start);
+	return true;
+}
+
+/* Reads at most so many bytes of the file that a variable of the environment names. 0: there is none; -1: an error. */
+static long read_file(const char *variable, void *to, size_t most)
+{
+	const char *path = getenv(variable);
 	FILE *f;
-	size_t n;
+	long n;
 
 	if (!path)
 		return 0;
 	f = fopen(path, "rb");
 	if (!f) {
 		perror(path);
-		return 1;
+		return -1;
 	}
-	n = fread(filters, sizeof(filters[0]), MAX_FILTERS, f);
+	n = fread(to, 1, most, f);
+	if (getc(f) != EOF) {
+		fprintf(stderr, "%s: more than %zu bytes\n", path, most);
+		n = -1;
+	}
 	fclose(f);
-	if (n == MAX_FILTERS) {
-		fprintf(stderr, "%s: more than %d filters\n", path, MAX_FILTERS - 1);
-		return 1;
-	}
-	return 0;
+	return n;
 }
 
-/* In: struct program_input, length (32 bits), frame. Out: struct program_record, frame, if one leaves. Then counters. */
+static int read_files(void)
+{
+	if (read_file("PERGOLA_FILTERS", filters, sizeof(filters) - sizeof(filters[0])) < 0)
+		return 1;
+	return &pergola_memory_area &&
+	       read_file("PERGOLA_MEMORY", pergola_memory_area.start, pergola_memory_area.size) < 0;
+}
+
+static void write_outcome(const uint8_t *frame)
+{
+	fwrite(&record, sizeof(record), 1, stdout);
+	if (leaves(record.outcome.verdict) && record.outcome.fault == PROGRAM_OK)
+		fwrite(frame, 1, record.outcome.length, stdout);
+}
+
+/*
+ * In: struct program_input, length (32 bits), frame. Out: struct program_record, frame, if one leaves; the same for each
+ * copy, of which one more byte says whether it follows. Then counters.
+ */
 static int serve_stdin(void)
 {
 	static uint8_t space[PERGOLA_HEADROOM + MAX_FRAME];
@@ -117,9 +165,13 @@ static int serve_stdin(void)
 		    fread(space + PERGOLA_HEADROOM, 1, length, stdin) != length)
 			return 1;
 		frame = run(space + PERGOLA_HEADROOM, length, &in);
-		fwrite(&record, sizeof(record), 1, stdout);
-		if (leaves(record.outcome.verdict) && record.outcome.fault == PROGRAM_OK)
-			fwrite(frame, 1, record.outcome.length, stdout);
+		write_outcome(frame);
+		if (is_copied(&record.outcome))
+			while (run_copy(frame, &in)) {
+				fputc(1, stdout);
+				write_outcome(frame);
+			}
+		fputc(0, stdout);
 	}
 	fwrite(pergola_counter_values, sizeof(pergola_counter_values), 1, stdout);
 	return fflush(stdout) ? 1 : 0;
@@ -139,18 +191,10 @@ static int open_device(const char *name)
 	return fd;
 }
 
-static void forward(const struct pollfd *devices, int n, int from, uint64_t interfaces)
+static void send_frame(const struct pollfd *devices, int n, const uint8_t *frame)
 {
-	static uint8_t space[PERGOLA_HEADROOM + MAX_FRAME];
-	struct program_input in = {
-		.interface = from + 1, .interfaces = interfaces, .tables = PERGOLA_TABLES};
-	ssize_t length = recv(devices[from].fd, space + PERGOLA_HEADROOM, MAX_FRAME, MSG_DONTWAIT);
 	const struct program_outcome *o = &record.outcome;
-	uint8_t *frame;
 
-	if (length <= 0)
-		return;
-	frame = run(space + PERGOLA_HEADROOM, length, &in);
 	if (o->fault != PROGRAM_OK)
 		return;
 	for (int i = 0; i < n; i++)
@@ -158,6 +202,23 @@ static void forward(const struct pollfd *devices, int n, int from, uint64_t inte
 		    (o->verdict == PERGOLA_FLOOD && i < PERGOLA_INTERFACES && o->flood >> (i + 1) & 1))
 			if (send(devices[i].fd, frame, o->length, 0) < 0 && errno != ENOBUFS && errno != EMSGSIZE)
 				perror("send");
+}
+
+static void forward(const struct pollfd *devices, int n, int from, uint64_t interfaces)
+{
+	static uint8_t space[PERGOLA_HEADROOM + MAX_FRAME];
+	struct program_input in = {
+		.interface = from + 1, .interfaces = interfaces, .tables = PERGOLA_TABLES};
+	ssize_t length = recv(devices[from].fd, space + PERGOLA_HEADROOM, MAX_FRAME, MSG_DONTWAIT);
+	uint8_t *frame;
+
+	if (length <= 0)
+		return;
+	frame = run(space + PERGOLA_HEADROOM, length, &in);
+	send_frame(devices, n, frame);
+	if (is_copied(&record.outcome))
+		while (run_copy(frame, &in))
+			send_frame(devices, n, frame);
 }
 
 static int serve_devices(int n, char **names)
@@ -192,7 +253,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: %s INTERFACE... | --stdin\n", argv[0]);
 		return 2;
 	}
-	if (read_filters())
+	if (read_files())
 		return 1;
 	if (!strcmp(argv[1], "--stdin"))
 		return serve_stdin();

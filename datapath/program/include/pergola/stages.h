@@ -3,7 +3,8 @@
  * pergola/stages.h: what the platform does between and after a program's stages. It is the same code in the kernel
  * (datapath/bpf/program.h) and in user space (pergola/run.c). Programs do not include it.
  *
- * Who includes it has scratch_size, key_reach, last_stage and find_filter().
+ * Who includes it has scratch_size, key_reach, last_stage, find_filter() and find_next_filter(), and says by
+ * PERGOLA_CALLED_ what a function is that is not to be inlined.
  */
 #ifndef PERGOLA_STAGES_H
 #define PERGOLA_STAGES_H
@@ -20,14 +21,18 @@ enum program_fault {
 	PROGRAM_TOO_SHORT,   /* what is left is no frame */
 	PROGRAM_NO_ROOM,     /* no memory to grow into */
 	PROGRAM_NOT_PLAIN,   /* tc: a super-frame, or a VLAN tag beside the frame: a device has to make it plain first */
-	PROGRAM_NO_SHRINK,   /* tc: less would be left than an IP header behind the Ethernet header */
+	PROGRAM_NO_SHRINK,   /* tc: less would be left than what the kernel takes for the frame's headers */
 
 	/* Of a node in a network (datapath/bpf/node.c). */
 	PROGRAM_NO_INTERFACE, /* the node has no such interface now */
 	PROGRAM_NO_SLOW_PATH, /* punted, and nothing takes it */
-	PROGRAM_NO_UDP,	      /* PERGOLA_UDP: not done yet */
+	PROGRAM_NO_UDP,	      /* PERGOLA_UDP by an interface that is no UDP port of the node, or it has none */
 	PROGRAM_LOOP,	      /* has met as many packet programs as a frame may */
-	PROGRAM_STORM,	      /* more copies than a node may make */
+	PROGRAM_STORM,	      /* more copies than the nodes of a slice may make */
+	PROGRAM_METERED,      /* no processor time is left for the slice */
+	PROGRAM_BAD_HEADER,   /* the slow path wrote a frame without a header as pergola/slow.h has it */
+	PROGRAM_NO_PEER,      /* PERGOLA_UDP to where the node may not send */
+	PROGRAM_UDP_RATE,     /* PERGOLA_UDP: more than the rate of the UDP port */
 	PROGRAM_FAULTS,
 };
 
@@ -43,7 +48,7 @@ enum program_stage {
 struct program_input {
 	uint32_t interface;
 	uint16_t outer_port;
-	uint16_t pad;
+	uint16_t single; /* no copies can be made here: a frame that is to be copied stays as it came (PROGRAM_ELSEWHERE) */
 	uint64_t interfaces;
 	uint64_t time; /* 0: now */
 	uint8_t outer_address[16];
@@ -63,7 +68,8 @@ struct program_outcome {
 	uint32_t flow;
 	uint32_t reason;
 	uint16_t port;
-	uint16_t pad;
+	uint8_t more;	/* the filter has it: copies may follow */
+	uint8_t copies; /* that were formatted, but for the frame itself */
 	uint64_t flood;
 	uint8_t address[16];
 };
@@ -103,6 +109,9 @@ int pergola_format(struct pergola_packet *packet, struct pergola_result *result,
 
 /* Puts the result of the filter that wins in a table into the record. Returns the filter's number; 0: none matches. */
 PERGOLA_INLINE_ uint32_t find_filter(struct program_record *r, uint32_t table);
+
+/* The same, for the filter that comes next after the one in the record. */
+PERGOLA_INLINE_ uint32_t find_next_filter(struct program_record *r, uint32_t table);
 
 PERGOLA_INLINE_ bool is_match(const struct program_filter *f, const uint64_t *key)
 {
@@ -145,6 +154,8 @@ PERGOLA_INLINE_ void begin_program(struct program_record *r, const struct progra
 		r->scratch.words[i] = 0;
 	}
 	r->outcome.matched = 0;
+	r->outcome.more = 0;
+	r->outcome.copies = 0;
 }
 
 PERGOLA_INLINE_ bool is_final(uint32_t verdict) { return verdict <= PERGOLA_PUNT && verdict != PERGOLA_LOOKUP; }
@@ -154,29 +165,15 @@ PERGOLA_INLINE_ bool leaves(uint32_t verdict)
 	return verdict == PERGOLA_SEND || verdict == PERGOLA_FLOOD || verdict == PERGOLA_UDP;
 }
 
-/* parse, lookup, format. Returns a verdict that is not checked yet. */
-PERGOLA_INLINE_ uint32_t run_stages(struct program_record *r, const struct program_input *in)
+/* Not a verdict: the frame is to be copied, where that can be done. No format has seen it. */
+#define PROGRAM_ELSEWHERE 0xff
+
+/* Has format look at the frame, or a copy, with the result in the record. */
+PERGOLA_INLINE_ uint32_t format_frame(struct program_record *r, uint32_t verdict)
 {
 	struct pergola_result *result = &r->match.result;
 	struct pergola_packet *p = &r->packet;
-	uint32_t verdict;
 
-	if (last_stage < STAGE_PARSE)
-		return PERGOLA_DROP;
-	verdict = pergola_parse(p, &r->scratch);
-	if (verdict != PERGOLA_LOOKUP)
-		return verdict;
-	if (last_stage < STAGE_LOOKUP)
-		return PERGOLA_DROP;
-	if (p->table < in->tables)
-		r->outcome.matched = find_filter(r, in->first_table + p->table);
-	verdict = r->outcome.matched ? result->verdict : p->miss;
-	if (!leaves(verdict))
-		return verdict;
-	if (!r->outcome.matched) {
-		*result = (struct pergola_result){};
-		result->verdict = verdict;
-	}
 	p->output = result->interface;
 	p->queue = result->queue;
 	p->port = result->port;
@@ -184,16 +181,63 @@ PERGOLA_INLINE_ uint32_t run_stages(struct program_record *r, const struct progr
 		p->flood = result->flood;
 	else
 		__builtin_memcpy(p->address, result->address, sizeof(p->address));
-	if (last_stage < STAGE_FORMAT)
-		return PERGOLA_DROP;
 	return pergola_format(p, result, &r->scratch);
 }
 
-PERGOLA_INLINE_ enum program_fault check_length(const struct program_record *r, uint32_t length, int32_t start)
+/* A lookup, and what comes of it. Returns a verdict, which may be PERGOLA_LOOKUP. */
+PERGOLA_INLINE_ uint32_t look_up(struct program_record *r, const struct program_input *in)
+{
+	struct pergola_result *result = &r->match.result;
+	struct pergola_packet *p = &r->packet;
+	uint32_t verdict;
+
+	r->outcome.matched = 0;
+	if (p->table < in->tables)
+		r->outcome.matched = find_filter(r, in->first_table + p->table);
+	verdict = r->outcome.matched ? result->verdict : p->miss;
+	if (!leaves(verdict))
+		return is_final(verdict) ? verdict : PROGRAM_ELSEWHERE;
+	if (!r->outcome.matched) {
+		*result = (struct pergola_result){};
+		result->verdict = verdict;
+	}
+	if (last_stage < STAGE_FORMAT)
+		return PERGOLA_DROP;
+	r->outcome.more = verdict == PERGOLA_SEND && result->more;
+	if (r->outcome.more && in->single)
+		return PROGRAM_ELSEWHERE;
+	return format_frame(r, verdict);
+}
+
+/* The same, by a call: in the kernel it is verified once, whatever came before it. */
+PERGOLA_CALLED_ uint32_t look_up_again(struct program_record *r, const struct program_input *in)
+{
+	return r && in ? look_up(r, in) : (uint32_t)PERGOLA_DROP;
+}
+
+/* parse, lookup, format. Returns a verdict that is not checked yet. */
+PERGOLA_INLINE_ uint32_t run_stages(struct program_record *r, const struct program_input *in)
+{
+	uint32_t verdict;
+
+	if (last_stage < STAGE_PARSE)
+		return PERGOLA_DROP;
+	verdict = pergola_parse(&r->packet, &r->scratch);
+	if (verdict != PERGOLA_LOOKUP)
+		return verdict;
+	if (last_stage < STAGE_LOOKUP)
+		return PERGOLA_DROP;
+	verdict = look_up(r, in);
+	for (uint32_t i = 1; i < PERGOLA_LOOKUPS && verdict == PERGOLA_LOOKUP; i++)
+		verdict = look_up_again(r, in);
+	return verdict;
+}
+
+PERGOLA_INLINE_ enum program_fault check_length(uint32_t length, int32_t start)
 {
 	if (start < -PERGOLA_HEADROOM || start > PERGOLA_WINDOW || start > (int32_t)length)
 		return PROGRAM_BAD_START;
-	if (r->outcome.verdict != PERGOLA_UDP && (int32_t)length - start < PERGOLA_ETHERNET_LENGTH)
+	if ((int32_t)length - start < PERGOLA_ETHERNET_LENGTH)
 		return PROGRAM_TOO_SHORT;
 	return PROGRAM_OK;
 }
@@ -220,8 +264,56 @@ PERGOLA_INLINE_ void conclude(struct program_record *r, uint32_t verdict, uint32
 	if (!leaves(verdict))
 		return;
 	o->start = p->start;
-	o->fault = check_length(r, length, o->start);
+	o->fault = check_length(length, o->start);
 	o->length = length - o->start;
+}
+
+/* Is there a copy to be made? Then its result is in the record. */
+PERGOLA_INLINE_ bool find_copy(struct program_record *r, uint32_t first_table, uint32_t tables)
+{
+	uint32_t table = r->packet.table;
+
+	if (!r->outcome.more || table >= tables)
+		return false;
+	r->outcome.matched = find_next_filter(r, first_table + table);
+	if (!r->outcome.matched || r->match.result.verdict != PERGOLA_SEND)
+		return false;
+	r->outcome.more = r->match.result.more;
+	return true;
+}
+
+/* Of the frame that leaves. What is in the packet, the program may have written. */
+PERGOLA_INLINE_ uint32_t length_that_came(const struct program_record *r)
+{
+	return r->outcome.length + r->outcome.start;
+}
+
+/*
+ * Makes the record that of the copy of this number. What leaves is PERGOLA_SEND without a fault, and begins where the
+ * frame does.
+ */
+PERGOLA_INLINE_ void format_copy(struct program_record *r, uint32_t number)
+{
+	struct program_outcome *o = &r->outcome;
+	uint32_t length = length_that_came(r), verdict;
+	int32_t start = o->start;
+
+	r->packet.copy = number;
+	verdict = format_frame(r, PERGOLA_SEND);
+	if (verdict != PERGOLA_SEND && verdict != PERGOLA_DROP)
+		verdict = PERGOLA_LOOKUP; /* which is none of a copy's */
+	conclude(r, verdict, length);
+	if (verdict == PERGOLA_SEND && o->start != start)
+		o->fault = PROGRAM_BAD_START;
+	o->start = start;
+	o->length = length - start;
+	o->copies = number;
+}
+
+/* Does it leave so that copies may follow? */
+PERGOLA_INLINE_ bool is_copied(const struct program_outcome *o)
+{
+	return o->more && o->verdict == PERGOLA_SEND && o->fault == PROGRAM_OK;
 }
 
 #endif

@@ -13,6 +13,11 @@
 /* What a program has, for the code that runs it (pergola/run.c). */
 extern uint64_t pergola_counter_values[PERGOLA_MAX_COUNTERS];
 extern const uint32_t pergola_scratch_size;
+struct pergola_memory_area {
+	void *start;
+	uint64_t size;
+};
+extern const struct pergola_memory_area pergola_memory_area __attribute__((weak)); /* not there: it has no memory */
 
 #define PERGOLA_PARSE_1_(packet)                                                                                       \
 	const uint32_t pergola_scratch_size = 0;                                                                       \
@@ -58,6 +63,7 @@ extern const uint32_t pergola_scratch_size;
 
 #define PERGOLA_MEMORY(type, count)                                                                                    \
 	static type pergola_memory_block_[count];                                                                      \
+	const struct pergola_memory_area pergola_memory_area = {pergola_memory_block_, sizeof(pergola_memory_block_)}; \
 	PERGOLA_INLINE_ type *pergola_memory(uint32_t index)                                                           \
 	{                                                                                                              \
 		return index < (count) ? &pergola_memory_block_[index] : NULL;                                         \
