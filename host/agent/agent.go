@@ -34,6 +34,7 @@ import (
 	"github.com/pergola-net/pergola/host/agent/metrics"
 	"github.com/pergola-net/pergola/host/agent/report"
 	"github.com/pergola-net/pergola/host/agent/serve"
+	"github.com/pergola-net/pergola/host/agent/sockets"
 	"github.com/pergola-net/pergola/host/member"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/model/hosts"
@@ -49,6 +50,7 @@ type Config struct {
 	Log      *slog.Logger
 	Cluster  *hosts.Membership // nil: this machine is alone
 	Terms    hosts.TermsStore  // what slices may have of this machine in a cluster; nil: all they ask for
+	Decider  serve.Decider     // of what nodes ask for while they run; nil: they can change nothing of that
 
 	StateDir string   // of the watchdog
 	LogDir   string   // of the watchdog
@@ -65,6 +67,7 @@ type Agent struct {
 	inputs     *inputs.Inputs
 	driver     *drive.Driver
 	fastPath   *fastpath.FastPath
+	sockets    *sockets.Sockets
 	reports    *report.Reports
 	metrics    *metrics.Metrics
 	membership *membership
@@ -85,7 +88,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.fastPath = fastpath.New(cfg.Log, a.metrics.Differed)
 	a.inputs = inputs.New(inputs.Config{
 		Host: cfg.Host, Cluster: cfg.Cluster, Store: cfg.Store, Contact: contact, Terms: cfg.Terms,
-		Log: cfg.Log, Fenced: a.isFenced, Changes: a.resetFailures, Gone: a.forget,
+		Reservable: cfg.Platform.Reservable(), Log: cfg.Log, Fenced: a.isFenced,
+		Changes: a.resetFailures, Gone: a.forget,
 	})
 	a.reports = report.New(report.Config{
 		Host: cfg.Host, Alone: cfg.Cluster == nil, Store: cfg.Store, Contact: contact, Inputs: a.inputs,
@@ -98,7 +102,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		Warn: a.reports.Warn, Restarted: a.reports.CountRestart, Wake: a.Wake,
 	})
 	a.membership = newMembership(cfg, a.machine, a.inputs, a.driver, contact, watchdog, a.Wake, a.replan)
-	a.Server = serve.New(cfg.Host, cfg.Cluster == nil, a.machine, a.inputs, a.fastPath)
+	a.Server = serve.New(cfg.Host, cfg.Cluster == nil, a.machine, a.inputs, a.fastPath, cfg.Decider)
+	a.sockets = sockets.New(a.Server, cfg.Runtime.Listen, cfg.Log)
 	if cfg.Platform.HasNetwork() {
 		if err := a.machine.OpenNetwork(ctx); err != nil {
 			return nil, fmt.Errorf("adopt the network of an earlier server: %w", err)
@@ -120,7 +125,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	case <-a.inputs.Known():
 		group.Go(func() { a.watchExits(running) })
 		group.Go(func() { a.reports.Run(running) })
-		group.Go(func() { a.fastPath.Watch(running, a.machine.DataPath, a.Wake) })
+		group.Go(func() { a.fastPath.Watch(running, a.Wake) })
 		a.passes(running)
 	}
 	if ctx.Err() != nil {
@@ -131,6 +136,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // close lets go of the host, which stays as it is.
 func (a *Agent) close() {
+	a.sockets.Close()
 	a.machine.Runtime.Close()
 	if err := a.fastPath.Close(); err != nil {
 		a.cfg.Log.Warn("close the fast path", "error", err)

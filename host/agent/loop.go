@@ -10,6 +10,7 @@ import (
 	"github.com/pergola-net/pergola/host/agent/fastpath"
 	"github.com/pergola-net/pergola/host/agent/observe"
 	"github.com/pergola-net/pergola/host/agent/report"
+	"github.com/pergola-net/pergola/host/agent/sockets"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/sliver"
@@ -39,6 +40,8 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 	// Before the inputs are read: a later change ends what is planned for them.
 	running, cancel := a.interruptible(ctx)
 	defer cancel()
+	// Before the host is observed: a run of exec lines that has ended by then has left its results.
+	boots := a.driver.Boots()
 	seen, err := observe.Read(ctx, a.machine, a.driver.Areas())
 	if err != nil {
 		a.cfg.Log.Error("observe the host", "error", err)
@@ -50,13 +53,16 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 	}
 	at, inputs := a.inputs.For(seen)
 	a.fastPath.Sync(a.machine.DataPath(), fastpath.Routers(inputs, seen))
+	a.sockets.Sync(sockets.Owners(inputs, seen))
 	if a.cfg.Cluster != nil {
 		a.driver.MarkFenced(at, inputs, seen)
 		a.membership.underlay.Open(ctx, a.machine.Tunnels())
+	} else {
+		at.Address = a.membership.alone.Open(ctx, a.machine.Tunnels(), plan.HasUDPPorts(at, inputs))
 	}
 	want, broken := plan.New(at, inputs)
 	a.Planned(want)
-	actions, err := a.plan(report.Pass{At: at, Inputs: inputs, Want: want, Broken: broken, Seen: seen})
+	actions, err := a.plan(report.Pass{At: at, Inputs: inputs, Want: want, Broken: broken, Seen: seen}, boots)
 	if err != nil {
 		a.cfg.Log.Error("plan", "error", err)
 		return resync
@@ -80,9 +86,9 @@ func (a *Agent) interruptible(ctx context.Context) (context.Context, context.Can
 
 // plan gives the actions that turn what is there into what is wanted, but for what is held back, and reports them. Both
 // is done under one lock: what Retry lets be tried is in the plan and its report, or in neither.
-func (a *Agent) plan(p report.Pass) (actions []reconcile.Action, err error) {
+func (a *Agent) plan(p report.Pass, boots []drive.Boot) (actions []reconcile.Action, err error) {
 	p.Now, p.Failures, p.Boots = time.Now(), &a.failures, make(map[uint16]int)
-	for _, b := range a.driver.Boots() {
+	for _, b := range boots {
 		if p.Now.Before(b.Until) {
 			p.Boots[b.ID.Slice]++
 		}

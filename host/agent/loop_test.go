@@ -184,7 +184,7 @@ func (l *loop) checkProgram(t require, s *slice.Slice, n *slice.Node) {
 	t.Helper()
 	is := l.runs[plan.NodeID{Slice: s.ID, Node: n.Name}.ProgramName()]
 	want := wire.ProgramState{
-		Digest:   plan.Digest(n.Program.Object, n.Program.Filters),
+		Digest:   plan.Digest(n.Program.Object, n.Program.Filters, n.Program.SlowPath),
 		Runs:     true,
 		Verified: len(s.Programs[n.Program.Object]),
 	}

@@ -29,6 +29,7 @@ type membership struct {
 	fence    *member.Fence
 	survey   *member.Survey
 	underlay *member.Underlay
+	alone    *member.Alone // where there is no cluster
 	host     *member.Host
 }
 
@@ -43,9 +44,11 @@ func newMembership(
 	})
 	s.survey = member.NewSurvey(m.Platform.PathMTU)
 	s.underlay = member.NewUnderlay(cfg.Cluster, m.Platform.Interfaces, cfg.Log)
+	s.alone = member.NewAlone(m.Platform.Interfaces, cfg.Log)
 	s.host = member.NewHost(member.Config{
 		Name: cfg.Host, Cluster: cfg.Cluster, Log: cfg.Log, Events: cfg.Events,
 		Terms: in.Terms, Features: func() []string { return features(m.Platform) },
+		Reservable: m.Platform.Reservable(),
 		Interfaces: m.Platform.Interfaces, Watch: m.Platform.WatchInterfaces, Tunnels: m.Tunnels, Changed: wake,
 	}, s.survey, s.underlay)
 	return s

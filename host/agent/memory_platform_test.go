@@ -6,6 +6,7 @@ import (
 
 	"github.com/pergola-net/pergola/host/agent/machine"
 	"github.com/pergola-net/pergola/model/hosts"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 func (m *memoryMachine) OpenNetwork(context.Context, func()) (machine.Network, error) {
@@ -42,6 +43,8 @@ func (m *memoryMachine) RemoveNetwork(context.Context) error {
 func (m *memoryMachine) NetNS(pid int) uint64                        { return uint64(pid) }
 func (m *memoryMachine) HaveNetem() error                            { return nil }
 func (m *memoryMachine) HaveHTB() error                              { return nil }
+func (m *memoryMachine) HaveNAT() error                              { return m.noNAT }
+func (m *memoryMachine) Reservable() slice.Reserve                   { return slice.Reserve{Filters: 1000} }
 func (m *memoryMachine) TryProgram(string, []byte) error             { return nil }
 func (m *memoryMachine) Interfaces() ([]hosts.Underlay, error)       { return nil, nil }
 func (m *memoryMachine) PathMTU(netip.Addr, netip.Addr) (int, error) { return 1500, nil }

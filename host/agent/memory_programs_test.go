@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
 
 	"github.com/pergola-net/pergola/host/wire"
 )
@@ -49,6 +50,18 @@ func (n *memoryNetwork) Programs(context.Context) (map[string]wire.ProgramState,
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return maps.Clone(n.runs), nil
+}
+
+func (n *memoryNetwork) ProgramTimes(context.Context) (map[uint16]wire.ProgramTime, error) {
+	return nil, nil
+}
+
+func (n *memoryNetwork) ProgramMemory(context.Context, string) (*os.File, wire.ProgramMemory, error) {
+	return nil, wire.ProgramMemory{}, nil
+}
+
+func (n *memoryNetwork) OpenSlowPath(context.Context, string, string) (*os.File, error) {
+	return nil, wire.ErrNoSlowPath
 }
 
 // ProgramCounters counts as many frames as a program has ports.

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"maps"
+	"net"
 	"slices"
 
 	"github.com/pergola-net/pergola/host/sliver"
@@ -135,6 +136,7 @@ func (m *memoryMachine) Exec(context.Context, sliver.ID, sliver.ExecRequest) (in
 }
 func (m *memoryMachine) Available(context.Context, slice.Rootfs) error { return nil }
 func (m *memoryMachine) Installed(...string) bool                      { return true }
+func (m *memoryMachine) Listen(sliver.ID) (*net.UnixListener, error)   { return nil, sliver.ErrNoSocket }
 func (m *memoryMachine) LogPath(string, string) string                 { return "" }
 func (m *memoryMachine) Exits() <-chan sliver.ID                       { return m.exits }
 func (m *memoryMachine) Close()                                        {}

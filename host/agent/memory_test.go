@@ -35,6 +35,7 @@ type memoryMachine struct {
 	state   wire.State
 	runs    map[string]wire.ProgramState // packet programs
 	exits   chan sliver.ID
+	noNAT   error // of HaveNAT
 }
 
 func newMemoryMachine() *memoryMachine {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -12,6 +13,19 @@ import (
 	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/model/slice"
 )
+
+func TestAKernelWithoutNATIsNamedBeforeTheSliceStarts(t *testing.T) {
+	l := newLoop(t)
+	l.noNAT = errors.New("no NAT")
+	s := plantest.Slice(1, []string{"h1", "h2"})
+	if err := l.agent.Supports(t.Context(), s); err != nil {
+		t.Errorf("a slice that does not need it: %v", err)
+	}
+	s.Nodes[0].Outside = true
+	if err := l.agent.Supports(t.Context(), s); err == nil || !strings.Contains(err.Error(), "no NAT") {
+		t.Errorf("a slice that needs it: %v", err)
+	}
+}
 
 func TestLoopCountsTheQueuesOfLinks(t *testing.T) {
 	l := newLoop(t)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/model/hosts"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 const (
@@ -31,6 +32,7 @@ type Config struct {
 
 	Terms      func() *hosts.Terms                                 // grants of its root to slices; nil: of all
 	Features   func() []string                                     // hosts.FeatureNetem, ...
+	Reservable slice.Reserve                                       // hosts.Host.Reservable
 	Interfaces func() ([]hosts.Underlay, error)                    // the machine's
 	Watch      func(changed func()) (stop func() error, err error) // calls changed whenever one of them changes
 	Tunnels    func() Tunnels                                      // nil: there is no network now
@@ -110,6 +112,7 @@ func (h *Host) Describe(ctx context.Context) hosts.Host {
 		Name: h.cfg.Name, Machine: c.Machine, Address: c.Address, API: c.API, Version: c.Version,
 		Labels: maps.Clone(c.Labels), Features: h.cfg.Features(), Kernel: release(),
 		Cores: float64(runtime.NumCPU()), Load: h.cpu.measure(), Updated: time.Now(),
+		Reservable: h.cfg.Reservable,
 	}
 	if proc, err := procfs.NewDefaultFS(); err == nil {
 		if m, err := proc.Meminfo(); err == nil && m.MemTotalBytes != nil {

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
@@ -15,14 +17,33 @@ func (p Place) Refuses(name string, n *slice.Node) string {
 	if p.Terms == nil || !p.Owns(n) {
 		return ""
 	}
-	for _, h := range n.Holds() {
-		if _, ok := p.Terms.Covers(name, h); !ok {
-			return fmt.Sprintf("host %s does not let it have %s: %s (if it had it before: apply it again; "+
-				"from before an upgrade, nobody's consent is known)",
-				p.Host, h, hosts.Advice(p.Host, h))
-		}
+	missing := slices.DeleteFunc(n.Holds(), func(h slice.Hold) bool {
+		_, ok := p.Terms.Covers(name, h)
+		return ok
+	})
+	if len(missing) == 0 {
+		return ""
 	}
-	return ""
+	var names []string
+	for _, h := range missing {
+		names = append(names, h.String())
+	}
+	return fmt.Sprintf("host %s does not let it have %s: %s (if it had it before: apply it again; "+
+		"from before an upgrade, nobody's consent is known)", p.Host, strings.Join(names, ", "),
+		hosts.Advice(p.Host, p.Terms.Allowance, missing...))
+}
+
+// Grants gives those of a node's ports that the host grants the slice. A port of the topology that it does not grant
+// has kept the node from being made; one that the node asked for while it ran is taken away when root of the machine
+// no longer allows it.
+func (p Place) Grants(name string, ports []slice.HostPort) []slice.HostPort {
+	if p.Terms == nil {
+		return ports
+	}
+	return slices.DeleteFunc(ports, func(port slice.HostPort) bool {
+		_, ok := p.Terms.Covers(name, slice.Hold{Port: port.String()})
+		return !ok
+	})
 }
 
 // Refusals lists them for a slice.

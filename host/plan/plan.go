@@ -26,6 +26,7 @@ type Input struct {
 	Ended     map[string]bool   // nodes whose first process ended and whose restart policy leaves them so
 	Booted    map[string]bool   // nodes whose exec lines were begun
 	Awaited   map[string]string // by node: the host that may still run it, though it was moved here
+	Short     map[string]string // by node: what the host has not enough of (Admit)
 	Corrupt   error             // the slice cannot be read: Spec has its name and id alone, and what runs stays
 }
 
@@ -39,6 +40,8 @@ func (w *Input) Barred(at Place, n *slice.Node) string {
 		return refused
 	case at.Fenced && n.Placement.Reschedule == slice.RescheduleAlways:
 		return "this host has lost the cluster: the node may be started elsewhere"
+	case w.Short[n.Name] != "":
+		return w.Short[n.Name]
 	case w.Awaited[n.Name] != "":
 		return fmt.Sprintf("host %s, which had it before, has not let go of it yet", w.Awaited[n.Name])
 	}
@@ -197,6 +200,13 @@ func (b *builder) addNode(n *slice.Node) error {
 	if n.Program != nil {
 		b.addProgram(n, k, ports)
 	}
+	if n.ReachesOutside() {
+		o := Outside{NAT: n.Outside, Ports: b.Grants(b.Spec.Name, n.HostPorts())}
+		b.add(reconcile.Resource{
+			Key: b.key(KindOutside, n.Name), Digest: o.Digest(), Amend: true,
+			Needs: []reconcile.Key{HostNetKey, k},
+		}, o)
+	}
 	b.addProcess(n, k, ports, rendered)
 	return nil
 }
@@ -234,7 +244,8 @@ func (b *builder) addProcess(n *slice.Node, sliverKey reconcile.Key, ports []rec
 		needs = append(needs, k)
 	}
 	frozen := b.Overrides.Power[n.Name] == slice.PowerFrozen
-	after := slices.Concat([]reconcile.Key{b.key(KindNodeNet, n.Name), b.key(KindProgram, n.Name)}, ports,
+	after := slices.Concat([]reconcile.Key{b.key(KindNodeNet, n.Name), b.key(KindProgram, n.Name),
+		b.key(KindOutside, n.Name)}, ports,
 		b.wires[n.Name])
 	p := b.key(KindProcess, n.Name)
 	b.add(reconcile.Resource{

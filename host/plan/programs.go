@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,7 +15,15 @@ import (
 func (b *builder) addProgram(n *slice.Node, sliverKey reconcile.Key, ports []reconcile.Key) {
 	p := Program{
 		File: n.Program.Name, Object: b.Spec.Programs[n.Program.Object], Filters: n.Program.Filters,
-		Digest: Digest(n.Program.Object, n.Program.Filters),
+		SlowPath: n.Program.SlowPath, Reserve: n.Reserve, UDP: b.udpPorts(n.Program),
+		Digest: Digest(n.Program.Object, n.Program.Filters, n.Program.SlowPath),
+	}
+	reserve := n.Reserve
+	if reserve.Queues, reserve.Buffer = 0, 0; reserve != (slice.Reserve{}) { // queues are those of links
+		p.Digest = Digest(p.Digest, reserve)
+	}
+	if len(p.UDP) > 0 {
+		p.Digest = Digest(p.Digest, p.UDP)
 	}
 	for _, name := range n.Program.Interfaces {
 		device := ""
@@ -27,6 +36,25 @@ func (b *builder) addProgram(n *slice.Node, sliverKey reconcile.Key, ports []rec
 	b.add(reconcile.Resource{
 		Key: b.key(KindProgram, n.Name), Digest: ProgramDigest(p.Digest, p.Ports), Amend: true, Needs: needs,
 	}, p)
+}
+
+// udpPorts lists a program's UDP ports, at this host's address. Where that is no IPv4 address, nothing comes to them.
+func (b *builder) udpPorts(p *slice.PacketProgram) (all []UDPPort) {
+	for _, u := range p.UDP {
+		all = append(all, UDPPort{
+			Interface: slices.Index(p.Interfaces, u.Interface) + 1, Local: b.Address.Unmap(), UDPPort: u,
+		})
+	}
+	return all
+}
+
+// HasUDPPorts reports whether a packet program of this host has a UDP port.
+func HasUDPPorts(at Place, inputs []Input) bool {
+	return slices.ContainsFunc(inputs, func(in Input) bool {
+		return slices.ContainsFunc(in.Spec.Nodes, func(n slice.Node) bool {
+			return at.Owns(&n) && n.Program != nil && len(n.Program.UDP) > 0
+		})
+	})
 }
 
 // ProgramDigest covers a program and its ports, by their devices; "" stands for a port that is not there, or down.

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"strconv"
+
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/wiring"
 	"github.com/pergola-net/pergola/model/slice"
@@ -17,7 +19,7 @@ type Queue struct {
 // QueueClass is a class of a Queue.
 type QueueClass struct {
 	Minor uint16 // its number in the qdisc
-	Name  string // empty: the only class of a link that has no classes
+	Name  string // of a queue its number; empty: the only class of a link that has neither classes nor queues
 }
 
 // Queues lists the queues of links of a slice, in the order of the links: each direction that has a scheduler and is
@@ -49,11 +51,14 @@ func addQueue(all []Queue, q Queue, s slice.Scheduler) []Queue {
 	if s.IsZero() {
 		return all
 	}
-	if len(s.Classes) == 0 {
+	if len(s.Classes)+len(s.Queues) == 0 {
 		q.Classes = []QueueClass{{Minor: wiring.RootClass}}
 	}
 	for i, c := range s.Classes {
 		q.Classes = append(q.Classes, QueueClass{wiring.FirstClass + uint16(i), c.Name})
+	}
+	for number := range s.Queues {
+		q.Classes = append(q.Classes, QueueClass{wiring.FirstClass + uint16(number), strconv.Itoa(number)})
 	}
 	return append(all, q)
 }

@@ -17,7 +17,9 @@ type Place struct {
 	Peers    map[string]netip.Addr // of the other hosts' ends, by host
 	PathMTUs map[string]int        // bytes of an IP packet that pass to other hosts, by host, as far as known
 	Fenced   bool                  // may not have nodes that are rescheduled when the host is lost
-	Terms    *hosts.Terms          // what its root grants to slices; nil: whatever they ask for
+	// Reservable is what nodes can reserve here, beside cores and memory.
+	Reservable slice.Reserve
+	Terms      *hosts.Terms // what its root grants to slices; nil: whatever they ask for
 }
 
 // is reports whether a host, as nodes and package slice name it, is this one.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/model/slice"
@@ -22,13 +23,14 @@ const (
 	KindWire                          // a port joined to a port or a switch, or a switch to a switch; the devices
 	KindQueue                         // schedulers, impairments and reinjection of a link; the name of its wire
 	KindProgram                       // a packet program on the fast path; the node
+	KindOutside                       // a sliver's connection with the outside; the node
 	KindProcess                       // the sliver's first process runs, or is frozen; the node
 	KindBoot                          // the node's exec lines were begun; the node
 )
 
 var kindNames = [...]string{
-	"substrate", "area", "sliver", "switch", "port", "net", "config", "wire", "queue", "program", "process",
-	"boot",
+	"substrate", "area", "sliver", "switch", "port", "net", "config", "wire", "queue", "program", "outside",
+	"process", "boot",
 }
 
 // KindName is a kind's name in log lines and metrics.
@@ -45,6 +47,13 @@ type NodeID struct {
 
 // String is for messages.
 func (id NodeID) String() string { return fmt.Sprintf("%d/%s", id.Slice, id.Node) }
+
+// ParseNodeID is the reverse of String; ok is false where the text is none.
+func ParseNodeID(text string) (id NodeID, ok bool) {
+	number, node, ok := strings.Cut(text, "/")
+	slice, err := strconv.ParseUint(number, 10, 16)
+	return NodeID{Slice: uint16(slice), Node: node}, ok && err == nil && node != ""
+}
 
 // The details of resources, one type for each kind. KindWire has three, which implement Wire; KindPort has Port and
 // Tunnel; that of KindConfig is routing.Rendered.
@@ -74,10 +83,12 @@ type (
 		Binds     []slice.Bind
 		Beneath   map[string]string `json:"-"` // by granted path of the machine: the directory it must stay in
 		CPU       float64           // cores; 0: no limit
+		CPUPeriod time.Duration     `json:",omitempty"` // in which it is; 0: slice.DefaultCPUPeriod
 		Memory    int64             // bytes; 0: no limit
 		PIDs      int64             // 0: slice.DefaultPIDs
 		Sysctls   map[string]string // of namespaces other than the network's
-		Notes     map[string]string `json:"-"` // kept with the sliver from its creation on
+		Socket    bool              `json:",omitempty"` // it has a control socket
+		Notes     map[string]string `json:"-"`          // kept with the sliver from its creation on
 	}
 
 	// Bridge is a bridge of a switch or a LAN.
@@ -140,11 +151,27 @@ type (
 
 	// Program is the packet program of a node, on the fast path.
 	Program struct {
-		File    string // that the user named, for messages
-		Object  []byte
-		Filters []string
-		Ports   []string // devices of the node's interfaces, in the order of their numbers; "": it is down
-		Digest  string   // of all that the program is made from, but for its ports; kept with it
+		File     string // that the user named, for messages
+		Object   []byte
+		Filters  []string
+		SlowPath slice.SlowPath // empty: slice.SlowInterface
+		Ports    []string       // devices of its interfaces, in the order of their numbers; "": it is down
+		UDP      []UDPPort
+		Reserve  slice.Reserve
+		Digest   string // of all that the program is made from, but for its ports; kept with it
+	}
+
+	// UDPPort is an interface of a packet program that is a UDP port of this host.
+	UDPPort struct {
+		slice.UDPPort
+		Interface int        // its number
+		Local     netip.Addr // of this host
+	}
+
+	// Outside is a sliver's connection with what is outside of all slices.
+	Outside struct {
+		NAT   bool // it may make connections
+		Ports []slice.HostPort
 	}
 
 	// Process is the first process of a sliver.
@@ -180,6 +207,9 @@ func NewCable(c Cable) Cable {
 // Digest covers what a port cannot change while it lives; addresses belong to KindNodeNet.
 func (p Port) Digest() string { return Digest(p.Name, p.MAC, p.MTU, p.Uplink) }
 
+// Digest covers all of a connection.
+func (o Outside) Digest() string { return Digest(o.NAT, o.Ports) }
+
 // Digest covers all of an area.
 func (a Area) Digest() string { return Digest(a.Name, a.Hosts) }
 
@@ -190,6 +220,9 @@ func (p Process) Digest() string {
 	}
 	return "running"
 }
+
+// ExecNote is the note of a sliver that has the results of its exec lines: slice.ExecResult, as JSON.
+const ExecNote = "exec"
 
 // Booted is the digest of exec lines: they run once, and not again when they change.
 const Booted = "booted"

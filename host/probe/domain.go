@@ -30,24 +30,11 @@ func (w *network) domains() []domain {
 	return append(all, w.exterior()...)
 }
 
-// takesPart reports whether the node runs the interior protocol, as far as can be known: a node with the user's own
-// configuration may run any. It counts if it has a loopback that others could look for.
-func takesPart(n *slice.Node, p slice.Protocol) bool {
-	return n.Routing.Speaks(p) || usersOwn(n)
-}
-
-func usersOwn(n *slice.Node) bool {
-	return n.Routing != nil && len(n.Routing.Config) > 0 && len(n.Loopbacks) > 0
-}
-
 // adjacent reports whether the protocol makes an adjacency between two interfaces of a segment.
 func (w *network) adjacent(a, b attachment, p slice.Protocol) bool {
 	x, y := w.nodes[a.node].node, w.nodes[b.node].node
-	if a.node == b.node || !takesPart(x, p) || !takesPart(y, p) {
+	if a.node == b.node || !x.Routing.Speaks(p) || !y.Routing.Speaks(p) {
 		return false
-	}
-	if usersOwn(x) || usersOwn(y) {
-		return true
 	}
 	i, j := x.Interface(a.port), y.Interface(b.port)
 	if i == nil || j == nil || i.Passive || j.Passive || asOf(x) != asOf(y) {
@@ -83,30 +70,16 @@ func (w *network) interior(p slice.Protocol) []domain {
 			}
 		}
 	}
-	return w.collect(groups, func(n *slice.Node) bool { return takesPart(n, p) }, func(d *domain) {
-		// Users' own configurations alone make no OSPF, IS-IS or RIP domain: they are looked at once.
-		some := false
-		for _, r := range d.routers {
-			some = some || w.nodes[r].node.Routing.Speaks(p)
-		}
-		if !some && p != slice.OSPF {
-			return
-		}
-		w.announced(d)
-	})
+	return w.collect(groups, func(n *slice.Node) bool { return n.Routing.Speaks(p) }, w.announced)
 }
 
-// announced fills in the loopbacks and segments of the domain's routers. Of routers with a user's configuration only
-// loopbacks are expected.
+// announced fills in the loopbacks and segments of the domain's routers.
 func (w *network) announced(d *domain) {
 	segments := map[netip.Prefix]int{} // prefix -> place in d.wants
 	for _, r := range d.routers {
 		n := w.nodes[r].node
 		for _, l := range n.Loopbacks {
 			d.wants = append(d.wants, wanted{l.Masked(), "loopback of " + n.Name, []int{r}})
-		}
-		if usersOwn(n) {
-			continue
 		}
 		for _, i := range n.Interfaces {
 			seg, isUp := w.segment[attachment{r, i.Name}]

@@ -1,6 +1,7 @@
 package sliver
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // cgroups is the machine's cgroup file system, of either version. Groups are named by paths such as
@@ -40,17 +43,16 @@ type cgroups interface {
 }
 
 type limits struct {
-	cpu    float64 // cores
-	memory int64   // bytes
+	cpu    float64       // cores,
+	period time.Duration // of the time in this; 0: slice.DefaultCPUPeriod
+	memory int64         // bytes
 	pids   int64
 }
 
-const cpuPeriod = 100 * time.Millisecond
-
 // quota gives the processor time, in us, that may be used in each period.
 func (l limits) quota() (quota int64, period uint64) {
-	period = uint64(cpuPeriod / time.Microsecond)
-	return int64(l.cpu * float64(period)), period
+	span := cmp.Or(l.period, slice.DefaultCPUPeriod)
+	return slice.CPUQuota(l.cpu, span).Microseconds(), uint64(span / time.Microsecond)
 }
 
 // Usage is the resources that the processes of a sliver use.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // What the kernel counts when it kills in a group, by version.
@@ -53,6 +54,24 @@ func TestWantOfMemoryIsRead(t *testing.T) {
 		}
 		if got := c.groups(root).outOfMemory("g"); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// The kernel gives processor time in periods: a node waits for its next turn no longer than one.
+func TestProcessorTimeIsLimitedInPeriods(t *testing.T) {
+	for _, c := range []struct {
+		limits limits
+		quota  int64
+		period uint64
+	}{
+		{limits{cpu: 0.5}, 50_000, 100_000},
+		{limits{cpu: 0.5, period: 10 * time.Millisecond}, 5_000, 10_000},
+		{limits{cpu: 2, period: 5 * time.Millisecond}, 10_000, 5_000},
+		{limits{cpu: 0.25, period: time.Second}, 250_000, 1_000_000},
+	} {
+		if quota, period := c.limits.quota(); quota != c.quota || period != c.period {
+			t.Errorf("%+v: %d us in %d us, want %d in %d", c.limits, quota, period, c.quota, c.period)
 		}
 	}
 }

@@ -62,6 +62,11 @@ func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
 	if err := r.makeStages(s); err != nil {
 		return nil, err
 	}
+	if s.Socket {
+		if err := os.MkdirAll(r.socketDir(s.ID), 0o755); err != nil {
+			return nil, fmt.Errorf("make directory of control socket: %w", err)
+		}
+	}
 	now, later := splitSysctls(s.Sysctls)
 	rec.Sysctls = later
 	rec.Command = s.Command
@@ -81,7 +86,7 @@ func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
 	if rec.Process, err = r.runCreate(ctx, s, root, rec.Plain); err != nil {
 		return nil, err
 	}
-	if err := r.groups.limit(group, limits{s.CPU, s.Memory, s.PIDs}); err != nil {
+	if err := r.groups.limit(group, limits{s.CPU, s.CPUPeriod, s.Memory, s.PIDs}); err != nil {
 		return nil, err
 	}
 	if err := writeFiles(rec.Process, s.Slice, s.Files); err != nil {

@@ -44,7 +44,7 @@ func (r *Runtime) delete(ctx context.Context, id ID) error {
 	if err := r.groups.remove(r.groupOf(id)); err != nil {
 		return err
 	}
-	for _, dir := range []string{r.filesDir(id), r.nodeDir(id)} {
+	for _, dir := range []string{r.filesDir(id), r.socketDir(id), r.nodeDir(id)} {
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("remove files: %w", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -88,8 +89,11 @@ func TestLimits(t *testing.T) {
 	r := newRuntime(t)
 	prepare(t, r)
 	s := spec("denver")
-	s.PIDs, s.Memory, s.CPU = 20, 32<<20, 0.5
+	s.PIDs, s.Memory, s.CPU, s.CPUPeriod = 20, 32<<20, 0.5, 10*time.Millisecond
 	id, _ := up(t, r, s)
+	if have := quotaOf(t, r, id); have != "5000 10000" {
+		t.Errorf("the processor's quota and period are %q", have)
+	}
 	// The shell ends what it started: there may be no room for another command.
 	got := sh(t, r, id, "trap 'kill $all; wait' EXIT; "+
 		"for i in $(seq 50); do sleep 100 >/dev/null 2>&1 & all=\"$all $!\"; done")
@@ -105,6 +109,28 @@ func TestLimits(t *testing.T) {
 	if o := observe(t, r, id, Running); o.PID == 0 {
 		t.Error("no process")
 	}
+}
+
+// quotaOf reads a sliver's processor time and the period of that, in us.
+func quotaOf(t *testing.T, r *Runtime, id ID) string {
+	t.Helper()
+	var files []string
+	switch g := r.groups.(type) {
+	case *cgroups1:
+		dir := g.dir("cpu", r.groupOf(id))
+		files = []string{filepath.Join(dir, "cpu.cfs_quota_us"), filepath.Join(dir, "cpu.cfs_period_us")}
+	case *cgroups2:
+		files = []string{filepath.Join(g.dir(r.groupOf(id)), "cpu.max")}
+	}
+	var words []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		words = append(words, strings.Fields(string(text))...)
+	}
+	return strings.Join(words, " ")
 }
 
 // TestFullDisk fills the file system of a slice: its slivers suffer, new ones fail and leave nothing, and all can be

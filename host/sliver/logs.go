@@ -41,8 +41,14 @@ const (
 
 // trimLogs keeps logs within bounds, as long as the server runs.
 func (r *Runtime) trimLogs(ctx context.Context) {
+	old := time.NewTicker(oldLogsEvery)
+	defer old.Stop()
+	_ = r.dropOldLogs(time.Now()) // retried later, as below
 	for pause := trimSeldom; ; {
 		select {
+		case <-old.C:
+			_ = r.dropOldLogs(time.Now())
+			continue
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):

@@ -206,6 +206,9 @@ func (r *Runtime) ownMounts(s *Spec) []specs.Mount {
 		file(r.init, initPath, "ro", "nosuid", "nodev"),
 		file(filepath.Join(r.sliceDir(s.Slice), "hosts"), "/etc/hosts", "ro", "nosuid", "nodev", "noexec"),
 	}
+	if s.Socket {
+		mounts = append(mounts, file(r.socketDir(s.ID), SocketDir, "ro", "nosuid", "nodev", "noexec"))
+	}
 	if device := r.tunDevice(s.Slice); exists(device) {
 		mounts = append(mounts, file(device, tunDevice, "nosuid", "noexec"))
 	}

@@ -59,7 +59,7 @@ func (r *Runtime) prepareSlice(id uint16, name string, hosts []byte) error {
 	if err := replaceFile(filepath.Join(r.sliceDir(id), "slice.json"), data); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(r.cfg.LogDir, name), 0o755); err != nil {
+	if err := r.makeLogDir(name); err != nil {
 		return err
 	}
 	if err := rewrite(filepath.Join(r.sliceDir(id), "hosts"), hosts); err != nil {

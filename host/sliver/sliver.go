@@ -59,11 +59,13 @@ type Spec struct {
 	Binds     []slice.Bind
 	// Beneath has, by path of the machine that the sliver sees, the directory that the path must not lead out of.
 	// It is no part of the blueprint.
-	Beneath map[string]string `json:"-"`
-	CPU     float64           // cores; 0: no limit
-	Memory  int64             // bytes; 0: no limit
-	PIDs    int64             // 0: slice.DefaultPIDs
-	Sysctls map[string]string // net.* and what else the kernel keeps per namespace
+	Beneath   map[string]string `json:"-"`
+	CPU       float64           // cores; 0: no limit
+	CPUPeriod time.Duration     // in which it is; 0: slice.DefaultCPUPeriod
+	Memory    int64             // bytes; 0: no limit
+	PIDs      int64             // 0: slice.DefaultPIDs
+	Sysctls   map[string]string // net.* and what else the kernel keeps per namespace
+	Socket    bool              // the sliver has the directory of a control socket (Runtime.Listen)
 	// Notes are set before anything runs in the sliver (Runtime.Note). They are no part of the blueprint.
 	Notes map[string]string `json:"-"`
 }

@@ -20,6 +20,7 @@ import (
 //	hosts             /etc/hosts of its nodes
 //	oci/              the runtime's own state
 //	nodes/NODE/       record, OCI bundle, messages of the runtime
+//	sockets/NODE/     control socket, which the node sees in /run/pergola
 //	fs/               tmpfs: what the nodes write, a directory each; and the mask of the machine's /etc
 //
 // The second tmpfs is a separate one because slivers can fill it.
@@ -31,6 +32,9 @@ func (r *Runtime) sliceDir(id uint16) string {
 func (r *Runtime) ociDir(id uint16) string { return filepath.Join(r.sliceDir(id), "oci") }
 func (r *Runtime) fsDir(id uint16) string  { return filepath.Join(r.sliceDir(id), "fs") }
 func (r *Runtime) nodeDir(id ID) string    { return filepath.Join(r.sliceDir(id.Slice), "nodes", id.Node) }
+func (r *Runtime) socketDir(id ID) string {
+	return filepath.Join(r.sliceDir(id.Slice), "sockets", id.Node)
+}
 func (r *Runtime) filesDir(id ID) string   { return filepath.Join(r.fsDir(id.Slice), "nodes", id.Node) }
 func (r *Runtime) recordPath(id ID) string { return filepath.Join(r.nodeDir(id), "sliver.json") }
 

@@ -100,6 +100,18 @@ func (c *conn) deviceAt(index int) (device, error) {
 	return d, nil
 }
 
+// statsAt reads one by its index, with statistics.
+func (c *conn) statsAt(index int) (device, error) {
+	found, err := c.get(unix.RTM_GETLINK, header(index))
+	if errors.Is(err, unix.ENODEV) {
+		return device{}, ErrNoDevice
+	}
+	if err != nil {
+		return device{}, err
+	}
+	return parseDevice(found)
+}
+
 func (c *conn) readDevice(index int, attrs ...rtnl.Attr) (device, error) {
 	attrs = append(attrs, rtnl.U32(unix.IFLA_EXT_MASK, skipStats))
 	found, err := c.get(unix.RTM_GETLINK, header(index), attrs...)
@@ -177,6 +189,7 @@ type veth struct {
 	group   uint32
 	peer    string
 	twins   bool     // both ends get indexes that the data path can take
+	queues  int      // for transmission and reception; 0: one
 	peerNS  *os.File // nil: here
 	peerMAC net.HardwareAddr
 }
@@ -228,9 +241,10 @@ func (c *conn) isIndexTaken(index int, name string) bool {
 
 func (c *conn) addVethAt(index, peerIndex int, v veth) error {
 	common := func() []rtnl.Attr {
-		return []rtnl.Attr{ // the kernel's default is a queue for every CPU, which we do not use
-			rtnl.U32(unix.IFLA_MTU, uint32(v.mtu)), rtnl.U32(unix.IFLA_NUM_TX_QUEUES, 1),
-			rtnl.U32(unix.IFLA_NUM_RX_QUEUES, 1),
+		queues := uint32(max(v.queues, 1)) // the kernel's default is one for every CPU
+		return []rtnl.Attr{
+			rtnl.U32(unix.IFLA_MTU, uint32(v.mtu)), rtnl.U32(unix.IFLA_NUM_TX_QUEUES, queues),
+			rtnl.U32(unix.IFLA_NUM_RX_QUEUES, queues),
 		}
 	}
 	peer := append(common(), rtnl.String(unix.IFLA_IFNAME, v.peer))

@@ -31,7 +31,7 @@ func (s *Substrate) Router(port int) (uint32, error) {
 	return s.data.Router(port)
 }
 
-// Punts counts the frames that the fast path handed to a router's kernel, by reason, since ClearPunts.
+// Punts counts the frames that the fast path handed to a router's kernel, by reason, since SetPunts.
 func (s *Substrate) Punts(ctx context.Context, router uint32) (map[string]uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -39,5 +39,7 @@ func (s *Substrate) Punts(ctx context.Context, router uint32) (map[string]uint64
 	return s.data.Punted(router)
 }
 
-// ClearPunts begins to count from zero: a number may have been another router's.
-func (s *Substrate) ClearPunts(router uint32) error { return s.data.ClearPunted(router) }
+// SetPunts begins to count from these: a number may have been another router's, and the router may have had another.
+func (s *Substrate) SetPunts(router uint32, counts map[string]uint64) error {
+	return s.data.SetPunted(router, counts)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pergola-net/pergola/datapath/filter"
 	"github.com/pergola-net/pergola/datapath/program"
@@ -20,7 +21,10 @@ type ProgramFilters struct {
 
 // ProgramFilters lists the filters of a packet program, with their hits.
 func (s *Substrate) ProgramFilters(ctx context.Context, name string) (all ProgramFilters, err error) {
-	return all, s.withFilters(ctx, name, func(o *program.Object, t *program.Tables) error {
+	if err := ctx.Err(); err != nil {
+		return all, err
+	}
+	return all, s.programs.Filters(name, func(o *program.Object, t *program.Tables) error {
 		all.Key = o.Key
 		all.Filters, err = t.List()
 		return err
@@ -30,36 +34,61 @@ func (s *Substrate) ProgramFilters(ctx context.Context, name string) (all Progra
 // ChangeFilters deletes filters of a packet program, and then inserts others: all, or nothing. Each is a line, as
 // program.ParseFilters has it; of those that are deleted, the verdict may be missing.
 func (s *Substrate) ChangeFilters(ctx context.Context, name string, deleted, inserted []string) error {
-	return s.withFilters(ctx, name, func(o *program.Object, t *program.Tables) error {
-		out, err := readFilters(deleted, o.Key, program.ParseMatch)
+	return s.writeFilters(ctx, name, func(key []program.Field) (write, error) {
+		out, err := readFilters(deleted, key, program.ParseMatch)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		in, err := readFilters(inserted, o.Key, program.ParseFilter)
+		in, err := readFilters(inserted, key, program.ParseFilter)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return nameFilter(t.Change(out, in), append(deleted[:len(deleted):len(deleted)], inserted...))
+		return func(t *program.Tables) error {
+			return nameFilter(t.Change(out, in), slices.Concat(deleted, inserted))
+		}, nil
 	})
 }
 
 // ReplaceFilters makes filters all that a packet program has, or changes nothing.
 func (s *Substrate) ReplaceFilters(ctx context.Context, name string, filters []string) error {
-	return s.withFilters(ctx, name, func(o *program.Object, t *program.Tables) error {
-		all, err := readFilters(filters, o.Key, program.ParseFilter)
+	return s.writeFilters(ctx, name, func(key []program.Field) (write, error) {
+		all, err := readFilters(filters, key, program.ParseFilter)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return nameFilter(t.Replace(all), filters)
+		return func(t *program.Tables) error { return nameFilter(t.Replace(all), filters) }, nil
 	})
 }
 
-func (s *Substrate) withFilters(ctx context.Context, name string,
-	f func(*program.Object, *program.Tables) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
+// A write changes tables, while nobody else does.
+type write func(*program.Tables) error
+
+// writeFilters has filters parsed for the key of a packet program, and then written. Parsing takes no lock: a long file
+// holds up no other program. It is repeated if the program was replaced meanwhile.
+func (s *Substrate) writeFilters(ctx context.Context, name string, parse func([]program.Field) (write, error)) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		o, err := s.programs.Object(name)
+		if err != nil {
+			return err
+		}
+		w, err := parse(o.Key)
+		if err != nil {
+			return err
+		}
+		replaced := false
+		err = s.programs.Filters(name, func(now *program.Object, t *program.Tables) error {
+			if replaced = now != o; replaced {
+				return nil
+			}
+			return w(t)
+		})
+		if !replaced {
+			return err
+		}
 	}
-	return s.programs.Filters(name, f)
 }
 
 func readFilters(lines []string, key []program.Field,

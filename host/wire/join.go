@@ -129,6 +129,7 @@ func (s *Substrate) unwireLocked(e *end) error {
 func joined(p datapath.Port) bool { return p.Mode == datapath.Peer || p.Mode == datapath.Queue }
 
 func unwired(p datapath.Port) datapath.Port {
-	p.Mode, p.Peer, p.Plain, p.Classified, p.Police = datapath.None, 0, 0, false, datapath.Policer{}
+	p.Mode, p.Peer, p.Plain, p.Classified, p.Queues = datapath.None, 0, 0, false, 0
+	p.Police = datapath.Policer{}
 	return p
 }

@@ -139,7 +139,8 @@ func (s *Substrate) cut(d device, on bool) error {
 	return nil
 }
 
-// setSegmentation switches the offload of segmentation of a device in the thread's namespace.
+// setSegmentation switches offloads of a device in the thread's namespace: of segmentation, and of checksums, which
+// are finished in what leaves a device without it.
 func setSegmentation(device string, on bool) error {
 	e, err := ethtool.NewEthtool()
 	if err != nil {
@@ -157,7 +158,22 @@ func setSegmentation(device string, on bool) error {
 			change[name] = on
 		}
 	}
+	change[checksumOffload] = on
 	return e.Change(device, change)
+}
+
+// checksumOffload is a veth device's feature, by its name in ethtool.
+const checksumOffload = "tx-checksum-ip-generic"
+
+// finishChecksums makes a device in the thread's namespace leave no checksum to the devices behind it. Without that,
+// the kernel lets it have no super-frames either.
+func finishChecksums(device string) error {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return e.Change(device, map[string]bool{checksumOffload: false})
 }
 
 func (s *Substrate) makePair(r *reading, l wiring.Link, q, other string, want wiring.Layout) (err error) {
@@ -247,7 +263,7 @@ func (s *Substrate) setRecords(r *reading, l wiring.Link, want wiring.Layout) er
 		full := r.records[d.index]
 		full.Mode, full.Peer = modes[record.Mode], r.byName[record.Peer].index
 		full.Plain = r.byName[record.Plain].index
-		full.Classified = len(want.Rules[name]) > 0
+		full.Classified, full.Queues = len(want.Rules[name]) > 0, record.Queues
 		full.Police = datapath.Policer(want.Policers[name])
 		if full == r.records[d.index] {
 			continue

@@ -19,6 +19,9 @@ const (
 	roleTunnel role = "tunnel" // proxy port of an interface on another machine
 	roleTwin   role = "twin"   // its other end
 	roleUplink role = "uplink" // leads to the machine's own namespace, with what tunnels carry
+
+	roleHandover role = "handover" // one end of the way from XDP to tc
+	roleSlow     role = "slowpath" // of a node with a packet program: see OpenSlowPath
 )
 
 // mark is what a device's alias says of it:

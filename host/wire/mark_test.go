@@ -10,7 +10,7 @@ import (
 
 func TestMarkSurvivesTheAlias(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		roles := []string{"port", "switch", "cable", "queue", "member", "tunnel", "twin", "uplink"}
+		roles := []string{"port", "switch", "cable", "queue", "member", "tunnel", "twin", "uplink", "handover"}
 		want := mark{
 			role:   role(rapid.SampledFrom(roles).Draw(t, "role")),
 			owner:  rapid.String().Draw(t, "owner"),

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/pergola-net/pergola/datapath/node"
 	"github.com/pergola-net/pergola/datapath/program"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Program is a packet program of a node.
@@ -18,9 +20,14 @@ type Program struct {
 	Object   []byte
 	Filters  []string // one each, as program.ParseFilters has them
 	Ports    []string // devices of the node's interfaces, in the order of their numbers; "": it is down
-	SlowPath bool     // what the program punts goes to the node's kernel
-	Digest   string   // of what it is made from; kept with it
+	SlowPath slice.SlowPath
+	UDP      []UDPPort // interfaces that are no devices
+	Reserve  slice.Reserve
+	Digest   string // of what it is made from; kept with it
 }
+
+// UDPPort is an interface of a packet program that is a UDP port of the machine. It takes an open underlay.
+type UDPPort = node.UDPPort
 
 // ProgramState is a packet program that runs.
 type ProgramState struct {
@@ -62,8 +69,15 @@ func (s *Substrate) SetProgram(ctx context.Context, name string, p Program) erro
 		return explainProgram(p, err)
 	}
 	w := node.Node{
-		Slice: uint32(p.Slice), Object: p.Object, Digest: p.Digest, SlowPath: p.SlowPath,
-		Interfaces: make([]int, len(p.Ports)),
+		Slice: uint32(p.Slice), Object: p.Object, Digest: p.Digest, SlowPath: slowPaths[p.SlowPath],
+		Interfaces: make([]int, len(p.Ports)), UDP: p.UDP,
+		Bounds: node.Bounds{
+			Filters: p.Reserve.Filters, Masks: p.Reserve.Masks, FastPath: p.Reserve.FastPath,
+		},
+	}
+	if size := int64(o.Memory.Size()); size > p.Reserve.MemoryBound() {
+		return fmt.Errorf("%s declares %d bytes of memory, and the node may have %d", o.Name, size,
+			p.Reserve.MemoryBound())
 	}
 	if w.Filters, err = program.ParseFilterList(p.Filters, o.Key); err != nil {
 		return fmt.Errorf("read the filters of %s: %w", p.File, err)
@@ -79,7 +93,16 @@ func (s *Substrate) SetProgram(ctx context.Context, name string, p Program) erro
 		}
 		w.Interfaces[i] = index
 	}
-	return explainProgram(p, s.programs.Set(name, w))
+	for _, u := range p.UDP {
+		if !u.Local.Is4() {
+			return fmt.Errorf("UDP port %d of %s leads nowhere: this host has no IPv4 address by which "+
+				"others reach it", u.Port, name)
+		}
+	}
+	if err := s.setProgram(name, w); err != nil {
+		return explainProgram(p, err)
+	}
+	return s.makeHandover()
 }
 
 // explainProgram adds to what is wrong with a program what to do about it.
@@ -100,7 +123,7 @@ func (s *Substrate) DeleteProgram(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.programs.Delete(name)
+	return s.deleteProgram(name)
 }
 
 // Programs lists the packet programs that run.
@@ -122,6 +145,41 @@ func (s *Substrate) Programs(ctx context.Context) (map[string]ProgramState, erro
 	return all, nil
 }
 
+// ProgramMemory is the memory that a packet program declares.
+type ProgramMemory struct {
+	Element int    // bytes of an element; elements begin at multiples of 8 bytes
+	Count   int    // elements; 0: it declares none
+	Number  uint32 // of this block: another one after a replacement that could not keep it
+}
+
+// ProgramMemory opens the memory of a packet program, to be mapped; nil where it declares none. The caller closes it.
+func (s *Substrate) ProgramMemory(ctx context.Context, name string) (*os.File, ProgramMemory, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, ProgramMemory{}, err
+	}
+	f, m, err := s.programs.Memory(name)
+	return f, ProgramMemory{Element: m.Element, Count: m.Count, Number: m.Number}, err
+}
+
+// ProgramTime is the processor time of all packet programs of a slice.
+type ProgramTime = node.Time
+
+// ProgramTimes is the processor time of packet programs, by slice.
+func (s *Substrate) ProgramTimes(ctx context.Context) (map[uint16]ProgramTime, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	times, err := s.programs.Times()
+	if err != nil {
+		return nil, fmt.Errorf("read the processor time of packet programs: %w", err)
+	}
+	all := make(map[uint16]ProgramTime, len(times))
+	for slice, t := range times {
+		all[uint16(slice)] = t
+	}
+	return all, nil
+}
+
 // ProgramCounters reads what a packet program and its node counted. The platform's names have a space, as no program's
 // have.
 func (s *Substrate) ProgramCounters(ctx context.Context, name string) (ProgramCounters, error) {
@@ -130,6 +188,9 @@ func (s *Substrate) ProgramCounters(ctx context.Context, name string) (ProgramCo
 		return c, err
 	}
 	all, err := s.programs.Counters(name)
+	if err == nil {
+		err = s.countSlowPath(name, all)
+	}
 	for counter, n := range all {
 		if strings.Contains(counter, " ") {
 			c.Platform[counter] = n

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/vishvananda/netlink/nl"
@@ -45,12 +46,31 @@ func (c *conn) setTree(d device, was, want wiring.Tree) error {
 			return fmt.Errorf("set htb on %s: %w", d.name, err)
 		}
 	}
-	for i, class := range want.Classes {
-		if inPlace && was.Classes[i] == class {
+	if err := c.deleteClasses(d, was, want); err != nil {
+		return err
+	}
+	for _, class := range want.Classes {
+		if slices.Contains(was.Classes, class) {
 			continue
 		}
 		if err := c.setClass(d.index, class); err != nil {
 			return fmt.Errorf("set class 1:%x on %s: %w", class.Minor, d.name, err)
+		}
+	}
+	return nil
+}
+
+// deleteClasses deletes those that the tree has no more. What waits in them is lost, what comes for them is the default
+// class's.
+func (c *conn) deleteClasses(d device, was, want wiring.Tree) error {
+	for _, class := range was.Classes {
+		same := func(other wiring.Class) bool { return other.Minor == class.Minor }
+		if slices.ContainsFunc(want.Classes, same) {
+			continue
+		}
+		id := wiring.HandleHTB | uint32(class.Minor)
+		if err := c.do(unix.RTM_DELTCLASS, 0, tcHeader(d.index, id, 0)); err != nil {
+			return fmt.Errorf("delete class 1:%x of %s: %w", class.Minor, d.name, err)
 		}
 	}
 	return nil
@@ -94,11 +114,14 @@ func (c *conn) setClass(index int, class wiring.Class) error {
 	if err != nil {
 		return fmt.Errorf("set rate: %w", err)
 	}
-	if class.Queue == 0 {
+	if class.IsInner() {
 		return nil
 	}
-	limit := struct{ Limit uint32 }{class.Queue}
-	if err := c.setQdisc(index, "pfifo", class.FIFO(), id, rtnl.Struct(nl.TCA_OPTIONS, limit)); err != nil {
+	kind, limit := "pfifo", struct{ Limit uint32 }{class.Queue}
+	if class.Bytes != 0 {
+		kind, limit.Limit = "bfifo", class.Bytes
+	}
+	if err := c.setQdisc(index, kind, class.FIFO(), id, rtnl.Struct(nl.TCA_OPTIONS, limit)); err != nil {
 		return fmt.Errorf("set queue: %w", err)
 	}
 	return nil

@@ -22,6 +22,8 @@ type qdisc struct {
 	options        []byte
 }
 
+func (q qdisc) isFIFO() bool { return q.kind == "pfifo" || q.kind == "bfifo" }
+
 // qdiscs dumps the qdiscs that somebody made, by device.
 func (c *conn) qdiscs() (map[int][]qdisc, error) {
 	messages, err := c.dump(unix.RTM_GETQDISC, unix.RTM_NEWQDISC, &nl.TcMsg{})
@@ -133,7 +135,7 @@ func treeFrom(some []qdisc, classes []wiring.Class) (t wiring.Tree, err error) {
 			(q.parent == tcRoot || q.parent == wiring.HandleNetem|1):
 			t.Default, err = parseHTB(q.options)
 			t.Classes = classes
-		case q.kind == "pfifo" && q.parent>>16 == wiring.HandleHTB>>16:
+		case q.isFIFO() && q.parent>>16 == wiring.HandleHTB>>16:
 		default:
 			t.Foreign = true
 		}
@@ -146,9 +148,11 @@ func treeFrom(some []qdisc, classes []wiring.Class) (t wiring.Tree, err error) {
 			return wiring.HandleHTB|uint32(c.Minor) == q.parent
 		})
 		switch {
-		case q.kind != "pfifo":
+		case !q.isFIFO():
 		case at < 0 || t.Classes[at].FIFO() != q.handle || len(q.options) < 4:
 			t.Foreign = true
+		case q.kind == "bfifo":
+			t.Classes[at].Bytes = binary.NativeEndian.Uint32(q.options)
 		default:
 			t.Classes[at].Queue = binary.NativeEndian.Uint32(q.options)
 		}

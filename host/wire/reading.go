@@ -148,13 +148,16 @@ func (r *reading) link(d device) (l wiring.Link, ok bool) {
 
 func (r *reading) recordOf(name string) wiring.Record {
 	record := r.records[r.byName[name].index]
+	led := wiring.Record{Peer: r.name(record.Peer), Plain: r.name(record.Plain), Queues: record.Queues}
 	switch record.Mode {
 	case datapath.Kernel:
 		return wiring.Record{Mode: wiring.ToSwitch}
 	case datapath.Peer:
-		return wiring.Record{Mode: wiring.ToPeer, Peer: r.name(record.Peer), Plain: r.name(record.Plain)}
+		led.Mode = wiring.ToPeer
+		return led
 	case datapath.Queue:
-		return wiring.Record{Mode: wiring.ToQueue, Peer: r.name(record.Peer), Plain: r.name(record.Plain)}
+		led.Mode = wiring.ToQueue
+		return led
 	case datapath.None, datapath.Tunnelled: // of a link, neither leads anywhere
 	}
 	return wiring.Record{}

@@ -145,7 +145,8 @@ func (p paths) unpin() error {
 	if !isBPF(p.bpf) {
 		return nil
 	}
-	for _, pattern := range []string{"abi*", "nodes", "xdp-*", "nic-*"} { // the kernel has files of its own there
+	// The kernel has files of its own there.
+	for _, pattern := range []string{"abi*", "nodes", "xdp-*", "nic-*", "handover-*"} {
 		pins, err := filepath.Glob(filepath.Join(p.bpf, pattern))
 		if err != nil {
 			return err

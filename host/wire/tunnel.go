@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath"
@@ -101,21 +100,11 @@ func (s *Substrate) enableGRO(t Tunnel, index, twin int) error {
 		return s.data.DenyXDPToPort(index)
 	}
 	return netns.In(s.ns, func() error { // first GRO: frames that come before it are lost
-		if err := setGROOn(t.Name); err != nil {
+		if err := setGRO(t.Name, true); err != nil {
 			return fmt.Errorf("switch generic receive offload on: %w", err)
 		}
 		return s.data.AllowXDPToPort(index, twin)
 	})
-}
-
-// setGROOn switches generic receive offload on at a device in the thread's namespace.
-func setGROOn(device string) error {
-	e, err := ethtool.NewEthtool()
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	return e.Change(device, map[string]bool{"rx-gro": true})
 }
 
 func twinName(tunnel string) string { return tunnel + "t" }

@@ -54,7 +54,13 @@ func (s *Substrate) makeUplink(machine *conn) (inner device, err error) {
 	if err := netns.In(s.ns, func() error { return s.data.AttachUplink(inner.index) }); err != nil {
 		return inner, err
 	}
-	return inner, netns.In(s.host, func() error { return s.data.AttachEgress(outer.index) })
+	return inner, netns.In(s.host, func() error {
+		// What is for UDP ports of packet programs goes through this device; tunnels' packets go past it.
+		if err := finishChecksums(name); err != nil {
+			return fmt.Errorf("switch the offload of checksums of %s off: %w", name, err)
+		}
+		return s.data.AttachEgress(outer.index)
+	})
 }
 
 // findUplink finds the pair. ErrNoDevice: there is none that is complete.

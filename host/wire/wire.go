@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -42,6 +43,7 @@ type Config struct {
 	StateDir string
 	// Deleted is called soon after devices were deleted from the substrate, by any process. It may be nil.
 	Deleted func()
+	Log     *slog.Logger // nil: nowhere
 }
 
 // Substrate is this machine's part of the substrate, open. Its methods may be called concurrently.
@@ -55,6 +57,10 @@ type Substrate struct {
 	watch *watch // nil: there is none
 
 	programs *node.Nodes // with packet programs
+
+	handover bool // the way from XDP to tc is there; guarded by wiring
+	// tapping keeps a node's number from becoming another one's while its tap device is made or deleted.
+	tapping sync.Mutex
 
 	// wiring serialises what reads and then writes the records of two ports, or a port and its queue.
 	wiring sync.Mutex
@@ -141,7 +147,12 @@ func (s *Substrate) open(c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.programs, err = node.Open(s.data.Nodes()); err != nil {
+	nodes := s.data.Nodes()
+	nodes.Log, nodes.Cores = c.Log, fastPathCores()
+	if s.programs, err = node.Open(nodes); err != nil {
+		return err
+	}
+	if err := s.openHandover(); err != nil {
 		return err
 	}
 	return s.adopt()

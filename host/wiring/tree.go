@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -14,8 +15,8 @@ import (
 //
 //	netem 10:        delay, jitter, loss: frames that are under way
 //	htb 1:           class 1:1 has the rate
-//	  class 1:10 ... one for each class of a scheduler that has several
-//	pfifo            at each leaf: frames that wait for their turn; the tail is dropped
+//	  class 1:10 ... one for each class or queue of a scheduler that has several
+//	pfifo, bfifo     at each leaf: frames that wait for their turn; the tail is dropped
 //
 // netem is above htb, and not htb's leaf as one often sees it, so that frames under way do not take up the queue. That
 // frames are first delayed and then queued, where a real link does the reverse, makes no difference to when they
@@ -41,8 +42,12 @@ type Class struct {
 	Burst, CeilBurst uint32 // in Tick
 	Quantum          uint32 // bytes of a turn among classes of one priority
 	Priority         uint32 // 0 is served first
-	Queue            uint32 // frames in the pfifo at this leaf; 0: an inner class
+	Queue            uint32 // frames in the pfifo at this leaf; 0: there is none
+	Bytes            uint32 `json:",omitempty"` // in the bfifo at this leaf; 0: there is none
 }
+
+// IsInner reports whether no frames wait in the class itself.
+func (c Class) IsInner() bool { return c.Queue == 0 && c.Bytes == 0 }
 
 // Tick is the unit of time in which htb takes bursts.
 const Tick = 64 * time.Nanosecond
@@ -55,8 +60,8 @@ const (
 	FirstClass  = 0x10 // of the first of a scheduler's classes; the next has the next number
 )
 
-// ethernetHeader is what a frame is longer than the MTU.
-const ethernetHeader = 14
+// Bytes of Ethernet: what a frame is longer than the MTU, and how long it is at least.
+const ethernetHeader, ethernetLeast = 14, 60
 
 // IsZero reports whether the device has the qdisc that it was made with.
 func (t Tree) IsZero() bool { return t.Netem == Netem{} && t.Default == 0 && !t.Foreign }
@@ -67,14 +72,29 @@ func (t Tree) Equal(o Tree) bool {
 		slices.Equal(t.Classes, o.Classes)
 }
 
-// Alike reports whether one tree becomes the other without a qdisc or a class being added or removed: then frames that
-// wait stay.
+// Alike reports whether one tree becomes the other without a qdisc being added or removed, but for those of classes
+// that come or go: then frames that wait in the other classes stay.
 func (t Tree) Alike(o Tree) bool {
-	same := func(a, b Class) bool {
-		return a.Minor == b.Minor && a.Parent == b.Parent && (a.Queue == 0) == (b.Queue == 0)
+	for _, c := range t.Classes {
+		other, there := o.class(c.Minor)
+		same := c.Parent == other.Parent && c.IsInner() == other.IsInner() &&
+			(c.Bytes == 0) == (other.Bytes == 0)
+		if there && !same {
+			return false
+		}
 	}
 	return !t.Foreign && !o.Foreign && (t.Netem == Netem{}) == (o.Netem == Netem{}) && t.Default == o.Default &&
-		slices.EqualFunc(t.Classes, o.Classes, same)
+		(len(t.Classes) == 0) == (len(o.Classes) == 0)
+}
+
+func (t Tree) class(minor uint16) (Class, bool) {
+	at, there := slices.BinarySearchFunc(t.Classes, minor, func(c Class, minor uint16) int {
+		return cmp.Compare(c.Minor, minor)
+	})
+	if !there {
+		return Class{}, false
+	}
+	return t.Classes[at], true
 }
 
 // FIFO is the handle of the class's leaf.
@@ -93,29 +113,53 @@ func TreeOf(s slice.Shape, mtu int) Tree {
 		return t
 	}
 	whole := classOf(orLine(scheduler.Rate), mtu)
-	if len(scheduler.Classes) == 0 {
+	all := leaves(scheduler)
+	if len(all) == 0 {
 		whole.Queue = frames(scheduler.Queue)
 		t.Default, t.Classes = RootClass, []Class{whole}
 		return t
 	}
-	t.Default, t.Classes = FirstClass+uint16(scheduler.Default()), append(t.Classes, whole)
-	least := slices.MinFunc(scheduler.Classes, func(a, b slice.Class) int { return a.Share - b.Share }).Share
-	for i, c := range scheduler.Classes {
-		leaf := classOf(orLine(scheduler.Rate), mtu)
-		if c.Limit != 0 {
-			leaf.Ceil, leaf.CeilBurst = c.Limit.BytesPerSecond(), burst(mtu, c.Limit.BytesPerSecond())
+	t.Default, t.Classes = FirstClass, append(t.Classes, whole)
+	if len(scheduler.Classes) > 0 {
+		t.Default += uint16(scheduler.Default())
+	}
+	least := slices.MinFunc(all, func(a, b leaf) int { return a.share - b.share }).share
+	for i, l := range all {
+		class := classOf(orLine(scheduler.Rate), mtu)
+		if l.limit != 0 {
+			class.Ceil, class.CeilBurst = l.limit.BytesPerSecond(), burst(mtu, l.limit.BytesPerSecond())
 		}
 		// sch_htb has no class without a rate.
-		leaf.Rate = max(c.Reserve.BytesPerSecond(), unit.MinRate.BytesPerSecond())
-		leaf.Burst = burst(mtu, leaf.Rate)
-		leaf.Minor, leaf.Parent = FirstClass+uint16(i), RootClass
+		class.Rate = max(l.reserve.BytesPerSecond(), unit.MinRate.BytesPerSecond())
+		class.Burst = burst(mtu, class.Rate)
+		class.Minor, class.Parent = FirstClass+uint16(i), RootClass
 		// That of the smallest share is one frame.
-		leaf.Quantum = uint32((mtu + ethernetHeader) * c.Share / max(least, 1))
-		leaf.Priority = uint32(c.Priority - 1)
-		leaf.Queue = frames(c.Queue)
-		t.Classes = append(t.Classes, leaf)
+		class.Quantum = uint32((mtu + ethernetHeader) * l.share / max(least, 1))
+		class.Priority = uint32(l.priority - 1)
+		class.Bytes = uint32(l.length.Bytes)
+		if class.Bytes == 0 {
+			class.Queue = frames(l.length.Frames)
+		}
+		t.Classes = append(t.Classes, class)
 	}
 	return t
+}
+
+// leaf is what a class and a queue have in common.
+type leaf struct {
+	share, priority int
+	reserve, limit  unit.Rate
+	length          unit.Length
+}
+
+func leaves(s slice.Scheduler) (all []leaf) {
+	for _, c := range s.Classes {
+		all = append(all, leaf{c.Share, c.Priority, c.Reserve, c.Limit, unit.Length{Frames: c.Queue}})
+	}
+	for _, q := range s.Queues {
+		all = append(all, leaf{q.Share, slice.LastPriority, q.Reserve, q.Rate, q.Length})
+	}
+	return all
 }
 
 func orLine(r unit.Rate) unit.Rate {
@@ -169,15 +213,20 @@ func underWay(s slice.Shape, mtu int) uint32 {
 		rate, frame = fast, float64(mtu+ethernetHeader)
 	}
 	waiting := s.Queue
-	for _, c := range s.Classes {
-		waiting += int(frames(c.Queue))
+	for _, l := range leaves(s.Scheduler()) {
+		if l.length.Bytes != 0 {
+			waiting += int(l.length.Bytes / ethernetLeast)
+		} else {
+			waiting += int(frames(l.length.Frames))
+		}
 	}
 	longest := s.Delay + 4*s.Jitter
 	return uint32(min(max(rate/8/frame*longest.Seconds()+float64(waiting), least), most))
 }
 
-// Shape is the treatment that the tree gives, as far as the kernel tells it: a class is named by its number.
-func (t Tree) Shape(rules []Rule) slice.Shape {
+// Shape is the treatment that the tree gives, as far as the kernel tells it: a class is named by its number. Queued
+// says that its classes are queues of a packet program.
+func (t Tree) Shape(rules []Rule, queued bool) slice.Shape {
 	s := slice.Shape{
 		Delay: t.Netem.Delay, Jitter: t.Netem.Jitter,
 		Loss: math.Round(float64(t.Netem.Loss)/math.MaxUint32*100*1e7) / 1e7, // the kernel's unit: 2.3e-8 %
@@ -197,15 +246,20 @@ func (t Tree) Shape(rules []Rule) slice.Shape {
 		if c.Minor == RootClass {
 			continue
 		}
+		share := int(math.Round(float64(c.Quantum) / float64(least)))
 		class := slice.Class{
-			Name: name(c.Minor), Share: int(math.Round(float64(c.Quantum) / float64(least))),
-			Priority: int(c.Priority) + 1, Queue: length(c.Queue),
+			Name: name(c.Minor), Share: share, Priority: int(c.Priority) + 1, Queue: length(c.Queue),
 		}
 		if rate := unit.Rate(c.Rate * 8); rate > unit.MinRate {
 			class.Reserve = rate
 		}
 		if limit := unit.Rate(c.Ceil * 8); limit < s.Rate {
 			class.Limit = limit
+		}
+		if queued {
+			s.Queues = append(s.Queues, slice.Queue{Share: share, Reserve: class.Reserve, Rate: class.Limit,
+				Length: unit.Length{Bytes: int64(c.Bytes), Frames: class.Queue}})
+			continue
 		}
 		for _, r := range rules {
 			if r.Class == c.Minor {

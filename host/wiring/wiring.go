@@ -52,6 +52,8 @@ type Record struct {
 	Peer string `json:",omitempty"`
 	// Plain is the device by which frames leave that are not plain, if they come to a packet program.
 	Plain string `json:",omitempty"`
+	// Queues is how many queues the packet program of the device's node chooses from; 0: it chooses none.
+	Queues int `json:",omitempty"`
 }
 
 // Policer bounds the frames that enter at a device. See datapath.Policer.
@@ -147,6 +149,8 @@ func (y *Layout) join(l Link) {
 		y.shape(a.Port, b.Shape, a.MTU)
 		y.lead(a.Port, b.Port)
 		y.lead(b.Port, a.Port)
+		y.choose(a)
+		y.choose(b)
 		if l.Program {
 			y.makePlain(a.Port, b.Port)
 		}
@@ -159,6 +163,8 @@ func (y *Layout) join(l Link) {
 	y.shape(qb, b.Shape, mtu)
 	y.Records[a.Port], y.Records[qa] = Record{Mode: ToQueue, Peer: qa}, Record{Mode: ToPeer, Peer: a.Port}
 	y.Records[b.Port], y.Records[qb] = Record{Mode: ToQueue, Peer: qb}, Record{Mode: ToPeer, Peer: b.Port}
+	y.choose(a)
+	y.choose(b)
 	if l.Program {
 		y.Plain[qa], y.Plain[qb] = true, true
 	}
@@ -199,6 +205,7 @@ func (y *Layout) plug(l Link) {
 	y.shape(m, l.B.Shape, a.MTU)
 	y.Records[a.Port], y.Records[q] = Record{Mode: ToQueue, Peer: q}, Record{Mode: ToPeer, Peer: a.Port}
 	y.Switches[m] = l.Switch
+	y.choose(a)
 	if l.Program {
 		y.Plain[m] = true
 	}
@@ -222,6 +229,13 @@ func (y *Layout) lead(from, to string) {
 		mode = ToQueue
 	}
 	y.Records[from] = Record{Mode: mode, Peer: to}
+}
+
+// choose says among how many queues the program of an end's node has the choice.
+func (y *Layout) choose(e End) {
+	record := y.Records[e.Port]
+	record.Queues = len(e.Shape.Queues)
+	y.Records[e.Port] = record
 }
 
 func (y *Layout) classify(e End) {
@@ -284,8 +298,8 @@ func (l Link) Observed(y Layout) Link {
 	l.Program = len(y.Plain) > 0
 	l.Reinject = len(y.Pairs) > 0 && y.Records[l.A.Port].Plain == ""
 	fromA, fromB := l.Queues()
-	l.A.Shape = y.Trees[fromA].Shape(y.Rules[l.A.Port])
-	l.B.Shape = y.Trees[fromB].Shape(y.Rules[l.B.Port])
+	l.A.Shape = y.Trees[fromA].Shape(y.Rules[l.A.Port], y.Records[l.A.Port].Queues > 0)
+	l.B.Shape = y.Trees[fromB].Shape(y.Rules[l.B.Port], y.Records[l.B.Port].Queues > 0)
 	l.A.Shape.Police = y.policer(l.A.Port, l.A.MTU)
 	if l.Switch != "" {
 		l.B.Shape.Police = y.policer(QueueName(l.A.Port), l.A.MTU)
@@ -302,7 +316,8 @@ const slow unit.Rate = 1e9 // above, single frames could not fill the link
 // super-frame on its way to a shaped port of a LAN, or through a shaped cable, is lost, queued or policed as a whole.
 func Single(s slice.Shape) bool {
 	slowed := func(r unit.Rate) bool { return r != 0 && r < slow }
-	return s.Loss != 0 || s.Queue != 0 || len(s.Classes) != 0 || slowed(s.Rate) || slowed(s.Police.Rate)
+	return s.Loss != 0 || s.Queue != 0 || len(s.Classes)+len(s.Queues) != 0 || slowed(s.Rate) ||
+		slowed(s.Police.Rate)
 }
 
 func name(minor uint16) string { return fmt.Sprintf("%x", minor) }

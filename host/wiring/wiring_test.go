@@ -170,6 +170,40 @@ func TestLayout(t *testing.T) {
 				Switches: map[string]string{"am": "sw"}, Plain: map[string]bool{"am": true},
 			},
 		},
+		"a packet program that chooses queues": {
+			wiring.Link{A: end("a", queued), B: end("b", slice.Shape{}), Program: true},
+			wiring.Layout{
+				Pairs: map[string]string{"aq": "bq"},
+				Records: records{
+					"a":  {Mode: wiring.ToQueue, Peer: "b", Plain: "aq", Queues: 3},
+					"b":  {Mode: wiring.ToPeer, Peer: "a", Plain: "bq"},
+					"aq": peer("a"), "bq": queue("b"),
+				},
+				Trees: trees{"b": tree(queued)}, Plain: map[string]bool{"aq": true, "bq": true},
+			},
+		},
+		"a packet program that chooses queues, reinjected": {
+			wiring.Link{A: end("a", queued), B: end("b", slice.Shape{}), Program: true, Reinject: true},
+			wiring.Layout{
+				Pairs: map[string]string{"aq": "bq"},
+				Records: records{
+					"a": {Mode: wiring.ToQueue, Peer: "aq", Queues: 3}, "aq": peer("a"),
+					"b": queue("bq"), "bq": peer("b"),
+				},
+				Trees: trees{"aq": tree(queued)}, Plain: map[string]bool{"aq": true, "bq": true},
+			},
+		},
+		"a packet program that chooses queues to a switch": {
+			wiring.Link{A: end("a", queued), Switch: "sw", Program: true, Reinject: true},
+			wiring.Layout{
+				Pairs: map[string]string{"aq": "am"},
+				Records: records{
+					"a": {Mode: wiring.ToQueue, Peer: "aq", Queues: 3}, "aq": peer("a"),
+				},
+				Switches: map[string]string{"am": "sw"},
+				Trees:    trees{"aq": tree(queued)}, Plain: map[string]bool{"am": true},
+			},
+		},
 		"a cable": {
 			wiring.Link{A: end("a", slow), B: end("b", fast), Cable: true},
 			wiring.Layout{Trees: trees{"a": tree(slow), "b": tree(fast)}},
@@ -195,7 +229,14 @@ func TestLayout(t *testing.T) {
 var (
 	ef      = 46
 	classed = slice.Shape{Rate: 100e6, Classes: []slice.Class{
-		{Name: "voice", Match: []slice.Match{{DSCP: &ef}, {Protocol: 17}}, Share: 1, Reserve: 10e6, Priority: 1, Queue: 50},
+		{
+			Name:     "voice",
+			Match:    []slice.Match{{DSCP: &ef}, {Protocol: 17}},
+			Share:    1,
+			Reserve:  10e6,
+			Priority: 1,
+			Queue:    50,
+		},
 		{Name: "bulk", Match: []slice.Match{{Protocol: 6}}, Share: 2, Limit: 50e6, Priority: 8},
 		{Name: "other", Share: 6, Priority: 8},
 	}}
@@ -206,12 +247,116 @@ func TestTreeOfClasses(t *testing.T) {
 	slowest := wiring.TreeOf(slice.Shape{Rate: unit.MinRate}, 1500).Classes[0].Burst
 	want := wiring.Tree{Default: 0x12, Classes: []wiring.Class{
 		{Minor: 1, Rate: 12.5e6, Ceil: 12.5e6, Burst: late, CeilBurst: late, Quantum: 1514},
-		{Minor: 0x10, Parent: 1, Rate: 1.25e6, Ceil: 12.5e6, Burst: 37850, CeilBurst: late, Quantum: 1514, Queue: 50},
-		{Minor: 0x11, Parent: 1, Rate: 1, Ceil: 6.25e6, Burst: slowest, CeilBurst: late, Quantum: 3028, Priority: 7, Queue: 1000},
-		{Minor: 0x12, Parent: 1, Rate: 1, Ceil: 12.5e6, Burst: slowest, CeilBurst: late, Quantum: 9084, Priority: 7, Queue: 1000},
+		{
+			Minor:     0x10,
+			Parent:    1,
+			Rate:      1.25e6,
+			Ceil:      12.5e6,
+			Burst:     37850,
+			CeilBurst: late,
+			Quantum:   1514,
+			Queue:     50,
+		},
+		{
+			Minor:     0x11,
+			Parent:    1,
+			Rate:      1,
+			Ceil:      6.25e6,
+			Burst:     slowest,
+			CeilBurst: late,
+			Quantum:   3028,
+			Priority:  7,
+			Queue:     1000,
+		},
+		{
+			Minor:     0x12,
+			Parent:    1,
+			Rate:      1,
+			Ceil:      12.5e6,
+			Burst:     slowest,
+			CeilBurst: late,
+			Quantum:   9084,
+			Priority:  7,
+			Queue:     1000,
+		},
 	}}
 	if diff := cmp.Diff(want, wiring.TreeOf(classed, 1500)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+var queued = slice.Shape{Rate: 100e6, Queues: []slice.Queue{
+	{Share: 1}, {Share: 3, Length: unit.Length{Bytes: 64 << 10}, Reserve: 10e6},
+	{Share: 2, Length: unit.Length{Frames: 200}, Rate: 50e6},
+}}
+
+func TestTreeOfQueues(t *testing.T) {
+	const late = 31250 // ticks in two milliseconds
+	slowest := wiring.TreeOf(slice.Shape{Rate: unit.MinRate}, 1500).Classes[0].Burst
+	want := wiring.Tree{Default: 0x10, Classes: []wiring.Class{
+		{Minor: 1, Rate: 12.5e6, Ceil: 12.5e6, Burst: late, CeilBurst: late, Quantum: 1514},
+		{
+			Minor:     0x10,
+			Parent:    1,
+			Rate:      1,
+			Ceil:      12.5e6,
+			Burst:     slowest,
+			CeilBurst: late,
+			Quantum:   1514,
+			Priority:  7,
+			Queue:     1000,
+		},
+		{
+			Minor:     0x11,
+			Parent:    1,
+			Rate:      1.25e6,
+			Ceil:      12.5e6,
+			Burst:     37850,
+			CeilBurst: late,
+			Quantum:   4542,
+			Priority:  7,
+			Bytes:     65536,
+		},
+		{
+			Minor:     0x12,
+			Parent:    1,
+			Rate:      1,
+			Ceil:      6.25e6,
+			Burst:     slowest,
+			CeilBurst: late,
+			Quantum:   3028,
+			Priority:  7,
+			Queue:     200,
+		},
+	}}
+	if diff := cmp.Diff(want, wiring.TreeOf(queued, 1500)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// Frames stay where they wait as long as their queue is of the same kind, whatever becomes of others.
+func TestFramesStayInQueuesThatAreChanged(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(s *slice.Shape)
+		want   bool
+	}{
+		"nothing":          {func(*slice.Shape) {}, true},
+		"rate":             {func(s *slice.Shape) { s.Rate = 5e6 }, true},
+		"share":            {func(s *slice.Shape) { s.Queues[2].Share = 90 }, true},
+		"length":           {func(s *slice.Shape) { s.Queues[1].Length.Bytes = 4096 }, true},
+		"one more":         {func(s *slice.Shape) { s.Queues = append(s.Queues, slice.Queue{Share: 5}) }, true},
+		"one less":         {func(s *slice.Shape) { s.Queues = s.Queues[:2] }, true},
+		"bytes for frames": {func(s *slice.Shape) { s.Queues[2].Length = unit.Length{Bytes: 9000} }, false},
+		"none":             {func(s *slice.Shape) { s.Queues = nil }, false},
+		"delayed, too":     {func(s *slice.Shape) { s.Delay = time.Second }, false},
+	} {
+		s := queued
+		s.Queues = slices.Clone(queued.Queues)
+		c.change(&s)
+		was, is := wiring.TreeOf(queued, 1500), wiring.TreeOf(s, 1500)
+		if was.Alike(is) != c.want || is.Alike(was) != c.want {
+			t.Errorf("%s: alike %v and %v, want %v", name, was.Alike(is), is.Alike(was), c.want)
+		}
 	}
 }
 
@@ -222,7 +367,15 @@ func TestTreeOfARate(t *testing.T) {
 			Delay: 40 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 42949673, Limit: 1000,
 		},
 		Default: 1, Classes: []wiring.Class{
-			{Minor: 1, Rate: 250e3, Ceil: 250e3, Burst: 189250, CeilBurst: 189250, Quantum: 1514, Queue: 20},
+			{
+				Minor:     1,
+				Rate:      250e3,
+				Ceil:      250e3,
+				Burst:     189250,
+				CeilBurst: 189250,
+				Quantum:   1514,
+				Queue:     20,
+			},
 		},
 	}
 	shape := slice.Shape{Rate: 2e6, Delay: 40 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 1, Queue: 20}
@@ -335,7 +488,7 @@ func drawShape(t *rapid.T) slice.Shape {
 	rate := unit.Rate(rapid.IntRange(1, 1e9).Draw(t, "rate")) * 8
 	s := rapid.SampledFrom([]slice.Shape{
 		{}, {Rate: rate}, {Queue: 7}, {Delay: 3 * time.Millisecond}, {Rate: rate, Delay: time.Second, Jitter: time.Millisecond, Loss: 0.1},
-		classed,
+		classed, queued,
 	}).Draw(t, "shape")
 	policers := []slice.Policer{{}, {Rate: 1000 + rate}, {Rate: 1000 + rate, Burst: 3000}}
 	s.Police = rapid.SampledFrom(policers).Draw(t, "police")

@@ -1,12 +1,15 @@
 package drive
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // bootTimeout is how long a slice is not settled because exec lines still run. A line may never end, as a server in the
@@ -29,8 +32,12 @@ func (d *Driver) Boots() (all []Boot) {
 	return all
 }
 
+// execOutput is how many bytes of a line's output are kept: the last ones.
+const execOutput = 2048
+
 // boot begins to run a node's exec lines, each by a shell, once. Nothing waits for them but the slice's status. A line
-// that fails is reported, and not tried again: the lines may not be repeatable.
+// that fails is reported, and not tried again: the lines may not be repeatable. What a line printed, and how it ended,
+// is kept with the sliver.
 func (d *Driver) boot(ctx context.Context, id sliver.ID, lines []string) error {
 	s, err := d.Machine.Runtime.Observe(id)
 	if err != nil {
@@ -55,18 +62,55 @@ func (d *Driver) boot(ctx context.Context, id sliver.ID, lines []string) error {
 
 // runLines runs lines one after the other as long as the sliver's first process is the same.
 func (d *Driver) runLines(ctx context.Context, id sliver.ID, pid int, lines []string) {
+	var results []slice.ExecResult
 	for _, line := range lines {
 		late := time.AfterFunc(bootTimeout, func() {
 			d.Warn(id, fmt.Sprintf("exec %q has not ended after %v: nothing waits for it any longer", line,
 				bootTimeout))
 		})
-		_, err := d.run(ctx, id, []string{"/bin/sh", "-c", line})
+		result := d.runLine(ctx, id, line)
 		late.Stop()
 		if s, lost := d.Machine.Runtime.Observe(id); lost != nil || s.PID != pid {
 			return // the lines are those of a node that is no more
 		}
-		if err != nil {
-			d.Warn(id, fmt.Sprintf("exec %q: %v", line, err))
+		if result.Failed() {
+			d.Warn(id, fmt.Sprintf("exec %q: exit status %d: %s", line, result.Status, result.Output))
 		}
+		if result.Failed() || result.Output != "" {
+			results = append(results, result)
+			d.keepResults(id, results)
+		}
+	}
+}
+
+func (d *Driver) runLine(ctx context.Context, id sliver.ID, line string) slice.ExecResult {
+	var out tail
+	status, err := d.Machine.Runtime.Exec(ctx, id, sliver.ExecRequest{
+		Args: []string{"/bin/sh", "-c", line}, Stdout: &out, Stderr: &out,
+	})
+	if err != nil {
+		return slice.ExecResult{Line: line, Status: -1, Output: err.Error()}
+	}
+	text := bytes.TrimSpace(bytes.ToValidUTF8(out.last, nil))
+	return slice.ExecResult{Line: line, Status: status, Output: string(text)}
+}
+
+// tail keeps the end of what is written: a line may write without end.
+type tail struct{ last []byte }
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.last = append(t.last, p[max(0, len(p)-execOutput):]...)
+	t.last = t.last[max(0, len(t.last)-execOutput):]
+	return len(p), nil
+}
+
+// keepResults notes how lines ended. Without the note, the status lacks them, and all else goes on.
+func (d *Driver) keepResults(id sliver.ID, results []slice.ExecResult) {
+	text, err := json.Marshal(results)
+	if err == nil {
+		err = d.Machine.Runtime.Note(id, plan.ExecNote, string(text))
+	}
+	if err != nil {
+		d.Warn(id, fmt.Sprintf("keep the output of exec lines: %v", err))
 	}
 }

@@ -76,7 +76,8 @@ func (d *Pass) Do(ctx context.Context, act reconcile.Action) error {
 
 func (d *Pass) do(ctx context.Context, act reconcile.Action) error {
 	switch act.Key.Kind {
-	case plan.KindSwitch, plan.KindPort, plan.KindNodeNet, plan.KindWire, plan.KindQueue, plan.KindProgram:
+	case plan.KindSwitch, plan.KindPort, plan.KindNodeNet, plan.KindWire, plan.KindQueue, plan.KindProgram,
+		plan.KindOutside:
 		if d.Machine.Network() == nil {
 			return machine.ErrNoNetwork
 		}
@@ -113,6 +114,8 @@ func (d *Pass) make(ctx context.Context, k reconcile.Key, amend bool) error {
 		return network.Treat(ctx, w)
 	case plan.Program:
 		return d.setProgram(ctx, id, w, amend)
+	case plan.Outside:
+		return d.setOutside(ctx, id, w)
 	case plan.Process:
 		return d.setProcess(ctx, id, w, amend)
 	case plan.Boot:
@@ -143,6 +146,8 @@ func (d *Pass) unmake(ctx context.Context, k reconcile.Key) error {
 		return network.Treat(ctx, d.Seen.Links[k].Plain())
 	case plan.KindProgram:
 		return d.deleteProgram(ctx, id)
+	case plan.KindOutside:
+		return d.deleteOutside(ctx, id)
 	case plan.KindNodeNet, plan.KindConfig, plan.KindBoot:
 		return d.Machine.Runtime.Note(id, plan.NoteOf[k.Kind], "")
 	case plan.KindProcess:

@@ -17,7 +17,8 @@ func (d *Pass) setProgram(ctx context.Context, id sliver.ID, p plan.Program, ame
 		return fmt.Errorf("load the program of %s: %w", id.Node, machine.ErrNoPrograms)
 	}
 	err := programs.SetProgram(ctx, plan.NodeID(id).ProgramName(), wire.Program{
-		Slice: id.Slice, File: p.File, Object: p.Object, Filters: p.Filters, Ports: p.Ports, SlowPath: true,
+		Slice: id.Slice, File: p.File, Object: p.Object, Filters: p.Filters, Ports: p.Ports,
+		SlowPath: p.SlowPath, Reserve: p.Reserve, UDP: udpPorts(p.UDP),
 		Digest: p.Digest,
 	})
 	switch {
@@ -35,4 +36,14 @@ func (d *Pass) deleteProgram(ctx context.Context, id sliver.ID) error {
 		return fmt.Errorf("remove the program of %s: %w", id.Node, machine.ErrNoPrograms)
 	}
 	return programs.DeleteProgram(ctx, plan.NodeID(id).ProgramName())
+}
+
+func udpPorts(wanted []plan.UDPPort) (all []wire.UDPPort) {
+	for _, u := range wanted {
+		all = append(all, wire.UDPPort{
+			Interface: u.Interface, Local: u.Local, Port: u.Port, Peers: u.Peers,
+			Rate: u.Rate.BytesPerSecond(),
+		})
+	}
+	return all
 }

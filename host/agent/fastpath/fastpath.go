@@ -16,6 +16,7 @@ import (
 	"github.com/pergola-net/pergola/datapath/fib"
 	"github.com/pergola-net/pergola/datapath/mirror"
 	"github.com/pergola-net/pergola/datapath/mirror/eligible"
+	"github.com/pergola-net/pergola/datapath/mirror/signs"
 	"github.com/pergola-net/pergola/host/agent/machine"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/kernel/netns"
@@ -28,6 +29,7 @@ type FastPath struct {
 
 	mu       sync.Mutex // guards all below; never held while a router is being removed
 	fib      fibMemory
+	signs    *signs.Signs // nil: this kernel has none
 	watcher  *eligible.Watcher
 	mirror   mirrorKeeper // nil: there is no substrate, or
 	trouble  error        // it could not be opened
@@ -38,7 +40,8 @@ type FastPath struct {
 	troubled map[sliver.ID]int    // in how many polls in a row a router was in trouble
 	lost     map[sliver.ID]int    // how many of a router's interfaces were deleted in it, or moved
 	troubles map[sliver.ID]string // that last: a router that is being read is in none
-	counted  map[sliver.ID]uint32 // numbers under which routers' punts are counted
+
+	counts *counts // guards itself
 }
 
 // removal is what a router was, and may still be in the maps.
@@ -82,7 +85,7 @@ func New(log *slog.Logger, difference func(count int)) *FastPath {
 		routers: make(map[sliver.ID]Router), removals: make(map[sliver.ID]removal),
 		captures: make(map[sliver.ID]int),
 		refused:  make(map[sliver.ID]error), troubled: make(map[sliver.ID]int), lost: make(map[sliver.ID]int),
-		troubles: make(map[sliver.ID]string), counted: make(map[sliver.ID]uint32),
+		troubles: make(map[sliver.ID]string), counts: newCounts(log),
 	}
 }
 
@@ -100,6 +103,7 @@ func (f *FastPath) Sync(path machine.DataPath, want map[sliver.ID]Router) {
 			return
 		}
 	}
+	f.counts.keep(want)
 	f.mirrorLocked(want)
 	path.Hold(f.heldLocked())
 	f.reclaimLocked()
@@ -121,17 +125,24 @@ func (f *FastPath) mirrorLocked(want map[sliver.ID]Router) {
 }
 
 func (f *FastPath) openLocked(path machine.DataPath) error {
-	watcher, err := eligible.New(eligible.Config{})
+	heard, err := signs.Open()
 	if err != nil {
-		return fmt.Errorf("watch what users do in routers: %w", err)
+		f.log.Warn("what the kernel does not announce of routers is noticed up to a second late, or a minute",
+			"error", err)
+	}
+	watcher, err := eligible.New(eligible.Config{Signs: heard})
+	if err != nil {
+		return fmt.Errorf("watch what users do in routers: %w", errors.Join(err, heard.Close()))
 	}
 	memory, err := fib.Open(path.FIB())
 	if err != nil {
-		return fmt.Errorf("open the fast path's memory: %w", errors.Join(err, watcher.Close()))
+		return fmt.Errorf("open the fast path's memory: %w", errors.Join(err, watcher.Close(), heard.Close()))
 	}
-	f.watcher, f.fib = watcher, memory
+	f.signs, f.watcher, f.fib = heard, watcher, memory
+	f.counts.open(path)
 	f.mirror = mirror.New(mirror.Config{
-		FIB: memory, Log: f.log, AuditRate: auditRate,
+		FIB: memory, Log: f.log, AuditRate: auditRate, Live: f.counts.live, Gone: f.counts.gone,
+		Signs: heard,
 		// The mirror logs them.
 		OnDifference: func(_ string, found []mirror.Difference) { f.difference(len(found)) },
 		Watch: func(ctx context.Context, ns *os.File, report func(ipv4, ipv6 []string)) error {
@@ -178,23 +189,24 @@ func (f *FastPath) reclaimLocked() {
 // Close lets go of the mirror. What the programs know stays, and they use it as long as the lease holds.
 func (f *FastPath) Close() error {
 	f.mu.Lock()
-	keeper, memory, watcher := f.mirror, f.fib, f.watcher
-	f.mirror, f.fib, f.watcher = nil, nil, nil
+	keeper, memory, watcher, heard := f.mirror, f.fib, f.watcher, f.signs
+	f.mirror, f.fib, f.watcher, f.signs = nil, nil, nil, nil
 	clear(f.routers)
 	clear(f.removals)
 	clear(f.refused)
-	clear(f.counted)
 	f.mu.Unlock()
 	if keeper == nil {
 		return nil
 	}
 	keeper.Close()
-	return errors.Join(watcher.Close(), memory.Close())
+	f.counts.open(nil)
+	return errors.Join(watcher.Close(), heard.Close(), memory.Close())
 }
 
 // setLocked tells the mirror what a router is now.
 func (f *FastPath) setLocked(id sliver.ID, r Router) {
 	was := f.routers[id]
+	f.counts.adopt(id, r)
 	f.routers[id] = r // also if it fails: its ports may be legs by then
 	gone, err := f.tellLocked(id, r)
 	f.noteRemovalLocked(id, was, gone)
@@ -251,11 +263,13 @@ func (f *FastPath) forget(id sliver.ID) (gone <-chan struct{}) {
 }
 
 func (f *FastPath) removeLocked(id sliver.ID) (gone <-chan struct{}) {
+	if st, err := f.mirror.Status(id.String()); err == nil {
+		f.counts.ended(id, st.Counters)
+	}
 	gone = f.mirror.Remove(id.String())
 	f.noteRemovalLocked(id, f.routers[id], gone)
 	delete(f.routers, id)
 	delete(f.refused, id)
-	delete(f.counted, id)
 	return gone
 }
 

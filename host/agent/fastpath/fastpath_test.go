@@ -53,6 +53,8 @@ type fakeMirror struct {
 	lost    []int
 	slow    chan struct{} // closed when what was is gone; nil: at once
 	closing func()
+
+	counters mirror.Counters
 }
 
 func (m *fakeMirror) Set(name string, r mirror.Router) (gone <-chan struct{}, err error) {
@@ -79,8 +81,13 @@ func (m *fakeMirror) gone() <-chan struct{} {
 	return gone
 }
 
-func (m *fakeMirror) Status(string) (mirror.Status, error) {
-	return mirror.Status{Synchronised: true, Lost: m.lost, IPv4: mirror.FamilyStatus{FastPath: true}}, nil
+func (m *fakeMirror) Status(name string) (mirror.Status, error) {
+	if _, known := m.routers[name]; !known && m.refuse == nil {
+		return mirror.Status{}, mirror.ErrUnknown
+	}
+	return mirror.Status{
+		Synchronised: true, Lost: m.lost, IPv4: mirror.FamilyStatus{FastPath: true}, Counters: m.counters,
+	}, nil
 }
 
 func (m *fakeMirror) Close() {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/datapath/mirror"
-	"github.com/pergola-net/pergola/host/agent/machine"
 	"github.com/pergola-net/pergola/host/sliver"
 )
 
@@ -18,6 +17,20 @@ var ErrNotMirrored = errors.New("it is not mirrored")
 func (f *FastPath) Router(id sliver.ID) (r api.RouterFastPath) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	r = f.routerLocked(id)
+	var now mirror.Counters
+	if f.mirror != nil {
+		if st, err := f.mirror.Status(id.String()); err == nil {
+			now = st.Counters
+		}
+	}
+	c := f.counts.of(id, now)
+	r.Resyncs, r.IPv4.Left, r.IPv6.Left = uint64(c.Resyncs), uint64(c.Left[0]), uint64(c.Left[1])
+	return r
+}
+
+// routerLocked is Router without the counters.
+func (f *FastPath) routerLocked(id sliver.ID) (r api.RouterFastPath) {
 	known, there := f.routers[id]
 	switch {
 	case f.trouble == nil && !there:
@@ -39,7 +52,7 @@ func (f *FastPath) Router(id sliver.ID) (r api.RouterFastPath) {
 	}
 	r = api.RouterFastPath{
 		IPv4: family(st.IPv4), IPv6: family(st.IPv6),
-		Routes: st.IPv4.Routes + st.IPv6.Routes, Neighbours: st.Neighbours, Resyncs: uint64(st.Resyncs),
+		Routes: st.IPv4.Routes + st.IPv6.Routes, Neighbours: st.Neighbours,
 	}
 	for _, leg := range st.Off {
 		r.Interfaces = append(r.Interfaces, api.InterfaceFastPath{
@@ -62,16 +75,10 @@ func (f *FastPath) Trouble(id sliver.ID) string {
 	return f.troubles[id]
 }
 
-// Punts counts the frames that the fast path handed to a router's kernel, by reason. path is nil where there is no
-// substrate.
-func (f *FastPath) Punts(ctx context.Context, path machine.DataPath, id sliver.ID) (map[string]uint64, error) {
-	f.mu.Lock()
-	number := f.counted[id]
-	f.mu.Unlock()
-	if number == 0 || path == nil {
-		return nil, nil
-	}
-	return path.Punts(ctx, number)
+// Punts counts the frames that the fast path handed to a router's kernel, by reason, since the router is known: also
+// while it is read again, and while it does not run.
+func (f *FastPath) Punts(ctx context.Context, id sliver.ID) (map[string]uint64, error) {
+	return f.counts.punts(ctx, id)
 }
 
 // Usage says how full the fast path's memory is.

@@ -6,13 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pergola-net/pergola/host/agent/machine"
 	"github.com/pergola-net/pergola/host/sliver"
 )
 
 // Watch polls the fast path until ctx ends, and calls changed when it fails for some router or works again, or when a
-// router has lost an interface. path gives the data path, or nil.
-func (f *FastPath) Watch(ctx context.Context, path func() machine.DataPath, changed func()) {
+// router has lost an interface.
+func (f *FastPath) Watch(ctx context.Context, changed func()) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
@@ -20,9 +19,6 @@ func (f *FastPath) Watch(ctx context.Context, path func() machine.DataPath, chan
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		}
-		if p := path(); p != nil {
-			f.numberRouters(p)
 		}
 		if f.poll() {
 			changed()
@@ -73,31 +69,4 @@ func (f *FastPath) troubleLocked(id sliver.ID) string {
 		return strings.Join(st.IPv4.Why, "; ")
 	}
 	return ""
-}
-
-// numberRouters notes under which numbers the programs know the routers, and begins to count at zero for those that are
-// new.
-func (f *FastPath) numberRouters(path machine.DataPath) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for id, r := range f.routers {
-		number := numberOf(path, r)
-		if number == 0 || number == f.counted[id] {
-			continue
-		}
-		f.counted[id] = number
-		if err := path.ClearPunts(number); err != nil {
-			f.log.Warn("clear the counters of a router", "router", id.String(), "error", err)
-		}
-	}
-}
-
-// numberOf reads the programs' maps; all ports of a router have the same number, but some may not be legs yet.
-func numberOf(path machine.DataPath, r Router) uint32 {
-	for _, port := range r.Legs {
-		if number, err := path.Router(port); err == nil && number != 0 {
-			return number
-		}
-	}
-	return 0
 }

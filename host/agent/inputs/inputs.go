@@ -29,6 +29,9 @@ type Config struct {
 	Terms   hosts.TermsStore // nil: slices may have whatever they ask for
 	Log     *slog.Logger
 
+	// Reservable is what nodes can reserve of this machine, beside cores and memory.
+	Reservable slice.Reserve
+
 	Fenced  func() bool       // nodes that may start elsewhere must not run here
 	Changes func(id uint16)   // called before another version of a slice is taken
 	Gone    func(name string) // called after the store told that there is no such slice any more
@@ -127,6 +130,7 @@ func (i *Inputs) For(seen *observe.Snapshot) (at plan.Place, all []plan.Input) {
 		}
 		all = append(all, w)
 	}
+	plan.Admit(at, all)
 	return at, all
 }
 
@@ -138,7 +142,7 @@ func (i *Inputs) Place() plan.Place {
 }
 
 func (i *Inputs) placeLocked() plan.Place {
-	p := plan.Place{Host: i.cfg.Host}
+	p := plan.Place{Host: i.cfg.Host, Reservable: i.cfg.Reservable}
 	if c := i.cfg.Cluster; c != nil {
 		p.Joined, p.Address, p.Peers, p.PathMTUs = c.Joined, c.Address.Unmap(), i.peers, i.pathMTUs
 		p.Fenced, p.Terms = i.cfg.Fenced(), i.Terms()

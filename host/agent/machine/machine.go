@@ -6,6 +6,7 @@ package machine
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"sync"
 
@@ -40,6 +41,8 @@ type Runtime interface {
 	WriteFiles(ctx context.Context, id sliver.ID, files []slice.File) error
 	Exec(ctx context.Context, id sliver.ID, r sliver.ExecRequest) (code int, err error)
 	LogPath(sliceName, node string) string
+	// Listen makes the control socket of a sliver; the error is sliver.ErrNoSocket where it was made without one.
+	Listen(id sliver.ID) (*net.UnixListener, error)
 	Exits() <-chan sliver.ID
 	Close()
 }
@@ -78,7 +81,7 @@ type DataPath interface {
 	Hold(ports map[int]bool)
 	Router(port int) (uint32, error)
 	Punts(ctx context.Context, router uint32) (map[string]uint64, error)
-	ClearPunts(router uint32) error
+	SetPunts(router uint32, counts map[string]uint64) error
 }
 
 // Platform is what a host makes its network of.
@@ -92,6 +95,9 @@ type Platform interface {
 
 	HaveNetem() error // nil: links can have delay and loss
 	HaveHTB() error   // nil: links can have a rate
+	HaveNAT() error   // nil: nodes can reach the outside, and have ports
+	// Reservable is what nodes can reserve of the machine, beside cores and memory.
+	Reservable() slice.Reserve
 	// TryProgram says what the kernel has against a packet program; nil: nothing.
 	TryProgram(file string, object []byte) error
 	Interfaces() ([]hosts.Underlay, error)

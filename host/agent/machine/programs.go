@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"errors"
+	"os"
 
 	"github.com/pergola-net/pergola/host/wire"
 )
@@ -16,6 +17,12 @@ type Programs interface {
 	DeleteProgram(ctx context.Context, name string) error
 	Programs(ctx context.Context) (map[string]wire.ProgramState, error)
 	ProgramCounters(ctx context.Context, name string) (wire.ProgramCounters, error)
+	// ProgramTimes is the processor time of slices that have packet programs.
+	ProgramTimes(ctx context.Context) (map[uint16]wire.ProgramTime, error)
+	// ProgramMemory opens a program's memory, which can be mapped; nil where it declares none.
+	ProgramMemory(ctx context.Context, name string) (*os.File, wire.ProgramMemory, error)
+	// OpenSlowPath gives the file by which a process has the frames that a program punts.
+	OpenSlowPath(ctx context.Context, name, owner string) (*os.File, error)
 }
 
 // ErrNoPrograms is the error of a packet program on a machine without a fast path.

@@ -2,46 +2,61 @@ package machine
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/host/outside"
 	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/model/hosts"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Root is the platform of a machine where the agent has root's rights: package wire.
 type Root struct {
-	StateDir string // of what must be found again: runtime state, gone after a reboot
+	StateDir string       // of what must be found again: runtime state, gone after a reboot
+	Log      *slog.Logger // nil: nowhere
 }
 
 // The network of such a machine runs packet programs.
 var (
-	_ Programs = (*wire.Substrate)(nil)
-	_ Filters  = (*wire.Substrate)(nil)
+	_ Programs = (*rootNetwork)(nil)
+	_ Filters  = (*rootNetwork)(nil)
+	_ DataPath = (*rootNetwork)(nil)
+	_ Outside  = (*rootNetwork)(nil)
 )
 
 // OpenNetwork implements Platform.
 func (p Root) OpenNetwork(ctx context.Context, deleted func()) (Network, error) {
-	s, err := wire.Open(ctx, wire.Config{StateDir: p.StateDir, Deleted: deleted})
+	s, err := wire.Open(ctx, wire.Config{StateDir: p.StateDir, Deleted: deleted, Log: p.Log})
 	if err != nil {
 		return nil, err // no typed nil
 	}
-	return s, nil
+	return &rootNetwork{s, outside.New(p.StateDir, p.Log)}, nil
 }
 
 // HasNetwork implements Platform.
 func (p Root) HasNetwork() bool { return wire.Present(p.StateDir) }
 
 // RemoveNetwork implements Platform.
-func (p Root) RemoveNetwork(ctx context.Context) error { return wire.Remove(ctx, p.StateDir) }
+func (p Root) RemoveNetwork(ctx context.Context) error {
+	return errors.Join(outside.Remove(p.StateDir), wire.Remove(ctx, p.StateDir))
+}
 
 // HaveNetem implements Platform.
 func (Root) HaveNetem() error { return wire.HaveNetem() }
 
 // HaveHTB implements Platform.
 func (Root) HaveHTB() error { return wire.HaveHTB() }
+
+// HaveNAT implements Platform.
+func (Root) HaveNAT() error { return outside.HaveNAT() }
+
+// Reservable implements Platform.
+func (Root) Reservable() slice.Reserve { return wire.Reservable() }
 
 // TryProgram implements Platform.
 func (Root) TryProgram(file string, object []byte) error { return wire.TryProgram(file, object) }

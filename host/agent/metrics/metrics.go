@@ -72,7 +72,8 @@ type collector struct{ Source }
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		framesMetric, bytesMetric, droppedMetric, walkedMetric, walkedBytesMetric, puntsMetric, eligibleMetric,
-		routesMetric, resyncsMetric, memoryMetric, memoryBoundMetric, nexthopsMetric, neighboursMetric,
+		routesMetric, resyncsMetric, leftMetric, memoryMetric, memoryBoundMetric, nexthopsMetric,
+		neighboursMetric,
 		tunnelFramesMetric, tunnelBytesMetric, tunnelDroppedMetric,
 		underlayPacketsMetric, underlayCardMetric, underlayDroppedMetric,
 		queueFramesMetric, queueBytesMetric, queueDroppedMetric, queueOverlimitsMetric, queueBacklogMetric,
@@ -116,6 +117,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		s.programs(one.Slice, one.Programs)
+		s.programTime(one.Slice, one.ProgramTime)
 	}
 }
 

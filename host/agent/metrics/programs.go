@@ -15,6 +15,13 @@ var (
 		"What became of the frames of nodes with packet programs.", []string{"slice", "node", "fate"}, nil)
 	programVerifiedMetric = prometheus.NewDesc("pergola_program_verified_instructions",
 		"Instructions of a packet program that the kernel's verifier looked at.", byRouter, nil)
+	programSecondsMetric = prometheus.NewDesc("pergola_program_seconds_total",
+		"Processor time of a slice's packet programs, measured at one frame in 16.", []string{"slice"}, nil)
+	programMeteredMetric = prometheus.NewDesc("pergola_program_metered_total",
+		"Frames dropped because no processor time was left for the slice's packet programs.",
+		[]string{"slice"}, nil)
+	programReservedMetric = prometheus.NewDesc("pergola_program_reserved_cores",
+		"Processor time that the slice's packet programs have for themselves.", []string{"slice"}, nil)
 )
 
 func (s scrape) programs(slice string, all []api.NodeProgram) {
@@ -26,5 +33,13 @@ func (s scrape) programs(slice string, all []api.NodeProgram) {
 		for fate, n := range p.Platform {
 			s.count(programPlatformMetric, n, slice, p.Node, fate)
 		}
+	}
+}
+
+func (s scrape) programTime(slice string, all []api.ProgramTime) {
+	for _, t := range all {
+		s.ch <- prometheus.MustNewConstMetric(programSecondsMetric, prometheus.CounterValue, t.Seconds, slice)
+		s.count(programMeteredMetric, t.Metered, slice)
+		s.gauge(programReservedMetric, t.Reserved, slice)
 	}
 }

@@ -27,6 +27,8 @@ var (
 		nil)
 	resyncsMetric = prometheus.NewDesc("pergola_fastpath_resyncs_total",
 		"How often a router was read again, off the fast path.", byRouter, nil)
+	leftMetric = prometheus.NewDesc("pergola_fastpath_left_total",
+		"How often a router left the fast path, for whatever reason.", []string{"slice", "node", "family"}, nil)
 
 	memoryMetric      = prometheus.NewDesc("pergola_fastpath_memory_bytes", "Kernel memory for routes.", nil, nil)
 	memoryBoundMetric = prometheus.NewDesc("pergola_fastpath_memory_bound_bytes", "How much it may become.", nil,
@@ -44,12 +46,13 @@ func (s scrape) memory(m api.FastPathMemory) {
 
 func (s scrape) routers(slice string, f api.FastPath) {
 	for _, r := range f.Routers {
-		for family, on := range map[string]bool{"ipv4": r.IPv4.On, "ipv6": r.IPv6.On} {
+		for family, f := range map[string]api.FamilyFastPath{"ipv4": r.IPv4, "ipv6": r.IPv6} {
 			value := 0.0
-			if on {
+			if f.On {
 				value = 1
 			}
 			s.gauge(eligibleMetric, value, slice, r.Node, family)
+			s.count(leftMetric, f.Left, slice, r.Node, family)
 		}
 		s.gauge(routesMetric, float64(r.Routes), slice, r.Node)
 		s.count(resyncsMetric, r.Resyncs, slice, r.Node)

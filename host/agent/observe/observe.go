@@ -103,6 +103,13 @@ func (s *Snapshot) readNetwork(ctx context.Context, m *machine.Machine, nodes ma
 		}
 		s.addPrograms(running, state.Ports)
 	}
+	if gateway := m.Outside(); gateway != nil {
+		connected, err := gateway.OutsideNodes(ctx)
+		if err != nil {
+			return err
+		}
+		s.addOutside(connected)
+	}
 	s.Remains = state.Remains
 	return nil
 }

@@ -217,7 +217,7 @@ func (r *Reports) advanceLocked(one *report, name string, act reconcile.Action) 
 // nodeOf gives the node that a resource belongs to by name, or nothing.
 func nodeOf(k reconcile.Key) string {
 	switch k.Kind {
-	case plan.KindSliver, plan.KindNodeNet, plan.KindConfig, plan.KindProgram, plan.KindProcess,
+	case plan.KindSliver, plan.KindNodeNet, plan.KindConfig, plan.KindProgram, plan.KindOutside, plan.KindProcess,
 		plan.KindBoot:
 		return k.Name
 	}

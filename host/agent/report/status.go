@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -89,6 +90,7 @@ func (r *Reports) nodeStatus(
 		return st
 	}
 	st.PID, st.Since = s.PID, s.StartedAt
+	st.Exec = execResults(s, n.Exec)
 	switch s.State {
 	case sliver.Running:
 		st.Phase, st.Message = slice.Running, ""
@@ -113,11 +115,24 @@ func (r *Reports) nodeStatus(
 			st.Phase = slice.Failed
 		}
 	}
+	k.Kind = plan.KindOutside
+	if _, cause := p.Failures.Of(k); cause != nil {
+		st.Phase, st.Message = slice.Failed, cause.Error()
+	}
 	k.Kind = plan.KindProcess
 	if _, cause := p.Failures.Of(k); cause != nil {
 		st.Phase, st.Message = slice.Failed, cause.Error()
 	}
 	return st
+}
+
+// execResults reads how those exec lines ended in a sliver that the file still has. A note that cannot be read says
+// nothing.
+func execResults(s sliver.Observed, lines []string) (all []slice.ExecResult) {
+	if text := s.Notes[plan.ExecNote]; text != "" {
+		_ = json.Unmarshal([]byte(text), &all)
+	}
+	return slices.DeleteFunc(all, func(r slice.ExecResult) bool { return !slices.Contains(lines, r.Line) })
 }
 
 func linkStatus(p *Pass, w *plan.Input, l *slice.Link) slice.LinkStatus {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/host/plan"
@@ -33,21 +34,43 @@ func (s *Server) Convergence(ctx context.Context, name string) (api.Convergence,
 		}
 	}
 	v := probe.Converged(w.Spec, tables, func(link string) bool { return !w.Overrides.Down[link] })
-	run := s.allRun(w, pids)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.tables[name]
-	s.tables[name] = tables
-	same := before != nil && maps.EqualFunc(before, tables, probe.Table.Equal)
+	down := s.down(w, pids)
+	own := s.judgeSessions(ctx, w, pids)
+	stable := s.isStable(name, tables, own.nodes > 0) // also keeps the tables for the next look
 	return api.Convergence{
-		Converged: v.Converged && same && run,
-		Routers:   v.Routers, Pairs: v.Pairs, Reached: v.Reached, Missing: v.Missing,
+		Converged: v.Converged && stable && len(down)+len(own.open) == 0,
+		Routers:   v.Routers + own.nodes,
+		Pairs:     v.Pairs + own.all, Reached: v.Reached + own.all - len(own.open),
+		Missing: slices.Concat(v.Missing, own.open), Down: down, Unjudged: own.unjudged,
 	}, nil
 }
 
-// allRun reports whether every node runs that is meant to: all but those that a user stopped or paused, and those whose
+// quiet is how long the tables of routers must not have changed that users configured: what these are to reach is not
+// known, and routes come after the session (BGP, RFC 4271, 9.2.1.1).
+const quiet = 2 * time.Second
+
+// look is what the last look at a slice's routing tables found.
+type look struct {
+	tables  map[string]probe.Table // by node
+	changed time.Time              // when they were first found so
+}
+
+// isStable reports whether the tables are those of the last look, and keeps them for the next one. With own, they must
+// be so for a while.
+func (s *Server) isStable(name string, tables map[string]probe.Table, own bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, now := s.looks[name], time.Now()
+	if before.tables == nil || !maps.EqualFunc(before.tables, tables, probe.Table.Equal) {
+		s.looks[name] = look{tables, now}
+		return false
+	}
+	return !own || now.Sub(before.changed) >= quiet
+}
+
+// down says which nodes do not run that are meant to: all but those that a user stopped or paused, and those whose
 // restart policy leaves them after their end.
-func (s *Server) allRun(w *plan.Input, pids map[string]int) bool {
+func (s *Server) down(w *plan.Input, pids map[string]int) (all []string) {
 	at := s.inputs.Place()
 	for i := range w.Spec.Nodes {
 		n := &w.Spec.Nodes[i]
@@ -56,11 +79,15 @@ func (s *Server) allRun(w *plan.Input, pids map[string]int) bool {
 			continue
 		}
 		o, err := s.machine.Runtime.Observe(sliver.ID{Slice: w.Spec.ID, Node: n.Name})
-		if err != nil || o.State != sliver.Exited || !plan.StaysEnded(n.Restart, o.ExitCode) {
-			return false
+		switch {
+		case err != nil || o.State != sliver.Exited:
+			all = append(all, n.Name+" is not started yet")
+		case !plan.StaysEnded(n.Restart, o.ExitCode):
+			all = append(all, fmt.Sprintf("%s: its first process ended with status %d; it is started again",
+				n.Name, o.ExitCode))
 		}
 	}
-	return true
+	return all
 }
 
 // Check tries the slice's checks from nodes that are here, or pings from them to all others where it has none.

@@ -35,7 +35,7 @@ func (s *Server) fastPathOf(ctx context.Context, w *plan.Input) (api.FastPath, e
 		r := s.fastPath.Router(id)
 		r.Node = n.Name
 		var err error
-		if r.Punts, err = s.fastPath.Punts(ctx, s.machine.DataPath(), id); err != nil {
+		if r.Punts, err = s.fastPath.Punts(ctx, id); err != nil {
 			return api.FastPath{}, err
 		}
 		f.Routers = append(f.Routers, r)

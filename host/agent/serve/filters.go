@@ -9,7 +9,6 @@ import (
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/datapath/filter"
 	"github.com/pergola-net/pergola/host/agent/machine"
-	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/wire"
 )
 
@@ -49,31 +48,15 @@ func (s *Server) ReplaceFilters(ctx context.Context, name, node string, filters 
 	return explainFilters(node, of.ReplaceFilters(ctx, program, filters))
 }
 
-// filtersOf finds a node's program, which has to run here.
+// filtersOf finds a node's program, which has to run here, and who has its filters.
 func (s *Server) filtersOf(ctx context.Context, name, node string) (program string, of machine.Filters, err error) {
-	w, err := s.inputs.Slice(name)
+	program, _, err = s.programOf(ctx, name, node)
 	if err != nil {
 		return "", nil, err
 	}
-	n := w.Spec.Node(node)
-	switch {
-	case n == nil:
-		return "", nil, fmt.Errorf("slice %s has no node %s", name, node)
-	case !s.inputs.Place().Owns(n):
-		return "", nil, fmt.Errorf("%s is on host %s, and this is %s: %w", node, n.Host, s.host,
-			api.ErrNotRunning)
-	}
-	program = plan.NodeID{Slice: w.Spec.ID, Node: node}.ProgramName()
-	programs, filters := s.machine.Programs(), s.machine.Filters()
-	if programs == nil || filters == nil {
+	filters := s.machine.Filters()
+	if filters == nil {
 		return "", nil, fmt.Errorf("filters of %s: %w", node, machine.ErrNoPrograms)
-	}
-	running, err := programs.Programs(ctx)
-	if err != nil {
-		return "", nil, err
-	}
-	if !running[program].Runs {
-		return "", nil, fmt.Errorf("the packet program of %s: %w", node, api.ErrNotRunning)
 	}
 	return program, filters, nil
 }

@@ -2,6 +2,8 @@ package serve
 
 import (
 	"context"
+	"fmt"
+	"os"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/programs"
@@ -56,6 +58,60 @@ func (s *Server) programsOf(ctx context.Context, w *plan.Input, nodes []string) 
 		all = append(all, p)
 	}
 	return all, nil
+}
+
+// ProgramMemory opens the memory of a node's program, which has to run here; nil: the program declares none.
+func (s *Server) ProgramMemory(ctx context.Context, name, node string) (*os.File, wire.ProgramMemory, error) {
+	program, of, err := s.programOf(ctx, name, node)
+	if err != nil {
+		return nil, wire.ProgramMemory{}, err
+	}
+	return of.ProgramMemory(ctx, program)
+}
+
+// OpenSlowPath gives the file by which a process has the frames that a node's program punts. The error is
+// wire.ErrNoSlowPath where they are for no process, and tap.ErrBusy where another process has it.
+func (s *Server) OpenSlowPath(ctx context.Context, name, node string) (*os.File, error) {
+	program, of, err := s.programOf(ctx, name, node)
+	if err != nil {
+		return nil, err
+	}
+	return of.OpenSlowPath(ctx, program, name+"/"+node)
+}
+
+// IsSlice reports whether the slice of this name has this id: a name may come to be another slice's.
+func (s *Server) IsSlice(id uint16, name string) bool {
+	w, err := s.inputs.Slice(name)
+	return err == nil && w.Spec.ID == id
+}
+
+// programOf finds a node's program, which has to run here, and who runs it.
+func (s *Server) programOf(ctx context.Context, name, node string) (program string, of machine.Programs, err error) {
+	w, err := s.inputs.Slice(name)
+	if err != nil {
+		return "", nil, err
+	}
+	n := w.Spec.Node(node)
+	switch {
+	case n == nil:
+		return "", nil, fmt.Errorf("slice %s has no node %s", name, node)
+	case !s.inputs.Place().Owns(n):
+		return "", nil, fmt.Errorf("%s is on host %s, and this is %s: %w", node, n.Host, s.host,
+			api.ErrNotRunning)
+	}
+	program = plan.NodeID{Slice: w.Spec.ID, Node: node}.ProgramName()
+	of = s.machine.Programs()
+	if of == nil {
+		return "", nil, fmt.Errorf("the packet program of %s: %w", node, machine.ErrNoPrograms)
+	}
+	running, err := of.Programs(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	if !running[program].Runs {
+		return "", nil, fmt.Errorf("the packet program of %s: %w", node, api.ErrNotRunning)
+	}
+	return program, of, nil
 }
 
 // tryPrograms asks the kernel what it has against the packet programs of this host's nodes. The error is a

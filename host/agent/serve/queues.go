@@ -2,6 +2,8 @@ package serve
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/host/plan"
@@ -28,6 +30,24 @@ func (s *Server) Queues(ctx context.Context, name string, links ...string) ([]ap
 		some = linksOf(w.Spec)
 	}
 	return s.queuesOf(ctx, w.Spec.ID, some)
+}
+
+// NodeQueues gives what went through the queues by which a node sends.
+func (s *Server) NodeQueues(ctx context.Context, name, node string) ([]api.QueueTraffic, error) {
+	w, err := s.inputs.Slice(name)
+	if err != nil {
+		return nil, err
+	}
+	var its []*slice.Link
+	for _, l := range linksOf(w.Spec) {
+		if slices.ContainsFunc(l.Ends, func(e slice.End) bool { return e.Node == node }) {
+			its = append(its, l)
+		}
+	}
+	all, err := s.queuesOf(ctx, w.Spec.ID, its)
+	return slices.DeleteFunc(all, func(q api.QueueTraffic) bool {
+		return !strings.HasPrefix(q.From, node+":")
+	}), err
 }
 
 func linksOf(spec *slice.Slice) (all []*slice.Link) {

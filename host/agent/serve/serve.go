@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -14,7 +16,6 @@ import (
 	"github.com/pergola-net/pergola/host/agent/inputs"
 	"github.com/pergola-net/pergola/host/agent/machine"
 	"github.com/pergola-net/pergola/host/plan"
-	"github.com/pergola-net/pergola/host/probe"
 	"github.com/pergola-net/pergola/host/routing"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/slice"
@@ -28,17 +29,18 @@ type Server struct {
 	machine  *machine.Machine
 	inputs   *inputs.Inputs
 	fastPath *fastpath.FastPath
+	decider  Decider                     // may be nil
 	planned  atomic.Pointer[plan.Wanted] // by the last pass; nil: there was none
 
-	mu     sync.Mutex                        // guards tables
-	tables map[string]map[string]probe.Table // by slice and node: at the last look for convergence
+	mu    sync.Mutex      // guards looks
+	looks map[string]look // by slice: the last one for convergence
 }
 
 // New gives a server for a host, which is alone if it is in no cluster.
-func New(host string, alone bool, m *machine.Machine, in *inputs.Inputs, f *fastpath.FastPath) *Server {
+func New(host string, alone bool, m *machine.Machine, in *inputs.Inputs, f *fastpath.FastPath, d Decider) *Server {
 	return &Server{
-		host: host, alone: alone, machine: m, inputs: in, fastPath: f,
-		tables: make(map[string]map[string]probe.Table),
+		host: host, alone: alone, machine: m, inputs: in, fastPath: f, decider: d,
+		looks: make(map[string]look),
 	}
 }
 
@@ -46,7 +48,7 @@ func New(host string, alone bool, m *machine.Machine, in *inputs.Inputs, f *fast
 func (s *Server) Forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.tables, name)
+	delete(s.looks, name)
 }
 
 // Supports says what this machine lacks for a slice.
@@ -64,12 +66,18 @@ func (s *Server) Supports(ctx context.Context, spec *slice.Slice) error {
 	}
 	missing := []error{
 		canRender(spec), s.haveRoots(ctx, at, spec), s.haveSuites(at, spec), s.tryPrograms(at, spec),
+		s.haveRoom(at, spec),
 	}
 	if netem {
 		missing = append(missing, s.machine.Platform.HaveNetem())
 	}
 	if htb {
 		missing = append(missing, s.machine.Platform.HaveHTB())
+	}
+	if slices.ContainsFunc(spec.Nodes, func(n slice.Node) bool {
+		return n.ReachesOutside() && (s.alone || at.Owns(&n))
+	}) {
+		missing = append(missing, s.machine.Platform.HaveNAT())
 	}
 	return errors.Join(missing...)
 }
@@ -87,6 +95,28 @@ func canRender(spec *slice.Slice) error {
 	}
 	return nil
 }
+
+// haveRoom checks that what the slice's nodes reserve here is left by other slices.
+func (s *Server) haveRoom(at plan.Place, spec *slice.Slice) error {
+	room := plan.NewRoom(at)
+	var shapes map[string]slice.Shape
+	for _, other := range s.inputs.All() {
+		if other.Spec.Name == spec.Name {
+			shapes = other.Overrides.Shapes
+			continue
+		}
+		room.Take(other.Spec, other.Overrides.Shapes)
+	}
+	short := room.Take(spec, shapes)
+	var missing []error
+	for _, node := range slices.Sorted(maps.Keys(short)) {
+		missing = append(missing, fmt.Errorf("node %s: %s", node, short[node]))
+	}
+	return errors.Join(missing...)
+}
+
+// Reservable is what nodes can reserve of this machine, beside cores and memory.
+func (s *Server) Reservable() slice.Reserve { return s.machine.Platform.Reservable() }
 
 // haveRoots checks that the sources of the root file systems of this host's nodes are there.
 func (s *Server) haveRoots(ctx context.Context, at plan.Place, spec *slice.Slice) error {

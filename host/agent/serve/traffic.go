@@ -26,9 +26,14 @@ func (s *Server) Traffic(ctx context.Context, name string) (t api.SliceTraffic, 
 	}
 	t.Interfaces, t.Punts = trafficOf(s.inputs.Place(), w.Spec, counted), make(map[string]map[string]uint64)
 	t.Tunnels = tunnelsOf(w.Spec, counted)
+	times, err := s.programTimes(ctx)
+	if err != nil {
+		return t, err
+	}
+	t.ProgramTime = times[w.Spec.ID]
 	for i := range w.Spec.Nodes {
 		n := w.Spec.Nodes[i].Name // of another host's, nothing is counted
-		punts, err := s.fastPath.Punts(ctx, s.machine.DataPath(), sliver.ID{Slice: w.Spec.ID, Node: n})
+		punts, err := s.fastPath.Punts(ctx, sliver.ID{Slice: w.Spec.ID, Node: n})
 		if err != nil {
 			return t, err
 		}
@@ -50,6 +55,7 @@ type SliceCounters struct {
 	QueuesErr   error
 	Programs    []api.NodeProgram
 	ProgramsErr error
+	ProgramTime []api.ProgramTime // one, or none
 }
 
 // Counters gives what is counted of all slices. The ports are read once.
@@ -58,9 +64,13 @@ func (s *Server) Counters(ctx context.Context) (all []SliceCounters, err error) 
 	if err != nil {
 		return nil, err
 	}
+	times, err := s.programTimes(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, w := range s.inputs.All() {
 		c := SliceCounters{
-			Slice:      w.Spec.Name,
+			Slice: w.Spec.Name, ProgramTime: times[w.Spec.ID],
 			Interfaces: trafficOf(s.inputs.Place(), w.Spec, counted), Tunnels: tunnelsOf(w.Spec, counted),
 		}
 		c.FastPath, c.FastPathErr = s.fastPathOf(ctx, w)
@@ -97,6 +107,20 @@ func (s *Server) Underlay(ctx context.Context) (t api.UnderlayTraffic, err error
 		}
 	}
 	return t, nil
+}
+
+// programTimes is the processor time of packet programs on this host, by slice.
+func (s *Server) programTimes(ctx context.Context) (map[uint16][]api.ProgramTime, error) {
+	from := s.machine.Programs()
+	if from == nil {
+		return nil, nil
+	}
+	times, err := from.ProgramTimes(ctx)
+	all := make(map[uint16][]api.ProgramTime, len(times))
+	for slice, t := range times {
+		all[slice] = []api.ProgramTime{{Reserved: t.Reserved, Seconds: t.Spent.Seconds(), Metered: t.Metered}}
+	}
+	return all, err
 }
 
 // counters reads what went through all ports, by their names.

@@ -1,0 +1,47 @@
+package machine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pergola-net/pergola/host/outside"
+	"github.com/pergola-net/pergola/host/wire"
+)
+
+// Outside connects slivers with what is outside of all slices. A Network that has it can have nodes that reach it.
+type Outside interface {
+	// SetOutside connects a sliver, whose first process is given, or gives it what it is to have now.
+	SetOutside(ctx context.Context, pid int, n outside.Node) error
+	DeleteOutside(ctx context.Context, owner string) error
+	OutsideNodes(ctx context.Context) ([]outside.Node, error)
+}
+
+// ErrNoOutside is the error of a node that is to reach the outside on a machine whose network cannot do that.
+var ErrNoOutside = errors.New("this machine's network does not reach the outside")
+
+// Outside is that of the network that is open; nil where there is none.
+func (m *Machine) Outside() Outside {
+	o, _ := m.Network().(Outside)
+	return o
+}
+
+// rootNetwork is the substrate with its gateway.
+type rootNetwork struct {
+	*wire.Substrate
+	gateway *outside.Gateway
+}
+
+// SetOutside implements Outside.
+func (n *rootNetwork) SetOutside(ctx context.Context, pid int, o outside.Node) error {
+	return n.gateway.Set(ctx, pid, o)
+}
+
+// DeleteOutside implements Outside.
+func (n *rootNetwork) DeleteOutside(ctx context.Context, owner string) error {
+	return n.gateway.Delete(ctx, owner)
+}
+
+// OutsideNodes implements Outside.
+func (n *rootNetwork) OutsideNodes(ctx context.Context) ([]outside.Node, error) {
+	return n.gateway.Nodes(ctx)
+}

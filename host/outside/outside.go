@@ -1,0 +1,273 @@
+// Package outside connects slivers with what is outside of all slices, through the machine that they run on: a pair of
+// devices for each sliver, from the sliver's network namespace to the machine's, and one table of nftables. A sliver
+// with leave to do so makes connections by the machine's addresses (masquerading); a port of these that is reserved
+// for a sliver leads to it.
+//
+// What is there is read from the devices: each has an alias that says whose it is and what it has. The table follows
+// from that, and is replaced as a whole, in one transaction, whenever it is to be another one. IPv4 only.
+package outside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/host/undo"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// Inner is the interface's name in the sliver.
+const Inner = slice.OutsideInterface
+
+// Node is a sliver that reaches the outside, or is reached from there.
+type Node struct {
+	Owner  string // names the sliver on this machine; without spaces
+	Digest string // of what the caller wants; Nodes gives it back
+	NAT    bool   // it may make connections
+	Ports  []slice.HostPort
+}
+
+// Gateway is the machine's part. Its methods may be called from many goroutines.
+type Gateway struct {
+	saved saved
+	log   *slog.Logger
+
+	mu      sync.Mutex // guards devices, the table and what follows
+	written string     // what the table is, as this process wrote it; "": not known
+	rules   map[string]int
+	failed  string // what Nodes logged last
+}
+
+// New gives the gateway of the machine whose network namespace this process is in. What is to be restored is kept in
+// the directory, which a reboot empties. log may be nil.
+func New(stateDir string, log *slog.Logger) *Gateway {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Gateway{saved: savedIn(stateDir), log: log}
+}
+
+// Set connects a sliver, whose first process is given. If it is connected, it keeps its device where only ports differ:
+// connections to ports that it no longer has end then. Where NAT differs, all end.
+func (g *Gateway) Set(ctx context.Context, pid int, n Node) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.set(ctx, pid, n); err != nil {
+		return fmt.Errorf("connect %s with the outside: %w", n.Owner, err)
+	}
+	return nil
+}
+
+func (g *Gateway) set(ctx context.Context, pid int, n Node) (err error) {
+	there, err := g.devices()
+	if err != nil {
+		return err
+	}
+	var left, older []device
+	for _, d := range there {
+		if d.node.Owner == n.Owner {
+			older = append(older, d)
+		} else {
+			left = append(left, d)
+		}
+	}
+	if err := unused(ctx, left, n.Ports); err != nil {
+		return err
+	}
+	if len(older) == 1 && older[0].node.NAT == n.NAT {
+		return g.amend(older[0], n)
+	}
+	for _, d := range older {
+		if err := d.delete(); err != nil {
+			return err
+		}
+	}
+	var steps undo.Steps
+	defer steps.OnError(&err)
+	d := device{index: freeIndex(left), node: n}
+	if err := g.release(d, left); err != nil {
+		return err
+	}
+	steps.Push(g.sync)
+	if err := d.make(pid, &steps); err != nil {
+		return err
+	}
+	return g.sync()
+}
+
+// amend gives a connected sliver other ports. Connections to those that it keeps go on.
+func (g *Gateway) amend(d device, n Node) error {
+	gone := slices.DeleteFunc(slices.Clone(d.node.Ports), func(p slice.HostPort) bool {
+		return slices.Contains(n.Ports, p)
+	})
+	d.node = n
+	if err := d.mark(); err != nil {
+		return err
+	}
+	if err := g.sync(); err != nil {
+		return err
+	}
+	return d.deleteConnectionsTo(gone)
+}
+
+// release makes sure that a new device's address has nothing of an older device with the same number, whose sliver may
+// have taken it along when it ended: first the rules that lead to the address, then the connections.
+func (g *Gateway) release(d device, others []device) error {
+	if g.saved.exists() { // there may be a table
+		out, err := exits()
+		if err == nil {
+			err = g.write(others, out, "")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return d.deleteConnections()
+}
+
+// unused makes sure that no other sliver has the ports, and no process of the machine.
+func unused(ctx context.Context, others []device, ports []slice.HostPort) error {
+	for _, p := range ports {
+		for _, d := range others {
+			if slices.Contains(d.node.Ports, p) {
+				return fmt.Errorf("port %s is reserved for %s", p, d.node.Owner)
+			}
+		}
+		if InUse(ctx, p) {
+			return fmt.Errorf("port %s of this machine is in use by one of its own processes (`ss -lntup` "+
+				"shows by which): end it, or reserve another port", p)
+		}
+	}
+	return nil
+}
+
+// InUse reports whether a process of the machine has the port.
+func InUse(ctx context.Context, p slice.HostPort) bool {
+	at := fmt.Sprintf(":%d", p.Port)
+	var err error
+	if p.Protocol == slice.UDP {
+		var c net.PacketConn
+		if c, err = (&net.ListenConfig{}).ListenPacket(ctx, "udp4", at); err == nil {
+			err = c.Close()
+		}
+	} else {
+		var l net.Listener
+		if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp4", at); err == nil {
+			err = l.Close()
+		}
+	}
+	return errors.Is(err, unix.EADDRINUSE)
+}
+
+// Delete takes a sliver's connection away. It is no error if it has none.
+func (g *Gateway) Delete(ctx context.Context, owner string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	there, err := g.devices()
+	for _, d := range there {
+		if d.node.Owner == owner {
+			err = errors.Join(err, d.delete())
+		}
+	}
+	if err = errors.Join(err, g.sync()); err != nil {
+		return fmt.Errorf("disconnect %s from the outside: %w", owner, err)
+	}
+	return nil
+}
+
+// Nodes lists what is connected. It deletes what was left half made, and makes the table what it is to be: a sliver
+// that ended took its device along. If the table cannot be made so, that is logged, and concerns no other slice: Set
+// and Delete fail with the reason.
+func (g *Gateway) Nodes(ctx context.Context) ([]Node, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	there, err := g.devices()
+	if err != nil {
+		return nil, fmt.Errorf("read connections with the outside: %w", err)
+	}
+	if err := g.sync(); err == nil {
+		g.failed = ""
+	} else if err.Error() != g.failed { // once, not with every observation
+		g.failed = err.Error()
+		g.log.Error("connections with the outside are not what they are to be", "error", err)
+	}
+	all := make([]Node, len(there))
+	for i, d := range there {
+		all[i] = d.node
+	}
+	return all, nil
+}
+
+// sync makes the table and the machine's settings what the devices ask for, also where somebody else changed them.
+func (g *Gateway) sync() error {
+	there, err := g.devices()
+	if err != nil {
+		return err
+	}
+	if len(there) == 0 && g.written == "" && !g.saved.exists() {
+		return nil // as most machines are, always
+	}
+	out, err := exits()
+	if err != nil {
+		return err
+	}
+	if len(there) == 0 {
+		g.written = ""
+		return errors.Join(removeTable(), g.saved.restore(g.log))
+	}
+	first := !g.saved.exists()
+	if err := g.saved.set(there); err != nil {
+		return err
+	}
+	if first && g.saved.guards() {
+		g.log.Info("this machine forwarded nothing: while nodes reach the outside, it forwards for them " +
+			"alone, and not for programs that start later (Docker, libvirt)")
+	}
+	if want := fmt.Sprint(there, out); want != g.written {
+		return g.write(there, out, want)
+	}
+	if ok, err := tableHolds(g.rules); ok || err != nil {
+		return err
+	}
+	return g.write(there, out, g.written)
+}
+
+func (g *Gateway) write(there []device, out []exit, want string) (err error) {
+	g.written = ""
+	if g.rules, err = writeTable(there, out, g.saved.guards()); err == nil {
+		g.written = want
+	}
+	return err
+}
+
+// Remove removes everything that a gateway made on the machine.
+func Remove(stateDir string) error {
+	g := New(stateDir, nil)
+	there, err := g.devices()
+	for _, d := range there {
+		err = errors.Join(err, d.delete())
+	}
+	if err = errors.Join(err, g.sync()); err != nil {
+		return fmt.Errorf("remove connections with the outside: %w", err)
+	}
+	return nil
+}
+
+// in calls f in the network namespace of a process.
+func in(pid int, f func() error) error { return netns.Do(netns.Path(pid), f) }

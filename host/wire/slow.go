@@ -1,0 +1,135 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/node"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/kernel/rtnl"
+	"github.com/pergola-net/pergola/kernel/tap"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// ErrNoSlowPath means that frames of a node are not for a process.
+var ErrNoSlowPath = errors.New("the node's slow path is no socket")
+
+var slowPaths = map[slice.SlowPath]node.SlowPath{
+	"": node.SlowInterface, slice.SlowInterface: node.SlowInterface,
+	slice.SlowSocket: node.SlowSocket, slice.SlowNone: node.SlowNone,
+}
+
+const (
+	slowQueue = 500   // frames that wait to be read; what comes then is lost
+	slowMTU   = 65521 // the longest that a tap device takes: 65535, with the Ethernet header
+)
+
+// OpenSlowPath gives the file by which a process reads the frames that a packet program punts, and writes frames
+// (pergola/slow.h). owner is the node, for people. There is one at a time: the error is tap.ErrBusy where another
+// process has it, and ErrNoSlowPath where the node's slow path is another one. The caller closes it.
+//
+// The file is that of a tap device in the substrate's namespace. Its index says whose it is, so the device is made
+// and deleted while no node gets another's number.
+func (s *Substrate) OpenSlowPath(ctx context.Context, name, owner string) (_ *os.File, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.tapping.Lock()
+	defer s.tapping.Unlock()
+	index, ok, err := s.programs.Tap(name)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("open the slow path of %s: %w", owner, ErrNoSlowPath)
+	}
+	f, err := s.openTap(index, owner)
+	if err != nil {
+		return nil, fmt.Errorf("open the slow path of %s: %w", owner, err)
+	}
+	return f, nil
+}
+
+func (s *Substrate) openTap(index int, owner string) (f *os.File, err error) {
+	m, err := newMark(roleSlow, owner, "")
+	if err != nil {
+		return nil, err
+	}
+	err = netns.In(s.ns, func() error {
+		if f, err = tap.Open(tapName(index), index); err != nil {
+			return err
+		}
+		return s.data.Attach(index)
+	})
+	if err == nil {
+		err = s.nl.changeUp(index, true, rtnl.U32(unix.IFLA_MTU, slowMTU),
+			rtnl.U32(unix.IFLA_TXQLEN, slowQueue), rtnl.String(unix.IFLA_IFALIAS, m.String()))
+	}
+	if err != nil && f != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, err
+}
+
+func tapName(index int) string { return fmt.Sprintf("slow%d", index-node.FirstTap) }
+
+// setProgram makes a program run. The tap device of a node that had its number before is no node's any more.
+func (s *Substrate) setProgram(name string, w node.Node) error {
+	s.tapping.Lock()
+	defer s.tapping.Unlock()
+	_, _, before := s.programs.Tap(name)
+	err := s.programs.Set(name, w)
+	var tidy *node.TidyError // the node is as w says, too
+	if before == nil || err != nil && !errors.As(err, &tidy) {
+		return err
+	}
+	return errors.Join(err, s.deleteTap(name))
+}
+
+// deleteProgram deletes a program and its tap device: a process that has it gets an error.
+func (s *Substrate) deleteProgram(name string) error {
+	s.tapping.Lock()
+	defer s.tapping.Unlock()
+	if err := s.deleteTap(name); err != nil {
+		return err
+	}
+	return s.programs.Delete(name)
+}
+
+// deleteTap deletes the tap device of a program, if the program runs and there is one.
+func (s *Substrate) deleteTap(name string) error {
+	index, _, err := s.programs.Tap(name)
+	if err != nil {
+		return nil //nolint:nilerr // half made: the next program with its number deletes it
+	}
+	d, err := s.nl.deviceAt(index)
+	if errors.Is(err, ErrNoDevice) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete the slow path of %s: %w", name, err)
+	}
+	if err := s.nl.deleteDevices([]device{d}); err != nil {
+		return fmt.Errorf("delete the slow path of %s: %w", name, err)
+	}
+	return nil
+}
+
+// countSlowPath adds what the process has not read of what was handed to it: it waits, or was lost.
+func (s *Substrate) countSlowPath(name string, counters map[string]uint64) error {
+	index, _, err := s.programs.Tap(name)
+	if err != nil {
+		return err
+	}
+	d, err := s.nl.statsAt(index)
+	if err != nil && !errors.Is(err, ErrNoDevice) {
+		return fmt.Errorf("count frames of the slow path of %s: %w", name, err)
+	}
+	handed := counters["slow path handed"]
+	counters["slow path unread"] = handed - min(handed, d.tx.Frames)
+	return nil
+}
