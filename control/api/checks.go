@@ -21,6 +21,10 @@ type Convergence struct {
 	Reached   int  `json:"reached"` // of Pairs
 	// Missing describes the first pairs that are not reached, for a person.
 	Missing []string `json:"missing,omitempty"`
+	// Unjudged are nodes whose routing cannot be judged, each with the reason, for a person.
+	Unjudged []string `json:"unjudged,omitempty"`
+	// Down describes the nodes that should run and do not, for a person. Each text begins with the node's name.
+	Down []string `json:"down,omitempty"`
 	// Unreachable are the hosts whose part is missing.
 	Unreachable []UnreachableHost `json:"unreachable,omitempty"`
 }

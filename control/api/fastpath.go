@@ -20,7 +20,7 @@ type RouterFastPath struct {
 	Punts map[string]uint64 `json:"punts,omitempty"`
 	// Interfaces are those whose incoming frames the kernel forwards, though the router is on the fast path.
 	Interfaces []InterfaceFastPath `json:"interfaces,omitempty"`
-	// Resyncs counts how often the mirror lost events and compared everything with the kernel.
+	// Resyncs counts how often the router was read again, off the fast path, because its mirror was suspect.
 	Resyncs uint64 `json:"resyncs"`
 	// Trouble is what keeps the router from being mirrored, for a person.
 	Trouble string `json:"trouble,omitempty"`
@@ -30,6 +30,8 @@ type RouterFastPath struct {
 type FamilyFastPath struct {
 	On  bool     `json:"on"`
 	Why []string `json:"why,omitempty"` // for a person
+	// Left counts how often the router left the fast path, for whatever reason.
+	Left uint64 `json:"left,omitempty"`
 }
 
 // InterfaceFastPath is why frames of an address family that arrive at an interface are not walked past a router's

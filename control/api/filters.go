@@ -25,11 +25,11 @@ type Filter struct {
 
 // FilterChange deletes filters, and then inserts others: all of that, or nothing.
 type FilterChange struct {
-	Delete []string `json:"delete,omitempty" doc:"Filters that are there, one each: [table N] [priority N] FIELD=VALUE[/MASK]..."`
-	Insert []string `json:"insert,omitempty" doc:"Filters that are not there, one each: [table N] [priority N] FIELD=VALUE[/MASK]... -> VERDICT."`
+	Delete []string `json:"delete,omitempty" maxItems:"131072" doc:"Filters that are there, one each: [table N] [priority N] FIELD=VALUE[/MASK]..."`
+	Insert []string `json:"insert,omitempty" maxItems:"131072" doc:"Filters that are not there, one each: [table N] [priority N] FIELD=VALUE[/MASK]... -> VERDICT."`
 }
 
 // FilterList is all filters that a node is to have.
 type FilterList struct {
-	Filters []string `json:"filters" doc:"Filters, one each, as in FilterChange."`
+	Filters []string `json:"filters" maxItems:"131072" doc:"Filters, one each, as in FilterChange."`
 }

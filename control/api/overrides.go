@@ -29,4 +29,14 @@ type LinkPatch struct {
 	Queue  *int           `json:"queue,omitempty" doc:"frames; 0: the kernel's default"`
 	Police *unit.Rate     `json:"police,omitempty" doc:"bit/s above which frames are dropped at once; 0: none are"`
 	Burst  *int64         `json:"burst,omitempty" doc:"bytes that may come at once where the link is policed; 0: the default"`
+	Queues []QueuePatch   `json:"queues,omitempty" doc:"changes of queues that a packet program chooses, at the ends that have some"`
+}
+
+// QueuePatch changes a queue. What is nil stays as it is.
+type QueuePatch struct {
+	Number  int          `json:"number" minimum:"0" doc:"of the queue"`
+	Share   *int         `json:"share,omitempty" doc:"weight, 1 to 100"`
+	Length  *unit.Length `json:"length,omitempty" doc:"bytes or frames; neither: the default"`
+	Rate    *unit.Rate   `json:"rate,omitempty" doc:"bit/s at most; 0: the link's"`
+	Reserve *unit.Rate   `json:"reserve,omitempty" doc:"bit/s; 0: none"`
 }

@@ -13,8 +13,18 @@ type SliceTraffic struct {
 	Tunnels []TunnelTraffic `json:"tunnels,omitempty"`
 	// Punts counts the frames that the fast path handed to routers' kernels, by node and reason.
 	Punts map[string]map[string]uint64 `json:"punts"`
+	// ProgramTime is the processor time of the slice's packet programs, of each host that has some.
+	ProgramTime []ProgramTime `json:"program_time,omitempty"`
 	// Unreachable are the hosts whose part is missing.
 	Unreachable []UnreachableHost `json:"unreachable,omitempty"`
+}
+
+// ProgramTime is the processor time that all packet programs of a slice took on a host.
+type ProgramTime struct {
+	Host     string  `json:"host,omitempty"`
+	Reserved float64 `json:"reserved"` // cores
+	Seconds  float64 `json:"seconds"`  // since the first program was there; measured at one frame in 16
+	Metered  uint64  `json:"metered"`  // frames dropped because there was no time left
 }
 
 // InterfaceTraffic is the traffic of an interface of a node. A GSO super-frame counts as one frame of its own length.
@@ -48,7 +58,7 @@ type TunnelTraffic struct {
 // UnderlayTraffic counts packets of a host's tunnels, of all slices, since its data path was made.
 type UnderlayTraffic struct {
 	Received   uint64            `json:"received"`          // that carried frames
-	ByLineCard uint64            `json:"by_line_card"`      // of those received: forwarded in XDP alone
+	ByLineCard uint64            `json:"by_line_card"`      // those forwarded in XDP alone, or to a packet program
 	Sent       uint64            `json:"sent"`              // that carry frames
 	Dropped    map[string]uint64 `json:"dropped,omitempty"` // packets of no known tunnel, by reason
 }

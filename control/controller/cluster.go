@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -69,7 +70,31 @@ func underlay(h *store.HostState) (u hosts.Underlay, known bool) {
 // usage is what slices use of one host.
 type usage struct {
 	mapping.Resources
-	rate uint64
+	rate  uint64
+	ports map[string]string // of the host's addresses: whose they are
+}
+
+// withPorts adds ports.
+func (u usage) withPorts(ports map[string]string) usage {
+	if len(ports) == 0 {
+		return u
+	}
+	all := maps.Clone(u.ports)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, ports)
+	u.ports = all
+	return u
+}
+
+// portsOf gives a node's ports, with whose they are.
+func portsOf(s *slice.Slice, n *slice.Node) map[string]string {
+	all := map[string]string{}
+	for _, p := range n.HostPorts() {
+		all[p.String()] = s.Name + "/" + n.Name
+	}
+	return all
 }
 
 // usageOf is what a placed slice uses of hosts, by host.
@@ -82,9 +107,8 @@ func usageOf(s *slice.Slice) map[string]usage {
 		}
 		at[n.Name] = n.Host
 		l := used[n.Host]
-		l.Cores += n.CPU
-		l.Memory += uint64(n.Memory)
-		used[n.Host] = l
+		l.Resources = l.Plus(mapping.Demand(n))
+		used[n.Host] = l.withPorts(portsOf(s, n))
 	}
 	for _, link := range joints(s, false) {
 		on := map[string]bool{}
@@ -125,10 +149,9 @@ func (c *Controller) usedByOthers(ctx context.Context, but string) (map[string]u
 		}
 		for h, l := range one.of {
 			total := sum[h]
-			total.Cores += l.Cores
-			total.Memory += l.Memory
+			total.Resources = total.Plus(l.Resources)
 			total.rate += l.rate
-			sum[h] = total
+			sum[h] = total.withPorts(l.ports)
 		}
 	}
 	c.usage.forget(records)

@@ -16,6 +16,7 @@ const (
 	Forbidden                 // the caller may not ask for it
 	Conflict                  // it does not fit what is there now
 	Unsupported               // this machine cannot do it
+	Full                      // there is not enough left
 )
 
 // Refusal is the answer to a request that cannot be carried out. Nothing was changed.

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/pergola-net/pergola/model/mapping"
@@ -42,11 +43,12 @@ func joints(s *slice.Slice, ipv6 bool) (links []mapping.Link) {
 func joinEnds(joint *mapping.Link, l *slice.Link, nodes map[string]*slice.Node) {
 	rate, before := unit.Rate(0), len(joint.Nodes)
 	for _, e := range l.Ends {
-		n := nodes[e.Node]
-		rate = max(rate, e.Shape.Rate)
+		n, sends := nodes[e.Node], e.Shape.Rate
 		if i := n.Interface(e.Interface); i != nil {
 			joint.MTU = max(joint.MTU, smallestMTU(i))
+			sends = cmp.Or(i.Reserved(), sends)
 		}
+		rate = max(rate, sends)
 		if n.Kind != slice.Switch {
 			joint.Nodes = append(joint.Nodes, n.Name)
 		}

@@ -114,6 +114,9 @@ func (c *Controller) SetLink(ctx context.Context, name, link string, patch api.L
 			if err := canPolice(s, &trial); err != nil {
 				return err
 			}
+			if err := canQueue(s, l, o); err != nil {
+				return err
+			}
 			return c.canTreat(ctx, s, &trial)
 		})
 }

@@ -3,6 +3,8 @@ package controller
 import (
 	"errors"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -179,5 +181,78 @@ func TestAccessToTheHostIsNamed(t *testing.T) {
 	want := "nodes.bound.binds, nodes.dir.rootfs, nodes.layout.image, nodes.out.kind"
 	if got := locations(privileged(s)); got != want {
 		t.Errorf("privileged: %s, want %s", got, want)
+	}
+}
+
+func TestLinkPatchChangesQueues(t *testing.T) {
+	queues := []slice.Queue{{Share: 1}, {Share: 30, Reserve: 1e6}, {Share: 20, Length: unit.Length{Bytes: 65536}}}
+	l := &slice.Link{Name: "wire", Ends: []slice.End{
+		{
+			Node:      "p",
+			Interface: "eth1",
+			Shape:     slice.Shape{Rate: 10e6, Queues: queues},
+		}, {Node: "h", Interface: "eth1"},
+	}}
+	var o slice.Overrides
+	apply := func(p api.LinkPatch) error {
+		trial := *l
+		trial.Ends = slices.Clone(l.Ends)
+		return applyPatch(p, "net", l, &trial, &o)
+	}
+	if err := apply(api.LinkPatch{Queues: []api.QueuePatch{
+		{Number: 1, Share: pointer(40)}, {Number: 2, Length: pointer(unit.Length{Frames: 200}), Rate: pointer(unit.Rate(5e6))},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]slice.Shape{"p:eth1": {Rate: 10e6, Queues: []slice.Queue{
+		{Share: 1}, {Share: 40, Reserve: 1e6}, {Share: 20, Length: unit.Length{Frames: 200}, Rate: 5e6},
+	}}}
+	if diff := cmp.Diff(want, o.Shapes); diff != "" || queues[1].Share != 30 {
+		t.Errorf("the file's are %+v; changed:\n%s", queues, diff)
+	}
+	for text, p := range map[string]api.LinkPatch{
+		"link wire: p:eth1 has no queue 3: it has 0 to 2": {Queues: []api.QueuePatch{{Number: 3, Share: pointer(1)}}},
+		"share 0 is out of range":                         {Queues: []api.QueuePatch{{Number: 1, Share: pointer(0)}}},
+		"the queues reserve 11Mbit":                       {Queues: []api.QueuePatch{{Number: 0, Reserve: pointer(unit.Rate(10e6))}}},
+		"queues divide a rate, and there is none":         {End: "p:eth1", Rate: pointer(unit.Rate(0))},
+		"its ends have no queues":                         {End: "h:eth1", Queues: []api.QueuePatch{{Number: 1, Share: pointer(1)}}},
+	} {
+		if err := apply(p); reasonOf(err) != Invalid || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestLongerQueuesStayWithinTheNodesReservation(t *testing.T) {
+	c, s, _ := member(t, &fake{})
+	e := slice.End{Node: "p", Interface: "eth1", Shape: slice.Shape{Rate: 1e6, Queues: []slice.Queue{{Share: 1}}}}
+	spec := &slice.Slice{Name: "lab", Nodes: []slice.Node{
+		{
+			Name: "h",
+			Kind: slice.Host,
+		}, {Name: "p", Kind: slice.Program, Reserve: slice.Reserve{Buffer: 1 << 20}},
+	}, Links: []slice.Link{{Name: "l", Ends: []slice.End{{Node: "h", Interface: "eth1"}, e}}}}
+	spec.Links[0].Ends[1].Shape.Queues[0].Length.Frames = 100
+	if err := s.PutSlice(t.Context(), spec, 0); err != nil {
+		t.Fatal(err)
+	}
+	set := func(bytes int64) error {
+		return c.SetLink(t.Context(), "lab", "l", api.LinkPatch{Queues: []api.QueuePatch{
+			{Number: 0, Length: &unit.Length{Bytes: bytes}},
+		}})
+	}
+	if err := set(1 << 20); err != nil {
+		t.Fatal(err)
+	}
+	err := set(1<<20 + 1)
+	const want = "link l: node p would have more than it may: the lengths of its queues add up to 1048577 " +
+		"bytes, and " +
+		"1048576 are reserved"
+	if reasonOf(err) != Conflict || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+	o, err := s.Overrides(t.Context(), "lab")
+	if err != nil || o.Shapes["p:eth1"].Queues[0].Length.Bytes != 1<<20 {
+		t.Errorf("overrides %+v, %v", o.Shapes, err)
 	}
 }

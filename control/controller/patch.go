@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
@@ -11,8 +12,8 @@ import (
 // checkPatch refuses values that no link can have.
 func checkPatch(p api.LinkPatch) error {
 	shaped := p.Rate != nil || p.Delay != nil || p.Jitter != nil || p.Loss != nil || p.Queue != nil
-	if !shaped && p.Police == nil && p.Burst == nil {
-		return refuse(Invalid, "nothing to set: give rate, delay, jitter, loss, queue, police or burst")
+	if !shaped && p.Police == nil && p.Burst == nil && len(p.Queues) == 0 {
+		return refuse(Invalid, "nothing to set: give rate, delay, jitter, loss, queue, police, burst or queues")
 	}
 	trial := mergePatch(p, slice.Shape{Police: slice.Policer{Rate: unit.MinPolicedRate}}) // which has a burst
 	if err := trial.Check(); err != nil {
@@ -27,7 +28,8 @@ func applyPatch(p api.LinkPatch, name string, l, trial *slice.Link, o *slice.Ove
 		o.Shapes = map[string]slice.Shape{}
 	}
 	var ends []string
-	found := false
+	found, queued := false, false
+	var err error
 	for i, e := range l.Ends {
 		end := e.String()
 		ends = append(ends, end)
@@ -39,7 +41,10 @@ func applyPatch(p api.LinkPatch, name string, l, trial *slice.Link, o *slice.Ove
 		if !overridden {
 			shape = e.Shape
 		}
-		shape = mergePatch(p, shape)
+		if shape, err = mergeQueues(p, l.Name, end, mergePatch(p, shape)); err != nil {
+			return err
+		}
+		queued = queued || len(shape.Queues) > 0
 		if shape.Jitter > 0 && shape.Delay == 0 {
 			return refuse(Invalid, "link %s: jitter needs a delay to vary", l.Name)
 		}
@@ -53,10 +58,40 @@ func applyPatch(p api.LinkPatch, name string, l, trial *slice.Link, o *slice.Ove
 			o.Shapes[end] = shape
 		}
 	}
-	if !found {
+	switch {
+	case !found:
 		return unknown(fmt.Sprintf("end at link %s", l.Name), p.End, name, ends)
+	case len(p.Queues) > 0 && !queued:
+		return refuse(Invalid, "link %s: its ends have no queues: give them some in the topology (queues:)",
+			l.Name)
 	}
 	return nil
+}
+
+// mergeQueues gives the shape of an end with the changes of its queues, if it has some.
+func mergeQueues(p api.LinkPatch, link, end string, s slice.Shape) (slice.Shape, error) {
+	if len(s.Queues) == 0 {
+		return s, nil
+	}
+	s.Queues = slices.Clone(s.Queues) // the slice has the same
+	for _, change := range p.Queues {
+		if change.Number < 0 || change.Number >= len(s.Queues) {
+			return s, refuse(Invalid, "link %s: %s has no queue %d: it has 0 to %d", link, end,
+				change.Number, len(s.Queues)-1)
+		}
+		q := &s.Queues[change.Number]
+		set(&q.Share, change.Share)
+		set(&q.Length, change.Length)
+		set(&q.Rate, change.Rate)
+		set(&q.Reserve, change.Reserve)
+	}
+	return s, nil
+}
+
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
 }
 
 // mergePatch gives the shape s with the values that the patch sets.
@@ -100,6 +135,21 @@ func canPolice(s *slice.Slice, l *slice.Link) error {
 		if e.Shape.Police.Rate != 0 && !slice.CanPolice(kinds[i], l.LAN || len(l.Ends) > 2, kinds) {
 			return refuse(Invalid,
 				"link %s: what a switch sends to another switch, or to a LAN, is not policed", l.Name)
+		}
+	}
+	return nil
+}
+
+// canQueue refuses queues that take more than the nodes at a link's ends may have.
+func canQueue(s *slice.Slice, l *slice.Link, o *slice.Overrides) error {
+	queueing := s.Queueing(o.Shapes)
+	for _, e := range l.Ends {
+		n := s.Node(e.Node)
+		if n == nil {
+			continue
+		}
+		if why := n.Reserve.WhyTooMany(queueing[e.Node]); why != "" {
+			return refuse(Conflict, "link %s: node %s would have more than it may: %s", l.Name, e.Node, why)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -182,7 +183,7 @@ func (p *placing) mapNodes() (mapping.Mapping, error) {
 			return m, err
 		}
 		if stays[impossible.Node] != "" || !p.mayStay(p.next.Node(impossible.Node)) {
-			return nil, noHostFor(p.next.Name, impossible)
+			return nil, p.noHostFor(impossible)
 		}
 		delete(impossible.Reasons, p.now(impossible.Node))
 		why := cmp.Or(reasons(impossible), "there is none")
@@ -209,9 +210,14 @@ func (p *placing) leaving(n *slice.Node) bool {
 	return here != "" && n.Placement.Host == "" && (p.byName[here].Policy.Draining || p.free(n))
 }
 
-func noHostFor(name string, err *mapping.Impossible) *Refusal {
+func (p *placing) noHostFor(err *mapping.Impossible) *Refusal {
+	reason := Conflict
 	why := fmt.Sprintf("no host can take node %s: %s", err.Node, cmp.Or(reasons(err), "there is none"))
-	r := refuse(Conflict, "slice %s: %s", name, why)
+	if advice := p.consentFor(p.next.Node(err.Node), err.Reasons); advice != "" {
+		reason = Forbidden
+		why += "; " + advice
+	}
+	r := refuse(reason, "slice %s: %s", p.next.Name, why)
 	r.Faults = []Fault{{Location: "nodes." + err.Node, Message: why}}
 	return r
 }
@@ -236,8 +242,9 @@ func (p *placing) request() (mapping.Request, mapping.Mapping) {
 			continue
 		}
 		r.Nodes = append(r.Nodes, mapping.Node{
-			Name: n.Name, Demand: mapping.Resources{Cores: n.CPU, Memory: uint64(n.Memory)},
+			Name: n.Name, Demand: mapping.Demand(n),
 			Host: n.Placement.Host, Labels: n.Placement.Labels, Needs: needs[n.Name],
+			Ports: portNames(n), Barred: p.barred(n),
 		})
 		here := p.now(n.Name)
 		switch {
@@ -250,9 +257,16 @@ func (p *placing) request() (mapping.Request, mapping.Mapping) {
 	return r, now
 }
 
+func portNames(n *slice.Node) (all []string) {
+	for _, p := range n.HostPorts() {
+		all = append(all, p.String())
+	}
+	return all
+}
+
 // hold makes a node stay on a host, also where it would not be put today.
 func hold(n *mapping.Node, host string, now mapping.Mapping) {
-	n.Host, n.Labels, n.Needs = host, nil, nil
+	n.Host, n.Labels, n.Needs, n.Barred = host, nil, nil, nil
 	now[n.Name] = host
 }
 
@@ -303,18 +317,16 @@ func (p *placing) substrate() mapping.Substrate {
 		carrier, _ := underlay(h)
 		to := mapping.Host{
 			Name: h.Name, Labels: h.Policy.LabelsOver(h.Labels), Features: h.Features, Busy: h.Load,
-			Capacity: mapping.Resources{Cores: max(h.Cores, mine.Cores),
-				Memory: max(h.Memory, mine.Memory)},
-			Rate: carrier.Rate, MTU: carrier.MTU,
+			Capacity: mapping.Each(capacityOf(&h.Host), mine.Resources, math.Max),
+			Rate:     carrier.Rate, MTU: carrier.MTU,
 			Cordoned: h.Policy.Cordoned, Draining: h.Policy.Draining, Closed: problems[h.Name],
 		}
+		to.Ports = maps.Clone(others.ports)
+		maps.DeleteFunc(to.Ports, func(port, _ string) bool { return mine.ports[port] != "" })
 		if !h.Alive {
 			to.Closed = "is lost"
 		}
-		to.Used = mapping.Resources{
-			Cores:  min(others.Cores, to.Capacity.Cores-mine.Cores),
-			Memory: min(others.Memory, to.Capacity.Memory-mine.Memory),
-		}
+		to.Used = mapping.Each(others.Resources, to.Capacity.Minus(mine.Resources), math.Min)
 		if to.Rate > 0 {
 			to.Rate = max(to.Rate, mine.rate)
 			to.UsedRate = min(others.rate, to.Rate-mine.rate)
@@ -330,6 +342,14 @@ func (p *placing) substrate() mapping.Substrate {
 		}
 	}
 	return s
+}
+
+// capacityOf is what a host has for nodes.
+func capacityOf(h *hosts.Host) mapping.Resources {
+	all := mapping.Reserved(h.Reservable)
+	all[mapping.Cores] += h.Cores
+	all[mapping.Memory] += float64(h.Memory)
+	return all
 }
 
 // readReports notes the generation and the nodes that each host reports.

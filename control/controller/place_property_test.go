@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -26,7 +27,8 @@ func anyTopology(t *rapid.T) string {
 		fmt.Fprintf(&b, "  %s: {cpu: 0.5%s}\n", n, draw("where", "", "", ", reschedule: always",
 			", reschedule: always", ", host_labels: {rack: r1}",
 			", host_labels: {rack: r2}, reschedule: always", ", host: h1", ", host: h2",
-			", binds: '/srv:/srv'"))
+			", binds: '/srv:/srv'", ", outside: true", ", outside: true, reschedule: always",
+			", ports: tcp/8080"))
 	}
 	b.WriteString("  s: {kind: switch}\n  t: {kind: switch}\nlinks:\n")
 	count := rapid.IntRange(0, 6).Draw(t, "links")
@@ -49,13 +51,15 @@ func anyTopology(t *rapid.T) string {
 }
 
 // fate draws what becomes of hosts.
-func fate(t *rapid.T, hosts []store.HostState) {
-	for i := range hosts {
-		h := &hosts[i]
+func fate(t *rapid.T, all []store.HostState) {
+	for i := range all {
+		h := &all[i]
 		h.Alive = rapid.IntRange(0, 4).Draw(t, "lost") > 0
 		h.Policy.Cordoned = rapid.IntRange(0, 4).Draw(t, "cordoned") == 0
 		h.Policy.Draining = rapid.IntRange(0, 4).Draw(t, "draining") == 0
 		h.Labels = map[string]string{"rack": rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rack")}
+		h.Allows.Outside = rapid.Bool().Draw(t, "outside")
+		h.Allows.Ports = rapid.SampledFrom([][]hosts.Ports{nil, {{First: 8000, Last: 8999}}}).Draw(t, "ports")
 		h.Underlays[0].MTU = rapid.SampledFrom([]int{1400, 1500, 9000}).Draw(t, "path")
 	}
 }
@@ -66,6 +70,9 @@ func needless(p *placing) (list []string) {
 		n, h := p.next.Node(node), p.byName[from]
 		pinned := n.Placement.Host != "" && n.Placement.Host != from
 		if h == nil || pinned || h.Policy.Draining || p.free(n) {
+			continue
+		}
+		if len(p.missing(n, h)) > 0 || len(n.Ports) > 0 { // another node may have the port there
 			continue
 		}
 		if rack := n.Placement.Labels["rack"]; p.background || rack == "" ||
@@ -96,6 +103,15 @@ func misplaced(p *placing) (list []string) {
 		case n.Placement.Host != "" && n.Placement.Host != n.Host, n.Placement.Labels["rack"] != "" &&
 			n.Placement.Labels["rack"] != h.Labels["rack"]:
 			list = append(list, n.Name+" came to "+n.Host+", where it may not be")
+		}
+		if h != nil && n.Placement.Host == "" && !p.stuck[n.Name] && (!stays || !p.background) {
+			holds := slices.DeleteFunc(p.missing(n, h), slice.Hold.OfOneMachine)
+			if len(holds) > 0 {
+				list = append(
+					list,
+					fmt.Sprintf("%s is on %s, which does not allow %v", n.Name, n.Host, holds),
+				)
+			}
 		}
 		if from, moved := p.moves[n.Name]; moved && p.byName[from] != nil && !p.free(n) &&
 			n.Left[from] != p.generation {

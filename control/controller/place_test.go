@@ -15,6 +15,7 @@ import (
 	"github.com/pergola-net/pergola/model/mapping"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 const gib = 1 << 30
@@ -241,14 +242,14 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 
 func TestResourcesOfOtherSlicesAreNotFree(t *testing.T) {
 	const file = "name: lab\nnodes: {a: {cpu: 2}}\n"
-	used := map[string]usage{"h1": {Resources: mapping.Resources{Cores: 7}},
-		"h2": {Resources: mapping.Resources{Memory: 16 * gib}}}
+	used := map[string]usage{"h1": {Resources: mapping.Resources{mapping.Cores: 7}},
+		"h2": {Resources: mapping.Resources{mapping.Memory: 16 * gib}}}
 	s := mustPlace(t, &placing{hosts: machines(2), used: used, next: resolved(t, file, nil)})
 	if s.Nodes[0].Host != "h2" {
 		t.Errorf("%v", hostsOf(s))
 	}
 	// What runs stays, also where another slice was given the same cores.
-	used["h2"] = usage{Resources: mapping.Resources{Cores: 8}}
+	used["h2"] = usage{Resources: mapping.Resources{mapping.Cores: 8}}
 	again := mustPlace(t, &placing{hosts: machines(3), used: used, prev: s, next: resolved(t, file, s)})
 	if again.Nodes[0].Host != "h2" {
 		t.Errorf("moved: %v", hostsOf(again))
@@ -267,8 +268,8 @@ links:
 `
 	got := usageOf(mustPlace(t, &placing{hosts: machines(2), next: resolved(t, file, nil)}))
 	want := map[string]usage{
-		"h1": {mapping.Resources{Cores: 1, Memory: gib}, 37e6},
-		"h2": {mapping.Resources{Cores: 0.5}, 37e6},
+		"h1": {Resources: mapping.Resources{mapping.Cores: 1, mapping.Memory: gib}, rate: 37e6},
+		"h2": {Resources: mapping.Resources{mapping.Cores: 0.5}, rate: 37e6},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(usage{})); diff != "" {
 		t.Error(diff)
@@ -374,4 +375,130 @@ links:
 			t.Errorf("got %s\nwant %s", got, tt.want)
 		}
 	}
+}
+
+const reserving = `
+name: lab
+groups: {all: {members: [a, b], reserve: {filters: 60000, masks: 100}}}
+nodes:
+  a: {program: p.o, reserve: {masks: 200}}
+  b: {program: p.o}
+`
+
+func TestReservationsArePlacedWhereThereIsRoom(t *testing.T) {
+	room := func(h []store.HostState) {
+		for i := range h {
+			h[i].Reservable = slice.Reserve{Filters: 98304, Masks: 6144}
+		}
+	}
+	next := func() *slice.Slice {
+		top, found := topology.Parse("lab.yaml", []byte(reserving))
+		if len(found) > 0 {
+			t.Fatal(found)
+		}
+		for _, s := range top.Sources() {
+			s.Data = []byte("an object")
+		}
+		s, found := topology.Resolve(top, nil)
+		if len(found) > 0 {
+			t.Fatal(found)
+		}
+		return s
+	}
+	s := mustPlace(t, &placing{hosts: machines(2, room), next: next()})
+	if want := (slice.Reserve{Filters: 60000, Masks: 200}); s.Node("a").Reserve != want {
+		t.Errorf("a reserves %+v: the group's filters and its own masks are wanted", s.Node("a").Reserve)
+	}
+	if s.Node("a").Host == s.Node("b").Host {
+		t.Errorf("both are on %s, which has room for one", s.Node("a").Host)
+	}
+	used := usageOf(s)
+	if got := used["h1"].Resources.Plus(used["h2"].Resources)[mapping.Filters]; got != 120000 {
+		t.Errorf("%v filters are in use, 120000 are reserved", got)
+	}
+	// All or nothing: one of two fits.
+	want := "slice lab: no host can take node b: h1: 60000 filters wanted, 38304 of 98304 free"
+	if got := refused(t, &placing{hosts: machines(1, room), next: next()}); got != want {
+		t.Errorf("%s", got)
+	}
+	// What another slice has is not free, and what the slice has itself stays.
+	again := mustPlace(t, &placing{hosts: machines(3, room), used: used, prev: s, next: next()})
+	if again.Node("a").Host != s.Node("a").Host {
+		t.Errorf("moved: %v", hostsOf(again))
+	}
+	want = "slice lab: no host can take node a: h1, h2: 60000 filters wanted, 38304 of 98304 free"
+	if got := refused(t, &placing{hosts: machines(2, room), used: used, next: next()}); got != want {
+		t.Errorf("%s", got)
+	}
+	// A host of an older version has none to reserve.
+	want = "slice lab: no host can take node a: h1: 60000 filters wanted, 0 of 0 free"
+	if got := refused(t, &placing{hosts: machines(1), next: next()}); got != want {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestAPortOfAHostIsReservedOnce(t *testing.T) {
+	allow := func(h []store.HostState) {
+		for i := range h {
+			h[i].Allows = hosts.Allowance{Outside: true, Ports: []hosts.Ports{{First: 8000, Last: 8999}}}
+		}
+	}
+	const file = "name: lab\nnodes: {a: {ports: [tcp/8080, udp/8080]}, b: {ports: tcp/8080}}\n"
+	s := mustPlace(t, &placing{hosts: machines(2, allow), next: resolved(t, file, nil)})
+	if s.Nodes[0].Host == s.Nodes[1].Host {
+		t.Errorf("both have tcp/8080 of %s", s.Nodes[0].Host)
+	}
+	want := "slice lab: no host can take node b: h1: its port tcp/8080 is reserved for node a"
+	if got := refused(t, &placing{hosts: machines(1, allow), next: resolved(t, file, nil)}); got != want {
+		t.Errorf("%s", got)
+	}
+	other := resolved(t, "name: other\nnodes: {c: {ports: udp/8080}}\n", nil)
+	used := usageOf(s)
+	moved := mustPlace(t, &placing{hosts: machines(2, allow), used: used, next: other})
+	if moved.Nodes[0].Host != s.Node("b").Host {
+		t.Errorf("c is on %s, where a has the port", moved.Nodes[0].Host)
+	}
+	at := s.Node("a").Host
+	pinned := resolved(t, "name: other\nnodes: {c: {ports: udp/8080, host: "+at+"}}\n", nil)
+	rest := map[string]string{"h1": "h2", "h2": "h1"}[at]
+	want = fmt.Sprintf("slice other: no host can take node c: %s: its port udp/8080 is reserved for lab/a; "+
+		"%s: the node is pinned to %[1]s", at, rest)
+	if at == "h2" {
+		want = fmt.Sprintf("slice other: no host can take node c: %s: the node is pinned to %s; "+
+			"%[2]s: its port udp/8080 is reserved for lab/a", rest, at)
+	}
+	if got := refused(t, &placing{hosts: machines(2, allow), used: used, next: pinned}); got != want {
+		t.Errorf("%s", got)
+	}
+	// What runs stays, also where two members gave the same port at the same time.
+	again := mustPlace(t, &placing{hosts: machines(2, allow), used: used, prev: s, next: resolved(t, file, s)})
+	if again.Node("a").Host != at {
+		t.Errorf("a moved to %s", again.Node("a").Host)
+	}
+}
+
+func TestAReservedRateCountsInPlaceOfTheLinks(t *testing.T) {
+	next := func(reserve unit.Rate) *slice.Slice {
+		s := resolved(
+			t,
+			"name: lab\nnodes: {a: {host: h1}, b: {host: h2}}\nlinks: [{ends: [a, b], rate: 9Gbit}]\n",
+			nil,
+		)
+		for i := range s.Nodes {
+			s.Nodes[i].Interfaces[0].Reserve = reserve
+		}
+		return s
+	}
+	used := map[string]usage{"h1": {rate: 5e9}}
+	want := "slice lab: no host can take node b: h1: the node is pinned to h2; h2: links that leave h1 would " +
+		"need 14 Gbit/s of " +
+		"10 Gbit/s"
+	if got := refused(t, &placing{hosts: machines(2), used: used, next: next(0)}); got != want {
+		t.Errorf("%s", got)
+	}
+	s := mustPlace(t, &placing{hosts: machines(2), used: used, next: next(5e9)})
+	if got := usageOf(s)["h1"].rate; got != 5e9 {
+		t.Errorf("%d bit/s are in use", got)
+	}
+	refused(t, &placing{hosts: machines(2), used: used, next: next(5e9 + 1e6)})
 }

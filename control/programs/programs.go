@@ -33,7 +33,13 @@ func Check(s *slice.Slice) (found topology.Diagnostics) {
 		if o == nil {
 			continue
 		}
-		if err := checkFilters(o, n.Program); err != nil {
+		if err := checkMemory(o, n.Reserve); err != nil {
+			found = append(found, topology.Diagnostic{
+				Path: at.At("program").String(), Message: err.Error(),
+				Hint: fmt.Sprintf("write reserve: {memory: %dKiB}", (o.Memory.Size()+1<<10-1)>>10),
+			})
+		}
+		if err := checkFilters(o, n.Program, n.Reserve); err != nil {
 			d := topology.Diagnostic{Path: at.At("filters").String(), Message: err.Error()}
 			found = append(found, d)
 		}
@@ -55,8 +61,21 @@ func Refused(at string, err error) topology.Diagnostic {
 	return d
 }
 
-// checkFilters wants filters that name fields of the program's key, and interfaces of its node.
-func checkFilters(o *program.Object, p *slice.PacketProgram) error {
+// checkMemory wants a program that declares no more memory than its node may have.
+func checkMemory(o *program.Object, r slice.Reserve) error {
+	if size := int64(o.Memory.Size()); size > r.MemoryBound() {
+		return fmt.Errorf("%s declares %d bytes of memory, and the node may have %d", o.Name, size,
+			r.MemoryBound())
+	}
+	return nil
+}
+
+// checkFilters wants filters that name fields of the program's key, and interfaces of its node, and no more of them
+// than it has reserved.
+func checkFilters(o *program.Object, p *slice.PacketProgram, r slice.Reserve) error {
+	if r.Filters > 0 && len(p.Filters) > r.Filters {
+		return fmt.Errorf("there are %d filters, and %d are reserved", len(p.Filters), r.Filters)
+	}
 	filters, err := program.ParseFilterList(p.Filters, o.Key)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pergola-net/pergola/datapath/program"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -67,5 +68,35 @@ func TestCheckSaysWhatIsWrongAndWhere(t *testing.T) {
 	}
 	if len(found) > 0 {
 		t.Errorf("more is wrong: %v", found)
+	}
+}
+
+func TestProgramsDeclareNoMoreThanTheirNodesReserve(t *testing.T) {
+	elf := slice.ObjectName(post)
+	s := &slice.Slice{Programs: map[string][]byte{elf: post}, Nodes: []slice.Node{
+		{
+			Name:    "two",
+			Program: &slice.PacketProgram{Object: elf, Filters: []string{"area=1 -> drop", "any -> drop"}},
+			Reserve: slice.Reserve{Filters: 1},
+		},
+	}}
+	found := Check(s)
+	if len(found) != 1 || found[0].Path != "nodes.two.filters" ||
+		found[0].Message != "there are 2 filters, and 1 are reserved" {
+		t.Errorf("found %v", found)
+	}
+	o := &program.Object{Name: "x.o", Memory: program.Memory{Element: 6, Count: 1 << 18}}
+	for reserved, want := range map[int64]string{
+		0:       "x.o declares 2097152 bytes of memory, and the node may have 1048576",
+		1 << 16: "x.o declares 2097152 bytes of memory, and the node may have 65536",
+		2 << 20: "",
+	} {
+		got := ""
+		if err := checkMemory(o, slice.Reserve{Memory: reserved}); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("with %d reserved: %q", reserved, got)
+		}
 	}
 }

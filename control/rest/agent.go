@@ -13,6 +13,8 @@ import (
 type Agent interface {
 	// Supports says, as an error, what the machine lacks for a slice.
 	Supports(context.Context, *slice.Slice) error
+	// Reservable is what nodes can reserve of the machine, beside cores and memory.
+	Reservable() slice.Reserve
 	// Retry makes the agent repeat at once what failed for a slice: its user may have removed the cause. If
 	// anything had failed, the host's report of the slice is no longer settled when Retry returns.
 	Retry(ctx context.Context, slice string)

@@ -101,6 +101,7 @@ func (s *server) register(mux *http.ServeMux, a huma.API) {
 	s.registerFilters(a)
 	s.registerCluster(a)
 	s.registerHosts(a)
+	s.registerReservations(a)
 	s.registerMembers(a)
 	s.registerExec(mux, a)
 	s.registerBlobs(mux, a)

@@ -49,6 +49,8 @@ func (s *server) convergence(ctx context.Context, in *PartInput) (*body[api.Conv
 		all.Pairs += c.Pairs
 		all.Reached += c.Reached
 		all.Missing = append(all.Missing, c.Missing...)
+		all.Down = append(all.Down, c.Down...)
+		all.Unjudged = append(all.Unjudged, c.Unjudged...)
 	})
 	for _, h := range unreachable { // the routes of its routers are not known
 		all.Converged = false

@@ -78,13 +78,20 @@ func (s *server) traffic(ctx context.Context, in *PartInput) (*body[api.SliceTra
 				t.Tunnels[i].Host = s.Cluster.Self()
 			}
 		}
+		for i := range t.ProgramTime {
+			if s.Cluster != nil {
+				t.ProgramTime[i].Host = s.Cluster.Self()
+			}
+		}
 		return t, err
 	}
 	unreachable, err := gather(ctx, s, *in, http.MethodGet, "traffic", own, func(t api.SliceTraffic) {
 		all.Interfaces = append(all.Interfaces, t.Interfaces...)
 		all.Tunnels = append(all.Tunnels, t.Tunnels...)
+		all.ProgramTime = append(all.ProgramTime, t.ProgramTime...)
 		maps.Copy(all.Punts, t.Punts)
 	})
+	slices.SortFunc(all.ProgramTime, func(a, b api.ProgramTime) int { return strings.Compare(a.Host, b.Host) })
 	slices.SortStableFunc(all.Interfaces, func(a, b api.InterfaceTraffic) int {
 		return strings.Compare(a.Node, b.Node)
 	})

@@ -39,7 +39,10 @@ func newProblem(status int, detail string, errs ...error) huma.StatusError {
 }
 
 // problem makes an error a problem for the client.
-func problem(err error) error {
+func problem(err error) error { return Problem(err) }
+
+// Problem gives what is wrong as the API's clients get it, an *api.Problem; nil for nil.
+func Problem(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -112,6 +115,8 @@ func statusOfReason(r controller.Reason) int {
 		return http.StatusConflict
 	case controller.Unsupported:
 		return http.StatusNotImplemented
+	case controller.Full:
+		return http.StatusInsufficientStorage
 	}
 	return http.StatusInternalServerError
 }

@@ -43,13 +43,16 @@ func (f *fakeAgent) Supports(_ context.Context, s *slice.Slice) error {
 	return nil
 }
 
+func (f *fakeAgent) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000, Masks: 100} }
+
 func (f *fakeAgent) Retry(context.Context, string) {}
 
 func (f *fakeAgent) Run(ctx context.Context) error {
 	if m := f.cfg.Cluster; m != nil {
 		host := hosts.Host{
 			Name: f.cfg.Host, Machine: m.Machine, Address: m.Address, API: m.API, Cores: 8, Memory: 8 << 30,
-			Labels: m.Labels, Version: m.Version,
+			Reservable: f.Reservable(),
+			Labels:     m.Labels, Version: m.Version,
 			Allows: f.cfg.Terms.Terms().Allowance,
 			Underlays: []hosts.Underlay{
 				{Name: "eth0", Addresses: []netip.Prefix{netip.PrefixFrom(m.Address, 24)}, MTU: 1500,

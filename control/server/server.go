@@ -47,8 +47,12 @@ type Config struct {
 	// machine's network. Nil: unchanged; a machine stores both.
 	HostPaths   []string
 	HostNetwork *bool
-	NewAgent    func(context.Context, AgentConfig) (Agent, error)
-	Log         *slog.Logger // nil: standard error
+	// Outside lets nodes of any slice make connections to the outside, and Ports are ranges of this machine's ports
+	// that they may reserve. nil: what was given when the server was started before.
+	Outside  *bool
+	Ports    []string
+	NewAgent func(context.Context, AgentConfig) (Agent, error)
+	Log      *slog.Logger // nil: standard error
 }
 
 // MemberConfig configures whether a server works together with other machines. A machine that is a member stores its
@@ -88,6 +92,7 @@ type AgentConfig struct {
 	Log      *slog.Logger
 	Cluster  *hosts.Membership // nil: this machine is alone
 	Terms    hosts.TermsStore
+	Decider  Decider // answers as soon as the agent runs
 }
 
 const (
@@ -174,7 +179,7 @@ type server struct {
 // run opens the parts, works, and closes them. It reports whether it ended because it was idle.
 func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err error) {
 	if s.terms, err = openTerms(s.DataDir); err == nil {
-		err = s.terms.allow(s.HostPaths, s.HostNetwork)
+		err = s.terms.allow(s.HostPaths, s.HostNetwork, s.Outside, s.Ports)
 	}
 	if err != nil {
 		return false, err
@@ -278,8 +283,10 @@ func (s *server) adoptOfflineCache() {
 
 // openAgent makes the agent and the controller, which asks the agent what the machine supports.
 func (s *server) openAgent(ctx context.Context) error {
+	decides := new(decider)
 	cfg := AgentConfig{
-		Host: s.Host, StateDir: s.StateDir, LogDir: s.LogDir, BlobDir: string(s.blobs), Runtime: s.Runtime,
+		Decider: decides,
+		Host:    s.Host, StateDir: s.StateDir, LogDir: s.LogDir, BlobDir: string(s.blobs), Runtime: s.Runtime,
 		Store: s.store, Events: s.events, Log: s.Log, Terms: s.terms,
 	}
 	var err error
@@ -297,6 +304,7 @@ func (s *server) openAgent(ctx context.Context) error {
 		options = append(options, controller.InCluster(s.store, s.Host))
 	}
 	s.controller = controller.New(s.store, s.agent, s.blobs, s.events, options...)
+	decides.controller.Store(s.controller)
 	return nil
 }
 

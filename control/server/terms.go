@@ -49,7 +49,14 @@ func openTerms(dataDir string) (*termsFile, error) {
 func (f *termsFile) Terms() *hosts.Terms { return f.terms.Load() }
 
 // allow stores the values of flags; nil means that a flag was not given.
-func (f *termsFile) allow(paths []string, network *bool) error {
+func (f *termsFile) allow(paths []string, network, outside *bool, ports []string) error {
+	ranges := make([]hosts.Ports, len(ports))
+	for i, text := range ports {
+		var err error
+		if ranges[i], err = hosts.ParsePorts(text); err != nil {
+			return fmt.Errorf("--ports: %w", err)
+		}
+	}
 	plain := make([]string, len(paths))
 	for i, p := range paths {
 		if plain[i] = filepath.Clean(p); !filepath.IsAbs(p) {
@@ -64,6 +71,12 @@ func (f *termsFile) allow(paths []string, network *bool) error {
 		}
 		if network != nil {
 			t.Network = *network
+		}
+		if outside != nil {
+			t.Outside = *outside
+		}
+		if ports != nil {
+			t.Ports = ranges
 		}
 	})
 }

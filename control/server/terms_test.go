@@ -1,7 +1,9 @@
 package server
 
 import (
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,10 +26,11 @@ func TestTermsAreStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	yes := true
-	if err := c.allow([]string{"/srv/labs/", "/opt/data"}, &yes); err != nil {
+	if err := c.allow([]string{"/srv/labs/", "/opt/data"}, &yes, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.allow([]string{"labs"}, nil); err == nil || !strings.Contains(err.Error(), `--host-paths "labs"`) {
+	err = c.allow([]string{"labs"}, nil, nil, nil)
+	if err == nil || !strings.Contains(err.Error(), `--host-paths "labs"`) {
 		t.Errorf("a path from anywhere: %v", err)
 	}
 	stored := false
@@ -55,7 +58,7 @@ func TestTermsAreStored(t *testing.T) {
 	if c, err = openTerms(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.allow(nil, nil); err != nil { // the next start says nothing
+	if err := c.allow(nil, nil, nil, nil); err != nil { // the next start says nothing
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -82,7 +85,7 @@ func TestTermsAreStored(t *testing.T) {
 			t.Errorf("%s may have %+v: %q %v", tt.slice, tt.hold, dir, ok)
 		}
 	}
-	if err := c.allow([]string{}, nil); err != nil || len(c.Terms().Paths) != 0 || !c.Terms().Network {
+	if err := c.allow([]string{}, nil, nil, nil); err != nil || len(c.Terms().Paths) != 0 || !c.Terms().Network {
 		t.Errorf("taken back: %+v, %v", c.Terms(), err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, termsName)); err != nil || info.Mode().Perm() != 0o600 {
@@ -148,7 +151,7 @@ func TestAHostDecidesWhatSlicesHaveOfIt(t *testing.T) {
 	if !errors.As(err, &p) || p.Status != 403 || len(p.Errors) != 1 || p.Errors[0].Location != "nodes.b.binds" ||
 		!strings.Contains(p.Detail,
 			"host h2 does not allow node b to use /etc: apply the slice on h2 itself, as root, "+
-				"or start Pergola there with --host-paths /etc") {
+				"or start Pergola there with --host-paths /srv/labs,/etc") {
 		t.Errorf("root of another machine: %v", err)
 	}
 	up(t, h1.Client, bound("allowed", "h1", "h2", "/srv/labs/x:/x"))
@@ -189,6 +192,7 @@ func TestAnAgentThatWasOffForTooLong(t *testing.T) {
 		expire(t, h1, m)
 	}
 	h1 = run(t, h1.cfg) // it signs its own
+	showsValidCertificate(t, h1)
 	expired, cfg := h2.cfg, h2.cfg
 	expired.Join, expired.Token, expired.Host = "", "", ""
 	startFails(t, expired, "this machine's certificate", "expired at ",
@@ -196,6 +200,25 @@ func TestAnAgentThatWasOffForTooLong(t *testing.T) {
 	invite(t, h1, &cfg, pki.Agent)
 	cfg.Host = ""
 	run(t, cfg)
+}
+
+// showsValidCertificate waits until a server that was started shows others a certificate that holds.
+func showsValidCertificate(t *testing.T, m *member) {
+	t.Helper()
+	//nolint:gosec // the certificate is what is looked at
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
+	testkit.Eventually(t, func() error {
+		c, err := dialer.DialContext(t.Context(), "tcp", m.cfg.Listen+":7470")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		shown := c.(*tls.Conn).ConnectionState().PeerCertificates[0] //nolint:forcetypeassert // Dialer promises
+		if time.Now().After(shown.NotAfter) {
+			return fmt.Errorf("its certificate was valid until %v", shown.NotAfter)
+		}
+		return nil
+	}, 20*time.Second, m.cfg.Host+" to renew its certificate")
 }
 
 // expire gives a member that does not run a certificate that does not hold any more.

@@ -1,0 +1,73 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/hosts"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
+)
+
+func TestNodesReserveWhatTheirHostsAllowAndHave(t *testing.T) {
+	f := &fake{hosts: machines(2, func(h []store.HostState) {
+		h[0].Allows.Ports = []hosts.Ports{{First: 20000, Last: 20999}}
+	})}
+	c, s, _ := member(t, f, InCluster(f, "h2"))
+	const file = "name: lab\nnodes: {a: {host: h1}, b: {host: h2}, c: {host: h1}}\nlinks: [[a, b]]\n"
+	mustApply(t, c, file)
+	mustApply(t, c, "name: other\nnodes: {x: {host: h1}, y: {host: h2}}\nlinks: [{ends: [x, y], rate: 9Gbit}]\n")
+	ports := func(p ...string) api.ReservationChange { return api.ReservationChange{Reserve: p} }
+	rate := func(r unit.Rate) api.ReservationChange {
+		return api.ReservationChange{Bandwidth: map[string]unit.Rate{"eth1": r}}
+	}
+	for _, tt := range []struct {
+		slice, node string
+		change      api.ReservationChange
+		reason      Reason // -1: it is done
+		text        string
+	}{
+		{"lab", "a", ports("tcp/20001", "udp/20001"), -1, ""},
+		{"lab", "a", ports("tcp/20001"), -1, ""},
+		{"lab", "c", ports("tcp/20001"), Conflict, "port tcp/20001 is reserved for lab/a"},
+		{"other", "x", ports("tcp/20002", "tcp/20001"), Conflict, "port tcp/20001 of host h1 is reserved for lab/a"},
+		{"lab", "a", ports("tcp/80"), Forbidden, "host h1 allows ports 20000-20999 only, not tcp/80: root " +
+			"can start " +
+			"Pergola there with --ports 80,20000-20999"},
+		{"lab", "b", ports("tcp/20001"), Forbidden, "host h2 allows no ports"},
+		{"lab", "a", ports("http"), Invalid, "is no port"},
+		{"lab", "z", ports("tcp/20001"), NotFound, "has no node"},
+		{"lab", "a", api.ReservationChange{Release: []string{"tcp/20007"}}, NotFound, "has not reserved port tcp/20007"},
+		{"lab", "a", rate(1e9), -1, ""},
+		{"lab", "b", rate(2e9), Full, "links that leave it would need 11Gbit of 10Gbit"},
+		{"other", "x", rate(20e9), Invalid, "its link has a rate of 9Gbit"},
+		{"lab", "a", api.ReservationChange{Release: []string{"udp/20001"}}, -1, ""},
+	} {
+		err := c.Reserve(t.Context(), tt.slice, tt.node, tt.change)
+		if reasonOf(err) != tt.reason || err != nil && !strings.Contains(err.Error(), tt.text) {
+			t.Errorf("%s of %s: %+v: %v", tt.node, tt.slice, tt.change, err)
+		}
+	}
+	check := func(when string) {
+		t.Helper()
+		spec, _, err := s.Slice(t.Context(), "lab")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := spec.Node("a")
+		want := []slice.HostPort{{Protocol: slice.TCP, Port: 20001}}
+		if diff := cmp.Diff(want, a.Claims); diff != "" || a.Interface("eth1").Reserved() != 1e9 {
+			t.Errorf("%s: %s, %s", when, diff, a.Interface("eth1").Reserved())
+		}
+	}
+	check("stored")
+	mustApply(t, c, file+"placement: pack\n")
+	check("after a newer version of the slice")
+	if x, _, err := s.Slice(t.Context(), "other"); err != nil || len(x.Node("x").Claims) > 0 {
+		t.Errorf("a part of what was refused is stored: %v, %v", x.Node("x").Claims, err)
+	}
+}
