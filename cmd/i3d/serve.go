@@ -35,6 +35,7 @@ type flags struct {
 	lifetime    time.Duration
 	stabilize   time.Duration
 	linger      time.Duration
+	fastpath    bool
 	verbose     bool
 }
 
@@ -88,6 +89,8 @@ Exit status: 0 it was asked to end; 1 failed; 2 the command line is wrong.`,
 		"let triggers live so long without a refresh")
 	p.DurationVar(&f.stabilize, "stabilize", chord.DefaultStabilize, "look at the neighbours in the ring so often")
 	p.DurationVar(&f.linger, "linger", daemon.DefaultLinger, "after leaving the ring, pass packets on for so long")
+	p.BoolVar(&f.fastpath, "fastpath", false, "program the packet program of this Pergola node, which is i3.c, as "+
+		"a fast path (docs/i3.md)")
 	p.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
 	return c
 }
@@ -112,6 +115,14 @@ func serve(ctx context.Context, f *flags, stderr io.Writer) error {
 	// Bursts wait here while the process does not run. What the kernel gives is enough, if it gives less.
 	_ = conn.SetReadBuffer(4 << 20)
 
+	if f.fastpath {
+		fast, stop, err := openFastPath(ctx, config.Ring.Self.Addr, log)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		config.FastPath = fast
+	}
 	d := daemon.New(conn, config)
 	d.Linger = f.linger
 	log.Info("serving", "address", config.Ring.Self.Addr, "key", config.Ring.Self.Key, "join", config.Ring.Join)

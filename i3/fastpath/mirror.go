@@ -1,6 +1,7 @@
 package fastpath
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -140,12 +141,15 @@ func (m *Mirror) Retry(groups func(k ident.Key) []trigger.Group) error {
 		}
 		m.broken = false
 	}
+	const most = 100 // requests: a server does nothing else meanwhile
 	var first error
+	tried := 0
 	for k := range m.missing {
-		if err := m.Update(k, groups(k)); err != nil && first == nil {
+		err := m.Update(k, groups(k))
+		if err != nil && first == nil {
 			first = err
 		}
-		if m.broken {
+		if tried++; m.broken || tried == most || errors.Is(err, ErrFull) {
 			break
 		}
 	}

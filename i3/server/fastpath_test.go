@@ -55,30 +55,10 @@ func (m *machine) result(b []byte, fast bool) (sent []string) {
 // for byte, and what it can do it does not leave to the server.
 func TestFastPathDoesWhatTheServerDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(rapid.Uint64().Draw(t, "seed"))
 		limits := fastpath.Limits{Copies: rapid.SampledFrom([]int{0, 3}).Draw(t, "copies"),
 			Depth: rapid.SampledFrom([]int{0, 2}).Draw(t, "depth")}
-		w.configure = func(c *server.Config) { c.FastPath = &fastpath.Memory{Can: limits} }
-		servers := rapid.SampledFrom([]int{1, 2, 5}).Draw(t, "servers")
-		for i := range servers {
-			w.start(i, 0)
-		}
-		w.Run(10 * time.Second) // right or not: it holds at any time
-		var hosts []*host
-		for i := range 4 {
-			hosts = append(hosts, w.host(i))
-		}
-		check := func(t *rapid.T) {
-			m := w.servers[serverAddress(rapid.IntRange(0, servers-1).Draw(t, "server"))]
-			if m == nil {
-				return
-			}
-			b := drawPacket(t)
-			m.carried, m.punted = 0, 0
-			got, want := m.result(b, true), m.result(b, false)
-			if d := cmp.Diff(want, got); d != "" {
-				t.Fatalf("the fast path sends other packets (-want +got):\n%s", d)
-			}
+		configure := func(c *server.Config) { c.FastPath = &fastpath.Memory{Can: limits} }
+		compareWithServer(t, 1, configure, func(m *machine, b []byte, want []string) {
 			p, err := wire.Parse(b)
 			if err != nil || p.Type() != wire.Data || p.HopLimit() < 2 || p.Copies() == 0 {
 				return
@@ -88,39 +68,73 @@ func TestFastPathDoesWhatTheServerDoes(t *testing.T) {
 			if !owns && len(want) == 1 && m.punted > 0 {
 				t.Fatal("a packet for another server was punted")
 			}
-			if a, _ := m.fast.Match(p.ID(0)); owns && a.Kind == fastpath.Deliver && m.punted > 0 {
+			a, _ := m.fast.(*fastpath.Memory).Match(p.ID(0))
+			if owns && a.Kind == fastpath.Deliver && m.punted > 0 {
 				t.Fatal("a packet that goes to one receiver was punted")
 			}
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"insert": func(t *rapid.T) {
-				h := rapid.SampledFrom(hosts).Draw(t, "host")
-				stack := rapid.SliceOfN(rapid.Custom(drawID), 0, 2).Draw(t, "stack")
-				h.insert(0, drawID(t), rapid.ByteRange(1, 8).Draw(t, "handle"), stack...)
-			},
-			"remove": func(t *rapid.T) {
-				handle := wire.Handle{rapid.ByteRange(1, 8).Draw(t, "handle")}
-				removal := wire.Removal{ID: drawID(t), Handle: handle, Reply: hosts[0].addr}
-				hosts[0].via(0, removal.Packet())
-				w.Run(time.Second)
-			},
-			"wait": func(t *rapid.T) {
-				w.Run(time.Duration(rapid.IntRange(1, 30).Draw(t, "seconds")) * time.Second)
-			},
-			"crash": func(t *rapid.T) {
-				if m := w.servers[serverAddress(rapid.IntRange(1, 5).Draw(t, "server"))]; m != nil {
-					w.crash(m)
-				}
-			},
-			"start": func(t *rapid.T) {
-				if i := rapid.IntRange(1, 5).Draw(t, "server"); i < servers {
-					w.start(i, 0)
-				}
-			},
-			"packet":    check,
-			"a packet":  check,
-			"packet, 3": check,
 		})
+	})
+}
+
+// compareWithServer sends random packets, so many at a time, to servers with a fast path, and without, while triggers
+// and servers come and go. check is called for those to servers that have one.
+func compareWithServer(t *rapid.T, packets int, configure func(*server.Config),
+	check func(m *machine, b []byte, want []string),
+) {
+	w := newWorld(rapid.Uint64().Draw(t, "seed"))
+	w.configure = configure
+	servers := rapid.SampledFrom([]int{1, 2, 5}).Draw(t, "servers")
+	for i := range servers {
+		w.start(i, 0)
+	}
+	w.Run(10 * time.Second) // right or not: it holds at any time
+	var hosts []*host
+	for i := range 4 {
+		hosts = append(hosts, w.host(i))
+	}
+	compare := func(t *rapid.T) {
+		m := w.servers[serverAddress(rapid.IntRange(0, servers-1).Draw(t, "server"))]
+		if m == nil || m.fast == nil {
+			return
+		}
+		for range packets {
+			b := drawPacket(t)
+			m.carried, m.punted = 0, 0
+			got, want := m.result(b, true), m.result(b, false)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Fatalf("the fast path sends other packets (-want +got):\n%s", d)
+			}
+			check(m, b, want)
+		}
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"insert": func(t *rapid.T) {
+			h := rapid.SampledFrom(hosts).Draw(t, "host")
+			stack := rapid.SliceOfN(rapid.Custom(drawID), 0, 2).Draw(t, "stack")
+			h.insert(0, drawID(t), rapid.ByteRange(1, 8).Draw(t, "handle"), stack...)
+		},
+		"remove": func(t *rapid.T) {
+			handle := wire.Handle{rapid.ByteRange(1, 8).Draw(t, "handle")}
+			removal := wire.Removal{ID: drawID(t), Handle: handle, Reply: hosts[0].addr}
+			hosts[0].via(0, removal.Packet())
+			w.Run(time.Second)
+		},
+		"wait": func(t *rapid.T) {
+			w.Run(time.Duration(rapid.IntRange(1, 30).Draw(t, "seconds")) * time.Second)
+		},
+		"crash": func(t *rapid.T) {
+			if m := w.servers[serverAddress(rapid.IntRange(1, 5).Draw(t, "server"))]; m != nil {
+				w.crash(m)
+			}
+		},
+		"start": func(t *rapid.T) {
+			if i := rapid.IntRange(1, 5).Draw(t, "server"); i < servers {
+				w.start(i, 0)
+			}
+		},
+		"packet":    compare,
+		"a packet":  compare,
+		"packet, 3": compare,
 	})
 }
 

@@ -22,12 +22,17 @@ type world struct {
 	configure func(c *server.Config) // before a server starts; nil: as it is
 }
 
+// processor is a fast path that is given packets.
+type processor interface {
+	Process(b []byte) (sent []fastpath.Sent, punt []byte)
+}
+
 // machine is a server in a world, behind a fast path if it has one.
 type machine struct {
 	*server.Server
 	world *world
 	addr  netip.AddrPort
-	fast  *fastpath.Memory
+	fast  processor
 	// What the fast path did.
 	carried, punted int
 	taps            func(to netip.AddrPort, packet []byte) // gets what is sent, instead of the network
@@ -57,7 +62,7 @@ func (w *world) start(i int, join ...int) *machine {
 	if w.configure != nil {
 		w.configure(&c)
 	}
-	m.fast, _ = c.FastPath.(*fastpath.Memory)
+	m.fast, _ = c.FastPath.(processor)
 	m.Server = server.New(c, m)
 	w.servers[a] = m
 	w.Add(a, m)
