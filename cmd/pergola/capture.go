@@ -30,7 +30,10 @@ func newCapture(a *app) *cobra.Command {
 		Short: "Show, save or send to Wireshark the frames that pass an interface",
 		Long: `Capture the frames that pass an interface of a node, in both directions. Without -w and
 --wireshark, tcpdump (of this machine) prints them. FILTER is an expression of tcpdump. Ctrl-C
-ends the capture.`,
+ends the capture.
+
+A router whose frames are captured leaves the fast path before the capture begins. A tcpdump
+that is started in the router may miss the first frames: docs/fastpath.md says how many.`,
 		Example: `  pergola capture denver:eth1
   pergola capture denver:eth1 -c 100 -w ospf.pcap proto ospf
   pergola capture denver:eth1 --wireshark

@@ -50,6 +50,7 @@ func completeValues(cmd *cobra.Command, flag string, values ...string) {
 func completeImportFlags(cmd *cobra.Command) {
 	completeValues(cmd, "daemon", source.Daemons...)
 	completeValues(cmd, "routing", source.Protocols...)
+	completeValues(cmd, "kind", source.KindRules()...)
 }
 
 // completionTimeout bounds how long a pressed tab key waits for the server.

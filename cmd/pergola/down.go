@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -30,8 +31,9 @@ func newDown(a *app) *cobra.Command {
 argument, this is the network of the topology file in the current directory, or the only one
 that runs.
 
-With --purge, the server's state and the images that it stores are removed too, after the last
-network.`,
+The logs of its nodes stay for a week, in /var/log/pergola; of all networks that are gone,
+256 MiB at most. With --purge, logs, the server's state and the images that it stores are
+removed too, after the last network.`,
 		Example:           "  pergola down\n  pergola down abilene\n  pergola down --all",
 		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeSlices,
@@ -50,8 +52,11 @@ network.`,
 				word = args[0]
 			}
 			names, err := a.down(cmd.Context(), word, all)
-			if err == nil && purge {
+			switch {
+			case err == nil && purge:
 				err = a.purge(cmd.Context())
+			case err == nil && len(names) > 0:
+				a.sayWhatStays(names)
 			}
 			if err == nil && a.JSON {
 				return a.Emit(append([]string{}, names...))
@@ -132,6 +137,33 @@ func (a *app) awaitServer(ctx context.Context, c *client.Client, p *ui.Progress)
 	if !follow.ServerEnd(ctx, v.PID, patience) {
 		a.Detail("the server (pid %d) keeps running: another client uses it", v.PID)
 	}
+}
+
+// sayWhatStays names the logs and the state that networks leave. Only the usual server has them where this looks.
+func (a *app) sayWhatStays(names []string) {
+	if a.socket != defaultSocket {
+		return
+	}
+	var logs []string
+	for _, name := range names {
+		if dir := filepath.Join(defaultLogDir, name); isDir(dir) {
+			logs = append(logs, dir)
+		}
+	}
+	if len(logs) == 0 {
+		return
+	}
+	where := logs[0]
+	if len(logs) > 1 {
+		where = defaultLogDir
+	}
+	a.Say("%s", a.PaintErr(a.Styles.Faint, "logs stay in "+where+" for a week; `pergola down --purge` "+
+		"removes them, and the server's state in "+defaultDataDir))
+}
+
+func isDir(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.IsDir()
 }
 
 // purge removes what survives the last network: the server's state and logs.

@@ -91,6 +91,7 @@ func (a *app) resolved(path string, o graphOptions) (*slice.Slice, error) {
 		return nil, err
 	}
 	a.warn(src.Warnings)
+	a.leftOut(src.LeftOut)
 	return src.Resolve()
 }
 

@@ -18,7 +18,8 @@ func newImport(a *app) *cobra.Command {
 		Long: `Read a containerlab file (.clab.yml) or a graph of the Internet Topology Zoo (.graphml) and
 write the equivalent topology file, for editing. ` + "`up`" + ` also takes such files directly.`,
 		Example: `  pergola import abilene.graphml --daemon bird --routing ospf --delay -o abilene.yaml
-  pergola import lab.clab.yml > pergola.yaml`,
+  pergola import lab.clab.yml > pergola.yaml
+  pergola import lab.clab.yml --kind nokia_srlinux=frr -o pergola.yaml`,
 		Args: arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			src, err := source.Read(args[0], o)
@@ -26,6 +27,7 @@ write the equivalent topology file, for editing. ` + "`up`" + ` also takes such 
 				return err
 			}
 			a.warn(src.Warnings)
+			defer a.leftOut(src.LeftOut)
 			text, err := src.Encode(a.JSON)
 			if err != nil {
 				return err

@@ -46,13 +46,14 @@ func newLinkSet(a *app) *cobra.Command {
 	var f shape.Flags
 	cmd := &cobra.Command{
 		Use:   "set LINK",
-		Short: "Change rate, delay, jitter, loss, queue or policer of a link",
+		Short: "Change rate, delay, jitter, loss, queues or policer of a link",
 		Long: `Change how a link treats frames, at once and without a restart. Values that are not given stay
 as they are. If LINK is one end, as NODE:IFACE, only frames that leave this end are affected.`,
 		Example: `  pergola link set denver:eth1 --rate 10Mbit --delay 20ms
   pergola link set a:eth1--b:eth1 --loss 1 --jitter 2ms
   pergola link set a:eth1--b:eth1 --rate 0        # no limit any more
-  pergola link set a:eth1 --police 10Mbit --burst 64KiB`,
+  pergola link set a:eth1 --police 10Mbit --burst 64KiB
+  pergola link set west:eth2 --share 1=40,2=10 --length 1=128KiB   # queues of a packet program`,
 		Args:              arguments(1, 1),
 		ValidArgsFunction: a.completeInterfaces,
 		RunE: func(cmd *cobra.Command, args []string) error {

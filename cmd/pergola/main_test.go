@@ -17,7 +17,10 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/cli and the expectations of scripts")
+var (
+	update = flag.Bool("update", false, "rewrite docs/cli and the expectations of scripts")
+	manual = flag.String("man", "", "leave the manual pages in this directory")
+)
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"pergola": main})
@@ -119,6 +122,28 @@ func words(line string) (all []string) {
 	return all
 }
 
+// TestManualPages makes a page of each command, in the directory of -man for `make man`.
+func TestManualPages(t *testing.T) {
+	root := quietRoot()
+	root.DisableAutoGenTag = true
+	dir := *manual
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	header := &doc.GenManHeader{Section: "1", Source: "Pergola", Manual: "Pergola"}
+	if err := doc.GenManTree(root, header, dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range commands(root) {
+		page, err := os.ReadFile(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"))
+		if err != nil {
+			t.Errorf("%s: %v", c.CommandPath(), err)
+		} else if !bytes.Contains(page, []byte(".SH SYNOPSIS")) {
+			t.Errorf("%s: its page has no synopsis", c.CommandPath())
+		}
+	}
+}
+
 // TestReferenceIsCurrent compares docs/cli with the commands; `go generate` writes it anew.
 func TestReferenceIsCurrent(t *testing.T) {
 	const reference = "../../docs/cli"
@@ -172,7 +197,7 @@ func TestQuickStartFileIsValid(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	v, err := source.Validate(path)
+	v, err := source.Validate(path, source.Options{})
 	if err != nil || !v.Valid {
 		t.Errorf("%v, %v", err, v.Errors)
 	}

@@ -23,6 +23,7 @@ type programInput struct {
 	in         uint32
 	interfaces string
 	outer      string
+	memory     string
 }
 
 func (in *programInput) flags(cmd *cobra.Command) {
@@ -32,6 +33,7 @@ func (in *programInput) flags(cmd *cobra.Command) {
 	f.StringArrayVar(&in.filter, "filter", nil, "a `FILTER`, as 'destination=10.0.0.0/8 -> send 2'; repeatable")
 	f.Uint32Var(&in.in, "interface", 1, "the frames come by the node's interface `N`")
 	f.StringVar(&in.interfaces, "interfaces", "1,2,3,4", "the node has interfaces `LIST`")
+	f.StringVar(&in.memory, "memory", "", "the program's memory begins with what is in `FILE`")
 	f.StringVar(&in.outer, "outer", "", "the frames come in UDP packets from `ADDRESS:PORT`")
 }
 
@@ -87,6 +89,14 @@ func (in *programInput) readFilters(o *program.Object) ([]program.Filter, error)
 	return append(filters, more...), nil
 }
 
+// readMemory gives what the program's memory begins with; nil: nothing.
+func (in *programInput) readMemory() ([]byte, error) {
+	if in.memory == "" {
+		return nil, nil
+	}
+	return os.ReadFile(in.memory)
+}
+
 func newProgramTest(a *app) *cobra.Command {
 	var in programInput
 	var hook, write string
@@ -100,8 +110,9 @@ first. Only root may.
 
 A filter is a line: [table N] [priority N] FIELD=VALUE[/MASK]... -> VERDICT [queue N] [args BYTES].
 Fields are those of the program's PERGOLA_KEY; a value is a number, an address or hex:BYTES; a mask
-is a number of leading bits, or a value. Verdicts are send INTERFACE, flood INTERFACE,..., udp
-ADDRESS:PORT, drop and punt. ` + "`any`" + ` matches every key.`,
+is a number of leading bits, or a value. Verdicts are send INTERFACE [more], flood INTERFACE,...,
+udp ADDRESS:PORT, drop and punt. With ` + "`more`" + `, the next filter that matches sends a copy.
+` + "`any`" + ` matches every key.`,
 		Example: `  pergola program test router.o --frame frames.pcap
   pergola program test router.c --frame frames.pcap --interface 2 --write out.pcap
   pergola program test router.o --frame frames.pcap --filters filters.txt --json`,
@@ -129,9 +140,16 @@ func (a *app) testProgram(ctx context.Context, name string, in *programInput, ho
 	if err != nil {
 		return err
 	}
+	memory, err := in.readMemory()
+	if err != nil {
+		return err
+	}
 	p, err := program.Load(o, nil)
 	if err != nil {
 		return a.explainProgram(err)
+	}
+	if err := p.WriteMemory(memory); err != nil {
+		return errors.Join(err, p.Close())
 	}
 	result, err := runFrames(p, hook, filters, frames)
 	if err := errors.Join(err, p.Close()); err != nil {
@@ -226,7 +244,11 @@ func (a *app) profileProgram(ctx context.Context, name string, in *programInput)
 		a.Say("measuring the first %d of %d frames", most, len(frames))
 		frames = frames[:most]
 	}
-	p, err := program.Measure(o, filters, frames, program.DefaultMeasurement)
+	how := program.DefaultMeasurement
+	if how.Memory, err = in.readMemory(); err != nil {
+		return err
+	}
+	p, err := program.Measure(o, filters, frames, how)
 	if err != nil {
 		return a.explainProgram(err)
 	}

@@ -97,8 +97,8 @@ switches colour off.`,
 		newNode(a), newRestart(a), newLink(a), newFilter(a),
 		newCapture(a))
 	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a), newProgram(a))
-	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newStatus(a), newBench(a),
-		newDev(a), newVersion(a), newCompletion(a), newWatchdog(a))
+	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newReserve(a), newStatus(a),
+		newBench(a), newDev(a), newVersion(a), newCompletion(a), newWatchdog(a))
 	helpOf(root)
 	return root
 }

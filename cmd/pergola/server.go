@@ -121,6 +121,11 @@ func (o *serverOptions) flags(f *pflag.FlagSet) {
 		"`directories` of this machine that slices applied on other machines may use; stored")
 	f.Bool("host-network", false,
 		"let slices applied on other machines use this one's network (kind: uplink); stored")
+	f.Bool("outside", false,
+		"let nodes of slices applied on other machines reach the outside from this one (outside: true); stored")
+	f.StringSliceVar(&cfg.Ports, "ports", nil,
+		"`ranges` of this machine's ports that slices applied on other machines may reserve; stored, in "+
+			"place of all that were stored before")
 	f.StringSliceVar(&cfg.Underlay, "underlay", nil,
 		"only these `interfaces` carry links to other machines (default: that of the address)")
 	f.StringVar(&o.xdp, "xdp", xdpAuto,
@@ -150,6 +155,10 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 		on := network.Value.String() == "true"
 		cfg.HostNetwork = &on
 	}
+	if outside := cmd.Flags().Lookup("outside"); outside.Changed {
+		on := outside.Value.String() == "true"
+		cfg.Outside = &on
+	}
 	if cfg.Join != "" && cfg.Listen == server.ListenNone {
 		return ui.Usage("name one with --listen, or leave it out for this machine's first",
 			"--join with --listen none: the other machines need an address")
@@ -177,8 +186,8 @@ func openAgent(ctx context.Context, c server.AgentConfig) (server.Agent, error) 
 		return nil, fmt.Errorf("start agent: %w", err)
 	}
 	a, err := agent.New(ctx, agent.Config{
-		Host: c.Host, Runtime: runtime, Platform: machine.Root{StateDir: c.StateDir},
-		Store: c.Store, Events: c.Events, Log: c.Log, Cluster: c.Cluster, Terms: c.Terms,
+		Host: c.Host, Runtime: runtime, Platform: machine.Root{StateDir: c.StateDir, Log: c.Log},
+		Store: c.Store, Events: c.Events, Log: c.Log, Cluster: c.Cluster, Terms: c.Terms, Decider: c.Decider,
 		StateDir: c.StateDir, LogDir: c.LogDir, Watchdog: []string{"/proc/self/exe", verbWatchdog},
 	})
 	if err != nil {

@@ -22,8 +22,9 @@ func newTop(a *app) *cobra.Command {
 IN and OUT are those of the node's interface. WALKED is the share of these frames that the fast
 path carried past the node's kernel: ` + "`ip -s link`" + ` in the node does not count them. DROPS are
 frames that the node sent into a link and that were lost there. Below are the tunnels to other
-machines that carried frames, as the machine at each end counts them, and the frames that the
-fast path punted to routers' kernels, by reason.
+machines that carried frames, as the machine at each end counts them, the processor time of the
+network's packet programs on each machine, with the frames that were dropped because none was
+left, and the frames that the fast path punted to routers' kernels, by reason.
 
 If the output is not a terminal, one table is written. With --json, the counters themselves are
 written.`,
@@ -59,7 +60,7 @@ func (a *app) top(ctx context.Context, net *network, o looks) error {
 	}
 	return watch(ctx, a, o, before, read, func(before, after *api.SliceTraffic, span time.Duration) error {
 		a.showTop(report.Rates(before, after, span), report.TunnelRates(before, after, span),
-			report.PuntRates(before, after, span))
+			report.ProgramTimes(before, after, span), report.PuntRates(before, after, span))
 		return nil
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,8 +68,10 @@ func (a *app) up(ctx context.Context, file string, o upOptions) error {
 		return err
 	}
 	a.warn(src.Warnings)
+	defer a.leftOut(src.LeftOut)
 	p := a.Progress()
 	defer p.Close()
+	began := time.Now()
 	net, applied, err := a.apply(ctx, p, src, o)
 	if err != nil {
 		p.Close()
@@ -90,9 +94,26 @@ func (a *app) up(ctx context.Context, file string, o upOptions) error {
 			"shows its progress again,\n"+
 			"`pergola down %[1]s` takes it away", net.name))
 	case err != nil:
+		failed, printed := report.ExecLines(&st, began) // one may be the cause
+		for _, line := range slices.Concat(printed, failed) {
+			a.Say("%s", line)
+		}
 		return err
 	}
-	return a.isUp(ctx, net, applied, st, p.Elapsed())
+	return errors.Join(a.isUp(ctx, net, applied, st, p.Elapsed()), a.execLines(&st, began))
+}
+
+// execLines shows what exec lines printed in nodes that were started since up began. Lines that failed are an error,
+// whenever that was.
+func (a *app) execLines(st *slice.Status, began time.Time) error {
+	failed, printed := report.ExecLines(st, began)
+	for _, line := range printed {
+		a.Say("%s", line)
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return ui.Advise(errors.New("exec lines failed"), "%s", strings.Join(failed, "\n"))
 }
 
 // apply sends the topology, with the archives it names, to the server.
@@ -140,13 +161,23 @@ func (a *app) comeUp(ctx context.Context, net *network, p *ui.Progress, applied 
 	}
 	limited, cancel := limit(ctx, o.timeout)
 	defer cancel()
-	_, err = follow.Converged(limited, net, p, net.name)
+	last, err := follow.Converged(limited, net, p, net.name)
+	if err == nil {
+		a.warnUnjudged(last)
+	}
 	return st, err
 }
 
 func (a *app) warn(warnings []string) {
 	for _, w := range warnings {
 		a.Say("%s %s", a.PaintErr(a.Styles.Warn, "warning:"), w)
+	}
+}
+
+// leftOut says what the network does not have of an imported file.
+func (a *app) leftOut(lines []string) {
+	for _, l := range lines {
+		a.Say("%s %s", a.PaintErr(a.Styles.Warn, "left out:"), l)
 	}
 }
 

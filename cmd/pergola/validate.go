@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -11,30 +13,66 @@ import (
 )
 
 func newValidate(a *app) *cobra.Command {
-	return &cobra.Command{
+	var here bool
+	var o source.Options
+	cmd := &cobra.Command{
 		Use:   "validate [FILE...]",
-		Short: "Check topology files, without a server",
+		Short: "Check topology files",
 		Long: `Read topology files, with all files that they name, and print what is wrong with them: all
-errors of a file at once, each with its position. Errors that only the server can find (a
-missing kernel module, a name that is taken) are found by ` + "`pergola up --dry-run`" + `.
+errors of a file at once, each with its position. This needs no server.
+
+With --here, what this machine, or the cluster, lacks for the networks is looked for, too:
+routing daemons, images, kernel modules, room. This starts a server if none runs; nothing is
+made.
 
 Exit status: 0 all are valid; 1 one is not.`,
-		Example: "  pergola validate\n  pergola validate labs/*.yaml\n  pergola validate lab.yaml --json",
-		Args:    arguments(0, -1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		Example: "  pergola validate\n  pergola validate labs/*.yaml\n  pergola validate lab.yaml --here\n" +
+			"  pergola validate lab.clab.yml --kind all=frr",
+		Args: arguments(0, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				args = []string{""}
 			}
-			return a.validate(args)
+			if err := a.validate(args, o); err != nil || !here {
+				return err
+			}
+			return a.validateHere(cmd.Context(), args, o)
 		},
 	}
+	cmd.Flags().BoolVar(&here, "here", false, "look for what this machine lacks, too")
+	o.AddImportFlags(cmd.Flags())
+	completeImportFlags(cmd)
+	return cmd
 }
 
-func (a *app) validate(files []string) error {
+// validateHere asks the server what is missing for networks that are valid.
+func (a *app) validateHere(ctx context.Context, files []string, o source.Options) error {
+	var faults []error
+	for _, file := range files {
+		src, err := source.Load(file, o)
+		if err != nil {
+			return err
+		}
+		p := a.Progress()
+		net, _, err := a.apply(ctx, p, src, upOptions{dryRun: true})
+		p.Close()
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		net.Close()
+		if !a.JSON {
+			a.Print("%s: this machine has what it needs", src.Path)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (a *app) validate(files []string, o source.Options) error {
 	bad := 0
 	verdicts := []source.Verdict{}
 	for _, file := range files {
-		v, err := source.Validate(file)
+		v, err := source.Validate(file, o)
 		if err != nil {
 			return err
 		}
@@ -68,6 +106,7 @@ func (a *app) verdict(v source.Verdict) {
 		a.Print("%s", d.String())
 	}
 	a.warn(v.Warnings)
+	a.leftOut(v.LeftOut)
 	if v.Valid {
 		a.Print("%s: valid, %s and %s", v.File, wording.Count(v.Nodes, "node"), wording.Count(v.Links, "link"))
 	}

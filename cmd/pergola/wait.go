@@ -24,7 +24,8 @@ func newWait(a *app) *cobra.Command {
 that its routing domain announces, and packets that follow the routes arrive.
 docs/convergence.md has the exact definition.
 
-Exit status: 0 converged; 1 not within the timeout; 2 it could not be determined.`,
+Exit status: 0 converged; 1 not within the timeout; 2 it could not be determined; 3 there are routers
+of your own configuration, and their daemons do not answer.`,
 		Example:           "  pergola wait && pergola check\n  pergola wait abilene --timeout 30s",
 		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeSlices,
@@ -68,6 +69,7 @@ func (a *app) wait(ctx context.Context, net *network, timeout time.Duration) err
 	if err != nil {
 		return a.waitEnded(ctx, net, err)
 	}
+	a.warnUnjudged(last)
 	if last.Routers == 0 {
 		a.Say("%s is up; it has no router whose routing can be judged, so there is nothing to wait for",
 			net.name)
@@ -76,6 +78,13 @@ func (a *app) wait(ctx context.Context, net *network, timeout time.Duration) err
 	a.Say("%s has converged: %s, every destination reached (%s)", net.name, wording.Count(last.Routers, "router"),
 		ui.Elapsed(p.Elapsed()))
 	return nil
+}
+
+// warnUnjudged names the nodes of a network that has converged of which that is not known.
+func (a *app) warnUnjudged(c *api.Convergence) {
+	for _, n := range c.Unjudged {
+		a.Say("%s its routing cannot be judged: %s", a.PaintErr(a.Styles.Warn, "warning:"), n)
+	}
 }
 
 // limit is ctx with a timeout, or without one for 0.
@@ -90,6 +99,8 @@ func limit(ctx context.Context, timeout time.Duration) (context.Context, context
 func (a *app) waitEnded(ctx context.Context, net *network, err error) error {
 	var not *follow.NotReached
 	switch {
+	case ui.Code(err) == ui.ExitNothing:
+		return err
 	case ctx.Err() != nil:
 		return ui.Interrupted("the network stays as it is; `pergola wait " + net.name + "` waits again")
 	case errors.As(err, &not):

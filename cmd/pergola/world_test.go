@@ -247,6 +247,8 @@ func done(spec *slice.Slice, o slice.Overrides, generation int64) slice.Status {
 	return st
 }
 
+func (h *host) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000} }
+
 func (h *host) Supports(context.Context, *slice.Slice) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -304,7 +306,15 @@ func (h *host) Check(_ context.Context, _ string, r api.CheckRequest,
 	progress func(api.CheckProgress)) ([]api.CheckResult, error) {
 	results := []api.CheckResult{
 		{Name: "there", Kind: slice.CheckPing, From: "a", To: "b", OK: true, RTT: 90000, Duration: 1e6},
-		{Name: "back", Kind: slice.CheckPing, From: "b", To: "a", OK: !r.AllPairs, Message: "no answer", Duration: 1e6},
+		{
+			Name:     "back",
+			Kind:     slice.CheckPing,
+			From:     "b",
+			To:       "a",
+			OK:       !r.AllPairs,
+			Message:  "no answer",
+			Duration: 1e6,
+		},
 	}
 	for i := range results {
 		progress(api.CheckProgress{Done: i + 1, Total: len(results)})

@@ -122,9 +122,8 @@ func dead(name string, st *slice.Status) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	return ui.Advise(notReached("%s: %s not running", name, countBe(len(faults))),
-		"%s\nlook into them with `pergola logs NODE`",
-		list(faults))
+	slices.Sort(faults)
+	return notRunning(name, faults)
 }
 
 func countBe(n int) string {
@@ -257,9 +256,16 @@ const (
 	mostPause  = 2 * time.Second
 )
 
-// Converged waits until routing has settled, at most until the deadline of ctx.
+// silence is how long routing may be without progress before the wait says what is missing.
+const silence = 10 * time.Second
+
+// Converged waits until every node runs and routing has settled, at most until the deadline of ctx. It gives up on
+// nodes that do not come to run within StallTimeout.
 func Converged(ctx context.Context, s Server, p *ui.Progress, name string) (*api.Convergence, error) {
 	var last *api.Convergence
+	progress := time.Now()
+	told := false
+	var nodes downNodes
 	for {
 		asked := time.Now()
 		now, err := s.Convergence(ctx, name)
@@ -269,10 +275,24 @@ func Converged(ctx context.Context, s Server, p *ui.Progress, name string) (*api
 		case err != nil:
 			return last, fmt.Errorf("ask %s about convergence: %w", name, err)
 		case now.Converged:
-			return now, nil
+			return now, unjudged(name, now)
+		}
+		if last == nil || now.Reached > last.Reached {
+			progress, told = time.Now(), false
 		}
 		last = now
-		p.Step("waiting for routing in "+name+" to converge", now.Reached, now.Pairs)
+		if nodes.see(now.Down, time.Now()) >= StallTimeout {
+			return last, notRunning(name, now.Down)
+		}
+		if time.Since(progress) >= silence && !told {
+			told = true
+			tellMissing(p, now)
+		}
+		if len(now.Down) > 0 {
+			p.Step("waiting for nodes of "+name+" to run", 0, 0)
+		} else {
+			p.Step("waiting for routing in "+name+" to converge", now.Reached, now.Pairs)
+		}
 		select {
 		case <-time.After(min(mostPause, max(leastPause, 4*time.Since(asked)))):
 		case <-ctx.Done():
@@ -280,9 +300,63 @@ func Converged(ctx context.Context, s Server, p *ui.Progress, name string) (*api
 	}
 }
 
+// downNodes remembers since when nodes do not run. A node that is started again and again does not run.
+type downNodes struct{ since, seen map[string]time.Time }
+
+// soundAfter is how long a node must not have been seen down to count as one that runs.
+const soundAfter = 5 * time.Second
+
+// see notes which nodes are down, each in a text that begins with its name, and gives for how long the one is that has
+// been down longest.
+func (d *downNodes) see(down []string, now time.Time) (longest time.Duration) {
+	if d.since == nil {
+		d.since, d.seen = map[string]time.Time{}, map[string]time.Time{}
+	}
+	for _, text := range down {
+		node, _, _ := strings.Cut(text, " ")
+		node = strings.TrimSuffix(node, ":")
+		if now.Sub(d.seen[node]) > soundAfter {
+			d.since[node] = now
+		}
+		d.seen[node] = now
+		longest = max(longest, now.Sub(d.since[node]))
+	}
+	return longest
+}
+
+// unjudged is the error of a network in which no routing could be judged, though there is some.
+func unjudged(name string, c *api.Convergence) error {
+	if c.Routers > 0 || len(c.Unjudged) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("%s: whether routing has converged cannot be judged", name)
+	return ui.WithCode(ui.Advise(err, "%s", list(c.Unjudged)), ui.ExitNothing)
+}
+
+// tellMissing says what a wait without progress waits for.
+func tellMissing(p *ui.Progress, c *api.Convergence) {
+	const few = 3
+	missing := slices.Concat(c.Down, c.Missing)
+	for _, m := range missing[:min(few, len(missing))] {
+		p.Note("still waiting: %s", m)
+	}
+	if more := len(missing) - few; more > 0 {
+		p.Note("still waiting: and %d more", more)
+	}
+}
+
+// notRunning is the error of a network that has nodes which do not run though they should.
+func notRunning(name string, faults []string) error {
+	return ui.Advise(notReached("%s: %s not running", name, countBe(len(faults))),
+		"%s\nlook into them with `pergola logs NODE`", list(faults))
+}
+
 func notConverged(name string, last *api.Convergence) error {
-	if last == nil {
+	switch {
+	case last == nil:
 		return notReached("%s: routing has not converged in time", name)
+	case len(last.Down) > 0:
+		return notRunning(name, last.Down)
 	}
 	return ui.Advise(notReached("%s: routing has not converged in time: %d of %s reached", name, last.Reached,
 		wording.Count(last.Pairs, "destination")), "%s", list(last.Missing))

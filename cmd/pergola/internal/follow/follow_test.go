@@ -194,3 +194,71 @@ func TestNotConvergedSaysWhoWaitsForWhat(t *testing.T) {
 		}
 	})
 }
+
+func TestConvergedGivesUpOnNodesThatDoNotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, told := show()
+		began := time.Now()
+		s := &story{routing: []api.Convergence{{Down: []string{"a is not started yet", "b: ended"}},
+			{Down: []string{"b: ended"}}}}
+		_, err := Converged(t.Context(), s, p, "lab")
+		p.Close()
+		var advice *ui.Error
+		var late *NotReached
+		if !errors.As(err, &late) || !errors.As(err, &advice) || !strings.HasPrefix(advice.Do, "b: ended") ||
+			late.Error() != "lab: 1 node is not running" {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took < StallTimeout || took > StallTimeout+2*mostPause {
+			t.Errorf("it took %v", took)
+		}
+		if want := "still waiting: b: ended"; strings.Count(told.String(), want) != 1 {
+			t.Errorf("%q is not told once:\n%s", want, told)
+		}
+	})
+}
+
+func TestConvergedSaysWhatIsMissingWhenNothingProgresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, told := show()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*silence)
+		defer cancel()
+		s := &story{routing: []api.Convergence{{Pairs: 5, Reached: 1, Missing: []string{"1", "2", "3", "4"}}}}
+		_, err := Converged(ctx, s, p, "lab")
+		p.Close()
+		if want := "still waiting: 3\nstill waiting: and 1 more\n"; strings.Count(told.String(), want) != 1 ||
+			strings.Contains(told.String(), "waiting: 4") {
+			t.Errorf("told:\n%s", told)
+		}
+		if !errors.As(err, new(*NotReached)) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A node that is down for a moment, while routing takes its time, is no node that does not run; one that ends again and
+// again is.
+func TestConvergedTellsRestartsFromNodesThatDoNotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := show()
+		defer p.Close()
+		var slow []api.Convergence
+		for range 100 {
+			slow = append(slow, api.Convergence{Pairs: 2})
+		}
+		slow = append(slow, api.Convergence{Pairs: 2, Down: []string{"b is not started yet"}},
+			api.Convergence{Pairs: 2, Reached: 2, Converged: true})
+		if _, err := Converged(t.Context(), &story{routing: slow}, p, "lab"); err != nil {
+			t.Errorf("one restart: %v", err)
+		}
+		var loop []api.Convergence
+		for range 200 {
+			ended := []string{"b: its first process ended"}
+			loop = append(loop, api.Convergence{Down: ended}, api.Convergence{})
+		}
+		_, err := Converged(t.Context(), &story{routing: loop}, p, "lab")
+		if !errors.As(err, new(*NotReached)) {
+			t.Errorf("a node that ends again and again: %v", err)
+		}
+	})
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/wording"
 )
 
@@ -140,6 +141,12 @@ func allowed(h *api.Host) string {
 	all := slices.Clone(h.Allows.Paths)
 	if h.Allows.Network {
 		all = append(all, "its network")
+	}
+	if h.Allows.Outside {
+		all = append(all, "connections to the outside")
+	}
+	if len(h.Allows.Ports) > 0 {
+		all = append(all, "ports "+hosts.ListPorts(h.Allows.Ports))
 	}
 	if len(all) == 0 {
 		return "only what its own root applied"

@@ -92,6 +92,14 @@ func (r ProgramRun) String() string {
 	if r.Leaves() {
 		b.WriteString(FrameDiff(r.came, r.Data, r.Start))
 	}
+	for i, o := range r.Copies {
+		c := r
+		c.Outcome = o
+		fmt.Fprintf(&b, "\n  copy %d  filter %d: %s\n  %s", i+1, o.Filter, o.Result, c.verdict())
+		if o.Leaves() {
+			b.WriteString(FrameDiff(r.came, o.Data, o.Start))
+		}
+	}
 	return b.String()
 }
 

@@ -119,6 +119,11 @@ func Troubles(st *slice.Status, nodes []slice.Node) []string {
 		if trouble := st.Nodes[nodes[i].Name].FastPath; trouble != "" {
 			lines = append(lines, nodes[i].Name+": off the fast path: "+trouble)
 		}
+		for _, r := range st.Nodes[nodes[i].Name].Exec {
+			if r.Failed() {
+				lines = append(lines, ExecLine(nodes[i].Name, r)...)
+			}
+		}
 	}
 	for _, e := range st.Errors {
 		if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, e) }) {

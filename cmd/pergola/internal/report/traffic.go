@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -88,6 +89,25 @@ func TunnelRates(before, after *api.SliceTraffic, span time.Duration) *ui.Table 
 		}
 		t.Row(now.To, now.Host, perSecond(in), ui.Rate(uint64(8*per(was.Received.Bytes, now.Received.Bytes))),
 			perSecond(out), ui.Rate(uint64(8*per(was.Sent.Bytes, now.Sent.Bytes))), drops(dropped, span))
+	}
+	return t
+}
+
+// ProgramTimes is the table of the processor time that packet programs took between two looks, of each host.
+func ProgramTimes(before, after *api.SliceTraffic, span time.Duration) *ui.Table {
+	t := &ui.Table{Columns: []string{"PACKET PROGRAMS", "CORES", "RESERVED", "METERED/S"}}
+	earlier := make(map[string]api.ProgramTime, len(before.ProgramTime))
+	for _, p := range before.ProgramTime {
+		earlier[p.Host] = p
+	}
+	for _, now := range after.ProgramTime {
+		was := earlier[now.Host]
+		if now.Seconds < was.Seconds { // they were made anew
+			was = api.ProgramTime{}
+		}
+		t.Row(cmp.Or(now.Host, "all"), fmt.Sprintf("%.3f", (now.Seconds-was.Seconds)/span.Seconds()),
+			strconv.FormatFloat(now.Reserved, 'g', 3, 64),
+			perSecond(float64(since(was.Metered, now.Metered))/span.Seconds()))
 	}
 	return t
 }

@@ -40,3 +40,15 @@ sent                     3
 dropped: unknown tunnel  2
 `)
 }
+
+func TestProgramTimes(t *testing.T) {
+	before := &api.SliceTraffic{ProgramTime: []api.ProgramTime{
+		{Host: "h1", Seconds: 10, Metered: 5}, {Host: "h2", Seconds: 8, Reserved: 0.25}}}
+	after := &api.SliceTraffic{ProgramTime: []api.ProgramTime{
+		{Host: "h1", Seconds: 10.5, Metered: 25}, {Host: "h2", Seconds: 0.5, Reserved: 0.25}}}
+	same(t, draw(ProgramTimes(before, after, 2*time.Second)), `
+PACKET PROGRAMS  CORES  RESERVED  METERED/S
+h1               0.250  0         10
+h2               0.250  0.25      0
+`)
+}

@@ -3,11 +3,15 @@ package shape
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 
 	"github.com/spf13/pflag"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
 )
 
@@ -15,6 +19,9 @@ import (
 type Flags struct {
 	rate, delay, jitter, loss, police, burst string
 	queue                                    int
+
+	// By number of the queue.
+	shares, lengths, queueRates, reserves map[string]string
 }
 
 // Add declares the flags.
@@ -28,6 +35,11 @@ func (f *Flags) Add(set *pflag.FlagSet) {
 		"bits a second above which frames are dropped at once, such as 10Mbit; 0: none are")
 	set.StringVar(&f.burst, "burst", "",
 		"bytes that may come at once where frames are policed, such as 64KiB; 0: the default")
+	queue := func(to *map[string]string, name, usage string) { set.StringToStringVar(to, name, nil, usage) }
+	queue(&f.shares, "share", "weights of queues of a packet program, by number, such as 1=30,2=25")
+	queue(&f.lengths, "length", "lengths of such queues, in frames or bytes, such as 1=200,2=64KiB")
+	queue(&f.queueRates, "queue-rate", "bits a second that such queues get at most; 0: the link's")
+	queue(&f.reserves, "reserve", "bits a second that such queues get whenever they want them")
 }
 
 // Patch is the change that the flags in a parsed set ask for. None at all is an error.
@@ -43,6 +55,10 @@ func (f *Flags) Patch(set *pflag.FlagSet) (p api.LinkPatch, err error) {
 		{"queue", func() error { return assign(&p.Queue, f.frames) }},
 		{"police", func() error { return assign(&p.Police, topology.PolicedRate(f.police).Bits) }},
 		{"burst", func() error { return assign(&p.Burst, topology.Burst(f.burst).Count) }},
+		{"share", func() error { return eachQueue(&p, f.shares, setShare) }},
+		{"length", func() error { return eachQueue(&p, f.lengths, setLength) }},
+		{"queue-rate", func() error { return eachQueue(&p, f.queueRates, setRate) }},
+		{"reserve", func() error { return eachQueue(&p, f.reserves, setReserve) }},
 	}
 	changes := 0
 	for _, r := range read {
@@ -55,10 +71,48 @@ func (f *Flags) Patch(set *pflag.FlagSet) (p api.LinkPatch, err error) {
 		}
 	}
 	if changes == 0 {
-		return p, ui.Usage("name at least one of --rate, --delay, --jitter, --loss, --queue, --police, --burst",
-			"nothing to change")
+		return p, ui.Usage("name at least one of --rate, --delay, --jitter, --loss, --queue, --police, "+
+			"--burst, --share, --length, --queue-rate, --reserve", "nothing to change")
 	}
 	return p, nil
+}
+
+// eachQueue reads values of queues, by their numbers.
+func eachQueue(p *api.LinkPatch, values map[string]string, read func(*api.QueuePatch, string) error) error {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		number, err := strconv.Atoi(key)
+		if err != nil || number < 0 {
+			return fmt.Errorf("%q is no number of a queue: write such as 1=%s", key, values[key])
+		}
+		at := slices.IndexFunc(p.Queues, func(q api.QueuePatch) bool { return q.Number == number })
+		if at < 0 {
+			at = len(p.Queues)
+			p.Queues = append(p.Queues, api.QueuePatch{Number: number})
+		}
+		if err := read(&p.Queues[at], values[key]); err != nil {
+			return fmt.Errorf("queue %d: %w", number, err)
+		}
+	}
+	return nil
+}
+
+func setShare(q *api.QueuePatch, text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > slice.MaxShare {
+		return fmt.Errorf("share %s is out of range: 1 to %d", text, slice.MaxShare)
+	}
+	q.Share = &n
+	return nil
+}
+
+func setLength(q *api.QueuePatch, text string) error {
+	return assign(&q.Length, topology.QueueLength(text).Value)
+}
+
+func setRate(q *api.QueuePatch, text string) error { return assign(&q.Rate, topology.Rate(text).Bits) }
+
+func setReserve(q *api.QueuePatch, text string) error {
+	return assign(&q.Reserve, topology.Rate(text).Bits)
 }
 
 func assign[T any](to **T, read func() (T, error)) error {

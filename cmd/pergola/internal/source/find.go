@@ -16,7 +16,7 @@ import (
 // usualNames are looked for first, in this order.
 var usualNames = []string{"pergola.yaml", "pergola.yml"}
 
-var topologyEndings = []string{".yaml", ".yml", ".graphml"} // .clab.yml is among them
+var topologyEndings = []string{".yaml", ".yml", ".graphml", ".clab.gotmpl"} // .clab.yml is among them
 
 // Find gives the topology file of a directory: pergola.yaml, or else the only one.
 func Find(dir string) (string, error) {

@@ -26,19 +26,30 @@ type Options struct {
 	images  []string // MATCH=WHAT
 	tables  []string // files of such rules
 	table   importer.ImageTable
+	kinds   []string // KIND=WHAT
+	ofKinds []string // files of such rules
+	kind    importer.KindTable
+	ofVars  []string // files of values for templates
+	vars    []importer.VarsFile
 }
 
 // AddImportFlags declares the flags for formats that have no routing.
 func (o *Options) AddImportFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.daemon, "daemon", "", "GraphML: routing suite of all routers, frr or bird (default frr)")
 	f.StringSliceVar(&o.routing, "routing", nil,
-		"GraphML: routing protocols, such as ospf or isis,bgp (default ospf)")
+		"GraphML, and nodes of --kind: routing protocols, such as ospf or isis,bgp (default ospf)")
 	f.BoolVar(&o.Delay, "delay", false, "GraphML: link delays from the coordinates of nodes")
 	f.BoolVar(&o.Rate, "rate", false, "GraphML: link rates from LinkSpeedRaw")
 	f.StringArrayVar(&o.images, "image", nil,
 		"containerlab: use WHAT (host, a path or an image) for images like MATCH, as `MATCH=WHAT`")
 	f.StringArrayVar(&o.tables, "images", nil,
 		"containerlab: take what to use for images from a table, a YAML `FILE`")
+	f.StringArrayVar(&o.kinds, "kind", nil, "containerlab: replace nodes of a kind, or of all vendors' kinds, "+
+		"by WHAT (frr, bird, host, switch or linux), as `KIND=WHAT`")
+	f.StringArrayVar(&o.ofKinds, "kinds", nil,
+		"containerlab: take what replaces kinds from a table, a YAML `FILE`")
+	f.StringArrayVar(&o.ofVars, "vars", nil, "containerlab: values for a template, a YAML `FILE` "+
+		"(default: those beside it, as containerlab finds them)")
 	f.BoolVar(&o.InternalOnly, "internal-only", false, "GraphML: leave out nodes marked as of other networks")
 }
 
@@ -48,6 +59,7 @@ type Source struct {
 	Name     string
 	Topology *topology.Topology
 	Warnings []string
+	LeftOut  []string // what the topology does not have of an imported file, what weighs most first
 	archives []archive
 	objects  map[string]object // of packet programs, by path
 }
@@ -105,7 +117,11 @@ func (s *Source) keepWarnings(found topology.Diagnostics) error {
 	for _, d := range found {
 		if d.Warning {
 			d.Warning = false
-			s.Warnings = append(s.Warnings, d.String())
+			if d.LeftOut {
+				s.LeftOut = append(s.LeftOut, d.String())
+			} else {
+				s.Warnings = append(s.Warnings, d.String())
+			}
 		}
 	}
 	if s.Topology != nil {
@@ -151,6 +167,10 @@ func nameIn(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if importer.Detect(path, data) == importer.ClabYML { // its nodes may need flags that only `up` was given
+		name, found := importer.ClabName(path, data, clabOptions(path, Options{}))
+		return name, found.Err()
+	}
 	t, found, err := parse(path, data, Options{})
 	switch {
 	case err != nil:
@@ -185,15 +205,16 @@ type Verdict struct {
 	Links    int                   `json:"links"`
 	Errors   []topology.Diagnostic `json:"errors"`
 	Warnings []string              `json:"warnings,omitempty"`
+	LeftOut  []string              `json:"left_out,omitempty"`
 }
 
 // Validate reads a topology file and resolves it. The error is that it could not be read.
-func Validate(path string) (Verdict, error) {
+func Validate(path string, o Options) (Verdict, error) {
 	v := Verdict{File: path, Errors: []topology.Diagnostic{}}
-	src, err := Load(path, Options{})
+	src, err := Load(path, o)
 	var resolved *slice.Slice
 	if err == nil {
-		v.File, v.Warnings = src.Path, src.Warnings
+		v.File, v.Warnings, v.LeftOut = src.Path, src.Warnings, src.LeftOut
 		resolved, err = src.Resolve()
 	}
 	var found topology.Diagnostics

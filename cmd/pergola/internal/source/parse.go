@@ -3,10 +3,7 @@ package source
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/model/slice"
@@ -33,9 +30,7 @@ func parse(path string, data []byte, o Options) (*topology.Topology, topology.Di
 	case importer.GraphML:
 		t, found = importer.Zoo(path, data, o.ZooOptions)
 	case importer.ClabYML:
-		t, found = importer.Clab(path, data, importer.ClabOptions{
-			Images: o.table, Dir: os.DirFS(filepath.Dir(path)), Env: os.LookupEnv,
-		})
+		t, found = importer.Clab(path, data, clabOptions(path, o))
 	default:
 		t, found = topology.Parse(path, data)
 	}
@@ -47,11 +42,15 @@ func (o *Options) checkFlags(format importer.Format) error {
 	if err := o.addImageRules(format); err != nil {
 		return err
 	}
-	zoo := o.daemon != "" || len(o.routing) > 0 || o.Delay || o.Rate || o.InternalOnly
+	if err := o.addKinds(format); err != nil {
+		return err
+	}
+	zoo := o.daemon != "" || len(o.routing) > 0 && len(o.kind) == 0 || o.Delay || o.Rate || o.InternalOnly
 	if zoo && format != importer.GraphML {
 		return ui.Usage("the file itself says it: edit its defaults",
 			"--daemon, --routing, --delay, --rate and --internal-only are for GraphML files")
 	}
+	o.Routing = nil
 	if o.daemon != "" && !slices.Contains(Daemons, o.daemon) {
 		return ui.Usage(ui.DidYouMean(o.daemon, "daemon", Daemons),
 			"--daemon: there is no routing suite %q", o.daemon)
@@ -64,39 +63,6 @@ func (o *Options) checkFlags(format importer.Format) error {
 		}
 		o.Routing = append(o.Routing, slice.Protocol(p))
 	}
-	return nil
-}
-
-// addImageRules puts the user's rules for images before Pergola's own.
-func (o *Options) addImageRules(format importer.Format) error {
-	if len(o.images)+len(o.tables) > 0 && format != importer.ClabYML {
-		return ui.Usage("the file itself says it: write image: or rootfs:",
-			"--image and --images are for containerlab files")
-	}
-	o.table = nil
-	for _, rule := range o.images {
-		match, what, ok := strings.Cut(rule, "=")
-		if !ok || match == "" || what == "" {
-			return ui.Usage("such as --image 'mylab/frr*=host'", "--image: %q is not MATCH=WHAT", rule)
-		}
-		r := importer.ImageRule{Match: match, Image: what}
-		if what == "host" || strings.HasPrefix(what, ".") || strings.HasPrefix(what, "/") {
-			r.Rootfs, r.Image = what, ""
-		}
-		o.table = append(o.table, r)
-	}
-	for _, name := range o.tables {
-		data, err := read(name)
-		if err != nil {
-			return err
-		}
-		rules, found := importer.ParseImages(name, data)
-		if rules == nil {
-			return found
-		}
-		o.table = append(o.table, rules...)
-	}
-	o.table = append(o.table, importer.DefaultImages()...)
 	return nil
 }
 

@@ -12,7 +12,7 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1   // what was asked for failed, or a check does not hold
 	ExitUsage       = 2   // the command line is wrong; for check and wait: it could not be carried out
-	ExitNothing     = 3   // check: there was nothing to check
+	ExitNothing     = 3   // there was nothing to check, or nothing by which routing could be judged
 	ExitNotRun      = 125 // exec, shell: Pergola failed before the command could run (as docker and podman have it)
 	ExitInterrupted = 130 // Ctrl-C
 )

@@ -98,5 +98,8 @@ func Shape(s slice.Shape) string {
 		}
 		parts = append(parts, "classes "+strings.Join(names, " "))
 	}
+	if len(s.Queues) != 0 {
+		parts = append(parts, wording.Count(len(s.Queues), "queue"))
+	}
 	return strings.Join(parts, ", ")
 }
