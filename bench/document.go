@@ -11,7 +11,9 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/pergola-net/pergola/bench/chart"
 	"github.com/pergola-net/pergola/bench/path"
+	"github.com/pergola-net/pergola/bench/queues"
 	"github.com/pergola-net/pergola/bench/tunnel"
 )
 
@@ -29,6 +31,8 @@ type measurement struct {
 	Rows    []row          `json:"rows,omitempty"`
 	Path    *path.Result   `json:"path,omitempty"`
 	Tunnels *tunnel.Result `json:"tunnels,omitempty"`
+	Queues  *queues.Run    `json:"queues,omitempty"` // the last round
+	Section *chart.Section `json:"section,omitempty"`
 	Failed  string         `json:"failed,omitempty"` // why nothing was measured, or not everything
 }
 

@@ -14,7 +14,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pergola-net/pergola/bench/chart"
 	"github.com/pergola-net/pergola/bench/path"
+	"github.com/pergola-net/pergola/bench/queues"
 	"github.com/pergola-net/pergola/bench/scratch"
 	"github.com/pergola-net/pergola/bench/tunnel"
 	"github.com/pergola-net/pergola/model/slice"
@@ -30,6 +32,8 @@ type lab struct {
 	left          bool           // networks may be left that were not taken down
 	path          *path.Result   // nil unless it was measured
 	tunnels       *tunnel.Result // likewise
+	queues        *queues.Run    // likewise
+	section       *chart.Section // likewise
 }
 
 // server is one that was started.

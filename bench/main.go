@@ -42,7 +42,8 @@ func main() {
 	flag.StringVar(&o.pathFlags, "path", "--routers 0,1,4,8,16 --rounds 2",
 		"`FLAGS` of pergola bench path, for -against")
 	only := flag.String("only", "",
-		"measure only scenarios whose whole name matches this `REGEXP`; a comma separates several")
+		"measure only scenarios whose whole name matches this `REGEXP`; a comma separates several: "+
+			strings.Join(names(), ", "))
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -95,6 +96,11 @@ func init() { // not a value: the report, which they write, lists them
 		}},
 		{"memory", short, memory},
 		{"link", short, link},
+		{"spp-queues", short, sppQueues},
+		{"spp-overload", short, sppOverload},
+		{"program-throughput", long + short, programThroughput},
+		{"program-latency", short, programLatency},
+		{"i3-mix", long, i3Mix},
 		{"mirror", long, mirrors},
 		{"convergence", short, convergence},
 		{pathScenario, pathLimit + 5*time.Minute, chains},
@@ -104,6 +110,14 @@ func init() { // not a value: the report, which they write, lists them
 			return hosts(ctx, l, line, 500, limits{up: 30})
 		}},
 	}
+}
+
+// names are those of all scenarios.
+func names() (all []string) {
+	for _, s := range scenarios {
+		all = append(all, s.name)
+	}
+	return all
 }
 
 func (o options) run(ctx context.Context, only string) error {
@@ -185,13 +199,14 @@ func (s scenario) measure(ctx context.Context, l *lab) (*measurement, error) {
 		fmt.Errorf("not done within %.0f minutes", s.most.Minutes()))
 	defer cancel()
 	begun := time.Now()
-	l.path, l.tunnels = nil, nil
+	l.path, l.tunnels, l.queues, l.section = nil, nil, nil, nil
 	rows, err := s.run(limited, l)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	rows = slices.DeleteFunc(rows, func(r row) bool { return !r.any() })
-	m := &measurement{Name: s.name, Rows: rows, Path: l.path, Tunnels: l.tunnels}
+	m := &measurement{Name: s.name, Rows: rows, Path: l.path, Tunnels: l.tunnels, Queues: l.queues,
+		Section: l.section}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "    failed after %.0f s: %v\n", time.Since(begun).Seconds(), err)
 		m.Failed = cause(limited, err)

@@ -40,6 +40,10 @@ func (d *document) draw(dir string) (plots, error) {
 			all[m.Name], err = drawPath(m.Path, dir)
 		case m.Tunnels != nil:
 			all[m.Name], err = drawTunnels(m.Tunnels, dir)
+		case m.Queues != nil:
+			all[m.Name], err = drawQueues(m.Name, m.Queues, dir)
+		case m.Section != nil:
+			all[m.Name], err = drawCharts(m.Section.Charts, dir)
 		}
 		errs = append(errs, err)
 	}

@@ -24,6 +24,8 @@ type row struct {
 	MoreIsBetter bool    `json:"more_is_better,omitempty"`
 	// MostMore is how much more than the other it may be, in the median over the rounds.
 	MostMore float64 `json:"most_more,omitempty"`
+	// None: there must be none of it in any round.
+	None bool `json:"none,omitempty"`
 }
 
 // any tells whether there are figures of all that the row shows.
@@ -64,7 +66,9 @@ func (r row) more() float64 {
 
 func (r row) holds() bool {
 	switch {
-	case r.Most > 0 && rounds.Middle(r.Values) > r.Most, r.MostMore > 0 && r.more() > r.MostMore:
+	case r.None && slices.Max(r.Values) > 0,
+		r.Most > 0 && rounds.Middle(r.Values) > r.Most,
+		r.MostMore > 0 && r.more() > r.MostMore:
 		return false
 	}
 	return r.Ratio == 0 || r.better() >= r.Ratio
@@ -76,6 +80,9 @@ var columns = []string{"scenario", "what", "median", "lowest to highest", "compa
 // cells are the columns of the report's table, but for the scenario.
 func (r row) cells() []string {
 	goals := []string{}
+	if r.None {
+		goals = append(goals, "none")
+	}
 	if r.Most > 0 {
 		goals = append(goals, fmt.Sprintf("at most %g", r.Most))
 	}
@@ -153,6 +160,12 @@ func (d *document) report(plots plots) string {
 		}
 		if m.Tunnels != nil {
 			sections.WriteString(m.tunnelSection(plots[m.Name]))
+		}
+		if m.Queues != nil {
+			sections.WriteString(m.queueSection(plots[m.Name]))
+		}
+		if m.Section != nil {
+			sections.WriteString(m.section(plots[m.Name]))
 		}
 	}
 	if len(rows) > 0 {

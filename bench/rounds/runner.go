@@ -84,20 +84,15 @@ func Measure[S any](ctx context.Context, r *Runner, all []S, probe func(S) (*Pro
 
 // sample measures until there is an undisturbed window; ok is false if there was none.
 func (r *Runner) sample(ctx context.Context, p *Probe) (value float64, ok bool, err error) {
-	window := func() (float64, error) {
-		r.Windows++
-		return p.Window(ctx)
-	}
 	if p.Exact {
 		if err := ctx.Err(); err != nil {
 			return 0, false, err
 		}
-		value, err = window()
+		r.Windows++
+		value, err = p.Window(ctx)
 		return value, err == nil, err
 	}
-	value, thrown, ok, err := undisturbed(ctx, window)
-	r.Thrown += thrown
-	return value, ok, err
+	return Undisturbed(ctx, &r.Counts, func() (float64, error) { return p.Window(ctx) })
 }
 
 // Both gives the values of the rounds of which both have a sample.

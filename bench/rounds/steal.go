@@ -54,31 +54,49 @@ func (l load) stolenSince(earlier load) float64 {
 	return float64(l.stolen-earlier.stolen) / float64(l.total-earlier.total)
 }
 
-// undisturbed measures in windows until there is one of whose time next to nothing was stolen. thrown counts those
-// before it; ok is false if there was none in four.
-func undisturbed(ctx context.Context, window func() (float64, error)) (value float64, thrown int, ok bool, err error) {
+// Undisturbed measures in windows until there is one of whose time next to nothing was stolen. ok is false if there was
+// none in four. The windows are counted.
+func Undisturbed[T any](ctx context.Context, c *Counts, window func() (T, error)) (value T, ok bool, err error) {
 	const (
 		tries     = 4
 		maxStolen = 0.01 // of all cores' time; less is below the kernel's reckoning in most windows
 	)
-	for thrown = range tries {
+	var none T
+	for range tries {
 		if err := ctx.Err(); err != nil {
-			return 0, thrown, false, err
+			return none, false, err
 		}
 		before, err := readLoad()
 		if err != nil {
-			return 0, thrown, false, err
+			return none, false, err
 		}
+		c.Windows++
 		if value, err = window(); err != nil {
-			return 0, thrown, false, errors.Join(err, ctx.Err())
+			return none, false, errors.Join(err, ctx.Err())
 		}
 		after, err := readLoad()
 		if err != nil {
-			return 0, thrown, false, err
+			return none, false, err
 		}
 		if after.stolenSince(before) <= maxStolen {
-			return value, thrown, true, nil
+			return value, true, nil
 		}
+		c.Thrown++
 	}
-	return 0, tries, false, nil
+	return none, false, nil
+}
+
+// Stolen returns a function that gives the share of all cores' time that was stolen since it was called before, or
+// since now.
+func Stolen() func() (float64, error) {
+	before, err := readLoad()
+	return func() (float64, error) {
+		if err != nil {
+			return 0, err
+		}
+		now, err := readLoad()
+		share := now.stolenSince(before)
+		before = now
+		return share, err
+	}
 }

@@ -5,6 +5,7 @@
 package traffic
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,20 +31,30 @@ const MaxDestinations = 1 << 20
 // MaxOuter bounds what comes before a frame.
 const MaxOuter = 80
 
+// MaxBody is the length of a body.
+const MaxBody = 40
+
 // FrameSize is the length of small frames, with the Ethernet header: the shortest that Ethernet has, less its
 // checksum, is 60.
 const FrameSize = 64
 
+// MaxDevices bounds those of a generator.
+const MaxDevices = 8
+
 // Flow says what a generator's frames look like. They belong to 256 flows, by source port.
 type Flow struct {
-	Device       int // ifindex that they leave by
+	Device       int   // ifindex that they leave by
+	Devices      []int // in place of Device: those that they leave by in turn; as many as a power of two
 	From, To     [6]byte
 	Source       netip.Addr
 	Destinations []netip.Addr // taken in turn; as many as a power of two
 	Size         int          // of a frame
 	// what comes before it: the headers of a tunnel, from Ethernet on, for frames of this size
 	Outer []byte
-	Keys  Keys // of tunnels; none: the one in Outer is that of all
+	Body  []byte // what the datagram begins with: none, or MaxBody bytes
+	Mixed bool   // of two devices and destinations, the first ones get frames without the body (Mix)
+	Keys  Keys   // of tunnels; none: the one in Outer is that of all
+	Batch int    // frames that are made, and then sent at once; 0: 32
 }
 
 // Keys are those of tunnels that frames take in turn: First, First+Step, ...
@@ -51,6 +62,7 @@ type Keys struct {
 	At          int // offset in Outer, where a key has 32 bits
 	Count       int
 	First, Step uint32
+	Mix         int // one frame in so many has one of the other keys in turn, the rest have First; 0: all in turn
 }
 
 // Generator sends frames out of a device as a NIC's driver would get them from the wire: through XDP, without a socket.
@@ -70,8 +82,17 @@ func NewGenerator(ns *os.File, f Flow) (*Generator, error) {
 	if len(f.Outer) > MaxOuter {
 		return nil, fmt.Errorf("make a generator: %d bytes before a frame", len(f.Outer))
 	}
+	if n := len(f.Body); n != 0 && n != MaxBody {
+		return nil, fmt.Errorf("make a generator: a body of %d bytes, not %d", n, MaxBody)
+	}
 	if f.Keys.Count > 1 && f.Keys.At+4 > len(f.Outer) {
 		return nil, fmt.Errorf("make a generator: keys at %d of %d bytes", f.Keys.At, len(f.Outer))
+	}
+	if len(f.Devices) == 0 {
+		f.Devices = []int{f.Device}
+	}
+	if n := len(f.Devices); bits.OnesCount(uint(n)) != 1 || n > MaxDevices {
+		return nil, fmt.Errorf("make a generator: %d devices are no power of two up to %d", n, MaxDevices)
 	}
 	g := &Generator{ns: ns, flow: f}
 	if err := g.load(); err != nil {
@@ -88,12 +109,20 @@ func (g *Generator) load() error {
 	spec.Maps["destinations"].MaxEntries = uint32(len(g.flow.Destinations))
 	var outer [MaxOuter]byte
 	copy(outer[:], g.flow.Outer)
+	var body [MaxBody]byte
+	copy(body[:], g.flow.Body)
+	var devices [MaxDevices]uint32
+	for i, device := range g.flow.Devices {
+		devices[i] = uint32(device)
+	}
 	for name, value := range map[string]any{
+		"body": body, "has_body": uint32(min(len(g.flow.Body), 1)), "mixed": flag(g.flow.Mixed),
 		"outer": outer, "outer_size": uint32(len(g.flow.Outer)),
-		"device": uint32(g.flow.Device), "from": g.flow.From, "to": g.flow.To,
+		"devices": devices, "devices_mask": uint32(len(g.flow.Devices) - 1), "from": g.flow.From,
+		"to":   g.flow.To,
 		"keys": uint32(g.flow.Keys.Count), "key_at": uint32(g.flow.Keys.At), "key_first": g.flow.Keys.First,
-		"key_step": g.flow.Keys.Step,
-		"source":   word(g.flow.Source), "destinations_mask": uint32(len(g.flow.Destinations) - 1),
+		"key_step": g.flow.Keys.Step, "mix": uint32(g.flow.Keys.Mix),
+		"source": word(g.flow.Source), "destinations_mask": uint32(len(g.flow.Destinations) - 1),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
@@ -109,6 +138,13 @@ func (g *Generator) load() error {
 	}
 	_, err = g.obj.Destinations.BatchUpdate(indexes, words, nil)
 	return err
+}
+
+func flag(is bool) uint32 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // word is an IPv4 address as it is in memory, in network byte order.
@@ -129,7 +165,7 @@ func (g *Generator) Send(frames int) error {
 	err := netns.In(g.ns, func() error {
 		_, err := g.obj.Generate.Run(&ebpf.RunOptions{
 			Data: make([]byte, len(g.flow.Outer)+g.flow.Size), Repeat: uint32(frames), Flags: liveFrames,
-			BatchSize: batch,
+			BatchSize: uint32(cmp.Or(g.flow.Batch, batch)),
 		})
 		return err
 	})
@@ -148,11 +184,13 @@ type Sink struct {
 	detach func() error
 }
 
-func newSink(outer int, attach func(*objectObjects) (detach func() error, err error)) (*Sink, error) {
+func newSink(variables map[string]any, attach func(*objectObjects) (detach func() error, err error)) (*Sink, error) {
 	s := &Sink{}
 	spec, err := loadObject()
-	if err == nil {
-		err = spec.Variables["outer_size"].Set(uint32(outer))
+	for name, value := range variables {
+		if err == nil {
+			err = spec.Variables[name].Set(value)
+		}
 	}
 	if err == nil {
 		err = spec.LoadAndAssign(&s.obj, nil)
@@ -171,7 +209,16 @@ func NewNICSink(ns *os.File, device int) (*Sink, error) { return NewTunnelSink(n
 
 // NewTunnelSink is NewNICSink for frames in a tunnel, before which so many bytes are.
 func NewTunnelSink(ns *os.File, device, outer int) (*Sink, error) {
-	return newSink(outer, func(o *objectObjects) (detach func() error, err error) {
+	return newNICSink(ns, device, map[string]any{"outer_size": uint32(outer)})
+}
+
+// NewEchoSink is NewNICSink, and sends requests of pingers of kind UDP back.
+func NewEchoSink(ns *os.File, device int) (*Sink, error) {
+	return newNICSink(ns, device, map[string]any{"reflects": uint8(1)})
+}
+
+func newNICSink(ns *os.File, device int, variables map[string]any) (*Sink, error) {
+	return newSink(variables, func(o *objectObjects) (detach func() error, err error) {
 		err = netns.In(ns, func() error {
 			l, err := link.AttachXDP(link.XDPOptions{Program: o.SinkXdp, Interface: device,
 				Flags: link.XDPDriverMode})
@@ -185,8 +232,15 @@ func NewTunnelSink(ns *os.File, device, outer int) (*Sink, error) {
 }
 
 // NewHostSink attaches one where a device's frames enter the stack of its namespace: no socket wakes up for them.
-func NewHostSink(ns *os.File, device int) (*Sink, error) {
-	return newSink(0, func(o *objectObjects) (detach func() error, err error) {
+func NewHostSink(ns *os.File, device int) (*Sink, error) { return newHostSink(ns, device, nil) }
+
+// NewHostEchoSink is NewHostSink, and sends requests of pingers of kind UDP back.
+func NewHostEchoSink(ns *os.File, device int) (*Sink, error) {
+	return newHostSink(ns, device, map[string]any{"reflects": uint8(1)})
+}
+
+func newHostSink(ns *os.File, device int, variables map[string]any) (*Sink, error) {
+	return newSink(variables, func(o *objectObjects) (detach func() error, err error) {
 		return attachTC(ns, device, o.SinkTc)
 	})
 }

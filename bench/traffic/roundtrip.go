@@ -25,7 +25,8 @@ type Pinger struct {
 	answer []byte // the last; with its IPv4 header if it is one of ICMP
 }
 
-const echoPort = Port + 1
+// EchoPort is the UDP port of what is sent back.
+const EchoPort = Port + 1
 
 // Kinds of pingers.
 const (
@@ -48,7 +49,7 @@ func NewPinger(ns *os.File, kind string, to netip.Addr) (*Pinger, error) {
 		err = unix.SetsockoptTimeval(p.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2})
 	}
 	if err == nil {
-		err = unix.Connect(p.fd, &unix.SockaddrInet4{Port: echoPort, Addr: to.As4()})
+		err = unix.Connect(p.fd, &unix.SockaddrInet4{Port: EchoPort, Addr: to.As4()})
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make a pinger: %w", err), p.Close())
@@ -150,7 +151,7 @@ func StartEcho(ns *os.File, cpu int) (*Echo, error) {
 		err = unix.SetsockoptTimeval(e.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 50_000})
 	}
 	if err == nil {
-		err = unix.Bind(e.fd, &unix.SockaddrInet4{Port: echoPort})
+		err = unix.Bind(e.fd, &unix.SockaddrInet4{Port: EchoPort})
 	}
 	if err != nil {
 		if e.fd >= 0 {

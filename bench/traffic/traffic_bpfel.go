@@ -32,17 +32,30 @@ const (
 	objectProgRelayXdp        = "relay_xdp"
 	objectProgSinkTc          = "sink_tc"
 	objectProgSinkXdp         = "sink_xdp"
+	objectVarBody             = "body"
+	objectVarCountFrom        = "count_from"
+	objectVarCountUntil       = "count_until"
 	objectVarDestinationsMask = "destinations_mask"
-	objectVarDevice           = "device"
+	objectVarDevices          = "devices"
+	objectVarDevicesMask      = "devices_mask"
+	objectVarDue              = "due"
 	objectVarFrom             = "from"
+	objectVarHasBody          = "has_body"
+	objectVarInterval         = "interval"
 	objectVarKeyAt            = "key_at"
 	objectVarKeyFirst         = "key_first"
 	objectVarKeyStep          = "key_step"
 	objectVarKeys             = "keys"
+	objectVarMade             = "made"
+	objectVarMakeUntil        = "make_until"
+	objectVarMix              = "mix"
+	objectVarMixed            = "mixed"
 	objectVarOne              = "one"
 	objectVarOther            = "other"
 	objectVarOuter            = "outer"
 	objectVarOuterSize        = "outer_size"
+	objectVarPlain            = "plain"
+	objectVarReflects         = "reflects"
 	objectVarSerial           = "serial"
 	objectVarSource           = "source"
 	objectVarTo               = "to"
@@ -109,17 +122,30 @@ type objectMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectVariableSpecs struct {
+	Body             *ebpf.VariableSpec `ebpf:"body"`
+	CountFrom        *ebpf.VariableSpec `ebpf:"count_from"`
+	CountUntil       *ebpf.VariableSpec `ebpf:"count_until"`
 	DestinationsMask *ebpf.VariableSpec `ebpf:"destinations_mask"`
-	Device           *ebpf.VariableSpec `ebpf:"device"`
+	Devices          *ebpf.VariableSpec `ebpf:"devices"`
+	DevicesMask      *ebpf.VariableSpec `ebpf:"devices_mask"`
+	Due              *ebpf.VariableSpec `ebpf:"due"`
 	From             *ebpf.VariableSpec `ebpf:"from"`
+	HasBody          *ebpf.VariableSpec `ebpf:"has_body"`
+	Interval         *ebpf.VariableSpec `ebpf:"interval"`
 	KeyAt            *ebpf.VariableSpec `ebpf:"key_at"`
 	KeyFirst         *ebpf.VariableSpec `ebpf:"key_first"`
 	KeyStep          *ebpf.VariableSpec `ebpf:"key_step"`
 	Keys             *ebpf.VariableSpec `ebpf:"keys"`
+	Made             *ebpf.VariableSpec `ebpf:"made"`
+	MakeUntil        *ebpf.VariableSpec `ebpf:"make_until"`
+	Mix              *ebpf.VariableSpec `ebpf:"mix"`
+	Mixed            *ebpf.VariableSpec `ebpf:"mixed"`
 	One              *ebpf.VariableSpec `ebpf:"one"`
 	Other            *ebpf.VariableSpec `ebpf:"other"`
 	Outer            *ebpf.VariableSpec `ebpf:"outer"`
 	OuterSize        *ebpf.VariableSpec `ebpf:"outer_size"`
+	Plain            *ebpf.VariableSpec `ebpf:"plain"`
+	Reflects         *ebpf.VariableSpec `ebpf:"reflects"`
 	Serial           *ebpf.VariableSpec `ebpf:"serial"`
 	Source           *ebpf.VariableSpec `ebpf:"source"`
 	To               *ebpf.VariableSpec `ebpf:"to"`
@@ -160,17 +186,30 @@ func (m *objectMaps) Close() error {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectVariables struct {
+	Body             *ebpf.Variable `ebpf:"body"`
+	CountFrom        *ebpf.Variable `ebpf:"count_from"`
+	CountUntil       *ebpf.Variable `ebpf:"count_until"`
 	DestinationsMask *ebpf.Variable `ebpf:"destinations_mask"`
-	Device           *ebpf.Variable `ebpf:"device"`
+	Devices          *ebpf.Variable `ebpf:"devices"`
+	DevicesMask      *ebpf.Variable `ebpf:"devices_mask"`
+	Due              *ebpf.Variable `ebpf:"due"`
 	From             *ebpf.Variable `ebpf:"from"`
+	HasBody          *ebpf.Variable `ebpf:"has_body"`
+	Interval         *ebpf.Variable `ebpf:"interval"`
 	KeyAt            *ebpf.Variable `ebpf:"key_at"`
 	KeyFirst         *ebpf.Variable `ebpf:"key_first"`
 	KeyStep          *ebpf.Variable `ebpf:"key_step"`
 	Keys             *ebpf.Variable `ebpf:"keys"`
+	Made             *ebpf.Variable `ebpf:"made"`
+	MakeUntil        *ebpf.Variable `ebpf:"make_until"`
+	Mix              *ebpf.Variable `ebpf:"mix"`
+	Mixed            *ebpf.Variable `ebpf:"mixed"`
 	One              *ebpf.Variable `ebpf:"one"`
 	Other            *ebpf.Variable `ebpf:"other"`
 	Outer            *ebpf.Variable `ebpf:"outer"`
 	OuterSize        *ebpf.Variable `ebpf:"outer_size"`
+	Plain            *ebpf.Variable `ebpf:"plain"`
+	Reflects         *ebpf.Variable `ebpf:"reflects"`
 	Serial           *ebpf.Variable `ebpf:"serial"`
 	Source           *ebpf.Variable `ebpf:"source"`
 	To               *ebpf.Variable `ebpf:"to"`

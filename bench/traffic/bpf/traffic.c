@@ -18,7 +18,11 @@
 #define MAX_DESTINATIONS (1 << 20) /* traffic.MaxDestinations */
 #define FLOWS 256		   /* by source port: as many as a trunk may carry, and not one */
 #define PORT 7007		   /* traffic.Port */
+#define ECHO_PORT (PORT + 1)	   /* of what a sink may send back */
 #define TTL 64
+#define MAX_DEVICES 8		   /* traffic.MaxDevices */
+#define SLACK 50000		   /* ns: a generator that was late by more does not make up for it */
+#define BODY_WORDS 5		   /* 40 bytes, traffic.MaxBody: a header of I3 with one identifier */
 #define OUTER_WORDS 10		   /* 80 bytes, traffic.MaxOuter: Ethernet, IPv6, UDP, VXLAN need 70 */
 
 struct headers {
@@ -28,7 +32,8 @@ struct headers {
 } __attribute__((packed));
 
 /* Of the generator, set before it is loaded. */
-const volatile __u32 device; /* that the frames leave by */
+const volatile __u32 devices[MAX_DEVICES]; /* that the frames leave by, in turn */
+const volatile __u32 devices_mask;	   /* their number, less one: a power of two */
 const volatile __u8 to[ETH_ALEN];
 const volatile __u8 from[ETH_ALEN];
 const volatile __be32 source;
@@ -37,10 +42,17 @@ const volatile __u32 destinations_mask; /* their number, less one: a power of tw
 const volatile __u32 keys;		/* of tunnels that frames take in turn; 0 or 1: the one in outer is that of all */
 const volatile __u32 key_at;		/* offset of the key in outer */
 const volatile __u32 key_first, key_step;
+const volatile __u32 mix;		/* one frame in so many has one of the other keys in turn, the rest the first; 0: all in turn */
 
 /* Of both: what comes before the frame where it is in a tunnel. */
 const volatile __u64 outer[OUTER_WORDS];
 const volatile __u32 outer_size;
+
+/* What the datagram begins with. */
+const volatile __u64 body[BODY_WORDS];
+const volatile __u32 has_body;
+const volatile __u32 mixed; /* frames leave by the first device, without a body, or by the second one, with it */
+__u32 plain;		    /* of 256 frames that are mixed, so many leave by the first; the destinations go with them */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -50,6 +62,32 @@ struct {
 } destinations SEC(".maps");
 
 __u32 serial;
+__u64 made;	/* frames that left */
+__u32 interval; /* ns between frames, 0: as fast as they are taken. These may be set while it is loaded. */
+__u64 make_until; /* CLOCK_MONOTONIC, ns: no frame is made after that; 0: it does not end */
+__u64 due;
+
+static long is_due(__u32 i __attribute__((unused)), void *until) { return bpf_ktime_get_ns() >= *(__u64 *)until; }
+
+/* Waits until it is time for the next frame. */
+static __always_inline void pace(void)
+{
+	__u64 now = bpf_ktime_get_ns(), until;
+
+	if (due + SLACK < now)
+		due = now;
+	until = due;
+	if (now < until)
+		bpf_loop(1 << 20, is_due, &until, 0);
+	due = until + interval;
+}
+
+static __always_inline __u32 which_key(__u32 n)
+{
+	if (!mix)
+		return n % keys;
+	return n % mix ? 0 : 1 + n / mix % (keys - 1);
+}
 
 static __always_inline __u16 fold(__u32 sum)
 {
@@ -64,18 +102,23 @@ int generate(struct xdp_md *ctx)
 	struct headers *h = start + outer_size;
 	__u32 n = serial++;
 
-	__u32 which = n & destinations_mask;
+	__u32 other = mixed && (n * 167 & 255) >= plain; /* 167: so that they alternate */
+	__u32 which = mixed ? other : n & destinations_mask;
 	const __be32 *destination = bpf_map_lookup_elem(&destinations, &which);
 	__u16 length;
 	__u32 sum;
 
 	if (!destination || (void *)(h + 1) > end)
 		return XDP_ABORTED;
+	if (make_until && bpf_ktime_get_coarse_ns() >= make_until)
+		return XDP_DROP;
+	if (interval)
+		pace();
 	/* Whole words: what is too much is written over. The verifier knows outer_size. */
 	for (__u32 i = 0; i < OUTER_WORDS && i * 8 < outer_size; i++)
 		((__u64 *)start)[i] = outer[i];
 	if (keys > 1)
-		*(__be32 *)(start + key_at) = bpf_htonl(key_first + n % keys * key_step);
+		*(__be32 *)(start + key_at) = bpf_htonl(key_first + which_key(n) * key_step);
 	length = (__u16)(end - (void *)&h->ip);
 	for (int i = 0; i < ETH_ALEN; i++) {
 		h->eth.h_dest[i] = to[i];
@@ -93,7 +136,14 @@ int generate(struct xdp_md *ctx)
 		.source = bpf_htons(1024 + n % FLOWS), .dest = bpf_htons(PORT),
 		.len = bpf_htons(length - sizeof(struct iphdr)),
 	};
-	return bpf_redirect(device, 0);
+	if (has_body && (!mixed || other)) {
+		if ((void *)(h + 1) + sizeof(body) > end)
+			return XDP_ABORTED;
+		for (int i = 0; i < BODY_WORDS; i++)
+			((__u64 *)(h + 1))[i] = body[i];
+	}
+	made++;
+	return bpf_redirect(devices[(mixed ? other : n) & devices_mask & (MAX_DEVICES - 1)], 0);
 }
 
 /* What a sink saw on one CPU. Times are bpf_ktime_get_coarse_ns(): a timer tick apart, and all but free. */
@@ -110,11 +160,14 @@ struct {
 	__type(value, struct seen);
 } counts SEC(".maps");
 
+__u64 count_from, count_until; /* what comes earlier or later is not counted; 0: all is */
+
 /* Is it traffic? Everything else (ARP, neighbour discovery) passes a sink. */
 static __always_inline int count(const void *start, const void *end)
 {
 	const struct headers *h = start + outer_size;
 	__u32 zero = 0;
+	__u64 now;
 	struct seen *s;
 
 	if ((void *)(h + 1) > end || h->eth.h_proto != bpf_htons(ETH_P_IP) || h->ip.ihl != 5 || h->ip.protocol != IPPROTO_UDP ||
@@ -123,17 +176,47 @@ static __always_inline int count(const void *start, const void *end)
 	s = bpf_map_lookup_elem(&counts, &zero);
 	if (!s)
 		return 0;
-	s->last = bpf_ktime_get_coarse_ns();
+	now = bpf_ktime_get_coarse_ns();
+	if (count_until && (now < count_from || now >= count_until))
+		return 1;
+	s->last = now;
 	if (!s->frames++)
 		s->first = s->last;
 	s->ttl = h->ip.ttl;
 	return 1;
 }
 
+const volatile __u8 reflects; /* a sink sends datagrams to ECHO_PORT back where they came from */
+
+static __always_inline int is_echo(const struct headers *h, const void *end)
+{
+	return (void *)(h + 1) <= end && h->eth.h_proto == bpf_htons(ETH_P_IP) && h->ip.ihl == 5 &&
+	       h->ip.protocol == IPPROTO_UDP && h->udp.dest == bpf_htons(ECHO_PORT);
+}
+
+/* Neither checksum changes. */
+static __always_inline void turn(struct headers *h)
+{
+	struct headers was = *h;
+
+	__builtin_memcpy(h->eth.h_dest, was.eth.h_source, ETH_ALEN);
+	__builtin_memcpy(h->eth.h_source, was.eth.h_dest, ETH_ALEN);
+	h->ip.saddr = was.ip.daddr;
+	h->ip.daddr = was.ip.saddr;
+	h->udp.source = was.udp.dest;
+	h->udp.dest = was.udp.source;
+}
+
 /* At a driver, for what comes from a NIC. */
 SEC("xdp")
 int sink_xdp(struct xdp_md *ctx)
 {
+	struct headers *h = (void *)(long)ctx->data;
+
+	if (reflects && is_echo(h, (void *)(long)ctx->data_end)) {
+		turn(h);
+		return XDP_TX;
+	}
 	return count((void *)(long)ctx->data, (void *)(long)ctx->data_end) ? XDP_DROP : XDP_PASS;
 }
 
@@ -141,6 +224,13 @@ int sink_xdp(struct xdp_md *ctx)
 SEC("tc")
 int sink_tc(struct __sk_buff *skb)
 {
+	/* What came out of a ring of AF_PACKET lies in pages. */
+	if (skb->data_end - skb->data < sizeof(struct headers) && bpf_skb_pull_data(skb, sizeof(struct headers)))
+		return TC_ACT_OK;
+	if (reflects && is_echo((void *)(long)skb->data, (void *)(long)skb->data_end)) {
+		turn((void *)(long)skb->data);
+		return bpf_redirect(skb->ifindex, 0);
+	}
 	return count((void *)(long)skb->data, (void *)(long)skb->data_end) ? TC_ACT_SHOT : TC_ACT_OK;
 }
 
