@@ -8,6 +8,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 BUILDFLAGS := -trimpath -ldflags "-X main.version=$(VERSION)"
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pergola
 LINT_VERSION := 2.15.0
+NFPM_VERSION := 2.45.0
+NFPM := $(CACHE)/nfpm-$(NFPM_VERSION)/nfpm
 LINT := $(CACHE)/golangci-lint-$(LINT_VERSION)/golangci-lint
 
 # Tests that touch the kernel run as root. Those of the net and program tiers run in namespaces of their own
@@ -19,12 +21,12 @@ IN_PEN := -p 1 -exec $(CURDIR)/tools/pen
 LEFTOVERS := $(if $(PERGOLA_TEST_SHARED),,$(SUDO) $(if $(SUDO),-E) bin/leftovers)
 
 # The tiers. PURE packages do no I/O but files and loopback: they run anywhere, under the race detector. A package that
-# is in no other tier is in net.
+# is in no other tier is in net. i3/server is in two: it has tests of a packet program in the kernel.
 PURE := $(addprefix ./,cmd/... \
 	$(addprefix control/,api/... client/... controller/... events/... pki/... rest/... store/...) \
 	$(addprefix host/,member/... plan/... reconcile/... routing/... undo/...) \
 	$(addprefix host/agent/,drive/... failures/... metrics/... observe/... report/... serve/...) i3/... model/... tools/...)
-PROGRAM := ./datapath/...
+PROGRAM := ./datapath/... ./i3/server
 E2E := ./test/e2e/...
 packages = $(shell $(GO) list $(1) 2>/dev/null)
 NET = $(filter-out $(call packages,$(PURE)) $(call packages,$(PROGRAM)) $(call packages,$(E2E)),$(call packages,./...))
@@ -144,12 +146,35 @@ soak: build ## stories in random order and with kill -9, for SOAKTIME
 		$(GO) test -count=1 -timeout 0 -v -run '^Test(Soak|Mutations)$$' $(AS_ROOT) ./test/e2e
 	@$(GO) test -count=1 -timeout 0 -v -run '^TestFastPathAgreesWithKernels$$' $(AS_ROOT) ./test/differential -long
 
-install: build ## install the binaries, the systemd unit and shell completions below PREFIX
+man: ## make the manual pages, in build/man
+	@mkdir -p build/man
+	@$(GO) test -count=1 -run '^TestManualPages$$' ./cmd/pergola -man $(CURDIR)/build/man >/dev/null
+
+# As root by sudo there may be no Go in the PATH: then what was built before is installed.
+install: $(if $(shell command -v $(GO)),build man) ## install below PREFIX: binaries, systemd unit, manual, completions
 	@$(SUDO) tools/install $(PREFIX)
+
+uninstall: ## remove what `make install` installed below PREFIX
+	@$(SUDO) tools/install --remove $(PREFIX)
+
+$(NFPM):
+	@echo "building nfpm $(NFPM_VERSION) (once)"
+	@GOBIN=$(dir $@) $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@v$(NFPM_VERSION)
+
+dist: build man $(NFPM) ## make packages, tarballs and their checksums, in dist
+	@NFPM=$(NFPM) tools/dist $(VERSION)
+
+image: build man $(NFPM) ## make all that dist makes, and a container image
+	@tools/install-deps image
+	@NFPM=$(NFPM) tools/dist --image $(VERSION)
+
+test-dist: image ## install the packages on bare Debian systems, and bring a network up there
+	@tools/install-deps dist
+	@$(SUDO) test/dist/run
 
 clean: ## remove what was built here; caches in ~/.cache/pergola stay
 	@rm -rf bin build dist
 
 FORCE:
 .PHONY: FORCE complexity help build demo demo-program generate lint fmt test check $(LANES) test-unit test-program \
-	test-net test-e2e test-cluster test-root test-vm fuzz bench soak install clean
+	test-net test-e2e test-cluster test-root test-vm fuzz bench soak install uninstall man dist image test-dist clean
