@@ -28,9 +28,17 @@ func Await(t testing.TB, cond func() bool, timeout time.Duration, what string) {
 
 var errNotYet = errors.New("not yet")
 
+// emulation is how much slower than its host the machine of the vm tier is, at most: everything is emulated there, and
+// other tiers run beside it.
+const emulation = 6
+
 // Poll is Eventually without a test: it gives cond's last error. It starts at a millisecond and backs off
-// to a twentieth of a second: quick conditions are seen quickly and slow ones cost little.
+// to a twentieth of a second: quick conditions are seen quickly and slow ones cost little. In the vm tier it waits
+// several times as long.
 func Poll(cond func() error, timeout time.Duration) error {
+	if InVM() {
+		timeout *= emulation
+	}
 	deadline := time.Now().Add(timeout)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		err := cond()

@@ -50,7 +50,7 @@ func built(t *testing.T, n *vnet.Network, name, source string, interfaces ...str
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := node.Node{Slice: uint32(n.Plan.Slice), Object: object, Digest: source, SlowPath: true}
+	w := node.Node{Slice: uint32(n.Plan.Slice), Object: object, Digest: source, SlowPath: node.SlowInterface}
 	for _, i := range interfaces {
 		w.Interfaces = append(w.Interfaces, n.PortIndex(name, i))
 	}
@@ -118,7 +118,7 @@ func TestAReplacedSwitchLosesNoPing(t *testing.T) {
 	}
 	done := make(chan result)
 	go func() {
-		out, err := ping("-f", "-c20000", "10.0.1.2")
+		out, err := ping("-f", "-c60000", "10.0.1.2")
 		done <- result{out, err}
 	}()
 	for version := 0; ; version++ {

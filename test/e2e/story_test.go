@@ -77,6 +77,9 @@ func tell(t *testing.T, dir string, names ...string) {
 					env.Setenv("EXAMPLES", filepath.Join(root, "examples"))
 					env.Setenv("GID", gid.Gid)
 					env.Setenv("NO_COLOR", "1")
+					if cache, err := os.UserCacheDir(); err == nil { // a story compiles an example
+						env.Setenv("GOCACHE", filepath.Join(cache, "go-build"))
+					}
 					// Stories have other users, who must be able to read what lies there for all.
 					return os.Chmod(filepath.Dir(env.WorkDir), 0o755)
 				},
