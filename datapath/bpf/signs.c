@@ -4,8 +4,10 @@
  * a parameter of the network. Package signs attaches these programs; they change nothing.
  *
  *	packet_opened	tracepoint percpu:percpu_alloc_percpu: packet_create() allocates a counter for each socket
- *			(since Linux 3.15), and little else allocates one of that size. No other hook is on every
- *			kernel: probes of functions may be compiled out, and cgroups hear of sockets of IP alone.
+ *			(since Linux 3.15). Others allocate some of that size, too: each BPF program, so each
+ *			seccomp filter, and the first thread of a process. So where packet_create() calls from is
+ *			learnt first. No other hook is on every kernel: probes of functions may be compiled out, and
+ *			cgroups hear of sockets of IP alone.
  *	sysctl_written	cgroup: before a parameter is written
  */
 #include <stdbool.h>
@@ -30,7 +32,12 @@ struct task_struct {
 	struct nsproxy *nsproxy;
 } RELOCATED;
 
-/* Network namespaces that somebody wants to know of, by inode number. The value says nothing. */
+enum watch_kind {
+	WATCH_TELL = 1, /* somebody wants to know of it */
+	WATCH_LEARN,	/* what allocates there is a packet socket: its call site is learnt */
+};
+
+/* Network namespaces, by inode number, and their enum watch_kind. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -49,17 +56,27 @@ struct sign {
 	char sysctl[60]; /* its path below /proc/sys; empty: a packet socket */
 };
 
-/* The namespace of the process, if somebody wants to know of it; else 0. */
-static __always_inline __u32 watched_netns(void)
+static __always_inline __u32 current_netns(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 inum = task->nsproxy->net_ns->ns.inum;
 
-	return bpf_map_lookup_elem(&watched, &inum) ? inum : 0;
+	return task->nsproxy->net_ns->ns.inum;
 }
+
+/* Returns 0 where nobody wants to know of the namespace. */
+static __always_inline __u8 watch_of(__u32 netns)
+{
+	const __u8 *kind = bpf_map_lookup_elem(&watched, &netns);
+
+	return kind ? *kind : 0;
+}
+
+/* From where the kernel allocates for a packet socket; 0: it is not known, and may be anywhere. */
+volatile __u64 packet_site;
 
 /* The tracepoint's arguments, as far as they matter (Linux 5.19). */
 enum {
+	ALLOC_SITE = 0,
 	ALLOC_RESERVED = 1,
 	ALLOC_SIZE = 3,
 	ALLOC_ALIGN = 4,
@@ -68,13 +85,20 @@ enum {
 SEC("raw_tracepoint/percpu_alloc_percpu")
 int packet_opened(struct bpf_raw_tracepoint_args *ctx)
 {
+	__u64 site = ctx->args[ALLOC_SITE];
 	struct sign s = {};
+	__u8 kind;
 
 	if (ctx->args[ALLOC_SIZE] != sizeof(int) || ctx->args[ALLOC_ALIGN] != sizeof(int) ||
 	    ctx->args[ALLOC_RESERVED] & 1)
 		return 0;
-	s.netns = watched_netns();
-	if (s.netns)
+	if (packet_site && packet_site != site)
+		return 0;
+	s.netns = current_netns();
+	kind = watch_of(s.netns);
+	if (kind == WATCH_LEARN)
+		packet_site = site;
+	else if (kind == WATCH_TELL)
 		bpf_ringbuf_output(&signs, &s, sizeof(s), 0);
 	return 0;
 }
@@ -87,8 +111,8 @@ int sysctl_written(struct bpf_sysctl *ctx)
 
 	if (!ctx->write)
 		return allow;
-	s.netns = watched_netns();
-	if (s.netns && bpf_sysctl_get_name(ctx, s.sysctl, sizeof(s.sysctl), 0) > 0)
+	s.netns = current_netns();
+	if (watch_of(s.netns) == WATCH_TELL && bpf_sysctl_get_name(ctx, s.sysctl, sizeof(s.sysctl), 0) > 0)
 		bpf_ringbuf_output(&signs, &s, sizeof(s), 0);
 	return allow;
 }

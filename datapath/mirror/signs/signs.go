@@ -17,6 +17,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/kernel/netns"
 )
 
 var byteOrder = binary.NativeEndian
@@ -37,9 +39,15 @@ type Signs struct {
 	watches map[uint32]map[*watch]bool
 }
 
+// enum watch_kind of bpf/signs.c.
+const (
+	watchTell  uint8 = 1
+	watchLearn uint8 = 2
+)
+
 type watch struct{ tell func(Sign) }
 
-// Open begins to hear. Of what the error names, nothing is heard; nil, if nothing is heard at all.
+// Open begins to hear. The error names what is not heard, or what is heard too often; nil, if nothing is heard at all.
 func Open() (*Signs, error) {
 	s := &Signs{done: make(chan struct{}), watches: map[uint32]map[*watch]bool{}}
 	if err := loadObjectObjects(&s.object, nil); err != nil {
@@ -52,6 +60,7 @@ func Open() (*Signs, error) {
 		err1 = fmt.Errorf("hear of packet sockets: %w", err1)
 	} else {
 		s.links = append(s.links, sockets)
+		err1 = s.learnPacketSite()
 	}
 	sysctls, err2 := attachToCgroups(s.object.SysctlWritten)
 	if err2 != nil {
@@ -68,6 +77,37 @@ func Open() (*Signs, error) {
 	}
 	go s.run()
 	return s, errors.Join(err1, err2)
+}
+
+// learnPacketSite opens a packet socket in a namespace that has nothing else, so that its call site in the kernel is
+// known. Without it, everything that allocates as packet sockets do is told of.
+func (s *Signs) learnPacketSite() error {
+		err := netns.New(func() error {
+		var st unix.Stat_t
+		if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
+			return err
+		}
+		inode := uint32(st.Ino)
+		if err := s.object.Watched.Put(inode, watchLearn); err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Close(fd)
+		}
+		return errors.Join(err, s.object.Watched.Delete(inode))
+	})
+	var site uint64
+	if err == nil {
+		err = s.object.PacketSite.Get(&site)
+	}
+	if err == nil && site == 0 {
+		err = errors.New("none was seen")
+	}
+	if err != nil {
+		return fmt.Errorf("learn what a packet socket allocates: %w", err)
+	}
+	return nil
 }
 
 // attachToCgroups attaches the program to all processes of the machine.
@@ -113,7 +153,7 @@ func (s *Signs) Watch(netns *os.File, tell func(Sign)) (stop func(), err error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.watches[inode] == nil {
-		if err := s.object.Watched.Put(inode, uint8(1)); err != nil {
+		if err := s.object.Watched.Put(inode, watchTell); err != nil {
 			return nil, fmt.Errorf("watch %s: %w", netns.Name(), err)
 		}
 		s.watches[inode] = map[*watch]bool{}

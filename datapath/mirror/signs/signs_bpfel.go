@@ -20,6 +20,7 @@ const (
 	objectMapWatched        = "watched"
 	objectProgPacketOpened  = "packet_opened"
 	objectProgSysctlWritten = "sysctl_written"
+	objectVarPacketSite     = "packet_site"
 )
 
 // loadObject returns the embedded CollectionSpec for object.
@@ -80,6 +81,7 @@ type objectMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectVariableSpecs struct {
+	PacketSite *ebpf.VariableSpec `ebpf:"packet_site"`
 }
 
 // objectObjects contains all objects after they have been loaded into the kernel.
@@ -117,6 +119,7 @@ func (m *objectMaps) Close() error {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectVariables struct {
+	PacketSite *ebpf.Variable `ebpf:"packet_site"`
 }
 
 // objectPrograms contains all programs after they have been loaded into the kernel.

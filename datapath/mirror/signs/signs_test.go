@@ -1,7 +1,9 @@
 package signs
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -101,6 +103,55 @@ func TestSignsAreToldAtOnceAndOfTheirNamespaceAlone(t *testing.T) {
 	if len(told) > 0 {
 		t.Errorf("a watch that ended is told of %+v", <-told)
 	}
+}
+
+// Much else allocates as packet sockets do: programs of filters, and (since Linux 6.17) the first thread of a process.
+func TestNothingElseIsTakenForAPacketSocket(t *testing.T) {
+	testkit.Root(t)
+	testkit.LeakCheck(t)
+	s, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ns := namespace(t)
+	told := make(chan Sign, 100)
+	stop, err := s.Watch(ns, func(s Sign) { told <- s })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	in(t, ns, attachFilter)
+	in(t, ns, func() error { return exec.Command(os.Args[0], "-test.run=^$").Run() }) // has threads
+	in(t, ns, openSocket)
+	in(t, ns, writeMTU)
+	want := []Sign{{}, {Sysctl: "net/ipv6/conf/lo/mtu"}}
+	for i, w := range want {
+		select {
+		case got := <-told:
+			if got != w {
+				t.Fatalf("sign %d is %+v, not %+v", i, got, w)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatalf("%+v is not told", w)
+		}
+	}
+}
+
+// attachFilter has the kernel make a BPF program.
+func attachFilter() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	all := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0xffff}}
+	err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(all)), Filter: &all[0]})
+	return errors.Join(err, unix.Close(fd))
 }
 
 func TestNoSignsTellNothing(t *testing.T) {
