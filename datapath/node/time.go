@@ -69,15 +69,22 @@ func (n *Nodes) reserved() map[uint32]float64 {
 	return all
 }
 
+// What bpf/fastpath.h measures: one frame in so many, and no more of it than this.
+const (
+	samples       = 16
+	longestSample = 64 * time.Microsecond
+)
+
 // bucket is one of map fastpath_times: so many cores; 0: a slice that has reserved none, or a pool without bound.
 func bucket(cores float64) (cost, depth uint64) {
 	const scale = 1 << 16 // METER_SCALE in bpf/meter.h
-	// The clock of buckets moves by up to 10 ms.
-	const burst = 20 * time.Millisecond
 	if cores <= 0 {
 		return 0, 0
 	}
-	return uint64(math.Round(scale / cores)), uint64(burst)
+	// The clock of buckets moves by up to 10 ms. And one measured frame, after which the processor was taken away,
+	// must not empty the bucket: a slice would lose frames by what it did not do.
+	longest := float64(samples*longestSample) / cores
+	return uint64(math.Round(scale / cores)), uint64(max(float64(20*time.Millisecond), 4*longest))
 }
 
 // shareTime writes how much processor time each slice has, and the pool: what has changed since it was called last.
