@@ -32,14 +32,19 @@ var errNotYet = errors.New("not yet")
 // other tiers run beside it.
 const emulation = 6
 
+// Patience is how long to wait for what takes no longer than timeout where nothing is emulated.
+func Patience(timeout time.Duration) time.Duration {
+	if InVM() {
+		timeout *= emulation
+	}
+	return timeout
+}
+
 // Poll is Eventually without a test: it gives cond's last error. It starts at a millisecond and backs off
 // to a twentieth of a second: quick conditions are seen quickly and slow ones cost little. In the vm tier it waits
 // several times as long.
 func Poll(cond func() error, timeout time.Duration) error {
-	if InVM() {
-		timeout *= emulation
-	}
-	deadline := time.Now().Add(timeout)
+	deadline := time.Now().Add(Patience(timeout))
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		err := cond()
 		if err == nil || time.Now().After(deadline) {

@@ -39,7 +39,7 @@ func (s *server) cleanUp(t *testing.T) {
 	t.Helper()
 	if t.Failed() {
 		if log, err := os.ReadFile(s.log); err == nil {
-			t.Logf("the server's log:\n%s", tail(log, 16<<10))
+			t.Logf("the server's log:\n%s", tail(log, 64<<10))
 		}
 		if s.process == nil {
 			if err := s.start(); err != nil {

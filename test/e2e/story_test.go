@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -77,6 +78,7 @@ func tell(t *testing.T, dir string, names ...string) {
 					env.Setenv("EXAMPLES", filepath.Join(root, "examples"))
 					env.Setenv("GID", gid.Gid)
 					env.Setenv("NO_COLOR", "1")
+					env.Setenv("PATIENCE", testkit.Patience(time.Minute).String())
 					if cache, err := os.UserCacheDir(); err == nil { // a story compiles an example
 						env.Setenv("GOCACHE", filepath.Join(cache, "go-build"))
 					}
