@@ -148,7 +148,7 @@ soak: build ## stories in random order and with kill -9, for SOAKTIME
 
 man: ## make the manual pages, in build/man
 	@mkdir -p build/man
-	@$(GO) test -count=1 -run '^TestManualPages$$' ./cmd/pergola -man $(CURDIR)/build/man >/dev/null
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(GO) test -count=1 -run '^TestManualPages$$' ./cmd/pergola -man $(CURDIR)/build/man >/dev/null
 
 # As root by sudo there may be no Go in the PATH: then what was built before is installed.
 install: $(if $(shell command -v $(GO)),build man) ## install below PREFIX: binaries, systemd unit, manual, completions

@@ -124,8 +124,8 @@ func (o *serverOptions) flags(f *pflag.FlagSet) {
 	f.Bool("outside", false,
 		"let nodes of slices applied on other machines reach the outside from this one (outside: true); stored")
 	f.StringSliceVar(&cfg.Ports, "ports", nil,
-		"`ranges` of this machine's ports that slices applied on other machines may reserve; stored, in "+
-			"place of all that were stored before")
+		"`ranges` of this machine's ports that slices applied on other machines, and processes in nodes, may "+
+			"reserve; stored, in place of all that were stored before")
 	f.StringSliceVar(&cfg.Underlay, "underlay", nil,
 		"only these `interfaces` carry links to other machines (default: that of the address)")
 	f.StringVar(&o.xdp, "xdp", xdpAuto,
