@@ -33,10 +33,11 @@ Exit status: 0 all are valid; 1 one is not.`,
 			if len(args) == 0 {
 				args = []string{""}
 			}
-			if err := a.validate(args, o); err != nil || !here {
+			sources, err := a.validate(args, o)
+			if err != nil || !here {
 				return err
 			}
-			return a.validateHere(cmd.Context(), args, o)
+			return a.validateHere(cmd.Context(), sources)
 		},
 	}
 	cmd.Flags().BoolVar(&here, "here", false, "look for what this machine lacks, too")
@@ -46,13 +47,9 @@ Exit status: 0 all are valid; 1 one is not.`,
 }
 
 // validateHere asks the server what is missing for networks that are valid.
-func (a *app) validateHere(ctx context.Context, files []string, o source.Options) error {
+func (a *app) validateHere(ctx context.Context, sources []*source.Source) error {
 	var faults []error
-	for _, file := range files {
-		src, err := source.Load(file, o)
-		if err != nil {
-			return err
-		}
+	for _, src := range sources {
 		p := a.Progress()
 		net, _, err := a.apply(ctx, p, src, upOptions{dryRun: true})
 		p.Close()
@@ -68,15 +65,17 @@ func (a *app) validateHere(ctx context.Context, files []string, o source.Options
 	return errors.Join(faults...)
 }
 
-func (a *app) validate(files []string, o source.Options) error {
+// validate gives what it has read, if all of it is valid.
+func (a *app) validate(files []string, o source.Options) (sources []*source.Source, err error) {
 	bad := 0
 	verdicts := []source.Verdict{}
 	for _, file := range files {
 		v, err := source.Validate(file, o)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		verdicts = append(verdicts, v)
+		sources = append(sources, v.Source)
 		if !v.Valid {
 			bad++
 		}
@@ -86,19 +85,19 @@ func (a *app) validate(files []string, o source.Options) error {
 	}
 	if a.JSON {
 		if err := a.Emit(verdicts); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	switch {
 	case bad == 0:
-		return nil
+		return sources, nil
 	case a.JSON:
-		return ui.Exit(ui.ExitFailed)
+		return nil, ui.Exit(ui.ExitFailed)
 	}
 	if bad == 1 && len(files) == 1 {
-		return fmt.Errorf("%s has %s", verdicts[0].File, wording.Count(len(verdicts[0].Errors), "error"))
+		return nil, fmt.Errorf("%s has %s", verdicts[0].File, wording.Count(len(verdicts[0].Errors), "error"))
 	}
-	return fmt.Errorf("%d of %s have errors", bad, wording.Count(len(files), "file"))
+	return nil, fmt.Errorf("%d of %s have errors", bad, wording.Count(len(files), "file"))
 }
 
 func (a *app) verdict(v source.Verdict) {

@@ -206,6 +206,7 @@ type Verdict struct {
 	Errors   []topology.Diagnostic `json:"errors"`
 	Warnings []string              `json:"warnings,omitempty"`
 	LeftOut  []string              `json:"left_out,omitempty"`
+	Source   *Source               `json:"-"` // what was read; nil where it could not be
 }
 
 // Validate reads a topology file and resolves it. The error is that it could not be read.
@@ -214,7 +215,7 @@ func Validate(path string, o Options) (Verdict, error) {
 	src, err := Load(path, o)
 	var resolved *slice.Slice
 	if err == nil {
-		v.File, v.Warnings, v.LeftOut = src.Path, src.Warnings, src.LeftOut
+		v.Source, v.File, v.Warnings, v.LeftOut = src, src.Path, src.Warnings, src.LeftOut
 		resolved, err = src.Resolve()
 	}
 	var found topology.Diagnostics
