@@ -12,6 +12,7 @@ import (
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/topology/diagnostic"
 	"github.com/pergola-net/pergola/model/topology/file"
 	"github.com/pergola-net/pergola/model/topology/yamltree"
 )
@@ -161,11 +162,11 @@ var (
 
 // stages gives the commands of stages that run in the node. That nodes wait for each other is left out: all of them
 // start at once, and their links with them.
-func (c *clab) stages(n *clabNode, names []string) (lines []string) {
-	all := n.find("stages")
+func (c *clab) stages(n *clabNode, all *yamltree.Node, names []string) (lines []string) {
 	if !c.want(all, yamltree.Map, "stages") {
 		return nil
 	}
+	c.knownStages(n, all)
 	for _, name := range names {
 		stage := all.Field(name)
 		if e, ok := stage.Get("wait-for"); ok {
@@ -187,6 +188,32 @@ func (c *clab) stages(n *clabNode, names []string) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// knownStages says which stages, and which keys of them, are not carried out.
+func (c *clab) knownStages(n *clabNode, all *yamltree.Node) {
+	for _, stage := range all.Entries {
+		if stage.Key == "exit" {
+			c.leaveAt(n.name, "stage exit", stage.Position,
+				lack{changesNodes, "nothing runs after a node has ended"})
+			continue
+		}
+		if c.unknown[stage.Position] { // by another node, or before
+			continue
+		}
+		c.unknown[stage.Position] = true
+		if !contains(stagesBefore, stage.Key) && !contains(stagesAfter, stage.Key) {
+			c.fail(stage.Position, diagnostic.Suggest(stage.Key, slices.Concat(stagesBefore, stagesAfter)),
+				"stages of node %q have no %q", n.name, stage.Key)
+			continue
+		}
+		for _, f := range stage.Value.Entries {
+			if known := []string{"exec", "wait-for"}; !contains(known, f.Key) {
+				c.fail(f.Position, diagnostic.Suggest(f.Key, known), "stage %s of node %q has no %q",
+					stage.Key, n.name, f.Key)
+			}
+		}
+	}
 }
 
 // stageCommand is a command of a stage that runs in the node; empty for one that runs on the host.

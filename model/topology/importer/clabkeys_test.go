@@ -96,3 +96,42 @@ topology:
 		}
 	}
 }
+
+const staged = `
+topology:
+  kinds:
+    linux: {stages: {create: {exec: [{command: echo of the kind}]}}}
+  nodes:
+    a:
+      kind: linux
+      image: alpine
+      stages: {create: {exec: [{command: echo of the node}]}, exit: {exec: [{command: echo bye}]}}
+    b: {kind: linux, image: alpine, network-mode: host, healthcheck: {test: [CMD, "true"]}}
+`
+
+func TestClabRunsTheStagesOfAllLevels(t *testing.T) {
+	top, found := clabOf(t, staged, ClabOptions{})
+	want := topology.Strings{"echo of the kind", "echo of the node"}
+	if !slices.Equal(top.Nodes["a"].Exec, want) {
+		t.Errorf("exec %q, want %q", top.Nodes["a"].Exec, want)
+	}
+	if text := found.Error(); !strings.Contains(text, "stage exit of node a") {
+		t.Errorf("stage exit is not said to be left out:\n%s", text)
+	}
+	if len(top.Checks) > 0 {
+		t.Errorf("a node that is left out is checked: %+v", top.Checks)
+	}
+}
+
+func TestClabNamesMisspeltStages(t *testing.T) {
+	for text, want := range map[string]string{
+		"create-link: {exec: [{command: x}]}": `stages of node "a" have no "create-link"`,
+		"create: {execs: [{command: x}]}":     `stage create of node "a" has no "execs"`,
+	} {
+		lab := "topology:\n  nodes:\n    a:\n      kind: linux\n      image: alpine\n      stages: {" + text + "}\n"
+		_, found := Clab("lab.clab.yml", []byte(lab), ClabOptions{})
+		if !strings.Contains(found.Error(), want) {
+			t.Errorf("%s: %v", text, found)
+		}
+	}
+}

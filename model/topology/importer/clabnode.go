@@ -159,6 +159,9 @@ func (c *clab) eachKey(n *clabNode, do func(yamltree.Entry)) {
 // linux is a container. It forwards IPv4, as containers of Docker do: Docker switches forwarding on in the machine, and
 // new network namespaces inherit it. Its image and its exec lines do everything else.
 func (c *clab) linux(n *clabNode, out *topology.Node) {
+	if !c.hasNetwork(n) {
+		return
+	}
 	c.image(n, out)
 	out.Kind = slice.Host
 	if n.daemon != "" {
@@ -175,22 +178,32 @@ func (c *clab) linux(n *clabNode, out *topology.Node) {
 	if n.daemon != "" && len(out.Config) == 0 { // as such images are: the daemon runs, and no protocol
 		out.Routing = topology.Strings{string(slice.Static)}
 	}
-	c.exec(n, out, n.find("stages"), c.stages(n, stagesBefore))
+	for _, level := range slices.Backward(n.levels) {
+		c.exec(n, out, level.Field("stages"), c.stages(n, level.Field("stages"), stagesBefore))
+	}
 	for _, level := range slices.Backward(n.levels) {
 		c.exec(n, out, level.Field("exec"), c.strs(level.Field("exec"), "exec"))
 	}
-	c.exec(n, out, n.find("stages"), c.stages(n, stagesAfter))
+	for _, level := range slices.Backward(n.levels) {
+		c.exec(n, out, level.Field("stages"), c.stages(n, level.Field("stages"), stagesAfter))
+	}
 	c.limits(n, out)
+}
+
+// hasNetwork reports whether the node has a network namespace of its own. One that has not is left out, or an error.
+func (c *clab) hasNetwork(n *clabNode) bool {
 	at := n.find("network-mode")
 	switch mode := c.str(at, "network-mode"); {
 	case mode == "host":
 		n.absent = true
 		c.leaveAt(n.name, "network-mode: host", at.Position,
 			lack{changesTraffic, "the node is left out: nothing of a network runs in the machine's own"})
+		return false
 	case strings.HasPrefix(mode, "container:"):
 		c.fail(at.Position, "each node has a network namespace of its own: run both processes in one node",
 			"network-mode %q of node %q is not supported", mode, n.name)
 	}
+	return true
 }
 
 // exec adds commands that run after the start.
