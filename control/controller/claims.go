@@ -31,10 +31,8 @@ func (c *Controller) Reserve(ctx context.Context, name, node string, change api.
 }
 
 func (c *Controller) reserve(ctx context.Context, name, node string, change api.ReservationChange) error {
-	if c.cluster != nil {
-		c.placeMu.Lock()
-		defer c.placeMu.Unlock()
-	}
+	c.placeMu.Lock()
+	defer c.placeMu.Unlock()
 	prev, record, err := c.Slice(ctx, name)
 	if err != nil {
 		return err
@@ -93,7 +91,7 @@ func claim(s *slice.Slice, n *slice.Node, change api.ReservationChange) (added [
 	for _, p := range release {
 		if slices.Contains(n.Ports, p) {
 			return nil, refuse(
-				Conflict,
+				Invalid,
 				"port %s of %s is one of the topology: take it out of ports: there",
 				p,
 				n.Name,
@@ -124,7 +122,7 @@ func claim(s *slice.Slice, n *slice.Node, change api.ReservationChange) (added [
 	}
 	slices.SortFunc(n.Claims, slice.HostPort.Compare)
 	switch {
-	case len(added) > 0 && !n.HasSliver():
+	case len(added) > 0 && n.Kind != slice.Host && n.Kind != slice.Program:
 		return nil, refuse(Invalid, "node %s is a %s, which no port can lead to", n.Name, n.Kind)
 	case len(added) > 0 && n.Interface(slice.OutsideInterface) != nil:
 		return nil, refuse(

@@ -104,7 +104,7 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 	if err := c.admit(caller, next); err != nil {
 		return api.Plan{}, nil, err
 	}
-	if c.cluster != nil && !dryRun {
+	if !dryRun {
 		c.placeMu.Lock()
 		defer c.placeMu.Unlock()
 	}

@@ -248,7 +248,7 @@ func TestLongerQueuesStayWithinTheNodesReservation(t *testing.T) {
 	const want = "link l: node p would have more than it may: the lengths of its queues add up to 1048577 " +
 		"bytes, and " +
 		"1048576 are reserved"
-	if reasonOf(err) != Conflict || err.Error() != want {
+	if reasonOf(err) != Full || err.Error() != want {
 		t.Errorf("%v", err)
 	}
 	o, err := s.Overrides(t.Context(), "lab")

@@ -149,7 +149,7 @@ func canQueue(s *slice.Slice, l *slice.Link, o *slice.Overrides) error {
 			continue
 		}
 		if why := n.Reserve.WhyTooMany(queueing[e.Node]); why != "" {
-			return refuse(Conflict, "link %s: node %s would have more than it may: %s", l.Name, e.Node, why)
+			return refuse(Full, "link %s: node %s would have more than it may: %s", l.Name, e.Node, why)
 		}
 	}
 	return nil

@@ -41,13 +41,17 @@ func (r *resolver) ports(n *node) (all []slice.HostPort) {
 	return all
 }
 
-// claims are the ports that the node has asked for while it ran: it keeps them.
+// claims are the ports that were asked for while the node ran: it keeps them as long as ports can lead to it, and there
+// is room.
 func (r *resolver) claims(n *node) []slice.HostPort {
-	if n.prev == nil || n.byName[slice.OutsideInterface] != nil {
+	leads := n.kind == slice.Host || n.kind == slice.Program
+	if n.prev == nil || !leads || n.byName[slice.OutsideInterface] != nil {
 		return nil
 	}
-	kept := slices.Clone(n.prev.Claims)
-	return slices.DeleteFunc(kept, func(p slice.HostPort) bool { return slices.Contains(n.out.Ports, p) })
+	kept := slices.DeleteFunc(slices.Clone(n.prev.Claims), func(p slice.HostPort) bool {
+		return slices.Contains(n.out.Ports, p)
+	})
+	return kept[:min(len(kept), max(slice.MaxHostPorts-len(n.out.Ports), 0))]
 }
 
 func isPlainPort(p file.Port) bool {
