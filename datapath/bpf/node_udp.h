@@ -21,6 +21,7 @@
 
 #define MAX_UDP_PEERS 16   /* node.MaxUDPPeers */
 #define TUNNELS_PORT 4789  /* VXLAN's: other machines would take it for a tunnel of this one */
+#define SLIVERS_NET 0xc613 /* 198.19.0.0/16, pool of package outside: other slices' nodes, past the rules between them */
 #define UDP_TTL 64
 #define MAX_DATAGRAM 65535 /* bytes of an IP packet */
 
@@ -40,7 +41,7 @@ struct udp_port {
 	struct meter meter; /* of what it sends */
 };
 
-/* By interface. 0 is that of frames without one: a copy of the first. */
+/* By interface. The number of 0 is the first of them: that of frames without one. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, PERGOLA_INTERFACES + 1);
@@ -52,6 +53,10 @@ static __always_inline struct udp_port *find_udp_port(__u32 interface)
 {
 	struct udp_port *u = bpf_map_lookup_elem(&node_udp_ports, &interface);
 
+	if (u && !interface) {
+		interface = u->number;
+		u = bpf_map_lookup_elem(&node_udp_ports, &interface);
+	}
 	return u && u->port ? u : NULL;
 }
 
@@ -79,7 +84,7 @@ static __always_inline bool is_peer(const struct udp_port *u, __be32 to)
 {
 	__u32 first = bpf_ntohl(to) >> 24;
 
-	if (first == 0 || first == 127 || first >= 224 || to == u->local)
+	if (first == 0 || first == 127 || first >= 224 || to == u->local || bpf_ntohl(to) >> 16 == SLIVERS_NET)
 		return false;
 	for (int i = 0; i < MAX_UDP_PEERS; i++) {
 		if (i >= u->number)

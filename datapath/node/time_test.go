@@ -14,7 +14,8 @@ func TestLongestMeasurementsDoNotEmptyABucket(t *testing.T) {
 				time.Duration(depth), time.Duration(longest))
 		}
 		if depth < uint64(20*time.Millisecond) {
-			t.Errorf("%v cores: the bucket holds %v, and the clock moves by 10 ms", cores, time.Duration(depth))
+			t.Errorf("%v cores: the bucket holds %v, and the clock moves by 10 ms", cores,
+				time.Duration(depth))
 		}
 	}
 	if cost, depth := bucket(0); cost != 0 || depth != 0 {

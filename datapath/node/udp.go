@@ -125,7 +125,7 @@ func (x *node) writeUDP(all []UDPPort) error {
 	for i, u := range all {
 		err := table.Put(uint32(u.Interface), u.record())
 		if err == nil && i == 0 {
-			err = table.Put(uint32(0), u.record())
+			err = table.Put(uint32(0), objectUdpPort{Number: uint16(u.Interface)})
 		}
 		if err != nil {
 			return fmt.Errorf("write UDP port %d: %w", u.Port, err)

@@ -212,7 +212,11 @@ func (d device) configureInner() error {
 	}
 	rule := netlink.NewRule()
 	rule.Family, rule.Table, rule.Priority = unix.AF_INET, table, priority
-	for netlink.RuleDel(rule) == nil { // an older pair's rule stays when its devices go
+	// An older pair's rule stays when its devices go. Processes of the sliver may add such rules meanwhile.
+	for range 16 {
+		if netlink.RuleDel(rule) != nil {
+			break
+		}
 	}
 	rule.Src = network(netip.PrefixFrom(d.inner(), 32))
 	if err := netlink.RuleAdd(rule); err != nil {

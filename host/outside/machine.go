@@ -19,6 +19,8 @@ import (
 const (
 	forwarding    = "/proc/sys/net/ipv4/ip_forward"
 	reservedPorts = "/proc/sys/net/ipv4/ip_local_reserved_ports"
+	// Whoever writes ip_forward makes the kernel write this one, too.
+	redirects = "/proc/sys/net/ipv4/conf/all/accept_redirects"
 )
 
 // saved is the file of what the settings were before.
@@ -27,6 +29,7 @@ type saved struct{ path string }
 type settings struct {
 	Forwarding string `json:"ip_forward"`
 	Reserved   string `json:"ip_local_reserved_ports"`
+	Redirects  string `json:"accept_redirects,omitempty"`
 }
 
 func savedIn(stateDir string) saved { return saved{filepath.Join(stateDir, "outside.json")} }
@@ -54,11 +57,13 @@ func (s saved) guards() bool {
 	return err == nil && was.Forwarding == "0"
 }
 
-// set changes the settings. What they were is in the file before.
-func (s saved) set(there []device) error {
+// reserve changes which ports are given to processes. What all settings were is in the file before.
+func (s saved) reserve(there []device) error {
 	if !s.exists() {
 		var was settings
-		for path, value := range map[string]*string{forwarding: &was.Forwarding, reservedPorts: &was.Reserved} {
+		for path, value := range map[string]*string{
+			forwarding: &was.Forwarding, reservedPorts: &was.Reserved, redirects: &was.Redirects,
+		} {
 			text, err := os.ReadFile(path)
 			if err != nil {
 				return fmt.Errorf("read a setting: %w", err)
@@ -80,10 +85,7 @@ func (s saved) set(there []device) error {
 	if err != nil {
 		return err
 	}
-	if err := write(reservedPorts, reserve(was.Reserved, there)); err != nil {
-		return err
-	}
-	return write(forwarding, "1")
+	return write(reservedPorts, reserve(was.Reserved, there))
 }
 
 // reserve lists the ports that the kernel gives to no process of the machine that asks for any port.
@@ -136,7 +138,11 @@ func (s saved) restore(log *slog.Logger) error {
 		was.Forwarding = "1"
 		log.Warn("net.ipv4.ip_forward stays 1, which was 0: another program forwards", "bridge", other)
 	}
-	if err := errors.Join(write(forwarding, was.Forwarding), write(reservedPorts, was.Reserved)); err != nil {
+	err = errors.Join(write(forwarding, was.Forwarding), write(reservedPorts, was.Reserved))
+	if err == nil && was.Redirects != "" { // a file of an earlier version has none
+		err = write(redirects, was.Redirects)
+	}
+	if err != nil {
 		return err
 	}
 	if err := os.Remove(s.path); err != nil {

@@ -99,6 +99,9 @@ func (g *Gateway) set(ctx context.Context, pid int, n Node) (err error) {
 		return err
 	}
 	steps.Push(g.sync)
+	if err := g.prepare(append(slices.Clone(left), d)); err != nil {
+		return err
+	}
 	if err := d.make(pid, &steps); err != nil {
 		return err
 	}
@@ -118,6 +121,18 @@ func (g *Gateway) amend(d device, n Node) error {
 		return err
 	}
 	return d.deleteConnectionsTo(gone)
+}
+
+// prepare makes the rules of devices before the devices: no sliver sends past them.
+func (g *Gateway) prepare(all []device) error {
+	out, err := exits()
+	if err != nil {
+		return err
+	}
+	if err := g.reserve(all); err != nil {
+		return err
+	}
+	return g.guard(all, out)
 }
 
 // release makes sure that a new device's address has nothing of an older device with the same number, whose sliver may
@@ -231,14 +246,30 @@ func (g *Gateway) sync() error {
 		g.written = ""
 		return errors.Join(removeTable(), g.saved.restore(g.log))
 	}
+	if err := g.reserve(there); err != nil {
+		return err
+	}
+	if err := g.guard(there, out); err != nil {
+		return err
+	}
+	return write(forwarding, "1") // last: from now on the machine forwards what the table lets pass
+}
+
+// reserve keeps ports from processes of the machine. The first time, it notes what the machine's settings are.
+func (g *Gateway) reserve(there []device) error {
 	first := !g.saved.exists()
-	if err := g.saved.set(there); err != nil {
+	if err := g.saved.reserve(there); err != nil {
 		return err
 	}
 	if first && g.saved.guards() {
 		g.log.Info("this machine forwarded nothing: while nodes reach the outside, it forwards for them " +
 			"alone, and not for programs that start later (Docker, libvirt)")
 	}
+	return nil
+}
+
+// guard makes the table what these devices ask for, which need not be there yet.
+func (g *Gateway) guard(there []device, out []exit) error {
 	if want := fmt.Sprint(there, out); want != g.written {
 		return g.write(there, out, want)
 	}

@@ -82,7 +82,7 @@ func Open() (*Signs, error) {
 // learnPacketSite opens a packet socket in a namespace that has nothing else, so that its call site in the kernel is
 // known. Without it, everything that allocates as packet sockets do is told of.
 func (s *Signs) learnPacketSite() error {
-		err := netns.New(func() error {
+	err := netns.New(func() error {
 		var st unix.Stat_t
 		if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
 			return err

@@ -20,6 +20,9 @@ var (
 	programMeteredMetric = prometheus.NewDesc("pergola_program_metered_total",
 		"Frames dropped because no processor time was left for the slice's packet programs.",
 		[]string{"slice"}, nil)
+	programUnreadMetric = prometheus.NewDesc("pergola_program_slow_path_unread",
+		"Frames that were handed to the slow path and that it has not read: they wait, or were lost.",
+		[]string{"slice", "node"}, nil)
 	programReservedMetric = prometheus.NewDesc("pergola_program_reserved_cores",
 		"Processor time that the slice's packet programs have for themselves.", []string{"slice"}, nil)
 )
@@ -31,6 +34,10 @@ func (s scrape) programs(slice string, all []api.NodeProgram) {
 			s.count(programCounterMetric, n, slice, p.Node, name)
 		}
 		for fate, n := range p.Platform {
+			if fate == "slow path unread" { // falls when the process reads
+				s.gauge(programUnreadMetric, float64(n), slice, p.Node)
+				continue
+			}
 			s.count(programPlatformMetric, n, slice, p.Node, fate)
 		}
 	}

@@ -35,7 +35,8 @@ func (s *Server) SetQueues(ctx context.Context, name, node, iface string, queues
 }
 
 // Reserve changes what a node of this host has reserved: all of the change, or nothing. A port that a process of the
-// machine has is refused, as far as that can be seen before it is reserved.
+// machine has is refused, as far as that can be seen before it is reserved: of those that the slice may have, because
+// to see it, the port is bound for a moment.
 func (s *Server) Reserve(ctx context.Context, name, node string, change api.ReservationChange) error {
 	n, err := s.ownNode(name, node)
 	if err != nil {
@@ -45,8 +46,18 @@ func (s *Server) Reserve(ctx context.Context, name, node string, change api.Rese
 	for _, p := range n.HostPorts() {
 		have[p.String()] = true
 	}
+	terms := s.inputs.Terms()
 	for _, text := range change.Reserve {
-		if p, err := slice.ParseHostPort(text); err == nil && !have[text] && outside.InUse(ctx, p) {
+		p, err := slice.ParseHostPort(text)
+		if err != nil || have[text] {
+			continue
+		}
+		if terms != nil {
+			if _, may := terms.Covers(name, slice.Hold{Port: text}); !may {
+				continue // the decider says why
+			}
+		}
+		if outside.InUse(ctx, p) {
 			return &api.Problem{Status: http.StatusConflict, Title: http.StatusText(http.StatusConflict),
 				Detail: fmt.Sprintf("port %s is in use by a process of host %s itself", p, s.host)}
 		}

@@ -91,7 +91,12 @@ func (j *judged) add(n *slice.Node, view sessions.View, err error, young bool, e
 	j.open = append(j.open, open...)
 }
 
+// askTimeout is how long a node's daemons have to say what sessions they have.
+const askTimeout = 30 * time.Second
+
 func (s *Server) askDaemons(ctx context.Context, id sliver.ID) (sessions.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout) // what the node promises itself is no bound
+	defer cancel()
 	var out bounded
 	status, err := s.machine.Runtime.Exec(ctx, id, sliver.ExecRequest{
 		Args: []string{"/bin/sh", "-c", sessions.Script}, Stdout: &out,
