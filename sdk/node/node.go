@@ -131,10 +131,16 @@ func (n *Node) Counters(ctx context.Context) (c Counters, err error) {
 }
 
 // Queues reads what went through the queues by which the node sends.
-func (n *Node) Queues(ctx context.Context) ([]message.Queue, error) {
-	var all message.Queues
-	err := n.ask(ctx, message.Request{Do: message.DoQueues}, &all)
-	return all.Queues, err
+func (n *Node) Queues(ctx context.Context) (all []message.Queue, err error) {
+	err = n.request(ctx, message.Request{Do: message.DoQueues}, func(ok json.RawMessage, _ int) error {
+		var part message.Queues
+		if err := json.Unmarshal(ok, &part); err != nil {
+			return err
+		}
+		all = append(all, part.Queues...)
+		return nil
+	})
+	return all, err
 }
 
 // QueueChange changes one queue.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/pergola-net/pergola/control/api"
@@ -20,6 +21,7 @@ import (
 type answer struct {
 	message.Answer
 	file *os.File
+	sent func() // is called when all messages have been sent, or will not be; may be nil
 }
 
 func closeFiles(all []answer) {
@@ -121,12 +123,10 @@ func (k *socket) do(ctx context.Context, r message.Request) ([]answer, error) {
 			api.FilterChange{Delete: r.Delete, Insert: r.Insert}))
 	case message.DoReplaceFilters:
 		return one(struct{}{}, nodes.ReplaceFilters(ctx, k.Slice, node, r.Insert))
-	case message.DoSetQueues:
-		return k.setQueues(ctx, node, r)
+	case message.DoSetQueues, message.DoReserve, message.DoRelease:
+		return k.change(ctx, node, r)
 	case message.DoReservations:
 		return k.reservations(node)
-	case message.DoReserve, message.DoRelease:
-		return k.reserve(ctx, node, r)
 	case "":
 		return nil, &requestError{`the request does not say what to do`, `such as {"id": 1, "do": "hello"}`}
 	default:
@@ -198,19 +198,49 @@ func (k *socket) queues(ctx context.Context, node string) ([]answer, error) {
 	if err == nil && len(have) == 0 { // it has none, or it is not here
 		_, err = k.program(ctx, node)
 	}
-	all := message.Queues{Queues: []message.Queue{}}
-	for _, q := range have {
-		all.Queues = append(all.Queues, message.Queue{
+	if err != nil {
+		return nil, err
+	}
+	list := make([]message.Queue, len(have))
+	for i, q := range have {
+		list[i] = message.Queue{
 			Interface: strings.TrimPrefix(q.From, node+":"), Queue: q.Class,
 			Frames: q.Sent.Frames, Bytes: q.Sent.Bytes, Dropped: q.Dropped,
 			Waiting: q.Backlog.Frames, WaitingBytes: q.Backlog.Bytes,
-		})
+		}
 	}
-	return one(all, err)
+	const longest = 256 // bytes of one in JSON
+	var all []answer
+	for part := range slices.Chunk(list, message.MaxSize/2/longest) {
+		more, err := one(message.Queues{Queues: part}, nil)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	if len(all) == 0 {
+		return one(message.Queues{Queues: []message.Queue{}}, nil)
+	}
+	return all, nil
 }
 
 // filters lists filters in as many messages as they need.
 func (k *socket) filters(ctx context.Context, node string) ([]answer, error) {
+	select { // only one such answer of a slice takes memory until it has been sent
+	case k.lists <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	all, err := k.listFilters(ctx, node)
+	if err != nil {
+		<-k.lists
+		return nil, err
+	}
+	all[0].sent = func() { <-k.lists }
+	return all, nil
+}
+
+func (k *socket) listFilters(ctx context.Context, node string) ([]answer, error) {
 	have, err := k.sockets.nodes.Filters(ctx, k.Slice, node)
 	if err != nil {
 		return nil, err

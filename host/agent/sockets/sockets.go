@@ -31,6 +31,7 @@ const (
 	bytesPerSecond = 8 << 20 // of requests and answers of a slice
 	burst          = 1 << 20 // bytes
 	costOfMessage  = 4 << 10 // bytes: so short messages are bounded, too, to 2,000 a second
+	costOfChange   = 1 << 20 // bytes: of a change that all hosts hear of, which are so bounded to 8 a second
 	writeTimeout   = 10 * time.Second
 )
 
@@ -58,6 +59,7 @@ type Sockets struct {
 	mu    sync.Mutex // guards all below
 	open  map[sliver.ID]*socket
 	rates map[uint16]*rate.Limiter // by slice
+	lists map[uint16]chan struct{} // by slice: has room for one, who lists what may be long
 }
 
 // New gives Sockets that have none yet.
@@ -65,6 +67,7 @@ func New(nodes Nodes, listen func(sliver.ID) (*net.UnixListener, error), log *sl
 	return &Sockets{
 		nodes: nodes, listen: listen, log: log,
 		open: make(map[sliver.ID]*socket), rates: make(map[uint16]*rate.Limiter),
+		lists: make(map[uint16]chan struct{}),
 	}
 }
 
@@ -96,6 +99,7 @@ type socket struct {
 	id       sliver.ID
 	sockets  *Sockets
 	rate     *rate.Limiter
+	lists    chan struct{}
 	listener *net.UnixListener // nil: the sliver was made without one
 	ctx      context.Context   //nolint:containedctx // of its connections: ends with the socket
 	end      context.CancelFunc
@@ -124,6 +128,7 @@ func (s *Sockets) Sync(want map[sliver.ID]Owner) {
 	for id := range s.rates {
 		if !used[id] {
 			delete(s.rates, id)
+			delete(s.lists, id)
 		}
 	}
 }
@@ -137,9 +142,11 @@ func (s *Sockets) add(id sliver.ID, o Owner) {
 	}
 	if s.rates[id.Slice] == nil {
 		s.rates[id.Slice] = rate.NewLimiter(bytesPerSecond, burst)
+		s.lists[id.Slice] = make(chan struct{}, 1)
 	}
 	is := &socket{
-		Owner: o, id: id, sockets: s, rate: s.rates[id.Slice], listener: l, conns: make(map[*net.UnixConn]bool),
+		Owner: o, id: id, sockets: s, rate: s.rates[id.Slice], lists: s.lists[id.Slice], listener: l,
+		conns: make(map[*net.UnixConn]bool),
 	}
 	is.ctx, is.end = context.WithCancel(context.Background())
 	s.open[id] = is
@@ -234,17 +241,30 @@ func (k *socket) converse(c *net.UnixConn) {
 		}
 		var answers []answer
 		spent := processorTime(func() { answers = k.answer(data, err) })
-		for i := range answers {
-			if err := k.send(c, answers[i]); err != nil {
-				closeFiles(answers[i:])
-				_ = k.charge(spent) // it does not get work for nothing by closing early
-				return
-			}
-		}
-		if k.charge(spent) != nil {
+		sent := k.sendAll(c, answers)
+		// It does not get work for nothing by closing early.
+		if k.charge(spent) != nil || sent != nil {
 			return
 		}
 	}
+}
+
+// sendAll sends the messages of an answer.
+func (k *socket) sendAll(c *net.UnixConn, answers []answer) error {
+	defer func() {
+		for i := range answers {
+			if answers[i].sent != nil {
+				answers[i].sent()
+			}
+		}
+	}()
+	for i := range answers {
+		if err := k.send(c, answers[i]); err != nil {
+			closeFiles(answers[i:])
+			return err
+		}
+	}
+	return nil
 }
 
 // send sends one message of an answer, and waits as its length asks for.
