@@ -42,6 +42,29 @@ func TestRowJudgesByMedianAndRatio(t *testing.T) {
 	}
 }
 
+func TestOneThatShowedNothingIsTakenForOneFrame(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		row           row
+		better        string
+		goal, reached string
+	}{
+		{"none in all rounds", row{Values: []float64{2, 3}, Other: []float64{0, 0}, Least: 0.5, Ratio: 4},
+			"more than 5.00", "at least 4 x", "yes"},
+		{"a bound that is not enough", row{Values: []float64{2, 3}, Other: []float64{0, 0}, Least: 0.5, Ratio: 6},
+			"more than 5.00", "at least 6 x", "**missed**"},
+		{"none in a round that does not matter", row{Values: []float64{2, 2, 2}, Other: []float64{0, 1, 1},
+			Least: 0.5, Ratio: 2}, "2.00", "at least 2 x", "yes"},
+		{"nothing is known of a bound", row{Values: []float64{2}, Other: []float64{0}, Ratio: 2}, "-", "at least 2 x",
+			"**missed**"},
+	} {
+		c.row.Against, c.row.MoreIsBetter = "another", true
+		if got := c.row.cells()[4:]; !slices.Equal(got, []string{c.better, c.goal, c.reached}) {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
+
 func reported(d *document) string { return d.report(nil) }
 
 func TestReportSaysWhatWasMissed(t *testing.T) {
