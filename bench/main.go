@@ -100,6 +100,7 @@ func init() { // not a value: the report, which they write, lists them
 		{"spp-overload", short, sppOverload},
 		{"program-throughput", long + short, programThroughput},
 		{"program-latency", short, programLatency},
+		{"program-slices", short, programSlices},
 		{"i3-mix", long, i3Mix},
 		{"mirror", long, mirrors},
 		{"convergence", short, convergence},
