@@ -101,6 +101,7 @@ func init() { // not a value: the report, which they write, lists them
 		{"program-throughput", long + short, programThroughput},
 		{"program-latency", short, programLatency},
 		{"program-slices", short, programSlices},
+		{"flood-answers", short, floodAnswers},
 		{"i3-mix", long, i3Mix},
 		{"mirror", long, mirrors},
 		{"convergence", short, convergence},
