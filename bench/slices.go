@@ -27,7 +27,8 @@ func programSlices(ctx context.Context, l *lab) ([]row, error) {
 
 func slicesRows(s *program.Slices) (rows []row) {
 	for _, sharing := range program.Sharings {
-		what := fmt.Sprintf("%d slices with packet programs, one floods, which has %s", program.SlicesCount, sharing)
+		what := fmt.Sprintf("%d slices with packet programs, one floods, which has %s", program.SlicesCount,
+			sharing)
 		loss := row{What: what + ": frames of the others that were lost", Unit: "%"}
 		if loss.Most = slicesLoss; sharing == program.Apart {
 			loss.Most, loss.None = 0, true
@@ -46,21 +47,27 @@ func slicesRows(s *program.Slices) (rows []row) {
 func slicesSection(s *program.Slices) *chart.Section {
 	section := &chart.Section{
 		Title: fmt.Sprintf("%d slices with packet programs, one of which floods", program.SlicesCount),
-		Intro: fmt.Sprintf("%d rounds. %d slices send %.0f frames a second each; one sends as much as a card can, "+
-			"or %d times what the core of all could do of its frames.", s.Rounds, program.SlicesCount-1,
+		Intro: fmt.Sprintf("%d rounds. %d slices send %.0f frames a second each; one sends as much "+
+			"as a card can, or %d times what the core of all could do of its frames.", s.Rounds,
+			program.SlicesCount-1,
 			program.SlicesRate, program.SlicesFlood),
 		Notes: append([]string{
-			"Each slice has a node with a packet program in XDP, between wires of its own: a card to the source, and " +
-				"one to the sink. All frames have 64 bytes, and come from one generator, which gives the others their " +
-				"turns by the clock, 8 frames at once, and the rest of its time to the flood.",
-			"**A core of its own**: the NAPI of the flood's card has a thread on one core, those of the others on the " +
-				"generator's. **The same core**: all have theirs on one.",
-			fmt.Sprintf("The others' program is examples/programs/ipv4.c, and each has reserved %.4f cores "+
-				"(`fastpath`). The flood's takes two microseconds for each frame, and has the pool: what nobody "+
-				"reserved. A core that did nothing else would do %.3f Mframes/s of it.", s.Reserved, s.Capacity/1e6),
-			"What is missing between *were to send* and *sent* is the generator's: other work had its core.",
-			"All frames count that were made in a window, until no further one came. So what did not fit into a card " +
-				"is lost, too; *metered* is how many of the lost ones found no processor time of their slice.",
+			"Each slice has a node with a packet program in XDP, between wires of its own: a " +
+				"card to the source, and one to the sink. All frames have 64 bytes, and come from " +
+				"one generator, which gives the others their turns by the clock, 8 frames at once, " +
+				"and the rest of its time to the flood.",
+			"**A core of its own**: the NAPI of the flood's card has a thread on one core, those " +
+				"of the others on the generator's. **The same core**: all have theirs on one.",
+			fmt.Sprintf("The others' program is examples/programs/ipv4.c, and each has reserved "+
+				"%.4f cores (`fastpath`). The flood's takes two microseconds for each frame, "+
+				"and has the pool: what nobody reserved. A core that did nothing else would "+
+				"do %.3f Mframes/s of it.", s.Reserved,
+				s.Capacity/1e6),
+			"What is missing between *were to send* and *sent* is the generator's: other work " +
+				"had its core.",
+			"All frames count that were made in a window, until no further one came. So what did " +
+				"not fit into a card is lost, too; *metered* is how many of the lost ones found no " +
+				"processor time of their slice.",
 		}, s.Caveats()...),
 	}
 	t := chart.Table{Columns: []string{"the flood has", "flood offered, Mframes/s", "times what a core does",
@@ -79,7 +86,9 @@ func slicesSection(s *program.Slices) *chart.Section {
 			}
 		}
 		t.Rows = append(t.Rows, []string{string(sharing), chart.Number(rounds.Middle(offered)),
-			chart.Number(rounds.Middle(offered) * 1e6 / s.Capacity), chart.Number(rounds.Middle(forwarded)), fmt.Sprint(due), fmt.Sprint(sent), fmt.Sprint(lost), fmt.Sprint(metered),
+			chart.Number(rounds.Middle(offered) * 1e6 / s.Capacity),
+			chart.Number(rounds.Middle(forwarded)), fmt.Sprint(due), fmt.Sprint(sent),
+			fmt.Sprint(lost), fmt.Sprint(metered),
 			chart.Number(chart.Quantile(rates, 0)), chart.Number(chart.Quantile(rates, 1))})
 		c.Curves = append(c.Curves, chart.Distribution(string(sharing), rates))
 	}

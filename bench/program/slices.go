@@ -103,7 +103,8 @@ func MeasureSlices(ctx context.Context, wanted int) (_ *Slices, err error) {
 				return stand.run(ctx, sharing, flood, long)
 			})
 			if err != nil {
-				return s, fmt.Errorf("send through %d slices, the flood on %s: %w", SlicesCount, sharing, err)
+				return s, fmt.Errorf("send through %d slices, the flood on %s: %w", SlicesCount,
+					sharing, err)
 			}
 			if ok {
 				s.Runs[sharing] = append(s.Runs[sharing], run)

@@ -39,13 +39,15 @@ func TestSlicesForwardBesideAFlood(t *testing.T) {
 	for _, sharing := range Sharings {
 		testkit.Eventually(t, func() error {
 			r, err := stand.run(t.Context(), sharing, 50_000, long)
-			if err == nil && (r.Forwarded == 0 || r.Forwarded > r.Offered || len(r.Rates) != 3 || r.Sent == 0 ||
+			if err == nil && (r.Forwarded == 0 || r.Forwarded > r.Offered || len(r.Rates) != 3 ||
+				r.Sent == 0 ||
 				r.Lost < 0 || r.Loss() > 0.5) {
 				err = fmt.Errorf("%s: %+v", sharing, r)
 			}
 			for _, rate := range r.Rates {
 				if rate == 0 {
-					err = errors.Join(err, fmt.Errorf("%s: of a slice no frame arrives: %v", sharing, r.Rates))
+					err = errors.Join(err, fmt.Errorf("%s: of a slice no frame arrives: %v",
+						sharing, r.Rates))
 				}
 			}
 			return err

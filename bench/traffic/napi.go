@@ -48,7 +48,8 @@ func ThreadedAll(ctx context.Context, ns *os.File, cores map[string]int) error {
 		one.Set(cores[device])
 		for _, pid := range threads[device] {
 			if err := unix.SchedSetaffinity(pid, &one); err != nil {
-				return fmt.Errorf("keep the NAPI thread of %s on core %d: %w", device, cores[device], err)
+				return fmt.Errorf("keep the NAPI thread of %s on core %d: %w", device, cores[device],
+					err)
 			}
 		}
 	}
@@ -73,7 +74,8 @@ func Steer(ctx context.Context, ns *os.File, device string, cpu int) error {
 // setDevices writes a file of each device. A namespace's devices are in a sysfs that is mounted in it.
 func setDevices(ctx context.Context, ns *os.File, devices []string, file, value string) error {
 	const script = `mount -t sysfs sysfs /sys && for d; do echo "$VALUE" >"/sys/class/net/$d/$FILE" || exit; done`
-	args := []string{fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), ns.Fd()), "--", "unshare", "--mount", "sh", "-c",
+	args := []string{fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), ns.Fd()), "--", "unshare", "--mount", "sh",
+		"-c",
 		script, "sh"}
 	cmd := exec.CommandContext(ctx, "nsenter", append(args, devices...)...)
 	cmd.Env = append(os.Environ(), "FILE="+file, "VALUE="+value)
