@@ -104,6 +104,7 @@ func init() { // not a value: the report, which they write, lists them
 		{"flood-answers", long, floodAnswers},
 		{"cycle-times", long, cycleTimes},
 		{"i3-mix", long, i3Mix},
+		{"i3-latency", long, i3Latency},
 		{"mirror", long, mirrors},
 		{"convergence", short, convergence},
 		{pathScenario, pathLimit + 5*time.Minute, chains},
