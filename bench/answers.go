@@ -58,6 +58,8 @@ type answerTook struct {
 	worst  map[[2]string][]float64 // by round
 	rate   map[string][]float64    // frames a second that were offered, by flood
 	leases map[string][]float64    // s without a renewal, by flood and round
+	// ms from one renewal of a lease to the next, by flood, of all rounds
+	renewals map[string][]float64
 }
 
 const answersTopology = `name: answers
@@ -73,7 +75,8 @@ links:
 // floodAnswers asks a host that is flooded with data.
 func floodAnswers(ctx context.Context, l *lab) (_ []row, err error) {
 	t := &answerTook{Counts: rounds.Counts{Wanted: l.rounds}, took: map[[2]string][]float64{},
-		worst: map[[2]string][]float64{}, rate: map[string][]float64{}, leases: map[string][]float64{}}
+		worst: map[[2]string][]float64{}, rate: map[string][]float64{}, leases: map[string][]float64{},
+		renewals: map[string][]float64{}}
 	stand, err := l.answersUp(ctx)
 	if err != nil {
 		return nil, err
@@ -93,7 +96,7 @@ func floodAnswers(ctx context.Context, l *lab) (_ []row, err error) {
 	}
 	for range l.rounds {
 		for _, f := range answerFloods[1:] {
-			if err := stand.follow(f, leases, leaseSpan/time.Duration(len(answerFloods)-1),
+			if err := stand.follow(ctx, f, leases, leaseSpan/time.Duration(len(answerFloods)-1),
 				t); err != nil {
 				return t.rows(), err
 			}
@@ -286,23 +289,24 @@ func (l *lab) leases(ctx context.Context) (*answers.Leases, error) {
 	return answers.FollowLeases(dirs, member.LeaseTTL), nil
 }
 
-// follow takes the longest time without a renewal, of all hosts. It counts whatever the hypervisor did: that makes it
+// follow takes how far apart renewals are, and the longest time without one, of all hosts. It counts whatever the
+// hypervisor did: that makes it
 // longer.
-func (s *answersStand) follow(f answerFlood, leases *answers.Leases, long time.Duration, t *answerTook) error {
+func (s *answersStand) follow(ctx context.Context, f answerFlood, leases *answers.Leases, long time.Duration,
+	t *answerTook) error {
 	done, err := s.flood(f)
 	if err != nil {
 		return err
 	}
-	longest, err := leases.Longest(long, nil)
+	r, err := leases.Follow(long, ctx.Done())
 	_, flooded := done()
-	if err := errors.Join(err, flooded); err != nil {
+	if err := errors.Join(err, flooded, ctx.Err()); err != nil {
 		return err
 	}
-	worst := time.Duration(0)
-	for _, d := range longest {
-		worst = max(worst, d)
+	t.leases[f.name] = append(t.leases[f.name], r.Longest.Seconds())
+	for _, apart := range r.Apart {
+		t.renewals[f.name] = append(t.renewals[f.name], apart.Seconds()*1e3)
 	}
-	t.leases[f.name] = append(t.leases[f.name], worst.Seconds())
 	return nil
 }
 
@@ -334,7 +338,8 @@ func (t *answerTook) section() *chart.Section {
 			"A generator sends frames of 64 bytes from a host to a packet program, as fast as " +
 				"they are taken, on one core. They enter the data path by softirq on the other one " +
 				"(RPS), as those of a network card do. The program sends them on (**on the fast " +
-				"path**), or punts all to a process that reads its slow path (**on a sliver's socket**).",
+				"path**), or punts all to a process that reads its slow path (**on a " +
+				"sliver's socket**).",
 			"Requests to a sliver's socket are hello and counters in turn, of the node that is flooded.",
 			fmt.Sprintf("Leases are those of a cluster of %d machines (namespaces) on the same "+
 				"cores, with a server each: %.0f s long, renewed each quarter of that. A "+
@@ -356,6 +361,13 @@ func (t *answerTook) section() *chart.Section {
 			}
 			table.Rows = append(table.Rows, cells)
 			c.Curves = append(c.Curves, chart.Distribution(f.name+": "+kind, took))
+		}
+		if f.to != 0 {
+			cells := []string{f.name, "", "from one renewal of a lease to the next"}
+			for _, part := range []float64{0.5, 0.99, 1} {
+				cells = append(cells, chart.Number(chart.Quantile(t.renewals[f.name], part)))
+			}
+			table.Rows = append(table.Rows, cells)
 		}
 	}
 	s.Tables, s.Charts = []chart.Table{table}, []chart.Chart{c}

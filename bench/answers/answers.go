@@ -166,26 +166,45 @@ func FollowLeases(stateDirs map[string]string, ttl time.Duration) *Leases {
 	return l
 }
 
-// Longest follows for so long, and gives for each host the longest time for which its lease was not renewed.
-func (l *Leases) Longest(long time.Duration, done <-chan struct{}) (longest map[string]time.Duration, err error) {
-	longest = map[string]time.Duration{}
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
+// Renewals is when leases were renewed.
+type Renewals struct {
+	Apart   []time.Duration // between two renewals of a lease, of all hosts
+	Longest time.Duration   // for which a lease was not renewed, also at the end
+}
+
+// Follow follows for so long, or until done is closed.
+func (l *Leases) Follow(long time.Duration, done <-chan struct{}) (r Renewals, err error) {
+	last := map[string]time.Duration{}
+	next := time.NewTicker(20 * time.Millisecond)
+	defer next.Stop()
 	for began := uptime(); uptime()-began < long; {
-		for host, file := range l.files {
-			until, err := read(file)
-			if err != nil {
-				return nil, fmt.Errorf("read until when the lease of %s holds: %w", host, err)
-			}
-			longest[host] = max(longest[host], uptime()-(until-l.ttl))
+		if err := l.look(&r, last); err != nil {
+			return r, err
 		}
 		select {
 		case <-done:
-			return longest, nil
-		case <-look.C:
+			return r, nil
+		case <-next.C:
 		}
 	}
-	return longest, nil
+	return r, nil
+}
+
+// look reads until when all leases hold; last is what it read before.
+func (l *Leases) look(r *Renewals, last map[string]time.Duration) error {
+	for host, file := range l.files {
+		until, err := read(file)
+		if err != nil {
+			return fmt.Errorf("read until when the lease of %s holds: %w", host, err)
+		}
+		if before, known := last[host]; known && before != until {
+			r.Apart = append(r.Apart, until-before)
+			r.Longest = max(r.Longest, until-before)
+		}
+		last[host] = until
+		r.Longest = max(r.Longest, uptime()-(until-l.ttl))
+	}
+	return nil
 }
 
 func read(file string) (time.Duration, error) {

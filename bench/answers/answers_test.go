@@ -4,31 +4,47 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 )
 
 func TestLeaseThatIsNotRenewedIsSeen(t *testing.T) {
-	const ttl = 10 * time.Second
+	const ttl, old = 10 * time.Second, 9 * time.Second
 	dirs := map[string]string{"h1": t.TempDir(), "h2": t.TempDir()}
-	for host, age := range map[string]time.Duration{"h1": time.Second, "h2": 9 * time.Second} {
-		if err := os.Mkdir(filepath.Join(dirs[host], "fence"), 0o700); err != nil {
-			t.Fatal(err)
+	renewed := func(host string, at time.Duration) {
+		t.Helper()
+		err := os.MkdirAll(filepath.Join(dirs[host], "fence"), 0o700)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dirs[host], "fence", "until"),
+				[]byte(strconv.FormatInt(int64(at+ttl), 10)), 0o600)
 		}
-		until := strconv.FormatInt(int64(uptime()-age+ttl), 10)
-		if err := os.WriteFile(filepath.Join(dirs[host], "fence", "until"), []byte(until), 0o600); err != nil {
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := FollowLeases(dirs, ttl).Longest(50*time.Millisecond, nil)
-	if err != nil {
+	now := uptime()
+	leases, last := FollowLeases(dirs, ttl), map[string]time.Duration{}
+	var r Renewals
+	renewed("h1", now-3*time.Second)
+	renewed("h2", now-old)
+	for range 2 {
+		if err := leases.look(&r, last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(r.Apart) > 0 || r.Longest < old {
+		t.Errorf("without a renewal: %+v", r)
+	}
+	renewed("h1", now-time.Second)
+	if err := leases.look(&r, last); err != nil {
 		t.Fatal(err)
 	}
-	if got["h1"] < time.Second || got["h2"] < 9*time.Second || got["h2"]-got["h1"] < 7*time.Second {
-		t.Errorf("not renewed for %v", got)
+	if !slices.Equal(r.Apart, []time.Duration{2 * time.Second}) {
+		t.Errorf("after a renewal: %+v", r)
 	}
-	if _, err := FollowLeases(map[string]string{"h3": t.TempDir()}, ttl).Longest(time.Millisecond,
+	if _, err := FollowLeases(map[string]string{"h3": t.TempDir()}, ttl).Follow(time.Millisecond,
 		nil); err == nil {
 		t.Error("a host that has written nothing down is none")
 	}
