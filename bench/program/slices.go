@@ -235,8 +235,11 @@ func (s *slicesStand) poll(ctx context.Context, sharing Sharing) (done func() er
 	return steps.Run, nil
 }
 
-// send sends for a while, waits until all has come that comes, and counts.
-func (s *slicesStand) send(ctx context.Context, flood, each float64, long time.Duration) (r SlicesRun, err error) {
+// send sends for a while, waits until all has come that comes, and counts. Where nothing else has to be done on its
+// core, the generator is before all others there, as if it were a card.
+func (s *slicesStand) send(ctx context.Context, sharing Sharing, flood, each float64, long time.Duration) (
+	r SlicesRun, err error,
+) {
 	for _, sink := range s.sinks {
 		if err := sink.Reset(); err != nil {
 			return r, err
@@ -245,6 +248,13 @@ func (s *slicesStand) send(ctx context.Context, flood, each float64, long time.D
 	var first int
 	var others []int
 	err = traffic.OnCPU(sourceCore, func() (err error) {
+		if sharing == Together {
+			var usual func() error
+			if usual, err = traffic.First(); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, usual()) }()
+		}
 		const most = 5e6 // frames a second that a generator makes
 		first, others, err = s.generator.Crowd(long, each, flood, most)
 		return err
@@ -299,7 +309,7 @@ func (s *slicesStand) capacity(ctx context.Context, long time.Duration) (_ float
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	r, err := s.send(ctx, 0, 1, long)
+	r, err := s.send(ctx, Together, 0, 1, long)
 	if err == nil && r.Forwarded == 0 {
 		err = errors.New("no frame of the flood arrives")
 	}
@@ -315,14 +325,14 @@ func (s *slicesStand) run(ctx context.Context, sharing Sharing, flood float64, l
 		return r, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	if _, err := s.send(ctx, flood, SlicesRate, long/10); err != nil { // until the flood's bucket is empty
+	if _, err := s.send(ctx, sharing, flood, SlicesRate, long/10); err != nil { // until the flood's bucket is empty
 		return r, err
 	}
 	before, err := s.metered(ctx)
 	if err != nil {
 		return r, err
 	}
-	if r, err = s.send(ctx, flood, SlicesRate, long); err != nil {
+	if r, err = s.send(ctx, sharing, flood, SlicesRate, long); err != nil {
 		return r, err
 	}
 	after, err := s.metered(ctx)
