@@ -133,7 +133,7 @@ FUZZTIME ?= 30s
 fuzz: ## run every fuzz target for FUZZTIME
 	@tools/fuzz $(FUZZTIME)
 
-bench: build ## measure for three quarters of an hour, and write docs/benchmarks.md
+bench: build ## measure for an hour and a quarter, and write docs/benchmarks.md
 	@tools/install-deps run bench
 	@$(GO) build -o bin/bench ./bench
 	@$(GO) test -c -o bin/ ./datapath/fib ./datapath/mirror

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +14,10 @@ import (
 )
 
 func TestGeneratedTopologiesAreValid(t *testing.T) {
-	for _, topo := range []topo{gridOf(3, "frr"), gridOf(3, "bird"), star(5), line(5)} {
+	for _, topo := range []topo{
+		gridOf(3, "frr"), gridOf(3, "bird"), star(5), line(5), {name: "answers", yaml: answersTopology},
+		cyclesOf(1, cycleSettings[0]), cyclesOf(2, cycleSetting{}), i3LatencyTopology("/bin/i3d"),
+	} {
 		if _, diagnostics := topology.Parse(topo.name+".yaml", []byte(topo.yaml)); len(diagnostics) > 0 {
 			t.Errorf("%s: %v", topo.name, diagnostics)
 		}
@@ -38,6 +42,52 @@ func TestRowJudgesByMedianAndRatio(t *testing.T) {
 	} {
 		if got := c.row.holds(); got != c.holds {
 			t.Errorf("%s: holds is %v", c.name, got)
+		}
+	}
+}
+
+func TestOneThatShowedNothingIsTakenForOneFrame(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		row           row
+		better        string
+		goal, reached string
+	}{
+		{"none in all rounds", row{Values: []float64{2, 3}, Other: []float64{0, 0}, Least: 0.5, Ratio: 4},
+			"more than 5.00", "at least 4 x", "yes"},
+		{"a bound that is not enough", row{Values: []float64{2, 3}, Other: []float64{0, 0}, Least: 0.5, Ratio: 6},
+			"more than 5.00", "at least 6 x", "**missed**"},
+		{"none in a round that does not matter", row{Values: []float64{2, 2, 2}, Other: []float64{0, 1, 1},
+			Least: 0.5, Ratio: 2}, "2.00", "at least 2 x", "yes"},
+		{"not known", row{Values: []float64{2}, Other: []float64{0}, Ratio: 2}, "-", "at least 2 x",
+			"**missed**"},
+	} {
+		c.row.Against, c.row.MoreIsBetter = "another", true
+		if got := c.row.cells()[4:]; !slices.Equal(got, []string{c.better, c.goal, c.reached}) {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
+
+func TestCyclesAreThoseOfAllBurners(t *testing.T) {
+	got, err := cyclesIn([]byte("7000000\n14000000\n"))
+	if err != nil || !slices.Equal(got, []float64{8, 16}) {
+		t.Errorf("%v ms, %v", got, err)
+	}
+	if got, err := cyclesIn([]byte("7 burners\n")); err == nil {
+		t.Errorf("read %v", got)
+	}
+}
+
+func TestServersOfI3HaveAddressesOfTheirOwn(t *testing.T) {
+	seen := map[netip.Addr]string{}
+	for k := range i3Kinds() {
+		for s := range i3Servers {
+			name, address := i3Server(k, s)
+			if other, taken := seen[address]; taken || address.As4()[3] < 3 {
+				t.Errorf("%s has %s, as %q", name, address, other)
+			}
+			seen[address] = name
 		}
 	}
 }

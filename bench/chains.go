@@ -28,7 +28,7 @@ func chains(ctx context.Context, l *lab) ([]row, error) {
 // pathScenario measures chains of routers.
 const pathScenario = "path"
 
-// pathLimit is how long rounds of it may begin: all of make bench is to take three quarters of an hour.
+// pathLimit is how long rounds of it may begin: all of make bench is to take an hour and a quarter.
 const pathLimit = 14 * time.Minute
 
 // pathCommand measures twice as many rounds as other measurements have: rates vary more than times.

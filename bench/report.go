@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -22,6 +23,9 @@ type row struct {
 	// Ratio is how many times better than the other the median must be at least.
 	Ratio        float64 `json:"ratio,omitempty"`
 	MoreIsBetter bool    `json:"more_is_better,omitempty"`
+	// Least is the smallest figure that a window can show, where more is better: less than that was none, and the
+	// ratio is then only a bound.
+	Least float64 `json:"least,omitempty"`
 	// MostMore is how much more than the other it may be, in the median over the rounds.
 	MostMore float64 `json:"most_more,omitempty"`
 	// None: there must be none of it in any round.
@@ -50,9 +54,16 @@ func (r row) ratios() []float64 {
 
 func (r row) ratio(this, other float64) float64 {
 	if r.MoreIsBetter {
-		return this / other
+		return this / max(other, r.Least)
 	}
 	return other / this
+}
+
+// bound tells whether the ratio is only known to be more than that: the other showed nothing in a window that matters.
+func (r row) bound() bool {
+	exact := r
+	exact.Least = 0
+	return exact.better() != r.better()
 }
 
 // more is how much more than the other this is, round by round.
@@ -71,7 +82,7 @@ func (r row) holds() bool {
 		r.MostMore > 0 && r.more() > r.MostMore:
 		return false
 	}
-	return r.Ratio == 0 || r.better() >= r.Ratio
+	return r.Ratio == 0 || !math.IsInf(r.better(), 0) && r.better() >= r.Ratio
 }
 
 var columns = []string{"scenario", "what", "median", "lowest to highest", "compared with", "times better",
@@ -114,6 +125,12 @@ func (r row) compared() (other, better string) {
 		return other, "" // a difference is what counts, and it may be that neither took any time
 	}
 	better = fmt.Sprintf("%.2f", r.better())
+	if math.IsInf(r.better(), 0) || math.IsNaN(r.better()) { // one of them showed nothing
+		better = "-"
+	}
+	if r.bound() {
+		better = "more than " + better
+	}
 	if r.GaveUp {
 		return fmt.Sprintf("%s: gave up after %s", r.Against, number(rounds.Middle(r.Other))),
 			"more than " + better

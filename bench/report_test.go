@@ -3,10 +3,12 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pergola-net/pergola/bench/path"
+	"github.com/pergola-net/pergola/bench/program"
 	"github.com/pergola-net/pergola/bench/rounds"
 	"github.com/pergola-net/pergola/bench/tunnel"
 )
@@ -76,6 +78,49 @@ func TestReportHasTunnelsAndTheirPlots(t *testing.T) {
 			t.Errorf("the report does not show %s", file)
 		}
 		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestReportHasSectionsOfSlicesAndTheirPlots(t *testing.T) {
+	key := [2]string{answerKinds[0], answerFloods[1].name}
+	none, most := i3Key{i3Kinds()[0].name, 0}, i3Key{i3Kinds()[0].name, i3Loads[len(i3Loads)-1]}
+	took := []float64{1, 2, 3}
+	answered := &answerTook{took: map[[2]string][]float64{key: took}, worst: map[[2]string][]float64{key: took},
+		leases: map[string][]float64{answerFloods[1].name: {9}}}
+	cycled := &cycleTook{cycles: map[string][]float64{"10 ms": took}, pings: map[string][]float64{"10 ms": took},
+		pinged: map[string][]float64{"10 ms": {30}}}
+	pinged := &i3Took{took: map[i3Key][]float64{none: took, most: took},
+		mean: map[i3Key][]float64{none: {20}, most: {45}}}
+	flooded := &program.Slices{Capacity: 1e6, Runs: map[program.Sharing][]program.SlicesRun{
+		program.Apart:    {{Offered: 6e6, Sent: 100, Lost: 1, Rates: []float64{490, 500}}},
+		program.Together: {{Offered: 6e6, Sent: 200, Lost: 1, Rates: []float64{490, 500}}},
+	}}
+	for _, c := range []struct {
+		m    measurement
+		file string
+		want []string
+	}{
+		{measurement{Name: "flood-answers", Rows: answered.rows(), Section: answered.section()},
+			"flood-answers.svg",
+			[]string{"at most 500 | yes", "at most 8 | **missed**"}},
+		{measurement{Name: "cycle-times", Rows: cycled.rows(), Section: cycled.section()}, "cycle-times.svg",
+			[]string{"at most 200 | yes"}},
+		{measurement{Name: "i3-latency", Rows: pinged.rows(), Section: pinged.section()}, "i3-latency.svg",
+			[]string{"at most 50, at most 20 more | **missed**"}},
+		{measurement{Name: "program-slices", Rows: slicesRows(flooded), Section: slicesSection(flooded)},
+			"program-slices.svg", []string{"none | **missed**", "0.50 to 0.50 |  |  | at most 1 | yes",
+				"2.00 to 2.00 |  |  | at most 5 | yes"}},
+	} {
+		c.m.Rows = slices.DeleteFunc(c.m.Rows, func(r row) bool { return !r.any() })
+		dir, text := writtenTwice(t, &c.m)
+		for _, want := range append(c.want, "("+c.file+")") {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %q in\n%s", c.m.Name, want, text)
+			}
+		}
+		if _, err := os.Stat(filepath.Join(dir, c.file)); err != nil {
 			t.Error(err)
 		}
 	}

@@ -113,30 +113,41 @@ func (g *platform) build(ctx context.Context, r row) (_ *vnet.Network, err error
 	}
 	for s := range r.slices {
 		for i := range r.nodes {
-			name := nodeName(s, i)
-			full := fmt.Sprintf("bench%d.%s", r.first, name)
-			p := wire.Program{
-				Slice: r.first + uint16(s), File: "ipv4.c", Object: r.object, Digest: "bench",
-				Filters: routes(s), Ports: []string{n.Port(name, ifIn), n.Port(name, ifOut)},
-				SlowPath: slice.SlowInterface,
+			if err := g.setProgram(ctx, n, r, s, i); err != nil {
+				return nil, err
 			}
-			if r.objects != nil {
-				p.Object = r.objects[s]
-			}
-			if r.filters != nil {
-				p.Filters = r.filters(s)
-			}
-			if r.reserve != nil {
-				p.Reserve = r.reserve(s)
-			}
-			if err := g.Substrate.SetProgram(ctx, full, p); err != nil {
-				return nil, fmt.Errorf("set the program of %s: %w", name, err)
-			}
+			full := r.programName(s, i)
 			steps.Push(func() error { return g.Substrate.DeleteProgram(context.Background(), full) })
 		}
 	}
 	g.undo.Push(steps.Run)
 	return n, nil
+}
+
+// programName is that of the packet program of a node.
+func (r row) programName(s, i int) string { return fmt.Sprintf("bench%d.%s", r.first, nodeName(s, i)) }
+
+// setProgram gives a node its packet program, or changes what goes with it.
+func (g *platform) setProgram(ctx context.Context, n *vnet.Network, r row, s, i int) error {
+	name := nodeName(s, i)
+	p := wire.Program{
+		Slice: r.first + uint16(s), File: "ipv4.c", Object: r.object, Digest: "bench",
+		Filters: routes(s), Ports: []string{n.Port(name, ifIn), n.Port(name, ifOut)},
+		SlowPath: slice.SlowInterface,
+	}
+	if r.objects != nil {
+		p.Object = r.objects[s]
+	}
+	if r.filters != nil {
+		p.Filters = r.filters(s)
+	}
+	if r.reserve != nil {
+		p.Reserve = r.reserve(s)
+	}
+	if err := g.Substrate.SetProgram(ctx, r.programName(s, i), p); err != nil {
+		return fmt.Errorf("set the program of %s: %w", name, err)
+	}
+	return nil
 }
 
 // routes are the filters of a router that is ipv4.c: forward, and back.

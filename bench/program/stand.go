@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/pergola-net/pergola/bench/peers"
 	"github.com/pergola-net/pergola/bench/traffic"
@@ -37,11 +39,18 @@ func poll(ctx context.Context, ns *os.File, card string, mode Mode) (done func()
 	if mode != Peak && mode != Flood {
 		return func() error { return nil }, nil
 	}
-	err = traffic.Threaded(ctx, ns, card, routerCore)
+	return pollOn(ctx, ns, map[string]int{card: routerCore})
+}
+
+// pollOn gives cards threads, each on its core.
+func pollOn(ctx context.Context, ns *os.File, cards map[string]int) (done func() error, err error) {
+	err = traffic.ThreadedAll(ctx, ns, cards)
 	if err != nil && (!anyCore || !errors.Is(err, traffic.ErrNoThreads)) {
 		return nil, err
 	}
-	return func() error { return traffic.Unthreaded(context.WithoutCancel(ctx), ns, card) }, nil
+	return func() error {
+		return traffic.Unthreaded(context.WithoutCancel(ctx), ns, slices.Collect(maps.Keys(cards))...)
+	}, nil
 }
 
 // forwards is what udp is told to forward: what comes to a port of the router's, to the sink's.

@@ -31,19 +31,17 @@ const headersSize = 14 + 20 + 8
 
 // NewFlood makes one in a namespace. size is that of a frame.
 func NewFlood(ns *os.File, to netip.Addr, size int) (*Flood, error) {
-	f := &Flood{fd: -1}
-	err := netns.In(ns, func() (err error) {
-		f.fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		return err
-	})
-	if err == nil {
-		err = unix.Connect(f.fd, &unix.SockaddrInet4{Port: Port, Addr: to.As4()})
-	}
+	return NewFloodOf(ns, netip.AddrPortFrom(to, Port), make([]byte, size-headersSize))
+}
+
+// NewFloodOf is NewFlood, of datagrams with such data.
+func NewFloodOf(ns *os.File, to netip.AddrPort, data []byte) (*Flood, error) {
+	fd, err := connected(ns, to)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make a flood: %w", err), f.Close())
+		return nil, fmt.Errorf("make a flood: %w", err)
 	}
+	f := &Flood{fd: fd}
 	const batch = 64
-	data := make([]byte, size-headersSize)
 	vector := &unix.Iovec{Base: &data[0]}
 	vector.SetLen(len(data))
 	f.messages = make([]message, batch)
@@ -52,6 +50,45 @@ func NewFlood(ns *os.File, to netip.Addr, size int) (*Flood, error) {
 		f.messages[i].header.SetIovlen(1)
 	}
 	return f, nil
+}
+
+// connected opens a socket for datagrams in a namespace.
+func connected(ns *os.File, to netip.AddrPort) (fd int, err error) {
+	err = netns.In(ns, func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// PaceAll sends for so long by all floods in turn, so many datagrams a second together. What was late by more than a
+// millisecond is not made up for.
+func PaceAll(all []*Flood, d time.Duration, rate float64) error {
+	const slack = time.Millisecond
+	if rate == 0 {
+		time.Sleep(d)
+		return nil
+	}
+	apart := time.Duration(float64(time.Second) / rate)
+	due := time.Duration(0)
+	for i, started := 0, time.Now(); ; i++ {
+		now := time.Since(started)
+		for ; now < due; now = time.Since(started) { // a timer would be too coarse
+		}
+		if now >= d {
+			return nil
+		}
+		due = max(due, now-slack) + apart
+		if _, err := all[i%len(all)].send(1); err != nil {
+			return err
+		}
+	}
 }
 
 // Send sends for so long, and says how many datagrams it sent and what that took.

@@ -39,7 +39,7 @@ const MaxBody = 40
 const FrameSize = 64
 
 // MaxDevices bounds those of a generator.
-const MaxDevices = 8
+const MaxDevices = 64
 
 // Flow says what a generator's frames look like. They belong to 256 flows, by source port.
 type Flow struct {
@@ -53,8 +53,11 @@ type Flow struct {
 	Outer []byte
 	Body  []byte // what the datagram begins with: none, or MaxBody bytes
 	Mixed bool   // of two devices and destinations, the first ones get frames without the body (Mix)
-	Keys  Keys   // of tunnels; none: the one in Outer is that of all
-	Batch int    // frames that are made, and then sent at once; 0: 32
+	// The first device gets all frames, but for those that the others get in turn: each with the destination of the
+	// same number (Generator.Crowd).
+	Crowd bool
+	Keys  Keys // of tunnels; none: the one in Outer is that of all
+	Batch int  // frames that are made, and then sent at once; 0: 32
 }
 
 // Keys are those of tunnels that frames take in turn: First, First+Step, ...
@@ -94,6 +97,10 @@ func NewGenerator(ns *os.File, f Flow) (*Generator, error) {
 	if n := len(f.Devices); bits.OnesCount(uint(n)) != 1 || n > MaxDevices {
 		return nil, fmt.Errorf("make a generator: %d devices are no power of two up to %d", n, MaxDevices)
 	}
+	if f.Crowd && (len(f.Devices) < 2 || len(f.Devices) != len(f.Destinations)) {
+		return nil, fmt.Errorf("make a generator: %d devices of a crowd have %d destinations", len(f.Devices),
+			len(f.Destinations))
+	}
 	g := &Generator{ns: ns, flow: f}
 	if err := g.load(); err != nil {
 		return nil, fmt.Errorf("make a generator: %w", err)
@@ -117,6 +124,7 @@ func (g *Generator) load() error {
 	}
 	for name, value := range map[string]any{
 		"body": body, "has_body": uint32(min(len(g.flow.Body), 1)), "mixed": flag(g.flow.Mixed),
+		"crowd": flag(g.flow.Crowd) * uint32(len(g.flow.Devices)-1),
 		"outer": outer, "outer_size": uint32(len(g.flow.Outer)),
 		"devices": devices, "devices_mask": uint32(len(g.flow.Devices) - 1), "from": g.flow.From,
 		"to":   g.flow.To,

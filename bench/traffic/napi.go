@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,29 +27,38 @@ var ErrNoThreads = errors.New("there are none in this PID namespace")
 // device must have GRO or a program of XDP. It holds until the last of these is switched off; device names must be
 // unique on the machine. ErrNoThreads: the device has its thread, on whatever core.
 func Threaded(ctx context.Context, ns *os.File, device string, cpu int) error {
-	if err := setDevice(ctx, ns, device, "threaded", "1"); err != nil {
+	return ThreadedAll(ctx, ns, map[string]int{device: cpu})
+}
+
+// ThreadedAll is Threaded for many devices of a namespace, each with its core.
+func ThreadedAll(ctx context.Context, ns *os.File, cores map[string]int) error {
+	devices := slices.Sorted(maps.Keys(cores))
+	if err := setDevices(ctx, ns, devices, "threaded", "1"); err != nil {
 		return err
 	}
-	pids, err := napiThreads(device)
+	threads, err := napiThreads()
 	if err != nil {
-		return fmt.Errorf("find the threads of %s: %w", device, err)
+		return fmt.Errorf("find the threads of NAPI: %w", err)
 	}
-	if len(pids) == 0 {
-		return fmt.Errorf("find the threads of %s: %w", device, ErrNoThreads)
-	}
-	var one unix.CPUSet
-	one.Set(cpu)
-	for _, pid := range pids {
-		if err := unix.SchedSetaffinity(pid, &one); err != nil {
-			return fmt.Errorf("keep the NAPI thread of %s on core %d: %w", device, cpu, err)
+	for _, device := range devices {
+		if len(threads[device]) == 0 {
+			return fmt.Errorf("find the threads of %s: %w", device, ErrNoThreads)
+		}
+		var one unix.CPUSet
+		one.Set(cores[device])
+		for _, pid := range threads[device] {
+			if err := unix.SchedSetaffinity(pid, &one); err != nil {
+				return fmt.Errorf("keep the NAPI thread of %s on core %d: %w", device, cores[device],
+					err)
+			}
 		}
 	}
 	return nil
 }
 
-// Unthreaded undoes Threaded.
-func Unthreaded(ctx context.Context, ns *os.File, device string) error {
-	return setDevice(ctx, ns, device, "threaded", "0")
+// Unthreaded undoes Threaded for devices of a namespace.
+func Unthreaded(ctx context.Context, ns *os.File, devices ...string) error {
+	return setDevices(ctx, ns, devices, "threaded", "0")
 }
 
 // Steer lets a device's frames enter the stack on one core (RPS), as if its interrupts came there; -1: on the core
@@ -57,42 +68,52 @@ func Steer(ctx context.Context, ns *os.File, device string, cpu int) error {
 	if cpu >= 0 {
 		mask = strconv.FormatUint(1<<cpu, 16)
 	}
-	return setDevice(ctx, ns, device, "queues/rx-0/rps_cpus", mask)
+	return setDevices(ctx, ns, []string{device}, "queues/rx-0/rps_cpus", mask)
 }
 
-// setDevice writes a file of a device. A namespace's devices are in a sysfs that is mounted in it.
-func setDevice(ctx context.Context, ns *os.File, device, file, value string) error {
-	const script = `mount -t sysfs sysfs /sys && echo "$1" >"$0"`
-	cmd := exec.CommandContext(ctx, "nsenter", fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), ns.Fd()), "--",
-		"unshare", "--mount", "sh", "-c", script, filepath.Join("/sys/class/net", device, file), value)
+// setDevices writes a file of each device. A namespace's devices are in a sysfs that is mounted in it.
+func setDevices(ctx context.Context, ns *os.File, devices []string, file, value string) error {
+	const script = `mount -t sysfs sysfs /sys && for d; do echo "$VALUE" >"/sys/class/net/$d/$FILE" || exit; done`
+	args := []string{fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), ns.Fd()), "--", "unshare", "--mount", "sh",
+		"-c",
+		script, "sh"}
+	cmd := exec.CommandContext(ctx, "nsenter", append(args, devices...)...)
+	cmd.Env = append(os.Environ(), "FILE="+file, "VALUE="+value)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("set %s of %s to %s: %w: %s", file, device, value, err, bytes.TrimSpace(out))
+		return fmt.Errorf("set %s of %s to %s: %w: %s", file, strings.Join(devices, ", "), value, err,
+			bytes.TrimSpace(out))
 	}
 	return nil
 }
 
-// napiThreads finds the kernel's threads of a device by their names: napi/DEVICE-NUMBER.
-func napiThreads(device string) (pids []int, err error) {
+// napiThreads finds the kernel's threads of devices by their names: napi/DEVICE-NUMBER.
+func napiThreads() (threads map[string][]int, err error) {
+	threads = map[string][]int{}
 	names, err := filepath.Glob("/proc/[0-9]*/comm")
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			continue // it has ended
 		}
-		if !isNAPIThread(strings.TrimSpace(string(text)), device) {
+		device, is := deviceOfThread(strings.TrimSpace(string(text)))
+		if !is {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 		if err != nil {
 			return nil, err
 		}
-		pids = append(pids, pid)
+		threads[device] = append(threads[device], pid)
 	}
-	return pids, err
+	return threads, err
 }
 
-func isNAPIThread(comm, device string) bool {
-	number, ok := strings.CutPrefix(comm, "napi/"+device+"-")
-	_, err := strconv.Atoi(number)
-	return ok && err == nil
+func deviceOfThread(comm string) (device string, is bool) {
+	name, is := strings.CutPrefix(comm, "napi/")
+	at := strings.LastIndex(name, "-")
+	if !is || at < 1 {
+		return "", false
+	}
+	_, err := strconv.Atoi(name[at+1:])
+	return name[:at], err == nil
 }

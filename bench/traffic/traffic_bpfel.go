@@ -32,9 +32,11 @@ const (
 	objectProgRelayXdp        = "relay_xdp"
 	objectProgSinkTc          = "sink_tc"
 	objectProgSinkXdp         = "sink_xdp"
+	objectVarApart            = "apart"
 	objectVarBody             = "body"
 	objectVarCountFrom        = "count_from"
 	objectVarCountUntil       = "count_until"
+	objectVarCrowd            = "crowd"
 	objectVarDestinationsMask = "destinations_mask"
 	objectVarDevices          = "devices"
 	objectVarDevicesMask      = "devices_mask"
@@ -59,6 +61,8 @@ const (
 	objectVarSerial           = "serial"
 	objectVarSource           = "source"
 	objectVarTo               = "to"
+	objectVarTurnDue          = "turn_due"
+	objectVarTurns            = "turns"
 )
 
 // loadObject returns the embedded CollectionSpec for object.
@@ -122,9 +126,11 @@ type objectMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectVariableSpecs struct {
+	Apart            *ebpf.VariableSpec `ebpf:"apart"`
 	Body             *ebpf.VariableSpec `ebpf:"body"`
 	CountFrom        *ebpf.VariableSpec `ebpf:"count_from"`
 	CountUntil       *ebpf.VariableSpec `ebpf:"count_until"`
+	Crowd            *ebpf.VariableSpec `ebpf:"crowd"`
 	DestinationsMask *ebpf.VariableSpec `ebpf:"destinations_mask"`
 	Devices          *ebpf.VariableSpec `ebpf:"devices"`
 	DevicesMask      *ebpf.VariableSpec `ebpf:"devices_mask"`
@@ -149,6 +155,8 @@ type objectVariableSpecs struct {
 	Serial           *ebpf.VariableSpec `ebpf:"serial"`
 	Source           *ebpf.VariableSpec `ebpf:"source"`
 	To               *ebpf.VariableSpec `ebpf:"to"`
+	TurnDue          *ebpf.VariableSpec `ebpf:"turn_due"`
+	Turns            *ebpf.VariableSpec `ebpf:"turns"`
 }
 
 // objectObjects contains all objects after they have been loaded into the kernel.
@@ -186,9 +194,11 @@ func (m *objectMaps) Close() error {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectVariables struct {
+	Apart            *ebpf.Variable `ebpf:"apart"`
 	Body             *ebpf.Variable `ebpf:"body"`
 	CountFrom        *ebpf.Variable `ebpf:"count_from"`
 	CountUntil       *ebpf.Variable `ebpf:"count_until"`
+	Crowd            *ebpf.Variable `ebpf:"crowd"`
 	DestinationsMask *ebpf.Variable `ebpf:"destinations_mask"`
 	Devices          *ebpf.Variable `ebpf:"devices"`
 	DevicesMask      *ebpf.Variable `ebpf:"devices_mask"`
@@ -213,6 +223,8 @@ type objectVariables struct {
 	Serial           *ebpf.Variable `ebpf:"serial"`
 	Source           *ebpf.Variable `ebpf:"source"`
 	To               *ebpf.Variable `ebpf:"to"`
+	TurnDue          *ebpf.Variable `ebpf:"turn_due"`
+	Turns            *ebpf.Variable `ebpf:"turns"`
 }
 
 // objectPrograms contains all programs after they have been loaded into the kernel.

@@ -169,6 +169,41 @@ func TestFloodIsSeenAndEchoed(t *testing.T) {
 	must(t, e.Stop())
 }
 
+func TestDatagramsArriveOneWay(t *testing.T) {
+	l := newLink(t)
+	to := netip.AddrPortFrom(l.address(1), Port)
+	p, err := NewOneWay(l.ns[0], l.ns[1], to, Port, make([]byte, 32))
+	must(t, err)
+	defer func() { must(t, p.Close()) }()
+	f, err := NewFloodOf(l.ns[0], to, make([]byte, 32)) // its datagrams are no answers
+	must(t, err)
+	defer func() { must(t, f.Close()) }()
+	must(t, PaceAll([]*Flood{f, f}, 10*time.Millisecond, 1000))
+	testkit.Eventually(t, func() error {
+		took, arrived, err := p.Once()
+		if err == nil && (!arrived || took <= 0) {
+			err = fmt.Errorf("arrived is %v after %v", arrived, took)
+		}
+		return err
+	}, 5*time.Second, "a datagram")
+}
+
+func TestThreadsOfNAPIHaveDevicesInTheirNames(t *testing.T) {
+	for comm, want := range map[string]string{"napi/s100-1-8193": "s100-1", "napi/eth0-12": "eth0", "napi/-1": "",
+		"napi/eth0": "", "napi/eth0-x": "", "kworker/0-1": ""} {
+		if got, is := deviceOfThread(comm); is != (want != "") || is && got != want {
+			t.Errorf("%s: %q, %v", comm, got, is)
+		}
+	}
+}
+
+func TestGeneratorRefusesACrowdWithoutDestinations(t *testing.T) {
+	f := Flow{Crowd: true, Devices: []int{1, 2}, Destinations: make([]netip.Addr, 4)}
+	if _, err := NewGenerator(nil, f); err == nil {
+		t.Error("took two devices with four destinations")
+	}
+}
+
 func TestGeneratorRefusesDestinationsThatAreNoPowerOfTwo(t *testing.T) {
 	if _, err := NewGenerator(nil, Flow{Destinations: make([]netip.Addr, 3)}); err == nil {
 		t.Error("took three")

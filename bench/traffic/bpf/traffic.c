@@ -20,7 +20,9 @@
 #define PORT 7007		   /* traffic.Port */
 #define ECHO_PORT (PORT + 1)	   /* of what a sink may send back */
 #define TTL 64
-#define MAX_DEVICES 8		   /* traffic.MaxDevices */
+#define MAX_DEVICES 64		   /* traffic.MaxDevices */
+#define BURST 8			   /* traffic.burst: frames of a turn in a crowd */
+#define CATCH_UP 20000000	   /* ns: frames of a crowd that are later are not made up for */
 #define SLACK 50000		   /* ns: a generator that was late by more does not make up for it */
 #define BODY_WORDS 5		   /* 40 bytes, traffic.MaxBody: a header of I3 with one identifier */
 #define OUTER_WORDS 10		   /* 80 bytes, traffic.MaxOuter: Ethernet, IPv6, UDP, VXLAN need 70 */
@@ -54,6 +56,12 @@ const volatile __u32 has_body;
 const volatile __u32 mixed; /* frames leave by the first device, without a body, or by the second one, with it */
 __u32 plain;		    /* of 256 frames that are mixed, so many leave by the first; the destinations go with them */
 
+/* A crowd: the devices after the first get bursts in turn, so many ns apart, and the first one gets all the rest. */
+const volatile __u32 crowd; /* how many they are */
+__u64 apart;
+__u64 turn_due;
+__u64 turns; /* frames that were made for them */
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_DESTINATIONS);
@@ -82,6 +90,21 @@ static __always_inline void pace(void)
 	due = until + interval;
 }
 
+/* Whose turn is it? Unlike pace(), it makes up for what was late: their rates hold whatever the first one gets. */
+static __always_inline __u32 take_turn(void)
+{
+	if (turns % BURST == 0) {
+		__u64 now = bpf_ktime_get_ns();
+
+		if (now < turn_due)
+			return 0;
+		if (turn_due + CATCH_UP < now)
+			turn_due = now;
+		turn_due += apart;
+	}
+	return 1 + turns++ / BURST % crowd;
+}
+
 static __always_inline __u32 which_key(__u32 n)
 {
 	if (!mix)
@@ -104,15 +127,18 @@ int generate(struct xdp_md *ctx)
 
 	__u32 other = mixed && (n * 167 & 255) >= plain; /* 167: so that they alternate */
 	__u32 which = mixed ? other : n & destinations_mask;
-	const __be32 *destination = bpf_map_lookup_elem(&destinations, &which);
+	const __be32 *destination;
 	__u16 length;
 	__u32 sum;
 
-	if (!destination || (void *)(h + 1) > end)
-		return XDP_ABORTED;
 	if (make_until && bpf_ktime_get_coarse_ns() >= make_until)
 		return XDP_DROP;
-	if (interval)
+	if (crowd)
+		which = take_turn();
+	destination = bpf_map_lookup_elem(&destinations, &which);
+	if (!destination || (void *)(h + 1) > end)
+		return XDP_ABORTED;
+	if (interval && (!crowd || !which))
 		pace();
 	/* Whole words: what is too much is written over. The verifier knows outer_size. */
 	for (__u32 i = 0; i < OUTER_WORDS && i * 8 < outer_size; i++)
@@ -143,6 +169,8 @@ int generate(struct xdp_md *ctx)
 			((__u64 *)(h + 1))[i] = body[i];
 	}
 	made++;
+	if (crowd)
+		n = which;
 	return bpf_redirect(devices[(mixed ? other : n) & devices_mask & (MAX_DEVICES - 1)], 0);
 }
 
