@@ -25,7 +25,7 @@ type Switch struct {
 }
 
 // AddSwitch makes a switch. One of that name that is otherwise, or not complete, is replaced.
-func (s *Substrate) AddSwitch(ctx context.Context, w Switch) error {
+func (s *HostNetwork) AddSwitch(ctx context.Context, w Switch) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (s *Substrate) AddSwitch(ctx context.Context, w Switch) error {
 	return nil
 }
 
-func (s *Substrate) addSwitch(w Switch) (err error) {
+func (s *HostNetwork) addSwitch(w Switch) (err error) {
 	m, err := newMark(roleSwitch, w.Owner, w.Digest)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (c *conn) changeBridgePort(index int, attr rtnl.Attr) error {
 }
 
 // DeleteSwitches deletes switches, together. What does not exist is no error. Ports attached to them stay, unwired.
-func (s *Substrate) DeleteSwitches(ctx context.Context, names ...string) error {
+func (s *HostNetwork) DeleteSwitches(ctx context.Context, names ...string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (s *Substrate) DeleteSwitches(ctx context.Context, names ...string) error {
 }
 
 // Attach makes a port one of a switch's, whatever it was wired to before.
-func (s *Substrate) Attach(ctx context.Context, port, sw string) error {
+func (s *HostNetwork) Attach(ctx context.Context, port, sw string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (s *Substrate) Attach(ctx context.Context, port, sw string) error {
 	return nil
 }
 
-func (s *Substrate) attachLocked(port, sw string) error {
+func (s *HostNetwork) attachLocked(port, sw string) error {
 	now, err := s.linkOf(port)
 	switch {
 	case err == nil && now.Switch != "": // it may move, with its queues
@@ -169,7 +169,7 @@ func (s *Substrate) attachLocked(port, sw string) error {
 }
 
 // Detach undoes Attach. It is no error if the port is not attached.
-func (s *Substrate) Detach(ctx context.Context, port string) error { return s.unwire(ctx, port) }
+func (s *HostNetwork) Detach(ctx context.Context, port string) error { return s.unwire(ctx, port) }
 
 // Cable joins two switches. Each end is known by a name of its own, and frames can be shaped in either direction.
 type Cable struct {
@@ -188,7 +188,7 @@ type CableEnd struct {
 }
 
 // AddCable makes a cable and plugs it in. One of that name that is otherwise, or not complete, is replaced.
-func (s *Substrate) AddCable(ctx context.Context, c Cable) error {
+func (s *HostNetwork) AddCable(ctx context.Context, c Cable) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (s *Substrate) AddCable(ctx context.Context, c Cable) error {
 	return nil
 }
 
-func (s *Substrate) addCable(c Cable) (err error) {
+func (s *HostNetwork) addCable(c Cable) (err error) {
 	m, err := newMark(roleCable, c.Owner, c.Digest)
 	if err != nil {
 		return err
@@ -244,7 +244,7 @@ func (s *Substrate) addCable(c Cable) (err error) {
 }
 
 // plug attaches both ends.
-func (s *Substrate) plug(c Cable) error {
+func (s *HostNetwork) plug(c Cable) error {
 	for _, e := range c.Ends {
 		d, err := s.nl.device(e.Name)
 		if err != nil {

@@ -56,7 +56,7 @@ func (n *Network) addPort(ctx context.Context, e End, name string) error {
 	if mtu == 0 {
 		mtu = 1500
 	}
-	return n.platform.Substrate.AddPort(ctx, wire.Port{
+	return n.platform.HostNetwork.AddPort(ctx, wire.Port{
 		Name: name, Slice: n.Plan.Slice, Owner: fmt.Sprintf("vnet%d/%s:%s", n.Plan.Slice, e.Node, e.Interface),
 		Digest: "vnet",
 		PID:    here(), Inner: e.Interface, MAC: mac, MTU: mtu,
@@ -71,7 +71,7 @@ func MAC(port string) net.HardwareAddr {
 }
 
 func (n *Network) wire(ctx context.Context, number int, l LinkPlan) error {
-	s := n.platform.Substrate
+	s := n.platform.HostNetwork
 	if !l.LAN && len(l.Ends) == 1 {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (n *Network) shape(ctx context.Context, l LinkPlan) error {
 		if e.Shape.IsZero() {
 			continue
 		}
-		if err := n.platform.Substrate.Shape(ctx, n.Port(e.Node, e.Interface), wire.FromNode,
+		if err := n.platform.HostNetwork.Shape(ctx, n.Port(e.Node, e.Interface), wire.FromNode,
 			e.Shape); err != nil {
 			return fmt.Errorf("shape %s of %s: %w", e.Interface, e.Node, err)
 		}
@@ -120,7 +120,7 @@ func (n *Network) PortIndex(node, name string) int { return n.ports[endpoint{nod
 
 // learn reads the numbers of the devices, at both ends of the pairs, from the substrate's side.
 func (n *Network) learn(ctx context.Context) error {
-	state, err := n.platform.Substrate.Observe(ctx)
+	state, err := n.platform.HostNetwork.Observe(ctx)
 	if err != nil {
 		return err
 	}
