@@ -116,8 +116,8 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 	plan := Diff(prev, next)
 	locate(&plan, next, moves)
 	plan.Warnings = append(plan.Warnings, notes...)
-	if apart := next.Apart(); apart != "" && !plan.Empty() {
-		plan.Warnings = append(plan.Warnings, apart)
+	if parts := next.Disconnected(); parts != "" && !plan.Empty() {
+		plan.Warnings = append(plan.Warnings, parts)
 	}
 	next.Generation = generation
 	if prev != nil {
