@@ -250,6 +250,8 @@ func done(spec *slice.Slice, o slice.Overrides, generation int64) slice.Status {
 
 func (h *host) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000} }
 
+func (h *host) Capacity() (cores float64, memory uint64) { return 8, 8 << 30 }
+
 func (h *host) Supports(context.Context, *slice.Slice) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
