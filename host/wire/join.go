@@ -39,7 +39,7 @@ func (s *HostNetwork) Join(ctx context.Context, a, b string) error {
 	s.wiring.Lock()
 	defer s.wiring.Unlock()
 	if err := s.joinLocked(a, b); err != nil {
-		return fmt.Errorf("join ports %s and %s: %w", a, b, err)
+		return fmt.Errorf("join: %w", err)
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func (s *HostNetwork) unwire(ctx context.Context, port string) error {
 		err = s.unwireLocked(&e)
 	}
 	if err != nil {
-		return fmt.Errorf("unwire port %s: %w", port, err)
+		return fmt.Errorf("unwire: %w", err)
 	}
 	return nil
 }

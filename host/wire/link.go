@@ -42,7 +42,7 @@ func (s *HostNetwork) Treat(ctx context.Context, l wiring.Link) error {
 		err = s.apply(l)
 	}
 	if err != nil {
-		return fmt.Errorf("treat frames at port %s: %w", l.A.Port, err)
+		return fmt.Errorf("treat frames: %w", err)
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func (s *HostNetwork) Shape(ctx context.Context, port string, dir Direction, sha
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("shape frames %s the node of port %s: %w", dir, port, err)
+		return fmt.Errorf("shape frames %s the node: %w", dir, err)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (s *HostNetwork) Reinject(ctx context.Context, port string, on bool) error 
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reinject frames to port %s: %w", port, err)
+		return fmt.Errorf("reinject frames: %w", err)
 	}
 	return nil
 }

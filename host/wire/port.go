@@ -60,7 +60,7 @@ func (s *HostNetwork) AddPort(ctx context.Context, p Port) error {
 		err = s.addPort(p)
 	}
 	if err != nil {
-		return fmt.Errorf("add port %s (%s): %w", p.Name, p.Owner, err)
+		return fmt.Errorf("add: %w", err)
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func (s *HostNetwork) DeletePorts(ctx context.Context, names ...string) error {
 		return err
 	}
 	if err := s.deleteNamed(names...); err != nil {
-		return fmt.Errorf("delete ports: %w", err)
+		return fmt.Errorf("delete: %w", err)
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (s *HostNetwork) SetUp(ctx context.Context, port string, up bool) error {
 		err = s.nl.changeUp(d.index, up)
 	}
 	if err != nil {
-		return fmt.Errorf("set port %s up or down: %w", port, err)
+		return fmt.Errorf("set up or down: %w", err)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (s *HostNetwork) AddSwitch(ctx context.Context, w Switch) error {
 		return err
 	}
 	if err := s.addSwitch(w); err != nil {
-		return fmt.Errorf("add switch %s (%s): %w", w.Name, w.Owner, err)
+		return fmt.Errorf("add: %w", err)
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (s *HostNetwork) DeleteSwitches(ctx context.Context, names ...string) error
 		return err
 	}
 	if err := s.deleteNamed(names...); err != nil {
-		return fmt.Errorf("delete switches: %w", err)
+		return fmt.Errorf("delete: %w", err)
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func (s *HostNetwork) Attach(ctx context.Context, port, sw string) error {
 	s.wiring.Lock()
 	defer s.wiring.Unlock()
 	if err := s.attachLocked(port, sw); err != nil {
-		return fmt.Errorf("attach port %s to switch %s: %w", port, sw, err)
+		return fmt.Errorf("attach to the switch: %w", err)
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (s *HostNetwork) AddCable(ctx context.Context, c Cable) error {
 		return err
 	}
 	if err := s.addCable(c); err != nil {
-		return fmt.Errorf("add cable %s-%s (%s): %w", c.Ends[0].Name, c.Ends[1].Name, c.Owner, err)
+		return fmt.Errorf("add: %w", err)
 	}
 	return nil
 }

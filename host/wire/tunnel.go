@@ -123,7 +123,7 @@ func (s *HostNetwork) AddTunnel(ctx context.Context, t Tunnel) error {
 		err = s.addTunnelLocked(t)
 	}
 	if err != nil {
-		return fmt.Errorf("add tunnel %s (%s): %w", t.Name, t.Owner, err)
+		return fmt.Errorf("add: %w", err)
 	}
 	return nil
 }

@@ -10,6 +10,8 @@
 //	host ── veth ── port                              the other end is in the machine's own namespace
 //	node ── veth ── port ═══ proxy port ── uplink       a tunnel to a node on another machine; see Tunnel
 //
+// Errors name no device that the call names: the caller knows it by the name of what it is for.
+//
 // Every device carries a mark in its alias (see mark), written when the device is complete: what has none was left half
 // made by a process that died, and whoever finds it deletes it. Nothing is remembered in memory but qdiscs that have
 // not changed (see treeCache): each call asks the kernel, each may be repeated, and each copes with what an earlier one
