@@ -38,6 +38,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z0-9 -]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 build: ## build bin/pergola, and bin/i3d and bin/i3 for slivers
+	@test -e bin/pergola || echo "compiling Pergola and the Go libraries it uses (etcd, ...): takes minutes the first time"
 	@CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -o bin/pergola ./cmd/pergola
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/i3d ./cmd/i3
 

@@ -188,7 +188,7 @@ func (d *DataPath) FIB() fib.Maps {
 	return fib.Maps{
 		Legs: d.maps.Legs, Routers: d.maps.Routers, Nodes: d.maps.Nodes, Nexthops: d.maps.Nexthops,
 		Neighbours: d.maps.Neighbours, Shortcuts: d.maps.Shortcuts, Sources: d.maps.Sources,
-		Suspects: d.maps.Suspects, Lease: d.maps.Lease,
+		PossibleSources: d.maps.Suspects, Lease: d.maps.Lease,
 	}
 }
 

@@ -142,8 +142,8 @@ func (w *world) shortcut(port int, addr netip.Addr, kind byte, mac [6]byte, at n
 
 func (w *world) source(addr netip.Addr, router uint32) {
 	w.check(w.d.maps.Sources.Put(append(binary.NativeEndian.AppendUint32(nil, slice), addr.AsSlice()...), router))
-	const suspects = 1 << 19 // SUSPECTS in bpf/fib.h
-	end := binary.BigEndian.Uint32(addr.AsSlice()) % suspects
+	const bits = 1 << 19 // POSSIBLE_SOURCES in bpf/fib.h
+	end := binary.BigEndian.Uint32(addr.AsSlice()) % bits
 	w.check(w.d.maps.Suspects.Put(end/64, uint64(1)<<(end%64)))
 }
 

@@ -94,7 +94,7 @@ type cut struct {
 
 // set cuts the old link, or mends it, as the agent does: carrier first.
 func (c *cut) set(ctx context.Context, up bool) error {
-	s, ports := c.platform.Substrate, []string{c.Port("r1", device(oldLink)), c.Port("r2", device(oldLink))}
+	s, ports := c.platform.HostNetwork, []string{c.Port("r1", device(oldLink)), c.Port("r2", device(oldLink))}
 	var errs []error
 	if up {
 		errs = append(errs, s.Join(ctx, ports[0], ports[1]))
@@ -137,7 +137,7 @@ func (c *cut) round(ctx context.Context, fast bool) (time.Duration, error) {
 
 // walks counts the frames that r1 sent by the new link without its kernel.
 func (c *cut) walks(ctx context.Context) (uint64, error) {
-	all, err := c.platform.Substrate.Counters(ctx)
+	all, err := c.platform.HostNetwork.Counters(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -19,7 +19,7 @@ const directories = "/tmp/pgfollow-*"
 
 // open makes a platform in a directory of its own, when what runs left that were killed is gone.
 func open(ctx context.Context) (g *vnet.Platform, closeIt func() error, err error) {
-	if err := scratch.Collect(ctx, directories, scratch.Substrate); err != nil {
+	if err := scratch.Collect(ctx, directories, scratch.HostNetwork); err != nil {
 		return nil, nil, fmt.Errorf("remove what a run that was killed left: %w", err)
 	}
 	dir, err := scratch.New(directories)

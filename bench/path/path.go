@@ -71,7 +71,7 @@ func Run(ctx context.Context, c Config) (_ *Result, err error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("measure the path: %w", err)
 	}
-	if err := scratch.Collect(ctx, directories(), scratch.Substrate); err != nil {
+	if err := scratch.Collect(ctx, directories(), scratch.HostNetwork); err != nil {
 		return nil, fmt.Errorf("remove what a run that was killed left: %w", err)
 	}
 	b := &bench{Config: c, result: Result{Counts: rounds.Counts{Wanted: c.Rounds}}}

@@ -62,7 +62,7 @@ func i3Filters(s int) (all []string) {
 
 // startI3 writes the ring of a server that is alone: as i3d would.
 func (g *platform) startI3(ctx context.Context, first uint16, slice int) (err error) {
-	f, m, err := g.Substrate.ProgramMemory(ctx, fmt.Sprintf("bench%d.%s", first, nodeName(slice, 0)))
+	f, m, err := g.HostNetwork.ProgramMemory(ctx, fmt.Sprintf("bench%d.%s", first, nodeName(slice, 0)))
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (g *platform) mixStand(ctx context.Context) (s mixStand, err error) {
 	for slice := range r.slices {
 		s.cards = append(
 			s.cards,
-			g.threads(func() (*os.File, error) { return netnsOf(g.Substrate.Namespace()) },
+			g.threads(func() (*os.File, error) { return netnsOf(g.HostNetwork.Namespace()) },
 				n.Port(sourceNode, endDevice(slice))),
 		)
 	}

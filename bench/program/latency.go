@@ -120,7 +120,7 @@ func crowds(ctx context.Context, g *platform, steps *undo.Steps) ([]*crowd, erro
 	programs := &crowd{variant: Program, wires: endsOf(n), to: inMAC, data: sinkAddress}
 	var cards []preparation
 	for s := range LatencySlices {
-		cards = append(cards, g.threads(func() (*os.File, error) { return netnsOf(g.Substrate.Namespace()) },
+		cards = append(cards, g.threads(func() (*os.File, error) { return netnsOf(g.HostNetwork.Namespace()) },
 			n.Port(sourceNode, endDevice(s))))
 	}
 	programs.prepare = allOf(cards)

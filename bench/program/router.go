@@ -19,7 +19,7 @@ import (
 // directories is where runs have theirs.
 const directories = "/tmp/pgprogram-*"
 
-// platform is a substrate for packet programs.
+// platform is a host network for packet programs.
 type platform struct {
 	*vnet.Platform
 	dir  string
@@ -27,7 +27,7 @@ type platform struct {
 }
 
 func openPlatform(ctx context.Context) (_ *platform, err error) {
-	if err := scratch.Collect(ctx, directories, scratch.Substrate); err != nil {
+	if err := scratch.Collect(ctx, directories, scratch.HostNetwork); err != nil {
 		return nil, fmt.Errorf("remove what a run that was killed left: %w", err)
 	}
 	g := &platform{}
@@ -117,7 +117,7 @@ func (g *platform) build(ctx context.Context, r row) (_ *vnet.Network, err error
 				return nil, err
 			}
 			full := r.programName(s, i)
-			steps.Push(func() error { return g.Substrate.DeleteProgram(context.Background(), full) })
+			steps.Push(func() error { return g.HostNetwork.DeleteProgram(context.Background(), full) })
 		}
 	}
 	g.undo.Push(steps.Run)
@@ -144,7 +144,7 @@ func (g *platform) setProgram(ctx context.Context, n *vnet.Network, r row, s, i 
 	if r.reserve != nil {
 		p.Reserve = r.reserve(s)
 	}
-	if err := g.Substrate.SetProgram(ctx, r.programName(s, i), p); err != nil {
+	if err := g.HostNetwork.SetProgram(ctx, r.programName(s, i), p); err != nil {
 		return fmt.Errorf("set the program of %s: %w", name, err)
 	}
 	return nil

@@ -174,7 +174,7 @@ func (t *Throughput) stands(ctx context.Context, g *platform, steps *undo.Steps)
 		}
 		card := n.Port(sourceNode, endDevice(0))
 		all[Program] = append(all[Program], stand{Program, endsOf(n), inMAC, sinkAddress(0), 63,
-			g.threads(func() (*os.File, error) { return netnsOf(g.Substrate.Namespace()) }, card)})
+			g.threads(func() (*os.File, error) { return netnsOf(g.HostNetwork.Namespace()) }, card)})
 		m, err := newMachine(1)
 		if err != nil {
 			return nil, err

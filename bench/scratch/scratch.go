@@ -109,9 +109,9 @@ func (d Dir) collect(ctx context.Context, clearUp func(ctx context.Context, path
 	return d.Remove()
 }
 
-// Substrate is for Collect: it removes a substrate whose state is in the directory, with all its devices, programs
+// HostNetwork is for Collect: it removes a host network whose state is in the directory, with all its devices, programs
 // and maps.
-func Substrate(ctx context.Context, path string) error {
+func HostNetwork(ctx context.Context, path string) error {
 	if !wire.Present(path) {
 		return nil
 	}

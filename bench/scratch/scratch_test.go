@@ -33,7 +33,7 @@ func TestCollectRemovesUnlockedDirectories(t *testing.T) {
 	if err := s.Close(); err != nil { // as if it had died: all of it stays
 		t.Fatal(err)
 	}
-	if err := Collect(t.Context(), pattern, Substrate); err != nil {
+	if err := Collect(t.Context(), pattern, HostNetwork); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(killed); !errors.Is(err, os.ErrNotExist) || wire.Present(killed) {

@@ -186,11 +186,11 @@ func (g *platform) addFarNode(ctx context.Context, f farNode, t wire.Tunnel) (*o
 		return nil, err
 	}
 	port := n.Port(node, pairNIC)
-	if err := errors.Join(g.Substrate.AddTunnel(ctx, t), g.Substrate.Join(ctx, port, t.Name)); err != nil {
+	if err := errors.Join(g.HostNetwork.AddTunnel(ctx, t), g.HostNetwork.Join(ctx, port, t.Name)); err != nil {
 		return nil, err
 	}
 	if !f.shape.IsZero() {
-		if err := g.Substrate.Shape(ctx, port, wire.FromNode, f.shape); err != nil {
+		if err := g.HostNetwork.Shape(ctx, port, wire.FromNode, f.shape); err != nil {
 			return nil, err
 		}
 	}

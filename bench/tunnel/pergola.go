@@ -35,7 +35,7 @@ func openPlatform(ctx context.Context, ns *os.File, noXDP bool, nics ...string) 
 		return nil, err
 	}
 	g.undo.Push(dir.Remove)
-	err = netns.In(ns, func() error { // the machine's namespace is that of the caller that opens the substrate
+	err = netns.In(ns, func() error { // the machine's namespace is that of the caller that opens the host network
 		g.Platform, err = vnet.Open(ctx, dir.Path, slog.New(slog.DiscardHandler))
 		return err
 	})
@@ -43,7 +43,7 @@ func openPlatform(ctx context.Context, ns *os.File, noXDP bool, nics ...string) 
 		return nil, err
 	}
 	g.undo.Push(g.Platform.Close)
-	return g, g.Substrate.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: nics, NoXDP: noXDP})
+	return g, g.HostNetwork.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: nics, NoXDP: noXDP})
 }
 
 // add makes the network of a slice.
@@ -146,7 +146,7 @@ func (b *bench) connect(ctx context.Context, g *platform, r routers, networks []
 			break
 		}
 		begun = time.Now()
-		if err := g.Substrate.DeletePorts(ctx, names...); err != nil {
+		if err := g.HostNetwork.DeletePorts(ctx, names...); err != nil {
 			return err
 		}
 		b.note(Key{Measure: Deletion, Variant: EGRE, Slices: len(networks)}, time.Since(begun))
@@ -158,14 +158,14 @@ func (g *platform) connect(ctx context.Context, r routers, networks []*vnet.Netw
 	for _, n := range networks {
 		for side := range 2 {
 			t := tunnel(r.kind, n.Plan.Slice, side, outside(side, 1), outside(side, 2))
-			if err := g.Substrate.AddTunnel(ctx, t); err != nil {
+			if err := g.HostNetwork.AddTunnel(ctx, t); err != nil {
 				return nil, err
 			}
 			names = append(names, t.Name)
 			if r.lan {
-				err = g.Substrate.Attach(ctx, t.Name, n.Switch(side))
+				err = g.HostNetwork.Attach(ctx, t.Name, n.Switch(side))
 			} else {
-				err = g.Substrate.Join(ctx, n.Port(router, device(side)), t.Name)
+				err = g.HostNetwork.Join(ctx, n.Port(router, device(side)), t.Name)
 			}
 			if err != nil {
 				return nil, err

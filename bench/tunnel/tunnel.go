@@ -47,10 +47,10 @@ func Default(rounds int) Config {
 // directories is where substrates and Open vSwitch have theirs.
 const directories = "/tmp/pgtunnel-*"
 
-// clearUp removes the substrate of a run that was killed. The NICs that it names were in a namespace that ended with
+// clearUp removes the host network of a run that was killed. The NICs that it names were in a namespace that ended with
 // the run; here, other interfaces have their numbers: so nothing is looked for in the namespace of the caller.
 func clearUp(ctx context.Context, dir string) error {
-	return netns.New(func() error { return scratch.Substrate(ctx, dir) })
+	return netns.New(func() error { return scratch.HostNetwork(ctx, dir) })
 }
 
 // Run measures. When the context ends it gives up; what it made is removed in any case.

@@ -93,6 +93,20 @@ func (a *app) adviseConnect(err error) error {
 	return err
 }
 
+// ended adds to the error of a command whose server ended meanwhile what that means, and how to go on.
+func (a *app) ended(err error) error {
+	if !errors.Is(err, client.ErrEnded) {
+		return err
+	}
+	do := "nodes run on without it; `pergola up`, as root, starts a server that goes on\nits log: " + serverLog +
+		", or `journalctl -u pergola` where systemd started it"
+	if a.socket != defaultSocket {
+		do = "nodes run on without it; `pergola up` goes on when a server is there again\nits log is where it was " +
+			"started: its standard error, and etcd.log in its --log-dir\n" + fmt.Sprintf(startOther, a.socket)
+	}
+	return &ui.Error{Code: ui.Code(err), Err: err, Do: do}
+}
+
 // explain turns a refusal of the server into the text that a person reads: what, why, and each fault on its line.
 func explain(err error) error {
 	var p *api.Problem

@@ -201,4 +201,19 @@ func TestQuickStartFileIsValid(t *testing.T) {
 	if err != nil || !v.Valid {
 		t.Errorf("%v, %v", err, v.Errors)
 	}
+	src, err := source.Load(path, source.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := src.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range resolved.Links {
+		for _, e := range l.Ends {
+			if e.Shape.NeedsNetem() {
+				t.Errorf("link %s needs netem, which not every kernel has", l.Name)
+			}
+		}
+	}
 }

@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, t *ui.Terminal) int {
 	if err != nil && ctx.Err() != nil && ui.Code(err) != ui.ExitInterrupted {
 		err = ui.Interrupted("")
 	}
-	err = explain(a.faults(err))
+	err = explain(a.faults(a.ended(err)))
 	a.Fail(err)
 	return ui.Code(err)
 }

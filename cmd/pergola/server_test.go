@@ -398,3 +398,26 @@ func TestCompletionKnowsNames(t *testing.T) {
 		}
 	}
 }
+
+// A server that dies under a command takes nothing along: the command says so, where the log is, and how to go on.
+func TestCommandsSayThatTheServerEnded(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		at     string // the request at which the server ends
+		args   []string
+	}{
+		"up":    {1, "/progress", []string{"up"}},
+		"wait":  {2, "/convergence", []string{"wait", "lab"}},
+		"check": {2, "/check", []string{"check", "lab"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := inLab(t)
+			if name != "up" {
+				pergola(t, "up").want(t, 0, "", "lab is up")
+			}
+			w.when(c.at, func(*http.Request) { w.server.Close() })
+			pergola(t, c.args...).want(t, c.status, "", `(?s)the server ended.*nodes run on.*`+
+				"`pergola up`"+`.*its log.*pergola server --listen none --socket `+regexp.QuoteMeta(w.socket))
+		})
+	}
+}

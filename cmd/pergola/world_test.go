@@ -36,6 +36,7 @@ type world struct {
 	socket string
 	store  *store.Store
 	bus    *events.Bus
+	server *http.Server
 	*host
 
 	mu     sync.Mutex                     // guards all below
@@ -69,7 +70,7 @@ func newWorld(t *testing.T, change ...func(*rest.Config, *store.Store)) *world {
 		w.machines = []string{"h1", "h2", "h3"}
 	}
 	handler := rest.New(cfg)
-	server := &http.Server{
+	w.server = &http.Server{
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			handler.ServeHTTP(rw, w.notice(r))
 		}),
@@ -85,11 +86,11 @@ func newWorld(t *testing.T, change ...func(*rest.Config, *store.Store)) *world {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	running.Go(func() { _ = server.Serve(listener) })
+	running.Go(func() { _ = w.server.Serve(listener) })
 	running.Go(func() { w.work(ctx, changes) })
 	t.Cleanup(func() {
 		cancel()
-		server.Close()
+		w.server.Close()
 		running.Wait()
 		s.Close()
 	})
@@ -248,6 +249,8 @@ func done(spec *slice.Slice, o slice.Overrides, generation int64) slice.Status {
 }
 
 func (h *host) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000} }
+
+func (h *host) Capacity() (cores float64, memory uint64) { return 8, 8 << 30 }
 
 func (h *host) Supports(context.Context, *slice.Slice) error {
 	h.mu.Lock()

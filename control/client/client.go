@@ -21,12 +21,21 @@ import (
 //
 // A request that the server refuses gives an *api.Problem (errors.As).
 type Client struct {
-	socket string
-	http   *http.Client
+	socket   string
+	http     *http.Client
+	answered bool // the server has: it was there
 }
 
 // ErrNoServer means that no process listens on the socket.
 var ErrNoServer = errors.New("no server is running")
+
+// ErrEnded means that a server that was there has ended, before it answered or before a stream was at its end.
+var ErrEnded = errors.New("the server ended")
+
+// isCut reports whether an answer ends where the connection was closed.
+func isCut(err error) bool {
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+}
 
 // dialTimeout bounds the connection to a socket whose server does not accept.
 const dialTimeout = 10 * time.Second
@@ -47,6 +56,7 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 		c.Close()
 		return nil, err
 	}
+	c.answered = true
 	return c, nil
 }
 
@@ -62,7 +72,11 @@ func (c *Client) noAnswer(err error) error {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED),
 		// it ended before it answered
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
-		return fmt.Errorf("%w (no process listens on %s)", ErrNoServer, c.socket)
+		err = fmt.Errorf("%w (no process listens on %s)", ErrNoServer, c.socket)
+		if c.answered {
+			err = fmt.Errorf("%w: %w", ErrEnded, err)
+		}
+		return err
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("connect to %s: %w: use sudo, or become a member of the group pergola", c.socket,
 			fs.ErrPermission)

@@ -60,7 +60,7 @@ func receiveOutput(ctx context.Context, ws *websocket.Conn, e api.ExecRequest) (
 			if ctx.Err() != nil {
 				return outcome, ctx.Err()
 			}
-			return outcome, fmt.Errorf("wait for the command to end: %w", errEnded)
+			return outcome, fmt.Errorf("wait for the command to end: %w", ErrEnded)
 		}
 		if len(message) == 0 {
 			continue

@@ -43,7 +43,9 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any) error
 	if out == nil {
 		return nil
 	}
-	if err := json.NewDecoder(r.Body).Decode(out); err != nil {
+	if err := json.NewDecoder(r.Body).Decode(out); isCut(err) {
+		return ErrEnded
+	} else if err != nil {
 		return fmt.Errorf("decode the server's answer: %w", err)
 	}
 	return nil

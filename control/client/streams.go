@@ -15,9 +15,6 @@ import (
 	"github.com/pergola-net/pergola/control/events"
 )
 
-// errEnded means that a stream ended before it should: the server stopped.
-var errEnded = errors.New("the server closed the connection")
-
 // Progress calls each with the state of the slice now and after every change, until each returns true, the slice
 // has gone (the last call has Gone set) or ctx ends.
 func (c *Client) Progress(ctx context.Context, name string, each func(api.Progress) (stop bool)) error {
@@ -38,7 +35,7 @@ func (c *Client) Progress(ctx context.Context, name string, each func(api.Progre
 	case stopped:
 		return nil
 	case err == nil:
-		return errEnded
+		return ErrEnded
 	}
 	return err
 }
@@ -64,7 +61,7 @@ func (c *Client) Check(ctx context.Context, slice string, r api.CheckRequest,
 		return nil
 	})
 	if err == nil && outcome == nil {
-		err = errEnded
+		err = ErrEnded
 	}
 	if err != nil {
 		return nil, err
@@ -84,7 +81,7 @@ func (c *Client) Events(ctx context.Context, slice string, follow bool, each fun
 		return each(e)
 	})
 	if err == nil && follow {
-		return errEnded
+		return ErrEnded
 	}
 	return err
 }
@@ -98,8 +95,11 @@ func (c *Client) sse(ctx context.Context, method, path string, in any,
 	}
 	defer resp.Body.Close()
 	err = eventstream.Read(resp.Body, each)
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
+	case isCut(err):
+		return ErrEnded
 	}
 	return err
 }
@@ -135,6 +135,9 @@ func (s *stream) Read(p []byte) (int, error) {
 		if why := s.resp.Trailer.Get(api.ErrorTrailer); why != "" {
 			return n, errors.New(why)
 		}
+	}
+	if isCut(err) {
+		return n, ErrEnded
 	}
 	return n, err
 }

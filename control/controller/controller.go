@@ -25,6 +25,8 @@ type Host interface {
 	// Supports says, as an error, what the machine lacks for a slice: a kernel module, an image. What is wrong at a
 	// place of the topology is a topology.Diagnostics.
 	Supports(context.Context, *slice.Slice) error
+	// Capacity gives the cores and the bytes of memory of the machine; 0: not known.
+	Capacity() (cores float64, memory uint64)
 }
 
 // Blobs reports which archives are present.
@@ -116,8 +118,8 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 	plan := Diff(prev, next)
 	locate(&plan, next, moves)
 	plan.Warnings = append(plan.Warnings, notes...)
-	if apart := next.Apart(); apart != "" && !plan.Empty() {
-		plan.Warnings = append(plan.Warnings, apart)
+	if parts := next.Disconnected(); parts != "" && !plan.Empty() {
+		plan.Warnings = append(plan.Warnings, parts)
 	}
 	next.Generation = generation
 	if prev != nil {
@@ -183,7 +185,7 @@ func (c *Controller) admit(caller Caller, s *slice.Slice) error {
 func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next *slice.Slice, generation int64,
 	own bool) (moves map[string]string, notes []string, err error) {
 	if c.cluster == nil {
-		return nil, ignoredPins(next), c.supports(ctx, next)
+		return nil, slices.Concat(ignoredPins(next), c.overcommitted(prev, next)), c.supports(ctx, next)
 	}
 	p, err := c.placing(ctx, prev, next, generation)
 	if err != nil {

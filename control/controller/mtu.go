@@ -56,18 +56,18 @@ func (p *placing) fitMTUs() (misfits []misfit) {
 		nodes[p.next.Nodes[i].Name] = &p.next.Nodes[i]
 	}
 	for _, seg := range p.next.Segments() {
-		way := p.path(seg, span)
+		path := p.path(seg, span)
 		mtu := slice.DefaultMTU
-		if way.tunnelled && p.leaveAsIs(seg, &way) {
+		if path.tunnelled && p.leaveAsIs(seg, &path) {
 			continue
 		}
-		if way.tunnelled {
-			if why := way.broken(); why != "" {
+		if path.tunnelled {
+			if why := path.broken(); why != "" {
 				misfits = append(misfits, misfit{Fault{Location: p.location(seg.Links[0], nil),
 					Message: "link " + seg.Links[0].Name + " " + why}, seg})
 				continue
 			}
-			mtu = min(mtu, way.carries())
+			mtu = min(mtu, path.carries())
 		}
 		said := map[int]bool{} // by MTU: what is wrong at one end is wrong at the others
 		for _, l := range seg.Links {
@@ -77,7 +77,7 @@ func (p *placing) fitMTUs() (misfits []misfit) {
 				if !at.FixedMTU {
 					at.MTU = mtu
 				}
-				if why := way.refuses(at); why != "" && !said[at.MTU] {
+				if why := path.refuses(at); why != "" && !said[at.MTU] {
 					said[at.MTU] = true
 					misfits = append(misfits, misfit{Fault{Location: p.location(l, e),
 						Message: fmt.Sprintf("link %s: %s %s", l.Name, e, why)}, seg})
@@ -90,11 +90,11 @@ func (p *placing) fitMTUs() (misfits []misfit) {
 
 // leaveAsIs reports whether the MTUs of a tunnelled segment stay as they are: all its hosts were removed; or it had
 // tunnels already, and the interface of a host is down, whose MTU is known when it is up again.
-func (p *placing) leaveAsIs(seg *slice.Segment, way *path) bool {
-	if len(way.hosts) == 0 {
+func (p *placing) leaveAsIs(seg *slice.Segment, path *path) bool {
+	if len(path.hosts) == 0 {
 		return true
 	}
-	if !way.unknown || !p.background {
+	if !path.unknown || !p.background {
 		return false
 	}
 	before := tunnels(p.prev)
@@ -123,16 +123,16 @@ type path struct {
 	kind      slice.TunnelKind // the one with the greatest overhead
 	hosts     []string
 	families  map[bool]string // a host with an IPv6 address (true), one with an IPv4 address
-	narrowest string          // what carries the least: an interface, or the way from one host to another
+	narrowest string          // what carries the least: an interface, or the path from one host to another
 	mtu       int             // of it
 	unknown   bool            // a host does not report its interface
 }
 
 func (p *placing) path(seg *slice.Segment, span *slice.Span) path {
-	way := path{families: map[bool]string{}}
+	path := path{families: map[bool]string{}}
 	add := func(t slice.Tunnel) {
-		if t.Number != 0 && (!way.tunnelled || t.Kind.Overhead(false) > way.kind.Overhead(false)) {
-			way.tunnelled, way.kind = true, t.Kind
+		if t.Number != 0 && (!path.tunnelled || t.Kind.Overhead(false) > path.kind.Overhead(false)) {
+			path.tunnelled, path.kind = true, t.Kind
 		}
 	}
 	seen := map[string]bool{}
@@ -144,30 +144,30 @@ func (p *placing) path(seg *slice.Segment, span *slice.Span) path {
 				continue
 			}
 			seen[name] = true
-			way.hosts = append(way.hosts, name)
+			path.hosts = append(path.hosts, name)
 			if h.Address.IsValid() {
-				way.families[isIPv6(h.Address)] = name
+				path.families[isIPv6(h.Address)] = name
 			}
 			u, known := underlay(h)
-			way.unknown = way.unknown || !known
-			if way.narrowest == "" || u.MTU < way.mtu {
-				way.narrowest, way.mtu = u.Name+" of "+name, u.MTU
+			path.unknown = path.unknown || !known
+			if path.narrowest == "" || u.MTU < path.mtu {
+				path.narrowest, path.mtu = u.Name+" of "+name, u.MTU
 			}
 		}
 	}
 	for _, sw := range seg.Switches {
 		add(sw.Tunnel)
 	}
-	p.narrow(&way)
-	return way
+	p.narrow(&path)
+	return path
 }
 
 // narrow takes the paths between the hosts into account.
-func (p *placing) narrow(way *path) {
-	for _, from := range way.hosts {
-		for _, to := range way.hosts {
-			if mtu, narrow := p.byName[from].Paths[to]; narrow && mtu < way.mtu {
-				way.narrowest, way.mtu = "on the way from "+from+" to "+to, mtu
+func (p *placing) narrow(path *path) {
+	for _, from := range path.hosts {
+		for _, to := range path.hosts {
+			if mtu, narrow := p.byName[from].Paths[to]; narrow && mtu < path.mtu {
+				path.narrowest, path.mtu = "on the path from "+from+" to "+to, mtu
 			}
 		}
 	}

@@ -183,7 +183,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		{"mtu", wide, "slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does not fit: between h1 and h2 packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: at most 1458 are left (write mtu: 1458, or no mtu)", func(h []store.HostState) { h[0].Underlays[0].MTU = 9216 }},
 		{"way that takes less", wide,
 			"slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does " +
-				"not fit: between h1 and h2 packets of 1400 bytes pass (on the way from h1 to h2), " +
+				"not fit: between h1 and h2 packets of 1400 bytes pass (on the path from h1 to h2), " +
 				"of which egre takes 42: at most 1358 are left (write mtu: 1358, or no mtu)",
 			func(h []store.HostState) { h[0].Paths = map[string]int{"h2": 1400} }},
 		{"path too narrow for IPv6", pair,

@@ -15,6 +15,8 @@ type Agent interface {
 	Supports(context.Context, *slice.Slice) error
 	// Reservable is what nodes can reserve of the machine, beside cores and memory.
 	Reservable() slice.Reserve
+	// Capacity gives the cores and the bytes of memory of the machine; 0: not known.
+	Capacity() (cores float64, memory uint64)
 	// Retry makes the agent repeat at once what failed for a slice: its user may have removed the cause. If
 	// anything had failed, the host's report of the slice is no longer settled when Retry returns.
 	Retry(ctx context.Context, slice string)

@@ -45,6 +45,8 @@ func (f *fakeAgent) Supports(_ context.Context, s *slice.Slice) error {
 
 func (f *fakeAgent) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000, Masks: 100} }
 
+func (f *fakeAgent) Capacity() (cores float64, memory uint64) { return 8, 8 << 30 }
+
 func (f *fakeAgent) Retry(context.Context, string) {}
 
 func (f *fakeAgent) Run(ctx context.Context) error {

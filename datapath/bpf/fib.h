@@ -233,14 +233,14 @@ struct {
 } sources SEC(".maps");
 
 /*
- * Most frames come from no router's address, and need not be looked for in map sources, which is a hash: a bit is set
- * for addresses that end like one there.
+ * The possible sources. Most frames come from no router's address, and need not be looked for in map sources, which is
+ * a hash: a bit is set for addresses that end like one there. (The name of the map is older: it is pinned.)
  */
-#define SUSPECTS (1 << 19) /* fib.suspectBits */
+#define POSSIBLE_SOURCES (1 << 19) /* fib.possibleBits */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SUSPECTS / 64);
+	__uint(max_entries, POSSIBLE_SOURCES / 64);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 	__type(key, __u32);

@@ -66,9 +66,9 @@ static __always_inline enum punt inspect(struct frame *f)
 }
 
 /* Does a router's address end like this one? */
-static __always_inline bool is_suspect(__be32 source)
+static __always_inline bool is_possible_source(__be32 source)
 {
-	__u32 bit = bpf_ntohl(source) % SUSPECTS, index = bit / 64;
+	__u32 bit = bpf_ntohl(source) % POSSIBLE_SOURCES, index = bit / 64;
 	const __u64 *bits = bpf_map_lookup_elem(&suspects, &index);
 
 	return bits && *bits >> bit % 64 & 1;
@@ -80,7 +80,7 @@ static __always_inline __u32 find_source(const struct frame *f, const struct rou
 	const __u32 *owner;
 	struct source s;
 
-	if (f->family != LEG_IPV4 || !is_suspect(f->header.ip4.saddr))
+	if (f->family != LEG_IPV4 || !is_possible_source(f->header.ip4.saddr))
 		return 0;
 	s.slice = r->slice;
 	s.address = f->header.ip4.saddr;

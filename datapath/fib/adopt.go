@@ -115,7 +115,7 @@ func (f *FIB) adoptTables() error {
 			return fmt.Errorf("forget an address of a router that is gone: %w", err)
 		}
 	}
-	f.suspectAll()
+	f.addAllPossible()
 	return nil
 }
 

@@ -34,12 +34,12 @@ type routerRecord struct {
 // FIB writes the maps. There is one writer at a time. Its methods may be called concurrently.
 type FIB struct {
 	*memory
-	legs      []legRecord
-	routers   []routerRecord
-	shortcuts []shortcut
-	suspects  []uint64
-	lease     *uint64
-	release   func() error // the maps
+	legs            []legRecord
+	routers         []routerRecord
+	shortcuts       []shortcut
+	possibleSources []uint64
+	lease           *uint64
+	release         func() error // the maps
 
 	neighbours table[neighbourKey, uint64]
 	sources    table[sourceKey, uint32]
@@ -49,7 +49,7 @@ type FIB struct {
 	known   map[neighbourKey]bool
 	owners  map[sourceKey]map[uint32]bool // of addresses
 	left    map[uint32]departure          // by place in shortcuts
-	endings map[uint32]int                // how many of owners end so: see suspect
+	endings map[uint32]int                // how many of owners end so: see possible_sources.go
 	earlier map[uint32]bool               // routers of an earlier process
 	alone   bool                          // nothing of an earlier process is left
 }

@@ -14,7 +14,7 @@ import (
 
 // Maps are the pinned maps of bpf/fib.h.
 type Maps struct {
-	Legs, Routers, Nodes, Nexthops, Neighbours, Shortcuts, Sources, Suspects, Lease *ebpf.Map
+	Legs, Routers, Nodes, Nexthops, Neighbours, Shortcuts, Sources, PossibleSources, Lease *ebpf.Map
 }
 
 // mappings are the maps' memory as this process sees it.
@@ -52,7 +52,7 @@ func (k *mappings) open(maps Maps) (*FIB, error) {
 	if f.shortcuts, err = mapmem.Values[shortcut](&k.Memory, maps.Shortcuts); err != nil {
 		return nil, err
 	}
-	if f.suspects, err = mapmem.Values[uint64](&k.Memory, maps.Suspects); err != nil {
+	if f.possibleSources, err = mapmem.Values[uint64](&k.Memory, maps.PossibleSources); err != nil {
 		return nil, err
 	}
 	lease, err := mapmem.Values[uint64](&k.Memory, maps.Lease)

@@ -8,22 +8,22 @@ import (
 
 // plain is the kernel's side in plain memory, which survives a FIB as the maps do.
 type plain struct {
-	chunks     [][]uint32
-	hops       []nexthop
-	legs       []legRecord
-	routers    []routerRecord
-	shortcuts  []shortcut
-	suspects   []uint64
-	lease      uint64
-	neighbours plainTable[neighbourKey, uint64]
-	sources    plainTable[sourceKey, uint32]
-	waits      int
+	chunks          [][]uint32
+	hops            []nexthop
+	legs            []legRecord
+	routers         []routerRecord
+	shortcuts       []shortcut
+	possibleSources []uint64
+	lease           uint64
+	neighbours      plainTable[neighbourKey, uint64]
+	sources         plainTable[sourceKey, uint32]
+	waits           int
 }
 
 func newPlain() *plain {
 	return &plain{
 		hops: make([]nexthop, 1024), legs: make([]legRecord, 64), routers: make([]routerRecord,
-			16), shortcuts: make([]shortcut, maxShortcuts), suspects: make([]uint64, suspectBits/64),
+			16), shortcuts: make([]shortcut, maxShortcuts), possibleSources: make([]uint64, possibleBits/64),
 		neighbours: plainTable[neighbourKey, uint64]{}, sources: plainTable[sourceKey, uint32]{},
 	}
 }
@@ -35,7 +35,7 @@ func (p *plain) open(t fataler) *FIB {
 		m.made++
 	}
 	f := &FIB{
-		memory: m, legs: p.legs, routers: p.routers, shortcuts: p.shortcuts, suspects: p.suspects,
+		memory: m, legs: p.legs, routers: p.routers, shortcuts: p.shortcuts, possibleSources: p.possibleSources,
 		lease: &p.lease, release: func() error { return nil },
 		neighbours: p.neighbours, sources: p.sources,
 	}

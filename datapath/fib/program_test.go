@@ -57,7 +57,7 @@ func (m *machine) open() *FIB {
 	o := m.objects.objectMaps
 	f, err := Open(Maps{
 		Legs: o.Legs, Routers: o.Routers, Nodes: o.Nodes, Nexthops: o.Nexthops, Neighbours: o.Neighbours,
-		Shortcuts: o.Shortcuts, Sources: o.Sources, Suspects: o.Suspects, Lease: o.Lease,
+		Shortcuts: o.Shortcuts, Sources: o.Sources, PossibleSources: o.Suspects, Lease: o.Lease,
 	})
 	if err != nil {
 		m.Fatal(err)
@@ -274,7 +274,7 @@ func TestGoHasTheTypesOfC(t *testing.T) {
 	}
 	for name, want := range map[string]uint32{objectMapRouters: MaxRouters, objectMapNexthops: MaxNexthops,
 		objectMapNodes:     maxChunks,
-		objectMapShortcuts: maxShortcuts, objectMapSuspects: suspectBits / 64} {
+		objectMapShortcuts: maxShortcuts, objectMapSuspects: possibleBits / 64} {
 		if got := spec.Maps[name].MaxEntries; got != want {
 			t.Errorf("map %s: %d entries in C, %d in Go", name, got, want)
 		}

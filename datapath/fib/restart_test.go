@@ -99,8 +99,8 @@ func empty(t fataler, p *plain, f *FIB) {
 	if i := slices.IndexFunc(p.shortcuts, func(s shortcut) bool { return s.neighbour != 0 }); i >= 0 {
 		t.Fatalf("left: shortcut %d: %+v", i, p.shortcuts[i])
 	}
-	if i := slices.IndexFunc(p.suspects, func(word uint64) bool { return word != 0 }); i >= 0 {
-		t.Fatalf("left: suspects %d: %x", i, p.suspects[i])
+	if i := slices.IndexFunc(p.possibleSources, func(word uint64) bool { return word != 0 }); i >= 0 {
+		t.Fatalf("left: possible sources %d: %x", i, p.possibleSources[i])
 	}
 	if i := slices.IndexFunc(p.legs, func(l legRecord) bool { return l != legRecord{} }); i >= 0 {
 		t.Fatalf("left: leg %d: %+v", i, p.legs[i])

@@ -90,14 +90,14 @@ func (f *FIB) own(a netip.Addr, slice, router uint32) error {
 	if owners == nil {
 		owners = map[uint32]bool{}
 		f.owners[k] = owners
-		f.suspect(k)
+		f.addPossible(k)
 	}
 	owners[router] = true
 	err := f.writeOwners(k)
 	if err != nil {
 		if delete(owners, router); len(owners) == 0 {
 			delete(f.owners, k)
-			f.clear(k)
+			f.clearPossible(k)
 		}
 	}
 	return err
@@ -119,7 +119,7 @@ func (f *FIB) writeOwners(k sourceKey) error {
 		if err := f.sources.drop(k); err != nil {
 			return err
 		}
-		f.clear(k)
+		f.clearPossible(k)
 		return nil
 	case 1:
 		for owner = range f.owners[k] {

@@ -25,7 +25,7 @@ func (r *rib) settle(p netip.Prefix, e *entry) error {
 		return err
 	}
 	if p.Addr().Is6() && !p.IsSingleIP() {
-		return r.hide(p, e)
+		return r.shadow(p, e)
 	}
 	return nil
 }
@@ -64,9 +64,9 @@ func (r *rib) decide(p netip.Prefix, e *entry) *fib.Route {
 	if local := r.first(e, tableLocal); local != nil {
 		return local
 	}
-	if len(e.routes) > 0 && len(r.wide) > 0 && p.Addr().Is6() {
-		if hidden := r.hiddenBy(p); hidden != nil {
-			return hidden
+	if len(e.routes) > 0 && len(r.localPrefixes) > 0 && p.Addr().Is6() {
+		if shadowed := r.shadowedBy(p); shadowed != nil {
+			return shadowed
 		}
 	}
 	if main := r.first(e, tableMain); main != nil {
@@ -81,7 +81,7 @@ func (r *rib) decide(p netip.Prefix, e *entry) *fib.Route {
 // partial reports whether a route is for some frames, and for others not. Metrics do not matter then: IPv6 looks for
 // the source first, and where it fits none goes on to a shorter prefix (fib6_node_lookup_1()).
 func (e *entry) partial() bool {
-	return slices.ContainsFunc(e.routes, func(n route) bool { return n.tos != 0 || n.hops.some })
+	return slices.ContainsFunc(e.routes, func(n route) bool { return n.tos != 0 || n.hops.bySource })
 }
 
 // first is the answer of one table. Between routes of the same metric the kernel decides by what is in no message:
@@ -142,34 +142,34 @@ func (r *rib) conclude(h *hops) *answer {
 	return a
 }
 
-// hiddenBy is the answer of the longest prefix of table local that covers a prefix of table main.
-func (r *rib) hiddenBy(p netip.Prefix) *fib.Route {
+// shadowedBy is the answer of the longest prefix of table local that covers a prefix of table main.
+func (r *rib) shadowedBy(p netip.Prefix) *fib.Route {
 	for bits := p.Bits() - 1; bits >= 0; bits-- {
 		if r.lengths[bits] == 0 {
 			continue
 		}
-		if a := r.wide[netip.PrefixFrom(p.Addr(), bits).Masked()]; a != nil {
+		if a := r.localPrefixes[netip.PrefixFrom(p.Addr(), bits).Masked()]; a != nil {
 			return a
 		}
 	}
 	return nil
 }
 
-// hide keeps track of the prefixes that hide others, and settles what changes below them.
-func (r *rib) hide(p netip.Prefix, e *entry) error {
+// shadow keeps track of the prefixes that shadow others, and settles what changes below them.
+func (r *rib) shadow(p netip.Prefix, e *entry) error {
 	local := r.first(e, tableLocal)
 	if local != nil && (e.suspect != 0 || e.partial()) {
 		local = &leave.Route
 	}
-	was := r.wide[p]
+	was := r.localPrefixes[p]
 	switch {
 	case local == nil && was == nil, local != nil && was != nil && equal(local, was):
 		return nil
 	case local == nil:
-		delete(r.wide, p)
+		delete(r.localPrefixes, p)
 		r.lengths[p.Bits()]--
 	default:
-		r.wide[p] = local
+		r.localPrefixes[p] = local
 		if was == nil {
 			r.lengths[p.Bits()]++
 		}

@@ -330,7 +330,7 @@ func newMaps(t testing.TB) fib.Maps {
 	})
 	return fib.Maps{
 		Legs: array(16, 16384), Routers: array(16, 4096), Nodes: nodes, Nexthops: array(16, 65536),
-		Neighbours: hash(20, 8), Shortcuts: array(16, 65536), Sources: hash(8, 4), Suspects: array(8,
+		Neighbours: hash(20, 8), Shortcuts: array(16, 65536), Sources: hash(8, 4), PossibleSources: array(8,
 			8192), Lease: array(8, 1),
 	}
 }

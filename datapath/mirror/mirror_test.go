@@ -102,7 +102,7 @@ func TestKindsOfRoutes(t *testing.T) {
 			{"ip route replace 192.0.2.0/24 via 10.0.0.2", []string{"192.0.2.1 other"}},
 			{"ip route flush 192.0.2.0/24", []string{"192.0.2.1 nowhere"}},
 		},
-		"local hides main in IPv6": {
+		"local shadows main in IPv6": {
 			{"ip -6 route add local 2001:db8:a::/48 dev lo; ip -6 route add 2001:db8:a:b::/64 via 2001:db8::2", []string{"2001:db8:a:b::1 local", "2001:db8:a::1 local"}},
 			{"ip -6 route del local 2001:db8:a::/48 dev lo", []string{"2001:db8:a:b::1 2001:db8::2@100", "2001:db8:a::1 nowhere"}},
 		},

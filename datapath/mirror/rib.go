@@ -31,18 +31,18 @@ type rib struct {
 	objects objects
 	entries index
 
-	// IPv6 routes of table local for more than one address. They hide longer prefixes of table main, which is asked
+	// IPv6 routes of table local for more than one address. They shadow longer prefixes of table main, which is asked
 	// later; IPv4's tables are one trie as long as nobody adds rules.
-	wide    map[netip.Prefix]*fib.Route
-	lengths [129]int // of wide
+	localPrefixes map[netip.Prefix]*fib.Route
+	lengths       [129]int // how many localPrefixes have each length
 
-	apart      int                // IPv4 routes that are: see apart
-	uses       map[uint32]int     // of next-hop objects, by routes
-	sources    map[netip.Addr]int // preferred by IPv4 routes, and by how many
-	generation uint32             // of the last dump
-	touched    touched[routeKey]
-	suspects   suspects
-	stale      string // why only another dump will settle what an event left open; empty: nothing is open
+	ruleSensitive int                // how many IPv4 routes are: see ruleSensitive
+	uses          map[uint32]int     // of next-hop objects, by routes
+	sources       map[netip.Addr]int // preferred by IPv4 routes, and by how many
+	generation    uint32             // of the last dump
+	touched       touched[routeKey]
+	suspects      suspects
+	stale         string // why only another dump will settle what an event left open; empty: nothing is open
 }
 
 // entry is all routes to one prefix, in the order of preference.
@@ -57,7 +57,7 @@ func newRIB(out sink, ports map[int]int) *rib {
 	return &rib{
 		out: out, ports: ports, objects: objects{}, suspects: newSuspects(), uses: map[uint32]int{},
 		sources: map[netip.Addr]int{},
-		entries: newIndex(), wide: map[netip.Prefix]*fib.Route{},
+		entries: newIndex(), localPrefixes: map[netip.Prefix]*fib.Route{},
 	}
 }
 
@@ -251,8 +251,8 @@ func (r *rib) drop(p netip.Prefix, e *entry, i int) error {
 }
 
 func (r *rib) count(n route, by int) {
-	if n.hops.apart {
-		r.apart += by
+	if n.hops.ruleSensitive {
+		r.ruleSensitive += by
 	}
 	if a := n.hops.source; a.Is4() {
 		if r.sources[a] += by; r.sources[a] == 0 {

@@ -34,15 +34,15 @@ type route struct {
 type hops struct {
 	// all that a message says of it: hops with the same key are the same. Empty: taken together from several
 	// messages
-	key     string
-	kind    fib.Kind
-	paths   []path     // of kind Unicast
-	source  netip.Addr // the route goes when this address goes
-	object  uint32     // next-hop object that the route names
-	expires bool       // see expires
-	some    bool       // only frames from some sources take it
-	apart   bool       // see apart
-	answer  *answer    // what follows from it: see rib.answer
+	key           string
+	kind          fib.Kind
+	paths         []path     // of kind Unicast
+	source        netip.Addr // the route goes when this address goes
+	object        uint32     // next-hop object that the route names
+	expires       bool       // see expires
+	bySource      bool       // only frames from some sources take it
+	ruleSensitive bool       // see ruleSensitive
+	answer        *answer    // what follows from it: see rib.answer
 }
 
 type path struct {
@@ -137,17 +137,17 @@ func (p *routeParser) parse(m rtnl.Message) (netip.Prefix, route, bool, error) {
 	if err != nil || !prefix.IsValid() || destination.Is4() != (family == unix.AF_INET) {
 		return netip.Prefix{}, r, false, rtnl.ErrMalformed
 	}
-	p.key[keyApart] = b2i(apart(prefix, r.table, kind, protocol))
+	p.key[keyRuleSensitive] = b2i(ruleSensitive(prefix, r.table, kind, protocol))
 	r.hops = p.hops()
 	return prefix, r, true, nil
 }
 
-// apart reports whether an IPv4 route makes a difference once there was a policy rule, or a route of type local that
-// somebody added: from then on, for as long as the node lives, the kernel asks table local before main, and drops
-// frames whose source has a route of another type than unicast (fib_has_custom_rules, fib_unmerge(),
+// ruleSensitive reports whether an IPv4 route makes a difference once there was a policy rule, or a route of type
+// local that somebody added: from then on, for as long as the node lives, the kernel asks table local before main, and
+// drops frames whose source has a route of another type than unicast (fib_has_custom_rules, fib_unmerge(),
 // fib_validate_source()). What it makes itself for each address, and for loopback, makes none: such sources are
 // dropped before, or by addresses.
-func apart(p netip.Prefix, t table, kind, protocol byte) bool {
+func ruleSensitive(p netip.Prefix, t table, kind, protocol byte) bool {
 	if !p.Addr().Is4() {
 		return false
 	}
@@ -187,9 +187,9 @@ const rtaNHID = 30
 
 // What the key has before the attributes: family, type, whether it is dead, bits of the source, and these.
 const (
-	keyApart   = 4
-	keyExpires = 5
-	keyHeader  = 6
+	keyRuleSensitive = 4
+	keyExpires       = 5
+	keyHeader        = 6
 )
 
 func (p *routeParser) hops() *hops {
@@ -208,9 +208,9 @@ func (p *routeParser) hops() *hops {
 }
 
 func newHops(key []byte) *hops {
-	h := &hops{key: string(key), kind: kindOf(key[1]), some: key[3] != 0, apart: key[keyApart] != 0,
-		expires: key[keyExpires] != 0}
-	if h.some || h.expires {
+	h := &hops{key: string(key), kind: kindOf(key[1]), bySource: key[3] != 0,
+		ruleSensitive: key[keyRuleSensitive] != 0, expires: key[keyExpires] != 0}
+	if h.bySource || h.expires {
 		h.kind = fib.Other
 	}
 	single := path{weight: 1, dead: key[2] != 0}

@@ -87,7 +87,7 @@ func TestAPathRemovedFromASuspectRoute(t *testing.T) {
 			if have := maps.routes[everything].Kind; have != want {
 				t.Errorf("table %d, %s: %v, not %v", table, when, have, want)
 			}
-			// Table local hides main, also while it is suspect.
+			// Table local shadows main, also while it is suspect.
 			if have := maps.routes[below.prefix].Kind; table == unix.RT_TABLE_LOCAL && have != want {
 				t.Errorf("below it, %s: %v, not %v", when, have, want)
 			}

@@ -332,7 +332,7 @@ func (v *view) end() error {
 
 // reasons say what about the node itself keeps a family in its kernel.
 func (v *view) reasons() (ipv4, ipv6 []string) {
-	if v.rib.apart > 0 {
+	if v.rib.ruleSensitive > 0 {
 		ipv4 = append(ipv4, "there are routes of type local, or in table local, for more than the node's own "+
 			"addresses")
 	}

@@ -111,14 +111,9 @@ func (h *Host) Describe(ctx context.Context) hosts.Host {
 	d := hosts.Host{
 		Name: h.cfg.Name, Machine: c.Machine, Address: c.Address, API: c.API, Version: c.Version,
 		Labels: maps.Clone(c.Labels), Features: h.cfg.Features(), Kernel: release(),
-		Cores: float64(runtime.NumCPU()), Load: h.cpu.measure(), Updated: time.Now(),
-		Reservable: h.cfg.Reservable,
+		Load: h.cpu.measure(), Updated: time.Now(), Reservable: h.cfg.Reservable,
 	}
-	if proc, err := procfs.NewDefaultFS(); err == nil {
-		if m, err := proc.Meminfo(); err == nil && m.MemTotalBytes != nil {
-			d.Memory = *m.MemTotalBytes
-		}
-	}
+	d.Cores, d.Memory = Capacity()
 	if terms := h.cfg.Terms(); terms != nil {
 		d.Allows = terms.Allowance
 	}
@@ -131,6 +126,16 @@ func (h *Host) Describe(ctx context.Context) hosts.Host {
 	}
 	d.Paths = narrowPaths(h.survey.Paths(), d.Underlays)
 	return d
+}
+
+// Capacity is what this machine has: cores, and bytes of memory, which are 0 if they cannot be found out.
+func Capacity() (cores float64, memory uint64) {
+	if proc, err := procfs.NewDefaultFS(); err == nil {
+		if m, err := proc.Meminfo(); err == nil && m.MemTotalBytes != nil {
+			memory = *m.MemTotalBytes
+		}
+	}
+	return float64(runtime.NumCPU()), memory
 }
 
 func release() string {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/renameio/v2"
 	"github.com/vishvananda/netlink"
 
 	"github.com/pergola-net/pergola/model/slice"
@@ -74,10 +75,7 @@ func (s saved) reserve(there []device) error {
 		if err != nil {
 			return fmt.Errorf("encode the machine's settings: %w", err)
 		}
-		if err := os.WriteFile(s.path+".new", text, 0o600); err != nil {
-			return fmt.Errorf("save the machine's settings: %w", err)
-		}
-		if err := os.Rename(s.path+".new", s.path); err != nil {
+		if err := renameio.WriteFile(s.path, text, 0o600, renameio.WithTempDir(filepath.Dir(s.path))); err != nil {
 			return fmt.Errorf("save the machine's settings: %w", err)
 		}
 	}

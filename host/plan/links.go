@@ -50,10 +50,13 @@ func (b *builder) inSwitch(l *slice.Link, e slice.End) string {
 	return b.port(e)
 }
 
+// lanEnd is after the name of a switch's port in that of the LAN's end of their cable.
+const lanEnd = "l"
+
 // inLAN names the device that is in a LAN's bridge for an end of it.
 func (b *builder) inLAN(e slice.End) string {
 	if b.isSwitch(e.Node) {
-		return b.port(e) + "l" // a LAN has no port of its own
+		return b.port(e) + lanEnd // a LAN has no port of its own
 	}
 	return b.port(e)
 }
@@ -163,6 +166,9 @@ func (b *builder) addWire(of []*slice.Link, w Wire, falls reconcile.Falls, nodes
 	for _, l := range of {
 		name := linkName{b.Spec.ID, l.Name}
 		b.links[name] = append(b.links[name], k)
+	}
+	if len(of) == 1 {
+		b.of[k] = of[0]
 	}
 	switch w := w.(type) {
 	case Join:

@@ -13,6 +13,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/routing"
@@ -53,7 +54,8 @@ func (w *Input) Barred(at Place, n *slice.Node) string {
 func New(at Place, inputs []Input) (w *Wanted, broken map[uint16]error) {
 	w = &Wanted{
 		details: make(map[reconcile.Key]any), links: make(map[linkName][]reconcile.Key),
-		cut: make(map[linkName]error), shares: make(map[uint16]*Share),
+		cut: make(map[linkName]error), of: make(map[reconcile.Key]*slice.Link),
+		shares: make(map[uint16]*Share),
 	}
 	broken = make(map[uint16]error)
 	for _, one := range inputs {
@@ -81,9 +83,10 @@ type Wanted struct {
 	Resources []reconcile.Resource
 
 	details map[reconcile.Key]any
-	links   map[linkName][]reconcile.Key // what must be there for a link to be up
-	cut     map[linkName]error           // why a link to another host cannot be made
-	shares  map[uint16]*Share            // by slice's id; of those that could be resolved
+	links   map[linkName][]reconcile.Key  // what must be there for a link to be up
+	cut     map[linkName]error            // why a link to another host cannot be made
+	of      map[reconcile.Key]*slice.Link // by wire that is part of one link alone
+	shares  map[uint16]*Share             // by slice's id; of those that could be resolved
 }
 
 type linkName struct {
@@ -94,6 +97,30 @@ type linkName struct {
 // Detail is what a resource is made from: a value of the type that belongs to its kind. It is nil where the resource is
 // not wanted.
 func (w *Wanted) Detail(k reconcile.Key) any { return w.details[k] }
+
+// LinkOf gives the link that a wire, or its queue, is part of; nil where that is unknown, or there are several.
+func (w *Wanted) LinkOf(k reconcile.Key) *slice.Link {
+	k.Kind = KindWire
+	return w.of[k]
+}
+
+// InterfaceOf names the interface, as node:interface, that a device is on a host: here, or of another host's node.
+// Empty: it is none of the slice.
+func (w *Wanted) InterfaceOf(id uint16, device string) string {
+	y := w.shares[id]
+	if y == nil {
+		return ""
+	}
+	device = strings.TrimSuffix(device, lanEnd)
+	for name, n := range y.nodes {
+		for i := range n.Interfaces {
+			if slice.PortName(id, n.Interfaces[i].Port) == device {
+				return name + ":" + n.Interfaces[i].Name
+			}
+		}
+	}
+	return ""
+}
 
 // Share says which parts of a slice are on the host; nil where the slice could not be resolved.
 func (w *Wanted) Share(id uint16) *Share { return w.shares[id] }

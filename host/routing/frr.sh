@@ -16,14 +16,17 @@ PATH=/usr/sbin:/usr/bin:/sbin:/bin
 conf=/etc/frr
 run=/run/frr
 applied=$run/applied # frr.conf as the daemons were last given it, or an older one
-again=$run/again     # there while watchfrr ends to begin again: watch, or afresh
+# There while watchfrr ends to be restarted; it holds how the node's first process then goes on: watch, or afresh. (The
+# name of the file is that of earlier versions of this script, one of which may be what runs.)
+restarting=$run/again
 self=$0
 
 say() { echo "frr: $*" >&2; }
 
 # The order in which daemons start; the first ones before all others.
 first="zebra mgmtd"
-rest="bgpd ripd ripngd ospfd ospf6d isisd babeld pimd pim6d ldpd nhrpd eigrpd sharpd pbrd staticd bfdd fabricd vrrpd pathd"
+rest="bgpd ripd ripngd ospfd ospf6d isisd babeld pimd pim6d ldpd nhrpd eigrpd sharpd pbrd staticd bfdd fabricd vrrpd"
+rest="$rest pathd"
 
 for lib in /usr/lib/frr /usr/libexec/frr /usr/sbin; do
 	[ -x "$lib/zebra" ] && break
@@ -73,8 +76,8 @@ launch() {
 		${number:+-n ${number#-}} $options </dev/null
 }
 
-# look_up NAME: set pid to the daemon's process. (By what the shell has built in, as everything on the way of a start: a program that
-# is run takes a millisecond, and a machine starts routers by the hundred.)
+# look_up NAME: set pid to the daemon's process. (By what the shell has built in, as everything that a start does: a
+# program that is run takes a millisecond, and a machine starts routers by the hundred.)
 look_up() { read -r pid 2>/dev/null <"$run/$1.pid"; }
 
 # alive NAME: whether the daemon runs.
@@ -161,11 +164,11 @@ watch() {
 		name=${file##*/}
 		among "${name%.pid}" watchfrr "$@" || halt "${name%.pid}"
 	done
-	rm -f $again
+	rm -f $restarting
 	"$lib/watchfrr" -l 5 --min-restart-interval 1 --max-restart-interval 60 \
 		-r "$self restart %s" -s "$self restart %s" -k "$self stop %s" "$@"
 	status=$?
-	[ -e $again ] && exec "$self" "$(cat $again)"
+	[ -e $restarting ] && exec "$self" "$(cat $restarting)"
 	exit $status
 }
 
@@ -188,9 +191,11 @@ restart() {
 
 # rewatch HOW: let watchfrr end and the node's first process go on by HOW, and wait until watchfrr is back.
 rewatch() {
-	echo "$1" >$again.new && mv $again.new $again
+	echo "$1" >$restarting.new && mv $restarting.new $restarting
 	look_up watchfrr && kill "$pid"
-	await not test -e $again && await alive watchfrr || { say "reload: the daemons did not start within 20 s"; return 1; }
+	await not test -e $restarting && await alive watchfrr && return
+	say "reload: the daemons did not start within 20 s"
+	return 1
 }
 
 not() { ! "$@"; }
@@ -222,9 +227,9 @@ reload() {
 	[ -z "$another" ] || rewatch watch
 }
 
-# difference OLD NEW [RUNNING]: the commands that turn the configuration of the first file into that of the second: lines
-# that went, last first, behind "no", then lines that came, each in its context. What was changed by hand in the meantime
-# stays as it is. Given what is running: without what that shows to be done.
+# difference OLD NEW [RUNNING]: the commands that turn the configuration of the first file into that of the second:
+# lines that went, last first, behind "no", then lines that came, each in its context. What was changed by hand in the
+# meantime stays as it is. Given what is running: without what that shows to be done.
 difference() {
 	awk '
 	function parent(key) { return match(key, /.*\n/) ? substr(key, 1, RLENGTH - 1) : "" }
@@ -249,7 +254,8 @@ difference() {
 		current = context
 	}
 	FNR == 1 { depth = 0 }
-	/^[ \t]*$/ || /^[ \t]*(!|#|exit|end$|frr version|frr defaults|Building|Current)/ { next } # what a start decides, no reload can
+	# what a start decides, no reload can
+	/^[ \t]*$/ || /^[ \t]*(!|#|exit|end$|frr version|frr defaults|Building|Current)/ { next }
 	{
 		sub(/[ \t\r]+$/, "")
 		match($0, /^ */)
@@ -290,7 +296,8 @@ difference() {
 
 # apply: bring the running daemons from the configuration that was loaded last to the present one. A daemon refuses
 # to take away what it does not have, as after watchfrr gave it a newer configuration than the last: so what was
-# refused is tried once more by what the daemons say that they run. Else they start anew, unless what is written is at fault.
+# refused is tried once more by what the daemons say that they run. Else they start anew, unless what is written is at
+# fault.
 apply() {
 	[ -r $conf/frr.conf ] || return 0
 	[ -r $applied ] || : >$applied
@@ -309,7 +316,11 @@ send() { [ ! -s $run/difference ] || vtysh -f $run/difference >$run/refused 2>&1
 
 # insist: start all daemons anew, with a configuration that they refused to change to.
 insist() {
-	vtysh -C -f $conf/frr.conf >$run/faults 2>&1 || { say "reload: $conf/frr.conf is not accepted:"; cat $run/faults >&2; return 1; }
+	vtysh -C -f $conf/frr.conf >$run/faults 2>&1 || {
+		say "reload: $conf/frr.conf is not accepted:"
+		cat $run/faults >&2
+		return 1
+	}
 	say "reload: the daemons were started anew, for they refused:"
 	cat $run/refused >&2
 	rewatch afresh
@@ -333,5 +344,8 @@ stop) halt "$2" ;;
 reload) reload apply ;;
 reload-user) reload apply_user ;;
 difference) difference "$2" "$3" "${4:-}" ;;
-*) say "usage: frr start | restart DAEMON | stop DAEMON | reload | reload-user | difference OLD NEW [RUNNING]"; exit 2 ;;
+*)
+	say "usage: frr start | restart DAEMON | stop DAEMON | reload | reload-user | difference OLD NEW [RUNNING]"
+	exit 2
+	;;
 esac

@@ -50,12 +50,12 @@ func (l *lab) forgetNotes() {
 // addToAlias gives a device an alias of a version that wrote more into it.
 func (l *lab) addToAlias(device, words string) {
 	l.Helper()
-	l.inSubstrate("", "ip", "link", "set", device, "alias", l.alias(device)+" "+words)
+	l.inNamespace("", "ip", "link", "set", device, "alias", l.alias(device)+" "+words)
 }
 
 func (l *lab) alias(device string) string {
 	l.Helper()
-	out := l.inSubstrate("", "ip", "-o", "link", "show", device)
+	out := l.inNamespace("", "ip", "-o", "link", "show", device)
 	_, alias, _ := strings.Cut(out, "alias ")
 	return strings.TrimSpace(alias)
 }
@@ -86,7 +86,7 @@ func (b *bed) earlier() (m *machine, a, c end) {
 	return m, a, c
 }
 
-// wantNothingLeft wants the machine's interface and sysctls as they were before there was a substrate.
+// wantNothingLeft wants the machine's interface and sysctls as they were before there was a host network.
 func (m *machine) wantNothingLeft() {
 	m.Helper()
 	testkit.Eventually(m, func() error { // the kernel takes XDP programs off in the background
@@ -134,10 +134,10 @@ func TestDevicesOfAnEarlierVersionAreAdopted(t *testing.T) {
 	m.wantNothingLeft()
 }
 
-func TestSubstrateOfAnEarlierVersionIsRemoved(t *testing.T) {
+func TestHostNetworkOfAnEarlierVersionIsRemoved(t *testing.T) {
 	m, _, _ := newBed(t, 2, 1500).earlier()
 	m.must(m.Close())
-	m.Substrate = nil
+	m.HostNetwork = nil
 	m.must(m.there(func() error { return wire.Remove(m.ctx, m.dir) }))
 	m.wantNothingLeft()
 }
@@ -150,7 +150,7 @@ func TestIsolationIsObserved(t *testing.T) {
 	b.lanOver(tunnelOf{kind: slice.EGRE})
 	proxy, port := lanTunnel(b.machines[1]), "s7p101"
 	for device, change := range map[string]string{proxy: "off", port: "on"} {
-		m.inSubstrate("", "bridge", "link", "set", "dev", device, "isolated", change)
+		m.inNamespace("", "bridge", "link", "set", "dev", device, "isolated", change)
 		if sw := m.observe().Ports[device].Switch; sw != "" {
 			t.Errorf("%s, isolated %s, is in switch %s", device, change, sw)
 		}

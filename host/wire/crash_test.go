@@ -59,7 +59,7 @@ func crashMe(dir string, pids []string) error {
 }
 
 // build makes the network from whatever is there: a and b joined, b and c then on a switch, with queues.
-func build(ctx context.Context, s *wire.Substrate, pids []string, round int) error {
+func build(ctx context.Context, s *wire.HostNetwork, pids []string, round int) error {
 	state, err := s.Observe(ctx)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	const kills = 25
 	l := newLab(t)
 	l.must(l.Remove(l.ctx))
-	l.Substrate = nil
+	l.HostNetwork = nil
 	var pids []string
 	for i := range 3 {
 		pids = append(pids, strconv.Itoa(l.node(fmt.Sprint("n", i+1)).pid))
@@ -121,7 +121,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			t.Fatalf("the child failed: %s", out.String())
 		}
 		l.reopen()
-		l.must(build(l.ctx, l.Substrate, pids, 0))
+		l.must(build(l.ctx, l.HostNetwork, pids, 0))
 		state := l.observe()
 		p := state.Ports
 		if len(p) != 3 || len(state.Remains) > 0 || p["s7p1"].Peer != "" || p["s7p2"].Switch != "s7b1" ||
@@ -132,7 +132,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		l.ping("n2", "192.0.2.3")
 		l.ping("n3", "192.0.2.2")
 		l.must(l.Close())
-		l.Substrate = nil
+		l.HostNetwork = nil
 	}
 }
 

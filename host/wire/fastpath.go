@@ -7,19 +7,19 @@ import (
 	"github.com/pergola-net/pergola/datapath/node"
 )
 
-// FIB is what the fast path knows of routers' kernels. It stays the substrate's, which must be open as long as it is
+// FIB is what the fast path knows of routers' kernels. It stays the host network's, which must be open as long as it is
 // used.
-func (s *Substrate) FIB() fib.Maps { return s.data.FIB() }
+func (s *HostNetwork) FIB() fib.Maps { return s.data.FIB() }
 
-// Nodes is what packet programs of nodes are put into (package node). It stays the substrate's, as FIB.
-func (s *Substrate) Nodes() node.Config { return s.data.Nodes() }
+// Nodes is what packet programs of nodes are put into (package node). It stays the host network's, as FIB.
+func (s *HostNetwork) Nodes() node.Config { return s.data.Nodes() }
 
 // Hold keeps indexes of ports from being given to new ones, in place of what it kept before. Whoever knows ports by
 // their indexes, as the mirror does, holds them until it has let go: an index must not come to mean the port of another
 // node, or slice, behind its back.
-func (s *Substrate) Hold(indexes map[int]bool) { s.held.Store(&indexes) }
+func (s *HostNetwork) Hold(indexes map[int]bool) { s.held.Store(&indexes) }
 
-func (s *Substrate) addVeth(v veth) (index int, err error) {
+func (s *HostNetwork) addVeth(v veth) (index int, err error) {
 	return s.nl.addVeth(v, func(index int) bool {
 		held := s.held.Load()
 		return held != nil && (*held)[index]
@@ -27,12 +27,12 @@ func (s *Substrate) addVeth(v veth) (index int, err error) {
 }
 
 // Router gives the number under which the fast path knows the node that a port belongs to; 0: it does not know it.
-func (s *Substrate) Router(port int) (uint32, error) {
+func (s *HostNetwork) Router(port int) (uint32, error) {
 	return s.data.Router(port)
 }
 
 // Punts counts the frames that the fast path handed to a router's kernel, by reason, since SetPunts.
-func (s *Substrate) Punts(ctx context.Context, router uint32) (map[string]uint64, error) {
+func (s *HostNetwork) Punts(ctx context.Context, router uint32) (map[string]uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -40,6 +40,6 @@ func (s *Substrate) Punts(ctx context.Context, router uint32) (map[string]uint64
 }
 
 // SetPunts begins to count from these: a number may have been another router's, and the router may have had another.
-func (s *Substrate) SetPunts(router uint32, counts map[string]uint64) error {
+func (s *HostNetwork) SetPunts(router uint32, counts map[string]uint64) error {
 	return s.data.SetPunted(router, counts)
 }

@@ -20,7 +20,7 @@ type ProgramFilters struct {
 }
 
 // ProgramFilters lists the filters of a packet program, with their hits.
-func (s *Substrate) ProgramFilters(ctx context.Context, name string) (all ProgramFilters, err error) {
+func (s *HostNetwork) ProgramFilters(ctx context.Context, name string) (all ProgramFilters, err error) {
 	if err := ctx.Err(); err != nil {
 		return all, err
 	}
@@ -33,7 +33,7 @@ func (s *Substrate) ProgramFilters(ctx context.Context, name string) (all Progra
 
 // ChangeFilters deletes filters of a packet program, and then inserts others: all, or nothing. Each is a line, as
 // program.ParseFilters has it; of those that are deleted, the verdict may be missing.
-func (s *Substrate) ChangeFilters(ctx context.Context, name string, deleted, inserted []string) error {
+func (s *HostNetwork) ChangeFilters(ctx context.Context, name string, deleted, inserted []string) error {
 	return s.writeFilters(ctx, name, func(key []program.Field) (write, error) {
 		out, err := readFilters(deleted, key, program.ParseMatch)
 		if err != nil {
@@ -50,7 +50,7 @@ func (s *Substrate) ChangeFilters(ctx context.Context, name string, deleted, ins
 }
 
 // ReplaceFilters makes filters all that a packet program has, or changes nothing.
-func (s *Substrate) ReplaceFilters(ctx context.Context, name string, filters []string) error {
+func (s *HostNetwork) ReplaceFilters(ctx context.Context, name string, filters []string) error {
 	return s.writeFilters(ctx, name, func(key []program.Field) (write, error) {
 		all, err := readFilters(filters, key, program.ParseFilter)
 		if err != nil {
@@ -65,7 +65,7 @@ type write func(*program.Tables) error
 
 // writeFilters has filters parsed for the key of a packet program, and then written. Parsing takes no lock: a long file
 // holds up no other program. It is repeated if the program was replaced meanwhile.
-func (s *Substrate) writeFilters(ctx context.Context, name string, parse func([]program.Field) (write, error)) error {
+func (s *HostNetwork) writeFilters(ctx context.Context, name string, parse func([]program.Field) (write, error)) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err

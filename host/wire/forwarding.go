@@ -22,7 +22,7 @@ func forwarding(family, device string) sysctl {
 
 // enableLookupLocked has routes looked up for IPv4, and for IPv6 if there are tunnels over it. It is called again and
 // again: turning forwarding off for the machine turns it off here, too. The caller holds underlay.mu.
-func (s *Substrate) enableLookupLocked(machine *conn, outer device) error {
+func (s *HostNetwork) enableLookupLocked(machine *conn, outer device) error {
 	if err := netns.In(s.host, forwarding("ipv4", outer.name).set); err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (s *Substrate) enableLookupLocked(machine *conn, outer device) error {
 
 // enableIPv6Lookup has routes looked up for IPv6. It is no error if there is no uplink: one that is made later looks at
 // the tunnels then.
-func (s *Substrate) enableIPv6Lookup() error {
+func (s *HostNetwork) enableIPv6Lookup() error {
 	name, err := outerName(s.paths.stateDir)
 	if err != nil {
 		return err
@@ -72,9 +72,9 @@ func (s *Substrate) enableIPv6Lookup() error {
 // enableIPv6LookupLocked makes the uplink's end a device that forwards from its beginning. Turning forwarding on at a
 // device that exists makes the kernel forget all default routes that came by router advertisements
 // (rt6_purge_dflt_routers()).
-func (s *Substrate) enableIPv6LookupLocked(machine *conn, outer device) error {
+func (s *HostNetwork) enableIPv6LookupLocked(machine *conn, outer device) error {
 	return netns.In(s.host, func() error {
-		const tries = 10 // another substrate of this machine may do the same, and change the default meanwhile
+		const tries = 10 // another host network of this machine may do the same, and change the default meanwhile
 		here, later := forwarding("ipv6", outer.name), forwarding("ipv6", "default")
 		for range tries {
 			if here.is() || !later.exists() { // a machine without IPv6
@@ -91,7 +91,7 @@ func (s *Substrate) enableIPv6LookupLocked(machine *conn, outer device) error {
 
 // restartIPv6 ends IPv6 at a device, by an MTU that is too small for it, and begins it anew, with forwarding. Until the
 // device is up again it is not complete.
-func (s *Substrate) restartIPv6(machine *conn, outer device) error {
+func (s *HostNetwork) restartIPv6(machine *conn, outer device) error {
 	const tooSmall = 1280 - 1 // IPV6_MIN_MTU
 	if err := machine.changeUp(outer.index, false, rtnl.U32(unix.IFLA_MTU, tooSmall)); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (s *Substrate) restartIPv6(machine *conn, outer device) error {
 }
 
 // setForwardingDefault lets devices that are made from now on forward IPv6. It is noted before.
-func (s *Substrate) setForwardingDefault() error {
+func (s *HostNetwork) setForwardingDefault() error {
 	later := forwarding("ipv6", "default")
 	if later.is() {
 		return nil
@@ -122,7 +122,7 @@ func (s *Substrate) setForwardingDefault() error {
 }
 
 // resetForwardingDefault undoes setForwardingDefault, if it was done. The thread is in the machine's namespace.
-func (s *Substrate) resetForwardingDefault() error {
+func (s *HostNetwork) resetForwardingDefault() error {
 	set, err := s.data.Note(datapath.NoteForwarding, 0)
 	if err != nil || set == 0 {
 		return err

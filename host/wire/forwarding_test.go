@@ -146,7 +146,7 @@ func TestRaisedDefaultIsLowered(t *testing.T) {
 	lowered("the underlay's end")
 	raise()
 	m.must(m.Close())
-	m.Substrate = nil
+	m.HostNetwork = nil
 	m.must(m.there(func() error { return wire.Remove(context.Background(), m.dir) }))
 	lowered("the substrate's end")
 }

@@ -21,7 +21,7 @@ const (
 )
 
 // openHandover gives the pair of an earlier process the programs of this one.
-func (s *Substrate) openHandover() error {
+func (s *HostNetwork) openHandover() error {
 	_, err := s.nl.device(takeoverName)
 	if errors.Is(err, ErrNoDevice) {
 		return nil
@@ -34,7 +34,7 @@ func (s *Substrate) openHandover() error {
 
 // makeHandover makes the pair, unless it is there, and attaches its programs. Packet programs must be there already:
 // before, the data path has none that take frames over.
-func (s *Substrate) makeHandover() error {
+func (s *HostNetwork) makeHandover() error {
 	s.wiring.Lock()
 	defer s.wiring.Unlock()
 	if s.handover {
@@ -62,7 +62,7 @@ func (s *Substrate) makeHandover() error {
 }
 
 // findHandover finds the pair. ErrNoDevice: there is none that is complete.
-func (s *Substrate) findHandover() (from, to device, err error) {
+func (s *HostNetwork) findHandover() (from, to device, err error) {
 	if from, err = s.nl.device(handoverName); err != nil {
 		return from, to, err
 	}
@@ -75,7 +75,7 @@ func (s *Substrate) findHandover() (from, to device, err error) {
 	return from, to, nil
 }
 
-func (s *Substrate) newHandover() (from, to device, err error) {
+func (s *HostNetwork) newHandover() (from, to device, err error) {
 	if err = s.deleteNamed(handoverName); err != nil { // half made
 		return from, to, err
 	}

@@ -4,7 +4,7 @@ import "testing"
 
 // A number that is held is given to nobody, also when it is the last one.
 func TestHeldNumbersAreNotGiven(t *testing.T) {
-	s := &Substrate{}
+	s := &HostNetwork{}
 	held := make(map[int]bool)
 	for index := range 16384 {
 		held[index] = true

@@ -15,7 +15,7 @@ type end struct {
 	record datapath.Port
 }
 
-func (s *Substrate) end(name string) (end, error) {
+func (s *HostNetwork) end(name string) (end, error) {
 	d, err := s.nl.device(name)
 	if err != nil {
 		return end{}, err
@@ -32,19 +32,19 @@ func (s *Substrate) end(name string) (end, error) {
 
 // Join makes two ports the ends of one link, whatever they were wired to before. Ports that are joined already are not
 // disturbed.
-func (s *Substrate) Join(ctx context.Context, a, b string) error {
+func (s *HostNetwork) Join(ctx context.Context, a, b string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.wiring.Lock()
 	defer s.wiring.Unlock()
 	if err := s.joinLocked(a, b); err != nil {
-		return fmt.Errorf("join ports %s and %s: %w", a, b, err)
+		return fmt.Errorf("join: %w", err)
 	}
 	return nil
 }
 
-func (s *Substrate) joinLocked(a, b string) error {
+func (s *HostNetwork) joinLocked(a, b string) error {
 	now, err := s.linkOf(a)
 	l := wiring.Link{A: wiring.End{Port: a}, B: wiring.End{Port: b}}
 	if err == nil && now.sameEnds(l) {
@@ -67,10 +67,10 @@ func (s *Substrate) joinLocked(a, b string) error {
 }
 
 // Unjoin undoes Join, from either end. It is no error if the port is not joined.
-func (s *Substrate) Unjoin(ctx context.Context, port string) error { return s.unwire(ctx, port) }
+func (s *HostNetwork) Unjoin(ctx context.Context, port string) error { return s.unwire(ctx, port) }
 
 // unwire parts a port from whatever it is wired to.
-func (s *Substrate) unwire(ctx context.Context, port string) error {
+func (s *HostNetwork) unwire(ctx context.Context, port string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -81,13 +81,13 @@ func (s *Substrate) unwire(ctx context.Context, port string) error {
 		err = s.unwireLocked(&e)
 	}
 	if err != nil {
-		return fmt.Errorf("unwire port %s: %w", port, err)
+		return fmt.Errorf("unwire: %w", err)
 	}
 	return nil
 }
 
 // unwireLocked parts a port from whatever it is wired to. What treats its frames goes too.
-func (s *Substrate) unwireLocked(e *end) error {
+func (s *HostNetwork) unwireLocked(e *end) error {
 	if e.master != 0 {
 		if err := s.nl.setMaster(e.index, 0); err != nil {
 			return fmt.Errorf("leave switch: %w", err)

@@ -67,7 +67,7 @@ func TestLinkDownTakesTheCarrier(t *testing.T) {
 	l.ping("a", "2001:db8::1") // the address outlived it
 }
 
-func TestServerRestartAdoptsTheSubstrate(t *testing.T) {
+func TestServerRestartAdoptsTheHostNetwork(t *testing.T) {
 	l := newLab(t)
 	a, b := l.pair()
 	l.ping("a", "192.0.2.1")

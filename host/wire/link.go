@@ -28,7 +28,7 @@ func (d Direction) String() string {
 // Treat makes a link's treatment of frames be as the link says. Its ends must be wired so. What changes without another
 // qdisc or class being needed changes in place, and the frames that wait stay; when a queue goes, what waits in it is
 // lost.
-func (s *Substrate) Treat(ctx context.Context, l wiring.Link) error {
+func (s *HostNetwork) Treat(ctx context.Context, l wiring.Link) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -42,14 +42,14 @@ func (s *Substrate) Treat(ctx context.Context, l wiring.Link) error {
 		err = s.apply(l)
 	}
 	if err != nil {
-		return fmt.Errorf("treat frames at port %s: %w", l.A.Port, err)
+		return fmt.Errorf("treat frames: %w", err)
 	}
 	return nil
 }
 
 // Shape sets what happens to frames in one direction of a port or cable; the zero Shape leaves them alone. The
 // direction from the node is that of the link, so the port must be wired.
-func (s *Substrate) Shape(ctx context.Context, port string, dir Direction, shape slice.Shape) error {
+func (s *HostNetwork) Shape(ctx context.Context, port string, dir Direction, shape slice.Shape) error {
 	err := s.change(ctx, port, func(l *wiring.Link) error {
 		if (dir == FromNode) == (l.A.Port == port) {
 			l.A.Shape = shape
@@ -62,7 +62,7 @@ func (s *Substrate) Shape(ctx context.Context, port string, dir Direction, shape
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("shape frames %s the node of port %s: %w", dir, port, err)
+		return fmt.Errorf("shape frames %s the node: %w", dir, err)
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func (s *Substrate) Shape(ctx context.Context, port string, dir Direction, shape
 // Reinject makes what comes to a port's node out of a queue, or from a switch, enter the data path again, so that a
 // router there need not be woken for frames that only pass; or undoes that. Two joined ports do this together. Shapes
 // stay what they are. Between switches there are no node's frames: at a cable, nothing changes.
-func (s *Substrate) Reinject(ctx context.Context, port string, on bool) error {
+func (s *HostNetwork) Reinject(ctx context.Context, port string, on bool) error {
 	err := s.change(ctx, port, func(l *wiring.Link) error {
 		l.Reinject = on && !l.Cable
 		return nil
@@ -79,13 +79,13 @@ func (s *Substrate) Reinject(ctx context.Context, port string, on bool) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reinject frames to port %s: %w", port, err)
+		return fmt.Errorf("reinject frames: %w", err)
 	}
 	return nil
 }
 
 // change lets edit change the link of a port.
-func (s *Substrate) change(ctx context.Context, port string, edit func(*wiring.Link) error) error {
+func (s *HostNetwork) change(ctx context.Context, port string, edit func(*wiring.Link) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 // apply makes what a link is made of, out of whatever is there of it. Its ends must be wired so, or to nothing. What is
 // new is made beside the path that frames take, then the records of both ends change, then what is not needed goes: so
 // no frame meets half of it, and what a process that died left is repaired by the next call.
-func (s *Substrate) apply(l wiring.Link) error {
+func (s *HostNetwork) apply(l wiring.Link) error {
 	want := l.Layout()
 	r, err := s.readDevices(l.Devices())
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *Substrate) apply(l wiring.Link) error {
 }
 
 // limitSegments makes nodes send single frames, where the link takes each frame for one: see wiring.Single.
-func (s *Substrate) limitSegments(r *reading, l wiring.Link, have wiring.Layout) error {
+func (s *HostNetwork) limitSegments(r *reading, l wiring.Link, have wiring.Layout) error {
 	now := l.Observed(have)
 	for _, end := range []struct {
 		port      string
@@ -73,7 +73,7 @@ func (s *Substrate) limitSegments(r *reading, l wiring.Link, have wiring.Layout)
 	return nil
 }
 
-func (s *Substrate) setSegments(port device, single bool) error {
+func (s *HostNetwork) setSegments(port device, single bool) error {
 	err := s.inside(port, func(c *conn) error { return ignoreGone(c.change(port.peer, segments(single))) })
 	if err != nil {
 		return fmt.Errorf("limit segments at the other end of %s: %w", port.name, err)
@@ -92,7 +92,7 @@ func segments(single bool) rtnl.Attr {
 
 // makePairs makes the queue devices that are not there, with their qdiscs. What is there of that name and is none is
 // deleted.
-func (s *Substrate) makePairs(r *reading, l wiring.Link, have, want wiring.Layout) error {
+func (s *HostNetwork) makePairs(r *reading, l wiring.Link, have, want wiring.Layout) error {
 	for q, other := range want.Pairs {
 		if have.Pairs[q] == other {
 			if err := s.cutOrNot(r, have, want, q, other); err != nil {
@@ -113,7 +113,7 @@ func (s *Substrate) makePairs(r *reading, l wiring.Link, have, want wiring.Layou
 }
 
 // cutOrNot makes queue devices that are there cut super-frames, or leave them as they are.
-func (s *Substrate) cutOrNot(r *reading, have, want wiring.Layout, devices ...string) error {
+func (s *HostNetwork) cutOrNot(r *reading, have, want wiring.Layout, devices ...string) error {
 	for _, name := range devices {
 		if have.Plain[name] == want.Plain[name] {
 			continue
@@ -128,7 +128,7 @@ func (s *Substrate) cutOrNot(r *reading, have, want wiring.Layout, devices ...st
 // cut makes a queue device cut super-frames, or not. The bound of segments is set last: by it, the device is known to
 // cut. It is not enough by itself: of super-frames that came out of a tunnel, the kernel does not know how many
 // segments they have.
-func (s *Substrate) cut(d device, on bool) error {
+func (s *HostNetwork) cut(d device, on bool) error {
 	err := netns.In(s.ns, func() error { return setSegmentation(d.name, !on) })
 	if err == nil {
 		err = s.nl.change(d.index, segments(on))
@@ -176,7 +176,7 @@ func finishChecksums(device string) error {
 	return e.Change(device, map[string]bool{checksumOffload: false})
 }
 
-func (s *Substrate) makePair(r *reading, l wiring.Link, q, other string, want wiring.Layout) (err error) {
+func (s *HostNetwork) makePair(r *reading, l wiring.Link, q, other string, want wiring.Layout) (err error) {
 	var steps undo.Steps
 	defer steps.OnError(&err)
 	a, b := r.byName[l.A.Port], r.byName[l.B.Port] // b is empty at a switch
@@ -226,7 +226,7 @@ func (s *Substrate) makePair(r *reading, l wiring.Link, q, other string, want wi
 }
 
 // plugIn puts devices into the bridges that they are to be in, after others left: two ways would double frames.
-func (s *Substrate) plugIn(r *reading, l wiring.Link, want wiring.Layout) error {
+func (s *HostNetwork) plugIn(r *reading, l wiring.Link, want wiring.Layout) error {
 	if l.Switch == "" {
 		return nil
 	}
@@ -252,7 +252,7 @@ func (s *Substrate) plugIn(r *reading, l wiring.Link, want wiring.Layout) error 
 }
 
 // setRecords directs frames: first at queue devices, then at the ends of the link.
-func (s *Substrate) setRecords(r *reading, l wiring.Link, want wiring.Layout) error {
+func (s *HostNetwork) setRecords(r *reading, l wiring.Link, want wiring.Layout) error {
 	names := []string{wiring.QueueName(l.A.Port), wiring.QueueName(l.B.Port), l.A.Port, l.B.Port}
 	for _, name := range names {
 		record, wanted := want.Records[name]
@@ -282,7 +282,7 @@ var modes = map[wiring.Mode]datapath.Mode{
 }
 
 // setRules writes rules: those that are wanted before records say that there are some, the deletion of others after.
-func (s *Substrate) setRules(r *reading, want wiring.Layout, wanted bool) error {
+func (s *HostNetwork) setRules(r *reading, want wiring.Layout, wanted bool) error {
 	for name, d := range r.byName {
 		rules := want.Rules[name]
 		if (len(rules) > 0) != wanted || len(rules) == 0 && len(r.rules[d.index]) == 0 {
@@ -296,7 +296,7 @@ func (s *Substrate) setRules(r *reading, want wiring.Layout, wanted bool) error 
 }
 
 // clear removes what the link does not need any more: qdiscs first, so that nothing waits there, then queue devices.
-func (s *Substrate) clear(r *reading, l wiring.Link, have, want wiring.Layout) error {
+func (s *HostNetwork) clear(r *reading, l wiring.Link, have, want wiring.Layout) error {
 	var gone []string
 	for q, other := range have.Pairs {
 		if want.Pairs[q] != other && r.byName[q].name == q {

@@ -18,7 +18,7 @@ func (o observed) sameEnds(l wiring.Link) bool {
 }
 
 // linkOf reads the link of a port or a cable's end. The error is ErrNotWired where it has none.
-func (s *Substrate) linkOf(port string) (o observed, err error) {
+func (s *HostNetwork) linkOf(port string) (o observed, err error) {
 	d, err := s.nl.device(port)
 	if err != nil {
 		return o, err
@@ -50,7 +50,7 @@ func (s *Substrate) linkOf(port string) (o observed, err error) {
 
 // readNext reads the devices with these indices that were not read yet. It gives the indices of the devices to which
 // those lead: the other ends and the peers of queue devices, the switches of members.
-func (s *Substrate) readNext(r *reading, indices []int) (next []int, err error) {
+func (s *HostNetwork) readNext(r *reading, indices []int) (next []int, err error) {
 	for _, index := range indices {
 		if _, known := r.devices[index]; known || index == 0 {
 			continue

@@ -34,7 +34,7 @@ func (c *conn) namespaceOf(by uint16, id uint32) (number int, err error) {
 }
 
 // inside calls f in the namespace of a port's other end, if that still exists.
-func (s *Substrate) inside(port device, f func(*conn) error) error {
+func (s *HostNetwork) inside(port device, f func(*conn) error) error {
 	if port.mark.role != rolePort {
 		return nil
 	}
@@ -65,14 +65,14 @@ func (s *Substrate) inside(port device, f func(*conn) error) error {
 }
 
 // isIn reports whether a device's other end is in a namespace.
-func (s *Substrate) isIn(d device, ns *os.File) (bool, error) {
+func (s *HostNetwork) isIn(d device, ns *os.File) (bool, error) {
 	number, err := s.nl.namespaceOf(unix.NETNSA_FD, uint32(ns.Fd()))
 	return number != sameNS && number == d.peerNS, err
 }
 
 // adopt takes over devices of an earlier version: what their marks say besides is noted, and then the marks become
 // those of today. Traffic is not disturbed.
-func (s *Substrate) adopt() error {
+func (s *HostNetwork) adopt() error {
 	all, err := s.nl.devices()
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (s *Substrate) adopt() error {
 	return nil
 }
 
-func (s *Substrate) note(d device) error {
+func (s *HostNetwork) note(d device) error {
 	var errs []error
 	if d.was.pid != 0 {
 		errs = append(errs, s.data.SetNote(datapath.NoteProcess, d.index, uint32(d.was.pid)))

@@ -10,7 +10,7 @@ import (
 
 // attachNIC attaches the programs of an interface of the machine. There is no line card where there cannot be one, or
 // is to be none. The thread is in the machine's namespace.
-func (s *Substrate) attachNIC(nic device, noXDP bool) error {
+func (s *HostNetwork) attachNIC(nic device, noXDP bool) error {
 	attach := s.data.AttachUnderlay
 	if nic.rawIP {
 		attach = s.data.AttachUnderlayOfPackets
@@ -37,14 +37,14 @@ func (s *Substrate) attachNIC(nic device, noXDP bool) error {
 	return nil
 }
 
-func (s *Substrate) detachNIC(index int) error {
+func (s *HostNetwork) detachNIC(index int) error {
 	return errors.Join(s.data.DenyXDPToNIC(index), s.data.DetachNICLineCard(index), s.data.DetachUnderlay(index))
 }
 
 // updateRedirect lets line cards of other interfaces send by this one as long as its driver transmits what they
 // redirect: else it is lost. Whether it does changes with a setting, a program, or what is at the other end of a veth
 // pair.
-func (s *Substrate) updateRedirect(nic device) error {
+func (s *HostNetwork) updateRedirect(nic device) error {
 	var able features
 	err := errSwitchedOff
 	if !s.underlay.noXDP && nic.ether {
@@ -77,7 +77,7 @@ func (u *underlay) xdp(d device) string {
 }
 
 // noteNICs notes at which of the machine's interfaces there may be programs of ours.
-func (s *Substrate) noteNICs(indexes []int) error {
+func (s *HostNetwork) noteNICs(indexes []int) error {
 	for _, index := range indexes {
 		if err := s.data.SetNote(datapath.NoteNIC, index, 1); err != nil {
 			return err
@@ -87,7 +87,7 @@ func (s *Substrate) noteNICs(indexes []int) error {
 }
 
 // leaveNICs takes the programs away at all interfaces but these.
-func (s *Substrate) leaveNICs(but []int) error {
+func (s *HostNetwork) leaveNICs(but []int) error {
 	noted, err := s.data.Notes(datapath.NoteNIC)
 	if err != nil {
 		return err

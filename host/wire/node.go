@@ -86,7 +86,7 @@ func setDefaults(dir *os.Root, sets []sysctl) error {
 
 // ConfigureNode makes a node's namespace, found by a process in it, be as n says. It adds what is missing and takes
 // away what it added earlier and n no longer has. What the node's own processes added stays.
-func (s *Substrate) ConfigureNode(ctx context.Context, pid int, n Node) error {
+func (s *HostNetwork) ConfigureNode(ctx context.Context, pid int, n Node) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

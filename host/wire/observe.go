@@ -12,7 +12,7 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// State is what there is in a substrate.
+// State is what there is in a host network.
 type State struct {
 	Ports    map[string]PortState
 	Cables   map[string]CableState // by the name of each end
@@ -59,16 +59,16 @@ type SwitchState struct {
 
 // Observe reads the state of everything, with one question to the kernel for each kind of thing. The qdiscs of a device
 // are read when they have changed.
-func (s *Substrate) Observe(ctx context.Context) (State, error) {
+func (s *HostNetwork) Observe(ctx context.Context) (State, error) {
 	if err := ctx.Err(); err != nil {
 		return State{}, err
 	}
 	v, err := s.view()
 	if err != nil {
-		return State{}, fmt.Errorf("observe substrate: %w", err)
+		return State{}, fmt.Errorf("observe host network: %w", err)
 	}
 	if err := s.forget(v); err != nil {
-		return State{}, fmt.Errorf("observe substrate: %w", err)
+		return State{}, fmt.Errorf("observe host network: %w", err)
 	}
 	state := State{
 		Ports: map[string]PortState{}, Cables: map[string]CableState{}, Switches: map[string]SwitchState{},
@@ -101,7 +101,7 @@ type view struct {
 }
 
 // view reads records before devices, so that a record without a device has really lost it.
-func (s *Substrate) view() (v view, err error) {
+func (s *HostNetwork) view() (v view, err error) {
 	v.reading = newReading()
 	if v.records, err = s.data.Ports(); err != nil {
 		return v, err
@@ -142,7 +142,7 @@ func (s *Substrate) view() (v view, err error) {
 }
 
 // processes reads which processes are noted by port, and asks where they are: the id may have become another's.
-func (s *Substrate) processes() (noted map[int]uint32, namespaces map[uint32]int, err error) {
+func (s *HostNetwork) processes() (noted map[int]uint32, namespaces map[uint32]int, err error) {
 	if noted, err = s.data.Notes(datapath.NoteProcess); err != nil {
 		return nil, nil, err
 	}
@@ -168,7 +168,7 @@ func (v view) process(d device) int {
 }
 
 // tunnels finds the ports at which the data path has a tunnel begin.
-func (s *Substrate) tunnels() (map[int]bool, error) {
+func (s *HostNetwork) tunnels() (map[int]bool, error) {
 	all, err := s.data.Tunnels()
 	if err != nil {
 		return nil, err
@@ -236,7 +236,7 @@ func (v view) serves(q device) bool {
 }
 
 // forget deletes the records of ports that ended with their nodes.
-func (s *Substrate) forget(v view) error {
+func (s *HostNetwork) forget(v view) error {
 	for index := range v.records {
 		if _, ok := v.devices[index]; ok {
 			continue
@@ -248,7 +248,7 @@ func (s *Substrate) forget(v view) error {
 	return nil
 }
 
-func (s *Substrate) forgetGone(index int) error {
+func (s *HostNetwork) forgetGone(index int) error {
 	s.records.Lock()
 	defer s.records.Unlock()
 	_, err := s.nl.deviceAt(index)

@@ -51,7 +51,7 @@ func (p Port) check() error {
 
 // AddPort makes a port and its node's interface, which is up and has its addresses. A port of that name that is
 // otherwise, or not complete, is replaced.
-func (s *Substrate) AddPort(ctx context.Context, p Port) error {
+func (s *HostNetwork) AddPort(ctx context.Context, p Port) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -60,12 +60,12 @@ func (s *Substrate) AddPort(ctx context.Context, p Port) error {
 		err = s.addPort(p)
 	}
 	if err != nil {
-		return fmt.Errorf("add port %s (%s): %w", p.Name, p.Owner, err)
+		return fmt.Errorf("add: %w", err)
 	}
 	return nil
 }
 
-func (s *Substrate) addPort(p Port) (err error) {
+func (s *HostNetwork) addPort(p Port) (err error) {
 	ns, closeNS, err := s.inner(p)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (s *Substrate) addPort(p Port) (err error) {
 }
 
 // inner opens the namespace of the port's other end.
-func (s *Substrate) inner(p Port) (ns *os.File, done func(), err error) {
+func (s *HostNetwork) inner(p Port) (ns *os.File, done func(), err error) {
 	if p.HostNetns {
 		return s.host, func() {}, nil
 	}
@@ -113,7 +113,7 @@ func (s *Substrate) inner(p Port) (ns *os.File, done func(), err error) {
 
 // makeRoom makes room for a device. there is true if a complete one with this mark is there, of which also holds what
 // the caller asks for.
-func (s *Substrate) makeRoom(name string, want mark, also func(device) (bool, error)) (there bool, err error) {
+func (s *HostNetwork) makeRoom(name string, want mark, also func(device) (bool, error)) (there bool, err error) {
 	d, err := s.nl.device(name)
 	if errors.Is(err, ErrNoDevice) {
 		return false, nil
@@ -133,7 +133,7 @@ func always(device) (bool, error) { return true, nil }
 
 // addInner makes the pair, and gives the index of the substrate's end. The thread is in the namespace of the node's
 // end, whose defaults must be there before it is.
-func (s *Substrate) addInner(p Port, ns *os.File, alias string) (index int, err error) {
+func (s *HostNetwork) addInner(p Port, ns *os.File, alias string) (index int, err error) {
 	if !p.HostNetns {
 		if err := setNodeDefaults(); err != nil {
 			return 0, err
@@ -170,7 +170,7 @@ func (s *Substrate) addInner(p Port, ns *os.File, alias string) (index int, err 
 }
 
 // own puts a device into the care of the data path.
-func (s *Substrate) own(index int, p datapath.Port) error {
+func (s *HostNetwork) own(index int, p datapath.Port) error {
 	s.records.Lock()
 	err := s.data.Add(index, p)
 	s.records.Unlock()
@@ -182,18 +182,18 @@ func (s *Substrate) own(index int, p datapath.Port) error {
 
 // DeletePorts deletes ports, tunnels, cables (by either end) and the queues between ports and switches, together. What
 // does not exist is no error: a node that ended took its ports along.
-func (s *Substrate) DeletePorts(ctx context.Context, names ...string) error {
+func (s *HostNetwork) DeletePorts(ctx context.Context, names ...string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := s.deleteNamed(names...); err != nil {
-		return fmt.Errorf("delete ports: %w", err)
+		return fmt.Errorf("delete: %w", err)
 	}
 	return nil
 }
 
 // deleteNamed deletes devices of any role, and the queues of ports.
-func (s *Substrate) deleteNamed(names ...string) error {
+func (s *HostNetwork) deleteNamed(names ...string) error {
 	var devices []device
 	for _, name := range names {
 		for _, n := range []string{name, wiring.QueueName(name)} {
@@ -214,7 +214,7 @@ func (s *Substrate) deleteNamed(names ...string) error {
 }
 
 // deleteDevices forgets them first: as soon as they are gone, others may get their indexes.
-func (s *Substrate) deleteDevices(devices []device) error {
+func (s *HostNetwork) deleteDevices(devices []device) error {
 	for _, d := range devices {
 		if err := s.data.Forget(d.index); err != nil {
 			return err
@@ -229,7 +229,7 @@ func (s *Substrate) deleteDevices(devices []device) error {
 }
 
 // DeleteSlice deletes every device of a slice.
-func (s *Substrate) DeleteSlice(ctx context.Context, id uint16) error {
+func (s *HostNetwork) DeleteSlice(ctx context.Context, id uint16) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (s *Substrate) DeleteSlice(ctx context.Context, id uint16) error {
 }
 
 // SetUp connects a port, or cuts it off: then the node's interface has no carrier.
-func (s *Substrate) SetUp(ctx context.Context, port string, up bool) error {
+func (s *HostNetwork) SetUp(ctx context.Context, port string, up bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (s *Substrate) SetUp(ctx context.Context, port string, up bool) error {
 		err = s.nl.changeUp(d.index, up)
 	}
 	if err != nil {
-		return fmt.Errorf("set port %s up or down: %w", port, err)
+		return fmt.Errorf("set up or down: %w", err)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func TryProgram(file string, object []byte) error {
 
 // SetProgram makes a packet program run at its ports, or replaces it: then no frame is lost, and memory and counters
 // are kept as far as they are the same. If it fails, what ran before goes on.
-func (s *Substrate) SetProgram(ctx context.Context, name string, p Program) error {
+func (s *HostNetwork) SetProgram(ctx context.Context, name string, p Program) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func explainProgram(p Program, err error) error {
 }
 
 // DeleteProgram takes a packet program off its ports, with its memory. It is no error if it is not there.
-func (s *Substrate) DeleteProgram(ctx context.Context, name string) error {
+func (s *HostNetwork) DeleteProgram(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (s *Substrate) DeleteProgram(ctx context.Context, name string) error {
 }
 
 // Programs lists the packet programs that run.
-func (s *Substrate) Programs(ctx context.Context) (map[string]ProgramState, error) {
+func (s *HostNetwork) Programs(ctx context.Context) (map[string]ProgramState, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ type ProgramMemory struct {
 }
 
 // ProgramMemory opens the memory of a packet program, to be mapped; nil where it declares none. The caller closes it.
-func (s *Substrate) ProgramMemory(ctx context.Context, name string) (*os.File, ProgramMemory, error) {
+func (s *HostNetwork) ProgramMemory(ctx context.Context, name string) (*os.File, ProgramMemory, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, ProgramMemory{}, err
 	}
@@ -165,7 +165,7 @@ func (s *Substrate) ProgramMemory(ctx context.Context, name string) (*os.File, P
 type ProgramTime = node.Time
 
 // ProgramTimes is the processor time of packet programs, by slice.
-func (s *Substrate) ProgramTimes(ctx context.Context) (map[uint16]ProgramTime, error) {
+func (s *HostNetwork) ProgramTimes(ctx context.Context) (map[uint16]ProgramTime, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (s *Substrate) ProgramTimes(ctx context.Context) (map[uint16]ProgramTime, e
 
 // ProgramCounters reads what a packet program and its node counted. The platform's names have a space, as no program's
 // have.
-func (s *Substrate) ProgramCounters(ctx context.Context, name string) (ProgramCounters, error) {
+func (s *HostNetwork) ProgramCounters(ctx context.Context, name string) (ProgramCounters, error) {
 	c := ProgramCounters{Own: map[string]uint64{}, Platform: map[string]uint64{}}
 	if err := ctx.Err(); err != nil {
 		return c, err

@@ -25,7 +25,7 @@ type QueueStats struct {
 
 // QueueStats reads the counters of the classes of devices, by device and minor number (wiring.RootClass,
 // wiring.FirstClass): one dump for each device. Devices that do not exist, or have no classes, are left out.
-func (s *Substrate) QueueStats(ctx context.Context, devices ...string) (map[string]map[uint16]QueueStats, error) {
+func (s *HostNetwork) QueueStats(ctx context.Context, devices ...string) (map[string]map[uint16]QueueStats, error) {
 	indexes, err := s.indexesOf(devices)
 	if err != nil {
 		return nil, fmt.Errorf("read queues: %w", err)
@@ -47,7 +47,7 @@ func (s *Substrate) QueueStats(ctx context.Context, devices ...string) (map[stri
 }
 
 // indexesOf finds devices that exist: few by their names, many in a list of all.
-func (s *Substrate) indexesOf(names []string) (map[string]int, error) {
+func (s *HostNetwork) indexesOf(names []string) (map[string]int, error) {
 	const few = 16
 	indexes := make(map[string]int, len(names))
 	if len(names) <= few {

@@ -24,7 +24,7 @@ func newReading() *reading {
 }
 
 // readDevices reads devices by their names. What does not exist is left out.
-func (s *Substrate) readDevices(names []string) (*reading, error) {
+func (s *HostNetwork) readDevices(names []string) (*reading, error) {
 	r := newReading()
 	for _, name := range names {
 		d, err := s.nl.device(name)
@@ -54,7 +54,7 @@ func (s *Substrate) readDevices(names []string) (*reading, error) {
 }
 
 // read adds a device, with its record and its qdiscs.
-func (s *Substrate) read(r *reading, d device) error {
+func (s *HostNetwork) read(r *reading, d device) error {
 	r.devices[d.index], r.byName[d.name] = d, d
 	record, known, err := s.data.Port(d.index)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Substrate) read(r *reading, d device) error {
 }
 
 // readRules adds the rules of a port whose record says that it has some.
-func (s *Substrate) readRules(r *reading, index int) error {
+func (s *HostNetwork) readRules(r *reading, index int) error {
 	if !r.records[index].Classified {
 		return nil
 	}

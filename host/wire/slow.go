@@ -34,7 +34,7 @@ const (
 //
 // The file is that of a tap device in the substrate's namespace. Its index says whose it is, so the device is made
 // and deleted while no node gets another's number.
-func (s *Substrate) OpenSlowPath(ctx context.Context, name, owner string) (_ *os.File, err error) {
+func (s *HostNetwork) OpenSlowPath(ctx context.Context, name, owner string) (_ *os.File, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (s *Substrate) OpenSlowPath(ctx context.Context, name, owner string) (_ *os
 	return f, nil
 }
 
-func (s *Substrate) openTap(index int, owner string) (f *os.File, err error) {
+func (s *HostNetwork) openTap(index int, owner string) (f *os.File, err error) {
 	m, err := newMark(roleSlow, owner, "")
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *Substrate) openTap(index int, owner string) (f *os.File, err error) {
 func tapName(index int) string { return fmt.Sprintf("slow%d", index-node.FirstTap) }
 
 // setProgram makes a program run. The tap device of a node that had its number before is no node's any more.
-func (s *Substrate) setProgram(name string, w node.Node) error {
+func (s *HostNetwork) setProgram(name string, w node.Node) error {
 	s.tapping.Lock()
 	defer s.tapping.Unlock()
 	_, _, before := s.programs.Tap(name)
@@ -91,7 +91,7 @@ func (s *Substrate) setProgram(name string, w node.Node) error {
 }
 
 // deleteProgram deletes a program and its tap device: a process that has it gets an error.
-func (s *Substrate) deleteProgram(name string) error {
+func (s *HostNetwork) deleteProgram(name string) error {
 	s.tapping.Lock()
 	defer s.tapping.Unlock()
 	if err := s.deleteTap(name); err != nil {
@@ -101,7 +101,7 @@ func (s *Substrate) deleteProgram(name string) error {
 }
 
 // deleteTap deletes the tap device of a program, if the program runs and there is one.
-func (s *Substrate) deleteTap(name string) error {
+func (s *HostNetwork) deleteTap(name string) error {
 	index, _, err := s.programs.Tap(name)
 	if err != nil {
 		return nil //nolint:nilerr // half made: the next program with its number deletes it
@@ -120,7 +120,7 @@ func (s *Substrate) deleteTap(name string) error {
 }
 
 // countSlowPath adds what the process has not read of what was handed to it: it waits, or was lost.
-func (s *Substrate) countSlowPath(name string, counters map[string]uint64) error {
+func (s *HostNetwork) countSlowPath(name string, counters map[string]uint64) error {
 	index, _, err := s.programs.Tap(name)
 	if err != nil {
 		return err

@@ -25,17 +25,17 @@ type Switch struct {
 }
 
 // AddSwitch makes a switch. One of that name that is otherwise, or not complete, is replaced.
-func (s *Substrate) AddSwitch(ctx context.Context, w Switch) error {
+func (s *HostNetwork) AddSwitch(ctx context.Context, w Switch) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := s.addSwitch(w); err != nil {
-		return fmt.Errorf("add switch %s (%s): %w", w.Name, w.Owner, err)
+		return fmt.Errorf("add: %w", err)
 	}
 	return nil
 }
 
-func (s *Substrate) addSwitch(w Switch) (err error) {
+func (s *HostNetwork) addSwitch(w Switch) (err error) {
 	m, err := newMark(roleSwitch, w.Owner, w.Digest)
 	if err != nil {
 		return err
@@ -124,30 +124,30 @@ func (c *conn) changeBridgePort(index int, attr rtnl.Attr) error {
 }
 
 // DeleteSwitches deletes switches, together. What does not exist is no error. Ports attached to them stay, unwired.
-func (s *Substrate) DeleteSwitches(ctx context.Context, names ...string) error {
+func (s *HostNetwork) DeleteSwitches(ctx context.Context, names ...string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := s.deleteNamed(names...); err != nil {
-		return fmt.Errorf("delete switches: %w", err)
+		return fmt.Errorf("delete: %w", err)
 	}
 	return nil
 }
 
 // Attach makes a port one of a switch's, whatever it was wired to before.
-func (s *Substrate) Attach(ctx context.Context, port, sw string) error {
+func (s *HostNetwork) Attach(ctx context.Context, port, sw string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.wiring.Lock()
 	defer s.wiring.Unlock()
 	if err := s.attachLocked(port, sw); err != nil {
-		return fmt.Errorf("attach port %s to switch %s: %w", port, sw, err)
+		return fmt.Errorf("attach to the switch: %w", err)
 	}
 	return nil
 }
 
-func (s *Substrate) attachLocked(port, sw string) error {
+func (s *HostNetwork) attachLocked(port, sw string) error {
 	now, err := s.linkOf(port)
 	switch {
 	case err == nil && now.Switch != "": // it may move, with its queues
@@ -169,7 +169,7 @@ func (s *Substrate) attachLocked(port, sw string) error {
 }
 
 // Detach undoes Attach. It is no error if the port is not attached.
-func (s *Substrate) Detach(ctx context.Context, port string) error { return s.unwire(ctx, port) }
+func (s *HostNetwork) Detach(ctx context.Context, port string) error { return s.unwire(ctx, port) }
 
 // Cable joins two switches. Each end is known by a name of its own, and frames can be shaped in either direction.
 type Cable struct {
@@ -188,17 +188,17 @@ type CableEnd struct {
 }
 
 // AddCable makes a cable and plugs it in. One of that name that is otherwise, or not complete, is replaced.
-func (s *Substrate) AddCable(ctx context.Context, c Cable) error {
+func (s *HostNetwork) AddCable(ctx context.Context, c Cable) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := s.addCable(c); err != nil {
-		return fmt.Errorf("add cable %s-%s (%s): %w", c.Ends[0].Name, c.Ends[1].Name, c.Owner, err)
+		return fmt.Errorf("add: %w", err)
 	}
 	return nil
 }
 
-func (s *Substrate) addCable(c Cable) (err error) {
+func (s *HostNetwork) addCable(c Cable) (err error) {
 	m, err := newMark(roleCable, c.Owner, c.Digest)
 	if err != nil {
 		return err
@@ -244,7 +244,7 @@ func (s *Substrate) addCable(c Cable) (err error) {
 }
 
 // plug attaches both ends.
-func (s *Substrate) plug(c Cable) error {
+func (s *HostNetwork) plug(c Cable) error {
 	for _, e := range c.Ends {
 		d, err := s.nl.device(e.Name)
 		if err != nil {

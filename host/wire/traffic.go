@@ -28,7 +28,7 @@ type TunnelName struct {
 }
 
 // Counters reads the traffic of all ports and ends of cables.
-func (s *Substrate) Counters(ctx context.Context) (map[string]Traffic, error) {
+func (s *HostNetwork) Counters(ctx context.Context) (map[string]Traffic, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// inSubstrate runs a command in the substrate's namespace, as a process that is none of ours might.
-func (l *lab) inSubstrate(stdin string, command ...string) string {
+// inNamespace runs a command in the substrate's namespace, as a process that is none of ours might.
+func (l *lab) inNamespace(stdin string, command ...string) string {
 	l.Helper()
 	cmd := exec.Command("nsenter", append([]string{"--net=" + l.Namespace()}, command...)...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -36,7 +36,7 @@ func TestObserveFindsWhatOthersDoToQdiscs(t *testing.T) {
 		}
 	}
 	tc := func(format string) func() {
-		return func() { l.inSubstrate("", strings.Fields("tc "+fmt.Sprintf(format, b))...) }
+		return func() { l.inNamespace("", strings.Fields("tc "+fmt.Sprintf(format, b))...) }
 	}
 	for name, change := range map[string]func(){
 		"a class is fast":            tc("class change dev %s parent 1:1 classid 1:11 htb rate 1mbit prio 3"),
@@ -50,7 +50,7 @@ func TestObserveFindsWhatOthersDoToQdiscs(t *testing.T) {
 				const line = "class change dev %s parent 1:1 classid 1:11 htb rate %dmbit prio 7\n"
 				fmt.Fprintf(&lines, line, b, i%9+1)
 			}
-			l.inSubstrate(lines.String(), "tc", "-batch", "-")
+			l.inNamespace(lines.String(), "tc", "-batch", "-")
 		},
 		"a port was in another namespace": func() { l.visits("a", b) },
 	} {
@@ -82,11 +82,11 @@ func (l *lab) visits(name, port string) {
 		_ = inside.Wait() // killed: always an error
 	}()
 	before := l.observe().Ports[port]
-	l.inSubstrate("", "ip", "link", "set", port, "netns", fmt.Sprint(l.node(name).pid))
+	l.inNamespace("", "ip", "link", "set", port, "netns", fmt.Sprint(l.node(name).pid))
 	if out, err := l.exec(name, "ip", "link", "set", port, "netns", fmt.Sprint(inside.Process.Pid)); err != nil {
 		l.Fatalf("move %s back: %v\n%s", port, err, out)
 	}
-	l.inSubstrate("", "ip", "link", "set", port, "up")
+	l.inNamespace("", "ip", "link", "set", port, "up")
 	if after := l.observe().Ports[port]; after.Index != before.Index {
 		l.Skipf("the number of %s was %d and is %d", port, before.Index, after.Index)
 	}

@@ -77,7 +77,7 @@ func kindOf(k slice.TunnelKind) (datapath.TunnelKind, error) {
 	return 0, fmt.Errorf("unknown kind %q", k)
 }
 
-func (s *Substrate) setTunnel(index int, t Tunnel) error {
+func (s *HostNetwork) setTunnel(index int, t Tunnel) error {
 	kind, err := kindOf(t.Kind)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (s *Substrate) setTunnel(index int, t Tunnel) error {
 // enableGRO lets the line card send what comes out of a tunnel to the twin, where generic receive offload makes
 // super-frames of TCP's segments at the proxy port. That is for VXLAN: of the other kind, the network card's own device
 // makes them.
-func (s *Substrate) enableGRO(t Tunnel, index, twin int) error {
+func (s *HostNetwork) enableGRO(t Tunnel, index, twin int) error {
 	if t.Kind != slice.VXLAN {
 		return s.data.DenyXDPToPort(index)
 	}
@@ -112,7 +112,7 @@ func twinName(tunnel string) string { return tunnel + "t" }
 // AddTunnel makes a tunnel, which is up. Join, Attach, Shape, Reinject and DeletePorts take it for a port. What is
 // there of that name and is no complete tunnel, or one of another MTU, is replaced; else it is changed, and stays
 // wired.
-func (s *Substrate) AddTunnel(ctx context.Context, t Tunnel) error {
+func (s *HostNetwork) AddTunnel(ctx context.Context, t Tunnel) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -123,12 +123,12 @@ func (s *Substrate) AddTunnel(ctx context.Context, t Tunnel) error {
 		err = s.addTunnelLocked(t)
 	}
 	if err != nil {
-		return fmt.Errorf("add tunnel %s (%s): %w", t.Name, t.Owner, err)
+		return fmt.Errorf("add: %w", err)
 	}
 	return nil
 }
 
-func (s *Substrate) addTunnelLocked(t Tunnel) (err error) {
+func (s *HostNetwork) addTunnelLocked(t Tunnel) (err error) {
 	m, err := newMark(roleTunnel, t.Owner, t.Digest)
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (s *Substrate) addTunnelLocked(t Tunnel) (err error) {
 	return s.makeTunnel(t, m)
 }
 
-func (s *Substrate) makeTunnel(t Tunnel, m mark) (err error) {
+func (s *HostNetwork) makeTunnel(t Tunnel, m mark) (err error) {
 	var steps undo.Steps
 	defer steps.OnError(&err)
 	steps.Push(func() error { return s.deleteNamed(t.Name) })
@@ -188,7 +188,7 @@ func (s *Substrate) makeTunnel(t Tunnel, m mark) (err error) {
 }
 
 // changeTunnel makes a tunnel that is there be as t says. Its digest comes last.
-func (s *Substrate) changeTunnel(d device, t Tunnel, m mark) error {
+func (s *HostNetwork) changeTunnel(d device, t Tunnel, m mark) error {
 	if err := s.setTunnel(d.index, t); err != nil {
 		return err
 	}

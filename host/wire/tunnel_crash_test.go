@@ -39,7 +39,7 @@ func crashMeWithTunnels(dir string, pid int) error {
 }
 
 // buildTunnels makes, from whatever is there, the first machine's part of a bed's link, and of a LAN over two machines.
-func buildTunnels(ctx context.Context, s *wire.Substrate, pid int) error {
+func buildTunnels(ctx context.Context, s *wire.HostNetwork, pid int) error {
 	state, err := s.Observe(ctx)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func TestKilledWhileTunnelsAreMade(t *testing.T) {
 	remove := func() {
 		t.Helper()
 		m.must(m.there(func() error { return errors.Join(m.Close(), wire.Remove(m.ctx, m.dir)) }))
-		m.Substrate = nil
+		m.HostNetwork = nil
 	}
 	remove()
 	pid := m.node("a").pid
@@ -99,7 +99,7 @@ func TestKilledWhileTunnelsAreMade(t *testing.T) {
 			t.Fatalf("the child failed: %s", out.String())
 		}
 		m.reopen()
-		m.must(buildTunnels(m.ctx, m.Substrate, pid))
+		m.must(buildTunnels(m.ctx, m.HostNetwork, pid))
 		state := m.observe()
 		if p := state.Ports; len(p) != 3 || len(state.Remains) > 0 || p["s7p101"].Peer != "s7p201" ||
 			p["s7p101"].FromNode.Rate != 1e9 || p["s7t00000002"].Switch != "s7b1" {
@@ -107,7 +107,7 @@ func TestKilledWhileTunnelsAreMade(t *testing.T) {
 		}
 		m.ping("a", "192.0.2.1")
 		m.must(m.Close())
-		m.Substrate = nil
+		m.HostNetwork = nil
 	}
 	m.reopen()
 	remove()

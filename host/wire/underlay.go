@@ -35,7 +35,7 @@ type NICState struct {
 
 // underlay is what Underlay says beside the kernel.
 type underlay struct {
-	mu        sync.Mutex        // guards all, and the uplink; taken after Substrate.wiring
+	mu        sync.Mutex        // guards all, and the uplink; taken after HostNetwork.wiring
 	nics      []string          // as told
 	noXDP     bool              // as told
 	why       map[string]string // there is no line card, by interface
@@ -45,7 +45,7 @@ type underlay struct {
 // OpenUnderlay leads tunnels' packets from and to these interfaces of the machine. What it attached to interfaces that
 // are no longer named is taken away. Interfaces that are absent are left out: call it again when they may have come.
 // What is there is not disturbed.
-func (s *Substrate) OpenUnderlay(ctx context.Context, c UnderlayConfig) error {
+func (s *HostNetwork) OpenUnderlay(ctx context.Context, c UnderlayConfig) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *Substrate) OpenUnderlay(ctx context.Context, c UnderlayConfig) error {
 }
 
 // openUnderlay notes where programs of ours may be before they are, and until they no longer are.
-func (s *Substrate) openUnderlay(machine *conn, c UnderlayConfig) error {
+func (s *HostNetwork) openUnderlay(machine *conn, c UnderlayConfig) error {
 	var nics []device
 	var indexes []int
 	for _, name := range c.Interfaces {
@@ -110,14 +110,14 @@ func (s *Substrate) openUnderlay(machine *conn, c UnderlayConfig) error {
 }
 
 // bind says by which interfaces packets of tunnels leave. The thread is in the machine's namespace.
-func (s *Substrate) bind(bound bool, indexes []int) error {
+func (s *HostNetwork) bind(bound bool, indexes []int) error {
 	if bound {
 		return s.data.BindUnderlay(indexes)
 	}
 	return s.data.FreeUnderlay()
 }
 
-func (s *Substrate) closeUnderlay() error {
+func (s *HostNetwork) closeUnderlay() error {
 	if err := s.leaveNICs(nil); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (s *Substrate) closeUnderlay() error {
 
 // Underlay reads the state of the underlay, and updates which interfaces line cards redirect to, as drivers change:
 // call it every few seconds.
-func (s *Substrate) Underlay(ctx context.Context) (UnderlayState, error) {
+func (s *HostNetwork) Underlay(ctx context.Context) (UnderlayState, error) {
 	if err := ctx.Err(); err != nil {
 		return UnderlayState{}, err
 	}
@@ -139,7 +139,7 @@ func (s *Substrate) Underlay(ctx context.Context) (UnderlayState, error) {
 	return state, nil
 }
 
-func (s *Substrate) underlayLocked() (state UnderlayState, err error) {
+func (s *HostNetwork) underlayLocked() (state UnderlayState, err error) {
 	machine, err := dial(s.host)
 	if err != nil {
 		return state, err

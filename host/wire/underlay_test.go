@@ -104,7 +104,7 @@ func TestInterfacesOfTheMachineGetBackWhatTheyHad(t *testing.T) {
 	m.wantPrograms(before)
 	m.openUnderlay()
 	m.must(m.Close())
-	m.Substrate = nil
+	m.HostNetwork = nil
 	m.must(m.there(func() error { return wire.Remove(context.Background(), m.dir) }))
 	m.wantPrograms(before)
 }

@@ -22,7 +22,7 @@ import (
 //	tunnel ── uplink ── veth ── pergola1f6c20ab ── eth0
 const uplinkName = "uplink"
 
-// outerName is the machine's end: of one substrate, of which there may be several.
+// outerName is the machine's end: of one host network, of which there may be several.
 func outerName(stateDir string) (string, error) {
 	path, err := filepath.Abs(stateDir)
 	if err != nil {
@@ -33,7 +33,7 @@ func outerName(stateDir string) (string, error) {
 }
 
 // makeUplink makes the pair, unless it is there, attaches its programs, and gives the substrate's end.
-func (s *Substrate) makeUplink(machine *conn) (inner device, err error) {
+func (s *HostNetwork) makeUplink(machine *conn) (inner device, err error) {
 	name, err := outerName(s.paths.stateDir)
 	if err != nil {
 		return inner, err
@@ -64,7 +64,7 @@ func (s *Substrate) makeUplink(machine *conn) (inner device, err error) {
 }
 
 // findUplink finds the pair. ErrNoDevice: there is none that is complete.
-func (s *Substrate) findUplink(machine *conn, name string) (inner, outer device, err error) {
+func (s *HostNetwork) findUplink(machine *conn, name string) (inner, outer device, err error) {
 	if inner, err = s.nl.device(uplinkName); err != nil {
 		return inner, outer, err
 	}
@@ -77,7 +77,7 @@ func (s *Substrate) findUplink(machine *conn, name string) (inner, outer device,
 	return inner, outer, nil
 }
 
-func (s *Substrate) newUplink(machine *conn, name string) (inner, outer device, err error) {
+func (s *HostNetwork) newUplink(machine *conn, name string) (inner, outer device, err error) {
 	if err = s.deleteUplink(); err != nil { // half made
 		return inner, outer, err
 	}
@@ -116,7 +116,7 @@ func (s *Substrate) newUplink(machine *conn, name string) (inner, outer device, 
 
 // deleteUplink lets the data path forget it first: as soon as it is deleted, a port may get its index, and would
 // receive what goes into tunnels.
-func (s *Substrate) deleteUplink() error {
+func (s *HostNetwork) deleteUplink() error {
 	if err := s.data.SetUplink(0); err != nil {
 		return err
 	}

@@ -82,13 +82,13 @@ func kernelTellsOfDrivers(m *machine) bool {
 	return family
 }
 
-// An interface that a user deletes in his node takes the port along, and whoever opened the substrate hears of it.
+// An interface that a user deletes in his node takes the port along, and whoever opened the host network hears of it.
 func TestDeletionInANodeIsTold(t *testing.T) {
 	l := newLab(t)
 	l.must(l.Close())
 	var told atomic.Int32
 	var err error
-	l.Substrate, err = wire.Open(l.ctx, wire.Config{StateDir: l.dir, Deleted: func() { told.Add(1) }})
+	l.HostNetwork, err = wire.Open(l.ctx, wire.Config{StateDir: l.dir, Deleted: func() { told.Add(1) }})
 	l.must(err)
 	port := l.port("a", nil, "192.0.2.0/31")
 	before := told.Load()

@@ -1,14 +1,16 @@
 // Package wire builds the links of virtual networks on one machine, through netlink and the data path.
 //
 // Everything lives in the substrate's namespace: a network namespace of its own, pinned below the state directory, with
-// a bpf file system beside it that holds the data path. Where this package says substrate, it is this machine's part of
-// it. Seen from that namespace, a network looks like this:
+// a bpf file system beside it that holds the data path. Both, with all in them, are the host network: this machine's
+// part of the substrate. Seen from that namespace, a network looks like this:
 //
 //	node ── veth ── port ═══ port ── veth ── node     two ports joined: the data path hands frames over
 //	node ── veth ── port ── switch ── cable ── switch a switch is a bridge, a cable a veth pair between two
 //	node ── veth ── port ═══ queue ── switch          a port whose frames wait in a queue before the switch
 //	host ── veth ── port                              the other end is in the machine's own namespace
 //	node ── veth ── port ═══ proxy port ── uplink       a tunnel to a node on another machine; see Tunnel
+//
+// Errors name no device that the call names: the caller knows it by the name of what it is for.
 //
 // Every device carries a mark in its alias (see mark), written when the device is complete: what has none was left half
 // made by a process that died, and whoever finds it deletes it. Nothing is remembered in memory but qdiscs that have
@@ -37,17 +39,17 @@ var (
 	ErrNotWired = errors.New("neither joined to a port nor attached to a switch")
 )
 
-// Config says where a substrate lives.
+// Config says where a host network lives.
 type Config struct {
-	// StateDir must not be shared with another substrate.
+	// StateDir must not be shared with another host network.
 	StateDir string
 	// Deleted is called soon after devices were deleted from the substrate, by any process. It may be nil.
 	Deleted func()
 	Log     *slog.Logger // nil: nowhere
 }
 
-// Substrate is this machine's part of the substrate, open. Its methods may be called concurrently.
-type Substrate struct {
+// HostNetwork is this machine's part of the substrate, open. Its methods may be called concurrently.
+type HostNetwork struct {
 	paths paths
 	ns    *os.File // its namespace
 	host  *os.File // the machine's
@@ -86,7 +88,7 @@ func pathsOf(stateDir string) paths {
 	}
 }
 
-// Present reports whether a substrate, or what is left of one, is below the state directory.
+// Present reports whether a host network, or what is left of one, is below the state directory.
 func Present(stateDir string) bool {
 	p := pathsOf(stateDir)
 	for _, path := range []string{p.nsDir, p.bpf} {
@@ -97,13 +99,13 @@ func Present(stateDir string) bool {
 	return false
 }
 
-// Open adopts the substrate below the state directory, or makes it. The machine's namespace is that of the caller. On a
-// kernel that is too old for it, the error is a *datapath.MissingHelpersError, and nothing was made.
-func Open(ctx context.Context, c Config) (*Substrate, error) {
+// Open adopts the host network below the state directory, or makes it. The machine's namespace is that of the caller.
+// On a kernel that is too old for it, the error is a *datapath.MissingHelpersError, and nothing was made.
+func Open(ctx context.Context, c Config) (*HostNetwork, error) {
 	if err := datapath.Supported(); err != nil { // before anything is made
-		return nil, fmt.Errorf("open substrate: %w", err)
+		return nil, fmt.Errorf("open host network: %w", err)
 	}
-	s := &Substrate{paths: pathsOf(c.StateDir)}
+	s := &HostNetwork{paths: pathsOf(c.StateDir)}
 	made, err := s.paths.make()
 	if err == nil {
 		err = s.open(c)
@@ -112,7 +114,7 @@ func Open(ctx context.Context, c Config) (*Substrate, error) {
 		err = ctx.Err()
 	}
 	if err != nil {
-		err = fmt.Errorf("open substrate: %w", errors.Join(err, s.Close()))
+		err = fmt.Errorf("open host network: %w", errors.Join(err, s.Close()))
 		if made {
 			err = errors.Join(err, Remove(context.WithoutCancel(ctx), c.StateDir))
 		}
@@ -121,7 +123,7 @@ func Open(ctx context.Context, c Config) (*Substrate, error) {
 	return s, nil
 }
 
-func (s *Substrate) open(c Config) (err error) {
+func (s *HostNetwork) open(c Config) (err error) {
 	if s.host, err = netns.Here(); err != nil {
 		return err
 	}
@@ -158,8 +160,8 @@ func (s *Substrate) open(c Config) (err error) {
 	return s.adopt()
 }
 
-// Close lets go of the substrate, which stays and works on.
-func (s *Substrate) Close() error {
+// Close lets go of the host network, which stays and works on.
+func (s *HostNetwork) Close() error {
 	var errs []error
 	if s.programs != nil {
 		errs = append(errs, s.programs.Close())
@@ -184,10 +186,10 @@ func (s *Substrate) Close() error {
 	return errors.Join(errs...)
 }
 
-// Remove closes the substrate and removes all of it.
-func (s *Substrate) Remove(ctx context.Context) error {
+// Remove closes the host network and removes all of it.
+func (s *HostNetwork) Remove(ctx context.Context) error {
 	return errors.Join(s.Close(), Remove(ctx, s.paths.stateDir))
 }
 
 // Namespace is the path of the substrate's namespace, for those who look into it (captures).
-func (s *Substrate) Namespace() string { return s.paths.ns }
+func (s *HostNetwork) Namespace() string { return s.paths.ns }

@@ -19,10 +19,10 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// lab is a substrate of a test, with its nodes.
+// lab is a host network of a test, with its nodes.
 type lab struct {
 	testing.TB
-	*wire.Substrate
+	*wire.HostNetwork
 	ctx   context.Context
 	dir   string
 	nodes map[string]*node
@@ -51,7 +51,7 @@ func newLabOn(t testing.TB, machine *os.File, dir string) *lab {
 	t.Helper()
 	l := &lab{TB: t, ctx: t.Context(), dir: dir, nodes: map[string]*node{}, machine: machine}
 	t.Cleanup(func() {
-		if l.Substrate != nil {
+		if l.HostNetwork != nil {
 			if err := l.Close(); err != nil {
 				t.Error(err)
 			}
@@ -67,14 +67,14 @@ func newLabOn(t testing.TB, machine *os.File, dir string) *lab {
 	return l
 }
 
-// reopen opens the substrate as a server does that starts.
+// reopen opens the host network as a server does that starts.
 func (l *lab) reopen() {
 	l.Helper()
-	if l.Substrate != nil {
+	if l.HostNetwork != nil {
 		l.must(l.Close())
 	}
 	l.must(l.there(func() (err error) {
-		l.Substrate, err = wire.Open(context.Background(), wire.Config{StateDir: l.dir})
+		l.HostNetwork, err = wire.Open(context.Background(), wire.Config{StateDir: l.dir})
 		return err
 	}))
 }
@@ -219,12 +219,12 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	l.must(l.AddSwitch(l.ctx, sw))
 	_, _ = a, b
 	if !wire.Present(l.dir) {
-		t.Error("an open substrate is not present")
+		t.Error("an open host network is not present")
 	}
 	l.must(l.Remove(l.ctx))
-	l.Substrate = nil
+	l.HostNetwork = nil
 	if wire.Present(l.dir) {
-		t.Error("a removed substrate is present")
+		t.Error("a removed host network is present")
 	}
 	left, err := filepath.Glob(l.dir + "/*")
 	if err != nil || len(left) > 0 {
@@ -237,7 +237,7 @@ func TestRemoveOfHalfMade(t *testing.T) {
 	for _, remains := range [][]string{{"netns"}, {"netns", "netns/substrate"}, {"netns", "bpf"}, {"bpf"}} {
 		l := newLab(t)
 		l.must(l.Remove(l.ctx))
-		l.Substrate = nil
+		l.HostNetwork = nil
 		for _, r := range remains {
 			var err error
 			if r == "netns/substrate" {

@@ -197,12 +197,12 @@ func netemOf(s slice.Shape, mtu int) Netem {
 		return Netem{}
 	}
 	loss := uint32(math.Round(s.Loss / 100 * math.MaxUint32))
-	return Netem{Delay: s.Delay, Jitter: s.Jitter, Loss: loss, Limit: underWay(s, mtu)}
+	return Netem{Delay: s.Delay, Jitter: s.Jitter, Loss: loss, Limit: netemLimit(s, mtu)}
 }
 
-// underWay is how many frames netem must be able to hold: what arrives while one is delayed, in small frames, or where
-// no rate bounds that, in full ones at 10 Gbit/s; and what waits in the queues below.
-func underWay(s slice.Shape, mtu int) uint32 {
+// netemLimit is how many frames netem must be able to hold: what arrives while one is delayed, in small frames, or
+// where no rate bounds that, in full ones at 10 Gbit/s; and what waits in the queues below.
+func netemLimit(s slice.Shape, mtu int) uint32 {
 	const (
 		least, most = 1000, 200_000
 		small       = 84 // bytes of the smallest frame on a wire

@@ -18,14 +18,14 @@ import (
 
 // fastPath is the mirror of the routers on a platform, with all that it needs.
 type fastPath struct {
-	substrate *wire.Substrate
-	watcher   *eligible.Watcher
-	memory    *fib.FIB
-	mirror    *mirror.Mirror
+	network *wire.HostNetwork
+	watcher *eligible.Watcher
+	memory  *fib.FIB
+	mirror  *mirror.Mirror
 }
 
-func openFastPath(s *wire.Substrate, log *slog.Logger) (_ *fastPath, err error) {
-	f := &fastPath{substrate: s}
+func openFastPath(s *wire.HostNetwork, log *slog.Logger) (_ *fastPath, err error) {
+	f := &fastPath{network: s}
 	if f.watcher, err = eligible.New(eligible.Config{Rest: time.Millisecond,
 		Interval: 100 * time.Millisecond}); err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (n *Network) reinject(ctx context.Context, l LinkPlan, on bool) error {
 		if !router(e) && (l.LAN || !slices.ContainsFunc(l.Ends, router)) {
 			continue
 		}
-		if err := n.platform.Substrate.Reinject(ctx, n.Port(e.Node, e.Interface), on); err != nil {
+		if err := n.platform.HostNetwork.Reinject(ctx, n.Port(e.Node, e.Interface), on); err != nil {
 			return err
 		}
 	}

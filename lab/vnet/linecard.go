@@ -65,7 +65,7 @@ func (n *Network) xdp(l LinkPlan, on bool) error {
 
 // Data calls f with the substrate's data path, in its namespace.
 func (g *Platform) Data(f func(*datapath.DataPath) error) error {
-	return netns.Do(g.Substrate.Namespace(), func() error {
+	return netns.Do(g.HostNetwork.Namespace(), func() error {
 		d, err := datapath.Open(filepath.Join(g.dir, "bpf"), adopted{})
 		if err != nil {
 			return fmt.Errorf("open the data path: %w", err)

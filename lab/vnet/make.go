@@ -56,11 +56,15 @@ func (n *Network) addPort(ctx context.Context, e End, name string) error {
 	if mtu == 0 {
 		mtu = 1500
 	}
-	return n.platform.Substrate.AddPort(ctx, wire.Port{
+	err := n.platform.HostNetwork.AddPort(ctx, wire.Port{
 		Name: name, Slice: n.Plan.Slice, Owner: fmt.Sprintf("vnet%d/%s:%s", n.Plan.Slice, e.Node, e.Interface),
 		Digest: "vnet",
 		PID:    here(), Inner: e.Interface, MAC: mac, MTU: mtu,
 	})
+	if err != nil {
+		return fmt.Errorf("interface %s of %s: %w", e.Interface, e.Node, err)
+	}
+	return nil
 }
 
 // MAC gives a port whose plan has none an address by the port's number in its network.
@@ -71,14 +75,14 @@ func MAC(port string) net.HardwareAddr {
 }
 
 func (n *Network) wire(ctx context.Context, number int, l LinkPlan) error {
-	s := n.platform.Substrate
+	s := n.platform.HostNetwork
 	if !l.LAN && len(l.Ends) == 1 {
 		return nil
 	}
 	if !l.LAN {
 		if err := s.Join(ctx, n.Port(l.Ends[0].Node, l.Ends[0].Interface),
 			n.Port(l.Ends[1].Node, l.Ends[1].Interface)); err != nil {
-			return err
+			return fmt.Errorf("link %d: %w", number+1, err)
 		}
 		return n.shape(ctx, l)
 	}
@@ -86,11 +90,11 @@ func (n *Network) wire(ctx context.Context, number int, l LinkPlan) error {
 	owner := fmt.Sprintf("vnet%d/lan%d", n.Plan.Slice, number+1)
 	if err := s.AddSwitch(ctx, wire.Switch{Name: name, Slice: n.Plan.Slice, Owner: owner,
 		Digest: "vnet"}); err != nil {
-		return err
+		return fmt.Errorf("switch of link %d: %w", number+1, err)
 	}
 	for _, e := range l.Ends {
 		if err := s.Attach(ctx, n.Port(e.Node, e.Interface), name); err != nil {
-			return err
+			return fmt.Errorf("interface %s of %s: %w", e.Interface, e.Node, err)
 		}
 	}
 	return n.shape(ctx, l)
@@ -101,7 +105,7 @@ func (n *Network) shape(ctx context.Context, l LinkPlan) error {
 		if e.Shape.IsZero() {
 			continue
 		}
-		if err := n.platform.Substrate.Shape(ctx, n.Port(e.Node, e.Interface), wire.FromNode,
+		if err := n.platform.HostNetwork.Shape(ctx, n.Port(e.Node, e.Interface), wire.FromNode,
 			e.Shape); err != nil {
 			return fmt.Errorf("shape %s of %s: %w", e.Interface, e.Node, err)
 		}
@@ -120,7 +124,7 @@ func (n *Network) PortIndex(node, name string) int { return n.ports[endpoint{nod
 
 // learn reads the numbers of the devices, at both ends of the pairs, from the substrate's side.
 func (n *Network) learn(ctx context.Context) error {
-	state, err := n.platform.Substrate.Observe(ctx)
+	state, err := n.platform.HostNetwork.Observe(ctx)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func switched(id uint16) vnet.Plan {
 // programs opens what packet programs of nodes are put into.
 func programs(t *testing.T, g *vnet.Platform) *node.Nodes {
 	t.Helper()
-	n, err := node.Open(g.Substrate.Nodes())
+	n, err := node.Open(g.HostNetwork.Nodes())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,7 @@
 // and data path, and the same mirror of the routers' kernels. Tests and benchmarks of the data path use it: a network
 // of forty routers exists after a fraction of a second.
 //
-//	platform, err := vnet.Open(ctx, dir, log)  // a substrate, with the fast path's maps
+//	platform, err := vnet.Open(ctx, dir, log)  // a host network, with the fast path's maps
 //	net, err := platform.New(ctx, plan)        // routers, hosts, links
 //	err = net.FastPath(ctx, true)            // from here on frames walk
 //
@@ -23,11 +23,11 @@ import (
 	"github.com/pergola-net/pergola/host/wire"
 )
 
-// Platform carries networks: a substrate namespace with its data path, and the mirror of routers in it.
+// Platform carries networks: a host network with its data path, and the mirror of routers in it.
 type Platform struct {
-	Substrate *wire.Substrate
-	dir       string
-	fast      *fastPath
+	HostNetwork *wire.HostNetwork
+	dir         string
+	fast        *fastPath
 }
 
 // Open makes a platform below dir, a directory of its own.
@@ -36,7 +36,7 @@ func Open(ctx context.Context, dir string, log *slog.Logger) (*Platform, error) 
 	if err != nil {
 		return nil, err
 	}
-	g := &Platform{Substrate: s, dir: dir}
+	g := &Platform{HostNetwork: s, dir: dir}
 	if g.fast, err = openFastPath(s, log); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the fast path: %w", err), s.Remove(context.WithoutCancel(ctx)))
 	}
@@ -45,7 +45,7 @@ func Open(ctx context.Context, dir string, log *slog.Logger) (*Platform, error) 
 
 // Close removes everything, with the networks that still stand.
 func (g *Platform) Close() error {
-	return errors.Join(g.fast.close(), g.Substrate.Remove(context.Background()))
+	return errors.Join(g.fast.close(), g.HostNetwork.Remove(context.Background()))
 }
 
 // Network is one that exists.
@@ -92,7 +92,7 @@ func New(ctx context.Context, dir string, log *slog.Logger, plan Plan) (*Network
 // Close removes the network.
 func (n *Network) Close() error {
 	n.platform.fast.remove(n)
-	errs := []error{n.platform.Substrate.DeleteSlice(context.Background(), n.Plan.Slice)}
+	errs := []error{n.platform.HostNetwork.DeleteSlice(context.Background(), n.Plan.Slice)}
 	for _, node := range n.Nodes {
 		errs = append(errs, node.close())
 	}
@@ -134,7 +134,7 @@ func (n *Network) make(ctx context.Context) error {
 // prepare sets what new interfaces inherit.
 func (n *Network) prepare(ctx context.Context, node *Node, p *NodePlan) error {
 	return node.Do(func() error {
-		return n.platform.Substrate.ConfigureNode(ctx, here(), wire.Node{Router: p.Router, Sysctls: p.Sysctls})
+		return n.platform.HostNetwork.ConfigureNode(ctx, here(), wire.Node{Router: p.Router, Sysctls: p.Sysctls})
 	})
 }
 

@@ -42,8 +42,9 @@ func (s *Slice) Parts() [][]string {
 	return parts
 }
 
-// Apart says of which parts the network is, for a person who may have forgotten links; empty if it is of one piece.
-func (s *Slice) Apart() string {
+// Disconnected says of which parts the network is, for a person who may have forgotten links; empty if it is of one
+// piece.
+func (s *Slice) Disconnected() string {
 	parts := s.Parts()
 	if len(parts) < 2 {
 		return ""
@@ -58,20 +59,20 @@ func (s *Slice) Apart() string {
 		several = append(several, fmt.Sprintf("%d nodes with %s", len(names), names[0]))
 	}
 	if len(several) > 0 {
-		text += ": " + some(several)
+		text += ": " + firstFew(several)
 	}
 	if singles := slices.Concat(parts[alone:]...); len(singles) > 0 {
 		separator := "; "
 		if len(several) == 0 {
 			separator = ": "
 		}
-		text += fmt.Sprintf("%s%d without a link: %s", separator, len(singles), some(singles))
+		text += fmt.Sprintf("%s%d without a link: %s", separator, len(singles), firstFew(singles))
 	}
 	return text
 }
 
-// some names the first few.
-func some(names []string) string {
+// firstFew names the first few of them.
+func firstFew(names []string) string {
 	const few = 5
 	if len(names) <= few+1 {
 		return strings.Join(names, ", ")

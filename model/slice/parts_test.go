@@ -30,28 +30,28 @@ func TestParts(t *testing.T) {
 		t.Errorf("the parts are %v, want %v", got, want)
 	}
 	const text = "no links join the network's 4 parts: 3 nodes with c, 2 nodes with b; 2 without a link: a, g"
-	if got := s.Apart(); got != text {
+	if got := s.Disconnected(); got != text {
 		t.Errorf("it says %q, want %q", got, text)
 	}
 }
 
-func TestApartNamesAFew(t *testing.T) {
+func TestDisconnectedNamesAFew(t *testing.T) {
 	var nodes []string
 	for i := range 20 {
 		nodes = append(nodes, fmt.Sprintf("n%02d", i))
 	}
 	const text = "no links join the network's 20 parts: 20 without a link: n00, n01, n02, n03, n04 and 15 more"
-	if got := network(nodes).Apart(); got != text {
+	if got := network(nodes).Disconnected(); got != text {
 		t.Errorf("it says %q, want %q", got, text)
 	}
 }
 
-func TestNetworkOfOnePieceIsNotApart(t *testing.T) {
+func TestNetworkOfOnePieceIsNotDisconnected(t *testing.T) {
 	for _, s := range []*Slice{
 		network(nil), network([]string{"a"}),
 		network([]string{"a", "b", "c"}, []string{"a", "b"}, []string{"c", "b"}),
 	} {
-		if got := s.Apart(); got != "" {
+		if got := s.Disconnected(); got != "" {
 			t.Errorf("a network of %d nodes that is of one piece says %q", len(s.Nodes), got)
 		}
 	}

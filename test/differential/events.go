@@ -87,7 +87,7 @@ func (g *graph) events() []event {
 }
 
 // carrierEvent is not for what is behind a queue or a LAN: where the fast path goes on there, an end whose carrier
-// was taken away still hears what others send to it; see wire.Substrate.SetUp.
+// was taken away still hears what others send to it; see wire.HostNetwork.SetUp.
 func (g *graph) carrierEvent(n *node) []event {
 	e := g.anyEnd(n)
 	if !e.link.direct() {

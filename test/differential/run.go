@@ -253,7 +253,7 @@ func (m *match) do(ctx context.Context, n *vnet.Network, e event) error {
 	case e.change != nil:
 		return node.Apply(e.change)
 	case e.carrier != nil:
-		return m.platform.Substrate.SetUp(ctx, n.Port(e.node, e.carrier.name), e.carrier.up)
+		return m.platform.HostNetwork.SetUp(ctx, n.Port(e.node, e.carrier.name), e.carrier.up)
 	}
 	_, err := node.Exec(ctx, e.command[0], e.command[1:]...)
 	return err

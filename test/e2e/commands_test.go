@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,8 +98,14 @@ func (s *server) cmdPIDs(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: pids SLICE FILE")
 	}
-	nodes, err := s.nodes(args[0])
+	text, err := s.pids(args[0])
 	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o644))
+}
+
+// pids lists the nodes that run, and their processes.
+func (s *server) pids(slice string) (string, error) {
+	nodes, err := s.nodes(slice)
 	var lines []string
 	for name, n := range nodes {
 		if n.PID != 0 {
@@ -108,11 +113,7 @@ func (s *server) cmdPIDs(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	slices.Sort(lines)
-	var text bytes.Buffer
-	for _, line := range lines {
-		text.WriteString(line)
-	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[1]), text.Bytes(), 0o644))
+	return strings.Join(lines, ""), err
 }
 
 func (s *server) cmdKillNode(ts *testscript.TestScript, neg bool, args []string) {

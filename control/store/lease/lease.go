@@ -263,14 +263,14 @@ func (l *Lease) claim(ctx context.Context, id clientv3.LeaseID) error {
 // registered with. ErrNoHost means that it registers again and was removed meanwhile.
 func (l *Lease) description(stored []byte) ([]byte, error) {
 	l.mu.Lock()
-	again := l.id != 0
+	registered := l.id != 0
 	l.mu.Unlock()
-	if again && stored == nil {
+	if registered && stored == nil {
 		return nil, fmt.Errorf("%w: host %s was removed from the cluster: let it join again", record.ErrNoHost,
 			l.host.Name)
 	}
 	var have hosts.Host
-	if again && json.Unmarshal(stored, &have) == nil && have.Machine == l.host.Machine {
+	if registered && json.Unmarshal(stored, &have) == nil && have.Machine == l.host.Machine {
 		return stored, nil
 	}
 	return json.Marshal(l.host)

@@ -155,20 +155,20 @@ func (v *visit) ask(protocol int, request []byte, f func(data []byte) error) err
 	return s.Ask(request, func(m rtnl.Message) error { return f(m.Data) })
 }
 
-// look looks at one area. again: what was seen was about to change.
-func (v *visit) look(a area) (verdict Verdict, failed, again bool) {
+// look looks at one area. changing: what was seen was about to change.
+func (v *visit) look(a area) (verdict Verdict, failed, changing bool) {
 	verdict, err := looks[a].look(v)
 	switch {
 	case errors.Is(err, rtnl.ErrInterrupted):
 		verdict = Verdict{}
 		verdict.both("%s are being examined", looks[a].what)
-		again = true
+		changing = true
 	case err != nil:
 		verdict = Verdict{}
 		verdict.both("cannot read %s: %v", looks[a].what, err)
 		failed = true
 	}
-	return Verdict{IPv4: few(verdict.IPv4), IPv6: few(verdict.IPv6)}, failed, again
+	return Verdict{IPv4: few(verdict.IPv4), IPv6: few(verdict.IPv6)}, failed, changing
 }
 
 // few makes a list of reasons fit for people: the first of each kind will do, and names that a user chose do not

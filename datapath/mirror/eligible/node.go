@@ -248,7 +248,7 @@ func threadTime() time.Duration {
 
 // examine looks at areas.
 func (n *node) examine(dirty areas) {
-	var failed, again areas
+	var failed, changing areas
 	err := netns.In(n.ns, func() error {
 		v := newVisit(n)
 		defer v.close()
@@ -260,7 +260,7 @@ func (n *node) examine(dirty areas) {
 			if n.verdicts[a], f, g = v.look(a); f {
 				failed |= a.alone()
 			} else if g {
-				again |= a.alone()
+				changing |= a.alone()
 			}
 		}
 		return nil
@@ -275,8 +275,8 @@ func (n *node) examine(dirty areas) {
 	n.mu.Lock()
 	n.failed |= failed
 	n.mu.Unlock()
-	if again != 0 {
-		n.mark(again)
+	if changing != 0 {
+		n.mark(changing)
 	}
 }
 

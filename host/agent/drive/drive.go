@@ -65,9 +65,10 @@ type Pass struct {
 	Running context.Context // of the plan: ends when something else is wanted
 }
 
-// Do carries out an action. An error because something has gone is marked as a consequence (package failures).
+// Do carries out an action. An error names what the action is about as its user does, and one because something has
+// gone is marked as a consequence (package failures).
 func (d *Pass) Do(ctx context.Context, act reconcile.Action) error {
-	err := d.do(ctx, act)
+	err := d.named(act.Key, d.do(ctx, act))
 	if errors.Is(err, netns.ErrGone) || errors.Is(err, wire.ErrNoDevice) {
 		return failures.Consequence(err)
 	}

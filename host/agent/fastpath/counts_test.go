@@ -61,7 +61,7 @@ func TestPuntsNeverGoBack(t *testing.T) {
 	path.counts[6]["ttl"]++
 	check("read again", 211)
 	c.open(nil)
-	check("without a substrate", 211)
+	check("without a host network", 211)
 
 	// What another server finds is no less.
 	c = newCounts(slog.New(slog.DiscardHandler))

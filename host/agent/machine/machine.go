@@ -47,7 +47,7 @@ type Runtime interface {
 	Close()
 }
 
-// Network is the network of all slices on this host. *wire.Substrate is, with root's rights; see there for what each
+// Network is the network of all slices on this host. *wire.HostNetwork is, with root's rights; see there for what each
 // method promises. Two values are equal if they are the same network, not one that was made anew. One that also is a
 // DataPath has a fast path.
 type Network interface {

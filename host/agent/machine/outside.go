@@ -25,9 +25,9 @@ func (m *Machine) Outside() Outside {
 	return o
 }
 
-// rootNetwork is the substrate with its gateway.
+// rootNetwork is the host network with its gateway.
 type rootNetwork struct {
-	*wire.Substrate
+	*wire.HostNetwork
 	gateway *outside.Gateway
 }
 

@@ -28,7 +28,8 @@ type Snapshot struct {
 	Wires map[reconcile.Key]plan.Wire
 	Links map[reconcile.Key]wiring.Link // with a treatment, by the key of plan.KindQueue
 
-	Remains []string // devices of ports that were left half made: to be deleted before anything is made
+	Owners  map[string]string // of devices, for people: node:interface, slice/node, slice/link
+	Remains []string          // devices of ports that were left half made: to be deleted before anything is made
 
 	ports map[sliver.ID][]reconcile.Key
 }
@@ -40,6 +41,7 @@ func newSnapshot() *Snapshot {
 		Legs: make(map[sliver.ID]map[int]int), ports: make(map[sliver.ID][]reconcile.Key),
 		Programs: make(map[sliver.ID]wire.ProgramState),
 		Wires:    make(map[reconcile.Key]plan.Wire), Links: make(map[reconcile.Key]wiring.Link),
+		Owners: make(map[string]string),
 	}
 }
 
@@ -116,8 +118,9 @@ func (s *Snapshot) readNetwork(ctx context.Context, m *machine.Machine, nodes ma
 
 // addNetwork adds ports, switches and what joins them. nodes gives the slivers by their first process.
 func (s *Snapshot) addNetwork(state wire.State, nodes map[int]sliver.ID) {
-	for name := range state.Switches {
+	for name, sw := range state.Switches {
 		id := plan.SliceOf(name)
+		s.Owners[name] = sw.Owner
 		s.add(reconcile.Observed{
 			Key:   reconcile.Key{Kind: plan.KindSwitch, Slice: id, Name: name},
 			Needs: []reconcile.Key{plan.HostNetKey, {Kind: plan.KindArea, Slice: id}},
@@ -135,6 +138,7 @@ func (s *Snapshot) addNetwork(state wire.State, nodes map[int]sliver.ID) {
 
 func (s *Snapshot) addPort(name string, p wire.PortState, nodes map[int]sliver.ID) {
 	id := plan.SliceOf(name)
+	s.Owners[name] = p.Owner
 	key := reconcile.Key{Kind: plan.KindPort, Slice: id, Name: name}
 	base := reconcile.Key{Kind: plan.KindArea, Slice: id} // of an uplink, or a tunnel
 	if node, known := nodes[p.PID]; known && !p.Tunnel {
@@ -199,6 +203,7 @@ func (s *Snapshot) addQueue(wire reconcile.Key, l wiring.Link, is *wiring.Layout
 // addCables pairs the ends of cables by their owner.
 func (s *Snapshot) addCables(ends map[string]wire.CableState) {
 	for name, a := range ends {
+		s.Owners[name] = a.Owner
 		if a.Peer < name && a.Peer != "" {
 			continue // seen from the other end
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/pergola-net/pergola/host/agent/fastpath"
 	"github.com/pergola-net/pergola/host/agent/inputs"
 	"github.com/pergola-net/pergola/host/agent/machine"
+	"github.com/pergola-net/pergola/host/member"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/routing"
 	"github.com/pergola-net/pergola/host/sliver"
@@ -117,6 +118,9 @@ func (s *Server) haveRoom(at plan.Place, spec *slice.Slice) error {
 
 // Reservable is what nodes can reserve of this machine, beside cores and memory.
 func (s *Server) Reservable() slice.Reserve { return s.machine.Platform.Reservable() }
+
+// Capacity gives the cores and the bytes of memory of this machine.
+func (s *Server) Capacity() (cores float64, memory uint64) { return member.Capacity() }
 
 // haveRoots checks that the sources of the root file systems of this host's nodes are there.
 func (s *Server) haveRoots(ctx context.Context, at plan.Place, spec *slice.Slice) error {

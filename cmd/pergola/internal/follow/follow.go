@@ -13,6 +13,7 @@ import (
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/client"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/wording"
 )
@@ -234,7 +235,7 @@ func (w *watch) explain(err error, what string, faults []string) error {
 		err = cause
 	}
 	if err == nil {
-		err = errors.New("the server closed the connection")
+		err = client.ErrEnded
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

@@ -226,8 +226,8 @@ func Validate(path string, o Options) (Verdict, error) {
 		return v, err
 	default:
 		v.Valid, v.Name, v.Nodes, v.Links = true, resolved.Name, len(resolved.Nodes), len(resolved.Links)
-		if apart := resolved.Apart(); apart != "" {
-			v.Warnings = append(v.Warnings, apart)
+		if parts := resolved.Disconnected(); parts != "" {
+			v.Warnings = append(v.Warnings, parts)
 		}
 	}
 	return v, nil

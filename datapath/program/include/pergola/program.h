@@ -55,7 +55,7 @@
 #define PERGOLA_SCRATCH_SIZE 256
 #define PERGOLA_LOOKUPS 4 /* of one frame: parse asks for the first, format for others */
 #define PERGOLA_COPIES 8  /* of one frame that differ, itself included: pergola_result.more */
-#define PERGOLA_INTERFACES 63 /* interfaces of a node that a flood can name; a node may have more */
+#define PERGOLA_INTERFACES 63 /* interfaces that a node can have, and a flood can name */
 
 /* What becomes of the frame. Parse and format each return one. */
 enum pergola_verdict {

@@ -11,11 +11,11 @@ import (
 
 // Whatever comes, goes and crashes: programs look in map sources for each address that is there, and for no other but
 // those that end like one.
-func TestSuspectsAreTheEndingsOfSources(t *testing.T) {
+func TestPossibleSourcesAreTheEndingsOfSources(t *testing.T) {
 	drawn := func(t *rapid.T) netip.Addr {
-		end := rapid.SampledFrom([]uint32{1, 2, 63, 64, suspectBits - 1}).Draw(t, "end")
+		end := rapid.SampledFrom([]uint32{1, 2, 63, 64, possibleBits - 1}).Draw(t, "end")
 		return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil,
-			rapid.Uint32Range(1, 3).Draw(t, "begin")*suspectBits+end)))
+			rapid.Uint32Range(1, 3).Draw(t, "begin")*possibleBits+end)))
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPlain()
@@ -42,13 +42,13 @@ func TestSuspectsAreTheEndingsOfSources(t *testing.T) {
 		if died {
 			f = p.open(t)
 		}
-		want := make([]uint64, len(p.suspects))
+		want := make([]uint64, len(p.possibleSources))
 		for k := range p.sources {
-			end := binary.BigEndian.Uint32(k.Address[:]) % suspectBits
+			end := binary.BigEndian.Uint32(k.Address[:]) % possibleBits
 			want[end/64] |= 1 << (end % 64)
 		}
-		if !slices.Equal(p.suspects, want) {
-			t.Fatalf("the endings of %v are not what is suspect", p.sources)
+		if !slices.Equal(p.possibleSources, want) {
+			t.Fatalf("the endings of %v are not the possible sources", p.sources)
 		}
 	})
 }

@@ -70,8 +70,8 @@ func quiet() {
 	}
 }
 
-// Remove removes the substrate below the state directory, or what is left of one: devices, mounts, files, and programs
-// at the interfaces of the machine, whose namespace is the caller's.
+// Remove removes the host network below the state directory, or what is left of one: devices, mounts, files, and
+// programs at the interfaces of the machine, whose namespace is the caller's.
 func Remove(ctx context.Context, stateDir string) error {
 	if err := ctx.Err(); err != nil {
 		return err
