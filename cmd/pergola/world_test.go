@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -302,6 +303,7 @@ func (h *host) Convergence(context.Context, string) (api.Convergence, error) {
 	return api.Convergence{Converged: true, Routers: 2, Pairs: 2, Reached: 2}, nil
 }
 
+func (h *host) Addresses(context.Context, string) (map[string][]netip.Addr, error) { return nil, nil }
 func (h *host) Check(_ context.Context, _ string, r api.CheckRequest,
 	progress func(api.CheckProgress)) ([]api.CheckResult, error) {
 	results := []api.CheckResult{

@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"io"
+	"net/netip"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
@@ -26,6 +27,8 @@ type Agent interface {
 	Capture(ctx context.Context, slice, node, iface string, opt api.CaptureOptions, w io.Writer) error
 	// Convergence says whether routing has settled.
 	Convergence(ctx context.Context, slice string) (api.Convergence, error)
+	// Addresses gives what the kernels of nodes have to which the slice gives no address.
+	Addresses(ctx context.Context, slice string) (map[string][]netip.Addr, error)
 	// Check runs checks and calls progress, which may be nil, from one goroutine at a time.
 	Check(ctx context.Context, slice string, r api.CheckRequest, progress func(api.CheckProgress)) (
 		[]api.CheckResult, error)
