@@ -161,11 +161,12 @@ type host struct {
 	mu       sync.Mutex // guards all below
 	hold     bool       // nothing settles
 	fault    string     // what fails, again and again
-	lacks    error      // what the machine lacks
-	waiting  int        // how often routing has not converged yet
-	commands []string   // that were run, as node: words
-	looks    uint64     // at the traffic
-	filters  []string   // of program nodes
+	doubts   []string
+	lacks    error    // what the machine lacks
+	waiting  int      // how often routing has not converged yet
+	commands []string // that were run, as node: words
+	looks    uint64   // at the traffic
+	filters  []string // of program nodes
 }
 
 // set changes what the host does.
@@ -250,10 +251,10 @@ func done(spec *slice.Slice, o slice.Overrides, generation int64) slice.Status {
 
 func (h *host) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000} }
 
-func (h *host) Supports(context.Context, *slice.Slice) error {
+func (h *host) Supports(context.Context, *slice.Slice) ([]string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.lacks
+	return h.doubts, h.lacks
 }
 
 // Exec has three programs: cat, false, and echo for all other words.

@@ -12,8 +12,9 @@ import (
 // Agent is what the API needs of a host: everything that touches a running node. All calls end when ctx does.
 // A node that does not run is an error that wraps ErrNotRunning.
 type Agent interface {
-	// Supports says, as an error, what the machine lacks for a slice.
-	Supports(context.Context, *slice.Slice) error
+	// Supports says, as an error, what the machine lacks for a slice. Doubts, for a person, are what may be
+	// missing.
+	Supports(context.Context, *slice.Slice) (doubts []string, err error)
 	// Reservable is what nodes can reserve of the machine, beside cores and memory.
 	Reservable() slice.Reserve
 	// Retry makes the agent repeat at once what failed for a slice: its user may have removed the cause. If

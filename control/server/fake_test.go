@@ -34,15 +34,15 @@ const fakeTTL = 2 * time.Second
 
 func newFake(_ context.Context, cfg AgentConfig) (Agent, error) { return &fakeAgent{cfg: cfg}, nil }
 
-func (f *fakeAgent) Supports(_ context.Context, s *slice.Slice) error {
+func (f *fakeAgent) Supports(_ context.Context, s *slice.Slice) ([]string, error) {
 	for _, l := range s.Links {
 		for _, e := range l.Ends {
 			if e.Shape.NeedsNetem() {
-				return errors.New("link delay needs the kernel module sch_netem")
+				return nil, errors.New("link delay needs the kernel module sch_netem")
 			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 func (f *fakeAgent) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000, Masks: 100} }
