@@ -214,7 +214,7 @@ func (s *slicesStand) reserve(ctx context.Context) error {
 func (s *slicesStand) poll(ctx context.Context, sharing Sharing) (done func() error, err error) {
 	var steps undo.Steps
 	defer steps.OnError(&err)
-	ns, err := netnsOf(s.Substrate.Namespace())
+	ns, err := netnsOf(s.HostNetwork.Namespace())
 	if err != nil {
 		return nil, err
 	}
@@ -342,7 +342,7 @@ func (s *slicesStand) run(ctx context.Context, sharing Sharing, flood float64, l
 
 // metered is how many frames of the others were dropped because their slice had no time.
 func (s *slicesStand) metered(ctx context.Context) (sum uint64, err error) {
-	times, err := s.Substrate.ProgramTimes(ctx)
+	times, err := s.HostNetwork.ProgramTimes(ctx)
 	for number, t := range times {
 		if number != s.row.first {
 			sum += t.Metered

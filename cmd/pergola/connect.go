@@ -51,7 +51,7 @@ func (a *app) ensure(ctx context.Context) (*client.Client, error) {
 		LogFile: serverLog,
 	})
 	if err != nil {
-		return nil, ui.Advise(fmt.Errorf("start the server: %w", err), "its log is "+serverLog)
+		return nil, ui.Advise(err, "its log is "+serverLog)
 	}
 	return c, nil
 }

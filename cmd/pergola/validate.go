@@ -22,8 +22,8 @@ func newValidate(a *app) *cobra.Command {
 errors of a file at once, each with its position. This needs no server.
 
 With --here, what this machine, or the cluster, lacks for the networks is looked for, too:
-routing daemons, images, kernel modules, room. This starts a server if none runs; nothing is
-made.
+routing daemons, images, sources of binds, commands, kernel modules, sysctls, room. This starts
+a server if none runs; nothing is made.
 
 Exit status: 0 all are valid; 1 one is not.`,
 		Example: "  pergola validate\n  pergola validate labs/*.yaml\n  pergola validate lab.yaml --here\n" +
@@ -51,13 +51,14 @@ func (a *app) validateHere(ctx context.Context, sources []*source.Source) error 
 	var faults []error
 	for _, src := range sources {
 		p := a.Progress()
-		net, _, err := a.apply(ctx, p, src, upOptions{dryRun: true})
+		net, applied, err := a.apply(ctx, p, src, upOptions{dryRun: true})
 		p.Close()
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
 		net.Close()
+		a.warn(applied.Warnings)
 		if !a.JSON {
 			a.Print("%s: this machine has what it needs", src.Path)
 		}

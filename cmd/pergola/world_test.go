@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -161,11 +162,12 @@ type host struct {
 	mu       sync.Mutex // guards all below
 	hold     bool       // nothing settles
 	fault    string     // what fails, again and again
-	lacks    error      // what the machine lacks
-	waiting  int        // how often routing has not converged yet
-	commands []string   // that were run, as node: words
-	looks    uint64     // at the traffic
-	filters  []string   // of program nodes
+	doubts   []string
+	lacks    error    // what the machine lacks
+	waiting  int      // how often routing has not converged yet
+	commands []string // that were run, as node: words
+	looks    uint64   // at the traffic
+	filters  []string // of program nodes
 }
 
 // set changes what the host does.
@@ -252,10 +254,10 @@ func (h *host) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000} 
 
 func (h *host) Capacity() (cores float64, memory uint64) { return 8, 8 << 30 }
 
-func (h *host) Supports(context.Context, *slice.Slice) error {
+func (h *host) Supports(context.Context, *slice.Slice) ([]string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.lacks
+	return h.doubts, h.lacks
 }
 
 // Exec has three programs: cat, false, and echo for all other words.
@@ -305,6 +307,7 @@ func (h *host) Convergence(context.Context, string) (api.Convergence, error) {
 	return api.Convergence{Converged: true, Routers: 2, Pairs: 2, Reached: 2}, nil
 }
 
+func (h *host) Addresses(context.Context, string) (map[string][]netip.Addr, error) { return nil, nil }
 func (h *host) Check(_ context.Context, _ string, r api.CheckRequest,
 	progress func(api.CheckProgress)) ([]api.CheckResult, error) {
 	results := []api.CheckResult{

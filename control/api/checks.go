@@ -34,6 +34,17 @@ type CheckRequest struct {
 	AllPairs bool          `json:"all_pairs,omitempty"`
 	Names    []string      `json:"names,omitempty"`   // only these of the file's checks
 	Timeout  time.Duration `json:"timeout,omitempty"` // ns, of each check that names none of its own
+	// Addresses are those of nodes to which the topology gives none, where the caller knows them; the host that is
+	// asked finds them out for itself and for the others.
+	Addresses map[string][]netip.Addr `json:"addresses,omitempty"`
+}
+
+// NodeAddresses are the addresses that the kernels of nodes have to which the topology gives none, by node; the first
+// one of a family is what the node's name means in checks.
+type NodeAddresses struct {
+	Addresses map[string][]netip.Addr `json:"addresses"`
+	// Unreachable are the hosts whose part is missing.
+	Unreachable []UnreachableHost `json:"unreachable,omitempty"`
 }
 
 // CheckProgress counts checks that are done.

@@ -194,9 +194,10 @@ func (c *Controller) admitAlone(ctx context.Context, s *slice.Slice, n *slice.No
 	part := *s
 	part.Links = nil
 	one := *n
-	one.Program, one.Interfaces = nil, nil // they are there
+	one.Program, one.Interfaces = nil, nil // they are there, and so is what follows
+	one.Command, one.Exec, one.Binds, one.Sysctls = nil, nil, nil, nil
 	part.Nodes = []slice.Node{one}
-	if err := c.host.Supports(ctx, &part); err != nil {
+	if _, err := c.host.Supports(ctx, &part); err != nil {
 		return refuseUnsupported(err)
 	}
 	return nil

@@ -23,8 +23,8 @@ import (
 // Host is the machine that is to hold a slice.
 type Host interface {
 	// Supports says, as an error, what the machine lacks for a slice: a kernel module, an image. What is wrong at a
-	// place of the topology is a topology.Diagnostics.
-	Supports(context.Context, *slice.Slice) error
+	// place of the topology is a topology.Diagnostics. Doubts, for a person, are what may be missing.
+	Supports(context.Context, *slice.Slice) (doubts []string, err error)
 	// Capacity gives the cores and the bytes of memory of the machine; 0: not known.
 	Capacity() (cores float64, memory uint64)
 }
@@ -185,7 +185,8 @@ func (c *Controller) admit(caller Caller, s *slice.Slice) error {
 func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next *slice.Slice, generation int64,
 	own bool) (moves map[string]string, notes []string, err error) {
 	if c.cluster == nil {
-		return nil, slices.Concat(ignoredPins(next), c.overcommitted(prev, next)), c.supports(ctx, next)
+		doubts, err := c.supports(ctx, next)
+		return nil, slices.Concat(ignoredPins(next), c.overcommitted(prev, next), doubts), err
 	}
 	p, err := c.placing(ctx, prev, next, generation)
 	if err != nil {
@@ -203,22 +204,25 @@ func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next
 	}
 	elsewhere := func(n slice.Node) bool { return n.Kind != slice.Switch && n.Host != c.self }
 	if !slices.ContainsFunc(next.Nodes, elsewhere) { // the directories of other hosts are not known here
-		err = c.supports(ctx, next)
+		var doubts []string
+		doubts, err = c.supports(ctx, next)
+		p.notes = append(p.notes, doubts...)
 	}
 	return p.moves, p.notes, err
 }
 
-func (c *Controller) supports(ctx context.Context, s *slice.Slice) error {
-	if err := c.host.Supports(ctx, s); err != nil {
+func (c *Controller) supports(ctx context.Context, s *slice.Slice) (doubts []string, err error) {
+	doubts, err = c.host.Supports(ctx, s)
+	if err != nil {
 		var found topology.Diagnostics
 		if errors.As(err, &found) && err.Error() == found.Error() { // and nothing else
 			r := faulty(found)
 			r.Reason, r.Message = Unsupported, fmt.Sprintf("this machine cannot run slice %s", s.Name)
-			return r
+			return nil, r
 		}
-		return refuse(Unsupported, "this machine cannot run slice %s: %v", s.Name, err)
+		return nil, refuse(Unsupported, "this machine cannot run slice %s: %v", s.Name, err)
 	}
-	return nil
+	return doubts, nil
 }
 
 // placing gathers what the placement of a slice depends on.

@@ -83,9 +83,9 @@ func (f *fake) set(hosts []store.HostState) {
 	f.hosts = hosts
 }
 
-func (*fake) Supports(context.Context, *slice.Slice) error { return nil }
-func (*fake) Capacity() (float64, uint64)                  { return 2, 8 << 30 }
-func (*fake) Has(string) bool                              { return true }
+func (*fake) Supports(context.Context, *slice.Slice) ([]string, error) { return nil, nil }
+func (*fake) Capacity() (float64, uint64)                              { return 2, 8 << 30 }
+func (*fake) Has(string) bool                                          { return true }
 
 // member makes a controller over a store of its own.
 func member(t *testing.T, f *fake, options ...Option) (*Controller, *store.Store, *events.Bus) {

@@ -126,7 +126,7 @@ func (c *Controller) canTreat(ctx context.Context, s *slice.Slice, l *slice.Link
 	part := *s
 	part.Links, part.Nodes = []slice.Link{*l}, nil // the nodes are there
 	if c.cluster == nil {
-		if err := c.host.Supports(ctx, &part); err != nil {
+		if _, err := c.host.Supports(ctx, &part); err != nil {
 			return refuse(Unsupported, "this machine cannot do that to link %s: %v", l.Name, err)
 		}
 		return nil

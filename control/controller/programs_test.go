@@ -14,7 +14,7 @@ import (
 // picky is a machine whose kernel refuses all packet programs.
 type picky struct{ *fake }
 
-func (picky) Supports(_ context.Context, s *slice.Slice) error {
+func (picky) Supports(_ context.Context, s *slice.Slice) ([]string, error) {
 	var found topology.Diagnostics
 	for i := range s.Nodes {
 		if s.Nodes[i].Program != nil {
@@ -24,7 +24,7 @@ func (picky) Supports(_ context.Context, s *slice.Slice) error {
 			})
 		}
 	}
-	return found.Err()
+	return nil, found.Err()
 }
 
 // withProgram is a topology as a client sends it that has checked nothing.

@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"io"
+	"net/netip"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
@@ -11,8 +12,9 @@ import (
 // Agent is what the API needs of a host: everything that touches a running node. All calls end when ctx does.
 // A node that does not run is an error that wraps ErrNotRunning.
 type Agent interface {
-	// Supports says, as an error, what the machine lacks for a slice.
-	Supports(context.Context, *slice.Slice) error
+	// Supports says, as an error, what the machine lacks for a slice. Doubts, for a person, are what may be
+	// missing.
+	Supports(context.Context, *slice.Slice) (doubts []string, err error)
 	// Reservable is what nodes can reserve of the machine, beside cores and memory.
 	Reservable() slice.Reserve
 	// Capacity gives the cores and the bytes of memory of the machine; 0: not known.
@@ -28,6 +30,8 @@ type Agent interface {
 	Capture(ctx context.Context, slice, node, iface string, opt api.CaptureOptions, w io.Writer) error
 	// Convergence says whether routing has settled.
 	Convergence(ctx context.Context, slice string) (api.Convergence, error)
+	// Addresses gives what the kernels of nodes have to which the slice gives no address.
+	Addresses(ctx context.Context, slice string) (map[string][]netip.Addr, error)
 	// Check runs checks and calls progress, which may be nil, from one goroutine at a time.
 	Check(ctx context.Context, slice string, r api.CheckRequest, progress func(api.CheckProgress)) (
 		[]api.CheckResult, error)

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -31,6 +33,8 @@ func (in *checkInput) Resolve(ctx huma.Context) []error {
 func (s *server) registerChecks(a huma.API) {
 	huma.Get(a, "/v1/slices/{slice}/convergence", s.convergence,
 		describe("convergence", "Whether routing has settled"))
+	huma.Get(a, "/v1/slices/{slice}/addresses", s.addresses, describe("addresses",
+		"The addresses that nodes have to which the topology gives none"))
 	registerEvents(s, a, huma.Operation{
 		OperationID: "check", Method: http.MethodPost, Path: "/v1/slices/{slice}/check",
 		Summary: "Run the slice's checks", Description: "Events `progress`, then one `outcome`.",
@@ -60,10 +64,35 @@ func (s *server) convergence(ctx context.Context, in *PartInput) (*body[api.Conv
 	return answer(all, err)
 }
 
+// addresses asks all hosts what addresses the kernels of their nodes have.
+func (s *server) addresses(ctx context.Context, in *PartInput) (*body[api.NodeAddresses], error) {
+	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
+		return nil, problem(err)
+	}
+	own := func(ctx context.Context) (part api.NodeAddresses, err error) {
+		part.Addresses, err = s.Agent.Addresses(ctx, in.Slice)
+		return part, err
+	}
+	all := api.NodeAddresses{Addresses: map[string][]netip.Addr{}}
+	unreachable, err := gather(ctx, s, *in, http.MethodGet, "addresses", own, func(part api.NodeAddresses) {
+		maps.Copy(all.Addresses, part.Addresses)
+	})
+	all.Unreachable = unreachable
+	return answer(all, err)
+}
+
 func (s *server) check(ctx context.Context, in *checkInput, send sse.Sender) error {
 	spec, _, err := s.Controller.Slice(ctx, in.Slice)
 	if err != nil {
 		return err
+	}
+	var unknown []api.UnreachableHost // whose addresses are
+	if in.Part == "" {                // the others get them with the request
+		known, err := s.addresses(ctx, &in.PartInput)
+		if err != nil {
+			return err
+		}
+		in.Body.Addresses, unknown = known.Body.Addresses, known.Body.Unreachable
 	}
 	all := checking{send: send, progress: map[string]api.CheckProgress{}}
 	own := func(ctx context.Context) error {
@@ -77,6 +106,14 @@ func (s *server) check(ctx context.Context, in *checkInput, send sse.Sender) err
 	}
 	for _, h := range unreachable {
 		all.done(unchecked(spec, in.Body, h))
+	}
+	for _, h := range unknown {
+		if allPairs(spec, in.Body) && !slices.ContainsFunc(unreachable, func(other api.UnreachableHost) bool {
+			return other.Host == h.Host
+		}) {
+			h.Why = "its nodes' addresses are not known: " + h.Why
+			all.done(unchecked(spec, in.Body, h))
+		}
 	}
 	order(spec, all.results)
 	return send.Data(api.CheckOutcome{Results: all.results})
@@ -138,7 +175,7 @@ func (c *checking) follow(host string, stream io.Reader) error {
 
 // unchecked are the checks that an unreachable host should have tried.
 func unchecked(spec *slice.Slice, r api.CheckRequest, h api.UnreachableHost) (failed []api.CheckResult) {
-	if r.AllPairs || len(spec.Checks) == 0 {
+	if allPairs(spec, r) {
 		return []api.CheckResult{{Name: "host " + h.Host, Message: h.Why}}
 	}
 	for _, c := range spec.Checks {
@@ -150,6 +187,8 @@ func unchecked(spec *slice.Slice, r api.CheckRequest, h api.UnreachableHost) (fa
 	}
 	return failed
 }
+
+func allPairs(spec *slice.Slice, r api.CheckRequest) bool { return r.AllPairs || len(spec.Checks) == 0 }
 
 // order puts results as the file has its checks, and those of all pairs as it has its nodes.
 func order(spec *slice.Slice, results []api.CheckResult) {

@@ -302,8 +302,8 @@ func checkMerged(t *testing.T, m *member) {
 	}
 	var last api.CheckProgress
 	results, err := m.Check(ctx, "net", api.CheckRequest{AllPairs: true}, func(p api.CheckProgress) { last = p })
-	if err != nil || len(results) != 2 || results[0].Message != "h1" || results[1].Message != "h2" ||
-		last.Done != 2 {
+	if err != nil || len(results) != 2 || results[0].Message != "h1 knows of h1,h2" ||
+		results[1].Message != "h2 knows of h1,h2" || last.Done != 2 {
 		t.Errorf("check from %s: %+v %+v %v", from, results, last, err)
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,15 +34,15 @@ const fakeTTL = 2 * time.Second
 
 func newFake(_ context.Context, cfg AgentConfig) (Agent, error) { return &fakeAgent{cfg: cfg}, nil }
 
-func (f *fakeAgent) Supports(_ context.Context, s *slice.Slice) error {
+func (f *fakeAgent) Supports(_ context.Context, s *slice.Slice) ([]string, error) {
 	for _, l := range s.Links {
 		for _, e := range l.Ends {
 			if e.Shape.NeedsNetem() {
-				return errors.New("link delay needs the kernel module sch_netem")
+				return nil, errors.New("link delay needs the kernel module sch_netem")
 			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 func (f *fakeAgent) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000, Masks: 100} }
@@ -256,6 +258,9 @@ func (f *fakeAgent) Convergence(context.Context, string) (api.Convergence, error
 	return api.Convergence{Routers: 2, Pairs: 2, Reached: 1, Missing: []string{"b: no route to 10.0.0.1"}}, nil
 }
 
+func (f *fakeAgent) Addresses(context.Context, string) (map[string][]netip.Addr, error) {
+	return map[string][]netip.Addr{f.cfg.Host: {netip.MustParseAddr("192.0.2.1")}}, nil
+}
 func (f *fakeAgent) Check(ctx context.Context, name string, r api.CheckRequest,
 	progress func(api.CheckProgress)) ([]api.CheckResult, error) {
 	if r.Timeout == 13 {
@@ -266,7 +271,8 @@ func (f *fakeAgent) Check(ctx context.Context, name string, r api.CheckRequest,
 		own := f.own(ctx, name)
 		for i, n := range own {
 			progress(api.CheckProgress{Done: i + 1, Total: len(own)})
-			results = append(results, api.CheckResult{Name: n, From: n, OK: true, Message: f.cfg.Host})
+			results = append(results, api.CheckResult{Name: n, From: n, OK: true, Message: f.cfg.Host +
+				" knows of " + strings.Join(slices.Sorted(maps.Keys(r.Addresses)), ",")})
 		}
 		return results, nil
 	}

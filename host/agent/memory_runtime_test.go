@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 
+	"github.com/pergola-net/pergola/host/lack"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -134,9 +135,19 @@ func (m *memoryMachine) WriteFiles(_ context.Context, id sliver.ID, _ []slice.Fi
 func (m *memoryMachine) Exec(context.Context, sliver.ID, sliver.ExecRequest) (int, error) {
 	return 0, nil
 }
-func (m *memoryMachine) Available(context.Context, slice.Rootfs) error { return nil }
-func (m *memoryMachine) Installed(...string) bool                      { return true }
-func (m *memoryMachine) Listen(sliver.ID) (*net.UnixListener, error)   { return nil, sliver.ErrNoSocket }
-func (m *memoryMachine) LogPath(string, string) string                 { return "" }
-func (m *memoryMachine) Exits() <-chan sliver.ID                       { return m.exits }
-func (m *memoryMachine) Close()                                        {}
+func (m *memoryMachine) Available(_ context.Context, from slice.Rootfs) error {
+	if from.Kind == slice.RootfsDir {
+		return m.noRoot
+	}
+	return nil
+}
+func (m *memoryMachine) Lacks(n *slice.Node) (certain, doubtful []lack.Lack) {
+	return m.lacks[n.Name], m.doubts[n.Name]
+}
+func (m *memoryMachine) Installed(programs ...string) bool {
+	return m.programs == "" || slices.Contains(programs, m.programs)
+}
+func (m *memoryMachine) Listen(sliver.ID) (*net.UnixListener, error) { return nil, sliver.ErrNoSocket }
+func (m *memoryMachine) LogPath(string, string) string               { return "" }
+func (m *memoryMachine) Exits() <-chan sliver.ID                     { return m.exits }
+func (m *memoryMachine) Close()                                      {}

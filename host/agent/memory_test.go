@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/pergola-net/pergola/host/lack"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
 )
@@ -36,6 +37,10 @@ type memoryMachine struct {
 	runs    map[string]wire.ProgramState // packet programs
 	exits   chan sliver.ID
 	noNAT   error // of HaveNAT
+	noRoot  error // of Available
+
+	lacks, doubts map[string][]lack.Lack // by node
+	programs      string                 // whether they are installed; "": all
 }
 
 func newMemoryMachine() *memoryMachine {

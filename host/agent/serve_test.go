@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/host/lack"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/model/slice"
@@ -18,12 +19,52 @@ func TestAKernelWithoutNATIsNamedBeforeTheSliceStarts(t *testing.T) {
 	l := newLoop(t)
 	l.noNAT = errors.New("no NAT")
 	s := plantest.Slice(1, []string{"h1", "h2"})
-	if err := l.agent.Supports(t.Context(), s); err != nil {
+	if _, err := l.agent.Supports(t.Context(), s); err != nil {
 		t.Errorf("a slice that does not need it: %v", err)
 	}
 	s.Nodes[0].Outside = true
-	if err := l.agent.Supports(t.Context(), s); err == nil || !strings.Contains(err.Error(), "no NAT") {
+	if _, err := l.agent.Supports(t.Context(), s); err == nil || !strings.Contains(err.Error(), "no NAT") {
 		t.Errorf("a slice that needs it: %v", err)
+	}
+}
+
+func TestWhatAMachineLacksIsOneMessage(t *testing.T) {
+	l := newLoop(t)
+	s := plantest.Slice(1, []string{"h1", "h2"}, []string{"h2", "h3"})
+	iperf := func(node string) []lack.Lack {
+		return []lack.Lack{{
+			What: `exec "iperf3 -s -D": find "iperf3"`, Nodes: []string{node}, Package: "iperf3",
+		}}
+	}
+	l.doubts = map[string][]lack.Lack{"h1": iperf("h1"), "h3": iperf("h3")}
+	doubts, err := l.agent.Supports(t.Context(), s)
+	if err != nil || len(doubts) != 1 ||
+		!strings.HasPrefix(doubts[0], "nodes h1, h3: exec \"iperf3 -s -D\": find \"iperf3\"\ninstall: ") {
+		t.Errorf("doubts alone: %q, %v", doubts, err)
+	}
+	l.noNAT, l.noRoot = errors.New("no NAT"), errors.New("no such directory")
+	l.programs = "/usr/sbin/bird"
+	l.lacks = map[string][]lack.Lack{"h2": {{
+		What: "bind /srv/data: no such file or directory", Nodes: []string{"h2"},
+	}}}
+	s.Nodes[0].Outside = true
+	s.Nodes[1].Rootfs = slice.Rootfs{Kind: slice.RootfsDir, Ref: "/srv/root"}
+	s.Nodes[2].Routing = &slice.Routing{Daemon: slice.FRR}
+	doubts, err = l.agent.Supports(t.Context(), s)
+	var all *lack.Error
+	if !errors.As(err, &all) || len(doubts) > 0 {
+		t.Fatal(doubts, err)
+	}
+	all.Install = func(packages []string) string { return strings.Join(packages, " and ") }
+	want := `5 things are missing:
+  node h2: root file system: no such directory
+  node h3: frr is not installed (no /usr/lib/frr/zebra)
+  node h1: no NAT
+  node h2: bind /srv/data: no such file or directory
+  nodes h1, h3: exec "iperf3 -s -D": find "iperf3"
+install: frr and iperf3`
+	if diff := cmp.Diff(want, all.Error()); diff != "" {
+		t.Errorf("-want +have:\n%s", diff)
 	}
 }
 

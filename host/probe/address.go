@@ -2,7 +2,11 @@ package probe
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
+
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // targets gives what the To of a check stands for: an address, or both addresses of a node, as far as the sender has
@@ -17,9 +21,15 @@ func (c Checker) targets(from, to string) ([]netip.Addr, error) {
 	}
 	var all []netip.Addr
 	for _, ipv6 := range []bool{false, true} {
-		a, ok := n.Address(ipv6)
-		if _, can := sender.Address(ipv6); ok && can {
+		a, ok := c.address(n, ipv6)
+		if _, can := c.address(sender, ipv6); ok && can {
 			all = append(all, a)
+		}
+	}
+	for _, node := range []*slice.Node{sender, n} {
+		if !Declares(node) && len(c.Addresses[node.Name]) == 0 {
+			return nil, fmt.Errorf("%s has no address: the file gives it none, and its kernel has none",
+				node.Name)
 		}
 	}
 	if len(all) == 0 {
@@ -35,7 +45,7 @@ func (c Checker) source(from string, target netip.Addr) netip.Addr {
 		return netip.Addr{}
 	}
 	if n := c.Slice.Node(from); n != nil {
-		a, _ := n.Address(target.Is6())
+		a, _ := c.address(n, target.Is6())
 		return a
 	}
 	return netip.Addr{}
@@ -45,6 +55,11 @@ func (c Checker) source(from string, target netip.Addr) netip.Addr {
 // is "?".
 func (c Checker) nodesOf(hops []netip.Addr) []string {
 	owner := map[netip.Addr]string{}
+	for _, name := range slices.Sorted(maps.Keys(c.Addresses)) {
+		for _, a := range c.Addresses[name] {
+			owner[a] = name
+		}
+	}
 	for i := range c.Slice.Nodes {
 		n := &c.Slice.Nodes[i]
 		for _, p := range n.Loopbacks {

@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -10,8 +11,9 @@ import (
 )
 
 // AllPairs pings every router and host from every other that links lead to, both families: the check that
-// `pergola check` makes of a network whose file has none. Nodes without an address of a family are left out of it.
-// Results are ordered by sender, then receiver. The error is ctx's.
+// `pergola check` makes of a network whose file has none. Nodes without an address of a family are left out of it; one
+// that does not run, and whose addresses are not known for that reason, is a result that failed. Results are ordered by
+// sender, then receiver. The error is ctx's.
 func (c Checker) AllPairs(ctx context.Context) ([]CheckResult, error) {
 	var jobs []*job
 	total := 0
@@ -22,6 +24,11 @@ func (c Checker) AllPairs(ctx context.Context) ([]CheckResult, error) {
 		}
 	}
 	for i := range c.Slice.Nodes {
+		if j := c.stopped(&c.Slice.Nodes[i], part); j != nil {
+			jobs = append(jobs, j)
+			total++
+			continue
+		}
 		for _, ipv6 := range []bool{false, true} {
 			if j := c.job(&c.Slice.Nodes[i], ipv6, part); len(j.results) > 0 {
 				jobs = append(jobs, j)
@@ -54,17 +61,35 @@ type job struct {
 	results []CheckResult
 }
 
+// stopped is a job that fails, for a node that does not run and to which the slice gives no address.
+func (c Checker) stopped(n *slice.Node, part map[string]int) *job {
+	if Declares(n) || !n.HasSliver() || !c.tries(n.Name) {
+		return nil
+	}
+	if _, runs := c.PID(n.Name); runs {
+		return nil
+	}
+	if !slices.ContainsFunc(c.Slice.Nodes, func(other slice.Node) bool {
+		return other.Name != n.Name && other.HasSliver() && part[other.Name] == part[n.Name]
+	}) {
+		return nil
+	}
+	return &job{from: n.Name, results: []CheckResult{
+		{Name: n.Name + " reaches others", Kind: slice.CheckPing, From: n.Name},
+	}}
+}
+
 // job lists the nodes of the same part of the network.
 func (c Checker) job(from *slice.Node, ipv6 bool, part map[string]int) *job {
 	j := &job{from: from.Name}
-	source, ok := from.Address(ipv6)
+	source, ok := c.address(from, ipv6)
 	if !ok || !from.HasSliver() || !c.tries(from.Name) {
 		return j
 	}
 	j.source = source
 	for i := range c.Slice.Nodes {
 		to := &c.Slice.Nodes[i]
-		target, ok := to.Address(ipv6)
+		target, ok := c.address(to, ipv6)
 		if !ok || to == from || !to.HasSliver() || part[to.Name] != part[from.Name] {
 			continue
 		}

@@ -34,6 +34,8 @@ type CheckResult struct {
 // Checker tries statements about a running network.
 type Checker struct {
 	Slice *slice.Slice
+	// Addresses are those of nodes to which Slice gives none, wherever they run; see the function Addresses.
+	Addresses map[string][]netip.Addr
 	// PID gives a process of a node; ok is false where the node does not run.
 	PID func(node string) (pid int, ok bool)
 	// From tells whose checks and pings are tried; nil: everybody's.

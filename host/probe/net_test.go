@@ -450,3 +450,83 @@ func TestAllPairsFindsWhoIsCutOff(t *testing.T) {
 	}
 	fmt.Fprintln(t.Output(), results[len(results)-1].Message)
 }
+
+// undeclared is a slice of which nodes have no addresses.
+func undeclared(s *slice.Slice, nodes ...string) *slice.Slice {
+	other := *s
+	other.Nodes = slices.Clone(s.Nodes)
+	for i := range other.Nodes {
+		n := &other.Nodes[i]
+		if !slices.Contains(nodes, n.Name) {
+			continue
+		}
+		n.Loopbacks, n.Interfaces = nil, slices.Clone(n.Interfaces)
+		for j := range n.Interfaces {
+			n.Interfaces[j].Addresses = nil
+		}
+	}
+	return &other
+}
+
+func TestChecksTakeAddressesThatTheSliceDoesNotKnowFromKernels(t *testing.T) {
+	l := line(t)
+	if out, err := l.Exec("r4", "ip", "address", "add", "127.0.0.2/8", "dev", "lo"); err != nil {
+		t.Fatal(out, err)
+	}
+	s := undeclared(l.Slice, "r1", "r4")
+	pids, _ := l.PIDs(t.Context())
+	known, err := probe.Addresses(t.Context(), s, pids)
+	if err != nil || len(known) != 2 {
+		t.Fatal(known, err)
+	}
+	own := l.Slice.Node("r4")
+	var want []netip.Addr
+	for _, p := range slices.Concat(own.Loopbacks, own.Interfaces[0].Addresses) {
+		want = append(want, p.Addr())
+	}
+	have := slices.Clone(known["r4"])
+	slices.SortFunc(want, netip.Addr.Compare)
+	slices.SortFunc(have, netip.Addr.Compare)
+	if !slices.Equal(have, want) {
+		t.Errorf("r4 has %v, want %v", have, want)
+	}
+
+	c := probe.Checker{
+		Slice: s, Addresses: known, PID: func(n string) (int, bool) { pid, ok := pids[n]; return pid, ok },
+	}
+	results, err := c.AllPairs(t.Context())
+	if err != nil || len(results) != 2*4*3 {
+		t.Fatal(len(results), err)
+	}
+	for _, r := range results {
+		if a, _ := l.Slice.Node(r.To).Address(r.Address.Is6()); !r.OK || r.Address != a {
+			t.Errorf("%s by %s, which is to be %s: %s", r.Name, r.Address, a, r.Message)
+		}
+	}
+	results, err = c.Run(t.Context(), []slice.Check{
+		{Kind: slice.CheckPing, From: "r1", To: "r4"},
+		{Kind: slice.CheckPath, From: "r1", To: "r4", Via: []string{"r2", "r3", "r4"}},
+	})
+	for _, r := range results {
+		if !r.OK || err != nil {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+
+	// Nothing is known of a node that does not run; that is no reason to be silent about it.
+	delete(pids, "r4")
+	delete(known, "r4")
+	results, err = c.AllPairs(t.Context())
+	if err != nil || len(results) != 2*3*2+1 {
+		t.Fatal(len(results), err)
+	}
+	for _, r := range results {
+		if r.OK == (r.From == "r4") {
+			t.Errorf("%+v", r)
+		}
+	}
+	results, err = c.Run(t.Context(), []slice.Check{{Kind: slice.CheckPing, From: "r1", To: "r4"}})
+	if err != nil || results[0].OK || !strings.Contains(results[0].Message, "r4 has no address") {
+		t.Errorf("%+v, %v", results, err)
+	}
+}

@@ -19,17 +19,8 @@ import (
 
 // Tables reads what the kernel of a node knows, given the pid of one of its processes. The error is netns.ErrGone
 // where the process ended.
-func Tables(ctx context.Context, pid int) (Table, error) {
-	if err := ctx.Err(); err != nil {
-		return Table{}, fmt.Errorf("read the tables of process %d: %w", pid, err)
-	}
-	var t Table
-	err := netns.Do(netns.Path(pid), func() error {
-		c, err := rtnl.Open(unix.NETLINK_ROUTE)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = c.Close() }()
+func Tables(ctx context.Context, pid int) (t Table, err error) {
+	err = inside(ctx, pid, "tables", func(c *rtnl.Conn) error {
 		names, err := readInterfaces(c, &t)
 		if err != nil {
 			return err
@@ -37,9 +28,38 @@ func Tables(ctx context.Context, pid int) (Table, error) {
 		return readRoutes(c, &t, names)
 	})
 	if err != nil {
-		return Table{}, fmt.Errorf("read the tables of process %d: %w", pid, err)
+		return Table{}, err
 	}
 	return t, nil
+}
+
+// Interfaces is Tables without the routes, of which there may be many.
+func Interfaces(ctx context.Context, pid int) ([]Interface, error) {
+	var t Table
+	err := inside(ctx, pid, "interfaces", func(c *rtnl.Conn) error {
+		_, err := readInterfaces(c, &t)
+		return err
+	})
+	return t.Interfaces, err
+}
+
+// inside lets f ask the kernel in the network namespace of a process.
+func inside(ctx context.Context, pid int, what string, f func(*rtnl.Conn) error) error {
+	err := ctx.Err()
+	if err == nil {
+		err = netns.Do(netns.Path(pid), func() error {
+			c, err := rtnl.Open(unix.NETLINK_ROUTE)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			return f(c)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("read the %s of process %d: %w", what, pid, err)
+	}
+	return nil
 }
 
 // AllTables reads the tables of many nodes at once. Nodes that are gone meanwhile are left out.

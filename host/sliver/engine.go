@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	runc "github.com/containerd/go-runc"
+
+	"github.com/pergola-net/pergola/host/lack"
 )
 
 // engine is the OCI runtime in use and how it differs from others.
@@ -31,6 +33,7 @@ type engine struct {
 const seccompAnnotation = "run.oci.seccomp_bpf_data"
 
 func (r *Runtime) findPrograms(ctx context.Context) error {
+	var lacks []lack.Lack
 	names := []string{r.cfg.Runtime}
 	if r.cfg.Runtime == "" {
 		names = []string{"crun", "runc"}
@@ -50,25 +53,43 @@ func (r *Runtime) findPrograms(ctx context.Context) error {
 				annotates: true,
 			}
 		} else {
-			if err := checkRunc(ctx, path); err != nil {
+			unsafe, err := checkRunc(ctx, path)
+			if err != nil {
 				return err
 			}
+			lacks = append(lacks, unsafe...)
 			r.oci.ownCgroups, r.oci.detachExec = true, true
 		}
 		break
 	}
 	if r.oci.path == "" {
-		return &Unsupported{featureContainers, fmt.Errorf("find %s: not in PATH", strings.Join(names, " or ")),
-			"apt-get install crun"}
+		lacks = append(lacks, lack.Lack{
+			What:    "find " + strings.Join(names, " or ") + ": not in PATH",
+			Package: runtimePackage(names[0]),
+		})
 	}
-	path, err := exec.LookPath("catatonit")
+	path, err := exec.LookPath(initProgram)
 	if err != nil {
-		return &Unsupported{featureContainers, err, "apt-get install catatonit"}
+		lacks = append(lacks, lack.Lack{What: "find " + initProgram + ": not in PATH", Package: initProgram})
+	}
+	if err := lack.New(lacks...); err != nil {
+		return fmt.Errorf("use %s: %w", featureContainers, err)
 	}
 	if r.init, err = filepath.EvalSymlinks(path); err != nil {
-		return fmt.Errorf("find catatonit: %w", err)
+		return fmt.Errorf("find "+initProgram+": %w", err)
 	}
 	return nil
+}
+
+// initProgram is the first process of slivers, and the package that brings it.
+const initProgram = "catatonit"
+
+// runtimePackage is what brings an OCI runtime; "" for one that is not known.
+func runtimePackage(name string) string {
+	if name == "crun" || name == "runc" {
+		return name
+	}
+	return ""
 }
 
 // command gives the runtime for one invocation, whose messages go to a file of its own.

@@ -230,8 +230,7 @@ func splitSysctls(all map[string]string) (now, later map[string]string) {
 	for key, value := range all {
 		name := strings.Split(slice.SysctlPath(key), "/")
 		to := now
-		if len(name) > 3 && name[0] == "net" && (name[2] == "conf" || name[2] == "neigh") &&
-			!slices.Contains([]string{"all", "default", "lo"}, name[3]) {
+		if isOfInterface(name) {
 			to = later
 		}
 		to[key] = value

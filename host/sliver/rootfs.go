@@ -171,9 +171,12 @@ type shownDir struct {
 	private bool   // with a layer of the node's own above it
 }
 
+// shownNames are the directories of the machine that slivers may see, below the root.
+var shownNames = []string{"usr", "opt", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
+
 // shownDirs finds them on this machine.
 func shownDirs(files []slice.File) (all []shownDir, err error) {
-	for _, name := range []string{"usr", "opt", "bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
+	for _, name := range shownNames {
 		d := shownDir{name: name}
 		fi, err := os.Lstat("/" + name)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/pergola-net/pergola/host/lack"
 )
 
 // runcFixed is the first version in which a container cannot leave through a directory that runc forgot to close,
@@ -20,18 +22,18 @@ var runcPatched = regexp.MustCompile(`1\.1\.5\+ds1-1\+deb12u\d|rc93\+ds1-5\+deb1
 
 var runcVersion = regexp.MustCompile(`^runc version (\d+)\.(\d+)\.(\d+)(\S*)`)
 
-// checkRunc refuses versions of runc out of which a container can break. Other runtimes are not checked.
-func checkRunc(ctx context.Context, path string) error {
+// checkRunc finds versions of runc out of which a container can break. Other runtimes are not checked.
+func checkRunc(ctx context.Context, path string) ([]lack.Lack, error) {
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
-		return fmt.Errorf("ask %s for its version: %w", path, err)
+		return nil, fmt.Errorf("ask %s for its version: %w", path, err)
 	}
 	if version, unsafe := unsafeRunc(string(out)); unsafe {
-		cause := fmt.Errorf("%s is runc %s, out of which containers can break (CVE-2024-21626)", path, version)
-		return &Unsupported{featureContainers, cause,
-			"apt-get install crun, which is preferred where it is there; or install runc 1.1.12 or newer"}
+		return []lack.Lack{{What: fmt.Sprintf("%s is runc %s, out of which containers can break "+
+			"(CVE-2024-21626): crun, which is preferred where it is there, or runc 1.1.12 or newer is "+
+			"needed", path, version), Package: "crun"}}, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // unsafeRunc parses the output of `runc --version`.

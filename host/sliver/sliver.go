@@ -158,7 +158,7 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	}
 	r := &Runtime{cfg: cfg}
 	for _, step := range []func(context.Context) error{
-		r.needRoot, r.makeDirs, r.findPrograms, r.findCgroups, r.removeOrphans, r.probeLaunch,
+		r.needRoot, r.findPrograms, r.makeDirs, r.findCgroups, r.removeOrphans, r.probeLaunch,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err

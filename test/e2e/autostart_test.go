@@ -40,6 +40,26 @@ func TestUpStartsAServerThatEndsWithTheLastSlice(t *testing.T) {
 	}
 }
 
+const bare = alone + `
+if PATH="$(dirname "$(command -v pergola)")" pergola up "$1" 2>&1; then echo "up succeeded"; fi
+`
+
+// TestUpNamesAllThatAServerNeeds starts one where nothing is installed.
+func TestUpNamesAllThatAServerNeeds(t *testing.T) {
+	out := runAlone(t, bare)
+	for _, want := range []string{
+		"2 things are missing:\n", "find crun or runc: not in PATH\n", "find catatonit: not in PATH\n",
+		" catatonit crun\n", "its log is /var/log/pergola",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("up did not print %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "up succeeded") || strings.Count(out, "start the server:") != 1 {
+		t.Errorf("up succeeded, or says twice what it did:\n%s", out)
+	}
+}
+
 const killed = alone + `
 pergola up "$1"
 server=$(server)

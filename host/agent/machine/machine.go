@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/pergola-net/pergola/datapath/fib"
+	"github.com/pergola-net/pergola/host/lack"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/host/wiring"
@@ -30,6 +31,7 @@ type Runtime interface {
 
 	Available(ctx context.Context, from slice.Rootfs) error
 	Installed(programs ...string) bool
+	Lacks(n *slice.Node) (certain, doubtful []lack.Lack)
 	Fetch(ctx context.Context, s sliver.Spec) error
 	Create(ctx context.Context, s sliver.Spec) (pid int, err error)
 	Delete(ctx context.Context, id sliver.ID) error

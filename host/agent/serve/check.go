@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -90,6 +91,15 @@ func (s *Server) down(w *plan.Input, pids map[string]int) (all []string) {
 	return all
 }
 
+// Addresses gives the addresses of nodes that are here and to which the slice gives none, as their kernels have them.
+func (s *Server) Addresses(ctx context.Context, name string) (map[string][]netip.Addr, error) {
+	w, pids, err := s.running(name)
+	if err != nil {
+		return nil, err
+	}
+	return probe.Addresses(ctx, w.Spec, pids)
+}
+
 // Check tries the slice's checks from nodes that are here, or pings from them to all others where it has none.
 func (s *Server) Check(
 	ctx context.Context, name string, r api.CheckRequest, progress func(api.CheckProgress),
@@ -100,7 +110,7 @@ func (s *Server) Check(
 	}
 	at := s.inputs.Place()
 	c := probe.Checker{
-		Slice: w.Spec,
+		Slice: w.Spec, Addresses: r.Addresses,
 		From: func(node string) bool { // other hosts try theirs
 			n := w.Spec.Node(node)
 			return n != nil && at.Owns(n)

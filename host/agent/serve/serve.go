@@ -3,11 +3,8 @@
 package serve
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -52,37 +49,6 @@ func (s *Server) Forget(name string) {
 	delete(s.looks, name)
 }
 
-// Supports says what this machine lacks for a slice.
-func (s *Server) Supports(ctx context.Context, spec *slice.Slice) error {
-	at := s.inputs.Place()
-	var netem, htb bool
-	for i := range spec.Links {
-		for _, e := range spec.Links[i].Ends {
-			if n := spec.Node(e.Node); !s.alone && n != nil && n.Kind != slice.Switch && !at.Owns(n) {
-				continue // shaped on another host
-			}
-			netem = netem || e.Shape.NeedsNetem()
-			htb = htb || e.Shape.NeedsHTB()
-		}
-	}
-	missing := []error{
-		canRender(spec), s.haveRoots(ctx, at, spec), s.haveSuites(at, spec), s.tryPrograms(at, spec),
-		s.haveRoom(at, spec),
-	}
-	if netem {
-		missing = append(missing, s.machine.Platform.HaveNetem())
-	}
-	if htb {
-		missing = append(missing, s.machine.Platform.HaveHTB())
-	}
-	if slices.ContainsFunc(spec.Nodes, func(n slice.Node) bool {
-		return n.ReachesOutside() && (s.alone || at.Owns(&n))
-	}) {
-		missing = append(missing, s.machine.Platform.HaveNAT())
-	}
-	return errors.Join(missing...)
-}
-
 // canRender renders the configuration of all nodes, wherever they are.
 func canRender(spec *slice.Slice) error {
 	r := routing.NewRenderer(spec)
@@ -97,57 +63,11 @@ func canRender(spec *slice.Slice) error {
 	return nil
 }
 
-// haveRoom checks that what the slice's nodes reserve here is left by other slices.
-func (s *Server) haveRoom(at plan.Place, spec *slice.Slice) error {
-	room := plan.NewRoom(at)
-	var shapes map[string]slice.Shape
-	for _, other := range s.inputs.All() {
-		if other.Spec.Name == spec.Name {
-			shapes = other.Overrides.Shapes
-			continue
-		}
-		room.Take(other.Spec, other.Overrides.Shapes)
-	}
-	short := room.Take(spec, shapes)
-	var missing []error
-	for _, node := range slices.Sorted(maps.Keys(short)) {
-		missing = append(missing, fmt.Errorf("node %s: %s", node, short[node]))
-	}
-	return errors.Join(missing...)
-}
-
 // Reservable is what nodes can reserve of this machine, beside cores and memory.
 func (s *Server) Reservable() slice.Reserve { return s.machine.Platform.Reservable() }
 
 // Capacity gives the cores and the bytes of memory of this machine.
 func (s *Server) Capacity() (cores float64, memory uint64) { return member.Capacity() }
-
-// haveRoots checks that the sources of the root file systems of this host's nodes are there.
-func (s *Server) haveRoots(ctx context.Context, at plan.Place, spec *slice.Slice) error {
-	users := make(map[slice.Rootfs]string) // the first node of each
-	for i := range spec.Nodes {
-		n := &spec.Nodes[i]
-		if _, known := users[n.Rootfs]; !known && (s.alone || at.Owns(n)) {
-			users[n.Rootfs] = n.Name
-		}
-	}
-	var group sync.WaitGroup
-	missing := make(chan error, len(users))
-	for from, node := range users {
-		group.Go(func() {
-			if err := s.machine.Runtime.Available(ctx, from); err != nil {
-				missing <- fmt.Errorf("root file system of %s: %w", node, err)
-			}
-		})
-	}
-	group.Wait()
-	close(missing)
-	var all []error
-	for err := range missing {
-		all = append(all, err)
-	}
-	return errors.Join(all...)
-}
 
 // find gives a slice and the process of one of its nodes that runs.
 func (s *Server) find(name, node string) (id sliver.ID, pid int, err error) {

@@ -144,7 +144,7 @@ func Verdict(name string, results []api.CheckResult, took time.Duration, t *ui.T
 	switch {
 	case len(results) == 0:
 		return name + ": there was nothing to check: its file has no checks, and no two nodes have addresses " +
-			"that Pergola knows and links between them"
+			"and links between them"
 	case failed == 0:
 		return t.Paint(t.Styles.Good, name+": "+holds) +
 			" (" + ui.Elapsed(took) + ")"

@@ -4,8 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/pergola-net/pergola/host/agent/machine"
-	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/lack"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -24,7 +26,7 @@ func (h having) Installed(programs ...string) bool {
 	return false
 }
 
-func TestSuitesThatAreMissingAreNamedTogether(t *testing.T) {
+func TestSuitesThatAreMissingAreNamed(t *testing.T) {
 	frr, bird := &slice.Routing{Daemon: slice.FRR}, &slice.Routing{Daemon: slice.BIRD}
 	spec := &slice.Slice{Nodes: []slice.Node{
 		{Name: "a", Routing: frr}, {Name: "b", Routing: frr, Rootfs: slice.Rootfs{Kind: slice.RootfsHost}},
@@ -32,19 +34,22 @@ func TestSuitesThatAreMissingAreNamedTogether(t *testing.T) {
 		{Name: "e", Routing: bird, Rootfs: slice.Rootfs{Kind: slice.RootfsRegistry}}, // brings its own
 		{Name: "f", Routing: bird, Host: "elsewhere"},
 	}}
-	for _, c := range []struct{ programs, want string }{
-		{"/usr/libexec/frr/zebra /usr/sbin/bird", ""},
-		{"/usr/sbin/bird", "not installed: frr for 2 nodes (no /usr/lib/frr/zebra)\ninstall: apt-get install frr"},
-		{"", "not installed: bird2 for 1 node (no /usr/sbin/bird); frr for 2 nodes (no /usr/lib/frr/zebra)\n" +
-			"install: apt-get install bird2 frr"},
+	noFRR := lack.Lack{
+		What: "frr is not installed (no /usr/lib/frr/zebra)", Nodes: []string{"a", "b"}, Package: "frr",
+	}
+	noBIRD := lack.Lack{What: "bird2 is not installed (no /usr/sbin/bird)", Nodes: []string{"c"}, Package: "bird2"}
+	for _, c := range []struct {
+		programs string
+		want     []lack.Lack
+	}{
+		{"/usr/libexec/frr/zebra /usr/sbin/bird", nil},
+		{"/usr/sbin/bird", []lack.Lack{noFRR}},
+		{"", []lack.Lack{noBIRD, noFRR}},
 	} {
 		s := &Server{machine: &machine.Machine{Runtime: having{programs: c.programs}}}
-		got := ""
-		if err := s.haveSuites(plan.Place{Host: "here"}, spec); err != nil {
-			got = err.Error()
-		}
-		if got != c.want {
-			t.Errorf("with %q: %q, want %q", c.programs, got, c.want)
+		have := s.lackSuites(spec, func(n *slice.Node) bool { return n.Host == "" })
+		if diff := cmp.Diff(c.want, have); diff != "" {
+			t.Errorf("with %q: -want +have:\n%s", c.programs, diff)
 		}
 	}
 }

@@ -1,0 +1,141 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/pergola-net/pergola/host/lack"
+	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/routing"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// Supports says, as an error, what this machine lacks for a slice. Doubts are what may be missing, or may be meant to
+// be missing; with an error, they are in it.
+func (s *Server) Supports(ctx context.Context, spec *slice.Slice) (doubts []string, err error) {
+	at := s.inputs.Place()
+	here := func(n *slice.Node) bool { return s.alone || at.Owns(n) }
+	lacks := slices.Concat(s.lackRoots(ctx, spec, here), s.lackSuites(spec, here), s.lackFeatures(at, spec))
+	lacks = append(lacks, s.lackRoom(at, spec)...)
+	var doubtful []lack.Lack
+	for i := range spec.Nodes {
+		if n := &spec.Nodes[i]; here(n) {
+			certain, others := s.machine.Runtime.Lacks(n)
+			lacks = append(lacks, certain...)
+			doubtful = append(doubtful, others...)
+		}
+	}
+	if len(lacks) > 0 {
+		lacks = append(lacks, doubtful...)
+	}
+	err = errors.Join(canRender(spec), s.tryPrograms(at, spec), lack.New(lacks...))
+	if err == nil && len(doubtful) > 0 {
+		doubts = []string{lack.New(doubtful...).Error()}
+	}
+	return doubts, err
+}
+
+// lackFeatures looks for what links, and nodes that reach the outside, need of the kernel.
+func (s *Server) lackFeatures(at plan.Place, spec *slice.Slice) (lacks []lack.Lack) {
+	var netem, htb bool
+	for i := range spec.Links {
+		for _, e := range spec.Links[i].Ends {
+			if n := spec.Node(e.Node); !s.alone && n != nil && n.Kind != slice.Switch && !at.Owns(n) {
+				continue // shaped on another host
+			}
+			netem = netem || e.Shape.NeedsNetem()
+			htb = htb || e.Shape.NeedsHTB()
+		}
+	}
+	var outside []string
+	for i := range spec.Nodes {
+		if n := &spec.Nodes[i]; n.ReachesOutside() && (s.alone || at.Owns(n)) {
+			outside = append(outside, n.Name)
+		}
+	}
+	for _, feature := range []struct {
+		needed bool
+		have   func() error
+		nodes  []string
+	}{
+		{netem, s.machine.Platform.HaveNetem, nil}, {htb, s.machine.Platform.HaveHTB, nil},
+		{len(outside) > 0, s.machine.Platform.HaveNAT, outside},
+	} {
+		if !feature.needed {
+			continue
+		}
+		if err := feature.have(); err != nil {
+			lacks = append(lacks, lack.Lack{What: err.Error(), Nodes: feature.nodes})
+		}
+	}
+	return lacks
+}
+
+// lackSuites looks for the routing suites that this host's nodes take from the machine.
+func (s *Server) lackSuites(spec *slice.Slice, here func(*slice.Node) bool) (lacks []lack.Lack) {
+	nodes := map[slice.Daemon][]string{}
+	for i := range spec.Nodes {
+		n := &spec.Nodes[i]
+		fromMachine := n.Rootfs.Kind == "" || n.Rootfs.Kind == slice.RootfsHost
+		if n.Routing != nil && fromMachine && here(n) {
+			nodes[n.Routing.Daemon] = append(nodes[n.Routing.Daemon], n.Name)
+		}
+	}
+	for _, d := range slices.Sorted(maps.Keys(nodes)) {
+		programs, pack := routing.Suite(d)
+		if len(programs) == 0 || s.machine.Runtime.Installed(programs...) {
+			continue
+		}
+		lacks = append(lacks, lack.Lack{
+			What:  fmt.Sprintf("%s is not installed (no %s)", pack, programs[0]),
+			Nodes: nodes[d], Package: pack,
+		})
+	}
+	return lacks
+}
+
+// lackRoom looks whether what the slice's nodes reserve here is left by other slices.
+func (s *Server) lackRoom(at plan.Place, spec *slice.Slice) (lacks []lack.Lack) {
+	room := plan.NewRoom(at)
+	var shapes map[string]slice.Shape
+	for _, other := range s.inputs.All() {
+		if other.Spec.Name == spec.Name {
+			shapes = other.Overrides.Shapes
+			continue
+		}
+		room.Take(other.Spec, other.Overrides.Shapes)
+	}
+	short := room.Take(spec, shapes)
+	for _, node := range slices.Sorted(maps.Keys(short)) {
+		lacks = append(lacks, lack.Lack{What: short[node], Nodes: []string{node}})
+	}
+	return lacks
+}
+
+// lackRoots looks whether the sources of the root file systems of this host's nodes are there.
+func (s *Server) lackRoots(ctx context.Context, spec *slice.Slice, here func(*slice.Node) bool) (lacks []lack.Lack) {
+	users := make(map[slice.Rootfs][]string)
+	for i := range spec.Nodes {
+		if n := &spec.Nodes[i]; here(n) {
+			users[n.Rootfs] = append(users[n.Rootfs], n.Name)
+		}
+	}
+	var group sync.WaitGroup
+	var mu sync.Mutex // guards lacks
+	for from, nodes := range users {
+		group.Go(func() {
+			if err := s.machine.Runtime.Available(ctx, from); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				lacks = append(lacks, lack.Lack{What: "root file system: " + err.Error(), Nodes: nodes})
+			}
+		})
+	}
+	group.Wait()
+	slices.SortFunc(lacks, func(a, b lack.Lack) int { return slices.Compare(a.Nodes, b.Nodes) })
+	return lacks
+}
