@@ -101,8 +101,9 @@ func (a *app) ended(err error) error {
 	do := "nodes run on without it; `pergola up`, as root, starts a server that goes on\nits log: " + serverLog +
 		", or `journalctl -u pergola` where systemd started it"
 	if a.socket != defaultSocket {
-		do = "nodes run on without it; `pergola up` goes on when a server is there again\nits log is where it was " +
-			"started: its standard error, and etcd.log in its --log-dir\n" + fmt.Sprintf(startOther, a.socket)
+		do = "nodes run on without it; `pergola up` goes on when a server is there again\n" +
+			"its log is where it was started: its standard error, and etcd.log in its --log-dir\n" +
+			fmt.Sprintf(startOther, a.socket)
 	}
 	return &ui.Error{Code: ui.Code(err), Err: err, Do: do}
 }

@@ -416,8 +416,8 @@ func TestCommandsSayThatTheServerEnded(t *testing.T) {
 				pergola(t, "up").want(t, 0, "", "lab is up")
 			}
 			w.when(c.at, func(*http.Request) { w.server.Close() })
-			pergola(t, c.args...).want(t, c.status, "", `(?s)the server ended.*nodes run on.*`+
-				"`pergola up`"+`.*its log.*pergola server --listen none --socket `+regexp.QuoteMeta(w.socket))
+			pergola(t, c.args...).want(t, c.status, "", "(?s)the server ended.*nodes run on.*"+
+				"`pergola up`.*its log.*pergola server --listen none --socket "+regexp.QuoteMeta(w.socket))
 		})
 	}
 }

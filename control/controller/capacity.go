@@ -2,7 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/docker/go-units"
 
@@ -23,9 +22,14 @@ func (c *Controller) overcommitted(prev, next *slice.Slice) (warnings []string) 
 		declared func(*slice.Node) float64
 		amount   func(float64) string
 	}{
-		{"cpu", "cores", cores, func(n *slice.Node) float64 { return n.CPU },
-			func(f float64) string { return fmt.Sprintf("%.4g", f) }},
-		{"memory", "of memory", float64(memory), func(n *slice.Node) float64 { return float64(n.Memory) }, inBytes},
+		{
+			"cpu", "cores", cores, func(n *slice.Node) float64 { return n.CPU },
+			func(f float64) string { return fmt.Sprintf("%.4g", f) },
+		},
+		{
+			"memory", "of memory", float64(memory),
+			func(n *slice.Node) float64 { return float64(n.Memory) }, inBytes,
+		},
 	} {
 		if r.capacity == 0 {
 			continue
@@ -47,11 +51,12 @@ func (c *Controller) overcommitted(prev, next *slice.Slice) (warnings []string) 
 		}
 		has := "this machine has " + r.amount(r.capacity) + " " + r.has
 		if len(large) > 0 {
-			warnings = append(warnings, fmt.Sprintf("%s of %s is more than there is: %s", r.key, list(large), has))
+			warnings = append(warnings, fmt.Sprintf("%s of %s is more than there is: %s", r.key,
+				list(large), has))
 		}
 		if nodes > 1 && sum > r.capacity {
-			warnings = append(warnings, fmt.Sprintf("the %s of %d nodes is %s together, and %s: they cannot all use "+
-				"what they declare at the same time", r.key, nodes, r.amount(sum), has))
+			warnings = append(warnings, fmt.Sprintf("the %s of %d nodes is %s together, and %s: they "+
+				"cannot all use what they declare at the same time", r.key, nodes, r.amount(sum), has))
 		}
 	}
 	return warnings
@@ -59,5 +64,5 @@ func (c *Controller) overcommitted(prev, next *slice.Slice) (warnings []string) 
 
 // inBytes words an amount of memory: 7.8GiB.
 func inBytes(bytes float64) string {
-	return strings.TrimSpace(units.CustomSize("%.4g%s", bytes, 1024, []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}))
+	return units.CustomSize("%.4g%s", bytes, 1024, []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"})
 }

@@ -11,6 +11,7 @@ func TestApplyWarnsOfNodesThatDeclareMoreThanTheMachineHas(t *testing.T) {
 	nodes := func(r1, r2 string) string {
 		return "name: lab\nnodes: {r1: {" + r1 + "}, r2: {" + r2 + "}}\nlinks: [[r1, r2]]\n"
 	}
+	const together = ": they cannot all use what they declare at the same time"
 	for name, c := range map[string]struct {
 		file string
 		want []string
@@ -21,15 +22,12 @@ func TestApplyWarnsOfNodesThatDeclareMoreThanTheMachineHas(t *testing.T) {
 			"memory of r1 (900GiB) is more than there is: this machine has 8GiB of memory",
 		}},
 		"the sum": {nodes("cpu: 1.5, memory: 6GiB", "cpu: 1, memory: 2560MiB"), []string{
-			"the cpu of 2 nodes is 2.5 together, and this machine has 2 cores: they cannot all use what they " +
-				"declare at the same time",
-			"the memory of 2 nodes is 8.5GiB together, and this machine has 8GiB of memory: they cannot all use " +
-				"what they declare at the same time",
+			"the cpu of 2 nodes is 2.5 together, and this machine has 2 cores" + together,
+			"the memory of 2 nodes is 8.5GiB together, and this machine has 8GiB of memory" + together,
 		}},
 		"both": {nodes("memory: 10GiB", "memory: 9GiB"), []string{
 			"memory of r1 (10GiB), r2 (9GiB) is more than there is: this machine has 8GiB of memory",
-			"the memory of 2 nodes is 19GiB together, and this machine has 8GiB of memory: they cannot all use " +
-				"what they declare at the same time",
+			"the memory of 2 nodes is 19GiB together, and this machine has 8GiB of memory" + together,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

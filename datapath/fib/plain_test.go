@@ -23,8 +23,9 @@ type plain struct {
 func newPlain() *plain {
 	return &plain{
 		hops: make([]nexthop, 1024), legs: make([]legRecord, 64), routers: make([]routerRecord,
-			16), shortcuts: make([]shortcut, maxShortcuts), possibleSources: make([]uint64, possibleBits/64),
-		neighbours: plainTable[neighbourKey, uint64]{}, sources: plainTable[sourceKey, uint32]{},
+			16), shortcuts: make([]shortcut, maxShortcuts),
+		possibleSources: make([]uint64, possibleBits/64),
+		neighbours:      plainTable[neighbourKey, uint64]{}, sources: plainTable[sourceKey, uint32]{},
 	}
 }
 

@@ -31,8 +31,8 @@ type rib struct {
 	objects objects
 	entries index
 
-	// IPv6 routes of table local for more than one address. They shadow longer prefixes of table main, which is asked
-	// later; IPv4's tables are one trie as long as nobody adds rules.
+	// IPv6 routes of table local for more than one address. They shadow longer prefixes of table main, which is
+	// asked later; IPv4's tables are one trie as long as nobody adds rules.
 	localPrefixes map[netip.Prefix]*fib.Route
 	lengths       [129]int // how many localPrefixes have each length
 

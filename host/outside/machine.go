@@ -75,7 +75,8 @@ func (s saved) reserve(there []device) error {
 		if err != nil {
 			return fmt.Errorf("encode the machine's settings: %w", err)
 		}
-		if err := renameio.WriteFile(s.path, text, 0o600, renameio.WithTempDir(filepath.Dir(s.path))); err != nil {
+		err = renameio.WriteFile(s.path, text, 0o600, renameio.WithTempDir(filepath.Dir(s.path)))
+		if err != nil {
 			return fmt.Errorf("save the machine's settings: %w", err)
 		}
 	}

@@ -74,7 +74,8 @@ func (s *HostNetwork) enableIPv6Lookup() error {
 // (rt6_purge_dflt_routers()).
 func (s *HostNetwork) enableIPv6LookupLocked(machine *conn, outer device) error {
 	return netns.In(s.host, func() error {
-		const tries = 10 // another host network of this machine may do the same, and change the default meanwhile
+		// another host network of this machine may do the same, and change the default meanwhile
+		const tries = 10
 		here, later := forwarding("ipv6", outer.name), forwarding("ipv6", "default")
 		for range tries {
 			if here.is() || !later.exists() { // a machine without IPv6

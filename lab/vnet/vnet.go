@@ -134,7 +134,8 @@ func (n *Network) make(ctx context.Context) error {
 // prepare sets what new interfaces inherit.
 func (n *Network) prepare(ctx context.Context, node *Node, p *NodePlan) error {
 	return node.Do(func() error {
-		return n.platform.HostNetwork.ConfigureNode(ctx, here(), wire.Node{Router: p.Router, Sysctls: p.Sysctls})
+		return n.platform.HostNetwork.ConfigureNode(ctx, here(),
+			wire.Node{Router: p.Router, Sysctls: p.Sysctls})
 	})
 }
 

@@ -23,8 +23,8 @@ func (e *namedError) Unwrap() error { return e.err }
 // deviceNames matches names of devices in errors: s7p12, s7b0123abcde.
 var deviceNames = regexp.MustCompile(`\bs[0-9]+[a-z][0-9a-z]*\b`)
 
-// named gives an error the words of the topology: what the action is about before it, and in it, interfaces and switches
-// in the place of the devices that they have on this host.
+// named gives an error the words of the topology: what the action is about before it, and in it, interfaces and
+// switches in the place of the devices that they have on this host.
 func (d *Pass) named(k reconcile.Key, err error) error {
 	if err == nil {
 		return nil
@@ -89,7 +89,8 @@ func (d *Pass) owner(id uint16, device string) string {
 		return t.Owner // a switch's part on another host
 	}
 	owner := d.Seen.Owners[device]
-	if b, wanted := d.Want.Detail(reconcile.Key{Kind: plan.KindSwitch, Slice: id, Name: device}).(plan.Bridge); wanted {
+	bridge := reconcile.Key{Kind: plan.KindSwitch, Slice: id, Name: device}
+	if b, wanted := d.Want.Detail(bridge).(plan.Bridge); wanted {
 		owner = b.Owner
 	}
 	if _, of, found := strings.Cut(owner, "/"); found { // the slice's name is before it
