@@ -107,7 +107,7 @@ func claim(s *slice.Slice, n *slice.Node, change api.ReservationChange) (added [
 				n.Name,
 			)
 		}
-		if !slices.Contains(*claims, p) {
+		if !slices.Contains(*claims, p) && !change.Bound { // else it was released by an earlier call
 			return nil, refuse(NotFound, "%s has not reserved port %s", n.Name, p)
 		}
 	}

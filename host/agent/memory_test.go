@@ -36,6 +36,7 @@ type memoryMachine struct {
 	runs    map[string]wire.ProgramState // packet programs
 	exits   chan sliver.ID
 	noNAT   error // of HaveNAT
+	noBind  error // of HaveBind
 }
 
 func newMemoryMachine() *memoryMachine {

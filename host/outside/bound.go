@@ -28,7 +28,7 @@ type binder struct {
 // Bound lists the ports that processes have bound, by their slivers' owners, of slivers that reserve ports so: those
 // that are reserved, and those that are to be. pids are the first processes of slivers by owner. It makes the claims
 // what they are to be: a port that is reserved, or that a process of the machine has, can be bound by no other sliver;
-// one that nobody has bound any longer is free.
+// one that nobody has bound any longer is free. If it cannot find out, that is logged, and no sliver is listed.
 func (g *Gateway) Bound(ctx context.Context, pids map[string]int) (map[string][]slice.HostPort, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -36,8 +36,11 @@ func (g *Gateway) Bound(ctx context.Context, pids map[string]int) (map[string][]
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	all, err := g.bound(pids)
-	if err != nil {
-		return nil, fmt.Errorf("read which ports slivers have bound: %w", err)
+	if err == nil {
+		g.unread = ""
+	} else if err.Error() != g.unread { // once, not with every observation
+		g.unread = err.Error()
+		g.log.Error("cannot read which ports slivers have bound", "error", err)
 	}
 	return all, nil
 }

@@ -51,6 +51,7 @@ type Gateway struct {
 	rules   map[string]int
 	failed  string                  // what Nodes logged last
 	claims  *claims.Claims          // nil: not open
+	unread  string                  // what Bound logged last
 	binders map[string]claims.NetNS // of owners that may claim ports, as seen last
 }
 

@@ -119,6 +119,9 @@ func (r *Reports) nodeStatus(
 	if _, cause := p.Failures.Of(k); cause != nil {
 		st.Phase, st.Message = slice.Failed, cause.Error()
 	}
+	if ports := r.cfg.Ports(id); ports != "" && st.Message == "" {
+		st.Message = ports
+	}
 	k.Kind = plan.KindProcess
 	if _, cause := p.Failures.Of(k); cause != nil {
 		st.Phase, st.Message = slice.Failed, cause.Error()

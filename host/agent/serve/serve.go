@@ -79,6 +79,11 @@ func (s *Server) Supports(ctx context.Context, spec *slice.Slice) error {
 	}) {
 		missing = append(missing, s.machine.Platform.HaveNAT())
 	}
+	if slices.ContainsFunc(spec.Nodes, func(n slice.Node) bool {
+		return n.BindPorts != (slice.Ports{}) && (s.alone || at.Owns(&n))
+	}) {
+		missing = append(missing, s.machine.Platform.HaveBind())
+	}
 	return errors.Join(missing...)
 }
 
