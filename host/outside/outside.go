@@ -96,10 +96,15 @@ func (g *Gateway) set(ctx context.Context, pid int, n Node) (err error) {
 			left = append(left, d)
 		}
 	}
-	if err := unused(ctx, left, n.Ports); err != nil {
+	kept := len(older) == 1 && older[0].node.NAT == n.NAT
+	var has []slice.HostPort
+	if kept {
+		has = older[0].node.Ports
+	}
+	if err := unused(ctx, left, has, n.Ports); err != nil {
 		return err
 	}
-	if len(older) == 1 && older[0].node.NAT == n.NAT {
+	if kept {
 		return g.amend(older[0], pid, n)
 	}
 	for _, d := range older {
@@ -159,15 +164,16 @@ func (g *Gateway) release(d device, others []device) error {
 	return d.deleteConnections()
 }
 
-// unused makes sure that no other sliver has the ports, and no process of the machine.
-func unused(ctx context.Context, others []device, ports []slice.HostPort) error {
+// unused makes sure that no other sliver has the ports, and no process of the machine those that the sliver does not
+// have already: what began later must not keep it from having others.
+func unused(ctx context.Context, others []device, has, ports []slice.HostPort) error {
 	for _, p := range ports {
 		for _, d := range others {
 			if slices.Contains(d.node.Ports, p) {
 				return fmt.Errorf("port %s is reserved for %s", p, d.node.Owner)
 			}
 		}
-		if InUse(ctx, p) {
+		if !slices.Contains(has, p) && InUse(ctx, p) {
 			return fmt.Errorf("port %s of this machine is in use by one of its own processes (`ss -lntup` "+
 				"shows by which): end it, or reserve another port", p)
 		}

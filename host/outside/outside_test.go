@@ -372,6 +372,9 @@ func TestPortsThatOthersHaveAreRefused(t *testing.T) {
 		if err := w.set(b, Node{Owner: "2/b", Ports: []slice.HostPort{web}}); err == nil {
 			w.Error("a change to a port that another sliver has is not refused")
 		}
+		w.serve(0, "8080", "that began later") // it keeps the sliver from nothing
+		w.check(w.set(a, Node{Owner: "1/a", Ports: []slice.HostPort{web, {Protocol: slice.TCP, Port: 8082}}}))
+		w.check(w.set(a, Node{Owner: "1/a", Ports: []slice.HostPort{web}}))
 		all, err := w.g.Nodes(context.Background())
 		w.check(err)
 		w.expect("nodes", fmt.Sprint(all), "[{1/a 1 false [tcp/8080] 0} {2/b 1 false [udp/8080] 0}]")
