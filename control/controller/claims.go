@@ -127,7 +127,7 @@ func claim(s *slice.Slice, n *slice.Node, change api.ReservationChange) (added [
 				return nil, refuse(Conflict, "port %s is reserved for %s/%s", p, s.Name, other.Name)
 			}
 		}
-		if change.Bound && !n.BindPorts.Contains(slice.Ports{First: p.Port, Last: p.Port}) {
+		if change.Bound && !n.BindPorts.Has(p.Port) {
 			return nil, refuse(Forbidden, "port %s is not one of those that %s may bind: write ports: "+
 				"[{bind: %d}] in the topology", p, n.Name, p.Port)
 		}

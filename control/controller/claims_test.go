@@ -22,10 +22,11 @@ func TestNodesReserveThePortsThatTheyBind(t *testing.T) {
 	const file = "name: lab\nnodes: {a: {host: h1, ports: [tcp/20000, {bind: 20100-20900}]}, b: {host: h1}}\n"
 	mustApply(t, c, file)
 	mustApply(t, c, "name: other\nnodes: {x: {host: h1, ports: [{bind: 20100-20200}]}}\n")
-	top, _ := topology.Parse("third.yaml", []byte("name: third\nnodes: {x: {host: h1, ports: [{bind: 20900-21000}]}}\n"))
+	const third = "name: third\nnodes: {x: {host: h1, ports: [{bind: 20900-21000}]}}\n"
+	top, _ := topology.Parse("third.yaml", []byte(third))
 	_, _, err := c.Apply(t.Context(), Caller{Root: true}, top, false)
-	const refusal = "host h1 does not allow node x to use its ports 20900-21000: apply the slice on h1 itself, as " +
-		"root, or start Pergola there with --ports 20000-21000"
+	const refusal = "host h1 does not allow node x to use its ports 20900-21000: apply the slice on h1 itself, " +
+		"as root, or start Pergola there with --ports 20000-21000"
 	if err == nil || !strings.Contains(err.Error(), refusal) {
 		t.Errorf("a range that the host does not allow: %v", err)
 	}
@@ -39,8 +40,8 @@ func TestNodesReserveThePortsThatTheyBind(t *testing.T) {
 		{"lab", "a", bound("tcp/20101", "udp/20102"), -1, ""},
 		{"lab", "a", bound("tcp/20000"), -1, ""}, // it is in the topology
 		{"other", "x", bound("tcp/20101"), Conflict, "port tcp/20101 of host h1 is reserved for lab/a"},
-		{"lab", "a", bound("tcp/20950"), Forbidden, "port tcp/20950 is not one of those that a may bind: write " +
-			"ports: [{bind: 20950}] in the topology"},
+		{"lab", "a", bound("tcp/20950"), Forbidden, "port tcp/20950 is not one of those that a may bind: " +
+			"write ports: [{bind: 20950}] in the topology"},
 		{"lab", "b", bound("tcp/20300"), Forbidden, "is not one of those that b may bind"},
 		{"lab", "a", api.ReservationChange{Reserve: []string{"tcp/20300"}}, -1, ""},
 		{"lab", "a", api.ReservationChange{Release: []string{"tcp/20101"}}, NotFound, "has not reserved"},

@@ -209,8 +209,7 @@ func (b *binder) bound(has map[claims.Port]claims.Claim) (all []slice.HostPort) 
 		}
 	}
 	for _, s := range b.sockets {
-		if s.chosen && s.isOutside(b.inner()) &&
-			b.node.Bind.Contains(slice.Ports{First: s.port.Number, Last: s.port.Number}) {
+		if s.chosen && s.isOutside(b.inner()) && b.node.Bind.Has(s.port.Number) {
 			all = append(all, hostPortOf(s.port))
 		}
 	}

@@ -161,7 +161,8 @@ func TestClaimsFollowSocketsAndReservations(t *testing.T) {
 	for _, p := range release {
 		released[p] = true
 	}
-	if diff := cmp.Diff(map[claims.Port]bool{tcp(8021): true, tcp(8022): true, tcp(8023): true}, released); diff != "" {
+	wantReleased := map[claims.Port]bool{tcp(8021): true, tcp(8022): true, tcp(8023): true}
+	if diff := cmp.Diff(wantReleased, released); diff != "" {
 		t.Errorf("released: %s", diff)
 	}
 	for i, want := range []string{"[tcp/8001 tcp/8003 tcp/8010 tcp/8013]", "[tcp/8020]"} {

@@ -65,6 +65,9 @@ func (p Ports) String() string {
 // Contains reports whether all of another range is in this one.
 func (p Ports) Contains(other Ports) bool { return p.First <= other.First && other.Last <= p.Last }
 
+// Has reports whether a port is in the range.
+func (p Ports) Has(port uint16) bool { return p.Contains(Ports{port, port}) }
+
 // ParsePorts reads 20000-29999, or 8080.
 func ParsePorts(text string) (Ports, error) {
 	first, last, isRange := strings.Cut(text, "-")

@@ -40,8 +40,8 @@ func TestBadPorts(t *testing.T) {
 		"ports: [tcp/80, tcp/80]":       "port tcp/80 is listed twice",
 		"kind: router, ports: [tcp/80]": "a router has no ports",
 		"kind: switch, outside: true":   "a switch has no outside",
-		"ports: [{bind: 8000-7000}]": `bind: "8000-7000" is no port: write a number from 1 to 65535, or a range such as ` +
-			"5000-5010",
+		"ports: [{bind: 8000-7000}]": `bind: "8000-7000" is no port: write a number from 1 to 65535, or a range ` +
+			"such as 5000-5010",
 		"ports: [{bind: 60000-62000}]": "ports 61000 to 65095 are those of connections that nodes make to " +
 			"the outside",
 		"ports: [{bind: 80}, {bind: 90}]":         `"a" has a range of ports that it may bind already`,
@@ -74,8 +74,8 @@ func TestNodesReserveThePortsThatTheyBind(t *testing.T) {
 	if diff := cmp.Diff([]string{"its port tcp/8080", "its ports 8000-8999"}, holds); diff != "" {
 		t.Error(diff)
 	}
-	for port, within := range map[string]bool{"tcp/8000": true, "udp/8999": true, "tcp/9000": false, "8100-8200": true,
-		"7999-8100": false} {
+	for port, within := range map[string]bool{"tcp/8000": true, "udp/8999": true, "tcp/9000": false,
+		"8100-8200": true, "7999-8100": false} {
 		if got := (slice.Hold{Port: port}).Within(slice.Hold{Port: "8000-8999"}); got != within {
 			t.Errorf("%s is one of 8000-8999: %t", port, got)
 		}

@@ -65,35 +65,41 @@ type change struct {
 // New gives Ports of which none was refused.
 func New(c Config) *Ports { return &Ports{cfg: c, refused: map[boundPort]refusal{}} }
 
-// changes compares what slivers have bound with what they have reserved. Of a sliver that is there and of which nothing
-// is known, all stays.
+// changes compares what slivers have bound with what they have reserved.
 func changes(at plan.Place, inputs []plan.Input, seen *observe.Snapshot) (all []change) {
 	for i := range inputs {
 		spec := inputs[i].Spec
 		for j := range spec.Nodes {
 			n := &spec.Nodes[j]
-			c := change{id: sliver.ID{Slice: spec.ID, Node: n.Name}, slice: spec.Name}
-			bound, known := seen.Bound[c.id]
-			if !at.Owns(n) || !known && seen.Slivers[c.id].PID != 0 {
+			if !at.Owns(n) {
 				continue
 			}
-			has := n.HostPorts()
-			for _, p := range bound {
-				if !slices.Contains(has, p) && n.BindPorts.Contains(slice.Ports{First: p.Port, Last: p.Port}) {
-					c.reserve = append(c.reserve, p)
-				}
-			}
-			for _, p := range n.BoundPorts {
-				if !slices.Contains(bound, p) {
-					c.release = append(c.release, p)
-				}
-			}
-			if len(c.reserve)+len(c.release) > 0 {
+			c := change{id: sliver.ID{Slice: spec.ID, Node: n.Name}, slice: spec.Name}
+			if c.find(n, seen); len(c.reserve)+len(c.release) > 0 {
 				all = append(all, c)
 			}
 		}
 	}
 	return all
+}
+
+// find finds what a node is to reserve and release: nothing, if it has a sliver and of that nothing is known.
+func (c *change) find(n *slice.Node, seen *observe.Snapshot) {
+	bound, known := seen.Bound[c.id]
+	if !known && seen.Slivers[c.id].PID != 0 {
+		return
+	}
+	has := n.HostPorts()
+	for _, p := range bound {
+		if !slices.Contains(has, p) && n.BindPorts.Has(p.Port) {
+			c.reserve = append(c.reserve, p)
+		}
+	}
+	for _, p := range n.BoundPorts {
+		if !slices.Contains(bound, p) {
+			c.release = append(c.release, p)
+		}
+	}
 }
 
 // Sync begins to make reservations what slivers have bound. If it is about to do so, the next pass does the rest.
@@ -138,10 +144,11 @@ func (p *Ports) Wait() { p.work.Wait() }
 // reserved.
 func (p *Ports) apply(ctx context.Context, c change, now time.Time) {
 	if len(c.release) > 0 {
-		err := p.cfg.Reserve(ctx, c.slice, c.id.Node, api.ReservationChange{Release: names(c.release), Bound: true})
+		all := names(c.release)
+		err := p.cfg.Reserve(ctx, c.slice, c.id.Node, api.ReservationChange{Release: all, Bound: true})
 		if err != nil {
-			p.cfg.Log.Warn("release ports that a node has bound no longer", "slice", c.slice, "node", c.id.Node,
-				"ports", names(c.release), "error", err)
+			p.cfg.Log.Warn("release ports that a node has bound no longer", "slice", c.slice,
+				"node", c.id.Node, "ports", all, "error", err)
 		}
 	}
 	for _, port := range c.reserve {
@@ -152,8 +159,8 @@ func (p *Ports) apply(ctx context.Context, c change, now time.Time) {
 		if held {
 			continue
 		}
-		err := p.cfg.Reserve(ctx, c.slice, c.id.Node, api.ReservationChange{Reserve: names([]slice.HostPort{port}),
-			Bound: true})
+		one := api.ReservationChange{Reserve: []string{port.String()}, Bound: true}
+		err := p.cfg.Reserve(ctx, c.slice, c.id.Node, one)
 		if ctx.Err() != nil {
 			return
 		}

@@ -27,8 +27,8 @@ func TestReservationsFollowWhatSliversBind(t *testing.T) {
 		return slice.Node{Name: name, Kind: slice.Host, Host: "h1", BindPorts: bind, BoundPorts: bound}
 	}
 	spec := &slice.Slice{ID: 1, Name: "lab", Nodes: []slice.Node{
-		node("a", tcp(8001), tcp(8002)), node("gone", tcp(8003)), node("unknown", tcp(8004)), node("elsewhere", tcp(8005)),
-		node("same", tcp(8006)),
+		node("a", tcp(8001), tcp(8002)), node("gone", tcp(8003)), node("unknown", tcp(8004)),
+		node("elsewhere", tcp(8005)), node("same", tcp(8006)),
 	}}
 	spec.Nodes[0].Ports = []slice.HostPort{tcp(8009)}
 	spec.Nodes[3].Host = "h2"
@@ -37,7 +37,8 @@ func TestReservationsFollowWhatSliversBind(t *testing.T) {
 			id("a"): {PID: 1}, id("unknown"): {PID: 2}, id("same"): {PID: 3},
 		},
 		Bound: map[sliver.ID][]slice.HostPort{
-			id("a"):    {tcp(80), tcp(8002), tcp(8007), tcp(8009)}, // 80 is not in the range; 8009 is in the topology
+			// 80 is not in the range; 8009 is in the topology.
+			id("a"):    {tcp(80), tcp(8002), tcp(8007), tcp(8009)},
 			id("same"): {tcp(8006)},
 		},
 	}
@@ -86,7 +87,9 @@ func TestAPortThatIsRefusedIsGivenBackAndAskedForLater(t *testing.T) {
 	if diff := cmp.Diff([]string{"unclaim 1/a tcp/8001", "a: " + why}, done); diff != "" {
 		t.Error(diff)
 	}
-	expect("asked", asked, []string{"lab/a [] [tcp/8003] true", "lab/a [tcp/8001] [] true", "lab/a [tcp/8002] [] true"})
+	expect("asked", asked, []string{
+		"lab/a [] [tcp/8003] true", "lab/a [tcp/8001] [] true", "lab/a [tcp/8002] [] true",
+	})
 	expect("trouble", p.Trouble(id("a")), why)
 	expect("trouble of another", p.Trouble(id("b")), "")
 	c = change{id: id("a"), slice: "lab", reserve: []slice.HostPort{tcp(8001)}}

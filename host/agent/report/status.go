@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -27,7 +28,9 @@ func (r *Reports) status(p *Pass, w *plan.Input, before *report) slice.Status {
 	if y := p.Want.Share(w.Spec.ID); y != nil {
 		for i := range w.Spec.Nodes {
 			if n := &w.Spec.Nodes[i]; y.ReportsOn(n) {
-				next.Nodes[n.Name] = r.nodeStatus(p, y.Place, w, n, before.restarts[n.Name])
+				st := r.nodeStatus(p, y.Place, w, n, before.restarts[n.Name])
+				st.Message = cmp.Or(st.Message, r.cfg.Ports(sliver.ID{Slice: w.Spec.ID, Node: n.Name}))
+				next.Nodes[n.Name] = st
 			}
 		}
 		for i := range w.Spec.Links {
@@ -118,9 +121,6 @@ func (r *Reports) nodeStatus(
 	k.Kind = plan.KindOutside
 	if _, cause := p.Failures.Of(k); cause != nil {
 		st.Phase, st.Message = slice.Failed, cause.Error()
-	}
-	if ports := r.cfg.Ports(id); ports != "" && st.Message == "" {
-		st.Message = ports
 	}
 	k.Kind = plan.KindProcess
 	if _, cause := p.Failures.Of(k); cause != nil {

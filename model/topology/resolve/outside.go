@@ -34,7 +34,8 @@ func (r *resolver) ports(n *node) (all []slice.HostPort) {
 		r.Add(at.Item(slice.MaxHostPorts), "", "%q has %d ports, and may have %d", n.name, len(all),
 			slice.MaxHostPorts)
 	}
-	if i := n.byName[slice.OutsideInterface]; i != nil && (len(n.all.Ports) > 0 || n.all.Outside != nil && *n.all.Outside) {
+	has := len(n.all.Ports) > 0 || n.all.Outside != nil && *n.all.Outside
+	if i := n.byName[slice.OutsideInterface]; i != nil && has {
 		r.Add(i.at, "give it another name", "interface %q is the one by which %q reaches the outside",
 			slice.OutsideInterface, n.name)
 	}
@@ -42,8 +43,8 @@ func (r *resolver) ports(n *node) (all []slice.HostPort) {
 	return all
 }
 
-// bindPorts reads the range of ports that the node's processes reserve by binding them. There is one at most: a device's
-// alias, where the host notes it, takes no more.
+// bindPorts reads the range of ports that the node's processes reserve by binding them. There is one at most: a
+// device's alias, where the host notes it, takes no more.
 func (r *resolver) bindPorts(n *node) (ports slice.Ports) {
 	for i, written := range n.all.Ports {
 		if written.Bind == "" {
@@ -53,7 +54,8 @@ func (r *resolver) bindPorts(n *node) (ports slice.Ports) {
 		is := checked(written.Bind.Value()) // what is wrong has been reported
 		switch {
 		case ports != (slice.Ports{}):
-			r.Add(at, "write one range that has all", "%q has a range of ports that it may bind already", n.name)
+			r.Add(at, "write one range that has all", "%q has a range of ports that it may bind already",
+				n.name)
 		case is.First <= slice.LastNATPort && is.Last >= slice.FirstNATPort:
 			r.Add(at, "", "ports %d to %d are those of connections that nodes make to the outside",
 				slice.FirstNATPort, slice.LastNATPort)
@@ -74,7 +76,7 @@ func (r *resolver) claims(n *node) (claims, bound []slice.HostPort) {
 		return slices.Contains(n.out.Ports, p)
 	})
 	bound = slices.DeleteFunc(slices.Clone(n.prev.BoundPorts), func(p slice.HostPort) bool {
-		return slices.Contains(n.out.Ports, p) || !n.out.BindPorts.Contains(slice.Ports{First: p.Port, Last: p.Port})
+		return slices.Contains(n.out.Ports, p) || !n.out.BindPorts.Has(p.Port)
 	})
 	return claims, bound
 }
