@@ -40,8 +40,8 @@ func TestBadPorts(t *testing.T) {
 		"ports: [tcp/80, tcp/80]":       "port tcp/80 is listed twice",
 		"kind: router, ports: [tcp/80]": "a router has no ports",
 		"kind: switch, outside: true":   "a switch has no outside",
-		"ports: [{bind: 8000-7000}]": `bind: "8000-7000" is no port: write a number from 1 to 65535, or a range ` +
-			"such as 5000-5010",
+		"ports: [{bind: 8000-7000}]": `bind: "8000-7000" is no port: write a number from 1 to 65535, or ` +
+			"a range such as 5000-5010",
 		"ports: [{bind: 60000-62000}]": "ports 61000 to 65095 are those of connections that nodes make to " +
 			"the outside",
 		"ports: [{bind: 80}, {bind: 90}]":         `"a" has a range of ports that it may bind already`,
