@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -179,8 +180,10 @@ func (p *Ports) note(k boundPort, c change, err error, now time.Time) {
 	}
 	p.mu.Unlock()
 	if err != nil {
-		if err := p.cfg.Unclaim(plan.NodeID(k.id).String(), k.port); err != nil {
-			p.cfg.Log.Warn("let others bind a port", "port", k.port.String(), "error", err)
+		if isRefusal(err) {
+			if err := p.cfg.Unclaim(plan.NodeID(k.id).String(), k.port); err != nil {
+				p.cfg.Log.Warn("let others bind a port", "port", k.port.String(), "error", err)
+			}
 		}
 		if before != reason(err) {
 			p.cfg.Log.Warn("reserve a port that a node has bound", "slice", c.slice, "node", k.id.Node,
@@ -191,6 +194,14 @@ func (p *Ports) note(k boundPort, c change, err error, now time.Time) {
 	if (err == nil) != (before == "") {
 		p.cfg.Wake()
 	}
+}
+
+// isRefusal reports whether it was decided that a node does not get a port. Else the store did not answer, perhaps: the
+// node keeps its claim until it does.
+func isRefusal(err error) bool {
+	var problem *api.Problem
+	return errors.As(err, &problem) &&
+		(problem.Status < http.StatusInternalServerError || problem.Status == http.StatusInsufficientStorage)
 }
 
 func reason(err error) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func TestReservationsFollowWhatSliversBind(t *testing.T) {
 }
 
 func TestAPortThatIsRefusedIsGivenBackAndAskedForLater(t *testing.T) {
-	refuse := &api.Problem{Detail: "port tcp/8001 is reserved for other/x"}
+	refuse := &api.Problem{Status: http.StatusConflict, Detail: "port tcp/8001 is reserved for other/x"}
 	var asked, done []string
 	var err error = refuse
 	wakes := 0
@@ -108,6 +109,20 @@ func TestAPortThatIsRefusedIsGivenBackAndAskedForLater(t *testing.T) {
 	expect("trouble at last", p.Trouble(id("a")), "")
 	if wakes != 2 {
 		t.Errorf("%d passes are asked for", wakes)
+	}
+
+	// Who cannot be asked has refused nothing.
+	for _, err = range []error{errors.New("no answer"), &api.Problem{Status: http.StatusInternalServerError,
+		Detail: "no answer"}} {
+		p.apply(t.Context(), c, begun.Add(3*pause))
+		const why = "port tcp/8001 is bound and cannot be reached: no answer"
+		if diff := cmp.Diff([]string{"a: " + why}, done); diff != "" {
+			t.Error(diff)
+		}
+		expect("trouble without an answer", p.Trouble(id("a")), why)
+		err = nil
+		p.apply(t.Context(), c, begun.Add(4*pause))
+		expect("trouble after an answer", p.Trouble(id("a")), "")
 	}
 
 	// What is bound no longer is no trouble.
