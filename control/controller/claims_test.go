@@ -127,3 +127,37 @@ func TestNodesReserveWhatTheirHostsAllowAndHave(t *testing.T) {
 		t.Errorf("a part of what was refused is stored: %v, %v", x.Node("x").Claims, err)
 	}
 }
+
+// consent keeps in memory what root has given.
+type consent struct{ terms hosts.Terms }
+
+func (c *consent) Give(name string, holds []slice.Hold, put func() error) error {
+	c.terms.Given = map[string][]slice.Hold{name: holds}
+	return put()
+}
+
+func (c *consent) Terms() *hosts.Terms { return &c.terms }
+
+func TestTheRangeThatRootGivesCoversWhatIsBoundOnAMachineOfNoCluster(t *testing.T) {
+	c, s, _ := member(t, &fake{}, WithHolds(&consent{}))
+	top, _ := topology.Parse("lab.yaml", []byte("name: lab\nnodes: {a: {ports: [{bind: 8000-8099}]}}\n"))
+	if _, _, err := c.Apply(t.Context(), Caller{Root: true, Local: true}, top, false); err != nil {
+		t.Fatal(err)
+	}
+	bound := api.ReservationChange{Reserve: []string{"udp/8099"}, Bound: true}
+	if err := c.Reserve(t.Context(), "lab", "a", bound); err != nil {
+		t.Error(err)
+	}
+	other := api.ReservationChange{Reserve: []string{"tcp/8100"}}
+	if err := c.Reserve(t.Context(), "lab", "a", other); reasonOf(err) != Forbidden {
+		t.Errorf("a port that root has not given: %v", err)
+	}
+	spec, _, err := s.Slice(t.Context(), "lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []slice.HostPort{{Protocol: slice.UDP, Port: 8099}}
+	if diff := cmp.Diff(want, spec.Node("a").HostPorts()); diff != "" {
+		t.Error(diff)
+	}
+}
