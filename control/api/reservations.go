@@ -37,6 +37,9 @@ type NodeReservation struct {
 type ReservationChange struct {
 	Reserve []string `json:"reserve,omitempty"` // ports of the machine's addresses: tcp/8080
 	Release []string `json:"release,omitempty"`
+	// Bound says that processes of the node bound what it reserves, of the range that the topology gives, and bind
+	// what it releases no longer.
+	Bound bool `json:"bound,omitempty"`
 	// Bandwidth is in bit/s of the machine's card, by interface, in place of what the topology says; 0: that again.
 	Bandwidth map[string]unit.Rate `json:"bandwidth,omitempty"`
 }

@@ -70,11 +70,15 @@ func (c *Controller) reserve(ctx context.Context, name, node string, change api.
 
 func describeClaims(change api.ReservationChange) string {
 	var all []string
+	reserved, released := " reserved", " released"
+	if change.Bound {
+		reserved, released = " is bound", " is bound no longer"
+	}
 	for _, p := range change.Reserve {
-		all = append(all, p+" reserved")
+		all = append(all, p+reserved)
 	}
 	for _, p := range change.Release {
-		all = append(all, p+" released")
+		all = append(all, p+released)
 	}
 	for _, name := range slices.Sorted(maps.Keys(change.Bandwidth)) {
 		all = append(all, fmt.Sprintf("%s %s", name, change.Bandwidth[name]))
@@ -84,6 +88,10 @@ func describeClaims(change api.ReservationChange) string {
 
 // claim writes a change into a node, and gives the ports that it did not have.
 func claim(s *slice.Slice, n *slice.Node, change api.ReservationChange) (added []slice.HostPort, err error) {
+	claims := &n.Claims
+	if change.Bound {
+		claims = &n.BoundPorts
+	}
 	release, err := parsePorts(change.Release)
 	if err != nil {
 		return nil, err
@@ -97,7 +105,7 @@ func claim(s *slice.Slice, n *slice.Node, change api.ReservationChange) (added [
 				n.Name,
 			)
 		}
-		if !slices.Contains(n.Claims, p) {
+		if !slices.Contains(*claims, p) && !change.Bound { // else it was released by an earlier call
 			return nil, refuse(NotFound, "%s has not reserved port %s", n.Name, p)
 		}
 	}
@@ -105,7 +113,7 @@ func claim(s *slice.Slice, n *slice.Node, change api.ReservationChange) (added [
 	if err != nil {
 		return nil, err
 	}
-	n.Claims = slices.DeleteFunc(slices.Clone(n.Claims), func(p slice.HostPort) bool {
+	*claims = slices.DeleteFunc(slices.Clone(*claims), func(p slice.HostPort) bool {
 		return slices.Contains(release, p)
 	})
 	for _, p := range reserve {
@@ -117,10 +125,14 @@ func claim(s *slice.Slice, n *slice.Node, change api.ReservationChange) (added [
 				return nil, refuse(Conflict, "port %s is reserved for %s/%s", p, s.Name, other.Name)
 			}
 		}
-		n.Claims = append(n.Claims, p)
+		if change.Bound && !n.BindPorts.Has(p.Port) {
+			return nil, refuse(Forbidden, "port %s is not one of those that %s may bind: write ports: "+
+				"[{bind: %d}] in the topology", p, n.Name, p.Port)
+		}
+		*claims = append(*claims, p)
 		added = append(added, p)
 	}
-	slices.SortFunc(n.Claims, slice.HostPort.Compare)
+	slices.SortFunc(*claims, slice.HostPort.Compare)
 	switch {
 	case len(added) > 0 && n.Kind != slice.Host && n.Kind != slice.Program:
 		return nil, refuse(Invalid, "node %s is a %s, which no port can lead to", n.Name, n.Kind)

@@ -10,8 +10,64 @@ import (
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
 	"github.com/pergola-net/pergola/model/unit"
 )
+
+func TestNodesReserveThePortsThatTheyBind(t *testing.T) {
+	f := &fake{hosts: machines(2, func(h []store.HostState) {
+		h[0].Allows.Ports = []hosts.Ports{{First: 20000, Last: 20499}, {First: 20500, Last: 20999}}
+	})}
+	c, s, _ := member(t, f, InCluster(f, "h2"))
+	const file = "name: lab\nnodes: {a: {host: h1, ports: [tcp/20000, {bind: 20100-20900}]}, b: {host: h1}}\n"
+	mustApply(t, c, file)
+	mustApply(t, c, "name: other\nnodes: {x: {host: h1, ports: [{bind: 20100-20200}]}}\n")
+	const third = "name: third\nnodes: {x: {host: h1, ports: [{bind: 20900-21000}]}}\n"
+	top, _ := topology.Parse("third.yaml", []byte(third))
+	_, _, err := c.Apply(t.Context(), Caller{Root: true}, top, false)
+	const refusal = "host h1 does not allow node x to use its ports 20900-21000: apply the slice on h1 itself, " +
+		"as root, or start Pergola there with --ports 20000-21000"
+	if err == nil || !strings.Contains(err.Error(), refusal) {
+		t.Errorf("a range that the host does not allow: %v", err)
+	}
+	bound := func(p ...string) api.ReservationChange { return api.ReservationChange{Reserve: p, Bound: true} }
+	for _, tt := range []struct {
+		slice, node string
+		change      api.ReservationChange
+		reason      Reason // -1: it is done
+		text        string
+	}{
+		{"lab", "a", bound("tcp/20101", "udp/20102"), -1, ""},
+		{"lab", "a", bound("tcp/20000"), -1, ""}, // it is in the topology
+		{"other", "x", bound("tcp/20101"), Conflict, "port tcp/20101 of host h1 is reserved for lab/a"},
+		{"lab", "a", bound("tcp/20950"), Forbidden, "port tcp/20950 is not one of those that a may bind: " +
+			"write ports: [{bind: 20950}] in the topology"},
+		{"lab", "b", bound("tcp/20300"), Forbidden, "is not one of those that b may bind"},
+		{"lab", "a", api.ReservationChange{Reserve: []string{"tcp/20300"}}, -1, ""},
+		{"lab", "a", api.ReservationChange{Release: []string{"tcp/20101"}}, NotFound, "has not reserved"},
+		{"lab", "a", api.ReservationChange{Release: []string{"udp/20102", "udp/20103"}, Bound: true}, -1, ""},
+	} {
+		err := c.Reserve(t.Context(), tt.slice, tt.node, tt.change)
+		if reasonOf(err) != tt.reason || err != nil && !strings.Contains(err.Error(), tt.text) {
+			t.Errorf("%s of %s: %+v: %v", tt.node, tt.slice, tt.change, err)
+		}
+	}
+	check := func(when string, want ...slice.HostPort) {
+		t.Helper()
+		spec, _, err := s.Slice(t.Context(), "lab")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, spec.Node("a").BoundPorts); diff != "" {
+			t.Errorf("%s: %s", when, diff)
+		}
+	}
+	check("stored", slice.HostPort{Protocol: slice.TCP, Port: 20101})
+	mustApply(t, c, file+"placement: pack\n")
+	check("after a newer version of the slice", slice.HostPort{Protocol: slice.TCP, Port: 20101})
+	mustApply(t, c, strings.Replace(file, "20100", "20102", 1))
+	check("after a version with another range")
+}
 
 func TestNodesReserveWhatTheirHostsAllowAndHave(t *testing.T) {
 	f := &fake{hosts: machines(2, func(h []store.HostState) {
@@ -69,5 +125,39 @@ func TestNodesReserveWhatTheirHostsAllowAndHave(t *testing.T) {
 	check("after a newer version of the slice")
 	if x, _, err := s.Slice(t.Context(), "other"); err != nil || len(x.Node("x").Claims) > 0 {
 		t.Errorf("a part of what was refused is stored: %v, %v", x.Node("x").Claims, err)
+	}
+}
+
+// consent keeps in memory what root has given.
+type consent struct{ terms hosts.Terms }
+
+func (c *consent) Give(name string, holds []slice.Hold, put func() error) error {
+	c.terms.Given = map[string][]slice.Hold{name: holds}
+	return put()
+}
+
+func (c *consent) Terms() *hosts.Terms { return &c.terms }
+
+func TestTheRangeThatRootGivesCoversWhatIsBoundOnAMachineOfNoCluster(t *testing.T) {
+	c, s, _ := member(t, &fake{}, WithHolds(&consent{}))
+	top, _ := topology.Parse("lab.yaml", []byte("name: lab\nnodes: {a: {ports: [{bind: 8000-8099}]}}\n"))
+	if _, _, err := c.Apply(t.Context(), Caller{Root: true, Local: true}, top, false); err != nil {
+		t.Fatal(err)
+	}
+	bound := api.ReservationChange{Reserve: []string{"udp/8099"}, Bound: true}
+	if err := c.Reserve(t.Context(), "lab", "a", bound); err != nil {
+		t.Error(err)
+	}
+	other := api.ReservationChange{Reserve: []string{"tcp/8100"}}
+	if err := c.Reserve(t.Context(), "lab", "a", other); reasonOf(err) != Forbidden {
+		t.Errorf("a port that root has not given: %v", err)
+	}
+	spec, _, err := s.Slice(t.Context(), "lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []slice.HostPort{{Protocol: slice.UDP, Port: 8099}}
+	if diff := cmp.Diff(want, spec.Node("a").HostPorts()); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -53,7 +53,7 @@ func (f *termsFile) allow(paths []string, network, outside *bool, ports []string
 	ranges := make([]hosts.Ports, len(ports))
 	for i, text := range ports {
 		var err error
-		if ranges[i], err = hosts.ParsePorts(text); err != nil {
+		if ranges[i], err = slice.ParsePorts(text); err != nil {
 			return fmt.Errorf("--ports: %w", err)
 		}
 	}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/agent/bound"
 	"github.com/pergola-net/pergola/host/agent/drive"
 	"github.com/pergola-net/pergola/host/agent/failures"
 	"github.com/pergola-net/pergola/host/agent/fastpath"
@@ -37,7 +38,9 @@ import (
 	"github.com/pergola-net/pergola/host/agent/sockets"
 	"github.com/pergola-net/pergola/host/member"
 	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/hosts"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Config is what an agent needs.
@@ -68,6 +71,7 @@ type Agent struct {
 	driver     *drive.Driver
 	fastPath   *fastpath.FastPath
 	sockets    *sockets.Sockets
+	bound      *bound.Ports
 	reports    *report.Reports
 	metrics    *metrics.Metrics
 	membership *membership
@@ -95,6 +99,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		Host: cfg.Host, Alone: cfg.Cluster == nil, Store: cfg.Store, Contact: contact, Inputs: a.inputs,
 		Events: cfg.Events, Log: cfg.Log,
 		LogPath: cfg.Runtime.LogPath, Trouble: a.fastPath.Trouble, Wake: a.Wake,
+		Ports: func(id sliver.ID) string { return a.bound.Trouble(id) },
 	})
 	watchdog := &member.Watchdog{StateDir: cfg.StateDir, LogDir: cfg.LogDir, Command: cfg.Watchdog, Log: cfg.Log}
 	a.driver = drive.New(drive.Config{
@@ -104,6 +109,9 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.membership = newMembership(cfg, a.machine, a.inputs, a.driver, contact, watchdog, a.Wake, a.replan)
 	a.Server = serve.New(cfg.Host, cfg.Cluster == nil, a.machine, a.inputs, a.fastPath, cfg.Decider)
 	a.sockets = sockets.New(a.Server, cfg.Runtime.Listen, cfg.Log)
+	a.bound = bound.New(bound.Config{
+		Reserve: a.Server.Reserve, Unclaim: a.unclaim, Warn: a.reports.Warn, Wake: a.Wake, Log: cfg.Log,
+	})
 	if cfg.Platform.HasNetwork() {
 		if err := a.machine.OpenNetwork(ctx); err != nil {
 			return nil, fmt.Errorf("adopt the network of an earlier server: %w", err)
@@ -137,6 +145,7 @@ func (a *Agent) Run(ctx context.Context) error {
 // close lets go of the host, which stays as it is.
 func (a *Agent) close() {
 	a.sockets.Close()
+	a.bound.Wait()
 	a.machine.Runtime.Close()
 	if err := a.fastPath.Close(); err != nil {
 		a.cfg.Log.Warn("close the fast path", "error", err)
@@ -146,6 +155,14 @@ func (a *Agent) close() {
 			a.cfg.Log.Warn("close the network", "error", err)
 		}
 	}
+}
+
+// unclaim takes a port back that a sliver has bound.
+func (a *Agent) unclaim(owner string, p slice.HostPort) error {
+	if gateway := a.machine.Outside(); gateway != nil {
+		return gateway.Unclaim(owner, p)
+	}
+	return nil
 }
 
 // Collectors gives the agent's metrics.

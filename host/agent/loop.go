@@ -54,6 +54,7 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 	at, inputs := a.inputs.For(seen)
 	a.fastPath.Sync(a.machine.DataPath(), fastpath.Routers(inputs, seen))
 	a.sockets.Sync(sockets.Owners(inputs, seen))
+	a.bound.Sync(ctx, at, inputs, seen)
 	if a.cfg.Cluster != nil {
 		a.driver.MarkFenced(at, inputs, seen)
 		a.membership.underlay.Open(ctx, a.machine.Tunnels())

@@ -9,7 +9,7 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-func (m *memoryMachine) OpenNetwork(context.Context, func()) (machine.Network, error) {
+func (m *memoryMachine) OpenNetwork(context.Context, func(), func()) (machine.Network, error) {
 	n := &memoryNetwork{memoryMachine: m}
 	err := m.step("open network", func() error { m.present = true; return nil }, func() { m.present = true })
 	if err != nil {
@@ -44,6 +44,7 @@ func (m *memoryMachine) NetNS(pid int) uint64                        { return ui
 func (m *memoryMachine) HaveNetem() error                            { return nil }
 func (m *memoryMachine) HaveHTB() error                              { return nil }
 func (m *memoryMachine) HaveNAT() error                              { return m.noNAT }
+func (m *memoryMachine) HaveBind() error                             { return m.noBind }
 func (m *memoryMachine) Reservable() slice.Reserve                   { return slice.Reserve{Filters: 1000} }
 func (m *memoryMachine) TryProgram(string, []byte) error             { return nil }
 func (m *memoryMachine) Interfaces() ([]hosts.Underlay, error)       { return nil, nil }

@@ -38,6 +38,7 @@ type memoryMachine struct {
 	exits   chan sliver.ID
 	noNAT   error // of HaveNAT
 	noRoot  error // of Available
+	noBind  error // of HaveBind
 
 	lacks, doubts map[string][]lack.Lack // by node
 	programs      string                 // whether they are installed; "": all

@@ -68,6 +68,20 @@ install: frr and iperf3`
 	}
 }
 
+func TestAKernelThatTellsOfNoBindsIsNamedBeforeTheSliceStarts(t *testing.T) {
+	l := newLoop(t)
+	l.noBind = errors.New("no binds")
+	s := plantest.Slice(1, []string{"h1", "h2"})
+	s.Nodes[0].Ports = []slice.HostPort{{Protocol: slice.TCP, Port: 8080}}
+	if _, err := l.agent.Supports(t.Context(), s); err != nil {
+		t.Errorf("a slice that does not need it: %v", err)
+	}
+	s.Nodes[0].BindPorts = slice.Ports{First: 8000, Last: 8099}
+	if _, err := l.agent.Supports(t.Context(), s); err == nil || !strings.Contains(err.Error(), "no binds") {
+		t.Errorf("a slice that needs it: %v", err)
+	}
+}
+
 func TestLoopCountsTheQueuesOfLinks(t *testing.T) {
 	l := newLoop(t)
 	s := plantest.Slice(1, []string{"h1", "h2"}, []string{"h1", "h3"})

@@ -28,6 +28,7 @@ const (
 	maxDevices = 1 << 15
 	word       = "pergola"
 	role       = "outside"
+	bindKey    = "b="
 
 	// In the sliver, what is sent from the interface's address goes out by it, whatever other default route there
 	// is. Other traffic takes the interface where the sliver has no better default route.
@@ -54,11 +55,15 @@ func (d device) at() netip.Addr {
 // inner gives the address of the sliver's end.
 func (d device) inner() netip.Addr { return d.at().Next() }
 
-// alias is what marks the device, when it is complete: pergola outside OWNER digest=D [nat] [tcp/8080...].
+// alias is what marks the device, when it is complete: pergola outside OWNER digest=D [nat] [b=8000-8099]
+// [tcp/8080...]. The kernel takes 255 bytes.
 func (d device) alias() string {
 	words := []string{word, role, d.node.Owner, "digest=" + d.node.Digest}
 	if d.node.NAT {
 		words = append(words, "nat")
+	}
+	if d.node.binds() {
+		words = append(words, bindKey+d.node.Bind.String())
 	}
 	for _, p := range d.node.Ports {
 		words = append(words, p.String())
@@ -77,6 +82,8 @@ func parse(alias string) (n Node, ok bool) {
 	for _, w := range words[4:] {
 		if w == "nat" {
 			n.NAT = true
+		} else if ports, ok := strings.CutPrefix(w, bindKey); ok {
+			n.Bind, _ = slice.ParsePorts(ports)
 		} else if p, err := slice.ParseHostPort(w); err == nil {
 			n.Ports = append(n.Ports, p)
 		}

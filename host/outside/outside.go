@@ -13,11 +13,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/datapath/claims"
 	"github.com/pergola-net/pergola/host/undo"
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/model/slice"
@@ -32,26 +34,39 @@ type Node struct {
 	Digest string // of what the caller wants; Nodes gives it back
 	NAT    bool   // it may make connections
 	Ports  []slice.HostPort
+	Bind   slice.Ports // its processes reserve those that they bind; none, if First is 0
 }
+
+func (n *Node) binds() bool { return n.Bind != (slice.Ports{}) }
 
 // Gateway is the machine's part. Its methods may be called from many goroutines.
 type Gateway struct {
 	saved saved
 	log   *slog.Logger
+	pins  string // directory of a bpf file system
+	tell  func()
 
 	mu      sync.Mutex // guards devices, the table and what follows
 	written string     // what the table is, as this process wrote it; "": not known
 	rules   map[string]int
-	failed  string // what Nodes logged last
+	failed  string                  // what Nodes logged last
+	claims  *claims.Claims          // nil: not open
+	unread  string                  // what Bound logged last
+	binders map[string]claims.NetNS // of owners that may claim ports, as seen last
 }
 
 // New gives the gateway of the machine whose network namespace this process is in. What is to be restored is kept in
-// the directory, which a reboot empties. log may be nil.
-func New(stateDir string, log *slog.Logger) *Gateway {
+// the directory, which a reboot empties, and what outlives this process in the bpf file system bpf below it. bound is
+// called soon after a process of a sliver has bound a port that it may reserve so: Bound lists it then. It must not
+// wait, and may be nil as log may be.
+func New(stateDir string, bound func(), log *slog.Logger) *Gateway {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Gateway{saved: savedIn(stateDir), log: log}
+	if bound == nil {
+		bound = func() {}
+	}
+	return &Gateway{saved: savedIn(stateDir), log: log, pins: filepath.Join(stateDir, "bpf", "claims"), tell: bound}
 }
 
 // Set connects a sliver, whose first process is given. If it is connected, it keeps its device where only ports differ:
@@ -81,11 +96,16 @@ func (g *Gateway) set(ctx context.Context, pid int, n Node) (err error) {
 			left = append(left, d)
 		}
 	}
-	if err := unused(ctx, left, n.Ports); err != nil {
+	kept := len(older) == 1 && older[0].node.NAT == n.NAT
+	var has []slice.HostPort
+	if kept {
+		has = older[0].node.Ports
+	}
+	if err := unused(ctx, left, has, n.Ports); err != nil {
 		return err
 	}
-	if len(older) == 1 && older[0].node.NAT == n.NAT {
-		return g.amend(older[0], n)
+	if kept {
+		return g.amend(older[0], pid, n)
 	}
 	for _, d := range older {
 		if err := d.delete(); err != nil {
@@ -105,11 +125,15 @@ func (g *Gateway) set(ctx context.Context, pid int, n Node) (err error) {
 	if err := d.make(pid, &steps); err != nil {
 		return err
 	}
-	return g.sync()
+	if err := g.sync(); err != nil || !n.binds() {
+		return err
+	}
+	_, err = g.letBind(pid, d)
+	return err
 }
 
 // amend gives a connected sliver other ports. Connections to those that it keeps go on.
-func (g *Gateway) amend(d device, n Node) error {
+func (g *Gateway) amend(d device, pid int, n Node) error {
 	gone := slices.DeleteFunc(slices.Clone(d.node.Ports), func(p slice.HostPort) bool {
 		return slices.Contains(n.Ports, p)
 	})
@@ -119,6 +143,11 @@ func (g *Gateway) amend(d device, n Node) error {
 	}
 	if err := g.sync(); err != nil {
 		return err
+	}
+	if n.binds() {
+		if _, err := g.letBind(pid, d); err != nil {
+			return err
+		}
 	}
 	return d.deleteConnectionsTo(gone)
 }
@@ -150,15 +179,16 @@ func (g *Gateway) release(d device, others []device) error {
 	return d.deleteConnections()
 }
 
-// unused makes sure that no other sliver has the ports, and no process of the machine.
-func unused(ctx context.Context, others []device, ports []slice.HostPort) error {
+// unused makes sure that no other sliver has the ports, and no process of the machine those that the sliver does not
+// have already: what began later must not keep it from having others.
+func unused(ctx context.Context, others []device, has, ports []slice.HostPort) error {
 	for _, p := range ports {
 		for _, d := range others {
 			if slices.Contains(d.node.Ports, p) {
 				return fmt.Errorf("port %s is reserved for %s", p, d.node.Owner)
 			}
 		}
-		if InUse(ctx, p) {
+		if !slices.Contains(has, p) && InUse(ctx, p) {
 			return fmt.Errorf("port %s of this machine is in use by one of its own processes (`ss -lntup` "+
 				"shows by which): end it, or reserve another port", p)
 		}
@@ -289,12 +319,12 @@ func (g *Gateway) write(there []device, out []exit, want string) (err error) {
 
 // Remove removes everything that a gateway made on the machine.
 func Remove(stateDir string) error {
-	g := New(stateDir, nil)
+	g := New(stateDir, nil, nil)
 	there, err := g.devices()
 	for _, d := range there {
 		err = errors.Join(err, d.delete())
 	}
-	if err = errors.Join(err, g.sync()); err != nil {
+	if err = errors.Join(err, g.sync(), g.endClaims()); err != nil {
 		return fmt.Errorf("remove connections with the outside: %w", err)
 	}
 	return nil

@@ -38,7 +38,7 @@ func inWorld(t *testing.T, f func(w *world)) {
 	testkit.Root(t)
 	err := netns.New(func() error {
 		w := &world{T: t, dir: t.TempDir()}
-		w.g, w.away = New(w.dir, nil), w.process()
+		w.g, w.away = New(w.dir, nil, nil), w.process()
 		w.run(0, "ip", "link", "set", "lo", "up")
 		w.run(0, "ip", "link", "add", "nic", "type", "veth", "peer", "name", "eth0", "netns",
 			fmt.Sprint(w.away))
@@ -327,12 +327,12 @@ func TestNodesAreListedWhenTheTableCannotBeWritten(t *testing.T) {
 		a, b := w.process(), w.process()
 		w.check(w.set(a, Node{Owner: "1/a", NAT: true}))
 		var log strings.Builder
-		w.g = New(w.dir, slog.New(slog.NewTextHandler(&log, nil)))
+		w.g = New(w.dir, nil, slog.New(slog.NewTextHandler(&log, nil)))
 		w.check(os.WriteFile(filepath.Join(w.dir, "outside.json"), []byte("{"), 0o600))
 		for range 2 {
 			all, err := w.g.Nodes(context.Background())
 			w.check(err)
-			w.expect("nodes", fmt.Sprint(all), "[{1/a 1 true []}]")
+			w.expect("nodes", fmt.Sprint(all), "[{1/a 1 true [] 0}]")
 		}
 		w.expect("times that it is logged", strings.Count(log.String(), "read the machine's settings"), 1)
 		if err := w.set(b, Node{Owner: "2/b", NAT: true}); err == nil {
@@ -372,9 +372,12 @@ func TestPortsThatOthersHaveAreRefused(t *testing.T) {
 		if err := w.set(b, Node{Owner: "2/b", Ports: []slice.HostPort{web}}); err == nil {
 			w.Error("a change to a port that another sliver has is not refused")
 		}
+		w.serve(0, "8080", "that began later") // it keeps the sliver from nothing
+		w.check(w.set(a, Node{Owner: "1/a", Ports: []slice.HostPort{web, {Protocol: slice.TCP, Port: 8082}}}))
+		w.check(w.set(a, Node{Owner: "1/a", Ports: []slice.HostPort{web}}))
 		all, err := w.g.Nodes(context.Background())
 		w.check(err)
-		w.expect("nodes", fmt.Sprint(all), "[{1/a 1 false [tcp/8080]} {2/b 1 false [udp/8080]}]")
+		w.expect("nodes", fmt.Sprint(all), "[{1/a 1 false [tcp/8080] 0} {2/b 1 false [udp/8080] 0}]")
 	})
 }
 
@@ -391,11 +394,11 @@ func TestConnectionsOutliveTheAgentAndLeaveNothingBehind(t *testing.T) {
 		w.run(0, "ip", "link", "add", "pgo7", "type", "veth", "peer", "name", "x7")
 		w.run(0, "nft", "delete", "table", "ip", tableName)
 		w.expect("without the table", w.fetch(w.away, "192.0.2.1:8080"), "")
-		w.g = New(w.dir, nil)
+		w.g = New(w.dir, nil, nil)
 		all, err := w.g.Nodes(context.Background())
 		w.check(err)
 		w.expect("nodes of another agent", fmt.Sprint(all),
-			"[{1/a 1 false [tcp/8080]} {1/b 1 true []} {2/ended 1 false [udp/53]}]")
+			"[{1/a 1 false [tcp/8080] 0} {1/b 1 true [] 0} {2/ended 1 false [udp/53] 0}]")
 		w.expect("by the next agent", w.fetch(w.away, "192.0.2.1:8080"), "of the sliver")
 		w.expect("a ping", w.ping(b, "192.0.2.2"), true)
 
@@ -476,12 +479,14 @@ func TestForwardingStaysForAProgramThatBeganLater(t *testing.T) {
 }
 
 func TestAliasesSayWhatTheyWereMadeFrom(t *testing.T) {
-	full := Node{Owner: "4095/" + strings.Repeat("n", 63), Digest: strings.Repeat("d", 24), NAT: true}
+	full := Node{Owner: "4095/" + strings.Repeat("n", 63), Digest: strings.Repeat("d", 24), NAT: true,
+		Bind: slice.Ports{First: 20000, Last: 20999}}
 	for range slice.MaxHostPorts {
 		full.Ports = append(full.Ports, slice.HostPort{Protocol: slice.TCP, Port: 60000})
 	}
 	for _, n := range []Node{
 		{Owner: "1/a", Digest: "d"}, {Owner: "1/a", Digest: "d", Ports: []slice.HostPort{web}}, full,
+		{Owner: "1/a", Digest: "d", Bind: slice.Ports{First: 80, Last: 80}},
 	} {
 		alias := device{node: n}.alias()
 		if got, ok := parse(alias); !ok || fmt.Sprint(got) != fmt.Sprint(n) || len(alias) > 255 {

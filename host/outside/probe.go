@@ -4,12 +4,22 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/pergola-net/pergola/datapath/claims"
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
 // works is true once the kernel took the table. What failed is tried again: a module may be there meanwhile.
 var works atomic.Bool
+
+// HaveBind returns nil if slivers can reserve ports by binding them.
+func HaveBind() error {
+	if err := claims.Supported(); err != nil {
+		return fmt.Errorf("bind: of a node's ports needs a kernel that tells of binds, with cgroup2 "+
+			"(CONFIG_CGROUP_BPF): list the ports instead: %w", err)
+	}
+	return nil
+}
 
 // HaveNAT returns nil if the kernel can connect slivers with the outside: it takes the table, and deletes
 // connections, in a network namespace that ends with the question. The kernel loads the modules if it can.

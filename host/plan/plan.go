@@ -228,7 +228,7 @@ func (b *builder) addNode(n *slice.Node) error {
 		b.addProgram(n, k, ports)
 	}
 	if n.ReachesOutside() {
-		o := Outside{NAT: n.Outside, Ports: b.Grants(b.Spec.Name, n.HostPorts())}
+		o := Outside{NAT: n.Outside, Ports: b.Grants(b.Spec.Name, n.HostPorts()), Bind: n.BindPorts}
 		b.add(reconcile.Resource{
 			Key: b.key(KindOutside, n.Name), Digest: o.Digest(), Amend: true,
 			Needs: []reconcile.Key{HostNetKey, k},

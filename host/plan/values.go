@@ -172,6 +172,7 @@ type (
 	Outside struct {
 		NAT   bool // it may make connections
 		Ports []slice.HostPort
+		Bind  slice.Ports // its processes reserve those of it that they bind
 	}
 
 	// Process is the first process of a sliver.
@@ -208,7 +209,12 @@ func NewCable(c Cable) Cable {
 func (p Port) Digest() string { return Digest(p.Name, p.MAC, p.MTU, p.Uplink) }
 
 // Digest covers all of a connection.
-func (o Outside) Digest() string { return Digest(o.NAT, o.Ports) }
+func (o Outside) Digest() string {
+	if o.Bind != (slice.Ports{}) {
+		return Digest(o.NAT, o.Ports, o.Bind)
+	}
+	return Digest(o.NAT, o.Ports)
+}
 
 // Digest covers all of an area.
 func (a Area) Digest() string { return Digest(a.Name, a.Hosts) }

@@ -146,7 +146,7 @@ func (p paths) unpin() error {
 		return nil
 	}
 	// The kernel has files of its own there.
-	for _, pattern := range []string{"abi*", "nodes", "xdp-*", "nic-*", "handover-*"} {
+	for _, pattern := range []string{"abi*", "nodes", "xdp-*", "nic-*", "handover-*", "claims"} {
 		pins, err := filepath.Glob(filepath.Join(p.bpf, pattern))
 		if err != nil {
 			return err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/pergola-net/pergola/model/slice"
@@ -21,24 +20,7 @@ type Allowance struct {
 }
 
 // Ports is a range of ports, of TCP and of UDP.
-type Ports struct {
-	First uint16 `json:"first"`
-	Last  uint16 `json:"last"`
-}
-
-// ParsePorts reads 20000-29999, or 8080.
-func ParsePorts(text string) (Ports, error) {
-	first, last, isRange := strings.Cut(text, "-")
-	if !isRange {
-		last = first
-	}
-	a, err := strconv.ParseUint(first, 10, 16)
-	b, err2 := strconv.ParseUint(last, 10, 16)
-	if err != nil || err2 != nil || a == 0 || a > b {
-		return Ports{}, fmt.Errorf("%q is no range of ports: write such as 20000-29999", text)
-	}
-	return Ports{uint16(a), uint16(b)}, nil
-}
+type Ports = slice.Ports
 
 // Terms are everything that a machine's root allows slices to use of it. The machine keeps them itself, because every
 // member of the cluster can write to the store. Values are not changed once they are shared.
@@ -71,9 +53,9 @@ func (a Allowance) Covers(h slice.Hold) (dir string, ok bool) {
 	case h.Outside:
 		return "", a.Outside
 	case h.Port != "":
-		p, err := slice.ParseHostPort(h.Port)
-		return "", err == nil && slices.ContainsFunc(a.Ports, func(r Ports) bool {
-			return r.First <= p.Port && p.Port <= r.Last
+		ports, ok := h.Ports()
+		return "", ok && slices.ContainsFunc(joined(slices.Clone(a.Ports)), func(r Ports) bool {
+			return r.Contains(ports)
 		})
 	case h.Path == "":
 		return "", a.Network
@@ -98,8 +80,8 @@ func (a Allowance) With(holds ...slice.Hold) Allowance {
 		case h.Outside:
 			a.Outside = true
 		case h.Port != "":
-			if p, err := slice.ParseHostPort(h.Port); err == nil {
-				a.Ports = append(a.Ports, Ports{p.Port, p.Port})
+			if ports, ok := h.Ports(); ok {
+				a.Ports = append(a.Ports, ports)
 			}
 		case h.Path == "":
 			a.Network = true
@@ -122,14 +104,6 @@ func joined(ranges []Ports) (all []Ports) {
 		all = append(all, r)
 	}
 	return all
-}
-
-// String writes it as ParsePorts reads it.
-func (p Ports) String() string {
-	if p.First == p.Last {
-		return strconv.Itoa(int(p.First))
-	}
-	return fmt.Sprintf("%d-%d", p.First, p.Last)
 }
 
 // ListPorts writes ranges as flags have them.

@@ -7,7 +7,7 @@ type Hold struct {
 	Path  string `json:"path,omitempty"`  // of the machine; empty: the machine's network, or what follows
 	Write bool   `json:"write,omitempty"` // the node may write there
 	// Outside is connections to outside of all slices; Port is a port of the machine's addresses, as HostPort
-	// writes it.
+	// writes it, or a range of TCP and UDP, as Ports writes it.
 	Outside bool   `json:"outside,omitempty"`
 	Port    string `json:"port,omitempty"`
 	Field   string `json:"-"` // the field of the node that asks for it, as users write it
@@ -19,6 +19,9 @@ func (h Hold) String() string {
 	case h.Outside:
 		return "connections to the outside (outside: true, or peers: of a UDP port)"
 	case h.Port != "":
+		if _, err := ParseHostPort(h.Port); err != nil {
+			return "its ports " + h.Port
+		}
 		return "its port " + h.Port
 	case h.Path == "":
 		return "its network (kind: uplink)"
@@ -30,7 +33,23 @@ func (h Hold) String() string {
 
 // Within reports whether this hold is part of another one.
 func (h Hold) Within(other Hold) bool {
-	return h.Path == other.Path && h.Outside == other.Outside && h.Port == other.Port && (other.Write || !h.Write)
+	return h.Path == other.Path && h.Outside == other.Outside && (other.Write || !h.Write) &&
+		(h.Port == other.Port || h.isOfPortsOf(other))
+}
+
+func (h Hold) isOfPortsOf(other Hold) bool {
+	all, err := ParsePorts(other.Port)
+	own, ok := h.Ports()
+	return err == nil && ok && all.Contains(own)
+}
+
+// Ports gives the range of ports that it is; false where it is something else.
+func (h Hold) Ports() (Ports, bool) {
+	if p, err := ParseHostPort(h.Port); err == nil {
+		return Ports{p.Port, p.Port}, true
+	}
+	all, err := ParsePorts(h.Port)
+	return all, err == nil
 }
 
 // OfOneMachine reports whether it is something that only one machine has. Ports and the outside are had on any.
@@ -47,6 +66,9 @@ func (n *Node) Holds() (all []Hold) {
 		all = append(all, Hold{Field: "ports", Outside: true})
 	}
 	all = append(all, portHolds(n.Ports)...)
+	if n.BindPorts != (Ports{}) {
+		all = append(all, Hold{Field: "ports", Port: n.BindPorts.String()})
+	}
 	for _, b := range n.Binds {
 		all = append(all, Hold{Field: "binds", Path: b.Source, Write: !b.ReadOnly})
 	}

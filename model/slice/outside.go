@@ -54,6 +54,34 @@ func ParseHostPort(text string) (HostPort, error) {
 	return HostPort{protocol, uint16(port)}, nil
 }
 
+// String writes a range as ParsePorts reads it.
+func (p Ports) String() string {
+	if p.First == p.Last {
+		return strconv.Itoa(int(p.First))
+	}
+	return fmt.Sprintf("%d-%d", p.First, p.Last)
+}
+
+// Contains reports whether all of another range is in this one.
+func (p Ports) Contains(other Ports) bool { return p.First <= other.First && other.Last <= p.Last }
+
+// Has reports whether a port is in the range.
+func (p Ports) Has(port uint16) bool { return p.Contains(Ports{port, port}) }
+
+// ParsePorts reads 20000-29999, or 8080.
+func ParsePorts(text string) (Ports, error) {
+	first, last, isRange := strings.Cut(text, "-")
+	if !isRange {
+		last = first
+	}
+	a, err := strconv.ParseUint(first, 10, 16)
+	b, err2 := strconv.ParseUint(last, 10, 16)
+	if err != nil || err2 != nil || a == 0 || a > b {
+		return Ports{}, fmt.Errorf("%q is no range of ports: write such as 20000-29999", text)
+	}
+	return Ports{uint16(a), uint16(b)}, nil
+}
+
 // Compare orders ports.
 func (p HostPort) Compare(other HostPort) int {
 	if c := strings.Compare(p.Protocol, other.Protocol); c != 0 {
@@ -63,12 +91,14 @@ func (p HostPort) Compare(other HostPort) int {
 }
 
 // ReachesOutside reports whether a node has an interface to its machine: to reach the outside, or to be reached.
-func (n *Node) ReachesOutside() bool { return n.Outside || len(n.Ports)+len(n.Claims) > 0 }
+func (n *Node) ReachesOutside() bool {
+	return n.Outside || n.BindPorts != (Ports{}) || len(n.Ports)+len(n.Claims)+len(n.BoundPorts) > 0
+}
 
-// HostPorts are the ports that lead to the node, sorted: those of the topology, and those that it asked for while it
-// ran.
+// HostPorts are the ports that lead to the node, sorted: those of the topology, and those that it asked for or bound
+// while it ran.
 func (n *Node) HostPorts() []HostPort {
-	all := slices.Concat(n.Ports, n.Claims)
+	all := slices.Concat(n.Ports, n.Claims, n.BoundPorts)
 	slices.SortFunc(all, HostPort.Compare)
 	return slices.Compact(all)
 }

@@ -90,6 +90,9 @@ type Node struct {
 	// Ports of its host's addresses lead to the node, sorted. Claims are those that it asked for while it ran.
 	Ports  []HostPort `json:"ports,omitempty"`
 	Claims []HostPort `json:"claims,omitempty"`
+	// BindPorts are those that its processes reserve by binding them, and BoundPorts those that they have, sorted.
+	BindPorts  Ports      `json:"bind_ports,omitzero"`
+	BoundPorts []HostPort `json:"bound_ports,omitempty"`
 
 	// Host is the machine that the sliver runs on. The controller chooses it as Placement allows. It is empty on a
 	// machine that is in no cluster.

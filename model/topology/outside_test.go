@@ -40,6 +40,13 @@ func TestBadPorts(t *testing.T) {
 		"ports: [tcp/80, tcp/80]":       "port tcp/80 is listed twice",
 		"kind: router, ports: [tcp/80]": "a router has no ports",
 		"kind: switch, outside: true":   "a switch has no outside",
+		"ports: [{bind: 8000-7000}]": `bind: "8000-7000" is no port: write a number from 1 to 65535, or ` +
+			"a range such as 5000-5010",
+		"ports: [{bind: 60000-62000}]": "ports 61000 to 65095 are those of connections that nodes make to " +
+			"the outside",
+		"ports: [{bind: 80}, {bind: 90}]":         `"a" has a range of ports that it may bind already`,
+		"ports: [{bind: 80, port: tcp/80}]":       "bind: is an entry of its own: it takes no other key",
+		"ports: [{bind: 80, interface: outside}]": `"a" is no packet program: no interface of it is a port`,
 	} {
 		_, found := Parse("lab.yaml", []byte("name: lab\nnodes: {a: {"+text+"}}\n"))
 		if len(found) != 1 || found[0].Message != want {
@@ -49,6 +56,42 @@ func TestBadPorts(t *testing.T) {
 	const named = "name: lab\nnodes: {a: {outside: true}, b: {}}\nlinks: [[\"a:outside\", b]]\n"
 	if _, found := Parse("lab.yaml", []byte(named)); len(found) != 1 {
 		t.Errorf("an interface called outside: %v", found)
+	}
+}
+
+func TestNodesReserveThePortsThatTheyBind(t *testing.T) {
+	const file = "name: lab\nnodes: {a: {ports: [tcp/8080, {bind: 8000-8999}]}}\n"
+	s := mustResolve(t, throughJSON(t, mustParse(t, "lab.yaml", []byte(file))), nil)
+	a := s.Node("a")
+	port := func(n uint16) slice.HostPort { return slice.HostPort{Protocol: slice.TCP, Port: n} }
+	if diff := cmp.Diff([]slice.HostPort{port(8080)}, a.Ports); diff != "" || a.BindPorts.String() != "8000-8999" {
+		t.Errorf("ports that a may bind: %s, %s", a.BindPorts, diff)
+	}
+	var holds []string
+	for _, h := range a.Holds() {
+		holds = append(holds, h.String())
+	}
+	if diff := cmp.Diff([]string{"its port tcp/8080", "its ports 8000-8999"}, holds); diff != "" {
+		t.Error(diff)
+	}
+	for port, within := range map[string]bool{"tcp/8000": true, "udp/8999": true, "tcp/9000": false,
+		"8100-8200": true, "7999-8100": false} {
+		if got := (slice.Hold{Port: port}).Within(slice.Hold{Port: "8000-8999"}); got != within {
+			t.Errorf("%s is one of 8000-8999: %t", port, got)
+		}
+	}
+
+	// What is bound stays reserved, unless another version says otherwise.
+	a.BoundPorts = []slice.HostPort{port(8080), port(8090), port(8500)}
+	for text, want := range map[string][]slice.HostPort{
+		file: {port(8090), port(8500)},
+		"name: lab\nnodes: {a: {ports: [{bind: 8000-8099}]}}\n": {port(8080), port(8090)},
+		"name: lab\nnodes: {a: }\n":                             nil,
+	} {
+		next := mustResolve(t, mustParse(t, "lab.yaml", []byte(text)), s).Node("a")
+		if diff := cmp.Diff(want, next.BoundPorts, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s%s", text, diff)
+		}
 	}
 }
 

@@ -5,12 +5,10 @@
 package signs
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -18,6 +16,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/kernel/cgroups"
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
@@ -112,31 +111,11 @@ func (s *Signs) learnPacketSite() error {
 
 // attachToCgroups attaches the program to all processes of the machine.
 func attachToCgroups(p *ebpf.Program) (link.Link, error) {
-	root, err := unifiedHierarchy()
+	root, err := cgroups.Root()
 	if err != nil {
 		return nil, err
 	}
 	return link.AttachCgroup(link.CgroupOptions{Path: root, Attach: ebpf.AttachCGroupSysctl, Program: p})
-}
-
-var errNoCgroups = errors.New("no cgroup2 is mounted")
-
-// unifiedHierarchy says where the root of cgroup2 is mounted. A mount of a part of it would hear of that part alone.
-func unifiedHierarchy() (path string, err error) {
-	mounts, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return "", fmt.Errorf("list mounts: %w", err)
-	}
-	defer func() { _ = mounts.Close() }()
-	lines := bufio.NewScanner(mounts)
-	for lines.Scan() { // 35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw: proc(5)
-		own, of, _ := strings.Cut(lines.Text(), " - ")
-		fields := strings.Fields(own)
-		if strings.HasPrefix(of, "cgroup2 ") && len(fields) > 4 && fields[3] == "/" {
-			return fields[4], nil
-		}
-	}
-	return "", errors.Join(errNoCgroups, lines.Err())
 }
 
 // Watch has tell called at each sign from a namespace until stop is called. tell must not wait, nor call the methods

@@ -89,8 +89,9 @@ type DataPath interface {
 // Platform is what a host makes its network of.
 type Platform interface {
 	// OpenNetwork makes the network, or adopts what an earlier agent made. deleted is called when a device of it
-	// was deleted, perhaps not by the agent; it must not wait.
-	OpenNetwork(ctx context.Context, deleted func()) (Network, error)
+	// was deleted, perhaps not by the agent, and bound when a process has bound a port that its sliver reserves so;
+	// they must not wait.
+	OpenNetwork(ctx context.Context, deleted, bound func()) (Network, error)
 	HasNetwork() bool                        // something of it is there, perhaps half made
 	RemoveNetwork(ctx context.Context) error // also what is half made
 	NetNS(pid int) uint64                    // inode of a process's network namespace; 0: there is none
@@ -98,6 +99,7 @@ type Platform interface {
 	HaveNetem() error // nil: links can have delay and loss
 	HaveHTB() error   // nil: links can have a rate
 	HaveNAT() error   // nil: nodes can reach the outside, and have ports
+	HaveBind() error  // nil: their processes can reserve ports by binding them
 	// Reservable is what nodes can reserve of the machine, beside cores and memory.
 	Reservable() slice.Reserve
 	// TryProgram says what the kernel has against a packet program; nil: nothing.
@@ -115,20 +117,21 @@ type Machine struct {
 	Runtime  Runtime
 	Platform Platform
 
-	deleted func()
+	wake func()
 
 	mu   sync.Mutex // guards open
 	open Network    // nil: there is none
 }
 
-// New gives a machine whose network is not open. deleted is called when a device of the network was deleted.
-func New(r Runtime, p Platform, deleted func()) *Machine {
-	return &Machine{Runtime: r, Platform: p, deleted: deleted}
+// New gives a machine whose network is not open. wake is called when something has happened to the network: a device
+// was deleted, a port was bound.
+func New(r Runtime, p Platform, wake func()) *Machine {
+	return &Machine{Runtime: r, Platform: p, wake: wake}
 }
 
 // OpenNetwork makes the network, or adopts what an earlier agent made.
 func (m *Machine) OpenNetwork(ctx context.Context) error {
-	n, err := m.Platform.OpenNetwork(ctx, m.deleted)
+	n, err := m.Platform.OpenNetwork(ctx, m.wake, m.wake)
 	if err != nil {
 		return err
 	}

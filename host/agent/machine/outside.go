@@ -6,6 +6,7 @@ import (
 
 	"github.com/pergola-net/pergola/host/outside"
 	"github.com/pergola-net/pergola/host/wire"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Outside connects slivers with what is outside of all slices. A Network that has it can have nodes that reach it.
@@ -14,6 +15,11 @@ type Outside interface {
 	SetOutside(ctx context.Context, pid int, n outside.Node) error
 	DeleteOutside(ctx context.Context, owner string) error
 	OutsideNodes(ctx context.Context) ([]outside.Node, error)
+	// BoundPorts lists the ports that processes have bound, by owner of slivers that reserve ports so. pids are
+	// the first processes of slivers.
+	BoundPorts(ctx context.Context, pids map[string]int) (map[string][]slice.HostPort, error)
+	// Unclaim takes a port back that a sliver has bound: it cannot be reserved.
+	Unclaim(owner string, p slice.HostPort) error
 }
 
 // ErrNoOutside is the error of a node that is to reach the outside on a machine whose network cannot do that.
@@ -45,3 +51,16 @@ func (n *rootNetwork) DeleteOutside(ctx context.Context, owner string) error {
 func (n *rootNetwork) OutsideNodes(ctx context.Context) ([]outside.Node, error) {
 	return n.gateway.Nodes(ctx)
 }
+
+// BoundPorts implements Outside.
+func (n *rootNetwork) BoundPorts(ctx context.Context, pids map[string]int) (map[string][]slice.HostPort, error) {
+	return n.gateway.Bound(ctx, pids)
+}
+
+// Unclaim implements Outside.
+func (n *rootNetwork) Unclaim(owner string, p slice.HostPort) error {
+	return n.gateway.Unclaim(owner, p)
+}
+
+// Close implements Network.
+func (n *rootNetwork) Close() error { return errors.Join(n.gateway.Close(), n.HostNetwork.Close()) }

@@ -30,12 +30,12 @@ var (
 )
 
 // OpenNetwork implements Platform.
-func (p Root) OpenNetwork(ctx context.Context, deleted func()) (Network, error) {
+func (p Root) OpenNetwork(ctx context.Context, deleted, bound func()) (Network, error) {
 	s, err := wire.Open(ctx, wire.Config{StateDir: p.StateDir, Deleted: deleted, Log: p.Log})
 	if err != nil {
 		return nil, err // no typed nil
 	}
-	return &rootNetwork{s, outside.New(p.StateDir, p.Log)}, nil
+	return &rootNetwork{s, outside.New(p.StateDir, bound, p.Log)}, nil
 }
 
 // HasNetwork implements Platform.
@@ -54,6 +54,9 @@ func (Root) HaveHTB() error { return wire.HaveHTB() }
 
 // HaveNAT implements Platform.
 func (Root) HaveNAT() error { return outside.HaveNAT() }
+
+// HaveBind implements Platform.
+func (Root) HaveBind() error { return outside.HaveBind() }
 
 // Reservable implements Platform.
 func (Root) Reservable() slice.Reserve { return wire.Reservable() }

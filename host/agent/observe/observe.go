@@ -11,6 +11,7 @@ import (
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/host/wiring"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Snapshot is what was there on the host at one moment.
@@ -22,6 +23,9 @@ type Snapshot struct {
 	Slivers map[sliver.ID]sliver.Observed
 	NetNS   map[sliver.ID]uint64      // inodes of the slivers' network namespaces
 	Legs    map[sliver.ID]map[int]int // the substrate's ports by the ifindexes of the nodes' interfaces
+
+	// Bound has the ports that processes have bound, of slivers that reserve ports so.
+	Bound map[sliver.ID][]slice.HostPort
 
 	Programs map[sliver.ID]wire.ProgramState // packet programs that run, perhaps in an older version
 
@@ -39,8 +43,8 @@ func newSnapshot() *Snapshot {
 		Whole: make(map[reconcile.Key]bool), Slices: make(map[uint16]bool),
 		Slivers: make(map[sliver.ID]sliver.Observed), NetNS: make(map[sliver.ID]uint64),
 		Legs: make(map[sliver.ID]map[int]int), ports: make(map[sliver.ID][]reconcile.Key),
-		Programs: make(map[sliver.ID]wire.ProgramState),
-		Wires:    make(map[reconcile.Key]plan.Wire), Links: make(map[reconcile.Key]wiring.Link),
+		Programs: make(map[sliver.ID]wire.ProgramState), Bound: make(map[sliver.ID][]slice.HostPort),
+		Wires: make(map[reconcile.Key]plan.Wire), Links: make(map[reconcile.Key]wiring.Link),
 		Owners: make(map[string]string),
 	}
 }
@@ -111,6 +115,9 @@ func (s *Snapshot) readNetwork(ctx context.Context, m *machine.Machine, nodes ma
 			return err
 		}
 		s.addOutside(connected)
+		if err := s.addBound(ctx, gateway, nodes); err != nil {
+			return err
+		}
 	}
 	s.Remains = state.Remains
 	return nil

@@ -84,7 +84,8 @@ func newReports(t *testing.T, to Store, bus *events.Bus) *Reports {
 		Host: "h1", Store: to, Contact: store.NewContact(log), Inputs: inputs.New(inputs.Config{Host: "h1"}),
 		Events: bus, Log: log,
 		LogPath: func(string, string) string { return "" }, Trouble: func(sliver.ID) string { return "" },
-		Wake: func() {},
+		Ports: func(sliver.ID) string { return "" },
+		Wake:  func() {},
 	})
 }
 

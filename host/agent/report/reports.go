@@ -33,6 +33,7 @@ type Config struct {
 
 	LogPath func(slice, node string) string // the file of what a node's first process printed
 	Trouble func(id sliver.ID) string       // what keeps a router off the fast path; empty: nothing
+	Ports   func(id sliver.ID) string       // which ports a node has bound in vain, and why; empty: none
 	Wake    func()                          // asks for a pass soon
 }
 

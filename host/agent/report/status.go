@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -27,7 +28,9 @@ func (r *Reports) status(p *Pass, w *plan.Input, before *report) slice.Status {
 	if y := p.Want.Share(w.Spec.ID); y != nil {
 		for i := range w.Spec.Nodes {
 			if n := &w.Spec.Nodes[i]; y.ReportsOn(n) {
-				next.Nodes[n.Name] = r.nodeStatus(p, y.Place, w, n, before.restarts[n.Name])
+				st := r.nodeStatus(p, y.Place, w, n, before.restarts[n.Name])
+				st.Message = cmp.Or(st.Message, r.cfg.Ports(sliver.ID{Slice: w.Spec.ID, Node: n.Name}))
+				next.Nodes[n.Name] = st
 			}
 		}
 		for i := range w.Spec.Links {

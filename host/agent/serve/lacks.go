@@ -51,10 +51,17 @@ func (s *Server) lackFeatures(at plan.Place, spec *slice.Slice) (lacks []lack.La
 			htb = htb || e.Shape.NeedsHTB()
 		}
 	}
-	var outside []string
+	var outside, binds []string
 	for i := range spec.Nodes {
-		if n := &spec.Nodes[i]; n.ReachesOutside() && (s.alone || at.Owns(n)) {
+		n := &spec.Nodes[i]
+		if !s.alone && !at.Owns(n) {
+			continue
+		}
+		if n.ReachesOutside() {
 			outside = append(outside, n.Name)
+		}
+		if n.BindPorts != (slice.Ports{}) {
+			binds = append(binds, n.Name)
 		}
 	}
 	for _, feature := range []struct {
@@ -64,6 +71,7 @@ func (s *Server) lackFeatures(at plan.Place, spec *slice.Slice) (lacks []lack.La
 	}{
 		{netem, s.machine.Platform.HaveNetem, nil}, {htb, s.machine.Platform.HaveHTB, nil},
 		{len(outside) > 0, s.machine.Platform.HaveNAT, outside},
+		{len(binds) > 0, s.machine.Platform.HaveBind, binds},
 	} {
 		if !feature.needed {
 			continue

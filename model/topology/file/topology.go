@@ -85,7 +85,7 @@ type Attributes struct {
 	SlowPath slice.SlowPath `json:"slowpath,omitempty" enum:"interface,socket,none" doc:"Where frames go that the packet program punts: to the node's interface by which they came, to a process by the node's control socket, or nowhere. Default: interface."`
 
 	Outside *bool  `json:"outside,omitempty" doc:"true: the node reaches what is outside of all slices, by its machine's addresses. Only root, or where the machine allows it."`
-	Ports   []Port `json:"ports,omitempty" doc:"Ports of its machine's addresses that lead to the node: tcp/8080, udp/5610, or a map of udp, interface, peers, rate. Only root, or where the machine allows it."`
+	Ports   []Port `json:"ports,omitempty" doc:"Ports of its machine's addresses that lead to the node: tcp/8080, udp/5610, or a map of bind, or of udp, interface, peers, rate. Only root, or where the machine allows it."`
 
 	Reserve *Reserve `json:"reserve,omitempty" doc:"What the node has of its machine for itself, and may not exceed: a map of fastpath, filters, masks, memory, queues, buffer, bandwidth."`
 
@@ -125,13 +125,14 @@ type Reserve struct {
 	Bandwidth map[string]Rate `json:"bandwidth,omitempty" doc:"Bits a second of its machine's card that the node has for what it sends by an interface: eth1: 100Mbit. Without: the rate of the link."`
 }
 
-// Port is a port of the machine's addresses. Exactly one of Port and UDP is given.
+// Port is a port of the machine's addresses. Exactly one of Port, UDP and Bind is given.
 type Port struct {
-	Port      string  `json:"port,omitempty" doc:"tcp/8080 or udp/5610: leads to the node's interface outside."`
-	UDP       int     `json:"udp,omitempty" minimum:"1" maximum:"65535" doc:"Number of a UDP port that is an interface of the packet program."`
-	Interface string  `json:"interface,omitempty" doc:"Name of that interface. Default: udp and the number."`
-	Peers     Strings `json:"peers,omitempty" doc:"IPv4 addresses and prefixes that the packet program may send to by that interface. Default: none."`
-	Rate      Rate    `json:"rate,omitempty" doc:"Bits a second that it may send there, with headers. Default: 100Mbit."`
+	Port      string     `json:"port,omitempty" doc:"tcp/8080 or udp/5610: leads to the node's interface outside."`
+	Bind      PortsRange `json:"bind,omitempty" doc:"Range of ports, of TCP and of UDP: 20000-20999. A port of it that a process in the node binds leads to the node for as long as it is bound."`
+	UDP       int        `json:"udp,omitempty" minimum:"1" maximum:"65535" doc:"Number of a UDP port that is an interface of the packet program."`
+	Interface string     `json:"interface,omitempty" doc:"Name of that interface. Default: udp and the number."`
+	Peers     Strings    `json:"peers,omitempty" doc:"IPv4 addresses and prefixes that the packet program may send to by that interface. Default: none."`
+	Rate      Rate       `json:"rate,omitempty" doc:"Bits a second that it may send there, with headers. Default: 100Mbit."`
 }
 
 // ISIS are the parameters of IS-IS.

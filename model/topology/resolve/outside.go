@@ -18,6 +18,7 @@ func (r *resolver) ports(n *node) (all []slice.HostPort) {
 	for i, written := range n.all.Ports {
 		p, err := hostPort(written)
 		switch {
+		case written.Bind != "" && isPlainPort(written) && written.Port == "": // bindPorts reads it
 		case n.kind != slice.Program && !isPlainPort(written):
 			r.Add(at.Item(i), "write udp/5610, or kind: program",
 				"%q is no packet program: no interface of it is a port", n.name)
@@ -33,7 +34,8 @@ func (r *resolver) ports(n *node) (all []slice.HostPort) {
 		r.Add(at.Item(slice.MaxHostPorts), "", "%q has %d ports, and may have %d", n.name, len(all),
 			slice.MaxHostPorts)
 	}
-	if i := n.byName[slice.OutsideInterface]; i != nil && (len(all) > 0 || n.all.Outside != nil && *n.all.Outside) {
+	has := len(n.all.Ports) > 0 || n.all.Outside != nil && *n.all.Outside
+	if i := n.byName[slice.OutsideInterface]; i != nil && has {
 		r.Add(i.at, "give it another name", "interface %q is the one by which %q reaches the outside",
 			slice.OutsideInterface, n.name)
 	}
@@ -41,17 +43,45 @@ func (r *resolver) ports(n *node) (all []slice.HostPort) {
 	return all
 }
 
-// claims are the ports that were asked for while the node ran: it keeps them as long as ports can lead to it, and there
-// is room.
-func (r *resolver) claims(n *node) []slice.HostPort {
+// bindPorts reads the range of ports that the node's processes reserve by binding them. There is one at most: a
+// device's alias, where the host notes it, takes no more.
+func (r *resolver) bindPorts(n *node) (ports slice.Ports) {
+	for i, written := range n.all.Ports {
+		if written.Bind == "" {
+			continue
+		}
+		at := n.at.At("ports").Item(i).At("bind")
+		is := checked(written.Bind.Value()) // what is wrong has been reported
+		switch {
+		case ports != (slice.Ports{}):
+			r.Add(at, "write one range that has all", "%q has a range of ports that it may bind already",
+				n.name)
+		case is.First <= slice.LastNATPort && is.Last >= slice.FirstNATPort:
+			r.Add(at, "", "ports %d to %d are those of connections that nodes make to the outside",
+				slice.FirstNATPort, slice.LastNATPort)
+		default:
+			ports = is
+		}
+	}
+	return ports
+}
+
+// claims are the ports that were asked for while the node ran, and those that its processes have bound: it keeps them as
+// long as ports can lead to it, and there is room.
+func (r *resolver) claims(n *node) (claims, bound []slice.HostPort) {
 	leads := n.kind == slice.Host || n.kind == slice.Program
 	if n.prev == nil || !leads || n.byName[slice.OutsideInterface] != nil {
-		return nil
+		return nil, nil
 	}
-	kept := slices.DeleteFunc(slices.Clone(n.prev.Claims), func(p slice.HostPort) bool {
+	claims = slices.DeleteFunc(slices.Clone(n.prev.Claims), func(p slice.HostPort) bool {
 		return slices.Contains(n.out.Ports, p)
 	})
-	return kept[:min(len(kept), max(slice.MaxHostPorts-len(n.out.Ports), 0))]
+	bound = slices.DeleteFunc(slices.Clone(n.prev.BoundPorts), func(p slice.HostPort) bool {
+		return slices.Contains(n.out.Ports, p) || !n.out.BindPorts.Has(p.Port)
+	})
+	room := max(slice.MaxHostPorts-len(n.out.Ports), 0)
+	claims = claims[:min(len(claims), room)]
+	return claims, bound[:min(len(bound), room-len(claims))]
 }
 
 func isPlainPort(p file.Port) bool {
@@ -65,6 +95,8 @@ func hostPort(p file.Port) (slice.HostPort, error) {
 		return slice.HostPort{}, errors.New("interface, peers and rate are those of a udp: port")
 	case p.UDP != 0 && p.Port != "":
 		return slice.HostPort{}, errors.New("port and udp both name the port")
+	case p.Bind != "":
+		return slice.HostPort{}, errors.New("bind: is an entry of its own: it takes no other key")
 	case p.UDP != 0:
 		return slice.ParseHostPort(fmt.Sprintf("%s/%d", slice.UDP, p.UDP))
 	}

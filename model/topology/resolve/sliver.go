@@ -41,7 +41,8 @@ func (r *resolver) makeSliver(n *node) {
 	n.out.Rootfs = r.rootfs(n)
 	n.out.Outside = a.Outside != nil && *a.Outside
 	n.out.Ports = r.ports(n)
-	n.out.Claims = r.claims(n)
+	n.out.BindPorts = r.bindPorts(n)
+	n.out.Claims, n.out.BoundPorts = r.claims(n)
 	n.out.Files = r.files(n)
 	n.out.Binds = r.binds(n)
 	n.out.Sysctls = r.sysctls(n)

@@ -1,0 +1,236 @@
+// Package bound reserves the ports of the machine that processes of slivers have bound, and releases those that they
+// have bound no longer: by the way of requests of slivers, so that who has which port, and who may have it, is decided
+// in one place. What was observed is compared with what the store has, in each pass: nothing is kept but what was
+// refused.
+package bound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/host/agent/observe"
+	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// pause is how long a port that was refused is not asked for again.
+const pause = 15 * time.Second
+
+// Config is what Ports needs.
+type Config struct {
+	// Reserve changes what a node has reserved; see serve.Server.
+	Reserve func(ctx context.Context, slice, node string, change api.ReservationChange) error
+	// Unclaim takes a port back that a sliver has bound; see machine.Outside.
+	Unclaim func(owner string, p slice.HostPort) error
+	Warn    func(id sliver.ID, message string)
+	Wake    func() // asks for a pass: what Trouble says has changed, or there is more to do
+	Log     *slog.Logger
+}
+
+// Ports are those of a host. Its methods may be called from many goroutines.
+type Ports struct {
+	cfg  Config
+	work sync.WaitGroup
+
+	mu      sync.Mutex // guards all below
+	busy    bool       // changes are under way
+	missed  bool       // Sync was called meanwhile
+	refused map[boundPort]refusal
+}
+
+type boundPort struct {
+	id   sliver.ID
+	port slice.HostPort
+}
+
+type refusal struct {
+	why   string
+	until time.Time // then it is asked for again
+}
+
+// change is what one node is to reserve and release.
+type change struct {
+	id               sliver.ID
+	slice            string // its name
+	reserve, release []slice.HostPort
+}
+
+// New gives Ports of which none was refused.
+func New(c Config) *Ports { return &Ports{cfg: c, refused: map[boundPort]refusal{}} }
+
+// changes compares what slivers have bound with what they have reserved.
+func changes(at plan.Place, inputs []plan.Input, seen *observe.Snapshot) (all []change) {
+	for i := range inputs {
+		spec := inputs[i].Spec
+		for j := range spec.Nodes {
+			n := &spec.Nodes[j]
+			if !at.Owns(n) {
+				continue
+			}
+			c := change{id: sliver.ID{Slice: spec.ID, Node: n.Name}, slice: spec.Name}
+			if c.find(n, seen); len(c.reserve)+len(c.release) > 0 {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// find finds what a node is to reserve and release: nothing, if it has a sliver and of that nothing is known.
+func (c *change) find(n *slice.Node, seen *observe.Snapshot) {
+	bound, known := seen.Bound[c.id]
+	if !known && seen.Slivers[c.id].PID != 0 {
+		return
+	}
+	has := n.HostPorts()
+	for _, p := range bound {
+		if !slices.Contains(has, p) && n.BindPorts.Has(p.Port) {
+			c.reserve = append(c.reserve, p)
+		}
+	}
+	for _, p := range n.BoundPorts {
+		if !slices.Contains(bound, p) {
+			c.release = append(c.release, p)
+		}
+	}
+}
+
+// Sync begins to make reservations what slivers have bound. If it is about to do so, the next pass does the rest.
+func (p *Ports) Sync(ctx context.Context, at plan.Place, inputs []plan.Input, seen *observe.Snapshot) {
+	all := changes(at, inputs, seen)
+	wanted := map[boundPort]bool{}
+	for _, c := range all {
+		for _, port := range c.reserve {
+			wanted[boundPort{c.id, port}] = true
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k := range p.refused {
+		if !wanted[k] {
+			delete(p.refused, k)
+		}
+	}
+	if p.busy || len(all) == 0 {
+		p.missed = p.busy
+		return
+	}
+	p.busy, p.missed = true, false
+	p.work.Go(func() {
+		for _, c := range all {
+			p.apply(ctx, c, time.Now())
+		}
+		p.mu.Lock()
+		missed := p.missed
+		p.busy = false
+		p.mu.Unlock()
+		if missed {
+			p.cfg.Wake()
+		}
+	})
+}
+
+// Wait waits for what a call of Sync has begun.
+func (p *Ports) Wait() { p.work.Wait() }
+
+// apply releases first, so that there is room for what is reserved. A port that is refused keeps no other from being
+// reserved.
+func (p *Ports) apply(ctx context.Context, c change, now time.Time) {
+	if len(c.release) > 0 {
+		all := names(c.release)
+		err := p.cfg.Reserve(ctx, c.slice, c.id.Node, api.ReservationChange{Release: all, Bound: true})
+		if err != nil {
+			p.cfg.Log.Warn("release ports that a node has bound no longer", "slice", c.slice,
+				"node", c.id.Node, "ports", all, "error", err)
+		}
+	}
+	for _, port := range c.reserve {
+		k := boundPort{c.id, port}
+		p.mu.Lock()
+		held := now.Before(p.refused[k].until)
+		p.mu.Unlock()
+		if held {
+			continue
+		}
+		one := api.ReservationChange{Reserve: []string{port.String()}, Bound: true}
+		err := p.cfg.Reserve(ctx, c.slice, c.id.Node, one)
+		if ctx.Err() != nil {
+			return
+		}
+		p.note(k, c, err, now)
+	}
+}
+
+// note remembers how it ended to reserve a port.
+func (p *Ports) note(k boundPort, c change, err error, now time.Time) {
+	p.mu.Lock()
+	before := p.refused[k].why
+	if err == nil {
+		delete(p.refused, k)
+	} else {
+		p.refused[k] = refusal{reason(err), now.Add(pause)}
+	}
+	p.mu.Unlock()
+	if err != nil {
+		if isRefusal(err) {
+			if err := p.cfg.Unclaim(plan.NodeID(k.id).String(), k.port); err != nil {
+				p.cfg.Log.Warn("let others bind a port", "port", k.port.String(), "error", err)
+			}
+		}
+		if before != reason(err) {
+			p.cfg.Log.Warn("reserve a port that a node has bound", "slice", c.slice, "node", k.id.Node,
+				"port", k.port.String(), "error", reason(err))
+			p.cfg.Warn(k.id, fmt.Sprintf("port %s is bound and cannot be reached: %s", k.port, reason(err)))
+		}
+	}
+	if (err == nil) != (before == "") {
+		p.cfg.Wake()
+	}
+}
+
+// isRefusal reports whether it was decided that a node does not get a port. Else the store did not answer, perhaps: the
+// node keeps its claim until it does.
+func isRefusal(err error) bool {
+	var problem *api.Problem
+	return errors.As(err, &problem) &&
+		(problem.Status < http.StatusInternalServerError || problem.Status == http.StatusInsufficientStorage)
+}
+
+func reason(err error) string {
+	var problem *api.Problem
+	if errors.As(err, &problem) && problem.Detail != "" {
+		return problem.Detail
+	}
+	return err.Error()
+}
+
+func names(ports []slice.HostPort) (all []string) {
+	for _, p := range ports {
+		all = append(all, p.String())
+	}
+	return all
+}
+
+// Trouble says which ports a sliver has bound and does not have, and why; empty: it has all.
+func (p *Ports) Trouble(id sliver.ID) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var first *boundPort
+	for k := range p.refused {
+		if k.id == id && (first == nil || k.port.Compare(first.port) < 0) {
+			first = &k
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	return fmt.Sprintf("port %s is bound and cannot be reached: %s", first.port, p.refused[*first].why)
+}
