@@ -25,6 +25,9 @@ type Host interface {
 	// Supports says, as an error, what the machine lacks for a slice: a kernel module, an image. What is wrong at a
 	// place of the topology is a topology.Diagnostics.
 	Supports(context.Context, *slice.Slice) error
+	// HaveRoom says, as an error, what the machine has not enough of for a slice's nodes that are on it. Its links
+	// have these shapes in place of their own, by node:interface.
+	HaveRoom(s *slice.Slice, shapes map[string]slice.Shape) error
 }
 
 // Blobs reports which archives are present.

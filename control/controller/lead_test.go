@@ -83,8 +83,9 @@ func (f *fake) set(hosts []store.HostState) {
 	f.hosts = hosts
 }
 
-func (*fake) Supports(context.Context, *slice.Slice) error { return nil }
-func (*fake) Has(string) bool                              { return true }
+func (*fake) Supports(context.Context, *slice.Slice) error        { return nil }
+func (*fake) HaveRoom(*slice.Slice, map[string]slice.Shape) error { return nil }
+func (*fake) Has(string) bool                                     { return true }
 
 // member makes a controller over a store of its own.
 func member(t *testing.T, f *fake, options ...Option) (*Controller, *store.Store, *events.Bus) {

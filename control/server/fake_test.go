@@ -43,6 +43,8 @@ func (f *fakeAgent) Supports(_ context.Context, s *slice.Slice) error {
 	return nil
 }
 
+func (f *fakeAgent) HaveRoom(*slice.Slice, map[string]slice.Shape) error { return nil }
+
 func (f *fakeAgent) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000, Masks: 100} }
 
 func (f *fakeAgent) Retry(context.Context, string) {}

@@ -66,7 +66,7 @@ func (s *Server) Supports(ctx context.Context, spec *slice.Slice) error {
 	}
 	missing := []error{
 		canRender(spec), s.haveRoots(ctx, at, spec), s.haveSuites(at, spec), s.tryPrograms(at, spec),
-		s.haveRoom(at, spec),
+		s.haveRoom(spec),
 	}
 	if netem {
 		missing = append(missing, s.machine.Platform.HaveNetem())
@@ -96,16 +96,26 @@ func canRender(spec *slice.Slice) error {
 	return nil
 }
 
-// haveRoom checks that what the slice's nodes reserve here is left by other slices.
-func (s *Server) haveRoom(at plan.Place, spec *slice.Slice) error {
-	room := plan.NewRoom(at)
+// haveRoom checks that what the nodes of a slice have here is left by other slices. Links keep the shapes that users
+// gave them by hand.
+func (s *Server) haveRoom(spec *slice.Slice) error {
 	var shapes map[string]slice.Shape
-	for _, other := range s.inputs.All() {
-		if other.Spec.Name == spec.Name {
-			shapes = other.Overrides.Shapes
-			continue
+	for _, one := range s.inputs.All() {
+		if one.Spec.Name == spec.Name {
+			shapes = one.Overrides.Shapes
 		}
-		room.Take(other.Spec, other.Overrides.Shapes)
+	}
+	return s.HaveRoom(spec, shapes)
+}
+
+// HaveRoom checks that other slices leave what the nodes of a slice have here. Its links have these shapes in place of
+// their own.
+func (s *Server) HaveRoom(spec *slice.Slice, shapes map[string]slice.Shape) error {
+	room := plan.NewRoom(s.inputs.Place())
+	for _, other := range s.inputs.All() {
+		if other.Spec.Name != spec.Name {
+			room.Take(other.Spec, other.Overrides.Shapes)
+		}
 	}
 	short := room.Take(spec, shapes)
 	var missing []error

@@ -46,7 +46,7 @@ func takes(r message.Request) error {
 	return nil
 }
 
-// setQueues changes queues of an interface.
+// setQueues changes queues of an interface, adds some, or removes some.
 func (k *socket) setQueues(ctx context.Context, node string, r message.Request) ([]answer, error) {
 	if r.Interface == "" || len(r.Queues) == 0 {
 		return nil, &requestError{"nothing to set",
@@ -55,7 +55,8 @@ func (k *socket) setQueues(ctx context.Context, node string, r message.Request) 
 	}
 	patches := make([]api.QueuePatch, len(r.Queues))
 	for i, q := range r.Queues {
-		p := api.QueuePatch{Number: q.Queue, Share: q.Share, Rate: asRate(q.Rate), Reserve: asRate(q.Reserve)}
+		p := api.QueuePatch{Number: q.Queue, Share: q.Share, Rate: asRate(q.Rate), Reserve: asRate(q.Reserve),
+			Remove: q.Remove}
 		if q.Length != "" {
 			length, err := unit.ParseLength(q.Length)
 			if err != nil {
