@@ -48,12 +48,17 @@ func newLinkSet(a *app) *cobra.Command {
 		Use:   "set LINK",
 		Short: "Change rate, delay, jitter, loss, queues or policer of a link",
 		Long: `Change how a link treats frames, at once and without a restart. Values that are not given stay
-as they are. If LINK is one end, as NODE:IFACE, only frames that leave this end are affected.`,
+as they are. If LINK is one end, as NODE:IFACE, only frames that leave this end are affected.
+
+A queue of a packet program whose number is that after the last one is added; --remove-queue removes
+the last one.`,
 		Example: `  pergola link set denver:eth1 --rate 10Mbit --delay 20ms
   pergola link set a:eth1--b:eth1 --loss 1 --jitter 2ms
   pergola link set a:eth1--b:eth1 --rate 0        # no limit any more
   pergola link set a:eth1 --police 10Mbit --burst 64KiB
-  pergola link set west:eth2 --share 1=40,2=10 --length 1=128KiB   # queues of a packet program`,
+  pergola link set west:eth2 --share 1=40,2=10 --length 1=128KiB   # queues of a packet program
+  pergola link set west:eth2 --share 3=5   # there are 0 to 2: one more
+  pergola link set west:eth2 --remove-queue 3`,
 		Args:              arguments(1, 1),
 		ValidArgsFunction: a.completeInterfaces,
 		RunE: func(cmd *cobra.Command, args []string) error {

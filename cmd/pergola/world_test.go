@@ -250,6 +250,8 @@ func done(spec *slice.Slice, o slice.Overrides, generation int64) slice.Status {
 	return st
 }
 
+func (h *host) HaveRoom(*slice.Slice, map[string]slice.Shape) error { return nil }
+
 func (h *host) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000} }
 
 func (h *host) Capacity() (cores float64, memory uint64) { return 8, 8 << 30 }

@@ -32,11 +32,13 @@ type LinkPatch struct {
 	Queues []QueuePatch   `json:"queues,omitempty" doc:"changes of queues that a packet program chooses, at the ends that have some"`
 }
 
-// QueuePatch changes a queue. What is nil stays as it is.
+// QueuePatch changes a queue. What is nil stays as it is. The number after the last one adds a queue.
 type QueuePatch struct {
-	Number  int          `json:"number" minimum:"0" doc:"of the queue"`
+	Number  int          `json:"number" minimum:"0" doc:"of the queue; that after the last one adds a queue"`
 	Share   *int         `json:"share,omitempty" doc:"weight, 1 to 100"`
 	Length  *unit.Length `json:"length,omitempty" doc:"bytes or frames; neither: the default"`
 	Rate    *unit.Rate   `json:"rate,omitempty" doc:"bit/s at most; 0: the link's"`
 	Reserve *unit.Rate   `json:"reserve,omitempty" doc:"bit/s; 0: none"`
+	// Remove removes the queue, which is the last one and not number 0. What waits in it is lost.
+	Remove bool `json:"remove,omitempty" doc:"remove it: the last queue alone can be removed"`
 }

@@ -27,6 +27,9 @@ type Host interface {
 	Supports(context.Context, *slice.Slice) (doubts []string, err error)
 	// Capacity gives the cores and the bytes of memory of the machine; 0: not known.
 	Capacity() (cores float64, memory uint64)
+	// HaveRoom says, as an error, what the machine has not enough of for a slice's nodes that are on it. Its links
+	// have these shapes in place of their own, by node:interface.
+	HaveRoom(s *slice.Slice, shapes map[string]slice.Shape) error
 }
 
 // Blobs reports which archives are present.

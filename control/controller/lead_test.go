@@ -85,6 +85,7 @@ func (f *fake) set(hosts []store.HostState) {
 
 func (*fake) Supports(context.Context, *slice.Slice) ([]string, error) { return nil, nil }
 func (*fake) Capacity() (float64, uint64)                              { return 2, 8 << 30 }
+func (*fake) HaveRoom(*slice.Slice, map[string]slice.Shape) error      { return nil }
 func (*fake) Has(string) bool                                          { return true }
 
 // member makes a controller over a store of its own.

@@ -114,7 +114,7 @@ func (c *Controller) SetLink(ctx context.Context, name, link string, patch api.L
 			if err := canPolice(s, &trial); err != nil {
 				return err
 			}
-			if err := canQueue(s, l, o); err != nil {
+			if err := c.canQueue(s, l, o, len(patch.Queues) > 0); err != nil {
 				return err
 			}
 			return c.canTreat(ctx, s, &trial)

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -211,7 +212,7 @@ func TestLinkPatchChangesQueues(t *testing.T) {
 		t.Errorf("the file's are %+v; changed:\n%s", queues, diff)
 	}
 	for text, p := range map[string]api.LinkPatch{
-		"link wire: p:eth1 has no queue 3: it has 0 to 2": {Queues: []api.QueuePatch{{Number: 3, Share: pointer(1)}}},
+		"link wire: p:eth1 has no queue 4: it has 0 to 2": {Queues: []api.QueuePatch{{Number: 4, Share: pointer(1)}}},
 		"share 0 is out of range":                         {Queues: []api.QueuePatch{{Number: 1, Share: pointer(0)}}},
 		"the queues reserve 11Mbit":                       {Queues: []api.QueuePatch{{Number: 0, Reserve: pointer(unit.Rate(10e6))}}},
 		"queues divide a rate, and there is none":         {End: "p:eth1", Rate: pointer(unit.Rate(0))},
@@ -219,6 +220,120 @@ func TestLinkPatchChangesQueues(t *testing.T) {
 	} {
 		if err := apply(p); reasonOf(err) != Invalid || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestLinkPatchAddsAndRemovesTheLastQueue(t *testing.T) {
+	const taken = "only the last one can be removed, and that is 2"
+	queues := []slice.Queue{{Share: 1}, {Share: 30, Reserve: 1e6}, {Share: 20}}
+	remove := func(n int) api.QueuePatch { return api.QueuePatch{Number: n, Remove: true} }
+	share := func(n, share int) api.QueuePatch { return api.QueuePatch{Number: n, Share: &share} }
+	many := make([]api.QueuePatch, slice.MaxQueues-2)
+	for i := range many {
+		many[i] = share(3+i, 1)
+	}
+	for _, tt := range []struct {
+		name    string
+		changes []api.QueuePatch
+		other   []slice.Queue // of the link's other end
+		want    []slice.Queue
+		wrong   string
+	}{
+		{"the next", []api.QueuePatch{{Number: 3, Length: &unit.Length{Bytes: 9000}}}, nil,
+			append(slices.Clone(queues), slice.Queue{Share: 1, Length: unit.Length{Bytes: 9000}}), ""},
+		{"two", []api.QueuePatch{share(3, 5), share(4, 6)}, nil,
+			append(slices.Clone(queues), slice.Queue{Share: 5}, slice.Queue{Share: 6}), ""},
+		{"the last ones go", []api.QueuePatch{remove(2), remove(1)}, nil, queues[:1], ""},
+		{"one goes, and comes back", []api.QueuePatch{remove(2), share(2, 7)}, nil,
+			[]slice.Queue{queues[0], queues[1], {Share: 7}}, ""},
+		{"a gap", []api.QueuePatch{share(4, 6), share(3, 5)}, nil, nil, "no queue 4: it has 0 to 2, and 3 would be"},
+		{"a middle one goes", []api.QueuePatch{remove(1)}, nil, nil, "queue 1 of p:eth1: " + taken},
+		{"what is not there goes", []api.QueuePatch{remove(3)}, nil, nil, taken},
+		{"number 0 goes", []api.QueuePatch{remove(0)}, nil, nil, "it is always there"},
+		{"it goes with a share", []api.QueuePatch{{Number: 2, Remove: true, Share: pointer(1)}}, nil, nil,
+			"removes a queue, or sets"},
+		{"without a share", []api.QueuePatch{share(3, 0)}, nil, nil, "queue 3: share 0 is out of range"},
+		{"more than the rate", []api.QueuePatch{{Number: 3, Reserve: pointer(unit.Rate(10e6))}}, nil, nil,
+			"the queues reserve 11Mbit"},
+		{"too many", many, nil, nil, "1025 queues: at most 1024"},
+		{"another number at the other end", []api.QueuePatch{share(3, 1)}, make([]slice.Queue, 4), nil,
+			"name one of p:eth1, h:eth1"},
+	} {
+		l := &slice.Link{Name: "wire", Ends: []slice.End{
+			{Node: "p", Interface: "eth1", Shape: slice.Shape{Rate: 10e6, Queues: slices.Clone(queues)}},
+			{Node: "h", Interface: "eth1"},
+		}}
+		if tt.other != nil {
+			for i := range tt.other {
+				tt.other[i].Share = 1
+			}
+			l.Ends[1].Shape = slice.Shape{Rate: 10e6, Queues: tt.other}
+		}
+		trial := *l
+		trial.Ends = slices.Clone(l.Ends)
+		var o slice.Overrides
+		err := applyPatch(api.LinkPatch{Queues: tt.changes}, "net", l, &trial, &o)
+		if diff := cmp.Diff(queues, l.Ends[0].Shape.Queues); diff != "" {
+			t.Errorf("%s changed the file's:\n%s", tt.name, diff)
+		}
+		if tt.wrong != "" {
+			if reasonOf(err) != Invalid || !strings.Contains(err.Error(), tt.wrong) {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+			continue
+		}
+		if diff := cmp.Diff(tt.want, o.Shapes["p:eth1"].Queues); diff != "" || err != nil {
+			t.Errorf("%s: %v\n%s", tt.name, err, diff)
+		}
+	}
+}
+
+// crowded is a machine that has room for three queues.
+type crowded struct{ *fake }
+
+func (crowded) HaveRoom(s *slice.Slice, shapes map[string]slice.Shape) error {
+	if n := s.Queueing(shapes)["p"].Queues; n > 3 {
+		return fmt.Errorf("%d queues wanted", n)
+	}
+	return nil
+}
+
+func TestQueuesAreAddedAsFarAsTheNodeAndItsHostHaveSome(t *testing.T) {
+	for _, tt := range []struct {
+		host    Host
+		reserve int
+		want    string
+	}{
+		{&fake{}, 2, "node p would have more than it may: there are 3 queues, and 2 are reserved"},
+		{crowded{&fake{}}, 0, "link l: 4 queues wanted"},
+	} {
+		c, s, _ := member(t, &fake{})
+		c.host = tt.host
+		spec := &slice.Slice{Name: "lab", Nodes: []slice.Node{
+			{Name: "h", Kind: slice.Host}, {Name: "p", Kind: slice.Program, Reserve: slice.Reserve{Queues: tt.reserve}},
+		}, Links: []slice.Link{{Name: "l", Ends: []slice.End{{Node: "h", Interface: "eth1"}, {
+			Node: "p", Interface: "eth1",
+			Shape: slice.Shape{Rate: 1e6, Queues: []slice.Queue{{Share: 1}}},
+		}}}}}
+		if err := s.PutSlice(t.Context(), spec, 0); err != nil {
+			t.Fatal(err)
+		}
+		queues := 1
+		var err error
+		for err == nil && queues < 10 {
+			patch := api.LinkPatch{Queues: []api.QueuePatch{{Number: queues}}}
+			err = c.SetLink(t.Context(), "lab", "l", patch)
+			if err == nil {
+				queues++
+			}
+		}
+		if reasonOf(err) != Full || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("with %d queues: %v", queues, err)
+		}
+		o, err := s.Overrides(t.Context(), "lab")
+		if err != nil || len(o.Shapes["p:eth1"].Queues) != queues {
+			t.Errorf("%d queues are stored as %+v, %v", queues, o.Shapes, err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
@@ -28,7 +29,7 @@ func applyPatch(p api.LinkPatch, name string, l, trial *slice.Link, o *slice.Ove
 		o.Shapes = map[string]slice.Shape{}
 	}
 	var ends []string
-	found, queued := false, false
+	found, queued, resized := false, 0, 0
 	var err error
 	for i, e := range l.Ends {
 		end := e.String()
@@ -41,10 +42,16 @@ func applyPatch(p api.LinkPatch, name string, l, trial *slice.Link, o *slice.Ove
 		if !overridden {
 			shape = e.Shape
 		}
+		before := len(shape.Queues)
 		if shape, err = mergeQueues(p, l.Name, end, mergePatch(p, shape)); err != nil {
 			return err
 		}
-		queued = queued || len(shape.Queues) > 0
+		if before > 0 {
+			queued++
+		}
+		if len(shape.Queues) != before {
+			resized++
+		}
 		if shape.Jitter > 0 && shape.Delay == 0 {
 			return refuse(Invalid, "link %s: jitter needs a delay to vary", l.Name)
 		}
@@ -61,9 +68,12 @@ func applyPatch(p api.LinkPatch, name string, l, trial *slice.Link, o *slice.Ove
 	switch {
 	case !found:
 		return unknown(fmt.Sprintf("end at link %s", l.Name), p.End, name, ends)
-	case len(p.Queues) > 0 && !queued:
+	case len(p.Queues) > 0 && queued == 0:
 		return refuse(Invalid, "link %s: its ends have no queues: give them some in the topology (queues:)",
 			l.Name)
+	case resized != 0 && resized != queued: // a new queue for one end would be a change of an old one for the other
+		return refuse(Invalid, "link %s: its ends have not the same number of queues: name one of %s", l.Name,
+			strings.Join(ends, ", "))
 	}
 	return nil
 }
@@ -75,9 +85,20 @@ func mergeQueues(p api.LinkPatch, link, end string, s slice.Shape) (slice.Shape,
 	}
 	s.Queues = slices.Clone(s.Queues) // the slice has the same
 	for _, change := range p.Queues {
-		if change.Number < 0 || change.Number >= len(s.Queues) {
-			return s, refuse(Invalid, "link %s: %s has no queue %d: it has 0 to %d", link, end,
-				change.Number, len(s.Queues)-1)
+		if change.Remove {
+			if why := whyStays(change, len(s.Queues)); why != "" {
+				return s, refuse(Invalid, "link %s: queue %d of %s: %s", link, change.Number, end, why)
+			}
+			s.Queues = s.Queues[:change.Number]
+			continue
+		}
+		switch next := len(s.Queues); {
+		case change.Number < 0 || change.Number > next:
+			return s, refuse(Invalid,
+				"link %s: %s has no queue %d: it has 0 to %d, and %d would be the next one", link, end,
+				change.Number, next-1, next)
+		case change.Number == next:
+			s.Queues = append(s.Queues, slice.Queue{Share: 1})
 		}
 		q := &s.Queues[change.Number]
 		set(&q.Share, change.Share)
@@ -86,6 +107,19 @@ func mergeQueues(p api.LinkPatch, link, end string, s slice.Shape) (slice.Shape,
 		set(&q.Reserve, change.Reserve)
 	}
 	return s, nil
+}
+
+// whyStays says why a queue, of so many, cannot be removed; empty where it can. Numbers have no gaps.
+func whyStays(q api.QueuePatch, queues int) string {
+	switch {
+	case q.Share != nil || q.Length != nil || q.Rate != nil || q.Reserve != nil:
+		return "a change removes a queue, or sets its values"
+	case q.Number == 0:
+		return "it is always there: it takes frames for which no queue is chosen"
+	case q.Number != queues-1:
+		return fmt.Sprintf("only the last one can be removed, and that is %d", queues-1)
+	}
+	return ""
 }
 
 func set[T any](to, from *T) {
@@ -140,8 +174,9 @@ func canPolice(s *slice.Slice, l *slice.Link) error {
 	return nil
 }
 
-// canQueue refuses queues that take more than the nodes at a link's ends may have.
-func canQueue(s *slice.Slice, l *slice.Link, o *slice.Overrides) error {
+// canQueue refuses queues that take more than the nodes at a link's ends may have; and, where queues are changed, more
+// than is left of this host. Of other hosts that is not known here: a node there asks its own host (serve.SetQueues).
+func (c *Controller) canQueue(s *slice.Slice, l *slice.Link, o *slice.Overrides, changed bool) error {
 	queueing := s.Queueing(o.Shapes)
 	for _, e := range l.Ends {
 		n := s.Node(e.Node)
@@ -151,6 +186,12 @@ func canQueue(s *slice.Slice, l *slice.Link, o *slice.Overrides) error {
 		if why := n.Reserve.WhyTooMany(queueing[e.Node]); why != "" {
 			return refuse(Full, "link %s: node %s would have more than it may: %s", l.Name, e.Node, why)
 		}
+	}
+	if !changed {
+		return nil
+	}
+	if err := c.host.HaveRoom(s, o.Shapes); err != nil {
+		return refuse(Full, "link %s: %v", l.Name, err)
 	}
 	return nil
 }

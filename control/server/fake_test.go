@@ -45,6 +45,8 @@ func (f *fakeAgent) Supports(_ context.Context, s *slice.Slice) ([]string, error
 	return nil, nil
 }
 
+func (f *fakeAgent) HaveRoom(*slice.Slice, map[string]slice.Shape) error { return nil }
+
 func (f *fakeAgent) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000, Masks: 100} }
 
 func (f *fakeAgent) Capacity() (cores float64, memory uint64) { return 8, 8 << 30 }

@@ -76,6 +76,7 @@ type MemberConfig struct {
 // Agent makes this host hold what is wanted of it.
 type Agent interface {
 	rest.Agent
+	controller.Host
 	// Run works until ctx ends. What runs on the host stays as it is then.
 	Run(ctx context.Context) error
 }

@@ -33,6 +33,7 @@ type cgroups interface {
 	join(group string) (fd int, err error)
 	leave() // the thread ends a little after the launch and would hold the group until then
 	limit(group string, l limits) error
+	weight(group string) uint64 // of version 2; 0 if the group has none
 	processes(group string) ([]int, error)
 	freeze(group string, on bool) error
 	frozen(group string) bool
@@ -47,6 +48,7 @@ type limits struct {
 	period time.Duration // of the time in this; 0: slice.DefaultCPUPeriod
 	memory int64         // bytes
 	pids   int64
+	weight uint64 // of version 2, against the groups beside it
 }
 
 // quota gives the processor time, in us, that may be used in each period.

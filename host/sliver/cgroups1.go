@@ -103,6 +103,13 @@ func (g *cgroups1) limit(group string, l limits) error {
 		quota, period := l.quota()
 		resources.CPU = &specs.LinuxCPU{Period: &period, Quota: &quota}
 	}
+	if l.weight > 0 {
+		if resources.CPU == nil {
+			resources.CPU = &specs.LinuxCPU{}
+		}
+		shares := l.weight * sharesOfCore / weightOfCore
+		resources.CPU.Shares = &shares
+	}
 	if l.memory > 0 {
 		resources.Memory = &specs.LinuxMemory{Limit: &l.memory}
 	}
@@ -114,6 +121,17 @@ func (g *cgroups1) limit(group string, l limits) error {
 		return fmt.Errorf("limit cgroup: %w", err)
 	}
 	return nil
+}
+
+// sharesOfCore is the weight that the kernel gives a group by itself in version 1.
+const sharesOfCore = 1024
+
+func (g *cgroups1) weight(group string) uint64 {
+	shares, err := readNumber(filepath.Join(g.dir("cpu", group), "cpu.shares"))
+	if err != nil {
+		return 0 // the controller is not mounted, or the group has gone
+	}
+	return (shares*weightOfCore + sharesOfCore/2) / sharesOfCore
 }
 
 func (g *cgroups1) processes(group string) ([]int, error) {

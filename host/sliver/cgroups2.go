@@ -82,6 +82,12 @@ func (g *cgroups2) limit(group string, l limits) error {
 		quota, period := l.quota()
 		resources.CPU = &cgroup2.CPU{Max: cgroup2.NewCPUMax(&quota, &period)}
 	}
+	if l.weight > 0 && slices.Contains(g.controllers, "cpu") {
+		if resources.CPU == nil {
+			resources.CPU = &cgroup2.CPU{}
+		}
+		resources.CPU.Weight = &l.weight
+	}
 	if l.memory > 0 {
 		resources.Memory = &cgroup2.Memory{Max: &l.memory}
 	}
@@ -93,6 +99,14 @@ func (g *cgroups2) limit(group string, l limits) error {
 		return fmt.Errorf("limit cgroup: %w", err)
 	}
 	return nil
+}
+
+func (g *cgroups2) weight(group string) uint64 {
+	w, err := readNumber(filepath.Join(g.dir(group), "cpu.weight"))
+	if err != nil {
+		return 0 // there is no controller, or the group has gone
+	}
+	return w
 }
 
 func (g *cgroups2) processes(group string) ([]int, error) {

@@ -86,7 +86,11 @@ func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
 	if rec.Process, err = r.runCreate(ctx, s, root, rec.Plain); err != nil {
 		return nil, err
 	}
-	if err := r.groups.limit(group, limits{s.CPU, s.CPUPeriod, s.Memory, s.PIDs}); err != nil {
+	own := limits{cpu: s.CPU, period: s.CPUPeriod, memory: s.Memory, pids: s.PIDs, weight: weightOf(s.CPU)}
+	if err := r.groups.limit(group, own); err != nil {
+		return nil, err
+	}
+	if err := r.weigh(s.ID.Slice); err != nil {
 		return nil, err
 	}
 	if err := writeFiles(rec.Process, s.Slice, s.Files); err != nil {

@@ -44,6 +44,11 @@ func (r *Runtime) delete(ctx context.Context, id ID) error {
 	if err := r.groups.remove(r.groupOf(id)); err != nil {
 		return err
 	}
+	if exists(r.groups.path(r.groupOfSlice(id.Slice))) {
+		if err := r.weigh(id.Slice); err != nil {
+			return err
+		}
+	}
 	for _, dir := range []string{r.filesDir(id), r.socketDir(id), r.nodeDir(id)} {
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("remove files: %w", err)

@@ -36,6 +36,9 @@ func (s *HostNetwork) apply(l wiring.Link) error {
 	if err := s.makePairs(r, l, have, want); err != nil {
 		return err
 	}
+	if err := s.lowerQueues(r, l, want); err != nil {
+		return err
+	}
 	for name, tree := range want.Trees {
 		if err := s.nl.setTree(r.byName[name], r.trees[r.byName[name].index], tree); err != nil {
 			return err
@@ -249,6 +252,37 @@ func (s *HostNetwork) plugIn(r *reading, l wiring.Link, want wiring.Layout) erro
 		r.setMaster(name, bridge.index)
 	}
 	return nil
+}
+
+// lowerQueues takes queues that will go away from the choice of packet programs, before their classes go; setRecords
+// adds those that have come, after their classes. So no frame names a class that is not there. (One that netem delays
+// meanwhile does: it gets the default class.)
+func (s *HostNetwork) lowerQueues(r *reading, l wiring.Link, want wiring.Layout) error {
+	lowered := false
+	for _, name := range []string{l.A.Port, l.B.Port} {
+		d, there := r.byName[name]
+		record := r.records[d.index]
+		if !there || record.Queues <= want.Records[name].Queues {
+			continue
+		}
+		record.Queues = want.Records[name].Queues
+		if err := s.data.Set(d.index, record); err != nil {
+			return err
+		}
+		r.records[d.index] = record
+		lowered = true
+	}
+	if lowered {
+		awaitPrograms()
+	}
+	return nil
+}
+
+// awaitPrograms returns when programs of the data path have ended that read maps before. Some kernels do not offer it
+// (nohz_full): then the frames that these programs have at that moment get the default class.
+func awaitPrograms() {
+	const global = 1 // MEMBARRIER_CMD_GLOBAL, which is synchronize_rcu()
+	_, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
 }
 
 // setRecords directs frames: first at queue devices, then at the ends of the link.

@@ -2,15 +2,20 @@ package wire_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/pergola-net/pergola/datapath/program"
 	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/host/wiring"
+	"github.com/pergola-net/pergola/lab/testkit"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/unit"
 )
@@ -127,6 +132,90 @@ func TestQueuesAreChangedWithoutLossOfWaitingFrames(t *testing.T) {
 	if is := l.observe().Ports[link.A.Port].Layout; is == nil || is.Digest() != link.Layout().Digest() {
 		t.Errorf("observed %+v, want %+v", is, link.Layout())
 	}
+}
+
+// Queues come and go while frames are sent to two of them, of which one goes first and one comes last. Frames that wait
+// in others stay; those that are for a queue that is not there are in number 0, and counted: so none named a class that
+// was not there yet, or not any more.
+func TestQueuesComeAndGoWhileFramesAreSentToThem(t *testing.T) {
+	const few, many, resizes, last = 3, 203, 6, 202
+	l := newLab(t)
+	slow := slice.Queue{Share: 1, Rate: 8e3, Length: unit.Length{Frames: 50}}
+	link := l.panelled(slice.Shape{Rate: 1e9, Queues: []slice.Queue{frames(100), slow, slow}})
+	device, _ := link.Queues()
+	l.ping("a", "192.0.2.1")
+	for _, port := range []uint16{5001, 5002} {
+		l.sendsTo("a", "192.0.2.1", port, 40)
+	}
+	before, counted := l.queues(device), l.counts()["no such queue"]
+	through := func(s wire.QueueStats) uint64 { return s.Frames + s.Drops + uint64(s.Waiting) }
+	stop := l.sendsForever("a", "192.0.2.1", 5000+few, 5000+last)
+	defer stop()
+	for range resizes {
+		for len(link.A.Shape.Queues) < many {
+			link.A.Shape.Queues = append(link.A.Shape.Queues, frames(20))
+		}
+		l.must(l.Treat(l.ctx, link))
+		l.awaitMore("frames in the appended queue", func() uint64 {
+			return through(l.queues(device)[wiring.FirstClass+last])
+		})
+		link.A.Shape.Queues = link.A.Shape.Queues[:few]
+		l.must(l.Treat(l.ctx, link))
+		l.awaitMore("frames for a queue that is gone", func() uint64 { return l.counts()["no such queue"] })
+	}
+	stop()
+	after := l.queues(device)
+	for _, q := range []uint16{1, 2} {
+		was, is := before[wiring.FirstClass+q], after[wiring.FirstClass+q]
+		if is.Drops != was.Drops || through(is) != through(was) {
+			t.Errorf("queue %d had %+v, and has %+v", q, was, is)
+		}
+	}
+	// The record may change between the program's choice and the frame's leave: of one frame at each processor.
+	seen := uint64(runtime.NumCPU() * 2 * resizes)
+	none := l.counts()["no such queue"] - counted
+	other := through(after[wiring.FirstClass]) - through(before[wiring.FirstClass])
+	if other < none || other > none+seen {
+		t.Errorf("%d frames were for a queue that was not there, and number 0 got %d", none, other)
+	}
+}
+
+// awaitMore waits until a counter has grown.
+func (l *lab) awaitMore(what string, counter func() uint64) {
+	l.Helper()
+	was := counter()
+	testkit.Eventually(l, func() error {
+		if is := counter(); is < was+100 {
+			return fmt.Errorf("%d were counted, and are %d", was, is)
+		}
+		return nil
+	}, 10*time.Second, what)
+}
+
+// sendsForever sends datagrams to ports in turn until it is stopped.
+func (l *lab) sendsForever(name, address string, ports ...uint16) (stop func()) {
+	l.Helper()
+	var conns []net.Conn
+	for _, port := range ports {
+		to := net.JoinHostPort(address, fmt.Sprint(port))
+		conns = append(conns, in(l, name, func() (net.Conn, error) { return net.Dial("udp", to) }))
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ; i++ {
+			_, err := conns[i%len(conns)].Write(make([]byte, payload))
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+		<-done
+	})
 }
 
 // sendsTo sends so many datagrams of the usual length to a port.

@@ -28,7 +28,7 @@ const (
 	DoFilters        = "filters"         // Filters, in one or more messages
 	DoChangeFilters  = "change_filters"  // deletes Delete and then inserts Insert: all, or nothing
 	DoReplaceFilters = "replace_filters" // makes Insert all filters that there are: all, or nothing
-	DoSetQueues      = "set_queues"      // changes Queues of Interface: all, or nothing
+	DoSetQueues      = "set_queues"      // changes, adds or removes Queues of Interface: all, or nothing
 	DoReservations   = "reservations"    // Reservations
 	DoReserve        = "reserve"         // reserves Ports and Bandwidth, and gives Reservations: all, or nothing
 	DoRelease        = "release"         // releases Ports, and what Interfaces have of bandwidth: all, or nothing
@@ -53,11 +53,12 @@ type Request struct {
 
 // QueueChange changes one queue of an interface. What is nil, or empty, stays as it is.
 type QueueChange struct {
-	Queue   int     `json:"queue"`             // its number
+	Queue   int     `json:"queue"`             // its number; that after the last one adds a queue
 	Share   *int    `json:"share,omitempty"`   // weight, 1 to 100
 	Length  string  `json:"length,omitempty"`  // frames, such as 200, or bytes, such as 64KiB
 	Rate    *uint64 `json:"rate,omitempty"`    // bit/s at most; 0: the link's
 	Reserve *uint64 `json:"reserve,omitempty"` // bit/s that it gets whenever it wants them; 0: none
+	Remove  bool    `json:"remove,omitempty"`  // the queue is removed: the last one, with what waits in it
 }
 
 // Reservations is what the node has reserved of its machine, by the topology or by DoReserve.

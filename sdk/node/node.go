@@ -143,11 +143,11 @@ func (n *Node) Queues(ctx context.Context) (all []message.Queue, err error) {
 	return all, err
 }
 
-// QueueChange changes one queue.
+// QueueChange changes one queue, adds the next one, or removes the last one.
 type QueueChange = message.QueueChange
 
-// SetQueues changes queues of an interface: shares, lengths, rates. All of that, or nothing. It is as a change by
-// `pergola link set`: it survives the agent's and the server's end.
+// SetQueues changes queues of an interface: shares, lengths, rates, and how many there are. All of that, or nothing. It
+// is as a change by `pergola link set`: it survives the agent's and the server's end.
 func (n *Node) SetQueues(ctx context.Context, iface string, queues ...QueueChange) error {
 	return n.ask(ctx, message.Request{Do: message.DoSetQueues, Interface: iface, Queues: queues}, nil)
 }

@@ -43,13 +43,13 @@ func commands(s *server) map[string]func(*testscript.TestScript, bool, []string)
 }
 
 func (s *server) cmdServer(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: server start|stop|kill")
+	if neg || len(args) == 0 || len(args) > 1 && args[0] != "start" {
+		ts.Fatalf("usage: server start [FLAG...]|stop|kill")
 	}
 	var err error
 	switch args[0] {
 	case "start":
-		err = s.start()
+		err = s.start(args[1:]...)
 	case "stop":
 		err = s.stop(syscall.SIGTERM)
 	case "kill":

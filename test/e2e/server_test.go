@@ -92,7 +92,7 @@ func tail(text []byte, n int) []byte {
 }
 
 // start starts the server and waits until it answers.
-func (s *server) start() error {
+func (s *server) start(flags ...string) error {
 	if s.process != nil {
 		return errors.New("the server is running already")
 	}
@@ -101,9 +101,9 @@ func (s *server) start() error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	s.process = s.command("server", "--listen", "none", "--group", group, "--state-dir",
+	s.process = s.command(append([]string{"server", "--listen", "none", "--group", group, "--state-dir",
 		filepath.Join(s.state, "run"), "--data-dir", filepath.Join(s.state, "lib"), "--log-dir",
-		filepath.Join(s.state, "log"))
+		filepath.Join(s.state, "log")}, flags...)...)
 	s.process.Stdout, s.process.Stderr = log, log
 	if err := s.process.Start(); err != nil {
 		s.process = nil

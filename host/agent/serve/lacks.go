@@ -20,7 +20,7 @@ func (s *Server) Supports(ctx context.Context, spec *slice.Slice) (doubts []stri
 	at := s.inputs.Place()
 	here := func(n *slice.Node) bool { return s.alone || at.Owns(n) }
 	lacks := slices.Concat(s.lackRoots(ctx, spec, here), s.lackSuites(spec, here), s.lackFeatures(at, spec))
-	lacks = append(lacks, s.lackRoom(at, spec)...)
+	lacks = append(lacks, s.lackRoom(spec, s.shapesOf(spec.Name))...)
 	var doubtful []lack.Lack
 	for i := range spec.Nodes {
 		if n := &spec.Nodes[i]; here(n) {
@@ -106,22 +106,30 @@ func (s *Server) lackSuites(spec *slice.Slice, here func(*slice.Node) bool) (lac
 	return lacks
 }
 
-// lackRoom looks whether what the slice's nodes reserve here is left by other slices.
-func (s *Server) lackRoom(at plan.Place, spec *slice.Slice) (lacks []lack.Lack) {
-	room := plan.NewRoom(at)
-	var shapes map[string]slice.Shape
+// lackRoom looks whether other slices leave what the nodes of a slice have here. Its links have these shapes in place of
+// their own.
+func (s *Server) lackRoom(spec *slice.Slice, shapes map[string]slice.Shape) (lacks []lack.Lack) {
+	room := plan.NewRoom(s.inputs.Place())
 	for _, other := range s.inputs.All() {
-		if other.Spec.Name == spec.Name {
-			shapes = other.Overrides.Shapes
-			continue
+		if other.Spec.Name != spec.Name {
+			room.Take(other.Spec, other.Overrides.Shapes)
 		}
-		room.Take(other.Spec, other.Overrides.Shapes)
 	}
 	short := room.Take(spec, shapes)
 	for _, node := range slices.Sorted(maps.Keys(short)) {
 		lacks = append(lacks, lack.Lack{What: short[node], Nodes: []string{node}})
 	}
 	return lacks
+}
+
+// shapesOf gives the shapes that users gave the links of a slice by hand.
+func (s *Server) shapesOf(name string) map[string]slice.Shape {
+	for _, one := range s.inputs.All() {
+		if one.Spec.Name == name {
+			return one.Overrides.Shapes
+		}
+	}
+	return nil
 }
 
 // lackRoots looks whether the sources of the root file systems of this host's nodes are there.

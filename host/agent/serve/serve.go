@@ -63,6 +63,12 @@ func canRender(spec *slice.Slice) error {
 	return nil
 }
 
+// HaveRoom checks that other slices leave what the nodes of a slice have here. Its links have these shapes in place of
+// their own.
+func (s *Server) HaveRoom(spec *slice.Slice, shapes map[string]slice.Shape) error {
+	return lack.New(s.lackRoom(spec, shapes)...)
+}
+
 // Reservable is what nodes can reserve of this machine, beside cores and memory.
 func (s *Server) Reservable() slice.Reserve { return s.machine.Platform.Reservable() }
 

@@ -57,7 +57,7 @@ func (k *socket) change(ctx context.Context, node string, r message.Request) ([]
 	return k.reserve(ctx, node, r)
 }
 
-// setQueues changes queues of an interface.
+// setQueues changes queues of an interface, adds some, or removes some.
 func (k *socket) setQueues(ctx context.Context, node string, r message.Request) ([]answer, error) {
 	if r.Interface == "" || len(r.Queues) == 0 {
 		return nil, &requestError{"nothing to set",
@@ -66,7 +66,8 @@ func (k *socket) setQueues(ctx context.Context, node string, r message.Request) 
 	}
 	patches := make([]api.QueuePatch, len(r.Queues))
 	for i, q := range r.Queues {
-		p := api.QueuePatch{Number: q.Queue, Share: q.Share, Rate: asRate(q.Rate), Reserve: asRate(q.Reserve)}
+		p := api.QueuePatch{Number: q.Queue, Share: q.Share, Rate: asRate(q.Rate), Reserve: asRate(q.Reserve),
+			Remove: q.Remove}
 		if q.Length != "" {
 			length, err := unit.ParseLength(q.Length)
 			if err != nil {

@@ -19,6 +19,7 @@ import (
 type Flags struct {
 	rate, delay, jitter, loss, police, burst string
 	queue                                    int
+	removed                                  []int // queues of a packet program
 
 	// By number of the queue.
 	shares, lengths, queueRates, reserves map[string]string
@@ -40,6 +41,8 @@ func (f *Flags) Add(set *pflag.FlagSet) {
 	queue(&f.lengths, "length", "lengths of such queues, in frames or bytes, such as 1=200,2=64KiB")
 	queue(&f.queueRates, "queue-rate", "bits a second that such queues get at most; 0: the link's")
 	queue(&f.reserves, "reserve", "bits a second that such queues get whenever they want them")
+	set.IntSliceVar(&f.removed, "remove-queue", nil,
+		"numbers of such queues to remove, the last one first, such as 4,3; what waits in them is lost")
 }
 
 // Patch is the change that the flags in a parsed set ask for. None at all is an error.
@@ -59,6 +62,7 @@ func (f *Flags) Patch(set *pflag.FlagSet) (p api.LinkPatch, err error) {
 		{"length", func() error { return eachQueue(&p, f.lengths, setLength) }},
 		{"queue-rate", func() error { return eachQueue(&p, f.queueRates, setRate) }},
 		{"reserve", func() error { return eachQueue(&p, f.reserves, setReserve) }},
+		{"remove-queue", func() error { return f.remove(&p) }},
 	}
 	changes := 0
 	for _, r := range read {
@@ -72,7 +76,7 @@ func (f *Flags) Patch(set *pflag.FlagSet) (p api.LinkPatch, err error) {
 	}
 	if changes == 0 {
 		return p, ui.Usage("name at least one of --rate, --delay, --jitter, --loss, --queue, --police, "+
-			"--burst, --share, --length, --queue-rate, --reserve", "nothing to change")
+			"--burst, --share, --length, --queue-rate, --reserve, --remove-queue", "nothing to change")
 	}
 	return p, nil
 }
@@ -92,6 +96,16 @@ func eachQueue(p *api.LinkPatch, values map[string]string, read func(*api.QueueP
 		if err := read(&p.Queues[at], values[key]); err != nil {
 			return fmt.Errorf("queue %d: %w", number, err)
 		}
+	}
+	return nil
+}
+
+func (f *Flags) remove(p *api.LinkPatch) error {
+	for _, number := range f.removed {
+		if number < 1 {
+			return fmt.Errorf("%d is no number of a queue that can be removed: 0 is always there", number)
+		}
+		p.Queues = append(p.Queues, api.QueuePatch{Number: number, Remove: true})
 	}
 	return nil
 }
