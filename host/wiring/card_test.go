@@ -41,7 +41,8 @@ func TestTheRatesOfACardsClassesAreNeverMoreThanTheCard(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := rapid.Uint64Range(uint64(unit.MinRate), uint64(unit.MaxRate))
 		c := Card{Rate: unit.Rate(rate.Draw(t, "card")), Slices: map[uint16]unit.Rate{}}
-		for _, id := range rapid.SliceOfNDistinct(rapid.Uint16Range(1, slice.MaxID), 1, 20, rapid.ID).Draw(t, "slices") {
+		ids := rapid.SliceOfNDistinct(rapid.Uint16Range(1, slice.MaxID), 1, 20, rapid.ID)
+		for _, id := range ids.Draw(t, "slices") {
 			c.Slices[id] = unit.Rate(rate.Draw(t, "reserved"))
 		}
 		tree, sum := c.Tree(), uint64(0)

@@ -76,8 +76,8 @@ func (d *Pass) Do(ctx context.Context, act reconcile.Action) error {
 
 func (d *Pass) do(ctx context.Context, act reconcile.Action) error {
 	switch act.Key.Kind {
-	case plan.KindCard, plan.KindSwitch, plan.KindPort, plan.KindNodeNet, plan.KindWire, plan.KindQueue, plan.KindProgram,
-		plan.KindOutside:
+	case plan.KindCard, plan.KindSwitch, plan.KindPort, plan.KindNodeNet, plan.KindWire, plan.KindQueue,
+		plan.KindProgram, plan.KindOutside:
 		if d.Machine.Network() == nil {
 			return machine.ErrNoNetwork
 		}
