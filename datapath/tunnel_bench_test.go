@@ -57,27 +57,3 @@ func benchmarkTunnelCard(b *testing.B, in Tunnel, routers int) {
 		}
 	})
 }
-
-// BenchmarkTunnelByTC is the same for the programs of tc in the substrate: out of one tunnel and into the next, without
-// a router between.
-func BenchmarkTunnelByTC(b *testing.B) {
-	for _, tunnel := range sorts {
-		b.Run(fmt.Sprintf("%v/IPv6=%v", tunnel.Kind, tunnel.Local.Is6()), func(b *testing.B) {
-			inRoutedWorld(b, func(w *world) {
-				relay, _ := w.relay(tunnel)
-				frame := relay(packet{})
-				program := again(w.bench, false, frame, w.d.programs.UplinkIngress)
-				defer func() { _ = program.Close() }()
-				opts := ebpf.RunOptions{Data: frame, Context: &skbuff{Ifindex: uint32(w.b)},
-					Repeat: uint32(b.N)}
-				b.ResetTimer()
-				verdict, err := program.Run(&opts)
-				w.check(err)
-				b.StopTimer()
-				if verdict != verdictRedirect {
-					b.Errorf("verdict %d", verdict)
-				}
-			})
-		})
-	}
-}
