@@ -87,8 +87,8 @@ func TestWhatASliceReservesOfTheCardHoldsUnderAFlood(t *testing.T) {
 			t.Logf("%.3f times as much sent, %.3f times as much arrived", sent, arrived)
 			for _, ratio := range []float64{sent, arrived} {
 				if ratio < 2.6 || ratio > 3.4 {
-					t.Errorf("with three quarters reserved, %.2f times as much was sent as without, "+
-						"and %.2f times as much arrived; want 3", sent, arrived)
+					t.Errorf("with 3/4 reserved, %.2f times as much was sent as without, and %.2f "+
+						"times as much arrived; want 3", sent, arrived)
 				}
 			}
 			after := relay.counted()
