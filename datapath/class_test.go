@@ -115,6 +115,13 @@ func TestRulesChooseTheClass(t *testing.T) {
 
 // priority is the one that a frame leaves with that a node sends at a port.
 func (w *world) priority(port int, frame []byte) uint32 {
+	w.Helper()
+	return w.priorityBy(w.d.programs.PortIngress, port, frame)
+}
+
+// priorityBy is the one that a frame leaves with that a program has seen at a device.
+func (w *world) priorityBy(p *ebpf.Program, device int, frame []byte) uint32 {
+	w.Helper()
 	type skb struct { // struct __sk_buff (linux/bpf.h)
 		_        [8]uint32
 		Priority uint32
@@ -123,8 +130,8 @@ func (w *world) priority(port int, frame []byte) uint32 {
 		_        [37]uint32
 	}
 	var out skb
-	verdict, err := w.d.programs.PortIngress.Run(&ebpf.RunOptions{
-		Data: frame, DataOut: make([]byte, len(frame)+256), Context: skb{Ifindex: uint32(port)},
+	verdict, err := p.Run(&ebpf.RunOptions{
+		Data: frame, DataOut: make([]byte, len(frame)+256), Context: skb{Ifindex: uint32(device)},
 		ContextOut: &out,
 	})
 	w.check(err)

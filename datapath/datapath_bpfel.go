@@ -259,6 +259,7 @@ type objectUplink struct {
 	Inside  uint32
 	Outside uint32
 	Bound   uint32
+	Queued  uint32
 }
 
 // Names of all BPF objects in the ELF.
@@ -318,6 +319,7 @@ const (
 	objectProgWalkOnXdp        = "walk_on_xdp"
 	objectVarPuntNames         = "punt_names"
 	objectVarReasonNames       = "reason_names"
+	objectVarWithCard          = "with_card"
 	objectVarWithIpv6Underlay  = "with_ipv6_underlay"
 	objectVarWithPolicers      = "with_policers"
 	objectVarWithPrograms      = "with_programs"
@@ -434,6 +436,7 @@ type objectMapSpecs struct {
 type objectVariableSpecs struct {
 	PuntNames        *ebpf.VariableSpec `ebpf:"punt_names"`
 	ReasonNames      *ebpf.VariableSpec `ebpf:"reason_names"`
+	WithCard         *ebpf.VariableSpec `ebpf:"with_card"`
 	WithIpv6Underlay *ebpf.VariableSpec `ebpf:"with_ipv6_underlay"`
 	WithPolicers     *ebpf.VariableSpec `ebpf:"with_policers"`
 	WithPrograms     *ebpf.VariableSpec `ebpf:"with_programs"`
@@ -554,6 +557,7 @@ func (m *objectMaps) Close() error {
 type objectVariables struct {
 	PuntNames        *ebpf.Variable `ebpf:"punt_names"`
 	ReasonNames      *ebpf.Variable `ebpf:"reason_names"`
+	WithCard         *ebpf.Variable `ebpf:"with_card"`
 	WithIpv6Underlay *ebpf.Variable `ebpf:"with_ipv6_underlay"`
 	WithPolicers     *ebpf.Variable `ebpf:"with_policers"`
 	WithPrograms     *ebpf.Variable `ebpf:"with_programs"`

@@ -13,7 +13,7 @@ import (
 
 // needs is a set: what the host needs of the programs. Where it needs less, the verifier has less to check, and the
 // programs are smaller.
-type needs uint8
+type needs uint16
 
 const (
 	needTunnels      needs = 1 << iota // frames go into tunnels
@@ -23,6 +23,7 @@ const (
 	needIPv6Underlay                   // tunnels have IPv6 outside
 	needPrograms                       // nodes have packet programs
 	needUDP                            // UDP ports lead to packet programs
+	needCard                           // what leaves the machine waits at the uplink
 
 	allNeeds needs = 1<<iota - 1
 )
@@ -39,6 +40,7 @@ var switches = []struct {
 	{needIPv6Underlay, "ipv6", objectVarWithIpv6Underlay},
 	{needPrograms, "programs", objectVarWithPrograms},
 	{needUDP, "udp", objectVarWithUdp},
+	{needCard, "card", objectVarWithCard},
 }
 
 // String lists the set as the pins of programs do: +tunnels+queues.
@@ -73,6 +75,9 @@ func (d *DataPath) findNeeds() (n needs, err error) {
 	}
 	if u.Inside != 0 {
 		n |= needTunnels
+	}
+	if u.Queued != 0 {
+		n |= needCard
 	}
 	programs, err := node.Any(d.nodesDir())
 	if err != nil {

@@ -60,14 +60,16 @@ func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 		is("with a policer", needTunnels|needQueues|needPolicers)
 		six := sorts[2]
 		b.check(d.SetTunnel(b.b, six))
-		is("with a tunnel over IPv6", allNeeds&^needStormControl&^needPrograms&^needUDP)
+		is("with a tunnel over IPv6", allNeeds&^needStormControl&^needPrograms&^needUDP&^needCard)
 		six.StormControl = 10
 		b.check(d.SetTunnel(b.b, six))
-		is("with storm control", allNeeds&^needPrograms&^needUDP)
+		is("with storm control", allNeeds&^needPrograms&^needUDP&^needCard)
 		b.check(d.Nodes().Need(false))
-		is("with packet programs", allNeeds&^needUDP)
+		is("with packet programs", allNeeds&^needUDP&^needCard)
 		b.check(d.Nodes().Need(true))
-		is("with UDP ports", allNeeds)
+		is("with UDP ports", allNeeds&^needCard)
+		b.check(d.QueueUplink(true)) // there is none
+		is("with a queue at the uplink", allNeeds)
 		before := b.ids(d)
 		b.check(d.DeleteTunnel(b.b))
 		b.check(d.Close())
@@ -87,7 +89,13 @@ func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 		b.check(d.Close())
 		d, err = open(b.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: "newest"})
 		b.check(err)
-		is("after an upgrade with a tunnel and a node", allNeeds&^needQueues&^needUDP)
+		is("after an upgrade with a tunnel and a node", allNeeds&^needQueues&^needUDP&^needCard)
+		b.check(d.SetUplink(b.b))
+		b.check(d.QueueUplink(true))
+		b.check(d.Close())
+		d, err = open(b.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: "latest"})
+		b.check(err)
+		is("after an upgrade with a queue at the uplink", allNeeds&^needQueues&^needUDP)
 		b.check(d.Close())
 	})
 }
@@ -122,7 +130,8 @@ func TestProgramsHaveNoCodeForWhatAHostDoesNotNeed(t *testing.T) {
 		for _, s := range switches[1:] {
 			more, verified := cost(needTunnels | s.need)
 			b.Logf("tunnels and %s: %d instructions, %d verified", s.name, more, verified)
-			if more <= tunnels || verified <= tunnelsVerified {
+			// Where packets wait, nothing else is looked at.
+			if more <= tunnels || verified <= tunnelsVerified && s.need != needCard {
 				b.Errorf("programs without %s are not smaller", s.name)
 			}
 		}

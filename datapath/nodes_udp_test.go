@@ -113,8 +113,11 @@ func TestUDPPortsLeadToPacketPrograms(t *testing.T) {
 		if c := counted(n, "x"); c["verdict udp"] != c["frames in"] || c["verdict udp"] != 26 {
 			w.Errorf("counted %v", c)
 		}
-		w.check(n.Delete("x"))
 		came, _ := asked(nil)
+		if have := w.priorityBy(w.d.programs.UplinkIngress, w.b, came.bytes()); have != FirstCardClass+slice {
+			w.Errorf("it leaves in class %x", have)
+		}
+		w.check(n.Delete("x"))
 		w.expect(w.run(w.d.programs.UnderlayIngress, w.a, came.bytes()), verdictNext, came.bytes(),
 			map[string]uint64{})
 	})
@@ -129,7 +132,7 @@ func TestTunnelCardTakesWhatIsForUDPPorts(t *testing.T) {
 		w.handOver(true)
 		for _, padding := range []int{0, 8} {
 			frame := append(came.bytes(), make([]byte, padding)...)
-			w.expect(w.card(frame), xdpRedirect, handedOver(answer.bytes(), 0, handsUDP|1<<8, 0),
+			w.expect(w.card(frame), xdpRedirect, handedOver(answer.bytes(), slice, handsUDP|1<<8, 0),
 				map[string]uint64{})
 		}
 	})

@@ -12,7 +12,36 @@ func (d *DataPath) SetUplink(index int) error {
 	if err := d.need(needTunnels); err != nil {
 		return fmt.Errorf("set uplink: %w", err)
 	}
-	return d.changeUplink(func(u *objectUplink) { u.Inside = uint32(index) })
+	return d.changeUplink(func(u *objectUplink) {
+		u.Inside = uint32(index)
+		if index == 0 {
+			u.Queued = 0
+		}
+	})
+}
+
+// FirstCardClass is the class at the uplink of packets that are no slice's, major and minor number. The class of a
+// slice is this and the slice's ID.
+const FirstCardClass = 1<<16 | 0x10
+
+// QueueUplink says whether packets that leave the substrate pass the uplink's qdisc, where slices have classes; line
+// cards then leave them to tc. It is off where there is no uplink.
+func (d *DataPath) QueueUplink(on bool) error {
+	if on {
+		if err := d.need(needCard); err != nil {
+			return fmt.Errorf("queue at the uplink: %w", err)
+		}
+	}
+	return d.changeUplink(func(u *objectUplink) { u.Queued = uint32(flag(on && u.Inside != 0)) })
+}
+
+// IsUplinkQueued says what QueueUplink was told last.
+func (d *DataPath) IsUplinkQueued() (bool, error) {
+	var u objectUplink
+	if err := d.maps.Uplinks.Lookup(uint32(0), &u); err != nil {
+		return false, fmt.Errorf("read uplink: %w", err)
+	}
+	return u.Queued != 0, nil
 }
 
 // AttachUplink makes outer packets that come into the substrate by the uplink be decapsulated. The thread must be in

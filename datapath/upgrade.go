@@ -55,7 +55,7 @@ var upgrades = map[string]upgrade{
 	objectMapTunnels:        {5, carried},
 	objectMapEncapsulations: {6, carried},
 	objectMapEnds:           {5, carried},
-	objectMapUplinks:        {7, carried},
+	objectMapUplinks:        {14, carried},
 	objectMapMeters:         {9, carried}, // of older ones than 8, from the tunnels (meterTunnels)
 
 	// Entries of device maps belong to devices of the namespace of the thread that makes them.

@@ -79,6 +79,7 @@ func TestUpgradeSharesTheMapsThatAreTheSame(t *testing.T) {
 		b.check(old.SetTunnel(b.b, want))
 		b.check(old.SetUplink(b.b))
 		b.check(old.BindUnderlay([]int{b.a}))
+		b.check(old.QueueUplink(true))
 		b.check(old.AllowXDPToPort(b.a, b.a))
 		b.check(old.maps.Legs.Put(uint32(b.a), objectLeg{Router: 3}))
 		before := b.mapIDs(old)
@@ -98,6 +99,9 @@ func TestUpgradeSharesTheMapsThatAreTheSame(t *testing.T) {
 		}
 		if bound, err := d.IsUnderlayBound(); !bound || err != nil {
 			b.Errorf("the underlay is bound: %v, %v", bound, err)
+		}
+		if queued, err := d.IsUplinkQueued(); !queued || err != nil || d.needs&needCard == 0 {
+			b.Errorf("packets wait at the uplink: %v, %v, with programs for %q", queued, err, d.needs)
 		}
 		var m objectMeter
 		b.check(d.maps.Meters.Lookup(uint32(b.b), &m))

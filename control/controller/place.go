@@ -274,7 +274,12 @@ func hold(n *mapping.Node, host string, now mapping.Mapping) {
 func (p *placing) needs() map[string][]string {
 	all, switches := map[string][]string{}, map[string]bool{}
 	for i := range p.next.Nodes {
-		switches[p.next.Nodes[i].Name] = p.next.Nodes[i].Kind == slice.Switch
+		n := &p.next.Nodes[i]
+		switches[n.Name] = n.Kind == slice.Switch
+		reserves := func(i slice.Interface) bool { return i.Reserved() != 0 }
+		if slices.ContainsFunc(n.Interfaces, reserves) { // a class at its host's card
+			all[n.Name] = append(all[n.Name], hosts.FeatureHTB)
+		}
 	}
 	for i := range p.next.Links {
 		l := &p.next.Links[i]

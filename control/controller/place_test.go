@@ -240,6 +240,17 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	}
 }
 
+func TestAReservationOfTheCardNeedsWhatHoldsIt(t *testing.T) {
+	s, without := resolved(t, "name: lab\nnodes: [a, b]\nlinks: [[a, b]]\n", nil), machines(1)
+	without[0].Features = []string{hosts.FeatureNetem}
+	mustPlace(t, &placing{hosts: without, next: s})
+	s.Nodes[0].Interfaces[0].Reserve = 1e6
+	want := "slice lab: no host can take node a: h1: its kernel lacks htb"
+	if have := refused(t, &placing{hosts: without, next: s}); have != want {
+		t.Errorf("refused with %q, want %q", have, want)
+	}
+}
+
 func TestResourcesOfOtherSlicesAreNotFree(t *testing.T) {
 	const file = "name: lab\nnodes: {a: {cpu: 2}}\n"
 	used := map[string]usage{"h1": {Resources: mapping.Resources{mapping.Cores: 7}},

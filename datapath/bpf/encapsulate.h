@@ -147,5 +147,9 @@ __noinline int into_tunnel(struct __sk_buff *skb, struct frame *f, __u32 handed)
 	count_sent(skb->len);
 	if (handed)
 		count_handed(at, length);
+	if (waits_at_card(u)) {
+		skb->priority = card_class(e->key >> TUNNEL_BITS);
+		return bpf_redirect(u->inside, 0);
+	}
 	return f->unread ? bpf_redirect(u->inside, 0) : bpf_redirect_peer(u->inside, 0);
 }

@@ -31,7 +31,7 @@ enum handover_kind {
 	HANDOVER_PUNT,	    /* goes to the port's node, which is that of the packet program */
 	HANDOVER_FLOOD,	    /* is copied to interfaces of the program's node */
 	HANDOVER_SLOW,	    /* goes to the slow path of the node whose number is in the place of the port (slow.h) */
-	HANDOVER_UDP,	    /* is a UDP packet, and leaves by the uplink (node_udp.h) */
+	HANDOVER_UDP,	    /* is a UDP packet of the slice in the place of the port; leaves by the uplink (node_udp.h) */
 	HANDOVER_RUN,	    /* goes to the packet program of the node once more, as it came (node_flood.h) */
 };
 

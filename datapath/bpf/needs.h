@@ -15,3 +15,4 @@ const volatile __u8 with_storm_control = 1; /* tunnels take so many frames to gr
 const volatile __u8 with_ipv6_underlay = 1; /* tunnels have IPv6 outside */
 const volatile __u8 with_programs = 1;	    /* nodes have packet programs */
 const volatile __u8 with_udp = 1;	    /* UDP ports lead to packet programs */
+const volatile __u8 with_card = 1;	    /* what leaves the machine waits at the uplink (uplink.h) */

@@ -50,7 +50,7 @@ static __always_inline int carry_out(struct __sk_buff *skb, struct frame *f, con
 	case PERGOLA_PUNT:
 		return punt(skb, f, n, c, r);
 	case PERGOLA_UDP:
-		return send_udp(skb, c, o);
+		return send_udp(skb, n, c, o);
 	default:
 		count_verdict(c, PERGOLA_DROP);
 		return TC_ACT_SHOT;

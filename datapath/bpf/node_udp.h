@@ -140,7 +140,8 @@ static __always_inline enum program_fault make_datagram(struct datagram *d, cons
 }
 
 /* Out of the substrate: the uplink's other end has the routes. */
-static __always_inline int send_udp(struct __sk_buff *skb, struct node_traffic *c, const struct program_outcome *o)
+static __always_inline int send_udp(struct __sk_buff *skb, const struct settings *n, struct node_traffic *c,
+				    const struct program_outcome *o)
 {
 	const struct uplink *up = find_uplink();
 	enum program_fault why;
@@ -154,5 +155,6 @@ static __always_inline int send_udp(struct __sk_buff *skb, struct node_traffic *
 	if (bpf_skb_change_head(skb, UDP_HEADERS, 0) || bpf_skb_store_bytes(skb, 0, &d.eth, DATAGRAM_HEAD, 0))
 		return drop_frame(c, PROGRAM_NO_ROOM);
 	count_verdict(c, PERGOLA_UDP);
+	skb->priority = card_class(n->slice);
 	return bpf_redirect(up->inside, 0);
 }

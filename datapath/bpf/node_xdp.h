@@ -99,10 +99,10 @@ static __always_inline int flood_xdp(struct xdp_md *ctx, const struct frame *f, 
 }
 
 /* As send_udp(). tc knows the uplink. */
-static __always_inline int udp_xdp(struct xdp_md *ctx, const struct frame *f, struct node_traffic *c,
-				   const struct program_outcome *o)
+static __always_inline int udp_xdp(struct xdp_md *ctx, const struct frame *f, const struct settings *n,
+				   struct node_traffic *c, const struct program_outcome *o)
 {
-	struct handover h = {.kind = HANDOVER_UDP, .met = f->met};
+	struct handover h = {.kind = HANDOVER_UDP, .port = n->slice, .met = f->met};
 	enum program_fault why;
 	struct datagram d;
 	int verdict;
@@ -159,7 +159,7 @@ static __always_inline int carry_out_xdp(struct xdp_md *ctx, struct frame *f, co
 	case PERGOLA_PUNT:
 		return punt_xdp(ctx, f, n, c, r);
 	case PERGOLA_UDP:
-		return udp_xdp(ctx, f, c, o);
+		return udp_xdp(ctx, f, n, c, o);
 	default:
 		count_verdict(c, PERGOLA_DROP);
 		return XDP_DROP;

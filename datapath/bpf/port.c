@@ -78,7 +78,7 @@ int walk_on(struct __sk_buff *skb)
 }
 
 /* A UDP packet that a packet program has sent in XDP. */
-static __always_inline int to_uplink(void)
+static __always_inline int to_uplink(struct __sk_buff *skb, __u32 slice)
 {
 	const struct uplink *up = find_uplink();
 
@@ -86,6 +86,7 @@ static __always_inline int to_uplink(void)
 		count_drop(0, REASON_NO_UPLINK);
 		return TC_ACT_SHOT;
 	}
+	skb->priority = card_class(slice);
 	return bpf_redirect(up->inside, 0);
 }
 
@@ -119,7 +120,7 @@ int taken_over(struct __sk_buff *skb)
 		return TC_ACT_SHOT;
 	}
 	if (h.kind == HANDOVER_UDP)
-		return to_uplink();
+		return to_uplink(skb, h.port);
 	if (h.kind == HANDOVER_SLOW)
 		return bpf_redirect(FIRST_TAP + h.port, 0);
 	f->unread = false;

@@ -67,6 +67,8 @@ struct {
 	__type(value, __u32);
 } ends SEC(".maps");
 
+#define TUNNEL_BITS 12 /* of a key that say which of the slice's tunnels it is; the slice's ID is above (slice.Tunnel) */
+
 /* What is put before frames to a port: the outer header as it is on the wire, but for what each frame decides. */
 struct encapsulation {
 	__u8 kind;   /* enum tunnel_kind; TUNNEL_NONE: the port is no tunnel's */

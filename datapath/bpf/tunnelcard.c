@@ -175,7 +175,7 @@ __noinline int relay(struct xdp_md *ctx, struct frame *f)
 	__u32 n, at;
 	int verdict;
 
-	if (!f || !u || !u->outside)
+	if (!f || !u || !u->outside || waits_at_card(u))
 		return XDP_PASS;
 	at = f->at; /* on the stack, where Linux 6.1 wants keys to be */
 	e = bpf_map_lookup_elem(&encapsulations, &at);

@@ -8,12 +8,14 @@
 #include <bpf/bpf_helpers.h>
 
 #include "count.h"
+#include "needs.h"
 
 /* The veth pair between the substrate and the machine's own namespace. Its ends have numbers of two namespaces. */
 struct uplink {
 	__u32 inside;  /* ifindex of the substrate's end */
 	__u32 outside; /* of the machine's */
 	__u32 bound;   /* packets of tunnels leave by interfaces in the map exits alone (outer_route.h) */
+	__u32 queued;  /* they wait at the inner end: waits_at_card() */
 };
 
 struct {
@@ -46,6 +48,18 @@ static __always_inline const struct uplink *find_uplink(void)
 
 	return bpf_map_lookup_elem(&uplinks, &zero);
 }
+
+/*
+ * Has a slice reserved of the machine's card? Then all packets that leave pass the qdisc of the uplink's inner end, an
+ * HTB that has a class for each such slice (host/wiring/card.go). No program hands them past the device, and XDP leaves
+ * them to tc.
+ */
+static __always_inline bool waits_at_card(const struct uplink *u) { return with_card && u->queued; }
+
+#define FIRST_CARD_CLASS (1 << 16 | 0x10) /* datapath.FirstCardClass: of what is no slice's; the slice's ID is added */
+
+/* For skb->priority: HTB takes it for the class; where there is no such class, it takes the default class. */
+static __always_inline __u32 card_class(__u32 slice) { return FIRST_CARD_CLASS + slice; }
 
 /* A packet came, and a frame was in it. */
 static __always_inline void count_received(__u32 bytes, bool by_card)

@@ -129,6 +129,14 @@ const (
 	objectVarSampleSecrets       = "sample_secrets"
 	objectVarScratchSize         = "scratch_size"
 	objectVarWindowReach         = "window_reach"
+	objectVarWithCard            = "with_card"
+	objectVarWithIpv6Underlay    = "with_ipv6_underlay"
+	objectVarWithPolicers        = "with_policers"
+	objectVarWithPrograms        = "with_programs"
+	objectVarWithQueues          = "with_queues"
+	objectVarWithStormControl    = "with_storm_control"
+	objectVarWithTunnels         = "with_tunnels"
+	objectVarWithUdp             = "with_udp"
 )
 
 // loadObject returns the embedded CollectionSpec for object.
@@ -232,6 +240,14 @@ type objectVariableSpecs struct {
 	SampleSecrets       *ebpf.VariableSpec `ebpf:"sample_secrets"`
 	ScratchSize         *ebpf.VariableSpec `ebpf:"scratch_size"`
 	WindowReach         *ebpf.VariableSpec `ebpf:"window_reach"`
+	WithCard            *ebpf.VariableSpec `ebpf:"with_card"`
+	WithIpv6Underlay    *ebpf.VariableSpec `ebpf:"with_ipv6_underlay"`
+	WithPolicers        *ebpf.VariableSpec `ebpf:"with_policers"`
+	WithPrograms        *ebpf.VariableSpec `ebpf:"with_programs"`
+	WithQueues          *ebpf.VariableSpec `ebpf:"with_queues"`
+	WithStormControl    *ebpf.VariableSpec `ebpf:"with_storm_control"`
+	WithTunnels         *ebpf.VariableSpec `ebpf:"with_tunnels"`
+	WithUdp             *ebpf.VariableSpec `ebpf:"with_udp"`
 }
 
 // objectObjects contains all objects after they have been loaded into the kernel.
@@ -343,6 +359,14 @@ type objectVariables struct {
 	SampleSecrets       *ebpf.Variable `ebpf:"sample_secrets"`
 	ScratchSize         *ebpf.Variable `ebpf:"scratch_size"`
 	WindowReach         *ebpf.Variable `ebpf:"window_reach"`
+	WithCard            *ebpf.Variable `ebpf:"with_card"`
+	WithIpv6Underlay    *ebpf.Variable `ebpf:"with_ipv6_underlay"`
+	WithPolicers        *ebpf.Variable `ebpf:"with_policers"`
+	WithPrograms        *ebpf.Variable `ebpf:"with_programs"`
+	WithQueues          *ebpf.Variable `ebpf:"with_queues"`
+	WithStormControl    *ebpf.Variable `ebpf:"with_storm_control"`
+	WithTunnels         *ebpf.Variable `ebpf:"with_tunnels"`
+	WithUdp             *ebpf.Variable `ebpf:"with_udp"`
 }
 
 // objectPrograms contains all programs after they have been loaded into the kernel.

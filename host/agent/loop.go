@@ -58,6 +58,7 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 	if a.cfg.Cluster != nil {
 		a.driver.MarkFenced(at, inputs, seen)
 		a.membership.underlay.Open(ctx, a.machine.Tunnels())
+		at.Card = a.membership.underlay.Rate()
 	} else {
 		at.Address = a.membership.alone.Open(ctx, a.machine.Tunnels(), plan.HasUDPPorts(at, inputs))
 	}

@@ -236,6 +236,17 @@ func (n *memoryNetwork) Treat(_ context.Context, l wiring.Link) error {
 	}, nil)
 }
 
+func (n *memoryNetwork) ShareCard(_ context.Context, c wiring.Card) error {
+	return n.step("share card", func() error {
+		n.state.Card = nil
+		if !c.IsZero() {
+			tree := c.Tree()
+			n.state.Card = &tree
+		}
+		return nil
+	}, nil)
+}
+
 func (n *memoryNetwork) OpenUnderlay(context.Context, wire.UnderlayConfig) error { return nil }
 func (n *memoryNetwork) Underlay(context.Context) (wire.UnderlayState, error) {
 	return wire.UnderlayState{}, nil

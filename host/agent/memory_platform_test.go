@@ -35,7 +35,7 @@ func (m *memoryMachine) RemoveNetwork(context.Context) error {
 		clear(m.state.Ports)
 		clear(m.state.Cables)
 		clear(m.state.Switches)
-		m.present = false
+		m.state.Card, m.present = nil, false
 		return nil
 	}, nil)
 }

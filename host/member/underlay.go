@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/model/hosts"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // Tunnels is the part of the host's network through which tunnels leave. Two values are equal if they are the same
@@ -60,8 +61,9 @@ type Underlay struct {
 	problem Problem
 	reopen  atomic.Bool // the interfaces are others since the last Open
 	opened  struct {    // the last Open; of the goroutine that calls Open
-		by Tunnels
-		at time.Time
+		by   Tunnels
+		at   time.Time
+		rate unit.Rate // of the interface with this host's address
 	}
 	nics string // the interfaces as they were described last; of the goroutine that calls describe
 }
@@ -84,6 +86,9 @@ func (u *Underlay) Open(ctx context.Context, by Tunnels) {
 	all, err := u.interfaces()
 	var names []string
 	found := underlaysOf(u.cluster, all)
+	if err == nil {
+		u.opened.rate = unit.Rate(found[0].Rate)
+	}
 	for _, one := range found {
 		if one.Name != noUnderlay {
 			names = append(names, one.Name)
@@ -101,6 +106,9 @@ func (u *Underlay) Open(ctx context.Context, by Tunnels) {
 		u.log.Warn("open the interfaces that lead to other hosts", "error", err)
 	}
 }
+
+// Rate is what the interface carries that has this host's address, as of the last Open; 0: it is not known.
+func (u *Underlay) Rate() unit.Rate { return u.opened.rate }
 
 // describe describes the interfaces that carry tunnels, the one with this host's address first. What is wrong with one
 // is written in place of its XDP mode. changed reports that they are others than before. counted is false where there

@@ -139,3 +139,24 @@ func TestPacketsThatAreKeptBackAreReportedOnce(t *testing.T) {
 		t.Errorf("reported: %q", reported)
 	}
 }
+
+// The card that slices share is the interface that has the host's address, as admission has it.
+func TestTheRateOfTheUnderlayIsThatOfTheInterfaceWithTheAddress(t *testing.T) {
+	address := netip.MustParseAddr("192.0.2.1")
+	all := []hosts.Underlay{
+		{Name: "eth0", Rate: 10e9, Addresses: []netip.Prefix{netip.MustParsePrefix("198.51.100.1/24")}},
+		{Name: "eth1", Rate: 1e9, Addresses: []netip.Prefix{netip.PrefixFrom(address, 24)}},
+	}
+	cluster := &hosts.Membership{Address: address, Interfaces: []string{"eth0", "eth1"}}
+	u := NewUnderlay(cluster, func() ([]hosts.Underlay, error) { return all, nil }, slog.New(slog.DiscardHandler))
+	u.Open(t.Context(), &opens{})
+	if have := u.Rate(); have != 1e9 {
+		t.Errorf("the rate is %d", have)
+	}
+	all = nil
+	u.reopen.Store(true)
+	u.Open(t.Context(), &opens{})
+	if have := u.Rate(); have != 0 {
+		t.Errorf("without interfaces, the rate is %d", have)
+	}
+}

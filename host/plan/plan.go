@@ -75,6 +75,7 @@ func New(at Place, inputs []Input) (w *Wanted, broken map[uint16]error) {
 	if len(w.Resources) > 0 || len(broken) > 0 {
 		w.add(reconcile.Resource{Key: HostNetKey}, HostNet{})
 	}
+	w.addCard(at, inputs)
 	return w, broken
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // Place is one host among the others, as far as it decides what the host must hold. The zero value, but for Host, is
@@ -17,6 +18,7 @@ type Place struct {
 	Peers    map[string]netip.Addr // of the other hosts' ends, by host
 	PathMTUs map[string]int        // bytes of an IP packet that pass to other hosts, by host, as far as known
 	Fenced   bool                  // may not have nodes that are rescheduled when the host is lost
+	Card     unit.Rate             // what the card carries by which tunnels leave; 0: not known
 	// Reservable is what nodes can reserve here, beside cores and memory.
 	Reservable slice.Reserve
 	Terms      *hosts.Terms // what its root grants to slices; nil: whatever they ask for

@@ -14,6 +14,7 @@ import (
 // The kinds of resource on a host, lowest first. Each line says what it is made of, and what it is named by.
 const (
 	KindHostNet reconcile.Kind = iota // network namespace and data path of all slices; ""
+	KindCard                          // schedulers of all that leaves for other hosts; ""
 	KindArea                          // a slice's directory, cgroup and hosts file; ""
 	KindSliver                        // a container, created; the node
 	KindSwitch                        // a bridge; its device
@@ -29,15 +30,18 @@ const (
 )
 
 var kindNames = [...]string{
-	"substrate", "area", "sliver", "switch", "port", "net", "config", "wire", "queue", "program", "outside",
+	"substrate", "card", "area", "sliver", "switch", "port", "net", "config", "wire", "queue", "program", "outside",
 	"process", "boot",
 }
 
 // KindName is a kind's name in log lines and metrics.
 func KindName(k reconcile.Kind) string { return kindNames[k] }
 
-// HostNetKey names the one resource of KindHostNet.
-var HostNetKey = reconcile.Key{Kind: KindHostNet}
+// HostNetKey and CardKey name the one resource of their kinds.
+var (
+	HostNetKey = reconcile.Key{Kind: KindHostNet}
+	CardKey    = reconcile.Key{Kind: KindCard}
+)
 
 // NodeID names a node on this host.
 type NodeID struct {
@@ -56,7 +60,7 @@ func ParseNodeID(text string) (id NodeID, ok bool) {
 }
 
 // The details of resources, one type for each kind. KindWire has three, which implement Wire; KindPort has Port and
-// Tunnel; that of KindConfig is routing.Rendered.
+// Tunnel; that of KindConfig is routing.Rendered, those of KindQueue and KindCard are wiring.Link and wiring.Card.
 //
 // Digests cover the JSON of some of these types: a field that is renamed, moved or added changes the digest, and with
 // it every resource of that kind is made anew when a host is upgraded.

@@ -17,6 +17,7 @@ type State struct {
 	Ports    map[string]PortState
 	Cables   map[string]CableState // by the name of each end
 	Switches map[string]SwitchState
+	Card     *wiring.Tree // the uplink's, where packets wait there; nil: they do not
 	// Remains are names of devices that are in no good state: half made, also by calls that are under way, or left
 	// over. Delete them with DeletePorts.
 	Remains []string
@@ -72,6 +73,9 @@ func (s *HostNetwork) Observe(ctx context.Context) (State, error) {
 	}
 	state := State{
 		Ports: map[string]PortState{}, Cables: map[string]CableState{}, Switches: map[string]SwitchState{},
+	}
+	if state.Card, err = s.card(v); err != nil {
+		return State{}, fmt.Errorf("observe substrate: %w", err)
 	}
 	for _, d := range v.devices {
 		m := d.mark

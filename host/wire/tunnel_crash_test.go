@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/host/wire"
+	"github.com/pergola-net/pergola/host/wiring"
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -26,7 +27,7 @@ func crashMeWithTunnels(dir string, pid int) error {
 		}
 		for range 3 {
 			err := buildTunnels(ctx, s, pid)
-			err = errors.Join(err, s.DeletePorts(ctx, "s7p101", "s7p201"),
+			err = errors.Join(err, s.DeletePorts(ctx, "s7p101", "s7p201"), s.ShareCard(ctx, wiring.Card{}),
 				s.OpenUnderlay(ctx, wire.UnderlayConfig{}))
 			if err != nil {
 				return err
@@ -52,6 +53,7 @@ func buildTunnels(ctx context.Context, s *wire.HostNetwork, pid int) error {
 	lan := kind.tunnel(one, two, "s7t00000002", 2, 1400)
 	return errors.Join(
 		s.OpenUnderlay(ctx, wire.UnderlayConfig{Interfaces: []string{nic}}),
+		s.ShareCard(ctx, card(2e9, 1e9)),
 		s.AddPort(ctx, wire.Port{
 			Name: "s7p101", Slice: 7, Owner: "lab/a:eth0", Digest: "d", PID: pid, Inner: "eth0",
 			MAC: mac(101), MTU: 1458, Addresses: prefixes("192.0.2.0/31"),
@@ -105,6 +107,7 @@ func TestKilledWhileTunnelsAreMade(t *testing.T) {
 			p["s7p101"].FromNode.Rate != 1e9 || p["s7t00000002"].Switch != "s7b1" {
 			t.Fatalf("observed %+v", state)
 		}
+		m.wantCard(card(2e9, 1e9))
 		m.ping("a", "192.0.2.1")
 		m.must(m.Close())
 		m.HostNetwork = nil

@@ -91,12 +91,15 @@ func TestLongSegmentsCrossATunnel(t *testing.T) {
 func TestAnyFrameCrossesATunnel(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind tunnelOf) {
 		t.Helper()
-		for _, shaped := range []bool{false, true} {
+		for _, queued := range []string{"nowhere", "at the link", "at the card"} {
 			b := newBed(t, 2, 1600)
 			b.openUnderlays()
 			a, c := b.pair(kind)
-			if shaped {
+			switch queued {
+			case "at the link":
 				a.must(a.Shape(a.ctx, a.port, wire.FromNode, slice.Shape{Rate: 1e9}))
+			case "at the card":
+				a.must(a.ShareCard(a.ctx, card(1e9, 1e8)))
 			}
 			a.ping("a", "192.0.2.1")
 			from, to := a.tap("a"), c.tap("b")
@@ -108,7 +111,7 @@ func TestAnyFrameCrossesATunnel(t *testing.T) {
 				frame := ethernet(station, mac(101), f.head, f.load)
 				from.send(frame)
 				if kind, ok := to.sees(frame); !ok || kind != f.kind {
-					t.Errorf("shaped %v, %s: came through: %v, taken as %d, want %d", shaped,
+					t.Errorf("queued %s, %s: came through: %v, taken as %d, want %d", queued,
 						f.name, ok, kind, f.kind)
 				}
 			}

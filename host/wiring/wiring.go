@@ -268,10 +268,15 @@ func (y Layout) policer(device string, mtu int) slice.Policer {
 }
 
 // Digest stands for the layout: equal layouts have equal digests.
-func (y Layout) Digest() string {
-	text, err := json.Marshal(y) // keys of maps are sorted
+func (y Layout) Digest() string { return digest(y) }
+
+// Digest stands for the tree: equal trees have equal digests.
+func (t Tree) Digest() string { return digest(t) }
+
+func digest(plain any) string {
+	text, err := json.Marshal(plain) // keys of maps are sorted
 	if err != nil {
-		panic(fmt.Sprintf("marshal layout: %v", err)) // plain data
+		panic(fmt.Sprintf("marshal %T: %v", plain, err)) // plain data
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])

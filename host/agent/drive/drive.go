@@ -77,8 +77,8 @@ func (d *Pass) Do(ctx context.Context, act reconcile.Action) error {
 
 func (d *Pass) do(ctx context.Context, act reconcile.Action) error {
 	switch act.Key.Kind {
-	case plan.KindSwitch, plan.KindPort, plan.KindNodeNet, plan.KindWire, plan.KindQueue, plan.KindProgram,
-		plan.KindOutside:
+	case plan.KindCard, plan.KindSwitch, plan.KindPort, plan.KindNodeNet, plan.KindWire, plan.KindQueue,
+		plan.KindProgram, plan.KindOutside:
 		if d.Machine.Network() == nil {
 			return machine.ErrNoNetwork
 		}
@@ -113,6 +113,8 @@ func (d *Pass) make(ctx context.Context, k reconcile.Key, amend bool) error {
 		return connect(ctx, network, k.Slice, w)
 	case wiring.Link:
 		return network.Treat(ctx, w)
+	case wiring.Card:
+		return network.ShareCard(ctx, w)
 	case plan.Program:
 		return d.setProgram(ctx, id, w, amend)
 	case plan.Outside:
@@ -133,6 +135,8 @@ func (d *Pass) unmake(ctx context.Context, k reconcile.Key) error {
 	switch k.Kind {
 	case plan.KindHostNet:
 		return d.removeNetwork(ctx)
+	case plan.KindCard:
+		return network.ShareCard(ctx, wiring.Card{})
 	case plan.KindArea:
 		return d.removeArea(ctx, k.Slice)
 	case plan.KindSliver:

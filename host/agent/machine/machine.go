@@ -72,6 +72,7 @@ type Network interface {
 	AddCable(ctx context.Context, c wire.Cable) error
 	Unjoin(ctx context.Context, port string) error
 	Treat(ctx context.Context, l wiring.Link) error
+	ShareCard(ctx context.Context, c wiring.Card) error
 
 	OpenUnderlay(ctx context.Context, c wire.UnderlayConfig) error
 	Underlay(ctx context.Context) (wire.UnderlayState, error)

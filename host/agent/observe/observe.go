@@ -101,6 +101,12 @@ func (s *Snapshot) readNetwork(ctx context.Context, m *machine.Machine, nodes ma
 		return err
 	}
 	s.add(reconcile.Observed{Key: plan.HostNetKey})
+	if state.Card != nil {
+		s.add(reconcile.Observed{
+			Key: plan.CardKey, Digest: state.Card.Digest(), Needs: []reconcile.Key{plan.HostNetKey},
+			Falls: reconcile.FallsWithAny,
+		})
+	}
 	s.addNetwork(state, nodes)
 	if programs := m.Programs(); programs != nil {
 		running, err := programs.Programs(ctx)

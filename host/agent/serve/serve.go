@@ -12,6 +12,7 @@ import (
 	"github.com/pergola-net/pergola/host/agent/fastpath"
 	"github.com/pergola-net/pergola/host/agent/inputs"
 	"github.com/pergola-net/pergola/host/agent/machine"
+	"github.com/pergola-net/pergola/host/lack"
 	"github.com/pergola-net/pergola/host/member"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/routing"
