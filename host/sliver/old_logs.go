@@ -75,8 +75,8 @@ func (r *Runtime) dropOldLogs(now time.Time) error {
 	slices.SortFunc(old, func(a, b sliceLogs) int { return b.written.Compare(a.written) })
 	var kept int64
 	for _, l := range old {
-		if kept+l.bytes <= oldLogsBytes && now.Sub(l.written) <= oldLogsAge {
-			kept += l.bytes
+		kept += l.bytes
+		if kept <= oldLogsBytes && now.Sub(l.written) <= oldLogsAge {
 			continue
 		}
 		if err := os.RemoveAll(l.dir); err != nil {
