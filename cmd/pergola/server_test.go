@@ -417,7 +417,8 @@ func TestCommandsSayThatTheServerEnded(t *testing.T) {
 			}
 			w.when(c.at, func(*http.Request) { w.server.Close() })
 			pergola(t, c.args...).want(t, c.status, "", "(?s)the server ended.*nodes run on.*"+
-				"`pergola up`.*its log.*pergola server --listen none --socket "+regexp.QuoteMeta(w.socket))
+				"`pergola up`.*its log.*pergola server --listen none --socket "+
+				regexp.QuoteMeta(w.socket))
 		})
 	}
 }

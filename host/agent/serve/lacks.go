@@ -106,8 +106,8 @@ func (s *Server) lackSuites(spec *slice.Slice, here func(*slice.Node) bool) (lac
 	return lacks
 }
 
-// lackRoom looks whether other slices leave what the nodes of a slice have here. Its links have these shapes in place of
-// their own.
+// lackRoom looks whether other slices leave what the nodes of a slice have here. Its links have these shapes in place
+// of their own.
 func (s *Server) lackRoom(spec *slice.Slice, shapes map[string]slice.Shape) (lacks []lack.Lack) {
 	room := plan.NewRoom(s.inputs.Place())
 	for _, other := range s.inputs.All() {

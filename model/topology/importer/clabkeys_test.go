@@ -128,7 +128,8 @@ func TestClabNamesMisspeltStages(t *testing.T) {
 		"create-link: {exec: [{command: x}]}": `stages of node "a" have no "create-link"`,
 		"create: {execs: [{command: x}]}":     `stage create of node "a" has no "execs"`,
 	} {
-		lab := "topology:\n  nodes:\n    a:\n      kind: linux\n      image: alpine\n      stages: {" + text + "}\n"
+		const before = "topology:\n  nodes:\n    a:\n      kind: linux\n      image: alpine\n      stages: "
+		lab := before + "{" + text + "}\n"
 		_, found := Clab("lab.clab.yml", []byte(lab), ClabOptions{})
 		if !strings.Contains(found.Error(), want) {
 			t.Errorf("%s: %v", text, found)

@@ -66,8 +66,8 @@ func (r *resolver) bindPorts(n *node) (ports slice.Ports) {
 	return ports
 }
 
-// claims are the ports that were asked for while the node ran, and those that its processes have bound: it keeps them as
-// long as ports can lead to it, and there is room.
+// claims are the ports that were asked for while the node ran, and those that its processes have bound: it keeps them
+// as long as ports can lead to it, and there is room.
 func (r *resolver) claims(n *node) (claims, bound []slice.HostPort) {
 	leads := n.kind == slice.Host || n.kind == slice.Program
 	if n.prev == nil || !leads || n.byName[slice.OutsideInterface] != nil {
