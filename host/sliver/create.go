@@ -90,7 +90,7 @@ func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
 	if err := r.groups.limit(group, own); err != nil {
 		return nil, err
 	}
-	if err := r.weigh(s.ID.Slice); err != nil {
+	if err := r.weigh(s.ID, own.weight); err != nil {
 		return nil, err
 	}
 	if err := writeFiles(rec.Process, s.Slice, s.Files); err != nil {

@@ -45,7 +45,7 @@ func (r *Runtime) delete(ctx context.Context, id ID) error {
 		return err
 	}
 	if exists(r.groups.path(r.groupOfSlice(id.Slice))) {
-		if err := r.weigh(id.Slice); err != nil {
+		if err := r.weigh(id, 0); err != nil {
 			return err
 		}
 	}

@@ -139,6 +139,7 @@ func (r *Runtime) RemoveSlice(ctx context.Context, id uint16) error {
 		return err
 	}
 	defer r.lock(ID{Slice: id})()
+	defer r.weights.forget(id)
 	if err := r.removeSlice(id); err != nil {
 		return fmt.Errorf("remove slice %d: %w", id, err)
 	}

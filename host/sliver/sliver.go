@@ -136,7 +136,7 @@ type Runtime struct {
 	seccomp   atomic.Pointer[string] // the compiled filter, base64, once the runtime has compiled it
 	compiling sync.Mutex             // held by a Create that has it compiled
 
-	weighing sync.Mutex // held while the weight of a slice is summed up and set
+	weights weights
 
 	locks sync.Map // ID -> *sync.Mutex; held while a record changes
 	watch watcher

@@ -19,6 +19,39 @@ func TestWeightsAreByCores(t *testing.T) {
 	}
 }
 
+// countedGroups count how often a group's weight is read.
+type countedGroups struct {
+	noGroups
+	names []string
+	read  int
+}
+
+func (g *countedGroups) children(string) ([]string, error) { return g.names, nil }
+func (g *countedGroups) limit(string, limits) error        { return nil }
+
+func (g *countedGroups) weight(string) uint64 {
+	g.read++
+	return leastWeight
+}
+
+func TestEachSliverIsWeighedOnce(t *testing.T) {
+	const slivers = 100
+	g := &countedGroups{}
+	r := &Runtime{groups: g}
+	for _, weight := range []uint64{200, 0} {
+		for i := range slivers {
+			id := ID{testSlice, fmt.Sprint(i)}
+			g.names = append(g.names, id.Node)
+			if err := r.weigh(id, weight); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if g.read > slivers {
+		t.Errorf("weights were read %d times for %d slivers", g.read, slivers)
+	}
+}
+
 // A slice weighs what its slivers weigh, as they come and go.
 func TestASliceWeighsWhatItsSliversHave(t *testing.T) {
 	r := newRuntime(t)
