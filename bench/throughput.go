@@ -35,7 +35,9 @@ func programThroughput(ctx context.Context, l *lab) ([]row, error) {
 // throughputRows are the goals, at the smallest frames.
 func throughputRows(t *program.Throughput) []row {
 	payload := t.Payloads[0]
-	own := program.Key{Variant: program.Program, Mode: program.Peak, Payload: payload}
+	own := func(mode program.Mode) program.Key {
+		return program.Key{Variant: program.Program, Mode: mode, Payload: payload}
+	}
 	rate := func(what string, k, other program.Key, ratio float64) row {
 		a, b := rounds.Both(t.Samples[k], t.Samples[other])
 		return row{What: what, Unit: "Mframes/s", Values: millions(a), Against: other.Variant.Title(),
@@ -43,11 +45,11 @@ func throughputRows(t *program.Throughput) []row {
 			Least: 1 / throughputWindow.Seconds() / 1e6} // a frame
 	}
 	rows := []row{
-		rate("packet program, a core for the router, payload 0; to the best in user space", own,
+		rate("packet program, a core for the router, payload 0; to the best in user space", own(program.Peak),
 			bestPeer(t, program.Peak, payload), peakGoal),
-		rate("packet program, full load on one core, payload 0; to the best in user space", own,
+		rate("packet program, full load on one core, payload 0; to the best in user space", own(program.Flood),
 			bestPeer(t, program.Flood, payload), livelockGoal),
-		rate("packet program, a core for the router, payload 0", own,
+		rate("packet program, a core for the router, payload 0", own(program.Peak),
 			program.Key{Variant: program.Redirect, Mode: program.Peak, Payload: payload}, redirectGoal),
 	}
 	for _, v := range []program.Variant{program.Program, program.Redirect} {
@@ -107,14 +109,6 @@ func throughputSection(t *program.Throughput) *chart.Section {
 	return s
 }
 
-// seriesOf is the one for a table of a mode. What runs in XDP does all of its work on one core in any case.
-func seriesOf(v program.Variant, mode program.Mode, payload int) program.Key {
-	if v == program.Program || v == program.Redirect {
-		mode = program.Peak
-	}
-	return program.Key{Variant: v, Mode: mode, Payload: payload}
-}
-
 func throughputTable(t *program.Throughput, present []program.Variant, mode program.Mode) chart.Table {
 	table := chart.Table{Title: titleOf(mode) + ", Mframes/s, and in brackets what was offered:",
 		Columns: []string{"payload, bytes"}}
@@ -124,7 +118,7 @@ func throughputTable(t *program.Throughput, present []program.Variant, mode prog
 	for _, payload := range t.Payloads {
 		cells := []string{strconv.Itoa(payload)}
 		for _, v := range present {
-			k := seriesOf(v, mode, payload)
+			k := program.Key{Variant: v, Mode: mode, Payload: payload}
 			cells = append(cells, fmt.Sprintf("%s (%s)", chart.Number(rounds.Median(t.Samples[k])/1e6),
 				chart.Number(rounds.Middle(t.Offered[k])/1e6)))
 		}
@@ -146,7 +140,8 @@ func throughputChart(t *program.Throughput, present []program.Variant, mode prog
 	for _, v := range present {
 		curve := chart.Curve{Name: v.Title()}
 		for _, payload := range t.Payloads {
-			curve.Add(float64(payload), rounds.Median(t.Samples[seriesOf(v, mode, payload)])/1e6)
+			k := program.Key{Variant: v, Mode: mode, Payload: payload}
+			curve.Add(float64(payload), rounds.Median(t.Samples[k])/1e6)
 		}
 		c.Curves = append(c.Curves, curve)
 	}
@@ -163,8 +158,8 @@ var throughputNotes = []string{
 		"(bench/peers/ring.c): TPACKET_V3, a ring for what goes, past the qdisc; no lookup. **Click**: user " +
 		"level, FromDevice to ToDevice.",
 	"**A core for the router**: a process in user space has it alone, and its frames are received on the " +
-		"generator's core, which is more than a packet program gets. Of full load and of 1.1 times what full " +
-		"load let through, the better counts.",
+		"generator's core, which is more than a packet program gets. What is offered is full load, and then 1.1 " +
+		"times what arrived, as long as more arrives: the best rate counts.",
 	"**All work on one core**: frames enter the stack on the core of the process (RPS), as where the interrupts " +
 		"of a card come to that core. The packet program needs no other setting for that: all of its work is " +
 		"on one core anyway.",
