@@ -136,7 +136,7 @@ func (l *lab) sppRounds(ctx context.Context, c sppCourse, r row,
 // sppUp brings the network up, and gives the processes of the nodes.
 func (l *lab) sppUp(ctx context.Context) (pids []int, err error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "name: %s\nnodes:\n  r: {program: shares.c}\n", sppNetwork)
+	fmt.Fprintf(&b, "name: %s\nnodes:\n  r: {program: shares.c, reserve: {buffer: 256MiB}}\n", sppNetwork)
 	for i := range sppInputs + 1 {
 		fmt.Fprintf(&b, "  n%d: {kind: host}\n", i+1)
 	}

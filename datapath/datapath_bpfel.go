@@ -87,6 +87,8 @@ const (
 	objectNoteKindNOTE_PROCESS    objectNoteKind = 1
 	objectNoteKindNOTE_NIC        objectNoteKind = 2
 	objectNoteKindNOTE_FORWARDING objectNoteKind = 3
+	objectNoteKindNOTE_SLOW       objectNoteKind = 4
+	objectNoteKindNOTE_SLOW_HIGH  objectNoteKind = 5
 )
 
 type objectPort struct {
@@ -321,6 +323,7 @@ const (
 	objectVarReasonNames       = "reason_names"
 	objectVarWithCard          = "with_card"
 	objectVarWithIpv6Underlay  = "with_ipv6_underlay"
+	objectVarWithMet           = "with_met"
 	objectVarWithPolicers      = "with_policers"
 	objectVarWithPrograms      = "with_programs"
 	objectVarWithQueues        = "with_queues"
@@ -438,6 +441,7 @@ type objectVariableSpecs struct {
 	ReasonNames      *ebpf.VariableSpec `ebpf:"reason_names"`
 	WithCard         *ebpf.VariableSpec `ebpf:"with_card"`
 	WithIpv6Underlay *ebpf.VariableSpec `ebpf:"with_ipv6_underlay"`
+	WithMet          *ebpf.VariableSpec `ebpf:"with_met"`
 	WithPolicers     *ebpf.VariableSpec `ebpf:"with_policers"`
 	WithPrograms     *ebpf.VariableSpec `ebpf:"with_programs"`
 	WithQueues       *ebpf.VariableSpec `ebpf:"with_queues"`
@@ -559,6 +563,7 @@ type objectVariables struct {
 	ReasonNames      *ebpf.Variable `ebpf:"reason_names"`
 	WithCard         *ebpf.Variable `ebpf:"with_card"`
 	WithIpv6Underlay *ebpf.Variable `ebpf:"with_ipv6_underlay"`
+	WithMet          *ebpf.Variable `ebpf:"with_met"`
 	WithPolicers     *ebpf.Variable `ebpf:"with_policers"`
 	WithPrograms     *ebpf.Variable `ebpf:"with_programs"`
 	WithQueues       *ebpf.Variable `ebpf:"with_queues"`

@@ -24,6 +24,7 @@ const (
 	needPrograms                       // nodes have packet programs
 	needUDP                            // UDP ports lead to packet programs
 	needCard                           // what leaves the machine waits at the uplink
+	needMet                            // tunnels count the packet programs that frames have met
 
 	allNeeds needs = 1<<iota - 1
 )
@@ -41,6 +42,7 @@ var switches = []struct {
 	{needPrograms, "programs", objectVarWithPrograms},
 	{needUDP, "udp", objectVarWithUdp},
 	{needCard, "card", objectVarWithCard},
+	{needMet, "met", objectVarWithMet},
 }
 
 // String lists the set as the pins of programs do: +tunnels+queues.
@@ -108,6 +110,9 @@ func (t Tunnel) needs() needs {
 	}
 	if t.Local.Unmap().Is6() {
 		n |= needIPv6Underlay
+	}
+	if t.CountsMet {
+		n |= needMet
 	}
 	return n
 }

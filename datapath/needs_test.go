@@ -60,10 +60,13 @@ func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 		is("with a policer", needTunnels|needQueues|needPolicers)
 		six := sorts[2]
 		b.check(d.SetTunnel(b.b, six))
-		is("with a tunnel over IPv6", allNeeds&^needStormControl&^needPrograms&^needUDP&^needCard)
+		is("with a tunnel over IPv6", allNeeds&^needStormControl&^needPrograms&^needUDP&^needCard&^needMet)
 		six.StormControl = 10
 		b.check(d.SetTunnel(b.b, six))
-		is("with storm control", allNeeds&^needPrograms&^needUDP&^needCard)
+		is("with storm control", allNeeds&^needPrograms&^needUDP&^needCard&^needMet)
+		six.CountsMet = true
+		b.check(d.SetTunnel(b.b, six))
+		is("with a tunnel that counts packet programs", allNeeds&^needPrograms&^needUDP&^needCard)
 		b.check(d.Nodes().Need(false))
 		is("with packet programs", allNeeds&^needUDP&^needCard)
 		b.check(d.Nodes().Need(true))

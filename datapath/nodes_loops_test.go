@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/node"
@@ -63,6 +64,82 @@ func TestLiveLoopOfPacketProgramsEnds(t *testing.T) {
 		x, y := must(n.Counters("x")), must(n.Counters("y"))
 		if x["verdict send"]+y["verdict send"] != 5*maxMet || x["fault loop"] != 0 {
 			w.Errorf("counted %v and %v", x, y)
+		}
+	})
+}
+
+// Tunnels carry on how many packet programs a frame has met: from one into the next, by XDP and by tc.
+func TestTunnelsCountThePacketProgramsThatFramesMeet(t *testing.T) {
+	inProgramMachine(t, func(w *world, n *node.Nodes) {
+		w.handOver(true)
+		object := w.compile(forward)
+		for _, in := range sorts {
+			out := in
+			in.Key, out.Key, out.Peer = 100, 200, third4
+			if out.Local.Is6() {
+				out.Peer = third6
+			}
+			in.CountsMet, out.CountsMet = true, true
+			a, b := w.port(mac(50)), w.port(mac(51))
+			w.tunnelled(a, in)
+			w.tunnelled(b, out)
+			w.check(n.Set("x", made(object, a, b)))
+			f := ethernet(macB, macA, 0x88b5, 46)
+			for _, c := range []struct{ came, goes uint8 }{{255, 253}, {200, 198}, {4, 2}, {3, 1}, {2, 1}, {1, 0}} {
+				for name, receive := range map[string]func([]byte) outcome{"XDP": w.card, "tc": w.receive} {
+					w.name = fmt.Sprintf("%s, by %s, TTL %d", in.named(), name, c.came)
+					a, wanted, lost := around{ttl: c.came}, uint32(verdictRedirect), uint32(verdictShot)
+					if name == "XDP" {
+						a.to, a.from = macHere, macThere
+						wanted, lost = xdpTX, xdpDrop
+					}
+					before := must(n.Counters("x"))["fault loop"]
+					have := receive(in.turned().outer(f, a))
+					if c.goes == 0 {
+						if have.Verdict != lost || must(n.Counters("x"))["fault loop"] != before+1 {
+							w.Errorf("verdict %d, counted %v", have.Verdict, must(n.Counters("x")))
+						}
+						continue
+					}
+					o := entropyOf(out, have.Frame)
+					o.ttl, o.to, o.from = c.goes, a.from, a.to
+					if diff := cmp.Diff(out.outer(f, o), have.Frame); diff != "" || have.Verdict != wanted {
+						w.Errorf("verdict %d (-want +have):\n%s", have.Verdict, diff)
+					}
+				}
+			}
+			w.check(n.Delete("x"))
+			for port := range must(w.d.Tunnels()) {
+				w.check(w.d.Forget(port))
+			}
+		}
+	})
+}
+
+// A protocol without a hop limit, in a circle of nodes on two machines, each of which sees half of it.
+func TestLoopOfPacketProgramsOverTunnelsEnds(t *testing.T) {
+	inProgramMachine(t, func(w *world, n *node.Nodes) {
+		w.handOver(true)
+		in := sorts[0]
+		in.CountsMet = true
+		out := in
+		out.Key, out.Peer = in.Key+1, third4
+		a, b := w.port(mac(50)), w.port(mac(51))
+		w.tunnelled(a, in)
+		w.tunnelled(b, out)
+		w.check(n.Set("x", made(w.compile(forward), a, b)))
+		f, ttl := ethernet(macB, macA, 0x88b5, 46), uint8(255)
+		const most = 255 // MAX_MET in bpf/node.h
+		for range most {
+			have := w.card(in.turned().outer(f, around{to: macHere, from: macThere, ttl: ttl}))
+			if have.Verdict == xdpDrop {
+				break
+			}
+			ttl = have.Frame[14+8] // the next machine sends it on as it is
+		}
+		// A program and a tunnel in each round.
+		if c := counted(n, "x"); c["fault loop"] != 1 || c["verdict send"] > most/2+1 || c["verdict send"] < most/3 {
+			w.Errorf("counted %v", c)
 		}
 	})
 }

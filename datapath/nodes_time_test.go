@@ -163,6 +163,36 @@ func TestSecretsOfMeasurementsAreNewAtEachLoad(t *testing.T) {
 	})
 }
 
+// Frames that XDP hands over after it has looked at them, because they are to be copied, are measured, too.
+func TestWorkOnFramesThatXDPHandsOverIsMeasured(t *testing.T) {
+	inProgramMachine(t, func(w *world, n *node.Nodes) {
+		w.handOver(true)
+		ports := []int{w.port(mac(1)), w.port(mac(2)), w.port(mac(3))}
+		tunnel := sorts[0]
+		w.tunnelled(ports[0], tunnel)
+		x := made(w.compile(copying), ports...)
+		x.Filters = w.filters("priority 9 type=1 -> send 2 more args 21", "priority 8 type=1 -> send 3 args 22")
+		outer := tunnel.turned().outer(order(mac(102), 1), around{to: macHere, from: macThere})
+		const loads, frames = 4, 480 // each load decides anew which of them are measured, on average one in 16
+		for i := range loads {
+			x.Digest = fmt.Sprint(i)
+			w.check(n.Set("x", x))
+			before := must(n.Times())[slice].Spent
+			for range frames {
+				if have := w.card(outer); have.Verdict != xdpRedirect {
+					w.Fatalf("verdict %d", have.Verdict)
+				}
+			}
+			if spent := must(n.Times())[slice].Spent - before; spent == 0 {
+				w.Errorf("load %d: no time was measured at %d frames", i, frames)
+			}
+			if c := counted(n, "x"); c["frames in"] != 0 {
+				w.Errorf("they are counted here, and not where they go: %v", c)
+			}
+		}
+	})
+}
+
 // Reservations that come and go move between slices and the pool; they outlive the process.
 func TestProcessorTimeIsShared(t *testing.T) {
 	inWorld(t, func(w *world) {

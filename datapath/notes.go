@@ -24,6 +24,10 @@ const (
 	// NoteForwarding is 1 for index 0 where net.ipv6.conf.default.forwarding of the machine may have been set by
 	// us. The sysctl does not tell who set it.
 	NoteForwarding = NoteKind(objectNoteKindNOTE_FORWARDING)
+	// NoteSlow and NoteSlowHigh are, by tap device of a slow path, how many frames had been handed to the slow path
+	// when the device was made, the lower and the upper 32 bits. The device counts from then on.
+	NoteSlow     = NoteKind(objectNoteKindNOTE_SLOW)
+	NoteSlowHigh = NoteKind(objectNoteKindNOTE_SLOW_HIGH)
 )
 
 // SetNote writes a note; 0 deletes it.

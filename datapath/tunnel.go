@@ -39,12 +39,16 @@ type Tunnel struct {
 	Key   uint32     // GRE key, or VNI
 	Local netip.Addr // of this machine
 	Peer  netip.Addr // of the other one, of the same family
-	TTL   uint8      // of outer packets; 0: 64
+	TTL   uint8      // of outer packets; 0: 64; below 255
 	DSCP  bool       // outer packets have the inner packet's DSCP; else 0
 
 	// StormControl is how many frames to groups, broadcast and multicast, go into it in a second; 0: as many as
 	// come.
 	StormControl int
+
+	// CountsMet says that the TTL of outer packets is 255, less the packet programs that the frame has met, and that
+	// this is believed of what comes. Both ends are to say so.
+	CountsMet bool
 }
 
 // VXLANPort is the UDP port that tunnels of kind VXLAN are received at (RFC 7348, section 5).
@@ -53,6 +57,7 @@ const VXLANPort = 4789
 // Numbers of protocols.
 const (
 	defaultTTL    = 64
+	countingTTL   = 255 // COUNTING_TTL in bpf/outer.h
 	greKeyPresent = 0x2000
 	maxVNI        = 1<<24 - 1
 
@@ -68,6 +73,8 @@ func (t Tunnel) check() error {
 		return fmt.Errorf("VNI %d is above %d", t.Key, maxVNI)
 	case !t.Local.IsValid() || !t.Peer.IsValid() || t.Local.Unmap().Is4() != t.Peer.Unmap().Is4():
 		return fmt.Errorf("%v and %v are no two addresses of one family", t.Local, t.Peer)
+	case t.TTL == countingTTL || t.TTL != 0 && t.CountsMet:
+		return errors.New("a TTL that counts packet programs")
 	case t.StormControl < 0 || t.StormControl > int(time.Second):
 		return fmt.Errorf("%d frames a second is no bound", t.StormControl)
 	case t.Local.Zone() != "" || t.Peer.Zone() != "":
@@ -114,7 +121,9 @@ func (t Tunnel) network() (header []byte, v6 bool) {
 	if t.Kind == VXLAN {
 		protocol = unix.IPPROTO_UDP
 	}
-	if ttl == 0 {
+	if t.CountsMet {
+		ttl = countingTTL
+	} else if ttl == 0 {
 		ttl = defaultTTL
 	}
 	local, peer := t.Local.Unmap(), t.Peer.Unmap()
@@ -136,6 +145,9 @@ func tunnelOf(e objectEncapsulation) Tunnel {
 	} else {
 		t.TTL = e.Header[8]
 		t.Local, t.Peer = netip.AddrFrom4([4]byte(e.Header[12:])), netip.AddrFrom4([4]byte(e.Header[16:]))
+	}
+	if t.TTL == countingTTL {
+		t.TTL, t.CountsMet = 0, true
 	}
 	return t
 }

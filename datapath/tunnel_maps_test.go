@@ -96,6 +96,10 @@ func TestOuterHeaderIsReadBack(t *testing.T) {
 		if have := tunnelOf(e); have != want {
 			t.Errorf("%+v became %+v", want, have)
 		}
+		want.TTL, want.CountsMet = 0, true
+		if have := tunnelOf(want.encapsulation()); have != want {
+			t.Errorf("%+v became %+v", want, have)
+		}
 		if n := binary.BigEndian.Uint16(e.Header[:]); n>>12 != map[bool]uint16{false: 4,
 			true: 6}[want.Local.Is6()] {
 			t.Errorf("%s: the header begins with %#x", want.named(), n)

@@ -109,6 +109,9 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 	if err := c.admit(caller, next); err != nil {
 		return api.Plan{}, nil, err
 	}
+	if err := c.keepsOverrides(ctx, prev, next); err != nil {
+		return api.Plan{}, nil, err
+	}
 	if !dryRun {
 		c.placeMu.Lock()
 		defer c.placeMu.Unlock()

@@ -3,7 +3,9 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/events"
@@ -108,7 +110,7 @@ func (c *Controller) SetLink(ctx context.Context, name, link string, patch api.L
 		func(s *slice.Slice, l *slice.Link, o *slice.Overrides) error {
 			trial := *l
 			trial.Ends = append([]slice.End(nil), l.Ends...)
-			if err := applyPatch(patch, s.Name, l, &trial, o); err != nil {
+			if err := applyPatch(patch, s, l, &trial, o); err != nil {
 				return err
 			}
 			if err := canPolice(s, &trial); err != nil {
@@ -119,6 +121,40 @@ func (c *Controller) SetLink(ctx context.Context, name, link string, patch api.L
 			}
 			return c.canTreat(ctx, s, &trial)
 		})
+}
+
+// keepsOverrides refuses a version of a slice that contradicts what was changed by hand, and so stays: otherwise the
+// hosts would refuse its nodes, which run.
+func (c *Controller) keepsOverrides(ctx context.Context, prev, next *slice.Slice) error {
+	if prev == nil {
+		return nil
+	}
+	o, err := c.store.Overrides(ctx, next.Name)
+	if err != nil {
+		return fmt.Errorf("read what was changed by hand of slice %s: %w", next.Name, err)
+	}
+	shapes := o.ShapesFor(prev, next)
+	changed := slices.Sorted(maps.Keys(shapes))
+	for _, end := range changed {
+		if err := checkShape(shapes[end]); err != nil {
+			return refuse(Invalid, "frames that leave %s: with what was changed by hand: %v (`pergola link "+
+				"reset %s -s %s` takes the change back)", end, err, end, next.Name)
+		}
+	}
+	queueing := next.Queueing(shapes)
+	for _, end := range changed {
+		node, _, _ := strings.Cut(end, ":")
+		n := next.Node(node)
+		if n == nil || len(shapes[end].Queues) == 0 {
+			continue
+		}
+		if why := n.Reserve.WhyTooMany(queueing[node]); why != "" {
+			return refuse(Full, "node %s would have more than it may, with queues of %s that were changed by "+
+				"hand or by the node: %s (reserve more, or take the change back: `pergola link reset %s -s %s`)",
+				node, end, why, end, next.Name)
+		}
+	}
+	return nil
 }
 
 // canTreat refuses what a host's kernel cannot do to a link's frames.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
 	"github.com/pergola-net/pergola/model/unit"
 )
 
@@ -102,7 +103,7 @@ func TestLinkPatchChangesOnlyWhatItNames(t *testing.T) {
 	apply := func(p api.LinkPatch) error {
 		trial := *l
 		trial.Ends = append([]slice.End(nil), l.Ends...)
-		return applyPatch(p, "net", l, &trial, &o)
+		return applyPatch(p, &slice.Slice{Name: "net"}, l, &trial, &o)
 	}
 	if err := apply(api.LinkPatch{Delay: pointer(5 * time.Millisecond)}); err != nil {
 		t.Fatal(err)
@@ -198,7 +199,7 @@ func TestLinkPatchChangesQueues(t *testing.T) {
 	apply := func(p api.LinkPatch) error {
 		trial := *l
 		trial.Ends = slices.Clone(l.Ends)
-		return applyPatch(p, "net", l, &trial, &o)
+		return applyPatch(p, &slice.Slice{Name: "net"}, l, &trial, &o)
 	}
 	if err := apply(api.LinkPatch{Queues: []api.QueuePatch{
 		{Number: 1, Share: pointer(40)}, {Number: 2, Length: pointer(unit.Length{Frames: 200}), Rate: pointer(unit.Rate(5e6))},
@@ -226,6 +227,7 @@ func TestLinkPatchChangesQueues(t *testing.T) {
 
 func TestLinkPatchAddsAndRemovesTheLastQueue(t *testing.T) {
 	const taken = "only the last one can be removed, and that is 2"
+	silent := unit.Length{Frames: 82} // of frames of 1,514 bytes, in 100 ms at 10 Mbit/s
 	queues := []slice.Queue{{Share: 1}, {Share: 30, Reserve: 1e6}, {Share: 20}}
 	remove := func(n int) api.QueuePatch { return api.QueuePatch{Number: n, Remove: true} }
 	share := func(n, share int) api.QueuePatch { return api.QueuePatch{Number: n, Share: &share} }
@@ -243,10 +245,13 @@ func TestLinkPatchAddsAndRemovesTheLastQueue(t *testing.T) {
 		{"the next", []api.QueuePatch{{Number: 3, Length: &unit.Length{Bytes: 9000}}}, nil,
 			append(slices.Clone(queues), slice.Queue{Share: 1, Length: unit.Length{Bytes: 9000}}), ""},
 		{"two", []api.QueuePatch{share(3, 5), share(4, 6)}, nil,
-			append(slices.Clone(queues), slice.Queue{Share: 5}, slice.Queue{Share: 6}), ""},
+			append(slices.Clone(queues), slice.Queue{Share: 5, Length: silent}, slice.Queue{Share: 6, Length: silent}),
+			""},
 		{"the last ones go", []api.QueuePatch{remove(2), remove(1)}, nil, queues[:1], ""},
 		{"one goes, and comes back", []api.QueuePatch{remove(2), share(2, 7)}, nil,
-			[]slice.Queue{queues[0], queues[1], {Share: 7}}, ""},
+			[]slice.Queue{queues[0], queues[1], {Share: 7, Length: silent}}, ""},
+		{"the default length again", []api.QueuePatch{{Number: 2, Length: &unit.Length{}}}, nil,
+			[]slice.Queue{queues[0], queues[1], {Share: 20, Length: silent}}, ""},
 		{"a gap", []api.QueuePatch{share(4, 6), share(3, 5)}, nil, nil, "no queue 4: it has 0 to 2, and 3 would be"},
 		{"a middle one goes", []api.QueuePatch{remove(1)}, nil, nil, "queue 1 of p:eth1: " + taken},
 		{"what is not there goes", []api.QueuePatch{remove(3)}, nil, nil, taken},
@@ -273,7 +278,7 @@ func TestLinkPatchAddsAndRemovesTheLastQueue(t *testing.T) {
 		trial := *l
 		trial.Ends = slices.Clone(l.Ends)
 		var o slice.Overrides
-		err := applyPatch(api.LinkPatch{Queues: tt.changes}, "net", l, &trial, &o)
+		err := applyPatch(api.LinkPatch{Queues: tt.changes}, &slice.Slice{Name: "net"}, l, &trial, &o)
 		if diff := cmp.Diff(queues, l.Ends[0].Shape.Queues); diff != "" {
 			t.Errorf("%s changed the file's:\n%s", tt.name, diff)
 		}
@@ -369,5 +374,67 @@ func TestLongerQueuesStayWithinTheNodesReservation(t *testing.T) {
 	o, err := s.Overrides(t.Context(), "lab")
 	if err != nil || o.Shapes["p:eth1"].Queues[0].Length.Bytes != 1<<20 {
 		t.Errorf("overrides %+v, %v", o.Shapes, err)
+	}
+}
+
+func TestANewerFileChangesWhatWasNotSetByHand(t *testing.T) {
+	c, s, _ := member(t, &fake{})
+	file := func(link string) string {
+		return "name: lab\nnodes: {a: {kind: host}, b: {kind: host}}\nlinks: [{name: l, ends: [a, b], " + link + "}]\n"
+	}
+	mustApply(t, c, file("rate: 10Mbit, delay: 5ms"))
+	set := api.LinkPatch{End: "a:eth1", Rate: pointer(unit.Rate(4e6))}
+	if err := c.SetLink(t.Context(), "lab", "l", set); err != nil {
+		t.Fatal(err)
+	}
+	mustApply(t, c, file("rate: 20Mbit, loss: 1%"))
+	o, err := s.Overrides(t.Context(), "lab")
+	want := map[string]slice.Shape{"a:eth1": {Rate: 4e6, Loss: 1}}
+	if diff := cmp.Diff(want, o.Shapes); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	const reserving = "rate: 20Mbit, classes: {voice: {match: [{dscp: EF}], reserve: 5Mbit}}"
+	top, found := topology.Parse("lab.yaml", []byte(file(reserving)))
+	if len(found) > 0 {
+		t.Fatal(found)
+	}
+	_, _, err = c.Apply(t.Context(), Caller{Root: true}, top, false)
+	const reason = "frames that leave a:eth1: with what was changed by hand: class voice: the class reserves 5Mbit of 4Mbit " +
+		"(`pergola link reset a:eth1 -s lab` takes the change back)"
+	if reasonOf(err) != Invalid || err.Error() != reason {
+		t.Errorf("a class that reserves more than the rate that was set: %v", err)
+	}
+	if err := c.ResetLink(t.Context(), "lab", "l"); err != nil {
+		t.Fatal(err)
+	}
+	mustApply(t, c, file(reserving))
+}
+
+func TestAFileThatQueuesSetByHandExceedIsRefused(t *testing.T) {
+	c, s, _ := member(t, &fake{})
+	spec := func(buffer int64) *slice.Slice {
+		e := slice.End{Node: "p", Interface: "eth1", Shape: slice.Shape{Rate: 1e6,
+			Queues: []slice.Queue{{Share: 1, Length: unit.Length{Bytes: 1 << 20}}}}}
+		return &slice.Slice{Name: "lab", Nodes: []slice.Node{{Name: "h", Kind: slice.Host},
+			{Name: "p", Kind: slice.Program, Reserve: slice.Reserve{Buffer: buffer}}},
+			Links: []slice.Link{{Name: "l", Ends: []slice.End{{Node: "h", Interface: "eth1"}, e}}}}
+	}
+	if err := s.PutSlice(t.Context(), spec(8<<20), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetLink(t.Context(), "lab", "l", api.LinkPatch{Queues: []api.QueuePatch{
+		{Number: 0, Length: &unit.Length{Bytes: 6 << 20}},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.keepsOverrides(t.Context(), spec(8<<20), spec(6<<20)); err != nil {
+		t.Errorf("a buffer that is just enough: %v", err)
+	}
+	err := c.keepsOverrides(t.Context(), spec(8<<20), spec(4<<20))
+	const want = "node p would have more than it may, with queues of p:eth1 that were changed by hand or by the node: " +
+		"the lengths of its queues add up to 6291456 bytes, and 4194304 are reserved (reserve more, or take the change " +
+		"back: `pergola link reset p:eth1 -s lab`)"
+	if reasonOf(err) != Full || err.Error() != want {
+		t.Errorf("a buffer that is too small: %v", err)
 	}
 }

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,7 +26,7 @@ func checkPatch(p api.LinkPatch) error {
 }
 
 // applyPatch writes the patch into the overrides, and into trial, which the caller checks against what kernels can do.
-func applyPatch(p api.LinkPatch, name string, l, trial *slice.Link, o *slice.Overrides) error {
+func applyPatch(p api.LinkPatch, s *slice.Slice, l, trial *slice.Link, o *slice.Overrides) error {
 	if o.Shapes == nil {
 		o.Shapes = map[string]slice.Shape{}
 	}
@@ -43,7 +45,7 @@ func applyPatch(p api.LinkPatch, name string, l, trial *slice.Link, o *slice.Ove
 			shape = e.Shape
 		}
 		before := len(shape.Queues)
-		if shape, err = mergeQueues(p, l.Name, end, mergePatch(p, shape)); err != nil {
+		if shape, err = mergeQueues(p, l.Name, end, s.MTU(e), mergePatch(p, shape)); err != nil {
 			return err
 		}
 		if before > 0 {
@@ -52,10 +54,7 @@ func applyPatch(p api.LinkPatch, name string, l, trial *slice.Link, o *slice.Ove
 		if len(shape.Queues) != before {
 			resized++
 		}
-		if shape.Jitter > 0 && shape.Delay == 0 {
-			return refuse(Invalid, "link %s: jitter needs a delay to vary", l.Name)
-		}
-		if err := shape.Check(); err != nil { // the file's classes, beside the patch's rate
+		if err := checkShape(shape); err != nil { // the file's classes, beside the patch's rate
 			return refuse(Invalid, "link %s: %v", l.Name, err)
 		}
 		trial.Ends[i].Shape = shape
@@ -67,7 +66,7 @@ func applyPatch(p api.LinkPatch, name string, l, trial *slice.Link, o *slice.Ove
 	}
 	switch {
 	case !found:
-		return unknown(fmt.Sprintf("end at link %s", l.Name), p.End, name, ends)
+		return unknown(fmt.Sprintf("end at link %s", l.Name), p.End, s.Name, ends)
 	case len(p.Queues) > 0 && queued == 0:
 		return refuse(Invalid, "link %s: its ends have no queues: give them some in the topology (queues:)",
 			l.Name)
@@ -78,8 +77,16 @@ func applyPatch(p api.LinkPatch, name string, l, trial *slice.Link, o *slice.Ove
 	return nil
 }
 
+// checkShape refuses what no direction of a link can have.
+func checkShape(s slice.Shape) error {
+	if s.Jitter > 0 && s.Delay == 0 {
+		return errors.New("jitter needs a delay to vary")
+	}
+	return s.Check()
+}
+
 // mergeQueues gives the shape of an end with the changes of its queues, if it has some.
-func mergeQueues(p api.LinkPatch, link, end string, s slice.Shape) (slice.Shape, error) {
+func mergeQueues(p api.LinkPatch, link, end string, mtu int, s slice.Shape) (slice.Shape, error) {
 	if len(s.Queues) == 0 {
 		return s, nil
 	}
@@ -99,12 +106,16 @@ func mergeQueues(p api.LinkPatch, link, end string, s slice.Shape) (slice.Shape,
 				change.Number, next-1, next)
 		case change.Number == next:
 			s.Queues = append(s.Queues, slice.Queue{Share: 1})
+			change.Length = cmp.Or(change.Length, new(unit.Length))
 		}
 		q := &s.Queues[change.Number]
 		set(&q.Share, change.Share)
 		set(&q.Length, change.Length)
 		set(&q.Rate, change.Rate)
 		set(&q.Reserve, change.Reserve)
+		if change.Length != nil && *change.Length == (unit.Length{}) {
+			q.Length = q.DefaultLength(s.Rate, mtu)
+		}
 	}
 	return s, nil
 }

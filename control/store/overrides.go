@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -76,6 +78,25 @@ func (s *Store) UpdateOverrides(ctx context.Context, name string, change func(*s
 			return err
 		}
 	}
+}
+
+// rebase makes the shapes of the overrides hold for a newer version of their slice. It reports whether there is a
+// change. Where the older version cannot be read, they stay as they are.
+func (s *Store) rebase(ctx context.Context, o *slice.Overrides, prev *Record, spec *slice.Slice) (bool, error) {
+	if prev == nil || len(o.Shapes) == 0 {
+		return false, nil
+	}
+	was, _, err := s.readSpec(ctx, *prev, 0)
+	if errors.Is(err, ErrCorrupt) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	shapes := o.ShapesFor(was, spec)
+	changed := !maps.EqualFunc(shapes, o.Shapes, slice.Shape.Equal)
+	o.Shapes = shapes
+	return changed, nil
 }
 
 // prune removes overrides of what is not in the slice, and pauses of nodes that cannot be paused. It reports whether

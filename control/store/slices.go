@@ -141,7 +141,7 @@ func (s *Store) readSlice(ctx context.Context, name string) (stored, error) {
 
 // PutSlice stores a new version of a slice, or with expect 0 a new slice, and sets its ID and Generation. It fails with
 // ErrConflict unless expect is the present generation. Overrides of nodes, links and ends that are no more are removed
-// in the same transaction. It also fails with ErrConflict when one of the hosts in lost is alive again: nodes are taken
+// in the same transaction, and shapes follow the new version but for what was changed by hand. It also fails with ErrConflict when one of the hosts in lost is alive again: nodes are taken
 // from a host only while it is lost.
 func (s *Store) PutSlice(ctx context.Context, spec *slice.Slice, expect int64, lost ...string) error {
 	prev, err := s.expected(ctx, spec.Name, expect)
@@ -248,7 +248,11 @@ func (s *Store) flip(ctx context.Context, prev, next *Record, spec *slice.Slice,
 		conditions = append(conditions,
 			clientv3.Compare(clientv3.CreateRevision(s.db.Key("alive", host)), "=", 0))
 	}
-	if prune(&overrides, spec) {
+	rebased, err := s.rebase(ctx, &overrides, prev, spec)
+	if err != nil {
+		return false, err
+	}
+	if prune(&overrides, spec) || rebased {
 		data, err := json.Marshal(overrides)
 		if err != nil {
 			return false, err

@@ -272,6 +272,35 @@ func TestOverridesFollowTheSlice(t *testing.T) {
 	}
 }
 
+func TestShapesFollowTheSliceButForWhatWasSet(t *testing.T) {
+	ctx := t.Context()
+	s := open(t, t.TempDir())
+	delayed := func(delay time.Duration) *slice.Slice {
+		spec := network("a", 2)
+		for i := range spec.Links {
+			for j := range spec.Links[i].Ends {
+				spec.Links[i].Ends[j].Shape.Delay = delay
+			}
+		}
+		return spec
+	}
+	first := delayed(time.Second)
+	end := first.Links[0].Ends[0].String()
+	mustPut(t, s, first, 0)
+	if err := s.UpdateOverrides(ctx, "a", func(o *slice.Overrides) error {
+		o.Shapes = map[string]slice.Shape{end: {Delay: time.Second, Loss: 1}}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	mustPut(t, s, delayed(time.Minute), 1)
+	got, err := s.Overrides(ctx, "a")
+	want := slice.Overrides{Shapes: map[string]slice.Shape{end: {Delay: time.Minute, Loss: 1}}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+}
+
 func TestOverridesOfManyWritersAllCount(t *testing.T) {
 	ctx := t.Context()
 	s := open(t, t.TempDir())

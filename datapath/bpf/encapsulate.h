@@ -15,6 +15,7 @@
 
 #include "flow.h"
 #include "frame.h"
+#include "node.h"
 #include "outer.h"
 #include "storm.h"
 #include "tunnel.h"
@@ -134,6 +135,8 @@ __noinline int into_tunnel(struct __sk_buff *skb, struct frame *f, __u32 handed)
 	at = f->at;
 	e = bpf_map_lookup_elem(&encapsulations, &at);
 	f->length = length;
+	if (with_met)
+		f->met = programs_met(skb);
 	if (!e || e->kind == TUNNEL_NONE)
 		why = REASON_UNKNOWN_TUNNEL;
 	else if (is_storm(skb, f, e, at))

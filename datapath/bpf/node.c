@@ -149,7 +149,7 @@ int node_tc(struct __sk_buff *skb)
 		if (action != TC_ACT_OK)
 			return action;
 	}
-	if (!begin_work(&w, f, n->slice, is_sampled(c->frames)) && !f->flood) {
+	if (!begin_work(&w, f, n->slice, is_sampled(c->offered++)) && !f->flood) {
 		count_metered(n->slice);
 		return drop_frame(c, PROGRAM_METERED);
 	}

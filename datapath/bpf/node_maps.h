@@ -50,6 +50,7 @@ struct node_traffic {
 	__u64 no_queue;	     /* frames for a queue that the interface has not: they were put into number 0 */
 	__u64 handed;	     /* to the slow path's tap device, */
 	__u64 written;	     /* and that came from there and were in order */
+	__u64 offered;	     /* how often a frame asked for processor time (sample.h) */
 };
 
 struct {

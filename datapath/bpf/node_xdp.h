@@ -181,7 +181,7 @@ int node_xdp(struct xdp_md *ctx)
 		return XDP_ABORTED;
 	if (!read_sender(f, &in))
 		return drop_xdp(c, PROGRAM_NO_INTERFACE);
-	if (!begin_work(&w, f, n->slice, is_sampled(c->frames))) {
+	if (!begin_work(&w, f, n->slice, is_sampled(c->offered++))) {
 		count_metered(n->slice);
 		return drop_xdp(c, PROGRAM_METERED);
 	}

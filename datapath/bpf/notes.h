@@ -14,6 +14,8 @@ enum note_kind {
 	NOTE_PROCESS = 1, /* by port */
 	NOTE_NIC,	  /* by interface of the machine's namespace */
 	NOTE_FORWARDING,  /* 0 */
+	NOTE_SLOW,	  /* by tap device */
+	NOTE_SLOW_HIGH,
 };
 
 struct note {

@@ -27,6 +27,14 @@
 #define VXLAN_PORT 4789
 #define FIRST_ENTROPY_PORT 49152 /* RFC 7348, 5 */
 
+/*
+ * TTL, or hop limit, of the header that is put before frames of a tunnel that counts: less how many packet programs the
+ * frame has met (node.h), so that a frame does not live for ever in a loop of nodes on several machines. Each router of
+ * the underlay, and the tunnel itself, count as one more program. Whoever is at 1 has met as many as a frame may: the
+ * next program drops it.
+ */
+#define COUNTING_TTL 255
+
 #ifndef ETH_P_TEB
 #define ETH_P_TEB 0x6558
 #endif
@@ -65,6 +73,7 @@ struct outer {
 	__u8 ecn;
 	__u8 v6;
 	__u8 summed; /* it has a checksum of all of it, which is to be verified (checksum.h) */
+	__u8 ttl;    /* of a host whose tunnels count */
 };
 
 /* IPv4-mapped for IPv4. */
@@ -176,6 +185,8 @@ static __always_inline enum reason read_outer(const struct outer_header *h, __u3
 		o->length = ETH_HLEN + sizeof(h->ip4);
 		o->total = ETH_HLEN + bpf_ntohs(h->ip4.tot_len);
 		o->ecn = h->ip4.tos & 3;
+		if (with_met)
+			o->ttl = h->ip4.ttl;
 		o->v6 = false;
 		map_address(o->tunnel.local, h->ip4.daddr);
 		map_address(o->tunnel.peer, h->ip4.saddr);
@@ -186,6 +197,8 @@ static __always_inline enum reason read_outer(const struct outer_header *h, __u3
 		o->length = ETH_HLEN + sizeof(h->ip6);
 		o->total = o->length + bpf_ntohs(h->ip6.payload_len);
 		o->ecn = h->ip6.flow_lbl[0] >> 4 & 3;
+		if (with_met)
+			o->ttl = h->ip6.hop_limit;
 		o->v6 = true;
 		__builtin_memcpy(o->tunnel.local, &h->ip6.daddr, sizeof(o->tunnel.local));
 		__builtin_memcpy(o->tunnel.peer, &h->ip6.saddr, sizeof(o->tunnel.peer));
@@ -204,6 +217,37 @@ static __always_inline __u32 find_tunnel(const struct outer *o)
 	const __u32 *port = bpf_map_lookup_elem(&tunnels, &o->tunnel);
 
 	return port ? *port : 0;
+}
+
+static __always_inline bool counts_met(const struct encapsulation *e)
+{
+	__u8 ttl = is_outer_ip6(e) ? e->header[offsetof(struct ipv6hdr, hop_limit)] :
+				     e->header[offsetof(struct iphdr, ttl)];
+
+	return ttl == COUNTING_TTL;
+}
+
+/* How many packet programs has a frame met that comes out of the tunnel at the port? */
+static __always_inline __u32 met_before(__u32 port, const struct outer *o)
+{
+	const struct encapsulation *e = bpf_map_lookup_elem(&encapsulations, &port);
+
+	if (!e || e->kind == TUNNEL_NONE || !counts_met(e))
+		return 0;
+	return o->ttl > 1 ? COUNTING_TTL + 1 - o->ttl : COUNTING_TTL;
+}
+
+/* Writes into an outer header how many packet programs the frame has met. */
+static __always_inline void write_met(void *outer, const struct encapsulation *e, __u32 met)
+{
+	__u8 ttl = met < COUNTING_TTL ? COUNTING_TTL - met : 1;
+
+	if (!counts_met(e))
+		return;
+	if (is_outer_ip6(e))
+		((struct ipv6hdr *)outer)->hop_limit = ttl;
+	else
+		((struct iphdr *)outer)->ttl = ttl;
 }
 
 enum ecn {
@@ -286,6 +330,8 @@ __noinline int write_outer(struct frame *f, __u32 port, __u32 inner)
 	w->eth.h_proto = is_outer_ip6(e) ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
 	/* The compiler copies what it does not know to be aligned byte by byte. */
 	__builtin_memcpy(__builtin_assume_aligned(w->bytes, 8), __builtin_assume_aligned(e->header, 4), MAX_OUTER);
+	if (with_met)
+		write_met(w->bytes, e, f->met);
 	complete_outer(w->bytes, e, f, inner);
 	return e->length & OUTER_MASK;
 }

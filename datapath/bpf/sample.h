@@ -14,9 +14,10 @@
 const volatile __u64 sample_secrets[2];
 
 /*
- * Is the frame of this number, of those that came to the node on this CPU, measured? It is the output of SplitMix64
- * (Steele et al., "Fast splittable pseudorandom number generators", OOPSLA 2014) with a state and an increment that are
- * secret.
+ * Is the frame of this number, of those that asked for processor time on this CPU, measured? No number comes twice:
+ * frames that XDP hands over, to be copied, are not counted as having come (copy_xdp()), and are measured. It is the
+ * output of SplitMix64 (Steele et al., "Fast splittable pseudorandom number generators", OOPSLA 2014) with a state and
+ * an increment that are secret.
  */
 static __always_inline bool is_sampled(__u64 number)
 {

@@ -76,6 +76,8 @@ __noinline int open_packet(struct xdp_md *ctx, struct frame *f)
 	f->length = f->longest = o.total - o.length;
 	f->ecn = o.ecn;
 	f->split = end - data != length;
+	if (with_met)
+		f->met = met_before(f->from, &o);
 	return f->from != 0;
 }
 
@@ -122,7 +124,8 @@ static __always_inline void write_ecn(struct header *h, __u8 ecn)
  * A segment of TCP enters its link by the device of the tunnel's proxy port, whose veth pair makes super-frames of
  * what comes so (GRO). The kernel does that at the network card with what is in EGRE, but not with VXLAN, unless it
  * has a device for it: without, each segment would be a frame of its own all the way up to the node's TCP. Of a
- * tunnel's segments, all that lie in one buffer are sent this way, or none: those stay in order.
+ * tunnel's segments, all that lie in one buffer are sent this way, or none: those stay in order. A device forgets how
+ * many packet programs a frame has met: of a tunnel that counts, only what goes to a node's kernel is sent this way.
  */
 __noinline int gather(struct xdp_md *ctx, struct frame *f)
 {
@@ -138,6 +141,8 @@ __noinline int gather(struct xdp_md *ctx, struct frame *f)
 	if (to_device(from) == XDP_PASS)
 		return XDP_PASS;
 	own = find_port(from);
+	if (with_met && f->met && own && (own->mode != MODE_PEER || find_leg(own->peer)))
+		return XDP_PASS;
 	if (!own || f->length > own->mtu + ETH_HLEN + vlan_tag) /* a veth pair would drop it, and count it elsewhere */
 		return XDP_PASS;
 	if (f->length < ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr) || !read_header(ctx, f))
@@ -282,7 +287,8 @@ int underlay_linecard(struct xdp_md *ctx)
 		count_sent(f->edit.outer + f->length);
 		count_handed(f->at, f->length);
 	} else if (called && verdict == XDP_REDIRECT) {
-		f->met = 0;
+		if (!with_met)
+			f->met = 0;
 		f->by_card = 1;
 		return call_node(ctx, f);
 	}

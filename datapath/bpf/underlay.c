@@ -284,6 +284,7 @@ __noinline int receive_packet(struct __sk_buff *skb, struct frame *f)
 	struct outer_header h = {};
 	struct outer o = {};
 	enum reason why;
+	__u32 met;
 
 	if (!f)
 		return REASON_STRAY;
@@ -304,6 +305,11 @@ __noinline int receive_packet(struct __sk_buff *skb, struct frame *f)
 		return REASON_CHECKSUM;
 	count_received(skb->len, false);
 	count_emerged(f->from, o.total - o.length);
+	if (with_met) {
+		met = met_before(f->from, &o);
+		skb->mark = met ? MARK_OURS | met : 0;
+		skb->tc_index = 0; /* no program chose a queue here (port.c) */
+	}
 	return decapsulate(skb, f, &o);
 }
 

@@ -50,6 +50,7 @@ type objectNodeTraffic struct {
 	NoQueue  uint64
 	Handed   uint64
 	Written  uint64
+	Offered  uint64
 }
 
 type objectSettings struct {
@@ -131,6 +132,7 @@ const (
 	objectVarWindowReach         = "window_reach"
 	objectVarWithCard            = "with_card"
 	objectVarWithIpv6Underlay    = "with_ipv6_underlay"
+	objectVarWithMet             = "with_met"
 	objectVarWithPolicers        = "with_policers"
 	objectVarWithPrograms        = "with_programs"
 	objectVarWithQueues          = "with_queues"
@@ -242,6 +244,7 @@ type objectVariableSpecs struct {
 	WindowReach         *ebpf.VariableSpec `ebpf:"window_reach"`
 	WithCard            *ebpf.VariableSpec `ebpf:"with_card"`
 	WithIpv6Underlay    *ebpf.VariableSpec `ebpf:"with_ipv6_underlay"`
+	WithMet             *ebpf.VariableSpec `ebpf:"with_met"`
 	WithPolicers        *ebpf.VariableSpec `ebpf:"with_policers"`
 	WithPrograms        *ebpf.VariableSpec `ebpf:"with_programs"`
 	WithQueues          *ebpf.VariableSpec `ebpf:"with_queues"`
@@ -361,6 +364,7 @@ type objectVariables struct {
 	WindowReach         *ebpf.Variable `ebpf:"window_reach"`
 	WithCard            *ebpf.Variable `ebpf:"with_card"`
 	WithIpv6Underlay    *ebpf.Variable `ebpf:"with_ipv6_underlay"`
+	WithMet             *ebpf.Variable `ebpf:"with_met"`
 	WithPolicers        *ebpf.Variable `ebpf:"with_policers"`
 	WithPrograms        *ebpf.Variable `ebpf:"with_programs"`
 	WithQueues          *ebpf.Variable `ebpf:"with_queues"`

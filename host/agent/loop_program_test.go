@@ -58,6 +58,26 @@ func TestLoopLeavesTheOlderProgramRunningWhenTheNewerOneIsRefused(t *testing.T) 
 	l.settle(t)
 }
 
+// The way from XDP to tc that could not be made with the program is tried again, by later passes.
+func TestLoopMakesTheWayFromXDPOfAProgramThatRuns(t *testing.T) {
+	l := newLoop(t)
+	s := plantest.Slice(1, []string{"h1", "p1"}, []string{"p1", "h2"})
+	l.wanted["lab1"] = &plan.Input{Spec: s}
+	l.noHandover = true
+	l.pass(t.Context())
+	l.pass(t.Context())
+	if st := l.statuses["lab1"]; st.Settled || !l.runs["1-p1"].CutOff ||
+		!strings.HasPrefix(st.Nodes["p1"].Message, "program of p1: it runs, ") ||
+		!strings.HasSuffix(st.Nodes["p1"].Message, errNoHandover.Error()) {
+		t.Errorf("status %+v", st)
+	}
+	l.noHandover = false
+	l.settle(t)
+	if l.runs["1-p1"].CutOff {
+		t.Error("the program is still cut off")
+	}
+}
+
 func TestLoopReportsANodeAsFailedWhoseFirstProgramIsRefused(t *testing.T) {
 	l := newLoop(t)
 	s := plantest.Slice(1, []string{"h1", "p1"})

@@ -12,6 +12,9 @@ import (
 // refusedProgram is an object that the kernel's verifier refuses.
 const refusedProgram = "a program that loops for ever"
 
+// errNoHandover is the error of a program that runs, and to which XDP cannot bring frames.
+var errNoHandover = errors.New("make the way from XDP to tc: no buffer space available")
+
 var errRefused = errors.New("x.c:7: parse: infinite loop detected")
 
 func (n *memoryNetwork) SetProgram(_ context.Context, name string, p wire.Program) error {
@@ -22,7 +25,7 @@ func (n *memoryNetwork) SetProgram(_ context.Context, name string, p wire.Progra
 		if len(p.Object) == 0 {
 			return n.violated("program %s has no object", name)
 		}
-		is := wire.ProgramState{Digest: p.Digest, Runs: true, Verified: len(p.Object)}
+		is := wire.ProgramState{Digest: p.Digest, Runs: true, Verified: len(p.Object), CutOff: n.noHandover}
 		for _, device := range p.Ports {
 			if device == "" {
 				is.Ports = append(is.Ports, 0)
@@ -38,6 +41,9 @@ func (n *memoryNetwork) SetProgram(_ context.Context, name string, p wire.Progra
 			is.Ports = is.Ports[:len(is.Ports)-1]
 		}
 		n.runs[name] = is
+		if n.noHandover {
+			return &wire.CutOffError{Err: errNoHandover}
+		}
 		return nil
 	}, nil)
 }

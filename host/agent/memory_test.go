@@ -35,10 +35,12 @@ type memoryMachine struct {
 	present bool // something of the network is there
 	state   wire.State
 	runs    map[string]wire.ProgramState // packet programs
-	exits   chan sliver.ID
-	noNAT   error // of HaveNAT
-	noRoot  error // of Available
-	noBind  error // of HaveBind
+
+	noHandover bool // the way from XDP to tc cannot be made
+	exits      chan sliver.ID
+	noNAT      error // of HaveNAT
+	noRoot     error // of Available
+	noBind     error // of HaveBind
 
 	lacks, doubts map[string][]lack.Lack // by node
 	programs      string                 // whether they are installed; "": all

@@ -123,3 +123,23 @@ func TestProgramNamesAreReadBack(t *testing.T) {
 		}
 	}
 }
+
+// Tunnels of a slice with packet programs count how many of them frames have met, those between its other nodes, too.
+func TestTunnelsOfASliceWithProgramsCount(t *testing.T) {
+	for _, nodes := range [][]string{{"h1", "h2", "p1"}, {"h1", "h2", "h3"}} {
+		s := plantest.Spread(plantest.Slice(7, []string{nodes[0], nodes[1]}, []string{nodes[1], nodes[2]}),
+			map[string]string{"h1": "B", "h2": "C", nodes[2]: "A"})
+		tunnels := 0
+		for host, w := range wantedBy(t, Input{Spec: s}) {
+			for name, tun := range w.tunnels() {
+				if want := s.Node("p1") != nil; tun.CountsMet != want {
+					t.Errorf("%v, host %s: tunnel %s counts: %v", nodes, host, name, tun.CountsMet)
+				}
+				tunnels++
+			}
+		}
+		if tunnels != 4 {
+			t.Errorf("%v: %d ends of tunnels", nodes, tunnels)
+		}
+	}
+}

@@ -295,7 +295,7 @@ func compareTunnels(t *rapid.T, parts map[string]*Wanted) {
 	for e, tun := range ends {
 		back, there := ends[end{e.key, e.peer, e.local}]
 		if !there || back.Kind != tun.Kind || back.MTU != tun.MTU || back.Isolated != tun.Isolated ||
-			back.DSCP != tun.DSCP ||
+			back.DSCP != tun.DSCP || back.CountsMet != tun.CountsMet ||
 			back.StormControl != tun.StormControl || tun.Isolated != (tun.StormControl > 0) {
 			t.Fatalf("%+v has the counterpart %+v (%v)", tun, back, there)
 		}

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/wiring"
@@ -69,6 +70,7 @@ func (b *builder) reach(l *slice.Link, near, far slice.End) {
 func (b *builder) addTunnel(of []*slice.Link, t Tunnel, by slice.Tunnel, host string) (k reconcile.Key, ok bool) {
 	k = b.key(KindPort, t.Name)
 	t.Slice, t.Kind, t.Key, t.DSCP = b.Spec.ID, by.Kind, by.Key(b.Spec.ID), by.DSCP
+	t.CountsMet = b.hasPrograms()
 	err := b.address(&t, host)
 	if err != nil {
 		for _, l := range of {
@@ -82,6 +84,11 @@ func (b *builder) addTunnel(of []*slice.Link, t Tunnel, by slice.Tunnel, host st
 		Falls: reconcile.FallsWithAny,
 	}, t)
 	return k, true
+}
+
+// hasPrograms reports whether a node of the slice, on whatever host, has a packet program: then frames may go round.
+func (b *builder) hasPrograms() bool {
+	return slices.ContainsFunc(b.Spec.Nodes, func(n slice.Node) bool { return n.Kind == slice.Program })
 }
 
 // address fills in where a tunnel begins and ends.

@@ -20,6 +20,18 @@ const (
 	takeoverName = "takeover" // the other end, where they come out
 )
 
+// CutOffError is that of SetProgram where the program runs as it is wanted, and the handover is not there. SetProgram
+// tries it again.
+type CutOffError struct{ Err error }
+
+// Error says what follows.
+func (e *CutOffError) Error() string {
+	return fmt.Sprintf("it runs, but line cards cannot bring it frames, which go the slower way by tc: %v", e.Err)
+}
+
+// Unwrap gives the cause.
+func (e *CutOffError) Unwrap() error { return e.Err }
+
 // openHandover gives the pair of an earlier process the programs of this one.
 func (s *HostNetwork) openHandover() error {
 	_, err := s.nl.device(takeoverName)
@@ -59,6 +71,22 @@ func (s *HostNetwork) makeHandover() error {
 	}
 	s.handover = true
 	return nil
+}
+
+// hasHandover reports whether the pair is there, with its programs. If another process has deleted it, makeHandover
+// makes it anew.
+func (s *HostNetwork) hasHandover() (bool, error) {
+	s.wiring.Lock()
+	defer s.wiring.Unlock()
+	if !s.handover {
+		return false, nil
+	}
+	_, _, err := s.findHandover()
+	if errors.Is(err, ErrNoDevice) {
+		s.handover = false
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // findHandover finds the pair. ErrNoDevice: there is none that is complete.

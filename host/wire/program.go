@@ -36,6 +36,9 @@ type ProgramState struct {
 	Ports    []int  // indexes of devices, by the numbers of interfaces; 0: none. Zeros at the end are left out
 	Verified int    // instructions that the kernel's verifier looked at
 	Stack    int    // bytes
+	// CutOff means that the way from XDP to tc is not there. The program runs, and line cards leave all of its frames
+	// to tc, until SetProgram has made that way.
+	CutOff bool
 }
 
 // ProgramCounters is what a packet program counted since it was first set.
@@ -102,7 +105,10 @@ func (s *HostNetwork) SetProgram(ctx context.Context, name string, p Program) er
 	if err := s.setProgram(name, w); err != nil {
 		return explainProgram(p, err)
 	}
-	return s.makeHandover()
+	if err := s.makeHandover(); err != nil {
+		return &CutOffError{err}
+	}
+	return nil
 }
 
 // explainProgram adds to what is wrong with a program what to do about it.
@@ -135,11 +141,19 @@ func (s *HostNetwork) Programs(ctx context.Context) (map[string]ProgramState, er
 	if err != nil {
 		return nil, fmt.Errorf("list packet programs: %w", err)
 	}
+	if len(running) == 0 { // the way from XDP to tc is made with the first one
+		return map[string]ProgramState{}, nil
+	}
+	reachable, err := s.hasHandover()
+	if err != nil {
+		return nil, fmt.Errorf("look for the way from XDP to tc: %w", err)
+	}
 	all := make(map[string]ProgramState, len(running))
 	for name, is := range running {
 		cost := is.Costs[program.TC]
 		all[name] = ProgramState{
 			Digest: is.Digest, Runs: is.Runs, Ports: is.Ports, Verified: cost.Verified, Stack: cost.Stack,
+			CutOff: !reachable,
 		}
 	}
 	return all, nil

@@ -17,6 +17,12 @@ import (
 // switched makes nodes a and b, and between them a node whose packet program is a learning switch.
 func (l *lab) switched() (link wiring.Link, set wire.Program) {
 	l.Helper()
+	return l.switchedBy(func(set wire.Program) error { return l.SetProgram(l.ctx, "7-p", set) })
+}
+
+// switchedBy is switched, and the program is set by a function.
+func (l *lab) switchedBy(by func(wire.Program) error) (link wiring.Link, set wire.Program) {
+	l.Helper()
 	a := l.port("a", nil, "192.0.2.0/31", "2001:db8::/127")
 	b := l.port("b", nil, "192.0.2.1/31", "2001:db8::1/127")
 	left := l.port("p", nil)
@@ -31,7 +37,7 @@ func (l *lab) switched() (link wiring.Link, set wire.Program) {
 	object, err := program.Build(l.ctx, source)
 	l.must(err)
 	set = wire.Program{Slice: 7, File: "l2.c", Object: object, Ports: []string{left, right}, Digest: "1"}
-	l.must(l.SetProgram(l.ctx, "7-p", set))
+	l.must(by(set))
 	return link, set
 }
 
@@ -86,6 +92,39 @@ func TestFramesGoThroughAPacketProgram(t *testing.T) {
 	}
 	l.must(l.DeleteProgram(l.ctx, "7-p"))
 	l.must(l.DeleteProgram(l.ctx, "7-p"))
+}
+
+// The way from XDP to tc that cannot be made with a program, or that another process deletes, is made by a later pass.
+func TestTheWayFromXDPToTCIsMadeLater(t *testing.T) {
+	l := newLab(t)
+	cutOff := func() bool {
+		running, err := l.Programs(l.ctx)
+		l.must(err)
+		return running["7-p"].CutOff
+	}
+	l.inNamespace("", "ip", "link", "add", "takeover", "type", "veth", "peer", "name", "other") // where its other end would be
+	_, set := l.switchedBy(func(set wire.Program) error {
+		if err := l.SetProgram(l.ctx, "7-p", set); err == nil || !strings.Contains(err.Error(), "from XDP to tc") {
+			t.Fatalf("the name is taken: %v", err)
+		}
+		return nil
+	})
+	l.ping("a", "192.0.2.1")
+	if !cutOff() {
+		t.Error("the way is not there, and the program is not cut off")
+	}
+	l.inNamespace("", "ip", "link", "del", "takeover")
+	for range 2 {
+		l.must(l.SetProgram(l.ctx, "7-p", set))
+		if cutOff() {
+			t.Error("the way is there, and the program is cut off")
+		}
+		l.ping("a", "192.0.2.1")
+		l.inNamespace("", "ip", "link", "del", "handover")
+		if !cutOff() {
+			t.Error("the way was deleted, and the program is not cut off")
+		}
+	}
 }
 
 func (l *lab) wantNoFaults(c map[string]uint64) {

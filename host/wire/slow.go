@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/datapath/node"
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/kernel/rtnl"
@@ -47,11 +48,43 @@ func (s *HostNetwork) OpenSlowPath(ctx context.Context, name, owner string) (_ *
 	if !ok {
 		return nil, fmt.Errorf("open the slow path of %s: %w", owner, ErrNoSlowPath)
 	}
-	f, err := s.openTap(index, owner)
+	err = s.noteHanded(name, index)
+	var f *os.File
+	if err == nil {
+		f, err = s.openTap(index, owner)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the slow path of %s: %w", owner, err)
 	}
 	return f, nil
+}
+
+// noteHanded notes how many frames had been handed to a slow path before its device is made; one that is there counts
+// from when it was made.
+func (s *HostNetwork) noteHanded(name string, index int) error {
+	if _, err := s.nl.deviceAt(index); !errors.Is(err, ErrNoDevice) {
+		return err
+	}
+	counters, err := s.programs.Counters(name)
+	if err != nil {
+		return err
+	}
+	return s.setHanded(index, counters[slowHanded])
+}
+
+func (s *HostNetwork) setHanded(index int, frames uint64) error {
+	return errors.Join(s.data.SetNote(datapath.NoteSlow, index, uint32(frames)),
+		s.data.SetNote(datapath.NoteSlowHigh, index, uint32(frames>>32)))
+}
+
+// handedBefore is what noteHanded noted.
+func (s *HostNetwork) handedBefore(index int) (uint64, error) {
+	low, err := s.data.Note(datapath.NoteSlow, index)
+	if err != nil {
+		return 0, err
+	}
+	high, err := s.data.Note(datapath.NoteSlowHigh, index)
+	return uint64(high)<<32 | uint64(low), err
 }
 
 func (s *HostNetwork) openTap(index int, owner string) (f *os.File, err error) {
@@ -107,19 +140,23 @@ func (s *HostNetwork) deleteTap(name string) error {
 		return nil //nolint:nilerr // half made: the next program with its number deletes it
 	}
 	d, err := s.nl.deviceAt(index)
-	if errors.Is(err, ErrNoDevice) {
-		return nil
+	switch {
+	case err == nil:
+		err = s.nl.deleteDevices([]device{d})
+	case errors.Is(err, ErrNoDevice):
+		err = nil
 	}
-	if err != nil {
-		return fmt.Errorf("delete the slow path of %s: %w", name, err)
-	}
-	if err := s.nl.deleteDevices([]device{d}); err != nil {
+	if err = errors.Join(err, s.setHanded(index, 0)); err != nil {
 		return fmt.Errorf("delete the slow path of %s: %w", name, err)
 	}
 	return nil
 }
 
-// countSlowPath adds what the process has not read of what was handed to it: it waits, or was lost.
+// slowHanded is the counter of frames that were handed to a slow path.
+const slowHanded = "slow path handed"
+
+// countSlowPath adds what the process has not read of what was handed to it: it waits, or was lost. Where the device
+// was made anew, it is what was handed since then.
 func (s *HostNetwork) countSlowPath(name string, counters map[string]uint64) error {
 	index, _, err := s.programs.Tap(name)
 	if err != nil {
@@ -129,7 +166,11 @@ func (s *HostNetwork) countSlowPath(name string, counters map[string]uint64) err
 	if err != nil && !errors.Is(err, ErrNoDevice) {
 		return fmt.Errorf("count frames of the slow path of %s: %w", name, err)
 	}
-	handed := counters["slow path handed"]
-	counters["slow path unread"] = handed - min(handed, d.tx.Frames)
+	before, err := s.handedBefore(index)
+	if err != nil {
+		return fmt.Errorf("count frames of the slow path of %s: %w", name, err)
+	}
+	handed := counters[slowHanded]
+	counters["slow path unread"] = handed - min(handed, before+d.tx.Frames)
 	return nil
 }

@@ -2,9 +2,11 @@ package wire_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,4 +60,75 @@ func TestStaleSlowPathIsDeletedWhereWhatWasBeforeCannotBe(t *testing.T) {
 	}
 	l.must(unix.Unmount(place, 0))
 	l.must(l.DeleteProgram(l.ctx, "7-p"))
+}
+
+// A device that is made anew has not handed out what the one before has: that is not unread for ever.
+func TestUnreadFramesAreThoseOfTheDeviceThatIsThere(t *testing.T) {
+	const frames = 100
+	l := newLab(t)
+	source := filepath.Join(t.TempDir(), "punt.c")
+	l.must(os.WriteFile(source, []byte("#include <pergola/program.h>\n"+
+		"PERGOLA_PARSE(packet) { return packet ? PERGOLA_PUNT : PERGOLA_DROP; }\n"), 0o600))
+	l.switchedBy(func(set wire.Program) (err error) {
+		if set.Object, err = program.Build(l.ctx, source); err != nil {
+			return err
+		}
+		set.SlowPath = slice.SlowSocket
+		return l.SetProgram(l.ctx, "7-p", set)
+	})
+	if out, err := l.exec("a", "ip", "neigh", "replace", "192.0.2.1", "lladdr", "02:00:00:00:00:01", "dev",
+		"eth0"); err != nil {
+		t.Fatal(out, err)
+	}
+	open := func() *os.File {
+		t.Helper()
+		f, err := l.OpenSlowPath(l.ctx, "7-p", "p")
+		l.must(err)
+		read := 0
+		testkit.Eventually(l, func() error { // the first ones may be lost
+			l.sendsTo("a", "192.0.2.1", 7, 10)
+			if read += readable(t, f); read < frames {
+				return fmt.Errorf("%d frames were read", read)
+			}
+			return nil
+		}, 10*time.Second, "frames to be read")
+		return f
+	}
+	f := open()
+	unread := func() uint64 { return l.counts()["slow path unread"] }
+	l.must(unix.IoctlSetInt(int(f.Fd()), unix.TUNSETPERSIST, 0))
+	l.must(f.Close())
+	gone := l.counts()["slow path handed"]
+	f, err := l.OpenSlowPath(l.ctx, "7-p", "p")
+	l.must(err)
+	if is, since := unread(), l.counts()["slow path handed"]-gone; is > since {
+		t.Errorf("%d frames are unread, of %d that were handed to the device", is, since)
+	}
+	l.must(f.Close())
+	f = open()
+	l.reopen()
+	if is := unread(); is >= frames {
+		t.Errorf("%d frames are unread for another process", is)
+	}
+	l.must(f.Close())
+	l.must(l.DeleteProgram(l.ctx, "7-p"))
+}
+
+// readable reads the frames that wait.
+func readable(t *testing.T, f *os.File) (frames int) {
+	t.Helper()
+	buffer := make([]byte, 2048)
+	for {
+		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}, 50)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			t.Fatal(err)
+		}
+		if ready <= 0 {
+			return frames
+		}
+		if _, err := f.Read(buffer); err != nil {
+			t.Fatal(err)
+		}
+		frames++
+	}
 }

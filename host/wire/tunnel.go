@@ -42,6 +42,8 @@ type Tunnel struct {
 	MTU   int        // of the interfaces at both ends
 
 	StormControl int // frames to groups that go in, in a second; 0: as many as come
+
+	CountsMet bool // see datapath.Tunnel
 }
 
 func (t Tunnel) check() error {
@@ -85,6 +87,7 @@ func (s *HostNetwork) setTunnel(index int, t Tunnel) error {
 	local := t.Local.Unmap()
 	err = s.data.SetTunnel(index, datapath.Tunnel{
 		Kind: kind, Key: t.Key, Local: local, Peer: t.Peer.Unmap(), DSCP: t.DSCP, StormControl: t.StormControl,
+		CountsMet: t.CountsMet,
 	})
 	if err != nil || local.Is4() {
 		return err

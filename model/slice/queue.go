@@ -1,6 +1,7 @@
 package slice
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -14,11 +15,32 @@ type Queue struct {
 	Share   int         `json:"share"`             // weight, 1 to MaxShare
 	Reserve unit.Rate   `json:"reserve,omitempty"` // bit/s that the queue gets whenever it wants them
 	Rate    unit.Rate   `json:"rate,omitempty"`    // bit/s that the queue gets at most; 0: the interface's
-	Length  unit.Length `json:"length,omitzero"`   // zero: DefaultQueue frames
+	Length  unit.Length `json:"length,omitzero"`   // zero, of older versions: DefaultQueue frames
 }
 
 // MaxQueues is how many queues an interface has at most, number 0 included.
 const MaxQueues = 1024
+
+// LeastDefaultQueue is how many frames a queue holds at least for which nobody said so: a burst of a sender that sends
+// what one super-frame holds (64 KiB).
+const LeastDefaultQueue = 64
+
+// DefaultLength is what the queue holds for which nobody said so: full frames, as many as it sends in 100 ms, which is
+// the bandwidth-delay product of a long path, from LeastDefaultQueue to DefaultQueue. Rate is that of the link.
+func (q Queue) DefaultLength(rate unit.Rate, mtu int) unit.Length {
+	full := int(min(cmp.Or(q.Rate, rate).BytesPerSecond()/10/uint64(mtu+ethernetHeader), DefaultQueue))
+	return unit.Length{Frames: max(full, LeastDefaultQueue)}
+}
+
+// Bytes is the queue's length where frames have this MTU.
+func (q Queue) Bytes(mtu int) int64 {
+	if q.Length.Bytes != 0 {
+		return q.Length.Bytes
+	}
+	return int64(cmp.Or(q.Length.Frames, DefaultQueue)) * int64(mtu+ethernetHeader)
+}
+
+const ethernetHeader = 14
 
 func (s Scheduler) checkQueues() error {
 	var reserved unit.Rate

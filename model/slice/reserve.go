@@ -53,14 +53,11 @@ func (s *Slice) Queueing(shapes map[string]Shape) map[string]Queueing {
 			if len(queues) == 0 {
 				continue
 			}
-			mtu := DefaultMTU
-			if n := s.Node(e.Node); n != nil && n.Interface(e.Interface) != nil {
-				mtu = n.Interface(e.Interface).MTU
-			}
+			mtu := s.MTU(e)
 			sum := all[e.Node]
 			sum.Queues += len(queues)
 			for _, q := range queues {
-				sum.Buffer += q.bytes(mtu)
+				sum.Buffer += q.Bytes(mtu)
 			}
 			all[e.Node] = sum
 		}
@@ -68,14 +65,16 @@ func (s *Slice) Queueing(shapes map[string]Shape) map[string]Queueing {
 	return all
 }
 
-// bytes is the queue's length where frames have this MTU.
-func (q Queue) bytes(mtu int) int64 {
-	const ethernetHeader = 14
-	if q.Length.Bytes != 0 {
-		return q.Length.Bytes
+// MTU is that of an end's interface.
+func (s *Slice) MTU(e End) int {
+	if n := s.Node(e.Node); n != nil && n.Interface(e.Interface) != nil {
+		return n.Interface(e.Interface).MTU
 	}
-	return int64(cmp.Or(q.Length.Frames, DefaultQueue)) * int64(mtu+ethernetHeader)
+	return DefaultMTU
 }
+
+// BufferBound is what the lengths of the queues of a node's packet program may add up to.
+func (r Reserve) BufferBound() int64 { return cmp.Or(r.Buffer, DefaultBuffer) }
 
 // WhyTooMany says what a node's queues take beyond its reservation, or beyond what a node has without one; empty where
 // it is nothing.
@@ -86,7 +85,7 @@ func (r Reserve) WhyTooMany(q Queueing) string {
 		}
 		return what + " are what a node has without a reservation"
 	}
-	most, buffer := cmp.Or(r.Queues, DefaultQueues), cmp.Or(r.Buffer, DefaultBuffer)
+	most, buffer := cmp.Or(r.Queues, DefaultQueues), r.BufferBound()
 	switch {
 	case q.Queues > most:
 		return fmt.Sprintf("there are %d queues, and %s", q.Queues, bound(r.Queues != 0, fmt.Sprint(most)))

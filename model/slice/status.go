@@ -78,5 +78,6 @@ type Overrides struct {
 	Power    map[string]Power `json:"power,omitempty"`    // by node; absent: on
 	Restarts map[string]int   `json:"restarts,omitempty"` // by node: the number of requested restarts
 	Down     map[string]bool  `json:"down,omitempty"`     // by link
-	Shapes   map[string]Shape `json:"shapes,omitempty"`   // by node:interface, in place of the file's
+	// Shapes are in place of the file's, by node:interface: the file's with what was changed (ShapesFor).
+	Shapes map[string]Shape `json:"shapes,omitempty"`
 }

@@ -1,7 +1,9 @@
 package topology
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,23 +27,24 @@ func TestQueuesAreNumberedFromZero(t *testing.T) {
 		"as in figure 7 of SPP": {
 			"{ends: [west, h], from: {west: {rate: 800Mbit, queues: {1: {share: 30, length: 64KiB}, " +
 				"2: {share: 25, length: 200}, 3: {share: 20}}}}}",
-			"west", []slice.Queue{{Share: 20}, {Share: 30, Length: unit.Length{Bytes: 64 << 10}},
-				{Share: 25, Length: unit.Length{Frames: 200}}, {Share: 20}},
+			"west", []slice.Queue{{Share: 20, Length: frames(1000)},
+				{Share: 30, Length: unit.Length{Bytes: 64 << 10}}, {Share: 25, Length: frames(200)},
+				{Share: 20, Length: frames(1000)}},
 		},
 		"queue 0 named": {
 			"{ends: [west, h], rate: 10Mbit, queues: {0: {share: 2, length: 5}, " +
 				"1: {rate: 5Mbit, reserve: 1Mbit}}}",
-			"west", []slice.Queue{{Share: 2, Length: unit.Length{Frames: 5}},
-				{Share: 1, Rate: 5e6, Reserve: 1e6}},
+			"west", []slice.Queue{{Share: 2, Length: frames(5)},
+				{Share: 1, Rate: 5e6, Reserve: 1e6, Length: frames(64)}},
 		},
 		"more than ten": {
 			"{ends: [west, h], rate: 10Mbit, queues: {1: {}, 2: {}, 3: {}, 4: {}, 5: {}, 6: {}, " +
 				"7: {}, 8: {}, 9: {}, 10: {share: 7}}}",
-			"west", []slice.Queue{{Share: 1}, {Share: 1}, {Share: 1}, {Share: 1}, {Share: 1}, {Share: 1},
-				{Share: 1}, {Share: 1}, {Share: 1}, {Share: 1}, {Share: 7}},
+			"west", append(slices.Repeat([]slice.Queue{{Share: 1, Length: frames(82)}}, 10),
+				slice.Queue{Share: 7, Length: frames(82)}),
 		},
 		"of both ends": {"{ends: [west, east], rate: 10Mbit, queues: {1: {}}}", "east",
-			[]slice.Queue{{Share: 1}, {Share: 1}}},
+			[]slice.Queue{{Share: 1, Length: frames(82)}, {Share: 1, Length: frames(82)}}},
 		"not of a router": {"{ends: [west, r], rate: 10Mbit, queues: {1: {}}}", "r", nil},
 	} {
 		top := mustParse(t, "t.yaml", []byte(withQueues+"links: ["+c.link+"]\n"))
@@ -56,6 +59,58 @@ func TestQueuesAreNumberedFromZero(t *testing.T) {
 			if err := e.Shape.Check(); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
+		}
+	}
+}
+
+func frames(n int) unit.Length { return unit.Length{Frames: n} }
+
+// Lengths that nobody wrote do not keep a topology from running.
+func TestQueuesWithoutLengthsFitIntoWhatANodeHas(t *testing.T) {
+	const full = 1514
+	for name, c := range map[string]struct {
+		interfaces, queues int
+		link, reserve      string
+		first, last        unit.Length // of queues 1 and 2
+		most               int64       // bytes of all
+	}{
+		"as many as their rates want": {3, 5, "rate: 20Mbit", "", frames(165), frames(165), 18 * 165 * full},
+		"not more than an Ethernet device has": {3, 5, "rate: 10Gbit", "", frames(1000), frames(1000),
+			18 * 1000 * full},
+		"many":          {20, 20, "rate: 1Gbit", "", frames(105), frames(105), slice.DefaultBuffer / 2},
+		"jumbo frames":  {8, 20, "rate: 10Gbit, mtu: 9000", "", frames(64), frames(64), slice.DefaultBuffer},
+		"more reserved": {20, 20, "rate: 1Gbit", "buffer: 256MiB", frames(211), frames(211), 128 << 20},
+		"little":        {2, 3, "rate: 1Gbit", "buffer: 1MiB", frames(64), frames(64), 1 << 20},
+		"one is written, and stays": {2, 3, "rate: 1Gbit", "buffer: 20MiB", unit.Length{Bytes: 8 << 20}, frames(461),
+			20 << 20},
+	} {
+		one := ""
+		if c.first.Bytes != 0 {
+			one = "length: 8MiB"
+		}
+		text := "nodes:\n  p: {program: ./p.o, reserve: {" + c.reserve + "}}\n  h:\nlinks:\n"
+		for range c.interfaces {
+			text += "  - {ends: [p, h], " + c.link + ", queues: {1: {" + one + "}"
+			for q := 2; q <= c.queues; q++ {
+				text += fmt.Sprintf(", %d: {share: 3}", q)
+			}
+			text += "}}\n"
+		}
+		top := mustParse(t, "t.yaml", []byte(text))
+		for _, source := range top.Sources() {
+			source.Data = []byte("an object")
+		}
+		s := mustResolve(t, throughJSON(t, top), nil)
+		for _, l := range s.Links {
+			for _, e := range l.Ends {
+				if q := e.Shape.Queues; e.Node == "p" && (q[1].Length != c.first || q[2].Length != c.last) {
+					t.Errorf("%s: %s has lengths %v and %v, want %v and %v", name, e, q[1].Length, q[2].Length,
+						c.first, c.last)
+				}
+			}
+		}
+		if got := s.Queueing(nil)["p"].Buffer; got > c.most || got < c.most/2 {
+			t.Errorf("%s: %d bytes of buffer, want at most %d, and more than half of that", name, got, c.most)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestErrorsInReservations(t *testing.T) {
 		"queues": {"queues: 2", `t.yaml:2:23: "p" has more than it may: there are 3 queues, and 2 are ` +
 			`reserved (write a ` +
 			"length: in the queues, or reserve more"},
-		"buffer": {"buffer: 1MiB", `"p" has more than it may: the lengths of its queues add up to 4542000 ` +
+		"buffer": {"buffer: 1MiB", `"p" has more than it may: the lengths of its queues add up to 1242368 ` +
 			`bytes, and ` +
 			"1048576 are reserved"},
 		"too many queues": {"queues: 30000", "t.yaml:2:41: queues 30000 is out of range: 0 to 24576"},
@@ -69,7 +69,7 @@ func TestErrorsInReservations(t *testing.T) {
 		"rate":            {"bandwidth: {eth1: 2MB}", "t.yaml:2:51: "},
 	} {
 		text := "nodes:\n  p: {program: ./p.o, reserve: {" + c.reserve + "}}\n  h:\n" +
-			"links:\n  - {ends: [p, h], rate: 1Mbit, queues: {1: {}, 2: {}}}\n"
+			"links:\n  - {ends: [p, h], rate: 1Mbit, queues: {1: {length: 1MiB}, 2: {}}}\n"
 		parsed, found := Parse("t.yaml", []byte(text))
 		if len(found) == 0 {
 			_, found = Resolve(parsed, nil)
@@ -80,7 +80,7 @@ func TestErrorsInReservations(t *testing.T) {
 	}
 	many := "nodes: {p: {program: ./p.o}, h: }\nlinks:\n  - {ends: [p, h], rate: 1Mbit, queues: {1: {length: " +
 		"1GiB}}}\n"
-	const want = "t.yaml:1:9: \"p\" has more than it may: the lengths of its queues add up to 1075255824 bytes, " +
+	const want = "t.yaml:1:9: \"p\" has more than it may: the lengths of its queues add up to 1073838720 bytes, " +
 		"and " +
 		"134217728 are what a node has without a reservation"
 	if _, found := Parse("t.yaml", []byte(many)); !strings.Contains(found.Error(), want) {

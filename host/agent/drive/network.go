@@ -132,6 +132,6 @@ func tunnelOf(t plan.Tunnel) wire.Tunnel {
 	return wire.Tunnel{
 		Name: t.Name, Slice: t.Slice, Owner: t.Owner, Digest: t.Digest,
 		Kind: t.Kind, Key: t.Key, Local: t.Local, Peer: t.Peer,
-		DSCP: t.DSCP, MTU: t.MTU, StormControl: t.StormControl,
+		DSCP: t.DSCP, MTU: t.MTU, StormControl: t.StormControl, CountsMet: t.CountsMet,
 	}
 }

@@ -2,6 +2,7 @@ package drive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/pergola-net/pergola/host/agent/machine"
@@ -21,7 +22,10 @@ func (d *Pass) setProgram(ctx context.Context, id sliver.ID, p plan.Program, ame
 		SlowPath: p.SlowPath, Reserve: p.Reserve, UDP: udpPorts(p.UDP),
 		Digest: p.Digest,
 	})
+	var cutOff *wire.CutOffError
 	switch {
+	case errors.As(err, &cutOff):
+		return fmt.Errorf("program of %s: %w", id.Node, err)
 	case err != nil && amend:
 		return fmt.Errorf("replace the program of %s, which goes on as it was: %w", id.Node, err)
 	case err != nil:

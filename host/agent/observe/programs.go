@@ -23,9 +23,13 @@ func (s *Snapshot) addPrograms(running map[string]wire.ProgramState, ports map[s
 			at[i] = devices[index]
 		}
 		s.Programs[sliver.ID(id)] = is
+		digest := plan.ProgramDigest(is.Digest, at)
+		if is.CutOff { // to be set once more
+			digest = ""
+		}
 		s.add(reconcile.Observed{
 			Key:    reconcile.Key{Kind: plan.KindProgram, Slice: id.Slice, Name: id.Node},
-			Digest: plan.ProgramDigest(is.Digest, at), Broken: is.Digest == "",
+			Digest: digest, Broken: is.Digest == "",
 			Needs: []reconcile.Key{
 				plan.HostNetKey, {Kind: plan.KindSliver, Slice: id.Slice, Name: id.Node},
 			},

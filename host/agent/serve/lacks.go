@@ -20,7 +20,7 @@ func (s *Server) Supports(ctx context.Context, spec *slice.Slice) (doubts []stri
 	at := s.inputs.Place()
 	here := func(n *slice.Node) bool { return s.alone || at.Owns(n) }
 	lacks := slices.Concat(s.lackRoots(ctx, spec, here), s.lackSuites(spec, here), s.lackFeatures(at, spec))
-	lacks = append(lacks, s.lackRoom(spec, s.shapesOf(spec.Name))...)
+	lacks = append(lacks, s.lackRoom(spec, s.shapesOf(spec))...)
 	var doubtful []lack.Lack
 	for i := range spec.Nodes {
 		if n := &spec.Nodes[i]; here(n) {
@@ -122,11 +122,11 @@ func (s *Server) lackRoom(spec *slice.Slice, shapes map[string]slice.Shape) (lac
 	return lacks
 }
 
-// shapesOf gives the shapes that users gave the links of a slice by hand.
-func (s *Server) shapesOf(name string) map[string]slice.Shape {
+// shapesOf gives the shapes that links of a slice have in place of their own, because they were changed by hand.
+func (s *Server) shapesOf(spec *slice.Slice) map[string]slice.Shape {
 	for _, one := range s.inputs.All() {
-		if one.Spec.Name == name {
-			return one.Overrides.Shapes
+		if one.Spec.Name == spec.Name {
+			return one.Overrides.ShapesFor(one.Spec, spec)
 		}
 	}
 	return nil

@@ -203,7 +203,7 @@ type Shape struct {
 // Queue is a part of a link's rate that a packet program chooses by number.
 type Queue struct {
 	Share   *int        `json:"share,omitempty" doc:"Weight among the queues in which frames wait, 1 to 100. Default: 1; of queue 0, the least of the others."`
-	Length  QueueLength `json:"length,omitempty" doc:"What waits before the tail is dropped: frames, such as 200, or bytes, such as 64KiB. Default: 1000 frames."`
+	Length  QueueLength `json:"length,omitempty" doc:"What waits before the tail is dropped: frames, such as 200, or bytes, such as 64KiB. Default: as many full frames as the queue sends in 100 ms, 64 to 1000; fewer, but at least 64, where those of a node would exceed half of its buffer."`
 	Rate    Rate        `json:"rate,omitempty" doc:"Bits a second that the queue gets at most. Default: the link's rate."`
 	Reserve Rate        `json:"reserve,omitempty" doc:"Bits a second that the queue gets whenever it wants them."`
 }

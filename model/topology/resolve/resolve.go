@@ -111,6 +111,7 @@ func Slice(t *file.Topology, prev *slice.Slice, complete bool) (*slice.Slice, di
 	r.makeInterfaces()
 	for _, n := range r.nodes {
 		r.reserveRates(n)
+		n.fitQueues()
 	}
 	r.route()
 	r.makeChecks()
