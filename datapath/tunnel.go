@@ -9,6 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/model/constants"
 )
 
 // TunnelKind is an encapsulation.
@@ -46,9 +48,6 @@ type Tunnel struct {
 	// come.
 	StormControl int
 }
-
-// VXLANPort is the UDP port that tunnels of kind VXLAN are received at (RFC 7348, section 5).
-const VXLANPort = 4789
 
 // Numbers of protocols.
 const (
@@ -94,7 +93,7 @@ func (t Tunnel) encapsulation() objectEncapsulation {
 	h, v6 := t.network()
 	if t.Kind == VXLAN {
 		h = binary.BigEndian.AppendUint16(h, 0) // the flow decides
-		h = binary.BigEndian.AppendUint16(h, VXLANPort)
+		h = binary.BigEndian.AppendUint16(h, constants.VXLANPort)
 		h = append(h, 0, 0, 0, 0)
 		h = append(h, 1<<3, 0, 0, 0) // the key is valid
 		h = binary.BigEndian.AppendUint32(h, t.Key<<8)
