@@ -36,11 +36,11 @@ func (s *memoryStore) Slice(_ context.Context, name string) (*slice.Slice, store
 }
 
 func (s *memoryStore) Slices(context.Context) (all []store.Record, err error) {
-	for name := range s.wanted {
-		all = append(all, store.Record{Name: name})
+	for name, w := range s.wanted {
+		all = append(all, store.Record{Name: name, ID: w.Spec.ID, Generation: w.Spec.Generation})
 	}
-	for name := range s.deleting {
-		all = append(all, store.Record{Name: name})
+	for name, id := range s.deleting {
+		all = append(all, store.Record{Name: name, ID: id, Deleting: true})
 	}
 	return all, nil
 }
