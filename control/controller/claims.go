@@ -320,10 +320,13 @@ func admitRate(h *store.HostState, own bool, rate uint64) error {
 	return nil
 }
 
-// refuseUnsupported words what a machine lacks for a claim.
-func refuseUnsupported(err error) *Refusal {
+// refuseUnsupported words what a machine lacks for a claim, unless that is not known.
+func refuseUnsupported(err error) error {
 	var found topology.Diagnostics
-	if errors.As(err, &found) {
+	switch {
+	case errors.Is(err, store.ErrUnread):
+		return err
+	case errors.As(err, &found):
 		return faulty(found)
 	}
 	return refuse(Conflict, "%v", err)

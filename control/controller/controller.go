@@ -233,14 +233,25 @@ func (c *Controller) canQueueOn(ctx context.Context, all []store.HostState, s *s
 			continue
 		}
 		if err := c.host.HaveRoom(ctx, &all[i].Host, s, nil); err != nil {
-			return refuse(Full, "slice %s: %v", s.Name, err)
+			return noRoom("slice "+s.Name, err)
 		}
 	}
 	return nil
 }
 
+// noRoom words that a host has not enough for a slice or a link, unless that is not known.
+func noRoom(what string, err error) error {
+	if errors.Is(err, store.ErrUnread) {
+		return err
+	}
+	return refuse(Full, "%s: %v", what, err)
+}
+
 func (c *Controller) supports(ctx context.Context, s *slice.Slice) (doubts []string, err error) {
 	doubts, err = c.host.Supports(ctx, s)
+	if errors.Is(err, store.ErrUnread) {
+		return nil, err
+	}
 	if err != nil {
 		var found topology.Diagnostics
 		if errors.As(err, &found) && err.Error() == found.Error() { // and nothing else

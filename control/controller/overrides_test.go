@@ -348,10 +348,47 @@ type full struct {
 }
 
 func (f full) HaveRoom(_ context.Context, on *hosts.Host, _ *slice.Slice, _ map[string]slice.Shape) error {
-	if on.Name == f.host {
+	switch f.host {
+	case on.Name:
 		return fmt.Errorf("host %s has no queues left", on.Name)
+	case unread:
+		return fmt.Errorf("look: %w", store.ErrUnread)
 	}
 	return nil
+}
+
+// unread is in place of a host where it is not known what hosts have left.
+const unread = "?"
+
+func (f full) Supports(context.Context, *slice.Slice) ([]string, error) {
+	if f.host == unread {
+		return nil, fmt.Errorf("look: %w", store.ErrUnread)
+	}
+	return nil, nil
+}
+
+// A store that does not answer has refused nothing: who asks can ask again.
+func TestWhatIsNotKnownIsNoRefusal(t *testing.T) {
+	f := &fake{hosts: machines(2, func(h []store.HostState) {
+		h[0].Allows.Ports = []hosts.Ports{{First: 8000, Last: 8099}}
+	})}
+	c, _, _ := member(t, f, InCluster(f, "h1"))
+	const file = "name: lab\nnodes: {p: {host: h1, program: p.o}, h: {host: h1}}\n" +
+		"links: [{name: l, ends: [p, h], from: {p: {rate: 1Mbit, queues: {1: {share: 2}}}}}]\n"
+	mustApply(t, c, file)
+	c.host = full{f, unread}
+	_, _, applied := c.Apply(t.Context(), Caller{Root: true}, parsed(t, strings.Replace(file, "share: 2", "share: 3", 1)),
+		false)
+	for what, err := range map[string]error{
+		"up":      applied,
+		"reserve": c.Reserve(t.Context(), "lab", "p", api.ReservationChange{Reserve: []string{"tcp/8000"}}),
+		"link set": c.SetLink(t.Context(), "lab", "l", api.LinkPatch{End: "p:eth1",
+			Queues: []api.QueuePatch{{Number: 2}}}),
+	} {
+		if !errors.Is(err, store.ErrUnread) || reasonOf(err) != -1 {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 }
 
 func TestQueuesAreThoseOfTheHostOfTheirNode(t *testing.T) {

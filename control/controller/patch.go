@@ -205,7 +205,7 @@ func (c *Controller) canQueue(ctx context.Context, s *slice.Slice, l *slice.Link
 			continue
 		}
 		if err := c.host.HaveRoom(ctx, &all[i].Host, s, o.Shapes); err != nil {
-			return refuse(Full, "link %s: %v", l.Name, err)
+			return noRoom("link "+l.Name, err)
 		}
 	}
 	return nil

@@ -16,6 +16,7 @@ type memoryStore struct {
 	wanted   map[string]*plan.Input
 	deleting map[string]uint16
 	statuses map[string]slice.Status // as they were reported last
+	silent   error                   // why it lists no slices; nil: it does
 }
 
 func newMemoryStore() *memoryStore {
@@ -42,7 +43,7 @@ func (s *memoryStore) Slices(context.Context) (all []store.Record, err error) {
 	for name, id := range s.deleting {
 		all = append(all, store.Record{Name: name, ID: id, Deleting: true})
 	}
-	return all, nil
+	return all, s.silent
 }
 
 func (s *memoryStore) Overrides(_ context.Context, name string) (slice.Overrides, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/host/lack"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/plan/plantest"
@@ -105,6 +106,10 @@ func TestTheRoomOfAHostIsWhatTheStoreHasNow(t *testing.T) {
 	delete(l.wanted, "first")
 	if _, err := l.agent.Supports(t.Context(), second); err != nil {
 		t.Errorf("what is being removed counts: %v", err)
+	}
+	l.silent = errors.New("no answer")
+	if _, err := l.agent.Supports(t.Context(), second); !errors.Is(err, store.ErrUnread) || !errors.Is(err, l.silent) {
+		t.Errorf("without an answer of the store: %v", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/host/lack"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/routing"
@@ -116,7 +117,7 @@ func (s *Server) lackRoom(ctx context.Context, at plan.Place, spec *slice.Slice,
 	lacks []lack.Lack, err error) {
 	all, err := s.inputs.Stored(ctx, at.Host)
 	if err != nil {
-		return nil, fmt.Errorf("read what other slices have of host %s: %w", at.Host, err)
+		return nil, fmt.Errorf("see what other slices have of host %s: %w: %w", at.Host, store.ErrUnread, err)
 	}
 	room := plan.NewRoom(at)
 	for _, other := range all {
