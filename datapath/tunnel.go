@@ -9,6 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/model/constants"
 )
 
 // TunnelKind is an encapsulation.
@@ -50,9 +52,6 @@ type Tunnel struct {
 	// this is believed of what comes. Both ends are to say so.
 	CountsMet bool
 }
-
-// VXLANPort is the UDP port that tunnels of kind VXLAN are received at (RFC 7348, section 5).
-const VXLANPort = 4789
 
 // Numbers of protocols.
 const (
@@ -101,7 +100,7 @@ func (t Tunnel) encapsulation() objectEncapsulation {
 	h, v6 := t.network()
 	if t.Kind == VXLAN {
 		h = binary.BigEndian.AppendUint16(h, 0) // the flow decides
-		h = binary.BigEndian.AppendUint16(h, VXLANPort)
+		h = binary.BigEndian.AppendUint16(h, constants.VXLANPort)
 		h = append(h, 0, 0, 0, 0)
 		h = append(h, 1<<3, 0, 0, 0) // the key is valid
 		h = binary.BigEndian.AppendUint32(h, t.Key<<8)

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/pergola-net/pergola/bench/traffic"
+	"github.com/pergola-net/pergola/model/constants"
 )
 
 // frameFormat is what frames must look like to get through.
@@ -45,15 +46,13 @@ func greHeaders(key uint32) func(size int) []byte {
 func vxlanHeaders(vni uint32) func(size int) []byte {
 	return func(size int) []byte {
 		udp := binary.BigEndian.AppendUint16(nil, 50000)
-		udp = binary.BigEndian.AppendUint16(udp, vxlanPort)
+		udp = binary.BigEndian.AppendUint16(udp, constants.VXLANPort)
 		udp = binary.BigEndian.AppendUint16(udp, uint16(16+size))
 		udp = append(udp, 0, 0)
 		vxlan := binary.BigEndian.AppendUint32([]byte{8, 0, 0, 0}, vni<<8) // RFC 7348
 		return append(append(ipHeaders(16+size, 17), udp...), vxlan...)
 	}
 }
-
-const vxlanPort = 4789
 
 // ipHeaders are Ethernet's and IPv4's from the left end to the machine.
 func ipHeaders(payload int, protocol byte) []byte {

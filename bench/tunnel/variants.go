@@ -13,6 +13,7 @@ import (
 
 	"github.com/pergola-net/pergola/bench/traffic"
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/model/constants"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -98,7 +99,8 @@ func (v kernelVXLAN) connect(machine *os.File, bridged bool) error {
 		vxlan := &netlink.Vxlan{
 			LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("vxlan%d", v.number),
 				MTU: nicMTU - slice.VXLAN.Overhead(false)},
-			VxlanId: int(v.vni), SrcAddr: v.local.AsSlice(), Group: v.peer.AsSlice(), Port: vxlanPort,
+			VxlanId: int(v.vni), SrcAddr: v.local.AsSlice(), Group: v.peer.AsSlice(),
+			Port: constants.VXLANPort,
 		}
 		if !bridged {
 			vxlan.Name, vxlan.HardwareAddr = name, mac(v.own)

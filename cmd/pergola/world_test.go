@@ -28,6 +28,7 @@ import (
 	"github.com/pergola-net/pergola/control/pki"
 	"github.com/pergola-net/pergola/control/rest"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -250,7 +251,9 @@ func done(spec *slice.Slice, o slice.Overrides, generation int64) slice.Status {
 	return st
 }
 
-func (h *host) HaveRoom(*slice.Slice, map[string]slice.Shape) error { return nil }
+func (h *host) HaveRoom(context.Context, *hosts.Host, *slice.Slice, map[string]slice.Shape) error {
+	return nil
+}
 
 func (h *host) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000} }
 

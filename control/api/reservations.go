@@ -27,10 +27,19 @@ type NodeReservation struct {
 	Slice    string             `json:"slice"`
 	Node     string             `json:"node"`
 	Reserved map[string]float64 `json:"reserved"`
-	Ports    []string           `json:"ports,omitempty"`   // of the machine's addresses: tcp/8080
+	Ports    []string           `json:"ports,omitempty"`   // of the machine's addresses: tcp/8080; all of them
 	Outside  bool               `json:"outside,omitempty"` // it makes connections to outside of all slices
 	// Bandwidth is in bit/s of the machine's card, for what the node sends, by interface.
 	Bandwidth map[string]uint64 `json:"bandwidth,omitempty"`
+	// Claims are the ports, and the interfaces with bandwidth, that the node asked for while it ran.
+	Claims []string `json:"claims,omitempty"`
+	Bound  []string `json:"bound,omitempty"` // ports that its processes have bound
+}
+
+// ReservationRelease is what a user takes back of what a node asked for while it ran: all of it, or nothing.
+type ReservationRelease struct {
+	Ports      []string `json:"ports,omitempty" doc:"Of the machine's addresses: tcp/8080."`
+	Interfaces []string `json:"interfaces,omitempty" doc:"Whose bandwidth is released."`
 }
 
 // ReservationChange is what a node asks for while it runs: all of it, or nothing.

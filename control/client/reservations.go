@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 
 	"github.com/pergola-net/pergola/control/api"
@@ -18,4 +19,9 @@ func (c *Client) Reservations(ctx context.Context, host string) ([]api.HostReser
 		return nil, err
 	}
 	return *all, nil
+}
+
+// Release takes back what a node has reserved while it ran: all of it, or nothing.
+func (c *Client) Release(ctx context.Context, slice, node string, what api.ReservationRelease) error {
+	return c.do(ctx, http.MethodPost, path("slices", slice, "nodes", node, "release"), what, nil)
 }

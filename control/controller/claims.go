@@ -22,17 +22,52 @@ import (
 // admitted as that of a topology is; and root of the host must have allowed the ports to all slices, because the caller
 // is a process of the node, and not root.
 func (c *Controller) Reserve(ctx context.Context, name, node string, change api.ReservationChange) error {
-	for try := 1; ; try++ {
-		err := c.reserve(ctx, name, node, change)
-		if !errors.Is(err, store.ErrConflict) || try == attempts {
-			return err
-		}
-	}
+	return untilNoConflict(ctx, func() error { return c.reserve(ctx, name, node, change, "by the node itself") })
 }
 
-func (c *Controller) reserve(ctx context.Context, name, node string, change api.ReservationChange) error {
+// Release takes back what a node was given while it ran, because a user asks for it. What the topology gives, the
+// topology has to take back; a port that a process has bound is the node's as long as it is bound.
+func (c *Controller) Release(ctx context.Context, name, node string, what api.ReservationRelease) error {
+	change := api.ReservationChange{Release: what.Ports, Bandwidth: map[string]unit.Rate{}}
+	for _, i := range what.Interfaces {
+		change.Bandwidth[i] = 0
+	}
+	if len(what.Ports)+len(what.Interfaces) == 0 {
+		return refuse(Invalid, "nothing to release: name ports, or interfaces")
+	}
+	_, n, err := c.Node(ctx, name, node)
+	if err != nil {
+		return err
+	}
+	if err := hasClaims(n, what.Interfaces); err != nil {
+		return err
+	}
+	return untilNoConflict(ctx, func() error { return c.reserve(ctx, name, node, change, "by a user") })
+}
+
+// hasClaims refuses interfaces for which the node has asked for no bandwidth.
+func hasClaims(n *slice.Node, interfaces []string) error {
+	for _, name := range interfaces {
+		switch i := n.Interface(name); {
+		case i == nil || i.Claim != 0: // claimBandwidth says that there is none
+		case i.Reserve != 0:
+			return refuse(Invalid, "the bandwidth of %s:%s is that of the topology: take it out of "+
+				"reserve: there", n.Name, name)
+		default:
+			return refuse(NotFound, "%s has not reserved bandwidth for %s", n.Name, name)
+		}
+	}
+	return nil
+}
+
+// reserve makes a change; whose says who asks for it.
+func (c *Controller) reserve(ctx context.Context, name, node string, change api.ReservationChange, whose string) error {
 	c.placeMu.Lock()
 	defer c.placeMu.Unlock()
+	nothingPlaced, err := c.store.NothingPlaced(ctx)
+	if err != nil {
+		return err
+	}
 	prev, record, err := c.Slice(ctx, name)
 	if err != nil {
 		return err
@@ -52,19 +87,14 @@ func (c *Controller) reserve(ctx context.Context, name, node string, change api.
 	if Diff(prev, next).Empty() {
 		return nil
 	}
-	if c.cluster == nil {
-		err = c.admitAlone(ctx, next, n, added)
-	} else {
-		err = c.admitClaims(ctx, prev, next, n, record.Generation+1, added)
-	}
-	if err != nil {
+	if err := c.admitClaims(ctx, prev, next, n, added); err != nil {
 		return err
 	}
-	if err := c.store.PutSlice(ctx, next, record.Generation); err != nil {
+	if err := c.store.PutSlice(ctx, next, record.Generation, nothingPlaced); err != nil {
 		return fmt.Errorf("store slice %s: %w", name, err)
 	}
 	c.events.Publish(events.Event{Slice: name, Node: node, Kind: events.NodeWanted,
-		Message: "reservations changed by the node itself: " + describeClaims(change)})
+		Message: "reservations changed " + whose + ": " + describeClaims(change)})
 	return nil
 }
 
@@ -81,7 +111,11 @@ func describeClaims(change api.ReservationChange) string {
 		all = append(all, p+released)
 	}
 	for _, name := range slices.Sorted(maps.Keys(change.Bandwidth)) {
-		all = append(all, fmt.Sprintf("%s %s", name, change.Bandwidth[name]))
+		if rate := change.Bandwidth[name]; rate != 0 {
+			all = append(all, fmt.Sprintf("%s %s", name, rate))
+		} else {
+			all = append(all, "bandwidth of "+name+" released")
+		}
 	}
 	return strings.Join(all, ", ")
 }
@@ -96,18 +130,8 @@ func claim(s *slice.Slice, n *slice.Node, change api.ReservationChange) (added [
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range release {
-		if slices.Contains(n.Ports, p) {
-			return nil, refuse(
-				Invalid,
-				"port %s of %s is one of the topology: take it out of ports: there",
-				p,
-				n.Name,
-			)
-		}
-		if !slices.Contains(*claims, p) && !change.Bound { // else it was released by an earlier call
-			return nil, refuse(NotFound, "%s has not reserved port %s", n.Name, p)
-		}
+	if err := canRelease(n, *claims, release, change.Bound); err != nil {
+		return nil, err
 	}
 	reserve, err := parsePorts(change.Reserve)
 	if err != nil {
@@ -149,6 +173,25 @@ func claim(s *slice.Slice, n *slice.Node, change api.ReservationChange) (added [
 			slice.MaxHostPorts)
 	}
 	return added, claimBandwidth(s, n, change.Bandwidth)
+}
+
+// canRelease refuses to release ports that are not among claims: what a node asked for while it ran, or what its
+// processes have bound.
+func canRelease(n *slice.Node, claims, release []slice.HostPort, bound bool) error {
+	for _, p := range release {
+		switch {
+		case slices.Contains(n.Ports, p):
+			return refuse(Invalid, "port %s of %s is one of the topology: take it out of ports: there", p,
+				n.Name)
+		case slices.Contains(claims, p), bound: // it was released by an earlier call
+		case slices.Contains(n.BoundPorts, p):
+			return refuse(Conflict, "a process of %s has bound port %s: the port is released when the "+
+				"process closes it", n.Name, p)
+		default:
+			return refuse(NotFound, "%s has not reserved port %s", n.Name, p)
+		}
+	}
+	return nil
 }
 
 func parsePorts(texts []string) (all []slice.HostPort, err error) {
@@ -195,12 +238,57 @@ func claimBandwidth(s *slice.Slice, n *slice.Node, bandwidth map[string]unit.Rat
 	return nil
 }
 
-// admitAlone admits a node's ports on a machine that is in no cluster, and so has no card that tunnels share.
-func (c *Controller) admitAlone(ctx context.Context, s *slice.Slice, n *slice.Node, added []slice.HostPort) error {
-	if err := c.allowPorts(s.Name, "this machine", hosts.Allowance{}, true, added); err != nil {
+// admitClaims admits what a node, which stays where it is, was given beyond what prev gives it: ports of its host, and
+// bandwidth of the cards by which its links leave hosts.
+func (c *Controller) admitClaims(ctx context.Context, prev, next *slice.Slice, n *slice.Node,
+	added []slice.HostPort) error {
+	all, err := c.hosts(ctx)
+	if err != nil {
 		return err
 	}
-	if len(added) == 0 {
+	others, err := c.usedByOthers(ctx, next.Name)
+	if err != nil {
+		return fmt.Errorf("sum what slices use of hosts: %w", err)
+	}
+	i := slices.IndexFunc(all, func(h store.HostState) bool { return h.Name == n.Host })
+	if i < 0 && len(added) > 0 {
+		return refuse(Conflict, "%s is on no host of the cluster at the moment, whose ports it could have",
+			n.Name)
+	}
+	if len(added) > 0 {
+		if err := c.admitPorts(ctx, next, n, &all[i], added, others[n.Host].ports); err != nil {
+			return err
+		}
+	}
+	was, is := usageOf(prev), usageOf(next)
+	for i := range all {
+		name := all[i].Name
+		if is[name].rate <= was[name].rate {
+			continue
+		}
+		if err := admitRate(&all[i], name == n.Host, others[name].rate+is[name].rate); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admitPorts admits ports of a host, some of which are others'.
+func (c *Controller) admitPorts(ctx context.Context, s *slice.Slice, n *slice.Node, h *store.HostState,
+	added []slice.HostPort, others map[string]string) error {
+	here, where := h.Name == c.self || c.cluster == nil, "host "+h.Name
+	if c.cluster == nil {
+		where = "this machine"
+	}
+	if err := c.allowPorts(s.Name, where, h.Allows, here, added); err != nil {
+		return err
+	}
+	for _, p := range added {
+		if whose := others[p.String()]; whose != "" {
+			return refuse(Conflict, "port %s of %s is reserved for %s", p, where, whose)
+		}
+	}
+	if !here {
 		return nil
 	}
 	part := *s
@@ -208,6 +296,7 @@ func (c *Controller) admitAlone(ctx context.Context, s *slice.Slice, n *slice.No
 	one := *n
 	one.Program, one.Interfaces = nil, nil // they are there, and so is what follows
 	one.Command, one.Exec, one.Binds, one.Sysctls = nil, nil, nil, nil
+	one.Rootfs, one.Reserve = slice.Rootfs{}, slice.Reserve{}
 	part.Nodes = []slice.Node{one}
 	if _, err := c.host.Supports(ctx, &part); err != nil {
 		return refuseUnsupported(err)
@@ -215,56 +304,32 @@ func (c *Controller) admitAlone(ctx context.Context, s *slice.Slice, n *slice.No
 	return nil
 }
 
-// refuseUnsupported words what a machine lacks for a claim.
-func refuseUnsupported(err error) *Refusal {
+// admitRate admits that links which leave a host need this rate of its card, and more than before. A machine that is in
+// no cluster has no card that tunnels share. own: it is the host of the node whose reservation makes it more.
+func admitRate(h *store.HostState, own bool, rate uint64) error {
+	card, _ := underlay(h)
+	switch {
+	case card.Rate != 0 && rate > card.Rate:
+		return refuse(Full, "host %s has not enough bandwidth left: links that leave it would need %s of %s "+
+			"(`pergola reserve ls` shows which nodes have it)", h.Name, unit.Rate(rate),
+			unit.Rate(card.Rate))
+	case own && !slices.Contains(h.Features, hosts.FeatureHTB):
+		return refuse(Unsupported, "host %s cannot keep bandwidth of its card for a node: its kernel lacks %s",
+			h.Name, hosts.FeatureHTB)
+	}
+	return nil
+}
+
+// refuseUnsupported words what a machine lacks for a claim, unless that is not known.
+func refuseUnsupported(err error) error {
 	var found topology.Diagnostics
-	if errors.As(err, &found) {
+	switch {
+	case errors.Is(err, store.ErrUnread):
+		return err
+	case errors.As(err, &found):
 		return faulty(found)
 	}
 	return refuse(Conflict, "%v", err)
-}
-
-// admitClaims admits a slice, whose nodes stay where they are, on the hosts of a cluster.
-func (c *Controller) admitClaims(ctx context.Context, prev, next *slice.Slice, n *slice.Node, generation int64,
-	added []slice.HostPort) error {
-	p, err := c.placing(ctx, prev, next, generation)
-	if err != nil {
-		return err
-	}
-	used := usageOf(next)
-	for i := range p.hosts {
-		h := &p.hosts[i]
-		if h.Name == n.Host {
-			if err := c.allowPorts(next.Name, "host "+h.Name, h.Allows, h.Name == c.self,
-				added); err != nil {
-				return err
-			}
-			for _, port := range added {
-				if whose := p.used[h.Name].ports[port.String()]; whose != "" {
-					return refuse(
-						Conflict,
-						"port %s of host %s is reserved for %s",
-						port,
-						h.Name,
-						whose,
-					)
-				}
-			}
-		}
-		card, _ := underlay(h)
-		was, is, others := usageOf(prev)[h.Name].rate, used[h.Name].rate, p.used[h.Name].rate
-		if card.Rate != 0 && is > was && others+is > card.Rate {
-			return refuse(
-				Full,
-				"host %s has not enough bandwidth left: links that leave it would need %s of %s "+
-					"(`pergola reserve ls` shows which nodes have it)",
-				h.Name,
-				unit.Rate(others+is),
-				unit.Rate(card.Rate),
-			)
-		}
-	}
-	return nil
 }
 
 // allowPorts refuses ports that root of a host has not allowed to every slice. here: it is this machine, whose terms

@@ -44,7 +44,7 @@ func TestNodesReserveThePortsThatTheyBind(t *testing.T) {
 			"write ports: [{bind: 20950}] in the topology"},
 		{"lab", "b", bound("tcp/20300"), Forbidden, "is not one of those that b may bind"},
 		{"lab", "a", api.ReservationChange{Reserve: []string{"tcp/20300"}}, -1, ""},
-		{"lab", "a", api.ReservationChange{Release: []string{"tcp/20101"}}, NotFound, "has not reserved"},
+		{"lab", "a", api.ReservationChange{Release: []string{"tcp/20101"}}, Conflict, "a process of a has bound port"},
 		{"lab", "a", api.ReservationChange{Release: []string{"udp/20102", "udp/20103"}, Bound: true}, -1, ""},
 	} {
 		err := c.Reserve(t.Context(), tt.slice, tt.node, tt.change)
@@ -78,9 +78,7 @@ func TestNodesReserveWhatTheirHostsAllowAndHave(t *testing.T) {
 	mustApply(t, c, file)
 	mustApply(t, c, "name: other\nnodes: {x: {host: h1}, y: {host: h2}}\nlinks: [{ends: [x, y], rate: 9Gbit}]\n")
 	ports := func(p ...string) api.ReservationChange { return api.ReservationChange{Reserve: p} }
-	rate := func(r unit.Rate) api.ReservationChange {
-		return api.ReservationChange{Bandwidth: map[string]unit.Rate{"eth1": r}}
-	}
+	rate := func(r unit.Rate) api.ReservationChange { return rateOf("eth1", r) }
 	for _, tt := range []struct {
 		slice, node string
 		change      api.ReservationChange
@@ -125,6 +123,101 @@ func TestNodesReserveWhatTheirHostsAllowAndHave(t *testing.T) {
 	check("after a newer version of the slice")
 	if x, _, err := s.Slice(t.Context(), "other"); err != nil || len(x.Node("x").Claims) > 0 {
 		t.Errorf("a part of what was refused is stored: %v, %v", x.Node("x").Claims, err)
+	}
+}
+
+func rateOf(iface string, r unit.Rate) api.ReservationChange {
+	return api.ReservationChange{Bandwidth: map[string]unit.Rate{iface: r}}
+}
+
+func TestAUserTakesBackWhatANodeReservedWhileItRan(t *testing.T) {
+	f := &fake{hosts: machines(2, func(h []store.HostState) {
+		h[0].Allows.Ports = []hosts.Ports{{First: 8000, Last: 8099}}
+	})}
+	c, s, bus := member(t, f, InCluster(f, "h2"))
+	mustApply(t, c, "name: lab\nnodes: {a: {host: h1, program: p.o, ports: [tcp/8000, {bind: 8010-8019}], "+
+		"reserve: {bandwidth: {eth2: 1Mbit}}}, b: {host: h2}}\nlinks: [[a, b], [a, b]]\n")
+	for _, change := range []api.ReservationChange{
+		{Reserve: []string{"tcp/8001", "tcp/8002"}}, {Reserve: []string{"tcp/8010"}, Bound: true}, rateOf("eth1", 1e9),
+	} {
+		if err := c.Reserve(t.Context(), "lab", "a", change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed := func() api.NodeReservation {
+		t.Helper()
+		all, err := c.Reservations(t.Context(), slice.Reserve{})
+		if err != nil || len(all) != 2 || len(all[0].Nodes) != 1 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		return all[0].Nodes[0]
+	}
+	before := listed()
+	if diff := cmp.Diff([]string{"tcp/8001", "tcp/8002", "eth1"}, before.Claims); diff != "" {
+		t.Errorf("asked for: %s", diff)
+	}
+	if diff := cmp.Diff([]string{"tcp/8010"}, before.Bound); diff != "" {
+		t.Errorf("bound: %s", diff)
+	}
+	for _, tt := range []struct {
+		what   api.ReservationRelease
+		reason Reason // -1: it is done
+		text   string
+	}{
+		{api.ReservationRelease{}, Invalid, "nothing to release"},
+		{api.ReservationRelease{Ports: []string{"tcp/8001", "tcp/8003"}}, NotFound, "a has not reserved port tcp/8003"},
+		{api.ReservationRelease{Ports: []string{"tcp/8000"}}, Invalid, "is one of the topology"},
+		{api.ReservationRelease{Ports: []string{"tcp/8010"}}, Conflict, "a process of a has bound port tcp/8010"},
+		{api.ReservationRelease{Interfaces: []string{"eth2"}}, Invalid, "a:eth2 is that of the topology"},
+		{api.ReservationRelease{Interfaces: []string{"eth9"}}, NotFound, `no interface of node a "eth9"`},
+		{api.ReservationRelease{Ports: []string{"tcp/8001"}, Interfaces: []string{"eth1"}}, -1, ""},
+		{api.ReservationRelease{Interfaces: []string{"eth1"}}, NotFound, "a has not reserved bandwidth for eth1"},
+	} {
+		err := c.Release(t.Context(), "lab", "a", tt.what)
+		if reasonOf(err) != tt.reason || err != nil && !strings.Contains(err.Error(), tt.text) {
+			t.Errorf("%+v: %v", tt.what, err)
+		}
+	}
+	if err := c.Release(t.Context(), "lab", "z", api.ReservationRelease{Ports: []string{"tcp/1"}}); reasonOf(err) !=
+		NotFound {
+		t.Errorf("of a node that is not there: %v", err)
+	}
+	spec, _, err := s.Slice(t.Context(), "lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := spec.Node("a")
+	want := []slice.HostPort{{Protocol: slice.TCP, Port: 8002}}
+	if diff := cmp.Diff(want, a.Claims); diff != "" || a.Interface("eth1").Reserved() != 0 {
+		t.Errorf("%s, %s", diff, a.Interface("eth1").Reserved())
+	}
+	wait(t, bus, "reservations changed by a user: tcp/8001 released, bandwidth of eth1 released")
+}
+
+// Of a node that is on no host, nobody could say whether its ports are others'.
+func TestANodeWithoutAHostReservesNothing(t *testing.T) {
+	f := &fake{hosts: machines(2, func(h []store.HostState) {
+		h[0].Allows.Ports = []hosts.Ports{{First: 8000, Last: 8099}}
+		h[0].Features = nil
+	})}
+	c, _, _ := member(t, f, InCluster(f, "h2"))
+	mustApply(t, c, "name: lab\nnodes: {a: {host: h1}, b: {host: h2}}\nlinks: [[a, b]]\n")
+	err := c.Reserve(t.Context(), "lab", "a", rateOf("eth1", 1e6))
+	if reasonOf(err) != Unsupported || !strings.Contains(err.Error(), "its kernel lacks htb") {
+		t.Errorf("bandwidth that nothing would keep for it: %v", err)
+	}
+	port := api.ReservationChange{Reserve: []string{"tcp/8001"}}
+	if err := c.Reserve(t.Context(), "lab", "a", port); err != nil {
+		t.Fatal(err)
+	}
+	f.set(without(machines(2), "h1"))
+	port.Reserve[0] = "tcp/8002"
+	err = c.Reserve(t.Context(), "lab", "a", port)
+	if reasonOf(err) != Conflict || !strings.Contains(err.Error(), "a is on no host of the cluster") {
+		t.Errorf("a port of a host that was removed: %v", err)
+	}
+	if err := c.Release(t.Context(), "lab", "a", api.ReservationRelease{Ports: []string{"tcp/8001"}}); err != nil {
+		t.Errorf("released: %v", err)
 	}
 }
 

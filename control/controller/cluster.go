@@ -28,6 +28,18 @@ func InCluster(cluster Cluster, self string) Option {
 	return func(c *Controller) { c.cluster, c.self = cluster, self }
 }
 
+// hosts lists the machines that slices run on. One that is in no cluster is alone and has no name.
+func (c *Controller) hosts(ctx context.Context) ([]store.HostState, error) {
+	if c.cluster == nil {
+		return make([]store.HostState, 1), nil
+	}
+	all, err := c.cluster.Hosts(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list hosts: %w", err)
+	}
+	return all, nil
+}
+
 // Problems gives, by host, why a host can take no nodes, apart from being lost, cordoned or drained.
 func Problems(hosts []store.HostState) map[string]string {
 	found := map[string]string{}
@@ -97,12 +109,12 @@ func portsOf(s *slice.Slice, n *slice.Node) map[string]string {
 	return all
 }
 
-// usageOf is what a placed slice uses of hosts, by host.
+// usageOf is what a slice uses of hosts, by host. Nodes that are on none in particular are on the host without a name.
 func usageOf(s *slice.Slice) map[string]usage {
 	used, at := map[string]usage{}, map[string]string{}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.Kind == slice.Switch || n.Host == "" {
+		if n.Kind == slice.Switch {
 			continue
 		}
 		at[n.Name] = n.Host
@@ -111,16 +123,16 @@ func usageOf(s *slice.Slice) map[string]usage {
 		used[n.Host] = l.withPorts(portsOf(s, n))
 	}
 	for _, link := range joints(s, false) {
-		on := map[string]bool{}
+		on := map[string]uint64{} // by host: what is reserved of the link there
 		for _, n := range link.Nodes {
-			on[at[n]] = true
+			on[at[n]] += link.Reserved[n]
 		}
 		if delete(on, ""); len(on) < 2 {
 			continue
 		}
-		for h := range on {
+		for h, reserved := range on {
 			l := used[h]
-			l.rate += link.Rate
+			l.rate += link.Carries(reserved)
 			used[h] = l
 		}
 	}

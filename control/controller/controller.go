@@ -15,6 +15,7 @@ import (
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/programs"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
 	"github.com/pergola-net/pergola/model/wording"
@@ -27,9 +28,10 @@ type Host interface {
 	Supports(context.Context, *slice.Slice) (doubts []string, err error)
 	// Capacity gives the cores and the bytes of memory of the machine; 0: not known.
 	Capacity() (cores float64, memory uint64)
-	// HaveRoom says, as an error, what the machine has not enough of for a slice's nodes that are on it. Its links
-	// have these shapes in place of their own, by node:interface.
-	HaveRoom(s *slice.Slice, shapes map[string]slice.Shape) error
+	// HaveRoom says, as an error, what a host has not enough of for a slice's nodes that are on it: the machine, if
+	// the host has no name, or another one. The slice's links have these shapes in place of their own, by
+	// node:interface; nil: those that the store has.
+	HaveRoom(ctx context.Context, on *hosts.Host, s *slice.Slice, shapes map[string]slice.Shape) error
 }
 
 // Blobs reports which archives are present.
@@ -49,9 +51,9 @@ type Controller struct {
 	holds HoldStore
 	grace time.Duration
 	usage usageCache
-	// placeMu is locked, in a cluster, from reading the usage of hosts until a slice is written, so that two slices
-	// are not given the same resources. Two members may still do that at the same time: then both slices run, and
-	// the host is overcommitted.
+	// placeMu is locked from reading the usage of hosts until a slice is written, so that what this member admits
+	// is no conflict with itself. That two members do not give two slices the same is the store's matter
+	// (store.NothingPlaced).
 	placeMu sync.Mutex
 }
 
@@ -71,19 +73,17 @@ type Caller struct {
 	Local    bool // the kernel of this machine says so; else a member of the cluster does
 }
 
-// attempts bounds how often a request is tried again after a conflict with another one.
-const attempts = 10
-
 // Apply admits a topology: afterwards its slice is wanted as the topology says. With dryRun nothing is stored. The
 // slice holds what was stored, or would be; its Generation is the one to wait for.
 func (c *Controller) Apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (api.Plan,
 	*slice.Slice, error) {
-	for try := 1; ; try++ {
-		plan, s, err := c.apply(ctx, caller, t, dryRun)
-		if !errors.Is(err, store.ErrConflict) || try == attempts {
-			return plan, s, err
-		}
-	}
+	var plan api.Plan
+	var s *slice.Slice
+	err := untilNoConflict(ctx, func() (err error) {
+		plan, s, err = c.apply(ctx, caller, t, dryRun)
+		return err
+	})
+	return plan, s, err
 }
 
 func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (api.Plan,
@@ -116,6 +116,10 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 		c.placeMu.Lock()
 		defer c.placeMu.Unlock()
 	}
+	nothingPlaced, err := c.store.NothingPlaced(ctx)
+	if err != nil {
+		return api.Plan{}, nil, err
+	}
 	own := caller.Root && caller.Local
 	moves, notes, err := c.place(ctx, t, prev, next, generation+1, own)
 	if err != nil {
@@ -138,7 +142,7 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 		if plan.Empty() {
 			return nil
 		}
-		return c.store.PutSlice(ctx, next, generation)
+		return c.store.PutSlice(ctx, next, generation, nothingPlaced)
 	}
 	if own {
 		err = c.give(next, put)
@@ -208,6 +212,9 @@ func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next
 	if err := p.askHosts(); err != nil {
 		return nil, nil, err
 	}
+	if err := c.canQueueOn(ctx, p.hosts, next); err != nil {
+		return nil, nil, err
+	}
 	elsewhere := func(n slice.Node) bool { return n.Kind != slice.Switch && n.Host != c.self }
 	if !slices.ContainsFunc(next.Nodes, elsewhere) { // the directories of other hosts are not known here
 		var doubts []string
@@ -217,8 +224,37 @@ func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next
 	return p.moves, p.notes, err
 }
 
+// canQueueOn refuses a slice with queues of which its hosts have not enough. Placement counts those that are reserved,
+// and not those of the pools of nodes without a reservation.
+func (c *Controller) canQueueOn(ctx context.Context, all []store.HostState, s *slice.Slice) error {
+	if len(s.Queueing(nil)) == 0 {
+		return nil
+	}
+	for i := range all {
+		here := func(n slice.Node) bool { return n.Kind != slice.Switch && n.Host == all[i].Name }
+		if !slices.ContainsFunc(s.Nodes, here) {
+			continue
+		}
+		if err := c.host.HaveRoom(ctx, &all[i].Host, s, nil); err != nil {
+			return noRoom("slice "+s.Name, err)
+		}
+	}
+	return nil
+}
+
+// noRoom words that a host has not enough for a slice or a link, unless that is not known.
+func noRoom(what string, err error) error {
+	if errors.Is(err, store.ErrUnread) {
+		return err
+	}
+	return refuse(Full, "%s: %v", what, err)
+}
+
 func (c *Controller) supports(ctx context.Context, s *slice.Slice) (doubts []string, err error) {
 	doubts, err = c.host.Supports(ctx, s)
+	if errors.Is(err, store.ErrUnread) {
+		return nil, err
+	}
 	if err != nil {
 		var found topology.Diagnostics
 		if errors.As(err, &found) && err.Error() == found.Error() { // and nothing else
@@ -235,8 +271,8 @@ func (c *Controller) supports(ctx context.Context, s *slice.Slice) (doubts []str
 func (c *Controller) placing(ctx context.Context, prev, next *slice.Slice, generation int64) (*placing, error) {
 	p := &placing{prev: prev, next: next, generation: generation}
 	var err error
-	if p.hosts, err = c.cluster.Hosts(ctx); err != nil {
-		return nil, fmt.Errorf("list hosts: %w", err)
+	if p.hosts, err = c.hosts(ctx); err != nil {
+		return nil, err
 	}
 	if p.used, err = c.usedByOthers(ctx, next.Name); err != nil {
 		return nil, fmt.Errorf("sum what slices use of hosts: %w", err)

@@ -14,15 +14,15 @@ const (
 	leastMTUIPv6 = 1280 // RFC 8200, section 5
 )
 
-// joints are a slice's segments as package mapping sees them: which nodes, how much the fastest of them may send, and
-// how large their packets are, encapsulated in IPv6 or IPv4.
+// joints are a slice's segments as package mapping sees them: which nodes, how much the fastest of them may send, how
+// much each has reserved, and how large their packets are, encapsulated in IPv6 or IPv4.
 func joints(s *slice.Slice, ipv6 bool) (links []mapping.Link) {
 	nodes := make(map[string]*slice.Node, len(s.Nodes))
 	for i := range s.Nodes {
 		nodes[s.Nodes[i].Name] = &s.Nodes[i]
 	}
 	for _, seg := range s.Segments() {
-		var joint mapping.Link
+		joint := mapping.Link{Reserved: map[string]uint64{}}
 		var kind slice.TunnelKind
 		for _, l := range seg.Links {
 			joinEnds(&joint, l, nodes)
@@ -47,6 +47,9 @@ func joinEnds(joint *mapping.Link, l *slice.Link, nodes map[string]*slice.Node) 
 		if i := n.Interface(e.Interface); i != nil {
 			joint.MTU = max(joint.MTU, smallestMTU(i))
 			sends = cmp.Or(i.Reserved(), sends)
+			if n.Kind != slice.Switch && i.Reserved() != 0 {
+				joint.Reserved[n.Name] += uint64(i.Reserved())
+			}
 		}
 		rate = max(rate, sends)
 		if n.Kind != slice.Switch {

@@ -131,18 +131,17 @@ func mustLeave(hosts []store.HostState, lost []string) func(host string) bool {
 
 // placeAgain places a slice again. why is the reason why nodes stay that should leave; err is an error of the store.
 func (c *Controller) placeAgain(ctx context.Context, name string, lost []string) (why string, err error) {
-	for try := 1; ; try++ {
+	err = untilNoConflict(ctx, func() (err error) {
 		why, err = c.placeAgainOnce(ctx, name, lost)
-		switch {
-		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrDeleting),
-			errors.Is(err, store.ErrCorrupt):
-			return "", nil
-		case !errors.Is(err, store.ErrConflict):
-			return why, err
-		case try == attempts:
-			return "it changes too often to be moved", nil
-		}
+		return err
+	})
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrDeleting), errors.Is(err, store.ErrCorrupt):
+		return "", nil
+	case errors.Is(err, store.ErrConflict):
+		return "it, or what hosts have left, changes too often for it to be moved", nil
 	}
+	return why, err
 }
 
 func (c *Controller) placeAgainOnce(ctx context.Context, name string, lost []string) (why string, err error) {
@@ -152,6 +151,10 @@ func (c *Controller) placeAgainOnce(ctx context.Context, name string, lost []str
 	}
 	c.placeMu.Lock()
 	defer c.placeMu.Unlock()
+	nothingPlaced, err := c.store.NothingPlaced(ctx)
+	if err != nil {
+		return "", err
+	}
 	next := copyForPlacing(prev)
 	p, err := c.placing(ctx, prev, next, record.Generation+1)
 	if err != nil {
@@ -180,7 +183,11 @@ func (c *Controller) placeAgainOnce(ctx context.Context, name string, lost []str
 	if Diff(prev, next).Empty() && maps.Equal(leftCounts(prev), leftCounts(next)) {
 		return why, nil
 	}
-	if err := c.store.PutSlice(ctx, next, record.Generation, p.freed()...); err != nil {
+	conditions := []store.Condition{nothingPlaced}
+	for _, host := range p.freed() {
+		conditions = append(conditions, c.store.WhileLost(host))
+	}
+	if err := c.store.PutSlice(ctx, next, record.Generation, conditions...); err != nil {
 		return "", fmt.Errorf("store slice %s: %w", name, err)
 	}
 	for _, node := range slices.Sorted(maps.Keys(p.moves)) {

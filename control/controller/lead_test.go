@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
 )
@@ -85,8 +87,10 @@ func (f *fake) set(hosts []store.HostState) {
 
 func (*fake) Supports(context.Context, *slice.Slice) ([]string, error) { return nil, nil }
 func (*fake) Capacity() (float64, uint64)                              { return 2, 8 << 30 }
-func (*fake) HaveRoom(*slice.Slice, map[string]slice.Shape) error      { return nil }
-func (*fake) Has(string) bool                                          { return true }
+func (*fake) HaveRoom(context.Context, *hosts.Host, *slice.Slice, map[string]slice.Shape) error {
+	return nil
+}
+func (*fake) Has(string) bool { return true }
 
 // member makes a controller over a store of its own.
 func member(t *testing.T, f *fake, options ...Option) (*Controller, *store.Store, *events.Bus) {
@@ -104,15 +108,30 @@ func member(t *testing.T, f *fake, options ...Option) (*Controller, *store.Store
 
 func mustApply(t *testing.T, c *Controller, file string) (api.Plan, *slice.Slice) {
 	t.Helper()
-	top, found := topology.Parse("lab.yaml", []byte(file))
-	if len(found) > 0 {
-		t.Fatal(found.Error())
-	}
-	plan, s, err := c.Apply(t.Context(), Caller{Root: true}, top, false)
+	plan, s, err := c.Apply(t.Context(), Caller{Root: true}, parsed(t, file), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return plan, s
+}
+
+// parsed reads a topology file, whose packet programs are all the same one.
+func parsed(t *testing.T, file string) *topology.Topology {
+	t.Helper()
+	top, found := topology.Parse("lab.yaml", []byte(file))
+	if len(found) > 0 {
+		t.Fatal(found.Error())
+	}
+	for _, n := range top.Nodes {
+		if n.Program == nil {
+			continue
+		}
+		var err error
+		if n.Program.Data, err = os.ReadFile("../programs/testdata/post.o"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return top
 }
 
 const spreadChain = `

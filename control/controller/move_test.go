@@ -393,3 +393,41 @@ links: [{ends: [a, d], mtu: 8900}, [a, b], [c, d]]
 		})
 	}
 }
+
+// A port that a process has bound is the sliver's that runs: where the node starts anew, another one may have it.
+func TestWhatANodeHasBoundDoesNotMoveWithIt(t *testing.T) {
+	port := func(n uint16) []slice.HostPort { return []slice.HostPort{{Protocol: slice.TCP, Port: n}} }
+	for what, change := range map[string]func(h []store.HostState){
+		"drained": func(h []store.HostState) { h[0].Policy.Draining = true },
+		"lost":    lose("h1"),
+		"removed": nil,
+	} {
+		prev := running(t, chain)
+		a := prev.Node("a")
+		a.Kind, a.Routing = slice.Host, nil
+		a.BindPorts, a.BoundPorts, a.Claims = slice.Ports{First: 8000, Last: 8099}, port(8001), port(9001)
+		there := machines(2, func(h []store.HostState) {
+			h[1].Allows.Ports = []hosts.Ports{{First: 8000, Last: 9999}}
+			if change != nil {
+				change(h)
+			}
+		})
+		if change == nil {
+			there = without(there, "h1")
+		}
+		p := &placing{prev: prev, next: copyForPlacing(prev), generation: 5, hosts: there, background: true,
+			lost: map[string]bool{"h1": true}, reported: map[string]int64{"h1": 4, "h2": 4},
+			used: map[string]usage{"h2": {ports: map[string]string{"tcp/8001": "other/x"}}}}
+		mustPlace(t, p)
+		n := p.next.Node("a")
+		if n.Host != "h2" || len(n.BoundPorts) > 0 {
+			t.Errorf("%s: on %s, with %v bound; notes %v", what, n.Host, n.BoundPorts, p.notes)
+		}
+		if diff := cmp.Diff(port(9001), n.Claims); diff != "" {
+			t.Errorf("%s: %s", what, diff)
+		}
+		if len(a.BoundPorts) != 1 {
+			t.Errorf("%s: the running version was changed", what)
+		}
+	}
+}

@@ -116,7 +116,7 @@ func (c *Controller) SetLink(ctx context.Context, name, link string, patch api.L
 			if err := canPolice(s, &trial); err != nil {
 				return err
 			}
-			if err := c.canQueue(s, l, o, len(patch.Queues) > 0); err != nil {
+			if err := c.canQueue(ctx, s, l, o, len(patch.Queues) > 0); err != nil {
 				return err
 			}
 			return c.canTreat(ctx, s, &trial)
@@ -167,9 +167,9 @@ func (c *Controller) canTreat(ctx context.Context, s *slice.Slice, l *slice.Link
 		}
 		return nil
 	}
-	hosts, err := c.cluster.Hosts(ctx)
+	hosts, err := c.hosts(ctx)
 	if err != nil {
-		return fmt.Errorf("list hosts: %w", err)
+		return err
 	}
 	span := s.Span()
 	for _, e := range l.Ends {

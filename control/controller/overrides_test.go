@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -13,6 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
 	"github.com/pergola-net/pergola/model/unit"
@@ -297,7 +300,7 @@ func TestLinkPatchAddsAndRemovesTheLastQueue(t *testing.T) {
 // crowded is a machine that has room for three queues.
 type crowded struct{ *fake }
 
-func (crowded) HaveRoom(s *slice.Slice, shapes map[string]slice.Shape) error {
+func (crowded) HaveRoom(_ context.Context, _ *hosts.Host, s *slice.Slice, shapes map[string]slice.Shape) error {
 	if n := s.Queueing(shapes)["p"].Queues; n > 3 {
 		return fmt.Errorf("%d queues wanted", n)
 	}
@@ -340,6 +343,88 @@ func TestQueuesAreAddedAsFarAsTheNodeAndItsHostHaveSome(t *testing.T) {
 		if err != nil || len(o.Shapes["p:eth1"].Queues) != queues {
 			t.Errorf("%d queues are stored as %+v, %v", queues, o.Shapes, err)
 		}
+	}
+}
+
+// full is a cluster one of whose hosts has no room for queues.
+type full struct {
+	*fake
+	host string
+}
+
+func (f full) HaveRoom(_ context.Context, on *hosts.Host, _ *slice.Slice, _ map[string]slice.Shape) error {
+	switch f.host {
+	case on.Name:
+		return fmt.Errorf("host %s has no queues left", on.Name)
+	case unread:
+		return fmt.Errorf("look: %w", store.ErrUnread)
+	}
+	return nil
+}
+
+// unread is in place of a host where it is not known what hosts have left.
+const unread = "?"
+
+func (f full) Supports(context.Context, *slice.Slice) ([]string, error) {
+	if f.host == unread {
+		return nil, fmt.Errorf("look: %w", store.ErrUnread)
+	}
+	return nil, nil
+}
+
+// A store that does not answer has refused nothing: who asks can ask again.
+func TestWhatIsNotKnownIsNoRefusal(t *testing.T) {
+	f := &fake{hosts: machines(2, func(h []store.HostState) {
+		h[0].Allows.Ports = []hosts.Ports{{First: 8000, Last: 8099}}
+	})}
+	c, _, _ := member(t, f, InCluster(f, "h1"))
+	const file = "name: lab\nnodes: {p: {host: h1, program: p.o}, h: {host: h1}}\n" +
+		"links: [{name: l, ends: [p, h], from: {p: {rate: 1Mbit, queues: {1: {share: 2}}}}}]\n"
+	mustApply(t, c, file)
+	c.host = full{f, unread}
+	_, _, applied := c.Apply(t.Context(), Caller{Root: true}, parsed(t, strings.Replace(file, "share: 2", "share: 3", 1)),
+		false)
+	for what, err := range map[string]error{
+		"up":      applied,
+		"reserve": c.Reserve(t.Context(), "lab", "p", api.ReservationChange{Reserve: []string{"tcp/8000"}}),
+		"link set": c.SetLink(t.Context(), "lab", "l", api.LinkPatch{End: "p:eth1",
+			Queues: []api.QueuePatch{{Number: 2}}}),
+	} {
+		if !errors.Is(err, store.ErrUnread) || reasonOf(err) != -1 {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestQueuesAreThoseOfTheHostOfTheirNode(t *testing.T) {
+	f := &fake{hosts: machines(3)}
+	c, s, _ := member(t, f, InCluster(f, "h1"))
+	const file = "name: lab\nnodes: {p: {host: h2, program: p.o}, h: {host: h1}}\n" +
+		"links: [{name: l, ends: [p, h], from: {p: {rate: 1Mbit, queues: {1: {share: 2}}}}}]\n"
+	apply := func() error {
+		_, _, err := c.Apply(t.Context(), Caller{Root: true}, parsed(t, file), false)
+		return err
+	}
+	c.host = full{f, "h2"}
+	if err := apply(); reasonOf(err) != Full || err.Error() != "slice lab: host h2 has no queues left" {
+		t.Errorf("%v", err)
+	}
+	if _, err := s.Record(t.Context(), "lab"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("it is stored: %v", err)
+	}
+	c.host = full{f, "h3"}
+	if err := apply(); err != nil {
+		t.Fatal(err)
+	}
+	more := api.LinkPatch{End: "p:eth1", Queues: []api.QueuePatch{{Number: 2}}}
+	if err := c.SetLink(t.Context(), "lab", "l", more); err != nil {
+		t.Error(err)
+	}
+	c.host = full{f, "h2"}
+	more.Queues[0].Number = 3
+	if err := c.SetLink(t.Context(), "lab", "l", more); reasonOf(err) != Full ||
+		err.Error() != "link l: host h2 has no queues left" {
+		t.Errorf("one more: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -186,8 +187,9 @@ func canPolice(s *slice.Slice, l *slice.Link) error {
 }
 
 // canQueue refuses queues that take more than the nodes at a link's ends may have; and, where queues are changed, more
-// than is left of this host. Of other hosts that is not known here: a node there asks its own host (serve.SetQueues).
-func (c *Controller) canQueue(s *slice.Slice, l *slice.Link, o *slice.Overrides, changed bool) error {
+// than is left of the hosts of these nodes.
+func (c *Controller) canQueue(ctx context.Context, s *slice.Slice, l *slice.Link, o *slice.Overrides,
+	changed bool) error {
 	queueing := s.Queueing(o.Shapes)
 	for _, e := range l.Ends {
 		n := s.Node(e.Node)
@@ -201,8 +203,21 @@ func (c *Controller) canQueue(s *slice.Slice, l *slice.Link, o *slice.Overrides,
 	if !changed {
 		return nil
 	}
-	if err := c.host.HaveRoom(s, o.Shapes); err != nil {
-		return refuse(Full, "link %s: %v", l.Name, err)
+	all, err := c.hosts(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		here := func(e slice.End) bool {
+			n := s.Node(e.Node)
+			return n != nil && n.Host == all[i].Name
+		}
+		if !slices.ContainsFunc(l.Ends, here) {
+			continue
+		}
+		if err := c.host.HaveRoom(ctx, &all[i].Host, s, o.Shapes); err != nil {
+			return noRoom("link "+l.Name, err)
+		}
 	}
 	return nil
 }

@@ -244,7 +244,7 @@ func (p *placing) request() (mapping.Request, mapping.Mapping) {
 		r.Nodes = append(r.Nodes, mapping.Node{
 			Name: n.Name, Demand: mapping.Demand(n),
 			Host: n.Placement.Host, Labels: n.Placement.Labels, Needs: needs[n.Name],
-			Ports: portNames(n), Barred: p.barred(n),
+			Ports: portNames(p.ports(n)), Barred: p.barred(n),
 		})
 		here := p.now(n.Name)
 		switch {
@@ -257,8 +257,17 @@ func (p *placing) request() (mapping.Request, mapping.Mapping) {
 	return r, now
 }
 
-func portNames(n *slice.Node) (all []string) {
-	for _, p := range n.HostPorts() {
+// ports are those that a node wants of its host. What its processes have bound ends with the sliver, where it has to
+// leave its host: elsewhere they bind them anew.
+func (p *placing) ports(n *slice.Node) []slice.HostPort {
+	if p.now(n.Name) != "" && !p.leaving(n) {
+		return n.HostPorts()
+	}
+	return slices.Concat(n.Ports, n.Claims)
+}
+
+func portNames(ports []slice.HostPort) (all []string) {
+	for _, p := range ports {
 		all = append(all, p.String())
 	}
 	return all
@@ -371,6 +380,9 @@ func (p *placing) readReports(reports map[string]slice.Status) {
 // assign puts a node on a host, and notes the hosts that must release it first.
 func (p *placing) assign(n *slice.Node, host string) {
 	n.Host, n.Left, n.Placement.Since = host, nil, 0
+	if was := p.was[n.Name]; was != nil && was.Host != host {
+		n.BoundPorts = nil
+	}
 	left := p.holders(n, host)
 	_, returns := left[host] // which may run it as an older version wants it
 	maps.DeleteFunc(left, func(h string, generation int64) bool {

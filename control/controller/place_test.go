@@ -513,3 +513,37 @@ func TestAReservedRateCountsInPlaceOfTheLinks(t *testing.T) {
 	}
 	refused(t, &placing{hosts: machines(2), used: used, next: next(5e9 + 1e6)})
 }
+
+func TestWhatIsReservedOnALANCountsForEachNodeOfAHost(t *testing.T) {
+	const file = `
+name: lab
+nodes:
+  a: {host: h1, program: p.o, reserve: {bandwidth: {eth1: 4Gbit}}}
+  b: {host: h1, program: p.o, reserve: {bandwidth: {eth1: B}}}
+  c: {host: h2}
+  d: {host: h3}
+links: [[a, b, c, d]]
+`
+	place := func(b string) (*slice.Slice, error) {
+		next, found := topology.Resolve(parsed(t, strings.Replace(file, "B", b, 1)), nil)
+		if len(found) > 0 {
+			t.Fatal(found.Error())
+		}
+		p := &placing{hosts: machines(3), next: next}
+		err := p.place()
+		return p.next, err
+	}
+	s, err := place("5Gbit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]uint64{"h1": 9e9, "h2": 5e9, "h3": 5e9} {
+		if got := usageOf(s)[host].rate; got != want {
+			t.Errorf("%s carries %d, want %d", host, got, uint64(want))
+		}
+	}
+	_, err = place("7Gbit")
+	if err == nil || !strings.Contains(err.Error(), "links that leave h1 would need 11 Gbit/s of 10 Gbit/s") {
+		t.Errorf("more than the card: %v", err)
+	}
+}

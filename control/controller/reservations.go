@@ -14,14 +14,11 @@ import (
 // Reservations lists what nodes have reserved of each host, and of what. A machine that is in no cluster is one host
 // without a name, which offers what is given.
 func (c *Controller) Reservations(ctx context.Context, alone slice.Reserve) ([]api.HostReservations, error) {
-	var hosts []store.HostState
-	var err error
-	if c.cluster != nil {
-		if hosts, err = c.cluster.Hosts(ctx); err != nil {
-			return nil, fmt.Errorf("list hosts: %w", err)
-		}
-	} else {
-		hosts = make([]store.HostState, 1)
+	hosts, err := c.hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c.cluster == nil {
 		hosts[0].Reservable = alone
 	}
 	records, err := c.store.Slices(ctx)
@@ -86,9 +83,20 @@ func reservationOf(name string, n *slice.Node) *api.NodeReservation {
 		return nil
 	}
 	return &api.NodeReservation{
-		Slice: name, Node: n.Name, Reserved: byKind(demand), Ports: portNames(n), Outside: n.Outside,
-		Bandwidth: bandwidth,
+		Slice: name, Node: n.Name, Reserved: byKind(demand), Ports: portNames(n.HostPorts()),
+		Outside: n.Outside, Bandwidth: bandwidth, Claims: claimsOf(n), Bound: portNames(n.BoundPorts),
 	}
+}
+
+// claimsOf are the ports and the interfaces of which a node was given something while it ran, because it asked for it.
+func claimsOf(n *slice.Node) []string {
+	all := portNames(n.Claims)
+	for i := range n.Interfaces {
+		if n.Interfaces[i].Claim != 0 {
+			all = append(all, n.Interfaces[i].Name)
+		}
+	}
+	return all
 }
 
 // bandwidthOf is what a node has reserved of its host's card, by interface.

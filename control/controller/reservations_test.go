@@ -61,12 +61,13 @@ func TestReservationsAreThoseOfSlicesThatAreThere(t *testing.T) {
 			}, {Kind: "queues", Capacity: 24576, Reserved: 4},
 			{Kind: "bandwidth", Capacity: 10e9, Reserved: 3e6},
 		}, Nodes: []api.NodeReservation{{Slice: "lab", Node: "a", Bandwidth: map[string]uint64{"eth1": 2e6},
+			Claims:   []string{"eth1"},
 			Reserved: map[string]float64{"cores": 1, "filters": 100, "queues": 4}}}},
 		{Host: "h2", Resources: []api.Reservation{
 			{Kind: "cores", Capacity: 8}, {Kind: "memory", Capacity: 16 * gib},
 			{Kind: "bandwidth", Reserved: 3e6},
 		}, Nodes: []api.NodeReservation{{Slice: "lab", Node: "b", Reserved: map[string]float64{},
-			Ports: []string{"tcp/22", "tcp/80"}, Outside: true}}},
+			Ports: []string{"tcp/22", "tcp/80"}, Claims: []string{"tcp/22"}, Outside: true}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

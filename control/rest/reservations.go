@@ -12,9 +12,18 @@ type reservationsInput struct {
 	Host string `query:"host" doc:"Name of the host; none: all."`
 }
 
+type releaseInput struct {
+	NodeInput
+	Body api.ReservationRelease
+}
+
 func (s *server) registerReservations(a huma.API) {
 	huma.Get(a, "/v1/reservations", s.reservations,
 		describe("list-reservations", "List what nodes have reserved of machines"))
+	huma.Post(a, "/v1/slices/{slice}/nodes/{node}/release", func(ctx context.Context, in *releaseInput) (*struct{},
+		error) {
+		return nil, problem(s.Controller.Release(ctx, in.Slice, in.Node, in.Body))
+	}, describe("release-reservations", "Take back what a node has reserved while it ran"), noContent)
 }
 
 // reservations answers from the store: what hosts offer, and what the slices that are placed there reserve.

@@ -45,7 +45,9 @@ func (f *fakeAgent) Supports(_ context.Context, s *slice.Slice) ([]string, error
 	return nil, nil
 }
 
-func (f *fakeAgent) HaveRoom(*slice.Slice, map[string]slice.Shape) error { return nil }
+func (f *fakeAgent) HaveRoom(context.Context, *hosts.Host, *slice.Slice, map[string]slice.Shape) error {
+	return nil
+}
 
 func (f *fakeAgent) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000, Masks: 100} }
 

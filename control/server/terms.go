@@ -82,11 +82,13 @@ func (f *termsFile) allow(paths []string, network, outside *bool, ports []string
 }
 
 // Give implements controller.HoldStore: this machine's root applied a slice that holds this of it. Until the slice is
-// stored, its running version keeps what it was given.
+// stored, its running version keeps what it was given. If it was certainly not stored, nothing was given: the slice may
+// be refused next, and another one may have its name later.
 func (f *termsFile) Give(name string, holds []slice.Hold, put func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	both := slices.Clone(f.Terms().Given[name])
+	before := f.Terms().Given[name]
+	both := slices.Clone(before)
 	for _, h := range holds {
 		if !slices.ContainsFunc(both, h.Within) {
 			both = append(both, h)
@@ -95,7 +97,10 @@ func (f *termsFile) Give(name string, holds []slice.Hold, put func() error) erro
 	if err := f.giveLocked(name, both); err != nil {
 		return err
 	}
-	if err := put(); err != nil {
+	switch err := put(); {
+	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrDeleting):
+		return errors.Join(err, f.giveLocked(name, before))
+	case err != nil:
 		return err
 	}
 	return f.giveLocked(name, holds)

@@ -41,6 +41,17 @@ func TestTermsAreStored(t *testing.T) {
 	}); err != nil || !stored {
 		t.Fatalf("stored %v: %v", stored, err)
 	}
+	for _, why := range []error{store.ErrConflict, store.ErrDeleting} {
+		if err := c.Give("lab", []slice.Hold{{Path: "/var/new"}}, func() error { return why }); !errors.Is(err, why) {
+			t.Error(err)
+		}
+		if _, ok := c.Terms().Covers("lab", slice.Hold{Path: "/var/new"}); ok {
+			t.Errorf("a version that was not stored (%v) has what it holds", why)
+		}
+		if _, ok := c.Terms().Covers("lab", write); !ok {
+			t.Errorf("a version that was not stored (%v) takes something away", why)
+		}
+	}
 	silence := errors.New("no answer")
 	if err := c.Give("lab", []slice.Hold{{Path: "/var/new"}}, func() error {
 		return silence

@@ -285,7 +285,7 @@ func TestNodesAreMovedOnlyFromLostHosts(t *testing.T) {
 	}
 	lease := register(t, s, machine("h1", "a"))
 	moved := &slice.Slice{Name: "lab", Nodes: []slice.Node{{Name: "a", Host: "h2"}}}
-	if err := s.PutSlice(ctx, moved, 1, "h1"); !errors.Is(err, ErrConflict) {
+	if err := s.PutSlice(ctx, moved, 1, s.WhileLost("h1")); !errors.Is(err, ErrConflict) {
 		t.Errorf("moved away from a host that is alive: %v", err)
 	}
 	if now, _, err := s.Slice(ctx, "lab"); err != nil || now.Nodes[0].Host != "h1" {
@@ -294,7 +294,7 @@ func TestNodesAreMovedOnlyFromLostHosts(t *testing.T) {
 	if err := lease.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PutSlice(ctx, moved, 1, "h1"); err != nil || moved.Generation != 2 {
+	if err := s.PutSlice(ctx, moved, 1, s.WhileLost("h1")); err != nil || moved.Generation != 2 {
 		t.Errorf("moved away from a lost host: generation %d, %v", moved.Generation, err)
 	}
 }

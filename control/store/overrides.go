@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -48,7 +49,8 @@ func decodeOverrides(name string, data []byte) (o slice.Overrides, err error) {
 }
 
 // UpdateOverrides edits the overrides of a slice by change, which is called again when the slice or its overrides
-// changed meanwhile: what it checked against the slice still holds when the edit is stored.
+// changed meanwhile: what it checked against the slice still holds when the edit is stored. So it is with what it
+// checked against all that hosts have left, if it changes queues (NothingPlaced).
 func (s *Store) UpdateOverrides(ctx context.Context, name string, change func(*slice.Overrides) error) error {
 	for {
 		r, _, err := s.record(ctx, name)
@@ -58,10 +60,15 @@ func (s *Store) UpdateOverrides(ctx context.Context, name string, change func(*s
 		if r.Deleting {
 			return fmt.Errorf("%s: %w", name, ErrDeleting)
 		}
+		nothingPlaced, err := s.NothingPlaced(ctx)
+		if err != nil {
+			return err
+		}
 		o, revision, err := s.overrides(ctx, name)
 		if err != nil {
 			return err
 		}
+		queues := queuesOf(o)
 		if err := change(&o); err != nil {
 			return err
 		}
@@ -70,10 +77,16 @@ func (s *Store) UpdateOverrides(ctx context.Context, name string, change func(*s
 			return err
 		}
 		key := s.db.Key("overrides", name)
-		ok, err := s.db.Commit(ctx, []clientv3.Cmp{
+		conditions := []clientv3.Cmp{
 			s.unchanged(name, &r),
 			clientv3.Compare(clientv3.ModRevision(key), "=", revision),
-		}, clientv3.OpPut(key, string(data)))
+		}
+		ops := []clientv3.Op{clientv3.OpPut(key, string(data))}
+		if !maps.EqualFunc(queues, queuesOf(o), slices.Equal) {
+			conditions = append(conditions, nothingPlaced.holds)
+			ops = append(ops, s.placed())
+		}
+		ok, err := s.db.Commit(ctx, conditions, ops...)
 		if ok || err != nil {
 			return err
 		}
@@ -97,6 +110,17 @@ func (s *Store) rebase(ctx context.Context, o *slice.Overrides, prev *Record, sp
 	changed := !maps.EqualFunc(shapes, o.Shapes, slice.Shape.Equal)
 	o.Shapes = shapes
 	return changed, nil
+}
+
+// queuesOf gives the queues that ends of links have in place of the topology's, by end.
+func queuesOf(o slice.Overrides) map[string][]slice.Queue {
+	all := map[string][]slice.Queue{}
+	for end, shape := range o.Shapes {
+		if len(shape.Queues) > 0 {
+			all[end] = slices.Clone(shape.Queues)
+		}
+	}
+	return all
 }
 
 // prune removes overrides of what is not in the slice, and pauses of nodes that cannot be paused. It reports whether

@@ -140,10 +140,9 @@ func (s *Store) readSlice(ctx context.Context, name string) (stored, error) {
 }
 
 // PutSlice stores a new version of a slice, or with expect 0 a new slice, and sets its ID and Generation. It fails with
-// ErrConflict unless expect is the present generation. Overrides of nodes, links and ends that are no more are removed
-// in the same transaction, and shapes follow the new version but for what was changed by hand. It also fails with ErrConflict when one of the hosts in lost is alive again: nodes are taken
-// from a host only while it is lost.
-func (s *Store) PutSlice(ctx context.Context, spec *slice.Slice, expect int64, lost ...string) error {
+// ErrConflict unless expect is the present generation, and the conditions hold. Overrides of nodes, links and ends that
+// are no more are removed in the same transaction, and shapes follow the new version but for what was changed by hand.
+func (s *Store) PutSlice(ctx context.Context, spec *slice.Slice, expect int64, conditions ...Condition) error {
 	prev, err := s.expected(ctx, spec.Name, expect)
 	if err != nil {
 		return err
@@ -155,7 +154,7 @@ func (s *Store) PutSlice(ctx context.Context, spec *slice.Slice, expect int64, l
 	next := record.NewSlice(spec, token, time.Now())
 	next.Generation = expect + 1
 	for {
-		ok, err := s.flip(ctx, prev, &next, spec, lost)
+		ok, err := s.flip(ctx, prev, &next, spec, conditions)
 		if err != nil {
 			s.dropSpec(spec.Name, token)
 			return err
@@ -163,10 +162,10 @@ func (s *Store) PutSlice(ctx context.Context, spec *slice.Slice, expect int64, l
 		if ok {
 			break
 		}
-		// The slice changed, or a host is back: a conflict. Or the overrides changed, or the id was taken: try
-		// again.
+		// The slice changed, or a condition does not hold any more: a conflict. Or the overrides changed, or
+		// the id was taken: try again.
 		if prev, err = s.expected(ctx, spec.Name, expect); err == nil {
-			err = s.stillLost(ctx, lost)
+			err = s.check(ctx, conditions)
 		}
 		if err != nil {
 			s.dropSpec(spec.Name, token)
@@ -201,24 +200,10 @@ func (s *Store) expected(ctx context.Context, name string, expect int64) (*Recor
 	return &r, nil
 }
 
-// stillLost fails with ErrConflict when one of the hosts is alive.
-func (s *Store) stillLost(ctx context.Context, hosts []string) error {
-	for _, host := range hosts {
-		got, err := s.db.Get(ctx, s.db.Key("alive", host), clientv3.WithKeysOnly())
-		if err != nil {
-			return err
-		}
-		if len(got.Kvs) > 0 {
-			return fmt.Errorf("host %s is alive again: %w", host, ErrConflict)
-		}
-	}
-	return nil
-}
-
 // flip makes next the present version in one transaction. It reports false where a condition did not hold.
-func (s *Store) flip(ctx context.Context, prev, next *Record, spec *slice.Slice, lost []string) (bool, error) {
-	var conditions []clientv3.Cmp
-	var ops []clientv3.Op
+func (s *Store) flip(ctx context.Context, prev, next *Record, spec *slice.Slice, also []Condition) (bool, error) {
+	conditions := comparisons(also)
+	ops := []clientv3.Op{s.placed()}
 	next.Hosts = record.HostsOf(spec)
 	if prev == nil {
 		id, err := s.freeID(ctx)
@@ -244,10 +229,6 @@ func (s *Store) flip(ctx context.Context, prev, next *Record, spec *slice.Slice,
 	conditions = append(conditions,
 		s.unchanged(next.Name, prev),
 		clientv3.Compare(clientv3.ModRevision(s.db.Key("overrides", next.Name)), "=", revision))
-	for _, host := range lost {
-		conditions = append(conditions,
-			clientv3.Compare(clientv3.CreateRevision(s.db.Key("alive", host)), "=", 0))
-	}
 	rebased, err := s.rebase(ctx, &overrides, prev, spec)
 	if err != nil {
 		return false, err

@@ -52,6 +52,9 @@ var (
 	ErrDeleting = record.ErrDeleting
 	ErrConflict = record.ErrConflict
 	ErrCorrupt  = record.ErrCorrupt
+	// ErrUnread means that something is not known, because the store could not be read. It is no answer to the
+	// question.
+	ErrUnread = errors.New("the store could not be read")
 
 	ErrNoHost    = record.ErrNoHost
 	ErrNameTaken = record.ErrNameTaken

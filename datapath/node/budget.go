@@ -1,13 +1,15 @@
 package node
 
-import "github.com/pergola-net/pergola/datapath/filter"
+import (
+	"github.com/pergola-net/pergola/datapath/filter"
+	"github.com/pergola-net/pergola/model/constants"
+)
 
-// A quarter of a host's filters and masks is a pool, for nodes that have no reservation. The rest can be reserved, and
+// A part of a host's filters and masks is a pool, for nodes that have no reservation. The rest can be reserved, and
 // is there for nobody else. So what nodes have without a reservation cannot take what is reserved, whoever came first.
 const (
-	poolPart          = 4
-	poolFilters       = filter.MaxFilters / poolPart
-	poolMasks         = filter.MaxMasks / poolPart
+	poolFilters       = filter.MaxFilters / constants.PoolPart
+	poolMasks         = filter.MaxMasks / constants.PoolPart
 	ReservableFilters = filter.MaxFilters - poolFilters
 	ReservableMasks   = filter.MaxMasks - poolMasks
 )

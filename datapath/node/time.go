@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/pergola-net/pergola/model/constants"
 )
 
 // A part of the processor time that a host has for packet programs is a pool, for slices that have no reservation, and
 // for what the others want beyond theirs. The rest can be reserved. What is not reserved is the pool's, too.
-const poolTime = 0.25
+const poolTime = 1.0 / constants.PoolPart
 
 // ReservableTime is how much can be reserved of so many cores.
 func ReservableTime(cores float64) float64 { return cores * (1 - poolTime) }

@@ -16,6 +16,7 @@ type memoryStore struct {
 	wanted   map[string]*plan.Input
 	deleting map[string]uint16
 	statuses map[string]slice.Status // as they were reported last
+	silent   error                   // why it lists no slices; nil: it does
 }
 
 func newMemoryStore() *memoryStore {
@@ -36,13 +37,13 @@ func (s *memoryStore) Slice(_ context.Context, name string) (*slice.Slice, store
 }
 
 func (s *memoryStore) Slices(context.Context) (all []store.Record, err error) {
-	for name := range s.wanted {
-		all = append(all, store.Record{Name: name})
+	for name, w := range s.wanted {
+		all = append(all, store.Record{Name: name, ID: w.Spec.ID, Generation: w.Spec.Generation})
 	}
-	for name := range s.deleting {
-		all = append(all, store.Record{Name: name})
+	for name, id := range s.deleting {
+		all = append(all, store.Record{Name: name, ID: id, Deleting: true})
 	}
-	return all, nil
+	return all, s.silent
 }
 
 func (s *memoryStore) Overrides(_ context.Context, name string) (slice.Overrides, error) {

@@ -9,9 +9,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/host/lack"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/plan/plantest"
+	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -79,6 +81,61 @@ func TestAKernelThatTellsOfNoBindsIsNamedBeforeTheSliceStarts(t *testing.T) {
 	s.Nodes[0].BindPorts = slice.Ports{First: 8000, Last: 8099}
 	if _, err := l.agent.Supports(t.Context(), s); err == nil || !strings.Contains(err.Error(), "no binds") {
 		t.Errorf("a slice that needs it: %v", err)
+	}
+}
+
+// What was admitted a moment ago counts, though the agent has not read it yet.
+func TestTheRoomOfAHostIsWhatTheStoreHasNow(t *testing.T) {
+	l := newLoop(t)
+	first, second := plantest.Slice(1, []string{"h1", "h2"}), plantest.Slice(2, []string{"h1", "h2"})
+	first.Name, second.Name = "first", "second"
+	first.Node("h1").Reserve.Filters, second.Node("h2").Reserve.Filters = 700, 600
+	port := slice.HostPort{Protocol: slice.TCP, Port: 8080}
+	first.Node("h1").Claims, second.Node("h1").Ports = []slice.HostPort{port}, []slice.HostPort{port}
+	if _, err := l.agent.Supports(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	l.wanted["first"] = &plan.Input{Spec: first}
+	_, err := l.agent.Supports(t.Context(), second)
+	for _, want := range []string{"600 filters wanted, 300 of 1000 free", "port tcp/8080 of host", "first/h1"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	l.deleting["first"] = 1
+	delete(l.wanted, "first")
+	if _, err := l.agent.Supports(t.Context(), second); err != nil {
+		t.Errorf("what is being removed counts: %v", err)
+	}
+	l.silent = errors.New("no answer")
+	if _, err := l.agent.Supports(t.Context(), second); !errors.Is(err, store.ErrUnread) || !errors.Is(err, l.silent) {
+		t.Errorf("without an answer of the store: %v", err)
+	}
+}
+
+func TestTheRoomOfAnotherHostIsKnown(t *testing.T) {
+	l := newLoop(t)
+	queued := func(id uint16, name string, queues int) *slice.Slice {
+		s := plantest.Spread(plantest.Slice(id, []string{"h1", "h2"}), map[string]string{"h1": "B", "h2": "C"})
+		s.Name = name
+		for range queues {
+			e := &s.Links[0].Ends[0]
+			e.Shape.Rate, e.Shape.Queues = 1e6, append(e.Shape.Queues, slice.Queue{Share: 1})
+		}
+		return s
+	}
+	l.wanted["first"] = &plan.Input{Spec: queued(1, "first", 6)}
+	b, c := &hosts.Host{Name: "B", Reservable: slice.Reserve{Queues: 30}}, &hosts.Host{Name: "C"}
+	if err := l.agent.HaveRoom(t.Context(), b, queued(2, "second", 4), nil); err != nil {
+		t.Errorf("all ten of the pool: %v", err)
+	}
+	err := l.agent.HaveRoom(t.Context(), b, queued(2, "second", 5), nil)
+	if err == nil || !strings.Contains(err.Error(), "host B has not enough queues left for nodes without a reservation: "+
+		"5 wanted, 6 of 10 are in use") {
+		t.Errorf("eleven: %v", err)
+	}
+	if err := l.agent.HaveRoom(t.Context(), c, queued(2, "second", 5), nil); err != nil {
+		t.Errorf("of a host that has none of these queues: %v", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pergola-net/pergola/datapath/claims"
 	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/model/constants"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -156,7 +157,7 @@ func (g *Gateway) Unclaim(owner string, p slice.HostPort) error {
 // reserved says whose ports are: slivers' to which they lead, and Nobody's that processes of the machine have, whose
 // sockets are own.
 func reserved(there []device, binders []binder, own []socket) map[claims.Port]claims.NetNS {
-	all := map[claims.Port]claims.NetNS{{Protocol: unix.IPPROTO_UDP, Number: slice.VXLANPort}: claims.Nobody}
+	all := map[claims.Port]claims.NetNS{{Protocol: unix.IPPROTO_UDP, Number: constants.VXLANPort}: claims.Nobody}
 	for _, s := range own {
 		if s.chosen || s.port.Protocol == unix.IPPROTO_TCP {
 			all[s.port] = claims.Nobody

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pergola-net/pergola/datapath/claims"
 	"github.com/pergola-net/pergola/lab/testkit"
+	"github.com/pergola-net/pergola/model/constants"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -152,7 +153,7 @@ func TestClaimsFollowSocketsAndReservations(t *testing.T) {
 	give, release := settle(has, reserved(there, binders, own), binders)
 	wantGive := map[claims.Port]claims.NetNS{
 		tcp(8003): claims.Nobody, tcp(8091): claims.Nobody,
-		{Protocol: unix.IPPROTO_UDP, Number: slice.VXLANPort}: claims.Nobody,
+		{Protocol: unix.IPPROTO_UDP, Number: constants.VXLANPort}: claims.Nobody,
 	}
 	if diff := cmp.Diff(wantGive, give); diff != "" {
 		t.Errorf("given: %s", diff)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/model/constants"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -126,7 +126,7 @@ func (w writer) forward(all []device, guard bool) {
 	f := w.chain("forward", nftables.ChainTypeFilter, nftables.ChainHookForward, before())
 	from, to := sliverDevice(expr.MetaKeyIIFNAME, expr.CmpOpEq), sliverDevice(expr.MetaKeyOIFNAME, expr.CmpOpEq)
 	// A peer takes tunnels' packets by their outer address, which is this machine's after masquerading.
-	w.rule(f, from, protocol(unix.IPPROTO_UDP), toPort(datapath.VXLANPort), verdict(expr.VerdictDrop))
+	w.rule(f, from, protocol(unix.IPPROTO_UDP), toPort(constants.VXLANPort), verdict(expr.VerdictDrop))
 	w.rule(f, from, protocol(unix.IPPROTO_GRE), verdict(expr.VerdictDrop))
 	w.rule(f, from, state(establishedOrRelated), verdict(expr.VerdictAccept))
 	w.rule(f, to, state(establishedOrRelated), verdict(expr.VerdictAccept))

@@ -29,8 +29,8 @@ func (w *Wanted) addCard(at Place, inputs []Input) {
 	}, c)
 }
 
-// reservedOfCard is what a slice's nodes here have reserved of the card for what they send to other hosts. Interfaces
-// on one segment have the largest of their reservations together, as admission counts it.
+// reservedOfCard is what a slice's nodes here have reserved of the card for what they send to other hosts, as admission
+// counts it (mapping.Link): each on its own, also if several are on one LAN.
 func (y *Share) reservedOfCard(s *slice.Slice) (sum unit.Rate) {
 	for _, segment := range s.Segments() {
 		var reserved unit.Rate
@@ -43,7 +43,7 @@ func (y *Share) reservedOfCard(s *slice.Slice) (sum unit.Rate) {
 				case !y.Owns(n):
 					leaves = true
 				case i != nil:
-					reserved = max(reserved, i.Reserved())
+					reserved += i.Reserved()
 				}
 			}
 		}

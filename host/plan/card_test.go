@@ -50,7 +50,7 @@ func TestTheCardIsSharedByWhatIsReservedAndLeavesTheHost(t *testing.T) {
 	reserve(lan, "h2", 2, 500e6) // the switch is here with all its nodes
 	none := plantest.Spread(plantest.Slice(9, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "B"})
 
-	want := map[uint16]unit.Rate{7: 120e6, 8: 3e6}
+	want := map[uint16]unit.Rate{7: 120e6, 8: 4e6}
 	if diff := cmp.Diff(want, cardOf(t, 1e9, first, lan, none)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}

@@ -12,6 +12,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,6 +29,7 @@ type Input struct {
 	Booted    map[string]bool   // nodes whose exec lines were begun
 	Awaited   map[string]string // by node: the host that may still run it, though it was moved here
 	Short     map[string]string // by node: what the host has not enough of (Admit)
+	Lost      Lost              // by node: ports that others have (Admit)
 	Corrupt   error             // the slice cannot be read: Spec has its name and id alone, and what runs stays
 }
 
@@ -47,6 +49,16 @@ func (w *Input) Barred(at Place, n *slice.Node) string {
 		return fmt.Sprintf("host %s, which had it before, has not let go of it yet", w.Awaited[n.Name])
 	}
 	return ""
+}
+
+// WhyLost says which ports a node asked for while it ran and does not have, and who has them; empty where it has all.
+func (w *Input) WhyLost(node string) string {
+	var all []string
+	for _, p := range slices.SortedFunc(maps.Keys(w.Lost[node]), slice.HostPort.Compare) {
+		all = append(all, fmt.Sprintf("port %s, which it reserved while it ran, is reserved for %s "+
+			"(`pergola reserve rm %s/%s %[1]s` ends the conflict)", p, w.Lost[node][p], w.Spec.Name, node))
+	}
+	return strings.Join(all, "; ")
 }
 
 // New lists what a host must hold for the given slices: its own parts of them. Equal inputs give equal lists. A slice
@@ -229,7 +241,7 @@ func (b *builder) addNode(n *slice.Node) error {
 		b.addProgram(n, k, ports)
 	}
 	if n.ReachesOutside() {
-		o := Outside{NAT: n.Outside, Ports: b.Grants(b.Spec.Name, n.HostPorts()), Bind: n.BindPorts}
+		o := Outside{NAT: n.Outside, Ports: b.Grants(b.Spec.Name, b.portsOf(n)), Bind: n.BindPorts}
 		b.add(reconcile.Resource{
 			Key: b.key(KindOutside, n.Name), Digest: o.Digest(), Amend: true,
 			Needs: []reconcile.Key{HostNetKey, k},
@@ -237,6 +249,11 @@ func (b *builder) addNode(n *slice.Node) error {
 	}
 	b.addProcess(n, k, ports, rendered)
 	return nil
+}
+
+// portsOf are those that lead to a node: all but those that others have.
+func (b *builder) portsOf(n *slice.Node) []slice.HostPort {
+	return slices.DeleteFunc(n.HostPorts(), func(p slice.HostPort) bool { return b.Lost[n.Name][p] != "" })
 }
 
 func (b *builder) addPorts(n *slice.Node, sliverKey reconcile.Key) (keys []reconcile.Key) {

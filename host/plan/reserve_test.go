@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/pergola-net/pergola/host/plan/plantest"
+	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/unit"
 )
@@ -102,6 +104,43 @@ func TestAPortOfAHostIsGivenOnce(t *testing.T) {
 	Admit(at, inputs)
 	if w, _ = New(at, inputs); strings.Join(w.names(KindSliver), " ") != "h1 h2" || len(w.names(KindOutside)) != 1 {
 		t.Errorf("slivers %v, connections of %v", w.names(KindSliver), w.names(KindOutside))
+	}
+}
+
+// Two members can give the same port to two nodes that ask for it while they run, if one of them does not keep to the
+// rules: then one of both lacks that port, and nothing else.
+func TestANodeGoesOnWithoutAPortThatAnotherHas(t *testing.T) {
+	at := Place{Host: "A"}
+	tcp := func(n uint16) slice.HostPort { return slice.HostPort{Protocol: slice.TCP, Port: n} }
+	first, second := plantest.Slice(1, []string{"h1"}), plantest.Slice(2, []string{"h2"})
+	first.Name, second.Name = "first", "second"
+	h1, h2 := first.Node("h1"), second.Node("h2")
+	h1.Claims, h1.BoundPorts = []slice.HostPort{tcp(8001), tcp(8003)}, []slice.HostPort{tcp(8002)}
+	h2.Ports, h2.Claims = []slice.HostPort{tcp(8000), tcp(8003)}, []slice.HostPort{tcp(8001), tcp(8004)}
+	h2.BindPorts, h2.BoundPorts = slice.Ports{First: 8002, Last: 8009}, []slice.HostPort{tcp(8002)}
+	inputs := []Input{{Spec: second}, {Spec: first}}
+	Admit(at, inputs)
+	w, _ := New(at, inputs)
+	ports := func(id uint16, node string) []slice.HostPort {
+		o, _ := w.Detail(reconcile.Key{Kind: KindOutside, Slice: id, Name: node}).(Outside)
+		return o.Ports
+	}
+	if diff := cmp.Diff([]slice.HostPort{tcp(8001), tcp(8002)}, ports(1, "h1")); diff != "" {
+		t.Errorf("h1: a port of a topology comes first, whatever the slice's id: %s", diff)
+	}
+	if diff := cmp.Diff([]slice.HostPort{tcp(8000), tcp(8003), tcp(8004)}, ports(2, "h2")); diff != "" {
+		t.Errorf("h2: %s", diff)
+	}
+	for i, want := range []string{
+		"port tcp/8001, which it reserved while it ran, is reserved for first/h1 (`pergola reserve rm second/h2 " +
+			"tcp/8001` ends the conflict); port tcp/8002, which it reserved while it ran, is reserved for " +
+			"first/h1 (`pergola reserve rm second/h2 tcp/8002` ends the conflict)",
+		"port tcp/8003, which it reserved while it ran, is reserved for second/h2 (`pergola reserve rm first/h1 " +
+			"tcp/8003` ends the conflict)",
+	} {
+		if got := inputs[i].WhyLost([]string{"h2", "h1"}[i]); got != want || inputs[i].Short != nil {
+			t.Errorf("%s, %v", got, inputs[i].Short)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/node"
+	"github.com/pergola-net/pergola/model/constants"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -14,12 +15,11 @@ import (
 const fastPathPart = 0.5
 
 // What the queues of packet programs may take: a class of HTB with its leaf is 2 KiB of the kernel's memory, and what
-// waits in all of them is a quarter of the machine's memory at most. A quarter of both is the pool of nodes without a
-// reservation (plan.Room).
+// waits in all of them is a quarter of the machine's memory at most. A part of both is the pool of nodes without a
+// reservation (slice.Reserve.Pool).
 const (
 	maxQueues  = 1 << 15
 	bufferPart = 4
-	poolPart   = 4
 )
 
 func fastPathCores() float64 { return fastPathPart * float64(runtime.NumCPU()) }
@@ -29,9 +29,10 @@ func Reservable() slice.Reserve {
 	var has unix.Sysinfo_t
 	_ = unix.Sysinfo(&has) // fails only where the pointer is wrong
 	buffer := int64(has.Totalram) * int64(has.Unit) / bufferPart
+	const rest = constants.PoolPart - 1
 	return slice.Reserve{
 		Filters: node.ReservableFilters, Masks: node.ReservableMasks,
 		FastPath: node.ReservableTime(fastPathCores()),
-		Queues:   maxQueues - maxQueues/poolPart, Buffer: buffer - buffer/poolPart,
+		Queues:   rest * (maxQueues / constants.PoolPart), Buffer: rest * (buffer / constants.PoolPart),
 	}
 }

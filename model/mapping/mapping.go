@@ -50,15 +50,22 @@ type Node struct {
 	Barred map[string]string // hosts that do not let it have what it wants of them: why
 }
 
-// Link joins two nodes, or more (a LAN). If its nodes are on several hosts, each of these carries the link's rate;
+// Link joins two nodes, or more (a LAN). If its nodes are on several hosts, each of these carries what Carries says;
 // otherwise no interface carries it.
 type Link struct {
 	Nodes []string
-	Rate  uint64 // bit/s in the busier direction; 0: nothing is reserved
+	Rate  uint64 // bit/s that the fastest of the nodes sends; 0: nothing is reserved
+	// Reserved is what nodes have reserved for what they send, in bit/s, by node: each at most Rate.
+	Reserved map[string]uint64
 	// MTU is the size of the packets that carry it between hosts, in bytes. It constrains nodes that are placed,
 	// not those that keep their host.
 	MTU int
 }
+
+// Carries is the rate of a link that leaves a host on whose nodes so much is reserved of it together, in the busier
+// direction: what these have reserved is there for all of them at the same time, and for the fastest of all to be
+// received.
+func (l *Link) Carries(reserved uint64) uint64 { return max(l.Rate, reserved) }
 
 // Strategy says which of several possible mappings is preferred.
 type Strategy string

@@ -65,8 +65,12 @@ func problem(t *rapid.T) (mapping.Substrate, mapping.Request) {
 			rapid.ID[int]).Draw(t, "ends")
 		l := mapping.Link{Rate: uint64(rapid.SampledFrom([]int{0, 1e8, 4e8, 9e8}).Draw(t, "link rate"))}
 		l.MTU = rapid.SampledFrom([]int{0, 1322, 1322, 9000}).Draw(t, "link mtu")
+		l.Reserved = map[string]uint64{}
 		for _, e := range ends {
 			l.Nodes = append(l.Nodes, r.Nodes[e].Name)
+			if l.Rate > 0 && rapid.Bool().Draw(t, "reserves") {
+				l.Reserved[r.Nodes[e].Name] = l.Rate / uint64(rapid.IntRange(1, 2).Draw(t, "reserved"))
+			}
 		}
 		r.Links = append(r.Links, l)
 	}
@@ -98,13 +102,13 @@ func faults(s mapping.Substrate, r mapping.Request, m, now mapping.Mapping) (lis
 		used[h.Name] = used[h.Name].Plus(n.Demand)
 	}
 	for _, l := range r.Links {
-		on := map[string]bool{}
+		on := map[string]uint64{}
 		for _, n := range l.Nodes {
-			on[m[n]] = true
+			on[m[n]] += l.Reserved[n]
 		}
 		if len(on) > 1 {
-			for h := range on {
-				rate[h] += l.Rate
+			for h, reserved := range on {
+				rate[h] += max(l.Rate, reserved)
 				if has := byName[h].MTU; now == nil && has > 0 && has < l.MTU {
 					list = append(list, fmt.Sprintf("%s carries %d bytes, not %d", h, has, l.MTU))
 				}

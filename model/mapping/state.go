@@ -12,9 +12,10 @@ type state struct {
 	hosts    []Host
 	nodes    []Node
 	links    []Link
-	linksOf  [][]int // by node
-	at       []int   // by node: its host, or nowhere
-	on       []ends  // by link
+	linksOf  [][]int          // by node
+	at       []int            // by node: its host, or nowhere
+	on       []ends           // by link
+	reserved []map[int]uint64 // by link and host: bit/s that the nodes there have reserved of it together
 	used     []Resources
 	ports    []map[string]string // by host: ports that nodes have, and whose they are
 	rate     []uint64            // by host: bit/s of the links that leave it
@@ -65,8 +66,9 @@ func (st *state) joinNodes() error {
 		index[n.Name] = i
 	}
 	st.linksOf, st.on = make([][]int, len(st.nodes)), make([]ends, len(st.links))
+	st.reserved = make([]map[int]uint64, len(st.links))
 	for l, link := range st.links {
-		st.on[l] = ends{}
+		st.on[l], st.reserved[l] = ends{}, map[int]uint64{}
 		for _, name := range link.Nodes {
 			n, known := index[name]
 			if !known {
@@ -89,23 +91,31 @@ func (st *state) carriers(l int) ends {
 	return st.on[l]
 }
 
+// carried is the rate of link l that leaves host c, if its nodes there have reserved so much more of it.
+func (st *state) carried(l, c int, more uint64) uint64 {
+	return st.links[l].Carries(st.reserved[l][c] + more)
+}
+
 // put places node n on host h, or takes it off its host (nowhere). It does not check whether h can take it.
 func (st *state) put(n, h int) {
 	old := st.at[n]
 	for _, l := range st.linksOf[n] {
 		for c := range st.carriers(l) {
-			st.rate[c] -= st.links[l].Rate
+			st.rate[c] -= st.carried(l, c, 0)
 		}
+		reserved := st.links[l].Reserved[st.nodes[n].Name]
 		if old != nowhere {
 			if st.on[l][old]--; st.on[l][old] == 0 {
 				delete(st.on[l], old)
 			}
+			st.reserved[l][old] -= reserved
 		}
 		if h != nowhere {
 			st.on[l][h]++
+			st.reserved[l][h] += reserved
 		}
 		for c := range st.carriers(l) {
-			st.rate[c] += st.links[l].Rate
+			st.rate[c] += st.carried(l, c, 0)
 		}
 	}
 	demand := st.nodes[n].Demand
@@ -174,8 +184,13 @@ func (st *state) whySlow(n, h int) string {
 	added := map[int]uint64{} // by host
 	for _, l := range st.linksOf[n] {
 		for _, c := range st.carriersWith(l, h) {
-			if len(st.on[l]) < 2 || st.on[l][c] == 0 { // it does not carry the link yet
-				added[c] += st.links[l].Rate
+			more := uint64(0)
+			if c == h {
+				more = st.links[l].Reserved[st.nodes[n].Name]
+			}
+			added[c] += st.carried(l, c, more)
+			if len(st.on[l]) > 1 && st.on[l][c] > 0 { // it carries the link already
+				added[c] -= st.carried(l, c, 0)
 			}
 		}
 	}

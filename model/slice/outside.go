@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/pergola-net/pergola/model/constants"
 )
 
 // HostPort is a port of a machine's own addresses.
@@ -28,7 +30,6 @@ const (
 	// Connections from slivers to the outside have source ports in this range, which nobody can reserve.
 	FirstNATPort = 61000
 	LastNATPort  = 65095
-	VXLANPort    = 4789
 )
 
 // String writes it as users do: tcp/8080.
@@ -44,8 +45,8 @@ func ParseHostPort(text string) (HostPort, error) {
 	if err != nil || port == 0 {
 		return HostPort{}, fmt.Errorf("%q is no number of a port", number)
 	}
-	if protocol == UDP && port == VXLANPort {
-		return HostPort{}, fmt.Errorf("port udp/%d is that of tunnels between machines (VXLAN)", VXLANPort)
+	if protocol == UDP && port == constants.VXLANPort {
+		return HostPort{}, fmt.Errorf("port udp/%d is that of tunnels between machines (VXLAN)", port)
 	}
 	if port >= FirstNATPort && port <= LastNATPort {
 		return HostPort{}, fmt.Errorf("ports %d to %d are those of connections that nodes make to the outside",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/pergola-net/pergola/model/constants"
 	"github.com/pergola-net/pergola/model/unit"
 )
 
@@ -17,6 +18,13 @@ type Reserve struct {
 	// among which it chooses, of all interfaces, each number 0 included
 	Queues int   `json:"queues,omitempty"`
 	Buffer int64 `json:"buffer,omitempty"` // bytes: what the lengths of these queues add up to
+}
+
+// Pool is what queues of nodes without a reservation may take together, on a host of which r can be reserved: r is all
+// but the pool. A kind that cannot be reserved has no pool.
+func (r Reserve) Pool() Queueing {
+	const parts = constants.PoolPart - 1 // that can be reserved
+	return Queueing{Queues: r.Queues / parts, Buffer: r.Buffer / parts}
 }
 
 // MaxProgramMemory is how many bytes a packet program may declare at all.

@@ -32,7 +32,7 @@ import (
 var (
 	ErrNotFound = errors.New("no such slice")
 	ErrDeleting = errors.New("the slice is being removed")
-	ErrConflict = errors.New("the slice was changed by another request meanwhile")
+	ErrConflict = errors.New("another request was carried out meanwhile: try again")
 	ErrCorrupt  = errors.New("what the store has of it cannot be read; " +
 		"remove the slice (pergola down) and apply its file again")
 

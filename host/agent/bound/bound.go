@@ -76,7 +76,7 @@ func changes(at plan.Place, inputs []plan.Input, seen *observe.Snapshot) (all []
 				continue
 			}
 			c := change{id: sliver.ID{Slice: spec.ID, Node: n.Name}, slice: spec.Name}
-			if c.find(n, seen); len(c.reserve)+len(c.release) > 0 {
+			if c.find(n, inputs[i].Lost[n.Name], seen); len(c.reserve)+len(c.release) > 0 {
 				all = append(all, c)
 			}
 		}
@@ -84,8 +84,9 @@ func changes(at plan.Place, inputs []plan.Input, seen *observe.Snapshot) (all []
 	return all
 }
 
-// find finds what a node is to reserve and release: nothing, if it has a sliver and of that nothing is known.
-func (c *change) find(n *slice.Node, seen *observe.Snapshot) {
+// find finds what a node is to reserve and release: nothing, if it has a sliver and of that nothing is known. A port
+// that another node has is released; if it is still bound, it is asked for again, and refused.
+func (c *change) find(n *slice.Node, lost map[slice.HostPort]string, seen *observe.Snapshot) {
 	bound, known := seen.Bound[c.id]
 	if !known && seen.Slivers[c.id].PID != 0 {
 		return
@@ -97,7 +98,7 @@ func (c *change) find(n *slice.Node, seen *observe.Snapshot) {
 		}
 	}
 	for _, p := range n.BoundPorts {
-		if !slices.Contains(bound, p) {
+		if !slices.Contains(bound, p) || lost[p] != "" {
 			c.release = append(c.release, p)
 		}
 	}

@@ -29,24 +29,28 @@ func TestReservationsFollowWhatSliversBind(t *testing.T) {
 	}
 	spec := &slice.Slice{ID: 1, Name: "lab", Nodes: []slice.Node{
 		node("a", tcp(8001), tcp(8002)), node("gone", tcp(8003)), node("unknown", tcp(8004)),
-		node("elsewhere", tcp(8005)), node("same", tcp(8006)),
+		node("elsewhere", tcp(8005)), node("same", tcp(8006)), node("late", tcp(8001), tcp(8008)),
 	}}
 	spec.Nodes[0].Ports = []slice.HostPort{tcp(8009)}
 	spec.Nodes[3].Host = "h2"
 	seen := &observe.Snapshot{
 		Slivers: map[sliver.ID]sliver.Observed{
 			id("a"): {PID: 1}, id("unknown"): {PID: 2}, id("same"): {PID: 3},
+			id("late"): {PID: 4},
 		},
 		Bound: map[sliver.ID][]slice.HostPort{
 			// 80 is not in the range; 8009 is in the topology.
 			id("a"):    {tcp(80), tcp(8002), tcp(8007), tcp(8009)},
 			id("same"): {tcp(8006)},
+			id("late"): {tcp(8001), tcp(8008)}, // 8001 is another node's
 		},
 	}
-	got := changes(plan.Place{Host: "h1"}, []plan.Input{{Spec: spec}}, seen)
+	lost := plan.Lost{"late": {tcp(8001): "other/x"}}
+	got := changes(plan.Place{Host: "h1"}, []plan.Input{{Spec: spec, Lost: lost}}, seen)
 	want := []change{
 		{id: id("a"), slice: "lab", reserve: []slice.HostPort{tcp(8007)}, release: []slice.HostPort{tcp(8001)}},
 		{id: id("gone"), slice: "lab", release: []slice.HostPort{tcp(8003)}},
+		{id: id("late"), slice: "lab", release: []slice.HostPort{tcp(8001)}},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(change{})); diff != "" {
 		t.Error(diff)

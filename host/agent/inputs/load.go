@@ -46,6 +46,46 @@ func (i *Inputs) Load(ctx context.Context, c store.Change) (news bool, err error
 	return true, nil
 }
 
+// Stored gives the slices that may have a part on a host as the store has them at this moment, with as much of each as
+// says what it takes of the host. What All gives may be a little older.
+func (i *Inputs) Stored(ctx context.Context, host string) (all []plan.Input, err error) {
+	records, err := i.cfg.Store.Slices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		if r.Deleting || r.Corrupt || len(r.Hosts) > 0 && !slices.Contains(r.Hosts, host) {
+			continue
+		}
+		one, err := i.stored(ctx, r)
+		switch {
+		case err == nil:
+			all = append(all, one)
+		case !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrCorrupt):
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// stored reads a slice, and what users changed of its links if it has queues: only of these it counts.
+func (i *Inputs) stored(ctx context.Context, r store.Record) (one plan.Input, err error) {
+	i.mu.Lock()
+	known := i.wanted[r.Name]
+	i.mu.Unlock()
+	if known != nil && known.Corrupt == nil && known.Spec.ID == r.ID && known.Spec.Generation == r.Generation {
+		one.Spec = known.Spec
+	} else if one.Spec, r, err = i.cfg.Store.Slice(ctx, r.Name); err != nil {
+		return one, err
+	} else if r.Deleting {
+		return one, store.ErrNotFound
+	}
+	if len(one.Spec.Queueing(nil)) > 0 {
+		one.Overrides, err = i.cfg.Store.Overrides(ctx, r.Name)
+	}
+	return one, err
+}
+
 // allNames lists the slices of the store, and those that are known here: one that is gone from the store is in the
 // second list alone.
 func (i *Inputs) allNames(ctx context.Context) (names []string, err error) {

@@ -119,6 +119,38 @@ func TestThatASliceSettledIsSaidThoughTheStoreFailsOnce(t *testing.T) {
 	}
 }
 
+// A node that runs lacks a port that another one has: its status and one event say so.
+func TestAPortThatAnotherNodeHasIsToldOnce(t *testing.T) {
+	s := plantest.Slice(7, []string{"h1", "h2"})
+	s.Name = "lab"
+	port := slice.HostPort{Protocol: slice.TCP, Port: 8001}
+	w := plan.Input{Spec: s, Lost: plan.Lost{"h1": {port: "other/x"}}}
+	bus := events.NewBus(10)
+	r := newReports(t, nil, bus)
+	at := plan.Place{Host: "h1"}
+	want, _ := plan.New(at, []plan.Input{w})
+	p := &Pass{At: at, Want: want, Failures: &failures.Failures{}, Seen: &observe.Snapshot{
+		Slivers: map[sliver.ID]sliver.Observed{{Slice: 7, Node: "h1"}: {State: sliver.Running}},
+	}}
+	const why = "port tcp/8001, which it reserved while it ran, is reserved for other/x"
+	for range 2 {
+		r.updateLocked(p, &w, 0)
+	}
+	got := r.reports["lab"].status.Nodes["h1"]
+	if got.Phase != slice.Running || !strings.HasPrefix(got.Message, why) {
+		t.Errorf("%+v", got)
+	}
+	told := 0
+	for _, e := range bus.Recent(0) {
+		if e.Node == "h1" && e.Kind == events.Failed && strings.HasPrefix(e.Message, why) {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("told %d times: %+v", told, bus.Recent(0))
+	}
+}
+
 // Another host starts a node that was here when this one reports the generation in which it was moved.
 func TestAGenerationIsReportedWhenWhatWasMovedAwayIsGone(t *testing.T) {
 	s := plantest.Spread(plantest.Slice(7, []string{"h1", "h2"}), map[string]string{"h1": "A", "h2": "B"})

@@ -60,13 +60,14 @@ type Reports struct {
 // report is what is told of one slice, and what is remembered in order to tell it.
 type report struct {
 	status      slice.Status
-	restarts    map[string]int // by node: how often its first process was started anew
-	fresh       bool           // differs from what was published
-	settles     bool           // it settled, which is to be announced if all hosts have
-	unannounced *slice.Status  // with which it settled; the store has not said yet whether all hosts have
-	ask         time.Time      // when to ask that again
-	absent      bool           // there is nothing of it here, and no host waits to hear that
-	released    bool           // the store has nothing of it from this host
+	restarts    map[string]int    // by node: how often its first process was started anew
+	lost        map[string]string // by node: which of its ports others have
+	fresh       bool              // differs from what was published
+	settles     bool              // it settled, which is to be announced if all hosts have
+	unannounced *slice.Status     // with which it settled; the store has not said yet whether all hosts have
+	ask         time.Time         // when to ask that again
+	absent      bool              // there is nothing of it here, and no host waits to hear that
+	released    bool              // the store has nothing of it from this host
 }
 
 // New gives reports of nothing.
@@ -122,12 +123,25 @@ func (r *Reports) updateLocked(p *Pass, w *plan.Input, todo int) {
 	next.Total = next.Done + todo
 	next.Settled = todo == 0 && len(next.Errors) == 0
 	r.announceLocked(one, &next)
+	r.announceLostLocked(one, w)
 	if next.Settled != one.status.Settled {
 		r.flush()
 	}
 	y := p.Want.Share(w.Spec.ID)
 	one.absent = y != nil && !y.Holds() && !p.Seen.Slices[w.Spec.ID] && !hasLeftovers(w.Spec, r.cfg.Host)
 	one.status, one.fresh = next, true
+}
+
+// announceLostLocked publishes which ports nodes have lost to others since the last report.
+func (r *Reports) announceLostLocked(one *report, w *plan.Input) {
+	before := one.lost
+	one.lost = make(map[string]string)
+	for _, node := range slices.Sorted(maps.Keys(w.Lost)) {
+		why := w.WhyLost(node)
+		if one.lost[node] = why; why != before[node] {
+			r.publish(events.Event{Slice: w.Spec.Name, Node: node, Kind: events.Failed, Message: why})
+		}
+	}
 }
 
 // hasLeftovers reports whether a node was moved away from a host and others want to hear that it is gone.

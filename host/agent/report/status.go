@@ -29,7 +29,8 @@ func (r *Reports) status(p *Pass, w *plan.Input, before *report) slice.Status {
 		for i := range w.Spec.Nodes {
 			if n := &w.Spec.Nodes[i]; y.ReportsOn(n) {
 				st := r.nodeStatus(p, y.Place, w, n, before.restarts[n.Name])
-				st.Message = cmp.Or(st.Message, r.cfg.Ports(sliver.ID{Slice: w.Spec.ID, Node: n.Name}))
+				id := sliver.ID{Slice: w.Spec.ID, Node: n.Name}
+				st.Message = cmp.Or(st.Message, w.WhyLost(n.Name), r.cfg.Ports(id))
 				next.Nodes[n.Name] = st
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/host/lack"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/routing"
@@ -20,7 +21,11 @@ func (s *Server) Supports(ctx context.Context, spec *slice.Slice) (doubts []stri
 	at := s.inputs.Place()
 	here := func(n *slice.Node) bool { return s.alone || at.Owns(n) }
 	lacks := slices.Concat(s.lackRoots(ctx, spec, here), s.lackSuites(spec, here), s.lackFeatures(at, spec))
-	lacks = append(lacks, s.lackRoom(spec, s.shapesOf(spec))...)
+	room, err := s.lackRoom(ctx, at, spec, nil)
+	if err != nil {
+		return nil, err
+	}
+	lacks = append(lacks, room...)
 	var doubtful []lack.Lack
 	for i := range spec.Nodes {
 		if n := &spec.Nodes[i]; here(n) {
@@ -106,30 +111,30 @@ func (s *Server) lackSuites(spec *slice.Slice, here func(*slice.Node) bool) (lac
 	return lacks
 }
 
-// lackRoom looks whether other slices leave what the nodes of a slice have here. Its links have these shapes in place
-// of their own.
-func (s *Server) lackRoom(spec *slice.Slice, shapes map[string]slice.Shape) (lacks []lack.Lack) {
-	room := plan.NewRoom(s.inputs.Place())
-	for _, other := range s.inputs.All() {
-		if other.Spec.Name != spec.Name {
-			room.Take(other.Spec, other.Overrides.Shapes)
+// lackRoom looks whether other slices, as they are stored at this moment, leave what the nodes of a slice have at a
+// place. Its links have these shapes in place of their own; nil: those that were changed by hand in its present version.
+func (s *Server) lackRoom(ctx context.Context, at plan.Place, spec *slice.Slice, shapes map[string]slice.Shape) (
+	lacks []lack.Lack, err error) {
+	all, err := s.inputs.Stored(ctx, at.Host)
+	if err != nil {
+		return nil, fmt.Errorf("see what other slices have of host %s: %w: %w", at.Host, store.ErrUnread, err)
+	}
+	room := plan.NewRoom(at)
+	for _, other := range all {
+		if other.Spec.Name == spec.Name {
+			if shapes == nil {
+				shapes = other.Overrides.ShapesFor(other.Spec, spec)
+			}
+			continue
 		}
+		short := room.Take(other.Spec, other.Overrides.Shapes)
+		room.TakeClaims(other.Spec, short)
 	}
 	short := room.Take(spec, shapes)
 	for _, node := range slices.Sorted(maps.Keys(short)) {
 		lacks = append(lacks, lack.Lack{What: short[node], Nodes: []string{node}})
 	}
-	return lacks
-}
-
-// shapesOf gives the shapes that links of a slice have in place of their own, because they were changed by hand.
-func (s *Server) shapesOf(spec *slice.Slice) map[string]slice.Shape {
-	for _, one := range s.inputs.All() {
-		if one.Spec.Name == spec.Name {
-			return one.Overrides.ShapesFor(one.Spec, spec)
-		}
-	}
-	return nil
+	return lacks, nil
 }
 
 // lackRoots looks whether the sources of the root file systems of this host's nodes are there.

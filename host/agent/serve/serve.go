@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/routing"
 	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -64,10 +66,20 @@ func canRender(spec *slice.Slice) error {
 	return nil
 }
 
-// HaveRoom checks that other slices leave what the nodes of a slice have here. Its links have these shapes in place of
-// their own.
-func (s *Server) HaveRoom(spec *slice.Slice, shapes map[string]slice.Shape) error {
-	return lack.New(s.lackRoom(spec, shapes)...)
+// HaveRoom checks that other slices leave what the nodes of a slice have on a host: this one, if it has no name, or
+// another one of the cluster. Its links have these shapes in place of their own; nil: those that users gave them by
+// hand.
+func (s *Server) HaveRoom(ctx context.Context, on *hosts.Host, spec *slice.Slice,
+	shapes map[string]slice.Shape) error {
+	at := s.inputs.Place()
+	if on.Name != "" && on.Name != at.Host {
+		at = plan.Place{Host: on.Name, Joined: true, Reservable: on.Reservable}
+	}
+	lacks, err := s.lackRoom(ctx, at, spec, shapes)
+	if err != nil {
+		return err
+	}
+	return lack.New(lacks...)
 }
 
 // Reservable is what nodes can reserve of this machine, beside cores and memory.

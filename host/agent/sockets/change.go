@@ -97,7 +97,8 @@ func (k *socket) reservations(node string) ([]answer, error) {
 	return one(all, err)
 }
 
-// reserve reserves or releases. The answer says what is stored; the host makes it so at once after that.
+// reserve reserves or releases. The answer has nothing in it: with it, all is stored, and the host makes it so at once
+// after that.
 func (k *socket) reserve(ctx context.Context, node string, r message.Request) ([]answer, error) {
 	if len(r.Ports)+len(r.Bandwidth)+len(r.Interfaces) == 0 {
 		return nil, &requestError{

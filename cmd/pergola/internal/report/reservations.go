@@ -38,9 +38,11 @@ func Reservations(all []api.HostReservations) *ui.Table {
 				parts = append(parts, kind+" "+resource(kind, n.Reserved[kind]))
 			}
 			for _, name := range slices.Sorted(maps.Keys(n.Bandwidth)) {
-				parts = append(parts, name+" "+ui.Rate(n.Bandwidth[name]))
+				parts = append(parts, name+" "+ui.Rate(n.Bandwidth[name])+mark(n, name))
 			}
-			parts = append(parts, n.Ports...)
+			for _, port := range n.Ports {
+				parts = append(parts, port+mark(n, port))
+			}
 			if n.Outside {
 				parts = append(parts, "outside")
 			}
@@ -52,6 +54,18 @@ func Reservations(all []api.HostReservations) *ui.Table {
 		return nil
 	}
 	return t
+}
+
+// mark says how a node came to a port, or to the bandwidth of an interface: empty by the topology, + by a request while
+// it ran, * because a process has bound it.
+func mark(n api.NodeReservation, what string) string {
+	switch {
+	case slices.Contains(n.Claims, what):
+		return "+"
+	case slices.Contains(n.Bound, what):
+		return "*"
+	}
+	return ""
 }
 
 // resource prints an amount of a kind, as api.Reservation has it.
