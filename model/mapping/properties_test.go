@@ -58,6 +58,7 @@ func problem(t *rapid.T) (mapping.Substrate, mapping.Request) {
 		if rapid.IntRange(0, 5).Draw(t, "pinned") == 0 {
 			n.Host = rapid.SampledFrom(s.Hosts).Draw(t, "pin").Name
 		}
+		n.Rate = uint64(rapid.SampledFrom([]int{0, 0, 0, 3e8}).Draw(t, "node rate"))
 		r.Nodes = append(r.Nodes, n)
 	}
 	for range rapid.IntRange(0, 12).Draw(t, "links") {
@@ -96,6 +97,7 @@ func faults(s mapping.Substrate, r mapping.Request, m, now mapping.Mapping) (lis
 			list = append(list, n.Name+" is on a host that does not allow it")
 		}
 		used[h.Name] = used[h.Name].Plus(n.Demand)
+		rate[h.Name] += n.Rate
 	}
 	for _, l := range r.Links {
 		on := map[string]bool{}
