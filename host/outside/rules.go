@@ -100,7 +100,7 @@ var families = []family{
 	},
 }
 
-// of gives the family of an address.
+// familyOf gives the family of an address.
 func familyOf(a netip.Addr) family {
 	if a.Is6() {
 		return families[1]
@@ -270,9 +270,9 @@ func (w *writer) forward() error {
 		}
 	}
 	w.rule(c, from, state(expr.CtStateBitESTABLISHED), accept)
-	w.rule(c, to, state(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept)
 	w.errors(c)
 	w.rule(c, from, notState(expr.CtStateBitNEW), drop)
+	w.rule(c, to, state(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept)
 	w.rule(c, to, notState(expr.CtStateBitNEW), drop)
 	w.rule(c, to, notStatus(isDNAT), drop)
 	w.rule(c, from, inSet(expr.MetaKeyIIFNAME, leaveSet, true), drop)

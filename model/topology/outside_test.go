@@ -59,13 +59,13 @@ nodes:
 
 func TestBadPorts(t *testing.T) {
 	for text, want := range map[string]string{
-		"outside: {rate: 0}":                "a rate of 0 lets nothing pass",
-		"outside: {reserve: 1Gbit}":         "1Gbit are reserved, and the node may send 100Mbit to the outside",
-		"outside: maybe":                    `outside is true or false, not "maybe"`,
-		"ports: [8080]":      `"8080" is no port: write tcp/8080 or udp/5610`,
-		"ports: [sctp/80]":   `"sctp/80" is no port: write tcp/8080 or udp/5610`,
-		"ports: [tcp/0]":     `"0" is no number of a port`,
-		"ports: [tcp/65536]": `"65536" is no number of a port`,
+		"outside: {rate: 0}":        "a rate of 0 lets nothing pass",
+		"outside: {reserve: 1Gbit}": "1Gbit are reserved, and the node may send 100Mbit to the outside",
+		"outside: maybe":            `outside is true or false, not "maybe"`,
+		"ports: [8080]":             `"8080" is no port: write tcp/8080 or udp/5610`,
+		"ports: [sctp/80]":          `"sctp/80" is no port: write tcp/8080 or udp/5610`,
+		"ports: [tcp/0]":            `"0" is no number of a port`,
+		"ports: [tcp/65536]":        `"65536" is no number of a port`,
 		"ports: [tcp/61000]": "ports 61000 to 65095 are those of connections that nodes make to " +
 			"the outside",
 		"ports: [tcp/80, tcp/80]":       "port tcp/80 is listed twice",

@@ -56,7 +56,7 @@ type SliceCounters struct {
 	QueuesErr   error
 	Programs    []api.NodeProgram
 	ProgramsErr error
-	ProgramTime []api.ProgramTime // one, or none
+	ProgramTime []api.ProgramTime         // one, or none
 	Outside     map[string]outside.Counts // by node
 	OutsideErr  error
 }
