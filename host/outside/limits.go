@@ -11,7 +11,7 @@ import (
 // full, nobody makes connections. Half of it is for the machine itself. The other half is divided among slivers, for
 // connections from each and to each.
 const (
-	mostConnections  = 4096
+	mostConnections  = 2048 // the kernel looks at all with each tick in which a new one begins
 	leastConnections = 64
 	// New connections of a sliver, from it or to it, in a second, and at once. The kernel's count (nf_conncount)
 	// drops at most nine connections that have ended with each tick of its clock, a hundred times a second or more.

@@ -77,6 +77,21 @@ func TestASliverHasABoundedShareOfTheMachinesConnections(t *testing.T) {
 	})
 }
 
+func TestAStreamWithoutAnswersIsOneConnection(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.process()
+		w.check(w.set(a, Node{Owner: "1/a", NAT: true}))
+		w.run(a, "python3", "-c", fmt.Sprintf(`
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for i in range(%d): s.sendto(b"x", ("192.0.2.2", 5000))
+`, 4*newConnectionsBurst))
+		all, err := w.g.Counts(context.Background())
+		w.check(err)
+		w.expect("what was refused", all["1/a"].Refused, uint64(0))
+	})
+}
+
 func TestWhatComesToAPortIsBounded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.process()
@@ -100,7 +115,7 @@ func TestConnectionsAreDividedAmongSlivers(t *testing.T) {
 		tracked, slivers int
 		want             uint32
 	}{
-		{65536, 0, 4096}, {65536, 1, 4096}, {65536, 5, 2048}, {65536, 100, 128}, {262144, 100, 512},
+		{65536, 0, 2048}, {65536, 1, 2048}, {65536, 15, 1024}, {65536, 100, 128}, {262144, 100, 512},
 		{65536, 10000, leastConnections}, {0, 1, leastConnections},
 	} {
 		if got := connectionsEach(tt.tracked, tt.slivers); got != tt.want {

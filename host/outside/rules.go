@@ -44,7 +44,10 @@ type rules struct {
 type guard struct{ ipv4, ipv6 bool }
 
 // Bits of the kernel's nf_conntrack_common.h.
-const isDNAT = 1 << 5 // IPS_DST_NAT
+const (
+	isConfirmed = 1 << 3 // IPS_CONFIRMED: its first packet has passed
+	isDNAT      = 1 << 5 // IPS_DST_NAT
+)
 
 // Sets that count, by device. The names of others follow from what they count.
 const (
@@ -341,8 +344,9 @@ func (w *writer) bound(c *nftables.Chain, device []expr.Any, key expr.MetaKey, w
 	if err != nil {
 		return err
 	}
-	w.rule(c, device, begins, counted, drop)
-	w.rule(c, device, has, counted, drop)
+	first := join(device, notStatus(isConfirmed)) // a connection is new until there is an answer
+	w.rule(c, first, begins, counted, drop)
+	w.rule(c, first, has, counted, drop)
 	return nil
 }
 
