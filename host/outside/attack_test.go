@@ -231,6 +231,34 @@ ping("192.0.2.1")
 	})
 }
 
+func TestASliverSpoilsNoFragmentsOfOthers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.process()
+		w.check(w.set(a, Node{Owner: "1/a", NAT: true}))
+		got := w.run(0, "timeout", "20", "python3", "-c", `
+import socket, subprocess, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("", 6000))
+for ns, program in (sys.argv[1:3], sys.argv[3:5]):
+    subprocess.run(["nsenter", "--net=" + ns, "python3", "-c", program], check=True)
+s.setblocking(False)
+try: print(len(s.recv(99)))
+except BlockingIOError: print("nothing")
+`, fmt.Sprintf("/proc/%d/ns/net", a), craft+`
+ping("192.0.2.1")
+send(ip("192.0.2.2", "192.0.2.1", 17, b"x" * 24, 1 | 0x2000, 99)) # overlaps both
+ping("192.0.2.1")
+`, fmt.Sprintf("/proc/%d/ns/net", w.away), craft+`
+ping("192.0.2.1")
+whole = udp("192.0.2.2", "192.0.2.1", 4000, 6000, b"x" * 24)
+send(ip("192.0.2.2", "192.0.2.1", 17, whole[:16], 0x2000, 99), "eth0")
+send(ip("192.0.2.2", "192.0.2.1", 17, whole[16:], 2, 99), "eth0")
+ping("192.0.2.1")
+`)
+		w.expect("bytes that the machine gets of a datagram in fragments", strings.TrimSpace(got), "24")
+	})
+}
+
 func TestASliverReachesNoServiceOfTheMachine(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.process()

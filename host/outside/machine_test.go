@@ -49,7 +49,7 @@ func TestReservedPortsOfTheAdministratorStay(t *testing.T) {
 		w.check(err)
 		after, err := os.Stat(w.g.saved.path)
 		w.check(err)
-		w.expect("the file is another one", os.SameFile(before, after), true)
+		w.expect("the file is the same", os.SameFile(before, after), true)
 
 		// What the administrator writes meanwhile stays, also at the end; what he takes from us comes back.
 		write("80,8000-8003,7000")

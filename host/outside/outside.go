@@ -441,7 +441,7 @@ func (g *Gateway) reserve(there []device) error {
 	if err := g.saved.reserve(there); err != nil {
 		return err
 	}
-	if first && g.saved.guards() {
+	if first && g.saved.guards().ipv4 {
 		g.log.Info("this machine forwarded nothing: while nodes reach the outside, it forwards for them " +
 			"alone, and not for programs that start later (Docker, libvirt)")
 	}

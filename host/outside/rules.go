@@ -173,10 +173,11 @@ func (w *writer) addSets() error {
 	return nil
 }
 
-// sources drops what slivers send with addresses of others, before conntrack sees it. The devices' rp_filter is not
-// enough: the kernel takes the greater one of it and conf/all/rp_filter, and 2 is the looser check.
+// sources drops what slivers send with addresses of others, before fragments are put together and conntrack sees it:
+// fragments of several devices can become one packet. The devices' rp_filter is not enough: the kernel takes the greater
+// one of it and conf/all/rp_filter, and 2 is the looser check.
 func (w *writer) sources() error {
-	c := w.chain("sources", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw)
+	c := w.chain("sources", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, beforeFragments())
 	elsewhere := sliverDevice(expr.MetaKeyIIFNAME, expr.CmpOpNeq)
 	for _, f := range families {
 		w.rule(c, elsewhere, notDevice(expr.MetaKeyIIFNAME, "lo"), f.is(), f.from(f.pool), drop)
@@ -348,6 +349,11 @@ func (w *writer) bound(c *nftables.Chain, device []expr.Any, key expr.MetaKey, w
 	w.rule(c, first, begins, counted, drop)
 	w.rule(c, first, has, counted, drop)
 	return nil
+}
+
+// beforeFragments is a priority ahead of where conntrack puts fragments together.
+func beforeFragments() *nftables.ChainPriority {
+	return nftables.ChainPriorityRef(*nftables.ChainPriorityConntrackDefrag - 10)
 }
 
 // before is a priority ahead of other tables' filters: what is dropped here is dropped; what is accepted may still be
