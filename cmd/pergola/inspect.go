@@ -99,6 +99,9 @@ func (a *app) inspect(ctx context.Context, net *network, s *api.Slice, node stri
 		a.Table(report.Nodes(s, a.Styles, now, node))
 		a.Print("")
 		a.Table(report.Interfaces(s, s.Spec.Node(node)))
+		if why := s.Status.Nodes[node].NoIPv6; why != "" {
+			a.Print("outside: IPv4 alone: no IPv6: %s", why)
+		}
 	} else {
 		a.Print("%s", report.Headline(s, a.Terminal, now))
 		a.Print("")

@@ -120,6 +120,7 @@ func usageOf(s *slice.Slice) map[string]usage {
 		at[n.Name] = n.Host
 		l := used[n.Host]
 		l.Resources = l.Plus(mapping.Demand(n))
+		l.rate += uint64(n.ReservedOutside())
 		used[n.Host] = l.withPorts(portsOf(s, n))
 	}
 	for _, link := range joints(s, false) {

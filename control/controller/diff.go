@@ -227,7 +227,7 @@ func number(path string, n json.Number) string {
 	switch path[strings.LastIndexByte(path, '.')+1:] {
 	case "delay", "jitter", "timeout":
 		return time.Duration(i).String()
-	case "rate", "reserve", "limit":
+	case "rate", "reserve", "limit", "outside_rate", "outside_reserve":
 		return unit.Rate(i).String()
 	}
 	return n.String()

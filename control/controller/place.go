@@ -244,7 +244,7 @@ func (p *placing) request() (mapping.Request, mapping.Mapping) {
 		r.Nodes = append(r.Nodes, mapping.Node{
 			Name: n.Name, Demand: mapping.Demand(n),
 			Host: n.Placement.Host, Labels: n.Placement.Labels, Needs: needs[n.Name],
-			Ports: portNames(p.ports(n)), Barred: p.barred(n),
+			Ports: portNames(p.ports(n)), Rate: uint64(n.ReservedOutside()), Barred: p.barred(n),
 		})
 		here := p.now(n.Name)
 		switch {

@@ -547,3 +547,26 @@ links: [[a, b, c, d]]
 		t.Errorf("more than the card: %v", err)
 	}
 }
+
+func TestWhatIsReservedForTheOutsideCountsAtTheCard(t *testing.T) {
+	allow := func(h []store.HostState) {
+		for i := range h {
+			h[i].Allows = hosts.Allowance{Outside: true}
+		}
+	}
+	const file = "name: lab\nnodes: {a: {host: h1, outside: {rate: 8Gbit, reserve: 6Gbit}}, b: {outside: true}}\n"
+	s := mustPlace(t, &placing{hosts: machines(2, allow), next: resolved(t, file, nil)})
+	used := usageOf(s)
+	if got := used["h1"].rate; got != 6e9 {
+		t.Errorf("%d bit/s are in use", got)
+	}
+	next := func(reserve string) *slice.Slice {
+		return resolved(t, "name: other\nnodes: {c: {host: h1, outside: {rate: 9Gbit, reserve: "+reserve+"}}}\n", nil)
+	}
+	mustPlace(t, &placing{hosts: machines(2, allow), used: used, next: next("4Gbit")})
+	want := "slice other: no host can take node c: h1: what leaves h1 would need 10.5 Gbit/s of 10 Gbit/s; " +
+		"h2: the node is pinned to h1"
+	if got := refused(t, &placing{hosts: machines(2, allow), used: used, next: next("4500Mbit")}); got != want {
+		t.Errorf("%s", got)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/mapping"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // Reservations lists what nodes have reserved of each host, and of what. A machine that is in no cluster is one host
@@ -102,14 +103,18 @@ func claimsOf(n *slice.Node) []string {
 // bandwidthOf is what a node has reserved of its host's card, by interface.
 func bandwidthOf(n *slice.Node) map[string]uint64 {
 	var all map[string]uint64
-	for i := range n.Interfaces {
-		if rate := n.Interfaces[i].Reserved(); rate != 0 {
-			if all == nil {
-				all = map[string]uint64{}
-			}
-			all[n.Interfaces[i].Name] = uint64(rate)
+	add := func(name string, rate unit.Rate) {
+		if rate != 0 && all == nil {
+			all = map[string]uint64{}
+		}
+		if rate != 0 {
+			all[name] = uint64(rate)
 		}
 	}
+	for i := range n.Interfaces {
+		add(n.Interfaces[i].Name, n.Interfaces[i].Reserved())
+	}
+	add(slice.OutsideInterface, n.ReservedOutside())
 	return all
 }
 

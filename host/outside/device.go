@@ -3,10 +3,9 @@ package outside
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,11 +16,16 @@ import (
 	"github.com/pergola-net/pergola/host/undo"
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
-// Pairs of devices have addresses of 198.19.0.0/16, the upper half of what RFC 2544 reserves for benchmarks: two each,
-// the even one at the machine's end. They are seen nowhere else.
-var pool = netip.MustParsePrefix("198.19.0.0/16")
+// Pairs of devices have addresses of 198.19.0.0/16, the upper half of what RFC 2544 reserves for benchmarks, and of a
+// prefix of RFC 4193, whose number was drawn once: two each, the even one at the machine's end. They are seen nowhere
+// else.
+var (
+	pool  = netip.MustParsePrefix("198.19.0.0/16")
+	pool6 = netip.MustParsePrefix("fd4c:9a17:b2e6:1::/64")
+)
 
 const (
 	prefix     = "pgo" // of the machine's ends; the number follows
@@ -29,18 +33,22 @@ const (
 	word       = "pergola"
 	role       = "outside"
 	bindKey    = "b="
+	portsKey   = "p="
+	rateKey    = "r="
+	ipv6Word   = "6"
 
 	// In the sliver, what is sent from the interface's address goes out by it, whatever other default route there
 	// is. Other traffic takes the interface where the sliver has no better default route.
-	table    = 4096
-	priority = 1000
-	metric   = 4096
+	ownRoutes = 4096 // table
+	priority  = 1000
+	metric    = 4096
 )
 
 // device is one pair.
 type device struct {
 	index int
 	node  Node
+	ipv6  bool // it has addresses of IPv6, too
 }
 
 func (d device) name() string { return prefix + strconv.Itoa(d.index) }
@@ -55,69 +63,133 @@ func (d device) at() netip.Addr {
 // inner gives the address of the sliver's end.
 func (d device) inner() netip.Addr { return d.at().Next() }
 
-// alias is what marks the device, when it is complete: pergola outside OWNER digest=D [nat] [b=8000-8099]
-// [tcp/8080...]. The kernel takes 255 bytes.
+// at6 and inner6 are those of IPv6.
+func (d device) at6() netip.Addr {
+	a := pool6.Addr().As16()
+	a[14], a[15] = byte(d.index>>7), byte(d.index<<1)
+	return netip.AddrFrom16(a)
+}
+
+func (d device) inner6() netip.Addr { return d.at6().Next() }
+
+// isInner reports whether an address may be that of a sliver's end.
+func isInner(a netip.Addr) bool { return pool.Contains(a) || pool6.Contains(a) }
+
+// alias is what marks the device, when it is complete: pergola outside OWNER digest=D [nat] [6] [r=100000000]
+// [b=8000-8099] [p=t8080,u53]. The kernel takes 255 bytes.
 func (d device) alias() string {
 	words := []string{word, role, d.node.Owner, "digest=" + d.node.Digest}
 	if d.node.NAT {
 		words = append(words, "nat")
 	}
+	if d.ipv6 {
+		words = append(words, ipv6Word)
+	}
+	if d.node.Rate != 0 {
+		words = append(words, rateKey+strconv.FormatUint(uint64(d.node.Rate), 10))
+	}
 	if d.node.binds() {
 		words = append(words, bindKey+d.node.Bind.String())
 	}
-	for _, p := range d.node.Ports {
-		words = append(words, p.String())
+	if len(d.node.Ports) > 0 {
+		words = append(words, portsKey+joinPorts(d.node.Ports))
 	}
 	return strings.Join(words, " ")
 }
 
 // parse is the reverse of alias; ok is false where the device is none, or was left half made.
-func parse(alias string) (n Node, ok bool) {
+func parse(alias string) (d device, ok bool) {
 	words := strings.Fields(alias)
 	if len(words) < 4 || words[0] != word || words[1] != role {
-		return n, false
+		return d, false
 	}
-	n.Owner = words[2]
-	n.Digest, ok = strings.CutPrefix(words[3], "digest=")
+	d.node.Owner = words[2]
+	d.node.Digest, ok = strings.CutPrefix(words[3], "digest=")
 	for _, w := range words[4:] {
-		if w == "nat" {
-			n.NAT = true
-		} else if ports, ok := strings.CutPrefix(w, bindKey); ok {
-			n.Bind, _ = slice.ParsePorts(ports)
-		} else if p, err := slice.ParseHostPort(w); err == nil {
-			n.Ports = append(n.Ports, p)
+		key, value, _ := strings.Cut(w, "=")
+		switch key += "="; {
+		case w == "nat":
+			d.node.NAT = true
+		case w == ipv6Word:
+			d.ipv6 = true
+		case key == rateKey:
+			bits, _ := strconv.ParseUint(value, 10, 64)
+			d.node.Rate = unit.Rate(bits)
+		case key == bindKey:
+			d.node.Bind, _ = slice.ParsePorts(value)
+		case key == portsKey:
+			d.node.Ports = splitPorts(value)
+		default: // an older version wrote each port as a word
+			if p, err := slice.ParseHostPort(w); err == nil {
+				d.node.Ports = append(d.node.Ports, p)
+			}
 		}
 	}
-	return n, ok
+	return d, ok
 }
 
-// devices lists those of slivers, in the order of their numbers, and deletes what was left half made.
+// joinPorts writes t8080,u53, which is shorter than users write it.
+func joinPorts(ports []slice.HostPort) string {
+	all := make([]string, len(ports))
+	for i, p := range ports {
+		all[i] = p.Protocol[:1] + strconv.Itoa(int(p.Port))
+	}
+	return strings.Join(all, ",")
+}
+
+// splitPorts is the reverse of joinPorts.
+func splitPorts(text string) (all []slice.HostPort) {
+	for _, w := range strings.Split(text, ",") {
+		for _, protocol := range []string{slice.TCP, slice.UDP} {
+			number, ok := strings.CutPrefix(w, protocol[:1])
+			if p, err := slice.ParseHostPort(protocol + "/" + number); ok && err == nil {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+// devices lists those of slivers, in the order of their numbers, and deletes what was left half made. It lists none where
+// another server of the machine has the outside.
 func (g *Gateway) devices() (all []device, err error) {
-	var links []netlink.Link
-	err = again(func() (err error) { links, err = netlink.LinkList(); return err })
-	if err != nil {
-		return nil, fmt.Errorf("list devices: %w", err)
+	links, err := outsideLinks()
+	if err != nil || len(links) == 0 {
+		return nil, err
+	}
+	if other, err := g.otherServer(links); other != "" || err != nil {
+		return nil, err
 	}
 	at := map[int]device{}
-	for _, l := range links {
-		number, ours := strings.CutPrefix(l.Attrs().Name, prefix)
-		index, err := strconv.Atoi(number)
-		if !ours || err != nil || index < 0 || index >= maxDevices || l.Type() != "veth" {
-			continue
-		}
-		d := device{index: index}
-		var whole bool
-		if d.node, whole = parse(l.Attrs().Alias); whole {
+	for index, l := range links {
+		if d, whole := parse(l.Attrs().Alias); whole {
+			d.index = index
 			at[index] = d
 		} else if l.Attrs().Alias == "" {
-			if err := d.delete(); err != nil {
+			if err := (device{index: index}).delete(); err != nil {
 				g.log.Error("cannot delete what is left half made", "error", err)
 			}
 		}
 	}
-	for index := 0; len(all) < len(at); index++ {
-		if d, there := at[index]; there {
-			all = append(all, d)
+	for _, index := range slices.Sorted(maps.Keys(at)) {
+		all = append(all, at[index])
+	}
+	return all, nil
+}
+
+// outsideLinks lists the machine's ends of pairs, whole or not, by number.
+func outsideLinks() (map[int]netlink.Link, error) {
+	var links []netlink.Link
+	err := again(func() (err error) { links, err = netlink.LinkList(); return err })
+	if err != nil {
+		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	all := map[int]netlink.Link{}
+	for _, l := range links {
+		number, ours := strings.CutPrefix(l.Attrs().Name, prefix)
+		index, err := strconv.Atoi(number)
+		if ours && err == nil && index >= 0 && index < maxDevices && l.Type() == "veth" {
+			all[index] = l
 		}
 	}
 	return all, nil
@@ -152,21 +224,29 @@ func (d device) make(pid int, steps *undo.Steps) error {
 		return fmt.Errorf("make device %s: %w", d.name(), err) // perhaps it is another sliver's
 	}
 	steps.Push(d.delete)
-	// No IPv6. A strict reverse path is beside the table's rules of source addresses.
-	for key, value := range map[string]string{
-		"ipv6/conf/" + d.name() + "/disable_ipv6": "1", "ipv4/conf/" + d.name() + "/rp_filter": "1",
-		"ipv4/conf/" + d.name() + "/accept_redirects": "0", "ipv4/conf/" + d.name() + "/send_redirects": "0",
-	} {
-		err := os.WriteFile(filepath.Join("/proc/sys/net", key), []byte(value), 0)
-		if err != nil && !errors.Is(err, os.ErrNotExist) { // a machine without IPv6
-			return fmt.Errorf("set net/%s: %w", key, err)
-		}
+	// A strict reverse path is beside the table's rules of source addresses.
+	err = set("net", map[string]string{
+		"ipv4/conf/" + d.name() + "/rp_filter": "1", "ipv4/conf/" + d.name() + "/accept_redirects": "0",
+		"ipv4/conf/" + d.name() + "/send_redirects":      "0",
+		"ipv4/conf/" + d.name() + "/accept_source_route": "0",
+		"ipv6/conf/" + d.name() + "/disable_ipv6":        "1",
+	})
+	if err != nil {
+		return err
 	}
 	if err := configure(d.name(), d.at()); err != nil {
 		return err
 	}
 	if err := in(pid, func() error { return d.configureInner() }); err != nil {
 		return fmt.Errorf("configure interface %s in the sliver: %w", Inner, err)
+	}
+	if d.ipv6 {
+		if err := d.addIPv6(pid); err != nil {
+			return err
+		}
+	}
+	if err := d.shape(pid); err != nil {
+		return err
 	}
 	return d.mark()
 }
@@ -189,12 +269,22 @@ func configure(name string, at netip.Addr) error {
 	if err != nil {
 		return fmt.Errorf("find device %s: %w", name, err)
 	}
-	address := &netlink.Addr{IPNet: network(netip.PrefixFrom(at, 31))}
-	if err := netlink.AddrAdd(l, address); err != nil {
-		return fmt.Errorf("give device %s the address %s: %w", name, at, err)
+	if err := addAddress(l, netip.PrefixFrom(at, 31)); err != nil {
+		return err
 	}
 	if err := netlink.LinkSetUp(l); err != nil {
 		return fmt.Errorf("set device %s up: %w", name, err)
+	}
+	return nil
+}
+
+func addAddress(l netlink.Link, p netip.Prefix) error {
+	address := &netlink.Addr{IPNet: network(p)}
+	if p.Addr().Is6() {
+		address.Flags = unix.IFA_F_NODAD // nobody else is on the pair
+	}
+	if err := netlink.AddrReplace(l, address); err != nil {
+		return fmt.Errorf("give device %s the address %s: %w", l.Attrs().Name, p.Addr(), err)
 	}
 	return nil
 }
@@ -207,33 +297,53 @@ func (d device) configureInner() error {
 	if err != nil {
 		return err
 	}
-	for _, r := range []netlink.Route{{Table: table}, {Table: unix.RT_TABLE_MAIN, Priority: metric}} {
-		r.LinkIndex, r.Gw = l.Attrs().Index, d.at().AsSlice()
-		r.Dst = network(netip.MustParsePrefix("0.0.0.0/0"))
+	return d.route(l, d.at(), d.inner())
+}
+
+// route makes what the sliver sends from the address inner go out by the device, to the address at, and whatever has no
+// better default route.
+func (d device) route(l netlink.Link, at, inner netip.Addr) error {
+	for _, r := range []netlink.Route{{Table: ownRoutes}, {Table: unix.RT_TABLE_MAIN, Priority: metric}} {
+		r.LinkIndex, r.Gw = l.Attrs().Index, at.AsSlice()
+		r.Dst = network(netip.PrefixFrom(at, 0).Masked())
 		if r.Table == unix.RT_TABLE_MAIN && !d.node.NAT {
 			continue // it has nothing to send there but answers
 		}
-		if err := netlink.RouteAdd(&r); err != nil {
+		if err := netlink.RouteReplace(&r); err != nil {
 			return fmt.Errorf("add a default route: %w", err)
 		}
 	}
-	rule := netlink.NewRule()
-	rule.Family, rule.Table, rule.Priority = unix.AF_INET, table, priority
-	// An older pair's rule stays when its devices go. Processes of the sliver may add such rules meanwhile.
-	for range 16 {
-		if netlink.RuleDel(rule) != nil {
-			break
-		}
-	}
-	rule.Src = network(netip.PrefixFrom(d.inner(), 32))
+	deleteRules(at)
+	rule := ruleOf(at)
+	rule.Src = network(netip.PrefixFrom(inner, inner.BitLen()))
 	if err := netlink.RuleAdd(rule); err != nil {
-		return fmt.Errorf("add a rule for %s: %w", d.inner(), err)
+		return fmt.Errorf("add a rule for %s: %w", inner, err)
 	}
 	return nil
 }
 
+// ruleOf is the rule of the family of an address.
+func ruleOf(a netip.Addr) *netlink.Rule {
+	rule := netlink.NewRule()
+	rule.Family, rule.Table, rule.Priority = unix.AF_INET, ownRoutes, priority
+	if a.Is6() {
+		rule.Family = unix.AF_INET6
+	}
+	return rule
+}
+
+// deleteRules deletes those of an older pair: they stay when its devices go. Processes of the sliver may add such rules
+// meanwhile.
+func deleteRules(a netip.Addr) {
+	for range 16 {
+		if netlink.RuleDel(ruleOf(a)) != nil {
+			return
+		}
+	}
+}
+
 func network(p netip.Prefix) *net.IPNet {
-	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
 // delete deletes the pair, and its connections. It is no error if it is not there.
@@ -249,61 +359,6 @@ func (d device) delete() error {
 	return d.deleteConnections()
 }
 
-// deleteConnections makes conntrack forget what the sliver's end sends and gets: the next sliver with its address is to
-// get none of it.
-func (d device) deleteConnections() error {
-	err := again(func() error {
-		_, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, connectionsOf(d.inner()))
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("delete connections of device %s: %w", d.name(), err)
-	}
-	return nil
-}
-
-// deleteConnectionsTo makes conntrack forget connections that lead to the sliver by some of the machine's ports.
-func (d device) deleteConnectionsTo(ports []slice.HostPort) error {
-	if len(ports) == 0 {
-		return nil
-	}
-	err := again(func() error {
-		_, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET,
-			connectionsTo{d.inner(), ports})
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("delete connections to ports of device %s: %w", d.name(), err)
-	}
-	return nil
-}
-
-// connectionsTo selects conntrack's entries of connections that NAT leads to an address, by their ports before it.
-type connectionsTo struct {
-	inner netip.Addr
-	ports []slice.HostPort
-}
-
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (c connectionsTo) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
-	protocol := map[uint8]string{unix.IPPROTO_TCP: slice.TCP, unix.IPPROTO_UDP: slice.UDP}[f.Forward.Protocol]
-	return f.Reverse.SrcIP.Equal(c.inner.AsSlice()) &&
-		slices.Contains(c.ports, slice.HostPort{Protocol: protocol, Port: f.Forward.DstPort})
-}
-
-// connectionsOf selects conntrack's entries of an address, whichever side it is on, before or after NAT.
-type connectionsOf netip.Addr
-
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (c connectionsOf) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
-	for _, ip := range []net.IP{f.Forward.SrcIP, f.Forward.DstIP, f.Reverse.SrcIP, f.Reverse.DstIP} {
-		if ip.Equal(netip.Addr(c).AsSlice()) {
-			return true
-		}
-	}
-	return false
-}
-
 // again repeats a request until the kernel's answer is complete: what changes meanwhile interrupts it.
 func again(f func() error) (err error) {
 	for range 10 {
@@ -312,33 +367,4 @@ func again(f func() error) (err error) {
 		}
 	}
 	return err
-}
-
-// exit is a device of the machine by which packets leave, and the address that they have then.
-type exit struct {
-	device  string
-	address netip.Addr
-}
-
-// exits lists those that have an address.
-func exits() (all []exit, err error) {
-	var addresses []netlink.Addr
-	err = again(func() (err error) { addresses, err = netlink.AddrList(nil, netlink.FAMILY_V4); return err })
-	if err != nil {
-		return nil, fmt.Errorf("list addresses: %w", err)
-	}
-	seen := map[int]bool{}
-	for _, a := range addresses {
-		at, ok := netip.AddrFromSlice(a.IP.To4())
-		if !ok || seen[a.LinkIndex] || a.Scope != unix.RT_SCOPE_UNIVERSE {
-			continue
-		}
-		l, err := netlink.LinkByIndex(a.LinkIndex)
-		if err != nil || strings.HasPrefix(l.Attrs().Name, prefix) {
-			continue // it has gone meanwhile, or leads to a sliver
-		}
-		seen[a.LinkIndex] = true
-		all = append(all, exit{l.Attrs().Name, at})
-	}
-	return all, nil
 }

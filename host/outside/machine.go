@@ -29,8 +29,14 @@ type saved struct{ path string }
 
 type settings struct {
 	Forwarding string `json:"ip_forward"`
-	Reserved   string `json:"ip_local_reserved_ports"`
 	Redirects  string `json:"accept_redirects,omitempty"`
+	// Reserved is what ip_local_reserved_ports was; Added is what is there of ours, and not of the administrator.
+	// An earlier version wrote no Added: what was not there before is ours then.
+	Reserved string  `json:"ip_local_reserved_ports"`
+	Added    *string `json:"added_reserved_ports,omitempty"`
+	// Forwarding6 is empty while IPv6 is as it was. AcceptRA has the devices that accepted router advertisements.
+	Forwarding6 string   `json:"ipv6_forwarding,omitempty"`
+	AcceptRA    []string `json:"accept_ra,omitempty"`
 }
 
 func savedIn(stateDir string) saved { return saved{filepath.Join(stateDir, "outside.json")} }
@@ -51,11 +57,26 @@ func (s saved) read() (was settings, err error) {
 	return was, nil
 }
 
-// guards reports whether the machine forwarded nothing before: then it is to forward nothing but what slivers send and
-// get.
-func (s saved) guards() bool {
+// guards says of which families the machine forwarded nothing before: then it is to forward nothing but what slivers
+// send and get.
+func (s saved) guards() guard {
 	was, err := s.read()
-	return err == nil && was.Forwarding == "0"
+	if err != nil {
+		return guard{}
+	}
+	return guard{ipv4: was.Forwarding == "0", ipv6: was.Forwarding6 == "0"}
+}
+
+func (s saved) save(was settings) error {
+	text, err := json.Marshal(was)
+	if err != nil {
+		return fmt.Errorf("encode the machine's settings: %w", err)
+	}
+	err = renameio.WriteFile(s.path, text, 0o600, renameio.WithTempDir(filepath.Dir(s.path)))
+	if err != nil {
+		return fmt.Errorf("save the machine's settings: %w", err)
+	}
+	return nil
 }
 
 // reserve changes which ports are given to processes. What all settings were is in the file before.
@@ -71,35 +92,70 @@ func (s saved) reserve(there []device) error {
 			}
 			*value = strings.TrimSpace(string(text))
 		}
-		text, err := json.Marshal(was)
-		if err != nil {
-			return fmt.Errorf("encode the machine's settings: %w", err)
-		}
-		err = renameio.WriteFile(s.path, text, 0o600, renameio.WithTempDir(filepath.Dir(s.path)))
-		if err != nil {
-			return fmt.Errorf("save the machine's settings: %w", err)
+		was.Added = new(string)
+		if err := s.save(was); err != nil {
+			return err
 		}
 	}
+	return s.setReserved(portsOf(there))
+}
+
+// setReserved makes ip_local_reserved_ports what the administrator has there, now, and these. The file says what is ours
+// before it is there, and after it has gone.
+func (s saved) setReserved(ours portSet) error {
 	was, err := s.read()
 	if err != nil {
 		return err
 	}
-	return write(reservedPorts, reserve(was.Reserved, there))
+	text, err := os.ReadFile(reservedPorts)
+	if err != nil {
+		return fmt.Errorf("read a setting: %w", err)
+	}
+	is, err := parsePortSet(strings.TrimSpace(string(text)))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", reservedPorts, err)
+	}
+	added := is
+	if was.Added != nil {
+		added, err = parsePortSet(*was.Added)
+	} else if own, err2 := parsePortSet(was.Reserved); err2 == nil {
+		added = is.minus(own)
+	}
+	if err != nil {
+		return fmt.Errorf("read the machine's settings: %w", err)
+	}
+	others := is.minus(added)
+	next := ours.minus(others)
+	note := func(p portSet) error {
+		if text := p.String(); was.Added == nil || *was.Added != text {
+			was.Added = &text
+			return s.save(was)
+		}
+		return nil
+	}
+	if err := note(added.plus(next)); err != nil {
+		return err
+	}
+	if want := others.plus(ours); want != is {
+		err := os.WriteFile(reservedPorts, []byte(want.String()+"\n"), 0)
+		if err != nil {
+			return fmt.Errorf("set %s to %q: %w", reservedPorts, want, err)
+		}
+	}
+	return note(next)
 }
 
-// reserve lists the ports that the kernel gives to no process of the machine that asks for any port.
-func reserve(own string, there []device) string {
-	ports := []string{fmt.Sprintf("%d-%d", slice.FirstNATPort, slice.LastNATPort)}
-	if own != "" {
-		ports = append(ports, own)
+// portsOf lists the ports that the kernel is to give to no process of the machine that asks for any port.
+func portsOf(there []device) (ports portSet) {
+	for p := uint16(slice.FirstNATPort); p <= slice.LastNATPort; p++ {
+		ports.add(p)
 	}
 	for _, d := range there {
 		for _, p := range d.node.Ports {
-			ports = append(ports, fmt.Sprint(p.Port))
+			ports.add(p.Port)
 		}
 	}
-	slices.Sort(ports)
-	return strings.Join(slices.Compact(ports), ",")
+	return ports
 }
 
 // bridges begin the names of bridges of programs that forward: Docker, Podman, libvirt, LXD, Incus.
@@ -134,10 +190,10 @@ func (s saved) restore(log *slog.Logger) error {
 	if other, err := forwarder(); err != nil {
 		return err
 	} else if other != "" && was.Forwarding == "0" {
-		was.Forwarding = "1"
+		was.Forwarding, was.Forwarding6 = "1", ""
 		log.Warn("net.ipv4.ip_forward stays 1, which was 0: another program forwards", "bridge", other)
 	}
-	err = errors.Join(write(forwarding, was.Forwarding), write(reservedPorts, was.Reserved))
+	err = errors.Join(write(forwarding, was.Forwarding), s.setReserved(portSet{}), s.restoreIPv6(was))
 	if err == nil && was.Redirects != "" { // a file of an earlier version has none
 		err = write(redirects, was.Redirects)
 	}
@@ -150,8 +206,7 @@ func (s saved) restore(log *slog.Logger) error {
 	return nil
 }
 
-// write writes a setting where it is another one: to write ip_forward resets settings of all devices. An empty list of
-// ports is a line without any.
+// write writes a setting where it is another one: to write ip_forward resets settings of all devices.
 func write(path, value string) error {
 	is, err := os.ReadFile(path)
 	if err == nil && strings.TrimSpace(string(is)) != value {

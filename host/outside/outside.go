@@ -4,11 +4,16 @@
 // for a sliver leads to it.
 //
 // What is there is read from the devices: each has an alias that says whose it is and what it has. The table follows
-// from that, and is replaced as a whole, in one transaction, whenever it is to be another one. IPv4 only.
+// from that, and its rules are replaced as a whole, in one transaction, whenever they are to be others. It names the
+// server that has it, by its state directory: one of the servers of a machine has the outside.
+//
+// IPv6 is as IPv4, where the machine has a default route of it (whyNoIPv6).
 package outside
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,6 +28,7 @@ import (
 	"github.com/pergola-net/pergola/host/undo"
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // Inner is the interface's name in the sliver.
@@ -35,20 +41,32 @@ type Node struct {
 	NAT    bool   // it may make connections
 	Ports  []slice.HostPort
 	Bind   slice.Ports // its processes reserve those that they bind; none, if First is 0
+	Rate   unit.Rate   // of what it sends, and of what it gets; 0: no limit
+	// NoIPv6 says why it has no IPv6 there; empty where it has. Only Nodes gives it.
+	NoIPv6 string
+}
+
+// Counts is what was dropped of a sliver's traffic, since it was connected.
+type Counts struct {
+	Refused uint64 // packets that would have begun a connection, beyond what a sliver may have of them
+	Dropped uint64 // packets that it sent faster than its rate
 }
 
 func (n *Node) binds() bool { return n.Bind != (slice.Ports{}) }
 
 // Gateway is the machine's part. Its methods may be called from many goroutines.
 type Gateway struct {
-	saved saved
-	log   *slog.Logger
-	pins  string // directory of a bpf file system
-	tell  func()
+	saved   saved
+	id      string // of the state directory
+	tracked func() int
+	log     *slog.Logger
+	pins    string // directory of a bpf file system
+	tell    func()
 
-	mu      sync.Mutex // guards devices, the table and what follows
-	written string     // what the table is, as this process wrote it; "": not known
-	rules   map[string]int
+	mu      sync.Mutex              // guards devices, the table and what follows
+	written string                  // what the table is, as this process wrote it; "": not known
+	holds   map[string]int          // rules of its chains, and elements of its sets
+	adopted bool                    // what an earlier process left half done has been done
 	failed  string                  // what Nodes logged last
 	claims  *claims.Claims          // nil: not open
 	unread  string                  // what Bound logged last
@@ -66,7 +84,19 @@ func New(stateDir string, bound func(), log *slog.Logger) *Gateway {
 	if bound == nil {
 		bound = func() {}
 	}
-	return &Gateway{saved: savedIn(stateDir), log: log, pins: filepath.Join(stateDir, "bpf", "claims"), tell: bound}
+	return &Gateway{
+		saved: savedIn(stateDir), id: idOf(stateDir), tracked: trackedConnections, log: log,
+		pins: filepath.Join(stateDir, "bpf", "claims"), tell: bound,
+	}
+}
+
+// idOf is a short name of a state directory, as in the names of host networks' devices.
+func idOf(stateDir string) string {
+	if path, err := filepath.Abs(stateDir); err == nil {
+		stateDir = path
+	}
+	sum := sha256.Sum256([]byte(stateDir))
+	return hex.EncodeToString(sum[:4])
 }
 
 // Set connects a sliver, whose first process is given. If it is connected, it keeps its device where only ports differ:
@@ -84,7 +114,20 @@ func (g *Gateway) Set(ctx context.Context, pid int, n Node) error {
 }
 
 func (g *Gateway) set(ctx context.Context, pid int, n Node) (err error) {
+	links, err := outsideLinks()
+	if err != nil {
+		return err
+	}
+	if other, err := g.otherServer(links); err != nil {
+		return err
+	} else if other != "" {
+		return errOther(other)
+	}
 	there, err := g.devices()
+	if err != nil {
+		return err
+	}
+	noIPv6, err := whyNoIPv6()
 	if err != nil {
 		return err
 	}
@@ -105,7 +148,7 @@ func (g *Gateway) set(ctx context.Context, pid int, n Node) (err error) {
 		return err
 	}
 	if kept {
-		return g.amend(older[0], pid, n)
+		return g.amend(older[0], pid, n, noIPv6 == "")
 	}
 	for _, d := range older {
 		if err := d.delete(); err != nil {
@@ -114,7 +157,7 @@ func (g *Gateway) set(ctx context.Context, pid int, n Node) (err error) {
 	}
 	var steps undo.Steps
 	defer steps.OnError(&err)
-	d := device{index: freeIndex(left), node: n}
+	d := device{index: freeIndex(left), node: n, ipv6: noIPv6 == ""}
 	if err := g.release(d, left); err != nil {
 		return err
 	}
@@ -132,12 +175,25 @@ func (g *Gateway) set(ctx context.Context, pid int, n Node) (err error) {
 	return err
 }
 
-// amend gives a connected sliver other ports. Connections to those that it keeps go on.
-func (g *Gateway) amend(d device, pid int, n Node) error {
-	gone := slices.DeleteFunc(slices.Clone(d.node.Ports), func(p slice.HostPort) bool {
-		return slices.Contains(n.Ports, p)
-	})
-	d.node = n
+// amend gives a connected sliver other ports, another rate, or IPv6. Connections to ports that it keeps go on.
+func (g *Gateway) amend(d device, pid int, n Node, ipv6 bool) error {
+	had := d
+	d.node, d.ipv6 = n, ipv6
+	if ipv6 && !had.ipv6 {
+		if err := d.addIPv6(pid); err != nil {
+			return err
+		}
+	}
+	if had.ipv6 && !ipv6 {
+		if err := d.removeIPv6(pid); err != nil {
+			return err
+		}
+	}
+	if had.node.Rate != n.Rate {
+		if err := d.shape(pid); err != nil {
+			return err
+		}
+	}
 	if err := d.mark(); err != nil {
 		return err
 	}
@@ -149,7 +205,11 @@ func (g *Gateway) amend(d device, pid int, n Node) error {
 			return err
 		}
 	}
-	return d.deleteConnectionsTo(gone)
+	all, err := g.devices()
+	if err != nil {
+		return err
+	}
+	return deleteUnreserved(all)
 }
 
 // prepare makes the rules of devices before the devices: no sliver sends past them.
@@ -170,7 +230,14 @@ func (g *Gateway) release(d device, others []device) error {
 	if g.saved.exists() { // there may be a table
 		out, err := exits()
 		if err == nil {
-			err = g.write(others, out, "")
+			err = g.write(g.wanted(others, out), "")
+		}
+		if err != nil {
+			return err
+		}
+		t, err := readTable()
+		if err == nil {
+			err = t.forgetDevices(others)
 		}
 		if err != nil {
 			return err
@@ -199,19 +266,24 @@ func unused(ctx context.Context, others []device, has, ports []slice.HostPort) e
 // InUse reports whether a process of the machine has the port.
 func InUse(ctx context.Context, p slice.HostPort) bool {
 	at := fmt.Sprintf(":%d", p.Port)
-	var err error
-	if p.Protocol == slice.UDP {
-		var c net.PacketConn
-		if c, err = (&net.ListenConfig{}).ListenPacket(ctx, "udp4", at); err == nil {
-			err = c.Close()
+	for _, version := range []string{"4", "6"} {
+		var err error
+		if p.Protocol == slice.UDP {
+			var c net.PacketConn
+			if c, err = (&net.ListenConfig{}).ListenPacket(ctx, "udp"+version, at); err == nil {
+				err = c.Close()
+			}
+		} else {
+			var l net.Listener
+			if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp"+version, at); err == nil {
+				err = l.Close()
+			}
 		}
-	} else {
-		var l net.Listener
-		if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp4", at); err == nil {
-			err = l.Close()
+		if errors.Is(err, unix.EADDRINUSE) {
+			return true
 		}
 	}
-	return errors.Is(err, unix.EADDRINUSE)
+	return false
 }
 
 // Delete takes a sliver's connection away. It is no error if it has none.
@@ -252,9 +324,49 @@ func (g *Gateway) Nodes(ctx context.Context) ([]Node, error) {
 		g.failed = err.Error()
 		g.log.Error("connections with the outside are not what they are to be", "error", err)
 	}
+	noIPv6, err := whyNoIPv6()
+	if err != nil {
+		return nil, err
+	}
 	all := make([]Node, len(there))
 	for i, d := range there {
 		all[i] = d.node
+		all[i].NoIPv6 = noIPv6
+		if d.ipv6 != (noIPv6 == "") {
+			all[i].Digest = "" // it is to be set again: the machine has got IPv6, or lost it
+		}
+	}
+	return all, nil
+}
+
+// Counts gives what was dropped of slivers' traffic, by owner.
+func (g *Gateway) Counts(ctx context.Context) (map[string]Counts, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	there, err := g.devices()
+	if err != nil || len(there) == 0 {
+		return nil, err
+	}
+	t, err := readTable()
+	if err != nil {
+		return nil, err
+	}
+	refused, err := t.counts(refusedSet)
+	if err != nil {
+		return nil, err
+	}
+	dropped, err := t.counts(droppedSet)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]Counts{}
+	for _, d := range there {
+		all[d.node.Owner] = Counts{
+			Refused: refused[d.name()].Packets, Dropped: dropped[d.name()].Packets,
+		}
 	}
 	return all, nil
 }
@@ -268,21 +380,59 @@ func (g *Gateway) sync() error {
 	if len(there) == 0 && g.written == "" && !g.saved.exists() {
 		return nil // as most machines are, always
 	}
+	if len(there) == 0 {
+		return g.leave()
+	}
 	out, err := exits()
 	if err != nil {
 		return err
 	}
-	if len(there) == 0 {
-		g.written = ""
-		return errors.Join(removeTable(), g.saved.restore(g.log))
-	}
 	if err := g.reserve(there); err != nil {
 		return err
+	}
+	ipv6 := slices.ContainsFunc(there, func(d device) bool { return d.ipv6 })
+	if ipv6 {
+		if err := g.saved.noteIPv6(); err != nil {
+			return err
+		}
 	}
 	if err := g.guard(there, out); err != nil {
 		return err
 	}
-	return write(forwarding, "1") // last: from now on the machine forwards what the table lets pass
+	if err := g.adopt(there); err != nil {
+		return err
+	}
+	if ipv6 { // last: from now on the machine forwards what the table lets pass
+		if err := g.saved.forwardIPv6(); err != nil {
+			return err
+		}
+	}
+	return write(forwarding, "1")
+}
+
+// leave removes the table, and makes the machine's settings what they were. What another server has made since stays.
+func (g *Gateway) leave() error {
+	g.written = ""
+	t, err := readTable()
+	if err != nil {
+		return err
+	}
+	if id := t.owner(); id == "" || id == g.id {
+		err = t.remove()
+	}
+	return errors.Join(err, g.saved.restore(g.log))
+}
+
+// adopt deletes, once, the connections that an earlier process may have left as it ended when ports were released.
+func (g *Gateway) adopt(there []device) error {
+	if g.adopted {
+		return nil
+	}
+	if err := deleteUnreserved(there); err != nil {
+		return err
+	}
+	g.adopted = true
+	return nil
 }
 
 // reserve keeps ports from processes of the machine. The first time, it notes what the machine's settings are.
@@ -291,7 +441,7 @@ func (g *Gateway) reserve(there []device) error {
 	if err := g.saved.reserve(there); err != nil {
 		return err
 	}
-	if first && g.saved.guards() {
+	if first && g.saved.guards().ipv4 {
 		g.log.Info("this machine forwarded nothing: while nodes reach the outside, it forwards for them " +
 			"alone, and not for programs that start later (Docker, libvirt)")
 	}
@@ -300,18 +450,35 @@ func (g *Gateway) reserve(there []device) error {
 
 // guard makes the table what these devices ask for, which need not be there yet.
 func (g *Gateway) guard(there []device, out []exit) error {
-	if want := fmt.Sprint(there, out); want != g.written {
-		return g.write(there, out, want)
+	r := g.wanted(there, out)
+	want := fmt.Sprint(r)
+	if want == g.written {
+		t, err := readTable()
+		if err != nil || t.holds(g.holds) {
+			return err
+		}
 	}
-	if ok, err := tableHolds(g.rules); ok || err != nil {
-		return err
-	}
-	return g.write(there, out, g.written)
+	return g.write(r, want)
 }
 
-func (g *Gateway) write(there []device, out []exit, want string) (err error) {
+// wanted is what the table is to be made from.
+func (g *Gateway) wanted(there []device, out []exit) rules {
+	return rules{
+		owner: g.id, devices: there, exits: out, guard: g.saved.guards(),
+		most: connectionsEach(g.tracked(), len(there)),
+	}
+}
+
+func (g *Gateway) write(r rules, want string) error {
 	g.written = ""
-	if g.rules, err = writeTable(there, out, g.saved.guards()); err == nil {
+	t, err := readTable()
+	if err != nil {
+		return err
+	}
+	if id := t.owner(); id != "" && id != g.id {
+		return errOther(id)
+	}
+	if g.holds, err = t.write(r); err == nil {
 		g.written = want
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/lab/testkit"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -109,9 +111,14 @@ func (w *world) run(pid int, command ...string) string {
 // serve starts Python's web server, which knows nothing of all this, on a port.
 func (w *world) serve(pid int, port, text string) {
 	w.Helper()
+	w.serveAt(pid, "0.0.0.0", port, text)
+}
+
+func (w *world) serveAt(pid int, address, port, text string) {
+	w.Helper()
 	dir := w.TempDir()
 	w.check(os.WriteFile(filepath.Join(dir, "index.html"), []byte(text), 0o600))
-	args := []string{"python3", "-m", "http.server", "--directory", dir, port}
+	args := []string{"python3", "-m", "http.server", "--bind", address, "--directory", dir, port}
 	if pid != 0 {
 		args = append([]string{"nsenter", "--net", "--target", fmt.Sprint(pid)}, args...)
 	}
@@ -151,6 +158,9 @@ func (w *world) expect(what string, got, want any) {
 }
 
 var web = slice.HostPort{Protocol: slice.TCP, Port: 8080}
+
+// noRoute is why there is no IPv6 in a world, unless its machine has a default route.
+const noRoute = "this machine has no default route of it"
 
 func TestAReservedPortLeadsToTheSliver(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -270,11 +280,15 @@ func TestWhatOthersRemoveIsWrittenAgain(t *testing.T) {
 		a := w.process()
 		w.serve(0, "9000", "of the machine")
 		w.check(w.set(a, Node{Owner: "1/a", NAT: true}))
-		rules := func() string { return w.run(0, "nft", "--stateless", "list", "ruleset") }
+		elements := regexp.MustCompile(`(?s)\t\telements = \{.*?\}\n`) // of sets that count, too
+		rules := func() string {
+			return elements.ReplaceAllString(w.run(0, "nft", "--stateless", "list", "ruleset"), "")
+		}
 		was := rules()
 		for _, command := range []string{
-			"nft flush ruleset", "nft flush table ip " + tableName,
-			"nft flush chain ip " + tableName + " input", "sysctl -w net.ipv4.ip_forward=0",
+			"nft flush ruleset", "nft flush table inet " + tableName,
+			"nft flush chain inet " + tableName + " input", "nft flush set inet " + tableName + " addresses4",
+			"nft flush set inet " + tableName + " " + leaveSet, "sysctl -w net.ipv4.ip_forward=0",
 		} {
 			w.run(0, strings.Fields(command)...)
 			_, err := w.g.Nodes(context.Background())
@@ -332,7 +346,7 @@ func TestNodesAreListedWhenTheTableCannotBeWritten(t *testing.T) {
 		for range 2 {
 			all, err := w.g.Nodes(context.Background())
 			w.check(err)
-			w.expect("nodes", fmt.Sprint(all), "[{1/a 1 true [] 0}]")
+			w.expect("nodes", fmt.Sprint(all), "[{1/a 1 true [] 0 0bit "+noRoute+"}]")
 		}
 		w.expect("times that it is logged", strings.Count(log.String(), "read the machine's settings"), 1)
 		if err := w.set(b, Node{Owner: "2/b", NAT: true}); err == nil {
@@ -377,7 +391,7 @@ func TestPortsThatOthersHaveAreRefused(t *testing.T) {
 		w.check(w.set(a, Node{Owner: "1/a", Ports: []slice.HostPort{web}}))
 		all, err := w.g.Nodes(context.Background())
 		w.check(err)
-		w.expect("nodes", fmt.Sprint(all), "[{1/a 1 false [tcp/8080] 0} {2/b 1 false [udp/8080] 0}]")
+		w.expect("nodes", fmt.Sprint(all), "[{1/a 1 false [tcp/8080] 0 0bit "+noRoute+"} {2/b 1 false [udp/8080] 0 0bit "+noRoute+"}]")
 	})
 }
 
@@ -392,13 +406,14 @@ func TestConnectionsOutliveTheAgentAndLeaveNothingBehind(t *testing.T) {
 		w.check(w.set(ended, Node{Owner: "2/ended", Ports: []slice.HostPort{dns}}))
 		// What an agent left half made that was killed, and a table that is not as it should be.
 		w.run(0, "ip", "link", "add", "pgo7", "type", "veth", "peer", "name", "x7")
-		w.run(0, "nft", "delete", "table", "ip", tableName)
+		w.run(0, "nft", "delete", "table", "inet", tableName)
 		w.expect("without the table", w.fetch(w.away, "192.0.2.1:8080"), "")
 		w.g = New(w.dir, nil, nil)
 		all, err := w.g.Nodes(context.Background())
 		w.check(err)
 		w.expect("nodes of another agent", fmt.Sprint(all),
-			"[{1/a 1 false [tcp/8080] 0} {1/b 1 true [] 0} {2/ended 1 false [udp/53] 0}]")
+			"[{1/a 1 false [tcp/8080] 0 0bit "+noRoute+"} {1/b 1 true [] 0 0bit "+noRoute+
+				"} {2/ended 1 false [udp/53] 0 0bit "+noRoute+"}]")
 		w.expect("by the next agent", w.fetch(w.away, "192.0.2.1:8080"), "of the sliver")
 		w.expect("a ping", w.ping(b, "192.0.2.2"), true)
 
@@ -488,10 +503,17 @@ func TestAliasesSayWhatTheyWereMadeFrom(t *testing.T) {
 		{Owner: "1/a", Digest: "d"}, {Owner: "1/a", Digest: "d", Ports: []slice.HostPort{web}}, full,
 		{Owner: "1/a", Digest: "d", Bind: slice.Ports{First: 80, Last: 80}},
 	} {
-		alias := device{node: n}.alias()
-		if got, ok := parse(alias); !ok || fmt.Sprint(got) != fmt.Sprint(n) || len(alias) > 255 {
-			t.Errorf("%s (%d bytes): %v, %t", alias, len(alias), got, ok)
+		for _, d := range []device{{node: n}, {node: n, ipv6: true}} {
+			d.node.Rate = unit.MaxRate
+			alias := d.alias()
+			if got, ok := parse(alias); !ok || fmt.Sprint(got) != fmt.Sprint(d) || len(alias) > 255 {
+				t.Errorf("%s (%d bytes): %v, %t", alias, len(alias), got, ok)
+			}
 		}
+	}
+	older, ok := parse("pergola outside 1/a digest=d nat b=80 tcp/8080 udp/53")
+	if want := "{1/a d true [tcp/8080 udp/53] 80 0bit }"; !ok || fmt.Sprint(older.node) != want {
+		t.Errorf("of an older version: %v", older.node)
 	}
 	for _, alias := range []string{
 		"", "pergola port 1/a digest=1", "pergola outside 1/a", "pergola outside 1/a x=1",
@@ -501,8 +523,11 @@ func TestAliasesSayWhatTheyWereMadeFrom(t *testing.T) {
 		}
 	}
 	last := device{index: maxDevices - 1}
-	if !pool.Contains(last.inner()) || last.at() != netip.MustParseAddr("198.19.255.254") {
+	if !isInner(last.inner()) || last.at() != netip.MustParseAddr("198.19.255.254") {
 		t.Errorf("the last one is %s", last.at())
+	}
+	if !isInner(last.inner6()) || last.inner6() != netip.MustParseAddr("fd4c:9a17:b2e6:1::ffff") {
+		t.Errorf("the last one is %s", last.inner6())
 	}
 }
 

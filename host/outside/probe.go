@@ -21,23 +21,37 @@ func HaveBind() error {
 	return nil
 }
 
-// HaveNAT returns nil if the kernel can connect slivers with the outside: it takes the table, and deletes
-// connections, in a network namespace that ends with the question. The kernel loads the modules if it can.
+// HaveNAT returns nil if the kernel can connect slivers with the outside: it takes the table, shapes a device, and
+// deletes connections, in a network namespace that ends with the question. The kernel loads the modules if it can.
 func HaveNAT() error {
 	if works.Load() {
 		return nil
 	}
-	d := device{node: Node{NAT: true, Ports: []slice.HostPort{{Protocol: slice.TCP, Port: 1}}}}
+	d := device{ipv6: true, node: Node{
+		NAT: true, Ports: []slice.HostPort{{Protocol: slice.TCP, Port: 1}}, Rate: slice.DefaultOutsideRate,
+	}}
 	err := netns.New(func() error {
-		if _, err := writeTable([]device{d}, []exit{{device: "lo", address: d.at()}}, true); err != nil {
+		t, err := readTable()
+		if err != nil {
+			return err
+		}
+		_, err = t.write(rules{
+			owner: "probe", devices: []device{d}, most: leastConnections, guard: guard{true, true},
+			exits: []exit{{device: "lo", address: d.at()}, {device: "lo", address: d.at6()}},
+		})
+		if err != nil {
+			return err
+		}
+		if err := setRate("lo", d.node.Rate); err != nil {
 			return err
 		}
 		return d.deleteConnections()
 	})
 	if err != nil {
-		return fmt.Errorf("outside and ports of a node need nftables with NAT (nf_tables, nft_chain_nat, "+
-			"nft_fib_ipv4, nf_conntrack_netlink), which this kernel does not have: install your "+
-			"distribution's full kernel, or leave them out: %w", err)
+		return fmt.Errorf("outside and ports of a node need nftables with NAT and bounds of connections "+
+			"(nf_tables, nft_chain_nat, nft_fib_inet, nft_limit, nft_connlimit, nf_conntrack_netlink), and "+
+			"token buckets (sch_tbf), which this kernel does not have: install your distribution's full "+
+			"kernel, or leave them out: %w", err)
 	}
 	works.Store(true)
 	return nil

@@ -11,6 +11,9 @@ import (
 // cannot be divided.
 func (w *Wanted) addCard(at Place, inputs []Input) {
 	c := wiring.Card{Rate: at.Card, Slices: map[uint16]unit.Rate{}}
+	if len(at.Peers) > 0 { // else there are no tunnels that could take what is reserved for the outside
+		c.Outside = w.outside.sum
+	}
 	for _, one := range inputs {
 		s := w.shares[one.Spec.ID]
 		if s == nil || at.Card == 0 {

@@ -67,7 +67,7 @@ func New(at Place, inputs []Input) (w *Wanted, broken map[uint16]error) {
 	w = &Wanted{
 		details: make(map[reconcile.Key]any), links: make(map[linkName][]reconcile.Key),
 		cut: make(map[linkName]error), of: make(map[reconcile.Key]*slice.Link),
-		shares: make(map[uint16]*Share),
+		shares: make(map[uint16]*Share), outside: shareOutside(at, inputs),
 	}
 	broken = make(map[uint16]error)
 	for _, one := range inputs {
@@ -100,6 +100,7 @@ type Wanted struct {
 	cut     map[linkName]error            // why a link to another host cannot be made
 	of      map[reconcile.Key]*slice.Link // by wire that is part of one link alone
 	shares  map[uint16]*Share             // by slice's id; of those that could be resolved
+	outside outsideShare
 }
 
 type linkName struct {
@@ -241,7 +242,10 @@ func (b *builder) addNode(n *slice.Node) error {
 		b.addProgram(n, k, ports)
 	}
 	if n.ReachesOutside() {
-		o := Outside{NAT: n.Outside, Ports: b.Grants(b.Spec.Name, b.portsOf(n)), Bind: n.BindPorts}
+		o := Outside{
+			NAT: n.Outside, Ports: b.Grants(b.Spec.Name, b.portsOf(n)), Bind: n.BindPorts,
+			Rate: b.outside.rateOf(n),
+		}
 		b.add(reconcile.Resource{
 			Key: b.key(KindOutside, n.Name), Digest: o.Digest(), Amend: true,
 			Needs: []reconcile.Key{HostNetKey, k},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // The kinds of resource on a host, lowest first. Each line says what it is made of, and what it is named by.
@@ -180,6 +181,7 @@ type (
 		NAT   bool // it may make connections
 		Ports []slice.HostPort
 		Bind  slice.Ports // its processes reserve those of it that they bind
+		Rate  unit.Rate   // of what it sends, and of what it gets
 	}
 
 	// Process is the first process of a sliver.
@@ -217,10 +219,7 @@ func (p Port) Digest() string { return Digest(p.Name, p.MAC, p.MTU, p.Uplink) }
 
 // Digest covers all of a connection.
 func (o Outside) Digest() string {
-	if o.Bind != (slice.Ports{}) {
-		return Digest(o.NAT, o.Ports, o.Bind)
-	}
-	return Digest(o.NAT, o.Ports)
+	return Digest(o.NAT, o.Ports, o.Bind, o.Rate)
 }
 
 // Digest covers all of an area.

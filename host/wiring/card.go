@@ -15,17 +15,20 @@ import (
 type Card struct {
 	Rate   unit.Rate            // of the card
 	Slices map[uint16]unit.Rate // what slices have reserved, by ID; outer headers count
+	// Outside is what leaves by the card and not by the uplink, for it is shaped elsewhere: what slivers send to the
+	// outside.
+	Outside unit.Rate
 }
 
 // IsZero reports whether nobody has reserved anything.
-func (c Card) IsZero() bool { return len(c.Slices) == 0 }
+func (c Card) IsZero() bool { return len(c.Slices) == 0 && c.Outside == 0 }
 
 // largest is the bytes of the longest super-frame.
 const largest = 65535
 
 // Tree is the qdiscs of the uplink's inner end:
 //
-//	htb 1:           class 1:1 has the card's rate
+//	htb 1:           class 1:1 has the card's rate, but for what leaves elsewhere
 //	  class 1:10     what no class has: the rest
 //	  class 1:10+n   slice n: what it has reserved
 //
@@ -35,11 +38,12 @@ func (c Card) Tree() Tree {
 	if c.IsZero() {
 		return Tree{}
 	}
-	card, sum := c.Rate.BytesPerSecond(), uint64(0)
+	left := c.Rate - min(c.Rate, c.Outside)
+	card, sum := left.BytesPerSecond(), uint64(0)
 	for _, reserved := range c.Slices {
 		sum += reserved.BytesPerSecond()
 	}
-	whole := classOf(c.Rate, largest)
+	whole := classOf(max(left, unit.MinRate), largest)
 	t := Tree{Default: FirstClass, Classes: []Class{whole}}
 	leaf := func(minor uint16, rate uint64) {
 		class := whole

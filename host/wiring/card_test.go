@@ -30,6 +30,10 @@ func TestACardHasAClassForEachReservationAndOneForTheRest(t *testing.T) {
 	if tree := (Card{Rate: 1e9}).Tree(); !tree.IsZero() {
 		t.Errorf("without reservations: %+v", tree)
 	}
+	elsewhere := Card{Rate: 1e9, Outside: 200e6}.Tree()
+	if len(elsewhere.Classes) != 2 || elsewhere.Classes[1].Rate*8 != 800e6 || elsewhere.Classes[1].Ceil*8 != 800e6 {
+		t.Errorf("of what leaves elsewhere, tunnels have something: %+v", elsewhere)
+	}
 	more := Card{Rate: 1e9, Slices: map[uint16]unit.Rate{slice.MaxID: 100e6, 3: 200e6, 5: 1e6}}.Tree()
 	if !tree.Alike(more) {
 		t.Error("other reservations do not leave what waits where it is")
@@ -45,13 +49,14 @@ func TestTheRatesOfACardsClassesAreNeverMoreThanTheCard(t *testing.T) {
 		for _, id := range ids.Draw(t, "slices") {
 			c.Slices[id] = unit.Rate(rate.Draw(t, "reserved"))
 		}
-		tree, sum := c.Tree(), uint64(0)
+		c.Outside = min(unit.Rate(rate.Draw(t, "outside")), c.Rate)
+		tree, sum := c.Tree(), uint64(c.Outside.BytesPerSecond())
 		for _, class := range tree.Classes[1:] {
 			sum += class.Rate
 		}
 		least := uint64(len(tree.Classes)) // a class has a byte a second
-		if have := tree.Classes[0].Rate; sum > have+least {
-			t.Errorf("classes have %d byte/s of %d", sum, have)
+		if have := c.Rate.BytesPerSecond(); sum > have+least {
+			t.Errorf("classes and the outside have %d byte/s of %d", sum, have)
 		}
 	})
 }

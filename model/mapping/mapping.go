@@ -47,6 +47,7 @@ type Node struct {
 	Labels map[string]string // the host must have all of these
 	Needs  []string          // features that the host must have, all of them
 	Ports  []string          // of the host's addresses, that no other node may have there
+	Rate   uint64            // bit/s that its host's interface carries, wherever its neighbours are
 	Barred map[string]string // hosts that do not let it have what it wants of them: why
 }
 

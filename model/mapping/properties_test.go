@@ -100,6 +100,7 @@ func faults(s mapping.Substrate, r mapping.Request, m, now mapping.Mapping) (lis
 			list = append(list, n.Name+" is on a host that does not allow it")
 		}
 		used[h.Name] = used[h.Name].Plus(n.Demand)
+		rate[h.Name] += n.Rate
 	}
 	for _, l := range r.Links {
 		on := map[string]uint64{}
@@ -131,6 +132,9 @@ func faults(s mapping.Substrate, r mapping.Request, m, now mapping.Mapping) (lis
 func TestMappingsAreSoundStableAndDoNotDependOnOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, r := problem(t)
+		for i := range r.Nodes {
+			r.Nodes[i].Rate = uint64(rapid.SampledFrom([]int{0, 0, 3e8}).Draw(t, "node rate"))
+		}
 		m, err := mapping.Greedy(s, r, nil)
 		if err != nil {
 			if !errors.Is(err, mapping.ErrImpossible) {

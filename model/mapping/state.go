@@ -121,6 +121,7 @@ func (st *state) put(n, h int) {
 	demand := st.nodes[n].Demand
 	if old != nowhere {
 		st.used[old] = st.used[old].Minus(demand)
+		st.rate[old] -= st.nodes[n].Rate
 		st.count[old]--
 		for _, p := range st.nodes[n].Ports {
 			delete(st.ports[old], p)
@@ -128,6 +129,7 @@ func (st *state) put(n, h int) {
 	}
 	if h != nowhere {
 		st.used[h] = st.used[h].Plus(demand)
+		st.rate[h] += st.nodes[n].Rate
 		st.count[h]++
 		for _, p := range st.nodes[n].Ports {
 			st.ports[h][p] = "node " + st.nodes[n].Name
@@ -178,10 +180,11 @@ func (st *state) whyFull(n, h int) string {
 	return st.whySlow(n, h)
 }
 
-// whySlow says which host's links would need more than the rate of its interface if node n, which is not placed, were
-// on host h; empty where all have enough.
+// whySlow says which host's links, and nodes that reach the outside, would need more than the rate of its interface if
+// node n, which is not placed, were on host h; empty where all have enough.
 func (st *state) whySlow(n, h int) string {
-	added := map[int]uint64{} // by host
+	own := st.nodes[n].Rate
+	added := map[int]uint64{h: own} // by host
 	for _, l := range st.linksOf[n] {
 		for _, c := range st.carriersWith(l, h) {
 			more := uint64(0)
@@ -193,6 +196,9 @@ func (st *state) whySlow(n, h int) string {
 				added[c] -= st.carried(l, c, 0)
 			}
 		}
+	}
+	if rate, here := st.rate[h]+added[h], &st.hosts[h]; here.Rate > 0 && own > 0 && rate > here.Rate {
+		return fmt.Sprintf("what leaves %s would need %s of %s", here.Name, bits(rate), bits(here.Rate))
 	}
 	for _, l := range st.linksOf[n] {
 		for _, c := range st.carriersWith(l, h) {

@@ -1,12 +1,14 @@
 package slice
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/pergola-net/pergola/model/constants"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // HostPort is a port of a machine's own addresses.
@@ -31,6 +33,21 @@ const (
 	FirstNATPort = 61000
 	LastNATPort  = 65095
 )
+
+// DefaultOutsideRate is what a node may send to the outside in a second, and get from there, in bits.
+const DefaultOutsideRate unit.Rate = 100_000_000
+
+// RateOutside is what a node may send to the outside, and what it may get from there.
+func (n *Node) RateOutside() unit.Rate { return cmp.Or(n.OutsideRate, DefaultOutsideRate) }
+
+// ReservedOutside is what a node has of its host's card for itself, for what it sends to the outside and gets from
+// there.
+func (n *Node) ReservedOutside() unit.Rate {
+	if !n.ReachesOutside() {
+		return 0
+	}
+	return n.OutsideReserve
+}
 
 // String writes it as users do: tcp/8080.
 func (p HostPort) String() string { return p.Protocol + "/" + strconv.Itoa(int(p.Port)) }

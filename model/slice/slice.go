@@ -87,6 +87,10 @@ type Node struct {
 	Reserve Reserve `json:"reserve,omitzero"`
 	// Outside says that the node may make connections to outside of all slices, by its host's addresses.
 	Outside bool `json:"outside,omitempty"`
+	// OutsideRate is what it may send there, and what it may get, with what its ports send and get; 0: the default.
+	// OutsideReserve is what it has of its host's card for that, for itself.
+	OutsideRate    unit.Rate `json:"outside_rate,omitempty"`
+	OutsideReserve unit.Rate `json:"outside_reserve,omitempty"`
 	// Ports of its host's addresses lead to the node, sorted. Claims are those that it asked for while it ran.
 	Ports  []HostPort `json:"ports,omitempty"`
 	Claims []HostPort `json:"claims,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 func TestNodesReachTheOutsideAndReservePorts(t *testing.T) {
@@ -29,12 +30,42 @@ nodes:
 	}
 }
 
+func TestTheOutsideHasARate(t *testing.T) {
+	top := mustParse(t, "lab.yaml", []byte(`name: lab
+groups: {all: {members: [a, b, c, d], outside: {rate: 10Mbit, reserve: 1Mbit}}}
+nodes:
+  a: {}
+  b: {outside: {rate: 20Mbit}}
+  c: {outside: false, ports: tcp/80}
+  d: {outside: true}
+  e: {outside: true}
+  f: {outside: {on: false, rate: 30Mbit}, ports: tcp/80}
+`))
+	s := mustResolve(t, throughJSON(t, top), nil)
+	type outside struct {
+		on            bool
+		rate, reserve unit.Rate
+	}
+	for name, want := range map[string]outside{
+		"a": {true, 10e6, 1e6}, "b": {true, 20e6, 1e6}, "c": {false, 10e6, 1e6}, "d": {true, 10e6, 1e6},
+		"e": {true, slice.DefaultOutsideRate, 0}, "f": {false, 30e6, 0},
+	} {
+		n := s.Node(name)
+		if got := (outside{n.Outside, n.RateOutside(), n.ReservedOutside()}); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
 func TestBadPorts(t *testing.T) {
 	for text, want := range map[string]string{
-		"ports: [8080]":      `"8080" is no port: write tcp/8080 or udp/5610`,
-		"ports: [sctp/80]":   `"sctp/80" is no port: write tcp/8080 or udp/5610`,
-		"ports: [tcp/0]":     `"0" is no number of a port`,
-		"ports: [tcp/65536]": `"65536" is no number of a port`,
+		"outside: {rate: 0}":        "a rate of 0 lets nothing pass",
+		"outside: {reserve: 1Gbit}": "1Gbit are reserved, and the node may send 100Mbit to the outside",
+		"outside: maybe":            `outside is true or false, not "maybe"`,
+		"ports: [8080]":             `"8080" is no port: write tcp/8080 or udp/5610`,
+		"ports: [sctp/80]":          `"sctp/80" is no port: write tcp/8080 or udp/5610`,
+		"ports: [tcp/0]":            `"0" is no number of a port`,
+		"ports: [tcp/65536]":        `"65536" is no number of a port`,
 		"ports: [tcp/61000]": "ports 61000 to 65095 are those of connections that nodes make to " +
 			"the outside",
 		"ports: [tcp/80, tcp/80]":       "port tcp/80 is listed twice",

@@ -155,6 +155,8 @@ func (g *generator) reference(t reflect.Type) schemaObject {
 	case reflect.TypeFor[File](), reflect.TypeFor[Route](), reflect.TypeFor[file.Filter](),
 		reflect.TypeFor[file.Port]():
 		forms = []any{schemaObject{"type": "string"}}
+	case reflect.TypeFor[file.Outside]():
+		forms = []any{schemaObject{"type": "boolean"}}
 	case reflect.TypeFor[file.Policer]():
 		forms = []any{g.value(reflect.TypeFor[file.PolicedRate]())}
 	}

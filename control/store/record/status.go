@@ -92,7 +92,7 @@ func weight(p slice.Phase) int {
 }
 
 func lostNode(node slice.NodeStatus, host string) slice.NodeStatus {
-	node.Phase, node.Host, node.PID, node.FastPath = slice.Lost, host, 0, ""
+	node.Phase, node.Host, node.PID, node.FastPath, node.NoIPv6 = slice.Lost, host, 0, "", ""
 	node.Message = "host " + host + " does not answer"
 	return node
 }

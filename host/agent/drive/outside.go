@@ -22,7 +22,7 @@ func (d *Pass) setOutside(ctx context.Context, id sliver.ID, o plan.Outside) err
 	}
 	return gateway.SetOutside(ctx, pid, outside.Node{
 		Owner: plan.NodeID(id).String(), Digest: o.Digest(), NAT: o.NAT, Ports: o.Ports,
-		Bind: o.Bind,
+		Bind: o.Bind, Rate: o.Rate,
 	})
 }
 

@@ -15,6 +15,8 @@ type Outside interface {
 	SetOutside(ctx context.Context, pid int, n outside.Node) error
 	DeleteOutside(ctx context.Context, owner string) error
 	OutsideNodes(ctx context.Context) ([]outside.Node, error)
+	// OutsideCounts gives what was dropped of the traffic of slivers with the outside, by owner.
+	OutsideCounts(ctx context.Context) (map[string]outside.Counts, error)
 	// BoundPorts lists the ports that processes have bound, by owner of slivers that reserve ports so. pids are
 	// the first processes of slivers.
 	BoundPorts(ctx context.Context, pids map[string]int) (map[string][]slice.HostPort, error)
@@ -50,6 +52,11 @@ func (n *rootNetwork) DeleteOutside(ctx context.Context, owner string) error {
 // OutsideNodes implements Outside.
 func (n *rootNetwork) OutsideNodes(ctx context.Context) ([]outside.Node, error) {
 	return n.gateway.Nodes(ctx)
+}
+
+// OutsideCounts implements Outside.
+func (n *rootNetwork) OutsideCounts(ctx context.Context) (map[string]outside.Counts, error) {
+	return n.gateway.Counts(ctx)
 }
 
 // BoundPorts implements Outside.

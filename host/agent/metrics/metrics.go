@@ -77,7 +77,7 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 		tunnelFramesMetric, tunnelBytesMetric, tunnelDroppedMetric,
 		underlayPacketsMetric, underlayCardMetric, underlayDroppedMetric,
 		queueFramesMetric, queueBytesMetric, queueDroppedMetric, queueOverlimitsMetric, queueBacklogMetric,
-		queueBacklogBytesMetric, programCounterMetric, programPlatformMetric, programVerifiedMetric,
+		queueBacklogBytesMetric, outsideRefusedMetric, outsideDroppedMetric, programCounterMetric, programPlatformMetric, programVerifiedMetric,
 	} {
 		ch <- d
 	}
@@ -112,6 +112,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		s.queues(one.Slice, one.Queues)
+		if one.OutsideErr != nil {
+			ch <- prometheus.NewInvalidMetric(outsideRefusedMetric, one.OutsideErr)
+			continue
+		}
+		s.outside(one.Slice, one.Outside)
 		if one.ProgramsErr != nil {
 			ch <- prometheus.NewInvalidMetric(programCounterMetric, one.ProgramsErr)
 			continue

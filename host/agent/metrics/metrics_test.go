@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,10 +10,11 @@ import (
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/host/agent/serve"
+	"github.com/pergola-net/pergola/host/outside"
 )
 
-// counted is a Source of fixed tunnels.
-type counted []api.TunnelTraffic
+// counted is a Source of one slice's counters.
+type counted serve.SliceCounters
 
 func (counted) FastPathMemory() api.FastPathMemory { return api.FastPathMemory{} }
 
@@ -21,18 +23,39 @@ func (counted) Underlay(context.Context) (api.UnderlayTraffic, error) {
 }
 
 func (c counted) Counters(context.Context) ([]serve.SliceCounters, error) {
-	return []serve.SliceCounters{{Slice: "lab", Tunnels: c}}, nil
+	return []serve.SliceCounters{serve.SliceCounters(c)}, nil
+}
+
+func TestWhatIsDroppedOfTheOutsideIsAMetric(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(New().Collectors(counted{
+		Slice: "lab", Outside: map[string]outside.Counts{"a": {Refused: 3, Dropped: 5}},
+	})...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]float64{}
+	for _, f := range families {
+		if name := f.GetName(); strings.HasPrefix(name, "pergola_outside_") {
+			have[name] = f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	want := map[string]float64{"pergola_outside_refused_total": 3, "pergola_outside_dropped_total": 5}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("(-want +have):\n%s", diff)
+	}
 }
 
 // A scrape with two metrics of the same labels fails as a whole: two tunnels of a slice may have other ends of one
 // name.
 func TestTunnelsWhoseOtherEndsHaveOneNameAreTwoMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(New().Collectors(counted{
+	registry.MustRegister(New().Collectors(counted{Slice: "lab", Tunnels: []api.TunnelTraffic{
 		{To: "b:eth1", Port: "s7p4"},
 		{To: "s at h2", Port: "s7t01"},
 		{To: "s at h2", Port: "s7t02", Dropped: map[string]uint64{"storm": 9}},
-	})...)
+	}})...)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,9 @@ type Snapshot struct {
 	// Bound has the ports that processes have bound, of slivers that reserve ports so.
 	Bound map[sliver.ID][]slice.HostPort
 
+	// NoIPv6 says of slivers that reach the outside why they have no IPv6 there.
+	NoIPv6 map[sliver.ID]string
+
 	Programs map[sliver.ID]wire.ProgramState // packet programs that run, perhaps in an older version
 
 	Wires map[reconcile.Key]plan.Wire
@@ -45,7 +48,7 @@ func newSnapshot() *Snapshot {
 		Legs: make(map[sliver.ID]map[int]int), ports: make(map[sliver.ID][]reconcile.Key),
 		Programs: make(map[sliver.ID]wire.ProgramState), Bound: make(map[sliver.ID][]slice.HostPort),
 		Wires: make(map[reconcile.Key]plan.Wire), Links: make(map[reconcile.Key]wiring.Link),
-		Owners: make(map[string]string),
+		Owners: make(map[string]string), NoIPv6: make(map[sliver.ID]string),
 	}
 }
 

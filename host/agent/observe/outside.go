@@ -17,6 +17,7 @@ func (s *Snapshot) addOutside(connected []outside.Node) {
 		if !ok {
 			continue // not ours
 		}
+		s.NoIPv6[sliver.ID(id)] = n.NoIPv6
 		s.add(reconcile.Observed{
 			Key:    reconcile.Key{Kind: plan.KindOutside, Slice: id.Slice, Name: id.Node},
 			Digest: n.Digest,

@@ -93,7 +93,7 @@ func (r *Reports) nodeStatus(
 		}
 		return st
 	}
-	st.PID, st.Since = s.PID, s.StartedAt
+	st.PID, st.Since, st.NoIPv6 = s.PID, s.StartedAt, p.Seen.NoIPv6[id]
 	st.Exec = execResults(s, n.Exec)
 	switch s.State {
 	case sliver.Running:

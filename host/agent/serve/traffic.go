@@ -8,6 +8,7 @@ import (
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/host/outside"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
@@ -55,7 +56,9 @@ type SliceCounters struct {
 	QueuesErr   error
 	Programs    []api.NodeProgram
 	ProgramsErr error
-	ProgramTime []api.ProgramTime // one, or none
+	ProgramTime []api.ProgramTime         // one, or none
+	Outside     map[string]outside.Counts // by node
+	OutsideErr  error
 }
 
 // Counters gives what is counted of all slices. The ports are read once.
@@ -68,6 +71,7 @@ func (s *Server) Counters(ctx context.Context) (all []SliceCounters, err error) 
 	if err != nil {
 		return nil, err
 	}
+	dropped, outsideErr := s.outsideCounts(ctx)
 	for _, w := range s.inputs.All() {
 		c := SliceCounters{
 			Slice: w.Spec.Name, ProgramTime: times[w.Spec.ID],
@@ -76,7 +80,32 @@ func (s *Server) Counters(ctx context.Context) (all []SliceCounters, err error) 
 		c.FastPath, c.FastPathErr = s.fastPathOf(ctx, w)
 		c.Queues, c.QueuesErr = s.queuesOf(ctx, w.Spec.ID, linksOf(w.Spec))
 		c.Programs, c.ProgramsErr = s.programsOf(ctx, w, nil)
+		c.Outside, c.OutsideErr = dropped[w.Spec.ID], outsideErr
 		all = append(all, c)
+	}
+	return all, nil
+}
+
+// outsideCounts gives what was dropped of nodes' traffic with the outside, by slice and node.
+func (s *Server) outsideCounts(ctx context.Context) (map[uint16]map[string]outside.Counts, error) {
+	gateway := s.machine.Outside()
+	if gateway == nil {
+		return nil, nil
+	}
+	counted, err := gateway.OutsideCounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[uint16]map[string]outside.Counts{}
+	for owner, n := range counted {
+		id, ok := plan.ParseNodeID(owner)
+		if !ok {
+			continue
+		}
+		if all[id.Slice] == nil {
+			all[id.Slice] = map[string]outside.Counts{}
+		}
+		all[id.Slice][id.Node] = n
 	}
 	return all, nil
 }

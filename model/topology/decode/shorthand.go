@@ -34,6 +34,7 @@ func init() {
 		reflect.TypeFor[[]file.Filter]():           oneFilter,
 		reflect.TypeFor[file.Port]():               portText,
 		reflect.TypeFor[[]file.Port]():             onePort,
+		reflect.TypeFor[file.Outside]():            onOrOff,
 		reflect.TypeFor[slice.Position]():          positionPair,
 	}
 }
@@ -221,6 +222,15 @@ func onePort(_ *decoder, n *yamltree.Node, _ *diagnostic.Path, v reflect.Value) 
 	text, ok := n.Scalar()
 	if ok {
 		v.Set(reflect.ValueOf([]file.Port{{Port: text}}))
+	}
+	return ok
+}
+
+// onOrOff: `outside: true` is `outside: {on: true}`.
+func onOrOff(d *decoder, n *yamltree.Node, at *diagnostic.Path, v reflect.Value) bool {
+	_, ok := n.Scalar()
+	if ok {
+		d.value(n, at, v.FieldByName("On"))
 	}
 	return ok
 }

@@ -166,6 +166,10 @@ func abbreviate(v reflect.Value) (any, bool) {
 		return abbreviateFilter(value)
 	case file.Port:
 		return scalar(value.Port), value.Port != "" && reflect.DeepEqual(value, file.Port{Port: value.Port})
+	case file.Outside:
+		if value.On != nil && value.Rate == "" && value.Reserve == "" {
+			return strconv.FormatBool(*value.On), true
+		}
 	case slice.Position:
 		return list{strconv.FormatFloat(value.Latitude, 'f', -1, 64),
 			strconv.FormatFloat(value.Longitude, 'f', -1, 64)}, true

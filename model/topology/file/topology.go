@@ -84,8 +84,8 @@ type Attributes struct {
 
 	SlowPath slice.SlowPath `json:"slowpath,omitempty" enum:"interface,socket,none" doc:"Where frames go that the packet program punts: to the node's interface by which they came, to a process by the node's control socket, or nowhere. Default: interface."`
 
-	Outside *bool  `json:"outside,omitempty" doc:"true: the node reaches what is outside of all slices, by its machine's addresses. Only root, or where the machine allows it."`
-	Ports   []Port `json:"ports,omitempty" doc:"Ports of its machine's addresses that lead to the node: tcp/8080, udp/5610, or a map of bind, or of udp, interface, peers, rate. Only root, or where the machine allows it."`
+	Outside *Outside `json:"outside,omitempty" doc:"true: the node reaches what is outside of all slices, by its machine's addresses; or a map of rate and reserve. Only root, or where the machine allows it."`
+	Ports   []Port   `json:"ports,omitempty" doc:"Ports of its machine's addresses that lead to the node: tcp/8080, udp/5610, or a map of bind, or of udp, interface, peers, rate. Only root, or where the machine allows it."`
 
 	Reserve *Reserve `json:"reserve,omitempty" doc:"What the node has of its machine for itself, and may not exceed: a map of fastpath, filters, masks, memory, queues, buffer, bandwidth."`
 
@@ -124,6 +124,16 @@ type Reserve struct {
 
 	Bandwidth map[string]Rate `json:"bandwidth,omitempty" doc:"Bits a second of its machine's card that the node has for what it sends by an interface: eth1: 100Mbit. Without: the rate of the link."`
 }
+
+// Outside is a node's connection with the outside. Written as true or false, it is On alone.
+type Outside struct {
+	On      *bool       `json:"on,omitempty" doc:"false: the node makes no connections, and the rest holds for its ports. Default: true."`
+	Rate    PolicedRate `json:"rate,omitempty" doc:"Bits a second that it may send there, and as many that it gets, those of its ports included. Default: 100Mbit."`
+	Reserve PolicedRate `json:"reserve,omitempty" doc:"Bits a second of these that it has of its machine's card for itself. Default: none."`
+}
+
+// IsOn reports whether the node may make connections; nil: nothing is written.
+func (o *Outside) IsOn() bool { return o != nil && (o.On == nil || *o.On) }
 
 // Port is a port of the machine's addresses. Exactly one of Port, UDP and Bind is given.
 type Port struct {

@@ -12,7 +12,8 @@ import (
 )
 
 // joinedTypes are pointers to what is merged field by field. What other pointers lead to is replaced as a whole.
-var joinedTypes = []reflect.Type{reflect.TypeFor[*file.ISIS](), reflect.TypeFor[*file.Reserve]()}
+var joinedTypes = []reflect.Type{reflect.TypeFor[*file.ISIS](), reflect.TypeFor[*file.Reserve](),
+	reflect.TypeFor[*file.Outside]()}
 
 // merge overrides base by what over says: maps key by key, structs field by field, the rest as a whole.
 func merge(base, over reflect.Value) {

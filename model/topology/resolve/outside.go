@@ -12,6 +12,22 @@ import (
 	"github.com/pergola-net/pergola/model/topology/file"
 )
 
+// outside reads how a node reaches the outside.
+func (r *resolver) outside(n *node) {
+	in, at := n.all.Outside, n.at.At("outside")
+	if n.out.Outside = in.IsOn(); in == nil {
+		return
+	}
+	n.out.OutsideRate, n.out.OutsideReserve = checked(in.Rate.Bits()), checked(in.Reserve.Bits())
+	if in.Rate != "" && n.out.OutsideRate == 0 && in.Rate.Check() == nil {
+		r.Add(at.At("rate"), "write outside: false", "a rate of 0 lets nothing pass")
+	}
+	if most := n.out.RateOutside(); n.out.OutsideReserve > most {
+		r.Add(at.At("reserve"), "raise the rate, or reserve less",
+			"%s are reserved, and the node may send %s to the outside", n.out.OutsideReserve, most)
+	}
+}
+
 // ports reads the ports of its host that a node reserves.
 func (r *resolver) ports(n *node) (all []slice.HostPort) {
 	at := n.at.At("ports")
@@ -34,7 +50,7 @@ func (r *resolver) ports(n *node) (all []slice.HostPort) {
 		r.Add(at.Item(slice.MaxHostPorts), "", "%q has %d ports, and may have %d", n.name, len(all),
 			slice.MaxHostPorts)
 	}
-	has := len(n.all.Ports) > 0 || n.all.Outside != nil && *n.all.Outside
+	has := len(n.all.Ports) > 0 || n.all.Outside.IsOn()
 	if i := n.byName[slice.OutsideInterface]; i != nil && has {
 		r.Add(i.at, "give it another name", "interface %q is the one by which %q reaches the outside",
 			slice.OutsideInterface, n.name)

@@ -39,7 +39,7 @@ func (r *resolver) makeSliver(n *node) {
 		n.out.FastPath = slice.FastPathOff
 	}
 	n.out.Rootfs = r.rootfs(n)
-	n.out.Outside = a.Outside != nil && *a.Outside
+	r.outside(n)
 	n.out.Ports = r.ports(n)
 	n.out.BindPorts = r.bindPorts(n)
 	n.out.Claims, n.out.BoundPorts = r.claims(n)

@@ -1,0 +1,120 @@
+package outside
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+func TestReservedPortsAreWrittenAsTheKernelDoes(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "80": "80", "8080,80": "80,8080", "80-90,91,85-100": "80-100", "61000-65095,9,10": "9-10,61000-65095",
+		"0,65535": "0,65535",
+	} {
+		s, err := parsePortSet(text)
+		if got := s.String(); err != nil || got != want {
+			t.Errorf("%q is %q, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"x", "80-", "90-80", "65536", "80,,90"} {
+		if s, err := parsePortSet(text); err == nil {
+			t.Errorf("%q is %q", text, s)
+		}
+	}
+}
+
+func TestReservedPortsOfTheAdministratorStay(t *testing.T) {
+	inWorld(t, func(w *world) {
+		reserved := func() string { return w.setting("ipv4/ip_local_reserved_ports") }
+		write := func(text string) { w.check(os.WriteFile(reservedPorts, []byte(text+"\n"), 0)) }
+		write("9100,80,8000-8005")
+		a := w.process()
+		node := Node{Owner: "1/a", Ports: []slice.HostPort{web, {Protocol: slice.UDP, Port: 8001}}}
+		w.check(w.set(a, node))
+		w.expect("with a sliver", reserved(), "80,8000-8005,8080,9100,61000-65095")
+
+		// Nothing is written where nothing has changed.
+		_, err := w.g.Nodes(context.Background())
+		w.check(err)
+		before, err := os.Stat(w.g.saved.path)
+		w.check(err)
+		_, err = w.g.Nodes(context.Background())
+		w.check(err)
+		after, err := os.Stat(w.g.saved.path)
+		w.check(err)
+		w.expect("the file is the same", os.SameFile(before, after), true)
+
+		// What the administrator writes meanwhile stays, also at the end; what he takes from us comes back.
+		write("80,8000-8003,7000")
+		node.Ports = node.Ports[:1]
+		w.check(w.set(a, node))
+		w.expect("with what was added", reserved(), "80,7000,8000-8003,8080,61000-65095")
+		w.g = New(w.dir, nil, nil)
+		w.check(w.g.Delete(context.Background(), "1/a"))
+		w.expect("at the end", reserved(), "80,7000,8000-8003")
+	})
+}
+
+func TestTheFileOfAnEarlierVersionIsUnderstood(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.check(os.WriteFile(reservedPorts, []byte("80,8080,61000-65095\n"), 0))
+		w.check(os.WriteFile(savedIn(w.dir).path, []byte(`{"ip_forward":"0","ip_local_reserved_ports":"80"}`), 0o600))
+		a := w.process()
+		w.check(w.set(a, Node{Owner: "1/a", NAT: true}))
+		w.expect("with a sliver", w.setting("ipv4/ip_local_reserved_ports"), "80,61000-65095")
+		w.check(w.g.Delete(context.Background(), "1/a"))
+		w.expect("at the end", w.setting("ipv4/ip_local_reserved_ports"), "80")
+	})
+}
+
+// An agent may be killed between the moment when a port is released and that when connections to it are ended.
+func TestConnectionsToReleasedPortsEndWithTheNextAgent(t *testing.T) {
+	for name, next := range map[string]func(w *world, a int){
+		"the next agent lists nodes": func(w *world, _ int) {
+			_, err := w.g.Nodes(context.Background())
+			w.check(err)
+		},
+		"the next agent changes the node": func(w *world, a int) {
+			w.check(w.set(a, Node{Owner: "1/a", Ports: []slice.HostPort{{Protocol: slice.TCP, Port: 9090}}}))
+		},
+	} {
+		inWorld(t, func(w *world) {
+			a := w.process()
+			other := slice.HostPort{Protocol: slice.TCP, Port: 9090}
+			for _, port := range []string{"8080", "9090"} {
+				w.serve(a, port, "of the sliver")
+			}
+			w.check(w.set(a, Node{Owner: "1/a", Ports: []slice.HostPort{web, other}}))
+			for _, port := range []string{"8080", "9090"} {
+				w.expect("port "+port, w.fetch(w.away, "192.0.2.1:"+port), "of the sliver")
+			}
+			known := func() string {
+				all, err := netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+				w.check(err)
+				var ports []string
+				for _, f := range all {
+					if f.Reverse.SrcIP.String() == (device{}).inner().String() {
+						ports = append(ports, fmt.Sprint(f.Forward.DstPort))
+					}
+				}
+				return strings.Join(ports, " ")
+			}
+			// As far as the killed agent came.
+			d := device{node: Node{Owner: "1/a", Digest: "2", Ports: []slice.HostPort{other}}}
+			w.check(d.mark())
+			if got := known(); len(strings.Fields(got)) != 2 {
+				t.Fatalf("connections at first: %s", got)
+			}
+			w.g = New(w.dir, nil, nil)
+			next(w, a)
+			w.expect("connections when "+name, known(), "9090")
+		})
+	}
+}
