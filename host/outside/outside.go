@@ -128,8 +128,7 @@ func (g *Gateway) set(ctx context.Context, pid int, n Node) (err error) {
 	if err := g.sync(); err != nil || !n.binds() {
 		return err
 	}
-	_, err = g.letBind(pid, d)
-	return err
+	return g.letBind(pid, d)
 }
 
 // amend gives a connected sliver other ports. Connections to those that it keeps go on.
@@ -145,7 +144,7 @@ func (g *Gateway) amend(d device, pid int, n Node) error {
 		return err
 	}
 	if n.binds() {
-		if _, err := g.letBind(pid, d); err != nil {
+		if err := g.letBind(pid, d); err != nil {
 			return err
 		}
 	}
