@@ -244,7 +244,7 @@ func (p *placing) request() (mapping.Request, mapping.Mapping) {
 		r.Nodes = append(r.Nodes, mapping.Node{
 			Name: n.Name, Demand: mapping.Demand(n),
 			Host: n.Placement.Host, Labels: n.Placement.Labels, Needs: needs[n.Name],
-			Ports: portNames(n), Barred: p.barred(n),
+			Ports: portNames(p.keptPorts(n)), Barred: p.barred(n),
 		})
 		here := p.now(n.Name)
 		switch {
@@ -257,8 +257,18 @@ func (p *placing) request() (mapping.Request, mapping.Mapping) {
 	return r, now
 }
 
-func portNames(n *slice.Node) (all []string) {
-	for _, p := range n.HostPorts() {
+// keptPorts gives the ports that a node has wherever it will be. What its processes have bound is of the host where they
+// run: it keeps the node from no other one.
+func (p *placing) keptPorts(n *slice.Node) []slice.HostPort {
+	kept := *n
+	if p.now(n.Name) == "" || p.free(n) || p.leaving(n) {
+		kept.BoundPorts = nil
+	}
+	return kept.HostPorts()
+}
+
+func portNames(ports []slice.HostPort) (all []string) {
+	for _, p := range ports {
 		all = append(all, p.String())
 	}
 	return all
@@ -388,10 +398,17 @@ func (p *placing) assign(n *slice.Node, host string) {
 			}
 		}
 	}
+	was := p.was[n.Name]
+	switch {
+	case was == nil || was.Host != host:
+		n.BoundPorts = nil
+	case p.background: // which may have moved it at first
+		n.BoundPorts = was.BoundPorts
+	}
 	if n.Placement.Reschedule != slice.RescheduleAlways {
 		return
 	}
-	switch was := p.was[n.Name]; {
+	switch {
 	case was != nil && was.Host == host && was.Placement.Reschedule == slice.RescheduleAlways:
 		n.Placement.Since = was.Placement.Since
 	case was != nil && was.Host == host, returns:
