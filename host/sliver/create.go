@@ -90,8 +90,10 @@ func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
 	if err := r.groups.limit(group, own); err != nil {
 		return nil, err
 	}
-	if err := r.weigh(s.ID.Slice); err != nil {
-		return nil, err
+	if own.weight > leastWeight {
+		if err := r.weigh(s.ID.Slice); err != nil {
+			return nil, err
+		}
 	}
 	if err := writeFiles(rec.Process, s.Slice, s.Files); err != nil {
 		return nil, err

@@ -41,10 +41,11 @@ func (r *Runtime) delete(ctx context.Context, id ID) error {
 			return err
 		}
 	}
+	weighed := r.groups.weight(r.groupOf(id)) > leastWeight
 	if err := r.groups.remove(r.groupOf(id)); err != nil {
 		return err
 	}
-	if exists(r.groups.path(r.groupOfSlice(id.Slice))) {
+	if weighed && exists(r.groups.path(r.groupOfSlice(id.Slice))) {
 		if err := r.weigh(id.Slice); err != nil {
 			return err
 		}

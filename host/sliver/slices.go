@@ -72,7 +72,10 @@ func (r *Runtime) prepareSlice(id uint16, name string, hosts []byte) error {
 		return err
 	}
 	// Enables controllers for the nodes' groups (version 2).
-	return r.groups.delegate(r.groupOfSlice(id))
+	if err := r.groups.delegate(r.groupOfSlice(id)); err != nil {
+		return err
+	}
+	return r.weigh(id)
 }
 
 // mountTmpfs mounts a tmpfs, unless it is mounted already.

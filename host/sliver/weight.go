@@ -16,7 +16,8 @@ func weightOf(cores float64) uint64 {
 	return uint64(min(max(math.Round(cores*weightOfCore), leastWeight), mostWeight))
 }
 
-// weigh gives a slice the weight of the slivers that it has now.
+// weigh gives a slice the weight of the slivers that it has now. Slivers without cores make no difference, and are made
+// and deleted without it: it looks at all slivers of the slice.
 func (r *Runtime) weigh(id uint16) error {
 	r.weighing.Lock()
 	defer r.weighing.Unlock()

@@ -19,7 +19,19 @@ func TestWeightsAreByCores(t *testing.T) {
 	}
 }
 
-// A slice weighs what its slivers weigh, as they come and go.
+// weightReads counts how often the weight of a group is read.
+type weightReads struct {
+	cgroups
+	n int
+}
+
+func (c *weightReads) weight(group string) uint64 {
+	c.n++
+	return c.cgroups.weight(group)
+}
+
+// A slice weighs what its slivers weigh, as they come and go. Slivers without cores, of which there may be a thousand,
+// do not have all others looked at.
 func TestASliceWeighsWhatItsSliversHave(t *testing.T) {
 	r := newRuntime(t)
 	prepare(t, r)
@@ -43,6 +55,17 @@ func TestASliceWeighsWhatItsSliversHave(t *testing.T) {
 	}
 	if got := r.groups.weight(group); got != 51 {
 		t.Errorf("without d, the slice weighs %d", got)
+	}
+	reads := &weightReads{cgroups: r.groups}
+	r.groups = reads
+	if _, err := r.Create(t.Context(), spec("e")); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Delete(t.Context(), ID{testSlice, "e"}); err != nil {
+		t.Fatal(err)
+	}
+	if reads.n > 1 { // its own
+		t.Errorf("for a sliver without cores, %d weights are read", reads.n)
 	}
 }
 
