@@ -21,15 +21,14 @@ func (s *Server) Supports(ctx context.Context, spec *slice.Slice) (doubts []stri
 	here := func(n *slice.Node) bool { return s.alone || at.Owns(n) }
 	lacks := slices.Concat(s.lackRoots(ctx, spec, here), s.lackSuites(spec, here), s.lackFeatures(at, spec))
 	lacks = append(lacks, s.lackRoom(spec, s.shapesOf(spec.Name))...)
-	var doubtful []lack.Lack
+	var nodes []*slice.Node
 	for i := range spec.Nodes {
 		if n := &spec.Nodes[i]; here(n) {
-			certain, others := s.machine.Runtime.Lacks(n)
-			lacks = append(lacks, certain...)
-			doubtful = append(doubtful, others...)
+			nodes = append(nodes, n)
 		}
 	}
-	if len(lacks) > 0 {
+	certain, doubtful := s.machine.Runtime.Lacks(nodes)
+	if lacks = append(lacks, certain...); len(lacks) > 0 {
 		lacks = append(lacks, doubtful...)
 	}
 	err = errors.Join(canRender(spec), s.tryPrograms(at, spec), lack.New(lacks...))
