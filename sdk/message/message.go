@@ -30,7 +30,7 @@ const (
 	DoReplaceFilters = "replace_filters" // makes Insert all filters that there are: all, or nothing
 	DoSetQueues      = "set_queues"      // changes, adds or removes Queues of Interface: all, or nothing
 	DoReservations   = "reservations"    // Reservations
-	DoReserve        = "reserve"         // reserves Ports and Bandwidth, and gives Reservations: all, or nothing
+	DoReserve        = "reserve"         // reserves Ports and Bandwidth: all, or nothing
 	DoRelease        = "release"         // releases Ports, and what Interfaces have of bandwidth: all, or nothing
 )
 
