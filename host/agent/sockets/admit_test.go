@@ -38,7 +38,9 @@ func TestChangesOfWhatIsStoredAreFew(t *testing.T) {
 // ends when it has too many.
 func TestOneListAtATimeForEachSlice(t *testing.T) {
 	b := newBed(t)
+	b.nodes.mu.Lock()
 	b.nodes.listing = make(chan struct{})
+	b.nodes.mu.Unlock()
 	before := threads(t)
 	var conns []*net.UnixConn
 	for _, node := range []string{"west", "east"} {

@@ -73,9 +73,12 @@ func (f *fakeNodes) OpenSlowPath(_ context.Context, _, node string) (*os.File, e
 }
 
 func (f *fakeNodes) Filters(_ context.Context, _, node string) (all api.NodeFilters, err error) {
-	if f.listing != nil {
-		f.listing <- struct{}{}
-		f.listing <- struct{}{}
+	f.mu.Lock()
+	listing := f.listing
+	f.mu.Unlock()
+	if listing != nil {
+		listing <- struct{}{}
+		listing <- struct{}{}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
