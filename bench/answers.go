@@ -153,8 +153,7 @@ func (l *lab) answersUp(ctx context.Context) (_ *answersStand, err error) {
 	return s, s.card(ctx, filepath.Join(l.dir, "run", "netns", "substrate"))
 }
 
-// card lets the host's link be as that of a network card is: the generator makes its frames on one core, and they
-// enter
+// card lets the host's link be as that of a network card is: the generator makes its frames on one core, and they enter
 // the data path by softirq on the other.
 func (s *answersStand) card(ctx context.Context, substrate string) error {
 	var port int
@@ -290,8 +289,7 @@ func (l *lab) leases(ctx context.Context) (*answers.Leases, error) {
 }
 
 // follow takes how far apart renewals are, and the longest time without one, of all hosts. It counts whatever the
-// hypervisor did: that makes it
-// longer.
+// hypervisor did: that makes it longer.
 func (s *answersStand) follow(ctx context.Context, f answerFlood, leases *answers.Leases, long time.Duration,
 	t *answerTook) error {
 	done, err := s.flood(f)

@@ -23,8 +23,7 @@ import (
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
-// Figure 12 of SPP: pings through a server of I3 of their own, beside two that have a load. Where packets are
-// forwarded
+// Figure 12 of SPP: pings through a server of I3 of their own, beside two that have a load. Where packets are forwarded
 // by packet programs, and where i3d does it, over settings of the scheduler.
 const (
 	i3PingGoal = 50  // us, on average
@@ -33,6 +32,7 @@ const (
 	i3Payload  = 400 // bytes, of the load
 	i3Servers  = 3   // the first one has the pings
 	i3PingSpan = time.Second
+	i3Patience = 30 * time.Second // until servers answer, and forward
 )
 
 // i3Loads are in packets a second, of both servers that have a load.
@@ -190,8 +190,7 @@ var i3PingID = ident.FromName("latency")
 
 // insert gives all servers a trigger of the receiver: its port says whether that is for pings or for the load.
 func (s *i3Stand) insert(ctx context.Context) error {
-	const patience = 30 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, i3Patience)
 	defer cancel()
 	for k := range i3Kinds() {
 		for server := range i3Servers {
@@ -270,6 +269,8 @@ func (s *i3Stand) open(ctx context.Context, l *lab) error {
 
 // settle pings until the packet programs deliver: i3d learns Ethernet addresses first.
 func (s *i3Stand) settle(ctx context.Context, l *lab) error {
+	ctx, cancel := context.WithTimeout(ctx, i3Patience)
+	defer cancel()
 	for {
 		for _, p := range s.pings {
 			if _, _, err := p.Once(); err != nil {

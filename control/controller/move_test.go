@@ -83,6 +83,24 @@ func TestADrainedHostGivesItsNodesAway(t *testing.T) {
 	}
 }
 
+// What a node's processes have bound is of the host that they ran on, where another node may have it.
+func TestWhatIsBoundKeepsANodeOnNoHost(t *testing.T) {
+	prev := running(t, chain)
+	port := slice.HostPort{Protocol: slice.TCP, Port: 8000}
+	a, d := prev.Node("a"), prev.Node("d")
+	a.BindPorts, a.BoundPorts = slice.Ports{First: 8000, Last: 8099}, []slice.HostPort{port}
+	d.Ports = []slice.HostPort{port}
+	p := replaced(t, prev, machines(2, func(h []store.HostState) {
+		h[0].Policy.Draining = true
+		for i := range h {
+			h[i].Allows.Ports = []hosts.Ports{a.BindPorts}
+		}
+	}))
+	if a, b := p.next.Node("a"), prev.Node("a"); a.Host != "h2" || len(a.BoundPorts) > 0 || len(b.BoundPorts) != 1 {
+		t.Errorf("it is on %s and has bound %v: %q", a.Host, a.BoundPorts, p.notes)
+	}
+}
+
 func TestANodeThatNoOtherHostCanTakeStays(t *testing.T) {
 	full := func(h []store.HostState) { h[0].Policy.Draining, h[1].Cores = true, 3 }
 	p := replaced(t, running(t, chain), machines(2, full))

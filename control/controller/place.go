@@ -244,7 +244,7 @@ func (p *placing) request() (mapping.Request, mapping.Mapping) {
 		r.Nodes = append(r.Nodes, mapping.Node{
 			Name: n.Name, Demand: mapping.Demand(n),
 			Host: n.Placement.Host, Labels: n.Placement.Labels, Needs: needs[n.Name],
-			Ports: portNames(p.ports(n)), Rate: uint64(n.ReservedOutside()), Barred: p.barred(n),
+			Ports: portNames(p.keptPorts(n)), Rate: uint64(n.ReservedOutside()), Barred: p.barred(n),
 		})
 		here := p.now(n.Name)
 		switch {
@@ -257,13 +257,14 @@ func (p *placing) request() (mapping.Request, mapping.Mapping) {
 	return r, now
 }
 
-// ports are those that a node wants of its host. What its processes have bound ends with the sliver, where it has to
-// leave its host: elsewhere they bind them anew.
-func (p *placing) ports(n *slice.Node) []slice.HostPort {
-	if p.now(n.Name) != "" && !p.leaving(n) {
-		return n.HostPorts()
+// keptPorts gives the ports that a node has wherever it will be. What its processes have bound is of the host where they
+// run: it keeps the node from no other one.
+func (p *placing) keptPorts(n *slice.Node) []slice.HostPort {
+	kept := *n
+	if p.now(n.Name) == "" || p.free(n) || p.leaving(n) {
+		kept.BoundPorts = nil
 	}
-	return slices.Concat(n.Ports, n.Claims)
+	return kept.HostPorts()
 }
 
 func portNames(ports []slice.HostPort) (all []string) {
@@ -400,10 +401,17 @@ func (p *placing) assign(n *slice.Node, host string) {
 			}
 		}
 	}
+	was := p.was[n.Name]
+	switch {
+	case was == nil || was.Host != host:
+		n.BoundPorts = nil
+	case p.background: // which may have moved it at first
+		n.BoundPorts = was.BoundPorts
+	}
 	if n.Placement.Reschedule != slice.RescheduleAlways {
 		return
 	}
-	switch was := p.was[n.Name]; {
+	switch {
 	case was != nil && was.Host == host && was.Placement.Reschedule == slice.RescheduleAlways:
 		n.Placement.Since = was.Placement.Since
 	case was != nil && was.Host == host, returns:

@@ -23,6 +23,7 @@ enum {
 struct binder {
 	__be32 address; /* of its interface to the machine */
 	__u16 first, last;
+	__s32 more; /* claims that it may make; the agent writes the number with each look at the claims */
 };
 
 /* By cookie of the network namespace, which the kernel uses for no other one. */
@@ -73,7 +74,8 @@ static __always_inline int claim(struct bpf_sock_addr *ctx, __be32 address)
 		return ALLOW;
 	if (address && address != b->address) /* nothing from outside comes there */
 		return ALLOW;
-	if (!bpf_map_update_elem(&claims, &port, &own, BPF_NOEXIST)) {
+	if (b->more > 0 && !bpf_map_update_elem(&claims, &port, &own, BPF_NOEXIST)) {
+		b->more--; /* two processors may count as one */
 		bpf_ringbuf_output(&news, &port, sizeof(port), 0);
 		return ALLOW;
 	}
@@ -84,7 +86,7 @@ static __always_inline int claim(struct bpf_sock_addr *ctx, __be32 address)
 	}
 	if (is)
 		is->since = own.since;
-	return ALLOW; /* without a claim if there is no memory: the agent finds the socket later */
+	return ALLOW; /* without a claim if there is no room, or memory: the agent finds the socket later */
 }
 
 SEC("cgroup/bind4")

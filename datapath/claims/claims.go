@@ -33,6 +33,7 @@ const Nobody NetNS = 0
 type Binder struct {
 	Address     netip.Addr // of its interface to the machine; binding any address claims, too
 	First, Last uint16     // the range of ports, of TCP and of UDP
+	More        int        // how many it may claim beside those that it has: what it binds then claims nothing
 }
 
 // Port is a port of the machine.
@@ -114,9 +115,13 @@ func (c *Claims) load(dir string) error {
 func attach(pin, root string, p *ebpf.Program, to ebpf.AttachType) error {
 	l, err := link.LoadPinnedLink(pin, nil)
 	if err == nil {
-		return errors.Join(l.Update(p), l.Close())
+		err = errors.Join(l.Update(p), l.Close())
+		if !errors.Is(err, unix.ENOLINK) {
+			return err
+		}
+		err = os.Remove(pin) // a process was killed while it removed the claims
 	}
-	if !errors.Is(err, os.ErrNotExist) {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("open the pinned BPF link: %w", err)
 	}
 	made, err := link.AttachCgroup(link.CgroupOptions{Path: root, Attach: to, Program: p})
@@ -207,7 +212,9 @@ func Here() (NetNS, error) {
 // Bind lets a sliver claim ports by binding them.
 func (c *Claims) Bind(netns NetNS, b Binder) error {
 	at := b.Address.As4()
-	value := objectBinder{Address: binary.NativeEndian.Uint32(at[:]), First: b.First, Last: b.Last}
+	value := objectBinder{
+		Address: binary.NativeEndian.Uint32(at[:]), First: b.First, Last: b.Last, More: int32(b.More),
+	}
 	if err := c.object.Binders.Put(netns, &value); err != nil {
 		return fmt.Errorf("let a sliver claim ports %d to %d: %w", b.First, b.Last, err)
 	}
@@ -234,6 +241,19 @@ func (c *Claims) Retain(keep func(NetNS) bool) error {
 		}
 	}
 	return nil
+}
+
+// Of says whose a port is; false: it is nobody's, and free.
+func (c *Claims) Of(p Port) (NetNS, bool, error) {
+	var is objectClaim
+	err := c.object.Claims.Lookup(&objectPort{Protocol: p.Protocol, Number: p.Number}, &is)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("read whose port %d is: %w", p.Number, err)
+	}
+	return NetNS(is.Netns), true, nil
 }
 
 // All lists whose each port is.

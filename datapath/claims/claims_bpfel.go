@@ -18,6 +18,7 @@ type objectBinder struct {
 	Address uint32
 	First   uint16
 	Last    uint16
+	More    int32
 }
 
 type objectClaim struct {

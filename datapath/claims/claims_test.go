@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/kernel/netns"
@@ -120,7 +121,7 @@ func TestWhoBindsAPortHasIt(t *testing.T) {
 	defer func() { _ = c.Close() }()
 	a, b, stranger := newSliver(t), newSliver(t), newSliver(t)
 	for _, s := range []*sliver{a, b} {
-		if err := c.Bind(s.netns, Binder{Address: inner, First: 8000, Last: 8099}); err != nil {
+		if err := c.Bind(s.netns, Binder{Address: inner, First: 8000, Last: 8099, More: 99}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -187,6 +188,64 @@ func TestWhoBindsAPortHasIt(t *testing.T) {
 	}
 }
 
+// What a sliver binds beyond what it may claim is bound in the sliver alone.
+func TestASliverClaimsAsManyPortsAsItMay(t *testing.T) {
+	c := open(t, pins(t), func() {})
+	defer func() { _ = c.Close() }()
+	a, b := newSliver(t), newSliver(t)
+	const most = 2
+	for _, s := range []*sliver{a, b} {
+		if err := c.Bind(s.netns, Binder{Address: inner, First: 8000, Last: 8099, More: most}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, port := range []int{8000, 8001, 8002, 8000} {
+		if err := a.bind(unix.AF_INET, unix.SOCK_STREAM, v4(port, "0.0.0.0")); err != nil {
+			t.Errorf("port %d: %v", port, err)
+		}
+	}
+	for port, err := range map[int]error{8001: unix.EADDRINUSE, 8002: nil} {
+		if got := b.bind(unix.AF_INET, unix.SOCK_STREAM, v4(port, "0.0.0.0")); !errors.Is(got, err) {
+			t.Errorf("port %d of another sliver: %v, want %v", port, got, err)
+		}
+	}
+	whose, claimed, err := c.Of(Port{unix.IPPROTO_TCP, 8002})
+	if whose != b.netns || !claimed || err != nil {
+		t.Errorf("port 8002 is %d's: %t, %v", whose, claimed, err)
+	}
+	if _, claimed, err := c.Of(Port{unix.IPPROTO_UDP, 8002}); claimed || err != nil {
+		t.Errorf("a port that nobody has bound: %t, %v", claimed, err)
+	}
+}
+
+// A process that was killed while it removed the claims leaves links that are attached to nothing.
+func TestClaimsThatWereHalfRemovedAreAttachedAnew(t *testing.T) {
+	dir := pins(t)
+	c := open(t, dir, func() {})
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := link.LoadPinnedLink(filepath.Join(dir, objectProgBind4), nil)
+	if err == nil {
+		err = errors.Join(l.Detach(), l.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = open(t, dir, func() {})
+	defer func() { _ = c.Close() }()
+	s := newSliver(t)
+	if err := c.Bind(s.netns, Binder{Address: inner, First: 8000, Last: 8000, More: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.bind(unix.AF_INET, unix.SOCK_STREAM, v4(8000, "0.0.0.0")); err != nil {
+		t.Fatal(err)
+	}
+	if is, _ := whose(t, c, unix.IPPROTO_TCP, 8000); is != s.netns {
+		t.Error("it is not claimed")
+	}
+}
+
 func TestClaimsAreTold(t *testing.T) {
 	told := make(chan bool, 1)
 	c := open(t, pins(t), func() {
@@ -197,7 +256,7 @@ func TestClaimsAreTold(t *testing.T) {
 	})
 	defer func() { _ = c.Close() }()
 	s := newSliver(t)
-	if err := c.Bind(s.netns, Binder{Address: inner, First: 1, Last: 65535}); err != nil {
+	if err := c.Bind(s.netns, Binder{Address: inner, First: 1, Last: 65535, More: 99}); err != nil {
 		t.Fatal(err)
 	}
 	for port := range 2 {
@@ -217,7 +276,7 @@ func TestClaimsOutliveTheProcessThatOpenedThem(t *testing.T) {
 	c := open(t, dir, func() {})
 	a, b := newSliver(t), newSliver(t)
 	for _, s := range []*sliver{a, b} {
-		if err := c.Bind(s.netns, Binder{Address: inner, First: 8000, Last: 8000}); err != nil {
+		if err := c.Bind(s.netns, Binder{Address: inner, First: 8000, Last: 8000, More: 99}); err != nil {
 			t.Fatal(err)
 		}
 	}

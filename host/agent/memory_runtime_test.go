@@ -141,8 +141,11 @@ func (m *memoryMachine) Available(_ context.Context, from slice.Rootfs) error {
 	}
 	return nil
 }
-func (m *memoryMachine) Lacks(n *slice.Node) (certain, doubtful []lack.Lack) {
-	return m.lacks[n.Name], m.doubts[n.Name]
+func (m *memoryMachine) Lacks(nodes []*slice.Node) (certain, doubtful []lack.Lack) {
+	for _, n := range nodes {
+		certain, doubtful = append(certain, m.lacks[n.Name]...), append(doubtful, m.doubts[n.Name]...)
+	}
+	return certain, doubtful
 }
 func (m *memoryMachine) Installed(programs ...string) bool {
 	return m.programs == "" || slices.Contains(programs, m.programs)

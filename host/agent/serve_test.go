@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,6 +68,38 @@ func TestWhatAMachineLacksIsOneMessage(t *testing.T) {
 install: frr and iperf3`
 	if diff := cmp.Diff(want, all.Error()); diff != "" {
 		t.Errorf("-want +have:\n%s", diff)
+	}
+}
+
+// Room for what nodes reserve is what other slices leave, and not the slice itself as it is now.
+func TestRoomIsWhatOtherSlicesLeave(t *testing.T) {
+	l := newLoop(t) // 1000 filters can be reserved
+	s, other := plantest.Slice(1, []string{"p1", "h1"}), plantest.Slice(2, []string{"p1", "h1"})
+	s.Nodes[0].Reserve.Filters, other.Nodes[0].Reserve.Filters = 400, 600
+	for _, one := range []*slice.Slice{s, other} {
+		l.wanted[one.Name] = &plan.Input{Spec: one}
+	}
+	l.load()
+	queues := func(n int) map[string]slice.Shape {
+		return map[string]slice.Shape{"p1:eth1": {Queues: slices.Repeat([]slice.Queue{{Share: 1}}, n)}}
+	}
+	for _, c := range []struct {
+		filters int
+		shapes  map[string]slice.Shape
+		want    string // empty: there is room
+	}{
+		{filters: 400},
+		{filters: 401, want: "node p1: host A has not enough left to reserve: 401 filters wanted, 400 of 1000"},
+		{shapes: queues(2)},
+		{shapes: queues(slice.DefaultQueues + 1), want: "node p1: there are "},
+	} {
+		next := *s
+		next.Nodes = slices.Clone(s.Nodes)
+		next.Nodes[0].Reserve = slice.Reserve{Filters: c.filters}
+		err := l.agent.HaveRoom(&next, c.shapes)
+		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%d filters, shapes of %d ends: %v, want %q", c.filters, len(c.shapes), err, c.want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package outside
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,17 +20,23 @@ import (
 // fresh is how long a port that was bound stays claimed before a socket is there: one of TCP is seen when it listens.
 const fresh = 10 * time.Second
 
+// mostBound is how many ports one sliver keeps from others by binding them. It can have slice.MaxHostPorts; of what it
+// binds, some may be refused.
+const mostBound = 4 * slice.MaxHostPorts
+
 // binder is a sliver whose processes reserve ports by binding them, as it was seen last.
 type binder struct {
 	device
 	netns   claims.NetNS
 	sockets []socket
+	ports   []slice.HostPort // that it has bound, mostBound at most; see bound
 }
 
 // Bound lists the ports that processes have bound, by their slivers' owners, of slivers that reserve ports so: those
 // that are reserved, and those that are to be. pids are the first processes of slivers by owner. It makes the claims
 // what they are to be: a port that is reserved, or that a process of the machine has, can be bound by no other sliver;
-// one that nobody has bound any longer is free. If it cannot find out, that is logged, and no sliver is listed.
+// one that nobody has bound any longer is free, and so is what a sliver binds beyond mostBound ports. If it cannot find
+// out, that is logged, and no sliver is listed.
 func (g *Gateway) Bound(ctx context.Context, pids map[string]int) (map[string][]slice.HostPort, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -69,6 +76,9 @@ func (g *Gateway) bound(pids map[string]int) (map[string][]slice.HostPort, error
 	if err != nil {
 		return nil, err
 	}
+	for i := range binders {
+		binders[i].ports = binders[i].bound(has)
+	}
 	give, release := settle(has, reserved(there, binders, own), binders)
 	for p, to := range give {
 		if err := g.claims.Give(p, to); err != nil {
@@ -82,13 +92,21 @@ func (g *Gateway) bound(pids map[string]int) (map[string][]slice.HostPort, error
 	}
 	all := map[string][]slice.HostPort{}
 	for _, b := range binders {
-		all[b.node.Owner] = b.bound(has)
+		all[b.node.Owner] = b.ports
+		if err := g.claims.Bind(b.netns, b.claimer()); err != nil {
+			return nil, err
+		}
 	}
 	return all, nil
 }
 
-// look finds the slivers that reserve ports by binding them, and lets them do so, and no others.
+// look finds the slivers that reserve ports by binding them, and lets no others do so any longer. A sliver that ended is
+// none, though its process's number may be that of a process of the machine by now.
 func (g *Gateway) look(there []device, pids map[string]int) (all []binder, err error) {
+	machine, err := claims.Here()
+	if err != nil {
+		return nil, err
+	}
 	g.binders = map[string]claims.NetNS{}
 	for _, d := range there {
 		pid := pids[d.node.Owner]
@@ -97,18 +115,18 @@ func (g *Gateway) look(there []device, pids map[string]int) (all []binder, err e
 		}
 		b := binder{device: d}
 		err := in(pid, func() (err error) {
-			b.sockets, err = readSockets()
+			if b.sockets, err = readSockets(); err == nil {
+				b.netns, err = claims.Here()
+			}
 			return err
 		})
-		if errors.Is(err, netns.ErrGone) {
+		if errors.Is(err, netns.ErrGone) || b.netns == machine {
 			continue
-		}
-		if err == nil {
-			b.netns, err = g.letBind(pid, d)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("sockets of %s: %w", d.node.Owner, err)
 		}
+		g.binders[d.node.Owner] = b.netns
 		all = append(all, b)
 	}
 	return all, g.claims.Retain(func(n claims.NetNS) bool {
@@ -117,23 +135,29 @@ func (g *Gateway) look(there []device, pids map[string]int) (all []binder, err e
 }
 
 // letBind lets the processes of a sliver claim ports by binding them.
-func (g *Gateway) letBind(pid int, d device) (ns claims.NetNS, err error) {
+func (g *Gateway) letBind(pid int, d device) error {
 	if err := g.openClaims(); err != nil {
-		return 0, err
+		return err
 	}
+	b := binder{device: d}
 	if err := in(pid, func() (err error) {
-		ns, err = claims.Here()
+		b.netns, err = claims.Here()
 		return err
 	}); err != nil {
-		return 0, err
+		return err
 	}
 	if g.binders == nil {
 		g.binders = map[string]claims.NetNS{}
 	}
-	g.binders[d.node.Owner] = ns
-	return ns, g.claims.Bind(ns, claims.Binder{
-		Address: d.inner(), First: d.node.Bind.First, Last: d.node.Bind.Last,
-	})
+	g.binders[d.node.Owner] = b.netns
+	return g.claims.Bind(b.netns, b.claimer())
+}
+
+// claimer is the sliver as the kernel knows it.
+func (b *binder) claimer() claims.Binder {
+	return claims.Binder{
+		Address: b.inner(), First: b.node.Bind.First, Last: b.node.Bind.Last, More: mostBound - len(b.ports),
+	}
 }
 
 // Unclaim takes a port back from a sliver that has bound it: it cannot be reserved. Its socket stays as it is.
@@ -144,8 +168,8 @@ func (g *Gateway) Unclaim(owner string, p slice.HostPort) error {
 	if !known || g.claims == nil {
 		return nil
 	}
-	has, err := g.claims.All()
-	if err == nil && has[claimOf(p)].NetNS == ns {
+	whose, claimed, err := g.claims.Of(claimOf(p))
+	if err == nil && claimed && whose == ns {
 		err = g.claims.Release(claimOf(p))
 	}
 	if err != nil {
@@ -179,6 +203,14 @@ func reserved(there []device, binders []binder, own []socket) map[claims.Port]cl
 func settle(has map[claims.Port]claims.Claim, reserved map[claims.Port]claims.NetNS, binders []binder) (
 	give map[claims.Port]claims.NetNS, release []claims.Port) {
 	give = maps.Clone(reserved)
+	bound := map[claims.Port]bool{} // by the sliver that has claimed it
+	for _, b := range binders {
+		for _, p := range b.ports {
+			if is, claimed := has[claimOf(p)]; claimed && is.NetNS == b.netns {
+				bound[claimOf(p)] = true
+			}
+		}
+	}
 	for p, is := range has {
 		if to, wanted := reserved[p]; wanted {
 			if to == is.NetNS {
@@ -186,36 +218,45 @@ func settle(has map[claims.Port]claims.Claim, reserved map[claims.Port]claims.Ne
 			}
 			continue
 		}
-		i := slices.IndexFunc(binders, func(b binder) bool { return b.netns == is.NetNS })
-		if i < 0 || !binders[i].holds(p, is) {
+		if !bound[p] {
 			release = append(release, p)
 		}
 	}
 	return give, release
 }
 
-// holds reports whether a claim of the sliver is still one.
-func (b *binder) holds(p claims.Port, is claims.Claim) bool {
-	return is.Age < fresh || slices.ContainsFunc(b.sockets, func(s socket) bool {
-		return s.port == p && s.isOutside(b.inner())
-	})
-}
-
 // bound lists the ports that a sliver has bound: those that it has claimed, and those of sockets that were there before
-// it could, or whose claim was refused.
+// it could, or whose claim was refused. What is reserved for it comes first, if there are too many.
 func (b *binder) bound(has map[claims.Port]claims.Claim) (all []slice.HostPort) {
+	open := map[claims.Port]bool{} // where its sockets are; true: a process chose one of them
+	for _, s := range b.sockets {
+		if s.isOutside(b.inner()) && b.node.Bind.Has(s.port.Number) {
+			open[s.port] = open[s.port] || s.chosen
+		}
+	}
 	for p, is := range has {
-		if is.NetNS == b.netns && b.holds(p, is) {
+		if is.NetNS != b.netns || !b.node.Bind.Has(p.Number) {
+			continue
+		}
+		if _, held := open[p]; held || is.Age < fresh {
+			open[p] = true
+		}
+	}
+	for p, bound := range open {
+		if bound {
 			all = append(all, hostPortOf(p))
 		}
 	}
-	for _, s := range b.sockets {
-		if s.chosen && s.isOutside(b.inner()) && b.node.Bind.Has(s.port.Number) {
-			all = append(all, hostPortOf(s.port))
+	later := func(p slice.HostPort) int {
+		if slices.Contains(b.node.Ports, p) {
+			return 0
 		}
+		return 1
 	}
+	slices.SortFunc(all, func(p, q slice.HostPort) int { return cmp.Or(later(p)-later(q), p.Compare(q)) })
+	all = all[:min(len(all), mostBound)]
 	slices.SortFunc(all, slice.HostPort.Compare)
-	return slices.Compact(all)
+	return all
 }
 
 func (g *Gateway) openClaims() (err error) {

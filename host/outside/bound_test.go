@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,6 +152,9 @@ func TestClaimsFollowSocketsAndReservations(t *testing.T) {
 		tcp(8023): {NetNS: claims.Nobody, Age: old},
 		tcp(8090): {NetNS: claims.Nobody, Age: old},
 	}
+	for i := range binders {
+		binders[i].ports = binders[i].bound(has)
+	}
 	give, release := settle(has, reserved(there, binders, own), binders)
 	wantGive := map[claims.Port]claims.NetNS{
 		tcp(8003): claims.Nobody, tcp(8091): claims.Nobody,
@@ -167,9 +172,54 @@ func TestClaimsFollowSocketsAndReservations(t *testing.T) {
 		t.Errorf("released: %s", diff)
 	}
 	for i, want := range []string{"[tcp/8001 tcp/8003 tcp/8010 tcp/8013]", "[tcp/8020]"} {
-		if got := fmt.Sprint(binders[i].bound(has)); got != want {
+		if got := fmt.Sprint(binders[i].ports); got != want {
 			t.Errorf("%s has bound %s, want %s", there[i].node.Owner, got, want)
 		}
+	}
+}
+
+// The number of a sliver's first process that ended may be that of any process by now.
+func TestAProcessOfTheMachineIsNoSliver(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.binding()
+		a := w.process()
+		w.check(w.set(a, Node{Owner: "1/a", Bind: slice.Ports{First: 8000, Last: 8099}}))
+		c := exec.Command("sleep", "infinity")
+		w.check(c.Start())
+		defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
+		w.serve(0, "8000", "of the machine")
+		w.expect("bound", w.bound(map[string]int{"1/a": c.Process.Pid}), "map[]")
+		w.serve(0, "8001", "of the machine, later")
+		if whose, claimed, err := w.g.claims.Of(claims.Port{Protocol: unix.IPPROTO_TCP, Number: 8001}); claimed {
+			w.Errorf("port 8001 is claimed by %d: %v", whose, err)
+		}
+		w.check(Remove(w.dir))
+	})
+}
+
+// A sliver that binds all ports of its range keeps few of them from others: those that are reserved for it, and some.
+func TestASliverKeepsFewPortsFromOthers(t *testing.T) {
+	tcp := func(n uint16) claims.Port { return claims.Port{Protocol: unix.IPPROTO_TCP, Number: n} }
+	const a claims.NetNS = 10
+	last := slice.HostPort{Protocol: slice.TCP, Port: 8999}
+	b := binder{netns: a, device: device{index: 1, node: Node{
+		Owner: "1/a", Bind: slice.Ports{First: 8000, Last: 8999}, Ports: []slice.HostPort{last},
+	}}}
+	has := map[claims.Port]claims.Claim{tcp(7999): {NetNS: a}} // of a range that it had before
+	for n := uint16(8000); n < 9000; n++ {
+		has[tcp(n)] = claims.Claim{NetNS: a}
+		b.sockets = append(b.sockets, socket{tcp(n), netip.IPv4Unspecified(), true})
+	}
+	b.ports = b.bound(has)
+	if len(b.ports) != mostBound || !slices.Contains(b.ports, last) {
+		t.Errorf("it has bound %v, want %d ports and %v among them", b.ports, mostBound, last)
+	}
+	_, release := settle(has, reserved([]device{b.device}, []binder{b}, nil), []binder{b})
+	if len(release) != len(has)-mostBound || !slices.Contains(release, tcp(7999)) {
+		t.Errorf("%d of %d claims are released", len(release), len(has))
+	}
+	if more := b.claimer().More; more != 0 {
+		t.Errorf("it may claim %d ports more", more)
 	}
 }
 
@@ -205,6 +255,10 @@ func TestSocketsAreReadAsTheKernelListsThem(t *testing.T) {
 		if err != nil || fmt.Sprint(got) != tt.want {
 			t.Errorf("%s: %v, %v", tt.name, got, err)
 		}
+	}
+	many := heading + strings.Repeat("  1: 00000000:14E9 00000000:0000 07 00000000:00000000\n", mostSockets+1)
+	if all, err := parseSockets(strings.NewReader(many), unix.IPPROTO_UDP); len(all) != mostSockets || err != nil {
+		t.Errorf("of many, %d are read: %v", len(all), err)
 	}
 	for _, line := range []string{"0: 1 2", "0: 00:1F90 0 0A", "0: 00000000 0 0A", "0: 0000000G:1F90 0 0A",
 		"0: 0000000000000000:1F90 0 0A"} {

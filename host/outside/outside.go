@@ -171,8 +171,7 @@ func (g *Gateway) set(ctx context.Context, pid int, n Node) (err error) {
 	if err := g.sync(); err != nil || !n.binds() {
 		return err
 	}
-	_, err = g.letBind(pid, d)
-	return err
+	return g.letBind(pid, d)
 }
 
 // amend gives a connected sliver other ports, another rate, or IPv6. Connections to ports that it keeps go on.
@@ -201,7 +200,7 @@ func (g *Gateway) amend(d device, pid int, n Node, ipv6 bool) error {
 		return err
 	}
 	if n.binds() {
-		if _, err := g.letBind(pid, d); err != nil {
+		if err := g.letBind(pid, d); err != nil {
 			return err
 		}
 	}

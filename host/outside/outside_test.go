@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -440,6 +442,23 @@ func TestConnectionsOutliveTheAgentAndLeaveNothingBehind(t *testing.T) {
 	})
 }
 
+// sources counts the UDP packets that have come to a packet socket, by their source.
+func (w *world) sources(fd int) map[netip.Addr]int {
+	w.Helper()
+	all, packet := map[netip.Addr]int{}, make([]byte, 100)
+	for range 10_000 { // more may come as fast as they are read
+		n, _, err := unix.Recvfrom(fd, packet, 0)
+		if errors.Is(err, unix.EAGAIN) {
+			return all
+		}
+		w.check(err)
+		if n >= 20 && packet[9] == unix.IPPROTO_UDP {
+			all[netip.AddrFrom4([4]byte(packet[12:16]))]++
+		}
+	}
+	return all
+}
+
 func (w *world) settings() string {
 	w.Helper()
 	var all []string
@@ -491,6 +510,67 @@ func TestForwardingStaysForAProgramThatBeganLater(t *testing.T) {
 			w.expect("what is saved is there", w.g.saved.exists(), false)
 		})
 	}
+}
+
+// To write ip_forward makes the kernel write accept_redirects, too, both when it is set and when it is restored.
+func TestRedirectsAreAcceptedAsBefore(t *testing.T) {
+	for _, was := range []string{"0", "1"} {
+		inWorld(t, func(w *world) {
+			w.check(os.WriteFile(forwarding, []byte("0"), 0))
+			w.check(os.WriteFile(redirects, []byte(was), 0))
+			w.check(w.set(w.process(), Node{Owner: "1/a", NAT: true}))
+			w.check(w.g.Delete(context.Background(), "1/a"))
+			text, err := os.ReadFile(redirects)
+			w.check(err)
+			w.expect("accept_redirects afterwards", strings.TrimSpace(string(text)), was)
+		})
+	}
+}
+
+// A sliver that sends without a pause sends nothing before there are rules for it, also where the machine forwards.
+func TestNothingLeavesASliverBeforeItsRules(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.check(os.WriteFile(forwarding, []byte("1"), 0))
+		fd := -1
+		w.check(in(w.away, func() (err error) {
+			const ipv4 = unix.ETH_P_IP>>8 | unix.ETH_P_IP&0xff<<8
+			fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, ipv4)
+			return err
+		}))
+		defer func() { _ = unix.Close(fd) }()
+		for range 3 {
+			a := w.process()
+			c := exec.Command("nsenter", "--net", "--target", fmt.Sprint(a), "python3", "-c", `
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+print("sends", flush=True)
+while True:
+    try:
+        s.sendto(b"x", ("192.0.2.2", 5000))
+    except OSError:
+        pass
+`)
+			out, err := c.StdoutPipe()
+			w.check(err)
+			w.check(c.Start())
+			stop := sync.OnceFunc(func() { _ = c.Process.Kill(); _ = c.Wait() })
+			w.Cleanup(stop)
+			_, err = io.ReadFull(out, make([]byte, len("sends")))
+			w.check(err)
+			w.check(w.set(a, Node{Owner: "1/a", NAT: true}))
+			w.wait("packets of the machine's address", func() bool {
+				sources := w.sources(fd)
+				for at, n := range sources {
+					if at.String() != "192.0.2.1" {
+						w.Fatalf("%d packets come from %s", n, at)
+					}
+				}
+				return len(sources) > 0
+			})
+			stop()
+			w.check(w.g.Delete(context.Background(), "1/a"))
+		}
+	})
 }
 
 func TestAliasesSayWhatTheyWereMadeFrom(t *testing.T) {

@@ -53,14 +53,17 @@ func Addresses(ctx context.Context, s *slice.Slice, pids map[string]int) (map[st
 	return all, err
 }
 
-// reachable lists a node's addresses that mean it in other nodes.
+// mostAddresses is how many are told of a node, which may give itself any number.
+const mostAddresses = 256
+
+// reachable lists a node's addresses that mean it in other nodes: the first ones.
 func reachable(n *slice.Node, interfaces []Interface) (all []netip.Addr) {
 	for _, i := range interfaces {
 		if n.ReachesOutside() && i.Name == slice.OutsideInterface {
 			continue
 		}
 		for _, p := range i.Addresses {
-			if p.Addr().IsGlobalUnicast() {
+			if p.Addr().IsGlobalUnicast() && len(all) < mostAddresses {
 				all = append(all, p.Addr())
 			}
 		}

@@ -15,13 +15,20 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Lacks says what the machine does not have for a node, without making anything: sources of binds, sysctls, and in
-// nodes with the machine's own programs that of the command. Doubtful are programs of exec lines, which may be meant to
-// fail. Root file systems are looked for by Available.
-func (r *Runtime) Lacks(n *slice.Node) (certain, doubtful []lack.Lack) {
-	if !n.HasSliver() {
-		return nil, nil
+// Lacks says what the machine does not have for nodes, without making them: sources of binds, sysctls, and in nodes with
+// the machine's own programs that of the command. Doubtful are programs of exec lines, which may be meant to fail. Root
+// file systems are looked for by Available.
+func (r *Runtime) Lacks(nodes []*slice.Node) (certain, doubtful []lack.Lack) {
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *slice.Node) bool { return !n.HasSliver() })
+	missing := missingSysctls(nodes)
+	for _, n := range nodes {
+		some, others := lacksOf(n, missing)
+		certain, doubtful = append(certain, some...), append(doubtful, others...)
 	}
+	return certain, doubtful
+}
+
+func lacksOf(n *slice.Node, sysctls map[string]bool) (certain, doubtful []lack.Lack) {
 	add := func(to *[]lack.Lack, pack, format string, args ...any) {
 		*to = append(*to, lack.Lack{
 			What: fmt.Sprintf(format, args...), Nodes: []string{n.Name}, Package: pack,
@@ -32,7 +39,10 @@ func (r *Runtime) Lacks(n *slice.Node) (certain, doubtful []lack.Lack) {
 			add(&certain, "", "bind %s: %v", b.Source, missing(err))
 		}
 	}
-	for _, key := range missingSysctls(n.Sysctls) {
+	for _, key := range slices.Sorted(maps.Keys(n.Sysctls)) {
+		if !sysctls[key] {
+			continue
+		}
 		add(&certain, "", "the kernel gives a node no sysctl %s%s", key, moduleOf(key))
 	}
 	if k := n.Rootfs.Kind; k != "" && k != slice.RootfsHost {
@@ -147,29 +157,34 @@ var shellWords = strings.Fields(`if then else elif fi for while until do done ca
 	printf pushd pwd read readarray readonly return set shift shopt source suspend test times trap true type typeset
 	ulimit umask unalias unset wait`)
 
-// missingSysctls lists, sorted, the settings that a new node would not have. Those of an interface are looked for at
-// lo, which is the only one there.
-func missingSysctls(settings map[string]string) (keys []string) {
-	if len(settings) == 0 {
+// missingSysctls gives the settings of nodes that a new node would not have. Those of an interface are looked for at lo,
+// which is the only one in the namespace that is made for all of them.
+func missingSysctls(nodes []*slice.Node) (keys map[string]bool) {
+	all := map[string]bool{}
+	for _, n := range nodes {
+		for key := range n.Sysctls {
+			all[key] = true
+		}
+	}
+	if len(all) == 0 {
 		return nil
 	}
 	look := func() error {
-		for _, key := range slices.Sorted(maps.Keys(settings)) {
+		maps.DeleteFunc(all, func(key string, _ bool) bool {
 			name := slice.SysctlPath(key)
 			if part := strings.Split(name, "/"); isOfInterface(part) {
 				part[3] = "lo"
 				name = path.Join(part...)
 			}
-			if _, err := os.Stat(filepath.Join("/proc/sys", name)); os.IsNotExist(err) {
-				keys = append(keys, key)
-			}
-		}
+			_, err := os.Stat(filepath.Join("/proc/sys", name))
+			return !os.IsNotExist(err)
+		})
 		return nil
 	}
 	if err := netns.New(look); err != nil {
 		return nil // creating the node will say why
 	}
-	return keys
+	return all
 }
 
 // isOfInterface reports whether a kernel parameter, given in parts, is that of an interface which is made later.

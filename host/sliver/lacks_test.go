@@ -70,7 +70,7 @@ func TestProgramsThatANodeWillNotHaveAreNamed(t *testing.T) {
 		if c.node.Kind == "" {
 			c.node.Kind = slice.Host
 		}
-		certain, doubtful := (&Runtime{}).Lacks(&c.node)
+		certain, doubtful := (&Runtime{}).Lacks([]*slice.Node{&c.node})
 		if diff := cmp.Diff(c.certain, whats(certain)) + cmp.Diff(c.doubtful, whats(doubtful)); diff != "" {
 			t.Errorf("%v %v: -want +have:\n%s", c.node.Command, c.node.Exec, diff)
 		}
@@ -85,12 +85,16 @@ func TestSysctlsThatTheKernelDoesNotHaveAreNamed(t *testing.T) {
 		"net.ipv4.no_such_setting": "1", "net.ipv4.conf.eth1.no_such_setting": "1",
 		"net.bridge.no_such_setting": "1", "net.core.rmem_default_of_no_kernel": "1",
 	}}
-	certain, doubtful := (&Runtime{}).Lacks(n)
+	other := &slice.Node{Name: "b", Kind: slice.Host, Sysctls: map[string]string{
+		"net.ipv4.no_such_setting": "2", "net.ipv4.ip_forward": "0",
+	}}
+	certain, doubtful := (&Runtime{}).Lacks([]*slice.Node{n, other})
 	const text = "the kernel gives a node no sysctl net."
 	want := []string{
 		text + "bridge.no_such_setting (modprobe br_netfilter brings it)",
 		text + "core.rmem_default_of_no_kernel",
 		text + "ipv4.conf.eth1.no_such_setting", text + "ipv4.no_such_setting",
+		text + "ipv4.no_such_setting", // of the other node
 	}
 	if diff := cmp.Diff(want, whats(certain)); diff != "" || len(doubtful) > 0 {
 		t.Errorf("-want +have, %v:\n%s", doubtful, diff)

@@ -9,10 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/host/agent/observe"
@@ -21,8 +24,12 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// pause is how long a port that was refused is not asked for again.
-const pause = 15 * time.Second
+// What slivers can make the host do. A slice that asks for more waits, and no other one with it.
+const (
+	pause          = 15 * time.Second // a port that was refused is not asked for again, and no other of its node told of
+	asksPerSecond  = 8                // of a slice: all hosts hear of what is stored then
+	asksInOneBurst = 2 * slice.MaxHostPorts
+)
 
 // Config is what Ports needs.
 type Config struct {
@@ -41,9 +48,16 @@ type Ports struct {
 	work sync.WaitGroup
 
 	mu      sync.Mutex // guards all below
-	busy    bool       // changes are under way
-	missed  bool       // Sync was called meanwhile
+	slices  map[uint16]*work
 	refused map[boundPort]refusal
+	warned  map[sliver.ID]time.Time
+}
+
+// work is what is under way for a slice.
+type work struct {
+	busy   bool // changes are
+	missed bool // Sync was called meanwhile
+	rate   *rate.Limiter
 }
 
 type boundPort struct {
@@ -61,13 +75,19 @@ type change struct {
 	id               sliver.ID
 	slice            string // its name
 	reserve, release []slice.HostPort
+	room             int // for so many ports, beside those that it keeps
 }
 
 // New gives Ports of which none was refused.
-func New(c Config) *Ports { return &Ports{cfg: c, refused: map[boundPort]refusal{}} }
+func New(c Config) *Ports {
+	return &Ports{
+		cfg: c, slices: map[uint16]*work{}, refused: map[boundPort]refusal{}, warned: map[sliver.ID]time.Time{},
+	}
+}
 
-// changes compares what slivers have bound with what they have reserved.
-func changes(at plan.Place, inputs []plan.Input, seen *observe.Snapshot) (all []change) {
+// changes compares what slivers have bound with what they have reserved, by slice.
+func changes(at plan.Place, inputs []plan.Input, seen *observe.Snapshot) map[uint16][]change {
+	all := map[uint16][]change{}
 	for i := range inputs {
 		spec := inputs[i].Spec
 		for j := range spec.Nodes {
@@ -77,7 +97,7 @@ func changes(at plan.Place, inputs []plan.Input, seen *observe.Snapshot) (all []
 			}
 			c := change{id: sliver.ID{Slice: spec.ID, Node: n.Name}, slice: spec.Name}
 			if c.find(n, inputs[i].Lost[n.Name], seen); len(c.reserve)+len(c.release) > 0 {
-				all = append(all, c)
+				all[spec.ID] = append(all[spec.ID], c)
 			}
 		}
 	}
@@ -102,41 +122,60 @@ func (c *change) find(n *slice.Node, lost map[slice.HostPort]string, seen *obser
 			c.release = append(c.release, p)
 		}
 	}
+	c.room = slice.MaxHostPorts - len(has) + len(c.release)
 }
 
-// Sync begins to make reservations what slivers have bound. If it is about to do so, the next pass does the rest.
+// Sync begins to make reservations what slivers have bound. Where it is about to do so, the next pass does the rest.
 func (p *Ports) Sync(ctx context.Context, at plan.Place, inputs []plan.Input, seen *observe.Snapshot) {
 	all := changes(at, inputs, seen)
-	wanted := map[boundPort]bool{}
-	for _, c := range all {
-		for _, port := range c.reserve {
-			wanted[boundPort{c.id, port}] = true
-		}
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for k := range p.refused {
-		if !wanted[k] {
-			delete(p.refused, k)
+	p.forget(all, inputs)
+	for id, w := range p.slices {
+		w.missed = w.busy && len(all[id]) > 0
+	}
+	for id, some := range all {
+		w := p.slices[id]
+		if w == nil {
+			w = &work{rate: rate.NewLimiter(asksPerSecond, asksInOneBurst)}
+			p.slices[id] = w
+		}
+		if w.busy {
+			continue
+		}
+		w.busy = true
+		p.work.Go(func() {
+			for _, c := range some {
+				p.apply(ctx, c, w.rate)
+			}
+			p.mu.Lock()
+			w.busy = false
+			missed := w.missed
+			p.mu.Unlock()
+			if missed {
+				p.cfg.Wake()
+			}
+		})
+	}
+}
+
+// forget drops what is remembered of ports that are not bound any more, and of slices that are gone. The caller holds
+// mu.
+func (p *Ports) forget(all map[uint16][]change, inputs []plan.Input) {
+	wanted, there := map[boundPort]bool{}, map[uint16]bool{}
+	for _, some := range all {
+		for _, c := range some {
+			for _, port := range c.reserve {
+				wanted[boundPort{c.id, port}] = true
+			}
 		}
 	}
-	if p.busy || len(all) == 0 {
-		p.missed = p.busy
-		return
+	for i := range inputs {
+		there[inputs[i].Spec.ID] = true
 	}
-	p.busy, p.missed = true, false
-	p.work.Go(func() {
-		for _, c := range all {
-			p.apply(ctx, c, time.Now())
-		}
-		p.mu.Lock()
-		missed := p.missed
-		p.busy = false
-		p.mu.Unlock()
-		if missed {
-			p.cfg.Wake()
-		}
-	})
+	maps.DeleteFunc(p.refused, func(k boundPort, _ refusal) bool { return !wanted[k] })
+	maps.DeleteFunc(p.warned, func(id sliver.ID, _ time.Time) bool { return !there[id.Slice] })
+	maps.DeleteFunc(p.slices, func(id uint16, w *work) bool { return !there[id] && !w.busy })
 }
 
 // Wait waits for what a call of Sync has begun.
@@ -144,10 +183,16 @@ func (p *Ports) Wait() { p.work.Wait() }
 
 // apply releases first, so that there is room for what is reserved. A port that is refused keeps no other from being
 // reserved.
-func (p *Ports) apply(ctx context.Context, c change, now time.Time) {
+func (p *Ports) apply(ctx context.Context, c change, limit *rate.Limiter) {
 	if len(c.release) > 0 {
 		all := names(c.release)
-		err := p.cfg.Reserve(ctx, c.slice, c.id.Node, api.ReservationChange{Release: all, Bound: true})
+		err := limit.Wait(ctx)
+		if err == nil {
+			err = p.cfg.Reserve(ctx, c.slice, c.id.Node, api.ReservationChange{Release: all, Bound: true})
+		}
+		if ctx.Err() != nil {
+			return
+		}
 		if err != nil {
 			p.cfg.Log.Warn("release ports that a node has bound no longer", "slice", c.slice,
 				"node", c.id.Node, "ports", all, "error", err)
@@ -155,29 +200,52 @@ func (p *Ports) apply(ctx context.Context, c change, now time.Time) {
 	}
 	for _, port := range c.reserve {
 		k := boundPort{c.id, port}
-		p.mu.Lock()
-		held := now.Before(p.refused[k].until)
-		p.mu.Unlock()
-		if held {
+		if p.isHeld(k) {
 			continue
 		}
-		one := api.ReservationChange{Reserve: []string{port.String()}, Bound: true}
-		err := p.cfg.Reserve(ctx, c.slice, c.id.Node, one)
+		err := c.full()
+		if c.room > 0 {
+			if limit.Wait(ctx) != nil {
+				return
+			}
+			one := api.ReservationChange{Reserve: []string{port.String()}, Bound: true}
+			err = p.cfg.Reserve(ctx, c.slice, c.id.Node, one)
+		}
 		if ctx.Err() != nil {
 			return
 		}
-		p.note(k, c, err, now)
+		if err == nil {
+			c.room--
+		}
+		p.note(k, c, err)
 	}
 }
 
-// note remembers how it ended to reserve a port.
-func (p *Ports) note(k boundPort, c change, err error, now time.Time) {
+// full is the answer to a node that has as many ports as it may have. It is known without a question.
+func (c *change) full() error {
+	return &api.Problem{Status: http.StatusInsufficientStorage, Detail: fmt.Sprintf("%s would have %d ports, and "+
+		"may have %d", c.id.Node, slice.MaxHostPorts+1, slice.MaxHostPorts)}
+}
+
+func (p *Ports) isHeld(k boundPort) bool {
 	p.mu.Lock()
-	before := p.refused[k].why
+	defer p.mu.Unlock()
+	return time.Now().Before(p.refused[k].until)
+}
+
+// note remembers how it ended to reserve a port.
+func (p *Ports) note(k boundPort, c change, err error) {
+	now := time.Now()
+	p.mu.Lock()
+	before, told := p.refused[k].why, now.Sub(p.warned[k.id]) < pause
 	if err == nil {
 		delete(p.refused, k)
 	} else {
 		p.refused[k] = refusal{reason(err), now.Add(pause)}
+		told = told || before == reason(err)
+		if !told {
+			p.warned[k.id] = now
+		}
 	}
 	p.mu.Unlock()
 	if err != nil {
@@ -186,7 +254,7 @@ func (p *Ports) note(k boundPort, c change, err error, now time.Time) {
 				p.cfg.Log.Warn("let others bind a port", "port", k.port.String(), "error", err)
 			}
 		}
-		if before != reason(err) {
+		if !told {
 			p.cfg.Log.Warn("reserve a port that a node has bound", "slice", c.slice, "node", k.id.Node,
 				"port", k.port.String(), "error", reason(err))
 			p.cfg.Warn(k.id, fmt.Sprintf("port %s is bound and cannot be reached: %s", k.port, reason(err)))

@@ -31,7 +31,7 @@ type Runtime interface {
 
 	Available(ctx context.Context, from slice.Rootfs) error
 	Installed(programs ...string) bool
-	Lacks(n *slice.Node) (certain, doubtful []lack.Lack)
+	Lacks(nodes []*slice.Node) (certain, doubtful []lack.Lack)
 	Fetch(ctx context.Context, s sliver.Spec) error
 	Create(ctx context.Context, s sliver.Spec) (pid int, err error)
 	Delete(ctx context.Context, id sliver.ID) error

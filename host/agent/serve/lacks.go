@@ -26,15 +26,14 @@ func (s *Server) Supports(ctx context.Context, spec *slice.Slice) (doubts []stri
 		return nil, err
 	}
 	lacks = append(lacks, room...)
-	var doubtful []lack.Lack
+	var nodes []*slice.Node
 	for i := range spec.Nodes {
 		if n := &spec.Nodes[i]; here(n) {
-			certain, others := s.machine.Runtime.Lacks(n)
-			lacks = append(lacks, certain...)
-			doubtful = append(doubtful, others...)
+			nodes = append(nodes, n)
 		}
 	}
-	if len(lacks) > 0 {
+	certain, doubtful := s.machine.Runtime.Lacks(nodes)
+	if lacks = append(lacks, certain...); len(lacks) > 0 {
 		lacks = append(lacks, doubtful...)
 	}
 	err = errors.Join(canRender(spec), s.tryPrograms(at, spec), lack.New(lacks...))

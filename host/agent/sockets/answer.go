@@ -21,7 +21,6 @@ import (
 type answer struct {
 	message.Answer
 	file *os.File
-	sent func() // is called when all messages have been sent, or will not be; may be nil
 }
 
 func closeFiles(all []answer) {
@@ -37,19 +36,34 @@ type requestError struct{ text, advice string }
 
 func (e *requestError) Error() string { return e.text }
 
-// answer answers a message, or why it could not be read: in one message or more.
-func (k *socket) answer(data []byte, unread error) []answer {
+// parse reads a request out of a message, or says what is wrong with it, such as that it could not be read. Then it is
+// nothing but the request's number, as far as that is known.
+func parse(data []byte, unread error) (r message.Request, err error) {
 	if unread != nil {
-		return refusal(0, &requestError{unread.Error(), "send filters in several requests"})
+		return r, &requestError{unread.Error(), "send filters in several requests"}
 	}
-	var r message.Request
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&r); err != nil {
-		return refusal(0, &requestError{"this is no request: " + err.Error(), "send one JSON object a message"})
+		return message.Request{}, &requestError{
+			"this is no request: " + err.Error(), "send one JSON object a message",
+		}
 	}
 	if d.More() {
-		return refusal(r.ID, &requestError{"more follows behind the request", "send one JSON object a message"})
+		err = &requestError{"more follows behind the request", "send one JSON object a message"}
+	} else {
+		err = takes(r)
+	}
+	if err != nil {
+		return message.Request{ID: r.ID}, err
+	}
+	return r, nil
+}
+
+// answer answers a request, or says what is wrong with it: in one message or more.
+func (k *socket) answer(r message.Request, bad error) []answer {
+	if bad != nil {
+		return refusal(r.ID, bad)
 	}
 	all, err := k.do(k.ctx, r)
 	if err != nil {
@@ -97,9 +111,6 @@ func (k *socket) do(ctx context.Context, r message.Request) ([]answer, error) {
 	if node == "" {
 		node = k.id.Node
 	}
-	if err := takes(r); err != nil {
-		return nil, err
-	}
 	nodes := k.sockets.nodes
 	if !nodes.IsSlice(k.id.Slice, k.Slice) { // another one has the name by now
 		return nil, fmt.Errorf("slice %s: %w", k.Slice, api.ErrNotRunning)
@@ -123,8 +134,10 @@ func (k *socket) do(ctx context.Context, r message.Request) ([]answer, error) {
 			api.FilterChange{Delete: r.Delete, Insert: r.Insert}))
 	case message.DoReplaceFilters:
 		return one(struct{}{}, nodes.ReplaceFilters(ctx, k.Slice, node, r.Insert))
-	case message.DoSetQueues, message.DoReserve, message.DoRelease:
-		return k.change(ctx, node, r)
+	case message.DoSetQueues:
+		return k.setQueues(ctx, node, r)
+	case message.DoReserve, message.DoRelease:
+		return k.reserve(ctx, node, r)
 	case message.DoReservations:
 		return k.reservations(node)
 	case "":
@@ -226,21 +239,6 @@ func (k *socket) queues(ctx context.Context, node string) ([]answer, error) {
 
 // filters lists filters in as many messages as they need.
 func (k *socket) filters(ctx context.Context, node string) ([]answer, error) {
-	select { // only one such answer of a slice takes memory until it has been sent
-	case k.lists <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	all, err := k.listFilters(ctx, node)
-	if err != nil {
-		<-k.lists
-		return nil, err
-	}
-	all[0].sent = func() { <-k.lists }
-	return all, nil
-}
-
-func (k *socket) listFilters(ctx context.Context, node string) ([]answer, error) {
 	have, err := k.sockets.nodes.Filters(ctx, k.Slice, node)
 	if err != nil {
 		return nil, err

@@ -46,17 +46,6 @@ func takes(r message.Request) error {
 	return nil
 }
 
-// change carries out a request that changes what is stored of the slice, when its rate has paid for that.
-func (k *socket) change(ctx context.Context, node string, r message.Request) ([]answer, error) {
-	if err := k.rate.WaitN(ctx, costOfChange); err != nil {
-		return nil, err
-	}
-	if r.Do == message.DoSetQueues {
-		return k.setQueues(ctx, node, r)
-	}
-	return k.reserve(ctx, node, r)
-}
-
 // setQueues changes queues of an interface, adds some, or removes some.
 func (k *socket) setQueues(ctx context.Context, node string, r message.Request) ([]answer, error) {
 	if r.Interface == "" || len(r.Queues) == 0 {

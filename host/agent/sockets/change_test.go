@@ -30,7 +30,7 @@ func TestQueuesAndReservationsAreChangedBySocket(t *testing.T) {
 		{`{"do": "set_queues", "interface": "eth1"}`, message.Invalid},
 		{`{"do": "set_queues", "interface": "eth1", "queues": [{"queue": 1, "length": "long"}]}`, message.Invalid},
 	} {
-		a := k.answer([]byte(tt.request), nil)
+		a := k.answer(parse([]byte(tt.request), nil))
 		if len(a) != 1 || a[0].Code != tt.code || (a[0].Error == "") != (tt.code == "") {
 			t.Errorf("%s: %+v", tt.request, a)
 		}

@@ -59,7 +59,7 @@ type Sockets struct {
 	mu    sync.Mutex // guards all below
 	open  map[sliver.ID]*socket
 	rates map[uint16]*rate.Limiter // by slice
-	lists map[uint16]chan struct{} // by slice: has room for one, who lists what may be long
+	lists map[uint16]chan struct{} // by slice: has room for one answer that may be long
 }
 
 // New gives Sockets that have none yet.
@@ -239,9 +239,16 @@ func (k *socket) converse(c *net.UnixConn) {
 		if k.rate.WaitN(k.ctx, costOfMessage+len(data)) != nil {
 			return
 		}
+		var r message.Request
 		var answers []answer
-		spent := processorTime(func() { answers = k.answer(data, err) })
+		spent := processorTime(func() { r, err = parse(data, err) })
+		done, ended := k.admit(r)
+		if ended != nil {
+			return
+		}
+		spent += processorTime(func() { answers = k.answer(r, err) })
 		sent := k.sendAll(c, answers)
+		done()
 		// It does not get work for nothing by closing early.
 		if k.charge(spent) != nil || sent != nil {
 			return
@@ -249,15 +256,28 @@ func (k *socket) converse(c *net.UnixConn) {
 	}
 }
 
+// admit waits until a request may be carried out: one that changes what is stored, until the slice's rate has paid for
+// that; one whose answer may be long, until no other such answer of the slice takes memory. done is called when the
+// answer has been sent. A request that waits here has no thread of its own, unlike one that is carried out
+// (processorTime): thousands may wait.
+func (k *socket) admit(r message.Request) (done func(), err error) {
+	done = func() {}
+	switch r.Do {
+	case message.DoSetQueues, message.DoReserve, message.DoRelease:
+		err = k.rate.WaitN(k.ctx, costOfChange)
+	case message.DoFilters:
+		select {
+		case k.lists <- struct{}{}:
+			done = func() { <-k.lists }
+		case <-k.ctx.Done():
+			err = k.ctx.Err()
+		}
+	}
+	return done, err
+}
+
 // sendAll sends the messages of an answer.
 func (k *socket) sendAll(c *net.UnixConn, answers []answer) error {
-	defer func() {
-		for i := range answers {
-			if answers[i].sent != nil {
-				answers[i].sent()
-			}
-		}
-	}()
 	for i := range answers {
 		if err := k.send(c, answers[i]); err != nil {
 			closeFiles(answers[i:])

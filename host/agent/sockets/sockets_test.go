@@ -32,6 +32,7 @@ type fakeNodes struct {
 	filters map[string][]string
 	asked   []string // changes of queues and reservations
 	memory  *os.File
+	listing chan struct{} // is sent to when filters are listed, which then waits to send once more; may be nil
 }
 
 func (f *fakeNodes) IsSlice(id uint16, name string) bool { return id == 7 && name == "lab" }
@@ -72,6 +73,13 @@ func (f *fakeNodes) OpenSlowPath(_ context.Context, _, node string) (*os.File, e
 }
 
 func (f *fakeNodes) Filters(_ context.Context, _, node string) (all api.NodeFilters, err error) {
+	f.mu.Lock()
+	listing := f.listing
+	f.mu.Unlock()
+	if listing != nil {
+		listing <- struct{}{}
+		listing <- struct{}{}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all.Key = []api.KeyField{{Name: "area", Bytes: 1}}
@@ -408,7 +416,7 @@ func FuzzRequest(f *testing.F) {
 	b := newBed(f)
 	k := b.Sockets.open[sliver.ID{Slice: 7, Node: "west"}]
 	f.Fuzz(func(t *testing.T, data []byte) {
-		answers := k.answer(data, nil)
+		answers := k.answer(parse(data, nil))
 		defer closeFiles(answers)
 		if len(answers) == 0 {
 			t.Fatal("no answer")
