@@ -45,6 +45,8 @@ type Agent interface {
 	Queues(ctx context.Context, slice string, links ...string) ([]api.QueueTraffic, error)
 	// Programs gives the packet programs of nodes, with their counters: of those that are named, or of all.
 	Programs(ctx context.Context, slice string, nodes ...string) ([]api.NodeProgram, error)
+	// Changes gives what was changed in nodes while they ran.
+	Changes(ctx context.Context, slice string, q api.ChangesQuery) ([]api.NodeChanges, error)
 	// Filters lists the filters of a program node.
 	Filters(ctx context.Context, slice, node string) (api.NodeFilters, error)
 	// ChangeFilters deletes and inserts filters of a program node: all, or none.

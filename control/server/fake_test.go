@@ -322,6 +322,10 @@ func (f *fakeAgent) Queues(ctx context.Context, name string, links ...string) (a
 }
 
 // Programs says that own nodes have programs.
+func (f *fakeAgent) Changes(_ context.Context, _ string, q api.ChangesQuery) ([]api.NodeChanges, error) {
+	return []api.NodeChanges{{Node: "a", Routing: true, Unknown: strings.Join(q.Nodes, " ")}}, nil
+}
+
 func (f *fakeAgent) Programs(ctx context.Context, name string, nodes ...string) (all []api.NodeProgram, err error) {
 	if f.cfg.Cluster != nil && len(nodes) == 0 {
 		nodes = f.own(ctx, name)

@@ -249,6 +249,10 @@ func StaysEnded(policy slice.Restart, code int) bool {
 // NoteOf names the notes that are kept with a sliver, each with the digest of what was done in it, by kind.
 var NoteOf = map[reconcile.Kind]string{KindNodeNet: "net", KindConfig: "config", KindBoot: "boot"}
 
+// ChangedNote is the note of a sliver whose routing daemon was configured by hand, and then got another configuration
+// beside that.
+const ChangedNote = "changed"
+
 // FenceNote is the note that marks slivers that the fence ends: an agent that starts without a store must find them.
 const FenceNote = "fence"
 

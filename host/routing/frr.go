@@ -36,6 +36,7 @@ func renderFRR(v view) (Rendered, error) {
 		Files:   append(all, slice.File{Path: frrScriptPath, Mode: 0o755, Data: frrScript}),
 		Command: []string{frrScriptPath, "start"},
 		Reload:  [][]string{{frrScriptPath, reload}},
+		Note:    []string{frrScriptPath, "note"},
 	}, nil
 }
 

@@ -24,6 +24,9 @@ type Rendered struct {
 	// and restarts no router, unless its daemons refuse. The first command that fails ends it; what it printed says
 	// why. What a command that succeeds prints to standard error is shown to users.
 	Reload [][]string
+	// Note is run in the node after commands of its topology may have configured the daemons: what is other later was
+	// changed by hand. Empty: nothing has to know.
+	Note []string
 }
 
 // Renderer writes the configurations of one slice, which must not change meanwhile.

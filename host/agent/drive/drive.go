@@ -122,7 +122,7 @@ func (d *Pass) make(ctx context.Context, k reconcile.Key, amend bool) error {
 	case plan.Process:
 		return d.setProcess(ctx, id, w, amend)
 	case plan.Boot:
-		return d.boot(ctx, id, w.Lines)
+		return d.boot(ctx, id, w.Lines, d.rendered(id).Note)
 	case nil:
 		return fmt.Errorf("make %v: it is not wanted", k)
 	default:

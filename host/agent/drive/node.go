@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/probe/running"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/routing"
 	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 func (d *Pass) prepareArea(ctx context.Context, id uint16, w plan.Area) error {
@@ -116,8 +118,7 @@ func (d *Pass) resume(ctx context.Context, id sliver.ID) error {
 	if err := d.Machine.Runtime.Resume(id); err != nil {
 		return err
 	}
-	k := reconcile.Key{Kind: plan.KindConfig, Slice: id.Slice, Name: id.Node}
-	if r, ok := d.Want.Detail(k).(routing.Rendered); ok {
+	if r := d.rendered(id); len(r.Files) > 0 {
 		if err := d.reload(ctx, id, r); err != nil {
 			d.Warn(id, err.Error())
 		}
@@ -125,9 +126,18 @@ func (d *Pass) resume(ctx context.Context, id sliver.ID) error {
 	return nil
 }
 
+// rendered is the configuration of a node's routing daemon; the zero value where it has none.
+func (d *Pass) rendered(id sliver.ID) routing.Rendered {
+	r, _ := d.Want.Detail(reconcile.Key{Kind: plan.KindConfig, Slice: id.Slice, Name: id.Node}).(routing.Rendered)
+	return r
+}
+
 // configureDaemon writes the files of a routing daemon. A daemon that runs is told to read them again; it does not
 // restart.
 func (d *Pass) configureDaemon(ctx context.Context, id sliver.ID, r routing.Rendered, amend bool) error {
+	if amend {
+		d.keepChange(ctx, id, r)
+	}
 	if err := d.Machine.Runtime.WriteFiles(ctx, id, r.Files); err != nil {
 		return fmt.Errorf("configure %s: %w", id.Node, err)
 	}
@@ -137,6 +147,22 @@ func (d *Pass) configureDaemon(ctx context.Context, id sliver.ID, r routing.Rend
 		}
 	}
 	return d.Machine.Runtime.Note(id, plan.NoteOf[plan.KindConfig], plan.Digest(r.Files))
+}
+
+// keepChange notes that daemons were configured by hand before they get another configuration beside that: later the
+// two could not be told apart. What cannot be found out is not noted.
+func (d *Pass) keepChange(ctx context.Context, id sliver.ID, r routing.Rendered) {
+	if d.Seen.Slivers[id].State != sliver.Running || len(r.Note) == 0 {
+		return
+	}
+	daemon := running.Daemon{Runtime: d.Machine.Runtime, ID: id, Kind: slice.FRR}
+	changed, err := daemon.Differs(ctx)
+	if err == nil && changed {
+		err = d.Machine.Runtime.Note(id, plan.ChangedNote, "yes")
+	}
+	if err != nil {
+		d.Log.Debug("find out whether a routing daemon was configured by hand", "node", id, "error", err)
+	}
 }
 
 // reloadTimeout is how long a daemon may take to read its configuration again: a user may have stopped it.

@@ -1,0 +1,54 @@
+// Package frr asks FRR's daemons what they run, by their own sockets: vtysh, which users have, takes a hundred times as
+// long.
+package frr
+
+import (
+	"regexp"
+	"strings"
+)
+
+// aside are lines that say nothing of how a router is configured, or that vtysh adds to what the daemons say.
+var aside = regexp.MustCompile(`^\s*(!|#|exit|end\s*$|frr (version|defaults)|Building|Current|hostname|domainname|` +
+	`(no )?service integrated-vtysh-config|username)`)
+
+// Lines gives the lines of a configuration, each behind those of the contexts that it stands in. Order means nothing.
+func Lines(config string) map[string]bool {
+	lines := map[string]bool{}
+	var at []int // indentation of the contexts
+	var in []string
+	for line := range strings.Lines(config) {
+		line = strings.TrimRight(line, " \t\r\n")
+		if line == "" || aside.MatchString(line) {
+			continue
+		}
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		for len(at) > 0 && at[len(at)-1] >= indent {
+			at, in = at[:len(at)-1], in[:len(in)-1]
+		}
+		at, in = append(at, indent), append(in, line[indent:])
+		lines[strings.Join(in, "\n")] = true
+	}
+	return lines
+}
+
+// Same reports whether two texts, of daemons or of vtysh, say the same configuration.
+func Same(a, b string) bool {
+	x, y := Lines(a), Lines(b)
+	if len(x) != len(y) {
+		return false
+	}
+	for line := range x {
+		if !y[line] {
+			return false
+		}
+	}
+	return true
+}
+
+// File is what vtysh shows as the running configuration, as a file that it loads.
+func File(shown string) []byte {
+	if _, text, found := strings.Cut(shown, "Current configuration:\n"); found {
+		shown = text
+	}
+	return []byte(strings.TrimPrefix(shown, "!\n"))
+}
