@@ -90,6 +90,11 @@ func (a *app) down(ctx context.Context, word string, all bool) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range names {
+		if err := a.confirmLoss(ctx, c, name); err != nil {
+			return nil, err
+		}
+	}
 	p := a.Progress()
 	defer p.Close()
 	for _, name := range names {

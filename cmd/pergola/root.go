@@ -92,7 +92,7 @@ switches colour off.`,
 	root.SetHelpCommandGroupID(groupServer)
 
 	addTo(root, groupNetworks, newUp(a), changesNetworks(newDown(a)), newLs(a), newInspect(a), newTop(a),
-		newWait(a), newCheck(a), newVerify(a), newEvents(a))
+		newWait(a), newCheck(a), newVerify(a), newSave(a), newEvents(a))
 	addTo(root, groupNodes, changesNetworks(newExec(a)), changesNetworks(newShell(a)), newLogs(a),
 		newNode(a), newRestart(a), newLink(a), newFilter(a),
 		newCapture(a))

@@ -23,7 +23,10 @@ type NodeChanges struct {
 	Routing bool `json:"routing"`
 	// Config is how it is configured, if that was changed: files, by their names in the daemon's directory.
 	Config map[string][]byte `json:"config,omitempty"`
-	// Files of the node that were changed, or are new below /etc; without content they have no data.
+	// Difference are lines of that configuration that went (- LINE) and came (+ LINE), the first ones of many, each
+	// behind the contexts that it stands in.
+	Difference []string `json:"difference,omitempty"`
+	// Files of the topology that were changed; with content their data, and also files that are new below /etc.
 	Files []slice.File `json:"files,omitempty"`
 	// Unknown says why there is more that may have changed; empty: there is not.
 	Unknown string `json:"unknown,omitempty"`

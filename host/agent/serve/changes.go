@@ -105,58 +105,46 @@ var ownFiles = []string{"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/etc
 // daemonDirs have the configurations of routing daemons.
 var daemonDirs = map[slice.Daemon]string{slice.FRR: "/etc/frr", slice.BIRD: "/etc/bird"}
 
-// findFiles looks at the files that the topology put into the node, and for others that were written below /etc.
+// findFiles looks at the files that the topology put into the node. With content, it looks also for others that were
+// written below /etc: the node's own services and exec lines may have done that.
 func (c *changes) findFiles() error {
-	given := map[string]slice.File{}
-	for _, f := range c.node.Files {
-		given[f.Path] = f
-	}
-	aside := func(name string) bool {
-		base := path.Base(name)
-		return slices.Contains(ownFiles, name) || strings.HasSuffix(base, "-") || strings.HasSuffix(base, "~") ||
-			strings.HasPrefix(base, ".pergola-") ||
-			c.node.Routing != nil && name == daemonDirs[c.node.Routing.Daemon]
-	}
-	etc, err := c.runtime.EtcFiles(c.id, mostChanged, aside)
-	if err != nil {
-		return err
-	}
 	most := int64(mostChanged)
-	for _, f := range etc {
-		most -= int64(len(f.Data))
-	}
-	for name := range given {
-		if within(name, "/etc") && !aside(name) {
-			continue // it is among those
-		}
-		f, err := c.runtime.ReadFile(c.id, name, most)
+	given := map[string]bool{}
+	for _, was := range c.node.Files {
+		given[was.Path] = true
+		f, err := c.runtime.ReadFile(c.id, was.Path, most)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // removed: it comes back
 			continue
 		case err != nil:
 			return err
 		}
-		most -= int64(len(f.Data))
-		etc = append(etc, f)
+		if most -= int64(len(f.Data)); !bytes.Equal(was.Data, f.Data) {
+			c.add(slice.File{Path: was.Path, Mode: was.Mode, Data: f.Data})
+		}
 	}
+	if !c.content {
+		return nil
+	}
+	etc, err := c.runtime.EtcFiles(c.id, most, func(name string) bool {
+		base := path.Base(name)
+		return given[name] || slices.Contains(ownFiles, name) || strings.HasSuffix(base, "-") ||
+			strings.HasSuffix(base, "~") || strings.HasPrefix(base, ".pergola-") ||
+			c.node.Routing != nil && name == daemonDirs[c.node.Routing.Daemon]
+	})
 	for _, f := range etc {
-		was, known := given[f.Path]
-		if known && bytes.Equal(was.Data, f.Data) {
-			continue
-		}
-		if known {
-			f.Mode = was.Mode
-		}
-		if !c.content {
-			f.Data = nil
-		}
-		c.out.Files = append(c.out.Files, f)
+		c.add(f)
 	}
 	slices.SortFunc(c.out.Files, func(a, b slice.File) int { return strings.Compare(a.Path, b.Path) })
-	return nil
+	return err
 }
 
-func within(name, dir string) bool { return strings.HasPrefix(name, dir+"/") }
+func (c *changes) add(f slice.File) {
+	if !c.content {
+		f.Data = nil
+	}
+	c.out.Files = append(c.out.Files, f)
+}
 
 // findRouting compares how the daemon is configured with how it was when the node started.
 func (c *changes) findRouting(ctx context.Context, o sliver.Observed, rendered routing.Rendered) error {
@@ -177,6 +165,8 @@ func (c *changes) findRouting(ctx context.Context, o sliver.Observed, rendered r
 		return nil
 	}
 	var err error
-	c.out.Config, err = daemon.Configuration(ctx)
+	if c.out.Config, err = daemon.Configuration(ctx); err == nil {
+		c.out.Difference = daemon.Difference(c.out.Config)
+	}
 	return err
 }

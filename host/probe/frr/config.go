@@ -3,7 +3,9 @@
 package frr
 
 import (
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +31,33 @@ func Lines(config string) map[string]bool {
 		lines[strings.Join(in, "\n")] = true
 	}
 	return lines
+}
+
+// Difference lists the lines of two configurations that the other one does not have: "- LINE" and "+ LINE", each behind
+// its contexts.
+func Difference(old, now string) (lines []string) {
+	was, is := Lines(old), Lines(now)
+	for _, part := range []struct {
+		sign         string
+		lines, other map[string]bool
+	}{{"- ", was, is}, {"+ ", is, was}} {
+		for _, line := range slices.Sorted(maps.Keys(part.lines)) {
+			if !part.other[line] && !isContext(line, part.lines) {
+				lines = append(lines, part.sign+strings.ReplaceAll(line, "\n", " / "))
+			}
+		}
+	}
+	return lines
+}
+
+// isContext reports whether other lines stand in a line.
+func isContext(line string, all map[string]bool) bool {
+	for other := range all {
+		if strings.HasPrefix(other, line+"\n") {
+			return true
+		}
+	}
+	return false
 }
 
 // Same reports whether two texts, of daemons or of vtysh, say the same configuration.

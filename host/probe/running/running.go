@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"path"
 	"slices"
@@ -168,6 +169,36 @@ func (d Daemon) Configuration(ctx context.Context) (map[string][]byte, error) {
 	}
 	files[frrConf], err = d.show(ctx)
 	return files, err
+}
+
+// mostLines is how many lines a difference has at most.
+const mostLines = 200
+
+// Difference lists in what files differ from those with which the daemon started, a line each.
+func (d Daemon) Difference(files map[string][]byte) (lines []string) {
+	given := d.given()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		old := given[name]
+		if d.Kind == slice.FRR && name == frrConf {
+			if loaded, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile); err == nil {
+				lines = append(lines, frr.Difference(string(loaded.Data), string(files[name]))...)
+			}
+			continue
+		}
+		for _, line := range frr.Difference(flat(old), flat(files[name])) {
+			lines = append(lines, line+" ("+name+")")
+		}
+	}
+	return lines[:min(len(lines), mostLines)]
+}
+
+// flat is a text of which no line stands in another one.
+func flat(text []byte) string {
+	var out strings.Builder
+	for line := range strings.Lines(string(text)) {
+		out.WriteString(strings.TrimSpace(line) + "\n")
+	}
+	return out.String()
 }
 
 // show has vtysh put together what FRR's daemons say.

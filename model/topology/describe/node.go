@@ -82,7 +82,8 @@ func (d *describer) routing(out *file.Node, n *slice.Node) {
 		return
 	case len(r.Config) > 0:
 		out.Kind, out.Daemon, out.Routes = slice.Router, r.Daemon, routes(n.Routes)
-		Configure(n.Name, &out.Attributes, r.Config)
+		configure(n.Name, &out.Attributes, r.Config)
+		out.Reflector = reflects(r)
 		return
 	}
 	out.Daemon, out.Routes = r.Daemon, routes(r.Static)
@@ -102,13 +103,20 @@ func (d *describer) routing(out *file.Node, n *slice.Node) {
 	if r.ISIS != nil && levels[r.ISIS.Level] != "" {
 		out.ISIS = &file.ISIS{Level: levels[r.ISIS.Level]}
 	}
-	if r.BGP != nil && slices.ContainsFunc(r.BGP.Neighbors, func(b slice.BGPNeighbor) bool { return b.Client }) {
-		out.Reflector = &yes
-	}
+	out.Reflector = reflects(r)
 }
 
-// Configure gives a router files of its own, by their names.
-func Configure(node string, a *file.Attributes, files map[string][]byte) {
+// reflects gives true of a route reflector; nil of others.
+func reflects(r *slice.Routing) *bool {
+	yes := true
+	if r.BGP != nil && slices.ContainsFunc(r.BGP.Neighbors, func(b slice.BGPNeighbor) bool { return b.Client }) {
+		return &yes
+	}
+	return nil
+}
+
+// configure gives a router files of its own, by their names.
+func configure(node string, a *file.Attributes, files map[string][]byte) {
 	a.Config = map[string]*file.Source{}
 	for name, data := range files {
 		a.Config[name] = source(Beside(node, name), data)
