@@ -98,7 +98,7 @@ switches colour off.`,
 		newCapture(a))
 	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a), newProgram(a))
 	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newReserve(a), newStatus(a),
-		newBench(a), newDev(a), newVersion(a), newCompletion(a), newWatchdog(a))
+		newBench(a), newPrune(a), newDev(a), newVersion(a), newCompletion(a), newWatchdog(a))
 	helpOf(root)
 	return root
 }

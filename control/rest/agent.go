@@ -53,6 +53,10 @@ type Agent interface {
 	ChangeFilters(ctx context.Context, slice, node string, change api.FilterChange) error
 	// ReplaceFilters makes filters all that a program node has, or changes nothing.
 	ReplaceFilters(ctx context.Context, slice, node string, filters []string) error
+	// Volumes lists the volumes that are on this host.
+	Volumes(ctx context.Context) ([]api.Volume, error)
+	// RemoveVolumes removes those of a slice, which must not be there any more.
+	RemoveVolumes(ctx context.Context, slice string) error
 	// Underlay gives what went through all tunnels of this host.
 	Underlay(ctx context.Context) (api.UnderlayTraffic, error)
 }

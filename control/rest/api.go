@@ -100,6 +100,7 @@ func (s *server) register(mux *http.ServeMux, a huma.API) {
 	s.registerPrograms(a)
 	s.registerFilters(a)
 	s.registerChanges(a)
+	s.registerVolumes(a)
 	s.registerCluster(a)
 	s.registerHosts(a)
 	s.registerReservations(a)

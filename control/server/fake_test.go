@@ -322,6 +322,13 @@ func (f *fakeAgent) Queues(ctx context.Context, name string, links ...string) (a
 }
 
 // Programs says that own nodes have programs.
+func (f *fakeAgent) Volumes(context.Context) ([]api.Volume, error) { return f.volumes, nil }
+
+func (f *fakeAgent) RemoveVolumes(_ context.Context, name string) error {
+	f.volumes = slices.DeleteFunc(f.volumes, func(v api.Volume) bool { return v.Slice == name })
+	return nil
+}
+
 func (f *fakeAgent) Changes(_ context.Context, _ string, q api.ChangesQuery) ([]api.NodeChanges, error) {
 	return []api.NodeChanges{{Node: "a", Routing: true, Unknown: strings.Join(q.Nodes, " ")}}, nil
 }

@@ -49,7 +49,7 @@ func openTerms(dataDir string) (*termsFile, error) {
 func (f *termsFile) Terms() *hosts.Terms { return f.terms.Load() }
 
 // allow stores the values of flags; nil means that a flag was not given.
-func (f *termsFile) allow(paths []string, network, outside *bool, ports []string) error {
+func (f *termsFile) allow(paths []string, network, outside, volumes *bool, ports []string) error {
 	ranges := make([]hosts.Ports, len(ports))
 	for i, text := range ports {
 		var err error
@@ -74,6 +74,9 @@ func (f *termsFile) allow(paths []string, network, outside *bool, ports []string
 		}
 		if outside != nil {
 			t.Outside = *outside
+		}
+		if volumes != nil {
+			t.Volumes = *volumes
 		}
 		if ports != nil {
 			t.Ports = ranges

@@ -143,6 +143,8 @@ func (m *memoryMachine) EtcFiles(sliver.ID, int64, func(string) bool) ([]slice.F
 func (m *memoryMachine) Dial(context.Context, sliver.ID, string) (net.Conn, error) {
 	return nil, fs.ErrNotExist
 }
+func (m *memoryMachine) Volumes() ([]sliver.Volume, error) { return nil, nil }
+func (m *memoryMachine) RemoveVolumes(string) error        { return nil }
 func (m *memoryMachine) Exec(context.Context, sliver.ID, sliver.ExecRequest) (int, error) {
 	return 0, nil
 }

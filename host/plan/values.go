@@ -85,6 +85,7 @@ type (
 		Env       map[string]string
 		Files     []slice.File
 		Binds     []slice.Bind
+		Volumes   []slice.Volume    `json:",omitempty"`
 		Beneath   map[string]string `json:"-"` // by granted path of the machine: the directory it must stay in
 		CPU       float64           // cores; 0: no limit
 		CPUPeriod time.Duration     `json:",omitempty"` // in which it is; 0: slice.DefaultCPUPeriod

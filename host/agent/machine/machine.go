@@ -46,6 +46,8 @@ type Runtime interface {
 	Dial(ctx context.Context, id sliver.ID, name string) (net.Conn, error)
 	WriteFiles(ctx context.Context, id sliver.ID, files []slice.File) error
 	Exec(ctx context.Context, id sliver.ID, r sliver.ExecRequest) (code int, err error)
+	Volumes() ([]sliver.Volume, error)
+	RemoveVolumes(slice string) error
 	LogPath(sliceName, node string) string
 	// Listen makes the control socket of a sliver; the error is sliver.ErrNoSocket where it was made without one.
 	Listen(id sliver.ID) (*net.UnixListener, error)

@@ -157,6 +157,13 @@ func (d *describer) sliver(out *file.Node, n *slice.Node) {
 		}
 		out.Binds = append(out.Binds, text)
 	}
+	for _, v := range n.Volumes {
+		text := v.Name + ":" + v.Target
+		if v.ReadOnly {
+			text += ":ro"
+		}
+		out.Volumes = append(out.Volumes, text)
+	}
 	for _, f := range n.Files {
 		if out.Files == nil {
 			out.Files = map[string]file.File{}

@@ -11,7 +11,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/pergola-net/pergola/model/topology"
 )
@@ -165,7 +164,7 @@ func (saved *Saved) fetch(ctx context.Context, root *os.Root, from Archives) (mi
 }
 
 func writeIn(root *os.Root, name string, mode fs.FileMode, fill func(io.Writer) error) error {
-	if err := makeDirs(root, path.Dir(name)); err != nil {
+	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
@@ -174,19 +173,4 @@ func writeIn(root *os.Root, name string, mode fs.FileMode, fill func(io.Writer) 
 	}
 	err = fill(f)
 	return errors.Join(err, f.Close())
-}
-
-func makeDirs(root *os.Root, name string) error {
-	if name == "." {
-		return nil
-	}
-	for i, c := range name + "/" {
-		if c != '/' || strings.HasPrefix(name, "/") {
-			continue
-		}
-		if err := root.Mkdir(name[:i], 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-	}
-	return nil
 }
