@@ -50,18 +50,19 @@ func (a *app) pruned(all *api.Volumes, dryRun bool) error {
 		}
 		return a.missed(all)
 	}
-	t := &ui.Table{Columns: []string{"NETWORK", "NODE", "VOLUME", "SIZE", "HOST", ""}}
+	t := &ui.Table{Columns: []string{"NETWORK", "NODE", "VOLUME", "SIZE", "HOST", "STATE"}}
 	removed, bytes := 0, int64(0)
 	for _, v := range all.Volumes {
-		what := ""
-		if dryRun && !v.Unused {
-			what = "stays: the network is there"
-		}
+		what := "used"
 		if v.Unused {
+			what = "unused"
 			removed++
 			bytes += v.Bytes
 		}
-		t.Add(v.Slice, v.Node, v.Name, ui.Bytes(v.Bytes), v.Host, what)
+		if v.Unused && !dryRun {
+			what = "removed"
+		}
+		t.Row(v.Slice, v.Node, v.Name, ui.Bytes(v.Bytes), v.Host, what)
 	}
 	if len(all.Volumes) > 0 {
 		a.Table(t)
