@@ -172,6 +172,11 @@ func (a *app) sayWhatStays(names []string) {
 			logs = append(logs, dir)
 		}
 	}
+	for _, name := range names {
+		if dir := filepath.Join(defaultDataDir, "volumes", name); isDir(dir) {
+			a.Say("%s", a.PaintErr(a.Styles.Faint, "volumes stay in "+dir+"; `pergola prune` removes them"))
+		}
+	}
 	if len(logs) == 0 {
 		return
 	}
