@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -80,11 +81,8 @@ func two(daemon slice.Daemon, protocols ...slice.Protocol) *slice.Slice {
 	var b daemons.Topology
 	for _, name := range []string{"r1", "r2"} {
 		n := b.Router(name, daemon, protocols...)
-		for _, p := range protocols {
-			if p == slice.ISIS {
-				n.Routing.ISIS.Level = 12
-			}
-		}
+		n.Routing.BGP = &slice.BGPNode{AS: 65001, Networks: n.Loopbacks}
+		n.Routing.Static = []slice.Route{{To: netip.MustParsePrefix("192.0.2.0/24"), Blackhole: true}}
 	}
 	b.Link("r1", "r2")
 	return b.Done()
