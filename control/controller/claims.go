@@ -207,7 +207,7 @@ func (c *Controller) admitAlone(ctx context.Context, s *slice.Slice, n *slice.No
 	part.Links = nil
 	one := *n
 	one.Program, one.Interfaces = nil, nil // they are there, and so is what follows
-	one.Command, one.Exec, one.Binds, one.Sysctls = nil, nil, nil, nil
+	one.Command, one.Exec, one.Binds, one.Volumes, one.Sysctls = nil, nil, nil, nil, nil
 	part.Nodes = []slice.Node{one}
 	if _, err := c.host.Supports(ctx, &part); err != nil {
 		return refuseUnsupported(err)
