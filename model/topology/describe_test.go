@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +16,7 @@ import (
 
 // sameSlice compares all but what a slice has of its own history, and the names of files.
 var sameSlice = cmp.Options{
-	cmpopts.EquateEmpty(), cmpopts.EquateComparable(),
+	cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}),
 	cmpopts.IgnoreFields(slice.Interface{}, "Port", "Claim"),
 	cmpopts.IgnoreFields(slice.PacketProgram{}, "Name"),
 	cmpopts.IgnoreFields(slice.Node{}, "Claims", "BoundPorts", "Host", "Left"),
@@ -84,6 +85,11 @@ func TestDescriptionsOfExamplesResolveToThem(t *testing.T) {
 			}
 			top := mustParse(t, file, data)
 			sendSources(top)
+			for _, f := range top.Sources() {
+				if strings.Contains(f.Where, "filters") {
+					f.Data = []byte("any -> drop # and no more\n")
+				}
+			}
 			checkDescription(t, mustResolve(t, top, nil))
 		})
 	}

@@ -28,8 +28,9 @@ func Slice(s *slice.Slice) (*file.Topology, diagnostic.Diagnostics) {
 	for i := range s.Nodes {
 		d.t.Nodes[s.Nodes[i].Name] = d.node(&s.Nodes[i])
 	}
-	for i := range s.Links {
-		d.t.Links = append(d.t.Links, d.link(&s.Links[i]))
+	d.links = inOrder(s)
+	for _, l := range d.links {
+		d.t.Links = append(d.t.Links, d.link(l))
 	}
 	for i := range s.Checks {
 		d.t.Checks = append(d.t.Checks, check(&s.Checks[i]))
@@ -46,6 +47,7 @@ func Slice(s *slice.Slice) (*file.Topology, diagnostic.Diagnostics) {
 type describer struct {
 	s       *slice.Slice
 	t       *file.Topology
+	links   []*slice.Link     // in the order of the topology
 	systems map[string]uint32 // by node
 }
 
@@ -75,9 +77,9 @@ func (d *describer) leaveAddressesOpen() {
 			d.t.Addressing = &a
 			continue
 		}
-		for i := range d.s.Links {
+		for i, l := range d.links {
 			out := &d.t.Links[i]
-			if off := []**bool{&out.IPv4, &out.IPv6}[family]; !d.linkHas(&d.s.Links[i], family) {
+			if off := []**bool{&out.IPv4, &out.IPv6}[family]; !d.linkHas(l, family) {
 				*off = new(bool)
 			}
 		}

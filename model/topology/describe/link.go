@@ -11,6 +11,46 @@ import (
 	"github.com/pergola-net/pergola/model/topology/file"
 )
 
+// inOrder lists the links so that packet programs number their interfaces as they do: they do it in the order of the
+// links in the file. Else the links stay in order of their names.
+func inOrder(s *slice.Slice) []*slice.Link {
+	before := map[string][]string{} // by link: those that stand before it
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Program == nil {
+			continue
+		}
+		last := ""
+		for _, name := range n.Program.Interfaces {
+			in := n.Interface(name)
+			if in == nil {
+				break // UDP ports follow
+			}
+			if last != "" {
+				before[in.Link] = append(before[in.Link], last)
+			}
+			last = in.Link
+		}
+	}
+	all := make([]*slice.Link, 0, len(s.Links))
+	placed := map[string]bool{}
+	var place func(l *slice.Link)
+	place = func(l *slice.Link) {
+		if placed[l.Name] {
+			return
+		}
+		placed[l.Name] = true
+		for _, name := range before[l.Name] {
+			place(s.Link(name))
+		}
+		all = append(all, l)
+	}
+	for i := range s.Links {
+		place(&s.Links[i])
+	}
+	return all
+}
+
 func (d *describer) link(l *slice.Link) file.Link {
 	var out file.Link
 	names := make([]string, len(l.Ends))
