@@ -28,7 +28,9 @@ func Lines(config string) map[string]bool {
 			at, in = at[:len(at)-1], in[:len(in)-1]
 		}
 		at, in = append(at, indent), append(in, line[indent:])
-		lines[strings.Join(in, "\n")] = true
+		if !strings.HasPrefix(line, "interface ") { // by itself it says nothing: one stays when all in it was removed
+			lines[strings.Join(in, "\n")] = true
+		}
 	}
 	return lines
 }

@@ -47,6 +47,12 @@ func TestDaemonsAndVtyshSayTheSame(t *testing.T) {
 	}
 }
 
+func TestInterfaceOfWhichNothingIsSaidIsNoChange(t *testing.T) {
+	if !Same(ofDaemons, strings.Replace(ofVtysh, "router ospf", "interface eth7\nexit\n!\nrouter ospf", 1)) {
+		t.Error("it is a change")
+	}
+}
+
 func TestChangesAreSeen(t *testing.T) {
 	for name, other := range map[string]string{
 		"a line more":       strings.Replace(ofVtysh, "exit\n!\nrouter", " ip ospf cost 7\nexit\n!\nrouter", 1),
