@@ -26,6 +26,7 @@ import (
 
 // fakeAgent reports every slice as running at once and runs commands on the machine itself.
 type fakeAgent struct {
+	volumes []api.Volume
 	cfg AgentConfig
 }
 

@@ -184,7 +184,8 @@ type server struct {
 // run opens the parts, works, and closes them. It reports whether it ended because it was idle.
 func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err error) {
 	if s.terms, err = openTerms(s.DataDir); err == nil {
-		err = s.terms.allow(s.HostPaths, s.HostNetwork, s.Outside, s.Volumes, s.Ports)
+		err = errors.Join(s.terms.allow(s.HostPaths, s.HostNetwork, s.Outside, s.Ports),
+			s.terms.allowVolumes(s.Volumes))
 	}
 	if err != nil {
 		return false, err

@@ -49,7 +49,7 @@ func openTerms(dataDir string) (*termsFile, error) {
 func (f *termsFile) Terms() *hosts.Terms { return f.terms.Load() }
 
 // allow stores the values of flags; nil means that a flag was not given.
-func (f *termsFile) allow(paths []string, network, outside, volumes *bool, ports []string) error {
+func (f *termsFile) allow(paths []string, network, outside *bool, ports []string) error {
 	ranges := make([]hosts.Ports, len(ports))
 	for i, text := range ports {
 		var err error
@@ -75,13 +75,20 @@ func (f *termsFile) allow(paths []string, network, outside, volumes *bool, ports
 		if outside != nil {
 			t.Outside = *outside
 		}
-		if volumes != nil {
-			t.Volumes = *volumes
-		}
 		if ports != nil {
 			t.Ports = ranges
 		}
 	})
+}
+
+// allowVolumes stores the value of a flag; nil means that it was not given.
+func (f *termsFile) allowVolumes(on *bool) error {
+	if on == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changeLocked(func(t *hosts.Terms) { t.Volumes = *on })
 }
 
 // Give implements controller.HoldStore: this machine's root applied a slice that holds this of it. Until the slice is

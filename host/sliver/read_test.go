@@ -50,7 +50,7 @@ func TestEtcFilesAreThoseThatWereWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sh(t, r, id, "echo one >/etc/profile; mkdir /etc/own /etc/aside; echo two >/etc/own/file; echo x >/etc/aside/file; "+
+	sh(t, r, id, "echo one >/etc/new; mkdir /etc/own /etc/aside; echo two >/etc/own/file; echo x >/etc/aside/file; "+
 		"ln -s /etc/shadow /etc/own/link; mkfifo /etc/own/fifo; rm /etc/debian_version")
 	all, err := r.EtcFiles(id, 1<<20, func(name string) bool { return name == "/etc/aside" })
 	if err != nil {
@@ -63,7 +63,7 @@ func TestEtcFilesAreThoseThatWereWritten(t *testing.T) {
 	for _, f := range before {
 		delete(got, f.Path)
 	}
-	if len(got) != 2 || got["/etc/profile"] != "one\n" || got["/etc/own/file"] != "two\n" {
+	if len(got) != 2 || got["/etc/new"] != "one\n" || got["/etc/own/file"] != "two\n" {
 		t.Errorf("what was written is %q", got)
 	}
 	if _, err := r.EtcFiles(id, 6, none); !errors.Is(err, ErrTooLarge) {
@@ -80,9 +80,11 @@ func TestDialConnectsToSocketsOfSlivers(t *testing.T) {
 	s.Files = append(s.Files, slice.File{Path: "/etc/bird/bird.conf", Data: []byte("router id 192.0.2.1;\n")})
 	id, _ := up(t, r, s)
 	var got string
+	var last error
+	t.Cleanup(func() { t.Log(last, sh(t, r, id, "ls -la /run/bird; birdc show status; ps ax")) })
 	await(t, "BIRD's socket", func() bool {
 		c, err := r.Dial(t.Context(), id, "/run/bird/bird.ctl")
-		if err != nil {
+		if last = err; err != nil {
 			return false
 		}
 		defer c.Close()

@@ -25,8 +25,8 @@ func TestVolumeOutlivesItsSliver(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, _ = up(t, r, s)
-	if got := sh(t, r, id, "cat /srv/data/word; stat -c %u:%g /srv/data/word; stat -c %u /srv/data"); got !=
-		"kept\n33:34\n7\n" {
+	if got := sh(t, r, id, "cat /srv/data/word; stat -c %u:%g /srv/data/word; stat -c %u /srv/data"); strings.TrimSpace(got) !=
+		"kept\n33:34\n7" {
 		t.Errorf("the volume has %q", got)
 	}
 	if err := r.RemoveVolumes(s.SliceName); err == nil {
