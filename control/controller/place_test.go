@@ -513,3 +513,17 @@ func TestAReservedRateCountsInPlaceOfTheLinks(t *testing.T) {
 	}
 	refused(t, &placing{hosts: machines(2), used: used, next: next(5e9 + 1e6)})
 }
+
+func TestVolumesThatStayBehindAreNamed(t *testing.T) {
+	p := &placing{
+		next: &slice.Slice{Nodes: []slice.Node{
+			{Name: "a", Host: "h2", Volumes: []slice.Volume{{Name: "data", Target: "/srv"}}}, {Name: "b", Host: "h2"},
+		}},
+		moves: map[string]string{"a": "h1", "b": "h1"},
+	}
+	p.noteVolumes()
+	const want = "a moves to h2 without what is in its volumes, which stay on h1"
+	if len(p.notes) != 1 || p.notes[0] != want {
+		t.Errorf("it says %q", p.notes)
+	}
+}
