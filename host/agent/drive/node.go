@@ -69,7 +69,8 @@ func (d *Pass) create(ctx context.Context, spec sliver.Spec) error {
 }
 
 func (d *Pass) remove(ctx context.Context, id sliver.ID) error {
-	if leave := d.rendered(id).Leave; len(leave) > 0 && d.Seen.Slivers[id].State == sliver.Running {
+	leave := d.rendered(id).Leave
+	if len(leave) > 0 && d.Seen.Slivers[id].State == sliver.Running && d.leaves.Add(1) <= mostLeaves {
 		d.leave(ctx, id, leave)
 	}
 	if err := d.delete(ctx, id); err != nil {
@@ -83,6 +84,10 @@ func (d *Pass) remove(ctx context.Context, id sliver.ID) error {
 
 // leaveTimeout is how long a router that starts anew may take to tell its neighbours.
 const leaveTimeout = 2 * time.Second
+
+// mostLeaves is how many routers tell their neighbours in one plan: where more start anew, there is hardly another way,
+// and each takes a quarter of a second.
+const mostLeaves = 16
 
 // leave lets a router that starts anew tell its neighbours. Without that, they find out.
 func (d *Pass) leave(ctx context.Context, id sliver.ID, command []string) {

@@ -176,9 +176,16 @@ func TestChangesOfBIRDAreSeen(t *testing.T) {
 	}
 }
 
-func TestFRRThatHasNotStartedIsNotJudged(t *testing.T) {
-	s := two(slice.FRR, slice.OSPF)
-	d := Daemon{Runtime: labRuntime{daemons.New(t, s)}, ID: sliver.ID{Node: "r1"}, Kind: slice.FRR}
+func TestFRROfWhichTheStartIsNotKnownIsNotJudged(t *testing.T) {
+	l := daemons.New(t, two(slice.FRR, slice.OSPF))
+	d := Daemon{Runtime: labRuntime{l}, ID: sliver.ID{Node: "r1"}, Kind: slice.FRR}
+	if _, err := l.Exec("r1", "mkdir", "/run/frr"); err != nil {
+		t.Fatal(err)
+	}
+	wantChanged(t, d, false, "before it is started")
+	if _, err := l.Exec("r1", "touch", "/run/frr/"+zebraSocket); err != nil {
+		t.Fatal(err)
+	}
 	if changed, err := d.IsChanged(t.Context()); err == nil || changed {
 		t.Errorf("changed is %t, %v", changed, err)
 	}

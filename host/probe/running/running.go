@@ -47,6 +47,7 @@ const (
 	frrConf       = "frr.conf"
 	showRunning   = "show running-config"
 	socketsSuffix = ".vty"
+	zebraSocket   = "zebra.vty"
 )
 
 // Dir is the directory of the daemon's configuration.
@@ -120,14 +121,14 @@ func (d Daemon) Differs(ctx context.Context) (bool, error) {
 	if d.Kind != slice.FRR {
 		return false, nil
 	}
-	loaded, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, errors.New("FRR has not started yet, or was started by an older version of Pergola")
-	}
-	if err != nil {
+	names, err := d.Runtime.ReadDir(d.ID, frrRun)
+	if err != nil || !slices.Contains(names, zebraSocket) { // else nothing is configured yet
 		return false, err
 	}
-	names, err := d.Runtime.ReadDir(d.ID, frrRun)
+	loaded, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, errors.New("FRR is just starting, or was not started by this version of Pergola")
+	}
 	if err != nil {
 		return false, err
 	}
