@@ -21,7 +21,7 @@ import (
 )
 
 func newDown(a *app) *cobra.Command {
-	var all, purge bool
+	var all, purge, volumes bool
 	var file string
 	cmd := &cobra.Command{
 		Use:     "down [SLICE|FILE]",
@@ -32,7 +32,7 @@ argument, this is the network of the topology file in the current directory, or 
 that runs.
 
 The logs of its nodes stay for a week, in /var/log/pergola; of all networks that are gone,
-256 MiB at most. With --purge, logs, the server's state and the images that it stores are
+256 MiB at most. Its volumes stay, too, unless --volumes is given. With --purge, logs, the server's state and the images that it stores are
 removed too, after the last network.`,
 		Example:           "  pergola down\n  pergola down abilene\n  pergola down --all",
 		Args:              arguments(0, 1),
@@ -51,7 +51,7 @@ removed too, after the last network.`,
 			if len(args) > 0 {
 				word = args[0]
 			}
-			names, err := a.down(cmd.Context(), word, all)
+			names, err := a.down(cmd.Context(), word, all, volumes)
 			switch {
 			case err == nil && purge:
 				err = a.purge(cmd.Context())
@@ -65,6 +65,7 @@ removed too, after the last network.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "take every network down")
+	cmd.Flags().BoolVar(&volumes, "volumes", false, "remove the volumes of its nodes, too")
 	cmd.Flags().BoolVar(&purge, "purge", false, "remove the server's state too")
 	cmd.Flags().StringVarP(&file, "topo", "t", "", "the topology `FILE` of the network")
 	return cmd
@@ -72,7 +73,7 @@ removed too, after the last network.`,
 
 // down takes networks down and gives their names. A server that was started on demand ends with its last network:
 // that is waited for too, so that the machine is as it was.
-func (a *app) down(ctx context.Context, word string, all bool) ([]string, error) {
+func (a *app) down(ctx context.Context, word string, all, volumes bool) ([]string, error) {
 	c, err := a.dial(ctx)
 	if errors.Is(err, errNothingRuns) {
 		a.Say("nothing to do: no server is running, so no slice is")
@@ -90,6 +91,21 @@ func (a *app) down(ctx context.Context, word string, all bool) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range names {
+		if err := a.confirmLoss(ctx, c, name); err != nil {
+			return nil, err
+		}
+	}
+	keep := c // a server ends when it has neither networks nor clients
+	if volumes {
+		if keep, err = a.dial(ctx); err != nil {
+			return nil, err
+		}
+		defer keep.Close()
+		if _, err := keep.Version(ctx); err != nil {
+			return nil, err
+		}
+	}
 	p := a.Progress()
 	defer p.Close()
 	for _, name := range names {
@@ -106,6 +122,12 @@ func (a *app) down(ctx context.Context, word string, all bool) ([]string, error)
 			return nil, err
 		}
 		p.Note("%s is down", name)
+	}
+	if volumes {
+		if err := a.removeVolumes(ctx, keep.RemoveVolumes, names); err != nil {
+			return nil, err
+		}
+		keep.Close()
 	}
 	a.awaitServer(ctx, c, p)
 	return names, nil
@@ -148,6 +170,11 @@ func (a *app) sayWhatStays(names []string) {
 	for _, name := range names {
 		if dir := filepath.Join(defaultLogDir, name); isDir(dir) {
 			logs = append(logs, dir)
+		}
+	}
+	for _, name := range names {
+		if dir := filepath.Join(defaultDataDir, "volumes", name); isDir(dir) {
+			a.Say("%s", a.PaintErr(a.Styles.Faint, "volumes stay in "+dir+"; `pergola prune` removes them"))
 		}
 	}
 	if len(logs) == 0 {

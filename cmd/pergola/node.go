@@ -75,6 +75,11 @@ func (a *app) power(ctx context.Context, net *network, nodes []string, verb api.
 	if err != nil {
 		return err
 	}
+	if verb == api.NodeRestart || verb == api.NodeStop {
+		if err := a.confirmLoss(ctx, net.Client, net.name, nodes...); err != nil {
+			return err
+		}
+	}
 	for _, node := range nodes {
 		if err := net.Node(ctx, net.name, node, verb); err != nil {
 			return fmt.Errorf("%s %s: %w", verb, node, err)

@@ -92,13 +92,13 @@ switches colour off.`,
 	root.SetHelpCommandGroupID(groupServer)
 
 	addTo(root, groupNetworks, newUp(a), changesNetworks(newDown(a)), newLs(a), newInspect(a), newTop(a),
-		newWait(a), newCheck(a), newVerify(a), newEvents(a))
+		newWait(a), newCheck(a), newVerify(a), newSave(a), newEvents(a))
 	addTo(root, groupNodes, changesNetworks(newExec(a)), changesNetworks(newShell(a)), newLogs(a),
 		newNode(a), newRestart(a), newLink(a), newFilter(a),
 		newCapture(a))
 	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a), newProgram(a))
 	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newReserve(a), newStatus(a),
-		newBench(a), newDev(a), newVersion(a), newCompletion(a), newWatchdog(a))
+		newBench(a), newPrune(a), newDev(a), newVersion(a), newCompletion(a), newWatchdog(a))
 	helpOf(root)
 	return root
 }

@@ -123,6 +123,8 @@ func (o *serverOptions) flags(f *pflag.FlagSet) {
 		"let slices applied on other machines use this one's network (kind: uplink); stored")
 	f.Bool("outside", false,
 		"let nodes of slices applied on other machines reach the outside from this one (outside: true); stored")
+	f.Bool("volumes", false,
+		"let nodes of slices applied on other machines have volumes here, whose size nothing bounds; stored")
 	f.StringSliceVar(&cfg.Ports, "ports", nil,
 		"`ranges` of this machine's ports that slices applied on other machines, and processes in nodes, may "+
 			"reserve; stored, in place of all that were stored before")
@@ -159,6 +161,10 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 		on := outside.Value.String() == "true"
 		cfg.Outside = &on
 	}
+	if volumes := cmd.Flags().Lookup("volumes"); volumes.Changed {
+		on := volumes.Value.String() == "true"
+		cfg.Volumes = &on
+	}
 	if cfg.Join != "" && cfg.Listen == server.ListenNone {
 		return ui.Usage("name one with --listen, or leave it out for this machine's first",
 			"--join with --listen none: the other machines need an address")
@@ -180,7 +186,7 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 // openAgent gives the agent of a machine where this process has root's rights.
 func openAgent(ctx context.Context, c server.AgentConfig) (server.Agent, error) {
 	runtime, err := sliver.New(ctx, sliver.Config{
-		StateDir: c.StateDir, LogDir: c.LogDir, BlobDir: c.BlobDir, Runtime: c.Runtime,
+		StateDir: c.StateDir, LogDir: c.LogDir, BlobDir: c.BlobDir, VolumeDir: c.VolumeDir, Runtime: c.Runtime,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start agent: %w", err)

@@ -125,7 +125,9 @@ func (a *app) apply(ctx context.Context, p *ui.Progress, src *source.Source, o u
 		return nil, nil, err
 	}
 	if !o.dryRun {
-		err = src.Upload(ctx, c, p)
+		if err = src.Upload(ctx, c, p); err == nil {
+			err = a.confirmUp(ctx, c, src)
+		}
 	}
 	if err == nil {
 		p.Step("sending "+src.Name, 0, 0)

@@ -164,11 +164,13 @@ type host struct {
 	hold     bool       // nothing settles
 	fault    string     // what fails, again and again
 	doubts   []string
-	lacks    error    // what the machine lacks
-	waiting  int      // how often routing has not converged yet
-	commands []string // that were run, as node: words
-	looks    uint64   // at the traffic
-	filters  []string // of program nodes
+	lacks    error             // what the machine lacks
+	waiting  int               // how often routing has not converged yet
+	commands []string          // that were run, as node: words
+	looks    uint64            // at the traffic
+	filters  []string          // of program nodes
+	changes  []api.NodeChanges // made by hand
+	volumes  []api.Volume
 }
 
 // set changes what the host does.
@@ -388,6 +390,30 @@ func (h *host) Queues(_ context.Context, name string, links ...string) (all []ap
 		}
 	}
 	return all, nil
+}
+
+func (h *host) Changes(_ context.Context, _ string, q api.ChangesQuery) (all []api.NodeChanges, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, n := range h.changes {
+		if len(q.Nodes) == 0 || slices.Contains(q.Nodes, n.Node) {
+			all = append(all, n)
+		}
+	}
+	return all, nil
+}
+
+func (h *host) Volumes(context.Context) ([]api.Volume, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.volumes), nil
+}
+
+func (h *host) RemoveVolumes(_ context.Context, name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.volumes = slices.DeleteFunc(h.volumes, func(v api.Volume) bool { return v.Slice == name })
+	return nil
 }
 
 // Programs counts more frames with every look.

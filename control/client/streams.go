@@ -157,6 +157,17 @@ func (c *Client) HasBlob(ctx context.Context, sum string) (bool, error) {
 	return true, resp.Body.Close()
 }
 
+// GetBlob writes an archive that the server has. Only root may have it: it may hold what not all users may read.
+func (c *Client) GetBlob(ctx context.Context, sum string, to io.Writer) error {
+	r, err := c.ask(ctx, http.MethodGet, path("blobs", sum), nil)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	_, err = io.Copy(to, r.Body)
+	return err
+}
+
 // PutBlob sends a blob. size is -1 where it is not known.
 func (c *Client) PutBlob(ctx context.Context, sum string, size int64, r io.Reader) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, base+path("blobs", sum), io.NopCloser(r))

@@ -215,6 +215,7 @@ func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next
 	if err := c.canQueueOn(ctx, p.hosts, next); err != nil {
 		return nil, nil, err
 	}
+	p.noteVolumes()
 	elsewhere := func(n slice.Node) bool { return n.Kind != slice.Switch && n.Host != c.self }
 	if !slices.ContainsFunc(next.Nodes, elsewhere) { // the directories of other hosts are not known here
 		var doubts []string

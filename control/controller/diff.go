@@ -115,7 +115,8 @@ func kept(prev, next *slice.Slice) (warnings []string) {
 func fixed(n *slice.Node) *slice.Node {
 	b := &slice.Node{
 		Kind: n.Kind, Rootfs: n.Rootfs, Command: n.Command, Env: n.Env, Files: n.Files, Binds: n.Binds,
-		CPU: n.CPU, CPUPeriod: n.CPUPeriod, Memory: n.Memory, PIDs: n.PIDs,
+		Volumes: n.Volumes,
+		CPU:     n.CPU, CPUPeriod: n.CPUPeriod, Memory: n.Memory, PIDs: n.PIDs,
 	}
 	for key, value := range n.Sysctls {
 		if !slice.NetSysctl(key) {

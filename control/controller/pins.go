@@ -67,6 +67,17 @@ func (p *placing) keepOnMachine(n *slice.Node, what string, add func(format stri
 	}
 }
 
+// noteVolumes says which volumes stay behind.
+func (p *placing) noteVolumes() {
+	for i := range p.next.Nodes {
+		n := &p.next.Nodes[i]
+		if from := p.moves[n.Name]; from != "" && len(n.Volumes) > 0 {
+			p.notes = append(p.notes, fmt.Sprintf("%s moves to %s without what is in its volumes, which stay on %s",
+				n.Name, n.Host, from))
+		}
+	}
+}
+
 // list words names, of which there may be many.
 func list(names []string) string {
 	const most = 8

@@ -570,3 +570,17 @@ func TestWhatIsReservedForTheOutsideCountsAtTheCard(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+func TestVolumesThatStayBehindAreNamed(t *testing.T) {
+	p := &placing{
+		next: &slice.Slice{Nodes: []slice.Node{
+			{Name: "a", Host: "h2", Volumes: []slice.Volume{{Name: "data", Target: "/srv"}}}, {Name: "b", Host: "h2"},
+		}},
+		moves: map[string]string{"a": "h1", "b": "h1"},
+	}
+	p.noteVolumes()
+	const want = "a moves to h2 without what is in its volumes, which stay on h1"
+	if len(p.notes) != 1 || p.notes[0] != want {
+		t.Errorf("it says %q", p.notes)
+	}
+}

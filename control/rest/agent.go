@@ -45,12 +45,18 @@ type Agent interface {
 	Queues(ctx context.Context, slice string, links ...string) ([]api.QueueTraffic, error)
 	// Programs gives the packet programs of nodes, with their counters: of those that are named, or of all.
 	Programs(ctx context.Context, slice string, nodes ...string) ([]api.NodeProgram, error)
+	// Changes gives what was changed in nodes while they ran.
+	Changes(ctx context.Context, slice string, q api.ChangesQuery) ([]api.NodeChanges, error)
 	// Filters lists the filters of a program node.
 	Filters(ctx context.Context, slice, node string) (api.NodeFilters, error)
 	// ChangeFilters deletes and inserts filters of a program node: all, or none.
 	ChangeFilters(ctx context.Context, slice, node string, change api.FilterChange) error
 	// ReplaceFilters makes filters all that a program node has, or changes nothing.
 	ReplaceFilters(ctx context.Context, slice, node string, filters []string) error
+	// Volumes lists the volumes that are on this host.
+	Volumes(ctx context.Context) ([]api.Volume, error)
+	// RemoveVolumes removes those of a slice, which must not be there any more.
+	RemoveVolumes(ctx context.Context, slice string) error
 	// Underlay gives what went through all tunnels of this host.
 	Underlay(ctx context.Context) (api.UnderlayTraffic, error)
 }

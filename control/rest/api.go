@@ -99,6 +99,8 @@ func (s *server) register(mux *http.ServeMux, a huma.API) {
 	s.registerFastPath(a)
 	s.registerPrograms(a)
 	s.registerFilters(a)
+	s.registerChanges(a)
+	s.registerVolumes(a)
 	s.registerCluster(a)
 	s.registerHosts(a)
 	s.registerReservations(a)

@@ -26,6 +26,7 @@ import (
 
 // fakeAgent reports every slice as running at once and runs commands on the machine itself.
 type fakeAgent struct {
+	volumes []api.Volume
 	cfg AgentConfig
 }
 
@@ -324,6 +325,17 @@ func (f *fakeAgent) Queues(ctx context.Context, name string, links ...string) (a
 }
 
 // Programs says that own nodes have programs.
+func (f *fakeAgent) Volumes(context.Context) ([]api.Volume, error) { return f.volumes, nil }
+
+func (f *fakeAgent) RemoveVolumes(_ context.Context, name string) error {
+	f.volumes = slices.DeleteFunc(f.volumes, func(v api.Volume) bool { return v.Slice == name })
+	return nil
+}
+
+func (f *fakeAgent) Changes(_ context.Context, _ string, q api.ChangesQuery) ([]api.NodeChanges, error) {
+	return []api.NodeChanges{{Node: "a", Routing: true, Unknown: strings.Join(q.Nodes, " ")}}, nil
+}
+
 func (f *fakeAgent) Programs(ctx context.Context, name string, nodes ...string) (all []api.NodeProgram, err error) {
 	if f.cfg.Cluster != nil && len(nodes) == 0 {
 		nodes = f.own(ctx, name)

@@ -49,8 +49,10 @@ type Config struct {
 	HostNetwork *bool
 	// Outside lets nodes of any slice make connections to the outside, and Ports are ranges of this machine's ports
 	// that they may reserve. nil: what was given when the server was started before.
-	Outside  *bool
-	Ports    []string
+	Outside *bool
+	Ports   []string
+	// Volumes lets nodes of any slice have volumes on this machine. Nil: unchanged.
+	Volumes  *bool
 	NewAgent func(context.Context, AgentConfig) (Agent, error)
 	Log      *slog.Logger // nil: standard error
 }
@@ -87,13 +89,15 @@ type AgentConfig struct {
 	StateDir string
 	LogDir   string
 	BlobDir  string
-	Runtime  string
-	Store    store.ForAgent
-	Events   *events.Bus
-	Log      *slog.Logger
-	Cluster  *hosts.Membership // nil: this machine is alone
-	Terms    hosts.TermsStore
-	Decider  Decider // answers as soon as the agent runs
+	// VolumeDir has the volumes of nodes.
+	VolumeDir string
+	Runtime   string
+	Store     store.ForAgent
+	Events    *events.Bus
+	Log       *slog.Logger
+	Cluster   *hosts.Membership // nil: this machine is alone
+	Terms     hosts.TermsStore
+	Decider   Decider // answers as soon as the agent runs
 }
 
 const (
@@ -180,7 +184,8 @@ type server struct {
 // run opens the parts, works, and closes them. It reports whether it ended because it was idle.
 func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err error) {
 	if s.terms, err = openTerms(s.DataDir); err == nil {
-		err = s.terms.allow(s.HostPaths, s.HostNetwork, s.Outside, s.Ports)
+		err = errors.Join(s.terms.allow(s.HostPaths, s.HostNetwork, s.Outside, s.Ports),
+			s.terms.allowVolumes(s.Volumes))
 	}
 	if err != nil {
 		return false, err
@@ -288,7 +293,8 @@ func (s *server) openAgent(ctx context.Context) error {
 	cfg := AgentConfig{
 		Decider: decides,
 		Host:    s.Host, StateDir: s.StateDir, LogDir: s.LogDir, BlobDir: string(s.blobs), Runtime: s.Runtime,
-		Store: s.store, Events: s.events, Log: s.Log, Terms: s.terms,
+		VolumeDir: filepath.Join(s.DataDir, "volumes"),
+		Store:     s.store, Events: s.events, Log: s.Log, Terms: s.terms,
 	}
 	var err error
 	if s.cluster != nil {

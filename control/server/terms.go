@@ -81,6 +81,16 @@ func (f *termsFile) allow(paths []string, network, outside *bool, ports []string
 	})
 }
 
+// allowVolumes stores the value of a flag; nil means that it was not given.
+func (f *termsFile) allowVolumes(on *bool) error {
+	if on == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changeLocked(func(t *hosts.Terms) { t.Volumes = *on })
+}
+
 // Give implements controller.HoldStore: this machine's root applied a slice that holds this of it. Until the slice is
 // stored, its running version keeps what it was given. If it was certainly not stored, nothing was given: the slice may
 // be refused next, and another one may have its name later.

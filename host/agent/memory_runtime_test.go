@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"io/fs"
 	"maps"
 	"net"
 	"slices"
@@ -132,6 +133,18 @@ func (m *memoryMachine) WriteFiles(_ context.Context, id sliver.ID, _ []slice.Fi
 	}, nil)
 }
 
+func (m *memoryMachine) ReadFile(sliver.ID, string, int64) (slice.File, error) {
+	return slice.File{}, fs.ErrNotExist
+}
+func (m *memoryMachine) ReadDir(sliver.ID, string) ([]string, error) { return nil, nil }
+func (m *memoryMachine) EtcFiles(sliver.ID, int64, func(string) bool) ([]slice.File, error) {
+	return nil, nil
+}
+func (m *memoryMachine) Dial(context.Context, sliver.ID, string) (net.Conn, error) {
+	return nil, fs.ErrNotExist
+}
+func (m *memoryMachine) Volumes() ([]sliver.Volume, error) { return nil, nil }
+func (m *memoryMachine) RemoveVolumes(string) error        { return nil }
 func (m *memoryMachine) Exec(context.Context, sliver.ID, sliver.ExecRequest) (int, error) {
 	return 0, nil
 }

@@ -96,7 +96,7 @@ func TestRoomIsWhatOtherSlicesLeave(t *testing.T) {
 		next := *s
 		next.Nodes = slices.Clone(s.Nodes)
 		next.Nodes[0].Reserve = slice.Reserve{Filters: c.filters}
-		err := l.agent.HaveRoom(&next, c.shapes)
+		err := l.agent.HaveRoom(t.Context(), &hosts.Host{}, &next, c.shapes)
 		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%d filters, shapes of %d ends: %v, want %q", c.filters, len(c.shapes), err, c.want)
 		}

@@ -18,7 +18,8 @@ func (b *builder) sliverSpec(n *slice.Node, command []string) Sliver {
 	spec := Sliver{
 		NodeID: NodeID{Slice: b.Spec.ID, Node: n.Name}, SliceName: b.Spec.Name, Hostname: n.Name,
 		Rootfs: n.Rootfs, Command: command, Env: n.Env, Files: n.Files, Binds: n.Binds,
-		CPU: n.CPU, CPUPeriod: n.CPUPeriod, Memory: n.Memory, PIDs: n.PIDs, Sysctls: sysctls(n, false),
+		Volumes: n.Volumes,
+		CPU:     n.CPU, CPUPeriod: n.CPUPeriod, Memory: n.Memory, PIDs: n.PIDs, Sysctls: sysctls(n, false),
 		Socket: n.Program != nil,
 	}
 	spec.Digest = Digest(spec, b.Overrides.Restarts[n.Name])

@@ -86,6 +86,7 @@ type (
 		Env       map[string]string
 		Files     []slice.File
 		Binds     []slice.Bind
+		Volumes   []slice.Volume    `json:",omitempty"`
 		Beneath   map[string]string `json:"-"` // by granted path of the machine: the directory it must stay in
 		CPU       float64           // cores; 0: no limit
 		CPUPeriod time.Duration     `json:",omitempty"` // in which it is; 0: slice.DefaultCPUPeriod
@@ -250,6 +251,10 @@ func StaysEnded(policy slice.Restart, code int) bool {
 
 // NoteOf names the notes that are kept with a sliver, each with the digest of what was done in it, by kind.
 var NoteOf = map[reconcile.Kind]string{KindNodeNet: "net", KindConfig: "config", KindBoot: "boot"}
+
+// ChangedNote is the note of a sliver whose routing daemon was configured by hand, and then got another configuration
+// beside that.
+const ChangedNote = "changed"
 
 // FenceNote is the note that marks slivers that the fence ends: an agent that starts without a store must find them.
 const FenceNote = "fence"

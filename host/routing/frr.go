@@ -14,11 +14,13 @@ import (
 var frrScript []byte
 
 const (
-	frrDir        = "/etc/frr"
-	frrScriptPath = "/etc/pergola/frr"
-	isisTag       = "pergola" // names the IS-IS instance
-	frrPaths      = 64        // equal-cost routes: what Debian's FRR and the kernel both take
+	frrDir   = "/etc/frr"
+	isisTag  = "pergola" // names the IS-IS instance
+	frrPaths = 64        // equal-cost routes: what Debian's FRR and the kernel both take
 )
+
+// ScriptPath is where a node has the script that runs FRR. It is the one of Rendered.Files that is no configuration.
+const ScriptPath = "/etc/pergola/frr"
 
 // renderFRR writes the files as Debian's package has them: one integrated frr.conf, which vtysh loads, shows and
 // writes, and the list of daemons.
@@ -33,9 +35,10 @@ func renderFRR(v view) (Rendered, error) {
 		return Rendered{}, err
 	}
 	return Rendered{
-		Files:   append(all, slice.File{Path: frrScriptPath, Mode: 0o755, Data: frrScript}),
-		Command: []string{frrScriptPath, "start"},
-		Reload:  [][]string{{frrScriptPath, reload}},
+		Files:   append(all, slice.File{Path: ScriptPath, Mode: 0o755, Data: frrScript}),
+		Command: []string{ScriptPath, "start"},
+		Reload:  [][]string{{ScriptPath, reload}},
+		Note:    []string{ScriptPath, "note"},
 	}, nil
 }
 

@@ -55,6 +55,9 @@ func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
 		return nil, err
 	}
 	s = &plain
+	if err := r.addVolumes(s); err != nil {
+		return nil, err
+	}
 	root, err := r.makeRootfs(ctx, s)
 	if err != nil {
 		return nil, err

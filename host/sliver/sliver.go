@@ -31,7 +31,9 @@ type Config struct {
 	StateDir string // empty after a reboot: records, the runtime's state, the slices' file systems
 	LogDir   string // what first processes print; kept when slivers go
 	BlobDir  string // archives and unpacked images
-	Runtime  string // path or name of the OCI runtime; empty: crun, else runc
+	// VolumeDir has the volumes of nodes: SLICE/NODE/VOLUME. They outlive slivers and slices.
+	VolumeDir string
+	Runtime   string // path or name of the OCI runtime; empty: crun, else runc
 
 	SliceBytes int64 // size of each slice's tmpfs; 0: an eighth of the machine's memory
 	LogBytes   int64 // a log that grows beyond is cut; 0: 4 MiB
@@ -57,6 +59,7 @@ type Spec struct {
 	Env       map[string]string
 	Files     []slice.File
 	Binds     []slice.Bind
+	Volumes   []slice.Volume
 	// Beneath has, by path of the machine that the sliver sees, the directory that the path must not lead out of.
 	// It is no part of the blueprint.
 	Beneath   map[string]string `json:"-"`

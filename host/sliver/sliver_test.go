@@ -54,7 +54,8 @@ func openRuntime(t testing.TB, dir string) *Runtime {
 	t.Helper()
 	r, err := New(t.Context(), Config{
 		StateDir: filepath.Join(dir, "state"), LogDir: filepath.Join(dir, "log"),
-		BlobDir: filepath.Join(dir, "blobs"), Runtime: os.Getenv("PERGOLA_TEST_RUNTIME"),
+		BlobDir: filepath.Join(dir, "blobs"), VolumeDir: filepath.Join(dir, "volumes"),
+		Runtime: os.Getenv("PERGOLA_TEST_RUNTIME"),
 	})
 	if err != nil {
 		t.Fatal(err)

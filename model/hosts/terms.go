@@ -16,6 +16,7 @@ type Allowance struct {
 	Paths   []string `json:"paths,omitempty"` // directories, with all that is below them
 	Network bool     `json:"network,omitempty"`
 	Outside bool     `json:"outside,omitempty"` // connections to outside of all slices
+	Volumes bool     `json:"volumes,omitempty"` // room on its disk
 	Ports   []Ports  `json:"ports,omitempty"`   // of its addresses
 }
 
@@ -52,6 +53,8 @@ func (a Allowance) Covers(h slice.Hold) (dir string, ok bool) {
 	switch {
 	case h.Outside:
 		return "", a.Outside
+	case h.Volumes:
+		return "", a.Volumes
 	case h.Port != "":
 		ports, ok := h.Ports()
 		return "", ok && slices.ContainsFunc(joined(slices.Clone(a.Ports)), func(r Ports) bool {
@@ -79,6 +82,8 @@ func (a Allowance) With(holds ...slice.Hold) Allowance {
 		switch {
 		case h.Outside:
 			a.Outside = true
+		case h.Volumes:
+			a.Volumes = true
 		case h.Port != "":
 			if ports, ok := h.Ports(); ok {
 				a.Ports = append(a.Ports, ports)
@@ -130,6 +135,9 @@ func Flags(has Allowance, missing ...slice.Hold) (flags []string) {
 	}
 	if all.Outside && !has.Outside {
 		flags = append(flags, "--outside")
+	}
+	if all.Volumes && !has.Volumes {
+		flags = append(flags, "--volumes")
 	}
 	if ports := ListPorts(all.Ports); ports != ListPorts(joined(slices.Clone(has.Ports))) {
 		flags = append(flags, "--ports "+ports)

@@ -9,6 +9,7 @@ type Hold struct {
 	// Outside is connections to outside of all slices; Port is a port of the machine's addresses, as HostPort
 	// writes it, or a range of TCP and UDP, as Ports writes it.
 	Outside bool   `json:"outside,omitempty"`
+	Volumes bool   `json:"volumes,omitempty"` // room on its disk that nothing bounds
 	Port    string `json:"port,omitempty"`
 	Field   string `json:"-"` // the field of the node that asks for it, as users write it
 }
@@ -18,6 +19,8 @@ func (h Hold) String() string {
 	switch {
 	case h.Outside:
 		return "connections to the outside (outside: true, or peers: of a UDP port)"
+	case h.Volumes:
+		return "room on its disk (volumes)"
 	case h.Port != "":
 		if _, err := ParseHostPort(h.Port); err != nil {
 			return "its ports " + h.Port
@@ -33,7 +36,7 @@ func (h Hold) String() string {
 
 // Within reports whether this hold is part of another one.
 func (h Hold) Within(other Hold) bool {
-	return h.Path == other.Path && h.Outside == other.Outside && (other.Write || !h.Write) &&
+	return h.Path == other.Path && h.Outside == other.Outside && h.Volumes == other.Volumes && (other.Write || !h.Write) &&
 		(h.Port == other.Port || h.isOfPortsOf(other))
 }
 
@@ -52,8 +55,9 @@ func (h Hold) Ports() (Ports, bool) {
 	return all, err == nil
 }
 
-// OfOneMachine reports whether it is something that only one machine has. Ports and the outside are had on any.
-func (h Hold) OfOneMachine() bool { return !h.Outside && h.Port == "" }
+// OfOneMachine reports whether it is something that only one machine has. Ports, the outside and room for volumes are
+// had on any.
+func (h Hold) OfOneMachine() bool { return !h.Outside && !h.Volumes && h.Port == "" }
 
 // Holds lists what a node uses of its machine itself; most nodes use nothing.
 func (n *Node) Holds() (all []Hold) {
@@ -71,6 +75,9 @@ func (n *Node) Holds() (all []Hold) {
 	}
 	for _, b := range n.Binds {
 		all = append(all, Hold{Field: "binds", Path: b.Source, Write: !b.ReadOnly})
+	}
+	if len(n.Volumes) > 0 {
+		all = append(all, Hold{Field: "volumes", Volumes: true})
 	}
 	switch n.Rootfs.Kind {
 	case RootfsDir: // the node writes to a layer above it

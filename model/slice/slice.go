@@ -71,6 +71,7 @@ type Node struct {
 	Env       map[string]string `json:"env,omitempty"`
 	Files     []File            `json:"files,omitempty"`
 	Binds     []Bind            `json:"binds,omitempty"` // of host paths: only for root
+	Volumes   []Volume          `json:"volumes,omitempty"`
 	Sysctls   map[string]string `json:"sysctls,omitempty"`
 	CPU       float64           `json:"cpu,omitempty"`        // cores; 0: no limit
 	CPUPeriod time.Duration     `json:"cpu_period,omitempty"` // in which CPU is a limit; 0: DefaultCPUPeriod
@@ -234,6 +235,14 @@ type File struct {
 // Bind is a path of the host that a node sees. Only root may use it.
 type Bind struct {
 	Source   string `json:"source"`
+	Target   string `json:"target"`
+	ReadOnly bool   `json:"read_only,omitempty"`
+}
+
+// Volume is a directory of the node's own that outlives the node and the slice: only root may use it, for nothing bounds
+// what is in it. It is on the host that the node runs on.
+type Volume struct {
+	Name     string `json:"name"` // among those of the node
 	Target   string `json:"target"`
 	ReadOnly bool   `json:"read_only,omitempty"`
 }

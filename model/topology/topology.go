@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology/describe"
 	"github.com/pergola-net/pergola/model/topology/diagnostic"
 	"github.com/pergola-net/pergola/model/topology/encode"
 	"github.com/pergola-net/pergola/model/topology/file"
@@ -81,6 +83,12 @@ type (
 	// Diagnostics is all that is wrong with a topology.
 	Diagnostics = diagnostic.Diagnostics
 )
+
+// Describe is the reverse of Resolve: it gives a topology from which the same slice is resolved.
+func Describe(s *slice.Slice) (*Topology, Diagnostics) { return describe.Slice(s) }
+
+// IsPath reports whether the source of a volume is a path of the host, and not a name.
+func IsPath(source string) bool { return file.IsPath(source) }
 
 // Marshal writes a topology as a person would: short forms, one line for what is short, sections apart. Parse reads
 // the same topology back, without the data of its sources.

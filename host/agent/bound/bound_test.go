@@ -215,7 +215,7 @@ func TestAFullNodeAsksForNothing(t *testing.T) {
 		n.Ports = append(n.Ports, tcp(9000+i))
 	}
 	c := change{id: id("a"), slice: "lab"}
-	c.find(&n, &observe.Snapshot{Bound: map[sliver.ID][]slice.HostPort{id("a"): {tcp(8001), tcp(8002)}}})
+	c.find(&n, nil, &observe.Snapshot{Bound: map[sliver.ID][]slice.HostPort{id("a"): {tcp(8001), tcp(8002)}}})
 	var asked []string
 	p := New(Config{
 		Reserve: func(_ context.Context, _, _ string, c api.ReservationChange) error {

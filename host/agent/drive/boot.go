@@ -37,8 +37,8 @@ const execOutput = 2048
 
 // boot begins to run a node's exec lines, each by a shell, once. Nothing waits for them but the slice's status. A line
 // that fails is reported, and not tried again: the lines may not be repeatable. What a line printed, and how it ended,
-// is kept with the sliver.
-func (d *Driver) boot(ctx context.Context, id sliver.ID, lines []string) error {
+// is kept with the sliver. After the lines, note is run.
+func (d *Driver) boot(ctx context.Context, id sliver.ID, lines, note []string) error {
 	s, err := d.Machine.Runtime.Observe(id)
 	if err != nil {
 		return err
@@ -52,6 +52,7 @@ func (d *Driver) boot(ctx context.Context, id sliver.ID, lines []string) error {
 	d.mu.Unlock()
 	go func() {
 		d.runLines(ctx, id, s.PID, lines)
+		d.note(ctx, id, s.PID, note)
 		d.mu.Lock()
 		delete(d.boots, b)
 		d.mu.Unlock()
@@ -80,6 +81,16 @@ func (d *Driver) runLines(ctx context.Context, id sliver.ID, pid int, lines []st
 			results = append(results, result)
 			d.keepResults(id, results)
 		}
+	}
+}
+
+// note has a node remember how its routing daemon is configured by now.
+func (d *Driver) note(ctx context.Context, id sliver.ID, pid int, command []string) {
+	if s, err := d.Machine.Runtime.Observe(id); err != nil || s.PID != pid || len(command) == 0 {
+		return
+	}
+	if _, err := d.run(ctx, id, command); err != nil {
+		d.Warn(id, fmt.Sprintf("remember how the routing daemon is configured: %v", err))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pergola-net/pergola/host/agent/failures"
 	"github.com/pergola-net/pergola/host/agent/fastpath"
@@ -63,6 +64,8 @@ type Pass struct {
 	Want    *plan.Wanted
 	Seen    *observe.Snapshot
 	Running context.Context // of the plan: ends when something else is wanted
+
+	leaves atomic.Int32 // how many routers have told their neighbours that they start anew
 }
 
 // Do carries out an action. An error names what the action is about as its user does, and one because something has
@@ -122,7 +125,7 @@ func (d *Pass) make(ctx context.Context, k reconcile.Key, amend bool) error {
 	case plan.Process:
 		return d.setProcess(ctx, id, w, amend)
 	case plan.Boot:
-		return d.boot(ctx, id, w.Lines)
+		return d.boot(ctx, id, w.Lines, d.rendered(id).Note)
 	case nil:
 		return fmt.Errorf("make %v: it is not wanted", k)
 	default:

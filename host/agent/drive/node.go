@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/probe/running"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/routing"
 	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 func (d *Pass) prepareArea(ctx context.Context, id uint16, w plan.Area) error {
@@ -41,7 +43,8 @@ func specOf(s plan.Sliver) sliver.Spec {
 	return sliver.Spec{
 		ID: sliver.ID(s.NodeID), SliceName: s.SliceName, Digest: s.Digest, Hostname: s.Hostname,
 		Rootfs: s.Rootfs, Command: s.Command, Env: s.Env, Files: s.Files, Binds: s.Binds, Beneath: s.Beneath,
-		CPU: s.CPU, CPUPeriod: s.CPUPeriod, Memory: s.Memory, PIDs: s.PIDs, Sysctls: s.Sysctls, Notes: s.Notes,
+		Volumes: s.Volumes,
+		CPU:     s.CPU, CPUPeriod: s.CPUPeriod, Memory: s.Memory, PIDs: s.PIDs, Sysctls: s.Sysctls, Notes: s.Notes,
 		Socket: s.Socket,
 	}
 }
@@ -66,6 +69,10 @@ func (d *Pass) create(ctx context.Context, spec sliver.Spec) error {
 }
 
 func (d *Pass) remove(ctx context.Context, id sliver.ID) error {
+	leave := d.rendered(id).Leave
+	if len(leave) > 0 && d.Seen.Slivers[id].State == sliver.Running && d.leaves.Add(1) <= mostLeaves {
+		d.leave(ctx, id, leave)
+	}
 	if err := d.delete(ctx, id); err != nil {
 		return err
 	}
@@ -73,6 +80,22 @@ func (d *Pass) remove(ctx context.Context, id sliver.ID) error {
 		d.Restarted(id)
 	}
 	return nil
+}
+
+// leaveTimeout is how long a router that starts anew may take to tell its neighbours.
+const leaveTimeout = 2 * time.Second
+
+// mostLeaves is how many routers tell their neighbours in one plan: where more start anew, there is hardly another way,
+// and each takes a quarter of a second.
+const mostLeaves = 16
+
+// leave lets a router that starts anew tell its neighbours. Without that, they find out.
+func (d *Pass) leave(ctx context.Context, id sliver.ID, command []string) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	if _, err := d.run(ctx, id, command); err != nil {
+		d.Log.Debug("tell neighbours that a router starts anew", "node", id, "error", err)
+	}
 }
 
 // delete removes a sliver, and before it what the fast path has of it.
@@ -116,8 +139,7 @@ func (d *Pass) resume(ctx context.Context, id sliver.ID) error {
 	if err := d.Machine.Runtime.Resume(id); err != nil {
 		return err
 	}
-	k := reconcile.Key{Kind: plan.KindConfig, Slice: id.Slice, Name: id.Node}
-	if r, ok := d.Want.Detail(k).(routing.Rendered); ok {
+	if r := d.rendered(id); len(r.Files) > 0 {
 		if err := d.reload(ctx, id, r); err != nil {
 			d.Warn(id, err.Error())
 		}
@@ -125,9 +147,18 @@ func (d *Pass) resume(ctx context.Context, id sliver.ID) error {
 	return nil
 }
 
+// rendered is the configuration of a node's routing daemon; the zero value where it has none.
+func (d *Pass) rendered(id sliver.ID) routing.Rendered {
+	r, _ := d.Want.Detail(reconcile.Key{Kind: plan.KindConfig, Slice: id.Slice, Name: id.Node}).(routing.Rendered)
+	return r
+}
+
 // configureDaemon writes the files of a routing daemon. A daemon that runs is told to read them again; it does not
 // restart.
 func (d *Pass) configureDaemon(ctx context.Context, id sliver.ID, r routing.Rendered, amend bool) error {
+	if amend {
+		d.keepChange(ctx, id, r)
+	}
 	if err := d.Machine.Runtime.WriteFiles(ctx, id, r.Files); err != nil {
 		return fmt.Errorf("configure %s: %w", id.Node, err)
 	}
@@ -137,6 +168,22 @@ func (d *Pass) configureDaemon(ctx context.Context, id sliver.ID, r routing.Rend
 		}
 	}
 	return d.Machine.Runtime.Note(id, plan.NoteOf[plan.KindConfig], plan.Digest(r.Files))
+}
+
+// keepChange notes that daemons were configured by hand before they get another configuration beside that: later the
+// two could not be told apart. What cannot be found out is not noted.
+func (d *Pass) keepChange(ctx context.Context, id sliver.ID, r routing.Rendered) {
+	if d.Seen.Slivers[id].State != sliver.Running || len(r.Note) == 0 {
+		return
+	}
+	daemon := running.Daemon{Runtime: d.Machine.Runtime, ID: id, Kind: slice.FRR}
+	changed, err := daemon.Differs(ctx)
+	if err == nil && changed {
+		err = d.Machine.Runtime.Note(id, plan.ChangedNote, "yes")
+	}
+	if err != nil {
+		d.Log.Debug("find out whether a routing daemon was configured by hand", "node", id, "error", err)
+	}
 }
 
 // reloadTimeout is how long a daemon may take to read its configuration again: a user may have stopped it.

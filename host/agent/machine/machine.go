@@ -40,8 +40,14 @@ type Runtime interface {
 	Resume(id sliver.ID) error
 
 	Note(id sliver.ID, key, value string) error
+	ReadFile(id sliver.ID, name string, most int64) (slice.File, error)
+	ReadDir(id sliver.ID, name string) ([]string, error)
+	EtcFiles(id sliver.ID, most int64, skip func(name string) bool) ([]slice.File, error)
+	Dial(ctx context.Context, id sliver.ID, name string) (net.Conn, error)
 	WriteFiles(ctx context.Context, id sliver.ID, files []slice.File) error
 	Exec(ctx context.Context, id sliver.ID, r sliver.ExecRequest) (code int, err error)
+	Volumes() ([]sliver.Volume, error)
+	RemoveVolumes(slice string) error
 	LogPath(sliceName, node string) string
 	// Listen makes the control socket of a sliver; the error is sliver.ErrNoSocket where it was made without one.
 	Listen(id sliver.ID) (*net.UnixListener, error)

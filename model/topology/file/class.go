@@ -99,6 +99,16 @@ func (p Protocol) Value() (int, error) {
 	return n, nil
 }
 
+// ProtocolOf writes a protocol: by the name that most people know, where there is one.
+func ProtocolOf(number int) Protocol {
+	for _, name := range slices.Sorted(maps.Keys(protocols)) {
+		if protocols[name] == number && name != "icmp6" {
+			return Protocol(name)
+		}
+	}
+	return Protocol(strconv.Itoa(number))
+}
+
 // HasPorts reports whether packets of the protocol begin with two ports.
 func (p Protocol) HasPorts() bool {
 	n, err := p.Value()

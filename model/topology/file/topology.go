@@ -99,6 +99,7 @@ type Attributes struct {
 	Env       map[string]string `json:"env,omitempty" doc:"Environment of the processes."`
 	Files     map[string]File   `json:"files,omitempty" doc:"Files put into the node before it starts: path in the node: path beside the topology, or a map of content or source, and mode."`
 	Binds     Strings           `json:"binds,omitempty" doc:"Paths of the host that the node sees, SOURCE:TARGET[:ro]. Only root may use them."`
+	Volumes   Strings           `json:"volumes,omitempty" doc:"Directories that outlive the node, NAME:TARGET[:ro], and paths of the host, PATH:TARGET[:ro], as binds. Only root may use them, or where the machine allows it."`
 	Sysctls   map[string]string `json:"sysctls,omitempty" doc:"Kernel parameters of the node's namespaces, such as net.ipv4.ip_forward."`
 	CPU       float64           `json:"cpu,omitempty" minimum:"0" maximum:"1024" doc:"Limit, in cores."`
 	CPUPeriod Duration          `json:"cpu_period,omitempty" doc:"In which the limit of cpu holds, 1ms to 1s: a shorter one lets processes wait less for their next turn, and changes between them more often. Default: 100ms."`
@@ -285,6 +286,11 @@ func (e End) Node() string { node, _, _ := strings.Cut(string(e), ":"); return n
 
 // Interface is the name of the end's interface, empty where the file leaves the choice to Pergola.
 func (e End) Interface() string { _, name, _ := strings.Cut(string(e), ":"); return name }
+
+// IsPath reports whether the source of a volume is a path of the host, and not a name.
+func IsPath(source string) bool {
+	return strings.ContainsRune(source, '/') || source == "." || source == ".."
+}
 
 // Arrow stands in every filter, so that a name of a file can be told from one.
 const Arrow = "->"

@@ -46,7 +46,7 @@ func merge(base, over reflect.Value) {
 var (
 	routingKeys = []string{"daemon", "routing", "as", "reflector", "networks", "area", "hello", "dead",
 		"fast_hellos", "isis", "fastpath", "config"}
-	sliverKeys = []string{"gateway", "routes", "image", "rootfs", "cmd", "env", "files", "binds", "sysctls", "cpu",
+	sliverKeys = []string{"gateway", "routes", "image", "rootfs", "cmd", "env", "files", "binds", "volumes", "sysctls", "cpu",
 		"cpu_period", "memory", "pids", "exec", "restart"}
 	programKeys = []string{"program", "filters", "slowpath", "reserve"}
 	outsideKeys = []string{"outside", "ports"}

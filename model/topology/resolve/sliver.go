@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"cmp"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -45,6 +46,7 @@ func (r *resolver) makeSliver(n *node) {
 	n.out.Claims, n.out.BoundPorts = r.claims(n)
 	n.out.Files = r.files(n)
 	n.out.Binds = r.binds(n)
+	r.volumes(n)
 	n.out.Sysctls = r.sysctls(n)
 	if n.kind == slice.Program {
 		n.out.Program = r.program(n)
@@ -187,29 +189,55 @@ func (r *resolver) checkSource(at *diagnostic.Path, s *file.Source) {
 func (r *resolver) binds(n *node) []slice.Bind {
 	var out []slice.Bind
 	for i, text := range n.all.Binds {
-		at := n.at.At("binds").Item(i)
-		parts := strings.Split(text, ":")
-		if len(parts) < 2 || len(parts) > 3 || parts[0] == "" {
-			r.Add(at, "write SOURCE:TARGET or SOURCE:TARGET:ro", "%q is not a bind", text)
-			continue
+		if bind, ok := r.mount(n.at.At("binds").Item(i), text, "bind", "SOURCE"); ok {
+			out = append(out, bind)
 		}
-		bind := slice.Bind{Source: parts[0], Target: parts[1]}
-		if len(parts) == 3 {
-			for _, option := range strings.Split(parts[2], ",") {
-				switch option {
-				case "ro":
-					bind.ReadOnly = true
-				case "rw", "z", "Z":
-				default:
-					r.Add(at, diagnostic.SuggestOr(option, []string{"ro", "rw"}),
-						"unknown option %q of a bind", option)
-				}
-			}
-		}
-		r.checkTarget(at, bind.Target)
-		out = append(out, bind)
 	}
 	return out
+}
+
+// mount reads SOURCE:TARGET, with options or without.
+func (r *resolver) mount(at *diagnostic.Path, text, what, source string) (bind slice.Bind, ok bool) {
+	parts := strings.Split(text, ":")
+	if len(parts) < 2 || len(parts) > 3 || parts[0] == "" {
+		r.Add(at, fmt.Sprintf("write %s:TARGET or %[1]s:TARGET:ro", source), "%q is not a %s", text, what)
+		return bind, false
+	}
+	bind = slice.Bind{Source: parts[0], Target: parts[1]}
+	if len(parts) == 3 {
+		for _, option := range strings.Split(parts[2], ",") {
+			switch option {
+			case "ro":
+				bind.ReadOnly = true
+			case "rw", "z", "Z":
+			default:
+				r.Add(at, diagnostic.SuggestOr(option, []string{"ro", "rw"}),
+					"unknown option %q of a %s", option, what)
+			}
+		}
+	}
+	r.checkTarget(at, bind.Target)
+	return bind, true
+}
+
+// volumes reads volumes: what names a path of the host is a bind, as for Docker Compose.
+func (r *resolver) volumes(n *node) {
+	for i, text := range n.all.Volumes {
+		at := n.at.At("volumes").Item(i)
+		m, ok := r.mount(at, text, "volume", "NAME")
+		switch {
+		case !ok:
+		case file.IsPath(m.Source):
+			n.out.Binds = append(n.out.Binds, m)
+		case len(m.Source) > 63 || !file.NamePattern.MatchString(m.Source):
+			r.Add(at, "letters, digits, - and _; for a directory of the host, write ./"+m.Source,
+				"%q is not a name of a volume", m.Source)
+		case slices.ContainsFunc(n.out.Volumes, func(v slice.Volume) bool { return v.Name == m.Source }):
+			r.Add(at, "", "volume %q is named twice", m.Source)
+		default:
+			n.out.Volumes = append(n.out.Volumes, slice.Volume{Name: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
+		}
+	}
 }
 
 // namespaced are the kernel parameters that belong to a namespace; any other would be the whole machine's.

@@ -145,6 +145,9 @@ func allowed(h *api.Host) string {
 	if h.Allows.Outside {
 		all = append(all, "connections to the outside")
 	}
+	if h.Allows.Volumes {
+		all = append(all, "room for volumes")
+	}
 	if len(h.Allows.Ports) > 0 {
 		all = append(all, "ports "+hosts.ListPorts(h.Allows.Ports))
 	}

@@ -65,6 +65,11 @@ func makeAbsolute(t *topology.Topology, dir string) {
 				a.Binds[i] = absolute(path) + ":" + rest
 			}
 		}
+		for i, volume := range a.Volumes {
+			if path, rest, ok := strings.Cut(volume, ":"); ok && topology.IsPath(path) {
+				a.Volumes[i] = absolute(path) + ":" + rest
+			}
+		}
 		if r := a.Rootfs; r != nil && !r.IsArchive() && r.Path != "host" {
 			r.Path = absolute(r.Path)
 		}

@@ -82,6 +82,9 @@ func (t *Terminal) Stdin() *os.File { return t.in }
 // Stdout gives the terminal that shows the results, or nil.
 func (t *Terminal) Stdout() *os.File { return t.out }
 
+// Stderr gives the terminal that shows what is said about the work, or nil.
+func (t *Terminal) Stderr() *os.File { return t.err }
+
 // Width is the number of columns of the terminal that shows the results; 0 where there is none.
 func (t *Terminal) Width() int { return width(t.out) }
 

@@ -1,0 +1,192 @@
+package running
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pergola-net/pergola/host/routing"
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/lab/daemons"
+	"github.com/pergola-net/pergola/lab/testkit"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// labRuntime is a runtime of nodes that are bare namespaces.
+type labRuntime struct{ *daemons.Lab }
+
+func (l labRuntime) path(id sliver.ID, name string) string {
+	return filepath.Join("/proc", strconv.Itoa(l.PID(id.Node)), "root", name)
+}
+
+func (l labRuntime) ReadFile(id sliver.ID, name string, _ int64) (slice.File, error) {
+	data, err := os.ReadFile(l.path(id, name))
+	return slice.File{Path: name, Data: data}, err
+}
+
+func (l labRuntime) ReadDir(id sliver.ID, name string) (names []string, err error) {
+	entries, err := os.ReadDir(l.path(id, name))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, err
+}
+
+func (l labRuntime) EtcFiles(id sliver.ID, _ int64, skip func(string) bool) (all []slice.File, err error) {
+	for _, dir := range []string{"/etc/frr", "/etc/bird"} {
+		if skip(dir) {
+			continue
+		}
+		names, err := l.ReadDir(id, dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			f, err := l.ReadFile(id, filepath.Join(dir, name), 0)
+			if err != nil {
+				return nil, err
+			}
+			if !skip(f.Path) {
+				all = append(all, f)
+			}
+		}
+	}
+	return all, nil
+}
+
+func (l labRuntime) Dial(ctx context.Context, id sliver.ID, name string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "unix", l.path(id, name))
+}
+
+func (l labRuntime) Exec(_ context.Context, id sliver.ID, r sliver.ExecRequest) (int, error) {
+	out, err := l.Lab.Exec(id.Node, r.Args...)
+	if err != nil {
+		return -1, err
+	}
+	_, err = fmt.Fprint(r.Stdout, out)
+	return 0, err
+}
+
+// two is two routers that speak protocols.
+func two(daemon slice.Daemon, protocols ...slice.Protocol) *slice.Slice {
+	var b daemons.Topology
+	for _, name := range []string{"r1", "r2"} {
+		n := b.Router(name, daemon, protocols...)
+		n.Routing.BGP = &slice.BGPNode{AS: 65001, Networks: n.Loopbacks}
+		n.Routing.Static = []slice.Route{{To: netip.MustParsePrefix("192.0.2.0/24"), Blackhole: true}}
+	}
+	b.Link("r1", "r2")
+	return b.Done()
+}
+
+// started gives the daemon of r1, once it has started.
+func started(t *testing.T, s *slice.Slice) (*daemons.Lab, Daemon) {
+	t.Helper()
+	l := daemons.New(t, s)
+	var d Daemon
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		r, err := routing.NewRenderer(s).Render(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Write(n.Name, r.Files)
+		l.Start(n.Name, r.Command)
+		if n.Name == "r1" {
+			d = Daemon{Runtime: labRuntime{l}, ID: sliver.ID{Node: n.Name}, Kind: n.Routing.Daemon, Files: r.Files}
+		}
+	}
+	testkit.Eventually(t, func() error {
+		if d.Kind == slice.BIRD {
+			_, err := l.Exec("r1", "birdc", "show", "status")
+			return err
+		}
+		_, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile)
+		return err
+	}, time.Minute, "the daemons to start")
+	return l, d
+}
+
+func wantChanged(t *testing.T, d Daemon, want bool, when string) {
+	t.Helper()
+	if changed, err := d.IsChanged(t.Context()); err != nil || changed != want {
+		t.Errorf("%s: changed is %t, %v, want %t", when, changed, err, want)
+	}
+}
+
+// What FRR's daemons say by their sockets is what vtysh showed of them, whatever they speak; a change is seen, and when
+// it is taken back, none is.
+func TestChangesOfFRRAreSeen(t *testing.T) {
+	for _, protocols := range [][]slice.Protocol{
+		{slice.OSPF}, {slice.ISIS}, {slice.RIP}, {slice.OSPF, slice.BGP}, {slice.Static},
+	} {
+		t.Run(fmt.Sprint(protocols), func(t *testing.T) {
+			testkit.LeakCheck(t)
+			l, d := started(t, two(slice.FRR, protocols...))
+			wantChanged(t, d, false, "at first")
+			vtysh := func(lines ...string) {
+				t.Helper()
+				args := []string{"vtysh", "-c", "configure terminal"}
+				for _, line := range lines {
+					args = append(args, "-c", line)
+				}
+				if _, err := l.Exec("r1", args...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			vtysh("interface eth1", "description by hand")
+			wantChanged(t, d, true, "after a change")
+			files, err := d.Configuration(t.Context())
+			if err != nil || !strings.Contains(string(files[frrConf]), "\n description by hand\n") {
+				t.Errorf("the configuration is %q, %v", files, err)
+			}
+			if lines := d.Difference(files); len(lines) != 1 || lines[0] != "+ interface eth1 / description by hand" {
+				t.Errorf("the difference is %q", lines)
+			}
+			vtysh("interface eth1", "no description")
+			wantChanged(t, d, false, "when it is taken back")
+			if _, err := l.Exec("r1", "vtysh", "-c", "write memory"); err != nil {
+				t.Fatal(err)
+			}
+			wantChanged(t, d, false, "when nothing new was written")
+		})
+	}
+}
+
+func TestChangesOfBIRDAreSeen(t *testing.T) {
+	testkit.LeakCheck(t)
+	l, d := started(t, two(slice.BIRD, slice.OSPF))
+	wantChanged(t, d, false, "at first")
+	if _, err := l.Exec("r1", "sh", "-c", "echo '# by hand' >>/etc/bird/bird.conf"); err != nil {
+		t.Fatal(err)
+	}
+	wantChanged(t, d, true, "after a change")
+	files, err := d.Configuration(t.Context())
+	if err != nil || !strings.HasSuffix(string(files["bird.conf"]), "# by hand\n") {
+		t.Errorf("the configuration is %q, %v", files, err)
+	}
+}
+
+func TestFRROfWhichTheStartIsNotKnownIsNotJudged(t *testing.T) {
+	l := daemons.New(t, two(slice.FRR, slice.OSPF))
+	d := Daemon{Runtime: labRuntime{l}, ID: sliver.ID{Node: "r1"}, Kind: slice.FRR}
+	if _, err := l.Exec("r1", "mkdir", "/run/frr"); err != nil {
+		t.Fatal(err)
+	}
+	wantChanged(t, d, false, "before it is started")
+	if _, err := l.Exec("r1", "touch", "/run/frr/"+zebraSocket); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := d.IsChanged(t.Context()); err == nil || changed {
+		t.Errorf("changed is %t, %v", changed, err)
+	}
+}
