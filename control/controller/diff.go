@@ -114,9 +114,9 @@ func kept(prev, next *slice.Slice) (warnings []string) {
 // has nil where a new topology has an empty list.
 func fixed(n *slice.Node) *slice.Node {
 	b := &slice.Node{
-		Kind: n.Kind, Rootfs: n.Rootfs, Command: n.Command, Env: n.Env, Files: n.Files, Binds: n.Binds,
-		Volumes: n.Volumes,
-		CPU:     n.CPU, CPUPeriod: n.CPUPeriod, Memory: n.Memory, PIDs: n.PIDs,
+		Kind: n.Kind, Rootfs: n.Rootfs, Command: n.Command, Args: n.Args, User: n.User,
+		Stdin: n.Stdin, Env: n.Env, Files: n.Files, Binds: n.Binds, Volumes: n.Volumes,
+		CPU: n.CPU, CPUPeriod: n.CPUPeriod, Memory: n.Memory, PIDs: n.PIDs,
 	}
 	for key, value := range n.Sysctls {
 		if !slice.NetSysctl(key) {

@@ -78,7 +78,7 @@ const mostSockets = 1 << 16
 // read.
 func parseSockets(r io.Reader, protocol uint16) (all []socket, err error) {
 	lines := bufio.NewScanner(r)
-	lines.Scan()       // the heading
+	lines.Scan()                                 // the heading
 	for len(all) < mostSockets && lines.Scan() { // 0: 00000000:1F90 00000000:0000 0A ...
 		fields := strings.Fields(lines.Text())
 		if len(fields) < 4 {

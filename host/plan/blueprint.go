@@ -17,9 +17,9 @@ func (b *builder) sliverSpec(n *slice.Node, command []string) Sliver {
 	}
 	spec := Sliver{
 		NodeID: NodeID{Slice: b.Spec.ID, Node: n.Name}, SliceName: b.Spec.Name, Hostname: n.Name,
-		Rootfs: n.Rootfs, Command: command, Env: n.Env, Files: n.Files, Binds: n.Binds,
-		Volumes: n.Volumes,
-		CPU:     n.CPU, CPUPeriod: n.CPUPeriod, Memory: n.Memory, PIDs: n.PIDs, Sysctls: sysctls(n, false),
+		Rootfs: n.Rootfs, Command: command, Args: n.Args, User: n.User, Stdin: n.Stdin,
+		Env: n.Env, Files: n.Files, Binds: n.Binds, Volumes: n.Volumes,
+		CPU: n.CPU, CPUPeriod: n.CPUPeriod, Memory: n.Memory, PIDs: n.PIDs, Sysctls: sysctls(n, false),
 		Socket: n.Program != nil,
 	}
 	spec.Digest = Digest(spec, b.Overrides.Restarts[n.Name])
@@ -61,7 +61,11 @@ func hostsFile(s *slice.Slice) []byte {
 		"ff02::1\tip6-allnodes\nff02::2\tip6-allrouters\n")
 	for i := range s.Nodes {
 		for _, v6 := range []bool{false, true} {
-			if addr, ok := s.Nodes[i].Address(v6); ok {
+			addr, ok := s.Nodes[i].Address(v6)
+			if !ok {
+				addr, ok = s.Nodes[i].ManagementAddress(v6)
+			}
+			if ok {
 				fmt.Fprintf(&f, "%s\t%s\n", addr, s.Nodes[i].Name)
 			}
 		}

@@ -83,6 +83,9 @@ type (
 		Hostname  string
 		Rootfs    slice.Rootfs
 		Command   []string // empty: that of the image; without an image, a process that does nothing but reap
+		Args      []string `json:",omitempty"` // of the image's entrypoint; empty: the image's own
+		User      string   `json:",omitempty"` // of the first process; empty: that of the image, else root
+		Stdin     bool     `json:",omitempty"` // standard input of the first process stays open
 		Env       map[string]string
 		Files     []slice.File
 		Binds     []slice.Bind

@@ -24,7 +24,7 @@ func Declares(n *slice.Node) bool {
 
 // Addresses gives, for those of the processes whose node has no address in the slice, the addresses by which others can
 // reach it, as the node's kernel has them: those of lo first. Link-local addresses and 127.0.0.0/8 are left out, and
-// the interface to the outside, and nodes that are gone meanwhile.
+// interfaces for management and the one to the outside, and nodes that are gone meanwhile.
 func Addresses(ctx context.Context, s *slice.Slice, pids map[string]int) (map[string][]netip.Addr, error) {
 	var mu sync.Mutex // guards all
 	all := make(map[string][]netip.Addr, len(pids))
@@ -60,6 +60,9 @@ const mostAddresses = 256
 func reachable(n *slice.Node, interfaces []Interface) (all []netip.Addr) {
 	for _, i := range interfaces {
 		if n.ReachesOutside() && i.Name == slice.OutsideInterface {
+			continue
+		}
+		if own := n.Interface(i.Name); own != nil && own.Management {
 			continue
 		}
 		for _, p := range i.Addresses {

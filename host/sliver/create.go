@@ -74,7 +74,7 @@ func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
 	rec.Sysctls = later
 	rec.Command = s.Command
 	if len(rec.Command) == 0 {
-		rec.Command = root.image.command()
+		rec.Command = root.image.command(s.Args)
 	}
 	rec.Plain = len(rec.Command) == 0
 	rec.Env = environment(root.image.Env, s.Hostname, s.Env)
@@ -106,7 +106,7 @@ func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
 // the runtime: its only process sleeps.
 func (r *Runtime) runCreate(ctx context.Context, s *Spec, root *rootfs, plain bool) (process, error) {
 	id := s.ID
-	in, err := emptyInput()
+	in, err := firstInput(s.Stdin)
 	if err != nil {
 		return process{}, err
 	}

@@ -163,6 +163,25 @@ func emptyInput() (*os.File, error) {
 	return r, nil
 }
 
+// firstInput is the standard input of a first process. An open one is a pipe of which the process itself holds the
+// writing end: it has neither data nor an end, whatever becomes of this server.
+func firstInput(open bool) (*os.File, error) {
+	if !open {
+		return emptyInput()
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make standard input: %w", err)
+	}
+	defer r.Close()
+	defer w.Close()
+	both, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", r.Fd()), os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make standard input: %w", err)
+	}
+	return both, nil
+}
+
 // awaitFilter makes all other containers wait until the filter of the first one is compiled, which they then use.
 func (r *Runtime) awaitFilter() (done func()) {
 	if !r.oci.annotates || r.seccomp.Load() != nil {

@@ -21,6 +21,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/pergola-net/pergola/model/slice"
@@ -48,8 +49,12 @@ type imageConfig struct {
 	User       string   `json:"user,omitempty"` // of the command; what Exec runs is root's
 }
 
-func (c imageConfig) command() []string {
-	return append(append([]string(nil), c.Entrypoint...), c.Cmd...)
+// command is the image's own, with other arguments where some are given.
+func (c imageConfig) command(args []string) []string {
+	if len(args) > 0 {
+		return slices.Concat(c.Entrypoint, args)
+	}
+	return slices.Concat(c.Entrypoint, c.Cmd)
 }
 
 func (c imageConfig) dir() string {
@@ -157,7 +162,11 @@ func (i *images) fromTar(digest string) (string, error) {
 	if !sha256OK.MatchString(digest) {
 		return "", fmt.Errorf("use archive %q: not a SHA-256 in hex", digest)
 	}
-	f, err := os.Open(filepath.Join(i.dir, digest))
+	if final := filepath.Join(i.roots(), digest); exists(final) {
+		return filepath.Join(final, "rootfs"), nil
+	}
+	open := func() (io.ReadCloser, error) { return openArchive(filepath.Join(i.dir, digest)) }
+	isSaved, err := isSavedImage(open)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("use archive %s: it was not sent to this machine (apply the topology again)",
 			digest)
@@ -165,8 +174,14 @@ func (i *images) fromTar(digest string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("use archive: %w", err)
 	}
-	defer f.Close()
-	return i.unpacked(digest, imageConfig{}, func() (io.ReadCloser, error) { return decompressed(f) })
+	if !isSaved {
+		return i.unpacked(digest, imageConfig{}, open)
+	}
+	image, err := tarball.Image(open, nil)
+	if err != nil {
+		return "", fmt.Errorf("use image archive: %w (save one image alone: docker save IMAGE)", err)
+	}
+	return i.fromImageAs(digest, "archive", image)
 }
 
 func (i *images) fromLayout(path string) (string, error) {
@@ -279,17 +294,22 @@ func (i *images) fromImage(ref string, image v1.Image, dir string) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("read image %s: %w", ref, err)
 	}
+	key := digest.Hex
+	if dir != "" {
+		sum := sha256.Sum256([]byte(digest.Hex + " " + dir))
+		key = hex.EncodeToString(sum[:])
+	}
+	return i.fromImageAs(key, ref, image)
+}
+
+// fromImageAs flattens the layers of an image into the directory of a digest.
+func (i *images) fromImageAs(key, ref string, image v1.Image) (string, error) {
 	file, err := image.ConfigFile()
 	if err != nil {
 		return "", fmt.Errorf("read configuration of image %s: %w", ref, err)
 	}
 	c := file.Config
 	config := imageConfig{c.Entrypoint, c.Cmd, c.Env, c.WorkingDir, c.User}
-	key := digest.Hex
-	if dir != "" {
-		sum := sha256.Sum256([]byte(digest.Hex + " " + dir))
-		key = hex.EncodeToString(sum[:])
-	}
 	root, err := i.unpacked(key, config, func() (io.ReadCloser, error) { return mutate.Extract(image), nil })
 	if err != nil {
 		return "", fmt.Errorf("unpack image %s: %w", ref, err)

@@ -1,10 +1,12 @@
 package sliver
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -88,7 +90,11 @@ func environment(image []string, hostname string, own map[string]string) []strin
 // bundle writes the OCI configuration of a sliver.
 func (r *Runtime) bundle(s *Spec, root *rootfs, rec *record, now map[string]string) error {
 	args := []string{initPath, "-P"}
-	if !rec.Plain {
+	switch {
+	case rec.Plain:
+	case isInit(rec.Command[0]):
+		args = rec.Command
+	default:
 		args = append([]string{initPath, "--"}, rec.Command...)
 	}
 	base := uint32(uidBase(s.Slice))
@@ -113,8 +119,8 @@ func (r *Runtime) bundle(s *Spec, root *rootfs, rec *record, now map[string]stri
 			ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sysrq-trigger"},
 		},
 	}
-	if !rec.Plain && root.image.User != "" {
-		if err := setImageUser(config.Process, root); err != nil {
+	if user := cmp.Or(s.User, root.image.User); !rec.Plain && user != "" {
+		if err := setFirstUser(config.Process, root, user); err != nil {
 			return err
 		}
 	}
@@ -139,15 +145,20 @@ func (r *Runtime) bundle(s *Spec, root *rootfs, rec *record, now map[string]stri
 	return nil
 }
 
-// setImageUser runs the command as the user that the image names.
-func setImageUser(p *specs.Process, root *rootfs) error {
-	fd, err := unix.Open(root.lower, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+// isInit reports whether a program is an init system, which works as process 1 alone.
+func isInit(program string) bool {
+	return slices.Contains([]string{"init", "systemd"}, path.Base(program))
+}
+
+// setFirstUser runs the command as a user of the image, or of the machine where its programs are used.
+func setFirstUser(p *specs.Process, root *rootfs, user string) error {
+	fd, err := unix.Open(cmp.Or(root.lower, "/"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open image: %w", err)
 	}
 	defer unix.Close(fd)
-	if err := setUser(fd, p, root.image.User); err != nil {
-		return fmt.Errorf("run as the image's user: %w", err)
+	if err := setUser(fd, p, user); err != nil {
+		return fmt.Errorf("run the first process as user %s: %w", user, err)
 	}
 	return nil
 }

@@ -56,6 +56,9 @@ type Spec struct {
 	Hostname  string // empty: the node's name
 	Rootfs    slice.Rootfs
 	Command   []string // empty: that of the image; without an image, a process that does nothing but reap
+	Args      []string // of the image's entrypoint; empty: the image's own
+	User      string   // of the first process; empty: that of the image, else root
+	Stdin     bool     // standard input of the first process stays open and empty
 	Env       map[string]string
 	Files     []slice.File
 	Binds     []slice.Bind

@@ -8,7 +8,8 @@ import (
 )
 
 // Parts are the sets of nodes that links join, directly or by other nodes: the largest first, and each with its nodes
-// in order. A network that is of one piece has one.
+// in order. A network that is of one piece has one. Links for management join nothing, and a switch that has no others
+// is in no part.
 func (s *Slice) Parts() [][]string {
 	parent := make(map[string]string, len(s.Nodes))
 	root := func(name string) string {
@@ -21,14 +22,27 @@ func (s *Slice) Parts() [][]string {
 	for i := range s.Nodes {
 		parent[s.Nodes[i].Name] = s.Nodes[i].Name
 	}
+	management := s.management()
+	managed, linked := map[string]bool{}, map[string]bool{}
 	for i := range s.Links {
-		for _, end := range s.Links[i].Ends[1:] {
-			parent[root(end.Node)] = root(s.Links[i].Ends[0].Node)
+		l := &s.Links[i]
+		if management[l.Name] {
+			for _, end := range l.Ends {
+				managed[end.Node] = true
+			}
+			continue
+		}
+		for _, end := range l.Ends {
+			linked[end.Node] = true
+			parent[root(end.Node)] = root(l.Ends[0].Node)
 		}
 	}
 	members := map[string][]string{}
 	for i := range s.Nodes {
 		name := s.Nodes[i].Name
+		if s.Nodes[i].Kind == Switch && managed[name] && !linked[name] {
+			continue
+		}
 		members[root(name)] = append(members[root(name)], name)
 	}
 	parts := make([][]string, 0, len(members))
@@ -40,6 +54,19 @@ func (s *Slice) Parts() [][]string {
 		return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a[0], b[0]))
 	})
 	return parts
+}
+
+// management are the names of links with an interface for management.
+func (s *Slice) management() map[string]bool {
+	names := map[string]bool{}
+	for i := range s.Nodes {
+		for _, p := range s.Nodes[i].Interfaces {
+			if p.Management {
+				names[p.Link] = true
+			}
+		}
+	}
+	return names
 }
 
 // Disconnected says of which parts the network is, for a person who may have forgotten links; empty if it is of one

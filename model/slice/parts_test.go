@@ -56,3 +56,19 @@ func TestNetworkOfOnePieceIsNotDisconnected(t *testing.T) {
 		}
 	}
 }
+
+func TestManagementJoinsNoParts(t *testing.T) {
+	s := network([]string{"a", "b", "mgmt"}, []string{"a", "mgmt"}, []string{"b", "mgmt"})
+	s.Nodes[2].Kind = Switch
+	for i := range 2 {
+		s.Links[i].Name = s.Nodes[i].Name
+		s.Nodes[i].Interfaces = []Interface{{Name: "eth0", Link: s.Links[i].Name, Management: true}}
+	}
+	if got, want := s.Parts(), [][]string{{"a"}, {"b"}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("the parts are %v, want %v", got, want)
+	}
+	s.Links[1].Name, s.Nodes[1].Interfaces = "other", nil // a plain link to the same switch
+	if got, want := s.Parts(), [][]string{{"b", "mgmt"}, {"a"}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("the parts are %v, want %v", got, want)
+	}
+}

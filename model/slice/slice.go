@@ -68,6 +68,9 @@ type Node struct {
 	// The sliver: how a Router, Host or Program runs. Empty for Switch and Uplink.
 	Rootfs    Rootfs            `json:"rootfs,omitzero"`
 	Command   []string          `json:"command,omitempty"` // empty: what Kind and Routing call for
+	Args      []string          `json:"args,omitempty"`    // of the image's entrypoint; empty: the image's own
+	User      string            `json:"user,omitempty"`    // of the first process; empty: the image's, else root
+	Stdin     bool              `json:"stdin,omitempty"`   // standard input of the first process stays open
 	Env       map[string]string `json:"env,omitempty"`
 	Files     []File            `json:"files,omitempty"`
 	Binds     []Bind            `json:"binds,omitempty"` // of host paths: only for root
@@ -181,6 +184,8 @@ type Interface struct {
 	Passive bool   `json:"passive,omitempty"` // announced, but no adjacency is made
 	// PointToPoint is true where the link has two ends and neither is a switch.
 	PointToPoint bool `json:"point_to_point,omitempty"`
+	// Management is true of an interface that is not part of what the network is for: no check uses it.
+	Management bool `json:"management,omitempty"`
 }
 
 // Link joins two interfaces, or more (a LAN).
@@ -289,14 +294,26 @@ func (n *Node) Interface(name string) *Interface {
 func (n *Node) HasSliver() bool { return n.Kind == Router || n.Kind == Host || n.Kind == Program }
 
 // Address is the address that the node's name means in a family: its first loopback, else the first address of its
-// interfaces. ok is false where the node has none.
+// interfaces, those for management apart. ok is false where the node has none.
 func (n *Node) Address(ipv6 bool) (addr netip.Addr, ok bool) {
 	for _, p := range n.Loopbacks {
 		if p.Addr().Is6() == ipv6 {
 			return p.Addr(), true
 		}
 	}
+	return n.interfaceAddress(ipv6, false)
+}
+
+// ManagementAddress is the first address of the node's interfaces for management.
+func (n *Node) ManagementAddress(ipv6 bool) (addr netip.Addr, ok bool) {
+	return n.interfaceAddress(ipv6, true)
+}
+
+func (n *Node) interfaceAddress(ipv6, management bool) (netip.Addr, bool) {
 	for _, i := range n.Interfaces {
+		if i.Management != management {
+			continue
+		}
 		for _, p := range i.Addresses {
 			if p.Addr().Is6() == ipv6 {
 				return p.Addr(), true

@@ -140,6 +140,10 @@ func routes(all []slice.Route) (out []file.Route) {
 func (d *describer) sliver(out *file.Node, n *slice.Node) {
 	d.rootfs(out, n)
 	out.Cmd, out.Env, out.Sysctls, out.Exec = n.Command, n.Env, n.Sysctls, n.Exec
+	out.Args, out.User = n.Args, n.User
+	if n.Stdin {
+		out.Stdin = &n.Stdin
+	}
 	out.CPU, out.PIDs = n.CPU, n.PIDs
 	if n.CPUPeriod != 0 {
 		out.CPUPeriod = file.DurationOf(n.CPUPeriod)

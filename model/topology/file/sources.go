@@ -39,6 +39,10 @@ func (t *Topology) Sources() []*Source {
 	return found
 }
 
+// ImageTransports are the prefixes of images in stores of the caller's machine. The caller that read the topology puts
+// archives in their place.
+var ImageTransports = []string{"docker-daemon:", "containers-storage:"}
+
 // eachAttributes visits the attributes of defaults, groups and nodes. The pointers and maps in them are the
 // topology's own.
 func (t *Topology) eachAttributes(visit func(*Attributes, *diagnostic.Path)) {

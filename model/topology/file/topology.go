@@ -96,6 +96,9 @@ type Attributes struct {
 	Image     string            `json:"image,omitempty" doc:"Image: a registry reference, or the path of an OCI layout (oci:PATH)."`
 	Rootfs    *Source           `json:"rootfs,omitempty" doc:"Root file system: a directory or a tar archive. Default: the host's programs, read-only."`
 	Cmd       Command           `json:"cmd,omitempty" doc:"First process: a list of arguments, or a line for the shell."`
+	Args      Strings           `json:"args,omitempty" doc:"Arguments of the image's entrypoint, in place of the image's own. Not beside cmd."`
+	User      string            `json:"user,omitempty" doc:"User of the first process: name or number, and :group. Default: that of the image, else root."`
+	Stdin     *bool             `json:"stdin,omitempty" doc:"true: the standard input of the first process stays open and empty, so that a shell does not end. Default: it is at its end."`
 	Env       map[string]string `json:"env,omitempty" doc:"Environment of the processes."`
 	Files     map[string]File   `json:"files,omitempty" doc:"Files put into the node before it starts: path in the node: path beside the topology, or a map of content or source, and mode."`
 	Binds     Strings           `json:"binds,omitempty" doc:"Paths of the host that the node sees, SOURCE:TARGET[:ro]. Only root may use them."`
@@ -160,6 +163,8 @@ type Interface struct {
 	Area      string  `json:"area,omitempty" doc:"OSPF area."`
 	Passive   *bool   `json:"passive,omitempty" doc:"true: announced, but no adjacency is made. Default: where no other router is on the network."`
 	MTU       int     `json:"mtu,omitempty" minimum:"68" maximum:"65535" doc:"Bytes of payload, where it differs from the link's."`
+
+	Management *bool `json:"management,omitempty" doc:"true: the interface is for management alone: no check uses it, and the node's name means it only where there is no other address."`
 }
 
 // Link joins two interfaces, or more (a LAN).

@@ -24,6 +24,9 @@ type ClabOptions struct {
 	Routing []slice.Protocol
 	// Vars are values for a template; none: those of the files beside the topology that containerlab finds, in Dir.
 	Vars []VarsFile
+	// Local gives the name of an image in a store of this machine that has it, else the name itself; nil: there is
+	// no such store.
+	Local func(image string) string
 	// Root says that the caller may publish ports of nodes.
 	Root bool
 	// Env looks up environment variables, which containerlab replaces in the whole file; nil: none is set.
@@ -45,11 +48,17 @@ type clab struct {
 	left    map[string]*left  // what is left out, by key and reason
 	unknown map[position]bool // keys of nodes that were reported
 	// badKinds are kinds of nodes that are not supported.
-	badKinds map[string]*badKind
-	uplink   string       // the node that represents the host in links
-	routers  int          // that replace others
-	filled   bool         // the file is a template
-	used     *address.Set // loopbacks
+	badKinds   map[string]*badKind
+	uplink     string // the node that represents the host in links
+	management management
+	routers    int  // that replace others
+	filled     bool // the file is a template
+	// innerPorts are the interfaces that belong to bridges within nodes, by bridge.
+	innerPorts map[string][]string
+	linkAt     []position // of links, those of out
+	tunnels    []clabTunnel
+	locals     map[string]string // images, as ClabOptions.Local gives them
+	used       *address.Set      // loopbacks
 }
 
 // Clab imports a containerlab topology (https://containerlab.dev/manual/topo-def-file) with nodes of the kinds linux,
@@ -59,7 +68,8 @@ type clab struct {
 func Clab(file string, data []byte, opt ClabOptions) (*topology.Topology, topology.Diagnostics) {
 	c := &clab{report: &report{file: file}, opt: opt, nodes: map[string]*clabNode{}, renamed: map[string]string{},
 		left: map[string]*left{}, unknown: map[position]bool{},
-		badKinds: map[string]*badKind{}, used: address.NewSet()}
+		badKinds: map[string]*badKind{}, used: address.NewSet(),
+		innerPorts: map[string][]string{}, locals: map[string]string{}}
 	if opt.Images == nil {
 		c.opt.Images = DefaultImages()
 	}
@@ -69,6 +79,7 @@ func Clab(file string, data []byte, opt ClabOptions) (*topology.Topology, topolo
 	}
 	c.sumKinds()
 	slices.SortStableFunc(c.found, func(a, b topology.Diagnostic) int { return a.Line - b.Line })
+	c.filledIn()
 	c.found = append(c.found, c.sumLeft()...)
 	if c.wrong {
 		return nil, c.found
@@ -83,6 +94,7 @@ func ClabName(file string, data []byte, opt ClabOptions) (string, topology.Diagn
 	if !c.wrong && c.want(root, yamltree.Map, "a containerlab file") {
 		c.readName(root)
 	}
+	c.filledIn()
 	return hostName(c.lab), c.found
 }
 
@@ -92,13 +104,23 @@ func (c *clab) read(data []byte) *yamltree.Node {
 	if c.wrong {
 		return &yamltree.Node{}
 	}
-	root := readYAML(c.report, expandVariables(text, c.opt.Env))
-	for i := range c.found {
-		if c.filled && c.found[i].Hint == "" {
-			c.found[i].Hint = "lines are those of the template filled in"
-		}
+	return readYAML(c.report, expandVariables(text, c.opt.Env))
+}
+
+// filledIn says, with the first thing found in the text that a template gave, that the line is of that text.
+func (c *clab) filledIn() {
+	i := slices.IndexFunc(c.found, func(d topology.Diagnostic) bool {
+		return d.File == c.report.file && d.Line > 0
+	})
+	if !c.filled || i < 0 {
+		return
 	}
-	return root
+	const note = "lines are those of the template filled in"
+	if c.found[i].Hint == "" {
+		c.found[i].Hint = note
+	} else {
+		c.found[i].Hint += "; " + note
+	}
 }
 
 func (c *clab) readName(root *yamltree.Node) {
@@ -119,9 +141,7 @@ func (c *clab) file(root *yamltree.Node) {
 	known := []string{"name", "topology", "prefix", "mgmt", "settings", "debug"}
 	for _, f := range root.Entries {
 		switch f.Key {
-		case "name", "topology":
-		case "mgmt":
-			c.leave("", f, lack{changesNodes, noManagement})
+		case "name", "topology", "mgmt":
 		case "prefix", "settings", "debug":
 			c.leave("", f, lack{changesNothing, ""})
 		default:
@@ -143,12 +163,17 @@ func (c *clab) file(root *yamltree.Node) {
 	}
 	c.addNodes()
 	c.unusedKinds()
+	c.readManagement(root)
 	c.addLinks()
+	c.nameFaces()
 	c.addressLinks()
 	for name, n := range c.nodes {
 		if n.out != nil {
 			c.out.Nodes[c.renamed[name]] = *n.out
 		}
+	}
+	if !c.wrong {
+		c.check()
 	}
 }
 
@@ -169,16 +194,14 @@ func (c *clab) addNodes() {
 	}
 	for _, f := range nodes.Entries {
 		name := hostName(f.Key)
-		if strings.Contains(f.Key, "|") {
-			c.fail(f.Position, "write a bridge of its own",
-				"node %q is a bridge within another node: that is not supported", f.Key)
-		} else if name != f.Key {
+		if name != f.Key && !strings.Contains(f.Key, "|") {
 			name = taken.name("n", f.Key)
 			c.warn(f.Position, "", "node %q is called %q here: its name is no host name", f.Key, name)
 		}
 		c.renamed[f.Key] = name
 		c.nodes[f.Key] = c.node(f)
 	}
+	c.joinGuests()
 }
 
 // hostName replaces what a host name cannot have.

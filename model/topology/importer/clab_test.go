@@ -170,7 +170,8 @@ func TestClabWiresAsContainerlabDoes(t *testing.T) {
 	}
 	want := [][]topology.End{{"r1:eth1", "PC1:eth1"}, {"r1:eth2", "r2:eth2"}, {"r2:eth1", "br-1:p1"},
 		{"web:eth1", "br-1:p2"}, {"r1:eth3", "r2:eth3"},
-		{"r1:eth4", "host:r1-eth4"}, {"r2:eth4", "host:r2-eth4"}, {"PC1:eth2", "out:pc1-eth2"}}
+		{"r1:eth4", "host:r1-eth4"}, {"r2:eth4", "host:r2-eth4"}, {"PC1:eth2", "out:pc1-eth2"},
+		{"r1:eth0", "mgmt"}, {"r2:eth0", "mgmt"}, {"PC1:eth0", "mgmt"}, {"web:eth0", "mgmt"}}
 	if diff := cmp.Diff(want, ends); diff != "" {
 		t.Errorf("links %s", diff)
 	}
@@ -190,7 +191,7 @@ func TestClabWarnsOnceOfWhatItLeavesOut(t *testing.T) {
 		}
 		got = append(got, d.Message)
 	}
-	want := []string{"prefix, vars of links", "mgmt",
+	want := []string{"prefix, vars of links",
 		"image alpine:3 is replaced by the machine's own programs",
 		"image quay.io/frrouting/frr:10.5.1 is replaced by the machine's own programs",
 		"ports of nodes r1 and r2",
@@ -216,7 +217,8 @@ func TestClabResolvesWithoutAddressesOfItsOwn(t *testing.T) {
 			t.Errorf("%s has loopbacks %v and routes %v", n.Name, n.Loopbacks, n.Routes)
 		}
 		for _, i := range n.Interfaces {
-			if len(i.Addresses) > 0 && n.Name+i.Name != "r1eth3" && n.Name+i.Name != "webeth1" {
+			if len(i.Addresses) > 0 && n.Name+i.Name != "r1eth3" && n.Name+i.Name != "webeth1" &&
+				!i.Management {
 				t.Errorf("%s:%s has addresses %v", n.Name, i.Name, i.Addresses)
 			}
 		}
@@ -268,8 +270,10 @@ func TestBadClabIsReportedWithItsPlace(t *testing.T) {
 		"no topology": {"name: x\n", 1, 1, "no topology"},
 		"no nodes":    {"topology:\n  links: []\n", 2, 3, "no nodes"},
 		"no kind":     {"topology:\n  nodes:\n    a: {image: x}\n", 3, 5, "has no kind"},
-		"unsupported kind": {"topology:\n  nodes:\n    a:\n      kind: nokia_srlinux\n", 4, 13,
-			"node a is of kind nokia_srlinux, whose image does not run here"},
+		"unsupported kind": {"topology:\n  nodes:\n    a:\n      kind: nokia_sros\n", 4, 13,
+			"node a is of kind nokia_sros, whose image does not run here"},
+		"kind of containers": {"topology:\n  nodes:\n    a:\n      kind: nokia_srlinux\n", 4, 13,
+			"node a is of kind nokia_srlinux: say what is in its place"},
 		"no image":     {"topology:\n  nodes:\n    a: {kind: linux}\n", 3, 5, "has no image"},
 		"node twice":   {nodes + "    a: {kind: bridge}\n", 5, 5, `key "a" is written twice`},
 		"unknown node": {nodes + "  links:\n    - endpoints: ['a:eth1', 'c:eth1']\n", 6, 29, `no node is called "c"`},
@@ -277,12 +281,15 @@ func TestBadClabIsReportedWithItsPlace(t *testing.T) {
 			"    - endpoints: ['a:eth1', 'b:eth2']\n", 7, 19, "used by two links"},
 		"three ends":   {nodes + "  links:\n    - endpoints: ['a:eth1', 'b:eth1', 'b:eth2']\n", 6, 18, "two endpoints"},
 		"no interface": {nodes + "  links:\n    - endpoints: ['a', 'b:eth1']\n", 6, 19, "names no interface"},
-		"macvlan":      {nodes + "  links:\n    - endpoints: ['a:eth1', 'macvlan:eno1']\n", 6, 7, "macvlan"},
-		"macvlan, extended": {nodes + "  links:\n    - type: macvlan\n" +
-			"      endpoint: {node: a, interface: eth1}\n", 6, 13, "macvlan"},
-		"mgmt-net": {nodes + "  links:\n    - endpoints: ['a:eth1', 'mgmt-net:x']\n", 6, 7, "mgmt-net"},
-		"vxlan": {nodes + "  links:\n    - {type: vxlan, endpoint: {node: a, interface: eth1}, vni: 7}\n", 6,
-			14, "vxlan"},
+		"vxlan without remote": {nodes + "  links:\n    - {type: vxlan, endpoint: {node: a, interface: eth1}, " +
+			"vni: 7}\n", 6, 7, "is not an address"},
+		"vxlan without port": {nodes + "  links:\n    - {type: vxlan, endpoint: {node: a, interface: eth1}, " +
+			"vni: 7, remote: 172.20.20.3}\n", 6, 7, "dst-port"},
+		"address outside of the management network": {"topology:\n  nodes:\n" +
+			"    a: {kind: linux, image: alpine, mgmt-ipv4: 192.0.2.1}\n", 3, 48,
+			"is not in 172.20.20.0/24"},
+		"address of management taken": {"topology:\n  nodes:\n    a: &a {kind: linux, image: alpine, " +
+			"mgmt-ipv4: 172.20.20.2}\n    b: *a\n", 3, 51, "is taken"},
 		"unknown type": {nodes + "  links:\n    - {type: wormhole, endpoint: {node: a, interface: eth1}}\n", 6,
 			14, "unknown type"},
 		"address": {nodes + "  links:\n    - {type: veth, endpoints: [{node: a, interface: eth1, ipv4: " +
@@ -327,8 +334,8 @@ func TestBadClabIsReportedWithItsPlace(t *testing.T) {
 func TestUnsupportedKindIsReportedOnce(t *testing.T) {
 	_, found := Clab("x.clab.yml", []byte("topology:\n  defaults: {kind: arista_ceos}\n"+
 		"  nodes: {a: {}, b: {}, c: {}}\n"), ClabOptions{})
-	want := `x.clab.yml:2:20: nodes a, b and c are of kind arista_ceos, whose image does not run here ` +
-		`(pergola up --kind arista_ceos=frr x.clab.yml)`
+	want := `x.clab.yml:2:20: nodes a, b and c are of kind arista_ceos: say what is in its place ` +
+		`(pergola up --kind arista_ceos=frr x.clab.yml, or with the vendor's image --kind arista_ceos=image)`
 	if len(found) != 1 || found[0].String() != want {
 		t.Errorf("got %v\nwant %s", found, want)
 	}
@@ -338,7 +345,11 @@ func FuzzClab(f *testing.F) {
 	f.Add([]byte(campus))
 	f.Add([]byte("topology: {nodes: {a: {kind: bridge}, 'b.c': {kind: host}}, links: " +
 		"[{endpoints: ['a:x', 'b.c:y']}]}"))
+	f.Add([]byte(vendors))
+	f.Add([]byte(managed))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		Clab("f.clab.yml", data, ClabOptions{Kinds: KindTable{AllKinds: AsFRR}}) // does not panic
+		Clab("f.clab.yml", data, ClabOptions{Kinds: KindTable{AllKinds: AsImage}})
 		top, found := Clab("f.clab.yml", data, ClabOptions{Dir: campusDir})
 		if (top == nil) != (found.Err() != nil) {
 			t.Fatalf("topology %v with %v", top, found)

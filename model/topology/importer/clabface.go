@@ -62,6 +62,9 @@ func (n *clabNode) face(name string) string {
 	if known := n.faces[name]; known != "" {
 		return known
 	}
+	if n.as == AsImage {
+		return bootedFace(name)
+	}
 	chosen := linuxName(name)
 	for _, rule := range faceRules {
 		if port, ok := rule.number(n.kind, name); ok {

@@ -29,19 +29,18 @@ func (c *clab) around(n *clabNode, out *topology.Node) {
 func (c *clab) envFiles(n *clabNode, out *topology.Node) {
 	all := map[string]string{}
 	for _, level := range slices.Backward(n.levels) {
-		list := level.Field("env-files")
-		for i, name := range c.strs(list, "env-files") {
-			name = c.magic(n, name)
+		for _, item := range c.scalars(level.Field("env-files"), "env-files") {
+			name := c.magic(n, strings.TrimSpace(item.Text))
 			info := c.stat(name)
 			if info == nil || info.IsDir() || info.Size() > maxConfig {
-				c.leaveAt(n.name, "env-files", list.Items[i].Position,
+				c.leaveAt(n.name, "env-files", item.Position,
 					lack{changesNodes,
 						"only files beside the topology are read: " + name + " is not there"})
 				continue
 			}
 			data, err := fs.ReadFile(c.opt.Dir, path.Clean(name))
 			if err != nil {
-				c.fail(list.Items[i].Position, "", "read %s: %v", name, err)
+				c.fail(item.Position, "", "read %s: %v", name, err)
 			}
 			for line := range strings.Lines(string(data)) {
 				key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
@@ -91,9 +90,8 @@ func (c *clab) dns(n *clabNode, out *topology.Node) {
 // ports publishes ports of a host. Here they have the same number on both sides, and only root may ask for them.
 func (c *clab) ports(n *clabNode, out *topology.Node) {
 	for _, level := range n.levels {
-		list := level.Field("ports")
-		for i, text := range c.strs(list, "ports") {
-			at := list.Items[i].Position
+		for _, item := range c.scalars(level.Field("ports"), "ports") {
+			at, text := item.Position, strings.TrimSpace(item.Text)
 			rest, protocol, found := strings.Cut(text, "/")
 			if !found {
 				protocol = "tcp"

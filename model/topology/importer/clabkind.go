@@ -22,10 +22,11 @@ const (
 	AsHost   = "host"   // an end system with addresses by Pergola
 	AsSwitch = "switch" // an Ethernet switch
 	AsLinux  = "linux"  // a container of its image, as a node of kind linux
+	AsImage  = "image"  // a container of its image, started as containerlab starts those of the kind
 )
 
 // Replacements are all of them.
-var Replacements = []string{AsFRR, AsBIRD, AsHost, AsSwitch, AsLinux}
+var Replacements = []string{AsFRR, AsBIRD, AsHost, AsSwitch, AsLinux, AsImage}
 
 // AllKinds is the key of a KindTable that stands for each kind of a vendor that the table does not name.
 const AllKinds = "all"
@@ -67,7 +68,10 @@ func (t KindTable) find(kind string) string {
 		return what
 	}
 	what := t[AllKinds]
+	_, starts := bootOf(kind)
 	switch {
+	case what == AsImage && !starts:
+		return ""
 	case contains(clabEndSystems, kind):
 		if what == AsFRR || what == AsBIRD {
 			return AsHost
@@ -113,7 +117,12 @@ func (n *clabNode) isOurs() bool { return n.as == AsFRR || n.as == AsBIRD || n.a
 
 // runs reports whether the node has processes.
 func (n *clabNode) runs() bool {
-	return n.isOurs() || n.as == AsLinux || n.as == "" && n.kind == kindLinux
+	return n.isOurs() || n.isContainer()
+}
+
+// isContainer reports whether the node runs an image.
+func (n *clabNode) isContainer() bool {
+	return n.as == AsLinux || n.as == AsImage || n.as == "" && n.kind == kindLinux
 }
 
 // Keys of replaced nodes that stay.
@@ -227,6 +236,11 @@ func (c *clab) sumKinds() {
 		if contains(clabEndSystems, kind) {
 			what = AsHost
 		}
+		if _, starts := bootOf(kind); starts {
+			c.fail(bad.at, c.helps(kind, what)+", or with the vendor's image --kind "+kind+"="+AsImage,
+				"%s %s of kind %s: say what is in its place", nodes, are, kind)
+			continue
+		}
 		c.fail(bad.at, c.helps(kind, what), "%s %s of kind %s, whose image does not run here", nodes, are, kind)
 	}
 }
@@ -249,6 +263,16 @@ func (c *clab) unusedKinds() {
 // helps is the command that replaces a kind.
 func (c *clab) helps(kind, what string) string {
 	return fmt.Sprintf("pergola up --kind %s=%s %s", kind, what, c.report.file)
+}
+
+// startsHere says, as an error, that a kind has no container that can start here.
+func (c *clab) startsHere(n *clabNode) bool {
+	if _, ok := bootOf(n.kind); ok {
+		return true
+	}
+	c.fail(c.kindOf(n).Position, "kinds that can: "+strings.Join(slices.Sorted(maps.Keys(boots)), ", "),
+		"node %q of kind %s cannot run its image: it is no container that starts here", n.name, n.kind)
+	return false
 }
 
 // listed names some of a list: node a, nodes a and b, nodes a, b, c and 4 others.

@@ -191,7 +191,11 @@ func TestKindsAreReplacedAsTheTableSays(t *testing.T) {
 	if table == nil {
 		t.Fatal(found)
 	}
-	top, _ := clabOf(t, fabric, ClabOptions{Dir: fabricDir, Kinds: table, Routing: []slice.Protocol{slice.RIP}})
+	text := strings.Replace(fabric, "ipv4: [10.1.0.0/31, 10.1.0.1/31]", "ipv4: [10.1.0.2/24, 10.1.0.1/24]", 1)
+	top, left := clabOf(t, text, ClabOptions{Dir: fabricDir, Kinds: table, Routing: []slice.Protocol{slice.RIP}})
+	if !strings.Contains(left.Error(), "addresses of links of node leaf2 (a switch has none)") {
+		t.Errorf("addresses of a switch are not said to be left out:\n%s", left)
+	}
 	if n := top.Nodes["spine"]; n.Daemon != slice.BIRD || n.Routing[0] != "rip" ||
 		top.Nodes["leaf1"].Kind != slice.Switch {
 		t.Errorf("spine %+v, leaf1 %+v", n, top.Nodes["leaf1"])

@@ -26,8 +26,8 @@ type lack struct {
 	hint   string
 }
 
-// noManagement is the hint of what is about the network of containerlab's eth0.
-const noManagement = "there is no management network; pergola exec and shell need none"
+// noManagement is the hint of what is about the network of containerlab's eth0, at nodes that are not in it.
+const noManagement = "a router of ours is not in the management network; pergola exec and shell need none"
 
 // Keys of nodes that are left out.
 var leftKeys = map[string]lack{
@@ -39,15 +39,12 @@ var leftKeys = map[string]lack{
 	"certificate":   {changesNodes, "no certificates are made"},
 	"config":        {changesNodes, ""},
 	"credentials":   {changesNodes, "pergola exec and shell need none"},
-	"devices":       {changesNodes, ""},
+	"devices":       {changesNodes, "nodes have /dev/net/tun, and no other"},
 	"hostname":      {changesNodes, "a node's host name is its name"},
-	"mgmt-ipv4":     {changesNodes, noManagement},
-	"mgmt-ipv6":     {changesNodes, noManagement},
 	"pid-mode":      {changesNodes, "each node has its own processes"},
 	"shm-size":      {changesNodes, ""},
 	"startup-delay": {changesNodes, "nodes start all at once"},
 	"tmpfs":         {changesNodes, "/tmp and /run of a node are its own"},
-	"user":          {changesNodes, "processes run as root of the node"},
 	"volumes":       {changesNodes, ""},
 
 	"apt": {changesNothing, ""}, "auto-remove": {changesNothing, ""}, "cgroup-parent": {changesNothing, ""},
@@ -72,6 +69,27 @@ var leftOfReplaced = map[string]lack{
 	"ports":          {changesNodes, "routers publish none"},
 	"stages":         {changesNodes, "nodes start all at once"},
 	"healthcheck":    {changesNodes, "pergola check"},
+	"mgmt-ipv4":      {changesNodes, noManagement},
+	"mgmt-ipv6":      {changesNodes, noManagement},
+}
+
+// leaveOfBridge notes the keys of a bridge or of the host, which have no processes. What the defaults say is for the
+// other nodes.
+func (c *clab) leaveOfBridge(n *clabNode, exec lack) {
+	own := *n
+	own.levels = n.levels[:len(n.levels)-1]
+	c.eachKey(&own, func(f yamltree.Entry) {
+		l, isLeft := leftKeys[f.Key]
+		switch {
+		case contains([]string{"kind", "group", "labels", "network-mode"}, f.Key):
+		case f.Key == "exec", f.Key == "stages":
+			c.leave(n.name, f, exec)
+		case isLeft && l.weight == changesNothing:
+			c.leave(n.name, f, l)
+		default:
+			c.leave(n.name, f, lack{changesNodes, "only what has processes needs it"})
+		}
+	})
 }
 
 func weightOfReplaced(key string) lack {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/topology/address"
 	"github.com/pergola-net/pergola/model/topology/diagnostic"
 	"github.com/pergola-net/pergola/model/topology/yamltree"
 )
@@ -29,17 +30,9 @@ var macPattern = regexp.MustCompile(`^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$`)
 // Words of the short syntax that are no nodes.
 var clabPseudo = []string{"host", "macvlan", "mgmt-net", "dummy", "vxlan", "vxlan-stitch"}
 
-const (
-	hintMacvlan = "link the node to the host instead: type host"
-	hintVXLAN   = "links between machines are not made by hand here"
-	hintMgmt    = "there is no management network"
-)
-
 func (c *clab) addLinks() {
 	links := c.root.Field("links")
-	if !c.want(links, yamltree.List, "links") {
-		return
-	}
+	c.want(links, yamltree.List, "links")
 	if len(links.Items) > slice.MaxInterfaces/2 {
 		c.fail(links.Position, "", "%d links: one network can have %d", len(links.Items), slice.MaxInterfaces/2)
 		return
@@ -50,6 +43,9 @@ func (c *clab) addLinks() {
 			c.link(l, used)
 		}
 	}
+	c.manage(used)
+	c.innerBridges(c.innerPorts)
+	c.vxlans()
 }
 
 func (c *clab) link(l *yamltree.Node, used map[string]bool) {
@@ -58,7 +54,7 @@ func (c *clab) link(l *yamltree.Node, used map[string]bool) {
 		case "type", "endpoints", "endpoint", "host-interface", "mtu", "ipv4", "ipv6":
 		case "labels", "vars":
 			c.leaveAt("", f.Key+" of links", f.Position, lack{changesNothing, ""})
-		case "mode", "remote", "vni", "dst-port", "src-port", "udp-port": // of types that are refused below
+		case "mode", "remote", "vni", "dst-port", "src-port", "udp-port": // of some types
 		default:
 			c.unknownOfLink(f)
 		}
@@ -75,16 +71,19 @@ func (c *clab) link(l *yamltree.Node, used map[string]bool) {
 		c.dummy(ends[0])
 		return
 	case "macvlan":
-		c.fail(at.Position, hintMacvlan, "links of type macvlan are not supported")
+		c.leaveAt(ends[0].node, "links of type macvlan", l.Position, lack{changesTraffic,
+			"an interface that leads nowhere is in their place; type host links a node to the machine"})
+		c.dummy(ends[0])
 		return
 	case "mgmt-net":
-		c.fail(at.Position, hintMgmt, "links of type mgmt-net are not supported")
+		c.mgmtLink(l, ends[0], used)
 		return
 	case "vxlan", "vxlan-stitch":
-		c.fail(at.Position, hintVXLAN, "links of type %s are not supported", kind)
+		c.vxlan(l, ends[0], kind)
 		return
 	default:
-		c.fail(at.Position, "known: veth, host, dummy", "unknown type of link %q", kind)
+		c.fail(at.Position, "known: veth, veth-stitch, host, dummy, mgmt-net, vxlan, vxlan-stitch, macvlan",
+			"unknown type of link %q", kind)
 		return
 	}
 	c.veth(l, ends, used)
@@ -204,13 +203,24 @@ func (c *clab) veth(l *yamltree.Node, ends []clabEnd, used map[string]bool) {
 		if !ok {
 			return
 		}
+		if n := c.nodes[e.node]; n == nil || !n.runs() { // a name in the machine, or of a port of a switch
+			e.face = shortFace(e.face)
+		}
 		end := node + ":" + e.face
 		if used[end] {
 			c.fail(e.at, "", "%s is used by two links", end)
 		}
 		used[end] = true
+		if n := c.nodes[e.node]; n != nil && n.inner != "" {
+			c.innerPorts[n.name] = append(c.innerPorts[n.name], e.face)
+		}
 		link.Ends = append(link.Ends, topology.End(end))
-		if len(e.addresses) > 0 {
+		n := c.nodes[e.node]
+		switch {
+		case len(e.addresses) == 0:
+		case n != nil && n.out != nil && n.out.Kind == slice.Switch:
+			c.leaveAt(e.node, "addresses of links", e.at, lack{changesNodes, "a switch has none"})
+		default:
 			link.Addresses[end] = e.addresses
 		}
 		c.setMAC(e)
@@ -230,7 +240,7 @@ func (c *clab) veth(l *yamltree.Node, ends []clabEnd, used map[string]bool) {
 		}
 		link.MTU = mtu
 	}
-	c.out.Links = append(c.out.Links, link)
+	c.out.Links, c.linkAt = append(c.out.Links, link), append(c.linkAt, l.Position)
 }
 
 // endNode gives the name here of an endpoint's node. The pseudo node host becomes an uplink.
@@ -258,6 +268,15 @@ func (c *clab) endNode(e clabEnd) (name string, ok bool) {
 		c.out.Nodes[c.uplink] = topology.Node{Attributes: topology.Attributes{Kind: slice.Uplink}}
 	}
 	return c.uplink, true
+}
+
+// shortFace shortens a name that Linux does not take, in a way that keeps names apart. (containerlab has the long name
+// as an alternative one.)
+func shortFace(name string) string {
+	if len(name) <= maxFace {
+		return name
+	}
+	return fmt.Sprintf("%s-%04x", name[:maxFace-5], address.Hash(name)&0xffff)
 }
 
 // setMAC gives an interface the address that the file wants, before the node's own commands.

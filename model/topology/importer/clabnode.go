@@ -30,11 +30,13 @@ type clabNode struct {
 	onHost bool              // its root is the machine's own
 	as     string            // what replaces it; empty: nothing
 	faces  map[string]string // its interfaces here, by their names in the file, where it is replaced
+	inner  string            // the bridge that it is, within the node partOf
+	guest  *topology.Node    // what it would be, were it not in the network namespace of partOf
 }
 
 var clabUsed = []string{"kind", "group", "image", "entrypoint", "cmd", "exec", "binds", "env", "labels", "network-mode",
-	"cpu",
-	"memory", "sysctls", "restart-policy", "dns", "env-files", "healthcheck", "ports", "stages"}
+	"cpu", "memory", "sysctls", "restart-policy", "dns", "env-files", "healthcheck", "ports", "stages",
+	"user", "mgmt-ipv4", "mgmt-ipv6"}
 
 func (c *clab) node(f yamltree.Entry) *clabNode {
 	n := &clabNode{name: f.Key, at: f}
@@ -45,21 +47,30 @@ func (c *clab) node(f yamltree.Entry) *clabNode {
 	n.as = c.opt.Kinds.find(n.kind)
 	out := &topology.Node{}
 	switch {
-	case n.as == AsLinux || n.as == "" && n.kind == kindLinux:
-		c.linux(n, out)
+	case n.as == AsImage && !c.startsHere(n):
+		return n
+	case n.isContainer():
+		if c.linux(n, out); n.partOf != "" {
+			n.guest = out
+			return n
+		}
+		if n.as == AsImage && !n.absent {
+			c.boot(n, out)
+		}
 	case n.as != "":
 		if c.replace(n, out); n.partOf != "" {
 			return n
 		}
+	case n.kind == kindBridge && strings.Contains(n.name, "|"):
+		n.inner, n.partOf, _ = strings.Cut(n.name, "|")
+		c.leaveOfBridge(n, lack{changesNodes, "a bridge runs nothing"})
+		return n
 	case n.kind == kindBridge, n.kind == kindOVS:
 		out.Kind = slice.Switch
+		c.leaveOfBridge(n, lack{changesNodes, "a switch runs nothing"})
 	case n.kind == kindHost:
 		out.Kind = slice.Uplink
-		for _, key := range f.Value.Entries {
-			if key.Key == "exec" {
-				c.leave(n.name, key, lack{changesTraffic, "Pergola runs nothing on the host"})
-			}
-		}
+		c.leaveOfBridge(n, lack{changesTraffic, "Pergola runs nothing on the host"})
 	default:
 		c.unsupported(n)
 		return n
@@ -67,9 +78,9 @@ func (c *clab) node(f yamltree.Entry) *clabNode {
 	if n.absent {
 		return n
 	}
-	if n.as == "" || n.as == AsLinux {
+	if n.isContainer() {
 		c.eachKey(n, func(f yamltree.Entry) {
-			if l, ok := leftKeys[f.Key]; ok {
+			if l, ok := leftKeys[f.Key]; ok && (n.as != AsImage || !contains(bootedKeys, f.Key)) {
 				c.leave(n.name, f, l)
 			}
 		})
@@ -172,6 +183,7 @@ func (c *clab) linux(n *clabNode, out *topology.Node) {
 	out.Sysctls = map[string]string{"net.ipv4.ip_forward": "1"}
 	maps.Copy(out.Sysctls, c.merged(n, "sysctls"))
 	out.Env = c.merged(n, "env")
+	out.User = c.str(n.find("user"), "user")
 	c.process(n, out)
 	c.binds(n, out)
 	c.around(n, out)
@@ -182,7 +194,9 @@ func (c *clab) linux(n *clabNode, out *topology.Node) {
 		c.exec(n, out, level.Field("stages"), c.stages(n, level.Field("stages"), stagesBefore))
 	}
 	for _, level := range slices.Backward(n.levels) {
-		c.exec(n, out, level.Field("exec"), c.strs(level.Field("exec"), "exec"))
+		for _, item := range c.scalars(level.Field("exec"), "exec") {
+			c.exec(n, out, item, []string{strings.TrimSpace(item.Text)})
+		}
 	}
 	for _, level := range slices.Backward(n.levels) {
 		c.exec(n, out, level.Field("stages"), c.stages(n, level.Field("stages"), stagesAfter))
@@ -190,7 +204,7 @@ func (c *clab) linux(n *clabNode, out *topology.Node) {
 	c.limits(n, out)
 }
 
-// hasNetwork reports whether the node has a network namespace of its own. One that has not is left out, or an error.
+// hasNetwork reports whether the node is made. One in the machine's own network is left out.
 func (c *clab) hasNetwork(n *clabNode) bool {
 	at := n.find("network-mode")
 	switch mode := c.str(at, "network-mode"); {
@@ -200,8 +214,7 @@ func (c *clab) hasNetwork(n *clabNode) bool {
 			lack{changesTraffic, "the node is left out: nothing of a network runs in the machine's own"})
 		return false
 	case strings.HasPrefix(mode, "container:"):
-		c.fail(at.Position, "each node has a network namespace of its own: run both processes in one node",
-			"network-mode %q of node %q is not supported", mode, n.name)
+		c.share(n, at, strings.TrimPrefix(mode, "container:"))
 	}
 	return true
 }
@@ -223,28 +236,39 @@ func (c *clab) image(n *clabNode, out *topology.Node) {
 	at := n.find("image")
 	image := c.str(at, "image")
 	if image == "" {
-		c.fail(n.at.Position, "write image:", "node %q of kind linux has no image", n.name)
+		c.fail(n.at.Position, "write image:", "node %q of kind %s has no image", n.name, n.kind)
 		return
 	}
 	rule, ok := c.opt.Images.find(image)
 	switch {
 	case !ok || rule.Rootfs == "" && rule.Image == "":
-		out.Image = image
+		out.Image = c.local(image)
 	case rule.Image != "":
-		out.Image = rule.Image
+		out.Image = c.local(rule.Image)
 	case rule.Rootfs == hostRootfs:
 		n.onHost = true
 	default:
 		out.Rootfs = &topology.Source{Path: rule.Rootfs}
 	}
 	n.daemon = rule.Daemon
-	if n.onHost || out.Image != image {
+	if n.onHost || rule.Rootfs+rule.Image != "" {
 		instead := "the machine's own programs"
 		if !n.onHost {
 			instead = rule.Rootfs + rule.Image
 		}
 		c.substituted(at, image, instead)
 	}
+}
+
+// local prefers the machine's own copy of an image, as containerlab does.
+func (c *clab) local(image string) string {
+	if c.opt.Local == nil {
+		return image
+	}
+	if c.locals[image] == "" {
+		c.locals[image] = c.opt.Local(image)
+	}
+	return c.locals[image]
 }
 
 // substituted warns once of each image that is replaced.
@@ -259,11 +283,19 @@ func (c *clab) substituted(at *yamltree.Node, image, instead string) {
 var idle = []string{"sh", "bash", "ash", "/bin/sh", "/bin/bash", "/bin/ash", "sleep infinity", "tail -f /dev/null",
 	"sleep inf", "/usr/lib/frr/docker-start", "/sbin/tini -- /usr/lib/frr/docker-start"}
 
-// process sets the first process. The entrypoint of an image is not known here, so cmd: is taken as the whole command.
+// process sets the first process, as Docker does: entrypoint: replaces the image's own and its arguments, cmd: alone
+// the arguments. Its standard input stays open, as with containerlab, where it is a terminal: a shell does not end.
 func (c *clab) process(n *clabNode, out *topology.Node) {
-	line := strings.TrimSpace(c.str(n.find("entrypoint"), "entrypoint") + " " + c.str(n.find("cmd"), "cmd"))
-	line = c.magic(n, line)
-	if line == "" || n.onHost && contains(idle, strings.Join(strings.Fields(line), " ")) {
+	entry := strings.TrimSpace(c.magic(n, c.str(n.find("entrypoint"), "entrypoint")))
+	line := strings.TrimSpace(entry + " " + c.magic(n, c.str(n.find("cmd"), "cmd")))
+	if n.onHost && contains(idle, strings.Join(strings.Fields(line), " ")) {
+		return
+	}
+	if !n.onHost && out.Kind != slice.Router || line != "" {
+		open := true
+		out.Stdin = &open
+	}
+	if line == "" {
 		return
 	}
 	words, err := shellquote.Split(shell(line, n.onHost))
@@ -272,7 +304,11 @@ func (c *clab) process(n *clabNode, out *topology.Node) {
 		c.fail(at.Position, "", "cmd of node %q: a quote is not closed", n.name)
 		return
 	}
-	out.Cmd = words
+	if entry == "" && !n.onHost && n.daemon == "" {
+		out.Args = words
+	} else {
+		out.Cmd = words
+	}
 }
 
 // shell replaces a shell that Debian does not have by one that it has.

@@ -49,15 +49,23 @@ func (r *report) str(v *yamltree.Node, what string) string {
 	return strings.TrimSpace(v.Text)
 }
 
-// strs gives a list of scalars.
-func (r *report) strs(v *yamltree.Node, what string) (texts []string) {
+// scalars gives the entries of a list of scalars, without those that are empty.
+func (r *report) scalars(v *yamltree.Node, what string) (items []*yamltree.Node) {
 	if !r.want(v, yamltree.List, what) {
 		return nil
 	}
 	for _, item := range v.Items {
 		if r.want(item, yamltree.Scalar, "an entry of "+what) {
-			texts = append(texts, strings.TrimSpace(item.Text))
+			items = append(items, item)
 		}
+	}
+	return items
+}
+
+// strs gives the texts of a list of scalars.
+func (r *report) strs(v *yamltree.Node, what string) (texts []string) {
+	for _, item := range r.scalars(v, what) {
+		texts = append(texts, strings.TrimSpace(item.Text))
 	}
 	return texts
 }

@@ -28,6 +28,7 @@ func (r *resolver) makeInterfaces() {
 			p.out.MTU = cmp.Or(p.in.MTU, l.MTU, slice.DefaultMTU)
 			p.out.FixedMTU = p.in.MTU != 0 || l.MTU != 0
 			p.out.PointToPoint = p.segment.cable
+			p.out.Management = p.in.Management != nil && *p.in.Management
 			if p.out.MTU < minMTUv6 && p.out.MTU >= minMTU && p.has(address.V6) {
 				r.Add(l.at.At("mtu"), "write ipv6: false in this link, or a greater mtu",
 					"mtu %d is too small for IPv6 on %s: at least %d", p.out.MTU, p, minMTUv6)

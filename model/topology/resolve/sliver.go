@@ -33,6 +33,10 @@ func (r *resolver) makeSlivers() {
 func (r *resolver) makeSliver(n *node) {
 	a := &n.all
 	n.out.Command, n.out.Env, n.out.CPU, n.out.PIDs, n.out.Exec = a.Cmd, a.Env, a.CPU, a.PIDs, a.Exec
+	n.out.Args, n.out.User, n.out.Stdin = a.Args, a.User, a.Stdin != nil && *a.Stdin
+	if len(a.Args) > 0 && len(a.Cmd) > 0 {
+		r.Add(n.at.At("args"), "keep one of them", "args and cmd both say what the first process is")
+	}
 	n.out.CPUPeriod = r.cpuPeriod(n)
 	n.out.Memory = checked(a.Memory.Count())
 	n.out.Restart = cmp.Or(a.Restart, slice.RestartAlways)
@@ -115,7 +119,12 @@ func (r *resolver) rootfs(n *node) slice.Rootfs {
 		if dir, ok := isLayout(image); ok {
 			return slice.Rootfs{Kind: slice.RootfsLayout, Ref: dir}
 		}
-		if !reference.MatchString(image) {
+		switch isStored := slices.ContainsFunc(file.ImageTransports, func(prefix string) bool {
+			return strings.HasPrefix(image, prefix)
+		}); {
+		case isStored && r.complete:
+			r.Add(n.at.At("image"), "", "the image %q was not sent", image)
+		case !isStored && !reference.MatchString(image):
 			r.Add(n.at.At("image"), "write such as alpine:3.20, or oci:PATH",
 				"%q is not an image reference", image)
 		}

@@ -14,7 +14,7 @@ import (
 // clabOptions are what the importer of containerlab files gets.
 func clabOptions(path string, o Options) importer.ClabOptions {
 	return importer.ClabOptions{Images: o.table, Kinds: o.kind, Routing: o.Routing, Vars: o.vars,
-		Root: os.Geteuid() == 0, Dir: os.DirFS(filepath.Dir(path)), Env: os.LookupEnv}
+		Root: os.Geteuid() == 0, Local: localImage, Dir: os.DirFS(filepath.Dir(path)), Env: os.LookupEnv}
 }
 
 // addImageRules puts the user's rules for images before Pergola's own.

@@ -30,6 +30,9 @@ func (s *Source) gather() (found topology.Diagnostics) {
 	if err != nil {
 		return topology.Diagnostics{{Message: fmt.Sprintf("find the directory of %s: %v", s.Path, err)}}
 	}
+	if found := s.saveImages(); len(found) > 0 {
+		return topology.Locate(s.Topology, found)
+	}
 	makeAbsolute(s.Topology, dir)
 	for _, f := range s.Topology.Sources() {
 		path := f.Path
@@ -59,7 +62,7 @@ func makeAbsolute(t *topology.Topology, dir string) {
 		}
 		return filepath.Join(dir, path)
 	}
-	each := func(a *topology.Attributes) {
+	eachAttributes(t, func(_ string, a *topology.Attributes) {
 		for i, bind := range a.Binds {
 			if path, rest, ok := strings.Cut(bind, ":"); ok {
 				a.Binds[i] = absolute(path) + ":" + rest
@@ -78,16 +81,20 @@ func makeAbsolute(t *topology.Topology, dir string) {
 		} else if strings.HasPrefix(a.Image, ".") {
 			a.Image = absolute(a.Image)
 		}
-	}
+	})
+}
+
+// eachAttributes lets do change the attributes of defaults, groups and nodes, with their path in the topology.
+func eachAttributes(t *topology.Topology, do func(where string, a *topology.Attributes)) {
 	if t.Defaults != nil && t.Defaults.Node != nil {
-		each(t.Defaults.Node)
+		do("defaults.node", t.Defaults.Node)
 	}
 	for name, g := range t.Groups {
-		each(&g.Attributes)
+		do("groups."+name, &g.Attributes)
 		t.Groups[name] = g
 	}
 	for name, n := range t.Nodes {
-		each(&n.Attributes)
+		do("nodes."+name, &n.Attributes)
 		t.Nodes[name] = n
 	}
 }
@@ -111,6 +118,12 @@ func (s *Source) fill(f *topology.Source, path string) error {
 
 // sum notes an archive to be sent, by its digest.
 func (s *Source) sum(f *topology.Source, path string, size int64) error {
+	for _, a := range s.archives { // of another node
+		if a.path == path {
+			f.SHA256 = a.sum
+			return nil
+		}
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return unreadable(path, err)

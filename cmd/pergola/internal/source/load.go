@@ -45,7 +45,7 @@ func (o *Options) AddImportFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.tables, "images", nil,
 		"containerlab: take what to use for images from a table, a YAML `FILE`")
 	f.StringArrayVar(&o.kinds, "kind", nil, "containerlab: replace nodes of a kind, or of all vendors' kinds, "+
-		"by WHAT (frr, bird, host, switch or linux), as `KIND=WHAT`")
+		"by WHAT (frr, bird, host, switch, linux or image), as `KIND=WHAT`")
 	f.StringArrayVar(&o.ofKinds, "kinds", nil,
 		"containerlab: take what replaces kinds from a table, a YAML `FILE`")
 	f.StringArrayVar(&o.ofVars, "vars", nil, "containerlab: values for a template, a YAML `FILE` "+
