@@ -33,8 +33,8 @@ func newReserveLs(a *app) *cobra.Command {
 		Aliases: []string{"list"},
 		Short:   "List what can be reserved, what is left, and which nodes have reserved it",
 		Long: `List what nodes can reserve of machines, what is left, and which nodes have it. Nodes without a
-reservation share what cannot be reserved; that is in no row. What a node asked for while it ran is marked: + of
-what it reserved by its control socket, * of ports that its processes have bound.`,
+reservation share what cannot be reserved; that is in no row. What a node asked for while it ran is
+marked: + is what it reserved by its control socket, * is a port that its processes have bound.`,
 		Example:           "  pergola reserve ls\n  pergola reserve ls h2 --json | jq '.[].resources[]'",
 		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeHosts,
@@ -71,8 +71,8 @@ func newReserveRm(a *app) *cobra.Command {
 		Aliases: []string{"remove"},
 		Short:   "Take back what a node has reserved while it ran, all or none",
 		Long: `Take back ports, and the bandwidth of interfaces, that a node has reserved by its control socket
-while it ran: all of them, or none. The node goes on, and is not told. What the topology gives it, take out of
-the topology; a port that a process has bound is released when the process closes it.`,
+while it ran: all of them, or none. The node goes on, and is not told. What the topology gives it,
+take out of the topology; a port that a process has bound is released when the process closes it.`,
 		Example:           "  pergola reserve rm web tcp/8080 udp/5610\n  pergola reserve rm lab/web eth1",
 		Args:              arguments(2, -1),
 		ValidArgsFunction: a.completeNodes,
