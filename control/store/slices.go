@@ -141,8 +141,8 @@ func (s *Store) readSlice(ctx context.Context, name string) (stored, error) {
 
 // PutSlice stores a new version of a slice, or with expect 0 a new slice, and sets its ID and Generation. It fails with
 // ErrConflict unless expect is the present generation. Overrides of nodes, links and ends that are no more are removed
-// in the same transaction, and shapes follow the new version but for what was changed by hand. It also fails with
-// ErrConflict when one of the hosts in lost is alive again: nodes are taken from a host only while it is lost.
+// in the same transaction, and shapes follow the new version but for what was changed by hand. It also fails with ErrConflict when one of the hosts in lost is alive again: nodes are taken
+// from a host only while it is lost.
 func (s *Store) PutSlice(ctx context.Context, spec *slice.Slice, expect int64, lost ...string) error {
 	prev, err := s.expected(ctx, spec.Name, expect)
 	if err != nil {
