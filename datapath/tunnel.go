@@ -48,8 +48,8 @@ type Tunnel struct {
 	// come.
 	StormControl int
 
-	// CountsMet says that the TTL of outer packets is 255, less the packet programs that the frame has met, and that
-	// this is believed of what comes. Both ends are to say so.
+	// CountsMet says that the TTL of outer packets is 255, less the packet programs that the frame has met, and
+	// that this is believed of what comes. Both ends are to say so.
 	CountsMet bool
 }
 

@@ -137,8 +137,8 @@ func (c *Controller) keepsOverrides(ctx context.Context, prev, next *slice.Slice
 	changed := slices.Sorted(maps.Keys(shapes))
 	for _, end := range changed {
 		if err := checkShape(shapes[end]); err != nil {
-			return refuse(Invalid, "frames that leave %s: with what was changed by hand: %v (`pergola link "+
-				"reset %s -s %s` takes the change back)", end, err, end, next.Name)
+			return refuse(Invalid, "frames that leave %s: with what was changed by hand: %v (`pergola "+
+				"link reset %s -s %s` takes the change back)", end, err, end, next.Name)
 		}
 	}
 	queueing := next.Queueing(shapes)
@@ -149,9 +149,9 @@ func (c *Controller) keepsOverrides(ctx context.Context, prev, next *slice.Slice
 			continue
 		}
 		if why := n.Reserve.WhyTooMany(queueing[node]); why != "" {
-			return refuse(Full, "node %s would have more than it may, with queues of %s that were changed by "+
-				"hand or by the node: %s (reserve more, or take the change back: `pergola link reset %s -s %s`)",
-				node, end, why, end, next.Name)
+			return refuse(Full, "node %s would have more than it may, with queues of %s that were "+
+				"changed by hand or by the node: %s (reserve more, or take the change back: "+
+				"`pergola link reset %s -s %s`)", node, end, why, end, next.Name)
 		}
 	}
 	return nil

@@ -248,8 +248,8 @@ func TestLinkPatchAddsAndRemovesTheLastQueue(t *testing.T) {
 		{"the next", []api.QueuePatch{{Number: 3, Length: &unit.Length{Bytes: 9000}}}, nil,
 			append(slices.Clone(queues), slice.Queue{Share: 1, Length: unit.Length{Bytes: 9000}}), ""},
 		{"two", []api.QueuePatch{share(3, 5), share(4, 6)}, nil,
-			append(slices.Clone(queues), slice.Queue{Share: 5, Length: silent}, slice.Queue{Share: 6, Length: silent}),
-			""},
+			append(slices.Clone(queues), slice.Queue{Share: 5, Length: silent},
+				slice.Queue{Share: 6, Length: silent}), ""},
 		{"the last ones go", []api.QueuePatch{remove(2), remove(1)}, nil, queues[:1], ""},
 		{"one goes, and comes back", []api.QueuePatch{remove(2), share(2, 7)}, nil,
 			[]slice.Queue{queues[0], queues[1], {Share: 7, Length: silent}}, ""},
@@ -465,7 +465,8 @@ func TestLongerQueuesStayWithinTheNodesReservation(t *testing.T) {
 func TestANewerFileChangesWhatWasNotSetByHand(t *testing.T) {
 	c, s, _ := member(t, &fake{})
 	file := func(link string) string {
-		return "name: lab\nnodes: {a: {kind: host}, b: {kind: host}}\nlinks: [{name: l, ends: [a, b], " + link + "}]\n"
+		return "name: lab\nnodes: {a: {kind: host}, b: {kind: host}}\n" +
+			"links: [{name: l, ends: [a, b], " + link + "}]\n"
 	}
 	mustApply(t, c, file("rate: 10Mbit, delay: 5ms"))
 	set := api.LinkPatch{End: "a:eth1", Rate: pointer(unit.Rate(4e6))}
@@ -484,8 +485,8 @@ func TestANewerFileChangesWhatWasNotSetByHand(t *testing.T) {
 		t.Fatal(found)
 	}
 	_, _, err = c.Apply(t.Context(), Caller{Root: true}, top, false)
-	const reason = "frames that leave a:eth1: with what was changed by hand: class voice: the class reserves 5Mbit of 4Mbit " +
-		"(`pergola link reset a:eth1 -s lab` takes the change back)"
+	const reason = "frames that leave a:eth1: with what was changed by hand: class voice: " +
+		"the class reserves 5Mbit of 4Mbit (`pergola link reset a:eth1 -s lab` takes the change back)"
 	if reasonOf(err) != Invalid || err.Error() != reason {
 		t.Errorf("a class that reserves more than the rate that was set: %v", err)
 	}
@@ -516,9 +517,9 @@ func TestAFileThatQueuesSetByHandExceedIsRefused(t *testing.T) {
 		t.Errorf("a buffer that is just enough: %v", err)
 	}
 	err := c.keepsOverrides(t.Context(), spec(8<<20), spec(4<<20))
-	const want = "node p would have more than it may, with queues of p:eth1 that were changed by hand or by the node: " +
-		"the lengths of its queues add up to 6291456 bytes, and 4194304 are reserved (reserve more, or take the change " +
-		"back: `pergola link reset p:eth1 -s lab`)"
+	const want = "node p would have more than it may, with queues of p:eth1 that were changed by hand or by " +
+		"the node: the lengths of its queues add up to 6291456 bytes, and 4194304 are reserved " +
+		"(reserve more, or take the change back: `pergola link reset p:eth1 -s lab`)"
 	if reasonOf(err) != Full || err.Error() != want {
 		t.Errorf("a buffer that is too small: %v", err)
 	}

@@ -128,8 +128,8 @@ type (
 		MTU          int        // of the interfaces at both ends, in bytes
 		StormControl int        // broadcast and multicast frames a second that go in; 0: no limit
 		Isolated     bool       // frames that come out of it go into no other isolated port of the same bridge
-		// CountsMet: it counts the packet programs that frames have met. Left out, where it is false, so that the
-		// digest of tunnels of other slices is as before.
+		// CountsMet: it counts the packet programs that frames have met. Left out, where it is false, so that
+		// the digest of tunnels of other slices is as before.
 		CountsMet bool `json:",omitempty"`
 	}
 

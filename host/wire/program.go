@@ -36,8 +36,8 @@ type ProgramState struct {
 	Ports    []int  // indexes of devices, by the numbers of interfaces; 0: none. Zeros at the end are left out
 	Verified int    // instructions that the kernel's verifier looked at
 	Stack    int    // bytes
-	// CutOff means that the way from XDP to tc is not there. The program runs, and line cards leave all of its frames
-	// to tc, until SetProgram has made that way.
+	// CutOff means that the way from XDP to tc is not there. The program runs, and line cards leave all of its
+	// frames to tc, until SetProgram has made that way.
 	CutOff bool
 }
 

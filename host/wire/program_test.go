@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"errors"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -102,9 +103,11 @@ func TestTheWayFromXDPToTCIsMadeLater(t *testing.T) {
 		l.must(err)
 		return running["7-p"].CutOff
 	}
-	l.inNamespace("", "ip", "link", "add", "takeover", "type", "veth", "peer", "name", "other") // where its other end would be
+	// Where its other end would be.
+	l.inNamespace("", "ip", "link", "add", "takeover", "type", "veth", "peer", "name", "other")
 	_, set := l.switchedBy(func(set wire.Program) error {
-		if err := l.SetProgram(l.ctx, "7-p", set); err == nil || !strings.Contains(err.Error(), "from XDP to tc") {
+		err := l.SetProgram(l.ctx, "7-p", set)
+		if cutOff := (*wire.CutOffError)(nil); !errors.As(err, &cutOff) {
 			t.Fatalf("the name is taken: %v", err)
 		}
 		return nil

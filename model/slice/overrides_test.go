@@ -29,8 +29,8 @@ func TestOverridesKeepWhatWasSetAndFollowTheFileOtherwise(t *testing.T) {
 		},
 		"impairments were set": {
 			Shape{Delay: time.Second, Jitter: time.Millisecond, Loss: 2, Queue: 5}, Shape{Queue: 7},
-			Shape{Delay: time.Minute, Rate: 1e6}, Shape{Delay: time.Second, Jitter: time.Millisecond, Loss: 2,
-				Queue: 5, Rate: 1e6},
+			Shape{Delay: time.Minute, Rate: 1e6},
+			Shape{Delay: time.Second, Jitter: time.Millisecond, Loss: 2, Queue: 5, Rate: 1e6},
 		},
 		"a length was set": {
 			Shape{Queues: []Queue{{Share: 1, Length: unit.Length{Frames: 9}}}},
@@ -58,8 +58,10 @@ func TestOverridesKeepWhatWasSetAndFollowTheFileOtherwise(t *testing.T) {
 			Shape{Queues: queues(1)}, Shape{Queues: queues(1, 2, 3)}, Shape{Queues: queues(4, 5, 6, 7)},
 			Shape{Queues: queues(4, 5, 6, 7)},
 		},
-		"the file has none any more": {Shape{Rate: 1e6, Queues: queues(1, 9)}, Shape{Rate: 2e6, Queues: queues(1, 2)},
-			Shape{Rate: 2e6}, Shape{Rate: 1e6}},
+		"the file has none any more": {
+			Shape{Rate: 1e6, Queues: queues(1, 9)}, Shape{Rate: 2e6, Queues: queues(1, 2)},
+			Shape{Rate: 2e6}, Shape{Rate: 1e6},
+		},
 		"the policer was taken away": {Shape{}, Shape{Police: Policer{Rate: 1e6}},
 			Shape{Police: Policer{Rate: 2e6, Burst: 3000}, Rate: 1e6}, Shape{Rate: 1e6}},
 		"the policer's rate was set": {Shape{Police: Policer{Rate: 3e6}}, Shape{Police: Policer{Rate: 1e6}},

@@ -81,8 +81,8 @@ func TestQueuesWithoutLengthsFitIntoWhatANodeHas(t *testing.T) {
 		"jumbo frames":  {8, 20, "rate: 10Gbit, mtu: 9000", "", frames(64), frames(64), slice.DefaultBuffer},
 		"more reserved": {20, 20, "rate: 1Gbit", "buffer: 256MiB", frames(211), frames(211), 128 << 20},
 		"little":        {2, 3, "rate: 1Gbit", "buffer: 1MiB", frames(64), frames(64), 1 << 20},
-		"one is written, and stays": {2, 3, "rate: 1Gbit", "buffer: 20MiB", unit.Length{Bytes: 8 << 20}, frames(461),
-			20 << 20},
+		"one is written, and stays": {2, 3, "rate: 1Gbit", "buffer: 20MiB", unit.Length{Bytes: 8 << 20},
+			frames(461), 20 << 20},
 	} {
 		one := ""
 		if c.first.Bytes != 0 {
@@ -103,14 +103,18 @@ func TestQueuesWithoutLengthsFitIntoWhatANodeHas(t *testing.T) {
 		s := mustResolve(t, throughJSON(t, top), nil)
 		for _, l := range s.Links {
 			for _, e := range l.Ends {
-				if q := e.Shape.Queues; e.Node == "p" && (q[1].Length != c.first || q[2].Length != c.last) {
-					t.Errorf("%s: %s has lengths %v and %v, want %v and %v", name, e, q[1].Length, q[2].Length,
+				if e.Node != "p" {
+					continue
+				}
+				first, last := e.Shape.Queues[1].Length, e.Shape.Queues[2].Length
+				if first != c.first || last != c.last {
+					t.Errorf("%s: %s has lengths %v and %v, want %v and %v", name, e, first, last,
 						c.first, c.last)
 				}
 			}
 		}
 		if got := s.Queueing(nil)["p"].Buffer; got > c.most || got < c.most/2 {
-			t.Errorf("%s: %d bytes of buffer, want at most %d, and more than half of that", name, got, c.most)
+			t.Errorf("%s: %d bytes, want at most %d, and more than half of that", name, got, c.most)
 		}
 	}
 }
