@@ -33,7 +33,8 @@ func tree(t *testing.T, files map[string]string) string {
 }
 
 func TestWhatIsPackedIsUnpackedTheSame(t *testing.T) {
-	from := tree(t, map[string]string{"etc/frr/frr.conf": "hostname a\n", "etc/run.sh": "#!/bin/sh\n", "etc/link": "-> frr"})
+	from := tree(t, map[string]string{"etc/frr/frr.conf": "hostname a\n", "etc/run.sh": "#!/bin/sh\n",
+		"etc/link": "-> frr"})
 	if err := os.Chmod(filepath.Join(from, "etc/run.sh"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func Files(tool string, s *slice.Slice) (map[string][]byte, error) {
 	}
 	files := map[string][]byte{}
 	for name, document := range documents {
-		text, err := yaml.Marshal(document)
+		text, err := yaml.Dump(document, yaml.WithIndent(2))
 		if err != nil {
 			return nil, err
 		}

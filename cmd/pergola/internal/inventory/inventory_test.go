@@ -48,17 +48,17 @@ func TestInventories(t *testing.T) {
               pergola_kind: router
               pergola_daemon: frr
               pergola_loopbacks:
-                - 10.0.0.1/32
+              - 10.0.0.1/32
               pergola_interfaces:
                 eth1:
-                  - 192.0.2.1/31
+                - 192.0.2.1/31
                 eth2: []
 `}},
 		{Nornir, map[string]string{"hosts.yaml": `h:
   hostname: lab/h
   platform: linux
   groups:
-    - hosts
+  - hosts
   data:
     pergola_kind: host
     pergola_labels:
@@ -67,22 +67,22 @@ r1:
   hostname: lab/r1
   platform: frr
   groups:
-    - routers
-    - frr
+  - routers
+  - frr
   data:
     pergola_kind: router
     pergola_daemon: frr
     pergola_loopbacks:
-      - 10.0.0.1/32
+    - 10.0.0.1/32
     pergola_interfaces:
       eth1:
-        - 192.0.2.1/31
+      - 192.0.2.1/31
       eth2: []
 r2:
   hostname: lab/r2
   platform: linux
   groups:
-    - routers
+  - routers
   data:
     pergola_kind: router
 `, "groups.yaml": "frr: {}\nhosts: {}\nrouters: {}\n"}},
