@@ -34,7 +34,7 @@ func TestInventories(t *testing.T) {
           ansible_host: lab/h
           pergola_kind: host
           pergola_labels:
-            rack: "1"
+            rack: '1'
     routers:
       hosts:
         r2:
@@ -62,7 +62,7 @@ func TestInventories(t *testing.T) {
   data:
     pergola_kind: host
     pergola_labels:
-      rack: "1"
+      rack: '1'
 r1:
   hostname: lab/r1
   platform: frr
