@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pergola-net/pergola/cmd/pergola/internal/inventory"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/target"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
@@ -16,6 +17,7 @@ import (
 
 func newInspect(a *app) *cobra.Command {
 	var fastpath bool
+	var tool, dir string
 	cmd := &cobra.Command{
 		Use:   "inspect [SLICE] [NODE]",
 		Short: "Show the nodes and links of a network, with their state",
@@ -26,12 +28,19 @@ verifier (VERIFIED: so many instructions a frame takes at most) and its counters
 
 With --fastpath, show for each address family which routers are on the fast path and why others
 are not; how many routes and neighbours the fast path has of each router; and how many frames it
-punted to their kernels, by reason.`,
+punted to their kernels, by reason.
+
+With --inventory, write the nodes that have processes as an inventory of Ansible or Nornir: to
+standard output, or with --output into a directory. Nornir's consists of two files.`,
 		Example: "  pergola inspect\n  pergola inspect abilene denver\n  pergola inspect denver --fastpath\n" +
-			"  pergola inspect --json | jq .status.nodes",
+			"  pergola inspect --json | jq .status.nodes\n" +
+			"  pergola inspect abilene --inventory ansible > inventory.yaml",
 		Args:              arguments(0, 2),
 		ValidArgsFunction: a.completeSlices,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkInventory(tool, dir); err != nil {
+				return err
+			}
 			net, node, err := a.inspected(cmd, args)
 			if err != nil {
 				return err
@@ -45,6 +54,10 @@ punted to their kernels, by reason.`,
 				return target.NoNode(s.Spec, node)
 			}
 			switch {
+			case tool != "" && (fastpath || node != ""):
+				return ui.Usage("", "--inventory is of a whole network: leave out --fastpath and NODE")
+			case tool != "":
+				return a.inventory(s.Spec, tool, dir)
 			case fastpath && node != "":
 				return a.inspectRouter(cmd.Context(), net, node)
 			case fastpath:
@@ -56,6 +69,9 @@ punted to their kernels, by reason.`,
 		},
 	}
 	cmd.Flags().BoolVar(&fastpath, "fastpath", false, "show what the fast path does for routers")
+	cmd.Flags().StringVar(&tool, "inventory", "", "write an inventory for `TOOL`: ansible, nornir")
+	cmd.Flags().StringVarP(&dir, "output", "o", "", "write the inventory's files into `DIRECTORY`")
+	completeValues(cmd, "inventory", inventory.Tools...)
 	return cmd
 }
 

@@ -93,7 +93,8 @@ switches colour off.`,
 
 	addTo(root, groupNetworks, newUp(a), changesNetworks(newDown(a)), newLs(a), newInspect(a), newTop(a),
 		newWait(a), newCheck(a), newVerify(a), newSave(a), newEvents(a))
-	addTo(root, groupNodes, changesNetworks(newExec(a)), changesNetworks(newShell(a)), newLogs(a),
+	addTo(root, groupNodes, changesNetworks(newExec(a)), changesNetworks(newShell(a)), changesNetworks(newCp(a)),
+		newLogs(a),
 		newNode(a), newRestart(a), newLink(a), newFilter(a),
 		newCapture(a))
 	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a), newProgram(a))
@@ -168,7 +169,7 @@ var otherTools = map[string]string{
 	"ssh": "shell", "console": "shell", "connect": "shell", "attach": "shell", "bash": "shell", "vtysh": "shell",
 	"ping": "exec", "traceroute": "exec", "run": "exec", "tcpdump": "capture", "wireshark": "capture",
 	"show": "inspect", "map": "graph", "draw": "graph", "create": "up", "delete": "down", "remove": "down",
-	"rm": "down", "test": "check",
+	"rm": "down", "test": "check", "copy": "cp", "scp": "cp",
 }
 
 // meant is the verb below cmd that a user meant by a word: another tool's verb, one that stands a level deeper, or

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -267,8 +268,8 @@ func (h *host) Supports(context.Context, *slice.Slice) ([]string, error) {
 	return h.doubts, h.lacks
 }
 
-// Exec has three programs: cat, false, and echo for all other words.
-func (h *host) Exec(_ context.Context, _, node string, r api.ExecRequest) (int, error) {
+// Exec has the programs cat and false, tar and test as this machine has them, and echo for all other words.
+func (h *host) Exec(ctx context.Context, _, node string, r api.ExecRequest) (int, error) {
 	h.set(func(h *host) { h.commands = append(h.commands, node+": "+strings.Join(r.Command, " ")) })
 	switch r.Command[0] {
 	case "cat":
@@ -277,6 +278,15 @@ func (h *host) Exec(_ context.Context, _, node string, r api.ExecRequest) (int, 
 	case "false":
 		fmt.Fprintln(r.Stderr, "it is false")
 		return 3, nil
+	case "tar", "test":
+		cmd := exec.CommandContext(ctx, r.Command[0], r.Command[1:]...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = r.Stdin, r.Stdout, r.Stderr
+		err := cmd.Run()
+		var ended *exec.ExitError
+		if errors.As(err, &ended) {
+			return ended.ExitCode(), nil
+		}
+		return 0, err
 	}
 	fmt.Fprintln(r.Stdout, strings.Join(r.Command, " "))
 	return 0, nil

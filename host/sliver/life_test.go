@@ -268,6 +268,17 @@ func TestHostsChangeInPlace(t *testing.T) {
 	}
 }
 
+func TestAFileInPlaceOfTheSharedHosts(t *testing.T) {
+	r := newRuntime(t)
+	prepare(t, r)
+	s := spec("denver")
+	s.Files = []slice.File{{Path: "/etc/hosts", Data: []byte("192.0.2.7 own\n")}}
+	id, _ := up(t, r, s)
+	if got := sh(t, r, id, "cat /etc/hosts"); got != "192.0.2.7 own" {
+		t.Errorf("hosts: %q", got)
+	}
+}
+
 // TestManyAtOnce makes, lists and deletes fifty side by side.
 func TestManyAtOnce(t *testing.T) {
 	r := newRuntime(t)

@@ -205,6 +205,8 @@ func standardMounts() []specs.Mount {
 	}
 }
 
+const hostsPath = "/etc/hosts"
+
 // ownMounts are the mounts of the machine's files that this sliver sees.
 func (r *Runtime) ownMounts(s *Spec) []specs.Mount {
 	file := func(source, target string, options ...string) specs.Mount {
@@ -213,9 +215,11 @@ func (r *Runtime) ownMounts(s *Spec) []specs.Mount {
 			Options: append([]string{"bind"}, options...),
 		}
 	}
-	mounts := []specs.Mount{
-		file(r.init, initPath, "ro", "nosuid", "nodev"),
-		file(filepath.Join(r.sliceDir(s.Slice), "hosts"), "/etc/hosts", "ro", "nosuid", "nodev", "noexec"),
+	mounts := []specs.Mount{file(r.init, initPath, "ro", "nosuid", "nodev")}
+	// A node's own file is in the place of the one that the slice shares: where that is mounted, none can be written.
+	if !slices.ContainsFunc(s.Files, func(f slice.File) bool { return path.Clean(f.Path) == hostsPath }) {
+		hosts := filepath.Join(r.sliceDir(s.Slice), "hosts")
+		mounts = append(mounts, file(hosts, hostsPath, "ro", "nosuid", "nodev", "noexec"))
 	}
 	if s.Socket {
 		mounts = append(mounts, file(r.socketDir(s.ID), SocketDir, "ro", "nosuid", "nodev", "noexec"))
