@@ -1,6 +1,6 @@
 package main
 
-//go:generate go test -count=1 -run ^TestReferenceIsCurrent$ . -update
+//go:generate go test -count=1 -run "^Test(ReferenceIsCurrent|PicturesOfExamplesAreDrawn)$" . -update
 
 import (
 	"context"

@@ -51,23 +51,26 @@ func TestTutorialOfProgramsSaysWhatIsSo(t *testing.T) {
 
 // block is what the reader types, and what the page says is shown then.
 type block struct {
-	commands string
-	shown    []string
-	about    bool
+	commands   string
+	shown      []string
+	about      bool
+	start, end int // of what is shown, in the page
 }
 
 func blocks(page string) (all []block) {
 	fence := regexp.MustCompile("(?ms)^```(console|text about|text)\n(.*?)^```$")
-	for _, m := range fence.FindAllStringSubmatch(page, -1) {
-		if m[1] == "console" {
-			all = append(all, block{commands: m[2]})
+	for _, m := range fence.FindAllStringSubmatchIndex(page, -1) {
+		kind, text := page[m[2]:m[3]], page[m[4]:m[5]]
+		if kind == "console" {
+			all = append(all, block{commands: text})
 			continue
 		}
 		if len(all) == 0 {
 			continue
 		}
 		last := &all[len(all)-1]
-		last.shown, last.about = strings.Split(strings.TrimSpace(m[2]), "\n"), m[1] == "text about"
+		last.shown, last.about = strings.Split(strings.TrimSpace(text), "\n"), kind == "text about"
+		last.start, last.end = m[4], m[5]
 	}
 	return all
 }
