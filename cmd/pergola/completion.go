@@ -74,10 +74,15 @@ func (a *app) completeFrom(ctx context.Context, list func(context.Context, *clie
 	return list(ctx, c), cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *app) completeSlices(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeSlices(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return a.completeNetworkFlag(cmd, nil, to)
+}
+
+// completeNetworkFlag offers the running networks, whatever arguments there are.
+func (a *app) completeNetworkFlag(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return a.completeFrom(cmd.Context(), func(ctx context.Context, c *client.Client) (names []string) {
 		slices, _ := c.Slices(ctx)
 		for _, s := range slices {
@@ -90,7 +95,7 @@ func (a *app) completeSlices(cmd *cobra.Command, args []string, _ string) ([]str
 // completeIn makes a completer of names within the network that the command line means.
 func (a *app) completeIn(list func(*slice.Slice) []string) completer {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		name, _ := cmd.Flags().GetString("slice")
+		name, _ := cmd.Flags().GetString("network")
 		return a.completeFrom(cmd.Context(), func(ctx context.Context, c *client.Client) []string {
 			name, err := target.Slice(ctx, c, name, source.Described("."))
 			if err != nil {

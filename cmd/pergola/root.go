@@ -59,8 +59,8 @@ func newRoot(a *app) *cobra.Command {
 		Long: `Pergola starts a network of unmodified routers from one file, keeps it as the file says, and
 removes all of it when it is taken down.
 
-A SLICE is one running network. Where a command takes a SLICE and none is named, it is the only
-one that runs, or the one that the topology file in the current directory describes.
+Where a command takes a NETWORK and none is named, it is the only one that runs, or the one that
+the topology file in the current directory describes.
 
 Exit status: 0 done; 1 failed, or a check does not hold; 2 the command line is wrong, or a check
 could not be carried out; 3 there was nothing to check; 130 interrupted. exec and shell pass on the

@@ -166,7 +166,7 @@ func (d device) make(pid int, steps *undo.Steps) error {
 		return err
 	}
 	if err := in(pid, func() error { return d.configureInner() }); err != nil {
-		return fmt.Errorf("configure interface %s in the sliver: %w", Inner, err)
+		return fmt.Errorf("configure interface %s in the node: %w", Inner, err)
 	}
 	return d.mark()
 }
