@@ -18,8 +18,8 @@ func newCompletion(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Write a completion script for a shell",
-		Long: `Write the completion script for bash, zsh or fish. It completes commands and flags, the names of
-running networks, of their nodes, interfaces and links, and of the cluster's machines.`,
+		Long: `Write the completion script for bash, zsh or fish. It completes commands, flags and their values,
+the names of running networks, of their nodes, interfaces and links, and of the cluster's machines.`,
 		Example: `  pergola completion bash | sudo tee /etc/bash_completion.d/pergola >/dev/null
   pergola completion zsh > "${fpath[1]}/_pergola"
   pergola completion fish > ~/.config/fish/completions/pergola.fish`,

@@ -147,6 +147,7 @@ func (a *app) sliceFlag(cmd *cobra.Command, name *string) {
 	f.StringVarP(name, "network", "N", "", "the network, where several are running (also `NETWORK`/NODE)")
 	f.StringVarP(name, "slice", "s", "", "as --network")
 	_ = f.MarkHidden("slice")
+	_ = cmd.RegisterFlagCompletionFunc("slice", a.completeNetworkFlag)
 	_ = cmd.RegisterFlagCompletionFunc("network", a.completeNetworkFlag)
 }
 

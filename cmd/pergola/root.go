@@ -100,6 +100,7 @@ switches colour off.`,
 	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newReserve(a), newStatus(a),
 		newBench(a), newDev(a), newVersion(a), newCompletion(a), newWatchdog(a))
 	helpOf(root)
+	completeFlags(root)
 	return root
 }
 
