@@ -390,7 +390,7 @@ func TestCompletionKnowsNames(t *testing.T) {
 	pergola(t, "up").want(t, 0, "", "up")
 	for line, want := range map[string]string{
 		"inspect ": "lab", "shell ": "b", "capture ": "a:eth1", "link down ": "a:eth1--b:eth1",
-		"exec -s ": "lab", "exec -N ": "lab", "exec a --network ": "lab",
+		"exec -s ": "lab", "exec -N ": "lab", "logs a --network ": "lab",
 	} {
 		o := pergola(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		if !slices.Contains(strings.Split(o.out, "\n"), want) {

@@ -334,7 +334,7 @@ func TestTunnelNumbersWrapAroundAndAreReused(t *testing.T) {
 	}
 	next.Links = append(next.Links, slice.Link{Name: "more", Ends: next.Links[0].Ends})
 	if err := p.numberTunnels(); err == nil || !strings.Contains(err.Error(),
-		"4096 links and switches reach over several hosts: one slice can have 4095") {
+		"4096 links and switches reach over several hosts: one network can have 4095") {
 		t.Errorf("one more: %v", err)
 	}
 }

@@ -137,7 +137,7 @@ func freeIndex(used []device) int {
 // make makes the pair, with addresses and routes. The alias comes last. What is to be undone is pushed.
 func (d device) make(pid int, steps *undo.Steps) error {
 	if d.index >= maxDevices {
-		return fmt.Errorf("%d slivers of this machine reach the outside already", maxDevices)
+		return fmt.Errorf("%d nodes of this machine reach the outside already", maxDevices)
 	}
 	ns, err := netns.Open(netns.Path(pid))
 	if err != nil {
