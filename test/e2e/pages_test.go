@@ -17,7 +17,9 @@ var modules = map[string]string{"vrf": "vrf"}
 
 // TestPagesOfExamplesSayWhatIsSo types what the pages of docs/examples tell the reader to type, as
 // TestTutorialOfProgramsSaysWhatIsSo does. So each network comes up, its checks hold, and it is as the page shows it.
-func TestPagesOfExamplesSayWhatIsSo(t *testing.T) { read(t, func(module string) bool { return module == "" }) }
+func TestPagesOfExamplesSayWhatIsSo(t *testing.T) {
+	read(t, func(module string) bool { return module == "" })
+}
 
 // TestPagesOfExamplesOnStockKernel does so with the pages whose networks need more of the kernel.
 func TestPagesOfExamplesOnStockKernel(t *testing.T) {
@@ -34,18 +36,17 @@ func read(t *testing.T, chosen func(module string) bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newServer(t, pergola(t))
-	if err := s.start(); err != nil {
-		t.Fatal(err)
-	}
-	told := 0
+	binary, told := pergola(t), 0
 	for _, page := range pages {
 		name := name(page)
 		if name == "README" || !chosen(modules[name]) {
 			continue
 		}
 		told++
-		t.Run(name, func(t *testing.T) { readPage(t, s, root, page) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they mostly wait
+			readPage(t, binary, root, page)
+		})
 	}
 	if told == 0 {
 		t.Error("no page was read")
@@ -53,9 +54,13 @@ func read(t *testing.T, chosen func(module string) bool) {
 }
 
 // readPage follows a page from the directory that has the examples.
-func readPage(t *testing.T, s *server, root, page string) {
+func readPage(t *testing.T, binary, root, page string) {
 	text, err := os.ReadFile(page)
 	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, binary)
+	if err := s.start(); err != nil {
 		t.Fatal(err)
 	}
 	r := &reader{T: t, server: s, dir: t.TempDir()}

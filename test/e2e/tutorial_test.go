@@ -16,7 +16,7 @@ import (
 
 // TestTutorialOfProgramsSaysWhatIsSo types what docs/tutorial-programs.md tells the reader to type: the fenced blocks
 // marked console, in order, each by a shell in the directory where the last one was. The lines of a block marked text
-// must be in what the block before it printed; with "text about", numbers may be others. A command with the comment
+// must be in what the block before it printed; with "text about", numbers and times may be others. A command with the comment
 // "leave it running" runs on, and what it prints counts, too.
 func TestTutorialOfProgramsSaysWhatIsSo(t *testing.T) {
 	testkit.Root(t)
@@ -112,13 +112,17 @@ func (r *reader) compare(commands string, b block, out string) {
 	}
 }
 
+var (
+	numbers = regexp.MustCompile(`\d+`)
+	times   = regexp.MustCompile(`\d+(\.\d+)? (us|ms|s)\b`)
+)
+
 // missing is an error where a line that the page shows was not printed.
 func (b block) missing(out string) error {
-	numbers := regexp.MustCompile(`\d+`)
 	plain := func(line string) string {
 		line = strings.Join(strings.Fields(line), " ")
 		if b.about {
-			line = numbers.ReplaceAllString(line, "N")
+			line = numbers.ReplaceAllString(times.ReplaceAllString(line, "T"), "N")
 		}
 		return line
 	}
