@@ -135,6 +135,21 @@ func TestConvergedTakesAnyRouterWithAnAnycastAddress(t *testing.T) {
 	}
 }
 
+func TestConvergedLeavesOutNetworksOfInterfacesWithoutACarrier(t *testing.T) {
+	s := grid(3, 1, slice.OSPF)
+	tables := converge(s, func(link string) bool { return link != s.Links[1].Name })
+	delete(tables, "r003") // it is off, so the last interface of r002 has no carrier
+	for i := range tables["r002"].Interfaces {
+		if at := &tables["r002"].Interfaces[i]; s.Node("r002").Interface(at.Name) != nil &&
+			s.Node("r002").Interface(at.Name).Link == s.Links[1].Name {
+			at.Up = false
+		}
+	}
+	if v := probe.Converged(s, tables, nil); !v.Converged || v.Routers != 2 {
+		t.Errorf("got %+v", v)
+	}
+}
+
 func TestConvergedNamesAMissingRoute(t *testing.T) {
 	s := grid(3, 1, slice.OSPF)
 	tables := converge(s, all)

@@ -10,7 +10,9 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-var update = flag.Bool("update", false, "write into docs/examples what the commands of its pages print")
+// The vm tier passes on PERGOLA_UPDATE.
+var update = flag.Bool("update", os.Getenv("PERGOLA_UPDATE") != "",
+	"write into docs/examples what the commands of its pages print")
 
 // modules are what pages need of the kernel, beside what every kernel has that runs Pergola.
 var modules = map[string]string{"vrf": "vrf"}

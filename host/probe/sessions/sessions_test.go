@@ -48,7 +48,7 @@ func TestSessionsOfBIRD(t *testing.T) {
 	}
 }
 
-// vrf.txt is what Script printed in a router of FRR 8.4 with OSPF and BGP in two VRFs: a neighbour in each.
+// vrf.txt is what Script printed in a router of FRR 8.4 with OSPF in two VRFs: a neighbour in each, and hosts.
 func TestSessionsOfVRFs(t *testing.T) {
 	v, err := Parse([]byte(read(t, "vrf.txt")))
 	want := View{Daemons: []string{"frr"}, Sessions: []Session{
