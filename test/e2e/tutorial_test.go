@@ -114,7 +114,7 @@ func (r *reader) compare(commands string, b block, out string) {
 
 var (
 	numbers = regexp.MustCompile(`\d+`)
-	times   = regexp.MustCompile(`\d+(\.\d+)? (us|ms|s)\b`)
+	times   = regexp.MustCompile(`(\d+ min )?\d+(\.\d+)? (us|ms|s)\b`)
 )
 
 // missing is an error where a line that the page shows was not printed.

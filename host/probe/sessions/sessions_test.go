@@ -52,8 +52,8 @@ func TestSessionsOfBIRD(t *testing.T) {
 func TestSessionsOfVRFs(t *testing.T) {
 	v, err := Parse([]byte(read(t, "vrf.txt")))
 	want := View{Daemons: []string{"frr"}, Sessions: []Session{
-		{"ospf", "eth1", "10.0.2.1", "Full/-", true},
 		{"ospf", "eth3", "10.0.2.1", "Full/-", true},
+		{"ospf", "eth1", "10.0.2.1", "Full/-", true},
 	}}
 	if diff := cmp.Diff(want, v); err != nil || diff != "" {
 		t.Errorf("%v, -want +got\n%s", err, diff)
