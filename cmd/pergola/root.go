@@ -199,10 +199,18 @@ func flagError(cmd *cobra.Command, err error) error {
 		return group(cmd, words) // a misspelt verb knows none of the flags that the right one has
 	}
 	do := "see `" + cmd.CommandPath() + " --help`"
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		return invalidValue(invalid, do)
+	}
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
 		var flags []string
-		collect := func(f *pflag.Flag) { flags = append(flags, f.Name) }
+		collect := func(f *pflag.Flag) {
+			if !f.Hidden {
+				flags = append(flags, f.Name)
+			}
+		}
 		cmd.Flags().VisitAll(collect)
 		cmd.InheritedFlags().VisitAll(collect)
 		name := unknown.GetSpecifiedName()
@@ -211,6 +219,18 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return ui.Usage(do, "%s: %w", cmd.CommandPath(), err)
+}
+
+// invalidValue words a value that is not of its flag's type: pflag gives the words of Go's parsers.
+func invalidValue(err *pflag.InvalidValueError, see string) error {
+	name, value := err.GetFlag().Name, err.GetValue()
+	switch kind := err.GetFlag().Value.Type(); {
+	case kind == "duration":
+		return ui.Usage("write a number and a unit, such as 30s or 2m\n"+see, "--%s: %q is not a time", name, value)
+	case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"):
+		return ui.Usage(see, "--%s: %q is not a whole number", name, value)
+	}
+	return ui.Usage(see, "--%s: %w", name, err)
 }
 
 // arguments checks the number of arguments: at least least, at most most (-1: any number). The words of the usage
