@@ -26,7 +26,7 @@ type checkOptions struct {
 func newCheck(a *app) *cobra.Command {
 	var o checkOptions
 	cmd := &cobra.Command{
-		Use:   "check [SLICE]",
+		Use:   "check [NETWORK]",
 		Short: "Run the checks of a network's file",
 		Long: `Run the checks of the topology file. If it has none, or with --all-pairs, every router and host
 pings every other one.

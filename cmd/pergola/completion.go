@@ -18,8 +18,8 @@ func newCompletion(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Write a completion script for a shell",
-		Long: `Write the completion script for bash, zsh or fish. It completes commands and flags, the names of
-running networks, of their nodes, interfaces and links, and of the cluster's machines.`,
+		Long: `Write the completion script for bash, zsh or fish. It completes commands, flags and their values,
+the names of running networks, of their nodes, interfaces and links, and of the cluster's machines.`,
 		Example: `  pergola completion bash | sudo tee /etc/bash_completion.d/pergola >/dev/null
   pergola completion zsh > "${fpath[1]}/_pergola"
   pergola completion fish > ~/.config/fish/completions/pergola.fish`,
@@ -74,10 +74,15 @@ func (a *app) completeFrom(ctx context.Context, list func(context.Context, *clie
 	return list(ctx, c), cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *app) completeSlices(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeSlices(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return a.completeNetworkFlag(cmd, nil, to)
+}
+
+// completeNetworkFlag offers the running networks, whatever arguments there are.
+func (a *app) completeNetworkFlag(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return a.completeFrom(cmd.Context(), func(ctx context.Context, c *client.Client) (names []string) {
 		slices, _ := c.Slices(ctx)
 		for _, s := range slices {
@@ -90,7 +95,7 @@ func (a *app) completeSlices(cmd *cobra.Command, args []string, _ string) ([]str
 // completeIn makes a completer of names within the network that the command line means.
 func (a *app) completeIn(list func(*slice.Slice) []string) completer {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		name, _ := cmd.Flags().GetString("slice")
+		name, _ := cmd.Flags().GetString("network")
 		return a.completeFrom(cmd.Context(), func(ctx context.Context, c *client.Client) []string {
 			name, err := target.Slice(ctx, c, name, source.Described("."))
 			if err != nil {

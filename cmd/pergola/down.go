@@ -24,7 +24,7 @@ func newDown(a *app) *cobra.Command {
 	var all, purge, volumes bool
 	var file string
 	cmd := &cobra.Command{
-		Use:     "down [SLICE|FILE]",
+		Use:     "down [NETWORK|FILE]",
 		Aliases: []string{"destroy"},
 		Short:   "Take a network down, and remove all of it",
 		Long: `Take a network down: remove its nodes, links and addresses, and nothing else. Without an
@@ -76,7 +76,7 @@ removed too, after the last network.`,
 func (a *app) down(ctx context.Context, word string, all, volumes bool) ([]string, error) {
 	c, err := a.dial(ctx)
 	if errors.Is(err, errNothingRuns) {
-		a.Say("nothing to do: no server is running, so no slice is")
+		a.Say("nothing to do: no server is running, so no network is")
 		return nil, nil
 	}
 	if err != nil {

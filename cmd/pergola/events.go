@@ -12,7 +12,7 @@ import (
 func newEvents(a *app) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
-		Use:   "events [SLICE]",
+		Use:   "events [NETWORK]",
 		Short: "Show events: nodes that start or end, links that go up or down",
 		Long: `Show recent events, of one network or of all. With -f, follow until Ctrl-C. With --json, each
 event is one line.`,

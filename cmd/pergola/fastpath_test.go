@@ -17,7 +17,7 @@ func TestFastPathIsInspected(t *testing.T) {
 
 func TestVerifyPrintsEachDifference(t *testing.T) {
 	w := inLab(t)
-	pergola(t, "verify").want(t, 2, "", "no slice is running")
+	pergola(t, "verify").want(t, 2, "", "no network is running")
 	pergola(t, "up").want(t, 0, "", "up")
 	pergola(t, "verify").want(t, 0, "^lab: no difference in 2 routers\n$", "")
 	pergola(t, "verify", "lab").want(t, 0, "no difference", "")

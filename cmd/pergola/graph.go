@@ -25,7 +25,7 @@ type graphOptions struct {
 func newGraph(a *app) *cobra.Command {
 	var o graphOptions
 	cmd := &cobra.Command{
-		Use:   "graph [SLICE|FILE]",
+		Use:   "graph [NETWORK|FILE]",
 		Short: "Draw a network: in the terminal, as Mermaid, DOT or one HTML page",
 		Long: `Draw a running network, and mark what is down; or draw a topology file, without a server. The
 default is a map in the terminal; a network too big for a map is listed. Without an argument,

@@ -72,7 +72,7 @@ func newHostInspect(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:               "inspect HOST",
 		Aliases:           []string{"show"},
-		Short:             "Show a machine: its interfaces, kernel, features and slices",
+		Short:             "Show a machine: its interfaces, kernel, features and networks",
 		Example:           "  pergola host inspect h2",
 		Args:              arguments(1, 1),
 		ValidArgsFunction: a.completeHosts,
@@ -215,7 +215,7 @@ func (a *app) drained(ctx context.Context, c *client.Client, host string) error 
 		select {
 		case <-ctx.Done():
 			return ui.Advise(fmt.Errorf("%s has %s still", host, wording.Count(h.Nodes, "node")),
-				"`pergola host inspect %s` shows of which slices; nodes whose file says `host: "+
+				"`pergola host inspect %s` shows of which networks; nodes whose file says `host: "+
 					"%[1]s` stay, and others where no host fits", host)
 		case <-time.After(drainLook):
 		}

@@ -19,7 +19,7 @@ func newInspect(a *app) *cobra.Command {
 	var fastpath bool
 	var tool, dir string
 	cmd := &cobra.Command{
-		Use:   "inspect [SLICE] [NODE]",
+		Use:   "inspect [NETWORK] [NODE]",
 		Short: "Show the nodes and links of a network, with their state",
 		Long: `Show the nodes of a network with their state and addresses, and its links with the treatment of
 frames that leave each end. A star marks what was changed by hand since ` + "`pergola up`" + `. With NODE,
@@ -75,7 +75,7 @@ standard output, or with --output into a directory. Nornir's consists of two fil
 	return cmd
 }
 
-// inspected finds out what one or two words mean: SLICE, NODE, SLICE/NODE or SLICE NODE.
+// inspected finds out what one or two words mean: NETWORK, NODE, NETWORK/NODE or NETWORK NODE.
 func (a *app) inspected(cmd *cobra.Command, args []string) (net *network, node string, err error) {
 	switch len(args) {
 	case 0:

@@ -147,7 +147,7 @@ func newLinkVerb(a *app, use, short, done string, do func(context.Context, *netw
 func newLinkLs(a *app) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
-		Use:               "ls [SLICE]",
+		Use:               "ls [NETWORK]",
 		Aliases:           []string{"list"},
 		Short:             "List the links of a network",
 		Example:           "  pergola link ls\n  pergola link ls abilene --json",

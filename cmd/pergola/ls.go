@@ -29,7 +29,7 @@ func newLs(a *app) *cobra.Command {
 				return a.Emit(slices)
 			}
 			if len(slices) == 0 {
-				a.Say("no slice is running: start one with `pergola up FILE`")
+				a.Say("no network is running: start one with `pergola up FILE`")
 				return nil
 			}
 			a.Table(report.Slices(slices, a.Styles, time.Now()))

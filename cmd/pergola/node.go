@@ -119,7 +119,7 @@ func (a *app) until(ctx context.Context, net *network, what string, holds func(*
 func newNodeLs(a *app) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
-		Use:               "ls [SLICE]",
+		Use:               "ls [NETWORK]",
 		Aliases:           []string{"list"},
 		Short:             "List the nodes of a network",
 		Example:           "  pergola node ls\n  pergola node ls abilene --json",
@@ -146,10 +146,14 @@ func either(a, b string) string {
 	return b
 }
 
-// sliceFlag adds -s to a command that names nodes or links.
+// sliceFlag adds --network to a command that names nodes or links. --slice and -s are its older names.
 func (a *app) sliceFlag(cmd *cobra.Command, name *string) {
-	cmd.Flags().StringVarP(name, "slice", "s", "", "the network, where several are running (also `SLICE`/NODE)")
-	_ = cmd.RegisterFlagCompletionFunc("slice", a.completeSlices)
+	f := cmd.Flags()
+	f.StringVarP(name, "network", "N", "", "the network, where several are running (also `NETWORK`/NODE)")
+	f.StringVarP(name, "slice", "s", "", "as --network")
+	_ = f.MarkHidden("slice")
+	_ = cmd.RegisterFlagCompletionFunc("slice", a.completeNetworkFlag)
+	_ = cmd.RegisterFlagCompletionFunc("network", a.completeNetworkFlag)
 }
 
 // withState calls f with all that is known of a slice.
@@ -166,14 +170,14 @@ func (a *app) withState(ctx context.Context, name string, f func(*api.Slice) err
 	return f(s)
 }
 
-// nodes finds the nodes that words mean, all of one network: NODE, SLICE/NODE or a shell pattern.
+// nodes finds the nodes that words mean, all of one network: NODE, NETWORK/NODE or a shell pattern.
 func (a *app) nodes(ctx context.Context, name string, words []string) (*network, []string, error) {
 	var patterns []string
 	for _, w := range words {
 		in, pattern := target.Split(w)
 		if in != "" && name != "" && in != name {
-			return nil, nil, ui.Usage("one command works on one slice",
-				"%s and %s are two slices", name, in)
+			return nil, nil, ui.Usage("one command works on one network",
+				"%s and %s are two networks", name, in)
 		}
 		name = either(name, in)
 		patterns = append(patterns, pattern)

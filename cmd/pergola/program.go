@@ -18,8 +18,8 @@ import (
 func newProgram(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "program",
-		Short: "Build, try and measure packet programs: a slice's own fast path",
-		Long: `A packet program is the code of a node that forwards frames of the slice's own design,
+		Short: "Build, try and measure packet programs: a network's own fast path",
+		Long: `A packet program is the code of a node that forwards frames of the network's own design,
 on the fast path. It is written in C against one header, pergola/program.h, which says
 all about it; ` + "`pergola program headers DIR`" + ` writes it for an editor. These commands need
 no server and no network, but for counters, which asks a network that runs. A topology names

@@ -1,6 +1,6 @@
 package main
 
-//go:generate go test -count=1 -run ^TestReferenceIsCurrent$ . -update
+//go:generate go test -count=1 -run "^Test(ReferenceIsCurrent|PicturesOfExamplesAreDrawn)$" . -update
 
 import (
 	"context"
@@ -59,8 +59,8 @@ func newRoot(a *app) *cobra.Command {
 		Long: `Pergola starts a network of unmodified routers from one file, keeps it as the file says, and
 removes all of it when it is taken down.
 
-A SLICE is one running network. Where a command takes a SLICE and none is named, it is the only
-one that runs, or the one that the topology file in the current directory describes.
+Where a command takes a NETWORK and none is named, it is the only one that runs, or the one that
+the topology file in the current directory describes.
 
 Exit status: 0 done; 1 failed, or a check does not hold; 2 the command line is wrong, or a check
 could not be carried out; 3 there was nothing to check; 130 interrupted. exec and shell pass on the
@@ -101,6 +101,7 @@ switches colour off.`,
 	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newReserve(a), newStatus(a),
 		newBench(a), newPrune(a), newDev(a), newVersion(a), newCompletion(a), newWatchdog(a))
 	helpOf(root)
+	completeFlags(root)
 	return root
 }
 
@@ -199,10 +200,18 @@ func flagError(cmd *cobra.Command, err error) error {
 		return group(cmd, words) // a misspelt verb knows none of the flags that the right one has
 	}
 	do := "see `" + cmd.CommandPath() + " --help`"
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		return invalidValue(invalid, do)
+	}
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
 		var flags []string
-		collect := func(f *pflag.Flag) { flags = append(flags, f.Name) }
+		collect := func(f *pflag.Flag) {
+			if !f.Hidden {
+				flags = append(flags, f.Name)
+			}
+		}
 		cmd.Flags().VisitAll(collect)
 		cmd.InheritedFlags().VisitAll(collect)
 		name := unknown.GetSpecifiedName()
@@ -211,6 +220,18 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return ui.Usage(do, "%s: %w", cmd.CommandPath(), err)
+}
+
+// invalidValue words a value that is not of its flag's type: pflag gives the words of Go's parsers.
+func invalidValue(err *pflag.InvalidValueError, see string) error {
+	name, value := err.GetFlag().Name, err.GetValue()
+	switch kind := err.GetFlag().Value.Type(); {
+	case kind == "duration":
+		return ui.Usage("write a number and a unit, such as 30s or 2m\n"+see, "--%s: %q is not a time", name, value)
+	case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"):
+		return ui.Usage(see, "--%s: %q is not a whole number", name, value)
+	}
+	return ui.Usage(see, "--%s: %w", name, err)
 }
 
 // arguments checks the number of arguments: at least least, at most most (-1: any number). The words of the usage

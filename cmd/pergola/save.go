@@ -22,7 +22,7 @@ type saveOptions struct {
 func newSave(a *app) *cobra.Command {
 	var o saveOptions
 	cmd := &cobra.Command{
-		Use:   "save [SLICE]",
+		Use:   "save [NETWORK]",
 		Short: "Write a network as it runs, with what was configured by hand",
 		Long: `Write a network as it runs into a directory: a topology file, and the files that it names beside
 it. ` + "`pergola up DIR/topology.yaml`" + ` brings the same network up.
@@ -53,7 +53,7 @@ The directory is made whole or not at all.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.dir, "output", "o", "", "the `DIR` to write (default ./SLICE-saved)")
+	f.StringVarP(&o.dir, "output", "o", "", "the `DIR` to write (default ./NETWORK-saved)")
 	f.BoolVar(&o.diff, "diff", false, "show what was changed, and write nothing")
 	f.BoolVar(&o.replace, "replace", false, "replace a directory that save has written before")
 	f.BoolVar(&o.partial, "partial", false, "save also if it is not known of all nodes what was changed")

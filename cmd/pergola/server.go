@@ -57,7 +57,7 @@ cluster needs --join only once.`,
 		"make a new certificate authority for the cluster, whose only server this is; all other "+
 			"machines have to join again")
 	f.BoolVar(&o.cfg.ExitWhenIdle, "exit-when-idle", false,
-		"end when the last slice has gone; a member of a cluster stays")
+		"end when the last network has gone; a member of a cluster stays")
 	return cmd
 }
 
@@ -118,15 +118,15 @@ func (o *serverOptions) flags(f *pflag.FlagSet) {
 			"$PERGOLA_TOKEN)")
 	f.StringVar(&o.token, "token-file", "", "`file` to read the token from; -: standard input")
 	f.StringSliceVar(&cfg.HostPaths, "host-paths", nil,
-		"`directories` of this machine that slices applied on other machines may use; stored")
+		"`directories` of this machine that networks applied on other machines may use; stored")
 	f.Bool("host-network", false,
-		"let slices applied on other machines use this one's network (kind: uplink); stored")
+		"let networks applied on other machines use that of this one (kind: uplink); stored")
 	f.Bool("outside", false,
-		"let nodes of slices applied on other machines reach the outside from this one (outside: true); stored")
+		"let nodes of networks applied on other machines reach the outside from this one (outside: true); stored")
 	f.Bool("volumes", false,
-		"let nodes of slices applied on other machines have volumes here, whose size nothing bounds; stored")
+		"let nodes of networks applied on other machines have volumes here, whose size nothing bounds; stored")
 	f.StringSliceVar(&cfg.Ports, "ports", nil,
-		"`ranges` of this machine's ports that slices applied on other machines, and processes in nodes, may "+
+		"`ranges` of this machine's ports that networks applied on other machines, and processes in nodes, may "+
 			"reserve; stored, in place of all that were stored before")
 	f.StringSliceVar(&cfg.Underlay, "underlay", nil,
 		"only these `interfaces` carry links to other machines (default: that of the address)")

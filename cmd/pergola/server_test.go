@@ -62,11 +62,11 @@ func matches(pattern, text string) bool {
 
 func TestStoryOfANetwork(t *testing.T) {
 	w := inLab(t)
-	pergola(t, "ls").want(t, 0, "", "no slice is running")
+	pergola(t, "ls").want(t, 0, "", "no network is running")
 	pergola(t, "up", "--dry-run").want(t, 0,
 		`(?m)^\+ node a\n\+ node b\n\+ node sw\n\+ link a:eth1--b:eth1\n(.*\n)*^lab: 3 nodes and 2 links new$`,
 		"")
-	pergola(t, "ls").want(t, 0, "", "no slice is running")
+	pergola(t, "ls").want(t, 0, "", "no network is running")
 	w.set(func(h *host) { h.waiting = 1 })
 	pergola(t, "up", "--wait").want(t, 0, "", "lab is up: 3 nodes and 2 links new")
 	pergola(t, "ls").want(t, 0, `(?m)^lab +up +3/3 +2 `, "")
@@ -86,21 +86,21 @@ func TestStoryOfANetwork(t *testing.T) {
 	pergola(t, "version").want(t, 0, `server  v-test`, "")
 
 	pergola(t, "down").want(t, 0, "", "lab is down")
-	pergola(t, "ls").want(t, 0, "", "no slice is running")
-	pergola(t, "down").want(t, 1, "", `slice "lab" is not running`)
+	pergola(t, "ls").want(t, 0, "", "no network is running")
+	pergola(t, "down").want(t, 1, "", `network "lab" is not running`)
 }
 
 func TestSeveralNetworks(t *testing.T) {
 	inLab(t)
 	pergola(t, "up", "--name", "one").want(t, 0, "", "one is up")
 	pergola(t, "up", "--name", "two").want(t, 0, "", "two is up")
-	pergola(t, "inspect").want(t, 2, "", "2 slices are running: say which one is meant(?s).*one, two")
+	pergola(t, "inspect").want(t, 2, "", "2 networks are running: say which one is meant(?s).*one, two")
 	pergola(t, "inspect", "tow").want(t, 1, "",
-		`"tow" is neither a slice that runs nor a node of one\n +did you mean two\?`)
+		`"tow" is neither a network that runs nor a node of one\n +did you mean two\?`)
 	pergola(t, "inspect", "a").want(t, 1, "", `did you mean one/a or two/a\?`)
 	pergola(t, "exec", "one/a", "--", "hello").want(t, 0, "^hello\n$", "")
 	pergola(t, "exec", "-s", "two", "a", "--", "hello").want(t, 0, "^hello\n$", "")
-	pergola(t, "exec", "a", "--", "hello").want(t, 125, "", "2 slices are running")
+	pergola(t, "exec", "a", "--", "hello").want(t, 125, "", "2 networks are running")
 	// The network of the file here is the obvious one.
 	pergola(t, "up").want(t, 0, "", "lab is up")
 	pergola(t, "inspect").want(t, 0, "^lab: up", "")
@@ -110,7 +110,7 @@ func TestSeveralNetworks(t *testing.T) {
 func TestDownOfAFileIsNotDownOfAnotherNetwork(t *testing.T) {
 	inLab(t)
 	pergola(t, "up", "--name", "other").want(t, 0, "", "other is up")
-	pergola(t, "down").want(t, 1, "", `slice "lab" is not running`)
+	pergola(t, "down").want(t, 1, "", `network "lab" is not running`)
 	pergola(t, "down", "other").want(t, 0, "", "other is down")
 	pergola(t, "up").want(t, 0, "", "lab is up")
 	pergola(t, "down", "pergola.yaml").want(t, 0, "", "lab is down")
@@ -122,7 +122,7 @@ func TestFaultsThatTheServerFindsHaveTheirPlaceInTheFile(t *testing.T) {
 		h.lacks = errors.New("delay needs the kernel module sch_netem, which this machine lacks")
 	})
 	pergola(t, "up").want(t, 1, "", "error: .*sch_netem")
-	pergola(t, "ls").want(t, 0, "", "no slice is running")
+	pergola(t, "ls").want(t, 0, "", "no network is running")
 }
 
 func TestExec(t *testing.T) {
@@ -138,7 +138,7 @@ func TestExec(t *testing.T) {
 	pergola(t, "exec", "[ab]", "--", "false").want(t, 3, "", "(?m)^b  exit status 3$")
 	pergola(t, "exec", "--all", "--json", "--", "false").want(t, 3, `"node": "b",\n +"status": 3`, "")
 	pergola(t, "exec", "sw", "ls").want(t, 125, "", "sw is a switch: nothing can run in it")
-	pergola(t, "exec", "aa", "ls").want(t, 125, "", `slice lab has no node "aa"\n +did you mean a\?`)
+	pergola(t, "exec", "aa", "ls").want(t, 125, "", `network lab has no node "aa"\n +did you mean a\?`)
 	pergola(t, "exec", "--all", "a", "--", "ls").want(t, 2, "", "--all runs in every node")
 
 	w.set(func(h *host) { h.commands = nil })
@@ -157,11 +157,11 @@ func TestNodeOfAnotherSliceIsSuggested(t *testing.T) {
 	pergola(t, "exec", "dnever", "ls").want(t, 125, "", "did you mean denver")
 	edit(t, labFile) // of the two, the directory describes lab
 	pergola(t, "exec", "dnever", "ls").want(t, 125, "",
-		`slice lab has no node "dnever"\n.*did you mean west/denver\?`)
+		`network lab has no node "dnever"\n.*did you mean west/denver\?`)
 	if err := os.Remove("pergola.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	pergola(t, "exec", "dnever", "ls").want(t, 125, "", `2 slices are running.*\n.*did you mean west/denver\?`)
+	pergola(t, "exec", "dnever", "ls").want(t, 125, "", `2 networks are running.*\n.*did you mean west/denver\?`)
 }
 
 func TestShellOfTheOtherRoutingSuite(t *testing.T) {
@@ -390,7 +390,7 @@ func TestCompletionKnowsNames(t *testing.T) {
 	pergola(t, "up").want(t, 0, "", "up")
 	for line, want := range map[string]string{
 		"inspect ": "lab", "shell ": "b", "capture ": "a:eth1", "link down ": "a:eth1--b:eth1",
-		"exec -s ": "lab",
+		"exec -s ": "lab", "exec -N ": "lab", "logs a --network ": "lab",
 	} {
 		o := pergola(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		if !slices.Contains(strings.Split(o.out, "\n"), want) {

@@ -15,7 +15,7 @@ import (
 func newTop(a *app) *cobra.Command {
 	var o looks
 	cmd := &cobra.Command{
-		Use:   "top [SLICE]",
+		Use:   "top [NETWORK]",
 		Short: "Show the traffic of all interfaces, that of the fast path included",
 		Long: `Show the traffic of a network's interfaces, per second, the busiest first, until Ctrl-C.
 

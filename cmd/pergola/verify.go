@@ -14,7 +14,7 @@ import (
 func newVerify(a *app) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
-		Use:   "verify [SLICE|NODE...]",
+		Use:   "verify [NETWORK|NODE...]",
 		Short: "Compare the routes of the fast path with those of the routers' kernels",
 		Long: `Read the routes and neighbours of routers from their kernels, look each up in the maps of the
 fast path as its programs do, and print every difference. Without NODE, this is done for all

@@ -18,7 +18,7 @@ const defaultWait = 5 * time.Minute
 func newWait(a *app) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "wait [SLICE]",
+		Use:   "wait [NETWORK]",
 		Short: "Wait until a network is up and its routing has converged",
 		Long: `Wait until every node runs and routing has converged: every router has a route to everything
 that its routing domain announces, and packets that follow the routes arrive.

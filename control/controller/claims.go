@@ -78,7 +78,7 @@ func (c *Controller) reserve(ctx context.Context, name, node string, change api.
 	next := copyForPlacing(prev)
 	n := next.Node(node)
 	if n == nil {
-		return refuse(NotFound, "slice %s has no node %q", name, node)
+		return refuse(NotFound, "network %s has no node %q", name, node)
 	}
 	added, err := claim(next, n, change)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *Controller) reserve(ctx context.Context, name, node string, change api.
 		return err
 	}
 	if err := c.store.PutSlice(ctx, next, record.Generation, nothingPlaced); err != nil {
-		return fmt.Errorf("store slice %s: %w", name, err)
+		return fmt.Errorf("store network %s: %w", name, err)
 	}
 	c.events.Publish(events.Event{Slice: name, Node: node, Kind: events.NodeWanted,
 		Message: "reservations changed " + whose + ": " + describeClaims(change)})
@@ -248,7 +248,7 @@ func (c *Controller) admitClaims(ctx context.Context, prev, next *slice.Slice, n
 	}
 	others, err := c.usedByOthers(ctx, next.Name)
 	if err != nil {
-		return fmt.Errorf("sum what slices use of hosts: %w", err)
+		return fmt.Errorf("sum what networks use of hosts: %w", err)
 	}
 	i := slices.IndexFunc(all, func(h store.HostState) bool { return h.Name == n.Host })
 	if i < 0 && len(added) > 0 {
@@ -350,6 +350,6 @@ func (c *Controller) allowPorts(name, host string, allows hosts.Allowance, here 
 	if len(missing) == 0 {
 		return nil
 	}
-	return refuse(Forbidden, "%s %s: root can start Pergola there with %s, or apply the slice with ports: of the "+
+	return refuse(Forbidden, "%s %s: root can start Pergola there with %s, or apply the network with ports: of the "+
 		"topology", host, allows.WhyNot(missing...), strings.Join(hosts.Flags(allows, missing...), " "))
 }

@@ -25,7 +25,7 @@ func TestNodesReserveThePortsThatTheyBind(t *testing.T) {
 	const third = "name: third\nnodes: {x: {host: h1, ports: [{bind: 20900-21000}]}}\n"
 	top, _ := topology.Parse("third.yaml", []byte(third))
 	_, _, err := c.Apply(t.Context(), Caller{Root: true}, top, false)
-	const refusal = "host h1 does not allow node x to use its ports 20900-21000: apply the slice on h1 itself, " +
+	const refusal = "host h1 does not allow node x to use its ports 20900-21000: apply the network on h1 itself, " +
 		"as root, or start Pergola there with --ports 20000-21000"
 	if err == nil || !strings.Contains(err.Error(), refusal) {
 		t.Errorf("a range that the host does not allow: %v", err)

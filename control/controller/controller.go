@@ -150,7 +150,7 @@ func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topol
 		err = put()
 	}
 	if err != nil {
-		return api.Plan{}, nil, fmt.Errorf("store slice %s: %w", t.Name, err)
+		return api.Plan{}, nil, fmt.Errorf("store network %s: %w", t.Name, err)
 	}
 	if plan.Empty() {
 		return plan, next, nil
@@ -175,7 +175,7 @@ func faulty(ds topology.Diagnostics) *Refusal {
 // admit refuses what the caller may not have, and what was not sent.
 func (c *Controller) admit(caller Caller, s *slice.Slice) error {
 	if faults := privileged(s); len(faults) > 0 && !caller.Root {
-		r := refuse(Forbidden, "slice %s has access to the host, which only root may give: "+
+		r := refuse(Forbidden, "network %s has access to the host, which only root may give: "+
 			"use sudo, or leave out %s", s.Name, locations(faults))
 		r.Faults = faults
 		return r
@@ -237,7 +237,7 @@ func (c *Controller) canQueueOn(ctx context.Context, all []store.HostState, s *s
 			continue
 		}
 		if err := c.host.HaveRoom(ctx, &all[i].Host, s, nil); err != nil {
-			return noRoom("slice "+s.Name, err)
+			return noRoom("network "+s.Name, err)
 		}
 	}
 	return nil
@@ -260,10 +260,10 @@ func (c *Controller) supports(ctx context.Context, s *slice.Slice) (doubts []str
 		var found topology.Diagnostics
 		if errors.As(err, &found) && err.Error() == found.Error() { // and nothing else
 			r := faulty(found)
-			r.Reason, r.Message = Unsupported, fmt.Sprintf("this machine cannot run slice %s", s.Name)
+			r.Reason, r.Message = Unsupported, fmt.Sprintf("this machine cannot run network %s", s.Name)
 			return nil, r
 		}
-		return nil, refuse(Unsupported, "this machine cannot run slice %s: %v", s.Name, err)
+		return nil, refuse(Unsupported, "this machine cannot run network %s: %v", s.Name, err)
 	}
 	return doubts, nil
 }
@@ -276,11 +276,11 @@ func (c *Controller) placing(ctx context.Context, prev, next *slice.Slice, gener
 		return nil, err
 	}
 	if p.used, err = c.usedByOthers(ctx, next.Name); err != nil {
-		return nil, fmt.Errorf("sum what slices use of hosts: %w", err)
+		return nil, fmt.Errorf("sum what networks use of hosts: %w", err)
 	}
 	reports, err := c.store.Reports(ctx, next.Name)
 	if err != nil {
-		return nil, fmt.Errorf("read what hosts report of slice %s: %w", next.Name, err)
+		return nil, fmt.Errorf("read what hosts report of network %s: %w", next.Name, err)
 	}
 	p.readReports(reports)
 	return p, nil
@@ -337,9 +337,9 @@ func (c *Controller) explainMissing(ctx context.Context, name string, err error)
 		}
 	}
 	if meant := wording.DidYouMean(name, names); meant != "" {
-		return refuse(NotFound, "there is no slice %q: %s", name, meant)
+		return refuse(NotFound, "there is no network %q: %s", name, meant)
 	}
-	return refuse(NotFound, "there is no slice %q", name)
+	return refuse(NotFound, "there is no network %q", name)
 }
 
 // Node gives a node of a slice that is not being deleted.

@@ -44,5 +44,5 @@ func unknown(what, name, in string, names []string) *Refusal {
 	if meant := wording.DidYouMean(name, names); meant != "" {
 		hint = ": " + meant
 	}
-	return refuse(NotFound, "slice %s has no %s %q%s", in, what, name, hint)
+	return refuse(NotFound, "network %s has no %s %q%s", in, what, name, hint)
 }

@@ -112,7 +112,7 @@ func (p *placing) askHosts() error {
 	if len(faults) == 0 {
 		return nil
 	}
-	r := refuse(Forbidden, "slice %s: %s", p.next.Name, faults[0].Message)
+	r := refuse(Forbidden, "network %s: %s", p.next.Name, faults[0].Message)
 	if more := len(faults) - 1; more > 0 {
 		r.Message += fmt.Sprintf(" (and %d more)", more)
 	}

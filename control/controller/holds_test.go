@@ -89,7 +89,7 @@ func TestHostsDecideAboutTheirPortsAndTheOutside(t *testing.T) {
 		{"allowed", floating, allowing(webPort), ""},
 		{"root of that machine asks", floating, allowing(hosts.Allowance{})[:1], ""},
 		{"no host", floating, allowing(highPorts, outsideOnly, hosts.Allowance{}),
-			"slice lab: no host can take node a: " +
+			"network lab: no host can take node a: " +
 				"h1: does not allow connections to the outside (outside: true, or peers: of a UDP " +
 				"port) and " +
 				"allows ports 20000-20999 only, not tcp/8080; " +
@@ -97,21 +97,21 @@ func TestHostsDecideAboutTheirPortsAndTheOutside(t *testing.T) {
 				"h3: does not allow connections to the outside (outside: true, or peers: of a UDP " +
 				"port) and " +
 				"allows no ports, not tcp/8080; " +
-				"apply the slice on h1 itself, as root, or start Pergola there with --outside " +
+				"apply the network on h1 itself, as root, or start Pergola there with --outside " +
 				"--ports 8080,20000-20999"},
 		{"pinned", pinned, allowing(highPorts, webPort),
-			"slice lab: host h1 does not allow node a to use connections to the outside (outside: true, " +
+			"network lab: host h1 does not allow node a to use connections to the outside (outside: true, " +
 				"or peers: of a UDP port): " +
-				"apply the slice on h1 itself, as root, or start Pergola there with --outside " +
+				"apply the network on h1 itself, as root, or start Pergola there with --outside " +
 				"--ports 8080-8081,20000-20999 (and 2 more)"},
 		{"pinned, one port", pinned, allowing(webPort),
-			"slice lab: host h1 does not allow node a to use its port udp/8081: apply the slice on h1 " +
+			"network lab: host h1 does not allow node a to use its port udp/8081: apply the network on h1 " +
 				"itself, as root, or start Pergola there with --ports 8080-8081"},
 		{"network", uplink, allowing(hosts.Allowance{Paths: []string{"/srv/a"}}),
-			"slice lab: host h1 does not allow node u to use its network (kind: uplink): apply the slice " +
+			"network lab: host h1 does not allow node u to use its network (kind: uplink): apply the network " +
 				"on h1 itself, as root, or start Pergola there with --host-network"},
 		{"paths", paths, allowing(hosts.Allowance{Paths: []string{"/srv/a", "/srv/b"}}),
-			"slice lab: host h1 does not allow node a to use /srv/c: apply the slice on h1 itself, as " +
+			"network lab: host h1 does not allow node a to use /srv/c: apply the network on h1 itself, as " +
 				"root, or start Pergola there with --host-paths /srv/a,/srv/b,/srv/c"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

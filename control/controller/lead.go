@@ -92,7 +92,7 @@ func (c *Controller) reschedule(ctx context.Context, hosts []store.HostState, se
 	err error) {
 	records, err := c.store.Slices(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list slices: %w", err)
+		return nil, fmt.Errorf("list networks: %w", err)
 	}
 	leave := mustLeave(hosts, seen.lost)
 	stays = map[string]string{}
@@ -102,7 +102,7 @@ func (c *Controller) reschedule(ctx context.Context, hosts []store.HostState, se
 		}
 		used, err := c.usage.get(ctx, c.store, r)
 		if err != nil {
-			return nil, fmt.Errorf("read slice %s: %w", r.Name, err)
+			return nil, fmt.Errorf("read network %s: %w", r.Name, err)
 		}
 		on := slices.Collect(maps.Keys(used.of))
 		concerned := slices.ContainsFunc(on, leave) || seen.paths && len(on) > 1 || used.unplaced || used.left
@@ -188,7 +188,7 @@ func (c *Controller) placeAgainOnce(ctx context.Context, name string, lost []str
 		conditions = append(conditions, c.store.WhileLost(host))
 	}
 	if err := c.store.PutSlice(ctx, next, record.Generation, conditions...); err != nil {
-		return "", fmt.Errorf("store slice %s: %w", name, err)
+		return "", fmt.Errorf("store network %s: %w", name, err)
 	}
 	for _, node := range slices.Sorted(maps.Keys(p.moves)) {
 		c.events.Publish(events.Event{Slice: name, Node: node, Kind: events.NodeWanted,

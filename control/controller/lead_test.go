@@ -248,7 +248,7 @@ func TestSlicesShareHosts(t *testing.T) {
 	}
 	top, _ := topology.Parse("third.yaml", []byte(one("third")))
 	_, _, err := c.Apply(t.Context(), Caller{Root: true}, top, false)
-	const want = "slice third: no host can take node a: h1, h2: 5 cores wanted, 3 of 8 free"
+	const want = "network third: no host can take node a: h1, h2: 5 cores wanted, 3 of 8 free"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

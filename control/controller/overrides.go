@@ -131,7 +131,7 @@ func (c *Controller) keepsOverrides(ctx context.Context, prev, next *slice.Slice
 	}
 	o, err := c.store.Overrides(ctx, next.Name)
 	if err != nil {
-		return fmt.Errorf("read what was changed by hand of slice %s: %w", next.Name, err)
+		return fmt.Errorf("read what was changed by hand of network %s: %w", next.Name, err)
 	}
 	shapes := o.ShapesFor(prev, next)
 	changed := slices.Sorted(maps.Keys(shapes))

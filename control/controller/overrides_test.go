@@ -406,7 +406,7 @@ func TestQueuesAreThoseOfTheHostOfTheirNode(t *testing.T) {
 		return err
 	}
 	c.host = full{f, "h2"}
-	if err := apply(); reasonOf(err) != Full || err.Error() != "slice lab: host h2 has no queues left" {
+	if err := apply(); reasonOf(err) != Full || err.Error() != "network lab: host h2 has no queues left" {
 		t.Errorf("%v", err)
 	}
 	if _, err := s.Record(t.Context(), "lab"); !errors.Is(err, store.ErrNotFound) {

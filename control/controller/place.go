@@ -85,7 +85,7 @@ func (p *placing) place() error {
 }
 
 func unplaceable(name string, faults []Fault) *Refusal {
-	r := refuse(Invalid, "slice %s does not fit the cluster: %s", name, faults[0].Message)
+	r := refuse(Invalid, "network %s does not fit the cluster: %s", name, faults[0].Message)
 	if more := len(faults) - 1; more > 0 {
 		r.Message += fmt.Sprintf(" (and %d more)", more)
 	}
@@ -217,7 +217,7 @@ func (p *placing) noHostFor(err *mapping.Impossible) *Refusal {
 		reason = Forbidden
 		why += "; " + advice
 	}
-	r := refuse(reason, "slice %s: %s", p.next.Name, why)
+	r := refuse(reason, "network %s: %s", p.next.Name, why)
 	r.Faults = []Fault{{Location: "nodes." + err.Node, Message: why}}
 	return r
 }

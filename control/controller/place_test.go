@@ -180,36 +180,36 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		name, file, want string
 		change           func(h []store.HostState)
 	}{
-		{"mtu", wide, "slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does not fit: between h1 and h2 packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: at most 1458 are left (write mtu: 1458, or no mtu)", func(h []store.HostState) { h[0].Underlays[0].MTU = 9216 }},
+		{"mtu", wide, "network lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does not fit: between h1 and h2 packets of 1500 bytes pass (eth0 of h2), of which egre takes 42: at most 1458 are left (write mtu: 1458, or no mtu)", func(h []store.HostState) { h[0].Underlays[0].MTU = 9216 }},
 		{"way that takes less", wide,
-			"slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does " +
+			"network lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has mtu 9000, which does " +
 				"not fit: between h1 and h2 packets of 1400 bytes pass (on the path from h1 to h2), " +
 				"of which egre takes 42: at most 1358 are left (write mtu: 1358, or no mtu)",
 			func(h []store.HostState) { h[0].Paths = map[string]int{"h2": 1400} }},
 		{"path too narrow for IPv6", pair,
-			"slice lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has IPv6, which needs 1280 " +
+			"network lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has IPv6, which needs 1280 " +
 				"bytes: between h1 and h2 packets of 1300 bytes pass (wg0 of h2), of which egre " +
 				"takes 42: at most 1258 are left (write ipv6: false in this link)",
 			func(h []store.HostState) { h[1].Underlays[0].Name, h[1].Underlays[0].MTU = "wg0", 1300 }},
-		{"two families", pair, "slice lab does not fit the cluster: link a:eth1--b:eth1 cannot be carried: the tunnels of host h1 end at an IPv4 address, those of h2 at an IPv6 address", func(h []store.HostState) { h[1].Address = netip.MustParseAddr("2001:db8::2") }},
+		{"two families", pair, "network lab does not fit the cluster: link a:eth1--b:eth1 cannot be carried: the tunnels of host h1 end at an IPv4 address, those of h2 at an IPv6 address", func(h []store.HostState) { h[1].Address = netip.MustParseAddr("2001:db8::2") }},
 		{"unknown host", strings.Replace(pair, "h2", "hh2", 1),
-			`slice lab does not fit the cluster: node b is to run on host "hh2", which does not exist: ` +
+			`network lab does not fit the cluster: node b is to run on host "hh2", which does not exist: ` +
 				`did you mean h2?`, nil},
 		{"no such host", strings.Replace(pair, "h2", "saturn", 1),
-			`slice lab does not fit the cluster: node b is to run on host "saturn", which does not ` +
+			`network lab does not fit the cluster: node b is to run on host "saturn", which does not ` +
 				`exist: the cluster has h1, h2, h3`, nil},
-		{"lost", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is lost since 2026-11-21 09:30:00", func(h []store.HostState) { h[1].Alive, h[1].Since = false, since }},
-		{"cordoned", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is cordoned: to end that, `pergola host uncordon h2`", func(h []store.HostState) { h[1].Policy.Cordoned = true }},
-		{"drained", pair, "slice lab does not fit the cluster: node b is to run on host h2, which is being drained: to end that, `pergola host uncordon h2`", func(h []store.HostState) { h[1].Policy.Draining = true }},
-		{"one address", pair, "slice lab does not fit the cluster: node b is to run on host h2, which has the address 192.0.2.2, as has h3", func(h []store.HostState) { h[2].Address = h[1].Address }},
+		{"lost", pair, "network lab does not fit the cluster: node b is to run on host h2, which is lost since 2026-11-21 09:30:00", func(h []store.HostState) { h[1].Alive, h[1].Since = false, since }},
+		{"cordoned", pair, "network lab does not fit the cluster: node b is to run on host h2, which is cordoned: to end that, `pergola host uncordon h2`", func(h []store.HostState) { h[1].Policy.Cordoned = true }},
+		{"drained", pair, "network lab does not fit the cluster: node b is to run on host h2, which is being drained: to end that, `pergola host uncordon h2`", func(h []store.HostState) { h[1].Policy.Draining = true }},
+		{"one address", pair, "network lab does not fit the cluster: node b is to run on host h2, which has the address 192.0.2.2, as has h3", func(h []store.HostState) { h[2].Address = h[1].Address }},
 		{"binds", "name: lab\nnodes: {a: {binds: '/srv:/srv'}}\n",
-			"slice lab does not fit the cluster: node a has paths of a machine (binds): write on which " +
+			"network lab does not fit the cluster: node a has paths of a machine (binds): write on which " +
 				"one, as host: with one of h1, h2, h3", nil},
 		{"too big", "name: lab\nnodes: {a: {cpu: 9}}\n",
-			"slice lab: no host can take node a: h1: is cordoned; h2, h3: 9 cores wanted, 8 of 8 free",
+			"network lab: no host can take node a: h1: is cordoned; h2, h3: 9 cores wanted, 8 of 8 free",
 			func(h []store.HostState) { h[0].Policy.Cordoned = true }},
 		{"label", "name: lab\nnodes: {a: {host_labels: {rack: b}}}\n",
-			"slice lab: no host can take node a: h1: its label rack is a, not b; h2: is " +
+			"network lab: no host can take node a: h1: its label rack is a, not b; h2: is " +
 				"lost; h3: has no label rack",
 			func(h []store.HostState) {
 				h[0].Labels, h[1].Alive = map[string]string{"rack": "a"}, false
@@ -217,14 +217,14 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 					map[string]string{"rack": ""}
 			}},
 		{"netem", "name: lab\nnodes: [a, b]\nlinks: [{ends: [a, b], delay: 1ms}]\n",
-			"slice lab: no host can take node a: h1, h2, h3: its kernel lacks netem",
+			"network lab: no host can take node a: h1, h2, h3: its kernel lacks netem",
 			func(h []store.HostState) {
 				for i := range h {
 					h[i].Features = []string{hosts.FeatureHTB}
 				}
 			}},
 		{"rate", strings.Replace(pair, "[a, b]", "{ends: [a, b], rate: 20Gbit}", 1),
-			"slice lab: no host can take node b: h1, h3: the node is pinned to h2; h2: links that leave " +
+			"network lab: no host can take node b: h1, h3: the node is pinned to h2; h2: links that leave " +
 				"h1 would need 20 Gbit/s of 10 Gbit/s", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestAReservationOfTheCardNeedsWhatHoldsIt(t *testing.T) {
 	without[0].Features = []string{hosts.FeatureNetem}
 	mustPlace(t, &placing{hosts: without, next: s})
 	s.Nodes[0].Interfaces[0].Reserve = 1e6
-	want := "slice lab: no host can take node a: h1: its kernel lacks htb"
+	want := "network lab: no host can take node a: h1: its kernel lacks htb"
 	if have := refused(t, &placing{hosts: without, next: s}); have != want {
 		t.Errorf("refused with %q, want %q", have, want)
 	}
@@ -334,7 +334,7 @@ func TestTunnelNumbersWrapAroundAndAreReused(t *testing.T) {
 	}
 	next.Links = append(next.Links, slice.Link{Name: "more", Ends: next.Links[0].Ends})
 	if err := p.numberTunnels(); err == nil || !strings.Contains(err.Error(),
-		"4096 links and switches reach over several hosts: one slice can have 4095") {
+		"4096 links and switches reach over several hosts: one network can have 4095") {
 		t.Errorf("one more: %v", err)
 	}
 }
@@ -428,7 +428,7 @@ func TestReservationsArePlacedWhereThereIsRoom(t *testing.T) {
 		t.Errorf("%v filters are in use, 120000 are reserved", got)
 	}
 	// All or nothing: one of two fits.
-	want := "slice lab: no host can take node b: h1: 60000 filters wanted, 38304 of 98304 free"
+	want := "network lab: no host can take node b: h1: 60000 filters wanted, 38304 of 98304 free"
 	if got := refused(t, &placing{hosts: machines(1, room), next: next()}); got != want {
 		t.Errorf("%s", got)
 	}
@@ -437,12 +437,12 @@ func TestReservationsArePlacedWhereThereIsRoom(t *testing.T) {
 	if again.Node("a").Host != s.Node("a").Host {
 		t.Errorf("moved: %v", hostsOf(again))
 	}
-	want = "slice lab: no host can take node a: h1, h2: 60000 filters wanted, 38304 of 98304 free"
+	want = "network lab: no host can take node a: h1, h2: 60000 filters wanted, 38304 of 98304 free"
 	if got := refused(t, &placing{hosts: machines(2, room), used: used, next: next()}); got != want {
 		t.Errorf("%s", got)
 	}
 	// A host of an older version has none to reserve.
-	want = "slice lab: no host can take node a: h1: 60000 filters wanted, 0 of 0 free"
+	want = "network lab: no host can take node a: h1: 60000 filters wanted, 0 of 0 free"
 	if got := refused(t, &placing{hosts: machines(1), next: next()}); got != want {
 		t.Errorf("%s", got)
 	}
@@ -459,7 +459,7 @@ func TestAPortOfAHostIsReservedOnce(t *testing.T) {
 	if s.Nodes[0].Host == s.Nodes[1].Host {
 		t.Errorf("both have tcp/8080 of %s", s.Nodes[0].Host)
 	}
-	want := "slice lab: no host can take node b: h1: its port tcp/8080 is reserved for node a"
+	want := "network lab: no host can take node b: h1: its port tcp/8080 is reserved for node a"
 	if got := refused(t, &placing{hosts: machines(1, allow), next: resolved(t, file, nil)}); got != want {
 		t.Errorf("%s", got)
 	}
@@ -472,10 +472,10 @@ func TestAPortOfAHostIsReservedOnce(t *testing.T) {
 	at := s.Node("a").Host
 	pinned := resolved(t, "name: other\nnodes: {c: {ports: udp/8080, host: "+at+"}}\n", nil)
 	rest := map[string]string{"h1": "h2", "h2": "h1"}[at]
-	want = fmt.Sprintf("slice other: no host can take node c: %s: its port udp/8080 is reserved for lab/a; "+
+	want = fmt.Sprintf("network other: no host can take node c: %s: its port udp/8080 is reserved for lab/a; "+
 		"%s: the node is pinned to %[1]s", at, rest)
 	if at == "h2" {
-		want = fmt.Sprintf("slice other: no host can take node c: %s: the node is pinned to %s; "+
+		want = fmt.Sprintf("network other: no host can take node c: %s: the node is pinned to %s; "+
 			"%[2]s: its port udp/8080 is reserved for lab/a", rest, at)
 	}
 	if got := refused(t, &placing{hosts: machines(2, allow), used: used, next: pinned}); got != want {
@@ -501,7 +501,7 @@ func TestAReservedRateCountsInPlaceOfTheLinks(t *testing.T) {
 		return s
 	}
 	used := map[string]usage{"h1": {rate: 5e9}}
-	want := "slice lab: no host can take node b: h1: the node is pinned to h2; h2: links that leave h1 would " +
+	want := "network lab: no host can take node b: h1: the node is pinned to h2; h2: links that leave h1 would " +
 		"need 14 Gbit/s of " +
 		"10 Gbit/s"
 	if got := refused(t, &placing{hosts: machines(2), used: used, next: next(0)}); got != want {
@@ -564,7 +564,7 @@ func TestWhatIsReservedForTheOutsideCountsAtTheCard(t *testing.T) {
 		return resolved(t, "name: other\nnodes: {c: {host: h1, outside: {rate: 9Gbit, reserve: "+reserve+"}}}\n", nil)
 	}
 	mustPlace(t, &placing{hosts: machines(2, allow), used: used, next: next("4Gbit")})
-	want := "slice other: no host can take node c: h1: what leaves h1 would need 10.5 Gbit/s of 10 Gbit/s; " +
+	want := "network other: no host can take node c: h1: what leaves h1 would need 10.5 Gbit/s of 10 Gbit/s; " +
 		"h2: the node is pinned to h1"
 	if got := refused(t, &placing{hosts: machines(2, allow), used: used, next: next("4500Mbit")}); got != want {
 		t.Errorf("%s", got)

@@ -50,7 +50,7 @@ func reservations(hosts []store.HostState, records []store.Record, read func(nam
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read slice %s: %w", r.Name, err)
+			return nil, fmt.Errorf("read network %s: %w", r.Name, err)
 		}
 		for j := range spec.Nodes {
 			n := &spec.Nodes[j]

@@ -43,7 +43,7 @@ func TestReservationsAreThoseOfSlicesThatAreThere(t *testing.T) {
 			return s, nil
 		}
 		if name == "gone" {
-			return nil, fmt.Errorf("slice %s: %w", name, store.ErrNotFound)
+			return nil, fmt.Errorf("network %s: %w", name, store.ErrNotFound)
 		}
 		return nil, errors.New("not to be read")
 	}

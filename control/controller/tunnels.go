@@ -37,7 +37,7 @@ func (p *placing) numberTunnels() error {
 		}
 	}
 	if len(crossing) > slice.MaxTunnels {
-		return refuse(Invalid, "slice %s: %d links and switches reach over several hosts: one slice can have "+
+		return refuse(Invalid, "network %s: %d links and switches reach over several hosts: one network can have "+
 			"%d of them; placement: pack, or host: for nodes that belong together, make them fewer",
 			p.next.Name, len(crossing), slice.MaxTunnels)
 	}

@@ -121,7 +121,7 @@ func (s *server) apply(ctx context.Context, in *applyInput) (*body[api.Applied],
 	case "":
 		t.Name = in.Slice
 	default:
-		return nil, huma.Error422UnprocessableEntity(fmt.Sprintf("the topology is called %s, the slice %s",
+		return nil, huma.Error422UnprocessableEntity(fmt.Sprintf("the topology is called %s, the network %s",
 			t.Name, in.Slice))
 	}
 	plan, spec, err := s.Controller.Apply(ctx, caller(ctx), t, in.DryRun)

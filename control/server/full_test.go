@@ -36,7 +36,7 @@ func TestAFullDiskIsExplainedToTheUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := c.Apply(t.Context(), "net", pair("net"), false)
-	refused(t, err, http.StatusInsufficientStorage, "store slice net: ", "no space left for the store: "+disk,
+	refused(t, err, http.StatusInsufficientStorage, "store network net: ", "no space left for the store: "+disk,
 		" MiB free and ", "make room and try again")
 	if slices, err := c.Slices(t.Context()); err != nil || len(slices) != 1 {
 		t.Errorf("slices %+v, %v", slices, err)

@@ -130,7 +130,7 @@ func Run(ctx context.Context, cfg Config) error {
 		supervisor: supervisor}
 	idle, err := s.run(ctx, listener)
 	if idle {
-		s.Log.Info("exit: no slice is left")
+		s.Log.Info("exit: no network is left")
 		tidy(cfg.StateDir)
 	}
 	return err
@@ -199,7 +199,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err
 	defer s.store.Close()
 	s.terms.store = s.store
 	if err := s.terms.prune(ctx); err != nil {
-		s.Log.Warn("withdraw the grants of slices that are gone; try again at the next start", "error", err)
+		s.Log.Warn("withdraw the grants of networks that are gone; try again at the next start", "error", err)
 	}
 	s.blobs = blob.Dir(filepath.Join(s.DataDir, "blobs"))
 	if s.cluster != nil {

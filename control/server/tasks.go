@@ -154,7 +154,7 @@ func (s *server) reviewSlices(ctx context.Context) {
 	records, err := s.store.Slices(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.Log.Error("list slices", "error", err)
+			s.Log.Error("list networks", "error", err)
 		}
 		return
 	}
@@ -167,7 +167,7 @@ func (s *server) reviewSlices(ctx context.Context) {
 		blobs = append(blobs, r.Blobs...)
 	}
 	if err := s.blobs.Keep(blobs); err != nil {
-		s.Log.Error("remove blobs that no slice names", "error", err)
+		s.Log.Error("remove blobs that no network names", "error", err)
 	}
 	if s.cluster != nil {
 		s.cluster.fetchMissingBlobs(ctx, s, records)

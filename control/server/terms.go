@@ -38,7 +38,7 @@ func openTerms(dataDir string) (*termsFile, error) {
 		err = json.Unmarshal(text, terms)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what slices may have of this machine in %s: %w",
+		return nil, fmt.Errorf("read what networks may have of this machine in %s: %w",
 			f.dir.path(termsName), err)
 	}
 	f.terms.Store(terms)
@@ -168,7 +168,7 @@ func (f *termsFile) changeLocked(edit func(*hosts.Terms)) error {
 		return err
 	}
 	if err := f.dir.write(termsName, append(after, '\n')); err != nil {
-		return fmt.Errorf("keep what slices may have of this machine: %w", err)
+		return fmt.Errorf("keep what networks may have of this machine: %w", err)
 	}
 	f.terms.Store(next)
 	return nil

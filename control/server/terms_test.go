@@ -161,7 +161,7 @@ func TestAHostDecidesWhatSlicesHaveOfIt(t *testing.T) {
 	var p *api.Problem
 	if !errors.As(err, &p) || p.Status != 403 || len(p.Errors) != 1 || p.Errors[0].Location != "nodes.b.binds" ||
 		!strings.Contains(p.Detail,
-			"host h2 does not allow node b to use /etc: apply the slice on h2 itself, as root, "+
+			"host h2 does not allow node b to use /etc: apply the network on h2 itself, as root, "+
 				"or start Pergola there with --host-paths /srv/labs,/etc") {
 		t.Errorf("root of another machine: %v", err)
 	}

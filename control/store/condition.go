@@ -34,7 +34,7 @@ func (s *Store) NothingPlaced(ctx context.Context) (Condition, error) {
 		revision = got.Kvs[0].ModRevision
 	}
 	return Condition{clientv3.Compare(clientv3.ModRevision(key), "=", revision),
-		"another slice was given something of the hosts"}, nil
+		"another network was given something of the hosts"}, nil
 }
 
 // placementsKey is a key whose value means nothing: it is written when something is given.

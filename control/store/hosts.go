@@ -198,7 +198,7 @@ func (s *Store) DeleteHost(ctx context.Context, name string) error {
 	}
 	for _, r := range records {
 		if err := s.releaseRemoved(ctx, name, r.Name); err != nil && !errors.Is(err, ErrNotFound) {
-			return fmt.Errorf("release slice %s for the removed host %s: %w", r.Name, name, err)
+			return fmt.Errorf("release network %s for the removed host %s: %w", r.Name, name, err)
 		}
 	}
 	return nil

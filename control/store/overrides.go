@@ -43,7 +43,7 @@ func decodeOverrides(name string, data []byte) (o slice.Overrides, err error) {
 		return o, nil
 	}
 	if err := json.Unmarshal(data, &o); err != nil {
-		return o, fmt.Errorf("decode overrides of slice %s: %w (%w)", name, ErrCorrupt, err)
+		return o, fmt.Errorf("decode overrides of network %s: %w (%w)", name, ErrCorrupt, err)
 	}
 	return o, nil
 }

@@ -30,7 +30,7 @@ func (s *Store) Release(ctx context.Context, host, name string) error {
 			return err
 		}
 		if err != nil || record.Wants(spec, host) {
-			return fmt.Errorf("release slice %s: %w", name, ErrWanted)
+			return fmt.Errorf("release network %s: %w", name, ErrWanted)
 		}
 		return nil
 	})

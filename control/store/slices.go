@@ -66,7 +66,7 @@ func (s *Store) decodeRecord(ctx context.Context, kv *mvccpb.KeyValue) (Record, 
 	name := strings.TrimPrefix(string(kv.Key), s.db.Key("slices", ""))
 	err := json.Unmarshal(kv.Value, &r)
 	if err == nil && r.Name != name { // hosts grant paths, and name files, by the name: only the key decides it
-		err = fmt.Errorf("it says that it is slice %q", r.Name)
+		err = fmt.Errorf("it says that it is network %q", r.Name)
 	}
 	if err != nil {
 		id, idErr := s.idOf(ctx, name)
@@ -74,7 +74,7 @@ func (s *Store) decodeRecord(ctx context.Context, kv *mvccpb.KeyValue) (Record, 
 			return Record{}, idErr
 		}
 		r = Record{Name: name, ID: id, Corrupt: true, Revision: kv.ModRevision}
-		return r, fmt.Errorf("decode record of slice %s: %w (%w)", name, ErrCorrupt, err)
+		return r, fmt.Errorf("decode record of network %s: %w (%w)", name, ErrCorrupt, err)
 	}
 	r.Revision = kv.ModRevision
 	return r, nil
@@ -271,7 +271,7 @@ func (s *Store) freeID(ctx context.Context) (uint16, error) {
 			return uint16(id), nil
 		}
 	}
-	return 0, fmt.Errorf("allocate a slice id: all %d are in use", slice.MaxID)
+	return 0, fmt.Errorf("allocate a network id: all %d are in use", slice.MaxID)
 }
 
 // DeleteSlice marks a slice for deletion: from now on nothing is wanted of it.

@@ -24,7 +24,7 @@ func (s *Store) writeSpec(ctx context.Context, spec *slice.Slice) (token string,
 	plain.ID, plain.Generation = 0, 0 // the record has them
 	data, err := record.Pack(&plain)
 	if err != nil {
-		return "", fmt.Errorf("encode slice %s: %w", spec.Name, err)
+		return "", fmt.Errorf("encode network %s: %w", spec.Name, err)
 	}
 	if err := s.db.CheckSpace(len(data)); err != nil {
 		return "", err
@@ -70,7 +70,7 @@ func (s *Store) readSpec(ctx context.Context, r Record, revision int64) (spec *s
 	}
 	spec = new(slice.Slice)
 	if err := record.Unpack(data, spec); err != nil {
-		return nil, false, fmt.Errorf("decode slice %s of %s: %w (%w)", r.Name, s.db, ErrCorrupt, err)
+		return nil, false, fmt.Errorf("decode network %s of %s: %w (%w)", r.Name, s.db, ErrCorrupt, err)
 	}
 	spec.Name, spec.ID, spec.Generation = r.Name, r.ID, r.Generation
 	s.specs.put(r, spec)

@@ -19,7 +19,7 @@ func (s *Store) PutStatus(ctx context.Context, host string, st slice.Status) err
 	s.offline.PutReport(host, st)
 	data, err := record.Pack(st)
 	if err != nil {
-		return fmt.Errorf("encode status of slice %s: %w", st.Slice, err)
+		return fmt.Errorf("encode status of network %s: %w", st.Slice, err)
 	}
 	exists := clientv3.Compare(clientv3.CreateRevision(s.db.Key("slices", st.Slice)), ">", 0)
 	ok, err := s.db.Commit(ctx, []clientv3.Cmp{exists}, clientv3.OpPut(s.db.Key("status", st.Slice, host),
@@ -91,7 +91,7 @@ func (s *Store) readStatus(ctx context.Context, name string) (slice.Status, erro
 	for _, kv := range got[0] {
 		r := record.Report{Host: strings.TrimPrefix(string(kv.Key), s.db.Key("status", name, ""))}
 		if err := record.Unpack(kv.Value, &r.Status); err != nil {
-			return slice.Status{}, fmt.Errorf("decode status of slice %s on host %s: %w", name, r.Host, err)
+			return slice.Status{}, fmt.Errorf("decode status of network %s on host %s: %w", name, r.Host, err)
 		}
 		r.Lost = lost(r.Host)
 		reports = append(reports, r)
@@ -149,7 +149,7 @@ func (s *Store) readReports(ctx context.Context, name string) (all map[string]sl
 		host := strings.TrimPrefix(string(kv.Key), s.db.Key("status", name, ""))
 		var st slice.Status
 		if err := record.Unpack(kv.Value, &st); err != nil {
-			return nil, 0, fmt.Errorf("decode status of slice %s on host %s: %w", name, host, err)
+			return nil, 0, fmt.Errorf("decode status of network %s on host %s: %w", name, host, err)
 		}
 		all[host] = st
 	}

@@ -48,7 +48,7 @@ func (g *Gateway) Bound(ctx context.Context, pids map[string]int) (map[string][]
 		g.unread = ""
 	} else if err.Error() != g.unread { // once, not with every observation
 		g.unread = err.Error()
-		g.log.Error("cannot read which ports slivers have bound", "error", err)
+		g.log.Error("cannot read which ports nodes have bound", "error", err)
 	}
 	return all, nil
 }

@@ -30,7 +30,7 @@ func deleteUnreserved(all []device) error {
 		ports[d.inner()], ports[d.inner6()] = d.node.Ports, d.node.Ports
 	}
 	if err := forget(ports); err != nil {
-		return fmt.Errorf("delete connections to ports that slivers have no longer: %w", err)
+		return fmt.Errorf("delete connections to ports that nodes have no longer: %w", err)
 	}
 	return nil
 }

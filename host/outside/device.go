@@ -209,7 +209,7 @@ func freeIndex(used []device) int {
 // make makes the pair, with addresses and routes. The alias comes last. What is to be undone is pushed.
 func (d device) make(pid int, steps *undo.Steps) error {
 	if d.index >= maxDevices {
-		return fmt.Errorf("%d slivers of this machine reach the outside already", maxDevices)
+		return fmt.Errorf("%d nodes of this machine reach the outside already", maxDevices)
 	}
 	ns, err := netns.Open(netns.Path(pid))
 	if err != nil {
@@ -238,7 +238,7 @@ func (d device) make(pid int, steps *undo.Steps) error {
 		return err
 	}
 	if err := in(pid, func() error { return d.configureInner() }); err != nil {
-		return fmt.Errorf("configure interface %s in the sliver: %w", Inner, err)
+		return fmt.Errorf("configure interface %s in the node: %w", Inner, err)
 	}
 	if d.ipv6 {
 		if err := d.addIPv6(pid); err != nil {

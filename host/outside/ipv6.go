@@ -95,7 +95,7 @@ func (d device) removeIPv6(pid int) error {
 		return nil
 	})
 	if err != nil && !errors.Is(err, netns.ErrGone) {
-		return fmt.Errorf("take IPv6 from interface %s in the sliver: %w", Inner, err)
+		return fmt.Errorf("take IPv6 from interface %s in the node: %w", Inner, err)
 	}
 	return nil
 }

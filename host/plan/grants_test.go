@@ -38,9 +38,9 @@ func TestAHostMakesNoNodeThatWantsMoreThanItAllows(t *testing.T) {
 	}
 	const again = "from before an upgrade, nobody's consent is known)"
 	want := []string{
-		"node h2: host A does not let it have / (to read): apply the slice on A itself, as root, or start " +
+		"node h2: host A does not let it have / (to read): apply the network on A itself, as root, or start " +
 			"Pergola there with --host-paths /srv/labs,/ (if it had it before: apply it again; " + again,
-		"node u1: host A does not let it have its network (kind: uplink): apply the slice on A itself, " +
+		"node u1: host A does not let it have its network (kind: uplink): apply the network on A itself, " +
 			"as root, or start Pergola there with --host-network " +
 			"(if it had it before: apply it again; " + again,
 	}

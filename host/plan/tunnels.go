@@ -98,7 +98,7 @@ func (b *builder) address(t *Tunnel, host string) error {
 	case host == "":
 		return errors.New("the node there was not placed on a host yet")
 	case t.Key == 0:
-		return errors.New("the link has no tunnel; apply the slice again")
+		return errors.New("the link has no tunnel; apply the network again")
 	case !b.Address.IsValid():
 		return errors.New("this host has no address for tunnels")
 	case !known:

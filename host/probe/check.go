@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -211,7 +212,7 @@ func (c Checker) tryExec(ctx context.Context, check slice.Check, timeout time.Du
 	case status != check.Status:
 		return fmt.Errorf("%q ended with status %d, not %d%s", check.Command, status, check.Status,
 			printed(output))
-	case want != nil && !want.Match(output):
+	case want != nil && !want.Match(bytes.TrimRight(output, "\n")): // so that $ is the end of the last line
 		return fmt.Errorf("%q printed nothing that matches %q%s", check.Command, check.Output, printed(output))
 	}
 	return nil

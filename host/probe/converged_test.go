@@ -3,6 +3,7 @@ package probe_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,6 +113,40 @@ func TestConvergedWhenEverybodyReachesEverything(t *testing.T) {
 	// 9 routers and 9 loopbacks: 72 pairs; 12 links of which each router has some: 9*12 - 24 ends; both families.
 	if want := 2 * (72 + 9*12 - 24); !v.Converged || v.Pairs != want || v.Routers != 9 {
 		t.Errorf("got %+v, want converged with %d pairs", v, want)
+	}
+}
+
+func TestConvergedTakesAnyRouterWithAnAnycastAddress(t *testing.T) {
+	s := grid(3, 1, slice.OSPF)
+	anycast := netip.MustParsePrefix("192.0.2.53/32")
+	ends := []string{"r001", "r003"}
+	for _, name := range ends {
+		n := s.Node(name)
+		n.Loopbacks = append(n.Loopbacks, anycast)
+	}
+	tables := converge(s, all)
+	for _, name := range ends { // the address is its own: there is no route to it
+		table := tables[name]
+		table.Routes = slices.DeleteFunc(table.Routes, func(r probe.Route) bool { return r.To == anycast })
+		tables[name] = table
+	}
+	if v := probe.Converged(s, tables, nil); !v.Converged {
+		t.Errorf("got %+v", v)
+	}
+}
+
+func TestConvergedLeavesOutNetworksOfInterfacesWithoutACarrier(t *testing.T) {
+	s := grid(3, 1, slice.OSPF)
+	tables := converge(s, func(link string) bool { return link != s.Links[1].Name })
+	delete(tables, "r003") // it is off, so the last interface of r002 has no carrier
+	for i := range tables["r002"].Interfaces {
+		if at := &tables["r002"].Interfaces[i]; s.Node("r002").Interface(at.Name) != nil &&
+			s.Node("r002").Interface(at.Name).Link == s.Links[1].Name {
+			at.Up = false
+		}
+	}
+	if v := probe.Converged(s, tables, nil); !v.Converged || v.Routers != 2 {
+		t.Errorf("got %+v", v)
 	}
 }
 

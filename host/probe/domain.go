@@ -73,12 +73,19 @@ func (w *network) interior(p slice.Protocol) []domain {
 	return w.collect(groups, func(n *slice.Node) bool { return n.Routing.Speaks(p) }, w.announced)
 }
 
-// announced fills in the loopbacks and segments of the domain's routers.
+// announced fills in the loopbacks and segments of the domain's routers. A loopback of several routers is an anycast
+// address: any of them will do.
 func (w *network) announced(d *domain) {
 	segments := map[netip.Prefix]int{} // prefix -> place in d.wants
+	loopbacks := map[netip.Prefix]int{}
 	for _, r := range d.routers {
 		n := w.nodes[r].node
 		for _, l := range n.Loopbacks {
+			if at, known := loopbacks[l.Masked()]; known {
+				d.wants[at].homes = append(d.wants[at].homes, r)
+				continue
+			}
+			loopbacks[l.Masked()] = len(d.wants)
 			d.wants = append(d.wants, wanted{l.Masked(), "loopback of " + n.Name, []int{r}})
 		}
 		for _, i := range n.Interfaces {

@@ -406,6 +406,7 @@ func TestChecksAreTriedAndWorded(t *testing.T) {
 			"passed r2, r3, r4, not r2",
 		},
 		{slice.Check{Kind: slice.CheckExec, From: "r1", Command: "echo hello", Output: "^hel+o"}, true, ""},
+		{slice.Check{Kind: slice.CheckExec, From: "r1", Command: "echo 3", Output: "^3$"}, true, ""},
 		{slice.Check{Kind: slice.CheckExec, From: "r1", Command: "echo hello", Output: "bye"}, false, "hello"},
 		{slice.Check{Kind: slice.CheckExec, From: "r1", Command: "exit 3", Status: 3}, true, ""},
 		{slice.Check{Kind: slice.CheckExec, From: "r1", Command: "exit 3"}, false, "status 3, not 0"},

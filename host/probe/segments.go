@@ -6,7 +6,7 @@ import "github.com/pergola-net/pergola/model/slice"
 type network struct {
 	nodes []member
 	index map[string]int // of a node, by name
-	// segment numbers every interface's segment; interfaces whose link is down have none.
+	// segment numbers every interface's segment; interfaces that are down have none.
 	segment map[attachment]int
 	members [][]attachment // by segment
 }
@@ -100,13 +100,20 @@ func (w *network) join(s *slice.Slice, up func(link string) bool) {
 			w.members = append(w.members, nil)
 		}
 		for _, e := range l.Ends {
-			if n, ok := w.index[e.Node]; ok {
+			if n, ok := w.index[e.Node]; ok && w.nodes[n].hasCarrier(e.Interface) {
 				a := attachment{n, e.Interface}
 				w.segment[a] = number
 				w.members[number] = append(w.members[number], a)
 			}
 		}
 	}
+}
+
+// hasCarrier reports whether an interface is up. It is not where the node at its other end is off; nobody announces its
+// network then.
+func (m member) hasCarrier(port string) bool {
+	i := m.table.Interface(port)
+	return i == nil || i.Up
 }
 
 // union is a forest of names: two names belong together when their roots are one.

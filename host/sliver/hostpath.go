@@ -51,7 +51,7 @@ func (s *Spec) resolve(path string) (string, error) {
 		return "", missing(err)
 	}
 	if plain != dir && !strings.HasPrefix(plain, strings.TrimSuffix(dir, "/")+"/") {
-		return "", fmt.Errorf("it leads to %s, out of %s, of which slices may have something", plain, dir)
+		return "", fmt.Errorf("it leads to %s, out of %s, of which networks may have something", plain, dir)
 	}
 	return plain, nil
 }

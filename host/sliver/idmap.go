@@ -43,7 +43,7 @@ func (r *Runtime) imageRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
 		}
 		if s.Rootfs.Kind == slice.RootfsDir && len(s.Beneath) > 0 { // while it is copied, it could be changed
 			return nil, fmt.Errorf("use root directory %s, "+
-				"as a slice may that was applied on another machine: "+
+				"as a network may that was applied on another machine: "+
 				"its file system does not map ids: %w", lower, err)
 		}
 		mapped = false // the file system cannot do it: overlayfs, NFS ...

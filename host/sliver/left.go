@@ -13,7 +13,7 @@ import (
 // Left gives the names of the slices in a state directory, in order. It opens no runtime: it is for who wants to know
 // what a server left that has ended. The error is an fs.ErrPermission for all users but root.
 func Left(stateDir string) ([]string, error) {
-	const task = "find the slices that a server left"
+	const task = "find the networks that a server left"
 	dir := filepath.Join(stateDir, "slices")
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

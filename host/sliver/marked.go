@@ -37,7 +37,7 @@ func HasMarked(stateDir, note string) (bool, error) {
 func markedSlivers(stateDir, note string) (all []record, err error) {
 	files, err := filepath.Glob(filepath.Join(stateDir, "slices", "*", "nodes", "*", "sliver.json"))
 	if err != nil {
-		return nil, fmt.Errorf("list slivers: %w", err)
+		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	var errs []error
 	for _, file := range files {
@@ -51,7 +51,7 @@ func markedSlivers(stateDir, note string) (all []record, err error) {
 		}
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("read record of a sliver %s: %w", file, err))
+			errs = append(errs, fmt.Errorf("read record of a node %s: %w", file, err))
 		case rec.Notes[note] != "" && rec.Process.alive():
 			all = append(all, rec)
 		}

@@ -27,7 +27,7 @@ func (r *Runtime) PrepareSlice(_ context.Context, id uint16, name string, hosts 
 		return err
 	}
 	if err := r.prepareSlice(id, name, hosts); err != nil {
-		return fmt.Errorf("prepare slice %d: %w", id, err)
+		return fmt.Errorf("prepare network %d: %w", id, err)
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (r *Runtime) RemoveSlice(ctx context.Context, id uint16) error {
 	defer r.lock(ID{Slice: id})()
 	defer r.weights.forget(id)
 	if err := r.removeSlice(id); err != nil {
-		return fmt.Errorf("remove slice %d: %w", id, err)
+		return fmt.Errorf("remove network %d: %w", id, err)
 	}
 	return nil
 }
@@ -195,14 +195,14 @@ func (r *Runtime) removeSlice(id uint16) error {
 func (r *Runtime) sliceName(id uint16) (string, error) {
 	data, err := os.ReadFile(filepath.Join(r.sliceDir(id), "slice.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("slice %d: %w", id, ErrNoSlice)
+		return "", fmt.Errorf("network %d: %w", id, ErrNoSlice)
 	}
 	var rec sliceRecord
 	if err == nil {
 		err = json.Unmarshal(data, &rec)
 	}
 	if err != nil {
-		return "", fmt.Errorf("read record of slice %d: %w", id, err)
+		return "", fmt.Errorf("read record of network %d: %w", id, err)
 	}
 	return rec.Name, nil
 }

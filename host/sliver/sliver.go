@@ -107,10 +107,10 @@ type Observed struct {
 
 // Causes that callers distinguish.
 var (
-	ErrNotFound   = errors.New("no such sliver")
-	ErrExists     = errors.New("sliver exists already")
-	ErrNotRunning = errors.New("sliver is not running")
-	ErrNoSlice    = errors.New("slice is not prepared on this machine")
+	ErrNotFound   = errors.New("no such node on this host")
+	ErrExists     = errors.New("it exists already")
+	ErrNotRunning = errors.New("it is not running")
+	ErrNoSlice    = errors.New("it is not prepared on this machine")
 )
 
 const featureContainers = "containers"
@@ -201,7 +201,7 @@ func (r *Runtime) Exits() <-chan ID { return r.watch.exits }
 func (r *Runtime) adopt() error {
 	ids, err := r.slivers()
 	if err != nil {
-		return fmt.Errorf("adopt slivers: %w", err)
+		return fmt.Errorf("adopt nodes: %w", err)
 	}
 	for _, id := range ids {
 		if rec, err := r.readRecord(id); err == nil && rec.Exit == nil {

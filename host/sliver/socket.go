@@ -19,7 +19,7 @@ const SocketDir = "/run/pergola"
 const SocketName = "node.sock"
 
 // ErrNoSocket means that a sliver was made without the directory of a control socket.
-var ErrNoSocket = errors.New("the sliver has no directory for a control socket")
+var ErrNoSocket = errors.New("the node has no directory for a control socket")
 
 // Listen makes the control socket of a sliver, in the place of one that an earlier process left there: of type
 // SOCK_SEQPACKET, for the sliver's root user alone.

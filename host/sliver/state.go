@@ -120,7 +120,7 @@ func (r *Runtime) Note(id ID, key, value string) error {
 func (r *Runtime) Slices() ([]uint16, error) {
 	entries, err := os.ReadDir(r.slicesDir())
 	if err != nil {
-		return nil, fmt.Errorf("list slices: %w", err)
+		return nil, fmt.Errorf("list networks: %w", err)
 	}
 	names, err := r.groups.children(r.groupRoot())
 	if err != nil {
@@ -158,7 +158,7 @@ func (r *Runtime) slivers() ([]ID, error) {
 func (r *Runtime) sliversOf(slice uint16) ([]ID, error) {
 	entries, err := os.ReadDir(filepath.Join(r.sliceDir(slice), "nodes"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list slivers of slice %d: %w", slice, err)
+		return nil, fmt.Errorf("list nodes of network %d: %w", slice, err)
 	}
 	ids := make([]ID, 0, len(entries))
 	for _, e := range entries {

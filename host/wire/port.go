@@ -234,14 +234,14 @@ func (s *HostNetwork) DeleteSlice(ctx context.Context, id uint16) error {
 		return err
 	}
 	if id == 0 || id > slice.MaxID {
-		return fmt.Errorf("delete devices of slice %d: no such slice", id)
+		return fmt.Errorf("delete devices of network %d: no such network", id)
 	}
 	all, err := s.nl.devices()
 	if err == nil {
 		err = s.deleteDevices(slices.DeleteFunc(all, func(d device) bool { return d.group != uint32(id) }))
 	}
 	if err != nil {
-		return fmt.Errorf("delete devices of slice %d: %w", id, err)
+		return fmt.Errorf("delete devices of network %d: %w", id, err)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ var options = map[string]string{
 	"ip_gre":  "NET_IPGRE",
 	"overlay": "OVERLAY_FS",
 	"8021q":   "VLAN_8021Q",
+	"vrf":     "NET_VRF",
 }
 
 // HasModule reports whether the running kernel has such a part, and loads it where it is a module.

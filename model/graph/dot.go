@@ -28,7 +28,7 @@ func DOT(w io.Writer, s *slice.Slice, st *slice.Status) error {
 		if v.kind == lan {
 			attributes += " xlabel=" + dotString(v.name) + " width=0.1 label=\"\""
 		} else {
-			attributes += " label=" + dotString(v.name)
+			attributes += " label=" + dotLabel(v)
 		}
 		if v.down() {
 			attributes += ` color="#c62828" fontcolor="#c62828" style=dashed`
@@ -85,6 +85,15 @@ func dotID(v *vertex) string {
 		name = "lan:" + name
 	}
 	return dotString(name)
+}
+
+// dotLabel is the node's name, and below it its autonomous system.
+func dotLabel(v *vertex) string {
+	name := dotString(v.name)
+	if v.as == 0 {
+		return name
+	}
+	return fmt.Sprintf(`%s\nAS %d"`, strings.TrimSuffix(name, `"`), v.as)
 }
 
 // dotString quotes a string. Graphviz ends a quoted string at a quote alone, but reads escapes in labels, so that

@@ -188,3 +188,29 @@ func TestPageNeedsNothingFromElsewhere(t *testing.T) {
 		}
 	}
 }
+
+func TestAutonomousSystemsAreNamed(t *testing.T) {
+	s := build("bgp").node(slice.Router, "edge").node(slice.Router, "own").node(slice.Host, "pc").
+		link(slice.Shape{}, "edge", "own").link(slice.Shape{}, "edge", "pc").slice()
+	// The other router has a configuration of its own: its system is known by its neighbour's.
+	s.Node("edge").Routing = &slice.Routing{Daemon: slice.FRR, BGP: &slice.BGPNode{AS: 65001,
+		Neighbors: []slice.BGPNeighbor{{Node: "own", AS: 65002}}}}
+	s.Node("own").Routing = &slice.Routing{Daemon: slice.FRR, Config: map[string][]byte{"frr.conf": nil}}
+	for name, test := range map[string]struct {
+		write writer
+		want  []string
+	}{
+		"terminal": {terminal(80, 24, false), []string{"edge (AS 65001)", "own (AS 65002)", "pc"}},
+		"list":     {terminal(30, 24, false), []string{"● edge (AS 65001)\n", "● own (AS 65002)\n", "■ pc\n"}},
+		"DOT":      {DOT, []string{`label="edge\nAS 65001"`, `label="own\nAS 65002"`, `label="pc"`}},
+		"Mermaid":  {Mermaid, []string{`"edge<br/>AS 65001"`, `"own<br/>AS 65002"`, `"pc"`}},
+		"HTML":     {HTML, []string{`"name":"edge","kind":"router","as":65001,`, `"as":65002,`}},
+	} {
+		got := draw(t, test.write, s, nil)
+		for _, want := range test.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: %q is missing:\n%s", name, want, got)
+			}
+		}
+	}
+}

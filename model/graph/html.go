@@ -18,6 +18,8 @@ var (
 	pageHTML string
 	//go:embed page.css
 	pageCSS string
+	//go:embed labels.js
+	labelsJS string
 	//go:embed page.js
 	pageJS string
 	//go:embed panel.js
@@ -35,7 +37,7 @@ func HTML(w io.Writer, s *slice.Slice, st *slice.Status) error {
 		Style             template.CSS
 		Script            template.JS
 		Data              pageData
-	}{s.Name, s.Attribution, template.CSS(pageCSS), template.JS(pageJS + "\n" + panelJS), newPageData(p, st)})
+	}{s.Name, s.Attribution, template.CSS(pageCSS), template.JS(pageJS + "\n" + labelsJS + "\n" + panelJS), newPageData(p, st)})
 	if err != nil {
 		return fmt.Errorf("write page of %s: %w", s.Name, err)
 	}
@@ -61,6 +63,7 @@ type pageCount struct {
 type pageNode struct {
 	Name       string        `json:"name"`
 	Kind       slice.Kind    `json:"kind"`
+	AS         uint32        `json:"as,omitempty"`
 	X          float64       `json:"x"`
 	Y          float64       `json:"y"`
 	Phase      slice.Phase   `json:"phase,omitempty"`
@@ -115,7 +118,7 @@ func newPageData(p *picture, st *slice.Status) pageData {
 }
 
 func newPageNode(v *vertex, st *slice.Status) pageNode {
-	out := pageNode{Name: v.name, Kind: v.kind, X: v.at.x, Y: v.at.y, Phase: v.phase}
+	out := pageNode{Name: v.name, Kind: v.kind, AS: v.as, X: v.at.x, Y: v.at.y, Phase: v.phase}
 	n := v.node
 	if n == nil {
 		return out

@@ -36,7 +36,7 @@ func list(p *picture, color bool) string {
 		if v.down() {
 			state = " (" + string(v.phase) + ")"
 		}
-		out.WriteString(" " + printable(v.name))
+		out.WriteString(" " + v.label())
 		paint(inkDown, state)
 		out.WriteString("\n")
 		writeCables(&out, paint, cables[i])

@@ -21,7 +21,11 @@ func Mermaid(w io.Writer, s *slice.Slice, st *slice.Status) error {
 	for i := range p.vertices {
 		v := &p.vertices[i]
 		opening, closing := mermaidShape(v.kind)
-		fmt.Fprintf(b, "  n%d%s\"%s\"%s\n", i, opening, mermaidText(v.name), closing)
+		text := mermaidText(v.name)
+		if v.as != 0 {
+			text += fmt.Sprintf("<br/>AS %d", v.as)
+		}
+		fmt.Fprintf(b, "  n%d%s\"%s\"%s\n", i, opening, text, closing)
 	}
 	for i := range p.edges {
 		e := &p.edges[i]

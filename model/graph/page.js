@@ -45,8 +45,9 @@ nodes.forEach((n, i) => {
   element(n.group, 'path', { class: 'shape', d: shapes[n.kind] || shapes.router });
   element(n.group, 'circle', { class: 'ring', r: 1.55 });
   n.label = element(layers.names, 'text', { class: `name ${n.kind} ${tone(n)}` }, n.name);
+  if (n.as) element(n.label, 'tspan', { class: 'as', dx: 4 }, `AS ${n.as}`);
   n.group.addEventListener('pointerenter', e => { light([i], n.links);
-    tip(e, [n.name, n.kind, n.phase].filter(Boolean).join(' · ')); });
+    tip(e, [n.name, n.kind, n.as ? `AS ${n.as}` : '', n.phase].filter(Boolean).join(' · ')); });
   n.group.addEventListener('pointerleave', calm);
   n.group.addEventListener('keydown', e => { if (e.key === 'Enter') select('node', i); });
 });
@@ -64,7 +65,10 @@ edges.forEach((e, k) => {
   e.catch.addEventListener('pointerleave', calm);
 });
 nodes.forEach(n => { n.width = n.label.getComputedTextLength(); });
-edges.forEach(e => { e.noteWidth = e.text ? e.text.getComputedTextLength() : 0; });
+edges.forEach(e => {
+  e.noteWidth = e.text ? e.text.getComputedTextLength() : 0;
+  e.faceWidths = e.faces.map(face => face ? face.getComputedTextLength() : 0);
+});
 
 function title(e) {
   const end = (node, face) => face ? `${nodes[node].name}:${face}` : nodes[node].name;
@@ -125,8 +129,7 @@ function drawNow() {
     `translate(${sx(n).toFixed(1)} ${sy(n).toFixed(1)}) scale(${radius.toFixed(2)})`);
   map.style.setProperty('--width', Math.max(.6, Math.min(1.6, radius / 4)).toFixed(2));
   edges.forEach(drawEdge);
-  drawNames();
-  edges.forEach(drawFaces);
+  drawLabels();
 }
 
 // drawEdge bends edges between the same nodes apart.
@@ -145,54 +148,63 @@ function drawEdge(e) {
   e.length = length;
 }
 
-// drawFaces names the interfaces of a highlighted edge.
-function drawFaces(e) {
-  e.faces.forEach((face, side) => {
-    if (!face) return;
-    const show = e.lit && e.length > 70;
-    face.setAttribute('visibility', show ? 'visible' : 'hidden');
-    if (!show) return;
-    const forward = (side === 0) === (e.a <= e.b), t = Math.min(.4, (radius + 24) / e.length);
-    const at = e.at(forward ? t : 1 - t);
-    face.setAttribute('x', at.x.toFixed(1));
-    face.setAttribute('y', (at.y + 3.5).toFixed(1));
-  });
-}
-
-// drawNames shows the names that have room, those with most links first, then the notes of links.
-function drawNames() {
-  const cells = new Map(), size = 64;
-  const claim = (x0, y0, x1, y1, check) => {
-    const keys = [];
-    for (let i = Math.floor(x0 / size); i <= Math.floor(x1 / size); i++) {
-      for (let j = Math.floor(y0 / size); j <= Math.floor(y1 / size); j++) keys.push(i + ',' + j);
-    }
-    if (check && keys.some(k => (cells.get(k) || []).some(b => b[0] < x1 && b[2] > x0 && b[1] < y1 &&
-      b[3] > y0))) return false;
-    for (const k of keys) { if (!cells.has(k)) cells.set(k, []); cells.get(k).push([x0, y0, x1, y1]); }
-    return true;
-  };
-  for (const n of nodes) claim(sx(n) - radius, sy(n) - radius, sx(n) + radius, sy(n) + radius, false);
+// drawLabels places names first, those with most links before others; then the interfaces of a highlighted link, the
+// notes of links, and the interfaces of links that are long enough.
+function drawLabels() {
+  const sheet = newSheet(innerWidth, innerHeight);
+  for (const n of nodes) {
+    const x = sx(n), y = sy(n);
+    sheet.take({ x0: x - radius, y0: y - radius, x1: x + radius, y1: y + radius });
+  }
+  for (const e of edges) sheet.line(e.at, e.length);
   const order = [...nodes].sort((a, b) => (a.kind === 'lan') - (b.kind === 'lan') || (b === chosen) - (a === chosen) ||
     b.links.length - a.links.length);
-  for (const n of order) {
-    const x = sx(n), y = sy(n), half = n.width / 2, gap = radius + 3;
-    if (x < -200 || y < -50 || x > innerWidth + 200 || y > innerHeight + 50) {
-      n.label.setAttribute('visibility', 'hidden'); continue; }
-    const spots = [[x, y + gap + 10], [x, y - gap - 2], [x + gap + half + 2, y + 4], [x - gap - half - 2, y + 4]];
-    const spot = spots.find(([cx, cy]) => claim(cx - half - 2, cy - 10, cx + half + 2, cy + 3, true)) ||
-      (n === chosen ? spots[0] : null);
-    n.label.setAttribute('visibility', spot ? 'visible' : 'hidden');
-    if (spot) { n.label.setAttribute('x', spot[0].toFixed(1)); n.label.setAttribute('y', spot[1].toFixed(1)); }
-  }
+  for (const n of order) drawName(sheet, n);
+  for (const e of edges) if (e.lit) drawFaces(sheet, e, Infinity);
   for (const e of edges) {
-    if (!e.text) continue;
-    const m = e.at(.5), half = e.noteWidth / 2;
-    const show = e.length > e.noteWidth * .8 && claim(m.x - half, m.y - 7, m.x + half, m.y + 7, true);
-    e.text.setAttribute('visibility', show ? 'visible' : 'hidden');
-    e.text.setAttribute('x', m.x.toFixed(1));
-    e.text.setAttribute('y', (m.y + 3.5).toFixed(1));
+    if (e.text) put(e.text, onScreen(e) && e.length > e.noteWidth * .8 ?
+      place(sheet, besideLine(e.at, [.5, .4, .6, .3, .7], e.noteWidth), e.noteWidth, 12, 2) : null);
   }
+  for (const e of edges) if (!e.lit) drawFaces(sheet, e, 2);
+}
+
+// put shows a label at a spot; without one, it is hidden.
+function put(label, spot) {
+  label.setAttribute('visibility', spot ? 'visible' : 'hidden');
+  if (!spot) return;
+  label.setAttribute('x', spot.x.toFixed(1));
+  label.setAttribute('y', spot.y.toFixed(1));
+}
+
+function onScreen(e) {
+  const { x, y } = e.at(.5);
+  return x > -e.length && y > -e.length && x < innerWidth + e.length && y < innerHeight + e.length;
+}
+
+function drawName(sheet, n) {
+  const x = sx(n), y = sy(n);
+  if (x < -200 || y < -50 || x > innerWidth + 200 || y > innerHeight + 50) {
+    put(n.label, null);
+    return;
+  }
+  const spots = aroundNode(x, y, radius, n.width);
+  put(n.label, place(sheet, spots, n.width, 12) || (n === chosen ? spots[0] : null));
+}
+
+// drawFaces names the interfaces of a link beside its ends, if they cover no more lines than most.
+function drawFaces(sheet, e, most) {
+  e.faces.forEach((face, side) => {
+    if (!face) return;
+    const width = e.faceWidths[side], room = e.length - 2 * radius;
+    if (!onScreen(e) || room < (e.lit ? 50 : 2.4 * width + 30)) {
+      put(face, null);
+      return;
+    }
+    const forward = (side === 0) === (e.a <= e.b);
+    const parts = [radius + 14, radius + 24, radius + 36].map(d => Math.min(.45, d / e.length)).
+      map(t => forward ? t : 1 - t);
+    put(face, place(sheet, besideLine(e.at, parts, width), width, 11, most));
+  });
 }
 
 // drawGrid draws meridians and parallels, so that one sees that a map is a map.
@@ -298,8 +310,8 @@ function light(lit, wires) {
     e.group.classList.toggle('lit', set.has(k));
     if (e.text) e.text.classList.toggle('fade', !set.has(k));
     e.lit = set.has(k);
-    drawFaces(e);
   });
+  draw();
 }
 
 function calm() {
@@ -308,7 +320,8 @@ function calm() {
   else if (chosen) light([chosen.a, chosen.b], [edges.indexOf(chosen)]);
   else {
     for (const e of map.querySelectorAll('.fade, .lit')) e.classList.remove('fade', 'lit');
-    for (const e of edges) { e.lit = false; drawFaces(e); }
+    for (const e of edges) e.lit = false;
+    draw();
   }
 }
 

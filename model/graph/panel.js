@@ -39,6 +39,7 @@ function nodeLink(i, text) {
 function describeNode(n) {
   const badge = { '': 'good', waiting: 'wait', bad: 'bad' }[tone(n)];
   const parts = [html('h2', '', n.name), html('div', 'badges', html('span', 'badge', n.kind),
+    n.as ? html('span', 'badge', `AS ${n.as}`) : null,
     n.phase ? html('span', 'badge ' + badge, n.phase) : null)];
   if (n.message) parts.push(html('p', 'message', n.message));
   for (const s of n.sections || []) parts.push(html('h3', '', s.title), facts(s.facts));

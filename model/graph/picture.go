@@ -34,6 +34,7 @@ type vertex struct {
 	name string
 	kind slice.Kind
 	node *slice.Node // nil for a LAN
+	as   uint32      // autonomous system; 0: none is known
 	// phase is empty where the node has no status.
 	phase slice.Phase
 	at    point
@@ -60,10 +61,11 @@ func (e *edge) labels() [2]string { return [2]string{e.ends[0].Interface, e.ends
 // newPicture lists vertices and edges. Ends that name no node of the slice are left out: they cannot be drawn.
 func newPicture(s *slice.Slice, st *slice.Status) *picture {
 	p := &picture{}
+	systems := systemsOf(s)
 	index := make(map[string]int, len(s.Nodes))
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		v := vertex{name: n.Name, kind: n.Kind, node: n}
+		v := vertex{name: n.Name, kind: n.Kind, node: n, as: systems[n.Name]}
 		if st != nil && n.HasSliver() {
 			v.phase = st.Nodes[n.Name].Phase
 		}
@@ -76,6 +78,29 @@ func newPicture(s *slice.Slice, st *slice.Status) *picture {
 	p.numberLanes()
 	p.arrange()
 	return p
+}
+
+// systemsOf gives the autonomous systems of nodes that have one. That of a router with a configuration of its own is
+// what its neighbours take it to be.
+func systemsOf(s *slice.Slice) map[string]uint32 {
+	systems := map[string]uint32{}
+	for i := range s.Nodes {
+		if r := s.Nodes[i].Routing; r != nil && r.BGP != nil {
+			systems[s.Nodes[i].Name] = r.BGP.AS
+			for _, n := range r.BGP.Neighbors {
+				systems[n.Node] = n.AS
+			}
+		}
+	}
+	return systems
+}
+
+// label is the node's name, and its autonomous system.
+func (v *vertex) label() string {
+	if v.as == 0 {
+		return printable(v.name)
+	}
+	return fmt.Sprintf("%s (AS %d)", printable(v.name), v.as)
 }
 
 func (p *picture) addLink(l *slice.Link, st *slice.Status, index map[string]int) {

@@ -160,22 +160,28 @@ func (c *canvas) names(p *picture, cells []cell) bool {
 		if (va.kind == lan) != (vb.kind == lan) {
 			return vb.kind == lan
 		}
-		return lipgloss.Width(va.name) > lipgloss.Width(vb.name)
+		return lipgloss.Width(va.label()) > lipgloss.Width(vb.label())
 	})
 	for _, i := range order {
 		v := &p.vertices[i]
-		name := printable(v.name)
 		k := inkText
 		if v.down() {
 			k = inkDown
 		}
-		if at, ok := c.room(cells[i], lipgloss.Width(name)); ok {
-			c.text(at.column, at.row, name, k)
-		} else if v.kind != lan {
+		if !c.name(cells[i], v.label(), k) && !c.name(cells[i], printable(v.name), k) && v.kind != lan {
 			return false
 		}
 	}
 	return true
+}
+
+// name writes a name near a mark, if there is room.
+func (c *canvas) name(mark cell, name string, k ink) bool {
+	at, ok := c.room(mark, lipgloss.Width(name))
+	if ok {
+		c.text(at.column, at.row, name, k)
+	}
+	return ok
 }
 
 // room finds the best cell for a name near a mark: right, left, above, below, then further around.

@@ -122,7 +122,7 @@ func ListPorts(ranges []Ports) string {
 
 // Advice says what to do so that slices may have holds that a host does not allow.
 func Advice(host string, has Allowance, missing ...slice.Hold) string {
-	return "apply the slice on " + host + " itself, as root, or start Pergola there with " +
+	return "apply the network on " + host + " itself, as root, or start Pergola there with " +
 		strings.Join(Flags(has, missing...), " ")
 }
 

@@ -16,7 +16,7 @@ import (
 
 // TestTutorialOfProgramsSaysWhatIsSo types what docs/tutorial-programs.md tells the reader to type: the fenced blocks
 // marked console, in order, each by a shell in the directory where the last one was. The lines of a block marked text
-// must be in what the block before it printed; with "text about", numbers may be others. A command with the comment
+// must be in what the block before it printed; with "text about", numbers and times may be others. A command with the comment
 // "leave it running" runs on, and what it prints counts, too.
 func TestTutorialOfProgramsSaysWhatIsSo(t *testing.T) {
 	testkit.Root(t)
@@ -51,23 +51,26 @@ func TestTutorialOfProgramsSaysWhatIsSo(t *testing.T) {
 
 // block is what the reader types, and what the page says is shown then.
 type block struct {
-	commands string
-	shown    []string
-	about    bool
+	commands   string
+	shown      []string
+	about      bool
+	start, end int // of what is shown, in the page
 }
 
 func blocks(page string) (all []block) {
 	fence := regexp.MustCompile("(?ms)^```(console|text about|text)\n(.*?)^```$")
-	for _, m := range fence.FindAllStringSubmatch(page, -1) {
-		if m[1] == "console" {
-			all = append(all, block{commands: m[2]})
+	for _, m := range fence.FindAllStringSubmatchIndex(page, -1) {
+		kind, text := page[m[2]:m[3]], page[m[4]:m[5]]
+		if kind == "console" {
+			all = append(all, block{commands: text})
 			continue
 		}
 		if len(all) == 0 {
 			continue
 		}
 		last := &all[len(all)-1]
-		last.shown, last.about = strings.Split(strings.TrimSpace(m[2]), "\n"), m[1] == "text about"
+		last.shown, last.about = strings.Split(strings.TrimSpace(text), "\n"), kind == "text about"
+		last.start, last.end = m[4], m[5]
 	}
 	return all
 }
@@ -109,13 +112,17 @@ func (r *reader) compare(commands string, b block, out string) {
 	}
 }
 
+var (
+	numbers = regexp.MustCompile(`\d+`)
+	times   = regexp.MustCompile(`(\d+ min )?\d+(\.\d+)? (us|ms|s)\b`)
+)
+
 // missing is an error where a line that the page shows was not printed.
 func (b block) missing(out string) error {
-	numbers := regexp.MustCompile(`\d+`)
 	plain := func(line string) string {
 		line = strings.Join(strings.Fields(line), " ")
 		if b.about {
-			line = numbers.ReplaceAllString(line, "N")
+			line = numbers.ReplaceAllString(times.ReplaceAllString(line, "T"), "N")
 		}
 		return line
 	}

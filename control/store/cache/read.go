@@ -19,7 +19,7 @@ func (c *Cache) Slices() ([]record.Slice, error) {
 	}
 	for _, name := range c.names {
 		if c.slices[name] == nil {
-			return nil, fmt.Errorf("%w, and slice %s is not cached here", record.ErrUnreachable, name)
+			return nil, fmt.Errorf("%w, and network %s is not cached here", record.ErrUnreachable, name)
 		}
 	}
 	records := make([]record.Slice, 0, len(c.slices))
@@ -47,7 +47,7 @@ func (c *Cache) Slice(name string) (*slice.Slice, record.Slice, error) {
 	case e.Record.Deleting:
 		return e.Record.NameOnly(), e.Record, nil
 	}
-	return nil, e.Record, fmt.Errorf("slice %s: %w", name, record.ErrCorrupt)
+	return nil, e.Record, fmt.Errorf("network %s: %w", name, record.ErrCorrupt)
 }
 
 // Overrides gives the overrides of a slice, encoded; nil where there are none.

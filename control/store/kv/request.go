@@ -216,7 +216,7 @@ func (d *DB) translate(ctx context.Context, verb string, err error) error {
 	case errors.Is(cause, ErrNoQuorum):
 		return fmt.Errorf("%s %s: %w", verb, d, cause)
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return fmt.Errorf("%s %s: %w: its quota is used up; remove slices, then compact and defragment etcd",
+		return fmt.Errorf("%s %s: %w: its quota is used up; remove networks, then compact and defragment etcd",
 			verb, d, ErrFull)
 	case noAnswer:
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {

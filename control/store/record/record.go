@@ -30,11 +30,11 @@ import (
 
 // Errors that callers decide on.
 var (
-	ErrNotFound = errors.New("no such slice")
-	ErrDeleting = errors.New("the slice is being removed")
+	ErrNotFound = errors.New("no such network")
+	ErrDeleting = errors.New("the network is being removed")
 	ErrConflict = errors.New("another request was carried out meanwhile: try again")
 	ErrCorrupt  = errors.New("what the store has of it cannot be read; " +
-		"remove the slice (pergola down) and apply its file again")
+		"remove the network (pergola down) and apply its file again")
 
 	ErrNoHost    = errors.New("no such host")
 	ErrNameTaken = errors.New("the name is taken")

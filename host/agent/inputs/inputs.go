@@ -80,7 +80,7 @@ func (i *Inputs) Slice(name string) (*plan.Input, error) {
 	defer i.mu.Unlock()
 	w := i.wanted[name]
 	if w == nil {
-		return nil, fmt.Errorf("slice %s is not on this host", name)
+		return nil, fmt.Errorf("network %s is not on this host", name)
 	}
 	return w, nil
 }
@@ -164,6 +164,6 @@ func (i *Inputs) ForgetHolds(ctx context.Context, name string) {
 		return
 	}
 	if err := i.cfg.Terms.Forget(ctx, name); err != nil {
-		i.cfg.Log.Warn("forget what a slice was granted of this machine", "slice", name, "error", err)
+		i.cfg.Log.Warn("forget what a network was granted of this machine", "slice", name, "error", err)
 	}
 }

@@ -117,7 +117,7 @@ type Platform interface {
 }
 
 // ErrNoNetwork is the error of what needs the network of all slices, while there is none.
-var ErrNoNetwork = errors.New("the network of all slices is not open")
+var ErrNoNetwork = errors.New("the network of this host is not open")
 
 // Machine is a runtime, a platform, and the network while it is open. Its methods may be called from many goroutines.
 type Machine struct {

@@ -135,7 +135,7 @@ func (s *Server) Check(
 		results, err = c.Run(ctx, chosen(w.Spec.Checks, r))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("check slice %s: %w", name, err)
+		return nil, fmt.Errorf("check network %s: %w", name, err)
 	}
 	out := make([]api.CheckResult, len(results))
 	for i, r := range results {

@@ -89,7 +89,7 @@ func (s *Server) ownNode(name, node string) (*slice.Node, error) {
 	n := w.Spec.Node(node)
 	switch {
 	case n == nil:
-		return nil, notFound("slice %s has no node %q", name, node)
+		return nil, notFound("network %s has no node %q", name, node)
 	case !s.inputs.Place().Owns(n):
 		return nil, fmt.Errorf("%s is on host %s, and this is %s: %w", node, n.Host, s.host, api.ErrNotRunning)
 	case s.decider == nil:

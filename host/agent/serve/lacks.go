@@ -116,7 +116,7 @@ func (s *Server) lackRoom(ctx context.Context, at plan.Place, spec *slice.Slice,
 	lacks []lack.Lack, err error) {
 	all, err := s.inputs.Stored(ctx, at.Host)
 	if err != nil {
-		return nil, fmt.Errorf("see what other slices have of host %s: %w: %w", at.Host, store.ErrUnread, err)
+		return nil, fmt.Errorf("see what other networks have of host %s: %w: %w", at.Host, store.ErrUnread, err)
 	}
 	room := plan.NewRoom(at)
 	for _, other := range all {

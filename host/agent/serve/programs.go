@@ -94,7 +94,7 @@ func (s *Server) programOf(ctx context.Context, name, node string) (program stri
 	n := w.Spec.Node(node)
 	switch {
 	case n == nil:
-		return "", nil, fmt.Errorf("slice %s has no node %s", name, node)
+		return "", nil, fmt.Errorf("network %s has no node %s", name, node)
 	case !s.inputs.Place().Owns(n):
 		return "", nil, fmt.Errorf("%s is on host %s, and this is %s: %w", node, n.Host, s.host,
 			api.ErrNotRunning)

@@ -97,7 +97,7 @@ func (s *Server) find(name, node string) (id sliver.ID, pid int, err error) {
 	n := w.Spec.Node(node)
 	switch {
 	case n == nil:
-		return id, 0, fmt.Errorf("slice %s has no node %s", name, node)
+		return id, 0, fmt.Errorf("network %s has no node %s", name, node)
 	case !s.inputs.Place().Owns(n):
 		return id, 0, fmt.Errorf("%s is on host %s, and this is %s: %w", node, n.Host, s.host,
 			api.ErrNotRunning)

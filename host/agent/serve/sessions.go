@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,6 +59,9 @@ func (s *Server) judgeSessions(ctx context.Context, w *plan.Input, pids map[stri
 			turns <- struct{}{}
 			defer func() { <-turns }()
 			view, err := s.askDaemons(ctx, sliver.ID{Slice: w.Spec.ID, Node: n.Name})
+			view.Sessions = slices.DeleteFunc(view.Sessions, func(s sessions.Session) bool {
+				return isCut(w, n, s)
+			})
 			mu.Lock()
 			defer mu.Unlock()
 			young := s.isYoung(w, n)
@@ -125,6 +130,16 @@ func (b *bounded) Write(p []byte) (int, error) {
 func (s *Server) isYoung(w *plan.Input, n *slice.Node) bool {
 	o, err := s.machine.Runtime.Observe(sliver.ID{Slice: w.Spec.ID, Node: n.Name})
 	return err == nil && time.Since(o.StartedAt) < lonely
+}
+
+// isCut reports whether a session is one over a link that a user has taken down: it cannot come up.
+func isCut(w *plan.Input, n *slice.Node, s sessions.Session) bool {
+	neighbour, err := netip.ParseAddr(s.Neighbour)
+	return s.Protocol == "bgp" && err == nil && slices.ContainsFunc(n.Interfaces, func(i slice.Interface) bool {
+		return w.Overrides.Down[i.Link] && slices.ContainsFunc(i.Addresses, func(p netip.Prefix) bool {
+			return p.Masked().Contains(neighbour)
+		})
+	})
 }
 
 // hasRoutingNeighbour reports whether a link of the node's interface, which is up, leads to a node that may run routing

@@ -113,7 +113,7 @@ func (k *socket) do(ctx context.Context, r message.Request) ([]answer, error) {
 	}
 	nodes := k.sockets.nodes
 	if !nodes.IsSlice(k.id.Slice, k.Slice) { // another one has the name by now
-		return nil, fmt.Errorf("slice %s: %w", k.Slice, api.ErrNotRunning)
+		return nil, fmt.Errorf("network %s: %w", k.Slice, api.ErrNotRunning)
 	}
 	switch r.Do {
 	case message.DoHello:
@@ -163,7 +163,7 @@ func (k *socket) program(ctx context.Context, node string) (api.NodeProgram, err
 		return api.NodeProgram{}, err
 	}
 	if len(all) == 0 {
-		return api.NodeProgram{}, fmt.Errorf("slice %s has no node %s with a packet program on this host: %w",
+		return api.NodeProgram{}, fmt.Errorf("network %s has no node %s with a packet program on this host: %w",
 			k.Slice, node, api.ErrNotRunning)
 	}
 	return all[0], nil

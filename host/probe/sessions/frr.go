@@ -31,6 +31,24 @@ func decode(text string, into any) error {
 	return nil
 }
 
+// eachVRF calls read with what an answer says of each VRF. Of several, each has a member of the answer; an answer about
+// one has the member that is named.
+func eachVRF(text, member string, read func(part string) error) error {
+	var all map[string]json.RawMessage
+	if err := decode(text, &all); err != nil {
+		return err
+	}
+	if _, one := all[member]; one {
+		return read(text)
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if err := read(string(all[name])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // add adds a session, once: FRR lists a neighbour once for each address of an interface.
 func (v *View) add(s Session) {
 	if !slices.Contains(v.Sessions, s) {
@@ -52,6 +70,10 @@ func (v *View) alone(protocol, iface string) {
 }
 
 func readOSPF(text string, v *View) error {
+	return eachVRF(text, "neighbors", func(part string) error { return readOSPFOfOne(part, v) })
+}
+
+func readOSPFOfOne(text string, v *View) error {
 	var all struct {
 		Neighbors map[string][]struct {
 			State     string `json:"nbrState"`
@@ -75,6 +97,10 @@ func readOSPF(text string, v *View) error {
 }
 
 func readOSPFInterfaces(text string, v *View) error {
+	return eachVRF(text, "interfaces", func(part string) error { return readOSPFInterfacesOfOne(part, v) })
+}
+
+func readOSPFInterfacesOfOne(text string, v *View) error {
 	var all struct {
 		Interfaces map[string]struct {
 			Up      bool   `json:"ifUp"`
@@ -176,8 +202,11 @@ func readISISInterfaces(text string, v *View) error {
 	return nil
 }
 
-func readBGP(text string, v *View) error {
-	var all map[string]json.RawMessage // by address family, with other members beside, in some versions
+// readBGP reads peers by address family, and by VRF where an answer is about all, with other members beside.
+func readBGP(text string, v *View) error { return readBGPOf(text, v, true) }
+
+func readBGPOf(text string, v *View, ofVRFs bool) error {
+	var all map[string]json.RawMessage
 	if err := decode(text, &all); err != nil {
 		return err
 	}
@@ -189,6 +218,11 @@ func readBGP(text string, v *View) error {
 		}
 		if json.Unmarshal(all[family], &one) != nil {
 			continue // no family
+		}
+		if one.Peers == nil && ofVRFs { // no family either, but perhaps a VRF, which has some
+			if err := readBGPOf(string(all[family]), v, false); err != nil {
+				return err
+			}
 		}
 		for _, peer := range slices.Sorted(maps.Keys(one.Peers)) {
 			state := one.Peers[peer].State

@@ -41,13 +41,13 @@ const Script = `
 ask() { echo "== $1"; shift; timeout 5 "$@" 2>/dev/null; }
 for run in /var/run/frr /run/frr; do
 	[ -S $run/zebra.vty ] && command -v vtysh >/dev/null || continue
-	for d in ospfd:ospf:ip\ ospf ospf6d:ospf6:ipv6\ ospf6 isisd:isis:isis; do
+	for d in ospfd:ospf:ip\ ospf\ vrf\ all ospf6d:ospf6:ipv6\ ospf6 isisd:isis:isis; do
 		rest=${d#*:}
 		[ -S $run/${d%%:*}.vty ] || continue
 		ask "frr ${rest%%:*} neighbor" vtysh -c "show ${rest#*:} neighbor json"
 		ask "frr ${rest%%:*} interface" vtysh -c "show ${rest#*:} interface json"
 	done
-	[ ! -S $run/bgpd.vty ] || ask "frr bgp summary" vtysh -c "show bgp summary json"
+	[ ! -S $run/bgpd.vty ] || ask "frr bgp summary" vtysh -c "show bgp vrf all summary json"
 	break
 done
 if command -v birdc >/dev/null && timeout 5 birdc -r show status >/dev/null 2>&1; then

@@ -48,6 +48,18 @@ func TestSessionsOfBIRD(t *testing.T) {
 	}
 }
 
+// vrf.txt is what Script printed in a router of FRR 8.4 with OSPF in two VRFs: a neighbour in each, and hosts.
+func TestSessionsOfVRFs(t *testing.T) {
+	v, err := Parse([]byte(read(t, "vrf.txt")))
+	want := View{Daemons: []string{"frr"}, Sessions: []Session{
+		{"ospf", "eth3", "10.0.2.1", "Full/-", true},
+		{"ospf", "eth1", "10.0.2.1", "Full/-", true},
+	}}
+	if diff := cmp.Diff(want, v); err != nil || diff != "" {
+		t.Errorf("%v, -want +got\n%s", err, diff)
+	}
+}
+
 func TestSessionsThatAreNotUpAreNamed(t *testing.T) {
 	text := read(t, "frr.txt")
 	for old, changed := range map[string]string{

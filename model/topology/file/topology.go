@@ -84,7 +84,7 @@ type Attributes struct {
 
 	SlowPath slice.SlowPath `json:"slowpath,omitempty" enum:"interface,socket,none" doc:"Where frames go that the packet program punts: to the node's interface by which they came, to a process by the node's control socket, or nowhere. Default: interface."`
 
-	Outside *Outside `json:"outside,omitempty" doc:"true: the node reaches what is outside of all slices, by its machine's addresses; or a map of rate and reserve. Only root, or where the machine allows it."`
+	Outside *Outside `json:"outside,omitempty" doc:"true: the node reaches what is outside of all networks, by its machine's addresses; or a map of rate and reserve. Only root, or where the machine allows it."`
 	Ports   []Port   `json:"ports,omitempty" doc:"Ports of its machine's addresses that lead to the node: tcp/8080, udp/5610, or a map of bind, or of udp, interface, peers, rate. Only root, or where the machine allows it."`
 
 	Reserve *Reserve `json:"reserve,omitempty" doc:"What the node has of its machine for itself, and may not exceed: a map of fastpath, filters, masks, memory, queues, buffer, bandwidth."`

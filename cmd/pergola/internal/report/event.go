@@ -15,8 +15,8 @@ func Event(e events.Event, t *ui.Terminal) string {
 			about += "/" + part
 		}
 	}
-	kind := string(e.Kind)
-	padded := kind + strings.Repeat(" ", max(0, len("slice-applied")-len(kind)))
+	kind := strings.Replace(string(e.Kind), "slice-", "network-", 1) // the API's word, and that of users
+	padded := kind + strings.Repeat(" ", max(0, len("network-deleting")-len(kind)))
 	if e.Kind == events.Failed {
 		padded = t.Paint(t.Styles.Bad, padded)
 	}

@@ -120,7 +120,7 @@ func Host(h *api.Host, now time.Time) []string {
 		"features        " + features,
 		"version         " + h.Version,
 		"labels          " + Labels(h),
-		"allows slices   " + allowed(h),
+		"allows          " + allowed(h),
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.Paths)) {
 		lines = append(lines, fmt.Sprintf("%-15s carries packets of %d bytes", "path to "+name, h.Paths[name]))
@@ -190,7 +190,7 @@ func UnderlayTraffic(u *api.UnderlayTraffic) *ui.Table {
 
 // HostSlices is the table of what a machine has of slices.
 func HostSlices(h *api.Host) *ui.Table {
-	t := &ui.Table{Columns: []string{"SLICE", "NODES"}}
+	t := &ui.Table{Columns: []string{"NETWORK", "NODES"}}
 	for _, s := range h.Slices {
 		t.Row(s.Name, strconv.Itoa(s.Nodes))
 	}

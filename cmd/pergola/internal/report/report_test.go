@@ -250,5 +250,5 @@ func TestJUnitIsWhatCIReads(t *testing.T) {
 func TestEventIsOneLine(t *testing.T) {
 	term, _ := plain()
 	e := events.Event{Time: now, Slice: "lab", Node: "a", Kind: events.NodeChanged, Message: "running"}
-	same(t, Event(e, term), now.Local().Format("2006-01-02 15:04:05.000")+"  node-changed   lab/a  running")
+	same(t, Event(e, term), now.Local().Format("2006-01-02 15:04:05.000")+"  node-changed      lab/a  running")
 }

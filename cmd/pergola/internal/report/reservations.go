@@ -29,7 +29,7 @@ func Reservable(all []api.HostReservations) *ui.Table {
 
 // Reservations is the table of the nodes that have reserved something; nil where none has.
 func Reservations(all []api.HostReservations) *ui.Table {
-	t := &ui.Table{Columns: []string{"HOST", "SLICE", "NODE", "RESERVED"}}
+	t := &ui.Table{Columns: []string{"HOST", "NETWORK", "NODE", "RESERVED"}}
 	some := false
 	for _, h := range all {
 		for _, n := range h.Nodes {

@@ -211,6 +211,9 @@ type Verdict struct {
 
 // Validate reads a topology file and resolves it. The error is that it could not be read.
 func Validate(path string, o Options) (Verdict, error) {
+	if found, err := Find("."); path == "" && err == nil {
+		path = found
+	}
 	v := Verdict{File: path, Errors: []topology.Diagnostic{}}
 	src, err := Load(path, o)
 	var resolved *slice.Slice

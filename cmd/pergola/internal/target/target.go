@@ -40,20 +40,20 @@ func Slice(ctx context.Context, l Lister, name, described string) (string, error
 	case name != "" && has(names, name):
 		return name, nil
 	case name != "" && len(names) == 0:
-		return "", ui.Advise(fmt.Errorf("slice %q is not running: none is", name),
+		return "", ui.Advise(fmt.Errorf("network %q is not running: none is", name),
 			"start one with `pergola up FILE`")
 	case name != "":
-		return "", ui.Advise(fmt.Errorf("slice %q is %w", name, ErrNotRunning), "%s",
-			ui.DidYouMean(name, "slice", names))
+		return "", ui.Advise(fmt.Errorf("network %q is %w", name, ErrNotRunning), "%s",
+			ui.DidYouMean(name, "network", names))
 	case len(names) == 1:
 		return names[0], nil
 	case len(names) == 0:
-		return "", ui.Advise(fmt.Errorf("no slice is running"), "start one with `pergola up FILE`")
+		return "", ui.Advise(fmt.Errorf("no network is running"), "start one with `pergola up FILE`")
 	case described != "" && has(names, described):
 		return described, nil
 	}
 	return "", ui.Usage("running are "+strings.Join(names, ", "),
-		"%s are running: say which one is meant", wording.Count(len(names), "slice"))
+		"%s are running: say which one is meant", wording.Count(len(names), "network"))
 }
 
 func has(names []string, name string) bool {
@@ -65,7 +65,7 @@ func has(names []string, name string) bool {
 	return false
 }
 
-// Split takes SLICE/REST apart; slice is empty where there is no slash.
+// Split takes NETWORK/REST apart; slice is empty where there is no slash.
 func Split(word string) (slice, rest string) {
 	if before, after, ok := strings.Cut(word, "/"); ok {
 		return before, after
@@ -103,7 +103,7 @@ func Nodes(s *slice.Slice, pattern string) ([]string, error) {
 
 // NoNode is the error for a node that s does not have.
 func NoNode(s *slice.Slice, name string) error {
-	return ui.Advise(fmt.Errorf("slice %s has no node %q", s.Name, name), "%s",
+	return ui.Advise(fmt.Errorf("network %s has no node %q", s.Name, name), "%s",
 		ui.DidYouMean(name, "node", NodeNames(s)))
 }
 
@@ -122,15 +122,15 @@ func NoName(ctx context.Context, l Lister, get func(ctx context.Context, name st
 	for _, name := range names {
 		meant[name] = append([]string{name}, meant[name]...)
 	}
-	err := fmt.Errorf("%q is neither a slice that runs nor a node of one", word)
+	err := fmt.Errorf("%q is neither a network that runs nor a node of one", word)
 	if near := wording.Nearest(word, slices.Sorted(maps.Keys(meant))); near != "" {
 		return ui.Advise(err, "did you mean %s?", strings.Join(meant[near], " or "))
 	}
-	return ui.Advise(err, "%s", ui.DidYouMean("", "slice", names))
+	return ui.Advise(err, "%s", ui.DidYouMean("", "network", names))
 }
 
-// spelled gives the slices of a server but one, and what each name of a node means: SLICE/NODE in every slice that has
-// it.
+// spelled gives the slices of a server but one, and what each name of a node means: NETWORK/NODE in every slice that
+// has it.
 func spelled(ctx context.Context, l Lister, get func(ctx context.Context, name string) (*api.Slice, error),
 	not string) (names []string, meant map[string][]string) {
 	meant = map[string][]string{}
@@ -181,7 +181,7 @@ func Link(s *slice.Slice, word string) (link *slice.Link, end string, err error)
 	if n := s.Node(word); n != nil && len(n.Interfaces) > 0 {
 		return nil, "", whichOf(n, "link")
 	}
-	return nil, "", ui.Advise(fmt.Errorf("slice %s has no link %q", s.Name, word), "%s",
+	return nil, "", ui.Advise(fmt.Errorf("network %s has no link %q", s.Name, word), "%s",
 		ui.DidYouMean(word, "link or interface", known))
 }
 

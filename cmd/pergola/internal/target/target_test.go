@@ -44,10 +44,10 @@ func TestSliceWithoutANameIsTheDefault(t *testing.T) {
 		{running{"a"}, "", "", "a", ""},
 		{running{"a"}, "", "other", "a", ""},
 		{running{"a", "b"}, "", "b", "b", ""},
-		{running{"a", "b"}, "", "", "", "2 slices are running: say which one is meant; running are a, b"},
-		{running{}, "", "", "", "no slice is running; start one"},
-		{running{}, "a", "", "", `slice "a" is not running: none is`},
-		{running{"abilene", "b"}, "abilen", "", "", `slice "abilen" is not running; did you mean abilene?`},
+		{running{"a", "b"}, "", "", "", "2 networks are running: say which one is meant; running are a, b"},
+		{running{}, "", "", "", "no network is running; start one"},
+		{running{}, "a", "", "", `network "a" is not running: none is`},
+		{running{"abilene", "b"}, "abilen", "", "", `network "abilen" is not running; did you mean abilene?`},
 	} {
 		got, err := Slice(t.Context(), c.running, c.name, c.described)
 		if got != c.want || !strings.HasPrefix(text(err), c.fails) || (err == nil) != (c.fails == "") {
@@ -82,7 +82,7 @@ func TestNodes(t *testing.T) {
 		{"leaf[2-9]", []string{"leaf2"}, ""},
 		{"*", []string{"leaf1", "leaf2", "pc"}, ""},
 		{"sw", nil, "sw is a switch: nothing can run in it"},
-		{"laef1", nil, `slice lab has no node "laef1"; did you mean leaf1?`},
+		{"laef1", nil, `network lab has no node "laef1"; did you mean leaf1?`},
 		{"x*", nil, `no node of lab matches "x*"`},
 		{"[", nil, `pattern "["`},
 	} {
@@ -102,7 +102,7 @@ func TestLinkIsFoundByNameAndByEnd(t *testing.T) {
 		}
 	}
 	for word, fails := range map[string]string{
-		"leaf2:eth7": `slice lab has no link "leaf2:eth7"; did you mean leaf2:eth1?`,
+		"leaf2:eth7": `network lab has no link "leaf2:eth7"; did you mean leaf2:eth1?`,
 		"leaf1":      "which link of leaf1?; there is leaf1:eth1, leaf1:eth2",
 	} {
 		if _, _, err := Link(lab, word); text(err) != fails {
@@ -116,7 +116,7 @@ func TestInterface(t *testing.T) {
 		"leaf1:eth2": "",
 		"leaf1":      "which interface of leaf1?; there is leaf1:eth1, leaf1:eth2",
 		"leaf1:eth3": `node leaf1 has no interface "eth3"; did you mean leaf1:eth1?`,
-		"laef1:eth1": `slice lab has no node "laef1"; did you mean leaf1?`,
+		"laef1:eth1": `network lab has no node "laef1"; did you mean leaf1?`,
 	} {
 		_, _, err := Interface(lab, word)
 		if text(err) != fails {
