@@ -86,8 +86,8 @@ func reservationOf(name string, n *slice.Node) *api.NodeReservation {
 		return nil
 	}
 	return &api.NodeReservation{
-		Slice: name, Node: n.Name, Reserved: byKind(demand), Ports: portNames(n.HostPorts()), Outside: n.Outside,
-		Bandwidth: bandwidth,
+		Slice: name, Node: n.Name, Reserved: byKind(demand), Ports: portNames(n.HostPorts()),
+		Outside: n.Outside, Bandwidth: bandwidth,
 	}
 }
 

@@ -70,15 +70,15 @@ func readSockets() (all []socket, err error) {
 	return all, nil
 }
 
-// mostSockets is how many are read of each file: a sliver may have any number, and more than there are ports is work for
-// nothing.
+// mostSockets is how many are read of each file: a sliver may have any number, and more than there are ports is work
+// for nothing.
 const mostSockets = 1 << 16
 
 // parseSockets reads a file of /proc/net. Those of TCP that listen come first: the others, which may be many, are not
 // read.
 func parseSockets(r io.Reader, protocol uint16) (all []socket, err error) {
 	lines := bufio.NewScanner(r)
-	lines.Scan()       // the heading
+	lines.Scan()                                 // the heading
 	for len(all) < mostSockets && lines.Scan() { // 0: 00000000:1F90 00000000:0000 0A ...
 		fields := strings.Fields(lines.Text())
 		if len(fields) < 4 {
