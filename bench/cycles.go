@@ -247,8 +247,8 @@ func (s *cycleStand) ping(w *cycleWindow) (err error) {
 	return nil
 }
 
-// cyclesIn reads what a burner printed: for how many ns each time it had not the core. Of n burners that take turns, one
-// waits for n - 1 others, so a cycle is n / (n - 1) of that, as SPP has it; milliseconds.
+// cyclesIn reads what a burner printed: for how many ns each time it had not the core. Of n burners that take turns,
+// one waits for n - 1 others, so a cycle is n / (n - 1) of that, as SPP has it; milliseconds.
 func cyclesIn(out []byte) (all []float64, err error) {
 	for _, word := range bytes.Fields(out) {
 		ns, err := strconv.ParseFloat(string(word), 64)

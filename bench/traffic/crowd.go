@@ -12,8 +12,8 @@ import (
 const burst = 8
 
 // Crowd makes frames for so long, on the calling thread's core: for each device but the first so many a second, and for
-// the first one at a rate, or with 0 as many as are taken, up to most frames a second. The generator is of a flow with a
-// crowd. It says how many there were: for the first device, and for each of the others.
+// the first one at a rate, or with 0 as many as are taken, up to most frames a second. The generator is of a flow with
+// a crowd. It says how many there were: for the first device, and for each of the others.
 func (g *Generator) Crowd(long time.Duration, each, rate, most float64) (first int, others []int, err error) {
 	others = make([]int, len(g.flow.Devices)-1)
 	if err := g.obj.Turns.Set(uint64(0)); err != nil {

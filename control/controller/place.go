@@ -257,8 +257,8 @@ func (p *placing) request() (mapping.Request, mapping.Mapping) {
 	return r, now
 }
 
-// keptPorts gives the ports that a node has wherever it will be. What its processes have bound is of the host where they
-// run: it keeps the node from no other one.
+// keptPorts gives the ports that a node has wherever it will be. What its processes have bound is of the host where
+// they run: it keeps the node from no other one.
 func (p *placing) keptPorts(n *slice.Node) []slice.HostPort {
 	kept := *n
 	if p.now(n.Name) == "" || p.free(n) || p.leaving(n) {

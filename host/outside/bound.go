@@ -100,8 +100,8 @@ func (g *Gateway) bound(pids map[string]int) (map[string][]slice.HostPort, error
 	return all, nil
 }
 
-// look finds the slivers that reserve ports by binding them, and lets no others do so any longer. A sliver that ended is
-// none, though its process's number may be that of a process of the machine by now.
+// look finds the slivers that reserve ports by binding them, and lets no others do so any longer. A sliver that ended
+// is none, though its process's number may be that of a process of the machine by now.
 func (g *Gateway) look(there []device, pids map[string]int) (all []binder, err error) {
 	machine, err := claims.Here()
 	if err != nil {

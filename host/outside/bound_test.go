@@ -190,7 +190,8 @@ func TestAProcessOfTheMachineIsNoSliver(t *testing.T) {
 		w.serve(0, "8000", "of the machine")
 		w.expect("bound", w.bound(map[string]int{"1/a": c.Process.Pid}), "map[]")
 		w.serve(0, "8001", "of the machine, later")
-		if whose, claimed, err := w.g.claims.Of(claims.Port{Protocol: unix.IPPROTO_TCP, Number: 8001}); claimed {
+		port := claims.Port{Protocol: unix.IPPROTO_TCP, Number: 8001}
+		if whose, claimed, err := w.g.claims.Of(port); claimed || err != nil {
 			w.Errorf("port 8001 is claimed by %d: %v", whose, err)
 		}
 		w.check(Remove(w.dir))

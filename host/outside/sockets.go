@@ -70,8 +70,8 @@ func readSockets() (all []socket, err error) {
 	return all, nil
 }
 
-// mostSockets is how many are read of each file: a sliver may have any number, and more than there are ports is work for
-// nothing.
+// mostSockets is how many are read of each file: a sliver may have any number, and more than there are ports is work
+// for nothing.
 const mostSockets = 1 << 16
 
 // parseSockets reads a file of /proc/net. Those of TCP that listen come first: the others, which may be many, are not

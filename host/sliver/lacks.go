@@ -15,9 +15,9 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Lacks says what the machine does not have for nodes, without making them: sources of binds, sysctls, and in nodes with
-// the machine's own programs that of the command. Doubtful are programs of exec lines, which may be meant to fail. Root
-// file systems are looked for by Available.
+// Lacks says what the machine does not have for nodes, without making them: sources of binds, sysctls, and in nodes
+// with the machine's own programs that of the command. Doubtful are programs of exec lines, which may be meant to fail.
+// Root file systems are looked for by Available.
 func (r *Runtime) Lacks(nodes []*slice.Node) (certain, doubtful []lack.Lack) {
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *slice.Node) bool { return !n.HasSliver() })
 	missing := missingSysctls(nodes)
@@ -157,8 +157,8 @@ var shellWords = strings.Fields(`if then else elif fi for while until do done ca
 	printf pushd pwd read readarray readonly return set shift shopt source suspend test times trap true type typeset
 	ulimit umask unalias unset wait`)
 
-// missingSysctls gives the settings of nodes that a new node would not have. Those of an interface are looked for at lo,
-// which is the only one in the namespace that is made for all of them.
+// missingSysctls gives the settings of nodes that a new node would not have. Those of an interface are looked for at
+// lo, which is the only one in the namespace that is made for all of them.
 func missingSysctls(nodes []*slice.Node) (keys map[string]bool) {
 	all := map[string]bool{}
 	for _, n := range nodes {

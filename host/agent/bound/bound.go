@@ -26,7 +26,7 @@ import (
 
 // What slivers can make the host do. A slice that asks for more waits, and no other one with it.
 const (
-	pause          = 15 * time.Second // a port that was refused is not asked for again, and no other of its node told of
+	pause          = 15 * time.Second // until a port that was refused is asked for again, or another one is told of
 	asksPerSecond  = 8                // of a slice: all hosts hear of what is stored then
 	asksInOneBurst = 2 * slice.MaxHostPorts
 )

@@ -26,8 +26,8 @@ func (k *socket) charge(spent time.Duration) error {
 func costOf(spent time.Duration) int { return int(spent.Seconds() * costOfSecond) }
 
 // processorTime measures the processor time that do takes in this goroutine. Time for which it waits, such as for a
-// lock that another slice holds, is not counted. But while it waits it keeps a thread, of which there are not many: what
-// may wait for long does so before (admit).
+// lock that another slice holds, is not counted. But while it waits it keeps a thread, of which there are not many:
+// what may wait for long does so before (admit).
 func processorTime(do func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
