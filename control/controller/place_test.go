@@ -561,7 +561,8 @@ func TestWhatIsReservedForTheOutsideCountsAtTheCard(t *testing.T) {
 		t.Errorf("%d bit/s are in use", got)
 	}
 	next := func(reserve string) *slice.Slice {
-		return resolved(t, "name: other\nnodes: {c: {host: h1, outside: {rate: 9Gbit, reserve: "+reserve+"}}}\n", nil)
+		const file = "name: other\nnodes: {c: {host: h1, outside: {rate: 9Gbit, reserve: %s}}}\n"
+		return resolved(t, fmt.Sprintf(file, reserve), nil)
 	}
 	mustPlace(t, &placing{hosts: machines(2, allow), used: used, next: next("4Gbit")})
 	want := "network other: no host can take node c: h1: what leaves h1 would need 10.5 Gbit/s of 10 Gbit/s; " +

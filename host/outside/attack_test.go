@@ -262,7 +262,8 @@ ping("192.0.2.1")
 func TestASliverReachesNoServiceOfTheMachine(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.process()
-		w.check(os.WriteFile("/proc/sys/net/ipv4/conf/all/route_localnet", []byte("1"), 0)) // as kube-proxy does
+		// As kube-proxy does.
+		w.check(os.WriteFile("/proc/sys/net/ipv4/conf/all/route_localnet", []byte("1"), 0))
 		w.check(w.set(a, Node{Owner: "1/a", NAT: true}))
 		got := w.run(0, "timeout", "20", "python3", "-c", `
 import socket, subprocess, sys
@@ -305,7 +306,8 @@ func TestOneServerOfAMachineHasTheOutside(t *testing.T) {
 		dir := w.TempDir()
 		w.g = New(dir, nil, nil)
 		err := w.set(b, Node{Owner: "1/a", NAT: true})
-		want := "connect 1/a with the outside: another server of this machine, whose state directory has the id " + first.id
+		want := "connect 1/a with the outside: another server of this machine, whose state directory has the " +
+			"id " + first.id
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("the second server: %v", err)
 		}

@@ -150,8 +150,8 @@ func splitPorts(text string) (all []slice.HostPort) {
 	return all
 }
 
-// devices lists those of slivers, in the order of their numbers, and deletes what was left half made. It lists none where
-// another server of the machine has the outside.
+// devices lists those of slivers, in the order of their numbers, and deletes what was left half made. It lists none
+// where another server of the machine has the outside.
 func (g *Gateway) devices() (all []device, err error) {
 	links, err := outsideLinks()
 	if err != nil || len(links) == 0 {

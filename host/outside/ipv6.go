@@ -116,8 +116,8 @@ const (
 	acceptRA    = "/proc/sys/net/ipv6/conf/%s/accept_ra"
 )
 
-// noteIPv6 writes into the file what the settings of IPv6 are, before they change, and which devices are to go on to take
-// routes from router advertisements, which may have come since.
+// noteIPv6 writes into the file what the settings of IPv6 are, before they change, and which devices are to go on to
+// take routes from router advertisements, which may have come since.
 func (s saved) noteIPv6() error {
 	was, err := s.read()
 	if err != nil {

@@ -14,11 +14,13 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// six gives the world IPv6: the machine is 2001:db8::1, the host outside 2001:db8::2, by which there is a default route.
+// six gives the world IPv6: the machine is 2001:db8::1, the host outside 2001:db8::2, by which there is a default
+// route.
 func (w *world) six() {
 	w.Helper()
 	for pid, command := range map[int]string{
-		0: "ip address add 2001:db8::1/64 dev nic nodad", w.away: "ip address add 2001:db8::2/64 dev eth0 nodad",
+		0:      "ip address add 2001:db8::1/64 dev nic nodad",
+		w.away: "ip address add 2001:db8::2/64 dev eth0 nodad",
 	} {
 		w.run(pid, strings.Fields(command)...)
 	}
@@ -63,8 +65,9 @@ func TestASliverHasIPv6WhereItsMachineHas(t *testing.T) {
 		far := w.process()
 		w.run(0, "ip", "link", "add", "nic2", "type", "veth", "peer", "name", "eth0", "netns", fmt.Sprint(far))
 		for pid, commands := range map[int][]string{
-			0:      {"ip link set nic2 up", "ip address add 2001:db8:1::1/64 dev nic2 nodad"},
-			far:    {"ip link set eth0 up", "ip address add 2001:db8:1::2/64 dev eth0 nodad", "ip route add default via 2001:db8:1::1"},
+			0: {"ip link set nic2 up", "ip address add 2001:db8:1::1/64 dev nic2 nodad"},
+			far: {"ip link set eth0 up", "ip address add 2001:db8:1::2/64 dev eth0 nodad",
+				"ip route add default via 2001:db8:1::1"},
 			w.away: {"ip route add 2001:db8:1::/64 via 2001:db8::1"},
 		} {
 			for _, command := range commands {
@@ -122,7 +125,9 @@ func TestNoOtherSourceOfIPv6Leaves(t *testing.T) {
 		w.check(w.set(b, Node{Owner: "2/b", NAT: true}))
 		// Of somebody far away, of the other sliver, and at last its own.
 		var from []string
-		for _, at := range []netip.Addr{netip.MustParseAddr("2001:db8:9::9"), device{index: 1}.inner6(), device{}.inner6()} {
+		for _, at := range []netip.Addr{
+			netip.MustParseAddr("2001:db8:9::9"), device{index: 1}.inner6(), device{}.inner6(),
+		} {
 			from = append(from, at.String())
 		}
 		seen := w.run(w.away, "timeout", "5", "python3", "-c", fmt.Sprintf(`

@@ -158,7 +158,8 @@ func TestTheOutsideHasARateInBothDirections(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.process()
 		const rate = 16_000_000 // bits a second: 2 MB
-		n := Node{Owner: "1/a", NAT: true, Rate: rate, Ports: []slice.HostPort{{Protocol: slice.TCP, Port: 5201}}}
+		n := Node{Owner: "1/a", NAT: true, Rate: rate}
+		n.Ports = []slice.HostPort{{Protocol: slice.TCP, Port: 5201}}
 		w.check(w.set(a, n))
 		check := func(what string, bytes float64) {
 			if bytes < 0.5*rate/8 || bytes > 1.25*rate/8 {
@@ -168,7 +169,8 @@ func TestTheOutsideHasARateInBothDirections(t *testing.T) {
 		check("from the sliver", w.rate(a, w.away, "192.0.2.2"))
 		check("to the sliver", w.rate(w.away, a, "192.0.2.1"))
 
-		// What the sliver does to its own end does not help it. The kernel's limit lets a second's bytes pass at once.
+		// What the sliver does to its own end does not help it. The kernel's limit lets a second's bytes pass
+		// at once.
 		w.run(a, "tc", "qdisc", "del", "dev", Inner, "root")
 		if bytes := w.rate(a, w.away, "192.0.2.2"); bytes > 2*rate/8 {
 			w.Errorf("without its own shaping, %.0f bytes a second pass, of %d", bytes, rate/8)

@@ -100,8 +100,8 @@ func (s saved) reserve(there []device) error {
 	return s.setReserved(portsOf(there))
 }
 
-// setReserved makes ip_local_reserved_ports what the administrator has there, now, and these. The file says what is ours
-// before it is there, and after it has gone.
+// setReserved makes ip_local_reserved_ports what the administrator has there, now, and these. The file says what is
+// ours before it is there, and after it has gone.
 func (s saved) setReserved(ours portSet) error {
 	was, err := s.read()
 	if err != nil {

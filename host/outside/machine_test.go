@@ -15,8 +15,8 @@ import (
 
 func TestReservedPortsAreWrittenAsTheKernelDoes(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "80": "80", "8080,80": "80,8080", "80-90,91,85-100": "80-100", "61000-65095,9,10": "9-10,61000-65095",
-		"0,65535": "0,65535",
+		"": "", "80": "80", "8080,80": "80,8080", "80-90,91,85-100": "80-100",
+		"61000-65095,9,10": "9-10,61000-65095", "0,65535": "0,65535",
 	} {
 		s, err := parsePortSet(text)
 		if got := s.String(); err != nil || got != want {
@@ -65,7 +65,8 @@ func TestReservedPortsOfTheAdministratorStay(t *testing.T) {
 func TestTheFileOfAnEarlierVersionIsUnderstood(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.check(os.WriteFile(reservedPorts, []byte("80,8080,61000-65095\n"), 0))
-		w.check(os.WriteFile(savedIn(w.dir).path, []byte(`{"ip_forward":"0","ip_local_reserved_ports":"80"}`), 0o600))
+		const was = `{"ip_forward":"0","ip_local_reserved_ports":"80"}`
+		w.check(os.WriteFile(savedIn(w.dir).path, []byte(was), 0o600))
 		a := w.process()
 		w.check(w.set(a, Node{Owner: "1/a", NAT: true}))
 		w.expect("with a sliver", w.setting("ipv4/ip_local_reserved_ports"), "80,61000-65095")
@@ -82,7 +83,8 @@ func TestConnectionsToReleasedPortsEndWithTheNextAgent(t *testing.T) {
 			w.check(err)
 		},
 		"the next agent changes the node": func(w *world, a int) {
-			w.check(w.set(a, Node{Owner: "1/a", Ports: []slice.HostPort{{Protocol: slice.TCP, Port: 9090}}}))
+			other := slice.HostPort{Protocol: slice.TCP, Port: 9090}
+			w.check(w.set(a, Node{Owner: "1/a", Ports: []slice.HostPort{other}}))
 		},
 	} {
 		inWorld(t, func(w *world) {

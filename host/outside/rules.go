@@ -24,7 +24,8 @@ import (
 //	forward      from slivers, nothing that a tunnel of another machine would take, or to what clouds tell their
 //	             machines
 //	             connections that are there, and errors about a sliver's own
-//	             new ones within the bound: slivers with leave, to all but other slivers; what came to a reserved port
+//	             new ones within the bound: slivers with leave, to all but other slivers; what came to a
+//	             reserved port
 //	             guard: nothing else
 //	input        from slivers: echo requests, and answers
 //
@@ -174,8 +175,8 @@ func (w *writer) addSets() error {
 }
 
 // sources drops what slivers send with addresses of others, before fragments are put together and conntrack sees it:
-// fragments of several devices can become one packet. The devices' rp_filter is not enough: the kernel takes the greater
-// one of it and conf/all/rp_filter, and 2 is the looser check.
+// fragments of several devices can become one packet. The devices' rp_filter is not enough: the kernel takes the
+// greater one of it and conf/all/rp_filter, and 2 is the looser check.
 func (w *writer) sources() error {
 	c := w.chain("sources", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, beforeFragments())
 	elsewhere := sliverDevice(expr.MetaKeyIIFNAME, expr.CmpOpNeq)

@@ -13,7 +13,7 @@ import (
 const (
 	leastBurst = 4 * 1514 // bytes
 	superFrame = 64 << 10 // bytes: as the kernel hands over what a process writes to TCP
-	mostWait   = 20       // a second's part that waits beside that
+	waits      = 50       // milliseconds of what waits, beside a super-frame
 )
 
 // burst is the bytes that pass at once: those of 20 milliseconds. Super-frames that are longer are cut.
@@ -46,7 +46,7 @@ func setRate(name string, rate unit.Rate) error {
 		bytes := rate.BytesPerSecond()
 		err = netlink.QdiscReplace(&netlink.Tbf{
 			QdiscAttrs: root, Rate: bytes, Buffer: netlink.Xmittime(bytes, burst(rate)),
-			Limit: burst(rate) + superFrame + uint32(bytes/mostWait),
+			Limit: burst(rate) + superFrame + uint32(bytes*waits/1000),
 		})
 	}
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 // outsidePart is the part of what nobody has reserved of a card that nodes may use for the outside, together.
 const outsidePart = 4
 
-// outsideShare is what nodes of this host may send to the outside, which leaves by the same card as tunnels do. The zero
-// value is that of a card of which nobody has reserved anything, or whose rate is not known: each node has its rate.
+// outsideShare is what nodes of this host may send to the outside, which leaves by the same card as tunnels do. The
+// zero value is that of a card of which nobody has reserved anything, or whose rate is not known: each node has its rate.
 type outsideShare struct {
 	scale float64   // of what is reserved: less than 1 where the card has become a slower one since
 	each  unit.Rate // what each node has beside what it has reserved

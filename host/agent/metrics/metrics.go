@@ -77,7 +77,8 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 		tunnelFramesMetric, tunnelBytesMetric, tunnelDroppedMetric,
 		underlayPacketsMetric, underlayCardMetric, underlayDroppedMetric,
 		queueFramesMetric, queueBytesMetric, queueDroppedMetric, queueOverlimitsMetric, queueBacklogMetric,
-		queueBacklogBytesMetric, outsideRefusedMetric, outsideDroppedMetric, programCounterMetric, programPlatformMetric, programVerifiedMetric,
+		queueBacklogBytesMetric, outsideRefusedMetric, outsideDroppedMetric,
+		programCounterMetric, programPlatformMetric, programVerifiedMetric,
 	} {
 		ch <- d
 	}

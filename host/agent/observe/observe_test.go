@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/pergola-net/pergola/host/outside"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/wire"
 )
@@ -23,5 +24,16 @@ func TestPortsInNamespacesOfSliversAreTheirLegs(t *testing.T) {
 	want := map[sliver.ID]map[int]int{id("h1"): {2: 51}, id("h2"): {2: 52, 3: 53}, id("h3"): {2: 54}}
 	if diff := cmp.Diff(want, s.Legs); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestConnectionsWithTheOutsideSayWhyTheyHaveNoIPv6(t *testing.T) {
+	s := newSnapshot()
+	s.addOutside([]outside.Node{
+		{Owner: "7/a", Digest: "d", NoIPv6: "no route"}, {Owner: "7/b", Digest: "d"}, {Owner: "of somebody else"},
+	})
+	want := map[sliver.ID]string{{Slice: 7, Node: "a"}: "no route", {Slice: 7, Node: "b"}: ""}
+	if diff := cmp.Diff(want, s.NoIPv6); diff != "" || len(s.Resources) != 2 {
+		t.Errorf("%d resources, -want +got:\n%s", len(s.Resources), diff)
 	}
 }
