@@ -323,3 +323,18 @@ func TestLongNamesOfTheMachinesInterfacesAreShortened(t *testing.T) {
 		t.Errorf("%s and %s", one, two)
 	}
 }
+
+func TestOnlyTheInstallationOfALineIsLeftOut(t *testing.T) {
+	const lab = "topology: {nodes: {a: {kind: linux, image: alpine, exec: [\"ash -c 'apk add iproute2 -q && ip link'\"]}}}"
+	top, found := clabOf(t, lab, ClabOptions{})
+	if got := top.Nodes["a"].Exec; len(got) != 1 || got[0] != "sh -c 'ip link'" {
+		t.Errorf("exec %q", got)
+	}
+	if want := `"apk add iproute2 -q" is left out`; !strings.Contains(found.Error(), want) {
+		t.Errorf("%v, want %s", found, want)
+	}
+	top, _ = clabOf(t, strings.Replace(lab, "image: alpine", "image: x/y", 1), ClabOptions{})
+	if got := top.Nodes["a"].Exec[0]; !strings.Contains(got, "apk add") {
+		t.Errorf("an image of its own installs: %q", got)
+	}
+}

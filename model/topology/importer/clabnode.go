@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -227,6 +228,10 @@ func (c *clab) exec(n *clabNode, out *topology.Node, at *yamltree.Node, lines []
 			c.install(at, line)
 			continue
 		}
+		if part := installFirst.FindString(line); n.onHost && part != "" {
+			c.install(at, strings.TrimRight(part, "& \n"))
+			line = strings.Replace(line, part, "", 1)
+		}
 		out.Exec = append(out.Exec, line)
 	}
 }
@@ -318,6 +323,9 @@ func shell(line string, onHost bool) string {
 	}
 	return line
 }
+
+// installFirst is a command that fetches packages, before others of the same line.
+var installFirst = regexp.MustCompile(`\b(?:apk|apt|apt-get|dnf|yum) [^&;|'"]*&&\s*`)
 
 // installs reports whether a command fetches packages.
 func installs(line string) bool {
