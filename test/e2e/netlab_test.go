@@ -102,7 +102,7 @@ func TestInventories(t *testing.T) {
 name: lab
 nodes: {r1: {daemon: frr}, r2: {daemon: bird}, h: {kind: host}}
 links: [[r1, r2], [r2, h]]
-routing: ospf
+defaults: {node: {routing: ospf}}
 END
 pergola up --wait
 pergola inspect --inventory ansible >inventory.yaml`)
