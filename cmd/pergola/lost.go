@@ -20,8 +20,8 @@ import (
 const lostTimeout = 3 * time.Second
 
 // confirmLoss says what nodes lose that was configured in them while they ran, and how it is kept. A person at a
-// terminal is asked whether to go on; else, and where it cannot be found out in time, the command goes on. Without nodes,
-// all of the network are meant.
+// terminal is asked whether to go on; else, and where it cannot be found out in time, the command goes on. Without
+// nodes, all of the network are meant.
 func (a *app) confirmLoss(ctx context.Context, c *client.Client, network string, nodes ...string) error {
 	return a.confirm(network, a.changed(ctx, c, network, nodes...))
 }

@@ -27,7 +27,7 @@ import (
 // fakeAgent reports every slice as running at once and runs commands on the machine itself.
 type fakeAgent struct {
 	volumes []api.Volume
-	cfg AgentConfig
+	cfg     AgentConfig
 }
 
 // fakeTTL is short, so that a host that has gone is lost soon.

@@ -42,10 +42,9 @@ func (d *Pass) removeArea(ctx context.Context, id uint16) error {
 func specOf(s plan.Sliver) sliver.Spec {
 	return sliver.Spec{
 		ID: sliver.ID(s.NodeID), SliceName: s.SliceName, Digest: s.Digest, Hostname: s.Hostname,
-		Rootfs: s.Rootfs, Command: s.Command, Env: s.Env, Files: s.Files, Binds: s.Binds, Beneath: s.Beneath,
-		Volumes: s.Volumes,
-		CPU:     s.CPU, CPUPeriod: s.CPUPeriod, Memory: s.Memory, PIDs: s.PIDs, Sysctls: s.Sysctls, Notes: s.Notes,
-		Socket: s.Socket,
+		Rootfs: s.Rootfs, Command: s.Command, Env: s.Env, Files: s.Files, Binds: s.Binds, Volumes: s.Volumes,
+		Beneath: s.Beneath, CPU: s.CPU, CPUPeriod: s.CPUPeriod, Memory: s.Memory, PIDs: s.PIDs,
+		Sysctls: s.Sysctls, Notes: s.Notes, Socket: s.Socket,
 	}
 }
 
