@@ -41,7 +41,6 @@ type memoryMachine struct {
 	noBind  error // of HaveBind
 
 	lacks, doubts map[string][]lack.Lack // by node
-	ran           []string               // commands in nodes: the node, and the words
 	programs      string                 // whether they are installed; "": all
 }
 

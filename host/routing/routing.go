@@ -27,9 +27,6 @@ type Rendered struct {
 	// Note is run in the node after commands of its topology may have configured the daemons: what is other later
 	// was changed by hand. Empty: nothing has to know.
 	Note []string
-	// Leave is run in a node that is about to start anew while its neighbours go on: what it tells them lets them
-	// take other ways, also while it is back and has no routes yet. Empty: there is nothing to tell.
-	Leave []string
 }
 
 // Renderer writes the configurations of one slice, which must not change meanwhile.
