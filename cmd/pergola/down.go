@@ -32,8 +32,8 @@ argument, this is the network of the topology file in the current directory, or 
 that runs.
 
 The logs of its nodes stay for a week, in /var/log/pergola; of all networks that are gone,
-256 MiB at most. Its volumes stay, too, unless --volumes is given. With --purge, logs, the server's state and the images that it stores are
-removed too, after the last network.`,
+256 MiB at most. Its volumes stay, too, unless --volumes is given. With --purge, logs, volumes, the
+server's state and the images that it stores are removed, after the last network.`,
 		Example:           "  pergola down\n  pergola down abilene\n  pergola down --all",
 		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeSlices,

@@ -20,14 +20,14 @@ import (
 const lostTimeout = 3 * time.Second
 
 // confirmLoss says what nodes lose that was configured in them while they ran, and how it is kept. A person at a
-// terminal is asked whether to go on; else, and where it cannot be found out in time, the command goes on. Without nodes,
-// all of the network are meant.
+// terminal is asked whether to go on; else, and where it cannot be found out in time, the command goes on. Without
+// nodes, all of the network are meant.
 func (a *app) confirmLoss(ctx context.Context, c *client.Client, network string, nodes ...string) error {
 	return a.confirm(network, a.changed(ctx, c, network, nodes...))
 }
 
 // confirmUp is confirmLoss for the nodes that a topology changes or removes.
-func (a *app) confirmUp(ctx context.Context, c *client.Client, src *source.Source) error {
+func (a *app) confirmUp(ctx context.Context, c *client.Client, p *ui.Progress, src *source.Source) (err error) {
 	changes := a.changed(ctx, c, src.Name)
 	if len(lost(changes)) == 0 {
 		return nil
@@ -37,9 +37,9 @@ func (a *app) confirmUp(ctx context.Context, c *client.Client, src *source.Sourc
 		return nil //nolint:nilerr // the apply itself says what is wrong
 	}
 	nodes := losers(applied.Plan)
-	return a.confirm(src.Name, slices.DeleteFunc(changes, func(n api.NodeChanges) bool {
-		return !slices.Contains(nodes, n.Node)
-	}))
+	changes = slices.DeleteFunc(changes, func(n api.NodeChanges) bool { return !slices.Contains(nodes, n.Node) })
+	p.Aside(func() { err = a.confirm(src.Name, changes) })
+	return err
 }
 
 // changed finds out what was changed in nodes, if the server says so in time.

@@ -115,7 +115,7 @@ func (a *app) save(ctx context.Context, net *network, o saveOptions) error {
 
 func adviseSave(err error) error {
 	if errors.Is(err, save.ErrExists) {
-		return ui.Advise(err, "name another directory by -o, or write --replace where it is one of an earlier save")
+		return ui.Advise(err, "name another directory by -o, or write --replace where an earlier save made it")
 	}
 	return err
 }

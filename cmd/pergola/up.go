@@ -126,7 +126,7 @@ func (a *app) apply(ctx context.Context, p *ui.Progress, src *source.Source, o u
 	}
 	if !o.dryRun {
 		if err = src.Upload(ctx, c, p); err == nil {
-			err = a.confirmUp(ctx, c, src)
+			err = a.confirmUp(ctx, c, p, src)
 		}
 	}
 	if err == nil {

@@ -72,8 +72,8 @@ func (p *placing) noteVolumes() {
 	for i := range p.next.Nodes {
 		n := &p.next.Nodes[i]
 		if from := p.moves[n.Name]; from != "" && len(n.Volumes) > 0 {
-			p.notes = append(p.notes, fmt.Sprintf("%s moves to %s without what is in its volumes, which stay on %s",
-				n.Name, n.Host, from))
+			p.notes = append(p.notes, fmt.Sprintf(
+				"%s moves to %s without what is in its volumes, which stay on %s", n.Name, n.Host, from))
 		}
 	}
 }

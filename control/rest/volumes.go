@@ -37,7 +37,8 @@ func (s *server) volumes(ctx context.Context, in *VolumesInput) (*body[api.Volum
 // removeVolumes removes volumes of slices that do not exist, each on its host.
 func (s *server) removeVolumes(ctx context.Context, in *VolumesInput) (*body[api.Volumes], error) {
 	if !caller(ctx).Root {
-		return nil, huma.Error403Forbidden("only root may remove volumes, as only root may give them to nodes: use sudo")
+		return nil, huma.Error403Forbidden(
+			"only root may remove volumes, as only root may give them to nodes: use sudo")
 	}
 	if in.Slice != "" {
 		switch exists, err := s.exists(ctx, in.Slice); {
@@ -136,7 +137,8 @@ func (s *server) volumesElsewhere(ctx context.Context, of, method string, all *a
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				all.Unreachable = append(all.Unreachable, api.UnreachableHost{Host: h.Name, Why: err.Error()})
+				all.Unreachable = append(all.Unreachable,
+					api.UnreachableHost{Host: h.Name, Why: err.Error()})
 			}
 			all.Volumes = append(all.Volumes, part.Volumes...)
 		})

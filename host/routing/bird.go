@@ -13,16 +13,6 @@ const (
 	birdConf = birdDir + "/bird.conf"
 )
 
-// birdLeave makes BIRD a stub router (RFC 6987) of OSPF: its LSAs no longer offer the way through it. BIRD flushes none
-// when it ends. So when it starts again, its neighbours have those of before: until it has theirs, which may take the
-// two seconds after which BIRD repeats a request, they would send it what it has no routes for. The LSAs go out within
-// 10 ms, unless the last ones are younger than MinLSInterval.
-const birdLeave = `
-grep -q '^[[:space:]]*protocol[[:space:]][[:space:]]*ospf' ` + birdConf + ` || exit 0
-leaving=` + birdDir + `/.leaving.conf
-sed '/^[[:space:]]*protocol[[:space:]][[:space:]]*ospf/s/{/{ stub router yes;/' ` + birdConf + ` >$leaving &&
-	birdc "configure \"$leaving\"" >/dev/null && sleep 0.2`
-
 // errISIS is what an IS-IS router on BIRD gets.
 var errISIS = errors.New("run IS-IS on BIRD: BIRD has no IS-IS; use daemon frr")
 
@@ -45,7 +35,6 @@ func renderBIRD(v view) (Rendered, error) {
 	return Rendered{
 		Files:   all,
 		Command: []string{"/bin/sh", "-c", "mkdir -p /run/bird && exec bird -f -c " + birdConf},
-		Leave:   []string{"/bin/sh", "-c", birdLeave},
 		Reload: [][]string{
 			// birdc reports a refused configuration in words alone: bird itself has an exit status for it.
 			{"bird", "-p", "-c", birdConf},

@@ -24,12 +24,9 @@ type Rendered struct {
 	// and restarts no router, unless its daemons refuse. The first command that fails ends it; what it printed says
 	// why. What a command that succeeds prints to standard error is shown to users.
 	Reload [][]string
-	// Note is run in the node after commands of its topology may have configured the daemons: what is other later was
-	// changed by hand. Empty: nothing has to know.
+	// Note is run in the node after commands of its topology may have configured the daemons: what is other later
+	// was changed by hand. Empty: nothing has to know.
 	Note []string
-	// Leave is run in a node that is about to start anew while its neighbours go on: what it tells them lets them take
-	// other ways, also while it is back and has no routes yet. Empty: there is nothing to tell.
-	Leave []string
 }
 
 // Renderer writes the configurations of one slice, which must not change meanwhile.

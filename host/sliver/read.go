@@ -103,7 +103,8 @@ func (r *Runtime) ReadDir(id ID, name string) (names []string, err error) {
 		return nil, fmt.Errorf("list %s of node %s: %w", name, id.Node, err)
 	}
 	if len(names) > mostNames {
-		return nil, fmt.Errorf("list %s of node %s: %w: more than %d names", name, id.Node, ErrTooLarge, mostNames)
+		return nil, fmt.Errorf("list %s of node %s: %w: more than %d names", name, id.Node, ErrTooLarge,
+			mostNames)
 	}
 	slices.Sort(names)
 	return names, nil

@@ -46,7 +46,7 @@ func (r *Runtime) makeVolume(s *Spec, v slice.Volume) (string, error) {
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return "", err
 	}
-	// The bind wants a path without symbolic links; above the volume, only root of the machine could have made some.
+	// The bind wants a path without symbolic links; above the volume, only root of the machine could make some.
 	parent, err := filepath.EvalSymlinks(parent)
 	if err != nil {
 		return "", err
@@ -121,9 +121,10 @@ func (r *Runtime) Volumes() (all []Volume, err error) {
 	slices.Sort(paths)
 	for _, path := range paths {
 		node := filepath.Dir(path)
-		v := Volume{Slice: filepath.Base(filepath.Dir(node)), Node: filepath.Base(node), Name: filepath.Base(path)}
-		v.Bytes = sizeOf(path)
-		all = append(all, v)
+		all = append(all, Volume{
+			Slice: filepath.Base(filepath.Dir(node)), Node: filepath.Base(node), Name: filepath.Base(path),
+			Bytes: sizeOf(path),
+		})
 	}
 	return all, nil
 }

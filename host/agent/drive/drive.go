@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
-	"sync/atomic"
 
 	"github.com/pergola-net/pergola/host/agent/failures"
 	"github.com/pergola-net/pergola/host/agent/fastpath"
@@ -64,8 +63,6 @@ type Pass struct {
 	Want    *plan.Wanted
 	Seen    *observe.Snapshot
 	Running context.Context // of the plan: ends when something else is wanted
-
-	leaves atomic.Int32 // how many routers have told their neighbours that they start anew
 }
 
 // Do carries out an action. An error names what the action is about as its user does, and one because something has

@@ -43,9 +43,9 @@ func specOf(s plan.Sliver) sliver.Spec {
 	return sliver.Spec{
 		ID: sliver.ID(s.NodeID), SliceName: s.SliceName, Digest: s.Digest, Hostname: s.Hostname,
 		Rootfs: s.Rootfs, Command: s.Command, Args: s.Args, User: s.User, Stdin: s.Stdin,
-		Env: s.Env, Files: s.Files, Binds: s.Binds, Volumes: s.Volumes, Beneath: s.Beneath,
-		CPU: s.CPU, CPUPeriod: s.CPUPeriod, Memory: s.Memory, PIDs: s.PIDs, Sysctls: s.Sysctls, Notes: s.Notes,
-		Socket: s.Socket,
+		Env: s.Env, Files: s.Files, Binds: s.Binds, Volumes: s.Volumes,
+		Beneath: s.Beneath, CPU: s.CPU, CPUPeriod: s.CPUPeriod, Memory: s.Memory, PIDs: s.PIDs,
+		Sysctls: s.Sysctls, Notes: s.Notes, Socket: s.Socket,
 	}
 }
 
@@ -69,10 +69,6 @@ func (d *Pass) create(ctx context.Context, spec sliver.Spec) error {
 }
 
 func (d *Pass) remove(ctx context.Context, id sliver.ID) error {
-	leave := d.rendered(id).Leave
-	if len(leave) > 0 && d.Seen.Slivers[id].State == sliver.Running && d.leaves.Add(1) <= mostLeaves {
-		d.leave(ctx, id, leave)
-	}
 	if err := d.delete(ctx, id); err != nil {
 		return err
 	}
@@ -80,22 +76,6 @@ func (d *Pass) remove(ctx context.Context, id sliver.ID) error {
 		d.Restarted(id)
 	}
 	return nil
-}
-
-// leaveTimeout is how long a router that starts anew may take to tell its neighbours.
-const leaveTimeout = 2 * time.Second
-
-// mostLeaves is how many routers tell their neighbours in one plan: where more start anew, there is hardly another way,
-// and each takes a quarter of a second.
-const mostLeaves = 16
-
-// leave lets a router that starts anew tell its neighbours. Without that, they find out.
-func (d *Pass) leave(ctx context.Context, id sliver.ID, command []string) {
-	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
-	defer cancel()
-	if _, err := d.run(ctx, id, command); err != nil {
-		d.Log.Debug("tell neighbours that a router starts anew", "node", id, "error", err)
-	}
 }
 
 // delete removes a sliver, and before it what the fast path has of it.

@@ -49,8 +49,8 @@ func (s *Server) Changes(ctx context.Context, name string, q api.ChangesQuery) (
 			defer func() { <-turns }()
 			ctx, cancel := context.WithTimeout(ctx, changesTimeout)
 			defer cancel()
-			look := changes{runtime: s.machine.Runtime, id: sliver.ID{Slice: w.Spec.ID, Node: n.Name}, node: n,
-				content: q.Content}
+			id := sliver.ID{Slice: w.Spec.ID, Node: n.Name}
+			look := changes{runtime: s.machine.Runtime, id: id, node: n, content: q.Content}
 			if found, any := look.find(ctx, render); any {
 				mu.Lock()
 				defer mu.Unlock()
@@ -99,8 +99,8 @@ func (c *changes) doubt(err error) {
 }
 
 // ownFiles are what Pergola and the tools of a system write below /etc of every node.
-var ownFiles = []string{"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/etc/mtab", "/etc/pergola", "/etc/.pwd.lock",
-	"/etc/ld.so.cache"}
+var ownFiles = []string{"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/etc/mtab", "/etc/pergola",
+	"/etc/.pwd.lock", "/etc/ld.so.cache"}
 
 // daemonDirs have the configurations of routing daemons.
 var daemonDirs = map[slice.Daemon]string{slice.FRR: "/etc/frr", slice.BIRD: "/etc/bird"}
@@ -150,8 +150,8 @@ func (c *changes) add(f slice.File) {
 func (c *changes) findRouting(ctx context.Context, o sliver.Observed, rendered routing.Rendered) error {
 	daemon := running.Daemon{Runtime: c.runtime, ID: c.id, Kind: c.node.Routing.Daemon, Files: rendered.Files}
 	if o.State == sliver.Paused && daemon.Kind == slice.FRR {
-		return fmt.Errorf("it is paused, so FRR does not say how it is configured: `pergola node resume %s` lets it "+
-			"go on", c.node.Name)
+		return fmt.Errorf("it is paused, so FRR does not say how it is configured: "+
+			"`pergola node resume %s` lets it go on", c.node.Name)
 	}
 	changed := o.Notes[plan.ChangedNote] != ""
 	if !changed {

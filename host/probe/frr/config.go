@@ -28,7 +28,8 @@ func Lines(config string) map[string]bool {
 			at, in = at[:len(at)-1], in[:len(in)-1]
 		}
 		at, in = append(at, indent), append(in, line[indent:])
-		if !strings.HasPrefix(line, "interface ") { // by itself it says nothing: one stays when all in it was removed
+		// An interface by itself says nothing: it stays when all in it was removed.
+		if !strings.HasPrefix(line, "interface ") {
 			lines[strings.Join(in, "\n")] = true
 		}
 	}

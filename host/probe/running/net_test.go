@@ -102,7 +102,9 @@ func started(t *testing.T, s *slice.Slice) (*daemons.Lab, Daemon) {
 		l.Write(n.Name, r.Files)
 		l.Start(n.Name, r.Command)
 		if n.Name == "r1" {
-			d = Daemon{Runtime: labRuntime{l}, ID: sliver.ID{Node: n.Name}, Kind: n.Routing.Daemon, Files: r.Files}
+			d = Daemon{
+				Runtime: labRuntime{l}, ID: sliver.ID{Node: n.Name}, Kind: n.Routing.Daemon, Files: r.Files,
+			}
 		}
 	}
 	testkit.Eventually(t, func() error {
@@ -149,7 +151,8 @@ func TestChangesOfFRRAreSeen(t *testing.T) {
 			if err != nil || !strings.Contains(string(files[frrConf]), "\n description by hand\n") {
 				t.Errorf("the configuration is %q, %v", files, err)
 			}
-			if lines := d.Difference(files); len(lines) != 1 || lines[0] != "+ interface eth1 / description by hand" {
+			const want = "+ interface eth1 / description by hand"
+			if lines := d.Difference(files); len(lines) != 1 || lines[0] != want {
 				t.Errorf("the difference is %q", lines)
 			}
 			vtysh("interface eth1", "no description")

@@ -62,7 +62,8 @@ func (saved *Saved) takeShapes(spec *slice.Slice, shapes map[string]slice.Shape)
 			e := &spec.Links[i].Ends[j]
 			if shape, changed := shapes[e.String()]; changed {
 				e.Shape = shape
-				saved.Changed = append(saved.Changed, "link "+spec.Links[i].Name+": what leaves "+e.String())
+				saved.Changed = append(saved.Changed,
+					fmt.Sprintf("link %s: what leaves %s", spec.Links[i].Name, e))
 			}
 		}
 	}

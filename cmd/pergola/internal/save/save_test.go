@@ -55,7 +55,8 @@ links: [[core, edge], [core, far], [edge, other]]
 `
 
 func TestOnlyChangedRoutersGetConfigurationsOfTheirOwn(t *testing.T) {
-	s := running(t, "name: lab\nnodes: {a: {routing: ospf}, b: {daemon: bird}, c: {routing: ospf}}\nlinks: [[a, b], [b, c]]\n")
+	s := running(t, "name: lab\nnodes: {a: {routing: ospf}, b: {daemon: bird}, c: {routing: ospf}}\n"+
+		"links: [[a, b], [b, c]]\n")
 	saved, again := compose(t, s, api.NodeChanges{Node: "a", Routing: true,
 		Config: map[string][]byte{"frr.conf": []byte("router ospf\n"), "daemons": []byte("ospfd=yes\n")}})
 	for _, n := range again.Nodes {
@@ -90,7 +91,8 @@ func TestRoutersThatFollowFromAChangedOneStayAsTheyAre(t *testing.T) {
 }
 
 func TestShapesAndFilesThatWereSetByHandAreSaved(t *testing.T) {
-	s := running(t, "name: lab\nnodes: {a: {files: {/etc/motd: {content: x, mode: \"0600\"}}}, b: }\nlinks: [[a, b]]\n")
+	s := running(t, "name: lab\nnodes: {a: {files: {/etc/motd: {content: x, mode: \"0600\"}}}, b: }\n"+
+		"links: [[a, b]]\n")
 	s.Overrides = slice.Overrides{
 		Shapes: map[string]slice.Shape{"a:eth1": {Rate: 1e6, Delay: 20 * time.Millisecond}},
 		Power:  map[string]slice.Power{"b": slice.PowerOff},
@@ -98,9 +100,11 @@ func TestShapesAndFilesThatWereSetByHandAreSaved(t *testing.T) {
 	}
 	large := bytes.Repeat([]byte("x"), 1000)
 	saved, again := compose(t, s, api.NodeChanges{Node: "a", Files: []slice.File{
-		{Path: "/etc/motd", Mode: 0o600, Data: []byte("y")}, {Path: "/etc/new/file", Mode: 0o755, Data: large}}})
+		{Path: "/etc/motd", Mode: 0o600, Data: []byte("y")},
+		{Path: "/etc/new/file", Mode: 0o755, Data: large}}})
 	ends := again.Links[0].Ends
-	if got := ends[0].Shape; got.Rate != 1e6 || got.Delay != 20*time.Millisecond || ends[1].Shape.Rate != 0 {
+	got := ends[0].Shape
+	if got.Rate != 1e6 || got.Delay != 20*time.Millisecond || ends[1].Shape.Rate != 0 {
 		t.Errorf("the link is %+v", ends)
 	}
 	files := again.Node("a").Files

@@ -119,7 +119,8 @@ func (saved *Saved) fill(ctx context.Context, dir string, from Archives) (missin
 		}
 		written[f.Path] = f.Data
 		if total += len(f.Data); total > mostBytes {
-			return nil, fmt.Errorf("the files have more than %d MiB together, which no `up` takes", mostBytes>>20)
+			return nil, fmt.Errorf("the files have more than %d MiB together, which no `up` takes",
+				mostBytes>>20)
 		}
 	}
 	for name, data := range written {

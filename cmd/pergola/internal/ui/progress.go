@@ -115,6 +115,19 @@ func (p *Progress) Note(format string, args ...any) {
 	}
 }
 
+// Aside calls f, which writes to the terminal and may ask there, while no live line is.
+func (p *Progress) Aside(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.t.Quiet {
+		p.clear()
+	}
+	f()
+	if p.live() && !p.closed {
+		p.draw()
+	}
+}
+
 // Elapsed is the time since the work began.
 func (p *Progress) Elapsed() time.Duration { return time.Since(p.start) }
 
