@@ -61,7 +61,7 @@ func TestSeriesOfOneComparisonFollowEachOther(t *testing.T) {
 			t.Errorf("%v after %v", k, keys[i-1])
 		}
 	}
-	if !seen[Key{Program, Two, 0}] || !seen[Key{Ring, Flood, 1400}] || seen[Key{Program, Flood, 0}] {
+	if !seen[Key{Program, Two, 0}] || !seen[Key{Ring, Flood, 1400}] || !seen[Key{Program, Flood, 0}] {
 		t.Errorf("series %v", keys)
 	}
 }

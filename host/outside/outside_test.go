@@ -43,6 +43,7 @@ func inWorld(t *testing.T, f func(w *world)) {
 	err := netns.New(func() error {
 		w := &world{T: t, dir: t.TempDir()}
 		w.g, w.away = New(w.dir, nil, nil), w.process()
+		w.Cleanup(func() { w.check(w.g.Close()) })
 		w.run(0, "ip", "link", "set", "lo", "up")
 		w.run(0, "ip", "link", "add", "nic", "type", "veth", "peer", "name", "eth0", "netns",
 			fmt.Sprint(w.away))

@@ -123,7 +123,7 @@ wake_isis() {
 
 # note: remember what the daemons run.
 note() {
-	(umask 077 && vtysh -c "show running-config" >$loaded.new && mv $loaded.new $loaded)
+	(umask 077 && vtysh -c "show running-config" >$loaded.$$ && mv $loaded.$$ $loaded)
 }
 
 # among NAME NAME...: whether the first is one of the others.
@@ -149,7 +149,8 @@ start() {
 	# Before it is read: what changes meanwhile is left to a reload. It has passwords: for root alone.
 	(umask 077 && cp $conf/frr.conf $applied 2>/dev/null)
 	load || say "start: not all of $conf/frr.conf was accepted: see above"
-	note
+	rm -f $loaded
+	nice -n 19 "$self" note & # vtysh takes 30 ms, which the daemons of a hundred routers need just now
 	watch
 }
 

@@ -47,8 +47,9 @@ func (s *Server) Convergence(ctx context.Context, name string) (api.Convergence,
 }
 
 // quiet is how long the tables of routers must not have changed that users configured: what these are to reach is not
-// known, and routes come after the session (BGP, RFC 4271, 9.2.1.1).
-const quiet = 2 * time.Second
+// known, and routes come after the session: with BGP (RFC 4271, 9.2.1.1), and with OSPF, where a router waits 5 s
+// between two versions of what it announces (MinLSInterval, RFC 2328, appendix B).
+const quiet = 6 * time.Second
 
 // look is what the last look at a slice's routing tables found.
 type look struct {
