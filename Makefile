@@ -75,10 +75,10 @@ $(LINT):
 bin/leftovers: FORCE
 	@$(GO) build -o $@ ./tools/leftovers
 
-# Lanes run side by side; the tiers of a lane run one after the other. Lane compute uses processors, at a lower
+# Lanes run side by side; the tiers of a lane run one after the other. What uses processors all the time has a lower
 # priority; the others mostly wait. More lanes than these overload two cores, and tests that measure or have deadlines
 # fail.
-LANES := lane-net lane-machine lane-compute
+LANES := lane-net lane-machine lane-vm
 LIMIT = -timeout 20m
 
 SIDE_BY_SIDE = rm -rf build/results; $(LEFTOVERS) $(MAKE) -s -k --no-print-directory \
@@ -98,9 +98,11 @@ each = status=0; for target in $(1); do $(MAKE) $$target || status=1; done; exit
 lane-net:
 	+@$(call each,test-net test-program)
 lane-machine:
-	+@$(call each,test-e2e test-cluster)
-lane-compute:
-	+@renice -n 5 -p $$$$ >/dev/null; $(call each,test-vm test-unit $(LAST))
+	+@$(call each,test-e2e test-cluster lane-unit)
+lane-unit:
+	+@renice -n 5 -p $$$$ >/dev/null; $(MAKE) test-unit
+lane-vm:
+	+@renice -n 5 -p $$$$ >/dev/null; $(call each,test-vm $(LAST))
 
 test-unit: bin/suite ## pure Go, under the race detector
 	@tools/install-deps test
@@ -177,5 +179,5 @@ clean: ## remove what was built here; caches in ~/.cache/pergola stay
 	@rm -rf bin build dist
 
 FORCE:
-.PHONY: FORCE complexity help build demo demo-program generate lint fmt test check $(LANES) test-unit test-program \
+.PHONY: FORCE complexity help build demo demo-program generate lint fmt test check $(LANES) lane-unit test-unit test-program \
 	test-net test-e2e test-cluster test-root test-vm fuzz bench soak install uninstall man dist image test-dist clean
