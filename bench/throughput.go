@@ -158,8 +158,8 @@ var throughputNotes = []string{
 		"(bench/peers/ring.c): TPACKET_V3, a ring for what goes, past the qdisc; no lookup. **Click**: user " +
 		"level, FromDevice to ToDevice.",
 	"**A core for the router**: a process in user space has it alone, and its frames are received on the " +
-		"generator's core, which is more than a packet program gets. What is offered is full load, and then 1.1 " +
-		"times what arrived, as long as more arrives: the best rate counts.",
+		"generator's core, which is more than a packet program gets. What is offered is full load, and then " +
+		"1.1 times what arrived, as long as more arrives: the best rate counts.",
 	"**All work on one core**: frames enter the stack on the core of the process (RPS), as where the interrupts " +
 		"of a card come to that core. The packet program needs no other setting for that: all of its work is " +
 		"on one core anyway.",

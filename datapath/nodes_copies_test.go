@@ -146,6 +146,7 @@ func TestExamplesFitIntoNodes(t *testing.T) {
 // builtExample gives an example's object. The vm tier compiles outside of its machine, where a compiler takes seconds:
 // equal sources make equal objects.
 func builtExample(t *testing.T, source string) ([]byte, error) {
+	t.Helper()
 	if dir := os.Getenv("PERGOLA_VM_OBJECTS"); dir != "" {
 		return os.ReadFile(filepath.Join(dir, strings.TrimSuffix(filepath.Base(source), ".c")+".o"))
 	}

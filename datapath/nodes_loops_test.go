@@ -88,7 +88,8 @@ func TestTunnelsCountThePacketProgramsThatFramesMeet(t *testing.T) {
 			w.check(n.Set("x", made(object, a, b)))
 			for came, goes := range ttls {
 				w.name = fmt.Sprintf("%s, by XDP, TTL %d", in.named(), came)
-				w.counts(n, in, out, around{ttl: came, to: macHere, from: macThere}, goes, w.card, xdpTX)
+				outer := around{ttl: came, to: macHere, from: macThere}
+				w.counts(n, in, out, outer, goes, w.card, xdpTX)
 				w.name = fmt.Sprintf("%s, by tc, TTL %d", in.named(), came)
 				w.counts(n, in, out, around{ttl: came}, goes, w.receive, verdictRedirect)
 			}
@@ -101,7 +102,9 @@ func TestTunnelsCountThePacketProgramsThatFramesMeet(t *testing.T) {
 }
 
 // counts sends a frame from tunnel to tunnel, through node x. It leaves with another TTL; 0: it does not leave.
-func (w *world) counts(n *node.Nodes, in, out Tunnel, came around, goes uint8, by func([]byte) outcome, verdict uint32) {
+func (w *world) counts(
+	n *node.Nodes, in, out Tunnel, came around, goes uint8, by func([]byte) outcome, verdict uint32,
+) {
 	w.Helper()
 	f, before := ethernet(macB, macA, 0x88b5, 46), must(n.Counters("x"))["fault loop"]
 	have := by(in.turned().outer(f, came))

@@ -350,6 +350,7 @@ func (c *Controller) allowPorts(name, host string, allows hosts.Allowance, here 
 	if len(missing) == 0 {
 		return nil
 	}
-	return refuse(Forbidden, "%s %s: root can start Pergola there with %s, or apply the network with ports: of the "+
-		"topology", host, allows.WhyNot(missing...), strings.Join(hosts.Flags(allows, missing...), " "))
+	return refuse(Forbidden,
+		"%s %s: root can start Pergola there with %s, or apply the network with ports: of the topology",
+		host, allows.WhyNot(missing...), strings.Join(hosts.Flags(allows, missing...), " "))
 }

@@ -138,7 +138,9 @@ func TestAUserTakesBackWhatANodeReservedWhileItRan(t *testing.T) {
 	mustApply(t, c, "name: lab\nnodes: {a: {host: h1, program: p.o, ports: [tcp/8000, {bind: 8010-8019}], "+
 		"reserve: {bandwidth: {eth2: 1Mbit}}}, b: {host: h2}}\nlinks: [[a, b], [a, b]]\n")
 	for _, change := range []api.ReservationChange{
-		{Reserve: []string{"tcp/8001", "tcp/8002"}}, {Reserve: []string{"tcp/8010"}, Bound: true}, rateOf("eth1", 1e9),
+		{Reserve: []string{"tcp/8001", "tcp/8002"}},
+		{Reserve: []string{"tcp/8010"}, Bound: true},
+		rateOf("eth1", 1e9),
 	} {
 		if err := c.Reserve(t.Context(), "lab", "a", change); err != nil {
 			t.Fatal(err)

@@ -106,8 +106,8 @@ func TestTwoMembersDoNotGiveTheSameToTwoNodesThatRun(t *testing.T) {
 			})}
 			c, _, _ := member(t, f, InCluster(f, "h1"))
 			for i := range 2 {
-				mustApply(t, c, fmt.Sprintf("name: lab%d\nnodes: {a: {host: h1, ports: [{bind: 8081-8089}]}, "+
-					"b: {host: h2}}\nlinks: [[a, b]]\n", i))
+				mustApply(t, c, fmt.Sprintf("name: lab%d\nlinks: [[a, b]]\n"+
+					"nodes: {a: {host: h1, ports: [{bind: 8081-8089}]}, b: {host: h2}}\n", i))
 			}
 			members := atOnce(t, c, f)
 			one(t, tt.want, func(i int) error {

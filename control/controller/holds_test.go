@@ -100,19 +100,19 @@ func TestHostsDecideAboutTheirPortsAndTheOutside(t *testing.T) {
 				"apply the network on h1 itself, as root, or start Pergola there with --outside " +
 				"--ports 8080,20000-20999"},
 		{"pinned", pinned, allowing(highPorts, webPort),
-			"network lab: host h1 does not allow node a to use connections to the outside (outside: true, " +
-				"or peers: of a UDP port): " +
+			"network lab: host h1 does not allow node a to use connections to the outside (outside: " +
+				"true, or peers: of a UDP port): " +
 				"apply the network on h1 itself, as root, or start Pergola there with --outside " +
 				"--ports 8080-8081,20000-20999 (and 2 more)"},
 		{"pinned, one port", pinned, allowing(webPort),
-			"network lab: host h1 does not allow node a to use its port udp/8081: apply the network on h1 " +
-				"itself, as root, or start Pergola there with --ports 8080-8081"},
+			"network lab: host h1 does not allow node a to use its port udp/8081: apply the network on " +
+				"h1 itself, as root, or start Pergola there with --ports 8080-8081"},
 		{"network", uplink, allowing(hosts.Allowance{Paths: []string{"/srv/a"}}),
-			"network lab: host h1 does not allow node u to use its network (kind: uplink): apply the network " +
-				"on h1 itself, as root, or start Pergola there with --host-network"},
+			"network lab: host h1 does not allow node u to use its network (kind: uplink): apply the " +
+				"network on h1 itself, as root, or start Pergola there with --host-network"},
 		{"paths", paths, allowing(hosts.Allowance{Paths: []string{"/srv/a", "/srv/b"}}),
-			"network lab: host h1 does not allow node a to use /srv/c: apply the network on h1 itself, as " +
-				"root, or start Pergola there with --host-paths /srv/a,/srv/b,/srv/c"},
+			"network lab: host h1 does not allow node a to use /srv/c: apply the network on h1 itself, " +
+				"as root, or start Pergola there with --host-paths /srv/a,/srv/b,/srv/c"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := &placing{hosts: tt.hosts, next: resolved(t, tt.file, nil)}

@@ -382,8 +382,8 @@ func TestWhatIsNotKnownIsNoRefusal(t *testing.T) {
 		"links: [{name: l, ends: [p, h], from: {p: {rate: 1Mbit, queues: {1: {share: 2}}}}}]\n"
 	mustApply(t, c, file)
 	c.host = full{f, unread}
-	_, _, applied := c.Apply(t.Context(), Caller{Root: true}, parsed(t, strings.Replace(file, "share: 2", "share: 3", 1)),
-		false)
+	more := parsed(t, strings.Replace(file, "share: 2", "share: 3", 1))
+	_, _, applied := c.Apply(t.Context(), Caller{Root: true}, more, false)
 	for what, err := range map[string]error{
 		"up":      applied,
 		"reserve": c.Reserve(t.Context(), "lab", "p", api.ReservationChange{Reserve: []string{"tcp/8000"}}),

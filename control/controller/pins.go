@@ -73,7 +73,8 @@ func (p *placing) noteVolumes() {
 		n := &p.next.Nodes[i]
 		if from := p.moves[n.Name]; from != "" && len(n.Volumes) > 0 {
 			p.notes = append(p.notes, fmt.Sprintf(
-				"%s moves to %s without what is in its volumes, which stay on %s", n.Name, n.Host, from))
+				"%s moves to %s without what is in its volumes, which stay on %s",
+				n.Name, n.Host, from))
 		}
 	}
 }

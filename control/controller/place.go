@@ -317,8 +317,8 @@ func features(s slice.Shape) (list []string) {
 	return list
 }
 
-// substrate is the cluster as package mapping sees it. What this slice already uses always fits: hosts may have less than
-// they had when it was placed, and that is no reason to move nodes that run.
+// substrate is the cluster as package mapping sees it. What this slice already uses always fits: hosts may have less
+// than they had when it was placed, and that is no reason to move nodes that run.
 func (p *placing) substrate() mapping.Substrate {
 	own := map[string]usage{}
 	if p.prev != nil {

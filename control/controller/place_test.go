@@ -187,8 +187,8 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 				"of which egre takes 42: at most 1358 are left (write mtu: 1358, or no mtu)",
 			func(h []store.HostState) { h[0].Paths = map[string]int{"h2": 1400} }},
 		{"path too narrow for IPv6", pair,
-			"network lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has IPv6, which needs 1280 " +
-				"bytes: between h1 and h2 packets of 1300 bytes pass (wg0 of h2), of which egre " +
+			"network lab does not fit the cluster: link a:eth1--b:eth1: a:eth1 has IPv6, which needs " +
+				"1280 bytes: between h1 and h2 packets of 1300 bytes pass (wg0 of h2), of which egre " +
 				"takes 42: at most 1258 are left (write ipv6: false in this link)",
 			func(h []store.HostState) { h[1].Underlays[0].Name, h[1].Underlays[0].MTU = "wg0", 1300 }},
 		{"two families", pair, "network lab does not fit the cluster: link a:eth1--b:eth1 cannot be carried: the tunnels of host h1 end at an IPv4 address, those of h2 at an IPv6 address", func(h []store.HostState) { h[1].Address = netip.MustParseAddr("2001:db8::2") }},
@@ -224,8 +224,8 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 				}
 			}},
 		{"rate", strings.Replace(pair, "[a, b]", "{ends: [a, b], rate: 20Gbit}", 1),
-			"network lab: no host can take node b: h1, h3: the node is pinned to h2; h2: links that leave " +
-				"h1 would need 20 Gbit/s of 10 Gbit/s", nil},
+			"network lab: no host can take node b: h1, h3: the node is pinned to h2; h2: links that " +
+				"leave h1 would need 20 Gbit/s of 10 Gbit/s", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			hosts := machines(3)
@@ -539,7 +539,7 @@ links: [[a, b, c, d]]
 	}
 	for host, want := range map[string]uint64{"h1": 9e9, "h2": 5e9, "h3": 5e9} {
 		if got := usageOf(s)[host].rate; got != want {
-			t.Errorf("%s carries %d, want %d", host, got, uint64(want))
+			t.Errorf("%s carries %d, want %d", host, got, want)
 		}
 	}
 	_, err = place("7Gbit")

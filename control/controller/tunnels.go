@@ -37,8 +37,9 @@ func (p *placing) numberTunnels() error {
 		}
 	}
 	if len(crossing) > slice.MaxTunnels {
-		return refuse(Invalid, "network %s: %d links and switches reach over several hosts: one network can have "+
-			"%d of them; placement: pack, or host: for nodes that belong together, make them fewer",
+		return refuse(Invalid,
+			"network %s: %d links and switches reach over several hosts: one network can have %d of them; "+
+				"placement: pack, or host: for nodes that belong together, make them fewer",
 			p.next.Name, len(crossing), slice.MaxTunnels)
 	}
 	for i, t := range crossing {

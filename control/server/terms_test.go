@@ -42,7 +42,8 @@ func TestTermsAreStored(t *testing.T) {
 		t.Fatalf("stored %v: %v", stored, err)
 	}
 	for _, why := range []error{store.ErrConflict, store.ErrDeleting} {
-		if err := c.Give("lab", []slice.Hold{{Path: "/var/new"}}, func() error { return why }); !errors.Is(err, why) {
+		err := c.Give("lab", []slice.Hold{{Path: "/var/new"}}, func() error { return why })
+		if !errors.Is(err, why) {
 			t.Error(err)
 		}
 		if _, ok := c.Terms().Covers("lab", slice.Hold{Path: "/var/new"}); ok {

@@ -91,7 +91,8 @@ func (s *Store) readStatus(ctx context.Context, name string) (slice.Status, erro
 	for _, kv := range got[0] {
 		r := record.Report{Host: strings.TrimPrefix(string(kv.Key), s.db.Key("status", name, ""))}
 		if err := record.Unpack(kv.Value, &r.Status); err != nil {
-			return slice.Status{}, fmt.Errorf("decode status of network %s on host %s: %w", name, r.Host, err)
+			return slice.Status{},
+				fmt.Errorf("decode status of network %s on host %s: %w", name, r.Host, err)
 		}
 		r.Lost = lost(r.Host)
 		reports = append(reports, r)

@@ -141,7 +141,8 @@ func TestTheRoomOfAHostIsWhatTheStoreHasNow(t *testing.T) {
 		t.Errorf("what is being removed counts: %v", err)
 	}
 	l.silent = errors.New("no answer")
-	if _, err := l.agent.Supports(t.Context(), second); !errors.Is(err, store.ErrUnread) || !errors.Is(err, l.silent) {
+	_, err = l.agent.Supports(t.Context(), second)
+	if !errors.Is(err, store.ErrUnread) || !errors.Is(err, l.silent) {
 		t.Errorf("without an answer of the store: %v", err)
 	}
 }
@@ -163,8 +164,8 @@ func TestTheRoomOfAnotherHostIsKnown(t *testing.T) {
 		t.Errorf("all ten of the pool: %v", err)
 	}
 	err := l.agent.HaveRoom(t.Context(), b, queued(2, "second", 5), nil)
-	if err == nil || !strings.Contains(err.Error(), "host B has not enough queues left for nodes without a reservation: "+
-		"5 wanted, 6 of 10 are in use") {
+	const want = "host B has not enough queues left for nodes without a reservation: 5 wanted, 6 of 10 are in use"
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("eleven: %v", err)
 	}
 	if err := l.agent.HaveRoom(t.Context(), c, queued(2, "second", 5), nil); err != nil {

@@ -538,7 +538,8 @@ func TestNothingLeavesASliverBeforeItsRules(t *testing.T) {
 		fd := -1
 		w.check(in(w.away, func() (err error) {
 			const ipv4 = unix.ETH_P_IP>>8 | unix.ETH_P_IP&0xff<<8
-			fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, ipv4)
+			const flags = unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC
+			fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|flags, ipv4)
 			return err
 		}))
 		defer func() { _ = unix.Close(fd) }()

@@ -50,8 +50,8 @@ func HaveNAT() error {
 	if err != nil {
 		return fmt.Errorf("outside and ports of a node need nftables with NAT and bounds of connections "+
 			"(nf_tables, nft_chain_nat, nft_fib_inet, nft_limit, nft_connlimit, nf_conntrack_netlink), "+
-			"and token buckets (sch_tbf), which this kernel does not have: install your distribution's full "+
-			"kernel, or leave them out: %w", err)
+			"and token buckets (sch_tbf), which this kernel does not have: install your distribution's "+
+			"full kernel, or leave them out: %w", err)
 	}
 	works.Store(true)
 	return nil

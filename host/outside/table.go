@@ -98,8 +98,8 @@ func (g *Gateway) otherServer(links map[int]netlink.Link) (string, error) {
 // errOther says that another server has the outside.
 func errOther(id string) error {
 	return fmt.Errorf("another server of this machine, whose state directory has the id %s, connects nodes with "+
-		"the outside, and one of a machine's servers can: stop the networks of that one, or if it is gone, delete "+
-		"what it left (`nft delete table inet %s`, `ip link delete %s0`, ...)", id, tableName, prefix)
+		"the outside, and one of a machine's servers can: stop the networks of that one, or if it is gone, "+
+		"delete what it left (`nft delete table inet %s`, `ip link delete %s0`, ...)", id, tableName, prefix)
 }
 
 // write makes the table in place of the one that is there, in one transaction. Sets that count (counting) stay, with

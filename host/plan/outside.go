@@ -9,7 +9,8 @@ import (
 const outsidePart = 4
 
 // outsideShare is what nodes of this host may send to the outside, which leaves by the same card as tunnels do. The
-// zero value is that of a card of which nobody has reserved anything, or whose rate is not known: each node has its rate.
+// zero value is that of a card of which nobody has reserved anything, or whose rate is not known: each node has its
+// rate.
 type outsideShare struct {
 	scale float64   // of what is reserved: less than 1 where the card has become a slower one since
 	each  unit.Rate // what each node has beside what it has reserved

@@ -56,7 +56,7 @@ func TestTheOutsideAndTunnelsShareOneCard(t *testing.T) {
 	s.Node("h1").Outside, s.Node("h1").OutsideReserve, s.Node("h1").OutsideRate = true, 100e6, 500e6
 	s.Node("h2").Outside = true
 	rates, card := outsideRates(t, 1e9, s)
-	// Of the 600 Mbit/s that nobody has reserved, a quarter is for the outside, half of it for each of the two nodes.
+	// Of the 600 Mbit/s that nobody has reserved, a quarter is for the outside, half of it for each of both nodes.
 	want := map[string]unit.Rate{"h1": 175e6, "h2": 75e6}
 	if diff := cmp.Diff(want, rates); diff != "" {
 		t.Errorf("rates: %s", diff)

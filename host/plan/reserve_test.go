@@ -132,11 +132,11 @@ func TestANodeGoesOnWithoutAPortThatAnotherHas(t *testing.T) {
 		t.Errorf("h2: %s", diff)
 	}
 	for i, want := range []string{
-		"port tcp/8001, which it reserved while it ran, is reserved for first/h1 (`pergola reserve rm second/h2 " +
-			"tcp/8001` ends the conflict); port tcp/8002, which it reserved while it ran, is reserved for " +
-			"first/h1 (`pergola reserve rm second/h2 tcp/8002` ends the conflict)",
-		"port tcp/8003, which it reserved while it ran, is reserved for second/h2 (`pergola reserve rm first/h1 " +
-			"tcp/8003` ends the conflict)",
+		"port tcp/8001, which it reserved while it ran, is reserved for first/h1 (`pergola reserve rm " +
+			"second/h2 tcp/8001` ends the conflict); port tcp/8002, which it reserved while it ran, is " +
+			"reserved for first/h1 (`pergola reserve rm second/h2 tcp/8002` ends the conflict)",
+		"port tcp/8003, which it reserved while it ran, is reserved for second/h2 (`pergola reserve rm " +
+			"first/h1 tcp/8003` ends the conflict)",
 	} {
 		if got := inputs[i].WhyLost([]string{"h2", "h1"}[i]); got != want || inputs[i].Short != nil {
 			t.Errorf("%s, %v", got, inputs[i].Short)

@@ -15,8 +15,8 @@ import (
 type Card struct {
 	Rate   unit.Rate            // of the card
 	Slices map[uint16]unit.Rate // what slices have reserved, by ID; outer headers count
-	// Outside is what leaves by the card and not by the uplink, for it is shaped elsewhere: what slivers send to the
-	// outside.
+	// Outside is what leaves by the card and not by the uplink, for it is shaped elsewhere: what slivers send to
+	// the outside.
 	Outside unit.Rate
 }
 

@@ -50,7 +50,7 @@ func TestTheRatesOfACardsClassesAreNeverMoreThanTheCard(t *testing.T) {
 			c.Slices[id] = unit.Rate(rate.Draw(t, "reserved"))
 		}
 		c.Outside = min(unit.Rate(rate.Draw(t, "outside")), c.Rate)
-		tree, sum := c.Tree(), uint64(c.Outside.BytesPerSecond())
+		tree, sum := c.Tree(), c.Outside.BytesPerSecond()
 		for _, class := range tree.Classes[1:] {
 			sum += class.Rate
 		}

@@ -32,12 +32,13 @@ var (
 // and link. The page is complete: it fetches nothing.
 func HTML(w io.Writer, s *slice.Slice, st *slice.Status) error {
 	p := newPicture(s, st)
+	scripts := pageJS + "\n" + labelsJS + "\n" + panelJS
 	err := page.Execute(w, struct {
 		Name, Attribution string
 		Style             template.CSS
 		Script            template.JS
 		Data              pageData
-	}{s.Name, s.Attribution, template.CSS(pageCSS), template.JS(pageJS + "\n" + labelsJS + "\n" + panelJS), newPageData(p, st)})
+	}{s.Name, s.Attribution, template.CSS(pageCSS), template.JS(scripts), newPageData(p, st)})
 	if err != nil {
 		return fmt.Errorf("write page of %s: %w", s.Name, err)
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/dop251/goja"
 )
 
-// TestLabelsKeepClearOfLines runs labels.js: a star of many links, at the middle of which a name has no free spot beside
-// it, and nodes around whose names have.
+// TestLabelsKeepClearOfLines runs labels.js: a star of many links, at the middle of which a name has no free spot
+// beside it, and nodes around whose names have.
 func TestLabelsKeepClearOfLines(t *testing.T) {
 	vm := goja.New()
 	result, err := vm.RunString(labelsJS + `
@@ -37,8 +37,10 @@ func TestLabelsKeepClearOfLines(t *testing.T) {
 		function put(spots, width, height, most) {
 			const spot = place(sheet, spots, width, height, most);
 			if (!spot) return null;
-			const box = { x0: spot.x - width / 2, x1: spot.x + width / 2, y0: spot.y - height + 4, y1: spot.y };
-			for (const other of placed) if (overlap(box, other)) throw new Error('two labels lie over each other');
+			const half = width / 2, top = spot.y - height + 4;
+			const box = { x0: spot.x - half, x1: spot.x + half, y0: top, y1: spot.y };
+			for (const other of placed)
+				if (overlap(box, other)) throw new Error('two labels lie over each other');
 			placed.push(box);
 			return spot;
 		}

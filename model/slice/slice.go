@@ -244,8 +244,8 @@ type Bind struct {
 	ReadOnly bool   `json:"read_only,omitempty"`
 }
 
-// Volume is a directory of the node's own that outlives the node and the slice: only root may use it, for nothing bounds
-// what is in it. It is on the host that the node runs on.
+// Volume is a directory of the node's own that outlives the node and the slice: only root may use it, for nothing
+// bounds what is in it. It is on the host that the node runs on.
 type Volume struct {
 	Name     string `json:"name"` // among those of the node
 	Target   string `json:"target"`

@@ -41,7 +41,8 @@ type NodeStatus struct {
 	// FastPath says why a router is not on the fast path although it should be; empty where it is, or should not
 	// be.
 	FastPath string `json:"fastpath,omitempty"`
-	// NoIPv6 says why the node has no IPv6 to the outside, which it reaches; empty where it has, or reaches nothing.
+	// NoIPv6 says why the node has no IPv6 to the outside, which it reaches; empty where it has, or reaches
+	// nothing.
 	NoIPv6 string `json:"no_outside_ipv6,omitempty"`
 	// Exec has the lines of the node's exec section that failed or printed something, since the node was started.
 	Exec []ExecResult `json:"exec,omitempty"`

@@ -42,8 +42,10 @@ func TestFaultsOfVolumesAreNamed(t *testing.T) {
 	_, found := Parse("lab.yaml", []byte("name: lab\nnodes:\n  a: {volumes: [x, \"y z:/y\", \"d:/a\", \"d:/b\", "+
 		"\"e:rel\", \"f:/f:rx\"]}\n  s: {kind: switch, volumes: \"x:/x\"}\n"))
 	text := found.Error()
-	for _, want := range []string{`"x" is not a volume`, `"y z" is not a name of a volume`, `volume "d" is named twice`,
-		`"rel" is not an absolute path`, `unknown option "rx" of a volume`, "a switch has no volumes"} {
+	for _, want := range []string{
+		`"x" is not a volume`, `"y z" is not a name of a volume`, `volume "d" is named twice`,
+		`"rel" is not an absolute path`, `unknown option "rx" of a volume`, "a switch has no volumes",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

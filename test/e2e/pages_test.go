@@ -32,6 +32,7 @@ func TestPagesOfExamplesOnStockKernel(t *testing.T) {
 }
 
 func read(t *testing.T, chosen func(module string) bool) {
+	t.Helper()
 	testkit.Root(t)
 	root := testkit.ModuleRoot(t)
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "examples", "*.md"))
@@ -54,6 +55,7 @@ func read(t *testing.T, chosen func(module string) bool) {
 
 // readPage follows a page from the directory that has the examples.
 func readPage(t *testing.T, binary, root, page string) {
+	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 
 // TestTutorialOfProgramsSaysWhatIsSo types what docs/tutorial-programs.md tells the reader to type: the fenced blocks
 // marked console, in order, each by a shell in the directory where the last one was. The lines of a block marked text
-// must be in what the block before it printed; with "text about", numbers and times may be others. A command with the comment
-// "leave it running" runs on, and what it prints counts, too.
+// must be in what the block before it printed; with "text about", numbers and times may be others. A command with the
+// comment "leave it running" runs on, and what it prints counts, too.
 func TestTutorialOfProgramsSaysWhatIsSo(t *testing.T) {
 	testkit.Root(t)
 	if _, err := exec.LookPath("clang"); err != nil {

@@ -126,7 +126,8 @@ func configure(node string, a *file.Attributes, files map[string][]byte) {
 func routes(all []slice.Route) (out []file.Route) {
 	for _, r := range all {
 		w := file.Route{To: r.To.String(), Interface: r.Interface, Blackhole: r.Blackhole}
-		if r.To.Bits() == 0 && (r.To.Addr().Is4() || r.Via.Is6()) { // of IPv6, default needs a next hop to say so
+		// Of IPv6, default needs a next hop to say so.
+		if r.To.Bits() == 0 && (r.To.Addr().Is4() || r.Via.Is6()) {
 			w.To = "default"
 		}
 		if r.Via.IsValid() {
@@ -244,7 +245,8 @@ func (d *describer) ports(out *file.Node, n *slice.Node) {
 		udp = n.Program.UDP
 	}
 	for _, p := range n.Ports {
-		if p.Protocol == slice.UDP && slices.ContainsFunc(udp, func(u slice.UDPPort) bool { return u.Port == p.Port }) {
+		isSame := func(u slice.UDPPort) bool { return u.Port == p.Port }
+		if p.Protocol == slice.UDP && slices.ContainsFunc(udp, isSame) {
 			continue
 		}
 		out.Ports = append(out.Ports, file.Port{Port: p.String()})

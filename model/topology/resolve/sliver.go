@@ -244,7 +244,8 @@ func (r *resolver) volumes(n *node) {
 		case slices.ContainsFunc(n.out.Volumes, func(v slice.Volume) bool { return v.Name == m.Source }):
 			r.Add(at, "", "volume %q is named twice", m.Source)
 		default:
-			n.out.Volumes = append(n.out.Volumes, slice.Volume{Name: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
+			n.out.Volumes = append(n.out.Volumes,
+				slice.Volume{Name: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
 		}
 	}
 }

@@ -56,7 +56,8 @@ func TestWhatIsPackedIsUnpackedTheSame(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v", name, info, err, mode)
 		}
 	}
-	if text, err := os.ReadFile(filepath.Join(to, "copy/link/frr.conf")); err != nil || string(text) != "hostname a\n" {
+	text, err := os.ReadFile(filepath.Join(to, "copy/link/frr.conf"))
+	if err != nil || string(text) != "hostname a\n" {
 		t.Errorf("%q, %v", text, err)
 	}
 }
