@@ -64,7 +64,7 @@ func hasClaims(n *slice.Node, interfaces []string) error {
 func (c *Controller) reserve(ctx context.Context, name, node string, change api.ReservationChange, whose string) error {
 	c.placeMu.Lock()
 	defer c.placeMu.Unlock()
-	nothingPlaced, err := c.store.NothingPlaced(ctx)
+	admission, err := c.admission(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (c *Controller) reserve(ctx context.Context, name, node string, change api.
 	if err := c.admitClaims(ctx, prev, next, n, added); err != nil {
 		return err
 	}
-	if err := c.store.PutSlice(ctx, next, record.Generation, nothingPlaced); err != nil {
+	if err := c.store.PutSlice(ctx, next, record.Generation, admission.of(prev, next)...); err != nil {
 		return fmt.Errorf("store network %s: %w", name, err)
 	}
 	c.events.Publish(events.Event{Slice: name, Node: node, Kind: events.NodeWanted,

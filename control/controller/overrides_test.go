@@ -513,10 +513,14 @@ func TestAFileThatQueuesSetByHandExceedIsRefused(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.keepsOverrides(t.Context(), spec(8<<20), spec(6<<20)); err != nil {
+	o, err := s.Overrides(t.Context(), "lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keepsOverrides(o, spec(8<<20), spec(6<<20)); err != nil {
 		t.Errorf("a buffer that is just enough: %v", err)
 	}
-	err := c.keepsOverrides(t.Context(), spec(8<<20), spec(4<<20))
+	err = keepsOverrides(o, spec(8<<20), spec(4<<20))
 	const want = "node p would have more than it may, with queues of p:eth1 that were changed by hand or by " +
 		"the node: the lengths of its queues add up to 6291456 bytes, and 4194304 are reserved " +
 		"(reserve more, or take the change back: `pergola link reset p:eth1 -s lab`)"
