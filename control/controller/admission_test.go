@@ -125,11 +125,19 @@ func TestOnlyWhatTakesMoreOfHostsEndsOtherAdmissions(t *testing.T) {
 		"a port that is released": {false, func(c *Controller) error {
 			return c.Release(t.Context(), "lab", "p", api.ReservationRelease{Ports: []string{"tcp/8082"}})
 		}},
-		"bandwidth":      {true, func(c *Controller) error { return c.Reserve(t.Context(), "lab", "b", rateOf("eth1", 2e9)) }},
-		"less bandwidth": {false, func(c *Controller) error { return c.Reserve(t.Context(), "lab", "p", rateOf("eth1", 1e6)) }},
-		"a share":        {false, func(c *Controller) error { return queue(c, api.QueuePatch{Number: 1, Share: pointer(3)}) }},
-		"a queue":        {true, func(c *Controller) error { return queue(c, api.QueuePatch{Number: 2}) }},
-		"a queue less":   {false, func(c *Controller) error { return queue(c, api.QueuePatch{Number: 1, Remove: true}) }},
+		"bandwidth": {true, func(c *Controller) error {
+			return c.Reserve(t.Context(), "lab", "b", rateOf("eth1", 2e9))
+		}},
+		"less bandwidth": {false, func(c *Controller) error {
+			return c.Reserve(t.Context(), "lab", "p", rateOf("eth1", 1e6))
+		}},
+		"a share": {false, func(c *Controller) error {
+			return queue(c, api.QueuePatch{Number: 1, Share: pointer(3)})
+		}},
+		"a queue": {true, func(c *Controller) error { return queue(c, api.QueuePatch{Number: 2}) }},
+		"a queue less": {false, func(c *Controller) error {
+			return queue(c, api.QueuePatch{Number: 1, Remove: true})
+		}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			f := &fake{hosts: machines(2, func(h []store.HostState) {
@@ -139,7 +147,8 @@ func TestOnlyWhatTakesMoreOfHostsEndsOtherAdmissions(t *testing.T) {
 			})}
 			c, _, _ := member(t, f, InCluster(f, "server"))
 			mustApply(t, c, file)
-			claim := api.ReservationChange{Reserve: []string{"tcp/8082"}, Bandwidth: map[string]unit.Rate{"eth1": 1e9}}
+			claim := rateOf("eth1", 1e9)
+			claim.Reserve = []string{"tcp/8082"}
 			if err := c.Reserve(t.Context(), "lab", "p", claim); err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +173,8 @@ func TestWhatIsChangedByHandMeanwhileIsNotContradicted(t *testing.T) {
 	f := &fake{hosts: machines(1)}
 	c, s, _ := member(t, f, InCluster(f, "server"))
 	const file = "name: lab\nnodes: {a: {host: h1}, b: {host: h1}}\n" +
-		"links: [{name: l, ends: [a, b], rate: 20Mbit, classes: {voice: {match: [{dscp: EF}], reserve: 3Mbit}}}]\n"
+		"links: [{name: l, ends: [a, b], rate: 20Mbit, " +
+		"classes: {voice: {match: [{dscp: EF}], reserve: 3Mbit}}}]\n"
 	mustApply(t, c, file)
 	m, _ := watch(c, f, "server", func(decision int) {
 		set := api.LinkPatch{End: "a:eth1", Rate: pointer(unit.Rate(4e6))}
@@ -228,7 +238,8 @@ func TestAChangeByHandEndsAtLastWhereOthersAreAlwaysFirst(t *testing.T) {
 	tries := 0
 	err := c.updateOverrides(t.Context(), "lab", func(*slice.Overrides) (bool, error) {
 		tries++
-		return false, s.UpdateOverrides(t.Context(), "lab", func(*slice.Overrides) (bool, error) { return false, nil })
+		first := func(*slice.Overrides) (bool, error) { return false, nil }
+		return false, s.UpdateOverrides(t.Context(), "lab", first)
 	})
 	const want = "change network lab by hand: given up after 12 attempts: network lab was changed by hand: " +
 		"another request was carried out meanwhile: try again"

@@ -21,8 +21,8 @@ type application struct {
 	top    *topology.Topology
 	dryRun bool
 
-	// asked means that this machine was asked, and supports the slice. It is asked once for all attempts: that takes
-	// long, and the answer does not depend on what others store.
+	// asked means that this machine was asked, and supports the slice. It is asked once for all attempts: that
+	// takes long, and the answer does not depend on what others store.
 	asked  bool
 	doubts []string // of this machine
 
@@ -41,8 +41,8 @@ func (c *Controller) Apply(ctx context.Context, caller Caller, t *topology.Topol
 	return a.plan, a.next, nil
 }
 
-// attempt admits the slice by what is stored now. If this machine has to be asked, that is done while nothing is locked;
-// then what was read is old, and all is done again.
+// attempt admits the slice by what is stored now. If this machine has to be asked, that is done while nothing is
+// locked; then what was read is old, and all is done again.
 func (a *application) attempt(ctx context.Context) error {
 	for {
 		prev, generation, err := a.present(ctx)
@@ -90,7 +90,8 @@ func (a *application) resolve(prev *slice.Slice) (*slice.Slice, error) {
 	return next, a.admit(a.caller, next)
 }
 
-// decide places the slice, and stores it. It reports false, and has stored nothing, if this machine must be asked first.
+// decide places the slice, and stores it. It reports false, and has stored nothing, if this machine must be asked
+// first.
 func (a *application) decide(ctx context.Context, prev, next *slice.Slice, generation int64) (bool, error) {
 	if !a.dryRun {
 		a.placeMu.Lock()

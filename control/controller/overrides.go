@@ -191,8 +191,8 @@ func (c *Controller) canTreat(ctx context.Context, s *slice.Slice, l *slice.Link
 	return nil
 }
 
-// changeLink changes what was changed by hand of a link. Where a node has more queues then, or longer ones, its host must
-// have room for them.
+// changeLink changes what was changed by hand of a link. Where a node has more queues then, or longer ones, its host
+// must have room for them.
 func (c *Controller) changeLink(ctx context.Context, name, link, message string,
 	change func(*slice.Slice, *slice.Link, *slice.Overrides) error) error {
 	err := c.updateOverrides(ctx, name, func(o *slice.Overrides) (takes bool, err error) {
