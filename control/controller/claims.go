@@ -320,13 +320,10 @@ func admitRate(h *store.HostState, own bool, rate uint64) error {
 	return nil
 }
 
-// refuseUnsupported words what a machine lacks for a claim, unless that is not known.
+// refuseUnsupported words what a machine lacks for a claim.
 func refuseUnsupported(err error) error {
 	var found topology.Diagnostics
-	switch {
-	case errors.Is(err, store.ErrUnread):
-		return err
-	case errors.As(err, &found):
+	if errors.As(err, &found) {
 		return faulty(found)
 	}
 	return refuse(Conflict, "%v", err)

@@ -161,9 +161,6 @@ func noRoom(what string, err error) error {
 
 func (c *Controller) supports(ctx context.Context, s *slice.Slice) (doubts []string, err error) {
 	doubts, err = c.host.Supports(ctx, s)
-	if errors.Is(err, store.ErrUnread) {
-		return nil, err
-	}
 	if err != nil {
 		var found topology.Diagnostics
 		if errors.As(err, &found) && err.Error() == found.Error() { // and nothing else

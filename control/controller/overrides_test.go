@@ -365,13 +365,6 @@ func (f full) HaveRoom(_ context.Context, on *hosts.Host, _ *slice.Slice, _ map[
 // unread is in place of a host where it is not known what hosts have left.
 const unread = "?"
 
-func (f full) Supports(context.Context, *slice.Slice) ([]string, error) {
-	if f.host == unread {
-		return nil, fmt.Errorf("look: %w", store.ErrUnread)
-	}
-	return nil, nil
-}
-
 // A store that does not answer has refused nothing: who asks can ask again.
 func TestWhatIsNotKnownIsNoRefusal(t *testing.T) {
 	f := &fake{hosts: machines(2, func(h []store.HostState) {
@@ -385,8 +378,7 @@ func TestWhatIsNotKnownIsNoRefusal(t *testing.T) {
 	_, _, applied := c.Apply(t.Context(), Caller{Root: true}, parsed(t, strings.Replace(file, "share: 2", "share: 3", 1)),
 		false)
 	for what, err := range map[string]error{
-		"up":      applied,
-		"reserve": c.Reserve(t.Context(), "lab", "p", api.ReservationChange{Reserve: []string{"tcp/8000"}}),
+		"up": applied,
 		"link set": c.SetLink(t.Context(), "lab", "l", api.LinkPatch{End: "p:eth1",
 			Queues: []api.QueuePatch{{Number: 2}}}),
 	} {
