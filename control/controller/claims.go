@@ -64,7 +64,7 @@ func hasClaims(n *slice.Node, interfaces []string) error {
 func (c *Controller) reserve(ctx context.Context, name, node string, change api.ReservationChange, whose string) error {
 	c.placeMu.Lock()
 	defer c.placeMu.Unlock()
-	nothingPlaced, err := c.store.NothingPlaced(ctx)
+	admission, err := c.admission(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (c *Controller) reserve(ctx context.Context, name, node string, change api.
 	if err := c.admitClaims(ctx, prev, next, n, added); err != nil {
 		return err
 	}
-	if err := c.store.PutSlice(ctx, next, record.Generation, nothingPlaced); err != nil {
+	if err := c.store.PutSlice(ctx, next, record.Generation, admission.of(prev, next)...); err != nil {
 		return fmt.Errorf("store network %s: %w", name, err)
 	}
 	c.events.Publish(events.Event{Slice: name, Node: node, Kind: events.NodeWanted,
@@ -320,13 +320,10 @@ func admitRate(h *store.HostState, own bool, rate uint64) error {
 	return nil
 }
 
-// refuseUnsupported words what a machine lacks for a claim, unless that is not known.
+// refuseUnsupported words what a machine lacks for a claim.
 func refuseUnsupported(err error) error {
 	var found topology.Diagnostics
-	switch {
-	case errors.Is(err, store.ErrUnread):
-		return err
-	case errors.As(err, &found):
+	if errors.As(err, &found) {
 		return faulty(found)
 	}
 	return refuse(Conflict, "%v", err)

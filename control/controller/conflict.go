@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -22,8 +23,11 @@ func untilNoConflict(ctx context.Context, try func() error) error {
 	wait := firstWait
 	for n := 1; ; n++ {
 		err := try()
-		if !errors.Is(err, store.ErrConflict) || n == attempts {
+		switch {
+		case !errors.Is(err, store.ErrConflict):
 			return err
+		case n == attempts:
+			return fmt.Errorf("given up after %d attempts: %w", n, err)
 		}
 		select {
 		case <-ctx.Done():

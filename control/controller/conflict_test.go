@@ -31,14 +31,16 @@ func (m *meeting) Hosts(ctx context.Context) ([]store.HostState, error) {
 	return m.fake.Hosts(ctx)
 }
 
-// atOnce gives two controllers at one store, whose next decisions are made at the same time.
+// atOnce gives two controllers at one store, whose next decisions are made at the same time. Their machines run no
+// nodes, so neither is asked first what it lacks.
 func atOnce(t *testing.T, c *Controller, f *fake) [2]*Controller {
 	t.Helper()
 	var all sync.WaitGroup
 	all.Add(2)
 	var members [2]*Controller
 	for i := range members {
-		members[i] = New(c.store, f, f, c.events, InCluster(&meeting{fake: f, all: &all}, fmt.Sprint("h", i+1)))
+		self := fmt.Sprint("server", i+1)
+		members[i] = New(c.store, f, f, c.events, InCluster(&meeting{fake: f, all: &all}, self))
 	}
 	return members
 }

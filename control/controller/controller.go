@@ -11,9 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/events"
-	"github.com/pergola-net/pergola/control/programs"
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
@@ -23,8 +21,9 @@ import (
 
 // Host is the machine that is to hold a slice.
 type Host interface {
-	// Supports says, as an error, what the machine lacks for a slice: a kernel module, an image. What is wrong at a
-	// place of the topology is a topology.Diagnostics. Doubts, for a person, are what may be missing.
+	// Supports says, as an error, what the machine lacks for a slice, whatever other slices have of it: a kernel
+	// module, an image. It may ask registries, which takes long. What is wrong at a place of the topology is a
+	// topology.Diagnostics. Doubts, for a person, are what may be missing.
 	Supports(context.Context, *slice.Slice) (doubts []string, err error)
 	// Capacity gives the cores and the bytes of memory of the machine; 0: not known.
 	Capacity() (cores float64, memory uint64)
@@ -53,7 +52,7 @@ type Controller struct {
 	usage usageCache
 	// placeMu is locked from reading the usage of hosts until a slice is written, so that what this member admits
 	// is no conflict with itself. That two members do not give two slices the same is the store's matter
-	// (store.NothingPlaced).
+	// (store.NothingPlaced). Nothing is asked meanwhile but the store.
 	placeMu sync.Mutex
 }
 
@@ -71,93 +70,6 @@ type Caller struct {
 	UID, GID uint32
 	Root     bool
 	Local    bool // the kernel of this machine says so; else a member of the cluster does
-}
-
-// Apply admits a topology: afterwards its slice is wanted as the topology says. With dryRun nothing is stored. The
-// slice holds what was stored, or would be; its Generation is the one to wait for.
-func (c *Controller) Apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (api.Plan,
-	*slice.Slice, error) {
-	var plan api.Plan
-	var s *slice.Slice
-	err := untilNoConflict(ctx, func() (err error) {
-		plan, s, err = c.apply(ctx, caller, t, dryRun)
-		return err
-	})
-	return plan, s, err
-}
-
-func (c *Controller) apply(ctx context.Context, caller Caller, t *topology.Topology, dryRun bool) (api.Plan,
-	*slice.Slice, error) {
-	var prev *slice.Slice
-	var generation int64
-	was, record, err := c.store.Slice(ctx, t.Name)
-	switch {
-	case err == nil && record.Deleting:
-		return api.Plan{}, nil, fmt.Errorf("%s: %w", t.Name, store.ErrDeleting)
-	case err == nil:
-		prev, generation = was, record.Generation
-	case !errors.Is(err, store.ErrNotFound):
-		return api.Plan{}, nil, err
-	}
-	next, diagnostics := topology.Resolve(t, prev)
-	if err := diagnostics.Err(); err != nil {
-		return api.Plan{}, nil, faulty(diagnostics)
-	}
-	if wrong := programs.Check(next); len(wrong) > 0 {
-		return api.Plan{}, nil, faulty(wrong)
-	}
-	if err := c.admit(caller, next); err != nil {
-		return api.Plan{}, nil, err
-	}
-	if err := c.keepsOverrides(ctx, prev, next); err != nil {
-		return api.Plan{}, nil, err
-	}
-	if !dryRun {
-		c.placeMu.Lock()
-		defer c.placeMu.Unlock()
-	}
-	nothingPlaced, err := c.store.NothingPlaced(ctx)
-	if err != nil {
-		return api.Plan{}, nil, err
-	}
-	own := caller.Root && caller.Local
-	moves, notes, err := c.place(ctx, t, prev, next, generation+1, own)
-	if err != nil {
-		return api.Plan{}, nil, err
-	}
-	plan := Diff(prev, next)
-	locate(&plan, next, moves)
-	plan.Warnings = append(plan.Warnings, notes...)
-	if parts := next.Disconnected(); parts != "" && !plan.Empty() {
-		plan.Warnings = append(plan.Warnings, parts)
-	}
-	next.Generation = generation
-	if prev != nil {
-		next.ID = prev.ID
-	}
-	if dryRun {
-		return plan, next, nil
-	}
-	put := func() error {
-		if plan.Empty() {
-			return nil
-		}
-		return c.store.PutSlice(ctx, next, generation, nothingPlaced)
-	}
-	if own {
-		err = c.give(next, put)
-	} else {
-		err = put()
-	}
-	if err != nil {
-		return api.Plan{}, nil, fmt.Errorf("store network %s: %w", t.Name, err)
-	}
-	if plan.Empty() {
-		return plan, next, nil
-	}
-	c.events.Publish(events.Event{Slice: t.Name, Kind: events.SliceApplied,
-		Message: fmt.Sprintf("generation %d: %s", next.Generation, plan.Summary())})
-	return plan, next, nil
 }
 
 func faulty(ds topology.Diagnostics) *Refusal {
@@ -190,13 +102,15 @@ func (c *Controller) admit(caller Caller, s *slice.Slice) error {
 	return nil
 }
 
-// place finds out where the slice can run: in a cluster it gives each node a host, else this machine must support it.
-// It returns from which hosts nodes were moved away, and notes for the user. own means that root of this machine asks.
+// place finds out where the slice can run: in a cluster it gives each node a host, else this machine must have room. It
+// returns from which hosts nodes were moved away, and notes for the user. own means that root of this machine asks.
 func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next *slice.Slice, generation int64,
 	own bool) (moves map[string]string, notes []string, err error) {
 	if c.cluster == nil {
-		doubts, err := c.supports(ctx, next)
-		return nil, slices.Concat(ignoredPins(next), c.overcommitted(prev, next), doubts), err
+		if err := c.host.HaveRoom(ctx, &hosts.Host{}, next, nil); err != nil {
+			return nil, nil, noRoom("network "+next.Name, err)
+		}
+		return nil, slices.Concat(ignoredPins(next), c.overcommitted(prev, next)), nil
 	}
 	p, err := c.placing(ctx, prev, next, generation)
 	if err != nil {
@@ -216,13 +130,7 @@ func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next
 		return nil, nil, err
 	}
 	p.noteVolumes()
-	elsewhere := func(n slice.Node) bool { return n.Kind != slice.Switch && n.Host != c.self }
-	if !slices.ContainsFunc(next.Nodes, elsewhere) { // the directories of other hosts are not known here
-		var doubts []string
-		doubts, err = c.supports(ctx, next)
-		p.notes = append(p.notes, doubts...)
-	}
-	return p.moves, p.notes, err
+	return p.moves, p.notes, nil
 }
 
 // canQueueOn refuses a slice with queues of which its hosts have not enough. Placement counts those that are reserved,
@@ -253,9 +161,6 @@ func noRoom(what string, err error) error {
 
 func (c *Controller) supports(ctx context.Context, s *slice.Slice) (doubts []string, err error) {
 	doubts, err = c.host.Supports(ctx, s)
-	if errors.Is(err, store.ErrUnread) {
-		return nil, err
-	}
 	if err != nil {
 		var found topology.Diagnostics
 		if errors.As(err, &found) && err.Error() == found.Error() { // and nothing else

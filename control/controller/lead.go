@@ -151,7 +151,7 @@ func (c *Controller) placeAgainOnce(ctx context.Context, name string, lost []str
 	}
 	c.placeMu.Lock()
 	defer c.placeMu.Unlock()
-	nothingPlaced, err := c.store.NothingPlaced(ctx)
+	admission, err := c.admission(ctx, name)
 	if err != nil {
 		return "", err
 	}
@@ -183,7 +183,7 @@ func (c *Controller) placeAgainOnce(ctx context.Context, name string, lost []str
 	if Diff(prev, next).Empty() && maps.Equal(leftCounts(prev), leftCounts(next)) {
 		return why, nil
 	}
-	conditions := []store.Condition{nothingPlaced}
+	conditions := admission.of(prev, next)
 	for _, host := range p.freed() {
 		conditions = append(conditions, c.store.WhileLost(host))
 	}

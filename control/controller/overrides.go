@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,19 +19,29 @@ func (c *Controller) SetPower(ctx context.Context, name, node string, verb api.N
 	if _, _, err := c.Node(ctx, name, node); err != nil {
 		return err
 	}
-	err := c.store.UpdateOverrides(ctx, name, func(o *slice.Overrides) error {
+	err := c.updateOverrides(ctx, name, func(o *slice.Overrides) (takes bool, err error) {
 		_, n, err := c.Node(ctx, name, node)
 		if err != nil {
-			return err
+			return false, err
 		}
-		return setPower(o, n, verb)
+		return false, setPower(o, n, verb)
 	})
 	if err != nil {
-		return c.explainMissing(ctx, name, err)
+		return err
 	}
 	c.events.Publish(events.Event{Slice: name, Node: node, Kind: events.NodeWanted,
 		Message: string(verb) + " asked for"})
 	return nil
+}
+
+// updateOverrides edits the overrides of a slice by change: see store.UpdateOverrides.
+func (c *Controller) updateOverrides(ctx context.Context, name string,
+	change func(*slice.Overrides) (takes bool, err error)) error {
+	err := untilNoConflict(ctx, func() error { return c.store.UpdateOverrides(ctx, name, change) })
+	if errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("change network %s by hand: %w", name, err)
+	}
+	return c.explainMissing(ctx, name, err)
 }
 
 // setPower edits the overrides for a verb; it refuses what does not fit the node's present state.
@@ -116,7 +127,7 @@ func (c *Controller) SetLink(ctx context.Context, name, link string, patch api.L
 			if err := canPolice(s, &trial); err != nil {
 				return err
 			}
-			if err := c.canQueue(ctx, s, l, o, len(patch.Queues) > 0); err != nil {
+			if err := canQueue(s, l, o); err != nil {
 				return err
 			}
 			return c.canTreat(ctx, s, &trial)
@@ -125,13 +136,9 @@ func (c *Controller) SetLink(ctx context.Context, name, link string, patch api.L
 
 // keepsOverrides refuses a version of a slice that contradicts what was changed by hand, and so stays: otherwise the
 // hosts would refuse its nodes, which run.
-func (c *Controller) keepsOverrides(ctx context.Context, prev, next *slice.Slice) error {
+func keepsOverrides(o slice.Overrides, prev, next *slice.Slice) error {
 	if prev == nil {
 		return nil
-	}
-	o, err := c.store.Overrides(ctx, next.Name)
-	if err != nil {
-		return fmt.Errorf("read what was changed by hand of network %s: %w", next.Name, err)
 	}
 	shapes := o.ShapesFor(prev, next)
 	changed := slices.Sorted(maps.Keys(shapes))
@@ -184,21 +191,33 @@ func (c *Controller) canTreat(ctx context.Context, s *slice.Slice, l *slice.Link
 	return nil
 }
 
+// changeLink changes what was changed by hand of a link. Where a node has more queues then, or longer ones, its host
+// must have room for them.
 func (c *Controller) changeLink(ctx context.Context, name, link, message string,
 	change func(*slice.Slice, *slice.Link, *slice.Overrides) error) error {
-	err := c.store.UpdateOverrides(ctx, name, func(o *slice.Overrides) error {
+	err := c.updateOverrides(ctx, name, func(o *slice.Overrides) (takes bool, err error) {
 		s, _, err := c.Slice(ctx, name)
 		if err != nil {
-			return err
+			return false, err
 		}
 		l := s.Link(link)
 		if l == nil {
-			return unknown("link", link, name, linkNames(s))
+			return false, unknown("link", link, name, linkNames(s))
 		}
-		return change(s, l, o)
+		had := s.Queueing(o.Shapes)
+		if err := change(s, l, o); err != nil {
+			return false, err
+		}
+		for node, has := range s.Queueing(o.Shapes) {
+			takes = takes || has.Exceeds(had[node])
+		}
+		if takes {
+			err = c.hasRoom(ctx, s, l, o)
+		}
+		return takes, err
 	})
 	if err != nil {
-		return c.explainMissing(ctx, name, err)
+		return err
 	}
 	c.events.Publish(events.Event{Slice: name, Link: link, Kind: events.LinkWanted, Message: message})
 	return nil

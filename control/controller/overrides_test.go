@@ -365,13 +365,6 @@ func (f full) HaveRoom(_ context.Context, on *hosts.Host, _ *slice.Slice, _ map[
 // unread is in place of a host where it is not known what hosts have left.
 const unread = "?"
 
-func (f full) Supports(context.Context, *slice.Slice) ([]string, error) {
-	if f.host == unread {
-		return nil, fmt.Errorf("look: %w", store.ErrUnread)
-	}
-	return nil, nil
-}
-
 // A store that does not answer has refused nothing: who asks can ask again.
 func TestWhatIsNotKnownIsNoRefusal(t *testing.T) {
 	f := &fake{hosts: machines(2, func(h []store.HostState) {
@@ -385,8 +378,7 @@ func TestWhatIsNotKnownIsNoRefusal(t *testing.T) {
 	more := parsed(t, strings.Replace(file, "share: 2", "share: 3", 1))
 	_, _, applied := c.Apply(t.Context(), Caller{Root: true}, more, false)
 	for what, err := range map[string]error{
-		"up":      applied,
-		"reserve": c.Reserve(t.Context(), "lab", "p", api.ReservationChange{Reserve: []string{"tcp/8000"}}),
+		"up": applied,
 		"link set": c.SetLink(t.Context(), "lab", "l", api.LinkPatch{End: "p:eth1",
 			Queues: []api.QueuePatch{{Number: 2}}}),
 	} {
@@ -513,10 +505,14 @@ func TestAFileThatQueuesSetByHandExceedIsRefused(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.keepsOverrides(t.Context(), spec(8<<20), spec(6<<20)); err != nil {
+	o, err := s.Overrides(t.Context(), "lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keepsOverrides(o, spec(8<<20), spec(6<<20)); err != nil {
 		t.Errorf("a buffer that is just enough: %v", err)
 	}
-	err := c.keepsOverrides(t.Context(), spec(8<<20), spec(4<<20))
+	err = keepsOverrides(o, spec(8<<20), spec(4<<20))
 	const want = "node p would have more than it may, with queues of p:eth1 that were changed by hand or by " +
 		"the node: the lengths of its queues add up to 6291456 bytes, and 4194304 are reserved " +
 		"(reserve more, or take the change back: `pergola link reset p:eth1 -s lab`)"

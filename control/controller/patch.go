@@ -186,10 +186,8 @@ func canPolice(s *slice.Slice, l *slice.Link) error {
 	return nil
 }
 
-// canQueue refuses queues that take more than the nodes at a link's ends may have; and, where queues are changed, more
-// than is left of the hosts of these nodes.
-func (c *Controller) canQueue(ctx context.Context, s *slice.Slice, l *slice.Link, o *slice.Overrides,
-	changed bool) error {
+// canQueue refuses queues that take more than the nodes at a link's ends may have.
+func canQueue(s *slice.Slice, l *slice.Link, o *slice.Overrides) error {
 	queueing := s.Queueing(o.Shapes)
 	for _, e := range l.Ends {
 		n := s.Node(e.Node)
@@ -200,9 +198,11 @@ func (c *Controller) canQueue(ctx context.Context, s *slice.Slice, l *slice.Link
 			return refuse(Full, "link %s: node %s would have more than it may: %s", l.Name, e.Node, why)
 		}
 	}
-	if !changed {
-		return nil
-	}
+	return nil
+}
+
+// hasRoom refuses queues of which the hosts of the nodes at a link's ends have not enough left.
+func (c *Controller) hasRoom(ctx context.Context, s *slice.Slice, l *slice.Link, o *slice.Overrides) error {
 	all, err := c.hosts(ctx)
 	if err != nil {
 		return err

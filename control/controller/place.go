@@ -381,9 +381,6 @@ func (p *placing) readReports(reports map[string]slice.Status) {
 // assign puts a node on a host, and notes the hosts that must release it first.
 func (p *placing) assign(n *slice.Node, host string) {
 	n.Host, n.Left, n.Placement.Since = host, nil, 0
-	if was := p.was[n.Name]; was != nil && was.Host != host {
-		n.BoundPorts = nil
-	}
 	left := p.holders(n, host)
 	_, returns := left[host] // which may run it as an older version wants it
 	maps.DeleteFunc(left, func(h string, generation int64) bool {

@@ -40,6 +40,7 @@ func (s *server) removeVolumes(ctx context.Context, in *VolumesInput) (*body[api
 		return nil, huma.Error403Forbidden(
 			"only root may remove volumes, as only root may give them to nodes: use sudo")
 	}
+	ctx = store.Linearizable(ctx) // a server that was cut off may not know of a slice
 	if in.Slice != "" {
 		switch exists, err := s.exists(ctx, in.Slice); {
 		case err != nil:

@@ -177,7 +177,12 @@ func TestThreeServersOutliveOne(t *testing.T) {
 	}
 	testkit.Await(t, func() bool { return strings.Contains(h2.out.String(), "two are worse than one") },
 		20*time.Second, "h2 to print so")
-	h3 := joined(t, h2, "h3", pki.Server)
+	third := machineConfig(t, "h3")
+	third.NewAgent = func(_ context.Context, cfg AgentConfig) (Agent, error) {
+		return &fakeAgent{volumes: []api.Volume{{Slice: "other", Node: "a", Name: "data"}}, cfg: cfg}, nil
+	}
+	invite(t, h2, &third, pki.Server)
+	h3 := run(t, third)
 	h4 := joined(t, h3, "h4", pki.Agent)
 	testkit.Eventually(t, func() error {
 		st, err := h4.Cluster(t.Context())
@@ -226,6 +231,12 @@ func TestThreeServersOutliveOne(t *testing.T) {
 	}
 	if all, err := h3.Slices(t.Context()); err != nil || len(all) != 1 {
 		t.Errorf("reading: %v %v", all, err)
+	}
+	// That a network is not there is not known for certain.
+	_, err = h3.RemoveVolumes(t.Context(), "other")
+	refused(t, err, http.StatusServiceUnavailable, "no quorum")
+	if have, err := h3.Volumes(t.Context(), ""); err != nil || len(have.Volumes) != 1 {
+		t.Errorf("volumes %+v, %v", have, err)
 	}
 }
 

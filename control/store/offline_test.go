@@ -77,7 +77,10 @@ func TestAgentReadsFromItsOfflineCache(t *testing.T) {
 	for _, name := range []string{"kept", "gone"} {
 		mustPut(t, f.server.Store, placedOn(name, "h1", "h2"), 0)
 	}
-	off := func(o *slice.Overrides) error { o.Power = map[string]slice.Power{"r00001": slice.PowerOff}; return nil }
+	off := func(o *slice.Overrides) (bool, error) {
+		o.Power = map[string]slice.Power{"r00001": slice.PowerOff}
+		return false, nil
+	}
 	if err := f.server.UpdateOverrides(t.Context(), "kept", off); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -48,49 +47,57 @@ func decodeOverrides(name string, data []byte) (o slice.Overrides, err error) {
 	return o, nil
 }
 
-// UpdateOverrides edits the overrides of a slice by change, which is called again when the slice or its overrides
-// changed meanwhile: what it checked against the slice still holds when the edit is stored. So it is with what it
-// checked against all that hosts have left, if it changes queues (NothingPlaced).
-func (s *Store) UpdateOverrides(ctx context.Context, name string, change func(*slice.Overrides) error) error {
-	for {
-		r, _, err := s.record(ctx, name)
-		if err != nil {
-			return err
-		}
-		if r.Deleting {
-			return fmt.Errorf("%s: %w", name, ErrDeleting)
-		}
-		nothingPlaced, err := s.NothingPlaced(ctx)
-		if err != nil {
-			return err
-		}
-		o, revision, err := s.overrides(ctx, name)
-		if err != nil {
-			return err
-		}
-		queues := queuesOf(o)
-		if err := change(&o); err != nil {
-			return err
-		}
-		data, err := json.Marshal(o)
-		if err != nil {
-			return err
-		}
-		key := s.db.Key("overrides", name)
-		conditions := []clientv3.Cmp{
-			s.unchanged(name, &r),
-			clientv3.Compare(clientv3.ModRevision(key), "=", revision),
-		}
-		ops := []clientv3.Op{clientv3.OpPut(key, string(data))}
-		if !maps.EqualFunc(queues, queuesOf(o), slices.Equal) {
-			conditions = append(conditions, nothingPlaced.holds)
-			ops = append(ops, s.placed())
-		}
-		ok, err := s.db.Commit(ctx, conditions, ops...)
-		if ok || err != nil {
-			return err
-		}
+// OverridesUnchanged gives the overrides of a slice, with the condition that they are still these.
+func (s *Store) OverridesUnchanged(ctx context.Context, name string) (slice.Overrides, Condition, error) {
+	o, revision, err := s.overrides(ctx, name)
+	return o, Condition{
+		holds:  clientv3.Compare(clientv3.ModRevision(s.db.Key("overrides", name)), "=", revision),
+		broken: "network " + name + " was changed by hand",
+	}, err
+}
+
+// UpdateOverrides edits the overrides of a slice by change. It fails with ErrConflict if the slice or its overrides
+// changed meanwhile: what change checked against the slice still holds when the edit is stored. So it is with what it
+// checked against all that hosts have left, if it reports that the edit takes more of them (NothingPlaced).
+func (s *Store) UpdateOverrides(ctx context.Context, name string,
+	change func(*slice.Overrides) (takes bool, err error)) error {
+	r, _, err := s.record(ctx, name)
+	if err != nil {
+		return err
 	}
+	if r.Deleting {
+		return fmt.Errorf("%s: %w", name, ErrDeleting)
+	}
+	nothingPlaced, err := s.NothingPlaced(ctx)
+	if err != nil {
+		return err
+	}
+	o, unchanged, err := s.OverridesUnchanged(ctx, name)
+	if err != nil {
+		return err
+	}
+	takes, err := change(&o)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	conditions := []Condition{unchanged,
+		{holds: s.unchanged(name, &r), broken: "network " + name + " has a newer version"}}
+	if takes {
+		conditions = append(conditions, nothingPlaced)
+	}
+	compared, ops := transaction(conditions)
+	ok, err := s.db.Commit(ctx, compared, append(ops, clientv3.OpPut(s.db.Key("overrides", name), string(data)))...)
+	if ok || err != nil {
+		return err
+	}
+	if err := s.check(ctx, conditions); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w", name, ErrConflict)
 }
 
 // rebase makes the shapes of the overrides hold for a newer version of their slice. It reports whether there is a
@@ -110,17 +117,6 @@ func (s *Store) rebase(ctx context.Context, o *slice.Overrides, prev *Record, sp
 	changed := !maps.EqualFunc(shapes, o.Shapes, slice.Shape.Equal)
 	o.Shapes = shapes
 	return changed, nil
-}
-
-// queuesOf gives the queues that ends of links have in place of the topology's, by end.
-func queuesOf(o slice.Overrides) map[string][]slice.Queue {
-	all := map[string][]slice.Queue{}
-	for end, shape := range o.Shapes {
-		if len(shape.Queues) > 0 {
-			all[end] = slices.Clone(shape.Queues)
-		}
-	}
-	return all
 }
 
 // prune removes overrides of what is not in the slice, and pauses of nodes that cannot be paused. It reports whether

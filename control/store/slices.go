@@ -202,8 +202,7 @@ func (s *Store) expected(ctx context.Context, name string, expect int64) (*Recor
 
 // flip makes next the present version in one transaction. It reports false where a condition did not hold.
 func (s *Store) flip(ctx context.Context, prev, next *Record, spec *slice.Slice, also []Condition) (bool, error) {
-	conditions := comparisons(also)
-	ops := []clientv3.Op{s.placed()}
+	conditions, ops := transaction(also)
 	next.Hosts = record.HostsOf(spec)
 	if prev == nil {
 		id, err := s.freeID(ctx)
@@ -222,13 +221,11 @@ func (s *Store) flip(ctx context.Context, prev, next *Record, spec *slice.Slice,
 		ops = append(ops, clientv3.OpDelete(s.db.Key("specs", prev.Name, prev.Token, ""),
 			clientv3.WithPrefix()))
 	}
-	overrides, revision, err := s.overrides(ctx, next.Name)
+	overrides, unchanged, err := s.OverridesUnchanged(ctx, next.Name)
 	if err != nil {
 		return false, err
 	}
-	conditions = append(conditions,
-		s.unchanged(next.Name, prev),
-		clientv3.Compare(clientv3.ModRevision(s.db.Key("overrides", next.Name)), "=", revision))
+	conditions = append(conditions, s.unchanged(next.Name, prev), unchanged.holds)
 	rebased, err := s.rebase(ctx, &overrides, prev, spec)
 	if err != nil {
 		return false, err

@@ -221,8 +221,8 @@ func TestDeletedSliceStaysUntilReleased(t *testing.T) {
 	if err := s.PutSlice(ctx, network("a", 2), 1); !errors.Is(err, ErrDeleting) {
 		t.Errorf("put while it is deleted: %v", err)
 	}
-	if err := s.UpdateOverrides(ctx, "a", func(*slice.Overrides) error {
-		return nil
+	if err := s.UpdateOverrides(ctx, "a", func(*slice.Overrides) (bool, error) {
+		return false, nil
 	}); !errors.Is(err, ErrDeleting) {
 		t.Errorf("override while it is deleted: %v", err)
 	}
@@ -251,11 +251,11 @@ func TestOverridesFollowTheSlice(t *testing.T) {
 	ctx := t.Context()
 	s := open(t, t.TempDir())
 	mustPut(t, s, network("a", 3), 0)
-	err := s.UpdateOverrides(ctx, "a", func(o *slice.Overrides) error {
+	err := s.UpdateOverrides(ctx, "a", func(o *slice.Overrides) (bool, error) {
 		o.Power = map[string]slice.Power{"r00000": slice.PowerOff, "r00002": slice.PowerFrozen}
 		o.Down = map[string]bool{"l00001": true, "l00002": true}
 		o.Shapes = map[string]slice.Shape{"r00002:eth0": {Loss: 1}}
-		return nil
+		return false, nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -287,9 +287,9 @@ func TestShapesFollowTheSliceButForWhatWasSet(t *testing.T) {
 	first := delayed(time.Second)
 	end := first.Links[0].Ends[0].String()
 	mustPut(t, s, first, 0)
-	if err := s.UpdateOverrides(ctx, "a", func(o *slice.Overrides) error {
+	if err := s.UpdateOverrides(ctx, "a", func(o *slice.Overrides) (bool, error) {
 		o.Shapes = map[string]slice.Shape{end: {Delay: time.Second, Loss: 1}}
-		return nil
+		return false, nil
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -309,13 +309,17 @@ func TestOverridesOfManyWritersAllCount(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 5 {
-				err := s.UpdateOverrides(ctx, "a", func(o *slice.Overrides) error {
+				restart := func(o *slice.Overrides) (bool, error) {
 					if o.Restarts == nil {
 						o.Restarts = map[string]int{}
 					}
 					o.Restarts["r00000"]++
-					return nil
-				})
+					return false, nil
+				}
+				err := s.UpdateOverrides(ctx, "a", restart)
+				for errors.Is(err, ErrConflict) {
+					err = s.UpdateOverrides(ctx, "a", restart)
+				}
 				if err != nil {
 					t.Error(err)
 				}
@@ -379,7 +383,7 @@ func TestWatchSeesEveryKindOfChange(t *testing.T) {
 	}
 	mustPut(t, s, network("a", 2), 0)
 	expect(Change{"a", SpecChanged})
-	if err := s.UpdateOverrides(ctx, "a", func(*slice.Overrides) error { return nil }); err != nil {
+	if err := s.UpdateOverrides(ctx, "a", func(*slice.Overrides) (bool, error) { return false, nil }); err != nil {
 		t.Fatal(err)
 	}
 	expect(Change{"a", OverridesChanged})

@@ -23,6 +23,7 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
@@ -84,6 +85,13 @@ type Agent struct {
 	cancel   context.CancelFunc // of the plan under way
 }
 
+// How often slivers of this host, all together, change what is stored: all hosts hear of it, and what takes something
+// of hosts ends the admissions that are under way at other members.
+const (
+	changesPerSecond = 8
+	changesAtOnce    = 32
+)
+
 // New gives an agent, and adopts the network that an earlier one left.
 func New(ctx context.Context, cfg Config) (*Agent, error) {
 	contact := store.NewContact(cfg.Log)
@@ -108,9 +116,11 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	})
 	a.membership = newMembership(cfg, a.machine, a.inputs, a.driver, contact, watchdog, a.Wake, a.replan)
 	a.Server = serve.New(cfg.Host, cfg.Cluster == nil, a.machine, a.inputs, a.fastPath, cfg.Decider)
-	a.sockets = sockets.New(a.Server, cfg.Runtime.Listen, cfg.Log)
+	changes := rate.NewLimiter(changesPerSecond, changesAtOnce)
+	a.sockets = sockets.New(a.Server, cfg.Runtime.Listen, changes, cfg.Log)
 	a.bound = bound.New(bound.Config{
-		Reserve: a.Server.Reserve, Unclaim: a.unclaim, Warn: a.reports.Warn, Wake: a.Wake, Log: cfg.Log,
+		Reserve: a.Server.Reserve, Unclaim: a.unclaim, Warn: a.reports.Warn, Wake: a.Wake, Changes: changes,
+		Log: cfg.Log,
 	})
 	if cfg.Platform.HasNetwork() {
 		if err := a.machine.OpenNetwork(ctx); err != nil {

@@ -125,11 +125,12 @@ func TestTheRoomOfAHostIsWhatTheStoreHasNow(t *testing.T) {
 	first.Node("h1").Reserve.Filters, second.Node("h2").Reserve.Filters = 700, 600
 	port := slice.HostPort{Protocol: slice.TCP, Port: 8080}
 	first.Node("h1").Claims, second.Node("h1").Ports = []slice.HostPort{port}, []slice.HostPort{port}
-	if _, err := l.agent.Supports(t.Context(), second); err != nil {
+	room := func() error { return l.agent.HaveRoom(t.Context(), &hosts.Host{}, second, nil) }
+	if err := room(); err != nil {
 		t.Fatal(err)
 	}
 	l.wanted["first"] = &plan.Input{Spec: first}
-	_, err := l.agent.Supports(t.Context(), second)
+	err := room()
 	for _, want := range []string{"600 filters wanted, 300 of 1000 free", "port tcp/8080 of host", "first/h1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -137,13 +138,15 @@ func TestTheRoomOfAHostIsWhatTheStoreHasNow(t *testing.T) {
 	}
 	l.deleting["first"] = 1
 	delete(l.wanted, "first")
-	if _, err := l.agent.Supports(t.Context(), second); err != nil {
+	if err := room(); err != nil {
 		t.Errorf("what is being removed counts: %v", err)
 	}
 	l.silent = errors.New("no answer")
-	_, err = l.agent.Supports(t.Context(), second)
-	if !errors.Is(err, store.ErrUnread) || !errors.Is(err, l.silent) {
+	if err := room(); !errors.Is(err, store.ErrUnread) || !errors.Is(err, l.silent) {
 		t.Errorf("without an answer of the store: %v", err)
+	}
+	if _, err := l.agent.Supports(t.Context(), second); err != nil {
+		t.Errorf("what the machine itself has was looked for in the store: %v", err)
 	}
 }
 

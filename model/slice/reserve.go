@@ -48,6 +48,11 @@ type Queueing struct {
 	Buffer int64 // bytes: their lengths; a frame counts as one of the interface's MTU
 }
 
+// Exceeds reports whether something of q is more than in other.
+func (q Queueing) Exceeds(other Queueing) bool {
+	return q.Queues > other.Queues || q.Buffer > other.Buffer
+}
+
 // Queueing gives what the queues of nodes take, by node, of those that have some. Shapes are those that ends have in
 // place of their own, by node:interface.
 func (s *Slice) Queueing(shapes map[string]Shape) map[string]Queueing {

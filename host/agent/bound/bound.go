@@ -38,7 +38,8 @@ type Config struct {
 	// Unclaim takes a port back that a sliver has bound; see machine.Outside.
 	Unclaim func(owner string, p slice.HostPort) error
 	Warn    func(id sliver.ID, message string)
-	Wake    func() // asks for a pass: what Trouble says has changed, or there is more to do
+	Wake    func()        // asks for a pass: what Trouble says has changed, or there is more to do
+	Changes *rate.Limiter // of what is stored: of all slices of the host
 	Log     *slog.Logger
 }
 
@@ -186,7 +187,7 @@ func (p *Ports) Wait() { p.work.Wait() }
 func (p *Ports) apply(ctx context.Context, c change, limit *rate.Limiter) {
 	if len(c.release) > 0 {
 		all := names(c.release)
-		err := limit.Wait(ctx)
+		err := p.await(ctx, limit)
 		if err == nil {
 			err = p.cfg.Reserve(ctx, c.slice, c.id.Node, api.ReservationChange{Release: all, Bound: true})
 		}
@@ -205,7 +206,7 @@ func (p *Ports) apply(ctx context.Context, c change, limit *rate.Limiter) {
 		}
 		err := c.full()
 		if c.room > 0 {
-			if limit.Wait(ctx) != nil {
+			if p.await(ctx, limit) != nil {
 				return
 			}
 			one := api.ReservationChange{Reserve: []string{port.String()}, Bound: true}
@@ -219,6 +220,14 @@ func (p *Ports) apply(ctx context.Context, c change, limit *rate.Limiter) {
 		}
 		p.note(k, c, err)
 	}
+}
+
+// await waits until a slice, which has this limit, may ask for a change. It has one at a time, so slices take turns.
+func (p *Ports) await(ctx context.Context, limit *rate.Limiter) error {
+	if err := limit.Wait(ctx); err != nil {
+		return err
+	}
+	return p.cfg.Changes.Wait(ctx)
 }
 
 // full is the answer to a node that has as many ports as it may have. It is known without a question.

@@ -23,6 +23,8 @@ import (
 
 func tcp(n uint16) slice.HostPort { return slice.HostPort{Protocol: slice.TCP, Port: n} }
 
+var unlimited = rate.NewLimiter(rate.Inf, 0)
+
 func id(node string) sliver.ID { return sliver.ID{Slice: 1, Node: node} }
 
 func TestReservationsFollowWhatSliversBind(t *testing.T) {
@@ -85,7 +87,7 @@ func aPortThatIsRefused(t *testing.T) {
 			return errors.New("it is only logged")
 		},
 		Warn: func(id sliver.ID, message string) { done = append(done, id.Node+": "+message) },
-		Wake: func() { wakes++ }, Log: slog.New(slog.DiscardHandler),
+		Wake: func() { wakes++ }, Changes: unlimited, Log: slog.New(slog.DiscardHandler),
 	})
 	c := change{
 		id: id("a"), slice: "lab", reserve: []slice.HostPort{tcp(8001), tcp(8002)},
@@ -159,7 +161,7 @@ func TestASliverThatBindsAndBindsCostsLittle(t *testing.T) {
 }
 
 func bindsAndBinds(t *testing.T) {
-	const passes = 10
+	const passes, perSecond, atOnce = 10, asksPerSecond / 2, asksInOneBurst + 1 // of the host
 	var mu sync.Mutex
 	asked, told := map[string]int{}, 0
 	p := New(Config{
@@ -175,7 +177,7 @@ func bindsAndBinds(t *testing.T) {
 			defer mu.Unlock()
 			told++
 		},
-		Wake: func() {}, Log: slog.New(slog.DiscardHandler),
+		Wake: func() {}, Changes: rate.NewLimiter(perSecond, atOnce), Log: slog.New(slog.DiscardHandler),
 	})
 	named := func(id uint16, name string) plan.Input {
 		return plan.Input{Spec: &slice.Slice{ID: id, Name: name, Nodes: []slice.Node{{
@@ -200,7 +202,7 @@ func bindsAndBinds(t *testing.T) {
 	}
 	p.Wait()
 	took := time.Since(begun).Seconds()
-	if most := asksInOneBurst + int(took*asksPerSecond); asked["greedy"] > most {
+	if most := atOnce + int(took*perSecond); asked["greedy"] > most {
 		t.Errorf("it was asked for %d ports in %.0f s, want %d at most", asked["greedy"], took, most)
 	}
 	if most := 2 * (1 + int(took/pause.Seconds())); told > most {
@@ -226,7 +228,8 @@ func TestAFullNodeAsksForNothing(t *testing.T) {
 			asked = append(asked, "unclaim "+p.String())
 			return nil
 		},
-		Warn: func(sliver.ID, string) {}, Wake: func() {}, Log: slog.New(slog.DiscardHandler),
+		Warn: func(sliver.ID, string) {}, Wake: func() {}, Changes: unlimited,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	p.apply(t.Context(), c, rate.NewLimiter(rate.Inf, 0))
 	if diff := cmp.Diff([]string{"tcp/8001", "unclaim tcp/8002"}, asked); diff != "" {

@@ -15,17 +15,12 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Supports says, as an error, what this machine lacks for a slice. Doubts are what may be missing, or may be meant to
-// be missing; with an error, they are in it.
+// Supports says, as an error, what this machine lacks for a slice, whatever other slices have of it (HaveRoom). Doubts
+// are what may be missing, or may be meant to be missing; with an error, they are in it.
 func (s *Server) Supports(ctx context.Context, spec *slice.Slice) (doubts []string, err error) {
 	at := s.inputs.Place()
 	here := func(n *slice.Node) bool { return s.alone || at.Owns(n) }
 	lacks := slices.Concat(s.lackRoots(ctx, spec, here), s.lackSuites(spec, here), s.lackFeatures(at, spec))
-	room, err := s.lackRoom(ctx, at, spec, nil)
-	if err != nil {
-		return nil, err
-	}
-	lacks = append(lacks, room...)
 	var nodes []*slice.Node
 	for i := range spec.Nodes {
 		if n := &spec.Nodes[i]; here(n) {

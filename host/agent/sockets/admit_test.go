@@ -2,15 +2,21 @@ package sockets
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"os"
 	"runtime/pprof"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/pergola-net/pergola/lab/testkit"
+	"github.com/pergola-net/pergola/sdk/message"
 )
 
 // All hosts hear of a change of what is stored, so it costs more than other requests.
@@ -32,6 +38,46 @@ func TestChangesOfWhatIsStoredAreFew(t *testing.T) {
 	if got := ask(t, b.raw(t, "west"), `{"do": "reserve"}`); !strings.Contains(got, "nothing to reserve") {
 		t.Errorf("one that makes no sense: %s", got)
 	}
+}
+
+// Slices of a host change what is stored in turn, however many requests of one of them wait.
+func TestSlicesChangeWhatIsStoredInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const seconds = 20
+		ctx, end := context.WithCancel(t.Context())
+		s := &Sockets{changes: rate.NewLimiter(1, 1)} // a second
+		greedy := &socket{share: newShare(), sockets: s, ctx: ctx}
+		other := &socket{share: newShare(), sockets: s, ctx: ctx}
+		change := message.Request{Do: message.DoSetQueues}
+		var changes atomic.Int64
+		for range 10 * maxConnections {
+			go func() {
+				for {
+					done, err := greedy.admit(change)
+					if err != nil {
+						return
+					}
+					changes.Add(1)
+					done()
+				}
+			}()
+		}
+		time.Sleep(seconds * time.Second)
+		if n := changes.Load(); n < seconds || n > seconds+1 {
+			t.Errorf("%d changes in %d s", n, seconds)
+		}
+		start := time.Now()
+		done, err := other.admit(change)
+		if took := time.Since(start); err != nil || took > 2*time.Second {
+			t.Errorf("another slice waited for %s: %v", took, err)
+		}
+		done()
+		end()
+		synctest.Wait()
+		if len(greedy.changes) > 0 {
+			t.Error("a request that ended while it waited keeps the others of its slice waiting")
+		}
+	})
 }
 
 // Of a slice, one answer that may be long is made at a time. The requests that wait for it keep no thread: the process
@@ -81,7 +127,7 @@ func waiting(t *testing.T) int {
 	if err := pprof.Lookup("goroutine").WriteTo(&all, 2); err != nil {
 		t.Fatal(err)
 	}
-	return strings.Count(all.String(), "(*socket).admit(")
+	return strings.Count(all.String(), "(*socket).enter(")
 }
 
 func threads(t *testing.T) int {

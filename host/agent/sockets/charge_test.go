@@ -4,13 +4,11 @@ import (
 	"context"
 	"testing"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 func TestProcessorTimeOfARequestUsesUpTheRateOfItsSlice(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	k := &socket{rate: rate.NewLimiter(bytesPerSecond, burst), ctx: ctx}
+	k := &socket{share: newShare(), ctx: ctx}
 	if err := k.charge(5 * time.Millisecond); err != nil { // less than the burst pays for
 		t.Fatal(err)
 	}

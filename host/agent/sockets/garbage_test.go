@@ -26,7 +26,7 @@ func FuzzSocket(f *testing.F) {
 	f.Add(uint64(1), []byte{})
 	f.Add(uint64(2), []byte{0})
 	b := newBed(f)
-	b.rates[7].SetLimit(rate.Inf)
+	b.shares[7].rate.SetLimit(rate.Inf)
 	c := b.raw(f, "west")
 	f.Fuzz(func(t *testing.T, seed uint64, piece []byte) {
 		if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {

@@ -52,22 +52,34 @@ type Nodes interface {
 
 // Sockets are the control sockets of a host's slivers.
 type Sockets struct {
-	nodes  Nodes
-	listen func(sliver.ID) (*net.UnixListener, error)
-	log    *slog.Logger
+	nodes   Nodes
+	listen  func(sliver.ID) (*net.UnixListener, error)
+	changes *rate.Limiter // of what is stored
+	log     *slog.Logger
 
-	mu    sync.Mutex // guards all below
-	open  map[sliver.ID]*socket
-	rates map[uint16]*rate.Limiter // by slice
-	lists map[uint16]chan struct{} // by slice: has room for one answer that may be long
+	mu     sync.Mutex // guards all below
+	open   map[sliver.ID]*socket
+	shares map[uint16]share // by slice
 }
 
-// New gives Sockets that have none yet.
-func New(nodes Nodes, listen func(sliver.ID) (*net.UnixListener, error), log *slog.Logger) *Sockets {
+// share is what all nodes of a slice share.
+type share struct {
+	rate *rate.Limiter // bytes
+	// Each has room for one request: lists for one whose answer may be long, changes for one that changes what
+	// is stored.
+	lists, changes chan struct{}
+}
+
+func newShare() share {
+	return share{rate.NewLimiter(bytesPerSecond, burst), make(chan struct{}, 1), make(chan struct{}, 1)}
+}
+
+// New gives Sockets that have none yet. All slices together change what is stored as often as changes allows, in turn.
+func New(nodes Nodes, listen func(sliver.ID) (*net.UnixListener, error), changes *rate.Limiter,
+	log *slog.Logger) *Sockets {
 	return &Sockets{
-		nodes: nodes, listen: listen, log: log,
-		open: make(map[sliver.ID]*socket), rates: make(map[uint16]*rate.Limiter),
-		lists: make(map[uint16]chan struct{}),
+		nodes: nodes, listen: listen, changes: changes, log: log,
+		open: make(map[sliver.ID]*socket), shares: make(map[uint16]share),
 	}
 }
 
@@ -96,10 +108,9 @@ func Owners(inputs []plan.Input, seen *observe.Snapshot) map[sliver.ID]Owner {
 // socket is that of one sliver.
 type socket struct {
 	Owner
+	share
 	id       sliver.ID
 	sockets  *Sockets
-	rate     *rate.Limiter
-	lists    chan struct{}
 	listener *net.UnixListener // nil: the sliver was made without one
 	ctx      context.Context   //nolint:containedctx // of its connections: ends with the socket
 	end      context.CancelFunc
@@ -125,10 +136,9 @@ func (s *Sockets) Sync(want map[sliver.ID]Owner) {
 			s.add(id, o)
 		}
 	}
-	for id := range s.rates {
+	for id := range s.shares {
 		if !used[id] {
-			delete(s.rates, id)
-			delete(s.lists, id)
+			delete(s.shares, id)
 		}
 	}
 }
@@ -140,12 +150,11 @@ func (s *Sockets) add(id sliver.ID, o Owner) {
 		s.log.Warn("open the control socket of a node", "slice", o.Slice, "node", id.Node, "error", err)
 		return
 	}
-	if s.rates[id.Slice] == nil {
-		s.rates[id.Slice] = rate.NewLimiter(bytesPerSecond, burst)
-		s.lists[id.Slice] = make(chan struct{}, 1)
+	if _, known := s.shares[id.Slice]; !known {
+		s.shares[id.Slice] = newShare()
 	}
 	is := &socket{
-		Owner: o, id: id, sockets: s, rate: s.rates[id.Slice], lists: s.lists[id.Slice], listener: l,
+		Owner: o, share: s.shares[id.Slice], id: id, sockets: s, listener: l,
 		conns: make(map[*net.UnixConn]bool),
 	}
 	is.ctx, is.end = context.WithCancel(context.Background())
@@ -257,23 +266,37 @@ func (k *socket) converse(c *net.UnixConn) {
 }
 
 // admit waits until a request may be carried out: one that changes what is stored, until the slice's rate has paid for
-// that; one whose answer may be long, until no other such answer of the slice takes memory. done is called when the
-// answer has been sent. A request that waits here has no thread of its own, unlike one that is carried out
-// (processorTime): thousands may wait.
+// that, and it is the slice's turn among those of the host, in which it has one request at a time; one whose answer may
+// be long, until no other such answer of the slice takes memory. done is called when the answer has been sent. What
+// waits here has no thread of its own, unlike a request that is carried out (processorTime): thousands may wait.
 func (k *socket) admit(r message.Request) (done func(), err error) {
-	done = func() {}
 	switch r.Do {
 	case message.DoSetQueues, message.DoReserve, message.DoRelease:
-		err = k.rate.WaitN(k.ctx, costOfChange)
-	case message.DoFilters:
-		select {
-		case k.lists <- struct{}{}:
-			done = func() { <-k.lists }
-		case <-k.ctx.Done():
-			err = k.ctx.Err()
+		if err := k.rate.WaitN(k.ctx, costOfChange); err != nil {
+			return nil, err
 		}
+		if done, err = k.enter(k.changes); err != nil {
+			return nil, err
+		}
+		if err := k.sockets.changes.Wait(k.ctx); err != nil {
+			done()
+			return nil, err
+		}
+		return done, nil
+	case message.DoFilters:
+		return k.enter(k.lists)
 	}
-	return done, err
+	return func() {}, nil
+}
+
+// enter waits until there is room, and takes it until leave is called.
+func (k *socket) enter(room chan struct{}) (leave func(), err error) {
+	select {
+	case room <- struct{}{}:
+		return func() { <-room }, nil
+	case <-k.ctx.Done():
+		return nil, k.ctx.Err()
+	}
 }
 
 // sendAll sends the messages of an answer.
