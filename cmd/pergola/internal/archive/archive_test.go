@@ -125,7 +125,7 @@ func TestAnArchiveWritesNothingButTheCopy(t *testing.T) {
 		"by a directory that is made through a link": {dir("a/"), link("a/up", ".."), dir("a/up/out")},
 		"without its directory":                      {file("a/out")},
 		"by a hard link":                             {dir("a/"), hard("a/hard", "../secret")},
-		"by a hard link through a link": {dir("a/"), link("a/up", ".."), hard("a/hard", "a/up/x")},
+		"by a hard link through a link":              {dir("a/"), link("a/up", ".."), hard("a/hard", "a/up/x")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			outside := tree(t, map[string]string{"secret": "mine", "in/x": "mine"})
