@@ -120,6 +120,9 @@ func TestVolumesAreRemovedWithTheirNetworkOrLater(t *testing.T) {
 	if o := wantDone(t, pergola(t, "prune")); !strings.Contains(o.errs, "1 volume removed, 1 KiB") {
 		t.Error(o)
 	}
+	if o := wantDone(t, pergola(t, "prune")); !strings.Contains(o.errs, "there is no volume of a network that is gone") {
+		t.Error(o)
+	}
 	if o := wantDone(t, pergola(t, "down", "lab", "--volumes")); !strings.Contains(o.errs,
 		"volume data of lab/a is removed") {
 		t.Error(o)
