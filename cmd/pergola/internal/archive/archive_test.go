@@ -3,6 +3,8 @@ package archive
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -157,6 +159,20 @@ func TestALinkInTheWayIsNotFollowed(t *testing.T) {
 	}
 	if text, _ := os.ReadFile(filepath.Join(to, "x")); len(text) > 0 {
 		t.Errorf("x is %q", text)
+	}
+}
+
+func TestADeviceIsNoCopy(t *testing.T) {
+	to := t.TempDir()
+	header := &tar.Header{Name: "zero", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 5}
+	if err := Unpack(archived(t, header), "zero", to, "zero"); !errors.Is(err, errNoFile) {
+		t.Errorf("unpacked: %v", err)
+	}
+	if err := Pack(io.Discard, os.DevNull, "null"); !errors.Is(err, errNoFile) {
+		t.Errorf("packed: %v", err)
+	}
+	if entries, err := os.ReadDir(to); err != nil || len(entries) > 0 {
+		t.Errorf("there is %v, %v", entries, err)
 	}
 }
 

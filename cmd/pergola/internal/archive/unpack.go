@@ -90,8 +90,12 @@ func (u *unpacker) first(h *tar.Header, data io.Reader) (err error) {
 		return fmt.Errorf("the archive has %q twice", h.Name)
 	}
 	u.begun = true
-	if h.Typeflag != tar.TypeDir {
+	switch h.Typeflag {
+	case tar.TypeDir:
+	case tar.TypeReg, tar.TypeSymlink:
 		return u.put(u.parent, u.as, h, data)
+	default:
+		return fmt.Errorf("%s: %w", h.Name, errNoFile)
 	}
 	if u.as != "." { // else it is the directory that was given
 		if err := u.makeTop(); err != nil {
