@@ -63,14 +63,14 @@ or else that file.`,
 // drawn finds what is to be drawn: a running network, or a file.
 func (a *app) drawn(ctx context.Context, word string, o graphOptions) (*slice.Slice, *slice.Status, error) {
 	if source.IsFile(word) {
-		s, err := a.resolved(word, o)
+		s, err := a.resolved(ctx, word, o)
 		return s, nil, err
 	}
 	net, err := a.network(ctx, word)
 	if err != nil {
 		if word == "" && ctx.Err() == nil {
 			if path, other := source.Find("."); other == nil {
-				s, err := a.resolved(path, o)
+				s, err := a.resolved(ctx, path, o)
 				return s, nil, err
 			}
 		}
@@ -85,8 +85,8 @@ func (a *app) drawn(ctx context.Context, word string, o graphOptions) (*slice.Sl
 }
 
 // resolved reads a topology file as the server would.
-func (a *app) resolved(path string, o graphOptions) (*slice.Slice, error) {
-	src, err := source.Load(path, o.Options)
+func (a *app) resolved(ctx context.Context, path string, o graphOptions) (*slice.Slice, error) {
+	src, err := source.Load(ctx, path, o.Options)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ const lostTimeout = 3 * time.Second
 // terminal is asked whether to go on; else, and where it cannot be found out in time, the command goes on. Without
 // nodes, all of the network are meant.
 func (a *app) confirmLoss(ctx context.Context, c *client.Client, network string, nodes ...string) error {
-	return a.confirm(network, a.changed(ctx, c, network, nodes...))
+	return a.confirm(ctx, network, a.changed(ctx, c, network, nodes...))
 }
 
 // confirmUp is confirmLoss for the nodes that a topology changes or removes.
@@ -38,7 +38,7 @@ func (a *app) confirmUp(ctx context.Context, c *client.Client, p *ui.Progress, s
 	}
 	nodes := losers(applied.Plan)
 	changes = slices.DeleteFunc(changes, func(n api.NodeChanges) bool { return !slices.Contains(nodes, n.Node) })
-	p.Aside(func() { err = a.confirm(src.Name, changes) })
+	p.Aside(func() { err = a.confirm(ctx, src.Name, changes) })
 	return err
 }
 
@@ -54,7 +54,7 @@ func (a *app) changed(ctx context.Context, c *client.Client, network string, nod
 	return changes.Nodes
 }
 
-func (a *app) confirm(network string, changes []api.NodeChanges) error {
+func (a *app) confirm(ctx context.Context, network string, changes []api.NodeChanges) error {
 	lines := lost(changes)
 	if len(lines) == 0 {
 		return nil
@@ -64,7 +64,10 @@ func (a *app) confirm(network string, changes []api.NodeChanges) error {
 		a.Say("         `pergola save %s`, before, keeps such changes", network)
 		return nil
 	}
-	if !a.ask("`pergola save " + network + "` keeps it. Go on without? [y/N] ") {
+	switch yes, err := a.ask(ctx, "`pergola save "+network+"` keeps it. Go on without? [y/N] "); {
+	case err != nil:
+		return err
+	case !yes:
 		return ui.Advise(errors.New("nothing was done"), "`pergola save %s` keeps what was changed", network)
 	}
 	return nil
@@ -73,11 +76,24 @@ func (a *app) confirm(network string, changes []api.NodeChanges) error {
 // isAsked reports whether a person types and reads.
 func (a *app) isAsked() bool { return a.Stdin() != nil && a.Stderr() != nil && !a.Quiet && !a.JSON }
 
-func (a *app) ask(question string) bool {
+// ask asks a question. A signal ends the wait for the answer.
+func (a *app) ask(ctx context.Context, question string) (yes bool, err error) {
 	fmt.Fprint(a.Err, question)
-	line, err := bufio.NewReader(a.In).ReadString('\n')
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return err == nil && (answer == "y" || answer == "yes")
+	answer := make(chan string, 1)
+	go func() {
+		line, err := bufio.NewReader(a.In).ReadString('\n')
+		if err != nil { // a line that was not ended is no answer
+			line = ""
+		}
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(a.Err)
+		return false, ui.Interrupted("nothing was done")
+	case word := <-answer:
+		return word == "y" || word == "yes", nil
+	}
 }
 
 // lost names what nodes lose if they start anew.

@@ -197,11 +197,11 @@ func TestQuickStartFileIsValid(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	v, err := source.Validate(path, source.Options{})
+	v, err := source.Validate(t.Context(), path, source.Options{})
 	if err != nil || !v.Valid {
 		t.Errorf("%v, %v", err, v.Errors)
 	}
-	src, err := source.Load(path, source.Options{})
+	src, err := source.Load(t.Context(), path, source.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

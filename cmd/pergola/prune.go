@@ -71,7 +71,11 @@ func (a *app) pruned(all *api.Volumes, dryRun bool) error {
 	if dryRun {
 		verb = "would be removed"
 	}
-	a.Say("%s %s, %s", wording.Count(removed, "volume"), verb, ui.Bytes(bytes))
+	if removed == 0 {
+		a.Say("there is no volume of a network that is gone")
+	} else {
+		a.Say("%s %s, %s", wording.Count(removed, "volume"), verb, ui.Bytes(bytes))
+	}
 	return a.missed(all)
 }
 

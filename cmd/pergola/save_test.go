@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/controller"
 )
@@ -116,6 +120,9 @@ func TestVolumesAreRemovedWithTheirNetworkOrLater(t *testing.T) {
 	if o := wantDone(t, pergola(t, "prune")); !strings.Contains(o.errs, "1 volume removed, 1 KiB") {
 		t.Error(o)
 	}
+	if o := wantDone(t, pergola(t, "prune")); !strings.Contains(o.errs, "there is no volume of a network that is gone") {
+		t.Error(o)
+	}
 	if o := wantDone(t, pergola(t, "down", "lab", "--volumes")); !strings.Contains(o.errs,
 		"volume data of lab/a is removed") {
 		t.Error(o)
@@ -123,6 +130,49 @@ func TestVolumesAreRemovedWithTheirNetworkOrLater(t *testing.T) {
 	wantDone(t, pergola(t, "up", file))
 	w.be(controller.Caller{UID: 1000})
 	if o := pergola(t, "prune"); o.status == 0 || !strings.Contains(o.errs, "only root") {
+		t.Error(o)
+	}
+}
+
+func TestAQuestionEndsWithCtrlC(t *testing.T) {
+	in, typed := io.Pipe() // on which nobody types
+	defer typed.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var said strings.Builder
+	a := &app{Terminal: ui.New(in, io.Discard, &said)}
+	yes, err := a.ask(ctx, "Go on? ")
+	if yes || ui.Code(err) != ui.ExitInterrupted || said.String() != "Go on? \n" {
+		t.Errorf("%t, %v, said %q", yes, err, said.String())
+	}
+}
+
+func TestOnlyYesIsYes(t *testing.T) {
+	for answer, want := range map[string]bool{"y\n": true, "Yes\n": true, "\n": false, "no\n": false, "y": false} {
+		a := &app{Terminal: ui.New(strings.NewReader(answer), io.Discard, io.Discard)}
+		if yes, err := a.ask(t.Context(), "Go on? "); yes != want || err != nil {
+			t.Errorf("%q: %t, %v", answer, yes, err)
+		}
+	}
+}
+
+// The network stays up where its volumes cannot be removed with it.
+func TestOnlyRootTakesVolumesDown(t *testing.T) {
+	w, _ := byHand(t)
+	w.be(controller.Caller{UID: 1000})
+	if os.Geteuid() == 0 {
+		if err := syscall.Seteuid(65534); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := syscall.Seteuid(0); err != nil {
+				t.Fatal(err)
+			}
+		}()
+	}
+	o := pergola(t, "down", "lab", "--volumes")
+	if o.status != 1 || !strings.Contains(o.errs, "only root can remove volumes") ||
+		strings.Contains(o.errs, "is down") {
 		t.Error(o)
 	}
 }

@@ -262,6 +262,14 @@ func TestCtrlCDuringUpSaysThatTheServerGoesOn(t *testing.T) {
 	pergolaWith(ctx, t, "", "down").want(t, 130, "", "goes on taking lab down")
 }
 
+// A request that was sent may be carried out, whether its answer is awaited or not.
+func TestCtrlCWhileATopologyIsSentPromisesNothing(t *testing.T) {
+	w := inLab(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	w.when("/slices/lab", func(*http.Request) { interrupt() })
+	pergolaWith(ctx, t, "", "up").want(t, 130, "", "`pergola inspect lab` shows whether the server has taken it")
+}
+
 func TestCtrlCEndsCommandsThatFollow(t *testing.T) {
 	w := inLab(t)
 	pergola(t, "up").want(t, 0, "", "up")

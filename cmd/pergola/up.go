@@ -63,7 +63,7 @@ A server is started if none runs. Files that the topology names are read with yo
 }
 
 func (a *app) up(ctx context.Context, file string, o upOptions) error {
-	src, err := source.Load(file, o.Options)
+	src, err := source.Load(ctx, file, o.Options)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (a *app) up(ctx context.Context, file string, o upOptions) error {
 	net, applied, err := a.apply(ctx, p, src, o)
 	if err != nil {
 		p.Close()
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && ui.Code(err) != ui.ExitInterrupted {
 			return ui.Interrupted("nothing was changed")
 		}
 		return err
@@ -135,7 +135,9 @@ func (a *app) apply(ctx context.Context, p *ui.Progress, src *source.Source, o u
 		if applied, err = c.Apply(ctx, src.Name, src.Topology, o.dryRun); err == nil {
 			return &network{c, src.Name}, applied, nil
 		}
-		err = located(src, err)
+		if err = located(src, err); ctx.Err() != nil && !o.dryRun { // the server may have done it
+			err = ui.Interrupted("`pergola inspect " + src.Name + "` shows whether the server has taken it")
+		}
 	}
 	c.Close()
 	return nil, nil, err

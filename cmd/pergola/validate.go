@@ -33,7 +33,7 @@ Exit status: 0 all are valid; 1 one is not.`,
 			if len(args) == 0 {
 				args = []string{""}
 			}
-			sources, err := a.validate(args, o)
+			sources, err := a.validate(cmd.Context(), args, o)
 			if err != nil || !here {
 				return err
 			}
@@ -67,11 +67,11 @@ func (a *app) validateHere(ctx context.Context, sources []*source.Source) error 
 }
 
 // validate gives what it has read, if all of it is valid.
-func (a *app) validate(files []string, o source.Options) (sources []*source.Source, err error) {
+func (a *app) validate(ctx context.Context, files []string, o source.Options) (sources []*source.Source, err error) {
 	bad := 0
 	verdicts := []source.Verdict{}
 	for _, file := range files {
-		v, err := source.Validate(file, o)
+		v, err := source.Validate(ctx, file, o)
 		if err != nil {
 			return nil, err
 		}

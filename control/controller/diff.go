@@ -1,17 +1,20 @@
 package controller
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/unit"
+	"github.com/pergola-net/pergola/model/wording"
 )
 
 // Diff says what changes from one version of a slice to another. It is pure. prev is nil for a new slice, next for
@@ -141,12 +144,12 @@ func fields(was, is any) []api.Field {
 	var all []api.Field
 	for _, name := range slices.Sorted(maps.Keys(old)) {
 		if v, ok := now[name]; !ok || v != old[name] {
-			all = append(all, api.Field{Name: name, Old: short(old[name]), New: short(v)})
+			all = append(all, api.Field{Name: name, Old: shown(name, old[name]), New: shown(name, v)})
 		}
 	}
 	for name, v := range now {
 		if _, ok := old[name]; !ok {
-			all = append(all, api.Field{Name: name, New: short(v)})
+			all = append(all, api.Field{Name: name, New: shown(name, v)})
 		}
 	}
 	slices.SortFunc(all, func(a, b api.Field) int { return strings.Compare(a.Name, b.Name) })
@@ -234,13 +237,23 @@ func number(path string, n json.Number) string {
 	return n.String()
 }
 
-// short cuts what is too long for a line, such as a file's content.
-func short(s string) string {
+// shown is a leaf for a person. What is too long for a line is cut; of what is in a file, only a short word is shown.
+func shown(name, text string) string {
 	const width = 60
-	if len(s) <= width {
-		return s
+	if strings.HasPrefix(name, "routing.config.") ||
+		strings.HasPrefix(name, "files.") && strings.HasSuffix(name, ".data") {
+		data, err := base64.StdEncoding.DecodeString(text) // as JSON has it
+		if err != nil || len(data) == 0 {
+			return text
+		}
+		if text = strconv.Quote(string(data)); len(text) > width || strings.Contains(text, `\`) {
+			return wording.Count(len(data), "byte")
+		}
 	}
-	return fmt.Sprintf("%.24s… (%d bytes)", s, len(s))
+	if len(text) <= width {
+		return text
+	}
+	return fmt.Sprintf("%.24s… (%d bytes)", text, len(text))
 }
 
 // locate notes on which hosts the nodes of the plan are to be.

@@ -165,6 +165,20 @@ func TestDiffShowsFieldsByName(t *testing.T) {
 	}
 }
 
+func TestWhatIsInFilesIsShownForPeople(t *testing.T) {
+	node := func(motd, conf string) *slice.Slice {
+		return &slice.Slice{Name: "net", Nodes: []slice.Node{{Name: "a",
+			Files:   []slice.File{{Path: "/etc/motd", Data: []byte(motd)}},
+			Routing: &slice.Routing{Config: map[string][]byte{"frr.conf": []byte(conf)}}}}}
+	}
+	got := Diff(node("hello", "router ospf\n"), node("goodbye", strings.Repeat("!\n", 1000)))
+	want := []api.Field{{Name: "files./etc/motd.data", Old: `"hello"`, New: `"goodbye"`},
+		{Name: "routing.config.frr.conf", Old: "12 bytes", New: "2000 bytes"}}
+	if len(got.Nodes) != 1 || !slices.Equal(got.Nodes[0].Fields, want) {
+		t.Errorf("the plan is %+v, want %+v", got.Nodes, want)
+	}
+}
+
 func TestWhatTheStoreGivesBackDoesNotRestartNodes(t *testing.T) {
 	empty := slice.Node{
 		Name: "r1", Kind: slice.Router, Command: []string{}, Env: map[string]string{}, Files: []slice.File{},

@@ -54,7 +54,7 @@ func openRuntime(t testing.TB, dir string) *Runtime {
 	t.Helper()
 	r, err := New(t.Context(), Config{
 		StateDir: filepath.Join(dir, "state"), LogDir: filepath.Join(dir, "log"),
-		BlobDir: filepath.Join(dir, "blobs"), VolumeDir: filepath.Join(dir, "volumes"),
+		BlobDir: filepath.Join(dir, "blobs"), VolumeDir: filepath.Join(dir, "volumes [1]"),
 		Runtime: os.Getenv("PERGOLA_TEST_RUNTIME"),
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -114,16 +115,16 @@ func (r *Runtime) Volumes() (all []Volume, err error) {
 	if r.cfg.VolumeDir == "" {
 		return nil, nil
 	}
-	paths, err := filepath.Glob(filepath.Join(r.cfg.VolumeDir, "*", "*", "*"))
+	paths, err := fs.Glob(os.DirFS(r.cfg.VolumeDir), "*/*/*") // the directory itself may have such characters
 	if err != nil {
 		return nil, err
 	}
 	slices.Sort(paths)
 	for _, path := range paths {
-		node := filepath.Dir(path)
+		parts := strings.Split(path, "/")
 		all = append(all, Volume{
-			Slice: filepath.Base(filepath.Dir(node)), Node: filepath.Base(node), Name: filepath.Base(path),
-			Bytes: sizeOf(path),
+			Slice: parts[0], Node: parts[1], Name: parts[2],
+			Bytes: sizeOf(filepath.Join(r.cfg.VolumeDir, path)),
 		})
 	}
 	return all, nil

@@ -146,6 +146,7 @@ func (d *Pass) configureDaemon(ctx context.Context, id sliver.ID, r routing.Rend
 		if err := d.reload(ctx, id, r); err != nil {
 			return err
 		}
+		d.forgetChange(id, r)
 	}
 	return d.Machine.Runtime.Note(id, plan.NoteOf[plan.KindConfig], plan.Digest(r.Files))
 }
@@ -163,6 +164,19 @@ func (d *Pass) keepChange(ctx context.Context, id sliver.ID, r routing.Rendered)
 	}
 	if err != nil {
 		d.Log.Debug("find out whether a routing daemon was configured by hand", "node", id, "error", err)
+	}
+}
+
+// forgetChange takes the note back where daemons now run what they were given and nothing else, as after a network is
+// brought up from what `pergola save` wrote of it.
+func (d *Pass) forgetChange(id sliver.ID, r routing.Rendered) {
+	daemon := running.Daemon{Runtime: d.Machine.Runtime, ID: id, Kind: slice.FRR, Files: r.Files}
+	all, err := daemon.RunsAsGiven()
+	if err == nil && all {
+		err = d.Machine.Runtime.Note(id, plan.ChangedNote, "")
+	}
+	if err != nil {
+		d.Log.Debug("find out whether a routing daemon runs what it was given", "node", id, "error", err)
 	}
 }
 

@@ -102,9 +102,6 @@ func (c *changes) doubt(err error) {
 var ownFiles = []string{"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/etc/mtab", "/etc/pergola",
 	"/etc/.pwd.lock", "/etc/ld.so.cache"}
 
-// daemonDirs have the configurations of routing daemons.
-var daemonDirs = map[slice.Daemon]string{slice.FRR: "/etc/frr", slice.BIRD: "/etc/bird"}
-
 // findFiles looks at the files that the topology put into the node. With content, it looks also for others that were
 // written below /etc: the node's own services and exec lines may have done that.
 func (c *changes) findFiles() error {
@@ -126,11 +123,14 @@ func (c *changes) findFiles() error {
 	if !c.content {
 		return nil
 	}
+	daemonDir := "" // what is there is said of routing
+	if c.node.Routing != nil {
+		daemonDir = running.Daemon{Kind: c.node.Routing.Daemon}.Dir()
+	}
 	etc, err := c.runtime.EtcFiles(c.id, most, func(name string) bool {
 		base := path.Base(name)
 		return given[name] || slices.Contains(ownFiles, name) || strings.HasSuffix(base, "-") ||
-			strings.HasSuffix(base, "~") || strings.HasPrefix(base, ".pergola-") ||
-			c.node.Routing != nil && name == daemonDirs[c.node.Routing.Daemon]
+			strings.HasSuffix(base, "~") || strings.HasPrefix(base, ".pergola-") || name == daemonDir
 	})
 	for _, f := range etc {
 		c.add(f)

@@ -166,6 +166,42 @@ func TestChangesOfFRRAreSeen(t *testing.T) {
 	}
 }
 
+// What was configured by hand, and is then given to the daemons as their file, is no change any more: unless something
+// else was configured beside it.
+func TestFRRRunsAsGivenWhenItsFileIsWhatItRuns(t *testing.T) {
+	testkit.LeakCheck(t)
+	l, d := started(t, two(slice.FRR, slice.OSPF))
+	want := func(want bool, when string) {
+		t.Helper()
+		l.Write("r1", d.Files)
+		if _, err := l.Exec("r1", routing.ScriptPath, "reload-user"); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := d.RunsAsGiven(); err != nil || all != want {
+			t.Errorf("%s: it runs as given: %t, %v", when, all, err)
+		}
+	}
+	vtysh := func(line string) {
+		t.Helper()
+		if _, err := l.Exec("r1", "vtysh", "-c", "configure terminal", "-c", line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	vtysh("ip route 198.51.100.0/24 blackhole")
+	files, err := d.Configuration(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range d.Files {
+		if f.Path == "/etc/frr/frr.conf" {
+			d.Files[i].Data = files[frrConf]
+		}
+	}
+	want(true, "when its file is what it runs")
+	vtysh("ip route 203.0.113.0/24 blackhole")
+	want(false, "with a route more")
+}
+
 func TestChangesOfBIRDAreSeen(t *testing.T) {
 	testkit.LeakCheck(t)
 	l, d := started(t, two(slice.BIRD, slice.OSPF))

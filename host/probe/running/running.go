@@ -127,7 +127,8 @@ func (d Daemon) Differs(ctx context.Context) (bool, error) {
 	}
 	loaded, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, errors.New("FRR is just starting, or was not started by this version of Pergola")
+		return false, errors.New("FRR is just starting: ask again in a moment " +
+			"(or an older version of Pergola started it)")
 	}
 	if err != nil {
 		return false, err
@@ -147,6 +148,16 @@ func (d Daemon) Differs(ctx context.Context) (bool, error) {
 		all.WriteString(text)
 	}
 	return !frr.Same(string(loaded.Data), all.String()), nil
+}
+
+// RunsAsGiven reports whether FRR's daemons have loaded what Pergola gave them, and nothing beside it. It is false also
+// where that is worded otherwise than FRR does it.
+func (d Daemon) RunsAsGiven() (bool, error) {
+	loaded, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile)
+	if err != nil {
+		return false, err
+	}
+	return frr.Same(string(loaded.Data), string(d.given()[frrConf])), nil
 }
 
 func (d Daemon) ask(ctx context.Context, socket string) (string, error) {

@@ -24,12 +24,7 @@ type said struct {
 // their addresses themselves keep them, and the replaced node gets the address that their routes and sessions lead to.
 func (c *clab) addressLinks() {
 	known := map[string]*said{}
-	nodes := map[string]*clabNode{}
-	for name, n := range c.nodes {
-		if n.out != nil {
-			nodes[c.renamed[name]] = n
-		}
-	}
+	nodes := c.byName()
 	on := map[netip.Prefix]string{} // networks, by the first end that has them
 	for _, links := range c.segments(nodes) {
 		if !slices.ContainsFunc(links, func(l *topology.Link) bool {

@@ -225,9 +225,10 @@ func bootedFace(name string) string {
 
 // nameFaces tells XRd which interfaces there are: it takes those alone that its environment names.
 func (c *clab) nameFaces() {
+	nodes := c.byName()
 	for _, l := range c.out.Links {
 		for _, e := range l.Ends {
-			n := c.byName(e.Node())
+			n := nodes[e.Node()]
 			if n == nil || n.as != AsImage || n.kind != "cisco_xrd" && n.kind != "xrd" ||
 				e.Interface() == managementFace(n) {
 				continue
@@ -238,12 +239,13 @@ func (c *clab) nameFaces() {
 	}
 }
 
-// byName gives the node by the name that it has here.
-func (c *clab) byName(name string) *clabNode {
-	for known, n := range c.nodes {
-		if c.renamed[known] == name && n.out != nil {
-			return n
+// byName gives the nodes that are made, by the names that they have here.
+func (c *clab) byName() map[string]*clabNode {
+	nodes := make(map[string]*clabNode, len(c.nodes))
+	for name, n := range c.nodes {
+		if n.out != nil {
+			nodes[c.renamed[name]] = n
 		}
 	}
-	return nil
+	return nodes
 }

@@ -138,6 +138,27 @@ topology:
 	}
 }
 
+// A /29 has six addresses, of which the machine has one. The last one of all is the broadcast address.
+func TestNodesBeyondTheManagementNetworkHaveNoAddressInIt(t *testing.T) {
+	top, found := clabOf(t, "mgmt: {ipv4-subnet: 192.0.2.0/29}\ntopology:\n  kinds: {linux: {image: alpine}}\n"+
+		"  nodes: {a: , b: , c: , d: , e: , f: }\n  defaults: {kind: linux}\n", ClabOptions{})
+	s := resolved(t, top)
+	for node, want := range map[string]string{"a": "192.0.2.2/29", "e": "192.0.2.6/29", "f": ""} {
+		got := ""
+		for _, p := range s.Node(node).Interface("eth0").Addresses {
+			if p.Addr().Is4() {
+				got = p.String()
+			}
+		}
+		if got != want {
+			t.Errorf("%s has %q, want %q", node, got, want)
+		}
+	}
+	if text := found.Error(); !strings.Contains(text, "addresses in 192.0.2.0/29 of node f (all are taken") {
+		t.Errorf("it says:\n%s", text)
+	}
+}
+
 const managed = `
 mgmt: {network: custom, ipv4-subnet: 172.20.25.0/24, mtu: 1400, bridge: br-x}
 topology:

@@ -2,7 +2,6 @@ package importer
 
 import (
 	"net/netip"
-	"slices"
 	"strconv"
 
 	"github.com/pergola-net/pergola/model/slice"
@@ -19,11 +18,14 @@ type management struct {
 	subnets [address.Families]netip.Prefix
 	mtu     int
 	taken   map[netip.Addr]bool
-	extra   []topology.Link // of type mgmt-net
+	next    [address.Families]netip.Addr // all before are taken
+	extra   []topology.Link              // of type mgmt-net
 }
 
 // Keys of mgmt that are read; the others change nothing here.
 var mgmtUsed = []string{"network", "ipv4-subnet", "ipv6-subnet", "ipv4-gw", "ipv6-gw", "mtu"}
+
+var subnetKeys = [address.Families]string{"ipv4-subnet", "ipv6-subnet"}
 
 const managementMTU = 1500
 
@@ -40,7 +42,7 @@ func (c *clab) readManagement(root *yamltree.Node) {
 			}
 		}
 	}
-	for family, key := range []string{"ipv4-subnet", "ipv6-subnet"} {
+	for family, key := range subnetKeys {
 		m.subnets[family] = netip.MustParsePrefix([]string{"172.20.20.0/24", "3fff:172:20:20::/64"}[family])
 		text := c.str(at.Field(key), key)
 		if text == "" || text == "auto" {
@@ -53,6 +55,9 @@ func (c *clab) readManagement(root *yamltree.Node) {
 			continue
 		}
 		m.subnets[family] = p.Masked()
+	}
+	for family, subnet := range m.subnets {
+		m.next[family] = subnet.Addr().Next()
 	}
 	for family, key := range []string{"ipv4-gw", "ipv6-gw"} {
 		gateway := m.subnets[family].Addr().Next() // the machine's address, which no node has
@@ -160,13 +165,18 @@ func (c *clab) manageNode(n *clabNode, end string) {
 		subnet := m.subnets[family]
 		a, err := netip.ParseAddr(n.find(key).Text)
 		if err != nil {
-			for a = subnet.Addr().Next(); m.taken[a]; {
-				a = a.Next()
+			for m.taken[m.next[family]] {
+				m.next[family] = m.next[family].Next()
 			}
+			a = m.next[family]
 			m.taken[a] = true
 		}
-		if subnet.Contains(a) {
+		switch {
+		case subnet.Contains(a) && (err == nil || address.Usable(subnet, a)):
 			addresses = append(addresses, netip.PrefixFrom(a, subnet.Bits()).String())
+		case err != nil:
+			c.leaveAt(n.name, "addresses in "+subnet.String(), n.at.Position,
+				lack{changesNodes, "all are taken: give mgmt a larger " + subnetKeys[family]})
 		}
 	}
 	isManagement := true
@@ -217,14 +227,17 @@ func (c *clab) mgmtLink(l *yamltree.Node, e clabEnd, used map[string]bool) {
 	c.management.extra = append(c.management.extra, link)
 }
 
-// isHere reports whether an address of the management network is a node's.
-func (c *clab) isHere(a netip.Addr) bool {
-	return slices.ContainsFunc(c.out.Links, func(l topology.Link) bool {
-		return slices.ContainsFunc(l.Ends, func(e topology.End) bool {
-			return slices.ContainsFunc(l.Addresses[string(e)], func(text string) bool {
-				p, err := netip.ParsePrefix(text)
-				return err == nil && p.Addr() == a
-			})
-		})
-	})
+// addresses are those that links give to nodes.
+func (c *clab) addresses() map[netip.Addr]bool {
+	all := map[netip.Addr]bool{}
+	for _, l := range c.out.Links {
+		for _, texts := range l.Addresses {
+			for _, text := range texts {
+				if p, err := netip.ParsePrefix(text); err == nil {
+					all[p.Addr()] = true
+				}
+			}
+		}
+	}
+	return all
 }

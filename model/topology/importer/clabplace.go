@@ -18,11 +18,12 @@ var linkPath = regexp.MustCompile(`^links\[(\d+)\]`)
 // check reports what no network can have, at its place in the file and by the file's own keys.
 func (c *clab) check() {
 	_, found := resolve.Slice(c.out, nil, false)
+	nodes := c.byName()
 	for _, d := range found {
 		if d.Warning {
 			continue
 		}
-		at, what := c.place(d.Path)
+		at, what := c.place(nodes, d.Path)
 		if what != "" {
 			what += ": "
 		}
@@ -31,7 +32,7 @@ func (c *clab) check() {
 }
 
 // place gives the position of a part of the topology in the file, and what it is there.
-func (c *clab) place(path string) (at position, what string) {
+func (c *clab) place(nodes map[string]*clabNode, path string) (at position, what string) {
 	if m := linkPath.FindStringSubmatch(path); m != nil {
 		if i, err := strconv.Atoi(m[1]); err == nil && i < len(c.linkAt) {
 			return c.linkAt[i], "a link"
@@ -42,7 +43,7 @@ func (c *clab) place(path string) (at position, what string) {
 	if len(parts) < 2 || parts[0] != "nodes" {
 		return position{}, path
 	}
-	n := c.byName(parts[1])
+	n := nodes[parts[1]]
 	if n == nil {
 		return position{}, path
 	}

@@ -71,8 +71,12 @@ func (c *clab) count(at *yamltree.Node, key string, most int) (int, bool) {
 
 // vxlans makes the tunnels, when the management network is there.
 func (c *clab) vxlans() {
+	if len(c.tunnels) == 0 {
+		return
+	}
+	here := c.addresses()
 	for _, t := range c.tunnels {
-		if !c.isHere(t.remote) {
+		if !here[t.remote] {
 			c.leaveAt(t.node.name, "remote of links of type "+t.kind, t.at,
 				lack{changesTraffic, t.remote.String() + " is no address of a node here"})
 		}

@@ -3,9 +3,12 @@ package archive
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -102,25 +105,93 @@ func archived(t *testing.T, members ...*tar.Header) *bytes.Buffer {
 	return &b
 }
 
-func TestAnArchiveDoesNotLeadOutOfTheDirectory(t *testing.T) {
+// What is beside the copy is the caller's own, as .ssh is where a log is copied into the home directory.
+func TestAnArchiveWritesNothingButTheCopy(t *testing.T) {
+	dir := func(name string) *tar.Header { return &tar.Header{Name: name, Typeflag: tar.TypeDir} }
+	file := func(name string) *tar.Header { return &tar.Header{Name: name, Typeflag: tar.TypeReg} }
+	link := func(name, to string) *tar.Header {
+		return &tar.Header{Name: name, Linkname: to, Typeflag: tar.TypeSymlink}
+	}
+	hard := func(name, to string) *tar.Header {
+		return &tar.Header{Name: name, Linkname: to, Typeflag: tar.TypeLink}
+	}
 	for name, members := range map[string][]*tar.Header{
-		"by its name":         {{Name: "a/../../out", Typeflag: tar.TypeReg}},
-		"by an absolute name": {{Name: "/out", Typeflag: tar.TypeReg}},
-		"by a link": {{Name: "a/", Typeflag: tar.TypeDir}, {Name: "a/up", Linkname: "../..", Typeflag: tar.TypeSymlink},
-			{Name: "a/up/out", Typeflag: tar.TypeReg}},
-		"by a hard link": {{Name: "a/", Typeflag: tar.TypeDir},
-			{Name: "a/hard", Linkname: "../secret", Typeflag: tar.TypeLink}},
+		"by its name":                                {dir("a/"), file("a/../../out")},
+		"beside, by its name":                        {dir("a/"), file("a/../out")},
+		"by an absolute name":                        {file("/out")},
+		"by a link":                                  {dir("a/"), link("a/up", "../.."), file("a/up/out")},
+		"beside, by a link":                          {dir("a/"), link("a/up", ".."), file("a/up/out")},
+		"beside, by a link to the place":             {link("a", "."), file("a/out")},
+		"by a link that becomes a directory":         {link("a", "."), dir("a/"), file("a/out")},
+		"by a link in the place of the directory":    {dir("a/"), link("a", "."), file("a/out")},
+		"by a directory that is made through a link": {dir("a/"), link("a/up", ".."), dir("a/up/out")},
+		"without its directory":                      {file("a/out")},
+		"by a hard link":                             {dir("a/"), hard("a/hard", "../secret")},
+		"by a hard link through a link":              {dir("a/"), link("a/up", ".."), hard("a/hard", "a/up/x")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			outside := tree(t, map[string]string{"secret": "mine", "in/x": ""})
+			outside := tree(t, map[string]string{"secret": "mine", "in/x": "mine"})
 			if err := Unpack(archived(t, members...), "a", filepath.Join(outside, "in"), "a"); err == nil {
 				t.Error("it was taken")
 			}
-			entries, err := os.ReadDir(outside)
-			if err != nil || len(entries) != 2 {
-				t.Errorf("beside the directory are %v, %v", entries, err)
+			for _, place := range []string{outside, filepath.Join(outside, "in")} {
+				entries, err := os.ReadDir(place)
+				for _, e := range entries {
+					if !slices.Contains([]string{"secret", "in", "x", "a"}, e.Name()) {
+						t.Errorf("in %s is %s", place, e.Name())
+					}
+				}
+				if err != nil {
+					t.Error(err)
+				}
 			}
 		})
+	}
+}
+
+// A link that an earlier copy has brought is not followed by the next one.
+func TestALinkInTheWayIsNotFollowed(t *testing.T) {
+	to := tree(t, map[string]string{"a": "-> .", "x": ""})
+	err := Unpack(archived(t, &tar.Header{Name: "a/", Typeflag: tar.TypeDir},
+		&tar.Header{Name: "a/x", Typeflag: tar.TypeReg}), "a", to, "a")
+	if err == nil || !strings.Contains(err.Error(), "a is there already, and is no directory") {
+		t.Errorf("it says %v", err)
+	}
+	if text, _ := os.ReadFile(filepath.Join(to, "x")); len(text) > 0 {
+		t.Errorf("x is %q", text)
+	}
+}
+
+func TestADeviceIsNoCopy(t *testing.T) {
+	to := t.TempDir()
+	header := &tar.Header{Name: "zero", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 5}
+	if err := Unpack(archived(t, header), "zero", to, "zero"); !errors.Is(err, errNoFile) {
+		t.Errorf("unpacked: %v", err)
+	}
+	if err := Pack(io.Discard, os.DevNull, "null"); !errors.Is(err, errNoFile) {
+		t.Errorf("packed: %v", err)
+	}
+	if entries, err := os.ReadDir(to); err != nil || len(entries) > 0 {
+		t.Errorf("there is %v, %v", entries, err)
+	}
+}
+
+// All of a node is copied into a directory that is there, whose mode stays.
+func TestAllIsUnpackedIntoTheDirectoryItself(t *testing.T) {
+	to := t.TempDir()
+	if err := os.Chmod(to, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := Unpack(archived(t, &tar.Header{Name: "./", Typeflag: tar.TypeDir},
+		&tar.Header{Name: "./etc/", Typeflag: tar.TypeDir},
+		&tar.Header{Name: "./etc/motd", Typeflag: tar.TypeReg}), ".", to, "."); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(to, "etc/motd")); err != nil || string(text) != "evil" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if info, err := os.Stat(to); err != nil || info.Mode().Perm() != 0o750 {
+		t.Errorf("%v, %v", info, err)
 	}
 }
 

@@ -4,6 +4,7 @@ package archive
 
 import (
 	"archive/tar"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,12 +13,18 @@ import (
 	"path/filepath"
 )
 
+// errNoFile means that there is nothing to copy: a device, a pipe, a socket.
+var errNoFile = errors.New("not a file, a directory or a symbolic link")
+
 // Pack writes the file or the directory at source as an archive in which it is called name. All of it belongs to root
 // there. A symbolic link stays one, but for source itself. Sockets, devices and pipes are left out.
 func Pack(w io.Writer, source, name string) error {
 	source, err := filepath.EvalSymlinks(source)
 	if err != nil {
 		return err
+	}
+	if info, err := os.Stat(source); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return fmt.Errorf("%s: %w", source, errNoFile)
 	}
 	t := tar.NewWriter(w)
 	err = filepath.WalkDir(source, func(at string, d fs.DirEntry, err error) error {

@@ -182,6 +182,16 @@ func TestDirectoriesAreReplacedOnlyWhereAsked(t *testing.T) {
 	if _, err := saved.Write(t.Context(), dir, true, archives(nil)); !errors.Is(err, ErrExists) {
 		t.Errorf("a directory with something else in it is replaced: %v", err)
 	}
+	empty := filepath.Join(parent, "empty")
+	if err := os.Mkdir(empty, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	written(t, saved, empty, false)
+	t.Chdir(empty)
+	if _, err := saved.Write(t.Context(), ".", true, archives(nil)); err == nil ||
+		!strings.Contains(err.Error(), "it is the current directory") {
+		t.Errorf("the current directory is replaced: %v", err)
+	}
 	link := filepath.Join(parent, "link")
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
@@ -190,7 +200,7 @@ func TestDirectoriesAreReplacedOnlyWhereAsked(t *testing.T) {
 		t.Errorf("a symbolic link is followed: %v", err)
 	}
 	entries, err := os.ReadDir(parent)
-	if err != nil || len(entries) != 2 {
+	if err != nil || len(entries) != 3 {
 		t.Errorf("left behind: %v, %v", entries, err)
 	}
 }

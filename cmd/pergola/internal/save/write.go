@@ -53,7 +53,7 @@ func (saved *Saved) Write(ctx context.Context, dir string, replace bool, from Ar
 	return missing, nil
 }
 
-// examine reports whether there is a directory that is to be replaced.
+// examine reports whether there is a directory that is to be replaced: one that is empty, or that Write has made.
 func examine(dir string, replace bool) (old bool, err error) {
 	info, err := os.Lstat(filepath.Clean(dir))
 	switch {
@@ -64,11 +64,14 @@ func examine(dir string, replace bool) (old bool, err error) {
 	case !info.IsDir():
 		return false, fmt.Errorf("%w, and is no directory", ErrExists)
 	}
+	if here, err := os.Stat("."); err == nil && os.SameFile(info, here) {
+		return false, errors.New("it is the current directory: name one in it")
+	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) == 0 {
+	if err != nil {
 		return false, err
 	}
-	if !replace {
+	if len(entries) > 0 && !replace {
 		return false, ErrExists
 	}
 	for _, e := range entries {

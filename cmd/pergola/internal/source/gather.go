@@ -25,12 +25,12 @@ type archive struct {
 const maxSource = 16 << 20
 
 // gather reads the files that the topology names. Each that cannot be read is one diagnostic.
-func (s *Source) gather() (found topology.Diagnostics) {
+func (s *Source) gather(ctx context.Context) (found topology.Diagnostics) {
 	dir, err := filepath.Abs(filepath.Dir(s.Path))
 	if err != nil {
 		return topology.Diagnostics{{Message: fmt.Sprintf("find the directory of %s: %v", s.Path, err)}}
 	}
-	if found := s.saveImages(); len(found) > 0 {
+	if found := s.saveImages(ctx); len(found) > 0 {
 		return topology.Locate(s.Topology, found)
 	}
 	makeAbsolute(s.Topology, dir)

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -69,13 +70,13 @@ const maxFile = 64 << 20
 
 // Load reads a topology file, found in the current directory where path is empty, and all files that it names. All
 // that is wrong with it comes at once, as topology.Diagnostics.
-func Load(path string, o Options) (*Source, error) {
+func Load(ctx context.Context, path string, o Options) (*Source, error) {
 	s, found, err := open(path, o)
 	if err != nil {
 		return nil, err
 	}
 	if s.Topology != nil {
-		found = append(found, s.gather()...)
+		found = append(found, s.gather(ctx)...)
 	}
 	return s, s.keepWarnings(found)
 }
@@ -210,12 +211,12 @@ type Verdict struct {
 }
 
 // Validate reads a topology file and resolves it. The error is that it could not be read.
-func Validate(path string, o Options) (Verdict, error) {
+func Validate(ctx context.Context, path string, o Options) (Verdict, error) {
 	if found, err := Find("."); path == "" && err == nil {
 		path = found
 	}
 	v := Verdict{File: path, Errors: []topology.Diagnostic{}}
-	src, err := Load(path, o)
+	src, err := Load(ctx, path, o)
 	var resolved *slice.Slice
 	if err == nil {
 		v.Source, v.File, v.Warnings, v.LeftOut = src, src.Path, src.Warnings, src.LeftOut

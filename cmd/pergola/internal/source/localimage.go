@@ -64,7 +64,7 @@ func inStore(image string) (store imageStore, ref string, ok bool) {
 
 // saveImages puts archives in the place of images that stores of this machine have: the server cannot ask them with the
 // caller's rights.
-func (s *Source) saveImages() (found topology.Diagnostics) {
+func (s *Source) saveImages(ctx context.Context) (found topology.Diagnostics) {
 	saved := map[string]string{} // archives, by image
 	eachAttributes(s.Topology, func(where string, a *topology.Attributes) {
 		store, ref, ok := inStore(a.Image)
@@ -72,7 +72,7 @@ func (s *Source) saveImages() (found topology.Diagnostics) {
 			return
 		}
 		if saved[a.Image] == "" {
-			path, err := saveImage(store, ref)
+			path, err := saveImage(ctx, store, ref)
 			if err != nil {
 				found = append(found, topology.Diagnostic{Path: where + ".image", Message: err.Error()})
 				return
@@ -87,8 +87,8 @@ func (s *Source) saveImages() (found topology.Diagnostics) {
 var imageID = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // saveImage gives the archive of an image, which stays in the user's cache: saving it takes long.
-func saveImage(store imageStore, ref string) (string, error) {
-	asking, cancel := context.WithTimeout(context.Background(), storeTimeout)
+func saveImage(ctx context.Context, store imageStore, ref string) (string, error) {
+	asking, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	id, err := store.id(asking, ref)
 	if err != nil {
@@ -114,7 +114,7 @@ func saveImage(store imageStore, ref string) (string, error) {
 		return "", fmt.Errorf("save image %s: %w", ref, err)
 	}
 	defer os.Remove(f.Name()) // renamed, if all goes well
-	err = store.save(context.Background(), ref, f)
+	err = store.save(ctx, ref, f)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return "", fmt.Errorf("save image %s: %w", ref, err)
 	}

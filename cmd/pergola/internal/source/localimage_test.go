@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -18,23 +19,29 @@ const (
 	podmansID = "2222222222222222222222222222222222222222222222222222222222222222"
 )
 
-// docker answers as a daemon does that has the image ceos:4.32.0F; it counts what it was asked.
+// docker answers as a daemon does that has the image ceos:4.32.0F; it counts what it sent.
 func docker(t *testing.T) map[string]int {
 	t.Helper()
 	asked := map[string]int{}
+	serveDocker(t, func(w http.ResponseWriter, r *http.Request) {
+		asked["get "+r.URL.Query().Get("names")]++
+		fmt.Fprint(w, "an archive of Docker")
+	})
+	return asked
+}
+
+// serveDocker answers as such a daemon; save answers the request for an image.
+func serveDocker(t *testing.T, save http.HandlerFunc) {
+	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /images/{name}/json", func(w http.ResponseWriter, r *http.Request) {
-		asked["json"]++
 		if r.PathValue("name") != "ceos:4.32.0F" {
 			http.Error(w, "no such image", http.StatusNotFound)
 			return
 		}
 		fmt.Fprintf(w, `{"Id": "sha256:%s"}`, dockersID)
 	})
-	mux.HandleFunc("GET /images/get", func(w http.ResponseWriter, r *http.Request) {
-		asked["get "+r.URL.Query().Get("names")]++
-		fmt.Fprint(w, "an archive of Docker")
-	})
+	mux.HandleFunc("GET /images/get", save)
 	socket := filepath.Join(t.TempDir(), "docker.sock")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -44,7 +51,6 @@ func docker(t *testing.T) map[string]int {
 	server.Start()
 	t.Cleanup(server.Close)
 	t.Setenv("DOCKER_HOST", "unix://"+socket)
-	return asked
 }
 
 // podmanHere puts a podman into the PATH that has the image quay.io/lab/srl.
@@ -81,7 +87,7 @@ func TestImagesOfTheMachinesStoresAreSent(t *testing.T) {
 	files(t, map[string]string{"lab.clab.yml": stored})
 	o := Options{kinds: []string{importer.AllKinds + "=" + importer.AsImage}}
 	for range 2 { // what was saved once is not saved again
-		src, err := Load("lab.clab.yml", o)
+		src, err := Load(t.Context(), "lab.clab.yml", o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,6 +116,25 @@ func TestImagesOfTheMachinesStoresAreSent(t *testing.T) {
 	}
 }
 
+// Saving an image takes long: Ctrl-C ends it, and nothing of it stays.
+func TestSavingAnImageEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	serveDocker(t, func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done() // until the client goes
+	})
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	files(t, map[string]string{"p.yaml": "nodes: {a: {image: \"docker-daemon:ceos:4.32.0F\"}}\n"})
+	if _, err := Load(ctx, "p.yaml", Options{}); err == nil || !strings.Contains(err.Error(), "context canceled") {
+		t.Errorf("it says %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Join(cache, "pergola", "images")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
 // A topology file can name the store itself, as `pergola import` writes it.
 func TestAnImageThatAStoreDoesNotHaveIsAnError(t *testing.T) {
 	docker(t)
@@ -118,7 +143,7 @@ func TestAnImageThatAStoreDoesNotHaveIsAnError(t *testing.T) {
 	for image, want := range map[string]string{"docker-daemon:lab/none:1": "there is no such image",
 		"containers-storage:lab/none:1": "no such image"} {
 		files(t, map[string]string{"p.yaml": "nodes:\n  a:\n    image: " + image + "\n"})
-		_, err := Load("p.yaml", Options{})
+		_, err := Load(t.Context(), "p.yaml", Options{})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "p.yaml:") != 1 ||
 			!strings.HasPrefix(err.Error(), "p.yaml:3:") {
 			t.Errorf("%s: %v", image, err)

@@ -25,7 +25,7 @@ func goodObject(t *testing.T) []byte {
 // faults loads a topology, and gives what is wrong with it, one a line.
 func faults(t *testing.T, path string) string {
 	t.Helper()
-	s, err := Load(path, Options{})
+	s, err := Load(t.Context(), path, Options{})
 	if err == nil {
 		_, err = s.Resolve()
 	}
@@ -56,7 +56,7 @@ func TestLoadReadsProgramsAndChecksThem(t *testing.T) {
 		"filter.yaml":  "nodes:\n  a:\n    program: bin/post.o\n    filters: [\"aera=1 -> drop\"]\n",
 		"dir.yaml":     "nodes:\n  a: {program: bin}\n",
 	})
-	s, err := Load("lab.yaml", Options{})
+	s, err := Load(t.Context(), "lab.yaml", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ links:
 func TestLoadReadsWhatTheTopologyNames(t *testing.T) {
 	dir := files(t, map[string]string{"net/lab.yaml": lab, "net/a/frr.conf": "hostname a\n",
 		"net/image.tar": "archive"})
-	s, err := Load("net/lab.yaml", Options{})
+	s, err := Load(t.Context(), "net/lab.yaml", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func (b blobs) PutBlob(_ context.Context, sum string, _ int64, r io.Reader) erro
 
 func TestLoadSaysWhereAMissingFileIsNamed(t *testing.T) {
 	files(t, map[string]string{"lab.yaml": lab, "image.tar": ""})
-	_, err := Load("", Options{})
+	_, err := Load(t.Context(), "", Options{})
 	var found topology.Diagnostics
 	if !errors.As(err, &found) || len(found) != 1 || found[0].Line != 3 ||
 		!strings.Contains(found[0].Message, "a/frr.conf") {
@@ -131,7 +131,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"net.graphml", Options{daemon: "quagga"}, `no routing suite "quagga"`},
 		{"net.graphml", Options{routing: []string{"opsf"}}, `no protocol "opsf"`},
 	} {
-		if _, err := Load(c.file, c.o); err == nil || !strings.Contains(err.Error(), c.fails) {
+		if _, err := Load(t.Context(), c.file, c.o); err == nil || !strings.Contains(err.Error(), c.fails) {
 			t.Errorf("%s: got %v, want %s", c.file, err, c.fails)
 		}
 	}
