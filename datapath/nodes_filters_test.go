@@ -2,6 +2,8 @@ package datapath
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -161,5 +163,37 @@ func TestNodesHaveTheFiltersThatTheyReserve(t *testing.T) {
 		w.check(n.Set("x", x))
 		w.check(insert("x", "table 1 type=3 -> drop"))
 		refused("x", "4 of 3 filters", "table 1 type=4 -> drop")
+	})
+}
+
+// A process that has no nodes does not open the tables; those of nodes that are gone go when it gets its first one.
+func TestTablesThatNobodyHasGoWithTheFirstNode(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.d.Nodes()
+		tables := func() []uint32 {
+			f := must(filter.Open(filter.Maps{Index: c.Maps["filter_index"], Buckets: c.Maps["filter_buckets"],
+				Chunks: c.Maps["filter_chunks"], Hits: c.Maps["filter_hits"]}))
+			defer func() { w.check(f.Close()) }()
+			return f.Tables()
+		}
+		n := must(node.Open(c))
+		x := w.keptFilters(n)
+		y := made(x.Object)
+		y.Filters = x.Filters
+		w.check(n.Set("y", y))
+		if all := tables(); len(all) != 2 {
+			w.Fatalf("the nodes' tables are %v", all)
+		}
+		w.check(errors.Join(n.Close(), os.RemoveAll(w.pin("")), os.RemoveAll(filepath.Join(c.Dir, "2-y"))))
+		n = must(node.Open(c))
+		defer w.end(n)
+		if all := tables(); len(all) != 2 {
+			w.Errorf("without a node the tables are %v", all)
+		}
+		x.Filters = nil
+		w.check(n.Set("x", x))
+		if all := tables(); len(all) > 1 {
+			w.Errorf("with the first node, the tables are %v", all)
+		}
 	})
 }

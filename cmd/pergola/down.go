@@ -118,11 +118,7 @@ func (a *app) down(ctx context.Context, word string, all, volumes bool) ([]strin
 	}
 	for _, name := range names {
 		if err := follow.Gone(ctx, c, p, name); err != nil && !isNotFound(err) && !a.endedIdle(ctx, v) {
-			if ctx.Err() != nil {
-				return nil, ui.Interrupted("the server goes on taking " + name +
-					" down; `pergola ls` shows when it is gone")
-			}
-			return nil, err
+			return nil, notGone(ctx, name, err)
 		}
 		p.Note("%s is down", name)
 	}
@@ -134,6 +130,14 @@ func (a *app) down(ctx context.Context, word string, all, volumes bool) ([]strin
 	}
 	a.awaitServer(ctx, c, p)
 	return names, nil
+}
+
+// notGone is the error of a network that is not down, or not yet.
+func notGone(ctx context.Context, name string, err error) error {
+	if ctx.Err() != nil {
+		return ui.Interrupted("the server goes on taking " + name + " down; `pergola ls` shows when it is gone")
+	}
+	return err
 }
 
 // endedIdle reports whether a server ended because its last network was deleted: it may end before it reports that. A

@@ -14,11 +14,17 @@ import (
 // Each program has program.MaxTables of the host's tables of filters. A replacement whose filters or key are others has
 // tables of its own, so that they change with the program.
 
-func openFilters(maps map[string]*ebpf.Map) (*filter.Filters, error) {
-	return filter.Open(filter.Maps{
+// openFilters opens the host's tables, unless they are open.
+func (n *Nodes) openFilters() (err error) {
+	if n.filters != nil {
+		return nil
+	}
+	maps := n.config.Maps
+	n.filters, err = filter.Open(filter.Maps{
 		Index: maps[objectMapFilterIndex], Buckets: maps[objectMapFilterBuckets],
 		Chunks: maps[objectMapFilterChunks], Hits: maps[objectMapFilterHits],
 	})
+	return err
 }
 
 // Object is what a node's program was made from. It does not change; a replacement has another one.
@@ -119,8 +125,12 @@ func (n *Nodes) usedTables() map[uint32]bool {
 // firstOf is the first one of the tables of the program that has this one.
 func firstOf(id uint32) uint32 { return id / program.MaxTables * program.MaxTables }
 
-// sweepTables removes tables that no node has, when no frame is in a program any more that had them.
+// sweepTables removes tables that no node has, when no frame is in a program any more that had them. While there is no
+// node, it leaves them to the first one.
 func (n *Nodes) sweepTables() error {
+	if n.filters == nil {
+		return nil
+	}
 	used := n.usedTables()
 	waited := false
 	for _, id := range n.filters.Tables() {

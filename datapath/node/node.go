@@ -77,7 +77,7 @@ type Nodes struct {
 
 	mu      sync.Mutex
 	legs    *legs
-	filters *filter.Filters // of all nodes
+	filters *filter.Filters // of all nodes; nil until there is one: their memory is several MiB
 	pool    filter.Budget   // of all nodes, for what they have without a reservation
 	nodes   map[string]*node
 	last    uint32             // number that was given last
@@ -114,9 +114,6 @@ func Open(c Config) (*Nodes, error) {
 		return nil, err
 	}
 	n := &Nodes{config: c, legs: l, nodes: map[string]*node{}, pool: newPool()}
-	if n.filters, err = openFilters(c.Maps); err != nil {
-		return nil, errors.Join(err, l.close())
-	}
 	if err := n.adopt(); err != nil {
 		return nil, errors.Join(fmt.Errorf("adopt nodes with packet programs: %w", err), n.Close())
 	}
@@ -127,7 +124,10 @@ func Open(c Config) (*Nodes, error) {
 func (n *Nodes) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	errs := []error{n.legs.close(), n.filters.Close()}
+	errs := []error{n.legs.close()}
+	if n.filters != nil {
+		errs = append(errs, n.filters.Close())
+	}
 	for _, x := range n.nodes {
 		errs = append(errs, x.close())
 	}

@@ -167,6 +167,11 @@ func (n *Nodes) adopt() error {
 	if err != nil {
 		return err
 	}
+	if len(pins)+len(unread) > 0 {
+		if err := n.openFilters(); err != nil {
+			return err
+		}
+	}
 	for _, pin := range pins {
 		x, ok := parsePin(pin)
 		if !ok {

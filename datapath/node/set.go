@@ -52,6 +52,9 @@ func (n *Nodes) Set(name string, w Node) error {
 	if err := n.check(name, w); err != nil {
 		return fmt.Errorf("set node %s: %w", name, err)
 	}
+	if err := n.openFilters(); err != nil {
+		return fmt.Errorf("set node %s: %w", name, err)
+	}
 	x := n.nodes[name]
 	if x != nil && x.runs && x.digest() == w.Digest && x.room() >= len(w.Interfaces) {
 		if err := n.move(x, w.Interfaces); err != nil {
@@ -138,6 +141,9 @@ func (n *Nodes) replace(name string, old *node, w Node) (err error) {
 		if err := n.settle(old); err != nil { // its pins may be where those of the new one go
 			return err
 		}
+	}
+	if err := n.sweepTables(); err != nil { // of an earlier process whose nodes are gone
+		return err
 	}
 	next, err := n.load(name, old, w)
 	if err != nil {

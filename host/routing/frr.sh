@@ -8,7 +8,6 @@
 #   frr reload           apply frr.conf and daemons after they changed. No daemon that is still wanted restarts, unless
 #                        they refuse it: then all start anew, and standard error says so
 #   frr reload-user      the same for a configuration that a user wrote, by frr-reload.py where it is installed
-#   frr note             remember how the daemons are configured: what is other later was changed by hand
 #
 # It takes the place of FRR's frrinit.sh and watchfrr.sh, which start one daemon after the other, each by a bash of its
 # own, always staticd too, and let daemons log to syslog, which a node does not have.
@@ -17,7 +16,7 @@ PATH=/usr/sbin:/usr/bin:/sbin:/bin
 conf=/etc/frr
 run=/run/frr
 applied=$run/applied # frr.conf as the daemons were last given it, or an older one
-loaded=$run/loaded   # what the daemons then said that they run: package host/probe/running compares with it
+loaded=$run/loaded   # what the daemons ran when somebody first got into the node (package host/probe/running)
 # There while watchfrr ends to be restarted; it holds how the node's first process then goes on: watch, or afresh. (The
 # name of the file is that of earlier versions of this script, one of which may be what runs.)
 restarting=$run/again
@@ -121,9 +120,9 @@ wake_isis() {
 	[ -z "$commands" ] || vtysh -c "$commands"
 }
 
-# note: remember what the daemons run.
+# note: remember what the daemons run, if that was remembered before.
 note() {
-	(umask 077 && vtysh -c "show running-config" >$loaded.$$ && mv $loaded.$$ $loaded)
+	[ ! -e $loaded ] || (umask 077 && vtysh -c "show running-config" >$loaded.$$ && mv $loaded.$$ $loaded)
 }
 
 # among NAME NAME...: whether the first is one of the others.
@@ -150,7 +149,6 @@ start() {
 	(umask 077 && cp $conf/frr.conf $applied 2>/dev/null)
 	load || say "start: not all of $conf/frr.conf was accepted: see above"
 	rm -f $loaded
-	nice -n 19 "$self" note & # vtysh takes 30 ms, which the daemons of a hundred routers need just now
 	watch
 }
 
@@ -352,11 +350,10 @@ afresh) afresh ;;
 restart) restart "$2" ;;
 stop) halt "$2" ;;
 reload) reload apply ;;
-note) await alive watchfrr && note ;;
 reload-user) reload apply_user ;;
 difference) difference "$2" "$3" "${4:-}" ;;
 *)
-	say "usage: frr start | restart DAEMON | stop DAEMON | reload | reload-user | note | difference OLD NEW [RUNNING]"
+	say "usage: frr start | restart DAEMON | stop DAEMON | reload | reload-user | difference OLD NEW [RUNNING]"
 	exit 2
 	;;
 esac

@@ -8,19 +8,33 @@ import (
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/host/probe"
+	"github.com/pergola-net/pergola/host/probe/running"
 	"github.com/pergola-net/pergola/host/sliver"
 )
 
-// Exec runs a command in a node.
+// Exec runs a command in a node. How its routing daemon is configured is noted before the first one.
 func (s *Server) Exec(ctx context.Context, name, node string, r api.ExecRequest) (int, error) {
 	id, _, err := s.find(name, node)
 	if err != nil {
 		return 0, err
 	}
+	s.noteRouting(ctx, name, id)
 	return s.machine.Runtime.Exec(ctx, id, sliver.ExecRequest{
 		Args: r.Command, Env: environment(r.Env), Dir: r.Dir, TTY: r.TTY, Resize: sizes(ctx, r.Size, r.Resize),
 		Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr,
 	})
+}
+
+// noteRouting notes how a node's routing daemon is configured, before somebody gets in who may change that. If the
+// daemon does not say so, the next one who gets in tries again.
+func (s *Server) noteRouting(ctx context.Context, name string, id sliver.ID) {
+	w, err := s.inputs.Slice(name)
+	if err != nil {
+		return
+	}
+	if n := w.Spec.Node(id.Node); n != nil && n.Routing != nil {
+		_ = running.Daemon{Runtime: s.machine.Runtime, ID: id, Kind: n.Routing.Daemon}.Note(ctx)
+	}
 }
 
 // environment splits NAME=value lines.

@@ -1,8 +1,11 @@
 package running
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -67,6 +70,15 @@ func (l labRuntime) Dial(ctx context.Context, id sliver.ID, name string) (net.Co
 	return new(net.Dialer).DialContext(ctx, "unix", l.path(id, name))
 }
 
+func (l labRuntime) WriteFiles(_ context.Context, id sliver.ID, files []slice.File) error {
+	for _, f := range files {
+		if err := os.WriteFile(l.path(id, f.Path), f.Data, os.FileMode(f.Mode)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (l labRuntime) Exec(_ context.Context, id sliver.ID, r sliver.ExecRequest) (int, error) {
 	out, err := l.Lab.Exec(id.Node, r.Args...)
 	if err != nil {
@@ -113,9 +125,12 @@ func started(t *testing.T, s *slice.Slice) (*daemons.Lab, Daemon) {
 			_, err := l.Exec("r1", "birdc", "show", "status")
 			return err
 		}
+		if err := d.Note(t.Context()); err != nil {
+			return err
+		}
 		_, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile)
 		return err
-	}, time.Minute, "the daemons to start")
+	}, time.Minute, "the daemons to start, and what they loaded to be noted")
 	return l, d
 }
 
@@ -216,17 +231,44 @@ func TestChangesOfBIRDAreSeen(t *testing.T) {
 	}
 }
 
-func TestFRROfWhichTheStartIsNotKnownIsNotJudged(t *testing.T) {
-	l := daemons.New(t, two(slice.FRR, slice.OSPF))
-	d := Daemon{Runtime: labRuntime{l}, ID: sliver.ID{Node: "r1"}, Kind: slice.FRR}
-	if _, err := l.Exec("r1", "mkdir", "/run/frr"); err != nil {
+// Nothing is noted of daemons that are still starting; and what nobody has got into is not changed.
+func TestFRRIsNotedOnceItHasLoadedItsConfiguration(t *testing.T) {
+	testkit.LeakCheck(t)
+	l, d := started(t, two(slice.FRR, slice.OSPF))
+	noted := func() bool {
+		t.Helper()
+		_, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	if _, err := l.Exec("r1", "sh", "-c", "rm /run/frr/loaded && mv /run/frr/watchfrr.pid /run/frr/aside"); err != nil {
 		t.Fatal(err)
 	}
-	wantChanged(t, d, false, "before it is started")
-	if _, err := l.Exec("r1", "touch", "/run/frr/"+zebraSocket); err != nil {
+	if err := d.Note(t.Context()); err != nil || noted() {
+		t.Errorf("while they start: noted is %t, %v", noted(), err)
+	}
+	wantChanged(t, d, false, "while nobody has got in")
+	if _, err := l.Exec("r1", "mv", "/run/frr/aside", "/run/frr/watchfrr.pid"); err != nil {
 		t.Fatal(err)
 	}
-	if changed, err := d.IsChanged(t.Context()); err == nil || changed {
-		t.Errorf("changed is %t, %v", changed, err)
+	if err := d.Note(t.Context()); err != nil || !noted() {
+		t.Errorf("when they have started: noted is %t, %v", noted(), err)
 	}
+	const byHand = "interface eth1\n description by hand\n"
+	was, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Exec("r1", "sh", "-c", "printf '"+byHand+"' | vtysh -f /dev/stdin"); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Note(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if is, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile); err != nil || !bytes.Equal(is.Data, was.Data) {
+		t.Errorf("what was noted became %q, %v", is.Data, err)
+	}
+	wantChanged(t, d, true, "after a change")
 }

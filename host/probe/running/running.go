@@ -26,6 +26,7 @@ type Runtime interface {
 	ReadDir(id sliver.ID, name string) ([]string, error)
 	EtcFiles(id sliver.ID, most int64, skip func(name string) bool) ([]slice.File, error)
 	Dial(ctx context.Context, id sliver.ID, name string) (net.Conn, error)
+	WriteFiles(ctx context.Context, id sliver.ID, files []slice.File) error
 	Exec(ctx context.Context, id sliver.ID, r sliver.ExecRequest) (code int, err error)
 }
 
@@ -43,11 +44,11 @@ const (
 	askTimeout    = 2 * time.Second
 	showTimeout   = 20 * time.Second
 	frrRun        = "/run/frr"
-	frrLoaded     = frrRun + "/loaded" // frr.sh keeps there what the daemons had loaded
+	frrLoaded     = frrRun + "/loaded"       // what the daemons had loaded; frr.sh removes it
+	frrLoads      = frrRun + "/watchfrr.pid" // there when they have loaded it
 	frrConf       = "frr.conf"
 	showRunning   = "show running-config"
 	socketsSuffix = ".vty"
-	zebraSocket   = "zebra.vty"
 )
 
 // Dir is the directory of the daemon's configuration.
@@ -116,22 +117,53 @@ func (d Daemon) isAside(name string) bool {
 	return name == frrConf || strings.HasSuffix(name, ".sav") || isConf && slices.Contains(frrDaemons, daemon)
 }
 
-// Differs asks FRR's daemons whether they run another configuration than they had loaded. BIRD tells nothing.
+// Note remembers what FRR's daemons run, unless that is remembered since the node started, or they are still starting.
+// It is called before anybody gets into the node: what is other later was changed by hand. (A start that noted this
+// itself would take processor time from a hundred routers that start with it.)
+func (d Daemon) Note(ctx context.Context) error {
+	if d.Kind != slice.FRR {
+		return nil
+	}
+	if _, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, err := d.Runtime.ReadFile(d.ID, frrLoads, mostFile); err != nil {
+		return ifAny(err)
+	}
+	text, err := d.running(ctx)
+	if err != nil {
+		return err
+	}
+	return d.Runtime.WriteFiles(ctx, d.ID, []slice.File{{Path: frrLoaded, Mode: 0o600, Data: []byte(text)}})
+}
+
+// ifAny is the error of a file that is there.
+func ifAny(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Differs asks FRR's daemons whether they run another configuration than they had loaded. Where that was not noted,
+// nobody has got into the node. BIRD tells nothing.
 func (d Daemon) Differs(ctx context.Context) (bool, error) {
 	if d.Kind != slice.FRR {
 		return false, nil
 	}
-	names, err := d.Runtime.ReadDir(d.ID, frrRun)
-	if err != nil || !slices.Contains(names, zebraSocket) { // else nothing is configured yet
-		return false, err
-	}
 	loaded, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, errors.New("FRR is just starting: ask again in a moment " +
-			"(or an older version of Pergola started it)")
-	}
 	if err != nil {
-		return false, err
+		return false, ifAny(err)
+	}
+	text, err := d.running(ctx)
+	return err == nil && !frr.Same(string(loaded.Data), text), err
+}
+
+// running is what all of FRR's daemons say that they run.
+func (d Daemon) running(ctx context.Context) (string, error) {
+	names, err := d.Runtime.ReadDir(d.ID, frrRun)
+	if err != nil {
+		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -143,11 +175,11 @@ func (d Daemon) Differs(ctx context.Context) (bool, error) {
 		}
 		text, err := d.ask(ctx, path.Join(frrRun, name))
 		if err != nil {
-			return false, fmt.Errorf("ask %s how it is configured: %w", daemon, err)
+			return "", fmt.Errorf("ask %s how it is configured: %w", daemon, err)
 		}
 		all.WriteString(text)
 	}
-	return !frr.Same(string(loaded.Data), all.String()), nil
+	return all.String(), nil
 }
 
 // RunsAsGiven reports whether FRR's daemons have loaded what Pergola gave them, and nothing beside it. It is false also
