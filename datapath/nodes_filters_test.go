@@ -171,8 +171,10 @@ func TestTablesThatNobodyHasGoWithTheFirstNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.d.Nodes()
 		tables := func() []uint32 {
-			f := must(filter.Open(filter.Maps{Index: c.Maps["filter_index"], Buckets: c.Maps["filter_buckets"],
-				Chunks: c.Maps["filter_chunks"], Hits: c.Maps["filter_hits"]}))
+			f := must(filter.Open(filter.Maps{
+				Index: c.Maps["filter_index"], Buckets: c.Maps["filter_buckets"],
+				Chunks: c.Maps["filter_chunks"], Hits: c.Maps["filter_hits"],
+			}))
 			defer func() { w.check(f.Close()) }()
 			return f.Tables()
 		}
@@ -184,7 +186,8 @@ func TestTablesThatNobodyHasGoWithTheFirstNode(t *testing.T) {
 		if all := tables(); len(all) != 2 {
 			w.Fatalf("the nodes' tables are %v", all)
 		}
-		w.check(errors.Join(n.Close(), os.RemoveAll(w.pin("")), os.RemoveAll(filepath.Join(c.Dir, "2-y"))))
+		w.check(n.Close())
+		w.check(errors.Join(os.RemoveAll(w.pin("")), os.RemoveAll(filepath.Join(c.Dir, "2-y"))))
 		n = must(node.Open(c))
 		defer w.end(n)
 		if all := tables(); len(all) != 2 {

@@ -243,7 +243,8 @@ func TestFRRIsNotedOnceItHasLoadedItsConfiguration(t *testing.T) {
 		}
 		return err == nil
 	}
-	if _, err := l.Exec("r1", "sh", "-c", "rm /run/frr/loaded && mv /run/frr/watchfrr.pid /run/frr/aside"); err != nil {
+	const starts = "rm /run/frr/loaded && mv /run/frr/watchfrr.pid /run/frr/aside"
+	if _, err := l.Exec("r1", "sh", "-c", starts); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Note(t.Context()); err != nil || noted() {
